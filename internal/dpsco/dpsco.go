@@ -1,0 +1,127 @@
+// Package dpsco fits differentially private convex models. An Algorithm is
+// planned from public facts, priced, charged to the ledger, and only then run.
+package dpsco
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/dpsco/privacy"
+)
+
+// ErrParameter marks a public parameter that is not usable at all (SQLSTATE
+// 22023); ErrInfeasible marks parameters that are fine one by one but cannot
+// work with this many rows and columns (SQLSTATE DP005).
+var (
+	ErrParameter  = errors.New("bad parameter")
+	ErrInfeasible = errors.New("infeasible with these public parameters")
+	ErrSpent      = errors.New("dpsco: plan already run")
+)
+
+// Shape is what is public about a design before it is read: N rows and D
+// coefficients. With Intercept the first coefficient belongs to a constant 1
+// that Data does not store.
+type Shape struct {
+	N, D      int
+	Intercept bool
+}
+
+// Columns returns the number of stored feature columns.
+func (s Shape) Columns() int {
+	if s.Intercept {
+		return s.D - 1
+	}
+	return s.D
+}
+
+// Data is a design by columns, one person per row: X holds Shape.Columns()
+// slices of N values, Y the target. A value that is missing in the table is NaN.
+// Run owns the slices and may overwrite them.
+type Data struct {
+	Shape
+	X [][]float64
+	Y []float64
+}
+
+// Algorithm plans a fit from public facts alone.
+//
+// Errors: wraps ErrParameter or ErrInfeasible; the text says what would do.
+type Algorithm interface {
+	Plan(s Shape, b privacy.Budget) (*Plan, error)
+}
+
+// Plan is a priced fit. Event is charged before Run; Parameters are public and
+// stored with the release.
+type Plan struct {
+	Method     string
+	Event      privacy.Event
+	Parameters map[string]any
+
+	shape Shape
+	run   func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)
+	spent atomic.Bool
+}
+
+// Run releases the D coefficients, once. The only errors are ErrSpent and the
+// context's own: nothing here fails because of data or draw.
+func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	if x.Shape != p.shape || len(x.X) != p.shape.Columns() {
+		panic(fmt.Sprintf("dpsco: plan for %+v run on %+v with %d columns", p.shape, x.Shape, len(x.X)))
+	}
+	if p.spent.Swap(true) {
+		return nil, ErrSpent
+	}
+	return p.run(ctx, x, src)
+}
+
+// Scaled runs Algorithm in scaled units: every column is divided by its public
+// scale before the fit, and the coefficients come back in the table's units.
+// X holds one scale per stored column, Y the target's.
+//
+// Privacy: that of Algorithm; scaling is a function of one row and public
+// numbers before it, post-processing after it.
+type Scaled struct {
+	Algorithm Algorithm
+	X         []float64
+	Y         float64
+}
+
+// Plan plans Algorithm; the scales stand in the plan's parameters.
+func (a Scaled) Plan(s Shape, b privacy.Budget) (*Plan, error) {
+	if len(a.X) != s.Columns() {
+		panic("dpsco: one scale per stored column")
+	}
+	p, err := a.Algorithm.Plan(s, b)
+	if err != nil {
+		return nil, err
+	}
+	inner := p.run
+	p.run = func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+		for j, column := range x.X {
+			divide(column, a.X[j])
+		}
+		divide(x.Y, a.Y)
+		w, err := inner(ctx, x, src)
+		if err != nil {
+			return nil, err
+		}
+		first := len(w) - len(a.X)
+		for j := range w {
+			w[j] *= a.Y
+			if j >= first {
+				w[j] /= a.X[j-first]
+			}
+		}
+		return w, nil
+	}
+	return p, nil
+}
+
+func divide(column []float64, scale float64) {
+	for i := range column {
+		column[i] /= scale
+	}
+}

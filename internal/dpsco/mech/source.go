@@ -1,0 +1,57 @@
+// Package mech holds the only code that turns sensitive values into public
+// ones. Its arithmetic is exact: integers, rationals and lazily refined
+// intervals decide, floating point only proposes.
+package mech
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/binary"
+	"io"
+	"math/bits"
+	mrand "math/rand/v2"
+	"testing"
+)
+
+// Source is the randomness of mechanisms: the operating system's generator.
+// Its zero value is unusable and its reader unexported, so production code can
+// only have one from NewSource. It is not safe for concurrent use.
+type Source struct{ r io.Reader }
+
+// NewSource returns a Source over crypto/rand.
+func NewSource() *Source { return &Source{bufio.NewReaderSize(rand.Reader, 4096)} }
+
+// TestSource returns a reproducible Source. It panics outside a test binary.
+func TestSource(tb testing.TB, seed uint64) *Source {
+	if !testing.Testing() || tb == nil {
+		panic("mech: TestSource called outside a test")
+	}
+	var key [32]byte
+	binary.LittleEndian.PutUint64(key[:], seed)
+	return &Source{mrand.NewChaCha8(key)}
+}
+
+// Uint64 returns 64 uniform bits.
+func (s *Source) Uint64() uint64 {
+	var b [8]byte
+	if _, err := io.ReadFull(s.r, b[:]); err != nil {
+		panic("mech: the operating system's random generator failed: " + err.Error())
+	}
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// Uint64n returns a uniform integer in [0, n), unbiased. It panics if n is 0.
+//
+// Source: Lemire 2019, Algorithm 5.
+func (s *Source) Uint64n(n uint64) uint64 {
+	if n == 0 {
+		panic("mech: Uint64n of 0")
+	}
+	hi, lo := bits.Mul64(s.Uint64(), n)
+	if lo < n {
+		for threshold := -n % n; lo < threshold; {
+			hi, lo = bits.Mul64(s.Uint64(), n)
+		}
+	}
+	return hi
+}
