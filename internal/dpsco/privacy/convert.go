@@ -1,0 +1,69 @@
+package privacy
+
+import "math"
+
+// ZCDPEpsilon returns an epsilon for which every rho-zCDP mechanism is
+// (epsilon, delta)-DP: the infimum over a > 1 of
+//
+//	rho a + ln(1 - 1/a) - ln(a delta)/(a - 1),
+//
+// rounded upward. It is 0 for rho = 0 and +Inf for delta = 0 or arguments that
+// are not non-negative numbers.
+//
+// Source: Canonne, Kamath & Steinke 2020, Proposition 12. With x = a - 1 the
+// derivative of the bound has the sign of rho x^2 + ln(1+x) - ln(1/delta),
+// which increases: one root, found by bisection. Any x gives a valid bound.
+func ZCDPEpsilon(rho, delta float64) float64 {
+	switch {
+	case !(rho >= 0 && delta >= 0):
+		return math.Inf(1)
+	case rho == 0 || delta >= 1:
+		return 0
+	case delta == 0 || math.IsInf(rho, 1):
+		return math.Inf(1)
+	}
+	l := -math.Log(delta)
+	lo, hi := math.Log(tiny), math.Log(1/tiny) // of x
+	for range 64 {
+		mid := (lo + hi) / 2
+		if x := math.Exp(mid); rho*x*x+math.Log1p(x) < l {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return zcdpBound(rho, l, math.Exp(hi))
+}
+
+// zcdpBound evaluates the bound at a = 1 + x from above: each term is a few
+// correctly rounded operations and one logarithm, so 2^-44 of the terms' sizes
+// covers their errors many times.
+func zcdpBound(rho, l, x float64) float64 {
+	grow, shrink, log := rho*(1+x), math.Log1p(1/x), math.Log1p(x)
+	eps := grow - shrink + (l-log)/x
+	slack := (grow + shrink + (l+log)/x) * 0x1p-44
+	return math.Max(0, eps+slack)
+}
+
+// ZCDPRho returns the largest rho, to rounding on the safe side, for which
+// ZCDPEpsilon(rho, delta) is at most eps; 0 when none is.
+func ZCDPRho(eps, delta float64) float64 {
+	if !(eps > 0 && delta > 0) {
+		return 0
+	}
+	if delta >= 1 || math.IsInf(eps, 1) {
+		return math.Inf(1)
+	}
+	lo, hi := math.Log(tiny), math.Log(1/tiny) // of rho
+	for range 64 {
+		if mid := (lo + hi) / 2; ZCDPEpsilon(math.Exp(mid), delta) <= eps {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	if rho := math.Exp(lo); ZCDPEpsilon(rho, delta) <= eps {
+		return rho
+	}
+	return 0
+}
