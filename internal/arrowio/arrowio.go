@@ -1,0 +1,188 @@
+// Package arrowio pulls columns of one relation out of Postgres into Arrow.
+//
+// COPY BINARY is decoded straight into column slices of exactly the length the
+// plan was made for, and those slices become Arrow Float64 arrays without a
+// copy. Values travel in their native types and are converted here, totally:
+// whatever a row holds becomes numbers or NaN, and is otherwise unobservable.
+//
+// Privacy: a record has exactly Request.Rows rows, and replacing one row of the
+// relation replaces at most one row of the record (in any fixed outcome of the
+// draw that cuts a longer relation). Errors that wrap a *pgconn.PgError may
+// quote values in the server's words: never show their text to an analyst.
+package arrowio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/apache/arrow/go/v15/arrow"
+	"github.com/apache/arrow/go/v15/arrow/array"
+	"github.com/apache/arrow/go/v15/arrow/memory"
+	"github.com/jackc/pgx/v5"
+
+	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/mech"
+)
+
+// SQLType is the key under which a field's metadata holds the column's SQL type;
+// for a domain that is the type beneath it.
+const SQLType = "sql_type"
+
+// ErrUnsupportedType marks a column that is not a number to us. The text names
+// the column, its type and the types that would do: schema, never a value.
+var ErrUnsupportedType = errors.New("arrowio: unsupported column type")
+
+// Querier is what Count needs of a connection or a transaction.
+type Querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Request says what to pull.
+type Request struct {
+	Relation pgx.Identifier // schema and name
+	Columns  []string       // at least one, as the catalogue spells them
+	Rows     int64          // N, public: Count on the same snapshot
+}
+
+// Count returns N, the number of rows of a relation on q's snapshot.
+func Count(ctx context.Context, q Querier, relation pgx.Identifier) (int64, error) {
+	var n int64
+	name := relation.Sanitize()
+	if err := q.QueryRow(ctx, "SELECT pg_catalog.count(*) FROM "+name).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count %s: %w", name, err)
+	}
+	return n, nil
+}
+
+// Describe returns the schema that Pull's record will have. It reads the
+// catalogue and no row, so a request can be refused before it is charged.
+//
+// Errors: ErrUnsupportedType; the server's when a name does not exist or may
+// not be read.
+func Describe(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier, columns []string) (*arrow.Schema, error) {
+	types, err := describe(ctx, conn, Request{Relation: relation, Columns: columns})
+	if err != nil {
+		return nil, err
+	}
+	return schema(columns, types), nil
+}
+
+// Pull returns Columns of Relation as a record of float64 arrays without nulls,
+// exactly Rows long and in no particular order: a missing value is NaN, fewer
+// rows are padded with rows of NaN, and more are cut to a uniformly random
+// subset. The conversions stand at SupportedType.
+//
+// conn must be inside the REPEATABLE READ transaction that counted Rows. When
+// ctx ends or the stream is malformed, conn is closed.
+//
+// Memory: 8 bytes a value and buffers of a few kilobytes.
+//
+// Privacy: no error, and nothing else but running time, depends on a value that
+// a column holds. An expression in a view may raise in the server; whoever
+// admits a view answers for it.
+//
+// Errors: ErrUnsupportedType; ErrStream; ctx's; the server's.
+func Pull(ctx context.Context, conn *pgx.Conn, req Request, src *mech.Source) (arrow.Record, error) {
+	if conn.PgConn().TxStatus() == 'I' {
+		panic("arrowio: Pull outside the transaction that counted the rows")
+	}
+	types, err := describe(ctx, conn, req)
+	if err != nil {
+		return nil, err
+	}
+	sample := newSample(len(types), req.Rows, src)
+	if err := copyOut(ctx, conn, req, newDecoder(types, sample.add)); err != nil {
+		return nil, fmt.Errorf("copy %s: %w", req.Relation.Sanitize(), err)
+	}
+	sample.pad()
+	return record(schema(req.Columns, types), sample.columns), nil
+}
+
+// Data reads a record as a design: the first column is the target, the others
+// are the features. It copies nothing, and Data's user may overwrite its
+// slices, so the record is handed over with them.
+func Data(rec arrow.Record, intercept bool) dpsco.Data {
+	columns := make([][]float64, rec.NumCols())
+	for j := range columns {
+		columns[j] = rec.Column(j).(*array.Float64).Float64Values()
+	}
+	shape := dpsco.Shape{N: int(rec.NumRows()), D: len(columns) - 1, Intercept: intercept}
+	if intercept {
+		shape.D++
+	}
+	return dpsco.Data{Shape: shape, X: columns[1:], Y: columns[0]}
+}
+
+// query returns the SELECT of a request. Its column names are unqualified, so
+// they can only name columns: t.f could also call a function f on a row of t.
+func (r Request) query() string {
+	if len(r.Columns) == 0 {
+		panic("arrowio: a request without columns")
+	}
+	names := make([]string, len(r.Columns))
+	for j, c := range r.Columns {
+		names[j] = pgx.Identifier{c}.Sanitize()
+	}
+	return "SELECT " + strings.Join(names, ", ") + " FROM " + r.Relation.Sanitize()
+}
+
+// describe asks the server for the column types of a request that it does not
+// run. The server itself reports a domain as the type beneath it.
+func describe(ctx context.Context, conn *pgx.Conn, req Request) ([]columnType, error) {
+	statement, err := conn.PgConn().Prepare(ctx, "", req.query(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("describe %s: %w", req.Relation.Sanitize(), err)
+	}
+	types := make([]columnType, len(statement.Fields))
+	for j, f := range statement.Fields {
+		var ok bool
+		if types[j], ok = supported[f.DataTypeOID]; !ok {
+			return nil, unsupported(ctx, conn, req.Columns[j], f.DataTypeOID)
+		}
+	}
+	return types, nil
+}
+
+func unsupported(ctx context.Context, conn *pgx.Conn, column string, oid uint32) error {
+	var name string
+	if err := conn.QueryRow(ctx, "SELECT pg_catalog.format_type($1, NULL)", oid).Scan(&name); err != nil {
+		return fmt.Errorf("name the type of column %q: %w", column, err)
+	}
+	return fmt.Errorf("%w: column %q has type %s; supported are %s",
+		ErrUnsupportedType, column, name, strings.Join(TypeNames(), ", "))
+}
+
+// copyOut feeds the decoder with the relation's binary COPY stream.
+func copyOut(ctx context.Context, conn *pgx.Conn, req Request, d *decoder) error {
+	sql := "COPY (" + req.query() + ") TO STDOUT (FORMAT binary)"
+	if _, err := conn.PgConn().CopyTo(ctx, d, sql); err != nil {
+		return err
+	}
+	return d.close()
+}
+
+func schema(columns []string, types []columnType) *arrow.Schema {
+	fields := make([]arrow.Field, len(columns))
+	for j, t := range types {
+		fields[j] = arrow.Field{
+			Name:     columns[j],
+			Type:     arrow.PrimitiveTypes.Float64,
+			Metadata: arrow.MetadataFrom(map[string]string{SQLType: t.name}),
+		}
+	}
+	return arrow.NewSchema(fields, nil)
+}
+
+// record wraps columns of equal length as they are.
+func record(schema *arrow.Schema, columns [][]float64) arrow.Record {
+	n := len(columns[0])
+	arrays := make([]arrow.Array, len(columns))
+	for j, c := range columns {
+		values := memory.NewBufferBytes(arrow.Float64Traits.CastToBytes(c))
+		data := array.NewData(arrow.PrimitiveTypes.Float64, n, []*memory.Buffer{nil, values}, nil, 0, 0)
+		arrays[j] = array.NewFloat64Data(data)
+	}
+	return array.NewRecord(schema, arrays, int64(n))
+}

@@ -1,0 +1,82 @@
+package arrowio
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+)
+
+// A numeric travels as four int16, the number of digits, the weight of the
+// first (a power of 10000), the sign and the display scale, and then its digits
+// in base 10000. NaN and the infinities (Postgres 14 on) are signs of their own.
+const (
+	numericHeader = 8
+	positive      = 0x0000
+	negative      = 0x4000
+	base          = 10_000
+)
+
+// numeric returns the float64 nearest to a numeric, ties to even.
+func numeric(b []byte) float64 {
+	digits := b[numericHeader:]
+	count := int(int16(binary.BigEndian.Uint16(b)))
+	weight := int(int16(binary.BigEndian.Uint16(b[2:])))
+	sign := binary.BigEndian.Uint16(b[4:])
+	if len(digits) != 2*count || (sign != positive && sign != negative) {
+		return math.NaN()
+	}
+	exponent := 4 * (weight - count + 1)
+	x, exact := short(digits, exponent)
+	if !exact {
+		x = long(digits, exponent)
+	}
+	if sign == negative {
+		x = -x
+	}
+	return x
+}
+
+// short evaluates digits * 10^exponent if that takes no more than one rounding:
+// an integer up to 2^53 and a power of ten up to 10^22 are exact in float64,
+// and their product or quotient is rounded once.
+//
+// Source: Clinger 1990, the fast path of AlgorithmM.
+func short(digits []byte, exponent int) (x float64, exact bool) {
+	if len(digits) > 2*4 || exponent < -22 || exponent > 22 {
+		return 0, false
+	}
+	var m uint64
+	for i := 0; i < len(digits); i += 2 {
+		m = m*base + uint64(binary.BigEndian.Uint16(digits[i:]))
+	}
+	if m > 1<<53 {
+		return 0, false
+	}
+	if exponent < 0 {
+		return float64(m) / pow10[-exponent], true
+	}
+	return float64(m) * pow10[exponent], true
+}
+
+var pow10 = [...]float64{
+	1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
+	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+}
+
+// long leaves digits * 10^exponent to strconv, which rounds correctly at any
+// length. Beyond the range of float64, and for what are no digits, it is NaN.
+func long(digits []byte, exponent int) float64 {
+	var space [128]byte
+	text := space[:0]
+	for i := 0; i < len(digits); i += 2 {
+		d := binary.BigEndian.Uint16(digits[i:])
+		text = append(text, '0'+byte(d/1000), '0'+byte(d/100%10), '0'+byte(d/10%10), '0'+byte(d%10))
+	}
+	text = append(text, 'e')
+	text = strconv.AppendInt(text, int64(exponent), 10)
+	x, err := strconv.ParseFloat(string(text), 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return x
+}
