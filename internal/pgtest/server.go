@@ -27,6 +27,17 @@ type server struct {
 	major, minor int
 }
 
+// Installed describes the server that a new cluster would run.
+//
+// Errors: ErrNoServer, with what to install.
+func Installed(ctx context.Context) (string, error) {
+	s, err := newest(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Postgres %d.%d in %s", s.major, s.minor, s.bin), nil
+}
+
 // newest returns the newest installed server. Where data holds a cluster it is
 // the newest of the major version that made it.
 func newest(ctx context.Context, data string) (server, error) {

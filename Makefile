@@ -1,0 +1,36 @@
+# dpsidecar: what a newcomer runs first is `make demo`, then `make test`.
+
+GO          ?= go
+STATICCHECK  = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+VERSION      = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# Packages that have benchmarks.
+BENCHES = $(sort $(dir $(shell grep -rl '^func Benchmark' --include='*_test.go' internal tests sql)))
+
+.PHONY: demo test build bench lint postgres
+
+## demo: the main job on a throw-away Postgres; leaves nothing behind
+demo: postgres build
+	@bin/dpsidecar demo
+
+## test: all tests, each package on a private throw-away Postgres
+test: postgres
+	@cd tests/compose && $(GO) test ./...
+	@$(GO) test -timeout 15m ./...
+
+## build: bin/dpsidecar, one static binary
+build:
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dpsidecar ./cmd/dpsidecar
+
+## bench: speed as ratios against ceilings and naive versions
+bench: postgres
+	@$(GO) test -p 1 -timeout 60m -run '^$$' -bench . $(addprefix ./,$(BENCHES))
+
+## lint: formatting, vet, staticcheck
+lint:
+	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
+	@$(GO) vet ./...
+	@$(GO) run $(STATICCHECK) ./...
+
+postgres:
+	@scripts/ensure-postgres.sh

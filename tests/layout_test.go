@@ -1,0 +1,188 @@
+// Package tests looks at dpsidecar from outside: its layout here, and in the
+// folders below the whole of it end to end.
+package tests
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	root   = ".."
+	module = "dpsidecar"
+)
+
+// mayImport is the dependency direction: the packages of this module that each
+// package may import. cmd -> job -> { arrowio, ledger, dpsco }, and inside
+// dpsco mean -> mech -> privacy and solve -> prox. Whoever adds a package says
+// here where it stands.
+var mayImport = map[string][]string{
+	"cmd/dpsidecar":             {"internal/demo", "internal/dev", "internal/install", "internal/job"},
+	"internal/demo":             {"internal/dev"},
+	"internal/dev":              {"internal/install", "internal/job", "internal/pgtest"},
+	"internal/install":          {"sql"},
+	"internal/job":              {"internal/arrowio", "internal/dpsco", "internal/dpsco/mech", "internal/dpsco/privacy", "internal/ledger"},
+	"internal/arrowio":          {"internal/dpsco", "internal/dpsco/mech"},
+	"internal/ledger":           {"internal/dpsco/privacy", "sql"},
+	"internal/dpsco":            {"internal/dpsco/loss", "internal/dpsco/mean", "internal/dpsco/mech", "internal/dpsco/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
+	"internal/dpsco/loss":       {},
+	"internal/dpsco/mean":       {"internal/dpsco/mech", "internal/dpsco/privacy"},
+	"internal/dpsco/mech":       {"internal/dpsco/privacy"},
+	"internal/dpsco/privacy":    {},
+	"internal/dpsco/prox":       {},
+	"internal/dpsco/solve":      {"internal/dpsco/prox"},
+	"internal/pgtest":           {},
+	"internal/pgtest/installed": {"internal/pgtest"},
+	"sql":                       {},
+}
+
+// mayUse names the only production files that may import a package: randomness
+// that a test can repeat must not reach a mechanism.
+var mayUse = map[string][]string{
+	"math/rand":    {},
+	"math/rand/v2": {"internal/dpsco/mech/source.go"},
+	"testing":      {"internal/dpsco/mech/source.go", "internal/pgtest/testing.go"},
+}
+
+// source is a Go file of this module; its name is relative to the root.
+type source struct {
+	name string
+	file *ast.File
+}
+
+func (s source) pkg() string  { return path.Dir(s.name) }
+func (s source) test() bool   { return strings.HasSuffix(s.name, "_test.go") }
+func (s source) beside() bool { return strings.HasPrefix(s.name, "tests/") }
+
+// sources parses every Go file of the module, but not of the modules inside it.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && name != "." && (d.Name()[0] == '.' || d.Name() == "testdata" || isModule(name)) {
+			return fs.SkipDir
+		}
+		if path.Ext(name) != ".go" {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, name), nil, parser.ParseComments)
+		all = append(all, source{name, file})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(root, dir, "go.mod"))
+	return err == nil
+}
+
+func imports(f *ast.File) []string {
+	var paths []string
+	for _, spec := range f.Imports {
+		p, _ := strconv.Unquote(spec.Path.Value) // the parser has checked it
+		paths = append(paths, p)
+	}
+	return paths
+}
+
+// wrongImports lists the imports of production files that break a rule.
+func wrongImports(all []source) (wrong []string) {
+	for _, s := range all {
+		if s.test() || s.beside() {
+			continue
+		}
+		allowed, known := mayImport[s.pkg()]
+		if !known {
+			wrong = append(wrong, s.pkg()+": say in mayImport what it may import")
+		}
+		for _, p := range imports(s.file) {
+			if inner, ours := strings.CutPrefix(p, module+"/"); ours && !slices.Contains(allowed, inner) {
+				wrong = append(wrong, fmt.Sprintf("%s imports %s", s.name, inner))
+			}
+			if files, limited := mayUse[p]; limited && !slices.Contains(files, s.name) {
+				wrong = append(wrong, fmt.Sprintf("%s imports %s", s.name, p))
+			}
+		}
+	}
+	return wrong
+}
+
+func TestDependencyDirection(t *testing.T) {
+	for _, w := range wrongImports(sources(t)) {
+		t.Error(w)
+	}
+}
+
+// The check above must notice a package that looks the wrong way.
+func TestDependencyDirectionIsChecked(t *testing.T) {
+	for name, text := range map[string]string{
+		"internal/dpsco/privacy/x.go": `import "dpsidecar/internal/dpsco/mech"`,
+		"internal/arrowio/x.go":       `import "dpsidecar/internal/job"`,
+		"internal/dpsco/mean/x.go":    `import "math/rand/v2"`,
+		"internal/ledger/x.go":        `import "testing"`,
+		"internal/stray/x.go":         ``,
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), name, "package x\n"+text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(wrongImports([]source{{name, file}})) != 1 {
+			t.Errorf("%s may do: %s", name, text)
+		}
+	}
+}
+
+func TestEveryPackageHasAComment(t *testing.T) {
+	commented := map[string]bool{}
+	for _, s := range sources(t) {
+		commented[s.pkg()] = commented[s.pkg()] || s.file.Doc != nil
+	}
+	for pkg, ok := range commented {
+		if !ok {
+			t.Errorf("%s has no package comment", pkg)
+		}
+	}
+}
+
+var migrationName = regexp.MustCompile(`^(\d{3})_[a-z_]+\.(up|down)\.sql$`)
+
+func TestMigrationsAreContiguousPairs(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "sql", "*.sql"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Fatal("no migrations")
+	}
+	for i, file := range files { // sorted: 001 down, 001 up, 002 down, ...
+		m := migrationName.FindStringSubmatch(filepath.Base(file))
+		if m == nil {
+			t.Errorf("%s is not named like 001_roles.up.sql", file)
+			continue
+		}
+		if want := fmt.Sprintf("%03d", i/2+1); m[1] != want || m[2] != []string{"down", "up"}[i%2] {
+			t.Errorf("%s stands where %s is expected: a gap, a duplicate or no pair", file, want)
+		}
+		if i%2 == 1 && strings.TrimSuffix(file, ".up.sql") != strings.TrimSuffix(files[i-1], ".down.sql") {
+			t.Errorf("%s and %s are no pair", files[i-1], file)
+		}
+	}
+}
