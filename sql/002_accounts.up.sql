@@ -4,21 +4,23 @@ BEGIN;
 SET LOCAL ROLE dp_owner;
 
 CREATE TABLE dp_int.account (
-  id            bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT account_pk PRIMARY KEY,
-  accounting    text NOT NULL CONSTRAINT account_accounting CHECK (accounting IN ('pure', 'zcdp')),
-  epsilon       numeric NOT NULL CONSTRAINT account_epsilon CHECK (epsilon > 0 AND epsilon < 'Infinity'),
-  delta         numeric NOT NULL CONSTRAINT account_delta CHECK (delta >= 0 AND delta < 1),
-  rho           numeric CONSTRAINT account_rho CHECK (rho >= 0 AND rho < 'Infinity'),
-  spent_epsilon numeric NOT NULL DEFAULT 0,
-  spent_rho     numeric NOT NULL DEFAULT 0,
-  spent_delta   numeric NOT NULL DEFAULT 0,
-  entries       bigint NOT NULL DEFAULT 0,
-  head          bytea NOT NULL DEFAULT '\x',
+  id             bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT account_pk PRIMARY KEY,
+  accounting     text NOT NULL CONSTRAINT account_accounting CHECK (accounting IN ('pure', 'zcdp')),
+  epsilon        numeric NOT NULL CONSTRAINT account_epsilon CHECK (epsilon > 0 AND epsilon < 'Infinity'),
+  delta          numeric NOT NULL CONSTRAINT account_delta CHECK (delta >= 0 AND delta < 1),
+  rho            numeric CONSTRAINT account_rho CHECK (rho >= 0 AND rho < 'Infinity'),
+  spent_epsilon  numeric NOT NULL DEFAULT 0,
+  spent_rho      numeric NOT NULL DEFAULT 0,
+  spent_delta    numeric NOT NULL DEFAULT 0,
+  proven_epsilon numeric NOT NULL DEFAULT 0,
+  spends         bigint NOT NULL DEFAULT 0,
+  entries        bigint NOT NULL DEFAULT 0,
+  head           bytea NOT NULL DEFAULT '\x',
   CONSTRAINT account_mode CHECK ((accounting = 'zcdp') = (rho IS NOT NULL) AND (accounting = 'zcdp') = (delta > 0)),
   CONSTRAINT account_spent CHECK (spent_epsilon >= 0 AND spent_rho >= 0 AND spent_delta >= 0)
 );
 COMMENT ON TABLE dp_int.account IS
-  'One budget per population. epsilon, delta: the cap in force; rho: the same as zCDP. spent_*: running totals, always the sum of the ledger. head: hash of the last ledger entry.';
+  'One budget per population. epsilon, delta: the cap in force; rho: the same as zCDP. spent_*: running totals, always the sum of the ledger; proven_epsilon: what the accountant makes of them at delta. spends: charges and refunds; entries and head: length and last hash of the account''s ledger chain.';
 
 -- By OID and by name, so that renaming does not escape, nor dropping and creating again.
 CREATE TABLE dp_int.account_relation (
@@ -65,10 +67,11 @@ COMMENT ON TABLE dp_int.dataset_grant IS
   'Who may ask. epsilon is the personal limit of each person the grant covers, NULL for none; rho is the same as zCDP.';
 
 CREATE TABLE dp_int.caller_total (
-  account bigint NOT NULL CONSTRAINT caller_total_account REFERENCES dp_int.account,
-  caller  name NOT NULL,
-  epsilon numeric NOT NULL DEFAULT 0,
-  rho     numeric NOT NULL DEFAULT 0,
+  account        bigint NOT NULL CONSTRAINT caller_total_account REFERENCES dp_int.account,
+  caller         name NOT NULL,
+  epsilon        numeric NOT NULL DEFAULT 0,
+  rho            numeric NOT NULL DEFAULT 0,
+  proven_epsilon numeric NOT NULL DEFAULT 0,
   CONSTRAINT caller_total_pk PRIMARY KEY (account, caller),
   CONSTRAINT caller_total_spent CHECK (epsilon >= 0 AND rho >= 0)
 );
@@ -126,6 +129,12 @@ LANGUAGE sql IMMUTABLE STRICT SET extra_float_digits = 1 AS $$ SELECT x::text::n
 CREATE FUNCTION dp_int.zcdp_cap(epsilon numeric, delta numeric) RETURNS numeric
 LANGUAGE sql IMMUTABLE STRICT AS
 $$ SELECT CASE WHEN delta > 0 THEN dp_int.exact(dp_int.zcdp_rho(epsilon::float8, delta::float8)) END $$;
+
+-- What the accountant proves of totals: epsilon itself, or that of rho at delta.
+CREATE FUNCTION dp_int.proven(p_accounting text, p_epsilon numeric, p_rho numeric, p_delta numeric) RETURNS numeric
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE p_accounting WHEN 'pure' THEN p_epsilon ELSE dp_int.exact(dp_int.zcdp_epsilon(p_rho::float8, p_delta::float8)) END
+$$;
 
 -- One rule for who may ask: a grant to a role covers its members; a grant that
 -- names the caller wins over a group's.

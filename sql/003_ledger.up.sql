@@ -70,6 +70,7 @@ BEGIN
      SET spent_epsilon = a.spent_epsilon + coalesce(e.epsilon, 0),
          spent_rho = a.spent_rho + coalesce(e.rho, 0),
          spent_delta = a.spent_delta + e.delta,
+         spends = a.spends + (e.kind <> 'budget')::int,
          entries = e.seq,
          head = e.hash
    WHERE a.id = e.account;
@@ -77,9 +78,23 @@ BEGIN
     INSERT INTO dp_int.caller_total AS t (account, caller, epsilon, rho)
     VALUES (e.account, e.caller, coalesce(e.epsilon, 0), coalesce(e.rho, 0))
     ON CONFLICT (account, caller) DO UPDATE SET epsilon = t.epsilon + excluded.epsilon, rho = t.rho + excluded.rho;
+    PERFORM dp_int.prove(e.account, e.caller);
   END IF;
   RETURN e.id;
 END $$;
+
+-- Brings what the accountant proves up to date, for the account and for one
+-- caller, or for all callers when p_caller is NULL.
+CREATE FUNCTION dp_int.prove(p_account bigint, p_caller name) RETURNS void
+LANGUAGE sql VOLATILE AS $$
+  UPDATE dp_int.account a
+     SET proven_epsilon = dp_int.proven(a.accounting, a.spent_epsilon, a.spent_rho, a.delta)
+   WHERE a.id = p_account;
+  UPDATE dp_int.caller_total t
+     SET proven_epsilon = dp_int.proven(a.accounting, t.epsilon, t.rho, a.delta)
+    FROM dp_int.account a
+   WHERE a.id = p_account AND t.account = a.id AND (p_caller IS NULL OR t.caller = p_caller);
+$$;
 
 -- Charges a job, or raises DP002 and charges nothing. The filters are those of
 -- fully adaptive composition: the sum of epsilon under pure accounting; the sum

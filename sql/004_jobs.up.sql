@@ -1,0 +1,127 @@
+-- Jobs, releases, coefficients, workers.
+BEGIN;
+SET LOCAL ROLE dp_owner;
+
+-- queued -> claimed -> charged -> reading -> done; failed and canceled are
+-- reached before reading only. Past reading the charge stands and the job is
+-- tried again until it is done.
+CREATE TABLE dp_int.job (
+  id               uuid NOT NULL CONSTRAINT job_pk PRIMARY KEY,
+  seq              bigint GENERATED ALWAYS AS IDENTITY,
+  created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+  caller           name NOT NULL,
+  dataset          bigint NOT NULL CONSTRAINT job_dataset REFERENCES dp_int.dataset,
+  model            text NOT NULL,
+  eps              float8 NOT NULL,
+  delta            float8 NOT NULL,
+  request          jsonb NOT NULL,
+  request_hash     bytea NOT NULL,
+  fresh            boolean NOT NULL,
+  waited           boolean NOT NULL,
+  state            text NOT NULL DEFAULT 'queued' CONSTRAINT job_state CHECK (state IN
+                     ('queued', 'claimed', 'charged', 'reading', 'done', 'failed', 'canceled')),
+  follows          uuid CONSTRAINT job_follows REFERENCES dp_int.job,
+  cancel_requested boolean NOT NULL DEFAULT false,
+  attempt          int NOT NULL DEFAULT 0,
+  worker           uuid,
+  token            uuid,
+  lease_until      timestamptz,
+  charge           bigint CONSTRAINT job_charge REFERENCES dp_int.ledger,
+  row_count        bigint,
+  plan             jsonb,
+  release          uuid,
+  sqlstate         text,
+  message          text,
+  hint             text,
+  finished_at      timestamptz,
+  CONSTRAINT job_charged CHECK ((state IN ('charged', 'reading')) <= (charge IS NOT NULL AND row_count IS NOT NULL)),
+  CONSTRAINT job_released CHECK ((state = 'done') = (release IS NOT NULL)),
+  CONSTRAINT job_finished CHECK ((state IN ('done', 'failed', 'canceled')) = (finished_at IS NOT NULL))
+);
+CREATE INDEX job_active ON dp_int.job (seq) WHERE state IN ('queued', 'claimed', 'charged', 'reading');
+CREATE INDEX job_in_flight ON dp_int.job (dataset, request_hash) WHERE state IN ('claimed', 'charged', 'reading') AND NOT fresh;
+CREATE INDEX job_followers ON dp_int.job (follows) WHERE follows IS NOT NULL;
+CREATE INDEX job_by_caller ON dp_int.job (caller, created_at);
+COMMENT ON TABLE dp_int.job IS
+  'waited: somebody holds the job''s advisory lock until it ends, else it is dropped unspent. follows: an identical job in flight whose release this one will take. token fences writers whose lease has run out.';
+
+CREATE TABLE dp_int.release (
+  id           uuid NOT NULL DEFAULT gen_random_uuid() CONSTRAINT release_pk PRIMARY KEY,
+  job          uuid NOT NULL CONSTRAINT release_job REFERENCES dp_int.job CONSTRAINT release_one_per_job UNIQUE,
+  charge       bigint NOT NULL CONSTRAINT release_charge REFERENCES dp_int.ledger CONSTRAINT release_one_per_charge UNIQUE,
+  dataset      bigint NOT NULL CONSTRAINT release_dataset REFERENCES dp_int.dataset,
+  request_hash bytea NOT NULL,
+  model        text NOT NULL,
+  method       text NOT NULL,
+  eps          float8 NOT NULL,
+  delta        float8 NOT NULL,
+  caller       name NOT NULL,
+  parameters   jsonb NOT NULL,
+  released_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX release_kept ON dp_int.release (dataset, request_hash, released_at DESC);
+CREATE INDEX release_by_caller ON dp_int.release (caller, released_at DESC);
+COMMENT ON TABLE dp_int.release IS 'What left, under which charge. Two unique keys: one release a job, one a charge.';
+ALTER TABLE dp_int.job ADD CONSTRAINT job_release FOREIGN KEY (release) REFERENCES dp_int.release;
+
+CREATE TABLE dp_int.coefficient (
+  release  uuid NOT NULL CONSTRAINT coefficient_release REFERENCES dp_int.release,
+  position int NOT NULL,
+  term     text NOT NULL,
+  coef     float8 NOT NULL,
+  CONSTRAINT coefficient_pk PRIMARY KEY (release, position)
+);
+COMMENT ON TABLE dp_int.coefficient IS 'Coefficients of a release in the table''s units, in the order asked, (intercept) first.';
+
+CREATE TABLE dp_int.worker (
+  id        uuid NOT NULL CONSTRAINT worker_pk PRIMARY KEY,
+  pid       int NOT NULL,
+  version   text NOT NULL,
+  last_seen timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+COMMENT ON TABLE dp_int.worker IS 'Sidecars and their heartbeats; pid is the backend that holds the liveness lock.';
+
+-- Options analysts may give, by model. fresh stands with every model.
+CREATE TABLE dp_int.option (
+  model       text NOT NULL,
+  name        text NOT NULL,
+  type        text NOT NULL CONSTRAINT option_type CHECK (type IN ('number', 'string', 'boolean')),
+  minimum     float8,
+  maximum     float8,
+  choices     text[],
+  description text NOT NULL,
+  CONSTRAINT option_pk PRIMARY KEY (model, name)
+);
+COMMENT ON TABLE dp_int.option IS 'Public parameters a request may carry. minimum and maximum are inclusive.';
+
+-- A live sidecar: a session of dp_sidecar that holds the liveness lock and has
+-- been heard of lately. pg_locks and pg_stat_activity do not lie to any snapshot,
+-- and an analyst who takes the same lock is not dp_sidecar.
+CREATE FUNCTION dp_int.sidecars_alive() RETURNS int
+LANGUAGE sql VOLATILE AS $$
+  SELECT count(*)::int
+    FROM pg_catalog.pg_locks l
+    JOIN pg_catalog.pg_stat_activity s ON s.pid = l.pid AND s.usename = 'dp_sidecar'
+    JOIN dp_int.worker w ON w.pid = l.pid AND w.last_seen > clock_timestamp() - interval '15 s'
+   WHERE l.locktype = 'advisory' AND l.classid = 1685082948 AND l.objid = 1 AND l.objsubid = 2 AND l.granted
+     AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+$$;
+
+CREATE FUNCTION dp_int.wait_key(p_job uuid) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$ SELECT hashtextextended(p_job::text, 1685082948) $$;
+
+-- Does the caller of a waited job still wait? Only a loopback session counts.
+CREATE FUNCTION dp_int.awaited(p_job uuid) RETURNS boolean
+LANGUAGE sql VOLATILE AS $$
+  SELECT EXISTS (
+    SELECT FROM pg_catalog.pg_locks l
+      JOIN pg_catalog.pg_stat_activity s ON s.pid = l.pid AND s.usename = 'dp_loopback'
+     WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+       AND (l.classid::bigint << 32) | l.objid::bigint = dp_int.wait_key(p_job)
+       AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()))
+$$;
+
+CREATE FUNCTION dp_int.job_channel(p_job uuid) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT 'dp_job_' || replace(p_job::text, '-', '') $$;
+
+COMMIT;

@@ -1,0 +1,420 @@
+-- What the steward does: register, budget, grant. A registration is resolved to
+-- the base relations whose people it shows, and joins their account.
+BEGIN;
+SET LOCAL ROLE dp_owner;
+
+-- Tables below a relation: through views and materialized views to what they
+-- read, through inheritance to every parent and child.
+CREATE FUNCTION dp_int.base_relations(p_relid oid) RETURNS TABLE(relid oid, relation text)
+LANGUAGE sql STABLE AS $$
+  WITH RECURSIVE reached(relid) AS (
+    SELECT p_relid
+    UNION
+    SELECT step.relid
+      FROM reached, LATERAL (
+        SELECT d.refobjid
+          FROM pg_catalog.pg_rewrite w
+          JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid
+                                     AND d.refclassid = 'pg_catalog.pg_class'::regclass
+         WHERE w.ev_class = reached.relid
+        UNION ALL
+        SELECT i.inhparent FROM pg_catalog.pg_inherits i WHERE i.inhrelid = reached.relid
+        UNION ALL
+        SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = reached.relid) AS step(relid))
+  SELECT c.oid, format('%I.%I', n.nspname, c.relname)
+    FROM reached r
+    JOIN pg_catalog.pg_class c ON c.oid = r.relid AND c.relkind IN ('r', 'p', 'f', 'm')
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+$$;
+
+-- Every relation on the way, views included.
+CREATE FUNCTION dp_int.relation_tree(p_relid oid) RETURNS SETOF oid
+LANGUAGE sql STABLE AS $$
+  WITH RECURSIVE reached(relid) AS (
+    SELECT p_relid
+    UNION
+    SELECT d.refobjid
+      FROM reached r
+      JOIN pg_catalog.pg_rewrite w ON w.ev_class = r.relid
+      JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid
+                                 AND d.refclassid = 'pg_catalog.pg_class'::regclass)
+  SELECT relid FROM reached
+$$;
+
+-- Why reading the relation could raise on, drop or repeat a row; NULL when it
+-- cannot. A view is plain when its parse tree holds column references over one
+-- relation and nothing else: the node types are a positive list. A materialized
+-- view is stored rows and needs no such rule.
+CREATE FUNCTION dp_int.why_not_total(p_relid oid) RETURNS text
+LANGUAGE sql STABLE AS $$
+  WITH tree AS (
+    SELECT c.oid, c.relkind, c.relrowsecurity, format('%I.%I', n.nspname, c.relname) AS relation
+      FROM pg_catalog.pg_class c
+      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+     WHERE c.oid = p_relid
+        OR (SELECT relkind FROM pg_catalog.pg_class WHERE oid = p_relid) = 'v' AND c.oid IN (SELECT dp_int.relation_tree(p_relid))),
+  nodes AS (
+    SELECT t.relation, m[1] AS node
+      FROM tree t
+      JOIN pg_catalog.pg_rewrite w ON w.ev_class = t.oid AND w.ev_type = '1',
+           regexp_matches(w.ev_action::text, '(?<!\\)\{([A-Z_]+)', 'g') AS m
+     WHERE t.relkind = 'v')
+  SELECT reason FROM (
+    SELECT 1, format('row-level security applies to %s', relation)
+      FROM tree
+     WHERE relrowsecurity
+       AND NOT (oid = p_relid AND (SELECT rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = 'dp_sidecar'))
+    UNION ALL
+    SELECT 2, format('view %s is more than column references over one relation', relation)
+      FROM nodes
+     GROUP BY relation
+    HAVING bool_or(node NOT IN ('QUERY', 'RTE', 'RANGETBLENTRY', 'RTEPERMISSIONINFO', 'ALIAS', 'TARGETENTRY', 'VAR', 'FROMEXPR', 'RANGETBLREF'))
+        OR count(*) FILTER (WHERE node = 'RANGETBLREF') <> count(*) FILTER (WHERE node = 'QUERY')
+    UNION ALL
+    SELECT 3, format('column %I of %s is computed when it is read', a.attname, t.relation)
+      FROM tree t
+      JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND a.attgenerated = 'v'
+  ) AS reasons(rank, reason)
+  ORDER BY rank, reason
+  LIMIT 1
+$$;
+
+-- Checks a name and returns the active data set.
+CREATE FUNCTION dp_int.dataset_of(p_dataset text) RETURNS dp_int.dataset
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  d dp_int.dataset;
+BEGIN
+  SELECT * INTO d FROM dp_int.dataset WHERE name = p_dataset AND unregistered_at IS NULL;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'data set % is not registered', coalesce('"' || p_dataset || '"', 'NULL')
+      USING ERRCODE = '22023', HINT = 'See dp.datasets, or register it with dp_register.';
+  END IF;
+  RETURN d;
+END $$;
+
+CREATE FUNCTION dp_int.check_budget(p_epsilon float8, p_delta float8) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF NOT coalesce(p_epsilon > 0 AND p_epsilon < 'Infinity', false) THEN
+    RAISE EXCEPTION 'epsilon must be a positive finite number, not %', coalesce(p_epsilon::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'epsilon is the whole budget of the data set, for instance 10.';
+  END IF;
+  IF NOT coalesce(p_delta >= 0 AND p_delta < 1, false) THEN
+    RAISE EXCEPTION 'delta must be at least 0 and below 1, not %', coalesce(p_delta::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'delta = 0 means pure accounting; with n people a delta far below 1/n is usual.';
+  END IF;
+END $$;
+
+-- Columns, types and scales of a registration, by their names.
+CREATE FUNCTION dp_int.check_columns(p_relid oid, p_target name, p_features name[], p_scales jsonb) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  c name;
+  kind oid;
+  s record;
+BEGIN
+  IF p_target IS NULL OR p_features IS NULL OR cardinality(p_features) = 0 OR array_ndims(p_features) <> 1 OR array_position(p_features, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION 'a data set needs a target and at least one feature'
+      USING ERRCODE = '22023', HINT = 'For instance dp_register(''claims'', ''claims'', ''amount'', ''{age,region}'', 10).';
+  END IF;
+  FOREACH c IN ARRAY p_target || p_features LOOP
+    SELECT CASE t.typtype WHEN 'd' THEN dp_int.domain_base(t.oid) ELSE t.oid END INTO kind
+      FROM pg_catalog.pg_attribute a
+      JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+     WHERE a.attrelid = p_relid AND a.attname = c AND a.attnum > 0 AND NOT a.attisdropped;
+    IF NOT FOUND THEN
+      RAISE EXCEPTION 'column "%" does not exist in %', c, p_relid::regclass
+        USING ERRCODE = '42703', HINT = 'Column names are case-sensitive here: give them as \d shows them.';
+    END IF;
+    IF kind NOT IN (16, 20, 21, 23, 700, 701, 1082, 1114, 1184, 1700) THEN
+      RAISE EXCEPTION 'column "%" has type %, which no model can use', c, format_type(kind, NULL)
+        USING ERRCODE = '22023', HINT = 'Use smallint, integer, bigint, real, double precision, numeric, boolean, date or timestamp columns.';
+    END IF;
+  END LOOP;
+  IF (SELECT count(*) <> count(DISTINCT f) FROM unnest(p_target || p_features) AS f) THEN
+    RAISE EXCEPTION 'a column stands twice among target and features' USING ERRCODE = '22023', HINT = 'Name every column once.';
+  END IF;
+  IF jsonb_typeof(p_scales) IS DISTINCT FROM 'object' THEN
+    RAISE EXCEPTION 'scales must be a JSON object' USING ERRCODE = '22023', HINT = 'For instance {"amount": 1000, "age": 40}.';
+  END IF;
+  FOR s IN SELECT key, value FROM jsonb_each(p_scales) LOOP
+    IF NOT s.key = ANY ((p_target || p_features)::text[]) THEN
+      RAISE EXCEPTION 'scale for "%", which is neither target nor feature', s.key USING ERRCODE = '42703', HINT = 'Scales are named by registered columns.';
+    END IF;
+    IF jsonb_typeof(s.value) <> 'number' OR NOT ((s.value)::numeric BETWEEN 1e-100 AND 1e100) THEN
+      RAISE EXCEPTION 'scale of "%" must be a positive number, not %', s.key, s.value
+        USING ERRCODE = '22023', HINT = 'A scale is a typical magnitude of the column, from public knowledge.';
+    END IF;
+  END LOOP;
+END $$;
+
+CREATE FUNCTION dp_int.domain_base(p_type oid) RETURNS oid
+LANGUAGE sql STABLE AS $$
+  WITH RECURSIVE base(oid, typtype, typbasetype) AS (
+    SELECT oid, typtype, typbasetype FROM pg_catalog.pg_type WHERE oid = p_type
+    UNION ALL
+    SELECT t.oid, t.typtype, t.typbasetype FROM base b JOIN pg_catalog.pg_type t ON t.oid = b.typbasetype WHERE b.typtype = 'd')
+  SELECT oid FROM base WHERE typtype <> 'd'
+$$;
+
+-- The relation as the sidecar will read it: its kind, what it may show, who may read it.
+CREATE FUNCTION dp_int.check_relation(p_relid oid, p_total boolean) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  c pg_catalog.pg_class;
+  schema_name name;
+  reason text;
+BEGIN
+  SELECT * INTO c FROM pg_catalog.pg_class WHERE oid = p_relid;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'the relation does not exist' USING ERRCODE = '42P01';
+  END IF;
+  SELECT nspname INTO schema_name FROM pg_catalog.pg_namespace WHERE oid = c.relnamespace;
+  IF c.relkind NOT IN ('r', 'p', 'f', 'm', 'v') OR c.relpersistence = 't' OR schema_name IN ('pg_catalog', 'information_schema', 'dp', 'dp_int') THEN
+    RAISE EXCEPTION '% cannot be registered', p_relid::regclass
+      USING ERRCODE = '42809', HINT = 'Register a table, partitioned table, materialized view, foreign table or view that outlives the session.';
+  END IF;
+  reason := dp_int.why_not_total(p_relid);
+  IF reason IS NOT NULL AND NOT p_total THEN
+    RAISE EXCEPTION '% is refused: %', p_relid::regclass, reason
+      USING ERRCODE = '22023',
+            HINT = 'An expression can raise on one person''s row, a filter or a join can drop or repeat it. Register the table or a materialized view, or state with options {"total": true} that every person has exactly one row and that reading never raises; the statement is recorded.';
+  END IF;
+  IF NOT (has_schema_privilege('dp_sidecar', c.relnamespace, 'USAGE') AND has_table_privilege('dp_sidecar', p_relid, 'SELECT')) THEN
+    RAISE EXCEPTION 'dp_sidecar may not read %', p_relid::regclass
+      USING ERRCODE = '42501',
+            HINT = format('As the owner run: GRANT USAGE ON SCHEMA %I TO dp_sidecar; GRANT SELECT ON %I.%I TO dp_sidecar;', schema_name, schema_name, c.relname);
+  END IF;
+END $$;
+
+-- The one account of these relations, NULL when nobody knows them yet.
+CREATE FUNCTION dp_int.account_of(p_relid oid, p_options jsonb) RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  found bigint[];
+BEGIN
+  SELECT array_agg(DISTINCT known.account) INTO found
+    FROM (SELECT r.account
+            FROM dp_int.base_relations(p_relid) b
+            JOIN dp_int.account_relation r ON r.current AND (r.relid = b.relid OR r.relation = b.relation)
+          UNION ALL
+          SELECT (dp_int.dataset_of(p_options ->> 'account')).account WHERE p_options ? 'account') AS known;
+  IF cardinality(found) > 1 THEN
+    RAISE EXCEPTION 'the relations below % belong to different accounts', p_relid::regclass
+      USING ERRCODE = '22023', HINT = 'One registration cannot show the people of two accounts. Register the tables one by one.';
+  END IF;
+  RETURN found[1];
+END $$;
+
+CREATE FUNCTION dp_int.check_register_options(p_options jsonb) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  o record;
+BEGIN
+  IF jsonb_typeof(p_options) IS DISTINCT FROM 'object' THEN
+    RAISE EXCEPTION 'options must be a JSON object' USING ERRCODE = '22023', HINT = 'For instance {"total": true}.';
+  END IF;
+  FOR o IN SELECT key, jsonb_typeof(value) AS type FROM jsonb_each(p_options) LOOP
+    IF o.key NOT IN ('total', 'account', 'new_population') THEN
+      RAISE EXCEPTION 'unknown option "%"', o.key USING ERRCODE = '22023', HINT = 'dp_register knows total, account and new_population.';
+    ELSIF o.type <> (CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END) THEN
+      RAISE EXCEPTION 'option "%" must be a %', o.key, CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END
+        USING ERRCODE = '22023', HINT = 'total: true or false; account: the name of a registered data set of the same people; new_population: your statement why these people are new.';
+    END IF;
+  END LOOP;
+  IF p_options ? 'account' AND p_options ? 'new_population' THEN
+    RAISE EXCEPTION 'account and new_population contradict each other' USING ERRCODE = '22023', HINT = 'Give one of the two.';
+  END IF;
+END $$;
+
+-- Is the data set still what was registered? Called under locks that keep it
+-- so. Partitions added since join the account.
+CREATE FUNCTION dp_int.recheck_dataset(p_dataset bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  d dp_int.dataset;
+  changed text;
+BEGIN
+  SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
+  BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+                    WHERE c.oid = d.relid AND n.nspname = d.schema_name AND c.relname = d.relation_name) THEN
+      RAISE EXCEPTION 'it was dropped, renamed or replaced';
+    END IF;
+    PERFORM dp_int.check_relation(d.relid, coalesce((d.options ->> 'total')::boolean, false));
+    PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales);
+    INSERT INTO dp_int.account_relation (account, relid, relation)
+    SELECT d.account, b.relid, b.relation
+      FROM dp_int.base_relations(d.relid) b
+     WHERE NOT EXISTS (SELECT FROM dp_int.account_relation r WHERE r.current AND (r.relid = b.relid OR r.relation = b.relation))
+       AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = b.relid)
+    ON CONFLICT DO NOTHING;
+    IF EXISTS (SELECT FROM dp_int.base_relations(d.relid) b
+                WHERE NOT EXISTS (SELECT FROM dp_int.account_relation r
+                                   WHERE r.current AND r.account = d.account AND (r.relid = b.relid OR r.relation = b.relation))) THEN
+      RAISE EXCEPTION 'it shows relations that were not below it';
+    END IF;
+  EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type THEN
+    GET STACKED DIAGNOSTICS changed = MESSAGE_TEXT;
+    RAISE EXCEPTION 'data set "%" is not what was registered: %', d.name, changed
+      USING ERRCODE = 'DP004', HINT = 'Ask the steward to restore it, or to dp_unregister and dp_register it. No privacy budget was spent.';
+  END;
+END $$;
+
+CREATE FUNCTION public.dp_register(dataset text, relation regclass, target name, features name[], epsilon float8, delta float8 DEFAULT 0,
+                                   scales jsonb DEFAULT '{}', accounting text DEFAULT NULL, options jsonb DEFAULT '{}') RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  total boolean;
+  mode text := coalesce(dp_register.accounting, CASE WHEN dp_register.delta > 0 THEN 'zcdp' ELSE 'pure' END);
+  eps numeric;
+  del numeric;
+  a dp_int.account;
+  account_id bigint;
+  alone boolean;
+BEGIN
+  IF coalesce(dp_register.dataset, '') = '' OR octet_length(dp_register.dataset) > 200 THEN
+    RAISE EXCEPTION 'a data set needs a name of at most 200 bytes' USING ERRCODE = '22023', HINT = 'For instance ''claims''.';
+  END IF;
+  PERFORM dp_int.check_budget(dp_register.epsilon, dp_register.delta);
+  PERFORM dp_int.check_register_options(dp_register.options);
+  IF mode NOT IN ('pure', 'zcdp') OR (mode = 'zcdp') <> (dp_register.delta > 0) THEN
+    RAISE EXCEPTION 'accounting "%" does not go with delta %', mode, dp_register.delta
+      USING ERRCODE = '22023', HINT = 'pure needs delta = 0, zcdp needs delta > 0.';
+  END IF;
+  IF dp_register.relation IS NULL THEN
+    RAISE EXCEPTION 'a data set needs a relation' USING ERRCODE = '22023', HINT = 'For instance ''public.claims''.';
+  END IF;
+  -- Registrations and set budgets are rare: one at a time keeps accounts from racing.
+  LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
+  total := coalesce((dp_register.options ->> 'total')::boolean, false);
+  PERFORM dp_int.check_relation(dp_register.relation, total);
+  PERFORM dp_int.check_columns(dp_register.relation, dp_register.target, dp_register.features, dp_register.scales);
+  IF EXISTS (SELECT FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL) THEN
+    RAISE EXCEPTION 'data set "%" is registered already', dp_register.dataset
+      USING ERRCODE = '42710', HINT = 'Change its budget with dp_set_budget, or dp_unregister it first: what was spent stays spent.';
+  END IF;
+
+  eps := dp_int.exact(dp_register.epsilon);
+  del := dp_int.exact(dp_register.delta);
+  account_id := dp_int.account_of(dp_register.relation, dp_register.options);
+  SELECT * INTO a FROM dp_int.account WHERE id = account_id FOR UPDATE;
+  alone := NOT EXISTS (SELECT FROM dp_int.dataset d WHERE d.account = a.id AND d.unregistered_at IS NULL);
+  IF a.id IS NOT NULL AND dp_register.options ? 'new_population' THEN
+    IF NOT alone THEN
+      RAISE EXCEPTION 'these people are registered under another name' USING ERRCODE = '22023', HINT = 'dp_unregister every data set of the account first.';
+    END IF;
+    UPDATE dp_int.account_relation r SET current = false
+      FROM dp_int.base_relations(dp_register.relation) b
+     WHERE r.account = a.id AND (r.relid = b.relid OR r.relation = b.relation);
+    a := NULL;
+  END IF;
+  IF a.id IS NULL THEN
+    INSERT INTO dp_int.account AS n (accounting, epsilon, delta, rho) VALUES (mode, eps, del, dp_int.zcdp_cap(eps, del)) RETURNING * INTO a;
+  ELSIF a.accounting <> mode THEN
+    IF NOT alone OR EXISTS (SELECT FROM dp_int.ledger l WHERE l.account = a.id AND l.kind = 'charge') THEN
+      RAISE EXCEPTION 'these people''s account has % accounting', a.accounting
+        USING ERRCODE = '22023', HINT = 'Accounting is fixed with the first charge. Register with the same accounting.';
+    END IF;
+    UPDATE dp_int.account n SET accounting = mode, epsilon = eps, delta = del, rho = dp_int.zcdp_cap(eps, del) WHERE n.id = a.id;
+  ELSIF alone THEN
+    UPDATE dp_int.account n SET epsilon = eps, delta = del, rho = dp_int.zcdp_cap(eps, del) WHERE n.id = a.id;
+    PERFORM dp_int.prove(a.id, NULL);
+  ELSIF a.delta <> del THEN
+    RAISE EXCEPTION 'these people''s account has delta %', a.delta::float8 USING ERRCODE = '22023', HINT = 'Register with the same delta.';
+  END IF;
+  INSERT INTO dp_int.account_relation (account, relid, relation)
+  SELECT a.id, b.relid, b.relation FROM dp_int.base_relations(dp_register.relation) b
+  ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true;
+  INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, options, epsilon, delta, rho, registered_by)
+  SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
+         dp_register.options, eps, del, dp_int.zcdp_cap(eps, del), session_user
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+   WHERE c.oid = dp_register.relation;
+  PERFORM dp_int.ledger_budget(a.id, dp_register.dataset, session_user, jsonb_build_object('budget',
+    jsonb_build_object('accounting', mode, 'epsilon', eps, 'delta', del, 'relation', dp_register.relation::text) || dp_register.options));
+  PERFORM pg_notify('dp_jobs', 'registered');
+END $$;
+COMMENT ON FUNCTION public.dp_register IS
+  'Registers a relation, one row a person, with its target, features, whole budget (epsilon, delta; delta = 0: pure) and public scales. For dp_admin.';
+
+CREATE FUNCTION public.dp_set_budget(dataset text, epsilon float8, delta float8) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  d dp_int.dataset;
+  a dp_int.account;
+  eps numeric;
+  del numeric;
+BEGIN
+  PERFORM dp_int.check_budget(dp_set_budget.epsilon, dp_set_budget.delta);
+  LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
+  d := dp_int.dataset_of(dp_set_budget.dataset);
+  SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account FOR UPDATE;
+  eps := dp_int.exact(dp_set_budget.epsilon);
+  del := dp_int.exact(dp_set_budget.delta);
+  IF (a.accounting = 'zcdp') <> (del > 0) THEN
+    RAISE EXCEPTION 'data set "%" has % accounting', d.name, a.accounting
+      USING ERRCODE = '22023', HINT = CASE a.accounting WHEN 'pure' THEN 'Give delta = 0.' ELSE 'Give a delta above 0.' END;
+  END IF;
+  IF del <> a.delta AND EXISTS (SELECT FROM dp_int.dataset o WHERE o.account = a.id AND o.id <> d.id AND o.unregistered_at IS NULL) THEN
+    RAISE EXCEPTION 'another data set shows the same people with delta %', a.delta::float8 USING ERRCODE = '22023', HINT = 'Keep its delta.';
+  END IF;
+  UPDATE dp_int.account SET epsilon = eps, delta = del, rho = dp_int.zcdp_cap(eps, del) WHERE id = a.id;
+  UPDATE dp_int.dataset SET epsilon = eps, delta = del, rho = dp_int.zcdp_cap(eps, del) WHERE id = d.id;
+  PERFORM dp_int.prove(a.id, NULL);
+  UPDATE dp_int.dataset_grant g SET rho = dp_int.zcdp_cap(g.epsilon, del) WHERE g.dataset = d.id;
+  PERFORM dp_int.ledger_budget(a.id, d.name, session_user, jsonb_build_object('budget',
+    jsonb_build_object('accounting', a.accounting, 'epsilon', eps, 'delta', del)));
+END $$;
+COMMENT ON FUNCTION public.dp_set_budget IS
+  'Sets the whole budget of a data set and of the people in it. What is spent stays spent: lowering it below that leaves nothing. The guarantee is the largest budget ever set. For dp_admin.';
+
+CREATE FUNCTION public.dp_unregister(dataset text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  d dp_int.dataset := dp_int.dataset_of(dp_unregister.dataset);
+BEGIN
+  UPDATE dp_int.dataset SET unregistered_at = clock_timestamp() WHERE id = d.id;
+  PERFORM dp_int.ledger_budget(d.account, d.name, session_user, '{"unregister": {}}');
+END $$;
+COMMENT ON FUNCTION public.dp_unregister IS
+  'Takes a data set''s name away. The ledger, the releases and what was spent stay; registering the same people again inherits it. For dp_admin.';
+
+CREATE FUNCTION public.dp_grant(dataset text, grantee name, epsilon float8 DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  d dp_int.dataset := dp_int.dataset_of(dp_grant.dataset);
+  eps numeric;
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = dp_grant.grantee) THEN
+    RAISE EXCEPTION 'role "%" does not exist', dp_grant.grantee USING ERRCODE = '42704', HINT = 'Create the role first and make it a member of dp_analyst.';
+  END IF;
+  IF dp_grant.epsilon IS NOT NULL THEN
+    PERFORM dp_int.check_budget(dp_grant.epsilon, 0);
+    eps := dp_int.exact(dp_grant.epsilon);
+  END IF;
+  INSERT INTO dp_int.dataset_grant (dataset, grantee, epsilon, rho) VALUES (d.id, dp_grant.grantee, eps, dp_int.zcdp_cap(eps, d.delta))
+  ON CONFLICT ON CONSTRAINT dataset_grant_pk DO UPDATE SET epsilon = excluded.epsilon, rho = excluded.rho;
+  PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('grant',
+    jsonb_build_object('grantee', dp_grant.grantee, 'epsilon', eps)));
+END $$;
+COMMENT ON FUNCTION public.dp_grant IS
+  'Lets a role and its members ask on a data set, optionally with a personal limit for each of them. For dp_admin.';
+
+CREATE FUNCTION public.dp_revoke(dataset text, grantee name) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  d dp_int.dataset := dp_int.dataset_of(dp_revoke.dataset);
+BEGIN
+  DELETE FROM dp_int.dataset_grant g WHERE g.dataset = d.id AND g.grantee = dp_revoke.grantee;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'data set "%" is not granted to "%"', d.name, dp_revoke.grantee USING ERRCODE = '22023', HINT = 'A grant to a group is taken back from the group.';
+  END IF;
+  PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('revoke', jsonb_build_object('grantee', dp_revoke.grantee)));
+END $$;
+COMMENT ON FUNCTION public.dp_revoke IS 'Takes a grant back: jobs not yet charged are refused. What was spent stays spent. For dp_admin.';
+
+GRANT EXECUTE ON FUNCTION public.dp_register, public.dp_set_budget, public.dp_unregister, public.dp_grant, public.dp_revoke TO dp_admin;
+
+COMMIT;

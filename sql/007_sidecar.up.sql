@@ -1,0 +1,280 @@
+-- The life of a job, one function a step. Every step is fenced: it takes the
+-- token its worker was given at the claim, and does nothing once another worker
+-- holds the job.
+BEGIN;
+SET LOCAL ROLE dp_owner;
+
+CREATE FUNCTION dp_int.worker_beat(p_worker uuid, p_pid int, p_version text) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  DELETE FROM dp_int.worker WHERE last_seen < clock_timestamp() - interval '1 day';
+  INSERT INTO dp_int.worker (id, pid, version) VALUES (p_worker, p_pid, p_version)
+  ON CONFLICT ON CONSTRAINT worker_pk DO UPDATE SET pid = excluded.pid, version = excluded.version, last_seen = clock_timestamp();
+$$;
+
+CREATE FUNCTION dp_int.worker_bye(p_worker uuid) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  DELETE FROM dp_int.worker WHERE id = p_worker
+$$;
+
+-- The job a token still owns, its row locked; raises 55000 when it is lost.
+CREATE FUNCTION dp_int.own_job(p_job uuid, p_token uuid) RETURNS dp_int.job
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  j dp_int.job;
+BEGIN
+  SELECT * INTO j FROM dp_int.job WHERE id = p_job AND token = p_token FOR UPDATE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'job % is no longer this worker''s', p_job USING ERRCODE = '55000';
+  END IF;
+  RETURN j;
+END $$;
+
+-- Gives the charge back, if there is one and nothing was read under it.
+CREATE FUNCTION dp_int.refund_job(j dp_int.job) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF j.state = 'charged' THEN
+    PERFORM dp_int.ledger_refund(j.charge);
+    UPDATE dp_int.job SET charge = NULL, row_count = NULL, plan = NULL, state = 'claimed' WHERE id = j.id;
+  END IF;
+END $$;
+
+-- Nobody wants the job any more: canceled, or its caller has gone away.
+CREATE FUNCTION dp_int.unwanted(j dp_int.job) RETURNS boolean
+LANGUAGE sql VOLATILE AS $$ SELECT j.cancel_requested OR j.waited AND NOT dp_int.awaited(j.id) $$;
+
+CREATE FUNCTION dp_int.drop_job(j dp_int.job) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM dp_int.refund_job(j);
+  PERFORM dp_int.finish_job(j.id, 'canceled', 'DP004',
+    CASE WHEN j.cancel_requested THEN 'canceled by its caller' ELSE 'its caller went away' END, 'No privacy budget was spent.');
+END $$;
+
+CREATE FUNCTION dp_int.complete_job(p_job uuid, p_release uuid) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  UPDATE dp_int.job
+     SET state = 'done', release = p_release, sqlstate = NULL, message = NULL, hint = NULL,
+         follows = NULL, worker = NULL, token = NULL, lease_until = NULL, finished_at = clock_timestamp()
+   WHERE id = p_job;
+  PERFORM pg_notify(dp_int.job_channel(p_job), 'done');
+END $$;
+
+-- The next job to work on, or NULL. New jobs come first in, first out. A lease
+-- that ran out comes back: before reading its charge is given back; from reading
+-- on it goes on under the same charge with the same number of rows.
+CREATE FUNCTION dp_int.job_claim(p_worker uuid, p_lease interval) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  j dp_int.job;
+  d dp_int.dataset;
+  kept uuid;
+  leader_id uuid;
+  leader dp_int.job;
+BEGIN
+  LOOP
+    SELECT * INTO j
+      FROM dp_int.job
+     WHERE state = 'queued' AND follows IS NULL
+        OR state IN ('claimed', 'charged', 'reading') AND lease_until < clock_timestamp()
+     ORDER BY seq
+     FOR UPDATE SKIP LOCKED
+     LIMIT 1;
+    IF NOT FOUND THEN
+      RETURN NULL;
+    END IF;
+    IF j.state <> 'reading' THEN
+      IF dp_int.unwanted(j) THEN
+        PERFORM dp_int.drop_job(j);
+        CONTINUE;
+      END IF;
+      PERFORM dp_int.refund_job(j);
+      IF j.attempt >= 5 THEN
+        PERFORM dp_int.finish_job(j.id, 'failed', 'DP004', 'its sidecars were lost five times before they could read',
+          'See the sidecars'' logs. No privacy budget was spent.');
+        CONTINUE;
+      END IF;
+      IF NOT j.fresh THEN
+        -- Claims of one data set wait for each other here, so that of identical
+        -- requests one runs and the others follow it.
+        PERFORM FROM dp_int.dataset WHERE id = j.dataset FOR UPDATE;
+        kept := dp_int.kept_release(j.dataset, j.request_hash);
+        IF kept IS NOT NULL THEN
+          PERFORM dp_int.complete_job(j.id, kept);
+          CONTINUE;
+        END IF;
+        SELECT id INTO leader_id
+          FROM dp_int.job
+         WHERE dataset = j.dataset AND request_hash = j.request_hash AND state IN ('claimed', 'charged', 'reading') AND NOT fresh AND id <> j.id
+         LIMIT 1;
+        IF FOUND THEN
+          -- Its row lock waits for a publication under way; then look again.
+          SELECT * INTO leader FROM dp_int.job WHERE id = leader_id FOR UPDATE;
+          CONTINUE WHEN leader.state NOT IN ('claimed', 'charged', 'reading');
+          UPDATE dp_int.job SET state = 'queued', follows = leader.id, worker = NULL, token = NULL, lease_until = NULL WHERE id = j.id;
+          -- One that waits to read is tried again at once.
+          UPDATE dp_int.job SET lease_until = clock_timestamp() WHERE id = leader.id AND state = 'reading' AND sqlstate IS NOT NULL;
+          CONTINUE;
+        END IF;
+      END IF;
+    END IF;
+    UPDATE dp_int.job
+       SET state = CASE state WHEN 'reading' THEN state ELSE 'claimed' END, attempt = attempt + 1, worker = p_worker, token = gen_random_uuid(),
+           lease_until = clock_timestamp() + p_lease, sqlstate = NULL, message = NULL, hint = NULL
+     WHERE id = j.id
+    RETURNING * INTO j;
+    SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = j.dataset;
+    RETURN jsonb_build_object(
+      'id', j.id, 'token', j.token, 'state', j.state, 'attempt', j.attempt, 'caller', j.caller, 'model', j.model, 'request', j.request,
+      'dataset', jsonb_build_object('name', d.name, 'relid', d.relid::bigint, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', d.scales),
+      'row_count', j.row_count, 'event', (SELECT event FROM dp_int.ledger WHERE id = j.charge));
+  END LOOP;
+END $$;
+
+-- Keeps the lease. False once the job is lost or unwanted: stop working on it.
+CREATE FUNCTION dp_int.job_beat(p_job uuid, p_token uuid, p_lease interval) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job;
+BEGIN
+  UPDATE dp_int.job SET lease_until = clock_timestamp() + p_lease WHERE id = p_job AND token = p_token RETURNING * INTO j;
+  RETURN FOUND AND (j.state = 'reading' OR NOT dp_int.unwanted(j));
+END $$;
+
+-- claimed -> charged. The worker holds a snapshot and locks on the relation, so
+-- what is checked here is what it will read. False when the job was unwanted and
+-- is gone; raises DP002, DP004, DP005 or 42501 and charges nothing otherwise.
+CREATE FUNCTION dp_int.job_charge(p_job uuid, p_token uuid, p_row_count bigint, p_event jsonb,
+                                  p_epsilon numeric, p_rho numeric, p_delta numeric, p_plan jsonb) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+  charge_id bigint;
+BEGIN
+  IF j.state <> 'claimed' THEN
+    RAISE EXCEPTION 'job % is %, not claimed', p_job, j.state USING ERRCODE = '55000';
+  END IF;
+  IF dp_int.unwanted(j) THEN
+    PERFORM dp_int.drop_job(j);
+    RETURN false;
+  END IF;
+  PERFORM dp_int.recheck_dataset(j.dataset);
+  charge_id := dp_int.ledger_charge(j.dataset, j.caller, j.id, p_event, p_epsilon, p_rho, p_delta);
+  UPDATE dp_int.job SET state = 'charged', charge = charge_id, row_count = p_row_count, plan = p_plan WHERE id = p_job;
+  UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = j.dataset;
+  RETURN true;
+END $$;
+
+-- charged -> reading, committed before the COPY is sent: the point of no return.
+-- A retry passes here again under its old charge. False when the job was
+-- unwanted: its charge has been given back.
+CREATE FUNCTION dp_int.job_read(p_job uuid, p_token uuid) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+BEGIN
+  IF j.state = 'reading' THEN
+    PERFORM dp_int.recheck_dataset(j.dataset);
+    RETURN true;
+  END IF;
+  IF j.state <> 'charged' THEN
+    RAISE EXCEPTION 'job % is %, not charged', p_job, j.state USING ERRCODE = '55000';
+  END IF;
+  IF dp_int.unwanted(j) THEN
+    PERFORM dp_int.drop_job(j);
+    RETURN false;
+  END IF;
+  UPDATE dp_int.job SET state = 'reading' WHERE id = p_job;
+  RETURN true;
+END $$;
+
+-- reading -> done: release, coefficients and the job's end in one transaction.
+CREATE FUNCTION dp_int.job_publish(p_job uuid, p_token uuid, p_method text, p_terms text[], p_coefs float8[]) RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+  new_release uuid;
+  follower uuid;
+BEGIN
+  IF j.state <> 'reading' OR cardinality(p_terms) <> cardinality(p_coefs) THEN
+    RAISE EXCEPTION 'job % is %, not reading', p_job, j.state USING ERRCODE = '55000';
+  END IF;
+  INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, caller, parameters)
+  VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.caller, j.plan)
+  RETURNING id INTO new_release;
+  INSERT INTO dp_int.coefficient (release, position, term, coef)
+  SELECT new_release, c.position, c.term, c.coef FROM unnest(p_terms, p_coefs) WITH ORDINALITY AS c(term, coef, position);
+  PERFORM dp_int.complete_job(j.id, new_release);
+  FOR follower IN SELECT id FROM dp_int.job WHERE follows = j.id FOR UPDATE LOOP
+    PERFORM dp_int.complete_job(follower, new_release);
+  END LOOP;
+  RETURN new_release;
+END $$;
+
+-- Ends a job that nothing was read for; a charge is given back.
+CREATE FUNCTION dp_int.job_fail(p_job uuid, p_token uuid, p_sqlstate text, p_message text, p_hint text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+BEGIN
+  IF j.state NOT IN ('claimed', 'charged') THEN
+    RAISE EXCEPTION 'job % is %, and can no longer fail', p_job, j.state USING ERRCODE = '55000';
+  END IF;
+  PERFORM dp_int.refund_job(j);
+  PERFORM dp_int.finish_job(j.id, 'failed', p_sqlstate, p_message, p_hint);
+END $$;
+
+-- Hands a job back: unread, its charge is given back and it is queued again;
+-- reading, its lease ends so that another worker goes on.
+CREATE FUNCTION dp_int.job_hand_back(p_job uuid, p_token uuid) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+BEGIN
+  IF j.state = 'reading' THEN
+    UPDATE dp_int.job SET token = NULL, lease_until = clock_timestamp() WHERE id = j.id;
+  ELSE
+    PERFORM dp_int.refund_job(j);
+    UPDATE dp_int.job SET state = 'queued', attempt = attempt - 1, worker = NULL, token = NULL, lease_until = NULL WHERE id = j.id;
+  END IF;
+  PERFORM pg_notify('dp_jobs', 'queued');
+END $$;
+
+-- A job past reading that cannot be read now stays spent and is tried again
+-- later; those who wait are told so, in words that do not depend on the data.
+CREATE FUNCTION dp_int.job_park(p_job uuid, p_token uuid, p_message text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+  spent CONSTANT text := 'The privacy budget is spent, once: the job goes on by itself, and the same request returns its result at no further cost.';
+  follower uuid;
+BEGIN
+  IF j.state <> 'reading' THEN
+    RAISE EXCEPTION 'job % is %, not reading', p_job, j.state USING ERRCODE = '55000';
+  END IF;
+  UPDATE dp_int.job
+     SET token = NULL, sqlstate = 'DP004', message = p_message, hint = spent,
+         lease_until = clock_timestamp() + least(interval '5 min', interval '1 s' * 2 ^ least(j.attempt, 10))
+   WHERE id = j.id;
+  PERFORM pg_notify(dp_int.job_channel(j.id), 'parked');
+  FOR follower IN SELECT id FROM dp_int.job WHERE follows = j.id FOR UPDATE LOOP
+    PERFORM dp_int.finish_job(follower, 'failed', 'DP004', p_message, spent);
+  END LOOP;
+END $$;
+
+-- Data sets whose rows nobody has counted yet. The count is public.
+CREATE FUNCTION dp_int.uncounted() RETURNS TABLE(dataset bigint, schema_name name, relation_name name)
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT id, schema_name, relation_name FROM dp_int.dataset WHERE row_count IS NULL AND unregistered_at IS NULL
+$$;
+
+CREATE FUNCTION dp_int.counted(p_dataset bigint, p_row_count bigint) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = p_dataset AND row_count IS NULL
+$$;
+
+GRANT EXECUTE ON FUNCTION dp_int.worker_beat, dp_int.worker_bye, dp_int.job_claim, dp_int.job_beat, dp_int.job_charge, dp_int.job_read,
+  dp_int.job_publish, dp_int.job_fail, dp_int.job_hand_back, dp_int.job_park, dp_int.uncounted, dp_int.counted TO dp_sidecar;
+
+COMMIT;

@@ -1,0 +1,82 @@
+-- What people read. Analysts see the data sets granted to them and their own
+-- jobs; stewards see every data set and the ledger. Views call no function of
+-- ours: their readers could then execute it.
+BEGIN;
+SET LOCAL ROLE dp_owner;
+
+CREATE VIEW dp_int.my_grant AS
+  SELECT DISTINCT ON (g.dataset) g.dataset, g.epsilon
+    FROM dp_int.dataset_grant g
+    JOIN pg_catalog.pg_roles r ON r.rolname = g.grantee
+   WHERE pg_has_role(session_user, r.oid, 'USAGE')
+   ORDER BY g.dataset, g.grantee <> session_user, g.epsilon DESC NULLS FIRST;
+COMMENT ON VIEW dp_int.my_grant IS 'dp_int.grant_of for whoever is logged in.';
+
+CREATE VIEW dp.datasets WITH (security_barrier) AS
+  SELECT d.name AS dataset, format('%I.%I', d.schema_name, d.relation_name) AS relation, d.target::text AS target, d.features::text[] AS features,
+         d.scales, d.row_count, a.accounting, d.options, d.registered_at
+    FROM dp_int.dataset d
+    JOIN dp_int.account a ON a.id = d.account
+   WHERE d.unregistered_at IS NULL
+     AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR d.id IN (SELECT dataset FROM dp_int.my_grant));
+COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales, public row count (NULL until a sidecar has counted), accounting.';
+
+CREATE VIEW dp.budget WITH (security_barrier) AS
+  SELECT d.name AS dataset,
+         least(a.epsilon, d.epsilon)::float8 AS epsilon_total,
+         a.proven_epsilon::float8 AS epsilon_spent,
+         greatest(least(a.epsilon, d.epsilon) - a.proven_epsilon, 0)::float8 AS epsilon_remaining,
+         a.delta::float8 AS delta_total,
+         a.spends AS entries,
+         g.epsilon::float8 AS my_epsilon_total,
+         coalesce(t.proven_epsilon, 0)::float8 AS my_epsilon_spent,
+         CASE WHEN g.epsilon IS NOT NULL THEN greatest(g.epsilon - coalesce(t.proven_epsilon, 0), 0)::float8 END AS my_epsilon_remaining
+    FROM dp_int.dataset d
+    JOIN dp_int.account a ON a.id = d.account
+    LEFT JOIN dp_int.my_grant g ON g.dataset = d.id
+    LEFT JOIN dp_int.caller_total t ON t.account = a.id AND t.caller = session_user
+   WHERE d.unregistered_at IS NULL
+     AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR g.dataset IS NOT NULL);
+COMMENT ON VIEW dp.budget IS
+  'One row a data set: what the accountant proves to be spent and left for the people in it, whatever name they were asked under; entries: charges and refunds; my_*: the caller''s own, with a limit of NULL where there is none.';
+
+CREATE VIEW dp.jobs WITH (security_barrier) AS
+  SELECT j.id, j.model, d.name AS dataset, j.eps, j.delta,
+         CASE WHEN j.state IN ('claimed', 'charged', 'reading') THEN 'running' ELSE j.state END AS status,
+         CASE WHEN j.state = 'queued' AND j.follows IS NOT NULL THEN 'waiting for an identical request'
+              WHEN j.state = 'claimed' THEN 'planning'
+              WHEN j.state = 'reading' AND j.sqlstate IS NOT NULL THEN 'charged, waiting to read'
+              WHEN j.state = 'reading' THEN 'charged, reading and fitting'
+              ELSE j.state END AS stage,
+         j.sqlstate, j.message AS error, j.created_at, j.finished_at, j.hint, j.release
+    FROM dp_int.job j
+    JOIN dp_int.dataset d ON d.id = j.dataset
+   WHERE j.caller = session_user;
+COMMENT ON VIEW dp.jobs IS 'The caller''s own jobs.';
+
+CREATE VIEW dp.releases WITH (security_barrier) AS
+  SELECT r.id, r.job, r.model, r.method, d.name AS dataset, r.eps, r.delta, r.released_at, r.caller::text AS caller, r.parameters
+    FROM dp_int.release r
+    JOIN dp_int.dataset d ON d.id = r.dataset
+   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant);
+COMMENT ON VIEW dp.releases IS 'What has been released on the data sets granted to the caller, under which public parameters.';
+
+CREATE VIEW dp.coefficients WITH (security_barrier) AS
+  SELECT c.release, c.term, c.coef
+    FROM dp_int.coefficient c
+    JOIN dp_int.release r ON r.id = c.release
+   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)
+   ORDER BY c.release, c.position;
+COMMENT ON VIEW dp.coefficients IS 'Coefficients of releases, in the table''s units.';
+
+CREATE VIEW dp.ledger WITH (security_barrier) AS
+  SELECT l.id, l.at, l.account, l.seq, l.kind, l.dataset, l.caller::text AS caller, l.job, l.event,
+         l.epsilon::float8 AS epsilon, l.rho::float8 AS rho, l.delta::float8 AS delta, l.arithmetic, l.refunds, encode(l.hash, 'hex') AS hash
+    FROM dp_int.ledger l
+   ORDER BY l.id;
+COMMENT ON VIEW dp.ledger IS 'Every charge, refund and change of a budget; one hash chain an account. For dp_admin.';
+
+GRANT SELECT ON dp.datasets, dp.budget, dp.jobs, dp.releases, dp.coefficients TO dp_analyst, dp_admin;
+GRANT SELECT ON dp.ledger TO dp_admin;
+
+COMMIT;

@@ -1,0 +1,265 @@
+-- What analysts call. A synchronous call first looks for the kept release in its
+-- own snapshot; only a new request goes through the loopback, a connection of
+-- this server to itself that commits on its own.
+BEGIN;
+SET LOCAL ROLE dp_owner;
+
+-- Opens the loopback and listens on a channel. A cached connection is kept for
+-- the session when the caller cannot reach dblink to drive it himself.
+CREATE FUNCTION dp_int.loopback_open(p_channel text) RETURNS text
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  cached CONSTANT text := 'dp_loop';
+  listen CONSTANT text := format('UNLISTEN *; LISTEN %I', p_channel);
+  cache boolean;
+  connection text;
+BEGIN
+  cache := NOT has_schema_privilege(session_user, 'dp_dblink', 'USAGE');
+  connection := CASE WHEN cache THEN cached ELSE 'dp_' || gen_random_uuid() END;
+  IF cache AND cached = ANY (coalesce(dp_dblink.dblink_get_connections(), '{}')) THEN
+    BEGIN
+      PERFORM dp_dblink.dblink_exec(connection, listen);
+      RETURN connection;
+    EXCEPTION WHEN OTHERS THEN  -- it timed out, or the server was restarted
+      PERFORM dp_dblink.dblink_disconnect(connection);
+    END;
+  END IF;
+  PERFORM dp_dblink.dblink_connect(connection, 'dp_loop');
+  PERFORM dp_dblink.dblink_exec(connection, listen);
+  RETURN connection;
+EXCEPTION
+  WHEN sqlclient_unable_to_establish_sqlconnection OR undefined_function OR invalid_schema_name OR undefined_object OR insufficient_privilege
+    OR undefined_table OR SQLSTATE '2F003' THEN  -- 2F003: the server asked for no password
+    RAISE EXCEPTION 'the loopback connection of dpsidecar failed: %', SQLERRM
+      USING ERRCODE = 'DP003', HINT = 'Run SELECT * FROM dp_check_install(), or use dp_submit or CALL dp_run, which need no loopback. No privacy budget was spent.';
+END $$;
+
+-- Waits for a job over its loopback connection; returns its release.
+CREATE FUNCTION dp_int.loopback_wait(p_connection text, p_caller name, p_job uuid) RETURNS uuid
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  ask CONSTANT text := format('SELECT * FROM dp_int.watch(%L, %L)', p_caller, p_job);
+  s record;
+  asked timestamptz;
+  lost_since timestamptz;
+  nap float8;
+BEGIN
+  LOOP
+    SELECT * INTO s FROM dp_dblink.dblink(p_connection, ask)
+      AS t(state text, alive boolean, release uuid, sqlstate text, message text, hint text);
+    IF s.state = 'done' THEN
+      RETURN s.release;
+    ELSIF s.sqlstate IS NOT NULL THEN
+      RAISE EXCEPTION '%', s.message USING ERRCODE = s.sqlstate, HINT = s.hint;
+    ELSIF s.alive THEN
+      lost_since := NULL;
+    ELSE
+      lost_since := coalesce(lost_since, clock_timestamp());
+      IF clock_timestamp() > lost_since + interval '10 s' THEN
+        RAISE EXCEPTION 'dpsidecar went away while the job was %', s.state
+          USING ERRCODE = 'DP001', HINT = 'Ask the same again once a dpsidecar is back.';
+      END IF;
+    END IF;
+    asked := clock_timestamp();
+    nap := 0.0005;
+    LOOP
+      EXIT WHEN EXISTS (SELECT FROM dp_dblink.dblink_get_notify(p_connection)) OR clock_timestamp() > asked + interval '1 s';
+      PERFORM pg_sleep(nap);
+      nap := least(nap * 1.3, 0.02);
+    END LOOP;
+  END LOOP;
+END $$;
+
+-- A request that has no kept release: enqueue, wait, fetch. Whatever ends the
+-- wait early cancels the job if nothing is spent yet, and says which it was.
+CREATE FUNCTION dp_int.call_sidecar(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
+                                    p_features name[], p_intercept boolean, p_options jsonb) RETURNS TABLE(term text, coef float8)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  job uuid := gen_random_uuid();
+  connection text;
+  enqueued boolean := false;
+  release uuid;
+  code text; message text; hint text; fate text;
+BEGIN
+  connection := dp_int.loopback_open(dp_int.job_channel(job));
+  BEGIN
+    SELECT t.release INTO release
+      FROM dp_dblink.dblink(connection, format('SELECT dp_int.enqueue(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L)',
+             job, p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options)) AS t(release uuid);
+    IF release IS NULL THEN
+      enqueued := true;
+      release := dp_int.loopback_wait(connection, p_caller, job);
+    END IF;
+    RETURN QUERY SELECT t.term, t.coef
+      FROM dp_dblink.dblink(connection, format('SELECT * FROM dp_int.fetch(%L, %L)', p_caller, release)) AS t(term text, coef float8);
+    IF connection <> 'dp_loop' THEN
+      PERFORM dp_dblink.dblink_disconnect(connection);
+    END IF;
+  EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled out
+    GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+    BEGIN
+      IF enqueued THEN
+        SELECT t.fate INTO fate FROM dp_dblink.dblink(connection, format('SELECT dp_int.cancel(%L, %L)', p_caller, job)) AS t(fate text);
+      END IF;
+      PERFORM dp_dblink.dblink_disconnect(connection);
+    EXCEPTION WHEN OTHERS THEN
+      -- The loopback is gone, and with it the lock that says somebody waits.
+      fate := 'unknown: see dp.jobs. Unless it was reading already, the job is dropped and no privacy budget is spent';
+    END;
+    IF code IN ('57014', 'DP001') AND enqueued THEN
+      hint := concat_ws(' ', nullif(hint, ''), format('The job: %s.', fate));
+    END IF;
+    RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = coalesce(nullif(hint, ''), 'See dp.jobs.');
+  END;
+END $$;
+
+CREATE FUNCTION dp_int.call(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
+                            p_features name[], p_intercept boolean, p_options jsonb) RETURNS TABLE(term text, coef float8)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  r dp_int.request := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options);
+  kept uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
+BEGIN
+  IF kept IS NOT NULL THEN
+    RETURN QUERY SELECT c.term, c.coef FROM dp_int.coefficients(kept) c;
+  ELSE
+    RETURN QUERY SELECT c.term, c.coef
+      FROM dp_int.call_sidecar(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options) c;
+  END IF;
+END $$;
+
+CREATE FUNCTION public.dp_l1_regress(dataset text, eps float8, target name DEFAULT NULL, features name[] DEFAULT NULL,
+                                     intercept boolean DEFAULT true, options jsonb DEFAULT '{}') RETURNS TABLE(term text, coef float8)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
+SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
+BEGIN
+  -- session_user is who logged in: neither SET ROLE nor SECURITY DEFINER changes it.
+  RETURN QUERY SELECT c.term, c.coef
+    FROM dp_int.call(session_user, 'l1', dp_l1_regress.dataset, dp_l1_regress.eps, NULL, dp_l1_regress.target, dp_l1_regress.features,
+                     dp_l1_regress.intercept, dp_l1_regress.options) c;
+END $$;
+COMMENT ON FUNCTION public.dp_l1_regress IS
+  'Median regression under pure eps-differential privacy, made for heavy tails: coefficients in the table''s units, (intercept) first. The same request again returns the same release at no cost.';
+
+CREATE FUNCTION public.dp_submit(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
+                                 intercept boolean DEFAULT true, options jsonb DEFAULT '{}') RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  r dp_int.request := dp_int.prepare(session_user, dp_submit.model, dp_submit.dataset, dp_submit.eps, dp_submit.delta, dp_submit.target,
+                                     dp_submit.features, dp_submit.intercept, dp_submit.options);
+  kept uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
+  job uuid := gen_random_uuid();
+BEGIN
+  PERFORM dp_int.insert_job(job, session_user, r, false);
+  IF kept IS NOT NULL THEN
+    UPDATE dp_int.job j SET state = 'done', release = kept, finished_at = clock_timestamp() WHERE j.id = job;
+  END IF;
+  RETURN job;
+END $$;
+COMMENT ON FUNCTION public.dp_submit IS
+  'Queues a request in the caller''s transaction and returns its job: follow it with dp_status, read it with dp_result. Rolled back, nothing was asked.';
+
+-- The caller's own job, as dp.jobs shows it.
+CREATE FUNCTION dp_int.my_job(p_job uuid) RETURNS dp.jobs
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  j dp.jobs;
+BEGIN
+  SELECT * INTO j FROM dp.jobs WHERE id = p_job;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'you have no job %', coalesce(p_job::text, 'NULL') USING ERRCODE = '22023', HINT = 'See dp.jobs.';
+  END IF;
+  RETURN j;
+END $$;
+
+CREATE FUNCTION public.dp_status(job uuid) RETURNS TABLE(status text, stage text, sqlstate text, message text, hint text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp.jobs := dp_int.my_job(dp_status.job);
+BEGIN
+  IF j.status = 'queued' AND dp_int.sidecars_alive() = 0 THEN
+    j.sqlstate := 'DP001';
+    j.error := format('no dpsidecar is connected to database "%s"', current_database());
+    j.hint := 'The job waits for one. No privacy budget was spent.';
+  END IF;
+  RETURN QUERY SELECT j.status, j.stage, j.sqlstate, j.error, j.hint;
+END $$;
+COMMENT ON FUNCTION public.dp_status IS 'Where a job of the caller''s stands: queued, running, done, failed or canceled, and what to do about it.';
+
+CREATE FUNCTION public.dp_result(job uuid) RETURNS TABLE(term text, coef float8)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp.jobs := dp_int.my_job(dp_result.job);
+BEGIN
+  IF j.release IS NOT NULL THEN
+    RETURN QUERY SELECT c.term, c.coef FROM dp_int.coefficients(j.release) c;
+  ELSIF j.sqlstate IS NOT NULL THEN
+    RAISE EXCEPTION '%', j.error USING ERRCODE = j.sqlstate, HINT = j.hint;
+  ELSE
+    RAISE EXCEPTION 'job % is %', j.id, j.status USING ERRCODE = '55000', HINT = 'Ask again once dp_status says done.';
+  END IF;
+END $$;
+COMMENT ON FUNCTION public.dp_result IS 'The coefficients of a job of the caller''s that is done; the error of one that failed.';
+
+CREATE FUNCTION public.dp_cancel(job uuid) RETURNS text
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT dp_int.cancel(session_user, $1) $$;
+COMMENT ON FUNCTION public.dp_cancel IS 'Cancels a job of the caller''s unless it is spent, and says what became of it and of the budget.';
+
+-- Commits, so it can have neither SECURITY DEFINER nor a SET clause: every name
+-- is qualified.
+CREATE PROCEDURE public.dp_run(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
+                               intercept boolean DEFAULT true, options jsonb DEFAULT '{}', INOUT job uuid DEFAULT NULL)
+LANGUAGE plpgsql AS $$
+DECLARE
+  s record;
+  nap pg_catalog.float8 := 0.001;
+  patience pg_catalog.interval := '0';  -- until a sidecar has been seen
+  lost_since pg_catalog.timestamptz;
+BEGIN
+  IF pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.<) pg_catalog.statement_timestamp() THEN
+    RAISE EXCEPTION 'dp_run commits, and cannot run inside a transaction block'
+      USING ERRCODE = '2D000', HINT = 'Use dp_submit there, and dp_result afterwards. No privacy budget was spent.';
+  END IF;
+  job := public.dp_submit(model, dataset, eps, delta, target, features, intercept, options);
+  COMMIT;
+  LOOP
+    SELECT * INTO s FROM public.dp_status(job);
+    EXIT WHEN s.status OPERATOR(pg_catalog.=) 'done';
+    IF s.sqlstate IS NULL THEN
+      lost_since := NULL;
+      patience := '10 s';
+    ELSE
+      lost_since := COALESCE(lost_since, pg_catalog.clock_timestamp());
+      IF s.sqlstate OPERATOR(pg_catalog.<>) 'DP001' THEN
+        RAISE EXCEPTION '%', s.message USING ERRCODE = s.sqlstate, HINT = s.hint;
+      ELSIF pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>=) (lost_since OPERATOR(pg_catalog.+) patience) THEN
+        PERFORM public.dp_cancel(job);
+        COMMIT;
+        RAISE EXCEPTION '%', s.message
+          USING ERRCODE = 'DP001', HINT = 'Start one with dpsidecar serve, or queue the request with dp_submit. No privacy budget was spent.';
+      END IF;
+    END IF;
+    COMMIT;
+    PERFORM pg_catalog.pg_sleep(nap);
+    nap := LEAST(nap OPERATOR(pg_catalog.*) 1.3::pg_catalog.float8, 0.05::pg_catalog.float8);
+  END LOOP;
+END $$;
+COMMENT ON PROCEDURE public.dp_run IS
+  'Submits a request, commits, and waits for its end, without the loopback; for psql and pg_cron. Returns the job; read it with dp_result.';
+
+CREATE FUNCTION public.dp_last_release(dataset text) RETURNS uuid
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT r.id
+    FROM dp_int.release r
+    JOIN dp_int.dataset d ON d.id = r.dataset
+   WHERE d.name = $1 AND d.unregistered_at IS NULL AND r.caller = session_user AND (dp_int.grant_of(d.id, session_user)).dataset IS NOT NULL
+   ORDER BY r.released_at DESC
+   LIMIT 1
+$$;
+COMMENT ON FUNCTION public.dp_last_release IS 'The latest release on a data set that the caller asked for, NULL when there is none.';
+
+GRANT EXECUTE ON FUNCTION public.dp_l1_regress, public.dp_submit, public.dp_status, public.dp_result, public.dp_cancel, public.dp_last_release TO dp_analyst;
+GRANT EXECUTE ON PROCEDURE public.dp_run TO dp_analyst;
+
+COMMIT;
