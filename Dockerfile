@@ -1,0 +1,17 @@
+# dpsidecar: one static binary, no shell, not root.
+FROM golang:1.26 AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY cmd cmd
+COPY internal internal
+COPY sql sql
+ARG VERSION=unknown
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /dpsidecar ./cmd/dpsidecar
+
+FROM gcr.io/distroless/static-debian12:nonroot
+COPY LICENSE /LICENSE
+COPY --from=build /dpsidecar /dpsidecar
+USER 65532:65532
+ENTRYPOINT ["/dpsidecar"]
+CMD ["serve"]
