@@ -16,10 +16,13 @@ import (
 // Source is the randomness of mechanisms: the operating system's generator.
 // Its zero value is unusable and its reader unexported, so production code can
 // only have one from NewSource. It is not safe for concurrent use.
-type Source struct{ r io.Reader }
+type Source struct {
+	r    io.Reader
+	word [8]byte // of Uint64; here, it is not allocated at every draw
+}
 
 // NewSource returns a Source over crypto/rand.
-func NewSource() *Source { return &Source{bufio.NewReaderSize(rand.Reader, 4096)} }
+func NewSource() *Source { return &Source{r: bufio.NewReaderSize(rand.Reader, 4096)} }
 
 // TestSource returns a reproducible Source. It panics outside a test binary.
 func TestSource(tb testing.TB, seed uint64) *Source {
@@ -28,16 +31,15 @@ func TestSource(tb testing.TB, seed uint64) *Source {
 	}
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)
-	return &Source{mrand.NewChaCha8(key)}
+	return &Source{r: mrand.NewChaCha8(key)}
 }
 
 // Uint64 returns 64 uniform bits.
 func (s *Source) Uint64() uint64 {
-	var b [8]byte
-	if _, err := io.ReadFull(s.r, b[:]); err != nil {
+	if _, err := io.ReadFull(s.r, s.word[:]); err != nil {
 		panic("mech: the operating system's random generator failed: " + err.Error())
 	}
-	return binary.LittleEndian.Uint64(b[:])
+	return binary.LittleEndian.Uint64(s.word[:])
 }
 
 // Uint64n returns a uniform integer in [0, n), unbiased. It panics if n is 0.
