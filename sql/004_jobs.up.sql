@@ -79,7 +79,7 @@ CREATE TABLE dp_int.worker (
   version   text NOT NULL,
   last_seen timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-COMMENT ON TABLE dp_int.worker IS 'Sidecars and their heartbeats; pid is the backend that holds the liveness lock.';
+COMMENT ON TABLE dp_int.worker IS 'Sidecars and their heartbeats; pid is the backend of the session that listens.';
 
 -- Options analysts may give, by model. fresh stands with every model.
 CREATE TABLE dp_int.option (
@@ -94,17 +94,14 @@ CREATE TABLE dp_int.option (
 );
 COMMENT ON TABLE dp_int.option IS 'Public parameters a request may carry. minimum and maximum are inclusive.';
 
--- A live sidecar: a session of dp_sidecar that holds the liveness lock and has
--- been heard of lately. pg_locks and pg_stat_activity do not lie to any snapshot,
--- and an analyst who takes the same lock is not dp_sidecar.
+-- A live sidecar has been heard of lately and its session is there. Who a session
+-- belongs to cannot be forged, and pg_stat_activity lies to no snapshot.
 CREATE FUNCTION dp_int.sidecars_alive() RETURNS int
 LANGUAGE sql VOLATILE AS $$
   SELECT count(*)::int
-    FROM pg_catalog.pg_locks l
-    JOIN pg_catalog.pg_stat_activity s ON s.pid = l.pid AND s.usename = 'dp_sidecar'
-    JOIN dp_int.worker w ON w.pid = l.pid AND w.last_seen > clock_timestamp() - interval '15 s'
-   WHERE l.locktype = 'advisory' AND l.classid = 1685082948 AND l.objid = 1 AND l.objsubid = 2 AND l.granted
-     AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+    FROM dp_int.worker w
+    JOIN pg_catalog.pg_stat_activity s ON s.pid = w.pid AND s.usename = 'dp_sidecar' AND s.datname = current_database()
+   WHERE w.last_seen > clock_timestamp() - interval '15 s'
 $$;
 
 CREATE FUNCTION dp_int.wait_key(p_job uuid) RETURNS bigint

@@ -1,0 +1,319 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"dpsidecar/internal/arrowio"
+	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/ledger"
+)
+
+// claim is a job as dp_int.job_claim hands it out.
+type claim struct {
+	ID      string
+	Token   string
+	State   string // claimed, or reading when an earlier attempt was lost after its charge
+	Attempt int
+	Caller  string
+	Model   string
+	Dataset struct {
+		Name     string
+		Schema   string
+		Relation string
+		Scales   map[string]float64
+	}
+	Request struct {
+		Eps       float64
+		Delta     float64
+		Target    string
+		Features  []string
+		Intercept bool
+		Options   map[string]any
+	}
+	RowCount *int64          `json:"row_count"`
+	Event    json.RawMessage // what was charged
+}
+
+func (c *claim) owner() ledger.Owner { return ledger.Owner{Job: c.ID, Token: c.Token} }
+func (c *claim) relation() pgx.Identifier {
+	return pgx.Identifier{c.Dataset.Schema, c.Dataset.Relation}
+}
+func (c *claim) columns() []string           { return append([]string{c.Request.Target}, c.Request.Features...) }
+func (c *claim) reading() bool               { return c.State == "reading" }
+func (c *claim) scale(column string) float64 { return scaleOf(c.Dataset.Scales, column) }
+
+func scaleOf(scales map[string]float64, column string) float64 {
+	if v, ok := scales[column]; ok {
+		return v
+	}
+	return 1
+}
+
+func (c *claim) terms() []string {
+	if c.Request.Intercept {
+		return append([]string{"(intercept)"}, c.Request.Features...)
+	}
+	return c.Request.Features
+}
+
+// plan is the algorithm for n rows: a function of public facts alone.
+func (c *claim) plan(n int64) (*dpsco.Plan, error) {
+	algorithm, err := dpsco.Recipe(c.Model, c.Request.Options)
+	if err != nil {
+		return nil, err
+	}
+	scaled := dpsco.Scaled{Algorithm: algorithm, Y: c.scale(c.Request.Target)}
+	for _, f := range c.Request.Features {
+		scaled.X = append(scaled.X, c.scale(f))
+	}
+	shape := dpsco.Shape{N: int(n), D: len(c.terms()), Intercept: c.Request.Intercept}
+	return scaled.Plan(shape, privacy.Budget{Epsilon: c.Request.Eps, Delta: c.Request.Delta})
+}
+
+func (s *Sidecar) claim(ctx context.Context) (*claim, error) {
+	var text []byte
+	if err := s.pool.QueryRow(ctx, "SELECT dp_int.job_claim($1, $2)", s.id, s.Lease).Scan(&text); err != nil || text == nil {
+		return nil, err
+	}
+	c := new(claim)
+	if err := json.Unmarshal(text, c); err != nil {
+		return nil, fmt.Errorf("claimed job: %w", err)
+	}
+	return c, nil
+}
+
+// failure ends a job before anything was read: the analyst gets it as it is.
+type failure struct{ sqlstate, message, hint string }
+
+func (f *failure) Error() string { return f.message }
+
+// parked says why a job that is spent could not be read this time. The text
+// must not depend on the data.
+type parked string
+
+func (p parked) Error() string { return string(p) }
+
+var errUnwanted = errors.New("nobody wants the job any more")
+
+const nothingSpent = "No privacy budget was spent."
+
+// attempt runs one claimed job and settles it, whatever happened.
+func (s *Sidecar) attempt(working context.Context, c *claim) {
+	log := s.Log.With("job", c.ID, "dataset", c.Dataset.Name, "model", c.Model, "attempt", c.Attempt)
+	log.Info("claimed", "state", c.State)
+	ctx, cancel := context.WithCancelCause(working)
+	defer cancel(nil)
+	go s.keepLease(ctx, cancel, c)
+
+	err := s.run(ctx, c)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	// Settling must outlive the shutdown that may have ended the attempt.
+	settle, done := context.WithTimeout(context.WithoutCancel(working), 5*time.Second)
+	defer done()
+	var fail *failure
+	var park parked
+	switch {
+	case err == nil:
+		log.Info("done")
+	case errors.Is(err, errUnwanted) || errors.Is(err, ledger.ErrLost):
+		log.Info("dropped", "reason", err)
+	case errors.As(err, &fail):
+		log.Info("failed", "sqlstate", fail.sqlstate, "reason", fail.message)
+		_, err = s.pool.Exec(settle, "SELECT dp_int.job_fail($1, $2, $3, $4, $5)", c.ID, c.Token, fail.sqlstate, fail.message, fail.hint)
+	case errors.As(err, &park):
+		log.Warn("parked", "reason", park)
+		_, err = s.pool.Exec(settle, "SELECT dp_int.job_park($1, $2, $3)", c.ID, c.Token, string(park))
+	default:
+		log.Warn("handed back", "error", err)
+		_, err = s.pool.Exec(settle, "SELECT dp_int.job_hand_back($1, $2)", c.ID, c.Token)
+	}
+	if err != nil && !errors.Is(ledger.Explain(err), ledger.ErrLost) && !errors.Is(err, errUnwanted) {
+		log.Warn("left to its lease", "error", err)
+	}
+}
+
+// keepLease renews the lease until ctx ends, and ends the attempt once the job
+// is lost or unwanted, or its lease ran out while the database was away.
+func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc, c *claim) {
+	expires := time.Now().Add(s.Lease)
+	tick := time.NewTicker(s.Lease / 6)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		asked := time.Now()
+		beat, done := context.WithTimeout(ctx, s.Lease/3)
+		var ours bool
+		err := s.pool.QueryRow(beat, "SELECT dp_int.job_beat($1, $2, $3)", c.ID, c.Token, s.Lease).Scan(&ours)
+		done()
+		switch {
+		case err == nil && ours:
+			expires = asked.Add(s.Lease)
+		case err == nil:
+			cancel(errUnwanted)
+			return
+		case time.Now().After(expires):
+			cancel(ledger.ErrLost)
+			return
+		}
+	}
+}
+
+// run takes a claimed job to its release. The order is the guarantee: snapshot
+// and number of rows, plan, charge, point of no return, and only then the data.
+func (s *Sidecar) run(ctx context.Context, c *claim) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx))
+
+	var plan *dpsco.Plan
+	var n int64
+	if c.reading() {
+		plan, n, err = s.resume(ctx, conn, c)
+	} else {
+		plan, n, err = s.charge(ctx, tx, c)
+	}
+	if err != nil {
+		return err
+	}
+	src := mech.NewSource()
+	record, err := arrowio.Pull(ctx, conn.Conn(), arrowio.Request{Relation: c.relation(), Columns: c.columns(), Rows: n}, src)
+	if err != nil {
+		return s.unreadable(ctx, err, "the data set could not be read")
+	}
+	defer record.Release()
+	if err := tx.Rollback(ctx); err != nil { // the fit needs no snapshot
+		return err
+	}
+	w, err := plan.Run(ctx, arrowio.Data(record, c.Request.Intercept), src)
+	if err != nil {
+		return err
+	}
+	var release string
+	err = s.pool.QueryRow(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5)", c.ID, c.Token, plan.Method, c.terms(), w).Scan(&release)
+	return ledger.Explain(err)
+}
+
+// charge counts, plans, charges and passes the point of no return.
+func (s *Sidecar) charge(ctx context.Context, tx pgx.Tx, c *claim) (*dpsco.Plan, int64, error) {
+	n, err := arrowio.Count(ctx, tx, c.relation())
+	if err != nil {
+		return nil, 0, uncountable(err, c)
+	}
+	plan, err := c.plan(n)
+	switch {
+	case errors.Is(err, dpsco.ErrParameter):
+		return nil, 0, &failure{"22023", err.Error(), nothingSpent}
+	case err != nil:
+		return nil, 0, &failure{"DP005", err.Error(), nothingSpent}
+	}
+	charged, err := ledger.Charge(ctx, s.pool, c.owner(), ledger.Entry{Event: plan.Event, Rows: n, Parameters: plan.Parameters})
+	var refusal *ledger.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		return nil, 0, &failure{refusal.SQLSTATE, refusal.Message, refusal.Hint}
+	case err != nil:
+		return nil, 0, err
+	case !charged:
+		return nil, 0, errUnwanted
+	}
+	var wanted bool
+	if err := s.pool.QueryRow(ctx, "SELECT dp_int.job_read($1, $2)", c.ID, c.Token).Scan(&wanted); err != nil {
+		return nil, 0, ledger.Explain(err)
+	}
+	if !wanted {
+		return nil, 0, errUnwanted
+	}
+	return plan, n, nil
+}
+
+// resume plans a job that an earlier attempt has charged, with the number of
+// rows of that charge, once the relation is locked and found unchanged.
+func (s *Sidecar) resume(ctx context.Context, conn *pgxpool.Conn, c *claim) (*dpsco.Plan, int64, error) {
+	plan, err := c.plan(*c.RowCount)
+	if err != nil {
+		return nil, 0, parked("this version of dpsidecar cannot plan what another one charged")
+	}
+	event, err := privacy.UnmarshalEvent(c.Event)
+	if err != nil || !sameEvent(event, plan.Event) {
+		return nil, 0, parked("this version of dpsidecar would spend other than what was charged")
+	}
+	if _, err := conn.Exec(ctx, "SELECT FROM "+c.relation().Sanitize()+" LIMIT 0"); err != nil {
+		return nil, 0, s.unreadable(ctx, err, "the data set cannot be read now")
+	}
+	var wanted bool
+	err = ledger.Explain(s.pool.QueryRow(ctx, "SELECT dp_int.job_read($1, $2)", c.ID, c.Token).Scan(&wanted))
+	var refusal *ledger.Refusal
+	if errors.As(err, &refusal) {
+		return nil, 0, parked(refusal.Message)
+	}
+	return plan, *c.RowCount, err
+}
+
+func sameEvent(a, b privacy.Event) bool {
+	x, errX := privacy.MarshalEvent(a)
+	y, errY := privacy.MarshalEvent(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}
+
+// uncountable explains why the rows could not be counted. Nothing is spent yet,
+// and the server's own words stay here: they could quote a value.
+func uncountable(err error, c *claim) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || goingDown(pg) {
+		return err
+	}
+	switch pg.Code {
+	case "42501":
+		return &failure{"DP004", "dp_sidecar may not read the data set", "Ask the steward to see dp_check_install. " + nothingSpent}
+	case "42P01", "3F000":
+		return &failure{"DP004", "the relation of the data set does not exist", "Ask the steward to restore it or to register again. " + nothingSpent}
+	case "55P03":
+		return &failure{"DP004", "the relation of the data set is locked",
+			"Somebody, perhaps this very transaction, holds a lock that excludes readers. Commit and ask again. " + nothingSpent}
+	}
+	return &failure{"DP004", "the rows of the data set could not be counted", "Ask the steward to look at the server's log. " + nothingSpent}
+}
+
+// unreadable tells a refusal of the server, after which the job is parked, from
+// a connection that broke or an attempt that ended, after which it is tried again
+// at once. Which refusal it was is nobody's business but the operator's.
+func (s *Sidecar) unreadable(ctx context.Context, err error, message parked) error {
+	var pg *pgconn.PgError
+	if ctx.Err() != nil || !errors.As(err, &pg) || goingDown(pg) {
+		return err
+	}
+	s.Log.Error("cannot read", "sqlstate", pg.Code)
+	return message
+}
+
+func goingDown(pg *pgconn.PgError) bool { return pg.Code[:2] == "57" || pg.Code[:2] == "08" }
+
+// waitUntil waits for a notification until deadline.
+func waitUntil(ctx context.Context, conn *pgx.Conn, deadline time.Time) (*pgconn.Notification, error) {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	return conn.WaitForNotification(ctx)
+}

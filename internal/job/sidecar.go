@@ -1,0 +1,211 @@
+// Package job is the life of a job: claim, plan, charge, pull, run, publish. A
+// Sidecar is an ordinary client of Postgres; any number of them share the queue.
+package job
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	mrand "math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Sidecar works on the jobs of one database until its context ends.
+type Sidecar struct {
+	Config  *pgxpool.Config // as role dp_sidecar
+	Jobs    int             // jobs at a time; 2 when zero
+	Lease   time.Duration   // how long a job stays ours without a heartbeat; 30 s when zero
+	Grace   time.Duration   // how long a job may go on after the context ends; 20 s when zero
+	Version string
+	Log     *slog.Logger
+
+	id   string
+	pool *pgxpool.Pool
+	wake chan struct{}
+}
+
+const (
+	heartbeat = 5 * time.Second // the database believes a sidecar dead after 15 s
+	poll      = time.Second     // how long a lost notification can delay a job
+)
+
+// Run connects, reconnects with backoff after every failure, and returns once
+// ctx has ended and its jobs are finished or handed back. The error is that of
+// an unusable Config.
+func (s *Sidecar) Run(ctx context.Context) error {
+	s.Jobs = orDefault(s.Jobs, 2)
+	s.Lease = orDefault(s.Lease, 30*time.Second)
+	s.Grace = orDefault(s.Grace, 20*time.Second)
+	s.id = uuid()
+	s.wake = make(chan struct{}, s.Jobs)
+	config := s.Config.Copy()
+	config.MaxConns = int32(2*s.Jobs + 2) // a reader and a writer for each job, one heartbeat, one to spare
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return fmt.Errorf("sidecar: %w", err)
+	}
+	defer pool.Close()
+	s.pool = pool
+
+	// Jobs outlive ctx by the grace they have to end.
+	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	var workers sync.WaitGroup
+	for range s.Jobs {
+		workers.Go(func() { s.work(ctx, working) })
+	}
+	s.listen(ctx)
+	timer := time.AfterFunc(s.Grace, func() { stop(errShutdown) })
+	workers.Wait()
+	timer.Stop()
+	s.farewell()
+	return nil
+}
+
+// work claims and runs jobs one after the other; it sleeps while there are none.
+func (s *Sidecar) work(ctx, working context.Context) {
+	for ctx.Err() == nil {
+		c, err := s.claim(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			s.Log.Warn("claim failed", "error", err)
+		case c != nil:
+			s.attempt(working, c)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-s.wake:
+		case <-time.After(poll + mrand.N(poll/4)):
+		}
+	}
+}
+
+// listen holds the session that makes this sidecar alive: it sends heartbeats
+// and turns notifications into wake-ups.
+func (s *Sidecar) listen(ctx context.Context) {
+	for failures := 0; ctx.Err() == nil; failures++ {
+		started := time.Now()
+		err := s.session(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(started) > time.Minute {
+			failures = 0
+		}
+		delay := backoff(failures)
+		s.Log.Warn("connection lost", "error", err, "retry_in", delay)
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay):
+		}
+	}
+}
+
+func (s *Sidecar) session(ctx context.Context) error {
+	conn, err := pgx.ConnectConfig(ctx, s.Config.ConnConfig)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "LISTEN dp_jobs"); err != nil {
+		return err
+	}
+	if err := s.beat(ctx, conn); err != nil {
+		return err
+	}
+	s.Log.Info("connected", "worker", s.id, "database", s.Config.ConnConfig.Database)
+	s.count(ctx)
+	s.ring()
+	for next := time.Now().Add(heartbeat); ; {
+		n, err := waitUntil(ctx, conn, next)
+		switch {
+		case err == nil && n.Payload == "registered":
+			s.count(ctx)
+		case err == nil:
+			s.ring()
+		case ctx.Err() != nil || conn.IsClosed():
+			return err
+		default: // the deadline: time for a heartbeat
+			if err := s.beat(ctx, conn); err != nil {
+				return err
+			}
+			next = time.Now().Add(heartbeat)
+		}
+	}
+}
+
+func (s *Sidecar) beat(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, "SELECT dp_int.worker_beat($1, $2, $3)", s.id, conn.PgConn().PID(), s.Version)
+	return err
+}
+
+func (s *Sidecar) farewell() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, _ = s.pool.Exec(ctx, "SELECT dp_int.worker_bye($1)", s.id) // the heartbeat ends it otherwise
+}
+
+// ring wakes every worker that sleeps.
+func (s *Sidecar) ring() {
+	for range s.Jobs {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// count fills in the public row counts of data sets just registered.
+func (s *Sidecar) count(ctx context.Context) {
+	rows, err := s.pool.Query(ctx, "SELECT dataset, schema_name, relation_name FROM dp_int.uncounted()")
+	if err != nil {
+		s.Log.Warn("row counts failed", "error", err)
+		return
+	}
+	type uncounted struct {
+		Dataset          int64
+		Schema, Relation string
+	}
+	todo, err := pgx.CollectRows(rows, pgx.RowToStructByPos[uncounted])
+	if err != nil {
+		s.Log.Warn("row counts failed", "error", err)
+	}
+	for _, u := range todo {
+		var n int64
+		err := s.pool.QueryRow(ctx, "SELECT count(*) FROM "+pgx.Identifier{u.Schema, u.Relation}.Sanitize()).Scan(&n)
+		if err == nil {
+			_, err = s.pool.Exec(ctx, "SELECT dp_int.counted($1, $2)", u.Dataset, n)
+		}
+		if err != nil {
+			s.Log.Warn("row count failed", "dataset_id", u.Dataset, "error", err)
+		}
+	}
+}
+
+func backoff(failures int) time.Duration {
+	d := min(100*time.Millisecond<<min(failures, 10), 5*time.Second)
+	return d/2 + mrand.N(d/2)
+}
+
+func orDefault[T int | time.Duration](v, fallback T) T {
+	if v == 0 {
+		return fallback
+	}
+	return v
+}
+
+func uuid() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails: crypto/rand.Read crashes the program instead
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+var errShutdown = errors.New("the sidecar is shutting down")

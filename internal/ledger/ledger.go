@@ -1,0 +1,94 @@
+// Package ledger is the sidecar's hand on the privacy ledger. The ledger itself
+// lives in the database, behind functions that lock the account, check its
+// budget and append to its hash chain in one transaction; this package prices
+// events for it and gives its refusals a type.
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"dpsidecar/internal/dpsco/privacy"
+)
+
+// DB runs a statement in a transaction of its own: a pool, never the connection
+// whose snapshot the data are read on.
+type DB interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Owner is a job and the fencing token under which a worker holds it.
+type Owner struct{ Job, Token string }
+
+// Entry is what a job is about to release: its event, the public number of rows
+// it was planned for, and the public parameters of the plan.
+type Entry struct {
+	Event      privacy.Event
+	Rows       int64
+	Parameters map[string]any
+}
+
+// Refusal is the ledger's No: nothing was charged. SQLSTATE, Message and Hint
+// are meant for the analyst.
+type Refusal struct{ SQLSTATE, Message, Hint string }
+
+func (r *Refusal) Error() string { return "ledger: refused: " + r.Message }
+
+// ErrLost reports that another worker holds the job by now.
+var ErrLost = errors.New("ledger: the job is no longer this worker's")
+
+// Charge commits the full cost of e to the account of the job's data set. It
+// returns false when nobody wanted the job any more: then nothing was charged.
+//
+// Errors: *Refusal when the budget, a grant or the registration is in the way,
+// ErrLost, or the connection's own error, after which the lease decides.
+func Charge(ctx context.Context, db DB, o Owner, e Entry) (bool, error) {
+	event, err := privacy.MarshalEvent(e.Event)
+	if err != nil {
+		return false, fmt.Errorf("ledger: event: %w", err)
+	}
+	cost, err := privacy.Price(e.Event)
+	if err != nil {
+		return false, fmt.Errorf("ledger: price: %w", err)
+	}
+	parameters, err := json.Marshal(e.Parameters)
+	if err != nil {
+		return false, fmt.Errorf("ledger: parameters: %w", err)
+	}
+	var charged bool
+	err = db.QueryRow(ctx, `SELECT dp_int.job_charge($1, $2, $3, $4, $5::text::numeric, $6::text::numeric, $7::text::numeric, $8)`,
+		o.Job, o.Token, e.Rows, event, decimal(cost.Epsilon), decimal(cost.Rho), decimal(cost.Delta), parameters).Scan(&charged)
+	return charged, Explain(err)
+}
+
+// Explain gives the database's refusals their type and passes on everything else.
+func Explain(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return err
+	}
+	switch pg.Code {
+	case "55000":
+		return ErrLost
+	case "DP002", "DP004", "DP005", "42501":
+		return &Refusal{pg.Code, pg.Message, pg.Hint}
+	}
+	return err
+}
+
+// decimal writes a cost as the shortest decimal that reads back as v, which is
+// how the database writes the epsilon a person typed; NULL where there is none.
+func decimal(v float64) *string {
+	if math.IsInf(v, 1) {
+		return nil
+	}
+	s := strconv.FormatFloat(v, 'g', -1, 64)
+	return &s
+}
