@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow/go/v15/arrow"
@@ -56,8 +57,8 @@ func Count(ctx context.Context, q Querier, relation pgx.Identifier) (int64, erro
 	return n, nil
 }
 
-// Describe returns the schema that Pull's record will have. It reads the
-// catalogue and no row, so a request can be refused before it is charged.
+// Describe returns the schema that Pull's record will have. It scans no row, so
+// a request can be refused before it is charged.
 //
 // Errors: ErrUnsupportedType; the server's when a name does not exist or may
 // not be read.
@@ -128,15 +129,18 @@ func (r Request) query() string {
 	return "SELECT " + strings.Join(names, ", ") + " FROM " + r.Relation.Sanitize()
 }
 
-// describe asks the server for the column types of a request that it does not
-// run. The server itself reports a domain as the type beneath it.
+// describe runs a request without its rows. The server then checks names and
+// privileges and reports types, a domain as the type beneath it, but scans
+// nothing.
 func describe(ctx context.Context, conn *pgx.Conn, req Request) ([]columnType, error) {
-	statement, err := conn.PgConn().Prepare(ctx, "", req.query(), nil)
-	if err != nil {
+	rows := conn.PgConn().ExecParams(ctx, req.query()+" WHERE false", nil, nil, nil, nil)
+	rows.NextRow()
+	fields := slices.Clone(rows.FieldDescriptions())
+	if _, err := rows.Close(); err != nil {
 		return nil, fmt.Errorf("describe %s: %w", req.Relation.Sanitize(), err)
 	}
-	types := make([]columnType, len(statement.Fields))
-	for j, f := range statement.Fields {
+	types := make([]columnType, len(fields))
+	for j, f := range fields {
 		var ok bool
 		if types[j], ok = supported[f.DataTypeOID]; !ok {
 			return nil, unsupported(ctx, conn, req.Columns[j], f.DataTypeOID)

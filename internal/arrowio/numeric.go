@@ -63,17 +63,20 @@ var pow10 = [...]float64{
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 }
 
-// long leaves digits * 10^exponent to strconv, which rounds correctly at any
-// length. Beyond the range of float64, and for what are no digits, it is NaN.
+// long leaves digits * 10^exponent to strconv, which rounds correctly. Beyond
+// the range of float64, and for what are no digits, it is NaN.
+//
+// The text is a fraction, because strconv (of Go 1.26) takes 10^k of an integer
+// without a point from its first 800 digits only.
 func long(digits []byte, exponent int) float64 {
 	var space [128]byte
-	text := space[:0]
+	text := append(space[:0], '.')
 	for i := 0; i < len(digits); i += 2 {
 		d := binary.BigEndian.Uint16(digits[i:])
 		text = append(text, '0'+byte(d/1000), '0'+byte(d/100%10), '0'+byte(d/10%10), '0'+byte(d%10))
 	}
 	text = append(text, 'e')
-	text = strconv.AppendInt(text, int64(exponent), 10)
+	text = strconv.AppendInt(text, int64(exponent+2*len(digits)), 10)
 	x, err := strconv.ParseFloat(string(text), 64)
 	if err != nil {
 		return math.NaN()
