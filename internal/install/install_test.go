@@ -1,0 +1,199 @@
+package install
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"dpsidecar/internal/pgtest"
+)
+
+func cluster(t *testing.T) *pgtest.Cluster {
+	t.Helper()
+	c, err := pgtest.Start(t.Context(), pgtest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Stop() })
+	return c
+}
+
+func parse(t *testing.T, url string) *pgx.ConnConfig {
+	t.Helper()
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(t.Context()) })
+	return conn
+}
+
+func install(t *testing.T, c Config) Result {
+	t.Helper()
+	r, err := Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, check := range r.Checks {
+		if !check.OK && check.Item != "a dpsidecar is connected" {
+			t.Errorf("%s: %s", check.Item, check.Detail)
+		}
+	}
+	return r
+}
+
+// A role that is no superuser is told what it lacks, installs once the
+// administrator has run the script, and may install again.
+func TestInstallWithoutSuperuser(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	c.Exec(t, db, "CREATE ROLE installer LOGIN CREATEROLE PASSWORD 'pw'")
+	config := Config{Admin: parse(t, c.URL("installer", "pw", db))}
+
+	_, err := Run(t.Context(), config)
+	var missing *PrerequisiteError
+	if !errors.As(err, &missing) || len(missing.Missing) != 5 {
+		t.Fatalf("got %v", err)
+	}
+	c.Exec(t, db, missing.Script)
+	first := install(t, config)
+	if first.Version != Latest() || first.SidecarPassword == "" {
+		t.Errorf("got %+v", first)
+	}
+	connect(t, c.URL("dp_sidecar", first.SidecarPassword, db))
+
+	again := install(t, config)
+	if again.SidecarPassword != "" {
+		t.Error("the second run changed the sidecar's password")
+	}
+	connect(t, c.URL("dp_sidecar", first.SidecarPassword, db))
+}
+
+func TestInstallAsSuperuser(t *testing.T) {
+	c := cluster(t)
+	first, second := c.Database(t), c.Database(t)
+	config := Config{Admin: parse(t, c.SuperuserURL(first)), LoopbackPassword: "loop", SidecarPassword: "side"}
+	if r := install(t, config); r.SidecarPassword != "" {
+		t.Error("returned a password it was given")
+	}
+	connect(t, c.URL("dp_sidecar", "side", first))
+
+	// A second database shares the roles: its installation must not take the
+	// loopback's password away from the first.
+	_, err := Run(t.Context(), Config{Admin: parse(t, c.SuperuserURL(second))})
+	if !errors.Is(err, ErrSharedLoopback) {
+		t.Fatalf("got %v", err)
+	}
+	install(t, Config{Admin: parse(t, c.SuperuserURL(second)), LoopbackPassword: "loop"})
+	install(t, config)
+}
+
+func TestReinstallMovesTheLoopback(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	config := Config{Admin: parse(t, c.SuperuserURL(db)), LoopbackPort: 1}
+	r, err := Run(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Checks[0].OK {
+		t.Error("a loopback to port 1 works")
+	}
+	config.LoopbackPort = uint16(c.Port())
+	install(t, config)
+	config.LoopbackPort = 0
+	install(t, config)
+}
+
+// Up, down and up again, with nothing left in between but roles that other
+// databases may use.
+func TestMigrateUpDownUp(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	admin := parse(t, c.SuperuserURL(db))
+	config := Config{Admin: admin, LoopbackPassword: "loop", SidecarPassword: "side"}
+	install(t, config)
+	for want := Latest() - 1; want >= 0; want-- {
+		got, err := Down(t.Context(), admin)
+		if err != nil || got != want {
+			t.Fatalf("down to %d: got %d, %v", want, got, err)
+		}
+		if v, err := Version(t.Context(), admin); err != nil || v != want {
+			t.Fatalf("version after down to %d: %d, %v", want, v, err)
+		}
+	}
+	var left string
+	err := connect(t, c.SuperuserURL(db)).QueryRow(t.Context(), `
+		SELECT concat_ws(', ',
+		  (SELECT string_agg(nspname, ', ') FROM pg_namespace WHERE nspname IN ('dp', 'dp_int')),
+		  (SELECT string_agg(rolname, ', ') FROM pg_roles WHERE rolname LIKE 'dp\_%'),
+		  (SELECT string_agg(proname, ', ') FROM pg_proc WHERE proname LIKE 'dp\_%'),
+		  (SELECT string_agg(srvname, ', ') FROM pg_foreign_server))`).Scan(&left)
+	if err != nil || left != "" {
+		t.Errorf("left behind: %s %v", left, err)
+	}
+	install(t, config)
+}
+
+// A migration that the server refuses leaves the version where it was.
+func TestRefusedMigrationCanBeRepeated(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	config := Config{Admin: parse(t, c.SuperuserURL(db))}
+	c.Exec(t, db, "CREATE SCHEMA dp")
+	if v, err := Up(t.Context(), config.Admin); err == nil || v != 0 || !strings.Contains(err.Error(), "001") || strings.Contains(err.Error(), "BEGIN") {
+		t.Fatalf("version %d, %v", v, err)
+	}
+	c.Exec(t, db, "DROP SCHEMA dp")
+	install(t, config)
+}
+
+func TestNewerSchemaIsRefused(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	c.Exec(t, db, "CREATE SCHEMA dp_int",
+		"CREATE TABLE dp_int.schema_migrations (version bigint PRIMARY KEY, dirty boolean NOT NULL)",
+		"INSERT INTO dp_int.schema_migrations VALUES (999, false)")
+	if _, err := Up(t.Context(), parse(t, c.SuperuserURL(db))); !errors.Is(err, ErrNewer) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPasswordsArePrintableASCII(t *testing.T) {
+	for _, p := range []string{"with space", "tab\t", "ümlaut", "\x00"} {
+		if _, err := verifier(p); !errors.Is(err, errPassword) {
+			t.Errorf("%q: %v", p, err)
+		}
+	}
+}
+
+// A password with every printable character is taken literally.
+func TestVerifierIsPostgresOwn(t *testing.T) {
+	c := pgtest.Postgres(t)
+	password := ""
+	for b := byte('!'); b <= '~'; b++ {
+		password += string(b)
+	}
+	conn := connect(t, c.SuperuserURL("postgres"))
+	if _, err := conn.Exec(t.Context(), "CREATE ROLE verified LOGIN"); err != nil {
+		t.Fatal(err)
+	}
+	if err := setPassword(t.Context(), conn, "verified", password); err != nil {
+		t.Fatal(err)
+	}
+	connect(t, c.URL("verified", password, "postgres"))
+	if _, err := pgx.Connect(t.Context(), c.URL("verified", password+"x", "postgres")); err == nil {
+		t.Error("another password works too")
+	}
+}

@@ -1,0 +1,87 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"dpsidecar/sql"
+)
+
+// PrerequisiteError lists what the installing role lacks, and holds the script
+// with which an administrator grants it.
+type PrerequisiteError struct {
+	Missing []string
+	Script  string
+}
+
+func (e *PrerequisiteError) Error() string {
+	return "the installing role lacks " + strings.Join(e.Missing, ", ")
+}
+
+// prepare checks the server and what the installing role may do. A superuser
+// is the administrator and runs the script itself.
+func prepare(ctx context.Context, conn *pgx.Conn) error {
+	var s struct {
+		Superuser, CreateRole, Standby bool
+		Version                        int
+		Database, User                 string
+	}
+	err := conn.QueryRow(ctx, `
+		SELECT rolsuper, rolcreaterole, pg_is_in_recovery(), current_setting('server_version_num')::int, current_database(), current_user
+		  FROM pg_roles WHERE rolname = current_user`).
+		Scan(&s.Superuser, &s.CreateRole, &s.Standby, &s.Version, &s.Database, &s.User)
+	switch {
+	case err != nil:
+		return err
+	case s.Version < oldestServer:
+		return fmt.Errorf("the server is too old: version %d or newer is needed", oldestServer/10000)
+	case s.Standby:
+		return errors.New("the server is a standby: install on its primary")
+	}
+	script := strings.NewReplacer(
+		"{{database}}", pgx.Identifier{s.Database}.Sanitize(),
+		"{{installer}}", pgx.Identifier{s.User}.Sanitize(),
+	).Replace(sql.Admin)
+	if s.Superuser {
+		if _, err := conn.Exec(ctx, script); err != nil {
+			return fmt.Errorf("administrator's script: %w", err)
+		}
+	}
+	missing, err := lacks(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if !s.Superuser && !s.CreateRole {
+		missing = append(missing, "CREATEROLE")
+		script += fmt.Sprintf("ALTER ROLE %s CREATEROLE;\n", pgx.Identifier{s.User}.Sanitize())
+	}
+	if len(missing) > 0 {
+		return &PrerequisiteError{missing, script}
+	}
+	return nil
+}
+
+// lacks lists the privileges of the administrator's script that are missing.
+func lacks(ctx context.Context, conn *pgx.Conn) ([]string, error) {
+	rows, err := conn.Query(ctx, `
+		SELECT missing
+		  FROM (VALUES
+		    ('CREATE on the database', has_database_privilege(current_database(), 'CREATE WITH GRANT OPTION')),
+		    ('CREATE on schema public', has_schema_privilege('public', 'CREATE WITH GRANT OPTION')),
+		    ('extension dblink in schema dp_dblink',
+		      EXISTS (SELECT FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'dblink' AND n.nspname = 'dp_dblink')),
+		    ('USAGE on schema dp_dblink',
+		      (SELECT bool_or(has_schema_privilege(oid, 'USAGE WITH GRANT OPTION')) FROM pg_namespace WHERE nspname = 'dp_dblink')),
+		    ('USAGE on foreign data wrapper dblink_fdw',
+		      (SELECT bool_or(has_foreign_data_wrapper_privilege(oid, 'USAGE WITH GRANT OPTION')) FROM pg_foreign_data_wrapper WHERE fdwname = 'dblink_fdw'))
+		  ) AS need(missing, met)
+		 WHERE met IS NOT TRUE`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}

@@ -1,0 +1,172 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/golang-migrate/migrate/v4"
+	"github.com/golang-migrate/migrate/v4/database"
+	driver "github.com/golang-migrate/migrate/v4/database/pgx/v5"
+	"github.com/golang-migrate/migrate/v4/source/iofs"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"dpsidecar/sql"
+)
+
+var (
+	// ErrNewer is returned when the schema was made by a newer dpsidecar.
+	ErrNewer = errors.New("the schema in the database is newer than this dpsidecar")
+
+	// ErrInterrupted is returned when a migration lost its connection, so that
+	// nobody knows whether it was committed.
+	ErrInterrupted = errors.New("a migration was interrupted")
+)
+
+// Latest returns the version of the schema that this program brings.
+func Latest() int {
+	files, err := fs.Glob(sql.Migrations, "*.up.sql")
+	if err != nil {
+		panic("install: " + err.Error()) // the pattern is well formed
+	}
+	return len(files)
+}
+
+// Version returns the version of the schema in the database, 0 for none.
+func Version(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
+	conn, err := pgx.ConnectConfig(ctx, admin)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(ctx)
+	var there bool
+	if err := conn.QueryRow(ctx, `SELECT to_regclass('dp_int.schema_migrations') IS NOT NULL`).Scan(&there); err != nil || !there {
+		return 0, err
+	}
+	var version int
+	err = conn.QueryRow(ctx, `SELECT coalesce(max(version), 0) FROM dp_int.schema_migrations`).Scan(&version)
+	return version, err
+}
+
+// Up brings the schema to Latest, one migration after the other, each whole or
+// not at all. It returns the version reached, also with an error.
+func Up(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
+	if err := execute(ctx, admin, `CREATE SCHEMA IF NOT EXISTS dp_int`); err != nil {
+		return 0, err
+	}
+	for {
+		version, err := Version(ctx, admin)
+		if err != nil || version == Latest() {
+			return version, err
+		}
+		if version > Latest() {
+			return version, fmt.Errorf("%w: it has version %d, this program knows %d", ErrNewer, version, Latest())
+		}
+		if err := step(admin, version, +1); err != nil {
+			return version, err
+		}
+	}
+}
+
+// Down takes back the last migration, with whatever its tables hold. It
+// returns the version reached. Taking back the first removes the schema.
+func Down(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
+	version, err := Version(ctx, admin)
+	if err != nil || version == 0 {
+		return version, err
+	}
+	if version == 1 {
+		if err := execute(ctx, admin, `DROP SERVER IF EXISTS dp_loop CASCADE`); err != nil {
+			return version, err
+		}
+	}
+	if err := step(admin, version, -1); err != nil {
+		return version, err
+	}
+	if version == 1 {
+		return 0, execute(ctx, admin, `DROP SCHEMA dp_int CASCADE`)
+	}
+	return version - 1, nil
+}
+
+func execute(ctx context.Context, admin *pgx.ConnConfig, statement string) error {
+	conn, err := pgx.ConnectConfig(ctx, admin)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, statement)
+	return err
+}
+
+// step applies one migration, up or down. When the server refuses it, its
+// transaction was rolled back, and the version is what it was.
+func step(admin *pgx.ConnConfig, version, direction int) error {
+	m, err := migrator(admin)
+	if err != nil {
+		return err
+	}
+	err = m.Steps(direction)
+	closed := errors.Join(m.Close())
+	if err == nil {
+		return closed
+	}
+	number := version
+	if direction > 0 {
+		number++
+	}
+	var dirty migrate.ErrDirty
+	if errors.As(err, &dirty) {
+		return fmt.Errorf("%w: see whether migration %d was applied, and correct dp_int.schema_migrations", ErrInterrupted, dirty.Version)
+	}
+	refusal := refused(err)
+	if refusal == nil {
+		return fmt.Errorf("migration %03d: %w", number, err)
+	}
+	return errors.Join(fmt.Errorf("migration %03d: %w", number, refusal), reset(admin, version))
+}
+
+// refused returns the server's own error when it ended the migration.
+func refused(err error) *pgconn.PgError {
+	var failure database.Error
+	var refusal *pgconn.PgError
+	if errors.As(err, &failure) && errors.As(failure.OrigErr, &refusal) && refusal.Severity == "ERROR" {
+		return refusal
+	}
+	return nil
+}
+
+// reset records that the schema still has a version.
+func reset(admin *pgx.ConnConfig, version int) error {
+	m, err := migrator(admin)
+	if err != nil {
+		return err
+	}
+	if version == 0 {
+		version = database.NilVersion
+	}
+	return errors.Join(m.Force(version), errors.Join(m.Close()))
+}
+
+// migrator opens the embedded migrations on a connection of its own. Its table
+// stands in dp_int, quoted and with its schema, so that no search_path can hide
+// it. A file goes to the server whole: it is one transaction.
+func migrator(admin *pgx.ConnConfig) (*migrate.Migrate, error) {
+	files, err := iofs.New(sql.Migrations, ".")
+	if err != nil {
+		return nil, err
+	}
+	db := stdlib.OpenDB(*admin)
+	d, err := driver.WithInstance(db, &driver.Config{
+		SchemaName:            "dp_int",
+		MigrationsTable:       `"dp_int"."schema_migrations"`,
+		MigrationsTableQuoted: true,
+	})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return migrate.NewWithInstance("embedded", files, admin.Database, d)
+}
