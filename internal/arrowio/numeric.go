@@ -25,10 +25,10 @@ func numeric(b []byte) float64 {
 	if len(digits) != 2*count || (sign != positive && sign != negative) {
 		return math.NaN()
 	}
-	exponent := 4 * (weight - count + 1)
-	x, exact := short(digits, exponent)
+	power := weight - count + 1 // of base, behind the last digit
+	x, exact := short(digits, power)
 	if !exact {
-		x = long(digits, exponent)
+		x = long(digits, power)
 	}
 	if sign == negative {
 		x = -x
@@ -36,13 +36,13 @@ func numeric(b []byte) float64 {
 	return x
 }
 
-// short evaluates digits * 10^exponent if that takes no more than one rounding:
-// an integer up to 2^53 and a power of ten up to 10^22 are exact in float64,
-// and their product or quotient is rounded once.
+// short evaluates digits * base^power if that takes no more than one rounding:
+// an integer up to 2^53 and a power of ten up to 10^22 are exact in float64, and
+// their product or quotient is rounded once.
 //
-// Source: Clinger 1990, the fast path of AlgorithmM.
-func short(digits []byte, exponent int) (x float64, exact bool) {
-	if len(digits) > 2*4 || exponent < -22 || exponent > 22 {
+// Source: Clinger 1990, section 3.
+func short(digits []byte, power int) (x float64, exact bool) {
+	if len(digits) > 2*4 || power < -5 || power > 5 {
 		return 0, false
 	}
 	var m uint64
@@ -52,23 +52,20 @@ func short(digits []byte, exponent int) (x float64, exact bool) {
 	if m > 1<<53 {
 		return 0, false
 	}
-	if exponent < 0 {
-		return float64(m) / pow10[-exponent], true
+	if power < 0 {
+		return float64(m) / powers[-power], true
 	}
-	return float64(m) * pow10[exponent], true
+	return float64(m) * powers[power], true
 }
 
-var pow10 = [...]float64{
-	1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
-	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
-}
+var powers = [...]float64{1e0, 1e4, 1e8, 1e12, 1e16, 1e20} // of base
 
-// long leaves digits * 10^exponent to strconv, which rounds correctly. Beyond
-// the range of float64, and for what are no digits, it is NaN.
+// long leaves digits * base^power to strconv, which rounds correctly. Beyond the
+// range of float64, and for what are no digits, it is NaN.
 //
-// The text is a fraction, because strconv (of Go 1.26) takes 10^k of an integer
-// without a point from its first 800 digits only.
-func long(digits []byte, exponent int) float64 {
+// The text is a fraction because strconv (of Go 1.26) misplaces the end of an
+// integer of more than 800 digits.
+func long(digits []byte, power int) float64 {
 	var space [128]byte
 	text := append(space[:0], '.')
 	for i := 0; i < len(digits); i += 2 {
@@ -76,7 +73,7 @@ func long(digits []byte, exponent int) float64 {
 		text = append(text, '0'+byte(d/1000), '0'+byte(d/100%10), '0'+byte(d/10%10), '0'+byte(d%10))
 	}
 	text = append(text, 'e')
-	text = strconv.AppendInt(text, int64(exponent+2*len(digits)), 10)
+	text = strconv.AppendInt(text, int64(4*(power+len(digits)/2)), 10)
 	x, err := strconv.ParseFloat(string(text), 64)
 	if err != nil {
 		return math.NaN()
