@@ -77,7 +77,7 @@ func Run(ctx context.Context, c Config) (Result, error) {
 		r.SidecarPassword = password
 	}
 	if password != "" {
-		if err := setPassword(ctx, conn, "dp_sidecar", password); err != nil {
+		if err := SetPassword(ctx, conn, "dp_sidecar", password); err != nil {
 			return r, err
 		}
 	}
@@ -99,13 +99,13 @@ func knownRoles(ctx context.Context, conn *pgx.Conn) (map[string]bool, error) {
 	return known, err
 }
 
-// setPassword gives a login role a password. The server only sees the verifier.
-func setPassword(ctx context.Context, conn executor, role, password string) error {
+// SetPassword gives a login role a password. The server only sees the verifier.
+func SetPassword(ctx context.Context, conn executor, role, password string) error {
 	v, err := verifier(password)
 	if err != nil {
 		return fmt.Errorf("password of %s: %w", role, err)
 	}
-	_, err = conn.Exec(ctx, "ALTER ROLE "+role+" PASSWORD"+literal(v))
+	_, err = conn.Exec(ctx, "ALTER ROLE "+pgx.Identifier{role}.Sanitize()+" PASSWORD"+literal(v))
 	return err
 }
 

@@ -189,7 +189,7 @@ func TestVerifierIsPostgresOwn(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), "CREATE ROLE verified LOGIN"); err != nil {
 		t.Fatal(err)
 	}
-	if err := setPassword(t.Context(), conn, "verified", password); err != nil {
+	if err := SetPassword(t.Context(), conn, "verified", password); err != nil {
 		t.Fatal(err)
 	}
 	connect(t, c.URL("verified", password, "postgres"))

@@ -38,7 +38,7 @@ func loopback(ctx context.Context, conn *pgx.Conn, c Config, known bool) error {
 	if _, err := tx.Exec(ctx, `RESET ROLE`); err != nil {
 		return err
 	}
-	if err := setPassword(ctx, tx, "dp_loopback", password); err != nil {
+	if err := SetPassword(ctx, tx, "dp_loopback", password); err != nil {
 		return err
 	}
 	return tx.Commit(ctx)
