@@ -1,0 +1,115 @@
+package objpert
+
+import (
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+)
+
+var wild = []float64{0, math.Copysign(0, -1), 5e-324, -5e-324, 1e-300, 1e-160, 1e-9, .3, 1, -1, 1, 2.5, -7, 1e3, -1e8, 1e19, 1e150, -1e150, 1e300, 1e308, -math.MaxFloat64,
+	math.Inf(1), math.Inf(-1), math.NaN()}
+
+func wildRow(rng *rand.Rand, d int) []float64 {
+	row := make([]float64, d)
+	for j := range row {
+		switch rng.IntN(3) {
+		case 0:
+			row[j] = wild[rng.IntN(len(wild))]
+		case 1:
+			row[j] = math.Float64frombits(rng.Uint64())
+		default:
+			row[j] = 3 * rng.NormFloat64()
+		}
+	}
+	return row
+}
+
+// wildTable has n rows of wild values: d stored columns and a target.
+func wildTable(rng *rand.Rand, n, d int) (x [][]float64, y []float64) {
+	x = make([][]float64, d)
+	for range n {
+		row := wildRow(rng, d+1)
+		for j := range x {
+			x[j] = append(x[j], row[j])
+		}
+		y = append(y, row[d])
+	}
+	return x, y
+}
+
+func rat(v float64) *big.Rat { return new(big.Rat).SetFloat64(v) }
+
+// The bounds of the proof hold for the real numbers behind the float64, exactly.
+func TestWeightsBoundEveryRow(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	loose := 0
+	for trial := range 20_000 {
+		clip := []float64{1e-3, .7, 1, math.Sqrt(5), 1e6}[rng.IntN(5)]
+		d, intercept := 1+rng.IntN(4), rng.IntN(2) == 0
+		x, y := wildTable(rng, 1, d)
+		missing := math.IsNaN(y[0]) || math.IsInf(y[0], 0)
+		for j := range x {
+			missing = missing || math.IsNaN(x[j][0]) || math.IsInf(x[j][0], 0)
+		}
+		r := newRecords(x, y, clip, intercept)
+		square := new(big.Rat)
+		for _, column := range r.x {
+			square.Add(square, new(big.Rat).Mul(rat(column[0]), rat(column[0])))
+		}
+		s, limit := rat(r.s[0]), new(big.Rat).Mul(rat(clip), rat(clip))
+		if missing && r.s[0] != 0 {
+			t.Fatalf("trial %d: a row with a missing value has weight %v", trial, r.s[0])
+		}
+		if !(r.s[0] >= 0 && r.s[0] <= 1) || s.Mul(s, square).Cmp(limit) > 0 {
+			t.Fatalf("trial %d: weight %v breaks the bound", trial, r.s[0])
+		}
+		if r.s[0] > 0 && r.s[0] < 1 && s.Mul(s, rat(1+1e-12)).Cmp(limit) < 0 {
+			loose++
+		}
+	}
+	if loose > 0 {
+		t.Errorf("%d weights are needlessly small", loose)
+	}
+}
+
+// A row that cannot be used is worth exactly a row of weight zero.
+func TestUnusableRowsContributeNothing(t *testing.T) {
+	for _, bad := range [][]float64{
+		{math.NaN(), 1, 1}, {1, math.Inf(1), 1}, {1, 1, math.NaN()}, {1, 1, math.Inf(-1)}, {1e300, 1, 1}, {1, -math.MaxFloat64, 1e308},
+	} {
+		r := newRecords([][]float64{{1, bad[0]}, {2, bad[1]}}, []float64{3, bad[2]}, 1, true)
+		o := &objective{records: r, smoothing: .3, bNear: make([]float64, 3)}
+		with := o.at([]float64{.1, .2, .3}, newton)
+		o.records = newRecords([][]float64{{1}, {2}}, []float64{3}, 1, true)
+		without := o.at([]float64{.1, .2, .3}, newton)
+		for j := range with.g {
+			if with.g[j] != without.g[j] || with.h.At(j, j) != without.h.At(j, j) {
+				t.Errorf("row %v: gradient %v, without it %v", bad, with.g, without.g)
+			}
+		}
+	}
+}
+
+// Replacing one row moves the gradient of the sum by at most 2 clip, and its
+// second derivative is between 0 and clip^2/smoothing, whatever the row.
+func TestGradientSensitivityHoldsOnWildNeighbours(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 2))
+	const clip, smoothing = 1.5, 0.2
+	largest := 0.0
+	for range 20_000 {
+		x, y := wildTable(rng, 1, 2)
+		o := &objective{records: newRecords(x, y, clip, true), smoothing: smoothing, bNear: make([]float64, 3)}
+		w := []float64{rng.NormFloat64(), 10 * rng.NormFloat64(), rng.NormFloat64()}
+		p := o.at(w, newton)
+		size := norm(p.g)
+		trace := p.h.At(0, 0) + p.h.At(1, 1) + p.h.At(2, 2)
+		if !(size <= clip*(1+1e-14)) || !(trace >= 0 && trace <= clip*clip/smoothing*(1+1e-14)) {
+			t.Fatalf("row %v, %v at %v: gradient %v, curvature %v", x, y, w, size, trace)
+		}
+		largest = math.Max(largest, size)
+	}
+	if largest < clip*.999 {
+		t.Errorf("the largest gradient seen is %v of %v: the fuzz does not reach the bound", largest, clip)
+	}
+}
