@@ -45,6 +45,12 @@ CREATE INDEX job_by_caller ON dp_int.job (caller, created_at);
 COMMENT ON TABLE dp_int.job IS
   'waited: somebody holds the job''s advisory lock until it ends, else it is dropped unspent. follows: an identical job in flight whose release this one will take. token fences writers whose lease has run out.';
 
+-- Claims of one data set pass here one at a time; nothing else locks it.
+CREATE TABLE dp_int.turnstile (
+  dataset bigint NOT NULL CONSTRAINT turnstile_pk PRIMARY KEY CONSTRAINT turnstile_dataset REFERENCES dp_int.dataset
+);
+COMMENT ON TABLE dp_int.turnstile IS 'A lock for each data set: of identical requests one is claimed and the others find it.';
+
 CREATE TABLE dp_int.release (
   id           uuid NOT NULL DEFAULT gen_random_uuid() CONSTRAINT release_pk PRIMARY KEY,
   job          uuid NOT NULL CONSTRAINT release_job REFERENCES dp_int.job CONSTRAINT release_one_per_job UNIQUE,
@@ -95,9 +101,11 @@ CREATE TABLE dp_int.option (
 COMMENT ON TABLE dp_int.option IS 'Public parameters a request may carry. minimum and maximum are inclusive.';
 
 -- A live sidecar has been heard of lately and its session is there. Who a session
--- belongs to cannot be forged, and pg_stat_activity lies to no snapshot.
+-- belongs to cannot be forged. pg_stat_activity is the same for a whole
+-- transaction until its copy is thrown away.
 CREATE FUNCTION dp_int.sidecars_alive() RETURNS int
 LANGUAGE sql VOLATILE AS $$
+  SELECT pg_stat_clear_snapshot();
   SELECT count(*)::int
     FROM dp_int.worker w
     JOIN pg_catalog.pg_stat_activity s ON s.pid = w.pid AND s.usename = 'dp_sidecar' AND s.datname = current_database()
@@ -110,6 +118,7 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT hashtextextended(p_job::text, 1685082948) $$
 -- Does the caller of a waited job still wait? Only a loopback session counts.
 CREATE FUNCTION dp_int.awaited(p_job uuid) RETURNS boolean
 LANGUAGE sql VOLATILE AS $$
+  SELECT pg_stat_clear_snapshot();
   SELECT EXISTS (
     SELECT FROM pg_catalog.pg_locks l
       JOIN pg_catalog.pg_stat_activity s ON s.pid = l.pid AND s.usename = 'dp_loopback'

@@ -332,6 +332,7 @@ BEGIN
          dp_register.options, eps, del, dp_int.zcdp_cap(eps, del), session_user
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE c.oid = dp_register.relation;
+  INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;
   PERFORM dp_int.ledger_budget(a.id, dp_register.dataset, session_user, jsonb_build_object('budget',
     jsonb_build_object('accounting', mode, 'epsilon', eps, 'delta', del, 'relation', dp_register.relation::text) || dp_register.options));
   PERFORM pg_notify('dp_jobs', 'registered');
@@ -375,6 +376,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   d dp_int.dataset := dp_int.dataset_of(dp_unregister.dataset);
 BEGIN
+  PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- before the data set, as everywhere
   UPDATE dp_int.dataset SET unregistered_at = clock_timestamp() WHERE id = d.id;
   PERFORM dp_int.ledger_budget(d.account, d.name, session_user, '{"unregister": {}}');
 END $$;

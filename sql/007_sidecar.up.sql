@@ -96,9 +96,8 @@ BEGIN
         CONTINUE;
       END IF;
       IF NOT j.fresh THEN
-        -- Claims of one data set wait for each other here, so that of identical
-        -- requests one runs and the others follow it.
-        PERFORM FROM dp_int.dataset WHERE id = j.dataset FOR UPDATE;
+        -- Of identical requests one runs and the others follow it.
+        PERFORM FROM dp_int.turnstile WHERE dataset = j.dataset FOR UPDATE;
         kept := dp_int.kept_release(j.dataset, j.request_hash);
         IF kept IS NOT NULL THEN
           PERFORM dp_int.complete_job(j.id, kept);
@@ -127,7 +126,7 @@ BEGIN
     SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = j.dataset;
     RETURN jsonb_build_object(
       'id', j.id, 'token', j.token, 'state', j.state, 'attempt', j.attempt, 'caller', j.caller, 'model', j.model, 'request', j.request,
-      'dataset', jsonb_build_object('name', d.name, 'relid', d.relid::bigint, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', d.scales),
+      'dataset', jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', d.scales),
       'row_count', j.row_count, 'event', (SELECT event FROM dp_int.ledger WHERE id = j.charge));
   END LOOP;
 END $$;
@@ -162,7 +161,6 @@ BEGIN
   PERFORM dp_int.recheck_dataset(j.dataset);
   charge_id := dp_int.ledger_charge(j.dataset, j.caller, j.id, p_event, p_epsilon, p_rho, p_delta);
   UPDATE dp_int.job SET state = 'charged', charge = charge_id, row_count = p_row_count, plan = p_plan WHERE id = p_job;
-  UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = j.dataset;
   RETURN true;
 END $$;
 
@@ -263,7 +261,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Data sets whose rows nobody has counted yet. The count is public.
+-- The number of rows is public: counted at registration, and with every job.
 CREATE FUNCTION dp_int.uncounted() RETURNS TABLE(dataset bigint, schema_name name, relation_name name)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT id, schema_name, relation_name FROM dp_int.dataset WHERE row_count IS NULL AND unregistered_at IS NULL
@@ -271,7 +269,7 @@ $$;
 
 CREATE FUNCTION dp_int.counted(p_dataset bigint, p_row_count bigint) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = p_dataset AND row_count IS NULL
+  UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = p_dataset AND row_count IS DISTINCT FROM p_row_count
 $$;
 
 GRANT EXECUTE ON FUNCTION dp_int.worker_beat, dp_int.worker_bye, dp_int.job_claim, dp_int.job_beat, dp_int.job_charge, dp_int.job_read,

@@ -206,6 +206,17 @@ CREATE FUNCTION public.dp_cancel(job uuid) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT dp_int.cancel(session_user, $1) $$;
 COMMENT ON FUNCTION public.dp_cancel IS 'Cancels a job of the caller''s unless it is spent, and says what became of it and of the budget.';
 
+-- What the server says, in its language, to a COMMIT inside a transaction block:
+-- a function always runs inside one.
+CREATE FUNCTION dp.commit_refusal() RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  COMMIT;
+EXCEPTION WHEN invalid_transaction_termination THEN
+  RETURN SQLERRM;
+END $$;
+COMMENT ON FUNCTION dp.commit_refusal IS 'How dp_run knows that it was called inside a transaction block.';
+
 -- Commits, so it can have neither SECURITY DEFINER nor a SET clause: every name
 -- is qualified.
 CREATE PROCEDURE public.dp_run(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
@@ -217,10 +228,14 @@ DECLARE
   patience pg_catalog.interval := '0';  -- until a sidecar has been seen
   lost_since pg_catalog.timestamptz;
 BEGIN
-  IF pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.<) pg_catalog.statement_timestamp() THEN
-    RAISE EXCEPTION 'dp_run commits, and cannot run inside a transaction block'
-      USING ERRCODE = '2D000', HINT = 'Use dp_submit there, and dp_result afterwards. No privacy budget was spent.';
-  END IF;
+  BEGIN
+    COMMIT;  -- refused always, here for one of two reasons
+  EXCEPTION WHEN invalid_transaction_termination THEN
+    IF SQLERRM OPERATOR(pg_catalog.=) dp.commit_refusal() THEN
+      RAISE EXCEPTION 'dp_run commits, and cannot run inside a transaction block'
+        USING ERRCODE = '2D000', HINT = 'Use dp_submit there, and dp_result afterwards. No privacy budget was spent.';
+    END IF;
+  END;
   job := public.dp_submit(model, dataset, eps, delta, target, features, intercept, options);
   COMMIT;
   LOOP
@@ -260,6 +275,7 @@ $$;
 COMMENT ON FUNCTION public.dp_last_release IS 'The latest release on a data set that the caller asked for, NULL when there is none.';
 
 GRANT EXECUTE ON FUNCTION public.dp_l1_regress, public.dp_submit, public.dp_status, public.dp_result, public.dp_cancel, public.dp_last_release TO dp_analyst;
+GRANT EXECUTE ON FUNCTION dp.commit_refusal TO dp_analyst;
 GRANT EXECUTE ON PROCEDURE public.dp_run TO dp_analyst;
 
 COMMIT;

@@ -27,6 +27,7 @@ type claim struct {
 	Caller  string
 	Model   string
 	Dataset struct {
+		ID       int64
 		Name     string
 		Schema   string
 		Relation string
@@ -221,6 +222,9 @@ func (s *Sidecar) charge(ctx context.Context, tx pgx.Tx, c *claim) (*dpsco.Plan,
 	n, err := arrowio.Count(ctx, tx, c.relation())
 	if err != nil {
 		return nil, 0, uncountable(err, c)
+	}
+	if _, err := s.pool.Exec(ctx, "SELECT dp_int.counted($1, $2)", c.Dataset.ID, n); err != nil {
+		return nil, 0, err
 	}
 	plan, err := c.plan(n)
 	switch {
