@@ -139,9 +139,14 @@ func directory(dir string, s server, as *syscall.Credential) (string, error) {
 }
 
 // temporary returns the folder for throw-away directories: the usual one,
-// unless we are root and the server's user cannot get there.
+// unless we are root and the server's user cannot work there.
 func temporary(as *syscall.Credential) string {
-	if dir := os.TempDir(); as == nil || reachable(dir) {
+	const writable = 0o002
+	dir := os.TempDir()
+	if as == nil {
+		return dir
+	}
+	if info, err := os.Stat(dir); err == nil && info.Mode()&writable != 0 && reachable(dir) {
 		return dir
 	}
 	return "/tmp"

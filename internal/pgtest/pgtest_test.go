@@ -248,6 +248,22 @@ func copySelf(t *testing.T) string {
 	return out.Name()
 }
 
+// Where the server's user cannot work, root's clusters go elsewhere.
+func TestTemporaryFolderOfRoot(t *testing.T) {
+	as, err := unprivileged("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if as == nil {
+		t.Skip("not root")
+	}
+	closed := filepath.Dir(keptDir(t)) // 0755: not to be written to
+	t.Setenv("TMPDIR", closed)
+	if dir := temporary(as); dir == closed {
+		t.Errorf("got %s", dir)
+	}
+}
+
 func TestRootDoesNotRunTheServer(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root")

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"dpsidecar/internal/demo"
+	"dpsidecar/internal/dev"
+	"dpsidecar/internal/install"
+	"dpsidecar/internal/job"
+)
+
+// action runs a command once its flags have their values.
+type action = func(ctx context.Context, c console, args []string) error
+
+func setupInstall(fs *flag.FlagSet) action {
+	admin := connectionFlags(fs, "admin-url", "admin-password-file", "")
+	host := fs.String("loopback-host", "", "`HOST` where the server reaches itself, on a standby its primary; first 127.0.0.1, later as it is")
+	port := fs.Uint("loopback-port", 0, "`PORT` where the server reaches itself; first the server's own, later as it is")
+	loopback := fs.String("loopback-password-file", "", "read the password of dp_loopback from `FILE`; else it is made, and kept")
+	sidecar := fs.String("sidecar-password-file", "", "read the password of dp_sidecar from `FILE`, which is made if it is missing; else it is made and printed once")
+	return func(ctx context.Context, c console, _ []string) (err error) {
+		if *port > 65535 {
+			return fmt.Errorf("%w: no port %d", errUsage, *port)
+		}
+		config := install.Config{LoopbackHost: *host, LoopbackPort: uint16(*port)}
+		if config.Admin, err = admin.config(c.getenv); err != nil {
+			return err
+		}
+		if *loopback != "" {
+			if config.LoopbackPassword, err = readPassword(*loopback); err != nil {
+				return err
+			}
+		}
+		if *sidecar != "" {
+			if config.SidecarPassword, err = readOrMakePassword(*sidecar); err != nil {
+				return err
+			}
+		}
+		result, err := install.Run(ctx, config)
+		var missing *install.PrerequisiteError
+		if errors.As(err, &missing) {
+			fmt.Fprintf(c.out, "-- Let an administrator run this in database %s, then install again:\n\n%s\n", config.Admin.Database, missing.Script)
+		}
+		if err != nil {
+			return err
+		}
+		printInstalled(c.out, config.Admin.Database, result)
+		return nil
+	}
+}
+
+func printInstalled(w io.Writer, database string, r install.Result) {
+	fmt.Fprintf(w, "dpsidecar is installed in database %s, schema version %d.\n\n", database, r.Version)
+	printChecks(w, r.Checks)
+	if r.SidecarPassword != "" {
+		fmt.Fprintf(w, "\nThe password of dp_sidecar, shown this once: %s\n", r.SidecarPassword)
+	}
+}
+
+// printChecks reports whether all is well.
+func printChecks(w io.Writer, checks []install.Check) bool {
+	well := true
+	for _, check := range checks {
+		mark := "ok"
+		if !check.OK {
+			mark, well = "NO", false
+		}
+		fmt.Fprintf(w, "  %-3s %s: %s\n", mark, check.Item, check.Detail)
+	}
+	return well
+}
+
+// readOrMakePassword makes the file, with a random password, if there is none.
+func readOrMakePassword(file string) (string, error) {
+	password, err := readPassword(file)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return password, err
+	}
+	password = rand.Text()
+	return password, os.WriteFile(file, []byte(password+"\n"), 0o600)
+}
+
+func setupMigrate(fs *flag.FlagSet) action {
+	admin := connectionFlags(fs, "admin-url", "admin-password-file", "")
+	return func(ctx context.Context, c console, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("%w: migrate up, down or version", errUsage)
+		}
+		move, ok := map[string]func(context.Context, *pgx.ConnConfig) (int, error){
+			"up": install.Up, "down": install.Down, "version": install.Version,
+		}[args[0]]
+		if !ok {
+			return fmt.Errorf("%w: migrate up, down or version", errUsage)
+		}
+		config, err := admin.config(c.getenv)
+		if err != nil {
+			return err
+		}
+		at, err := move(ctx, config)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(c.out, "version %d of %d\n", at, install.Latest())
+		return nil
+	}
+}
+
+func setupServe(fs *flag.FlagSet) action {
+	database := connectionFlags(fs, "database-url", "password-file", "dp_sidecar")
+	jobs := fs.Int("jobs", 2, "work on `N` jobs at a time")
+	lease := fs.Duration("lease", 30*time.Second, "a job whose sidecar is silent for this `TIME` goes to another")
+	grace := fs.Duration("grace", 20*time.Second, "on SIGTERM, jobs have this `TIME` to end")
+	log := loggingFlags(fs)
+	return func(ctx context.Context, c console, _ []string) error {
+		if *jobs < 1 || *lease < time.Second || *grace < 0 {
+			return fmt.Errorf("%w: jobs is at least 1, lease at least 1s, grace at least 0s", errUsage)
+		}
+		logger, err := log.logger(c)
+		if err != nil {
+			return err
+		}
+		pool, err := pgxpool.ParseConfig("")
+		if err != nil {
+			return err
+		}
+		if pool.ConnConfig, err = database.config(c.getenv); err != nil {
+			return err
+		}
+		s := &job.Sidecar{Config: pool, Jobs: *jobs, Lease: *lease, Grace: *grace, Version: release(), Log: logger}
+		return s.Run(ctx)
+	}
+}
+
+func setupCheck(fs *flag.FlagSet) action {
+	database := connectionFlags(fs, "database-url", "password-file", "dp_sidecar")
+	return func(ctx context.Context, c console, _ []string) error {
+		config, err := database.config(c.getenv)
+		if err != nil {
+			return err
+		}
+		conn, err := pgx.ConnectConfig(ctx, config)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(ctx)
+		checks, err := install.CheckAll(ctx, conn)
+		if err != nil {
+			return err
+		}
+		if !printChecks(c.out, checks) {
+			return errors.New("not everything is in place")
+		}
+		return nil
+	}
+}
+
+func setupDev(fs *flag.FlagSet) action {
+	port := fs.Uint("port", 0, "`PORT` of Postgres; else the one it had, or a free one")
+	dir := fs.String("dir", "", "keep the cluster in `DIR` and use it again; else nothing is kept")
+	log := loggingFlags(fs)
+	return func(ctx context.Context, c console, _ []string) error {
+		if *port > 65535 {
+			return fmt.Errorf("%w: no port %d", errUsage, *port)
+		}
+		logger, err := log.logger(c)
+		if err != nil {
+			return err
+		}
+		s, err := dev.Start(ctx, dev.Options{Dir: *dir, Port: int(*port), Version: release(), Log: logger})
+		if err != nil {
+			return err
+		}
+		if _, err := s.Serve(ctx); err != nil {
+			return errors.Join(err, s.Stop())
+		}
+		fmt.Fprintf(c.out, "DPSIDECAR_SUPERUSER_URL=%s\nDPSIDECAR_STEWARD_URL=%s\nDPSIDECAR_ANALYST_URL=%s\nready\n",
+			s.SuperuserURL(), s.StewardURL(), s.AnalystURL())
+		<-ctx.Done()
+		return s.Stop()
+	}
+}
+
+func setupDemo(*flag.FlagSet) action {
+	return func(ctx context.Context, c console, _ []string) error {
+		return demo.Run(ctx, c.out)
+	}
+}
+
+func setupVersion(*flag.FlagSet) action {
+	return func(_ context.Context, c console, _ []string) error {
+		_, err := fmt.Fprintf(c.out, "dpsidecar %s, schema %d, %s\n", release(), install.Latest(), runtime.Version())
+		return err
+	}
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// run parses the command line, fills what it leaves open from the environment
+// and from the file, and runs the command.
+func (cmd command) run(ctx context.Context, c console, args []string) error {
+	fs := cmd.flags()
+	fs.SetOutput(c.log)
+	do := cmd.setup(fs)
+	rest, err := parse(fs, args)
+	if errors.Is(err, flag.ErrHelp) {
+		return err
+	} else if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if cmd.args == "" && len(rest) > 0 {
+		return fmt.Errorf("%w: %s takes no argument %q", errUsage, cmd.name, rest[0])
+	}
+	if err := fill(fs, c.getenv); err != nil {
+		return err
+	}
+	return do(ctx, c, rest)
+}
+
+// flags returns a set with the flag that every command has.
+func (cmd command) flags() *flag.FlagSet {
+	fs := flag.NewFlagSet(cmd.name, flag.ContinueOnError)
+	fs.String("config", "", "read settings from `FILE`: lines of name = value, named like the flags")
+	fs.Usage = func() {
+		fmt.Fprintf(fs.Output(), "usage: dpsidecar %s [flags] %s\n%s.\n\n", cmd.name, cmd.args, cmd.summary)
+		fs.VisitAll(func(f *flag.Flag) {
+			value, text := flag.UnquoteUsage(f)
+			if f.DefValue != "" && f.DefValue != "0" {
+				text += ", default " + f.DefValue
+			}
+			fmt.Fprintf(fs.Output(), "  --%s %s\n      %s (%s)\n", f.Name, value, text, variable(f.Name))
+		})
+	}
+	return fs
+}
+
+// parse accepts flags before, between and after the arguments.
+func parse(fs *flag.FlagSet, args []string) (rest []string, err error) {
+	for {
+		if err := fs.Parse(args); err != nil {
+			return nil, err
+		}
+		if fs.NArg() == 0 {
+			return rest, nil
+		}
+		rest = append(rest, fs.Arg(0))
+		args = fs.Args()[1:]
+	}
+}
+
+// variable is the name of a flag in the environment.
+func variable(name string) string {
+	return "DPSIDECAR_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
+// fill gives every flag that is not on the command line its value from the
+// environment or else from the file.
+func fill(fs *flag.FlagSet, getenv func(string) string) error {
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	set := func(name, value, source string) error {
+		if value == "" || given[name] {
+			return nil
+		}
+		given[name] = true
+		if err := fs.Set(name, value); err != nil {
+			return fmt.Errorf("%w: %s: %w", errUsage, source, err)
+		}
+		return nil
+	}
+	var err error
+	fs.VisitAll(func(f *flag.Flag) {
+		err = errors.Join(err, set(f.Name, getenv(variable(f.Name)), variable(f.Name)))
+	})
+	if err != nil {
+		return err
+	}
+	file := fs.Lookup("config").Value.String()
+	settings, err := readSettings(file)
+	if err != nil {
+		return err
+	}
+	for _, s := range settings {
+		if fs.Lookup(s.name) != nil {
+			err = errors.Join(err, set(s.name, s.value, file))
+		}
+	}
+	return err
+}
+
+type setting struct{ name, value string }
+
+// readSettings reads a file of settings. It may hold those of several
+// commands, but none that no command has.
+func readSettings(file string) ([]setting, error) {
+	if file == "" {
+		return nil, nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	known := settingNames()
+	var all []setting
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		name = strings.TrimSpace(name)
+		if !ok || !slices.Contains(known, name) {
+			return nil, fmt.Errorf("%w: %s:%d: no setting %q", errUsage, file, n, name)
+		}
+		all = append(all, setting{name, strings.TrimSpace(value)})
+	}
+	return all, lines.Err()
+}
+
+// settingNames lists the flags of all commands.
+func settingNames() (names []string) {
+	for _, cmd := range commands() {
+		fs := flag.NewFlagSet("", flag.ContinueOnError)
+		cmd.setup(fs)
+		fs.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+	}
+	return names
+}
+
+// connection is how a command reaches the database: a URL, then PG* and the
+// password file of libpq for what the URL leaves open, and a file for the
+// password.
+type connection struct {
+	url, passwordFile *string
+	user              string // when nobody names one
+}
+
+func connectionFlags(fs *flag.FlagSet, url, passwordFile, user string) connection {
+	return connection{
+		fs.String(url, "", "`URL` of the database; PG* and DATABASE_URL serve too"),
+		fs.String(passwordFile, "", "read the password from `FILE`; else from PGPASSFILE or ~/.pgpass"),
+		user,
+	}
+}
+
+func (c connection) config(getenv func(string) string) (*pgx.ConnConfig, error) {
+	url := *c.url
+	if url == "" {
+		url = getenv("DATABASE_URL")
+	}
+	if url == "" && getenv("PGUSER") == "" && c.user != "" {
+		url = "user=" + c.user
+	}
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	if *c.passwordFile != "" {
+		if config.Password, err = readPassword(*c.passwordFile); err != nil {
+			return nil, err
+		}
+	}
+	return config, nil
+}
+
+// readPassword returns the first line of a file.
+func readPassword(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	password, _, _ := strings.Cut(string(text), "\n")
+	password = strings.TrimSuffix(password, "\r")
+	if password == "" {
+		return "", fmt.Errorf("%s holds no password", file)
+	}
+	return password, nil
+}
+
+// logging is how a command writes its log.
+type logging struct {
+	format *string
+	level  slog.Level
+}
+
+func loggingFlags(fs *flag.FlagSet) *logging {
+	l := &logging{format: fs.String("log-format", "text", "`FORMAT` of the log: text or json")}
+	fs.TextVar(&l.level, "log-level", slog.LevelInfo, "least `LEVEL` that is logged: debug, info, warn or error")
+	return l
+}
+
+func (l *logging) logger(c console) (*slog.Logger, error) {
+	options := &slog.HandlerOptions{Level: l.level}
+	switch *l.format {
+	case "text":
+		return slog.New(slog.NewTextHandler(c.log, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(c.log, options)), nil
+	}
+	return nil, fmt.Errorf("%w: log-format is text or json, not %q", errUsage, *l.format)
+}

@@ -1,0 +1,98 @@
+// Command dpsidecar fits regressions with differential privacy from SQL: it
+// installs the database side, works on the jobs, and shows how it is used.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+)
+
+// version is set by the linker; see the Makefile.
+var version = ""
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends us at once
+	err := run(ctx, os.Args[1:], console{os.Stdout, os.Stderr, os.Getenv})
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errUsage):
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, "dpsidecar:", err)
+		os.Exit(1)
+	}
+}
+
+// console is what a command sees of the process it runs in.
+type console struct {
+	out, log io.Writer
+	getenv   func(string) string
+}
+
+var errUsage = errors.New("dpsidecar: wrong usage")
+
+// command is one subcommand. setup declares its flags and returns what runs
+// once they have their values; args are what remains of the command line.
+type command struct {
+	name, args, summary string
+	setup               func(fs *flag.FlagSet) func(ctx context.Context, c console, args []string) error
+}
+
+func commands() []command {
+	return []command{
+		{"install", "", "put roles, schema and loopback into a database", setupInstall},
+		{"migrate", "up | down | version", "move the schema of a database", setupMigrate},
+		{"serve", "", "run the sidecar", setupServe},
+		{"check", "", "is everything in place?", setupCheck},
+		{"dev", "", "run a private Postgres with everything installed", setupDev},
+		{"demo", "", "show private regression on a throw-away Postgres", setupDemo},
+		{"version", "", "print the version", setupVersion},
+	}
+}
+
+func run(ctx context.Context, args []string, c console) error {
+	if len(args) == 0 {
+		usage(c.log)
+		return errUsage
+	}
+	for _, cmd := range commands() {
+		if cmd.name == args[0] {
+			return cmd.run(ctx, c, args[1:])
+		}
+	}
+	switch args[0] {
+	case "help", "-h", "-help", "--help":
+		usage(c.out)
+		return nil
+	}
+	return fmt.Errorf("%w: there is no command %q; see dpsidecar help", errUsage, args[0])
+}
+
+func usage(w io.Writer) {
+	fmt.Fprint(w, "dpsidecar fits regressions with differential privacy, from SQL.\n\nusage: dpsidecar COMMAND [flags]\n\n")
+	for _, cmd := range commands() {
+		fmt.Fprintf(w, "  %-8s %-20s %s\n", cmd.name, cmd.args, cmd.summary)
+	}
+	fmt.Fprint(w, "\ndpsidecar COMMAND --help lists the flags. Each may stand in the environment, as\nDPSIDECAR_ and its name in capitals, or in the file that --config names.\n")
+}
+
+// release returns the version of this program.
+func release() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}

@@ -1,0 +1,312 @@
+// Package demo shows dpsidecar's main job on a throw-away Postgres: an insurance
+// table with heavy tails, a steward who registers it, an analyst who asks, the
+// price, and what happens when the budget is spent.
+package demo
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"dpsidecar/internal/dev"
+)
+
+// claimsSQL makes the table.
+//
+//go:embed claims.sql
+var claimsSQL string
+
+// registerSQL is what the steward types.
+const registerSQL = `SELECT dp_register('claims', 'claims', target => 'claim_cost',
+  features => '{vehicle_value,annual_km,driver_age}', epsilon => 4,
+  scales => '{"claim_cost": 2000, "vehicle_value": 20000,
+              "annual_km": 12000, "driver_age": 40}')`
+
+// scales are those of registerSQL: of the features, then of the target.
+var scales = []float64{20000, 12000, 40, 2000}
+
+const (
+	askSQL    = `SELECT * FROM dp_l1_regress('claims', %v)`
+	budgetSQL = `SELECT epsilon_total, epsilon_spent, epsilon_remaining
+  FROM dp.budget`
+)
+
+var (
+	asked    = []float64{0.1, 1, 2} // they fit the budget together
+	repeated = 1.0                  // one of them
+	refused  = 1.5                  // more than they leave
+)
+
+// coefficient is a row of an answer.
+type coefficient struct {
+	Term string
+	Coef float64
+}
+
+// budget is a row of budgetSQL.
+type budget struct{ Total, Spent, Remaining float64 }
+
+func (b budget) row(when string) []string {
+	return []string{when, number(b.Total), number(b.Spent), number(b.Remaining)}
+}
+
+// demo is a demonstration under way.
+type demo struct {
+	screen
+	owner, steward, analyst *pgx.Conn
+	answers                 [][]coefficient // one for each of asked
+}
+
+// Run shows the demonstration and removes what it started, also when ctx ends
+// before. It fails where dpsidecar does not do what the demonstration says.
+func Run(ctx context.Context, out io.Writer) (err error) {
+	d := demo{screen: newScreen(out)}
+	d.title("dpsidecar: private regression from SQL")
+	d.say("Starting a private Postgres; it will be gone when we are done.")
+	s, err := dev.Start(ctx, dev.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Stop()) }()
+	if _, err := s.Serve(ctx); err != nil {
+		return err
+	}
+	for url, conn := range map[string]**pgx.Conn{s.SuperuserURL(): &d.owner, s.StewardURL(): &d.steward, s.AnalystURL(): &d.analyst} {
+		if *conn, err = pgx.Connect(ctx, url); err != nil {
+			return err
+		}
+		defer (*conn).Close(context.WithoutCancel(ctx))
+	}
+	for _, step := range []func(context.Context) error{d.load, d.register, d.ask, d.compare, d.repeat, d.exhaust} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	d.say("That is all. To try it yourself, run bin/dpsidecar dev: it prints where to connect.")
+	return nil
+}
+
+// load makes the table and shows what is in it.
+func (d *demo) load(ctx context.Context) error {
+	d.heading("An insurance company has a table of claims")
+	if _, err := d.owner.Exec(ctx, claimsSQL); err != nil {
+		return err
+	}
+	var rows int
+	var median, largest float64
+	err := d.owner.QueryRow(ctx, `SELECT count(*), percentile_cont(0.5) WITHIN GROUP (ORDER BY claim_cost), max(claim_cost) FROM claims`).
+		Scan(&rows, &median, &largest)
+	if err != nil {
+		return err
+	}
+	d.say("One row is one customer. There are %s, and their costs have a heavy tail: half are below %s, the largest is %s.", grouped(rows), grouped(int(median)), grouped(int(largest)))
+	sample, err := collect[[4]float64](ctx, d.owner, `SELECT ARRAY[vehicle_value, annual_km, driver_age, claim_cost] FROM claims LIMIT 3`, pgx.RowTo)
+	if err != nil {
+		return err
+	}
+	table := [][]string{{"", "vehicle_value", "annual_km", "driver_age", "claim_cost"}}
+	for _, r := range sample {
+		table = append(table, []string{"", number(r[0]), number(r[1]), number(r[2]), number(r[3])})
+	}
+	d.table(table)
+	d.say("Its owner lets the sidecar read it:")
+	d.line("")
+	return d.exec(ctx, "owner", d.owner, `GRANT SELECT ON claims TO dp_sidecar`)
+}
+
+// register shows what the steward does.
+func (d *demo) register(ctx context.Context) error {
+	d.heading("The steward says what may be asked, and how much privacy may be spent")
+	d.line("")
+	if err := d.exec(ctx, "steward", d.steward, registerSQL); err != nil {
+		return err
+	}
+	if err := d.exec(ctx, "steward", d.steward, `SELECT dp_grant('claims', 'analyst')`); err != nil {
+		return err
+	}
+	d.say("The scales are typical magnitudes that everybody knows; they are not taken from the data. epsilon = 4 bounds what all answers together can tell about one customer.")
+	return nil
+}
+
+// ask asks for every budget.
+func (d *demo) ask(ctx context.Context) error {
+	d.heading("The analyst asks, with more and more of the budget")
+	before, err := d.budget(ctx)
+	if err != nil {
+		return err
+	}
+	d.line("")
+	for i, eps := range asked {
+		answer, took, err := d.answer(ctx, eps)
+		if err != nil {
+			return err
+		}
+		d.note("%d rows in %s", len(answer), took)
+		if i == 0 {
+			d.table(rows(answer))
+			d.line("")
+		}
+		d.answers = append(d.answers, answer)
+	}
+	after, err := d.budget(ctx)
+	if err != nil {
+		return err
+	}
+	d.line("")
+	d.sql("analyst", budgetSQL)
+	d.table([][]string{{"epsilon", "total", "spent", "remaining"}, before.row("before"), after.row("after")})
+	return nil
+}
+
+// rows is an answer as a table.
+func rows(answer []coefficient) [][]string {
+	table := [][]string{{"term", "coef"}}
+	for _, c := range answer {
+		table = append(table, []string{c.Term, number(c.Coef)})
+	}
+	return table
+}
+
+// answer shows the statement, runs it, and tells how long it took.
+func (d *demo) answer(ctx context.Context, eps float64) ([]coefficient, time.Duration, error) {
+	statement := fmt.Sprintf(askSQL, eps)
+	d.sql("analyst", statement)
+	begin := time.Now()
+	answer, err := collect(ctx, d.analyst, statement, pgx.RowToStructByPos[coefficient])
+	return answer, time.Since(begin).Round(time.Millisecond), err
+}
+
+func (d *demo) budget(ctx context.Context) (budget, error) {
+	rows, err := collect(ctx, d.analyst, budgetSQL, pgx.RowToStructByPos[budget])
+	if err != nil {
+		return budget{}, err
+	}
+	if len(rows) != 1 {
+		return budget{}, fmt.Errorf("dp.budget has %d rows", len(rows))
+	}
+	return rows[0], nil
+}
+
+// compare sets the private coefficients beside those without privacy. The demo
+// owns the data, so it may.
+func (d *demo) compare(ctx context.Context) error {
+	d.heading("How good are the answers?")
+	d.say("The demo owns this table, so it may look. An analyst never sees the last column.")
+	data, err := d.read(ctx)
+	if err != nil {
+		return err
+	}
+	exact, err := data.leastAbsolute()
+	if err != nil {
+		return err
+	}
+	head, loss := []string{"term"}, []string{"mean error"}
+	best := data.meanAbsoluteError(exact)
+	for i, eps := range asked {
+		head = append(head, fmt.Sprintf("epsilon %v", eps))
+		loss = append(loss, fmt.Sprintf("+%.2f%%", 100*(data.meanAbsoluteError(scaled(d.answers[i]))/best-1)))
+	}
+	table := [][]string{append(head, "no privacy")}
+	exact = unscaled(exact)
+	for j, c := range d.answers[0] {
+		row := []string{c.Term}
+		for _, answer := range d.answers {
+			row = append(row, number(answer[j].Coef))
+		}
+		table = append(table, append(row, number(exact[j])))
+	}
+	d.table(append(table, append(loss, number(best*scales[3]))))
+	return nil
+}
+
+// read returns the table in scaled units, with a column of ones in front.
+func (d *demo) read(ctx context.Context) (design, error) {
+	rows, err := collect[[4]float64](ctx, d.owner, `SELECT ARRAY[vehicle_value, annual_km, driver_age, claim_cost] FROM claims`, pgx.RowTo)
+	if err != nil {
+		return design{}, err
+	}
+	data := design{x: [][]float64{slices.Repeat([]float64{1}, len(rows)), nil, nil, nil}}
+	for _, r := range rows {
+		for j, s := range scales[:3] {
+			data.x[j+1] = append(data.x[j+1], r[j]/s)
+		}
+		data.y = append(data.y, r[3]/scales[3])
+	}
+	return data, nil
+}
+
+// scaled returns an answer's coefficients in scaled units.
+func scaled(answer []coefficient) []float64 {
+	w := []float64{answer[0].Coef / scales[3]}
+	for j, s := range scales[:3] {
+		w = append(w, answer[j+1].Coef*s/scales[3])
+	}
+	return w
+}
+
+// unscaled is the way back.
+func unscaled(w []float64) []float64 {
+	u := []float64{w[0] * scales[3]}
+	for j, s := range scales[:3] {
+		u = append(u, w[j+1]*scales[3]/s)
+	}
+	return u
+}
+
+// repeat shows that the same request is answered again at no cost.
+func (d *demo) repeat(ctx context.Context) error {
+	d.heading("The same request again is the same answer, and costs nothing")
+	d.line("")
+	before, err := d.budget(ctx)
+	if err != nil {
+		return err
+	}
+	answer, took, err := d.answer(ctx, repeated)
+	if err != nil {
+		return err
+	}
+	after, err := d.budget(ctx)
+	if err != nil {
+		return err
+	}
+	if before != after || !slices.Equal(answer, d.answers[slices.Index(asked, repeated)]) {
+		return errors.New("a repeated request was not a replay")
+	}
+	d.note("the same %d rows in %s; epsilon spent is still %s", len(answer), took, number(after.Spent))
+	return nil
+}
+
+// exhaust shows the refusal.
+func (d *demo) exhaust(ctx context.Context) error {
+	d.heading("What is spent is spent")
+	d.line("")
+	_, _, err := d.answer(ctx, refused)
+	var refusal *pgconn.PgError
+	if !errors.As(err, &refusal) || refusal.Code != "DP002" {
+		return fmt.Errorf("an exhausted budget was not refused: %w", err)
+	}
+	d.refusal(refusal.Code, refusal.Message, refusal.Hint)
+	return nil
+}
+
+// exec shows a statement and runs it.
+func (d *demo) exec(ctx context.Context, who string, conn *pgx.Conn, statement string) error {
+	d.sql(who, statement)
+	_, err := conn.Exec(ctx, statement)
+	return err
+}
+
+func collect[T any](ctx context.Context, conn *pgx.Conn, statement string, scan pgx.RowToFunc[T]) ([]T, error) {
+	rows, err := conn.Query(ctx, statement)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scan)
+}

@@ -1,0 +1,147 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// screen writes for people: plain text, with weight and colour on a terminal.
+type screen struct {
+	out    io.Writer
+	styled bool
+	steps  int
+}
+
+const (
+	bold = "1"
+	dim  = "2"
+	red  = "31"
+	cyan = "36"
+
+	indent      = "   "
+	width       = 76 // of text, beside the indent
+	promptWidth = len("analyst=>")
+)
+
+// newScreen styles what goes to a terminal, unless NO_COLOR is set.
+func newScreen(out io.Writer) screen {
+	f, ok := out.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" {
+		return screen{out: out}
+	}
+	info, err := f.Stat()
+	return screen{out: out, styled: err == nil && info.Mode()&os.ModeCharDevice != 0}
+}
+
+func (s *screen) style(code, text string) string {
+	if !s.styled {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+func (s *screen) line(text string) { fmt.Fprintln(s.out, text) }
+
+func (s *screen) title(text string) { s.line(s.style(bold, text)) }
+
+// heading begins the next step.
+func (s *screen) heading(text string) {
+	s.steps++
+	s.line("\n" + s.style(bold, fmt.Sprintf("%d. %s", s.steps, text)))
+}
+
+// say writes a paragraph, after an empty line.
+func (s *screen) say(format string, args ...any) {
+	s.line("")
+	for _, line := range wrap(fmt.Sprintf(format, args...), width) {
+		s.line(indent + line)
+	}
+}
+
+// sql writes a statement as somebody would type it in psql.
+func (s *screen) sql(who, statement string) {
+	prompt := fmt.Sprintf("%-*s ", promptWidth, who+"=>")
+	statement = strings.ReplaceAll(statement, "\n", "\n"+indent+strings.Repeat(" ", len(prompt)))
+	s.line(indent + s.style(dim, prompt) + s.style(cyan, statement+";"))
+}
+
+// note writes what came of a statement, under it.
+func (s *screen) note(format string, args ...any) {
+	s.line(indent + strings.Repeat(" ", promptWidth+1) + fmt.Sprintf(format, args...))
+}
+
+// refusal writes an error as psql shows it.
+func (s *screen) refusal(code, message, hint string) {
+	s.line("")
+	for _, part := range [][2]string{{"ERROR:  ", code + ": " + message}, {"HINT:   ", hint}} {
+		for i, line := range wrap(part[1], width-len(part[0])) {
+			label := part[0]
+			if i > 0 {
+				label = strings.Repeat(" ", len(label))
+			}
+			s.line(indent + s.style(red, label) + line)
+		}
+	}
+}
+
+// wrap breaks a text between words into lines of at most width bytes, where
+// its words allow it.
+func wrap(text string, width int) (lines []string) {
+	for word := range strings.FieldsSeq(text) {
+		if last := len(lines) - 1; last >= 0 && len(lines[last])+1+len(word) <= width {
+			lines[last] += " " + word
+		} else {
+			lines = append(lines, word)
+		}
+	}
+	return lines
+}
+
+// table writes rows under a head, after an empty line: the first column to the
+// left, the others to the right.
+func (s *screen) table(rows [][]string) {
+	s.line("")
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for j, cell := range row {
+			widths[j] = max(widths[j], utf8.RuneCountInString(cell))
+		}
+	}
+	for i, row := range rows {
+		var b strings.Builder
+		for j, cell := range row {
+			width := widths[j] + 3
+			if j == 0 {
+				width = -widths[j]
+			}
+			fmt.Fprintf(&b, "%*s", width, cell)
+		}
+		if text := b.String(); i == 0 {
+			s.line(indent + s.style(dim, text))
+		} else {
+			s.line(indent + text)
+		}
+	}
+}
+
+// number writes four significant digits, and whole numbers in full.
+func number(x float64) string {
+	if x == float64(int64(x)) {
+		return strconv.FormatFloat(x, 'f', -1, 64)
+	}
+	short, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64) // it was just written
+	return strconv.FormatFloat(short, 'f', -1, 64)
+}
+
+// grouped writes a whole number with its thousands apart.
+func grouped(n int) string {
+	digits := strconv.Itoa(n)
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}

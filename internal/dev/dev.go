@@ -1,0 +1,211 @@
+// Package dev is dpsidecar complete on one machine: a private Postgres with the
+// schema installed, a steward and an analyst who can log in, and sidecars that
+// run in this process. `dpsidecar dev`, the demo and the end-to-end tests use it.
+package dev
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"dpsidecar/internal/install"
+	"dpsidecar/internal/job"
+	"dpsidecar/internal/pgtest"
+)
+
+// Database is the name of the database that everything is installed in.
+const Database = "dpsidecar"
+
+const (
+	connectTimeout = 15 * time.Second // for a sidecar to be seen by the database
+	grace          = 5 * time.Second  // for its jobs to end when it stops
+)
+
+// Options say what to start; the zero value is a throw-away system.
+type Options struct {
+	Dir      string            // directory of a Postgres cluster that is kept; empty: throw-away
+	Port     int               // of Postgres; 0: a free one
+	Settings map[string]string // of Postgres, over the defaults
+	Version  string            // that sidecars report
+	Log      *slog.Logger      // of sidecars; nil: discarded
+}
+
+// System is a running Postgres with dpsidecar installed.
+type System struct {
+	Cluster *pgtest.Cluster
+
+	options Options
+	mu      sync.Mutex // guards stops
+	stops   []func()
+}
+
+// Start starts Postgres, installs the schema and makes the people. Sidecars
+// are started by Serve. What was started ends with Stop, and with this process.
+//
+// Errors: those of pgtest.Start and install.Run.
+func Start(ctx context.Context, o Options) (*System, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	cluster, err := pgtest.Start(ctx, pgtest.Options{Dir: o.Dir, Port: o.Port, Settings: o.Settings})
+	if err != nil {
+		return nil, err
+	}
+	s := &System{Cluster: cluster, options: o}
+	if err := s.prepare(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+func (s *System) prepare(ctx context.Context) error {
+	if err := s.createDatabase(ctx); err != nil {
+		return err
+	}
+	admin, err := pgx.ParseConfig(s.SuperuserURL())
+	if err != nil {
+		return err
+	}
+	_, err = install.Run(ctx, install.Config{
+		Admin:            admin,
+		LoopbackHost:     s.Cluster.Host(),
+		LoopbackPort:     uint16(s.Cluster.Port()),
+		LoopbackPassword: s.password("dp_loopback"),
+		SidecarPassword:  s.password("dp_sidecar"),
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.Login(ctx, "steward", "dp_admin"), s.Login(ctx, "analyst", "dp_analyst"))
+}
+
+// createDatabase makes the database unless a kept cluster has it already.
+func (s *System) createDatabase(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, s.Cluster.SuperuserURL("postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	var there bool
+	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, Database).Scan(&there); err != nil || there {
+		return err
+	}
+	_, err = conn.Exec(ctx, `CREATE DATABASE `+Database)
+	return err
+}
+
+// Login makes a person who can log in, as a member of a role, unless they are
+// there already. URL tells how to connect as them.
+func (s *System) Login(ctx context.Context, person, role string) error {
+	conn, err := pgx.Connect(ctx, s.SuperuserURL())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	var there bool
+	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)`, person).Scan(&there); err != nil {
+		return err
+	}
+	if !there {
+		if _, err := conn.Exec(ctx, `CREATE ROLE `+pgx.Identifier{person}.Sanitize()+` LOGIN IN ROLE `+pgx.Identifier{role}.Sanitize()); err != nil {
+			return err
+		}
+	}
+	return install.SetPassword(ctx, conn, person, s.password(person))
+}
+
+// password derives a role's password from the superuser's, so that the URLs of
+// a kept cluster stay the same.
+func (s *System) password(role string) string {
+	h := hmac.New(sha256.New, []byte(s.Cluster.Password()))
+	h.Write([]byte(role)) // never fails
+	return base32.StdEncoding.EncodeToString(h.Sum(nil)[:20])
+}
+
+// URL returns how a role made here connects: a person, or dp_sidecar.
+func (s *System) URL(role string) string { return s.Cluster.URL(role, s.password(role), Database) }
+
+// SuperuserURL returns how the superuser connects to Database.
+func (s *System) SuperuserURL() string { return s.Cluster.SuperuserURL(Database) }
+
+// StewardURL returns how the login role steward connects, a member of dp_admin.
+func (s *System) StewardURL() string { return s.URL("steward") }
+
+// AnalystURL returns how the login role analyst connects, a member of dp_analyst.
+func (s *System) AnalystURL() string { return s.URL("analyst") }
+
+// Serve starts a sidecar in this process and waits until the database sees it.
+// It runs until the function returned is called, or Stop.
+func (s *System) Serve(ctx context.Context) (stop func(), err error) {
+	config, err := pgxpool.ParseConfig(s.URL("dp_sidecar"))
+	if err != nil {
+		return nil, err
+	}
+	before, err := s.alive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sidecar := &job.Sidecar{Config: config, Version: s.options.Version, Log: s.options.Log, Grace: grace}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- sidecar.Run(running) }()
+	stop = sync.OnceFunc(func() { cancel(); <-ended })
+	s.mu.Lock()
+	s.stops = append(s.stops, stop)
+	s.mu.Unlock()
+	if err := s.await(ctx, before+1); err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
+}
+
+// alive returns the number of sidecars that the database sees.
+func (s *System) alive(ctx context.Context) (n int, err error) {
+	conn, err := pgx.Connect(ctx, s.SuperuserURL())
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(ctx)
+	return n, conn.QueryRow(ctx, `SELECT dp_int.sidecars_alive()`).Scan(&n)
+}
+
+func (s *System) await(ctx context.Context, sidecars int) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	for {
+		n, err := s.alive(ctx)
+		if err != nil {
+			return fmt.Errorf("sidecar does not connect: %w", err)
+		}
+		if n >= sidecars {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("sidecar does not connect: %w", ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Stop ends the sidecars, then Postgres, and removes what is not kept.
+func (s *System) Stop() error {
+	s.mu.Lock()
+	stops := s.stops
+	s.stops = nil
+	s.mu.Unlock()
+	for _, stop := range stops {
+		stop()
+	}
+	return s.Cluster.Stop()
+}
