@@ -1,0 +1,196 @@
+package expmech
+
+import "math"
+
+// Everything in this file is a guess that makes the envelope tight near the
+// posterior's mode. Nothing but time depends on it.
+
+const (
+	roughRows    = 1 << 13 // rows the first fits look at, at most
+	roughRounds  = 30
+	middleRows   = 1 << 15
+	middleRounds = 8
+	finalRows    = 1 << 19
+	finalRounds  = 3
+	sampleReach  = 1e5 // rows with larger scaled residuals stay away
+)
+
+// centre returns the mode of the target, roughly, as a grid point of W, and the
+// lower Cholesky factor of the target's precision there.
+func centre(s *score) (k []int64, l matrix) {
+	w := make([]float64, s.d)
+	rough := s.sample(roughRows)
+	for round := range roughRounds {
+		rough.absolute(w, math.Ldexp(1/s.Iota, -round/2))
+		s.confine(w)
+	}
+	h := rough.prior()
+	for range middleRounds {
+		s.sample(middleRows).newton(w, h)
+		s.confine(w)
+	}
+	for range finalRounds {
+		s.sample(finalRows).newton(w, h)
+		s.confine(w)
+	}
+	return s.nearest(w), h.cholesky()
+}
+
+// confine pulls w into W.
+func (t *target) confine(w []float64) {
+	norm := 0.0
+	for j, v := range w {
+		if t.Set == Box {
+			w[j] = max(-t.Radius, min(t.Radius, v))
+		}
+		norm += v * v
+	}
+	if norm = math.Sqrt(norm); t.Set == Ball && norm > t.Radius {
+		for j := range w {
+			w[j] *= t.Radius / norm
+		}
+	}
+}
+
+// nearest returns the grid point of W next to w, towards zero.
+func (t *target) nearest(w []float64) []int64 {
+	k := make([]int64, len(w))
+	for j, v := range w {
+		if k[j] = int64(v / t.Pitch); !(math.Abs(v) <= t.Radius) {
+			k[j] = 0
+		}
+	}
+	if !t.contains(k) {
+		clear(k)
+	}
+	return k
+}
+
+// sample is some rows of a table, each as its d features and the target.
+type sample struct {
+	*score
+	v      []float64
+	weight float64 // rows of the table per row of the sample
+}
+
+func (s *score) sample(limit int) *sample {
+	out := &sample{score: s}
+	stride := max(1, (s.rows+limit-1)/limit)
+	row := make([]float64, s.d+1)
+	for i := 0; i < s.rows; i += stride {
+		s.row(row[:s.d], i)
+		row[s.d] = s.y[i]
+		if s.Iota*s.size(row) < sampleReach {
+			out.v = append(out.v, row...)
+		}
+	}
+	out.weight = float64(stride)
+	return out
+}
+
+// size bounds |y - <x, w>| over W for a row (x, y).
+func (t *target) size(row []float64) float64 {
+	size := math.Abs(row[t.d])
+	for _, v := range row[:t.d] {
+		size += math.Abs(v) * t.Pitch * float64(t.reach+1)
+	}
+	return size
+}
+
+// each calls visit with x and the residual of every row of the sample.
+func (s *sample) each(from, to int, w []float64, visit func(x []float64, r float64)) {
+	stride := s.d + 1
+	for i := from; i < to; i++ {
+		row := s.v[i*stride : (i+1)*stride]
+		r := row[s.d]
+		for j, v := range row[:s.d] {
+			r -= v * w[j]
+		}
+		visit(row[:s.d], r)
+	}
+}
+
+func (s *sample) count() int { return len(s.v) / (s.d + 1) }
+
+// absolute makes one step of iteratively reweighted least squares towards the
+// least absolute deviations, residuals below floor counting as floor.
+func (s *sample) absolute(w []float64, floor float64) {
+	h, gradient := newMatrix(s.d), make([]float64, s.d)
+	s.each(0, s.count(), w, func(x []float64, r float64) {
+		h.addSquare(gradient, 1/max(math.Abs(r), floor), r/max(math.Abs(r), floor), x)
+	})
+	for j := range h {
+		h[j][j] += 1e-9*h[j][j] + 1/(s.Radius*s.Radius)
+	}
+	h.cholesky().step(w, gradient, math.Inf(1))
+}
+
+// prior returns a first precision, by columns.
+func (s *sample) prior() matrix {
+	h, gradient := newMatrix(s.d), make([]float64, s.d)
+	s.each(0, s.count(), gradient, func(x []float64, _ float64) {
+		h.addSquare(gradient, 0.3*s.gain*s.Iota*s.weight, 0, x)
+	})
+	for j := range h {
+		for k := range h[:j] {
+			h[j][k] = 0
+		}
+		h[j][j] += 1 / (s.Radius * s.Radius)
+	}
+	return h
+}
+
+// newton makes one step towards the mode of the target smoothed by the
+// posterior with precision h, and moves h halfway to the posterior's there.
+//
+// Smoothing turns the kink at a residual of 0 into a normal density of standard
+// deviation sigma_i, sigma_i^2 = x_i' h^-1 x_i.
+func (s *sample) newton(w []float64, h matrix) {
+	type sums struct {
+		kink, bend matrix
+		gradient   []float64
+	}
+	l := h.cholesky()
+	parts := make([]sums, s.crew)
+	s.crew.share(s.count(), blockRows, func(worker, from, to int) {
+		p := sums{newMatrix(s.d), newMatrix(s.d), make([]float64, s.d)}
+		scratch := make([]float64, s.d)
+		s.each(from, to, w, func(x []float64, r float64) {
+			sigma := l.spread(scratch, x)
+			if sigma == 0 {
+				return
+			}
+			q, u := r/sigma, s.Iota*math.Abs(r)
+			slope := s.gain * s.Iota * s.psi.slope(u)
+			p.kink.addSquare(p.gradient, 2*s.gain*s.Iota*math.Exp(-q*q/2)/(sigma*math.Sqrt(2*math.Pi)), slope*math.Erf(q/math.Sqrt2), x)
+			if u > 0 && u < 1 {
+				p.bend.addSquare(scratch, s.gain*s.Iota*s.Iota*s.psi.bend(u, u), 0, x)
+			}
+		})
+		parts[worker] = p
+	})
+	next, bend, gradient := newMatrix(s.d), newMatrix(s.d), make([]float64, s.d)
+	for _, p := range parts {
+		if p.kink != nil {
+			next.add(p.kink, s.weight)
+			bend.add(p.bend, -s.weight)
+			for j, v := range p.gradient {
+				gradient[j] += v * s.weight
+			}
+		}
+	}
+	for j := range next {
+		next[j][j] += 0.05*next[j][j] + 1/(s.Radius*s.Radius)
+	}
+	concave := next.clone()
+	concave.add(bend, 1)
+	if concave.definite() {
+		next = concave
+	}
+	for j := range h {
+		for k := range h[j] {
+			h[j][k] = (h[j][k] + next[j][k]) / 2
+		}
+	}
+	h.cholesky().step(w, gradient, 2*math.Sqrt(float64(s.d)))
+}

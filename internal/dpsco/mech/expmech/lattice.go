@@ -1,0 +1,178 @@
+package expmech
+
+import "math"
+
+// shearBits is the resolution of the shear: a step of k_j moves s_j by 2^16.
+const shearBits = 16
+
+// lattice gives grid points k integer coordinates along the axes of the
+// posterior,
+//
+//	s_j = 2^shearBits k_j + sum over m > j of shear[j][m] k_m,
+//
+// so that a box in s holds, for any k_m with m > j, exactly size_j values of
+// k_j. Boxes therefore partition the grid in integers, whatever the shear.
+// Floating point knows the same axes as z_j = scale_j (s_j - origin_j).
+type lattice struct {
+	d      int
+	shear  [][]int64 // upper triangular, 2^shearBits on the diagonal
+	origin []int64   // s of the centre of the posterior
+	scale  []float64 // z per unit of s
+	extent []float64 // |z_j - 0| of any point of W is at most extent_j
+}
+
+// newLattice makes the lattice whose axes whiten the precision matrix l l', l
+// lower triangular by rows, around the grid point centre. Any l is safe; a good
+// one is fast.
+func newLattice(t *target, l [][]float64, centre []int64) *lattice {
+	g := &lattice{d: t.d, origin: make([]int64, t.d), scale: make([]float64, t.d), extent: make([]float64, t.d)}
+	most := float64(int64(1)<<60) / (float64(t.d) * float64(t.reach+1)) // keeps s within 2^61
+	for j := range t.d {
+		row := make([]int64, t.d)
+		row[j] = 1 << shearBits
+		for m := j + 1; m < t.d; m++ {
+			v := l[m][j] / l[j][j] * (1 << shearBits)
+			row[m] = int64(max(-most, min(most, math.Round(v))))
+		}
+		g.shear = append(g.shear, row)
+		g.scale[j] = l[j][j] * t.Pitch / (1 << shearBits)
+		sum := 0.0
+		for m := j; m < t.d; m++ {
+			sum += math.Abs(float64(row[m]))
+		}
+		g.extent[j] = 2.0001 * sum * float64(t.reach+2) * g.scale[j]
+	}
+	g.coordinates(g.origin, centre)
+	return g
+}
+
+// coordinates stores the s of grid point k.
+func (g *lattice) coordinates(s, k []int64) {
+	for j, row := range g.shear {
+		s[j] = 0
+		for m := j; m < g.d; m++ {
+			s[j] += row[m] * k[m]
+		}
+	}
+}
+
+// whitened stores the z of grid point k.
+func (g *lattice) whitened(z []float64, k []int64) {
+	for j, row := range g.shear {
+		s := -g.origin[j]
+		for m := j; m < g.d; m++ {
+			s += row[m] * k[m]
+		}
+		z[j] = g.scale[j] * float64(s)
+	}
+}
+
+// point stores the grid point of the box at low that index tells: index_j
+// counts the values of k_j upwards from the lowest, given the later k_m.
+func (g *lattice) point(k, low, index []int64) {
+	for j := g.d - 1; j >= 0; j-- {
+		rest := low[j]
+		for m := j + 1; m < g.d; m++ {
+			rest -= g.shear[j][m] * k[m]
+		}
+		k[j] = (rest+1<<shearBits-1)>>shearBits + index[j] // rounded up
+	}
+}
+
+// root returns low and size of a box that holds all of W.
+func (g *lattice) root(t *target) (low, size []int64) {
+	low, size = make([]int64, g.d), make([]int64, g.d)
+	for j, row := range g.shear {
+		one, two := 0.0, 0.0
+		for _, v := range row {
+			one += math.Abs(float64(v))
+			two += float64(v) * float64(v)
+		}
+		if t.Set == Ball {
+			one = math.Sqrt(two)
+		}
+		// |s_j| <= reach * norm of the row; |k| <= Radius/Pitch < reach+1
+		half := int64(one*float64(t.reach+1)*(1+0x1p-40))>>shearBits + 2
+		low[j], size[j] = -half<<shearBits, 2*half
+	}
+	return low, size
+}
+
+// span stores the middle and half-widths, in z, of a box. The half-widths are
+// rounded up.
+func (g *lattice) span(middle, half []float64, low, size []int64) {
+	for j := range g.d {
+		width := float64(size[j]) * (1 << (shearBits - 1)) * g.scale[j]
+		middle[j] = g.scale[j]*float64(low[j]-g.origin[j]) + width
+		half[j] = width * (1 + 0x1p-45)
+	}
+}
+
+// cell returns the z-length of one step of k_j.
+func (g *lattice) cell(j int) float64 { return g.scale[j] * (1 << shearBits) }
+
+// misses reports that no point of W lies in the box, by a separating
+// hyperplane: with v = shear' mu, every point of W has mu.s = v.k <= support of
+// W at v, while mu.s is at least least over the box. Any mu is sound.
+func (g *lattice) misses(t *target, mu []float64, low, size []int64) bool {
+	least, magnitude := 0.0, 0.0
+	for j := range g.d {
+		half := float64(size[j]) * (1 << (shearBits - 1))
+		middle := float64(low[j]) + half
+		least += mu[j]*middle - math.Abs(mu[j])*half
+		magnitude += math.Abs(mu[j]) * (math.Abs(middle) + half)
+	}
+	one, two := 0.0, 0.0
+	for m := range g.d {
+		v := 0.0
+		for j := 0; j <= m; j++ {
+			v += mu[j] * float64(g.shear[j][m])
+			magnitude += math.Abs(mu[j]*float64(g.shear[j][m])) * float64(t.reach+1)
+		}
+		one += math.Abs(v)
+		two += v * v
+	}
+	if t.Set == Ball {
+		one = math.Sqrt(two)
+	}
+	return least > one*float64(t.reach+1)+0x1p-40*magnitude
+}
+
+// outside reports that a box surely misses W, trying the direction from the
+// centre of W to the middle of the box.
+func (g *lattice) outside(t *target, low, size []int64) bool {
+	k := make([]float64, g.d)
+	for j := g.d - 1; j >= 0; j-- {
+		k[j] = float64(low[j]) + float64(size[j])*(1<<(shearBits-1))
+		for m := j + 1; m < g.d; m++ {
+			k[j] -= float64(g.shear[j][m]) * k[m]
+		}
+		k[j] /= 1 << shearBits
+	}
+	mu := make([]float64, g.d)
+	if t.Set == Ball {
+		return g.separates(t, mu, k, low, size)
+	}
+	for m, v := range k {
+		if math.Abs(v) > float64(t.reach) {
+			side := make([]float64, g.d)
+			side[m] = v
+			if g.separates(t, mu, side, low, size) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// separates tries the hyperplane normal to v: it solves shear' mu = v.
+func (g *lattice) separates(t *target, mu, v []float64, low, size []int64) bool {
+	for m := range g.d {
+		mu[m] = v[m]
+		for j := 0; j < m; j++ {
+			mu[m] -= float64(g.shear[j][m]) * mu[j]
+		}
+		mu[m] /= 1 << shearBits
+	}
+	return g.misses(t, mu, low, size)
+}
