@@ -70,6 +70,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.dp_check_install IS 'Checks the installation item by item and says what to do about what is wrong.';
 
-GRANT EXECUTE ON FUNCTION public.dp_version, public.dp_check_install TO dp_admin, dp_analyst;
+GRANT EXECUTE ON FUNCTION public.dp_version, public.dp_check_install TO dp_admin, dp_analyst, dp_sidecar;
 
 COMMIT;

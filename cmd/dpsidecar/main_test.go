@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"dpsidecar/internal/pgtest"
+)
+
+// mainVariable makes the test binary behave as dpsidecar itself.
+const mainVariable = "DPSIDECAR_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(mainVariable) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// dpsidecar runs a command in this process and returns what it prints.
+func dpsidecar(t *testing.T, env map[string]string, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	err := run(t.Context(), args, console{&out, &out, func(name string) string { return env[name] }})
+	return out.String(), err
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// A flag wins over the environment, and that over the file.
+func TestPrecedence(t *testing.T) {
+	file := write(t, "# settings of two commands\njobs = 3\nloopback-host = there\n\nlease = 3s\ngrace=3s\n")
+	env := map[string]string{"DPSIDECAR_CONFIG": file, "DPSIDECAR_JOBS": "2", "DPSIDECAR_LEASE": "2s"}
+	fs := command{name: "serve"}.flags()
+	jobs, lease, grace := fs.Int("jobs", 0, ""), fs.Duration("lease", 0, ""), fs.Duration("grace", 0, "")
+	if _, err := parse(fs, []string{"--jobs", "1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := fill(fs, func(name string) string { return env[name] }); err != nil {
+		t.Fatal(err)
+	}
+	if *jobs != 1 || *lease != 2*time.Second || *grace != 3*time.Second {
+		t.Errorf("got %v, %v, %v", *jobs, *lease, *grace)
+	}
+}
+
+func TestFlagsStandAnywhere(t *testing.T) {
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	a, b := fs.Int("a", 0, ""), fs.Int("b", 0, "")
+	rest, err := parse(fs, []string{"-a", "1", "up", "--b=2", "down"})
+	if err != nil || *a != 1 || *b != 2 || strings.Join(rest, " ") != "up down" {
+		t.Errorf("got %v, %v, %v, %v", *a, *b, rest, err)
+	}
+}
+
+func TestWrongUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{}, {"nothing"}, {"version", "now"}, {"serve", "--jobs", "0"}, {"serve", "--jobs", "many"}, {"serve", "--lease", "1ms"},
+		{"serve", "--log-format", "xml"}, {"migrate"}, {"migrate", "sideways"}, {"dev", "--port", "70000"}, {"install", "--loopback-port", "70000"},
+		{"serve", "--config", write(t, "colour = blue")}, {"serve", "--config", write(t, "jobs")}, {"serve", "--config", write(t, "jobs = many")},
+	} {
+		if out, err := dpsidecar(t, nil, args...); !errors.Is(err, errUsage) {
+			t.Errorf("%q: %v\n%s", args, err, out)
+		}
+	}
+	if _, err := dpsidecar(t, map[string]string{"DPSIDECAR_JOBS": "many"}, "serve"); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "DPSIDECAR_JOBS") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, cmd := range commands() {
+		all, _ := dpsidecar(t, nil, "help")
+		own, err := dpsidecar(t, nil, cmd.name, "--help")
+		if !errors.Is(err, flag.ErrHelp) || !strings.Contains(all, cmd.summary) || !strings.Contains(own, "DPSIDECAR_CONFIG") {
+			t.Errorf("%s: %v\n%s", cmd.name, err, own)
+		}
+	}
+}
+
+// The connection: a URL beats DATABASE_URL, which beats PG*; the password may
+// come from a file.
+func TestConnection(t *testing.T) {
+	t.Setenv("PGHOST", "from-pghost")
+	t.Setenv("PGUSER", "")
+	for _, c := range []struct {
+		args                 []string
+		env                  map[string]string
+		host, user, password string
+	}{
+		{nil, nil, "from-pghost", "dp_sidecar", ""},
+		{nil, map[string]string{"DATABASE_URL": "postgres://u@b/d"}, "b", "u", ""},
+		{[]string{"--url", "postgres://u:pw@a/d"}, map[string]string{"DATABASE_URL": "postgres://b/d"}, "a", "u", "pw"},
+		{[]string{"--url", "postgres://u@a/d", "--password-file", write(t, "secret\n")}, nil, "a", "u", "secret"},
+	} {
+		fs := flag.NewFlagSet("", flag.ContinueOnError)
+		database := connectionFlags(fs, "url", "password-file", "dp_sidecar")
+		if err := fs.Parse(c.args); err != nil {
+			t.Fatal(err)
+		}
+		got, err := database.config(func(name string) string { return c.env[name] })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Host != c.host || got.User != c.user || got.Password != c.password {
+			t.Errorf("%q: got %s, %s, %s", c.args, got.Host, got.User, got.Password)
+		}
+	}
+	if _, err := readPassword(write(t, "\n")); err == nil {
+		t.Error("an empty password file is accepted")
+	}
+}
+
+// From an empty database to a sidecar at work, as an operator does it.
+func TestInstallServeCheck(t *testing.T) {
+	c := pgtest.Postgres(t)
+	db := c.Database(t)
+	password := filepath.Join(t.TempDir(), "dp_sidecar")
+	env := map[string]string{
+		"DPSIDECAR_ADMIN_URL":             c.URL(pgtest.Superuser, "", db),
+		"DPSIDECAR_ADMIN_PASSWORD_FILE":   write(t, c.Password()),
+		"DPSIDECAR_SIDECAR_PASSWORD_FILE": password,
+		"DPSIDECAR_DATABASE_URL":          c.URL("dp_sidecar", "", db),
+		"DPSIDECAR_PASSWORD_FILE":         password,
+	}
+	for range 2 {
+		out, err := dpsidecar(t, env, "install")
+		if err != nil || !strings.Contains(out, "NO  a dpsidecar is connected") {
+			t.Fatalf("install: %v\n%s", err, out)
+		}
+	}
+	if out, err := dpsidecar(t, env, "migrate", "version"); err != nil || !strings.HasPrefix(out, "version ") {
+		t.Errorf("migrate version: %v\n%s", err, out)
+	}
+	if out, err := dpsidecar(t, env, "check"); err == nil {
+		t.Errorf("check without a sidecar:\n%s", out)
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- run(ctx, []string{"serve"}, console{os.Stdout, &bytes.Buffer{}, func(name string) string { return env[name] }})
+	}()
+	var out string
+	err := errors.New("never checked")
+	for deadline := time.Now().Add(15 * time.Second); err != nil && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		out, err = dpsidecar(t, env, "check")
+	}
+	if err != nil {
+		t.Errorf("check: %v\n%s", err, out)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("serve: %v", err)
+	}
+}
+
+// dev prints where to connect, within the time that scripts wait, and leaves
+// nothing behind when it is interrupted.
+func TestDev(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "dev")
+	cmd.Env = append(os.Environ(), mainVariable+"=1")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	begin := time.Now()
+	lines := bufio.NewScanner(out)
+	urls := map[string]string{}
+	for lines.Scan() && lines.Text() != "ready" {
+		name, url, _ := strings.Cut(lines.Text(), "=")
+		urls[name] = url
+	}
+	if took := time.Since(begin); took > 30*time.Second {
+		t.Errorf("ready after %v", took)
+	}
+	var data string
+	for name, who := range map[string]string{
+		"DPSIDECAR_SUPERUSER_URL": pgtest.Superuser, "DPSIDECAR_STEWARD_URL": "steward", "DPSIDECAR_ANALYST_URL": "analyst",
+	} {
+		conn, err := pgx.Connect(t.Context(), urls[name])
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var user string
+		if err := conn.QueryRow(t.Context(), "SELECT session_user::text").Scan(&user); err != nil || user != who {
+			t.Errorf("%s connects as %q: %v", name, user, err)
+		}
+		if who == pgtest.Superuser {
+			if err := conn.QueryRow(t.Context(), "SHOW data_directory").Scan(&data); err != nil {
+				t.Error(err)
+			}
+		}
+		conn.Close(t.Context())
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("dev ended with %v", err)
+	}
+	if _, err := os.Stat(filepath.Dir(data)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is left behind", filepath.Dir(data))
+	}
+}
