@@ -191,12 +191,28 @@ func (c *Cluster) remember() error {
 	return nil
 }
 
-// write makes a file that the server's user owns and nobody else can read.
+// write makes a file that holds text.
 func (c *Cluster) write(name, text string) error {
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+	f, err := c.open(name, os.O_WRONLY|os.O_TRUNC)
+	if err != nil {
 		return err
 	}
-	return chown(name, c.as)
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// open opens a file of the cluster, making it if need be: the server's user
+// owns it, and nobody else can read it. As root we follow no link that the
+// server's user may have put there.
+func (c *Cluster) open(name string, flag int) (*os.File, error) {
+	f, err := os.OpenFile(name, flag|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil || c.as == nil {
+		return f, err
+	}
+	if err := f.Chown(int(c.as.Uid), int(c.as.Gid)); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // launch starts the server on the port asked for. Without one it takes the
@@ -240,7 +256,7 @@ func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
 
 // run starts the server and waits until it answers.
 func (c *Cluster) run(ctx context.Context) error {
-	log, err := os.OpenFile(c.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := c.open(c.LogFile(), os.O_APPEND|os.O_WRONLY)
 	if err != nil {
 		return err
 	}

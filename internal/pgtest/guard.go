@@ -52,7 +52,7 @@ exit 1
 
 // watch locks the directory and starts its guard.
 func watch(ctx context.Context, c *Cluster) (*guard, error) {
-	lock, err := lock(ctx, filepath.Join(c.dir, lockName))
+	lock, err := lock(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -88,12 +88,12 @@ func (g *guard) release() error {
 	return g.err
 }
 
-// lock takes the lock of a directory. The process that held it last may be
-// about to let it go.
-func lock(ctx context.Context, name string) (*os.File, error) {
+// lock takes the lock of the cluster's directory. The process that held it last
+// may be about to let it go.
+func lock(ctx context.Context, c *Cluster) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	f, err := c.open(filepath.Join(c.dir, lockName), os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
