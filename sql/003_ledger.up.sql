@@ -75,9 +75,10 @@ BEGIN
          head = e.hash
    WHERE a.id = e.account;
   IF e.kind <> 'budget' THEN
-    INSERT INTO dp_int.caller_total AS t (account, caller, epsilon, rho)
-    VALUES (e.account, e.caller, coalesce(e.epsilon, 0), coalesce(e.rho, 0))
-    ON CONFLICT (account, caller) DO UPDATE SET epsilon = t.epsilon + excluded.epsilon, rho = t.rho + excluded.rho;
+    INSERT INTO dp_int.caller_total (account, caller) VALUES (e.account, e.caller) ON CONFLICT DO NOTHING;
+    UPDATE dp_int.caller_total t
+       SET epsilon = t.epsilon + coalesce(e.epsilon, 0), rho = t.rho + coalesce(e.rho, 0)
+     WHERE t.account = e.account AND t.caller = e.caller;
     PERFORM dp_int.prove(e.account, e.caller);
   END IF;
   RETURN e.id;

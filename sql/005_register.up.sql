@@ -43,8 +43,8 @@ $$;
 
 -- Why reading the relation could raise on, drop or repeat a row; NULL when it
 -- cannot. A view is plain when its parse tree holds column references over one
--- relation and nothing else: the node types are a positive list. A materialized
--- view is stored rows and needs no such rule.
+-- relation and nothing else: the node types are a positive list, and no FROM has
+-- a filter, which may be a mere boolean column. A materialized view is stored rows and needs no such rule.
 CREATE FUNCTION dp_int.why_not_total(p_relid oid) RETURNS text
 LANGUAGE sql STABLE AS $$
   WITH tree AS (
@@ -54,10 +54,10 @@ LANGUAGE sql STABLE AS $$
      WHERE c.oid = p_relid
         OR (SELECT relkind FROM pg_catalog.pg_class WHERE oid = p_relid) = 'v' AND c.oid IN (SELECT dp_int.relation_tree(p_relid))),
   nodes AS (
-    SELECT t.relation, m[1] AS node
+    SELECT t.relation, coalesce(m[1], 'filter') AS node
       FROM tree t
       JOIN pg_catalog.pg_rewrite w ON w.ev_class = t.oid AND w.ev_type = '1',
-           regexp_matches(w.ev_action::text, '(?<!\\)\{([A-Z_]+)', 'g') AS m
+           regexp_matches(w.ev_action::text, '(?<!\\)\{([A-Z_]+)|:quals (?!<>)', 'g') AS m
      WHERE t.relkind = 'v')
   SELECT reason FROM (
     SELECT 1, format('row-level security applies to %s', relation)

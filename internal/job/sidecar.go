@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	mrand "math/rand/v2"
 	"sync"
 	"time"
 
@@ -82,7 +81,7 @@ func (s *Sidecar) work(ctx, working context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-s.wake:
-		case <-time.After(poll + mrand.N(poll/4)):
+		case <-time.After(jitter(poll)):
 		}
 	}
 }
@@ -190,8 +189,14 @@ func (s *Sidecar) count(ctx context.Context) {
 }
 
 func backoff(failures int) time.Duration {
-	d := min(100*time.Millisecond<<min(failures, 10), 5*time.Second)
-	return d/2 + mrand.N(d/2)
+	return jitter(min(100*time.Millisecond<<min(failures, 10), 5*time.Second))
+}
+
+// jitter returns between d/2 and d, so that sidecars do not move in step.
+func jitter(d time.Duration) time.Duration {
+	var b [1]byte
+	rand.Read(b[:])
+	return d/2 + d/2*time.Duration(b[0])/255
 }
 
 func orDefault[T int | time.Duration](v, fallback T) T {
@@ -203,7 +208,7 @@ func orDefault[T int | time.Duration](v, fallback T) T {
 
 func uuid() string {
 	var b [16]byte
-	rand.Read(b[:]) // never fails: crypto/rand.Read crashes the program instead
+	rand.Read(b[:]) // never fails: it would crash the program instead
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

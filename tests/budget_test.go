@@ -1,0 +1,185 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"testing"
+)
+
+// However the same people are registered again, what was spent stays spent.
+func TestNoDisguiseGivesAFreshBudget(t *testing.T) {
+	for name, disguise := range map[string]string{
+		"a second name":         `SELECT dp_register('%[1]s_x', 'public.%[1]s', 'amount', '{age}', %[2]s)`,
+		"unregister, register":  `SELECT dp_unregister('%[1]s'); SELECT dp_register('%[1]s_x', 'public.%[1]s', 'amount', '{age}', %[2]s)`,
+		"a view":                `#CREATE VIEW public.%[1]s_v AS SELECT amount, age FROM public.%[1]s; #GRANT SELECT ON public.%[1]s_v TO dp_sidecar; SELECT dp_register('%[1]s_x', 'public.%[1]s_v', 'amount', '{age}', %[2]s)`,
+		"a view on a view":      `#CREATE VIEW public.%[1]s_w AS SELECT * FROM public.%[1]s; #CREATE VIEW public.%[1]s_v AS SELECT amount, age FROM public.%[1]s_w; #GRANT SELECT ON public.%[1]s_v TO dp_sidecar; SELECT dp_register('%[1]s_x', 'public.%[1]s_v', 'amount', '{age}', %[2]s)`,
+		"a materialized view":   `#CREATE MATERIALIZED VIEW public.%[1]s_v AS SELECT amount, age FROM public.%[1]s; #GRANT SELECT ON public.%[1]s_v TO dp_sidecar; SELECT dp_register('%[1]s_x', 'public.%[1]s_v', 'amount', '{age}', %[2]s)`,
+		"a new name":            `#ALTER TABLE public.%[1]s RENAME TO %[1]s_r; SELECT dp_register('%[1]s_x', 'public.%[1]s_r', 'amount', '{age}', %[2]s)`,
+		"drop and create":       `#CREATE TABLE public.%[1]s_c AS TABLE public.%[1]s; #DROP TABLE public.%[1]s; #ALTER TABLE public.%[1]s_c RENAME TO %[1]s; #GRANT SELECT ON public.%[1]s TO dp_sidecar; SELECT dp_register('%[1]s_x', 'public.%[1]s', 'amount', '{age}', %[2]s)`,
+		"a copy, said to be so": `#CREATE TABLE public.%[1]s_c AS TABLE public.%[1]s; #GRANT SELECT ON public.%[1]s_c TO dp_sidecar; SELECT dp_register('%[1]s_x', 'public.%[1]s_c', 'amount', '{age}', %[2]s, options => '{"account": "%[1]s"}')`,
+		"a child":               `#CREATE TABLE public.%[1]s_c (CHECK (age > 0)) INHERITS (public.%[1]s); #GRANT SELECT ON public.%[1]s_c TO dp_sidecar; SELECT dp_register('%[1]s_x', 'public.%[1]s_c', 'amount', '{age}', %[2]s)`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, 0)
+			w.mustRegress(w.analyst, ask, w.dataset, 1.0)
+			w.script(fmt.Sprintf(disguise, w.dataset, "1"))
+			w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset+"_x", w.person)
+			_, err := regress(w.analyst, ask, w.dataset+"_x", 0.001)
+			w.wantError(err, "DP002", "epsilon 0 of 1 is left")
+		})
+	}
+}
+
+// script runs statements separated by semicolons as the steward, those with a
+// leading # as the superuser.
+func (w *world) script(text string) {
+	w.Helper()
+	for _, statement := range splitStatements(text) {
+		if statement[0] == '#' {
+			w.exec(w.super, statement[1:])
+		} else {
+			w.exec(w.steward, statement)
+		}
+	}
+}
+
+func TestASecondNameHasALimitOfItsOwn(t *testing.T) {
+	w := newWorld(t, 5, 0)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 2)`, w.dataset+"_x", "public."+w.dataset)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset+"_x", w.person)
+	w.mustRegress(w.analyst, ask, w.dataset+"_x", 1.0)
+	w.mustRegress(w.analyst, ask, w.dataset, 1.0)
+	_, err := regress(w.analyst, ask, w.dataset+"_x", 0.5)
+	w.wantError(err, "DP002", "0 of 2 is left")
+	w.mustRegress(w.analyst, ask, w.dataset, 3.0)
+	_, err = regress(w.analyst, ask, w.dataset, 0.001)
+	w.wantError(err, "DP002", "0 of 5 is left")
+}
+
+func TestASecondNameNeverRaisesTheCap(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 100)`, w.dataset+"_x", "public."+w.dataset)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset+"_x", w.person)
+	_, err := regress(w.analyst, ask, w.dataset+"_x", 1.5)
+	w.wantError(err, "DP002", "1 of 1 is left")
+}
+
+func TestTwoAccountsDoNotMeet(t *testing.T) {
+	w, v := newWorld(t, 1, 0), newWorld(t, 1, 0)
+	w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.%[1]s_v AS SELECT a.amount, b.age FROM public.%[1]s a JOIN public.%[2]s b USING (age)`, w.dataset, v.dataset))
+	w.exec(w.super, fmt.Sprintf(`GRANT SELECT ON public.%s_v TO dp_sidecar`, w.dataset))
+	_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1, options => '{"total": true}')`, w.dataset+"_v", "public."+w.dataset+"_v")
+	w.wantError(err, "22023", "different accounts")
+}
+
+func TestANewPopulationIsRecorded(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.mustRegress(w.analyst, ask, w.dataset, 1.0)
+	fresh := func() error {
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1, options => '{"new_population": "the year 2027, other people"}')`,
+			w.dataset+"_x", "public."+w.dataset)
+		return err
+	}
+	w.wantError(fresh(), "22023", "dp_unregister")
+	w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
+	if err := fresh(); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset+"_x", w.person)
+	w.mustRegress(w.analyst, ask, w.dataset+"_x", 1.0)
+	said := one[string](w, w.steward, `SELECT event #>> '{budget,new_population}' FROM dp.ledger WHERE dataset = $1 AND event ? 'budget'`, w.dataset+"_x")
+	if said != "the year 2027, other people" {
+		t.Errorf("the ledger says %q", said)
+	}
+}
+
+func TestPersonalLimits(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	bob := w.newAnalyst(w.person + "b")
+	w.exec(w.steward, `SELECT dp_grant($1, $2, 0.5)`, w.dataset, w.person+"b")
+	w.mustRegress(bob, ask, w.dataset, 0.3)
+	_, err := regress(bob, ask, w.dataset, 0.4)
+	w.wantError(err, "DP002", `"`+w.person+`b"`)
+	w.mustRegress(w.analyst, ask, w.dataset, 4.0)
+	if again := w.mustRegress(bob, ask, w.dataset, 4.0); len(again) != 4 {
+		t.Errorf("bob may repeat what was released: %v", again)
+	}
+	row := one[string](w, bob, `SELECT format('%s %s %s %s', epsilon_spent, my_epsilon_total, my_epsilon_spent, my_epsilon_remaining) FROM dp.budget WHERE dataset = $1`, w.dataset)
+	if row != "4.3 0.5 0.3 0.2" {
+		t.Errorf("bob's budget row: %s", row)
+	}
+	if row = one[string](w, w.analyst, `SELECT format('%s|%s', my_epsilon_total, my_epsilon_remaining) FROM dp.budget WHERE dataset = $1`, w.dataset); row != "|" {
+		t.Errorf("without a limit: %s", row)
+	}
+}
+
+func TestAGrantToAGroupCoversItsMembers(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	w.exec(w.steward, `SELECT dp_revoke($1, $2)`, w.dataset, w.person)
+	_, err := regress(w.analyst, ask, w.dataset, 0.1)
+	w.wantError(err, "42501", "not granted")
+	if visible := one[int64](w, w.analyst, `SELECT count(*) FROM dp.datasets WHERE dataset = $1`, w.dataset); visible != 0 {
+		t.Error("a data set that is not granted is shown")
+	}
+	group := w.person + "s"
+	w.exec(w.super, fmt.Sprintf(`CREATE ROLE %s; GRANT %s TO %s`, group, group, w.person))
+	w.exec(w.steward, `SELECT dp_grant($1, $2, 0.2)`, w.dataset, group)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.1)
+	_, err = regress(w.analyst, ask, w.dataset, 0.15)
+	w.wantError(err, "DP002", "0.1 of 0.2")
+}
+
+func TestRaisingAndLoweringABudget(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.mustRegress(w.analyst, ask, w.dataset, 1.0)
+	w.exec(w.steward, `SELECT dp_set_budget($1, 1.5, 0)`, w.dataset)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.25)
+	w.exec(w.steward, `SELECT dp_set_budget($1, 0.5, 0)`, w.dataset)
+	if left := one[float64](w, w.steward, `SELECT epsilon_remaining FROM dp.budget WHERE dataset = $1`, w.dataset); left != 0 {
+		t.Errorf("%g left of a budget below what is spent", left)
+	}
+	_, err := regress(w.analyst, ask, w.dataset, 0.001)
+	w.wantError(err, "DP002", "")
+	_, err = w.steward.Exec(context.Background(), `SELECT dp_set_budget($1, 2, 1e-6)`, w.dataset)
+	w.wantError(err, "22023", "pure accounting")
+	if n := one[int64](w, w.steward, `SELECT count(*) FROM dp.ledger WHERE dataset = $1 AND event ? 'budget'`, w.dataset); n != 3 {
+		t.Errorf("%d budget entries, want 3", n)
+	}
+}
+
+// Under zCDP accounting a release at eps costs eps^2/8: a budget of (1, 1e-6),
+// rho 0.024356, holds 19 releases at 0.1 where pure accounting holds 10.
+func TestZCDPAccountingComposesTightly(t *testing.T) {
+	w := newWorld(t, 1, 1e-6)
+	_, err := regress(w.analyst, ask, w.dataset, 0.5)
+	w.wantError(err, "DP002", "rho")
+	for i := range 19 {
+		w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.1, options => jsonb_build_object('radius', $2::float8, 'method', 'exponential_mechanism'))`, w.dataset, 5+i)
+	}
+	spent := w.spent()
+	if spent < 0.98 || spent > 1 {
+		t.Errorf("19 releases at 0.1 prove epsilon %g, want just below 1", spent)
+	}
+	_, err = regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.1, options => '{"method": "exponential_mechanism", "radius": 50}')`, w.dataset)
+	w.wantError(err, "DP002", "")
+}
+
+func TestTheLedgerIsAppendOnly(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.5)
+	for _, sql := range []string{`UPDATE dp_int.ledger SET epsilon = 0`, `DELETE FROM dp_int.ledger`, `TRUNCATE dp_int.ledger CASCADE`} {
+		_, err := w.super.Exec(context.Background(), sql)
+		w.wantError(err, "42501", "append-only")
+	}
+	broken := all[int64](w, w.super, `
+		SELECT l.id FROM dp_int.ledger l
+		  LEFT JOIN dp_int.ledger p ON p.account = l.account AND p.seq = l.seq - 1
+		 WHERE l.hash <> dp_int.ledger_hash(l) OR l.previous <> coalesce(p.hash, '\x')`)
+	if len(broken) > 0 {
+		t.Errorf("the chain is broken at %v", broken)
+	}
+	event := one[string](w, w.steward, `SELECT event::text FROM dp.ledger WHERE dataset = $1 AND kind = 'charge'`, w.dataset)
+	if event != `{"bounded_range": {"epsilon": 0.5}}` && event != `{"pure": {"epsilon": 0.5}}` {
+		t.Errorf("event %s", event)
+	}
+}

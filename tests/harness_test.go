@@ -1,0 +1,216 @@
+// Package tests holds what only the whole system can show: calls, budgets,
+// crashes and refusals, against a real Postgres and real sidecars.
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"dpsidecar/internal/dev"
+)
+
+// shared is a system with one sidecar for all tests that do not disturb it. It
+// ends with the test binary.
+var shared = sync.OnceValues(func() (*dev.System, error) {
+	s, err := dev.Start(context.Background(), dev.Options{})
+	if err == nil {
+		_, err = s.Serve(context.Background())
+	}
+	return s, err
+})
+
+// world is a database with a data set of its own for one test.
+type world struct {
+	*testing.T
+	system  *dev.System
+	dataset string // also the name of its table, in schema public
+	steward *pgx.Conn
+	super   *pgx.Conn
+	analyst *pgx.Conn // nobody else has this role
+	person  string
+}
+
+var serial atomic.Int64
+
+// newWorld makes a table of 1,000 claims whose data set has the given budget
+// and is granted to one analyst.
+func newWorld(t *testing.T, epsilon, delta float64) *world {
+	t.Helper()
+	s, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return worldIn(t, s, epsilon, delta)
+}
+
+// lonelyWorld has a system of its own, without a sidecar.
+func lonelyWorld(t *testing.T, epsilon, delta float64) *world {
+	t.Helper()
+	s, err := dev.Start(context.Background(), dev.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Stop() })
+	return worldIn(t, s, epsilon, delta)
+}
+
+func worldIn(t *testing.T, s *dev.System, epsilon, delta float64) *world {
+	t.Helper()
+	n := serial.Add(1)
+	w := &world{T: t, system: s, dataset: fmt.Sprintf("claims%d", n), person: fmt.Sprintf("analyst%d", n)}
+	w.super = w.connect(s.SuperuserURL())
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%s AS
+		SELECT (100 + 10 * x + 5 * exp(3 * random()))::float8 AS amount, x AS age, (i %% 7)::int AS region, i %% 2 = 0 AS insured, 'note ' || i AS note
+		  FROM (SELECT i, 20 + 50 * random() AS x FROM generate_series(1, 1000) i) rows`, w.dataset))
+	w.exec(w.super, fmt.Sprintf(`GRANT SELECT ON public.%s TO dp_sidecar`, w.dataset))
+	w.steward = w.connect(s.StewardURL())
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age,region,insured}', $3, $4, '{"amount": 500, "age": 40, "region": 4}')`,
+		w.dataset, "public."+w.dataset, epsilon, delta)
+	w.analyst = w.newAnalyst(w.person)
+	return w
+}
+
+// newAnalyst makes a person, grants the data set and connects as them.
+func (w *world) newAnalyst(person string) *pgx.Conn {
+	w.Helper()
+	if err := w.system.Login(context.Background(), person, "dp_analyst"); err != nil {
+		w.Fatal(err)
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, person)
+	return w.connect(w.system.URL(person))
+}
+
+func (w *world) connect(url string) *pgx.Conn {
+	w.Helper()
+	conn, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+func (w *world) exec(conn *pgx.Conn, sql string, args ...any) {
+	w.Helper()
+	if _, err := conn.Exec(context.Background(), sql, args...); err != nil {
+		w.Fatalf("%v\n%s", err, sql)
+	}
+}
+
+// one returns the only value of a query.
+func one[T any](w *world, conn *pgx.Conn, sql string, args ...any) T {
+	w.Helper()
+	rows, _ := conn.Query(context.Background(), sql, args...)
+	v, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
+	if err != nil {
+		w.Fatalf("%v\n%s", err, sql)
+	}
+	return v
+}
+
+func all[T any](w *world, conn *pgx.Conn, sql string, args ...any) []T {
+	w.Helper()
+	rows, _ := conn.Query(context.Background(), sql, args...)
+	v, err := pgx.CollectRows(rows, pgx.RowTo[T])
+	if err != nil {
+		w.Fatalf("%v\n%s", err, sql)
+	}
+	return v
+}
+
+// term is one row of a release.
+type term struct {
+	Term string
+	Coef float64
+}
+
+const ask = `SELECT * FROM dp_l1_regress($1, $2)`
+
+// regress asks and returns the release or the error.
+func regress(conn *pgx.Conn, sql string, args ...any) ([]term, error) {
+	return regressWithin(context.Background(), conn, sql, args...)
+}
+
+func regressWithin(ctx context.Context, conn *pgx.Conn, sql string, args ...any) ([]term, error) {
+	rows, _ := conn.Query(ctx, sql, args...)
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[term])
+}
+
+func (w *world) mustRegress(conn *pgx.Conn, sql string, args ...any) []term {
+	w.Helper()
+	out, err := regress(conn, sql, args...)
+	if err != nil {
+		w.Fatalf("%v: %s", err, hint(err))
+	}
+	return out
+}
+
+func (w *world) spent() float64 {
+	w.Helper()
+	return one[float64](w, w.steward, `SELECT epsilon_spent FROM dp.budget WHERE dataset = $1`, w.dataset)
+}
+
+func (w *world) entries() int64 {
+	w.Helper()
+	return one[int64](w, w.steward, `SELECT entries FROM dp.budget WHERE dataset = $1`, w.dataset)
+}
+
+// wantError checks the SQLSTATE of an error and what its message or hint says.
+func (w *world) wantError(err error, code, says string) {
+	w.Helper()
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		w.Fatalf("error %v, want SQLSTATE %s", err, code)
+	}
+	if pg.Code != code || !strings.Contains(pg.Message+" "+pg.Hint, says) {
+		w.Fatalf("%s %s (HINT: %s), want %s with %q", pg.Code, pg.Message, pg.Hint, code, says)
+	}
+}
+
+func hint(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Hint
+	}
+	return ""
+}
+
+// eventually waits until ok holds.
+func (w *world) eventually(what string, ok func() bool) {
+	w.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+// slowView registers a view whose rows take a while to read but not to count, so
+// that a job can be met between its charge and its release.
+func (w *world) slowView(name string, seconds float64) {
+	w.Helper()
+	w.exec(w.super, fmt.Sprintf(`
+		CREATE FUNCTION public.%[1]s_wait() RETURNS float8 LANGUAGE plpgsql STABLE AS $$ BEGIN PERFORM pg_sleep(%[2]g); RETURN 0; END $$`, name, seconds/1000))
+	w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.%[1]s AS SELECT amount, age + %[1]s_wait() AS age FROM public.%[2]s`, name, w.dataset))
+	w.exec(w.super, fmt.Sprintf(`GRANT SELECT ON public.%s TO dp_sidecar`, name))
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 100, options => '{"total": true}')`, name, "public."+name)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
+}
+
+func splitStatements(text string) (out []string) {
+	for s := range strings.SplitSeq(text, ";") {
+		if s = strings.TrimSpace(s); s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}

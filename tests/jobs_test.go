@@ -1,0 +1,236 @@
+package tests
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"dpsidecar/internal/dev"
+	"dpsidecar/internal/pgtest"
+)
+
+// A worker that stops at one step of a job's life, driven by hand as dp_sidecar
+// drives it, must leave a state from which a real sidecar goes on.
+
+type step int
+
+const (
+	claimed step = iota
+	charged
+	reading
+)
+
+// abandon claims a job, takes it to a step and lets the lease run out.
+func (w *world) abandon(at step) (job, token string) {
+	w.Helper()
+	worker := w.connect(w.system.URL("dp_sidecar"))
+	claim := one[string](w, worker, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s')::text`)
+	job = one[string](w, w.super, `SELECT $1::jsonb ->> 'id'`, claim)
+	token = one[string](w, w.super, `SELECT $1::jsonb ->> 'token'`, claim)
+	if at >= charged {
+		w.exec(worker, `SELECT dp_int.job_charge($1, $2, 1000, $3, 0.5, 0.03125, 0, '{}')`, job, token,
+			one[string](w, w.super, `SELECT CASE WHEN $1::jsonb #>> '{request,options,method}' = 'objective_perturbation'
+				THEN '{"pure": {"epsilon": 0.5}}' ELSE '{"bounded_range": {"epsilon": 0.5}}' END`, claim))
+	}
+	if at >= reading {
+		w.exec(worker, `SELECT dp_int.job_read($1, $2)`, job, token)
+	}
+	w.exec(w.super, `UPDATE dp_int.job SET lease_until = clock_timestamp() WHERE id = $1`, job)
+	return job, token
+}
+
+func TestAnAbandonedJobGoesOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		at      step
+		entries int64
+	}{
+		"claimed": {claimed, 1}, // nothing was charged yet
+		"charged": {charged, 3}, // charge, refund, charge
+		"reading": {reading, 1}, // the first charge stands
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := lonelyWorld(t, 0.5, 0) // no room for a second charge
+			submitted := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5, options => '{"method": "exponential_mechanism"}')::text`, w.dataset)
+			job, token := w.abandon(c.at)
+			if job != submitted {
+				t.Fatalf("claimed %s, submitted %s", job, submitted)
+			}
+			if _, err := w.system.Serve(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			w.eventually("the job is done", func() bool {
+				return one[string](w, w.analyst, `SELECT status FROM dp_status($1)`, job) == "done"
+			})
+			if w.spent() != 0.5 || w.entries() != c.entries {
+				t.Errorf("spent %g in %d entries, want 0.5 in %d", w.spent(), w.entries(), c.entries)
+			}
+			// The first worker wakes up and finds that it has lost the job.
+			zombie := w.connect(w.system.URL("dp_sidecar"))
+			for _, sql := range []string{
+				`SELECT dp_int.job_charge($1, $2, 1000, '{}', 0.5, 0.1, 0, '{}')`, `SELECT dp_int.job_read($1, $2)`,
+				`SELECT dp_int.job_publish($1, $2, 'forged', '{x}', '{1}')`, `SELECT dp_int.job_hand_back($1, $2)`,
+				`SELECT dp_int.job_fail($1, $2, 'DP004', '', '')`, `SELECT dp_int.job_park($1, $2, '')`,
+			} {
+				_, err := zombie.Exec(context.Background(), sql, job, token)
+				w.wantError(err, "55000", "no longer this worker's")
+			}
+		})
+	}
+}
+
+// Past the charge there is no failure: what cannot be read waits, its caller is
+// told the truth, and the same call gets the result once it can be read.
+func TestAJobThatCannotReadIsParked(t *testing.T) {
+	w := lonelyWorld(t, 0.5, 0)
+	job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5, options => '{"method": "exponential_mechanism"}')::text`, w.dataset)
+	w.abandon(reading)
+	w.exec(w.super, `REVOKE SELECT ON public.`+w.dataset+` FROM dp_sidecar`)
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the job is parked", func() bool {
+		return one[string](w, w.analyst, `SELECT coalesce(sqlstate, '') FROM dp_status($1)`, job) == "DP004"
+	})
+	again := `SELECT * FROM dp_l1_regress($1, 0.5, options => '{"method": "exponential_mechanism"}')`
+	_, err := regress(w.analyst, again, w.dataset)
+	w.wantError(err, "DP004", "The privacy budget is spent, once")
+	w.exec(w.super, `GRANT SELECT ON public.`+w.dataset+` TO dp_sidecar`)
+	w.eventually("the same call returns the result", func() bool {
+		out, err := regress(w.analyst, again, w.dataset)
+		return err == nil && len(out) == 4
+	})
+	if w.spent() != 0.5 || w.entries() != 1 {
+		t.Errorf("spent %g in %d entries, want 0.5 in 1", w.spent(), w.entries())
+	}
+}
+
+func TestCancelBetweenClaimAndRead(t *testing.T) {
+	w := lonelyWorld(t, 1, 0)
+	job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
+	w.abandon(charged)
+	if says := one[string](w, w.analyst, `SELECT dp_cancel($1)`, job); says != "will be canceled before it reads; no privacy budget will be spent" {
+		t.Errorf("cancel says %q", says)
+	}
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("canceled", func() bool { return one[string](w, w.analyst, `SELECT status FROM dp_status($1)`, job) == "canceled" })
+	if w.spent() != 0 || w.entries() != 2 {
+		t.Errorf("spent %g in %d entries, want 0 in 2", w.spent(), w.entries())
+	}
+}
+
+// Two sidecars share a queue; one leaves in the middle, its jobs are finished or
+// handed back, and everything is answered and charged once.
+func TestSidecarsShareTheQueueAndMayLeave(t *testing.T) {
+	w := lonelyWorld(t, 100, 0)
+	first, err := w.system.Serve(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		w.exec(w.analyst, `SELECT dp_submit('l1', $1, 0.25, options => jsonb_build_object('radius', $2::float8))`, w.dataset, 2+float64(i)/8)
+	}
+	first()
+	w.eventually("all jobs are done", func() bool {
+		return one[int64](w, w.analyst, `SELECT count(*) FROM dp.jobs WHERE status = 'done'`) == 40
+	})
+	if w.spent() != 10 {
+		t.Errorf("spent %g, want 10", w.spent())
+	}
+}
+
+// Postgres restarts under a running sidecar: it reconnects, and the cached
+// loopback of a session that was restarted too is renewed.
+func TestASidecarSurvivesARestartOfPostgres(t *testing.T) {
+	w := lonelyWorld(t, 10, 0)
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.mustRegress(w.analyst, ask, w.dataset, 0.5)
+	if err := w.system.Cluster.Restart(context.Background(), pgtest.Immediate); err != nil {
+		t.Fatal(err)
+	}
+	w.analyst = w.connect(w.system.URL(w.person))
+	w.steward = w.connect(w.system.StewardURL())
+	w.eventually("a call is answered again", func() bool {
+		_, err := regress(w.analyst, ask, w.dataset, 0.25)
+		return err == nil
+	})
+	if w.spent() != 0.75 {
+		t.Errorf("spent %g, want 0.75", w.spent())
+	}
+}
+
+// The loopback that a session keeps is renewed when somebody ends it.
+func TestALostLoopbackIsRenewed(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.5)
+	w.exec(w.super, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'dp_loopback'`)
+	time.Sleep(50 * time.Millisecond)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.25)
+}
+
+// BenchmarkCall measures what a synchronous call adds to its work, and a replay.
+func BenchmarkCall(b *testing.B) {
+	ctx := context.Background()
+	s, err := dev.Start(ctx, dev.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Stop()
+	if _, err := s.Serve(ctx); err != nil {
+		b.Fatal(err)
+	}
+	run := func(url, sql string, args ...any) {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer conn.Close(ctx)
+		if _, err := conn.Exec(ctx, sql, args...); err != nil {
+			b.Fatal(err)
+		}
+	}
+	// Ten rows: the work itself takes next to nothing.
+	run(s.SuperuserURL(), `CREATE TABLE tiny AS SELECT i::float8 AS y, (i * i)::float8 AS x FROM generate_series(1, 10) i`)
+	run(s.SuperuserURL(), `GRANT SELECT ON tiny TO dp_sidecar`)
+	run(s.StewardURL(), `SELECT dp_register('tiny', 'tiny', 'y', '{x}', 1e6)`)
+	run(s.StewardURL(), `SELECT dp_grant('tiny', 'analyst')`)
+	analyst, err := pgx.Connect(ctx, s.AnalystURL())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer analyst.Close(ctx)
+	for name, radius := range map[string]func(i int) float64{
+		"new":    func(i int) float64 { return 1 + float64(i)/1e6 },
+		"replay": func(int) float64 { return 1 },
+	} {
+		b.Run(name, func(b *testing.B) {
+			sql := `SELECT * FROM dp_l1_regress('tiny', 0.01, options => jsonb_build_object('radius', $1::float8))`
+			if _, err := regress(analyst, sql, radius(0)); err != nil {
+				b.Fatal(err)
+			}
+			var times []time.Duration
+			for i := 1; b.Loop(); i++ {
+				start := time.Now()
+				if _, err := regress(analyst, sql, radius(i+int(time.Now().UnixNano()%1e9))); err != nil {
+					b.Fatal(err)
+				}
+				times = append(times, time.Since(start))
+			}
+			b.ReportMetric(float64(median(times).Microseconds())/1000, "ms/call-median")
+		})
+	}
+}
+
+func median(times []time.Duration) time.Duration {
+	slices.Sort(times)
+	return times[len(times)/2]
+}

@@ -1,0 +1,168 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestRegistrationRefuses(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	fill := strings.NewReplacer("{dataset}", w.dataset, "{table}", "public."+w.dataset)
+	for _, c := range []struct{ sql, code, says string }{
+		{`SELECT dp_register('', '{table}', 'amount', '{age}', 1)`, "22023", "needs a name"},
+		{`SELECT dp_register('{dataset}', '{table}', 'amount', '{age}', 1)`, "42710", "registered already"},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age,note}', 1)`, "22023", `column "note" has type text`},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age,nothing}', 1)`, "42703", `column "nothing"`},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age,age}', 1)`, "22023", "twice"},
+		{`SELECT dp_register('x', '{table}', 'amount', '{amount}', 1)`, "22023", "twice"},
+		{`SELECT dp_register('x', '{table}', 'amount', '{}', 1)`, "22023", "at least one feature"},
+		{`SELECT dp_register('x', '{table}', NULL, '{age}', 1)`, "22023", "target"},
+		{`SELECT dp_register('x', NULL, 'amount', '{age}', 1)`, "22023", "relation"},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 0)`, "22023", "epsilon"},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 'NaN')`, "22023", "epsilon"},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 'Infinity')`, "22023", "epsilon"},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 1)`, "22023", "delta"},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 'NaN')`, "22023", "delta"},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 0, '{"age": 0}')`, "22023", `scale of "age"`},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 0, '{"age": "1"}')`, "22023", `scale of "age"`},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 0, '{"region": 1}')`, "42703", `"region"`},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 0, '[]')`, "22023", "JSON object"},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 0, '{}', 'zcdp')`, "22023", "delta"},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, 0, '{}', 'magic')`, "22023", "accounting"},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, options => '{"totl": true}')`, "22023", `unknown option "totl"`},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, options => '{"total": 1}')`, "22023", "boolean"},
+		{`SELECT dp_register('x', '{table}', 'amount', '{age}', 1, options => '{"account": "nobody"}')`, "22023", "nobody"},
+		{`SELECT dp_register('x', 'pg_class', 'reltuples', '{relpages}', 1)`, "42809", "cannot be registered"},
+		{`SELECT dp_register('x', 'dp.budget', 'epsilon_total', '{epsilon_spent}', 1)`, "42809", "cannot be registered"},
+		{`SELECT dp_set_budget('nothing', 1, 0)`, "22023", "not registered"},
+		{`SELECT dp_grant('{dataset}', 'nobody_at_all')`, "42704", "does not exist"},
+		{`SELECT dp_grant('{dataset}', 'analyst', -1)`, "22023", "epsilon"},
+		{`SELECT dp_revoke('{dataset}', 'steward')`, "22023", "not granted"},
+	} {
+		_, err := w.steward.Exec(context.Background(), fill.Replace(c.sql))
+		if err == nil {
+			t.Errorf("%s: no error", c.sql)
+			continue
+		}
+		w.wantError(err, c.code, c.says)
+	}
+}
+
+func TestRegistrationNamesTheMissingGrant(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.exec(w.super, fmt.Sprintf(`CREATE SCHEMA "Sch %[1]s"; CREATE TABLE "Sch %[1]s"."My Table" (y float8, x float8)`, w.dataset))
+	_, err := w.steward.Exec(context.Background(), `SELECT dp_register('odd', c.oid, 'y', '{x}', 1) FROM pg_class c WHERE relname = 'My Table' AND relnamespace = to_regnamespace($1)`,
+		fmt.Sprintf(`"Sch %s"`, w.dataset))
+	w.wantError(err, "42501", fmt.Sprintf(`GRANT SELECT ON "Sch %s"."My Table" TO dp_sidecar`, w.dataset))
+}
+
+// A view may be renamed columns of one relation and nothing else, unless the
+// steward states that it is total.
+func TestViewsMustBePlain(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	register := func(view, options string) error {
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1, options => $3)`, view, "public."+view, options)
+		return err
+	}
+	for name, query := range map[string]string{
+		"expression": `SELECT amount, 1 / age AS age FROM public.{table}`,
+		"cast":       `SELECT amount, region::float8 AS age FROM public.{table}`,
+		"filter":     `SELECT amount, age FROM public.{table} WHERE insured`,
+		"join":       `SELECT a.amount, b.age FROM public.{table} a JOIN public.{table} b USING (region)`,
+		"cross":      `SELECT a.amount, b.age FROM public.{table} a, public.{table} b`,
+		"union":      `SELECT amount, age FROM public.{table} UNION ALL SELECT amount, age FROM public.{table}`,
+		"distinct":   `SELECT DISTINCT amount, age FROM public.{table}`,
+		"limit":      `SELECT amount, age FROM public.{table} LIMIT 10`,
+		"aggregate":  `SELECT max(amount) AS amount, age FROM public.{table} GROUP BY age`,
+		"window":     `SELECT amount, row_number() OVER () AS age FROM public.{table}`,
+		"sample":     `SELECT amount, age FROM public.{table} TABLESAMPLE SYSTEM (50)`,
+		"constant":   `SELECT amount, 1.0::float8 AS age FROM public.{table}`,
+		"sublink":    `SELECT amount, (SELECT max(age) FROM public.{table}) AS age FROM public.{table}`,
+		"values":     `SELECT 1.0::float8 AS amount, 1.0::float8 AS age`,
+	} {
+		view := w.dataset + "_" + name
+		w.exec(w.super, `CREATE VIEW public.`+view+` AS `+strings.ReplaceAll(query, "{table}", w.dataset))
+		w.exec(w.super, `GRANT SELECT ON public.`+view+` TO dp_sidecar`)
+		w.wantError(register(view, `{}`), "22023", "more than column references")
+	}
+	if err := register(w.dataset+"_filter", `{"total": true}`); err != nil {
+		t.Errorf("declared total: %v", err)
+	}
+	w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.%[1]s_plain AS SELECT q.amount, q.age FROM (SELECT * FROM public.%[1]s) q ORDER BY q.age`, w.dataset))
+	w.exec(w.super, fmt.Sprintf(`GRANT SELECT ON public.%s_plain TO dp_sidecar`, w.dataset))
+	w.wantError(register(w.dataset+"_plain", `{}`), "22023", "more than column references")
+	w.exec(w.super, fmt.Sprintf(`CREATE OR REPLACE VIEW public.%[1]s_plain AS SELECT q.amount, q.age FROM (SELECT * FROM public.%[1]s) q`, w.dataset))
+	if err := register(w.dataset+"_plain", `{}`); err != nil {
+		t.Errorf("a plain view: %v", err)
+	}
+}
+
+func TestRowLevelSecurityIsRefused(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.exec(w.super, `ALTER TABLE public.`+w.dataset+` ENABLE ROW LEVEL SECURITY`)
+	_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1)`, w.dataset+"_x", "public."+w.dataset)
+	w.wantError(err, "22023", "row-level security")
+	_, err = regress(w.analyst, ask, w.dataset, 0.5)
+	w.wantError(err, "DP004", "row-level security")
+}
+
+// What was registered and what is read are compared under a lock, before every
+// charge.
+func TestAChangedRelationIsNotRead(t *testing.T) {
+	for name, change := range map[string]string{
+		"dropped":       `#DROP TABLE public.%[1]s`,
+		"renamed":       `#ALTER TABLE public.%[1]s RENAME TO %[1]s_r`,
+		"replaced":      `#ALTER TABLE public.%[1]s RENAME TO %[1]s_r; #CREATE TABLE public.%[1]s AS TABLE public.%[1]s_r; #GRANT SELECT ON public.%[1]s TO dp_sidecar`,
+		"revoked":       `#REVOKE SELECT ON public.%[1]s FROM dp_sidecar`,
+		"column gone":   `#ALTER TABLE public.%[1]s DROP COLUMN region`,
+		"another type":  `#ALTER TABLE public.%[1]s ALTER region TYPE text`,
+		"now protected": `#ALTER TABLE public.%[1]s ENABLE ROW LEVEL SECURITY`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, 0)
+			w.script(fmt.Sprintf(change, w.dataset))
+			_, err := regress(w.analyst, ask, w.dataset, 0.5)
+			w.wantError(err, "DP004", "No privacy budget was spent")
+			if w.spent() != 0 || w.entries() != 0 {
+				t.Errorf("spent %g in %d entries", w.spent(), w.entries())
+			}
+		})
+	}
+}
+
+func TestAViewThatChangesItsTableIsNotRead(t *testing.T) {
+	w, v := newWorld(t, 1, 0), newWorld(t, 1, 0)
+	w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.%[1]s_v AS SELECT amount, age FROM public.%[1]s; GRANT SELECT ON public.%[1]s_v TO dp_sidecar`, w.dataset))
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1)`, w.dataset+"_v", "public."+w.dataset+"_v")
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset+"_v", w.person)
+	w.exec(w.super, fmt.Sprintf(`CREATE OR REPLACE VIEW public.%s_v AS SELECT amount, age FROM public.%s`, w.dataset, v.dataset))
+	_, err := regress(w.analyst, ask, w.dataset+"_v", 0.5)
+	w.wantError(err, "DP004", "not below it")
+}
+
+// Partitions attached after registration join the account, and their people are read.
+func TestPartitionsAddedLaterBelong(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	p := w.dataset + "_p"
+	w.exec(w.super, fmt.Sprintf(`
+		CREATE TABLE public.%[1]s (amount float8, age float8) PARTITION BY RANGE (age);
+		CREATE TABLE public.%[1]s1 PARTITION OF public.%[1]s FOR VALUES FROM (0) TO (40);
+		INSERT INTO public.%[1]s SELECT i, i %% 40 FROM generate_series(1, 500) i;
+		GRANT SELECT ON public.%[1]s TO dp_sidecar`, p))
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1)`, p, "public."+p)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, p, w.person)
+	w.exec(w.super, fmt.Sprintf(`
+		CREATE TABLE public.%[1]s2 PARTITION OF public.%[1]s FOR VALUES FROM (40) TO (100);
+		INSERT INTO public.%[1]s2 SELECT i, 40 + i %% 40 FROM generate_series(1, 500) i;
+		GRANT SELECT ON public.%[1]s2 TO dp_sidecar`, p))
+	w.mustRegress(w.analyst, ask, p, 1.0)
+	if n := one[int64](w, w.analyst, `SELECT row_count FROM dp.datasets WHERE dataset = $1`, p); n != 1000 {
+		t.Errorf("row count %d, want 1000", n)
+	}
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1)`, p+"2", "public."+p+"2")
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, p+"2", w.person)
+	_, err := regress(w.analyst, ask, p+"2", 0.1)
+	w.wantError(err, "DP002", "")
+}
