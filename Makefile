@@ -18,9 +18,9 @@ test: postgres
 	@cd tests/compose && $(GO) test -count=1 ./... # reads files outside its module: never cached
 	@$(GO) test -timeout 15m ./...
 
-## build: bin/dpsidecar, one static binary
+## build: bin/dpsidecar; the packages are compiled as for the tests, once
 build:
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dpsidecar ./cmd/dpsidecar
+	@$(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dpsidecar ./cmd/dpsidecar
 
 ## bench: speed as ratios against ceilings and naive versions
 bench: postgres
