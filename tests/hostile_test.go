@@ -1,0 +1,81 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// An analyst with nothing but EXECUTE on dp_* tries what he can think of.
+func TestAnAnalystCannot(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.5) // a loopback is cached in this session
+	victim := w.newAnalyst(w.person + "v")
+	job := one[string](w, victim, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
+	for what, sql := range map[string]string{
+		"read the table":            `SELECT * FROM public.{dataset}`,
+		"read the ledger":           `SELECT * FROM dp.ledger`,
+		"read the ledger's table":   `SELECT * FROM dp_int.ledger`,
+		"read jobs' table":          `SELECT * FROM dp_int.job`,
+		"register":                  `SELECT dp_register('x', 'public.{dataset}', 'amount', '{age}', 1)`,
+		"raise the budget":          `SELECT dp_set_budget('{dataset}', 100, 0)`,
+		"grant":                     `SELECT dp_grant('{dataset}', session_user)`,
+		"enqueue as somebody else":  `SELECT dp_int.enqueue(gen_random_uuid(), 'steward', 'l1', '{dataset}', 1, 0, NULL, NULL, true, '{}')`,
+		"charge":                    `SELECT dp_int.ledger_charge(1, 'x', gen_random_uuid(), '{}', 1, 1, 0)`,
+		"publish":                   `SELECT dp_int.job_publish('{job}', gen_random_uuid(), 'x', '{a}', '{1}')`,
+		"claim":                     `SELECT dp_int.job_claim(gen_random_uuid(), '1 h')`,
+		"be a sidecar":              `SELECT dp_int.worker_beat(gen_random_uuid(), pg_backend_pid(), 'x')`,
+		"drive the cached loopback": `SELECT dp_dblink.dblink_exec('dp_loop', 'SELECT 1')`,
+		"open a loopback":           `SELECT dp_dblink.dblink_connect('mine', 'dp_loop')`,
+		"read the loopback's login": `SELECT 1 / count(*) FROM pg_user_mappings WHERE srvname = 'dp_loop' AND umoptions IS NOT NULL HAVING count(*) = 0`,
+		"become the owner":          `SET ROLE dp_owner`,
+		"become the sidecar":        `SET ROLE dp_sidecar`,
+		"be another session user":   `SET SESSION AUTHORIZATION dp_sidecar`,
+		"cancel another's job":      `SELECT dp_cancel('{job}')`,
+		"read another's job":        `SELECT dp_result('{job}')`,
+		"write a release":           `INSERT INTO dp.releases (id) VALUES (gen_random_uuid())`,
+		"delete a budget":           `DELETE FROM dp.budget`,
+	} {
+		sql = strings.NewReplacer("{dataset}", w.dataset, "{job}", job).Replace(sql)
+		if _, err := w.analyst.Exec(context.Background(), sql); err == nil {
+			t.Errorf("an analyst can %s: %s", what, sql)
+		}
+	}
+	if others := one[int64](w, w.analyst, `SELECT count(*) FROM dp.jobs WHERE id = $1`, job); others != 0 {
+		t.Error("an analyst sees another's job")
+	}
+}
+
+// Objects of the caller's own, placed before ours, are never called.
+func TestShadowsAreNotCalled(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	w.exec(w.super, strings.ReplaceAll(`CREATE SCHEMA {me} AUTHORIZATION {me}`, "{me}", w.person))
+	for _, sql := range []string{
+		`CREATE FUNCTION {me}.sha256(bytea) RETURNS bytea LANGUAGE sql AS $$ SELECT '\x00'::bytea $$`,
+		`CREATE FUNCTION {me}.evil(float8, integer) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'called as %', current_user; END $$`,
+		`CREATE OPERATOR {me}.> (LEFTARG = float8, RIGHTARG = integer, FUNCTION = {me}.evil)`,
+		`CREATE TEMP TABLE job AS SELECT 1 AS id`,
+		`CREATE FUNCTION pg_temp.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT 'epoch'::timestamptz $$`,
+		`SET search_path = {me}, pg_temp, pg_catalog, public`,
+	} {
+		w.exec(w.analyst, strings.ReplaceAll(sql, "{me}", w.person))
+	}
+	w.mustRegress(w.analyst, ask, w.dataset, 0.5)
+	w.exec(w.analyst, `CALL dp_run('l1', $1, 0.25)`, w.dataset)
+	if w.spent() != 0.75 {
+		t.Errorf("spent %g, want 0.75", w.spent())
+	}
+}
+
+// SET ROLE does not change who asks: attribution and limits are the login's.
+func TestSetRoleDoesNotChangeWhoAsks(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	w.exec(w.super, fmt.Sprintf(`GRANT %[1]s TO analyst; GRANT dp_analyst TO analyst`, w.person))
+	other := w.connect(w.system.AnalystURL())
+	w.exec(other, `SET ROLE `+w.person)
+	w.mustRegress(other, ask, w.dataset, 0.5) // a member of the grantee may ask, as himself
+	if who := one[string](w, w.steward, `SELECT caller FROM dp.ledger WHERE dataset = $1 AND kind = 'charge'`, w.dataset); who != "analyst" {
+		t.Errorf("charged to %s, want analyst", who)
+	}
+}

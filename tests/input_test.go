@@ -1,0 +1,193 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"dpsidecar/internal/dpsco"
+)
+
+func TestBadRequestsAreExplained(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	for _, c := range []struct{ sql, code, says string }{
+		{`dp_l1_regress('nothing', 1)`, "42501", `"nothing" does not exist or is not granted`},
+		{`dp_l1_regress(NULL, 1)`, "42501", "does not exist"},
+		{`dp_l1_regress('%s', 0)`, "22023", "eps must be a positive"},
+		{`dp_l1_regress('%s', -1)`, "22023", "eps must be a positive"},
+		{`dp_l1_regress('%s', 'NaN')`, "22023", "eps must be a positive"},
+		{`dp_l1_regress('%s', 'Infinity')`, "22023", "eps must be a positive"},
+		{`dp_l1_regress('%s', NULL)`, "22023", "eps must be a positive"},
+		{`dp_l1_regress('%s', 1e-300)`, "22023", "eps"},
+		{`dp_l1_regress('%s', 1e300)`, "22023", "eps"},
+		{`dp_l1_regress('%s', 1, features => '{age,nothing}')`, "42703", `"nothing"`},
+		{`dp_l1_regress('%s', 1, features => '{note}')`, "42703", `"note"`},
+		{`dp_l1_regress('%s', 1, target => 'note')`, "42703", `"note"`},
+		{`dp_l1_regress('%s', 1, features => '{NULL}')`, "42703", "NULL"},
+		{`dp_l1_regress('%s', 1, features => '{age,age}')`, "22023", "twice"},
+		{`dp_l1_regress('%s', 1, features => '{amount}')`, "22023", "twice"},
+		{`dp_l1_regress('%s', 1, features => '{}', intercept => false)`, "22023", "nothing to fit"},
+		{`dp_l1_regress('%s', 1, options => '[]')`, "22023", "JSON object"},
+		{`dp_l1_regress('%s', 1, options => '{"thetta": 2}')`, "22023", `unknown option "thetta"`},
+		{`dp_l1_regress('%s', 1, options => '{"theta": "2"}')`, "22023", `"theta" must be a number`},
+		{`dp_l1_regress('%s', 1, options => '{"theta": 1}')`, "22023", "1.05 to 2"},
+		{`dp_l1_regress('%s', 1, options => '{"theta": null}')`, "22023", `"theta"`},
+		{`dp_l1_regress('%s', 1, options => '{"set": "cube"}')`, "22023", "ball, box"},
+		{`dp_l1_regress('%s', 1, options => '{"fresh": 1}')`, "22023", `"fresh"`},
+		{`dp_l1_regress('%s', 1, options => '{"pitch": 1e-12}')`, "", ""}, // refused or feasible: the plan's word
+		{`dp_submit('l2', '%s', 1)`, "22023", `unknown model "l2"`},
+		{`dp_submit('l1', '%s', 1, 1e-6)`, "22023", "delta must be 0"},
+		{`dp_submit('l1', '%s', 1, 'NaN')`, "22023", "delta must be 0"},
+		{`dp_status(NULL)`, "22023", "you have no job"},
+		{`dp_result(gen_random_uuid())`, "22023", "you have no job"},
+	} {
+		before := w.spent()
+		sql := c.sql
+		if slices.Contains([]byte(sql), '%') {
+			sql = fmt.Sprintf(sql, w.dataset)
+		}
+		_, err := w.analyst.Exec(context.Background(), `SELECT * FROM `+sql)
+		if c.code == "" {
+			continue
+		}
+		if err == nil {
+			t.Errorf("%s: no error", sql)
+			continue
+		}
+		w.wantError(err, c.code, c.says)
+		if w.spent() != before {
+			t.Errorf("%s spent budget", sql)
+		}
+	}
+}
+
+// Whatever the values are, the answer is a valid private one: finite numbers,
+// the charge that was asked, no word about the data.
+func TestAwkwardDataGetAnAnswer(t *testing.T) {
+	w := newWorld(t, 1000, 0)
+	for name, query := range map[string]string{
+		"one row":       `SELECT 1.0::float8 AS y, 2.0::float8 AS x`,
+		"two rows":      `SELECT i::float8 AS y, i::float8 AS x FROM generate_series(1, 2) i`,
+		"all null":      `SELECT i::float8 AS y, NULL::float8 AS x FROM generate_series(1, 500) i`,
+		"null target":   `SELECT NULL::float8 AS y, i::float8 AS x FROM generate_series(1, 500) i`,
+		"constant":      `SELECT i::float8 AS y, 3.0::float8 AS x FROM generate_series(1, 500) i`,
+		"zeros":         `SELECT 0.0::float8 AS y, 0.0::float8 AS x FROM generate_series(1, 500) i`,
+		"huge":          `SELECT 1e308::float8 AS y, -1e308::float8 AS x FROM generate_series(1, 500) i`,
+		"one huge":      `SELECT (CASE i WHEN 7 THEN 1e308 ELSE i END)::float8 AS y, (CASE i WHEN 7 THEN -1e308 ELSE i END)::float8 AS x FROM generate_series(1, 500) i`,
+		"tiny":          `SELECT 5e-324::float8 AS y, -5e-324::float8 AS x FROM generate_series(1, 500) i`,
+		"infinite":      `SELECT 'Infinity'::float8 AS y, '-Infinity'::float8 AS x FROM generate_series(1, 500) i`,
+		"nan":           `SELECT 'NaN'::float8 AS y, i::float8 AS x FROM generate_series(1, 500) i`,
+		"large numeric": `SELECT 1e400::numeric AS y, i::numeric AS x FROM generate_series(1, 500) i`,
+		"dates":         `SELECT i::float8 AS y, (CASE i WHEN 1 THEN 'infinity' ELSE '2026-01-01'::date + i END)::date AS x FROM generate_series(1, 500) i`,
+		"booleans":      `SELECT i % 2 = 0 AS y, i % 3 = 0 AS x FROM generate_series(1, 500) i`,
+		"domain":        `SELECT i::float8 AS y, i::%s_domain AS x FROM generate_series(1, 500) i`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1000, 0)
+			table := w.dataset + "_d"
+			if name == "domain" {
+				w.exec(w.super, fmt.Sprintf(`CREATE DOMAIN %s_domain AS int CHECK (VALUE > 0)`, w.dataset))
+				query = fmt.Sprintf(query, w.dataset)
+			}
+			w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%s AS %s`, table, query))
+			w.exec(w.super, fmt.Sprintf(`GRANT SELECT ON public.%s TO dp_sidecar`, table))
+			w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'y', '{x}', 100)`, table, "public."+table)
+			w.exec(w.steward, `SELECT dp_grant($1, $2)`, table, w.person)
+			for _, method := range []string{"exponential_mechanism", "objective_perturbation"} {
+				out, err := regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 1, options => jsonb_build_object('method', $2::text))`, table, method)
+				if err != nil {
+					t.Fatalf("%s: %v", method, err)
+				}
+				for _, c := range out {
+					if math.IsNaN(c.Coef) || math.IsInf(c.Coef, 0) {
+						t.Errorf("%s: %v", method, out)
+					}
+				}
+			}
+			if spent := one[float64](w, w.steward, `SELECT epsilon_spent FROM dp.budget WHERE dataset = $1`, table); spent != 2 {
+				t.Errorf("spent %g, want 2", spent)
+			}
+		})
+	}
+	t.Run("no rows", func(t *testing.T) {
+		table := w.dataset + "_none"
+		w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s (y float8, x float8); GRANT SELECT ON public.%[1]s TO dp_sidecar`, table))
+		w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'y', '{x}', 100)`, table, "public."+table)
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, table, w.person)
+		_, err := regress(w.analyst, ask, table, 1.0)
+		w.wantError(err, "DP005", "No privacy budget was spent")
+	})
+}
+
+func TestNamesMayBeOdd(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	w.exec(w.super, fmt.Sprintf(`
+		CREATE SCHEMA "S'%[1]s"; GRANT USAGE ON SCHEMA "S'%[1]s" TO dp_sidecar;
+		CREATE TABLE "S'%[1]s"."a ""b"" \c" ("Größe, \" float8, "x'); DROP TABLE y; --" float8, "{}" int);
+		INSERT INTO "S'%[1]s"."a ""b"" \c" SELECT i, i, i FROM generate_series(1, 100) i;
+		GRANT SELECT ON "S'%[1]s"."a ""b"" \c" TO dp_sidecar`, w.dataset))
+	name := `it's "odd" \ ` + w.dataset
+	w.exec(w.steward, `SELECT dp_register($1, c.oid, 'Größe, \', ARRAY['x''); DROP TABLE y; --', '{}'], 10) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+		WHERE relname = 'a "b" \c' AND nspname = $2`, name, "S'"+w.dataset)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
+	out := w.mustRegress(w.analyst, ask, name, 1.0)
+	if out[1].Term != `x'); DROP TABLE y; --` || out[2].Term != "{}" {
+		t.Errorf("terms %v", out)
+	}
+	out = w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 1, features => ARRAY['{}']::name[])`, name)
+	if len(out) != 2 {
+		t.Errorf("terms %v", out)
+	}
+}
+
+// The caller's settings change how values are printed on their way through the
+// loopback, but not what is asked.
+func TestOutputSettingsDoNotMatter(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.1234567890123456)
+	w.exec(w.analyst, `SET extra_float_digits = -15; SET DateStyle = 'German'; SET IntervalStyle = 'sql_standard'; SET bytea_output = 'escape'; SET standard_conforming_strings = off; SET search_path = pg_temp, public`)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.1234567890123456)
+	if w.entries() != 1 {
+		t.Errorf("%d entries, want 1", w.entries())
+	}
+	w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.25, options => '{"radius": 7.123456789012345}')`, w.dataset)
+	if eps := one[float64](w, w.steward, `SELECT sum(epsilon) FROM dp.ledger WHERE dataset = $1`, w.dataset); eps != 0.3734567890123456 {
+		t.Errorf("charged %v", eps)
+	}
+}
+
+// The database and package dpsco list the same options with the same ranges.
+func TestOptionsAgree(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	want := map[string]string{}
+	for _, o := range dpsco.Options("l1") {
+		if o.Choices != nil {
+			want[o.Name] = fmt.Sprintf("%v", o.Choices)
+		} else {
+			want[o.Name] = fmt.Sprintf("%g %g", o.Minimum, o.Maximum)
+		}
+	}
+	rows, _ := w.super.Query(context.Background(), `SELECT name, coalesce(minimum, 0), coalesce(maximum, 0), choices FROM dp_int.option WHERE model = 'l1'`)
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var minimum, maximum float64
+		var choices []string
+		if err := rows.Scan(&name, &minimum, &maximum, &choices); err != nil {
+			t.Fatal(err)
+		}
+		got := fmt.Sprintf("%g %g", minimum, maximum)
+		if choices != nil {
+			got = fmt.Sprintf("%v", choices)
+		}
+		if got != want[name] {
+			t.Errorf("option %s: the database says %s, dpsco %s", name, got, want[name])
+		}
+		delete(want, name)
+	}
+	if len(want) > 0 {
+		t.Errorf("not in the database: %v", want)
+	}
+}
