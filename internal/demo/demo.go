@@ -148,7 +148,7 @@ func (d *demo) ask(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.note("%d rows in %s", len(answer), took)
+		d.note("%d rows in %s", len(answer), brief(took))
 		if i == 0 {
 			d.table(rows(answer))
 			d.line("")
@@ -180,7 +180,7 @@ func (d *demo) answer(ctx context.Context, eps float64) ([]coefficient, time.Dur
 	d.sql("analyst", statement)
 	begin := time.Now()
 	answer, err := collect(ctx, d.analyst, statement, pgx.RowToStructByPos[coefficient])
-	return answer, time.Since(begin).Round(time.Millisecond), err
+	return answer, time.Since(begin), err
 }
 
 func (d *demo) budget(ctx context.Context) (budget, error) {
@@ -279,7 +279,7 @@ func (d *demo) repeat(ctx context.Context) error {
 	if before != after || !slices.Equal(answer, d.answers[slices.Index(asked, repeated)]) {
 		return errors.New("a repeated request was not a replay")
 	}
-	d.note("the same %d rows in %s; epsilon spent is still %s", len(answer), took, number(after.Spent))
+	d.note("the same %d rows in %s; epsilon spent is still %s", len(answer), brief(took), number(after.Spent))
 	return nil
 }
 

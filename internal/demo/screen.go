@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -135,6 +136,14 @@ func number(x float64) string {
 	}
 	short, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64) // it was just written
 	return strconv.FormatFloat(short, 'f', -1, 64)
+}
+
+// brief writes a duration to what a person notices.
+func brief(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(100 * time.Millisecond).String()
 }
 
 // grouped writes a whole number with its thousands apart.
