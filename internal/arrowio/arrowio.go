@@ -75,8 +75,8 @@ func Describe(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier, colu
 // rows are padded with rows of NaN, and more are cut to a uniformly random
 // subset. The conversions stand at SupportedType.
 //
-// conn must be inside the REPEATABLE READ transaction that counted Rows. When
-// ctx ends or the stream is malformed, conn is closed.
+// conn must be inside the REPEATABLE READ transaction that counted Rows, and
+// should be tuned. When ctx ends or the stream is malformed, it is closed.
 //
 // Memory: 8 bytes a value and buffers of a few kilobytes.
 //

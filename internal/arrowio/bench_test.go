@@ -40,7 +40,12 @@ func benchmark(b *testing.B) (url string, req arrowio.Request) {
 func pull(b *testing.B, url string, req arrowio.Request) {
 	b.Helper()
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, url)
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	arrowio.Tune(config)
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		b.Fatal(err)
 	}

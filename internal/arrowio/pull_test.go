@@ -32,7 +32,12 @@ func begin(t *testing.T, setup ...string) (context.Context, pgx.Tx) {
 	c := pgtest.Postgres(t)
 	database := c.Database(t)
 	c.Exec(t, database, setup...)
-	conn, err := pgx.Connect(ctx, c.SuperuserURL(database))
+	config, err := pgx.ParseConfig(c.SuperuserURL(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrowio.Tune(config)
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		t.Fatal(err)
 	}
