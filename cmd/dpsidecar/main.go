@@ -27,6 +27,9 @@ func main() {
 	case errors.Is(err, errUsage):
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintln(os.Stderr, "dpsidecar: interrupted")
+		os.Exit(130)
 	default:
 		fmt.Fprintln(os.Stderr, "dpsidecar:", err)
 		os.Exit(1)

@@ -27,7 +27,7 @@ const Database = "dpsidecar"
 
 const (
 	connectTimeout = 15 * time.Second // for a sidecar to be seen by the database
-	grace          = 5 * time.Second  // for its jobs to end when it stops
+	grace          = 2 * time.Second  // for its jobs to end when it stops
 )
 
 // Options say what to start; the zero value is a throw-away system.
