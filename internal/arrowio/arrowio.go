@@ -71,9 +71,10 @@ func Describe(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier, colu
 }
 
 // Pull returns Columns of Relation as a record of float64 arrays without nulls,
-// exactly Rows long and in no particular order: a missing value is NaN, fewer
-// rows are padded with rows of NaN, and more are cut to a uniformly random
-// subset. The conversions stand at SupportedType.
+// exactly Rows long: a missing value is NaN, fewer rows are padded with rows of
+// NaN, and more are cut to a uniformly random subset. The conversions stand at
+// SupportedType. The order of the rows is the scan's, which carries information:
+// permute before splitting.
 //
 // conn must be inside the REPEATABLE READ transaction that counted Rows, and
 // should be tuned. When ctx ends or the stream is malformed, it is closed.
