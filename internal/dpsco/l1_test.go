@@ -1,0 +1,150 @@
+package dpsco
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/dpsco/privacy"
+)
+
+var nan, inf = math.NaN(), math.Inf(1)
+
+func TestL1ChoosesFromPublicFacts(t *testing.T) {
+	for _, c := range []struct {
+		algorithm L1
+		n, d      int
+		event     privacy.Event
+	}{
+		{L1{}, 1, 1, privacy.BoundedRange{Epsilon: 1}},
+		{L1{}, 10_000, 8, privacy.BoundedRange{Epsilon: 1}},
+		{L1{}, 1_000_000, 4, privacy.BoundedRange{Epsilon: 1}},
+		{L1{}, 10_000, 20, privacy.Pure{Epsilon: 1}},
+		{L1{}, 10_000_000, 6, privacy.Pure{Epsilon: 1}},
+		{L1{Method: MethodAuto}, 10_000, 20, privacy.Pure{Epsilon: 1}},
+		{L1{Method: MethodObjective}, 100, 2, privacy.Pure{Epsilon: 1}},
+		{L1{Method: MethodExponential}, 1_000_000, 6, privacy.BoundedRange{Epsilon: 1}},
+	} {
+		p, err := c.algorithm.Plan(Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: 1})
+		if err != nil || p.Event != c.event {
+			t.Errorf("%+v for %d rows, %d coefficients: %+v, %v; want %#v", c.algorithm, c.n, c.d, p, err, c.event)
+			continue
+		}
+		if method := map[privacy.Event]string{privacy.BoundedRange{Epsilon: 1}: MethodExponential, privacy.Pure{Epsilon: 1}: MethodObjective}[c.event]; p.Method != method {
+			t.Errorf("%#v is called %s", p.Event, p.Method)
+		}
+	}
+}
+
+func TestL1RecordsEveryPublicParameter(t *testing.T) {
+	s := Shape{N: 10_000, D: 4, Intercept: true}
+	for _, c := range []struct {
+		algorithm L1
+		want      string
+	}{
+		{L1{}, `{"coefficients":4,"intercept":true,"iota":0.0928,"pitch":0.00000763,"radius":10,"residual_scale":1,"rows":10000,"set":"ball","theta":2,` +
+			`"why":"the exact sampler is practical for 10000 rows and 4 coefficients"}`},
+		{L1{Method: MethodObjective, ResidualScale: 2, Pitch: .3, Set: SetBox}, `{"clip":1.5,"coefficients":4,"intercept":true,"pitch":0.25,"radius":10,` +
+			`"residual_scale":2,"rows":10000,"set":"box","smoothing":0.6,"why":"asked for"}`},
+	} {
+		p, err := c.algorithm.Plan(s, privacy.Budget{Epsilon: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, v := range p.Parameters {
+			if f, ok := v.(float64); ok && f > 0 { // three digits are enough to recognise it
+				scale := math.Pow(10, 2-math.Floor(math.Log10(f)))
+				p.Parameters[name] = math.Round(f*scale) / scale
+			}
+		}
+		if text, err := json.Marshal(p.Parameters); err != nil || string(text) != c.want {
+			t.Errorf("got  %s, %v\nwant %s", text, err, c.want)
+		}
+	}
+}
+
+func TestL1RefusesInWords(t *testing.T) {
+	one := privacy.Budget{Epsilon: 1}
+	for _, c := range []struct {
+		algorithm L1
+		n, d      int
+		budget    privacy.Budget
+		kind      error
+		text      string
+	}{
+		{L1{}, 10, 2, privacy.Budget{}, ErrParameter, "eps is 0"},
+		{L1{}, 10, 2, privacy.Budget{Epsilon: -1}, ErrParameter, "eps is -1"},
+		{L1{}, 10, 2, privacy.Budget{Epsilon: nan}, ErrParameter, "eps is NaN"},
+		{L1{}, 10, 2, privacy.Budget{Epsilon: inf}, ErrParameter, "eps is +Inf; it must be a number from 1e-10 to 10000"},
+		{L1{}, 10, 2, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, "delta is 1e-06"},
+		{L1{Theta: 1}, 10, 2, one, ErrParameter, `option "theta" is 1; it must be a number from 1.05 to 2`},
+		{L1{Iota: nan}, 10, 2, one, ErrParameter, `option "iota" is NaN`},
+		{L1{Clip: inf}, 10, 2, one, ErrParameter, `option "clip" is +Inf`},
+		{L1{Smoothing: -1}, 10, 2, one, ErrParameter, `option "smoothing" is -1`},
+		{L1{Set: "cube"}, 10, 2, one, ErrParameter, `option "set" is "cube"`},
+		{L1{Method: "mcmc"}, 10, 2, one, ErrParameter, `option "method" is "mcmc"`},
+		{L1{}, 0, 2, one, ErrInfeasible, "0 rows"},
+		{L1{}, 10, 0, one, ErrInfeasible, "0 coefficients"},
+		{L1{Radius: 1e9, Pitch: 1e-12}, 10, 2, one, ErrInfeasible, "too fine for radius"},
+		{L1{Method: MethodExponential}, 10_000, 30, one, ErrInfeasible, "ask for fewer features"},
+	} {
+		p, err := c.algorithm.Plan(Shape{N: c.n, D: c.d}, c.budget)
+		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%+v, %d rows, %d coefficients, %+v: %v, %v; want %q", c.algorithm, c.n, c.d, c.budget, p, err, c.text)
+		}
+	}
+}
+
+// Every shape and budget that is in range has a plan: the defaults never
+// contradict each other.
+func TestL1DefaultsAlwaysPlan(t *testing.T) {
+	for _, n := range []int{1, 7, 1000, 1e6, 1e9} {
+		for _, d := range []int{1, 4, 9, 64, 1000} {
+			for _, eps := range []float64{minEpsilon, .1, 1, 100, maxEpsilon} {
+				for _, a := range []L1{{}, {Theta: 1.05}, {ResidualScale: 1e-9}, {ResidualScale: 1e9}, {Radius: 1e-6}, {Radius: 1e9}, {Method: MethodObjective}} {
+					if _, err := a.Plan(Shape{N: n, D: d, Intercept: true}, privacy.Budget{Epsilon: eps}); err != nil {
+						t.Errorf("%+v, n = %d, d = %d, eps = %g: %v", a, n, d, eps, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestL1RunsOnDegenerateTables(t *testing.T) {
+	for name, table := range map[string]struct{ x, y []float64 }{
+		"one row":     {[]float64{1}, []float64{2}},
+		"constant":    {[]float64{5, 5, 5, 5}, []float64{1, 1, 1, 1}},
+		"all missing": {[]float64{nan, nan}, []float64{nan, nan}},
+		"infinite":    {[]float64{inf, 1, 2}, []float64{1, -inf, 2}},
+		"huge":        {[]float64{1e308, -1e308, 1}, []float64{1e308, math.MaxFloat64, 1}},
+	} {
+		for _, a := range []L1{{Method: MethodExponential}, {Method: MethodExponential, Set: SetBox}, {Method: MethodObjective}, {Method: MethodObjective, Set: SetBox, Radius: .1}} {
+			s := Shape{N: len(table.y), D: 2, Intercept: true}
+			p, err := a.Plan(s, privacy.Budget{Epsilon: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := Data{Shape: s, X: [][]float64{append([]float64(nil), table.x...)}, Y: append([]float64(nil), table.y...)}
+			w, err := p.Run(context.Background(), x, mech.TestSource(t, 1))
+			if err != nil || len(w) != 2 || !inside(w, p.Parameters["radius"].(float64), a.Set) {
+				t.Errorf("%s, %+v: %v, %v", name, a, w, err)
+			}
+		}
+	}
+}
+
+func inside(w []float64, radius float64, set string) bool {
+	square := 0.0
+	for _, v := range w {
+		square += v * v
+		if !(math.Abs(v) <= radius) {
+			return false
+		}
+	}
+	return set == SetBox || square <= radius*radius*(1+1e-9)
+}
