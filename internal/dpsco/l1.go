@@ -141,7 +141,7 @@ func (a L1) withDefaults(s Shape, epsilon float64) L1 {
 	set(&a.Radius, 10)
 	set(&a.ResidualScale, 1)
 	set(&a.Iota, defaultIota(a.Theta, information)/a.ResidualScale)
-	set(&a.Clip, 0.75*math.Sqrt(float64(s.D)))
+	set(&a.Clip, 0.8*math.Sqrt(float64(s.D)))
 	set(&a.Smoothing, defaultSmoothing(information)*a.ResidualScale)
 	set(&a.Pitch, a.defaultPitch(s, epsilon))
 	if a.Set == "" {
@@ -161,13 +161,13 @@ func set(v *float64, to float64) {
 // iota falls as information^(-1/(2 theta - 1)). The factor is the best one seen for
 // theta = 2 at information 25 to 50,000, and serves theta = 1.5 as well.
 func defaultIota(theta, information float64) float64 {
-	return math.Min(0.5, 0.2*math.Pow(information/250, -1/(2*theta-1)))
+	return math.Min(0.5, 0.24*math.Pow(information/250, -1/(2*theta-1)))
 }
 
 // defaultSmoothing balances the ridge, which falls with smoothing, with the bias
 // of a smoothed loss; the factor is the best one seen at information 25 to 50,000.
 func defaultSmoothing(information float64) float64 {
-	return math.Max(0.05, math.Min(1, 15/math.Sqrt(information)))
+	return math.Max(0.05, math.Min(1, 12/math.Sqrt(information)))
 }
 
 // defaultPitch is a power of two far below what noise leaves of the
