@@ -38,7 +38,7 @@ type Params struct {
 
 const (
 	maxRows    = 1 << 40
-	maxColumns = 1 << 14
+	maxColumns = 1 << 11
 	gapShare   = 64 // at most Epsilon/gapShare pays for the distance to the true minimiser
 )
 
