@@ -141,6 +141,15 @@ BEGIN
   RETURN FOUND AND (j.state = 'reading' OR NOT dp_int.unwanted(j));
 END $$;
 
+-- Is what the worker has locked still what was registered? Raises DP004 if not.
+CREATE FUNCTION dp_int.job_recheck(p_job uuid, p_token uuid) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+BEGIN
+  PERFORM dp_int.recheck_dataset(j.dataset);
+END $$;
+
 -- claimed -> charged. The worker holds a snapshot and locks on the relation, so
 -- what is checked here is what it will read. False when the job was unwanted and
 -- is gone; raises DP002, DP004, DP005 or 42501 and charges nothing otherwise.
@@ -272,7 +281,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
   UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = p_dataset AND row_count IS DISTINCT FROM p_row_count
 $$;
 
-GRANT EXECUTE ON FUNCTION dp_int.worker_beat, dp_int.worker_bye, dp_int.job_claim, dp_int.job_beat, dp_int.job_charge, dp_int.job_read,
+GRANT EXECUTE ON FUNCTION dp_int.worker_beat, dp_int.worker_bye, dp_int.job_claim, dp_int.job_beat, dp_int.job_recheck, dp_int.job_charge, dp_int.job_read,
   dp_int.job_publish, dp_int.job_fail, dp_int.job_hand_back, dp_int.job_park, dp_int.uncounted, dp_int.counted TO dp_sidecar;
 
 COMMIT;

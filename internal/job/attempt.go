@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
@@ -193,9 +192,9 @@ func (s *Sidecar) run(ctx context.Context, c *claim) error {
 	var plan *dpsco.Plan
 	var n int64
 	if c.reading() {
-		plan, n, err = s.resume(ctx, conn, c)
+		plan, n, err = s.resume(ctx, conn.Conn(), c)
 	} else {
-		plan, n, err = s.charge(ctx, tx, c)
+		plan, n, err = s.charge(ctx, conn.Conn(), c)
 	}
 	if err != nil {
 		return err
@@ -219,22 +218,17 @@ func (s *Sidecar) run(ctx context.Context, c *claim) error {
 }
 
 // charge counts, plans, charges and passes the point of no return.
-func (s *Sidecar) charge(ctx context.Context, tx pgx.Tx, c *claim) (*dpsco.Plan, int64, error) {
-	n, err := arrowio.Count(ctx, tx, c.relation())
+func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.Plan, int64, error) {
+	n, err := arrowio.Count(ctx, conn, c.relation())
 	if err != nil {
-		return nil, 0, uncountable(err, c)
+		return nil, 0, s.changed(ctx, c, uncountable(err))
 	}
-	if known := c.Dataset.RowCount; known == nil || *known != n {
-		if _, err := s.pool.Exec(ctx, "SELECT dp_int.counted($1, $2)", c.Dataset.ID, n); err != nil {
-			return nil, 0, err
-		}
+	if _, err := arrowio.Describe(ctx, conn, c.relation(), c.columns()); err != nil {
+		return nil, 0, s.changed(ctx, c, uncountable(err))
 	}
 	plan, err := c.plan(n)
-	switch {
-	case errors.Is(err, dpsco.ErrParameter):
-		return nil, 0, &failure{"22023", err.Error(), nothingSpent}
-	case err != nil:
-		return nil, 0, &failure{"DP005", err.Error(), nothingSpent}
+	if err != nil {
+		return nil, 0, s.changed(ctx, c, infeasible(err))
 	}
 	charged, err := ledger.Charge(ctx, s.pool, c.owner(), ledger.Entry{Event: plan.Event, Rows: n, Parameters: plan.Parameters})
 	var refusal *ledger.Refusal
@@ -253,12 +247,43 @@ func (s *Sidecar) charge(ctx context.Context, tx pgx.Tx, c *claim) (*dpsco.Plan,
 	if !wanted {
 		return nil, 0, errUnwanted
 	}
+	if known := c.Dataset.RowCount; known == nil || *known != n {
+		if _, err := s.pool.Exec(ctx, "SELECT dp_int.counted($1, $2)", c.Dataset.ID, n); err != nil {
+			return nil, 0, err
+		}
+	}
 	return plan, n, nil
+}
+
+// changed looks whether a failure before the charge has a better explanation:
+// the relation is no longer what was registered.
+func (s *Sidecar) changed(ctx context.Context, c *claim, found error) error {
+	var fail *failure
+	if !errors.As(found, &fail) {
+		return found
+	}
+	_, err := s.pool.Exec(ctx, "SELECT dp_int.job_recheck($1, $2)", c.ID, c.Token)
+	var refusal *ledger.Refusal
+	switch err = ledger.Explain(err); {
+	case errors.As(err, &refusal):
+		return &failure{refusal.SQLSTATE, refusal.Message, refusal.Hint}
+	case err != nil:
+		return err
+	}
+	return found
+}
+
+// infeasible gives the plan's refusal its SQLSTATE.
+func infeasible(err error) error {
+	if errors.Is(err, dpsco.ErrParameter) {
+		return &failure{"22023", err.Error(), nothingSpent}
+	}
+	return &failure{"DP005", err.Error(), nothingSpent}
 }
 
 // resume plans a job that an earlier attempt has charged, with the number of
 // rows of that charge, once the relation is locked and found unchanged.
-func (s *Sidecar) resume(ctx context.Context, conn *pgxpool.Conn, c *claim) (*dpsco.Plan, int64, error) {
+func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.Plan, int64, error) {
 	plan, err := c.plan(*c.RowCount)
 	if err != nil {
 		return nil, 0, parked("this version of dpsidecar cannot plan what another one charged")
@@ -270,7 +295,7 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgxpool.Conn, c *claim) (*dp
 	if _, err := conn.Exec(ctx, "SELECT FROM "+c.relation().Sanitize()+" LIMIT 0"); err != nil {
 		return nil, 0, s.unreadable(ctx, err, "the data set cannot be read now")
 	}
-	var wanted bool
+	var wanted bool // true: a job that is reading is always wanted
 	err = ledger.Explain(s.pool.QueryRow(ctx, "SELECT dp_int.job_read($1, $2)", c.ID, c.Token).Scan(&wanted))
 	var refusal *ledger.Refusal
 	if errors.As(err, &refusal) {
@@ -285,23 +310,21 @@ func sameEvent(a, b privacy.Event) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// uncountable explains why the rows could not be counted. Nothing is spent yet,
-// and the server's own words stay here: they could quote a value.
-func uncountable(err error, c *claim) error {
+// uncountable tells a relation that cannot be read from a connection that broke.
+// Nothing is spent yet, and the server's own words stay here: they could quote a
+// value.
+func uncountable(err error) error {
 	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || goingDown(pg) {
+	switch {
+	case errors.Is(err, arrowio.ErrUnsupportedType):
+		return &failure{"DP004", "a column of the data set has a type that no model can use", "Ask the steward to register again. " + nothingSpent}
+	case !errors.As(err, &pg) || goingDown(pg):
 		return err
-	}
-	switch pg.Code {
-	case "42501":
-		return &failure{"DP004", "dp_sidecar may not read the data set", "Ask the steward to see dp_check_install. " + nothingSpent}
-	case "42P01", "3F000":
-		return &failure{"DP004", "the relation of the data set does not exist", "Ask the steward to restore it or to register again. " + nothingSpent}
-	case "55P03":
+	case pg.Code == "55P03":
 		return &failure{"DP004", "the relation of the data set is locked",
 			"Somebody, perhaps this very transaction, holds a lock that excludes readers. Commit and ask again. " + nothingSpent}
 	}
-	return &failure{"DP004", "the rows of the data set could not be counted", "Ask the steward to look at the server's log. " + nothingSpent}
+	return &failure{"DP004", "the data set cannot be read", "Ask the steward to see dp_check_install and the server's log. " + nothingSpent}
 }
 
 // unreadable tells a refusal of the server, after which the job is parked, from

@@ -13,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"dpsidecar/internal/arrowio"
 )
 
 // Sidecar works on the jobs of one database until its context ends.
@@ -44,6 +46,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	s.id = uuid()
 	s.wake = make(chan struct{}, s.Jobs)
 	config := s.Config.Copy()
+	arrowio.Tune(config.ConnConfig)
 	config.MaxConns = int32(2*s.Jobs + 2) // a reader and a writer for each job, one heartbeat, one to spare
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
