@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 // that a test can repeat must not reach a mechanism.
 var mayUse = map[string][]string{
 	"math/rand":    {},
-
+	"math/rand/v2": {"internal/dpsco/mech/source.go"},
 	"testing":      {"internal/dpsco/mech/source.go", "internal/pgtest/testing.go"},
 }
 
