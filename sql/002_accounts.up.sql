@@ -139,14 +139,16 @@ $$;
 -- One rule for who may ask: a grant to a role covers its members; a grant that
 -- names the caller wins over a group's.
 CREATE FUNCTION dp_int.grant_of(p_dataset bigint, p_caller name) RETURNS dp_int.dataset_grant
-LANGUAGE sql STABLE AS $$
-  SELECT g.*
-    FROM dp_int.dataset_grant g
-    JOIN pg_catalog.pg_roles r ON r.rolname = g.grantee
-    JOIN pg_catalog.pg_roles c ON c.rolname = p_caller
-   WHERE g.dataset = p_dataset AND pg_has_role(c.oid, r.oid, 'USAGE')
-   ORDER BY g.grantee <> p_caller, g.epsilon DESC NULLS FIRST
-   LIMIT 1
-$$;
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT g
+      FROM dp_int.dataset_grant g
+      JOIN pg_catalog.pg_roles r ON r.rolname = g.grantee
+      JOIN pg_catalog.pg_roles c ON c.rolname = p_caller
+     WHERE g.dataset = p_dataset AND pg_has_role(c.oid, r.oid, 'USAGE')
+     ORDER BY g.grantee <> p_caller, g.epsilon DESC NULLS FIRST
+     LIMIT 1);
+END $$;
 
 COMMIT;

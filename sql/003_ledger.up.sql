@@ -47,12 +47,14 @@ CREATE TRIGGER ledger_table_stays BEFORE TRUNCATE ON dp_int.ledger
 -- byte length, a colon and its text, or '-' where it is NULL. Times are
 -- microseconds since 1970.
 CREATE FUNCTION dp_int.ledger_hash(e dp_int.ledger) RETURNS bytea
-LANGUAGE sql STABLE SET extra_float_digits = 1 AS $$
-  SELECT sha256(e.previous || convert_to(string_agg(coalesce(octet_length(convert_to(v, 'UTF8')) || ':' || v, '-'), ',' ORDER BY o), 'UTF8'))
-    FROM unnest(ARRAY[
-      e.account::text, e.seq::text, e.kind, (extract(epoch FROM e.at) * 1000000)::bigint::text, e.dataset, e.caller::text, e.job::text,
-      e.event::text, e.epsilon::text, e.rho::text, e.delta::text, e.arithmetic, e.refunds::text]) WITH ORDINALITY AS f(v, o)
-$$;
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT sha256(e.previous || convert_to(string_agg(coalesce(octet_length(convert_to(v, 'UTF8')) || ':' || v, '-'), ',' ORDER BY o), 'UTF8'))
+      FROM unnest(ARRAY[
+        e.account::text, e.seq::text, e.kind, (extract(epoch FROM e.at) * 1000000)::bigint::text, e.dataset, e.caller::text, e.job::text,
+        e.event::text, e.epsilon::text, e.rho::text, e.delta::text, e.arithmetic, e.refunds::text]) WITH ORDINALITY AS f(v, o));
+END $$;
 
 -- Appends e to its account's chain and moves the totals. The caller of this
 -- function holds the account's row lock.
@@ -87,7 +89,8 @@ END $$;
 -- Brings what the accountant proves up to date, for the account and for one
 -- caller, or for all callers when p_caller is NULL.
 CREATE FUNCTION dp_int.prove(p_account bigint, p_caller name) RETURNS void
-LANGUAGE sql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
   UPDATE dp_int.account a
      SET proven_epsilon = dp_int.proven(a.accounting, a.spent_epsilon, a.spent_rho, a.delta)
    WHERE a.id = p_account;
@@ -95,7 +98,7 @@ LANGUAGE sql VOLATILE AS $$
      SET proven_epsilon = dp_int.proven(a.accounting, t.epsilon, t.rho, a.delta)
     FROM dp_int.account a
    WHERE a.id = p_account AND t.account = a.id AND (p_caller IS NULL OR t.caller = p_caller);
-$$;
+END $$;
 
 -- Charges a job, or raises DP002 and charges nothing. The filters are those of
 -- fully adaptive composition: the sum of epsilon under pure accounting; the sum

@@ -6,7 +6,9 @@ SET LOCAL ROLE dp_owner;
 -- Tables below a relation: through views and materialized views to what they
 -- read, through inheritance to every parent and child.
 CREATE FUNCTION dp_int.base_relations(p_relid oid) RETURNS TABLE(relid oid, relation text)
-LANGUAGE sql STABLE AS $$
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
   WITH RECURSIVE reached(relid) AS (
     SELECT p_relid
     UNION
@@ -24,12 +26,14 @@ LANGUAGE sql STABLE AS $$
   SELECT c.oid, format('%I.%I', n.nspname, c.relname)
     FROM reached r
     JOIN pg_catalog.pg_class c ON c.oid = r.relid AND c.relkind IN ('r', 'p', 'f', 'm')
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-$$;
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
+END $$;
 
 -- Every relation on the way, views included.
 CREATE FUNCTION dp_int.relation_tree(p_relid oid) RETURNS SETOF oid
-LANGUAGE sql STABLE AS $$
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
   WITH RECURSIVE reached(relid) AS (
     SELECT p_relid
     UNION
@@ -38,46 +42,48 @@ LANGUAGE sql STABLE AS $$
       JOIN pg_catalog.pg_rewrite w ON w.ev_class = r.relid
       JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid
                                  AND d.refclassid = 'pg_catalog.pg_class'::regclass)
-  SELECT relid FROM reached
-$$;
+  SELECT relid FROM reached;
+END $$;
 
 -- Why reading the relation could raise on, drop or repeat a row; NULL when it
 -- cannot. A view is plain when its parse tree holds column references over one
 -- relation and nothing else: the node types are a positive list, and no FROM has
 -- a filter, which may be a mere boolean column. A materialized view is stored rows and needs no such rule.
 CREATE FUNCTION dp_int.why_not_total(p_relid oid) RETURNS text
-LANGUAGE sql STABLE AS $$
-  WITH tree AS (
-    SELECT c.oid, c.relkind, c.relrowsecurity, format('%I.%I', n.nspname, c.relname) AS relation
-      FROM pg_catalog.pg_class c
-      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-     WHERE c.oid = p_relid
-        OR (SELECT relkind FROM pg_catalog.pg_class WHERE oid = p_relid) = 'v' AND c.oid IN (SELECT dp_int.relation_tree(p_relid))),
-  nodes AS (
-    SELECT t.relation, coalesce(m[1], 'filter') AS node
-      FROM tree t
-      JOIN pg_catalog.pg_rewrite w ON w.ev_class = t.oid AND w.ev_type = '1',
-           regexp_matches(w.ev_action::text, '(?<!\\)\{([A-Z_]+)|:quals (?!<>)', 'g') AS m
-     WHERE t.relkind = 'v')
-  SELECT reason FROM (
-    SELECT 1, format('row-level security applies to %s', relation)
-      FROM tree
-     WHERE relrowsecurity
-       AND NOT (oid = p_relid AND (SELECT rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = 'dp_sidecar'))
-    UNION ALL
-    SELECT 2, format('view %s is more than column references over one relation', relation)
-      FROM nodes
-     GROUP BY relation
-    HAVING bool_or(node NOT IN ('QUERY', 'RTE', 'RANGETBLENTRY', 'RTEPERMISSIONINFO', 'ALIAS', 'TARGETENTRY', 'VAR', 'FROMEXPR', 'RANGETBLREF'))
-        OR count(*) FILTER (WHERE node = 'RANGETBLREF') <> count(*) FILTER (WHERE node = 'QUERY')
-    UNION ALL
-    SELECT 3, format('column %I of %s is computed when it is read', a.attname, t.relation)
-      FROM tree t
-      JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND a.attgenerated = 'v'
-  ) AS reasons(rank, reason)
-  ORDER BY rank, reason
-  LIMIT 1
-$$;
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    WITH tree AS (
+      SELECT c.oid, c.relkind, c.relrowsecurity, format('%I.%I', n.nspname, c.relname) AS relation
+        FROM pg_catalog.pg_class c
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+       WHERE c.oid = p_relid
+          OR (SELECT relkind FROM pg_catalog.pg_class WHERE oid = p_relid) = 'v' AND c.oid IN (SELECT dp_int.relation_tree(p_relid))),
+    nodes AS (
+      SELECT t.relation, coalesce(m[1], 'filter') AS node
+        FROM tree t
+        JOIN pg_catalog.pg_rewrite w ON w.ev_class = t.oid AND w.ev_type = '1',
+             regexp_matches(w.ev_action::text, '(?<!\\)\{([A-Z_]+)|:quals (?!<>)', 'g') AS m
+       WHERE t.relkind = 'v')
+    SELECT reason FROM (
+      SELECT 1, format('row-level security applies to %s', relation)
+        FROM tree
+       WHERE relrowsecurity
+         AND NOT (oid = p_relid AND (SELECT rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = 'dp_sidecar'))
+      UNION ALL
+      SELECT 2, format('view %s is more than column references over one relation', relation)
+        FROM nodes
+       GROUP BY relation
+      HAVING bool_or(node NOT IN ('QUERY', 'RTE', 'RANGETBLENTRY', 'RTEPERMISSIONINFO', 'ALIAS', 'TARGETENTRY', 'VAR', 'FROMEXPR', 'RANGETBLREF'))
+          OR count(*) FILTER (WHERE node = 'RANGETBLREF') <> count(*) FILTER (WHERE node = 'QUERY')
+      UNION ALL
+      SELECT 3, format('column %I of %s is computed when it is read', a.attname, t.relation)
+        FROM tree t
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND a.attgenerated = 'v'
+    ) AS reasons(rank, reason)
+    ORDER BY rank, reason
+    LIMIT 1);
+END $$;
 
 -- Checks a name and returns the active data set.
 CREATE FUNCTION dp_int.dataset_of(p_dataset text) RETURNS dp_int.dataset

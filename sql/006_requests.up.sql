@@ -116,9 +116,11 @@ BEGIN
 END $$;
 
 CREATE FUNCTION dp_int.kept_release(p_dataset bigint, p_hash bytea) RETURNS uuid
-LANGUAGE sql STABLE AS $$
-  SELECT id FROM dp_int.release WHERE dataset = p_dataset AND request_hash = p_hash ORDER BY released_at DESC LIMIT 1
-$$;
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT id FROM dp_int.release WHERE dataset = p_dataset AND request_hash = p_hash ORDER BY released_at DESC LIMIT 1);
+END $$;
 
 -- Inserts the job. A waited job is dropped unspent unless its session keeps the
 -- job's advisory lock; the lock is taken before the row can be seen.
@@ -156,11 +158,13 @@ END $$;
 -- What a waiting caller needs to know. A job that is still reading and carries a
 -- SQLSTATE could not be read this time: it is spent, and will be tried again.
 CREATE FUNCTION dp_int.watch(p_caller name, p_job uuid) RETURNS TABLE(state text, alive boolean, release uuid, sqlstate text, message text, hint text)
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY
   SELECT j.state, j.finished_at IS NOT NULL OR dp_int.sidecars_alive() > 0, j.release, j.sqlstate, j.message, j.hint
     FROM dp_int.job j
-   WHERE j.id = p_job AND j.caller = p_caller
-$$;
+   WHERE j.id = p_job AND j.caller = p_caller;
+END $$;
 
 -- Cancels what is not spent. Returns what became of the job.
 CREATE FUNCTION dp_int.cancel(p_caller name, p_job uuid) RETURNS text
@@ -204,15 +208,21 @@ BEGIN
 END $$;
 
 CREATE FUNCTION dp_int.coefficients(p_release uuid) RETURNS TABLE(term text, coef float8)
-LANGUAGE sql STABLE AS $$ SELECT c.term, c.coef FROM dp_int.coefficient c WHERE c.release = p_release ORDER BY c.position $$;
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
+  SELECT c.term, c.coef FROM dp_int.coefficient c WHERE c.release = p_release ORDER BY c.position;
+END $$;
 
 -- The loopback fetches what the caller's own snapshot may be too old to show.
 CREATE FUNCTION dp_int.fetch(p_caller name, p_release uuid) RETURNS TABLE(term text, coef float8)
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY
   SELECT c.*
     FROM dp_int.release r, dp_int.coefficients(r.id) c
-   WHERE r.id = p_release AND (dp_int.grant_of(r.dataset, p_caller)).dataset IS NOT NULL
-$$;
+   WHERE r.id = p_release AND (dp_int.grant_of(r.dataset, p_caller)).dataset IS NOT NULL;
+END $$;
 
 GRANT EXECUTE ON FUNCTION dp_int.enqueue, dp_int.watch, dp_int.cancel, dp_int.fetch TO dp_loopback;
 
