@@ -80,12 +80,17 @@ func (s *Source) BernoulliExp(x *big.Rat) bool {
 	if x.Sign() == 0 {
 		return true
 	}
+	for far := big.NewRat(1<<20, 1); x.Cmp(far) > 0; x = new(big.Rat).Sub(x, far) {
+		if !s.BernoulliExp(far) {
+			return false
+		}
+	}
 	u := s.Uniform()
 	near, _ := x.Float64() // correctly rounded
 	switch {
 	case u.SurelyBelowExp(-near * (1 + 0x1p-52)):
 		return true
-	case near < math.MaxFloat64 && u.SurelyAboveExp(-near*(1-0x1p-52)):
+	case u.SurelyAboveExp(-near*(1-0x1p-52)):
 		return false
 	}
 	return u.BelowExp(big.NewRat(1, 1), new(big.Rat).Neg(x))

@@ -2,63 +2,18 @@ package expmech
 
 import "math"
 
+// The shape of bounds. These numbers move time only.
 const (
-	smoothReach  = 0.5 // records that move less are expanded, not cut by a chord
-	freezeLoss   = 10.0
-	keepShare    = 0.8
-	maxListRows  = 1 << 28
-	deepestSlope = 4 // a line that sinks below -deepestSlope is no bound
+	smoothReach = 0.5     // rows that move less are expanded, not cut by a chord
+	freezeLoss  = 10.0    // what freezing a whole table may cost in the exponent
+	keepShare   = 0.8     // a list that keeps more rows is not worth making
+	modelEvery  = 8       // one row in so many teaches the model
+	deepestLine = 4.0     // a line that sinks deeper is no bound at all
+	maxListRows = 1 << 28 // in all lists made for one draw
 )
 
-// list is what a box hands to the boxes inside it: rows whose bound may still
-// improve, and for the others, once and for all, the concave quadratic
-//
-//	f + g (z - middle) - (z - middle)' m (z - middle) / 2.
-type list struct {
-	plain, wild []int32
-	middle      []float64
-	expansion
-}
-
-// plane is a lower bound of sum_i psi(u_i) on a box: f + g (z - middle).
-type plane struct {
-	middle []float64
-	f      float64
-	g      []float64
-}
-
-// sums is the bound of some rows: live parts hold on this box, frozen parts on
-// all boxes inside it as well.
-type sums struct {
-	live, frozen expansion
-	loss         []float64 // how much each axis' width costs, roughly
-	plain, wild  []int32   // rows that stay
-	saturated    int
-}
-
-func newSums(d int) *sums {
-	return &sums{live: newExpansion(d), frozen: newExpansion(d), loss: make([]float64, d)}
-}
-
-// merge adds o, whose rows that stay include those of s.
-func (s *sums) merge(o *sums) {
-	s.live.add(&o.live)
-	s.frozen.add(&o.frozen)
-	for j, v := range o.loss {
-		s.loss[j] += v
-	}
-	s.plain = o.plain
-	s.saturated += o.saturated
-}
-
-func (s *sums) clear() {
-	s.live.clear()
-	s.frozen.clear()
-	clear(s.loss)
-	s.plain, s.saturated = nil, 0
-}
-
-// expansion is f + g (z - middle) - (z - middle)' m (z - middle) / 2.
+// expansion is a quadratic f + g (z - middle) - (z - middle)' m (z - middle) / 2;
+// m is its lower triangle.
 type expansion struct {
 	f float64
 	g []float64
@@ -72,147 +27,185 @@ func (e *expansion) add(o *expansion) {
 	for j, v := range o.g {
 		e.g[j] += v
 	}
-	for j, row := range o.m {
-		for k, v := range row[:j+1] {
-			e.m[j][k] += v
-		}
-	}
+	e.m.add(o.m, 1)
 }
 
 func (e *expansion) clear() {
 	e.f = 0
 	clear(e.g)
-	for _, row := range e.m {
-		clear(row)
-	}
+	e.m.clear()
+}
+
+// list is what a box hands to the boxes inside it: the rows whose bound may
+// still improve, and a lower bound of all others, once and for all.
+type list struct {
+	plain, wild []int32
+	middle      []float64
+	expansion
 }
 
 // moved returns the expansion of l around another middle.
 func (l *list) moved(middle []float64) expansion {
 	e := newExpansion(len(middle))
-	e.f = l.f
 	delta := make([]float64, len(middle))
 	for j := range delta {
 		delta[j] = middle[j] - l.middle[j]
 	}
+	e.f = l.f
+	copy(e.g, l.g)
+	e.m.add(l.m, 1)
 	for j, row := range l.m {
-		sum := 0.0
-		for k := range delta {
-			v := row[min(k, len(row)-1)]
-			if k > j {
-				v = l.m[k][j]
-			}
-			sum += v * delta[k]
+		for k, v := range row[:j] {
+			e.g[j] -= v * delta[k]
+			e.g[k] -= v * delta[j]
 		}
-		e.g[j] = l.g[j] - sum
-		e.f += (l.g[j] - sum/2) * delta[j]
-		copy(e.m[j], row)
+		e.g[j] -= row[j] * delta[j]
+	}
+	for j, v := range delta {
+		e.f += (l.g[j] + e.g[j]) / 2 * v
 	}
 	return e
 }
 
-// geometry is a box as floating point sees it, and where to touch.
-type geometry struct {
-	middle, half, touch []float64
+// place is one axis of a box as floating point sees it: |z - middle| <= half,
+// and where the envelope is to touch.
+type place struct{ middle, half, touch float64 }
+
+// sums is the bound of some rows on a box. The frozen part holds, and is as good
+// as it gets, on all boxes inside it as well.
+type sums struct {
+	live, frozen expansion
+	kinks        matrix    // mean curvature of the rows with a kink, roughly
+	loss         []float64 // what the width of every axis costs, roughly
+	plain, wild  []int32   // rows that are not frozen
+	saturated    int       // rows that score psi.limit all over the box
 }
 
-// envelope computes bounds on boxes.
-type envelope struct {
-	*score
-	*lattice
+func newSums(d int) *sums {
+	return &sums{live: newExpansion(d), frozen: newExpansion(d), kinks: newMatrix(d), loss: make([]float64, d)}
+}
+
+// add adds o but for its rows.
+func (s *sums) add(o *sums) {
+	s.live.add(&o.live)
+	s.frozen.add(&o.frozen)
+	s.kinks.add(o.kinks, 1)
+	for j, v := range o.loss {
+		s.loss[j] += v
+	}
+	s.saturated += o.saturated
+}
+
+func (s *sums) clear() {
+	s.live.clear()
+	s.frozen.clear()
+	s.kinks.clear()
+	clear(s.loss)
+	s.saturated = 0
+}
+
+// bounder computes bounds of rows on one box.
+type bounder struct {
 	*view
+	psi       *psi
+	places    []place
+	tolerance float64 // of freezing a row
 }
 
-// gather bounds the rows of a block on a box.
-func (e *envelope) gather(s *sums, rows []int32, geo *geometry) {
-	d := e.lattice.d
-	middle, half, touch := geo.middle[:d], geo.half[:d], geo.touch[:d]
-	tolerance := freezeLoss / (float64(e.target.n) * e.gain)
-	psi := e.psi
-	product, frozenProduct := 1.0, 1.0
-	for _, i := range rows {
-		row := e.view.row(i)
-		a, v := row[0], row[1:1+d]
-		r, rho := a, 2*plainNoise
+// gather adds the bounds of at most blockRows plain rows to s. The proof that
+// each is a lower bound is in expmech.md, section 3.
+func (b *bounder) gather(s *sums, rows []int32) {
+	d := len(b.places)
+	product, frozen := 1.0, 1.0
+	for n, i := range rows {
+		row := b.view.row(i)
+		r, at, rho := row[0], row[0], 2*plainNoise
+		v := row[1 : 1+d]
 		for j, x := range v {
-			r -= x * middle[j]
-			rho += math.Abs(x) * half[j]
+			p := &b.places[j]
+			r -= x * p.middle
+			at -= x * p.touch
+			rho += math.Abs(x) * p.half
 		}
 		u := math.Abs(r)
 		low, high := u-rho, u+rho
-		if low >= 1 {
+		switch {
+		case low >= 1:
 			s.saturated++
 			continue
-		}
-		if low <= 0 {
-			s.plain = append(s.plain, i)
-			e.kink(s, a, r, rho, v, half, touch)
-			continue
-		}
-		if rho > smoothReach {
-			s.plain = append(s.plain, i)
-			e.cord(s, r, low, high, rho, v, half)
-			continue
-		}
-		inside := min(u, 1)
-		decay := psi.decay(inside)
-		slope := math.Copysign((1-psi.power(inside))/decay, r)
-		bend := psi.bend(low, high)
-		if (bend-psi.straightest(low, high))*rho*rho < tolerance {
-			frozenProduct *= decay
-			s.frozen.m.addSquare(s.frozen.g, bend, -slope, v)
-			continue
+		case low <= 0:
+			b.kink(s, n%modelEvery == 0, r, at, rho, v)
+		case rho > smoothReach:
+			b.chord(s, n%modelEvery == 0, r, rho, v)
+		default:
+			inside := min(u, 1)
+			decay := b.psi.decay(inside)
+			slope := math.Copysign((1-b.psi.power(inside))/decay, r)
+			bend := b.psi.bend(low, high)
+			if (bend-b.psi.straightest(low, high))*rho*rho < b.tolerance {
+				frozen *= decay
+				s.frozen.m.addSquare(s.frozen.g, bend, -slope, v)
+				continue
+			}
+			product *= decay
+			s.live.m.addSquare(s.live.g, bend, -slope, v)
 		}
 		s.plain = append(s.plain, i)
-		product *= decay
-		s.live.m.addSquare(s.live.g, bend, -slope, v)
 	}
 	s.live.f -= math.Log(product)
-	s.frozen.f -= math.Log(frozenProduct)
+	s.frozen.f -= math.Log(frozen)
 }
 
 // kink bounds a row whose residual may vanish in the box by a line through the
-// origin, on the side of the touching point.
-func (e *envelope) kink(s *sums, a, r, rho float64, v, half, touch []float64) {
-	at := a
-	for j, x := range v {
-		at -= x * touch[j]
-	}
+// origin, on the side where the envelope is to touch.
+func (b *bounder) kink(s *sums, teach bool, r, at, rho float64, v []float64) {
 	var slope float64
 	if at >= 0 {
-		slope = e.psi.chord(r + rho)
+		slope = b.psi.chord(r + rho)
 	} else {
-		slope = -e.psi.chord(rho - r)
+		slope = -b.psi.chord(rho - r)
 	}
-	if !(slope*r-math.Abs(slope)*rho >= -deepestSlope) {
+	if !(slope*r-math.Abs(slope)*rho >= -deepestLine) {
 		return // zero is a bound, too
 	}
 	s.live.f += slope * r
-	loss := (e.psi.roughly(math.Abs(at)) - slope*at) / rho
+	g := s.live.g[:len(v)]
 	for j, x := range v {
-		s.live.g[j] -= slope * x
-		s.loss[j] += loss * math.Abs(x) * half[j]
+		g[j] -= slope * x
+	}
+	if teach {
+		s.kinks.addSquare(s.loss, modelEvery*math.Abs(slope)/rho, 0, v)
+		b.teach(s, b.psi.roughly(math.Abs(at))-slope*at, rho, v)
 	}
 }
 
-// cord bounds a row by the chord of psi between the ends of its range.
-func (e *envelope) cord(s *sums, r, low, high, rho float64, v, half []float64) {
-	start, end := e.psi.at(low), e.psi.at(high)
+// chord bounds a row by the chord of psi between the ends of its range.
+func (b *bounder) chord(s *sums, teach bool, r, rho float64, v []float64) {
+	start, end := b.psi.at(math.Abs(r)-rho), b.psi.at(math.Abs(r)+rho)
 	slope := math.Copysign((end-start)/(2*rho), r)
 	s.live.f += (start + end) / 2
-	loss := (e.psi.roughly(math.Abs(r)) - (start+end)/2) / rho
 	for j, x := range v {
 		s.live.g[j] -= slope * x
-		s.loss[j] += loss * math.Abs(x) * half[j]
+	}
+	if teach {
+		b.teach(s, b.psi.roughly(math.Abs(r))-(start+end)/2, rho, v)
+	}
+}
+
+// teach charges the loss of a row's bound to the axes that make its range wide.
+func (b *bounder) teach(s *sums, loss, rho float64, v []float64) {
+	loss *= modelEvery / rho
+	for j, x := range v {
+		s.loss[j] += loss * math.Abs(x) * b.places[j].half
 	}
 }
 
 // straightest returns the least |psi”| on [low, high], roughly.
 func (p *psi) straightest(low, high float64) float64 {
-	if high >= 1 {
+	switch {
+	case high >= 1:
 		return 0
-	}
-	if p.theta == 2 {
+	case p.theta == 2:
 		return p.bend(low, low)
 	}
 	return p.bend(high, high)

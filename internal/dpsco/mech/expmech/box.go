@@ -5,6 +5,20 @@ import (
 	"sync"
 )
 
+// plane is a lower bound of sum_i psi(u_i) on a box: f + g (z - middle).
+type plane struct {
+	middle []float64
+	f      float64
+	g      []float64
+}
+
+// envelope computes envelopes of boxes.
+type envelope struct {
+	*score
+	*lattice
+	*view
+}
+
 // box is a set of grid points: index_j in [0, size_j) for every j, see
 // lattice.point, with an envelope over them,
 //
@@ -14,7 +28,7 @@ type box struct {
 	list      *list  // what its own bound may use
 	heir      *list  // what boxes inside it may use
 	plane     *plane // nil if the box is one point
-	shift     []float64
+	model     *model
 
 	alpha   float64
 	rate    []float64 // >= 0
@@ -34,20 +48,21 @@ func (e *envelope) bound(b *box) bool {
 	if b.points() == 1 {
 		return e.settle(b)
 	}
-	geo := e.aim(b)
-	total := e.collect(b.list, geo)
+	places := e.aim(b)
+	total := e.collect(b.list, places)
 	inherited := b.plane
-	e.bequeath(b, geo, total)
-	costs := e.close(b, geo, total)
-	e.slant(b, geo)
+	e.bequeath(b, places, total)
+	costs := e.close(b, places, total)
+	e.slant(b, places)
+	b.model = newModel(e.gain, places, b.plane.g, total.kinks)
 	if inherited != nil {
 		other := *b
 		other.plane = inherited
-		if e.slant(&other, geo); other.logMass < b.logMass {
+		if e.slant(&other, places); other.logMass < b.logMass {
 			*b = other
 		}
 	}
-	e.choose(b, geo, costs)
+	e.choose(b, places, costs)
 	return true
 }
 
@@ -76,42 +91,38 @@ func (e *envelope) settle(b *box) bool {
 	return true
 }
 
-// aim places a box in z and chooses where its envelope touches.
-func (e *envelope) aim(b *box) *geometry {
-	d := len(b.low)
-	geo := &geometry{make([]float64, d), make([]float64, d), make([]float64, d)}
-	e.lattice.span(geo.middle, geo.half, b.low, b.size)
-	for j, s := range b.shift {
-		t, _ := touch(geo.middle[j]-geo.half[j]+s, geo.middle[j]+geo.half[j]+s)
-		geo.touch[j] = t - s
-	}
-	return geo
+// aim places a box in z and chooses where its envelope is to touch.
+func (e *envelope) aim(b *box) []place {
+	places := make([]place, len(b.low))
+	e.lattice.span(places, b.low, b.size)
+	b.model.touch(places)
+	return places
 }
 
 // collect bounds the rows of a list.
-func (e *envelope) collect(l *list, geo *geometry) *sums {
+func (e *envelope) collect(l *list, places []place) *sums {
+	by := &bounder{e.view, e.psi, places, freezeLoss / (float64(e.target.n) * e.gain)}
 	parts := make([]*sums, e.crew)
-	e.crew.share(len(l.plain), 8*blockRows, func(worker, from, to int) {
-		total, part := newSums(e.target.d), newSums(e.target.d)
-		total.plain = make([]int32, 0, to-from)
+	e.crew.share(len(l.plain), 16*blockRows, func(worker, from, to int) {
+		total, part := newSums(len(places)), newSums(len(places))
+		part.plain = make([]int32, 0, to-from)
 		for ; from < to; from += blockRows {
-			part.plain = total.plain
-			e.gather(part, l.plain[from:min(to, from+blockRows)], geo)
-			total.merge(part)
+			by.gather(part, l.plain[from:min(to, from+blockRows)])
+			total.add(part)
 			part.clear()
 		}
+		total.plain = part.plain
 		parts[worker] = total
 	})
 	total := parts[0]
 	for _, part := range parts[1:] {
 		if part != nil {
-			plain := append(total.plain, part.plain...)
-			total.merge(part)
-			total.plain = plain
+			total.add(part)
+			total.plain = append(total.plain, part.plain...)
 		}
 	}
 	for _, i := range l.wild {
-		if e.saturates(i, geo) {
+		if e.saturates(i, places) {
 			total.saturated++
 		} else {
 			total.wild = append(total.wild, i)
@@ -122,45 +133,45 @@ func (e *envelope) collect(l *list, geo *geometry) *sums {
 
 // saturates reports that a row scores the limit all over a box. A row without a
 // usable noise never does.
-func (e *envelope) saturates(i int32, geo *geometry) bool {
+func (e *envelope) saturates(i int32, places []place) bool {
 	row := e.view.row(i)
 	r, rho := row[0], 2*e.view.noise[i]
 	for j, x := range row[1:] {
-		r -= x * geo.middle[j]
-		rho += math.Abs(x) * geo.half[j]
+		r -= x * places[j].middle
+		rho += math.Abs(x) * places[j].half
 	}
 	return math.Abs(r)-rho >= 1
 }
 
 // bequeath makes the list of the boxes inside b: a new one if enough rows are
 // settled, else that of b.
-func (e *envelope) bequeath(b *box, geo *geometry, s *sums) {
+func (e *envelope) bequeath(b *box, places []place, s *sums) {
 	b.heir = b.list
 	rows := len(b.list.plain) + len(b.list.wild)
 	if float64(len(s.plain)+len(s.wild)) >= keepShare*float64(rows) {
 		return
 	}
-	settled := b.list.moved(geo.middle)
+	settled := b.list.moved(middles(places))
 	settled.add(&s.frozen)
 	settled.f += float64(s.saturated) * e.psi.top
 	b.heir = &list{
 		plain: append([]int32(nil), s.plain...), wild: s.wild,
-		middle: geo.middle, expansion: settled,
+		middle: middles(places), expansion: settled,
 	}
 }
 
 // close turns the bound of a box into a plane: the quadratic part is replaced by
 // its least value. It returns what the width of the box costs per axis.
-func (e *envelope) close(b *box, geo *geometry, s *sums) (costs []float64) {
-	q := b.list.moved(geo.middle)
+func (e *envelope) close(b *box, places []place, s *sums) (costs []float64) {
+	q := b.list.moved(middles(places))
 	q.add(&s.frozen)
 	q.add(&s.live)
 	q.f += float64(s.saturated) * e.psi.top
-	costs = make([]float64, len(geo.middle))
+	costs = make([]float64, len(places))
 	corner := 0.0
 	for j, row := range q.m {
 		for k, v := range row[:j+1] {
-			v = math.Abs(v) * geo.half[j] * geo.half[k]
+			v = math.Abs(v) * places[j].half * places[k].half
 			if k < j {
 				corner += v
 				costs[j] += v
@@ -175,20 +186,20 @@ func (e *envelope) close(b *box, geo *geometry, s *sums) (costs []float64) {
 		costs[j] = e.gain * (0.4*costs[j] + 0.5*s.loss[j])
 	}
 	slack := float64(e.target.n) * e.rowSlack()
-	b.plane = &plane{middle: geo.middle, f: q.f - corner - slack, g: q.g}
+	b.plane = &plane{middle: middles(places), f: q.f - corner - slack, g: q.g}
 	return costs
 }
 
 // slant computes the exponent of a box from its plane, every error against it.
-func (e *envelope) slant(b *box, geo *geometry) {
+func (e *envelope) slant(b *box, places []place) {
 	d := len(b.low)
 	b.rate, b.falls = make([]float64, d), make([]bool, d)
 	least, size := b.plane.f, math.Abs(b.plane.f)
 	logMass := 0.0
 	for j, g := range b.plane.g {
-		away := g * (geo.middle[j] - b.plane.middle[j])
-		least += away - math.Abs(g)*geo.half[j]
-		size += math.Abs(away) + math.Abs(g)*geo.half[j]
+		away := g * (places[j].middle - b.plane.middle[j])
+		least += away - math.Abs(g)*places[j].half
+		size += math.Abs(away) + math.Abs(g)*places[j].half
 		b.falls[j] = g < 0
 		b.rate[j] = e.gain * math.Abs(g) * e.lattice.cell(j) * (1 - 0x1p-45)
 		_, padded := digits(b.size[j])
@@ -199,47 +210,22 @@ func (e *envelope) slant(b *box, geo *geometry) {
 }
 
 // choose decides where the box is split if it ever is, and what its boxes learn.
-func (e *envelope) choose(b *box, geo *geometry, costs []float64) {
-	shift := make([]float64, len(b.shift))
+func (e *envelope) choose(b *box, places []place, costs []float64) {
 	best := math.Inf(-1)
-	for j, c := range geo.middle {
-		h := geo.half[j]
-		if at := geo.touch[j] + b.shift[j]; math.Abs(at) < 1.5 {
-			shift[j] = (e.gain*b.plane.g[j] - geo.touch[j]) * max(0, min(1, (h-shiftFrom)/shiftFrom))
-			shift[j] = max(-h/2, min(h/2, shift[j]))
-		} else {
-			shift[j] = b.shift[j]
-		}
+	for j, p := range places {
 		if b.size[j] == 1 {
 			continue
 		}
-		at, gain := bestSplit(c-h, c+h)
+		c, h := p.middle, p.half
+		at, gain := b.model.split(j, c-h, c+h)
 		if costs[j] > gain {
-			at = flatSplit(c-h, c+h)
+			at = c
 		}
 		if gain+costs[j] > best {
 			best, b.axis = gain+costs[j], j
 			b.at = max(1, min(b.size[j]-1, int64(math.Round((at-(c-h))/e.lattice.cell(j)))))
 		}
 	}
-	b.shift = shift
-}
-
-// shiftFrom is the half-width above which a box teaches the boxes inside it how
-// far the target's slope is from the model's.
-const shiftFrom = 5.0
-
-// flatSplit returns where to split [low, high] if the width matters more than
-// the model's mass: in the middle, but not too far out.
-func flatSplit(low, high float64) float64 {
-	c := (low + high) / 2
-	switch {
-	case low > 0 && high > 4*low:
-		return min(c, max(2*low, low+1))
-	case high < 0 && low < 4*high:
-		return max(c, min(2*high, high-1))
-	}
-	return c
 }
 
 // halves splits a box.
@@ -254,7 +240,7 @@ func (b *box) halves() [2]*box {
 func (b *box) child() *box {
 	return &box{
 		low: append([]int64(nil), b.low...), size: append([]int64(nil), b.size...),
-		list: b.heir, plane: b.plane, shift: b.shift,
+		list: b.heir, plane: b.plane, model: b.model,
 	}
 }
 
@@ -279,4 +265,12 @@ func (e *envelope) refine(boxes []*box) []*box {
 		}
 	}
 	return out
+}
+
+func middles(places []place) []float64 {
+	middle := make([]float64, len(places))
+	for j, p := range places {
+		middle[j] = p.middle
+	}
+	return middle
 }

@@ -68,18 +68,68 @@ func newSampler(t *target, x [][]float64, y []float64) *sampler {
 	s := &sampler{envelope: &envelope{score: sc, lattice: g, view: v}}
 	root := &box{
 		list:  &list{plain: plain, wild: wild, middle: make([]float64, t.d), expansion: newExpansion(t.d)},
-		shift: make([]float64, t.d),
+		model: unitModel(t.d),
 	}
 	root.list.f = float64(sc.missing) * t.psi.top
 	root.low, root.size = g.root(t)
-	s.bound(root)
-	s.add(root)
 	s.logTarget = -t.gain * sc.estimate(k)
 	for j := range t.d {
 		s.logTarget += max(0, math.Log(math.Sqrt(2*math.Pi)/g.cell(j)))
 	}
+	s.start(root)
 	return s
 }
+
+// start puts in boxes that hold all of W: the root, or the part of it inside a
+// fence and slabs for what is beyond.
+func (s *sampler) start(root *box) {
+	volume := fenceMargin - s.logTarget
+	for _, size := range root.size {
+		volume += math.Log(float64(size))
+	}
+	beyond := &plane{
+		middle: make([]float64, s.target.d), g: make([]float64, s.target.d),
+		f: volume/s.gain - float64(s.target.n)*s.rowSlack(),
+	}
+	q := s.fence(root.list.plain, volume/s.gain-root.list.f)
+	for j := range root.size {
+		for _, side := range [...]float64{-q, q} {
+			slab, rest := root.slab(s.lattice, j, side)
+			if slab == nil {
+				continue
+			}
+			slab.plane, slab.heir = beyond, slab.list
+			places := s.aim(slab)
+			s.slant(slab, places)
+			s.choose(slab, places, make([]float64, s.target.d))
+			s.add(slab)
+			root = rest
+		}
+	}
+	s.bound(root)
+	s.add(root)
+}
+
+// slab cuts off what lies beyond z_axis = side, seen from 0; nil if nothing does.
+func (b *box) slab(g *lattice, axis int, side float64) (slab, rest *box) {
+	cells := math.Floor((side/g.scale[axis] + float64(g.origin[axis]-b.low[axis])) / (1 << shearBits))
+	if side > 0 {
+		cells++
+	}
+	if !(cells > 0 && cells < float64(b.size[axis])) {
+		return nil, nil
+	}
+	b.axis, b.at, b.heir = axis, int64(cells), b.list
+	halves := b.halves()
+	if side > 0 {
+		return halves[1], halves[0]
+	}
+	return halves[0], halves[1]
+}
+
+// fenceMargin is how much, in the exponent, everything beyond a fence lies below
+// what would make it as heavy as the target.
+const fenceMargin = 5
 
 // impatient reports that a split is due rather than a proposal: proposals get
 // as much time as splits, or a fraction while too few would be accepted.

@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"dpsidecar/internal/dpsco/mech"
 )
@@ -55,46 +54,4 @@ func BenchmarkDraw(b *testing.B) {
 			}
 		})
 	}
-}
-
-func TestTmp(t *testing.T) {
-	x, y := lognormal(1, 1e4, 4)
-	p := Params{Epsilon: 1, Theta: 2, Iota: .1, Radius: 10, Pitch: 10. / 100 / 16, Intercept: true}
-	t0 := time.Now()
-	w, err := Draw(context.Background(), p, x, y, mech.NewSource())
-	t.Log(w, err, time.Since(t0))
-	stats(t, p, x, y)
-}
-
-func stats(t testing.TB, p Params, x [][]float64, y []float64) {
-	d := len(x)
-	if p.Intercept {
-		d++
-	}
-	src := mech.NewSource()
-	t0 := time.Now()
-	s := newSampler(newTarget(p, len(y), d), x, y)
-	tn := time.Since(t0)
-	props := 0
-	var tp time.Duration
-	for {
-		if s.impatient() {
-			s.split()
-		} else {
-			t1 := time.Now()
-			_, ok := s.propose(src)
-			tp += time.Since(t1)
-			props++
-			if ok {
-				break
-			}
-		}
-	}
-	rows := 0
-	for _, b := range s.boxes {
-		if b.heir != nil {
-			rows += len(b.heir.plain)
-		}
-	}
-	t.Logf("n=%d d=%d setup %.3fs splits %.3fs proposals %.3fs; props %d boxes %d avgrows %d; logratio %.2f", len(y), d, tn.Seconds(), (time.Since(t0) - tn - tp).Seconds(), tp.Seconds(), props, len(s.boxes), rows/len(s.boxes), s.logSum()-s.logTarget)
 }

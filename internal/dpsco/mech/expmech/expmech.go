@@ -136,7 +136,7 @@ func (t *target) estimateSlack() float64 {
 }
 
 // chordNodes is the resolution of the table of chord slopes.
-const chordNodes = 4096
+const chordNodes = 1024
 
 // scoreOne is the integer score that stands for psi = 1.
 const scoreOne = 1 << 40
@@ -147,7 +147,7 @@ type psi struct {
 	theta  float64
 	top    float64   // log theta, rounded down
 	limit  int64     // ceil(2^40 log theta): the largest score of a row
-	chords []float64 // lower bounds of psi(u)/u at u = 0, 1/4096, ..., 1
+	chords []float64 // lower bounds of psi(u)/u at u = 0, 1/1024, ..., 1
 }
 
 func newPsi(theta float64) *psi {

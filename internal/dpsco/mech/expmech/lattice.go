@@ -98,13 +98,13 @@ func (g *lattice) root(t *target) (low, size []int64) {
 	return low, size
 }
 
-// span stores the middle and half-widths, in z, of a box. The half-widths are
-// rounded up.
-func (g *lattice) span(middle, half []float64, low, size []int64) {
-	for j := range g.d {
+// span stores the middle and half-width, in z, of a box along every axis. The
+// half-widths are rounded up.
+func (g *lattice) span(places []place, low, size []int64) {
+	for j := range places {
 		width := float64(size[j]) * (1 << (shearBits - 1)) * g.scale[j]
-		middle[j] = g.scale[j]*float64(low[j]-g.origin[j]) + width
-		half[j] = width * (1 + 0x1p-45)
+		places[j].middle = g.scale[j]*float64(low[j]-g.origin[j]) + width
+		places[j].half = width * (1 + 0x1p-45)
 	}
 }
 

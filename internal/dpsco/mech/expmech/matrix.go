@@ -28,6 +28,12 @@ func (m matrix) add(other matrix, factor float64) {
 	}
 }
 
+func (m matrix) clear() {
+	for _, row := range m {
+		clear(row)
+	}
+}
+
 // addSquare adds weight x x' to a symmetric matrix and slope x to a vector.
 func (m matrix) addSquare(vector []float64, weight, slope float64, x []float64) {
 	for j, v := range x {

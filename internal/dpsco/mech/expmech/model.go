@@ -2,9 +2,93 @@ package expmech
 
 import "math"
 
-// The model of where the target's mass lies: along each axis of a box a normal
-// density of variance 1 around -shift. It chooses where the envelope touches
+// model is where the target's mass is thought to lie in a box: its exponent has
+// the slope slope + curvature (z - at). It chooses where the envelope touches
 // and where boxes are split; nothing but time depends on it.
+type model struct {
+	at, slope []float64
+	curvature matrix // symmetric, both triangles
+}
+
+// unitModel is the model of the root: a standard normal density.
+func unitModel(d int) *model {
+	m := &model{make([]float64, d), make([]float64, d), newMatrix(d)}
+	for j := range d {
+		m.curvature[j][j] = 1
+	}
+	return m
+}
+
+// newModel scales slope and lower triangle of curvature by gain.
+func newModel(gain float64, places []place, slope []float64, curvature matrix) *model {
+	d := len(places)
+	m := &model{make([]float64, d), make([]float64, d), newMatrix(d)}
+	for j, p := range places {
+		m.at[j] = p.touch
+		m.slope[j] = gain * slope[j]
+		for k := range j + 1 {
+			v := gain * curvature[j][k]
+			m.curvature[j][k], m.curvature[k][j] = v, v
+		}
+	}
+	return m
+}
+
+// touchSweeps is how often touch goes round the axes.
+const touchSweeps = 4
+
+// touch stores the point at which a plane that touches the model makes the
+// tightest envelope of the box: the mean under that envelope. It goes round the
+// axes, solving for one at a time by Newton's method.
+func (m *model) touch(places []place) {
+	for j := range places {
+		p := &places[j]
+		p.touch = max(p.middle-p.half, min(p.middle+p.half, m.at[j]))
+	}
+	for range touchSweeps {
+		for j, row := range m.curvature {
+			slope := m.slope[j]
+			for k, v := range row {
+				slope += v * (places[k].touch - m.at[k])
+			}
+			p := &places[j]
+			p.touch = meanUnder(p.touch, slope, row[j], p.middle, p.half)
+		}
+	}
+}
+
+// meanUnder returns the t at which the mean of exp(-(slope + curvature (t-at)) z)
+// on [c-h, c+h] is t.
+func meanUnder(at, slope, curvature, c, h float64) float64 {
+	t, low, high := at, c-h, c+h
+	for range 12 {
+		value, derivative := langevin(slope+curvature*(t-at), h)
+		miss := t - c + value
+		if miss > 0 {
+			high = t
+		} else {
+			low = t
+		}
+		next := t - miss/(1+curvature*derivative)
+		if !(next > low && next < high) {
+			next = (low + high) / 2
+		}
+		if math.Abs(next-t) < 1e-3*h {
+			return next
+		}
+		t = next
+	}
+	return t
+}
+
+// split returns where to split [low, high] along an axis, and the logarithm of
+// the mass that saves.
+func (m *model) split(axis int, low, high float64) (at, gain float64) {
+	scale := math.Sqrt(max(m.curvature[axis][axis], 1e-3/((high-low)*(high-low))))
+	offset := m.slope[axis]/scale - m.at[axis]*scale // to where the density is standard
+	at, gain = bestSplit(low*scale+offset, high*scale+offset)
+	return (at - offset) / scale, gain
+}
 
 // langevin returns the mean of the density ~ exp(-t s) on [-h, h], negated, and
 // its derivative in t: h L(t h) and h^2 L'(t h), L(x) = coth x - 1/x.

@@ -1,0 +1,125 @@
+package mech
+
+import (
+	"encoding/binary"
+	"math"
+	"math/big"
+	"testing"
+)
+
+// stream is a reader of given 64-bit words, then zeros.
+type stream []uint64
+
+func (s *stream) Read(p []byte) (int, error) {
+	var word uint64
+	if len(*s) > 0 {
+		word, *s = (*s)[0], (*s)[1:]
+	}
+	binary.LittleEndian.PutUint64(p, word)
+	return 8, nil
+}
+
+// With N = 200,000 draws the count is off by more than 6.5 standard deviations
+// with probability below 1e-10, by the normal approximation.
+func TestBernoulliExpHasItsProbability(t *testing.T) {
+	const n = 200000
+	src := TestSource(t, 1)
+	for _, x := range []*big.Rat{big.NewRat(0, 1), big.NewRat(1, 1000), big.NewRat(1, 3), big.NewRat(1, 1), big.NewRat(22, 7), big.NewRat(9, 1)} {
+		hits := 0
+		for range n {
+			if src.BernoulliExp(x) {
+				hits++
+			}
+		}
+		f, _ := x.Float64()
+		p := math.Exp(-f)
+		if sd := math.Sqrt(n * p * (1 - p)); math.Abs(float64(hits)-n*p) > 6.5*sd {
+			t.Errorf("exp(-%v): %d of %d, want %.0f", x, hits, n, n*p)
+		}
+	}
+}
+
+// The first 64 digits of exp(-1) leave the comparison open; the next ones
+// decide it, each way.
+func TestBelowExpReadsMoreDigitsWhenItMust(t *testing.T) {
+	low, _ := scaledExp(big.NewRat(1, 1), big.NewRat(-1, 1), 300)
+	digits, _ := new(big.Float).SetPrec(300).SetMantExp(low, 192).Int(nil)
+	words := make([]uint64, 3)
+	for i := 2; i >= 0; i-- {
+		words[i] = new(big.Int).And(digits, new(big.Int).SetUint64(math.MaxUint64)).Uint64()
+		digits.Rsh(digits, 64)
+	}
+	for _, c := range []struct {
+		change int64
+		below  bool
+	}{{-1, true}, {1, false}} {
+		given := stream{words[0], words[1], uint64(int64(words[2]) + c.change)}
+		src := &Source{r: &given}
+		if got := src.BernoulliExp(big.NewRat(1, 1)); got != c.below {
+			t.Errorf("digits of exp(-1) %+d in the 192nd: below is %t", c.change, got)
+		}
+		if len(given) != 0 {
+			t.Errorf("%d words unread", len(given))
+		}
+	}
+}
+
+func TestExpEnclosureIsTightAndRight(t *testing.T) {
+	for _, x := range []float64{0, 1e-300, -1e-9, 0.5, -1, 20, -700.25, 12345.678, -1e6} {
+		low, high := scaledExp(big.NewRat(3, 7), new(big.Rat).SetFloat64(x), 200)
+		if low.Cmp(high) > 0 {
+			t.Fatalf("exp(%g): empty enclosure", x)
+		}
+		width := new(big.Float).Sub(high, low)
+		if width.Sign() > 0 && width.MantExp(nil) > low.MantExp(nil)-190 {
+			t.Errorf("exp(%g): enclosure is 2^%d wide", x, width.MantExp(nil))
+		}
+		if want := 3. / 7 * math.Exp(x); math.Abs(x) < 600 {
+			if got, _ := low.Float64(); math.Abs(got-want) > 1e-14*want {
+				t.Errorf("exp(%g) * 3/7 = %g, want %g", x, got, want)
+			}
+		}
+		// exp(x) exp(-x) = 1 must lie between the products of the ends
+		l2, h2 := scaledExp(big.NewRat(7, 3), new(big.Rat).SetFloat64(-x), 200)
+		one := big.NewFloat(1)
+		if new(big.Float).Mul(low, l2).Cmp(one) > 0 || new(big.Float).Mul(high, h2).Cmp(one) < 0 {
+			t.Errorf("exp(%g) exp(-%g): 1 is outside", x, x)
+		}
+	}
+}
+
+// The float bounds of the logarithm of the first digits enclose it: the fast
+// decisions agree with the exact one, near the boundary and far from it.
+func TestFastDecisionsAgreeWithTheExactOne(t *testing.T) {
+	src := TestSource(t, 2)
+	for range 3000 {
+		u := src.Uniform()
+		f := float64(u.digits.Uint64()) / (1 << 64)
+		for _, shift := range []float64{0, 1e-15, -1e-15, 3e-16, 0.1, -0.1} {
+			x := math.Log(f) + shift
+			if x > 0 {
+				continue
+			}
+			exact := (&Uniform{src: src, digits: new(big.Int).Set(u.digits), n: u.n}).BelowExp(big.NewRat(1, 1), new(big.Rat).SetFloat64(x))
+			if u.SurelyBelowExp(x) && !exact || u.SurelyAboveExp(x) && exact {
+				t.Fatalf("fast decision for exp(%g) is wrong", x)
+			}
+		}
+	}
+}
+
+func TestBernoulliExpRefusesNegatives(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	TestSource(t, 1).BernoulliExp(big.NewRat(-1, 2))
+}
+
+func BenchmarkBernoulliExp(b *testing.B) {
+	src, x := NewSource(), big.NewRat(1, 3)
+	for b.Loop() {
+		src.BernoulliExp(x)
+	}
+}

@@ -1,0 +1,261 @@
+package expmech
+
+import (
+	"math"
+	"slices"
+)
+
+// Far from the mode the target is negligible, and a fence proves it at once
+// instead of box by box. Let Q be a cube around z = 0, and z beyond it: z = t z'
+// with z' on the cube's surface and t >= 1. Row i scores there at least
+//
+//	m_i(z') = inf over t >= 1 of psi(|a_i - t V_i z'|),
+//
+// which is psi(|a_i - V_i z'|) if V_i z' has passed a_i or points away from it,
+// and 0 if it lies between 0 and a_i. So a lower bound of sum_i m_i on the
+// surface, which has one dimension less and a small range of residuals, bounds
+// everything beyond it.
+
+const (
+	fenceSmallest = 8.0     // half-width of the smallest cube looked at
+	fenceGrowth   = 1.25    // from one cube to the next
+	fenceRise     = 1.8     // by how much the middles of the faces must exceed the mode
+	fenceRows     = 1 << 13 // rows that judge this
+)
+
+// fence returns the half-width of a cube such that sum_i psi(u_i) >= least at
+// all points of W beyond it, or infinity if it finds none.
+func (e *envelope) fence(plain []int32, least float64) float64 {
+	widest := slices.Max(e.lattice.extent)
+	few := thin(plain, fenceRows)
+	need := max(least, fenceRise*e.atMode(plain)) * float64(len(few)) / float64(max(1, len(plain)))
+	for q := fenceSmallest; q < widest; q *= fenceGrowth {
+		if e.faces(q, func(face *cell) bool { return e.middle(face, few) >= need }) {
+			if e.faces(q, func(face *cell) bool { return e.holds(face, plain, least, e.budget()) }) {
+				return q
+			}
+			break
+		}
+	}
+	return math.Inf(1)
+}
+
+// budget returns how many cells a face may be cut into.
+func (e *envelope) budget() *int {
+	cells := 1 << min(14, 2*e.target.d-2)
+	return &cells
+}
+
+// thin returns about limit of the rows.
+func thin(rows []int32, limit int) []int32 {
+	stride := max(1, len(rows)/limit)
+	var few []int32
+	for i := 0; i < len(rows); i += stride {
+		few = append(few, rows[i])
+	}
+	return few
+}
+
+// atMode returns sum_i psi at z = 0, roughly.
+func (e *envelope) atMode(plain []int32) float64 {
+	sum := 0.0
+	for _, i := range plain {
+		sum += e.psi.roughly(math.Abs(e.view.row(i)[0]))
+	}
+	return sum
+}
+
+// cell is a part of a face of a cube: |z_axis| is fixed.
+type cell struct {
+	places []place
+	axis   int
+	plane  *plane // known to lie below sum_i m_i on the cell, around z = 0; or nil
+	model  *model
+}
+
+// faces reports that test holds for every face of a cube.
+func (e *envelope) faces(q float64, test func(*cell) bool) bool {
+	for axis := range e.target.d {
+		for _, side := range [...]float64{-q, q} {
+			c := &cell{places: make([]place, e.target.d), axis: axis, model: unitModel(e.target.d)}
+			for j := range c.places {
+				c.places[j].half = q
+			}
+			c.places[axis] = place{middle: side, touch: side}
+			if !test(c) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// middle returns sum_i m_i in the middle of a face, roughly.
+func (e *envelope) middle(face *cell, rows []int32) float64 {
+	places := make([]place, len(face.places))
+	places[face.axis] = face.places[face.axis]
+	f := &fencer{e.view, e.psi, places}
+	s := f.sum(rows)
+	return s.live.f + s.live.g[face.axis]*places[face.axis].middle
+}
+
+// holds reports that sum_i m_i >= least on a cell, cutting it up as long as
+// cells last.
+func (e *envelope) holds(c *cell, plain []int32, least float64, cells *int) bool {
+	if c.plane != nil && c.plane.least(c.places) >= least {
+		return true
+	}
+	if *cells--; *cells < 0 {
+		return false
+	}
+	e.survey(c, plain)
+	if c.plane.least(c.places) >= least {
+		return true
+	}
+	for _, half := range c.halves() {
+		if !e.holds(half, plain, least, cells) {
+			return false
+		}
+	}
+	return true
+}
+
+// survey improves the plane and the model of a cell by looking at all rows.
+func (e *envelope) survey(c *cell, plain []int32) {
+	c.model.touch(c.places)
+	f := &fencer{e.view, e.psi, c.places}
+	parts := make([]*sums, e.crew)
+	e.crew.share(len(plain), 16*blockRows, func(worker, from, to int) {
+		parts[worker] = f.sum(plain[from:to])
+	})
+	total := parts[0]
+	for _, part := range parts[1:] {
+		if part != nil {
+			total.add(part)
+		}
+	}
+	c.model = newModel(e.gain, c.places, total.live.g, total.kinks)
+	own := &plane{middle: make([]float64, len(c.places)), f: total.live.f, g: total.live.g}
+	if c.plane == nil {
+		c.plane = own
+	} else {
+		c.plane = blend(c.plane, own, c.places)
+	}
+}
+
+// halves cuts a cell across its widest axis.
+func (c *cell) halves() []*cell {
+	widest := 0
+	for j, p := range c.places {
+		if p.half > c.places[widest].half {
+			widest = j
+		}
+	}
+	var out []*cell
+	for _, side := range [...]float64{-0.5, 0.5} {
+		half := *c
+		half.places = append([]place(nil), c.places...)
+		p := &half.places[widest]
+		p.middle += side * p.half
+		p.half /= 2
+		out = append(out, &half)
+	}
+	return out
+}
+
+// least returns the least value of the plane on a set.
+func (p *plane) least(places []place) float64 {
+	least := p.f
+	for j, at := range places {
+		least += p.g[j]*(at.middle-p.middle[j]) - math.Abs(p.g[j])*at.half
+	}
+	return least
+}
+
+// blend returns the combination of two planes around the same middle whose
+// least value is largest.
+func blend(p, q *plane, places []place) *plane {
+	best, value := p, p.least(places)
+	for t := 1.0 / 16; t <= 1; t += 1.0 / 16 {
+		mix := &plane{middle: p.middle, f: p.f + t*(q.f-p.f), g: make([]float64, len(p.g))}
+		for j := range mix.g {
+			mix.g[j] = p.g[j] + t*(q.g[j]-p.g[j])
+		}
+		if v := mix.least(places); v > value {
+			best, value = mix, v
+		}
+	}
+	return best
+}
+
+// fencer bounds sum_i m_i on a part of a cube's surface from below.
+type fencer struct {
+	*view
+	psi    *psi
+	places []place
+}
+
+// sum returns a plane below sum_i m_i on the cell, around z = 0, as live.
+func (f *fencer) sum(rows []int32) *sums {
+	total, part := newSums(len(f.places)), newSums(len(f.places))
+	for len(rows) > 0 {
+		n := min(blockRows, len(rows))
+		for k, i := range rows[:n] {
+			f.row(part, k%modelEvery == 0, i)
+		}
+		total.add(part)
+		part.clear()
+		rows = rows[n:]
+	}
+	return total
+}
+
+// row adds a line in V z below m_i.
+func (f *fencer) row(sum *sums, teach bool, i int32) {
+	row := f.view.row(i)
+	middle, touch, rho := 0.0, 0.0, 2*plainNoise
+	v := row[1:]
+	for j, x := range v {
+		p := &f.places[j]
+		middle += x * p.middle
+		touch += x * p.touch
+		rho += math.Abs(x) * p.half
+	}
+	a, sign := row[0], 1.0
+	if a < 0 {
+		a, sign, middle, touch = -a, -1, -middle, -touch
+	}
+	value, slope := f.line(a, middle-rho, middle+rho, touch)
+	sum.live.f += value - slope*(middle-rho)
+	slope *= sign
+	for j, x := range v {
+		sum.live.g[j] += slope * x
+	}
+	if teach && math.Abs(middle) < rho {
+		sum.kinks.addSquare(sum.loss, modelEvery*math.Abs(slope)/rho, 0, v)
+	}
+}
+
+// line returns value and slope, at V z = low, of a line below m on [low, high]
+// for a row with a >= 0.
+func (f *fencer) line(a, low, high, touch float64) (value, slope float64) {
+	psi := func(u float64) float64 { return u * f.psi.chord(u) }
+	switch {
+	case low >= a:
+		value = psi(low - a)
+		return value, (psi(high-a) - value) / (high - low)
+	case high <= 0:
+		value = psi(a - low)
+		return value, (psi(a-high) - value) / (high - low)
+	case touch > a/2 && high > a:
+		slope = f.psi.chord(high - a)
+		value = slope * (low - a)
+	case touch < 0 && low < 0:
+		value = psi(a - low)
+		slope = value / low
+	}
+	if value < -deepestLine || value+slope*(high-low) < -deepestLine {
+		return 0, 0
+	}
+	return value, slope
+}
