@@ -18,9 +18,10 @@ type forest struct {
 }
 
 const (
-	fullWeight  = 40 // log2 of the heaviest weight after settling a level
-	lightWeight = 32 // log2 of the sum of weights that asks for a new level
-	maxBoxes    = 1 << 20
+	fullWeight = 40 // log2 of the heaviest weight after settling a level
+	mostWeight = 42 // log2 of a weight that asks for a new level, and
+	leastSum   = 32 // log2 of a sum that does
+	maxBoxes   = 1 << 20
 )
 
 // weight returns the integer weight of a box at the forest's level: above its
@@ -65,13 +66,19 @@ func (f *forest) take(i int) *box {
 
 // add puts boxes in.
 func (f *forest) add(boxes ...*box) {
+	f.boxes = append(f.boxes, boxes...)
+	heaviest := math.Inf(-1)
 	for _, b := range boxes {
-		f.boxes = append(f.boxes, b)
-		if len(f.boxes) <= f.leaves {
-			f.update(len(f.boxes) - 1)
-		}
+		heaviest = max(heaviest, b.logMass)
 	}
-	if len(f.boxes) > f.leaves || f.sum[1] < 1<<lightWeight {
+	if len(f.boxes) > f.leaves || heaviest+f.level > mostWeight*math.Ln2 {
+		f.settle()
+		return
+	}
+	for i := range boxes {
+		f.update(len(f.boxes) - 1 - i)
+	}
+	if f.sum[1] < 1<<leastSum {
 		f.settle()
 	}
 }
