@@ -9,7 +9,8 @@ import (
 // a comparison asked for exist; the rest are drawn when a later one needs them.
 type Uniform struct {
 	src    *Source
-	digits *big.Int // the first n binary digits
+	head   uint64   // the first 64 binary digits
+	digits *big.Int // the first n, nil while head is enough
 	n      uint
 	low    float64 // lower and upper bounds of the logarithm
 	high   float64
@@ -18,7 +19,7 @@ type Uniform struct {
 // Uniform draws the first 64 digits of a uniform real number.
 func (s *Source) Uniform() *Uniform {
 	head := s.Uint64()
-	u := &Uniform{src: s, digits: new(big.Int).SetUint64(head), n: 64}
+	u := &Uniform{src: s, head: head, n: 64}
 	u.low = logBelow(float64(head) * (1 - 0x1p-52) * 0x1p-64)
 	u.high = logAbove((float64(head) + 1) * (1 + 0x1p-51) * 0x1p-64)
 	return u
@@ -48,6 +49,9 @@ func (u *Uniform) SurelyAboveExp(x float64) bool { return u.low >= x }
 // digits and refines the enclosure of the bound until the two part, which
 // happens with probability one. x must stay below 2^30 in magnitude.
 func (u *Uniform) BelowExp(scale, x *big.Rat) bool {
+	if u.digits == nil {
+		u.digits = new(big.Int).SetUint64(u.head)
+	}
 	for {
 		low, high := scaledExp(scale, x, u.n+64)
 		unit := new(big.Float).SetMantExp(big.NewFloat(1), -int(u.n))
@@ -90,7 +94,7 @@ func (s *Source) BernoulliExp(x *big.Rat) bool {
 	switch {
 	case u.SurelyBelowExp(-near * (1 + 0x1p-52)):
 		return true
-	case u.SurelyAboveExp(-near*(1-0x1p-52)):
+	case u.SurelyAboveExp(-near * (1 - 0x1p-52)):
 		return false
 	}
 	return u.BelowExp(big.NewRat(1, 1), new(big.Rat).Neg(x))

@@ -1,0 +1,418 @@
+package mech
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"math/bits"
+)
+
+// ErrParams marks public parameters that a mechanism cannot work with.
+var ErrParams = errors.New("mech: bad parameter")
+
+// Norm is the norm in which one record's contribution is bounded.
+type Norm string
+
+// L2 bounds the Euclidean length of a contribution, LInf each coordinate.
+const (
+	L2   Norm = "l2"
+	LInf Norm = "linf"
+)
+
+// Limits of a Contract. Sums fit int64 with room, rounding errors of row norms
+// stay below the margin of quietLimit.
+const (
+	maxRecords   = 1 << 40
+	maxDimension = 1 << 20
+	maxBound     = 0x1p400
+	maxBits      = 40
+)
+
+// Contract is what every record's contribution to a Sum is held to. All of it
+// is public.
+type Contract struct {
+	Norm  Norm
+	Bound float64 // of one contribution, in its own units
+	N     int     // number of records, which divides the sum
+	D     int     // length of a contribution
+}
+
+// Check reports whether a Sum can hold to the contract.
+//
+// Errors: wraps ErrParams and names the field.
+func (c Contract) Check() error {
+	switch {
+	case c.Norm != L2 && c.Norm != LInf:
+		return fmt.Errorf("%w: Norm = %q; it must be %q or %q", ErrParams, c.Norm, L2, LInf)
+	case !(c.Bound >= 1/maxBound && c.Bound <= maxBound):
+		return fmt.Errorf("%w: Bound = %v; it must be in [%g, %g]", ErrParams, c.Bound, 1/maxBound, maxBound)
+	case c.N < 1 || c.N > maxRecords:
+		return fmt.Errorf("%w: N = %d; it must be in [1, 2^40]", ErrParams, c.N)
+	case c.D < 1 || c.D > maxDimension:
+		return fmt.Errorf("%w: D = %d; it must be in [1, 2^20]", ErrParams, c.D)
+	}
+	return nil
+}
+
+// bits returns the size of Bound in grid steps, as a power of two: as fine as
+// N records of that size fit an int64.
+func (c Contract) bits() uint { return uint(min(maxBits, 61-bits.Len(uint(c.N-1)))) }
+
+// scale returns the number of grid steps in a unit.
+func (c Contract) scale() float64 { return math.Ldexp(1/c.Bound, int(c.bits())) }
+
+// l2Squared returns the square of how far, in grid steps and in l2, one
+// replaced record moves a sum.
+func (c Contract) l2Squared() *big.Int {
+	s := new(big.Int).Lsh(big.NewInt(1), 2*(c.bits()+1))
+	if c.Norm == LInf {
+		s.Mul(s, big.NewInt(int64(c.D)))
+	}
+	return s
+}
+
+// l1 bounds how far, in grid steps and in l1, one replaced record moves a sum.
+func (c Contract) l1() *big.Int {
+	factor := big.NewInt(int64(c.D))
+	if c.Norm == L2 { // the square root of D, rounded up
+		factor.Sub(factor, big.NewInt(1)).Sqrt(factor).Add(factor, big.NewInt(1))
+	}
+	return factor.Lsh(factor, c.bits()+1)
+}
+
+// Bounded is a sensitive vector together with a bound on how far one record can
+// move it. It has no accessor and does not print: a mechanism is the only way
+// out, and the first one takes the value away, so that one charge cannot pay
+// for two releases.
+type Bounded struct{ *sealed }
+
+type sealed struct {
+	sensitive
+	contract Contract
+	totals   []int64 // grid steps; nil when released
+}
+
+// sensitive hides what it is embedded in from every verb of fmt.
+type sensitive struct{}
+
+// Format writes that there is a value, but not which.
+func (sensitive) Format(f fmt.State, _ rune) { fmt.Fprint(f, "(sensitive)") }
+
+// unseal takes the value away.
+func (b Bounded) unseal() (Contract, []int64) {
+	if b.sealed == nil || b.totals == nil {
+		panic("mech: nothing to release: a Bounded is released once")
+	}
+	totals := b.totals
+	b.totals = nil
+	return b.contract, totals
+}
+
+// user returns grid steps in the units of the mean: steps * Bound / 2^bits / N.
+func (c Contract) user(steps *big.Int) float64 {
+	v, _ := new(big.Float).SetInt(steps).Float64()
+	return math.Ldexp(v, -int(c.bits())) / float64(c.N) * c.Bound
+}
+
+// Rows is a block of rows by columns, in slices of equal length. With Intercept
+// every row starts with a 1 that is not stored.
+type Rows struct {
+	X         [][]float64
+	Intercept bool
+}
+
+func (r Rows) dimension() int {
+	if r.Intercept {
+		return len(r.X) + 1
+	}
+	return len(r.X)
+}
+
+// Sum adds up the contributions of N records, each brought into the contract by
+// a function of that record alone and cut to integers, so that the bound holds
+// in finite arithmetic (proof: fixedpoint.md). The order of records, their
+// division into blocks and among Sums that are merged change no bit. A Sum is
+// not safe for concurrent use: Fork one for each goroutine.
+//
+// Source: algorithms.md, 1.1.
+type Sum struct{ *accumulator }
+
+type accumulator struct {
+	sensitive
+	contract Contract
+	scale    float64
+	limit    int64 // Bound in grid steps
+	records  int
+	totals   []int64
+	vector   [][]float64 // of Add: one row by columns
+	block
+}
+
+// NewSum returns an empty Sum. It panics when c.Check refuses.
+func NewSum(c Contract) *Sum {
+	if err := c.Check(); err != nil {
+		panic(err.Error())
+	}
+	return &Sum{&accumulator{contract: c, scale: c.scale(), limit: 1 << c.bits(), totals: make([]int64, c.D), vector: make([][]float64, c.D)}}
+}
+
+// Fork returns an empty Sum under the same contract, to be merged later.
+func (s *Sum) Fork() *Sum { return NewSum(s.contract) }
+
+// Merge adds the records of part, which it empties. It panics when the
+// contracts differ or there are more records than N.
+func (s *Sum) Merge(part *Sum) {
+	if part.contract != s.contract {
+		panic("mech: sums under different contracts")
+	}
+	s.count(part.records)
+	for j, v := range part.totals {
+		s.totals[j] += v
+	}
+	part.clear()
+}
+
+// Bounded returns the sum and leaves s empty. Records that were not added
+// contribute zero.
+func (s *Sum) Bounded() Bounded {
+	b := Bounded{&sealed{contract: s.contract, totals: s.totals}}
+	s.totals = make([]int64, s.contract.D)
+	s.clear()
+	return b
+}
+
+func (s *accumulator) clear() {
+	clear(s.totals)
+	s.records = 0
+}
+
+func (s *accumulator) count(records int) {
+	if records > s.contract.N-s.records {
+		panic("mech: more records than N")
+	}
+	s.records += records
+}
+
+// Add adds the contribution v of one record. It panics unless v has length D.
+func (s *Sum) Add(v []float64) {
+	if len(v) != s.contract.D {
+		panic("mech: a contribution of the wrong length")
+	}
+	for j := range v {
+		s.vector[j] = v[j : j+1]
+	}
+	s.AddRows(Rows{X: s.vector}, []float64{1})
+}
+
+// AddRows adds c_i times row i for every i, each the contribution of one
+// record, without storing any of them. A contribution that is not finite
+// counts as zero: all of it under L2, that coordinate under LInf. It panics
+// unless rows have length D and columns the length of c.
+func (s *Sum) AddRows(r Rows, c []float64) {
+	if r.dimension() != s.contract.D {
+		panic("mech: rows of the wrong length")
+	}
+	for _, x := range r.X {
+		if len(x) != len(c) {
+			panic("mech: columns of different length")
+		}
+	}
+	s.count(len(c))
+	for start := 0; start < len(c); start += blockRows {
+		end := min(start+blockRows, len(c))
+		if s.contract.Norm == L2 {
+			s.addL2(r, start, end, c[start:end])
+		} else {
+			s.addLInf(r, start, end, c[start:end])
+		}
+	}
+}
+
+// blockRows is how many rows are scaled at a time: their columns fit the cache
+// between the two passes over them.
+const blockRows = 256
+
+// block is scratch space for one block of rows.
+type block struct {
+	factor [blockRows]float64 // from stored values to grid steps
+	square [blockRows]float64 // squared row norms
+	quiet  [blockRows]int64   // all ones for a row whose norm is proved by floating point, else 0
+	ones   [blockRows]float64
+}
+
+// addL2 adds rows start to end: those whose bound floating point proves column
+// by column, the others one by one.
+func (s *accumulator) addL2(r Rows, start, end int, c []float64) {
+	loud := s.prepare(r, start, end, c)
+	first := 0
+	if r.Intercept {
+		s.totals[0] += truncate(s.ones[:len(c)], s.factor[:], s.quiet[:])
+		first = 1
+	}
+	for j, x := range r.X {
+		s.totals[first+j] += truncate(x[start:end], s.factor[:], s.quiet[:])
+	}
+	if loud == 0 {
+		return
+	}
+	row := make([]float64, s.contract.D)
+	for i := range c {
+		if s.quiet[i] == 0 {
+			r.scaled(row, start+i, c[i])
+			s.addVector(row)
+		}
+	}
+}
+
+// quietLimit is the share of Bound to which rows are clipped whose norm is only
+// known from floating point: it covers the rounding of that norm.
+const quietLimit = 1 - 0x1p-30
+
+// prepare computes the factor of every row and returns the number of rows that
+// are not quiet: whose norm, factor or product is out of the range in which the
+// rounding of floating point is bounded (Lemma 2 of fixedpoint.md).
+func (s *accumulator) prepare(r Rows, start, end int, c []float64) (loud int) {
+	n := end - start
+	square := s.square[:n]
+	base := 0x1p-1000 // covers squares that underflow
+	if r.Intercept {
+		base = 1
+	}
+	for i := range square {
+		square[i] = base
+		s.ones[i] = 1
+	}
+	for _, x := range r.X {
+		addSquares(square, x[start:end])
+	}
+	limit := float64(s.limit) * quietLimit
+	for i, v := range square {
+		factor := c[i] * s.scale
+		length := math.Abs(factor) * math.Sqrt(v)
+		if length > limit {
+			factor *= limit / length
+		}
+		s.factor[i], s.quiet[i] = factor, -1
+		if !(length <= 0x1p900) {
+			s.quiet[i] = 0
+			loud++
+		}
+	}
+	return loud
+}
+
+func addSquares(sums, x []float64) {
+	x = x[:len(sums)]
+	for i := range sums {
+		sums[i] += float64(x[i] * x[i])
+	}
+}
+
+// truncate adds up x_i factor_i, each cut toward zero, over the quiet rows.
+func truncate(x, factor []float64, quiet []int64) (sum int64) {
+	factor, quiet = factor[:len(x)], quiet[:len(x)]
+	for i, v := range x {
+		sum += int64(v*factor[i]) & quiet[i]
+	}
+	return sum
+}
+
+// scaled writes c times row i to dst.
+func (r Rows) scaled(dst []float64, i int, c float64) {
+	if r.Intercept {
+		dst[0] = c
+		dst = dst[1:]
+	}
+	for j, x := range r.X {
+		dst[j] = c * x[i]
+	}
+}
+
+// addVector adds one contribution under L2 and overwrites it. Scaling by a power
+// of two first, any finite vector has a norm. The integers themselves are
+// checked; rounding may make them too long, and a shorter vector follows.
+func (s *accumulator) addVector(v []float64) {
+	largest := 0.0
+	for _, vj := range v {
+		largest = math.Max(largest, math.Abs(vj)) // NaN stays
+	}
+	if largest == 0 || !(largest <= math.MaxFloat64) {
+		return
+	}
+	_, exponent := math.Frexp(largest)
+	square := 0.0
+	for j, vj := range v {
+		v[j] = math.Ldexp(vj, -exponent)
+		square += float64(v[j] * v[j])
+	}
+	factor := math.Min(math.Ldexp(s.scale, exponent), float64(s.limit)/math.Sqrt(square))
+	for range 1 + shorterTries {
+		if s.fits(v, factor) {
+			for j, vj := range v {
+				s.totals[j] += int64(vj * factor)
+			}
+			return
+		}
+		factor *= shorter
+	}
+}
+
+// A contribution that is too long is shortened and tried again, then dropped.
+const (
+	shorter      = 1 - 0x1p-20
+	shorterTries = 3
+)
+
+// fits reports that v times factor, cut to integers, is at most Bound long, in
+// 128-bit arithmetic. No coordinate of v times factor exceeds 2^62.
+func (s *accumulator) fits(v []float64, factor float64) bool {
+	var high, low uint64
+	for _, vj := range v {
+		q := uint64(math.Abs(vj * factor))
+		h, l := bits.Mul64(q, q)
+		var carry uint64
+		low, carry = bits.Add64(low, l, 0)
+		high, _ = bits.Add64(high, h, carry)
+	}
+	limitHigh, limitLow := bits.Mul64(uint64(s.limit), uint64(s.limit))
+	return high < limitHigh || high == limitHigh && low <= limitLow
+}
+
+// addLInf adds rows start to end, each coordinate clamped as an integer.
+func (s *accumulator) addLInf(r Rows, start, end int, c []float64) {
+	for i, ci := range c {
+		s.factor[i] = ci * s.scale
+		s.ones[i] = 1
+	}
+	first := 0
+	if r.Intercept {
+		s.totals[0] += s.clamp(s.ones[:len(c)], c)
+		first = 1
+	}
+	for j, x := range r.X {
+		s.totals[first+j] += s.clamp(x[start:end], c)
+	}
+}
+
+// clamp adds up c_i x_i, each cut toward zero and clamped as an integer.
+func (s *accumulator) clamp(x, c []float64) (sum int64) {
+	c, factor, limit := c[:len(x)], s.factor[:len(x)], s.limit
+	for i, v := range x {
+		v *= factor[i]
+		if !(math.Abs(v) < 0x1p62) {
+			v = tame(x[i]*c[i], s.scale)
+		}
+		sum += max(-limit, min(int64(v), limit))
+	}
+	return sum
+}
+
+// tame scales a contribution to a number that fits int64 and has the same sign;
+// one that is not finite becomes 0.
+func tame(v, scale float64) float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0
+	}
+	return math.Max(-0x1p62, math.Min(v*scale, 0x1p62))
+}

@@ -1,0 +1,109 @@
+package mech
+
+import "math/big"
+
+// Normal is a standard normal real number, (k + u) with a sign. Only the digits
+// of u that were asked for exist.
+type Normal struct {
+	k        uint64
+	u        *fraction
+	negative bool
+}
+
+// Normal draws a standard normal number, exactly.
+//
+// Source: Karney 2016, Algorithm N.
+func (s *Source) Normal() Normal {
+	half := func() bool { return decays(s, nil, func() bool { return s.Uint64n(2) == 0 }) } // exp(-1/2)
+	for {
+		k := uint64(0)
+		for half() {
+			k++
+		}
+		if u := newFraction(s); repeats(k*(k-1), half) && bends(s, k, u) {
+			return Normal{k, u, s.Uint64n(2) == 0}
+		}
+	}
+}
+
+// Value returns the number cut toward zero after 64*digits binary digits: less
+// than 2^(-64 digits) from the number.
+func (z Normal) Value(digits int) *big.Float {
+	v := z.u.add(z.k, digits)
+	if z.negative {
+		v.Neg(v)
+	}
+	return v
+}
+
+// fraction is a uniform real number in [0, 1), of which only the first 64-bit
+// digits have been drawn. The others come when a comparison or a sharper
+// value needs them, so every decision below is the decision on the real number.
+type fraction struct {
+	src    *Source
+	digits []uint64
+}
+
+func newFraction(src *Source) *fraction { return &fraction{src: src} }
+
+func (u *fraction) digit(i int) uint64 {
+	for len(u.digits) <= i {
+		u.digits = append(u.digits, u.src.Uint64())
+	}
+	return u.digits[i]
+}
+
+func (u *fraction) less(v *fraction) bool {
+	i := 0
+	for u.digit(i) == v.digit(i) {
+		i++
+	}
+	return u.digit(i) < v.digit(i)
+}
+
+// add returns k + u, with u cut after the given number of digits: at most
+// 2^(-64 digits) below the real number.
+func (u *fraction) add(k uint64, digits int) *big.Float {
+	sum := new(big.Int).SetUint64(k)
+	for i := range digits {
+		sum.Lsh(sum, 64)
+		sum.Or(sum, new(big.Int).SetUint64(u.digit(i)))
+	}
+	v := new(big.Float).SetPrec(uint(64 * (digits + 1))).SetInt(sum)
+	return v.SetMantExp(v, -64*digits)
+}
+
+// decays returns true with probability exp(-p x), where p is the probability
+// that go on says yes and x stands for 1 when it is nil: a chain of uniform
+// numbers below x that falls k times and goes on k times has probability
+// (p x)^k / k!, and the alternating sum of these is the chance of an even length.
+//
+// Source: von Neumann 1951; Karney 2016, Algorithm B.
+func decays(src *Source, x *fraction, goOn func() bool) bool {
+	for even := true; ; even = !even {
+		z := newFraction(src)
+		if x != nil && !z.less(x) || !goOn() {
+			return even
+		}
+		x = z
+	}
+}
+
+// bends is true with probability exp(-u (2k + u) / 2), as k + 1 chances of
+// exp(-u p) with p = (2k + u) / (2k + 2).
+func bends(src *Source, k uint64, u *fraction) bool {
+	p := func() bool {
+		m := src.Uint64n(2*k + 2)
+		return m < 2*k || m == 2*k && newFraction(src).less(u)
+	}
+	return repeats(k+1, func() bool { return decays(src, u, p) })
+}
+
+func repeats(times uint64, chance func() bool) bool {
+	for range times {
+		if !chance() {
+			return false
+		}
+	}
+	return true
+}
