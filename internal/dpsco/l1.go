@@ -141,7 +141,7 @@ func (a L1) withDefaults(s Shape, epsilon float64) L1 {
 	set(&a.Radius, 10)
 	set(&a.ResidualScale, 1)
 	set(&a.Iota, defaultIota(a.Theta, information)/a.ResidualScale)
-	set(&a.Clip, 0.8*math.Sqrt(float64(s.D)))
+	set(&a.Clip, 1.1*math.Sqrt(float64(s.D)))
 	set(&a.Smoothing, defaultSmoothing(information)*a.ResidualScale)
 	set(&a.Pitch, a.defaultPitch(s, epsilon))
 	if a.Set == "" {

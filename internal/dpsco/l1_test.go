@@ -48,7 +48,7 @@ func TestL1RecordsEveryPublicParameter(t *testing.T) {
 	}{
 		{L1{}, `{"coefficients":4,"intercept":true,"iota":0.111,"pitch":0.00000763,"radius":10,"residual_scale":1,"rows":10000,"set":"ball","theta":2,` +
 			`"why":"the exact sampler is practical for 10000 rows and 4 coefficients"}`},
-		{L1{Method: MethodObjective, ResidualScale: 2, Pitch: .3, Set: SetBox}, `{"clip":1.6,"coefficients":4,"intercept":true,"pitch":0.25,"radius":10,` +
+		{L1{Method: MethodObjective, ResidualScale: 2, Pitch: .3, Set: SetBox}, `{"clip":2.2,"coefficients":4,"intercept":true,"pitch":0.25,"radius":10,` +
 			`"residual_scale":2,"rows":10000,"set":"box","smoothing":0.48,"why":"asked for"}`},
 	} {
 		p, err := c.algorithm.Plan(s, privacy.Budget{Epsilon: 1})
