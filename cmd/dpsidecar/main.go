@@ -59,6 +59,7 @@ func commands() []command {
 		{"check", "", "is everything in place?", setupCheck},
 		{"dev", "", "run a private Postgres with everything installed", setupDev},
 		{"demo", "", "show private regression on a throw-away Postgres", setupDemo},
+		{"account", "", "print what histories cost: one on each line of standard input", setupAccount},
 		{"version", "", "print the version", setupVersion},
 	}
 }

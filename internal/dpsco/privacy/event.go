@@ -27,8 +27,11 @@ type Event interface {
 	body() any    // what stands under the JSON name
 }
 
-// Gaussian is normal (or discrete normal) noise on a sum. NoiseMultiplier is
-// its standard deviation over the replace-one l2 sensitivity.
+// Gaussian is normal noise on a sum. NoiseMultiplier is its standard deviation
+// over the replace-one l2 sensitivity. Discrete normal noise has the same zCDP
+// and Renyi bounds; for the theorems about trade-off functions (ExactGaussian,
+// Sampled) the mechanism composes it with an Approx{0, delta}, where delta is how
+// far in total variation it is from rounded normal noise, times 1 + e^epsilon.
 type Gaussian struct {
 	NoiseMultiplier float64 `json:"noise_multiplier"`
 }

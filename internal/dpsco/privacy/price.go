@@ -61,11 +61,7 @@ func priceRepeat(e Repeat) (Cost, error) {
 	if err != nil {
 		return Cost{}, err
 	}
-	k := float64(e.Count)
-	if e.Count > 1<<53 {
-		k = up(k)
-	}
-	return Cost{mulUp(k, c.Epsilon), mulUp(k, c.Rho), mulUp(k, c.Delta)}, nil
+	return c.times(e.runs()), nil
 }
 
 func priceCompose(events Compose) (Cost, error) {
@@ -75,9 +71,29 @@ func priceCompose(events Compose) (Cost, error) {
 		if err != nil {
 			return Cost{}, err
 		}
-		total = Cost{addUp(total.Epsilon, c.Epsilon), addUp(total.Rho, c.Rho), addUp(total.Delta, c.Delta)}
+		total = total.plus(c)
 	}
 	return total, nil
+}
+
+// runs returns Count, rounded upward where it is no float64.
+func (e Repeat) runs() float64 {
+	k := float64(e.Count)
+	if e.Count > 1<<53 {
+		k = up(k)
+	}
+	return k
+}
+
+func (c Cost) times(k float64) Cost {
+	if k == 1 {
+		return c
+	}
+	return Cost{mulUp(k, c.Epsilon), mulUp(k, c.Rho), mulUp(k, c.Delta)}
+}
+
+func (c Cost) plus(d Cost) Cost {
+	return Cost{addUp(c.Epsilon, d.Epsilon), addUp(c.Rho, d.Rho), addUp(c.Delta, d.Delta)}
 }
 
 // gaussianRho bounds 1/(2z^2) from above.

@@ -46,3 +46,13 @@ func divUp(a, b float64) float64 {
 	}
 	return q
 }
+
+// subDown returns at most a - b.
+func subDown(a, b float64) float64 {
+	d := a - b
+	t := d - a
+	if (a-(d-t))-(b+t) < 0 { // Knuth's two-sum: a - b - d
+		return down(d)
+	}
+	return d
+}
