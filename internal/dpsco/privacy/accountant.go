@@ -97,10 +97,14 @@ func (b *Best) together(list []term, delta float64) (float64, error) {
 	return math.Min(best, ZCDPEpsilon(cost.Rho, subDown(delta, cost.Delta))), err
 }
 
-// apart adds the epsilons of the terms that have one to the bound for the
-// others. The first are together dominated by a pair whose privacy loss is at
-// most their epsilon but for an event of probability delta, the others by a
-// pair of their own, so basic composition holds however the events interleave.
+// apart adds the epsilons of the terms that have one to the bound for the others.
+//
+// That holds however the events interleave. Let P and Q be the laws of all
+// answers for two neighbours, and R the law when the events with an epsilon see
+// P's table and the others Q's. Between P and R only the others differ, so
+// P(E) <= e^rest R(E) + delta'; and R <= e^(sum of epsilons) Q, answer by answer.
+// Where an event has a delta, this is said of the part of its law that is at most
+// e^epsilon times the neighbour's, and the deltas are what is missing from it.
 func (b *Best) apart(list []term, delta float64) (float64, error) {
 	var sum Cost
 	var others []term

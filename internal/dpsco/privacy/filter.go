@@ -1,6 +1,7 @@
 package privacy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -89,10 +90,7 @@ func NewRenyiFilter(b Budget, reserve, order float64, r *Renyi) (RenyiFilter, er
 func RecommendedOrder(b Budget) float64 {
 	best := 1 + math.Sqrt(-math.Log(b.Delta)/ZCDPRho(b.Epsilon, b.Delta))
 	return slices.MinFunc(orders, func(x, y float64) int {
-		if math.Abs(x-best) <= math.Abs(y-best) {
-			return -1
-		}
-		return 1
+		return cmp.Compare(math.Abs(x-best), math.Abs(y-best))
 	})
 }
 
