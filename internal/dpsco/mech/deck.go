@@ -20,7 +20,7 @@ func NewDeck(n int, src *Source) *Deck {
 // rows, independent of every earlier deal. The next call overwrites it. It
 // panics unless 0 <= m <= n.
 //
-// Privacy: sampling without replacement (algorithms.md, 1.4), as long as the
+// Privacy: sampling without replacement (proof: deck.md), as long as the
 // rows dealt are not released.
 //
 // Source: the first m steps of the Fisher-Yates shuffle. They make any order of
@@ -40,7 +40,7 @@ func (d *Deck) Deal(m int) []int {
 // differ by at most one, larger ones first. The next call overwrites them. It
 // panics unless 1 <= q <= n.
 //
-// Privacy: a replaced row stays in its block (algorithms.md, 0.2).
+// Privacy: a replaced row stays in its block (proof: deck.md).
 func (d *Deck) Blocks(q int) [][]int {
 	if q < 1 || q > len(d.rows) {
 		panic("mech: more blocks than rows")

@@ -135,7 +135,7 @@ func (r Rows) dimension() int {
 // division into blocks and among Sums that are merged change no bit. A Sum is
 // not safe for concurrent use: Fork one for each goroutine.
 //
-// Source: algorithms.md, 1.1.
+// Source: Casacuberta, Shoemate, Vadhan & Wagaman 2022 on why floating-point sums do not do.
 type Sum struct{ *accumulator }
 
 type accumulator struct {

@@ -47,10 +47,10 @@ func (l Laplace) scale(c Contract) *big.Rat {
 }
 
 // DiscreteLaplace draws an integer with probability proportional to
-// exp(-|y| / scale), exactly. It panics unless scale is positive.
+// exp(-|y| / scale), exactly (proof: noise.md). It panics if scale is below 2^-10.
 func (s *Source) DiscreteLaplace(scale *big.Rat) *big.Int {
-	if scale.Sign() <= 0 {
-		panic("mech: DiscreteLaplace with a scale that is not positive")
+	if scale.Cmp(big.NewRat(1, 1<<10)) < 0 {
+		panic("mech: DiscreteLaplace with a scale below 2^-10")
 	}
 	y := new(big.Int)
 	newLaplaceNoise(scale).draw(y, s)

@@ -10,7 +10,7 @@ type Normal struct {
 	negative bool
 }
 
-// Normal draws a standard normal number, exactly.
+// Normal draws a standard normal number, exactly (proof: normal.md).
 //
 // Source: Karney 2016, Algorithm N.
 func (s *Source) Normal() Normal {

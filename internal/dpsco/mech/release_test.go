@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"math/big"
 	"testing"
 
 	"dpsidecar/internal/dpsco/privacy"
@@ -163,6 +164,9 @@ func TestPermuteAndFlipTakesAnyScores(t *testing.T) {
 }
 
 func TestMechanismsCheckTheirParameters(t *testing.T) {
+	if !panics(func() { TestSource(t, 1).DiscreteLaplace(new(big.Rat)) }) {
+		t.Error("a discrete Laplace law of scale 0")
+	}
 	type mechanism interface{ Check() error }
 	for _, m := range []mechanism{Gaussian{1}, Laplace{1}, PermuteAndFlip{1}, Smooth{1, .1}} {
 		if err := m.Check(); err != nil {

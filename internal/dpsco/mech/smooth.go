@@ -86,7 +86,7 @@ func (m Smooth) Std() float64 {
 // by s have zCDP parameter (dilation t + shift s)^2 / 2.
 type arsinh struct{ sigma, dilation, shift float64 }
 
-// arsinhShapes holds K(sigma) and c(sigma) of algorithms.md 1.6, rounded upward
+// arsinhShapes holds the constants K(sigma) and c(sigma) of smooth.md, rounded upward
 // in the fourth decimal.
 var arsinhShapes = []arsinh{
 	{0.30, 4.1591, 1.0900}, {0.40, 3.2196, 1.1600}, {0.45, 2.9182, 1.2025},

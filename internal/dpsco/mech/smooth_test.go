@@ -29,7 +29,7 @@ func largest(sigma float64, f func(y float64) float64) float64 {
 	return sup
 }
 
-// arsinhCosts computes K and c of algorithms.md 1.6.
+// arsinhCosts computes K and c of smooth.md.
 func arsinhCosts(s float64) (dilation, shift float64) {
 	sech := func(y float64) float64 { return 1 / math.Cosh(s*y) }
 	tanh := func(y float64) float64 { return math.Tanh(s * y) }
@@ -141,7 +141,7 @@ func TestSmoothChargesWhatTheNoiseCosts(t *testing.T) {
 	}
 }
 
-// Useful points of algorithms.md 1.6: noise over S/Epsilon.
+// Noise over S/Epsilon at some smoothnesses, as designed.
 func TestSmoothTuning(t *testing.T) {
 	for _, c := range []struct{ smoothness, want float64 }{{.05, 1.44}, {.1, 1.86}, {.15, 2.38}, {.2, 2.87}, {.25, 3.45}} {
 		if got := (Smooth{1, c.smoothness}).Std(); math.Abs(got-c.want) > .01 {
