@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 
 	"dpsidecar/internal/dpsco/mech"
 )
@@ -110,8 +111,9 @@ func Draw(ctx context.Context, p Params, x [][]float64, y []float64, src *mech.S
 		return nil, err
 	}
 	released := make([]float64, d)
+	scale := new(big.Rat).SetInt(new(big.Int).Lsh(big.NewInt(1), plan.shift))
 	for j := range released {
-		released[j] = onGrid(w[j], p.Pitch, discreteLaplace(src, plan.shift))
+		released[j] = onGrid(w[j], p.Pitch, src.DiscreteLaplace(scale))
 	}
 	return released, nil
 }

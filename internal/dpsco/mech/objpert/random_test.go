@@ -42,29 +42,6 @@ func fitsLaw(draws []float64, cdf func(float64) float64) bool {
 	return fits(counts, probability)
 }
 
-func TestNormalAndExponentialHaveTheirLaws(t *testing.T) {
-	src := mech.TestSource(t, 1)
-	const n = 100_000
-	normals, exponentials := make([]float64, n), make([]float64, n)
-	for i := range n {
-		normals[i], _ = newNormal(src).value(1).Float64()
-		k, u := exponential(src)
-		exponentials[i], _ = u.add(k, 1).Float64()
-	}
-	if !fitsLaw(normals, distuv.UnitNormal.CDF) {
-		t.Error("normal: wrong law")
-	}
-	if fitsLaw(normals, distuv.Normal{Sigma: 1.03}.CDF) {
-		t.Error("normal: the test has no power against 3% more spread")
-	}
-	if !fitsLaw(exponentials, distuv.Exponential{Rate: 1}.CDF) {
-		t.Error("exponential: wrong law")
-	}
-	if fitsLaw(exponentials, distuv.Exponential{Rate: 1.03}.CDF) {
-		t.Error("exponential: the test has no power against 3% less spread")
-	}
-}
-
 // The radius is Gamma(d) and, independently of it, the direction uniform: the
 // share of the first coordinate in the squared length is Beta(1/2, (d-1)/2).
 func TestRadialNoiseHasItsLaw(t *testing.T) {
@@ -121,45 +98,5 @@ func TestRadialNoiseErrorIsBounded(t *testing.T) {
 				t.Fatalf("coordinate %d is off by %g", j, diff)
 			}
 		}
-	}
-}
-
-func TestDiscreteLaplaceHasItsLaw(t *testing.T) {
-	src := mech.TestSource(t, 4)
-	for _, shift := range []uint{0, 1, 3} {
-		const n = 100_000
-		edge := int64(4) << shift
-		counts, probability := make([]int, 2*edge+1), make([]float64, 2*edge+1)
-		q := math.Exp(-math.Ldexp(1, -int(shift)))
-		for z := -edge; z <= edge; z++ {
-			p := (1 - q) / (1 + q) * math.Pow(q, math.Abs(float64(z)))
-			if z == edge || z == -edge {
-				p /= 1 - q // all beyond
-			}
-			probability[z+edge] = p
-		}
-		for range n {
-			z := discreteLaplace(src, shift).Int64()
-			counts[max(-edge, min(z, edge))+edge]++
-		}
-		if !fits(counts, probability) {
-			t.Errorf("shift %d: wrong law: %v", shift, counts)
-		}
-		counts[edge] += n / 20
-		if fits(counts, probability) {
-			t.Errorf("shift %d: the test has no power against a heavier zero", shift)
-		}
-	}
-}
-
-func TestUniformsCompareBeyondEqualDigits(t *testing.T) {
-	src := mech.TestSource(t, 5)
-	a, b := newUniform(src), newUniform(src)
-	a.digits, b.digits = []uint64{7, 9}, []uint64{7, 9}
-	if a.less(b) == b.less(a) || len(a.digits) < 3 {
-		t.Error("equal digits must be continued until they differ")
-	}
-	if (a.digits[2] < b.digits[2]) != a.less(b) {
-		t.Error("the first digit that differs decides")
 	}
 }
