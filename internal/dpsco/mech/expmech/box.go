@@ -49,21 +49,40 @@ func (e *envelope) bound(b *box) bool {
 		return e.settle(b)
 	}
 	places := e.aim(b)
-	total := e.collect(b.list, places)
+	total := e.collect(b.list, places, b.low, b.size)
 	inherited := b.plane
 	e.bequeath(b, places, total)
 	costs := e.close(b, places, total)
 	e.slant(b, places)
 	b.model = newModel(e.gain, places, b.plane.g, total.kinks)
 	if inherited != nil {
-		other := *b
-		other.plane = inherited
-		if e.slant(&other, places); other.logMass < b.logMass {
-			*b = other
-		}
+		e.blend(b, inherited, places)
 	}
 	e.choose(b, places, costs)
 	return true
+}
+
+// blend replaces the plane of a box by a convex combination with another plane
+// that is valid there, if that makes the envelope tighter.
+func (e *envelope) blend(b *box, other *plane, places []place) {
+	own := b.plane
+	for _, t := range [...]float64{0.25, 0.5, 0.75, 1} {
+		mixed := *b
+		mixed.plane = own.mix(other, t)
+		if e.slant(&mixed, places); mixed.logMass < b.logMass {
+			*b = mixed
+		}
+	}
+}
+
+// mix returns (1-t) p + t q.
+func (p *plane) mix(q *plane, t float64) *plane {
+	mixed := &plane{middle: p.middle, f: (1-t)*p.f + t*q.f, g: make([]float64, len(p.g))}
+	for j := range mixed.g {
+		mixed.g[j] = (1-t)*p.g[j] + t*q.g[j]
+		mixed.f += t * q.g[j] * (p.middle[j] - q.middle[j])
+	}
+	return mixed
 }
 
 // points returns the number of grid points, or 2 if there are more.
@@ -100,7 +119,7 @@ func (e *envelope) aim(b *box) []place {
 }
 
 // collect bounds the rows of a list.
-func (e *envelope) collect(l *list, places []place) *sums {
+func (e *envelope) collect(l *list, places []place, low, size []int64) *sums {
 	by := &bounder{e.view, e.psi, places, freezeLoss / (float64(e.target.n) * e.gain)}
 	parts := make([]*sums, e.crew)
 	e.crew.share(len(l.plain), 16*blockRows, func(worker, from, to int) {
@@ -121,26 +140,13 @@ func (e *envelope) collect(l *list, places []place) *sums {
 			total.plain = append(total.plain, part.plain...)
 		}
 	}
-	for _, i := range l.wild {
-		if e.saturates(i, places) {
-			total.saturated++
-		} else {
-			total.wild = append(total.wild, i)
+	if len(l.wild) > 0 {
+		at := e.lattice.spread(e.target, low, size)
+		for _, i := range l.wild {
+			by.wild(total, i, e.noiseWithin(i, at))
 		}
 	}
 	return total
-}
-
-// saturates reports that a row scores the limit all over a box. A row without a
-// usable noise never does.
-func (e *envelope) saturates(i int32, places []place) bool {
-	row := e.view.row(i)
-	r, rho := row[0], 2*e.view.noise[i]
-	for j, x := range row[1:] {
-		r -= x * places[j].middle
-		rho += math.Abs(x) * places[j].half
-	}
-	return math.Abs(r)-rho >= 1
 }
 
 // bequeath makes the list of the boxes inside b: a new one if enough rows are
@@ -183,7 +189,7 @@ func (e *envelope) close(b *box, places []place, s *sums) (costs []float64) {
 		}
 	}
 	for j := range costs {
-		costs[j] = e.gain * (0.4*costs[j] + 0.5*s.loss[j])
+		costs[j] = e.gain * (1.5*costs[j] + 2*s.loss[j])
 	}
 	slack := float64(e.target.n) * e.rowSlack()
 	b.plane = &plane{middle: middles(places), f: q.f - corner - slack, g: q.g}

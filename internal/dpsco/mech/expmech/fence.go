@@ -136,10 +136,12 @@ func (e *envelope) survey(c *cell, plain []int32) {
 	}
 	c.model = newModel(e.gain, c.places, total.live.g, total.kinks)
 	own := &plane{middle: make([]float64, len(c.places)), f: total.live.f, g: total.live.g}
-	if c.plane == nil {
-		c.plane = own
-	} else {
-		c.plane = blend(c.plane, own, c.places)
+	known := c.plane
+	c.plane = own
+	for t := 1.0 / 16; t <= 1 && known != nil; t += 1.0 / 16 {
+		if mixed := own.mix(known, t); mixed.least(c.places) > c.plane.least(c.places) {
+			c.plane = mixed
+		}
 	}
 }
 
@@ -170,22 +172,6 @@ func (p *plane) least(places []place) float64 {
 		least += p.g[j]*(at.middle-p.middle[j]) - math.Abs(p.g[j])*at.half
 	}
 	return least
-}
-
-// blend returns the combination of two planes around the same middle whose
-// least value is largest.
-func blend(p, q *plane, places []place) *plane {
-	best, value := p, p.least(places)
-	for t := 1.0 / 16; t <= 1; t += 1.0 / 16 {
-		mix := &plane{middle: p.middle, f: p.f + t*(q.f-p.f), g: make([]float64, len(p.g))}
-		for j := range mix.g {
-			mix.g[j] = p.g[j] + t*(q.g[j]-p.g[j])
-		}
-		if v := mix.least(places); v > value {
-			best, value = mix, v
-		}
-	}
-	return best
 }
 
 // fencer bounds sum_i m_i on a part of a cube's surface from below.

@@ -99,11 +99,26 @@ func (g *lattice) root(t *target) (low, size []int64) {
 }
 
 // span stores the middle and half-width, in z, of a box along every axis. The
-// half-widths are rounded up.
+// half-widths are rounded up. Where every later k_m that shears an axis has one
+// value, its points are known and the box is as narrow as they are: on a grid that
+// is coarse for the data, all of the target may sit on a few values of some k_j.
 func (g *lattice) span(places []place, low, size []int64) {
-	for j := range places {
-		width := float64(size[j]) * (1 << (shearBits - 1)) * g.scale[j]
-		places[j].middle = g.scale[j]*float64(low[j]-g.origin[j]) + width
+	k := make([]int64, g.d) // where known
+	known := make([]bool, g.d)
+	for j := g.d - 1; j >= 0; j-- {
+		first, steps, exact := low[j], size[j], true
+		shift := int64(0)
+		for m := j + 1; m < g.d; m++ {
+			exact = exact && (known[m] || g.shear[j][m] == 0)
+			shift += g.shear[j][m] * k[m]
+		}
+		if exact {
+			k[j] = (low[j] - shift + 1<<shearBits - 1) >> shearBits
+			first, steps = k[j]<<shearBits+shift, size[j]-1
+			known[j] = size[j] == 1
+		}
+		width := float64(steps) * (1 << (shearBits - 1)) * g.scale[j]
+		places[j].middle = g.scale[j]*float64(first-g.origin[j]) + width
 		places[j].half = width * (1 + 0x1p-45)
 	}
 }

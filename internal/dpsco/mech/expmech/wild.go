@@ -1,0 +1,81 @@
+package expmech
+
+import "math"
+
+// A wild row suffers more rounding somewhere in W than plain rows may. Inside one
+// box it may suffer little: where a huge value meets a coefficient that is 0.
+
+// usableNoise is the rounding beyond which a wild row is no use to a bound.
+const usableNoise = 0x1p-10
+
+// spread is how far the grid points of a box are from 0 and from the centre of
+// the lattice, the point that view is relative to.
+type spread struct {
+	w []float64 // largest |w_j|, the centre's included
+	z []float64 // scale_j * sum_m |shear_jm| |k_m - centre_m|, at most
+}
+
+func (g *lattice) spread(t *target, low, size []int64) spread {
+	least, most := make([]float64, g.d), make([]float64, g.d) // of k
+	centre := make([]int64, g.d)
+	g.point(centre, g.origin, make([]int64, g.d))
+	s := spread{make([]float64, g.d), make([]float64, g.d)}
+	for j := g.d - 1; j >= 0; j-- {
+		from, to := float64(low[j]), float64(low[j])+float64(size[j])*(1<<shearBits)
+		for m := j + 1; m < g.d; m++ {
+			a, b := float64(g.shear[j][m])*least[m], float64(g.shear[j][m])*most[m]
+			from -= max(a, b)
+			to -= min(a, b)
+		}
+		reach := float64(t.reach)
+		least[j] = max(-reach, math.Floor(from/(1<<shearBits)*(1-math.Copysign(0x1p-40, from))))
+		most[j] = min(reach, math.Ceil(to/(1<<shearBits)*(1+math.Copysign(0x1p-40, to))))
+		at := float64(centre[j])
+		s.w[j] = t.Pitch * max(math.Abs(least[j]), math.Abs(most[j]), math.Abs(at))
+		most[j], least[j] = max(most[j], at), min(least[j], at)
+	}
+	for j, row := range g.shear {
+		for m := j; m < g.d; m++ {
+			s.z[j] += math.Abs(float64(row[m])) * (most[m] - least[m])
+		}
+		s.z[j] *= g.scale[j] * (1 + 0x1p-40)
+	}
+	return s
+}
+
+// noiseWithin bounds what rounding does to the scaled residual of row i at the
+// grid points of one box, like view.rotate does for all of W.
+func (e *envelope) noiseWithin(i int32, at spread) float64 {
+	raw := make([]float64, e.target.d)
+	e.table.row(raw, int(i))
+	size, reach := math.Abs(e.y[i]), 0.0
+	for j, x := range raw {
+		size += math.Abs(x) * at.w[j]
+		reach += math.Abs(e.view.row(i)[1+j]) * at.z[j]
+	}
+	return 0x1p-48 * float64(e.target.d+4) * (e.Iota*size + reach)
+}
+
+// wild adds the bound of a wild row whose residual is known up to noise.
+func (b *bounder) wild(s *sums, i int32, noise float64) {
+	row := b.view.row(i)
+	r, at, rho := row[0], row[0], 2*max(noise, plainNoise)
+	v := row[1 : 1+len(b.places)]
+	for j, x := range v {
+		p := &b.places[j]
+		r -= x * p.middle
+		at -= x * p.touch
+		rho += math.Abs(x) * p.half
+	}
+	switch u := math.Abs(r); {
+	case u-rho >= 1:
+		s.saturated++
+		return
+	case !(noise <= usableNoise): // zero is a bound
+	case u-rho <= 0:
+		b.kink(s, true, r, at, rho, v)
+	default:
+		b.chord(s, true, r, rho, v)
+	}
+	s.wild = append(s.wild, i)
+}
