@@ -101,10 +101,11 @@ func (a arsinh) std() float64 { return math.Sqrt(math.Expm1(2*a.sigma*a.sigma)/2
 const smoothSlack = 1 + 1e-9
 
 // tune chooses the shape with the least standard deviation and the shift s that
-// uses Epsilon up; s <= 0 if no shape can have so large a smoothness.
+// uses Epsilon up, but for 2^-40 of it that covers the rounding here; s <= 0 if no
+// shape can have so large a smoothness.
 func (m Smooth) tune() (best arsinh, s float64) {
 	for _, a := range arsinhShapes {
-		shift := (m.Epsilon - a.dilation*m.Smoothness*smoothSlack) / a.shift * (1 - 0x1p-40)
+		shift := (m.Epsilon*(1-0x1p-40) - a.dilation*m.Smoothness*smoothSlack) / a.shift
 		if s <= 0 || shift > 0 && a.std()/shift < best.std()/s {
 			best, s = a, shift
 		}
