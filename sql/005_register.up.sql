@@ -234,6 +234,17 @@ BEGIN
   END IF;
 END $$;
 
+-- Partitions and children below a relation that no account knows yet.
+CREATE FUNCTION dp_int.new_partitions(p_relid oid) RETURNS TABLE(relid oid, relation text)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
+  SELECT b.relid, b.relation
+    FROM dp_int.base_relations(p_relid) b
+   WHERE NOT EXISTS (SELECT FROM dp_int.account_relation r WHERE r.current AND (r.relid = b.relid OR r.relation = b.relation))
+     AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = b.relid);
+END $$;
+
 -- Is the data set still what was registered? Called under locks that keep it
 -- so. Partitions added since join the account.
 CREATE FUNCTION dp_int.recheck_dataset(p_dataset bigint) RETURNS void
@@ -250,12 +261,11 @@ BEGIN
     END IF;
     PERFORM dp_int.check_relation(d.relid, coalesce((d.options ->> 'total')::boolean, false));
     PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales);
-    INSERT INTO dp_int.account_relation (account, relid, relation)
-    SELECT d.account, b.relid, b.relation
-      FROM dp_int.base_relations(d.relid) b
-     WHERE NOT EXISTS (SELECT FROM dp_int.account_relation r WHERE r.current AND (r.relid = b.relid OR r.relation = b.relation))
-       AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = b.relid)
-    ON CONFLICT DO NOTHING;
+    IF EXISTS (SELECT FROM dp_int.new_partitions(d.relid)) THEN
+      INSERT INTO dp_int.account_relation (account, relid, relation)
+      SELECT d.account, n.relid, n.relation FROM dp_int.new_partitions(d.relid) n
+      ON CONFLICT DO NOTHING;
+    END IF;
     IF EXISTS (SELECT FROM dp_int.base_relations(d.relid) b
                 WHERE NOT EXISTS (SELECT FROM dp_int.account_relation r
                                    WHERE r.current AND r.account = d.account AND (r.relid = b.relid OR r.relation = b.relation))) THEN

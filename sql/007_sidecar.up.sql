@@ -232,21 +232,30 @@ BEGIN
   PERFORM dp_int.finish_job(j.id, 'failed', p_sqlstate, p_message, p_hint);
 END $$;
 
--- Hands a job back: unread, its charge is given back and it is queued again;
--- reading, its lease ends so that another worker goes on.
-CREATE FUNCTION dp_int.job_hand_back(p_job uuid, p_token uuid) RETURNS void
+-- Hands a job back. Unread, its charge is given back and it is queued again, five
+-- times at most. Reading, another worker goes on: at once if this one is leaving,
+-- else after a while, for what went wrong may go wrong again.
+CREATE FUNCTION dp_int.job_hand_back(p_job uuid, p_token uuid, p_leaving boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
 BEGIN
   IF j.state = 'reading' THEN
-    UPDATE dp_int.job SET token = NULL, lease_until = clock_timestamp() WHERE id = j.id;
+    UPDATE dp_int.job
+       SET token = NULL, lease_until = clock_timestamp() + CASE WHEN p_leaving THEN interval '0' ELSE dp_int.pause(j.attempt) END
+     WHERE id = j.id;
   ELSE
     PERFORM dp_int.refund_job(j);
-    UPDATE dp_int.job SET state = 'queued', attempt = attempt - 1, worker = NULL, token = NULL, lease_until = NULL WHERE id = j.id;
+    UPDATE dp_int.job
+       SET state = 'queued', attempt = attempt - p_leaving::int, worker = NULL, token = NULL, lease_until = NULL
+     WHERE id = j.id;
   END IF;
   PERFORM pg_notify('dp_jobs', 'queued');
 END $$;
+
+-- How long to wait after so many attempts.
+CREATE FUNCTION dp_int.pause(p_attempt int) RETURNS interval
+LANGUAGE sql IMMUTABLE AS $$ SELECT least(interval '5 min', interval '0.5 s' * 2 ^ least(p_attempt, 12)) $$;
 
 -- A job past reading that cannot be read now stays spent and is tried again
 -- later; those who wait are told so, in words that do not depend on the data.
@@ -262,7 +271,7 @@ BEGIN
   END IF;
   UPDATE dp_int.job
      SET token = NULL, sqlstate = 'DP004', message = p_message, hint = spent,
-         lease_until = clock_timestamp() + least(interval '5 min', interval '1 s' * 2 ^ least(j.attempt, 10))
+         lease_until = clock_timestamp() + dp_int.pause(j.attempt)
    WHERE id = j.id;
   PERFORM pg_notify(dp_int.job_channel(j.id), 'parked');
   FOR follower IN SELECT id FROM dp_int.job WHERE follows = j.id FOR UPDATE LOOP

@@ -71,7 +71,7 @@ func TestAnAbandonedJobGoesOn(t *testing.T) {
 			zombie := w.connect(w.system.URL("dp_sidecar"))
 			for _, sql := range []string{
 				`SELECT dp_int.job_charge($1, $2, 1000, '{}', 0.5, 0.1, 0, '{}')`, `SELECT dp_int.job_read($1, $2)`,
-				`SELECT dp_int.job_publish($1, $2, 'forged', '{x}', '{1}')`, `SELECT dp_int.job_hand_back($1, $2)`,
+				`SELECT dp_int.job_publish($1, $2, 'forged', '{x}', '{1}')`, `SELECT dp_int.job_hand_back($1, $2, true)`,
 				`SELECT dp_int.job_fail($1, $2, 'DP004', '', '')`, `SELECT dp_int.job_park($1, $2, '')`,
 			} {
 				_, err := zombie.Exec(context.Background(), sql, job, token)

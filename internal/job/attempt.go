@@ -138,7 +138,7 @@ func (s *Sidecar) attempt(working context.Context, c *claim) {
 		_, err = s.pool.Exec(settle, "SELECT dp_int.job_park($1, $2, $3)", c.ID, c.Token, string(park))
 	default:
 		log.Warn("handed back", "error", err)
-		_, err = s.pool.Exec(settle, "SELECT dp_int.job_hand_back($1, $2)", c.ID, c.Token)
+		_, err = s.pool.Exec(settle, "SELECT dp_int.job_hand_back($1, $2, $3)", c.ID, c.Token, errors.Is(err, errShutdown))
 	}
 	if err != nil && !errors.Is(ledger.Explain(err), ledger.ErrLost) && !errors.Is(err, errUnwanted) {
 		log.Warn("left to its lease", "error", err)
