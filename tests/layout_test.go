@@ -28,7 +28,7 @@ const (
 // dpsco mean -> mech -> privacy and solve -> prox. Whoever adds a package says
 // here where it stands.
 var mayImport = map[string][]string{
-	"cmd/dpsidecar":               {"internal/demo", "internal/dev", "internal/dpsco/privacy", "internal/install", "internal/job"},
+	"cmd/dpsidecar":               {"internal/demo", "internal/dev", "internal/dpsco/privacy", "internal/install", "internal/job", "internal/ledger"},
 	"internal/demo":               {"internal/dev"},
 	"internal/dev":                {"internal/install", "internal/job", "internal/pgtest"},
 	"internal/install":            {"sql"},

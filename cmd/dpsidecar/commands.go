@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,6 +20,7 @@ import (
 	"dpsidecar/internal/dev"
 	"dpsidecar/internal/install"
 	"dpsidecar/internal/job"
+	"dpsidecar/internal/ledger"
 )
 
 // action runs a command once its flags have their values.
@@ -161,6 +163,42 @@ func setupCheck(fs *flag.FlagSet) action {
 		}
 		if !printChecks(c.out, checks) {
 			return errors.New("not everything is in place")
+		}
+		return nil
+	}
+}
+
+func setupVerify(fs *flag.FlagSet) action {
+	database := connectionFlags(fs, "database-url", "password-file", "")
+	return func(ctx context.Context, c console, _ []string) error {
+		config, err := database.config(c.getenv)
+		if err != nil {
+			return err
+		}
+		conn, err := pgx.ConnectConfig(ctx, config)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(ctx)
+		// One snapshot for everything.
+		tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+		if err != nil {
+			return err
+		}
+		findings, err := ledger.Verify(ctx, tx)
+		if err != nil {
+			return err
+		}
+		well := true
+		for _, f := range findings {
+			mark := "ok"
+			if !f.OK {
+				mark, well = "NO", false
+			}
+			fmt.Fprintln(c.out, strings.TrimRight(fmt.Sprintf("  %-3s %s  %s", mark, f.Item, f.Detail), " "))
+		}
+		if !well {
+			return errors.New("the ledger does not hold")
 		}
 		return nil
 	}

@@ -57,6 +57,7 @@ func commands() []command {
 		{"migrate", "up | down | version", "move the schema of a database", setupMigrate},
 		{"serve", "", "run the sidecar", setupServe},
 		{"check", "", "is everything in place?", setupCheck},
+		{"verify", "", "recompute the ledger and hold releases, charges and jobs against it", setupVerify},
 		{"dev", "", "run a private Postgres with everything installed", setupDev},
 		{"demo", "", "show private regression on a throw-away Postgres", setupDemo},
 		{"account", "", "print what histories cost: one on each line of standard input", setupAccount},

@@ -1,0 +1,92 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"dpsidecar/internal/install"
+	"dpsidecar/internal/ledger"
+)
+
+// Every column of the ledger is in the hash, the database's and ours, and every
+// total, release and job is held against it: whoever changes one, even as the
+// owner of everything, is found out.
+func TestVerifyNoticesEveryChange(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.5)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.25)
+	ctx := context.Background()
+	verify := func() string {
+		w.Helper()
+		findings, err := ledger.Verify(ctx, w.steward)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wrong []string
+		for _, f := range findings {
+			if !f.OK {
+				wrong = append(wrong, f.Item+": "+f.Detail)
+			}
+		}
+		return strings.Join(wrong, "\n")
+	}
+	if wrong := verify(); wrong != "" {
+		t.Fatal(wrong)
+	}
+	entry := fmt.Sprintf("(SELECT max(id) - 1 FROM dp_int.ledger WHERE dataset = '%s')", w.dataset)
+	account := fmt.Sprintf("(SELECT account FROM dp_int.dataset WHERE name = '%s')", w.dataset)
+	change := map[string]string{
+		"a total":          `UPDATE dp_int.account SET spent_epsilon = 0 WHERE id = ` + account,
+		"what is proven":   `UPDATE dp_int.account SET proven_epsilon = 0 WHERE id = ` + account,
+		"a caller's total": `UPDATE dp_int.caller_total SET epsilon = 0 WHERE account = ` + account,
+		"the head":         `UPDATE dp_int.account SET head = '\x00' WHERE id = ` + account,
+		"a charge's job":   `UPDATE dp_int.job SET charge = NULL, state = 'failed', release = NULL WHERE id = (SELECT job FROM dp_int.ledger WHERE id = ` + entry + `)`,
+		"a release":        `DELETE FROM dp_int.coefficient WHERE release IN (SELECT id FROM dp_int.release WHERE charge = ` + entry + `); UPDATE dp_int.job SET release = NULL, state = 'failed' WHERE charge = ` + entry + `; DELETE FROM dp_int.release WHERE charge = ` + entry,
+		"the last entry":   `UPDATE dp_int.release SET charge = ` + entry + ` - 1 WHERE charge = ` + entry + ` + 1; UPDATE dp_int.job SET charge = NULL WHERE charge = ` + entry + ` + 1; DELETE FROM dp_int.ledger WHERE id = ` + entry + ` + 1`,
+		"a double release": `UPDATE dp_int.release SET charge = ` + entry + ` - 1 WHERE charge = ` + entry,
+	}
+	for column, value := range map[string]string{
+		"seq": "99", "kind": "'budget'", "at": "at + interval '1 us'", "dataset": "'x'", "caller": "'x'", "job": "gen_random_uuid()", "event": "'{}'",
+		"epsilon": "epsilon / 2", "rho": "rho / 2", "delta": "1e-9", "arithmetic": "'float64-grid'", "previous": `'\x00'`, "hash": `'\x00'`,
+	} {
+		change["column "+column] = fmt.Sprintf(`UPDATE dp_int.ledger SET %s = %s WHERE id = %s`, column, value, entry)
+	}
+	for what, sql := range change {
+		// The owner may switch off what protects the tables; the steward reads in
+		// the same transaction what was done.
+		script := `BEGIN; SET LOCAL session_replication_role = replica; ` +
+			`ALTER TABLE dp_int.ledger DROP CONSTRAINT ledger_sign, DROP CONSTRAINT ledger_job; ` + sql
+		if _, err := w.super.PgConn().Exec(ctx, script).ReadAll(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		findings, err := ledger.Verify(ctx, w.super)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		noticed := map[bool]int{}
+		for _, f := range findings {
+			noticed[f.OK]++
+		}
+		if noticed[false] == 0 {
+			t.Errorf("%s: changed and not noticed", what)
+		}
+		if strings.HasPrefix(what, "column ") && findings[len(findings)-1].OK {
+			t.Errorf("%s: the chain computed outside the database does not notice", what)
+		}
+		w.exec(w.super, "ROLLBACK")
+	}
+	if wrong := verify(); wrong != "" {
+		t.Fatal(wrong)
+	}
+	_, err := w.analyst.Exec(ctx, `SELECT * FROM dp_verify()`)
+	w.wantError(err, "42501", "")
+}
+
+func TestVersionIsTheSchemas(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	if v := one[string](w, w.analyst, `SELECT dp_version()`); !strings.HasPrefix(v, fmt.Sprintf("dpsidecar schema %d ", install.Latest())) {
+		t.Errorf("dp_version says %q, the schema is %d", v, install.Latest())
+	}
+}
