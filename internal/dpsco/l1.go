@@ -68,55 +68,56 @@ const (
 // Errors: ErrParameter names the parameter and its range; ErrInfeasible says
 // what would do.
 func (a L1) Plan(s Shape, b privacy.Budget) (*Plan, error) {
-	if err := fields[L1](l1Fields).check(a); err != nil {
+	if err := a.check(s, b); err != nil {
 		return nil, err
 	}
-	if !(b.Epsilon >= minEpsilon && b.Epsilon <= maxEpsilon) {
-		return nil, fmt.Errorf("%w: eps is %v; it must be a number from %g to %g", ErrParameter, b.Epsilon, minEpsilon, float64(maxEpsilon))
-	}
-	if b.Delta != 0 {
-		return nil, fmt.Errorf("%w: delta is %v; l1 is purely private and takes delta = 0 only", ErrParameter, b.Delta)
-	}
-	if s.N < 1 || s.D < 1 {
-		return nil, fmt.Errorf("%w: %d rows and %d coefficients; a regression needs one of each", ErrInfeasible, s.N, s.D)
-	}
-	a, why := a.choose(s)
-	if why == "" {
-		return nil, fmt.Errorf("%w: the exact sampler would need hours for %d rows and %d coefficients; leave method at %q or ask for fewer features",
-			ErrInfeasible, s.N, s.D, MethodAuto)
-	}
 	a = a.withDefaults(s, b.Epsilon)
-	var p *Plan
-	var err error
-	if a.Method == MethodExponential {
-		p, err = a.exponential(s, b.Epsilon)
-	} else {
-		p, err = a.objective(s, b.Epsilon)
-	}
+	method, why, err := a.choose(s, b.Epsilon)
 	if err != nil {
 		return nil, err
 	}
+	build := a.objective
+	if method == MethodExponential {
+		build = a.exponential
+	}
+	p, err := build(s, b.Epsilon)
+	if err != nil {
+		return nil, err
+	}
+	p.Method = method
 	p.Parameters["why"] = why
 	return p, nil
 }
 
-// choose decides the method and says why; an empty why means that the sampler
-// that was asked for is out of the question.
-func (a L1) choose(s Shape) (chosen L1, why string) {
-	seconds := samplerSeconds(s)
-	switch {
-	case a.Method == MethodObjective:
-		return a, "asked for"
-	case a.Method == MethodExponential && seconds > forcedSeconds:
-		return a, ""
-	case a.Method == MethodExponential:
-		return a, "asked for"
-	case seconds <= autoSeconds:
-		a.Method = MethodExponential
-		return a, fmt.Sprintf("the exact sampler is practical for %d rows and %d coefficients", s.N, s.D)
+func (a L1) check(s Shape, b privacy.Budget) error {
+	if err := fields[L1](l1Fields).check(a); err != nil {
+		return err
 	}
-	a.Method = MethodObjective
-	return a, fmt.Sprintf("the exact sampler is not practical for %d rows and %d coefficients", s.N, s.D)
+	if !(b.Epsilon >= minEpsilon && b.Epsilon <= maxEpsilon) {
+		return fmt.Errorf("%w: eps is %v; it must be a number from %g to %g", ErrParameter, b.Epsilon, minEpsilon, float64(maxEpsilon))
+	}
+	if b.Delta != 0 {
+		return fmt.Errorf("%w: delta is %v; l1 is purely private and takes delta = 0 only", ErrParameter, b.Delta)
+	}
+	if s.N < 1 || s.D < 1 {
+		return fmt.Errorf("%w: %d rows and %d coefficients; a regression needs one of each", ErrInfeasible, s.N, s.D)
+	}
+	return nil
+}
+
+// choose decides the method and says why.
+func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
+	seconds := a.samplerSeconds(s, epsilon)
+	switch {
+	case a.Method == MethodExponential && seconds > forcedSeconds:
+		return "", "", fmt.Errorf("%w: the exact sampler would need hours for %d rows and %d coefficients; leave method at %q, or ask for fewer features or a smaller iota",
+			ErrInfeasible, s.N, s.D, MethodAuto)
+	case a.Method == MethodExponential || a.Method == MethodObjective:
+		return a.Method, "asked for", nil
+	case seconds <= autoSeconds:
+		return MethodExponential, fmt.Sprintf("the exact sampler is practical for %d rows and %d coefficients", s.N, s.D), nil
+	}
+	return MethodObjective, fmt.Sprintf("the exact sampler is not practical for %d rows and %d coefficients", s.N, s.D), nil
 }
 
 // What a draw of the exponential mechanism may be expected to take: by itself,
@@ -126,24 +127,26 @@ const (
 	forcedSeconds = 3600
 )
 
-// samplerSeconds is a rough figure for one exact draw on two cores: the boxes of
+// samplerSeconds is a rough figure for one exact draw on two cores. The boxes of
 // the sampler's envelope grow by 2.7 a coefficient, the cost of a box with the
-// rows from about 15,000 on.
-func samplerSeconds(s Shape) float64 {
-	return 5e-6 * math.Max(15_000, float64(s.N)) * math.Pow(2.7, float64(s.D-4))
+// rows from about 15,000 on; an iota above its default breaks the target into many
+// peaks.
+func (a L1) samplerSeconds(s Shape, epsilon float64) float64 {
+	peaks := math.Max(1, a.Iota*a.ResidualScale/defaultIota(a.Theta, information(s, epsilon)))
+	return 5e-6 * math.Max(15_000, float64(s.N)) * math.Pow(2.7, float64(s.D-4)) * math.Pow(peaks, 1.5)
 }
 
-// withDefaults fills in what was not given. information is what the defaults
-// depend on: rows times epsilon a coefficient.
+// information is what the defaults depend on: rows times epsilon a coefficient.
+func information(s Shape, epsilon float64) float64 { return float64(s.N) * epsilon / float64(s.D) }
+
+// withDefaults fills in what was not given; the pitch waits for the method.
 func (a L1) withDefaults(s Shape, epsilon float64) L1 {
-	information := float64(s.N) * epsilon / float64(s.D)
 	set(&a.Theta, 2)
 	set(&a.Radius, 10)
 	set(&a.ResidualScale, 1)
-	set(&a.Iota, defaultIota(a.Theta, information)/a.ResidualScale)
+	set(&a.Iota, defaultIota(a.Theta, information(s, epsilon))/a.ResidualScale)
 	set(&a.Clip, 1.1*math.Sqrt(float64(s.D)))
-	set(&a.Smoothing, defaultSmoothing(information)*a.ResidualScale)
-	set(&a.Pitch, a.defaultPitch(s, epsilon))
+	set(&a.Smoothing, defaultSmoothing(information(s, epsilon))*a.ResidualScale)
 	if a.Set == "" {
 		a.Set = SetBall
 	}
@@ -170,17 +173,6 @@ func defaultSmoothing(information float64) float64 {
 	return math.Max(0.05, math.Min(1, 12/math.Sqrt(information)))
 }
 
-// defaultPitch is a power of two far below what noise leaves of the
-// coefficients. Objective perturbation has noise of some steps on the grid and so
-// takes a finer one, as fine as float64 can certify for this many rows.
-func (a L1) defaultPitch(s Shape, epsilon float64) float64 {
-	if a.Method == MethodExponential {
-		return powerOfTwo(a.Radius) * 0x1p-20
-	}
-	certified := float64(s.N) * float64(s.D+4) * math.Max(1, epsilon) * 0x1p-49
-	return powerOfTwo(math.Max(a.Radius*0x1p-29, certified))
-}
-
 // powerOfTwo returns the largest one that is at most v.
 func powerOfTwo(v float64) float64 {
 	_, exponent := math.Frexp(v)
@@ -195,7 +187,9 @@ func (a L1) parameters(s Shape) map[string]any {
 	}
 }
 
+// exponential plans a draw on a grid far below the spread of the draw.
 func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
+	set(&a.Pitch, powerOfTwo(a.Radius)*0x1p-20)
 	p := expmech.Params{Epsilon: epsilon, Theta: a.Theta, Iota: a.Iota, Radius: a.Radius, Pitch: a.Pitch, Intercept: s.Intercept}
 	if a.Set == SetBox {
 		p.Set = expmech.Box
@@ -206,14 +200,18 @@ func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 	parameters := a.parameters(s)
 	parameters["theta"], parameters["iota"] = a.Theta, a.Iota
 	return &Plan{
-		Method: a.Method, Event: privacy.BoundedRange{Epsilon: epsilon}, Parameters: parameters, shape: s,
+		Event: privacy.BoundedRange{Epsilon: epsilon}, Parameters: parameters, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 			return expmech.Draw(ctx, p, x.X, x.Y, src)
 		},
 	}, nil
 }
 
+// objective plans a perturbed minimiser on a fine grid, for it has noise of some
+// steps, yet no finer than what float64 can certify for this many rows.
 func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
+	certified := float64(s.N) * float64(s.D+4) * math.Max(1, epsilon) * 0x1p-49
+	set(&a.Pitch, math.Max(a.Radius*0x1p-29, certified))
 	a.Pitch = powerOfTwo(a.Pitch)
 	p := objpert.Params{Epsilon: epsilon, Clip: a.Clip, Smoothing: a.Smoothing, Pitch: a.Pitch, Intercept: s.Intercept}
 	if err := p.Validate(s.N, s.D); err != nil {
@@ -222,7 +220,7 @@ func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
 	parameters := a.parameters(s)
 	parameters["clip"], parameters["smoothing"] = a.Clip, a.Smoothing
 	return &Plan{
-		Method: a.Method, Event: privacy.Pure{Epsilon: epsilon}, Parameters: parameters, shape: s,
+		Event: privacy.Pure{Epsilon: epsilon}, Parameters: parameters, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 			w, err := objpert.Draw(ctx, p, x.X, x.Y, src)
 			if err == nil {

@@ -26,6 +26,8 @@ func TestL1ChoosesFromPublicFacts(t *testing.T) {
 		{L1{}, 10_000, 20, privacy.Pure{Epsilon: 1}},
 		{L1{}, 10_000_000, 6, privacy.Pure{Epsilon: 1}},
 		{L1{Method: MethodAuto}, 10_000, 20, privacy.Pure{Epsilon: 1}},
+		{L1{Iota: 50}, 10_000, 4, privacy.Pure{Epsilon: 1}},
+		{L1{Iota: 50, ResidualScale: .01}, 10_000, 4, privacy.BoundedRange{Epsilon: 1}},
 		{L1{Method: MethodObjective}, 100, 2, privacy.Pure{Epsilon: 1}},
 		{L1{Method: MethodExponential}, 1_000_000, 6, privacy.BoundedRange{Epsilon: 1}},
 	} {
