@@ -98,6 +98,7 @@ func (a Scaled) Plan(s Shape, b privacy.Budget) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.Parameters["target_scale"], p.Parameters["feature_scales"] = a.Y, a.X
 	inner := p.run
 	p.run = func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 		for j, column := range x.X {

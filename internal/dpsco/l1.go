@@ -110,7 +110,7 @@ func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
 	seconds := a.samplerSeconds(s, epsilon)
 	switch {
 	case a.Method == MethodExponential && seconds > forcedSeconds:
-		return "", "", fmt.Errorf("%w: the exact sampler would need hours for %d rows and %d coefficients; leave method at %q, or ask for fewer features or a smaller iota",
+		return "", "", fmt.Errorf("%w: the exact sampler would need many minutes for %d rows and %d coefficients; leave method at %q, or ask for fewer features or a smaller iota",
 			ErrInfeasible, s.N, s.D, MethodAuto)
 	case a.Method == MethodExponential || a.Method == MethodObjective:
 		return a.Method, "asked for", nil
@@ -123,17 +123,16 @@ func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
 // What a draw of the exponential mechanism may be expected to take: by itself,
 // and when it is asked for.
 const (
-	autoSeconds   = 30
-	forcedSeconds = 3600
+	autoSeconds   = 10
+	forcedSeconds = 300
 )
 
-// samplerSeconds is a rough figure for one exact draw on two cores. The boxes of
-// the sampler's envelope grow by 2.7 a coefficient, the cost of a box with the
-// rows from about 15,000 on; an iota above its default breaks the target into many
-// peaks.
+// samplerSeconds is a rough figure for one exact draw on two cores, as seen with
+// lognormal features: it grows by 3.7 a coefficient, and with the rows from about
+// 15,000 on; an iota above its default breaks the target into many peaks.
 func (a L1) samplerSeconds(s Shape, epsilon float64) float64 {
 	peaks := math.Max(1, a.Iota*a.ResidualScale/defaultIota(a.Theta, information(s, epsilon)))
-	return 5e-6 * math.Max(15_000, float64(s.N)) * math.Pow(2.7, float64(s.D-4)) * math.Pow(peaks, 1.5)
+	return 1.5e-5 * math.Max(15_000, float64(s.N)) * math.Pow(3.7, float64(s.D-4)) * math.Pow(peaks, 1.5)
 }
 
 // information is what the defaults depend on: rows times epsilon a coefficient.
@@ -190,7 +189,7 @@ func (a L1) parameters(s Shape) map[string]any {
 // exponential plans a draw on a grid far below the spread of the draw.
 func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 	set(&a.Pitch, powerOfTwo(a.Radius)*0x1p-20)
-	p := expmech.Params{Epsilon: epsilon, Theta: a.Theta, Iota: a.Iota, Radius: a.Radius, Pitch: a.Pitch, Intercept: s.Intercept}
+	p := expmech.Params{Epsilon: below(epsilon), Theta: a.Theta, Iota: a.Iota, Radius: a.Radius, Pitch: a.Pitch, Intercept: s.Intercept}
 	if a.Set == SetBox {
 		p.Set = expmech.Box
 	}
@@ -213,7 +212,7 @@ func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
 	certified := float64(s.N) * float64(s.D+4) * math.Max(1, epsilon) * 0x1p-49
 	set(&a.Pitch, math.Max(a.Radius*0x1p-29, certified))
 	a.Pitch = powerOfTwo(a.Pitch)
-	p := objpert.Params{Epsilon: epsilon, Clip: a.Clip, Smoothing: a.Smoothing, Pitch: a.Pitch, Intercept: s.Intercept}
+	p := objpert.Params{Epsilon: below(epsilon), Clip: a.Clip, Smoothing: a.Smoothing, Pitch: a.Pitch, Intercept: s.Intercept}
 	if err := p.Validate(s.N, s.D); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInfeasible, err)
 	}
@@ -230,6 +229,10 @@ func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
 		},
 	}, nil
 }
+
+// below is what a mechanism may spend of an epsilon that the ledger books as the
+// decimal a person typed: the float64 nearest to 0.1 is above 0.1.
+func below(epsilon float64) float64 { return math.Nextafter(epsilon, 0) }
 
 // project moves released coefficients to the nearest point of the set.
 func (a L1) project(w []float64) {

@@ -225,3 +225,25 @@ func readCSV(t *testing.T, path string) map[string][]float64 {
 	}
 	return columns
 }
+
+// BenchmarkL1 draws once at eps = 1 and the defaults; the method that auto chose
+// stands in the name.
+func BenchmarkL1(b *testing.B) {
+	for _, c := range []struct{ n, d int }{{10_000, 4}, {100_000, 4}, {100_000, 6}, {1_000_000, 4}, {10_000, 8}} {
+		data := lognormalTable(1, c.n, c.d)
+		plan := func() *Plan {
+			p, err := L1{}.Plan(data.Shape, privacy.Budget{Epsilon: 1})
+			if err != nil {
+				b.Fatal(err)
+			}
+			return p
+		}
+		b.Run(fmt.Sprintf("n=%d/d=%d/%s", c.n, c.d, plan().Method), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := plan().Run(b.Context(), data, mech.NewSource()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -21,8 +21,10 @@ func TestL1ChoosesFromPublicFacts(t *testing.T) {
 		event     privacy.Event
 	}{
 		{L1{}, 1, 1, privacy.BoundedRange{Epsilon: 1}},
-		{L1{}, 10_000, 8, privacy.BoundedRange{Epsilon: 1}},
-		{L1{}, 1_000_000, 4, privacy.BoundedRange{Epsilon: 1}},
+		{L1{}, 10_000, 6, privacy.BoundedRange{Epsilon: 1}},
+		{L1{}, 100_000, 5, privacy.BoundedRange{Epsilon: 1}},
+		{L1{}, 10_000, 8, privacy.Pure{Epsilon: 1}},
+		{L1{}, 1_000_000, 4, privacy.Pure{Epsilon: 1}},
 		{L1{}, 10_000, 20, privacy.Pure{Epsilon: 1}},
 		{L1{}, 10_000_000, 6, privacy.Pure{Epsilon: 1}},
 		{L1{Method: MethodAuto}, 10_000, 20, privacy.Pure{Epsilon: 1}},
