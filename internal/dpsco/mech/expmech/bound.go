@@ -78,7 +78,7 @@ type sums struct {
 	kinks        matrix    // mean curvature of the rows with a kink, roughly
 	loss         []float64 // what the width of every axis costs, roughly
 	plain, wild  []int32   // rows that are not frozen
-	saturated    int       // rows that score psi.limit all over the box
+	constant     float64   // of the rows that score psi.limit all over the box
 }
 
 func newSums(d int) *sums {
@@ -93,7 +93,24 @@ func (s *sums) add(o *sums) {
 	for j, v := range o.loss {
 		s.loss[j] += v
 	}
-	s.saturated += o.saturated
+	s.constant += o.constant
+}
+
+// scale multiplies all but the rows.
+func (s *sums) scale(weight float64) {
+	if weight == 1 {
+		return
+	}
+	for _, e := range [...]*expansion{&s.live, &s.frozen, {g: s.loss, m: s.kinks}} {
+		e.f *= weight
+		for j := range e.g {
+			e.g[j] *= weight
+			for k := range e.m[j] {
+				e.m[j][k] *= weight
+			}
+		}
+	}
+	s.constant *= weight
 }
 
 func (s *sums) clear() {
@@ -101,7 +118,7 @@ func (s *sums) clear() {
 	s.frozen.clear()
 	s.kinks.clear()
 	clear(s.loss)
-	s.saturated = 0
+	s.constant = 0
 }
 
 // bounder computes bounds of rows on one box.
@@ -115,14 +132,15 @@ type bounder struct {
 // gather adds the bounds of at most blockRows plain rows to s. The proof that
 // each is a lower bound is in expmech.md, section 3.
 func (b *bounder) gather(s *sums, rows []int32) {
-	d := len(b.places)
+	places := b.places
 	product, frozen := 1.0, 1.0
 	for n, i := range rows {
 		row := b.view.row(i)
 		r, at, rho := row[0], row[0], 2*plainNoise
-		v := row[1 : 1+d]
-		for j, x := range v {
-			p := &b.places[j]
+		v := row[1:]
+		v = v[:len(places)]
+		for j := range places {
+			p, x := &places[j], v[j]
 			r -= x * p.middle
 			at -= x * p.touch
 			rho += math.Abs(x) * p.half
@@ -131,18 +149,17 @@ func (b *bounder) gather(s *sums, rows []int32) {
 		low, high := u-rho, u+rho
 		switch {
 		case low >= 1:
-			s.saturated++
+			s.constant += b.psi.top
 			continue
 		case low <= 0:
 			b.kink(s, n%modelEvery == 0, r, at, rho, v)
 		case rho > smoothReach:
 			b.chord(s, n%modelEvery == 0, r, rho, v)
 		default:
-			inside := min(u, 1)
-			decay := b.psi.decay(inside)
-			slope := math.Copysign((1-b.psi.power(inside))/decay, r)
+			decay, slope := b.psi.expand(u)
 			bend := b.psi.bend(low, high)
-			if (bend-b.psi.straightest(low, high))*rho*rho < b.tolerance {
+			slope = math.Copysign(slope, r)
+			if b.psi.sway(bend, low, high)*rho*rho < b.tolerance {
 				frozen *= decay
 				s.frozen.m.addSquare(s.frozen.g, bend, -slope, v)
 				continue
@@ -159,13 +176,10 @@ func (b *bounder) gather(s *sums, rows []int32) {
 // kink bounds a row whose residual may vanish in the box by a line through the
 // origin, on the side where the envelope is to touch.
 func (b *bounder) kink(s *sums, teach bool, r, at, rho float64, v []float64) {
-	var slope float64
-	if at >= 0 {
-		slope = b.psi.chord(r + rho)
-	} else {
-		slope = -b.psi.chord(rho - r)
-	}
-	if !(slope*r-math.Abs(slope)*rho >= -deepestLine) {
+	side := math.Copysign(1, at)
+	steep := b.psi.chord(rho + side*r)
+	slope := side * steep
+	if !(slope*r-steep*rho >= -deepestLine) {
 		return // zero is a bound, too
 	}
 	s.live.f += slope * r
@@ -174,14 +188,15 @@ func (b *bounder) kink(s *sums, teach bool, r, at, rho float64, v []float64) {
 		g[j] -= slope * x
 	}
 	if teach {
-		s.kinks.addSquare(s.loss, modelEvery*math.Abs(slope)/rho, 0, v)
+		s.kinks.addSquare(s.loss, modelEvery*steep/rho, 0, v)
 		b.teach(s, b.psi.roughly(math.Abs(at))-slope*at, rho, v)
 	}
 }
 
 // chord bounds a row by the chord of psi between the ends of its range.
 func (b *bounder) chord(s *sums, teach bool, r, rho float64, v []float64) {
-	start, end := b.psi.at(math.Abs(r)-rho), b.psi.at(math.Abs(r)+rho)
+	low, high := math.Abs(r)-rho, math.Abs(r)+rho
+	start, end := low*b.psi.chord(low), high*b.psi.chord(high) // from below
 	slope := math.Copysign((end-start)/(2*rho), r)
 	s.live.f += (start + end) / 2
 	for j, x := range v {
@@ -200,15 +215,16 @@ func (b *bounder) teach(s *sums, loss, rho float64, v []float64) {
 	}
 }
 
-// straightest returns the least |psi”| on [low, high], roughly.
-func (p *psi) straightest(low, high float64) float64 {
+// sway returns how much |psi”| varies on [low, high], roughly, where it is at
+// most bend.
+func (p *psi) sway(bend, low, high float64) float64 {
 	switch {
 	case high >= 1:
-		return 0
+		return bend
 	case p.theta == 2:
-		return p.bend(low, low)
+		return 3 * (high - low)
 	}
-	return p.bend(high, high)
+	return bend - p.bend(high, high)
 }
 
 // roughly returns psi(u), roughly.

@@ -17,6 +17,7 @@ type envelope struct {
 	*score
 	*lattice
 	*view
+	repeat float64 // how often a row counts: 1, but see draft
 }
 
 // box is a set of grid points: index_j in [0, size_j) for every j, see
@@ -55,7 +56,7 @@ func (e *envelope) bound(b *box) bool {
 	costs := e.close(b, places, total)
 	e.slant(b, places)
 	b.model = newModel(e.gain, places, b.plane.g, total.kinks)
-	if inherited != nil {
+	if inherited != nil && e.repeat == 1 { // the boxes of a draft must stand alone
 		e.blend(b, inherited, places)
 	}
 	e.choose(b, places, costs)
@@ -146,6 +147,7 @@ func (e *envelope) collect(l *list, places []place, low, size []int64) *sums {
 			by.wild(total, i, e.noiseWithin(i, at))
 		}
 	}
+	total.scale(e.repeat)
 	return total
 }
 
@@ -159,7 +161,7 @@ func (e *envelope) bequeath(b *box, places []place, s *sums) {
 	}
 	settled := b.list.moved(middles(places))
 	settled.add(&s.frozen)
-	settled.f += float64(s.saturated) * e.psi.top
+	settled.f += s.constant
 	b.heir = &list{
 		plain: append([]int32(nil), s.plain...), wild: s.wild,
 		middle: middles(places), expansion: settled,
@@ -172,7 +174,7 @@ func (e *envelope) close(b *box, places []place, s *sums) (costs []float64) {
 	q := b.list.moved(middles(places))
 	q.add(&s.frozen)
 	q.add(&s.live)
-	q.f += float64(s.saturated) * e.psi.top
+	q.f += s.constant
 	costs = make([]float64, len(places))
 	corner := 0.0
 	for j, row := range q.m {

@@ -120,9 +120,17 @@ func (s *sample) absolute(w []float64, floor float64) {
 		h.addSquare(gradient, 1/max(math.Abs(r), floor), r/max(math.Abs(r), floor), x)
 	})
 	for j := range h {
-		h[j][j] += 1e-9*h[j][j] + 1/(s.Radius*s.Radius)
+		h[j][j] += 1e-9*h[j][j] + s.flat()
 	}
 	h.cholesky().step(w, gradient, math.Inf(1))
+}
+
+// flat returns the precision along an axis of the uniform law on W.
+func (t *target) flat() float64 {
+	if t.Set == Box {
+		return 3 / (t.Radius * t.Radius)
+	}
+	return float64(t.d+2) / (t.Radius * t.Radius)
 }
 
 // prior returns a first precision, by columns.
@@ -180,7 +188,7 @@ func (s *sample) newton(w []float64, h matrix) {
 		}
 	}
 	for j := range next {
-		next[j][j] += 0.05*next[j][j] + 1/(s.Radius*s.Radius)
+		next[j][j] += 0.05*next[j][j] + s.flat()
 	}
 	concave := next.clone()
 	concave.add(bend, 1)

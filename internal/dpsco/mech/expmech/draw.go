@@ -65,7 +65,7 @@ func newSampler(t *target, x [][]float64, y []float64) *sampler {
 	k, l := centre(sc)
 	g := newLattice(t, l, k)
 	v, plain, wild := newView(sc, g, k)
-	s := &sampler{envelope: &envelope{score: sc, lattice: g, view: v}}
+	s := &sampler{envelope: &envelope{score: sc, lattice: g, view: v, repeat: 1}}
 	root := &box{
 		list:  &list{plain: plain, wild: wild, middle: make([]float64, t.d), expansion: newExpansion(t.d)},
 		model: unitModel(t.d),
@@ -106,8 +106,11 @@ func (s *sampler) start(root *box) {
 			root = rest
 		}
 	}
-	s.bound(root)
-	s.add(root)
+	for _, b := range s.sketch(root) {
+		if s.bound(b) {
+			s.add(b)
+		}
+	}
 }
 
 // slab cuts off what lies beyond z_axis = side, seen from 0; nil if nothing does.
@@ -126,10 +129,6 @@ func (b *box) slab(g *lattice, axis int, side float64) (slab, rest *box) {
 	}
 	return halves[0], halves[1]
 }
-
-// fenceMargin is how much, in the exponent, everything beyond a fence lies below
-// what would make it as heavy as the target.
-const fenceMargin = 5
 
 // impatient reports that a split is due rather than a proposal: proposals get
 // as much time as splits, or a fraction while too few would be accepted.

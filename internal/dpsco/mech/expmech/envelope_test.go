@@ -166,6 +166,12 @@ func TestEnvelopeIsBelowTheScore(t *testing.T) {
 	if found := attack(t, s, rand.New(rand.NewPCG(1, 1)), 10, 4); len(found) > 0 {
 		t.Errorf("fenced: %d violations: %s", len(found), found[0])
 	}
+	// so many rows that a sample of them decides the first splits
+	x, y = lognormal(4, 2*draftRows+1000, 3)
+	s = newSampler(newTarget(p, len(y), 3), x, y)
+	if found := attack(t, s, rand.New(rand.NewPCG(1, 1)), 2, 8); len(found) > 0 {
+		t.Errorf("drafted: %d violations: %s", len(found), found[0])
+	}
 }
 
 // Mutants: envelopes that are slightly wrong must be caught by the same attack.

@@ -144,14 +144,15 @@ const scoreOne = 1 << 40
 // psi is the bounded, concave loss psi(u) = -log(1 - u + u^theta/theta) on
 // [0, 1], and log theta above. It is increasing with slope at most 1.
 type psi struct {
-	theta  float64
-	top    float64   // log theta, rounded down
-	limit  int64     // ceil(2^40 log theta): the largest score of a row
-	chords []float64 // lower bounds of psi(u)/u at u = 0, 1/1024, ..., 1
+	theta   float64
+	inverse float64   // 1/theta
+	top     float64   // log theta, rounded down
+	limit   int64     // ceil(2^40 log theta): the largest score of a row
+	chords  []float64 // lower bounds of psi(u)/u at u = 0, 1/1024, ..., 1
 }
 
 func newPsi(theta float64) *psi {
-	p := &psi{theta: theta, limit: int64(math.Ceil(scoreOne * (math.Log(theta) * (1 + 0x1p-50))))}
+	p := &psi{theta: theta, inverse: 1 / theta, limit: int64(math.Ceil(scoreOne * (math.Log(theta) * (1 + 0x1p-50))))}
 	p.top = math.Log(theta) * (1 - 0x1p-50)
 	p.chords = make([]float64, chordNodes+1)
 	p.chords[0] = 1
@@ -176,7 +177,7 @@ func (p *psi) power(u float64) float64 {
 // decay returns exp(-psi(u)) = 1 - u + u^theta/theta for 0 <= u <= 1; it lies
 // in [1/theta, 1].
 func (p *psi) decay(u float64) float64 {
-	return float64(1-u) + float64(u*p.power(u))/p.theta
+	return float64(1-u) + float64(u*p.power(u))*p.inverse
 }
 
 // at returns psi(u) within 2^-48, for any u >= 0.
@@ -217,6 +218,16 @@ func (p *psi) bend(low, high float64) float64 {
 	// monotone in u.
 	slope := p.slope(high)
 	return ((p.theta-1)*p.power(low)/low/p.decay(min(high, 1)))*(1+0x1p-40) - float64(slope*slope)*(1-0x1p-40)
+}
+
+// expand returns exp(-psi(u)) and psi'(u), u >= 0.
+func (p *psi) expand(u float64) (decay, slope float64) {
+	if u >= 1 {
+		return p.decay(1), 0
+	}
+	power := p.power(u)
+	decay = float64(1-u) + float64(u*power)*p.inverse
+	return decay, (1 - power) / decay
 }
 
 // slope returns psi'(u), u >= 0, which falls from 1 to 0 at u = 1.

@@ -18,51 +18,87 @@ import (
 
 const (
 	fenceSmallest = 8.0     // half-width of the smallest cube looked at
-	fenceGrowth   = 1.25    // from one cube to the next
-	fenceRise     = 1.8     // by how much the middles of the faces must exceed the mode
-	fenceRows     = 1 << 13 // rows that judge this
+	fenceGrowth   = 1.15    // from one cube to the next
+	fenceMargin   = 5.0     // of the exponent beyond a fence over what could matter
+	fenceRows     = 1 << 13 // rows that judge how large a cube should be
 )
+
+// fenceTry is a cube to try: how far the middles of its faces rise above the
+// mode, and how many cells a face may be cut into.
+type fenceTry struct {
+	rise  float64
+	cells int
+}
+
+// fenceTries lists what is tried. A face that is easy is covered by a few cells;
+// a cube too small or too large takes many, and which it is depends on iota.
+func fenceTries() (tries []fenceTry) {
+	for _, cells := range [...]int{8, 64, 512} {
+		for _, rise := range [...]float64{1.5, 2, 2.7, 4, 6} {
+			tries = append(tries, fenceTry{rise, cells})
+		}
+	}
+	return append(tries, fenceTry{1.5, 4096})
+}
 
 // fence returns the half-width of a cube such that sum_i psi(u_i) >= least at
 // all points of W beyond it, or infinity if it finds none.
 func (e *envelope) fence(plain []int32, least float64) float64 {
-	widest := slices.Max(e.lattice.extent)
-	few := thin(plain, fenceRows)
-	need := max(least, fenceRise*e.atMode(plain)) * float64(len(few)) / float64(max(1, len(plain)))
-	for q := fenceSmallest; q < widest; q *= fenceGrowth {
-		if e.faces(q, func(face *cell) bool { return e.middle(face, few) >= need }) {
-			if e.faces(q, func(face *cell) bool { return e.holds(face, plain, least, e.budget()) }) {
-				return q
+	if least >= e.psi.top*float64(len(plain)) {
+		return math.Inf(1) // no row can score that much
+	}
+	draft, few := e.draft(plain)
+	mode, level := draft.atMode(few), e.atMode(plain)
+	cubes := e.cubes(plain)
+	for _, try := range fenceTries() {
+		need := max(least, try.rise*level)
+		i := slices.IndexFunc(cubes, func(c cube) bool { return c.middle >= need })
+		if i < 0 {
+			continue
+		}
+		cells, ok := e.faces(cubes[i].half), true
+		if draft != e {
+			cells, ok = draft.cover(cells, few, mode+(least-level)*draftCare, try.cells)
+			for _, c := range cells {
+				c.plane = nil // of the sample
 			}
-			break
+		}
+		if ok {
+			_, ok = e.cover(cells, plain, least, try.cells)
+		}
+		if ok {
+			return cubes[i].half
 		}
 	}
 	return math.Inf(1)
 }
 
-// budget returns how many cells a face may be cut into.
-func (e *envelope) budget() *int {
-	cells := 1 << min(14, 2*e.target.d-2)
-	return &cells
-}
+// cube is a candidate: its half-width, and the least sum_i m_i in the middle of
+// a face, roughly.
+type cube struct{ half, middle float64 }
 
-// thin returns about limit of the rows.
-func thin(rows []int32, limit int) []int32 {
-	stride := max(1, len(rows)/limit)
-	var few []int32
-	for i := 0; i < len(rows); i += stride {
-		few = append(few, rows[i])
+// cubes returns the candidates, by size.
+func (e *envelope) cubes(plain []int32) (cubes []cube) {
+	few := thin(plain, fenceRows)
+	each := float64(len(plain)) / float64(len(few))
+	widest := slices.Max(e.lattice.extent)
+	for half := fenceSmallest; half < widest; half *= fenceGrowth {
+		least := math.Inf(1)
+		for _, face := range e.faces(half) {
+			least = min(least, each*e.middle(face, few))
+		}
+		cubes = append(cubes, cube{half, least})
 	}
-	return few
+	return cubes
 }
 
 // atMode returns sum_i psi at z = 0, roughly.
 func (e *envelope) atMode(plain []int32) float64 {
 	sum := 0.0
 	for _, i := range plain {
-		sum += e.psi.roughly(math.Abs(e.view.row(i)[0]))
+		sum += e.psi.at(math.Abs(e.view.row(i)[0]))
 	}
-	return sum
+	return sum * e.repeat
 }
 
 // cell is a part of a face of a cube: |z_axis| is fixed.
@@ -73,8 +109,8 @@ type cell struct {
 	model  *model
 }
 
-// faces reports that test holds for every face of a cube.
-func (e *envelope) faces(q float64, test func(*cell) bool) bool {
+// faces returns the faces of a cube.
+func (e *envelope) faces(q float64) (faces []*cell) {
 	for axis := range e.target.d {
 		for _, side := range [...]float64{-q, q} {
 			c := &cell{places: make([]place, e.target.d), axis: axis, model: unitModel(e.target.d)}
@@ -82,12 +118,10 @@ func (e *envelope) faces(q float64, test func(*cell) bool) bool {
 				c.places[j].half = q
 			}
 			c.places[axis] = place{middle: side, touch: side}
-			if !test(c) {
-				return false
-			}
+			faces = append(faces, c)
 		}
 	}
-	return true
+	return faces
 }
 
 // middle returns sum_i m_i in the middle of a face, roughly.
@@ -99,25 +133,28 @@ func (e *envelope) middle(face *cell, rows []int32) float64 {
 	return s.live.f + s.live.g[face.axis]*places[face.axis].middle
 }
 
-// holds reports that sum_i m_i >= least on a cell, cutting it up as long as
-// cells last.
-func (e *envelope) holds(c *cell, plain []int32, least float64, cells *int) bool {
-	if c.plane != nil && c.plane.least(c.places) >= least {
-		return true
-	}
-	if *cells--; *cells < 0 {
-		return false
-	}
-	e.survey(c, plain)
-	if c.plane.least(c.places) >= least {
-		return true
-	}
-	for _, half := range c.halves() {
-		if !e.holds(half, plain, least, cells) {
-			return false
+// cover cuts cells up until sum_i m_i >= least is known on every part, and
+// returns the parts. It gives up on a cell that takes more than budget surveys.
+func (e *envelope) cover(cells []*cell, plain []int32, least float64, budget int) (parts []*cell, ok bool) {
+	for _, whole := range cells {
+		open := []*cell{whole}
+		for surveys := 0; len(open) > 0; {
+			c := open[len(open)-1]
+			open = open[:len(open)-1]
+			if c.plane == nil || c.plane.least(c.places) < least {
+				if surveys++; surveys > budget {
+					return nil, false
+				}
+				e.survey(c, plain)
+			}
+			if c.plane.least(c.places) < least {
+				open = append(open, c.halves()...)
+			} else {
+				parts = append(parts, c)
+			}
 		}
 	}
-	return true
+	return parts, true
 }
 
 // survey improves the plane and the model of a cell by looking at all rows.
@@ -134,6 +171,7 @@ func (e *envelope) survey(c *cell, plain []int32) {
 			total.add(part)
 		}
 	}
+	total.scale(e.repeat)
 	c.model = newModel(e.gain, c.places, total.live.g, total.kinks)
 	own := &plane{middle: make([]float64, len(c.places)), f: total.live.f, g: total.live.g}
 	known := c.plane

@@ -7,9 +7,9 @@ import "math"
 type matrix [][]float64
 
 func newMatrix(d int) matrix {
-	m := make(matrix, d)
+	m, all := make(matrix, d), make([]float64, d*d)
 	for j := range m {
-		m[j] = make([]float64, d)
+		m[j] = all[j*d : (j+1)*d : (j+1)*d]
 	}
 	return m
 }
@@ -36,11 +36,13 @@ func (m matrix) clear() {
 
 // addSquare adds weight x x' to a symmetric matrix and slope x to a vector.
 func (m matrix) addSquare(vector []float64, weight, slope float64, x []float64) {
+	vector, m = vector[:len(x)], m[:len(x)]
 	for j, v := range x {
 		vector[j] += slope * v
-		row := m[j]
-		for k := range j + 1 {
-			row[k] += weight * v * x[k]
+		v *= weight
+		row := m[j][:j+1]
+		for k, w := range x[:len(row)] {
+			row[k] += v * w
 		}
 	}
 }

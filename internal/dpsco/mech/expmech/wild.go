@@ -67,9 +67,10 @@ func (b *bounder) wild(s *sums, i int32, noise float64) {
 		at -= x * p.touch
 		rho += math.Abs(x) * p.half
 	}
+	rho *= 1 + 0x1p-44 // r is rounded, too
 	switch u := math.Abs(r); {
 	case u-rho >= 1:
-		s.saturated++
+		s.constant += b.psi.top
 		return
 	case !(noise <= usableNoise): // zero is a bound
 	case u-rho <= 0:
