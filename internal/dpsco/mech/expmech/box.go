@@ -3,6 +3,7 @@ package expmech
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 )
 
 // plane is a lower bound of sum_i psi(u_i) on a box: f + g (z - middle).
@@ -17,7 +18,9 @@ type envelope struct {
 	*score
 	*lattice
 	*view
-	repeat float64 // how often a row counts: 1, but see draft
+	repeat float64       // how often a row counts: 1, but see draft
+	listed *atomic.Int64 // rows in all lists made so far
+	stop   func() bool   // whether the caller still waits; if not, all results are void
 }
 
 // box is a set of grid points: index_j in [0, size_j) for every j, see
@@ -55,6 +58,10 @@ func (e *envelope) bound(b *box) bool {
 	e.bequeath(b, places, total)
 	costs := e.close(b, places, total)
 	e.slant(b, places)
+	if !(math.Abs(b.logMass) < math.MaxFloat64) { // values near overflow
+		b.plane.f, b.plane.g = 0, make([]float64, len(places)) // psi >= 0
+		e.slant(b, places)
+	}
 	b.model = newModel(e.gain, places, b.plane.g, total.kinks)
 	if inherited != nil && e.repeat == 1 { // the boxes of a draft must stand alone
 		e.blend(b, inherited, places)
@@ -142,9 +149,9 @@ func (e *envelope) collect(l *list, places []place, low, size []int64) *sums {
 		}
 	}
 	if len(l.wild) > 0 {
-		at := e.lattice.spread(e.target, low, size)
+		at, raw := e.lattice.spread(e.target, low, size), make([]float64, len(places))
 		for _, i := range l.wild {
-			by.wild(total, i, e.noiseWithin(i, at))
+			by.wild(total, i, e.noiseWithin(i, at, raw))
 		}
 	}
 	total.scale(e.repeat)
@@ -156,7 +163,8 @@ func (e *envelope) collect(l *list, places []place, low, size []int64) *sums {
 func (e *envelope) bequeath(b *box, places []place, s *sums) {
 	b.heir = b.list
 	rows := len(b.list.plain) + len(b.list.wild)
-	if float64(len(s.plain)+len(s.wild)) >= keepShare*float64(rows) {
+	kept := len(s.plain) + len(s.wild)
+	if float64(kept) >= keepShare*float64(rows) || e.listed.Add(int64(kept)) > maxListRows {
 		return
 	}
 	settled := b.list.moved(middles(places))
@@ -219,6 +227,13 @@ func (e *envelope) slant(b *box, places []place) {
 
 // choose decides where the box is split if it ever is, and what its boxes learn.
 func (e *envelope) choose(b *box, places []place, costs []float64) {
+	b.axis = 0
+	for j, size := range b.size {
+		if size > b.size[b.axis] {
+			b.axis = j
+		}
+	}
+	b.at = b.size[b.axis] / 2
 	best := math.Inf(-1)
 	for j, p := range places {
 		if b.size[j] == 1 {

@@ -54,7 +54,7 @@ func (s *sampler) sketch(root *box) []*box {
 		wood.add(&top)
 	}
 	var out []*box
-	for wood.heaviest() >= 0 && wood.logSum() > done && len(wood.boxes)+len(out) < draftBoxes {
+	for !s.stop() && wood.heaviest() >= 0 && wood.logSum() > done && len(wood.boxes)+len(out) < draftBoxes {
 		b := wood.take(wood.heaviest())
 		if draft.widest(b) < narrow {
 			out = append(out, b)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/big"
+	"sync/atomic"
 
 	"dpsidecar/internal/dpsco/mech"
 )
@@ -28,7 +29,7 @@ func Draw(ctx context.Context, p Params, x [][]float64, y []float64, src *mech.S
 	if err := p.Validate(len(y), d); err != nil {
 		panic(err.Error())
 	}
-	s := newSampler(newTarget(p, len(y), d), x, y)
+	s := newSampler(newTarget(p, len(y), d), x, y, func() bool { return ctx.Err() != nil })
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -60,12 +61,13 @@ const (
 	earlyShare                     = 0.125 // of the time for proposals that are thought hopeless
 )
 
-func newSampler(t *target, x [][]float64, y []float64) *sampler {
+// newSampler prepares a draw. Once stop reports true, what it returns is void.
+func newSampler(t *target, x [][]float64, y []float64, stop func() bool) *sampler {
 	sc := &score{target: t, table: newTable(x, y)}
 	k, l := centre(sc)
 	g := newLattice(t, l, k)
 	v, plain, wild := newView(sc, g, k)
-	s := &sampler{envelope: &envelope{score: sc, lattice: g, view: v, repeat: 1}}
+	s := &sampler{envelope: &envelope{score: sc, lattice: g, view: v, repeat: 1, listed: new(atomic.Int64), stop: stop}}
 	root := &box{
 		list:  &list{plain: plain, wild: wild, middle: make([]float64, t.d), expansion: newExpansion(t.d)},
 		model: unitModel(t.d),
@@ -107,7 +109,7 @@ func (s *sampler) start(root *box) {
 		}
 	}
 	for _, b := range s.sketch(root) {
-		if s.bound(b) {
+		if !s.stop() && s.bound(b) {
 			s.add(b)
 		}
 	}

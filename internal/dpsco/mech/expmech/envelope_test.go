@@ -68,6 +68,8 @@ func hard() map[string]struct {
 	return tables
 }
 
+func never() bool { return false }
+
 // gap returns, exactly, how far the target's exponent lies above the envelope at
 // a point of a box.
 func gap(s *sampler, b *box, index []int64) (k []int64, gap *big.Rat) {
@@ -149,7 +151,7 @@ func TestEnvelopeIsBelowTheScore(t *testing.T) {
 			for _, set := range []Set{Ball, Box} {
 				rng := rand.New(rand.NewPCG(9, uint64(set)))
 				p := attackParams(theta, set)
-				s := newSampler(newTarget(p, len(table.y), len(table.x)+1), table.x, table.y)
+				s := newSampler(newTarget(p, len(table.y), len(table.x)+1), table.x, table.y, never)
 				if found := attack(t, s, rng, 6, 3); len(found) > 0 {
 					t.Errorf("%s theta=%g set=%d: %d violations: %s", name, theta, set, len(found), found[0])
 				}
@@ -159,7 +161,7 @@ func TestEnvelopeIsBelowTheScore(t *testing.T) {
 	x, y := lognormal(3, 10000, 4)
 	p := attackParams(2, Ball)
 	p.Iota = 0.1
-	s := newSampler(newTarget(p, len(y), 4), x, y)
+	s := newSampler(newTarget(p, len(y), 4), x, y, never)
 	if len(s.boxes) < 5 {
 		t.Error("no fence on an easy table")
 	}
@@ -168,7 +170,7 @@ func TestEnvelopeIsBelowTheScore(t *testing.T) {
 	}
 	// so many rows that a sample of them decides the first splits
 	x, y = lognormal(4, 2*draftRows+1000, 3)
-	s = newSampler(newTarget(p, len(y), 3), x, y)
+	s = newSampler(newTarget(p, len(y), 3), x, y, never)
 	if found := attack(t, s, rand.New(rand.NewPCG(1, 1)), 2, 8); len(found) > 0 {
 		t.Errorf("drafted: %d violations: %s", len(found), found[0])
 	}
@@ -182,7 +184,7 @@ func TestAttackCatchesWrongEnvelopes(t *testing.T) {
 		p.Iota = 0.05
 		target := newTarget(p, len(y), 2)
 		before(target)
-		s := newSampler(target, x, y)
+		s := newSampler(target, x, y, never)
 		for range splits {
 			s.split()
 		}

@@ -142,7 +142,7 @@ func (e *envelope) cover(cells []*cell, plain []int32, least float64, budget int
 			c := open[len(open)-1]
 			open = open[:len(open)-1]
 			if c.plane == nil || c.plane.least(c.places) < least {
-				if surveys++; surveys > budget {
+				if surveys++; surveys > budget || e.stop() {
 					return nil, false
 				}
 				e.survey(c, plain)

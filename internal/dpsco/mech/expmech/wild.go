@@ -44,9 +44,8 @@ func (g *lattice) spread(t *target, low, size []int64) spread {
 }
 
 // noiseWithin bounds what rounding does to the scaled residual of row i at the
-// grid points of one box, like view.rotate does for all of W.
-func (e *envelope) noiseWithin(i int32, at spread) float64 {
-	raw := make([]float64, e.target.d)
+// grid points of one box, like view.rotate does for all of W; raw is scratch.
+func (e *envelope) noiseWithin(i int32, at spread, raw []float64) float64 {
 	e.table.row(raw, int(i))
 	size, reach := math.Abs(e.y[i]), 0.0
 	for j, x := range raw {
