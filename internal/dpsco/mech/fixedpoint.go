@@ -62,8 +62,16 @@ func (c Contract) bits() uint { return uint(min(maxBits, 61-bits.Len(uint(c.N-1)
 // scale returns the number of grid steps in a unit.
 func (c Contract) scale() float64 { return math.Ldexp(1/c.Bound, int(c.bits())) }
 
-// l2Squared returns the square of how far, in grid steps and in l2, one
-// replaced record moves a sum.
+// reach is what a mechanism knows of the integers it adds noise to: how far one
+// replaced record moves them, in grid steps, and what a step is worth.
+type reach interface {
+	l2Squared() *big.Int
+	l1() *big.Int
+	linf() *big.Int
+	user(steps *big.Int) float64 // in the units of the release
+}
+
+// l2Squared implements reach.
 func (c Contract) l2Squared() *big.Int {
 	s := new(big.Int).Lsh(big.NewInt(1), 2*(c.bits()+1))
 	if c.Norm == LInf {
@@ -72,7 +80,10 @@ func (c Contract) l2Squared() *big.Int {
 	return s
 }
 
-// l1 bounds how far, in grid steps and in l1, one replaced record moves a sum.
+// linf implements reach: one coordinate moves by at most 2 Bound.
+func (c Contract) linf() *big.Int { return new(big.Int).Lsh(big.NewInt(1), c.bits()+1) }
+
+// l1 implements reach.
 func (c Contract) l1() *big.Int {
 	factor := big.NewInt(int64(c.D))
 	if c.Norm == L2 { // the square root of D, rounded up
@@ -89,7 +100,7 @@ type Bounded struct{ *sealed }
 
 type sealed struct {
 	sensitive
-	contract Contract
+	contract reach
 	totals   []int64 // grid steps; nil when released
 }
 
@@ -100,7 +111,7 @@ type sensitive struct{}
 func (sensitive) Format(f fmt.State, _ rune) { fmt.Fprint(f, "(sensitive)") }
 
 // unseal takes the value away.
-func (b Bounded) unseal() (Contract, []int64) {
+func (b Bounded) unseal() (reach, []int64) {
 	if b.sealed == nil || b.totals == nil {
 		panic("mech: nothing to release: a Bounded is released once")
 	}
@@ -109,7 +120,7 @@ func (b Bounded) unseal() (Contract, []int64) {
 	return b.contract, totals
 }
 
-// user returns grid steps in the units of the mean: steps * Bound / 2^bits / N.
+// user implements reach, in the units of the mean: steps * Bound / 2^bits / N.
 func (c Contract) user(steps *big.Int) float64 {
 	v, _ := new(big.Float).SetInt(steps).Float64()
 	return math.Ldexp(v, -int(c.bits())) / float64(c.N) * c.Bound

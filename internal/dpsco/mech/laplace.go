@@ -41,7 +41,7 @@ func (l Laplace) Release(dst []float64, b Bounded, src *Source) {
 }
 
 // scale returns the noise's scale in grid steps, exactly: l1 sensitivity / Epsilon.
-func (l Laplace) scale(c Contract) *big.Rat {
+func (l Laplace) scale(c reach) *big.Rat {
 	epsilon := new(big.Rat).SetFloat64(l.Epsilon)
 	return epsilon.Quo(new(big.Rat).SetInt(c.l1()), epsilon)
 }

@@ -47,7 +47,7 @@ func (p PermuteAndFlip) Release(b Bounded, src *Source) int {
 }
 
 // rate returns Epsilon / (2 sensitivity), per grid step.
-func (p PermuteAndFlip) rate(c Contract) *big.Rat {
+func (p PermuteAndFlip) rate(c reach) *big.Rat {
 	epsilon := new(big.Rat).SetFloat64(p.Epsilon)
-	return epsilon.Quo(epsilon, new(big.Rat).SetInt(new(big.Int).Lsh(big.NewInt(1), c.bits()+2)))
+	return epsilon.Quo(epsilon, new(big.Rat).SetInt(new(big.Int).Lsh(c.linf(), 1)))
 }
