@@ -250,6 +250,7 @@ type block struct {
 	square [blockRows]float64 // squared row norms
 	quiet  [blockRows]int64   // all ones for a row whose norm is proved by floating point, else 0
 	ones   [blockRows]float64
+	zeros  [blockRows]float64
 }
 
 // addL2 adds rows start to end: those whose bound floating point proves column
@@ -294,17 +295,18 @@ func (s *accumulator) prepare(r Rows, start, end int, c []float64) (loud int) {
 		square[i] = base
 		s.ones[i] = 1
 	}
-	for _, x := range r.X {
-		addSquares(square, x[start:end])
+	j := 0
+	for ; j+1 < len(r.X); j += 2 {
+		addSquares(square, r.X[j][start:end], r.X[j+1][start:end])
+	}
+	if j < len(r.X) {
+		addSquares(square, r.X[j][start:end], s.zeros[:n])
 	}
 	limit := float64(s.limit) * quietLimit
 	for i, v := range square {
 		factor := c[i] * s.scale
 		length := math.Abs(factor) * math.Sqrt(v)
-		if length > limit {
-			factor *= limit / length
-		}
-		s.factor[i], s.quiet[i] = factor, -1
+		s.factor[i], s.quiet[i] = factor*min(1, limit/length), -1
 		if !(length <= 0x1p900) {
 			s.quiet[i] = 0
 			loud++
@@ -313,10 +315,12 @@ func (s *accumulator) prepare(r Rows, start, end int, c []float64) (loud int) {
 	return loud
 }
 
-func addSquares(sums, x []float64) {
-	x = x[:len(sums)]
-	for i := range sums {
-		sums[i] += float64(x[i] * x[i])
+// addSquares adds the squares of two columns, one after the other.
+func addSquares(sums, x, y []float64) {
+	x, y = x[:len(sums)], y[:len(sums)]
+	for i, sum := range sums {
+		sum += float64(x[i] * x[i])
+		sums[i] = sum + float64(y[i]*y[i])
 	}
 }
 
