@@ -3,7 +3,10 @@
 // Everything here works on released numbers and holds no data.
 package prox
 
+import "math"
+
 // Operator is a closed convex function psi, +Inf outside its constraint set.
+// Sets allow for rounding: a point counts as inside up to a part in 1e9.
 type Operator interface {
 	Value(w []float64) float64
 	Prox(w []float64, t float64) // in place: argmin_u t psi(u) + |u-w|^2/2, t > 0
@@ -20,9 +23,7 @@ type Euclidean struct{ Operator }
 
 // Step is a proximal gradient step.
 func (e Euclidean) Step(z, g []float64, eta float64) {
-	if len(z) != len(g) {
-		panic("prox: len(z) != len(g)")
-	}
+	same(z, g)
 	for j := range z {
 		z[j] -= eta * g[j]
 	}
@@ -37,3 +38,48 @@ func (Zero) Value([]float64) float64 { return 0 }
 
 // Prox leaves w as it is.
 func (Zero) Prox([]float64, float64) {}
+
+func same(z, g []float64) {
+	if len(z) != len(g) {
+		panic("prox: len(z) != len(g)")
+	}
+}
+
+// soft moves v toward 0 by t and stops there.
+func soft(v, t float64) float64 {
+	switch {
+	case v > t:
+		return v - t
+	case v < -t:
+		return v + t
+	}
+	return 0
+}
+
+func norm1(w []float64) (sum float64) {
+	for _, v := range w {
+		sum += math.Abs(v)
+	}
+	return sum
+}
+
+// norm2 is the Euclidean norm, without overflow on the way.
+func norm2(w []float64) (length float64) {
+	for _, v := range w {
+		length = math.Hypot(length, v)
+	}
+	return length
+}
+
+func normInf(w []float64) (largest float64) {
+	for _, v := range w {
+		largest = max(largest, math.Abs(v))
+	}
+	return largest
+}
+
+func scale(w []float64, by float64) {
+	for j := range w {
+		w[j] *= by
+	}
+}
