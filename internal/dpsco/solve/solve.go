@@ -21,7 +21,7 @@ type Use struct {
 type Query struct {
 	Use       int       // index into Solver.Uses
 	W, Anchor []float64 // not kept by the oracle
-	Norm      float64   // public bound to clip row gradients to; 0: the method's own
+	Norm      float64   // public bound to clip row gradients, or differences, to; 0: the method's own
 }
 
 // Oracle answers a query into dst, which has the length of q.W. It panics for a
@@ -35,4 +35,29 @@ type Oracle interface {
 type Solver interface {
 	Uses() []Use
 	Solve(ctx context.Context, w []float64, g Oracle, psi prox.Operator) error
+}
+
+// ask puts one query, unless the context has ended.
+func ask(ctx context.Context, g Oracle, dst []float64, q Query) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	g.Gradient(dst, q)
+	return nil
+}
+
+// mean is the running mean of points.
+type mean struct {
+	at    []float64
+	count int
+}
+
+func (m *mean) add(w []float64) {
+	if m.at == nil {
+		m.at = make([]float64, len(w))
+	}
+	m.count++
+	for j, v := range w {
+		m.at[j] += (v - m.at[j]) / float64(m.count)
+	}
 }

@@ -1,0 +1,52 @@
+package solve
+
+import (
+	"context"
+	"math"
+
+	"dpsidecar/internal/dpsco/prox"
+)
+
+// GD is gradient descent, projected or proximal by psi, on all rows or on
+// batches.
+//
+// Source: Wang, Ye & Xu 2017, Algorithm 4 (DP-GD); Xie et al., Algorithms 1 to 4
+// (DP-SPGD). Differs: their step K1/sqrt(t), which is undefined at t = 0 and has
+// not the unit of a step, is min(Rate, Decay/sqrt(t+1)); which iterate to return
+// is free, so it is not drawn at random.
+type GD struct {
+	Steps   int
+	Rate    float64 // length of a step, at most 1/L
+	Decay   float64 // > 0: step t = 0, 1, ... has length min(Rate, Decay/sqrt(t+1))
+	Batch   int     // rows of a batch; 0: all
+	Average bool    // returns the mean of the last half of the iterates, else the last
+}
+
+// Uses declares a query for every step.
+func (s GD) Uses() []Use { return []Use{{Calls: s.Steps, Batch: s.Batch}} }
+
+// Solve makes Steps steps.
+func (s GD) Solve(ctx context.Context, w []float64, g Oracle, psi prox.Operator) error {
+	gradient, step := make([]float64, len(w)), prox.Euclidean{Operator: psi}
+	var half mean
+	for t := range s.Steps {
+		if err := ask(ctx, g, gradient, Query{W: w}); err != nil {
+			return err
+		}
+		step.Step(w, gradient, s.rate(t))
+		if s.Average && 2*(t+1) > s.Steps {
+			half.add(w)
+		}
+	}
+	if half.count > 0 {
+		copy(w, half.at)
+	}
+	return nil
+}
+
+func (s GD) rate(t int) float64 {
+	if s.Decay > 0 {
+		return min(s.Rate, s.Decay/math.Sqrt(float64(t+1)))
+	}
+	return s.Rate
+}
