@@ -1,0 +1,46 @@
+package mean
+
+import "dpsidecar/internal/dpsco/mech"
+
+// chunkRows is how many rows are transformed at a time: their columns stay in
+// the cache until they are added.
+const chunkRows = 256
+
+// columns is scratch space of one goroutine for rows that are computed anew.
+type columns struct {
+	x    [][]float64 // D columns of chunkRows
+	view [][]float64
+	ones []float64
+}
+
+func newColumns(d int) *columns {
+	s := &columns{make([][]float64, d), make([][]float64, d), make([]float64, chunkRows)}
+	all := make([]float64, d*chunkRows)
+	for j := range s.x {
+		s.x[j] = all[j*chunkRows : (j+1)*chunkRows]
+	}
+	for i := range s.ones {
+		s.ones[i] = 1
+	}
+	return s
+}
+
+// each passes b to add in chunks, coordinate j of its rows computed by
+// column(dst, j, x, c), where x is the stored column and c the coefficients.
+func (s *columns) each(b Block, column func(dst []float64, j int, x, c []float64), add func(r mech.Rows, m int)) {
+	for start := 0; start < len(b.C); start += chunkRows {
+		end := min(start+chunkRows, len(b.C))
+		m, c, first := end-start, b.C[start:end], 0
+		if b.X.Intercept {
+			column(s.x[0][:m], 0, s.ones[:m], c)
+			first = 1
+		}
+		for j, x := range b.X.X {
+			column(s.x[first+j][:m], first+j, x[start:end], c)
+		}
+		for j := range s.x {
+			s.view[j] = s.x[j][:m]
+		}
+		add(mech.Rows{X: s.view}, m)
+	}
+}
