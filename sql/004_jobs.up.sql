@@ -87,18 +87,26 @@ CREATE TABLE dp_int.worker (
 );
 COMMENT ON TABLE dp_int.worker IS 'Sidecars and their heartbeats; pid is the backend of the session that listens.';
 
+CREATE TABLE dp_int.model (
+  name  text CONSTRAINT model_pk PRIMARY KEY,
+  delta float8 NOT NULL
+);
+COMMENT ON TABLE dp_int.model IS 'Models that can be asked for. delta: the default; 0: the model is pure and takes no other.';
+
 -- Options analysts may give, by model. fresh stands with every model.
 CREATE TABLE dp_int.option (
-  model       text NOT NULL,
+  model       text NOT NULL CONSTRAINT option_model REFERENCES dp_int.model,
   name        text NOT NULL,
-  type        text NOT NULL CONSTRAINT option_type CHECK (type IN ('number', 'string', 'boolean')),
+  type        text NOT NULL CONSTRAINT option_type CHECK (type IN ('number', 'integer', 'string', 'groups')),
   minimum     float8,
   maximum     float8,
   choices     text[],
+  "default"   jsonb,
   description text NOT NULL,
   CONSTRAINT option_pk PRIMARY KEY (model, name)
 );
-COMMENT ON TABLE dp_int.option IS 'Public parameters a request may carry. minimum and maximum are inclusive.';
+COMMENT ON TABLE dp_int.option IS
+  'Public parameters a request may carry. minimum and maximum are inclusive; default is what leaving an option out means, NULL where it is computed from public facts.';
 
 -- A live sidecar has been heard of lately and its session is there. Who a session
 -- belongs to cannot be forged. pg_stat_activity is the same for a whole

@@ -3,16 +3,49 @@
 BEGIN;
 SET LOCAL ROLE dp_owner;
 
-INSERT INTO dp_int.option (model, name, type, minimum, maximum, choices, description) VALUES
-  ('l1', 'theta', 'number', 1.05, 2, NULL, 'Moments the residuals have: 2 for a bounded second moment, less for heavier tails'),
-  ('l1', 'iota', 'number', 1e-9, 1e9, NULL, 'Inverse truncation scale of a residual, in units of 1 / the target''s scale'),
-  ('l1', 'radius', 'number', 1e-6, 1e9, NULL, 'Radius of the set of coefficients, in scaled units'),
-  ('l1', 'pitch', 'number', 1e-12, 1e6, NULL, 'Spacing of the public grid of coefficients, in scaled units'),
-  ('l1', 'set', 'string', NULL, NULL, '{ball,box}', 'Shape of the set of coefficients'),
-  ('l1', 'residual_scale', 'number', 1e-9, 1e9, NULL, 'Typical residual in units of the target''s scale, from public knowledge'),
-  ('l1', 'method', 'string', NULL, NULL, '{auto,exponential_mechanism,objective_perturbation}', 'Mechanism; auto decides from rows, columns and eps'),
-  ('l1', 'clip', 'number', 1e-9, 1e9, NULL, 'Objective perturbation: bound on the norm of one person''s gradient'),
-  ('l1', 'smoothing', 'number', 1e-9, 1e9, NULL, 'Objective perturbation: width over which the absolute loss is smoothed, in scaled units');
+INSERT INTO dp_int.model (name, delta) VALUES ('l1', 0), ('linear', 1e-6), ('logistic', 1e-6), ('huber', 1e-6);
+
+INSERT INTO dp_int.option (model, name, type, minimum, maximum, choices, "default", description) VALUES
+  ('l1', 'theta', 'number', 1.05, 2, NULL, '2', 'Moments the residuals have: 2 for a bounded second moment, less for heavier tails'),
+  ('l1', 'iota', 'number', 1e-9, 1e9, NULL, NULL, 'Inverse truncation scale of a residual, in units of 1 / the target''s scale'),
+  ('l1', 'radius', 'number', 1e-6, 1e9, NULL, '10', 'Radius of the set of coefficients, in scaled units'),
+  ('l1', 'pitch', 'number', 1e-12, 1e6, NULL, NULL, 'Spacing of the public grid of coefficients, in scaled units'),
+  ('l1', 'set', 'string', NULL, NULL, '{ball,box}', '"ball"', 'Shape of the set of coefficients'),
+  ('l1', 'residual_scale', 'number', 1e-9, 1e9, NULL, '1', 'Typical residual in units of the target''s scale, from public knowledge'),
+  ('l1', 'method', 'string', NULL, NULL, '{auto,exponential_mechanism,objective_perturbation}', '"auto"', 'Mechanism; auto decides from rows, columns and eps'),
+  ('l1', 'clip', 'number', 1e-9, 1e9, NULL, NULL, 'Objective perturbation: bound on the norm of one person''s gradient'),
+  ('l1', 'smoothing', 'number', 1e-9, 1e9, NULL, NULL, 'Objective perturbation: width over which the absolute loss is smoothed, in scaled units');
+
+-- The three gradient models share their options but for the last ones.
+INSERT INTO dp_int.option (model, name, type, minimum, maximum, choices, "default", description)
+SELECT m.name, o.*
+  FROM dp_int.model m, (VALUES
+  ('method', 'string', NULL::float8, NULL::float8,
+   '{auto,catoni,trimmed,ksu,ksu_axis,sample_aggregate,spgd_clip,spgd_kamath,spgd_holland,svrg,svrg_pp,accmd,gd}'::text[], '"auto"'::jsonb,
+   'Algorithm; auto decides from public facts'),
+  ('penalty', 'string', NULL, NULL, '{none,l1,l2,elastic_net,group_l1}', '"none"', 'Penalty on the coefficients but the intercept, in scaled units'),
+  ('lambda', 'number', 0, 1e9, NULL, '0', 'Weight of the penalty'),
+  ('l1_ratio', 'number', 0, 1, NULL, '0.5', 'Elastic net: share of the l1 norm'),
+  ('groups', 'groups', NULL, NULL, NULL, NULL, 'Group l1: lists of feature names, for instance [["a", "b"], ["c"]]'),
+  ('radius', 'number', 1e-6, 1e9, NULL, '10', 'Radius of the ball of coefficients, in scaled units'),
+  ('residual_scale', 'number', 1e-9, 1e9, NULL, NULL, 'Typical residual in units of the target''s scale, from public knowledge'),
+  ('feature_norm', 'number', 1e-9, 1e9, NULL, NULL, 'Length of a row of scaled features beyond which it weighs less'),
+  ('clip', 'number', 1e-9, 1e9, NULL, NULL, 'Bound on the norm of one person''s gradient'),
+  ('moment', 'number', 1e-12, 1e12, NULL, NULL, 'Second moment of one coordinate of a gradient, from public knowledge'),
+  ('truncation', 'number', 1e-9, 1e9, NULL, NULL, 'catoni, spgd_holland: scale of a gradient''s coordinate; ksu: distance from the centre at which gradients are cut'),
+  ('range', 'number', 1e-9, 1e9, NULL, NULL, 'trimmed, spgd_kamath: width of the interval that holds a gradient''s coordinate'),
+  ('trim', 'integer', 1, 1e9, NULL, NULL, 'trimmed: records cut off at either end'),
+  ('steps', 'integer', 1, 500, NULL, NULL, 'Iterations'),
+  ('step_size', 'number', 1e-9, 1e9, NULL, NULL, 'Step size, in scaled units'),
+  ('batch', 'integer', 1, 1e12, NULL, NULL, 'Rows of a batch; all rows unless the data set has rdp accounting'),
+  ('blocks', 'integer', 1, 1e6, NULL, NULL, 'sample_aggregate, spgd_kamath: disjoint blocks'),
+  ('whitening', 'string', NULL, NULL, '{auto,on,off}', '"auto"', 'Whether a part of the budget is spent on the second moments of the features')
+  ) AS o(name, type, minimum, maximum, choices, "default", description)
+ WHERE m.delta > 0;
+INSERT INTO dp_int.option (model, name, type, minimum, maximum, "default", description) VALUES
+  ('huber', 'huber_delta', 'number', 1e-9, 1e9, '1', 'Residual beyond which the loss is linear, in units of the target''s scale'),
+  ('logistic', 'negative_label', 'number', -1e300, 1e300, '0', 'Value of the target that counts as 0'),
+  ('logistic', 'positive_label', 'number', -1e300, 1e300, '1', 'Value of the target that counts as 1; any other value says nothing');
 
 CREATE TYPE dp_int.request AS (
   dataset bigint,
@@ -24,13 +57,37 @@ CREATE TYPE dp_int.request AS (
   fresh   boolean
 );
 
--- Options without fresh, their numbers as float8 prints them.
-CREATE FUNCTION dp_int.check_options(p_model text, p_options jsonb) RETURNS jsonb
+-- Groups of features, checked: every name once, and one of the request's.
+CREATE FUNCTION dp_int.check_groups(p_groups jsonb, p_features name[]) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  names text[];
+  stray text;
+BEGIN
+  IF jsonb_typeof(p_groups) = 'array' AND NOT EXISTS (
+       SELECT FROM jsonb_array_elements(p_groups) AS g WHERE jsonb_typeof(g) <> 'array' OR g = '[]') THEN
+    SELECT array_agg(f #>> '{}') INTO names FROM jsonb_array_elements(p_groups) AS g, jsonb_array_elements(g) AS f;
+  END IF;
+  IF names IS NULL OR (SELECT count(*) <> count(DISTINCT n) FROM unnest(names) AS n) THEN
+    RAISE EXCEPTION 'option "groups" must be a list of lists of feature names, every name once, not %', p_groups
+      USING ERRCODE = '22023', HINT = 'For instance [["a", "b"], ["c"]]. No privacy budget was spent.';
+  END IF;
+  SELECT n INTO stray FROM unnest(names) AS n WHERE n IS NULL OR NOT n = ANY (p_features::text[]) LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'option "groups" names %, which is no feature of this request', coalesce('"' || stray || '"', 'null')
+      USING ERRCODE = '42703', HINT = format('Features are %s. No privacy budget was spent.', array_to_string(p_features, ', '));
+  END IF;
+END $$;
+
+-- Options without fresh and without what leaving them out means anyway, their
+-- numbers as float8 prints them.
+CREATE FUNCTION dp_int.check_options(p_model text, p_options jsonb, p_features name[]) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   given record;
   o dp_int.option;
   clean jsonb := '{}';
+  v jsonb;
 BEGIN
   IF jsonb_typeof(p_options) <> 'object' THEN
     RAISE EXCEPTION 'options must be a JSON object, not %', p_options
@@ -49,41 +106,69 @@ BEGIN
         USING ERRCODE = '22023', HINT = format('Options are %s and fresh. No privacy budget was spent.',
           (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.option WHERE model = p_model));
     END IF;
-    IF given.type <> o.type
-       OR o.type = 'number' AND NOT (given.value::numeric BETWEEN o.minimum::numeric AND o.maximum::numeric)
+    IF o.type = 'groups' THEN
+      PERFORM dp_int.check_groups(given.value, p_features);
+    ELSIF given.type <> (CASE o.type WHEN 'integer' THEN 'number' ELSE o.type END)
+       OR given.type = 'number' AND NOT (given.value::numeric BETWEEN o.minimum::numeric AND o.maximum::numeric)
+       OR o.type = 'integer' AND given.value::numeric <> trunc(given.value::numeric)
        OR o.choices IS NOT NULL AND NOT (given.value #>> '{}') = ANY (o.choices) THEN
       RAISE EXCEPTION 'option "%" must be %, not %', o.name,
           CASE WHEN o.choices IS NOT NULL THEN 'one of ' || array_to_string(o.choices, ', ')
                WHEN o.type = 'number' THEN format('a number from %s to %s', o.minimum, o.maximum)
-               ELSE 'a ' || o.type END,
+               ELSE format('a whole number from %s to %s', o.minimum, o.maximum) END,
           given.value
         USING ERRCODE = '22023', HINT = o.description || '. No privacy budget was spent.';
     END IF;
-    clean := clean || jsonb_build_object(o.name, CASE o.type WHEN 'number' THEN to_jsonb(given.value::float8) ELSE given.value END);
+    v := CASE given.type WHEN 'number' THEN to_jsonb(given.value::float8) ELSE given.value END;
+    IF v IS DISTINCT FROM o."default" THEN
+      clean := clean || jsonb_build_object(o.name, v);
+    END IF;
   END LOOP;
+  PERFORM dp_int.check_penalty(clean);
   RETURN clean;
+END $$;
+
+-- A penalty and its weight come together, as do groups and their penalty.
+CREATE FUNCTION dp_int.check_penalty(p_options jsonb) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF p_options ? 'penalty' <> p_options ? 'lambda' THEN
+    RAISE EXCEPTION '%', CASE WHEN p_options ? 'penalty' THEN format('penalty %s needs a lambda above 0', p_options -> 'penalty')
+                              ELSE format('lambda is %s, but there is no penalty', p_options -> 'lambda') END
+      USING ERRCODE = '22023', HINT = 'Give both or neither. No privacy budget was spent.';
+  ELSIF p_options ? 'groups' <> coalesce(p_options ->> 'penalty' = 'group_l1', false) THEN
+    RAISE EXCEPTION 'penalty "group_l1" and option "groups" come together'
+      USING ERRCODE = '22023', HINT = 'For instance penalty group_l1 and options {"groups": [["a", "b"], ["c"]]}. No privacy budget was spent.';
+  END IF;
 END $$;
 
 CREATE FUNCTION dp_int.prepare(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name, p_features name[],
                                p_intercept boolean, p_options jsonb) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
+  m dp_int.model;
   d dp_int.dataset;
   r dp_int.request;
   target name;
   features name[];
   c name;
 BEGIN
-  IF p_model IS NULL OR p_model <> 'l1' THEN
-    RAISE EXCEPTION 'unknown model %', coalesce('"' || p_model || '"', 'NULL') USING ERRCODE = '22023', HINT = 'The model is l1. No privacy budget was spent.';
+  SELECT * INTO m FROM dp_int.model WHERE name = p_model;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'unknown model %', coalesce('"' || p_model || '"', 'NULL')
+      USING ERRCODE = '22023', HINT = format('Models are %s. No privacy budget was spent.', (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.model));
   END IF;
   IF NOT coalesce(p_eps > 0 AND p_eps < 'Infinity', false) THEN
     RAISE EXCEPTION 'eps must be a positive finite number, not %', coalesce(p_eps::text, 'NULL')
       USING ERRCODE = '22023', HINT = 'eps is the privacy budget of this request, for instance 1.0. No privacy budget was spent.';
   END IF;
-  IF coalesce(p_delta, 0) <> 0 THEN
-    RAISE EXCEPTION 'model "l1" is pure: delta must be 0, not %', p_delta
+  r.delta := coalesce(p_delta, m.delta);
+  IF m.delta = 0 AND r.delta <> 0 THEN
+    RAISE EXCEPTION 'model "%" is pure: delta must be 0, not %', p_model, p_delta
       USING ERRCODE = '22023', HINT = 'Leave delta out. No privacy budget was spent.';
+  ELSIF m.delta > 0 AND NOT (r.delta > 0 AND r.delta < 1) THEN
+    RAISE EXCEPTION 'delta must be above 0 and below 1, not %', p_delta
+      USING ERRCODE = '22023', HINT = 'delta should be well below one in the number of people, for instance 1e-6. No privacy budget was spent.';
   END IF;
   SELECT * INTO d FROM dp_int.dataset WHERE name = p_dataset AND unregistered_at IS NULL;
   IF NOT FOUND OR (dp_int.grant_of(d.id, p_caller)).dataset IS NULL THEN
@@ -107,10 +192,9 @@ BEGIN
   r.dataset := d.id;
   r.model := p_model;
   r.eps := p_eps;
-  r.delta := coalesce(p_delta, 0);
   r.fresh := coalesce(p_options -> 'fresh' = 'true', false);
   r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', target, 'features', features,
-                               'intercept', coalesce(p_intercept, true), 'options', dp_int.check_options(p_model, coalesce(p_options, '{}')));
+                               'intercept', coalesce(p_intercept, true), 'options', dp_int.check_options(p_model, coalesce(p_options, '{}'), features));
   r.hash := sha256(convert_to(r.body::text, 'UTF8'));
   RETURN r;
 END $$;
