@@ -17,7 +17,7 @@ func (p Rest) Prox(w []float64, t float64) { p.Operator.Prox(w[1:], t) }
 // Source: Bauschke & Combettes 2008, Dykstra-like algorithm for the prox of a
 // sum. For a positively homogeneous penalty and a centred l2 ball it is exact
 // after two rounds, because there prox_A followed by prox_B is prox_{A+B}
-// (Yu 2013, Theorem 4).
+// (Yu 2013).
 type Sum struct{ A, B Operator }
 
 // Value returns A + B.

@@ -17,8 +17,8 @@ import (
 // Source: Beck & Teboulle 2009; restarts: O'Donoghue & Candes 2015.
 type Metric struct {
 	psi        Operator
-	p, inverse *mat.SymDense
-	q          *mat.SymDense
+	p, inverse *mat.Dense // stored in full: multiplying is what takes the time
+	q          *mat.Dense
 	most       float64 // largest eigenvalue of Q
 	least      float64 // and smallest
 }
@@ -34,16 +34,17 @@ func NewMetric(psi Operator, p mat.Symmetric) *Metric {
 		panic("prox: P is not positive definite")
 	}
 	n := p.SymmetricDim()
-	m := &Metric{psi: psi, p: mat.NewSymDense(n, nil), inverse: mat.NewSymDense(n, nil), q: mat.NewSymDense(n, nil)}
-	m.p.CopySym(p)
+	inverse, q := mat.NewSymDense(n, nil), mat.NewSymDense(n, nil)
 	var vectors mat.Dense
 	eigen.VectorsTo(&vectors)
 	for k, v := range values {
-		m.inverse.SymRankOne(m.inverse, 1/v, vectors.ColView(k))
-		m.q.SymRankOne(m.q, 1/(v*v), vectors.ColView(k))
+		inverse.SymRankOne(inverse, 1/v, vectors.ColView(k))
+		q.SymRankOne(q, 1/(v*v), vectors.ColView(k))
 	}
-	m.most, m.least = 1/(values[0]*values[0]), 1/(values[n-1]*values[n-1])
-	return m
+	return &Metric{
+		psi: psi, p: mat.DenseCopyOf(p), inverse: mat.DenseCopyOf(inverse), q: mat.DenseCopyOf(q),
+		most: 1 / (values[0] * values[0]), least: 1 / (values[n-1] * values[n-1]),
+	}
 }
 
 // Value returns psi(P u).
@@ -114,7 +115,7 @@ func momentum(x, last, y []float64, speed float64) float64 {
 	return next
 }
 
-func multiply(dst []float64, a *mat.SymDense, x []float64) {
+func multiply(dst []float64, a *mat.Dense, x []float64) {
 	mat.NewVecDense(len(dst), dst).MulVec(a, mat.NewVecDense(len(x), x))
 }
 

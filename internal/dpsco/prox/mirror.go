@@ -9,7 +9,7 @@ import (
 // q = 1 + 1/ln d and is at least half the squared l1 distance. psi is Lambda
 // |u|_1 on the ball |u|_1 <= Radius; Radius may be +Inf.
 //
-// Source: Wang, Ye & Xu 2017, section 4. Differs: c is d^(2-2/q) / (q-1), which
+// Source: Wang, Ye & Xu 2017, on DP-AccMD. Differs: c is d^(2-2/q) / (q-1), which
 // suffices, instead of e^2 / (q-1); distances are not divided by the radius;
 // q = 2 for d < 3, where ln d < 1.
 type PNorm struct{ Lambda, Radius float64 }
@@ -65,7 +65,9 @@ func pNormGradient(v []float64, p float64) {
 // |u|_1 on the ball.
 //
 // Source: Ghai, Hazan & Singer 2020, "Exponentiated gradient meets gradient
-// descent", Lemma 4: h/(2R) is 1/(R + b d) strongly convex in l1.
+// descent". The second derivative of h along v is 2 R times the sum of v_j^2 /
+// sqrt(u_j^2 + b^2), by Cauchy-Schwarz at least 2 R |v|_1^2 / (|u|_1 + b d) >=
+// |v|_1^2.
 type Hypentropy struct{ Lambda, Radius float64 }
 
 // Reach bounds D(u, 0) on the ball in R^d: it is largest at a vertex.

@@ -16,7 +16,7 @@ type Facts struct {
 	Signal     float64 // bounds the norm of the mean gradient
 	Noise      float64
 	Excess     float64 // bounds the loss at the start over the least one
-	Reach      float64 // bounds the mirror's divergence from start to optimum
+	Reach      float64 // bounds the mirror's divergence from start to optimum; Euclidean: half the squared distance
 }
 
 // L1BallNoise is the factor from the variance of one coordinate to a bound on
@@ -55,7 +55,8 @@ func (f Facts) Decay(steps int) float64 {
 // StrongSteps is how many steps of length 1/Smoothness bring a loss with Strong
 // > 0 down to what the noise leaves.
 //
-// Source: Wang, Ye & Xu 2017, Theorem 4.
+// Source: Wang, Ye & Xu 2017, on DP-GD under the Polyak-Lojasiewicz condition.
+// Differs: ln(1 + x) for ln x, and at most 500.
 func (f Facts) StrongSteps() int {
 	return clip(f.Smoothness/f.Strong*math.Log1p(2*f.Excess*f.Strong/f.Noise), 1, 500)
 }
@@ -68,18 +69,19 @@ func (f Facts) SmoothSteps() int {
 
 // SVRG returns the solver at its defaults for n rows and clipping norm G.
 func (f Facts) SVRG(n int, norm float64) SVRG {
-	batch := batch(n)
+	rows := batch(n)
 	return SVRG{
-		Epochs: clip(math.Log2(2*f.Strong/f.Noise), 3, 20), Inner: clip(20*f.Smoothness/f.Strong, 2, max(2, 2*n/batch)), Growth: 1,
-		Rate: 1 / (12 * f.Smoothness), Batch: batch, Smoothness: f.Smoothness, Norm: norm,
+		Epochs: clip(math.Log2(2*f.Strong/f.Noise), 3, 20),
+		Inner:  clip(20*f.Smoothness/f.Strong, 2, max(2, 2*n/rows)),
+		Growth: 1, Rate: 1 / (12 * f.Smoothness), Batch: rows, Smoothness: f.Smoothness, Norm: norm,
 	}
 }
 
 // SVRGpp returns the solver SVRG++ at its defaults for n rows and clipping norm G.
 func (f Facts) SVRGpp(n int, norm float64) SVRG {
 	return SVRG{
-		Epochs: clip(math.Log2(2/f.Noise)/2, 2, 8), Inner: 64, Growth: 2,
-		Rate: 1 / (13 * f.Smoothness), Batch: batch(n), Smoothness: f.Smoothness, Norm: norm,
+		Epochs: clip(math.Log2(2/f.Noise)/2, 2, 8), Inner: 64,
+		Growth: 2, Rate: 1 / (13 * f.Smoothness), Batch: batch(n), Smoothness: f.Smoothness, Norm: norm,
 	}
 }
 
@@ -88,8 +90,9 @@ func batch(n int) int { return min(n, max(256, n/200)) }
 
 // AccMDSteps is where the acceleration and the noise balance.
 //
-// Source: Wang, Ye & Xu 2017, Theorem 3, in a mirror whose divergence bounds
-// half the squared distance in its own norm, without the radius of the set.
+// Source: Wang, Ye & Xu 2017, on DP-AccMD. Differs: distances are not divided by
+// the radius R of the set, so that L R^2, B0 / R^2 and R times the dual noise of
+// the paper are Smoothness, Reach and the root of Noise.
 func (f Facts) AccMDSteps() int {
 	return clip(math.Sqrt(f.Smoothness*math.Sqrt(f.Reach/f.Noise)), 1, 200)
 }

@@ -260,9 +260,9 @@ func TestBatchesConvergeWhereTheyAgree(t *testing.T) {
 	}
 }
 
-// AC-SA is within 4 L |w-w*|^2 / (T (T+1)) of the optimum, which descent is not;
-// the answer of GD serves as the optimum of problems without a closed form.
-func TestAcceleration(t *testing.T) {
+// Both forms are within 4 D(w*, start) / (Rate T^2) of the optimum. The answer of
+// GD serves as the optimum of problems without a closed form.
+func TestMirrorDescentReachesTheOptimum(t *testing.T) {
 	o := table(120, 5, .3)
 	_, values := o.curvature()
 	const steps = 3000
@@ -293,6 +293,26 @@ func TestAcceleration(t *testing.T) {
 			if gap := o.value(w) + c.psi.Value(w) - o.value(best) - c.psi.Value(best); !(gap < bound) {
 				t.Errorf("%s, %s: %v above the optimum, %v allowed", c.name, form.name, gap, bound)
 			}
+		}
+	}
+}
+
+// In a valley whose curvature is 1/(2T) of the largest one, T steps of descent
+// are left with more than the bound of acceleration allows.
+func TestAcceleration(t *testing.T) {
+	const steps = 300
+	o := &exact{x: [][]float64{{math.Sqrt2, 0}, {0, math.Sqrt(1. / steps)}}, y: []float64{0, math.Sqrt(1. / steps)}, r: rand.New(rand.NewPCG(1, 1))}
+	const bound = 4 * .5 / (.5 * steps * steps)
+	for _, c := range []struct {
+		s    Solver
+		fast bool
+	}{
+		{AccMD{Steps: steps, Rate: .5}, true},
+		{AccMD{Steps: steps, Rate: .5, Descent: 1}, true},
+		{GD{Steps: steps, Rate: 1}, false},
+	} {
+		if gap := o.value(run(t, c.s, o, prox.Zero{})); (gap <= bound) != c.fast {
+			t.Errorf("%+v: %v above the optimum, bound %v", c.s, gap, bound)
 		}
 	}
 }
