@@ -140,6 +140,18 @@ func (r Rows) dimension() int {
 	return len(r.X)
 }
 
+// check panics unless there are n rows of length d.
+func (r Rows) check(d, n int) {
+	if r.dimension() != d {
+		panic("mech: rows of the wrong length")
+	}
+	for _, x := range r.X {
+		if len(x) != n {
+			panic("mech: columns of different length")
+		}
+	}
+}
+
 // Sum adds up the contributions of N records, each brought into the contract by
 // a function of that record alone and cut to integers, so that the bound holds
 // in finite arithmetic (proof: fixedpoint.md). The order of records, their
@@ -221,14 +233,7 @@ func (s *Sum) Add(v []float64) {
 // counts as zero: all of it under L2, that coordinate under LInf. It panics
 // unless rows have length D and columns the length of c.
 func (s *Sum) AddRows(r Rows, c []float64) {
-	if r.dimension() != s.contract.D {
-		panic("mech: rows of the wrong length")
-	}
-	for _, x := range r.X {
-		if len(x) != len(c) {
-			panic("mech: columns of different length")
-		}
-	}
+	r.check(s.contract.D, len(c))
 	s.count(len(c))
 	for start := 0; start < len(c); start += blockRows {
 		end := min(start+blockRows, len(c))
