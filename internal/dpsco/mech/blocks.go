@@ -126,10 +126,15 @@ func (s *blockSum) add(j int, label []int32, c, x []float64) {
 // clampedSteps cuts v toward zero to an integer within [-limit, limit]; NaN
 // becomes 0.
 func clampedSteps(v, limit float64) int64 {
-	if v != v {
-		return 0
+	switch {
+	case math.Abs(v) <= limit:
+		return int64(v)
+	case v > 0:
+		return int64(limit)
+	case v < 0:
+		return -int64(limit)
 	}
-	return int64(max(-limit, min(v, limit)))
+	return 0
 }
 
 // Median returns, for every coordinate, the median of the block sums, and

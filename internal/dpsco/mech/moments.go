@@ -1,0 +1,234 @@
+package mech
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"math/bits"
+)
+
+// MomentContract is what every row of Moments is held to. All of it is public.
+type MomentContract struct {
+	Bound float64 // of a row's Euclidean length, its intercept included
+	N, D  int
+}
+
+// maxMomentDimension keeps the square of a row's length within int64.
+const maxMomentDimension = 1 << 12
+
+// Check reports whether Moments can hold to the contract.
+//
+// Errors: wraps ErrParams and names the field.
+func (c MomentContract) Check() error {
+	if c.D > maxMomentDimension {
+		return fmt.Errorf("%w: D = %d; second moments are for at most %d columns", ErrParams, c.D, maxMomentDimension)
+	}
+	return Contract{L2, c.Bound, c.N, c.D}.Check()
+}
+
+// bits returns the size of Bound in grid steps, as a power of two: products of
+// two such numbers fit a sum of N of them.
+func (c MomentContract) bits() uint { return uint(min(maxBits, 61-bits.Len(uint(c.N-1)))) / 2 }
+
+// frobeniusSquared returns the square of how far one replaced row moves the
+// matrix of sums, every entry counted: 2 16^bits.
+func (c MomentContract) frobeniusSquared() *big.Int {
+	return new(big.Int).Lsh(big.NewInt(2), 4*c.bits())
+}
+
+// user returns a sum of products in the units of the mean product.
+func (c MomentContract) user(steps *big.Int) float64 {
+	v, _ := new(big.Float).SetInt(steps).Float64()
+	return math.Ldexp(v, -2*int(c.bits())) / float64(c.N) * c.Bound * c.Bound
+}
+
+// Moments adds up the products x_i x_j of the coordinates of rows, each row
+// first clipped to a length and cut to integers by a function of that row alone
+// (proof: moments.md). Not safe for concurrent use: Fork one for each goroutine.
+type Moments struct{ *moments }
+
+type moments struct {
+	sensitive
+	contract MomentContract
+	records  int
+	totals   []int64 // of i <= j: row by row of the upper triangle
+	cutRows
+}
+
+// cutRows is scratch space for one block of rows.
+type cutRows struct {
+	steps  [][]int64          // rows by columns, in grid steps
+	square [blockRows]float64 // squared row norms
+	factor [blockRows]float64 // from stored values to grid steps
+	length [blockRows]int64   // squared, of a row of steps
+	ones   [blockRows]float64
+}
+
+// NewMoments returns empty sums. It panics when c.Check refuses.
+func NewMoments(c MomentContract) *Moments {
+	if err := c.Check(); err != nil {
+		panic(err.Error())
+	}
+	m := &moments{contract: c, totals: make([]int64, c.D*(c.D+1)/2)}
+	for range c.D {
+		m.steps = append(m.steps, make([]int64, blockRows))
+	}
+	for i := range m.ones {
+		m.ones[i] = 1
+	}
+	return &Moments{m}
+}
+
+// Fork returns empty sums under the same contract, to be merged later.
+func (m *Moments) Fork() *Moments { return NewMoments(m.contract) }
+
+// Merge adds the rows of part, which it empties. It panics when the contracts
+// differ or there are more rows than N.
+func (m *Moments) Merge(part *Moments) {
+	if part.contract != m.contract {
+		panic("mech: sums under different contracts")
+	}
+	m.count(part.records)
+	for k, v := range part.totals {
+		m.totals[k] += v
+	}
+	part.clear()
+}
+
+func (m *moments) clear() {
+	clear(m.totals)
+	m.records = 0
+}
+
+func (m *moments) count(records int) {
+	if records > m.contract.N-m.records {
+		panic("mech: more records than N")
+	}
+	m.records += records
+}
+
+// AddRows adds n rows. A row that is not finite, or longer than 1e154, counts as
+// zero. It panics unless rows have length D and columns length n.
+func (m *Moments) AddRows(r Rows, n int) {
+	if r.dimension() != m.contract.D {
+		panic("mech: rows of the wrong length")
+	}
+	for _, x := range r.X {
+		if len(x) != n {
+			panic("mech: columns of different length")
+		}
+	}
+	m.count(n)
+	for start := 0; start < n; start += blockRows {
+		end := min(start+blockRows, n)
+		m.cut(r, start, end)
+		m.addProducts(end - start)
+	}
+}
+
+// cut writes rows start to end to steps: clipped, cut toward zero, and zero if
+// the integers are longer than Bound or the row's norm is not a number.
+func (m *moments) cut(r Rows, start, end int) {
+	n := end - start
+	square, length := m.square[:n], m.length[:n]
+	clear(square)
+	clear(length)
+	for j := range m.steps {
+		for i, v := range m.column(r, j, start, end) {
+			square[i] += float64(v * v)
+		}
+	}
+	limit := int64(1) << m.contract.bits()
+	for i, s := range square {
+		m.factor[i] = float64(limit) * quietLimit / max(m.contract.Bound, math.Sqrt(s))
+	}
+	for j, steps := range m.steps {
+		for i, v := range m.column(r, j, start, end) {
+			k := clampedSteps(v*m.factor[i], float64(limit))
+			steps[i] = k
+			length[i] += k * k
+		}
+	}
+	for i, s := range square {
+		if length[i] > limit*limit || !(s <= math.MaxFloat64) {
+			for _, steps := range m.steps {
+				steps[i] = 0
+			}
+		}
+	}
+}
+
+// column returns coordinate j of rows start to end.
+func (m *moments) column(r Rows, j, start, end int) []float64 {
+	if !r.Intercept {
+		return r.X[j][start:end]
+	}
+	if j == 0 {
+		return m.ones[:end-start]
+	}
+	return r.X[j-1][start:end]
+}
+
+// addProducts adds the products of all pairs of the first n rows of steps.
+func (m *moments) addProducts(n int) {
+	k := 0
+	for i, x := range m.steps {
+		for _, y := range m.steps[i:] {
+			m.totals[k] += dot(x[:n], y[:n])
+			k++
+		}
+	}
+}
+
+func dot(x, y []int64) int64 {
+	var a, b int64
+	for len(x) >= 4 && len(y) >= 4 {
+		a += x[0]*y[0] + x[1]*y[1]
+		b += x[2]*y[2] + x[3]*y[3]
+		x, y = x[4:], y[4:]
+	}
+	for i, v := range x {
+		a += v * y[i]
+	}
+	return a + b
+}
+
+// Release writes the noisy mean of x x' over N rows to dst, D by D and symmetric,
+// and leaves m empty. NoiseMultiplier is the standard deviation of the noise on the
+// diagonal over the sensitivity of all of the matrix; off it, where an entry
+// stands for two, noise of half the variance does. Rows that were not added
+// count as zero.
+//
+// Privacy: g.Event (proof: moments.md).
+func (m *Moments) Release(dst []float64, g Gaussian, src *Source) {
+	if err := g.Check(); err != nil {
+		panic(err.Error())
+	}
+	d := m.contract.D
+	if len(dst) != d*d {
+		panic("mech: a release of the wrong length")
+	}
+	diagonal, off := m.contract.noise(g)
+	y, total, k := new(big.Int), new(big.Int), 0
+	for i := range d {
+		for j := i; j < d; j++ {
+			if i == j {
+				diagonal.draw(y, src)
+			} else {
+				off.draw(y, src)
+			}
+			v := m.contract.user(y.Add(y, total.SetInt64(m.totals[k])))
+			dst[i*d+j], dst[j*d+i] = v, v
+			k++
+		}
+	}
+	m.clear()
+}
+
+// noise returns the noise on and off the diagonal.
+func (c MomentContract) noise(g Gaussian) (diagonal, off *noise) {
+	variance := new(big.Rat).SetFloat64(g.NoiseMultiplier)
+	variance.Mul(variance, variance).Mul(variance, new(big.Rat).SetInt(c.frobeniusSquared()))
+	half := new(big.Rat).Mul(variance, big.NewRat(1, 2))
+	return newGaussianNoise(variance), newGaussianNoise(half)
+}

@@ -1,0 +1,247 @@
+package mech
+
+import (
+	"errors"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+func momentsOf(c MomentContract, t table) []int64 {
+	m := NewMoments(c)
+	m.AddRows(t.rows, len(t.c))
+	return m.totals
+}
+
+// momentCost is what the release of one of two sums of products costs, relative to
+// 1/(2 z^2), when noise is as given: the sum of squared distances over twice the
+// variances, exactly.
+func momentCost(a, b []int64, d int, z float64, diagonal, off *noise) *big.Rat {
+	cost, k := new(big.Rat), 0
+	for i := range d {
+		for j := i; j < d; j++ {
+			moved := new(big.Rat).SetInt64(a[k] - b[k])
+			law := off
+			if i == j {
+				law = diagonal
+			}
+			cost.Add(cost, moved.Mul(moved, moved).Mul(moved, law.square))
+			k++
+		}
+	}
+	scale := rational(z)
+	return cost.Mul(cost, scale.Mul(scale, scale)).Mul(cost, big.NewRat(2, 1))
+}
+
+// largestMomentCost returns the largest cost of awkward neighbours, relative to
+// what is charged, under the noise of a release with its off-diagonal variance
+// divided by some number.
+func largestMomentCost(pairs int, divisor int64) *big.Rat {
+	r := rand.New(rand.NewPCG(1, uint64(pairs)))
+	worst := new(big.Rat)
+	const z = 1.25
+	for k := range pairs {
+		n, d, intercept := 1+r.IntN(3), 1+r.IntN(4), r.IntN(3) == 0
+		a := awkwardTable(r, n, d, intercept)
+		b := a.neighbour(r)
+		if k%10 == 0 { // orthogonal rows of full length
+			a.rows.X[0][0], b.rows.X[0][0] = 1e3, 0
+			for j := 1; j < d; j++ {
+				a.rows.X[j][0], b.rows.X[j][0] = 0, 1e3
+			}
+			for j := range d {
+				copy(b.rows.X[j][1:], a.rows.X[j][1:])
+			}
+		}
+		c := MomentContract{[]float64{1, .3, 1e-100, 7e100}[r.IntN(4)], n, a.rows.dimension()}
+		if r.IntN(4) == 0 {
+			c.N = 1 << (20 + r.IntN(21))
+		}
+		diagonal, off := c.noise(Gaussian{z})
+		off.square = new(big.Rat).Mul(off.square, big.NewRat(divisor, 1))
+		if cost := momentCost(momentsOf(c, a), momentsOf(c, b), c.D, z, diagonal, off); cost.Cmp(worst) > 0 {
+			worst = cost
+		}
+	}
+	return worst
+}
+
+func TestMomentSensitivityHoldsOnAwkwardNeighbours(t *testing.T) {
+	one := big.NewRat(1, 1)
+	cost := largestMomentCost(30_000, 1)
+	share, _ := cost.Float64()
+	if cost.Cmp(one) > 0 {
+		t.Errorf("a release costs %v of what is charged", share)
+	}
+	if share < .9999 {
+		t.Errorf("the fuzz reaches only %v of the cost; it would miss a little less noise", share)
+	}
+	if largestMomentCost(2000, 2).Cmp(one) <= 0 {
+		t.Error("the fuzz has no power against a quarter of the variance off the diagonal")
+	}
+}
+
+// Every row is held to its length by integers: even when floating point is wrong.
+func TestRowsOfMomentsAreNotTooLong(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 2))
+	for range 2000 {
+		c := MomentContract{[]float64{1, 0x1p-400, 0x1p400}[r.IntN(3)], 1, 4}
+		m := NewMoments(c)
+		m.AddRows(awkwardTable(r, 1, 4, false).rows, 1)
+		trace := m.totals[0] + m.totals[4] + m.totals[7] + m.totals[9]
+		if trace > 1<<(2*c.bits()) || slices.Min([]int64{m.totals[0], m.totals[4], m.totals[7], m.totals[9]}) < 0 {
+			t.Fatalf("length squared %d", trace)
+		}
+	}
+	for n, want := range map[int]uint{1: 20, 1 << 21: 20, 1<<21 + 1: 19, 1 << 40: 10} {
+		if got := (MomentContract{N: n}).bits(); got != want {
+			t.Errorf("%d rows: %d bits, want %d", n, got, want)
+		}
+	}
+}
+
+// release returns second moments without noise to speak of.
+func quietMoments(t *testing.T, c MomentContract, rows Rows, n int) []float64 {
+	m, dst := NewMoments(c), make([]float64, c.D*c.D)
+	m.AddRows(rows, n)
+	m.Release(dst, Gaussian{0x1p-10}, TestSource(t, 1))
+	return dst
+}
+
+func TestMomentsAreThoseOfTheClippedRows(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	const n, bound = 5000, 2
+	x := [][]float64{make([]float64, n), make([]float64, n)}
+	want := make([]float64, 9)
+	for i := range n {
+		row := []float64{1, r.NormFloat64(), 3 * r.NormFloat64()}
+		x[0][i], x[1][i] = row[1], row[2]
+		if i%100 == 0 {
+			x[0][i] = []float64{math.NaN(), math.Inf(1), 1e200}[i/100%3]
+			continue
+		}
+		shrink := min(1, bound/math.Sqrt(1+row[1]*row[1]+row[2]*row[2]))
+		for a, v := range row {
+			for b, w := range row {
+				want[3*a+b] += v * w * shrink * shrink / n
+			}
+		}
+	}
+	got := quietMoments(t, MomentContract{bound, n, 3}, Rows{X: x, Intercept: true}, n)
+	for k, v := range got {
+		if math.Abs(v-want[k]) > 1e-4 || v != got[k%3*3+k/3] {
+			t.Errorf("entry %d: %v, want %v", k, v, want[k])
+		}
+	}
+}
+
+func TestMomentsDoNotDependOnOrderOrParts(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	const n, d = 1000, 3
+	a := awkwardTable(r, n, d, true)
+	c := MomentContract{1, n, d + 1}
+	want := momentsOf(c, a)
+	total := NewMoments(c)
+	parts := []*Moments{total.Fork(), total.Fork()}
+	for start := n; start > 0; {
+		end := start
+		start = max(0, end-1-r.IntN(400))
+		part := Rows{Intercept: true}
+		for _, x := range a.rows.X {
+			part.X = append(part.X, x[start:end])
+		}
+		parts[r.IntN(2)].AddRows(part, end-start)
+	}
+	for _, m := range parts {
+		total.Merge(m)
+	}
+	if !slices.Equal(total.totals, want) {
+		t.Errorf("got %v, want %v", total.totals, want)
+	}
+}
+
+// On the diagonal the noise is z sqrt2 Bound^2/N, off it 1/sqrt2 of that.
+func TestMomentsAddTheNoiseOfTheirEvent(t *testing.T) {
+	const n, d, z, bound = 7, 300, 1.5, 3
+	var diagonal, off []float64
+	src := TestSource(t, 5)
+	for range 20 {
+		m, dst := NewMoments(MomentContract{bound, n, d}), make([]float64, d*d)
+		m.Release(dst, Gaussian{z}, src)
+		for i := range d {
+			diagonal = append(diagonal, dst[i*d+i])
+			if len(off) < 60_000 {
+				off = append(off, dst[i*d+i+1:(i+1)*d]...)
+			}
+		}
+	}
+	sigma := z * math.Sqrt2 * bound * bound / n
+	for _, c := range []struct {
+		draws []float64
+		sigma float64
+	}{{diagonal, sigma}, {off, sigma / math.Sqrt2}} {
+		if !fitsLaw(c.draws, distuv.Normal{Sigma: c.sigma}.CDF) {
+			t.Error("wrong noise")
+		}
+		for _, mutant := range []float64{.5, math.Sqrt2, 1 / math.Sqrt2} {
+			if fitsLaw(c.draws, distuv.Normal{Sigma: c.sigma * mutant}.CDF) {
+				t.Errorf("the test has no power against %v times the noise", mutant)
+			}
+		}
+	}
+}
+
+func TestMisuseOfMomentsPanics(t *testing.T) {
+	c := MomentContract{1, 2, 2}
+	one := []float64{1}
+	for name, f := range map[string]func(){
+		"a bad contract":   func() { NewMoments(MomentContract{}) },
+		"rows too many":    func() { NewMoments(c).AddRows(Rows{X: [][]float64{{1, 1, 1}}, Intercept: true}, 3) },
+		"another length":   func() { NewMoments(c).AddRows(Rows{X: [][]float64{one}}, 1) },
+		"a short column":   func() { NewMoments(c).AddRows(Rows{X: [][]float64{{}}, Intercept: true}, 1) },
+		"another contract": func() { NewMoments(c).Merge(NewMoments(MomentContract{2, 2, 2})) },
+		"a short release":  func() { NewMoments(c).Release(one, Gaussian{1}, TestSource(t, 1)) },
+		"no noise":         func() { NewMoments(c).Release(make([]float64, 4), Gaussian{}, TestSource(t, 1)) },
+	} {
+		if !panics(f) {
+			t.Errorf("%s: no panic", name)
+		}
+	}
+	for _, c := range []MomentContract{{0, 1, 1}, {math.NaN(), 1, 1}, {1, 0, 1}, {1, 1, 0}, {1, 1, 1<<12 + 1}} {
+		if err := c.Check(); !errors.Is(err, ErrParams) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// BenchmarkMoments reports nanoseconds per record and product on one core, and
+// the ratio to a pass that only sums the columns in float64.
+func BenchmarkMoments(b *testing.B) {
+	const n, d = 1 << 17, 10
+	r := rand.New(rand.NewPCG(5, 5))
+	rows := Rows{}
+	for range d {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = r.NormFloat64()
+		}
+		rows.X = append(rows.X, x)
+	}
+	m := NewMoments(MomentContract{5, n, d})
+	own, plain := time.Hour, time.Hour
+	for b.Loop() {
+		start := time.Now()
+		m.AddRows(rows, n)
+		m.clear()
+		middle := time.Now()
+		plainPass(rows)
+		own, plain = min(own, middle.Sub(start)), min(plain, time.Since(middle))
+	}
+	b.ReportMetric(float64(own.Nanoseconds())/n/(d*(d+1)/2), "ns/product")
+	b.ReportMetric(float64(own)/float64(plain), "x-plain-sum")
+}
