@@ -13,10 +13,12 @@ type Bins struct {
 	Half  int
 }
 
-// bin returns where v belongs: 0 to 2 Half - 1. v is not NaN.
-func (b Bins) bin(v float64) int {
-	half := float64(b.Half)
-	return int(max(-half, min(math.Floor(v/b.Width), half-1))) + b.Half
+// add counts v, unless it is NaN, where it belongs. Clamped to [0, 2 Half - 1],
+// the position is a number that an integer holds.
+func (b Bins) add(counts []int64, v float64) {
+	if position := v/b.Width + float64(b.Half); !math.IsNaN(position) {
+		counts[int(max(0, min(position, float64(len(counts)-1))))]++
+	}
 }
 
 // Modes writes the centre of the fullest bin of every coordinate to dst, the
@@ -115,12 +117,6 @@ func (h *Histogram) AddRows(r Rows, c []float64) {
 		for i, v := range x {
 			h.bins.add(own, c[i]*v)
 		}
-	}
-}
-
-func (b Bins) add(counts []int64, v float64) {
-	if !math.IsNaN(v) {
-		counts[b.bin(v)]++
 	}
 }
 
