@@ -3,6 +3,9 @@ package mean
 import (
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"dpsidecar/internal/dpsco/mech"
@@ -83,6 +86,25 @@ func TestRefusals(t *testing.T) {
 	} {
 		if e, err := f(); !errors.Is(err, mech.ErrParams) || e != nil {
 			t.Errorf("%s: %v, %v", name, e, err)
+		}
+	}
+}
+
+// Beside every Method stands its proof.
+func TestEveryMethodHasAProof(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files: %v", len(files), err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "// At implements Method.\n") && !strings.HasSuffix(name, "_test.go") {
+			if _, err := os.Stat(strings.TrimSuffix(name, ".go") + ".md"); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
 }
