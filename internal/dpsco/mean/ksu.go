@@ -38,37 +38,51 @@ type KSU struct {
 
 // At implements Method.
 func (m KSU) At(z float64, n, d int) (Estimator, error) {
-	k := ksu{Gaussian: mech.Gaussian{NoiseMultiplier: z}, n: n}
-	k.contract = mech.Contract{Norm: mech.L2, Bound: m.Radius, N: n, D: d}
-	k.bins.Width = m.Radius / math.Sqrt(float64(d))
-	if m.Axis {
-		k.contract.Norm, k.bins.Width = mech.LInf, m.Radius
-	}
-	half := math.Ceil(m.Range/k.bins.Width) + 1
-	if !(m.Range >= 0 && half <= 1<<20) {
-		return nil, fmt.Errorf("%w: Range = %v; it must be in [0, 2^20 bins of width %v)", mech.ErrParams, m.Range, k.bins.Width)
-	}
-	k.bins.Half = int(half)
-	k.finder = mech.Gaussian{NoiseMultiplier: 3 * z}
+	k := ksu{n: n}
+	rows, norm, finder := n, mech.L2, 3*z
 	if m.Split {
-		k.contract.N, k.finder = n/2, k.Gaussian
+		rows, finder = n/2, z
 	}
-	if err := errors.Join(k.Check(), k.finder.Check(), k.contract.Check(), mech.CheckHistogram(k.bins, n, d)); err != nil {
+	if m.Axis {
+		norm = mech.LInf
+	}
+	k.finder = mech.Gaussian{NoiseMultiplier: finder}
+	var err error
+	if k.gaussian, err = newGaussian(z, mech.Contract{Norm: norm, Bound: m.Radius, N: rows, D: d}); err != nil {
+		return nil, err
+	}
+	if k.bins, err = m.bins(d); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(k.finder.Check(), mech.CheckHistogram(k.bins, n, d)); err != nil {
 		return nil, err
 	}
 	if m.Split {
-		return &split{ksu: k}, nil
+		return &split{k}, nil
 	}
 	return &joint{ksu: k}, nil
 }
 
+// bins are tau wide, for Radius = tau sqrt(d), or tau with Axis, and one more
+// than covers the range lies on either side.
+func (m KSU) bins(d int) (mech.Bins, error) {
+	width := m.Radius
+	if !m.Axis {
+		width /= math.Sqrt(float64(d))
+	}
+	half := math.Ceil(m.Range/width) + 1
+	if !(m.Range >= 0 && half <= 1<<20) {
+		return mech.Bins{}, fmt.Errorf("%w: Range = %v; it must be at least 0 and below 2^20 times %v", mech.ErrParams, m.Range, width)
+	}
+	return mech.Bins{Width: width, Half: int(half)}, nil
+}
+
 // ksu is what both forms have in common.
 type ksu struct {
-	mech.Gaussian // on the mean
-	contract      mech.Contract
-	finder        mech.Gaussian // on the counts that the centre is found from
-	bins          mech.Bins
-	n             int
+	gaussian               // on the mean
+	finder   mech.Gaussian // on the counts that the centre is found from
+	bins     mech.Bins
+	n        int
 }
 
 // find returns a private centre of the rows.
@@ -170,9 +184,6 @@ func (e *joint) sum(r Rows, centre []float64) mech.Bounded {
 
 // split finds the centre from one half of the rows and the mean from the other.
 type split struct{ ksu }
-
-// Begin implements Estimator.
-func (e *split) Begin() privacy.Event { return nil }
 
 // Event implements Estimator.
 func (e *split) Event() privacy.Event { return privacy.Parallel{Event: e.Gaussian.Event()} }

@@ -9,7 +9,7 @@ import (
 
 // Gaussian adds independent discrete normal noise to every coordinate of a
 // Bounded. NoiseMultiplier is its standard deviation over the replace-one l2
-// sensitivity: 2 Bound under L2, 2 Bound sqrt(D) under LInf.
+// sensitivity; that of a Sum is 2 Bound under L2, 2 Bound sqrt(D) under LInf.
 //
 // Privacy: rho-zCDP with rho = 1/(2 NoiseMultiplier^2) (proof: gaussian.md).
 //
@@ -29,8 +29,9 @@ func (g Gaussian) Check() error {
 // Event returns what one Release costs.
 func (g Gaussian) Event() privacy.Event { return privacy.Gaussian(g) }
 
-// Release writes the noisy mean of b to dst: (sum + noise) / N. It panics when
-// g.Check refuses, dst does not have length D, or b was released before.
+// Release writes b plus noise to dst; a Sum becomes the mean, (sum + noise) / N.
+// It panics when g.Check refuses, dst does not have b's length, or b was released
+// before.
 func (g Gaussian) Release(dst []float64, b Bounded, src *Source) {
 	if err := g.Check(); err != nil {
 		panic(err.Error())

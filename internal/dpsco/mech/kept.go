@@ -99,10 +99,10 @@ func (k *Kept) Bounded() Bounded {
 }
 
 // keptShape is the reach of such a mean, which is counted in steps of
-// Bound / 2^(bits + raise): a division by about N leaves it as fine as the sum was.
+// Bound / 2^(bits + raise), 2^raise >= N: its noise is no coarser than a Sum's.
 type keptShape struct{ Contract }
 
-func (s keptShape) raise() uint { return uint(bits.Len(uint(s.N)) - 1) }
+func (s keptShape) raise() uint { return uint(bits.Len(uint(s.N - 1))) }
 
 // mean returns total / max(kept, 3N/4) in its steps, rounded down.
 func (s keptShape) mean(total, kept int64) int64 {
