@@ -132,10 +132,10 @@ func (h *Histogram) Bounded() Bounded {
 }
 
 // histogramShape is the reach of counts. One of them is 2^bits steps, so that
-// noise is as fine as on sums.
+// noise is no coarser than a Sum's.
 type histogramShape struct{ n, d int }
 
-func (s histogramShape) bits() uint { return Contract{N: s.n}.bits() }
+func (s histogramShape) bits() uint { return Contract{N: s.n}.bits() + 1 }
 
 func (s histogramShape) l2Squared() *big.Int {
 	return new(big.Int).Lsh(big.NewInt(int64(s.d)), 2*s.bits()+1)
