@@ -73,7 +73,7 @@ func largestMomentCost(pairs int, divisor int64) *big.Rat {
 
 func TestMomentSensitivityHoldsOnAwkwardNeighbours(t *testing.T) {
 	one := big.NewRat(1, 1)
-	cost := largestMomentCost(30_000, 1)
+	cost := largestMomentCost(12_000, 1)
 	share, _ := cost.Float64()
 	if cost.Cmp(one) > 0 {
 		t.Errorf("a release costs %v of what is charged", share)
@@ -167,10 +167,10 @@ func TestMomentsDoNotDependOnOrderOrParts(t *testing.T) {
 
 // On the diagonal the noise is z sqrt2 Bound^2/N, off it 1/sqrt2 of that.
 func TestMomentsAddTheNoiseOfTheirEvent(t *testing.T) {
-	const n, d, z, bound = 7, 300, 1.5, 3
+	const n, d, z, bound = 7, 100, 1.5, 3
 	var diagonal, off []float64
 	src := TestSource(t, 5)
-	for range 20 {
+	for range 40 {
 		m, dst := NewMoments(MomentContract{bound, n, d}), make([]float64, d*d)
 		m.Release(dst, Gaussian{z}, src)
 		for i := range d {
