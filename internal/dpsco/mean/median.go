@@ -75,34 +75,39 @@ func (e *medianOfMeans) Begin() privacy.Event { return nil }
 // Event implements Estimator.
 func (e *medianOfMeans) Event() privacy.Event { return e.noise.Event() }
 
-// Estimate implements Estimator. Within a known norm that is shorter than
-// Range/2, the interval is that around 0.
+// Estimate implements Estimator.
 func (e *medianOfMeans) Estimate(dst []float64, r Rows, near Near, src *mech.Source) {
 	if r.N != e.n || r.D != e.d || len(dst) != e.d {
 		panic("mean: rows of another shape than the estimator's")
 	}
-	if e.partition == nil {
-		e.partition = mech.NewPartition(e.n, e.Blocks, src)
+	bound, centre := e.interval(near)
+	e.noise.Release(dst, e.medians(r, bound, centre, src), src)
+	for j, c := range centre {
+		dst[j] += c
 	}
-	bound, centre := e.Range/2, near.Centre
+}
+
+// interval returns the half length and the centre of what values are clamped to:
+// Range/2 around an earlier answer, or a known norm around 0 if that is less.
+func (e *medianOfMeans) interval(near Near) (bound float64, centre []float64) {
+	bound, centre = e.Range/2, near.Centre
 	if near.Norm > 0 && near.Norm < bound {
 		bound, centre = max(near.Norm, 1/maxEnd), nil
 	}
 	if centre == nil {
 		centre = make([]float64, e.d)
 	}
+	return bound, centre
+}
+
+// medians seals the medians of the block sums, relative to the centre.
+func (e *medianOfMeans) medians(r Rows, bound float64, centre []float64, src *mech.Source) mech.Bounded {
+	if e.partition == nil {
+		e.partition = mech.NewPartition(e.n, e.Blocks, src)
+	}
 	total := mech.NewBlockSum(bound, centre, e.partition)
-	var parts []*mech.BlockSum
-	r.Range(func() func(Block) {
-		part := total.Fork()
-		parts = append(parts, part)
+	collect(total, r, func(part *mech.BlockSum) func(Block) {
 		return func(b Block) { part.AddRows(b.Start, b.X, b.C) }
 	})
-	for _, part := range parts {
-		total.Merge(part)
-	}
-	e.noise.Release(dst, total.Median(), src)
-	for j, c := range centre {
-		dst[j] += c
-	}
+	return total.Median()
 }

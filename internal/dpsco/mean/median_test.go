@@ -10,6 +10,33 @@ import (
 	"dpsidecar/internal/dpsco/privacy"
 )
 
+func (e *medianOfMeans) statistics(r Rows, near Near, src *mech.Source) []mech.Bounded {
+	bound, centre := e.interval(near)
+	return []mech.Bounded{e.medians(r, bound, centre, src)}
+}
+
+// One block is a mean, whose rows may come in any order.
+func TestMedianOfMeans(t *testing.T) { testMethod(t, MedianOfMeans{Blocks: 1, Range: 2}) }
+
+// Awkward neighbours in the same random blocks, with and without rows left over:
+// medians reach the stated bound and do not pass it.
+func TestMedianOfMeansSensitivity(t *testing.T) {
+	r, largest := rand.New(rand.NewPCG(2, 2)), 0.
+	for k := range 6000 {
+		blocks := 1 + 2*r.IntN(3)
+		a, b := pair(r, blocks+r.IntN(8), 1+r.IntN(3))
+		p, q := a.rows(3, 2), b.rows(2, 1)
+		near := Near{Norm: []float64{0, 0, .1, 9}[r.IntN(4)], Centre: []float64{.3, -.2, 1e9, 0}[:p.D]}
+		m, seed := MedianOfMeans{blocks, 2}, uint64(k)
+		before := at(t, m, 1, p.N, p.D).(statistician).statistics(p, near, mech.TestSource(t, seed))
+		after := at(t, m, 1, p.N, p.D).(statistician).statistics(q, near, mech.TestSource(t, seed))
+		largest = max(largest, share(t, before[0], after[0]))
+	}
+	if largest != 1 {
+		t.Errorf("a record moves medians by %v of the stated bound", largest)
+	}
+}
+
 // Infinite variance, and an outlier in every hundredth row: most blocks are fine.
 func TestMedianOfMeansIsRobust(t *testing.T) {
 	const n, d = 50_000, 3
@@ -29,7 +56,7 @@ func TestMedianOfMeansIsRobust(t *testing.T) {
 		t.Fatal(err)
 	}
 	src, got := mech.TestSource(t, 1), make([]float64, d)
-	rows := columnRows(x, onesOf(n), 777, 2)
+	rows := design{x: x, c: onesOf(n)}.rows(777, 2)
 	for _, near := range []Near{{}, {Centre: []float64{5, 6, 7}}} {
 		e.Estimate(got, rows, near, src)
 		for j, v := range got {
@@ -59,7 +86,7 @@ func TestMedianOfMeansNoise(t *testing.T) {
 	for j := range x {
 		x[j] = onesOf(n)
 	}
-	e.Estimate(got, columnRows(x, onesOf(n), n, 1), Near{}, mech.TestSource(t, 2))
+	e.Estimate(got, design{x: x, c: onesOf(n)}.rows(n, 1), Near{}, mech.TestSource(t, 2))
 	fits := func(std float64) bool {
 		share, want := 0., math.Erf(1/math.Sqrt2)
 		for _, v := range got {

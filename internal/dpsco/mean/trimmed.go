@@ -97,7 +97,7 @@ func (e *trimmed) Estimate(dst []float64, r Rows, near Near, src *mech.Source) {
 	}
 	for first := 0; first < e.d; first += columnsAtATime {
 		now := steps[:min(columnsAtATime, e.d-first)]
-		r.collect(now, first, g)
+		r.gather(now, first, g)
 		for k, b := range e.seal(now, g) {
 			dst[first+k] = g.mean(e.noise.Release(b, src), e.n-2*e.Trim)
 		}
@@ -160,8 +160,8 @@ func (g grid) mean(sum float64, count int) float64 {
 	return max(g.low, min(g.centre+sum/float64(count)/g.scale, g.high))
 }
 
-// collect writes coordinates first, first+1, ... of all rows to columns.
-func (r Rows) collect(columns [][]int64, first int, g grid) {
+// gather writes coordinates first, first+1, ... of all rows to columns.
+func (r Rows) gather(columns [][]int64, first int, g grid) {
 	r.Range(func() func(Block) {
 		return func(b Block) {
 			for k, column := range columns {

@@ -5,40 +5,12 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"dpsidecar/internal/dpsco/mech"
 	"dpsidecar/internal/dpsco/privacy"
 )
-
-// columnRows are gradients by columns, passed in blocks of the given size to
-// the given number of visitors, the last block first.
-func columnRows(x [][]float64, c []float64, block, visitors int) Rows {
-	return Rows{N: len(c), D: len(x), Range: func(visitor func() func(Block)) {
-		visit := make([]func(Block), visitors)
-		for k := range visit {
-			visit[k] = visitor()
-		}
-		var crew sync.WaitGroup
-		for k := range visit {
-			crew.Go(func() {
-				for b := (len(c) - 1) / block; b >= 0; b-- {
-					if b%visitors == k {
-						start, end := b*block, min((b+1)*block, len(c))
-						part := make([][]float64, len(x))
-						for j := range x {
-							part[j] = x[j][start:end]
-						}
-						visit[k](Block{start, mech.Rows{X: part}, c[start:end]})
-					}
-				}
-			})
-		}
-		crew.Wait()
-	}}
-}
 
 func onesOf(n int) []float64 {
 	c := make([]float64, n)
@@ -275,15 +247,15 @@ func TestTrimmedSumsDoNotDependOnOrder(t *testing.T) {
 	numbers := func(rows Rows) (all []float64) {
 		g := newGrid(-2, 5, n)
 		columns := [][]int64{make([]int64, n), make([]int64, n)}
-		rows.collect(columns, 0, g)
+		rows.gather(columns, 0, g)
 		for _, column := range columns {
 			sum, bound := trimmedSum(column, 40, g.limit, .1)
 			all = append(all, float64(sum), bound)
 		}
 		return all
 	}
-	want := numbers(columnRows(x, c, n, 1))
-	for _, rows := range []Rows{columnRows(x, c, 700, 3), columnRows(shuffled, sc, 64, 2)} {
+	want := numbers(design{x: x, c: c}.rows(n, 1))
+	for _, rows := range []Rows{design{x: x, c: c}.rows(700, 3), design{x: shuffled, c: sc}.rows(64, 2)} {
 		if got := numbers(rows); !slices.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
@@ -304,9 +276,7 @@ func TestTrimmedMeanIsAccurate(t *testing.T) {
 			}
 		}
 	}
-	rows := Rows{N: n, D: d, Range: func(visitor func() func(Block)) {
-		visitor()(Block{0, mech.Rows{X: x, Intercept: true}, c})
-	}}
+	rows := design{x, c, true}.rows(512, 2)
 	e, err := TrimmedMean{Trim: TrimmedCount(1, n, d, -100, 100, 4), Low: -100, High: 100}.At(1, n, d)
 	if err != nil {
 		t.Fatal(err)
@@ -357,11 +327,8 @@ func TestTrimmedMeanNoise(t *testing.T) {
 	noise, g := e.(*trimmed).noise, newGrid(-1, 1, n)
 	_, bound := sumAndBound(make([]float64, n), trim, g, noise.Smoothness)
 	std := noise.Std() * bound / g.scale / (n - 2*trim) // 0.3, a third of where answers are clamped
-	zeros, got := make([][]float64, d), make([]float64, d)
-	for j := range zeros {
-		zeros[j] = make([]float64, n)
-	}
-	e.Estimate(got, columnRows(zeros, onesOf(n), n, 1), Near{}, mech.TestSource(t, 3))
+	got := make([]float64, d)
+	e.Estimate(got, zeros(n, d).rows(n, 1), Near{}, mech.TestSource(t, 3))
 	fits := func(std float64) bool {
 		const sigma, unit = .45, 1.1104 // the shape in use and its standard deviation
 		share, want := 0., math.Erf(math.Asinh(sigma*unit)/sigma/math.Sqrt2)
@@ -416,7 +383,7 @@ func BenchmarkTrimmedMean(b *testing.B) {
 			x[j][i] = math.Exp(2 * r.NormFloat64())
 		}
 	}
-	rows := columnRows(x, c, 2048, 1)
+	rows := design{x: x, c: c}.rows(2048, 1)
 	for name, trim := range map[string]int{"trim 0.1%": n / 1000, "trim 5%": n / 20} {
 		b.Run(name, func(b *testing.B) {
 			columns := [][]int64{make([]int64, n)}
@@ -425,7 +392,7 @@ func BenchmarkTrimmedMean(b *testing.B) {
 			for b.Loop() {
 				start := time.Now()
 				for j := range d {
-					rows.collect(columns, j, g)
+					rows.gather(columns, j, g)
 					trimmedSum(columns[0], trim, g.limit, .01)
 				}
 				middle := time.Now()
