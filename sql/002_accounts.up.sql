@@ -5,22 +5,22 @@ SET LOCAL ROLE dp_owner;
 
 CREATE TABLE dp_int.account (
   id             bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT account_pk PRIMARY KEY,
-  accounting     text NOT NULL CONSTRAINT account_accounting CHECK (accounting IN ('pure', 'zcdp')),
+  accounting     text NOT NULL CONSTRAINT account_accounting CHECK (accounting IN ('pure', 'zcdp', 'rdp')),
+  renyi_order    numeric,
   epsilon        numeric NOT NULL CONSTRAINT account_epsilon CHECK (epsilon > 0 AND epsilon < 'Infinity'),
   delta          numeric NOT NULL CONSTRAINT account_delta CHECK (delta >= 0 AND delta < 1),
-  rho            numeric CONSTRAINT account_rho CHECK (rho >= 0 AND rho < 'Infinity'),
-  spent_epsilon  numeric NOT NULL DEFAULT 0,
-  spent_rho      numeric NOT NULL DEFAULT 0,
+  cap            numeric NOT NULL CONSTRAINT account_cap CHECK (cap >= 0 AND cap < 'Infinity'),
+  spent          numeric NOT NULL DEFAULT 0,
   spent_delta    numeric NOT NULL DEFAULT 0,
   proven_epsilon numeric NOT NULL DEFAULT 0,
   spends         bigint NOT NULL DEFAULT 0,
   entries        bigint NOT NULL DEFAULT 0,
   head           bytea NOT NULL DEFAULT '\x',
-  CONSTRAINT account_mode CHECK ((accounting = 'zcdp') = (rho IS NOT NULL) AND (accounting = 'zcdp') = (delta > 0)),
-  CONSTRAINT account_spent CHECK (spent_epsilon >= 0 AND spent_rho >= 0 AND spent_delta >= 0)
+  CONSTRAINT account_mode CHECK ((accounting = 'pure') = (delta = 0) AND (accounting = 'rdp') = (renyi_order IS NOT NULL)),
+  CONSTRAINT account_spent CHECK (spent >= 0 AND spent_delta >= 0)
 );
 COMMENT ON TABLE dp_int.account IS
-  'One budget per population. epsilon, delta: the cap in force; rho: the same as zCDP. spent_*: running totals, always the sum of the ledger; proven_epsilon: what the accountant makes of them at delta. spends: charges and refunds; entries and head: length and last hash of the account''s ledger chain.';
+  'One budget per population. epsilon, delta: the cap in force; cap: the same in the unit of the accounting, which is epsilon (pure), rho (zcdp) or the Renyi divergence of order renyi_order (rdp). spent, spent_delta: running totals, always the sum of the ledger; proven_epsilon: what the accountant makes of them. spends: charges and refunds; entries and head: length and last hash of the account''s ledger chain.';
 
 -- By OID and by name, so that renaming does not escape, nor dropping and creating again.
 CREATE TABLE dp_int.account_relation (
@@ -46,7 +46,7 @@ CREATE TABLE dp_int.dataset (
   options         jsonb NOT NULL,
   epsilon         numeric NOT NULL CONSTRAINT dataset_epsilon CHECK (epsilon > 0 AND epsilon < 'Infinity'),
   delta           numeric NOT NULL CONSTRAINT dataset_delta CHECK (delta >= 0 AND delta < 1),
-  rho             numeric,
+  cap             numeric NOT NULL,
   row_count       bigint,
   registered_by   name NOT NULL,
   registered_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -54,87 +54,139 @@ CREATE TABLE dp_int.dataset (
 );
 CREATE UNIQUE INDEX dataset_active_name ON dp_int.dataset (name) WHERE unregistered_at IS NULL;
 COMMENT ON TABLE dp_int.dataset IS
-  'One registration. Everything but epsilon, delta, rho, row_count and unregistered_at is fixed; epsilon is a limit on what the whole account has spent.';
+  'One registration. Everything but epsilon, delta, cap, row_count and unregistered_at is fixed; epsilon is a limit on what the whole account has spent.';
 
 CREATE TABLE dp_int.dataset_grant (
   dataset bigint NOT NULL CONSTRAINT dataset_grant_dataset REFERENCES dp_int.dataset,
   grantee name NOT NULL,
   epsilon numeric CONSTRAINT dataset_grant_epsilon CHECK (epsilon > 0 AND epsilon < 'Infinity'),
-  rho     numeric,
+  cap     numeric CONSTRAINT dataset_grant_cap CHECK ((cap IS NULL) = (epsilon IS NULL)),
   CONSTRAINT dataset_grant_pk PRIMARY KEY (dataset, grantee)
 );
 COMMENT ON TABLE dp_int.dataset_grant IS
-  'Who may ask. epsilon is the personal limit of each person the grant covers, NULL for none; rho is the same as zCDP.';
+  'Who may ask. epsilon is the personal limit of each person the grant covers, NULL for none; cap is the same in the account''s unit.';
 
 CREATE TABLE dp_int.caller_total (
   account        bigint NOT NULL CONSTRAINT caller_total_account REFERENCES dp_int.account,
   caller         name NOT NULL,
-  epsilon        numeric NOT NULL DEFAULT 0,
-  rho            numeric NOT NULL DEFAULT 0,
+  spent          numeric NOT NULL DEFAULT 0,
   proven_epsilon numeric NOT NULL DEFAULT 0,
   CONSTRAINT caller_total_pk PRIMARY KEY (account, caller),
-  CONSTRAINT caller_total_spent CHECK (epsilon >= 0 AND rho >= 0)
+  CONSTRAINT caller_total_spent CHECK (spent >= 0)
 );
 COMMENT ON TABLE dp_int.caller_total IS 'What each caller has spent of an account: the sum of their ledger entries.';
 
--- Conversions between zCDP and (epsilon, delta): Canonne, Kamath & Steinke 2020,
--- Corollary 13. Every order gives a valid bound, so a search that stops early
--- only costs budget, never privacy; the last factor covers rounding.
-CREATE FUNCTION dp_int.zcdp_epsilon(rho float8, delta float8) RETURNS float8
+-- Conversions. A divergence r of order a > 1 leaves, at delta, an epsilon of
+--   r + ln(1 - 1/a) - (ln a + ln delta)/(a - 1)
+-- (Canonne, Kamath & Steinke 2020, Proposition 12), and rho-zCDP is r = rho a at
+-- every order. Any order is valid, so an order that float8 finds costs nothing
+-- but budget; the bound itself is evaluated in numeric, from above.
+
+-- Of every delta a tenth is kept for the deltas of mechanisms; the rest serves
+-- the conversion.
+CREATE FUNCTION dp_int.reserve(delta numeric) RETURNS numeric
+LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT delta * 0.1 $$;
+
+-- Grid 1 of Renyi orders; package privacy has the same.
+CREATE FUNCTION dp_int.renyi_orders() RETURNS numeric[]
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT ARRAY[
+    1.25,1.5,1.75,2,2.25,2.5,2.75,3,3.25,3.5,3.75,4,4.25,4.5,4.75,5,5.25,5.5,5.75,6,6.25,6.5,6.75,7,7.25,7.5,7.75,8,8.25,8.5,8.75,9,
+    9.25,9.5,9.75,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,
+    49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64,69,75,81,87,94,102,110,119,128,138,149,161,174,188,203,219,237,256,276,299,323,348,
+    376,406,439,474,512,553,597,645,697,753,813,878,948,1024]
+$$;
+
+-- What the conversion adds to a divergence, rounded upward: logarithms have 60
+-- decimals, and 1e-50 covers their errors for every a - 1 >= 1e-9.
+CREATE FUNCTION dp_int.renyi_surplus(p_order numeric, p_delta numeric) RETURNS numeric
+LANGUAGE sql IMMUTABLE STRICT AS $$
+  SELECT round(ln(1 - 1 / a) - (ln(a) + ln(delta)) / (a - 1), 50) + 1e-50
+    FROM (SELECT p_order + round(0.0, 60), p_delta + round(0.0, 60)) AS v(a, delta)
+$$;
+
+-- About the best order for rho-zCDP at delta, and for the largest rho that fits
+-- epsilon at delta. With x = a - 1 the derivative of the bound has the sign of
+-- rho + (ln(1 + x) + ln(delta))/x^2, which changes once.
+CREATE FUNCTION dp_int.order_for_rho(rho float8, delta float8) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
-  golden CONSTANT float8 := (sqrt(5.0::float8) - 1) / 2;
-  lo float8 := ln(1e-4::float8);  -- log(a - 1)
-  hi float8 := ln(1e9::float8);
-  p float8; q float8; fp float8; fq float8;
+  lo float8 := 1e-9;
+  hi float8 := 1e15;
+  x float8;
 BEGIN
-  IF rho = 0 THEN RETURN 0; END IF;
-  p := hi - golden * (hi - lo);  fp := dp_int.zcdp_epsilon_at(rho, delta, exp(p));
-  q := lo + golden * (hi - lo);  fq := dp_int.zcdp_epsilon_at(rho, delta, exp(q));
-  FOR i IN 1..70 LOOP
-    IF fp <= fq THEN
-      hi := q;  q := p;  fq := fp;
-      p := hi - golden * (hi - lo);  fp := dp_int.zcdp_epsilon_at(rho, delta, exp(p));
-    ELSE
-      lo := p;  p := q;  fp := fq;
-      q := lo + golden * (hi - lo);  fq := dp_int.zcdp_epsilon_at(rho, delta, exp(q));
-    END IF;
+  FOR i IN 1..50 LOOP
+    x := sqrt(lo * hi);
+    IF rho + (ln(1 + x) + ln(delta)) / (x * x) < 0 THEN lo := x; ELSE hi := x; END IF;
   END LOOP;
-  RETURN greatest(0, least(fp, fq)) * (1 + 1e-12::float8);
+  RETURN 1 + x::numeric;
 END $$;
 
-CREATE FUNCTION dp_int.zcdp_epsilon_at(rho float8, delta float8, a1 float8) RETURNS float8
-LANGUAGE sql IMMUTABLE STRICT AS
-$$ SELECT rho * (1 + a1) + ln(a1 / (1 + a1)) - (ln(1 + a1) + ln(delta)) / a1 $$;
-
-CREATE FUNCTION dp_int.zcdp_rho(epsilon float8, delta float8) RETURNS float8
+CREATE FUNCTION dp_int.order_for_epsilon(epsilon float8, delta float8) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
-  lo float8 := 0;
-  hi float8 := 1;
-  mid float8;
+  lo float8 := 1e-9;
+  hi float8 := 1e15;
+  x float8;
+  rho float8;
 BEGIN
-  WHILE dp_int.zcdp_epsilon(hi, delta) <= epsilon LOOP hi := 2 * hi; END LOOP;
-  FOR i IN 1..60 LOOP
-    mid := (lo + hi) / 2;
-    IF dp_int.zcdp_epsilon(mid, delta) <= epsilon THEN lo := mid; ELSE hi := mid; END IF;
+  FOR i IN 1..50 LOOP
+    x := sqrt(lo * hi);
+    rho := (epsilon + ln(1 + 1 / x) + (ln(1 + x) + ln(delta)) / x) / (1 + x);
+    IF rho + (ln(1 + x) + ln(delta)) / (x * x) < 0 THEN lo := x; ELSE hi := x; END IF;
   END LOOP;
-  RETURN lo;
+  RETURN 1 + x::numeric;
+END $$;
+
+-- The largest rho, rounded downward, that leaves epsilon at delta, or 0. The
+-- last factor outweighs the little by which the order misses the best one.
+CREATE FUNCTION dp_int.zcdp_rho(p_epsilon numeric, p_delta numeric) RETURNS numeric
+LANGUAGE sql IMMUTABLE STRICT AS $$
+  SELECT greatest(0, trunc((p_epsilon - dp_int.renyi_surplus(a, p_delta)) / a * (1 - 1e-18), 50))
+    FROM dp_int.order_for_epsilon(p_epsilon::float8, p_delta::float8) AS a
+$$;
+
+-- The order of the grid nearest to 1 + sqrt(ln(1/delta)/rho), which is about the
+-- best for a budget spent on Gaussian noise.
+CREATE FUNCTION dp_int.recommended_order(p_epsilon numeric, p_delta numeric) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  rho CONSTANT numeric := dp_int.zcdp_rho(p_epsilon, p_delta);
+  best CONSTANT float8 := CASE WHEN rho > 0 THEN 1 + sqrt(-ln(p_delta::float8) / rho::float8) ELSE 'Infinity' END;
+BEGIN
+  RETURN (SELECT a FROM unnest(dp_int.renyi_orders()) AS a ORDER BY abs(a::float8 - least(best, 1e9)), a LIMIT 1);
+END $$;
+
+-- A budget in the accountant's own unit, rounded downward: epsilon, rho or the
+-- divergence of one order; 0 when it leaves nothing to spend.
+CREATE FUNCTION dp_int.cap(p_accounting text, p_order numeric, p_epsilon numeric, p_delta numeric) RETURNS numeric
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE p_accounting
+    WHEN 'pure' THEN p_epsilon
+    WHEN 'zcdp' THEN dp_int.zcdp_rho(p_epsilon, p_delta - dp_int.reserve(p_delta))
+    WHEN 'rdp' THEN greatest(0, p_epsilon - dp_int.renyi_surplus(p_order, p_delta - dp_int.reserve(p_delta))) END
+$$;
+
+-- What the accountant proves of a total in its unit, rounded upward.
+CREATE FUNCTION dp_int.proven(p_accounting text, p_order numeric, p_spent numeric, p_delta numeric) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  delta numeric;
+  a numeric := p_order;
+  divergence numeric := p_spent;
+BEGIN
+  IF p_accounting = 'pure' OR p_spent = 0 THEN RETURN p_spent; END IF;
+  delta := p_delta - dp_int.reserve(p_delta);
+  IF p_accounting = 'zcdp' THEN
+    a := dp_int.order_for_rho(p_spent::float8, delta::float8);
+    divergence := p_spent * a;
+  END IF;
+  RETURN greatest(0, divergence + dp_int.renyi_surplus(a, delta));
 END $$;
 
 -- The decimal a person typed: the shortest text that reads back as this float8.
 CREATE FUNCTION dp_int.exact(x float8) RETURNS numeric
 LANGUAGE sql IMMUTABLE STRICT SET extra_float_digits = 1 AS $$ SELECT x::text::numeric $$;
-
-CREATE FUNCTION dp_int.zcdp_cap(epsilon numeric, delta numeric) RETURNS numeric
-LANGUAGE sql IMMUTABLE STRICT AS
-$$ SELECT CASE WHEN delta > 0 THEN dp_int.exact(dp_int.zcdp_rho(epsilon::float8, delta::float8)) END $$;
-
--- What the accountant proves of totals: epsilon itself, or that of rho at delta.
-CREATE FUNCTION dp_int.proven(p_accounting text, p_epsilon numeric, p_rho numeric, p_delta numeric) RETURNS numeric
-LANGUAGE sql IMMUTABLE AS $$
-  SELECT CASE p_accounting WHEN 'pure' THEN p_epsilon ELSE dp_int.exact(dp_int.zcdp_epsilon(p_rho::float8, p_delta::float8)) END
-$$;
 
 -- One rule for who may ask: a grant to a role covers its members; a grant that
 -- names the caller wins over a group's.

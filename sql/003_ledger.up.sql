@@ -16,22 +16,26 @@ CREATE TABLE dp_int.ledger (
   event      jsonb NOT NULL,
   epsilon    numeric CONSTRAINT ledger_epsilon CHECK (epsilon < 'Infinity'),
   rho        numeric CONSTRAINT ledger_rho CHECK (rho < 'Infinity'),
+  renyi      numeric[],
+  renyi_grid int,
   delta      numeric NOT NULL DEFAULT 0 CONSTRAINT ledger_delta CHECK (delta < 1),
-  arithmetic text NOT NULL DEFAULT 'exact',
+  arithmetic text NOT NULL DEFAULT 'exact' CONSTRAINT ledger_arithmetic CHECK (arithmetic IN ('exact', 'float64-grid')),
   refunds    bigint CONSTRAINT ledger_refunds REFERENCES dp_int.ledger CONSTRAINT ledger_refunded_once UNIQUE,
   previous   bytea NOT NULL,
   hash       bytea NOT NULL,
   CONSTRAINT ledger_chain UNIQUE (account, seq),
   CONSTRAINT ledger_job CHECK ((kind = 'budget') = (job IS NULL)),
   CONSTRAINT ledger_compensates CHECK ((kind = 'refund') = (refunds IS NOT NULL)),
+  CONSTRAINT ledger_curve CHECK (num_nonnulls(renyi, renyi_grid) <> 1 AND
+    (renyi IS NULL OR renyi_grid = 1 AND array_ndims(renyi) = 1 AND array_lower(renyi, 1) = 1 AND array_length(renyi, 1) = 126)),
   CONSTRAINT ledger_sign CHECK (
-    CASE kind WHEN 'charge' THEN coalesce(epsilon, 0) >= 0 AND coalesce(rho, 0) >= 0 AND delta >= 0 AND num_nonnulls(epsilon, rho) > 0
-              WHEN 'refund' THEN coalesce(epsilon, 0) <= 0 AND coalesce(rho, 0) <= 0 AND delta <= 0
-              ELSE epsilon IS NULL AND rho IS NULL AND delta = 0 END)
+    CASE kind WHEN 'charge' THEN least(epsilon, rho, delta, 0) = 0 AND coalesce(0 <= ALL (renyi), true) AND num_nonnulls(epsilon, rho, renyi) > 0
+              WHEN 'refund' THEN greatest(epsilon, rho, delta, 0) = 0 AND coalesce(0 >= ALL (renyi), true)
+              ELSE num_nonnulls(epsilon, rho, renyi) = 0 AND delta = 0 END)
 );
 CREATE INDEX ledger_by_job ON dp_int.ledger (job);
 COMMENT ON TABLE dp_int.ledger IS
-  'Append-only. epsilon: pure DP cost, NULL where the event has none; rho: zCDP cost, likewise. A refund is a row with the opposite signs. All costs are for replacing one record.';
+  'Append-only. epsilon, rho: pure DP and zCDP cost; renyi: cost at each Renyi order of grid renyi_grid; NULL where the event has none. delta comes on top of each. arithmetic: what the release rests on. A refund is a row with the opposite signs. All costs are for replacing one record.';
 
 CREATE FUNCTION dp_int.ledger_is_append_only() RETURNS trigger
 LANGUAGE plpgsql AS $$
@@ -53,66 +57,83 @@ BEGIN
     SELECT sha256(e.previous || convert_to(string_agg(coalesce(octet_length(convert_to(v, 'UTF8')) || ':' || v, '-'), ',' ORDER BY o), 'UTF8'))
       FROM unnest(ARRAY[
         e.account::text, e.seq::text, e.kind, (extract(epoch FROM e.at) * 1000000)::bigint::text, e.dataset, e.caller::text, e.job::text,
-        e.event::text, e.epsilon::text, e.rho::text, e.delta::text, e.arithmetic, e.refunds::text]) WITH ORDINALITY AS f(v, o));
+        e.event::text, e.epsilon::text, e.rho::text, e.renyi::text, e.renyi_grid::text, e.delta::text, e.arithmetic,
+        e.refunds::text]) WITH ORDINALITY AS f(v, o));
+END $$;
+
+-- What an entry costs in its account's unit, NULL where it has no such cost.
+CREATE FUNCTION dp_int.cost(a dp_int.account, e dp_int.ledger) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN CASE a.accounting
+    WHEN 'pure' THEN e.epsilon
+    WHEN 'zcdp' THEN e.rho
+    WHEN 'rdp' THEN e.renyi[array_position(dp_int.renyi_orders(), a.renyi_order)] END;
 END $$;
 
 -- Appends e to its account's chain and moves the totals. The caller of this
 -- function holds the account's row lock.
 CREATE FUNCTION dp_int.ledger_append(e dp_int.ledger) RETURNS bigint
 LANGUAGE plpgsql AS $$
+DECLARE
+  a dp_int.account;
+  cost numeric;
 BEGIN
-  SELECT a.entries + 1, a.head INTO STRICT e.seq, e.previous FROM dp_int.account a WHERE a.id = e.account FOR UPDATE;
-  e.id := nextval(pg_get_serial_sequence('dp_int.ledger', 'id'));
+  SELECT * INTO STRICT a FROM dp_int.account WHERE id = e.account FOR UPDATE;
+  cost := coalesce(dp_int.cost(a, e), 0);
+  e.id := nextval('dp_int.ledger_id_seq');
+  e.seq := a.entries + 1;
+  e.previous := a.head;
   e.at := clock_timestamp();
   e.delta := coalesce(e.delta, 0);
   e.arithmetic := coalesce(e.arithmetic, 'exact');
   e.hash := dp_int.ledger_hash(e);
   INSERT INTO dp_int.ledger OVERRIDING SYSTEM VALUE SELECT e.*;
-  UPDATE dp_int.account a
-     SET spent_epsilon = a.spent_epsilon + coalesce(e.epsilon, 0),
-         spent_rho = a.spent_rho + coalesce(e.rho, 0),
+  UPDATE dp_int.account
+     SET spent = a.spent + cost,
          spent_delta = a.spent_delta + e.delta,
+         proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, a.spent + cost, a.delta),
          spends = a.spends + (e.kind <> 'budget')::int,
          entries = e.seq,
          head = e.hash
-   WHERE a.id = e.account;
+   WHERE id = a.id;
   IF e.kind <> 'budget' THEN
-    INSERT INTO dp_int.caller_total (account, caller) VALUES (e.account, e.caller) ON CONFLICT DO NOTHING;
     UPDATE dp_int.caller_total t
-       SET epsilon = t.epsilon + coalesce(e.epsilon, 0), rho = t.rho + coalesce(e.rho, 0)
-     WHERE t.account = e.account AND t.caller = e.caller;
-    PERFORM dp_int.prove(e.account, e.caller);
+       SET spent = t.spent + cost, proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, t.spent + cost, a.delta)
+     WHERE t.account = a.id AND t.caller = e.caller;
+    IF NOT FOUND THEN
+      INSERT INTO dp_int.caller_total (account, caller, spent, proven_epsilon)
+      VALUES (a.id, e.caller, cost, dp_int.proven(a.accounting, a.renyi_order, cost, a.delta));
+    END IF;
   END IF;
   RETURN e.id;
 END $$;
 
--- Brings what the accountant proves up to date, for the account and for one
--- caller, or for all callers when p_caller is NULL.
-CREATE FUNCTION dp_int.prove(p_account bigint, p_caller name) RETURNS void
+-- Brings what the accountant proves up to date after a change of its delta.
+CREATE FUNCTION dp_int.prove(p_account bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   UPDATE dp_int.account a
-     SET proven_epsilon = dp_int.proven(a.accounting, a.spent_epsilon, a.spent_rho, a.delta)
+     SET proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, a.spent, a.delta)
    WHERE a.id = p_account;
   UPDATE dp_int.caller_total t
-     SET proven_epsilon = dp_int.proven(a.accounting, t.epsilon, t.rho, a.delta)
+     SET proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, t.spent, a.delta)
     FROM dp_int.account a
-   WHERE a.id = p_account AND t.account = a.id AND (p_caller IS NULL OR t.caller = p_caller);
+   WHERE a.id = p_account AND t.account = a.id;
 END $$;
 
--- Charges a job, or raises DP002 and charges nothing. The filters are those of
--- fully adaptive composition: the sum of epsilon under pure accounting; the sum
--- of rho under zCDP (Feldman & Zrnic 2021; Whitehouse et al. 2023).
-CREATE FUNCTION dp_int.ledger_charge(p_dataset bigint, p_caller name, p_job uuid, p_event jsonb,
-                                     p_epsilon numeric, p_rho numeric, p_delta numeric) RETURNS bigint
+-- Charges e, of which job, event, costs and arithmetic are given, or raises DP002
+-- and charges nothing. The filter is one of fully adaptive composition: costs in
+-- the account's unit add up to its cap, deltas to the reserve, and neither is
+-- ever traded for the other, nor one Renyi order for another (Rogers et al. 2016;
+-- Feldman & Zrnic 2021; Whitehouse et al. 2023).
+CREATE FUNCTION dp_int.ledger_charge(p_dataset bigint, p_caller name, e dp_int.ledger) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
   d dp_int.dataset;
   a dp_int.account;
   g dp_int.dataset_grant;
-  mine dp_int.caller_total;
   cost numeric;
-  entry dp_int.ledger;
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account FOR UPDATE;
@@ -122,44 +143,44 @@ BEGIN
     RAISE EXCEPTION 'data set "%" is no longer granted to "%"', d.name, p_caller
       USING ERRCODE = '42501', HINT = 'Ask the steward for dp_grant. No privacy budget was spent.';
   END IF;
-  cost := CASE a.accounting WHEN 'pure' THEN p_epsilon ELSE p_rho END;
-  IF cost IS NULL OR NOT (cost >= 0 AND cost < 'Infinity') OR NOT coalesce(p_delta >= 0 AND p_delta < 1, false) THEN
+  cost := dp_int.cost(a, e);
+  IF cost IS NULL OR NOT (cost >= 0 AND cost < 'Infinity') OR NOT coalesce(e.delta >= 0 AND e.delta < 1, false) THEN
     RAISE EXCEPTION 'data set "%" has % accounting, which cannot price this mechanism', d.name, a.accounting
       USING ERRCODE = 'DP005', HINT = 'Choose another method. No privacy budget was spent.';
   END IF;
-  IF p_delta > 0 THEN
-    RAISE EXCEPTION 'data set "%" has no delta to spare for this mechanism', d.name
-      USING ERRCODE = 'DP002', HINT = 'Choose a method without a delta of its own. No privacy budget was spent.';
+  PERFORM dp_int.refuse_delta(d.name, dp_int.reserve(a.delta) - a.spent_delta, e.delta);
+  PERFORM dp_int.refuse_overdraft(d.name, 'the data set', least(a.cap, d.cap), a.spent, cost, a);
+  IF g.cap IS NOT NULL THEN
+    PERFORM dp_int.refuse_overdraft(d.name, format('"%s"', p_caller), g.cap,
+      coalesce((SELECT t.spent FROM dp_int.caller_total t WHERE t.account = a.id AND t.caller = p_caller), 0), cost, a);
   END IF;
-  SELECT * INTO mine FROM dp_int.caller_total t WHERE t.account = a.id AND t.caller = p_caller;
-  IF a.accounting = 'pure' THEN
-    PERFORM dp_int.refuse_overdraft(d.name, 'the data set', least(a.epsilon, d.epsilon), a.spent_epsilon, cost, 0);
-    PERFORM dp_int.refuse_overdraft(d.name, format('"%s"', p_caller), g.epsilon, coalesce(mine.epsilon, 0), cost, 0);
-  ELSE
-    PERFORM dp_int.refuse_overdraft(d.name, 'the data set', least(a.rho, d.rho), a.spent_rho, cost, a.delta);
-    PERFORM dp_int.refuse_overdraft(d.name, format('"%s"', p_caller), g.rho, coalesce(mine.rho, 0), cost, a.delta);
-  END IF;
-  entry.account := a.id;
-  entry.kind := 'charge';
-  entry.dataset := d.name;
-  entry.caller := p_caller;
-  entry.job := p_job;
-  entry.event := p_event;
-  entry.epsilon := p_epsilon;
-  entry.rho := p_rho;
-  entry.delta := p_delta;
-  RETURN dp_int.ledger_append(entry);
+  e.account := a.id;
+  e.kind := 'charge';
+  e.dataset := d.name;
+  e.caller := p_caller;
+  RETURN dp_int.ledger_append(e);
 END $$;
 
--- cap, spent, cost: epsilon when delta = 0, else rho at that delta. cap NULL: no limit.
-CREATE FUNCTION dp_int.refuse_overdraft(p_dataset text, whose text, cap numeric, spent numeric, cost numeric, delta numeric) RETURNS void
+CREATE FUNCTION dp_int.refuse_delta(p_dataset text, remaining numeric, delta numeric) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF delta > 0 AND delta > remaining THEN
+    RAISE EXCEPTION 'the delta that "%" keeps for mechanisms is exhausted: % is left, this request needs %',
+                    p_dataset, greatest(remaining, 0)::float8, delta::float8
+      USING ERRCODE = 'DP002',
+            HINT = 'Ask with a smaller delta or a method without a delta of its own, or ask the steward for dp_set_budget. No privacy budget was spent. Requests answered before can still be repeated at no cost.';
+  END IF;
+END $$;
+
+-- cap, spent and cost are in the unit of account a.
+CREATE FUNCTION dp_int.refuse_overdraft(p_dataset text, whose text, cap numeric, spent numeric, cost numeric, a dp_int.account) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   remaining text;
 BEGIN
-  IF cap IS NULL OR spent + cost <= cap THEN RETURN; END IF;
+  IF spent + cost <= cap THEN RETURN; END IF;
   remaining := greatest(cap - spent, 0)::float8;
-  IF delta = 0 THEN
+  IF a.accounting = 'pure' THEN
     RAISE EXCEPTION 'privacy budget of % on "%" is exhausted: epsilon % of % is left, this request costs %',
                     whose, p_dataset, remaining, cap::float8, cost::float8
       USING ERRCODE = 'DP002',
@@ -167,8 +188,10 @@ BEGIN
                           CASE WHEN cap > spent THEN 'Ask with eps at most ' || remaining || ', or ask the steward for dp_set_budget.'
                                ELSE 'Ask the steward for dp_set_budget.' END);
   END IF;
-  RAISE EXCEPTION 'privacy budget of % on "%" is exhausted: rho % of % is left at delta %, this request costs %',
-                  whose, p_dataset, remaining, cap::float8, delta::float8, cost::float8
+  RAISE EXCEPTION 'privacy budget of % on "%" is exhausted: % % of % is left at delta %, this request costs %',
+                  whose, p_dataset,
+                  CASE a.accounting WHEN 'zcdp' THEN 'rho' ELSE 'divergence of order ' || trim_scale(a.renyi_order) END,
+                  remaining, cap::float8, a.delta::float8, cost::float8
     USING ERRCODE = 'DP002',
           HINT = 'Ask with a smaller eps, or ask the steward for dp_set_budget. No privacy budget was spent. Requests answered before can still be repeated at no cost.';
 END $$;
@@ -184,6 +207,7 @@ BEGIN
   entry.refunds := p_charge;
   entry.epsilon := -entry.epsilon;
   entry.rho := -entry.rho;
+  entry.renyi := (SELECT array_agg(-r ORDER BY o) FROM unnest(entry.renyi) WITH ORDINALITY AS c(r, o));
   entry.delta := -entry.delta;
   RETURN dp_int.ledger_append(entry);
 END $$;

@@ -112,6 +112,38 @@ BEGIN
   END IF;
 END $$;
 
+-- Accounting and budget go together. What discrete noise costs where a theorem
+-- knows normal noise only, as rdp accounting of samples does, is stated up to
+-- epsilon 20.
+CREATE FUNCTION dp_int.check_accounting(p_accounting text, p_epsilon float8, p_delta float8) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  PERFORM dp_int.check_budget(p_epsilon, p_delta);
+  IF p_accounting NOT IN ('pure', 'zcdp', 'rdp') OR (p_accounting = 'pure') <> (p_delta = 0) THEN
+    RAISE EXCEPTION '% accounting does not go with delta %', p_accounting, p_delta
+      USING ERRCODE = '22023', HINT = 'pure needs delta = 0, zcdp and rdp need delta > 0.';
+  ELSIF p_accounting = 'rdp' AND p_epsilon > 20 THEN
+    RAISE EXCEPTION 'epsilon % is too large for rdp accounting', p_epsilon
+      USING ERRCODE = '22023', HINT = 'Give at most 20, or choose zcdp accounting.';
+  END IF;
+END $$;
+
+-- A budget in the account's unit; refused when it leaves nothing to spend.
+CREATE FUNCTION dp_int.positive_cap(a dp_int.account, p_epsilon numeric, p_delta numeric) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  cap CONSTANT numeric := dp_int.cap(a.accounting, a.renyi_order, p_epsilon, p_delta);
+BEGIN
+  IF cap = 0 THEN
+    RAISE EXCEPTION 'epsilon % at delta % leaves nothing to spend under % accounting', p_epsilon::float8, p_delta::float8, a.accounting
+      USING ERRCODE = '22023', HINT = CASE a.accounting WHEN 'rdp'
+        THEN format('With the account''s Renyi order, %s, epsilon must be above %s.', trim_scale(a.renyi_order),
+                    dp_int.renyi_surplus(a.renyi_order, p_delta - dp_int.reserve(p_delta))::float8)
+        ELSE 'Give a larger epsilon.' END;
+  END IF;
+  RETURN cap;
+END $$;
+
 -- Columns, types and scales of a registration, by their names.
 CREATE FUNCTION dp_int.check_columns(p_relid oid, p_target name, p_features name[], p_scales jsonb) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
@@ -278,6 +310,49 @@ BEGIN
   END;
 END $$;
 
+-- Has anything ever been charged to the account? Then its accounting is fixed.
+CREATE FUNCTION dp_int.charged(p_account bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (SELECT FROM dp_int.ledger l WHERE l.account = p_account AND l.kind = 'charge');
+END $$;
+
+-- Gives an account, a new one when a.id is NULL, a budget. A Renyi order is
+-- chosen for the budget until the first charge, and stays from then on.
+CREATE FUNCTION dp_int.keep_account(a dp_int.account, p_accounting text, p_epsilon numeric, p_delta numeric) RETURNS dp_int.account
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  fixed CONSTANT boolean := a.id IS NOT NULL AND dp_int.charged(a.id);
+BEGIN
+  a.accounting := p_accounting;
+  a.epsilon := p_epsilon;
+  a.delta := p_delta;
+  IF NOT fixed THEN
+    a.renyi_order := CASE p_accounting WHEN 'rdp' THEN dp_int.recommended_order(p_epsilon, p_delta) END;
+    a.cap := dp_int.positive_cap(a, p_epsilon, p_delta);
+  ELSE
+    a.cap := dp_int.cap(a.accounting, a.renyi_order, p_epsilon, p_delta);
+  END IF;
+  IF a.id IS NULL THEN
+    INSERT INTO dp_int.account AS n (accounting, renyi_order, epsilon, delta, cap)
+    VALUES (a.accounting, a.renyi_order, a.epsilon, a.delta, a.cap)
+    RETURNING * INTO a;
+  ELSE
+    UPDATE dp_int.account n
+       SET accounting = a.accounting, renyi_order = a.renyi_order, epsilon = a.epsilon, delta = a.delta, cap = a.cap
+     WHERE n.id = a.id;
+    PERFORM dp_int.prove(a.id);
+  END IF;
+  RETURN a;
+END $$;
+
+-- A budget as the ledger keeps it: that of a data set, and the cap of its
+-- account, in the unit of the accounting, from this entry on.
+CREATE FUNCTION dp_int.describe_budget(a dp_int.account, p_epsilon numeric, p_delta numeric) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+  SELECT jsonb_strip_nulls(jsonb_build_object('accounting', a.accounting, 'order', a.renyi_order, 'epsilon', p_epsilon, 'delta', p_delta, 'cap', a.cap))
+$$;
+
 CREATE FUNCTION public.dp_register(dataset text, relation regclass, target name, features name[], epsilon float8, delta float8 DEFAULT 0,
                                    scales jsonb DEFAULT '{}', accounting text DEFAULT NULL, options jsonb DEFAULT '{}') RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
@@ -289,16 +364,13 @@ DECLARE
   a dp_int.account;
   account_id bigint;
   alone boolean;
+  own_cap numeric;
 BEGIN
   IF coalesce(dp_register.dataset, '') = '' OR octet_length(dp_register.dataset) > 200 THEN
     RAISE EXCEPTION 'a data set needs a name of at most 200 bytes' USING ERRCODE = '22023', HINT = 'For instance ''claims''.';
   END IF;
-  PERFORM dp_int.check_budget(dp_register.epsilon, dp_register.delta);
+  PERFORM dp_int.check_accounting(mode, dp_register.epsilon, dp_register.delta);
   PERFORM dp_int.check_register_options(dp_register.options);
-  IF mode NOT IN ('pure', 'zcdp') OR (mode = 'zcdp') <> (dp_register.delta > 0) THEN
-    RAISE EXCEPTION 'accounting "%" does not go with delta %', mode, dp_register.delta
-      USING ERRCODE = '22023', HINT = 'pure needs delta = 0, zcdp needs delta > 0.';
-  END IF;
   IF dp_register.relation IS NULL THEN
     RAISE EXCEPTION 'a data set needs a relation' USING ERRCODE = '22023', HINT = 'For instance ''public.claims''.';
   END IF;
@@ -326,31 +398,26 @@ BEGIN
      WHERE r.account = a.id AND (r.relid = b.relid OR r.relation = b.relation);
     a := NULL;
   END IF;
-  IF a.id IS NULL THEN
-    INSERT INTO dp_int.account AS n (accounting, epsilon, delta, rho) VALUES (mode, eps, del, dp_int.zcdp_cap(eps, del)) RETURNING * INTO a;
-  ELSIF a.accounting <> mode THEN
-    IF NOT alone OR EXISTS (SELECT FROM dp_int.ledger l WHERE l.account = a.id AND l.kind = 'charge') THEN
-      RAISE EXCEPTION 'these people''s account has % accounting', a.accounting
-        USING ERRCODE = '22023', HINT = 'Accounting is fixed with the first charge. Register with the same accounting.';
-    END IF;
-    UPDATE dp_int.account n SET accounting = mode, epsilon = eps, delta = del, rho = dp_int.zcdp_cap(eps, del) WHERE n.id = a.id;
+  IF a.accounting <> mode AND (NOT alone OR dp_int.charged(a.id)) THEN
+    RAISE EXCEPTION 'these people''s account has % accounting', a.accounting
+      USING ERRCODE = '22023', HINT = 'Accounting is fixed with the first charge. Register with the same accounting.';
   ELSIF alone THEN
-    UPDATE dp_int.account n SET epsilon = eps, delta = del, rho = dp_int.zcdp_cap(eps, del) WHERE n.id = a.id;
-    PERFORM dp_int.prove(a.id, NULL);
+    a := dp_int.keep_account(a, mode, eps, del);
   ELSIF a.delta <> del THEN
     RAISE EXCEPTION 'these people''s account has delta %', a.delta::float8 USING ERRCODE = '22023', HINT = 'Register with the same delta.';
   END IF;
+  own_cap := dp_int.positive_cap(a, eps, del);
   INSERT INTO dp_int.account_relation (account, relid, relation)
   SELECT a.id, b.relid, b.relation FROM dp_int.base_relations(dp_register.relation) b
   ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true;
-  INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, options, epsilon, delta, rho, registered_by)
+  INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, options, epsilon, delta, cap, registered_by)
   SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
-         dp_register.options, eps, del, dp_int.zcdp_cap(eps, del), session_user
+         dp_register.options, eps, del, own_cap, session_user
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE c.oid = dp_register.relation;
   INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;
   PERFORM dp_int.ledger_budget(a.id, dp_register.dataset, session_user, jsonb_build_object('budget',
-    jsonb_build_object('accounting', mode, 'epsilon', eps, 'delta', del, 'relation', dp_register.relation::text) || dp_register.options));
+    dp_int.describe_budget(a, eps, del) || jsonb_build_object('relation', dp_register.relation::text) || dp_register.options));
   PERFORM pg_notify('dp_jobs', 'registered');
 END $$;
 COMMENT ON FUNCTION public.dp_register IS
@@ -364,25 +431,24 @@ DECLARE
   eps numeric;
   del numeric;
 BEGIN
-  PERFORM dp_int.check_budget(dp_set_budget.epsilon, dp_set_budget.delta);
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
   d := dp_int.dataset_of(dp_set_budget.dataset);
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account FOR UPDATE;
+  PERFORM dp_int.check_accounting(a.accounting, dp_set_budget.epsilon, dp_set_budget.delta);
   eps := dp_int.exact(dp_set_budget.epsilon);
   del := dp_int.exact(dp_set_budget.delta);
-  IF (a.accounting = 'zcdp') <> (del > 0) THEN
-    RAISE EXCEPTION 'data set "%" has % accounting', d.name, a.accounting
-      USING ERRCODE = '22023', HINT = CASE a.accounting WHEN 'pure' THEN 'Give delta = 0.' ELSE 'Give a delta above 0.' END;
-  END IF;
   IF del <> a.delta AND EXISTS (SELECT FROM dp_int.dataset o WHERE o.account = a.id AND o.id <> d.id AND o.unregistered_at IS NULL) THEN
     RAISE EXCEPTION 'another data set shows the same people with delta %', a.delta::float8 USING ERRCODE = '22023', HINT = 'Keep its delta.';
   END IF;
-  UPDATE dp_int.account SET epsilon = eps, delta = del, rho = dp_int.zcdp_cap(eps, del) WHERE id = a.id;
-  UPDATE dp_int.dataset SET epsilon = eps, delta = del, rho = dp_int.zcdp_cap(eps, del) WHERE id = d.id;
-  PERFORM dp_int.prove(a.id, NULL);
-  UPDATE dp_int.dataset_grant g SET rho = dp_int.zcdp_cap(g.epsilon, del) WHERE g.dataset = d.id;
-  PERFORM dp_int.ledger_budget(a.id, d.name, session_user, jsonb_build_object('budget',
-    jsonb_build_object('accounting', a.accounting, 'epsilon', eps, 'delta', del)));
+  a := dp_int.keep_account(a, a.accounting, eps, del);
+  UPDATE dp_int.dataset SET epsilon = eps, delta = del, cap = a.cap WHERE id = d.id;
+  -- A new delta, or a new order, gives other limits a new size.
+  UPDATE dp_int.dataset o SET cap = dp_int.cap(a.accounting, a.renyi_order, o.epsilon, o.delta)
+   WHERE o.account = a.id AND o.id <> d.id AND o.unregistered_at IS NULL;
+  UPDATE dp_int.dataset_grant g SET cap = dp_int.cap(a.accounting, a.renyi_order, g.epsilon, del)
+    FROM dp_int.dataset o
+   WHERE o.account = a.id AND o.unregistered_at IS NULL AND g.dataset = o.id;
+  PERFORM dp_int.ledger_budget(a.id, d.name, session_user, jsonb_build_object('budget', dp_int.describe_budget(a, eps, del)));
 END $$;
 COMMENT ON FUNCTION public.dp_set_budget IS
   'Sets the whole budget of a data set and of the people in it. What is spent stays spent: lowering it below that leaves nothing. The guarantee is the largest budget ever set. For dp_admin.';
@@ -402,18 +468,24 @@ COMMENT ON FUNCTION public.dp_unregister IS
 CREATE FUNCTION public.dp_grant(dataset text, grantee name, epsilon float8 DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
-  d dp_int.dataset := dp_int.dataset_of(dp_grant.dataset);
+  d dp_int.dataset;
+  a dp_int.account;
   eps numeric;
+  own_cap numeric;
 BEGIN
+  LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
+  d := dp_int.dataset_of(dp_grant.dataset);
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = dp_grant.grantee) THEN
     RAISE EXCEPTION 'role "%" does not exist', dp_grant.grantee USING ERRCODE = '42704', HINT = 'Create the role first and make it a member of dp_analyst.';
   END IF;
   IF dp_grant.epsilon IS NOT NULL THEN
     PERFORM dp_int.check_budget(dp_grant.epsilon, 0);
     eps := dp_int.exact(dp_grant.epsilon);
+    SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
+    own_cap := dp_int.positive_cap(a, eps, a.delta);
   END IF;
-  INSERT INTO dp_int.dataset_grant (dataset, grantee, epsilon, rho) VALUES (d.id, dp_grant.grantee, eps, dp_int.zcdp_cap(eps, d.delta))
-  ON CONFLICT ON CONSTRAINT dataset_grant_pk DO UPDATE SET epsilon = excluded.epsilon, rho = excluded.rho;
+  INSERT INTO dp_int.dataset_grant (dataset, grantee, epsilon, cap) VALUES (d.id, dp_grant.grantee, eps, own_cap)
+  ON CONFLICT ON CONSTRAINT dataset_grant_pk DO UPDATE SET epsilon = excluded.epsilon, cap = excluded.cap;
   PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('grant',
     jsonb_build_object('grantee', dp_grant.grantee, 'epsilon', eps)));
 END $$;

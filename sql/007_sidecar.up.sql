@@ -69,6 +69,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   j dp_int.job;
   d dp_int.dataset;
+  a dp_int.account;
   kept uuid;
   leader_id uuid;
   leader dp_int.job;
@@ -124,9 +125,11 @@ BEGIN
      WHERE id = j.id
     RETURNING * INTO j;
     SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = j.dataset;
+    SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
     RETURN jsonb_build_object(
       'id', j.id, 'token', j.token, 'state', j.state, 'attempt', j.attempt, 'caller', j.caller, 'model', j.model, 'request', j.request,
-      'dataset', jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', d.scales, 'row_count', d.row_count),
+      'dataset', jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', d.scales, 'row_count', d.row_count,
+                                    'accounting', a.accounting, 'order', a.renyi_order),
       'row_count', j.row_count, 'event', (SELECT event FROM dp_int.ledger WHERE id = j.charge));
   END LOOP;
 END $$;
@@ -154,10 +157,12 @@ END $$;
 -- what is checked here is what it will read. False when the job was unwanted and
 -- is gone; raises DP002, DP004, DP005 or 42501 and charges nothing otherwise.
 CREATE FUNCTION dp_int.job_charge(p_job uuid, p_token uuid, p_row_count bigint, p_event jsonb,
-                                  p_epsilon numeric, p_rho numeric, p_delta numeric, p_plan jsonb) RETURNS boolean
+                                  p_epsilon numeric, p_rho numeric, p_delta numeric, p_plan jsonb,
+                                  p_renyi numeric[] DEFAULT NULL, p_renyi_grid int DEFAULT NULL, p_arithmetic text DEFAULT 'exact') RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
+  e dp_int.ledger;
   charge_id bigint;
 BEGIN
   IF j.state <> 'claimed' THEN
@@ -168,7 +173,15 @@ BEGIN
     RETURN false;
   END IF;
   PERFORM dp_int.recheck_dataset(j.dataset);
-  charge_id := dp_int.ledger_charge(j.dataset, j.caller, j.id, p_event, p_epsilon, p_rho, p_delta);
+  e.job := j.id;
+  e.event := p_event;
+  e.epsilon := p_epsilon;
+  e.rho := p_rho;
+  e.renyi := p_renyi;
+  e.renyi_grid := p_renyi_grid;
+  e.delta := p_delta;
+  e.arithmetic := p_arithmetic;
+  charge_id := dp_int.ledger_charge(j.dataset, j.caller, e);
   UPDATE dp_int.job SET state = 'charged', charge = charge_id, row_count = p_row_count, plan = p_plan WHERE id = p_job;
   RETURN true;
 END $$;

@@ -14,12 +14,12 @@ COMMENT ON VIEW dp_int.my_grant IS 'dp_int.grant_of for whoever is logged in.';
 
 CREATE VIEW dp.datasets WITH (security_barrier) AS
   SELECT d.name AS dataset, format('%I.%I', d.schema_name, d.relation_name) AS relation, d.target::text AS target, d.features::text[] AS features,
-         d.scales, d.row_count, a.accounting, d.options, d.registered_at
+         d.scales, d.row_count, a.accounting, d.options, d.registered_at, a.renyi_order::float8 AS renyi_order
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account
    WHERE d.unregistered_at IS NULL
      AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR d.id IN (SELECT dataset FROM dp_int.my_grant));
-COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales, public row count (NULL until a sidecar has counted), accounting.';
+COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales, public row count (NULL until a sidecar has counted), accounting (and its Renyi order, if it has one).';
 
 CREATE VIEW dp.budget WITH (security_barrier) AS
   SELECT d.name AS dataset,
@@ -71,7 +71,8 @@ COMMENT ON VIEW dp.coefficients IS 'Coefficients of releases, in the table''s un
 
 CREATE VIEW dp.ledger WITH (security_barrier) AS
   SELECT l.id, l.at, l.account, l.seq, l.kind, l.dataset, l.caller::text AS caller, l.job, l.event,
-         l.epsilon::float8 AS epsilon, l.rho::float8 AS rho, l.delta::float8 AS delta, l.arithmetic, l.refunds, encode(l.hash, 'hex') AS hash
+         l.epsilon::float8 AS epsilon, l.rho::float8 AS rho, l.renyi, l.renyi_grid, l.delta::float8 AS delta, l.arithmetic, l.refunds,
+         encode(l.previous, 'hex') AS previous, encode(l.hash, 'hex') AS hash
     FROM dp_int.ledger l
    ORDER BY l.id;
 COMMENT ON VIEW dp.ledger IS 'Every charge, refund and change of a budget; one hash chain an account. For dp_admin.';

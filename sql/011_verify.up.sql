@@ -2,13 +2,6 @@
 BEGIN;
 SET LOCAL ROLE dp_owner;
 
-CREATE OR REPLACE VIEW dp.ledger WITH (security_barrier) AS
-  SELECT l.id, l.at, l.account, l.seq, l.kind, l.dataset, l.caller::text AS caller, l.job, l.event,
-         l.epsilon::float8 AS epsilon, l.rho::float8 AS rho, l.delta::float8 AS delta, l.arithmetic, l.refunds, encode(l.hash, 'hex') AS hash,
-         encode(l.previous, 'hex') AS previous
-    FROM dp_int.ledger l
-   ORDER BY l.id;
-
 CREATE FUNCTION public.dp_verify() RETURNS TABLE(item text, ok boolean, detail text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -26,12 +19,11 @@ BEGIN
   SELECT format('account %s', a.id) INTO detail
     FROM dp_int.account a
     LEFT JOIN LATERAL (
-      SELECT count(*) AS entries, coalesce(sum(l.epsilon), 0) AS epsilon, coalesce(sum(l.rho), 0) AS rho, coalesce(sum(l.delta), 0) AS delta,
+      SELECT count(*) AS entries, coalesce(sum(dp_int.cost(a, l)), 0) AS spent, coalesce(sum(l.delta), 0) AS delta,
              count(*) FILTER (WHERE l.kind <> 'budget') AS spends, (array_agg(l.hash ORDER BY l.seq DESC))[1] AS head
         FROM dp_int.ledger l WHERE l.account = a.id) AS c ON true
-   WHERE (a.entries, a.spends, a.spent_epsilon, a.spent_rho, a.spent_delta, a.head)
-         IS DISTINCT FROM (c.entries, c.spends, c.epsilon, c.rho, c.delta, coalesce(c.head, '\x'))
-      OR a.proven_epsilon <> dp_int.proven(a.accounting, c.epsilon, c.rho, a.delta)
+   WHERE (a.entries, a.spends, a.spent, a.spent_delta, a.head) IS DISTINCT FROM (c.entries, c.spends, c.spent, c.delta, coalesce(c.head, '\x'))
+      OR a.proven_epsilon <> dp_int.proven(a.accounting, a.renyi_order, c.spent, a.delta)
    ORDER BY a.id
    LIMIT 1;
   ok := detail IS NULL;
@@ -40,18 +32,27 @@ BEGIN
   item := 'every caller''s total is the sum of their entries';
   SELECT format('caller "%s" of account %s', coalesce(t.caller, c.caller), coalesce(t.account, c.account)) INTO detail
     FROM dp_int.caller_total t
-    FULL JOIN (SELECT l.account, l.caller, coalesce(sum(l.epsilon), 0) AS epsilon, coalesce(sum(l.rho), 0) AS rho
-                 FROM dp_int.ledger l WHERE l.kind <> 'budget' GROUP BY l.account, l.caller) AS c USING (account, caller)
-   WHERE (t.epsilon, t.rho) IS DISTINCT FROM (c.epsilon, c.rho)
+    FULL JOIN (SELECT l.account, l.caller, sum(dp_int.cost(a, l)) AS spent
+                 FROM dp_int.ledger l JOIN dp_int.account a ON a.id = l.account
+                WHERE l.kind <> 'budget' GROUP BY l.account, l.caller) AS c USING (account, caller)
+   WHERE t.spent IS DISTINCT FROM c.spent
    LIMIT 1;
   ok := detail IS NULL;
   RETURN NEXT;
 
-  item := 'no account is spent beyond the largest budget it ever had';
-  SELECT format('account %s', a.id) INTO detail
-    FROM dp_int.account a
-   WHERE a.proven_epsilon > (SELECT max((l.event #>> '{budget,epsilon}')::numeric) FROM dp_int.ledger l WHERE l.account = a.id) * (1 + 1e-9)
-   ORDER BY a.id
+  -- The budget in force at an entry is the last one that the chain names.
+  item := 'no charge went beyond the budget that was in force';
+  SELECT format('entry %s of account %s', s.id, s.account) INTO detail
+    FROM (SELECT l.id, l.account, l.kind,
+                 sum(dp_int.cost(a, l)) OVER chain AS spent, sum(l.delta) OVER chain AS spent_delta,
+                 max(l.seq) FILTER (WHERE l.kind = 'budget' AND l.event ? 'budget') OVER chain AS budget
+            FROM dp_int.ledger l JOIN dp_int.account a ON a.id = l.account
+          WINDOW chain AS (PARTITION BY l.account ORDER BY l.seq)) AS s
+    LEFT JOIN dp_int.ledger b ON b.account = s.account AND b.seq = s.budget
+   WHERE s.kind = 'charge'
+     AND (s.spent <= (b.event #>> '{budget,cap}')::numeric
+          AND s.spent_delta <= dp_int.reserve((b.event #>> '{budget,delta}')::numeric)) IS NOT TRUE
+   ORDER BY s.id
    LIMIT 1;
   ok := detail IS NULL;
   RETURN NEXT;

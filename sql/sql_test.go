@@ -96,8 +96,13 @@ func TestDownKeepsALedgerWithEntries(t *testing.T) {
 	migrate(t, conn, "up")
 	script(t, conn, "register", `CREATE TABLE t (y float8, x float8); GRANT SELECT ON t TO dp_sidecar; SELECT dp_register('t', 't', 'y', '{x}', 1)`)
 	down := func(session string) error {
-		for _, f := range []string{"010_check", "009_calls", "008_views", "007_sidecar", "006_requests", "005_register", "004_jobs", "003_ledger"} {
-			text, err := fs.ReadFile(sql.Migrations, f+".down.sql")
+		files, err := fs.Glob(sql.Migrations, "*.down.sql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Reverse(files)
+		for _, f := range files {
+			text, err := fs.ReadFile(sql.Migrations, f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,21 +173,81 @@ func TestDefinersPinTheirSettings(t *testing.T) {
 	}
 }
 
-// The database converts rho as package privacy does, there and back.
-func TestConversionAgreesWithPrivacy(t *testing.T) {
+var budgets = func() (list []privacy.Budget) {
+	for _, eps := range []float64{1e-6, .001, .03, .5, 1, 2.7, 20, 150} {
+		for _, delta := range []float64{.3, 1e-5, 1e-6, 3.7e-9, 1e-30} {
+			list = append(list, privacy.Budget{Epsilon: eps, Delta: delta})
+		}
+	}
+	return list
+}()
+
+const exactly = "dp_int.exact($1), dp_int.exact($2)"
+
+// The database's caps are those of package privacy: never smaller, so that what
+// was calibrated there to a whole budget is admitted here, and hardly larger.
+func TestCapsAgreeWithPrivacy(t *testing.T) {
 	conn := database(t)
 	migrate(t, conn, "up")
-	for _, delta := range []float64{1e-5, 1e-6, 1e-9, 0.01} {
-		for _, rho := range []float64{1e-6, 1e-4, 0.0125, 0.125, 1, 12} {
-			want := privacy.ZCDPEpsilon(rho, delta)
-			got := query[float64](t, conn, "SELECT dp_int.zcdp_epsilon($1, $2)", rho, delta)[0]
-			if !(math.Abs(got-want) <= 1e-8*want) {
-				t.Errorf("epsilon(rho %g, delta %g) = %.15g, privacy says %.15g", rho, delta, got, want)
+	for _, b := range budgets {
+		reserve := privacy.Reserve(b.Delta)
+		if fits := query[bool](t, conn, "SELECT dp_int.exact($1) <= dp_int.reserve(dp_int.exact($2)) AND dp_int.exact($1) >= dp_int.reserve(dp_int.exact($2)) * (1 - 1e-14)", reserve, b.Delta)[0]; !fits {
+			t.Errorf("%v: reserve %v", b, reserve)
+		}
+		rho := privacy.ZCDPRho(b.Epsilon, b.Delta-reserve)
+		if cap := query[float64](t, conn, "SELECT CASE WHEN $3 <= c THEN c END FROM dp_int.cap('zcdp', NULL, "+exactly+") AS c", b.Epsilon, b.Delta, rho)[0]; cap > rho*(1+1e-9) {
+			t.Errorf("%v: rho %v, privacy says %v", b, cap, rho)
+		}
+		order := privacy.RecommendedOrder(b)
+		if got := query[float64](t, conn, "SELECT dp_int.recommended_order("+exactly+")", b.Epsilon, b.Delta)[0]; got != order {
+			t.Errorf("%v: order %v, privacy recommends %v", b, got, order)
+		}
+		for _, order := range []float64{1.25, order, 64, 1024} {
+			divergence := 0.0
+			if f, err := privacy.NewRenyiFilter(b, reserve, order, nil); err == nil {
+				divergence = f.Caps().Loss
 			}
-			back := query[float64](t, conn, "SELECT dp_int.zcdp_rho($1, $2)", got, delta)[0]
-			if got > 0 && !(math.Abs(back-rho) <= 1e-9*rho) {
-				t.Errorf("rho(epsilon %g, delta %g) = %.15g, want %g", got, delta, back, rho)
+			cap := query[float64](t, conn, "SELECT CASE WHEN $4 <= c THEN c END FROM dp_int.cap('rdp', dp_int.exact($3), "+exactly+") AS c", b.Epsilon, b.Delta, order, divergence)[0]
+			if cap > divergence+1e-10*(1+b.Epsilon) {
+				t.Errorf("%v: divergence %v at order %v, privacy says %v", b, cap, order, divergence)
 			}
 		}
+	}
+}
+
+// A spent cap proves the budget's epsilon, in exact decimals never more; half of
+// one proves what package privacy does.
+func TestProvenAgreesWithPrivacy(t *testing.T) {
+	conn := database(t)
+	migrate(t, conn, "up")
+	proven := "dp_int.proven(m, CASE m WHEN 'rdp' THEN dp_int.recommended_order(e, d) END, c * $3, d)"
+	from := " FROM (SELECT $4::text, " + exactly + ") AS b(m, e, d), dp_int.cap(m, CASE m WHEN 'rdp' THEN dp_int.recommended_order(e, d) END, e, d) AS c"
+	for _, b := range budgets {
+		for _, mode := range []string{"pure", "zcdp", "rdp"} {
+			if !query[bool](t, conn, "SELECT "+proven+" BETWEEN e * (1 - 1e-12) AND e OR c = 0"+from, b.Epsilon, b.Delta, 1, mode)[0] {
+				t.Errorf("%v: the cap does not prove epsilon under %s", b, mode)
+			}
+			half := query[float64](t, conn, "SELECT c * $3"+from, b.Epsilon, b.Delta, .5, mode)[0]
+			if half == 0 {
+				continue
+			}
+			delta, order := b.Delta-privacy.Reserve(b.Delta), privacy.RecommendedOrder(b)
+			want := map[string]float64{"pure": half, "zcdp": privacy.ZCDPEpsilon(half, delta), "rdp": privacy.RenyiEpsilon(half, order, delta)}[mode]
+			got := query[float64](t, conn, "SELECT "+proven+from, b.Epsilon, b.Delta, .5, mode)[0]
+			if math.Abs(got-want) > 1e-10*(want+1e-3*b.Epsilon) {
+				t.Errorf("%v: half of the cap proves %.15g under %s, privacy says %.15g", b, got, mode, want)
+			}
+			if zero := query[float64](t, conn, "SELECT "+proven+from, b.Epsilon, b.Delta, 0, mode)[0]; zero != 0 {
+				t.Errorf("%v: nothing spent proves %v under %s", b, zero, mode)
+			}
+		}
+	}
+}
+
+func TestOrderGridIsThatOfPrivacy(t *testing.T) {
+	conn := database(t)
+	migrate(t, conn, "up")
+	if grid := query[float64](t, conn, "SELECT unnest(dp_int.renyi_orders())::float8"); !slices.Equal(grid, privacy.Orders()) || privacy.OrdersVersion != 1 {
+		t.Errorf("grid %v, package privacy has number %d: %v", grid, privacy.OrdersVersion, privacy.Orders())
 	}
 }

@@ -38,9 +38,10 @@ func TestVerifyNoticesEveryChange(t *testing.T) {
 	entry := fmt.Sprintf("(SELECT max(id) - 1 FROM dp_int.ledger WHERE dataset = '%s')", w.dataset)
 	account := fmt.Sprintf("(SELECT account FROM dp_int.dataset WHERE name = '%s')", w.dataset)
 	change := map[string]string{
-		"a total":          `UPDATE dp_int.account SET spent_epsilon = 0 WHERE id = ` + account,
+		"a total":          `UPDATE dp_int.account SET spent = 0 WHERE id = ` + account,
 		"what is proven":   `UPDATE dp_int.account SET proven_epsilon = 0 WHERE id = ` + account,
-		"a caller's total": `UPDATE dp_int.caller_total SET epsilon = 0 WHERE account = ` + account,
+		"a caller's total": `UPDATE dp_int.caller_total SET spent = 0 WHERE account = ` + account,
+		"the delta spent":  `UPDATE dp_int.account SET spent_delta = 1e-9 WHERE id = ` + account,
 		"the head":         `UPDATE dp_int.account SET head = '\x00' WHERE id = ` + account,
 		"a charge's job":   `UPDATE dp_int.job SET charge = NULL, state = 'failed', release = NULL WHERE id = (SELECT job FROM dp_int.ledger WHERE id = ` + entry + `)`,
 		"a release":        `DELETE FROM dp_int.coefficient WHERE release IN (SELECT id FROM dp_int.release WHERE charge = ` + entry + `); UPDATE dp_int.job SET release = NULL, state = 'failed' WHERE charge = ` + entry + `; DELETE FROM dp_int.release WHERE charge = ` + entry,
@@ -49,7 +50,7 @@ func TestVerifyNoticesEveryChange(t *testing.T) {
 	}
 	for column, value := range map[string]string{
 		"seq": "99", "kind": "'budget'", "at": "at + interval '1 us'", "dataset": "'x'", "caller": "'x'", "job": "gen_random_uuid()", "event": "'{}'",
-		"epsilon": "epsilon / 2", "rho": "rho / 2", "delta": "1e-9", "arithmetic": "'float64-grid'", "previous": `'\x00'`, "hash": `'\x00'`,
+		"epsilon": "epsilon / 2", "rho": "rho / 2", "renyi": "renyi[1:100] || renyi[1:26]", "renyi_grid": "2", "delta": "1e-9", "arithmetic": "'float64-grid'", "previous": `'\x00'`, "hash": `'\x00'`,
 	} {
 		change["column "+column] = fmt.Sprintf(`UPDATE dp_int.ledger SET %s = %s WHERE id = %s`, column, value, entry)
 	}
@@ -57,7 +58,7 @@ func TestVerifyNoticesEveryChange(t *testing.T) {
 		// The owner may switch off what protects the tables; the steward reads in
 		// the same transaction what was done.
 		script := `BEGIN; SET LOCAL session_replication_role = replica; ` +
-			`ALTER TABLE dp_int.ledger DROP CONSTRAINT ledger_sign, DROP CONSTRAINT ledger_job; ` + sql
+			`ALTER TABLE dp_int.ledger DROP CONSTRAINT ledger_sign, DROP CONSTRAINT ledger_job, DROP CONSTRAINT ledger_curve; ` + sql
 		if _, err := w.super.PgConn().Exec(ctx, script).ReadAll(); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}

@@ -32,6 +32,9 @@ type claim struct {
 		Relation string
 		Scales   map[string]float64
 		RowCount *int64 `json:"row_count"` // as published last
+
+		Accounting string   // pure, zcdp or rdp
+		Order      *float64 // of Renyi divergence, under rdp
 	}
 	Request struct {
 		Eps       float64

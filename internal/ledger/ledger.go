@@ -5,6 +5,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,10 +28,12 @@ type DB interface {
 // Owner is a job and the fencing token under which a worker holds it.
 type Owner struct{ Job, Token string }
 
-// Entry is what a job is about to release: its event, the public number of rows
-// it was planned for, and the public parameters of the plan.
+// Entry is what a job is about to release: its event, what its arithmetic rests
+// on, the public number of rows it was planned for, and the public parameters of
+// the plan.
 type Entry struct {
 	Event      privacy.Event
+	Arithmetic string // empty: exact
 	Rows       int64
 	Parameters map[string]any
 }
@@ -58,14 +61,40 @@ func Charge(ctx context.Context, db DB, o Owner, e Entry) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("ledger: price: %w", err)
 	}
+	curve, err := curve(e.Event)
+	if err != nil {
+		return false, fmt.Errorf("ledger: curve: %w", err)
+	}
 	parameters, err := json.Marshal(e.Parameters)
 	if err != nil {
 		return false, fmt.Errorf("ledger: parameters: %w", err)
 	}
 	var charged bool
-	err = db.QueryRow(ctx, `SELECT dp_int.job_charge($1, $2, $3, $4, $5::text::numeric, $6::text::numeric, $7::text::numeric, $8)`,
-		o.Job, o.Token, e.Rows, event, decimal(cost.Epsilon), decimal(cost.Rho), decimal(cost.Delta), parameters).Scan(&charged)
+	err = db.QueryRow(ctx, `SELECT dp_int.job_charge($1, $2, $3, $4, $5::text::numeric, $6::text::numeric, $7::text::numeric, $8,
+		$9::text[]::numeric[], $10, $11)`,
+		o.Job, o.Token, e.Rows, event, decimal(cost.Epsilon), decimal(cost.Rho), decimal(cost.Delta), parameters,
+		curve, privacy.OrdersVersion, cmp.Or(e.Arithmetic, exact)).Scan(&charged)
 	return charged, Explain(err)
+}
+
+// exact marks in the ledger what rests on no floating-point arithmetic.
+const exact = "exact"
+
+// renyi remembers what subsampled Gaussians cost: a job that is planned again
+// costs the same.
+var renyi privacy.Renyi
+
+// curve is what e costs at every order of the grid; NULL where there is no bound.
+func curve(e privacy.Event) ([]*string, error) {
+	divergences, err := renyi.Curve(e)
+	if err != nil {
+		return nil, err
+	}
+	text := make([]*string, len(divergences))
+	for i, v := range divergences {
+		text[i] = decimal(v)
+	}
+	return text, nil
 }
 
 // Explain gives the database's refusals their type and passes on everything else.

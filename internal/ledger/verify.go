@@ -41,21 +41,24 @@ func Verify(ctx context.Context, db Querier) ([]Finding, error) {
 
 // line is a ledger entry as dp.ledger shows it.
 type line struct {
-	ID, Account, Seq    int64
-	Kind                string
-	At                  time.Time
-	Dataset, Caller     string
-	Job                 *string
-	Event               string
-	Epsilon, Rho, Delta *float64
-	Arithmetic          string
-	Refunds             *int64
-	Previous, Hash      string
+	ID, Account, Seq int64
+	Kind             string
+	At               time.Time
+	Dataset, Caller  string
+	Job              *string
+	Event            string
+	Epsilon, Rho     *float64
+	Renyi            *string
+	Grid             *int64
+	Delta            *float64
+	Arithmetic       string
+	Refunds          *int64
+	Previous, Hash   string
 }
 
 // verifyChains returns the first entry that is wrong, or nothing.
 func verifyChains(ctx context.Context, db Querier) (string, error) {
-	rows, err := db.Query(ctx, `SELECT id, account, seq, kind, at, dataset, caller, job::text, event::text, epsilon, rho, delta, arithmetic, refunds, previous, hash
+	rows, err := db.Query(ctx, `SELECT id, account, seq, kind, at, dataset, caller, job::text, event::text, epsilon, rho, renyi::text, renyi_grid, delta, arithmetic, refunds, previous, hash
 		FROM dp.ledger ORDER BY account, seq`)
 	if err != nil {
 		return "", err
@@ -86,16 +89,11 @@ func (l line) hash() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	job, refunds := l.Job, (*string)(nil)
-	if l.Refunds != nil {
-		s := strconv.FormatInt(*l.Refunds, 10)
-		refunds = &s
-	}
 	account, seq := strconv.FormatInt(l.Account, 10), strconv.FormatInt(l.Seq, 10)
 	at := strconv.FormatInt(l.At.UnixMicro(), 10)
 	var fields []string
-	for _, v := range []*string{&account, &seq, &l.Kind, &at, &l.Dataset, &l.Caller, job, &l.Event,
-		plain(l.Epsilon), plain(l.Rho), plain(l.Delta), &l.Arithmetic, refunds} {
+	for _, v := range []*string{&account, &seq, &l.Kind, &at, &l.Dataset, &l.Caller, l.Job, &l.Event,
+		plain(l.Epsilon), plain(l.Rho), l.Renyi, whole(l.Grid), plain(l.Delta), &l.Arithmetic, whole(l.Refunds)} {
 		if v == nil {
 			fields = append(fields, "-")
 		} else {
@@ -104,6 +102,14 @@ func (l line) hash() (string, error) {
 	}
 	sum := sha256.Sum256(append(previous, strings.Join(fields, ",")...))
 	return hex.EncodeToString(sum[:]), nil
+}
+
+func whole(v *int64) *string {
+	if v == nil {
+		return nil
+	}
+	s := strconv.FormatInt(*v, 10)
+	return &s
 }
 
 // plain writes a cost as a numeric prints it.

@@ -94,6 +94,13 @@ func RecommendedOrder(b Budget) float64 {
 	})
 }
 
+// Reserve returns what of a budget's delta is kept for the deltas of mechanisms:
+// a tenth, and a hair less, so that its shortest decimal is within a tenth of
+// that of delta. The rest serves the conversion from zCDP or Renyi divergences.
+// What was calibrated to (epsilon, delta - Reserve(delta)) and has deltas of at
+// most Reserve(delta) fits a ledger's budget of (epsilon, delta) whole.
+func Reserve(delta float64) float64 { return delta / 10 * (1 - 0x1p-50) }
+
 // Cost implements Filter.
 func (PureFilter) Cost(e Event) (Spend, error) {
 	c, err := Price(e)

@@ -21,7 +21,7 @@ func allFilters(t *testing.T, b Budget, reserve, order float64) map[string]Filte
 // What the caps allow is the budget, and hardly less.
 func TestCapsAreTheBudget(t *testing.T) {
 	for _, b := range []Budget{{.1, 1e-9}, {.5, 1e-6}, {1, 1e-6}, {20, 1e-3}} {
-		for _, reserve := range []float64{0, b.Delta / 2} {
+		for _, reserve := range []float64{0, Reserve(b.Delta), b.Delta / 2} {
 			order := RecommendedOrder(b)
 			filters := allFilters(t, b, reserve, order)
 			delta := b.Delta - reserve
