@@ -2,10 +2,12 @@ package mech
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -191,6 +193,22 @@ func TestMomentsAddTheNoiseOfTheirEvent(t *testing.T) {
 		for _, mutant := range []float64{.5, math.Sqrt2, 1 / math.Sqrt2} {
 			if fitsLaw(c.draws, distuv.Normal{Sigma: c.sigma * mutant}.CDF) {
 				t.Errorf("the test has no power against %v times the noise", mutant)
+			}
+		}
+	}
+}
+
+func TestMomentsAndBlockSumsDoNotPrint(t *testing.T) {
+	rows := Rows{X: [][]float64{{.7}}}
+	m, p := NewMoments(MomentContract{1, 1, 1}), NewPartition(1, 1, TestSource(t, 1))
+	m.AddRows(rows, 1)
+	s := NewBlockSum(1, []float64{0}, p)
+	s.AddRows(0, rows, []float64{1})
+	for _, v := range []any{m, *m, s, *s, p, *p, struct{ m *Moments }{m}, struct{ s BlockSum }{*s}} {
+		for _, verb := range []string{"%v", "%+v", "%#v"} {
+			text := fmt.Sprintf(verb, v)
+			if strings.Contains(text, fmt.Sprint(m.totals[0])) || strings.Contains(text, fmt.Sprint(s.sums[0])) || strings.Contains(text, "label") {
+				t.Errorf("%s of %T prints the value: %s", verb, v, text)
 			}
 		}
 	}
