@@ -77,7 +77,7 @@ type sums struct {
 	live, frozen expansion
 	kinks        matrix    // mean curvature of the rows with a kink, roughly
 	loss         []float64 // what the width of every axis costs, roughly
-	plain, wild  []int32   // rows that are not frozen
+	wild         []int32   // wild rows that may still improve
 	constant     float64   // of the rows that score psi.limit all over the box
 }
 
@@ -129,9 +129,10 @@ type bounder struct {
 	tolerance float64 // of freezing a row
 }
 
-// gather adds the bounds of at most blockRows plain rows to s. The proof that
-// each is a lower bound is in expmech.md, section 3.
-func (b *bounder) gather(s *sums, rows []int32) {
+// gather adds the bounds of at most blockRows plain rows to s, and appends those
+// that may still improve to kept. The proof that each is a lower bound is in
+// expmech.md, section 3.
+func (b *bounder) gather(s *sums, kept, rows []int32) []int32 {
 	places := b.places
 	product, frozen := 1.0, 1.0
 	for n, i := range rows {
@@ -167,10 +168,11 @@ func (b *bounder) gather(s *sums, rows []int32) {
 			product *= decay
 			s.live.m.addSquare(s.live.g, bend, -slope, v)
 		}
-		s.plain = append(s.plain, i)
+		kept = append(kept, i)
 	}
 	s.live.f -= math.Log(product)
 	s.frozen.f -= math.Log(frozen)
+	return kept
 }
 
 // kink bounds a row whose residual may vanish in the box by a line through the

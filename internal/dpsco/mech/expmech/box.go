@@ -2,6 +2,7 @@ package expmech
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -19,6 +20,7 @@ type envelope struct {
 	*lattice
 	*view
 	repeat float64       // how often a row counts: 1, but see draft
+	ignore float64       // a box whose logMass is below need not be bounded any better
 	listed *atomic.Int64 // rows in all lists made so far
 	stop   func() bool   // whether the caller still waits; if not, all results are void
 }
@@ -53,11 +55,8 @@ func (e *envelope) bound(b *box) bool {
 		return e.settle(b)
 	}
 	places := e.aim(b)
-	total := e.collect(b.list, places, b.low, b.size)
 	inherited := b.plane
-	e.bequeath(b, places, total)
-	costs := e.close(b, places, total)
-	e.slant(b, places)
+	total, costs := e.collect(b, places)
 	if !(math.Abs(b.logMass) < math.MaxFloat64) { // values near overflow
 		b.plane.f, b.plane.g = 0, make([]float64, len(places)) // psi >= 0
 		e.slant(b, places)
@@ -126,54 +125,80 @@ func (e *envelope) aim(b *box) []place {
 	return places
 }
 
-// collect bounds the rows of a list.
-func (e *envelope) collect(l *list, places []place, low, size []int64) *sums {
+// collectRounds is in how many parts the rows of a box are bounded, at most.
+const collectRounds = 8
+
+// collect bounds the rows of a box. It stops early where the rows seen so far make
+// the box negligible: the others count as zero then, and boxes inside b start anew.
+// It returns what the width of the box costs per axis.
+func (e *envelope) collect(b *box, places []place) (total *sums, costs []float64) {
 	by := &bounder{e.view, e.psi, places, freezeLoss / (float64(e.target.n) * e.gain)}
-	parts := make([]*sums, e.crew)
-	e.crew.share(len(l.plain), 16*blockRows, func(worker, from, to int) {
-		total, part := newSums(len(places)), newSums(len(places))
-		part.plain = make([]int32, 0, to-from)
-		for ; from < to; from += blockRows {
-			by.gather(part, l.plain[from:min(to, from+blockRows)])
-			total.add(part)
-			part.clear()
-		}
-		total.plain = part.plain
-		parts[worker] = total
-	})
-	total := parts[0]
-	for _, part := range parts[1:] {
-		if part != nil {
-			total.add(part)
-			total.plain = append(total.plain, part.plain...)
+	total = newSums(len(places))
+	rows := b.list.plain
+	kept := make([][]int32, 0, collectRounds*int(e.crew))
+	step := max(len(rows)/collectRounds+1, int(e.crew)*16*blockRows)
+	for len(rows) > step {
+		kept = append(kept, e.collectPlain(total, by, rows[:step])...)
+		rows = rows[step:]
+		costs = e.close(b, places, total)
+		if e.slant(b, places); b.logMass < e.ignore {
+			b.heir = b.list
+			return total, costs
 		}
 	}
-	if len(l.wild) > 0 {
-		at, raw := e.lattice.spread(e.target, low, size), make([]float64, len(places))
-		for _, i := range l.wild {
+	kept = append(kept, e.collectPlain(total, by, rows)...)
+	if len(b.list.wild) > 0 {
+		at, raw := e.lattice.spread(e.target, b.low, b.size), make([]float64, len(places))
+		for _, i := range b.list.wild {
 			by.wild(total, i, e.noiseWithin(i, at, raw))
 		}
 	}
 	total.scale(e.repeat)
-	return total
+	e.bequeath(b, places, total, kept)
+	costs = e.close(b, places, total)
+	e.slant(b, places)
+	return total, costs
+}
+
+// collectPlain adds the bounds of plain rows, and returns those that may still
+// improve, in their order.
+func (e *envelope) collectPlain(total *sums, by *bounder, rows []int32) (kept [][]int32) {
+	parts := make([]*sums, e.crew)
+	kept = make([][]int32, e.crew)
+	e.crew.share(len(rows), 16*blockRows, func(worker, from, to int) {
+		whole, part := newSums(len(by.places)), newSums(len(by.places))
+		some := make([]int32, 0, to-from)
+		for ; from < to; from += blockRows {
+			some = by.gather(part, some, rows[from:min(to, from+blockRows)])
+			whole.add(part)
+			part.clear()
+		}
+		parts[worker], kept[worker] = whole, some
+	})
+	for _, part := range parts {
+		if part != nil {
+			total.add(part)
+		}
+	}
+	return kept
 }
 
 // bequeath makes the list of the boxes inside b: a new one if enough rows are
 // settled, else that of b.
-func (e *envelope) bequeath(b *box, places []place, s *sums) {
+func (e *envelope) bequeath(b *box, places []place, s *sums, plain [][]int32) {
 	b.heir = b.list
 	rows := len(b.list.plain) + len(b.list.wild)
-	kept := len(s.plain) + len(s.wild)
+	kept := len(s.wild)
+	for _, part := range plain {
+		kept += len(part)
+	}
 	if float64(kept) >= keepShare*float64(rows) || e.listed.Add(int64(kept)) > maxListRows {
 		return
 	}
 	settled := b.list.moved(middles(places))
 	settled.add(&s.frozen)
 	settled.f += s.constant
-	b.heir = &list{
-		plain: append([]int32(nil), s.plain...), wild: s.wild,
-		middle: middles(places), expansion: settled,
-	}
+	b.heir = &list{plain: slices.Concat(plain...), wild: s.wild, middle: middles(places), expansion: settled}
 }
 
 // close turns the bound of a box into a plane: the quadratic part is replaced by

@@ -61,13 +61,18 @@ const (
 	earlyShare                     = 0.125 // of the time for proposals that are thought hopeless
 )
 
+// negligible is the logarithm of a box's mass, over that of the target, that need
+// not be any less: more boxes than anybody makes do not add up to 1.
+const negligible = -14.0
+
 // newSampler prepares a draw. Once stop reports true, what it returns is void.
 func newSampler(t *target, x [][]float64, y []float64, stop func() bool) *sampler {
 	sc := &score{target: t, table: newTable(x, y)}
 	k, l := centre(sc)
+	sc.table = sc.descending(k)
 	g := newLattice(t, l, k)
 	v, plain, wild := newView(sc, g, k)
-	s := &sampler{envelope: &envelope{score: sc, lattice: g, view: v, repeat: 1, listed: new(atomic.Int64), stop: stop}}
+	s := &sampler{envelope: &envelope{score: sc, lattice: g, view: v, repeat: 1, ignore: math.Inf(-1), listed: new(atomic.Int64), stop: stop}}
 	root := &box{
 		list:  &list{plain: plain, wild: wild, middle: make([]float64, t.d), expansion: newExpansion(t.d)},
 		model: unitModel(t.d),
@@ -108,7 +113,9 @@ func (s *sampler) start(root *box) {
 			root = rest
 		}
 	}
-	for _, b := range s.sketch(root) {
+	parts := s.sketch(root)
+	s.ignore = s.logTarget + negligible
+	for _, b := range parts {
 		if !s.stop() && s.bound(b) {
 			s.add(b)
 		}
@@ -158,6 +165,7 @@ func (s *sampler) costBound(rows int) float64 {
 
 // split splits the heaviest boxes, one per worker.
 func (s *sampler) split() {
+	s.ignore = min(s.logTarget, s.logSum()) + negligible // the guess may be too high
 	var boxes []*box
 	for range s.crew {
 		i := s.heaviest()

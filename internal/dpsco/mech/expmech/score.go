@@ -80,6 +80,33 @@ type score struct {
 	*table
 }
 
+// descending returns the table with the rows in descending order of their scaled
+// residuals at k, roughly: those that matter most to a bound come first.
+func (s *score) descending(k []int64) *table {
+	const classes = 1 << 10
+	u := make([]float64, s.rows)
+	s.residuals(u, 0, s.coefficients(k))
+	class := func(i int) int { return classes - int(classes*min(u[i], 1)) }
+	var start [classes + 2]int32
+	for i := range u {
+		start[class(i)+1]++
+	}
+	for c := range classes {
+		start[c+1] += start[c]
+	}
+	order := make([]int32, s.rows)
+	for i := range u {
+		c := class(i)
+		order[start[c]] = int32(i)
+		start[c]++
+	}
+	t := &table{rows: s.rows, missing: s.missing, y: gather(s.y, order), x: make([][]float64, len(s.x))}
+	for j, column := range s.x {
+		t.x[j] = gather(column, order)
+	}
+	return t
+}
+
 // residuals fills u with iota*|y_i - <x_i, w>| for the rows from first on. The
 // operations and their order depend on the row and on w alone; the conversions
 // forbid fused multiply-adds, which would round differently elsewhere.
