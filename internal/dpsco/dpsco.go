@@ -46,11 +46,12 @@ type Data struct {
 	Y []float64
 }
 
-// Algorithm plans a fit from public facts alone.
+// Algorithm plans a fit from public facts alone: a shape, a budget, and the
+// accountant that prices releases on the account in question.
 //
 // Errors: wraps ErrParameter or ErrInfeasible; the text says what would do.
 type Algorithm interface {
-	Plan(s Shape, b privacy.Budget) (*Plan, error)
+	Plan(s Shape, b privacy.Budget, a privacy.Accountant) (*Plan, error)
 }
 
 // Plan is a priced fit. Event is charged before Run; Parameters are public and
@@ -59,6 +60,7 @@ type Plan struct {
 	Method     string
 	Event      privacy.Event
 	Parameters map[string]any
+	Arithmetic string // mark in the ledger; empty: exact
 
 	shape Shape
 	run   func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)
@@ -90,11 +92,11 @@ type Scaled struct {
 }
 
 // Plan plans Algorithm; the scales stand in the plan's parameters.
-func (a Scaled) Plan(s Shape, b privacy.Budget) (*Plan, error) {
+func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
 	if len(a.X) != s.Columns() {
 		panic("dpsco: one scale per stored column")
 	}
-	p, err := a.Algorithm.Plan(s, b)
+	p, err := a.Algorithm.Plan(s, b, accountant)
 	if err != nil {
 		return nil, err
 	}

@@ -44,16 +44,16 @@ const (
 	MethodObjective   = "objective_perturbation"
 )
 
-var l1Fields = []field[L1]{
-	{Option{Name: "theta", Minimum: 1.05, Maximum: 2}, func(a *L1) *float64 { return &a.Theta }, nil},
-	{Option{Name: "iota", Minimum: 1e-9, Maximum: 1e9}, func(a *L1) *float64 { return &a.Iota }, nil},
-	{Option{Name: "radius", Minimum: 1e-6, Maximum: 1e9}, func(a *L1) *float64 { return &a.Radius }, nil},
-	{Option{Name: "pitch", Minimum: 1e-12, Maximum: 1e6}, func(a *L1) *float64 { return &a.Pitch }, nil},
-	{Option{Name: "set", Choices: []string{SetBall, SetBox}}, nil, func(a *L1) *string { return &a.Set }},
-	{Option{Name: "residual_scale", Minimum: 1e-9, Maximum: 1e9}, func(a *L1) *float64 { return &a.ResidualScale }, nil},
-	{Option{Name: "method", Choices: []string{MethodAuto, MethodExponential, MethodObjective}}, nil, func(a *L1) *string { return &a.Method }},
-	{Option{Name: "clip", Minimum: 1e-9, Maximum: 1e9}, func(a *L1) *float64 { return &a.Clip }, nil},
-	{Option{Name: "smoothing", Minimum: 1e-9, Maximum: 1e9}, func(a *L1) *float64 { return &a.Smoothing }, nil},
+var l1Fields = fields[L1]{
+	number("theta", 1.05, 2, func(a *L1) *float64 { return &a.Theta }),
+	number("iota", 1e-9, 1e9, func(a *L1) *float64 { return &a.Iota }),
+	number("radius", 1e-6, 1e9, func(a *L1) *float64 { return &a.Radius }),
+	number("pitch", 1e-12, 1e6, func(a *L1) *float64 { return &a.Pitch }),
+	choice("set", func(a *L1) *string { return &a.Set }, SetBall, SetBox),
+	number("residual_scale", 1e-9, 1e9, func(a *L1) *float64 { return &a.ResidualScale }),
+	choice("method", func(a *L1) *string { return &a.Method }, MethodAuto, MethodExponential, MethodObjective),
+	number("clip", 1e-9, 1e9, func(a *L1) *float64 { return &a.Clip }),
+	number("smoothing", 1e-9, 1e9, func(a *L1) *float64 { return &a.Smoothing }),
 }
 
 // Epsilons that a plan takes. Below, everything released is noise; above,
@@ -67,7 +67,7 @@ const (
 //
 // Errors: ErrParameter names the parameter and its range; ErrInfeasible says
 // what would do.
-func (a L1) Plan(s Shape, b privacy.Budget) (*Plan, error) {
+func (a L1) Plan(s Shape, b privacy.Budget, _ privacy.Accountant) (*Plan, error) {
 	if err := a.check(s, b); err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (a L1) Plan(s Shape, b privacy.Budget) (*Plan, error) {
 }
 
 func (a L1) check(s Shape, b privacy.Budget) error {
-	if err := fields[L1](l1Fields).check(a); err != nil {
+	if err := l1Fields.check(a); err != nil {
 		return err
 	}
 	if !(b.Epsilon >= minEpsilon && b.Epsilon <= maxEpsilon) {

@@ -117,7 +117,7 @@ func excessRisks(t *testing.T, a L1, x Data, eps float64, draws int) []float64 {
 	src := mech.TestSource(t, 1)
 	excess := make([]float64, draws)
 	for i := range excess {
-		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: eps})
+		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: eps}, privacy.PureSum{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +232,7 @@ func BenchmarkL1(b *testing.B) {
 	for _, c := range []struct{ n, d int }{{10_000, 4}, {100_000, 4}, {100_000, 6}, {1_000_000, 4}, {10_000, 8}} {
 		data := lognormalTable(1, c.n, c.d)
 		plan := func() *Plan {
-			p, err := L1{}.Plan(data.Shape, privacy.Budget{Epsilon: 1})
+			p, err := L1{}.Plan(data.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 			if err != nil {
 				b.Fatal(err)
 			}

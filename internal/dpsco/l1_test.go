@@ -33,7 +33,7 @@ func TestL1ChoosesFromPublicFacts(t *testing.T) {
 		{L1{Method: MethodObjective}, 100, 2, privacy.Pure{Epsilon: 1}},
 		{L1{Method: MethodExponential}, 1_000_000, 6, privacy.BoundedRange{Epsilon: 1}},
 	} {
-		p, err := c.algorithm.Plan(Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: 1})
+		p, err := c.algorithm.Plan(Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 		if err != nil || p.Event != c.event {
 			t.Errorf("%+v for %d rows, %d coefficients: %+v, %v; want %#v", c.algorithm, c.n, c.d, p, err, c.event)
 			continue
@@ -55,7 +55,7 @@ func TestL1RecordsEveryPublicParameter(t *testing.T) {
 		{L1{Method: MethodObjective, ResidualScale: 2, Pitch: .3, Set: SetBox}, `{"clip":2.2,"coefficients":4,"intercept":true,"pitch":0.25,"radius":10,` +
 			`"residual_scale":2,"rows":10000,"set":"box","smoothing":0.48,"why":"asked for"}`},
 	} {
-		p, err := c.algorithm.Plan(s, privacy.Budget{Epsilon: 1})
+		p, err := c.algorithm.Plan(s, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestL1RefusesInWords(t *testing.T) {
 		{L1{Radius: 1e9, Pitch: 1e-12}, 10, 2, one, ErrInfeasible, "too fine for radius"},
 		{L1{Method: MethodExponential}, 10_000, 30, one, ErrInfeasible, "ask for fewer features"},
 	} {
-		p, err := c.algorithm.Plan(Shape{N: c.n, D: c.d}, c.budget)
+		p, err := c.algorithm.Plan(Shape{N: c.n, D: c.d}, c.budget, privacy.PureSum{})
 		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%+v, %d rows, %d coefficients, %+v: %v, %v; want %q", c.algorithm, c.n, c.d, c.budget, p, err, c.text)
 		}
@@ -110,7 +110,7 @@ func TestL1DefaultsAlwaysPlan(t *testing.T) {
 		for _, d := range []int{1, 4, 9, 64, 1000} {
 			for _, eps := range []float64{minEpsilon, .1, 1, 100, maxEpsilon} {
 				for _, a := range []L1{{}, {Theta: 1.05}, {ResidualScale: 1e-9}, {ResidualScale: 1e9}, {Radius: 1e-6}, {Radius: 1e9}, {Method: MethodObjective}} {
-					if _, err := a.Plan(Shape{N: n, D: d, Intercept: true}, privacy.Budget{Epsilon: eps}); err != nil {
+					if _, err := a.Plan(Shape{N: n, D: d, Intercept: true}, privacy.Budget{Epsilon: eps}, privacy.PureSum{}); err != nil {
 						t.Errorf("%+v, n = %d, d = %d, eps = %g: %v", a, n, d, eps, err)
 					}
 				}
@@ -129,7 +129,7 @@ func TestL1RunsOnDegenerateTables(t *testing.T) {
 	} {
 		for _, a := range []L1{{Method: MethodExponential}, {Method: MethodExponential, Set: SetBox}, {Method: MethodObjective}, {Method: MethodObjective, Set: SetBox, Radius: .1}} {
 			s := Shape{N: len(table.y), D: 2, Intercept: true}
-			p, err := a.Plan(s, privacy.Budget{Epsilon: 1})
+			p, err := a.Plan(s, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 			if err != nil {
 				t.Fatal(err)
 			}

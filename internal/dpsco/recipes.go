@@ -3,48 +3,107 @@ package dpsco
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
+
+	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/mean"
 )
 
-// recipes is the table of all models.
-var recipes = map[string]recipe{
-	"l1": fields[L1](l1Fields),
+// models is the table of what can be asked for.
+var models = map[string]recipe{
+	"l1":       options[L1]{fields: l1Fields},
+	"linear":   options[Regression]{Regression{Loss: loss.Squared{}}, regressionFields},
+	"logistic": options[Regression]{Regression{Loss: loss.Logistic{}, Labels: true}, append(regressionFields, labelFields...)},
+	"huber":    options[Regression]{Regression{Loss: loss.Huber{}}, append(regressionFields, huberFields...)},
+}
+
+// methods is the literature at a glance: every method of a Regression as an
+// estimator of the mean gradient and a solver.
+var methods = map[string]func(p *problem) (fit, error){
+	// Ours: a whitened, robust descent.
+	MethodAuto: (*problem).auto,
+	// Wang, Xiao, Devadas & Xu, ICML 2020: Algorithms 1, 3 and 4.
+	"sample_aggregate": (*problem).aggregate,
+	"trimmed":          func(p *problem) (fit, error) { return p.descent(p.trimmed(), p.gd()) },
+	"catoni":           func(p *problem) (fit, error) { return p.descent(p.catoni(p.N), p.gd()) },
+	// Kamath, Liu & Zhang 2021: Algorithm 4 and Appendix B.
+	"ksu": func(p *problem) (fit, error) {
+		return p.descent(mean.KSU{Radius: p.Truncation, Range: p.Range}, p.gd())
+	},
+	"ksu_axis": func(p *problem) (fit, error) {
+		return p.descent(mean.KSU{Radius: p.Truncation, Range: p.Range, Axis: true}, p.gd())
+	},
+	// Xie, Pietrosanu, Liu, Tu, Jiang & Kong, Statistica Sinica: Algorithms 1, 2 and 4.
+	"spgd_clip": func(p *problem) (fit, error) { return p.descent(mean.Clip{Norm: p.Clip}, p.spgd()) },
+	"spgd_kamath": func(p *problem) (fit, error) {
+		return p.descent(mean.MedianOfMeans{Blocks: int(p.Blocks), Range: p.Range}, p.spgd())
+	},
+	"spgd_holland": func(p *problem) (fit, error) { return p.descent(p.catoni(p.rows()), p.spgd()) },
+	// Wang, Ye & Xu, NIPS 2017: Algorithms 1 to 4.
+	"svrg":    func(p *problem) (fit, error) { return p.descent(mean.Clip{Norm: 2 * p.Clip}, p.svrg(1)) },
+	"svrg_pp": func(p *problem) (fit, error) { return p.descent(mean.Clip{Norm: 2 * p.Clip}, p.svrg(2)) },
+	"accmd":   func(p *problem) (fit, error) { return p.descent(mean.Clip{Norm: p.Clip}, p.accmd()) },
+	"gd":      func(p *problem) (fit, error) { return p.descent(mean.Clip{Norm: p.Clip}, p.gd()) },
+}
+
+// tunings fill in what a method's request left out; tuneDescent serves the rest.
+var tunings = map[string]func(p *problem){
+	MethodAuto:    (*problem).tuneAuto,
+	"trimmed":     (*problem).tuneTrimmed,
+	"ksu":         (*problem).tuneKSU,
+	"ksu_axis":    (*problem).tuneAxis,
+	"spgd_kamath": (*problem).tuneMedian,
+	"svrg":        (*problem).tuneSVRG,
+	"svrg_pp":     (*problem).tuneSVRG,
+	"accmd":       (*problem).tuneAccMD,
 }
 
 // Recipe returns the algorithm of a model with its options, a public parameter
-// each; an option that is not given has its default.
+// each; an option that is not given has its default. features are the request's,
+// by which options name them.
 //
 // Errors: ErrParameter for an unknown model or option, a value of the wrong
 // type or out of range; the text names it and what is allowed.
-func Recipe(model string, options map[string]any) (Algorithm, error) {
-	r, ok := recipes[model]
+func Recipe(model string, given map[string]any, features []string) (Algorithm, error) {
+	r, ok := models[model]
 	if !ok {
-		return nil, fmt.Errorf("%w: unknown model %q; models are %s", ErrParameter, model, strings.Join(slices.Sorted(maps.Keys(recipes)), ", "))
+		return nil, fmt.Errorf("%w: unknown model %q; models are %s", ErrParameter, model, strings.Join(slices.Sorted(maps.Keys(models)), ", "))
 	}
-	return r.build(options)
+	return r.build(given, features)
 }
 
 // Options lists the options of a model in the order of their documentation,
 // nil for an unknown model.
 func Options(model string) []Option {
-	if r, ok := recipes[model]; ok {
+	if r, ok := models[model]; ok {
 		return r.options()
 	}
 	return nil
 }
 
+// Classifies reports whether the target of a model is a label, which no scale
+// applies to.
+func Classifies(model string) bool { return model == "logistic" }
+
 // Option is a public parameter of a request: a number between Minimum and
-// Maximum, both allowed, or where there are Choices one of those strings.
+// Maximum, both allowed, or where there are Choices one of those strings, or
+// lists of feature names.
 type Option struct {
 	Name             string
 	Minimum, Maximum float64
+	Integer          bool
 	Choices          []string
+	Groups           bool
 }
 
 func (o Option) checkNumber(v float64) error {
-	if v >= o.Minimum && v <= o.Maximum {
+	if v >= o.Minimum && v <= o.Maximum && (!o.Integer || v == math.Trunc(v)) {
 		return nil
+	}
+	if o.Integer {
+		return fmt.Errorf("%w: option %q is %v; it must be a whole number from %g to %g", ErrParameter, o.Name, v, o.Minimum, o.Maximum)
 	}
 	return fmt.Errorf("%w: option %q is %v; it must be a number from %g to %g", ErrParameter, o.Name, v, o.Minimum, o.Maximum)
 }
@@ -57,35 +116,55 @@ func (o Option) checkChoice(v string) error {
 }
 
 type recipe interface {
-	build(options map[string]any) (Algorithm, error)
+	build(given map[string]any, features []string) (Algorithm, error)
 	options() []Option
 }
 
-// fields are an algorithm's options with the places where they go.
+// options are an algorithm before any option is given, and where each goes.
+type options[A Algorithm] struct {
+	start  A
+	fields fields[A]
+}
+
 type fields[A Algorithm] []field[A]
 
 type field[A Algorithm] struct {
 	Option
 	number func(*A) *float64
 	choice func(*A) *string
+	groups func(*A) *[][]int
 }
 
-func (fs fields[A]) options() []Option {
-	list := make([]Option, len(fs))
-	for i, f := range fs {
+func number[A Algorithm](name string, minimum, maximum float64, place func(*A) *float64) field[A] {
+	return field[A]{Option: Option{Name: name, Minimum: minimum, Maximum: maximum}, number: place}
+}
+
+func whole[A Algorithm](name string, minimum, maximum float64, place func(*A) *float64) field[A] {
+	f := number(name, minimum, maximum, place)
+	f.Integer = true
+	return f
+}
+
+func choice[A Algorithm](name string, place func(*A) *string, choices ...string) field[A] {
+	return field[A]{Option: Option{Name: name, Choices: choices}, choice: place}
+}
+
+func (r options[A]) options() []Option {
+	list := make([]Option, len(r.fields))
+	for i, f := range r.fields {
 		list[i] = f.Option
 	}
 	return list
 }
 
-func (fs fields[A]) build(options map[string]any) (Algorithm, error) {
-	var a A
-	for _, name := range slices.Sorted(maps.Keys(options)) {
-		i := slices.IndexFunc(fs, func(f field[A]) bool { return f.Name == name })
+func (r options[A]) build(given map[string]any, features []string) (Algorithm, error) {
+	a := r.start
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		i := slices.IndexFunc(r.fields, func(f field[A]) bool { return f.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("%w: unknown option %q; options are %s", ErrParameter, name, strings.Join(fs.names(), ", "))
+			return nil, fmt.Errorf("%w: unknown option %q; options are %s", ErrParameter, name, strings.Join(r.fields.names(), ", "))
 		}
-		if err := fs[i].set(&a, options[name]); err != nil {
+		if err := r.fields[i].set(&a, given[name], features); err != nil {
 			return nil, err
 		}
 	}
@@ -100,24 +179,49 @@ func (fs fields[A]) names() []string {
 	return names
 }
 
-func (f field[A]) set(a *A, value any) error {
-	switch v := value.(type) {
-	case float64:
-		if f.number != nil {
+func (f field[A]) set(a *A, value any, features []string) error {
+	want := "a number"
+	switch {
+	case f.number != nil:
+		if v, ok := value.(float64); ok {
 			*f.number(a) = v
 			return f.checkNumber(v)
 		}
-	case string:
-		if f.choice != nil {
+	case f.choice != nil:
+		if v, ok := value.(string); ok {
 			*f.choice(a) = v
 			return f.checkChoice(v)
 		}
-	}
-	want := "a number"
-	if f.choice != nil {
 		want = "a string"
+	default:
+		if v, ok := positions(value, features); ok {
+			*f.groups(a) = v
+			return nil
+		}
+		want = "lists of features, each named once"
 	}
 	return fmt.Errorf("%w: option %q must be %s", ErrParameter, f.Name, want)
+}
+
+// positions turns lists of feature names, as JSON has them, into lists of their
+// positions.
+func positions(value any, features []string) (groups [][]int, ok bool) {
+	lists, ok := value.([]any)
+	seen := map[int]bool{}
+	for _, list := range lists {
+		names, isList := list.([]any)
+		ok = ok && isList && len(names) > 0
+		var group []int
+		for _, name := range names {
+			text, isText := name.(string)
+			i := slices.Index(features, text)
+			ok = ok && isText && i >= 0 && !seen[i]
+			seen[i] = true
+			group = append(group, i)
+		}
+		groups = append(groups, group)
+	}
+	return groups, ok && len(groups) > 0
 }
 
 // check validates the options that a struct literal sets; zero is the default.

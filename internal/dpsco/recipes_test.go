@@ -10,7 +10,7 @@ func TestRecipeSetsEveryOption(t *testing.T) {
 	a, err := Recipe("l1", map[string]any{
 		"theta": 1.5, "iota": .2, "radius": 3.0, "pitch": .001, "residual_scale": 2.0, "clip": 4.0, "smoothing": .25,
 		"set": "box", "method": "objective_perturbation",
-	})
+	}, nil)
 	want := L1{Theta: 1.5, Iota: .2, Radius: 3, Pitch: .001, ResidualScale: 2, Clip: 4, Smoothing: .25, Set: SetBox, Method: MethodObjective}
 	if err != nil || a != want {
 		t.Errorf("got %+v, %v; want %+v", a, err, want)
@@ -18,7 +18,7 @@ func TestRecipeSetsEveryOption(t *testing.T) {
 	if n := len(Options("l1")); n != 9 {
 		t.Errorf("%d options; this test sets 9", n)
 	}
-	if a, err := Recipe("l1", nil); err != nil || a != (L1{}) {
+	if a, err := Recipe("l1", nil, nil); err != nil || a != (L1{}) {
 		t.Errorf("without options: %+v, %v", a, err)
 	}
 }
@@ -29,7 +29,7 @@ func TestRecipeRefusesByName(t *testing.T) {
 		options map[string]any
 		text    string
 	}{
-		{"l7", nil, `unknown model "l7"; models are l1`},
+		{"l7", nil, `unknown model "l7"; models are huber, l1, linear, logistic`},
 		{"l1", map[string]any{"lambda": 1.0}, `unknown option "lambda"; options are theta, iota, radius`},
 		{"l1", map[string]any{"Theta": 2.0}, `unknown option "Theta"`},
 		{"l1", map[string]any{"theta": "2"}, `option "theta" must be a number`},
@@ -42,7 +42,7 @@ func TestRecipeRefusesByName(t *testing.T) {
 		{"l1", map[string]any{"iota": 0.0}, `option "iota" is 0; it must be a number from 1e-09 to 1e+09`},
 		{"l1", map[string]any{"radius": -1.0}, `option "radius" is -1`},
 	} {
-		a, err := Recipe(c.model, c.options)
+		a, err := Recipe(c.model, c.options, nil)
 		if !errors.Is(err, ErrParameter) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("Recipe(%q, %v) = %v, %v; want %q", c.model, c.options, a, err, c.text)
 		}

@@ -71,17 +71,31 @@ func (c *claim) terms() []string {
 }
 
 // plan is the algorithm for n rows: a function of public facts alone.
-func (c *claim) plan(n int64) (*dpsco.Plan, error) {
-	algorithm, err := dpsco.Recipe(c.Model, c.Request.Options)
+func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
+	algorithm, err := dpsco.Recipe(c.Model, c.Request.Options, c.Request.Features)
 	if err != nil {
 		return nil, err
 	}
 	scaled := dpsco.Scaled{Algorithm: algorithm, Y: c.scale(c.Request.Target)}
+	if dpsco.Classifies(c.Model) {
+		scaled.Y = 1
+	}
 	for _, f := range c.Request.Features {
 		scaled.X = append(scaled.X, c.scale(f))
 	}
 	shape := dpsco.Shape{N: int(n), D: len(c.terms()), Intercept: c.Request.Intercept}
-	return scaled.Plan(shape, privacy.Budget{Epsilon: c.Request.Eps, Delta: c.Request.Delta})
+	return scaled.Plan(shape, privacy.Budget{Epsilon: c.Request.Eps, Delta: c.Request.Delta}, s.accountant(c))
+}
+
+// accountant is the one that the data set was registered with.
+func (s *Sidecar) accountant(c *claim) privacy.Accountant {
+	switch c.Dataset.Accounting {
+	case "pure":
+		return privacy.PureSum{}
+	case "rdp":
+		return privacy.AtOrder{Order: *c.Dataset.Order, Renyi: &s.renyi}
+	}
+	return privacy.Concentrated{}
 }
 
 func (s *Sidecar) claim(ctx context.Context) (*claim, error) {
@@ -229,11 +243,11 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if _, err := arrowio.Describe(ctx, conn, c.relation(), c.columns()); err != nil {
 		return nil, 0, s.changed(ctx, c, uncountable(err))
 	}
-	plan, err := c.plan(n)
+	plan, err := s.plan(c, n)
 	if err != nil {
 		return nil, 0, s.changed(ctx, c, infeasible(err))
 	}
-	charged, err := ledger.Charge(ctx, s.pool, c.owner(), ledger.Entry{Event: plan.Event, Rows: n, Parameters: plan.Parameters})
+	charged, err := ledger.Charge(ctx, s.pool, c.owner(), ledger.Entry{Event: plan.Event, Rows: n, Parameters: plan.Parameters, Arithmetic: plan.Arithmetic})
 	var refusal *ledger.Refusal
 	switch {
 	case errors.As(err, &refusal):
@@ -287,7 +301,7 @@ func infeasible(err error) error {
 // resume plans a job that an earlier attempt has charged, with the number of
 // rows of that charge, once the relation is locked and found unchanged.
 func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.Plan, int64, error) {
-	plan, err := c.plan(*c.RowCount)
+	plan, err := s.plan(c, *c.RowCount)
 	if err != nil {
 		return nil, 0, parked("this version of dpsidecar cannot plan what another one charged")
 	}

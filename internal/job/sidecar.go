@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"dpsidecar/internal/arrowio"
+	"dpsidecar/internal/dpsco/privacy"
 )
 
 // Sidecar works on the jobs of one database until its context ends.
@@ -26,9 +27,10 @@ type Sidecar struct {
 	Version string
 	Log     *slog.Logger
 
-	id   string
-	pool *pgxpool.Pool
-	wake chan struct{}
+	id    string
+	pool  *pgxpool.Pool
+	wake  chan struct{}
+	renyi privacy.Renyi // remembers what batches cost
 }
 
 const (

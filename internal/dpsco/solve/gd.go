@@ -19,7 +19,7 @@ type GD struct {
 	Rate    float64 // length of a step, at most 1/L
 	Decay   float64 // > 0: step t = 0, 1, ... has length min(Rate, Decay/sqrt(t+1))
 	Batch   int     // rows of a batch; 0: all
-	Average bool    // returns the mean of the last half of the iterates, else the last
+	Average float64 // share of the iterates, the last ones, whose mean is returned; 0: the last alone
 }
 
 // Uses declares a query for every step.
@@ -28,18 +28,18 @@ func (s GD) Uses() []Use { return []Use{{Calls: s.Steps, Batch: s.Batch}} }
 // Solve makes Steps steps.
 func (s GD) Solve(ctx context.Context, w []float64, g Oracle, psi prox.Operator) error {
 	gradient, step := make([]float64, len(w)), prox.Euclidean{Operator: psi}
-	var half mean
+	var tail mean
 	for t := range s.Steps {
 		if err := ask(ctx, g, gradient, Query{W: w}); err != nil {
 			return err
 		}
 		step.Step(w, gradient, s.rate(t))
-		if s.Average && 2*(t+1) > s.Steps {
-			half.add(w)
+		if float64(t+1) > (1-s.Average)*float64(s.Steps) {
+			tail.add(w)
 		}
 	}
-	if half.count > 0 {
-		copy(w, half.at)
+	if tail.count > 0 {
+		copy(w, tail.at)
 	}
 	return nil
 }

@@ -154,7 +154,7 @@ func named(o *exact) map[string]Solver {
 	full := 1 / values[len(values)-1]
 	return map[string]Solver{
 		"GD":         GD{Steps: 400, Rate: full},
-		"GD average": GD{Steps: 800, Rate: full, Average: true},
+		"GD average": GD{Steps: 800, Rate: full, Average: 0.5},
 		"SVRG":       SVRG{Epochs: 40, Inner: 600, Growth: 1, Rate: 1 / (4 * l), Batch: 20, Smoothness: l, Norm: 1e3},
 		"SVRG++":     SVRG{Epochs: 8, Inner: 100, Growth: 2, Rate: 1 / (4 * l), Batch: 20, Smoothness: l, Norm: 1e3},
 	}
@@ -324,7 +324,7 @@ func TestCallsAreThoseDeclared(t *testing.T) {
 		s              Solver
 		declared, made []int
 	}{
-		{GD{Steps: 7, Rate: .1, Decay: .05, Batch: 30, Average: true}, []int{7}, []int{7}},
+		{GD{Steps: 7, Rate: .1, Decay: .05, Batch: 30, Average: 0.5}, []int{7}, []int{7}},
 		{SVRG{Epochs: 3, Inner: 5, Growth: 1, Rate: .01, Batch: 10, Smoothness: l, Norm: 9}, []int{3, 12}, []int{3, 12}},
 		{SVRG{Epochs: 3, Inner: 5, Growth: 2, Rate: .01, Batch: 10, Smoothness: l, Norm: 9}, []int{3, 70}, []int{3, 69}},
 		{AccMD{Steps: 4, Rate: .1}, []int{4}, []int{4}},
@@ -393,7 +393,7 @@ func TestADivergedRunKeepsItsRadius(t *testing.T) {
 func TestADivergedRunEnds(t *testing.T) {
 	o := table(120, 5, .3)
 	for _, s := range []Solver{
-		GD{Steps: 50, Rate: 1e200, Average: true}, AccMD{Steps: 50, Rate: 1e200},
+		GD{Steps: 50, Rate: 1e200, Average: 0.5}, AccMD{Steps: 50, Rate: 1e200},
 		SVRG{Epochs: 9, Inner: 3, Growth: 1, Rate: 1e200, Batch: 9, Smoothness: 1, Norm: 1e200},
 		SVRG{Epochs: 4, Inner: 3, Growth: 2, Rate: 1e200, Batch: 9, Smoothness: math.Inf(1), Norm: 1e200},
 	} {
@@ -413,14 +413,14 @@ func (o *slope) Gradient(dst []float64, _ Query) {
 	}
 }
 
-func TestAverageIsOfTheLastHalf(t *testing.T) {
+func TestAverageIsOfTheLastIterates(t *testing.T) {
 	for _, c := range []struct {
 		s    GD
 		want float64
 	}{
-		{GD{Steps: 1, Rate: 1, Average: true}, -1},
-		{GD{Steps: 4, Rate: 1, Average: true}, -3.5},
-		{GD{Steps: 5, Rate: 1, Average: true}, -4},
+		{GD{Steps: 1, Rate: 1, Average: 0.5}, -1},
+		{GD{Steps: 4, Rate: 1, Average: 0.5}, -3.5},
+		{GD{Steps: 5, Rate: 1, Average: 0.5}, -4},
 		{GD{Steps: 5, Rate: 1}, -5},
 		{GD{Steps: 4, Rate: 1, Decay: 1.5}, -(1 + 1 + 1.5/math.Sqrt(3) + 1.5/2)},
 	} {

@@ -1,0 +1,125 @@
+package dpsco
+
+import (
+	"context"
+	"fmt"
+
+	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/solve"
+)
+
+// fit is an algorithm whose cost falls with one noise multiplier.
+type fit interface {
+	// at fixes the noise. What it returns must not cost more for a larger z.
+	at(s Shape, z float64) (*stage, error)
+}
+
+// stage is a fit whose noise is fixed: what it releases, and how.
+type stage struct {
+	event      privacy.Event
+	arithmetic string
+	run        func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)
+}
+
+// calibrate returns the stage with the least noise that fits the budget.
+func calibrate(f fit, s Shape, b privacy.Budget, a privacy.Accountant) (z float64, g *stage, err error) {
+	z, err = privacy.Calibrate(a, b, func(z float64) (privacy.Event, error) {
+		g, err := f.at(s, z)
+		if err != nil {
+			return nil, err
+		}
+		return g.event, nil
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	g, err = f.at(s, z)
+	return z, g, err
+}
+
+// Descent minimises the mean of Loss plus Psi by a first-order Solver, which is
+// fed private means of row gradients and sees nothing else. Rows longer than
+// Leverage > 0 weigh less, in proportion.
+//
+// Privacy: the composition of the estimates that Solver declares, each of all
+// rows or of a fresh batch without replacement (proof: descent.md).
+type Descent struct {
+	Loss     loss.Loss
+	Psi      prox.Operator
+	Mean     mean.Method
+	Solver   solve.Solver
+	Leverage float64
+}
+
+func (d Descent) at(s Shape, z float64) (*stage, error) {
+	estimators, event, err := d.estimators(s, z)
+	if err != nil {
+		return nil, err
+	}
+	return &stage{event: event, arithmetic: marks(estimators), run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+		return d.solve(ctx, x, estimators, src)
+	}}, nil
+}
+
+// estimators returns one for each use that the solver declares, and what all
+// calls of them cost.
+func (d Descent) estimators(s Shape, z float64) (all []mean.Estimator, cost privacy.Compose, err error) {
+	for _, u := range d.Solver.Uses() {
+		n := s.N
+		if u.Batch > 0 {
+			n = u.Batch
+		}
+		if n > s.N {
+			return nil, nil, fmt.Errorf("%w: a batch of %d rows out of %d", ErrInfeasible, n, s.N)
+		}
+		e, err := d.Mean.At(z, n, s.D)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", ErrInfeasible, err)
+		}
+		all = append(all, e)
+		if begin := e.Begin(); begin != nil {
+			if n < s.N { // the first batch would serve both, which no theorem here prices
+				return nil, nil, fmt.Errorf("%w: this method takes all rows", ErrInfeasible)
+			}
+			cost = append(cost, begin)
+		}
+		cost = append(cost, privacy.Repeat{Count: u.Calls, Event: sampled(e.Event(), n, s.N)})
+		if n < s.N {
+			cost = append(cost, privacy.Approx{Delta: mech.Surcharge(z, n, s.D, u.Calls)})
+		}
+	}
+	return all, cost, nil
+}
+
+func sampled(e privacy.Event, batch, n int) privacy.Event {
+	if batch == n {
+		return e
+	}
+	return privacy.Sampled{Rate: float64(batch) / float64(n), Event: e}
+}
+
+func (d Descent) solve(ctx context.Context, x Data, estimators []mean.Estimator, src *mech.Source) ([]float64, error) {
+	w := make([]float64, x.D)
+	o := &oracle{loss: d.Loss, data: x, estimators: estimators, uses: d.Solver.Uses(), src: src, answers: make([][]float64, len(estimators))}
+	for _, u := range o.uses {
+		o.left = append(o.left, u.Calls)
+	}
+	if d.Leverage > 0 {
+		o.weights = leverage(x, d.Leverage)
+	}
+	return w, d.Solver.Solve(ctx, w, o, d.Psi)
+}
+
+// marks is the arithmetic of estimators that are not exact.
+func marks(estimators []mean.Estimator) (mark string) {
+	for _, e := range estimators {
+		if m, ok := e.(interface{ Arithmetic() string }); ok {
+			mark = m.Arithmetic()
+		}
+	}
+	return mark
+}

@@ -1,0 +1,143 @@
+package dpsco
+
+import (
+	"fmt"
+	"math"
+
+	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/dpsco/solve"
+)
+
+// oracle answers a solver's queries through private estimators, and only as
+// many as were declared and charged.
+type oracle struct {
+	loss       loss.Loss
+	data       Data
+	weights    []float64 // of rows; nil: all 1
+	uses       []solve.Use
+	estimators []mean.Estimator
+	left       []int       // calls of each use
+	answers    [][]float64 // the latest of each use; nil before the first
+	deck       *mech.Deck  // of batches
+	batch      Data        // the rows of a batch, copied, and their weights
+	lightness  []float64
+	src        *mech.Source
+}
+
+// Gradient implements solve.Oracle.
+func (o *oracle) Gradient(dst []float64, q solve.Query) {
+	u := o.uses[q.Use]
+	if o.left[q.Use] == 0 || u.Diff != (q.Anchor != nil) {
+		panic(fmt.Sprintf("dpsco: a query beyond what %+v declares", u))
+	}
+	o.left[q.Use]--
+	x, weights := o.data, o.weights
+	if u.Batch > 0 && u.Batch < o.data.N {
+		x, weights = o.deal(u.Batch)
+	}
+	rows := gradients{o.loss, x, weights, q.W, q.Anchor}.rows()
+	o.estimators[q.Use].Estimate(dst, rows, mean.Near{Norm: q.Norm, Centre: o.answers[q.Use]}, o.src)
+	o.answers[q.Use] = append(o.answers[q.Use][:0], dst...)
+}
+
+// deal copies a fresh batch of m rows.
+func (o *oracle) deal(m int) (Data, []float64) {
+	if o.deck == nil {
+		o.deck = mech.NewDeck(o.data.N, o.src)
+	}
+	if o.batch.N != m {
+		o.batch = Data{Shape: Shape{N: m, D: o.data.D, Intercept: o.data.Intercept}, X: columns(len(o.data.X), m), Y: make([]float64, m)}
+		o.lightness = make([]float64, m)
+	}
+	rows := o.deck.Deal(m)
+	gather(o.batch.Y, o.data.Y, rows)
+	for j, x := range o.data.X {
+		gather(o.batch.X[j], x, rows)
+	}
+	if o.weights == nil {
+		return o.batch, nil
+	}
+	gather(o.lightness, o.weights, rows)
+	return o.batch, o.lightness
+}
+
+func gather(dst, x []float64, rows []int) {
+	for i, row := range rows {
+		dst[i] = x[row]
+	}
+}
+
+func columns(d, n int) [][]float64 {
+	x := make([][]float64, d)
+	for j := range x {
+		x[j] = make([]float64, n)
+	}
+	return x
+}
+
+// gradients are the weighted row gradients of a loss at w, less those at anchor.
+type gradients struct {
+	loss    loss.Loss
+	data    Data
+	weights []float64
+	w       []float64
+	anchor  []float64 // nil: none
+}
+
+func (g gradients) rows() mean.Rows {
+	return mean.Rows{N: g.data.N, D: g.data.D, Range: func(visitor func() func(mean.Block)) {
+		g.data.each(func() func(first int, b Data) {
+			visit := visitor()
+			c, away := make([]float64, blockRows), make([]float64, blockRows)
+			return func(first int, b Data) {
+				g.derivatives(c[:b.N], away[:b.N], first, b)
+				visit(mean.Block{Start: first, X: mech.Rows{X: b.X, Intercept: b.Intercept}, C: c[:b.N]})
+			}
+		})
+	}}
+}
+
+// derivatives writes the factor of every row of a block.
+func (g gradients) derivatives(c, away []float64, first int, b Data) {
+	predict(c, b, g.w)
+	loss.Derivs(g.loss, c, c, b.Y)
+	if g.anchor != nil {
+		predict(away, b, g.anchor)
+		loss.Derivs(g.loss, away, away, b.Y)
+		for i, v := range away {
+			c[i] -= v
+		}
+	}
+	if g.weights != nil {
+		for i, v := range g.weights[first : first+b.N] {
+			c[i] *= v
+		}
+	}
+}
+
+// leverage returns how much each row weighs when those longer than limit weigh
+// less: limit over length.
+func leverage(x Data, limit float64) []float64 {
+	weights := make([]float64, x.N)
+	x.each(func() func(first int, b Data) {
+		return func(first int, b Data) {
+			square := weights[first : first+b.N]
+			if b.Intercept {
+				for i := range square {
+					square[i] = 1
+				}
+			}
+			for _, column := range b.X {
+				for i, v := range column {
+					square[i] += v * v
+				}
+			}
+			for i, v := range square {
+				square[i] = min(1, limit/math.Sqrt(v)) // NaN stays: the row says nothing
+			}
+		}
+	})
+	return weights
+}

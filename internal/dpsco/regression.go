@@ -1,0 +1,176 @@
+package dpsco
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/dpsco/privacy"
+
+	"gonum.org/v1/gonum/floats"
+)
+
+// Regression minimises the mean loss of a linear prediction plus a penalty, by
+// one of the methods in recipes.go. All parameters are public; the zero value of
+// each means its default, which Plan derives from rows, coefficients and budget.
+// Lengths and losses are in scaled units.
+//
+// Privacy: the event of the plan, calibrated to the request's budget by the
+// account's own accountant. Source: recipes.go names the paper of every method.
+type Regression struct {
+	Loss          loss.Loss
+	HuberDelta    float64 // residual beyond which a Huber loss is linear
+	Labels        bool    // the target is one of two labels
+	Method        string  // a key of methods
+	Penalty       string  // PenaltyNone, ...; never on the intercept
+	Lambda        float64 // weight of the penalty
+	L1Ratio       float64 // elastic net: share of the l1 norm
+	Groups        [][]int // group l1: features from 0, disjoint
+	Negative      float64 // the labels
+	Positive      float64
+	Radius        float64 // of the l2 ball of coefficients
+	ResidualScale float64 // a typical residual, or derivative of the loss
+	FeatureNorm   float64 // whitening: rows longer than this weigh less
+	Clip          float64 // norm that row gradients are clipped to
+	Moment        float64 // second moment of a gradient's coordinate
+	Truncation    float64 // catoni, spgd_holland: scale s; ksu: radius around the centre
+	Range         float64 // trimmed, spgd_kamath: of a gradient's coordinate
+	Trim          float64 // trimmed: records cut off at either end
+	Steps         float64
+	StepSize      float64
+	Batch         float64 // rows of a batch
+	Blocks        float64 // sample_aggregate, spgd_kamath
+	Whitening     string  // WhiteningAuto, ...
+}
+
+// The penalties of a Regression, and when it whitens.
+const (
+	PenaltyNone       = "none"
+	PenaltyL1         = "l1"
+	PenaltyL2         = "l2"
+	PenaltyElasticNet = "elastic_net"
+	PenaltyGroupL1    = "group_l1"
+	WhiteningAuto     = "auto"
+	WhiteningOn       = "on"
+	WhiteningOff      = "off"
+)
+
+var regressionFields = fields[Regression]{
+	choice("method", func(a *Regression) *string { return &a.Method }, MethodAuto, "catoni", "trimmed", "ksu", "ksu_axis", "sample_aggregate",
+		"spgd_clip", "spgd_kamath", "spgd_holland", "svrg", "svrg_pp", "accmd", "gd"),
+	choice("penalty", func(a *Regression) *string { return &a.Penalty }, PenaltyNone, PenaltyL1, PenaltyL2, PenaltyElasticNet, PenaltyGroupL1),
+	number("lambda", 0, 1e9, func(a *Regression) *float64 { return &a.Lambda }),
+	number("l1_ratio", 0, 1, func(a *Regression) *float64 { return &a.L1Ratio }),
+	{Option: Option{Name: "groups", Groups: true}, groups: func(a *Regression) *[][]int { return &a.Groups }},
+	number("radius", 1e-6, 1e9, func(a *Regression) *float64 { return &a.Radius }),
+	number("residual_scale", 1e-9, 1e9, func(a *Regression) *float64 { return &a.ResidualScale }),
+	number("feature_norm", 1e-9, 1e9, func(a *Regression) *float64 { return &a.FeatureNorm }),
+	number("clip", 1e-9, 1e9, func(a *Regression) *float64 { return &a.Clip }),
+	number("moment", 1e-12, 1e12, func(a *Regression) *float64 { return &a.Moment }),
+	number("truncation", 1e-9, 1e9, func(a *Regression) *float64 { return &a.Truncation }),
+	number("range", 1e-9, 1e9, func(a *Regression) *float64 { return &a.Range }),
+	whole("trim", 1, 1e9, func(a *Regression) *float64 { return &a.Trim }),
+	whole("steps", 1, 500, func(a *Regression) *float64 { return &a.Steps }),
+	number("step_size", 1e-9, 1e9, func(a *Regression) *float64 { return &a.StepSize }),
+	whole("batch", 1, 1e12, func(a *Regression) *float64 { return &a.Batch }),
+	whole("blocks", 1, 1e6, func(a *Regression) *float64 { return &a.Blocks }),
+	choice("whitening", func(a *Regression) *string { return &a.Whitening }, WhiteningAuto, WhiteningOn, WhiteningOff),
+}
+
+var labelFields = fields[Regression]{
+	number("negative_label", -1e300, 1e300, func(a *Regression) *float64 { return &a.Negative }),
+	number("positive_label", -1e300, 1e300, func(a *Regression) *float64 { return &a.Positive }),
+}
+
+var huberFields = fields[Regression]{
+	number("huber_delta", 1e-9, 1e9, func(a *Regression) *float64 { return &a.HuberDelta }),
+}
+
+// Plan chooses all parameters from public facts.
+//
+// Errors: ErrParameter names the parameter and its range; ErrInfeasible says
+// what would do.
+func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
+	p, err := a.pose(s, b, accountant)
+	if err != nil {
+		return nil, err
+	}
+	z, stage, err := p.fix(accountant)
+	switch {
+	case errors.Is(err, privacy.ErrNoFit) || errors.Is(err, privacy.ErrUnsupported):
+		return nil, fmt.Errorf("%w: method %q cannot keep within eps %v and delta %v here; ask for more, or for another method", ErrInfeasible, p.Method, b.Epsilon, b.Delta)
+	case err != nil:
+		return nil, err
+	}
+	return &Plan{
+		Method: p.Method, Event: stage.event, Parameters: p.at(z).parameters(), Arithmetic: stage.arithmetic, shape: s,
+		run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+			p.label(x.Y)
+			w, err := stage.run(ctx, x, src)
+			if err == nil {
+				p.settle(w)
+			}
+			return w, err
+		},
+	}, nil
+}
+
+// fix decides the noise.
+func (p *problem) fix(a privacy.Accountant) (z float64, g *stage, err error) {
+	method := methods[p.Method]
+	f, err := method(p.at(1))
+	if err != nil {
+		return 0, nil, err
+	}
+	if own, ok := f.(SampleAggregate); ok { // calibrates itself
+		g, err = own.at(p.Shape, 0)
+		return 0, g, err
+	}
+	return calibrate(fitting(func(z float64) (fit, error) { return method(p.at(z)) }), p.Shape, p.budget, a)
+}
+
+// fitting is a fit that depends on the noise multiplier itself.
+type fitting func(z float64) (fit, error)
+
+func (f fitting) at(s Shape, z float64) (*stage, error) {
+	g, err := f(z)
+	if err != nil {
+		return nil, err
+	}
+	return g.at(s, z)
+}
+
+// label maps the public pair of labels to 0 and 1; any other target says nothing.
+func (p *problem) label(y []float64) {
+	if !p.Labels {
+		return
+	}
+	for i, v := range y {
+		switch v {
+		case p.Positive:
+			y[i] = 1
+		case p.Negative:
+			y[i] = 0
+		default:
+			y[i] = math.NaN()
+		}
+	}
+}
+
+// dust is, as a share of the radius, what rounding leaves of a zero.
+const dust = 1e-13
+
+// settle keeps what is released finite and within the ball.
+func (p *problem) settle(w []float64) {
+	for j, v := range w {
+		if math.IsNaN(v) || math.IsInf(v, 0) || math.Abs(v) < dust*p.Radius {
+			w[j] = 0
+		}
+	}
+	if size := floats.Norm(w, 2); size > p.Radius {
+		floats.Scale(p.Radius/size, w)
+	}
+}

@@ -1,0 +1,165 @@
+package dpsco
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/dpsco/prox"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// Whitened spends a part of the budget on the second moments H of the rows and
+// runs Descent on the rows P x, P = H^(-1/2): badly conditioned features no
+// longer slow it down. Descent works in u, with w = P u; its Psi is a function
+// of w.
+//
+// Privacy: the second moments, the descent and the level compose, P is
+// post-processing (proof: whiten.md).
+type Whitened struct {
+	Descent Descent
+	Bound   float64 // rows longer than this are shortened, in the moments alone
+	Ratio   float64 // noise multiplier of the moments over that of one estimate
+	Level   Level
+}
+
+// Level adds to the intercept the mean residual, clipped to Clip: what a robust
+// loss of a skewed target leaves out. The zero Level adds nothing.
+type Level struct {
+	Clip  float64
+	Ratio float64 // noise multiplier over that of one estimate
+}
+
+func (a Whitened) at(s Shape, z float64) (*stage, error) {
+	contract, noise := mech.MomentContract{Bound: a.Bound, N: s.N, D: s.D}, mech.Gaussian{NoiseMultiplier: z * a.Ratio}
+	if err := contract.Check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInfeasible, err)
+	}
+	if err := noise.Check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInfeasible, err)
+	}
+	estimators, event, err := a.Descent.estimators(Shape{N: s.N, D: s.D}, z)
+	if err != nil {
+		return nil, err
+	}
+	level, event, err := a.Level.at(s, z, append(event, noise.Event()))
+	if err != nil {
+		return nil, err
+	}
+	return &stage{event: event, arithmetic: marks(estimators), run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+		p := whitener(secondMoments(x, contract, noise, src), momentFloor(contract, noise))
+		x = x.times(p)
+		inner := a.Descent
+		inner.Psi = inMetric(inner.Psi, p)
+		u, err := inner.solve(ctx, x, estimators, src)
+		if err != nil {
+			return nil, err
+		}
+		w := mat.NewVecDense(s.D, nil)
+		w.MulVec(p, mat.NewVecDense(s.D, u))
+		if level != nil {
+			w.SetVec(0, w.AtVec(0)-meanResidual(x, u, level, src))
+		}
+		return w.RawVector().Data, nil
+	}}, nil
+}
+
+// at returns the estimator of the level, nil for none, and the cost with it.
+func (l Level) at(s Shape, z float64, cost privacy.Compose) (mean.Estimator, privacy.Compose, error) {
+	if l.Clip == 0 {
+		return nil, cost, nil
+	}
+	e, err := mean.Clip{Norm: l.Clip}.At(z*l.Ratio, s.N, 1)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrInfeasible, err)
+	}
+	return e, append(cost, e.Event()), nil
+}
+
+// meanResidual estimates the mean of <x_i, u> - y_i.
+func meanResidual(x Data, u []float64, e mean.Estimator, src *mech.Source) float64 {
+	var answer [1]float64
+	inner := gradients{loss: loss.Squared{}, data: x, w: u}.rows()
+	e.Estimate(answer[:], mean.Rows{N: x.N, D: 1, Range: func(visitor func() func(mean.Block)) {
+		inner.Range(func() func(mean.Block) {
+			visit := visitor()
+			return func(b mean.Block) { visit(mean.Block{Start: b.Start, X: mech.Rows{Intercept: true}, C: b.C}) }
+		})
+	}}, mean.Near{}, src)
+	return answer[0]
+}
+
+func secondMoments(x Data, c mech.MomentContract, noise mech.Gaussian, src *mech.Source) *mat.SymDense {
+	total := mech.NewMoments(c)
+	var parts []*mech.Moments
+	x.each(func() func(int, Data) {
+		part := total.Fork()
+		parts = append(parts, part)
+		return func(_ int, b Data) { part.AddRows(mech.Rows{X: b.X, Intercept: b.Intercept}, b.N) }
+	})
+	for _, part := range parts {
+		total.Merge(part)
+	}
+	h := make([]float64, c.D*c.D)
+	total.Release(h, noise, src)
+	return mat.NewSymDense(c.D, h)
+}
+
+// momentFloor is below what second moments are noise, or of no use.
+func momentFloor(c mech.MomentContract, noise mech.Gaussian) float64 {
+	sigma := noise.NoiseMultiplier * math.Sqrt2 * c.Bound * c.Bound / float64(c.N)
+	return max(2*sigma*math.Sqrt(float64(c.D)), 0.02)
+}
+
+// whitener returns H^(-1/2) with the eigenvalues of H raised to floor.
+func whitener(h *mat.SymDense, floor float64) *mat.SymDense {
+	var eigen mat.EigenSym
+	if !eigen.Factorize(h, true) {
+		panic("dpsco: a symmetric matrix without eigenvalues")
+	}
+	var vectors mat.Dense
+	eigen.VectorsTo(&vectors)
+	p := mat.NewSymDense(h.SymmetricDim(), nil)
+	for k, v := range eigen.Values(nil) {
+		p.SymRankOne(p, 1/math.Sqrt(max(v, floor)), vectors.ColView(k))
+	}
+	return p
+}
+
+func inMetric(psi prox.Operator, p *mat.SymDense) prox.Operator {
+	if psi == (prox.Zero{}) {
+		return psi
+	}
+	return prox.NewMetric(psi, p)
+}
+
+// times returns the rows P x, in the place of x; the constant becomes a column.
+func (x Data) times(p *mat.SymDense) Data {
+	if x.Intercept {
+		ones := make([]float64, x.N)
+		for i := range ones {
+			ones[i] = 1
+		}
+		x.X, x.Intercept = append([][]float64{ones}, x.X...), false
+	}
+	x.each(func() func(int, Data) {
+		old := columns(x.D, blockRows)
+		return func(_ int, b Data) {
+			for j, column := range b.X {
+				copy(old[j], column)
+			}
+			for j, column := range b.X {
+				clear(column)
+				for k := range old {
+					addScaled(column, p.At(j, k), old[k])
+				}
+			}
+		}
+	})
+	return x
+}
