@@ -447,7 +447,7 @@ BEGIN
    WHERE o.account = a.id AND o.id <> d.id AND o.unregistered_at IS NULL;
   UPDATE dp_int.dataset_grant g SET cap = dp_int.cap(a.accounting, a.renyi_order, g.epsilon, del)
     FROM dp_int.dataset o
-   WHERE o.account = a.id AND o.unregistered_at IS NULL AND g.dataset = o.id;
+   WHERE o.account = a.id AND o.unregistered_at IS NULL AND g.dataset = o.id AND g.epsilon IS NOT NULL;
   PERFORM dp_int.ledger_budget(a.id, d.name, session_user, jsonb_build_object('budget', dp_int.describe_budget(a, eps, del)));
 END $$;
 COMMENT ON FUNCTION public.dp_set_budget IS

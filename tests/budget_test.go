@@ -2,8 +2,15 @@ package tests
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
+	"strings"
 	"testing"
+
+	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/ledger"
 )
 
 // However the same people are registered again, what was spent stays spent.
@@ -162,6 +169,150 @@ func TestZCDPAccountingComposesTightly(t *testing.T) {
 	}
 	_, err = regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.1, options => '{"method": "exponential_mechanism", "radius": 50}')`, w.dataset)
 	w.wantError(err, "DP002", "")
+}
+
+// wantRefusal checks the type of the ledger's No and what it says.
+func (w *world) wantRefusal(err error, says string) {
+	w.Helper()
+	var no *ledger.Refusal
+	if !errors.As(err, &no) || no.SQLSTATE != "DP002" || !strings.Contains(no.Message, says) {
+		w.Fatalf("%v, want a refusal that says %q", err, says)
+	}
+}
+
+// Of a delta of 1e-6 a tenth is there for the deltas of mechanisms.
+func TestDeltasOfMechanismsHaveAReserve(t *testing.T) {
+	for _, accounting := range []string{"zcdp", "rdp"} {
+		w := newWorld(t, 1, 1e-6)
+		w.registerAgain(accounting, 1, 1e-6)
+		w.mustCharge(privacy.Approx{Epsilon: .01, Delta: 6e-8})
+		last := w.mustCharge(privacy.Approx{Epsilon: .01, Delta: 4e-8})
+		_, err := w.charge(privacy.Approx{Epsilon: .01, Delta: 1e-20})
+		w.wantRefusal(err, "delta")
+		w.mustCharge(privacy.Pure{Epsilon: .01})
+		w.exec(w.super, giveBack, last.Job, last.Token)
+		w.mustCharge(privacy.Approx{Epsilon: .01, Delta: 4e-8})
+		_, err = w.charge(privacy.Approx{Epsilon: 1e-9, Delta: math.Nextafter(0, 1)})
+		w.wantRefusal(err, "delta")
+	}
+}
+
+// What is calibrated to all of a budget, its deltas included, is admitted, and
+// leaves nothing.
+func TestARequestMayTakeTheWholeBudget(t *testing.T) {
+	for _, b := range []privacy.Budget{{Epsilon: 1, Delta: 1e-6}, {Epsilon: .1, Delta: 3e-9}, {Epsilon: 7.3, Delta: 1e-5}} {
+		reserve := privacy.Reserve(b.Delta)
+		half := privacy.Approx{Delta: reserve / 2}
+		for accounting, a := range map[string]privacy.Accountant{
+			"zcdp": privacy.Concentrated{},
+			"rdp":  privacy.AtOrder{Order: privacy.RecommendedOrder(b), Renyi: new(privacy.Renyi)},
+		} {
+			w := newWorld(t, b.Epsilon, b.Delta)
+			w.registerAgain(accounting, b.Epsilon, b.Delta)
+			event := func(z float64) (privacy.Event, error) {
+				return privacy.Repeat{Count: 3, Event: privacy.Gaussian{NoiseMultiplier: z}}, nil
+			}
+			z, err := privacy.Calibrate(a, privacy.Budget{Epsilon: b.Epsilon, Delta: b.Delta - reserve}, event)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, _ := event(z)
+			w.mustCharge(privacy.Compose{e, half, half})
+			if spent := w.spent(); spent > b.Epsilon || spent < b.Epsilon*(1-1e-8) {
+				t.Errorf("%v under %s: %v is spent", b, accounting, spent)
+			}
+			_, err = w.charge(privacy.Gaussian{NoiseMultiplier: 1e4})
+			w.wantRefusal(err, "exhausted")
+		}
+	}
+}
+
+// Under rdp accounting samples are cheap: a budget of (1, 1e-6) holds 201 times
+// 50 steps on a hundredth of the rows, which zCDP cannot tell from all rows.
+func TestRDPAccountingOfSamples(t *testing.T) {
+	w := newWorld(t, 1, 1e-6)
+	fit := privacy.Repeat{Count: 50, Event: privacy.Sampled{Rate: .01, Event: privacy.Gaussian{NoiseMultiplier: 5}}}
+	_, err := w.charge(fit)
+	w.wantRefusal(err, "rho")
+	w.registerAgain("rdp", 1, 1e-6)
+	var history privacy.Compose
+	for err = nil; err == nil; _, err = w.charge(fit) {
+		history = append(history, fit)
+	}
+	w.wantRefusal(err, "divergence of order 25")
+	history = history[1:]
+	proven, err := privacy.AtOrder{Order: 25, Renyi: new(privacy.Renyi)}.Epsilon(history, .9e-6)
+	if spent := w.spent(); err != nil || len(history) != 201 || math.Abs(spent-proven) > 1e-9 {
+		t.Errorf("%d fits, %v is spent; privacy proves %v, %v", len(history), spent, proven, err)
+	}
+	if order := one[float64](w, w.analyst, `SELECT renyi_order FROM dp.datasets WHERE dataset = $1 AND accounting = 'rdp'`, w.dataset); order != 25 {
+		t.Errorf("order %v", order)
+	}
+}
+
+func TestRDPAccountingIsFixedByTheFirstCharge(t *testing.T) {
+	w := newWorld(t, 1, 1e-6)
+	w.registerAgain("rdp", 1, 1e-6)
+	order := func() float64 {
+		return one[float64](w, w.steward, `SELECT renyi_order FROM dp.datasets WHERE dataset = $1`, w.dataset)
+	}
+	w.exec(w.steward, `SELECT dp_set_budget($1, 5, 1e-6)`, w.dataset)
+	if order() != privacy.RecommendedOrder(privacy.Budget{Epsilon: 5, Delta: 1e-6}) {
+		t.Errorf("order %v before the first charge", order())
+	}
+	w.mustCharge(privacy.Gaussian{NoiseMultiplier: 50})
+	was := order()
+	w.exec(w.steward, `SELECT dp_set_budget($1, 10, 1e-6)`, w.dataset)
+	if order() != was {
+		t.Errorf("order %v became %v", was, order())
+	}
+	w.exec(w.steward, `SELECT dp_set_budget($1, 0.01, 1e-6)`, w.dataset) // below what the order can prove: nothing is left
+	_, err := w.charge(privacy.Gaussian{NoiseMultiplier: 1e5})
+	w.wantRefusal(err, "exhausted")
+	refused := func(says, sql string, args ...any) {
+		t.Helper()
+		_, err := w.steward.Exec(context.Background(), sql, append([]any{w.dataset}, args...)...)
+		w.wantError(err, "22023", says)
+	}
+	refused("at most 20", `SELECT dp_set_budget($1, 20.5, 1e-6)`)
+	refused("rdp accounting", `SELECT dp_set_budget($1, 1, 0)`)
+	refused("epsilon must be above", `SELECT dp_grant($1, $2, 0.01)`, w.person)
+	w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
+	for accounting, delta := range map[string]float64{"zcdp": 1e-6, "pure": 0} {
+		refused("these people's account has rdp accounting", `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 10, $3, accounting => $4)`,
+			"public."+w.dataset, delta, accounting)
+	}
+	v := newWorld(t, 1, 1e-6)
+	v.exec(v.steward, `SELECT dp_unregister($1)`, v.dataset)
+	for says, epsilon := range map[string]float64{"at most 20": 21, "leaves nothing": 1e-4} {
+		_, err := v.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', $3, 1e-6, accounting => 'rdp')`,
+			v.dataset, "public."+v.dataset, epsilon)
+		v.wantError(err, "22023", says)
+	}
+}
+
+// A claim tells the worker how its charge will be accounted for, and the entry
+// keeps the whole price of the event.
+func TestAClaimAndItsEntryNameTheAccounting(t *testing.T) {
+	w := lonelyWorld(t, 1, 1e-6)
+	w.registerAgain("rdp", 1, 1e-6)
+	w.exec(w.analyst, `SELECT dp_submit('l1', $1, 0.5)`, w.dataset)
+	worker := w.connect(w.system.URL("dp_sidecar"))
+	said := one[string](w, worker, `SELECT format('%s %s', c #>> '{dataset,accounting}', c #> '{dataset,order}') FROM dp_int.job_claim(gen_random_uuid(), '30 s') AS c`)
+	if said != "rdp 25" {
+		t.Errorf("the claim says %s", said)
+	}
+	e := privacy.Compose{privacy.Gaussian{NoiseMultiplier: 40}, privacy.Approx{Delta: 1e-9}}
+	if _, err := chargeAs(context.Background(), w.super, w.super, w.dataset, w.person, ledger.Entry{Event: e, Arithmetic: mech.Float64Grid, Rows: 1}); err != nil {
+		t.Fatal(err)
+	}
+	curve := all[float64](w, w.steward, `SELECT unnest(renyi)::float8 FROM dp.ledger WHERE kind = 'charge' AND epsilon IS NULL AND arithmetic = 'float64-grid' AND delta = 1e-9 AND renyi_grid = 1`)
+	want, _ := new(privacy.Renyi).Curve(e)
+	for i := range want {
+		if len(curve) != len(want) || math.Abs(curve[i]-want[i]) > 1e-14*want[i] {
+			t.Fatalf("curve %v, want %v", curve, want)
+		}
+	}
 }
 
 func TestTheLedgerIsAppendOnly(t *testing.T) {
