@@ -3,6 +3,7 @@ package expmech
 import (
 	"math"
 	"slices"
+	"sort"
 )
 
 // Far from the mode the target is negligible, and a fence proves it at once
@@ -49,11 +50,11 @@ func (e *envelope) fence(plain []int32, least float64) float64 {
 	}
 	draft, few := e.draft(plain)
 	mode, level := draft.atMode(few), e.atMode(plain)
-	cubes := e.cubes(plain)
+	cubes := e.cubes()
 	for _, try := range fenceTries() {
 		need := max(least, try.rise*level)
-		i := slices.IndexFunc(cubes, func(c cube) bool { return c.middle >= need })
-		if i < 0 {
+		i := sort.Search(len(cubes), func(i int) bool { return e.least(&cubes[i], plain) >= need })
+		if i == len(cubes) {
 			continue
 		}
 		cells, ok := e.faces(cubes[i].half), true
@@ -73,23 +74,33 @@ func (e *envelope) fence(plain []int32, least float64) float64 {
 	return math.Inf(1)
 }
 
-// cube is a candidate: its half-width, and the least sum_i m_i in the middle of
-// a face, roughly.
+// cube is a candidate: its half-width and, once asked for, the least sum_i m_i in
+// the middle of a face, roughly. It grows with the cube.
 type cube struct{ half, middle float64 }
 
 // cubes returns the candidates, by size.
-func (e *envelope) cubes(plain []int32) (cubes []cube) {
-	few := thin(plain, fenceRows)
-	each := float64(len(plain)) / float64(len(few))
+func (e *envelope) cubes() (cubes []cube) {
 	widest := slices.Max(e.lattice.extent)
 	for half := fenceSmallest; half < widest; half *= fenceGrowth {
-		least := math.Inf(1)
-		for _, face := range e.faces(half) {
-			least = min(least, each*e.middle(face, few))
-		}
-		cubes = append(cubes, cube{half, least})
+		cubes = append(cubes, cube{half, math.NaN()})
 	}
 	return cubes
+}
+
+// least returns the middle of a candidate.
+func (e *envelope) least(c *cube, plain []int32) float64 {
+	if !math.IsNaN(c.middle) {
+		return c.middle
+	}
+	few, faces := thin(plain, fenceRows), e.faces(c.half)
+	middles := make([]float64, len(faces))
+	e.crew.share(len(faces), 1, func(_, from, to int) {
+		for n := from; n < to; n++ {
+			middles[n] = e.middle(faces[n], few)
+		}
+	})
+	c.middle = float64(len(plain)) / float64(len(few)) * slices.Min(middles)
+	return c.middle
 }
 
 // atMode returns sum_i psi at z = 0, roughly.
