@@ -32,14 +32,16 @@ type fenceTry struct {
 }
 
 // fenceTries lists what is tried. A face that is easy is covered by a few cells;
-// a cube too small or too large takes many, and which it is depends on iota.
+// a cube too small or too large takes many, and which it is depends on iota. A
+// large cube leaves much to the boxes inside, so many cells go to small ones first.
 func fenceTries() (tries []fenceTry) {
-	for _, cells := range [...]int{8, 64, 512} {
+	for _, cells := range [...]int{8, 64} {
 		for _, rise := range [...]float64{1.5, 2, 2.7, 4, 6} {
 			tries = append(tries, fenceTry{rise, cells})
 		}
 	}
-	return append(tries, fenceTry{1.5, 4096})
+	return append(tries, fenceTry{1.5, 512}, fenceTry{2, 512}, fenceTry{2.7, 512},
+		fenceTry{1.5, 4096}, fenceTry{4, 512}, fenceTry{6, 512})
 }
 
 // fence returns the half-width of a cube such that sum_i psi(u_i) >= least at
