@@ -33,7 +33,7 @@ func (a SampleAggregate) at(s Shape, _ float64) (*stage, error) {
 		return nil, fmt.Errorf("%w: %d blocks of %d rows", ErrInfeasible, a.Blocks, s.N)
 	}
 	if err := a.Centre.Check(a.Blocks, s.D); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInfeasible, err)
+		return nil, infeasible(err)
 	}
 	return &stage{event: a.Centre.Event(), arithmetic: a.Centre.Arithmetic(), run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 		points := make([][]float64, 0, a.Blocks)

@@ -25,22 +25,6 @@ type stage struct {
 	run        func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)
 }
 
-// calibrate returns the stage with the least noise that fits the budget.
-func calibrate(f fit, s Shape, b privacy.Budget, a privacy.Accountant) (z float64, g *stage, err error) {
-	z, err = privacy.Calibrate(a, b, func(z float64) (privacy.Event, error) {
-		g, err := f.at(s, z)
-		if err != nil {
-			return nil, err
-		}
-		return g.event, nil
-	})
-	if err != nil {
-		return 0, nil, err
-	}
-	g, err = f.at(s, z)
-	return z, g, err
-}
-
 // Descent minimises the mean of Loss plus Psi by a first-order Solver, which is
 // fed private means of row gradients and sees nothing else. Rows longer than
 // Leverage > 0 weigh less, in proportion.
@@ -78,9 +62,12 @@ func (d Descent) estimators(s Shape, z float64) (all []mean.Estimator, cost priv
 		}
 		e, err := d.Mean.At(z, n, s.D)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %w", ErrInfeasible, err)
+			return nil, nil, infeasible(err)
 		}
 		all = append(all, e)
+		if u.Calls == 0 {
+			continue
+		}
 		if begin := e.Begin(); begin != nil {
 			if n < s.N { // the first batch would serve both, which no theorem here prices
 				return nil, nil, fmt.Errorf("%w: this method takes all rows", ErrInfeasible)
@@ -111,7 +98,10 @@ func (d Descent) solve(ctx context.Context, x Data, estimators []mean.Estimator,
 	if d.Leverage > 0 {
 		o.weights = leverage(x, d.Leverage)
 	}
-	return w, d.Solver.Solve(ctx, w, o, d.Psi)
+	if err := d.Solver.Solve(ctx, w, o, d.Psi); err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // marks is the arithmetic of estimators that are not exact.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"dpsidecar/internal/dpsco/mech"
@@ -20,6 +21,11 @@ var (
 	ErrInfeasible = errors.New("infeasible with these public parameters")
 	ErrSpent      = errors.New("dpsco: plan already run")
 )
+
+// infeasible passes on what a mechanism says of public parameters.
+func infeasible(err error) error {
+	return fmt.Errorf("%w: %s", ErrInfeasible, strings.TrimPrefix(err.Error(), mech.ErrParams.Error()+": "))
+}
 
 // Shape is what is public about a design before it is read: N rows and D
 // coefficients. With Intercept the first coefficient belongs to a constant 1

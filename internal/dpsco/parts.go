@@ -11,7 +11,8 @@ import (
 	"dpsidecar/internal/dpsco/solve"
 )
 
-// The parts that recipes are made of, at the problem's public parameters.
+// The parts that recipes are made of. Each fills in the public parameters it
+// uses, so that a plan names those and no others.
 
 // descent runs a solver on a private mean, whitened if that was decided.
 func (p *problem) descent(m mean.Method, s solve.Solver) (fit, error) {
@@ -30,7 +31,7 @@ const (
 // whitened puts private whitening in front of a descent; a level > 0 is what
 // residuals are clipped to in a last correction of the intercept.
 func (p *problem) whitened(d Descent, level float64) Whitened {
-	calls := 0.0 // of a full pass's weight
+	calls := 0.0 // as many of all rows would cost as much
 	for _, u := range d.Solver.Uses() {
 		share := 1.0
 		if u.Batch > 0 {
@@ -43,30 +44,35 @@ func (p *problem) whitened(d Descent, level float64) Whitened {
 		left -= levelShare
 	}
 	return Whitened{
-		Descent: d, Bound: p.FeatureNorm, Ratio: math.Sqrt(left / (whiteningShare * calls)),
+		Descent: d, Bound: p.featureNorm(), Ratio: math.Sqrt(left / (whiteningShare * calls)),
 		Level: Level{level, math.Sqrt(left / (levelShare * calls))},
 	}
 }
 
 // auto is a whitened descent. For least squares it cuts off residuals, and weighs
 // long rows down, separately: then skewed features do not bias the slopes, and
-// what skewed residuals do to the intercept is made up for in the end.
+// what skewed residuals do to the intercept is made up for in the end. The
+// figures are what served best on generated and real tables (docs/experiments.md).
 func (p *problem) auto() (fit, error) {
-	d := Descent{Loss: p.Loss, Psi: p.penalty(), Mean: mean.Clip{Norm: p.Clip}, Solver: p.gd()}
 	_, squares := p.Loss.(loss.Squared)
 	switch {
 	case !p.whitens():
-		return p.descent(d.Mean, d.Solver)
-	case !squares:
+		return p.descent(p.clip(), p.gd())
+	case p.Labels:
+		set(&p.Steps, 40)
+		set(&p.Clip, 0.7*math.Sqrt(p.d()))
+	case squares:
+		set(&p.Clip, 0.6*p.ResidualScale*p.leverage())
+	}
+	d := Descent{Loss: p.Loss, Psi: p.penalty(), Mean: p.clip(), Solver: p.gd()}
+	if !squares {
 		return p.whitened(d, 0), nil
 	}
-	d.Leverage = p.leverage()
-	d.Loss = loss.Huber{Delta: p.Clip / d.Leverage}
-	level := 0.0
-	if p.Intercept {
-		level = p.ResidualScale * math.Sqrt(math.Sqrt(levelShare)*p.information()/8)
+	d.Leverage, d.Loss = p.leverage(), loss.Huber{Delta: p.Clip / p.leverage()}
+	if !p.Intercept {
+		return p.whitened(d, 0), nil
 	}
-	return p.whitened(d, level), nil
+	return p.whitened(d, p.ResidualScale*math.Sqrt(math.Sqrt(levelShare)*p.information()/8)), nil
 }
 
 // leverage is the length from which on whitened rows, sqrt(d) long in the root
@@ -75,6 +81,11 @@ func (p *problem) leverage() float64 { return 1.2 * math.Sqrt(p.d()) }
 
 // gd is gradient descent on all rows.
 func (p *problem) gd() solve.GD {
+	if p.whitens() {
+		set(&p.Steps, 15)
+	}
+	set(&p.Steps, 100)
+	set(&p.StepSize, 1/p.smoothness())
 	return solve.GD{Steps: int(p.Steps), Rate: p.StepSize, Average: averaged}
 }
 
@@ -85,67 +96,123 @@ const averaged = 0.7
 // spgd is proximal gradient descent on batches.
 func (p *problem) spgd() solve.GD {
 	s := p.gd()
-	s.Batch, s.Decay = p.batch(), p.facts().Decay(s.Steps)
+	s.Batch, s.Decay = p.batch(float64(p.N)), p.facts().Decay(s.Steps)
 	return s
 }
 
 // svrg is variance reduction with a fixed (1) or doubling (2) length of epochs,
-// of about as many steps as a descent has.
+// of about as many steps as a descent has. Batches serve where the account
+// prices them as such.
 func (p *problem) svrg(growth int) solve.SVRG {
-	s := solve.SVRG{
-		Epochs: 5, Inner: int(p.Steps / 5), Growth: growth, Rate: p.StepSize, Batch: p.batch(),
-		Smoothness: p.curvature() * p.d(), Norm: p.Clip,
-	}
+	p.clip()
+	set(&p.Steps, 100)
+	set(&p.StepSize, 0.5/p.smoothness())
+	s := solve.SVRG{Epochs: 5, Inner: int(math.Ceil(p.Steps / 5)), Growth: growth, Rate: p.StepSize, Smoothness: 2 * p.curvature() * p.d(), Norm: p.Clip}
 	if growth == 2 {
-		s.Epochs, s.Inner = 4, max(1, int(p.Steps/30))
+		s.Epochs, s.Inner = 4, int(math.Ceil(p.Steps/30))
 	}
+	rows := float64(p.N)
+	if p.rdp {
+		rows = max(256, math.Ceil(rows/200))
+	}
+	s.Batch = p.batch(rows)
 	return s
 }
 
+// accmd is accelerated mirror descent with the Euclidean mirror.
 func (p *problem) accmd() solve.AccMD {
 	f := p.facts()
-	steps := f.AccMDSteps()
-	return solve.AccMD{Steps: steps, Rate: f.AccMDRate(steps)}
+	set(&p.Steps, float64(f.AccMDSteps()))
+	set(&p.StepSize, f.AccMDRate(int(p.Steps)))
+	return solve.AccMD{Steps: int(p.Steps), Rate: p.StepSize}
 }
 
-// catoni takes the share of its balanced scale that serves real gradients.
-func (p *problem) catoni(n int) mean.Catoni {
-	scale := p.Truncation
-	if scale == 0 {
-		scale = catoniShare * mean.CatoniScale(p.Moment, math.Inf(1), p.z, n, p.D)
+// batch returns the rows of a batch as solvers take it, 0 for all.
+func (p *problem) batch(usual float64) int {
+	set(&p.Batch, usual)
+	p.Batch = min(p.Batch, float64(p.N))
+	if int(p.Batch) == p.N {
+		return 0
 	}
-	return mean.Catoni{Scale: scale, Beta: math.Inf(1)}
+	return int(p.Batch)
 }
 
-// trimmed cuts off enough records that the worst case weighs little.
-func (p *problem) trimmed() mean.TrimmedMean {
-	m := mean.TrimmedMean{Trim: int(p.Trim), Low: -p.Range / 2, High: p.Range / 2}
-	if m.Trim == 0 {
-		m.Trim = mean.TrimmedCount(p.z, p.N, p.D, m.Low, m.High, p.ResidualScale)
+// facts are what the papers' rules for steps and step sizes take.
+func (p *problem) facts() solve.Facts {
+	norm := p.gradientNorm()
+	return solve.Facts{
+		Smoothness: p.smoothness(), Diameter: 2 * p.Radius, Signal: norm, Reach: 0.5,
+		Noise: p.d() * 4 * norm * norm / (p.information() * p.information()),
 	}
-	return m
 }
 
-// aggregate is sample and aggregate, with as many blocks as serve and the rows
-// allow.
-func (p *problem) aggregate() (fit, error) {
-	a := SampleAggregate{Blocks: int(p.Blocks), Loss: p.Loss, Psi: p.penalty(),
-		Centre: mech.Centre{Epsilon: min(p.budget.Epsilon, 20), Delta: p.reserve, Radius: p.Radius}}
-	if a.Blocks > 0 {
-		return a, nil
-	}
-	var err error
-	if a.Blocks, err = a.Centre.Blocks(p.N, p.D, 0.1*p.Radius); err != nil {
-		return nil, fmt.Errorf("%w: %w; ask for fewer features or more eps", ErrInfeasible, err)
-	}
-	return a, nil
+// clip cuts row gradients at the length of a typical one.
+func (p *problem) clip() mean.Clip {
+	set(&p.Clip, p.gradientNorm())
+	return mean.Clip{Norm: p.Clip}
 }
+
+// differences leaves room for the difference of two clipped gradients.
+func (p *problem) differences() mean.Clip { return mean.Clip{Norm: 2 * p.clip().Norm} }
 
 // catoniShare of the scale that balances noise with the worst bias which the
 // moment allows: the bias of real gradients is far from the worst.
 const catoniShare = 1. / 6
 
-// penalty returns the operator of the request's penalty and no more.
+// catoni is the estimator for n rows.
+func (p *problem) catoni(n int) mean.Catoni {
+	set(&p.Moment, p.ResidualScale*p.ResidualScale)
+	set(&p.Truncation, catoniShare*mean.CatoniScale(p.Moment, math.Inf(1), p.z, n, p.D))
+	return mean.Catoni{Scale: p.Truncation, Beta: math.Inf(1)}
+}
+
+// holland is catoni on batches.
+func (p *problem) holland() mean.Catoni {
+	p.batch(float64(p.N))
+	return p.catoni(int(p.Batch))
+}
+
+// trimmed cuts off so many records that the worst case weighs little.
+func (p *problem) trimmed() mean.TrimmedMean {
+	set(&p.Steps, 50)
+	set(&p.StepSize, 2/p.smoothness())
+	set(&p.Range, 8*p.ResidualScale)
+	set(&p.Trim, float64(mean.TrimmedCount(p.z, p.N, p.D, -p.Range/2, p.Range/2, p.ResidualScale)))
+	return mean.TrimmedMean{Trim: int(p.Trim), Low: -p.Range / 2, High: p.Range / 2}
+}
+
+// ksu is the joint estimator, on balls or on boxes.
+func (p *problem) ksu(axis bool) mean.KSU {
+	set(&p.Range, 4*p.ResidualScale)
+	if axis {
+		set(&p.Truncation, 2*p.ResidualScale)
+	}
+	set(&p.Truncation, 2*p.gradientNorm())
+	return mean.KSU{Radius: p.Truncation, Range: p.Range, Axis: axis}
+}
+
+// kamath is the median of block means.
+func (p *problem) kamath() mean.MedianOfMeans {
+	set(&p.Blocks, 7)
+	set(&p.Range, 4*p.ResidualScale)
+	return mean.MedianOfMeans{Blocks: int(p.Blocks), Range: p.Range}
+}
+
+// aggregate is sample and aggregate, with as many blocks as serve and the rows
+// allow.
+func (p *problem) aggregate() (fit, error) {
+	centre := mech.Centre{Epsilon: min(p.budget.Epsilon, 20), Delta: p.reserve, Radius: p.Radius}
+	if p.Blocks == 0 {
+		blocks, err := centre.Blocks(p.N, p.D, 0.01*p.Radius)
+		if err != nil {
+			return nil, fmt.Errorf("%w; ask for fewer features or more eps", infeasible(err))
+		}
+		p.Blocks = float64(blocks)
+	}
+	return SampleAggregate{Blocks: int(p.Blocks), Loss: p.Loss, Psi: p.penalty(), Centre: centre}, nil
+}
+
+// penalty is the operator of the request's penalty and no more.
 func (p *problem) penalty() prox.Operator {
 	var psi prox.Operator
 	switch p.Penalty {
@@ -154,6 +221,7 @@ func (p *problem) penalty() prox.Operator {
 	case PenaltyL2:
 		psi = prox.L2{Lambda: p.Lambda}
 	case PenaltyElasticNet:
+		set(&p.L1Ratio, 0.5)
 		psi = prox.ElasticNet{L1: p.Lambda * p.L1Ratio, L2: p.Lambda * (1 - p.L1Ratio)}
 	case PenaltyGroupL1:
 		psi = prox.GroupL1{Lambda: p.Lambda, Groups: p.Groups}

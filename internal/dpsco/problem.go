@@ -6,11 +6,9 @@ import (
 
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/privacy"
-	"dpsidecar/internal/dpsco/solve"
 )
 
-// problem is a Regression with all of its public parameters decided: what the
-// recipes are written in.
+// problem is a Regression on a shape and a budget: what recipes are written in.
 type problem struct {
 	Regression
 	Shape
@@ -22,7 +20,7 @@ type problem struct {
 	why     string
 }
 
-// pose checks the request and fills in what was not given.
+// pose checks the request and fills in what all methods share.
 func (a Regression) pose(s Shape, b privacy.Budget, accountant privacy.Accountant) (*problem, error) {
 	if err := regressionFields.check(a); err != nil {
 		return nil, err
@@ -36,27 +34,21 @@ func (a Regression) pose(s Shape, b privacy.Budget, accountant privacy.Accountan
 		return nil, fmt.Errorf("%w: %d rows and %d coefficients; a regression needs one of each", ErrInfeasible, s.N, s.D)
 	case a.Penalty == PenaltyGroupL1 && len(a.Groups) == 0:
 		return nil, fmt.Errorf("%w: penalty %q needs option \"groups\"", ErrParameter, a.Penalty)
-	case accountant == (privacy.PureSum{}):
-		return nil, fmt.Errorf("%w: this data set has pure accounting, which has no delta to spend; dp_l1_regress needs none, and a steward can register the data with delta > 0", ErrInfeasible)
-	case a.Labels && a.Positive == a.Negative && a.Positive != 0:
-		return nil, fmt.Errorf("%w: positive_label and negative_label are both %v", ErrParameter, a.Positive)
+	case accountant == privacy.PureSum{}:
+		return nil, fmt.Errorf("%w: this data set has pure accounting and no delta to spend; dp_l1_regress needs none, or a steward registers the data with delta above 0", ErrInfeasible)
 	}
-	budget := privacy.Budget{Epsilon: below(b.Epsilon), Delta: b.Delta - privacy.Reserve(b.Delta)}
+	reserve := privacy.Reserve(b.Delta)
+	budget := privacy.Budget{Epsilon: below(b.Epsilon), Delta: b.Delta - reserve}
 	_, rdp := accountant.(privacy.AtOrder)
-	p := &problem{Regression: a, Shape: s, budget: budget, reserve: b.Delta - budget.Delta, rho: privacy.ZCDPRho(budget.Epsilon, budget.Delta), rdp: rdp}
-	p.defaults()
-	return p, nil
+	p := &problem{Regression: a, Shape: s, budget: budget, reserve: reserve, rho: privacy.ZCDPRho(budget.Epsilon, budget.Delta), rdp: rdp, why: "asked for"}
+	return p, p.defaults()
 }
 
-// at is the problem at a noise multiplier.
-func (p problem) at(z float64) *problem {
-	p.z = z
-	return &p
-}
-
-// defaults fills in what every method shares, then what its own tuning knows.
-func (p *problem) defaults() {
-	if p.Labels && p.Positive == p.Negative {
+func (p *problem) defaults() error {
+	if p.Labels && p.Negative == p.Positive {
+		if p.Positive != 0 {
+			return fmt.Errorf("%w: both labels are %v", ErrParameter, p.Positive)
+		}
 		p.Positive = 1
 	}
 	if _, ok := p.Loss.(loss.Huber); ok {
@@ -69,45 +61,54 @@ func (p *problem) defaults() {
 	if p.Penalty == "" {
 		p.Penalty = PenaltyNone
 	}
-	set(&p.L1Ratio, 0.5)
 	set(&p.Radius, 10)
 	set(&p.ResidualScale, min(1, p.Loss.Lipschitz()/2))
-	set(&p.FeatureNorm, 1.5*math.Sqrt(p.d()))
-	p.Whitening = p.chooseWhitening()
-	if tune, ok := tunings[p.Method]; ok {
-		tune(p)
-	}
-	p.tuneDescent()
+	p.chooseWhitening()
+	return nil
 }
-
-// information is rows times the budget: the inverse of the noise, in records,
-// of one sum that takes all of it.
-func (p *problem) information() float64 { return float64(p.N) * math.Sqrt(2*p.rho) }
-
-func (p *problem) d() float64 { return float64(p.D) }
 
 // chooseWhitening decides whether a part of the budget goes to the second
 // moments. auto whitens unless their noise would hide the smaller ones; the
 // papers' methods do it when asked.
-func (p *problem) chooseWhitening() string {
-	switch {
-	case p.Whitening == WhiteningOn || p.Whitening == WhiteningOff:
-		return p.Whitening
-	case p.Method == MethodAuto && p.momentNoise() <= 0.5:
-		return WhiteningOn
+func (p *problem) chooseWhitening() {
+	noise := 2 * math.Sqrt2 * p.featureNorm() * p.featureNorm() * math.Sqrt(p.d()/whiteningShare) / p.information()
+	few := noise > 0.5
+	if p.Method == MethodAuto {
+		p.why = "whitening and a robust descent serve skewed and badly conditioned features"
+		if few {
+			p.why = "too few rows for this budget and so many coefficients to learn the features' second moments: plain descent"
+		}
 	}
-	return WhiteningOff
+	if p.Whitening == WhiteningOn || p.Whitening == WhiteningOff {
+		return
+	}
+	p.Whitening = WhiteningOff
+	if p.Method == MethodAuto && !few {
+		p.Whitening = WhiteningOn
+	}
 }
 
-// momentNoise is how much noise adds to the smallest second moments, about.
-func (p *problem) momentNoise() float64 {
-	return 2 * math.Sqrt2 * p.FeatureNorm * p.FeatureNorm * math.Sqrt(p.d()/whiteningShare) / p.information()
+// at is the problem at a noise multiplier.
+func (p problem) at(z float64) *problem {
+	p.z = z
+	return &p
 }
+
+// information is the inverse of the noise, in records, of one sum that takes all
+// of the budget.
+func (p *problem) information() float64 { return float64(p.N) * math.Sqrt(2*p.rho) }
+
+func (p *problem) d() float64 { return float64(p.D) }
 
 func (p *problem) whitens() bool { return p.Whitening == WhiteningOn }
 
-// curvature bounds that of a row's loss along the prediction; a loss with a kink
-// counts as one that is smooth around it.
+// featureNorm bounds a row in the second moments.
+func (p *problem) featureNorm() float64 {
+	set(&p.FeatureNorm, 1.5*math.Sqrt(p.d()))
+	return p.FeatureNorm
+}
+
+// curvature is that of the loss along the prediction; a kink counts as 1.
 func (p *problem) curvature() float64 { return min(1, p.Loss.Smoothness()) }
 
 // smoothness is that of the mean loss, for features of length sqrt(d).
@@ -121,98 +122,22 @@ func (p *problem) smoothness() float64 {
 // gradientNorm is the length of a typical row gradient.
 func (p *problem) gradientNorm() float64 { return p.ResidualScale * math.Sqrt(p.d()) }
 
-// tuneDescent sets what a first-order method needs and nobody has set yet.
-func (p *problem) tuneDescent() {
-	steps := 100.0
-	if p.whitens() {
-		steps = 15
-	}
-	set(&p.Steps, steps)
-	set(&p.StepSize, 1/p.smoothness())
-	set(&p.Clip, p.gradientNorm())
-	set(&p.Moment, p.ResidualScale*p.ResidualScale)
-	set(&p.Range, 4*p.ResidualScale)
-	set(&p.Batch, float64(p.N))
-}
-
-// tuneAuto sets what served best on generated and real tables
-// (docs/experiments.md).
-func (p *problem) tuneAuto() {
-	switch {
-	case !p.whitens():
-	case p.Labels:
-		set(&p.Steps, 40)
-		set(&p.Clip, 0.7*math.Sqrt(p.d()))
-	default:
-		set(&p.Clip, 0.6*p.ResidualScale*p.leverage())
-	}
-}
-
-func (p *problem) tuneTrimmed() {
-	set(&p.Steps, 50)
-	set(&p.StepSize, 2/p.smoothness())
-	set(&p.Range, 8*p.ResidualScale)
-}
-
-func (p *problem) tuneKSU() {
-	set(&p.Truncation, 2*p.gradientNorm())
-}
-
-func (p *problem) tuneAxis() {
-	set(&p.Truncation, 2*p.ResidualScale)
-}
-
-func (p *problem) tuneMedian() {
-	set(&p.Blocks, 7)
-}
-
-// tuneSVRG takes batches where the account prices them as such.
-func (p *problem) tuneSVRG() {
-	if p.rdp {
-		set(&p.Batch, math.Ceil(max(256, float64(p.N)/200)))
-	}
-	set(&p.StepSize, 0.5/p.smoothness())
-}
-
-func (p *problem) tuneAccMD() {
-	set(&p.Radius, 3)
-}
-
-// rows is how many an estimate on a batch reads.
-func (p *problem) rows() int { return int(min(p.Batch, float64(p.N))) }
-
-// batch is rows as solvers take it: 0 for all.
-func (p *problem) batch() int {
-	if p.rows() == p.N {
-		return 0
-	}
-	return p.rows()
-}
-
-// facts are what the papers' rules for steps and step sizes take.
-func (p *problem) facts() solve.Facts {
-	norm := p.gradientNorm()
-	return solve.Facts{
-		Smoothness: p.smoothness(), Strong: p.smoothness() / 20, Diameter: 2 * p.Radius, Signal: norm,
-		Noise: p.d() * 4 * norm * norm / (p.information() * p.information()), Excess: p.ResidualScale, Reach: 0.5,
-	}
-}
-
+// parameters are those that were decided on, public all.
 func (p *problem) parameters() map[string]any {
 	m := map[string]any{
-		"rows": p.N, "coefficients": p.D, "intercept": p.Intercept, "penalty": p.Penalty, "radius": p.Radius,
-		"residual_scale": p.ResidualScale, "noise_multiplier": p.z, "whitening": p.Whitening, "why": p.why,
+		"rows": p.N, "coefficients": p.D, "intercept": p.Intercept, "penalty": p.Penalty, "whitening": p.Whitening, "why": p.why,
 	}
 	for name, v := range map[string]float64{
-		"steps": p.Steps, "step_size": p.StepSize, "clip": p.Clip, "truncation": p.Truncation, "range": p.Range, "trim": p.Trim,
-		"batch": p.Batch, "blocks": p.Blocks, "moment": p.Moment, "huber_delta": p.HuberDelta,
+		"radius": p.Radius, "residual_scale": p.ResidualScale, "noise_multiplier": p.z, "feature_norm": p.FeatureNorm, "clip": p.Clip,
+		"moment": p.Moment, "truncation": p.Truncation, "range": p.Range, "trim": p.Trim, "steps": p.Steps, "step_size": p.StepSize,
+		"batch": p.Batch, "blocks": p.Blocks, "huber_delta": p.HuberDelta, "lambda": p.Lambda, "l1_ratio": p.L1Ratio,
 	} {
 		if v != 0 {
 			m[name] = v
 		}
 	}
-	if p.Penalty != PenaltyNone {
-		m["lambda"] = p.Lambda
+	if p.Penalty == PenaltyGroupL1 {
+		m["groups"] = p.Groups
 	}
 	if p.Labels {
 		m["positive_label"], m["negative_label"] = p.Positive, p.Negative

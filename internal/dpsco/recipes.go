@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"dpsidecar/internal/dpsco/loss"
-	"dpsidecar/internal/dpsco/mean"
 )
 
 // models is the table of what can be asked for.
@@ -22,42 +21,24 @@ var models = map[string]recipe{
 // methods is the literature at a glance: every method of a Regression as an
 // estimator of the mean gradient and a solver.
 var methods = map[string]func(p *problem) (fit, error){
-	// Ours: a whitened, robust descent.
+	// Ours.
 	MethodAuto: (*problem).auto,
 	// Wang, Xiao, Devadas & Xu, ICML 2020: Algorithms 1, 3 and 4.
 	"sample_aggregate": (*problem).aggregate,
 	"trimmed":          func(p *problem) (fit, error) { return p.descent(p.trimmed(), p.gd()) },
 	"catoni":           func(p *problem) (fit, error) { return p.descent(p.catoni(p.N), p.gd()) },
 	// Kamath, Liu & Zhang 2021: Algorithm 4 and Appendix B.
-	"ksu": func(p *problem) (fit, error) {
-		return p.descent(mean.KSU{Radius: p.Truncation, Range: p.Range}, p.gd())
-	},
-	"ksu_axis": func(p *problem) (fit, error) {
-		return p.descent(mean.KSU{Radius: p.Truncation, Range: p.Range, Axis: true}, p.gd())
-	},
+	"ksu":      func(p *problem) (fit, error) { return p.descent(p.ksu(false), p.gd()) },
+	"ksu_axis": func(p *problem) (fit, error) { return p.descent(p.ksu(true), p.gd()) },
 	// Xie, Pietrosanu, Liu, Tu, Jiang & Kong, Statistica Sinica: Algorithms 1, 2 and 4.
-	"spgd_clip": func(p *problem) (fit, error) { return p.descent(mean.Clip{Norm: p.Clip}, p.spgd()) },
-	"spgd_kamath": func(p *problem) (fit, error) {
-		return p.descent(mean.MedianOfMeans{Blocks: int(p.Blocks), Range: p.Range}, p.spgd())
-	},
-	"spgd_holland": func(p *problem) (fit, error) { return p.descent(p.catoni(p.rows()), p.spgd()) },
+	"spgd_clip":    func(p *problem) (fit, error) { return p.descent(p.clip(), p.spgd()) },
+	"spgd_kamath":  func(p *problem) (fit, error) { return p.descent(p.kamath(), p.spgd()) },
+	"spgd_holland": func(p *problem) (fit, error) { return p.descent(p.holland(), p.spgd()) },
 	// Wang, Ye & Xu, NIPS 2017: Algorithms 1 to 4.
-	"svrg":    func(p *problem) (fit, error) { return p.descent(mean.Clip{Norm: 2 * p.Clip}, p.svrg(1)) },
-	"svrg_pp": func(p *problem) (fit, error) { return p.descent(mean.Clip{Norm: 2 * p.Clip}, p.svrg(2)) },
-	"accmd":   func(p *problem) (fit, error) { return p.descent(mean.Clip{Norm: p.Clip}, p.accmd()) },
-	"gd":      func(p *problem) (fit, error) { return p.descent(mean.Clip{Norm: p.Clip}, p.gd()) },
-}
-
-// tunings fill in what a method's request left out; tuneDescent serves the rest.
-var tunings = map[string]func(p *problem){
-	MethodAuto:    (*problem).tuneAuto,
-	"trimmed":     (*problem).tuneTrimmed,
-	"ksu":         (*problem).tuneKSU,
-	"ksu_axis":    (*problem).tuneAxis,
-	"spgd_kamath": (*problem).tuneMedian,
-	"svrg":        (*problem).tuneSVRG,
-	"svrg_pp":     (*problem).tuneSVRG,
-	"accmd":       (*problem).tuneAccMD,
+	"svrg":    func(p *problem) (fit, error) { return p.descent(p.differences(), p.svrg(1)) },
+	"svrg_pp": func(p *problem) (fit, error) { return p.descent(p.differences(), p.svrg(2)) },
+	"accmd":   func(p *problem) (fit, error) { return p.descent(p.clip(), p.accmd()) },
+	"gd":      func(p *problem) (fit, error) { return p.descent(p.clip(), p.gd()) },
 }
 
 // Recipe returns the algorithm of a model with its options, a public parameter

@@ -94,19 +94,19 @@ var huberFields = fields[Regression]{
 // Errors: ErrParameter names the parameter and its range; ErrInfeasible says
 // what would do.
 func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
-	p, err := a.pose(s, b, accountant)
+	posed, err := a.pose(s, b, accountant)
 	if err != nil {
 		return nil, err
 	}
-	z, stage, err := p.fix(accountant)
+	p, stage, err := posed.fix(accountant)
 	switch {
 	case errors.Is(err, privacy.ErrNoFit) || errors.Is(err, privacy.ErrUnsupported):
-		return nil, fmt.Errorf("%w: method %q cannot keep within eps %v and delta %v here; ask for more, or for another method", ErrInfeasible, p.Method, b.Epsilon, b.Delta)
+		return nil, fmt.Errorf("%w: method %q cannot keep within eps %v and delta %v; ask for more, or for another method", ErrInfeasible, posed.Method, b.Epsilon, b.Delta)
 	case err != nil:
 		return nil, err
 	}
 	return &Plan{
-		Method: p.Method, Event: stage.event, Parameters: p.at(z).parameters(), Arithmetic: stage.arithmetic, shape: s,
+		Method: p.Method, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 			p.label(x.Y)
 			w, err := stage.run(ctx, x, src)
@@ -118,29 +118,36 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 	}, nil
 }
 
-// fix decides the noise.
-func (p *problem) fix(a privacy.Accountant) (z float64, g *stage, err error) {
+// fix decides the noise, and with it all parameters.
+func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 	method := methods[p.Method]
-	f, err := method(p.at(1))
+	f, err := method(p.at(0x1p10))
 	if err != nil {
-		return 0, nil, err
+		return nil, nil, err
 	}
-	if own, ok := f.(SampleAggregate); ok { // calibrates itself
-		g, err = own.at(p.Shape, 0)
-		return 0, g, err
+	z := 0.0
+	if _, ok := f.(SampleAggregate); !ok { // whose noise has a scale of its own
+		z, err = privacy.Calibrate(a, p.budget, func(z float64) (privacy.Event, error) {
+			f, err := method(p.at(z))
+			if err != nil {
+				return nil, err
+			}
+			g, err := f.at(p.Shape, z)
+			if err != nil {
+				return nil, err
+			}
+			return g.event, nil
+		})
+		if err != nil {
+			return nil, nil, err
+		}
 	}
-	return calibrate(fitting(func(z float64) (fit, error) { return method(p.at(z)) }), p.Shape, p.budget, a)
-}
-
-// fitting is a fit that depends on the noise multiplier itself.
-type fitting func(z float64) (fit, error)
-
-func (f fitting) at(s Shape, z float64) (*stage, error) {
-	g, err := f(z)
-	if err != nil {
-		return nil, err
+	fixed := p.at(z)
+	if f, err = method(fixed); err != nil {
+		return nil, nil, err
 	}
-	return g.at(s, z)
+	g, err := f.at(p.Shape, z)
+	return fixed, g, err
 }
 
 // label maps the public pair of labels to 0 and 1; any other target says nothing.

@@ -2,7 +2,6 @@ package dpsco
 
 import (
 	"context"
-	"fmt"
 	"math"
 
 	"dpsidecar/internal/dpsco/loss"
@@ -38,10 +37,10 @@ type Level struct {
 func (a Whitened) at(s Shape, z float64) (*stage, error) {
 	contract, noise := mech.MomentContract{Bound: a.Bound, N: s.N, D: s.D}, mech.Gaussian{NoiseMultiplier: z * a.Ratio}
 	if err := contract.Check(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInfeasible, err)
+		return nil, infeasible(err)
 	}
 	if err := noise.Check(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInfeasible, err)
+		return nil, infeasible(err)
 	}
 	estimators, event, err := a.Descent.estimators(Shape{N: s.N, D: s.D}, z)
 	if err != nil {
@@ -76,7 +75,7 @@ func (l Level) at(s Shape, z float64, cost privacy.Compose) (mean.Estimator, pri
 	}
 	e, err := mean.Clip{Norm: l.Clip}.At(z*l.Ratio, s.N, 1)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrInfeasible, err)
+		return nil, nil, infeasible(err)
 	}
 	return e, append(cost, e.Event()), nil
 }
