@@ -100,10 +100,13 @@ func (c Centre) Release(dst []float64, points [][]float64, src *Source) {
 	shift, decay := c.tune(d)
 	steps := ball.project(points)
 	all := newCluster(steps, ball)
-	std := new(big.Rat).Quo(rational(all.bound(averaged(decay), decay)), rational(shift))
-	for j, v := range steps[all.middle()] {
+	bound, middle := all.bound(averaged(decay), decay), steps[all.middle()]
+	src, tape := src.onTape(c, [2]int{m, d}, smooth{floats(middle), bound, 2 * decay})
+	std := new(big.Rat).Quo(rational(bound), rational(shift))
+	for j, v := range middle {
 		dst[j] = ball.user(nearest(v, std, src.Normal()))
 	}
+	tape.answer(dst)
 	intoBall(dst, c.Radius)
 }
 

@@ -36,7 +36,10 @@ func (g Gaussian) Release(dst []float64, b Bounded, src *Source) {
 	if err := g.Check(); err != nil {
 		panic(err.Error())
 	}
-	newGaussianNoise(g.variance(b.contract)).release(dst, b, src)
+	noise := newGaussianNoise(g.variance(b.contract))
+	src, tape := src.onTape(g, b.contract, integers{b.totals, b.contract.l2Squared(), once})
+	noise.release(dst, b, src)
+	tape.answer(dst)
 }
 
 // variance returns the noise's variance parameter in squared grid steps,

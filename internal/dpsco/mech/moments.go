@@ -209,6 +209,7 @@ func (m *Moments) Release(dst []float64, g Gaussian, src *Source) {
 		panic("mech: a release of the wrong length")
 	}
 	diagonal, off := m.contract.noise(g)
+	src, tape := src.onTape(g, m.contract, integers{m.totals, m.contract.frobeniusSquared(), m.contract.weights})
 	y, total, k := new(big.Int), new(big.Int), 0
 	for i := range d {
 		for j := i; j < d; j++ {
@@ -222,6 +223,7 @@ func (m *Moments) Release(dst []float64, g Gaussian, src *Source) {
 			k++
 		}
 	}
+	tape.answer(dst)
 	m.clear()
 }
 

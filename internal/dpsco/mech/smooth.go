@@ -126,8 +126,15 @@ func (m Smooth) Release(b Smoothed, src *Source) float64 {
 		panic("mech: nothing to release: a Smoothed is released once")
 	}
 	b.released = true
+	src, tape := src.onTape(m, [2]float64{b.smoothness, b.grid}, smooth{[]float64{b.value}, b.bound, b.smoothness})
+	answer := []float64{m.noisy(b, src.Normal())}
+	tape.answer(answer)
+	return answer[0]
+}
+
+// noisy returns the value in b plus y made arsinh-normal, on b's grid.
+func (m Smooth) noisy(b Smoothed, y Normal) float64 {
 	a, s := m.tune()
-	y := src.Normal()
 	for digits := 1; ; digits++ {
 		low, high := a.enclose(y, digits)
 		k := b.gridStep(low, s)

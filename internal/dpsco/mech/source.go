@@ -19,6 +19,7 @@ import (
 type Source struct {
 	r    io.Reader
 	word [8]byte // of Uint64; here, it is not allocated at every draw
+	tape *Tape   // nil but in tests
 }
 
 // NewSource returns a Source over crypto/rand.
