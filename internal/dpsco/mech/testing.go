@@ -34,7 +34,7 @@ type Tape struct {
 	Releases []TestRelease
 	answers  []TestRelease // of an earlier run; nil: fresh noise
 	noise    *Source       // apart, so that other draws of two runs stay in step
-	words    *counter
+	words    *readCounter
 }
 
 // TestRelease is one release as a Tape notes it. Mechanism, Contract and Draws
@@ -52,7 +52,7 @@ type TestRelease struct {
 // test binary.
 func TestTape(tb testing.TB, seed uint64, earlier *Tape) (*Source, *Tape) {
 	src := TestSource(tb, seed)
-	t := &Tape{noise: TestSource(tb, ^seed), words: &counter{r: src.r}}
+	t := &Tape{noise: TestSource(tb, ^seed), words: &readCounter{r: src.r}}
 	if earlier != nil {
 		t.answers = earlier.Releases
 	}
@@ -60,12 +60,12 @@ func TestTape(tb testing.TB, seed uint64, earlier *Tape) (*Source, *Tape) {
 	return src, t
 }
 
-type counter struct {
+type readCounter struct {
 	r     io.Reader
 	reads int
 }
 
-func (c *counter) Read(p []byte) (int, error) {
+func (c *readCounter) Read(p []byte) (int, error) {
 	c.reads++
 	return c.r.Read(p)
 }
@@ -153,6 +153,15 @@ func (c MomentContract) weights(k int) int64 {
 type smooth struct {
 	at                []float64
 	bound, smoothness float64
+}
+
+// inFloats returns integers below 2^53 as they are.
+func inFloats(steps []int64) []float64 {
+	at := make([]float64, len(steps))
+	for j, v := range steps {
+		at[j] = float64(v)
+	}
+	return at
 }
 
 func (v smooth) clone() statistic {
