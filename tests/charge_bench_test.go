@@ -1,0 +1,148 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"dpsidecar/internal/dev"
+	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/ledger"
+)
+
+// BenchmarkCharge measures charges to one account by sidecars that do nothing
+// else. Every charge is a transaction of its own, flushed to disk.
+func BenchmarkCharge(b *testing.B) {
+	for _, sidecars := range []int{1, 8} {
+		b.Run(fmt.Sprintf("sidecars=%d", sidecars), func(b *testing.B) {
+			newTill(b).run(b, sidecars)
+		})
+	}
+}
+
+// BenchmarkChargeAfterHistory shows that a charge costs the same however long
+// the ledger is.
+func BenchmarkChargeAfterHistory(b *testing.B) {
+	for _, entries := range []int{10, 1_000, 100_000} {
+		b.Run(fmt.Sprintf("entries=%d", entries), func(b *testing.B) {
+			t := newTill(b)
+			t.fill(b, entries)
+			t.run(b, 1)
+		})
+	}
+}
+
+// till is an account that is charged and charged.
+type till struct {
+	system *dev.System
+	super  *pgx.Conn
+}
+
+func newTill(b *testing.B) *till {
+	b.Helper()
+	ctx := context.Background()
+	s, err := dev.Start(ctx, dev.Options{Settings: map[string]string{"fsync": "on"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.Stop() })
+	t := &till{system: s}
+	if t.super, err = pgx.Connect(ctx, s.SuperuserURL()); err != nil {
+		b.Fatal(err)
+	}
+	for _, sql := range []string{
+		`CREATE TABLE public.claims AS SELECT i::float8 AS amount, i AS age FROM generate_series(1, 1000) i`,
+		`GRANT SELECT ON public.claims TO dp_sidecar`,
+		`SELECT dp_register('claims', 'public.claims', 'amount', '{age}', 1e6, 1e-6)`,
+		`SELECT dp_grant('claims', 'analyst')`,
+	} {
+		t.exec(b, sql)
+	}
+	return t
+}
+
+func (t *till) exec(b *testing.B, sql string, args ...any) {
+	b.Helper()
+	if _, err := t.super.Exec(context.Background(), sql, args...); err != nil {
+		b.Fatalf("%v\n%s", err, sql)
+	}
+}
+
+// hire makes n jobs that a worker has claimed.
+func (t *till) hire(b *testing.B, n int) []ledger.Owner {
+	b.Helper()
+	rows, _ := t.super.Query(context.Background(), `
+		INSERT INTO dp_int.job (id, caller, dataset, model, eps, delta, request, request_hash, fresh, waited, state, attempt, token, lease_until)
+		SELECT gen_random_uuid(), 'analyst', d.id, 'l1', 1, 0, '{}', '', true, false, 'claimed', 1, gen_random_uuid(), now() + interval '1 day'
+		  FROM dp_int.dataset d, generate_series(1, $1)
+		RETURNING id::text, token::text`, n)
+	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ledger.Owner])
+	if err != nil {
+		b.Fatal(err)
+	}
+	return jobs
+}
+
+// fill makes the ledger n entries long: copies of one charge, in the past.
+func (t *till) fill(b *testing.B, n int) {
+	b.Helper()
+	if err := charge(t.super, t.hire(b, 1)[0]); err != nil {
+		b.Fatal(err)
+	}
+	t.exec(b, `
+		INSERT INTO dp_int.ledger (account, seq, kind, dataset, caller, job, event, epsilon, rho, renyi, renyi_grid, delta, previous, hash)
+		SELECT l.account, l.seq + i, kind, l.dataset, l.caller, gen_random_uuid(), l.event, l.epsilon, l.rho, l.renyi, l.renyi_grid, l.delta, l.previous, l.hash
+		  FROM dp_int.ledger l, generate_series(1, $1) i
+		 WHERE l.kind = 'charge'`, n)
+	t.exec(b, `UPDATE dp_int.account SET entries = entries + $1, spends = spends + $1`, n)
+	t.exec(b, `VACUUM ANALYZE dp_int.ledger`)
+	t.exec(b, `CHECKPOINT`)
+}
+
+func charge(db ledger.DB, o ledger.Owner) error {
+	_, err := ledger.Charge(context.Background(), db, o, ledger.Entry{Event: privacy.Gaussian{NoiseMultiplier: 10}, Rows: 1000})
+	return err
+}
+
+// warmUp is how many charges a connection makes before the clock starts.
+const warmUp = 50
+
+// run charges b.N times by so many connections.
+func (t *till) run(b *testing.B, sidecars int) {
+	b.Helper()
+	jobs := make(chan ledger.Owner, b.N)
+	for _, o := range t.hire(b, b.N) {
+		jobs <- o
+	}
+	close(jobs)
+	var conns []*pgx.Conn
+	for range sidecars {
+		conn, err := pgx.Connect(context.Background(), t.system.URL("dp_sidecar"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		for _, o := range t.hire(b, warmUp) {
+			if err := charge(conn, o); err != nil {
+				b.Fatal(err)
+			}
+		}
+		conns = append(conns, conn)
+	}
+	b.ResetTimer()
+	var working sync.WaitGroup
+	for _, conn := range conns {
+		working.Go(func() {
+			for o := range jobs {
+				if err := charge(conn, o); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	working.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "charges/s")
+}
