@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 	"testing"
-
-	"dpsidecar/internal/dpsco"
 )
 
 func TestBadRequestsAreExplained(t *testing.T) {
@@ -155,39 +153,5 @@ func TestOutputSettingsDoNotMatter(t *testing.T) {
 	w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.25, options => '{"radius": 7.123456789012345}')`, w.dataset)
 	if eps := one[float64](w, w.steward, `SELECT sum(epsilon) FROM dp.ledger WHERE dataset = $1`, w.dataset); eps != 0.3734567890123456 {
 		t.Errorf("charged %v", eps)
-	}
-}
-
-// The database and package dpsco list the same options with the same ranges.
-func TestOptionsAgree(t *testing.T) {
-	w := newWorld(t, 1, 0)
-	want := map[string]string{}
-	for _, o := range dpsco.Options("l1") {
-		if o.Choices != nil {
-			want[o.Name] = fmt.Sprintf("%v", o.Choices)
-		} else {
-			want[o.Name] = fmt.Sprintf("%g %g", o.Minimum, o.Maximum)
-		}
-	}
-	rows, _ := w.super.Query(context.Background(), `SELECT name, coalesce(minimum, 0), coalesce(maximum, 0), choices FROM dp_int.option WHERE model = 'l1'`)
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		var minimum, maximum float64
-		var choices []string
-		if err := rows.Scan(&name, &minimum, &maximum, &choices); err != nil {
-			t.Fatal(err)
-		}
-		got := fmt.Sprintf("%g %g", minimum, maximum)
-		if choices != nil {
-			got = fmt.Sprintf("%v", choices)
-		}
-		if got != want[name] {
-			t.Errorf("option %s: the database says %s, dpsco %s", name, got, want[name])
-		}
-		delete(want, name)
-	}
-	if len(want) > 0 {
-		t.Errorf("not in the database: %v", want)
 	}
 }

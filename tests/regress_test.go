@@ -1,0 +1,300 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"testing"
+
+	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/privacy"
+)
+
+var gradientModels = []string{"linear", "logistic", "huber"}
+
+// regressable gives the data set 40,000 rows with a signal and a label.
+func (w *world) regressable(accounting string, epsilon, delta float64) {
+	w.Helper()
+	w.exec(w.super, fmt.Sprintf(`
+		ALTER TABLE %[1]q ADD label int;
+		TRUNCATE %[1]q;
+		INSERT INTO %[1]q (age, region, insured, amount)
+		SELECT 20 + 60 * a, 5 * b, c < 0.5, 1000 * (20 * a - 5 * b + 10 * (c < 0.5)::int + 3 * (d + e - 1))
+		  FROM (SELECT random() a, random() b, random() c, random() d, random() e FROM generate_series(1, 40000)) AS r;
+		UPDATE %[1]q SET label = (amount > 5000)::int`, w.dataset))
+	w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age,region,insured,label}', $3, $4, accounting => $5,
+		scales => '{"amount": 10000, "age": 50, "region": 3}')`, w.dataset, "public."+w.dataset, epsilon, delta, accounting)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+}
+
+// The database and package dpsco list the same options of all models, with the
+// same ranges.
+func TestOptionsAgree(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	for _, model := range append([]string{"l1"}, gradientModels...) {
+		want := map[string]string{}
+		for _, o := range dpsco.Options(model) {
+			switch {
+			case o.Choices != nil:
+				want[o.Name] = fmt.Sprintf("string %v", o.Choices)
+			case o.Groups:
+				want[o.Name] = "groups"
+			case o.Integer:
+				want[o.Name] = fmt.Sprintf("integer %g %g", o.Minimum, o.Maximum)
+			default:
+				want[o.Name] = fmt.Sprintf("number %g %g", o.Minimum, o.Maximum)
+			}
+		}
+		rows, _ := w.super.Query(context.Background(), `SELECT name, type, coalesce(minimum, 0), coalesce(maximum, 0), choices FROM dp_int.option WHERE model = $1`, model)
+		for rows.Next() {
+			var name, kind string
+			var minimum, maximum float64
+			var choices []string
+			if err := rows.Scan(&name, &kind, &minimum, &maximum, &choices); err != nil {
+				t.Fatal(err)
+			}
+			got := kind
+			switch kind {
+			case "string":
+				got += fmt.Sprintf(" %v", choices)
+			case "number", "integer":
+				got += fmt.Sprintf(" %g %g", minimum, maximum)
+			}
+			if got != want[name] {
+				t.Errorf("%s, option %s: the database says %s, dpsco %s", model, name, got, want[name])
+			}
+			delete(want, name)
+		}
+		if rows.Err() != nil || len(want) > 0 {
+			t.Errorf("%s: %v; not in the database: %v", model, rows.Err(), want)
+		}
+	}
+}
+
+// An option typed at its default is dropped from the request, so the plan must
+// not depend on whether it is typed.
+func TestDefaultsAgree(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	features := []string{"a", "b"}
+	rows, _ := w.super.Query(context.Background(), `SELECT model, name, "default" FROM dp_int.option WHERE "default" IS NOT NULL`)
+	defer rows.Close()
+	tried := 0
+	for rows.Next() {
+		var model, name string
+		var value any
+		if err := rows.Scan(&model, &name, &value); err != nil {
+			t.Fatal(err)
+		}
+		base := map[string]any{}
+		if name == "l1_ratio" {
+			base = map[string]any{"penalty": "elastic_net", "lambda": 0.5}
+		}
+		typed := map[string]any{name: value}
+		for k, v := range base {
+			typed[k] = v
+		}
+		if got, want := planned(t, model, typed, features), planned(t, model, base, features); got != want {
+			t.Errorf("%s, %s = %v: planned %s, by default %s", model, name, value, got, want)
+		}
+		tried++
+	}
+	if rows.Err() != nil || tried < 15 {
+		t.Errorf("%v; %d defaults", rows.Err(), tried)
+	}
+}
+
+// planned is what a request releases and with which parameters.
+func planned(t *testing.T, model string, options map[string]any, features []string) string {
+	algorithm, err := dpsco.Recipe(model, options, features)
+	if err != nil {
+		t.Fatalf("%s %v: %v", model, options, err)
+	}
+	budget, accountant := budgetOf(model)
+	p, err := algorithm.Plan(dpsco.Shape{N: 10_000, D: 3, Intercept: true}, budget, accountant)
+	if err != nil {
+		t.Fatalf("%s %v: %v", model, options, err)
+	}
+	text, _ := json.Marshal([]any{p.Event, p.Parameters})
+	return string(text)
+}
+
+func budgetOf(model string) (privacy.Budget, privacy.Accountant) {
+	if model == "l1" {
+		return privacy.Budget{Epsilon: 1}, privacy.PureSum{}
+	}
+	return privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{}
+}
+
+// Every method of every model answers, says how, and costs at most what was asked.
+func TestEveryMethodAnswersFromSQL(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.regressable("zcdp", 5000, 1e-3)
+	for _, model := range gradientModels {
+		target := "amount"
+		if model == "logistic" {
+			target = "label"
+		}
+		for _, o := range dpsco.Options(model) {
+			if o.Name != "method" {
+				continue
+			}
+			for _, method := range o.Choices {
+				eps := 8.0
+				w.mustRegress(w.analyst, fmt.Sprintf(`SELECT * FROM dp_%s_regress($1, $2, target => $3, features => '{age,region,insured}', method => $4,
+					options => '{"fresh": true}')`, model), w.dataset, eps, target, method)
+				var kind string
+				var parameters map[string]any
+				if err := w.analyst.QueryRow(context.Background(), `SELECT method, parameters FROM dp.releases WHERE id = dp_last_release($1)`, w.dataset).
+					Scan(&kind, &parameters); err != nil {
+					t.Fatal(err)
+				}
+				if kind != method || parameters["rows"] != 40000. || parameters["why"] == "" || (parameters["noise_multiplier"] == nil) != (method == "sample_aggregate") {
+					t.Errorf("%s by %s: released by %s with %v", model, method, kind, parameters)
+				}
+			}
+		}
+	}
+	if ok := one[bool](w, w.steward, `SELECT bool_and(ok) FROM dp_verify()`); !ok {
+		t.Error("the ledger does not verify")
+	}
+}
+
+// Least squares of a known signal, in the table's own units.
+func TestCoefficientsComeInTheTablesUnits(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.regressable("zcdp", 500, 1e-4)
+	for _, penalty := range []string{"", `, penalty => 'l2', lambda => 1e-6`, `, penalty => 'l1', lambda => 1e-6`,
+		`, penalty => 'elastic_net', lambda => 1e-6`, `, penalty => 'group_l1', lambda => 1e-6, options => '{"groups": [["age"], ["region", "insured"]]}'`} {
+		got := w.mustRegress(w.analyst, fmt.Sprintf(`SELECT * FROM dp_linear_regress($1, 20, features => '{age,region,insured}'%s)`, penalty), w.dataset)
+		want := []float64{-1000 * 20. / 3, 1000. / 3, -1000, 10000}
+		for j, tolerance := range []float64{600, 12, 120, 400} {
+			if math.Abs(got[j].Coef-want[j]) > tolerance {
+				t.Errorf("%s: %s is %v, want %v", penalty, got[j].Term, got[j].Coef, want[j])
+			}
+		}
+	}
+	got := w.mustRegress(w.analyst, `SELECT * FROM dp_logistic_regress($1, 20, target => 'label', features => '{age,region,insured}')`, w.dataset)
+	if got[1].Coef <= 0 || got[2].Coef >= 0 || got[3].Coef <= 0 {
+		t.Errorf("log-odds %v", got)
+	}
+	flipped := w.mustRegress(w.analyst, `SELECT * FROM dp_logistic_regress($1, 20, target => 'label', features => '{age,region,insured}',
+		options => '{"positive_label": 0, "negative_label": 1}')`, w.dataset)
+	if math.Abs(flipped[3].Coef+got[3].Coef) > 0.2*math.Abs(got[3].Coef) {
+		t.Errorf("log-odds of 0 are %v, of 1 %v", flipped, got)
+	}
+}
+
+// The synchronous call, its defaults typed out, and the submitted job are one request.
+func TestOneMeaningIsOneRequest(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.regressable("zcdp", 10, 1e-5)
+	for _, ask := range []string{
+		`dp_linear_regress($1, 1)`,
+		`dp_linear_regress($1, 1, 1e-6, 'amount', '{age,region,insured,label}', true, 'none', 0, 'auto', '{}')`,
+		`dp_linear_regress($1, 1, options => '{"method": "auto", "lambda": 0, "radius": 10, "whitening": "auto"}')`,
+	} {
+		w.mustRegress(w.analyst, `SELECT * FROM `+ask, w.dataset)
+	}
+	w.mustSubmit(`dp_submit('linear', $1, 1)`)
+	w.mustSubmit(`dp_submit('linear', $1, 1, 1e-6, options => '{"method": "auto", "penalty": "none"}')`)
+	if n := w.entries(); n != 1 {
+		t.Errorf("%d entries, want 1", n)
+	}
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1, method => 'gd', penalty => 'l1', lambda => 0.5)`, w.dataset)
+	w.mustSubmit(`dp_submit('linear', $1, 1, options => '{"lambda": 0.5, "penalty": "l1", "method": "gd"}')`)
+	if n := w.entries(); n != 2 {
+		t.Errorf("%d entries, want 2", n)
+	}
+}
+
+// mustSubmit waits for the end of a job, which must be a result.
+func (w *world) mustSubmit(call string) {
+	w.Helper()
+	job := one[string](w, w.analyst, `SELECT `+call+`::text`, w.dataset)
+	w.eventually("the job is done", func() bool {
+		return one[string](w, w.analyst, `SELECT status FROM dp_status($1::text::uuid)`, job) == "done"
+	})
+	w.mustRegress(w.analyst, `SELECT * FROM dp_result($1::text::uuid)`, job)
+}
+
+func TestBadRegressionsAreExplained(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.regressable("zcdp", 10, 1e-5)
+	for _, c := range []struct{ call, code, says string }{
+		{`dp_linear_regress('%s', 1, 0)`, "22023", "delta must be above 0"},
+		{`dp_linear_regress('%s', 1, 1)`, "22023", "delta must be above 0"},
+		{`dp_linear_regress('%s', 1, 'NaN')`, "22023", "delta must be above 0"},
+		{`dp_linear_regress('%s', 1, method => 'magic')`, "22023", "one of auto, catoni"},
+		{`dp_linear_regress('%s', 1, method => NULL)`, "22023", `"method"`},
+		{`dp_linear_regress('%s', 1, penalty => 'l1')`, "22023", "needs a lambda"},
+		{`dp_linear_regress('%s', 1, lambda => 0.1)`, "22023", "there is no penalty"},
+		{`dp_linear_regress('%s', 1, penalty => 'l1', lambda => -1)`, "22023", `"lambda"`},
+		{`dp_linear_regress('%s', 1, penalty => 'l1', lambda => 'NaN')`, "22023", `"lambda"`},
+		{`dp_linear_regress('%s', 1, penalty => 'group_l1', lambda => 1)`, "22023", "groups"},
+		{`dp_linear_regress('%s', 1, penalty => 'l1', lambda => 1, options => '{"groups": [["age"]]}')`, "22023", "groups"},
+		{`dp_linear_regress('%s', 1, penalty => 'group_l1', lambda => 1, options => '{"groups": [["age"], ["age"]]}')`, "22023", "every name once"},
+		{`dp_linear_regress('%s', 1, penalty => 'group_l1', lambda => 1, options => '{"groups": [["agee"]]}')`, "42703", `"agee"`},
+		{`dp_linear_regress('%s', 1, penalty => 'group_l1', lambda => 1, options => '{"groups": "age"}')`, "22023", "list of lists"},
+		{`dp_linear_regress('%s', 1, penalty => 'group_l1', lambda => 1, options => '{"groups": [[1]]}')`, "42703", `"1"`},
+		{`dp_linear_regress('%s', 1, method => 'gd', options => '{"method": "catoni"}')`, "22023", "given twice"},
+		{`dp_linear_regress('%s', 1, options => '{"steps": 2.5}')`, "22023", "whole number"},
+		{`dp_linear_regress('%s', 1, options => '{"steps": 0}')`, "22023", "whole number"},
+		{`dp_linear_regress('%s', 1, options => '{"positive_label": 1}')`, "22023", "unknown option"},
+		{`dp_logistic_regress('%s', 1, target => 'label', features => '{age}', options => '{"positive_label": 3, "negative_label": 3}')`, "22023", "both labels"},
+		{`dp_linear_regress('%s', 1, options => '{"batch": 1000000}', method => 'spgd_kamath', features => '{age}')`, "", ""},
+		{`dp_linear_regress('%s', 0.001, method => 'sample_aggregate')`, "DP005", "points"},
+		{`dp_submit('linear', '%s', 1, 0)`, "22023", "delta must be above 0"},
+	} {
+		before := w.entries()
+		_, err := w.analyst.Exec(context.Background(), fmt.Sprintf(`SELECT * FROM `+c.call, w.dataset))
+		if c.code == "" {
+			if err != nil {
+				t.Errorf("%s: %v", c.call, err)
+			}
+			continue
+		}
+		w.wantError(err, c.code, c.says)
+		if w.entries() != before {
+			t.Errorf("%s: spent", c.call)
+		}
+	}
+}
+
+// A pure account has no delta; a Renyi account takes batches at their amplified
+// price, a zCDP account does not.
+func TestAccountsPriceMethodsTheirWay(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.regressable("pure", 5, 0)
+	_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1)`, w.dataset)
+	w.wantError(err, "DP005", "pure accounting")
+
+	noise := map[string]float64{}
+	for _, accounting := range []string{"zcdp", "rdp"} {
+		w := newWorld(t, 1, 0)
+		w.regressable(accounting, 5, 1e-5)
+		w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1, method => 'spgd_clip', options => '{"batch": 400, "steps": 100}')`, w.dataset)
+		noise[accounting] = one[float64](w, w.analyst, `SELECT (parameters ->> 'noise_multiplier')::float8 FROM dp.releases WHERE id = dp_last_release($1)`, w.dataset)
+	}
+	if !(noise["rdp"] < noise["zcdp"]/5) {
+		t.Errorf("noise multipliers %v: no amplification", noise)
+	}
+}
+
+// A request for a whole budget is admitted, in either kind of account.
+func TestAWholeBudgetCanBeSpentAtOnce(t *testing.T) {
+	for _, accounting := range []string{"zcdp", "rdp"} {
+		for _, method := range []string{"auto", "spgd_clip"} {
+			w := newWorld(t, 1, 0)
+			w.regressable(accounting, 1, 1e-6)
+			options := "{}"
+			if method == "spgd_clip" && accounting == "rdp" {
+				options = `{"batch": 400}`
+			}
+			w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1, 1e-6, method => $2, options => $3::text::jsonb)`, w.dataset, method, options)
+			_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.1, 1e-6, method => $2)`, w.dataset, method)
+			w.wantError(err, "DP002", "exhausted")
+		}
+	}
+}
