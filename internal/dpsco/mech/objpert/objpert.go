@@ -93,6 +93,13 @@ func (p Params) newPlan(d int) plan {
 	}
 }
 
+// Scales returns the ridge and the scale of the noise vector for d coefficients,
+// public both.
+func (p Params) Scales(d int) (ridge, noise float64) {
+	plan := p.newPlan(d)
+	return plan.ridge, plan.noise
+}
+
 // Draw releases d coefficients fitted to the n rows (x by columns, y), missing
 // values NaN. It overwrites x and y.
 //
