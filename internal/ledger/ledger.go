@@ -10,8 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -57,13 +55,9 @@ func Charge(ctx context.Context, db DB, o Owner, e Entry) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("ledger: event: %w", err)
 	}
-	cost, err := privacy.Price(e.Event)
+	cost, err := Price(e.Event)
 	if err != nil {
-		return false, fmt.Errorf("ledger: price: %w", err)
-	}
-	curve, err := curve(e.Event)
-	if err != nil {
-		return false, fmt.Errorf("ledger: curve: %w", err)
+		return false, err
 	}
 	parameters, err := json.Marshal(e.Parameters)
 	if err != nil {
@@ -72,30 +66,13 @@ func Charge(ctx context.Context, db DB, o Owner, e Entry) (bool, error) {
 	var charged bool
 	err = db.QueryRow(ctx, `SELECT dp_int.job_charge($1, $2, $3, $4, $5::text::numeric, $6::text::numeric, $7::text::numeric, $8,
 		$9::text[]::numeric[], $10, $11)`,
-		o.Job, o.Token, e.Rows, event, decimal(cost.Epsilon), decimal(cost.Rho), decimal(cost.Delta), parameters,
-		curve, privacy.OrdersVersion, cmp.Or(e.Arithmetic, exact)).Scan(&charged)
+		o.Job, o.Token, e.Rows, event, cost.Epsilon, cost.Rho, cost.Delta, parameters,
+		cost.Renyi, privacy.OrdersVersion, cmp.Or(e.Arithmetic, exact)).Scan(&charged)
 	return charged, Explain(err)
 }
 
 // exact marks in the ledger what rests on no floating-point arithmetic.
 const exact = "exact"
-
-// renyi remembers what subsampled Gaussians cost: a job that is planned again
-// costs the same.
-var renyi privacy.Renyi
-
-// curve is what e costs at every order of the grid; NULL where there is no bound.
-func curve(e privacy.Event) ([]*string, error) {
-	divergences, err := renyi.Curve(e)
-	if err != nil {
-		return nil, err
-	}
-	text := make([]*string, len(divergences))
-	for i, v := range divergences {
-		text[i] = decimal(v)
-	}
-	return text, nil
-}
 
 // Explain gives the database's refusals their type and passes on everything else.
 func Explain(err error) error {
@@ -110,14 +87,4 @@ func Explain(err error) error {
 		return &Refusal{pg.Code, pg.Message, pg.Hint}
 	}
 	return err
-}
-
-// decimal writes a cost as the shortest decimal that reads back as v, which is
-// how the database writes the epsilon a person typed; NULL where there is none.
-func decimal(v float64) *string {
-	if math.IsInf(v, 1) {
-		return nil
-	}
-	s := strconv.FormatFloat(v, 'g', -1, 64)
-	return &s
 }
