@@ -83,9 +83,13 @@ COMMENT ON TABLE dp_int.caller_total IS 'What each caller has spent of an accoun
 -- but budget; the bound itself is evaluated in numeric, from above.
 
 -- Of every delta a tenth is kept for the deltas of mechanisms; the rest serves
--- the conversion.
+-- the conversion. The shortest decimal of a float64, which is how costs arrive,
+-- may lie below it, relatively by 2^-53: 1e-15 here and below is for that.
 CREATE FUNCTION dp_int.reserve(delta numeric) RETURNS numeric
 LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT delta * 0.1 $$;
+
+CREATE FUNCTION dp_int.conversion_delta(delta numeric) RETURNS numeric
+LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT delta * 0.9 * (1 - 1e-15) $$;
 
 -- Grid 1 of Renyi orders; package privacy has the same.
 CREATE FUNCTION dp_int.renyi_orders() RETURNS numeric[]
@@ -163,23 +167,22 @@ CREATE FUNCTION dp_int.cap(p_accounting text, p_order numeric, p_epsilon numeric
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE p_accounting
     WHEN 'pure' THEN p_epsilon
-    WHEN 'zcdp' THEN dp_int.zcdp_rho(p_epsilon, p_delta - dp_int.reserve(p_delta))
-    WHEN 'rdp' THEN greatest(0, p_epsilon - dp_int.renyi_surplus(p_order, p_delta - dp_int.reserve(p_delta))) END
+    WHEN 'zcdp' THEN dp_int.zcdp_rho(p_epsilon, dp_int.conversion_delta(p_delta)) * (1 - 1e-15)
+    WHEN 'rdp' THEN greatest(0, p_epsilon - dp_int.renyi_surplus(p_order, dp_int.conversion_delta(p_delta))) * (1 - 1e-15) END
 $$;
 
 -- What the accountant proves of a total in its unit, rounded upward.
 CREATE FUNCTION dp_int.proven(p_accounting text, p_order numeric, p_spent numeric, p_delta numeric) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-  delta numeric;
+  delta CONSTANT numeric := dp_int.conversion_delta(p_delta);
   a numeric := p_order;
-  divergence numeric := p_spent;
+  divergence numeric := p_spent * (1 + 1e-15);
 BEGIN
   IF p_accounting = 'pure' OR p_spent = 0 THEN RETURN p_spent; END IF;
-  delta := p_delta - dp_int.reserve(p_delta);
   IF p_accounting = 'zcdp' THEN
     a := dp_int.order_for_rho(p_spent::float8, delta::float8);
-    divergence := p_spent * a;
+    divergence := divergence * a;
   END IF;
   RETURN greatest(0, divergence + dp_int.renyi_surplus(a, delta));
 END $$;

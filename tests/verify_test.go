@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"dpsidecar/internal/dpsco/privacy"
 	"dpsidecar/internal/install"
 	"dpsidecar/internal/ledger"
 )
@@ -18,21 +19,7 @@ func TestVerifyNoticesEveryChange(t *testing.T) {
 	w.mustRegress(w.analyst, ask, w.dataset, 0.5)
 	w.mustRegress(w.analyst, ask, w.dataset, 0.25)
 	ctx := context.Background()
-	verify := func() string {
-		w.Helper()
-		findings, err := ledger.Verify(ctx, w.steward)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var wrong []string
-		for _, f := range findings {
-			if !f.OK {
-				wrong = append(wrong, f.Item+": "+f.Detail)
-			}
-		}
-		return strings.Join(wrong, "\n")
-	}
-	if wrong := verify(); wrong != "" {
+	if wrong := w.verify(); len(wrong) > 0 {
 		t.Fatal(wrong)
 	}
 	entry := fmt.Sprintf("(SELECT max(id) - 1 FROM dp_int.ledger WHERE dataset = '%s')", w.dataset)
@@ -78,11 +65,60 @@ func TestVerifyNoticesEveryChange(t *testing.T) {
 		}
 		w.exec(w.super, "ROLLBACK")
 	}
-	if wrong := verify(); wrong != "" {
+	if wrong := w.verify(); len(wrong) > 0 {
 		t.Fatal(wrong)
 	}
 	_, err := w.analyst.Exec(ctx, `SELECT * FROM dp_verify()`)
 	w.wantError(err, "42501", "")
+}
+
+// verify returns what is wrong, as the superuser sees it in its transaction.
+func (w *world) verify() (wrong []string) {
+	w.Helper()
+	findings, err := ledger.Verify(context.Background(), w.super)
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, f := range findings {
+		if !f.OK {
+			wrong = append(wrong, f.Item+": "+f.Detail)
+		}
+	}
+	return wrong
+}
+
+// A charge that nothing but the filter would have refused is noticed, under every
+// accounting, even once it has been given back.
+func TestVerifyNoticesAnOverdraft(t *testing.T) {
+	for accounting, delta := range map[string]float64{"pure": 0, "zcdp": 1e-6, "rdp": 1e-6} {
+		w := newWorld(t, 1, 0)
+		w.registerAgain(accounting, 1, delta)
+		w.mustCharge(privacy.Pure{Epsilon: .1})
+		for _, forged := range []string{
+			`jsonb_build_object('epsilon', 1, 'rho', 1, 'renyi', (SELECT jsonb_agg(2) FROM unnest(l.renyi)))`,
+			`jsonb_build_object('delta', 1e-3)`,
+		} {
+			w.exec(w.super, "BEGIN")
+			w.exec(w.super, `SELECT dp_int.ledger_append(jsonb_populate_record(l, `+forged+`)) FROM dp_int.ledger l WHERE kind = 'charge' AND dataset = $1`, w.dataset)
+			w.exec(w.super, `SELECT dp_int.ledger_refund(max(id)) FROM dp_int.ledger WHERE kind = 'charge'`)
+			if wrong := w.verify(); len(wrong) != 1 || !strings.Contains(wrong[0], "no charge went beyond the budget") {
+				t.Errorf("%s, %s: %q", accounting, forged, wrong)
+			}
+			w.exec(w.super, "ROLLBACK")
+		}
+	}
+}
+
+// A budget lowered below what is spent, in epsilon or in delta, is no overdraft.
+func TestVerifyUnderstandsALoweredBudget(t *testing.T) {
+	w := newWorld(t, 1, 1e-6)
+	w.mustCharge(privacy.ZCDP{Rho: .02})
+	w.mustCharge(privacy.Approx{Epsilon: .01, Delta: 9e-8})
+	w.exec(w.steward, `SELECT dp_set_budget($1, 1, 1e-9)`, w.dataset)
+	w.exec(w.steward, `SELECT dp_set_budget($1, 0.1, 1e-9)`, w.dataset)
+	if wrong := w.verify(); len(wrong) > 0 {
+		t.Error(wrong)
+	}
 }
 
 func TestVersionIsTheSchemas(t *testing.T) {
