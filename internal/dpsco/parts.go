@@ -43,8 +43,9 @@ func (p *problem) whitened(d Descent, level float64) Whitened {
 	if level > 0 {
 		left -= levelShare
 	}
+	p.FeatureNorm = p.featureNorm()
 	return Whitened{
-		Descent: d, Bound: p.featureNorm(), Ratio: math.Sqrt(left / (whiteningShare * calls)),
+		Descent: d, Bound: p.FeatureNorm, Ratio: math.Sqrt(left / (whiteningShare * calls)),
 		Level: Level{level, math.Sqrt(left / (levelShare * calls))},
 	}
 }

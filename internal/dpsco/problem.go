@@ -104,7 +104,9 @@ func (p *problem) whitens() bool { return p.Whitening == WhiteningOn }
 
 // featureNorm bounds a row in the second moments.
 func (p *problem) featureNorm() float64 {
-	set(&p.FeatureNorm, 1.5*math.Sqrt(p.d()))
+	if p.FeatureNorm == 0 {
+		return 1.5 * math.Sqrt(p.d())
+	}
 	return p.FeatureNorm
 }
 
