@@ -4,7 +4,7 @@ SET LOCAL ROLE dp_owner;
 
 CREATE FUNCTION public.dp_version() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT format('dpsidecar schema 11 on %s', current_setting('server_version'))
+  SELECT format('dpsidecar schema 13 on %s', current_setting('server_version'))
 $$;
 COMMENT ON FUNCTION public.dp_version IS 'The version of dpsidecar''s schema in this database.';
 

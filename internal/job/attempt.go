@@ -70,12 +70,9 @@ func (c *claim) terms() []string {
 	return c.Request.Features
 }
 
-// plan is the algorithm for n rows: a function of public facts alone.
-func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
+// algorithm is what was asked for, in the data set's scales.
+func (c *claim) algorithm() (dpsco.Scaled, error) {
 	algorithm, err := dpsco.Recipe(c.Model, c.Request.Options, c.Request.Features)
-	if err != nil {
-		return nil, err
-	}
 	scaled := dpsco.Scaled{Algorithm: algorithm, Y: c.scale(c.Request.Target)}
 	if dpsco.Classifies(c.Model) {
 		scaled.Y = 1
@@ -83,8 +80,24 @@ func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 	for _, f := range c.Request.Features {
 		scaled.X = append(scaled.X, c.scale(f))
 	}
-	shape := dpsco.Shape{N: int(n), D: len(c.terms()), Intercept: c.Request.Intercept}
-	return scaled.Plan(shape, privacy.Budget{Epsilon: c.Request.Eps, Delta: c.Request.Delta}, s.accountant(c))
+	return scaled, err
+}
+
+func (c *claim) shape(n int64) dpsco.Shape {
+	return dpsco.Shape{N: int(n), D: len(c.terms()), Intercept: c.Request.Intercept}
+}
+
+func (c *claim) budget() privacy.Budget {
+	return privacy.Budget{Epsilon: c.Request.Eps, Delta: c.Request.Delta}
+}
+
+// plan is the algorithm for n rows: a function of public facts alone.
+func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
+	algorithm, err := c.algorithm()
+	if err != nil {
+		return nil, err
+	}
+	return algorithm.Plan(c.shape(n), c.budget(), s.accountant(c))
 }
 
 // accountant is the one that the data set was registered with.
@@ -247,6 +260,9 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err != nil {
 		return nil, 0, s.changed(ctx, c, infeasible(err))
 	}
+	if err := s.fits(c, n); err != nil {
+		return nil, 0, err
+	}
 	charged, err := ledger.Charge(ctx, s.pool, c.owner(), ledger.Entry{Event: plan.Event, Rows: n, Parameters: plan.Parameters, Arithmetic: plan.Arithmetic})
 	var refusal *ledger.Refusal
 	switch {
@@ -308,6 +324,9 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	event, err := privacy.UnmarshalEvent(c.Event)
 	if err != nil || !sameEvent(event, plan.Event) {
 		return nil, 0, parked("this version of dpsidecar would spend other than what was charged")
+	}
+	if s.fits(c, *c.RowCount) != nil {
+		return nil, 0, parked("this dpsidecar has too little memory for what another one charged")
 	}
 	if _, err := conn.Exec(ctx, "SELECT FROM "+c.relation().Sanitize()+" LIMIT 0"); err != nil {
 		return nil, 0, s.unreadable(ctx, err, "the data set cannot be read now")

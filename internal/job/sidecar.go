@@ -24,13 +24,15 @@ type Sidecar struct {
 	Jobs    int             // jobs at a time; 2 when zero
 	Lease   time.Duration   // how long a job stays ours without a heartbeat; 30 s when zero
 	Grace   time.Duration   // how long a job may go on after the context ends; 20 s when zero
+	Memory  int64           // bytes that a job may need; 0: no limit
 	Version string
 	Log     *slog.Logger
 
-	id    string
-	pool  *pgxpool.Pool
-	wake  chan struct{}
-	renyi privacy.Renyi // remembers what batches cost
+	id       string
+	pool     *pgxpool.Pool
+	wake     chan struct{} // a job is queued
+	question chan struct{} // an explanation is asked for
+	renyi    privacy.Renyi // remembers what batches cost
 }
 
 const (
@@ -46,10 +48,10 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	s.Lease = orDefault(s.Lease, 30*time.Second)
 	s.Grace = orDefault(s.Grace, 20*time.Second)
 	s.id = uuid()
-	s.wake = make(chan struct{}, s.Jobs)
+	s.wake, s.question = make(chan struct{}, s.Jobs), make(chan struct{}, 1)
 	config := s.Config.Copy()
 	arrowio.Tune(config.ConnConfig)
-	config.MaxConns = int32(2*s.Jobs + 2) // a reader and a writer for each job, one heartbeat, one to spare
+	config.MaxConns = int32(2*s.Jobs + 3) // a reader and a writer for each job, explanations, row counts, one to spare
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return fmt.Errorf("sidecar: %w", err)
@@ -64,6 +66,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	for range s.Jobs {
 		workers.Go(func() { s.work(ctx, working) })
 	}
+	workers.Go(func() { s.explainAll(ctx) })
 	s.listen(ctx)
 	timer := time.AfterFunc(s.Grace, func() { stop(errShutdown) })
 	workers.Wait()
@@ -127,11 +130,14 @@ func (s *Sidecar) session(ctx context.Context) error {
 	s.Log.Info("connected", "worker", s.id, "database", s.Config.ConnConfig.Database)
 	s.count(ctx)
 	s.ring()
+	ring(s.question)
 	for next := time.Now().Add(heartbeat); ; {
 		n, err := waitUntil(ctx, conn, next)
 		switch {
 		case err == nil && n.Payload == "registered":
 			s.count(ctx)
+		case err == nil && n.Payload == "inquiry":
+			ring(s.question)
 		case err == nil:
 			s.ring()
 		case ctx.Err() != nil || conn.IsClosed():
@@ -159,10 +165,14 @@ func (s *Sidecar) farewell() {
 // ring wakes every worker that sleeps.
 func (s *Sidecar) ring() {
 	for range s.Jobs {
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+		ring(s.wake)
+	}
+}
+
+func ring(bell chan struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default:
 	}
 }
 

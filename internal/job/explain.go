@@ -1,0 +1,231 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"dpsidecar/internal/arrowio"
+	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/ledger"
+)
+
+// explanation is the answer to a question of dp_explain. The database adds what
+// the budget would be afterwards.
+type explanation struct {
+	Properties []property   `json:"properties"`
+	Cost       *ledger.Cost `json:"cost,omitempty"`
+	Warnings   []string     `json:"warnings"`
+}
+
+type property struct {
+	Name  string `json:"property"`
+	Value string `json:"value"`
+}
+
+func (e *explanation) add(name, value string) {
+	e.Properties = append(e.Properties, property{name, value})
+}
+
+func (e *explanation) warn(format string, args ...any) {
+	e.Warnings = append(e.Warnings, fmt.Sprintf(format, args...))
+}
+
+// explainAll answers questions until ctx ends, beside the workers: a long fit
+// delays nobody who only asks.
+func (s *Sidecar) explainAll(ctx context.Context) {
+	for ctx.Err() == nil {
+		switch found, err := s.explainNext(ctx); {
+		case err != nil && ctx.Err() == nil:
+			s.Log.Warn("explanation failed", "error", err)
+		case found:
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-s.question:
+		case <-time.After(jitter(10 * poll)):
+		}
+	}
+}
+
+func (s *Sidecar) explainNext(ctx context.Context) (found bool, err error) {
+	var text []byte
+	if err := s.pool.QueryRow(ctx, "SELECT dp_int.inquiry_take()").Scan(&text); err != nil || text == nil {
+		return false, err
+	}
+	c := new(claim)
+	if err := json.Unmarshal(text, c); err != nil {
+		return true, fmt.Errorf("question: %w", err)
+	}
+	e, err := s.explain(ctx, c)
+	if err != nil {
+		return true, err
+	}
+	_, err = s.pool.Exec(ctx, "SELECT dp_int.inquiry_answer($1, $2)", c.ID, e)
+	return true, err
+}
+
+// explain tells what a request would do, from public facts alone: it reads no
+// row. The number of rows is the published one, or counted if there is none yet.
+func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
+	e := &explanation{Warnings: []string{}}
+	e.add("model", c.Model)
+	n, err := s.publicRows(ctx, c)
+	if err != nil {
+		return e.refused(err)
+	}
+	plan, err := s.plan(c, n)
+	if err != nil {
+		return e.refused(infeasible(err))
+	}
+	if err := s.fits(c, n); err != nil {
+		return e.refused(err)
+	}
+	e.add("possible", "yes")
+	e.planned(plan)
+	if err := e.priced(c, plan.Event); err != nil {
+		return nil, err
+	}
+	return e, s.forecast(e, c, n)
+}
+
+// refused passes on what a job would fail with, and errors that are no answer.
+func (e *explanation) refused(err error) (*explanation, error) {
+	var fail *failure
+	if !errors.As(err, &fail) {
+		return nil, err
+	}
+	e.add("possible", "no")
+	e.add("sqlstate", fail.sqlstate)
+	e.add("reason", fail.message)
+	return e, nil
+}
+
+func (s *Sidecar) publicRows(ctx context.Context, c *claim) (int64, error) {
+	if c.Dataset.RowCount != nil {
+		return *c.Dataset.RowCount, nil
+	}
+	n, err := arrowio.Count(ctx, s.pool, c.relation())
+	if err != nil {
+		return 0, uncountable(err)
+	}
+	_, err = s.pool.Exec(ctx, "SELECT dp_int.counted($1, $2)", c.Dataset.ID, n)
+	return n, err
+}
+
+// planned tells method, reason and every public parameter.
+func (e *explanation) planned(p *dpsco.Plan) {
+	parameters := maps.Clone(p.Parameters)
+	e.add("method", p.Method)
+	for _, first := range []struct{ name, parameter string }{
+		{"why", "why"}, {"rows", "rows"}, {"coefficients", "coefficients"}, {"iterations", "steps"}, {"noise_multiplier", "noise_multiplier"},
+	} {
+		if v, ok := parameters[first.parameter]; ok {
+			e.add(first.name, written(v))
+			delete(parameters, first.parameter)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		e.add(name, written(parameters[name]))
+	}
+}
+
+// written is a public parameter as a person reads it.
+func written(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case float64:
+		return short(v)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("job: a parameter that is no JSON: " + err.Error())
+	}
+	return string(text)
+}
+
+func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
+
+// priced tells what will be charged.
+func (e *explanation) priced(c *claim, event privacy.Event) error {
+	text, err := privacy.MarshalEvent(event)
+	if err != nil {
+		return err
+	}
+	cost, err := ledger.Price(event)
+	if err != nil {
+		return err
+	}
+	e.Cost = &cost
+	e.add("event", string(text))
+	e.add("cost_epsilon", strconv.FormatFloat(c.Request.Eps, 'g', -1, 64))
+	e.add("cost_delta", strconv.FormatFloat(c.Request.Delta, 'g', -1, 64))
+	if cost.Rho != nil {
+		e.add("cost_rho", *cost.Rho)
+	}
+	return nil
+}
+
+// forecast tells the error to be expected from the noise, what would lessen it,
+// and what looks like a mistake.
+func (s *Sidecar) forecast(e *explanation, c *claim, n int64) error {
+	algorithm, err := c.algorithm()
+	if err != nil {
+		return err
+	}
+	shape, budget, accountant := c.shape(n), c.budget(), s.accountant(c)
+	expected, err := dpsco.Expect(algorithm, shape, budget, accountant)
+	if err != nil {
+		return err
+	}
+	if expected == nil {
+		e.add("expected_error", "not known: the noise of this method depends on the data")
+	} else {
+		e.add("expected_error", "forecast: the standard deviation that the noise alone gives each coefficient, for features and residuals as large as their scales; no bound")
+		for j, term := range c.terms() {
+			e.add("expected_error:"+term, strconv.FormatFloat(expected[j], 'g', 3, 64))
+		}
+		e.enough(algorithm, shape, budget, accountant)
+	}
+	e.suspect(c, n)
+	return nil
+}
+
+// tenth is the share of the scale below which noise is called small.
+const tenth = 0.1
+
+// enough tells how many rows would bring the noise below a tenth of the scale.
+func (e *explanation) enough(a dpsco.Scaled, s dpsco.Shape, b privacy.Budget, accountant privacy.Accountant) {
+	rows := dpsco.RowsFor(tenth, a.Algorithm, s, b, accountant)
+	if rows == 0 {
+		e.warn("no number of rows brings the noise below a tenth of the scale: ask for more eps, or for fewer features")
+		return
+	}
+	e.add("rows_for_10_percent", strconv.Itoa(rows))
+	if rows > s.N {
+		e.warn("too few rows for %d coefficients at eps %v: noise beyond a tenth of the scale is to be expected; about %d rows would do, or more eps, or fewer features",
+			s.D, b.Epsilon, rows)
+	}
+}
+
+// suspect warns of what looks forgotten or careless.
+func (e *explanation) suspect(c *claim, n int64) {
+	named := slices.ContainsFunc(c.columns(), func(column string) bool { return c.scale(column) != 1 })
+	if !named {
+		e.warn("every scale is 1: were they forgotten? A steward registers typical magnitudes, from public knowledge")
+	}
+	if d := c.Request.Delta; d > 0 && d*float64(n) > 1 {
+		e.warn("delta is above one in the number of rows: it would allow a mechanism to publish somebody's row now and then")
+	}
+	if c.Request.Eps > 10 {
+		e.warn("eps %v promises little: one person may change the probability of an answer by a factor of e^%v", c.Request.Eps, c.Request.Eps)
+	}
+}

@@ -1,0 +1,29 @@
+package job
+
+import (
+	"fmt"
+	"math"
+)
+
+// footprint is about how many bytes a job needs, from public facts alone: the
+// columns as they are read, as the fit rewrites them, and a few of its own, eight
+// bytes a value.
+func footprint(rows int64, columns int) float64 { return 8 * float64(rows) * (2*float64(columns) + 6) }
+
+// fits refuses a job that would need more memory than one may have.
+func (s *Sidecar) fits(c *claim, n int64) error {
+	need := footprint(n, len(c.columns()))
+	if s.Memory == 0 || need <= float64(s.Memory) {
+		return nil
+	}
+	return &failure{"DP005", fmt.Sprintf("%d rows of %d columns need about %s of memory, a job may have %s", n, len(c.columns()), size(need), size(float64(s.Memory))),
+		"Ask for fewer features, or let an operator raise job-memory. " + nothingSpent}
+}
+
+func size(bytes float64) string {
+	const step = 1024
+	if bytes < step*step*step {
+		return fmt.Sprintf("%.0f MiB", math.Ceil(bytes/(step*step)))
+	}
+	return fmt.Sprintf("%.1f GiB", bytes/(step*step*step))
+}

@@ -1,0 +1,169 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// explain returns what dp_explain says; warnings stand under "warning", one a line.
+func (w *world) explain(conn *pgx.Conn, sql string, args ...any) map[string]string {
+	w.Helper()
+	rows, _ := conn.Query(context.Background(), sql, args...)
+	said := map[string]string{}
+	var property, value string
+	if _, err := pgx.ForEachRow(rows, []any{&property, &value}, func() error {
+		said[property] = strings.TrimSpace(said[property] + "\n" + value)
+		return nil
+	}); err != nil {
+		w.Fatalf("%v\n%s", err, sql)
+	}
+	return said
+}
+
+// simple registers a view with one feature and no scales, and grants it.
+func (w *world) simple(name string) string {
+	w.Helper()
+	w.exec(w.super, `CREATE VIEW public.`+name+` AS SELECT amount, age, insured FROM public.`+w.dataset)
+	w.exec(w.super, `GRANT SELECT ON public.`+name+` TO dp_sidecar`)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 50, 1e-5)`, name, "public."+name)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
+	return name
+}
+
+func TestExplainForetellsTheChargeAndSpendsNothing(t *testing.T) {
+	w := newWorld(t, 8, 1e-5)
+	for _, c := range []struct{ explain, call string }{
+		{`SELECT * FROM dp_explain('l1', '%s', 0.5, features => '{age}')`, `SELECT * FROM dp_l1_regress('%s', 0.5, features => '{age}')`},
+		{`SELECT * FROM dp_explain('linear', '%s', 1, 1e-6, features => '{age}')`, `SELECT * FROM dp_linear_regress('%s', 1, 1e-6, features => '{age}')`},
+		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"method": "gd", "steps": 7}')`, `SELECT * FROM dp_linear_regress('%s', 1, method => 'gd', options => '{"steps": 7}')`},
+		{`SELECT * FROM dp_explain('huber', '%s', 0.5, 1e-7, intercept => false)`, `SELECT * FROM dp_huber_regress('%s', 0.5, 1e-7, intercept => false)`},
+		{`SELECT * FROM dp_explain('logistic', '%s', 1, target => 'insured', features => '{age}')`, `SELECT * FROM dp_logistic_regress('%s', 1, target => 'insured', features => '{age}')`},
+	} {
+		explain, call := fmt.Sprintf(c.explain, w.dataset), fmt.Sprintf(c.call, w.dataset)
+		before := w.entries()
+		said := w.explain(w.analyst, explain)
+		if w.entries() != before {
+			t.Errorf("%s wrote to the ledger", explain)
+		}
+		for _, property := range []string{"method", "why", "rows", "coefficients", "event", "cost_epsilon", "cost_delta", "cost_rho", "epsilon_remaining", "expected_error:age"} {
+			if said[property] == "" {
+				t.Errorf("%s does not say %s: %v", explain, property, said)
+			}
+		}
+		if said["possible"] != "yes" || said["affordable"] != "yes" || said["rows"] != "1000" {
+			t.Errorf("%s: %v", explain, said)
+		}
+		w.mustRegress(w.analyst, call)
+		event := one[string](w, w.steward, `SELECT event::text FROM dp.ledger WHERE dataset = $1 AND kind = 'charge' ORDER BY id DESC LIMIT 1`, w.dataset)
+		if same := one[bool](w, w.super, `SELECT $1::jsonb = $2::jsonb`, event, said["event"]); !same {
+			t.Errorf("%s foretells %s, charged was %s", explain, said["event"], event)
+		}
+		left := one[float64](w, w.analyst, `SELECT epsilon_remaining FROM dp.budget WHERE dataset = $1`, w.dataset)
+		if foretold, err := strconv.ParseFloat(said["epsilon_remaining_after"], 64); err != nil || foretold != left {
+			t.Errorf("%s foretells %s, left is %v", explain, said["epsilon_remaining_after"], left)
+		}
+		if again := w.explain(w.analyst, explain); !strings.Contains(again["kept_release"], "at no cost") {
+			t.Errorf("%s, asked before: %v", explain, again)
+		}
+	}
+}
+
+func TestExplainSaysWhyNot(t *testing.T) {
+	w := newWorld(t, 8, 1e-5)
+	w.exec(w.steward, `SELECT dp_grant($1, $2, 1.5)`, w.dataset, w.person)
+	for _, c := range []struct{ sql, property, says string }{
+		{`SELECT * FROM dp_explain('l1', '%s', 2)`, "affordable", "your own limit"},
+		{`SELECT * FROM dp_explain('l1', '%s', 20)`, "affordable", "the data set"},
+		{`SELECT * FROM dp_explain('l1', '%s', 20)`, "warning", "promises little"},
+		{`SELECT * FROM dp_explain('l1', '%s', 0.1)`, "my_epsilon_remaining_after", "1."},
+		{`SELECT * FROM dp_explain('l1', '%s', 0.3, options => '{"method": "exponential_mechanism", "radius": 1e9, "pitch": 1e-9}')`, "reason", "pitch"},
+		{`SELECT * FROM dp_explain('l1', '%s', 0.3, options => '{"method": "exponential_mechanism", "radius": 1e9, "pitch": 1e-9}')`, "sqlstate", "DP005"},
+		{`SELECT * FROM dp_explain('linear', '%s', 0.01)`, "warning", "too few rows"},
+		{`SELECT * FROM dp_explain('linear', '%s', 0.3, 0.01)`, "warning", "delta is above one"},
+		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"method": "trimmed"}')`, "expected_error", "depends on the data"},
+	} {
+		if said := w.explain(w.analyst, fmt.Sprintf(c.sql, w.dataset)); !strings.Contains(said[c.property], c.says) {
+			t.Errorf("%s: %s says %q, want %q: %v", c.sql, c.property, said[c.property], c.says, said)
+		}
+	}
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.3)`, w.dataset); strings.Contains(said["warning"], "every scale") {
+		t.Errorf("scales are registered, and yet: %v", said)
+	}
+	bare := w.simple("bare_" + w.dataset)
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.3)`, bare); !strings.Contains(said["warning"], "every scale is 1") || said["rows"] != "1000" {
+		t.Errorf("no scale is registered: %v", said)
+	}
+	for _, c := range []struct{ sql, code, says string }{
+		{`SELECT * FROM dp_explain('l1', 'nothing', 1)`, "42501", "does not exist"},
+		{`SELECT * FROM dp_explain('l2', '%s', 1)`, "22023", "unknown model"},
+		{`SELECT * FROM dp_explain('l1', '%s', -1)`, "22023", "positive"},
+		{`SELECT * FROM dp_explain('l1', '%s', 1, options => '{"colour": 1}')`, "22023", "unknown option"},
+	} {
+		_, err := w.analyst.Exec(context.Background(), strings.ReplaceAll(c.sql, "%s", w.dataset))
+		w.wantError(err, c.code, c.says)
+	}
+	if w.entries() != 0 {
+		t.Errorf("%d entries", w.entries())
+	}
+}
+
+func TestExplainWithoutASidecar(t *testing.T) {
+	w := lonelyWorld(t, 1, 0)
+	start := time.Now()
+	_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_explain('l1', $1, 1)`, w.dataset)
+	w.wantError(err, "DP001", "dpsidecar serve")
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("failed after %v", took)
+	}
+}
+
+// Whoever else may ask about the data set does not see the answer to a question.
+func TestAnswersBelongToWhoAsked(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	loop := w.connect(w.system.URL("dp_loopback"))
+	id := one[string](w, w.super, `SELECT gen_random_uuid()::text`)
+	w.exec(loop, `SELECT dp_int.ask($1, $2, 'l1', $3, 0.5, NULL, NULL, NULL, true, '{}')`, id, w.person, w.dataset)
+	w.eventually("the answer is there", func() bool {
+		return one[bool](w, w.super, `SELECT answer IS NOT NULL FROM dp_int.inquiry WHERE id = $1`, id)
+	})
+	w.newAnalyst(w.person + "b")
+	if n := one[int64](w, loop, `SELECT count(*) FROM dp_int.answered($1, $2)`, w.person+"b", id); n != 0 {
+		t.Errorf("somebody else reads %d rows", n)
+	}
+	if n := one[int64](w, loop, `SELECT count(*) FROM dp_int.answered($1, $2)`, w.person, id); n == 0 {
+		t.Error("the caller reads nothing")
+	}
+	if n := one[int64](w, w.super, `SELECT count(*) FROM dp_int.inquiry WHERE id = $1`, id); n != 0 {
+		t.Error("a fetched answer is kept")
+	}
+}
+
+// Every example of dp_help runs, for the person it is shown to.
+func TestHelpExamplesRun(t *testing.T) {
+	w := newWorld(t, 50, 1e-5)
+	w.simple("a_" + w.dataset) // it comes first, and its fits are quick
+	rows, _ := w.analyst.Query(context.Background(), `SELECT name, example FROM dp_help()`)
+	help, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct{ Name, Example string }])
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{}
+	for _, h := range help {
+		named[h.Name] = true
+		if _, err := w.analyst.Exec(context.Background(), h.Example); err != nil {
+			t.Errorf("%s: %v", h.Example, err)
+		}
+	}
+	for _, name := range all[string](w, w.super, `SELECT DISTINCT proname::text FROM pg_proc
+		WHERE pronamespace = 'public'::regnamespace AND proname LIKE 'dp\_%' AND has_function_privilege('dp_analyst', oid, 'EXECUTE')`) {
+		if !named[name] {
+			t.Errorf("dp_help does not name %s", name)
+		}
+	}
+}
