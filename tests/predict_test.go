@@ -1,0 +1,130 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A prediction is the sum that the coefficients say, by every way to ask for it.
+func TestPredictionsFollowTheCoefficients(t *testing.T) {
+	w := newWorld(t, 100, 1e-5)
+	for name, c := range map[string]struct {
+		call     string
+		features string // of one row, as an array
+		link     func(float64) float64
+	}{
+		"linear":       {`SELECT * FROM dp_linear_regress('%s', 1)`, "{30,2,1}", nil},
+		"no intercept": {`SELECT * FROM dp_linear_regress('%s', 1, features => '{age,region}', intercept => false)`, "{30,2}", nil},
+		"intercept":    {`SELECT * FROM dp_linear_regress('%s', 1, features => '{}')`, "{}", nil},
+		"logistic": {`SELECT * FROM dp_logistic_regress('%s', 1, target => 'insured', features => '{region,age}')`, "{3,40}",
+			func(z float64) float64 { return 1 / (1 + math.Exp(-z)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := w.mustRegress(w.analyst, fmt.Sprintf(c.call, w.dataset))
+			x := one[[]float64](w, w.analyst, `SELECT $1::text::float8[]`, c.features)
+			want := 0.0
+			if len(out) > len(x) {
+				want = out[0].Coef
+			}
+			for j, v := range x {
+				want += out[len(out)-len(x)+j].Coef * v
+			}
+			release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+			if got := one[float64](w, w.analyst, `SELECT dp_predict(dp_coef($1), $2::text::float8[])`, release, c.features); !near(got, want) {
+				t.Errorf("dp_predict(coef) is %v, want %v", got, want)
+			}
+			if c.link != nil {
+				want = c.link(want)
+			}
+			for _, sql := range []string{
+				fmt.Sprintf(`SELECT dp_predict('%s', '%s')`, release, c.features),
+				fmt.Sprintf(`SELECT dp_predict('%s'::uuid, '%s'::float8[])`, release, c.features),
+				fmt.Sprintf(`SELECT dp_predict('%s', '%s'::float8[])`, release, c.features),
+				fmt.Sprintf(`SELECT dp_predict(dp_last_release('%s'), '%s')`, w.dataset, c.features),
+			} {
+				if got := one[float64](w, w.analyst, sql); !near(got, want) {
+					t.Errorf("%s is %v, want %v", sql, got, want)
+				}
+			}
+		})
+	}
+	if w.entries() != 4 {
+		t.Errorf("%d entries after 4 releases: predictions are free", w.entries())
+	}
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12*(math.Abs(a)+math.Abs(b)) }
+
+func TestPredictionsWithManyFeaturesAndWithNone(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	for n := range 20 {
+		for _, intercept := range []int{0, 1} {
+			got := one[float64](w, w.analyst, `SELECT dp_predict(ARRAY(SELECT i::float8 FROM generate_series(1, $1::int + $2::int) i), ARRAY(SELECT i::float8 FROM generate_series(1, $1::int) i))`,
+				n, intercept)
+			want := 0.0
+			for j := 1; j <= n; j++ {
+				want += float64((j + intercept) * j)
+			}
+			if got != want+float64(intercept) {
+				t.Errorf("%d features, intercept %d: %v, want %v", n, intercept, got, want+float64(intercept))
+			}
+		}
+	}
+	for _, n := range []int{1, 12} {
+		if !one[bool](w, w.analyst, `SELECT dp_predict(array_fill(1::float8, ARRAY[$1::int + 1]), array_fill(NULL::float8, ARRAY[$1::int])) IS NULL`, n) {
+			t.Errorf("a missing feature among %d gives a prediction", n)
+		}
+	}
+	_, err := w.analyst.Exec(context.Background(), `SELECT dp_predict('{1,2}'::float8[], '{1,2,3}'::float8[])`)
+	w.wantError(err, "22023", "3 features, but 2 coefficients")
+}
+
+// Who may not see a release does not get at it by predicting.
+func TestPredictionsAreForWhoMaySeeTheRelease(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.1, features => '{age}')`, w.dataset)
+	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	stranger := w.newAnalyst(w.person + "b")
+	want := one[float64](w, stranger, `SELECT dp_predict($1, '{50}')`, release)
+	w.exec(w.steward, `SELECT dp_revoke($1, $2)`, w.dataset, w.person+"b")
+	for _, sql := range []string{`SELECT dp_predict($1, '{50}')`, `SELECT dp_predict($1::uuid, '{50}')`, `SELECT dp_coef($1)`} {
+		_, err := stranger.Exec(context.Background(), sql, release)
+		w.wantError(err, "22023", "no release")
+		_, err = w.analyst.Exec(context.Background(), sql, one[string](w, w.super, `SELECT gen_random_uuid()::text`))
+		w.wantError(err, "22023", "no release")
+	}
+	if got := one[float64](w, w.steward, `SELECT dp_predict($1, '{50}')`, release); got != want {
+		t.Errorf("the steward gets %v, want %v", got, want)
+	}
+	if !one[bool](w, w.analyst, `SELECT dp_predict(NULL::uuid, '{50}') IS NULL`) {
+		t.Error("no release gives a prediction")
+	}
+}
+
+// The planner puts dp_predict(coef, features) inline, and asks for the
+// coefficients once: that is what makes it fit for large tables.
+func TestPredictIsInlined(t *testing.T) {
+	w := newWorld(t, 10, 1e-5)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1)`, w.dataset)
+	w.exec(w.super, `GRANT SELECT ON public.`+w.dataset+` TO `+w.person)
+	sql := `SELECT sum(dp_predict(m.coef, ARRAY[age, region, insured::int])) FROM public.` + w.dataset +
+		`, (SELECT dp_coef(dp_last_release('` + w.dataset + `')) AS coef OFFSET 0) m`
+	plan := strings.Join(all[string](w, w.analyst, `EXPLAIN VERBOSE `+sql), "\n")
+	if strings.Contains(plan, "dp_predict") || !strings.Contains(plan, "cardinality") || strings.Count(plan, "Output: dp_coef(") != 1 {
+		t.Errorf("not inline:\n%s", plan)
+	}
+	w.exec(w.super, `CREATE TEMP TABLE many AS SELECT random() AS a, random() AS b, random() AS c FROM generate_series(1, 20000)`)
+	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	for _, sql := range []string{
+		`SELECT count(dp_predict(m.coef, ARRAY[a, b, c])) FROM many, (SELECT dp_coef('` + release + `') AS coef OFFSET 0) m`,
+		`SELECT count(dp_predict('` + release + `'::uuid, ARRAY[a, b, c])) FROM many`,
+	} {
+		start := time.Now()
+		one[int64](w, w.super, sql)
+		t.Logf("%v for 20,000 rows: %s", time.Since(start).Round(time.Millisecond), sql)
+	}
+}
