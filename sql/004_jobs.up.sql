@@ -29,6 +29,7 @@ CREATE TABLE dp_int.job (
   charge           bigint CONSTRAINT job_charge REFERENCES dp_int.ledger,
   row_count        bigint,
   plan             jsonb,
+  pulled           boolean NOT NULL DEFAULT false,
   release          uuid,
   sqlstate         text,
   message          text,
@@ -43,7 +44,22 @@ CREATE INDEX job_in_flight ON dp_int.job (dataset, request_hash) WHERE state IN 
 CREATE INDEX job_followers ON dp_int.job (follows) WHERE follows IS NOT NULL;
 CREATE INDEX job_by_caller ON dp_int.job (caller, created_at);
 COMMENT ON TABLE dp_int.job IS
-  'waited: somebody holds the job''s advisory lock until it ends, else it is dropped unspent. follows: an identical job in flight whose release this one will take. token fences writers whose lease has run out.';
+  'waited: somebody holds the job''s advisory lock until it ends, else it is dropped unspent. follows: an identical job in flight whose release this one will take. token fences writers whose lease has run out. pulled: the worker has all rows and fits.';
+
+-- Where a job stands, in words that depend on no value.
+CREATE VIEW dp_int.stage AS
+  SELECT j.id AS job,
+         CASE WHEN j.state = 'queued' AND j.follows IS NOT NULL THEN 'waiting for an identical request'
+              WHEN j.state = 'queued' THEN (
+                SELECT CASE count(*) WHEN 0 THEN 'queued' ELSE format('queued behind %s', count(*)) END
+                  FROM dp_int.job o WHERE o.seq < j.seq AND o.follows IS NULL AND o.state IN ('queued', 'claimed', 'charged', 'reading'))
+              WHEN j.state = 'claimed' THEN 'planning'
+              WHEN j.state = 'reading' AND j.sqlstate IS NOT NULL THEN 'charged, waiting to read'
+              WHEN j.state = 'reading' AND NOT j.pulled THEN 'charged, pulling'
+              WHEN j.state = 'reading' THEN 'charged, fitting'
+              ELSE j.state END AS stage
+    FROM dp_int.job j;
+COMMENT ON VIEW dp_int.stage IS 'The stage of every job, as dp.jobs and waiting callers show it.';
 
 -- Claims of one data set pass here one at a time; nothing else locks it.
 CREATE TABLE dp_int.turnstile (

@@ -97,13 +97,9 @@ BEGIN
         CONTINUE;
       END IF;
       IF NOT j.fresh THEN
-        -- Of identical requests one runs and the others follow it.
+        -- Of identical requests one runs and the others follow it. One that is no
+        -- longer running has published: so first look who runs, then what is kept.
         PERFORM FROM dp_int.turnstile WHERE dataset = j.dataset FOR UPDATE;
-        kept := dp_int.kept_release(j.dataset, j.request_hash);
-        IF kept IS NOT NULL THEN
-          PERFORM dp_int.complete_job(j.id, kept);
-          CONTINUE;
-        END IF;
         SELECT id INTO leader_id
           FROM dp_int.job
          WHERE dataset = j.dataset AND request_hash = j.request_hash AND state IN ('claimed', 'charged', 'reading') AND NOT fresh AND id <> j.id
@@ -115,6 +111,11 @@ BEGIN
           UPDATE dp_int.job SET state = 'queued', follows = leader.id, worker = NULL, token = NULL, lease_until = NULL WHERE id = j.id;
           -- One that waits to read is tried again at once.
           UPDATE dp_int.job SET lease_until = clock_timestamp() WHERE id = leader.id AND state = 'reading' AND sqlstate IS NOT NULL;
+          CONTINUE;
+        END IF;
+        kept := dp_int.kept_release(j.dataset, j.request_hash);
+        IF kept IS NOT NULL THEN
+          PERFORM dp_int.complete_job(j.id, kept);
           CONTINUE;
         END IF;
       END IF;

@@ -43,13 +43,9 @@ COMMENT ON VIEW dp.budget IS
 CREATE VIEW dp.jobs WITH (security_barrier) AS
   SELECT j.id, j.model, d.name AS dataset, j.eps, j.delta,
          CASE WHEN j.state IN ('claimed', 'charged', 'reading') THEN 'running' ELSE j.state END AS status,
-         CASE WHEN j.state = 'queued' AND j.follows IS NOT NULL THEN 'waiting for an identical request'
-              WHEN j.state = 'claimed' THEN 'planning'
-              WHEN j.state = 'reading' AND j.sqlstate IS NOT NULL THEN 'charged, waiting to read'
-              WHEN j.state = 'reading' THEN 'charged, reading and fitting'
-              ELSE j.state END AS stage,
-         j.sqlstate, j.message AS error, j.created_at, j.finished_at, j.hint, j.release
+         s.stage, j.sqlstate, j.message AS error, j.created_at, j.finished_at, j.hint, j.release
     FROM dp_int.job j
+    JOIN dp_int.stage s ON s.job = j.id
     JOIN dp_int.dataset d ON d.id = j.dataset
    WHERE j.caller = session_user;
 COMMENT ON VIEW dp.jobs IS 'The caller''s own jobs.';

@@ -57,7 +57,7 @@ BEGIN
       lost_since := coalesce(lost_since, clock_timestamp());
       IF clock_timestamp() > lost_since + interval '10 s' THEN
         RAISE EXCEPTION 'dpsidecar went away while the job was %', s.state
-          USING ERRCODE = 'DP001', HINT = 'Ask the same again once a dpsidecar is back.';
+          USING ERRCODE = 'DP001';  -- call_sidecar adds what became of the job
       END IF;
     END IF;
     asked := clock_timestamp();
@@ -70,48 +70,47 @@ BEGIN
   END LOOP;
 END $$;
 
--- A request that has no kept release: enqueue, wait, fetch. Whatever ends the
--- wait early cancels the job if nothing is spent yet, and says which it was.
+-- A request that has no kept release: enqueue, wait, fetch. What ends it early
+-- without a hint of its own (a cancel, a lost loopback) cancels the job if nothing
+-- is spent yet, and the hint says which it was.
 CREATE FUNCTION dp_int.call_sidecar(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
                                     p_features name[], p_intercept boolean, p_options jsonb) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   job uuid := gen_random_uuid();
   connection text;
-  enqueued boolean := false;
+  asked boolean := false;
   release uuid;
-  code text; message text; hint text; fate text;
+  code text; message text; hint text; fate text := 'not begun; no privacy budget was spent';
 BEGIN
   connection := dp_int.loopback_open(dp_int.job_channel(job));
+  asked := true;
+  SELECT t.release INTO release
+    FROM dp_dblink.dblink(connection, format('SELECT dp_int.enqueue(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L)',
+           job, p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options)) AS t(release uuid);
+  IF release IS NULL THEN
+    release := dp_int.loopback_wait(connection, p_caller, job);
+  END IF;
+  RETURN QUERY SELECT t.term, t.coef
+    FROM dp_dblink.dblink(connection, format('SELECT * FROM dp_int.fetch(%L, %L)', p_caller, release)) AS t(term text, coef float8);
+  IF connection <> 'dp_loop' THEN
+    PERFORM dp_dblink.dblink_disconnect(connection);
+  END IF;
+EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled out
+  GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
   BEGIN
-    SELECT t.release INTO release
-      FROM dp_dblink.dblink(connection, format('SELECT dp_int.enqueue(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L)',
-             job, p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options)) AS t(release uuid);
-    IF release IS NULL THEN
-      enqueued := true;
-      release := dp_int.loopback_wait(connection, p_caller, job);
+    IF asked AND hint = '' THEN
+      SELECT t.fate INTO fate FROM dp_dblink.dblink(connection, format('SELECT dp_int.cancel(%L, %L)', p_caller, job)) AS t(fate text);
     END IF;
-    RETURN QUERY SELECT t.term, t.coef
-      FROM dp_dblink.dblink(connection, format('SELECT * FROM dp_int.fetch(%L, %L)', p_caller, release)) AS t(term text, coef float8);
-    IF connection <> 'dp_loop' THEN
-      PERFORM dp_dblink.dblink_disconnect(connection);
-    END IF;
-  EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled out
-    GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
-    BEGIN
-      IF enqueued THEN
-        SELECT t.fate INTO fate FROM dp_dblink.dblink(connection, format('SELECT dp_int.cancel(%L, %L)', p_caller, job)) AS t(fate text);
-      END IF;
-      PERFORM dp_dblink.dblink_disconnect(connection);
-    EXCEPTION WHEN OTHERS THEN
+    PERFORM dp_dblink.dblink_disconnect(connection);
+  EXCEPTION WHEN OTHERS THEN
+    IF asked AND hint = '' THEN
       -- The loopback is gone, and with it the lock that says somebody waits.
       fate := 'unknown: see dp.jobs. Unless it was reading already, the job is dropped and no privacy budget is spent';
-    END;
-    IF code IN ('57014', 'DP001') AND enqueued THEN
-      hint := concat_ws(' ', nullif(hint, ''), format('The job: %s.', fate));
     END IF;
-    RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = coalesce(nullif(hint, ''), 'See dp.jobs.');
   END;
+  RAISE EXCEPTION '%', message USING ERRCODE = code,
+    HINT = CASE WHEN hint <> '' THEN hint ELSE format('%sThe job: %s.', CASE code WHEN 'DP001' THEN 'Ask the same again once a dpsidecar is back. ' END, fate) END;
 END $$;
 
 CREATE FUNCTION dp_int.call(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
@@ -288,6 +287,7 @@ DECLARE
   nap pg_catalog.float8 := 0.001;
   patience pg_catalog.interval := '0';  -- until a sidecar has been seen
   lost_since pg_catalog.timestamptz;
+  fate pg_catalog.text;
 BEGIN
   BEGIN
     COMMIT;  -- refused always, here for one of two reasons
@@ -310,10 +310,10 @@ BEGIN
       IF s.sqlstate OPERATOR(pg_catalog.<>) 'DP001' THEN
         RAISE EXCEPTION '%', s.message USING ERRCODE = s.sqlstate, HINT = s.hint;
       ELSIF pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>=) (lost_since OPERATOR(pg_catalog.+) patience) THEN
-        PERFORM public.dp_cancel(job);
+        fate := public.dp_cancel(job);  -- a sidecar may have come just now
         COMMIT;
         RAISE EXCEPTION '%', s.message
-          USING ERRCODE = 'DP001', HINT = 'Start one with dpsidecar serve, or queue the request with dp_submit. No privacy budget was spent.';
+          USING ERRCODE = 'DP001', HINT = pg_catalog.format('Start one with dpsidecar serve, or queue the request with dp_submit. The job: %s.', fate);
       END IF;
     END IF;
     COMMIT;

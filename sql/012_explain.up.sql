@@ -32,15 +32,6 @@ BEGIN
   PERFORM pg_notify('dp_jobs', 'inquiry');
 END $$;
 
--- What a sidecar plans from, of a data set; the same for jobs and for questions.
-CREATE FUNCTION dp_int.facts(p_dataset bigint) RETURNS jsonb
-LANGUAGE sql STABLE AS $$
-  SELECT jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', d.scales,
-                            'row_count', d.row_count, 'accounting', a.accounting, 'order', a.renyi_order)
-    FROM dp_int.dataset d JOIN dp_int.account a ON a.id = d.account
-   WHERE d.id = p_dataset
-$$;
-
 -- The next question, or NULL. One that its sidecar has not answered is asked again.
 CREATE FUNCTION dp_int.inquiry_take() RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$

@@ -238,6 +238,9 @@ func (s *Sidecar) run(ctx context.Context, c *claim) error {
 	if err := tx.Rollback(ctx); err != nil { // the fit needs no snapshot
 		return err
 	}
+	if _, err := s.pool.Exec(ctx, "SELECT dp_int.job_pulled($1, $2)", c.ID, c.Token); err != nil {
+		return ledger.Explain(err)
+	}
 	w, err := plan.Run(ctx, arrowio.Data(record, c.Request.Intercept), src)
 	if err != nil {
 		return err

@@ -1,0 +1,87 @@
+package tests
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// listening connects as a person and collects the notices.
+func (w *world) listening(person string) (*pgx.Conn, func() []string) {
+	w.Helper()
+	var mu sync.Mutex
+	var heard []string
+	config, err := pgx.ParseConfig(w.system.URL(person))
+	if err != nil {
+		w.Fatal(err)
+	}
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		mu.Lock()
+		defer mu.Unlock()
+		heard = append(heard, n.Message)
+	}
+	conn, err := pgx.ConnectConfig(context.Background(), config)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { conn.Close(context.Background()) })
+	return conn, func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(heard) }
+}
+
+// Whoever waits is told how far the job is, each stage once, and nothing else;
+// dp.jobs says the same.
+func TestACallerWhoWaitsIsToldTheStage(t *testing.T) {
+	w := newWorld(t, 100, 0)
+	slow := w.dataset + "_slow"
+	w.slowView(slow, 2.5)
+	blocker := w.connect(w.system.SuperuserURL())
+	for _, sql := range []string{
+		`SELECT * FROM dp_l1_regress('` + slow + `', 1)`,
+		`CALL dp_run('l1', '` + slow + `', 0.5)`,
+	} {
+		conn, heard := w.listening(w.person)
+		w.exec(blocker, `BEGIN; LOCK TABLE public.`+w.dataset)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := conn.Exec(context.Background(), sql)
+			ended <- err
+		}()
+		w.eventually("it says that it plans", func() bool { return slices.Contains(heard(), "dpsidecar: planning") })
+		w.exec(blocker, `ROLLBACK`)
+		w.eventually("it says that it pulls", func() bool { return slices.Contains(heard(), "dpsidecar: charged, pulling") })
+		if stage := one[string](w, w.analyst, `SELECT stage FROM dp.jobs WHERE status = 'running'`); stage != "charged, pulling" {
+			t.Errorf("dp.jobs says %q", stage)
+		}
+		if err := <-ended; err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+		if all := heard(); all[len(all)-1] != "dpsidecar: done" || len(slices.Compact(slices.Sorted(slices.Values(all)))) != len(all) {
+			t.Errorf("%s: heard %q", sql, all)
+		}
+	}
+}
+
+// A quick call says nothing, and a queue is counted.
+func TestAQuickCallIsSilent(t *testing.T) {
+	w := lonelyWorld(t, 100, 0)
+	for _, eps := range []float64{1, 2, 3} {
+		w.exec(w.analyst, `SELECT dp_submit('l1', $1, $2, features => '{age}')`, w.dataset, eps)
+	}
+	if stages := all[string](w, w.analyst, `SELECT stage FROM dp.jobs ORDER BY created_at`); strings.Join(stages, "; ") != "queued; queued behind 1; queued behind 2" {
+		t.Errorf("stages %q", stages)
+	}
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("all are done", func() bool { return one[int64](w, w.analyst, `SELECT count(*) FROM dp.jobs WHERE stage = 'done'`) == 3 })
+	conn, heard := w.listening(w.person)
+	w.mustRegress(conn, `SELECT * FROM dp_l1_regress($1, 0.7, features => '{age}')`, w.dataset)
+	if said := heard(); len(said) != 0 {
+		t.Errorf("a quick call says %q", said)
+	}
+}
