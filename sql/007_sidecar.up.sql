@@ -61,6 +61,15 @@ BEGIN
   PERFORM pg_notify(dp_int.job_channel(p_job), 'done');
 END $$;
 
+-- What a sidecar plans from, of a data set; the same for jobs and for questions.
+CREATE FUNCTION dp_int.facts(p_dataset bigint) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+  SELECT jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', d.scales,
+                            'row_count', d.row_count, 'accounting', a.accounting, 'order', a.renyi_order)
+    FROM dp_int.dataset d JOIN dp_int.account a ON a.id = d.account
+   WHERE d.id = p_dataset
+$$;
+
 -- The next job to work on, or NULL. New jobs come first in, first out. A lease
 -- that ran out comes back: before reading its charge is given back; from reading
 -- on it goes on under the same charge with the same number of rows.
@@ -68,8 +77,6 @@ CREATE FUNCTION dp_int.job_claim(p_worker uuid, p_lease interval) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   j dp_int.job;
-  d dp_int.dataset;
-  a dp_int.account;
   kept uuid;
   leader_id uuid;
   leader dp_int.job;
@@ -122,16 +129,12 @@ BEGIN
     END IF;
     UPDATE dp_int.job
        SET state = CASE state WHEN 'reading' THEN state ELSE 'claimed' END, attempt = attempt + 1, worker = p_worker, token = gen_random_uuid(),
-           lease_until = clock_timestamp() + p_lease, sqlstate = NULL, message = NULL, hint = NULL
+           lease_until = clock_timestamp() + p_lease, pulled = false, sqlstate = NULL, message = NULL, hint = NULL
      WHERE id = j.id
     RETURNING * INTO j;
-    SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = j.dataset;
-    SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
     RETURN jsonb_build_object(
       'id', j.id, 'token', j.token, 'state', j.state, 'attempt', j.attempt, 'caller', j.caller, 'model', j.model, 'request', j.request,
-      'dataset', jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', d.scales, 'row_count', d.row_count,
-                                    'accounting', a.accounting, 'order', a.renyi_order),
-      'row_count', j.row_count, 'event', (SELECT event FROM dp_int.ledger WHERE id = j.charge));
+      'dataset', dp_int.facts(j.dataset), 'row_count', j.row_count, 'event', (SELECT event FROM dp_int.ledger WHERE id = j.charge));
   END LOOP;
 END $$;
 
@@ -208,6 +211,16 @@ BEGIN
   END IF;
   UPDATE dp_int.job SET state = 'reading' WHERE id = p_job;
   RETURN true;
+END $$;
+
+-- All rows have arrived; the fit begins.
+CREATE FUNCTION dp_int.job_pulled(p_job uuid, p_token uuid) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+BEGIN
+  UPDATE dp_int.job SET pulled = true WHERE id = j.id;
+  PERFORM pg_notify(dp_int.job_channel(j.id), 'pulled');
 END $$;
 
 -- reading -> done: release, coefficients and the job's end in one transaction.
@@ -304,7 +317,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
   UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = p_dataset AND row_count IS DISTINCT FROM p_row_count
 $$;
 
-GRANT EXECUTE ON FUNCTION dp_int.worker_beat, dp_int.worker_bye, dp_int.job_claim, dp_int.job_beat, dp_int.job_recheck, dp_int.job_charge, dp_int.job_read,
+GRANT EXECUTE ON FUNCTION dp_int.worker_beat, dp_int.worker_bye, dp_int.job_claim, dp_int.job_beat, dp_int.job_recheck, dp_int.job_charge, dp_int.job_read, dp_int.job_pulled,
   dp_int.job_publish, dp_int.job_fail, dp_int.job_hand_back, dp_int.job_park, dp_int.uncounted, dp_int.counted TO dp_sidecar;
 
 COMMIT;

@@ -34,19 +34,26 @@ EXCEPTION
       USING ERRCODE = 'DP003', HINT = 'Run SELECT * FROM dp_check_install(), or use dp_submit or CALL dp_run, which need no loopback. No privacy budget was spent.';
 END $$;
 
--- Waits for a job over its loopback connection; returns its release.
+-- Waits for a job over its loopback connection; returns its release. Whoever
+-- waits for more than a second is told the stage, and each new one.
 CREATE FUNCTION dp_int.loopback_wait(p_connection text, p_caller name, p_job uuid) RETURNS uuid
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   ask CONSTANT text := format('SELECT * FROM dp_int.watch(%L, %L)', p_caller, p_job);
+  begun CONSTANT timestamptz := clock_timestamp();
   s record;
+  told text;
   asked timestamptz;
   lost_since timestamptz;
   nap float8;
 BEGIN
   LOOP
     SELECT * INTO s FROM dp_dblink.dblink(p_connection, ask)
-      AS t(state text, alive boolean, release uuid, sqlstate text, message text, hint text);
+      AS t(state text, alive boolean, release uuid, sqlstate text, message text, hint text, stage text);
+    IF s.stage IS DISTINCT FROM told AND clock_timestamp() > begun + interval '0.9 s' THEN
+      told := s.stage;
+      RAISE NOTICE 'dpsidecar: %', told;
+    END IF;
     IF s.state = 'done' THEN
       RETURN s.release;
     ELSIF s.sqlstate IS NOT NULL THEN
@@ -285,6 +292,8 @@ LANGUAGE plpgsql AS $$
 DECLARE
   s record;
   nap pg_catalog.float8 := 0.001;
+  begun CONSTANT pg_catalog.timestamptz := pg_catalog.clock_timestamp();
+  told pg_catalog.text;
   patience pg_catalog.interval := '0';  -- until a sidecar has been seen
   lost_since pg_catalog.timestamptz;
   fate pg_catalog.text;
@@ -301,6 +310,10 @@ BEGIN
   COMMIT;
   LOOP
     SELECT * INTO s FROM public.dp_status(job);
+    IF (s.stage OPERATOR(pg_catalog.=) told) IS NOT TRUE AND pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (begun OPERATOR(pg_catalog.+) '0.9 s'::pg_catalog.interval) THEN
+      told := s.stage;
+      RAISE NOTICE 'dpsidecar: %', told;
+    END IF;
     EXIT WHEN s.status OPERATOR(pg_catalog.=) 'done';
     IF s.sqlstate IS NULL THEN
       lost_since := NULL;
