@@ -7,7 +7,7 @@ VERSION      = $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 # Packages that have benchmarks.
 BENCHES = $(sort $(dir $(shell grep -rl '^func Benchmark' --include='*_test.go' internal tests sql)))
 
-.PHONY: demo test build bench lint postgres
+.PHONY: demo test build bench experiments lint postgres
 
 ## demo: the main job on a throw-away Postgres; leaves nothing behind
 demo: postgres build
@@ -25,6 +25,10 @@ build:
 ## bench: speed as ratios against ceilings and naive versions
 bench: postgres
 	@$(GO) test -p 1 -timeout 60m -run '^$$' -bench . $(addprefix ./,$(BENCHES))
+
+## experiments: the studies of the papers as tables and plots; DPSIDECAR_DATA names the real tables
+experiments: build
+	@bin/dpsidecar experiments --out bin/experiments
 
 ## lint: formatting, vet, staticcheck
 lint:

@@ -60,6 +60,7 @@ func commands() []command {
 		{"verify", "", "recompute the ledger and hold releases, charges and jobs against it", setupVerify},
 		{"dev", "", "run a private Postgres with everything installed", setupDev},
 		{"demo", "", "show private regression on a throw-away Postgres", setupDemo},
+		{"experiments", "", "re-run the studies of the papers: tables and plots", setupExperiments},
 		{"account", "", "print what histories cost: one on each line of standard input", setupAccount},
 		{"version", "", "print the version", setupVersion},
 	}
@@ -86,7 +87,7 @@ func run(ctx context.Context, args []string, c console) error {
 func usage(w io.Writer) {
 	fmt.Fprint(w, "dpsidecar fits regressions with differential privacy, from SQL.\n\nusage: dpsidecar COMMAND [flags]\n\n")
 	for _, cmd := range commands() {
-		fmt.Fprintf(w, "  %-8s %-20s %s\n", cmd.name, cmd.args, cmd.summary)
+		fmt.Fprintf(w, "  %-11s %-20s %s\n", cmd.name, cmd.args, cmd.summary)
 	}
 	fmt.Fprint(w, "\ndpsidecar COMMAND --help lists the flags. Each may stand in the environment, as\nDPSIDECAR_ and its name in capitals, or in the file that --config names.\n")
 }

@@ -3,11 +3,17 @@ package experiment
 import (
 	"compress/gzip"
 	"encoding/csv"
+	"errors"
 	"fmt"
+	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 
 	"dpsidecar/internal/dpsco"
 )
@@ -18,81 +24,191 @@ type Column struct {
 	Scale float64
 }
 
-// California, ClaimsLS and Adult are fits of real tables in the folder dir; the
-// judge is the excess of the mean loss over the best one, as a share of that.
-func California(dir string) (*Task, error) {
-	return real(dir, "california", "california_housing", "linear", Column{"median_house_value", 200000},
-		Column{"median_income", 4}, Column{"housing_median_age", 30}, Column{"households", 500})
+// Folder holds the real tables.
+type Folder struct {
+	Dir  string
+	Rows int // > 0: of every table the first only
 }
 
-func ClaimsLS(dir string) (*Task, error) {
-	return real(dir, "claims-ls", "aus_auto_bi", "linear", Column{"claim_amount", 30000}, Column{"op_time", 50}, Column{"legal_rep", 1}, Column{"n_injured", 1})
+// California, ClaimsLS, Adult and Covertype are fits of real tables. The judge is
+// the excess of the mean loss over the least, of the first three in percent.
+func (f Folder) California() *Task {
+	return real("linear", share, sync.OnceValues(func() (*Table, error) {
+		return f.Load("california_housing", Column{"median_house_value", 200000},
+			Column{"median_income", 4}, Column{"housing_median_age", 30}, Column{"households", 500})
+	}))
 }
 
-func Adult(dir string) (*Task, error) {
-	return real(dir, "adult", "adult", "logistic", Column{"income_gt_50k", 1}, Column{"age", 40}, Column{"education_num", 10}, Column{"hours_per_week", 40},
-		Column{"sex_male", 1}, Column{"married", 1}, Column{"capital_gain", 10000})
+func (f Folder) ClaimsLS() *Task {
+	return real("linear", share, sync.OnceValues(func() (*Table, error) {
+		return f.Load("aus_auto_bi", Column{"claim_amount", 30000}, Column{"op_time", 50}, Column{"legal_rep", 1}, Column{"n_injured", 1})
+	}))
 }
 
-func real(dir, name, file, model string, target Column, features ...Column) (*Task, error) {
-	t, err := Load(dir, file, target, features...)
-	if err != nil {
-		return nil, err
-	}
-	loss, best := t.meanSquare, t.fitLinear
-	if model == "logistic" {
-		loss, best = t.logLoss, t.fitLogistic
-	}
-	least := loss(best())
-	judge := func(w []float64) float64 { return loss(w)/least - 1 }
-	return &Task{Name: name, Model: model, Delta: 1e-6, Draw: func(*rand.Rand) (*Table, func([]float64) float64) { return t, judge }}, nil
+func (f Folder) Adult() *Task {
+	return real("logistic", share, sync.OnceValues(func() (*Table, error) {
+		return f.Load("adult", Column{"income_gt_50k", 1}, Column{"age", 40}, Column{"education_num", 10}, Column{"hours_per_week", 40},
+			Column{"sex_male", 1}, Column{"married", 1}, Column{"capital_gain", 10000})
+	}))
 }
 
-// Load reads columns of a compressed CSV file.
-func Load(dir, file string, target Column, features ...Column) (*Table, error) {
-	f, err := os.Open(filepath.Join(dir, file+".csv.gz"))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := gzip.NewReader(f)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := csv.NewReader(text).ReadAll()
-	if err != nil {
-		return nil, err
-	}
-	column := func(name string) ([]float64, error) {
-		for j, header := range rows[0] {
-			if header == name {
-				return numbers(rows[1:], j)
-			}
+func (f Folder) Covertype() *Task {
+	return real("logistic", gap, sync.OnceValues(func() (*Table, error) {
+		return f.Load("covertype_92k", Column{"is_lodgepole", 1}, Column{"elevation", 3000}, Column{"slope", 20},
+			Column{"horizontal_distance_to_hydrology", 300}, Column{"vertical_distance_to_hydrology", 50},
+			Column{"horizontal_distance_to_roadways", 2000}, Column{"horizontal_distance_to_fire_points", 2000})
+	}))
+}
+
+// How the loss of a fit of a real table is told.
+func share(loss, least float64) float64 { return 100 * (loss/least - 1) }
+func gap(loss, least float64) float64   { return loss - least }
+
+func real(model string, tell func(loss, least float64) float64, load func() (*Table, error)) *Task {
+	return &Task{Model: model, Delta: 1e-6, draw: func(*rand.Rand) (*Table, Judge, error) {
+		t, err := load()
+		if err != nil {
+			return nil, nil, err
 		}
-		return nil, fmt.Errorf("%s has no column %s", file, name)
-	}
-	t := &Table{Data: dpsco.Data{Shape: dpsco.Shape{N: len(rows) - 1, D: len(features) + 1, Intercept: true}}, TargetScale: target.Scale}
-	if t.Y, err = column(target.Name); err != nil {
-		return nil, err
-	}
-	for _, c := range features {
-		x, err := column(c.Name)
+		loss, best := t.meanSquare, t.fitLinear
+		if dpsco.Classifies(model) {
+			loss, best = t.logLoss, t.fitLogistic
+		}
+		least := loss(best())
+		return t, func(w []float64) float64 { return tell(loss(w), least) }, nil
+	}}
+}
+
+// BlogLasso predicts comments from all features of the blog posts: 70% of the
+// rows, drawn at random, are fitted, and the judge is the root mean square error
+// on the others, in comments. delta is 1/n.
+func (f Folder) BlogLasso() *Task {
+	load := sync.OnceValues(func() (*Table, error) {
+		names, err := f.header("blogfeedback_train")
 		if err != nil {
 			return nil, err
 		}
-		t.X, t.Scales = append(t.X, x), append(t.Scales, c.Scale)
-	}
-	return t, nil
+		const target = "target_comments_24h"
+		var features []Column
+		for _, name := range names {
+			if name != target {
+				features = append(features, Column{name, blogScale(name)})
+			}
+		}
+		return f.Load("blogfeedback_train", Column{target, 10}, features...)
+	})
+	const rows = 36678 // that are fitted of all 52,397
+	return &Task{Model: "linear", Delta: 1. / rows, draw: func(r *rand.Rand) (*Table, Judge, error) {
+		t, err := load()
+		if err != nil {
+			return nil, nil, err
+		}
+		order, fitted := r.Perm(t.N), (7*t.N+9)/10
+		train, test := t.pick(order[:fitted]), t.pick(order[fitted:])
+		return train, func(w []float64) float64 { return math.Sqrt(test.meanSquare(w)) }, nil
+	}}
 }
 
-func numbers(rows [][]string, j int) ([]float64, error) {
-	x := make([]float64, len(rows))
-	for i, row := range rows {
-		v, err := strconv.ParseFloat(row[j], 64)
-		if err != nil {
-			return nil, fmt.Errorf("row %d: %w", i+2, err)
-		}
-		x[i] = v
+// blogScale is public: one scale for each group of columns.
+func blogScale(name string) float64 {
+	switch group, _, _ := strings.Cut(name, "_"); group {
+	case "blog", "comments":
+		return 30
+	case "links":
+		return 10
 	}
-	return x, nil
+	return 1
+}
+
+// pick copies some rows.
+func (t *Table) pick(rows []int) *Table {
+	part := &Table{Data: dpsco.Data{Shape: t.Shape}, Scales: t.Scales, TargetScale: t.TargetScale}
+	part.N = len(rows)
+	take := func(x []float64) []float64 {
+		some := make([]float64, len(rows))
+		for i, row := range rows {
+			some[i] = x[row]
+		}
+		return some
+	}
+	part.Y = take(t.Y)
+	for _, x := range t.X {
+		part.X = append(part.X, take(x))
+	}
+	return part
+}
+
+func (f Folder) header(file string) (names []string, err error) {
+	err = f.open(file, func(r *csv.Reader) error {
+		names, err = r.Read()
+		return err
+	})
+	return names, err
+}
+
+// Load reads columns of a compressed CSV file.
+func (f Folder) Load(file string, target Column, features ...Column) (*Table, error) {
+	t := &Table{Data: dpsco.Data{Shape: dpsco.Shape{D: len(features) + 1, Intercept: true}}, TargetScale: target.Scale}
+	for _, c := range features {
+		t.Scales = append(t.Scales, c.Scale)
+	}
+	columns := make([][]float64, len(features)+1)
+	err := f.open(file, func(r *csv.Reader) error {
+		names, err := r.Read()
+		if err != nil {
+			return err
+		}
+		from, err := positions(slices.Clone(names), append([]Column{target}, features...))
+		if err != nil {
+			return err
+		}
+		for f.Rows == 0 || t.N < f.Rows {
+			row, err := r.Read()
+			if errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return err
+			}
+			for j, k := range from {
+				v, err := strconv.ParseFloat(row[k], 64)
+				if err != nil {
+					return err
+				}
+				columns[j] = append(columns[j], v)
+			}
+			t.N++
+		}
+		return nil
+	})
+	t.Y, t.X = columns[0], columns[1:]
+	return t, err
+}
+
+func positions(names []string, columns []Column) (from []int, err error) {
+	for _, c := range columns {
+		k := slices.Index(names, c.Name)
+		if k < 0 {
+			return nil, fmt.Errorf("no column %s", c.Name)
+		}
+		from = append(from, k)
+	}
+	return from, nil
+}
+
+func (f Folder) open(file string, read func(*csv.Reader) error) error {
+	packed, err := os.Open(filepath.Join(f.Dir, file+".csv.gz"))
+	if err != nil {
+		return err
+	}
+	defer packed.Close()
+	text, err := gzip.NewReader(packed)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	r := csv.NewReader(text)
+	r.ReuseRecord = true
+	if err := read(r); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
 }

@@ -7,63 +7,86 @@ import (
 	"dpsidecar/internal/dpsco"
 )
 
-// The synthetic tasks follow Wang, Xiao, Devadas & Xu (ICML 2020): w*_j is
-// (-1)^j / sqrt(d), noise is heavy-tailed and centred, features are normal or,
-// every other column, lognormal. The judge sees slopes only.
+// noise is a centred law.
+type noise func(r *rand.Rand) float64
 
-// Linear has y = <w*, x> + e with e = lognormal(1, 1) - exp(1.5).
-func Linear(n, d int, skewed bool) *Task {
-	name := "linear, symmetric features"
-	if skewed {
-		name = "linear, lognormal features"
+// logNormal has logarithms of mean 1 and variance 1.
+func logNormal(r *rand.Rand) float64 { return math.Exp(1+r.NormFloat64()) - math.Exp(1.5) }
+
+// logLogistic has logistic logarithms of mean a and scale b.
+func logLogistic(a, b float64) noise {
+	mean := math.Exp(a) * math.Pi * b / math.Sin(math.Pi*b)
+	return func(r *rand.Rand) float64 {
+		u := r.Float64()
+		return math.Exp(a+b*math.Log(u/(1-u))) - mean
 	}
-	return &Task{Name: name, Model: "linear", Delta: 1e-5, Draw: func(r *rand.Rand) (*Table, func([]float64) float64) {
-		t, w := design(r, n, d, skewed)
-		t.TargetScale = 6
+}
+
+// pareto is symmetric and has moments below its index.
+func pareto(index float64) noise {
+	return func(r *rand.Rand) float64 {
+		return math.Copysign(math.Pow(1-r.Float64(), -1/index)-1, r.Float64()-0.5)
+	}
+}
+
+// dense is w*_j = (-1)^j / sqrt(d), of length 1.
+func dense(d int) []float64 {
+	w := make([]float64, d)
+	for j := range w {
+		w[j] = math.Pow(-1, float64(j)) / math.Sqrt(float64(d))
+	}
+	return w
+}
+
+// sparse has only k coefficients besides zeros.
+func sparse(d, k int) []float64 { return append(dense(min(d, k)), make([]float64, max(0, d-k))...) }
+
+// Linear has y = <w*, x> + e; the judge is the distance of the slopes from w*.
+func Linear(n int, w []float64, skewed bool, e noise, scale float64) *Task {
+	return &Task{Model: "linear", Delta: 1e-5, draw: func(r *rand.Rand) (*Table, Judge, error) {
+		t := design(r, n, w, skewed)
+		t.TargetScale = scale
 		for i := range t.Y {
-			t.Y[i] += math.Exp(1+r.NormFloat64()) - math.Exp(1.5)
+			t.Y[i] += e(r)
 		}
-		return t, func(v []float64) float64 { return distance(v[1:], w) }
+		return t, func(v []float64) float64 { return distance(v[1:], w) }, nil
 	}}
 }
 
-// Logistic has labels sign(1/(1+e^z) - 1/2) with z = <w*, x> + e, e a centred
-// loglogistic(0.2, 0.2). The judge is the excess mean log-loss.
-func Logistic(n, d int) *Task {
-	return &Task{Name: "logistic", Model: "logistic", Delta: 1e-5, Draw: func(r *rand.Rand) (*Table, func([]float64) float64) {
-		t, _ := design(r, n, d, false)
-		const a, b = 0.2, 0.2
-		mean := math.Exp(a) * math.Pi * b / math.Sin(math.Pi*b)
+// Logistic has the labels that Wang, Xiao, Devadas & Xu print, sign(1/(1+e^z) -
+// 1/2) with z = <w*, x> + e; the judge is the excess mean log-loss over the
+// least.
+func Logistic(n int, w []float64, skewed bool, e noise) *Task {
+	return &Task{Model: "logistic", Delta: 1e-5, draw: func(r *rand.Rand) (*Table, Judge, error) {
+		t := design(r, n, w, skewed)
 		for i, z := range t.Y {
-			u := r.Float64()
-			z += math.Exp(a+b*math.Log(u/(1-u))) - mean
 			t.Y[i] = 0
-			if z < 0 {
+			if z+e(r) < 0 {
 				t.Y[i] = 1
 			}
 		}
 		least := t.logLoss(t.fitLogistic())
-		return t, func(v []float64) float64 { return t.logLoss(v) - least }
+		return t, func(v []float64) float64 { return t.logLoss(v) - least }, nil
 	}}
 }
 
-// design draws features; Y holds <w*, x>.
-func design(r *rand.Rand, n, d int, skewed bool) (*Table, []float64) {
+// design draws features, normal or, every other column, lognormal; Y holds
+// <w, x>.
+func design(r *rand.Rand, n int, w []float64, skewed bool) *Table {
+	d := len(w)
 	t := &Table{Data: dpsco.Data{Shape: dpsco.Shape{N: n, D: d + 1, Intercept: true}, Y: make([]float64, n)}, TargetScale: 1}
-	w := make([]float64, d)
-	for j := range w {
-		w[j] = math.Pow(-1, float64(j)) / math.Sqrt(float64(d))
+	for j, wj := range w {
 		x := make([]float64, n)
 		for i := range x {
 			x[i] = r.NormFloat64()
 			if skewed && j%2 == 0 {
 				x[i] = math.Exp(x[i]/2) - math.Exp(0.125)
 			}
-			t.Y[i] += w[j] * x[i]
+			t.Y[i] += wj * x[i]
 		}
 		t.X, t.Scales = append(t.X, x), append(t.Scales, 1)
 	}
-	return t, w
+	return t
 }
 
 func distance(a, b []float64) (length float64) {

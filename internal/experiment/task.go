@@ -1,11 +1,13 @@
 // Package experiment re-runs the studies of the papers on generated and on real
 // tables, and compares every method with what can be reached without privacy.
+// It is no part of the service: it sees data and says what it saw.
 package experiment
 
 import (
 	"context"
-	"math"
+	"errors"
 	"math/rand/v2"
+	"time"
 
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/dpsco/mech"
@@ -29,68 +31,102 @@ func (t *Table) copy() dpsco.Data {
 	return c
 }
 
-// Task is a table to fit and a way to judge coefficients, lower being better
-// and 0 what cannot be beaten.
+// Judge says how good coefficients are; less is better.
+type Judge func(w []float64) float64
+
+// Task is a table to fit, drawn anew as often as wanted, and how fits of it are
+// judged.
 type Task struct {
-	Name  string
 	Model string
 	Delta float64
-	Draw  func(r *rand.Rand) (t *Table, judge func(w []float64) float64)
+	draw  func(r *rand.Rand) (*Table, Judge, error)
+
+	last  int // draw that table and judge belong to, from 1
+	table *Table
+	judge Judge
 }
 
-// Setting is one request.
-type Setting struct {
-	Epsilon float64
-	Options map[string]any
-	Account privacy.Accountant // nil: zCDP
-}
-
-// Fit makes the request of a setting on a table.
-func Fit(ctx context.Context, task *Task, t *Table, s Setting) ([]float64, *dpsco.Plan, error) {
-	algorithm, err := dpsco.Recipe(task.Model, s.Options, nil)
+// Draw returns a draw by its number, from 1: the same for all methods.
+func (t *Task) Draw(number int) (*Table, Judge, error) {
+	if t.last == number {
+		return t.table, t.judge, nil
+	}
+	table, judge, err := t.draw(rand.New(rand.NewPCG(uint64(number), 20)))
 	if err != nil {
 		return nil, nil, err
 	}
-	if s.Account == nil {
-		s.Account = privacy.Concentrated{}
-	}
-	p, err := dpsco.Scaled{Algorithm: algorithm, X: t.Scales, Y: t.TargetScale}.Plan(t.Shape, privacy.Budget{Epsilon: s.Epsilon, Delta: task.Delta}, s.Account)
+	t.last, t.table, t.judge = number, table, judge
+	return table, judge, nil
+}
+
+// Fit is one way to coefficients.
+type Fit func(ctx context.Context, task *Task, t *Table) (w []float64, spent time.Duration, err error)
+
+// Request is a fit as an analyst would ask for it.
+func Request(epsilon float64, options map[string]any) Fit {
+	return request{epsilon: epsilon, options: options}.fit
+}
+
+// Amplified is a Request on an account that prices batches by their
+// amplification, at the order recommended for a budget of that one request.
+func Amplified(epsilon float64, options map[string]any) Fit {
+	return request{epsilon, options, true}.fit
+}
+
+type request struct {
+	epsilon float64
+	options map[string]any
+	renyi   bool
+}
+
+// renyi remembers what batches cost.
+var renyi privacy.Renyi
+
+func (q request) fit(ctx context.Context, task *Task, t *Table) ([]float64, time.Duration, error) {
+	algorithm, err := dpsco.Recipe(task.Model, q.options, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
-	w, err := p.Run(ctx, t.copy(), mech.NewSource())
-	return w, p, err
+	budget := privacy.Budget{Epsilon: q.epsilon, Delta: task.Delta}
+	var accountant privacy.Accountant = privacy.Concentrated{}
+	if q.renyi {
+		accountant = privacy.AtOrder{Order: privacy.RecommendedOrder(budget), Renyi: &renyi}
+	}
+	p, err := dpsco.Scaled{Algorithm: algorithm, X: t.Scales, Y: t.TargetScale}.Plan(t.Shape, budget, accountant)
+	if err != nil {
+		return nil, 0, err
+	}
+	data, start := t.copy(), time.Now()
+	w, err := p.Run(ctx, data, mech.NewSource())
+	return w, time.Since(start), err
 }
 
-// Result is the mean of some draws with its standard error.
-type Result struct {
-	Mean, Error float64
-	Draws       int
+// zero predicts nothing.
+func zero(_ context.Context, _ *Task, t *Table) ([]float64, time.Duration, error) {
+	return make([]float64, t.D), 0, nil
 }
 
-// Summarise returns the mean of values.
-func Summarise(values []float64) (r Result) {
-	r.Draws = len(values)
-	for _, v := range values {
-		r.Mean += v / float64(r.Draws)
+// mean predicts the mean of the target.
+func mean(_ context.Context, _ *Task, t *Table) ([]float64, time.Duration, error) {
+	w := make([]float64, t.D)
+	for _, y := range t.Y {
+		w[0] += y / float64(t.N)
 	}
-	for _, v := range values {
-		r.Error += (v - r.Mean) * (v - r.Mean)
-	}
-	r.Error = math.Sqrt(r.Error/float64(max(1, r.Draws-1))) / math.Sqrt(float64(r.Draws))
-	return r
+	return w, 0, nil
 }
 
-// Measure fits draws times, each on a table of its own.
-func Measure(ctx context.Context, task *Task, s Setting, draws int) (Result, error) {
-	values := make([]float64, draws)
-	for i := range values {
-		t, judge := task.Draw(rand.New(rand.NewPCG(uint64(i), 20)))
-		w, _, err := Fit(ctx, task, t, s)
-		if err != nil {
-			return Result{}, err
-		}
-		values[i] = judge(w)
+// exact is least squares or maximum likelihood without privacy.
+func exact(_ context.Context, task *Task, t *Table) ([]float64, time.Duration, error) {
+	start := time.Now()
+	fit := t.fitLinear
+	if dpsco.Classifies(task.Model) {
+		fit = t.fitLogistic
 	}
-	return Summarise(values), nil
+	return fit(), time.Since(start), nil
 }
+
+// refused reports whether a plan said that its public parameters cannot work.
+func refused(err error) bool { return errors.Is(err, dpsco.ErrInfeasible) }
+
+// forget gives the memory of the last draw back.
+func (t *Task) forget() { t.last, t.table, t.judge = 0, nil, nil }

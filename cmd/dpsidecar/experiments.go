@@ -1,0 +1,28 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+
+	"dpsidecar/internal/experiment"
+)
+
+func setupExperiments(fs *flag.FlagSet) action {
+	out := fs.String("out", "experiments", "write tables and plots into `DIR`")
+	data := fs.String("data", "", "read the real tables from `DIR`; else what needs them is left out")
+	only := fs.String("only", "", "run the figures whose names begin with `NAME`")
+	draws := fs.Int("draws", 0, "average `N` draws; else 5, with --full 20")
+	full := fs.Bool("full", false, "tables as large as the papers': about two hours instead of ten minutes")
+	return func(ctx context.Context, c console, _ []string) error {
+		if *draws < 0 {
+			return fmt.Errorf("%w: --draws is at least 1", errUsage)
+		}
+		err := experiment.Run(ctx, experiment.Config{Out: *out, Data: *data, Only: *only, Draws: *draws, Full: *full}, c.out)
+		if errors.Is(err, experiment.ErrUnknown) {
+			return fmt.Errorf("%w: %w", errUsage, err)
+		}
+		return err
+	}
+}

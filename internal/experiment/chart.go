@@ -1,0 +1,108 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Figure is one figure of a paper, or one of our own.
+type Figure struct {
+	Name   string // of its files
+	Title  string
+	Charts []Chart
+}
+
+// Chart is a measure against one public quantity, with a line for every method.
+type Chart struct {
+	Title   string
+	X, Y    string // what the axes show, with units
+	LogX    bool
+	LogY    bool
+	Top     float64 // > 0: the plot leaves out what is higher
+	Seconds bool    // what fits take is of interest too
+	At      []float64
+	Task    func(x float64) *Task
+	Lines   []Line
+}
+
+// Line is one method, for every x.
+type Line struct {
+	Name string
+	Fit  func(x float64) Fit
+	Most []float64 // acceptance: the measure is at most this, at every x; nil: no claim
+}
+
+// always is a fit that does not depend on x.
+func always(f Fit) func(float64) Fit { return func(float64) Fit { return f } }
+
+// on is a task that does not depend on x.
+func on(t *Task) func(float64) *Task { return func(float64) *Task { return t } }
+
+// Cell is the mean over some draws of what one line has at one x.
+type Cell struct {
+	Mean, Error float64 // and its standard error
+	Time        time.Duration
+	Refused     error // the plan's reason not to fit at all
+	values      []float64
+}
+
+func (c *Cell) add(value float64, spent time.Duration) {
+	c.values = append(c.values, value)
+	n := float64(len(c.values))
+	c.Time += (spent - c.Time) / time.Duration(len(c.values))
+	c.Mean += (value - c.Mean) / n
+	square := 0.0
+	for _, v := range c.values {
+		square += (v - c.Mean) * (v - c.Mean)
+	}
+	c.Error = math.Sqrt(square/math.Max(1, n-1)) / math.Sqrt(n)
+}
+
+// Grid is what was measured for a chart: a row of cells for each of its lines.
+type Grid struct {
+	Chart
+	Cells [][]Cell
+}
+
+// measure fits every line at every x on the same draws. did is called after
+// every fit, with what it was.
+func (c Chart) measure(ctx context.Context, draws int, did func(what string)) (*Grid, error) {
+	g := &Grid{Chart: c, Cells: make([][]Cell, len(c.Lines))}
+	for i := range g.Cells {
+		g.Cells[i] = make([]Cell, len(c.At))
+	}
+	tasks := make([]*Task, len(c.At))
+	for k, x := range c.At {
+		tasks[k] = c.Task(x)
+	}
+	for draw := 1; draw <= draws; draw++ {
+		for k, x := range c.At {
+			table, judge, err := tasks[k].Draw(draw)
+			if err != nil {
+				return nil, err
+			}
+			for i, line := range c.Lines {
+				w, spent, err := line.Fit(x)(ctx, tasks[k], table)
+				switch {
+				case refused(err):
+					g.Cells[i][k].Refused = err
+				case err != nil:
+					return nil, fmt.Errorf("%s, %s at %g: %w", c.Title, line.Name, x, err)
+				default:
+					g.Cells[i][k].add(judge(w), spent)
+				}
+				did(fmt.Sprintf("%s: %s at %g", c.Title, line.Name, x))
+			}
+			if k > 0 && tasks[k] != tasks[k-1] {
+				tasks[k-1].forget()
+			}
+		}
+		tasks[len(tasks)-1].forget()
+	}
+	return g, nil
+}
+
+// fits is how many one draw takes.
+func (c Chart) fits() int { return len(c.Lines) * len(c.At) }

@@ -1,0 +1,192 @@
+package experiment
+
+import (
+	"image/color"
+	"io"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+)
+
+// Sizes of a plot.
+const (
+	panelWidth  = 4.2 * vg.Inch
+	panelHeight = 2.8 * vg.Inch
+	entryHeight = 0.2 * vg.Inch
+	entries     = 4 // of the legend, side by side
+)
+
+// plot writes a figure as PNG: its panels, one legend and the command below.
+func (f Figure) plot(w io.Writer, grids []*Grid, command string) error {
+	var panels []*plot.Plot
+	var legend legend
+	for _, g := range grids {
+		panels = append(panels, g.panel(g.Y, &legend, func(c Cell) (mean, deviation float64) { return c.Mean, c.Error }))
+		if g.Seconds {
+			panels = append(panels, g.panel("seconds of a fit", &legend, func(c Cell) (mean, deviation float64) { return c.Time.Seconds(), 0 }))
+		}
+	}
+	columns := min(2, len(panels))
+	rows := (len(panels) + columns - 1) / columns
+	foot := vg.Length(legend.rows()+1) * entryHeight
+	canvas := vgimg.New(vg.Length(columns)*panelWidth, vg.Length(rows)*panelHeight+foot)
+	whole := draw.New(canvas)
+	whole.FillPolygon(color.White, whole.ClipPolygonXY(corners(whole)))
+	tiles := draw.Tiles{Cols: columns, Rows: rows, PadX: 12, PadY: 12, PadTop: 6, PadLeft: 6, PadRight: 12}
+	grid := make([][]*plot.Plot, rows)
+	for i := range grid {
+		grid[i] = make([]*plot.Plot, columns)
+		copy(grid[i], panels[i*columns:min(len(panels), (i+1)*columns)])
+	}
+	top := draw.Crop(whole, 0, 0, foot, 0)
+	for i, row := range plot.Align(grid, tiles, top) {
+		for j, c := range row {
+			if grid[i][j] != nil {
+				grid[i][j].Draw(c)
+			}
+		}
+	}
+	legend.draw(draw.Crop(whole, 12, -12, 0, foot-whole.Max.Y), command)
+	_, err := vgimg.PngCanvas{Canvas: canvas}.WriteTo(w)
+	return err
+}
+
+func corners(c draw.Canvas) []vg.Point {
+	return []vg.Point{c.Min, {X: c.Max.X, Y: c.Min.Y}, c.Max, {X: c.Min.X, Y: c.Max.Y}}
+}
+
+// panel draws a line for every method, with a band of one standard error.
+func (g *Grid) panel(y string, l *legend, value func(Cell) (mean, deviation float64)) *plot.Plot {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = g.Title, g.X, y
+	if g.LogX {
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.ConstantTicks(ticks(g.At))
+	}
+	if g.LogY {
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(decades)
+	}
+	p.Add(plotter.NewGrid())
+	for i, line := range g.Lines {
+		var middle, upper, lower plotter.XYs
+		for k, x := range g.At {
+			c := g.Cells[i][k]
+			mean, deviation := value(c)
+			if c.Refused != nil || math.IsNaN(mean) || g.LogY && mean <= 0 || g.Top > 0 && mean > g.Top {
+				continue
+			}
+			low := mean - deviation
+			if g.LogY {
+				low = max(low, mean/3)
+			}
+			middle = append(middle, plotter.XY{X: x, Y: mean})
+			upper = append(upper, plotter.XY{X: x, Y: mean + deviation})
+			lower = append(lower, plotter.XY{X: x, Y: low})
+		}
+		if len(middle) > 0 {
+			l.add(line.Name, p, middle, append(upper, reversed(lower)...))
+		}
+	}
+	p.X.Min, p.X.Max = spread(p.X.Min, p.X.Max)
+	p.Y.Min, p.Y.Max = spread(p.Y.Min, p.Y.Max)
+	return p
+}
+
+// spread widens a range of one value or none, which no axis can show.
+func spread(low, high float64) (float64, float64) {
+	switch {
+	case low > high:
+		return 1, 10
+	case low == high && low > 0:
+		return low / 2, 2 * high
+	case low == high:
+		return low - 1, high + 1
+	}
+	return low, high
+}
+
+// ticks are at the values that were measured.
+func ticks(at []float64) []plot.Tick {
+	var all []plot.Tick
+	for _, x := range at {
+		all = append(all, plot.Tick{Value: x, Label: short(x)})
+	}
+	return all
+}
+
+// decades marks 1, 2 and 5 of every power of ten; of more than two powers, 1.
+func decades(low, high float64) (all []plot.Tick) {
+	low, high = math.Max(low, math.SmallestNonzeroFloat64), math.Max(high, math.SmallestNonzeroFloat64)
+	wide := high/low > 100
+	for power := math.Floor(math.Log10(low)); power <= math.Log10(high); power++ {
+		for digit := 1.; digit < 10; digit++ {
+			t := plot.Tick{Value: digit * math.Pow(10, power)}
+			if digit == 1 || !wide && (digit == 2 || digit == 5) {
+				t.Label = short(t.Value)
+			}
+			if t.Value >= low*0.999 && t.Value <= high*1.001 {
+				all = append(all, t)
+			}
+		}
+	}
+	return all
+}
+
+func reversed(points plotter.XYs) plotter.XYs {
+	turned := make(plotter.XYs, 0, len(points))
+	for i := len(points) - 1; i >= 0; i-- {
+		turned = append(turned, points[i])
+	}
+	return turned
+}
+
+// legend gives every method one colour in all panels.
+type legend struct {
+	names []string
+	marks [][]plot.Thumbnailer
+}
+
+// add draws a method's line and band in a panel.
+func (l *legend) add(name string, p *plot.Plot, middle, around plotter.XYs) {
+	k := l.index(name)
+	colour := plotutil.SoftColors[k%len(plotutil.SoftColors)]
+	line := &plotter.Line{XYs: middle, LineStyle: draw.LineStyle{Color: colour, Width: 1.5, Dashes: plotutil.Dashes(k / len(plotutil.SoftColors))}}
+	points := &plotter.Scatter{XYs: middle, GlyphStyle: draw.GlyphStyle{Color: colour, Radius: 2.5, Shape: plotutil.Shape(k)}}
+	r, g, b, _ := colour.RGBA()
+	band := &plotter.Polygon{XYs: []plotter.XYs{around}, Color: color.NRGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 50}}
+	p.Add(band, line, points)
+	if l.marks[k] == nil {
+		l.marks[k] = []plot.Thumbnailer{line, points}
+	}
+}
+
+func (l *legend) index(name string) int {
+	for k, known := range l.names {
+		if known == name {
+			return k
+		}
+	}
+	l.names, l.marks = append(l.names, name), append(l.marks, nil)
+	return len(l.names) - 1
+}
+
+func (l *legend) rows() int { return (len(l.names) + entries - 1) / entries }
+
+// draw writes the legend and, under it, how the figure is made.
+func (l *legend) draw(c draw.Canvas, command string) {
+	tiles := draw.Tiles{Cols: entries, Rows: l.rows() + 1}
+	for k, name := range l.names {
+		one := plot.NewLegend()
+		one.Left = true
+		one.Add(name, l.marks[k]...)
+		one.Draw(tiles.At(c, k%entries, k/entries))
+	}
+	style := text.Style{Color: color.Gray{110}, Font: plot.DefaultFont, Handler: plot.DefaultTextHandler, YAlign: text.YBottom}
+	style.Font.Size = 9
+	c.FillText(style, vg.Point{X: c.Min.X, Y: c.Min.Y + 3}, command)
+}

@@ -1,0 +1,147 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ErrUnknown marks a name that no figure has.
+var ErrUnknown = errors.New("experiment: no such figure")
+
+// Config says what to run.
+type Config struct {
+	Out   string // folder for tables and plots
+	Data  string // folder of the real tables; "" leaves out what needs them
+	Only  string // figures whose names begin so; "" all
+	Draws int    // of every cell; 0: 5, or 20 with Full
+	Full  bool   // tables as large as the papers'
+
+	brief bool // small tables, and the first point of every chart alone: for tests
+}
+
+const briefRows = 1000
+
+func (c Config) folder() Folder {
+	if c.brief {
+		return Folder{c.Data, briefRows}
+	}
+	return Folder{Dir: c.Data}
+}
+
+// Command is what a person types to run c again.
+func (c Config) Command() string {
+	text := "dpsidecar experiments"
+	if c.Only != "" {
+		text += " --only " + c.Only
+	}
+	if c.Draws > 0 {
+		text += fmt.Sprintf(" --draws %d", c.Draws)
+	}
+	if c.Full {
+		text += " --full"
+	}
+	return text
+}
+
+func (c Config) draws() int {
+	switch {
+	case c.Draws > 0:
+		return c.Draws
+	case c.Full:
+		return 20
+	}
+	return 5
+}
+
+// n is the number of rows of a generated table: usual, or full with Full.
+func (c Config) n(usual, full int) int {
+	if c.Full {
+		usual = full
+	}
+	if c.brief {
+		return briefRows
+	}
+	return usual
+}
+
+// Figures lists what c runs.
+func (c Config) Figures() ([]Figure, error) {
+	all := append(c.baselines(), c.icml()...)
+	all = append(all, c.sinica()...)
+	all = append(all, c.nips()...)
+	all = append(all, c.l1())
+	var chosen []Figure
+	var names []string
+	for _, f := range all {
+		names = append(names, f.Name)
+		if strings.HasPrefix(f.Name, c.Only) {
+			chosen = append(chosen, f)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("%w: %q; there are %s", ErrUnknown, c.Only, strings.Join(names, ", "))
+	}
+	return chosen, nil
+}
+
+// Run measures the figures of c and writes a table and a plot of each. It says
+// on w how far it is.
+func Run(ctx context.Context, c Config, w io.Writer) error {
+	figures, err := c.Figures()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.Out, 0o777); err != nil {
+		return err
+	}
+	p := newProgress(w)
+	for _, f := range figures {
+		for i := range f.Charts {
+			if c.brief {
+				f.Charts[i].At = f.Charts[i].At[:1]
+			}
+			p.total += f.Charts[i].fits() * c.draws()
+		}
+	}
+	for _, f := range figures {
+		if err := f.run(ctx, c, p); err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+func (f Figure) run(ctx context.Context, c Config, p *progress) error {
+	var grids []*Grid
+	for _, chart := range f.Charts {
+		g, err := chart.measure(ctx, c.draws(), p.did)
+		if err != nil {
+			return err
+		}
+		grids = append(grids, g)
+	}
+	own := c
+	own.Only = f.Name
+	table, plot := filepath.Join(c.Out, f.Name+".md"), filepath.Join(c.Out, f.Name+".png")
+	if err := f.save(table, func(w io.Writer) error { return f.write(w, grids, own.Command()) }); err != nil {
+		return err
+	}
+	if err := f.save(plot, func(w io.Writer) error { return f.plot(w, grids, own.Command()) }); err != nil {
+		return err
+	}
+	p.wrote(table, plot)
+	return nil
+}
+
+func (f Figure) save(name string, write func(io.Writer) error) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
+}
