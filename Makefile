@@ -7,7 +7,7 @@ VERSION      = $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 # Packages that have benchmarks.
 BENCHES = $(sort $(dir $(shell grep -rl '^func Benchmark' --include='*_test.go' internal tests sql)))
 
-.PHONY: demo test build bench experiments lint postgres
+.PHONY: demo test crash build bench experiments lint postgres
 
 ## demo: the main job on a throw-away Postgres; leaves nothing behind
 demo: postgres build
@@ -17,6 +17,10 @@ demo: postgres build
 test: postgres
 	@cd tests/compose && $(GO) test -count=1 ./... # reads files outside its module: never cached
 	@$(GO) test -timeout 15m ./...
+
+## crash: kills sidecars at every step 300 times, breaks what else can break, prints a table
+crash: postgres
+	@DPSIDECAR_CRASH=300 $(GO) test -count=1 -timeout 60m -v -run '^TestCrashes$$' ./tests
 
 ## build: bin/dpsidecar; the packages are compiled as for the tests, once
 build:

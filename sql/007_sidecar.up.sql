@@ -51,14 +51,20 @@ BEGIN
     CASE WHEN j.cancel_requested THEN 'canceled by its caller' ELSE 'its caller went away' END, 'No privacy budget was spent.');
 END $$;
 
+-- A job has its release, and with it whoever follows it, or follows those.
 CREATE FUNCTION dp_int.complete_job(p_job uuid, p_release uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  follower uuid;
 BEGIN
   UPDATE dp_int.job
      SET state = 'done', release = p_release, sqlstate = NULL, message = NULL, hint = NULL,
          follows = NULL, worker = NULL, token = NULL, lease_until = NULL, finished_at = clock_timestamp()
    WHERE id = p_job;
   PERFORM pg_notify(dp_int.job_channel(p_job), 'done');
+  FOR follower IN SELECT id FROM dp_int.job WHERE follows = p_job FOR UPDATE LOOP
+    PERFORM dp_int.complete_job(follower, p_release);
+  END LOOP;
 END $$;
 
 -- What a sidecar plans from, of a data set; the same for jobs and for questions.
@@ -229,7 +235,6 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
   new_release uuid;
-  follower uuid;
 BEGIN
   IF j.state <> 'reading' OR cardinality(p_terms) <> cardinality(p_coefs) THEN
     RAISE EXCEPTION 'job % is %, not reading', p_job, j.state USING ERRCODE = '55000';
@@ -240,9 +245,6 @@ BEGIN
   INSERT INTO dp_int.coefficient (release, position, term, coef)
   SELECT new_release, c.position, c.term, c.coef FROM unnest(p_terms, p_coefs) WITH ORDINALITY AS c(term, coef, position);
   PERFORM dp_int.complete_job(j.id, new_release);
-  FOR follower IN SELECT id FROM dp_int.job WHERE follows = j.id FOR UPDATE LOOP
-    PERFORM dp_int.complete_job(follower, new_release);
-  END LOOP;
   RETURN new_release;
 END $$;
 
