@@ -245,10 +245,11 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   j dp.jobs := dp_int.my_job(dp_status.job);
 BEGIN
-  IF j.status = 'queued' AND dp_int.sidecars_alive() = 0 THEN
+  IF j.status IN ('queued', 'running') AND j.sqlstate IS NULL AND dp_int.sidecars_alive() = 0 THEN
     j.sqlstate := 'DP001';
     j.error := format('no dpsidecar is connected to database "%s"', current_database());
-    j.hint := 'The job waits for one. No privacy budget was spent.';
+    j.hint := 'The job waits for one. ' || CASE (SELECT state FROM dp_int.job o WHERE o.id = j.id)
+      WHEN 'reading' THEN 'The privacy budget is spent, once.' ELSE 'No privacy budget was spent.' END;
   END IF;
   RETURN QUERY SELECT j.status, j.stage, j.sqlstate, j.error, j.hint;
 END $$;

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -88,6 +89,19 @@ func TestFollowersOfAFollowerAreAnswered(t *testing.T) {
 		}
 		if w.spent() != 0.5 {
 			t.Errorf("spent %g, want 0.5", w.spent())
+		}
+	}
+}
+
+// Found by the crash runs: dp_run waited for ever for a job whose sidecar, the
+// last one, was lost in the middle of it.
+func TestARunningJobWithoutASidecarSaysSo(t *testing.T) {
+	for at, says := range map[step]string{claimed: "No privacy budget was spent", reading: "The privacy budget is spent, once"} {
+		w := lonelyWorld(t, 1, 0)
+		job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5, options => '{"method": "exponential_mechanism"}')::text`, w.dataset)
+		w.abandon(at)
+		if hint := one[string](w, w.analyst, `SELECT sqlstate || ' ' || hint FROM dp_status($1)`, job); !strings.HasPrefix(hint, "DP001 ") || !strings.Contains(hint, says) {
+			t.Errorf("dp_status says %q, want DP001 and %q", hint, says)
 		}
 	}
 }

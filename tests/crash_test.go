@@ -48,13 +48,16 @@ func (c *crash) short() {
 	}
 }
 
-// long is every fault at each of its moments, with one, two and four sidecars,
-// until there are so many kills.
+// long is every fault at some of its moments, with one, two and four sidecars,
+// and from then on until there are so many kills.
 func (c *crash) long(kills int) {
-	for c.kills.Load() < int64(kills) && !c.Failed() {
-		for _, f := range append(c.faults(), gone, killed, killed, killed) {
+	for all := false; !all || c.kills.Load() < int64(kills); all = true {
+		for _, f := range append(c.faults(), gone, killed, killed, killed, killed) {
 			for _, sidecars := range []int{1, 2, 4} {
 				for _, at := range some(f.moments, 3) {
+					if c.Failed() || all && c.kills.Load() >= int64(kills) {
+						return
+					}
 					c.round(f, []moment{at, at, at}, sidecars)
 				}
 			}
