@@ -62,6 +62,7 @@ func commands() []command {
 		{"demo", "", "show private regression on a throw-away Postgres", setupDemo},
 		{"experiments", "", "re-run the studies of the papers: tables and plots", setupExperiments},
 		{"account", "", "print what histories cost: one on each line of standard input", setupAccount},
+		{"audit", "", "try to refute what the mechanisms promise", setupAudit},
 		{"version", "", "print the version", setupVersion},
 	}
 }

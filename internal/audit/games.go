@@ -1,0 +1,197 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/dpsco/privacy"
+)
+
+// Games returns a game for every method of a regression, by its name in SQL, and
+// for l1. They run what a job runs: a recipe, its plan, one release.
+//
+// Errors: those of planning.
+func Games() ([]Game, error) {
+	var games []Game
+	for _, f := range fits {
+		g, err := f.game(budget, budget)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.name, err)
+		}
+		games = append(games, g)
+	}
+	return games, nil
+}
+
+// budget is what the fits below get. A delta this large is not for use: it is
+// where most runs count, so that small lapses show.
+var budget = privacy.Budget{Epsilon: 2, Delta: 0.1}
+
+// fit is a request on a small table and its neighbour.
+type fit struct {
+	name, model, pair string
+	options           map[string]any
+	tables            func() (a, b dpsco.Data)
+	pure              bool // delta is 0
+	patience          int  // a run takes as long as so many others
+}
+
+// game plays a fit that gets one budget and claims what another would pay for.
+// Only mutants get more than they claim.
+func (f fit) game(gets, claims privacy.Budget) (Game, error) {
+	if f.pure {
+		gets.Delta, claims.Delta = 0, 0
+	}
+	f.options["method"] = f.method()
+	algorithm, err := dpsco.Recipe(f.model, f.options, nil)
+	if err != nil {
+		return Game{}, err
+	}
+	a, _ := f.tables()
+	shape := a.Shape
+	plan, err := algorithm.Plan(shape, claims, privacy.Concentrated{})
+	if err != nil {
+		return Game{}, err
+	}
+	var best privacy.Best
+	claim := privacy.Budget{Delta: claims.Delta}
+	if claim.Epsilon, err = best.Epsilon(plan.Event, claims.Delta); err != nil {
+		return Game{}, err
+	}
+	return Game{Name: f.name, Pair: f.pair, Claim: claim, Patience: f.patience, Play: func(second bool, src *mech.Source) float64 {
+		a, b := f.tables()
+		if second {
+			a = b
+		}
+		p, err := algorithm.Plan(shape, gets, privacy.Concentrated{})
+		if err != nil {
+			panic("audit: a plan that was made before: " + err.Error())
+		}
+		w, err := p.Run(context.Background(), a, src)
+		if err != nil {
+			panic("audit: a run failed: " + err.Error())
+		}
+		return w[0]
+	}}, nil
+}
+
+// method is the option of that name.
+func (f fit) method() string {
+	if method, ok := f.options["method"].(string); ok {
+		return method
+	}
+	return f.name
+}
+
+// fits holds the worst neighbours of each method (algorithms of the papers, T4 of
+// the test plan). Steps are few, since an answer shows the last iterate only.
+var fits = []fit{
+	linear("auto", "one row that is not zero changes sides; whitened", options{"whitening": "on", "steps": 1., "feature_norm": 1.}, alone(20)),
+	linear("auto", "a target of 1e6 becomes -1e6", options{"steps": 1.}, flip(20)),
+	linear("catoni", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1.}, flip(20)),
+	linear("trimmed", "rows at both ends, one changes sides", options{"steps": 1., "trim": 2.}, halves(21)),
+	linear("trimmed", "no spread, one row becomes 1e9", options{"steps": 1., "trim": 5.}, outlier(100)),
+	linear("ksu", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1., "range": 1.}, flip(20)),
+	linear("ksu_axis", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1., "range": 1.}, flip(20)),
+	linear("sample_aggregate", "fits at both ends of the ball, one changes sides", options{"blocks": 41., "radius": 1.}, halves(41)).slow(40),
+	linear("spgd_clip", "a target of 1e6 becomes -1e6", options{"steps": 1.}, flip(20)),
+	linear("spgd_clip", "the same, in batches of half the rows", options{"steps": 1., "batch": 10.}, flip(20)),
+	linear("spgd_kamath", "the middle one of three blocks moves from end to end", options{"steps": 1., "blocks": 3.}, halves(3)),
+	linear("spgd_holland", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1.}, flip(20)),
+	linear("svrg", "a target of 1e6 becomes -1e6", options{"steps": 1., "step_size": .1}, flip(20)),
+	linear("svrg_pp", "a target of 1e6 becomes -1e6", options{"steps": 1., "step_size": .1}, flip(20)).slow(4),
+	linear("accmd", "a target of 1e6 becomes -1e6", options{"steps": 1., "step_size": .1}, flip(20)),
+	linear("gd", "a target of 1e6 becomes -1e6", options{"steps": 1.}, flip(20)),
+	{name: "l1", model: "l1", pair: "three points to choose from, one row changes sides", pure: true, tables: sides(2),
+		options: options{"method": "exponential_mechanism", "radius": 1., "pitch": 1., "iota": 1.}},
+	{name: "l1", model: "l1", pair: "objective perturbation, a target of 1e6 becomes -1e6", pure: true, tables: flip(20),
+		options: options{"method": "objective_perturbation", "radius": 1e6}},
+}
+
+// slow makes do with so many times fewer runs.
+func (f fit) slow(times int) fit {
+	f.patience = times
+	return f
+}
+
+type options = map[string]any
+
+// linear is a least squares fit, of which the ball of coefficients hides nothing
+// unless that is asked for.
+func linear(name, pair string, o options, tables func() (a, b dpsco.Data)) fit {
+	if o["radius"] == nil {
+		o["radius"] = 1e6
+	}
+	if o["whitening"] == nil {
+		o["whitening"] = "off"
+	}
+	return fit{name: name, model: "linear", pair: pair, options: o, tables: tables}
+}
+
+// table is one feature of ones and a target.
+func table(y ...float64) dpsco.Data {
+	x := dpsco.Data{Shape: dpsco.Shape{N: len(y), D: 1}, X: [][]float64{make([]float64, len(y))}, Y: y}
+	for i := range y {
+		x.X[0][i] = 1
+	}
+	return x
+}
+
+// flip is n targets of 0, but for one that is 1e6 or -1e6.
+func flip(n int) func() (a, b dpsco.Data) {
+	return func() (dpsco.Data, dpsco.Data) {
+		y, z := make([]float64, n), make([]float64, n)
+		y[0], z[0] = 1e6, -1e6
+		return table(y...), table(z...)
+	}
+}
+
+// halves is n targets, an odd number, of 1e6 and -1e6 in turn; the majority turns.
+func halves(n int) func() (a, b dpsco.Data) {
+	return func() (dpsco.Data, dpsco.Data) {
+		y, z := make([]float64, n), make([]float64, n)
+		for i := range y {
+			y[i] = math.Copysign(1e6, float64(i%2)-.5)
+			z[i] = y[i]
+		}
+		z[0] = -y[0]
+		return table(y...), table(z...)
+	}
+}
+
+// outlier is n targets of 0, of which one becomes 1e9.
+func outlier(n int) func() (a, b dpsco.Data) {
+	return func() (dpsco.Data, dpsco.Data) {
+		y, z := make([]float64, n), make([]float64, n)
+		z[0] = 1e9
+		return table(y...), table(z...)
+	}
+}
+
+// sides is n rows, large ones, for slope 1; one changes to slope -1.
+func sides(n int) func() (a, b dpsco.Data) {
+	return func() (dpsco.Data, dpsco.Data) {
+		a, b := table(make([]float64, n)...), table(make([]float64, n)...)
+		for i := range n {
+			a.X[0][i], a.Y[i] = 1e6, 1e6
+			b.X[0][i], b.Y[i] = 1e6, 1e6
+		}
+		b.Y[0] = -1e6
+		return a, b
+	}
+}
+
+// alone is n rows of zeros, but for a long one whose target turns.
+func alone(n int) func() (a, b dpsco.Data) {
+	return func() (dpsco.Data, dpsco.Data) {
+		a, b := flip(n)()
+		for _, x := range []dpsco.Data{a, b} {
+			clear(x.X[0])
+			x.X[0][0] = 1e3
+		}
+		return a, b
+	}
+}
