@@ -109,8 +109,15 @@ func (f Folder) BlogLasso() *Task {
 	}}
 }
 
-// blogScale is public: one scale for each group of columns.
+// blogScale is public: one scale for each group of columns, and for the two that
+// count hours and characters.
 func blogScale(name string) float64 {
+	switch name {
+	case "hours_since_publication":
+		return 40
+	case "post_length":
+		return 3000
+	}
 	switch group, _, _ := strings.Cut(name, "_"); group {
 	case "blog", "comments":
 		return 30

@@ -49,10 +49,14 @@ func (t *Table) fitLinear() []float64 {
 func (t *Table) fitLogistic() []float64 {
 	w := make([]float64, t.D)
 	for range 25 {
+		last := w
 		w = t.newton(w, func(z, y float64) (first, second float64) {
 			p := 1 / (1 + math.Exp(-z))
 			return p - y, p * (1 - p)
 		})
+		if distance(w, last) < 1e-9 {
+			break
+		}
 	}
 	return w
 }

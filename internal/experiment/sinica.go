@@ -47,13 +47,17 @@ func unclipped(options map[string]any) Fit {
 	return Request(noPrivacy, with(with(with(options, "method", "gd"), "clip", 1e3), "steps", 300.))
 }
 
-// blogFigure is Table 1.
+// blogFigure is Table 1. Steps, their length, truncation and range are not the
+// defaults: features that are mostly zero allow longer steps than 1/p.
 func blogFigure(f Folder) Figure {
-	lasso := map[string]any{"penalty": "l1", "lambda": 1e-3}
-	lines := sinicaLines(lasso, func(x float64) float64 { return x })
-	lines[3] = Line{Name: "mean only", Fit: always(mean)}
-	lines = lines[:4]
+	lasso := map[string]any{"penalty": "l1", "lambda": 1e-3, "steps": 30., "step_size": 1. / 60}
 	return Figure{Name: "sinica-blog", Title: "Statistica Sinica, Table 1: lasso on BlogFeedback, p = 280, 36,678 posts fitted, delta = 1/n", Charts: []Chart{
-		{Title: "blog feedback", X: "eps", Y: "test RMSE, comments", LogX: true, Seconds: true, At: []float64{.5, 2}, Task: on(f.BlogLasso()), Lines: lines},
+		{Title: "blog feedback", X: "eps", Y: "test RMSE, comments", LogX: true, Seconds: true, At: []float64{.5, 1, 2}, Task: on(f.BlogLasso()), Lines: []Line{
+			atEpsilon("spgd_clip", "spgd_clip", lasso),
+			atEpsilon("spgd_kamath", "spgd_kamath", with(with(lasso, "blocks", 3.), "range", 4.)),
+			atEpsilon("spgd_holland", "spgd_holland", with(lasso, "truncation", 10.)),
+			{Name: "mean only", Fit: always(mean)},
+			{Name: "spgd_clip, not private", Fit: always(Request(noPrivacy, with(with(lasso, "method", "spgd_clip"), "clip", 60.)))},
+		}},
 	}}
 }
