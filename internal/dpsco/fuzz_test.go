@@ -1,0 +1,79 @@
+package dpsco
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/dpsco/privacy"
+
+	"gonum.org/v1/gonum/floats"
+)
+
+// FuzzOptions plans with arbitrary options, as JSON gives them, and arbitrary
+// shapes and budgets. Either there is a plan, within the budget, which runs on any
+// table and releases finite numbers, or an error that says whose fault it is.
+func FuzzOptions(f *testing.F) {
+	for _, seed := range []struct {
+		model, options string
+		n, d           int
+		epsilon        float64
+	}{
+		{"linear", `{}`, 40, 3, 1},
+		{"linear", `{"method":"svrg","steps":1,"batch":7,"whitening":"on"}`, 23, 2, 5},
+		{"linear", `{"method":"svrg_pp","steps":500,"step_size":1e9}`, 23, 2, 0.1},
+		{"huber", `{"method":"ksu","penalty":"group_l1","groups":[["a"],["b"]],"lambda":0.1,"huber_delta":1e-9}`, 23, 3, 5},
+		{"huber", `{"method":"ksu_axis","range":1e9,"truncation":1e-9}`, 23, 3, 5},
+		{"logistic", `{"method":"trimmed","trim":1,"positive_label":7,"negative_label":-1e300}`, 23, 2, 5},
+		{"logistic", `{"method":"sample_aggregate","blocks":5,"radius":1e-6}`, 23, 1, 20},
+		{"linear", `{"method":"spgd_kamath","blocks":4}`, 23, 1, 20},
+		{"linear", `{"method":"spgd_holland","moment":1e-12,"batch":1}`, 1, 1, 1e4},
+		{"linear", `{"method":"catoni","radius":1e9,"steps":3}`, 23, 1, 1e-10},
+		{"linear", `{"groups":[[]]}`, 5, 2, 1}, {"linear", `{"groups":[["a","a"]]}`, 5, 2, 1}, {"linear", `{"steps":1e400}`, 5, 2, 1}, {"linear", `[]`, 5, 2, 1},
+		{"l1", `{"method":"objective_perturbation","clip":1e-9,"smoothing":1e9}`, 23, 2, 1},
+		{"l1", `{"theta":1.05,"iota":1e9,"radius":1e-6,"pitch":1e6,"set":"box"}`, 23, 2, 1},
+	} {
+		f.Add(seed.model, seed.options, seed.n, seed.d, seed.epsilon, 1e-6, uint64(1))
+	}
+	f.Fuzz(func(t *testing.T, model, text string, n, d int, epsilon, delta float64, seed uint64) {
+		var given map[string]any
+		if json.Unmarshal([]byte(text), &given) != nil {
+			return
+		}
+		a, err := Recipe(model, given, []string{"a", "b", "c"})
+		if err != nil {
+			if !errors.Is(err, ErrParameter) {
+				t.Errorf("an error of another kind: %v", err)
+			}
+			return
+		}
+		if model == "l1" {
+			delta = 0
+		}
+		s := Shape{N: n % 64, D: d % 4}
+		p, err := a.Plan(s, privacy.Budget{Epsilon: epsilon, Delta: delta}, privacy.Concentrated{})
+		if err != nil {
+			if !errors.Is(err, ErrParameter) && !errors.Is(err, ErrInfeasible) {
+				t.Errorf("an error of another kind: %v", err)
+			}
+			return
+		}
+		if price, err := (privacy.PureSum{}).Epsilon(p.Event, delta); model == "l1" && !(err == nil && price <= epsilon) {
+			t.Errorf("%s on a budget of %v costs %v, %v", text, epsilon, price, err)
+		}
+		if price, err := (privacy.Concentrated{}).Epsilon(p.Event, delta); model != "l1" && p.Method != "sample_aggregate" && !(err == nil && price <= epsilon) {
+			t.Errorf("%s on a budget of (%v, %v) costs %v, %v", text, epsilon, delta, price, err)
+		}
+		if p.Method == MethodExponential || p.Parameters["steps"] != nil && p.Parameters["steps"].(float64) > 50 {
+			return // these take their time
+		}
+		x, _ := neighbours(rand.New(rand.NewPCG(seed, 1)), s, Classifies(model))
+		w, err := p.Run(t.Context(), x, mech.TestSource(t, seed))
+		if size := floats.Norm(w, 2); err != nil || math.IsNaN(size) || math.IsInf(size, 0) {
+			t.Errorf("%s: %v, %v", text, w, err)
+		}
+	})
+}
