@@ -1,4 +1,4 @@
 BEGIN;
 SET LOCAL ROLE dp_owner;
-DROP FUNCTION public.dp_check_install, public.dp_version;
+DROP FUNCTION public.dp_check_install, public.dp_version, dp_int.schema_version;
 COMMIT;

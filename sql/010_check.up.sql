@@ -2,9 +2,13 @@
 BEGIN;
 SET LOCAL ROLE dp_owner;
 
+-- A sidecar of another version keeps away.
+CREATE FUNCTION dp_int.schema_version() RETURNS int
+LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT 14 $$;
+
 CREATE FUNCTION public.dp_version() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT format('dpsidecar schema 13 on %s', current_setting('server_version'))
+  SELECT format('dpsidecar schema %s on %s', dp_int.schema_version(), current_setting('server_version'))
 $$;
 COMMENT ON FUNCTION public.dp_version IS 'The version of dpsidecar''s schema in this database.';
 

@@ -28,7 +28,8 @@ const (
 // dpsco mean -> mech -> privacy and solve -> prox. Whoever adds a package says
 // here where it stands.
 var mayImport = map[string][]string{
-	"cmd/dpsidecar":               {"internal/audit", "internal/demo", "internal/dev", "internal/dpsco/privacy", "internal/experiment", "internal/install", "internal/job", "internal/ledger"},
+	"internal/admin":              {"internal/job"},
+	"cmd/dpsidecar":               {"internal/admin", "internal/audit", "internal/demo", "internal/dev", "internal/dpsco/privacy", "internal/experiment", "internal/install", "internal/job", "internal/ledger"},
 	"internal/audit":              {"internal/dpsco", "internal/dpsco/loss", "internal/dpsco/mean", "internal/dpsco/mech", "internal/dpsco/mech/expmech", "internal/dpsco/mech/objpert", "internal/dpsco/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
 	"internal/demo":               {"internal/dev"},
 	"internal/dev":                {"internal/install", "internal/job", "internal/pgtest"},
@@ -54,7 +55,7 @@ var mayImport = map[string][]string{
 // mayUse names the only production files that may import a package: randomness
 // that a test can repeat must not reach a mechanism.
 var mayUse = map[string][]string{
-	"math/rand":    {},
+	"math/rand": {},
 	"math/rand/v2": {"internal/dpsco/mech/source.go", "internal/dpsco/mean/trimmed.go", // the pivots of a selection
 		"internal/experiment/task.go", "internal/experiment/synthetic.go", "internal/experiment/real.go"}, // generated tables
 	"testing": {"internal/dpsco/mech/source.go", "internal/dpsco/mech/testing.go", "internal/pgtest/testing.go"},

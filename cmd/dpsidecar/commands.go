@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"dpsidecar/internal/admin"
 	"dpsidecar/internal/demo"
 	"dpsidecar/internal/dev"
 	"dpsidecar/internal/install"
@@ -31,10 +33,14 @@ func setupInstall(fs *flag.FlagSet) action {
 	host := fs.String("loopback-host", "", "`HOST` where the server reaches itself, on a standby its primary; first 127.0.0.1, later as it is")
 	port := fs.Uint("loopback-port", 0, "`PORT` where the server reaches itself; first the server's own, later as it is")
 	loopback := fs.String("loopback-password-file", "", "read the password of dp_loopback from `FILE`; else it is made, and kept")
+	script := fs.Bool("print-sql", false, "print all SQL that an installation runs, and run nothing")
 	sidecar := fs.String("sidecar-password-file", "", "read the password of dp_sidecar from `FILE`, which is made if it is missing; else it is made and printed once")
 	return func(ctx context.Context, c console, _ []string) (err error) {
 		if *port > 65535 {
 			return fmt.Errorf("%w: no port %d", errUsage, *port)
+		}
+		if *script {
+			return install.Print(c.out)
 		}
 		config := install.Config{LoopbackHost: *host, LoopbackPort: uint16(*port)}
 		if config.Admin, err = admin.config(c.getenv); err != nil {
@@ -124,6 +130,10 @@ func setupServe(fs *flag.FlagSet) action {
 	jobs := fs.Int("jobs", 2, "work on `N` jobs at a time")
 	lease := fs.Duration("lease", 30*time.Second, "a job whose sidecar is silent for this `TIME` goes to another")
 	grace := fs.Duration("grace", 20*time.Second, "on SIGTERM, jobs have this `TIME` to end")
+	listen := fs.String("admin-listen", "", "answer /live, /ready and /metrics at this `ADDRESS`, for instance 127.0.0.1:9464; else nowhere")
+	limit := memory(-1)
+	fs.Func("job-memory", "refuse a job that needs more memory than this `SIZE`, for instance 4GiB, 0 for no limit; else three quarters of the machine's, shared among jobs",
+		func(text string) error { return limit.UnmarshalText([]byte(text)) })
 	log := loggingFlags(fs)
 	return func(ctx context.Context, c console, _ []string) error {
 		if *jobs < 1 || *lease < time.Second || *grace < 0 {
@@ -140,9 +150,32 @@ func setupServe(fs *flag.FlagSet) action {
 		if pool.ConnConfig, err = database.config(c.getenv); err != nil {
 			return err
 		}
-		s := &job.Sidecar{Config: pool, Jobs: *jobs, Lease: *lease, Grace: *grace, Version: release(), Log: logger}
-		return s.Run(ctx)
+		if limit < 0 {
+			limit = memory(share(*jobs))
+		}
+		metrics := admin.NewMetrics(release())
+		s := &job.Sidecar{Config: pool, Jobs: *jobs, Lease: *lease, Grace: *grace, Memory: int64(limit), Schema: install.Latest(), Watch: metrics, Version: release(), Log: logger}
+		if *listen == "" {
+			return s.Run(ctx)
+		}
+		l, err := net.Listen("tcp", *listen)
+		if err != nil {
+			return err
+		}
+		logger.Info("admin listener", "address", l.Addr().String())
+		return serveWith(ctx, s, func(ctx context.Context) error { return metrics.Serve(ctx, l, s) })
 	}
+}
+
+// serveWith runs the sidecar and the admin listener until either ends.
+func serveWith(ctx context.Context, s *job.Sidecar, listen func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	listener := make(chan error, 1)
+	go func() { defer cancel(); listener <- listen(ctx) }()
+	err := s.Run(ctx)
+	cancel()
+	return errors.Join(err, <-listener)
 }
 
 func setupCheck(fs *flag.FlagSet) action {

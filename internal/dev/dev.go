@@ -154,7 +154,7 @@ func (s *System) Serve(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	sidecar := &job.Sidecar{Config: config, Version: s.options.Version, Log: s.options.Log, Grace: grace}
+	sidecar := &job.Sidecar{Config: config, Schema: install.Latest(), Version: s.options.Version, Log: s.options.Log, Grace: grace}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- sidecar.Run(running) }()

@@ -93,9 +93,7 @@ func server(ctx context.Context, tx pgx.Tx, c Config) error {
 		if host == "" {
 			host = "127.0.0.1"
 		}
-		_, err := tx.Exec(ctx, `CREATE SERVER dp_loop FOREIGN DATA WRAPPER dblink_fdw OPTIONS (`+options("",
-			"host", host, "port", port, "dbname", database, "sslmode", "prefer", "connect_timeout", "3", "keepalives_idle", "30",
-			"application_name", "dp_loopback", "options", "-c default_transaction_read_only=off")+`)`)
+		_, err := tx.Exec(ctx, `CREATE SERVER dp_loop FOREIGN DATA WRAPPER dblink_fdw OPTIONS (`+options("", serverOptions(host, port, database)...)+`)`)
 		return err
 	}
 	change := []string{"dbname", database}
@@ -107,6 +105,12 @@ func server(ctx context.Context, tx pgx.Tx, c Config) error {
 	}
 	_, err := tx.Exec(ctx, `ALTER SERVER dp_loop OPTIONS (`+options("SET ", change...)+`)`)
 	return err
+}
+
+// serverOptions are those of a new foreign server, name and value.
+func serverOptions(host, port, database string) []string {
+	return []string{"host", host, "port", port, "dbname", database, "sslmode", "prefer", "connect_timeout", "3", "keepalives_idle", "30",
+		"application_name", "dp_loopback", "options", "-c default_transaction_read_only=off"}
 }
 
 func mapping(ctx context.Context, tx pgx.Tx, password string) error {

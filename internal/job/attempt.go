@@ -157,16 +157,21 @@ func (s *Sidecar) attempt(working context.Context, c *claim) {
 	var park parked
 	switch {
 	case err == nil:
+		s.Watch.Ended("done")
 		log.Info("done")
 	case errors.Is(err, errUnwanted) || errors.Is(err, ledger.ErrLost):
+		s.Watch.Ended("dropped")
 		log.Info("dropped", "reason", err)
 	case errors.As(err, &fail):
+		s.Watch.Ended("failed")
 		log.Info("failed", "sqlstate", fail.sqlstate, "reason", fail.message)
 		_, err = s.pool.Exec(settle, "SELECT dp_int.job_fail($1, $2, $3, $4, $5)", c.ID, c.Token, fail.sqlstate, fail.message, fail.hint)
 	case errors.As(err, &park):
+		s.Watch.Ended("parked")
 		log.Warn("parked", "reason", park)
 		_, err = s.pool.Exec(settle, "SELECT dp_int.job_park($1, $2, $3)", c.ID, c.Token, string(park))
 	default:
+		s.Watch.Ended("handed_back")
 		log.Warn("handed back", "error", err)
 		_, err = s.pool.Exec(settle, "SELECT dp_int.job_hand_back($1, $2, $3)", c.ID, c.Token, errors.Is(err, errShutdown))
 	}
@@ -230,21 +235,25 @@ func (s *Sidecar) run(ctx context.Context, c *claim) error {
 		return err
 	}
 	src := mech.NewSource()
+	began := time.Now()
 	record, err := arrowio.Pull(ctx, conn.Conn(), arrowio.Request{Relation: c.relation(), Columns: c.columns(), Rows: n}, src)
 	if err != nil {
 		return s.unreadable(ctx, err, "the data set could not be read")
 	}
 	defer record.Release()
+	s.Watch.Pulled(time.Since(began))
 	if err := tx.Rollback(ctx); err != nil { // the fit needs no snapshot
 		return err
 	}
 	if _, err := s.pool.Exec(ctx, "SELECT dp_int.job_pulled($1, $2)", c.ID, c.Token); err != nil {
 		return ledger.Explain(err)
 	}
+	began = time.Now()
 	w, err := plan.Run(ctx, arrowio.Data(record, c.Request.Intercept), src)
 	if err != nil {
 		return err
 	}
+	s.Watch.Ran(time.Since(began))
 	var release string
 	err = s.pool.QueryRow(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5)", c.ID, c.Token, plan.Method, c.terms(), w).Scan(&release)
 	return ledger.Explain(err)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,9 +26,12 @@ type Sidecar struct {
 	Lease   time.Duration   // how long a job stays ours without a heartbeat; 30 s when zero
 	Grace   time.Duration   // how long a job may go on after the context ends; 20 s when zero
 	Memory  int64           // bytes that a job may need; 0: no limit
+	Schema  int             // the only version of the schema to work with; 0: any
+	Watch   Watcher         // told what happens, for operators; nil: nobody
 	Version string
 	Log     *slog.Logger
 
+	alive    atomic.Int64 // when the database last heard of us, in nanoseconds since 1970
 	id       string
 	pool     *pgxpool.Pool
 	wake     chan struct{} // a job is queued
@@ -36,17 +40,21 @@ type Sidecar struct {
 }
 
 const (
-	heartbeat = 5 * time.Second // the database believes a sidecar dead after 15 s
+	heartbeat = 5 * time.Second // the database believes a sidecar dead after three
 	poll      = time.Second     // how long a lost notification can delay a job
 )
 
 // Run connects, reconnects with backoff after every failure, and returns once
-// ctx has ended and its jobs are finished or handed back. The error is that of
-// an unusable Config.
+// ctx has ended and its jobs are finished or handed back.
+//
+// Errors: those of an unusable Config; ErrSchema.
 func (s *Sidecar) Run(ctx context.Context) error {
 	s.Jobs = orDefault(s.Jobs, 2)
 	s.Lease = orDefault(s.Lease, 30*time.Second)
 	s.Grace = orDefault(s.Grace, 20*time.Second)
+	if s.Watch == nil {
+		s.Watch = nobody{}
+	}
 	s.id = uuid()
 	s.wake, s.question = make(chan struct{}, s.Jobs), make(chan struct{}, 1)
 	config := s.Config.Copy()
@@ -62,16 +70,24 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	// Jobs outlive ctx by the grace they have to end.
 	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var workers sync.WaitGroup
+	if err := s.checkSchema(ctx, pool); errors.Is(err, ErrSchema) {
+		return err
+	}
 	for range s.Jobs {
 		workers.Go(func() { s.work(ctx, working) })
 	}
 	workers.Go(func() { s.explainAll(ctx) })
-	s.listen(ctx)
+	s.listen(ctx, cancel)
 	timer := time.AfterFunc(s.Grace, func() { stop(errShutdown) })
 	workers.Wait()
 	timer.Stop()
 	s.farewell()
+	if err := context.Cause(ctx); errors.Is(err, ErrSchema) {
+		return err
+	}
 	return nil
 }
 
@@ -95,11 +111,15 @@ func (s *Sidecar) work(ctx, working context.Context) {
 }
 
 // listen holds the session that makes this sidecar alive: it sends heartbeats
-// and turns notifications into wake-ups.
-func (s *Sidecar) listen(ctx context.Context) {
+// and turns notifications into wake-ups. It ends everything once the schema is of
+// another version.
+func (s *Sidecar) listen(ctx context.Context, cancel context.CancelCauseFunc) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		started := time.Now()
 		err := s.session(ctx)
+		if errors.Is(err, ErrSchema) {
+			cancel(err)
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -152,7 +172,13 @@ func (s *Sidecar) session(ctx context.Context) error {
 }
 
 func (s *Sidecar) beat(ctx context.Context, conn *pgx.Conn) error {
+	if err := s.checkSchema(ctx, conn); err != nil {
+		return err
+	}
 	_, err := conn.Exec(ctx, "SELECT dp_int.worker_beat($1, $2, $3)", s.id, conn.PgConn().PID(), s.Version)
+	if err == nil {
+		s.alive.Store(time.Now().UnixNano())
+	}
 	return err
 }
 

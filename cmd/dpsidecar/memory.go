@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// memory is a size in bytes, written like 512MiB or 4GiB; 0 is no limit.
+type memory int64
+
+var units = []struct {
+	name  string
+	bytes float64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (m *memory) UnmarshalText(text []byte) error {
+	number, scale := string(text), 1.0
+	for _, u := range units {
+		if n, ok := strings.CutSuffix(number, u.name); ok {
+			number, scale = n, u.bytes
+		}
+	}
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || !(v >= 0 && v*scale < 1<<62) {
+		return fmt.Errorf("%q is no size like 512MiB or 4GiB", text)
+	}
+	*m = memory(v * scale)
+	return nil
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (m memory) MarshalText() ([]byte, error) { return []byte(strconv.FormatInt(int64(m), 10)), nil }
+
+// share is what a job may need when nobody says: three quarters of what the
+// machine, or the container, has, divided among jobs that run at a time; 0 where
+// that cannot be found out.
+func share(jobs int) int64 {
+	least := int64(0)
+	for _, found := range []int64{cgroupLimit(), machineMemory()} {
+		if found > 0 && (least == 0 || found < least) {
+			least = found
+		}
+	}
+	return least / 4 * 3 / int64(jobs)
+}
+
+func cgroupLimit() int64 {
+	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		text, _ := os.ReadFile(file)
+		if v, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64); err == nil {
+			return v
+		}
+	}
+	return 0
+}
+
+func machineMemory() int64 {
+	text, _ := os.ReadFile("/proc/meminfo")
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) >= 2 && f[0] == "MemTotal:" {
+			v, _ := strconv.ParseInt(f[1], 10, 64)
+			return v << 10
+		}
+	}
+	return 0
+}

@@ -1,0 +1,41 @@
+package install
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"dpsidecar/sql"
+)
+
+// Print writes all SQL of an installation, for those who read before they run:
+// the administrator's script, the migrations in their order, and what is done
+// about passwords and the loopback.
+func Print(w io.Writer) error {
+	names, err := fs.Glob(sql.Migrations, "*.up.sql")
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	script := strings.NewReplacer("{{database}}", "DATABASE", "{{installer}}", "INSTALLER").Replace(sql.Admin)
+	fmt.Fprintf(w, "-- 1. As an administrator, once a database. DATABASE and INSTALLER stand for names.\n\n%s\n", script)
+	fmt.Fprint(w, "-- 2. As INSTALLER: the migrations.\n\nCREATE SCHEMA IF NOT EXISTS dp_int;\n\n")
+	for _, name := range names {
+		text, err := fs.ReadFile(sql.Migrations, name)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "-- %s\n\n%s\n", name, text)
+	}
+	_, err = fmt.Fprintf(w, `-- 3. As INSTALLER: passwords, of which the server sees the SCRAM verifiers, and the loopback.
+--
+-- ALTER ROLE dp_loopback PASSWORD 'SCRAM-SHA-256$...';
+-- ALTER ROLE dp_sidecar PASSWORD 'SCRAM-SHA-256$...';
+-- SET LOCAL ROLE dp_owner;
+-- CREATE SERVER dp_loop FOREIGN DATA WRAPPER dblink_fdw OPTIONS (%s);
+-- CREATE USER MAPPING FOR dp_owner SERVER dp_loop OPTIONS (%s);
+`, options("", serverOptions("127.0.0.1", "PORT", "DATABASE")...), options("", "user", "dp_loopback", "password", "..."))
+	return err
+}

@@ -1,0 +1,117 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"dpsidecar/internal/admin"
+	"dpsidecar/internal/install"
+	"dpsidecar/internal/job"
+)
+
+// sidecar is one that a test configures; it ends with the test.
+func (w *world) sidecar(change func(*job.Sidecar)) (s *job.Sidecar, ended <-chan error) {
+	w.Helper()
+	config, err := pgxpool.ParseConfig(w.system.URL("dp_sidecar"))
+	if err != nil {
+		w.Fatal(err)
+	}
+	s = &job.Sidecar{Config: config, Log: slog.New(slog.DiscardHandler), Grace: time.Second}
+	change(s)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 2)
+	go func() { err := s.Run(ctx); done <- err; done <- err }()
+	w.Cleanup(func() { cancel(); <-done })
+	return s, done
+}
+
+func TestOperatorsSeeBudgetsQueueAndJobs(t *testing.T) {
+	w := lonelyWorld(t, 1, 0)
+	metrics := admin.NewMetrics("test")
+	s, _ := w.sidecar(func(s *job.Sidecar) { s.Watch, s.Schema = metrics, install.Latest() })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go metrics.Serve(t.Context(), l, s)
+	get := func(path string) (int, string) {
+		r, err := http.Get("http://" + l.Addr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		body, _ := io.ReadAll(r.Body)
+		return r.StatusCode, string(body)
+	}
+	w.eventually("it is ready", func() bool { code, _ := get("/ready"); return code == 200 })
+	w.mustRegress(w.analyst, `SELECT * FROM `+w.call())
+	_, err = regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 9, features => '{age}')`, w.dataset)
+	w.wantError(err, "DP002", "exhausted")
+	_, text := get("/metrics")
+	for _, want := range []string{
+		fmt.Sprintf("dpsidecar_budget_remaining_ratio{dataset=%q} 0.75\n", w.dataset), "dpsidecar_queue_jobs 0\n", "dpsidecar_queue_age_seconds 0\n",
+		"dpsidecar_jobs_total{outcome=\"done\"} 1\n", "dpsidecar_jobs_total{outcome=\"failed\"} 1\n", "dpsidecar_pull_seconds_count 1\n", "dpsidecar_run_seconds_count 1\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	// Analysts and stewards have no way to these figures.
+	for _, conn := range []string{w.person, "steward"} {
+		_, err := w.connect(w.system.URL(conn)).Exec(context.Background(), `SELECT dp_int.figures()`)
+		w.wantError(err, "42501", "permission denied")
+	}
+}
+
+// An old program keeps away from a newer schema, and a new one from an older: at
+// the start, and when the schema moves under it.
+func TestVersionSkewIsRefused(t *testing.T) {
+	w := lonelyWorld(t, 1, 0)
+	for schema, says := range map[int]string{install.Latest() - 1: "upgrade dpsidecar", install.Latest() + 1: "dpsidecar migrate up"} {
+		_, ended := w.sidecar(func(s *job.Sidecar) { s.Schema = schema })
+		if err := <-ended; !errors.Is(err, job.ErrSchema) || !strings.Contains(err.Error(), says) {
+			t.Errorf("a program for schema %d ends with %v", schema, err)
+		}
+	}
+	if alive := one[int](w, w.super, `SELECT dp_int.sidecars_alive()`); alive != 0 {
+		t.Errorf("%d of them are alive", alive)
+	}
+	s, ended := w.sidecar(func(s *job.Sidecar) { s.Schema = install.Latest() })
+	w.eventually("it is ready", func() bool { return s.Ready() == nil })
+	w.exec(w.super, `CREATE OR REPLACE FUNCTION dp_int.schema_version() RETURNS int LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'SELECT 9999'`)
+	select {
+	case err := <-ended:
+		if !errors.Is(err, job.ErrSchema) || !strings.Contains(err.Error(), "9999") {
+			t.Errorf("it ends with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it goes on under a newer schema")
+	}
+}
+
+// What does not fit into memory is refused before it is charged; dp_explain says so.
+func TestAJobThatDoesNotFitIsRefused(t *testing.T) {
+	w := lonelyWorld(t, 1, 0)
+	s, _ := w.sidecar(func(s *job.Sidecar) { s.Memory = 80_000 })
+	w.eventually("it is ready", func() bool { return s.Ready() == nil })
+	_, err := regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.1)`, w.dataset) // 1,000 rows of four columns: 112,000 bytes
+	w.wantError(err, "DP005", "memory")
+	w.wantError(err, "DP005", "No privacy budget was spent")
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.1)`, w.dataset); said["possible"] != "no" || said["sqlstate"] != "DP005" {
+		t.Errorf("dp_explain: %v", said)
+	}
+	if w.entries() != 0 {
+		t.Errorf("%d entries", w.entries())
+	}
+	w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.1, features => '{}')`, w.dataset) // 64,000 bytes
+}
