@@ -125,6 +125,10 @@ BEGIN
     END IF;
   END LOOP;
   PERFORM dp_int.check_penalty(clean);
+  IF p_model = 'logistic' AND coalesce(clean -> 'negative_label', '0') = coalesce(clean -> 'positive_label', '1') THEN
+    RAISE EXCEPTION 'both labels are %', coalesce(clean -> 'positive_label', '1')
+      USING ERRCODE = '22023', HINT = 'Give two values of the target, negative_label and positive_label. No privacy budget was spent.';
+  END IF;
   RETURN clean;
 END $$;
 
@@ -174,6 +178,9 @@ BEGIN
   IF NOT FOUND OR (dp_int.grant_of(d.id, p_caller)).dataset IS NULL THEN
     RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || p_dataset || '"', 'NULL'), p_caller
       USING ERRCODE = '42501', HINT = 'See dp.datasets for what may be asked, or ask the steward for dp_grant. No privacy budget was spent.';
+  END IF;
+  IF array_ndims(p_features) > 1 THEN
+    RAISE EXCEPTION 'features must be a list of names, not %', p_features USING ERRCODE = '22023', HINT = 'For instance ''{age,region}''. No privacy budget was spent.';
   END IF;
   target := coalesce(p_target, d.target);
   features := coalesce(p_features, array_remove(d.features, target));

@@ -256,12 +256,15 @@ END $$;
 COMMENT ON FUNCTION public.dp_status IS 'Where a job of the caller''s stands: queued, running, done, failed or canceled, and what to do about it.';
 
 CREATE FUNCTION public.dp_result(job uuid) RETURNS TABLE(term text, coef float8)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp.jobs := dp_int.my_job(dp_result.job);
 BEGIN
   IF j.release IS NOT NULL THEN
-    RETURN QUERY SELECT c.term, c.coef FROM dp_int.coefficients(j.release) c;
+    RETURN QUERY SELECT c.term, c.coef FROM dp_int.fetch(session_user, j.release) c;
+    IF NOT FOUND THEN
+      RAISE EXCEPTION 'data set "%" is no longer granted to "%"', j.dataset, session_user USING ERRCODE = '42501', HINT = 'Ask the steward for dp_grant.';
+    END IF;
   ELSIF j.sqlstate IS NOT NULL THEN
     RAISE EXCEPTION '%', j.error USING ERRCODE = j.sqlstate, HINT = j.hint;
   ELSE

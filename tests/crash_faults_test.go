@@ -40,6 +40,12 @@ func (c *crash) faults() []fault {
 		{"sidecars' backends killed", true, false, moments, func(c *crash, _ *process) { c.terminate("dp_sidecar") }},
 		{"loopbacks killed", false, false, moments, func(c *crash, _ *process) { c.terminate("dp_loopback") }},
 		{"callers killed", false, false, moments, func(c *crash, _ *process) { c.terminate("crash%") }},
+		{"callers canceled", true, false, moments, func(c *crash, _ *process) {
+			_ = runAs(c.system.SuperuserURL(), `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename LIKE 'crash%' AND random() < 0.5`)
+		}},
+		{"jobs canceled", true, false, moments, func(c *crash, _ *process) {
+			_ = runAs(c.system.SuperuserURL(), `SELECT dp_int.cancel(caller, id) FROM dp_int.job WHERE finished_at IS NULL AND random() < 0.5`)
+		}},
 		{"Postgres restarted at once", false, false, moments, func(c *crash, _ *process) { c.restartPostgres(pgtest.Immediate) }},
 		{"Postgres killed", false, false, moments, func(c *crash, _ *process) { c.restartPostgres(pgtest.Kill) }},
 		{"SELECT revoked", false, false, early, func(c *crash, p *process) {

@@ -1,0 +1,145 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Whatever the catalogue lets an analyst, the loopback and the sidecar do stands
+// here: a new function or table that forgets its rights is noticed.
+func TestRightsAreThese(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	executable := func(role string) []string {
+		return all[string](w, w.super, `
+			SELECT DISTINCT n.nspname || '.' || p.proname
+			  FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+			 WHERE (n.nspname IN ('dp', 'dp_int', 'dp_dblink') OR n.nspname = 'public' AND p.proname LIKE 'dp\_%')
+			   AND p.prorettype <> 'trigger'::regtype AND has_schema_privilege($1, n.oid, 'USAGE') AND has_function_privilege($1, p.oid, 'EXECUTE')
+			 ORDER BY 1`, role)
+	}
+	for role, may := range map[string][]string{
+		w.person:      {"dp.commit_refusal", "dp.linear_predictor", "public.dp_*"},
+		"dp_loopback": {"dp_int.answered", "dp_int.ask", "dp_int.cancel", "dp_int.enqueue", "dp_int.fetch", "dp_int.watch"},
+		"dp_sidecar":  {"dp_int.counted", "dp_int.inquiry_*", "dp_int.job_*", "dp_int.uncounted", "dp_int.worker_*", "public.dp_check_install", "public.dp_version"},
+	} {
+		for _, f := range executable(role) {
+			if !slices.ContainsFunc(may, func(pattern string) bool { ok, _ := path.Match(pattern, f); return ok }) {
+				t.Errorf("%s can call %s", role, f)
+			}
+		}
+	}
+	for _, f := range []string{"public.dp_register", "public.dp_set_budget", "public.dp_unregister", "public.dp_grant", "public.dp_revoke", "public.dp_verify"} {
+		if slices.Contains(executable(w.person), f) {
+			t.Errorf("an analyst can call %s", f)
+		}
+	}
+	for role, tables := range map[string]string{w.person: `{dp.datasets,dp.budget,dp.jobs,dp.releases,dp.coefficients}`, "dp_loopback": `{}`, "dp_sidecar": `{}`} {
+		readable := all[string](w, w.super, `
+			SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+			 WHERE n.nspname IN ('dp', 'dp_int', 'dp_dblink') AND c.relkind IN ('r', 'v', 'm', 'S', 'p') AND NOT c.oid::regclass::text = ANY ($2::text[])
+			   AND (has_table_privilege($1, c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, TRIGGER') OR has_any_column_privilege($1, c.oid, 'SELECT, INSERT, UPDATE'))`, role, tables)
+		if len(readable) > 0 {
+			t.Errorf("%s can read or write %v", role, readable)
+		}
+	}
+	// Whatever runs with the owner's rights pins what it resolves names by.
+	loose := all[string](w, w.super, `
+		SELECT p.oid::regprocedure::text FROM pg_proc p
+		 WHERE p.prosecdef AND p.proowner = 'dp_owner'::regrole AND NOT coalesce(p.proconfig @> '{"search_path=pg_catalog, pg_temp"}', false)`)
+	if len(loose) > 0 {
+		t.Errorf("no search_path is pinned on %v", loose)
+	}
+}
+
+// A data set that one may not see and one that is not there look the same, and
+// a grant taken back takes the releases with it.
+func TestWhatIsNotGrantedIsNotThere(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
+	w.eventually("done", func() bool { return one[string](w, w.analyst, `SELECT status FROM dp_status($1)`, job) == "done" })
+	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	w.exec(w.steward, `SELECT dp_revoke($1, $2)`, w.dataset, w.person)
+
+	said := map[string]bool{}
+	for _, name := range []string{w.dataset, "nothing_at_all"} {
+		_, err := regress(w.analyst, ask, name, 0.5)
+		w.wantError(err, "42501", "does not exist or is not granted")
+		said[strings.ReplaceAll(err.Error(), name, "")] = true
+	}
+	if len(said) != 1 {
+		t.Errorf("two answers: %v", said)
+	}
+	_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_result($1)`, job)
+	w.wantError(err, "42501", "no longer granted")
+	for _, sql := range []string{
+		`SELECT count(*) FROM dp.datasets WHERE dataset = '` + w.dataset + `'`, `SELECT count(*) FROM dp.budget WHERE dataset = '` + w.dataset + `'`,
+		`SELECT count(*) FROM dp.releases WHERE id = '` + release + `'`, `SELECT count(*) FROM dp.coefficients WHERE release = '` + release + `'`,
+		`SELECT count(dp_last_release('` + w.dataset + `'))`,
+	} {
+		if n := one[int64](w, w.analyst, sql); n != 0 {
+			t.Errorf("%s: %d", sql, n)
+		}
+	}
+}
+
+// Casts, domains, operators and defaults of the caller's own run as the caller.
+func TestCastsOfTheCallersRunAsTheCaller(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	var heard []string
+	config := w.analyst.Config()
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { heard = append(heard, n.Message) }
+	conn := w.connectConfig(config)
+	w.exec(w.super, fmt.Sprintf(`CREATE SCHEMA s%[1]s AUTHORIZATION %[1]s`, w.person))
+	for _, sql := range []string{
+		`CREATE TYPE s{me}.evil AS (x text)`,
+		`CREATE FUNCTION s{me}.tell(s{me}.evil) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE 'as %', current_user; RETURN ($1).x; END $$`,
+		`CREATE FUNCTION s{me}.tell(s{me}.evil, int) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE 'as %', current_user; RETURN ($1).x::jsonb; END $$`,
+		`CREATE CAST (s{me}.evil AS text) WITH FUNCTION s{me}.tell(s{me}.evil) AS IMPLICIT`,
+		`CREATE DOMAIN s{me}.odd AS float8 CHECK (current_user = '{me}')`,
+		`SELECT * FROM dp_l1_regress(ROW('{dataset}')::s{me}.evil, 0.5::s{me}.odd)`,
+		`SELECT * FROM dp_l1_regress('{dataset}', 0.5, options => s{me}.tell(ROW('{"radius": 7}')::s{me}.evil, 1))`,
+	} {
+		w.exec(conn, strings.NewReplacer("{me}", w.person, "{dataset}", w.dataset).Replace(sql))
+	}
+	if len(heard) == 0 || slices.ContainsFunc(heard, func(s string) bool { return strings.HasPrefix(s, "as ") && s != "as "+w.person }) {
+		t.Errorf("heard %q", heard)
+	}
+	if w.spent() != 1 {
+		t.Errorf("spent %g, want 1", w.spent())
+	}
+}
+
+// Who waits, who is alive and what is done cannot be forged by locks, names and
+// notifications, which anybody may use.
+func TestLocksAndNotificationsForgeNothing(t *testing.T) {
+	w := lonelyWorld(t, 10, 0)
+	for _, sql := range []string{`SET application_name = 'dpsidecar'`, `LISTEN dp_jobs`, `NOTIFY dp_jobs, 'queued'`} {
+		w.exec(w.analyst, sql)
+	}
+	_, err := regress(w.analyst, ask, w.dataset, 0.5)
+	w.wantError(err, "DP001", "No privacy budget was spent")
+
+	job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
+	w.exec(w.super, `UPDATE dp_int.job SET waited = true WHERE id = $1`, job)
+	w.exec(w.analyst, `SELECT pg_advisory_lock(hashtextextended($1, 1685082948)), pg_advisory_lock_shared(hashtextextended($1, 1685082948))`, job)
+	if one[bool](w, w.super, `SELECT dp_int.awaited($1)`, job) {
+		t.Error("an analyst's lock counts as a caller who waits")
+	}
+	w.exec(w.analyst, fmt.Sprintf(`NOTIFY "dp_job_%s", 'done'`, strings.ReplaceAll(job, "-", "")))
+	if status := one[string](w, w.analyst, `SELECT status FROM dp_status($1)`, job); status != "queued" {
+		t.Errorf("the job is %s", status)
+	}
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the job is dropped: nobody waits", func() bool { return one[string](w, w.analyst, `SELECT status FROM dp_status($1)`, job) == "canceled" })
+	if w.spent() != 0 {
+		t.Errorf("spent %g", w.spent())
+	}
+}

@@ -1,0 +1,153 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Everything an analyst can see of a request but its coefficients is the same
+// whatever one person's row holds: answers, errors, notices, jobs, releases,
+// row counts, budgets. Times and names aside.
+func TestNothingButTheCoefficientsDependsOnARow(t *testing.T) {
+	var seen []string
+	for i, row := range []string{`30, 20, 3, true`, `NULL, NULL, NULL, NULL`, `'NaN', 'Infinity', 0, NULL`, `1e308, -1e308, 2147483647, false`, `5e-324, 0, -2147483648, true`} {
+		v := newWorld(t, 1, 0)
+		v.exec(v.super, fmt.Sprintf(`DELETE FROM public.%[1]s WHERE ctid = (SELECT ctid FROM public.%[1]s LIMIT 1); INSERT INTO public.%[1]s (amount, age, region, insured) VALUES (%[2]s); ANALYZE public.%[1]s`, v.dataset, row))
+		v.exec(v.steward, `SELECT dp_unregister($1)`, v.dataset)
+		v.exec(v.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age,region,insured}', 4, 1e-5)`, v.dataset, "public."+v.dataset)
+		v.exec(v.steward, `SELECT dp_grant($1, $2)`, v.dataset, v.person)
+		sight := v.sight(`
+			SELECT * FROM dp_l1_regress('{d}', 0.1);
+			SELECT * FROM dp_l1_regress('{d}', 0.1, options => '{"method": "objective_perturbation"}');
+			SELECT * FROM dp_linear_regress('{d}', 0.5, method => 'gd');
+			SELECT * FROM dp_linear_regress('{d}', 0.5, method => 'trimmed', options => '{"steps": 3}');
+			SELECT * FROM dp_linear_regress('{d}', 0.5, method => 'sample_aggregate');
+			SELECT * FROM dp_logistic_regress('{d}', 0.5, target => 'insured', features => '{age,region}', method => 'svrg');
+			SELECT * FROM dp_huber_regress('{d}', 0.5, penalty => 'l1', lambda => 0.01);
+			SELECT * FROM dp_l1_regress('{d}', 100);
+			SELECT model, eps, delta, status, stage, sqlstate, error, hint FROM dp.jobs ORDER BY created_at;
+			SELECT model, method, eps, delta, parameters FROM dp.releases WHERE dataset = '{d}' ORDER BY released_at;
+			SELECT row_count, scales, accounting FROM dp.datasets WHERE dataset = '{d}';
+			SELECT epsilon_spent, entries, my_epsilon_spent FROM dp.budget WHERE dataset = '{d}'`)
+		if i == 0 {
+			seen = sight
+		}
+		for k := range max(len(sight), len(seen)) {
+			if k >= len(sight) || k >= len(seen) || sight[k] != seen[k] {
+				t.Errorf("with %s an analyst sees %q, and else %q", row, sight[k:], seen[k:])
+				break
+			}
+		}
+	}
+}
+
+// sight runs statements as the analyst and returns what they show: rows but for
+// coefficients, tags, notices and errors.
+func (w *world) sight(statements string) (seen []string) {
+	w.Helper()
+	config := w.analyst.Config()
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		if !strings.HasPrefix(n.Message, "dpsidecar: ") { // a stage is told when it lasts: time
+			seen = append(seen, "NOTICE "+n.Message)
+		}
+	}
+	conn := w.connectConfig(config)
+	name := strings.NewReplacer(w.dataset, "{d}")
+	for _, sql := range splitStatements(strings.ReplaceAll(statements, "{d}", w.dataset)) {
+		results, err := conn.PgConn().Exec(context.Background(), sql).ReadAll()
+		if err != nil {
+			seen = append(seen, name.Replace(fmt.Sprint(err, hint(err))))
+			continue
+		}
+		for _, r := range results {
+			for _, row := range r.Rows {
+				if strings.Contains(sql, "_regress(") {
+					row = row[:1]
+				}
+				seen = append(seen, name.Replace(fmt.Sprintf("%s", row)))
+			}
+			seen = append(seen, r.CommandTag.String())
+		}
+	}
+	return seen
+}
+
+func (w *world) connectConfig(config *pgx.ConnConfig) *pgx.Conn {
+	w.Helper()
+	conn, err := pgx.ConnectConfig(context.Background(), config)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+// Statistics show an analyst neither values nor what the sidecar does, at rest
+// and while it reads.
+func TestStatisticsViewsShowNoValues(t *testing.T) {
+	w := newWorld(t, 100, 0)
+	w.exec(w.super, `ANALYZE public.`+w.dataset)
+	w.exec(w.super, fmt.Sprintf(`CREATE STATISTICS public.%[1]s_s ON age, region FROM public.%[1]s; ANALYZE public.%[1]s`, w.dataset))
+	slow := w.dataset + "_slow"
+	w.slowView(slow, 2)
+	job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 1)::text`, slow)
+	w.eventually("the sidecar copies", func() bool {
+		return one[int64](w, w.super, `SELECT count(*) FROM pg_stat_progress_copy WHERE bytes_processed > 0`) == 1
+	})
+	for what, sql := range map[string]string{
+		"columns":          `SELECT count(*) FROM pg_stats WHERE tablename = '` + w.dataset + `'`,
+		"columns together": `SELECT count(*) FROM pg_stats_ext WHERE tablename = '` + w.dataset + `'`,
+		"expressions":      `SELECT count(*) FROM pg_stats_ext_exprs WHERE tablename = '` + w.dataset + `'`,
+		"progress":         `SELECT count(*) FROM pg_stat_progress_copy WHERE bytes_processed IS NOT NULL OR tuples_processed IS NOT NULL`,
+		"statements":       `SELECT count(*) FROM pg_stat_activity WHERE usename = 'dp_sidecar' AND query <> '<insufficient privilege>'`,
+		"our tables":       `SELECT count(*) FROM pg_stats WHERE schemaname = 'dp_int'`,
+	} {
+		if n := one[int64](w, w.analyst, sql); n != 0 {
+			t.Errorf("an analyst sees %s: %d", what, n)
+		}
+	}
+	for _, sql := range []string{`SELECT * FROM pg_statistic`, `SELECT * FROM pg_statistic_ext_data`, `SELECT pg_read_file('postgresql.conf')`, `SELECT pg_ls_logdir()`,
+		`SELECT * FROM pg_authid`, `SELECT umoptions FROM pg_user_mapping`, `COPY public.` + w.dataset + ` TO STDOUT`, `ANALYZE VERBOSE dp_int.job`} {
+		_, err := w.analyst.Exec(context.Background(), sql)
+		if err == nil && !strings.HasPrefix(sql, "ANALYZE") {
+			t.Errorf("an analyst can %s", sql)
+		}
+	}
+	w.eventually("the job is done", func() bool { return one[string](w, w.analyst, `SELECT status FROM dp_status($1)`, job) == "done" })
+}
+
+// A view that the steward declared total and that raises on one row after all: the
+// caller learns that it could not be read, in our words and not the server's.
+func TestAnOracleOfErrorsSaysNothing(t *testing.T) {
+	w := lonelyWorld(t, 10, 0)
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for name, expression := range map[string]string{
+		"division": `1 / (region - 3)`, "cast": `(CASE region WHEN 3 THEN 'secret 3' ELSE '1' END)::float8`, "root": `sqrt(region - 3.0)`, "domain": `region::public.small`,
+	} {
+		if name == "domain" {
+			w.exec(w.super, `CREATE DOMAIN public.small AS int CHECK (VALUE <> 3)`)
+		}
+		view := w.dataset + "_" + name
+		w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.%s AS SELECT amount, %s AS age FROM public.%s; GRANT SELECT ON public.%[1]s TO dp_sidecar`, view, expression, w.dataset))
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 10)`, view, "public."+view)
+		w.wantError(err, "22023", "more than column references")
+		w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 10, options => '{"total": true}')`, view, "public."+view)
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, view, w.person)
+		_, err = regress(w.analyst, ask, view, 0.5)
+		w.wantError(err, "DP004", "The privacy budget is spent, once")
+		told = append(told, err.Error()+hint(err)+one[string](w, w.analyst, `SELECT concat(error, hint, stage) FROM dp.jobs WHERE dataset = $1`, view))
+	}
+	for _, s := range told {
+		if s != told[0] || strings.Contains(s, "secret") || strings.Contains(s, "zero") {
+			t.Errorf("told %q, and else %q", s, told[0])
+		}
+	}
+}
