@@ -7,7 +7,10 @@ VERSION      = $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 # Packages that have benchmarks.
 BENCHES = $(sort $(dir $(shell grep -rl '^func Benchmark' --include='*_test.go' internal tests sql)))
 
-.PHONY: demo test crash build bench experiments lint postgres
+# Fuzz targets, each for three seconds in make test; its seeds are tests as well.
+FUZZ = ./internal/arrowio:FuzzDecoder ./internal/dpsco/privacy:FuzzEvent ./internal/dpsco/privacy:FuzzHistory ./internal/dpsco:FuzzOptions
+
+.PHONY: demo test audit crash build bench experiments lint postgres
 
 ## demo: the main job on a throw-away Postgres; leaves nothing behind
 demo: postgres build
@@ -16,11 +19,17 @@ demo: postgres build
 ## test: all tests, each package on a private throw-away Postgres
 test: postgres
 	@cd tests/compose && $(GO) test -count=1 ./... # reads files outside its module: never cached
+	@for target in $(FUZZ); do $(GO) test -run '^$$' -fuzz "^$${target##*:}\$$" -fuzztime 3s "$${target%%:*}" || exit 1; done
 	@$(GO) test -timeout 15m ./...
 
 ## crash: kills sidecars at every step 300 times, breaks what else can break, prints a table
 crash: postgres
 	@DPSIDECAR_CRASH=300 $(GO) test -count=1 -timeout 60m -v -run '^TestCrashes$$' ./tests
+
+## audit: what mechanisms claim and what shows of it, in many runs, with pictures of that and of the mutants
+audit: build
+	@bin/dpsidecar audit --runs 100000 --plot bin/audit-mechanisms.png
+	@$(GO) test -count=1 -v -run '^TestMutantsAreRefuted$$' ./internal/audit -plots $(CURDIR)/bin
 
 ## build: bin/dpsidecar; the packages are compiled as for the tests, once
 build:
