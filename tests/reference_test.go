@@ -1,0 +1,100 @@
+package tests
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+func document(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// catalog lists what people can call, read and give, as the database has it: the
+// name of each thing and the words that its place in the reference must hold.
+func catalog(w *world) map[string][]string {
+	w.Helper()
+	rows, _ := w.super.Query(context.Background(), `
+		SELECT proname || '(', coalesce(proargnames, '{}') FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND proname LIKE 'dp\_%' AND proname <> 'dp_run'
+		UNION ALL SELECT 'CALL dp_run(', '{job}'
+		UNION ALL SELECT '| `+"`dp.' || relname || '`"+`', (SELECT array_agg('`+"`' || attname || '`"+`') FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0)
+		            FROM pg_class c WHERE relnamespace = 'dp'::regnamespace AND relkind = 'v'
+		UNION ALL SELECT '`+"`' || name || '`"+`', '{}' FROM dp_int.option
+		UNION ALL SELECT '`+"`' || s || '`"+`', '{}' FROM unnest('{DP001,DP002,DP003,DP004,DP005,22023,2D000,42501,42703,55000}'::text[]) s`)
+	things := map[string][]string{}
+	var name string
+	var words []string
+	if _, err := pgx.ForEachRow(rows, []any{&name, &words}, func() error {
+		things[name] = append(things[name], words...)
+		return nil
+	}); err != nil {
+		w.Fatal(err)
+	}
+	return things
+}
+
+// missing lists what a reference does not hold.
+func missing(reference string, things map[string][]string) (gaps []string) {
+	for name, words := range things {
+		if !strings.Contains(reference, name) {
+			gaps = append(gaps, name)
+		}
+		for _, word := range words {
+			if !strings.Contains(reference, word) {
+				gaps = append(gaps, name+" "+word)
+			}
+		}
+	}
+	return gaps
+}
+
+// Every public function with its arguments, view with its columns, option and
+// SQLSTATE has a place in the reference.
+func TestTheReferenceHoldsTheCatalog(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	reference, things := document(t, "reference/sql.md"), catalog(w)
+	if gaps := missing(reference, things); len(things) < 50 || len(gaps) > 0 {
+		t.Errorf("of %d things, docs/reference/sql.md lacks %q", len(things), gaps)
+	}
+	// The check notices what is not there.
+	w.exec(w.super, `CREATE FUNCTION public.dp_undocumented(x int) RETURNS int LANGUAGE sql AS 'SELECT 1'`)
+	defer w.exec(w.super, `DROP FUNCTION public.dp_undocumented`)
+	if gaps := missing(reference, catalog(w)); len(gaps) == 0 {
+		t.Error("a function without documentation is not noticed")
+	}
+}
+
+// Every property that dp_explain gives of its own, and every metric, is described.
+func TestTheReferenceHoldsPropertiesAndMetrics(t *testing.T) {
+	for page, sources := range map[string]map[string]string{
+		"reference/explain.md": {"internal/job/explain.go": `e\.add\("([a-z_0-9]+)`, "sql/012_explain.up.sql": `property := '([a-z_]+)'`},
+		"reference/metrics.md": {"internal/admin/admin.go": `"(dpsidecar_[a-z_]+)"`},
+	} {
+		text := document(t, page)
+		for file, pattern := range sources {
+			source, err := os.ReadFile(filepath.Join(root, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := regexp.MustCompile(pattern).FindAllStringSubmatch(string(source), -1)
+			if len(found) == 0 {
+				t.Errorf("%s holds nothing like %s", file, pattern)
+			}
+			for _, m := range found {
+				if !strings.Contains(text, "`"+m[1]) {
+					t.Errorf("%s lacks %s", page, m[1])
+				}
+			}
+		}
+	}
+}
