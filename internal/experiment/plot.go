@@ -20,6 +20,7 @@ const (
 	panelHeight = 2.8 * vg.Inch
 	entryHeight = 0.2 * vg.Inch
 	entries     = 4 // of the legend, side by side
+	labelSize   = 9
 )
 
 // plot writes a figure as PNG: its panels, one legend and the command below.
@@ -65,11 +66,13 @@ func corners(c draw.Canvas) []vg.Point {
 func (g *Grid) panel(y string, l *legend, value func(Cell) (mean, deviation float64)) *plot.Plot {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = g.Title, g.X, y
+	p.X.Label.TextStyle.Font.Size, p.Y.Label.TextStyle.Font.Size = labelSize, labelSize
 	if g.LogX {
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.ConstantTicks(ticks(g.At))
 	}
-	if g.LogY {
-		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(decades)
+	show := func(y float64) float64 { return y }
+	if g.LogY { // plot.LogScale misplaces the label
+		show, p.Y.Tick.Marker = math.Log10, plot.TickerFunc(decades)
 	}
 	p.Add(plotter.NewGrid())
 	for i, line := range g.Lines {
@@ -84,9 +87,9 @@ func (g *Grid) panel(y string, l *legend, value func(Cell) (mean, deviation floa
 			if g.LogY {
 				low = max(low, mean/3)
 			}
-			middle = append(middle, plotter.XY{X: x, Y: mean})
-			upper = append(upper, plotter.XY{X: x, Y: mean + deviation})
-			lower = append(lower, plotter.XY{X: x, Y: low})
+			middle = append(middle, plotter.XY{X: x, Y: show(mean)})
+			upper = append(upper, plotter.XY{X: x, Y: show(mean + deviation)})
+			lower = append(lower, plotter.XY{X: x, Y: show(low)})
 		}
 		if len(middle) > 0 {
 			l.add(line.Name, p, middle, append(upper, reversed(lower)...))
@@ -119,17 +122,17 @@ func ticks(at []float64) []plot.Tick {
 	return all
 }
 
-// decades marks 1, 2 and 5 of every power of ten; of more than two powers, 1.
+// decades marks, between two logarithms, 1 to 9 of every power of ten. It labels 1
+// and, where they span no more than two powers, 2 and 5.
 func decades(low, high float64) (all []plot.Tick) {
-	low, high = math.Max(low, math.SmallestNonzeroFloat64), math.Max(high, math.SmallestNonzeroFloat64)
-	wide := high/low > 100
-	for power := math.Floor(math.Log10(low)); power <= math.Log10(high); power++ {
+	const slack = 1e-9
+	for power := math.Floor(low); power <= high; power++ {
 		for digit := 1.; digit < 10; digit++ {
-			t := plot.Tick{Value: digit * math.Pow(10, power)}
-			if digit == 1 || !wide && (digit == 2 || digit == 5) {
-				t.Label = short(t.Value)
+			t := plot.Tick{Value: power + math.Log10(digit)}
+			if digit == 1 || high-low <= 2 && (digit == 2 || digit == 5) {
+				t.Label = short(digit * math.Pow(10, power))
 			}
-			if t.Value >= low*0.999 && t.Value <= high*1.001 {
+			if low-slack <= t.Value && t.Value <= high+slack {
 				all = append(all, t)
 			}
 		}
