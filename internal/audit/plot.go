@@ -45,8 +45,9 @@ func Plot(file, title string, results []Result) error {
 	p.Add(bar, dot, plotter.NewGrid())
 	p.Legend.Add("claimed", bar)
 	p.Legend.Add("shown to be at least", dot)
-	p.Legend.Top, p.Legend.XOffs = true, -6
+	p.Legend.Top, p.Legend.XOffs = true, -8
 	p.NominalY(names...)
+	p.Y.Max = float64(len(names)) + 1 // the legend's place
 	return p.Save(7*vg.Inch, vg.Length(len(results))*0.2*vg.Inch+1.2*vg.Inch, file)
 }
 
