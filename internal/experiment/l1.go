@@ -11,7 +11,7 @@ func (c Config) l1() Figure {
 	chart := func(title, x string, at []float64, task func(float64) *Task, epsilon func(float64) float64) Chart {
 		c := Chart{Title: title, X: x, Y: "distance from w*", LogX: true, LogY: true, At: at, Task: task}
 		for _, theta := range []float64{1.2, 2} {
-			c.Lines = append(c.Lines, Line{Name: "exponential mechanism, theta = " + short(theta), Fit: func(x float64) Fit {
+			c.Lines = append(c.Lines, Line{Name: "exponential, theta " + short(theta), Fit: func(x float64) Fit {
 				return Request(epsilon(x), map[string]any{"method": "exponential_mechanism", "theta": theta})
 			}})
 		}
@@ -31,7 +31,7 @@ func (c Config) l1() Figure {
 func thetaChart(t *Task) Chart {
 	c := Chart{Title: "theta", X: "theta", Y: "distance from w*", LogY: true, At: []float64{1.1, 1.2, 1.5, 2}, Task: on(t)}
 	for _, epsilon := range []float64{.1, 1} {
-		c.Lines = append(c.Lines, Line{Name: "exponential mechanism, eps = " + short(epsilon), Fit: func(theta float64) Fit {
+		c.Lines = append(c.Lines, Line{Name: "exponential, eps " + short(epsilon), Fit: func(theta float64) Fit {
 			return Request(epsilon, map[string]any{"method": "exponential_mechanism", "theta": theta})
 		}})
 	}

@@ -21,6 +21,7 @@ const (
 	entryHeight = 0.2 * vg.Inch
 	entries     = 4 // of the legend, side by side
 	labelSize   = 9
+	dpi         = 84
 )
 
 // plot writes a figure as PNG: its panels, one legend and the command below.
@@ -36,7 +37,7 @@ func (f Figure) plot(w io.Writer, grids []*Grid, command string) error {
 	columns := min(2, len(panels))
 	rows := (len(panels) + columns - 1) / columns
 	foot := vg.Length(legend.rows()+1) * entryHeight
-	canvas := vgimg.New(vg.Length(columns)*panelWidth, vg.Length(rows)*panelHeight+foot)
+	canvas := vgimg.NewWith(vgimg.UseWH(vg.Length(columns)*panelWidth, vg.Length(rows)*panelHeight+foot), vgimg.UseDPI(dpi))
 	whole := draw.New(canvas)
 	whole.FillPolygon(color.White, whole.ClipPolygonXY(corners(whole)))
 	tiles := draw.Tiles{Cols: columns, Rows: rows, PadX: 12, PadY: 12, PadTop: 6, PadLeft: 6, PadRight: 12}
@@ -185,7 +186,7 @@ func (l *legend) draw(c draw.Canvas, command string) {
 	tiles := draw.Tiles{Cols: entries, Rows: l.rows() + 1}
 	for k, name := range l.names {
 		one := plot.NewLegend()
-		one.Left = true
+		one.Left, one.TextStyle.Font.Size = true, labelSize+1
 		one.Add(name, l.marks[k]...)
 		one.Draw(tiles.At(c, k%entries, k/entries))
 	}
