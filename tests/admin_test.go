@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"dpsidecar/internal/admin"
@@ -114,4 +116,36 @@ func TestAJobThatDoesNotFitIsRefused(t *testing.T) {
 		t.Errorf("%d entries", w.entries())
 	}
 	w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.1, features => '{}')`, w.dataset) // 64,000 bytes
+}
+
+// The newest migrations go down and up again on a database at work: what was
+// released is there, and asked again it is free.
+func TestMigrationsMoveUnderData(t *testing.T) {
+	w := lonelyWorld(t, 1, 0)
+	stop, err := w.system.Serve(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := w.mustRegress(w.analyst, `SELECT * FROM `+w.call())
+	stop()
+	config, err := pgx.ParseConfig(w.system.SuperuserURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 6 { // down to the calls, above the ledger
+		if _, err := install.Down(context.Background(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if at, err := install.Up(context.Background(), config); err != nil || at != install.Latest() {
+		t.Fatalf("up again: %d, %v", at, err)
+	}
+	reader := w.connect(w.system.URL(w.person))
+	if again := w.mustRegress(reader, `SELECT * FROM `+w.call()); !reflect.DeepEqual(again, first) {
+		t.Errorf("%v, first %v", again, first)
+	}
+	if bad := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`); len(bad) > 0 {
+		t.Errorf("the ledger: %q", bad)
+	}
+	w.spentOnce()
 }
