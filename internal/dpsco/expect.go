@@ -12,38 +12,42 @@ import (
 	"dpsidecar/internal/dpsco/solve"
 )
 
-// Expect returns the standard deviation that a fit's noise alone may be expected
-// to give each coefficient, in the table's units; nil for methods whose noise
-// depends on the data. It is a forecast from public facts and no bound: it takes
+// Forecast is what public facts say of a fit's error, and no bound. It takes
 // features for independent, normal and as large as their scales, and residuals
 // for normal with the request's residual scale.
+type Forecast struct {
+	Deviation []float64 // standard deviation that the noise gives each coefficient; nil: it depends on the data
+	Short     float64   // share of the way from zero to the answer that the method does not go
+}
+
+// Expect forecasts a fit, in the table's units.
 //
 // Errors: those of Plan.
-func Expect(a Algorithm, s Shape, b privacy.Budget, accountant privacy.Accountant) ([]float64, error) {
+func Expect(a Algorithm, s Shape, b privacy.Budget, accountant privacy.Accountant) (Forecast, error) {
 	if f, ok := a.(forecaster); ok {
 		return f.expect(s, b, accountant)
 	}
-	return nil, nil
+	return Forecast{}, nil
 }
 
 type forecaster interface {
-	expect(s Shape, b privacy.Budget, a privacy.Accountant) ([]float64, error)
+	expect(s Shape, b privacy.Budget, a privacy.Accountant) (Forecast, error)
 }
 
 // RowsFor returns about how many rows, within a tenth, would bring the largest
-// expected deviation down to the given one; 0 when there is no forecast, or when
-// 2^40 would not do.
-func RowsFor(deviation float64, a Algorithm, s Shape, b privacy.Budget, accountant privacy.Accountant) int {
+// expected deviation, and what is short of the way, down to a share; 0 when there
+// is no forecast, or when 2^40 would not do.
+func RowsFor(share float64, a Algorithm, s Shape, b privacy.Budget, accountant privacy.Accountant) int {
 	const steps = 7 // to a factor of two
 	low, high := 0, 40*steps
 	for low < high {
 		middle := (low + high) / 2
 		s.N = int(math.Exp2(float64(middle) / steps))
 		expected, err := Expect(a, s, b, accountant)
-		if err == nil && expected == nil {
+		if err == nil && expected.Deviation == nil {
 			return 0
 		}
-		if err == nil && largest(expected) <= deviation {
+		if err == nil && expected.Short <= share && largest(expected.Deviation) <= share {
 			high = middle
 		} else {
 			low = middle + 1
@@ -63,47 +67,47 @@ func largest(v []float64) float64 {
 	return most
 }
 
-func (a Scaled) expect(s Shape, b privacy.Budget, accountant privacy.Accountant) ([]float64, error) {
-	expected, err := Expect(a.Algorithm, s, b, accountant)
-	for j := range expected {
-		expected[j] *= a.Y
+func (a Scaled) expect(s Shape, b privacy.Budget, accountant privacy.Accountant) (Forecast, error) {
+	f, err := Expect(a.Algorithm, s, b, accountant)
+	for j := range f.Deviation {
+		f.Deviation[j] *= a.Y
 		if first := s.D - s.Columns(); j >= first {
-			expected[j] /= a.X[j-first]
+			f.Deviation[j] /= a.X[j-first]
 		}
 	}
-	return expected, err
+	return f, err
 }
 
-func (a Regression) expect(s Shape, b privacy.Budget, accountant privacy.Accountant) ([]float64, error) {
+func (a Regression) expect(s Shape, b privacy.Budget, accountant privacy.Accountant) (Forecast, error) {
 	posed, err := a.pose(s, b, accountant)
 	if err != nil {
-		return nil, err
+		return Forecast{}, err
 	}
 	p, _, err := posed.fix(accountant)
 	if err != nil {
-		return nil, err
+		return Forecast{}, err
 	}
 	f, err := methods[p.Method](p)
 	if err != nil {
-		return nil, err
+		return Forecast{}, err
 	}
 	switch f := f.(type) {
 	case Descent:
 		return p.forecast(f)
 	case Whitened:
 		expected, err := p.forecast(f.Descent)
-		if expected != nil && f.Level.Clip > 0 {
+		if expected.Deviation != nil && f.Level.Clip > 0 {
 			level := 2 * f.Level.Clip * p.z * f.Level.Ratio / float64(p.N)
-			expected[0] = math.Hypot(expected[0], level)
+			expected.Deviation[0] = math.Hypot(expected.Deviation[0], level)
 		}
 		return expected, err
 	}
-	return nil, nil
+	return Forecast{}, nil
 }
 
 // forecast is the fixed point of the deviation with the curvature: what noise
 // does to the predictions adds to the residuals, of which fewer then count.
-func (p *problem) forecast(d Descent) ([]float64, error) {
+func (p *problem) forecast(d Descent) (Forecast, error) {
 	var noise []mean.Known
 	for _, u := range d.Solver.Uses() {
 		n := p.N
@@ -112,20 +116,20 @@ func (p *problem) forecast(d Descent) ([]float64, error) {
 		}
 		e, err := d.Mean.At(p.z, n, p.D)
 		if err != nil {
-			return nil, err
+			return Forecast{}, err
 		}
 		known, ok := e.(mean.Known)
 		if !ok {
-			return nil, nil
+			return Forecast{}, nil
 		}
 		noise = append(noise, known)
 	}
-	most, deviation := p.Radius/math.Sqrt(p.d()), 0.0
+	most, deviation, curvature := p.Radius/math.Sqrt(p.d()), 0.0, 0.0
 	for range 30 {
-		curvature := p.slope(d, math.Hypot(p.residual(), deviation*math.Sqrt(p.d())))
+		curvature = p.slope(d, math.Hypot(p.residual(), deviation*math.Sqrt(p.d())))
 		deviation = min(most, response(d.Solver, curvature, noise))
 	}
-	return repeat(deviation, p.D), nil
+	return Forecast{repeat(deviation, p.D), short(d.Solver, curvature)}, nil
 }
 
 // residual is the size of a residual: the derivative of a Huber loss, which is
@@ -168,7 +172,7 @@ func (p *problem) slope(d Descent, size float64) float64 {
 func response(s solve.Solver, curvature float64, noise []mean.Known) float64 {
 	variance := 0.0
 	for call := 0; ; call++ {
-		o := &impulse{curvature: curvature, noise: noise, left: call}
+		o := &quadratic{curvature: curvature, noise: noise, left: call}
 		w := make([]float64, 1)
 		// The context's is the only error there is, and this one never ends.
 		_ = s.Solve(context.Background(), w, o, prox.Zero{})
@@ -179,21 +183,31 @@ func response(s solve.Solver, curvature float64, noise []mean.Known) float64 {
 	}
 }
 
-// impulse answers with the gradient of a quadratic and, at one call, one
-// standard deviation of noise.
-type impulse struct {
+// short is how far from the minimum of a quadratic a solver stops that starts at
+// distance 1.
+func short(s solve.Solver, curvature float64) float64 {
+	w := make([]float64, 1)
+	_ = s.Solve(context.Background(), w, &quadratic{curvature: curvature, minimum: 1, left: -1}, prox.Zero{})
+	return math.Abs(1 - w[0])
+}
+
+// quadratic answers with its gradient and, at one call, one standard deviation of
+// noise.
+type quadratic struct {
 	curvature float64
+	minimum   float64
 	noise     []mean.Known
 	left      int // calls before the noisy one; negative once it has been
 }
 
 // Gradient implements solve.Oracle.
-func (o *impulse) Gradient(dst []float64, q solve.Query) {
+func (o *quadratic) Gradient(dst []float64, q solve.Query) {
 	for j, w := range q.W {
+		origin := o.minimum
 		if q.Anchor != nil {
-			w -= q.Anchor[j]
+			origin = q.Anchor[j]
 		}
-		dst[j] = o.curvature * w
+		dst[j] = o.curvature * (w - origin)
 		if o.left == 0 {
 			dst[j] += o.noise[q.Use].Noise(q.Norm)
 		}
@@ -209,19 +223,20 @@ func repeat(v float64, n int) []float64 {
 	return all
 }
 
-func (a L1) expect(s Shape, b privacy.Budget, _ privacy.Accountant) ([]float64, error) {
+func (a L1) expect(s Shape, b privacy.Budget, _ privacy.Accountant) (Forecast, error) {
 	if err := a.check(s, b); err != nil {
-		return nil, err
+		return Forecast{}, err
 	}
 	a = a.withDefaults(s, b.Epsilon)
 	method, _, err := a.choose(s, b.Epsilon)
 	if err != nil {
-		return nil, err
+		return Forecast{}, err
 	}
 	if method == MethodExponential {
-		return repeat(a.spread(s, b.Epsilon), s.D), nil
+		return Forecast{Deviation: repeat(a.spread(s, b.Epsilon), s.D)}, nil
 	}
-	return repeat(a.perturbation(s, b.Epsilon), s.D), nil
+	deviation, short := a.perturbation(s, b.Epsilon)
+	return Forecast{repeat(deviation, s.D), short}, nil
 }
 
 // spread is the root mean square of a coordinate of a draw of the exponential
@@ -258,16 +273,18 @@ func (a L1) score(size float64) float64 {
 // perturbation is the deviation that the linear term of objective perturbation
 // gives a coordinate, by the curvature at its fixed point. A vector with density
 // proportional to exp(-|b|/noise) has a mean square of noise^2 (d+1) a coordinate.
-func (a L1) perturbation(s Shape, epsilon float64) float64 {
+// The ridge holds back a share of the way.
+func (a L1) perturbation(s Shape, epsilon float64) (deviation, short float64) {
 	ridge, noise := objpert.Params{Epsilon: epsilon, Clip: a.Clip, Smoothing: a.Smoothing}.Scales(s.D)
-	d, deviation := float64(s.D), 0.0
+	d := float64(s.D)
 	for range 30 {
 		curvature := overNormal(math.Hypot(a.ResidualScale, deviation*math.Sqrt(d)), func(r float64) float64 {
 			return a.Smoothing * a.Smoothing / math.Pow(math.Hypot(r, a.Smoothing), 3)
 		})
-		deviation = min(a.Radius/math.Sqrt(d), noise*math.Sqrt(d+1)/(float64(s.N)*curvature+ridge))
+		total := float64(s.N)*curvature + ridge
+		deviation, short = min(a.Radius/math.Sqrt(d), noise*math.Sqrt(d+1)/total), ridge/total
 	}
-	return deviation
+	return deviation, short
 }
 
 // overNormal is the mean of f over the absolute values of normal residuals.

@@ -67,10 +67,10 @@ func TestExpectIsNearWhatIsSeen(t *testing.T) {
 func expectation(t *testing.T, a Algorithm, s Shape, b privacy.Budget) float64 {
 	t.Helper()
 	expected, err := Expect(a, s, b, privacy.Concentrated{})
-	if err != nil || len(expected) != s.D {
+	if err != nil || len(expected.Deviation) != s.D {
 		t.Fatal(expected, err)
 	}
-	return floats.Norm(expected, 2) / math.Sqrt(float64(s.D))
+	return floats.Norm(expected.Deviation, 2) / math.Sqrt(float64(s.D))
 }
 
 // Every method plans or refuses as Expect does, and has a forecast but for those
@@ -86,11 +86,11 @@ func TestExpectServesEveryMethod(t *testing.T) {
 			b := privacy.Budget{Epsilon: 1, Delta: 1e-6}
 			_, refused := a.Plan(s, b, privacy.Concentrated{})
 			expected, err := Expect(a, s, b, privacy.Concentrated{})
-			if (err == nil) != (refused == nil) || (expected == nil) != (err != nil || without[method]) {
+			if (err == nil) != (refused == nil) || (expected.Deviation == nil) != (err != nil || without[method]) {
 				t.Errorf("%s of %+v: %v, %v; the plan says %v", method, s, expected, err, refused)
 			}
-			for _, v := range expected {
-				if !(v > 0 && v <= 20) {
+			for _, v := range expected.Deviation {
+				if !(v > 0 && v <= 20) || !(expected.Short >= 0 && expected.Short <= 1) {
 					t.Errorf("%s of %+v: %v", method, s, expected)
 				}
 			}
@@ -109,15 +109,20 @@ func TestRowsFor(t *testing.T) {
 		n := RowsFor(0.1, a, s, b, privacy.Concentrated{})
 		for at, ok := range map[int]bool{n: true, n - n/5: false} {
 			s.N = at
-			if v := expectation(t, a, s, b); (v <= 0.1) != ok {
-				t.Errorf("%s: %d rows do, it says; at %d the deviation is %g", method, n, at, v)
+			f, err := Expect(a, s, b, privacy.Concentrated{})
+			if err != nil || (f.Deviation[0] <= 0.1 && f.Short <= 0.1) != ok {
+				t.Errorf("%s: %d rows do, it says; at %d: %+v, %v", method, n, at, f, err)
 			}
 		}
 		scaled, err := Expect(Scaled{Algorithm: a, X: []float64{10, 100}, Y: 1000}, s, b, privacy.Concentrated{})
 		plain := expectation(t, a, s, b)
-		if want := []float64{1000 * plain, 100 * plain, 10 * plain}; err != nil || !floats.EqualApprox(scaled, want, 1e-9*plain) {
+		if want := []float64{1000 * plain, 100 * plain, 10 * plain}; err != nil || !floats.EqualApprox(scaled.Deviation, want, 1e-9*plain) {
 			t.Errorf("%s: %v, want %v: %v", method, scaled, want, err)
 		}
+	}
+	// With so much noise this one hardly moves: that is no accuracy.
+	if n := RowsFor(0.1, mustRecipe(t, "linear", "accmd"), Shape{N: 10, D: 10, Intercept: true}, b, privacy.Concentrated{}); n < 100 {
+		t.Errorf("accmd needs %d rows", n)
 	}
 	if n := RowsFor(0.1, mustRecipe(t, "linear", "trimmed"), Shape{N: 10, D: 3, Intercept: true}, b, privacy.Concentrated{}); n != 0 {
 		t.Errorf("trimmed needs %d rows", n)

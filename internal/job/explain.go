@@ -186,12 +186,15 @@ func (s *Sidecar) forecast(e *explanation, c *claim, n int64) error {
 	if err != nil {
 		return err
 	}
-	if expected == nil {
+	if expected.Deviation == nil {
 		e.add("expected_error", "not known: the noise of this method depends on the data")
 	} else {
 		e.add("expected_error", "forecast: the standard deviation that the noise alone gives each coefficient, for features and residuals as large as their scales; no bound")
 		for j, term := range c.terms() {
-			e.add("expected_error:"+term, strconv.FormatFloat(expected[j], 'g', 3, 64))
+			e.add("expected_error:"+term, strconv.FormatFloat(expected.Deviation[j], 'g', 3, 64))
+		}
+		if expected.Short > tenth {
+			e.warn("the method stops short of its aim: for so much noise it takes steps that leave about %.0f%% of the way", 100*expected.Short)
 		}
 		e.enough(algorithm, shape, budget, accountant)
 	}
