@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -122,7 +123,14 @@ func (c *crash) change(p *process, do, undo string) {
 // first that must write to the log of transactions takes the server down.
 func (c *crash) fillLogDisk(*process) {
 	for _, pid := range c.asked(`SELECT pid::text FROM pg_stat_activity WHERE usename = 'dp_sidecar'`) {
-		_ = exec.Command("prlimit", "--pid", pid, "--fsize=0").Run() // it may be gone
+		limit := exec.Command("prlimit", "--pid", pid, "--fsize=0")
+		if owner, err := os.Stat("/proc/" + pid); err == nil && os.Geteuid() == 0 { // the server is another user's
+			s := owner.Sys().(*syscall.Stat_t)
+			limit.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: s.Uid, Gid: s.Gid}}
+		}
+		if out, err := limit.CombinedOutput(); err != nil {
+			c.Logf("backend %s is not limited: %s", pid, out) // it may be gone
+		}
 	}
 }
 

@@ -174,13 +174,22 @@ func (c *crash) as(url, sql string) {
 func runAs(url, sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), longest)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connected(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(ctx)
 	_, err = conn.PgConn().Exec(ctx, sql).ReadAll()
 	return err
+}
+
+// connected waits for a server that restarts or recovers.
+func connected(ctx context.Context, url string) (conn *pgx.Conn, err error) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		if conn, err = pgx.Connect(ctx, url); err == nil || time.Now().After(deadline) {
+			return conn, err
+		}
+	}
 }
 
 func (c *crash) mutate(function, old, new string) {
@@ -202,7 +211,7 @@ func (c *crash) ask1(sql string, args ...any) string {
 func (c *crash) asked(sql string, args ...any) []string {
 	c.Helper()
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, c.system.SuperuserURL())
+	conn, err := connected(ctx, c.system.SuperuserURL())
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -361,7 +370,7 @@ func (c *crash) check(round string, line *tally, outcomes []outcome) {
 func (c *crash) verify(round string) {
 	c.Helper()
 	ctx := context.Background()
-	steward, err := pgx.Connect(ctx, c.system.StewardURL())
+	steward, err := connected(ctx, c.system.StewardURL())
 	if err != nil {
 		c.Fatal(err)
 	}
