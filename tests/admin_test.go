@@ -104,9 +104,9 @@ func TestVersionSkewIsRefused(t *testing.T) {
 // What does not fit into memory is refused before it is charged; dp_explain says so.
 func TestAJobThatDoesNotFitIsRefused(t *testing.T) {
 	w := lonelyWorld(t, 1, 0)
-	s, _ := w.sidecar(func(s *job.Sidecar) { s.Memory = 80_000 })
+	s, _ := w.sidecar(func(s *job.Sidecar) { s.Memory = 120_000 })
 	w.eventually("it is ready", func() bool { return s.Ready() == nil })
-	_, err := regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.1)`, w.dataset) // 1,000 rows of four columns: 112,000 bytes
+	_, err := regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.1)`, w.dataset) // 1,000 rows of four columns: 144,000 bytes
 	w.wantError(err, "DP005", "memory")
 	w.wantError(err, "DP005", "No privacy budget was spent")
 	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.1)`, w.dataset); said["possible"] != "no" || said["sqlstate"] != "DP005" {
@@ -115,7 +115,7 @@ func TestAJobThatDoesNotFitIsRefused(t *testing.T) {
 	if w.entries() != 0 {
 		t.Errorf("%d entries", w.entries())
 	}
-	w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.1, features => '{}')`, w.dataset) // 64,000 bytes
+	w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.1, features => '{}')`, w.dataset) // 96,000 bytes
 }
 
 // The newest migrations go down and up again on a database at work: what was
