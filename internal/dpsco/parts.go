@@ -60,12 +60,16 @@ func (p *problem) auto() (fit, error) {
 	case !p.whitens():
 		return p.descent(p.clip(), p.gd())
 	case p.Labels:
-		set(&p.Steps, 40)
-		set(&p.Clip, 0.7*math.Sqrt(p.d()))
+		set(&p.Steps, 32)
+		set(&p.Clip, 0.6*math.Sqrt(p.d()))
 	case squares:
 		set(&p.Clip, 0.6*p.ResidualScale*p.leverage())
 	}
-	d := Descent{Loss: p.Loss, Psi: p.penalty(), Mean: p.clip(), Solver: p.gd()}
+	steps := p.gd()
+	if p.Labels {
+		steps.Average = 0.5 // log-odds come from far
+	}
+	d := Descent{Loss: p.Loss, Psi: p.penalty(), Mean: p.clip(), Solver: steps}
 	if !squares {
 		return p.whitened(d, 0), nil
 	}
