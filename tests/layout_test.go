@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 // that a test can repeat must not reach a mechanism.
 var mayUse = map[string][]string{
 	"math/rand": {},
-	"math/rand/v2": {"internal/dpsco/mech/source.go", "internal/dpsco/mean/trimmed.go", // the pivots of a selection
+	"math/rand/v2": {"internal/dpsco/mech/source.go",
 		"internal/experiment/task.go", "internal/experiment/synthetic.go", "internal/experiment/real.go"}, // generated tables
 	"testing": {"internal/dpsco/mech/source.go", "internal/dpsco/mech/testing.go", "internal/pgtest/testing.go"},
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -314,12 +313,12 @@ func partition(x []int64, pivot int64) (i, j int) {
 }
 
 // pivot returns a value of x that is likely a little farther from the near end
-// than the k-th, so that little more than what is sought is left. Its randomness
-// guards against orders made to be slow; no result depends on it.
+// than the k-th, so that little more than what is sought is left. An order made
+// to mislead it costs time; no result depends on it.
 func pivot(x []int64, k int) int64 {
 	var sample [31]int64
 	for i := range sample {
-		sample[i] = x[rand.IntN(len(x))]
+		sample[i] = x[i*(len(x)-1)/(len(sample)-1)]
 	}
 	slices.Sort(sample[:])
 	at := k * len(sample) / len(x)
