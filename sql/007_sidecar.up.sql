@@ -263,13 +263,16 @@ END $$;
 
 -- Hands a job back. Unread, its charge is given back and it is queued again, five
 -- times at most. Reading, another worker goes on: at once if this one is leaving,
--- else after a while, for what went wrong may go wrong again.
+-- else after a while, for what went wrong may go wrong again; after some times
+-- those who wait are told.
 CREATE FUNCTION dp_int.job_hand_back(p_job uuid, p_token uuid, p_leaving boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
 BEGIN
-  IF j.state = 'reading' THEN
+  IF j.state = 'reading' AND j.attempt >= 4 AND NOT p_leaving THEN
+    PERFORM dp_int.job_park(p_job, p_token, 'its sidecars could not finish it so far');
+  ELSIF j.state = 'reading' THEN
     UPDATE dp_int.job
        SET token = NULL, lease_until = clock_timestamp() + CASE WHEN p_leaving THEN interval '0' ELSE dp_int.pause(j.attempt) END
      WHERE id = j.id;

@@ -107,6 +107,26 @@ func TestAJobThatCannotReadIsParked(t *testing.T) {
 	}
 }
 
+// A result that cannot be written keeps nobody waiting for ever, costs one charge,
+// and comes once it can.
+func TestAJobThatCannotPublishTellsItsCaller(t *testing.T) {
+	w := lonelyWorld(t, 5, 0)
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(w.super, `CREATE FUNCTION public.no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$;
+		CREATE TRIGGER no_room BEFORE INSERT ON dp_int.release FOR EACH ROW EXECUTE FUNCTION public.no_room()`)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_, err := regressWithin(ctx, w.analyst, ask, w.dataset, 1)
+	w.wantError(err, "DP004", "The privacy budget is spent, once")
+	w.exec(w.super, `DROP TRIGGER no_room ON dp_int.release`)
+	w.mustRegress(w.analyst, ask, w.dataset, 1)
+	if n := w.entries(); n != 1 {
+		t.Errorf("%d entries, want 1", n)
+	}
+}
+
 func TestCancelBetweenClaimAndRead(t *testing.T) {
 	w := lonelyWorld(t, 1, 0)
 	job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
