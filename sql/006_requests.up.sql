@@ -248,11 +248,12 @@ END $$;
 
 -- What a waiting caller needs to know. A job that is still reading and carries a
 -- SQLSTATE could not be read this time: it is spent, and will be tried again.
-CREATE FUNCTION dp_int.watch(p_caller name, p_job uuid) RETURNS TABLE(state text, alive boolean, release uuid, sqlstate text, message text, hint text, stage text)
+CREATE FUNCTION dp_int.watch(p_caller name, p_job uuid) RETURNS TABLE(state text, alive boolean, release uuid, sqlstate text, message text, hint text, stage text,
+                                                               expected_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY
-  SELECT j.state, j.finished_at IS NOT NULL OR dp_int.sidecars_alive() > 0, j.release, j.sqlstate, j.message, j.hint, s.stage
+  SELECT j.state, j.finished_at IS NOT NULL OR dp_int.sidecars_alive() > 0, j.release, j.sqlstate, j.message, j.hint, s.stage, j.expected_at
     FROM dp_int.job j JOIN dp_int.stage s ON s.job = j.id
    WHERE j.id = p_job AND j.caller = p_caller;
 END $$;

@@ -199,13 +199,14 @@ END $$;
 -- charged -> reading, committed before the COPY is sent: the point of no return.
 -- A retry passes here again under its old charge. False when the job was
 -- unwanted: its charge has been given back.
-CREATE FUNCTION dp_int.job_read(p_job uuid, p_token uuid) RETURNS boolean
+CREATE FUNCTION dp_int.job_read(p_job uuid, p_token uuid, p_takes interval DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
 BEGIN
   IF j.state = 'reading' THEN
     PERFORM dp_int.recheck_dataset(j.dataset);
+    UPDATE dp_int.job SET expected_at = clock_timestamp() + p_takes WHERE id = p_job;
     RETURN true;
   END IF;
   IF j.state <> 'charged' THEN
@@ -215,7 +216,7 @@ BEGIN
     PERFORM dp_int.drop_job(j);
     RETURN false;
   END IF;
-  UPDATE dp_int.job SET state = 'reading' WHERE id = p_job;
+  UPDATE dp_int.job SET state = 'reading', expected_at = clock_timestamp() + p_takes WHERE id = p_job;
   RETURN true;
 END $$;
 
@@ -230,7 +231,7 @@ BEGIN
 END $$;
 
 -- reading -> done: release, coefficients and the job's end in one transaction.
-CREATE FUNCTION dp_int.job_publish(p_job uuid, p_token uuid, p_method text, p_terms text[], p_coefs float8[]) RETURNS uuid
+CREATE FUNCTION dp_int.job_publish(p_job uuid, p_token uuid, p_method text, p_terms text[], p_coefs float8[], p_bands float8[] DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
@@ -242,8 +243,8 @@ BEGIN
   INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, caller, parameters)
   VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.caller, j.plan)
   RETURNING id INTO new_release;
-  INSERT INTO dp_int.coefficient (release, position, term, coef)
-  SELECT new_release, c.position, c.term, c.coef FROM unnest(p_terms, p_coefs) WITH ORDINALITY AS c(term, coef, position);
+  INSERT INTO dp_int.coefficient (release, position, term, coef, band)
+  SELECT new_release, c.position, c.term, c.coef, c.band FROM unnest(p_terms, p_coefs, p_bands) WITH ORDINALITY AS c(term, coef, band, position);
   PERFORM dp_int.complete_job(j.id, new_release);
   RETURN new_release;
 END $$;

@@ -43,7 +43,8 @@ COMMENT ON VIEW dp.budget IS
 CREATE VIEW dp.jobs WITH (security_barrier) AS
   SELECT j.id, j.model, d.name AS dataset, j.eps, j.delta,
          CASE WHEN j.state IN ('claimed', 'charged', 'reading') THEN 'running' ELSE j.state END AS status,
-         s.stage, j.sqlstate, j.message AS error, j.created_at, j.finished_at, j.hint, j.release
+         s.stage, j.sqlstate, j.message AS error, j.created_at, j.finished_at, j.hint, j.release,
+         CASE WHEN j.state = 'reading' AND j.sqlstate IS NULL THEN j.expected_at END AS expected_at
     FROM dp_int.job j
     JOIN dp_int.stage s ON s.job = j.id
     JOIN dp_int.dataset d ON d.id = j.dataset
@@ -58,7 +59,7 @@ CREATE VIEW dp.releases WITH (security_barrier) AS
 COMMENT ON VIEW dp.releases IS 'What has been released on the data sets granted to the caller, under which public parameters.';
 
 CREATE VIEW dp.coefficients WITH (security_barrier) AS
-  SELECT c.release, c.term, c.coef
+  SELECT c.release, c.term, c.coef, c.coef - c.band AS noise_low, c.coef + c.band AS noise_high
     FROM dp_int.coefficient c
     JOIN dp_int.release r ON r.id = c.release
    WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)

@@ -34,6 +34,14 @@ EXCEPTION
       USING ERRCODE = 'DP003', HINT = 'Run SELECT * FROM dp_check_install(), or use dp_submit or CALL dp_run, which need no loopback. No privacy budget was spent.';
 END $$;
 
+-- What a notice adds to a stage.
+CREATE FUNCTION dp.time_left(expected_at timestamptz) RETURNS text
+LANGUAGE sql VOLATILE
+RETURN CASE WHEN expected_at > clock_timestamp() + interval '100 s' THEN format(', about %s min left', round(extract(epoch FROM expected_at - clock_timestamp()) / 60))
+            WHEN expected_at > clock_timestamp() + interval '2 s' THEN format(', about %s s left', round(extract(epoch FROM expected_at - clock_timestamp())))
+            ELSE '' END;
+COMMENT ON FUNCTION dp.time_left IS 'How notices say when a job may be done; nothing where that is not known, or soon.';
+
 -- Waits for a job over its loopback connection; returns its release. Whoever
 -- waits for more than a second is told the stage, and each new one.
 CREATE FUNCTION dp_int.loopback_wait(p_connection text, p_caller name, p_job uuid) RETURNS uuid
@@ -49,10 +57,10 @@ DECLARE
 BEGIN
   LOOP
     SELECT * INTO s FROM dp_dblink.dblink(p_connection, ask)
-      AS t(state text, alive boolean, release uuid, sqlstate text, message text, hint text, stage text);
+      AS t(state text, alive boolean, release uuid, sqlstate text, message text, hint text, stage text, expected_at timestamptz);
     IF s.stage IS DISTINCT FROM told AND clock_timestamp() > begun + interval '0.9 s' THEN
       told := s.stage;
-      RAISE NOTICE 'dpsidecar: %', told;
+      RAISE NOTICE 'dpsidecar: %', told || dp.time_left(s.expected_at);
     END IF;
     IF s.state = 'done' THEN
       RETURN s.release;
@@ -240,7 +248,7 @@ BEGIN
   RETURN j;
 END $$;
 
-CREATE FUNCTION public.dp_status(job uuid) RETURNS TABLE(status text, stage text, sqlstate text, message text, hint text)
+CREATE FUNCTION public.dp_status(job uuid) RETURNS TABLE(status text, stage text, sqlstate text, message text, hint text, expected_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp.jobs := dp_int.my_job(dp_status.job);
@@ -251,7 +259,7 @@ BEGIN
     j.hint := 'The job waits for one. ' || CASE (SELECT state FROM dp_int.job o WHERE o.id = j.id)
       WHEN 'reading' THEN 'The privacy budget is spent, once.' ELSE 'No privacy budget was spent.' END;
   END IF;
-  RETURN QUERY SELECT j.status, j.stage, j.sqlstate, j.error, j.hint;
+  RETURN QUERY SELECT j.status, j.stage, j.sqlstate, j.error, j.hint, j.expected_at;
 END $$;
 COMMENT ON FUNCTION public.dp_status IS 'Where a job of the caller''s stands: queued, running, done, failed or canceled, and what to do about it.';
 
@@ -316,7 +324,7 @@ BEGIN
     SELECT * INTO s FROM public.dp_status(job);
     IF (s.stage OPERATOR(pg_catalog.=) told) IS NOT TRUE AND pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (begun OPERATOR(pg_catalog.+) '0.9 s'::pg_catalog.interval) THEN
       told := s.stage;
-      RAISE NOTICE 'dpsidecar: %', told;
+      RAISE NOTICE 'dpsidecar: %', told OPERATOR(pg_catalog.||) dp.time_left(s.expected_at);
     END IF;
     EXIT WHEN s.status OPERATOR(pg_catalog.=) 'done';
     IF s.sqlstate IS NULL THEN
@@ -353,7 +361,7 @@ $$;
 COMMENT ON FUNCTION public.dp_last_release IS 'The latest release on a data set that the caller asked for, NULL when there is none.';
 
 GRANT EXECUTE ON FUNCTION public.dp_l1_regress, public.dp_linear_regress, public.dp_logistic_regress, public.dp_huber_regress, public.dp_submit, public.dp_status, public.dp_result, public.dp_cancel, public.dp_last_release TO dp_analyst;
-GRANT EXECUTE ON FUNCTION dp.commit_refusal TO dp_analyst;
+GRANT EXECUTE ON FUNCTION dp.commit_refusal, dp.time_left TO dp_analyst;
 GRANT EXECUTE ON PROCEDURE public.dp_run TO dp_analyst;
 
 COMMIT;

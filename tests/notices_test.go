@@ -85,3 +85,39 @@ func TestAQuickCallIsSilent(t *testing.T) {
 		t.Errorf("a quick call says %q", said)
 	}
 }
+
+// Whoever waits long is told about how long it will take, as public facts have it;
+// so is who looks at dp.jobs, until the job cannot be read.
+func TestACallerWhoWaitsIsToldTheTimeLeft(t *testing.T) {
+	w := lonelyWorld(t, 100, 0)
+	worker := w.connect(w.system.URL("dp_sidecar"))
+	w.exec(worker, `SELECT dp_int.worker_beat(gen_random_uuid(), pg_backend_pid(), 'by hand')`)
+	conn, heard := w.listening(w.person)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(context.Background(), `SELECT * FROM dp_l1_regress('`+w.dataset+`', 0.5)`)
+		ended <- err
+	}()
+	w.eventually("the job is queued", func() bool { return one[int64](w, w.super, `SELECT count(*) FROM dp_int.job WHERE state = 'queued'`) == 1 })
+	claim := one[string](w, worker, `SELECT dp_int.job_claim(gen_random_uuid(), '100 s')::text`)
+	job, token := one[string](w, w.super, `SELECT $1::jsonb ->> 'id'`, claim), one[string](w, w.super, `SELECT $1::jsonb ->> 'token'`, claim)
+	w.exec(worker, `SELECT dp_int.job_charge($1, $2, 1000, '{"bounded_range": {"epsilon": 0.5}}', 0.5, 0.03125, 0, '{}')`, job, token)
+	w.exec(worker, `SELECT dp_int.job_read($1, $2, '4 min 20 s')`, job, token)
+	w.eventually("it says how long", func() bool { return slices.Contains(heard(), "dpsidecar: charged, pulling, about 4 min left") })
+	if left := one[float64](w, w.analyst, `SELECT extract(epoch FROM j.expected_at - clock_timestamp())::float8 FROM dp.jobs j, dp_status(j.id) s WHERE j.expected_at = s.expected_at`); left < 60 || left > 260 {
+		t.Errorf("dp.jobs says %v seconds", left)
+	}
+	w.exec(worker, `SELECT dp_int.job_park($1, $2, 'it is away')`, job, token)
+	w.wantError(<-ended, "DP004", "it is away")
+	if told := one[bool](w, w.analyst, `SELECT expected_at IS NOT NULL FROM dp.jobs`); told {
+		t.Error("dp.jobs says when a job is done that cannot be read")
+	}
+	for left, says := range map[string]string{"1 s": "", "-1 min": "", "12.4 s": ", about 12 s left", "99 s": ", about 99 s left", "3 h": ", about 180 min left"} {
+		if got := one[string](w, w.analyst, `SELECT dp.time_left(clock_timestamp() + $1::text::interval)`, left); got != says {
+			t.Errorf("%s left is %q, want %q", left, got, says)
+		}
+	}
+	if got := one[string](w, w.analyst, `SELECT dp.time_left(NULL)`); got != "" {
+		t.Errorf("no estimate is %q", got)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,24 @@ func TestPredictionsFollowTheCoefficients(t *testing.T) {
 	}
 	if w.entries() != 4 {
 		t.Errorf("%d entries after 4 releases: predictions are free", w.entries())
+	}
+}
+
+// A release of objective perturbation carries the band that dp_explain told, around
+// the coefficients; one of the exponential mechanism carries none.
+func TestCoefficientsCarryTheBandOfTheirNoise(t *testing.T) {
+	w := newWorld(t, 100, 0)
+	for method, known := range map[string]bool{"objective_perturbation": true, "exponential_mechanism": false} {
+		options := fmt.Sprintf(`{"method": %q}`, method)
+		foretold := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 1, features => '{age}', options => $2)`, w.dataset, options)
+		w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 1, features => '{age}', options => $2)`, w.dataset, options)
+		for _, term := range []string{"(intercept)", "age"} {
+			got := one[*float64](w, w.analyst, `SELECT CASE WHEN noise_low < coef AND coef < noise_high AND abs(noise_low + noise_high - 2 * coef) <= 1e-9 * (noise_high - noise_low)
+				THEN (noise_high - noise_low) / 2 END FROM dp.coefficients WHERE release = dp_last_release($1) AND term = $2`, w.dataset, term)
+			if told, ok := foretold["noise_band:"+term]; ok != known || (got != nil) != known || known && strconv.FormatFloat(*got, 'g', 3, 64) != told {
+				t.Errorf("%s, %s: a band of %v, dp_explain said %q", method, term, got, told)
+			}
+		}
 	}
 }
 

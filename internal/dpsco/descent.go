@@ -22,6 +22,7 @@ type fit interface {
 type stage struct {
 	event      privacy.Event
 	arithmetic string
+	seconds    float64
 	run        func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)
 }
 
@@ -44,7 +45,7 @@ func (d Descent) at(s Shape, z float64) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stage{event: event, arithmetic: marks(estimators), run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	return &stage{event: event, arithmetic: marks(estimators), seconds: d.seconds(s), run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 		return d.solve(ctx, x, estimators, src)
 	}}, nil
 }

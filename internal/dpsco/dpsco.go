@@ -61,17 +61,25 @@ type Algorithm interface {
 }
 
 // Plan is a priced fit. Event is charged before Run; Parameters are public and
-// stored with the release.
+// stored with the release. All of it follows from public facts.
+//
+// Whatever the data, but for a probability of BandMiss the released coefficients
+// all lie within Band of those that the same fit without its noise would have.
 type Plan struct {
 	Method     string
 	Event      privacy.Event
 	Parameters map[string]any
-	Arithmetic string // mark in the ledger; empty: exact
+	Arithmetic string    // mark in the ledger; empty: exact
+	Band       []float64 // one a coefficient; nil: none is known that holds for all data
+	Seconds    float64   // about how long Run takes on two cores
 
 	shape Shape
 	run   func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)
 	spent atomic.Bool
 }
+
+// BandMiss is the probability with which a Band does not hold.
+const BandMiss = 0.05
 
 // Run releases the D coefficients, once. The only errors are ErrSpent and the
 // context's own: nothing here fails because of data or draw.
@@ -107,6 +115,7 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 		return nil, err
 	}
 	p.Parameters["target_scale"], p.Parameters["feature_scales"] = a.Y, a.X
+	a.unscale(p.Band)
 	inner := p.run
 	p.run = func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 		for j, column := range x.X {
@@ -117,16 +126,21 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 		if err != nil {
 			return nil, err
 		}
-		first := len(w) - len(a.X)
-		for j := range w {
-			w[j] *= a.Y
-			if j >= first {
-				w[j] /= a.X[j-first]
-			}
-		}
+		a.unscale(w)
 		return w, nil
 	}
 	return p, nil
+}
+
+// unscale takes what belongs to coefficients back to the table's units; nil stays.
+func (a Scaled) unscale(w []float64) {
+	first := len(w) - len(a.X)
+	for j := range w {
+		w[j] *= a.Y
+		if j >= first {
+			w[j] /= a.X[j-first]
+		}
+	}
 }
 
 func divide(column []float64, scale float64) {

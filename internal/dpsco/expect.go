@@ -69,12 +69,7 @@ func largest(v []float64) float64 {
 
 func (a Scaled) expect(s Shape, b privacy.Budget, accountant privacy.Accountant) (Forecast, error) {
 	f, err := Expect(a.Algorithm, s, b, accountant)
-	for j := range f.Deviation {
-		f.Deviation[j] *= a.Y
-		if first := s.D - s.Columns(); j >= first {
-			f.Deviation[j] /= a.X[j-first]
-		}
-	}
+	a.unscale(f.Deviation)
 	return f, err
 }
 

@@ -152,3 +152,35 @@ func inside(w []float64, radius float64, set string) bool {
 	}
 	return set == SetBox || square <= radius*radius*(1+1e-9)
 }
+
+// A band is told where one holds for all data, in the table's units, and it is wider
+// than what the noise is expected to do.
+func TestL1TellsTheBandOfItsNoise(t *testing.T) {
+	s, b := Shape{N: 10_000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1}
+	for method, known := range map[string]bool{MethodExponential: false, MethodObjective: true} {
+		inner := L1{Method: method}
+		plain, err := inner.Plan(s, b, privacy.PureSum{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		scaled, err := Scaled{Algorithm: inner, X: []float64{2, 5}, Y: 10}.Plan(s, b, privacy.PureSum{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !known {
+			if plain.Band != nil || scaled.Band != nil {
+				t.Errorf("%s: bands %v, %v", method, plain.Band, scaled.Band)
+			}
+			continue
+		}
+		expected, err := Expect(inner, s, b, privacy.PureSum{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j, unit := range []float64{10, 5, 2} {
+			if plain.Band[j] <= expected.Deviation[j] || math.Abs(scaled.Band[j]/plain.Band[j]-unit) > 1e-12 {
+				t.Errorf("band %v, in units %v, expected deviation %v", plain.Band[j], scaled.Band[j], expected.Deviation[j])
+			}
+		}
+	}
+}

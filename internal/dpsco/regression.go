@@ -106,7 +106,7 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 		return nil, err
 	}
 	return &Plan{
-		Method: p.Method, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, shape: s,
+		Method: p.Method, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 			p.label(x.Y)
 			w, err := stage.run(ctx, x, src)

@@ -50,7 +50,7 @@ func (a Whitened) at(s Shape, z float64) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stage{event: event, arithmetic: marks(estimators), run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	return &stage{event: event, arithmetic: marks(estimators), seconds: a.seconds(s), run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 		p := whitener(secondMoments(x, contract, noise, src), momentFloor(contract, noise))
 		x = x.times(p)
 		inner := a.Descent

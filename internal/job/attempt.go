@@ -91,6 +91,12 @@ func (c *claim) budget() privacy.Budget {
 	return privacy.Budget{Epsilon: c.Request.Eps, Delta: c.Request.Delta}
 }
 
+// takes is about how long reading and fitting n rows takes, from public facts alone.
+func (c *claim) takes(p *dpsco.Plan, n int64) time.Duration {
+	const pull = 100 * time.Nanosecond // a value
+	return time.Duration(n)*time.Duration(len(c.columns()))*pull + time.Duration(p.Seconds*float64(time.Second))
+}
+
 // plan is the algorithm for n rows: a function of public facts alone.
 func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 	algorithm, err := c.algorithm()
@@ -255,7 +261,7 @@ func (s *Sidecar) run(ctx context.Context, c *claim) error {
 	}
 	s.Watch.Ran(time.Since(began))
 	var release string
-	err = s.pool.QueryRow(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5)", c.ID, c.Token, plan.Method, c.terms(), w).Scan(&release)
+	err = s.pool.QueryRow(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6)", c.ID, c.Token, plan.Method, c.terms(), w, plan.Band).Scan(&release)
 	return ledger.Explain(err)
 }
 
@@ -286,7 +292,7 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 		return nil, 0, errUnwanted
 	}
 	var wanted bool
-	if err := s.pool.QueryRow(ctx, "SELECT dp_int.job_read($1, $2)", c.ID, c.Token).Scan(&wanted); err != nil {
+	if err := s.pool.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3)", c.ID, c.Token, c.takes(plan, n)).Scan(&wanted); err != nil {
 		return nil, 0, ledger.Explain(err)
 	}
 	if !wanted {
@@ -344,7 +350,7 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 		return nil, 0, s.unreadable(ctx, err, "the data set cannot be read now")
 	}
 	var wanted bool // true: a job that is reading is always wanted
-	err = ledger.Explain(s.pool.QueryRow(ctx, "SELECT dp_int.job_read($1, $2)", c.ID, c.Token).Scan(&wanted))
+	err = ledger.Explain(s.pool.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3)", c.ID, c.Token, c.takes(plan, *c.RowCount)).Scan(&wanted))
 	var refusal *ledger.Refusal
 	if errors.As(err, &refusal) {
 		return nil, 0, parked(refusal.Message)

@@ -90,8 +90,12 @@ func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 	}
 	e.add("possible", "yes")
 	e.planned(plan)
+	e.add("expected_duration", c.takes(plan, n).Round(100*time.Millisecond).String())
 	if err := e.priced(c, plan.Event); err != nil {
 		return nil, err
+	}
+	for j, width := range plan.Band {
+		e.add("noise_band:"+c.terms()[j], strconv.FormatFloat(width, 'g', 3, 64))
 	}
 	return e, s.forecast(e, c, n)
 }

@@ -12,6 +12,8 @@ import (
 	"math/big"
 
 	"dpsidecar/internal/dpsco/mech"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // ErrParams marks public parameters that Draw cannot work with.
@@ -98,6 +100,18 @@ func (p Params) newPlan(d int) plan {
 func (p Params) Scales(d int) (ridge, noise float64) {
 	plan := p.newPlan(d)
 	return plan.ridge, plan.noise
+}
+
+// Band returns the radius of a ball around what Draw releases for d coefficients
+// that holds, but for a probability of at most outside, what it would release
+// without noise: for every table, so that it tells nothing of it (objpert.md,
+// Corollary).
+func (p Params) Band(d int, outside float64) float64 {
+	plan := p.newPlan(d)
+	const onGrid = 1e-6 // of outside, for the noise on the grid
+	length := distuv.Gamma{Alpha: float64(d), Beta: 1 / plan.noise}.Quantile(1 - outside*(1-onGrid))
+	steps := 2 + math.Ldexp(math.Log(2*float64(d)/(outside*onGrid)), int(plan.shift))
+	return (length/plan.ridge + steps*math.Sqrt(float64(d))*p.Pitch) * (1 + 1e-6)
 }
 
 // Draw releases d coefficients fitted to the n rows (x by columns, y), missing
