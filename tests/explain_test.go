@@ -144,26 +144,35 @@ func TestAnswersBelongToWhoAsked(t *testing.T) {
 	}
 }
 
-// Every example of dp_help runs, for the person it is shown to.
+// Every example of dp_help runs, for the person it is shown to, and all that he
+// can call is there.
 func TestHelpExamplesRun(t *testing.T) {
 	w := newWorld(t, 50, 1e-5)
 	w.simple("a_" + w.dataset) // it comes first, and its fits are quick
-	rows, _ := w.analyst.Query(context.Background(), `SELECT name, example FROM dp_help()`)
-	help, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct{ Name, Example string }])
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := map[string]bool{}
-	for _, h := range help {
-		named[h.Name] = true
-		if _, err := w.analyst.Exec(context.Background(), h.Example); err != nil {
-			t.Errorf("%s: %v", h.Example, err)
+	for role, conn := range map[string]*pgx.Conn{"dp_analyst": w.analyst, "dp_admin": w.steward} {
+		rows, _ := conn.Query(context.Background(), `SELECT name, example FROM dp_help()`)
+		help, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct{ Name, Example string }])
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	for _, name := range all[string](w, w.super, `SELECT DISTINCT proname::text FROM pg_proc
-		WHERE pronamespace = 'public'::regnamespace AND proname LIKE 'dp\_%' AND has_function_privilege('dp_analyst', oid, 'EXECUTE')`) {
-		if !named[name] {
-			t.Errorf("dp_help does not name %s", name)
+		named := map[string]bool{}
+		if role == "dp_admin" {
+			w.exec(conn, `BEGIN`) // what one gives the next takes back
+		}
+		for _, h := range help {
+			named[h.Name] = true
+			if _, err := conn.Exec(context.Background(), h.Example); err != nil {
+				t.Errorf("%s: %v", h.Example, err)
+			}
+		}
+		if role == "dp_admin" {
+			w.exec(conn, `ROLLBACK`)
+		}
+		for _, name := range all[string](w, w.super, `SELECT DISTINCT proname::text FROM pg_proc
+			WHERE pronamespace = 'public'::regnamespace AND proname LIKE 'dp\_%' AND has_function_privilege($1, oid, 'EXECUTE')`, role) {
+			if !named[name] {
+				t.Errorf("dp_help does not tell %s of %s", role, name)
+			}
 		}
 	}
 }
