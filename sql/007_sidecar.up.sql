@@ -105,7 +105,7 @@ BEGIN
       END IF;
       PERFORM dp_int.refund_job(j);
       IF j.attempt >= 5 THEN
-        PERFORM dp_int.finish_job(j.id, 'failed', 'DP004', 'its sidecars were lost five times before they could read',
+        PERFORM dp_int.finish_job(j.id, 'failed', 'DP004', 'five attempts ended before they could read',
           'See the sidecars'' logs. No privacy budget was spent.');
         CONTINUE;
       END IF;
