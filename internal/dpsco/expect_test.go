@@ -38,6 +38,7 @@ func TestExpectIsNearWhatIsSeen(t *testing.T) {
 		{"linear, auto", "linear", nil, 3, 5},
 		{"huber, auto", "huber", nil, 3, 5},
 		{"logistic, gd", "logistic", map[string]any{"method": "gd"}, 3, 5},
+		{"logistic, auto", "logistic", nil, 3, 5},
 	} {
 		a, err := Recipe(m.model, m.options, nil)
 		if err != nil {
