@@ -31,9 +31,9 @@ var mayImport = map[string][]string{
 	"internal/admin":              {"internal/job"},
 	"cmd/dpsidecar":               {"internal/admin", "internal/audit", "internal/demo", "internal/dev", "internal/dpsco/privacy", "internal/experiment", "internal/install", "internal/job", "internal/ledger"},
 	"internal/audit":              {"internal/dpsco", "internal/dpsco/loss", "internal/dpsco/mean", "internal/dpsco/mech", "internal/dpsco/mech/expmech", "internal/dpsco/mech/objpert", "internal/dpsco/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
-	"internal/demo":               {"internal/dev"},
+	"internal/demo":               {"internal/dev", "internal/progress"},
 	"internal/dev":                {"internal/install", "internal/job", "internal/pgtest"},
-	"internal/experiment":         {"internal/dpsco", "internal/dpsco/mech", "internal/dpsco/privacy"},
+	"internal/experiment":         {"internal/dpsco", "internal/dpsco/mech", "internal/dpsco/privacy", "internal/progress"},
 	"internal/install":            {"sql"},
 	"internal/job":                {"internal/arrowio", "internal/dpsco", "internal/dpsco/mech", "internal/dpsco/privacy", "internal/ledger"},
 	"internal/arrowio":            {"internal/dpsco", "internal/dpsco/mech"},
@@ -49,6 +49,7 @@ var mayImport = map[string][]string{
 	"internal/dpsco/solve":        {"internal/dpsco/prox"},
 	"internal/pgtest":             {},
 	"internal/pgtest/installed":   {"internal/pgtest"},
+	"internal/progress":           {},
 	"sql":                         {},
 }
 

@@ -64,12 +64,23 @@ type demo struct {
 	answers                 [][]coefficient // one for each of asked
 }
 
+// waits is how often a demonstration waits: for Postgres, for the table, for
+// every answer, the repeated and the refused one too, and for the fit without
+// privacy.
+var waits = 5 + len(asked)
+
 // Run shows the demonstration and removes what it started, also when ctx ends
 // before. It fails where dpsidecar does not do what the demonstration says.
-func Run(ctx context.Context, out io.Writer) (err error) {
-	d := demo{screen: newScreen(out)}
+func Run(ctx context.Context, out io.Writer) error {
+	d := demo{screen: newScreen(out, waits)}
+	defer d.out.Clear()
+	return d.run(ctx)
+}
+
+func (d *demo) run(ctx context.Context) (err error) {
 	d.title("dpsidecar: private regression from SQL")
 	d.say("Starting a private Postgres; it will be gone when we are done.")
+	d.wait("starting Postgres")
 	s, err := dev.Start(ctx, dev.Options{})
 	if err != nil {
 		return err
@@ -96,6 +107,7 @@ func Run(ctx context.Context, out io.Writer) (err error) {
 // load makes the table and shows what is in it.
 func (d *demo) load(ctx context.Context) error {
 	d.heading("An insurance company has a table of claims")
+	d.wait("making the table")
 	if _, err := d.owner.Exec(ctx, claimsSQL); err != nil {
 		return err
 	}
@@ -178,6 +190,7 @@ func rows(answer []coefficient) [][]string {
 func (d *demo) answer(ctx context.Context, eps float64) ([]coefficient, time.Duration, error) {
 	statement := fmt.Sprintf(askSQL, eps)
 	d.sql("analyst", statement)
+	d.wait("asking with epsilon %v", eps)
 	begin := time.Now()
 	answer, err := collect(ctx, d.analyst, statement, pgx.RowToStructByPos[coefficient])
 	return answer, time.Since(begin), err
@@ -199,6 +212,7 @@ func (d *demo) budget(ctx context.Context) (budget, error) {
 func (d *demo) compare(ctx context.Context) error {
 	d.heading("How good are the answers?")
 	d.say("The demo owns this table, so it may look. An analyst never sees the last column.")
+	d.wait("fitting without privacy")
 	data, err := d.read(ctx)
 	if err != nil {
 		return err

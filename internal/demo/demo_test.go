@@ -1,7 +1,7 @@
 package demo
 
 import (
-	"bytes"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -15,19 +15,38 @@ import (
 func TestDemo(t *testing.T) {
 	temporary := openFolder(t)
 	t.Setenv("TMPDIR", temporary)
-	var out bytes.Buffer
-	if err := Run(t.Context(), &out); err != nil {
-		t.Fatalf("%v\n%s", err, &out)
+	t.Setenv("TERM", "xterm")
+	read, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(read)
+		shown <- string(text)
+	}()
+	d := demo{screen: newScreen(out, waits)}
+	err = d.run(t.Context())
+	out.Close()
+	text := <-shown
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if strings.ContainsAny(text, "\x1b\r") {
+		t.Errorf("escape codes where there is no terminal: %q", text)
+	}
+	if d.waited != waits {
+		t.Errorf("the bar would end at %d of %d", d.waited, waits)
 	}
 	for _, want := range []string{
 		"100,000", "dp_register('claims'", "SELECT * FROM dp_l1_regress('claims', 0.1);", "(intercept)", "vehicle_value", "no privacy",
 		"before        4       0           4", "after         4     3.1         0.9", "the same 4 rows", "DP002", "HINT:",
 	} {
-		if !strings.Contains(out.String(), want) {
+		if !strings.Contains(text, want) {
 			t.Errorf("the demonstration does not show %q", want)
 		}
 	}
-	for line := range strings.Lines(out.String()) {
+	for line := range strings.Lines(text) {
 		if len(line) > 81 {
 			t.Errorf("too wide: %s", line)
 		}
@@ -36,7 +55,7 @@ func TestDemo(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 	if t.Failed() {
-		t.Log(out.String())
+		t.Log(text)
 	}
 }
 

@@ -8,13 +8,17 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"dpsidecar/internal/progress"
 )
 
-// screen writes for people: plain text, with weight and colour on a terminal.
+// screen writes for people: plain text, with weight, colour and a bar on a
+// terminal.
 type screen struct {
-	out    io.Writer
+	out    *progress.Bar
 	styled bool
 	steps  int
+	waited int
 }
 
 const (
@@ -28,14 +32,18 @@ const (
 	promptWidth = len("analyst=>")
 )
 
-// newScreen styles what goes to a terminal, unless NO_COLOR is set.
-func newScreen(out io.Writer) screen {
-	f, ok := out.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" {
-		return screen{out: out}
-	}
-	info, err := f.Stat()
-	return screen{out: out, styled: err == nil && info.Mode()&os.ModeCharDevice != 0}
+// newScreen styles what goes to a terminal, unless NO_COLOR is set; the bar has
+// no colour. It expects so many waits.
+func newScreen(out io.Writer, waits int) screen {
+	bar := progress.New(out)
+	bar.Total = waits
+	return screen{out: bar, styled: progress.Terminal(out) && os.Getenv("NO_COLOR") == ""}
+}
+
+// wait shows what takes a while, until the next line.
+func (s *screen) wait(format string, args ...any) {
+	s.out.Show(s.waited, fmt.Sprintf(format, args...))
+	s.waited++
 }
 
 func (s *screen) style(code, text string) string {

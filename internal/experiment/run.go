@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"dpsidecar/internal/progress"
 )
 
 // ErrUnknown marks a name that no figure has.
@@ -99,13 +102,14 @@ func Run(ctx context.Context, c Config, w io.Writer) error {
 	if err := os.MkdirAll(c.Out, 0o777); err != nil {
 		return err
 	}
-	p := newProgress(w)
+	p := &tally{Bar: progress.New(w), start: time.Now()}
+	defer p.Clear()
 	for _, f := range figures {
 		for i := range f.Charts {
 			if c.brief {
 				f.Charts[i].At = f.Charts[i].At[:1]
 			}
-			p.total += f.Charts[i].fits() * c.draws()
+			p.Total += f.Charts[i].fits() * c.draws()
 		}
 	}
 	for _, f := range figures {
@@ -116,7 +120,24 @@ func Run(ctx context.Context, c Config, w io.Writer) error {
 	return nil
 }
 
-func (f Figure) run(ctx context.Context, c Config, p *progress) error {
+// tally counts fits.
+type tally struct {
+	*progress.Bar
+	start time.Time
+	done  int
+}
+
+func (t *tally) did(what string) {
+	t.done++
+	t.Show(t.done, what)
+}
+
+// wrote names the files of a figure.
+func (t *tally) wrote(names ...string) {
+	fmt.Fprintf(t, "%s  (%d of %d fits, %s)\n", strings.Join(names, "  "), t.done, t.Total, time.Since(t.start).Round(time.Second))
+}
+
+func (f Figure) run(ctx context.Context, c Config, p *tally) error {
 	var grids []*Grid
 	for _, chart := range f.Charts {
 		g, err := chart.measure(ctx, c.draws(), p.did)
