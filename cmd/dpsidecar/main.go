@@ -57,6 +57,7 @@ func commands() []command {
 		{"migrate", "up | down | version", "move the schema of a database", setupMigrate},
 		{"serve", "", "run the sidecar", setupServe},
 		{"check", "", "is everything in place?", setupCheck},
+		{"ready", "", "ask a sidecar at its admin listener whether it is ready, for health checks", setupReady},
 		{"verify", "", "recompute the ledger and hold releases, charges and jobs against it", setupVerify},
 		{"dev", "", "run a private Postgres with everything installed", setupDev},
 		{"demo", "", "show private regression on a throw-away Postgres", setupDemo},

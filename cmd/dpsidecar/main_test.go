@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -76,7 +79,7 @@ func TestFlagsStandAnywhere(t *testing.T) {
 func TestWrongUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"nothing"}, {"version", "now"}, {"serve", "--jobs", "0"}, {"serve", "--jobs", "many"}, {"serve", "--lease", "1ms"},
-		{"serve", "--log-format", "xml"}, {"migrate"}, {"migrate", "sideways"}, {"dev", "--port", "70000"}, {"install", "--loopback-port", "70000"},
+		{"serve", "--log-format", "xml"}, {"ready"}, {"migrate"}, {"migrate", "sideways"}, {"dev", "--port", "70000"}, {"install", "--loopback-port", "70000"},
 		{"serve", "--config", write(t, "colour = blue")}, {"serve", "--config", write(t, "jobs")}, {"serve", "--config", write(t, "jobs = many")},
 	} {
 		if out, err := dpsidecar(t, nil, args...); !errors.Is(err, errUsage) {
@@ -172,6 +175,50 @@ func TestInstallServeCheck(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Errorf("serve: %v", err)
+	}
+}
+
+// ready is a container's health check: its exit says whether a sidecar is ready,
+// whatever address it listens at and whatever proxy the container has.
+func TestReady(t *testing.T) {
+	var status atomic.Int64
+	status.Store(http.StatusOK)
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/ready" {
+			t.Errorf("asks for %s", r.URL)
+		}
+		http.Error(w, "how it is", int(status.Load()))
+	})}
+	go server.Serve(l)
+	defer server.Close()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	ready := func(host string) (string, int) {
+		cmd := exec.Command(self, "ready")
+		cmd.Env = append(os.Environ(), mainVariable+"=1", "DPSIDECAR_ADMIN_LISTEN="+net.JoinHostPort(host, port),
+			"HTTP_PROXY=http://192.0.2.1:1", "http_proxy=http://192.0.2.1:1")
+		out, _ := cmd.CombinedOutput()
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	for _, host := range []string{"", "0.0.0.0", "127.0.0.1"} {
+		if out, code := ready(host); code != 0 || out != "ready\n" {
+			t.Errorf("at %q: exit %d: %s", host, code, out)
+		}
+	}
+	status.Store(http.StatusServiceUnavailable)
+	if out, code := ready(""); code != 1 || !strings.Contains(out, "503") || !strings.Contains(out, "how it is") {
+		t.Errorf("not ready: exit %d: %s", code, out)
+	}
+	server.Close()
+	if out, code := ready(""); code != 1 {
+		t.Errorf("nobody there: exit %d: %s", code, out)
 	}
 }
 

@@ -5,12 +5,15 @@ package compose
 
 import (
 	"bytes"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
@@ -57,12 +60,94 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// What stays up says whether it is well.
+// What stays up says whether it is well. The sidecar does so itself: its image
+// holds nothing else that could be run.
 func TestHealthChecks(t *testing.T) {
-	for _, s := range load(t).Services {
-		if s.Restart != types.RestartPolicyNo && (s.HealthCheck == nil || len(s.HealthCheck.Test) < 2) {
-			t.Errorf("%s has no health check", s.Name)
+	services := load(t).Services
+	for _, s := range services {
+		if s.Restart == types.RestartPolicyNo {
+			continue
 		}
+		check := s.HealthCheck
+		if check == nil || check.Disable || len(check.Test) < 2 {
+			t.Errorf("%s has no health check", s.Name)
+		} else if check.Interval == nil || check.Timeout == nil || check.Retries == nil {
+			t.Errorf("%s: how long until it is unhealthy?", s.Name)
+		}
+	}
+	if got, want := services["dpsidecar"].HealthCheck.Test, []string{"CMD", "/dpsidecar", "ready"}; !slices.Equal(got, want) {
+		t.Errorf("dpsidecar is checked by %q, want %q", got, want)
+	}
+}
+
+// The admin listener has no password: it is published, on this machine alone,
+// at the port that the documentation names.
+func TestAdminListener(t *testing.T) {
+	s := load(t).Services["dpsidecar"]
+	listen := s.Environment["DPSIDECAR_ADMIN_LISTEN"]
+	if listen == nil || len(s.Ports) != 1 {
+		t.Fatalf("dpsidecar publishes %d ports", len(s.Ports))
+	}
+	host, port, err := net.SplitHostPort(*listen)
+	if err != nil || host != "" && !net.ParseIP(host).IsUnspecified() {
+		t.Errorf("%s is not reached from outside the container: %v", *listen, err)
+	}
+	p := s.Ports[0]
+	if p.HostIP != "127.0.0.1" || p.Protocol != "tcp" || fmt.Sprint(p.Target) != port {
+		t.Errorf("%s:%s leads to %d/%s, and dpsidecar listens at %s", p.HostIP, p.Published, p.Target, p.Protocol, *listen)
+	}
+	if at := p.HostIP + ":" + p.Published; !strings.Contains(read(t, "docs/reference/metrics.md"), at) {
+		t.Errorf("docs/reference/metrics.md does not know %s", at)
+	}
+}
+
+// settings are the environment variables of every command, with their defaults:
+// a test of dpsidecar holds the table to what the program has.
+func settings(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	all := map[string]map[string]string{}
+	for section := range strings.SplitSeq(read(t, "docs/reference/configuration.md"), "\n## dpsidecar ") {
+		name := strings.Fields(section)[0]
+		all[name] = map[string]string{}
+		for _, row := range regexp.MustCompile("(?m)^\\| `--[^`]*` \\| `(\\w+)` \\| `?([^`|]*?)`? \\|").FindAllStringSubmatch(section, -1) {
+			all[name][row[1]] = row[2]
+		}
+	}
+	return all
+}
+
+// What our image runs are commands that there are, and they know every setting.
+func TestCommands(t *testing.T) {
+	known := settings(t)
+	for _, s := range load(t).Services {
+		if s.Build == nil {
+			continue
+		}
+		if len(s.Entrypoint) > 0 {
+			t.Errorf("%s replaces the image's entry point", s.Name)
+		}
+		if len(s.Command) != 1 || known[s.Command[0]] == nil {
+			t.Fatalf("%s runs %q", s.Name, s.Command)
+		}
+		for name := range s.Environment {
+			if _, ok := known[s.Command[0]][name]; !ok {
+				t.Errorf("dpsidecar %s does not know %s", s.Command[0], name)
+			}
+		}
+	}
+	if _, ok := known["ready"]["DPSIDECAR_ADMIN_LISTEN"]; !ok {
+		t.Error("dpsidecar ready does not know where serve listens")
+	}
+}
+
+// A sidecar that is stopped has the time it gives its jobs.
+func TestStopsGracefully(t *testing.T) {
+	grace, err := time.ParseDuration(settings(t)["serve"]["DPSIDECAR_GRACE"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if given := load(t).Services["dpsidecar"].StopGracePeriod; given == nil || time.Duration(*given) <= grace {
+		t.Errorf("killed after %v, jobs have %v", given, grace)
 	}
 }
 
@@ -163,8 +248,40 @@ func TestBuildContext(t *testing.T) {
 			}
 		}
 	}
-	if !regexp.MustCompile(`(?m)^USER [1-9]`).MatchString(dockerfile) {
+}
+
+var user = regexp.MustCompile(`(?m)^USER (.*)$`)
+
+// runsAsRoot reports whether containers of an image may run as root: its last
+// stage must end as a user, by number, which needs no list of users.
+func runsAsRoot(dockerfile string) bool {
+	stage := dockerfile[strings.LastIndex(dockerfile, "\nFROM "):]
+	users := user.FindAllStringSubmatch(stage, -1)
+	return len(users) == 0 || !regexp.MustCompile(`^[1-9]\d*(:[1-9]\d*)?$`).MatchString(users[len(users)-1][1])
+}
+
+func TestNobodyIsRoot(t *testing.T) {
+	if runsAsRoot(read(t, "Dockerfile")) {
 		t.Error("the image runs as root")
+	}
+	for _, s := range load(t).Services {
+		if s.User != "" {
+			t.Errorf("%s runs as %s, not as its image's user", s.Name, s.User)
+		}
+	}
+	for _, end := range []string{"", "USER root", "USER 0:0", "USER 65532:0", "USER 65532:65532\nUSER root"} {
+		if !runsAsRoot("FROM a AS build\nUSER 1000\nFROM b\n" + end + "\n") {
+			t.Errorf("%q is not found", end)
+		}
+	}
+}
+
+// The program is where the health check and the entry point look for it.
+func TestEntryPoint(t *testing.T) {
+	for _, line := range []string{"-o /dpsidecar ./cmd/dpsidecar", "COPY --from=build /dpsidecar /dpsidecar", `ENTRYPOINT ["/dpsidecar"]`} {
+		if !strings.Contains(read(t, "Dockerfile"), line+"\n") {
+			t.Errorf("the Dockerfile has no %s", line)
+		}
 	}
 }
 
