@@ -87,7 +87,8 @@ END $$;
 
 -- A request that has no kept release: enqueue, wait, fetch. What ends it early
 -- without a hint of its own (a cancel, a lost loopback) cancels the job if nothing
--- is spent yet, and the hint says which it was.
+-- is spent yet, and the hint says which it was. A client's cancel may arrive twice,
+-- for the server signals a process and its group: again while it is dealt with.
 CREATE FUNCTION dp_int.call_sidecar(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
                                     p_features name[], p_intercept boolean, p_options jsonb) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql VOLATILE AS $$
@@ -96,34 +97,47 @@ DECLARE
   connection text;
   asked boolean := false;
   release uuid;
-  code text; message text; hint text; fate text := 'not begun; no privacy budget was spent';
+  code text; message text; hint text := '';
+  fate text := 'unknown: see dp.jobs. Unless it was reading already, it is dropped and no privacy budget is spent';
 BEGIN
-  connection := dp_int.loopback_open(dp_int.job_channel(job));
-  asked := true;
-  SELECT t.release INTO release
-    FROM dp_dblink.dblink(connection, format('SELECT dp_int.enqueue(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L)',
-           job, p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options)) AS t(release uuid);
-  IF release IS NULL THEN
-    release := dp_int.loopback_wait(connection, p_caller, job);
-  END IF;
-  RETURN QUERY SELECT t.term, t.coef
-    FROM dp_dblink.dblink(connection, format('SELECT * FROM dp_int.fetch(%L, %L)', p_caller, release)) AS t(term text, coef float8);
-  IF connection <> 'dp_loop' THEN
-    PERFORM dp_dblink.dblink_disconnect(connection);
-  END IF;
-EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled out
-  GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
   BEGIN
-    IF asked AND hint = '' THEN
-      SELECT t.fate INTO fate FROM dp_dblink.dblink(connection, format('SELECT dp_int.cancel(%L, %L)', p_caller, job)) AS t(fate text);
-    END IF;
-    PERFORM dp_dblink.dblink_disconnect(connection);
-  EXCEPTION WHEN OTHERS THEN
-    IF asked AND hint = '' THEN
-      -- The loopback is gone, and with it the lock that says somebody waits.
-      fate := 'unknown: see dp.jobs. Unless it was reading already, the job is dropped and no privacy budget is spent';
-    END IF;
+    BEGIN
+      connection := dp_int.loopback_open(dp_int.job_channel(job));
+      asked := true;
+      SELECT t.release INTO release
+        FROM dp_dblink.dblink(connection, format('SELECT dp_int.enqueue(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L)',
+               job, p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options)) AS t(release uuid);
+      IF release IS NULL THEN
+        release := dp_int.loopback_wait(connection, p_caller, job);
+      END IF;
+      RETURN QUERY SELECT t.term, t.coef
+        FROM dp_dblink.dblink(connection, format('SELECT * FROM dp_int.fetch(%L, %L)', p_caller, release)) AS t(term text, coef float8);
+      IF connection <> 'dp_loop' THEN
+        PERFORM dp_dblink.dblink_disconnect(connection);
+      END IF;
+      RETURN;
+    EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled out
+      GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+    END;
+  EXCEPTION WHEN query_canceled THEN
+    GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT;
   END;
+  FOR attempt IN 1..10 LOOP
+    BEGIN
+      IF attempt > 1 OR hint <> '' THEN
+        NULL;
+      ELSIF asked THEN
+        SELECT t.fate INTO fate FROM dp_dblink.dblink(connection, format('SELECT dp_int.cancel(%L, %L)', p_caller, job)) AS t(fate text);
+      ELSE
+        fate := 'not begun; no privacy budget was spent';
+      END IF;
+      -- Without the lock that the loopback holds nobody waits for the job.
+      PERFORM dp_dblink.dblink_disconnect(connection);
+      EXIT;
+    EXCEPTION WHEN query_canceled OR OTHERS THEN
+      NULL;
+    END;
+  END LOOP;
   RAISE EXCEPTION '%', message USING ERRCODE = code,
     HINT = CASE WHEN hint <> '' THEN hint ELSE format('%sThe job: %s.', CASE code WHEN 'DP001' THEN 'Ask the same again once a dpsidecar is back. ' END, fate) END;
 END $$;

@@ -204,6 +204,39 @@ func TestAnInterruptAfterTheChargeKeepsTheResult(t *testing.T) {
 	}
 }
 
+// A client's cancel may reach the server as two signals, the second while it deals
+// with the first: the job is dropped all the same. (The hint is lost when the
+// second one comes just before the error leaves.)
+func TestACancelThatArrivesTwiceDropsTheJob(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	blocker := w.connect(w.system.SuperuserURL())
+	for i := range 10 {
+		w.exec(blocker, "BEGIN; LOCK TABLE public."+w.dataset)
+		conn := w.connect(w.system.URL(w.person))
+		pid := one[int32](w, conn, `SELECT pg_backend_pid()`)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := regress(conn, ask, w.dataset, 0.1+float64(i)/100)
+			ended <- err
+		}()
+		w.eventually("the job is claimed", func() bool {
+			return one[int64](w, w.super, `SELECT count(*) FROM dp_int.job WHERE caller = $1 AND state = 'claimed'`, w.person) == 1
+		})
+		w.exec(w.super, `SELECT pg_cancel_backend($1), pg_sleep($2), pg_cancel_backend($1)`, pid, float64(i)/4000)
+		w.wantError(<-ended, "57014", "canceling statement")
+		w.eventually("nobody waits", func() bool {
+			return !one[bool](w, w.super, `SELECT bool_or(dp_int.awaited(id)) FROM dp_int.job WHERE caller = $1`, w.person)
+		})
+		w.exec(blocker, "ROLLBACK")
+		w.eventually("the job is canceled", func() bool {
+			return one[int64](w, w.super, `SELECT count(*) FROM dp_int.job WHERE caller = $1 AND state <> 'canceled'`, w.person) == 0
+		})
+	}
+	if w.spent() != 0 {
+		t.Errorf("spent %g", w.spent())
+	}
+}
+
 // A caller whose connection dies while the job is queued leaves nothing behind.
 func TestACallerThatVanishesSpendsNothing(t *testing.T) {
 	w := newWorld(t, 1, 0)
