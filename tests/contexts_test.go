@@ -306,6 +306,10 @@ func TestFromAHotStandby(t *testing.T) {
 		t.Skip("pg_basebackup is not installed")
 	}
 	w := lonelyWorld(t, 1, 0)
+	major := one[string](w, w.super, `SELECT current_setting('server_version_num')::int / 10000 || '.'`)
+	if version, err := exec.Command(backup, "--version").Output(); err != nil || !strings.Contains(string(version), " "+major) {
+		t.Skipf("pg_basebackup is not of the server's version, %s", major)
+	}
 	if _, err := w.system.Serve(context.Background()); err != nil {
 		t.Fatal(err)
 	}
