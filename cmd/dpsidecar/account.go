@@ -15,10 +15,60 @@ import (
 	"dpsidecar/internal/dpsco/privacy"
 )
 
+const accountManual = `A history is what was done to one table:
+
+  {"events": [EVENT, ...]}
+
+and an EVENT one of
+
+  {"gaussian": {"noise_multiplier": 2}}       noise of twice the sensitivity
+  {"pure": {"epsilon": 0.1}}
+  {"bounded_range": {"epsilon": 0.1}}         for instance an exponential mechanism
+  {"zcdp": {"rho": 0.01}}
+  {"approx": {"epsilon": 0.1, "delta": 1e-7}}
+  {"repeat": {"count": 10, "event": EVENT}}
+  {"sampled": {"rate": 0.1, "event": EVENT}}  on a fresh random subset of this share
+  {"parallel": {"event": EVENT}}              on each of several disjoint random parts
+  {"compose": [EVENT, ...]}
+
+What ten steps of noise 2 on batches of a tenth cost, and then the least noise
+that fits a budget of epsilon = 1:
+
+  echo '{"events": [{"repeat": {"count": 10, "event": {"sampled": {"rate": 0.1, "event": {"gaussian": {"noise_multiplier": 2}}}}}}]}' |
+    dpsidecar account --delta 1e-5
+  echo '{"events": [{"repeat": {"count": 10, "event": {"gaussian": {}}}}]}' |
+    dpsidecar account --delta 1e-5 --epsilon 1 --calibrate
+`
+
+// number is a flag without a value until it is given one.
+type number float64
+
+func (n *number) Set(text string) error {
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return errors.New("want a number")
+	}
+	*n = number(v)
+	return nil
+}
+
+func (n *number) String() string {
+	if n == nil || math.IsNaN(float64(*n)) {
+		return ""
+	}
+	return strconv.FormatFloat(float64(*n), 'g', -1, 64)
+}
+
+func numberFlag(fs *flag.FlagSet, name, usage string) *float64 {
+	v := math.NaN()
+	fs.Var((*number)(&v), name, usage)
+	return &v
+}
+
 func setupAccount(fs *flag.FlagSet) action {
-	delta := fs.Float64("delta", math.NaN(), "report the epsilon at this `DELTA`; required")
-	calibrate := fs.Bool("calibrate", false, "print the smallest noise multiplier for those that the history leaves out")
-	epsilon := fs.Float64("epsilon", math.NaN(), "calibrate for this `EPSILON`")
+	delta := numberFlag(fs, "delta", "report the epsilon at this `DELTA`; required")
+	calibrate := fs.Bool("calibrate", false, "print the smallest noise_multiplier for each gaussian of a history that leaves it out")
+	epsilon := numberFlag(fs, "epsilon", "calibrate for this `EPSILON`")
 	return func(ctx context.Context, c console, _ []string) error {
 		if !(*delta >= 0 && *delta <= 1) {
 			return fmt.Errorf("%w: account needs --delta from 0 to 1", errUsage)

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"dpsidecar/internal/dpsco/privacy"
 )
 
 // account runs dpsidecar account as a process on the given input.
@@ -47,6 +49,36 @@ func TestAccountPrintsOneNumberALine(t *testing.T) {
 		if v, err := strconv.ParseFloat(line, 64); err != nil || v != want[i] && math.Abs(v-want[i]) > 1e-6*want[i] {
 			t.Errorf("line %d: %q; want %v", i+1, line, want[i])
 		}
+	}
+}
+
+// The examples of the manual run as they stand, and every kind in it is one.
+func TestAccountManual(t *testing.T) {
+	kinds, examples, found := strings.Cut(accountManual, "\n  echo ")
+	if !found {
+		t.Fatal("there is no example")
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `dpsidecar() { "$SELF" "$@"; }`+"\necho "+examples)
+	cmd.Env = append(os.Environ(), mainVariable+"=1", "SELF="+os.Args[0])
+	out, err := cmd.CombinedOutput()
+	if err != nil || len(strings.Fields(string(out))) != 2 {
+		t.Errorf("%v: %s", err, out)
+	}
+	n := 0
+	for line := range strings.Lines(kinds) {
+		if text := strings.TrimSpace(line); strings.HasPrefix(text, "{") && !strings.HasPrefix(text, `{"events"`) {
+			text = strings.ReplaceAll(text[:strings.LastIndex(text, "}")+1], "EVENT", `{"pure": {"epsilon": 1}}`)
+			if strings.HasPrefix(text, `{"compose"`) {
+				text = strings.ReplaceAll(text, ", ...", "")
+			}
+			if _, err := privacy.UnmarshalEvent([]byte(text)); err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+			n++
+		}
+	}
+	if n != 9 {
+		t.Errorf("%d kinds", n)
 	}
 }
 

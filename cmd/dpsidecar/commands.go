@@ -137,7 +137,7 @@ func setupServe(fs *flag.FlagSet) action {
 	log := loggingFlags(fs)
 	return func(ctx context.Context, c console, _ []string) error {
 		if *jobs < 1 || *lease < time.Second || *grace < 0 {
-			return fmt.Errorf("%w: jobs is at least 1, lease at least 1s, grace at least 0s", errUsage)
+			return fmt.Errorf("%w: jobs is at least 1, lease at least 1s, grace at least 0s; they are %d, %v and %v", errUsage, *jobs, *lease, *grace)
 		}
 		logger, err := log.logger(c)
 		if err != nil {

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -18,13 +20,14 @@ import (
 // and from the file, and runs the command.
 func (cmd command) run(ctx context.Context, c console, args []string) error {
 	fs := cmd.flags()
-	fs.SetOutput(c.log)
 	do := cmd.setup(fs)
+	sayWhatIsWanted(fs)
 	rest, err := parse(fs, args)
 	if errors.Is(err, flag.ErrHelp) {
+		cmd.help(c.out, fs)
 		return err
 	} else if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return fmt.Errorf("%w: %w; see dpsidecar %s --help", errUsage, err, cmd.name)
 	}
 	if cmd.args == "" && len(rest) > 0 {
 		return fmt.Errorf("%w: %s takes no argument %q", errUsage, cmd.name, rest[0])
@@ -35,21 +38,34 @@ func (cmd command) run(ctx context.Context, c console, args []string) error {
 	return do(ctx, c, rest)
 }
 
-// flags returns a set with the flag that every command has.
+// flags returns a set with the flag that every command has. It prints nothing.
 func (cmd command) flags() *flag.FlagSet {
 	fs := flag.NewFlagSet(cmd.name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
 	fs.String("config", "", "read settings from `FILE`: lines of name = value, named like the flags")
-	fs.Usage = func() {
-		fmt.Fprintf(fs.Output(), "usage: dpsidecar %s [flags] %s\n%s.\n\n", cmd.name, cmd.args, cmd.summary)
-		fs.VisitAll(func(f *flag.Flag) {
-			value, text := flag.UnquoteUsage(f)
-			if f.DefValue != "" && f.DefValue != "0" {
-				text += ", default " + f.DefValue
-			}
-			fmt.Fprintf(fs.Output(), "  --%s %s\n      %s (%s)\n", f.Name, value, text, variable(f.Name))
-		})
-	}
 	return fs
+}
+
+func (cmd command) help(w io.Writer, fs *flag.FlagSet) {
+	fmt.Fprintf(w, "usage: dpsidecar %s [flags] %s\n%s\n\n", cmd.name, cmd.args, sentence(cmd.summary))
+	fs.VisitAll(func(f *flag.Flag) {
+		value, text := flag.UnquoteUsage(f)
+		if f.DefValue != "" && f.DefValue != "0" {
+			text += ", default " + f.DefValue
+		}
+		fmt.Fprintf(w, "  --%s %s\n      %s (%s)\n", f.Name, value, text, variable(f.Name))
+	})
+	if text := manuals[cmd.name]; text != "" {
+		fmt.Fprint(w, "\n"+text)
+	}
+}
+
+func sentence(s string) string {
+	s = strings.ToUpper(s[:1]) + s[1:]
+	if strings.HasSuffix(s, "?") {
+		return s
+	}
+	return s + "."
 }
 
 // parse accepts flags before, between and after the arguments.
@@ -64,6 +80,50 @@ func parse(fs *flag.FlagSet, args []string) (rest []string, err error) {
 		rest = append(rest, fs.Arg(0))
 		args = fs.Args()[1:]
 	}
+}
+
+// demanding is a flag that says what it wants when it is given something else;
+// package flag says "parse error".
+type demanding struct {
+	flag.Value
+	want string
+}
+
+func (d demanding) Set(text string) error {
+	if d.Value.Set(text) != nil {
+		return errors.New("want " + d.want)
+	}
+	return nil
+}
+
+func (d demanding) IsBoolFlag() bool {
+	b, ok := d.Value.(interface{ IsBoolFlag() bool })
+	return ok && b.IsBoolFlag()
+}
+
+func sayWhatIsWanted(fs *flag.FlagSet) {
+	fs.VisitAll(func(f *flag.Flag) {
+		getter, _ := f.Value.(flag.Getter)
+		if getter == nil {
+			return // it has words of its own
+		}
+		want := ""
+		switch getter.Get().(type) {
+		case bool:
+			want = "true or false"
+		case int:
+			want = "a whole number"
+		case uint:
+			want = "a whole number, not negative"
+		case time.Duration:
+			want = "a time like 30s or 1m30s"
+		case *slog.Level:
+			want = "debug, info, warn or error"
+		default:
+			return
+		}
+		f.Value = demanding{f.Value, want}
+	})
 }
 
 // variable is the name of a flag in the environment.
@@ -82,7 +142,7 @@ func fill(fs *flag.FlagSet, getenv func(string) string) error {
 		}
 		given[name] = true
 		if err := fs.Set(name, value); err != nil {
-			return fmt.Errorf("%w: %s: %w", errUsage, source, err)
+			return fmt.Errorf("%w: %s: invalid value %q: %w", errUsage, source, value, err)
 		}
 		return nil
 	}
@@ -100,13 +160,16 @@ func fill(fs *flag.FlagSet, getenv func(string) string) error {
 	}
 	for _, s := range settings {
 		if fs.Lookup(s.name) != nil {
-			err = errors.Join(err, set(s.name, s.value, file))
+			err = errors.Join(err, set(s.name, s.value, fmt.Sprintf("%s:%d: %s", file, s.line, s.name)))
 		}
 	}
 	return err
 }
 
-type setting struct{ name, value string }
+type setting struct {
+	name, value string
+	line        int
+}
 
 // readSettings reads a file of settings. It may hold those of several
 // commands, but none that no command has.
@@ -132,7 +195,7 @@ func readSettings(file string) ([]setting, error) {
 		if !ok || !slices.Contains(known, name) {
 			return nil, fmt.Errorf("%w: %s:%d: no setting %q", errUsage, file, n, name)
 		}
-		all = append(all, setting{name, strings.TrimSpace(value)})
+		all = append(all, setting{name, strings.TrimSpace(value), n})
 	}
 	return all, lines.Err()
 }

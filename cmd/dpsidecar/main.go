@@ -68,6 +68,9 @@ func commands() []command {
 	}
 }
 
+// manuals holds what help says after the flags of a command.
+var manuals = map[string]string{"account": accountManual}
+
 func run(ctx context.Context, args []string, c console) error {
 	if len(args) == 0 {
 		usage(c.log)
@@ -82,6 +85,8 @@ func run(ctx context.Context, args []string, c console) error {
 	case "help", "-h", "-help", "--help":
 		usage(c.out)
 		return nil
+	case "-version", "--version":
+		return run(ctx, []string{"version"}, c)
 	}
 	return fmt.Errorf("%w: there is no command %q; see dpsidecar help", errUsage, args[0])
 }

@@ -91,11 +91,55 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
+// Whoever gives a bad value learns where it stands, what it is and what is wanted,
+// and is not shown all flags.
+func TestBadValuesAreNamed(t *testing.T) {
+	file := write(t, "lease = 3s\n\njobs = many\n")
+	for _, c := range []struct {
+		env  map[string]string
+		args []string
+		says []string
+	}{
+		{nil, []string{"serve", "--config", file}, []string{file + ":3: jobs: ", `"many"`, "whole number"}},
+		{map[string]string{"DPSIDECAR_JOBS": "many"}, []string{"serve"}, []string{"DPSIDECAR_JOBS: ", `"many"`, "whole number"}},
+		{map[string]string{"DPSIDECAR_LEASE": "3"}, []string{"serve"}, []string{"DPSIDECAR_LEASE: ", `"3"`, "like 30s"}},
+		{map[string]string{"DPSIDECAR_PRINT_SQL": "maybe"}, []string{"install"}, []string{"DPSIDECAR_PRINT_SQL: ", `"maybe"`, "true or false"}},
+		{map[string]string{"DPSIDECAR_LOG_LEVEL": "loud"}, []string{"serve"}, []string{"DPSIDECAR_LOG_LEVEL: ", `"loud"`, "debug"}},
+		{map[string]string{"DPSIDECAR_DELTA": "small"}, []string{"account"}, []string{"DPSIDECAR_DELTA: ", `"small"`, "a number"}},
+		{nil, []string{"serve", "--jobs", "many"}, []string{"-jobs", `"many"`, "whole number", "dpsidecar serve --help"}},
+		{nil, []string{"serve", "--jobs", "0"}, []string{"jobs is at least 1", "are 0"}},
+		{nil, []string{"dev", "--port", "-1"}, []string{"-port", `"-1"`, "not negative"}},
+		{nil, []string{"serve", "--jbos", "3"}, []string{"-jbos", "dpsidecar serve --help"}},
+	} {
+		out, err := dpsidecar(t, c.env, c.args...)
+		if !errors.Is(err, errUsage) || out != "" {
+			t.Errorf("%v %q: %v, and prints %q", c.env, c.args, err, out)
+			continue
+		}
+		for _, want := range c.says {
+			if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "parse error") {
+				t.Errorf("%v %q: %v; no %q", c.env, c.args, err, want)
+			}
+		}
+	}
+}
+
+func TestVersionIsAFlagToo(t *testing.T) {
+	want, err := dpsidecar(t, nil, "version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := dpsidecar(t, nil, "--version"); err != nil || got != want {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+}
+
 func TestHelp(t *testing.T) {
 	for _, cmd := range commands() {
 		all, _ := dpsidecar(t, nil, "help")
 		own, err := dpsidecar(t, nil, cmd.name, "--help")
-		if !errors.Is(err, flag.ErrHelp) || !strings.Contains(all, cmd.summary) || !strings.Contains(own, "DPSIDECAR_CONFIG") {
+		if !errors.Is(err, flag.ErrHelp) || !strings.Contains(all, cmd.summary) || !strings.Contains(own, "DPSIDECAR_CONFIG") ||
+			strings.Contains(own, "?.") || strings.Contains(own, "NaN") {
 			t.Errorf("%s: %v\n%s", cmd.name, err, own)
 		}
 	}

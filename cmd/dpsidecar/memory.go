@@ -2,7 +2,7 @@ package main
 
 import (
 	"bytes"
-	"fmt"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -26,7 +26,7 @@ func (m *memory) UnmarshalText(text []byte) error {
 	}
 	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	if err != nil || !(v >= 0 && v*scale < 1<<62) {
-		return fmt.Errorf("%q is no size like 512MiB or 4GiB", text)
+		return errors.New("want a size like 512MiB or 4GiB")
 	}
 	*m = memory(v * scale)
 	return nil

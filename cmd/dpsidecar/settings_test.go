@@ -22,16 +22,11 @@ func settingsTable() string {
 			value, text := flag.UnquoteUsage(f)
 			fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", strings.TrimSpace(f.Name+" "+value), variable(f.Name), code(f.DefValue), strings.ReplaceAll(text, "|", `\|`))
 		})
+		if text := manuals[cmd.name]; text != "" {
+			fmt.Fprintf(&b, "\n```text\n%s```\n", text)
+		}
 	}
 	return b.String()
-}
-
-func sentence(s string) string {
-	s = strings.ToUpper(s[:1]) + s[1:]
-	if strings.HasSuffix(s, "?") {
-		return s
-	}
-	return s + "."
 }
 
 func code(s string) string {
