@@ -220,7 +220,7 @@ func setupVerify(fs *flag.FlagSet) action {
 		}
 		findings, err := ledger.Verify(ctx, tx)
 		if err != nil {
-			return err
+			return asSteward(err)
 		}
 		well := true
 		for _, f := range findings {

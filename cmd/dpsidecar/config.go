@@ -273,7 +273,7 @@ func loggingFlags(fs *flag.FlagSet) *logging {
 }
 
 func (l *logging) logger(c console) (*slog.Logger, error) {
-	options := &slog.HandlerOptions{Level: l.level}
+	options := &slog.HandlerOptions{Level: l.level, ReplaceAttr: logError}
 	switch *l.format {
 	case "text":
 		return slog.New(slog.NewTextHandler(c.log, options)), nil

@@ -25,13 +25,13 @@ func main() {
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 	case errors.Is(err, errUsage):
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, describe(err))
 		os.Exit(2)
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(os.Stderr, "dpsidecar: interrupted")
 		os.Exit(130)
 	default:
-		fmt.Fprintln(os.Stderr, "dpsidecar:", err)
+		fmt.Fprintln(os.Stderr, "dpsidecar:", describe(err))
 		os.Exit(1)
 	}
 }

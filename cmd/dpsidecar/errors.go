@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// describe is an error as people read it: with the hint of Postgres, if there is one.
+func describe(err error) string {
+	text := oneLine(err)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Hint != "" {
+		text += "\nHINT: " + pg.Hint
+	}
+	return text
+}
+
+// oneLine says everything once. A connection that fails is tried with TLS and
+// without, at each address, and each time fails on a line of its own.
+func oneLine(err error) string {
+	var said []string
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(said, line) {
+			said = append(said, line)
+		}
+	}
+	var b strings.Builder
+	for i, line := range said {
+		switch {
+		case i == 0:
+		case strings.HasSuffix(said[i-1], ":"):
+			b.WriteString(" ")
+		default:
+			b.WriteString("; ")
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// logError is a slog.HandlerOptions.ReplaceAttr.
+func logError(_ []string, a slog.Attr) slog.Attr {
+	if err, ok := a.Value.Any().(error); ok {
+		return slog.String(a.Key, oneLine(err))
+	}
+	return a
+}
+
+// asSteward adds what to do when Postgres refuses what stewards may.
+func asSteward(err error) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "42501" {
+		return fmt.Errorf("%w: connect as a steward, a member of dp_admin", err)
+	}
+	return err
+}

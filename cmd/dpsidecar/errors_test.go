@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"dpsidecar/internal/install"
+	"dpsidecar/internal/pgtest"
+)
+
+// process runs dpsidecar with settings on top of this process's environment.
+func process(t *testing.T, env map[string]string, args ...string) (out string, code int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), mainVariable+"=1")
+	for name, value := range env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	text, err := cmd.CombinedOutput()
+	if err != nil && !errors.As(err, new(*exec.ExitError)) {
+		t.Fatal(err)
+	}
+	return string(text), cmd.ProcessState.ExitCode()
+}
+
+// The way back ends at a ledger with entries; the hint that goes on from there
+// is printed, and what docs/how-to/upgrade.md says about it works.
+func TestMigrateDownPastTheLedger(t *testing.T) {
+	c := pgtest.Postgres(t)
+	db := c.Database(t)
+	admin, err := pgx.ParseConfig(c.SuperuserURL(db))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := install.Run(t.Context(), install.Config{Admin: admin, LoopbackPassword: "loop", SidecarPassword: "side"}); err != nil {
+		t.Fatal(err)
+	}
+	for at := install.Latest(); at > 3; {
+		if at, err = install.Down(t.Context(), admin); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Exec(t, db, `SET session_replication_role = replica`,
+		`INSERT INTO dp_int.ledger (account, seq, kind, dataset, caller, event, previous, hash) VALUES (1, 1, 'budget', 'claims', 'sue', '{}', '', '')`)
+	env := map[string]string{"DPSIDECAR_ADMIN_URL": c.SuperuserURL(db)}
+	if out, code := process(t, env, "migrate", "down"); code != 1 || !strings.Contains(out, "would lose them") || !strings.Contains(out, "\nHINT: ") || !strings.Contains(out, "dp.discard_ledger") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	env["PGOPTIONS"] = "-c dp.discard_ledger=yes"
+	if out, code := process(t, env, "migrate", "down"); code != 0 || !strings.HasPrefix(out, "version 2 of ") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+}
+
+// Who verifies as somebody else is told as whom to connect.
+func TestVerifyIsForStewards(t *testing.T) {
+	c := pgtest.Postgres(t)
+	db := c.Database(t)
+	admin, err := pgx.ParseConfig(c.SuperuserURL(db))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := install.Run(t.Context(), install.Config{Admin: admin, LoopbackPassword: "loop", SidecarPassword: "side"}); err != nil {
+		t.Fatal(err)
+	}
+	c.Exec(t, db, `CREATE ROLE sue LOGIN IN ROLE dp_admin PASSWORD 'pw'`)
+	t.Cleanup(func() { c.Exec(t, db, `DROP ROLE sue`) })
+	if out, err := dpsidecar(t, nil, "verify", "--database-url", c.URL("dp_sidecar", "side", db)); err == nil || !strings.Contains(err.Error(), "as a steward") {
+		t.Errorf("as dp_sidecar: %v\n%s", err, out)
+	}
+	if out, err := dpsidecar(t, nil, "verify", "--database-url", c.URL("sue", "pw", db)); err != nil || !strings.Contains(out, "ok") {
+		t.Errorf("as a steward: %v\n%s", err, out)
+	}
+}
+
+// A connection that fails is one line, which says what failed once.
+func TestFailedConnectionIsOneLine(t *testing.T) {
+	const nobody = "postgres://u@127.0.0.1:1/d"
+	out, code := process(t, nil, "check", "--database-url", nobody)
+	if code != 1 || strings.Count(out, "\n") != 1 || strings.Count(out, "dial error") != 1 {
+		t.Errorf("exit %d: %q", code, out)
+	}
+	_, err := dpsidecar(t, nil, "check", "--database-url", nobody)
+	if err == nil {
+		t.Fatal("nobody answers, and all is well")
+	}
+	var b bytes.Buffer
+	text := "text"
+	logger, _ := (&logging{format: &text}).logger(console{log: &b})
+	logger.Info("lost", "error", err)
+	if strings.Contains(b.String(), `\n`) || strings.Count(b.String(), "dial error") != 1 {
+		t.Errorf("logged as %s", b.String())
+	}
+	if got := oneLine(errors.New("failed:\n\ta (h): x\n\tb (h): x\n\ta (h): x")); got != "failed: a (h): x; b (h): x" {
+		t.Errorf("got %q", got)
+	}
+}
