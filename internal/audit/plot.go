@@ -29,7 +29,7 @@ func Plot(file, title string, results []Result) error {
 	bars, dots := make(plotter.Values, len(results)), make(plotter.XYs, len(results))
 	for i, r := range results {
 		row := len(results) - 1 - i
-		names[row], bars[row] = r.Name, r.Claim.Epsilon
+		names[row], bars[row] = label(r, results), r.Claim.Epsilon
 		dots[row] = plotter.XY{X: r.Lower, Y: float64(row)}
 	}
 	bar, err := plotter.NewBarChart(bars, 9)
@@ -48,7 +48,21 @@ func Plot(file, title string, results []Result) error {
 	p.Legend.Top, p.Legend.XOffs = true, -8
 	p.NominalY(names...)
 	p.Y.Max = float64(len(names)) + 1 // the legend's place
-	return p.Save(7*vg.Inch, vg.Length(len(results))*0.2*vg.Inch+1.2*vg.Inch, file)
+	return p.Save(9*vg.Inch, vg.Length(len(results))*0.2*vg.Inch+1.2*vg.Inch, file)
+}
+
+// label is the name of a result, with its neighbours if another has the same.
+func label(r Result, results []Result) string {
+	same := 0
+	for _, other := range results {
+		if other.Name == r.Name {
+			same++
+		}
+	}
+	if same > 1 {
+		return r.Name + ": " + r.Pair
+	}
+	return r.Name
 }
 
 // Curves draws, as PNG, how well each result's tables can be told apart: how often

@@ -4,6 +4,7 @@ import (
 	"image/color"
 	"io"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -92,8 +93,9 @@ func (g *Grid) panel(y string, l *legend, value func(Cell) (mean, deviation floa
 			upper = append(upper, plotter.XY{X: x, Y: show(mean + deviation)})
 			lower = append(lower, plotter.XY{X: x, Y: show(low)})
 		}
+		k := l.index(line.Name)
 		if len(middle) > 0 {
-			l.add(line.Name, p, middle, append(upper, reversed(lower)...))
+			l.add(k, p, middle, append(upper, reversed(lower)...))
 		}
 	}
 	p.X.Min, p.X.Max = spread(p.X.Min, p.X.Max)
@@ -124,13 +126,14 @@ func ticks(at []float64) []plot.Tick {
 }
 
 // decades marks, between two logarithms, 1 to 9 of every power of ten. It labels 1
-// and, where they span no more than two powers, 2 and 5.
+// and, where they span no more than two powers, 2 and 5; all of them where it might
+// else be a single one.
 func decades(low, high float64) (all []plot.Tick) {
 	const slack = 1e-9
 	for power := math.Floor(low); power <= high; power++ {
 		for digit := 1.; digit < 10; digit++ {
 			t := plot.Tick{Value: power + math.Log10(digit)}
-			if digit == 1 || high-low <= 2 && (digit == 2 || digit == 5) {
+			if digit == 1 || high-low <= 2 && (digit == 2 || digit == 5) || high-low <= 0.7 {
 				t.Label = short(digit * math.Pow(10, power))
 			}
 			if low-slack <= t.Value && t.Value <= high+slack {
@@ -149,17 +152,20 @@ func reversed(points plotter.XYs) plotter.XYs {
 	return turned
 }
 
-// legend gives every method one colour in all panels.
+// legend gives every method one colour in all panels, and names those that are in
+// none.
 type legend struct {
 	names []string
 	marks [][]plot.Thumbnailer
 }
 
+// colours are plotutil's soft ones, but for its second red.
+var colours = slices.Replace(slices.Clone(plotutil.SoftColors), 5, 6, color.Color(color.Gray{90}))
+
 // add draws a method's line and band in a panel.
-func (l *legend) add(name string, p *plot.Plot, middle, around plotter.XYs) {
-	k := l.index(name)
-	colour := plotutil.SoftColors[k%len(plotutil.SoftColors)]
-	line := &plotter.Line{XYs: middle, LineStyle: draw.LineStyle{Color: colour, Width: 1.5, Dashes: plotutil.Dashes(k / len(plotutil.SoftColors))}}
+func (l *legend) add(k int, p *plot.Plot, middle, around plotter.XYs) {
+	colour := colours[k%len(colours)]
+	line := &plotter.Line{XYs: middle, LineStyle: draw.LineStyle{Color: colour, Width: 1.5, Dashes: plotutil.Dashes(k / len(colours))}}
 	points := &plotter.Scatter{XYs: middle, GlyphStyle: draw.GlyphStyle{Color: colour, Radius: 2.5, Shape: plotutil.Shape(k)}}
 	r, g, b, _ := colour.RGBA()
 	band := &plotter.Polygon{XYs: []plotter.XYs{around}, Color: color.NRGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 50}}
@@ -187,6 +193,9 @@ func (l *legend) draw(c draw.Canvas, command string) {
 	for k, name := range l.names {
 		one := plot.NewLegend()
 		one.Left, one.TextStyle.Font.Size = true, labelSize+1
+		if l.marks[k] == nil {
+			name += ": off scale"
+		}
 		one.Add(name, l.marks[k]...)
 		one.Draw(tiles.At(c, k%entries, k/entries))
 	}
