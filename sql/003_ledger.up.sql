@@ -134,6 +134,7 @@ DECLARE
   a dp_int.account;
   g dp_int.dataset_grant;
   cost numeric;
+  eps float8 := (SELECT j.eps FROM dp_int.job j WHERE j.id = e.job);
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account FOR UPDATE;
@@ -149,10 +150,10 @@ BEGIN
       USING ERRCODE = 'DP005', HINT = 'Choose another method. No privacy budget was spent.';
   END IF;
   PERFORM dp_int.refuse_delta(d.name, dp_int.reserve(a.delta) - a.spent_delta, e.delta);
-  PERFORM dp_int.refuse_overdraft(d.name, 'the data set', least(a.cap, d.cap), a.spent, cost, a);
+  PERFORM dp_int.refuse_overdraft(d.name, NULL, least(a.cap, d.cap), a.spent, cost, a, eps);
   IF g.cap IS NOT NULL THEN
-    PERFORM dp_int.refuse_overdraft(d.name, format('"%s"', p_caller), g.cap,
-      coalesce((SELECT t.spent FROM dp_int.caller_total t WHERE t.account = a.id AND t.caller = p_caller), 0), cost, a);
+    PERFORM dp_int.refuse_overdraft(d.name, p_caller, g.cap,
+      coalesce((SELECT t.spent FROM dp_int.caller_total t WHERE t.account = a.id AND t.caller = p_caller), 0), cost, a, eps);
   END IF;
   e.account := a.id;
   e.kind := 'charge';
@@ -172,28 +173,33 @@ BEGIN
   END IF;
 END $$;
 
--- cap, spent and cost are in the unit of account a.
-CREATE FUNCTION dp_int.refuse_overdraft(p_dataset text, whose text, cap numeric, spent numeric, cost numeric, a dp_int.account) RETURNS void
+-- cap, spent and cost are in the unit of account a; cost is that of a request with
+-- eps, and but for pure accounting grows about as its square. Without a caller the
+-- limit is the data set's.
+CREATE FUNCTION dp_int.refuse_overdraft(p_dataset text, p_caller name, cap numeric, spent numeric, cost numeric, a dp_int.account, eps float8) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-  remaining text;
+  remaining CONSTANT text := greatest(cap - spent, 0)::float8;
+  remedy text := 'ask the steward for dp_set_budget';
 BEGIN
   IF spent + cost <= cap THEN RETURN; END IF;
-  remaining := greatest(cap - spent, 0)::float8;
-  IF a.accounting = 'pure' THEN
-    RAISE EXCEPTION 'privacy budget of % on "%" is exhausted: epsilon % of % is left, this request costs %',
-                    whose, p_dataset, remaining, cap::float8, cost::float8
-      USING ERRCODE = 'DP002',
-            HINT = format('%s No privacy budget was spent. Requests answered before can still be repeated at no cost.',
-                          CASE WHEN cap > spent THEN 'Ask with eps at most ' || remaining || ', or ask the steward for dp_set_budget.'
-                               ELSE 'Ask the steward for dp_set_budget.' END);
+  IF p_caller IS NOT NULL THEN
+    remedy := format('ask the steward for a higher limit: dp_grant(%L, %L, ...)', p_dataset, p_caller);
   END IF;
-  RAISE EXCEPTION 'privacy budget of % on "%" is exhausted: % % of % is left at delta %, this request costs %',
-                  whose, p_dataset,
-                  CASE a.accounting WHEN 'zcdp' THEN 'rho' ELSE 'divergence of order ' || trim_scale(a.renyi_order) END,
-                  remaining, cap::float8, a.delta::float8, cost::float8
-    USING ERRCODE = 'DP002',
-          HINT = 'Ask with a smaller eps, or ask the steward for dp_set_budget. No privacy budget was spent. Requests answered before can still be repeated at no cost.';
+  IF cap <= spent THEN
+    remedy := 'A' || substr(remedy, 2);
+  ELSIF a.accounting = 'pure' THEN
+    remedy := format('Ask with eps at most %s, or %s', remaining, remedy);
+  ELSE
+    remedy := concat('Ask with a smaller eps, ', 'at most about ' || (eps * sqrt((cap - spent) / cost))::numeric(1000, 2) || ', ', 'or ', remedy);
+  END IF;
+  RAISE EXCEPTION 'privacy budget of % on "%" is exhausted: %', coalesce(format('"%s"', p_caller), 'the data set'), p_dataset,
+    format(CASE a.accounting
+             WHEN 'pure' THEN 'epsilon %1$s of %2$s is left, this request costs %4$s'
+             WHEN 'zcdp' THEN 'rho %1$s of %2$s is left at delta %3$s, this request costs %4$s'
+             ELSE 'divergence of order %5$s %1$s of %2$s is left at delta %3$s, this request costs %4$s' END,
+           remaining, cap::float8, a.delta::float8, cost::float8, trim_scale(a.renyi_order))
+    USING ERRCODE = 'DP002', HINT = remedy || '. No privacy budget was spent. Requests answered before can still be repeated at no cost.';
 END $$;
 
 -- Gives a charge back, once: the unique key on refunds sees to it.

@@ -4,7 +4,7 @@ SET LOCAL ROLE dp_owner;
 
 -- queued -> claimed -> charged -> reading -> done; failed and canceled are
 -- reached before reading only. Past reading the charge stands and the job is
--- tried again until it is done.
+-- tried again until it is done, or a steward has it abandoned.
 CREATE TABLE dp_int.job (
   id               uuid NOT NULL CONSTRAINT job_pk PRIMARY KEY,
   seq              bigint GENERATED ALWAYS AS IDENTITY,
@@ -19,7 +19,7 @@ CREATE TABLE dp_int.job (
   fresh            boolean NOT NULL,
   waited           boolean NOT NULL,
   state            text NOT NULL DEFAULT 'queued' CONSTRAINT job_state CHECK (state IN
-                     ('queued', 'claimed', 'charged', 'reading', 'done', 'failed', 'canceled')),
+                     ('queued', 'claimed', 'charged', 'reading', 'done', 'failed', 'canceled', 'abandoned')),
   follows          uuid CONSTRAINT job_follows REFERENCES dp_int.job,
   cancel_requested boolean NOT NULL DEFAULT false,
   attempt          int NOT NULL DEFAULT 0,
@@ -38,7 +38,7 @@ CREATE TABLE dp_int.job (
   finished_at      timestamptz,
   CONSTRAINT job_charged CHECK ((state IN ('charged', 'reading')) <= (charge IS NOT NULL AND row_count IS NOT NULL)),
   CONSTRAINT job_released CHECK ((state = 'done') = (release IS NOT NULL)),
-  CONSTRAINT job_finished CHECK ((state IN ('done', 'failed', 'canceled')) = (finished_at IS NOT NULL))
+  CONSTRAINT job_finished CHECK ((state IN ('done', 'failed', 'canceled', 'abandoned')) = (finished_at IS NOT NULL))
 );
 CREATE INDEX job_active ON dp_int.job (seq) WHERE state IN ('queued', 'claimed', 'charged', 'reading');
 CREATE INDEX job_in_flight ON dp_int.job (dataset, request_hash) WHERE state IN ('claimed', 'charged', 'reading') AND NOT fresh;
@@ -58,9 +58,10 @@ CREATE VIEW dp_int.stage AS
               WHEN j.state = 'reading' AND j.sqlstate IS NOT NULL THEN 'charged, waiting to read'
               WHEN j.state = 'reading' AND NOT j.pulled THEN 'charged, pulling'
               WHEN j.state = 'reading' THEN 'charged, fitting'
-              ELSE j.state END AS stage
+              ELSE j.state END AS stage,
+         CASE WHEN j.state = 'reading' AND j.sqlstate IS NULL THEN j.expected_at END AS expected_at
     FROM dp_int.job j;
-COMMENT ON VIEW dp_int.stage IS 'The stage of every job, as dp.jobs and waiting callers show it.';
+COMMENT ON VIEW dp_int.stage IS 'The stage of every job, as dp.jobs and waiting callers show it, and when it may be done.';
 
 -- Claims of one data set pass here one at a time; nothing else locks it.
 CREATE TABLE dp_int.turnstile (

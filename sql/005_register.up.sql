@@ -104,7 +104,7 @@ LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   IF NOT coalesce(p_epsilon > 0 AND p_epsilon < 'Infinity', false) THEN
     RAISE EXCEPTION 'epsilon must be a positive finite number, not %', coalesce(p_epsilon::text, 'NULL')
-      USING ERRCODE = '22023', HINT = 'epsilon is the whole budget of the data set, for instance 10.';
+      USING ERRCODE = '22023', HINT = 'epsilon is the whole budget of the data set, for instance 2.';
   END IF;
   IF NOT coalesce(p_delta >= 0 AND p_delta < 1, false) THEN
     RAISE EXCEPTION 'delta must be at least 0 and below 1, not %', coalesce(p_delta::text, 'NULL')
@@ -119,7 +119,9 @@ CREATE FUNCTION dp_int.check_accounting(p_accounting text, p_epsilon float8, p_d
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   PERFORM dp_int.check_budget(p_epsilon, p_delta);
-  IF p_accounting NOT IN ('pure', 'zcdp', 'rdp') OR (p_accounting = 'pure') <> (p_delta = 0) THEN
+  IF p_accounting NOT IN ('pure', 'zcdp', 'rdp') THEN
+    RAISE EXCEPTION 'there is no accounting "%"', p_accounting USING ERRCODE = '22023', HINT = 'pure needs delta = 0, zcdp and rdp need delta > 0.';
+  ELSIF (p_accounting = 'pure') <> (p_delta = 0) THEN
     RAISE EXCEPTION '% accounting does not go with delta %', p_accounting, p_delta
       USING ERRCODE = '22023', HINT = 'pure needs delta = 0, zcdp and rdp need delta > 0.';
   ELSIF p_accounting = 'rdp' AND p_epsilon > 20 THEN
@@ -212,6 +214,10 @@ BEGIN
   IF c.relkind NOT IN ('r', 'p', 'f', 'm', 'v') OR c.relpersistence = 't' OR schema_name IN ('pg_catalog', 'information_schema', 'dp', 'dp_int') THEN
     RAISE EXCEPTION '% cannot be registered', p_relid::regclass
       USING ERRCODE = '42809', HINT = 'Register a table, partitioned table, materialized view, foreign table or view that outlives the session.';
+  END IF;
+  IF c.relrowsecurity AND NOT (SELECT rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = 'dp_sidecar') THEN
+    RAISE EXCEPTION '% is refused: row-level security hides rows from dp_sidecar', p_relid::regclass
+      USING ERRCODE = '22023', HINT = 'Register a materialized view of it, or let its owner disable row-level security.';
   END IF;
   reason := dp_int.why_not_total(p_relid);
   IF reason IS NOT NULL AND NOT p_total THEN
@@ -479,7 +485,10 @@ BEGIN
     RAISE EXCEPTION 'role "%" does not exist', dp_grant.grantee USING ERRCODE = '42704', HINT = 'Create the role first and make it a member of dp_analyst.';
   END IF;
   IF dp_grant.epsilon IS NOT NULL THEN
-    PERFORM dp_int.check_budget(dp_grant.epsilon, 0);
+    IF NOT (dp_grant.epsilon > 0 AND dp_grant.epsilon < 'Infinity') THEN
+      RAISE EXCEPTION 'a personal limit must be a positive finite epsilon, not %', dp_grant.epsilon
+        USING ERRCODE = '22023', HINT = 'For instance 1; NULL sets none. dp_revoke takes a grant back.';
+    END IF;
     eps := dp_int.exact(dp_grant.epsilon);
     SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
     own_cap := dp_int.positive_cap(a, eps, a.delta);

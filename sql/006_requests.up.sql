@@ -33,11 +33,11 @@ SELECT m.name, o.*
   ('clip', 'number', 1e-9, 1e9, NULL, NULL, 'Bound on the norm of one person''s gradient'),
   ('moment', 'number', 1e-12, 1e12, NULL, NULL, 'Second moment of one coordinate of a gradient, from public knowledge'),
   ('truncation', 'number', 1e-9, 1e9, NULL, NULL, 'catoni, spgd_holland: scale of a gradient''s coordinate; ksu: distance from the centre at which gradients are cut'),
-  ('range', 'number', 1e-9, 1e9, NULL, NULL, 'trimmed, spgd_kamath: width of the interval that holds a gradient''s coordinate'),
+  ('range', 'number', 1e-9, 1e9, NULL, NULL, 'trimmed, spgd_kamath, ksu: width of the interval that holds a gradient''s coordinate'),
   ('trim', 'integer', 1, 1e9, NULL, NULL, 'trimmed: records cut off at either end'),
   ('steps', 'integer', 1, 500, NULL, NULL, 'Iterations'),
   ('step_size', 'number', 1e-9, 1e9, NULL, NULL, 'Step size, in scaled units'),
-  ('batch', 'integer', 1, 1e12, NULL, NULL, 'Rows of a batch; all rows unless the data set has rdp accounting'),
+  ('batch', 'integer', 1, 1e12, NULL, NULL, 'Rows of a batch; all rows, but for svrg under rdp accounting'),
   ('blocks', 'integer', 1, 1e6, NULL, NULL, 'sample_aggregate, spgd_kamath: disjoint blocks'),
   ('whitening', 'string', NULL, NULL, '{auto,on,off}', '"auto"', 'Whether a part of the budget is spent on the second moments of the features')
   ) AS o(name, type, minimum, maximum, choices, "default", description)
@@ -253,7 +253,7 @@ CREATE FUNCTION dp_int.watch(p_caller name, p_job uuid) RETURNS TABLE(state text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY
-  SELECT j.state, j.finished_at IS NOT NULL OR dp_int.sidecars_alive() > 0, j.release, j.sqlstate, j.message, j.hint, s.stage, j.expected_at
+  SELECT j.state, j.finished_at IS NOT NULL OR dp_int.sidecars_alive() > 0, j.release, j.sqlstate, j.message, j.hint, s.stage, s.expected_at
     FROM dp_int.job j JOIN dp_int.stage s ON s.job = j.id
    WHERE j.id = p_job AND j.caller = p_caller;
 END $$;
@@ -279,6 +279,8 @@ BEGIN
       RETURN 'too late: the privacy budget is spent; the result will be kept, and the same request returns it at no cost';
     WHEN 'done' THEN
       RETURN 'it was done already; the result is kept';
+    WHEN 'abandoned' THEN
+      RETURN 'a steward abandoned it already; the privacy budget is spent, and nothing was released';
     ELSE
       RETURN j.state || ' already; no privacy budget was spent';
   END CASE;

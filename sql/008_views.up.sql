@@ -43,13 +43,12 @@ COMMENT ON VIEW dp.budget IS
 CREATE VIEW dp.jobs WITH (security_barrier) AS
   SELECT j.id, j.model, d.name AS dataset, j.eps, j.delta,
          CASE WHEN j.state IN ('claimed', 'charged', 'reading') THEN 'running' ELSE j.state END AS status,
-         s.stage, j.sqlstate, j.message AS error, j.created_at, j.finished_at, j.hint, j.release,
-         CASE WHEN j.state = 'reading' AND j.sqlstate IS NULL THEN j.expected_at END AS expected_at
+         s.stage, j.sqlstate, j.message AS error, j.created_at, j.finished_at, j.hint, j.release, s.expected_at, j.caller::text AS caller, j.request
     FROM dp_int.job j
     JOIN dp_int.stage s ON s.job = j.id
     JOIN dp_int.dataset d ON d.id = j.dataset
-   WHERE j.caller = session_user;
-COMMENT ON VIEW dp.jobs IS 'The caller''s own jobs.';
+   WHERE j.caller = session_user OR pg_has_role(session_user, 'dp_admin', 'USAGE');
+COMMENT ON VIEW dp.jobs IS 'The caller''s own jobs; for stewards everybody''s.';
 
 CREATE VIEW dp.releases WITH (security_barrier) AS
   SELECT r.id, r.job, r.model, r.method, d.name AS dataset, r.eps, r.delta, r.released_at, r.caller::text AS caller, r.parameters

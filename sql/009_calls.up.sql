@@ -38,6 +38,7 @@ END $$;
 CREATE FUNCTION dp.time_left(expected_at timestamptz) RETURNS text
 LANGUAGE sql VOLATILE
 RETURN CASE WHEN expected_at > clock_timestamp() + interval '100 s' THEN format(', about %s min left', round(extract(epoch FROM expected_at - clock_timestamp()) / 60))
+            WHEN expected_at < clock_timestamp() - interval '5 s' THEN ', longer than expected'
             WHEN expected_at > clock_timestamp() + interval '2 s' THEN format(', about %s s left', round(extract(epoch FROM expected_at - clock_timestamp())))
             ELSE '' END;
 COMMENT ON FUNCTION dp.time_left IS 'How notices say when a job may be done; nothing where that is not known, or soon.';
@@ -255,7 +256,7 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
   j dp.jobs;
 BEGIN
-  SELECT * INTO j FROM dp.jobs WHERE id = p_job;
+  SELECT * INTO j FROM dp.jobs WHERE id = p_job AND caller = session_user;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'you have no job %', coalesce(p_job::text, 'NULL') USING ERRCODE = '22023', HINT = 'See dp.jobs.';
   END IF;
@@ -323,6 +324,7 @@ DECLARE
   patience pg_catalog.interval := '0';  -- until a sidecar has been seen
   lost_since pg_catalog.timestamptz;
   fate pg_catalog.text;
+  interrupt pg_catalog.text;
 BEGIN
   BEGIN
     COMMIT;  -- refused always, here for one of two reasons
@@ -335,7 +337,17 @@ BEGIN
   job := public.dp_submit(model, dataset, eps, delta, target, features, intercept, options);
   COMMIT;
   LOOP
-    SELECT * INTO s FROM public.dp_status(job);
+    BEGIN
+      PERFORM pg_catalog.pg_sleep(nap);
+      SELECT * INTO s FROM public.dp_status(job);
+    EXCEPTION WHEN query_canceled THEN
+      interrupt := SQLERRM;
+    END;
+    IF interrupt IS NOT NULL THEN
+      fate := public.dp_cancel(job);
+      COMMIT;
+      RAISE EXCEPTION '%', interrupt USING ERRCODE = '57014', HINT = pg_catalog.format('The job: %s.', fate);
+    END IF;
     IF (s.stage OPERATOR(pg_catalog.=) told) IS NOT TRUE AND pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (begun OPERATOR(pg_catalog.+) '0.9 s'::pg_catalog.interval) THEN
       told := s.stage;
       RAISE NOTICE 'dpsidecar: %', told OPERATOR(pg_catalog.||) dp.time_left(s.expected_at);
@@ -356,7 +368,6 @@ BEGIN
       END IF;
     END IF;
     COMMIT;
-    PERFORM pg_catalog.pg_sleep(nap);
     nap := LEAST(nap OPERATOR(pg_catalog.*) 1.3::pg_catalog.float8, 0.05::pg_catalog.float8);
   END LOOP;
 END $$;

@@ -1,10 +1,11 @@
 -- Is everything in place? For whoever installs, and for whoever wonders.
 BEGIN;
+GRANT SELECT ON dp_int.schema_migrations TO dp_owner;  -- it is the installer's
 SET LOCAL ROLE dp_owner;
 
 -- A sidecar of another version keeps away.
 CREATE FUNCTION dp_int.schema_version() RETURNS int
-LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT 14 $$;
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT max(version)::int FROM dp_int.schema_migrations $$;
 
 CREATE FUNCTION public.dp_version() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -67,14 +67,16 @@ BEGIN
   ok := detail IS NULL;
   RETURN NEXT;
 
-  item := 'every charge has a job: one that released, or one still under way, or it was given back';
+  item := 'every charge has a job: one that released, one still under way, or one abandoned by name, or it was given back';
   SELECT format('entry %s', c.id) INTO detail
     FROM dp_int.ledger c
     LEFT JOIN dp_int.job j ON j.id = c.job
    WHERE c.kind = 'charge'
      AND (j.id IS NULL
           OR NOT EXISTS (SELECT FROM dp_int.ledger b WHERE b.refunds = c.id)
-             AND NOT (j.charge IS NOT DISTINCT FROM c.id AND (j.state IN ('charged', 'reading') OR EXISTS (SELECT FROM dp_int.release r WHERE r.charge = c.id))))
+             AND NOT (j.charge IS NOT DISTINCT FROM c.id AND (j.state IN ('charged', 'reading')
+                       OR j.state = 'abandoned' AND EXISTS (SELECT FROM dp_int.ledger b WHERE b.account = c.account AND b.kind = 'budget' AND b.event ->> 'abandon' = j.id::text)
+                       OR EXISTS (SELECT FROM dp_int.release r WHERE r.charge = c.id))))
    ORDER BY c.id
    LIMIT 1;
   ok := detail IS NULL;

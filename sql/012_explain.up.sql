@@ -182,22 +182,23 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (1, 'dp_admin', 'dp_register', 'registers a relation, one row a person, with its whole budget', 'SELECT dp_register(''%s_too'', ''%r'', ''%t'', ''%f'', 1, %d)'),
       (2, 'dp_admin', 'dp_grant', 'lets somebody ask', 'SELECT dp_grant(''%s'', session_user)'),
       (3, 'dp_admin', 'dp_revoke', 'takes that back', 'SELECT dp_revoke(''%s'', session_user)'),
-      (4, 'dp_admin', 'dp_set_budget', 'sets the whole budget; what was spent stays spent', 'SELECT dp_set_budget(''%s'', 100, %d)'),
+      (4, 'dp_admin', 'dp_set_budget', 'sets the whole budget; what was spent stays spent', 'SELECT dp_set_budget(''%s'', %e, %d)'),
       (5, 'dp_admin', 'dp_unregister', 'ends a data set; its people''s account stays', 'SELECT dp_unregister(''%s'')'),
-      (6, 'dp_admin', 'dp_verify', 'the ledger proves itself', 'SELECT * FROM dp_verify()'),
-      (7, 'dp_admin', 'dp.ledger', 'every charge, refund and change of a budget', 'SELECT * FROM dp.ledger'),
+      (6, 'dp_admin', 'dp_abandon', 'ends a job that takes too long: spent, and nothing released', 'SELECT id, dp_abandon(id) FROM dp.jobs WHERE status = ''running'' AND expected_at < now() - interval ''1 hour'''),
+      (7, 'dp_admin', 'dp_verify', 'the ledger proves itself', 'SELECT * FROM dp_verify()'),
+      (8, 'dp_admin', 'dp.ledger', 'every charge, refund and change of a budget', 'SELECT * FROM dp.ledger'),
       (11, 'dp_analyst', 'dp_explain', 'what a request would do, cost and leave; spends nothing', 'SELECT * FROM dp_explain(''l1'', ''%s'', 1.0)'),
       (12, 'dp_analyst', 'dp_l1_regress', 'median regression, for heavy tails', 'SELECT * FROM dp_l1_regress(''%s'', 1.0)'),
       (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and thirteen methods', 'SELECT * FROM dp_linear_regress(''%s'', 1.0, 1e-6)'),
       (14, 'dp_analyst', 'dp_huber_regress', 'robust linear regression', 'SELECT * FROM dp_huber_regress(''%s'', 1.0, 1e-6)'),
-      (15, 'dp_analyst', 'dp_logistic_regress', 'log-odds of a label', 'SELECT * FROM dp_logistic_regress(''%s'', 1.0, 1e-6)'),
+      (15, 'dp_analyst', 'dp_logistic_regress', 'log-odds of a label', 'SELECT * FROM dp_logistic_regress(''%s'', 1.0, 1e-6, target => ''%t'', options => ''{"positive_label": 1, "negative_label": 0}'')'),
       (16, 'dp_analyst', 'dp_last_release', 'your latest release on a data set', 'SELECT dp_last_release(''%s'')'),
       (17, 'dp_analyst', 'dp_submit', 'queues a request and returns its job', 'SELECT dp_submit(''l1'', ''%s'', 0.5)'),
       (18, 'dp_analyst', 'dp_status', 'where a job stands', 'SELECT s.* FROM dp.jobs j, dp_status(j.id) s'),
       (19, 'dp_analyst', 'dp_result', 'the coefficients of a job that is done', 'SELECT r.* FROM dp.jobs j, dp_result(j.id) r WHERE j.status = ''done'''),
       (20, 'dp_analyst', 'dp_cancel', 'cancels a job unless it is spent', 'SELECT dp_cancel(j.id) FROM dp.jobs j WHERE j.status = ''queued'''),
       (21, 'dp_analyst', 'dp_run', 'submits, commits and waits: for psql and pg_cron', 'CALL dp_run(''l1'', ''%s'', 0.5)'),
-      (22, 'dp_analyst', 'dp.jobs', 'your jobs', 'SELECT * FROM dp.jobs'),
+      (22, NULL, 'dp.jobs', 'your jobs; for stewards everybody''s', 'SELECT * FROM dp.jobs'),
       (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' LIMIT 1'),
       (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' LIMIT 1'),
       (33, NULL, 'dp.datasets', 'what may be asked', 'SELECT * FROM dp.datasets'),
@@ -209,12 +210,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (39, NULL, 'dp_help', 'this', 'SELECT * FROM dp_help()')
     ) AS c(position, role, name, does, pattern)
     LEFT JOIN (
-      SELECT d.name, format('%I.%I', d.schema_name, d.relation_name), d.target::text, d.features::text[], a.delta
+      SELECT d.name, format('%I.%I', d.schema_name, d.relation_name), d.target::text, d.features::text[], d.epsilon, a.delta
         FROM dp_int.dataset d
         JOIN dp_int.account a ON a.id = d.account
        WHERE d.unregistered_at IS NULL AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR d.id IN (SELECT dataset FROM dp_int.my_grant))
        ORDER BY d.name
-       LIMIT 1) AS first(dataset, relation, target, features, delta) ON true,
+       LIMIT 1) AS first(dataset, relation, target, features, epsilon, delta) ON true,
     LATERAL (SELECT coalesce(first.features, '{vehicle_value,annual_km,driver_age}')) AS asked(features),
     LATERAL (SELECT string_agg(CASE WHEN piece.n > 1 THEN
                       CASE left(piece.text, 1)
@@ -223,6 +224,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                         WHEN 't' THEN replace(coalesce(first.target, 'amount'), '''', '''''')
                         WHEN 'f' THEN replace(asked.features::text, '''', '''''')
                         WHEN '1' THEN array_fill(1, ARRAY[cardinality(asked.features)])::text
+                        WHEN 'e' THEN coalesce(first.epsilon, 2)::text
                         WHEN 'd' THEN coalesce(first.delta, 0)::text END || substr(piece.text, 2)
                     ELSE piece.text END, '' ORDER BY piece.n)
                FROM string_to_table(c.pattern, '%') WITH ORDINALITY AS piece(text, n)) AS h(example)

@@ -1,4 +1,4 @@
--- What operators watch.
+-- What operators watch, and what a steward does about a job.
 BEGIN;
 SET LOCAL ROLE dp_owner;
 
@@ -14,6 +14,38 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
    WHERE j.state = 'queued'
 $$;
 
+-- The end of a job that is charged and takes too long, or can never be read. Who
+-- is no longer wanted to finish it notices at the next heartbeat.
+CREATE FUNCTION public.dp_abandon(job uuid) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job;
+  follower uuid;
+  message CONSTANT text := format('abandoned by the steward "%s"', session_user);
+  unspent CONSTANT text := 'No privacy budget was spent.';
+BEGIN
+  SELECT * INTO j FROM dp_int.job WHERE id = dp_abandon.job FOR UPDATE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'there is no job %', coalesce(dp_abandon.job::text, 'NULL') USING ERRCODE = '22023', HINT = 'See dp.jobs.';
+  ELSIF j.finished_at IS NOT NULL THEN
+    RETURN format('it was %s already', j.state);
+  END IF;
+  FOR follower IN SELECT id FROM dp_int.job WHERE follows = j.id FOR UPDATE LOOP
+    PERFORM dp_int.finish_job(follower, 'failed', 'DP004', message, unspent);
+  END LOOP;
+  IF j.state = 'reading' THEN
+    PERFORM dp_int.finish_job(j.id, 'abandoned', 'DP004', message, 'The privacy budget is spent, and nothing was released.');
+    PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('abandon', j.id)) FROM dp_int.dataset d WHERE d.id = j.dataset;
+    RETURN 'abandoned; the privacy budget is spent, and nothing will be released';
+  END IF;
+  PERFORM dp_int.refund_job(j);
+  PERFORM dp_int.finish_job(j.id, 'failed', 'DP004', message, unspent);
+  RETURN 'abandoned before it read; no privacy budget was spent';
+END $$;
+COMMENT ON FUNCTION public.dp_abandon IS
+  'Ends anybody''s job, also one that is charged and fitting: what is spent stays spent, nothing is released, and the ledger says so. For dp_admin.';
+
+GRANT EXECUTE ON FUNCTION public.dp_abandon TO dp_admin;
 GRANT EXECUTE ON FUNCTION dp_int.figures, dp_int.schema_version TO dp_sidecar;
 
 COMMIT;

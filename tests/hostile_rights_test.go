@@ -34,7 +34,7 @@ func TestRightsAreThese(t *testing.T) {
 			}
 		}
 	}
-	for _, f := range []string{"public.dp_register", "public.dp_set_budget", "public.dp_unregister", "public.dp_grant", "public.dp_revoke", "public.dp_verify"} {
+	for _, f := range []string{"public.dp_register", "public.dp_set_budget", "public.dp_unregister", "public.dp_grant", "public.dp_revoke", "public.dp_verify", "public.dp_abandon"} {
 		if slices.Contains(executable(w.person), f) {
 			t.Errorf("an analyst can call %s", f)
 		}

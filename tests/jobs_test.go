@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -253,4 +254,57 @@ func BenchmarkCall(b *testing.B) {
 func median(times []time.Duration) time.Duration {
 	slices.Sort(times)
 	return times[len(times)/2]
+}
+
+// A steward can end what nobody else can: a job that is charged and does not come
+// to an end. It stays spent, nothing is released, and the ledger says who did it.
+func TestAStewardAbandonsAJob(t *testing.T) {
+	w := newWorld(t, 100, 0)
+	w.exec(w.super, `CREATE VIEW public.`+w.dataset+`_odd AS SELECT amount, age * 1e4::float8 AS age, region * 1e4::float8 AS region FROM public.`+w.dataset)
+	w.exec(w.super, `CREATE MATERIALIZED VIEW public.`+w.dataset+`_wild AS TABLE public.`+w.dataset+`_odd`)
+	w.exec(w.super, `GRANT SELECT ON public.`+w.dataset+`_wild TO dp_sidecar`)
+	wild := w.dataset + "_wild"
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age,region}', 10, options => jsonb_build_object('account', $3::text))`, wild, "public."+wild, w.dataset)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, wild, w.person)
+	submit := func(eps float64, options string) string {
+		return one[string](w, w.analyst, `SELECT dp_submit('l1', $1, $2, options => $3)::text`, wild, eps, options)
+	}
+	long := submit(1, `{"method": "exponential_mechanism"}`)
+	follower := submit(1, `{"method": "exponential_mechanism"}`)
+	w.eventually("it fits", func() bool {
+		return one[string](w, w.analyst, `SELECT stage FROM dp_status($1)`, long) == "charged, fitting"
+	})
+	w.eventually("the other follows", func() bool {
+		return one[string](w, w.analyst, `SELECT stage FROM dp_status($1)`, follower) == "waiting for an identical request"
+	})
+	time.Sleep(time.Second)
+	if says := one[string](w, w.steward, `SELECT dp_abandon(id) FROM dp.jobs WHERE id = $1 AND caller = $2 AND request ->> 'eps' = '1'`, long, w.person); says != "abandoned; the privacy budget is spent, and nothing will be released" {
+		t.Errorf("dp_abandon says %q", says)
+	}
+	for job, hint := range map[string]string{long: "is spent, and nothing was released", follower: "No privacy budget was spent"} {
+		_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_result($1)`, job)
+		w.wantError(err, "DP004", hint)
+		w.wantError(err, "DP004", "abandoned by the steward")
+	}
+	if says := one[string](w, w.analyst, `SELECT dp_cancel($1)`, long); !strings.Contains(says, "is spent") {
+		t.Errorf("dp_cancel says %q", says)
+	}
+	if again := one[string](w, w.steward, `SELECT dp_abandon($1)`, long); again != "it was abandoned already" {
+		t.Errorf("again: %q", again)
+	}
+	quick := submit(0.5, `{"method": "objective_perturbation"}`)
+	w.eventually("the sidecar is free again", func() bool { return one[string](w, w.analyst, `SELECT status FROM dp_status($1)`, quick) == "done" })
+	if who := one[string](w, w.steward, `SELECT caller FROM dp.ledger WHERE event ->> 'abandon' = $1`, long); who != "steward" {
+		t.Errorf("the ledger names %q", who)
+	}
+	if n := one[int64](w, w.super, `SELECT count(*) FROM dp_int.release WHERE job = $1`, long); n != 0 {
+		t.Error("an abandoned job has a release")
+	}
+	if wrong := w.verify(); len(wrong) > 0 {
+		t.Errorf("verify: %v", wrong)
+	}
+	w.exec(w.super, `ALTER TABLE dp_int.ledger DISABLE TRIGGER ALL; DELETE FROM dp_int.ledger WHERE event ->> 'abandon' = '`+long+`'; ALTER TABLE dp_int.ledger ENABLE TRIGGER ALL`)
+	if wrong := w.verify(); !slices.ContainsFunc(wrong, func(s string) bool { return strings.Contains(s, "every charge has a job") }) {
+		t.Errorf("without the steward's entry verify says %v", wrong)
+	}
 }
