@@ -62,7 +62,7 @@ func (m *Metrics) Pulled(took time.Duration) { m.pull.Observe(took.Seconds()) }
 func (m *Metrics) Ran(took time.Duration) { m.run.Observe(took.Seconds()) }
 
 // Serve answers on l until ctx ends: /live while the program runs, /ready while
-// the database hears of s, /metrics for Prometheus.
+// s is ready, /metrics for Prometheus.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener, s Sidecar) error {
 	server := &http.Server{Handler: m.handler(s), ReadHeaderTimeout: 5 * time.Second}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
@@ -92,7 +92,7 @@ func (m *Metrics) handler(s Sidecar) http.Handler {
 type database struct{ Sidecar }
 
 var (
-	ready  = prometheus.NewDesc("dpsidecar_ready", "1 while the database hears of this sidecar.", nil, nil)
+	ready  = prometheus.NewDesc("dpsidecar_ready", "1 while the database has heard of this sidecar within 15 s, as /ready says.", nil, nil)
 	budget = prometheus.NewDesc("dpsidecar_budget_remaining_ratio", "Share of a data set's epsilon that is left.", []string{"dataset"}, nil)
 	queued = prometheus.NewDesc("dpsidecar_queue_jobs", "Jobs that wait for a sidecar.", nil, nil)
 	oldest = prometheus.NewDesc("dpsidecar_queue_age_seconds", "How long the oldest of them has waited.", nil, nil)
@@ -111,14 +111,17 @@ func (d database) Collect(to chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	f, err := d.Figures(ctx)
-	if err != nil {
+	if d.Ready() != nil {
 		gauge(ready, 0)
 		return
 	}
 	gauge(ready, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	f, err := d.Figures(ctx)
+	if err != nil {
+		return
+	}
 	gauge(queued, float64(f.Queued))
 	gauge(oldest, f.Oldest)
 	for dataset, left := range f.Budgets {

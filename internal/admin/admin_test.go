@@ -12,12 +12,12 @@ import (
 	"dpsidecar/internal/job"
 )
 
-// fake is a sidecar that is well or is not.
-type fake struct{ err error }
+// fake is a sidecar that is well or is not, with a database that answers or does not.
+type fake struct{ err, silent error }
 
 func (f *fake) Ready() error { return f.err }
 func (f *fake) Figures(context.Context) (job.Figures, error) {
-	return job.Figures{Budgets: map[string]float64{"claims": 0.25}, Queued: 3, Oldest: 7}, f.err
+	return job.Figures{Budgets: map[string]float64{"claims": 0.25}, Queued: 3, Oldest: 7}, errors.Join(f.err, f.silent)
 }
 
 func TestEndpoints(t *testing.T) {
@@ -50,6 +50,14 @@ func TestEndpoints(t *testing.T) {
 		if code, _ := get(path); code != want {
 			t.Errorf("%s: %d, want %d", path, code, want)
 		}
+	}
+	// A database that has just stopped to answer: probe and metric do not flap.
+	s.silent = errors.New("no answer")
+	if code, _ := get("/ready"); code != 200 {
+		t.Errorf("without an answer, /ready: %d", code)
+	}
+	if _, text := get("/metrics"); strings.Contains(text, "dpsidecar_queue") || !strings.Contains(text, "dpsidecar_ready 1\n") {
+		t.Errorf("/ready says yes, and without an answer:\n%s", text)
 	}
 	s.err = errors.New("gone")
 	for path, want := range map[string]int{"/live": 200, "/ready": 503, "/metrics": 200} {
