@@ -79,18 +79,42 @@ func TestOperatorsSeeBudgetsQueueAndJobs(t *testing.T) {
 // the start, and when the schema moves under it.
 func TestVersionSkewIsRefused(t *testing.T) {
 	w := lonelyWorld(t, 1, 0)
-	for schema, says := range map[int]string{install.Latest() - 1: "upgrade dpsidecar", install.Latest() + 1: "dpsidecar migrate up"} {
+	refuses := func(schema int, says ...string) {
+		t.Helper()
 		_, ended := w.sidecar(func(s *job.Sidecar) { s.Schema = schema })
-		if err := <-ended; !errors.Is(err, job.ErrSchema) || !strings.Contains(err.Error(), says) {
-			t.Errorf("a program for schema %d ends with %v", schema, err)
+		err := <-ended
+		for _, text := range says {
+			if !errors.Is(err, job.ErrSchema) || !strings.Contains(err.Error(), text) {
+				t.Errorf("a program for schema %d ends with %v; no %q", schema, err, text)
+			}
 		}
+	}
+	latest := install.Latest()
+	refuses(latest-1, fmt.Sprintf("has version %d", latest), fmt.Sprintf("knows %d", latest-1), "upgrade dpsidecar")
+	refuses(latest+1, fmt.Sprintf("has version %d", latest), fmt.Sprintf("needs %d", latest+1), "dpsidecar migrate up")
+	config, err := pgx.ParseConfig(w.system.SuperuserURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := latest; at >= 10; { // the first that can be asked
+		if at, err = install.Down(context.Background(), config); err != nil {
+			t.Fatal(err)
+		}
+		if at >= 10 {
+			refuses(latest, fmt.Sprintf("has version %d,", at), fmt.Sprintf("needs %d", latest), "dpsidecar migrate up")
+		} else {
+			refuses(latest, "older than version 10", fmt.Sprintf("needs %d", latest), "dpsidecar install")
+		}
+	}
+	if _, err := install.Up(context.Background(), config); err != nil {
+		t.Fatal(err)
 	}
 	if alive := one[int](w, w.super, `SELECT dp_int.sidecars_alive()`); alive != 0 {
 		t.Errorf("%d of them are alive", alive)
 	}
 	s, ended := w.sidecar(func(s *job.Sidecar) { s.Schema = install.Latest() })
 	w.eventually("it is ready", func() bool { return s.Ready() == nil })
-	w.exec(w.super, `CREATE OR REPLACE FUNCTION dp_int.schema_version() RETURNS int LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'SELECT 9999'`)
+	w.exec(w.super, `UPDATE dp_int.schema_migrations SET version = 9999`)
 	select {
 	case err := <-ended:
 		if !errors.Is(err, job.ErrSchema) || !strings.Contains(err.Error(), "9999") {
@@ -99,6 +123,32 @@ func TestVersionSkewIsRefused(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("it goes on under a newer schema")
 	}
+}
+
+// The database believes in sessions of dp_sidecar alone. Whoever else serves would
+// leave every caller with DP001, so it ends at once.
+func TestOnlyDpSidecarServes(t *testing.T) {
+	w := lonelyWorld(t, 1, 0)
+	if err := w.system.Login(context.Background(), "member", "dp_sidecar"); err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{w.system.SuperuserURL(), w.system.URL("member"), w.system.StewardURL()} {
+		config, err := pgxpool.ParseConfig(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, ended := w.sidecar(func(s *job.Sidecar) { s.Config = config })
+		select {
+		case err := <-ended:
+			if user := config.ConnConfig.User; !errors.Is(err, job.ErrRole) || !strings.HasSuffix(err.Error(), "connect as dp_sidecar, not as "+user) {
+				t.Errorf("as %s: %v", user, err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s serves", config.ConnConfig.User)
+		}
+	}
+	s, _ := w.sidecar(func(*job.Sidecar) {})
+	w.eventually("it is ready", func() bool { return s.Ready() == nil })
 }
 
 // What does not fit into memory is refused before it is charged; dp_explain says so.

@@ -190,6 +190,10 @@ func setupCheck(fs *flag.FlagSet) action {
 			return err
 		}
 		defer conn.Close(ctx)
+		// The checks of another version say what to do about that version.
+		if err := job.CheckSchema(ctx, conn, install.Latest()); err != nil {
+			return err
+		}
 		checks, err := install.CheckAll(ctx, conn)
 		if err != nil {
 			return err

@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -29,18 +32,29 @@ func process(t *testing.T, env map[string]string, args ...string) (out string, c
 	return string(text), cmd.ProcessState.ExitCode()
 }
 
-// The way back ends at a ledger with entries; the hint that goes on from there
-// is printed, and what docs/how-to/upgrade.md says about it works.
-func TestMigrateDownPastTheLedger(t *testing.T) {
-	c := pgtest.Postgres(t)
-	db := c.Database(t)
-	admin, err := pgx.ParseConfig(c.SuperuserURL(db))
+// installed has a cluster of its own: roles belong to all of its databases.
+func installed(t *testing.T) (c *pgtest.Cluster, db string, admin *pgx.ConnConfig) {
+	t.Helper()
+	c, err := pgtest.Start(t.Context(), pgtest.Options{})
 	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Stop() })
+	db = c.Database(t)
+	if admin, err = pgx.ParseConfig(c.SuperuserURL(db)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := install.Run(t.Context(), install.Config{Admin: admin, LoopbackPassword: "loop", SidecarPassword: "side"}); err != nil {
 		t.Fatal(err)
 	}
+	return c, db, admin
+}
+
+// The way back ends at a ledger with entries; the hint that goes on from there
+// is printed, and what docs/how-to/upgrade.md says about it works.
+func TestMigrateDownPastTheLedger(t *testing.T) {
+	c, db, admin := installed(t)
+	var err error
 	for at := install.Latest(); at > 3; {
 		if at, err = install.Down(t.Context(), admin); err != nil {
 			t.Fatal(err)
@@ -60,22 +74,46 @@ func TestMigrateDownPastTheLedger(t *testing.T) {
 
 // Who verifies as somebody else is told as whom to connect.
 func TestVerifyIsForStewards(t *testing.T) {
-	c := pgtest.Postgres(t)
-	db := c.Database(t)
-	admin, err := pgx.ParseConfig(c.SuperuserURL(db))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := install.Run(t.Context(), install.Config{Admin: admin, LoopbackPassword: "loop", SidecarPassword: "side"}); err != nil {
-		t.Fatal(err)
-	}
+	c, db, _ := installed(t)
 	c.Exec(t, db, `CREATE ROLE sue LOGIN IN ROLE dp_admin PASSWORD 'pw'`)
-	t.Cleanup(func() { c.Exec(t, db, `DROP ROLE sue`) })
 	if out, err := dpsidecar(t, nil, "verify", "--database-url", c.URL("dp_sidecar", "side", db)); err == nil || !strings.Contains(err.Error(), "as a steward") {
 		t.Errorf("as dp_sidecar: %v\n%s", err, out)
 	}
 	if out, err := dpsidecar(t, nil, "verify", "--database-url", c.URL("sue", "pw", db)); err != nil || !strings.Contains(out, "ok") {
 		t.Errorf("as a steward: %v\n%s", err, out)
+	}
+}
+
+// check does not judge a schema that it does not know: it says how to come to its own.
+func TestCheckNamesTheVersion(t *testing.T) {
+	c, db, admin := installed(t)
+	empty := c.Database(t)
+	if out, err := dpsidecar(t, nil, "check", "--database-url", c.SuperuserURL(empty)); err == nil || !strings.Contains(err.Error(), "dpsidecar install") {
+		t.Errorf("of nothing: %v\n%s", err, out)
+	}
+	at, err := install.Down(t.Context(), admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{c.URL("dp_sidecar", "side", db), c.SuperuserURL(db)} {
+		out, err := dpsidecar(t, nil, "check", "--database-url", url)
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("has version %d, this program needs %d: run dpsidecar migrate up", at, at+1)) || strings.Contains(out, "dpsidecar serve") {
+			t.Errorf("after migrate down: %v\n%s", err, out)
+		}
+	}
+}
+
+// While nobody answers, the session that listens reports each failure, once, and
+// the workers are silent.
+func TestOneLineForAFailure(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
+	defer stop()
+	var b bytes.Buffer
+	if err := run(ctx, []string{"serve", "--database-url", "postgres://u@127.0.0.1:1/d", "--jobs", "4"}, console{&b, &b, func(string) string { return "" }}); err != nil {
+		t.Fatal(err)
+	}
+	if log := b.String(); !strings.Contains(log, "connection lost") || strings.Contains(log, "claim failed") || strings.Contains(log, `\n`) {
+		t.Errorf("the log:\n%s", log)
 	}
 }
 

@@ -32,6 +32,7 @@ type Sidecar struct {
 	Log     *slog.Logger
 
 	alive    atomic.Int64 // when the database last heard of us, in nanoseconds since 1970
+	heard    atomic.Bool  // the session that listens is there; while it is not, it alone says so
 	id       string
 	pool     *pgxpool.Pool
 	wake     chan struct{} // a job is queued
@@ -47,7 +48,7 @@ const (
 // Run connects, reconnects with backoff after every failure, and returns once
 // ctx has ended and its jobs are finished or handed back.
 //
-// Errors: those of an unusable Config; ErrSchema.
+// Errors: those of an unusable Config; ErrRole; ErrSchema.
 func (s *Sidecar) Run(ctx context.Context) error {
 	s.Jobs = orDefault(s.Jobs, 2)
 	s.Lease = orDefault(s.Lease, 30*time.Second)
@@ -73,7 +74,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var workers sync.WaitGroup
-	if err := s.checkSchema(ctx, pool); errors.Is(err, ErrSchema) {
+	if err := s.checkDatabase(ctx, pool); refused(err) {
 		return err
 	}
 	for range s.Jobs {
@@ -85,7 +86,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	workers.Wait()
 	timer.Stop()
 	s.farewell()
-	if err := context.Cause(ctx); errors.Is(err, ErrSchema) {
+	if err := context.Cause(ctx); refused(err) {
 		return err
 	}
 	return nil
@@ -97,7 +98,7 @@ func (s *Sidecar) work(ctx, working context.Context) {
 		c, err := s.claim(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			s.Log.Warn("claim failed", "error", err)
+			s.Log.Log(ctx, s.level(), "claim failed", "error", err)
 		case c != nil:
 			s.attempt(working, c)
 			continue
@@ -111,13 +112,14 @@ func (s *Sidecar) work(ctx, working context.Context) {
 }
 
 // listen holds the session that makes this sidecar alive: it sends heartbeats
-// and turns notifications into wake-ups. It ends everything once the schema is of
-// another version.
+// and turns notifications into wake-ups. It ends everything once the database is
+// none to work with.
 func (s *Sidecar) listen(ctx context.Context, cancel context.CancelCauseFunc) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		started := time.Now()
 		err := s.session(ctx)
-		if errors.Is(err, ErrSchema) {
+		s.heard.Store(false)
+		if refused(err) {
 			cancel(err)
 		}
 		if ctx.Err() != nil {
@@ -141,12 +143,16 @@ func (s *Sidecar) session(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	if err := checkRole(ctx, conn); err != nil {
+		return err
+	}
 	if _, err := conn.Exec(ctx, "LISTEN dp_jobs"); err != nil {
 		return err
 	}
 	if err := s.beat(ctx, conn); err != nil {
 		return err
 	}
+	s.heard.Store(true)
 	s.Log.Info("connected", "worker", s.id, "database", s.Config.ConnConfig.Database)
 	s.count(ctx)
 	s.ring()
@@ -186,6 +192,15 @@ func (s *Sidecar) farewell() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_, _ = s.pool.Exec(ctx, "SELECT dp_int.worker_bye($1)", s.id) // the heartbeat ends it otherwise
+}
+
+// level is that of a worker's failure: while the database is away, the session
+// that listens reports it.
+func (s *Sidecar) level() slog.Level {
+	if s.heard.Load() {
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
 }
 
 // ring wakes every worker that sleeps.

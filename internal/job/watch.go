@@ -26,32 +26,71 @@ func (nobody) Ended(string)         {}
 func (nobody) Pulled(time.Duration) {}
 func (nobody) Ran(time.Duration)    {}
 
-// ErrSchema is returned when the database's schema is of another version.
-var ErrSchema = errors.New("this dpsidecar does not fit the schema in the database")
+// ErrSchema is returned when the database's schema is of another version, and
+// ErrRole when a sidecar connects as somebody whom the database does not believe
+// to be one.
+var (
+	ErrSchema = errors.New("this dpsidecar does not fit the schema in the database")
+	ErrRole   = errors.New("a sidecar works as role dp_sidecar and no other")
+)
 
-// checkSchema compares the schema with the only version that this program may
-// work with.
-func (s *Sidecar) checkSchema(ctx context.Context, q arrowio.Querier) error {
-	if s.Schema == 0 {
-		return nil
-	}
-	var version int
-	err := q.QueryRow(ctx, "SELECT dp_int.schema_version()").Scan(&version)
-	var pg *pgconn.PgError
-	switch {
-	case errors.As(err, &pg) && (pg.Code == "42883" || pg.Code == "3F000" || pg.Code == "42501"):
-		return fmt.Errorf("%w: it is missing or older than version %d: run dpsidecar migrate up", ErrSchema, s.Schema)
-	case err != nil:
+// refused reports whether trying again would not help.
+func refused(err error) bool { return errors.Is(err, ErrSchema) || errors.Is(err, ErrRole) }
+
+func (s *Sidecar) checkDatabase(ctx context.Context, q arrowio.Querier) error {
+	if err := checkRole(ctx, q); err != nil {
 		return err
-	case version > s.Schema:
-		return fmt.Errorf("%w: it has version %d, this program knows %d: upgrade dpsidecar", ErrSchema, version, s.Schema)
-	case version < s.Schema:
-		return fmt.Errorf("%w: it has version %d, this program needs %d: run dpsidecar migrate up", ErrSchema, version, s.Schema)
+	}
+	return s.checkSchema(ctx, q)
+}
+
+// checkRole asks who we are as dp_int.sidecars_alive does: members of the role and
+// superusers do not count, and callers would find no sidecar.
+func checkRole(ctx context.Context, q arrowio.Querier) error {
+	var role string
+	if err := q.QueryRow(ctx, "SELECT session_user::text").Scan(&role); err != nil {
+		return err
+	}
+	if role != "dp_sidecar" {
+		return fmt.Errorf("%w: connect as dp_sidecar, not as %s", ErrRole, role)
 	}
 	return nil
 }
 
-// Ready returns nil while the database hears of this sidecar.
+func (s *Sidecar) checkSchema(ctx context.Context, q arrowio.Querier) error {
+	if s.Schema == 0 {
+		return nil
+	}
+	return CheckSchema(ctx, q, s.Schema)
+}
+
+// firstVersion is the first of the schema that tells its version.
+const firstVersion = 10
+
+// CheckSchema compares the schema with the only version that a program may work
+// with. Whoever may use dp_version can ask.
+//
+// Errors: ErrSchema; the server's.
+func CheckSchema(ctx context.Context, q arrowio.Querier, want int) error {
+	var found int
+	err := q.QueryRow(ctx, `SELECT substring(public.dp_version() FROM 'schema (\d+)')::int`).Scan(&found)
+	var pg *pgconn.PgError
+	switch {
+	case errors.As(err, &pg) && pg.Code == "42883":
+		return fmt.Errorf("%w: it is missing or older than version %d, this program needs %d: run dpsidecar install", ErrSchema, firstVersion, want)
+	case err != nil:
+		return err
+	case found > want:
+		return fmt.Errorf("%w: it has version %d, this program knows %d: upgrade dpsidecar", ErrSchema, found, want)
+	case found < want:
+		return fmt.Errorf("%w: it has version %d, this program needs %d: run dpsidecar migrate up", ErrSchema, found, want)
+	}
+	return nil
+}
+
+// Ready returns nil while the database has heard of this sidecar within three
+// heartbeats, the time after which it believes it dead. One lost connection is
+// over before that.
 func (s *Sidecar) Ready() error {
 	if since := time.Since(time.Unix(0, s.alive.Load())); since > 3*heartbeat {
 		return errors.New("the database has not heard of this sidecar for 15 s")
