@@ -199,3 +199,38 @@ func TestMigrationsMoveUnderData(t *testing.T) {
 	}
 	w.spentOnce()
 }
+
+// Down past the jobs, what was released is gone and its charge stays: as
+// docs/how-to/upgrade.md says, dp_verify keeps saying so, and asking again is paid for.
+func TestGoingBackLosesReleases(t *testing.T) {
+	w := lonelyWorld(t, 1, 0)
+	stop, err := w.system.Serve(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.mustRegress(w.analyst, `SELECT * FROM `+w.call())
+	stop()
+	config, err := pgx.ParseConfig(w.system.SuperuserURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := install.Latest(); at > 3; {
+		if at, err = install.Down(context.Background(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := install.Up(context.Background(), config); err != nil {
+		t.Fatal(err)
+	}
+	w.spentOnce()
+	if bad := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`); len(bad) != 1 || !strings.HasPrefix(bad[0], "every charge has a job") {
+		t.Errorf("the ledger: %q", bad)
+	}
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.mustRegress(w.connect(w.system.URL(w.person)), `SELECT * FROM `+w.call())
+	if w.spent() != 0.5 {
+		t.Errorf("spent %g", w.spent())
+	}
+}
