@@ -22,10 +22,10 @@ import (
 const root = "../.."
 
 // load reads the compose file as `docker compose config` does: it is validated
-// against the specification, with no environment of ours.
-func load(t *testing.T) *types.Project {
+// against the specification, with no environment but this.
+func load(t *testing.T, env ...string) *types.Project {
 	t.Helper()
-	options, err := cli.NewProjectOptions([]string{filepath.Join(root, "docker-compose.yml")}, cli.WithWorkingDirectory(root))
+	options, err := cli.NewProjectOptions([]string{filepath.Join(root, "docker-compose.yml")}, cli.WithWorkingDirectory(root), cli.WithEnv(env))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,6 +247,29 @@ func TestBuildContext(t *testing.T) {
 				t.Errorf(".dockerignore keeps %s from the build", name)
 			}
 		}
+	}
+}
+
+// The image knows its version: from whoever builds it, and else that it is none.
+func TestVersionReachesTheImage(t *testing.T) {
+	for version, env := range map[string][]string{"unreleased": nil, "v1.2.3": {"DPSIDECAR_VERSION=v1.2.3"}} {
+		built := 0
+		for _, s := range load(t, env...).Services {
+			if s.Build == nil {
+				continue
+			}
+			built++
+			if got := s.Build.Args["VERSION"]; got == nil || *got != version {
+				t.Errorf("%s is built as %v, want %s", s.Name, got, version)
+			}
+		}
+		if built == 0 {
+			t.Error("nothing is built")
+		}
+	}
+	dockerfile := read(t, "Dockerfile")
+	if arg := strings.Index(dockerfile, "\nARG VERSION=unreleased\n"); arg < 0 || !strings.Contains(dockerfile[arg:], "-X main.version=${VERSION}") {
+		t.Error("the Dockerfile does not pass its version to the program")
 	}
 }
 
