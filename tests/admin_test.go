@@ -19,6 +19,7 @@ import (
 	"dpsidecar/internal/admin"
 	"dpsidecar/internal/install"
 	"dpsidecar/internal/job"
+	"dpsidecar/internal/pgtest"
 )
 
 // sidecar is one that a test configures; it ends with the test.
@@ -132,23 +133,41 @@ func TestOnlyDpSidecarServes(t *testing.T) {
 	if err := w.system.Login(context.Background(), "member", "dp_sidecar"); err != nil {
 		t.Fatal(err)
 	}
-	for _, url := range []string{w.system.SuperuserURL(), w.system.URL("member"), w.system.StewardURL()} {
+	serve := func(url string) (user string, ended <-chan error) {
 		config, err := pgxpool.ParseConfig(url)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, ended := w.sidecar(func(s *job.Sidecar) { s.Config = config })
+		_, ended = w.sidecar(func(s *job.Sidecar) { s.Config = config })
+		return config.ConnConfig.User, ended
+	}
+	refuses := func(user string, ended <-chan error) {
+		t.Helper()
 		select {
 		case err := <-ended:
-			if user := config.ConnConfig.User; !errors.Is(err, job.ErrRole) || !strings.HasSuffix(err.Error(), "connect as dp_sidecar, not as "+user) {
+			if !errors.Is(err, job.ErrRole) || !strings.HasSuffix(err.Error(), "connect as dp_sidecar, not as "+user) {
 				t.Errorf("as %s: %v", user, err)
 			}
 		case <-time.After(20 * time.Second):
-			t.Errorf("%s serves", config.ConnConfig.User)
+			t.Errorf("%s serves", user)
 		}
+	}
+	for _, url := range []string{w.system.SuperuserURL(), w.system.URL("member"), w.system.StewardURL()} {
+		refuses(serve(url))
 	}
 	s, _ := w.sidecar(func(*job.Sidecar) {})
 	w.eventually("it is ready", func() bool { return s.Ready() == nil })
+
+	// A database that is away at the start is asked as soon as it is there.
+	if err := w.system.Cluster.Halt(pgtest.Fast); err != nil {
+		t.Fatal(err)
+	}
+	user, ended := serve(w.system.URL("member"))
+	time.Sleep(200 * time.Millisecond)
+	if err := w.system.Cluster.Resume(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	refuses(user, ended)
 }
 
 // What does not fit into memory is refused before it is charged; dp_explain says so.
