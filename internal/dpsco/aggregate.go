@@ -2,7 +2,6 @@ package dpsco
 
 import (
 	"context"
-	"fmt"
 	"math"
 
 	"dpsidecar/internal/dpsco/loss"
@@ -29,9 +28,6 @@ type SampleAggregate struct {
 
 // at implements fit for any noise multiplier: Centre has noise of its own.
 func (a SampleAggregate) at(s Shape, _ float64) (*stage, error) {
-	if a.Blocks > s.N {
-		return nil, fmt.Errorf("%w: %d blocks of %d rows", ErrInfeasible, a.Blocks, s.N)
-	}
 	if err := a.Centre.Check(a.Blocks, s.D); err != nil {
 		return nil, infeasible(err)
 	}

@@ -265,7 +265,7 @@ func TestPlansNameWhatIsWrong(t *testing.T) {
 		{Regression{Steps: 2.5}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 2.5`},
 		{Regression{Steps: 501}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 501`},
 		{Regression{Penalty: PenaltyGroupL1, Lambda: 1}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, "groups"},
-		{Regression{Method: "sample_aggregate"}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "points are too few"},
+		{Regression{Method: "sample_aggregate"}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "16 blocks are too few"},
 		{Regression{Method: "spgd_kamath", Blocks: 4}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "Blocks = 4"},
 		{Regression{Method: "trimmed"}, Shape{10, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "Trim"},
 	} {
@@ -286,14 +286,14 @@ func TestPlansNameWhatIsWrong(t *testing.T) {
 func TestDefaultsPlan(t *testing.T) {
 	renyi := new(privacy.Renyi)
 	accountants := map[string]privacy.Accountant{"zcdp": privacy.Concentrated{}, "rdp": privacy.AtOrder{Order: 32, Renyi: renyi}}
-	for model, start := range map[string]Regression{"linear": {Loss: loss.Squared{}}, "logistic": {Loss: loss.Logistic{}, Labels: true}, "huber": {Loss: loss.Huber{}}} {
+	for _, model := range regressions() {
 		for name := range methods {
 			for mode, accountant := range accountants {
 				for _, c := range []struct {
 					n, d int
 					eps  float64
 				}{{100_000, 8, 1}, {100_000, 1, 1}, {2_000_000, 8, 5}} {
-					a := start
+					a := models[model].(options[Regression]).start
 					a.Method = name
 					p, err := a.Plan(Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: c.eps, Delta: 1e-6}, accountant)
 					where := fmt.Sprintf("%s by %s under %s, n = %d, d = %d", model, name, mode, c.n, c.d)

@@ -7,6 +7,7 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/dpsco/privacy"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 )
@@ -132,7 +133,8 @@ func (p *problem) accmd() solve.AccMD {
 	return solve.AccMD{Steps: int(p.Steps), Rate: p.StepSize}
 }
 
-// batch returns the rows of a batch as solvers take it, 0 for all.
+// batch returns the rows of a batch as solvers take it, 0 for all, which more than
+// there are mean too: a table may shrink below what a scheduled request asks for.
 func (p *problem) batch(usual float64) int {
 	set(&p.Batch, usual)
 	p.Batch = min(p.Batch, float64(p.N))
@@ -196,24 +198,37 @@ func (p *problem) ksu(axis bool) mean.KSU {
 	return mean.KSU{Radius: p.Truncation, Range: p.Range, Axis: axis}
 }
 
-// kamath is the median of block means.
+// kamath is the median of block means, of an odd number of blocks.
 func (p *problem) kamath() mean.MedianOfMeans {
 	set(&p.Blocks, 7)
+	p.batch(float64(p.N))
+	if p.Blocks > p.Batch {
+		p.Blocks = float64((int(p.Batch) - 1) | 1) // of one row each; an even number loses one
+	}
 	set(&p.Range, 4*p.ResidualScale)
 	return mean.MedianOfMeans{Blocks: int(p.Blocks), Range: p.Range}
 }
 
+// leastDelta is that of which the reserve serves mech.Centre.
+const leastDelta = 1e-9
+
 // aggregate is sample and aggregate, with as many blocks as serve and the rows
 // allow.
 func (p *problem) aggregate() (fit, error) {
+	if p.reserve < privacy.Reserve(leastDelta) {
+		return nil, fmt.Errorf("%w: method %q takes a delta of at least %g; ask for that", ErrInfeasible, p.Method, leastDelta)
+	}
 	centre := mech.Centre{Epsilon: min(p.budget.Epsilon, 20), Delta: p.reserve, Radius: p.Radius}
 	if p.Blocks == 0 {
 		blocks, err := centre.Blocks(p.N, p.D, 0.01*p.Radius)
 		if err != nil {
-			return nil, fmt.Errorf("%w; ask for fewer features or more eps", infeasible(err))
+			return nil, fmt.Errorf("%w; by default a block has 20 rows a coefficient: ask for more eps or fewer features, or for method %q", infeasible(err), MethodAuto)
 		}
 		p.Blocks = float64(blocks)
+	} else if err := centre.Check(int(p.Blocks), p.D); err != nil {
+		return nil, infeasible(err)
 	}
+	p.Blocks = min(p.Blocks, float64(p.N))
 	return SampleAggregate{Blocks: int(p.Blocks), Loss: p.Loss, Psi: p.penalty(), Centre: centre}, nil
 }
 

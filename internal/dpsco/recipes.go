@@ -46,14 +46,18 @@ var methods = map[string]func(p *problem) (fit, error){
 // by which options name them.
 //
 // Errors: ErrParameter for an unknown model or option, a value of the wrong
-// type or out of range; the text names it and what is allowed.
+// type or out of range, an option that the method of a Regression does not use;
+// the text names it and what is allowed.
 func Recipe(model string, given map[string]any, features []string) (Algorithm, error) {
 	r, ok := models[model]
 	if !ok {
-		return nil, fmt.Errorf("%w: unknown model %q; models are %s", ErrParameter, model, strings.Join(slices.Sorted(maps.Keys(models)), ", "))
+		return nil, fmt.Errorf("%w: unknown model %q; models are %s", ErrParameter, model, strings.Join(Models(), ", "))
 	}
 	return r.build(given, features)
 }
+
+// Models lists the models, sorted.
+func Models() []string { return slices.Sorted(maps.Keys(models)) }
 
 // Options lists the options of a model in the order of their documentation,
 // nil for an unknown model.
@@ -66,7 +70,10 @@ func Options(model string) []Option {
 
 // Classifies reports whether the target of a model is a label, which no scale
 // applies to.
-func Classifies(model string) bool { return model == "logistic" }
+func Classifies(model string) bool {
+	r, ok := models[model].(options[Regression])
+	return ok && r.start.Labels
+}
 
 // Option is a public parameter of a request: a number between Minimum and
 // Maximum, both allowed, or where there are Choices one of those strings, or
@@ -149,7 +156,20 @@ func (r options[A]) build(given map[string]any, features []string) (Algorithm, e
 			return nil, err
 		}
 	}
+	picky, ok := any(a).(interface{ refuse(field[A]) error })
+	for _, f := range r.fields {
+		if _, asked := given[f.Name]; ok && asked {
+			if err := picky.refuse(f); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return a, nil
+}
+
+// named returns the field of a name that is there.
+func (fs fields[A]) named(name string) field[A] {
+	return fs[slices.IndexFunc(fs, func(f field[A]) bool { return f.Name == name })]
 }
 
 func (fs fields[A]) names() []string {

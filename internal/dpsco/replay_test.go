@@ -172,7 +172,7 @@ func replays() map[string]Regression {
 	all := map[string]Regression{}
 	penalties := []string{PenaltyNone, PenaltyL1, PenaltyL2, PenaltyElasticNet, PenaltyGroupL1}
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
-		for _, model := range []string{"linear", "logistic", "huber"} {
+		for _, model := range regressions() {
 			for _, whitening := range []string{WhiteningOff, WhiteningOn} {
 				a := models[model].(options[Regression]).start
 				a.Method, a.Whitening, a.Steps, a.Radius = name, whitening, 6, 2
@@ -190,6 +190,21 @@ func replays() map[string]Regression {
 	return all
 }
 
+// regressions are the models that are a Regression, sorted.
+func regressions() []string {
+	return slices.DeleteFunc(Models(), func(model string) bool {
+		_, ok := models[model].(options[Regression])
+		return !ok
+	})
+}
+
+// A model of another algorithm needs a replay of its own, as l1 has below.
+func TestEveryModelIsReplayed(t *testing.T) {
+	if got := append(regressions(), "l1"); len(got) != len(models) {
+		t.Errorf("replayed are %v of %v", got, Models())
+	}
+}
+
 // generous is a budget under which the answers move about.
 var generous = privacy.Budget{Epsilon: 20, Delta: 1e-2}
 
@@ -205,7 +220,7 @@ func TestReplaysDifferByWhatNoiseHides(t *testing.T) {
 			s := Shape{N: 23, D: 2 + k%2, Intercept: k%3 == 0}
 			var request Algorithm = a
 			if k%2 == 0 && !a.Labels { // as jobs run it
-				request = Scaled{a, []float64{0.1, 3, 1e-3}[:s.Columns()], 7}
+				request = Scaled{Algorithm: a, X: []float64{0.1, 3, 1e-3}[:s.Columns()], Y: 7}
 			}
 			plan := func() *Plan {
 				p, err := request.Plan(s, generous, privacy.Concentrated{})

@@ -31,21 +31,25 @@ const (
 	maxCentreDimension = 1 << 12
 	minCentreEpsilon   = 0x1p-10 // below, there are never points enough
 	maxCentreEpsilon   = 20
-	minCentreDelta     = 1e-10
+	minCentreDelta     = 1e-10 * (1 - 0x1p-40) // a tenth of 1e-9, however it was rounded
 )
 
 // Check reports whether m points of length d can be released.
 //
-// Errors: wraps ErrParams and says what would do.
+// Errors: wraps ErrParams and says what would do, in a request's words: points are
+// blocks, their length the number of coefficients.
 func (c Centre) Check(m, d int) error {
 	if err := c.check(d); err != nil {
 		return err
 	}
-	if m < minCentrePoints || m > maxCentrePoints {
-		return fmt.Errorf("%w: %d points; there must be %d to %d", ErrParams, m, minCentrePoints, maxCentrePoints)
-	}
-	if _, decay := c.tune(d); averaged(decay) > quorum(m) {
-		return fmt.Errorf("%w: %d points are too few for Epsilon = %v in %d dimensions; it takes %d", ErrParams, m, c.Epsilon, d, 2*averaged(decay)-3)
+	_, decay := c.tune(d)
+	switch least := max(minCentrePoints, 2*averaged(decay)-3); {
+	case least > maxCentrePoints:
+		return fmt.Errorf("%w: eps %.6g is too little for %d coefficients, for there would have to be %d blocks, and %d is the most", ErrParams, c.Epsilon, d, least, maxCentrePoints)
+	case m > maxCentrePoints:
+		return fmt.Errorf("%w: blocks is %d; for eps %.6g and %d coefficients it must be from %d to %d", ErrParams, m, c.Epsilon, d, least, maxCentrePoints)
+	case m < minCentrePoints || averaged(decay) > quorum(m):
+		return fmt.Errorf("%w: %d blocks are too few for eps %.6g and %d coefficients; there must be %d to %d", ErrParams, m, c.Epsilon, d, least, maxCentrePoints)
 	}
 	return nil
 }
@@ -53,11 +57,11 @@ func (c Centre) Check(m, d int) error {
 func (c Centre) check(d int) error {
 	switch {
 	case !(c.Epsilon >= minCentreEpsilon && c.Epsilon <= maxCentreEpsilon):
-		return fmt.Errorf("%w: Epsilon = %v; it must be in [2^-10, %d]", ErrParams, c.Epsilon, maxCentreEpsilon)
+		return fmt.Errorf("%w: eps is %.6g; it must be from %.6g to %d", ErrParams, c.Epsilon, minCentreEpsilon, maxCentreEpsilon)
 	case !(c.Delta >= minCentreDelta && c.Delta <= .1):
-		return fmt.Errorf("%w: Delta = %v; it must be in [%g, 0.1]", ErrParams, c.Delta, minCentreDelta)
+		return fmt.Errorf("%w: the centre's delta is %.6g; it must be from %g to 0.1", ErrParams, c.Delta, minCentreDelta)
 	case d > maxCentreDimension:
-		return fmt.Errorf("%w: points of length %d; they can have %d", ErrParams, d, maxCentreDimension)
+		return fmt.Errorf("%w: %d coefficients; there can be %d", ErrParams, d, maxCentreDimension)
 	}
 	return c.ball(d).Check()
 }
