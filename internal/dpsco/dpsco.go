@@ -95,7 +95,8 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) ([]float64, er
 
 // Scaled runs Algorithm in scaled units: every column is divided by its public
 // scale before the fit, and the coefficients come back in the table's units.
-// X holds one scale per stored column, Y the target's.
+// X holds one scale per stored column, Y the target's; Unknown says that nobody
+// told any.
 //
 // Privacy: that of Algorithm; scaling is a function of one row and public
 // numbers before it, post-processing after it.
@@ -103,6 +104,16 @@ type Scaled struct {
 	Algorithm Algorithm
 	X         []float64
 	Y         float64
+	Unknown   bool
+}
+
+// Inner is Algorithm, which may depend on whether there are scales at all.
+func (a Scaled) Inner() Algorithm {
+	if l, ok := a.Algorithm.(L1); ok {
+		l.Unscaled = a.Unknown
+		return l
+	}
+	return a.Algorithm
 }
 
 // Plan plans Algorithm; the scales stand in the plan's parameters.
@@ -110,7 +121,7 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 	if len(a.X) != s.Columns() {
 		panic("dpsco: one scale per stored column")
 	}
-	p, err := a.Algorithm.Plan(s, b, accountant)
+	p, err := a.Inner().Plan(s, b, accountant)
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,7 @@ type L1 struct {
 	Smoothing     float64 // objective perturbation: residuals well below it count as squares
 	Set           string  // SetBall or SetBox
 	Method        string  // MethodAuto, MethodExponential or MethodObjective
+	Unscaled      bool    // nobody told scales: values may be of any size
 }
 
 // The sets and methods of L1.
@@ -114,6 +115,8 @@ func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
 			ErrInfeasible, s.N, s.D, MethodAuto)
 	case a.Method == MethodExponential || a.Method == MethodObjective:
 		return a.Method, "asked for", nil
+	case a.Unscaled:
+		return MethodObjective, "no scale is registered, without which the exact sampler may take for ever", nil
 	case seconds <= autoSeconds:
 		return MethodExponential, fmt.Sprintf("the exact sampler is practical for %d rows and %d coefficients", s.N, s.D), nil
 	}
@@ -129,10 +132,13 @@ const (
 
 // samplerSeconds is a rough figure for one exact draw on two cores, as seen with
 // lognormal features: it grows by 3.7 a coefficient, and with the rows from about
-// 15,000 on; an iota above its default breaks the target into many peaks.
+// 15,000 on; an iota above its default breaks the target into many peaks, and a
+// set beyond the usual is searched in more steps. It holds for columns about as large
+// as their scales: beyond, it is a matter of minutes at ten times, then of hours.
 func (a L1) samplerSeconds(s Shape, epsilon float64) float64 {
 	peaks := math.Max(1, a.Iota*a.ResidualScale/defaultIota(a.Theta, information(s, epsilon)))
-	return 1.5e-5 * math.Max(15_000, float64(s.N)) * math.Pow(3.7, float64(s.D-4)) * math.Pow(peaks, 1.5)
+	search := math.Max(1, 1.5*math.Log2(a.Radius/10))
+	return search * 1.5e-5 * math.Max(15_000, float64(s.N)) * math.Pow(3.7, float64(s.D-4)) * math.Pow(peaks, 1.5)
 }
 
 // information is what the defaults depend on: rows times epsilon a coefficient.

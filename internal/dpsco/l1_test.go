@@ -31,6 +31,9 @@ func TestL1ChoosesFromPublicFacts(t *testing.T) {
 		{L1{Iota: 50}, 10_000, 4, privacy.Pure{Epsilon: 1}},
 		{L1{Iota: 50, ResidualScale: .01}, 10_000, 4, privacy.BoundedRange{Epsilon: 1}},
 		{L1{Method: MethodObjective}, 100, 2, privacy.Pure{Epsilon: 1}},
+		{L1{Unscaled: true}, 100, 2, privacy.Pure{Epsilon: 1}},
+		{L1{Unscaled: true, Method: MethodExponential}, 100, 2, privacy.BoundedRange{Epsilon: 1}},
+		{L1{Radius: 1e5}, 10_000, 6, privacy.Pure{Epsilon: 1}},
 		{L1{Method: MethodExponential}, 1_000_000, 6, privacy.BoundedRange{Epsilon: 1}},
 	} {
 		p, err := c.algorithm.Plan(Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: 1}, privacy.PureSum{})

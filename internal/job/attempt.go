@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -80,7 +81,13 @@ func (c *claim) algorithm() (dpsco.Scaled, error) {
 	for _, f := range c.Request.Features {
 		scaled.X = append(scaled.X, c.scale(f))
 	}
+	scaled.Unknown = !c.scaled()
 	return scaled, err
+}
+
+// scaled reports whether anybody told the scale of a column of the request.
+func (c *claim) scaled() bool {
+	return slices.ContainsFunc(c.columns(), func(column string) bool { _, told := c.Dataset.Scales[column]; return told })
 }
 
 func (c *claim) shape(n int64) dpsco.Shape {
