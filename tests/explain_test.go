@@ -87,6 +87,12 @@ func TestExplainSaysWhyNot(t *testing.T) {
 		{`SELECT * FROM dp_explain('linear', '%s', 0.01)`, "warning", "too few rows"},
 		{`SELECT * FROM dp_explain('linear', '%s', 0.3, 0.01)`, "warning", "delta is above one"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"method": "trimmed"}')`, "expected_error", "depends on the data"},
+		{`SELECT * FROM dp_explain('linear', '%s', 9, features => '{age}', options => '{"method": "sample_aggregate"}')`, "warning", "no number of rows brings the noise below a tenth"},
+		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"trim": 5}')`, "reason", "another method: trimmed"},
+		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"trim": 5}')`, "sqlstate", "22023"},
+		{`SELECT * FROM dp_explain('linear', '%s', 0.3)`, "expected_duration", "under 0.1s"},
+		{`SELECT * FROM dp_explain('logistic', '%s', 0.3, target => 'amount', features => '{age}')`, "warning", "amount is registered with scale 500 and does not look like a label: rows count in which it is 0 or 1"},
+		{`SELECT * FROM dp_explain('logistic', '%s', 0.3, target => 'amount', features => '{age}', options => '{"positive_label": 7}')`, "warning", "0 or 7"},
 	} {
 		if said := w.explain(w.analyst, fmt.Sprintf(c.sql, w.dataset)); !strings.Contains(said[c.property], c.says) {
 			t.Errorf("%s: %s says %q, want %q: %v", c.sql, c.property, said[c.property], c.says, said)
@@ -94,6 +100,9 @@ func TestExplainSaysWhyNot(t *testing.T) {
 	}
 	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.3)`, w.dataset); strings.Contains(said["warning"], "every scale") {
 		t.Errorf("scales are registered, and yet: %v", said)
+	}
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('logistic', $1, 0.3, target => 'insured', features => '{age}')`, w.dataset); strings.Contains(said["warning"], "label") {
+		t.Errorf("a label with scale 1, and yet: %v", said)
 	}
 	bare := w.simple("bare_" + w.dataset)
 	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.3)`, bare); !strings.Contains(said["warning"], "every scale is 1") || said["rows"] != "1000" {

@@ -90,14 +90,24 @@ func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 	}
 	e.add("possible", "yes")
 	e.planned(plan)
-	e.add("expected_duration", c.takes(plan, n).Round(100*time.Millisecond).String())
+	e.add("expected_duration", about(c.takes(plan, n)))
 	if err := e.priced(c, plan.Event); err != nil {
 		return nil, err
 	}
 	for j, width := range plan.Band {
 		e.add("noise_band:"+c.terms()[j], strconv.FormatFloat(width, 'g', 3, 64))
 	}
+	e.suspect(c, n, plan)
 	return e, s.forecast(e, c, n)
+}
+
+// about is a duration as far as it is known.
+func about(d time.Duration) string {
+	const least = 100 * time.Millisecond
+	if d < least {
+		return "under 0.1s"
+	}
+	return d.Round(least).String()
 }
 
 // refused passes on what a job would fail with, and errors that are no answer.
@@ -178,8 +188,7 @@ func (e *explanation) priced(c *claim, event privacy.Event) error {
 	return nil
 }
 
-// forecast tells the error to be expected from the noise, what would lessen it,
-// and what looks like a mistake.
+// forecast tells the error to be expected from the noise, and what would lessen it.
 func (s *Sidecar) forecast(e *explanation, c *claim, n int64) error {
 	algorithm, err := c.algorithm()
 	if err != nil {
@@ -202,7 +211,6 @@ func (s *Sidecar) forecast(e *explanation, c *claim, n int64) error {
 		}
 		e.enough(algorithm, shape, budget, accountant)
 	}
-	e.suspect(c, n)
 	return nil
 }
 
@@ -213,7 +221,7 @@ const tenth = 0.1
 func (e *explanation) enough(a dpsco.Scaled, s dpsco.Shape, b privacy.Budget, accountant privacy.Accountant) {
 	rows := dpsco.RowsFor(tenth, a.Algorithm, s, b, accountant)
 	if rows == 0 {
-		e.warn("no number of rows brings the noise below a tenth of the scale: ask for more eps, or for fewer features")
+		e.warn("no number of rows brings the noise below a tenth of the scale: ask for more eps, fewer features or another method")
 		return
 	}
 	e.add("rows_for_10_percent", strconv.Itoa(rows))
@@ -224,10 +232,14 @@ func (e *explanation) enough(a dpsco.Scaled, s dpsco.Shape, b privacy.Budget, ac
 }
 
 // suspect warns of what looks forgotten or careless.
-func (e *explanation) suspect(c *claim, n int64) {
+func (e *explanation) suspect(c *claim, n int64, plan *dpsco.Plan) {
 	named := slices.ContainsFunc(c.columns(), func(column string) bool { return c.scale(column) != 1 })
 	if !named {
 		e.warn("every scale is 1: were they forgotten? A steward registers typical magnitudes, from public knowledge")
+	}
+	if target := c.Request.Target; dpsco.Classifies(c.Model) && c.scale(target) != 1 {
+		e.warn("%s is registered with scale %v and does not look like a label: rows count in which it is %v or %v, others say nothing; options negative_label and positive_label change that",
+			target, c.scale(target), plan.Parameters["negative_label"], plan.Parameters["positive_label"])
 	}
 	if d := c.Request.Delta; d > 0 && d*float64(n) > 1 {
 		e.warn("delta is above one in the number of rows: it would allow a mechanism to publish somebody's row now and then")
