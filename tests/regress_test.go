@@ -5,13 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/dpsco/privacy"
 )
 
-var gradientModels = []string{"linear", "logistic", "huber"}
+// gradientModels are all that have penalties, steps and such.
+var gradientModels = slices.DeleteFunc(dpsco.Models(), func(model string) bool { return model == "l1" })
 
 // regressable gives the data set 40,000 rows with a signal and a label.
 func (w *world) regressable(accounting string, epsilon, delta float64) {
@@ -33,7 +35,10 @@ func (w *world) regressable(accounting string, epsilon, delta float64) {
 // same ranges.
 func TestOptionsAgree(t *testing.T) {
 	w := newWorld(t, 1, 0)
-	for _, model := range append([]string{"l1"}, gradientModels...) {
+	if known := all[string](w, w.super, `SELECT name FROM dp_int.model ORDER BY name COLLATE "C"`); !slices.Equal(known, dpsco.Models()) {
+		t.Errorf("the database knows the models %v, dpsco %v", known, dpsco.Models())
+	}
+	for _, model := range dpsco.Models() {
 		want := map[string]string{}
 		for _, o := range dpsco.Options(model) {
 			switch {
@@ -133,7 +138,7 @@ func TestEveryMethodAnswersFromSQL(t *testing.T) {
 	w.regressable("zcdp", 5000, 1e-3)
 	for _, model := range gradientModels {
 		target := "amount"
-		if model == "logistic" {
+		if dpsco.Classifies(model) {
 			target = "label"
 		}
 		for _, o := range dpsco.Options(model) {
@@ -244,7 +249,12 @@ func TestBadRegressionsAreExplained(t *testing.T) {
 		{`dp_linear_regress('%s', 1, options => '{"positive_label": 1}')`, "22023", "unknown option"},
 		{`dp_logistic_regress('%s', 1, target => 'label', features => '{age}', options => '{"positive_label": 3, "negative_label": 3}')`, "22023", "both labels"},
 		{`dp_linear_regress('%s', 1, options => '{"batch": 1000000}', method => 'spgd_kamath', features => '{age}')`, "", ""},
-		{`dp_linear_regress('%s', 0.001, method => 'sample_aggregate')`, "DP005", "points"},
+		{`dp_linear_regress('%s', 1, options => '{"trim": 5}')`, "22023", `option "trim" does nothing with method "auto"`},
+		{`dp_linear_regress('%s', 1, options => '{"l1_ratio": 0.2}')`, "22023", "choose another penalty: elastic_net"},
+		{`dp_linear_regress('%s', 1, options => '{"l1_ratio": 0.5, "whitening": "auto"}')`, "", ""}, // what leaving them out means
+		{`dp_linear_regress('%s', 0.001, method => 'sample_aggregate')`, "DP005", "eps"},
+		{`dp_linear_regress('%s', 8, method => 'sample_aggregate', options => '{"blocks": 99999}')`, "DP005", "blocks is 99999"},
+		{`dp_linear_regress('%s', 8, 1e-10, method => 'sample_aggregate')`, "DP005", "delta of at least 1e-09"},
 		{`dp_submit('linear', '%s', 1, 0)`, "22023", "delta must be above 0"},
 	} {
 		before := w.entries()
