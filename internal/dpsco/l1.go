@@ -215,7 +215,7 @@ func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 // objective plans a perturbed minimiser on a fine grid, for it has noise of some
 // steps, yet no finer than what float64 can certify for this many rows.
 func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
-	certified := float64(s.N) * float64(s.D+4) * math.Max(1, epsilon) * 0x1p-49
+	certified := float64(s.N) * math.Max(1, epsilon) * a.Smoothing / a.Clip * 0x1p-47
 	set(&a.Pitch, math.Max(a.Radius*0x1p-29, certified))
 	a.Pitch = powerOfTwo(a.Pitch)
 	p := objpert.Params{Epsilon: below(epsilon), Clip: a.Clip, Smoothing: a.Smoothing, Pitch: a.Pitch, Intercept: s.Intercept}

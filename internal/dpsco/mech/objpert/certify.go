@@ -32,6 +32,17 @@ func (o *objective) nearError(w []float64) float64 {
 	return o.gradientError(norm(w), unit, 2*n*n*unit*unit)
 }
 
+// fineError is gradientError for fineGradient: a residual is right but for its last
+// bit and the square of unit.
+func (o *objective) fineError(w []float64) float64 {
+	const unit = 0x1p-53
+	n, d, c := float64(len(o.y)), float64(len(o.x)), o.clip
+	fine := (d + 2) * unit * (d + 2) * unit
+	rows := n * (10*unit*c + 6*fine*c*c*norm(w)/o.smoothing)
+	rest := 2*n*n*unit*unit*n*c + 6*unit*(n*c+o.bNorm+o.ridge*norm(w))
+	return (rows+rest)*(1+0x1p-20) + n*d*0x1p-500
+}
+
 // refine continues from start with gradients in as many bits as it takes. A step
 // is Newton's where the gradient has halved, else a majorising one, and after
 // many passes a gradient step of the length that always contracts: it ends for

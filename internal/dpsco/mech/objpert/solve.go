@@ -45,7 +45,8 @@ func (o *objective) minimise(ctx context.Context) ([]*big.Float, error) {
 
 // descend iterates in float64 until the point is certified or patience ends.
 // A Newton step is taken where it halves the gradient; else, and at first, a step
-// on the quadratic that majorises J, which always lowers J.
+// on the quadratic that majorises J, which always lowers J. Where the gradient is
+// small enough but for what rounding may have done to it, it is computed again.
 func (o *objective) descend(ctx context.Context) (w []float64, certified bool, err error) {
 	const far, patience = 4, 100
 	p := o.at(make([]float64, len(o.x)), majorise)
@@ -55,6 +56,12 @@ func (o *objective) descend(ctx context.Context) (w []float64, certified bool, e
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, false, err
+		}
+		if norm(p.g) <= o.gap*o.ridge {
+			p.g = o.fineGradient(p.w)
+			if o.certify(norm(p.g), o.fineError(p.w)) {
+				return p.w, true, nil
+			}
 		}
 		if pass >= far {
 			if next := o.at(o.at(p.w, newton).next(), majorise); norm(next.g) <= norm(p.g)/2 {
@@ -108,9 +115,54 @@ func (o *objective) at(w []float64, kind curvature) point {
 	}
 	for j := range high {
 		h.SetSym(j, j, h.At(j, j)+o.ridge)
+	}
+	return point{w, o.gradient(w, high, low), h}
+}
+
+// gradient turns the sum high + low over the rows into the gradient of J.
+func (o *objective) gradient(w, high, low []float64) []float64 {
+	for j := range high {
 		high[j] = ((o.ridge*w[j] + o.bNear[j]) - high[j]) - low[j]
 	}
-	return point{w, high, h}
+	return high
+}
+
+// fineGradient is the gradient of at, from residuals that make up for the rounding
+// of their sums.
+func (o *objective) fineGradient(w []float64) []float64 {
+	high, low := make([]float64, len(w)), make([]float64, len(w))
+	var residuals, errors [block]float64
+	for first := 0; first < len(o.y); first += block {
+		size := min(block, len(o.y)-first)
+		r, e := residuals[:size], errors[:size]
+		copy(r, o.y[first:])
+		clear(e)
+		for j, column := range o.x {
+			subtractProducts(r, e, w[j], column[first:first+size])
+		}
+		for i, s := range o.s[first : first+size] {
+			v := r[i] + e[i]
+			r[i] = s * (v / math.Sqrt(v*v+o.smoothing*o.smoothing))
+		}
+		for j, column := range o.x {
+			high[j], low[j] = addProducts(high[j], low[j], column[first:first+size], r)
+		}
+	}
+	return o.gradient(w, high, low)
+}
+
+// subtractProducts takes a x off the unevaluated sums r + e. Only the additions to
+// e round.
+//
+// Source: Ogita, Rump & Oishi 2005, Algorithm 5.3.
+func subtractProducts(r, e []float64, a float64, x []float64) {
+	for i, v := range x {
+		p := float64(-a * v) // the conversion forbids fusing
+		s := r[i] + p
+		t := s - r[i]
+		e[i] += ((r[i] - (s - t)) + (p - t)) + math.FMA(-a, v, -p)
+		r[i] = s
+	}
 }
 
 // rows sets pull to s H'(r) and curve to the curvature's k, for the rows from first on.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco/mech"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 var background = context.Background()
@@ -32,8 +34,16 @@ func TestFloatsStayWithinTheStatedError(t *testing.T) {
 	p := Params{Epsilon: 1, Clip: 2, Smoothing: .1, Pitch: 0x1p-26, Intercept: true}
 	for trial := range 60 {
 		x, y := wildTable(rng, 300, 3)
-		o := testObjective(t, uint64(trial), p, x, y)
 		w := []float64{rng.NormFloat64(), 1e3 * rng.NormFloat64(), rng.NormFloat64(), 1e-9}
+		p := p
+		if trial%2 == 0 { // targets that leave nothing but rounding of the residual, and little ridge
+			p.Epsilon = 1e4
+			floats.Scale(1e6, w)
+			for i := range y {
+				y[i] = w[0] + w[1]*x[0][i] + w[2]*x[1][i] + w[3]*x[2][i]
+			}
+		}
+		o := testObjective(t, uint64(trial), p, x, y)
 		far, err := o.farGradient(background, exact(w), 512)
 		if err != nil {
 			t.Fatal(err)
@@ -44,6 +54,13 @@ func TestFloatsStayWithinTheStatedError(t *testing.T) {
 		}
 		if size := norm(near); !(size <= o.nearError(w)) {
 			t.Fatalf("trial %d: gradient off by %g, stated %g", trial, size, o.nearError(w))
+		}
+		fine := o.fineGradient(w)
+		for j := range fine {
+			fine[j] -= toFloats(far)[j]
+		}
+		if size := norm(fine); !(size <= o.fineError(w)) {
+			t.Fatalf("trial %d: fine gradient off by %g, stated %g", trial, size, o.fineError(w))
 		}
 	}
 }
@@ -58,6 +75,7 @@ func TestMinimiserIsCertified(t *testing.T) {
 		{20_000, 3, .1, 0x1p-26, true},
 		{500, 3, 1, 0x1p-50, false},
 		{200, 2, 1e4, 0x1p-50, false},
+		{20_000, 3, 1, 0x1p-36, true}, // but for the fine gradient, too much for rounding
 	} {
 		x, y := lognormal(9, c.n, c.d)
 		o := testObjective(t, 1, Params{c.eps, 2, .3, c.pitch, true}, x, y)
