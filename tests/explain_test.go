@@ -105,7 +105,7 @@ func TestExplainSaysWhyNot(t *testing.T) {
 		t.Errorf("a label with scale 1, and yet: %v", said)
 	}
 	bare := w.simple("bare_" + w.dataset)
-	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.3)`, bare); !strings.Contains(said["warning"], "every scale is 1") || said["rows"] != "1000" {
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.3)`, bare); !strings.Contains(said["warning"], "no scale is registered") || said["rows"] != "1000" {
 		t.Errorf("no scale is registered: %v", said)
 	}
 	for _, c := range []struct{ sql, code, says string }{

@@ -219,7 +219,7 @@ const tenth = 0.1
 
 // enough tells how many rows would bring the noise below a tenth of the scale.
 func (e *explanation) enough(a dpsco.Scaled, s dpsco.Shape, b privacy.Budget, accountant privacy.Accountant) {
-	rows := dpsco.RowsFor(tenth, a.Algorithm, s, b, accountant)
+	rows := dpsco.RowsFor(tenth, a.Inner(), s, b, accountant)
 	if rows == 0 {
 		e.warn("no number of rows brings the noise below a tenth of the scale: ask for more eps, fewer features or another method")
 		return
@@ -233,9 +233,8 @@ func (e *explanation) enough(a dpsco.Scaled, s dpsco.Shape, b privacy.Budget, ac
 
 // suspect warns of what looks forgotten or careless.
 func (e *explanation) suspect(c *claim, n int64, plan *dpsco.Plan) {
-	named := slices.ContainsFunc(c.columns(), func(column string) bool { return c.scale(column) != 1 })
-	if !named {
-		e.warn("every scale is 1: were they forgotten? A steward registers typical magnitudes, from public knowledge")
+	if !c.scaled() {
+		e.warn("no scale is registered: were they forgotten? A steward registers typical magnitudes, from public knowledge")
 	}
 	if target := c.Request.Target; dpsco.Classifies(c.Model) && c.scale(target) != 1 {
 		e.warn("%s is registered with scale %v and does not look like a label: rows count in which it is %v or %v, others say nothing; options negative_label and positive_label change that",
