@@ -174,7 +174,7 @@ func (c *crash) judge(line *tally, o outcome) {
 			c.violated("%s was told %q, but nothing was released", o.request, pg.Hint)
 		}
 	default:
-		if spent != "" {
+		if spent != "" && pg.Code != "57014" { // a cancel that comes just before the answer says nothing, which is no lie
 			c.violated("%s was told %s, but job %s is charged", o.request, pg.Message, spent)
 		}
 		line.refused--
