@@ -65,15 +65,21 @@ func TestExpectIsNearWhatIsSeen(t *testing.T) {
 }
 
 // The noise of sample_aggregate follows the data, but can be foreseen as well: that of the
-// ball at eps 1, of the spread of the fits at eps 20.
+// ball at eps 1, of the spread of the fits in a small one.
 func TestExpectOfSampleAggregate(t *testing.T) {
 	for _, c := range []struct {
-		model string
-		n, d  int
-		eps   float64
-	}{{"linear", 100_000, 2, 1}, {"linear", 20_000, 2, 5}, {"linear", 100_000, 2, 5}, {"linear", 40_000, 3, 20}, {"linear", 200_000, 2, 20}, {"logistic", 100_000, 2, 10}} {
+		model       string
+		n, d        int
+		eps, radius float64
+	}{
+		{"linear", 100_000, 2, 1, 10}, {"linear", 20_000, 2, 5, 10}, {"linear", 100_000, 2, 5, 10}, {"linear", 200_000, 2, 20, 10},
+		{"linear", 20_000, 2, 20, 1}, {"logistic", 100_000, 2, 10, 10},
+	} {
 		s, b := Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: c.eps, Delta: 1e-6}
-		a := mustRecipe(t, c.model, "sample_aggregate")
+		a, err := Recipe(c.model, map[string]any{"method": "sample_aggregate", "radius": c.radius}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		expected, seen := expectation(t, a, s, b), deviation(t, a, scaledTable(s, Classifies(c.model)), b)
 		t.Logf("%+v: expected %.2g, seen %.2g, ratio %.2f", c, expected, seen, expected/seen)
 		if ratio := expected / seen; !(ratio >= 0.4 && ratio <= 2.5) {
