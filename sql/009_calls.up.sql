@@ -44,7 +44,8 @@ RETURN CASE WHEN expected_at > clock_timestamp() + interval '100 s' THEN format(
 COMMENT ON FUNCTION dp.time_left IS 'How notices say when a job may be done; nothing where that is not known, or soon.';
 
 -- Waits for a job over its loopback connection; returns its release. Whoever
--- waits for more than a second is told the stage, and each new one.
+-- waits for more than a second is told the stage, each new one, and once when it
+-- takes longer than expected.
 CREATE FUNCTION dp_int.loopback_wait(p_connection text, p_caller name, p_job uuid) RETURNS uuid
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -52,6 +53,7 @@ DECLARE
   begun CONSTANT timestamptz := clock_timestamp();
   s record;
   told text;
+  late boolean := false;
   asked timestamptz;
   lost_since timestamptz;
   nap float8;
@@ -59,6 +61,10 @@ BEGIN
   LOOP
     SELECT * INTO s FROM dp_dblink.dblink(p_connection, ask)
       AS t(state text, alive boolean, release uuid, sqlstate text, message text, hint text, stage text, expected_at timestamptz);
+    IF NOT late AND s.expected_at < clock_timestamp() - interval '5 s' THEN
+      late := true;
+      told := NULL;
+    END IF;
     IF s.stage IS DISTINCT FROM told AND clock_timestamp() > begun + interval '0.9 s' THEN
       told := s.stage;
       RAISE NOTICE 'dpsidecar: %', told || dp.time_left(s.expected_at);
@@ -321,6 +327,7 @@ DECLARE
   nap pg_catalog.float8 := 0.001;
   begun CONSTANT pg_catalog.timestamptz := pg_catalog.clock_timestamp();
   told pg_catalog.text;
+  late pg_catalog.bool := false;
   patience pg_catalog.interval := '0';  -- until a sidecar has been seen
   lost_since pg_catalog.timestamptz;
   fate pg_catalog.text;
@@ -347,6 +354,10 @@ BEGIN
       fate := public.dp_cancel(job);
       COMMIT;
       RAISE EXCEPTION '%', interrupt USING ERRCODE = '57014', HINT = pg_catalog.format('The job: %s.', fate);
+    END IF;
+    IF NOT late AND s.expected_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 s'::pg_catalog.interval) THEN
+      late := true;
+      told := NULL;
     END IF;
     IF (s.stage OPERATOR(pg_catalog.=) told) IS NOT TRUE AND pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (begun OPERATOR(pg_catalog.+) '0.9 s'::pg_catalog.interval) THEN
       told := s.stage;

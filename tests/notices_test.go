@@ -106,6 +106,9 @@ func TestACallerWhoWaitsIsToldTheTimeLeft(t *testing.T) {
 	w.exec(worker, `SELECT dp_int.job_charge($1, $2, 1000, '{"bounded_range": {"epsilon": 0.5}}', 0.5, 0.03125, 0, '{}')`, job, token)
 	w.exec(worker, `SELECT dp_int.job_read($1, $2, '4 min 20 s')`, job, token)
 	w.eventually("it says how long", func() bool { return slices.Contains(heard(), "dpsidecar: charged, pulling, about 4 min left") })
+	w.exec(w.super, `UPDATE dp_int.job SET expected_at = clock_timestamp() - interval '5 s' WHERE id = $1`, job)
+	w.eventually("it says that this was not enough", func() bool { return slices.Contains(heard(), "dpsidecar: charged, pulling, longer than expected") })
+	w.exec(w.super, `UPDATE dp_int.job SET expected_at = clock_timestamp() + interval '4 min' WHERE id = $1`, job)
 	if left := one[float64](w, w.analyst, `SELECT extract(epoch FROM j.expected_at - clock_timestamp())::float8 FROM dp.jobs j, dp_status(j.id) s WHERE j.expected_at = s.expected_at`); left < 60 || left > 260 {
 		t.Errorf("dp.jobs says %v seconds", left)
 	}
