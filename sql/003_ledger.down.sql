@@ -4,7 +4,7 @@ DO $$
 BEGIN
   IF EXISTS (SELECT FROM dp_int.ledger) AND coalesce(current_setting('dp.discard_ledger', true), '') <> 'yes' THEN
     RAISE EXCEPTION 'the ledger has entries, and going down would lose them'
-      USING HINT = 'Archive dp.ledger first, then set dp.discard_ledger = ''yes'' in this session.';
+      USING HINT = 'Archive dp.ledger first, then run PGOPTIONS=''-c dp.discard_ledger=yes'' dpsidecar migrate down.';
   END IF;
 END $$;
 DROP FUNCTION dp_int.ledger_budget, dp_int.ledger_refund, dp_int.refuse_overdraft, dp_int.refuse_delta, dp_int.ledger_charge,

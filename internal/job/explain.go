@@ -43,7 +43,7 @@ func (s *Sidecar) explainAll(ctx context.Context) {
 	for ctx.Err() == nil {
 		switch found, err := s.explainNext(ctx); {
 		case err != nil && ctx.Err() == nil:
-			s.Log.Warn("explanation failed", "error", err)
+			s.Log.Log(ctx, s.level(), "explanation failed", "error", err)
 		case found:
 			continue
 		}
