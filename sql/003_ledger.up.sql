@@ -134,7 +134,6 @@ DECLARE
   a dp_int.account;
   g dp_int.dataset_grant;
   cost numeric;
-  eps float8 := (SELECT j.eps FROM dp_int.job j WHERE j.id = e.job);
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account FOR UPDATE;
@@ -150,10 +149,10 @@ BEGIN
       USING ERRCODE = 'DP005', HINT = 'Choose another method. No privacy budget was spent.';
   END IF;
   PERFORM dp_int.refuse_delta(d.name, dp_int.reserve(a.delta) - a.spent_delta, e.delta);
-  PERFORM dp_int.refuse_overdraft(d.name, NULL, least(a.cap, d.cap), a.spent, cost, a, eps);
+  PERFORM dp_int.refuse_overdraft(d.name, NULL, least(a.cap, d.cap), a.spent, cost, a, e);
   IF g.cap IS NOT NULL THEN
     PERFORM dp_int.refuse_overdraft(d.name, p_caller, g.cap,
-      coalesce((SELECT t.spent FROM dp_int.caller_total t WHERE t.account = a.id AND t.caller = p_caller), 0), cost, a, eps);
+      coalesce((SELECT t.spent FROM dp_int.caller_total t WHERE t.account = a.id AND t.caller = p_caller), 0), cost, a, e);
   END IF;
   e.account := a.id;
   e.kind := 'charge';
@@ -173,27 +172,41 @@ BEGIN
   END IF;
 END $$;
 
--- cap, spent and cost are in the unit of account a; cost is that of a request with
--- eps, and but for pure accounting grows about as its square. Without a caller the
--- limit is the data set's.
-CREATE FUNCTION dp_int.refuse_overdraft(p_dataset text, p_caller name, cap numeric, spent numeric, cost numeric, a dp_int.account, eps float8) RETURNS void
+-- About the largest eps with which the request of e would cost no more than what is
+-- left of an account; NULL where that is not known.
+CREATE FUNCTION dp_int.affordable(a dp_int.account, remaining numeric, e dp_int.ledger) RETURNS numeric
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  j record;
+  eps numeric;
+BEGIN
+  SELECT * INTO j FROM dp_int.job WHERE id = e.job;
+  eps := CASE
+    WHEN a.accounting <> 'zcdp' OR remaining <= 0 THEN NULL
+    WHEN e.event ? 'bounded_range' THEN sqrt(8 * remaining)
+    WHEN e.event ?| '{pure,approx}' THEN sqrt(2 * remaining)
+    WHEN j.delta > 0 THEN dp_int.proven('zcdp', NULL, remaining, j.delta::numeric) END;
+  RETURN CASE WHEN eps > 0 THEN trim_scale(trunc(eps, 1 - floor(log(eps))::int)) END;  -- two digits, from below
+END $$;
+
+-- cap, spent and cost are in the unit of account a. Without a caller the limit is
+-- the data set's.
+CREATE FUNCTION dp_int.refuse_overdraft(p_dataset text, p_caller name, cap numeric, spent numeric, cost numeric, a dp_int.account, e dp_int.ledger) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   remaining CONSTANT text := greatest(cap - spent, 0)::float8;
   remedy text := 'ask the steward for dp_set_budget';
+  eps numeric;
 BEGIN
   IF spent + cost <= cap THEN RETURN; END IF;
   IF p_caller IS NOT NULL THEN
     remedy := format('ask the steward for a higher limit: dp_grant(%L, %L, ...)', p_dataset, p_caller);
   END IF;
-  IF cap <= spent THEN
-    remedy := 'A' || substr(remedy, 2);
-  ELSIF a.accounting = 'pure' THEN
-    remedy := format('Ask with eps at most %s, or %s', remaining, remedy);
-  ELSE
-    remedy := concat('Ask with a smaller eps, ', 'at most about ' || (eps * sqrt((cap - spent) / cost))::numeric(1000, 2) || ', ', 'or ', remedy);
-  END IF;
-  RAISE EXCEPTION 'privacy budget of % on "%" is exhausted: %', coalesce(format('"%s"', p_caller), 'the data set'), p_dataset,
+  eps := dp_int.affordable(a, cap - spent, e);
+  remedy := CASE WHEN cap <= spent THEN 'A' || substr(remedy, 2)
+                 WHEN a.accounting = 'pure' THEN format('Ask with eps at most %s, or %s', remaining, remedy)
+                 ELSE concat('Ask with a smaller eps, ', 'at most about ' || eps || ', ', 'or ', remedy) END;
+  RAISE EXCEPTION 'privacy budget of % on "%" is exhausted: %', coalesce('"' || p_caller || '"', 'the data set'), p_dataset,
     format(CASE a.accounting
              WHEN 'pure' THEN 'epsilon %1$s of %2$s is left, this request costs %4$s'
              WHEN 'zcdp' THEN 'rho %1$s of %2$s is left at delta %3$s, this request costs %4$s'

@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"dpsidecar/internal/dpsco/mech"
 	"dpsidecar/internal/dpsco/privacy"
@@ -61,6 +65,65 @@ func TestASecondNameHasALimitOfItsOwn(t *testing.T) {
 	w.mustRegress(w.analyst, ask, w.dataset, 3.0)
 	_, err = regress(w.analyst, ask, w.dataset, 0.001)
 	w.wantError(err, "DP002", "0 of 5 is left")
+}
+
+// Whoever asks for too much is told what would do: it is admitted, and not much
+// more would be.
+func TestARefusalNamesTheEpsThatWouldDo(t *testing.T) {
+	for _, accounting := range []string{"pure", "zcdp"} {
+		for _, personal := range []bool{false, true} {
+			w := newWorld(t, 4, 0)
+			delta := 0.0
+			if accounting != "pure" {
+				delta = 1e-5
+			}
+			w.registerAgain(accounting, 4, delta)
+			if personal {
+				w.exec(w.steward, `SELECT dp_grant($1, $2, 1)`, w.dataset, w.person)
+			}
+			for _, call := range []string{
+				`SELECT * FROM dp_l1_regress('%s', %s, features => '{age}', options => '{"method": "exponential_mechanism"}')`,
+				`SELECT * FROM dp_l1_regress('%s', %s, features => '{age}', options => '{"method": "objective_perturbation"}')`,
+				`SELECT * FROM dp_linear_regress('%s', %s, 1e-6, features => '{age}')`,
+				`SELECT * FROM dp_linear_regress('%s', %s, 1e-6, features => '{age}', method => 'gd')`,
+			} {
+				if delta == 0 && strings.Contains(call, "linear") {
+					continue
+				}
+				ask, says, remedy := "9", "budget of the data set on", "dp_set_budget"
+				if personal { // too much for the person, and not for the data set
+					ask = "1.5"
+					if delta > 0 && strings.Contains(call, "l1") {
+						ask = "0.85"
+					}
+					says, remedy = fmt.Sprintf("budget of %q on", w.person), fmt.Sprintf("dp_grant('%s', '%s', ...)", w.dataset, w.person)
+				}
+				_, err := regress(w.analyst, fmt.Sprintf(call, w.dataset, ask))
+				w.wantError(err, "DP002", says)
+				w.wantError(err, "DP002", remedy)
+				var pg *pgconn.PgError
+				if !errors.As(err, &pg) {
+					t.Fatal(err)
+				}
+				named := regexp.MustCompile(`at most (?:about )?([0-9.]+), or`).FindStringSubmatch(pg.Hint)
+				if named == nil {
+					t.Fatalf("%s names no eps: %s", call, pg.Hint)
+				}
+				eps, err := strconv.ParseFloat(named[1], 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				// dp_explain tells what would be admitted and spends nothing.
+				for factor, affordable := range map[float64]bool{1: true, 1.6: false} {
+					model, rest, _ := strings.Cut(strings.TrimPrefix(fmt.Sprintf(call, w.dataset, fmt.Sprint(factor*eps)), "SELECT * FROM dp_"), "_regress(")
+					rest = strings.Replace(rest, "method => 'gd'", `options => '{"method": "gd"}'`, 1)
+					if said := w.explain(w.analyst, fmt.Sprintf(`SELECT * FROM dp_explain('%s', %s`, model, rest)); (said["affordable"] == "yes") != affordable {
+						t.Errorf("%s, personal limit %v, %s: %v times the eps %v named: affordable %s", accounting, personal, call, factor, eps, said["affordable"])
+					}
+				}
+			}
+		}
+	}
 }
 
 func TestASecondNameNeverRaisesTheCap(t *testing.T) {
