@@ -134,6 +134,8 @@ DECLARE
   a dp_int.account;
   g dp_int.dataset_grant;
   cost numeric;
+  own numeric;   -- what the caller has spent
+  room numeric;  -- under every limit
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account FOR UPDATE;
@@ -149,10 +151,11 @@ BEGIN
       USING ERRCODE = 'DP005', HINT = 'Choose another method. No privacy budget was spent.';
   END IF;
   PERFORM dp_int.refuse_delta(d.name, dp_int.reserve(a.delta) - a.spent_delta, e.delta);
-  PERFORM dp_int.refuse_overdraft(d.name, NULL, least(a.cap, d.cap), a.spent, cost, a, e);
+  own := coalesce((SELECT t.spent FROM dp_int.caller_total t WHERE t.account = a.id AND t.caller = p_caller), 0);
+  room := least(least(a.cap, d.cap) - a.spent, g.cap - own);
+  PERFORM dp_int.refuse_overdraft(d.name, NULL, least(a.cap, d.cap), a.spent, cost, a, e, room);
   IF g.cap IS NOT NULL THEN
-    PERFORM dp_int.refuse_overdraft(d.name, p_caller, g.cap,
-      coalesce((SELECT t.spent FROM dp_int.caller_total t WHERE t.account = a.id AND t.caller = p_caller), 0), cost, a, e);
+    PERFORM dp_int.refuse_overdraft(d.name, p_caller, g.cap, own, cost, a, e, room);
   END IF;
   e.account := a.id;
   e.kind := 'charge';
@@ -184,14 +187,16 @@ BEGIN
   eps := CASE
     WHEN a.accounting <> 'zcdp' OR remaining <= 0 THEN NULL
     WHEN e.event ? 'bounded_range' THEN sqrt(8 * remaining)
-    WHEN e.event ?| '{pure,approx}' THEN sqrt(2 * remaining)
+    WHEN e.event ? 'pure' THEN sqrt(2 * remaining)
+    WHEN e.event ? 'approx' THEN NULL  -- with less, it would need other blocks
     WHEN j.delta > 0 THEN dp_int.proven('zcdp', NULL, remaining, j.delta::numeric) END;
   RETURN CASE WHEN eps > 0 THEN trim_scale(trunc(eps, 1 - floor(log(eps))::int)) END;  -- two digits, from below
 END $$;
 
--- cap, spent and cost are in the unit of account a. Without a caller the limit is
--- the data set's.
-CREATE FUNCTION dp_int.refuse_overdraft(p_dataset text, p_caller name, cap numeric, spent numeric, cost numeric, a dp_int.account, e dp_int.ledger) RETURNS void
+-- cap, spent, cost and room are in the unit of account a. Without a caller the limit
+-- is the data set's.
+CREATE FUNCTION dp_int.refuse_overdraft(p_dataset text, p_caller name, cap numeric, spent numeric, cost numeric, a dp_int.account, e dp_int.ledger,
+                                        room numeric) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   remaining CONSTANT text := greatest(cap - spent, 0)::float8;
@@ -202,9 +207,9 @@ BEGIN
   IF p_caller IS NOT NULL THEN
     remedy := format('ask the steward for a higher limit: dp_grant(%L, %L, ...)', p_dataset, p_caller);
   END IF;
-  eps := dp_int.affordable(a, cap - spent, e);
-  remedy := CASE WHEN cap <= spent THEN 'A' || substr(remedy, 2)
-                 WHEN a.accounting = 'pure' THEN format('Ask with eps at most %s, or %s', remaining, remedy)
+  eps := dp_int.affordable(a, room, e);
+  remedy := CASE WHEN room <= 0 THEN 'A' || substr(remedy, 2)
+                 WHEN a.accounting = 'pure' THEN format('Ask with eps at most %s, or %s', room::float8, remedy)
                  ELSE concat('Ask with a smaller eps, ', 'at most about ' || eps || ', ', 'or ', remedy) END;
   RAISE EXCEPTION 'privacy budget of % on "%" is exhausted: %', coalesce('"' || p_caller || '"', 'the data set'), p_dataset,
     format(CASE a.accounting

@@ -276,7 +276,7 @@ BEGIN
       UPDATE dp_int.job SET cancel_requested = true WHERE id = p_job;
       RETURN 'will be canceled before it reads; no privacy budget will be spent';
     WHEN 'reading' THEN
-      RETURN 'too late: the privacy budget is spent; the result will be kept, and the same request returns it at no cost';
+      RETURN format('too late: the privacy budget is spent; the result will be kept, and the same request%s returns it at no cost', CASE WHEN j.fresh THEN ' without fresh' END);
     WHEN 'done' THEN
       RETURN 'it was done already; the result is kept';
     WHEN 'abandoned' THEN

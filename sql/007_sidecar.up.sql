@@ -120,6 +120,10 @@ BEGIN
         IF FOUND THEN
           -- Its row lock waits for a publication under way; then look again.
           SELECT * INTO leader FROM dp_int.job WHERE id = leader_id FOR UPDATE;
+          IF leader.state = 'abandoned' THEN
+            PERFORM dp_int.finish_job(j.id, 'failed', leader.sqlstate, leader.message, 'No privacy budget was spent.');
+            CONTINUE;
+          END IF;
           CONTINUE WHEN leader.state NOT IN ('claimed', 'charged', 'reading');
           UPDATE dp_int.job SET state = 'queued', follows = leader.id, worker = NULL, token = NULL, lease_until = NULL WHERE id = j.id;
           -- One that waits to read is tried again at once.
@@ -296,7 +300,8 @@ CREATE FUNCTION dp_int.job_park(p_job uuid, p_token uuid, p_message text) RETURN
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
-  spent CONSTANT text := 'The privacy budget is spent, once: the job goes on by itself, and the same request returns its result at no further cost.';
+  spent CONSTANT text := format('The privacy budget is spent, once: the job goes on by itself, and the same request%s returns its result at no further cost.',
+                                CASE WHEN j.fresh THEN ' without fresh' END);
   follower uuid;
 BEGIN
   IF j.state <> 'reading' THEN

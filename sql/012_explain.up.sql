@@ -27,6 +27,7 @@ BEGIN
     RAISE EXCEPTION 'no dpsidecar is connected to database "%"', current_database()
       USING ERRCODE = 'DP001', HINT = 'Start one with dpsidecar serve. No privacy budget was spent.';
   END IF;
+  PERFORM dp_int.recheck_dataset(r.dataset);
   DELETE FROM dp_int.inquiry WHERE asked_at < clock_timestamp() - interval '10 min';
   INSERT INTO dp_int.inquiry (id, caller, dataset, request, hash) VALUES (p_id, p_caller, r.dataset, r.body, r.hash);
   PERFORM pg_notify('dp_jobs', 'inquiry');

@@ -14,8 +14,8 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
    WHERE j.state = 'queued'
 $$;
 
--- The end of a job that is charged and takes too long, or can never be read. Who
--- is no longer wanted to finish it notices at the next heartbeat.
+-- The end of a job that is charged and takes too long, or can never be read, and of
+-- identical ones that would only wait for it. Its worker notices at the next heartbeat.
 CREATE FUNCTION public.dp_abandon(job uuid) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -30,7 +30,10 @@ BEGIN
   ELSIF j.finished_at IS NOT NULL THEN
     RETURN format('it was %s already', j.state);
   END IF;
-  FOR follower IN SELECT id FROM dp_int.job WHERE follows = j.id FOR UPDATE LOOP
+  -- One that is being claimed waits for our lock, and job_claim ends it.
+  FOR follower IN SELECT id FROM dp_int.job
+                   WHERE dataset = j.dataset AND request_hash = j.request_hash AND state = 'queued' AND NOT fresh AND NOT j.fresh AND id <> j.id
+                     FOR UPDATE SKIP LOCKED LOOP
     PERFORM dp_int.finish_job(follower, 'failed', 'DP004', message, unspent);
   END LOOP;
   IF j.state = 'reading' THEN

@@ -309,3 +309,40 @@ func TestAStewardAbandonsAJob(t *testing.T) {
 		t.Errorf("without the steward's entry verify says %v", wrong)
 	}
 }
+
+// Nobody asked again for what was abandoned: identical jobs end with it, whether
+// they wait for a worker or are being claimed, and are not charged.
+func TestIdenticalJobsAreAbandonedTogether(t *testing.T) {
+	w := lonelyWorld(t, 100, 0)
+	submit := func() string {
+		return one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5, options => '{"method": "exponential_mechanism"}')::text`, w.dataset)
+	}
+	first, waiting := submit(), submit()
+	w.abandon(reading)
+	w.exec(w.steward, `BEGIN`)
+	w.exec(w.steward, `SELECT dp_abandon($1)`, first)
+	claimed, claiming := submit(), make(chan error, 1)
+	worker := w.connect(w.system.URL("dp_sidecar"))
+	pid := one[int32](w, worker, `SELECT pg_backend_pid()`)
+	go func() {
+		_, err := worker.Exec(context.Background(), `SELECT dp_int.job_claim(gen_random_uuid(), '30 s')`)
+		claiming <- err
+	}()
+	w.eventually("the claim waits", func() bool {
+		return one[bool](w, w.super, `SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $1`, pid)
+	})
+	w.exec(w.steward, `COMMIT`)
+	if err := <-claiming; err != nil {
+		t.Fatal(err)
+	}
+	for job, status := range map[string]string{first: "abandoned", waiting: "failed", claimed: "failed"} {
+		if got := one[string](w, w.analyst, `SELECT status FROM dp_status($1)`, job); got != status {
+			t.Errorf("%s is %s, want %s", job, got, status)
+		}
+	}
+	_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_result($1)`, claimed)
+	w.wantError(err, "DP004", "No privacy budget was spent")
+	if w.entries() != 1 {
+		t.Errorf("%d entries, want one charge", w.entries())
+	}
+}

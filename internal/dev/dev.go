@@ -157,7 +157,13 @@ func (s *System) Serve(ctx context.Context) (stop func(), err error) {
 	sidecar := &job.Sidecar{Config: config, Schema: install.Latest(), Version: s.options.Version, Log: s.options.Log, Grace: grace}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
-	go func() { ended <- sidecar.Run(running) }()
+	go func() {
+		err := sidecar.Run(running)
+		if err != nil && s.options.Log != nil {
+			s.options.Log.Error("the sidecar has ended", "error", err)
+		}
+		ended <- err
+	}()
 	stop = sync.OnceFunc(func() { cancel(); <-ended })
 	s.mu.Lock()
 	s.stops = append(s.stops, stop)

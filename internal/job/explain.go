@@ -233,6 +233,9 @@ func (e *explanation) enough(a dpsco.Scaled, s dpsco.Shape, b privacy.Budget, ac
 
 // suspect warns of what looks forgotten or careless.
 func (e *explanation) suspect(c *claim, n int64, plan *dpsco.Plan) {
+	if !c.scaled() && c.Request.Options["method"] == dpsco.MethodExponential {
+		e.warn("without scales the exact sampler may take for ever, and only a steward can end it")
+	}
 	if !c.scaled() {
 		e.warn("no scale is registered: were they forgotten? A steward registers typical magnitudes, from public knowledge")
 	}

@@ -25,7 +25,7 @@ type MedianOfMeans struct {
 // At implements Method.
 func (m MedianOfMeans) At(z float64, n, d int) (Estimator, error) {
 	if m.Blocks < 1 || m.Blocks%2 == 0 || m.Blocks > n {
-		return nil, fmt.Errorf("%w: Blocks = %d of %d rows; it must be odd and at most that", mech.ErrParams, m.Blocks, n)
+		return nil, fmt.Errorf("%w: blocks is %d; it must be odd, and at most the %d rows", mech.ErrParams, m.Blocks, n)
 	}
 	if err := (mech.Contract{Norm: mech.LInf, Bound: m.Range / 2, N: n / m.Blocks, D: d}).Check(); err != nil {
 		return nil, err
