@@ -329,7 +329,7 @@ func TestIdenticalJobsAreAbandonedTogether(t *testing.T) {
 		claiming <- err
 	}()
 	w.eventually("the claim waits", func() bool {
-		return one[bool](w, w.super, `SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $1`, pid)
+		return one[bool](w, w.super, `SELECT coalesce(wait_event_type = 'Lock', false) FROM pg_stat_activity WHERE pid = $1`, pid)
 	})
 	w.exec(w.steward, `COMMIT`)
 	if err := <-claiming; err != nil {

@@ -266,7 +266,7 @@ func TestPlansNameWhatIsWrong(t *testing.T) {
 		{Regression{Steps: 501}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 501`},
 		{Regression{Penalty: PenaltyGroupL1, Lambda: 1}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, "groups"},
 		{Regression{Method: "sample_aggregate"}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "16 blocks are too few"},
-		{Regression{Method: "spgd_kamath", Blocks: 4}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "Blocks = 4"},
+		{Regression{Method: "spgd_kamath", Blocks: 4}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "blocks is 4"},
 		{Regression{Method: "trimmed"}, Shape{10, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "Trim"},
 	} {
 		c.a.Loss = loss.Squared{}
