@@ -20,7 +20,13 @@ func (o *objective) certify(gradient, err float64) bool {
 // (objpert.md, Lemma 3). The last term stands for all underflow.
 func (o *objective) gradientError(w, unit, sum float64) float64 {
 	n, d, c := float64(len(o.y)), float64(len(o.x)), o.clip
-	rows := n * unit * (d + 4) * (4*c + 3*c*c*w/o.smoothing)
+	return o.sumError(n*unit*(d+4)*(4*c+3*c*c*w/o.smoothing), w, unit, sum)
+}
+
+// sumError adds to what the rows' vectors err by what their sum, ridge, b and
+// underflow do.
+func (o *objective) sumError(rows, w, unit, sum float64) float64 {
+	n, d, c := float64(len(o.y)), float64(len(o.x)), o.clip
 	rest := sum*n*c + 6*unit*(n*c+o.bNorm+o.ridge*w)
 	return (rows+rest)*(1+0x1p-20) + n*d*0x1p-500
 }
@@ -38,9 +44,7 @@ func (o *objective) fineError(w []float64) float64 {
 	const unit = 0x1p-53
 	n, d, c := float64(len(o.y)), float64(len(o.x)), o.clip
 	fine := (d + 2) * unit * (d + 2) * unit
-	rows := n * (10*unit*c + 6*fine*c*c*norm(w)/o.smoothing)
-	rest := 2*n*n*unit*unit*n*c + 6*unit*(n*c+o.bNorm+o.ridge*norm(w))
-	return (rows+rest)*(1+0x1p-20) + n*d*0x1p-500
+	return o.sumError(n*(10*unit*c+6*fine*c*c*norm(w)/o.smoothing), norm(w), unit, 2*n*n*unit*unit)
 }
 
 // refine continues from start with gradients in as many bits as it takes. A step
