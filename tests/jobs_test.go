@@ -167,6 +167,40 @@ func TestSidecarsShareTheQueueAndMayLeave(t *testing.T) {
 	}
 }
 
+// A claim is kept by a sidecar that is told to leave before it hears of it: the
+// job does not wait for its lease to run out.
+func TestALeavingSidecarKeepsWhatItClaims(t *testing.T) {
+	w := lonelyWorld(t, 1, 0)
+	leave, err := w.system.Serve(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A standby that is not there keeps the sidecar waiting for the answer to a
+	// claim that is committed.
+	for _, conn := range []*pgx.Conn{w.super, w.steward, w.analyst} {
+		w.exec(conn, `SET synchronous_commit = local`)
+	}
+	w.exec(w.super, `ALTER SYSTEM SET synchronous_standby_names = 'nobody'`)
+	w.exec(w.super, `SELECT pg_reload_conf()`)
+	job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
+	w.eventually("a claim is committed and not answered", func() bool {
+		return one[bool](w, w.super, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query ~ 'job_claim')`)
+	})
+	left := make(chan struct{})
+	go func() { leave(); close(left) }()
+	time.Sleep(100 * time.Millisecond)
+	w.exec(w.super, `ALTER SYSTEM RESET synchronous_standby_names`)
+	w.exec(w.super, `SELECT pg_reload_conf()`)
+	<-left
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the job is done", func() bool { return one[string](w, w.analyst, `SELECT status FROM dp_status($1)`, job) == "done" })
+	if w.spent() != 0.5 || w.entries() != 1 {
+		t.Errorf("spent %g in %d entries, want 0.5 in 1", w.spent(), w.entries())
+	}
+}
+
 // Postgres restarts under a running sidecar: it reconnects, and the cached
 // loopback of a session that was restarted too is renewed.
 func TestASidecarSurvivesARestartOfPostgres(t *testing.T) {

@@ -38,10 +38,10 @@ func (e *explanation) warn(format string, args ...any) {
 }
 
 // explainAll answers questions until ctx ends, beside the workers: a long fit
-// delays nobody who only asks.
-func (s *Sidecar) explainAll(ctx context.Context) {
+// delays nobody who only asks. One that was taken is answered even then.
+func (s *Sidecar) explainAll(ctx, working context.Context) {
 	for ctx.Err() == nil {
-		switch found, err := s.explainNext(ctx); {
+		switch found, err := s.explainNext(working); {
 		case err != nil && ctx.Err() == nil:
 			s.Log.Log(ctx, s.level(), "explanation failed", "error", err)
 		case found:

@@ -80,7 +80,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	for range s.Jobs {
 		workers.Go(func() { s.work(ctx, working) })
 	}
-	workers.Go(func() { s.explainAll(ctx) })
+	workers.Go(func() { s.explainAll(ctx, working) })
 	s.listen(ctx, cancel)
 	timer := time.AfterFunc(s.Grace, func() { stop(errShutdown) })
 	workers.Wait()
@@ -92,10 +92,12 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	return nil
 }
 
-// work claims and runs jobs one after the other; it sleeps while there are none.
+// work claims and runs jobs one after the other until ctx ends; it sleeps while
+// there are none. A claim under way when ctx ends is one of working: the
+// database may have granted it already, and the job would wait for its lease.
 func (s *Sidecar) work(ctx, working context.Context) {
 	for ctx.Err() == nil {
-		c, err := s.claim(ctx)
+		c, err := s.claim(working)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			s.Log.Log(ctx, s.level(), "claim failed", "error", err)
