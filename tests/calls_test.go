@@ -164,7 +164,7 @@ func TestATimeoutBeforeTheChargeSpendsNothing(t *testing.T) {
 	start := time.Now()
 	_, err := regress(w.analyst, ask, w.dataset, 0.5)
 	w.wantError(err, "57014", "no privacy budget")
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("the wait ended after %v", took)
 	}
 	w.exec(blocker, "ROLLBACK")
@@ -280,7 +280,7 @@ func TestWithoutASidecarACallFailsAtOnce(t *testing.T) {
 	w.wantError(err, "DP001", "dpsidecar serve")
 	_, err = w.analyst.Exec(context.Background(), `CALL dp_run('l1', $1, 0.5)`, w.dataset)
 	w.wantError(err, "DP001", "dp_submit")
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("failed after %v", took)
 	}
 
