@@ -62,15 +62,13 @@ const exactSteps = 60
 // exact is the fit of some rows without privacy, a function of them that always
 // returns D numbers. Rows that are not finite say nothing.
 func exact(l loss.Loss, psi prox.Operator, x Data) []float64 {
-	p := whitener(exactMoments(x), 1e-6)
-	x = x.times(p)
+	p := newWhitener(exactMoments(x), 1e-6)
+	x = x.times(p.matrix)
 	u := make([]float64, x.D)
 	descent := solve.GD{Steps: exactSteps, Rate: 1 / math.Min(1, l.Smoothness())}
 	// The context's is the only error there is, and this one never ends.
-	_ = descent.Solve(context.Background(), u, exactOracle{l, x}, inMetric(psi, p))
-	w := mat.NewVecDense(x.D, nil)
-	w.MulVec(p, mat.NewVecDense(x.D, u))
-	return w.RawVector().Data
+	_ = descent.Solve(context.Background(), u, exactOracle{l, x}, p.metric(psi))
+	return p.apply(u)
 }
 
 // exactMoments returns the mean of x x' over the finite rows.

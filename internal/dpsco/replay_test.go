@@ -108,7 +108,7 @@ func count(all map[privacy.Event]int, e privacy.Event, times int) {
 // hostile is a value that breaks floating sums, comparisons or clipping; NaN is
 // what NULL becomes.
 func hostile(r *rand.Rand) float64 {
-	values := []float64{0, 1, 1, 2, 7, 0.5, 5e-324, 1e-200, 3, 1e9, 1e155, 1e300, math.MaxFloat64, math.Inf(1), math.NaN(), r.NormFloat64()}
+	values := []float64{0, 1, 1, 2, 7, 0.5, 5e-324, 1e-200, 3, 1e9, 1e14, 1e19, 1e51, 1e87, 1e99, 1e155, 1e300, math.MaxFloat64, math.Inf(1), math.NaN(), r.NormFloat64()}
 	return float64(1-2*r.IntN(2)) * values[r.IntN(len(values))]
 }
 
@@ -178,7 +178,7 @@ func replays() map[string]Regression {
 				a.Method, a.Whitening, a.Steps, a.Radius = name, whitening, 6, 2
 				a.Penalty, a.Lambda, a.Groups = penalties[len(all)%len(penalties)], 0.1, [][]int{{0}}
 				if name == "sample_aggregate" {
-					a.Blocks, a.Penalty = 5, PenaltyNone
+					a.Blocks = 5
 				}
 				all[fmt.Sprint(name, " ", model, " whitening ", whitening)] = a
 				if a.Batch = 7; slices.Contains([]string{"spgd_clip", "spgd_kamath", "spgd_holland", "svrg", "svrg_pp"}, name) {

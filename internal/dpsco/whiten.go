@@ -51,20 +51,19 @@ func (a Whitened) at(s Shape, z float64) (*stage, error) {
 		return nil, err
 	}
 	return &stage{event: event, arithmetic: marks(estimators), seconds: a.seconds(s), run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
-		p := whitener(secondMoments(x, contract, noise, src), momentFloor(contract, noise))
-		x = x.times(p)
+		p := newWhitener(secondMoments(x, contract, noise, src), momentFloor(contract, noise))
+		x = x.times(p.matrix)
 		inner := a.Descent
-		inner.Psi = inMetric(inner.Psi, p)
+		inner.Psi = p.metric(inner.Psi)
 		u, err := inner.solve(ctx, x, estimators, src)
 		if err != nil {
 			return nil, err
 		}
-		w := mat.NewVecDense(s.D, nil)
-		w.MulVec(p, mat.NewVecDense(s.D, u))
+		w := p.apply(u)
 		if level != nil {
-			w.SetVec(0, w.AtVec(0)-meanResidual(x, u, level, src))
+			w[0] -= meanResidual(x, u, level, src)
 		}
-		return w.RawVector().Data, nil
+		return w, nil
 	}}, nil
 }
 
@@ -115,26 +114,46 @@ func momentFloor(c mech.MomentContract, noise mech.Gaussian) float64 {
 	return max(2*sigma*math.Sqrt(float64(c.D)), 0.02)
 }
 
-// whitener returns H^(-1/2) with the eigenvalues of H raised to floor.
-func whitener(h *mat.SymDense, floor float64) *mat.SymDense {
-	var eigen mat.EigenSym
-	if !eigen.Factorize(h, true) {
-		panic("dpsco: a symmetric matrix without eigenvalues")
-	}
-	var vectors mat.Dense
-	eigen.VectorsTo(&vectors)
-	p := mat.NewSymDense(h.SymmetricDim(), nil)
-	for k, v := range eigen.Values(nil) {
-		p.SymRankOne(p, 1/math.Sqrt(max(v, floor)), vectors.ColView(k))
-	}
-	return p
+// whitener is P = V diag(values) V', V orthogonal.
+type whitener struct {
+	matrix  *mat.SymDense
+	vectors *mat.Dense
+	values  []float64
 }
 
-func inMetric(psi prox.Operator, p *mat.SymDense) prox.Operator {
+// newWhitener returns H^(-1/2) with the eigenvalues of H raised to floor, and to
+// what they are accurate to: one for every H, also where no eigenvalues are
+// found.
+func newWhitener(h *mat.SymDense, floor float64) whitener {
+	d := h.SymmetricDim()
+	var eigen mat.EigenSym
+	if !eigen.Factorize(h, true) {
+		h = mat.NewSymDense(d, nil)
+		eigen.Factorize(h, true)
+	}
+	w := whitener{matrix: mat.NewSymDense(d, nil), vectors: new(mat.Dense), values: eigen.Values(nil)} // ascending
+	eigen.VectorsTo(w.vectors)
+	floor = max(floor, 1e-15*w.values[d-1])
+	for k, v := range w.values {
+		w.values[k] = 1 / math.Sqrt(max(v, floor))
+		w.matrix.SymRankOne(w.matrix, w.values[k], w.vectors.ColView(k))
+	}
+	return w
+}
+
+// apply returns P u.
+func (w whitener) apply(u []float64) []float64 {
+	v := mat.NewVecDense(len(u), nil)
+	v.MulVec(w.matrix, mat.NewVecDense(len(u), u))
+	return v.RawVector().Data
+}
+
+// metric returns u -> psi(P u).
+func (w whitener) metric(psi prox.Operator) prox.Operator {
 	if psi == (prox.Zero{}) {
 		return psi
 	}
-	return prox.NewMetric(psi, p)
+	return prox.NewMetric(psi, w.vectors, w.values)
 }
 
 // times returns the rows P x, in the place of x; the constant becomes a column.

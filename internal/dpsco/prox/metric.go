@@ -2,6 +2,7 @@ package prox
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/mat"
 )
@@ -23,27 +24,23 @@ type Metric struct {
 	least      float64 // and smallest
 }
 
-// NewMetric returns psi(P u). It panics unless P is positive definite.
-func NewMetric(psi Operator, p mat.Symmetric) *Metric {
-	var eigen mat.EigenSym
-	if !eigen.Factorize(p, true) {
-		panic("prox: no eigenvalues of P")
+// NewMetric returns psi(P u) for P = V diag(values) V', all values positive and V
+// orthogonal.
+func NewMetric(psi Operator, vectors *mat.Dense, values []float64) *Metric {
+	with := func(f func(v float64) float64) *mat.Dense {
+		m := mat.NewSymDense(len(values), nil)
+		for k, v := range values {
+			m.SymRankOne(m, f(v), vectors.ColView(k))
+		}
+		return mat.DenseCopyOf(m)
 	}
-	values := eigen.Values(nil) // ascending
-	if !(values[0] > 0) {
-		panic("prox: P is not positive definite")
-	}
-	n := p.SymmetricDim()
-	inverse, q := mat.NewSymDense(n, nil), mat.NewSymDense(n, nil)
-	var vectors mat.Dense
-	eigen.VectorsTo(&vectors)
-	for k, v := range values {
-		inverse.SymRankOne(inverse, 1/v, vectors.ColView(k))
-		q.SymRankOne(q, 1/(v*v), vectors.ColView(k))
-	}
+	low, high := slices.Min(values), slices.Max(values)
 	return &Metric{
-		psi: psi, p: mat.DenseCopyOf(p), inverse: mat.DenseCopyOf(inverse), q: mat.DenseCopyOf(q),
-		most: 1 / (values[0] * values[0]), least: 1 / (values[n-1] * values[n-1]),
+		psi:     psi,
+		p:       with(func(v float64) float64 { return v }),
+		inverse: with(func(v float64) float64 { return 1 / v }),
+		q:       with(func(v float64) float64 { return 1 / (v * v) }),
+		most:    1 / (low * low), least: 1 / (high * high),
 	}
 }
 

@@ -23,8 +23,8 @@ func random(r *rand.Rand, n int, size float64) []float64 {
 	return v
 }
 
-// positive returns a positive definite matrix with eigenvalues in [1/spread, 1].
-func positive(r *rand.Rand, n int, spread float64) *mat.SymDense {
+// positive returns the eigenvectors of a matrix and its eigenvalues, from 1 down to 1/spread.
+func positive(r *rand.Rand, n int, spread float64) (vectors *mat.Dense, values []float64) {
 	square := mat.NewDense(n, n, nil)
 	for i := range n {
 		for j := range n {
@@ -33,13 +33,17 @@ func positive(r *rand.Rand, n int, spread float64) *mat.SymDense {
 	}
 	var qr mat.QR
 	qr.Factorize(square)
-	var q mat.Dense
-	qr.QTo(&q)
-	p := mat.NewSymDense(n, nil)
+	vectors = new(mat.Dense)
+	qr.QTo(vectors)
 	for k := range n {
-		p.SymRankOne(p, math.Pow(spread, -float64(k)/float64(n-1)), q.ColView(k))
+		values = append(values, math.Pow(spread, -float64(k)/float64(n-1)))
 	}
-	return p
+	return vectors, values
+}
+
+func metric(psi Operator, r *rand.Rand, n int, spread float64) *Metric {
+	vectors, values := positive(r, n, spread)
+	return NewMetric(psi, vectors, values)
 }
 
 var groups = [][]int{{0, 3}, {1, 2, 5}}
@@ -56,7 +60,7 @@ func operators() []Operator {
 		Sum{L1Ball{1}, L2Ball{.6}}, Sum{L2{.4}, Simplex{1}}, Sum{Box{-1, .3}, Simplex{1}},
 	)
 	for _, psi := range append(simple, Rest{L1{.7}}) {
-		all = append(all, NewMetric(psi, positive(r, d, 30)))
+		all = append(all, metric(psi, r, d, 30))
 	}
 	return all
 }
@@ -193,7 +197,7 @@ func TestOperatorsAreTotal(t *testing.T) {
 func TestMetricConvergesWhenBadlyConditioned(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	const n, step, lambda = 40, .5, 1.
-	m := NewMetric(L1{lambda}, positive(r, n, 100))
+	m := metric(L1{lambda}, r, n, 100)
 	u := random(r, n, 1)
 	v := slices.Clone(u)
 	m.Prox(u, step)
@@ -224,7 +228,7 @@ func BenchmarkMetric(b *testing.B) {
 	for _, lambda := range []float64{.02, 1} {
 		for _, n := range []int{10, 280} {
 			r := rand.New(rand.NewPCG(4, 4))
-			m := NewMetric(L1{lambda}, positive(r, n, 100))
+			m := metric(L1{lambda}, r, n, 100)
 			v := random(r, n, 1)
 			b.Run(fmt.Sprint(n, "/", lambda), func(b *testing.B) {
 				for b.Loop() {

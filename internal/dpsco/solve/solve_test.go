@@ -231,7 +231,8 @@ func TestLassoInAMetric(t *testing.T) {
 	eigen.VectorsTo(&vectors)
 	p := mat.NewSymDense(5, nil)
 	for k, v := range values {
-		p.SymRankOne(p, 1/math.Sqrt(v), vectors.ColView(k))
+		values[k] = 1 / math.Sqrt(v)
+		p.SymRankOne(p, values[k], vectors.ColView(k))
 	}
 	white := &exact{y: o.y, r: o.r}
 	for _, x := range o.x {
@@ -239,7 +240,7 @@ func TestLassoInAMetric(t *testing.T) {
 		u.MulVec(p, mat.NewVecDense(5, x))
 		white.x = append(white.x, u.RawVector().Data)
 	}
-	u := run(t, GD{Steps: 60, Rate: .9}, white, prox.NewMetric(prox.L1{Lambda: .2}, p))
+	u := run(t, GD{Steps: 60, Rate: .9}, white, prox.NewMetric(prox.L1{Lambda: .2}, &vectors, values))
 	w := mat.NewVecDense(5, nil)
 	w.MulVec(p, mat.NewVecDense(5, u))
 	got := w.RawVector().Data
