@@ -88,8 +88,9 @@ COMMENT ON TABLE dp_int.caller_total IS 'What each caller has spent of an accoun
 CREATE FUNCTION dp_int.reserve(delta numeric) RETURNS numeric
 LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT delta * 0.1 $$;
 
-CREATE FUNCTION dp_int.conversion_delta(delta numeric) RETURNS numeric
-LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT delta * 0.9 * (1 - 1e-15) $$;
+-- Less than the rest when delta was lowered since; below 0 when nothing is left.
+CREATE FUNCTION dp_int.conversion_delta(delta numeric, spent_delta numeric DEFAULT 0) RETURNS numeric
+LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT least(delta * 0.9, delta - spent_delta * (1 + 1e-15)) * (1 - 1e-15) $$;
 
 -- Grid 1 of Renyi orders; package privacy has the same.
 CREATE FUNCTION dp_int.renyi_orders() RETURNS numeric[]
@@ -171,14 +172,15 @@ LANGUAGE sql IMMUTABLE AS $$
     WHEN 'rdp' THEN greatest(0, p_epsilon - dp_int.renyi_surplus(p_order, dp_int.conversion_delta(p_delta))) * (1 - 1e-15) END
 $$;
 
--- What the accountant proves of a total in its unit, rounded upward.
-CREATE FUNCTION dp_int.proven(p_accounting text, p_order numeric, p_spent numeric, p_delta numeric) RETURNS numeric
+-- What the accountant proves of totals in its unit and of deltas, rounded upward.
+CREATE FUNCTION dp_int.proven(p_accounting text, p_order numeric, p_spent numeric, p_delta numeric, p_spent_delta numeric DEFAULT 0) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-  delta CONSTANT numeric := dp_int.conversion_delta(p_delta);
+  delta CONSTANT numeric := dp_int.conversion_delta(p_delta, p_spent_delta);
   a numeric := p_order;
   divergence numeric := p_spent * (1 + 1e-15);
 BEGIN
+  IF delta < 0 THEN RETURN 'Infinity'; END IF;
   IF p_accounting = 'pure' OR p_spent = 0 THEN RETURN p_spent; END IF;
   IF p_accounting = 'zcdp' THEN
     a := dp_int.order_for_rho(p_spent::float8, delta::float8);

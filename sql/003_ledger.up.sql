@@ -78,9 +78,11 @@ LANGUAGE plpgsql AS $$
 DECLARE
   a dp_int.account;
   cost numeric;
+  deltas numeric;
 BEGIN
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = e.account FOR UPDATE;
   cost := coalesce(dp_int.cost(a, e), 0);
+  deltas := a.spent_delta + coalesce(e.delta, 0);
   e.id := nextval('dp_int.ledger_id_seq');
   e.seq := a.entries + 1;
   e.previous := a.head;
@@ -91,19 +93,19 @@ BEGIN
   INSERT INTO dp_int.ledger OVERRIDING SYSTEM VALUE SELECT e.*;
   UPDATE dp_int.account
      SET spent = a.spent + cost,
-         spent_delta = a.spent_delta + e.delta,
-         proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, a.spent + cost, a.delta),
+         spent_delta = deltas,
+         proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, a.spent + cost, a.delta, deltas),
          spends = a.spends + (e.kind <> 'budget')::int,
          entries = e.seq,
          head = e.hash
    WHERE id = a.id;
   IF e.kind <> 'budget' THEN
     UPDATE dp_int.caller_total t
-       SET spent = t.spent + cost, proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, t.spent + cost, a.delta)
+       SET spent = t.spent + cost, proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, t.spent + cost, a.delta, deltas)
      WHERE t.account = a.id AND t.caller = e.caller;
     IF NOT FOUND THEN
       INSERT INTO dp_int.caller_total (account, caller, spent, proven_epsilon)
-      VALUES (a.id, e.caller, cost, dp_int.proven(a.accounting, a.renyi_order, cost, a.delta));
+      VALUES (a.id, e.caller, cost, dp_int.proven(a.accounting, a.renyi_order, cost, a.delta, deltas));
     END IF;
   END IF;
   RETURN e.id;
@@ -114,10 +116,10 @@ CREATE FUNCTION dp_int.prove(p_account bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   UPDATE dp_int.account a
-     SET proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, a.spent, a.delta)
+     SET proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, a.spent, a.delta, a.spent_delta)
    WHERE a.id = p_account;
   UPDATE dp_int.caller_total t
-     SET proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, t.spent, a.delta)
+     SET proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, t.spent, a.delta, a.spent_delta)
     FROM dp_int.account a
    WHERE a.id = p_account AND t.account = a.id;
 END $$;
@@ -150,7 +152,7 @@ BEGIN
     RAISE EXCEPTION 'data set "%" has % accounting, which cannot price this mechanism', d.name, a.accounting
       USING ERRCODE = 'DP005', HINT = 'Choose another method. No privacy budget was spent.';
   END IF;
-  PERFORM dp_int.refuse_delta(d.name, dp_int.reserve(a.delta) - a.spent_delta, e.delta);
+  PERFORM dp_int.refuse_delta(d.name, a, e.delta);
   own := coalesce((SELECT t.spent FROM dp_int.caller_total t WHERE t.account = a.id AND t.caller = p_caller), 0);
   room := least(least(a.cap, d.cap) - a.spent, g.cap - own);
   PERFORM dp_int.refuse_overdraft(d.name, NULL, least(a.cap, d.cap), a.spent, cost, a, e, room);
@@ -164,15 +166,23 @@ BEGIN
   RETURN dp_int.ledger_append(e);
 END $$;
 
-CREATE FUNCTION dp_int.refuse_delta(p_dataset text, remaining numeric, delta numeric) RETURNS void
+-- Do the deltas of mechanisms still fit? Once the reserve was lowered below what
+-- is spent of it, not even 0 does.
+CREATE FUNCTION dp_int.delta_fits(a dp_int.account, delta numeric) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$ SELECT a.spent_delta + delta <= dp_int.reserve(a.delta) $$;
+
+CREATE FUNCTION dp_int.refuse_delta(p_dataset text, a dp_int.account, delta numeric) RETURNS void
 LANGUAGE plpgsql AS $$
+DECLARE
+  remaining CONSTANT numeric := dp_int.reserve(a.delta) - a.spent_delta;
 BEGIN
-  IF delta > 0 AND delta > remaining THEN
-    RAISE EXCEPTION 'the delta that "%" keeps for mechanisms is exhausted: % is left, this request needs %',
-                    p_dataset, greatest(remaining, 0)::float8, delta::float8
-      USING ERRCODE = 'DP002',
-            HINT = 'Ask with a smaller delta or a method without a delta of its own, or ask the steward for dp_set_budget. No privacy budget was spent. Requests answered before can still be repeated at no cost.';
-  END IF;
+  IF dp_int.delta_fits(a, delta) THEN RETURN; END IF;
+  RAISE EXCEPTION 'the delta that "%" keeps for mechanisms is exhausted: %', p_dataset,
+    CASE WHEN remaining < 0 THEN 'it was set below what they have spent'
+         ELSE format('%s is left, this request needs %s', remaining::float8, delta::float8) END
+    USING ERRCODE = 'DP002',
+          HINT = CASE WHEN remaining < 0 THEN 'Ask' ELSE 'Ask with a smaller delta or a method without a delta of its own, or ask' END
+                 || ' the steward for dp_set_budget. No privacy budget was spent. Requests answered before can still be repeated at no cost.';
 END $$;
 
 -- About the largest eps with which the request of e would cost no more than what is

@@ -167,15 +167,25 @@ BEGIN
   PERFORM dp_int.recheck_dataset(j.dataset);
 END $$;
 
+-- The same of a data set that is only counted.
+CREATE FUNCTION dp_int.dataset_recheck(p_dataset bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM dp_int.recheck_dataset(p_dataset);
+END $$;
+
 -- claimed -> charged. The worker holds a snapshot and locks on the relation, so
 -- what is checked here is what it will read. False when the job was unwanted and
--- is gone; raises DP002, DP004, DP005 or 42501 and charges nothing otherwise.
+-- is gone; raises DP002, DP004, DP005 or 42501 and charges nothing otherwise, and
+-- 40001 when the account has another accounting or order than the plan was made for.
 CREATE FUNCTION dp_int.job_charge(p_job uuid, p_token uuid, p_row_count bigint, p_event jsonb,
                                   p_epsilon numeric, p_rho numeric, p_delta numeric, p_plan jsonb,
-                                  p_renyi numeric[] DEFAULT NULL, p_renyi_grid int DEFAULT NULL, p_arithmetic text DEFAULT 'exact') RETURNS boolean
+                                  p_renyi numeric[] DEFAULT NULL, p_renyi_grid int DEFAULT NULL, p_arithmetic text DEFAULT 'exact',
+                                  p_accounting text DEFAULT NULL, p_order numeric DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
+  a dp_int.account;
   e dp_int.ledger;
   charge_id bigint;
 BEGIN
@@ -187,6 +197,10 @@ BEGIN
     RETURN false;
   END IF;
   PERFORM dp_int.recheck_dataset(j.dataset);
+  SELECT n.* INTO STRICT a FROM dp_int.account n JOIN dp_int.dataset d ON d.account = n.id WHERE d.id = j.dataset FOR UPDATE OF n;
+  IF p_accounting IS NOT NULL AND (p_accounting, p_order) IS DISTINCT FROM (a.accounting, a.renyi_order) THEN
+    RAISE EXCEPTION 'the accounting of job % has changed since it was claimed', p_job USING ERRCODE = '40001';
+  END IF;
   e.job := j.id;
   e.event := p_event;
   e.epsilon := p_epsilon;
@@ -328,7 +342,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
   UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = p_dataset AND row_count IS DISTINCT FROM p_row_count
 $$;
 
-GRANT EXECUTE ON FUNCTION dp_int.worker_beat, dp_int.worker_bye, dp_int.job_claim, dp_int.job_beat, dp_int.job_recheck, dp_int.job_charge, dp_int.job_read, dp_int.job_pulled,
+GRANT EXECUTE ON FUNCTION dp_int.worker_beat, dp_int.worker_bye, dp_int.job_claim, dp_int.job_beat, dp_int.job_recheck, dp_int.dataset_recheck, dp_int.job_charge, dp_int.job_read, dp_int.job_pulled,
   dp_int.job_publish, dp_int.job_fail, dp_int.job_hand_back, dp_int.job_park, dp_int.uncounted, dp_int.counted TO dp_sidecar;
 
 COMMIT;

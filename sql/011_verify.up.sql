@@ -23,7 +23,7 @@ BEGIN
              count(*) FILTER (WHERE l.kind <> 'budget') AS spends, (array_agg(l.hash ORDER BY l.seq DESC))[1] AS head
         FROM dp_int.ledger l WHERE l.account = a.id) AS c ON true
    WHERE (a.entries, a.spends, a.spent, a.spent_delta, a.head) IS DISTINCT FROM (c.entries, c.spends, c.spent, c.delta, coalesce(c.head, '\x'))
-      OR a.proven_epsilon <> dp_int.proven(a.accounting, a.renyi_order, c.spent, a.delta)
+      OR a.proven_epsilon <> dp_int.proven(a.accounting, a.renyi_order, c.spent, a.delta, c.delta)
    ORDER BY a.id
    LIMIT 1;
   ok := detail IS NULL;

@@ -87,18 +87,18 @@ BEGIN
   value := greatest(least(a.epsilon, d.epsilon) - a.proven_epsilon, 0)::float8;
   RETURN NEXT;
   property := 'epsilon_remaining_after';
-  value := greatest(least(a.epsilon, d.epsilon) - dp_int.proven(a.accounting, a.renyi_order, a.spent + cost, a.delta), 0)::float8;
+  value := greatest(least(a.epsilon, d.epsilon) - dp_int.proven(a.accounting, a.renyi_order, a.spent + cost, a.delta, a.spent_delta + e.delta), 0)::float8;
   RETURN NEXT;
   IF g.epsilon IS NOT NULL THEN
     property := 'my_epsilon_remaining_after';
-    value := greatest(g.epsilon - dp_int.proven(a.accounting, a.renyi_order, mine + cost, a.delta), 0)::float8;
+    value := greatest(g.epsilon - dp_int.proven(a.accounting, a.renyi_order, mine + cost, a.delta, a.spent_delta + e.delta), 0)::float8;
     RETURN NEXT;
   END IF;
   property := 'affordable';
   value := CASE WHEN cost IS NULL THEN format('no: %s accounting cannot price this mechanism', a.accounting)
                 WHEN a.spent + cost > least(a.cap, d.cap) THEN 'no: the budget of the data set does not cover it'
                 WHEN mine + cost > g.cap THEN 'no: your own limit does not cover it'
-                WHEN e.delta > 0 AND e.delta > dp_int.reserve(a.delta) - a.spent_delta THEN 'no: the delta kept for mechanisms does not cover it'
+                WHEN NOT dp_int.delta_fits(a, e.delta) THEN 'no: the delta kept for mechanisms does not cover it'
                 ELSE 'yes' END;
   RETURN NEXT;
 END $$;

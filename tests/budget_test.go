@@ -404,3 +404,34 @@ func TestTheLedgerIsAppendOnly(t *testing.T) {
 		t.Errorf("event %s", event)
 	}
 }
+
+// A delta lowered below what mechanisms have spent of it leaves nothing, not even
+// to what has none of its own, and what is shown is what is proved at that delta.
+func TestALoweredDeltaLeavesNothing(t *testing.T) {
+	for _, accounting := range []string{"zcdp", "rdp"} {
+		w := newWorld(t, 3, 1e-5)
+		w.registerAgain(accounting, 3, 1e-5)
+		w.mustCharge(privacy.Approx{Epsilon: .3, Delta: 1e-6})
+		before := w.spent()
+		w.exec(w.steward, `SELECT dp_set_budget($1, 3, 1.05e-6)`, w.dataset)
+		_, err := w.charge(privacy.ZCDP{Rho: .01})
+		w.wantRefusal(err, "set below what they have spent")
+		if spent := w.spent(); !(spent > before) || math.IsInf(spent, 0) {
+			t.Errorf("%s: %v is spent at 5e-8, %v at 9e-6", accounting, spent, before)
+		}
+		w.exec(w.steward, `SELECT dp_set_budget($1, 3, 1e-9)`, w.dataset)
+		_, err = w.charge(privacy.ZCDP{Rho: .01})
+		w.wantRefusal(err, "set below what they have spent")
+		if spent := w.spent(); !math.IsInf(spent, 1) {
+			t.Errorf("%s: %v is spent at a delta below the mechanisms'", accounting, spent)
+		}
+		if left := one[float64](w, w.steward, `SELECT epsilon_remaining FROM dp.budget WHERE dataset = $1`, w.dataset); left != 0 {
+			t.Errorf("%s: %v is left", accounting, left)
+		}
+		w.exec(w.steward, `SELECT dp_set_budget($1, 3, 1e-5)`, w.dataset)
+		w.mustCharge(privacy.ZCDP{Rho: .01})
+		if wrong := w.verify(); len(wrong) > 0 {
+			t.Error(wrong)
+		}
+	}
+}
