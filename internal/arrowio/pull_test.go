@@ -171,6 +171,53 @@ func TestPullAgreesWithPostgresText(t *testing.T) {
 	}
 }
 
+// TestPullReadsTheLongestNumerics pulls rows of the most digits that Postgres
+// holds on either side of the point, and of what else is no number of a usual size.
+func TestPullReadsTheLongestNumerics(t *testing.T) {
+	const columns, longest = 50, "(repeat('9', 131072) || '.' || repeat('9', 16383))::numeric"
+	ctx, tx := begin(t)
+	var size int
+	if err := tx.QueryRow(ctx, "SELECT length(numeric_send("+longest+"))").Scan(&size); err != nil || size != 8+2*36864 {
+		t.Fatalf("the longest numeric has %d bytes, %v", size, err)
+	}
+	nan := math.NaN()
+	for _, c := range []struct {
+		sql  string
+		want float64
+	}{
+		{longest, nan},
+		{"-" + longest, nan},
+		{"1e131071::numeric + 1e-16383", nan},
+		{"repeat('9', 131072)::numeric", nan},
+		{"1 + 1e-16383::numeric", 1},
+		{"-1e308 - 1e-16383::numeric", -1e308},
+		{halfway + " + 1e-16383::numeric", math.Nextafter(1, 2)},
+		{halfway + " - 1e-16383::numeric", 1},
+		{"('0.' || repeat('9', 16383))::numeric", 1},
+		{"1e-16383::numeric", 0},
+		{"'NaN'::numeric", nan},
+		{"'Infinity'::numeric", nan},
+		{"'-Infinity'::numeric", nan},
+	} {
+		value := "(" + c.sql + ") AS "
+		names := make([]string, columns)
+		for j := range names {
+			names[j] = fmt.Sprintf("x%d", j)
+		}
+		view := "CREATE OR REPLACE VIEW v AS SELECT " + value + strings.Join(names, ", "+value) + " FROM generate_series(1, 5)"
+		if _, err := tx.Exec(ctx, view); err != nil {
+			t.Fatal(err)
+		}
+		rec := mustPull(t, ctx, tx, pgx.Identifier{"public", "v"}, names...)
+		for j := range names {
+			others := func(v float64) bool { return v != c.want && !(math.IsNaN(v) && math.IsNaN(c.want)) }
+			if slices.ContainsFunc(values(rec, j), others) {
+				t.Fatalf("%s: got %v in column %d, want %v", c.sql, values(rec, j), j, c.want)
+			}
+		}
+	}
+}
+
 func TestPullReadsEveryKindOfRelation(t *testing.T) {
 	ctx, tx := begin(t,
 		`CREATE DOMAIN amount AS numeric(10,2) CHECK (VALUE > 0)`,

@@ -24,7 +24,7 @@ var supported = map[uint32]columnType{
 	pgtype.Int8OID:        {"bigint", 8, 8, bigint, false},
 	pgtype.Float4OID:      {"real", 4, 4, float4, false},
 	pgtype.Float8OID:      {"double precision", 8, 8, float8, true},
-	pgtype.NumericOID:     {"numeric", numericHeader, numericHeader + 2*math.MaxInt16, numeric, false},
+	pgtype.NumericOID:     {"numeric", numericHeader, numericHeader + 2*math.MaxUint16, numeric, false},
 	pgtype.DateOID:        {"date", 4, 4, date, false},
 	pgtype.TimestampOID:   {"timestamp without time zone", 8, 8, timestamp, false},
 	pgtype.TimestamptzOID: {"timestamp with time zone", 8, 8, timestamp, false},
