@@ -46,19 +46,27 @@ BEGIN
 END $$;
 
 -- Why reading the relation could raise on, drop or repeat a row; NULL when it
--- cannot. A view is plain when its parse tree holds column references over one
+-- cannot. The rows of a foreign table are what another server makes of them. A view is plain when its parse tree holds column references over one
 -- relation and nothing else: the node types are a positive list, and no FROM has
 -- a filter, which may be a mere boolean column. A materialized view is stored rows and needs no such rule.
 CREATE FUNCTION dp_int.why_not_total(p_relid oid) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
-    WITH tree AS (
+    WITH RECURSIVE tree AS (
       SELECT c.oid, c.relkind, c.relrowsecurity, format('%I.%I', n.nspname, c.relname) AS relation
         FROM pg_catalog.pg_class c
         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
        WHERE c.oid = p_relid
           OR (SELECT relkind FROM pg_catalog.pg_class WHERE oid = p_relid) = 'v' AND c.oid IN (SELECT dp_int.relation_tree(p_relid))),
+    stored(oid, relkind, relation) AS (
+      SELECT t.oid, t.relkind, t.relation FROM tree t
+      UNION
+      SELECT c.oid, c.relkind, format('%I.%I', n.nspname, c.relname)
+        FROM stored s
+        JOIN pg_catalog.pg_inherits i ON i.inhparent = s.oid
+        JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace),
     nodes AS (
       SELECT t.relation, coalesce(m[1], 'filter') AS node
         FROM tree t
@@ -77,9 +85,11 @@ BEGIN
       HAVING bool_or(node NOT IN ('QUERY', 'RTE', 'RANGETBLENTRY', 'RTEPERMISSIONINFO', 'ALIAS', 'TARGETENTRY', 'VAR', 'FROMEXPR', 'RANGETBLREF'))
           OR count(*) FILTER (WHERE node = 'RANGETBLREF') <> count(*) FILTER (WHERE node = 'QUERY')
       UNION ALL
-      SELECT 3, format('column %I of %s is computed when it is read', a.attname, t.relation)
-        FROM tree t
-        JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND a.attgenerated = 'v'
+      SELECT 3, format('%s is a foreign table', relation) FROM stored WHERE relkind = 'f'
+      UNION ALL
+      SELECT 4, format('column %I of %s is computed when it is read', a.attname, s.relation)
+        FROM stored s
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = s.oid AND a.attgenerated = 'v'
     ) AS reasons(rank, reason)
     ORDER BY rank, reason
     LIMIT 1);
@@ -223,7 +233,7 @@ BEGIN
   IF reason IS NOT NULL AND NOT p_total THEN
     RAISE EXCEPTION '% is refused: %', p_relid::regclass, reason
       USING ERRCODE = '22023',
-            HINT = 'An expression can raise on one person''s row, a filter or a join can drop or repeat it. Register the table or a materialized view, or state with options {"total": true} that every person has exactly one row and that reading never raises; the statement is recorded.';
+            HINT = 'An expression or another server can raise on one person''s row, a filter or a join can drop or repeat it. Register the table or a materialized view, or state with options {"total": true} that every person has exactly one row and that reading never raises; the statement is recorded.';
   END IF;
   IF NOT (has_schema_privilege('dp_sidecar', c.relnamespace, 'USAGE') AND has_table_privilege('dp_sidecar', p_relid, 'SELECT')) THEN
     RAISE EXCEPTION 'dp_sidecar may not read %', p_relid::regclass
@@ -380,7 +390,12 @@ BEGIN
   IF dp_register.relation IS NULL THEN
     RAISE EXCEPTION 'a data set needs a relation' USING ERRCODE = '22023', HINT = 'For instance ''public.claims''.';
   END IF;
-  -- Registrations and set budgets are rare: one at a time keeps accounts from racing.
+  -- Registrations and set budgets are rare: one at a time keeps accounts from racing,
+  -- and a snapshot older than the lock would not show what the one before has done.
+  IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+    RAISE EXCEPTION 'dp_register needs isolation level read committed, not %', current_setting('transaction_isolation')
+      USING ERRCODE = '25001', HINT = 'Begin with: BEGIN ISOLATION LEVEL READ COMMITTED.';
+  END IF;
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
   total := coalesce((dp_register.options ->> 'total')::boolean, false);
   PERFORM dp_int.check_relation(dp_register.relation, total);
@@ -388,6 +403,11 @@ BEGIN
   IF EXISTS (SELECT FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL) THEN
     RAISE EXCEPTION 'data set "%" is registered already', dp_register.dataset
       USING ERRCODE = '42710', HINT = 'Change its budget with dp_set_budget, or dp_unregister it first: what was spent stays spent.';
+  END IF;
+
+  IF NOT EXISTS (SELECT FROM dp_int.base_relations(dp_register.relation)) AND NOT dp_register.options ?| '{account,new_population}' THEN
+    RAISE EXCEPTION '% shows no table, so nobody knows whose rows it has', dp_register.relation
+      USING ERRCODE = '22023', HINT = 'Name a data set of the same people with options {"account": "name"}, or state with {"new_population": "why"} that there is none.';
   END IF;
 
   eps := dp_int.exact(dp_register.epsilon);

@@ -258,16 +258,23 @@ BEGIN
    WHERE j.id = p_job AND j.caller = p_caller;
 END $$;
 
--- Cancels what is not spent. Returns what became of the job.
+-- Cancels what is not spent. Returns what became of the job. What it says of a job
+-- that is not spent holds because the job is locked; of one that is, it needs no
+-- lock and keeps none, for others may wait for that job.
 CREATE FUNCTION dp_int.cancel(p_caller name, p_job uuid) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job;
 BEGIN
-  SELECT * INTO j FROM dp_int.job WHERE id = p_job AND caller = p_caller FOR UPDATE;
-  IF NOT FOUND THEN
-    RAISE EXCEPTION 'you have no job %', p_job USING ERRCODE = '22023', HINT = 'See dp.jobs.';
-  END IF;
+  BEGIN
+    SELECT * INTO j FROM dp_int.job WHERE id = p_job AND caller = p_caller FOR NO KEY UPDATE;  -- others may follow it
+    IF NOT FOUND THEN
+      RAISE EXCEPTION 'you have no job %', p_job USING ERRCODE = '22023', HINT = 'See dp.jobs.';
+    ELSIF j.state NOT IN ('queued', 'claimed', 'charged') THEN
+      RAISE SQLSTATE 'DP000';  -- gives the lock back
+    END IF;
+  EXCEPTION WHEN SQLSTATE 'DP000' THEN NULL;
+  END;
   CASE j.state
     WHEN 'queued' THEN
       PERFORM dp_int.finish_job(p_job, 'canceled', 'DP004', 'canceled by its caller', 'No privacy budget was spent.');
@@ -286,7 +293,7 @@ BEGIN
   END CASE;
 END $$;
 
--- The end of a job; jobs that followed it go back to the queue.
+-- The end of a job. Jobs that followed it go on by themselves, see job_claim.
 CREATE FUNCTION dp_int.finish_job(p_job uuid, p_state text, p_sqlstate text, p_message text, p_hint text) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -295,8 +302,7 @@ BEGIN
          follows = NULL, worker = NULL, token = NULL, lease_until = NULL, finished_at = clock_timestamp()
    WHERE id = p_job;
   PERFORM pg_notify(dp_int.job_channel(p_job), p_state);
-  UPDATE dp_int.job SET follows = NULL WHERE follows = p_job;
-  IF FOUND THEN
+  IF EXISTS (SELECT FROM dp_int.job WHERE follows = p_job) THEN
     PERFORM pg_notify('dp_jobs', 'queued');
   END IF;
 END $$;

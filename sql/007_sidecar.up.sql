@@ -51,7 +51,9 @@ BEGIN
     CASE WHEN j.cancel_requested THEN 'canceled by its caller' ELSE 'its caller went away' END, 'No privacy budget was spent.');
 END $$;
 
--- A job has its release, and with it whoever follows it, or follows those.
+-- A job has its release, and with it whoever follows it, or follows those. A
+-- follower that somebody's transaction holds is left to job_claim: a release waits
+-- for nobody.
 CREATE FUNCTION dp_int.complete_job(p_job uuid, p_release uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -62,7 +64,7 @@ BEGIN
          follows = NULL, worker = NULL, token = NULL, lease_until = NULL, finished_at = clock_timestamp()
    WHERE id = p_job;
   PERFORM pg_notify(dp_int.job_channel(p_job), 'done');
-  FOR follower IN SELECT id FROM dp_int.job WHERE follows = p_job FOR UPDATE LOOP
+  FOR follower IN SELECT id FROM dp_int.job WHERE follows = p_job FOR UPDATE SKIP LOCKED LOOP
     PERFORM dp_int.complete_job(follower, p_release);
   END LOOP;
 END $$;
@@ -76,27 +78,32 @@ LANGUAGE sql STABLE AS $$
    WHERE d.id = p_dataset
 $$;
 
--- The next job to work on, or NULL. New jobs come first in, first out. A lease
--- that ran out comes back: before reading its charge is given back; from reading
--- on it goes on under the same charge with the same number of rows.
+-- The next job to work on, or NULL. New jobs come first in, first out, and with
+-- them those whose leader ended without them. A lease that ran out comes back:
+-- before reading its charge is given back; from reading on it goes on under the
+-- same charge with the same number of rows, but not at once when sidecars ended
+-- in its midst again and again.
 CREATE FUNCTION dp_int.job_claim(p_worker uuid, p_lease interval) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   j dp_int.job;
   kept uuid;
-  leader_id uuid;
   leader dp_int.job;
 BEGIN
   LOOP
-    SELECT * INTO j
-      FROM dp_int.job
-     WHERE state = 'queued' AND follows IS NULL
-        OR state IN ('claimed', 'charged', 'reading') AND lease_until < clock_timestamp()
-     ORDER BY seq
+    SELECT q.* INTO j
+      FROM dp_int.job q
+     WHERE q.state = 'queued' AND (q.follows IS NULL OR EXISTS (SELECT FROM dp_int.job l WHERE l.id = q.follows AND l.finished_at IS NOT NULL))
+        OR q.state IN ('claimed', 'charged', 'reading') AND q.lease_until < clock_timestamp()
+     ORDER BY q.seq
      FOR UPDATE SKIP LOCKED
      LIMIT 1;
     IF NOT FOUND THEN
       RETURN NULL;
+    END IF;
+    IF j.state = 'reading' AND j.token IS NOT NULL AND j.attempt >= 4 THEN
+      PERFORM dp_int.job_park(j.id, j.token, 'its sidecars ended before they could finish it');
+      CONTINUE;
     END IF;
     IF j.state <> 'reading' THEN
       IF dp_int.unwanted(j) THEN
@@ -110,24 +117,24 @@ BEGIN
         CONTINUE;
       END IF;
       IF NOT j.fresh THEN
+        SELECT * INTO leader FROM dp_int.job WHERE id = j.follows;
+        IF leader.state = 'abandoned' THEN
+          PERFORM dp_int.finish_job(j.id, 'failed', leader.sqlstate, leader.message, 'No privacy budget was spent.');
+          CONTINUE;
+        END IF;
         -- Of identical requests one runs and the others follow it. One that is no
         -- longer running has published: so first look who runs, then what is kept.
+        -- One that ends meanwhile has ended without us, and we are claimed again.
         PERFORM FROM dp_int.turnstile WHERE dataset = j.dataset FOR UPDATE;
-        SELECT id INTO leader_id
+        SELECT * INTO leader
           FROM dp_int.job
          WHERE dataset = j.dataset AND request_hash = j.request_hash AND state IN ('claimed', 'charged', 'reading') AND NOT fresh AND id <> j.id
          LIMIT 1;
         IF FOUND THEN
-          -- Its row lock waits for a publication under way; then look again.
-          SELECT * INTO leader FROM dp_int.job WHERE id = leader_id FOR UPDATE;
-          IF leader.state = 'abandoned' THEN
-            PERFORM dp_int.finish_job(j.id, 'failed', leader.sqlstate, leader.message, 'No privacy budget was spent.');
-            CONTINUE;
-          END IF;
-          CONTINUE WHEN leader.state NOT IN ('claimed', 'charged', 'reading');
           UPDATE dp_int.job SET state = 'queued', follows = leader.id, worker = NULL, token = NULL, lease_until = NULL WHERE id = j.id;
           -- One that waits to read is tried again at once.
-          UPDATE dp_int.job SET lease_until = clock_timestamp() WHERE id = leader.id AND state = 'reading' AND sqlstate IS NOT NULL;
+          UPDATE dp_int.job SET lease_until = clock_timestamp()
+           WHERE id = (SELECT id FROM dp_int.job WHERE id = leader.id AND state = 'reading' AND sqlstate IS NOT NULL FOR UPDATE SKIP LOCKED);
           CONTINUE;
         END IF;
         kept := dp_int.kept_release(j.dataset, j.request_hash);
@@ -138,7 +145,7 @@ BEGIN
       END IF;
     END IF;
     UPDATE dp_int.job
-       SET state = CASE state WHEN 'reading' THEN state ELSE 'claimed' END, attempt = attempt + 1, worker = p_worker, token = gen_random_uuid(),
+       SET state = CASE state WHEN 'reading' THEN state ELSE 'claimed' END, attempt = attempt + 1, worker = p_worker, token = gen_random_uuid(), follows = NULL,
            lease_until = clock_timestamp() + p_lease, pulled = false, sqlstate = NULL, message = NULL, hint = NULL
      WHERE id = j.id
     RETURNING * INTO j;
@@ -326,7 +333,7 @@ BEGIN
          lease_until = clock_timestamp() + dp_int.pause(j.attempt)
    WHERE id = j.id;
   PERFORM pg_notify(dp_int.job_channel(j.id), 'parked');
-  FOR follower IN SELECT id FROM dp_int.job WHERE follows = j.id FOR UPDATE LOOP
+  FOR follower IN SELECT id FROM dp_int.job WHERE follows = j.id FOR UPDATE SKIP LOCKED LOOP
     PERFORM dp_int.finish_job(follower, 'failed', 'DP004', p_message, spent);
   END LOOP;
 END $$;

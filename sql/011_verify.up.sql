@@ -57,6 +57,17 @@ BEGIN
   ok := detail IS NULL;
   RETURN NEXT;
 
+  item := 'no relation is in two accounts';
+  SELECT min(relation) INTO detail
+    FROM (SELECT relation, account, relid::text AS key FROM dp_int.account_relation WHERE current
+          UNION ALL SELECT relation, account, relation FROM dp_int.account_relation WHERE current) AS r
+   GROUP BY key
+  HAVING count(DISTINCT account) > 1
+   ORDER BY 1
+   LIMIT 1;
+  ok := detail IS NULL;
+  RETURN NEXT;
+
   item := 'every release has its own charge, which was not given back';
   SELECT format('release %s', r.id) INTO detail
     FROM dp_int.release r

@@ -17,15 +17,20 @@ $$;
 -- The end of a job that is charged and takes too long, or can never be read, and of
 -- identical ones that would only wait for it. Its worker notices at the next heartbeat.
 CREATE FUNCTION public.dp_abandon(job uuid) RETURNS text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
   j dp_int.job;
   follower uuid;
   message CONSTANT text := format('abandoned by the steward "%s"', session_user);
   unspent CONSTANT text := 'No privacy budget was spent.';
 BEGIN
-  SELECT * INTO j FROM dp_int.job WHERE id = dp_abandon.job FOR UPDATE;
-  IF NOT FOUND THEN
+  BEGIN
+    SELECT * INTO j FROM dp_int.job WHERE id = dp_abandon.job FOR UPDATE;
+  EXCEPTION WHEN lock_not_available THEN
+    RAISE EXCEPTION 'somebody''s open transaction holds job %', dp_abandon.job
+      USING ERRCODE = '55P03', HINT = 'Its caller may have canceled it without a COMMIT: see pg_locks, end that session with pg_terminate_backend, and call again.';
+  END;
+  IF j.id IS NULL THEN
     RAISE EXCEPTION 'there is no job %', coalesce(dp_abandon.job::text, 'NULL') USING ERRCODE = '22023', HINT = 'See dp.jobs.';
   ELSIF j.finished_at IS NOT NULL THEN
     RETURN format('it was %s already', j.state);

@@ -26,7 +26,7 @@ func TestRightsAreThese(t *testing.T) {
 	for role, may := range map[string][]string{
 		w.person:      {"dp.commit_refusal", "dp.linear_predictor", "dp.time_left", "public.dp_*"},
 		"dp_loopback": {"dp_int.answered", "dp_int.ask", "dp_int.cancel", "dp_int.enqueue", "dp_int.fetch", "dp_int.watch"},
-		"dp_sidecar":  {"dp_int.counted", "dp_int.figures", "dp_int.inquiry_*", "dp_int.job_*", "dp_int.schema_version", "dp_int.uncounted", "dp_int.worker_*", "public.dp_check_install", "public.dp_version"},
+		"dp_sidecar":  {"dp_int.counted", "dp_int.dataset_recheck", "dp_int.figures", "dp_int.inquiry_*", "dp_int.job_*", "dp_int.schema_version", "dp_int.uncounted", "dp_int.worker_*", "public.dp_check_install", "public.dp_version"},
 	} {
 		for _, f := range executable(role) {
 			if !slices.ContainsFunc(may, func(pattern string) bool { ok, _ := path.Match(pattern, f); return ok }) {
@@ -142,4 +142,19 @@ func TestLocksAndNotificationsForgeNothing(t *testing.T) {
 	if w.spent() != 0 {
 		t.Errorf("spent %g", w.spent())
 	}
+}
+
+// Where everybody may create in schema public an overload could stand before ours.
+func TestCheckInstallNoticesAnOpenPublicSchema(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	check := `SELECT ok FROM dp_check_install() WHERE item LIKE 'not everybody can put%'`
+	w.exec(w.super, `BEGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
+	if !one[bool](w, w.super, check) {
+		t.Error("not ok")
+	}
+	w.exec(w.super, `GRANT CREATE ON SCHEMA public TO PUBLIC`)
+	if one[bool](w, w.super, check) {
+		t.Error("not noticed")
+	}
+	w.exec(w.super, `ROLLBACK`)
 }

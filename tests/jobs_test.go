@@ -380,3 +380,130 @@ func TestIdenticalJobsAreAbandonedTogether(t *testing.T) {
 		t.Errorf("%d entries, want one charge", w.entries())
 	}
 }
+
+// worker drives jobs by hand, as dp_sidecar and without patience.
+type worker struct {
+	*world
+	conn *pgx.Conn
+}
+
+func (w *world) worker() worker {
+	conn := w.connect(w.system.URL("dp_sidecar"))
+	w.exec(conn, `SET lock_timeout = '1s'`)
+	return worker{w, conn}
+}
+
+// claim returns a job and its token, empty when there is none.
+func (w worker) claim() (job, token string) {
+	w.Helper()
+	c := one[string](w.world, w.conn, `SELECT coalesce(dp_int.job_claim(gen_random_uuid(), '30 s'), '{"id": "", "token": ""}')::text`)
+	return one[string](w.world, w.super, `SELECT $1::jsonb ->> 'id'`, c), one[string](w.world, w.super, `SELECT $1::jsonb ->> 'token'`, c)
+}
+
+func (w worker) read(job, token string) {
+	w.Helper()
+	w.exec(w.conn, `SELECT dp_int.job_charge($1, $2, 1000, '{"pure": {"epsilon": 0.5}}', 0.5, 0.125, 0, '{}')`, job, token)
+	w.exec(w.conn, `SELECT dp_int.job_read($1, $2)`, job, token)
+}
+
+func (w worker) publish(job, token string) {
+	w.Helper()
+	w.exec(w.conn, `SELECT dp_int.job_publish($1, $2, 'by hand', '{x}', '{1}')`, job, token)
+}
+
+// A cancel in a transaction that stays open is its caller's affair: a release, its
+// identical requests and everybody else's jobs go on.
+func TestAnOpenCancelHoldsUpNobody(t *testing.T) {
+	w := lonelyWorld(t, 10, 0)
+	submit := func(conn *pgx.Conn, eps float64) string {
+		return one[string](w, conn, `SELECT dp_submit('l1', $1, $2)::text`, w.dataset, eps)
+	}
+	status := func(conn *pgx.Conn, job, want string) {
+		t.Helper()
+		if got := one[string](w, conn, `SELECT status FROM dp_status($1)`, job); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	bob := w.newAnalyst("bob_" + w.person)
+	hand := w.worker()
+
+	// The follower's: released without it, and it is answered later, or canceled.
+	for _, end := range []struct{ how, state string }{{"ROLLBACK", "done"}, {"COMMIT", "canceled"}} {
+		eps := 0.5 + 0.25*float64(len(end.how)-6)
+		leading, following := submit(w.analyst, eps), submit(bob, eps)
+		job, token := hand.claim()
+		if again, _ := hand.claim(); job != leading || again != "" {
+			t.Fatalf("claimed %s and %s, want %s and none", job, again, leading)
+		}
+		hand.read(job, token)
+		w.exec(bob, `BEGIN`)
+		if says := one[string](w, bob, `SELECT dp_cancel($1)`, following); !strings.HasPrefix(says, "canceled before it started") {
+			t.Errorf("cancel says %q", says)
+		}
+		hand.publish(job, token)
+		status(w.analyst, leading, "done")
+		w.exec(bob, end.how)
+		if again, _ := hand.claim(); again != "" {
+			t.Errorf("claimed %s: it has a release", again)
+		}
+		status(bob, following, end.state)
+	}
+
+	// A leader's own, which comes too late, and one that comes in time.
+	leading := submit(w.analyst, 0.3)
+	job, token := hand.claim()
+	hand.read(job, token)
+	w.exec(w.analyst, `BEGIN`)
+	if says := one[string](w, w.analyst, `SELECT dp_cancel($1)`, leading); !strings.HasPrefix(says, "too late") {
+		t.Errorf("cancel says %q", says)
+	}
+	hand.publish(job, token)
+	w.exec(w.analyst, `COMMIT`)
+	status(w.analyst, leading, "done")
+
+	leading = submit(w.analyst, 0.4)
+	hand.claim()
+	w.exec(w.analyst, `BEGIN`)
+	one[string](w, w.analyst, `SELECT dp_cancel($1)`, leading)
+	following, other := submit(bob, 0.4), submit(bob, 0.7)
+	if job, token = hand.claim(); job != other {
+		t.Errorf("claimed %s, want %s", job, other)
+	}
+	_, err := w.steward.Exec(context.Background(), `SELECT dp_abandon($1)`, leading)
+	w.wantError(err, "55P03", "open transaction holds job")
+	w.exec(w.analyst, `COMMIT`)
+	w.exec(w.super, `UPDATE dp_int.job SET lease_until = clock_timestamp() WHERE id = $1`, leading)
+	if job, _ := hand.claim(); job != following {
+		t.Errorf("claimed %s, want the follower, %s", job, following)
+	}
+	status(w.analyst, leading, "canceled")
+}
+
+// What ends every sidecar that takes it up must not end them all at once, for ever.
+func TestAJobThatEndsItsSidecarsIsParked(t *testing.T) {
+	w := lonelyWorld(t, 1, 0)
+	job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
+	hand := w.worker()
+	for attempt := range 4 {
+		got, token := hand.claim()
+		if got != job {
+			t.Fatalf("attempt %d: claimed %q", attempt, got)
+		}
+		if attempt == 0 {
+			hand.read(got, token)
+		}
+		w.exec(w.super, `UPDATE dp_int.job SET lease_until = clock_timestamp() WHERE id = $1`, job)
+	}
+	if got, _ := hand.claim(); got != "" {
+		t.Fatalf("claimed at once after four sidecars")
+	}
+	if state := one[string](w, w.analyst, `SELECT sqlstate || hint FROM dp_status($1)`, job); !strings.HasPrefix(state, "DP004The privacy budget is spent, once") {
+		t.Errorf("its caller is told %q", state)
+	}
+	w.exec(w.super, `UPDATE dp_int.job SET lease_until = clock_timestamp() WHERE id = $1`, job)
+	got, token := hand.claim()
+	if got != job {
+		t.Fatalf("claimed %q after the pause", got)
+	}
+	hand.publish(got, token)
+}

@@ -166,3 +166,70 @@ func TestPartitionsAddedLaterBelong(t *testing.T) {
 	_, err := regress(w.analyst, ask, p+"2", 0.1)
 	w.wantError(err, "DP002", "")
 }
+
+// What another server stores may refuse to be read because of one row.
+func TestForeignTablesMustBeStatedTotal(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.exec(w.super, strings.ReplaceAll(`
+		CREATE FOREIGN DATA WRAPPER far; CREATE SERVER far FOREIGN DATA WRAPPER far;
+		CREATE FOREIGN TABLE {}_far (y float8, x float8) SERVER far;
+		CREATE VIEW {}_view AS SELECT y, x FROM {}_far;
+		CREATE TABLE {}_parts (y float8, x float8) PARTITION BY RANGE (x);
+		CREATE TABLE {}_near PARTITION OF {}_parts FOR VALUES FROM (0) TO (1);
+		CREATE FOREIGN TABLE {}_part PARTITION OF {}_parts FOR VALUES FROM (1) TO (2) SERVER far;
+		GRANT SELECT ON {}_far, {}_view, {}_parts, {}_near TO dp_sidecar`, "{}", "public."+w.dataset))
+	register := `SELECT dp_register($1, $2::text::regclass, 'y', '{x}', 1, options => $3)`
+	for _, relation := range []string{"_far", "_view", "_parts"} {
+		_, err := w.steward.Exec(context.Background(), register, w.dataset+relation, "public."+w.dataset+relation, "{}")
+		w.wantError(err, "22023", "is a foreign table")
+	}
+	w.exec(w.steward, register, w.dataset+"_near", "public."+w.dataset+"_near", "{}")
+	w.exec(w.steward, register, w.dataset+"_far", "public."+w.dataset+"_far", `{"total": true}`)
+}
+
+// Rows that a function makes are of people whom nobody knows.
+func TestAViewOverNoTableNeedsAnAccount(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	name := w.dataset + "_rows"
+	w.exec(w.super, `CREATE VIEW public.`+name+` AS SELECT x::float8 AS y, x::float8 FROM generate_series(1, 9) AS rows(x)`)
+	w.exec(w.super, `GRANT SELECT ON public.`+name+` TO dp_sidecar`)
+	register := `SELECT dp_register($1, $2::text::regclass, 'y', '{x}', 1, options => $3)`
+	_, err := w.steward.Exec(context.Background(), register, name, "public."+name, `{"total": true}`)
+	w.wantError(err, "22023", "shows no table")
+	w.exec(w.steward, register, name, "public."+name, `{"total": true, "account": "`+w.dataset+`"}`)
+	w.exec(w.steward, `SELECT dp_unregister($1)`, name)
+	w.exec(w.steward, register, name, "public."+name, `{"total": true, "new_population": "made up"}`)
+}
+
+// Two stewards at once cannot give the same people two accounts: whoever waited
+// for the other sees what he has done.
+func TestRegistrationNeedsAFreshSnapshot(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.exec(w.super, `CREATE TABLE public.`+w.dataset+`_twice (y float8, x float8)`)
+	w.exec(w.super, `GRANT SELECT ON public.`+w.dataset+`_twice TO dp_sidecar`)
+	register := `SELECT dp_register($1, $2::text::regclass, 'y', '{x}', 1)`
+	for _, level := range []string{"REPEATABLE READ", "SERIALIZABLE"} {
+		w.exec(w.steward, `BEGIN ISOLATION LEVEL `+level)
+		_, err := w.steward.Exec(context.Background(), register, "second", "public."+w.dataset+"_twice")
+		w.wantError(err, "25001", "READ COMMITTED")
+		w.exec(w.steward, `ROLLBACK`)
+	}
+	other := w.connect(w.system.StewardURL())
+	w.exec(w.steward, `BEGIN`)
+	w.exec(w.steward, register, w.dataset+"_first", "public."+w.dataset+"_twice")
+	done := make(chan error)
+	go func() {
+		_, err := other.Exec(context.Background(), register, w.dataset+"_second", "public."+w.dataset+"_twice")
+		done <- err
+	}()
+	w.eventually("the other waits", func() bool {
+		return one[bool](w, w.super, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'dp_int.account_relation'::regclass)`)
+	})
+	w.exec(w.steward, `COMMIT`)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if n := one[int64](w, w.super, `SELECT count(DISTINCT account) FROM dp_int.dataset WHERE name LIKE $1 || '\_%'`, w.dataset); n != 1 {
+		t.Errorf("%d accounts", n)
+	}
+}

@@ -29,6 +29,7 @@ func TestVerifyNoticesEveryChange(t *testing.T) {
 		"what is proven":   `UPDATE dp_int.account SET proven_epsilon = 0 WHERE id = ` + account,
 		"a caller's total": `UPDATE dp_int.caller_total SET spent = 0 WHERE account = ` + account,
 		"the delta spent":  `UPDATE dp_int.account SET spent_delta = 1e-9 WHERE id = ` + account,
+		"a second account": `INSERT INTO dp_int.account_relation SELECT account + 1000, relid, relation FROM dp_int.account_relation WHERE account = ` + account,
 		"the head":         `UPDATE dp_int.account SET head = '\x00' WHERE id = ` + account,
 		"a charge's job":   `UPDATE dp_int.job SET charge = NULL, state = 'failed', release = NULL WHERE id = (SELECT job FROM dp_int.ledger WHERE id = ` + entry + `)`,
 		"a release":        `DELETE FROM dp_int.coefficient WHERE release IN (SELECT id FROM dp_int.release WHERE charge = ` + entry + `); UPDATE dp_int.job SET release = NULL, state = 'failed' WHERE charge = ` + entry + `; DELETE FROM dp_int.release WHERE charge = ` + entry,
@@ -85,6 +86,26 @@ func (w *world) verify() (wrong []string) {
 		}
 	}
 	return wrong
+}
+
+// A sidecar that charges less than its event costs is found out by the event.
+func TestVerifyNoticesAPriceTooLow(t *testing.T) {
+	for _, c := range []struct {
+		costs string
+		ok    bool
+	}{
+		{`0.5, 0.03125, 0, '{}'`, true}, {`0.6, 0.04, 0, '{}'`, true}, {`NULL, 0.03125, 0, '{}'`, true},
+		{`0.4, 0.03125, 0, '{}'`, false}, {`0.5, 0.03, 0, '{}'`, false}, {`0.5, 0.03125, 0, '{}', array_fill(0.001, '{126}'), 1`, false},
+	} {
+		w := lonelyWorld(t, 9, 1e-6)
+		w.exec(w.analyst, `SELECT dp_submit('l1', $1, 0.5)`, w.dataset)
+		claim := one[string](w, w.super, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s')::text`)
+		w.exec(w.super, `SELECT dp_int.job_charge((c ->> 'id')::uuid, (c ->> 'token')::uuid, 1000, '{"bounded_range": {"epsilon": 0.5}}', `+c.costs+`) FROM (SELECT $1::jsonb AS c) AS claim`, claim)
+		wrong := w.verify()
+		if ok := len(wrong) == 0; ok != c.ok || !ok && !strings.HasPrefix(wrong[0], "every charge costs at least") {
+			t.Errorf("%s: %v", c.costs, wrong)
+		}
+	}
 }
 
 // A charge that nothing but the filter would have refused is noticed, under every

@@ -5,11 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"dpsidecar/internal/dpsco/privacy"
 )
 
 // Finding is one thing that was checked.
@@ -24,8 +27,9 @@ type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Verify asks the database to prove its ledger and recomputes every hash chain
-// here as well, by code that shares nothing with the database's. db is a steward's.
+// Verify asks the database to prove its ledger. Here it recomputes every hash chain
+// as well, by code that shares nothing with the database's, and what every charge
+// must cost at least. db is a steward's.
 func Verify(ctx context.Context, db Querier) ([]Finding, error) {
 	rows, err := db.Query(ctx, "SELECT item, ok, coalesce(detail, '') FROM public.dp_verify()")
 	if err != nil {
@@ -35,8 +39,35 @@ func Verify(ctx context.Context, db Querier) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	wrong, err := verifyChains(ctx, db)
-	return append(findings, Finding{"every hash chain, computed outside the database", wrong == "", wrong}), err
+	rows, err = db.Query(ctx, `SELECT id, account, seq, kind, at, dataset, caller, job::text, event::text, epsilon, rho, renyi::text, renyi_grid, delta, arithmetic, refunds, previous, hash
+		FROM dp.ledger ORDER BY account, seq`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	price := Finding{Item: "every charge costs at least what its event costs", OK: true}
+	chain := Finding{Item: "every hash chain, computed outside the database", OK: true}
+	var last line
+	for rows.Next() {
+		l, err := pgx.RowToStructByPos[line](rows)
+		if err != nil {
+			return nil, err
+		}
+		if l.Account != last.Account {
+			last = line{Account: l.Account}
+		}
+		price.need(l.paid(), l)
+		chain.need(l.continues(last), l)
+		last = l
+	}
+	return append(findings, price, chain), rows.Err()
+}
+
+// need keeps the first entry that is wrong.
+func (f *Finding) need(ok bool, l line) {
+	if f.OK && !ok {
+		f.OK, f.Detail = false, fmt.Sprintf("entry %d of account %d", l.ID, l.Account)
+	}
 }
 
 // line is a ledger entry as dp.ledger shows it.
@@ -56,30 +87,58 @@ type line struct {
 	Previous, Hash   string
 }
 
-// verifyChains returns the first entry that is wrong, or nothing.
-func verifyChains(ctx context.Context, db Querier) (string, error) {
-	rows, err := db.Query(ctx, `SELECT id, account, seq, kind, at, dataset, caller, job::text, event::text, epsilon, rho, renyi::text, renyi_grid, delta, arithmetic, refunds, previous, hash
-		FROM dp.ledger ORDER BY account, seq`)
+func (l line) continues(last line) bool {
+	hash, err := l.hash()
+	return err == nil && hash == l.Hash && l.Previous == last.Hash && l.Seq == last.Seq+1
+}
+
+// paid reports whether a charge has at least the cost of its event in every unit.
+// Another processor may compute a price that differs in its last digits.
+func (l line) paid() bool {
+	if l.Kind != "charge" {
+		return true
+	}
+	event, err := privacy.UnmarshalEvent([]byte(l.Event))
 	if err != nil {
-		return "", err
+		return false
 	}
-	defer rows.Close()
-	var last line
-	for rows.Next() {
-		l, err := pgx.RowToStructByPos[line](rows)
-		if err != nil {
-			return "", err
-		}
-		if l.Account != last.Account {
-			last = line{Account: l.Account}
-		}
-		hash, err := l.hash()
-		if err != nil || hash != l.Hash || l.Previous != last.Hash || l.Seq != last.Seq+1 {
-			return fmt.Sprintf("entry %d of account %d", l.ID, l.Account), nil
-		}
-		last = l
+	price, err := Price(event)
+	if err != nil {
+		return false
 	}
-	return "", rows.Err()
+	const slack = 1 - 1e-9
+	least := append([]*string{price.Epsilon, price.Rho, price.Delta}, price.Renyi...)
+	for k, cost := range append([]*float64{l.Epsilon, l.Rho, l.Delta}, l.curve()...) {
+		if cost != nil && !(k < len(least) && least[k] != nil && *cost >= slack*number(*least[k])) {
+			return false
+		}
+	}
+	return true
+}
+
+// curve is the cost at every Renyi order, nil where there is none.
+func (l line) curve() (costs []*float64) {
+	if l.Renyi == nil {
+		return nil
+	}
+	for v := range strings.SplitSeq(strings.Trim(*l.Renyi, "{}"), ",") {
+		if v == "NULL" {
+			costs = append(costs, nil)
+		} else {
+			cost := number(v)
+			costs = append(costs, &cost)
+		}
+	}
+	return costs
+}
+
+// number is NaN, which is never enough, for what is none.
+func number(decimal string) float64 {
+	v, err := strconv.ParseFloat(decimal, 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return v
 }
 
 // hash is dp_int.ledger_hash: SHA-256 over the previous hash and every column,

@@ -33,6 +33,7 @@ func (c *Cluster) Database(tb testing.TB) string {
 	tb.Helper()
 	name := "test_" + strings.ToLower(rand.Text()[:12])
 	c.Exec(tb, "postgres", "CREATE DATABASE "+name)
+	c.Exec(tb, name, "REVOKE CREATE ON SCHEMA public FROM PUBLIC") // as from Postgres 15 on
 	tb.Cleanup(func() { c.Exec(tb, "postgres", "DROP DATABASE "+name+" WITH (FORCE)") })
 	return name
 }
