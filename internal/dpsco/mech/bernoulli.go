@@ -123,7 +123,8 @@ func directed(like *big.Float, mode big.RoundingMode) *big.Float {
 // so each directed operation keeps its side; the remainder after the last term
 // is below that term. |x| < 2^30, or the result leaves big.Float's range.
 func expAbs(x *big.Rat, precision uint) (low, high *big.Float) {
-	magnitude, _ := new(big.Float).SetRat(new(big.Rat).Abs(x)).Float64()
+	x = new(big.Rat).Abs(x) // before it is rounded: a side of x is not one of |x|
+	magnitude, _ := new(big.Float).SetRat(x).Float64()
 	halvings := max(0, math.Ilogb(magnitude)+2)
 	if x.Sign() == 0 {
 		halvings = 0
@@ -133,7 +134,7 @@ func expAbs(x *big.Rat, precision uint) (low, high *big.Float) {
 			return new(big.Float).SetPrec(precision + uint(halvings) + 32).SetMode(mode)
 		}
 		step := number().SetRat(x)
-		step.Abs(step).SetMantExp(step, -halvings)
+		step.SetMantExp(step, -halvings)
 		total, term := number().SetInt64(1), number().SetInt64(1)
 		for k := int64(1); term.Sign() > 0 && term.MantExp(nil) > -int(precision)-halvings-16; k++ {
 			term.Mul(term, step)

@@ -88,6 +88,25 @@ func TestExpEnclosureIsTightAndRight(t *testing.T) {
 	}
 }
 
+// Arguments of many digits are rounded to the outside, whatever their sign. The
+// hardest lie just below 2^-k with 2k + 2 binary digits to compute with: the
+// series up to the second term is exact there, and the third less than what the
+// argument is rounded by.
+func TestExpEnclosureHoldsForArgumentsOfManyDigits(t *testing.T) {
+	one := big.NewRat(1, 1)
+	for k := uint(40); k <= 150; k++ {
+		x := new(big.Rat).Inv(power(k))
+		x.Sub(x, new(big.Rat).Inv(power(3*k+2)))
+		x.Add(x, new(big.Rat).Inv(power(4*k)))
+		for _, x := range []*big.Rat{x, new(big.Rat).Neg(x)} {
+			low, high := scaledExp(one, x, 2*k+2-32) // which adds 32
+			if l, h := scaledExp(one, x, 1000); low.Cmp(h) > 0 || high.Cmp(l) < 0 {
+				t.Errorf("k = %d, sign %d: the value is outside", k, x.Sign())
+			}
+		}
+	}
+}
+
 // The float bounds of the logarithm of the first digits enclose it: the fast
 // decisions agree with the exact one, near the boundary and far from it.
 func TestFastDecisionsAgreeWithTheExactOne(t *testing.T) {

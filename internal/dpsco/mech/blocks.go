@@ -59,9 +59,10 @@ func NewBlockSum(bound float64, centre []float64, p *Partition) *BlockSum {
 // Fork returns empty sums under the same partition, to be merged later.
 func (s *BlockSum) Fork() *BlockSum { return NewBlockSum(s.contract.Bound, s.centre, s.partition) }
 
-// Merge adds the records of part, a fork of s, and empties it.
+// Merge adds the records of part, a fork of s, and empties it. Centres are
+// compared so that NaN is equal to itself.
 func (s *BlockSum) Merge(part *BlockSum) {
-	if part.contract != s.contract || part.partition != s.partition || !slices.Equal(part.centre, s.centre) {
+	if part.contract != s.contract || part.partition != s.partition || slices.Compare(part.centre, s.centre) != 0 {
 		panic("mech: sums under different contracts")
 	}
 	s.count(part.records)

@@ -105,9 +105,9 @@ func TestPartitionsAreRandomAndEven(t *testing.T) {
 
 func TestBlockSumsDoNotDependOnOrderOrParts(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
-	const n, d = 1000, 3
+	const n, d = 1000, 4
 	a := awkwardTable(r, n, d, true)
-	p, centre := NewPartition(n, 31, TestSource(t, 4)), []float64{0, .5, -2, 1e9}
+	p, centre := NewPartition(n, 31, TestSource(t, 4)), []float64{0, .5, -2, 1e9, math.NaN()}
 	want := mediansOf(a.c, a.rows, 1, centre, p)
 	total := NewBlockSum(1, centre, p)
 	parts := []*BlockSum{total.Fork(), total.Fork()}
