@@ -69,10 +69,13 @@ func (d Descent) estimators(s Shape, z float64) (all []mean.Estimator, cost priv
 		if u.Calls == 0 {
 			continue
 		}
-		if begin := e.Begin(); begin != nil {
-			if n < s.N { // the first batch would serve both, which no theorem here prices
-				return nil, nil, fmt.Errorf("%w: this method takes all rows", ErrInfeasible)
-			}
+		begin := e.Begin()
+		if _, plain := e.Event().(privacy.Gaussian); n < s.N && (begin != nil || !plain) {
+			// Two mechanisms on one batch have no price here, and the surcharge
+			// counts the coordinates of one Gaussian of length D.
+			return nil, nil, fmt.Errorf("%w: this method takes all rows", ErrInfeasible)
+		}
+		if begin != nil {
 			cost = append(cost, begin)
 		}
 		cost = append(cost, privacy.Repeat{Count: u.Calls, Event: sampled(e.Event(), n, s.N)})

@@ -80,15 +80,26 @@ func TestDescentsCostWhatTheyRelease(t *testing.T) {
 	}
 }
 
-// Two mechanisms on one batch have no price here.
+// What is not one Gaussian on a batch, with a coordinate for each of the mean's, has
+// no price here.
 func TestBatchesRefuseWhatTheyCannotPrice(t *testing.T) {
-	d := Descent{Mean: mean.KSU{Radius: 1, Range: 2}, Solver: solve.GD{Steps: 9, Batch: 10}}
-	if _, err := d.at(Shape{N: 100, D: 2}, 3); !errors.Is(err, ErrInfeasible) {
-		t.Errorf("got %v", err)
-	}
-	d = Descent{Mean: mean.Clip{Norm: 1}, Solver: solve.GD{Steps: 9, Batch: 101}}
-	if _, err := d.at(Shape{N: 100, D: 2}, 3); !errors.Is(err, ErrInfeasible) {
-		t.Errorf("got %v", err)
+	for name, c := range map[string]struct {
+		mean  mean.Method
+		batch int
+	}{
+		"two mechanisms":        {mean.KSU{Radius: 1, Range: 2}, 10},
+		"more coordinates":      {mean.KSU{Radius: 1, Range: 2, Split: true}, 10},
+		"no Gaussian":           {mean.TrimmedMean{Trim: 1, Low: -1, High: 1}, 10},
+		"more rows than all of": {mean.Clip{Norm: 1}, 101},
+	} {
+		d := Descent{Mean: c.mean, Solver: solve.GD{Steps: 9, Batch: c.batch}}
+		if _, err := d.at(Shape{N: 100, D: 2}, 3); !errors.Is(err, ErrInfeasible) {
+			t.Errorf("%s: got %v", name, err)
+		}
+		d.Solver = solve.GD{Steps: 9, Batch: 100}
+		if _, err := d.at(Shape{N: 100, D: 2}, 3); err != nil {
+			t.Errorf("%s, on all rows: %v", name, err)
+		}
 	}
 }
 
