@@ -29,9 +29,10 @@ type Event interface {
 
 // Gaussian is normal noise on a sum. NoiseMultiplier is its standard deviation
 // over the replace-one l2 sensitivity. Discrete normal noise has the same zCDP
-// and Renyi bounds; for the theorems about trade-off functions (ExactGaussian,
-// Sampled) the mechanism composes it with an Approx{0, delta}, where delta is how
-// far in total variation it is from rounded normal noise, times 1 + e^epsilon.
+// and Renyi bounds; for the theorems about trade-off functions it needs an
+// Approx{0, delta} beside it, where delta is how far in total variation it is from
+// rounded normal noise, times 1 + e^epsilon. That of Sampled is charged, that of
+// ExactGaussian left out.
 type Gaussian struct {
 	NoiseMultiplier float64 `json:"noise_multiplier"`
 }
