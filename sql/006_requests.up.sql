@@ -322,6 +322,10 @@ BEGIN
   SELECT c.*
     FROM dp_int.release r, dp_int.coefficients(r.id) c
    WHERE r.id = p_release AND (dp_int.grant_of(r.dataset, p_caller)).dataset IS NOT NULL;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'the data set is no longer granted to "%"', p_caller
+      USING ERRCODE = '42501', HINT = 'Ask the steward for dp_grant: the release is kept, and the same request returns it at no cost.';
+  END IF;
 END $$;
 
 GRANT EXECUTE ON FUNCTION dp_int.enqueue, dp_int.watch, dp_int.cancel, dp_int.fetch TO dp_loopback;

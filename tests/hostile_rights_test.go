@@ -158,3 +158,22 @@ func TestCheckInstallNoticesAnOpenPublicSchema(t *testing.T) {
 	}
 	w.exec(w.super, `ROLLBACK`)
 }
+
+// A grant taken back while the job reads: its result is withheld, in words, and kept.
+func TestAGrantTakenBackWhileWaiting(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	slow := w.dataset + "_slow"
+	w.slowView(slow, 2)
+	ended := make(chan error)
+	go func() {
+		_, err := regress(w.analyst, ask, slow, 1)
+		ended <- err
+	}()
+	w.eventually("the job reads", func() bool {
+		return one[bool](w, w.steward, `SELECT EXISTS (SELECT FROM dp.jobs WHERE dataset = $1 AND stage LIKE 'charged%')`, slow)
+	})
+	w.exec(w.steward, `SELECT dp_revoke($1, $2)`, slow, w.person)
+	w.wantError(<-ended, "42501", "the release is kept")
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, slow, w.person)
+	w.mustRegress(w.analyst, ask, slow, 1)
+}
