@@ -204,10 +204,6 @@ BEGIN
     RETURN false;
   END IF;
   PERFORM dp_int.recheck_dataset(j.dataset);
-  SELECT n.* INTO STRICT a FROM dp_int.account n JOIN dp_int.dataset d ON d.account = n.id WHERE d.id = j.dataset FOR UPDATE OF n;
-  IF p_accounting IS NOT NULL AND (p_accounting, p_order) IS DISTINCT FROM (a.accounting, a.renyi_order) THEN
-    RAISE EXCEPTION 'the accounting of job % has changed since it was claimed', p_job USING ERRCODE = '40001';
-  END IF;
   e.job := j.id;
   e.event := p_event;
   e.epsilon := p_epsilon;
@@ -217,6 +213,10 @@ BEGIN
   e.delta := p_delta;
   e.arithmetic := p_arithmetic;
   charge_id := dp_int.ledger_charge(j.dataset, j.caller, e);
+  SELECT n.* INTO STRICT a FROM dp_int.account n JOIN dp_int.dataset d ON d.account = n.id WHERE d.id = j.dataset;  -- locked by now
+  IF p_accounting IS NOT NULL AND (p_accounting, p_order) IS DISTINCT FROM (a.accounting, a.renyi_order) THEN
+    RAISE EXCEPTION 'the accounting of job % has changed since it was claimed', p_job USING ERRCODE = '40001';
+  END IF;
   UPDATE dp_int.job SET state = 'charged', charge = charge_id, row_count = p_row_count, plan = p_plan WHERE id = p_job;
   RETURN true;
 END $$;
