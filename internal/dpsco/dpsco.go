@@ -96,7 +96,7 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) ([]float64, er
 // Scaled runs Algorithm in scaled units: every column is divided by its public
 // scale before the fit, and the coefficients come back in the table's units.
 // X holds one scale per stored column, Y the target's; Unknown says that nobody
-// told any.
+// told any, Memory what L1 says.
 //
 // Privacy: that of Algorithm; scaling is a function of one row and public
 // numbers before it, post-processing after it.
@@ -105,12 +105,13 @@ type Scaled struct {
 	X         []float64
 	Y         float64
 	Unknown   bool
+	Memory    int64
 }
 
-// Inner is Algorithm, which may depend on whether there are scales at all.
+// Inner is Algorithm, which may depend on whether there are scales at all, and on memory.
 func (a Scaled) Inner() Algorithm {
 	if l, ok := a.Algorithm.(L1); ok {
-		l.Unscaled = a.Unknown
+		l.Unscaled, l.Memory = a.Unknown, a.Memory
 		return l
 	}
 	return a.Algorithm

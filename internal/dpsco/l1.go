@@ -34,6 +34,7 @@ type L1 struct {
 	Set           string  // SetBall or SetBox
 	Method        string  // MethodAuto, MethodExponential or MethodObjective
 	Unscaled      bool    // nobody told scales: values may be of any size
+	Memory        int64   // bytes for the exact sampler beside the rows, 4 GiB when zero
 }
 
 // The sets and methods of L1.
@@ -195,7 +196,7 @@ func (a L1) parameters(s Shape) map[string]any {
 // exponential plans a draw on a grid far below the spread of the draw.
 func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 	set(&a.Pitch, powerOfTwo(a.Radius)*0x1p-20)
-	p := expmech.Params{Epsilon: below(epsilon), Theta: a.Theta, Iota: a.Iota, Radius: a.Radius, Pitch: a.Pitch, Intercept: s.Intercept}
+	p := expmech.Params{Epsilon: below(epsilon), Theta: a.Theta, Iota: a.Iota, Radius: a.Radius, Pitch: a.Pitch, Intercept: s.Intercept, Memory: a.Memory}
 	if a.Set == SetBox {
 		p.Set = expmech.Box
 	}

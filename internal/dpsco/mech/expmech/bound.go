@@ -4,12 +4,11 @@ import "math"
 
 // The shape of bounds. These numbers move time only.
 const (
-	smoothReach = 0.5     // rows that move less are expanded, not cut by a chord
-	freezeLoss  = 10.0    // what freezing a whole table may cost in the exponent
-	keepShare   = 0.8     // a list that keeps more rows is not worth making
-	modelEvery  = 8       // one row in so many teaches the model
-	deepestLine = 4.0     // a line that sinks deeper is no bound at all
-	maxListRows = 1 << 28 // in all lists made for one draw
+	smoothReach = 0.5  // rows that move less are expanded, not cut by a chord
+	freezeLoss  = 10.0 // what freezing a whole table may cost in the exponent
+	keepShare   = 0.8  // a list that keeps more rows is not worth making
+	modelEvery  = 8    // one row in so many teaches the model
+	deepestLine = 4.0  // a line that sinks deeper is no bound at all
 )
 
 // expansion is a quadratic f + g (z - middle) - (z - middle)' m (z - middle) / 2;

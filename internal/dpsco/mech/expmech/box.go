@@ -22,6 +22,7 @@ type envelope struct {
 	repeat float64       // how often a row counts: 1, but see draft
 	ignore float64       // a box whose logMass is below need not be bounded any better
 	listed *atomic.Int64 // rows in all lists made so far
+	most   int64         // of them
 	stop   func() bool   // whether the caller still waits; if not, all results are void
 }
 
@@ -192,7 +193,7 @@ func (e *envelope) bequeath(b *box, places []place, s *sums, plain [][]int32) {
 	for _, part := range plain {
 		kept += len(part)
 	}
-	if float64(kept) >= keepShare*float64(rows) || e.listed.Add(int64(kept)) > maxListRows {
+	if float64(kept) >= keepShare*float64(rows) || e.listed.Add(int64(kept)) > e.most {
 		return
 	}
 	settled := b.list.moved(middles(places))

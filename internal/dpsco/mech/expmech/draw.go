@@ -72,7 +72,10 @@ func newSampler(t *target, x [][]float64, y []float64, stop func() bool) *sample
 	sc.table = sc.descending(k)
 	g := newLattice(t, l, k)
 	v, plain, wild := newView(sc, g, k)
-	s := &sampler{envelope: &envelope{score: sc, lattice: g, view: v, repeat: 1, ignore: math.Inf(-1), listed: new(atomic.Int64), stop: stop}}
+	room, most := t.limits(t.d)
+	s := &sampler{forest: forest{room: room}, envelope: &envelope{
+		score: sc, lattice: g, view: v, repeat: 1, ignore: math.Inf(-1), listed: new(atomic.Int64), most: most, stop: stop,
+	}}
 	root := &box{
 		list:  &list{plain: plain, wild: wild, middle: make([]float64, t.d), expansion: newExpansion(t.d)},
 		model: unitModel(t.d),

@@ -41,6 +41,9 @@ type Params struct {
 	// Intercept says that coefficient 0 belongs to a constant 1 that is not
 	// stored among the columns.
 	Intercept bool
+	// Memory is about how many bytes the boxes of the envelope may take, beside
+	// the rows; 4 GiB when zero. The less, the longer a hard draw takes.
+	Memory int64
 }
 
 // Limits of what Validate takes. They keep every integer below 2^62 and every

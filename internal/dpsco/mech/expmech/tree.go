@@ -11,6 +11,7 @@ import (
 // The heaviest box is at hand.
 type forest struct {
 	boxes  []*box
+	room   int // for boxes
 	level  float64
 	leaves int      // a power of two, at least len(boxes)
 	sum    []uint64 // of weights, of a binary heap's subtrees
@@ -22,7 +23,19 @@ const (
 	mostWeight = 42 // log2 of a weight that asks for a new level, and
 	leastSum   = 32 // log2 of a sum that does
 	maxBoxes   = 1 << 20
+	leastBoxes = 1 << 10
+	allMemory  = 4 << 30
 )
+
+// limits shares out the memory of a draw: half of it is the garbage collector's, a
+// quarter for boxes, a quarter for the rows in their lists.
+func (p Params) limits(d int) (boxes int, rows int64) {
+	quarter := p.Memory / 4
+	if quarter == 0 {
+		quarter = allMemory / 4
+	}
+	return int(max(leastBoxes, min(quarter/int64(600+20*d*d), maxBoxes))), quarter / 4
+}
 
 // weight returns the integer weight of a box at the forest's level: above its
 // mass by more than a factor of 1 + 2^-30, which pays for all rounding in the
@@ -35,7 +48,7 @@ func (f *forest) weight(b *box) uint64 {
 func (f *forest) heaviest() int { return int(f.top[1]) }
 
 // full reports that there must not be more boxes. It costs time, nothing else.
-func (f *forest) full() bool { return len(f.boxes) >= maxBoxes }
+func (f *forest) full() bool { return len(f.boxes) >= f.room }
 
 // logSum returns the logarithm of the envelope's total mass.
 func (f *forest) logSum() float64 { return math.Log(float64(f.sum[1])) - f.level }
