@@ -135,7 +135,8 @@ const (
 // lognormal features: it grows by 3.7 a coefficient, and with the rows from about
 // 15,000 on; an iota above its default breaks the target into many peaks, and a
 // set beyond the usual is searched in more steps. It holds for columns about as large
-// as their scales: beyond, it is a matter of minutes at ten times, then of hours.
+// as their scales, and residuals as theirs: beyond, it is a matter of minutes at three
+// times for six coefficients, at ten times for five, then of hours.
 func (a L1) samplerSeconds(s Shape, epsilon float64) float64 {
 	peaks := math.Max(1, a.Iota*a.ResidualScale/defaultIota(a.Theta, information(s, epsilon)))
 	search := math.Max(1, 1.5*math.Log2(a.Radius/10))
