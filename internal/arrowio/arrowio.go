@@ -47,6 +47,21 @@ type Request struct {
 	Rows     int64          // N, public: Count on the same snapshot
 }
 
+// Lock locks a relation, and what a view reads, against every change of their
+// definitions until conn's transaction ends. It only parses: nothing of the
+// relation runs, not even what the planner would evaluate, so it may be looked at
+// before it is read. Children and partitions are locked when they are read.
+func Lock(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier) error {
+	if conn.PgConn().TxStatus() == 'I' {
+		panic("arrowio: Lock outside a transaction")
+	}
+	name := relation.Sanitize()
+	if _, err := conn.PgConn().Prepare(ctx, "", "SELECT FROM "+name, nil); err != nil {
+		return fmt.Errorf("lock %s: %w", name, err)
+	}
+	return nil
+}
+
 // Count returns N, the number of rows of a relation on q's snapshot.
 func Count(ctx context.Context, q Querier, relation pgx.Identifier) (int64, error) {
 	var n int64

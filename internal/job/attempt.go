@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -126,7 +127,7 @@ func (s *Sidecar) accountant(c *claim) privacy.Accountant {
 
 func (s *Sidecar) claim(ctx context.Context) (*claim, error) {
 	var text []byte
-	if err := s.pool.QueryRow(ctx, "SELECT dp_int.job_claim($1, $2)", s.id, s.Lease).Scan(&text); err != nil || text == nil {
+	if err := s.brief.QueryRow(ctx, "SELECT dp_int.job_claim($1, $2)", s.id, s.Lease).Scan(&text); err != nil || text == nil {
 		return nil, err
 	}
 	c := new(claim)
@@ -148,6 +149,12 @@ type parked string
 func (p parked) Error() string { return string(p) }
 
 var errUnwanted = errors.New("nobody wants the job any more")
+
+const (
+	handBack       = "SELECT dp_int.job_hand_back($1, $2, $3)"
+	recheckJob     = "SELECT dp_int.job_recheck($1, $2)"
+	recheckDataset = "SELECT dp_int.dataset_recheck($1)"
+)
 
 const nothingSpent = "No privacy budget was spent."
 
@@ -178,15 +185,15 @@ func (s *Sidecar) attempt(working context.Context, c *claim) {
 	case errors.As(err, &fail):
 		s.Watch.Ended("failed")
 		log.Info("failed", "sqlstate", fail.sqlstate, "reason", fail.message)
-		_, err = s.pool.Exec(settle, "SELECT dp_int.job_fail($1, $2, $3, $4, $5)", c.ID, c.Token, fail.sqlstate, fail.message, fail.hint)
+		err = s.brief.exec(settle, "SELECT dp_int.job_fail($1, $2, $3, $4, $5)", c.ID, c.Token, fail.sqlstate, fail.message, fail.hint)
 	case errors.As(err, &park):
 		s.Watch.Ended("parked")
 		log.Warn("parked", "reason", park)
-		_, err = s.pool.Exec(settle, "SELECT dp_int.job_park($1, $2, $3)", c.ID, c.Token, string(park))
+		err = s.brief.exec(settle, "SELECT dp_int.job_park($1, $2, $3)", c.ID, c.Token, string(park))
 	default:
 		s.Watch.Ended("handed_back")
 		log.Warn("handed back", "error", err)
-		_, err = s.pool.Exec(settle, "SELECT dp_int.job_hand_back($1, $2, $3)", c.ID, c.Token, errors.Is(err, errShutdown))
+		err = s.brief.exec(settle, handBack, c.ID, c.Token, errors.Is(err, errShutdown))
 	}
 	if err != nil && !errors.Is(ledger.Explain(err), ledger.ErrLost) && !errors.Is(err, errUnwanted) {
 		log.Warn("left to its lease", "error", err)
@@ -208,7 +215,7 @@ func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc,
 		asked := time.Now()
 		beat, done := context.WithTimeout(ctx, s.Lease/3)
 		var ours bool
-		err := s.pool.QueryRow(beat, "SELECT dp_int.job_beat($1, $2, $3)", c.ID, c.Token, s.Lease).Scan(&ours)
+		err := s.brief.QueryRow(beat, "SELECT dp_int.job_beat($1, $2, $3)", c.ID, c.Token, s.Lease).Scan(&ours)
 		done()
 		switch {
 		case err == nil && ours:
@@ -223,112 +230,109 @@ func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc,
 	}
 }
 
-// run takes a claimed job to its release. The order is the guarantee: snapshot
-// and number of rows, plan, charge, point of no return, and only then the data.
+// run takes a claimed job to its release. The order is the guarantee: locks, the
+// check that the relation is the registered one, number of rows, plan, charge,
+// point of no return, and only then the data.
 func (s *Sidecar) run(ctx context.Context, c *claim) error {
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback(context.WithoutCancel(ctx))
-
-	var plan *dpsco.Plan
-	var n int64
-	if c.reading() {
-		plan, n, err = s.resume(ctx, conn.Conn(), c)
-	} else {
-		plan, n, err = s.charge(ctx, conn.Conn(), c)
-	}
-	if err != nil {
-		return err
-	}
 	src := mech.NewSource()
-	began := time.Now()
-	record, err := arrowio.Pull(ctx, conn.Conn(), arrowio.Request{Relation: c.relation(), Columns: c.columns(), Rows: n}, src)
+	var plan *dpsco.Plan
+	var record arrow.Record
+	err := s.snapshot(ctx, func(conn *pgx.Conn) (err error) {
+		plan, record, err = s.read(ctx, conn, c, src)
+		return err
+	})
 	if err != nil {
-		return s.unreadable(ctx, err, "the data set could not be read")
+		return err
 	}
 	defer record.Release()
-	s.Watch.Pulled(time.Since(began))
-	if err := tx.Rollback(ctx); err != nil { // the fit needs no snapshot
-		return err
-	}
-	if _, err := s.pool.Exec(ctx, "SELECT dp_int.job_pulled($1, $2)", c.ID, c.Token); err != nil {
+	if err := s.brief.exec(ctx, "SELECT dp_int.job_pulled($1, $2)", c.ID, c.Token); err != nil {
 		return ledger.Explain(err)
 	}
-	began = time.Now()
+	began := time.Now()
 	w, err := plan.Run(ctx, arrowio.Data(record, c.Request.Intercept), src)
 	if err != nil {
 		return err
 	}
 	s.Watch.Ran(time.Since(began))
-	var release string
-	err = s.pool.QueryRow(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6)", c.ID, c.Token, plan.Method, c.terms(), w, plan.Band).Scan(&release)
+	err = s.brief.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6)", c.ID, c.Token, plan.Method, c.terms(), w, plan.Band)
 	return ledger.Explain(err)
+}
+
+// read charges a job, unless an earlier attempt has, and pulls its columns.
+func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.Source) (*dpsco.Plan, arrow.Record, error) {
+	enter := s.charge
+	if c.reading() {
+		enter = s.resume
+	}
+	plan, n, err := enter(ctx, conn, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	began := time.Now()
+	record, err := arrowio.Pull(ctx, conn, arrowio.Request{Relation: c.relation(), Columns: c.columns(), Rows: n}, src)
+	if err != nil {
+		return nil, nil, s.unreadable(ctx, err, "the data set could not be read")
+	}
+	s.Watch.Pulled(time.Since(began))
+	// A partition or a child may have come since the check: the locks leave that open.
+	err = ledger.Explain(s.brief.exec(ctx, recheckJob, c.ID, c.Token))
+	var refusal *ledger.Refusal
+	if errors.As(err, &refusal) {
+		err = parked(refusal.Message)
+	}
+	return plan, record, err
 }
 
 // charge counts, plans, charges and passes the point of no return.
 func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.Plan, int64, error) {
+	if err := s.hold(ctx, conn, c.relation(), recheckJob, c.ID, c.Token); err != nil {
+		return nil, 0, err
+	}
 	n, err := arrowio.Count(ctx, conn, c.relation())
 	if err != nil {
-		return nil, 0, s.changed(ctx, c, uncountable(err))
+		return nil, 0, uncountable(err)
 	}
 	if _, err := arrowio.Describe(ctx, conn, c.relation(), c.columns()); err != nil {
-		return nil, 0, s.changed(ctx, c, uncountable(err))
+		return nil, 0, uncountable(err)
 	}
 	plan, err := s.plan(c, n)
 	if err != nil {
-		return nil, 0, s.changed(ctx, c, infeasible(err))
+		return nil, 0, infeasible(err)
 	}
 	if err := s.fits(c, n); err != nil {
 		return nil, 0, err
 	}
-	charged, err := ledger.Charge(ctx, s.pool, c.owner(), ledger.Entry{Event: plan.Event, Rows: n, Parameters: plan.Parameters, Arithmetic: plan.Arithmetic})
-	var refusal *ledger.Refusal
+	charged, err := ledger.Charge(ctx, s.brief, c.owner(), ledger.Entry{
+		Event: plan.Event, Rows: n, Parameters: plan.Parameters, Arithmetic: plan.Arithmetic,
+	})
 	switch {
-	case errors.As(err, &refusal):
-		return nil, 0, &failure{refusal.SQLSTATE, refusal.Message, refusal.Hint}
 	case err != nil:
-		return nil, 0, err
+		return nil, 0, refusedBy(err)
 	case !charged:
 		return nil, 0, errUnwanted
 	}
 	var wanted bool
-	if err := s.pool.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3)", c.ID, c.Token, c.takes(plan, n)).Scan(&wanted); err != nil {
+	if err := s.brief.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3)", c.ID, c.Token, c.takes(plan, n)).Scan(&wanted); err != nil {
 		return nil, 0, ledger.Explain(err)
 	}
 	if !wanted {
 		return nil, 0, errUnwanted
 	}
 	if known := c.Dataset.RowCount; known == nil || *known != n {
-		if _, err := s.pool.Exec(ctx, "SELECT dp_int.counted($1, $2)", c.Dataset.ID, n); err != nil {
+		if err := s.brief.exec(ctx, "SELECT dp_int.counted($1, $2)", c.Dataset.ID, n); err != nil {
 			return nil, 0, err
 		}
 	}
 	return plan, n, nil
 }
 
-// changed looks whether a failure before the charge has a better explanation:
-// the relation is no longer what was registered.
-func (s *Sidecar) changed(ctx context.Context, c *claim, found error) error {
-	var fail *failure
-	if !errors.As(found, &fail) {
-		return found
-	}
-	_, err := s.pool.Exec(ctx, "SELECT dp_int.job_recheck($1, $2)", c.ID, c.Token)
+// refusedBy makes the database's refusal the job's failure: nothing was spent.
+func refusedBy(err error) error {
 	var refusal *ledger.Refusal
-	switch err = ledger.Explain(err); {
-	case errors.As(err, &refusal):
+	if errors.As(ledger.Explain(err), &refusal) {
 		return &failure{refusal.SQLSTATE, refusal.Message, refusal.Hint}
-	case err != nil:
-		return err
 	}
-	return found
+	return ledger.Explain(err)
 }
 
 // infeasible gives the plan's refusal its SQLSTATE.
@@ -353,11 +357,11 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if s.fits(c, *c.RowCount) != nil {
 		return nil, 0, parked("this dpsidecar has too little memory for what another one charged")
 	}
-	if _, err := conn.Exec(ctx, "SELECT FROM "+c.relation().Sanitize()+" LIMIT 0"); err != nil {
+	if err := arrowio.Lock(ctx, conn, c.relation()); err != nil {
 		return nil, 0, s.unreadable(ctx, err, "the data set cannot be read now")
 	}
 	var wanted bool // true: a job that is reading is always wanted
-	err = ledger.Explain(s.pool.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3)", c.ID, c.Token, c.takes(plan, *c.RowCount)).Scan(&wanted))
+	err = ledger.Explain(s.brief.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3)", c.ID, c.Token, c.takes(plan, *c.RowCount)).Scan(&wanted))
 	var refusal *ledger.Refusal
 	if errors.As(err, &refusal) {
 		return nil, 0, parked(refusal.Message)

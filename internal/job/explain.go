@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/dpsco/privacy"
 	"dpsidecar/internal/ledger"
@@ -57,7 +56,7 @@ func (s *Sidecar) explainAll(ctx, working context.Context) {
 
 func (s *Sidecar) explainNext(ctx context.Context) (found bool, err error) {
 	var text []byte
-	if err := s.pool.QueryRow(ctx, "SELECT dp_int.inquiry_take()").Scan(&text); err != nil || text == nil {
+	if err := s.brief.QueryRow(ctx, "SELECT dp_int.inquiry_take()").Scan(&text); err != nil || text == nil {
 		return false, err
 	}
 	c := new(claim)
@@ -68,8 +67,7 @@ func (s *Sidecar) explainNext(ctx context.Context) (found bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	_, err = s.pool.Exec(ctx, "SELECT dp_int.inquiry_answer($1, $2)", c.ID, e)
-	return true, err
+	return true, s.brief.exec(ctx, "SELECT dp_int.inquiry_answer($1, $2)", c.ID, e)
 }
 
 // explain tells what a request would do, from public facts alone: it reads no
@@ -126,12 +124,7 @@ func (s *Sidecar) publicRows(ctx context.Context, c *claim) (int64, error) {
 	if c.Dataset.RowCount != nil {
 		return *c.Dataset.RowCount, nil
 	}
-	n, err := arrowio.Count(ctx, s.pool, c.relation())
-	if err != nil {
-		return 0, uncountable(err)
-	}
-	_, err = s.pool.Exec(ctx, "SELECT dp_int.counted($1, $2)", c.Dataset.ID, n)
-	return n, err
+	return s.rows(ctx, c.Dataset.ID, c.relation())
 }
 
 // planned tells method, reason and every public parameter.

@@ -31,13 +31,16 @@ type Sidecar struct {
 	Version string
 	Log     *slog.Logger
 
-	alive    atomic.Int64 // when the database last heard of us, in nanoseconds since 1970
-	heard    atomic.Bool  // the session that listens is there; while it is not, it alone says so
-	id       string
-	pool     *pgxpool.Pool
-	wake     chan struct{} // a job is queued
-	question chan struct{} // an explanation is asked for
-	renyi    privacy.Renyi // remembers what batches cost
+	alive      atomic.Int64 // when the database last heard of us, in nanoseconds since 1970
+	heard      atomic.Bool  // the session that listens is there; while it is not, it alone says so
+	id         string
+	ears       *pgx.ConnConfig // of the session that listens
+	pool       *pgxpool.Pool
+	brief      brief         // statements on the pool
+	wake       chan struct{} // a job is queued
+	question   chan struct{} // an explanation is asked for
+	registered chan struct{} // a data set is, and not yet counted
+	renyi      privacy.Renyi // remembers what batches cost
 }
 
 const (
@@ -57,16 +60,17 @@ func (s *Sidecar) Run(ctx context.Context) error {
 		s.Watch = nobody{}
 	}
 	s.id = uuid()
-	s.wake, s.question = make(chan struct{}, s.Jobs), make(chan struct{}, 1)
+	s.wake, s.question, s.registered = make(chan struct{}, s.Jobs), make(chan struct{}, 1), make(chan struct{}, 1)
 	config := s.Config.Copy()
+	s.ears = config.ConnConfig.Copy()
 	arrowio.Tune(config.ConnConfig)
-	config.MaxConns = int32(2*s.Jobs + 3) // a reader and a writer for each job, explanations, row counts, one to spare
+	config.MaxConns = int32(2*s.Jobs + 5) // a reader and a writer for each job, for explanations and for row counts, one to spare
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return fmt.Errorf("sidecar: %w", err)
 	}
 	defer pool.Close()
-	s.pool = pool
+	s.pool, s.brief = pool, brief{pool}
 
 	// Jobs outlive ctx by the grace they have to end.
 	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -74,13 +78,14 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var workers sync.WaitGroup
-	if err := s.checkDatabase(ctx, pool); refused(err) {
+	if err := s.checkDatabase(ctx, s.brief); refused(err) {
 		return err
 	}
 	for range s.Jobs {
 		workers.Go(func() { s.work(ctx, working) })
 	}
 	workers.Go(func() { s.explainAll(ctx, working) })
+	workers.Go(func() { s.countAll(ctx) })
 	s.listen(ctx, cancel)
 	timer := time.AfterFunc(s.Grace, func() { stop(errShutdown) })
 	workers.Wait()
@@ -140,30 +145,21 @@ func (s *Sidecar) listen(ctx context.Context, cancel context.CancelCauseFunc) {
 }
 
 func (s *Sidecar) session(ctx context.Context) error {
-	conn, err := pgx.ConnectConfig(ctx, s.Config.ConnConfig)
+	conn, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if err := checkRole(ctx, conn); err != nil {
-		return err
-	}
-	if _, err := conn.Exec(ctx, "LISTEN dp_jobs"); err != nil {
-		return err
-	}
-	if err := s.beat(ctx, conn); err != nil {
-		return err
-	}
+	defer hangUp(context.WithoutCancel(ctx), conn)
 	s.heard.Store(true)
-	s.Log.Info("connected", "worker", s.id, "database", s.Config.ConnConfig.Database)
-	s.count(ctx)
+	s.Log.Info("connected", "worker", s.id, "database", s.ears.Database)
+	ring(s.registered)
 	s.ring()
 	ring(s.question)
 	for next := time.Now().Add(heartbeat); ; {
 		n, err := waitUntil(ctx, conn, next)
 		switch {
 		case err == nil && n.Payload == "registered":
-			s.count(ctx)
+			ring(s.registered)
 		case err == nil && n.Payload == "inquiry":
 			ring(s.question)
 		case err == nil:
@@ -179,7 +175,36 @@ func (s *Sidecar) session(ctx context.Context) error {
 	}
 }
 
+// connect opens the session that listens and sends its first heartbeat.
+func (s *Sidecar) connect(ctx context.Context) (conn *pgx.Conn, err error) {
+	limited, done := context.WithTimeout(ctx, patience)
+	defer done()
+	if conn, err = pgx.ConnectConfig(limited, s.ears); err != nil {
+		return nil, err
+	}
+	if err = checkRole(limited, conn); err == nil {
+		_, err = conn.Exec(limited, "LISTEN dp_jobs")
+	}
+	if err == nil {
+		err = s.beat(ctx, conn)
+	}
+	if err != nil {
+		hangUp(context.WithoutCancel(ctx), conn)
+		return nil, err
+	}
+	return conn, nil
+}
+
+// hangUp closes a connection that may hang.
+func hangUp(ctx context.Context, conn *pgx.Conn) {
+	ctx, done := context.WithTimeout(ctx, time.Second)
+	defer done()
+	conn.Close(ctx)
+}
+
 func (s *Sidecar) beat(ctx context.Context, conn *pgx.Conn) error {
+	ctx, done := context.WithTimeout(ctx, patience)
+	defer done()
 	if err := s.checkSchema(ctx, conn); err != nil {
 		return err
 	}
@@ -219,31 +244,38 @@ func ring(bell chan struct{}) {
 	}
 }
 
-// count fills in the public row counts of data sets just registered.
-func (s *Sidecar) count(ctx context.Context) {
-	rows, err := s.pool.Query(ctx, "SELECT dataset, schema_name, relation_name FROM dp_int.uncounted()")
-	if err != nil {
-		s.Log.Warn("row counts failed", "error", err)
-		return
-	}
-	type uncounted struct {
-		Dataset          int64
-		Schema, Relation string
-	}
-	todo, err := pgx.CollectRows(rows, pgx.RowToStructByPos[uncounted])
-	if err != nil {
-		s.Log.Warn("row counts failed", "error", err)
-	}
-	for _, u := range todo {
-		var n int64
-		err := s.pool.QueryRow(ctx, "SELECT count(*) FROM "+pgx.Identifier{u.Schema, u.Relation}.Sanitize()).Scan(&n)
-		if err == nil {
-			_, err = s.pool.Exec(ctx, "SELECT dp_int.counted($1, $2)", u.Dataset, n)
+// countAll counts what was registered, beside the session that listens: a long
+// count delays no heartbeat. It ends with ctx.
+func (s *Sidecar) countAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.registered:
 		}
-		if err != nil {
-			s.Log.Warn("row count failed", "dataset_id", u.Dataset, "error", err)
+		todo, err := s.uncounted(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.Log.Warn("row counts failed", "error", err)
+		}
+		for _, d := range todo {
+			if _, err := s.rows(ctx, d.Dataset, pgx.Identifier{d.Schema, d.Relation}); err != nil && ctx.Err() == nil {
+				s.Log.Warn("row count failed", "dataset_id", d.Dataset, "error", err)
+			}
 		}
 	}
+}
+
+type uncounted struct {
+	Dataset          int64
+	Schema, Relation string
+}
+
+// uncounted returns the data sets whose number of rows is not published.
+func (s *Sidecar) uncounted(ctx context.Context) ([]uncounted, error) {
+	ctx, done := context.WithTimeout(ctx, patience)
+	defer done()
+	rows, _ := s.pool.Query(ctx, "SELECT dataset, schema_name, relation_name FROM dp_int.uncounted()")
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[uncounted])
 }
 
 func backoff(failures int) time.Duration {

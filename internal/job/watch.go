@@ -111,7 +111,7 @@ func (s *Sidecar) Figures(ctx context.Context) (f Figures, err error) {
 		return f, err
 	}
 	var text []byte
-	if err := s.pool.QueryRow(ctx, "SELECT dp_int.figures()").Scan(&text); err != nil {
+	if err := s.brief.QueryRow(ctx, "SELECT dp_int.figures()").Scan(&text); err != nil {
 		return f, err
 	}
 	return f, json.Unmarshal(text, &f)

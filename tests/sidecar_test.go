@@ -1,0 +1,284 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"dpsidecar/internal/install"
+	"dpsidecar/internal/job"
+)
+
+// owner is somebody with a schema of their own, mal, whose functions leave a trace
+// in the server's log when they run as dp_sidecar, whatever becomes of the transaction.
+func (w *world) owner() *pgx.Conn {
+	w.Helper()
+	if err := w.system.Login(context.Background(), "mallory", "dp_analyst"); err != nil {
+		w.Fatal(err)
+	}
+	w.exec(w.super, `CREATE SCHEMA mal AUTHORIZATION mallory`)
+	m := w.connect(w.system.URL("mallory"))
+	w.exec(m, `GRANT USAGE ON SCHEMA mal TO PUBLIC;
+		CREATE FUNCTION mal.run() RETURNS boolean LANGUAGE plpgsql AS $$
+		BEGIN IF session_user = 'dp_sidecar' THEN RAISE LOG 'the owner runs as dp_sidecar'; END IF; RETURN true; END $$;
+		CREATE FUNCTION mal.plan() RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN mal.run(); END $$;
+		CREATE TABLE mal.t AS SELECT i::float8 AS y, i::float8 AS x FROM generate_series(1, 500) i;
+		CREATE VIEW mal.v AS SELECT y, x FROM mal.t;
+		GRANT SELECT ON mal.t, mal.v TO dp_sidecar`)
+	return m
+}
+
+func (w *world) registerFor(dataset, relation, options string, people ...string) {
+	w.Helper()
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'y', '{x}', 100, options => $3)`, dataset, relation, options)
+	for _, p := range people {
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, dataset, p)
+	}
+}
+
+// logged reports whether the server's log says something.
+func (w *world) logged(what string) bool {
+	w.Helper()
+	text, err := os.ReadFile(w.system.Cluster.LogFile())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return strings.Contains(string(text), what)
+}
+
+// idle waits until no session of the sidecar's has anything to do.
+func (w *world) idle() {
+	w.Helper()
+	w.eventually("the sidecar is idle", func() bool {
+		return one[bool](w, w.super, `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'dp_sidecar' AND state <> 'idle')`)
+	})
+}
+
+func (w *world) serve() (stop func()) {
+	w.Helper()
+	stop, err := w.system.Serve(context.Background())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return stop
+}
+
+// serveBehind starts a sidecar behind a wire, and with a lease that soon runs out.
+func (w *world) serveBehind() *wire {
+	w.Helper()
+	config, err := pgxpool.ParseConfig(w.system.URL("dp_sidecar"))
+	if err != nil {
+		w.Fatal(err)
+	}
+	through := newWire(w, net.JoinHostPort(config.ConnConfig.Host, fmt.Sprint(config.ConnConfig.Port)))
+	config.ConnConfig.Host, config.ConnConfig.Port = "127.0.0.1", uint16(through.port())
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	s := &job.Sidecar{Config: config, Schema: install.Latest(), Version: "test", Log: slog.New(slog.DiscardHandler), Lease: 5 * time.Second, Grace: time.Second}
+	go func() { ended <- s.Run(ctx) }()
+	w.Cleanup(func() { cancel(); <-ended })
+	w.eventually("the sidecar is alive", func() bool { return one[int](w, w.super, `SELECT dp_int.sidecars_alive()`) == 1 })
+	return through
+}
+
+func (w *world) jobState(id string) string {
+	w.Helper()
+	return one[string](w, w.super, `SELECT state FROM dp_int.job WHERE id = $1`, id)
+}
+
+const trace = "the owner runs as dp_sidecar"
+
+// What the owner of a registered relation puts in its place is looked at before
+// anything of it runs, on every way to it.
+func TestTheOwnerOfARelationRunsNothing(t *testing.T) {
+	const swap = `ALTER TABLE mal.t RENAME TO gone; CREATE VIEW mal.t AS SELECT y, x FROM mal.gone WHERE mal.run() AND mal.plan(); GRANT SELECT ON mal.t TO dp_sidecar`
+	counted := func(w *world) {
+		w.eventually("counted", func() bool { return one[bool](w, w.steward, `SELECT bool_and(row_count IS NOT NULL) FROM dp.datasets`) })
+	}
+	for name, attack := range map[string]func(w *world, m *pgx.Conn){
+		"asking": func(w *world, m *pgx.Conn) {
+			w.registerFor("m", "mal.t", `{}`, "mallory")
+			w.serve()
+			counted(w)
+			w.exec(m, swap)
+			_, err := regress(m, ask, "m", 0.5)
+			w.wantError(err, "DP004", "dropped, renamed or replaced")
+		},
+		"asking for a view": func(w *world, m *pgx.Conn) {
+			w.registerFor("m", "mal.v", `{}`, "mallory")
+			w.serve()
+			counted(w)
+			w.exec(m, `CREATE OR REPLACE VIEW mal.v AS SELECT y, x FROM mal.t WHERE mal.run() AND mal.plan()`)
+			_, err := regress(m, ask, "m", 0.5)
+			w.wantError(err, "DP004", "more than column references")
+		},
+		"going on with a job": func(w *world, m *pgx.Conn) {
+			w.registerFor("m", "mal.t", `{}`, "mallory")
+			one[string](w, m, `SELECT dp_submit('l1', 'm', 0.5, options => '{"method": "exponential_mechanism"}')::text`)
+			id, _ := w.abandon(reading)
+			w.exec(m, swap)
+			w.serve()
+			w.eventually("it is parked", func() bool {
+				return one[string](w, m, `SELECT coalesce(sqlstate, '') FROM dp_status($1)`, id) == "DP004"
+			})
+		},
+		"registration, explaining": func(w *world, m *pgx.Conn) { // both count
+			w.registerFor("m", "mal.t", `{}`, "mallory")
+			w.exec(m, `BEGIN`)
+			w.exec(m, swap)
+			w.serve()
+			answer, asker := make(chan error, 1), w.connect(w.system.URL("mallory"))
+			go func() {
+				var why string
+				err := asker.QueryRow(context.Background(), `SELECT value FROM dp_explain('l1', 'm', 0.5) WHERE property = 'reason'`).Scan(&why)
+				if err == nil && !strings.Contains(why, "dropped, renamed or replaced") {
+					err = fmt.Errorf("dp_explain says %q", why)
+				}
+				answer <- err
+			}()
+			w.eventually("both wait for mallory", func() bool { return one[int](w, w.super, `SELECT count(*) FROM pg_locks WHERE NOT granted`) == 2 })
+			w.exec(m, `COMMIT`)
+			if err := <-answer; err != nil {
+				w.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := lonelyWorld(t, 10, 0)
+			attack(w, w.owner())
+			w.idle()
+			if w.logged(trace) {
+				t.Error("a function of the owner's ran as dp_sidecar")
+			}
+		})
+	}
+	t.Run("declared total", func(t *testing.T) { // the trace is seen where one is left
+		w := lonelyWorld(t, 10, 0)
+		m := w.owner()
+		w.exec(m, `CREATE OR REPLACE VIEW mal.v AS SELECT y, x FROM mal.t WHERE mal.run()`)
+		w.registerFor("m", "mal.v", `{"total": true}`)
+		w.serve()
+		counted(w)
+		if !w.logged(trace) {
+			t.Error("no trace of a function that ran")
+		}
+	})
+}
+
+// What functions of a view leave in a session does not outlive the read.
+func TestASessionKeepsNothingOfWhatItRead(t *testing.T) {
+	w := lonelyWorld(t, 10, 0)
+	m := w.owner()
+	w.exec(m, `CREATE FUNCTION mal.leave() RETURNS boolean LANGUAGE plpgsql AS $$
+		BEGIN
+		  IF NOT EXISTS (SELECT FROM pg_prepared_statements WHERE name = 'left') THEN
+		    EXECUTE 'PREPARE "left" AS SELECT 1';
+		  ELSIF (SELECT prepare_time < now() FROM pg_prepared_statements WHERE name = 'left') THEN
+		    RAISE LOG 'an earlier read left a statement';
+		  END IF;
+		  PERFORM pg_advisory_lock(424242);
+		  RETURN true;
+		END $$;
+		CREATE OR REPLACE VIEW mal.v AS SELECT y, x FROM mal.t WHERE (SELECT mal.leave())`)
+	w.registerFor("m", "mal.v", `{"total": true}`, w.person)
+	w.serve()
+	for i := range 4 {
+		w.mustRegress(w.analyst, ask, "m", 0.25*float64(1+i))
+	}
+	w.idle()
+	if n := one[int](w, w.super, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 424242`); n != 0 {
+		t.Errorf("%d advisory locks are left", n)
+	}
+	if w.logged("an earlier read left a statement") {
+		t.Error("a prepared statement is left")
+	}
+}
+
+// Partitions that come between the check and the read are noticed before anything
+// leaves: the locks of a reader do not keep them away.
+func TestAPartitionOfOthersThatComesLateIsNotReleased(t *testing.T) {
+	w := lonelyWorld(t, 10, 0)
+	w.exec(w.super, `CREATE TABLE parts (y float8, x float8) PARTITION BY RANGE (x);
+		CREATE TABLE ours PARTITION OF parts FOR VALUES FROM (0) TO (1000); INSERT INTO parts SELECT i, i FROM generate_series(1, 500) i;
+		CREATE TABLE theirs (y float8, x float8); INSERT INTO theirs SELECT 7, 2000 FROM generate_series(1, 500);
+		GRANT SELECT ON parts, theirs TO dp_sidecar`)
+	w.registerFor("ours", "parts", `{}`, w.person)
+	w.registerFor("theirs", "theirs", `{}`)
+	through := w.serveBehind()
+	attached := make(chan error, 1)
+	through.set(atReading, func() {
+		attached <- runAs(w.system.SuperuserURL(), `ALTER TABLE parts ATTACH PARTITION theirs FOR VALUES FROM (1000) TO (3000)`)
+	})
+	_, err := regress(w.analyst, ask, "ours", 0.5)
+	w.wantError(err, "DP004", "shows relations that were not below it")
+	if err := <-attached; err != nil {
+		t.Fatal(err)
+	}
+	if n := one[int](w, w.super, `SELECT count(*) FROM dp_int.release`); n != 0 {
+		t.Error("there is a release")
+	}
+	w.exec(w.super, `ALTER TABLE parts DETACH PARTITION theirs`)
+	w.eventually("the job goes on", func() bool { _, err := regress(w.analyst, ask, "ours", 0.5); return err == nil })
+	if n := one[int64](w, w.steward, `SELECT entries FROM dp.budget WHERE dataset = 'ours'`); n != 1 {
+		t.Errorf("%d entries, want 1", n)
+	}
+}
+
+// sleeper is a view that takes so many seconds to count or to read.
+func (w *world) sleeper(seconds int) {
+	w.Helper()
+	w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.sleeper AS SELECT amount AS y, age AS x FROM public.%s WHERE (SELECT pg_sleep(%d) IS NOT NULL); GRANT SELECT ON sleeper TO dp_sidecar`,
+		w.dataset, seconds))
+	w.registerFor("sleeper", "sleeper", `{"total": true}`, w.person)
+}
+
+const sleeping = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'dp_sidecar' AND wait_event = 'PgSleep')`
+
+// A long count of rows keeps the sidecar from nothing else.
+func TestASlowCountStopsNoHeartbeat(t *testing.T) {
+	w := lonelyWorld(t, 100, 0)
+	w.serve()
+	w.sleeper(300)
+	w.eventually("it counts", func() bool { return one[bool](w, w.super, sleeping) })
+	began := one[time.Time](w, w.super, `SELECT clock_timestamp()`)
+	w.eventually("heartbeats go on", func() bool {
+		return one[bool](w, w.super, `SELECT max(last_seen) > $1 FROM dp_int.worker`, began)
+	})
+	if !one[bool](w, w.super, sleeping) {
+		t.Error("the count has ended")
+	}
+}
+
+// Connections on which nothing comes any more are given up, and others opened.
+func TestConnectionsThatHangAreGivenUp(t *testing.T) {
+	w := lonelyWorld(t, 100, 0)
+	w.serve()
+	w.mustRegress(w.analyst, ask, w.dataset, 0.5)
+	stopped := all[int](w, w.super, `SELECT pid FROM pg_stat_activity WHERE usename = 'dp_sidecar'`)
+	t.Cleanup(func() {
+		for _, pid := range stopped {
+			syscall.Kill(pid, syscall.SIGCONT)
+		}
+	})
+	for _, pid := range stopped {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.25)::text`, w.dataset)
+	for deadline := time.Now().Add(3 * time.Minute); w.jobState(id) != "done" || one[int](w, w.super, `SELECT dp_int.sidecars_alive()`) != 1; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after three minutes the job is %s", w.jobState(id))
+		}
+	}
+}
+
