@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -230,6 +231,89 @@ func TestAPartitionOfOthersThatComesLateIsNotReleased(t *testing.T) {
 	w.eventually("the job goes on", func() bool { _, err := regress(w.analyst, ask, "ours", 0.5); return err == nil })
 	if n := one[int64](w, w.steward, `SELECT entries FROM dp.budget WHERE dataset = 'ours'`); n != 1 {
 		t.Errorf("%d entries, want 1", n)
+	}
+}
+
+// Settings of the server, the database or the role do not reach the sidecar where
+// its work rests on others.
+func TestSettingsOfTheDatabaseChangeNothing(t *testing.T) {
+	w := lonelyWorld(t, 100, 0)
+	w.slowView("slow", 3)
+	wanted := map[string]string{"synchronous_commit": "on", "transaction_isolation": "read committed", "transaction_read_only": "off", "statement_timeout": "0",
+		"idle_in_transaction_session_timeout": "0", "idle_session_timeout": "0", "lock_timeout": "5s"}
+	hostile := map[string]string{"synchronous_commit": "off", "default_transaction_isolation": "serializable", "default_transaction_read_only": "on", "statement_timeout": "2s",
+		"idle_in_transaction_session_timeout": "1s", "idle_session_timeout": "1s"}
+	if one[int](w, w.super, `SELECT current_setting('server_version_num')::int`) >= 170000 {
+		wanted["transaction_timeout"], hostile["transaction_timeout"] = "0", "2s"
+	}
+	for name, value := range hostile {
+		w.exec(w.super, fmt.Sprintf(`ALTER ROLE dp_sidecar IN DATABASE dpsidecar SET %s = '%s'`, name, value))
+	}
+	// The sessions tell themselves: those that work on jobs, and the one that listens.
+	w.exec(w.super, `CREATE TABLE seen (relation text, name text, value text);
+		CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+		BEGIN INSERT INTO public.seen SELECT TG_TABLE_NAME, name, current_setting(name, true) FROM unnest(TG_ARGV) AS name; RETURN NULL; END $$`)
+	var names []string
+	for name := range wanted {
+		names = append(names, "'"+name+"'")
+	}
+	for _, table := range []string{"job", "worker"} {
+		w.exec(w.super, fmt.Sprintf(`CREATE TRIGGER see AFTER INSERT OR UPDATE ON dp_int.%s FOR EACH ROW WHEN (session_user = 'dp_sidecar') EXECUTE FUNCTION see(%s)`,
+			table, strings.Join(names, ", ")))
+	}
+	w.serve()
+	w.mustRegress(w.analyst, ask, "slow", 0.5) // three seconds
+	// The reader is idle in its transaction while the charge waits for the account.
+	w.exec(w.super, `BEGIN`)
+	w.exec(w.super, `SELECT FROM dp_int.account FOR UPDATE`)
+	id := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
+	onlooker := w.connect(w.system.SuperuserURL())
+	w.eventually("the charge waits", func() bool {
+		return one[bool](w, onlooker, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'job_charge')`)
+	})
+	time.Sleep(1500 * time.Millisecond)
+	w.exec(w.super, `COMMIT`)
+	w.eventually("the job is done", func() bool { return w.jobState(id) == "done" })
+	if n := one[int](w, w.super, `SELECT max(attempt) FROM dp_int.job`); n != 1 {
+		t.Errorf("%d attempts, want 1", n)
+	}
+	for _, table := range []string{"job", "worker"} {
+		for name, value := range wanted {
+			if got := all[string](w, w.super, `SELECT DISTINCT value FROM seen WHERE relation = $1 AND name = $2`, table, name); !slices.Equal(got, []string{value}) {
+				t.Errorf("sessions that write dp_int.%s have %s = %q, want %s", table, name, got, value)
+			}
+		}
+	}
+}
+
+// Of identical jobs that are claimed at once one is charged, whatever the
+// database's default isolation is.
+func TestIdenticalJobsCostOneUnderRepeatableRead(t *testing.T) {
+	w := lonelyWorld(t, 100, 0)
+	w.exec(w.super, `ALTER DATABASE dpsidecar SET default_transaction_isolation = 'repeatable read'`)
+	through := w.serveBehind()
+	// The charge that comes first waits for the other, if there is one.
+	through.set(atPlanned, func() {
+		for range 1000 {
+			if runAs(w.system.SuperuserURL(), `DO $$ BEGIN ASSERT EXISTS (SELECT FROM dp_int.ledger WHERE kind = 'charge') OR EXISTS (SELECT FROM dp_int.job WHERE follows IS NOT NULL); END $$`) == nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	w.exec(w.super, `BEGIN`)
+	w.exec(w.super, `SELECT FROM dp_int.turnstile FOR UPDATE`)
+	for range 2 {
+		one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
+	}
+	onlooker := w.connect(w.system.SuperuserURL())
+	w.eventually("both are being claimed", func() bool {
+		return one[int](w, onlooker, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'job_claim'`) == 2
+	})
+	w.exec(w.super, `COMMIT`)
+	w.eventually("both are done", func() bool { return one[int](w, w.super, `SELECT count(*) FROM dp_int.job WHERE state = 'done'`) == 2 })
+	if w.spent() != 0.5 || w.entries() != 1 {
+		t.Errorf("spent %g in %d entries, want 0.5 in 1", w.spent(), w.entries())
 	}
 }
 

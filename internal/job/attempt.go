@@ -404,7 +404,11 @@ func (s *Sidecar) unreadable(ctx context.Context, err error, message parked) err
 	return message
 }
 
-func goingDown(pg *pgconn.PgError) bool { return pg.Code[:2] == "57" || pg.Code[:2] == "08" }
+// goingDown reports that the server ended the statement or the session, and not
+// because of what was asked. 25P03 and 25P04 are limits on transactions.
+func goingDown(pg *pgconn.PgError) bool {
+	return pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code == "25P03" || pg.Code == "25P04"
+}
 
 // waitUntil waits for a notification until deadline.
 func waitUntil(ctx context.Context, conn *pgx.Conn, deadline time.Time) (*pgconn.Notification, error) {

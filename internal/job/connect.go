@@ -5,10 +5,34 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"dpsidecar/internal/arrowio"
 )
+
+// pin gives every connection of a configuration the settings that its work rests
+// on, whatever those of the server, the database and the role are: a commit that
+// was reported survives a crash, each statement sees what others have committed,
+// and no clock but ours ends a read. lock_timeout stays the role's.
+func pin(config *pgx.ConnConfig) {
+	for name, value := range map[string]string{
+		"synchronous_commit":                  "on",
+		"default_transaction_isolation":       "read committed",
+		"default_transaction_read_only":       "off",
+		"default_transaction_deferrable":      "off",
+		"statement_timeout":                   "0",
+		"idle_in_transaction_session_timeout": "0",
+		"idle_session_timeout":                "0",
+	} {
+		config.RuntimeParams[name] = value
+	}
+	// Servers before 17 do not know it.
+	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		return conn.Exec(ctx, `SELECT pg_catalog.set_config('transaction_timeout', '0', false)
+			WHERE pg_catalog.current_setting('server_version_num')::int >= 170000`).Close()
+	}
+}
 
 // patience is how long a short statement may take. A connection that is silent for
 // longer hangs, and is closed.

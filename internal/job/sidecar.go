@@ -62,6 +62,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	s.id = uuid()
 	s.wake, s.question, s.registered = make(chan struct{}, s.Jobs), make(chan struct{}, 1), make(chan struct{}, 1)
 	config := s.Config.Copy()
+	pin(config.ConnConfig)
 	s.ears = config.ConnConfig.Copy()
 	arrowio.Tune(config.ConnConfig)
 	config.MaxConns = int32(2*s.Jobs + 5) // a reader and a writer for each job, for explanations and for row counts, one to spare

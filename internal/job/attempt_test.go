@@ -1,0 +1,24 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A server that ends a statement or a session fails no job: it is tried again.
+func TestASessionThatEndsFailsNoJob(t *testing.T) {
+	for code, fails := range map[string]bool{
+		"57P01": false, "57014": false, "08006": false, // shut down, canceled, connection failure
+		"25P03": false, "25P04": false, // idle in its transaction for too long, in it for too long
+		"42501": true, "42P01": true, "22012": true, "55P03": true,
+	} {
+		var fail *failure
+		err := uncountable(fmt.Errorf("count: %w", &pgconn.PgError{Code: code}))
+		if errors.As(err, &fail) != fails {
+			t.Errorf("%s: %v", code, err)
+		}
+	}
+}
