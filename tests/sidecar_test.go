@@ -327,6 +327,20 @@ func (w *world) sleeper(seconds int) {
 
 const sleeping = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'dp_sidecar' AND wait_event = 'PgSleep')`
 
+// A job that is canceled while it counts is gone with the next heartbeat, long
+// before its lease runs out.
+func TestAJobCanceledWhileItCountsIsDropped(t *testing.T) {
+	w := lonelyWorld(t, 100, 0)
+	w.sleeper(300)
+	w.exec(w.super, `UPDATE dp_int.dataset SET row_count = 1000`)
+	w.serve()
+	id := one[string](w, w.analyst, `SELECT dp_submit('l1', 'sleeper', 0.5)::text`)
+	w.eventually("it counts", func() bool { return one[bool](w, w.super, sleeping) })
+	one[string](w, w.analyst, `SELECT dp_cancel($1)`, id)
+	w.eventually("it is canceled", func() bool { return w.jobState(id) == "canceled" })
+	w.eventually("the count has ended", func() bool { return !one[bool](w, w.super, sleeping) })
+}
+
 // A long count of rows keeps the sidecar from nothing else.
 func TestASlowCountStopsNoHeartbeat(t *testing.T) {
 	w := lonelyWorld(t, 100, 0)

@@ -179,9 +179,14 @@ func (s *Sidecar) attempt(working context.Context, c *claim) {
 	case err == nil:
 		s.Watch.Ended("done")
 		log.Info("done")
-	case errors.Is(err, errUnwanted) || errors.Is(err, ledger.ErrLost):
+	case errors.Is(err, ledger.ErrLost):
 		s.Watch.Ended("dropped")
 		log.Info("dropped", "reason", err)
+	case errors.Is(err, errUnwanted):
+		s.Watch.Ended("dropped")
+		log.Info("dropped", "reason", err)
+		// Unless it is gone already, the next claim drops it and gives its charge back.
+		err = s.brief.exec(settle, handBack, c.ID, c.Token, false)
 	case errors.As(err, &fail):
 		s.Watch.Ended("failed")
 		log.Info("failed", "sqlstate", fail.sqlstate, "reason", fail.message)
@@ -195,7 +200,7 @@ func (s *Sidecar) attempt(working context.Context, c *claim) {
 		log.Warn("handed back", "error", err)
 		err = s.brief.exec(settle, handBack, c.ID, c.Token, errors.Is(err, errShutdown))
 	}
-	if err != nil && !errors.Is(ledger.Explain(err), ledger.ErrLost) && !errors.Is(err, errUnwanted) {
+	if err != nil && !errors.Is(ledger.Explain(err), ledger.ErrLost) {
 		log.Warn("left to its lease", "error", err)
 	}
 }
