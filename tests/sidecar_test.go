@@ -380,3 +380,23 @@ func TestConnectionsThatHangAreGivenUp(t *testing.T) {
 	}
 }
 
+// An account whose accounting moves between a claim and its charge is charged by
+// the new one, so that any sidecar can go on with the job.
+func TestAnOrderThatMovesUnderAClaimIsNotCharged(t *testing.T) {
+	w := lonelyWorld(t, 1, 1e-6)
+	w.registerAgain("rdp", 1, 1e-6)
+	through := w.serveBehind()
+	moved := make(chan error, 1)
+	through.set(atPlanned, func() {
+		moved <- runAs(w.system.StewardURL(), fmt.Sprintf(`SELECT dp_set_budget('%s', 5, 1e-6)`, w.dataset))
+		through.set(atReading, through.cut)
+	})
+	id := one[string](w, w.analyst, `SELECT dp_submit('linear', $1, 0.5, 1e-7, options => '{"method": "gd", "steps": 5}')::text`, w.dataset)
+	if err := <-moved; err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the job is done", func() bool { return w.jobState(id) == "done" })
+	if n := w.entries(); n != 1 {
+		t.Errorf("%d entries, want one charge", n)
+	}
+}

@@ -308,7 +308,7 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 		return nil, 0, err
 	}
 	charged, err := ledger.Charge(ctx, s.brief, c.owner(), ledger.Entry{
-		Event: plan.Event, Rows: n, Parameters: plan.Parameters, Arithmetic: plan.Arithmetic,
+		Event: plan.Event, Rows: n, Parameters: plan.Parameters, Arithmetic: plan.Arithmetic, Accounting: c.Dataset.Accounting, Order: c.Dataset.Order,
 	})
 	switch {
 	case err != nil:

@@ -27,13 +27,15 @@ type DB interface {
 type Owner struct{ Job, Token string }
 
 // Entry is what a job is about to release: its event, what its arithmetic rests
-// on, the public number of rows it was planned for, and the public parameters of
-// the plan.
+// on, the public number of rows it was planned for, the public parameters of the
+// plan, and the accounting it was planned under.
 type Entry struct {
 	Event      privacy.Event
 	Arithmetic string // empty: exact
 	Rows       int64
 	Parameters map[string]any
+	Accounting string   // empty: whatever the account has
+	Order      *float64 // of Renyi divergence, under rdp
 }
 
 // Refusal is the ledger's No: nothing was charged. SQLSTATE, Message and Hint
@@ -49,7 +51,8 @@ var ErrLost = errors.New("ledger: the job is no longer this worker's")
 // returns false when nobody wanted the job any more: then nothing was charged.
 //
 // Errors: *Refusal when the budget, a grant or the registration is in the way,
-// ErrLost, or the connection's own error, after which the lease decides.
+// ErrLost, the server's 40001 when the account is no longer under the entry's
+// accounting, or the connection's own error, after which the lease decides.
 func Charge(ctx context.Context, db DB, o Owner, e Entry) (bool, error) {
 	event, err := privacy.MarshalEvent(e.Event)
 	if err != nil {
@@ -65,9 +68,10 @@ func Charge(ctx context.Context, db DB, o Owner, e Entry) (bool, error) {
 	}
 	var charged bool
 	err = db.QueryRow(ctx, `SELECT dp_int.job_charge($1, $2, $3, $4, $5::text::numeric, $6::text::numeric, $7::text::numeric, $8,
-		$9::text[]::numeric[], $10, $11)`,
+		$9::text[]::numeric[], $10, $11, nullif($12, ''), $13::float8::numeric)`,
 		o.Job, o.Token, e.Rows, event, cost.Epsilon, cost.Rho, cost.Delta, parameters,
-		cost.Renyi, privacy.OrdersVersion, cmp.Or(e.Arithmetic, exact)).Scan(&charged)
+		cost.Renyi, privacy.OrdersVersion, cmp.Or(e.Arithmetic, exact),
+		e.Accounting, e.Order).Scan(&charged)
 	return charged, Explain(err)
 }
 
