@@ -6,7 +6,7 @@ SET LOCAL ROLE dp_owner;
 -- Tables below a relation: through views and materialized views to what they
 -- read, through inheritance to every parent and child.
 CREATE FUNCTION dp_int.base_relations(p_relid oid) RETURNS TABLE(relid oid, relation text)
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$  -- a name is known again by its text
 BEGIN
   RETURN QUERY
   WITH RECURSIVE reached(relid) AS (
@@ -46,7 +46,8 @@ BEGIN
 END $$;
 
 -- Why reading the relation could raise on, drop or repeat a row; NULL when it
--- cannot. The rows of a foreign table are what another server makes of them. A view is plain when its parse tree holds column references over one
+-- cannot. The rows of a foreign table are what another server makes of them, and the
+-- planner of any query may run what indexes, statistics and partition keys call. A view is plain when its parse tree holds column references over one
 -- relation and nothing else: the node types are a positive list, and no FROM has
 -- a filter, which may be a mere boolean column. A materialized view is stored rows and needs no such rule.
 CREATE FUNCTION dp_int.why_not_total(p_relid oid) RETURNS text
@@ -90,6 +91,15 @@ BEGIN
       SELECT 4, format('column %I of %s is computed when it is read', a.attname, s.relation)
         FROM stored s
         JOIN pg_catalog.pg_attribute a ON a.attrelid = s.oid AND a.attgenerated = 'v'
+      UNION ALL
+      SELECT 5, format('%s calls %s', pg_describe_object(d.classid, d.objid, 0), pg_describe_object(d.refclassid, d.refobjid, 0))
+        FROM stored s
+        JOIN LATERAL (SELECT 'pg_catalog.pg_class'::regclass, s.oid
+                      UNION ALL SELECT 'pg_catalog.pg_class'::regclass, i.indexrelid FROM pg_catalog.pg_index i WHERE i.indrelid = s.oid
+                      UNION ALL SELECT 'pg_catalog.pg_statistic_ext'::regclass, e.oid FROM pg_catalog.pg_statistic_ext e WHERE e.stxrelid = s.oid
+                     ) AS o(class, oid) ON true
+        JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.oid  -- has no entries for what is the system's own
+                                   AND d.refclassid IN ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass)
     ) AS reasons(rank, reason)
     ORDER BY rank, reason
     LIMIT 1);
@@ -233,7 +243,7 @@ BEGIN
   IF reason IS NOT NULL AND NOT p_total THEN
     RAISE EXCEPTION '% is refused: %', p_relid::regclass, reason
       USING ERRCODE = '22023',
-            HINT = 'An expression or another server can raise on one person''s row, a filter or a join can drop or repeat it. Register the table or a materialized view, or state with options {"total": true} that every person has exactly one row and that reading never raises; the statement is recorded.';
+            HINT = 'An expression, a function or another server can raise on one person''s row, a filter or a join can drop or repeat it. Register the table or a materialized view, or state with options {"total": true} that every person has exactly one row and that reading never raises; the statement is recorded.';
   END IF;
   IF NOT (has_schema_privilege('dp_sidecar', c.relnamespace, 'USAGE') AND has_table_privilege('dp_sidecar', p_relid, 'SELECT')) THEN
     RAISE EXCEPTION 'dp_sidecar may not read %', p_relid::regclass

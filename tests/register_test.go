@@ -233,3 +233,50 @@ func TestRegistrationNeedsAFreshSnapshot(t *testing.T) {
 		t.Errorf("%d accounts", n)
 	}
 }
+
+// The planner may run what indexes, statistics and partition keys call, whatever the query.
+func TestFunctionsBelowATableMustBeStated(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.exec(w.super, `CREATE FUNCTION public.`+w.dataset+`_f(float8) RETURNS float8 LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN $1; END $$`)
+	for what, sql := range map[string]string{
+		"index":      `CREATE INDEX {}_index_i ON {}_index ((x + {}_f(1)))`,
+		"predicate":  `CREATE INDEX {}_predicate_i ON {}_predicate (x) WHERE x > {}_f(1)`,
+		"statistics": `CREATE STATISTICS {}_statistics_s ON (x + {}_f(1)) FROM {}_statistics`,
+		"partition":  `DROP TABLE {}_partition; CREATE TABLE {}_partition (y float8, x float8) PARTITION BY RANGE ((x + {}_f(1)))`,
+		"operator": `CREATE OPERATOR public.{@} (FUNCTION = {}_g, LEFTARG = float8, RIGHTARG = float8);
+			CREATE INDEX {}_operator_i ON {}_operator ((x OPERATOR(public.{@}) 1::float8))`,
+		"plain": `CREATE INDEX {}_plain_i ON {}_plain ((abs(x) + 1)) WHERE x > 1`,
+	} {
+		w.exec(w.super, `CREATE OR REPLACE FUNCTION public.`+w.dataset+`_g(float8, float8) RETURNS float8 LANGUAGE sql IMMUTABLE AS 'SELECT $1'`)
+		name := w.dataset + "_" + what
+		script := `CREATE TABLE {}_` + what + ` (y float8, x float8); ` + sql + `; GRANT SELECT ON {}_` + what + ` TO dp_sidecar`
+		script = strings.NewReplacer("{@}", "@@!", "{}_f", "public."+w.dataset+"_f", "{}_g", "public."+w.dataset+"_g",
+			"INDEX {}", "INDEX "+w.dataset, "{}", "public."+w.dataset).Replace(script)
+		if _, err := w.super.PgConn().Exec(context.Background(), script).ReadAll(); err != nil {
+			t.Fatalf("%v\n%s", err, script)
+		}
+		register := `SELECT dp_register($1, $2::text::regclass, 'y', '{x}', 1, options => $3)`
+		_, err := w.steward.Exec(context.Background(), register, name, "public."+name, `{}`)
+		if what == "plain" {
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		w.wantError(err, "22023", " calls ")
+		w.exec(w.steward, register, name, "public."+name, `{"total": true}`)
+	}
+}
+
+// A table made again is known by its name, however a session writes names.
+func TestANameIsKnownHoweverItIsQuoted(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.mustRegress(w.analyst, ask, w.dataset, 1)
+	w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
+	w.script(fmt.Sprintf(`#DROP TABLE public.%[1]s; #CREATE TABLE public.%[1]s (amount float8, age float8); #GRANT SELECT ON public.%[1]s TO dp_sidecar`, w.dataset))
+	w.exec(w.steward, `SET quote_all_identifiers = on`)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1)`, w.dataset, "public."+w.dataset)
+	if spent := w.spent(); spent != 1 {
+		t.Errorf("spent %g, want 1", spent)
+	}
+}
