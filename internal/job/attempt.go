@@ -111,6 +111,7 @@ func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	algorithm.Memory = s.spare(c, n)
 	return algorithm.Plan(c.shape(n), c.budget(), s.accountant(c))
 }
 
@@ -285,7 +286,11 @@ func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.
 	if errors.As(err, &refusal) {
 		err = parked(refusal.Message)
 	}
-	return plan, record, err
+	if err != nil {
+		record.Release()
+		return nil, nil, err
+	}
+	return plan, record, nil
 }
 
 // charge counts, plans, charges and passes the point of no return.

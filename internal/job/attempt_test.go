@@ -22,3 +22,15 @@ func TestASessionThatEndsFailsNoJob(t *testing.T) {
 		}
 	}
 }
+
+// What a job's memory leaves beside the columns is the exact sampler's.
+func TestTheSamplerGetsTheRestOfTheMemory(t *testing.T) {
+	c := new(claim)
+	c.Request.Target, c.Request.Features = "y", []string{"x"}
+	need := int64(footprint(1000, 2))
+	for memory, want := range map[int64]int64{0: 0, 1 << 30: 1<<30 - need, need: 64 << 20} {
+		if got := (&Sidecar{Memory: memory}).spare(c, 1000); got != want {
+			t.Errorf("of %d: %d, want %d", memory, got, want)
+		}
+	}
+}

@@ -11,6 +11,16 @@ import (
 // a row for 11 columns, nor 11 for two.
 func footprint(rows int64, columns int) float64 { return 8 * float64(rows) * (2*float64(columns) + 10) }
 
+// spare is what the exact sampler may take beside its job's footprint, 0 for no
+// limit. It fills it on hard tables only, which is why no job is refused for it.
+func (s *Sidecar) spare(c *claim, n int64) int64 {
+	const least = 64 << 20
+	if s.Memory == 0 {
+		return 0
+	}
+	return max(least, s.Memory-int64(footprint(n, len(c.columns()))))
+}
+
 // fits refuses a job that would need more memory than one may have.
 func (s *Sidecar) fits(c *claim, n int64) error {
 	need := footprint(n, len(c.columns()))
