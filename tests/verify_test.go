@@ -90,6 +90,8 @@ func (w *world) verify() (wrong []string) {
 
 // A sidecar that charges less than its event costs is found out by the event.
 func TestVerifyNoticesAPriceTooLow(t *testing.T) {
+	w := lonelyWorld(t, 9, 1e-6)
+	w.exec(w.analyst, `SELECT dp_submit('l1', $1, 0.5)`, w.dataset)
 	for _, c := range []struct {
 		costs string
 		ok    bool
@@ -97,14 +99,14 @@ func TestVerifyNoticesAPriceTooLow(t *testing.T) {
 		{`0.5, 0.03125, 0, '{}'`, true}, {`0.6, 0.04, 0, '{}'`, true}, {`NULL, 0.03125, 0, '{}'`, true},
 		{`0.4, 0.03125, 0, '{}'`, false}, {`0.5, 0.03, 0, '{}'`, false}, {`0.5, 0.03125, 0, '{}', array_fill(0.001, '{126}'), 1`, false},
 	} {
-		w := lonelyWorld(t, 9, 1e-6)
-		w.exec(w.analyst, `SELECT dp_submit('l1', $1, 0.5)`, w.dataset)
+		w.exec(w.super, `BEGIN`)
 		claim := one[string](w, w.super, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s')::text`)
 		w.exec(w.super, `SELECT dp_int.job_charge((c ->> 'id')::uuid, (c ->> 'token')::uuid, 1000, '{"bounded_range": {"epsilon": 0.5}}', `+c.costs+`) FROM (SELECT $1::jsonb AS c) AS claim`, claim)
 		wrong := w.verify()
 		if ok := len(wrong) == 0; ok != c.ok || !ok && !strings.HasPrefix(wrong[0], "every charge costs at least") {
 			t.Errorf("%s: %v", c.costs, wrong)
 		}
+		w.exec(w.super, `ROLLBACK`)
 	}
 }
 
