@@ -180,8 +180,9 @@ DECLARE
   a numeric := p_order;
   divergence numeric := p_spent * (1 + 1e-15);
 BEGIN
-  IF delta < 0 THEN RETURN 'Infinity'; END IF;
-  IF p_accounting = 'pure' OR p_spent = 0 THEN RETURN p_spent; END IF;
+  IF p_accounting = 'pure' THEN RETURN p_spent; END IF;
+  IF delta <= 0 THEN RETURN 'Infinity'; END IF;
+  IF p_spent = 0 THEN RETURN 0; END IF;
   IF p_accounting = 'zcdp' THEN
     a := dp_int.order_for_rho(p_spent::float8, delta::float8);
     divergence := divergence * a;

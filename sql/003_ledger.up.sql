@@ -108,6 +108,9 @@ BEGIN
       VALUES (a.id, e.caller, cost, dp_int.proven(a.accounting, a.renyi_order, cost, a.delta, deltas));
     END IF;
   END IF;
+  IF greatest(deltas, a.spent_delta) > dp_int.reserve(a.delta) THEN
+    PERFORM dp_int.prove(a.id);  -- then it concerns every caller
+  END IF;
   RETURN e.id;
 END $$;
 

@@ -261,7 +261,11 @@ BEGIN
   SELECT array_agg(DISTINCT known.account) INTO found
     FROM (SELECT r.account
             FROM dp_int.base_relations(p_relid) b
-            JOIN dp_int.account_relation r ON r.current AND (r.relid = b.relid OR r.relation = b.relation)
+            JOIN dp_int.account_relation r ON r.current AND r.relid = b.relid
+          UNION ALL
+          SELECT r.account
+            FROM dp_int.base_relations(p_relid) b
+            JOIN dp_int.account_relation r ON r.current AND r.relation = b.relation
           UNION ALL
           SELECT (dp_int.dataset_of(p_options ->> 'account')).account WHERE p_options ? 'account') AS known;
   IF cardinality(found) > 1 THEN
@@ -299,7 +303,8 @@ BEGIN
   RETURN QUERY
   SELECT b.relid, b.relation
     FROM dp_int.base_relations(p_relid) b
-   WHERE NOT EXISTS (SELECT FROM dp_int.account_relation r WHERE r.current AND (r.relid = b.relid OR r.relation = b.relation))
+   WHERE NOT EXISTS (SELECT FROM dp_int.account_relation r WHERE r.current AND r.relid = b.relid)
+     AND NOT EXISTS (SELECT FROM dp_int.account_relation r WHERE r.current AND r.relation = b.relation)
      AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = b.relid);
 END $$;
 
@@ -325,14 +330,14 @@ BEGIN
       ON CONFLICT DO NOTHING;
     END IF;
     IF EXISTS (SELECT FROM dp_int.base_relations(d.relid) b
-                WHERE NOT EXISTS (SELECT FROM dp_int.account_relation r
-                                   WHERE r.current AND r.account = d.account AND (r.relid = b.relid OR r.relation = b.relation))) THEN
+                WHERE NOT EXISTS (SELECT FROM dp_int.account_relation r WHERE r.current AND r.account = d.account AND r.relid = b.relid)
+                  AND NOT EXISTS (SELECT FROM dp_int.account_relation r WHERE r.current AND r.account = d.account AND r.relation = b.relation)) THEN
       RAISE EXCEPTION 'it shows relations that were not below it';
     END IF;
   EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type THEN
     GET STACKED DIAGNOSTICS changed = MESSAGE_TEXT;
     RAISE EXCEPTION 'data set "%" is not what was registered: %', d.name, changed
-      USING ERRCODE = 'DP004', HINT = 'Ask the steward to restore it, or to dp_unregister and dp_register it. No privacy budget was spent.';
+      USING ERRCODE = 'DP004', HINT = 'Ask the steward to undo that, or to dp_unregister and dp_register it, with {"total": true} if that is what it lacks. No privacy budget was spent.';
   END;
 END $$;
 

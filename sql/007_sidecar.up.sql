@@ -22,7 +22,7 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   j dp_int.job;
 BEGIN
-  SELECT * INTO j FROM dp_int.job WHERE id = p_job AND token = p_token FOR UPDATE;
+  SELECT * INTO j FROM dp_int.job WHERE id = p_job AND token = p_token FOR NO KEY UPDATE;  -- others may follow it
   IF NOT FOUND THEN
     RAISE EXCEPTION 'job % is no longer this worker''s', p_job USING ERRCODE = '55000';
   END IF;
@@ -64,7 +64,7 @@ BEGIN
          follows = NULL, worker = NULL, token = NULL, lease_until = NULL, finished_at = clock_timestamp()
    WHERE id = p_job;
   PERFORM pg_notify(dp_int.job_channel(p_job), 'done');
-  FOR follower IN SELECT id FROM dp_int.job WHERE follows = p_job FOR UPDATE SKIP LOCKED LOOP
+  FOR follower IN SELECT id FROM dp_int.job WHERE follows = p_job FOR NO KEY UPDATE SKIP LOCKED LOOP
     PERFORM dp_int.complete_job(follower, p_release);
   END LOOP;
 END $$;
@@ -82,7 +82,8 @@ $$;
 -- them those whose leader ended without them. A lease that ran out comes back:
 -- before reading its charge is given back; from reading on it goes on under the
 -- same charge with the same number of rows, but not at once when sidecars ended
--- in its midst again and again.
+-- in its midst again and again. One call settles a hundred jobs that need no worker
+-- at most, so that what it settles is soon committed.
 CREATE FUNCTION dp_int.job_claim(p_worker uuid, p_lease interval) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
@@ -90,13 +91,13 @@ DECLARE
   kept uuid;
   leader dp_int.job;
 BEGIN
-  LOOP
+  FOR settled IN 0..100 LOOP
     SELECT q.* INTO j
       FROM dp_int.job q
      WHERE q.state = 'queued' AND (q.follows IS NULL OR EXISTS (SELECT FROM dp_int.job l WHERE l.id = q.follows AND l.finished_at IS NOT NULL))
         OR q.state IN ('claimed', 'charged', 'reading') AND q.lease_until < clock_timestamp()
      ORDER BY q.seq
-     FOR UPDATE SKIP LOCKED
+     FOR NO KEY UPDATE SKIP LOCKED
      LIMIT 1;
     IF NOT FOUND THEN
       RETURN NULL;
@@ -134,7 +135,7 @@ BEGIN
           UPDATE dp_int.job SET state = 'queued', follows = leader.id, worker = NULL, token = NULL, lease_until = NULL WHERE id = j.id;
           -- One that waits to read is tried again at once.
           UPDATE dp_int.job SET lease_until = clock_timestamp()
-           WHERE id = (SELECT id FROM dp_int.job WHERE id = leader.id AND state = 'reading' AND sqlstate IS NOT NULL FOR UPDATE SKIP LOCKED);
+           WHERE id = (SELECT id FROM dp_int.job WHERE id = leader.id AND state = 'reading' AND sqlstate IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED);
           CONTINUE;
         END IF;
         kept := dp_int.kept_release(j.dataset, j.request_hash);
@@ -153,6 +154,8 @@ BEGIN
       'id', j.id, 'token', j.token, 'state', j.state, 'attempt', j.attempt, 'caller', j.caller, 'model', j.model, 'request', j.request,
       'dataset', dp_int.facts(j.dataset), 'row_count', j.row_count, 'event', (SELECT event FROM dp_int.ledger WHERE id = j.charge));
   END LOOP;
+  PERFORM pg_notify('dp_jobs', 'queued');
+  RETURN NULL;
 END $$;
 
 -- Keeps the lease. False once the job is lost or unwanted: stop working on it.
@@ -333,7 +336,7 @@ BEGIN
          lease_until = clock_timestamp() + dp_int.pause(j.attempt)
    WHERE id = j.id;
   PERFORM pg_notify(dp_int.job_channel(j.id), 'parked');
-  FOR follower IN SELECT id FROM dp_int.job WHERE follows = j.id FOR UPDATE SKIP LOCKED LOOP
+  FOR follower IN SELECT id FROM dp_int.job WHERE follows = j.id FOR NO KEY UPDATE SKIP LOCKED LOOP
     PERFORM dp_int.finish_job(follower, 'failed', 'DP004', p_message, spent);
   END LOOP;
 END $$;

@@ -291,9 +291,6 @@ DECLARE
 BEGIN
   IF j.release IS NOT NULL THEN
     RETURN QUERY SELECT c.term, c.coef FROM dp_int.fetch(session_user, j.release) c;
-    IF NOT FOUND THEN
-      RAISE EXCEPTION 'data set "%" is no longer granted to "%"', j.dataset, session_user USING ERRCODE = '42501', HINT = 'Ask the steward for dp_grant.';
-    END IF;
   ELSIF j.sqlstate IS NOT NULL THEN
     RAISE EXCEPTION '%', j.error USING ERRCODE = j.sqlstate, HINT = j.hint;
   ELSE

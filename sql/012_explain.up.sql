@@ -86,6 +86,10 @@ BEGIN
   property := 'epsilon_remaining';
   value := greatest(least(a.epsilon, d.epsilon) - a.proven_epsilon, 0)::float8;
   RETURN NEXT;
+  IF cost IS NULL THEN
+    RETURN QUERY VALUES ('affordable', format('no: %s accounting cannot price this mechanism', a.accounting));
+    RETURN;
+  END IF;
   property := 'epsilon_remaining_after';
   value := greatest(least(a.epsilon, d.epsilon) - dp_int.proven(a.accounting, a.renyi_order, a.spent + cost, a.delta, a.spent_delta + e.delta), 0)::float8;
   RETURN NEXT;
@@ -95,8 +99,7 @@ BEGIN
     RETURN NEXT;
   END IF;
   property := 'affordable';
-  value := CASE WHEN cost IS NULL THEN format('no: %s accounting cannot price this mechanism', a.accounting)
-                WHEN a.spent + cost > least(a.cap, d.cap) THEN 'no: the budget of the data set does not cover it'
+  value := CASE WHEN a.spent + cost > least(a.cap, d.cap) THEN 'no: the budget of the data set does not cover it'
                 WHEN mine + cost > g.cap THEN 'no: your own limit does not cover it'
                 WHEN NOT dp_int.delta_fits(a, e.delta) THEN 'no: the delta kept for mechanisms does not cover it'
                 ELSE 'yes' END;

@@ -25,7 +25,7 @@ DECLARE
   unspent CONSTANT text := 'No privacy budget was spent.';
 BEGIN
   BEGIN
-    SELECT * INTO j FROM dp_int.job WHERE id = dp_abandon.job FOR UPDATE;
+    SELECT * INTO j FROM dp_int.job WHERE id = dp_abandon.job FOR NO KEY UPDATE;
   EXCEPTION WHEN lock_not_available THEN
     RAISE EXCEPTION 'somebody''s open transaction holds job %', dp_abandon.job
       USING ERRCODE = '55P03', HINT = 'Its caller may have canceled it without a COMMIT: see pg_locks, end that session with pg_terminate_backend, and call again.';
@@ -35,10 +35,10 @@ BEGIN
   ELSIF j.finished_at IS NOT NULL THEN
     RETURN format('it was %s already', j.state);
   END IF;
-  -- One that is being claimed waits for our lock, and job_claim ends it.
+  -- One that is being claimed follows j, and job_claim ends it.
   FOR follower IN SELECT id FROM dp_int.job
                    WHERE dataset = j.dataset AND request_hash = j.request_hash AND state = 'queued' AND NOT fresh AND NOT j.fresh AND id <> j.id
-                     FOR UPDATE SKIP LOCKED LOOP
+                     FOR NO KEY UPDATE SKIP LOCKED LOOP
     PERFORM dp_int.finish_job(follower, 'failed', 'DP004', message, unspent);
   END LOOP;
   IF j.state = 'reading' THEN

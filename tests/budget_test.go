@@ -425,6 +425,9 @@ func TestALoweredDeltaLeavesNothing(t *testing.T) {
 		if spent := w.spent(); !math.IsInf(spent, 1) {
 			t.Errorf("%s: %v is spent at a delta below the mechanisms'", accounting, spent)
 		}
+		if spent := one[float64](w, w.super, `SELECT dp_int.proven($1, 25, 0.1, 0.0000001000000000000001, 0.0000001)`, accounting); !math.IsInf(spent, 1) {
+			t.Errorf("%s: %v is proved at delta 0", accounting, spent)
+		}
 		if left := one[float64](w, w.steward, `SELECT epsilon_remaining FROM dp.budget WHERE dataset = $1`, w.dataset); left != 0 {
 			t.Errorf("%s: %v is left", accounting, left)
 		}
@@ -433,5 +436,27 @@ func TestALoweredDeltaLeavesNothing(t *testing.T) {
 		if wrong := w.verify(); len(wrong) > 0 {
 			t.Error(wrong)
 		}
+	}
+}
+
+// A refund that brings the deltas back under the reserve is seen by every caller.
+func TestARefundedDeltaIsSeenByEverybody(t *testing.T) {
+	w := newWorld(t, 3, 1e-5)
+	ctx, spend := context.Background(), ledger.Entry{Event: privacy.Approx{Epsilon: .1, Delta: 4e-7}, Rows: 1000}
+	bob := w.newAnalyst("bob_" + w.person)
+	if _, err := chargeAs(ctx, w.super, w.super, w.dataset, "bob_"+w.person, spend); err != nil {
+		t.Fatal(err)
+	}
+	mine := w.mustCharge(spend.Event)
+	w.exec(w.steward, `SELECT dp_set_budget($1, 3, 6e-7)`, w.dataset)
+	spent := func() float64 {
+		return one[float64](w, bob, `SELECT my_epsilon_spent FROM dp.budget WHERE dataset = $1`, w.dataset)
+	}
+	if v := spent(); !math.IsInf(v, 1) {
+		t.Errorf("%v is spent", v)
+	}
+	w.exec(w.super, giveBack, mine.Job, mine.Token)
+	if v := spent(); math.IsInf(v, 1) {
+		t.Error("all is spent after the refund")
 	}
 }

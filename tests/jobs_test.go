@@ -345,7 +345,8 @@ func TestAStewardAbandonsAJob(t *testing.T) {
 }
 
 // Nobody asked again for what was abandoned: identical jobs end with it, whether
-// they wait for a worker or are being claimed, and are not charged.
+// they wait for a worker or were claimed before it was committed, and are not
+// charged. An abandonment that is not committed holds up no claim.
 func TestIdenticalJobsAreAbandonedTogether(t *testing.T) {
 	w := lonelyWorld(t, 100, 0)
 	submit := func() string {
@@ -355,19 +356,15 @@ func TestIdenticalJobsAreAbandonedTogether(t *testing.T) {
 	w.abandon(reading)
 	w.exec(w.steward, `BEGIN`)
 	w.exec(w.steward, `SELECT dp_abandon($1)`, first)
-	claimed, claiming := submit(), make(chan error, 1)
-	worker := w.connect(w.system.URL("dp_sidecar"))
-	pid := one[int32](w, worker, `SELECT pg_backend_pid()`)
-	go func() {
-		_, err := worker.Exec(context.Background(), `SELECT dp_int.job_claim(gen_random_uuid(), '30 s')`)
-		claiming <- err
-	}()
-	w.eventually("the claim waits", func() bool {
-		return one[bool](w, w.super, `SELECT coalesce(wait_event_type = 'Lock', false) FROM pg_stat_activity WHERE pid = $1`, pid)
-	})
+	claimed := submit()
+	other := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.25)::text`, w.dataset)
+	hand := w.worker()
+	if got, _ := hand.claim(); got != other {
+		t.Errorf("claimed %q, want %q", got, other)
+	}
 	w.exec(w.steward, `COMMIT`)
-	if err := <-claiming; err != nil {
-		t.Fatal(err)
+	if got, _ := hand.claim(); got != "" {
+		t.Errorf("claimed %q after the abandonment", got)
 	}
 	for job, status := range map[string]string{first: "abandoned", waiting: "failed", claimed: "failed"} {
 		if got := one[string](w, w.analyst, `SELECT status FROM dp_status($1)`, job); got != status {
@@ -477,6 +474,53 @@ func TestAnOpenCancelHoldsUpNobody(t *testing.T) {
 		t.Errorf("claimed %s, want the follower, %s", job, following)
 	}
 	status(w.analyst, leading, "canceled")
+}
+
+// Many identical requests are settled a hundred at a time, each hundred for good: a
+// sidecar that gives up on a long claim would never get to the end of them.
+func TestAClaimSettlesAHundredJobs(t *testing.T) {
+	w := lonelyWorld(t, 10, 0)
+	hand := w.worker()
+	leading := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
+	job, token := hand.claim()
+	if job != leading {
+		t.Fatalf("claimed %q", job)
+	}
+	w.exec(w.analyst, `SELECT dp_submit('l1', $1, 0.5) FROM generate_series(1, 250)`, w.dataset)
+	other := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.25)::text`, w.dataset)
+	for _, want := range []struct {
+		followers int64
+		claimed   string
+	}{{101, ""}, {202, ""}, {250, other}} {
+		if got, _ := hand.claim(); got != want.claimed {
+			t.Errorf("claimed %q, want %q", got, want.claimed)
+		}
+		if n := one[int64](w, w.super, `SELECT count(*) FROM dp_int.job WHERE follows IS NOT NULL`); n != want.followers {
+			t.Errorf("%d followers, want %d", n, want.followers)
+		}
+	}
+	hand.read(job, token)
+	hand.publish(job, token)
+	if n := one[int64](w, w.super, `SELECT count(*) FROM dp_int.job WHERE state = 'done'`); n != 251 || w.entries() != 1 {
+		t.Errorf("%d done for %d entries, want 251 for 1", n, w.entries())
+	}
+}
+
+// A claim that finds a leader does not hold it up.
+func TestAnOpenClaimHoldsUpNobody(t *testing.T) {
+	w := lonelyWorld(t, 10, 0)
+	hand, slow := w.worker(), w.worker()
+	w.exec(w.analyst, `SELECT dp_submit('l1', $1, 0.5)`, w.dataset)
+	job, token := hand.claim()
+	w.exec(w.analyst, `SELECT dp_submit('l1', $1, 0.5)`, w.dataset)
+	w.exec(slow.conn, `BEGIN`)
+	slow.claim()
+	hand.read(job, token)
+	hand.publish(job, token)
+	w.exec(slow.conn, `COMMIT`)
+	if again, _ := hand.claim(); again != "" || w.entries() != 1 {
+		t.Errorf("claimed %q, %d entries", again, w.entries())
+	}
 }
 
 // What ends every sidecar that takes it up must not end them all at once, for ever.

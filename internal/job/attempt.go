@@ -281,7 +281,7 @@ func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.
 	}
 	s.Watch.Pulled(time.Since(began))
 	// A partition or a child may have come since the check: the locks leave that open.
-	err = ledger.Explain(s.brief.exec(ctx, recheckJob, c.ID, c.Token))
+	err = ledger.Explain(s.recheck(ctx, recheckJob, c.ID, c.Token))
 	var refusal *ledger.Refusal
 	if errors.As(err, &refusal) {
 		err = parked(refusal.Message)

@@ -111,9 +111,18 @@ func (s *Sidecar) hold(ctx context.Context, conn *pgx.Conn, relation pgx.Identif
 		return err
 	}
 	// Of a relation that cannot be locked it may have a better explanation.
-	if err := s.brief.exec(ctx, recheck, args...); err != nil {
+	if err := s.recheck(ctx, recheck, args...); err != nil {
 		return refusedBy(err)
 	}
+	return err
+}
+
+// recheck asks whether a relation is what was registered. With thousands of
+// partitions that is no short statement.
+func (s *Sidecar) recheck(ctx context.Context, sql string, args ...any) error {
+	ctx, done := context.WithTimeout(ctx, 8*patience)
+	defer done()
+	_, err := s.pool.Exec(ctx, sql, args...)
 	return err
 }
 
