@@ -10,6 +10,25 @@ import (
 	"dpsidecar/internal/dpsco/mech"
 )
 
+// grid returns the points of W.
+func grid(t *target) (points [][]int64) {
+	k := make([]int64, t.d)
+	var visit func(j int)
+	visit = func(j int) {
+		if j == t.d {
+			if t.contains(k) {
+				points = append(points, append([]int64(nil), k...))
+			}
+			return
+		}
+		for k[j] = -t.reach; k[j] <= t.reach; k[j]++ {
+			visit(j + 1)
+		}
+	}
+	visit(0)
+	return points
+}
+
 // law enumerates the target: every grid point of W and its probability, computed
 // from the definition in Draw's comment with nothing of the sampler in it but
 // the scores.
@@ -21,23 +40,12 @@ func law(p Params, x [][]float64, y []float64) (points [][]int64, probability []
 	s := &score{target: newTarget(p, len(y), d), table: newTable(x, y)}
 	var weight []float64
 	least := math.Inf(1)
-	k := make([]int64, d)
-	var visit func(j int)
-	visit = func(j int) {
-		if j == d {
-			if s.contains(k) {
-				points = append(points, append([]int64(nil), k...))
-				exponent, _ := new(big.Rat).Mul(s.unit, new(big.Rat).SetInt(s.total(k))).Float64()
-				weight = append(weight, exponent)
-				least = min(least, exponent)
-			}
-			return
-		}
-		for k[j] = -s.reach; k[j] <= s.reach; k[j]++ {
-			visit(j + 1)
-		}
+	points = grid(s.target)
+	for _, k := range points {
+		exponent, _ := new(big.Rat).Mul(s.unit, new(big.Rat).SetInt(s.total(k))).Float64()
+		weight = append(weight, exponent)
+		least = min(least, exponent)
 	}
-	visit(0)
 	sum := 0.0
 	for i := range weight {
 		weight[i] = math.Exp(least - weight[i])

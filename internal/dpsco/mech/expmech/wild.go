@@ -5,8 +5,8 @@ import "math"
 // A wild row suffers more rounding somewhere in W than plain rows may. Inside one
 // box it may suffer little: where a huge value meets a coefficient that is 0.
 
-// usableNoise is the rounding beyond which a wild row is no use to a bound.
-const usableNoise = 0x1p-10
+// usableNoise is the rounding, doubled, beyond which a wild row is no use to a bound.
+const usableNoise = 0x1p-9
 
 // spread is how far the grid points of a box are from 0 and from the centre of
 // the lattice, the point that view is relative to.
@@ -55,10 +55,13 @@ func (e *envelope) noiseWithin(i int32, at spread, raw []float64) float64 {
 	return 0x1p-48 * float64(e.target.d+4) * (e.Iota*size + reach)
 }
 
-// wild adds the bound of a wild row whose residual is known up to noise.
+// wild adds the bound of a wild row whose residual is known up to noise. A line
+// below psi at a - V z may lie above it at the residual that the score computes:
+// psi has slope at most 1, so sinking the line by the noise makes up for that.
 func (b *bounder) wild(s *sums, i int32, noise float64) {
 	row := b.view.row(i)
-	r, at, rho := row[0], row[0], 2*max(noise, plainNoise)
+	noise = 2 * max(noise, plainNoise)
+	r, at, rho := row[0], row[0], noise
 	v := row[1 : 1+len(b.places)]
 	for j, x := range v {
 		p := &b.places[j]
@@ -73,8 +76,10 @@ func (b *bounder) wild(s *sums, i int32, noise float64) {
 		return
 	case !(noise <= usableNoise): // zero is a bound
 	case u-rho <= 0:
+		s.live.f -= noise
 		b.kink(s, true, r, at, rho, v)
 	default:
+		s.live.f -= noise
 		b.chord(s, true, r, rho, v)
 	}
 	s.wild = append(s.wild, i)
