@@ -8,7 +8,7 @@ const (
 	freezeLoss  = 10.0 // what freezing a whole table may cost in the exponent
 	keepShare   = 0.8  // a list that keeps more rows is not worth making
 	modelEvery  = 8    // one row in so many teaches the model
-	deepestLine = 4.0  // a line that sinks deeper is no bound at all
+	deepestLine = 4.0  // what sinks deeper is no bound at all
 )
 
 // expansion is a quadratic f + g (z - middle) - (z - middle)' m (z - middle) / 2;
@@ -158,6 +158,10 @@ func (b *bounder) gather(s *sums, kept, rows []int32) []int32 {
 		default:
 			decay, slope := b.psi.expand(u)
 			bend := b.psi.bend(low, high)
+			if bend*rho*rho > deepestLine { // theta < 2, and the residual may nearly vanish
+				b.chord(s, n%modelEvery == 0, r, rho, v)
+				break
+			}
 			slope = math.Copysign(slope, r)
 			if b.psi.sway(bend, low, high)*rho*rho < b.tolerance {
 				frozen *= decay

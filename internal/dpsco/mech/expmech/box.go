@@ -83,8 +83,12 @@ func (e *envelope) blend(b *box, other *plane, places []place) {
 	}
 }
 
-// mix returns (1-t) p + t q.
+// mix returns (1-t) p + t q. A plane taken over whole is not rounded: boxes inside
+// boxes may do that any number of times.
 func (p *plane) mix(q *plane, t float64) *plane {
+	if t == 1 {
+		return q
+	}
 	mixed := &plane{middle: p.middle, f: (1-t)*p.f + t*q.f, g: make([]float64, len(p.g))}
 	for j := range mixed.g {
 		mixed.g[j] = (1-t)*p.g[j] + t*q.g[j]
@@ -148,12 +152,7 @@ func (e *envelope) collect(b *box, places []place) (total *sums, costs []float64
 		}
 	}
 	kept = append(kept, e.collectPlain(total, by, rows)...)
-	if len(b.list.wild) > 0 {
-		at, raw := e.lattice.spread(e.target, b.low, b.size), make([]float64, len(places))
-		for _, i := range b.list.wild {
-			by.wild(total, i, e.noiseWithin(i, at, raw))
-		}
-	}
+	e.collectWild(total, by, b)
 	total.scale(e.repeat)
 	e.bequeath(b, places, total, kept)
 	costs = e.close(b, places, total)
@@ -182,6 +181,22 @@ func (e *envelope) collectPlain(total *sums, by *bounder, rows []int32) (kept []
 		}
 	}
 	return kept
+}
+
+// collectWild adds the bounds of a box's wild rows.
+func (e *envelope) collectWild(total *sums, by *bounder, b *box) {
+	if len(b.list.wild) == 0 {
+		return
+	}
+	at, raw := e.lattice.spread(e.target, b.low, b.size), make([]float64, len(by.places))
+	for rows := range slices.Chunk(b.list.wild, blockRows) {
+		part := newSums(len(by.places))
+		for _, i := range rows {
+			by.wild(part, i, e.noiseWithin(i, at, raw))
+		}
+		total.add(part)
+		total.wild = append(total.wild, part.wild...)
+	}
 }
 
 // bequeath makes the list of the boxes inside b: a new one if enough rows are

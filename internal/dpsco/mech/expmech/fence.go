@@ -118,7 +118,7 @@ func (e *envelope) atMode(plain []int32) float64 {
 type cell struct {
 	places []place
 	axis   int
-	plane  *plane // known to lie below sum_i m_i on the cell, around z = 0; or nil
+	plane  *plane // known to lie below sum_i m_i on the cell; or nil
 	model  *model
 }
 
@@ -142,8 +142,7 @@ func (e *envelope) middle(face *cell, rows []int32) float64 {
 	places := make([]place, len(face.places))
 	places[face.axis] = face.places[face.axis]
 	f := &fencer{e.view, e.psi, places}
-	s := f.sum(rows)
-	return s.live.f + s.live.g[face.axis]*places[face.axis].middle
+	return f.sum(rows).live.f
 }
 
 // cover cuts cells up until sum_i m_i >= least is known on every part, and
@@ -186,7 +185,7 @@ func (e *envelope) survey(c *cell, plain []int32) {
 	}
 	total.scale(e.repeat)
 	c.model = newModel(e.gain, c.places, total.live.g, total.kinks)
-	own := &plane{middle: make([]float64, len(c.places)), f: total.live.f, g: total.live.g}
+	own := &plane{middle: middles(c.places), f: total.live.f, g: total.live.g}
 	known := c.plane
 	c.plane = own
 	for t := 1.0 / 16; t <= 1 && known != nil; t += 1.0 / 16 {
@@ -232,7 +231,7 @@ type fencer struct {
 	places []place
 }
 
-// sum returns a plane below sum_i m_i on the cell, around z = 0, as live.
+// sum returns a plane below sum_i m_i on the cell, around its middle, as live.
 func (f *fencer) sum(rows []int32) *sums {
 	total, part := newSums(len(f.places)), newSums(len(f.places))
 	for len(rows) > 0 {
@@ -258,12 +257,13 @@ func (f *fencer) row(sum *sums, teach bool, i int32) {
 		touch += x * p.touch
 		rho += math.Abs(x) * p.half
 	}
+	rho *= 1 + 0x1p-44 // middle is rounded, and a cell may be much wider than W
 	a, sign := row[0], 1.0
 	if a < 0 {
 		a, sign, middle, touch = -a, -1, -middle, -touch
 	}
 	value, slope := f.line(a, middle-rho, middle+rho, touch)
-	sum.live.f += value - slope*(middle-rho)
+	sum.live.f += value + slope*rho
 	slope *= sign
 	for j, x := range v {
 		sum.live.g[j] += slope * x

@@ -30,12 +30,17 @@ func newLattice(t *target, l [][]float64, centre []int64) *lattice {
 	for j := range t.d {
 		row := make([]int64, t.d)
 		row[j] = 1 << shearBits
+		unit := l[j][j]
+		if !(unit >= 0x1p-600 && unit <= 0x1p600) { // NaN, too
+			unit = 1
+		}
 		for m := j + 1; m < t.d; m++ {
-			v := l[m][j] / l[j][j] * (1 << shearBits)
-			row[m] = int64(max(-most, min(most, math.Round(v))))
+			if v := l[m][j] / unit * (1 << shearBits); !math.IsNaN(v) {
+				row[m] = int64(max(-most, min(most, math.Round(v))))
+			}
 		}
 		g.shear = append(g.shear, row)
-		g.scale[j] = l[j][j] * t.Pitch / (1 << shearBits)
+		g.scale[j] = unit * t.Pitch / (1 << shearBits)
 		sum := 0.0
 		for m := j; m < t.d; m++ {
 			sum += math.Abs(float64(row[m]))
