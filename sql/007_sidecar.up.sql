@@ -91,7 +91,7 @@ DECLARE
   kept uuid;
   leader dp_int.job;
 BEGIN
-  FOR settled IN 0..100 LOOP
+  FOR settled IN 1..100 LOOP
     SELECT q.* INTO j
       FROM dp_int.job q
      WHERE q.state = 'queued' AND (q.follows IS NULL OR EXISTS (SELECT FROM dp_int.job l WHERE l.id = q.follows AND l.finished_at IS NOT NULL))

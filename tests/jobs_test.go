@@ -491,7 +491,7 @@ func TestAClaimSettlesAHundredJobs(t *testing.T) {
 	for _, want := range []struct {
 		followers int64
 		claimed   string
-	}{{101, ""}, {202, ""}, {250, other}} {
+	}{{100, ""}, {200, ""}, {250, other}} {
 		if got, _ := hand.claim(); got != want.claimed {
 			t.Errorf("claimed %q, want %q", got, want.claimed)
 		}
