@@ -8,7 +8,7 @@ VERSION      = $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 BENCHES = $(sort $(dir $(shell grep -rl '^func Benchmark' --include='*_test.go' internal tests sql)))
 
 # Fuzz targets, each for three seconds in make test; its seeds are tests as well.
-FUZZ = ./internal/arrowio:FuzzDecoder ./internal/dpsco/privacy:FuzzEvent ./internal/dpsco/privacy:FuzzHistory ./internal/dpsco:FuzzOptions
+FUZZ = ./internal/arrowio:FuzzDecoder ./internal/privacy:FuzzEvent ./internal/privacy:FuzzHistory ./internal/dpsco:FuzzOptions
 
 .PHONY: demo test audit crash build bench experiments lint postgres
 

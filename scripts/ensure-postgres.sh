@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-found() { go run ./internal/pgtest/installed; }
+found() { go run ./internal/localpg/installed; }
 
 found && exit 0
 command -v apt-get >/dev/null || exit 1

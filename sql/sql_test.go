@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"dpsidecar/internal/dpsco/privacy"
-	"dpsidecar/internal/pgtest"
+	"dpsidecar/internal/localpg"
+	"dpsidecar/internal/privacy"
 	"dpsidecar/sql"
 )
 
@@ -20,7 +20,7 @@ import (
 // its private schema and no migration applied.
 func database(t *testing.T) *pgx.Conn {
 	t.Helper()
-	cluster := pgtest.Postgres(t)
+	cluster := localpg.Postgres(t)
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, cluster.SuperuserURL(cluster.Database(t)))
 	if err != nil {

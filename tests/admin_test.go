@@ -19,7 +19,7 @@ import (
 	"dpsidecar/internal/admin"
 	"dpsidecar/internal/install"
 	"dpsidecar/internal/job"
-	"dpsidecar/internal/pgtest"
+	"dpsidecar/internal/localpg"
 )
 
 // sidecar is one that a test configures; it ends with the test.
@@ -163,7 +163,7 @@ func TestOnlyDpSidecarServes(t *testing.T) {
 	w.eventually("it is ready", func() bool { return s.Ready() == nil })
 
 	// A database that is away at the start is asked as soon as it is there.
-	if err := w.system.Cluster.Halt(pgtest.Fast); err != nil {
+	if err := w.system.Cluster.Halt(localpg.Fast); err != nil {
 		t.Fatal(err)
 	}
 	user, ended := serve(w.system.URL("member"))

@@ -12,9 +12,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
 	"dpsidecar/internal/ledger"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 // However the same people are registered again, what was spent stays spent.

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"dpsidecar/internal/dev"
-	"dpsidecar/internal/dpsco/privacy"
 	"dpsidecar/internal/ledger"
+	"dpsidecar/internal/privacy"
 )
 
 // BenchmarkCharge measures charges to one account by sidecars that do nothing

@@ -5,8 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"dpsidecar/internal/dpsco/privacy"
 	"dpsidecar/internal/ledger"
+	"dpsidecar/internal/privacy"
 )
 
 // registerAgain gives the data set, which nothing was charged to, another

@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"dpsidecar/internal/dev"
-	"dpsidecar/internal/pgtest"
+	"dpsidecar/internal/localpg"
 )
 
 // Where people call from. Each context asks for the same thing in all the ways
@@ -322,7 +322,7 @@ func TestFromAHotStandby(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.give(dir)
-	standby, err := pgtest.Start(context.Background(), pgtest.Options{Dir: dir, Settings: map[string]string{"fsync": "off"}})
+	standby, err := localpg.Start(context.Background(), localpg.Options{Dir: dir, Settings: map[string]string{"fsync": "off"}})
 	if err != nil {
 		t.Fatal(err)
 	}

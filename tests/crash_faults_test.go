@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"dpsidecar/internal/pgtest"
+	"dpsidecar/internal/localpg"
 )
 
 // fault is one way to disturb a sidecar that has come to a moment. What it
@@ -47,8 +47,8 @@ func (c *crash) faults() []fault {
 		{"jobs canceled", true, false, moments, func(c *crash, _ *process) {
 			_ = runAs(c.system.SuperuserURL(), `SELECT dp_int.cancel(caller, id) FROM dp_int.job WHERE finished_at IS NULL AND random() < 0.5`)
 		}},
-		{"Postgres restarted at once", false, false, moments, func(c *crash, _ *process) { c.restartPostgres(pgtest.Immediate) }},
-		{"Postgres killed", false, false, moments, func(c *crash, _ *process) { c.restartPostgres(pgtest.Kill) }},
+		{"Postgres restarted at once", false, false, moments, func(c *crash, _ *process) { c.restartPostgres(localpg.Immediate) }},
+		{"Postgres killed", false, false, moments, func(c *crash, _ *process) { c.restartPostgres(localpg.Kill) }},
 		{"SELECT revoked", false, false, early, func(c *crash, p *process) {
 			c.change(p, `REVOKE SELECT ON public.few, public.more FROM dp_sidecar`, `GRANT SELECT ON public.few, public.more TO dp_sidecar`)
 		}},
@@ -96,7 +96,7 @@ func (c *crash) terminate(who string) {
 	_ = runAs(c.system.SuperuserURL(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename LIKE '`+who+`'`) // Postgres may be away
 }
 
-func (c *crash) restartPostgres(mode pgtest.Mode) {
+func (c *crash) restartPostgres(mode localpg.Mode) {
 	go func() {
 		c.restart.Lock()
 		defer c.restart.Unlock()

@@ -12,8 +12,8 @@ import (
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 // BenchmarkLinearRegress is the sidecar's work for dp_linear_regress on 5,000,000

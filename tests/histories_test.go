@@ -17,8 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"dpsidecar/internal/dev"
-	"dpsidecar/internal/dpsco/privacy"
 	"dpsidecar/internal/ledger"
+	"dpsidecar/internal/privacy"
 )
 
 const chargers = 16

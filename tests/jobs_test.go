@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"dpsidecar/internal/dev"
-	"dpsidecar/internal/pgtest"
+	"dpsidecar/internal/localpg"
 )
 
 // A worker that stops at one step of a job's life, driven by hand as dp_sidecar
@@ -209,7 +209,7 @@ func TestASidecarSurvivesARestartOfPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.mustRegress(w.analyst, ask, w.dataset, 0.5)
-	if err := w.system.Cluster.Restart(context.Background(), pgtest.Immediate); err != nil {
+	if err := w.system.Cluster.Restart(context.Background(), localpg.Immediate); err != nil {
 		t.Fatal(err)
 	}
 	w.analyst = w.connect(w.system.URL(w.person))

@@ -28,38 +28,38 @@ const (
 // dpsco mean -> mech -> privacy and solve -> prox. Whoever adds a package says
 // here where it stands.
 var mayImport = map[string][]string{
-	"internal/admin":              {"internal/job"},
-	"cmd/dpsidecar":               {"internal/admin", "internal/audit", "internal/demo", "internal/dev", "internal/dpsco/privacy", "internal/experiment", "internal/install", "internal/job", "internal/ledger"},
-	"internal/audit":              {"internal/dpsco", "internal/dpsco/loss", "internal/dpsco/mean", "internal/dpsco/mech", "internal/dpsco/mech/expmech", "internal/dpsco/mech/objpert", "internal/dpsco/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
-	"internal/demo":               {"internal/dev", "internal/progress"},
-	"internal/dev":                {"internal/install", "internal/job", "internal/pgtest"},
-	"internal/experiment":         {"internal/dpsco", "internal/dpsco/mech", "internal/dpsco/privacy", "internal/progress"},
-	"internal/install":            {"sql"},
-	"internal/job":                {"internal/arrowio", "internal/dpsco", "internal/dpsco/mech", "internal/dpsco/privacy", "internal/ledger"},
-	"internal/arrowio":            {"internal/dpsco", "internal/dpsco/mech"},
-	"internal/ledger":             {"internal/dpsco/privacy", "sql"},
-	"internal/dpsco":              {"internal/dpsco/loss", "internal/dpsco/mean", "internal/dpsco/mech", "internal/dpsco/mech/expmech", "internal/dpsco/mech/objpert", "internal/dpsco/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
-	"internal/dpsco/loss":         {},
-	"internal/dpsco/mean":         {"internal/dpsco/mech", "internal/dpsco/privacy"},
-	"internal/dpsco/mech":         {"internal/dpsco/privacy"},
-	"internal/dpsco/mech/expmech": {"internal/dpsco/mech", "internal/dpsco/privacy"},
-	"internal/dpsco/mech/objpert": {"internal/dpsco/mech", "internal/dpsco/privacy"},
-	"internal/dpsco/privacy":      {},
-	"internal/dpsco/prox":         {},
-	"internal/dpsco/solve":        {"internal/dpsco/prox"},
-	"internal/pgtest":             {},
-	"internal/pgtest/installed":   {"internal/pgtest"},
-	"internal/progress":           {},
-	"sql":                         {},
+	"internal/admin":             {"internal/job"},
+	"cmd/dpsidecar":              {"internal/admin", "internal/audit", "internal/demo", "internal/dev", "internal/privacy", "internal/experiment", "internal/install", "internal/job", "internal/ledger"},
+	"internal/audit":             {"internal/dpsco", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
+	"internal/demo":              {"internal/dev", "internal/progress"},
+	"internal/dev":               {"internal/install", "internal/job", "internal/localpg"},
+	"internal/experiment":        {"internal/dpsco", "internal/mech", "internal/privacy", "internal/progress"},
+	"internal/install":           {"sql"},
+	"internal/job":               {"internal/arrowio", "internal/dpsco", "internal/mech", "internal/privacy", "internal/ledger"},
+	"internal/arrowio":           {"internal/dpsco", "internal/mech"},
+	"internal/ledger":            {"internal/privacy", "sql"},
+	"internal/dpsco":             {"internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
+	"internal/dpsco/loss":        {},
+	"internal/dpsco/mean":        {"internal/mech", "internal/privacy"},
+	"internal/mech":              {"internal/privacy"},
+	"internal/mech/expmech":      {"internal/mech", "internal/privacy"},
+	"internal/mech/objpert":      {"internal/mech", "internal/privacy"},
+	"internal/privacy":           {},
+	"internal/dpsco/prox":        {},
+	"internal/dpsco/solve":       {"internal/dpsco/prox"},
+	"internal/localpg":           {},
+	"internal/localpg/installed": {"internal/localpg"},
+	"internal/progress":          {},
+	"sql":                        {},
 }
 
 // mayUse names the only production files that may import a package: randomness
 // that a test can repeat must not reach a mechanism.
 var mayUse = map[string][]string{
 	"math/rand": {},
-	"math/rand/v2": {"internal/dpsco/mech/source.go",
+	"math/rand/v2": {"internal/mech/source.go",
 		"internal/experiment/task.go", "internal/experiment/synthetic.go", "internal/experiment/real.go"}, // generated tables
-	"testing": {"internal/dpsco/mech/source.go", "internal/dpsco/mech/testing.go", "internal/pgtest/testing.go"},
+	"testing": {"internal/mech/source.go", "internal/mech/testing.go", "internal/localpg/testing.go"},
 }
 
 // source is a Go file of this module; its name is relative to the root.
@@ -141,11 +141,11 @@ func TestDependencyDirection(t *testing.T) {
 // The check above must notice a package that looks the wrong way.
 func TestDependencyDirectionIsChecked(t *testing.T) {
 	for name, text := range map[string]string{
-		"internal/dpsco/privacy/x.go": `import "dpsidecar/internal/dpsco/mech"`,
-		"internal/arrowio/x.go":       `import "dpsidecar/internal/job"`,
-		"internal/dpsco/mean/x.go":    `import "math/rand/v2"`,
-		"internal/ledger/x.go":        `import "testing"`,
-		"internal/stray/x.go":         ``,
+		"internal/privacy/x.go":    `import "dpsidecar/internal/mech"`,
+		"internal/arrowio/x.go":    `import "dpsidecar/internal/job"`,
+		"internal/dpsco/mean/x.go": `import "math/rand/v2"`,
+		"internal/ledger/x.go":     `import "testing"`,
+		"internal/stray/x.go":      ``,
 	} {
 		file, err := parser.ParseFile(token.NewFileSet(), name, "package x\n"+text, 0)
 		if err != nil {

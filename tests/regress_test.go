@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/privacy"
 )
 
 // gradientModels are all that have penalties, steps and such.

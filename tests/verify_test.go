@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"dpsidecar/internal/dpsco/privacy"
 	"dpsidecar/internal/install"
 	"dpsidecar/internal/ledger"
+	"dpsidecar/internal/privacy"
 )
 
 // Every column of the ledger is in the hash, the database's and ours, and every

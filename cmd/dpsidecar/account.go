@@ -12,7 +12,7 @@ import (
 	"os"
 	"strconv"
 
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/privacy"
 )
 
 const accountManual = `A history is what was done to one table:

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/privacy"
 )
 
 // account runs dpsidecar account as a process on the given input.

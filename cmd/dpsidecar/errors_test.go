@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"dpsidecar/internal/install"
-	"dpsidecar/internal/pgtest"
+	"dpsidecar/internal/localpg"
 )
 
 // process runs dpsidecar with settings on top of this process's environment.
@@ -33,9 +33,9 @@ func process(t *testing.T, env map[string]string, args ...string) (out string, c
 }
 
 // installed has a cluster of its own: roles belong to all of its databases.
-func installed(t *testing.T) (c *pgtest.Cluster, db string, admin *pgx.ConnConfig) {
+func installed(t *testing.T) (c *localpg.Cluster, db string, admin *pgx.ConnConfig) {
 	t.Helper()
-	c, err := pgtest.Start(t.Context(), pgtest.Options{})
+	c, err := localpg.Start(t.Context(), localpg.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"dpsidecar/internal/pgtest"
+	"dpsidecar/internal/localpg"
 )
 
 // mainVariable makes the test binary behave as dpsidecar itself.
@@ -180,11 +180,11 @@ func TestConnection(t *testing.T) {
 
 // From an empty database to a sidecar at work, as an operator does it.
 func TestInstallServeCheck(t *testing.T) {
-	c := pgtest.Postgres(t)
+	c := localpg.Postgres(t)
 	db := c.Database(t)
 	password := filepath.Join(t.TempDir(), "dp_sidecar")
 	env := map[string]string{
-		"DPSIDECAR_ADMIN_URL":             c.URL(pgtest.Superuser, "", db),
+		"DPSIDECAR_ADMIN_URL":             c.URL(localpg.Superuser, "", db),
 		"DPSIDECAR_ADMIN_PASSWORD_FILE":   write(t, c.Password()),
 		"DPSIDECAR_SIDECAR_PASSWORD_FILE": password,
 		"DPSIDECAR_DATABASE_URL":          c.URL("dp_sidecar", "", db),
@@ -296,7 +296,7 @@ func TestDev(t *testing.T) {
 	}
 	var data string
 	for name, who := range map[string]string{
-		"DPSIDECAR_SUPERUSER_URL": pgtest.Superuser, "DPSIDECAR_STEWARD_URL": "steward", "DPSIDECAR_ANALYST_URL": "analyst",
+		"DPSIDECAR_SUPERUSER_URL": localpg.Superuser, "DPSIDECAR_STEWARD_URL": "steward", "DPSIDECAR_ANALYST_URL": "analyst",
 	} {
 		conn, err := pgx.Connect(t.Context(), urls[name])
 		if err != nil {
@@ -306,7 +306,7 @@ func TestDev(t *testing.T) {
 		if err := conn.QueryRow(t.Context(), "SELECT session_user::text").Scan(&user); err != nil || user != who {
 			t.Errorf("%s connects as %q: %v", name, user, err)
 		}
-		if who == pgtest.Superuser {
+		if who == localpg.Superuser {
 			if err := conn.QueryRow(t.Context(), "SHOW data_directory").Scan(&data); err != nil {
 				t.Error(err)
 			}

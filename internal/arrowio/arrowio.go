@@ -24,7 +24,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"dpsidecar/internal/dpsco"
-	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/mech"
 )
 
 // SQLType is the key under which a field's metadata holds the column's SQL type;

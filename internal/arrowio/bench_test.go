@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"dpsidecar/internal/arrowio"
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/pgtest"
+	"dpsidecar/internal/localpg"
+	"dpsidecar/internal/mech"
 )
 
 const benchRows = 1_000_000
@@ -22,7 +22,7 @@ const benchRows = 1_000_000
 // benchmark makes a table of ten float8 columns and returns where it is.
 func benchmark(b *testing.B) (url string, req arrowio.Request) {
 	b.Helper()
-	c := pgtest.Postgres(b)
+	c := localpg.Postgres(b)
 	database := c.Database(b)
 	req = arrowio.Request{
 		Relation: pgx.Identifier{"public", "bench"},

@@ -20,8 +20,8 @@ import (
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/pgtest"
+	"dpsidecar/internal/localpg"
+	"dpsidecar/internal/mech"
 )
 
 // begin returns a REPEATABLE READ transaction in a new database in which setup
@@ -29,7 +29,7 @@ import (
 func begin(t *testing.T, setup ...string) (context.Context, pgx.Tx) {
 	t.Helper()
 	ctx := t.Context()
-	c := pgtest.Postgres(t)
+	c := localpg.Postgres(t)
 	database := c.Database(t)
 	c.Exec(t, database, setup...)
 	config, err := pgx.ParseConfig(c.SuperuserURL(database))
@@ -243,7 +243,7 @@ func TestPullReadsEveryKindOfRelation(t *testing.T) {
 		   EXECUTE format('CREATE SERVER self FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host %L, port %L, dbname %L)',
 		     host(inet_server_addr()), inet_server_port(), current_database());
 		 END $$`,
-		`CREATE USER MAPPING FOR CURRENT_USER SERVER self OPTIONS (user '`+pgtest.Superuser+`', password '`+pgtest.Postgres(t).Password()+`')`,
+		`CREATE USER MAPPING FOR CURRENT_USER SERVER self OPTIONS (user '`+localpg.Superuser+`', password '`+localpg.Postgres(t).Password()+`')`,
 		`CREATE FOREIGN TABLE "foreign" (y claim, x integer) SERVER self OPTIONS (schema_name 'public', table_name 'base')`,
 	)
 	for _, c := range []struct {

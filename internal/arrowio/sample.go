@@ -3,7 +3,7 @@ package arrowio
 import (
 	"math"
 
-	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/mech"
 )
 
 // sample keeps exactly n of the rows it is given: the first n while there are

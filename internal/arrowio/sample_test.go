@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/mech"
 )
 
 func (s *sample) take(rows ...float64) {

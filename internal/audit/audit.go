@@ -15,8 +15,8 @@ import (
 	"slices"
 	"sync"
 
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 // Game is a mechanism on the two neighbours which it finds hard to hide.

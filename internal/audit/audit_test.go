@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/stat/distuv"
 )

@@ -6,8 +6,8 @@ import (
 	"math/big"
 
 	"dpsidecar/internal/dpsco"
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/mathext"
 )

@@ -6,8 +6,8 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco"
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 // Games returns a game for every method of a regression, by its name in SQL, and

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 var plots = flag.String("plots", "", "draw the mutants into this directory")

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/mech"
 )
 
 // ErrRefuted says that a mechanism breaks its promise.

@@ -19,7 +19,7 @@ import (
 
 	"dpsidecar/internal/install"
 	"dpsidecar/internal/job"
-	"dpsidecar/internal/pgtest"
+	"dpsidecar/internal/localpg"
 )
 
 // Database is the name of the database that everything is installed in.
@@ -41,7 +41,7 @@ type Options struct {
 
 // System is a running Postgres with dpsidecar installed.
 type System struct {
-	Cluster *pgtest.Cluster
+	Cluster *localpg.Cluster
 
 	options Options
 	mu      sync.Mutex // guards stops
@@ -51,12 +51,12 @@ type System struct {
 // Start starts Postgres, installs the schema and makes the people. Sidecars
 // are started by Serve. What was started ends with Stop, and with this process.
 //
-// Errors: those of pgtest.Start and install.Run.
+// Errors: those of localpg.Start and install.Run.
 func Start(ctx context.Context, o Options) (*System, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	cluster, err := pgtest.Start(ctx, pgtest.Options{Dir: o.Dir, Port: o.Port, Settings: o.Settings})
+	cluster, err := localpg.Start(ctx, localpg.Options{Dir: o.Dir, Port: o.Port, Settings: o.Settings})
 	if err != nil {
 		return nil, err
 	}

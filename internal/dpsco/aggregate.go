@@ -5,9 +5,9 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco/loss"
-	"dpsidecar/internal/dpsco/mech"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
+	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/mat"
 )

@@ -13,10 +13,10 @@ import (
 
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 // normalTable has normal features, an intercept, and targets 1 + x.w + noise.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 // ErrParameter marks a public parameter that is not usable at all (SQLSTATE

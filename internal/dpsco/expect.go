@@ -6,10 +6,10 @@ import (
 
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
-	"dpsidecar/internal/dpsco/mech/objpert"
-	"dpsidecar/internal/dpsco/privacy"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
+	"dpsidecar/internal/mech/objpert"
+	"dpsidecar/internal/privacy"
 )
 
 // Forecast is what public facts say of a fit's error, and no bound. It takes

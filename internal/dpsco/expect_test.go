@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"strings"
 
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/privacy"
 )
 
 // An option that does nothing is refused: it would make a request another one, charged

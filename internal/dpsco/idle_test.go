@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/privacy"
 )
 
 // serves tells which methods use an option that not all do, at any penalty, as the papers

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"math"
 
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/mech/expmech"
-	"dpsidecar/internal/dpsco/mech/objpert"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/expmech"
+	"dpsidecar/internal/mech/objpert"
+	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/floats"
 )

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"

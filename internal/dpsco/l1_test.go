@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 var nan, inf = math.NaN(), math.Inf(1)

@@ -6,8 +6,8 @@ import (
 
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
-	"dpsidecar/internal/dpsco/mech"
 	"dpsidecar/internal/dpsco/solve"
+	"dpsidecar/internal/mech"
 )
 
 // oracle answers a solver's queries through private estimators, and only as

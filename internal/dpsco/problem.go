@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco/loss"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/privacy"
 )
 
 // problem is a Regression on a shape and a budget: what recipes are written in.

@@ -7,8 +7,8 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco/loss"
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/floats"
 )

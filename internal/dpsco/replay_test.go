@@ -12,10 +12,10 @@ import (
 
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 // The replay audit. A plan is run on a table and on a neighbour that is given

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"dpsidecar/internal/dpsco"
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 // Table is a design in its own units, with the public scales it would be

@@ -7,12 +7,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"dpsidecar/internal/pgtest"
+	"dpsidecar/internal/localpg"
 )
 
-func cluster(t *testing.T) *pgtest.Cluster {
+func cluster(t *testing.T) *localpg.Cluster {
 	t.Helper()
-	c, err := pgtest.Start(t.Context(), pgtest.Options{})
+	c, err := localpg.Start(t.Context(), localpg.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestPasswordsArePrintableASCII(t *testing.T) {
 
 // A password with every printable character is taken literally.
 func TestVerifierIsPostgresOwn(t *testing.T) {
-	c := pgtest.Postgres(t)
+	c := localpg.Postgres(t)
 	password := ""
 	for b := byte('!'); b <= '~'; b++ {
 		password += string(b)

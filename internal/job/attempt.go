@@ -14,9 +14,9 @@ import (
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
 	"dpsidecar/internal/ledger"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 // claim is a job as dp_int.job_claim hands it out.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"dpsidecar/internal/dpsco"
-	"dpsidecar/internal/dpsco/privacy"
 	"dpsidecar/internal/ledger"
+	"dpsidecar/internal/privacy"
 )
 
 // explanation is the answer to a question of dp_explain. The database adds what

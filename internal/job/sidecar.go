@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"dpsidecar/internal/arrowio"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/privacy"
 )
 
 // Sidecar works on the jobs of one database until its context ends.

@@ -5,7 +5,7 @@ import (
 	"math"
 	"strconv"
 
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/privacy"
 )
 
 // Cost is what an event costs in every unit of account, as the database takes

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/mech"
 )
 
 // Catoni averages Scale h(g / Scale), coordinate by coordinate, where h is

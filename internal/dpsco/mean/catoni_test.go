@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/mech"
 )
 
 // What the papers print, in float64 and without a clamp, lets one record move the

@@ -3,7 +3,7 @@ package mean
 import (
 	"math"
 
-	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/mech"
 )
 
 // Clip averages row gradients that are scaled down to length Norm where they

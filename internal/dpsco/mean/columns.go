@@ -1,6 +1,6 @@
 package mean
 
-import "dpsidecar/internal/dpsco/mech"
+import "dpsidecar/internal/mech"
 
 // chunkRows is how many rows are transformed at a time: their columns stay in
 // the cache until they are added.

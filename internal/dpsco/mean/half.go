@@ -1,6 +1,6 @@
 package mean
 
-import "dpsidecar/internal/dpsco/mech"
+import "dpsidecar/internal/mech"
 
 // where returns the rows of r for which in has the given value, by position.
 // Their own positions are not kept.

@@ -3,7 +3,7 @@ package mean
 import (
 	"math"
 
-	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/mech"
 )
 
 // Known is an Estimator whose answers carry noise of a size that public

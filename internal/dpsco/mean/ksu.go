@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 // KSU averages row gradients brought near to a private centre: in every

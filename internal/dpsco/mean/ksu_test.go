@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/mech"
 )
 
 // passes counts how often an estimate reads the rows.

@@ -5,8 +5,8 @@
 package mean
 
 import (
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 // Block is some consecutive rows of a query: the gradient of row i is C[i]

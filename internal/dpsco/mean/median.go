@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 // MedianOfMeans estimates each coordinate by the median of the means of Blocks

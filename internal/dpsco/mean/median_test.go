@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 func (e *medianOfMeans) statistics(r Rows, near Near, src *mech.Source) []mech.Bounded {

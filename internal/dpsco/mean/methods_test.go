@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"dpsidecar/internal/dpsco/mech"
+	"dpsidecar/internal/mech"
 )
 
 func TestClip(t *testing.T)         { testMethod(t, Clip{Norm: 1}) }

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 // statistician is an estimator whose tests can see every sensitive value that

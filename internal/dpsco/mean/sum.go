@@ -3,8 +3,8 @@ package mean
 import (
 	"errors"
 
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 // gaussian is normal noise on a sum under one contract: all that the estimators

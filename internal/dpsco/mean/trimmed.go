@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sync"
 
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 // TrimmedMean estimates each coordinate by the mean of what is left when its

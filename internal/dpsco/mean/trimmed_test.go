@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"dpsidecar/internal/dpsco/mech"
-	"dpsidecar/internal/dpsco/privacy"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 )
 
 func onesOf(n int) []float64 {

@@ -1,0 +1,240 @@
+package localpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ErrInUse is returned when another process runs the kept cluster.
+var ErrInUse = errors.New("localpg: the cluster is in use by another process")
+
+const (
+	prefix   = "dpsidecar-pg-" // of the directories of throw-away clusters
+	lockName = "lock"
+)
+
+// A guard is a small shell that outlives us: it waits for the end of its
+// standard input, which comes when we close it or when our process ends in
+// whatever way, then stops the server and removes a throw-away directory. It
+// shares our lock on the directory until it is done.
+type guard struct {
+	cmd   *exec.Cmd
+	input io.Closer
+	gone  string // the directory that is to be gone; empty: kept
+	once  sync.Once
+	err   error
+}
+
+// guardScript is given the pg_ctl to use, the data directory, the mode and the
+// directory to remove. A program that was being run when we were killed, such
+// as initdb, may still be writing there: hence the attempts.
+const guardScript = `
+trap '' HUP INT TERM
+cat >/dev/null
+"$1" stop -D "$2" -m "$3" >/dev/null 2>&1
+test -n "$4" || exit 0
+for attempt in 1 2 3 4 5 6 7 8 9 10; do
+	rm -rf -- "$4" 2>/dev/null && exit 0
+	sleep 0.5
+done
+exit 1
+`
+
+// watch locks the directory and starts its guard.
+func watch(ctx context.Context, c *Cluster) (*guard, error) {
+	lock, err := lock(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close() // the guard's copy holds it
+	mode, gone := "immediate", c.dir
+	if c.kept {
+		mode, gone = "fast", ""
+	}
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "guard",
+		filepath.Join(c.server.bin, "pg_ctl"), c.data(), mode, gone)
+	cmd.Dir = "/"
+	cmd.Env = environment()
+	cmd.ExtraFiles = []*os.File{lock}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: c.as}
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return &guard{cmd: cmd, input: input, gone: gone}, nil
+}
+
+// release lets the guard do its work and waits for it, once.
+func (g *guard) release() error {
+	g.once.Do(func() {
+		_ = g.input.Close() // ends the guard's wait; it has no other error
+		if err := g.cmd.Wait(); err != nil {
+			g.err = fmt.Errorf("localpg: %s is left behind: %w", g.gone, err)
+		}
+	})
+	return g.err
+}
+
+// lock takes the lock of the cluster's directory. The process that held it last
+// may be about to let it go.
+func lock(ctx context.Context, c *Cluster) (*os.File, error) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	f, err := c.open(filepath.Join(c.dir, lockName), os.O_RDWR)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err := tryLock(f); err == nil {
+			return f, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(ErrInUse, f.Close())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func tryLock(f *os.File) error {
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+}
+
+// directory prepares the directory of a cluster: dir, or a new one under the
+// temporary folder when dir is empty. Only the server's user may enter it.
+func directory(dir string, s server, as *syscall.Credential) (string, error) {
+	if dir == "" {
+		root := temporary(as)
+		sweep(root, s)
+		made, err := os.MkdirTemp(root, prefix)
+		if err != nil {
+			return "", err
+		}
+		return made, chown(made, as)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	if as != nil && !reachable(filepath.Dir(dir)) {
+		return "", fmt.Errorf("localpg: the server does not run as root, and other users cannot reach %s", dir)
+	}
+	return dir, chown(dir, as)
+}
+
+// temporary returns the folder for throw-away directories: the usual one,
+// unless we are root and the server's user cannot work there.
+func temporary(as *syscall.Credential) string {
+	const writable = 0o002
+	dir := os.TempDir()
+	if as == nil {
+		return dir
+	}
+	if info, err := os.Stat(dir); err == nil && info.Mode()&writable != 0 && reachable(dir) {
+		return dir
+	}
+	return "/tmp"
+}
+
+// reachable reports whether every user can pass through dir.
+func reachable(dir string) bool {
+	for {
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode()&0o001 == 0 {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// sweep removes what a guard could not, because it was killed too or the
+// machine went down: directories of ours that nobody holds the lock of.
+func sweep(root string, s server) {
+	dirs, _ := filepath.Glob(filepath.Join(root, prefix+"*")) // the pattern is well formed
+	for _, dir := range dirs {
+		remove(dir, s)
+	}
+}
+
+// remove removes one directory if nobody uses it; a young one may be about to
+// be locked. Failing is no error: the directory may be another user's.
+func remove(dir string, s server) {
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() || time.Since(info.ModTime()) < stopTimeout {
+		return
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if tryLock(f) != nil {
+		return
+	}
+	stop := exec.Command(filepath.Join(s.bin, "pg_ctl"), "stop", "-D", filepath.Join(dir, dataName), "-m", "immediate")
+	stop.Dir, stop.Env = "/", environment()
+	if owner := info.Sys().(*syscall.Stat_t); os.Geteuid() == 0 {
+		stop.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
+	}
+	_ = stop.Run() // there is seldom a server left to stop
+	_ = os.RemoveAll(dir)
+}
+
+// unprivileged returns who runs the server: nil for ourselves or, when we are
+// root, whom Postgres refuses, the owner of a kept directory, else the user
+// postgres, else nobody.
+func unprivileged(dir string) (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	if info, err := os.Stat(dir); err == nil {
+		if s := info.Sys().(*syscall.Stat_t); s.Uid != 0 {
+			return &syscall.Credential{Uid: s.Uid, Gid: s.Gid}, nil
+		}
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		if u, err := user.Lookup(name); err == nil {
+			return credential(u)
+		}
+	}
+	return nil, errors.New("localpg: Postgres does not run as root, and there is no user postgres or nobody")
+}
+
+func credential(u *user.User) (*syscall.Credential, error) {
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}
+
+// chown gives a file to the server's user.
+func chown(name string, as *syscall.Credential) error {
+	if as == nil {
+		return nil
+	}
+	return os.Chown(name, int(as.Uid), int(as.Gid))
+}

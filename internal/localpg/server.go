@@ -1,0 +1,143 @@
+package localpg
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// OldestMajor is the oldest major version of Postgres that is supported.
+const OldestMajor = 14
+
+// ErrNoServer is returned when this machine has no usable Postgres server.
+var ErrNoServer = errors.New("no Postgres server found on this machine")
+
+// server is an installed Postgres: the folder of its binaries and its version.
+type server struct {
+	bin          string
+	major, minor int
+}
+
+// Installed describes the server that a new cluster would run.
+//
+// Errors: ErrNoServer, with what to install.
+func Installed(ctx context.Context) (string, error) {
+	s, err := newest(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Postgres %d.%d in %s", s.major, s.minor, s.bin), nil
+}
+
+// newest returns the newest installed server. Where data holds a cluster it is
+// the newest of the major version that made it.
+func newest(ctx context.Context, data string) (server, error) {
+	major, err := majorOf(data)
+	if err != nil {
+		return server{}, err
+	}
+	var best server
+	for _, bin := range folders(ctx) {
+		s, ok := inspect(ctx, bin)
+		if !ok || s.major < OldestMajor || (major != 0 && s.major != major) {
+			continue
+		}
+		if cmp.Or(cmp.Compare(s.major, best.major), cmp.Compare(s.minor, best.minor)) > 0 {
+			best = s
+		}
+	}
+	if best.bin != "" {
+		return best, nil
+	}
+	if major != 0 {
+		return server{}, fmt.Errorf("%w: the cluster in %s needs version %d", ErrNoServer, data, major)
+	}
+	return server{}, fmt.Errorf("%w: %s", ErrNoServer, hint())
+}
+
+// majorOf returns the major version of a data directory, 0 where there is none.
+func majorOf(data string) (int, error) {
+	text, err := os.ReadFile(filepath.Join(data, "PG_VERSION"))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
+}
+
+// folders lists where server binaries may be.
+func folders(ctx context.Context) []string {
+	var dirs []string
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		if file, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres")); err == nil {
+			dirs = append(dirs, filepath.Dir(file))
+		}
+	}
+	if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {
+		dirs = append(dirs, strings.TrimSpace(string(out)))
+	}
+	for _, pattern := range []string{
+		"/usr/lib/postgresql/*/bin",                          // Debian, Ubuntu
+		"/usr/pgsql-*/bin",                                   // PGDG on Red Hat
+		"/usr/libexec/postgresql*",                           // Alpine
+		"/usr/lib/postgresql*/bin",                           // SUSE
+		"/usr/local/pgsql/bin",                               // from source
+		"/opt/homebrew/opt/postgresql*/bin",                  // Homebrew
+		"/usr/local/opt/postgresql*/bin",                     // Homebrew on Intel
+		"/Applications/Postgres.app/Contents/Versions/*/bin", // Postgres.app
+	} {
+		found, _ := filepath.Glob(pattern) // the patterns are well formed
+		dirs = append(dirs, found...)
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}
+
+var versionText = regexp.MustCompile(`\(PostgreSQL\) (\d+)(?:\.(\d+))?`)
+
+// inspect asks the server in a folder for its version. It is not ok where a
+// program is missing that a cluster needs.
+func inspect(ctx context.Context, bin string) (server, bool) {
+	for _, program := range []string{"initdb", "pg_ctl"} {
+		if _, err := exec.LookPath(filepath.Join(bin, program)); err != nil {
+			return server{}, false
+		}
+	}
+	out, err := exec.CommandContext(ctx, filepath.Join(bin, "postgres"), "--version").Output()
+	if err != nil {
+		return server{}, false
+	}
+	m := versionText.FindSubmatch(out)
+	if m == nil {
+		return server{}, false
+	}
+	major, _ := strconv.Atoi(string(m[1])) // digits, by the pattern
+	minor, _ := strconv.Atoi(string(m[2])) // empty for a beta: 0
+	return server{bin, major, minor}, true
+}
+
+// hint says what to install here.
+func hint() string {
+	command := "install the Postgres server of your distribution, with its contrib extensions"
+	if runtime.GOOS == "darwin" {
+		command = "brew install postgresql@17"
+	} else if _, err := exec.LookPath("apt-get"); err == nil {
+		command = "sudo apt-get install postgresql"
+	} else if _, err := exec.LookPath("dnf"); err == nil {
+		command = "sudo dnf install postgresql-server postgresql-contrib"
+	} else if _, err := exec.LookPath("apk"); err == nil {
+		command = "apk add postgresql postgresql-contrib"
+	}
+	return fmt.Sprintf("version %d or newer is needed: %s", OldestMajor, command)
+}

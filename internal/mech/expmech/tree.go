@@ -1,0 +1,144 @@
+package expmech
+
+import (
+	"math"
+
+	"dpsidecar/internal/mech"
+)
+
+// forest holds the boxes of an envelope. Box b is drawn with probability
+// proportional to the integer weight(b), its mass times exp(level), rounded up.
+// The heaviest box is at hand.
+type forest struct {
+	boxes  []*box
+	room   int // for boxes
+	level  float64
+	leaves int      // a power of two, at least len(boxes)
+	sum    []uint64 // of weights, of a binary heap's subtrees
+	top    []int32  // the box of the largest priority in the subtree, -1 for none
+}
+
+const (
+	fullWeight = 40 // log2 of the heaviest weight after settling a level
+	mostWeight = 42 // log2 of a weight that asks for a new level, and
+	leastSum   = 32 // log2 of a sum that does
+	maxBoxes   = 1 << 20
+	leastBoxes = 1 << 10
+	allMemory  = 4 << 30
+)
+
+// limits shares out the memory of a draw: half of it is the garbage collector's, a
+// quarter for boxes, a quarter for the rows in their lists.
+func (p Params) limits(d int) (boxes int, rows int64) {
+	quarter := p.Memory / 4
+	if quarter == 0 {
+		quarter = allMemory / 4
+	}
+	return int(max(leastBoxes, min(quarter/int64(600+20*d*d), maxBoxes))), quarter / 4
+}
+
+// weight returns the integer weight of a box at the forest's level: above its
+// mass by more than a factor of 1 + 2^-30, which pays for all rounding in the
+// digits of a proposal.
+func (f *forest) weight(b *box) uint64 {
+	return uint64(math.Exp(b.logMass+f.level)*(1+0x1p-30)) + 1
+}
+
+// heaviest returns the index of the box to split next, or -1.
+func (f *forest) heaviest() int { return int(f.top[1]) }
+
+// full reports that there must not be more boxes. It costs time, nothing else.
+func (f *forest) full() bool { return len(f.boxes) >= f.room }
+
+// logSum returns the logarithm of the envelope's total mass.
+func (f *forest) logSum() float64 { return math.Log(float64(f.sum[1])) - f.level }
+
+// pick draws a box.
+func (f *forest) pick(src *mech.Source) *box {
+	u, node := src.Uint64n(f.sum[1]), 1
+	for node < f.leaves {
+		node *= 2
+		if u >= f.sum[node] {
+			u -= f.sum[node]
+			node++
+		}
+	}
+	return f.boxes[node-f.leaves]
+}
+
+// take removes box i.
+func (f *forest) take(i int) *box {
+	b, last := f.boxes[i], len(f.boxes)-1
+	f.boxes[i] = f.boxes[last]
+	f.boxes[last] = nil
+	f.boxes = f.boxes[:last]
+	f.update(last)
+	f.update(i)
+	return b
+}
+
+// add puts boxes in.
+func (f *forest) add(boxes ...*box) {
+	f.boxes = append(f.boxes, boxes...)
+	heaviest := math.Inf(-1)
+	for _, b := range boxes {
+		heaviest = max(heaviest, b.logMass)
+	}
+	if len(f.boxes) > f.leaves || heaviest+f.level > mostWeight*math.Ln2 {
+		f.settle()
+		return
+	}
+	for i := range boxes {
+		f.update(len(f.boxes) - 1 - i)
+	}
+	if f.sum[1] < 1<<leastSum {
+		f.settle()
+	}
+}
+
+// settle chooses the level anew, by the heaviest box, and rebuilds.
+func (f *forest) settle() {
+	most := math.Inf(-1)
+	for _, b := range f.boxes {
+		most = max(most, b.logMass)
+	}
+	f.level = fullWeight*math.Ln2 - most
+	for f.leaves = 1; f.leaves < 2*len(f.boxes); {
+		f.leaves *= 2
+	}
+	f.sum, f.top = make([]uint64, 2*f.leaves), make([]int32, 2*f.leaves)
+	for i := range f.leaves {
+		f.leaf(i)
+	}
+	for node := f.leaves - 1; node >= 1; node-- {
+		f.join(node)
+	}
+}
+
+// update brings box i, or the hole it left, up to date.
+func (f *forest) update(i int) {
+	f.leaf(i)
+	for node := (f.leaves + i) / 2; node >= 1; node /= 2 {
+		f.join(node)
+	}
+}
+
+func (f *forest) leaf(i int) {
+	node := f.leaves + i
+	f.sum[node], f.top[node] = 0, -1
+	if i < len(f.boxes) {
+		f.sum[node] = f.weight(f.boxes[i])
+		if f.boxes[i].axis >= 0 {
+			f.top[node] = int32(i)
+		}
+	}
+}
+
+func (f *forest) join(node int) {
+	left, right := 2*node, 2*node+1
+	f.sum[node] = f.sum[left] + f.sum[right]
+	f.top[node] = f.top[left]
+	if a, b := f.top[left], f.top[right]; a < 0 || b >= 0 && f.boxes[b].logMass > f.boxes[a].logMass {
+		f.top[node] = b
+	}
+}

@@ -1,0 +1,50 @@
+package mech
+
+import (
+	"fmt"
+	"math/big"
+
+	"dpsidecar/internal/privacy"
+)
+
+// Gaussian adds independent discrete normal noise to every coordinate of a
+// Bounded. NoiseMultiplier is its standard deviation over the replace-one l2
+// sensitivity; that of a Sum is 2 Bound under L2, 2 Bound sqrt(D) under LInf.
+//
+// Privacy: rho-zCDP with rho = 1/(2 NoiseMultiplier^2) (proof: gaussian.md).
+//
+// Source: Canonne, Kamath & Steinke 2020, Theorem 14.
+type Gaussian struct{ NoiseMultiplier float64 }
+
+// Check reports whether the noise multiplier can be used.
+//
+// Errors: wraps ErrParams.
+func (g Gaussian) Check() error {
+	if !(g.NoiseMultiplier >= 0x1p-10 && g.NoiseMultiplier <= 0x1p50) {
+		return fmt.Errorf("%w: NoiseMultiplier = %v; it must be in [2^-10, 2^50]", ErrParams, g.NoiseMultiplier)
+	}
+	return nil
+}
+
+// Event returns what one Release costs.
+func (g Gaussian) Event() privacy.Event { return privacy.Gaussian(g) }
+
+// Release writes b plus noise to dst; a Sum becomes the mean, (sum + noise) / N.
+// It panics when g.Check refuses, dst does not have b's length, or b was released
+// before.
+func (g Gaussian) Release(dst []float64, b Bounded, src *Source) {
+	if err := g.Check(); err != nil {
+		panic(err.Error())
+	}
+	noise := newGaussianNoise(g.variance(b.contract))
+	src, tape := src.onTape(g, b.contract, integers{b.totals, b.contract.l2Squared(), once})
+	noise.release(dst, b, src)
+	tape.answer(dst)
+}
+
+// variance returns the noise's variance parameter in squared grid steps,
+// exactly: NoiseMultiplier^2 times the squared sensitivity.
+func (g Gaussian) variance(c reach) *big.Rat {
+	z := new(big.Rat).SetFloat64(g.NoiseMultiplier)
+	return z.Mul(z, z).Mul(z, new(big.Rat).SetInt(c.l2Squared()))
+}

@@ -1,0 +1,140 @@
+// Package objpert releases the minimiser of a perturbed objective: robust
+// linear regression by smoothed absolute loss, eps-DP, in any dimension.
+//
+// The proof stands in objpert.md and uses the identifiers of this code.
+package objpert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+
+	"dpsidecar/internal/mech"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// ErrParams marks public parameters that Draw cannot work with.
+var ErrParams = errors.New("objpert: bad parameter")
+
+// Params are the public parameters of
+//
+//	sum_i s_i H(y_i - <x_i, w>) + ridge/2 ||w||^2 + <b, w>,   H(r) = sqrt(r^2 + Smoothing^2) - Smoothing,
+//
+// where s_i = min(1, (Clip/||x_i||)^2), b has density proportional to exp(-||b||/noise),
+// and ridge and noise follow from Epsilon. No bound on features or target is assumed.
+//
+// Privacy: the released minimiser is Epsilon-DP under replace-one (objpert.md).
+//
+// Source: Chaudhuri, Monteleoni & Sarwate 2011, Algorithm 2. Differs: rows are
+// weighted instead of bounded, the constants are sharper, the minimiser is
+// approximate within a certified distance, and the output is on a grid.
+type Params struct {
+	Epsilon   float64 // privacy loss, in [2^-40, 2^20]
+	Clip      float64 // norm, in scaled units, beyond which a row's weight falls
+	Smoothing float64 // residuals well below it count as squares, above it as absolute values
+	Pitch     float64 // released coefficients are multiples of it; a power of two
+	Intercept bool    // the first coefficient belongs to a constant 1 that x does not hold
+}
+
+const (
+	maxRows    = 1 << 40
+	maxColumns = 1 << 11
+	gapShare   = 64 // at most Epsilon/gapShare pays for the distance to the true minimiser
+)
+
+// Validate reports whether Draw works for n rows and d coefficients, from
+// public facts alone.
+//
+// Errors: wraps ErrParams and names the field.
+func (p Params) Validate(n, d int) error {
+	within := func(name string, v, lo, hi float64) error {
+		if v >= lo && v <= hi {
+			return nil
+		}
+		return fmt.Errorf("%w: %s = %v; it must be in [%g, %g]", ErrParams, name, v, lo, hi)
+	}
+	err := errors.Join(
+		within("Epsilon", p.Epsilon, 0x1p-40, 0x1p20),
+		within("Clip", p.Clip, 1/hugeParameter, hugeParameter),
+		within("Smoothing", p.Smoothing, 1/hugeParameter, hugeParameter),
+		within("Pitch", p.Pitch, 1/hugeParameter, hugeParameter),
+		within("n", float64(n), 1, maxRows),
+		within("d", float64(d), 1, maxColumns),
+	)
+	if fraction, _ := math.Frexp(p.Pitch); err == nil && fraction != 0.5 {
+		err = fmt.Errorf("%w: Pitch = %v; it must be a power of two", ErrParams, p.Pitch)
+	}
+	return err
+}
+
+// plan is what follows from the public parameters.
+type plan struct {
+	ridge float64 // strong convexity of the objective
+	noise float64 // b has density proportional to exp(-||b|| / noise)
+	gap   float64 // the certified distance between computed and true minimiser
+	shift uint    // the noise that covers the gap has scale 2^shift grid steps
+}
+
+// newPlan splits Epsilon into an exact power-of-two part for the gap and the
+// rest for the minimiser; ridge and noise are rounded upward.
+func (p Params) newPlan(d int) plan {
+	shift := uint(0)
+	for math.Ldexp(float64(d), -int(shift)) > p.Epsilon/gapShare {
+		shift++
+	}
+	epsilon := math.Nextafter(p.Epsilon-math.Ldexp(float64(d), -int(shift)), 0)
+	const up = 1 + 0x1p-48
+	return plan{
+		ridge: 1.5 * math.Sqrt(3) * p.Clip * p.Clip / (epsilon * p.Smoothing) * up,
+		noise: 2 * p.Clip / epsilon * up,
+		gap:   p.Pitch * 7 / 16,
+		shift: shift,
+	}
+}
+
+// Scales returns the ridge and the scale of the noise vector for d coefficients,
+// public both.
+func (p Params) Scales(d int) (ridge, noise float64) {
+	plan := p.newPlan(d)
+	return plan.ridge, plan.noise
+}
+
+// Band returns the radius of a ball around what Draw releases for d coefficients
+// that holds, but for a probability of at most outside, what it would release
+// without noise: for every table, so that it tells nothing of it (objpert.md,
+// Corollary).
+func (p Params) Band(d int, outside float64) float64 {
+	plan := p.newPlan(d)
+	const onGrid = 1e-6 // of outside, for the noise on the grid
+	length := distuv.Gamma{Alpha: float64(d), Beta: 1 / plan.noise}.Quantile(1 - outside*(1-onGrid))
+	steps := 2 + math.Ldexp(math.Log(2*float64(d)/(outside*onGrid)), int(plan.shift))
+	return (length/plan.ridge + steps*math.Sqrt(float64(d))*p.Pitch) * (1 + 1e-6)
+}
+
+// Draw releases d coefficients fitted to the n rows (x by columns, y), missing
+// values NaN. It overwrites x and y.
+//
+// Privacy: p.Epsilon-DP under replace-one; its running time depends on the data.
+// Errors: the context's only. It panics when p.Validate refuses the shape.
+func Draw(ctx context.Context, p Params, x [][]float64, y []float64, src *mech.Source) ([]float64, error) {
+	t := newRecords(x, y, p.Clip, p.Intercept)
+	d := len(t.x)
+	if err := p.Validate(len(y), d); err != nil {
+		panic(err.Error())
+	}
+	plan := p.newPlan(d)
+	o := newObjective(t, p, plan, newRadialNoise(src, d, plan.noise))
+	w, err := o.minimise(ctx)
+	if err != nil {
+		return nil, err
+	}
+	released := make([]float64, d)
+	scale := new(big.Rat).SetInt(new(big.Int).Lsh(big.NewInt(1), plan.shift))
+	for j := range released {
+		released[j] = onGrid(w[j], p.Pitch, src.DiscreteLaplace(scale))
+	}
+	return released, nil
+}

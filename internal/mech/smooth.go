@@ -1,0 +1,196 @@
+package mech
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+
+	"dpsidecar/internal/privacy"
+)
+
+// Smoothed is a sensitive number f together with a smooth bound S on its local
+// sensitivity: for any neighbours S >= |f - f'| and |ln S - ln S'| <= Smoothness.
+// It has no accessor; Smooth is the only way out, and only once.
+type Smoothed struct{ *smoothed }
+
+type smoothed struct {
+	sensitive
+	value, bound     float64
+	smoothness, grid float64
+	released         bool
+}
+
+// NewSmoothed seals value with its bound. That bound is smooth for these very
+// float64 numbers is the caller's proof, not checked here. smoothness > 0 and
+// grid > 0, the spacing of what will be released, are public. It panics on
+// numbers that are not finite or a bound that is not positive, which a smooth
+// bound never is.
+func NewSmoothed(value, bound, smoothness, grid float64) Smoothed {
+	for _, v := range []float64{bound, smoothness, grid} {
+		if !(v > 0 && v <= math.MaxFloat64) {
+			panic("mech: a smooth bound, its smoothness and the grid must be positive")
+		}
+	}
+	if !(math.Abs(value) <= math.MaxFloat64) {
+		panic("mech: a value that is not finite")
+	}
+	return Smoothed{&smoothed{value: value, bound: bound, smoothness: smoothness, grid: grid}}
+}
+
+// Smooth adds arsinh-normal noise in proportion to a smooth bound on local
+// sensitivity: (S/s) Z with Z = sinh(sigma Y)/sigma, Y standard normal, where
+// sigma and s follow from Epsilon and Smoothness alone.
+//
+// Privacy: rho-zCDP with rho = Epsilon^2/2, if the bound is Smoothness-smooth
+// (proof: smooth.md). Noise and rounding are exact; the bound itself was
+// computed in float64, see Arithmetic.
+//
+// Source: Bun & Steinke 2019, with better constants.
+type Smooth struct{ Epsilon, Smoothness float64 }
+
+// Float64Grid marks in the ledger a release that rests on float64 arithmetic,
+// rounded to a public grid. What carries no mark is exact.
+const Float64Grid = "float64-grid"
+
+// Arithmetic returns the mark of the release in the ledger.
+func (m Smooth) Arithmetic() string { return Float64Grid }
+
+// Check reports whether there is noise for m.
+//
+// Errors: wraps ErrParams.
+func (m Smooth) Check() error {
+	if err := checkEpsilon(m.Epsilon); err != nil {
+		return err
+	}
+	if !(m.Smoothness >= m.Epsilon*0x1p-50) {
+		return fmt.Errorf("%w: Smoothness = %v; it must be positive", ErrParams, m.Smoothness)
+	}
+	if _, s := m.tune(); !(s > 0) {
+		return fmt.Errorf("%w: Smoothness = %v is too much for Epsilon = %v; it must be below Epsilon/2", ErrParams, m.Smoothness, m.Epsilon)
+	}
+	return nil
+}
+
+// Event returns what one Release costs.
+func (m Smooth) Event() privacy.Event {
+	return privacy.ZCDP{Rho: math.Nextafter(m.Epsilon*m.Epsilon/2, math.Inf(1))}
+}
+
+// Std returns the noise's standard deviation as a multiple of the bound.
+func (m Smooth) Std() float64 {
+	a, s := m.tune()
+	return a.std() / s
+}
+
+// arsinh is a shape of the noise and what it costs: dilation by e^t and a shift
+// by s have zCDP parameter (dilation t + shift s)^2 / 2.
+type arsinh struct{ sigma, dilation, shift float64 }
+
+// arsinhShapes holds the constants K(sigma) and c(sigma) of smooth.md, rounded upward
+// in the fourth decimal.
+var arsinhShapes = []arsinh{
+	{0.30, 4.1591, 1.0900}, {0.40, 3.2196, 1.1600}, {0.45, 2.9182, 1.2025},
+	{0.50, 2.6845, 1.2500}, {0.60, 2.3534, 1.3600}, {0.70, 2.1403, 1.2778},
+	{0.75, 2.0633, 1.2392}, {0.80, 2.0013, 1.2087}, {1.00, 1.8573, 1.1425},
+}
+
+func (a arsinh) std() float64 { return math.Sqrt(math.Expm1(2*a.sigma*a.sigma)/2) / a.sigma }
+
+// smoothSlack inflates the smoothness in the accounting: it covers the rounding
+// of the exponentials and subtractions behind a smooth bound.
+const smoothSlack = 1 + 1e-9
+
+// tune chooses the shape with the least standard deviation and the shift s that
+// uses Epsilon up, but for 2^-40 of it that covers the rounding here; s <= 0 if no
+// shape can have so large a smoothness.
+func (m Smooth) tune() (best arsinh, s float64) {
+	for _, a := range arsinhShapes {
+		shift := (m.Epsilon*(1-0x1p-40) - a.dilation*m.Smoothness*smoothSlack) / a.shift
+		if s <= 0 || shift > 0 && a.std()/shift < best.std()/s {
+			best, s = a, shift
+		}
+	}
+	return best, s
+}
+
+// Release returns the value in b plus noise, rounded to b's grid. It panics when
+// m.Check refuses, b is less smooth than m allows, or was released before.
+func (m Smooth) Release(b Smoothed, src *Source) float64 {
+	if err := m.Check(); err != nil {
+		panic(err.Error())
+	}
+	if b.smoothness > m.Smoothness {
+		panic("mech: less smooth than the noise allows")
+	}
+	if b.released {
+		panic("mech: nothing to release: a Smoothed is released once")
+	}
+	b.released = true
+	src, tape := src.onTape(m, [2]float64{b.smoothness, b.grid}, smooth{[]float64{b.value}, b.bound, b.smoothness})
+	answer := []float64{m.noisy(b, src.Normal())}
+	tape.answer(answer)
+	return answer[0]
+}
+
+// noisy returns the value in b plus y made arsinh-normal, on b's grid.
+func (m Smooth) noisy(b Smoothed, y Normal) float64 {
+	a, s := m.tune()
+	for digits := 1; ; digits++ {
+		low, high := a.enclose(y, digits)
+		k := b.gridStep(low, s)
+		if k.Cmp(b.gridStep(high, s)) == 0 {
+			return multiple(k, b.grid)
+		}
+	}
+}
+
+// enclose returns bounds of sinh(sigma y)/sigma from the first digits of y.
+func (a arsinh) enclose(y Normal, digits int) (low, high *big.Rat) {
+	sigma := rational(a.sigma)
+	near := new(big.Rat).Abs(fromFloat(y.Value(digits)))
+	far := new(big.Rat).Add(near, new(big.Rat).Inv(power(uint(64*digits))))
+	low, _ = sinh(near.Mul(near, sigma), digits)
+	_, high = sinh(far.Mul(far, sigma), digits)
+	low.Quo(low, sigma)
+	high.Quo(high, sigma)
+	if y.negative {
+		return high.Neg(high), low.Neg(low)
+	}
+	return low, high
+}
+
+// sinh encloses sinh(x), x >= 0: (E - 1/E)/2 increases with E = exp(x).
+func sinh(x *big.Rat, digits int) (low, high *big.Rat) {
+	below, above := expAbs(x, uint(64*(digits+1)))
+	return sinhOf(fromFloat(below)), sinhOf(fromFloat(above))
+}
+
+func sinhOf(exp *big.Rat) *big.Rat {
+	v := new(big.Rat).Sub(exp, new(big.Rat).Inv(exp))
+	return v.Mul(v, big.NewRat(1, 2))
+}
+
+// gridStep returns the grid point, as a multiple of grid, nearest to
+// value + (bound / s) z.
+func (b *smoothed) gridStep(z *big.Rat, s float64) *big.Int {
+	v := new(big.Rat).Mul(z, rational(b.bound))
+	v.Quo(v, rational(s))
+	v.Add(v, rational(b.value))
+	v.Quo(v, rational(b.grid))
+	v.Add(v, big.NewRat(1, 2))
+	return new(big.Int).Div(v.Num(), v.Denom()) // floor: the denominator is positive
+}
+
+// multiple returns k grid, correctly rounded.
+func multiple(k *big.Int, grid float64) float64 {
+	v := new(big.Rat).SetInt(k)
+	f, _ := v.Mul(v, rational(grid)).Float64()
+	return f
+}
+
+func rational(v float64) *big.Rat { return new(big.Rat).SetFloat64(v) }
+
+func fromFloat(v *big.Float) *big.Rat {
+	r, _ := v.Rat(nil)
+	return r
+}
