@@ -40,6 +40,13 @@ func script(t *testing.T, conn *pgx.Conn, name, text string) {
 	}
 }
 
+// setUp makes the tables and puts functions and views in place.
+func setUp(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	migrate(t, conn, "up")
+	script(t, conn, "functions and views", "BEGIN; SET LOCAL ROLE dp_owner; SET LOCAL check_function_bodies = off;\n"+sql.Code()+"COMMIT")
+}
+
 // migrate applies every migration of one direction, in order.
 func migrate(t *testing.T, conn *pgx.Conn, direction string) {
 	t.Helper()
@@ -72,13 +79,11 @@ func query[T any](t *testing.T, conn *pgx.Conn, text string, args ...any) []T {
 	return out
 }
 
-func TestMigrationsGoUpDownAndUp(t *testing.T) {
+func TestTablesGoUpDownAndUp(t *testing.T) {
 	conn := database(t)
 	left := func() []string {
 		return query[string](t, conn, `
-			SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname IN ('dp', 'dp_int') AND c.relname NOT LIKE 'schema\_migrations%'
-			UNION ALL SELECT p.proname::text FROM pg_proc p WHERE p.proname LIKE 'dp\_%' AND p.pronamespace = 'public'::regnamespace
-			UNION ALL SELECT p.proname::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname IN ('dp', 'dp_int')`)
+			SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname IN ('dp', 'dp_int') AND c.relname NOT LIKE 'schema\_migrations%'`)
 	}
 	migrate(t, conn, "up")
 	migrate(t, conn, "down")
@@ -91,36 +96,24 @@ func TestMigrationsGoUpDownAndUp(t *testing.T) {
 	}
 }
 
-func TestDownKeepsALedgerWithEntries(t *testing.T) {
+// Functions and views are put in place again and again: every statement replaces.
+func TestCodeReplacesItself(t *testing.T) {
 	conn := database(t)
-	migrate(t, conn, "up")
-	script(t, conn, "register", `CREATE TABLE t (y float8, x float8); GRANT SELECT ON t TO dp_sidecar; SELECT dp_register('t', 't', 'y', '{x}', 1)`)
-	down := func(session string) error {
-		files, err := fs.Glob(sql.Migrations, "*.down.sql")
-		if err != nil {
-			t.Fatal(err)
-		}
-		slices.Reverse(files)
-		for _, f := range files {
-			text, err := fs.ReadFile(sql.Migrations, f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := conn.PgConn().Exec(context.Background(), session+string(text)).ReadAll(); err != nil {
-				conn.Exec(context.Background(), "ROLLBACK")
-				return err
-			}
-		}
-		return nil
+	setUp(t, conn)
+	before := query[string](t, conn, "SELECT encode(dp_int.code_hash(), 'hex')")[0]
+	script(t, conn, "again", "BEGIN; SET LOCAL ROLE dp_owner;\n"+sql.Code()+"COMMIT")
+	if after := query[string](t, conn, "SELECT encode(dp_int.code_hash(), 'hex')")[0]; after != before {
+		t.Error("the second time something else is there")
 	}
-	if err := down(""); err == nil || !strings.Contains(err.Error(), "ledger has entries") {
-		t.Fatalf("down with entries: %v", err)
+	script(t, conn, "a change by hand", "ALTER FUNCTION public.dp_grant RESET ALL")
+	if after := query[string](t, conn, "SELECT encode(dp_int.code_hash(), 'hex')")[0]; after == before {
+		t.Error("the hash does not notice a function that no longer pins its search path")
 	}
 }
 
 func TestEveryPublicObjectHasAComment(t *testing.T) {
 	conn := database(t)
-	migrate(t, conn, "up")
+	setUp(t, conn)
 	bare := query[string](t, conn, `
 		SELECT p.oid::regprocedure::text FROM pg_proc p
 		 WHERE p.pronamespace = 'public'::regnamespace AND p.proname LIKE 'dp\_%' AND obj_description(p.oid, 'pg_proc') IS NULL
@@ -136,7 +129,7 @@ func TestEveryPublicObjectHasAComment(t *testing.T) {
 // reads or writes its tables, and each of the two has only its own functions.
 func TestInternalsAreClosed(t *testing.T) {
 	conn := database(t)
-	migrate(t, conn, "up")
+	setUp(t, conn)
 	for role, want := range map[string][]string{
 		"dp_analyst":  nil,
 		"dp_admin":    nil,
@@ -163,7 +156,7 @@ func TestInternalsAreClosed(t *testing.T) {
 // an operator of his own before ours.
 func TestDefinersPinTheirSettings(t *testing.T) {
 	conn := database(t)
-	migrate(t, conn, "up")
+	setUp(t, conn)
 	loose := query[string](t, conn, `
 		SELECT oid::regprocedure::text FROM pg_proc
 		 WHERE prosecdef AND pronamespace IN ('dp_int'::regnamespace, 'public'::regnamespace)
@@ -188,7 +181,7 @@ const exactly = "dp_int.exact($1), dp_int.exact($2)"
 // was calibrated there to a whole budget is admitted here, and hardly larger.
 func TestCapsAgreeWithPrivacy(t *testing.T) {
 	conn := database(t)
-	migrate(t, conn, "up")
+	setUp(t, conn)
 	for _, b := range budgets {
 		reserve := privacy.Reserve(b.Delta)
 		if fits := query[bool](t, conn, "SELECT dp_int.exact($1) <= dp_int.reserve(dp_int.exact($2)) AND dp_int.exact($1) >= dp_int.reserve(dp_int.exact($2)) * (1 - 1e-14)", reserve, b.Delta)[0]; !fits {
@@ -219,7 +212,7 @@ func TestCapsAgreeWithPrivacy(t *testing.T) {
 // one proves what package privacy does.
 func TestProvenAgreesWithPrivacy(t *testing.T) {
 	conn := database(t)
-	migrate(t, conn, "up")
+	setUp(t, conn)
 	proven := "dp_int.proven(m, CASE m WHEN 'rdp' THEN dp_int.recommended_order(e, d) END, c * $3, d)"
 	from := " FROM (SELECT $4::text, " + exactly + ") AS b(m, e, d), dp_int.cap(m, CASE m WHEN 'rdp' THEN dp_int.recommended_order(e, d) END, e, d) AS c"
 	for _, b := range budgets {
@@ -246,7 +239,7 @@ func TestProvenAgreesWithPrivacy(t *testing.T) {
 
 func TestOrderGridIsThatOfPrivacy(t *testing.T) {
 	conn := database(t)
-	migrate(t, conn, "up")
+	setUp(t, conn)
 	if grid := query[float64](t, conn, "SELECT unnest(dp_int.renyi_orders())::float8"); !slices.Equal(grid, privacy.Orders()) || privacy.OrdersVersion != 1 {
 		t.Errorf("grid %v, package privacy has number %d: %v", grid, privacy.OrdersVersion, privacy.Orders())
 	}

@@ -20,6 +20,13 @@ import (
 	"dpsidecar/internal/install"
 	"dpsidecar/internal/job"
 	"dpsidecar/internal/localpg"
+	"dpsidecar/sql"
+)
+
+// Migrations by what they make.
+const (
+	ledgerVersion = 12
+	jobsVersion   = 13
 )
 
 // sidecar is one that a test configures; it ends with the test.
@@ -41,7 +48,7 @@ func (w *world) sidecar(change func(*job.Sidecar)) (s *job.Sidecar, ended <-chan
 func TestOperatorsSeeBudgetsQueueAndJobs(t *testing.T) {
 	w := lonelyWorld(t, 1, 0)
 	metrics := admin.NewMetrics("test")
-	s, _ := w.sidecar(func(s *job.Sidecar) { s.Watch, s.Schema = metrics, install.Latest() })
+	s, _ := w.sidecar(func(s *job.Sidecar) { s.Watch, s.Schema = metrics, sql.Current() })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +87,7 @@ func TestOperatorsSeeBudgetsQueueAndJobs(t *testing.T) {
 // the start, and when the schema moves under it.
 func TestVersionSkewIsRefused(t *testing.T) {
 	w := lonelyWorld(t, 1, 0)
-	refuses := func(schema int, says ...string) {
+	refuses := func(schema sql.Schema, says ...string) {
 		t.Helper()
 		_, ended := w.sidecar(func(s *job.Sidecar) { s.Schema = schema })
 		var err error
@@ -90,34 +97,29 @@ func TestVersionSkewIsRefused(t *testing.T) {
 		}
 		for _, text := range says {
 			if !errors.Is(err, job.ErrSchema) || !strings.Contains(err.Error(), text) {
-				t.Errorf("a program for schema %d ends with %v; no %q", schema, err, text)
+				t.Errorf("a program for schema %v ends with %v; no %q", schema, err, text)
 			}
 		}
 	}
-	latest := install.Latest()
-	refuses(latest-1, fmt.Sprintf("has version %d", latest), fmt.Sprintf("knows %d", latest-1), "upgrade dpsidecar")
-	refuses(latest+1, fmt.Sprintf("has version %d", latest), fmt.Sprintf("needs %d", latest+1), "dpsidecar migrate up")
+	latest := sql.Current()
+	refuses(sql.Schema{Version: latest.Version - 1}, fmt.Sprintf("has version %d", latest.Version), fmt.Sprintf("knows %d", latest.Version-1), "upgrade dpsidecar")
+	refuses(sql.Schema{Version: latest.Version + 1}, fmt.Sprintf("has version %d", latest.Version), fmt.Sprintf("needs %d", latest.Version+1), "dpsidecar migrate up")
+	refuses(sql.Schema{Version: latest.Version, Fingerprint: "0123456789ab"}, "another build", latest.Fingerprint, "0123456789ab", "dpsidecar migrate up")
 	config, err := pgx.ParseConfig(w.system.SuperuserURL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at := latest; at >= 10; { // the first that can be asked
-		if at, err = install.Down(context.Background(), config); err != nil {
-			t.Fatal(err)
-		}
-		if at >= 10 {
-			refuses(latest, fmt.Sprintf("has version %d,", at), fmt.Sprintf("needs %d", latest), "dpsidecar migrate up")
-		} else {
-			refuses(latest, "older than version 10", fmt.Sprintf("needs %d", latest), "dpsidecar install")
-		}
+	if _, err := install.Down(context.Background(), config); err != nil {
+		t.Fatal(err)
 	}
+	refuses(latest, "taken down", fmt.Sprintf("needs version %d", latest.Version), "dpsidecar install")
 	if _, err := install.Up(context.Background(), config); err != nil {
 		t.Fatal(err)
 	}
 	if alive := one[int](w, w.super, `SELECT dp_int.sidecars_alive()`); alive != 0 {
 		t.Errorf("%d of them are alive", alive)
 	}
-	s, ended := w.sidecar(func(s *job.Sidecar) { s.Schema = install.Latest() })
+	s, ended := w.sidecar(func(s *job.Sidecar) { s.Schema = sql.Current() })
 	w.eventually("it is ready", func() bool { return s.Ready() == nil })
 	w.exec(w.super, `UPDATE dp_int.schema_migrations SET version = 9999`)
 	select {
@@ -205,8 +207,8 @@ func TestMigrationsMoveUnderData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 6 { // down to the calls, above the ledger
-		if _, err := install.Down(context.Background(), config); err != nil {
+	for at := install.Latest(); at > jobsVersion; { // down to the jobs, above the ledger
+		if at, err = install.Down(context.Background(), config); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -237,7 +239,7 @@ func TestGoingBackLosesReleases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at := install.Latest(); at > 3; {
+	for at := install.Latest(); at > ledgerVersion; {
 		if at, err = install.Down(context.Background(), config); err != nil {
 			t.Fatal(err)
 		}

@@ -77,7 +77,7 @@ func TestTheReferenceHoldsTheCatalog(t *testing.T) {
 // Every property that dp_explain gives of its own, and every metric, is described.
 func TestTheReferenceHoldsPropertiesAndMetrics(t *testing.T) {
 	for page, sources := range map[string]map[string]string{
-		"reference/explain.md": {"internal/job/explain.go": `e\.add\("([a-z_0-9]+)`, "sql/012_explain.up.sql": `property := '([a-z_]+)'`},
+		"reference/explain.md": {"internal/job/explain.go": `e\.add\("([a-z_0-9]+)`, "sql/functions/explain.sql": `property := '([a-z_]+)'`},
 		"reference/metrics.md": {"internal/admin/admin.go": `"(dpsidecar_[a-z_]+)"`},
 	} {
 		text := document(t, page)

@@ -23,6 +23,7 @@ import (
 	"dpsidecar/internal/install"
 	"dpsidecar/internal/job"
 	"dpsidecar/internal/ledger"
+	"dpsidecar/sql"
 )
 
 // action runs a command once its flags have their values.
@@ -154,7 +155,7 @@ func setupServe(fs *flag.FlagSet) action {
 			limit = memory(share(*jobs))
 		}
 		metrics := admin.NewMetrics(release())
-		s := &job.Sidecar{Config: pool, Jobs: *jobs, Lease: *lease, Grace: *grace, Memory: int64(limit), Schema: install.Latest(), Watch: metrics, Version: release(), Log: logger}
+		s := &job.Sidecar{Config: pool, Jobs: *jobs, Lease: *lease, Grace: *grace, Memory: int64(limit), Schema: sql.Current(), Watch: metrics, Version: release(), Log: logger}
 		if *listen == "" {
 			return s.Run(ctx)
 		}
@@ -191,7 +192,7 @@ func setupCheck(fs *flag.FlagSet) action {
 		}
 		defer conn.Close(ctx)
 		// The checks of another version say what to do about that version.
-		if err := job.CheckSchema(ctx, conn, install.Latest()); err != nil {
+		if err := job.CheckSchema(ctx, conn, sql.Current()); err != nil {
 			return err
 		}
 		checks, err := install.CheckAll(ctx, conn)
@@ -275,7 +276,7 @@ func setupDemo(*flag.FlagSet) action {
 
 func setupVersion(*flag.FlagSet) action {
 	return func(_ context.Context, c console, _ []string) error {
-		_, err := fmt.Fprintf(c.out, "dpsidecar %s, schema %d, %s\n", release(), install.Latest(), runtime.Version())
+		_, err := fmt.Fprintf(c.out, "dpsidecar %s, schema %d with functions %s, %s\n", release(), install.Latest(), sql.Current().Fingerprint, runtime.Version())
 		return err
 	}
 }

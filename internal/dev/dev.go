@@ -20,6 +20,7 @@ import (
 	"dpsidecar/internal/install"
 	"dpsidecar/internal/job"
 	"dpsidecar/internal/localpg"
+	"dpsidecar/sql"
 )
 
 // Database is the name of the database that everything is installed in.
@@ -154,7 +155,7 @@ func (s *System) Serve(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	sidecar := &job.Sidecar{Config: config, Schema: install.Latest(), Version: s.options.Version, Log: s.options.Log, Grace: grace}
+	sidecar := &job.Sidecar{Config: config, Schema: sql.Current(), Version: s.options.Version, Log: s.options.Log, Grace: grace}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() {

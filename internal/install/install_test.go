@@ -125,6 +125,9 @@ func TestMigrateUpDownUp(t *testing.T) {
 	config := Config{Admin: admin, LoopbackPassword: "loop", SidecarPassword: "side"}
 	install(t, config)
 	for want := Latest() - 1; want >= 0; want-- {
+		if want < first() {
+			want = 0
+		}
 		got, err := Down(t.Context(), admin)
 		if err != nil || got != want {
 			t.Fatalf("down to %d: got %d, %v", want, got, err)
@@ -152,7 +155,7 @@ func TestRefusedMigrationCanBeRepeated(t *testing.T) {
 	db := c.Database(t)
 	config := Config{Admin: parse(t, c.SuperuserURL(db))}
 	c.Exec(t, db, "CREATE SCHEMA dp")
-	if v, err := Up(t.Context(), config.Admin); err == nil || v != 0 || !strings.Contains(err.Error(), "001") || strings.Contains(err.Error(), "BEGIN") {
+	if v, err := Up(t.Context(), config.Admin); err == nil || v != 0 || !strings.Contains(err.Error(), "010") || strings.Contains(err.Error(), "BEGIN") {
 		t.Fatalf("version %d, %v", v, err)
 	}
 	c.Exec(t, db, "DROP SCHEMA dp")

@@ -17,6 +17,7 @@ import (
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/privacy"
+	"dpsidecar/sql"
 )
 
 // Sidecar works on the jobs of one database until its context ends.
@@ -26,7 +27,7 @@ type Sidecar struct {
 	Lease   time.Duration   // how long a job stays ours without a heartbeat; 30 s when zero
 	Grace   time.Duration   // how long a job may go on after the context ends; 20 s when zero
 	Memory  int64           // bytes that a job may need; 0: no limit
-	Schema  int             // the only version of the schema to work with; 0: any
+	Schema  sql.Schema      // the only one to work with; zero: any
 	Watch   Watcher         // told what happens, for operators; nil: nobody
 	Version string
 	Log     *slog.Logger

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"dpsidecar/internal/arrowio"
+	"dpsidecar/sql"
 )
 
 // Watcher is told what happens to jobs. How long pulls and fits take depends on
@@ -58,32 +59,34 @@ func checkRole(ctx context.Context, q arrowio.Querier) error {
 }
 
 func (s *Sidecar) checkSchema(ctx context.Context, q arrowio.Querier) error {
-	if s.Schema == 0 {
+	if s.Schema == (sql.Schema{}) {
 		return nil
 	}
 	return CheckSchema(ctx, q, s.Schema)
 }
 
-// firstVersion is the first of the schema that tells its version.
-const firstVersion = 10
-
-// CheckSchema compares the schema with the only version that a program may work
+// CheckSchema compares the schema with the only one that a program may work
 // with. Whoever may use dp_version can ask.
 //
 // Errors: ErrSchema; the server's.
-func CheckSchema(ctx context.Context, q arrowio.Querier, want int) error {
-	var found int
-	err := q.QueryRow(ctx, `SELECT substring(public.dp_version() FROM 'schema (\d+)')::int`).Scan(&found)
+func CheckSchema(ctx context.Context, q arrowio.Querier, want sql.Schema) error {
+	var found sql.Schema
+	err := q.QueryRow(ctx, `
+		SELECT substring(v FROM 'schema (\d+)')::int, coalesce(substring(v FROM 'functions (\w+)'), '') FROM public.dp_version() AS v`).
+		Scan(&found.Version, &found.Fingerprint)
 	var pg *pgconn.PgError
 	switch {
 	case errors.As(err, &pg) && pg.Code == "42883":
-		return fmt.Errorf("%w: it is missing or older than version %d, this program needs %d: run dpsidecar install", ErrSchema, firstVersion, want)
+		return fmt.Errorf("%w: it is missing, or has been taken down; this program needs version %d: run dpsidecar install", ErrSchema, want.Version)
 	case err != nil:
 		return err
-	case found > want:
-		return fmt.Errorf("%w: it has version %d, this program knows %d: upgrade dpsidecar", ErrSchema, found, want)
-	case found < want:
-		return fmt.Errorf("%w: it has version %d, this program needs %d: run dpsidecar migrate up", ErrSchema, found, want)
+	case found.Version > want.Version:
+		return fmt.Errorf("%w: it has version %d, this program knows %d: upgrade dpsidecar", ErrSchema, found.Version, want.Version)
+	case found.Version < want.Version:
+		return fmt.Errorf("%w: it has version %d, this program needs %d: run dpsidecar migrate up", ErrSchema, found.Version, want.Version)
+	case found.Fingerprint != want.Fingerprint:
+		return fmt.Errorf("%w: its functions and views (%s) are those of another build than this one (%s): run dpsidecar migrate up with the build that is to work here",
+			ErrSchema, found.Fingerprint, want.Fingerprint)
 	}
 	return nil
 }

@@ -1,11 +1,9 @@
 -- What the steward does: register, budget, grant. A registration is resolved to
 -- the base relations whose people it shows, and joins their account.
-BEGIN;
-SET LOCAL ROLE dp_owner;
 
 -- Tables below a relation: through views and materialized views to what they
 -- read, through inheritance to every parent and child.
-CREATE FUNCTION dp_int.base_relations(p_relid oid) RETURNS TABLE(relid oid, relation text)
+CREATE OR REPLACE FUNCTION dp_int.base_relations(p_relid oid) RETURNS TABLE(relid oid, relation text)
 LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$  -- a name is known again by its text
 BEGIN
   RETURN QUERY
@@ -30,7 +28,7 @@ BEGIN
 END $$;
 
 -- Every relation on the way, views included.
-CREATE FUNCTION dp_int.relation_tree(p_relid oid) RETURNS SETOF oid
+CREATE OR REPLACE FUNCTION dp_int.relation_tree(p_relid oid) RETURNS SETOF oid
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN QUERY
@@ -50,7 +48,7 @@ END $$;
 -- planner of any query may run what indexes, statistics and partition keys call. A view is plain when its parse tree holds column references over one
 -- relation and nothing else: the node types are a positive list, and no FROM has
 -- a filter, which may be a mere boolean column. A materialized view is stored rows and needs no such rule.
-CREATE FUNCTION dp_int.why_not_total(p_relid oid) RETURNS text
+CREATE OR REPLACE FUNCTION dp_int.why_not_total(p_relid oid) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
@@ -106,7 +104,7 @@ BEGIN
 END $$;
 
 -- Checks a name and returns the active data set.
-CREATE FUNCTION dp_int.dataset_of(p_dataset text) RETURNS dp_int.dataset
+CREATE OR REPLACE FUNCTION dp_int.dataset_of(p_dataset text) RETURNS dp_int.dataset
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   d dp_int.dataset;
@@ -119,7 +117,7 @@ BEGIN
   RETURN d;
 END $$;
 
-CREATE FUNCTION dp_int.check_budget(p_epsilon float8, p_delta float8) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.check_budget(p_epsilon float8, p_delta float8) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   IF NOT coalesce(p_epsilon > 0 AND p_epsilon < 'Infinity', false) THEN
@@ -135,7 +133,7 @@ END $$;
 -- Accounting and budget go together. What discrete noise costs where a theorem
 -- knows normal noise only, as rdp accounting of samples does, is stated up to
 -- epsilon 20.
-CREATE FUNCTION dp_int.check_accounting(p_accounting text, p_epsilon float8, p_delta float8) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.check_accounting(p_accounting text, p_epsilon float8, p_delta float8) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   PERFORM dp_int.check_budget(p_epsilon, p_delta);
@@ -151,7 +149,7 @@ BEGIN
 END $$;
 
 -- A budget in the account's unit; refused when it leaves nothing to spend.
-CREATE FUNCTION dp_int.positive_cap(a dp_int.account, p_epsilon numeric, p_delta numeric) RETURNS numeric
+CREATE OR REPLACE FUNCTION dp_int.positive_cap(a dp_int.account, p_epsilon numeric, p_delta numeric) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   cap CONSTANT numeric := dp_int.cap(a.accounting, a.renyi_order, p_epsilon, p_delta);
@@ -167,7 +165,7 @@ BEGIN
 END $$;
 
 -- Columns, types and scales of a registration, by their names.
-CREATE FUNCTION dp_int.check_columns(p_relid oid, p_target name, p_features name[], p_scales jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.check_columns(p_relid oid, p_target name, p_features name[], p_scales jsonb) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   c name;
@@ -209,7 +207,7 @@ BEGIN
   END LOOP;
 END $$;
 
-CREATE FUNCTION dp_int.domain_base(p_type oid) RETURNS oid
+CREATE OR REPLACE FUNCTION dp_int.domain_base(p_type oid) RETURNS oid
 LANGUAGE sql STABLE AS $$
   WITH RECURSIVE base(oid, typtype, typbasetype) AS (
     SELECT oid, typtype, typbasetype FROM pg_catalog.pg_type WHERE oid = p_type
@@ -219,7 +217,7 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- The relation as the sidecar will read it: its kind, what it may show, who may read it.
-CREATE FUNCTION dp_int.check_relation(p_relid oid, p_total boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.check_relation(p_relid oid, p_total boolean) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   c pg_catalog.pg_class;
@@ -253,7 +251,7 @@ BEGIN
 END $$;
 
 -- The one account of these relations, NULL when nobody knows them yet.
-CREATE FUNCTION dp_int.account_of(p_relid oid, p_options jsonb) RETURNS bigint
+CREATE OR REPLACE FUNCTION dp_int.account_of(p_relid oid, p_options jsonb) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   found bigint[];
@@ -275,7 +273,7 @@ BEGIN
   RETURN found[1];
 END $$;
 
-CREATE FUNCTION dp_int.check_register_options(p_options jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.check_register_options(p_options jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   o record;
@@ -297,7 +295,7 @@ BEGIN
 END $$;
 
 -- Partitions and children below a relation that no account knows yet.
-CREATE FUNCTION dp_int.new_partitions(p_relid oid) RETURNS TABLE(relid oid, relation text)
+CREATE OR REPLACE FUNCTION dp_int.new_partitions(p_relid oid) RETURNS TABLE(relid oid, relation text)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN QUERY
@@ -310,7 +308,7 @@ END $$;
 
 -- Is the data set still what was registered? Called under locks that keep it
 -- so. Partitions added since join the account.
-CREATE FUNCTION dp_int.recheck_dataset(p_dataset bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.recheck_dataset(p_dataset bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   d dp_int.dataset;
@@ -342,7 +340,7 @@ BEGIN
 END $$;
 
 -- Has anything ever been charged to the account? Then its accounting is fixed.
-CREATE FUNCTION dp_int.charged(p_account bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION dp_int.charged(p_account bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN EXISTS (SELECT FROM dp_int.ledger l WHERE l.account = p_account AND l.kind = 'charge');
@@ -350,7 +348,7 @@ END $$;
 
 -- Gives an account, a new one when a.id is NULL, a budget. A Renyi order is
 -- chosen for the budget until the first charge, and stays from then on.
-CREATE FUNCTION dp_int.keep_account(a dp_int.account, p_accounting text, p_epsilon numeric, p_delta numeric) RETURNS dp_int.account
+CREATE OR REPLACE FUNCTION dp_int.keep_account(a dp_int.account, p_accounting text, p_epsilon numeric, p_delta numeric) RETURNS dp_int.account
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   fixed CONSTANT boolean := a.id IS NOT NULL AND dp_int.charged(a.id);
@@ -379,12 +377,12 @@ END $$;
 
 -- A budget as the ledger keeps it: that of a data set, and the cap of its
 -- account, in the unit of the accounting, from this entry on.
-CREATE FUNCTION dp_int.describe_budget(a dp_int.account, p_epsilon numeric, p_delta numeric) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dp_int.describe_budget(a dp_int.account, p_epsilon numeric, p_delta numeric) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_strip_nulls(jsonb_build_object('accounting', a.accounting, 'order', a.renyi_order, 'epsilon', p_epsilon, 'delta', p_delta, 'cap', a.cap))
 $$;
 
-CREATE FUNCTION public.dp_register(dataset text, relation regclass, target name, features name[], epsilon float8, delta float8 DEFAULT 0,
+CREATE OR REPLACE FUNCTION public.dp_register(dataset text, relation regclass, target name, features name[], epsilon float8, delta float8 DEFAULT 0,
                                    scales jsonb DEFAULT '{}', accounting text DEFAULT NULL, options jsonb DEFAULT '{}') RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
@@ -464,7 +462,7 @@ END $$;
 COMMENT ON FUNCTION public.dp_register IS
   'Registers a relation, one row a person, with its target, features, whole budget (epsilon, delta; delta = 0: pure) and public scales. For dp_admin.';
 
-CREATE FUNCTION public.dp_set_budget(dataset text, epsilon float8, delta float8) RETURNS void
+CREATE OR REPLACE FUNCTION public.dp_set_budget(dataset text, epsilon float8, delta float8) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   d dp_int.dataset;
@@ -494,7 +492,7 @@ END $$;
 COMMENT ON FUNCTION public.dp_set_budget IS
   'Sets the whole budget of a data set and of the people in it. What is spent stays spent: lowering it below that leaves nothing. The guarantee is the largest budget ever set. For dp_admin.';
 
-CREATE FUNCTION public.dp_unregister(dataset text) RETURNS void
+CREATE OR REPLACE FUNCTION public.dp_unregister(dataset text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   d dp_int.dataset := dp_int.dataset_of(dp_unregister.dataset);
@@ -506,7 +504,7 @@ END $$;
 COMMENT ON FUNCTION public.dp_unregister IS
   'Takes a data set''s name away. The ledger, the releases and what was spent stay; registering the same people again inherits it. For dp_admin.';
 
-CREATE FUNCTION public.dp_grant(dataset text, grantee name, epsilon float8 DEFAULT NULL) RETURNS void
+CREATE OR REPLACE FUNCTION public.dp_grant(dataset text, grantee name, epsilon float8 DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   d dp_int.dataset;
@@ -536,7 +534,7 @@ END $$;
 COMMENT ON FUNCTION public.dp_grant IS
   'Lets a role and its members ask on a data set, optionally with a personal limit for each of them. For dp_admin.';
 
-CREATE FUNCTION public.dp_revoke(dataset text, grantee name) RETURNS void
+CREATE OR REPLACE FUNCTION public.dp_revoke(dataset text, grantee name) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   d dp_int.dataset := dp_int.dataset_of(dp_revoke.dataset);
@@ -548,7 +546,4 @@ BEGIN
   PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('revoke', jsonb_build_object('grantee', dp_revoke.grantee)));
 END $$;
 COMMENT ON FUNCTION public.dp_revoke IS 'Takes a grant back: jobs not yet charged are refused. What was spent stays spent. For dp_admin.';
-
 GRANT EXECUTE ON FUNCTION public.dp_register, public.dp_set_budget, public.dp_unregister, public.dp_grant, public.dp_revoke TO dp_admin;
-
-COMMIT;

@@ -1,12 +1,10 @@
 -- What analysts call. A synchronous call first looks for the kept release in its
 -- own snapshot; only a new request goes through the loopback, a connection of
 -- this server to itself that commits on its own.
-BEGIN;
-SET LOCAL ROLE dp_owner;
 
 -- Opens the loopback and listens on a channel. A cached connection is kept for
 -- the session when the caller cannot reach dblink to drive it himself.
-CREATE FUNCTION dp_int.loopback_open(p_channel text) RETURNS text
+CREATE OR REPLACE FUNCTION dp_int.loopback_open(p_channel text) RETURNS text
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   cached CONSTANT text := 'dp_loop';
@@ -35,7 +33,7 @@ EXCEPTION
 END $$;
 
 -- What a notice adds to a stage.
-CREATE FUNCTION dp.time_left(expected_at timestamptz) RETURNS text
+CREATE OR REPLACE FUNCTION dp.time_left(expected_at timestamptz) RETURNS text
 LANGUAGE sql VOLATILE
 RETURN CASE WHEN expected_at > clock_timestamp() + interval '100 s' THEN format(', about %s min left', round(extract(epoch FROM expected_at - clock_timestamp()) / 60))
             WHEN expected_at < clock_timestamp() - interval '5 s' THEN ', longer than expected'
@@ -46,7 +44,7 @@ COMMENT ON FUNCTION dp.time_left IS 'How notices say when a job may be done; not
 -- Waits for a job over its loopback connection; returns its release. Whoever
 -- waits for more than a second is told the stage, each new one, and once when it
 -- takes longer than expected.
-CREATE FUNCTION dp_int.loopback_wait(p_connection text, p_caller name, p_job uuid) RETURNS uuid
+CREATE OR REPLACE FUNCTION dp_int.loopback_wait(p_connection text, p_caller name, p_job uuid) RETURNS uuid
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   ask CONSTANT text := format('SELECT * FROM dp_int.watch(%L, %L)', p_caller, p_job);
@@ -96,7 +94,7 @@ END $$;
 -- without a hint of its own (a cancel, a lost loopback) cancels the job if nothing
 -- is spent yet, and the hint says which it was. A client's cancel may arrive twice,
 -- for the server signals a process and its group: again while it is dealt with.
-CREATE FUNCTION dp_int.call_sidecar(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
+CREATE OR REPLACE FUNCTION dp_int.call_sidecar(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
                                     p_features name[], p_intercept boolean, p_options jsonb) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -149,7 +147,7 @@ BEGIN
     HINT = CASE WHEN hint <> '' THEN hint ELSE format('%sThe job: %s.', CASE code WHEN 'DP001' THEN 'Ask the same again once a dpsidecar is back. ' END, fate) END;
 END $$;
 
-CREATE FUNCTION dp_int.call(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
+CREATE OR REPLACE FUNCTION dp_int.call(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
                             p_features name[], p_intercept boolean, p_options jsonb) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -164,7 +162,7 @@ BEGIN
   END IF;
 END $$;
 
-CREATE FUNCTION public.dp_l1_regress(dataset text, eps float8, target name DEFAULT NULL, features name[] DEFAULT NULL,
+CREATE OR REPLACE FUNCTION public.dp_l1_regress(dataset text, eps float8, target name DEFAULT NULL, features name[] DEFAULT NULL,
                                      intercept boolean DEFAULT true, options jsonb DEFAULT '{}') RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
@@ -178,7 +176,7 @@ COMMENT ON FUNCTION public.dp_l1_regress IS
   'Median regression under pure eps-differential privacy, made for heavy tails: coefficients in the table''s units, (intercept) first. The same request again returns the same release at no cost.';
 
 -- The arguments of a gradient model that are keys of options when submitted.
-CREATE FUNCTION dp_int.with_arguments(p_options jsonb, p_method text, p_penalty text, p_lambda float8) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dp_int.with_arguments(p_options jsonb, p_method text, p_penalty text, p_lambda float8) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   given record;
@@ -196,7 +194,7 @@ BEGIN
   RETURN p_options;
 END $$;
 
-CREATE FUNCTION public.dp_linear_regress(dataset text, eps float8, delta float8 DEFAULT 1e-6, target name DEFAULT NULL, features name[] DEFAULT NULL,
+CREATE OR REPLACE FUNCTION public.dp_linear_regress(dataset text, eps float8, delta float8 DEFAULT 1e-6, target name DEFAULT NULL, features name[] DEFAULT NULL,
                                      intercept boolean DEFAULT true, penalty text DEFAULT 'none', lambda float8 DEFAULT 0, method text DEFAULT 'auto',
                                      options jsonb DEFAULT '{}') RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
@@ -210,7 +208,7 @@ END $$;
 COMMENT ON FUNCTION public.dp_linear_regress IS
   'Linear regression (least squares) under (eps, delta)-differential privacy, with penalties, by any method of the catalogue: coefficients in the table''s units, (intercept) first. The same request again returns the same release at no cost.';
 
-CREATE FUNCTION public.dp_logistic_regress(dataset text, eps float8, delta float8 DEFAULT 1e-6, target name DEFAULT NULL, features name[] DEFAULT NULL,
+CREATE OR REPLACE FUNCTION public.dp_logistic_regress(dataset text, eps float8, delta float8 DEFAULT 1e-6, target name DEFAULT NULL, features name[] DEFAULT NULL,
                                      intercept boolean DEFAULT true, penalty text DEFAULT 'none', lambda float8 DEFAULT 0, method text DEFAULT 'auto',
                                      options jsonb DEFAULT '{}') RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
@@ -224,7 +222,7 @@ END $$;
 COMMENT ON FUNCTION public.dp_logistic_regress IS
   'Logistic regression under (eps, delta)-differential privacy, with penalties, by any method of the catalogue: log-odds per unit of the table, (intercept) first. The target''s labels are public, 0 and 1 unless options say otherwise. The same request again returns the same release at no cost.';
 
-CREATE FUNCTION public.dp_huber_regress(dataset text, eps float8, delta float8 DEFAULT 1e-6, target name DEFAULT NULL, features name[] DEFAULT NULL,
+CREATE OR REPLACE FUNCTION public.dp_huber_regress(dataset text, eps float8, delta float8 DEFAULT 1e-6, target name DEFAULT NULL, features name[] DEFAULT NULL,
                                      intercept boolean DEFAULT true, penalty text DEFAULT 'none', lambda float8 DEFAULT 0, method text DEFAULT 'auto',
                                      options jsonb DEFAULT '{}') RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
@@ -238,7 +236,7 @@ END $$;
 COMMENT ON FUNCTION public.dp_huber_regress IS
   'Huber regression under (eps, delta)-differential privacy, with penalties, by any method of the catalogue: robust to heavy-tailed targets; coefficients in the table''s units, (intercept) first. The same request again returns the same release at no cost.';
 
-CREATE FUNCTION public.dp_submit(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
+CREATE OR REPLACE FUNCTION public.dp_submit(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
                                  intercept boolean DEFAULT true, options jsonb DEFAULT '{}') RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
@@ -257,7 +255,7 @@ COMMENT ON FUNCTION public.dp_submit IS
   'Queues a request in the caller''s transaction and returns its job: follow it with dp_status, read it with dp_result. Rolled back, nothing was asked.';
 
 -- The caller's own job, as dp.jobs shows it.
-CREATE FUNCTION dp_int.my_job(p_job uuid) RETURNS dp.jobs
+CREATE OR REPLACE FUNCTION dp_int.my_job(p_job uuid) RETURNS dp.jobs
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   j dp.jobs;
@@ -269,7 +267,7 @@ BEGIN
   RETURN j;
 END $$;
 
-CREATE FUNCTION public.dp_status(job uuid) RETURNS TABLE(status text, stage text, sqlstate text, message text, hint text, expected_at timestamptz)
+CREATE OR REPLACE FUNCTION public.dp_status(job uuid) RETURNS TABLE(status text, stage text, sqlstate text, message text, hint text, expected_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp.jobs := dp_int.my_job(dp_status.job);
@@ -284,7 +282,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.dp_status IS 'Where a job of the caller''s stands: queued, running, done, failed or canceled, and what to do about it.';
 
-CREATE FUNCTION public.dp_result(job uuid) RETURNS TABLE(term text, coef float8)
+CREATE OR REPLACE FUNCTION public.dp_result(job uuid) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp.jobs := dp_int.my_job(dp_result.job);
@@ -299,13 +297,13 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.dp_result IS 'The coefficients of a job of the caller''s that is done; the error of one that failed.';
 
-CREATE FUNCTION public.dp_cancel(job uuid) RETURNS text
+CREATE OR REPLACE FUNCTION public.dp_cancel(job uuid) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT dp_int.cancel(session_user, $1) $$;
 COMMENT ON FUNCTION public.dp_cancel IS 'Cancels a job of the caller''s unless it is spent, and says what became of it and of the budget.';
 
 -- What the server says, in its language, to a COMMIT inside a transaction block:
 -- a function always runs inside one.
-CREATE FUNCTION dp.commit_refusal() RETURNS text
+CREATE OR REPLACE FUNCTION dp.commit_refusal() RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   COMMIT;
@@ -316,7 +314,7 @@ COMMENT ON FUNCTION dp.commit_refusal IS 'How dp_run knows that it was called in
 
 -- Commits, so it can have neither SECURITY DEFINER nor a SET clause: every name
 -- is qualified.
-CREATE PROCEDURE public.dp_run(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
+CREATE OR REPLACE PROCEDURE public.dp_run(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
                                intercept boolean DEFAULT true, options jsonb DEFAULT '{}', INOUT job uuid DEFAULT NULL)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -382,7 +380,7 @@ END $$;
 COMMENT ON PROCEDURE public.dp_run IS
   'Submits a request, commits, and waits for its end, without the loopback; for psql and pg_cron. Returns the job; read it with dp_result.';
 
-CREATE FUNCTION public.dp_last_release(dataset text) RETURNS uuid
+CREATE OR REPLACE FUNCTION public.dp_last_release(dataset text) RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT r.id
     FROM dp_int.release r
@@ -392,9 +390,6 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
    LIMIT 1
 $$;
 COMMENT ON FUNCTION public.dp_last_release IS 'The latest release on a data set that the caller asked for, NULL when there is none.';
-
 GRANT EXECUTE ON FUNCTION public.dp_l1_regress, public.dp_linear_regress, public.dp_logistic_regress, public.dp_huber_regress, public.dp_submit, public.dp_status, public.dp_result, public.dp_cancel, public.dp_last_release TO dp_analyst;
 GRANT EXECUTE ON FUNCTION dp.commit_refusal, dp.time_left TO dp_analyst;
 GRANT EXECUTE ON PROCEDURE public.dp_run TO dp_analyst;
-
-COMMIT;

@@ -1,9 +1,7 @@
 -- What operators watch, and what a steward does about a job.
-BEGIN;
-SET LOCAL ROLE dp_owner;
 
 -- Public facts alone: budgets and the queue, nothing of any value.
-CREATE FUNCTION dp_int.figures() RETURNS jsonb
+CREATE OR REPLACE FUNCTION dp_int.figures() RETURNS jsonb
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT jsonb_build_object(
     'budgets', (SELECT coalesce(jsonb_object_agg(d.name, greatest(1 - a.proven_epsilon / least(a.epsilon, d.epsilon), 0)::float8), '{}')
@@ -16,7 +14,7 @@ $$;
 
 -- The end of a job that is charged and takes too long, or can never be read, and of
 -- identical ones that would only wait for it. Its worker notices at the next heartbeat.
-CREATE FUNCTION public.dp_abandon(job uuid) RETURNS text
+CREATE OR REPLACE FUNCTION public.dp_abandon(job uuid) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
   j dp_int.job;
@@ -52,8 +50,5 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.dp_abandon IS
   'Ends anybody''s job, also one that is charged and fitting: what is spent stays spent, nothing is released, and the ledger says so. For dp_admin.';
-
 GRANT EXECUTE ON FUNCTION public.dp_abandon TO dp_admin;
 GRANT EXECUTE ON FUNCTION dp_int.figures, dp_int.schema_version TO dp_sidecar;
-
-COMMIT;

@@ -1,10 +1,8 @@
 -- Predictions from what was released: post-processing, free.
-BEGIN;
-SET LOCAL ROLE dp_owner;
 
 -- The coefficients of a release in the order asked; the caller may see what
 -- dp.releases shows him.
-CREATE FUNCTION public.dp_coef(release uuid) RETURNS float8[]
+CREATE OR REPLACE FUNCTION public.dp_coef(release uuid) RETURNS float8[]
 LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   r dp_int.release;
@@ -20,7 +18,7 @@ COMMENT ON FUNCTION public.dp_coef IS
 
 -- A prediction of any length. coef has one element more than features when there
 -- is an intercept, and it is the first.
-CREATE FUNCTION dp.linear_predictor(coef float8[], features float8[]) RETURNS float8
+CREATE OR REPLACE FUNCTION dp.linear_predictor(coef float8[], features float8[]) RETURNS float8
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   shift CONSTANT int := cardinality(coef) - cardinality(features);
@@ -41,7 +39,7 @@ COMMENT ON FUNCTION dp.linear_predictor IS 'What dp_predict(coef, features) does
 
 -- One expression, parsed here once and for all, which the planner puts in the
 -- place of the call. Only the branch that fits is evaluated.
-CREATE FUNCTION public.dp_predict(coef float8[], features float8[]) RETURNS float8
+CREATE OR REPLACE FUNCTION public.dp_predict(coef float8[], features float8[]) RETURNS float8
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN pg_catalog.cardinality(coef) = pg_catalog.cardinality(features) + 1 THEN
          CASE pg_catalog.cardinality(features)
@@ -58,7 +56,7 @@ RETURN CASE WHEN pg_catalog.cardinality(coef) = pg_catalog.cardinality(features)
 COMMENT ON FUNCTION public.dp_predict(float8[], float8[]) IS
   'A linear prediction from the coefficients that dp_coef returns, put inline by the planner; for a logistic release these are log-odds.';
 
-CREATE FUNCTION public.dp_predict(release uuid, features float8[]) RETURNS float8
+CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features float8[]) RETURNS float8
 LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   z CONSTANT float8 := dp.linear_predictor(public.dp_coef(dp_predict.release), dp_predict.features);
@@ -72,28 +70,9 @@ COMMENT ON FUNCTION public.dp_predict(uuid, float8[]) IS
   'A prediction from a release, in the target''s units; for a logistic one the probability of the positive label. features in the release''s order, without the intercept.';
 
 -- A release written as a literal would fit uuid and float8[] alike.
-CREATE FUNCTION public.dp_predict(release text, features float8[]) RETURNS float8
+CREATE OR REPLACE FUNCTION public.dp_predict(release text, features float8[]) RETURNS float8
 LANGUAGE sql STABLE STRICT
 RETURN public.dp_predict(release::uuid, features);
 COMMENT ON FUNCTION public.dp_predict(text, float8[]) IS 'The same for a release written as text.';
-
 GRANT EXECUTE ON FUNCTION public.dp_coef, public.dp_predict(float8[], float8[]), public.dp_predict(uuid, float8[]), public.dp_predict(text, float8[]),
   dp.linear_predictor TO dp_analyst, dp_admin;
-
-COMMENT ON COLUMN dp.releases.id IS 'The release; see dp.coefficients, dp_coef, dp_predict';
-COMMENT ON COLUMN dp.releases.job IS 'The job that it is the result of';
-COMMENT ON COLUMN dp.releases.model IS 'l1, linear, logistic or huber';
-COMMENT ON COLUMN dp.releases.method IS 'The algorithm that ran';
-COMMENT ON COLUMN dp.releases.dataset IS 'The registered name of the data set';
-COMMENT ON COLUMN dp.releases.eps IS 'The epsilon that was asked for';
-COMMENT ON COLUMN dp.releases.delta IS 'The delta that was asked for';
-COMMENT ON COLUMN dp.releases.released_at IS 'When it was published; the rows are those of shortly before';
-COMMENT ON COLUMN dp.releases.caller IS 'Who asked first';
-COMMENT ON COLUMN dp.releases.parameters IS 'The public parameters it was made with, as a JSON object';
-COMMENT ON COLUMN dp.coefficients.release IS 'The release, as in dp.releases';
-COMMENT ON COLUMN dp.coefficients.term IS '(intercept), or the feature''s column';
-COMMENT ON COLUMN dp.coefficients.coef IS 'The coefficient, in the target''s units per unit of the feature; log-odds per unit for a logistic release';
-COMMENT ON COLUMN dp.coefficients.noise_low IS 'Without its noise the same fit would have given at least this, in 95 of 100 runs and whatever the data; NULL: not known';
-COMMENT ON COLUMN dp.coefficients.noise_high IS 'The same, at most this';
-
-COMMIT;

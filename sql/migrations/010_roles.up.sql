@@ -52,6 +52,7 @@ BEGIN
 END $$;
 
 ALTER SCHEMA dp_int OWNER TO dp_owner;
+GRANT SELECT ON dp_int.schema_migrations TO dp_owner;  -- it is the installer's
 SET LOCAL ROLE dp_owner;
 -- The global form: the per-schema form cannot take back the built-in default.
 ALTER DEFAULT PRIVILEGES FOR ROLE dp_owner REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;

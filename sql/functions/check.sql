@@ -1,19 +1,40 @@
 -- Is everything in place? For whoever installs, and for whoever wonders.
-BEGIN;
-GRANT SELECT ON dp_int.schema_migrations TO dp_owner;  -- it is the installer's
-SET LOCAL ROLE dp_owner;
 
 -- A sidecar of another version keeps away.
-CREATE FUNCTION dp_int.schema_version() RETURNS int
+CREATE OR REPLACE FUNCTION dp_int.schema_version() RETURNS int
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT max(version)::int FROM dp_int.schema_migrations $$;
 
-CREATE FUNCTION public.dp_version() RETURNS text
+CREATE OR REPLACE FUNCTION public.dp_version() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT format('dpsidecar schema %s on %s', dp_int.schema_version(), current_setting('server_version'))
+  SELECT format('dpsidecar schema %s with functions %s on %s', dp_int.schema_version(),
+                coalesce((SELECT fingerprint FROM dp_int.installed_code), '(none)'), current_setting('server_version'))
 $$;
-COMMENT ON FUNCTION public.dp_version IS 'The version of dpsidecar''s schema in this database.';
+COMMENT ON FUNCTION public.dp_version IS 'The version of dpsidecar''s schema in this database, and the fingerprint of its functions and views.';
 
-CREATE FUNCTION public.dp_check_install() RETURNS TABLE(item text, ok boolean, detail text)
+-- What functions, views and triggers are now, in a form that does not depend on who asks.
+CREATE OR REPLACE FUNCTION dp_int.code_hash() RETURNS bytea
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT sha256(convert_to(string_agg(object, E'\n' ORDER BY object COLLATE "C"), 'UTF8'))
+    FROM (
+      SELECT concat_ws('|', p.oid::regprocedure, p.proowner::regrole, p.prosecdef, p.provolatile, p.proconfig, pg_get_function_result(p.oid), p.prosrc,
+                       pg_get_function_sqlbody(p.oid), (SELECT string_agg(a::text, ',' ORDER BY a::text) FROM unnest(p.proacl) AS a
+                                                         WHERE a::text ~ '^(dp_(analyst|admin|loopback|sidecar))?='))
+        FROM pg_catalog.pg_proc p
+       WHERE p.pronamespace IN ('dp'::regnamespace, 'dp_int'::regnamespace)
+          OR p.pronamespace = 'public'::regnamespace AND p.proowner = 'dp_owner'::regrole
+      UNION ALL
+      SELECT concat_ws('|', c.oid::regclass, c.relowner::regrole, c.reloptions, pg_get_viewdef(c.oid))
+        FROM pg_catalog.pg_class c
+       WHERE c.relkind = 'v' AND c.relnamespace IN ('dp'::regnamespace, 'dp_int'::regnamespace)
+      UNION ALL
+      SELECT concat_ws('|', pg_get_triggerdef(t.oid), t.tgenabled)
+        FROM pg_catalog.pg_trigger t
+        JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+       WHERE NOT t.tgisinternal AND c.relnamespace = 'dp_int'::regnamespace
+    ) AS objects(object)
+$$;
+
+CREATE OR REPLACE FUNCTION public.dp_check_install() RETURNS TABLE(item text, ok boolean, detail text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   connection text;
@@ -66,6 +87,11 @@ BEGIN
   detail := CASE WHEN ok THEN 'as it should be' ELSE 'analysts may create in schema public: REVOKE CREATE ON SCHEMA public FROM PUBLIC' END;
   RETURN NEXT;
 
+  item := 'functions and views are those that were installed';
+  ok := dp_int.code_hash() IS NOT DISTINCT FROM (SELECT objects FROM dp_int.installed_code);
+  detail := CASE WHEN ok THEN 'as it should be' ELSE 'somebody has changed one, or another major version of Postgres prints it differently: run dpsidecar migrate up, which puts them in place whole' END;
+  RETURN NEXT;
+
   item := 'registered relations can be read';
   detail := NULL;
   FOR r IN SELECT d.name, d.relid, d.options FROM dp_int.dataset d WHERE d.unregistered_at IS NULL ORDER BY d.name LOOP
@@ -80,7 +106,4 @@ BEGIN
   RETURN NEXT;
 END $$;
 COMMENT ON FUNCTION public.dp_check_install IS 'Checks the installation item by item and says what to do about what is wrong.';
-
 GRANT EXECUTE ON FUNCTION public.dp_version, public.dp_check_install TO dp_admin, dp_analyst, dp_sidecar;
-
-COMMIT;

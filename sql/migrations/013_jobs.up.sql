@@ -1,4 +1,4 @@
--- Jobs, releases, coefficients, workers.
+-- Jobs, releases, coefficients, workers, and what may be asked for.
 BEGIN;
 SET LOCAL ROLE dp_owner;
 
@@ -47,22 +47,6 @@ CREATE INDEX job_by_caller ON dp_int.job (caller, created_at);
 COMMENT ON TABLE dp_int.job IS
   'waited: somebody holds the job''s advisory lock until it ends, else it is dropped unspent. follows: an identical job in flight whose release this one will take. token fences writers whose lease has run out. pulled: the worker has all rows and fits. expected_at: when it may be done, from public facts.';
 
--- Where a job stands, in words that depend on no value.
-CREATE VIEW dp_int.stage AS
-  SELECT j.id AS job,
-         CASE WHEN j.state = 'queued' AND j.follows IS NOT NULL THEN 'waiting for an identical request'
-              WHEN j.state = 'queued' THEN (
-                SELECT CASE count(*) WHEN 0 THEN 'queued' ELSE format('queued behind %s', count(*)) END
-                  FROM dp_int.job o WHERE o.seq < j.seq AND o.follows IS NULL AND o.state IN ('queued', 'claimed', 'charged', 'reading'))
-              WHEN j.state = 'claimed' THEN 'planning'
-              WHEN j.state = 'reading' AND j.sqlstate IS NOT NULL THEN 'charged, waiting to read'
-              WHEN j.state = 'reading' AND NOT j.pulled THEN 'charged, pulling'
-              WHEN j.state = 'reading' THEN 'charged, fitting'
-              ELSE j.state END AS stage,
-         CASE WHEN j.state = 'reading' AND j.sqlstate IS NULL THEN j.expected_at END AS expected_at
-    FROM dp_int.job j;
-COMMENT ON VIEW dp_int.stage IS 'The stage of every job, as dp.jobs and waiting callers show it, and when it may be done.';
-
 -- Claims of one data set pass here one at a time; nothing else locks it.
 CREATE TABLE dp_int.turnstile (
   dataset bigint NOT NULL CONSTRAINT turnstile_pk PRIMARY KEY CONSTRAINT turnstile_dataset REFERENCES dp_int.dataset
@@ -86,6 +70,7 @@ CREATE TABLE dp_int.release (
 CREATE INDEX release_kept ON dp_int.release (dataset, request_hash, released_at DESC);
 CREATE INDEX release_by_caller ON dp_int.release (caller, released_at DESC);
 COMMENT ON TABLE dp_int.release IS 'What left, under which charge. Two unique keys: one release a job, one a charge.';
+
 ALTER TABLE dp_int.job ADD CONSTRAINT job_release FOREIGN KEY (release) REFERENCES dp_int.release;
 
 CREATE TABLE dp_int.coefficient (
@@ -127,38 +112,14 @@ CREATE TABLE dp_int.option (
 COMMENT ON TABLE dp_int.option IS
   'Public parameters a request may carry. minimum and maximum are inclusive; default is what leaving an option out means, NULL where it is computed from public facts.';
 
--- A live sidecar has been heard of lately and its session is there. Who a session
--- belongs to cannot be forged. pg_stat_activity is the same for a whole
--- transaction until its copy is thrown away.
-CREATE FUNCTION dp_int.sidecars_alive() RETURNS int
-LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-  PERFORM pg_stat_clear_snapshot();
-  RETURN (
-    SELECT count(*)::int
-      FROM dp_int.worker w
-      JOIN pg_catalog.pg_stat_activity s ON s.pid = w.pid AND s.usename = 'dp_sidecar' AND s.datname = current_database()
-     WHERE w.last_seen > clock_timestamp() - interval '15 s');
-END $$;
-
-CREATE FUNCTION dp_int.wait_key(p_job uuid) RETURNS bigint
-LANGUAGE sql IMMUTABLE AS $$ SELECT hashtextextended(p_job::text, 1685082948) $$;
-
--- Does the caller of a waited job still wait? Only a loopback session counts.
-CREATE FUNCTION dp_int.awaited(p_job uuid) RETURNS boolean
-LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-  PERFORM pg_stat_clear_snapshot();
-  RETURN (
-    SELECT EXISTS (
-      SELECT FROM pg_catalog.pg_locks l
-        JOIN pg_catalog.pg_stat_activity s ON s.pid = l.pid AND s.usename = 'dp_loopback'
-       WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
-         AND (l.classid::bigint << 32) | l.objid::bigint = dp_int.wait_key(p_job)
-         AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())));
-END $$;
-
-CREATE FUNCTION dp_int.job_channel(p_job uuid) RETURNS text
-LANGUAGE sql IMMUTABLE AS $$ SELECT 'dp_job_' || replace(p_job::text, '-', '') $$;
+CREATE TYPE dp_int.request AS (
+  dataset bigint,
+  model   text,
+  eps     float8,
+  delta   float8,
+  body    jsonb,
+  hash    bytea,
+  fresh   boolean
+);
 
 COMMIT;

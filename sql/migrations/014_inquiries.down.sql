@@ -1,4 +1,6 @@
 BEGIN;
 SET LOCAL ROLE dp_owner;
-DROP FUNCTION public.dp_verify;
+
+DROP TABLE dp_int.inquiry;
+
 COMMIT;

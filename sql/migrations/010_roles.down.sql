@@ -1,5 +1,6 @@
 BEGIN;
 
+REVOKE SELECT ON dp_int.schema_migrations FROM dp_owner;
 SET LOCAL ROLE dp_owner;
 DROP SCHEMA dp;
 REVOKE ALL ON SCHEMA dp_int FROM dp_loopback, dp_sidecar;

@@ -1,56 +1,21 @@
 -- The ledger: append-only, one hash chain per account. Nobody but these
 -- functions writes it, and they keep the account's totals in the same
 -- transaction under the account's row lock.
-BEGIN;
-SET LOCAL ROLE dp_owner;
 
-CREATE TABLE dp_int.ledger (
-  id         bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT ledger_pk PRIMARY KEY,
-  account    bigint NOT NULL CONSTRAINT ledger_account REFERENCES dp_int.account,
-  seq        bigint NOT NULL,
-  kind       text NOT NULL CONSTRAINT ledger_kind CHECK (kind IN ('budget', 'charge', 'refund')),
-  at         timestamptz NOT NULL DEFAULT clock_timestamp(),
-  dataset    text NOT NULL,
-  caller     name NOT NULL,
-  job        uuid,
-  event      jsonb NOT NULL,
-  epsilon    numeric CONSTRAINT ledger_epsilon CHECK (epsilon < 'Infinity'),
-  rho        numeric CONSTRAINT ledger_rho CHECK (rho < 'Infinity'),
-  renyi      numeric[],
-  renyi_grid int,
-  delta      numeric NOT NULL DEFAULT 0 CONSTRAINT ledger_delta CHECK (delta < 1),
-  arithmetic text NOT NULL DEFAULT 'exact' CONSTRAINT ledger_arithmetic CHECK (arithmetic IN ('exact', 'float64-grid')),
-  refunds    bigint CONSTRAINT ledger_refunds REFERENCES dp_int.ledger CONSTRAINT ledger_refunded_once UNIQUE,
-  previous   bytea NOT NULL,
-  hash       bytea NOT NULL,
-  CONSTRAINT ledger_chain UNIQUE (account, seq),
-  CONSTRAINT ledger_job CHECK ((kind = 'budget') = (job IS NULL)),
-  CONSTRAINT ledger_compensates CHECK ((kind = 'refund') = (refunds IS NOT NULL)),
-  CONSTRAINT ledger_curve CHECK (num_nonnulls(renyi, renyi_grid) <> 1 AND
-    (renyi IS NULL OR renyi_grid = 1 AND array_ndims(renyi) = 1 AND array_lower(renyi, 1) = 1 AND array_length(renyi, 1) = 126)),
-  CONSTRAINT ledger_sign CHECK (
-    CASE kind WHEN 'charge' THEN least(epsilon, rho, delta, 0) = 0 AND coalesce(0 <= ALL (renyi), true) AND num_nonnulls(epsilon, rho, renyi) > 0
-              WHEN 'refund' THEN greatest(epsilon, rho, delta, 0) = 0 AND coalesce(0 >= ALL (renyi), true)
-              ELSE num_nonnulls(epsilon, rho, renyi) = 0 AND delta = 0 END)
-);
-CREATE INDEX ledger_by_job ON dp_int.ledger (job);
-COMMENT ON TABLE dp_int.ledger IS
-  'Append-only. epsilon, rho: pure DP and zCDP cost; renyi: cost at each Renyi order of grid renyi_grid; NULL where the event has none. delta comes on top of each. arithmetic: what the release rests on. A refund is a row with the opposite signs. All costs are for replacing one record.';
-
-CREATE FUNCTION dp_int.ledger_is_append_only() RETURNS trigger
+CREATE OR REPLACE FUNCTION dp_int.ledger_is_append_only() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
   RAISE EXCEPTION 'the ledger is append-only' USING ERRCODE = '42501';
 END $$;
-CREATE TRIGGER ledger_rows_stay BEFORE UPDATE OR DELETE ON dp_int.ledger
+CREATE OR REPLACE TRIGGER ledger_rows_stay BEFORE UPDATE OR DELETE ON dp_int.ledger
   FOR EACH ROW EXECUTE FUNCTION dp_int.ledger_is_append_only();
-CREATE TRIGGER ledger_table_stays BEFORE TRUNCATE ON dp_int.ledger
+CREATE OR REPLACE TRIGGER ledger_table_stays BEFORE TRUNCATE ON dp_int.ledger
   FOR EACH STATEMENT EXECUTE FUNCTION dp_int.ledger_is_append_only();
 
 -- SHA-256 over the previous hash and every column but id, each written as its
 -- byte length, a colon and its text, or '-' where it is NULL. Times are
 -- microseconds since 1970.
-CREATE FUNCTION dp_int.ledger_hash(e dp_int.ledger) RETURNS bytea
+CREATE OR REPLACE FUNCTION dp_int.ledger_hash(e dp_int.ledger) RETURNS bytea
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
@@ -62,7 +27,7 @@ BEGIN
 END $$;
 
 -- What an entry costs in its account's unit, NULL where it has no such cost.
-CREATE FUNCTION dp_int.cost(a dp_int.account, e dp_int.ledger) RETURNS numeric
+CREATE OR REPLACE FUNCTION dp_int.cost(a dp_int.account, e dp_int.ledger) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN CASE a.accounting
@@ -73,7 +38,7 @@ END $$;
 
 -- Appends e to its account's chain and moves the totals. The caller of this
 -- function holds the account's row lock.
-CREATE FUNCTION dp_int.ledger_append(e dp_int.ledger) RETURNS bigint
+CREATE OR REPLACE FUNCTION dp_int.ledger_append(e dp_int.ledger) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
   a dp_int.account;
@@ -115,7 +80,7 @@ BEGIN
 END $$;
 
 -- Brings what the accountant proves up to date after a change of its delta.
-CREATE FUNCTION dp_int.prove(p_account bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.prove(p_account bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   UPDATE dp_int.account a
@@ -132,7 +97,7 @@ END $$;
 -- the account's unit add up to its cap, deltas to the reserve, and neither is
 -- ever traded for the other, nor one Renyi order for another (Rogers et al. 2016;
 -- Feldman & Zrnic 2021; Whitehouse et al. 2023).
-CREATE FUNCTION dp_int.ledger_charge(p_dataset bigint, p_caller name, e dp_int.ledger) RETURNS bigint
+CREATE OR REPLACE FUNCTION dp_int.ledger_charge(p_dataset bigint, p_caller name, e dp_int.ledger) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
   d dp_int.dataset;
@@ -171,10 +136,10 @@ END $$;
 
 -- Do the deltas of mechanisms still fit? Once the reserve was lowered below what
 -- is spent of it, not even 0 does.
-CREATE FUNCTION dp_int.delta_fits(a dp_int.account, delta numeric) RETURNS boolean
+CREATE OR REPLACE FUNCTION dp_int.delta_fits(a dp_int.account, delta numeric) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$ SELECT a.spent_delta + delta <= dp_int.reserve(a.delta) $$;
 
-CREATE FUNCTION dp_int.refuse_delta(p_dataset text, a dp_int.account, delta numeric) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.refuse_delta(p_dataset text, a dp_int.account, delta numeric) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   remaining CONSTANT numeric := dp_int.reserve(a.delta) - a.spent_delta;
@@ -190,7 +155,7 @@ END $$;
 
 -- About the largest eps with which the request of e would cost no more than what is
 -- left of an account; NULL where that is not known.
-CREATE FUNCTION dp_int.affordable(a dp_int.account, remaining numeric, e dp_int.ledger) RETURNS numeric
+CREATE OR REPLACE FUNCTION dp_int.affordable(a dp_int.account, remaining numeric, e dp_int.ledger) RETURNS numeric
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   j record;
@@ -208,7 +173,7 @@ END $$;
 
 -- cap, spent, cost and room are in the unit of account a. Without a caller the limit
 -- is the data set's.
-CREATE FUNCTION dp_int.refuse_overdraft(p_dataset text, p_caller name, cap numeric, spent numeric, cost numeric, a dp_int.account, e dp_int.ledger,
+CREATE OR REPLACE FUNCTION dp_int.refuse_overdraft(p_dataset text, p_caller name, cap numeric, spent numeric, cost numeric, a dp_int.account, e dp_int.ledger,
                                         room numeric) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -234,7 +199,7 @@ BEGIN
 END $$;
 
 -- Gives a charge back, once: the unique key on refunds sees to it.
-CREATE FUNCTION dp_int.ledger_refund(p_charge bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION dp_int.ledger_refund(p_charge bigint) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
   entry dp_int.ledger;
@@ -250,7 +215,7 @@ BEGIN
 END $$;
 
 -- Records a budget: what it was set to, for which data set, by whom.
-CREATE FUNCTION dp_int.ledger_budget(p_account bigint, p_dataset text, p_caller name, p_event jsonb) RETURNS bigint
+CREATE OR REPLACE FUNCTION dp_int.ledger_budget(p_account bigint, p_dataset text, p_caller name, p_event jsonb) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
   entry dp_int.ledger;
@@ -262,5 +227,3 @@ BEGIN
   entry.event := p_event;
   RETURN dp_int.ledger_append(entry);
 END $$;
-
-COMMIT;

@@ -1,23 +1,21 @@
 -- The life of a job, one function a step. Every step is fenced: it takes the
 -- token its worker was given at the claim, and does nothing once another worker
 -- holds the job.
-BEGIN;
-SET LOCAL ROLE dp_owner;
 
-CREATE FUNCTION dp_int.worker_beat(p_worker uuid, p_pid int, p_version text) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.worker_beat(p_worker uuid, p_pid int, p_version text) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   DELETE FROM dp_int.worker WHERE last_seen < clock_timestamp() - interval '1 day';
   INSERT INTO dp_int.worker (id, pid, version) VALUES (p_worker, p_pid, p_version)
   ON CONFLICT ON CONSTRAINT worker_pk DO UPDATE SET pid = excluded.pid, version = excluded.version, last_seen = clock_timestamp();
 $$;
 
-CREATE FUNCTION dp_int.worker_bye(p_worker uuid) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.worker_bye(p_worker uuid) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   DELETE FROM dp_int.worker WHERE id = p_worker
 $$;
 
 -- The job a token still owns, its row locked; raises 55000 when it is lost.
-CREATE FUNCTION dp_int.own_job(p_job uuid, p_token uuid) RETURNS dp_int.job
+CREATE OR REPLACE FUNCTION dp_int.own_job(p_job uuid, p_token uuid) RETURNS dp_int.job
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   j dp_int.job;
@@ -30,7 +28,7 @@ BEGIN
 END $$;
 
 -- Gives the charge back, if there is one and nothing was read under it.
-CREATE FUNCTION dp_int.refund_job(j dp_int.job) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.refund_job(j dp_int.job) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   IF j.state = 'charged' THEN
@@ -40,10 +38,10 @@ BEGIN
 END $$;
 
 -- Nobody wants the job any more: canceled, or its caller has gone away.
-CREATE FUNCTION dp_int.unwanted(j dp_int.job) RETURNS boolean
+CREATE OR REPLACE FUNCTION dp_int.unwanted(j dp_int.job) RETURNS boolean
 LANGUAGE sql VOLATILE AS $$ SELECT j.cancel_requested OR j.waited AND NOT dp_int.awaited(j.id) $$;
 
-CREATE FUNCTION dp_int.drop_job(j dp_int.job) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.drop_job(j dp_int.job) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   PERFORM dp_int.refund_job(j);
@@ -54,7 +52,7 @@ END $$;
 -- A job has its release, and with it whoever follows it, or follows those. A
 -- follower that somebody's transaction holds is left to job_claim: a release waits
 -- for nobody.
-CREATE FUNCTION dp_int.complete_job(p_job uuid, p_release uuid) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.complete_job(p_job uuid, p_release uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   follower uuid;
@@ -70,7 +68,7 @@ BEGIN
 END $$;
 
 -- What a sidecar plans from, of a data set; the same for jobs and for questions.
-CREATE FUNCTION dp_int.facts(p_dataset bigint) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dp_int.facts(p_dataset bigint) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', d.scales,
                             'row_count', d.row_count, 'accounting', a.accounting, 'order', a.renyi_order)
@@ -84,7 +82,7 @@ $$;
 -- same charge with the same number of rows, but not at once when sidecars ended
 -- in its midst again and again. One call settles a hundred jobs that need no worker
 -- at most, so that what it settles is soon committed.
-CREATE FUNCTION dp_int.job_claim(p_worker uuid, p_lease interval) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dp_int.job_claim(p_worker uuid, p_lease interval) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   j dp_int.job;
@@ -159,7 +157,7 @@ BEGIN
 END $$;
 
 -- Keeps the lease. False once the job is lost or unwanted: stop working on it.
-CREATE FUNCTION dp_int.job_beat(p_job uuid, p_token uuid, p_lease interval) RETURNS boolean
+CREATE OR REPLACE FUNCTION dp_int.job_beat(p_job uuid, p_token uuid, p_lease interval) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job;
@@ -169,7 +167,7 @@ BEGIN
 END $$;
 
 -- Is what the worker has locked still what was registered? Raises DP004 if not.
-CREATE FUNCTION dp_int.job_recheck(p_job uuid, p_token uuid) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.job_recheck(p_job uuid, p_token uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
@@ -178,7 +176,7 @@ BEGIN
 END $$;
 
 -- The same of a data set that is only counted.
-CREATE FUNCTION dp_int.dataset_recheck(p_dataset bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.dataset_recheck(p_dataset bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dp_int.recheck_dataset(p_dataset);
@@ -188,7 +186,7 @@ END $$;
 -- what is checked here is what it will read. False when the job was unwanted and
 -- is gone; raises DP002, DP004, DP005 or 42501 and charges nothing otherwise, and
 -- 40001 when the account has another accounting or order than the plan was made for.
-CREATE FUNCTION dp_int.job_charge(p_job uuid, p_token uuid, p_row_count bigint, p_event jsonb,
+CREATE OR REPLACE FUNCTION dp_int.job_charge(p_job uuid, p_token uuid, p_row_count bigint, p_event jsonb,
                                   p_epsilon numeric, p_rho numeric, p_delta numeric, p_plan jsonb,
                                   p_renyi numeric[] DEFAULT NULL, p_renyi_grid int DEFAULT NULL, p_arithmetic text DEFAULT 'exact',
                                   p_accounting text DEFAULT NULL, p_order numeric DEFAULT NULL) RETURNS boolean
@@ -227,7 +225,7 @@ END $$;
 -- charged -> reading, committed before the COPY is sent: the point of no return.
 -- A retry passes here again under its old charge. False when the job was
 -- unwanted: its charge has been given back.
-CREATE FUNCTION dp_int.job_read(p_job uuid, p_token uuid, p_takes interval DEFAULT NULL) RETURNS boolean
+CREATE OR REPLACE FUNCTION dp_int.job_read(p_job uuid, p_token uuid, p_takes interval DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
@@ -249,7 +247,7 @@ BEGIN
 END $$;
 
 -- All rows have arrived; the fit begins.
-CREATE FUNCTION dp_int.job_pulled(p_job uuid, p_token uuid) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.job_pulled(p_job uuid, p_token uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
@@ -259,7 +257,7 @@ BEGIN
 END $$;
 
 -- reading -> done: release, coefficients and the job's end in one transaction.
-CREATE FUNCTION dp_int.job_publish(p_job uuid, p_token uuid, p_method text, p_terms text[], p_coefs float8[], p_bands float8[] DEFAULT NULL) RETURNS uuid
+CREATE OR REPLACE FUNCTION dp_int.job_publish(p_job uuid, p_token uuid, p_method text, p_terms text[], p_coefs float8[], p_bands float8[] DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
@@ -278,7 +276,7 @@ BEGIN
 END $$;
 
 -- Ends a job that nothing was read for; a charge is given back.
-CREATE FUNCTION dp_int.job_fail(p_job uuid, p_token uuid, p_sqlstate text, p_message text, p_hint text) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.job_fail(p_job uuid, p_token uuid, p_sqlstate text, p_message text, p_hint text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
@@ -294,7 +292,7 @@ END $$;
 -- times at most. Reading, another worker goes on: at once if this one is leaving,
 -- else after a while, for what went wrong may go wrong again; after some times
 -- those who wait are told.
-CREATE FUNCTION dp_int.job_hand_back(p_job uuid, p_token uuid, p_leaving boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.job_hand_back(p_job uuid, p_token uuid, p_leaving boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
@@ -315,12 +313,12 @@ BEGIN
 END $$;
 
 -- How long to wait after so many attempts.
-CREATE FUNCTION dp_int.pause(p_attempt int) RETURNS interval
+CREATE OR REPLACE FUNCTION dp_int.pause(p_attempt int) RETURNS interval
 LANGUAGE sql IMMUTABLE AS $$ SELECT least(interval '5 min', interval '0.5 s' * 2 ^ least(p_attempt, 12)) $$;
 
 -- A job past reading that cannot be read now stays spent and is tried again
 -- later; those who wait are told so, in words that do not depend on the data.
-CREATE FUNCTION dp_int.job_park(p_job uuid, p_token uuid, p_message text) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.job_park(p_job uuid, p_token uuid, p_message text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
@@ -342,17 +340,14 @@ BEGIN
 END $$;
 
 -- The number of rows is public: counted at registration, and with every job.
-CREATE FUNCTION dp_int.uncounted() RETURNS TABLE(dataset bigint, schema_name name, relation_name name)
+CREATE OR REPLACE FUNCTION dp_int.uncounted() RETURNS TABLE(dataset bigint, schema_name name, relation_name name)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT id, schema_name, relation_name FROM dp_int.dataset WHERE row_count IS NULL AND unregistered_at IS NULL
 $$;
 
-CREATE FUNCTION dp_int.counted(p_dataset bigint, p_row_count bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.counted(p_dataset bigint, p_row_count bigint) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = p_dataset AND row_count IS DISTINCT FROM p_row_count
 $$;
-
 GRANT EXECUTE ON FUNCTION dp_int.worker_beat, dp_int.worker_bye, dp_int.job_claim, dp_int.job_beat, dp_int.job_recheck, dp_int.dataset_recheck, dp_int.job_charge, dp_int.job_read, dp_int.job_pulled,
   dp_int.job_publish, dp_int.job_fail, dp_int.job_hand_back, dp_int.job_park, dp_int.uncounted, dp_int.counted TO dp_sidecar;
-
-COMMIT;

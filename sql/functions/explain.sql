@@ -1,23 +1,8 @@
 -- What a request would do and cost, before anything is spent: a question that a
 -- sidecar answers from public facts alone, and a table of what can be asked.
-BEGIN;
-SET LOCAL ROLE dp_owner;
-
--- Nothing here is worth keeping: a question that is lost is asked again.
-CREATE UNLOGGED TABLE dp_int.inquiry (
-  id       uuid NOT NULL CONSTRAINT inquiry_pk PRIMARY KEY,
-  asked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-  taken_at timestamptz,
-  caller   name NOT NULL,
-  dataset  bigint NOT NULL CONSTRAINT inquiry_dataset REFERENCES dp_int.dataset,
-  request  jsonb NOT NULL,
-  hash     bytea NOT NULL,
-  answer   jsonb
-);
-COMMENT ON TABLE dp_int.inquiry IS 'Questions of dp_explain that wait for a sidecar, and their answers until they are fetched.';
 
 -- The loopback's half of dp_explain: checks the request again and asks.
-CREATE FUNCTION dp_int.ask(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
+CREATE OR REPLACE FUNCTION dp_int.ask(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
                            p_features name[], p_intercept boolean, p_options jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
@@ -34,7 +19,7 @@ BEGIN
 END $$;
 
 -- The next question, or NULL. One that its sidecar has not answered is asked again.
-CREATE FUNCTION dp_int.inquiry_take() RETURNS jsonb
+CREATE OR REPLACE FUNCTION dp_int.inquiry_take() RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   q dp_int.inquiry;
@@ -49,7 +34,7 @@ BEGIN
     jsonb_build_object('id', q.id, 'model', q.request ->> 'model', 'request', q.request, 'dataset', dp_int.facts(q.dataset)) END;
 END $$;
 
-CREATE FUNCTION dp_int.inquiry_answer(p_id uuid, p_answer jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.inquiry_answer(p_id uuid, p_answer jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   UPDATE dp_int.inquiry SET answer = p_answer WHERE id = p_id;
@@ -57,7 +42,7 @@ BEGIN
 END $$;
 
 -- The entry that would be charged, from the costs in an answer.
-CREATE FUNCTION dp_int.quoted(p_cost jsonb) RETURNS dp_int.ledger
+CREATE OR REPLACE FUNCTION dp_int.quoted(p_cost jsonb) RETURNS dp_int.ledger
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   e dp_int.ledger;
@@ -70,7 +55,7 @@ BEGIN
 END $$;
 
 -- What a charge would leave, by the rules of dp_int.ledger_charge.
-CREATE FUNCTION dp_int.afterwards(p_dataset bigint, p_caller name, e dp_int.ledger) RETURNS TABLE(property text, value text)
+CREATE OR REPLACE FUNCTION dp_int.afterwards(p_dataset bigint, p_caller name, e dp_int.ledger) RETURNS TABLE(property text, value text)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   d dp_int.dataset;
@@ -107,7 +92,7 @@ BEGIN
 END $$;
 
 -- The answer to a question of the caller's, no row while there is none.
-CREATE FUNCTION dp_int.answered(p_caller name, p_id uuid) RETURNS TABLE(property text, value text)
+CREATE OR REPLACE FUNCTION dp_int.answered(p_caller name, p_id uuid) RETURNS TABLE(property text, value text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   q dp_int.inquiry;
@@ -130,7 +115,7 @@ BEGIN
 END $$;
 
 -- Waits for the answer to a question over its loopback connection.
-CREATE FUNCTION dp_int.loopback_answer(p_connection text, p_caller name, p_id uuid) RETURNS TABLE(property text, value text)
+CREATE OR REPLACE FUNCTION dp_int.loopback_answer(p_connection text, p_caller name, p_id uuid) RETURNS TABLE(property text, value text)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   ask CONSTANT text := format('SELECT * FROM dp_int.answered(%L, %L)', p_caller, p_id);
@@ -153,7 +138,7 @@ BEGIN
   END LOOP;
 END $$;
 
-CREATE FUNCTION public.dp_explain(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
+CREATE OR REPLACE FUNCTION public.dp_explain(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
                                   intercept boolean DEFAULT true, options jsonb DEFAULT '{}') RETURNS TABLE(property text, value text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 30
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
@@ -179,7 +164,7 @@ END $$;
 COMMENT ON FUNCTION public.dp_explain IS
   'What a request would do, cost and leave, and how large the error from its noise may be expected to be: from public facts alone, at no cost.';
 
-CREATE FUNCTION public.dp_help() RETURNS TABLE(name text, does text, example text)
+CREATE OR REPLACE FUNCTION public.dp_help() RETURNS TABLE(name text, does text, example text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT c.name, c.does, h.example
     FROM (VALUES
@@ -236,10 +221,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
    ORDER BY c.position
 $$;
 COMMENT ON FUNCTION public.dp_help IS 'What the caller can call, each with an example that runs, on a data set that he may see.';
-
 GRANT EXECUTE ON FUNCTION dp_int.ask, dp_int.answered TO dp_loopback;
 GRANT EXECUTE ON FUNCTION dp_int.inquiry_take, dp_int.inquiry_answer TO dp_sidecar;
 GRANT EXECUTE ON FUNCTION public.dp_explain TO dp_analyst;
 GRANT EXECUTE ON FUNCTION public.dp_help TO dp_analyst, dp_admin;
-
-COMMIT;

@@ -1,8 +1,6 @@
 -- The ledger proves itself: what the functions keep is recomputed from nothing.
-BEGIN;
-SET LOCAL ROLE dp_owner;
 
-CREATE FUNCTION public.dp_verify() RETURNS TABLE(item text, ok boolean, detail text)
+CREATE OR REPLACE FUNCTION public.dp_verify() RETURNS TABLE(item text, ok boolean, detail text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   item := 'every entry carries the hash of its columns and of the entry before it';
@@ -95,7 +93,4 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.dp_verify IS
   'Recomputes the ledger''s hash chains and totals, and holds releases, charges and jobs against each other; detail names the first that is wrong. For dp_admin.';
-
 GRANT EXECUTE ON FUNCTION public.dp_verify TO dp_admin;
-
-COMMIT;

@@ -1,64 +1,8 @@
 -- What an analyst asks, checked and made canonical: the same meaning is the same
 -- request, whoever types it and however it is submitted.
-BEGIN;
-SET LOCAL ROLE dp_owner;
-
-INSERT INTO dp_int.model (name, delta) VALUES ('l1', 0), ('linear', 1e-6), ('logistic', 1e-6), ('huber', 1e-6);
-
-INSERT INTO dp_int.option (model, name, type, minimum, maximum, choices, "default", description) VALUES
-  ('l1', 'theta', 'number', 1.05, 2, NULL, '2', 'Moments the residuals have: 2 for a bounded second moment, less for heavier tails'),
-  ('l1', 'iota', 'number', 1e-9, 1e9, NULL, NULL, 'Inverse truncation scale of a residual, in units of 1 / the target''s scale'),
-  ('l1', 'radius', 'number', 1e-6, 1e9, NULL, '10', 'Radius of the set of coefficients, in scaled units'),
-  ('l1', 'pitch', 'number', 1e-12, 1e6, NULL, NULL, 'Spacing of the public grid of coefficients, in scaled units'),
-  ('l1', 'set', 'string', NULL, NULL, '{ball,box}', '"ball"', 'Shape of the set of coefficients'),
-  ('l1', 'residual_scale', 'number', 1e-9, 1e9, NULL, '1', 'Typical residual in units of the target''s scale, from public knowledge'),
-  ('l1', 'method', 'string', NULL, NULL, '{auto,exponential_mechanism,objective_perturbation}', '"auto"', 'Mechanism; auto decides from rows, columns and eps'),
-  ('l1', 'clip', 'number', 1e-9, 1e9, NULL, NULL, 'Objective perturbation: bound on the norm of one person''s gradient'),
-  ('l1', 'smoothing', 'number', 1e-9, 1e9, NULL, NULL, 'Objective perturbation: width over which the absolute loss is smoothed, in scaled units');
-
--- The three gradient models share their options but for the last ones.
-INSERT INTO dp_int.option (model, name, type, minimum, maximum, choices, "default", description)
-SELECT m.name, o.*
-  FROM dp_int.model m, (VALUES
-  ('method', 'string', NULL::float8, NULL::float8,
-   '{auto,catoni,trimmed,ksu,ksu_axis,sample_aggregate,spgd_clip,spgd_kamath,spgd_holland,svrg,svrg_pp,accmd,gd}'::text[], '"auto"'::jsonb,
-   'Algorithm; auto decides from public facts'),
-  ('penalty', 'string', NULL, NULL, '{none,l1,l2,elastic_net,group_l1}', '"none"', 'Penalty on the coefficients but the intercept, in scaled units'),
-  ('lambda', 'number', 0, 1e9, NULL, '0', 'Weight of the penalty'),
-  ('l1_ratio', 'number', 0, 1, NULL, '0.5', 'Elastic net: share of the l1 norm'),
-  ('groups', 'groups', NULL, NULL, NULL, NULL, 'Group l1: lists of feature names, for instance [["a", "b"], ["c"]]'),
-  ('radius', 'number', 1e-6, 1e9, NULL, '10', 'Radius of the ball of coefficients, in scaled units'),
-  ('residual_scale', 'number', 1e-9, 1e9, NULL, NULL, 'Typical residual in units of the target''s scale, from public knowledge'),
-  ('feature_norm', 'number', 1e-9, 1e9, NULL, NULL, 'Length of a row of scaled features beyond which it weighs less'),
-  ('clip', 'number', 1e-9, 1e9, NULL, NULL, 'Bound on the norm of one person''s gradient'),
-  ('moment', 'number', 1e-12, 1e12, NULL, NULL, 'Second moment of one coordinate of a gradient, from public knowledge'),
-  ('truncation', 'number', 1e-9, 1e9, NULL, NULL, 'catoni, spgd_holland: scale of a gradient''s coordinate; ksu: distance from the centre at which gradients are cut'),
-  ('range', 'number', 1e-9, 1e9, NULL, NULL, 'trimmed, spgd_kamath, ksu: width of the interval that holds a gradient''s coordinate'),
-  ('trim', 'integer', 1, 1e9, NULL, NULL, 'trimmed: records cut off at either end'),
-  ('steps', 'integer', 1, 500, NULL, NULL, 'Iterations'),
-  ('step_size', 'number', 1e-9, 1e9, NULL, NULL, 'Step size, in scaled units'),
-  ('batch', 'integer', 1, 1e12, NULL, NULL, 'Rows of a batch; all rows, but for svrg under rdp accounting'),
-  ('blocks', 'integer', 1, 1e6, NULL, NULL, 'sample_aggregate, spgd_kamath: disjoint blocks'),
-  ('whitening', 'string', NULL, NULL, '{auto,on,off}', '"auto"', 'Whether a part of the budget is spent on the second moments of the features')
-  ) AS o(name, type, minimum, maximum, choices, "default", description)
- WHERE m.delta > 0;
-INSERT INTO dp_int.option (model, name, type, minimum, maximum, "default", description) VALUES
-  ('huber', 'huber_delta', 'number', 1e-9, 1e9, '1', 'Residual beyond which the loss is linear, in units of the target''s scale'),
-  ('logistic', 'negative_label', 'number', -1e300, 1e300, '0', 'Value of the target that counts as 0'),
-  ('logistic', 'positive_label', 'number', -1e300, 1e300, '1', 'Value of the target that counts as 1; any other value says nothing');
-
-CREATE TYPE dp_int.request AS (
-  dataset bigint,
-  model   text,
-  eps     float8,
-  delta   float8,
-  body    jsonb,
-  hash    bytea,
-  fresh   boolean
-);
 
 -- Groups of features, checked: every name once, and one of the request's.
-CREATE FUNCTION dp_int.check_groups(p_groups jsonb, p_features name[]) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.check_groups(p_groups jsonb, p_features name[]) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   names text[];
@@ -81,7 +25,7 @@ END $$;
 
 -- Options without fresh and without what leaving them out means anyway, their
 -- numbers as float8 prints them.
-CREATE FUNCTION dp_int.check_options(p_model text, p_options jsonb, p_features name[]) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dp_int.check_options(p_model text, p_options jsonb, p_features name[]) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   given record;
@@ -133,7 +77,7 @@ BEGIN
 END $$;
 
 -- A penalty and its weight come together, as do groups and their penalty.
-CREATE FUNCTION dp_int.check_penalty(p_options jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.check_penalty(p_options jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   IF p_options ? 'penalty' <> p_options ? 'lambda' THEN
@@ -146,7 +90,7 @@ BEGIN
   END IF;
 END $$;
 
-CREATE FUNCTION dp_int.prepare(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name, p_features name[],
+CREATE OR REPLACE FUNCTION dp_int.prepare(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name, p_features name[],
                                p_intercept boolean, p_options jsonb) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -206,7 +150,7 @@ BEGIN
   RETURN r;
 END $$;
 
-CREATE FUNCTION dp_int.kept_release(p_dataset bigint, p_hash bytea) RETURNS uuid
+CREATE OR REPLACE FUNCTION dp_int.kept_release(p_dataset bigint, p_hash bytea) RETURNS uuid
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
@@ -215,7 +159,7 @@ END $$;
 
 -- Inserts the job. A waited job is dropped unspent unless its session keeps the
 -- job's advisory lock; the lock is taken before the row can be seen.
-CREATE FUNCTION dp_int.insert_job(p_id uuid, p_caller name, r dp_int.request, p_waited boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.insert_job(p_id uuid, p_caller name, r dp_int.request, p_waited boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   INSERT INTO dp_int.job (id, caller, dataset, model, eps, delta, request, request_hash, fresh, waited)
@@ -225,7 +169,7 @@ END $$;
 
 -- The loopback's half of a synchronous call: everything is checked again here,
 -- on the primary and on a fresh snapshot. Returns the kept release, if any.
-CREATE FUNCTION dp_int.enqueue(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
+CREATE OR REPLACE FUNCTION dp_int.enqueue(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
                                p_features name[], p_intercept boolean, p_options jsonb) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
@@ -248,7 +192,7 @@ END $$;
 
 -- What a waiting caller needs to know. A job that is still reading and carries a
 -- SQLSTATE could not be read this time: it is spent, and will be tried again.
-CREATE FUNCTION dp_int.watch(p_caller name, p_job uuid) RETURNS TABLE(state text, alive boolean, release uuid, sqlstate text, message text, hint text, stage text,
+CREATE OR REPLACE FUNCTION dp_int.watch(p_caller name, p_job uuid) RETURNS TABLE(state text, alive boolean, release uuid, sqlstate text, message text, hint text, stage text,
                                                                expected_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -261,7 +205,7 @@ END $$;
 -- Cancels what is not spent. Returns what became of the job. What it says of a job
 -- that is not spent holds because the job is locked; of one that is, it needs no
 -- lock and keeps none, for others may wait for that job.
-CREATE FUNCTION dp_int.cancel(p_caller name, p_job uuid) RETURNS text
+CREATE OR REPLACE FUNCTION dp_int.cancel(p_caller name, p_job uuid) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job;
@@ -294,7 +238,7 @@ BEGIN
 END $$;
 
 -- The end of a job. Jobs that followed it go on by themselves, see job_claim.
-CREATE FUNCTION dp_int.finish_job(p_job uuid, p_state text, p_sqlstate text, p_message text, p_hint text) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.finish_job(p_job uuid, p_state text, p_sqlstate text, p_message text, p_hint text) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   UPDATE dp_int.job
@@ -307,7 +251,7 @@ BEGIN
   END IF;
 END $$;
 
-CREATE FUNCTION dp_int.coefficients(p_release uuid) RETURNS TABLE(term text, coef float8)
+CREATE OR REPLACE FUNCTION dp_int.coefficients(p_release uuid) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN QUERY
@@ -315,7 +259,7 @@ BEGIN
 END $$;
 
 -- The loopback fetches what the caller's own snapshot may be too old to show.
-CREATE FUNCTION dp_int.fetch(p_caller name, p_release uuid) RETURNS TABLE(term text, coef float8)
+CREATE OR REPLACE FUNCTION dp_int.fetch(p_caller name, p_release uuid) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY
@@ -327,7 +271,4 @@ BEGIN
       USING ERRCODE = '42501', HINT = 'Ask the steward for dp_grant: the release is kept, and the same request returns it at no cost.';
   END IF;
 END $$;
-
 GRANT EXECUTE ON FUNCTION dp_int.enqueue, dp_int.watch, dp_int.cancel, dp_int.fetch TO dp_loopback;
-
-COMMIT;
