@@ -21,7 +21,7 @@ var Migrations = sub(migrations, "migrations")
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-//go:embed catalogue.sql views/*.sql functions/*.sql
+//go:embed views/*.sql functions/*.sql
 var code embed.FS
 
 // Admin is the script for whoever administers the server: it grants the
@@ -35,7 +35,8 @@ var Admin string
 // and functions, which may take and return rows of views. It replaces what is there.
 func Code() string {
 	var all strings.Builder
-	for _, pattern := range []string{"catalogue.sql", "views/*.sql", "functions/*.sql"} {
+	all.WriteString(catalogueTables())
+	for _, pattern := range []string{"views/*.sql", "functions/*.sql"} {
 		for _, name := range glob(code, pattern) {
 			all.WriteString(read(code, name))
 		}

@@ -33,12 +33,12 @@ var mayImport = map[string][]string{
 	"internal/audit":             {"internal/dpsco", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
 	"internal/demo":              {"internal/dev", "internal/progress"},
 	"internal/dev":               {"internal/install", "internal/job", "internal/localpg", "sql"},
-	"internal/experiment":        {"internal/dpsco", "internal/mech", "internal/privacy", "internal/progress"},
+	"internal/experiment":        {"internal/catalogue", "internal/dpsco", "internal/mech", "internal/privacy", "internal/progress"},
 	"internal/install":           {"sql"},
-	"internal/job":               {"internal/arrowio", "internal/dpsco", "internal/mech", "internal/privacy", "internal/ledger", "sql"},
+	"internal/job":               {"internal/catalogue", "internal/arrowio", "internal/dpsco", "internal/mech", "internal/privacy", "internal/ledger", "sql"},
 	"internal/arrowio":           {"internal/dpsco", "internal/mech"},
 	"internal/ledger":            {"internal/privacy", "sql"},
-	"internal/dpsco":             {"internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
+	"internal/dpsco":             {"internal/catalogue", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
 	"internal/dpsco/loss":        {},
 	"internal/dpsco/mean":        {"internal/mech", "internal/privacy"},
 	"internal/mech":              {"internal/privacy"},
@@ -50,7 +50,8 @@ var mayImport = map[string][]string{
 	"internal/localpg":           {},
 	"internal/localpg/installed": {"internal/localpg"},
 	"internal/progress":          {},
-	"sql":                        {},
+	"internal/catalogue":         {},
+	"sql":                        {"internal/catalogue"},
 }
 
 // mayUse names the only production files that may import a package: randomness

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/prox"
@@ -170,11 +171,12 @@ func (x Data) value(i, j int) float64 {
 // turns.
 func replays() map[string]Regression {
 	all := map[string]Regression{}
-	penalties := []string{PenaltyNone, PenaltyL1, PenaltyL2, PenaltyElasticNet, PenaltyGroupL1}
+	penalties := []string{catalogue.PenaltyNone, catalogue.PenaltyL1, catalogue.PenaltyL2, catalogue.PenaltyElasticNet, catalogue.PenaltyGroupL1}
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
 		for _, model := range regressions() {
-			for _, whitening := range []string{WhiteningOff, WhiteningOn} {
-				a := models[model].(options[Regression]).start
+			for _, whitening := range []string{catalogue.WhiteningOff, catalogue.WhiteningOn} {
+				m, _ := catalogue.Find(model)
+				a := regression(m)
 				a.Method, a.Whitening, a.Steps, a.Radius = name, whitening, 6, 2
 				a.Penalty, a.Lambda, a.Groups = penalties[len(all)%len(penalties)], 0.1, [][]int{{0}}
 				if name == "sample_aggregate" {
@@ -191,17 +193,12 @@ func replays() map[string]Regression {
 }
 
 // regressions are the models that are a Regression, sorted.
-func regressions() []string {
-	return slices.DeleteFunc(Models(), func(model string) bool {
-		_, ok := models[model].(options[Regression])
-		return !ok
-	})
-}
+func regressions() []string { return slices.Sorted(maps.Keys(losses)) }
 
 // A model of another algorithm needs a replay of its own, as l1 has below.
 func TestEveryModelIsReplayed(t *testing.T) {
-	if got := append(regressions(), "l1"); len(got) != len(models) {
-		t.Errorf("replayed are %v of %v", got, Models())
+	if got := append(regressions(), "l1"); len(got) != len(catalogue.Models()) {
+		t.Errorf("replayed are %v of %v", got, catalogue.Names())
 	}
 }
 
@@ -255,7 +252,7 @@ func TestReplaysDifferByWhatNoiseHides(t *testing.T) {
 // that the plan is public and that no neighbour makes a difference but by the draw.
 func TestReplaysOfL1(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	for _, method := range []string{MethodExponential, MethodObjective} {
+	for _, method := range []string{catalogue.MethodExponential, catalogue.MethodObjective} {
 		for _, s := range []Shape{{23, 2, true}, {23, 2, false}, {7, 1, false}} {
 			a := L1{Method: method, Radius: 2}
 			for range 10 {

@@ -107,7 +107,7 @@ func Down(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 	if last {
 		return 0, execute(ctx, admin, `DROP SCHEMA dp_int CASCADE`)
 	}
-	return version - 1, nil
+	return Version(ctx, admin)
 }
 
 func execute(ctx context.Context, admin *pgx.ConnConfig, statement string) error {

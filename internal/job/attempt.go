@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"dpsidecar/internal/arrowio"
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
@@ -76,7 +77,7 @@ func (c *claim) terms() []string {
 func (c *claim) algorithm() (dpsco.Scaled, error) {
 	algorithm, err := dpsco.Recipe(c.Model, c.Request.Options, c.Request.Features)
 	scaled := dpsco.Scaled{Algorithm: algorithm, Y: c.scale(c.Request.Target)}
-	if dpsco.Classifies(c.Model) {
+	if catalogue.Classifies(c.Model) {
 		scaled.Y = 1
 	}
 	for _, f := range c.Request.Features {

@@ -194,47 +194,29 @@ BEGIN
   RETURN p_options;
 END $$;
 
-CREATE OR REPLACE FUNCTION public.dp_linear_regress(dataset text, eps float8, delta float8 DEFAULT 1e-6, target name DEFAULT NULL, features name[] DEFAULT NULL,
-                                     intercept boolean DEFAULT true, penalty text DEFAULT 'none', lambda float8 DEFAULT 0, method text DEFAULT 'auto',
-                                     options jsonb DEFAULT '{}') RETURNS TABLE(term text, coef float8)
+-- The gradient models have one function each, alike but for name and default delta.
+DO $do$
+DECLARE
+  m dp_int.model;
+  name name;
+BEGIN
+  FOR m IN SELECT * FROM dp_int.model WHERE delta > 0 LOOP
+    name := format('dp_%s_regress', m.name);
+    EXECUTE format($fn$
+CREATE OR REPLACE FUNCTION public.%1$I(dataset text, eps float8, delta float8 DEFAULT %2$s, target name DEFAULT NULL, features name[] DEFAULT NULL,
+                                       intercept boolean DEFAULT true, penalty text DEFAULT 'none', lambda float8 DEFAULT 0, method text DEFAULT 'auto',
+                                       options jsonb DEFAULT '{}') RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 BEGIN
   RETURN QUERY SELECT c.term, c.coef
-    FROM dp_int.call(session_user, 'linear', dp_linear_regress.dataset, dp_linear_regress.eps, dp_linear_regress.delta, dp_linear_regress.target,
-                     dp_linear_regress.features, dp_linear_regress.intercept,
-                     dp_int.with_arguments(dp_linear_regress.options, dp_linear_regress.method, dp_linear_regress.penalty, dp_linear_regress.lambda)) c;
-END $$;
-COMMENT ON FUNCTION public.dp_linear_regress IS
-  'Linear regression (least squares) under (eps, delta)-differential privacy, with penalties, by any method of the catalogue: coefficients in the table''s units, (intercept) first. The same request again returns the same release at no cost.';
-
-CREATE OR REPLACE FUNCTION public.dp_logistic_regress(dataset text, eps float8, delta float8 DEFAULT 1e-6, target name DEFAULT NULL, features name[] DEFAULT NULL,
-                                     intercept boolean DEFAULT true, penalty text DEFAULT 'none', lambda float8 DEFAULT 0, method text DEFAULT 'auto',
-                                     options jsonb DEFAULT '{}') RETURNS TABLE(term text, coef float8)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
-SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
-BEGIN
-  RETURN QUERY SELECT c.term, c.coef
-    FROM dp_int.call(session_user, 'logistic', dp_logistic_regress.dataset, dp_logistic_regress.eps, dp_logistic_regress.delta, dp_logistic_regress.target,
-                     dp_logistic_regress.features, dp_logistic_regress.intercept,
-                     dp_int.with_arguments(dp_logistic_regress.options, dp_logistic_regress.method, dp_logistic_regress.penalty, dp_logistic_regress.lambda)) c;
-END $$;
-COMMENT ON FUNCTION public.dp_logistic_regress IS
-  'Logistic regression under (eps, delta)-differential privacy, with penalties, by any method of the catalogue: log-odds per unit of the table, (intercept) first. The target''s labels are public, 0 and 1 unless options say otherwise. The same request again returns the same release at no cost.';
-
-CREATE OR REPLACE FUNCTION public.dp_huber_regress(dataset text, eps float8, delta float8 DEFAULT 1e-6, target name DEFAULT NULL, features name[] DEFAULT NULL,
-                                     intercept boolean DEFAULT true, penalty text DEFAULT 'none', lambda float8 DEFAULT 0, method text DEFAULT 'auto',
-                                     options jsonb DEFAULT '{}') RETURNS TABLE(term text, coef float8)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
-SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
-BEGIN
-  RETURN QUERY SELECT c.term, c.coef
-    FROM dp_int.call(session_user, 'huber', dp_huber_regress.dataset, dp_huber_regress.eps, dp_huber_regress.delta, dp_huber_regress.target,
-                     dp_huber_regress.features, dp_huber_regress.intercept,
-                     dp_int.with_arguments(dp_huber_regress.options, dp_huber_regress.method, dp_huber_regress.penalty, dp_huber_regress.lambda)) c;
-END $$;
-COMMENT ON FUNCTION public.dp_huber_regress IS
-  'Huber regression under (eps, delta)-differential privacy, with penalties, by any method of the catalogue: robust to heavy-tailed targets; coefficients in the table''s units, (intercept) first. The same request again returns the same release at no cost.';
+    FROM dp_int.call(session_user, %3$L, %1$I.dataset, %1$I.eps, %1$I.delta, %1$I.target, %1$I.features, %1$I.intercept,
+                     dp_int.with_arguments(%1$I.options, %1$I.method, %1$I.penalty, %1$I.lambda)) c;
+END $$$fn$, name, m.delta, m.name);
+    EXECUTE format('COMMENT ON FUNCTION public.%I IS %L', name, m.description || ' The same request again returns the same release at no cost.');
+    EXECUTE format('GRANT EXECUTE ON FUNCTION public.%I TO dp_analyst', name);
+  END LOOP;
+END $do$;
 
 CREATE OR REPLACE FUNCTION public.dp_submit(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
                                  intercept boolean DEFAULT true, options jsonb DEFAULT '{}') RETURNS uuid
@@ -390,6 +372,6 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
    LIMIT 1
 $$;
 COMMENT ON FUNCTION public.dp_last_release IS 'The latest release on a data set that the caller asked for, NULL when there is none.';
-GRANT EXECUTE ON FUNCTION public.dp_l1_regress, public.dp_linear_regress, public.dp_logistic_regress, public.dp_huber_regress, public.dp_submit, public.dp_status, public.dp_result, public.dp_cancel, public.dp_last_release TO dp_analyst;
+GRANT EXECUTE ON FUNCTION public.dp_l1_regress, public.dp_submit, public.dp_status, public.dp_result, public.dp_cancel, public.dp_last_release TO dp_analyst;
 GRANT EXECUTE ON FUNCTION dp.commit_refusal, dp.time_left TO dp_analyst;
 GRANT EXECUTE ON PROCEDURE public.dp_run TO dp_analyst;

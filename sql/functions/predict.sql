@@ -61,7 +61,7 @@ LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER COST 1000 SET search_path = pg_c
 DECLARE
   z CONSTANT float8 := dp.linear_predictor(public.dp_coef(dp_predict.release), dp_predict.features);
 BEGIN
-  IF (SELECT r.model FROM dp_int.release r WHERE r.id = dp_predict.release) = 'logistic' THEN
+  IF (SELECT m.labels FROM dp_int.release r JOIN dp_int.model m ON m.name = r.model WHERE r.id = dp_predict.release) THEN
     RETURN 1 / (1 + exp(least(-z, 700)));  -- exp raises on what overflows
   END IF;
   RETURN z;

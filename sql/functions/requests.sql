@@ -69,7 +69,7 @@ BEGIN
     END IF;
   END LOOP;
   PERFORM dp_int.check_penalty(clean);
-  IF p_model = 'logistic' AND coalesce(clean -> 'negative_label', '0') = coalesce(clean -> 'positive_label', '1') THEN
+  IF (SELECT labels FROM dp_int.model WHERE name = p_model) AND coalesce(clean -> 'negative_label', '0') = coalesce(clean -> 'positive_label', '1') THEN
     RAISE EXCEPTION 'both labels are %', coalesce(clean -> 'positive_label', '1')
       USING ERRCODE = '22023', HINT = 'Give two values of the target, negative_label and positive_label. No privacy budget was spent.';
   END IF;

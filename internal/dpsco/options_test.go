@@ -2,69 +2,112 @@ package dpsco
 
 import (
 	"errors"
-	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/privacy"
 )
 
-// serves tells which methods use an option that not all do, at any penalty, as the papers
-// have it. A method asked for with another whitening than its own stands in servesWhitened.
-var serves = map[string][]string{
-	"feature_norm": {"auto"},
-	"clip":         {"auto", "spgd_clip", "svrg", "svrg_pp", "accmd", "gd"},
-	"moment":       {"catoni", "spgd_holland"},
-	"truncation":   {"catoni", "spgd_holland", "ksu", "ksu_axis"},
-	"range":        {"trimmed", "spgd_kamath", "ksu", "ksu_axis"},
-	"trim":         {"trimmed"},
-	"batch":        {"spgd_clip", "spgd_kamath", "spgd_holland", "svrg", "svrg_pp"},
-	"blocks":       {"spgd_kamath", "sample_aggregate"},
-}
-
-func TestIdleOptionsAreRefused(t *testing.T) {
-	penalties := map[string]string{"lambda": "any", "l1_ratio": PenaltyElasticNet, "groups": PenaltyGroupL1}
+// The catalogue declares which options a method reads. Here the recipes are asked for
+// fits with different values of every option: what is declared changes the fit, and
+// what is not declared changes nothing, for few rows and for many.
+func TestTheCatalogueDeclaresWhatRecipesRead(t *testing.T) {
 	for _, model := range regressions() {
-		r := models[model].(options[Regression])
-		for _, method := range slices.Sorted(maps.Keys(methods)) {
-			for _, penalty := range regressionFields.named("penalty").Choices {
-				if penalty != PenaltyNone && (model != "linear" || !slices.Contains([]string{MethodAuto, "svrg", "sample_aggregate"}, method)) {
+		m, _ := catalogue.Find(model)
+		method, _ := m.Option("method")
+		penalty, _ := m.Option("penalty")
+		whitening, _ := m.Option("whitening")
+		for _, name := range method.Choices {
+			for _, p := range penalty.Choices {
+				if p != catalogue.PenaltyNone && (model != "linear" || !slices.Contains([]string{catalogue.MethodAuto, "svrg", catalogue.MethodSampleAggregate}, name)) {
 					continue // the penalty is one part, whatever the others
 				}
-				for _, f := range r.fields {
-					given := map[string]any{"method": method, "penalty": penalty}
-					if penalty != PenaltyNone {
-						given["lambda"] = 0.1
+				for _, w := range whitening.Choices {
+					if name == catalogue.MethodSampleAggregate && w != catalogue.WhiteningOff {
+						continue // refused as a whole
 					}
-					if penalty == PenaltyGroupL1 {
-						given["groups"] = []any{[]any{"a"}}
-					}
-					var value any = []any{[]any{"b"}}
-					switch {
-					case f.number != nil:
-						value = min(f.Maximum, max(1, f.Minimum))
-					case f.choice != nil:
-						value = f.Choices[1]
-					}
-					if _, chosen := given[f.Name]; !chosen {
-						given[f.Name] = value
-					}
-					want := method != "sample_aggregate" || !slices.Contains([]string{"steps", "step_size", "residual_scale", "whitening"}, f.Name)
-					if some, ok := serves[f.Name]; ok {
-						want = slices.Contains(some, method)
-					}
-					if p, ok := penalties[f.Name]; ok {
-						want = penalty == p || p == "any" && penalty != PenaltyNone
-					}
-					_, err := Recipe(model, given, []string{"a", "b"})
-					if (err == nil) != want || err != nil && !errors.Is(err, ErrParameter) {
-						t.Errorf("%s, %v: used %t, want %t: %v", model, given, err == nil, want, err)
-					}
-					if err != nil && !strings.Contains(err.Error(), `option "`+f.Name+`" does nothing`) {
-						t.Errorf("%s, %v: %v", model, given, err)
+					for _, o := range m.Options {
+						given := map[string]any{"method": name, "penalty": p, "whitening": w}
+						if _, chosen := given[o.Name]; chosen {
+							continue
+						}
+						given[o.Name] = sampleValues(o)[1]
+						declared := m.Check(given) == nil
+						if read := changesFit(regression(m), name, p, w, o); read != declared {
+							t.Errorf("%s by %s, penalty %s, whitening %s: option %s is read: %t, declared: %t", model, name, p, w, o.Name, read, declared)
+						}
 					}
 				}
+			}
+		}
+	}
+}
+
+// sampleValues are two values of an option that differ.
+func sampleValues(o catalogue.Option) [2]any {
+	switch o.Kind {
+	case catalogue.String:
+		return [2]any{o.Choices[0], o.Choices[1]}
+	case catalogue.Groups:
+		return [2]any{[]any{[]any{"a"}}, []any{[]any{"b"}}}
+	}
+	return [2]any{max(o.Minimum, 0x1p-40), o.Maximum}
+}
+
+// changesFit reports whether an option changes the fit.
+func changesFit(base Regression, method, penalty, whitening string, o catalogue.Option) bool {
+	for _, rows := range []int{1 << 6, 1 << 30} {
+		var first any
+		for i, value := range sampleValues(o) {
+			a := base
+			a.Method, a.Penalty, a.Whitening = method, penalty, whitening
+			a.Lambda, a.Groups, a.Blocks = 1, [][]int{{0}}, 999
+			if err := regressionFields.set(&a, map[string]any{o.Name: value}, []string{"a", "b"}); err != nil {
+				panic(err)
+			}
+			switch outcome := fitOf(a, rows); {
+			case i == 0:
+				first = outcome
+			case !reflect.DeepEqual(outcome, first):
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// fitOf is all that a fit depends on, at some budget and noise.
+func fitOf(a Regression, rows int) any {
+	p := problem{
+		Regression: a, Shape: Shape{N: rows, D: 3, Intercept: true},
+		budget: privacy.Budget{Epsilon: 1, Delta: 1e-6}, reserve: privacy.Reserve(1e-6), rho: 0.02, z: 1,
+	}
+	if err := p.defaults(); err != nil {
+		return err
+	}
+	f, err := methods[p.Method](&p)
+	return []any{f, err, p.Radius, p.Positive, p.Negative} // settle and label serve every method
+}
+
+// Every method of the catalogue has its recipe, every model its loss, every option its field.
+func TestTheCatalogueHasItsRecipes(t *testing.T) {
+	for _, m := range catalogue.Models() {
+		if m.Delta == 0 {
+			continue
+		}
+		if losses[m.Name] == nil {
+			t.Errorf("%s has no loss", m.Name)
+		}
+		o, _ := m.Option("method")
+		if len(o.Choices) != len(methods) {
+			t.Errorf("%s names %d methods, there are %d", m.Name, len(o.Choices), len(methods))
+		}
+		for _, name := range o.Choices {
+			if methods[name] == nil {
+				t.Errorf("%s has no recipe for %s", m.Name, name)
 			}
 		}
 	}
