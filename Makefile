@@ -2,7 +2,6 @@
 
 GO          ?= go
 STATICCHECK  = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-VERSION      = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # Packages that have benchmarks.
 BENCHES = $(sort $(dir $(shell grep -rl '^func Benchmark' --include='*_test.go' internal tests sql)))
@@ -33,7 +32,7 @@ audit: build
 
 ## build: bin/dpsidecar; the packages are compiled as for the tests, once
 build:
-	@$(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dpsidecar ./cmd/dpsidecar
+	@$(GO) build -ldflags '-s -w' -o bin/dpsidecar ./cmd/dpsidecar
 
 ## bench: speed as ratios against ceilings and naive versions
 bench: postgres

@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"dpsidecar/internal/version"
 )
 
 const (
@@ -29,12 +31,12 @@ const (
 // here where it stands.
 var mayImport = map[string][]string{
 	"internal/admin":             {"internal/job"},
-	"cmd/dpsidecar":              {"internal/admin", "internal/audit", "internal/demo", "internal/dev", "internal/privacy", "internal/experiment", "internal/install", "internal/job", "internal/ledger", "sql"},
+	"cmd/dpsidecar":              {"internal/admin", "internal/audit", "internal/demo", "internal/dev", "internal/privacy", "internal/experiment", "internal/install", "internal/job", "internal/ledger", "internal/version", "sql"},
 	"internal/audit":             {"internal/dpsco", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
 	"internal/demo":              {"internal/dev", "internal/progress"},
 	"internal/dev":               {"internal/install", "internal/job", "internal/localpg", "sql"},
 	"internal/experiment":        {"internal/catalogue", "internal/dpsco", "internal/mech", "internal/privacy", "internal/progress"},
-	"internal/install":           {"sql"},
+	"internal/install":           {"internal/version", "sql"},
 	"internal/job":               {"internal/catalogue", "internal/arrowio", "internal/dpsco", "internal/mech", "internal/privacy", "internal/ledger", "sql"},
 	"internal/arrowio":           {"internal/dpsco", "internal/mech"},
 	"internal/ledger":            {"internal/privacy", "sql"},
@@ -49,6 +51,7 @@ var mayImport = map[string][]string{
 	"internal/dpsco/solve":       {"internal/dpsco/prox"},
 	"internal/localpg":           {},
 	"internal/localpg/installed": {"internal/localpg"},
+	"internal/version":           {},
 	"internal/progress":          {},
 	"internal/catalogue":         {},
 	"sql":                        {"internal/catalogue"},
@@ -193,5 +196,17 @@ func TestMigrationsAreContiguousPairs(t *testing.T) {
 		if i%2 == 1 && strings.TrimSuffix(file, ".up.sql") != strings.TrimSuffix(files[i-1], ".down.sql") {
 			t.Errorf("%s and %s are no pair", files[i-1], file)
 		}
+	}
+}
+
+// The changelog tells of the version that the tree becomes, and packages take it from
+// the same place.
+func TestTheVersionIsToldOnce(t *testing.T) {
+	changelog, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first := regexp.MustCompile(`(?m)^## \[([^\]]+)\]`).FindSubmatch(changelog); first == nil || string(first[1]) != version.Number {
+		t.Errorf("the changelog begins with %q, the version is %s", first, version.Number)
 	}
 }

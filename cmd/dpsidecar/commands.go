@@ -23,6 +23,7 @@ import (
 	"dpsidecar/internal/install"
 	"dpsidecar/internal/job"
 	"dpsidecar/internal/ledger"
+	"dpsidecar/internal/version"
 	"dpsidecar/sql"
 )
 
@@ -154,8 +155,8 @@ func setupServe(fs *flag.FlagSet) action {
 		if limit < 0 {
 			limit = memory(share(*jobs))
 		}
-		metrics := admin.NewMetrics(release())
-		s := &job.Sidecar{Config: pool, Jobs: *jobs, Lease: *lease, Grace: *grace, Memory: int64(limit), Schema: sql.Current(), Watch: metrics, Version: release(), Log: logger}
+		metrics := admin.NewMetrics(version.String())
+		s := &job.Sidecar{Config: pool, Jobs: *jobs, Lease: *lease, Grace: *grace, Memory: int64(limit), Schema: sql.Current(), Watch: metrics, Version: version.String(), Log: logger}
 		if *listen == "" {
 			return s.Run(ctx)
 		}
@@ -254,7 +255,7 @@ func setupDev(fs *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		s, err := dev.Start(ctx, dev.Options{Dir: *dir, Port: int(*port), Version: release(), Log: logger})
+		s, err := dev.Start(ctx, dev.Options{Dir: *dir, Port: int(*port), Version: version.String(), Log: logger})
 		if err != nil {
 			return err
 		}
@@ -276,7 +277,7 @@ func setupDemo(*flag.FlagSet) action {
 
 func setupVersion(*flag.FlagSet) action {
 	return func(_ context.Context, c console, _ []string) error {
-		_, err := fmt.Fprintf(c.out, "dpsidecar %s, schema %d with functions %s, %s\n", release(), install.Latest(), sql.Current().Fingerprint, runtime.Version())
+		_, err := fmt.Fprintf(c.out, "dpsidecar %s, schema %d with functions %s, %s\n", version.String(), install.Latest(), sql.Current().Fingerprint, runtime.Version())
 		return err
 	}
 }

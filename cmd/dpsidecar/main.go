@@ -10,12 +10,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 )
-
-// version is set by the linker; see the Makefile.
-var version = ""
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -97,15 +93,4 @@ func usage(w io.Writer) {
 		fmt.Fprintf(w, "  %-11s %-20s %s\n", cmd.name, cmd.args, cmd.summary)
 	}
 	fmt.Fprint(w, "\ndpsidecar COMMAND --help lists the flags. Each may stand in the environment, as\nDPSIDECAR_ and its name in capitals, or in the file that --config names.\n")
-}
-
-// release returns the version of this program.
-func release() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }

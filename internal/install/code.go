@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"dpsidecar/internal/version"
 	"dpsidecar/sql"
 )
 
@@ -28,8 +29,8 @@ func replaceCode(ctx context.Context, admin *pgx.ConnConfig) error {
 func codeScript() string {
 	return "BEGIN; SET LOCAL ROLE dp_owner; SET LOCAL check_function_bodies = off;\n" +
 		revokeAll + sql.Code() + dropStale +
-		"INSERT INTO dp_int.installed_code (fingerprint, objects) VALUES ('" + sql.Current().Fingerprint + "', dp_int.code_hash())\n" +
-		"ON CONFLICT ON CONSTRAINT installed_code_pk DO UPDATE SET fingerprint = excluded.fingerprint, objects = excluded.objects, at = clock_timestamp();\n" +
+		"INSERT INTO dp_int.installed_code (version, fingerprint, objects) VALUES ('" + version.Number + "', '" + sql.Current().Fingerprint + "', dp_int.code_hash())\n" +
+		"ON CONFLICT ON CONSTRAINT installed_code_pk DO UPDATE SET version = excluded.version, fingerprint = excluded.fingerprint, objects = excluded.objects, at = clock_timestamp();\n" +
 		"COMMIT;"
 }
 

@@ -6,8 +6,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 
 CREATE OR REPLACE FUNCTION public.dp_version() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT format('dpsidecar schema %s with functions %s on %s', dp_int.schema_version(),
-                coalesce((SELECT fingerprint FROM dp_int.installed_code), '(none)'), current_setting('server_version'))
+  SELECT format('dpsidecar %s, schema %s with functions %s on %s', c.version, dp_int.schema_version(), c.fingerprint, current_setting('server_version'))
+    FROM dp_int.installed_code c
 $$;
 COMMENT ON FUNCTION public.dp_version IS 'The version of dpsidecar''s schema in this database, and the fingerprint of its functions and views.';
 
