@@ -121,7 +121,7 @@ func TestEveryAccountantIsSafe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, a := range []Accountant{PureSum{}, Concentrated{}, renyi, ExactGaussian{}} {
+		for _, a := range []Accountant{PureSum{}, Concentrated{}, renyi, exactGaussian{}} {
 			eps, err := a.Epsilon(g.history, g.delta)
 			if errors.Is(err, ErrUnsupported) {
 				continue
@@ -267,7 +267,7 @@ func TestBestTakesTheSmallestBound(t *testing.T) {
 }
 
 func TestAccountantsNeverGuess(t *testing.T) {
-	for _, a := range []Accountant{PureSum{}, Concentrated{}, new(Renyi), ExactGaussian{}, new(Best)} {
+	for _, a := range []Accountant{PureSum{}, Concentrated{}, new(Renyi), exactGaussian{}, new(Best)} {
 		for _, e := range []Event{strange{}, &Pure{1}, Compose{Pure{1}, strange{}}, Sampled{.5, strange{}}, Repeat{2, Parallel{strange{}}}} {
 			if _, err := a.Epsilon(e, 1e-6); !errors.Is(err, ErrUnsupported) {
 				t.Errorf("%T: %#v: %v; want ErrUnsupported", a, e, err)
@@ -287,7 +287,7 @@ func TestAccountantsNeverGuess(t *testing.T) {
 	if _, err := (PureSum{}).Epsilon(Gaussian{1}, 1e-6); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("PureSum of a Gaussian: %v", err)
 	}
-	if _, err := (ExactGaussian{}).Epsilon(Compose{Gaussian{1}, Pure{1}}, 1e-6); !errors.Is(err, ErrUnsupported) {
+	if _, err := (exactGaussian{}).Epsilon(Compose{Gaussian{1}, Pure{1}}, 1e-6); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("ExactGaussian of a mixture: %v", err)
 	}
 }

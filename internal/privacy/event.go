@@ -24,15 +24,17 @@ var (
 type Event interface {
 	kind() string // the JSON name
 	check() error // nil or an error that wraps ErrEvent
-	body() any    // what stands under the JSON name
+	body() any    // what MarshalEvent writes under that name
 }
 
 // Gaussian is normal noise on a sum. NoiseMultiplier is its standard deviation
-// over the replace-one l2 sensitivity. Discrete normal noise has the same zCDP
-// and Renyi bounds; for the theorems about trade-off functions it needs an
-// Approx{0, delta} beside it, where delta is how far in total variation it is from
-// rounded normal noise, times 1 + e^epsilon. That of Sampled is charged, that of
-// ExactGaussian left out.
+// over the replace-one l2 sensitivity.
+//
+// Discrete normal noise has the same zCDP and Renyi bounds. The theorems about
+// trade-off functions hold for it with a surcharge on delta, an Approx{0, delta}
+// beside the Gaussian: its distance in total variation from rounded normal noise,
+// times 1 + e^epsilon. The surcharge of a Sampled Gaussian is charged; Best says
+// what it leaves out of others.
 type Gaussian struct {
 	NoiseMultiplier float64 `json:"noise_multiplier"`
 }
@@ -98,7 +100,7 @@ func (Compose) kind() string      { return "compose" }
 
 func (e Gaussian) check() error {
 	if !(e.NoiseMultiplier > 0) || math.IsInf(e.NoiseMultiplier, 0) {
-		return bad(e, "noise_multiplier = %v; it must be positive and finite", e.NoiseMultiplier)
+		return invalid(e, "noise_multiplier = %v; it must be positive and finite", e.NoiseMultiplier)
 	}
 	return nil
 }
@@ -109,21 +111,21 @@ func (e ZCDP) check() error         { return checkCost(e, "rho", e.Rho) }
 
 func (e Approx) check() error {
 	if !(e.Delta >= 0 && e.Delta < 1) {
-		return bad(e, "delta = %v; it must be in [0, 1)", e.Delta)
+		return invalid(e, "delta = %v; it must be in [0, 1)", e.Delta)
 	}
 	return checkCost(e, "epsilon", e.Epsilon)
 }
 
 func (e Repeat) check() error {
 	if e.Count < 1 {
-		return bad(e, "count = %d; it must be at least 1", e.Count)
+		return invalid(e, "count = %d; it must be at least 1", e.Count)
 	}
 	return checkInner(e, e.Event)
 }
 
 func (e Sampled) check() error {
 	if !(e.Rate > 0 && e.Rate <= 1) {
-		return bad(e, "rate = %v; it must be in (0, 1]", e.Rate)
+		return invalid(e, "rate = %v; it must be in (0, 1]", e.Rate)
 	}
 	return checkInner(e, e.Event)
 }
@@ -141,18 +143,18 @@ func (e Compose) check() error {
 
 func checkCost(e Event, name string, v float64) error {
 	if !(v >= 0) || math.IsInf(v, 0) {
-		return bad(e, "%s = %v; it must be non-negative and finite", name, v)
+		return invalid(e, "%s = %v; it must be non-negative and finite", name, v)
 	}
 	return nil
 }
 
 func checkInner(outer, inner Event) error {
 	if inner == nil {
-		return bad(outer, "it contains no event")
+		return invalid(outer, "it contains no event")
 	}
 	return inner.check()
 }
 
-func bad(e Event, format string, args ...any) error {
+func invalid(e Event, format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %s", ErrEvent, e.kind(), fmt.Sprintf(format, args...))
 }

@@ -9,7 +9,7 @@ import "math"
 func sampledRenyi(rate, z, order float64) float64 {
 	whole := mulUp(order, gaussianRho(z))
 	m := mixture{rate, 1 / z, order}
-	if !(rate*m.mu > 0x1p-300 && m.mu < 0x1p20) { // not worth a care for overflow
+	if !(rate*m.mu > 0x1p-300 && m.mu < 0x1p20) { // outside, moments may under- or overflow
 		return whole
 	}
 	logMoment := math.Min(m.hockeyStick(), m.binomial())
@@ -37,7 +37,8 @@ func (m mixture) hockeyStick() float64 {
 			m.addDensity(&sum, left+width/2*(1-x), legendreWeight[k])
 			m.addDensity(&sum, left+width/2*(1+x), legendreWeight[k])
 		}
-		// From here on the logarithm of the density falls at least at the rate y - slope.
+		// Beyond s the logarithm of the density falls at least at the rate y - slope,
+		// so the rest of the integral is at most density(s) / (y - slope).
 		s := left + width
 		y, slope := m.mu/2+s, m.order*m.mu-2*m.mu/math.Expm1(-m.mu*s)
 		if y-slope > 12 {
