@@ -35,12 +35,12 @@ const SQLType = "sql_type"
 // names the column, its type and the supported types: schema, never a value.
 var ErrUnsupportedType = errors.New("arrowio: unsupported column type")
 
-// Querier is what Count needs of a connection or a transaction.
+// Querier is a connection or a transaction.
 type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Request says what to pull.
+// Request is a pull of some columns of one relation.
 type Request struct {
 	Relation pgx.Identifier // schema and name
 	Columns  []string       // at least one, as the catalogue spells them

@@ -172,7 +172,7 @@ func TestPullAgreesWithPostgresText(t *testing.T) {
 }
 
 // TestPullReadsTheLongestNumerics pulls rows of the most digits that Postgres
-// holds on either side of the point, and of what else is no number of a usual size.
+// holds on either side of the point, and of other values of unusual size.
 func TestPullReadsTheLongestNumerics(t *testing.T) {
 	const columns, longest = 50, "(repeat('9', 131072) || '.' || repeat('9', 16383))::numeric"
 	ctx, tx := begin(t)

@@ -12,7 +12,7 @@ import (
 type columnType struct {
 	name             string                 // as format_type spells it
 	minSize, maxSize int                    // bytes of a value that is not NULL
-	value            func(b []byte) float64 // total: NaN for what is no finite number
+	value            func(b []byte) float64 // total: NaN unless it is a finite number
 	isFloat8         bool
 }
 

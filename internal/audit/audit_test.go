@@ -15,7 +15,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// sources returns reproducible ones; which core plays what is reproducible too.
+// sources makes reproducible sources. With the same number of cores the answers of a
+// game are reproducible too.
 func sources(t *testing.T) func() *mech.Source {
 	var seed atomic.Uint64
 	return func() *mech.Source { return mech.TestSource(t, seed.Add(1)) }
@@ -63,7 +64,7 @@ func TestBoundOfRandomizedResponse(t *testing.T) {
 	}
 }
 
-// Clopper and Pearson's intervals are where the binomial tails are what they say.
+// At the limits of Clopper and Pearson the binomial tails have the stated probability.
 func TestClopperPearson(t *testing.T) {
 	for _, c := range []struct{ hits, n int }{{0, 10}, {1, 10}, {5, 10}, {9, 10}, {10, 10}, {20, 5000}, {4000, 5000}} {
 		for _, falseAlarm := range []float64{1e-8, .05} {

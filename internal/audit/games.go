@@ -11,7 +11,7 @@ import (
 )
 
 // Games returns a game for every method of a regression, by its name in SQL, and
-// for l1. They run what a job runs: a recipe, its plan, one release.
+// for l1. Like a job, a game makes a plan from a recipe and runs it once.
 //
 // Errors: those of planning.
 func Games() ([]Game, error) {
@@ -26,7 +26,7 @@ func Games() ([]Game, error) {
 	return games, nil
 }
 
-// auditBudget is what the fits of worstCases get. Nobody should use a delta this large;
+// auditBudget is the budget of every worst case. Nobody should use a delta this large;
 // here it makes most runs count, so that small violations show.
 var auditBudget = privacy.Budget{Epsilon: 2, Delta: 0.1}
 

@@ -58,7 +58,7 @@ func mutants(t *testing.T) []Game {
 	}
 }
 
-// withNoise is what a fit gets that has this share of the noise of one with auditBudget.
+// withNoise is the budget of a fit with this share of the noise of one with auditBudget.
 func withNoise(share float64) privacy.Budget {
 	delta := auditBudget.Delta - privacy.Reserve(auditBudget.Delta)
 	rho := privacy.ZCDPRho(auditBudget.Epsilon, delta) / (share * share)
@@ -249,7 +249,7 @@ func clipForAddRemove() Game {
 		}}
 }
 
-// gaussianClaim is what normal noise of multiplier z costs, at delta = 0.1.
+// gaussianClaim is the cost of normal noise of multiplier z, at delta = 0.1.
 func gaussianClaim(z float64) privacy.Budget {
 	epsilon, err := new(privacy.Best).Epsilon(privacy.Gaussian{NoiseMultiplier: z}, .1)
 	if err != nil {

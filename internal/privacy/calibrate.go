@@ -12,9 +12,9 @@ var ErrNoFit = errors.New("privacy: no noise multiplier fits the budget")
 // The noise multipliers Calibrate considers.
 const minNoise, maxNoise = 0x1p-30, 0x1p60
 
-// Calibrate returns the smallest noise multiplier z for which a proves that
-// event(z), whose cost must not grow with z, fits b: z itself fits, and is less
-// than 1e-10 of itself above one that does not, or is minNoise.
+// Calibrate returns the smallest noise multiplier z for which a proves that event(z)
+// fits b. The cost of event(z) must not grow with z. The result fits, and a z
+// that is smaller by less than a part in 1e10 does not; or it is 2^-30, if that fits.
 //
 // Errors: ErrBudget, ErrNoFit, and those of event and of a.
 func Calibrate(a Accountant, b Budget, event func(z float64) (Event, error)) (float64, error) {

@@ -1,5 +1,6 @@
-// Package privacy describes and prices what a computation reveals. It never
-// sees data: an Event says which mechanism runs, Price says what that costs.
+// Package privacy does the accounting. It never sees data: an Event describes the
+// mechanism that runs, Price bounds its cost, an Accountant converts the cost of a
+// whole history to epsilon, and Calibrate finds the least noise that fits a budget.
 //
 // Everything here is relative to replace-one adjacency with a public number of
 // rows: two tables are neighbours when one record is exchanged for another.
@@ -11,20 +12,19 @@ import (
 	"math"
 )
 
-// ErrEvent marks an event whose parameters are missing or out of range;
-// ErrUnsupported one for which no theorem is known here. A cost is never guessed.
+// ErrEvent marks an event with a parameter that is missing or out of range,
+// ErrUnsupported one for which this package knows no theorem. Costs are never guessed.
 var (
 	ErrEvent       = errors.New("privacy: bad event")
 	ErrUnsupported = errors.New("privacy: no theorem prices this event")
 )
 
-// Event is an immutable description of what is released about a table, stored
-// in the ledger as JSON. The kinds are those of this package; kinds are added,
-// never changed.
+// Event is an immutable description of the mechanisms that run on a table. The ledger
+// stores it as JSON for ever: kinds may be added, and are never changed.
 type Event interface {
 	kind() string // the JSON name
 	check() error // nil or an error that wraps ErrEvent
-	body() any    // what MarshalEvent writes under that name
+	body() any    // the JSON value under that name
 }
 
 // Gaussian is normal noise on a sum. NoiseMultiplier is its standard deviation
@@ -33,8 +33,8 @@ type Event interface {
 // Discrete normal noise has the same zCDP and Renyi bounds. The theorems about
 // trade-off functions hold for it with a surcharge on delta, an Approx{0, delta}
 // beside the Gaussian: its distance in total variation from rounded normal noise,
-// times 1 + e^epsilon. The surcharge of a Sampled Gaussian is charged; Best says
-// what it leaves out of others.
+// times 1 + e^epsilon. The surcharge of a Sampled Gaussian is charged; Best leaves
+// out that of others, and says how small it is.
 type Gaussian struct {
 	NoiseMultiplier float64 `json:"noise_multiplier"`
 }
@@ -77,9 +77,9 @@ type Sampled struct {
 	Event Event
 }
 
-// Parallel is Event on each of several disjoint parts of the rows. The parts
-// are fixed by position after a random permutation, never by a row's values:
-// a replaced record then stays in its part.
+// Parallel is Event on each of several disjoint parts of the rows. The parts are fixed
+// by position after a random permutation, never by the values of rows, so that
+// replacing a record changes one part.
 type Parallel struct {
 	Event Event
 }

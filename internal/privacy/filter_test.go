@@ -15,7 +15,7 @@ import (
 
 var errOverBudget = errors.New("privacy: over budget")
 
-// spend is what releases take from a filter's caps. loss has the filter's own unit:
+// spend is taken from a filter's caps by releases. loss has the filter's own unit:
 // epsilon, rho, or Renyi divergence at its order.
 type spend struct{ loss, delta float64 }
 
@@ -28,8 +28,8 @@ func (s spend) plus(t spend) spend { return spend{addUp(s.loss, t.loss), addUp(s
 // after the answers are known, such as the best of several Renyi orders, does not
 // hold for histories that were chosen by the answers.
 type filter interface {
-	caps() spend                 // what may be spent in all
-	cost(e Event) (spend, error) // rounded upward; +Inf for what the filter cannot bound; errors as Price
+	caps() spend                 // may be spent in all
+	cost(e Event) (spend, error) // rounded upward; +Inf for an event without a bound; errors as Price
 	admit(spent, cost spend) error
 }
 
@@ -158,7 +158,7 @@ func allFilters(t *testing.T, b Budget, reserve, order float64) map[string]filte
 	return map[string]filter{"pure": pure, "zcdp": zcdp, "renyi": renyi}
 }
 
-// What the caps allow is the budget, and hardly less.
+// Caps that are spent whole prove the budget, and hardly less.
 func TestCapsAreTheBudget(t *testing.T) {
 	for _, b := range []Budget{{.1, 1e-9}, {.5, 1e-6}, {1, 1e-6}, {20, 1e-3}} {
 		for _, reserve := range []float64{0, Reserve(b.Delta), b.Delta / 2} {
@@ -284,16 +284,16 @@ func admitFixedOrder(f renyiFilter, history, e Event) bool {
 	return err1 == nil && err2 == nil && f.admit(spent, cost) == nil
 }
 
-// admitBestOrder is the mutant: it asks whether any order proves the budget for
-// what has turned out.
+// admitBestOrder is the mutant: it asks whether any order proves the budget for the
+// history as it is.
 func admitBestOrder(f renyiFilter, history, e Event) bool {
 	eps, err := new(Renyi).Epsilon(Compose{history, e}, 1e-6)
 	return err == nil && eps <= 1
 }
 
-// keepsToItsOrder reports whether a filter for (1, 1e-6) of order 25 refuses what
-// only another order would allow: histories chosen by their answers may aim at
-// whichever order suits the answers.
+// keepsToItsOrder reports whether a filter for (1, 1e-6) of order 25 refuses events
+// that only another order would allow. An analyst who chooses events after seeing
+// answers could choose them for whichever order suits the answers.
 func keepsToItsOrder(admit admission) bool {
 	f, err := newRenyiFilter(Budget{1, 1e-6}, 0, 25, new(Renyi))
 	if err != nil {

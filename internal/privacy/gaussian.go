@@ -23,7 +23,7 @@ func gaussianSquare(leaves []leaf) (mu2 float64, ok bool) {
 }
 
 // gaussianEpsilon returns the epsilon of a Gaussian with the given mu^2, rounded
-// upward; +Inf where delta is below what float64 resolves.
+// upward; +Inf for a delta too small for float64 arithmetic.
 func gaussianEpsilon(mu2, delta float64) float64 {
 	mu := up(math.Sqrt(mu2))
 	switch {
@@ -57,9 +57,9 @@ func gaussianEpsilon(mu2, delta float64) float64 {
 //	Phi(-eps/mu + mu/2) - e^eps Phi(-eps/mu - mu/2),
 //
 // the delta of a Gaussian at eps: Balle & Wang 2018, Theorem 8. The second term
-// is written with the scaled complementary error function, where nothing
-// overflows. Slack covers the errors of both terms, which grow with the sizes of
-// their arguments.
+// is written with the scaled complementary error function, so that nothing
+// overflows. slack covers the rounding errors of both terms, which grow with their
+// arguments.
 func gaussianDelta(mu, eps float64) float64 {
 	a, b := eps/mu-mu/2, eps/mu+mu/2 // Phi(-a), Phi(-b); b^2/2 - eps = a^2/2
 	first := math.Erfc(a/math.Sqrt2) / 2
@@ -70,7 +70,7 @@ func gaussianDelta(mu, eps float64) float64 {
 
 // scaledErfc returns e^(x^2) erfc(x) for x >= 0 with a relative error below
 // 2^-44: beyond 10 by the asymptotic series, whose tenth term is below 1e-14
-// there; it alternates, so what is left out is smaller.
+// there; the series alternates, so its remainder is smaller than that.
 func scaledErfc(x float64) float64 {
 	if x < 10 {
 		return math.Exp(x*x) * math.Erfc(x)

@@ -33,8 +33,8 @@ func fractionErfc(x float64) float64 {
 	return v / math.Sqrt(math.Pi)
 }
 
-// exactGaussian is an accountant for histories of Gaussian events alone: what Best
-// reports of them.
+// exactGaussian is the part of Best for histories of Gaussian events alone, as an
+// accountant.
 type exactGaussian struct{}
 
 func (exactGaussian) Epsilon(history Event, delta float64) (float64, error) {

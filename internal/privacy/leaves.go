@@ -20,8 +20,8 @@ type leafCounter struct {
 	index  map[Event]int // position in leaves
 }
 
-// leavesOf reduces e to its leaves. The cost of these is an upper bound on that of
-// e by what all composition theorems used here have in common:
+// leavesOf reduces e to its leaves. Their cost is an upper bound on that of e, by
+// rules that hold for all the composition theorems used here:
 //
 //	Repeat     multiplies counts, Compose adds them: runs may depend on earlier answers
 //	Parallel   is its event: one part holds the replaced record

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// RecommendedOrder returns the order of the grid nearest to 1 + sqrt(ln(1/delta)/rho),
-// which is about the best for a budget spent on Gaussian noise.
+// RecommendedOrder returns the order of the grid nearest to 1 + sqrt(ln(1/delta)/rho).
+// For a budget that is spent on Gaussian noise it is close to the best one.
 func RecommendedOrder(b Budget) float64 {
 	best := 1 + math.Sqrt(-math.Log(b.Delta)/ZCDPRho(b.Epsilon, b.Delta))
 	return slices.MinFunc(orders, func(x, y float64) int {
@@ -26,7 +26,7 @@ func RecommendedOrder(b Budget) float64 {
 // Epsilon does not increase as noise grows.
 type AtOrder struct {
 	Order float64 // of the grid
-	Renyi *Renyi  // remembers what subsampled Gaussians cost
+	Renyi *Renyi  // whose memory several accountants may share
 }
 
 // Epsilon implements Accountant.
@@ -43,7 +43,7 @@ func (a AtOrder) Epsilon(history Event, delta float64) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	left := subDown(delta, cost.Delta) // what the deltas of events leave
+	left := subDown(delta, cost.Delta)
 	if floor := RenyiEpsilon(0, a.Order, left); best < floor {
 		return best, nil
 	}

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Budget is what a caller allows: (Epsilon, Delta)-DP under replace-one.
+// Budget is a bound that a caller sets: (Epsilon, Delta)-DP under replace-one.
 type Budget struct{ Epsilon, Delta float64 }
 
 // Reserve returns the part of a budget's delta that is kept for the deltas of
@@ -16,8 +16,8 @@ type Budget struct{ Epsilon, Delta float64 }
 // Reserve(delta) therefore fits a ledger's whole budget of (epsilon, delta).
 func Reserve(delta float64) float64 { return delta / 10 * (1 - 0x1p-50) }
 
-// Cost is what an event is proved to cost. The event is (Epsilon, Delta)-DP and
-// Delta-approximately Rho-zCDP; Epsilon or Rho is +Inf when there is no such bound.
+// Cost is proved of an event: it is (Epsilon, Delta)-DP and Delta-approximately
+// Rho-zCDP. Epsilon or Rho is +Inf when there is no such bound.
 type Cost struct{ Epsilon, Rho, Delta float64 }
 
 // Price bounds the cost of e, every figure rounded upward.
@@ -84,7 +84,7 @@ func priceCompose(events Compose) (Cost, error) {
 	return sum, nil
 }
 
-// runs returns Count, rounded upward where it is no float64.
+// runs returns Count as a float64, rounded upward.
 func (e Repeat) runs() float64 {
 	k := float64(e.Count)
 	if e.Count > 1<<53 {

@@ -108,7 +108,7 @@ func RenyiEpsilon(divergence, order, delta float64) float64 {
 	return math.Max(0, eps+slack)
 }
 
-// conversionTerm is what the conversion to epsilon adds to a divergence.
+// conversionTerm is added to a divergence to convert it to epsilon.
 func conversionTerm(order, delta float64) float64 {
 	return math.Log1p(-1/order) - (math.Log(order)+math.Log(delta))/(order-1)
 }

@@ -46,7 +46,7 @@ func TestRenyiConversionIsSafeAtTheEdges(t *testing.T) {
 }
 
 // Between orders 1 and infinity randomised response goes from eps tanh(eps/2) a
-// to eps; the design's formula is the same where it does not cancel.
+// to eps. The textbook formula gives the same where it does not cancel.
 func TestPureCurve(t *testing.T) {
 	for _, eps := range []float64{0, 5e-324, 1e-200, 1e-9, .01, .1, 1, 3, 20, 400, 1e300} {
 		last := 0.0

@@ -16,9 +16,9 @@ func sampledRenyi(rate, z, order float64) float64 {
 	return math.Min(whole, softplus(logMoment)/(order-1)*(1+0x1p-48))
 }
 
-// mixture is the subsampled Gaussian seen at one order: X = 1 - rate + rate e^l
-// is the likelihood ratio of a batch that holds the replaced record with
-// probability rate, when l is that of the record itself.
+// mixture is a subsampled Gaussian at one order. X = 1 - rate + rate e^l is the
+// likelihood ratio of its output when the batch holds the replaced record with
+// probability rate, and l the log-likelihood ratio when it does.
 type mixture struct{ rate, mu, order float64 }
 
 // hockeyStick returns ln M, rounded upward, where 1 + M bounds the moment
@@ -26,8 +26,8 @@ type mixture struct{ rate, mu, order float64 }
 //
 //	M = E[(X^a - 1)(1 - X^(1-a)); s > 0].
 //
-// The proof, and what the slack below covers, stand in subsample.md. +Inf when
-// mu is so large that the integral would take too long.
+// subsample.md has the proof, and the errors that the slack added at the end covers.
+// It is +Inf when mu is so large that the integral would take too long.
 func (m mixture) hockeyStick() float64 {
 	width := 1 / math.Max(1, m.mu)
 	var sum logSum

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// UnmarshalEvent reads what MarshalEvent writes and nothing else: an unknown,
+// UnmarshalEvent reads an event that MarshalEvent wrote, and nothing else: an unknown,
 // missing or repeated key, a value out of range or text after the event is an
 // error that wraps ErrEvent.
 func UnmarshalEvent(text []byte) (Event, error) { return new(eventDecoder).event(text) }

@@ -85,7 +85,7 @@ func (Logistic) Smoothness() float64 { return 1. / 4 }
 // Lipschitz returns 1.
 func (Logistic) Lipschitz() float64 { return 1 }
 
-// labelSign returns 1 for y = 1, -1 for y = 0, and 0 for what is no label.
+// labelSign returns 1 for y = 1, -1 for y = 0, and 0 for any other y.
 func labelSign(y float64) float64 {
 	if y*(1-y) != 0 {
 		return 0

@@ -8,8 +8,8 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// What the papers print, in float64 and without a clamp, lets one record move the
-// sum without bound; what is implemented holds to the bound with the same record.
+// The printed closed form, in float64 and without a clamp, lets one record move the
+// sum without bound; the implementation keeps to the bound with the same record.
 func TestClosedFormNeedsTheClamp(t *testing.T) {
 	const beta = 4.605170185988092 // ln 100
 	m := Catoni{Scale: 1, Beta: beta}

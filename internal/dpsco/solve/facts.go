@@ -2,9 +2,9 @@ package solve
 
 import "math"
 
-// Facts are what default step sizes and numbers of steps follow from. All of them
-// are public: nothing here may be computed from the table. Facts that are wrong cost
-// accuracy, never privacy.
+// Facts determine default step sizes and numbers of steps. All of them are public:
+// nothing here may be computed from the table. Facts that are wrong cost accuracy,
+// never privacy.
 type Facts struct {
 	Smoothness float64 // L: bounds the change of a gradient by that of w
 	Diameter   float64 // bounds the distance of two points of the constraint set
