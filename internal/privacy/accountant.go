@@ -30,8 +30,8 @@ type PureSum struct{}
 
 // Epsilon implements Accountant.
 //
-// Errors: ErrUnsupported also for a history with an event, such as a Gaussian, that
-// is not epsilon-DP for any epsilon.
+// Errors: ErrUnsupported also for a history with an event, such as a Gaussian, for
+// which Price proves no epsilon.
 func (PureSum) Epsilon(history Event, delta float64) (float64, error) {
 	leaves, err := checkedLeaves(history, delta)
 	if err != nil {

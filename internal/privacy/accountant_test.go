@@ -256,8 +256,8 @@ func TestBestTakesTheSmallestBound(t *testing.T) {
 		{Sampled{1, Gaussian{1}}, 1e-5, 4.377178},
 		{Parallel{Gaussian{1}}, 1e-5, 4.377178},
 		{ZCDP{.1}, 1e-6, 2.141939},
-		{Compose{Pure{.01}, Gaussian{1}}, 1e-5, 4.387178}, // apart
-		{Repeat{100, BoundedRange{.1}}, 1e-5, 2.165716},   // together
+		{Compose{Pure{.01}, Gaussian{1}}, 1e-5, 4.387178}, // the pure event apart
+		{Repeat{100, BoundedRange{.1}}, 1e-5, 2.165716},   // all as one
 	} {
 		eps, err := best.Epsilon(c.history, c.delta)
 		if err != nil || eps != c.eps && math.Abs(eps-c.eps) > 1e-6*c.eps+1e-9 {
