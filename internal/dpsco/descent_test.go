@@ -89,7 +89,6 @@ func TestBatchesRefuseWhatTheyCannotPrice(t *testing.T) {
 		batch int
 	}{
 		"two mechanisms":        {mean.KSU{Radius: 1, Range: 2}, 10},
-		"more coordinates":      {mean.KSU{Radius: 1, Range: 2, Split: true}, 10},
 		"no Gaussian":           {mean.TrimmedMean{Trim: 1, Low: -1, High: 1}, 10},
 		"more rows than all of": {mean.Clip{Norm: 1}, 101},
 	} {

@@ -149,7 +149,7 @@ func (p *problem) batch(usual float64) int {
 func (p *problem) facts() solve.Facts {
 	norm := p.gradientNorm()
 	return solve.Facts{
-		Smoothness: p.smoothness(), Diameter: 2 * p.Radius, Signal: norm, Reach: 0.5,
+		Smoothness: p.smoothness(), Diameter: 2 * p.Radius, Signal: norm, Divergence: 0.5,
 		Noise: p.d() * 4 * norm * norm / (p.information() * p.information()),
 	}
 }
@@ -250,7 +250,7 @@ func (p *problem) penalty() prox.Operator {
 		return prox.Zero{}
 	}
 	if p.Intercept {
-		return prox.Rest{Operator: psi}
+		return prox.ExceptFirst{Operator: psi}
 	}
 	return psi
 }

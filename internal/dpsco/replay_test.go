@@ -290,7 +290,7 @@ type brokenEstimator struct {
 	noise mech.Gaussian
 }
 
-func (e brokenEstimator) Estimate(dst []float64, r mean.Rows, near mean.Near, src *mech.Source) {
+func (e brokenEstimator) Estimate(dst []float64, r mean.Rows, hints mean.Hints, src *mech.Source) {
 	total, length := 0.0, 0.0
 	r.Range(func() func(mean.Block) {
 		return func(b mean.Block) {
@@ -311,7 +311,7 @@ func (e brokenEstimator) Estimate(dst []float64, r mean.Rows, near mean.Near, sr
 		e.noise.Release(dst, sum.Bounded(), src)
 		return
 	case "a bound is read from the data":
-		near.Norm = max(length/20, 1e-3)
+		hints.Norm = max(length/20, 1e-3)
 	case "it stops when the gradient is small":
 		if math.Abs(total) < 8 {
 			return
@@ -321,7 +321,7 @@ func (e brokenEstimator) Estimate(dst []float64, r mean.Rows, near mean.Near, sr
 			src.Uint64()
 		}
 	}
-	e.Estimator.Estimate(dst, r, near, src)
+	e.Estimator.Estimate(dst, r, hints, src)
 	if e.how == "the mean stands beside the noise" {
 		dst[0] += total / 23
 	}

@@ -7,7 +7,7 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-func (s *sample) take(rows ...float64) {
+func (s *reservoir) take(rows ...float64) {
 	for _, v := range rows {
 		s.add([]float64{v})
 	}
@@ -18,12 +18,12 @@ func (s *sample) take(rows ...float64) {
 // Bernstein's inequality a Binomial(20000, 1/20) is more than 190 off with
 // probability at most 2 exp(-190²/(2·950 + 2·190/3)) < 3.8e-8, so a uniform
 // sample fails with probability below 20 · 3.8e-8 = 7.6e-7.
-func uniform(fill func(s *sample)) bool {
+func uniform(fill func(s *reservoir)) bool {
 	const draws, expected, slack = 20_000, 1000, 190
 	src := mech.NewSource()
 	counts := map[int]int{}
 	for range draws {
-		s := newSample(1, 3, src)
+		s := newReservoir(1, 3, src)
 		fill(s)
 		subset := 0
 		for _, v := range s.columns[0] {
@@ -40,17 +40,17 @@ func uniform(fill func(s *sample)) bool {
 }
 
 func TestSampleCutsToAUniformSubset(t *testing.T) {
-	if !uniform(func(s *sample) { s.take(0, 1, 2, 3, 4, 5) }) {
+	if !uniform(func(s *reservoir) { s.take(0, 1, 2, 3, 4, 5) }) {
 		t.Error("subsets are not uniform")
 	}
 }
 
 // TestUniformityCatches shows the check wrong samples.
 func TestUniformityCatches(t *testing.T) {
-	for name, fill := range map[string]func(s *sample){
-		"the first rows": func(s *sample) { s.take(0, 1, 2) },
-		"the last rows":  func(s *sample) { s.take(3, 4, 5) },
-		"an index drawn one too low": func(s *sample) {
+	for name, fill := range map[string]func(s *reservoir){
+		"the first rows": func(s *reservoir) { s.take(0, 1, 2) },
+		"the last rows":  func(s *reservoir) { s.take(3, 4, 5) },
+		"an index drawn one too low": func(s *reservoir) {
 			s.take(0, 1, 2, 3)
 			for _, v := range []float64{4, 5} {
 				s.seen--
@@ -58,7 +58,7 @@ func TestUniformityCatches(t *testing.T) {
 				s.seen++
 			}
 		},
-		"an index drawn one too high": func(s *sample) {
+		"an index drawn one too high": func(s *reservoir) {
 			s.take(0, 1, 2)
 			s.seen++
 			s.take(3, 4, 5)
@@ -71,7 +71,7 @@ func TestUniformityCatches(t *testing.T) {
 }
 
 func TestSamplePadsWithNaN(t *testing.T) {
-	s := newSample(2, 4, nil)
+	s := newReservoir(2, 4, nil)
 	s.add([]float64{1, 10})
 	s.add([]float64{2, 20})
 	s.pad()
@@ -82,7 +82,7 @@ func TestSamplePadsWithNaN(t *testing.T) {
 }
 
 func TestSampleOfNothing(t *testing.T) {
-	s := newSample(1, 0, mech.NewSource())
+	s := newReservoir(1, 0, mech.NewSource())
 	s.take(1, 2, 3)
 	s.pad()
 	if len(s.columns[0]) != 0 {
@@ -91,7 +91,7 @@ func TestSampleOfNothing(t *testing.T) {
 }
 
 func TestSampleKeepsRowsWhole(t *testing.T) {
-	s := newSample(2, 10, mech.NewSource())
+	s := newReservoir(2, 10, mech.NewSource())
 	for i := range 100 {
 		s.add([]float64{float64(i), float64(-i)})
 	}
