@@ -526,8 +526,9 @@ BEGIN
     SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
     own_cap := dp_int.positive_cap(a, eps, a.delta);
   END IF;
-  INSERT INTO dp_int.dataset_grant (dataset, grantee, epsilon, cap) VALUES (d.id, dp_grant.grantee, eps, own_cap)
-  ON CONFLICT ON CONSTRAINT dataset_grant_pk DO UPDATE SET epsilon = excluded.epsilon, cap = excluded.cap;
+  INSERT INTO dp_int.dataset_grant (dataset, principal, grantee, epsilon, cap)
+  VALUES (d.id, dp_int.admit_principal(dp_grant.grantee), dp_grant.grantee, eps, own_cap)
+  ON CONFLICT ON CONSTRAINT dataset_grant_pk DO UPDATE SET grantee = excluded.grantee, epsilon = excluded.epsilon, cap = excluded.cap;
   PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('grant',
     jsonb_build_object('grantee', dp_grant.grantee, 'epsilon', eps)));
 END $$;
@@ -539,7 +540,9 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   d dp_int.dataset := dp_int.dataset_of(dp_revoke.dataset);
 BEGIN
-  DELETE FROM dp_int.dataset_grant g WHERE g.dataset = d.id AND g.grantee = dp_revoke.grantee;
+  DELETE FROM dp_int.dataset_grant g  -- of the role of this name, or of one that had it and is gone
+   WHERE g.dataset = d.id
+     AND (g.principal = dp_int.principal_of(dp_revoke.grantee) OR g.grantee = dp_revoke.grantee AND dp_int.role_of(g.principal) IS NULL);
   IF NOT FOUND THEN
     RAISE EXCEPTION 'data set "%" is not granted to "%"', d.name, dp_revoke.grantee USING ERRCODE = '22023', HINT = 'A grant to a group is taken back from the group.';
   END IF;
