@@ -57,9 +57,9 @@ BEGIN
 
   item := 'no relation is in two accounts';
   SELECT min(relation) INTO detail
-    FROM (SELECT relation, account, relid::text AS key FROM dp_int.account_relation WHERE current
-          UNION ALL SELECT relation, account, relation FROM dp_int.account_relation WHERE current) AS r
-   GROUP BY key
+    FROM dp_int.account_relation
+   WHERE current AND relid <> 0
+   GROUP BY relid
   HAVING count(DISTINCT account) > 1
    ORDER BY 1
    LIMIT 1;

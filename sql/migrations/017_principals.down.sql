@@ -22,6 +22,9 @@ DELETE FROM dp_int.dataset_grant g USING dp_int.principal p
 UPDATE dp_int.dataset_grant g SET grantee = r.rolname FROM dp_int.principal p JOIN pg_roles r ON r.oid = p.role WHERE p.id = g.principal;
 ALTER TABLE dp_int.dataset_grant DROP COLUMN principal, ADD CONSTRAINT dataset_grant_pk PRIMARY KEY (dataset, grantee);
 
+DROP INDEX dp_int.account_relation_by_relid, dp_int.account_relation_by_name;
+ALTER TABLE dp_int.account_relation DROP COLUMN child;
+
 DROP TABLE dp_int.principal, dp_int.home;
 
 COMMIT;

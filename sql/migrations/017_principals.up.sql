@@ -56,15 +56,24 @@ DROP INDEX dp_int.release_by_caller;
 CREATE INDEX release_by_principal ON dp_int.release (principal, released_at DESC);
 
 -- Renames are followed from here on.
-INSERT INTO dp_int.account_relation (account, relid, relation)
-SELECT r.account, r.relid, format('%I.%I', n.nspname, c.relname)
+ALTER TABLE dp_int.account_relation ADD COLUMN child boolean NOT NULL DEFAULT false;
+UPDATE dp_int.account_relation r
+   SET child = true
+  FROM pg_inherits i
+ WHERE i.inhrelid = r.relid AND EXISTS (SELECT FROM dp_int.account_relation o WHERE o.account = r.account AND o.relid = i.inhparent)
+   AND NOT EXISTS (SELECT FROM dp_int.dataset d WHERE d.relid = r.relid);
+INSERT INTO dp_int.account_relation (account, relid, relation, child)
+SELECT r.account, r.relid, format('%I.%I', n.nspname, c.relname), bool_and(r.child)
   FROM dp_int.account_relation r
   JOIN pg_class c ON c.oid = r.relid
   JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE r.current
+ GROUP BY r.account, r.relid, n.nspname, c.relname
 ON CONFLICT DO NOTHING;
+CREATE INDEX account_relation_by_relid ON dp_int.account_relation (relid) WHERE current;
+CREATE INDEX account_relation_by_name ON dp_int.account_relation (relation) WHERE current;
 COMMENT ON TABLE dp_int.account_relation IS
-  'Base relations whose people an account protects, under every name that each was seen with. current is false once a steward has declared the population of a relation to be new.';
+  'Base relations whose people an account protects, under every name that each was seen with; relid is 0 for what a copy of the database came without. current is false once a steward has declared the population of a relation to be new. child: it came as a partition or child of another.';
 
 -- What needs a statement now, and has none, is not counted before it has one.
 UPDATE dp_int.dataset d
