@@ -333,7 +333,7 @@ BEGIN
     RAISE EXCEPTION '% is refused: row-level security hides rows from dp_sidecar', p_relid::regclass
       USING ERRCODE = '22023', HINT = 'Let its owner disable row-level security, or register a materialized view of it with options {"total": true}, which states that every person has exactly one row there.';
   END IF;
-  invoker := dp_int.reads_as_sidecar(p_relid);
+  invoker := CASE WHEN c.relkind IN ('v', 'm') THEN dp_int.reads_as_sidecar(p_relid) END;
   IF invoker IS NOT NULL THEN
     RAISE EXCEPTION '% is refused: view % has security_invoker, and more than column references over one relation', p_relid::regclass, invoker::regclass
       USING ERRCODE = '22023',
