@@ -2,6 +2,8 @@ package sql_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"io/fs"
 	"math"
 	"path"
@@ -260,5 +262,65 @@ func TestOrderGridIsThatOfPrivacy(t *testing.T) {
 	}
 	if grid := query[float64](t, conn, "SELECT unnest(dp_int.renyi_orders())::float8"); !slices.Equal(grid, orders) || privacy.OrdersVersion != 1 {
 		t.Errorf("grid %v, package privacy has number %d: %v", grid, privacy.OrdersVersion, orders)
+	}
+}
+
+// A database of before principals is brought up with what it holds: everybody keeps
+// grants, jobs and totals, entries of the ledger keep their hash, and nothing that
+// needs a statement now is shown counted.
+func TestPrincipalsComeWithAnUpgrade(t *testing.T) {
+	conn := database(t)
+	apply := func(from, to int) {
+		for i, v := range sql.Versions() {
+			if from < v && v <= to {
+				files, err := fs.Glob(sql.Migrations, "*.up.sql")
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, err := fs.ReadFile(sql.Migrations, files[i])
+				if err != nil {
+					t.Fatal(err)
+				}
+				script(t, conn, files[i], string(text))
+			}
+		}
+	}
+	apply(0, 15)
+	entry := func(seq int, rest string) string { // as the version of before hashes it
+		return fmt.Sprintf("1:1,1:%d,%s", seq, rest)
+	}
+	budget := `{"budget": {"cap": 1.0, "delta": 0}}`
+	first := sha256.Sum256([]byte(entry(1, fmt.Sprintf("6:budget,1:0,1:d,7:steward,-,%d:%s", len(budget), budget)+",-,-,-,-,1:0,5:exact,-")))
+	job := "11111111-1111-1111-1111-111111111111"
+	second := sha256.Sum256(append(first[:], entry(2, "6:charge,1:0,1:d,3:ann,36:"+job+",2:{},3:0.5,-,-,-,1:0,5:exact,-")...))
+	script(t, conn, "data of before", strings.NewReplacer("{job}", job, "{budget}", budget, "{first}", fmt.Sprintf(`\x%x`, first), "{second}", fmt.Sprintf(`\x%x`, second)).Replace(`
+		CREATE ROLE ann; CREATE ROLE grp; CREATE TABLE public.kept (y float8, x float8); CREATE MATERIALIZED VIEW public.some AS SELECT y, x FROM public.kept WHERE x > 0;
+		INSERT INTO dp_int.account (accounting, epsilon, delta, cap, spent, proven_epsilon, spends, entries, head) VALUES ('pure', 1, 0, 1, 0.5, 0.5, 1, 2, '{second}');
+		INSERT INTO dp_int.account_relation VALUES (1, 'public.kept'::regclass, 'public.before');
+		INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, options, epsilon, delta, cap, row_count, registered_by)
+		SELECT c.relname, 1, c.oid, 'public', c.relname, 'y', '{x}', '{}', '{}', 1, 0, 1, 7, 'steward' FROM pg_class c WHERE c.relname IN ('kept', 'some') ORDER BY 1;
+		INSERT INTO dp_int.dataset_grant VALUES (1, 'grp', NULL, NULL), (1, 'ann', 0.7, 0.7), (1, 'gone', NULL, NULL);
+		INSERT INTO dp_int.ledger (account, seq, kind, at, dataset, caller, event, previous, hash) VALUES (1, 1, 'budget', 'epoch', 'd', 'steward', '{budget}', '', '{first}');
+		INSERT INTO dp_int.ledger (account, seq, kind, at, dataset, caller, job, event, epsilon, previous, hash) VALUES (1, 2, 'charge', 'epoch', 'd', 'ann', '{job}', '{}', 0.5, '{first}', '{second}');
+		INSERT INTO dp_int.caller_total VALUES (1, 'ann', 0.5, 0.5);
+		INSERT INTO dp_int.job (id, caller, dataset, model, eps, delta, request, request_hash, fresh, waited, state, charge, row_count)
+		VALUES ('{job}', 'ann', 1, 'l1', 0.5, 0, '{}', '', false, false, 'reading', 2, 7)`))
+	apply(15, 1000)
+	script(t, conn, "functions and views", "BEGIN; SET LOCAL ROLE dp_owner; SET LOCAL check_function_bodies = off;\n"+sql.Code()+"COMMIT")
+	if wrong := query[string](t, conn, "SELECT item || ': ' || detail FROM dp_verify() WHERE NOT ok"); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+	script(t, conn, "a new name", "ALTER ROLE ann RENAME TO anna; CREATE ROLE ann; CREATE ROLE gone")
+	for sql, want := range map[string]string{
+		`SELECT concat((dp_int.grant_of(1, 'anna')).epsilon, ' ', (dp_int.grant_of(1, 'grp')).dataset, ' ', (dp_int.grant_of(1, 'ann')).dataset, ' ', (dp_int.grant_of(1, 'gone')).dataset)`: "0.7 1  ",
+		`SELECT spent::text FROM dp_int.caller_total WHERE principal = dp_int.principal_of('anna')`:                                                                                          "0.5",
+		`SELECT state FROM dp_int.watch('anna', '` + job + `')`:                                                                                                                              "reading",
+		`SELECT count(*)::text FROM dp_int.watch('ann', '` + job + `')`:                                                                                                                      "0",
+		`SELECT string_agg(relation, ' ' ORDER BY relation) FROM dp_int.account_relation`:                                                                                                    "public.before public.kept",
+		`SELECT string_agg(concat(name, ' ', row_count), ', ' ORDER BY name) FROM dp_int.dataset`:                                                                                            "kept 7, some ",
+	} {
+		if got := query[string](t, conn, sql)[0]; got != want {
+			t.Errorf("%s: %q, want %q", sql, got, want)
+		}
 	}
 }

@@ -119,6 +119,67 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.exact(x float8) RETURNS numeric
 LANGUAGE sql IMMUTABLE STRICT SET extra_float_digits = 1 AS $$ SELECT x::text::numeric $$;
 
+-- The principal that a role is here, NULL for one that nobody has heard of.
+CREATE OR REPLACE FUNCTION dp_int.principal_of(p_role name) RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT p.id
+      FROM dp_int.principal p
+      JOIN pg_catalog.pg_roles r ON r.oid = p.role
+     WHERE r.rolname = p_role AND p.cluster = (SELECT system_identifier FROM pg_control_system()));
+END $$;
+
+-- The name that a principal's role has now, NULL when the role is gone.
+CREATE OR REPLACE FUNCTION dp_int.role_of(p_principal bigint) RETURNS name
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT r.rolname
+      FROM dp_int.principal p
+      JOIN pg_catalog.pg_roles r ON r.oid = p.role
+     WHERE p.id = p_principal AND p.cluster = (SELECT system_identifier FROM pg_control_system()));
+END $$;
+
+-- The same for a role that asks or is granted something: noted if it is new, and
+-- its name brought up to date; whoever had the name before is called otherwise now,
+-- or gone. In a copy in another cluster nobody new is noted before those of the
+-- original are bound: they may be the same people.
+CREATE OR REPLACE FUNCTION dp_int.admit_principal(p_role name) RETURNS bigint
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  here CONSTANT bigint := (SELECT system_identifier FROM pg_control_system());
+  known CONSTANT bigint := dp_int.principal_of(p_role);
+BEGIN
+  IF EXISTS (SELECT FROM dp_int.principal WHERE id = known AND name = p_role) THEN
+    RETURN known;
+  ELSIF EXISTS (SELECT FROM dp_int.principal WHERE cluster <> here AND role IS NOT NULL) THEN
+    RAISE EXCEPTION 'this is a copy of another cluster''s database, whose roles are not bound to this one''s'
+      USING ERRCODE = '55000', HINT = 'As dp_owner run SELECT * FROM dp_int.rebind_roles(), which binds them by name. No privacy budget was spent.';
+  END IF;
+  UPDATE dp_int.principal p
+     SET name = coalesce(dp_int.role_of(p.id), p.name), role = CASE WHEN dp_int.role_of(p.id) IS NOT NULL THEN p.role END
+   WHERE p.cluster = here AND (p.id = known OR p.name = p_role AND p.role IS NOT NULL);
+  INSERT INTO dp_int.principal (cluster, role, name)
+  SELECT here, r.oid, r.rolname FROM pg_catalog.pg_roles r WHERE r.rolname = p_role
+  ON CONFLICT ON CONSTRAINT principal_role DO NOTHING;
+  RETURN dp_int.principal_of(p_role);
+EXCEPTION WHEN lock_not_available THEN
+  RAISE EXCEPTION 'the first request of "%" is in a transaction that is still open', p_role
+    USING ERRCODE = '55P03', HINT = 'End that transaction, and ask again. No privacy budget was spent.';
+END $$;
+
+-- Binds the principals that came with a copy from another cluster to the roles that
+-- have their names here; one without such a role is nobody from then on.
+CREATE OR REPLACE FUNCTION dp_int.rebind_roles() RETURNS TABLE(principal name, bound boolean)
+LANGUAGE sql VOLATILE AS $$
+  UPDATE dp_int.principal p
+     SET cluster = here.id, role = (SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = p.name AND p.role IS NOT NULL)
+    FROM (SELECT system_identifier AS id FROM pg_control_system()) AS here
+   WHERE p.cluster <> here.id
+  RETURNING p.name, p.role IS NOT NULL
+$$;
+
 -- One rule for who may ask: a grant to a role covers its members; a grant that
 -- names the caller wins over a group's.
 CREATE OR REPLACE FUNCTION dp_int.grant_of(p_dataset bigint, p_caller name) RETURNS dp_int.dataset_grant
@@ -127,9 +188,10 @@ BEGIN
   RETURN (
     SELECT g
       FROM dp_int.dataset_grant g
-      JOIN pg_catalog.pg_roles r ON r.rolname = g.grantee
+      JOIN dp_int.principal p ON p.id = g.principal AND p.cluster = (SELECT system_identifier FROM pg_control_system())
+      JOIN pg_catalog.pg_roles r ON r.oid = p.role
       JOIN pg_catalog.pg_roles c ON c.rolname = p_caller
      WHERE g.dataset = p_dataset AND pg_has_role(c.oid, r.oid, 'USAGE')
-     ORDER BY g.grantee <> p_caller, g.epsilon DESC NULLS FIRST
+     ORDER BY r.oid <> c.oid, g.epsilon DESC NULLS FIRST
      LIMIT 1);
 END $$;

@@ -242,7 +242,7 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
   j dp.jobs;
 BEGIN
-  SELECT * INTO j FROM dp.jobs WHERE id = p_job AND caller = session_user;
+  SELECT v.* INTO j FROM dp.jobs v JOIN dp_int.job o ON o.id = v.id WHERE v.id = p_job AND o.principal = (SELECT me.principal FROM dp_int.me);
   IF NOT FOUND THEN
     RAISE EXCEPTION 'you have no job %', coalesce(p_job::text, 'NULL') USING ERRCODE = '22023', HINT = 'See dp.jobs.';
   END IF;
@@ -367,7 +367,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT r.id
     FROM dp_int.release r
     JOIN dp_int.dataset d ON d.id = r.dataset
-   WHERE d.name = $1 AND d.unregistered_at IS NULL AND r.caller = session_user AND (dp_int.grant_of(d.id, session_user)).dataset IS NOT NULL
+   WHERE d.name = $1 AND d.unregistered_at IS NULL AND r.principal = (SELECT me.principal FROM dp_int.me) AND (dp_int.grant_of(d.id, session_user)).dataset IS NOT NULL
    ORDER BY r.released_at DESC
    LIMIT 1
 $$;

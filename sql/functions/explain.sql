@@ -66,7 +66,7 @@ DECLARE
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
-  mine := coalesce((SELECT t.spent FROM dp_int.caller_total t WHERE t.account = a.id AND t.caller = p_caller), 0);
+  mine := coalesce((SELECT t.spent FROM dp_int.caller_total t WHERE t.account = a.id AND t.principal = dp_int.principal_of(p_caller)), 0);
   cost := dp_int.cost(a, e);
   property := 'epsilon_remaining';
   value := greatest(least(a.epsilon, d.epsilon) - a.proven_epsilon, 0)::float8;

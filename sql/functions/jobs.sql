@@ -213,7 +213,7 @@ BEGIN
   e.renyi_grid := p_renyi_grid;
   e.delta := p_delta;
   e.arithmetic := p_arithmetic;
-  charge_id := dp_int.ledger_charge(j.dataset, j.caller, e);
+  charge_id := dp_int.ledger_charge(j.dataset, e);
   SELECT n.* INTO STRICT a FROM dp_int.account n JOIN dp_int.dataset d ON d.account = n.id WHERE d.id = j.dataset;  -- locked by now
   IF p_accounting IS NOT NULL AND (p_accounting, p_order) IS DISTINCT FROM (a.accounting, a.renyi_order) THEN
     RAISE EXCEPTION 'the accounting of job % has changed since it was claimed', p_job USING ERRCODE = '40001';
@@ -266,8 +266,8 @@ BEGIN
   IF j.state <> 'reading' OR cardinality(p_terms) <> cardinality(p_coefs) THEN
     RAISE EXCEPTION 'job % is %, not reading', p_job, j.state USING ERRCODE = '55000';
   END IF;
-  INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, caller, parameters)
-  VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.caller, j.plan)
+  INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, principal, caller, parameters)
+  VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.principal, j.caller, j.plan)
   RETURNING id INTO new_release;
   INSERT INTO dp_int.coefficient (release, position, term, coef, band)
   SELECT new_release, c.position, c.term, c.coef, c.band FROM unnest(p_terms, p_coefs, p_bands) WITH ORDINALITY AS c(term, coef, band, position);

@@ -44,6 +44,7 @@ DECLARE
   a dp_int.account;
   cost numeric;
   deltas numeric;
+  who CONSTANT bigint := (SELECT j.principal FROM dp_int.job j WHERE j.id = e.job);
 BEGIN
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = e.account FOR UPDATE;
   cost := coalesce(dp_int.cost(a, e), 0);
@@ -67,10 +68,10 @@ BEGIN
   IF e.kind <> 'budget' THEN
     UPDATE dp_int.caller_total t
        SET spent = t.spent + cost, proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, t.spent + cost, a.delta, deltas)
-     WHERE t.account = a.id AND t.caller = e.caller;
+     WHERE t.account = a.id AND t.principal = who;
     IF NOT FOUND THEN
-      INSERT INTO dp_int.caller_total (account, caller, spent, proven_epsilon)
-      VALUES (a.id, e.caller, cost, dp_int.proven(a.accounting, a.renyi_order, cost, a.delta, deltas));
+      INSERT INTO dp_int.caller_total (account, principal, caller, spent, proven_epsilon)
+      VALUES (a.id, who, e.caller, cost, dp_int.proven(a.accounting, a.renyi_order, cost, a.delta, deltas));
     END IF;
   END IF;
   IF greatest(deltas, a.spent_delta) > dp_int.reserve(a.delta) THEN
@@ -92,17 +93,19 @@ BEGIN
    WHERE a.id = p_account AND t.account = a.id;
 END $$;
 
--- Charges e, of which job, event, costs and arithmetic are given, or raises DP002
+-- Charges e to the principal of its job. Of e job, event, costs and arithmetic are given, or raises DP002
 -- and charges nothing. The filter is one of fully adaptive composition: costs in
 -- the account's unit add up to its cap, deltas to the reserve, and neither is
 -- ever traded for the other, nor one Renyi order for another (Rogers et al. 2016;
 -- Feldman & Zrnic 2021; Whitehouse et al. 2023).
-CREATE OR REPLACE FUNCTION dp_int.ledger_charge(p_dataset bigint, p_caller name, e dp_int.ledger) RETURNS bigint
+CREATE OR REPLACE FUNCTION dp_int.ledger_charge(p_dataset bigint, e dp_int.ledger) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
   d dp_int.dataset;
   a dp_int.account;
   g dp_int.dataset_grant;
+  j dp_int.job;
+  caller name;   -- as the role is called now
   cost numeric;
   own numeric;   -- what the caller has spent
   room numeric;  -- under every limit
@@ -110,9 +113,11 @@ BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account FOR UPDATE;
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;  -- its limit, as of the lock
-  g := dp_int.grant_of(p_dataset, p_caller);
+  SELECT * INTO STRICT j FROM dp_int.job WHERE id = e.job;
+  caller := dp_int.role_of(j.principal);
+  g := dp_int.grant_of(p_dataset, caller);
   IF g.dataset IS NULL OR d.unregistered_at IS NOT NULL THEN
-    RAISE EXCEPTION 'data set "%" is no longer granted to "%"', d.name, p_caller
+    RAISE EXCEPTION 'data set "%" is no longer granted to "%"', d.name, coalesce(caller, j.caller)
       USING ERRCODE = '42501', HINT = 'Ask the steward for dp_grant. No privacy budget was spent.';
   END IF;
   cost := dp_int.cost(a, e);
@@ -121,16 +126,16 @@ BEGIN
       USING ERRCODE = 'DP005', HINT = 'Choose another method. No privacy budget was spent.';
   END IF;
   PERFORM dp_int.refuse_delta(d.name, a, e.delta);
-  own := coalesce((SELECT t.spent FROM dp_int.caller_total t WHERE t.account = a.id AND t.caller = p_caller), 0);
+  own := coalesce((SELECT t.spent FROM dp_int.caller_total t WHERE t.account = a.id AND t.principal = j.principal), 0);
   room := least(least(a.cap, d.cap) - a.spent, g.cap - own);
   PERFORM dp_int.refuse_overdraft(d.name, NULL, least(a.cap, d.cap), a.spent, cost, a, e, room);
   IF g.cap IS NOT NULL THEN
-    PERFORM dp_int.refuse_overdraft(d.name, p_caller, g.cap, own, cost, a, e, room);
+    PERFORM dp_int.refuse_overdraft(d.name, caller, g.cap, own, cost, a, e, room);
   END IF;
   e.account := a.id;
   e.kind := 'charge';
   e.dataset := d.name;
-  e.caller := p_caller;
+  e.caller := caller;
   RETURN dp_int.ledger_append(e);
 END $$;
 

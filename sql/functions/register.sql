@@ -1,30 +1,78 @@
 -- What the steward does: register, budget, grant. A registration is resolved to
 -- the base relations whose people it shows, and joins their account.
 
--- Tables below a relation: through views and materialized views to what they
--- read, through inheritance to every parent and child.
+-- Tables below a relation: through views and materialized views to what they read,
+-- through functions that keep their body as a parse tree (BEGIN ATOMIC), through
+-- inheritance to every parent and child.
 CREATE OR REPLACE FUNCTION dp_int.base_relations(p_relid oid) RETURNS TABLE(relid oid, relation text)
 LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$  -- a name is known again by its text
 BEGIN
   RETURN QUERY
-  WITH RECURSIVE reached(relid) AS (
-    SELECT p_relid
+  SELECT c.oid, format('%I.%I', n.nspname, c.relname)
+    FROM dp_int.below(p_relid) b
+    JOIN pg_catalog.pg_class c ON b.class = 'pg_catalog.pg_class'::regclass AND c.oid = b.id AND c.relkind IN ('r', 'p', 'f', 'm')
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
+END $$;
+
+-- Relations, functions and operators below a relation, itself included.
+CREATE OR REPLACE FUNCTION dp_int.below(p_relid oid) RETURNS TABLE(class oid, id oid)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
+  WITH RECURSIVE reached(class, id) AS (
+    SELECT 'pg_catalog.pg_class'::regclass::oid, p_relid
     UNION
-    SELECT step.relid
-      FROM reached, LATERAL (
-        SELECT d.refobjid
+    SELECT step.class, step.id
+      FROM reached r, LATERAL (
+        SELECT d.refclassid, d.refobjid
           FROM pg_catalog.pg_rewrite w
           JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid
-                                     AND d.refclassid = 'pg_catalog.pg_class'::regclass
-         WHERE w.ev_class = reached.relid
+         WHERE r.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = r.id
         UNION ALL
-        SELECT i.inhparent FROM pg_catalog.pg_inherits i WHERE i.inhrelid = reached.relid
+        SELECT d.refclassid, d.refobjid
+          FROM pg_catalog.pg_depend d
+         WHERE r.class <> 'pg_catalog.pg_class'::regclass AND d.classid = r.class AND d.objid = r.id
         UNION ALL
-        SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = reached.relid) AS step(relid))
-  SELECT c.oid, format('%I.%I', n.nspname, c.relname)
-    FROM reached r
-    JOIN pg_catalog.pg_class c ON c.oid = r.relid AND c.relkind IN ('r', 'p', 'f', 'm')
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
+        SELECT r.class, i.inhparent FROM pg_catalog.pg_inherits i WHERE r.class = 'pg_catalog.pg_class'::regclass AND i.inhrelid = r.id
+        UNION ALL
+        SELECT r.class, i.inhrelid FROM pg_catalog.pg_inherits i WHERE r.class = 'pg_catalog.pg_class'::regclass AND i.inhparent = r.id) AS step(class, id)
+     WHERE step.class IN ('pg_catalog.pg_class'::regclass, 'pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass))
+  SELECT reached.class, reached.id FROM reached;
+END $$;
+
+-- Why there may be people in a relation of whom its base relations tell nothing;
+-- NULL when there are none. Of the system's own functions those count that run a text
+-- or read what is in no table: all of these are volatile, or make XML.
+CREATE OR REPLACE FUNCTION dp_int.why_unknown(p_relid oid) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    WITH below AS MATERIALIZED (SELECT * FROM dp_int.below(p_relid)),
+    trees AS (
+      SELECT w.ev_action::text AS tree
+        FROM below b
+        JOIN pg_catalog.pg_rewrite w ON b.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = b.id AND w.ev_type = '1'
+      UNION ALL
+      SELECT p.prosqlbody::text FROM below b JOIN pg_catalog.pg_proc p ON b.class = 'pg_catalog.pg_proc'::regclass AND p.oid = b.id)
+    SELECT reason FROM (
+      SELECT 1, 'it shows no table' WHERE NOT EXISTS (SELECT FROM dp_int.base_relations(p_relid))
+      UNION ALL
+      SELECT 2, format('%s is a foreign table', c.oid::regclass)
+        FROM below b JOIN pg_catalog.pg_class c ON b.class = 'pg_catalog.pg_class'::regclass AND c.oid = b.id AND c.relkind = 'f'
+      UNION ALL
+      SELECT 3, format('what function %s reads is not known: it has no BEGIN ATOMIC', p.oid::regprocedure)
+        FROM below b JOIN pg_catalog.pg_proc p ON b.class = 'pg_catalog.pg_proc'::regclass AND p.oid = b.id AND p.prosqlbody IS NULL
+      UNION ALL
+      SELECT 4, format('what function %s reads is not known', p.oid::regprocedure)
+        FROM trees, regexp_matches(tree, ':funcid (\d+)', 'g') AS m
+        JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid AND p.pronamespace = 'pg_catalog'::regnamespace AND (p.provolatile = 'v' OR p.proname ~ '_to_xml')
+      UNION ALL
+      SELECT 5, format('it shows %s, which is the system''s own', m[1]::oid::regclass)
+        FROM trees, regexp_matches(tree, ':rtekind 0 :relid (\d+)', 'g') AS m
+       WHERE m[1]::oid BETWEEN 1 AND 16383
+    ) AS reasons(rank, reason)
+    ORDER BY rank, reason
+    LIMIT 1);
 END $$;
 
 -- Every relation on the way, views included.
@@ -43,54 +91,84 @@ BEGIN
   SELECT relid FROM reached;
 END $$;
 
--- Why reading the relation could raise on, drop or repeat a row; NULL when it
--- cannot. The rows of a foreign table are what another server makes of them, and the
--- planner of any query may run what indexes, statistics and partition keys call. A view is plain when its parse tree holds column references over one
--- relation and nothing else: the node types are a positive list, and no FROM has
--- a filter, which may be a mere boolean column. A materialized view is stored rows and needs no such rule.
+-- Views and materialized views on the way that are not plain. One is plain when its
+-- parse tree holds column references over one relation and nothing else: the node
+-- types are a positive list, no FROM has a filter, which may be a mere boolean
+-- column, or leaves children out with ONLY.
+CREATE OR REPLACE FUNCTION dp_int.derived_views(p_relid oid) RETURNS TABLE(relid oid, description text)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
+  WITH views AS MATERIALIZED (  -- or the planner looks through the rules of the system's own views first
+    SELECT c.oid, format('%s %I.%I', CASE c.relkind WHEN 'm' THEN 'materialized view' ELSE 'view' END, n.nspname, c.relname) AS description, w.ev_action::text AS parsed
+      FROM dp_int.relation_tree(p_relid) AS t(oid)
+      JOIN pg_catalog.pg_class c ON c.oid = t.oid AND c.relkind IN ('v', 'm')
+      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+      JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid AND w.ev_type = '1')
+  SELECT v.oid, v.description
+    FROM views v
+   WHERE (SELECT bool_or(node NOT IN ('QUERY', 'RTE', 'RANGETBLENTRY', 'RTEPERMISSIONINFO', 'ALIAS', 'TARGETENTRY', 'VAR', 'FROMEXPR', 'RANGETBLREF'))
+              OR count(*) FILTER (WHERE node = 'RANGETBLREF') <> count(*) FILTER (WHERE node = 'QUERY')
+            FROM regexp_matches(v.parsed, '(?<!\\)\{([A-Z_]+)|:quals (?!<>)', 'g') AS m, coalesce(m[1], 'filter') AS node)
+      OR EXISTS (SELECT FROM string_to_table(v.parsed, ':rtekind 0 :relid ') WITH ORDINALITY AS r(entry, n)  -- an older server lists the view itself
+                  WHERE n > 1 AND split_part(entry, ' ', 1) <> v.oid::text AND split_part(entry, ':inh ', 2) LIKE 'false%');
+END $$;
+
+-- Why reading the relation could raise on, drop or repeat a row, or its number of
+-- rows tell of one person's values; NULL when it cannot. A materialized view is judged
+-- as the view that it was made from: what it left out is as missing, though reading it
+-- touches nothing below. A partition or child alone has the rows that its parent's key,
+-- or somebody, sorted into it. The rows of a foreign table are what another server makes of them, and the
+-- planner of any query may run what indexes, statistics and partition keys call.
 CREATE OR REPLACE FUNCTION dp_int.why_not_total(p_relid oid) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  derived CONSTANT boolean := (SELECT relkind IN ('v', 'm') FROM pg_catalog.pg_class WHERE oid = p_relid);
 BEGIN
   RETURN (
     WITH RECURSIVE tree AS (
-      SELECT c.oid, c.relkind, c.relrowsecurity, format('%I.%I', n.nspname, c.relname) AS relation
+      SELECT c.oid, c.relrowsecurity, format('%I.%I', n.nspname, c.relname) AS relation
         FROM pg_catalog.pg_class c
         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-       WHERE c.oid = p_relid
-          OR (SELECT relkind FROM pg_catalog.pg_class WHERE oid = p_relid) = 'v' AND c.oid IN (SELECT dp_int.relation_tree(p_relid))),
+       WHERE c.oid = p_relid OR derived AND c.oid IN (SELECT dp_int.relation_tree(p_relid))),
+    read(oid, relkind) AS (  -- when the relation is: what is below a materialized view is not
+      SELECT c.oid, c.relkind FROM pg_catalog.pg_class c WHERE c.oid = p_relid
+      UNION
+      SELECT c.oid, c.relkind
+        FROM read r
+        JOIN pg_catalog.pg_rewrite w ON w.ev_class = r.oid AND r.relkind = 'v'
+        JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid
+                                   AND d.refclassid = 'pg_catalog.pg_class'::regclass
+        JOIN pg_catalog.pg_class c ON c.oid = d.refobjid),
     stored(oid, relkind, relation) AS (
-      SELECT t.oid, t.relkind, t.relation FROM tree t
+      SELECT r.oid, r.relkind, t.relation FROM read r JOIN tree t ON t.oid = r.oid
       UNION
       SELECT c.oid, c.relkind, format('%I.%I', n.nspname, c.relname)
         FROM stored s
         JOIN pg_catalog.pg_inherits i ON i.inhparent = s.oid
         JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
-        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace),
-    nodes AS (
-      SELECT t.relation, coalesce(m[1], 'filter') AS node
-        FROM tree t
-        JOIN pg_catalog.pg_rewrite w ON w.ev_class = t.oid AND w.ev_type = '1',
-             regexp_matches(w.ev_action::text, '(?<!\\)\{([A-Z_]+)|:quals (?!<>)', 'g') AS m
-       WHERE t.relkind = 'v')
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace)
     SELECT reason FROM (
       SELECT 1, format('row-level security applies to %s', relation)
         FROM tree
        WHERE relrowsecurity
          AND NOT (oid = p_relid AND (SELECT rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = 'dp_sidecar'))
       UNION ALL
-      SELECT 2, format('view %s is more than column references over one relation', relation)
-        FROM nodes
-       GROUP BY relation
-      HAVING bool_or(node NOT IN ('QUERY', 'RTE', 'RANGETBLENTRY', 'RTEPERMISSIONINFO', 'ALIAS', 'TARGETENTRY', 'VAR', 'FROMEXPR', 'RANGETBLREF'))
-          OR count(*) FILTER (WHERE node = 'RANGETBLREF') <> count(*) FILTER (WHERE node = 'QUERY')
+      SELECT 2, format('%s is more than column references over one relation', v.description)
+        FROM dp_int.derived_views(p_relid) v
+       WHERE derived
       UNION ALL
-      SELECT 3, format('%s is a foreign table', relation) FROM stored WHERE relkind = 'f'
+      SELECT 3, format('%s is a partition or child of %s', t.relation, i.inhparent::regclass)
+        FROM tree t
+        JOIN pg_catalog.pg_inherits i ON i.inhrelid = t.oid
       UNION ALL
-      SELECT 4, format('column %I of %s is computed when it is read', a.attname, s.relation)
+      SELECT 4, format('%s is a foreign table', relation) FROM stored WHERE relkind = 'f'
+      UNION ALL
+      SELECT 5, format('column %I of %s is computed when it is read', a.attname, s.relation)
         FROM stored s
         JOIN pg_catalog.pg_attribute a ON a.attrelid = s.oid AND a.attgenerated = 'v'
       UNION ALL
-      SELECT 5, format('%s calls %s', pg_describe_object(d.classid, d.objid, 0), pg_describe_object(d.refclassid, d.refobjid, 0))
+      SELECT 6, format('%s calls %s', pg_describe_object(d.classid, d.objid, 0), pg_describe_object(d.refclassid, d.refobjid, 0))
         FROM stored s
         JOIN LATERAL (SELECT 'pg_catalog.pg_class'::regclass, s.oid
                       UNION ALL SELECT 'pg_catalog.pg_class'::regclass, i.indexrelid FROM pg_catalog.pg_index i WHERE i.indrelid = s.oid
@@ -101,6 +179,23 @@ BEGIN
     ) AS reasons(rank, reason)
     ORDER BY rank, reason
     LIMIT 1);
+END $$;
+
+-- A view with security_invoker reads with the rights of whoever reads it, here
+-- dp_sidecar, and what else it does runs on values that its owner may not read. The
+-- first such view when anything on the way is not plain, else NULL.
+CREATE OR REPLACE FUNCTION dp_int.reads_as_sidecar(p_relid oid) RETURNS oid
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  invoker CONSTANT oid := (
+    SELECT c.oid
+      FROM dp_int.relation_tree(p_relid) AS t(oid)
+      JOIN pg_catalog.pg_class c ON c.oid = t.oid AND c.reloptions IS NOT NULL
+     WHERE EXISTS (SELECT FROM pg_options_to_table(c.reloptions) WHERE option_name = 'security_invoker' AND option_value::boolean)
+     ORDER BY c.oid
+     LIMIT 1);
+BEGIN
+  RETURN CASE WHEN invoker IS NOT NULL AND EXISTS (SELECT FROM dp_int.derived_views(p_relid)) THEN invoker END;
 END $$;
 
 -- Checks a name and returns the active data set.
@@ -223,6 +318,7 @@ DECLARE
   c pg_catalog.pg_class;
   schema_name name;
   reason text;
+  invoker oid;
 BEGIN
   SELECT * INTO c FROM pg_catalog.pg_class WHERE oid = p_relid;
   IF NOT FOUND THEN
@@ -235,19 +331,112 @@ BEGIN
   END IF;
   IF c.relrowsecurity AND NOT (SELECT rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = 'dp_sidecar') THEN
     RAISE EXCEPTION '% is refused: row-level security hides rows from dp_sidecar', p_relid::regclass
-      USING ERRCODE = '22023', HINT = 'Register a materialized view of it, or let its owner disable row-level security.';
+      USING ERRCODE = '22023', HINT = 'Let its owner disable row-level security, or register a materialized view of it with options {"total": true}, which states that every person has exactly one row there.';
+  END IF;
+  invoker := CASE WHEN c.relkind IN ('v', 'm') THEN dp_int.reads_as_sidecar(p_relid) END;
+  IF invoker IS NOT NULL THEN
+    RAISE EXCEPTION '% is refused: view % has security_invoker, and more than column references over one relation', p_relid::regclass, invoker::regclass
+      USING ERRCODE = '22023',
+            HINT = 'It would read with the rights of dp_sidecar, which may read every registered table, and could show its owner what he may not read. Let him take security_invoker away.';
   END IF;
   reason := dp_int.why_not_total(p_relid);
   IF reason IS NOT NULL AND NOT p_total THEN
     RAISE EXCEPTION '% is refused: %', p_relid::regclass, reason
       USING ERRCODE = '22023',
-            HINT = 'An expression, a function or another server can raise on one person''s row, a filter or a join can drop or repeat it. Register the table or a materialized view, or state with options {"total": true} that every person has exactly one row and that reading never raises; the statement is recorded.';
+            HINT = 'An expression, a function or another server can raise on one person''s row; a filter, a join or a partition key can drop or repeat it, and the number of rows, which is public, would tell. Register the whole table, or state with options {"total": true} that every person has exactly one row whatever their values, and that reading never raises; the statement is recorded.';
   END IF;
   IF NOT (has_schema_privilege('dp_sidecar', c.relnamespace, 'USAGE') AND has_table_privilege('dp_sidecar', p_relid, 'SELECT')) THEN
     RAISE EXCEPTION 'dp_sidecar may not read %', p_relid::regclass
       USING ERRCODE = '42501',
             HINT = format('As the owner run: GRANT USAGE ON SCHEMA %I TO dp_sidecar; GRANT SELECT ON %I.%I TO dp_sidecar;', schema_name, schema_name, c.relname);
   END IF;
+END $$;
+
+-- Are the OIDs of relations that are kept here those of this database?
+CREATE OR REPLACE FUNCTION dp_int.at_home() RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (
+    SELECT FROM dp_int.home h, pg_control_system() s, pg_catalog.pg_database d
+     WHERE h.cluster = s.system_identifier AND h.database = d.oid AND d.datname = current_database());
+END $$;
+
+CREATE OR REPLACE FUNCTION dp_int.refuse_copies() RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF NOT dp_int.at_home() THEN
+    RAISE EXCEPTION 'this is a copy of another database, and does not know yet which of its relations were registered there'
+      USING ERRCODE = '55000', HINT = 'As dp_owner run SELECT * FROM dp_int.rebind_relations(), which binds them by name. No privacy budget was spent.';
+  END IF;
+END $$;
+
+-- In a copy of a database: binds what the accounts know to the relations that have the
+-- names here. What has none of its names is gone.
+CREATE OR REPLACE FUNCTION dp_int.rebind_relations() RETURNS TABLE(relation text, bound boolean)
+LANGUAGE plpgsql VOLATILE SET quote_all_identifiers = off AS $$
+DECLARE
+  known dp_int.account_relation[];
+BEGIN
+  IF dp_int.at_home() THEN
+    RETURN;
+  END IF;
+  LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
+  SELECT array_agg(ROW(r.account, coalesce(c.oid, r.other, 0), r.relation, r.current, r.child)::dp_int.account_relation) INTO known
+    FROM (SELECT r.*, (SELECT max(c.oid::bigint)::oid  -- under another of its names
+                         FROM dp_int.account_relation o JOIN dp_int.named_relations() c ON c.name = o.relation
+                        WHERE o.account = r.account AND o.relid = r.relid AND r.relid <> 0) AS other
+            FROM dp_int.account_relation r) AS r
+    LEFT JOIN dp_int.named_relations() c ON c.name = r.relation;
+  DELETE FROM dp_int.account_relation;
+  INSERT INTO dp_int.account_relation
+  SELECT k.account, k.relid, k.relation, bool_or(k.current), bool_and(k.child) FROM unnest(known) k GROUP BY k.account, k.relid, k.relation;
+  UPDATE dp_int.home SET cluster = s.system_identifier, database = d.oid
+    FROM pg_control_system() s, pg_catalog.pg_database d WHERE d.datname = current_database();
+  RETURN QUERY SELECT r.relation, r.relid <> 0 FROM dp_int.account_relation r WHERE r.current ORDER BY 1;
+END $$;
+
+CREATE OR REPLACE FUNCTION dp_int.named_relations() RETURNS TABLE(oid oid, name text)
+LANGUAGE sql STABLE SET quote_all_identifiers = off AS $$
+  SELECT c.oid, format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+$$;
+
+-- Notes the names that known relations have now, so that each stays known under all
+-- that it ever had, also when it is dropped and made again.
+CREATE OR REPLACE FUNCTION dp_int.follow_renames() RETURNS void
+LANGUAGE sql VOLATILE AS $$
+  INSERT INTO dp_int.account_relation (account, relid, relation, child)
+  SELECT r.account, r.relid, c.name, bool_and(r.child)
+    FROM dp_int.account_relation r
+    JOIN dp_int.named_relations() c ON c.oid = r.relid
+   WHERE r.current
+   GROUP BY r.account, r.relid, c.name
+  ON CONFLICT DO NOTHING
+$$;
+
+-- The base relations of a relation, each with the account that knows it by its OID,
+-- else by its name; NULL when nobody does. child: reached as a partition or child;
+-- noted: known under this OID and name.
+CREATE OR REPLACE FUNCTION dp_int.known_relations(p_relid oid) RETURNS TABLE(relid oid, relation text, child boolean, account bigint, noted boolean)
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  WITH base AS MATERIALIZED (
+    SELECT b.relid, b.relation, b.relid <> p_relid AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = b.relid) AS child
+      FROM dp_int.base_relations(p_relid) b),
+  by_oid AS MATERIALIZED (
+    SELECT b.relid, r.account, bool_or(r.relation = b.relation) AS noted
+      FROM base b
+      JOIN dp_int.account_relation r ON r.current AND r.relid = b.relid
+     GROUP BY b.relid, r.account)
+  SELECT b.relid, b.relation, b.child, o.account, o.noted
+    FROM base b
+    JOIN by_oid o ON o.relid = b.relid
+  UNION
+  SELECT b.relid, b.relation, b.child, r.account, false
+    FROM base b
+    LEFT JOIN dp_int.account_relation r ON r.current AND r.relation = b.relation
+   WHERE b.relid NOT IN (SELECT o.relid FROM by_oid o);
 END $$;
 
 -- The one account of these relations, NULL when nobody knows them yet.
@@ -257,20 +446,56 @@ DECLARE
   found bigint[];
 BEGIN
   SELECT array_agg(DISTINCT known.account) INTO found
-    FROM (SELECT r.account
-            FROM dp_int.base_relations(p_relid) b
-            JOIN dp_int.account_relation r ON r.current AND r.relid = b.relid
+    FROM (SELECT k.account FROM dp_int.known_relations(p_relid) k WHERE k.account IS NOT NULL
           UNION ALL
-          SELECT r.account
-            FROM dp_int.base_relations(p_relid) b
-            JOIN dp_int.account_relation r ON r.current AND r.relation = b.relation
-          UNION ALL
-          SELECT (dp_int.dataset_of(p_options ->> 'account')).account WHERE p_options ? 'account') AS known;
+          SELECT coalesce(named, (dp_int.dataset_of(p_options ->> 'account')).account)
+            FROM (SELECT (SELECT d.account FROM dp_int.dataset d WHERE d.name = p_options ->> 'account' ORDER BY d.unregistered_at DESC NULLS FIRST LIMIT 1)) AS n(named)
+           WHERE p_options ? 'account') AS known;
   IF cardinality(found) > 1 THEN
     RAISE EXCEPTION 'the relations below % belong to different accounts', p_relid::regclass
       USING ERRCODE = '22023', HINT = 'One registration cannot show the people of two accounts. Register the tables one by one.';
   END IF;
   RETURN found[1];
+END $$;
+
+-- What was charged for and is no more: neither its OID, nor one of its names on a
+-- relation that the account knows. Its people may come back under a name that nobody
+-- knows. Partitions come and go with their table.
+CREATE OR REPLACE FUNCTION dp_int.gone_relations() RETURNS TABLE(account bigint, relation text)
+LANGUAGE sql STABLE AS $$
+  SELECT r.account, r.relation
+    FROM dp_int.account_relation r
+   WHERE r.current AND NOT r.child
+     AND NOT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = r.relid)
+     AND NOT EXISTS (
+       SELECT FROM dp_int.account_relation s
+         JOIN dp_int.account_relation o ON o.account = s.account AND o.relation = s.relation AND o.current
+         JOIN pg_catalog.pg_class c ON c.oid = o.relid
+        WHERE s.account = r.account AND s.relid = r.relid AND (s.relid <> 0 OR s.relation = r.relation))
+     AND dp_int.charged(r.account)
+$$;
+
+-- Could a relation without a statement be of people whom an account knows already?
+CREATE OR REPLACE FUNCTION dp_int.refuse_strangers(p_relid oid, p_account bigint) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  reason CONSTANT text := CASE WHEN p_account IS NULL THEN dp_int.why_unknown(p_relid) END;
+  gone text;
+  names text;
+BEGIN
+  IF reason IS NOT NULL THEN
+    RAISE EXCEPTION '% is refused: nobody knows whose rows it has: %', p_relid::regclass, reason
+      USING ERRCODE = '22023', HINT = 'Name a data set of the same people with options {"account": "name"}, or state with {"new_population": "why"} that there is none; the statement is recorded.';
+  ELSIF EXISTS (SELECT FROM dp_int.known_relations(p_relid) k WHERE k.account IS NULL AND NOT k.child) THEN
+    SELECT string_agg(DISTINCT g.relation, ', '), string_agg(DISTINCT format('"%s"', d.name), ', ') INTO gone, names
+      FROM dp_int.gone_relations() g
+      LEFT JOIN dp_int.dataset d ON d.account = g.account;
+    IF gone IS NOT NULL THEN
+      RAISE EXCEPTION '% is refused: it may be what is left of %, for which budget was spent', p_relid::regclass, gone
+        USING ERRCODE = '22023',
+              HINT = format('If it shows people of %s, name that data set with options {"account": "name"}; if what is gone was made again under its name, register that first; else state with {"new_population": "why"} that these people are others. The statement is recorded.', names);
+    END IF;
+  END IF;
 END $$;
 
 CREATE OR REPLACE FUNCTION dp_int.check_register_options(p_options jsonb) RETURNS void
@@ -286,7 +511,7 @@ BEGIN
       RAISE EXCEPTION 'unknown option "%"', o.key USING ERRCODE = '22023', HINT = 'dp_register knows total, account and new_population.';
     ELSIF o.type <> (CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END) THEN
       RAISE EXCEPTION 'option "%" must be a %', o.key, CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END
-        USING ERRCODE = '22023', HINT = 'total: true or false; account: the name of a registered data set of the same people; new_population: your statement why these people are new.';
+        USING ERRCODE = '22023', HINT = 'total: true or false; account: the name of a data set of the same people; new_population: your statement why these people are new.';
     END IF;
   END LOOP;
   IF p_options ? 'account' AND p_options ? 'new_population' THEN
@@ -294,45 +519,36 @@ BEGIN
   END IF;
 END $$;
 
--- Partitions and children below a relation that no account knows yet.
-CREATE OR REPLACE FUNCTION dp_int.new_partitions(p_relid oid) RETURNS TABLE(relid oid, relation text)
-LANGUAGE plpgsql STABLE AS $$
-BEGIN
-  RETURN QUERY
-  SELECT b.relid, b.relation
-    FROM dp_int.base_relations(p_relid) b
-   WHERE NOT EXISTS (SELECT FROM dp_int.account_relation r WHERE r.current AND r.relid = b.relid)
-     AND NOT EXISTS (SELECT FROM dp_int.account_relation r WHERE r.current AND r.relation = b.relation)
-     AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = b.relid);
-END $$;
-
 -- Is the data set still what was registered? Called under locks that keep it
--- so. Partitions added since join the account.
+-- so. Partitions added since join the account, and new names are noted.
 CREATE OR REPLACE FUNCTION dp_int.recheck_dataset(p_dataset bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   d dp_int.dataset;
+  strange boolean;
+  noted boolean;
   changed text;
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   BEGIN
+    PERFORM dp_int.refuse_copies();
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
                     WHERE c.oid = d.relid AND n.nspname = d.schema_name AND c.relname = d.relation_name) THEN
       RAISE EXCEPTION 'it was dropped, renamed or replaced';
     END IF;
     PERFORM dp_int.check_relation(d.relid, coalesce((d.options ->> 'total')::boolean, false));
     PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales);
-    IF EXISTS (SELECT FROM dp_int.new_partitions(d.relid)) THEN
-      INSERT INTO dp_int.account_relation (account, relid, relation)
-      SELECT d.account, n.relid, n.relation FROM dp_int.new_partitions(d.relid) n
+    SELECT bool_or(k.account IS DISTINCT FROM d.account AND NOT (k.account IS NULL AND k.child)), bool_and(k.noted) INTO strange, noted
+      FROM dp_int.known_relations(d.relid) k;
+    IF strange THEN
+      RAISE EXCEPTION 'it shows relations that were not below it';
+    ELSIF NOT noted THEN
+      INSERT INTO dp_int.account_relation (account, relid, relation, child)
+      SELECT d.account, k.relid, k.relation, k.child FROM dp_int.known_relations(d.relid) k
       ON CONFLICT DO NOTHING;
     END IF;
-    IF EXISTS (SELECT FROM dp_int.base_relations(d.relid) b
-                WHERE NOT EXISTS (SELECT FROM dp_int.account_relation r WHERE r.current AND r.account = d.account AND r.relid = b.relid)
-                  AND NOT EXISTS (SELECT FROM dp_int.account_relation r WHERE r.current AND r.account = d.account AND r.relation = b.relation)) THEN
-      RAISE EXCEPTION 'it shows relations that were not below it';
-    END IF;
-  EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type THEN
+  EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type
+    OR object_not_in_prerequisite_state THEN
     GET STACKED DIAGNOSTICS changed = MESSAGE_TEXT;
     RAISE EXCEPTION 'data set "%" is not what was registered: %', d.name, changed
       USING ERRCODE = 'DP004', HINT = 'Ask the steward to undo that, or to dp_unregister and dp_register it, with {"total": true} if that is what it lacks. No privacy budget was spent.';
@@ -410,6 +626,7 @@ BEGIN
       USING ERRCODE = '25001', HINT = 'Begin with: BEGIN ISOLATION LEVEL READ COMMITTED.';
   END IF;
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
+  PERFORM dp_int.refuse_copies();
   total := coalesce((dp_register.options ->> 'total')::boolean, false);
   PERFORM dp_int.check_relation(dp_register.relation, total);
   PERFORM dp_int.check_columns(dp_register.relation, dp_register.target, dp_register.features, dp_register.scales);
@@ -418,14 +635,13 @@ BEGIN
       USING ERRCODE = '42710', HINT = 'Change its budget with dp_set_budget, or dp_unregister it first: what was spent stays spent.';
   END IF;
 
-  IF NOT EXISTS (SELECT FROM dp_int.base_relations(dp_register.relation)) AND NOT dp_register.options ?| '{account,new_population}' THEN
-    RAISE EXCEPTION '% shows no table, so nobody knows whose rows it has', dp_register.relation
-      USING ERRCODE = '22023', HINT = 'Name a data set of the same people with options {"account": "name"}, or state with {"new_population": "why"} that there is none.';
-  END IF;
-
   eps := dp_int.exact(dp_register.epsilon);
   del := dp_int.exact(dp_register.delta);
+  PERFORM dp_int.follow_renames();
   account_id := dp_int.account_of(dp_register.relation, dp_register.options);
+  IF NOT dp_register.options ?| '{account,new_population}' THEN
+    PERFORM dp_int.refuse_strangers(dp_register.relation, account_id);
+  END IF;
   SELECT * INTO a FROM dp_int.account WHERE id = account_id FOR UPDATE;
   alone := NOT EXISTS (SELECT FROM dp_int.dataset d WHERE d.account = a.id AND d.unregistered_at IS NULL);
   IF a.id IS NOT NULL AND dp_register.options ? 'new_population' THEN
@@ -446,8 +662,8 @@ BEGIN
     RAISE EXCEPTION 'these people''s account has delta %', a.delta::float8 USING ERRCODE = '22023', HINT = 'Register with the same delta.';
   END IF;
   own_cap := dp_int.positive_cap(a, eps, del);
-  INSERT INTO dp_int.account_relation (account, relid, relation)
-  SELECT a.id, b.relid, b.relation FROM dp_int.base_relations(dp_register.relation) b
+  INSERT INTO dp_int.account_relation (account, relid, relation, child)
+  SELECT a.id, k.relid, k.relation, bool_and(k.child) FROM dp_int.known_relations(dp_register.relation) k GROUP BY k.relid, k.relation
   ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true;
   INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, options, epsilon, delta, cap, registered_by)
   SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
@@ -526,8 +742,9 @@ BEGIN
     SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
     own_cap := dp_int.positive_cap(a, eps, a.delta);
   END IF;
-  INSERT INTO dp_int.dataset_grant (dataset, grantee, epsilon, cap) VALUES (d.id, dp_grant.grantee, eps, own_cap)
-  ON CONFLICT ON CONSTRAINT dataset_grant_pk DO UPDATE SET epsilon = excluded.epsilon, cap = excluded.cap;
+  INSERT INTO dp_int.dataset_grant (dataset, principal, grantee, epsilon, cap)
+  VALUES (d.id, dp_int.admit_principal(dp_grant.grantee), dp_grant.grantee, eps, own_cap)
+  ON CONFLICT ON CONSTRAINT dataset_grant_pk DO UPDATE SET grantee = excluded.grantee, epsilon = excluded.epsilon, cap = excluded.cap;
   PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('grant',
     jsonb_build_object('grantee', dp_grant.grantee, 'epsilon', eps)));
 END $$;
@@ -539,7 +756,9 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   d dp_int.dataset := dp_int.dataset_of(dp_revoke.dataset);
 BEGIN
-  DELETE FROM dp_int.dataset_grant g WHERE g.dataset = d.id AND g.grantee = dp_revoke.grantee;
+  DELETE FROM dp_int.dataset_grant g  -- of the role of this name, or of one that had it and is gone
+   WHERE g.dataset = d.id
+     AND (g.principal = dp_int.principal_of(dp_revoke.grantee) OR g.grantee = dp_revoke.grantee AND dp_int.role_of(g.principal) IS NULL);
   IF NOT FOUND THEN
     RAISE EXCEPTION 'data set "%" is not granted to "%"', d.name, dp_revoke.grantee USING ERRCODE = '22023', HINT = 'A grant to a group is taken back from the group.';
   END IF;

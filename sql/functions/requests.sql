@@ -162,8 +162,8 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.insert_job(p_id uuid, p_caller name, r dp_int.request, p_waited boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-  INSERT INTO dp_int.job (id, caller, dataset, model, eps, delta, request, request_hash, fresh, waited)
-  VALUES (p_id, p_caller, r.dataset, r.model, r.eps, r.delta, r.body, r.hash, r.fresh, p_waited);
+  INSERT INTO dp_int.job (id, principal, caller, dataset, model, eps, delta, request, request_hash, fresh, waited)
+  VALUES (p_id, dp_int.admit_principal(p_caller), p_caller, r.dataset, r.model, r.eps, r.delta, r.body, r.hash, r.fresh, p_waited);
   PERFORM pg_notify('dp_jobs', 'queued');
 END $$;
 
@@ -199,7 +199,7 @@ BEGIN
   RETURN QUERY
   SELECT j.state, j.finished_at IS NOT NULL OR dp_int.sidecars_alive() > 0, j.release, j.sqlstate, j.message, j.hint, s.stage, s.expected_at
     FROM dp_int.job j JOIN dp_int.stage s ON s.job = j.id
-   WHERE j.id = p_job AND j.caller = p_caller;
+   WHERE j.id = p_job AND j.principal = dp_int.principal_of(p_caller);
 END $$;
 
 -- Cancels what is not spent. Returns what became of the job. What it says of a job
@@ -211,7 +211,7 @@ DECLARE
   j dp_int.job;
 BEGIN
   BEGIN
-    SELECT * INTO j FROM dp_int.job WHERE id = p_job AND caller = p_caller FOR NO KEY UPDATE;  -- others may follow it
+    SELECT * INTO j FROM dp_int.job WHERE id = p_job AND principal = dp_int.principal_of(p_caller) FOR NO KEY UPDATE;  -- others may follow it
     IF NOT FOUND THEN
       RAISE EXCEPTION 'you have no job %', p_job USING ERRCODE = '22023', HINT = 'See dp.jobs.';
     ELSIF j.state NOT IN ('queued', 'claimed', 'charged') THEN

@@ -30,9 +30,9 @@ BEGIN
   item := 'every caller''s total is the sum of their entries';
   SELECT format('caller "%s" of account %s', coalesce(t.caller, c.caller), coalesce(t.account, c.account)) INTO detail
     FROM dp_int.caller_total t
-    FULL JOIN (SELECT l.account, l.caller, sum(dp_int.cost(a, l)) AS spent
-                 FROM dp_int.ledger l JOIN dp_int.account a ON a.id = l.account
-                WHERE l.kind <> 'budget' GROUP BY l.account, l.caller) AS c USING (account, caller)
+    FULL JOIN (SELECT l.account, j.principal, min(l.caller::text) AS caller, sum(dp_int.cost(a, l)) AS spent
+                 FROM dp_int.ledger l JOIN dp_int.account a ON a.id = l.account LEFT JOIN dp_int.job j ON j.id = l.job
+                WHERE l.kind <> 'budget' GROUP BY l.account, j.principal) AS c USING (account, principal)
    WHERE t.spent IS DISTINCT FROM c.spent
    LIMIT 1;
   ok := detail IS NULL;
@@ -57,9 +57,9 @@ BEGIN
 
   item := 'no relation is in two accounts';
   SELECT min(relation) INTO detail
-    FROM (SELECT relation, account, relid::text AS key FROM dp_int.account_relation WHERE current
-          UNION ALL SELECT relation, account, relation FROM dp_int.account_relation WHERE current) AS r
-   GROUP BY key
+    FROM dp_int.account_relation
+   WHERE current AND relid <> 0
+   GROUP BY relid
   HAVING count(DISTINCT account) > 1
    ORDER BY 1
    LIMIT 1;

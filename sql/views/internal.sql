@@ -16,10 +16,18 @@ CREATE OR REPLACE VIEW dp_int.stage AS
     FROM dp_int.job j;
 COMMENT ON VIEW dp_int.stage IS 'The stage of every job, as dp.jobs and waiting callers show it, and when it may be done.';
 
+CREATE OR REPLACE VIEW dp_int.me AS
+  SELECT p.id AS principal
+    FROM dp_int.principal p
+    JOIN pg_catalog.pg_roles r ON r.oid = p.role
+   WHERE r.rolname = session_user AND p.cluster = (SELECT system_identifier FROM pg_control_system());
+COMMENT ON VIEW dp_int.me IS 'dp_int.principal_of for whoever is logged in.';
+
 CREATE OR REPLACE VIEW dp_int.my_grant AS
   SELECT DISTINCT ON (g.dataset) g.dataset, g.epsilon
     FROM dp_int.dataset_grant g
-    JOIN pg_catalog.pg_roles r ON r.rolname = g.grantee
+    JOIN dp_int.principal p ON p.id = g.principal AND p.cluster = (SELECT system_identifier FROM pg_control_system())
+    JOIN pg_catalog.pg_roles r ON r.oid = p.role
    WHERE pg_has_role(session_user, r.oid, 'USAGE')
-   ORDER BY g.dataset, g.grantee <> session_user, g.epsilon DESC NULLS FIRST;
+   ORDER BY g.dataset, r.rolname <> session_user, g.epsilon DESC NULLS FIRST;
 COMMENT ON VIEW dp_int.my_grant IS 'dp_int.grant_of for whoever is logged in.';

@@ -24,7 +24,7 @@ CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account
     LEFT JOIN dp_int.my_grant g ON g.dataset = d.id
-    LEFT JOIN dp_int.caller_total t ON t.account = a.id AND t.caller = session_user
+    LEFT JOIN dp_int.caller_total t ON t.account = a.id AND t.principal = (SELECT me.principal FROM dp_int.me)
    WHERE d.unregistered_at IS NULL
      AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR g.dataset IS NOT NULL);
 COMMENT ON VIEW dp.budget IS
@@ -37,7 +37,7 @@ CREATE OR REPLACE VIEW dp.jobs WITH (security_barrier) AS
     FROM dp_int.job j
     JOIN dp_int.stage s ON s.job = j.id
     JOIN dp_int.dataset d ON d.id = j.dataset
-   WHERE j.caller = session_user OR pg_has_role(session_user, 'dp_admin', 'USAGE');
+   WHERE j.principal = (SELECT me.principal FROM dp_int.me) OR pg_has_role(session_user, 'dp_admin', 'USAGE');
 COMMENT ON VIEW dp.jobs IS 'The caller''s own jobs; for stewards everybody''s.';
 
 CREATE OR REPLACE VIEW dp.releases WITH (security_barrier) AS
