@@ -30,6 +30,7 @@ func codeScript() string {
 		revokeAll + sql.Code() + dropStale +
 		"INSERT INTO dp_int.installed_code (fingerprint, objects) VALUES ('" + sql.Current().Fingerprint + "', dp_int.code_hash())\n" +
 		"ON CONFLICT ON CONSTRAINT installed_code_pk DO UPDATE SET fingerprint = excluded.fingerprint, objects = excluded.objects, at = clock_timestamp();\n" +
+		"SELECT dp_int.record_location();\n" +
 		"COMMIT;"
 }
 

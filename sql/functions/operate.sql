@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION dp_int.figures() RETURNS jsonb
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT jsonb_build_object(
-    'budgets', (SELECT coalesce(jsonb_object_agg(d.name, greatest(1 - a.proven_epsilon / least(a.epsilon, d.epsilon), 0)::float8), '{}')
+    'budgets', (SELECT coalesce(jsonb_object_agg(d.name, greatest(1 - a.proven_epsilon / nullif(least(a.epsilon, d.epsilon), 0), 0)::float8), '{}')
                   FROM dp_int.dataset d JOIN dp_int.account a ON a.id = d.account WHERE d.unregistered_at IS NULL),
     'queued', count(*),
     'oldest', coalesce(extract(epoch FROM clock_timestamp() - min(j.created_at)), 0)::float8)

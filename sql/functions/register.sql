@@ -395,6 +395,7 @@ DECLARE
   alone boolean;
   own_cap numeric;
 BEGIN
+  PERFORM dp_int.refuse_copy();
   IF coalesce(dp_register.dataset, '') = '' OR octet_length(dp_register.dataset) > 200 THEN
     RAISE EXCEPTION 'a data set needs a name of at most 200 bytes' USING ERRCODE = '22023', HINT = 'For instance ''claims''.';
   END IF;
@@ -512,6 +513,7 @@ DECLARE
   eps numeric;
   own_cap numeric;
 BEGIN
+  PERFORM dp_int.refuse_copy();
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
   d := dp_int.dataset_of(dp_grant.dataset);
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = dp_grant.grantee) THEN
