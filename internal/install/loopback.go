@@ -44,8 +44,9 @@ func loopback(ctx context.Context, conn *pgx.Conn, c Config) error {
 
 // loopbackRole makes the role with which the loopback of this database logs in,
 // unless it is there, and returns its name. Settings are not inherited, so it has
-// those of dp_loopback again. Roles of databases that are gone, or that a dump has
-// brought along, go too: their passwords may be known.
+// those of dp_loopback again; nor does a dump hold the rights on the database itself.
+// Roles of databases that are gone, or that a dump has brought along, go: their
+// passwords may be known.
 func loopbackRole(ctx context.Context, tx pgx.Tx) (role string, err error) {
 	if err := tx.QueryRow(ctx, `SELECT 'dp_loopback_' || oid FROM pg_database WHERE datname = current_database()`).Scan(&role); err != nil {
 		return "", err
@@ -63,6 +64,7 @@ BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_auth_members WHERE member = '{{role}}'::regrole AND roleid = 'dp_loopback'::regrole) THEN
     GRANT dp_loopback TO {{role}};
   END IF;
+  EXECUTE format('GRANT CONNECT ON DATABASE %I TO dp_loopback, dp_sidecar', current_database());
   FOREACH setting IN ARRAY '{search_path=pg_catalog,statement_timeout=5s,lock_timeout=3s,idle_in_transaction_session_timeout=5s,idle_session_timeout=10min,default_transaction_isolation=read committed}'::text[] LOOP
     EXECUTE format('ALTER ROLE {{role}} SET %I = %L', split_part(setting, '=', 1), split_part(setting, '=', 2));
   END LOOP;

@@ -78,11 +78,11 @@ func copyTo(ctx context.Context, tx pgx.Tx, name, query string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Sync(), f.Close()) }()
-	format := "CSV HEADER"
+	format := "csv, HEADER"
 	if strings.HasSuffix(name, ".txt") {
-		format = "TEXT"
+		format = "text"
 	}
-	_, err = tx.Conn().PgConn().CopyTo(ctx, f, "COPY ("+query+") TO STDOUT "+format)
+	_, err = tx.Conn().PgConn().CopyTo(ctx, f, "COPY ("+query+") TO STDOUT WITH (FORMAT "+format+")")
 	return err
 }
 

@@ -33,7 +33,7 @@ BEGIN
   END IF;
   -- What is no view stands among the relations of its account itself.
   IF (kind = 'v') = EXISTS (SELECT FROM dp_int.account_relation r WHERE r.account = d.account AND r.current AND r.relation = name) THEN
-    RETURN format('data set "%s": %s is %s, and was not', d.name, name, CASE kind WHEN 'v' THEN 'a view' ELSE 'no view' END);
+    RETURN format('data set "%s": %s is %s', d.name, name, CASE kind WHEN 'v' THEN 'a view, and was none' ELSE 'no view, and was one' END);
   END IF;
   PERFORM dp_int.recheck_dataset(d.id);
   RETURN NULL;
