@@ -146,8 +146,11 @@ func TestARestoredCopyIsNotItsOriginal(t *testing.T) {
 	if w.entries() != before {
 		t.Fatalf("the original was charged: %d entries, before %d", w.entries(), before)
 	}
-	c.wantError(c.exec2(c.super, `SELECT dp_int.worker_beat(gen_random_uuid(), 1, '')`), "DP003", "dpsidecar adopt")
-	c.wantError(c.exec2(c.steward, `SELECT dp_grant($1, 'steward')`, w.dataset), "DP003", "dpsidecar adopt")
+	c.wantError(c.try(c.super, `SELECT dp_int.worker_beat(gen_random_uuid(), 1, '')`), "DP003", "dpsidecar adopt")
+	for _, sql := range []string{`SELECT dp_grant('` + w.dataset + `', 'steward')`, `SELECT dp_abandon(id) FROM dp.jobs`,
+		`SELECT dp_register('x', 'public.` + w.dataset + `', 'amount', '{age}', 1)`} {
+		c.wantError(c.try(c.steward, sql), "DP003", "dpsidecar adopt")
+	}
 
 	r, err := install.Run(context.Background(), c.config())
 	if err != nil {
@@ -186,7 +189,8 @@ func TestARestoredCopyIsNotItsOriginal(t *testing.T) {
 	}
 }
 
-func (w *world) exec2(conn *pgx.Conn, sql string, args ...any) error {
+// try returns the error of a statement.
+func (w *world) try(conn *pgx.Conn, sql string, args ...any) error {
 	_, err := conn.Exec(context.Background(), sql, args...)
 	return err
 }
@@ -272,7 +276,7 @@ func TestACopyThatLacksSomethingIsNotAdopted(t *testing.T) {
 			c.exec(c.super, strings.ReplaceAll(statement, "{t}", w.dataset))
 		}
 		c.exec(c.super, `SET LOCAL ROLE dp_owner`)
-		err := c.exec2(c.super, `SELECT * FROM dp_int.adopt(true)`)
+		err := c.try(c.super, `SELECT * FROM dp_int.adopt(true)`)
 		if err == nil {
 			t.Errorf("%s: adopted", what)
 		} else if c.wantError(err, "DP004", change.says); !strings.Contains(hint(err), "Nothing was changed") {

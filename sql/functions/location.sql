@@ -13,34 +13,37 @@ END $$;
 
 -- The role with which the loopback logs in, one for each database of a cluster.
 CREATE OR REPLACE FUNCTION dp_int.loopback_role() RETURNS name
-LANGUAGE sql STABLE AS $$
-  SELECT substr(option, length('user=') + 1)::name
-    FROM pg_catalog.pg_user_mappings AS m, unnest(m.umoptions) AS option
-   WHERE m.srvname = 'dp_loop' AND m.usename = 'dp_owner' AND option LIKE 'user=%'
-$$;
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT substr(option, length('user=') + 1)::name
+            FROM pg_catalog.pg_user_mappings AS m, unnest(m.umoptions) AS option
+           WHERE m.srvname = 'dp_loop' AND m.usename = 'dp_owner' AND option LIKE 'user=%');
+END $$;
 
 -- Where this is executed. started tells servers apart that are copies of one
 -- another, file by file; a standby and its primary differ in it too.
 CREATE OR REPLACE FUNCTION dp_int.here() RETURNS jsonb
-LANGUAGE sql STABLE AS $$
-  SELECT jsonb_build_object(
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN jsonb_build_object(
     'system', dp_int.system_identifier(),
     'database', (SELECT oid::text FROM pg_catalog.pg_database WHERE datname = current_database()),
     'anchor', 'dp_int.location'::regclass::oid::text,
     'installation', (SELECT installation FROM dp_int.location),
     'started', extract(epoch FROM pg_postmaster_start_time()),
-    'standby', pg_is_in_recovery())
-$$;
+    'standby', pg_is_in_recovery());
+END $$;
 
 -- False before a location was recorded, and on standbys of where it was.
 CREATE OR REPLACE FUNCTION dp_int.is_copy() RETURNS boolean
-LANGUAGE sql STABLE AS $$
-  SELECT EXISTS (
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (
     SELECT FROM dp_int.location AS l
      WHERE l.anchor <> 'dp_int.location'::regclass
         OR l.database <> (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-        OR l.system_identifier <> dp_int.system_identifier())
-$$;
+        OR l.system_identifier <> dp_int.system_identifier());
+END $$;
 
 CREATE OR REPLACE FUNCTION dp_int.refuse_copy() RETURNS void
 LANGUAGE plpgsql STABLE AS $$

@@ -22,6 +22,7 @@ DECLARE
   message CONSTANT text := format('abandoned by the steward "%s"', session_user);
   unspent CONSTANT text := 'No privacy budget was spent.';
 BEGIN
+  PERFORM dp_int.refuse_copy();  -- it would give charges back under which the original releases
   BEGIN
     SELECT * INTO j FROM dp_int.job WHERE id = dp_abandon.job FOR NO KEY UPDATE;
   EXCEPTION WHEN lock_not_available THEN
