@@ -261,6 +261,13 @@ func TestACopyThatLacksSomethingIsNotAdopted(t *testing.T) {
 	w.exec(w.super, `CREATE VIEW public.seen AS SELECT amount, age FROM public.`+w.dataset)
 	w.exec(w.super, `GRANT SELECT ON public.seen TO dp_sidecar`)
 	w.exec(w.steward, `SELECT dp_register('seen', 'public.seen', 'amount', '{age}', 1)`)
+	for _, gone := range []string{"gone1", "gone2"} { // what is dropped and no longer registered is not missed
+		w.exec(w.super, `CREATE TABLE public.`+gone+` (amount float8, age float8)`)
+		w.exec(w.super, `GRANT SELECT ON public.`+gone+` TO dp_sidecar`)
+		w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1)`, gone, "public."+gone)
+		w.exec(w.steward, `SELECT dp_unregister($1)`, gone)
+		w.exec(w.super, `DROP TABLE public.`+gone)
+	}
 	c := w.restore(w.system.Cluster, "lacking")
 	for what, change := range map[string]struct{ sql, says string }{
 		"the relation is gone":    {`DROP TABLE public.{t} CASCADE`, "there is no relation"},
@@ -288,6 +295,9 @@ func TestACopyThatLacksSomethingIsNotAdopted(t *testing.T) {
 		t.Error("it is no copy any more")
 	}
 	c.adopt(true)
+	if wrong := c.verify(); len(wrong) > 0 {
+		t.Error(wrong)
+	}
 }
 
 // A copy of the cluster's files cannot know that it is one; but it asks nobody else:

@@ -22,7 +22,7 @@ func withClaims(t *testing.T) (c *localpg.Cluster, env map[string]string) {
 	}
 	t.Cleanup(func() { c.Stop() })
 	c.Exec(t, "postgres", "CREATE DATABASE app")
-	env = map[string]string{"DPSIDECAR_ADMIN_URL": c.SuperuserURL("app"), "DPSIDECAR_DATABASE_URL": c.SuperuserURL("app")}
+	env = map[string]string{"DPSIDECAR_ADMIN_URL": c.SuperuserURL("app"), "DPSIDECAR_DATABASE_URL": c.SuperuserURL("app"), "DPSIDECAR_SIDECAR_PASSWORD_FILE": write(t, "side")}
 	if out, err := dpsidecar(t, env, "install"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -63,6 +63,17 @@ func TestUninstall(t *testing.T) {
 			t.Errorf("%q: %v\n%s", args, err, out)
 		}
 	}
+	sidecar, err := pgx.Connect(t.Context(), c.URL("dp_sidecar", "side", "app"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sidecar.Exec(t.Context(), "SELECT dp_int.worker_beat(gen_random_uuid(), pg_backend_pid(), '')"); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := dpsidecar(t, env, "uninstall", "--export", t.TempDir(), "--confirm", "app"); err == nil || !strings.Contains(err.Error(), "stop every dpsidecar serve") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	sidecar.Close(t.Context())
 	c.Exec(t, "app", "CREATE VIEW left_over AS SELECT * FROM dp.budget")
 	if out, err := dpsidecar(t, env, "uninstall", "--export", t.TempDir(), "--confirm", "app"); err == nil || !strings.Contains(describe(err), "left_over") && !strings.Contains(describe(err), "depend") {
 		t.Errorf("%v\n%s", err, out)

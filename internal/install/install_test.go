@@ -80,6 +80,32 @@ func TestInstallWithoutSuperuser(t *testing.T) {
 	connect(t, c.URL("dp_sidecar", first.SidecarPassword, db))
 }
 
+// Whoever installs without being a superuser adopts a copy too, once the administrator
+// has run the script there.
+func TestAdoptWithoutSuperuser(t *testing.T) {
+	c := cluster(t)
+	c.Exec(t, "postgres", "CREATE ROLE installer LOGIN CREATEROLE PASSWORD 'pw'", "CREATE DATABASE original")
+	config := Config{Admin: parse(t, c.URL("installer", "pw", "original"))}
+	var missing *PrerequisiteError
+	if _, err := Run(t.Context(), config); !errors.As(err, &missing) {
+		t.Fatal(err)
+	}
+	c.Exec(t, "original", "REVOKE CREATE ON SCHEMA public FROM PUBLIC", missing.Script)
+	install(t, config)
+	c.Exec(t, "original", "CREATE TABLE claims (amount float8, age float8)", "GRANT SELECT ON claims TO dp_sidecar",
+		"SELECT dp_register('claims', 'claims', 'amount', '{age}', 2)")
+	c.Exec(t, "postgres", "CREATE DATABASE staging TEMPLATE original")
+	config = Config{Admin: parse(t, c.URL("installer", "pw", "staging"))}
+	if _, _, err := Adopt(t.Context(), config, true); !errors.As(err, &missing) || len(missing.Missing) != 1 {
+		t.Fatalf("got %v", err)
+	}
+	c.Exec(t, "staging", missing.Script)
+	r, adopted, err := Adopt(t.Context(), config, true)
+	if err != nil || len(adopted) != 1 || adopted[0].Remaining != 2 || !r.Checks[0].OK || !r.Checks[1].OK {
+		t.Errorf("got %+v, %+v, %v", r, adopted, err)
+	}
+}
+
 func TestInstallAsSuperuser(t *testing.T) {
 	c := cluster(t)
 	first, second := c.Database(t), c.Database(t)

@@ -86,7 +86,7 @@ BEGIN
 
   item := 'no relation is in two accounts';
   SELECT min(relation) INTO detail
-    FROM (SELECT relation, account, relid::text AS key FROM dp_int.account_relation WHERE current
+    FROM (SELECT relation, account, relid::text AS key FROM dp_int.account_relation WHERE current AND relid <> 0  -- 0: gone when a copy was adopted
           UNION ALL SELECT relation, account, relation FROM dp_int.account_relation WHERE current) AS r
    GROUP BY key
   HAVING count(DISTINCT account) > 1
