@@ -227,7 +227,7 @@ func TestASidecarSurvivesARestartOfPostgres(t *testing.T) {
 func TestALostLoopbackIsRenewed(t *testing.T) {
 	w := newWorld(t, 10, 0)
 	w.mustRegress(w.analyst, ask, w.dataset, 0.5)
-	w.exec(w.super, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'dp_loopback'`)
+	w.exec(w.super, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename LIKE 'dp\_loopback%'`)
 	time.Sleep(50 * time.Millisecond)
 	w.mustRegress(w.analyst, ask, w.dataset, 0.25)
 }

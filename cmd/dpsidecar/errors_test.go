@@ -44,7 +44,7 @@ func installed(t *testing.T) (c *localpg.Cluster, db string, admin *pgx.ConnConf
 	if admin, err = pgx.ParseConfig(c.SuperuserURL(db)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := install.Run(t.Context(), install.Config{Admin: admin, LoopbackPassword: "loop", SidecarPassword: "side"}); err != nil {
+	if _, err := install.Run(t.Context(), install.Config{Admin: admin, SidecarPassword: "side"}); err != nil {
 		t.Fatal(err)
 	}
 	return c, db, admin

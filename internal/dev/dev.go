@@ -78,11 +78,10 @@ func (s *System) prepare(ctx context.Context) error {
 		return err
 	}
 	_, err = install.Run(ctx, install.Config{
-		Admin:            admin,
-		LoopbackHost:     s.Cluster.Host(),
-		LoopbackPort:     uint16(s.Cluster.Port()),
-		LoopbackPassword: s.password("dp_loopback"),
-		SidecarPassword:  s.password("dp_sidecar"),
+		Admin:           admin,
+		LoopbackHost:    s.Cluster.Host(),
+		LoopbackPort:    uint16(s.Cluster.Port()),
+		SidecarPassword: s.password("dp_sidecar"),
 	})
 	if err != nil {
 		return err

@@ -94,7 +94,7 @@ func Down(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 	}
 	last := version == first()
 	if last {
-		if err := execute(ctx, admin, `DROP SERVER IF EXISTS dp_loop CASCADE`); err != nil {
+		if err := execute(ctx, admin, dropLoopback); err != nil {
 			return version, err
 		}
 	}
@@ -109,6 +109,13 @@ func Down(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 	}
 	return Version(ctx, admin)
 }
+
+const dropLoopback = `
+DO $$
+BEGIN
+  DROP SERVER IF EXISTS dp_loop CASCADE;
+  EXECUTE (SELECT format('DROP ROLE IF EXISTS dp_loopback_%s', oid) FROM pg_catalog.pg_database WHERE datname = current_database());
+END $$`
 
 func execute(ctx context.Context, admin *pgx.ConnConfig, statement string) error {
 	conn, err := pgx.ConnectConfig(ctx, admin)

@@ -313,15 +313,17 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err := s.fits(c, n); err != nil {
 		return nil, 0, err
 	}
-	charged, err := ledger.Charge(ctx, s.brief, c.owner(), ledger.Entry{
+	head, err := ledger.Charge(ctx, s.brief, c.owner(), ledger.Entry{
 		Event: plan.Event, Rows: n, Parameters: plan.Parameters, Arithmetic: plan.Arithmetic, Accounting: c.Dataset.Accounting, Order: c.Dataset.Order,
 	})
 	switch {
 	case err != nil:
 		return nil, 0, refusedBy(err)
-	case !charged:
+	case head == nil:
 		return nil, 0, errUnwanted
 	}
+	// Kept where the database's owner cannot reach it, this finds a ledger that was cut.
+	s.Log.Info("charged", "job", c.ID, "dataset", c.Dataset.Name, "account", head.Account, "entry", head.Entry, "head", head.Hash)
 	var wanted bool
 	if err := s.brief.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3)", c.ID, c.Token, c.takes(plan, n)).Scan(&wanted); err != nil {
 		return nil, 0, ledger.Explain(err)

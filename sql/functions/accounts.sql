@@ -155,7 +155,7 @@ BEGIN
     RETURN known;
   ELSIF EXISTS (SELECT FROM dp_int.principal WHERE cluster <> here AND role IS NOT NULL) THEN
     RAISE EXCEPTION 'this is a copy of another cluster''s database, whose roles are not bound to this one''s'
-      USING ERRCODE = '55000', HINT = 'As dp_owner run SELECT * FROM dp_int.rebind_roles(), which binds them by name. No privacy budget was spent.';
+      USING ERRCODE = '55000', HINT = 'Let its administrator run dpsidecar adopt, which binds them by name. No privacy budget was spent.';
   END IF;
   UPDATE dp_int.principal p
      SET name = coalesce(dp_int.role_of(p.id), p.name), role = CASE WHEN dp_int.role_of(p.id) IS NOT NULL THEN p.role END

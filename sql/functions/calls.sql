@@ -110,8 +110,8 @@ BEGIN
       connection := dp_int.loopback_open(dp_int.job_channel(job));
       asked := true;
       SELECT t.release INTO release
-        FROM dp_dblink.dblink(connection, format('SELECT dp_int.enqueue(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L)',
-               job, p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options)) AS t(release uuid);
+        FROM dp_dblink.dblink(connection, format('SELECT dp_int.enqueue(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)',
+               job, p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, dp_int.here())) AS t(release uuid);
       IF release IS NULL THEN
         release := dp_int.loopback_wait(connection, p_caller, job);
       END IF;

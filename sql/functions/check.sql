@@ -41,20 +41,26 @@ DECLARE
   alive int := dp_int.sidecars_alive();
   r record;
 BEGIN
-  item := 'the loopback reaches this database as dp_loopback, read-write';
+  item := 'the loopback reaches this database, read-write';
   BEGIN
     connection := dp_int.loopback_open('dp_check');
     SELECT * INTO r
-      FROM dp_dblink.dblink(connection, 'SELECT current_user, current_database(), pg_is_in_recovery(), current_setting(''transaction_read_only''), (SELECT oid FROM pg_database WHERE datname = current_database())')
-        AS t(who name, db name, recovering boolean, read_only text, db_oid oid);
+      FROM dp_dblink.dblink(connection, format('SELECT current_user, current_database(), current_setting(''transaction_read_only''), dp_int.elsewhere(%L)', dp_int.here()))
+        AS t(who name, db name, read_only text, elsewhere text);
     PERFORM dp_dblink.dblink_disconnect(connection);
-    ok := r.who = 'dp_loopback' AND NOT r.recovering AND r.read_only = 'off'
-      AND r.db_oid = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database());
-    detail := format('%s on database %s, %s', r.who, r.db, CASE WHEN ok THEN 'as it should be' ELSE 'not this database, or not writable: check the options of server dp_loop' END);
+    ok := r.elsewhere IS NULL AND r.read_only = 'off';
+    detail := format('%s on database %s, %s', r.who, r.db,
+      CASE WHEN ok THEN 'as it should be'
+           ELSE format('which is %s: run dpsidecar install, with --loopback-host and --loopback-port if they are not 127.0.0.1 and the server''s own', coalesce(r.elsewhere, 'not writable')) END);
   EXCEPTION WHEN OTHERS THEN
     ok := false;
     detail := SQLERRM;
   END;
+  RETURN NEXT;
+
+  item := 'the database is the one that was installed, no copy of it';
+  ok := NOT dp_int.is_copy();
+  detail := CASE WHEN ok THEN 'as it should be' ELSE 'run dpsidecar adopt: until then nothing is answered' END;
   RETURN NEXT;
 
   item := 'a dpsidecar is connected';

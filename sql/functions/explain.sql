@@ -1,13 +1,16 @@
 -- What a request would do and cost, before anything is spent: a question that a
 -- sidecar answers from public facts alone, and a table of what can be asked.
 
--- The loopback's half of dp_explain: checks the request again and asks.
+-- The loopback's half of dp_explain: checks the request again, and where it comes
+-- from, and asks.
 CREATE OR REPLACE FUNCTION dp_int.ask(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
-                           p_features name[], p_intercept boolean, p_options jsonb) RETURNS void
+                           p_features name[], p_intercept boolean, p_options jsonb, p_from jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
-  r dp_int.request := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options);
+  r dp_int.request;
 BEGIN
+  PERFORM dp_int.refuse_elsewhere(p_from);
+  r := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options);
   IF dp_int.sidecars_alive() = 0 THEN
     RAISE EXCEPTION 'no dpsidecar is connected to database "%"', current_database()
       USING ERRCODE = 'DP001', HINT = 'Start one with dpsidecar serve. No privacy budget was spent.';
@@ -150,8 +153,8 @@ DECLARE
   connection CONSTANT text := dp_int.loopback_open(dp_int.job_channel(id));
   code text; message text; hint text;
 BEGIN
-  PERFORM FROM dp_dblink.dblink(connection, format('SELECT dp_int.ask(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', id, session_user, r.model,
-    dp_explain.dataset, r.eps, r.delta, dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options)) AS t(asked text);
+  PERFORM FROM dp_dblink.dblink(connection, format('SELECT dp_int.ask(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', id, session_user, r.model,
+    dp_explain.dataset, r.eps, r.delta, dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options, dp_int.here())) AS t(asked text);
   RETURN QUERY SELECT a.property, a.value FROM dp_int.loopback_answer(connection, session_user, id) AS a;
   IF connection <> 'dp_loop' THEN
     PERFORM dp_dblink.dblink_disconnect(connection);

@@ -4,6 +4,7 @@
 
 CREATE OR REPLACE FUNCTION dp_int.worker_beat(p_worker uuid, p_pid int, p_version text) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT dp_int.refuse_copy();  -- its jobs are the original's
   DELETE FROM dp_int.worker WHERE last_seen < clock_timestamp() - interval '1 day';
   INSERT INTO dp_int.worker (id, pid, version) VALUES (p_worker, p_pid, p_version)
   ON CONFLICT ON CONSTRAINT worker_pk DO UPDATE SET pid = excluded.pid, version = excluded.version, last_seen = clock_timestamp();
@@ -89,6 +90,9 @@ DECLARE
   kept uuid;
   leader dp_int.job;
 BEGIN
+  IF dp_int.is_copy() THEN
+    RETURN NULL;  -- under one charge the original and the copy would both release
+  END IF;
   FOR settled IN 1..100 LOOP
     SELECT q.* INTO j
       FROM dp_int.job q
@@ -222,6 +226,15 @@ BEGIN
   RETURN true;
 END $$;
 
+-- The entry that a job is charged with, which was its account's newest when it was
+-- appended. The sidecar's log keeps it outside the database.
+CREATE OR REPLACE FUNCTION dp_int.job_head(p_job uuid) RETURNS TABLE(account bigint, entry bigint, head text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY
+  SELECT l.account, l.seq, encode(l.hash, 'hex') FROM dp_int.job j JOIN dp_int.ledger l ON l.id = j.charge WHERE j.id = p_job;
+END $$;
+
 -- charged -> reading, committed before the COPY is sent: the point of no return.
 -- A retry passes here again under its old charge. False when the job was
 -- unwanted: its charge has been given back.
@@ -349,5 +362,5 @@ CREATE OR REPLACE FUNCTION dp_int.counted(p_dataset bigint, p_row_count bigint) 
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = p_dataset AND row_count IS DISTINCT FROM p_row_count
 $$;
-GRANT EXECUTE ON FUNCTION dp_int.worker_beat, dp_int.worker_bye, dp_int.job_claim, dp_int.job_beat, dp_int.job_recheck, dp_int.dataset_recheck, dp_int.job_charge, dp_int.job_read, dp_int.job_pulled,
+GRANT EXECUTE ON FUNCTION dp_int.worker_beat, dp_int.worker_bye, dp_int.job_claim, dp_int.job_beat, dp_int.job_recheck, dp_int.dataset_recheck, dp_int.job_charge, dp_int.job_head, dp_int.job_read, dp_int.job_pulled,
   dp_int.job_publish, dp_int.job_fail, dp_int.job_hand_back, dp_int.job_park, dp_int.uncounted, dp_int.counted TO dp_sidecar;

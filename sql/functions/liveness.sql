@@ -25,7 +25,7 @@ BEGIN
   RETURN (
     SELECT EXISTS (
       SELECT FROM pg_catalog.pg_locks l
-        JOIN pg_catalog.pg_stat_activity s ON s.pid = l.pid AND s.usename = 'dp_loopback'
+        JOIN pg_catalog.pg_stat_activity s ON s.pid = l.pid AND s.usename = dp_int.loopback_role()
        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
          AND (l.classid::bigint << 32) | l.objid::bigint = dp_int.wait_key(p_job)
          AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())));

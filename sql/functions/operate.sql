@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION dp_int.figures() RETURNS jsonb
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT jsonb_build_object(
-    'budgets', (SELECT coalesce(jsonb_object_agg(d.name, greatest(1 - a.proven_epsilon / least(a.epsilon, d.epsilon), 0)::float8), '{}')
+    'budgets', (SELECT coalesce(jsonb_object_agg(d.name, greatest(1 - a.proven_epsilon / nullif(least(a.epsilon, d.epsilon), 0), 0)::float8), '{}')
                   FROM dp_int.dataset d JOIN dp_int.account a ON a.id = d.account WHERE d.unregistered_at IS NULL),
     'queued', count(*),
     'oldest', coalesce(extract(epoch FROM clock_timestamp() - min(j.created_at)), 0)::float8)
@@ -22,6 +22,7 @@ DECLARE
   message CONSTANT text := format('abandoned by the steward "%s"', session_user);
   unspent CONSTANT text := 'No privacy budget was spent.';
 BEGIN
+  PERFORM dp_int.refuse_copy();  -- it would give charges back under which the original releases
   BEGIN
     SELECT * INTO j FROM dp_int.job WHERE id = dp_abandon.job FOR NO KEY UPDATE;
   EXCEPTION WHEN lock_not_available THEN

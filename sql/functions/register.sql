@@ -352,35 +352,13 @@ BEGIN
   END IF;
 END $$;
 
--- Are the OIDs of relations that are kept here those of this database?
-CREATE OR REPLACE FUNCTION dp_int.at_home() RETURNS boolean
-LANGUAGE plpgsql STABLE AS $$
-BEGIN
-  RETURN EXISTS (
-    SELECT FROM dp_int.home h, pg_control_system() s, pg_catalog.pg_database d
-     WHERE h.cluster = s.system_identifier AND h.database = d.oid AND d.datname = current_database());
-END $$;
-
-CREATE OR REPLACE FUNCTION dp_int.refuse_copies() RETURNS void
-LANGUAGE plpgsql STABLE AS $$
-BEGIN
-  IF NOT dp_int.at_home() THEN
-    RAISE EXCEPTION 'this is a copy of another database, and does not know yet which of its relations were registered there'
-      USING ERRCODE = '55000', HINT = 'As dp_owner run SELECT * FROM dp_int.rebind_relations(), which binds them by name. No privacy budget was spent.';
-  END IF;
-END $$;
-
--- In a copy of a database: binds what the accounts know to the relations that have the
--- names here. What has none of its names is gone.
-CREATE OR REPLACE FUNCTION dp_int.rebind_relations() RETURNS TABLE(relation text, bound boolean)
+-- In a copy of a database: binds what is registered and what the accounts know to the
+-- relations that have the names here; 0 for what has none of its names: it is gone.
+CREATE OR REPLACE FUNCTION dp_int.rebind_relations() RETURNS void
 LANGUAGE plpgsql VOLATILE SET quote_all_identifiers = off AS $$
 DECLARE
   known dp_int.account_relation[];
 BEGIN
-  IF dp_int.at_home() THEN
-    RETURN;
-  END IF;
-  LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
   SELECT array_agg(ROW(r.account, coalesce(c.oid, r.other, 0), r.relation, r.current, r.child)::dp_int.account_relation) INTO known
     FROM (SELECT r.*, (SELECT max(c.oid::bigint)::oid  -- under another of its names
                          FROM dp_int.account_relation o JOIN dp_int.named_relations() c ON c.name = o.relation
@@ -390,9 +368,8 @@ BEGIN
   DELETE FROM dp_int.account_relation;
   INSERT INTO dp_int.account_relation
   SELECT k.account, k.relid, k.relation, bool_or(k.current), bool_and(k.child) FROM unnest(known) k GROUP BY k.account, k.relid, k.relation;
-  UPDATE dp_int.home SET cluster = s.system_identifier, database = d.oid
-    FROM pg_control_system() s, pg_catalog.pg_database d WHERE d.datname = current_database();
-  RETURN QUERY SELECT r.relation, r.relid <> 0 FROM dp_int.account_relation r WHERE r.current ORDER BY 1;
+  UPDATE dp_int.dataset d
+     SET relid = coalesce((SELECT c.oid FROM dp_int.named_relations() c WHERE c.name = format('%I.%I', d.schema_name, d.relation_name)), 0);
 END $$;
 
 CREATE OR REPLACE FUNCTION dp_int.named_relations() RETURNS TABLE(oid oid, name text)
@@ -531,7 +508,7 @@ DECLARE
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   BEGIN
-    PERFORM dp_int.refuse_copies();
+    PERFORM dp_int.refuse_copy();
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
                     WHERE c.oid = d.relid AND n.nspname = d.schema_name AND c.relname = d.relation_name) THEN
       RAISE EXCEPTION 'it was dropped, renamed or replaced';
@@ -611,6 +588,7 @@ DECLARE
   alone boolean;
   own_cap numeric;
 BEGIN
+  PERFORM dp_int.refuse_copy();
   IF coalesce(dp_register.dataset, '') = '' OR octet_length(dp_register.dataset) > 200 THEN
     RAISE EXCEPTION 'a data set needs a name of at most 200 bytes' USING ERRCODE = '22023', HINT = 'For instance ''claims''.';
   END IF;
@@ -626,7 +604,6 @@ BEGIN
       USING ERRCODE = '25001', HINT = 'Begin with: BEGIN ISOLATION LEVEL READ COMMITTED.';
   END IF;
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
-  PERFORM dp_int.refuse_copies();
   total := coalesce((dp_register.options ->> 'total')::boolean, false);
   PERFORM dp_int.check_relation(dp_register.relation, total);
   PERFORM dp_int.check_columns(dp_register.relation, dp_register.target, dp_register.features, dp_register.scales);
@@ -728,6 +705,7 @@ DECLARE
   eps numeric;
   own_cap numeric;
 BEGIN
+  PERFORM dp_int.refuse_copy();
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
   d := dp_int.dataset_of(dp_grant.dataset);
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = dp_grant.grantee) THEN

@@ -101,6 +101,7 @@ DECLARE
   features name[];
   c name;
 BEGIN
+  PERFORM dp_int.refuse_copy();
   SELECT * INTO m FROM dp_int.model WHERE name = p_model;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'unknown model %', coalesce('"' || p_model || '"', 'NULL')
@@ -168,14 +169,18 @@ BEGIN
 END $$;
 
 -- The loopback's half of a synchronous call: everything is checked again here,
--- on the primary and on a fresh snapshot. Returns the kept release, if any.
+-- on the primary and on a fresh snapshot, where the call comes from first. Returns
+-- the kept release, if any.
 CREATE OR REPLACE FUNCTION dp_int.enqueue(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
-                               p_features name[], p_intercept boolean, p_options jsonb) RETURNS uuid
+                               p_features name[], p_intercept boolean, p_options jsonb, p_from jsonb) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
-  r dp_int.request := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options);
-  kept uuid := dp_int.kept_release(r.dataset, r.hash);
+  r dp_int.request;
+  kept uuid;
 BEGIN
+  PERFORM dp_int.refuse_elsewhere(p_from);
+  r := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options);
+  kept := dp_int.kept_release(r.dataset, r.hash);
   IF kept IS NOT NULL AND NOT r.fresh THEN
     RETURN kept;
   END IF;

@@ -1,8 +1,37 @@
--- The ledger proves itself: what the functions keep is recomputed from nothing.
+-- The ledger proves itself: what the functions keep is recomputed from nothing. That
+-- the newest entries are all there, only heads that were kept elsewhere can tell.
 
-CREATE OR REPLACE FUNCTION public.dp_verify() RETURNS TABLE(item text, ok boolean, detail text)
+-- What is wrong with the first of these heads, NULL if nothing is.
+CREATE OR REPLACE FUNCTION dp_int.missed_head(p_heads jsonb) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF jsonb_typeof(p_heads) <> 'array' THEN
+    RAISE EXCEPTION 'heads must be a JSON list, not a %', jsonb_typeof(p_heads)
+      USING ERRCODE = '22023', HINT = 'For instance [{"account": 1, "entry": 7, "head": "the hash in hexadecimal"}], as dpsidecar verify and the log of dpsidecar serve have them.';
+  END IF;
+  RETURN (
+    SELECT CASE
+             WHEN l.id IS NOT NULL THEN format('entry %s of account %s is another one: it was changed, or this is another ledger', h.entry, h.account)
+             WHEN a.id IS NULL THEN format('account %s is gone', h.account)
+             ELSE format('entry %s of account %s is missing: the ledger was cut after entry %s, or is an older copy', h.entry, h.account, a.entries) END
+      FROM jsonb_to_recordset(p_heads) AS h(account bigint, entry bigint, head text)
+      LEFT JOIN dp_int.account a ON a.id = h.account
+      LEFT JOIN dp_int.ledger l ON l.account = h.account AND l.seq = h.entry
+     WHERE encode(l.hash, 'hex') IS DISTINCT FROM h.head
+     ORDER BY h.account, h.entry
+     LIMIT 1);
+END $$;
+
+CREATE OR REPLACE FUNCTION public.dp_verify(heads jsonb DEFAULT NULL) RETURNS TABLE(item text, ok boolean, detail text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+  IF heads IS NOT NULL THEN
+    item := 'every head that was kept outside is in its chain';
+    detail := dp_int.missed_head(heads);
+    ok := detail IS NULL;
+    RETURN NEXT;
+  END IF;
+
   item := 'every entry carries the hash of its columns and of the entry before it';
   SELECT format('entry %s of account %s', l.id, l.account) INTO detail
     FROM dp_int.ledger l
@@ -92,5 +121,5 @@ BEGIN
   RETURN NEXT;
 END $$;
 COMMENT ON FUNCTION public.dp_verify IS
-  'Recomputes the ledger''s hash chains and totals, and holds releases, charges and jobs against each other; detail names the first that is wrong. For dp_admin.';
+  'Recomputes the ledger''s hash chains and totals, and holds releases, charges and jobs against each other, and the chains against heads that were kept outside; detail names the first that is wrong. For dp_admin.';
 GRANT EXECUTE ON FUNCTION public.dp_verify TO dp_admin;

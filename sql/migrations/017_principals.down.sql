@@ -25,6 +25,6 @@ ALTER TABLE dp_int.dataset_grant DROP COLUMN principal, ADD CONSTRAINT dataset_g
 DROP INDEX dp_int.account_relation_by_relid, dp_int.account_relation_by_name;
 ALTER TABLE dp_int.account_relation DROP COLUMN child;
 
-DROP TABLE dp_int.principal, dp_int.home;
+DROP TABLE dp_int.principal;
 
 COMMIT;

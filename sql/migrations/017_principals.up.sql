@@ -4,16 +4,6 @@
 BEGIN;
 SET LOCAL ROLE dp_owner;
 
-CREATE TABLE dp_int.home (
-  only_row boolean NOT NULL DEFAULT true CONSTRAINT home_pk PRIMARY KEY CONSTRAINT home_only_row CHECK (only_row),
-  cluster  bigint NOT NULL,
-  database oid NOT NULL
-);
-COMMENT ON TABLE dp_int.home IS
-  'The cluster (its system identifier) and the database in which the OIDs of relations kept here are true. In a copy made with pg_dump they are other relations'', until dp_int.rebind_relations().';
-INSERT INTO dp_int.home (cluster, database)
-SELECT s.system_identifier, d.oid FROM pg_control_system() s, pg_database d WHERE d.datname = current_database();
-
 CREATE TABLE dp_int.principal (
   id      bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT principal_pk PRIMARY KEY,
   cluster bigint NOT NULL,
@@ -22,10 +12,10 @@ CREATE TABLE dp_int.principal (
   CONSTRAINT principal_role UNIQUE (cluster, role)
 );
 COMMENT ON TABLE dp_int.principal IS
-  'Roles that have asked or were granted something. role: the OID in the cluster of this system identifier, NULL when no role had the name as it was bound; in another cluster it is nobody''s until dp_int.rebind_roles(). name: when it was last heard of, for display.';
+  'Roles that have asked or were granted something. role: the OID in the cluster of this system identifier, NULL when no role had the name as it was bound; in another cluster it is nobody''s until dpsidecar adopt has bound it by name. name: when it was last heard of, for display.';
 INSERT INTO dp_int.principal (cluster, role, name)
-SELECT h.cluster, r.oid, n.name
-  FROM dp_int.home h,
+SELECT h.system_identifier, r.oid, n.name
+  FROM pg_control_system() h,
        (SELECT grantee FROM dp_int.dataset_grant UNION SELECT caller FROM dp_int.caller_total
         UNION SELECT caller FROM dp_int.job UNION SELECT caller FROM dp_int.release) AS n(name)
   LEFT JOIN pg_roles r ON r.rolname = n.name;
