@@ -46,7 +46,7 @@ func NewMetrics(version string) *Metrics {
 		Name: "dpsidecar_build_info", Help: "1, with the version as a label.", ConstLabels: prometheus.Labels{"version": version}})
 	build.Set(1)
 	m.registry.MustRegister(m.jobs, m.pull, m.run, build)
-	for _, outcome := range []string{"done", "failed", "dropped", "parked", "handed_back"} {
+	for _, outcome := range []string{"done", "failed", "refused", "dropped", "parked", "handed_back"} {
 		m.jobs.WithLabelValues(outcome)
 	}
 	return m
@@ -96,11 +96,18 @@ var (
 	budget = prometheus.NewDesc("dpsidecar_budget_remaining_ratio", "Share of a data set's epsilon that is left.", []string{"dataset"}, nil)
 	queued = prometheus.NewDesc("dpsidecar_queue_jobs", "Jobs that wait for a sidecar.", nil, nil)
 	oldest = prometheus.NewDesc("dpsidecar_queue_age_seconds", "How long the oldest of them has waited.", nil, nil)
+
+	running  = prometheus.NewDesc("dpsidecar_running_jobs", "Jobs that a worker has, of any sidecar.", nil, nil)
+	parked   = prometheus.NewDesc("dpsidecar_parked_jobs", "Jobs that are spent and cannot be read now.", nil, nil)
+	failures = prometheus.NewDesc("dpsidecar_job_failures_total", "Jobs that have failed; refused budgets are none.", []string{"sqlstate"}, nil)
+	sidecars = prometheus.NewDesc("dpsidecar_sidecars", "Sidecars that the database believes to be alive.", nil, nil)
+	verified = prometheus.NewDesc("dpsidecar_verify_ok", "1 if the last dpsidecar verify found that the ledger holds.", nil, nil)
+	verify   = prometheus.NewDesc("dpsidecar_verify_age_seconds", "How long ago that was.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (database) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{ready, budget, queued, oldest} {
+	for _, d := range []*prometheus.Desc{ready, budget, queued, oldest, running, parked, failures, sidecars, verified, verify} {
 		to <- d
 	}
 }
@@ -124,6 +131,16 @@ func (d database) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(queued, float64(f.Queued))
 	gauge(oldest, f.Oldest)
+	gauge(running, float64(f.Running))
+	gauge(parked, float64(f.Parked))
+	gauge(sidecars, float64(f.Sidecars))
+	if v := f.Verified; v != nil {
+		gauge(verified, map[bool]float64{true: 1}[v.OK])
+		gauge(verify, v.Age)
+	}
+	for sqlstate, jobs := range f.Failures {
+		to <- prometheus.MustNewConstMetric(failures, prometheus.CounterValue, float64(jobs), sqlstate)
+	}
 	for dataset, left := range f.Budgets {
 		gauge(budget, left, dataset)
 	}
