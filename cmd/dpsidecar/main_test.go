@@ -248,6 +248,18 @@ func TestInstallServeCheck(t *testing.T) {
 	if out, err := dpsidecar(t, env, "check"); err == nil {
 		t.Errorf("check without a sidecar:\n%s", out)
 	}
+	if out, err := dpsidecar(t, env, "verify", "--database-url", c.SuperuserURL(db), "--password-file", write(t, c.Password())); err != nil || strings.Contains(out, "not recorded") {
+		t.Errorf("verify: %v\n%s", err, out)
+	}
+	conn, err := pgx.Connect(t.Context(), c.SuperuserURL(db))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	var by string
+	if err := conn.QueryRow(t.Context(), `SELECT verified_by::text FROM dp_int.operation WHERE verified_ok AND verified_at > now() - interval '1 minute'`).Scan(&by); err != nil || by != localpg.Superuser {
+		t.Errorf("verify is not recorded: %q, %v", by, err)
+	}
 
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -255,7 +267,7 @@ func TestInstallServeCheck(t *testing.T) {
 		ended <- run(ctx, []string{"serve"}, console{os.Stdout, &bytes.Buffer{}, func(name string) string { return env[name] }})
 	}()
 	var out string
-	err := errors.New("never checked")
+	err = errors.New("never checked")
 	for deadline := time.Now().Add(15 * time.Second); err != nil && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		out, err = dpsidecar(t, env, "check")
 	}

@@ -430,14 +430,17 @@ func goingDown(pg *pgconn.PgError) bool {
 	return pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code == "25P03" || pg.Code == "25P04"
 }
 
-// lasting returns what the database says of an account that somebody holds, and
-// nothing of any other error: then the job pauses before it is tried again.
+// lasting says what somebody's open transaction holds that a job needs, and nothing
+// of any other error. Such a job pauses before it is tried again.
 func lasting(err error) (reason, hint *string) {
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "55P03" && pg.Hint != "" {
-		return &pg.Message, &pg.Hint
+	switch {
+	case !errors.As(err, &pg) || pg.Code != "55P03":
+		return nil, nil
+	case pg.Hint == "": // in the server's own words
+		pg = &pgconn.PgError{Message: "somebody's open transaction holds what this job needs", Hint: "See pg_locks, and ask again once it has ended. " + nothingSpent}
 	}
-	return nil, nil
+	return &pg.Message, &pg.Hint
 }
 
 // waitUntil waits for a notification until deadline.

@@ -111,7 +111,8 @@ BEGIN
 END $$;
 
 -- Who has queued jobs, in the order in which they are served: fewest jobs running
--- first, then served longest ago. Looks at one job of each, however many there are.
+-- first, then served longest ago: public facts, as the order of jobs is for all to
+-- see. Looks at one job of each, however many there are.
 CREATE OR REPLACE FUNCTION dp_int.callers_in_turn() RETURNS SETOF name
 LANGUAGE sql VOLATILE AS $$
   WITH RECURSIVE waiting(caller) AS (
