@@ -76,15 +76,11 @@ LANGUAGE sql STABLE AS $$
    WHERE d.id = p_dataset
 $$;
 
--- Locks the account of a data set; false when somebody holds it for longer than that.
-CREATE OR REPLACE FUNCTION dp_int.lock_account(p_dataset bigint, p_patience text) RETURNS boolean
+-- Locks the account of a data set at once, or returns false.
+CREATE OR REPLACE FUNCTION dp_int.lock_account(p_dataset bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-  before CONSTANT text := current_setting('lock_timeout');
 BEGIN
-  PERFORM set_config('lock_timeout', p_patience, true);
-  PERFORM FROM dp_int.account a JOIN dp_int.dataset d ON d.account = a.id WHERE d.id = p_dataset FOR UPDATE OF a;
-  PERFORM set_config('lock_timeout', before, true);
+  PERFORM FROM dp_int.account a JOIN dp_int.dataset d ON d.account = a.id WHERE d.id = p_dataset FOR UPDATE OF a NOWAIT;
   RETURN true;
 EXCEPTION WHEN lock_not_available THEN
   RETURN false;
@@ -197,7 +193,7 @@ BEGIN
       PERFORM dp_int.job_park(j.id, j.token, 'its sidecars ended before they could finish it');
       CONTINUE;
     END IF;
-    IF j.state = 'charged' AND NOT dp_int.lock_account(j.dataset, '10ms') THEN  -- its charge cannot be given back now
+    IF j.state = 'charged' AND NOT dp_int.lock_account(j.dataset) THEN  -- its charge cannot be given back now
       UPDATE dp_int.job SET token = NULL, leased_at = clock_timestamp(), lease_until = clock_timestamp() + interval '1 s' WHERE id = j.id;
       CONTINUE;
     END IF;
@@ -298,6 +294,7 @@ DECLARE
   a dp_int.account;
   e dp_int.ledger;
   charge_id bigint;
+  lock_timeout CONSTANT text := current_setting('lock_timeout');
 BEGIN
   IF j.state <> 'claimed' THEN
     RAISE EXCEPTION 'job % is %, not claimed', p_job, j.state USING ERRCODE = '55000';
@@ -307,10 +304,6 @@ BEGIN
     RETURN false;
   END IF;
   PERFORM dp_int.recheck_dataset(j.dataset);
-  IF NOT dp_int.lock_account(j.dataset, CASE WHEN j.attempt > 1 THEN '500ms' ELSE '3s' END) THEN
-    RAISE EXCEPTION 'the account of data set "%" is held by %', (SELECT name FROM dp_int.dataset WHERE id = j.dataset), dp_int.account_holder(j.dataset)
-      USING ERRCODE = '55P03', HINT = 'Somebody called dp_grant or the like without a COMMIT: COMMIT or ROLLBACK there, or end that session with pg_terminate_backend, and ask again. No privacy budget was spent.';
-  END IF;
   e.job := j.id;
   e.event := p_event;
   e.epsilon := p_epsilon;
@@ -319,7 +312,14 @@ BEGIN
   e.renyi_grid := p_renyi_grid;
   e.delta := p_delta;
   e.arithmetic := p_arithmetic;
-  charge_id := dp_int.ledger_charge(j.dataset, j.caller, e);
+  BEGIN
+    PERFORM set_config('lock_timeout', CASE WHEN j.attempt > 1 THEN '500ms' ELSE '3s' END, true);
+    charge_id := dp_int.ledger_charge(j.dataset, j.caller, e);
+    PERFORM set_config('lock_timeout', lock_timeout, true);
+  EXCEPTION WHEN lock_not_available THEN
+    RAISE EXCEPTION 'the account of data set "%" is held by %', (SELECT name FROM dp_int.dataset WHERE id = j.dataset), dp_int.account_holder(j.dataset)
+      USING ERRCODE = '55P03', HINT = 'Somebody called dp_grant or the like without a COMMIT: COMMIT or ROLLBACK there, or end that session with pg_terminate_backend, and ask again. No privacy budget was spent.';
+  END;
   SELECT n.* INTO STRICT a FROM dp_int.account n JOIN dp_int.dataset d ON d.account = n.id WHERE d.id = j.dataset;  -- locked by now
   IF p_accounting IS NOT NULL AND (p_accounting, p_order) IS DISTINCT FROM (a.accounting, a.renyi_order) THEN
     RAISE EXCEPTION 'the accounting of job % has changed since it was claimed', p_job USING ERRCODE = '40001';
