@@ -68,14 +68,35 @@ func TestOperatorsSeeBudgetsQueueAndJobs(t *testing.T) {
 	_, err = regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 9, features => '{age}')`, w.dataset)
 	w.wantError(err, "DP002", "exhausted")
 	_, text := get("/metrics")
+	for _, absent := range []string{"dpsidecar_verify", "dpsidecar_job_failures_total"} { // nobody has verified; a refused budget is no failure
+		if strings.Contains(text, absent) {
+			t.Errorf("%s in\n%s", absent, text)
+		}
+	}
+	// Jobs that no worker takes while we look: the table is locked, or the pause lasts.
+	w.exec(w.super, `INSERT INTO dp_int.job (id, caller, dataset, model, eps, delta, request, request_hash, fresh, waited, state, token, lease_until, sqlstate, finished_at, charge, row_count)
+		SELECT gen_random_uuid(), j.caller, j.dataset, j.model, j.eps, j.delta, j.request, j.request_hash, true, false, v.state, v.token::uuid, v.until, v.sqlstate, v.finished, j.charge, j.row_count
+		  FROM (SELECT * FROM dp_int.job WHERE state = 'done') j, (VALUES
+		    ('failed', NULL, NULL::timestamptz, 'DP004', now()), ('failed', NULL, NULL, 'DP004', now()), ('claimed', gen_random_uuid()::text, now() + interval '1 day', NULL, NULL),
+		    ('reading', NULL, now() + interval '1 day', 'DP004', NULL)) v(state, token, until, sqlstate, finished)`)
+	w.exec(w.steward, `SELECT dp.record_verify(true)`)
+	_, text = get("/metrics")
 	for _, want := range []string{
+		"dpsidecar_running_jobs 1\n", "dpsidecar_parked_jobs 1\n", "dpsidecar_job_failures_total{sqlstate=\"DP004\"} 2\n", "dpsidecar_sidecars 1\n", "dpsidecar_verify_ok 1\n",
+		"dpsidecar_verify_age_seconds 0.",
 		fmt.Sprintf("dpsidecar_budget_remaining_ratio{dataset=%q} 0.75\n", w.dataset), "dpsidecar_queue_jobs 0\n", "dpsidecar_queue_age_seconds 0\n",
-		"dpsidecar_jobs_total{outcome=\"done\"} 1\n", "dpsidecar_jobs_total{outcome=\"failed\"} 1\n", "dpsidecar_pull_seconds_count 1\n", "dpsidecar_run_seconds_count 1\n",
+		"dpsidecar_jobs_total{outcome=\"done\"} 1\n", "dpsidecar_jobs_total{outcome=\"failed\"} 0\n", "dpsidecar_jobs_total{outcome=\"refused\"} 1\n", "dpsidecar_pull_seconds_count 1\n", "dpsidecar_run_seconds_count 1\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
+	w.exec(w.steward, `SELECT dp.record_verify(false)`)
+	if _, text := get("/metrics"); !strings.Contains(text, "dpsidecar_verify_ok 0\n") {
+		t.Errorf("a ledger that does not hold:\n%s", text)
+	}
+	_, err = w.analyst.Exec(context.Background(), `SELECT dp.record_verify(true)`)
+	w.wantError(err, "42501", "permission denied")
 	// Analysts and stewards have no way to these figures.
 	for _, conn := range []string{w.person, "steward"} {
 		_, err := w.connect(w.system.URL(conn)).Exec(context.Background(), `SELECT dp_int.figures()`)

@@ -263,6 +263,9 @@ func setupVerify(fs *flag.FlagSet) action {
 			}
 			fmt.Fprintln(c.out, strings.TrimRight(fmt.Sprintf("  %-3s %s  %s", mark, f.Item, f.Detail), " "))
 		}
+		if err := recordVerify(ctx, tx, conn, well); err != nil {
+			fmt.Fprintln(c.log, "dpsidecar: the result is not recorded for the metrics:", describe(err))
+		}
 		if !well {
 			return errors.New("the ledger does not hold")
 		}
@@ -288,6 +291,15 @@ func readHeads(file string) ([]ledger.Head, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return heads, nil
+}
+
+// recordVerify ends the snapshot and notes the result. A standby cannot.
+func recordVerify(ctx context.Context, tx pgx.Tx, conn *pgx.Conn, well bool) error {
+	if err := tx.Rollback(ctx); err != nil {
+		return err
+	}
+	_, err := conn.Exec(ctx, "SELECT dp.record_verify($1)", well)
+	return err
 }
 
 func setupDev(fs *flag.FlagSet) action {

@@ -111,7 +111,7 @@ func TestOneLineForAFailure(t *testing.T) {
 	if err := run(ctx, []string{"serve", "--database-url", "postgres://u@127.0.0.1:1/d", "--jobs", "4"}, console{&b, &b, func(string) string { return "" }}); err != nil {
 		t.Fatal(err)
 	}
-	if log := b.String(); !strings.Contains(log, "connection lost") || strings.Contains(log, "claim failed") || strings.Contains(log, `\n`) {
+	if log := b.String(); !strings.Contains(log, "no connection to the database") || strings.Contains(log, "claim failed") || strings.Contains(log, `\n`) {
 		t.Errorf("the log:\n%s", log)
 	}
 }

@@ -22,11 +22,11 @@ type Sidecar interface {
 	Figures(ctx context.Context) (job.Figures, error)
 }
 
-// outcomes are what an attempt at a job can end with. done: released. failed: refused,
-// nothing spent. dropped: nobody waits for it any more, or another sidecar has taken
+// outcomes are what an attempt at a job can end with. done: released. failed: not possible,
+// nothing spent. refused: the budget does not cover it. dropped: nobody waits for it any more, or another sidecar has taken
 // it over. parked: charged, but it could not be read or planned this time; it will be
 // tried again. handed_back: broken off by a shutdown or an error; tried again.
-var outcomes = []string{"done", "failed", "dropped", "parked", "handed_back"}
+var outcomes = []string{"done", "failed", "refused", "dropped", "parked", "handed_back"}
 
 // Metrics counts and times attempts at jobs. It is a job.Watcher.
 type Metrics struct {
@@ -102,11 +102,18 @@ var (
 	budgetDesc = prometheus.NewDesc("dpsidecar_budget_remaining_ratio", "Share of a data set's epsilon that is left.", []string{"dataset"}, nil)
 	queuedDesc = prometheus.NewDesc("dpsidecar_queue_jobs", "Jobs that wait for a sidecar.", nil, nil)
 	oldestDesc = prometheus.NewDesc("dpsidecar_queue_age_seconds", "How long the oldest of them has waited.", nil, nil)
+
+	runningDesc   = prometheus.NewDesc("dpsidecar_running_jobs", "Jobs that a worker has, of any sidecar.", nil, nil)
+	parkedDesc    = prometheus.NewDesc("dpsidecar_parked_jobs", "Jobs that are spent and cannot be read now.", nil, nil)
+	failuresDesc  = prometheus.NewDesc("dpsidecar_job_failures_total", "Jobs that have failed; refused budgets are none.", []string{"sqlstate"}, nil)
+	sidecarsDesc  = prometheus.NewDesc("dpsidecar_sidecars", "Sidecars that the database believes to be alive.", nil, nil)
+	verifyOKDesc  = prometheus.NewDesc("dpsidecar_verify_ok", "1 if the last dpsidecar verify found that the ledger holds.", nil, nil)
+	verifyAgeDesc = prometheus.NewDesc("dpsidecar_verify_age_seconds", "How long ago that was.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (databaseCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{readyDesc, budgetDesc, queuedDesc, oldestDesc} {
+	for _, d := range []*prometheus.Desc{readyDesc, budgetDesc, queuedDesc, oldestDesc, runningDesc, parkedDesc, failuresDesc, sidecarsDesc, verifyOKDesc, verifyAgeDesc} {
 		to <- d
 	}
 }
@@ -130,6 +137,16 @@ func (d databaseCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(queuedDesc, float64(f.Queued))
 	gauge(oldestDesc, f.Oldest)
+	gauge(runningDesc, float64(f.Running))
+	gauge(parkedDesc, float64(f.Parked))
+	gauge(sidecarsDesc, float64(f.Sidecars))
+	if v := f.Verified; v != nil {
+		gauge(verifyOKDesc, map[bool]float64{true: 1}[v.OK])
+		gauge(verifyAgeDesc, v.Age)
+	}
+	for sqlstate, jobs := range f.Failures {
+		to <- prometheus.MustNewConstMetric(failuresDesc, prometheus.CounterValue, float64(jobs), sqlstate)
+	}
 	for dataset, left := range f.Budgets {
 		gauge(budgetDesc, left, dataset)
 	}

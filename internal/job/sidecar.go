@@ -52,7 +52,7 @@ const (
 // Run connects, reconnects with backoff after every failure, and returns once
 // ctx has ended and its jobs are finished or handed back.
 //
-// Errors: those of an unusable Config; ErrRole; ErrSchema.
+// Errors: those of an unusable Config; ErrAccess; ErrRole; ErrSchema.
 func (s *Sidecar) Run(ctx context.Context) error {
 	s.Jobs = orDefault(s.Jobs, 2)
 	s.Lease = orDefault(s.Lease, 30*time.Second)
@@ -81,6 +81,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var workers sync.WaitGroup
 	if err := s.checkDatabase(ctx, s.brief); refused(err) {
+		s.Log.Error("cannot serve", "error", err)
 		return err
 	}
 	for range s.Jobs {
@@ -129,6 +130,7 @@ func (s *Sidecar) listen(ctx context.Context, cancel context.CancelCauseFunc) {
 		err := s.session(ctx)
 		s.heard.Store(false)
 		if refused(err) {
+			s.Log.Error("cannot serve any more", "error", err)
 			cancel(err)
 		}
 		if ctx.Err() != nil {
@@ -138,7 +140,8 @@ func (s *Sidecar) listen(ctx context.Context, cancel context.CancelCauseFunc) {
 			failures = 0
 		}
 		delay := backoff(failures)
-		s.Log.Warn("connection lost", "error", err, "retry_in", delay)
+		s.Log.Warn("no connection to the database", "host", s.ears.Host, "port", s.ears.Port, "database", s.ears.Database, "user", s.ears.User,
+			"error", err, "retry_in", delay)
 		select {
 		case <-ctx.Done():
 		case <-time.After(delay):
@@ -182,7 +185,7 @@ func (s *Sidecar) connect(ctx context.Context) (conn *pgx.Conn, err error) {
 	limited, done := context.WithTimeout(ctx, patience)
 	defer done()
 	if conn, err = pgx.ConnectConfig(limited, s.ears); err != nil {
-		return nil, err
+		return nil, access(err)
 	}
 	if err = checkRole(limited, conn); err == nil {
 		_, err = conn.Exec(limited, "LISTEN dp_jobs")

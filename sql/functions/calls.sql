@@ -2,13 +2,61 @@
 -- own snapshot; only a new request goes through the loopback, a connection of
 -- this server to itself that commits on its own.
 
--- Opens the loopback and listens on a channel. A cached connection is kept for
--- the session when the caller cannot reach dblink to drive it himself.
+-- The share of the server's connections that is in use.
+CREATE OR REPLACE FUNCTION dp_int.connections_used() RETURNS float8
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM pg_stat_clear_snapshot();
+  RETURN (SELECT sum(pg_stat_get_db_numbackends(d.oid)) FROM pg_catalog.pg_database d)
+       / (current_setting('max_connections')::float8 - current_setting('superuser_reserved_connections')::float8
+          - coalesce(current_setting('reserved_connections', true), '0')::float8);
+END $$;
+
+-- Connects. A server without a connection to spare is asked again for some seconds:
+-- calls that end give theirs back. The server says so in its own language, so who
+-- does not speak English is judged by the connections in use.
+CREATE OR REPLACE FUNCTION dp_int.loopback_connect(p_connection text) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  patience CONSTANT timestamptz := clock_timestamp() + interval '15 s';
+  nap float8 := 0.02;
+  detail text;
+BEGIN
+  LOOP
+    BEGIN
+      PERFORM dp_dblink.dblink_connect(p_connection, 'dp_loop');
+      RETURN;
+    EXCEPTION WHEN sqlclient_unable_to_establish_sqlconnection THEN
+      GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+      IF detail !~ 'too many|connection slots' AND dp_int.connections_used() < 0.9 THEN
+        RAISE;
+      ELSIF clock_timestamp() > patience THEN
+        RAISE EXCEPTION 'too many clients: the server has had no connection to spare for 15 s'
+          USING ERRCODE = '53300', HINT = 'A call that waits for its answer needs two connections. Ask again, or let the administrator raise max_connections or put a pooler before it; dp_submit and CALL dp_run need one. No privacy budget was spent.';
+      END IF;
+    END;
+    PERFORM pg_sleep(nap * (0.5 + random()));
+    nap := least(nap * 1.5, 0.25);
+  END LOOP;
+END $$;
+
+-- Closes a loopback, unless it is the session's own and the server has connections
+-- to spare: for whoever asks again at once it saves opening another.
+CREATE OR REPLACE FUNCTION dp_int.loopback_release(p_connection text) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF p_connection <> 'dp_loop' OR dp_int.connections_used() > 0.5 THEN
+    PERFORM dp_dblink.dblink_disconnect(p_connection);
+  END IF;
+END $$;
+
+-- Opens the loopback and listens on a channel. A connection is kept for some seconds
+-- when the caller cannot reach dblink to drive it himself.
 CREATE OR REPLACE FUNCTION dp_int.loopback_open(p_channel text) RETURNS text
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   cached CONSTANT text := 'dp_loop';
-  listen CONSTANT text := format('UNLISTEN *; LISTEN %I', p_channel);
+  listen CONSTANT text := format('SET idle_session_timeout = ''20s''; UNLISTEN *; LISTEN %I', p_channel);
   cache boolean;
   connection text;
 BEGIN
@@ -22,7 +70,7 @@ BEGIN
       PERFORM dp_dblink.dblink_disconnect(connection);
     END;
   END IF;
-  PERFORM dp_dblink.dblink_connect(connection, 'dp_loop');
+  PERFORM dp_int.loopback_connect(connection);
   PERFORM dp_dblink.dblink_exec(connection, listen);
   RETURN connection;
 EXCEPTION
@@ -52,9 +100,9 @@ DECLARE
   s record;
   told text;
   late boolean := false;
-  asked timestamptz;
   lost_since timestamptz;
   nap float8;
+  waited float8;
 BEGIN
   LOOP
     SELECT * INTO s FROM dp_dblink.dblink(p_connection, ask)
@@ -80,11 +128,12 @@ BEGIN
           USING ERRCODE = 'DP001';  -- call_sidecar adds what became of the job
       END IF;
     END IF;
-    asked := clock_timestamp();
     nap := 0.0005;
+    waited := 0;  -- whatever becomes of the clock
     LOOP
-      EXIT WHEN EXISTS (SELECT FROM dp_dblink.dblink_get_notify(p_connection)) OR clock_timestamp() > asked + interval '1 s';
+      EXIT WHEN waited > 1 OR EXISTS (SELECT FROM dp_dblink.dblink_get_notify(p_connection));
       PERFORM pg_sleep(nap);
+      waited := waited + nap;
       nap := least(nap * 1.3, 0.02);
     END LOOP;
   END LOOP;
@@ -117,9 +166,7 @@ BEGIN
       END IF;
       RETURN QUERY SELECT t.term, t.coef
         FROM dp_dblink.dblink(connection, format('SELECT * FROM dp_int.fetch(%L, %L)', p_caller, release)) AS t(term text, coef float8);
-      IF connection <> 'dp_loop' THEN
-        PERFORM dp_dblink.dblink_disconnect(connection);
-      END IF;
+      PERFORM dp_int.loopback_release(connection);
       RETURN;
     EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled out
       GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
@@ -185,7 +232,8 @@ BEGIN
   FOR given IN SELECT * FROM (VALUES ('method', to_jsonb(p_method), to_jsonb('auto'::text)), ('penalty', to_jsonb(p_penalty), to_jsonb('none'::text)),
                                      ('lambda', to_jsonb(p_lambda), to_jsonb(0))) AS t(name, value, standard) LOOP
     IF given.value IS DISTINCT FROM given.standard AND p_options ? given.name AND p_options -> given.name IS DISTINCT FROM given.value THEN
-      RAISE EXCEPTION '% is given twice, as % and among the options as %', given.name, coalesce(given.value, 'null'), p_options -> given.name
+      RAISE EXCEPTION '% is given twice, as % and among the options as %', given.name, dp_int.excerpt(coalesce(given.value, 'null')::text),
+          dp_int.excerpt((p_options -> given.name)::text)
         USING ERRCODE = '22023', HINT = 'Give it once. No privacy budget was spent.';
     ELSIF NOT p_options ? given.name THEN
       p_options := p_options || jsonb_build_object(given.name, given.value);
@@ -227,6 +275,9 @@ DECLARE
   kept uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
   job uuid := gen_random_uuid();
 BEGIN
+  IF kept IS NULL THEN
+    PERFORM dp_int.check_queue(session_user);
+  END IF;
   PERFORM dp_int.insert_job(job, session_user, r, false);
   IF kept IS NOT NULL THEN
     UPDATE dp_int.job j SET state = 'done', release = kept, finished_at = clock_timestamp() WHERE j.id = job;

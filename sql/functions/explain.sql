@@ -156,9 +156,7 @@ BEGIN
   PERFORM FROM dp_dblink.dblink(connection, format('SELECT dp_int.ask(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', id, session_user, r.model,
     dp_explain.dataset, r.eps, r.delta, dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options, dp_int.here())) AS t(asked text);
   RETURN QUERY SELECT a.property, a.value FROM dp_int.loopback_answer(connection, session_user, id) AS a;
-  IF connection <> 'dp_loop' THEN
-    PERFORM dp_dblink.dblink_disconnect(connection);
-  END IF;
+  PERFORM dp_int.loopback_release(connection);
 EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled out
   GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
   PERFORM dp_dblink.dblink_disconnect(connection);
@@ -179,6 +177,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (6, 'dp_admin', 'dp_abandon', 'ends a job that takes too long: spent, and nothing released', 'SELECT id, dp_abandon(id) FROM dp.jobs WHERE status = ''running'' AND expected_at < now() - interval ''1 hour'''),
       (7, 'dp_admin', 'dp_verify', 'the ledger proves itself', 'SELECT * FROM dp_verify()'),
       (8, 'dp_admin', 'dp.ledger', 'every charge, refund and change of a budget', 'SELECT * FROM dp.ledger'),
+      (9, 'dp_admin', 'dp_set_queue_limit', 'how many jobs of one caller may be queued', 'SELECT dp_set_queue_limit(1000)'),
       (11, 'dp_analyst', 'dp_explain', 'what a request would do, cost and leave; spends nothing', 'SELECT * FROM dp_explain(''l1'', ''%s'', 1.0)'),
       (12, 'dp_analyst', 'dp_l1_regress', 'median regression, for heavy tails', 'SELECT * FROM dp_l1_regress(''%s'', 1.0)'),
       (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and thirteen methods', 'SELECT * FROM dp_linear_regress(''%s'', 1.0, 1e-6)'),

@@ -77,8 +77,102 @@ LANGUAGE sql STABLE AS $$
    WHERE d.id = p_dataset
 $$;
 
--- The next job to work on, or NULL. New jobs come first in, first out, and with
--- them those whose leader ended without them. A lease that ran out comes back:
+-- Locks the account of a data set at once, or returns false.
+CREATE OR REPLACE FUNCTION dp_int.lock_account(p_dataset bigint) RETURNS boolean
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM FROM dp_int.account a JOIN dp_int.dataset d ON d.account = a.id WHERE d.id = p_dataset FOR UPDATE OF a NOWAIT;
+  RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+  RETURN false;
+END $$;
+
+-- Who holds an account, for people. An account's row names the transaction that
+-- locks it, and pg_locks the session of that transaction; of a prepared one there
+-- is none.
+CREATE OR REPLACE FUNCTION dp_int.account_holder(p_dataset bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  holder record;
+BEGIN
+  SELECT l.pid, s.usename INTO holder
+    FROM dp_int.dataset d
+    JOIN dp_int.account a ON a.id = d.account
+    JOIN pg_catalog.pg_locks l ON l.locktype = 'transactionid' AND l.granted AND l.transactionid = a.xmax
+    LEFT JOIN pg_catalog.pg_stat_activity s ON s.pid = l.pid
+   WHERE d.id = p_dataset
+   LIMIT 1;
+  RETURN CASE WHEN NOT FOUND THEN 'an open transaction'
+              WHEN holder.pid IS NULL THEN 'a prepared transaction, see pg_prepared_xacts'
+              ELSE format('the open transaction of session %s, of "%s"', holder.pid, holder.usename) END;
+END $$;
+
+-- Who has queued jobs, in the order in which they are served: fewest jobs running
+-- first, then served longest ago: public facts, as the order of jobs is for all to
+-- see. Looks at one job of each, however many there are.
+CREATE OR REPLACE FUNCTION dp_int.callers_in_turn() RETURNS SETOF name
+LANGUAGE sql VOLATILE AS $$
+  WITH RECURSIVE waiting(caller) AS (
+    (SELECT q.caller FROM dp_int.job q WHERE q.state = 'queued' ORDER BY q.caller LIMIT 1)
+    UNION ALL
+    SELECT (SELECT q.caller FROM dp_int.job q WHERE q.state = 'queued' AND q.caller > w.caller ORDER BY q.caller LIMIT 1)
+      FROM waiting w WHERE w.caller IS NOT NULL)
+  SELECT w.caller
+    FROM waiting w
+   WHERE w.caller IS NOT NULL
+   ORDER BY (SELECT count(*) FROM dp_int.job r WHERE r.lease_until IS NOT NULL AND r.token IS NOT NULL AND r.caller = w.caller),
+            (SELECT s.served FROM dp_int.job s WHERE s.caller = w.caller AND s.served IS NOT NULL ORDER BY s.served DESC LIMIT 1) NULLS FIRST, w.caller
+$$;
+
+-- Leaders that have ended while somebody still follows them.
+CREATE OR REPLACE FUNCTION dp_int.ended_leaders() RETURNS SETOF uuid
+LANGUAGE sql VOLATILE AS $$
+  WITH RECURSIVE leader(id) AS (
+    (SELECT f.follows FROM dp_int.job f WHERE f.follows IS NOT NULL ORDER BY f.follows LIMIT 1)
+    UNION ALL
+    SELECT (SELECT f.follows FROM dp_int.job f WHERE f.follows > l.id ORDER BY f.follows LIMIT 1)
+      FROM leader l WHERE l.id IS NOT NULL)
+  SELECT j.id FROM leader l JOIN dp_int.job j ON j.id = l.id WHERE j.finished_at IS NOT NULL
+$$;
+
+-- The job that is next, its row locked, or NULL: one whose lease ran out, a follower
+-- whose leader has ended without it, or the oldest of the caller whose turn it is.
+CREATE OR REPLACE FUNCTION dp_int.next_job() RETURNS dp_int.job
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  j dp_int.job;
+  whose name;
+  leader uuid;
+BEGIN
+  SELECT q.* INTO j
+    FROM dp_int.job q
+   WHERE q.state IN ('claimed', 'charged', 'reading') AND q.lease_until < clock_timestamp()
+   ORDER BY q.seq LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+  IF FOUND THEN RETURN j; END IF;
+  FOR leader IN SELECT dp_int.ended_leaders() LOOP
+    SELECT q.* INTO j FROM dp_int.job q WHERE q.follows = leader AND q.state = 'queued' ORDER BY q.seq LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+    IF FOUND THEN RETURN j; END IF;
+  END LOOP;
+  FOR whose IN SELECT dp_int.callers_in_turn() LOOP
+    SELECT q.* INTO j
+      FROM dp_int.job q
+     WHERE q.state = 'queued' AND q.caller = whose AND q.follows IS NULL AND coalesce(q.lease_until < clock_timestamp(), true)
+     ORDER BY q.follows, q.seq LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;  -- as the index has them
+    IF FOUND THEN RETURN j; END IF;
+  END LOOP;
+  RETURN NULL;
+END $$;
+
+-- A clock that was set back must not make a lease or a pause longer than it was.
+CREATE OR REPLACE FUNCTION dp_int.shorten_leases() RETURNS void
+LANGUAGE sql VOLATILE AS $$
+  UPDATE dp_int.job
+     SET lease_until = clock_timestamp() + (lease_until - leased_at), leased_at = clock_timestamp()
+   WHERE id IN (SELECT id FROM dp_int.job WHERE lease_until IS NOT NULL AND leased_at > clock_timestamp() FOR NO KEY UPDATE SKIP LOCKED)
+$$;
+
+-- The next job to work on, or NULL. Callers are served in turn, and each in the
+-- order of their asking. A lease that ran out comes back:
 -- before reading its charge is given back; from reading on it goes on under the
 -- same charge with the same number of rows, but not at once when sidecars ended
 -- in its midst again and again. One call settles a hundred jobs that need no worker
@@ -93,19 +187,18 @@ BEGIN
   IF dp_int.is_copy() THEN
     RETURN NULL;  -- under one charge the original and the copy would both release
   END IF;
+  PERFORM dp_int.shorten_leases();
   FOR settled IN 1..100 LOOP
-    SELECT q.* INTO j
-      FROM dp_int.job q
-     WHERE q.state = 'queued' AND (q.follows IS NULL OR EXISTS (SELECT FROM dp_int.job l WHERE l.id = q.follows AND l.finished_at IS NOT NULL))
-        OR q.state IN ('claimed', 'charged', 'reading') AND q.lease_until < clock_timestamp()
-     ORDER BY q.seq
-     FOR NO KEY UPDATE SKIP LOCKED
-     LIMIT 1;
-    IF NOT FOUND THEN
+    j := dp_int.next_job();
+    IF j.id IS NULL THEN
       RETURN NULL;
     END IF;
     IF j.state = 'reading' AND j.token IS NOT NULL AND j.attempt >= 4 THEN
       PERFORM dp_int.job_park(j.id, j.token, 'its sidecars ended before they could finish it');
+      CONTINUE;
+    END IF;
+    IF j.state = 'charged' AND NOT dp_int.lock_account(j.dataset) THEN  -- its charge cannot be given back now
+      UPDATE dp_int.job SET token = NULL, leased_at = clock_timestamp(), lease_until = clock_timestamp() + interval '1 s' WHERE id = j.id;
       CONTINUE;
     END IF;
     IF j.state <> 'reading' THEN
@@ -115,8 +208,8 @@ BEGIN
       END IF;
       PERFORM dp_int.refund_job(j);
       IF j.attempt >= 5 THEN
-        PERFORM dp_int.finish_job(j.id, 'failed', 'DP004', 'five attempts ended before they could read',
-          'See the sidecars'' logs. No privacy budget was spent.');
+        PERFORM dp_int.finish_job(j.id, 'failed', 'DP004', coalesce(j.message, 'five attempts ended before they could read'),
+          coalesce(j.hint, 'See the sidecars'' logs. No privacy budget was spent.'));
         CONTINUE;
       END IF;
       IF NOT j.fresh THEN
@@ -146,10 +239,14 @@ BEGIN
           CONTINUE;
         END IF;
       END IF;
+      IF j.follows IS NOT NULL THEN  -- it leads now, in its caller's turn
+        UPDATE dp_int.job SET follows = NULL WHERE id = j.id;
+        CONTINUE;
+      END IF;
     END IF;
     UPDATE dp_int.job
-       SET state = CASE state WHEN 'reading' THEN state ELSE 'claimed' END, attempt = attempt + 1, worker = p_worker, token = gen_random_uuid(), follows = NULL,
-           lease_until = clock_timestamp() + p_lease, pulled = false, sqlstate = NULL, message = NULL, hint = NULL
+       SET state = CASE state WHEN 'reading' THEN state ELSE 'claimed' END, attempt = attempt + 1, worker = p_worker, token = gen_random_uuid(),
+           served = nextval('dp_int.job_served_seq'), leased_at = clock_timestamp(), lease_until = clock_timestamp() + p_lease, pulled = false, sqlstate = NULL, message = NULL, hint = NULL
      WHERE id = j.id
     RETURNING * INTO j;
     RETURN jsonb_build_object(
@@ -166,7 +263,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   j dp_int.job;
 BEGIN
-  UPDATE dp_int.job SET lease_until = clock_timestamp() + p_lease WHERE id = p_job AND token = p_token RETURNING * INTO j;
+  UPDATE dp_int.job SET leased_at = clock_timestamp(), lease_until = clock_timestamp() + p_lease WHERE id = p_job AND token = p_token RETURNING * INTO j;
   RETURN FOUND AND (j.state = 'reading' OR NOT dp_int.unwanted(j));
 END $$;
 
@@ -188,8 +285,9 @@ END $$;
 
 -- claimed -> charged. The worker holds a snapshot and locks on the relation, so
 -- what is checked here is what it will read. False when the job was unwanted and
--- is gone; raises DP002, DP004, DP005 or 42501 and charges nothing otherwise, and
--- 40001 when the account has another accounting or order than the plan was made for.
+-- is gone; raises DP002, DP004, DP005 or 42501 and charges nothing otherwise,
+-- 40001 when the account has another accounting or order than the plan was made for,
+-- and 55P03 when somebody holds the account: then the job is handed back for a while.
 CREATE OR REPLACE FUNCTION dp_int.job_charge(p_job uuid, p_token uuid, p_row_count bigint, p_event jsonb,
                                   p_epsilon numeric, p_rho numeric, p_delta numeric, p_plan jsonb,
                                   p_renyi numeric[] DEFAULT NULL, p_renyi_grid int DEFAULT NULL, p_arithmetic text DEFAULT 'exact',
@@ -200,6 +298,7 @@ DECLARE
   a dp_int.account;
   e dp_int.ledger;
   charge_id bigint;
+  lock_timeout CONSTANT text := current_setting('lock_timeout');
 BEGIN
   IF j.state <> 'claimed' THEN
     RAISE EXCEPTION 'job % is %, not claimed', p_job, j.state USING ERRCODE = '55000';
@@ -217,7 +316,14 @@ BEGIN
   e.renyi_grid := p_renyi_grid;
   e.delta := p_delta;
   e.arithmetic := p_arithmetic;
-  charge_id := dp_int.ledger_charge(j.dataset, e);
+  BEGIN
+    PERFORM set_config('lock_timeout', CASE WHEN j.attempt > 1 THEN '500ms' ELSE '3s' END, true);
+    charge_id := dp_int.ledger_charge(j.dataset, e);
+    PERFORM set_config('lock_timeout', lock_timeout, true);
+  EXCEPTION WHEN lock_not_available THEN
+    RAISE EXCEPTION 'the account of data set "%" is held by %', (SELECT name FROM dp_int.dataset WHERE id = j.dataset), dp_int.account_holder(j.dataset)
+      USING ERRCODE = '55P03', HINT = 'Somebody called dp_grant or the like without a COMMIT: COMMIT or ROLLBACK there, or end that session with pg_terminate_backend, and ask again. No privacy budget was spent.';
+  END;
   SELECT n.* INTO STRICT a FROM dp_int.account n JOIN dp_int.dataset d ON d.account = n.id WHERE d.id = j.dataset;  -- locked by now
   IF p_accounting IS NOT NULL AND (p_accounting, p_order) IS DISTINCT FROM (a.accounting, a.renyi_order) THEN
     RAISE EXCEPTION 'the accounting of job % has changed since it was claimed', p_job USING ERRCODE = '40001';
@@ -302,10 +408,11 @@ BEGIN
 END $$;
 
 -- Hands a job back. Unread, its charge is given back and it is queued again, five
--- times at most. Reading, another worker goes on: at once if this one is leaving,
--- else after a while, for what went wrong may go wrong again; after some times
--- those who wait are told.
-CREATE OR REPLACE FUNCTION dp_int.job_hand_back(p_job uuid, p_token uuid, p_leaving boolean) RETURNS void
+-- times at most: at once, or after a pause if there is a reason that may last, which
+-- those who look are told. Reading, another worker goes on: at once if this one is
+-- leaving, else after a while, for what went wrong may go wrong again; after some
+-- times those who wait are told.
+CREATE OR REPLACE FUNCTION dp_int.job_hand_back(p_job uuid, p_token uuid, p_leaving boolean, p_reason text DEFAULT NULL, p_hint text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
@@ -314,12 +421,13 @@ BEGIN
     PERFORM dp_int.job_park(p_job, p_token, 'its sidecars could not finish it so far');
   ELSIF j.state = 'reading' THEN
     UPDATE dp_int.job
-       SET token = NULL, lease_until = clock_timestamp() + CASE WHEN p_leaving THEN interval '0' ELSE dp_int.pause(j.attempt) END
+       SET token = NULL, leased_at = clock_timestamp(), lease_until = clock_timestamp() + CASE WHEN p_leaving THEN interval '0' ELSE dp_int.pause(j.attempt) END
      WHERE id = j.id;
   ELSE
     PERFORM dp_int.refund_job(j);
     UPDATE dp_int.job
-       SET state = 'queued', attempt = attempt - p_leaving::int, worker = NULL, token = NULL, lease_until = NULL
+       SET state = 'queued', attempt = attempt - p_leaving::int, worker = NULL, token = NULL, message = p_reason, hint = p_hint, leased_at = clock_timestamp(),
+           lease_until = CASE WHEN p_reason IS NOT NULL AND j.attempt < 5 THEN clock_timestamp() + dp_int.pause(j.attempt) END
      WHERE id = j.id;
   END IF;
   PERFORM pg_notify('dp_jobs', 'queued');
@@ -343,7 +451,7 @@ BEGIN
     RAISE EXCEPTION 'job % is %, not reading', p_job, j.state USING ERRCODE = '55000';
   END IF;
   UPDATE dp_int.job
-     SET token = NULL, sqlstate = 'DP004', message = p_message, hint = spent,
+     SET token = NULL, sqlstate = 'DP004', message = p_message, hint = spent, leased_at = clock_timestamp(),
          lease_until = clock_timestamp() + dp_int.pause(j.attempt)
    WHERE id = j.id;
   PERFORM pg_notify(dp_int.job_channel(j.id), 'parked');

@@ -230,5 +230,8 @@ BEGIN
   entry.dataset := p_dataset;
   entry.caller := p_caller;
   entry.event := p_event;
+  -- Whoever has notified cannot PREPARE TRANSACTION: the lock on the account, which
+  -- every charge needs, ends with the steward's session at the latest.
+  PERFORM pg_notify('dp_ledger', '');
   RETURN dp_int.ledger_append(entry);
 END $$;

@@ -1,6 +1,25 @@
 -- What an analyst asks, checked and made canonical: the same meaning is the same
 -- request, whoever types it and however it is submitted.
 
+-- What a caller typed, as a message shows it: not by the megabyte.
+CREATE OR REPLACE FUNCTION dp_int.excerpt(p_text text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN length(p_text) > 200 THEN left(p_text, 200) || '...' ELSE p_text END $$;
+
+-- Refuses what is too large to be meant before anything is made of it.
+CREATE OR REPLACE FUNCTION dp_int.check_size(d dp_int.dataset, p_features name[], p_options jsonb) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  registered CONSTANT int := cardinality(d.features) + 1;
+  size CONSTANT int := octet_length(p_options::text);
+BEGIN
+  IF cardinality(p_features) > registered THEN
+    RAISE EXCEPTION '% features are named, and data set "%" has % columns', cardinality(p_features), d.name, registered
+      USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
+  ELSIF size > 200000 THEN
+    RAISE EXCEPTION 'options of % bytes are too long', size USING ERRCODE = '22023', HINT = 'They hold 200000 bytes at most. No privacy budget was spent.';
+  END IF;
+END $$;
+
 -- Groups of features, checked: every name once, and one of the request's.
 CREATE OR REPLACE FUNCTION dp_int.check_groups(p_groups jsonb, p_features name[]) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
@@ -13,12 +32,12 @@ BEGIN
     SELECT array_agg(f #>> '{}') INTO names FROM jsonb_array_elements(p_groups) AS g, jsonb_array_elements(g) AS f;
   END IF;
   IF names IS NULL OR (SELECT count(*) <> count(DISTINCT n) FROM unnest(names) AS n) THEN
-    RAISE EXCEPTION 'option "groups" must be a list of lists of feature names, every name once, not %', p_groups
+    RAISE EXCEPTION 'option "groups" must be a list of lists of feature names, every name once, not %', dp_int.excerpt(p_groups::text)
       USING ERRCODE = '22023', HINT = 'For instance [["a", "b"], ["c"]]. No privacy budget was spent.';
   END IF;
   SELECT n INTO stray FROM unnest(names) AS n WHERE n IS NULL OR NOT n = ANY (p_features::text[]) LIMIT 1;
   IF FOUND THEN
-    RAISE EXCEPTION 'option "groups" names %, which is no feature of this request', coalesce('"' || stray || '"', 'null')
+    RAISE EXCEPTION 'option "groups" names %, which is no feature of this request', coalesce('"' || dp_int.excerpt(stray) || '"', 'null')
       USING ERRCODE = '42703', HINT = format('Features are %s. No privacy budget was spent.', array_to_string(p_features, ', '));
   END IF;
 END $$;
@@ -34,19 +53,19 @@ DECLARE
   v jsonb;
 BEGIN
   IF jsonb_typeof(p_options) <> 'object' THEN
-    RAISE EXCEPTION 'options must be a JSON object, not %', p_options
+    RAISE EXCEPTION 'options must be a JSON object, not %', dp_int.excerpt(p_options::text)
       USING ERRCODE = '22023', HINT = 'For instance {"radius": 5}. No privacy budget was spent.';
   END IF;
   FOR given IN SELECT key, value, jsonb_typeof(value) AS type FROM jsonb_each(p_options) LOOP
     IF given.key = 'fresh' THEN
       IF given.type <> 'boolean' THEN
-        RAISE EXCEPTION 'option "fresh" must be true or false, not %', given.value USING ERRCODE = '22023', HINT = 'No privacy budget was spent.';
+        RAISE EXCEPTION 'option "fresh" must be true or false, not %', dp_int.excerpt(given.value::text) USING ERRCODE = '22023', HINT = 'No privacy budget was spent.';
       END IF;
       CONTINUE;
     END IF;
     SELECT * INTO o FROM dp_int.option WHERE model = p_model AND name = given.key;
     IF NOT FOUND THEN
-      RAISE EXCEPTION 'unknown option "%" for model "%"', given.key, p_model
+      RAISE EXCEPTION 'unknown option "%" for model "%"', dp_int.excerpt(given.key), p_model
         USING ERRCODE = '22023', HINT = format('Options are %s and fresh. No privacy budget was spent.',
           (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.option WHERE model = p_model));
     END IF;
@@ -60,7 +79,7 @@ BEGIN
           CASE WHEN o.choices IS NOT NULL THEN 'one of ' || array_to_string(o.choices, ', ')
                WHEN o.type = 'number' THEN format('a number from %s to %s', o.minimum, o.maximum)
                ELSE format('a whole number from %s to %s', o.minimum, o.maximum) END,
-          given.value
+          dp_int.excerpt(given.value::text)
         USING ERRCODE = '22023', HINT = o.description || '. No privacy budget was spent.';
     END IF;
     v := CASE given.type WHEN 'number' THEN to_jsonb(given.value::float8) ELSE given.value END;
@@ -104,7 +123,7 @@ BEGIN
   PERFORM dp_int.refuse_copy();
   SELECT * INTO m FROM dp_int.model WHERE name = p_model;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'unknown model %', coalesce('"' || p_model || '"', 'NULL')
+    RAISE EXCEPTION 'unknown model %', coalesce('"' || dp_int.excerpt(p_model) || '"', 'NULL')
       USING ERRCODE = '22023', HINT = format('Models are %s. No privacy budget was spent.', (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.model));
   END IF;
   IF NOT coalesce(p_eps > 0 AND p_eps < 'Infinity', false) THEN
@@ -121,11 +140,12 @@ BEGIN
   END IF;
   SELECT * INTO d FROM dp_int.dataset WHERE name = p_dataset AND unregistered_at IS NULL;
   IF NOT FOUND OR (dp_int.grant_of(d.id, p_caller)).dataset IS NULL THEN
-    RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || p_dataset || '"', 'NULL'), p_caller
+    RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || dp_int.excerpt(p_dataset) || '"', 'NULL'), p_caller
       USING ERRCODE = '42501', HINT = 'See dp.datasets for what may be asked, or ask the steward for dp_grant. No privacy budget was spent.';
   END IF;
+  PERFORM dp_int.check_size(d, p_features, p_options);
   IF array_ndims(p_features) > 1 THEN
-    RAISE EXCEPTION 'features must be a list of names, not %', p_features USING ERRCODE = '22023', HINT = 'For instance ''{age,region}''. No privacy budget was spent.';
+    RAISE EXCEPTION 'features must be a list of names, not an array of % dimensions', array_ndims(p_features) USING ERRCODE = '22023', HINT = 'For instance ''{age,region}''. No privacy budget was spent.';
   END IF;
   target := coalesce(p_target, d.target);
   features := coalesce(p_features, array_remove(d.features, target));
@@ -158,6 +178,19 @@ BEGIN
     SELECT id FROM dp_int.release WHERE dataset = p_dataset AND request_hash = p_hash ORDER BY released_at DESC LIMIT 1);
 END $$;
 
+-- May the caller queue another job? Calls that are made at the same moment may each
+-- find room for one.
+CREATE OR REPLACE FUNCTION dp_int.check_queue(p_caller name) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  most CONSTANT int := (SELECT queue_limit FROM dp_int.operation);
+BEGIN
+  IF (SELECT count(*) FROM (SELECT FROM dp_int.job q WHERE q.state = 'queued' AND q.caller = p_caller LIMIT most) AS queued) >= most THEN
+    RAISE EXCEPTION '"%" has % jobs queued, as many as one caller may', p_caller, most
+      USING ERRCODE = '53400', HINT = 'Ask again when some of them have ended, or dp_cancel some, see dp.jobs. Stewards set the limit with dp_set_queue_limit. No privacy budget was spent.';
+  END IF;
+END $$;
+
 -- Inserts the job. A waited job is dropped unspent unless its session keeps the
 -- job's advisory lock; the lock is taken before the row can be seen.
 CREATE OR REPLACE FUNCTION dp_int.insert_job(p_id uuid, p_caller name, r dp_int.request, p_waited boolean) RETURNS void
@@ -188,6 +221,7 @@ BEGIN
     RAISE EXCEPTION 'no dpsidecar is connected to database "%"', current_database()
       USING ERRCODE = 'DP001', HINT = 'Start one with dpsidecar serve, or queue the request with dp_submit. No privacy budget was spent.';
   END IF;
+  PERFORM dp_int.check_queue(p_caller);
   -- A lock held by somebody else on this key can only mean a hash collision or
   -- mischief: then the job runs as if nobody needed to wait for it.
   PERFORM pg_advisory_unlock_all();
@@ -230,6 +264,9 @@ BEGIN
       RETURN 'canceled before it started; no privacy budget was spent';
     WHEN 'claimed', 'charged' THEN
       UPDATE dp_int.job SET cancel_requested = true WHERE id = p_job;
+      -- Identical requests wait for this job. Whoever has notified cannot PREPARE
+      -- TRANSACTION: the lock ends with the session at the latest.
+      PERFORM pg_notify(dp_int.job_channel(p_job), 'canceling');
       RETURN 'will be canceled before it reads; no privacy budget will be spent';
     WHEN 'reading' THEN
       RETURN format('too late: the privacy budget is spent; the result will be kept, and the same request%s returns it at no cost', CASE WHEN j.fresh THEN ' without fresh' END);
