@@ -355,6 +355,7 @@ func TestARestoredCopyKnowsItsPeople(t *testing.T) {
 	}
 	_, err := v.super.Exec(context.Background(), `SELECT dp_int.dataset_recheck(id) FROM dp_int.dataset WHERE name = 'stays'`)
 	v.wantError(err, "DP004", "copy of another database")
+	v.wantError(err, "DP004", "dp_int.rebind_relations()")
 	bound := all[string](&v, v.super, `SELECT format('%s %s', relation, bound) FROM dp_int.rebind_relations()`)
 	want := fmt.Sprintf("[public.%[1]s f public.%[1]s_moved f public.stays t]", w.dataset)
 	if fmt.Sprint(bound) != want {

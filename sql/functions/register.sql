@@ -361,12 +361,12 @@ BEGIN
      WHERE h.cluster = s.system_identifier AND h.database = d.oid AND d.datname = current_database());
 END $$;
 
-CREATE OR REPLACE FUNCTION dp_int.refuse_copies() RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.refuse_copies(p_code text) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF NOT dp_int.at_home() THEN
     RAISE EXCEPTION 'this is a copy of another database, and does not know yet which of its relations were registered there'
-      USING ERRCODE = '55000', HINT = 'As dp_owner run SELECT * FROM dp_int.rebind_relations(), which binds them by name. No privacy budget was spent.';
+      USING ERRCODE = p_code, HINT = 'As dp_owner run SELECT * FROM dp_int.rebind_relations(), which binds them by name. No privacy budget was spent.';
   END IF;
 END $$;
 
@@ -530,8 +530,8 @@ DECLARE
   changed text;
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
+  PERFORM dp_int.refuse_copies('DP004');
   BEGIN
-    PERFORM dp_int.refuse_copies();
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
                     WHERE c.oid = d.relid AND n.nspname = d.schema_name AND c.relname = d.relation_name) THEN
       RAISE EXCEPTION 'it was dropped, renamed or replaced';
@@ -547,8 +547,7 @@ BEGIN
       SELECT d.account, k.relid, k.relation, k.child FROM dp_int.known_relations(d.relid) k
       ON CONFLICT DO NOTHING;
     END IF;
-  EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type
-    OR object_not_in_prerequisite_state THEN
+  EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type THEN
     GET STACKED DIAGNOSTICS changed = MESSAGE_TEXT;
     RAISE EXCEPTION 'data set "%" is not what was registered: %', d.name, changed
       USING ERRCODE = 'DP004', HINT = 'Ask the steward to undo that, or to dp_unregister and dp_register it, with {"total": true} if that is what it lacks. No privacy budget was spent.';
@@ -626,7 +625,7 @@ BEGIN
       USING ERRCODE = '25001', HINT = 'Begin with: BEGIN ISOLATION LEVEL READ COMMITTED.';
   END IF;
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
-  PERFORM dp_int.refuse_copies();
+  PERFORM dp_int.refuse_copies('55000');
   total := coalesce((dp_register.options ->> 'total')::boolean, false);
   PERFORM dp_int.check_relation(dp_register.relation, total);
   PERFORM dp_int.check_columns(dp_register.relation, dp_register.target, dp_register.features, dp_register.scales);
@@ -664,7 +663,7 @@ BEGIN
   own_cap := dp_int.positive_cap(a, eps, del);
   INSERT INTO dp_int.account_relation (account, relid, relation, child)
   SELECT a.id, k.relid, k.relation, bool_and(k.child) FROM dp_int.known_relations(dp_register.relation) k GROUP BY k.relid, k.relation
-  ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true;
+  ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
   INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, options, epsilon, delta, cap, registered_by)
   SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
          dp_register.options, eps, del, own_cap, session_user
