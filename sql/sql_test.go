@@ -323,4 +323,32 @@ func TestPrincipalsComeWithAnUpgrade(t *testing.T) {
 			t.Errorf("%s: %q, want %q", sql, got, want)
 		}
 	}
+	// Down, where totals are by name, and up again.
+	script(t, conn, "a job under the new name", `INSERT INTO dp_int.job (id, principal, caller, dataset, model, eps, delta, request, request_hash, fresh, waited)
+		VALUES (gen_random_uuid(), dp_int.admit_principal('anna'), 'anna', 1, 'l1', 0.5, 0, '{}', '', false, false)`)
+	script(t, conn, "no functions and views", `DO $$ DECLARE v regclass; BEGIN
+		FOR v IN SELECT oid FROM pg_class WHERE relkind = 'v' AND relnamespace IN ('dp'::regnamespace, 'dp_int'::regnamespace) LOOP
+		  IF EXISTS (SELECT FROM pg_class WHERE oid = v) THEN EXECUTE format('DROP VIEW %s CASCADE', v); END IF;
+		END LOOP; END $$`)
+	downs, err := fs.Glob(sql.Migrations, "*.down.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Backward(downs) {
+		text, err := fs.ReadFile(sql.Migrations, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name >= "017" {
+			script(t, conn, name, string(text))
+		}
+	}
+	apply(16, 1000)
+	script(t, conn, "functions and views again", "BEGIN; SET LOCAL ROLE dp_owner; SET LOCAL check_function_bodies = off;\n"+sql.Code()+"COMMIT")
+	if wrong := query[string](t, conn, "SELECT item || ': ' || detail FROM dp_verify() WHERE NOT ok"); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+	if got := query[string](t, conn, "SELECT concat(count(DISTINCT principal), ' ', min(caller), ' ', (dp_int.grant_of(1, 'anna')).epsilon) FROM dp_int.job")[0]; got != "1 anna 0.7" {
+		t.Errorf("down and up again: %q", got)
+	}
 }

@@ -298,7 +298,7 @@ func TestAStewardAbandonsAJob(t *testing.T) {
 	w.exec(w.super, `CREATE MATERIALIZED VIEW public.`+w.dataset+`_wild AS TABLE public.`+w.dataset+`_odd`)
 	w.exec(w.super, `GRANT SELECT ON public.`+w.dataset+`_wild TO dp_sidecar`)
 	wild := w.dataset + "_wild"
-	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age,region}', 10, options => jsonb_build_object('account', $3::text))`, wild, "public."+wild, w.dataset)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age,region}', 10, options => jsonb_build_object('total', true, 'account', $3::text))`, wild, "public."+wild, w.dataset)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, wild, w.person)
 	submit := func(eps float64, options string) string {
 		return one[string](w, w.analyst, `SELECT dp_submit('l1', $1, $2, options => $3)::text`, wild, eps, options)

@@ -106,6 +106,13 @@ func TestRowLevelSecurityIsRefused(t *testing.T) {
 	w.wantError(err, "22023", "row-level security")
 	_, err = regress(w.analyst, ask, w.dataset, 0.5)
 	w.wantError(err, "DP004", "row-level security")
+	// The way out that the error names is one.
+	stored := w.dataset + "_stored"
+	w.exec(w.super, fmt.Sprintf(`CREATE MATERIALIZED VIEW public.%s AS SELECT amount, age FROM public.%s`, stored, w.dataset))
+	w.wantError(w.register(stored, `{}`), "22023", "row-level security applies to")
+	if err := w.register(stored, `{"total": true}`); err != nil {
+		t.Error(err)
+	}
 }
 
 // What was registered and what is read are compared under a lock, before every

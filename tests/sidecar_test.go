@@ -166,7 +166,7 @@ func TestTheOwnerOfARelationRunsNothing(t *testing.T) {
 		w := lonelyWorld(t, 10, 0)
 		m := w.owner()
 		w.exec(m, `CREATE OR REPLACE VIEW mal.v AS SELECT y, x FROM mal.t WHERE mal.run()`)
-		w.registerFor("m", "mal.v", `{"total": true}`)
+		w.registerFor("m", "mal.v", `{"total": true, "new_population": "a test's"}`)
 		w.serve()
 		counted(w)
 		if !w.logged(trace) {
@@ -190,7 +190,7 @@ func TestASessionKeepsNothingOfWhatItRead(t *testing.T) {
 		  RETURN true;
 		END $$;
 		CREATE OR REPLACE VIEW mal.v AS SELECT y, x FROM mal.t WHERE (SELECT mal.leave())`)
-	w.registerFor("m", "mal.v", `{"total": true}`, w.person)
+	w.registerFor("m", "mal.v", `{"total": true, "new_population": "a test's"}`, w.person)
 	w.serve()
 	for i := range 4 {
 		w.mustRegress(w.analyst, ask, "m", 0.25*float64(1+i))

@@ -507,8 +507,8 @@ DECLARE
   changed text;
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
+  PERFORM dp_int.refuse_copy();
   BEGIN
-    PERFORM dp_int.refuse_copy();
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
                     WHERE c.oid = d.relid AND n.nspname = d.schema_name AND c.relname = d.relation_name) THEN
       RAISE EXCEPTION 'it was dropped, renamed or replaced';
@@ -524,8 +524,7 @@ BEGIN
       SELECT d.account, k.relid, k.relation, k.child FROM dp_int.known_relations(d.relid) k
       ON CONFLICT DO NOTHING;
     END IF;
-  EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type
-    OR object_not_in_prerequisite_state THEN
+  EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type THEN
     GET STACKED DIAGNOSTICS changed = MESSAGE_TEXT;
     RAISE EXCEPTION 'data set "%" is not what was registered: %', d.name, changed
       USING ERRCODE = 'DP004', HINT = 'Ask the steward to undo that, or to dp_unregister and dp_register it, with {"total": true} if that is what it lacks. No privacy budget was spent.';
@@ -641,7 +640,7 @@ BEGIN
   own_cap := dp_int.positive_cap(a, eps, del);
   INSERT INTO dp_int.account_relation (account, relid, relation, child)
   SELECT a.id, k.relid, k.relation, bool_and(k.child) FROM dp_int.known_relations(dp_register.relation) k GROUP BY k.relid, k.relation
-  ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true;
+  ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
   INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, options, epsilon, delta, cap, registered_by)
   SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
          dp_register.options, eps, del, own_cap, session_user

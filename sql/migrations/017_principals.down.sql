@@ -1,6 +1,11 @@
--- By name again: what several roles of one name had becomes one's.
+-- By name again, the last that each was known by: what several roles of one name had
+-- becomes one's. Entries of the ledger keep the name of their time.
 BEGIN;
 SET LOCAL ROLE dp_owner;
+
+UPDATE dp_int.release r SET caller = p.name FROM dp_int.principal p WHERE p.id = r.principal AND p.name <> r.caller;
+UPDATE dp_int.job j SET caller = p.name FROM dp_int.principal p WHERE p.id = j.principal AND p.name <> j.caller;
+UPDATE dp_int.caller_total t SET caller = p.name FROM dp_int.principal p WHERE p.id = t.principal AND p.name <> t.caller;
 
 ALTER TABLE dp_int.release DROP COLUMN principal;
 CREATE INDEX release_by_caller ON dp_int.release (caller, released_at DESC);
