@@ -105,7 +105,7 @@ func (c Centre) Release(dst []float64, points [][]float64, src *Source) {
 	steps := ball.project(points)
 	all := newCluster(steps, ball)
 	bound, middle := all.bound(averaged(decay), decay), steps[all.middle()]
-	src, tape := src.onTape(c, [2]int{m, d}, smooth{inFloats(middle), bound, 2 * decay})
+	src, tape := src.onTape(c, [2]int{m, d}, parts{steps, smooth{inFloats(middle), bound, 2 * decay}})
 	std := new(big.Rat).Quo(rational(bound), rational(shift))
 	for j, v := range middle {
 		dst[j] = ball.user(nearest(v, std, src.Normal()))

@@ -80,6 +80,15 @@ func (r TestRelease) Matches(other TestRelease) bool {
 // over what the noise is scaled to hide; above 1 exactly when it is too far.
 func (r TestRelease) Share(other TestRelease) float64 { return r.statistic.share(other.statistic) }
 
+// PointsMoved returns how many of the points behind two releases of a Centre
+// differ, and -1 for any other mechanism.
+func (r TestRelease) PointsMoved(other TestRelease) int {
+	if v, ok := r.statistic.(parts); ok {
+		return v.moved(other.statistic.(parts))
+	}
+	return -1
+}
+
 // onTape returns where a release takes its noise from. Without a tape, which
 // only tests have, it does nothing.
 func (s *Source) onTape(mechanism, contract any, v statistic) (*Source, *Tape) {
@@ -153,6 +162,35 @@ func (c MomentContract) weights(k int) int64 {
 type smooth struct {
 	at                []float64
 	bound, smoothness float64
+}
+
+// parts are points of which one record moves at most one, and what is released of
+// them.
+type parts struct {
+	points [][]int64
+	smooth
+}
+
+func (v parts) clone() statistic { // the points are nobody else's
+	return parts{v.points, v.smooth.clone().(smooth)}
+}
+
+// share is above 1 also when several points were moved.
+func (v parts) share(other statistic) float64 {
+	w := other.(parts)
+	if moved := v.moved(w); moved > 1 {
+		return float64(moved)
+	}
+	return v.smooth.share(w.smooth)
+}
+
+func (v parts) moved(w parts) (count int) {
+	for i, p := range v.points {
+		if !slices.Equal(p, w.points[i]) {
+			count++
+		}
+	}
+	return count
 }
 
 // inFloats returns integers below 2^53 as they are.
