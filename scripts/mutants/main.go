@@ -73,15 +73,13 @@ func tryAll(dir string, match *regexp.Regexp) map[string]int {
 		start := time.Now()
 		outcome, why := m.try(dir, healthy)
 		count[outcome]++
-		fmt.Printf("%-9s %5.1fs  %s\n", outcome, time.Since(start).Seconds(), m.name)
-		if why != "" {
-			fmt.Println(why)
-		}
+		fmt.Printf("%-9s %5.1fs  %s: %s\n", outcome, time.Since(start).Seconds(), m.name, why)
 	}
 	return count
 }
 
-// try runs the mutant's tests, with it and once for all without any.
+// try runs the mutant's tests, with it and once for all without any. It says by
+// what a mutant was killed, or why not.
 func (m mutant) try(dir string, healthy map[tests]bool) (outcome, why string) {
 	overlay, err := m.overlay(dir)
 	if err != nil {
@@ -101,10 +99,23 @@ func (m mutant) try(dir string, healthy map[tests]bool) (outcome, why string) {
 		case !built:
 			return untried, output
 		case passed:
-			return survived, fmt.Sprintf("  %s: %s passes", t.pkg, t.run)
+			return survived, fmt.Sprintf("%s passes in %s", t.run, t.pkg)
 		}
+		why = strings.TrimSpace(why + " " + failures(output))
 	}
-	return killed, ""
+	return killed, why
+}
+
+// failed is how go test names a test that failed.
+var failed = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
+
+// failures names the first tests that failed.
+func failures(output string) string {
+	var names []string
+	for _, match := range failed.FindAllStringSubmatch(output, 3) {
+		names = append(names, match[1])
+	}
+	return strings.Join(names, " ")
 }
 
 // overlay writes the changed file and the file that tells the compiler of it.
