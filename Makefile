@@ -10,7 +10,7 @@ BENCHES = $(sort $(dir $(shell grep -rl '^func Benchmark' --include='*_test.go' 
 # Fuzz targets, each for three seconds in make test; its seeds are tests as well.
 FUZZ = ./internal/arrowio:FuzzDecoder ./internal/privacy:FuzzEvent ./internal/privacy:FuzzHistory ./internal/dpsco:FuzzOptions
 
-.PHONY: demo test audit crash build bench experiments lint postgres
+.PHONY: demo test audit crash mutants build bench experiments lint postgres
 
 ## demo: the main job on a throw-away Postgres; leaves nothing behind
 demo: postgres build
@@ -30,6 +30,10 @@ crash: postgres
 audit: build
 	@bin/dpsidecar audit --runs 100000 --plot bin/audit-mechanisms.png
 	@$(GO) test -count=1 -v -run '^TestMutantsAreRefuted$$' ./internal/audit -plots $(CURDIR)/bin
+
+## mutants: makes errors that would cost privacy, one at a time, and reports those that no test notices
+mutants:
+	@$(GO) run ./scripts/mutants
 
 ## build: bin/dpsidecar; the packages are compiled as for the tests, once
 build:

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco/loss"
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
 
@@ -42,14 +42,14 @@ func (w *blockWitness) Derivs(dst, z, y []float64) {
 const witnessBlocks = 7
 
 // witness runs sample and aggregate on x, whose targets must all differ.
-func witness(t *testing.T, x Data, seed uint64) (map[string]*fitOfBlock, *mech.Tape) {
+func witness(t *testing.T, x Data, seed uint64) (map[string]*fitOfBlock, *mechtest.Tape) {
 	w := &blockWitness{blocks: map[string]*fitOfBlock{}}
 	a := Regression{Loss: w, Method: "sample_aggregate", Blocks: witnessBlocks, Radius: 1e3}
 	p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-2}, privacy.Concentrated{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	src, tape := mech.TestTape(t, seed, nil)
+	src, tape := mechtest.NewTape(t, seed, nil)
 	if _, err := p.Run(t.Context(), cloned(x), src); err != nil {
 		t.Fatal(err)
 	}

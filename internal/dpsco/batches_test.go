@@ -8,6 +8,7 @@ import (
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
 
@@ -50,7 +51,7 @@ func TestEveryCallDealsAfresh(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := g.run(t.Context(), cloned(x), mech.TestSource(t, 1)); err != nil {
+		if _, err := g.run(t.Context(), cloned(x), mechtest.Source(t, 1)); err != nil {
 			t.Fatal(err)
 		}
 		if len(batches) != 30 {

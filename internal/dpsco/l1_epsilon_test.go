@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -71,7 +72,7 @@ func (x Data) residual(i int, w []float64) float64 {
 // the scores drawn is what epsilon makes it, in as many draws as tell epsilon
 // from its half and its double.
 func TestTheExponentialMechanismHasTheChargedEpsilon(t *testing.T) {
-	src := mech.TestSource(t, 1)
+	src := mechtest.Source(t, 1)
 	most := distuv.UnitNormal.Quantile(1 - lawChance/2)
 	for _, x := range l1Tables(Shape{40, 1, false}, Shape{60, 2, true}, Shape{90, 3, true}) {
 		for _, epsilon := range []float64{.3, .6} {
@@ -146,7 +147,7 @@ func (x Data) lawOfScore(score func(w []float64) float64, epsilon float64) (mean
 // says anything, w is b over the ridge 1.5 sqrt(3) Clip^2/(eps Smoothing). Both
 // together are what epsilon follows from (Lemma 1 of objpert.md).
 func TestObjectivePerturbationHasTheChargedEpsilon(t *testing.T) {
-	src := mech.TestSource(t, 2)
+	src := mechtest.Source(t, 2)
 	for _, x := range l1Tables(Shape{200, 1, false}, Shape{100, 1, true}, Shape{200, 3, true}, Shape{400, 4, false}) {
 		silent := Data{Shape: Shape{1, x.D, x.Intercept}, X: columns(x.Columns(), 1), Y: []float64{nan}}
 		for _, epsilon := range []float64{.2, 1, 5} {

@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"slices"
 
+	"dpsidecar/internal/mech/internal/hook"
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/mathext"
@@ -105,12 +106,12 @@ func (c Centre) Release(dst []float64, points [][]float64, src *Source) {
 	steps := ball.project(points)
 	all := newCluster(steps, ball)
 	bound, middle := all.bound(averaged(decay), decay), steps[all.middle()]
-	src, tape := src.onTape(c, [2]int{m, d}, parts{steps, smooth{inFloats(middle), bound, 2 * decay}})
+	noise := src.begin(c, [2]int{m, d}, hook.Chosen{Points: steps, Smooth: hook.Smooth{Point: inFloats(middle), Bound: bound, Smoothness: 2 * decay}})
 	std := new(big.Rat).Quo(rational(bound), rational(shift))
 	for j, v := range middle {
-		dst[j] = ball.user(nearest(v, std, src.Normal()))
+		dst[j] = ball.user(nearest(v, std, noise.Normal()))
 	}
-	tape.answer(dst)
+	src.end(dst)
 	intoBall(dst, c.Radius)
 }
 
@@ -141,6 +142,15 @@ func nearest(v int64, std *big.Rat, y Normal) *big.Int {
 			return k
 		}
 	}
+}
+
+// inFloats returns integers below 2^53 as they are.
+func inFloats(steps []int64) []float64 {
+	point := make([]float64, len(steps))
+	for j, v := range steps {
+		point[j] = float64(v)
+	}
+	return point
 }
 
 // intoBall shortens v to the radius.

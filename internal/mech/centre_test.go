@@ -294,14 +294,14 @@ func TestCentreReleaseIsNearTheMajority(t *testing.T) {
 	}
 	got := make([]float64, d)
 	c := Centre{2, 1e-6, 10}
-	c.Release(got, points, TestSource(t, 1))
+	c.Release(got, points, testSource(t, 1))
 	if math.Hypot(got[0]-3, got[1]+1) > .5 {
 		t.Errorf("released %v", got)
 	}
 	for i := range points { // no majority: the answer stays in the ball
 		points[i] = []float64{20 * r.NormFloat64(), 20 * r.NormFloat64()}
 	}
-	c.Release(got, points, TestSource(t, 2))
+	c.Release(got, points, testSource(t, 2))
 	if math.Hypot(got[0], got[1]) > 10*(1+1e-12) {
 		t.Errorf("released %v outside the ball", got)
 	}
@@ -311,7 +311,7 @@ func TestCentreReleaseIsNearTheMajority(t *testing.T) {
 }
 
 func TestNearestIsExactlyNormal(t *testing.T) {
-	src := TestSource(t, 4)
+	src := testSource(t, 4)
 	draws := make([]float64, 20_000)
 	for i := range draws {
 		v, _ := new(big.Float).SetInt(nearest(1000, big.NewRat(1e9, 7), src.Normal())).Float64()
@@ -361,7 +361,7 @@ func TestCentreChecksItsParameters(t *testing.T) {
 			t.Errorf("%d points of length %d: %v", k[0], k[1], err)
 		}
 	}
-	if !panics(func() { good.Release(make([]float64, 3), make([][]float64, 5), TestSource(t, 1)) }) {
+	if !panics(func() { good.Release(make([]float64, 3), make([][]float64, 5), testSource(t, 1)) }) {
 		t.Error("too few points are released")
 	}
 }
@@ -374,7 +374,7 @@ func BenchmarkCentre(b *testing.B) {
 			points[i] = append(points[i], r.NormFloat64()/100)
 		}
 	}
-	dst, src := make([]float64, 10), TestSource(b, 1)
+	dst, src := make([]float64, 10), testSource(b, 1)
 	for b.Loop() {
 		Centre{1, 1e-6, 1}.Release(dst, points, src)
 	}

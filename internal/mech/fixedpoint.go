@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/big"
 	"math/bits"
+
+	"dpsidecar/internal/mech/internal/hook"
 )
 
 // ErrParams marks public parameters that a mechanism cannot work with.
@@ -66,8 +68,6 @@ func (c Contract) scale() float64 { return math.Ldexp(1/c.Bound, int(c.bits())) 
 // replaced record moves them, in grid steps, and what a step is worth.
 type reach interface {
 	l2Squared() *big.Int
-	l1() *big.Int
-	linf() *big.Int
 	user(steps *big.Int) float64 // in the units of the release
 }
 
@@ -78,18 +78,6 @@ func (c Contract) l2Squared() *big.Int {
 		s.Mul(s, big.NewInt(int64(c.D)))
 	}
 	return s
-}
-
-// linf implements reach: one coordinate moves by at most 2 Bound.
-func (c Contract) linf() *big.Int { return new(big.Int).Lsh(big.NewInt(1), c.bits()+1) }
-
-// l1 implements reach.
-func (c Contract) l1() *big.Int {
-	factor := big.NewInt(int64(c.D))
-	if c.Norm == L2 { // the square root of D, rounded up
-		factor.Sub(factor, big.NewInt(1)).Sqrt(factor).Add(factor, big.NewInt(1))
-	}
-	return factor.Lsh(factor, c.bits()+1)
 }
 
 // Bounded is a sensitive vector together with a bound on how far one record can
@@ -109,6 +97,9 @@ type sensitive struct{}
 
 // Format writes that there is a value, but not which.
 func (sensitive) Format(f fmt.State, _ rune) { fmt.Fprint(f, "(sensitive)") }
+
+// Show is for tests: only packages below this one can name its argument.
+func (b Bounded) Show(view hook.Viewer) { view(b.totals, b.contract.l2Squared()) }
 
 // unseal takes the value away.
 func (b Bounded) unseal() (reach, []int64) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 
+	"dpsidecar/internal/mech/internal/hook"
 	"dpsidecar/internal/privacy"
 )
 
@@ -37,9 +38,9 @@ func (g Gaussian) Release(dst []float64, b Bounded, src *Source) {
 		panic(err.Error())
 	}
 	noise := newGaussianNoise(g.variance(b.contract))
-	src, tape := src.onTape(g, b.contract, integers{b.totals, b.contract.l2Squared(), once})
-	noise.release(dst, b, src)
-	tape.answer(dst)
+	from := src.begin(g, b.contract, hook.Totals{Steps: b.totals, SquaredBound: b.contract.l2Squared(), Weight: hook.Once})
+	noise.release(dst, b, from)
+	src.end(dst)
 }
 
 // variance returns the noise's variance parameter in squared grid steps,

@@ -141,10 +141,6 @@ func (s histogramShape) l2Squared() *big.Int {
 	return new(big.Int).Lsh(big.NewInt(int64(s.d)), 2*s.bits()+1)
 }
 
-func (s histogramShape) l1() *big.Int { return new(big.Int).Lsh(big.NewInt(int64(s.d)), s.bits()+1) }
-
-func (s histogramShape) linf() *big.Int { return new(big.Int).Lsh(big.NewInt(1), s.bits()) }
-
 func (s histogramShape) user(steps *big.Int) float64 {
 	v, _ := new(big.Float).SetInt(steps).Float64()
 	return math.Ldexp(v, -int(s.bits()))

@@ -112,30 +112,21 @@ func (s keptShape) mean(total, kept int64) int64 {
 	return q.Int64()
 }
 
-// linf bounds how far one coordinate moves: 8 Bound / (3N), rounded up with the
+// coordinate bounds how far one coordinate moves: 8 Bound / (3N), rounded up with the
 // mean.
-func (s keptShape) linf() *big.Int {
+func (s keptShape) coordinate() *big.Int {
 	v := new(big.Int).Lsh(big.NewInt(8), s.bits()+s.raise())
 	n := big.NewInt(3 * int64(s.N))
 	return v.Add(v, n).Sub(v, big.NewInt(1)).Quo(v, n)
 }
 
 func (s keptShape) l2Squared() *big.Int {
-	v := s.linf()
+	v := s.coordinate()
 	if s.Norm == L2 { // all of it moves by as much, and each coordinate is rounded
 		v.Add(v, s.root())
 		return v.Mul(v, v)
 	}
 	v.Mul(v, v)
-	return v.Mul(v, big.NewInt(int64(s.D)))
-}
-
-func (s keptShape) l1() *big.Int {
-	v := s.linf()
-	if s.Norm == L2 {
-		v.Add(v, s.root())
-		return v.Mul(v, s.root())
-	}
 	return v.Mul(v, big.NewInt(int64(s.D)))
 }
 

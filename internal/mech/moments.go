@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/big"
 	"math/bits"
+
+	"dpsidecar/internal/mech/internal/hook"
 )
 
 // MomentContract is what every row of Moments is held to. All of it is public.
@@ -40,6 +42,17 @@ func (c MomentContract) frobeniusSquared() *big.Int {
 func (c MomentContract) user(steps *big.Int) float64 {
 	v, _ := new(big.Float).SetInt(steps).Float64()
 	return math.Ldexp(v, -2*int(c.bits())) / float64(c.N) * c.Bound * c.Bound
+}
+
+// weight returns how often entry k of the upper triangle stands in the matrix.
+func (c MomentContract) weight(k int) int64 {
+	for row := c.D; k >= row; row-- {
+		k -= row
+	}
+	if k == 0 {
+		return 1
+	}
+	return 2
 }
 
 // Moments adds up the products x_i x_j of the coordinates of rows, each row
@@ -209,21 +222,21 @@ func (m *Moments) Release(dst []float64, g Gaussian, src *Source) {
 		panic("mech: a release of the wrong length")
 	}
 	diagonal, off := m.contract.noise(g)
-	src, tape := src.onTape(g, m.contract, integers{m.totals, m.contract.frobeniusSquared(), m.contract.weights})
+	from := src.begin(g, m.contract, hook.Totals{Steps: m.totals, SquaredBound: m.contract.frobeniusSquared(), Weight: m.contract.weight})
 	y, total, k := new(big.Int), new(big.Int), 0
 	for i := range d {
 		for j := i; j < d; j++ {
 			if i == j {
-				diagonal.draw(y, src)
+				diagonal.draw(y, from)
 			} else {
-				off.draw(y, src)
+				off.draw(y, from)
 			}
 			v := m.contract.user(y.Add(y, total.SetInt64(m.totals[k])))
 			dst[i*d+j], dst[j*d+i] = v, v
 			k++
 		}
 	}
-	tape.answer(dst)
+	src.end(dst)
 	m.clear()
 }
 

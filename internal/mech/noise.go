@@ -38,6 +38,17 @@ func newLaplaceNoise(scale *big.Rat) *noise {
 	return newNoise(new(big.Rat), new(big.Rat).Inv(scale), new(big.Rat), shift)
 }
 
+// DiscreteLaplace draws an integer with probability proportional to
+// exp(-|y| / scale), exactly (proof: noise.md). It panics if scale is below 2^-10.
+func (s *Source) DiscreteLaplace(scale *big.Rat) *big.Int {
+	if scale.Cmp(big.NewRat(1, 1<<10)) < 0 {
+		panic("mech: DiscreteLaplace with a scale below 2^-10")
+	}
+	y := new(big.Int)
+	newLaplaceNoise(scale).draw(y, s)
+	return y
+}
+
 func newNoise(square, linear, constant *big.Rat, shift uint) *noise {
 	n := &noise{square: square, linear: linear, constant: constant, shift: shift}
 	n.a, _ = new(big.Rat).Mul(square, power(2*shift)).Float64()

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 
+	"dpsidecar/internal/mech/internal/hook"
 	"dpsidecar/internal/privacy"
 )
 
@@ -71,6 +72,13 @@ func (m Smooth) Check() error {
 	return nil
 }
 
+func checkEpsilon(epsilon float64) error {
+	if !(epsilon >= 0x1p-50 && epsilon <= 0x1p20) {
+		return fmt.Errorf("%w: Epsilon = %v; it must be in [2^-50, 2^20]", ErrParams, epsilon)
+	}
+	return nil
+}
+
 // Event returns what one Release costs.
 func (m Smooth) Event() privacy.Event {
 	return privacy.ZCDP{Rho: math.Nextafter(m.Epsilon*m.Epsilon/2, math.Inf(1))}
@@ -126,9 +134,10 @@ func (m Smooth) Release(b Smoothed, src *Source) float64 {
 		panic("mech: nothing to release: a Smoothed is released once")
 	}
 	b.released = true
-	src, tape := src.onTape(m, [2]float64{b.smoothness, b.grid}, smooth{[]float64{b.value}, b.bound, b.smoothness})
-	answer := []float64{m.noisy(b, src.Normal())}
-	tape.answer(answer)
+	hidden := hook.Smooth{Point: []float64{b.value}, Bound: b.bound, Smoothness: b.smoothness}
+	noise := src.begin(m, [2]float64{b.smoothness, b.grid}, hidden)
+	answer := []float64{m.noisy(b, noise.Normal())}
+	src.end(answer)
 	return answer[0]
 }
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 )
 
 // The theorem in expmech.md has two premises: every point of W is proposed by
@@ -56,7 +56,7 @@ func (o *odds) note(rate float64, size, steps int64) {
 }
 
 func TestNotedOddsAreThoseOfADraw(t *testing.T) {
-	src := mech.TestSource(t, 3)
+	src := mechtest.Source(t, 3)
 	for _, size := range []int64{1, 2, 31, 33, 1000, 123456} {
 		for _, rate := range []float64{0, 1e-3, 0.1, 1, 40} {
 			for range 20 {

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 )
 
 // hard returns tables made to break bounds: every kind of value that rounds,
@@ -125,7 +125,7 @@ func violations(s *sampler, rng *rand.Rand, b *box) (found []string) {
 // attack splits a sampler's boxes, the heaviest and random ones, and looks for
 // violations on the way.
 func attack(tb testing.TB, s *sampler, rng *rand.Rand, rounds, points int) (found []string) {
-	src := mech.TestSource(tb, 4)
+	src := mechtest.Source(tb, 4)
 	for range rounds {
 		for range points {
 			found = append(found, violations(s, rng, s.boxes[rng.IntN(len(s.boxes))])...)

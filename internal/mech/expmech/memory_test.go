@@ -3,7 +3,7 @@ package expmech
 import (
 	"testing"
 
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 )
 
 // A hard draw stays within the memory it was given, boxes and lists, and ends.
@@ -13,7 +13,7 @@ func TestADrawKeepsToItsMemory(t *testing.T) {
 	p.Memory = 4 << 20
 	s := newSampler(newTarget(p, len(y), len(x)+1), x, y, never)
 	boxes, rows := p.limits(s.target.d)
-	src := mech.TestSource(t, 1)
+	src := mechtest.Source(t, 1)
 	splits := 0
 	for ; !s.full() && s.heaviest() >= 0 && splits < 1<<16; splits++ {
 		s.split()

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 )
 
 // gridLaw returns the probabilities that the discrete Laplace law of a scale
@@ -46,7 +46,7 @@ func TestTheNoiseOnTheGridCostsWhatIsLeftForIt(t *testing.T) {
 		p := Params{Epsilon: c.epsilon, Clip: 1.5, Smoothing: .3, Pitch: 0x1p40}
 		_, noise := p.Scales(c.d)
 		scale := float64(c.d) / (c.epsilon - 2*p.Clip/noise)
-		src, counts := mech.TestSource(t, 11), make([]int, len(edges)+1)
+		src, counts := mechtest.Source(t, 11), make([]int, len(edges)+1)
 		for range 20_000 {
 			x := make([][]float64, c.d)
 			for j := range x {
