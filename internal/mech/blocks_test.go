@@ -16,7 +16,7 @@ func mediansOf(c []float64, r Rows, bound float64, centre []float64, p *Partitio
 }
 
 // largestMedianShare returns the largest movement of a coordinate, over the stated
-// 2B, among neighbours, and whether the stated l2 reach held throughout.
+// 2B, among neighbours, and whether the stated l2 sensitivity held throughout.
 func largestMedianShare(t *testing.T, pairs int) (share float64, holds bool) {
 	r := rand.New(rand.NewPCG(1, uint64(pairs)))
 	holds = true
@@ -144,7 +144,7 @@ func TestMedianOfBlocks(t *testing.T) {
 		want = 2. / 3
 	}
 	b := s.Median()
-	if got := b.contract.user(big.NewInt(b.totals[0])); math.Abs(got-want) > 1e-9 {
+	if got := b.contract.inUnits(big.NewInt(b.totals[0])); math.Abs(got-want) > 1e-9 {
 		t.Errorf("median %v from the centre, want %v", got, want)
 	}
 }

@@ -46,7 +46,7 @@ func adversarial(r *rand.Rand, m int) [][]float64 {
 }
 
 // centreBound is a bound on how far one point moves the middle of a cluster.
-type centreBound func(c cluster, averaged int, decay float64) float64
+type centreBound func(c cluster, radiiToAverage int, decay float64) float64
 
 // roughPairs counts adversarial neighbours between which each bound is too small
 // or not smooth.
@@ -61,14 +61,14 @@ func roughPairs(pairs int, bounds map[string]centreBound) map[string]int {
 		c := newCluster(x, ball)
 		replaced := r.IntN(m)
 		if r.IntN(2) == 0 {
-			replaced = c.middle()
+			replaced = c.smallestBall()
 		}
 		points[replaced] = [][]float64{{1, 0}, {-1e300, 1e300}, {0, 0}, points[r.IntN(m)], {math.NaN(), 1}, {r.NormFloat64(), r.NormFloat64()}}[r.IntN(6)]
 		y := ball.project(points)
 		other := newCluster(y, ball)
-		jump := distanceOf(x[c.middle()], y[other.middle()])
+		jump := distanceOf(x[c.smallestBall()], y[other.smallestBall()])
 		for name, bound := range bounds {
-			s, t := bound(c, averaged(decay), decay), bound(other, averaged(decay), decay)
+			s, t := bound(c, radiiToAverage(decay), decay), bound(other, radiiToAverage(decay), decay)
 			if !(jump <= min(s, t)) || !(math.Abs(math.Log(s/t)) <= 2*decay+0x1p-34) {
 				count[name]++
 			}
@@ -107,10 +107,10 @@ func TestTheLeastRadiusIsNotSmooth(t *testing.T) {
 	c := newCluster(ball.project(points), ball)
 	points[m-1] = []float64{.1, 0}
 	other := newCluster(ball.project(points), ball)
-	moved := func(averaged int) float64 {
-		return math.Abs(math.Log(c.bound(averaged, decay) / other.bound(averaged, decay)))
+	moved := func(radiiToAverage int) float64 {
+		return math.Abs(math.Log(c.bound(radiiToAverage, decay) / other.bound(radiiToAverage, decay)))
 	}
-	if got := moved(averaged(decay)); got > 2*decay {
+	if got := moved(radiiToAverage(decay)); got > 2*decay {
 		t.Errorf("the bound moves by e^%v", got)
 	}
 	if got := moved(1); got <= 2*decay {
@@ -128,7 +128,7 @@ func TestCentreBoundIsItsDefinition(t *testing.T) {
 	}
 	c := newCluster(ball.project(same), ball)
 	want := (1 + math.Exp(decay)) * math.Exp(-decay*float64(m-quorum(m))) * 0x1p41
-	if got := c.bound(averaged(decay), decay); math.Abs(got/want-1) > 1e-9 {
+	if got := c.bound(radiiToAverage(decay), decay); math.Abs(got/want-1) > 1e-9 {
 		t.Errorf("all equal: %v, want %v", got, want)
 	}
 	r := rand.New(rand.NewPCG(2, 2))
@@ -148,12 +148,12 @@ func TestCentreBoundIsItsDefinition(t *testing.T) {
 			least[i] = smallest(distances, quorum(m)+1+k, 0x1p41)
 		}
 		mean := 0.
-		for rank := range averaged(decay) {
-			mean += smallest(least, rank+1, 0) / float64(averaged(decay))
+		for rank := range radiiToAverage(decay) {
+			mean += smallest(least, rank+1, 0) / float64(radiiToAverage(decay))
 		}
 		want = max(want, (1+math.Exp(decay))*math.Exp(-decay*float64(k))*mean)
 	}
-	if got := c.bound(averaged(decay), decay); math.Abs(got/want-1) > 1e-9 {
+	if got := c.bound(radiiToAverage(decay), decay); math.Abs(got/want-1) > 1e-9 {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -259,7 +259,7 @@ func exactDelta(epsilon, shift, b float64) float64 {
 // or a bound half as smooth, it would cost more.
 func TestCentreDeltaIsNearlyUsed(t *testing.T) {
 	for _, c := range []Centre{{1, 1e-6, 1}, {.3, 1e-4, 1}, {4, 1e-8, 1}} {
-		shift, decay := c.tune(1)
+		shift, decay := c.calibrate(1)
 		got, half, rough := exactDelta(c.Epsilon, shift, 2*decay), exactDelta(c.Epsilon, 2*shift, 2*decay), exactDelta(c.Epsilon, shift, 4*decay)
 		t.Logf("%+v: delta %.2g, with half the noise %.2g, half as smooth %.2g", c, got, half, rough)
 		if got > c.Delta {
@@ -275,7 +275,7 @@ func TestCentreDeltaIsNearlyUsed(t *testing.T) {
 func TestCentreCalibration(t *testing.T) {
 	for _, d := range []int{1, 3, 10} {
 		c := Centre{1, 1e-6, 1}
-		shift, _ := c.tune(d)
+		shift, _ := c.calibrate(d)
 		if kappa := shift * 5 * math.Sqrt(2*math.Log(2e6)); kappa < 2 || kappa > 2.2 {
 			t.Errorf("d = %d: kappa = %v", d, kappa)
 		}
@@ -343,8 +343,8 @@ func TestCentreBlocks(t *testing.T) {
 
 func TestCentreChecksItsParameters(t *testing.T) {
 	good := Centre{1, 1e-6, 1}
-	shift, decay := good.tune(3)
-	least := 2*averaged(decay) - 3
+	shift, decay := good.calibrate(3)
+	least := 2*radiiToAverage(decay) - 3
 	if err := good.Check(least, 3); err != nil || shift <= 0 {
 		t.Error(err)
 	}

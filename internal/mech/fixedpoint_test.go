@@ -174,7 +174,7 @@ func TestClampIsNeeded(t *testing.T) {
 	}
 }
 
-// In the loud path rounding can make integers too long by a little: they are
+// In the unproved path rounding can make integers too long by a little: they are
 // shortened once, by 2^-20.
 func TestIntegersThatAreTooLongAreShortened(t *testing.T) {
 	s := NewSum(Contract{L2, 1, 1, 2})

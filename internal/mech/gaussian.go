@@ -45,7 +45,7 @@ func (g Gaussian) Release(dst []float64, b Bounded, src *Source) {
 
 // variance returns the noise's variance parameter in squared grid steps,
 // exactly: NoiseMultiplier^2 times the squared sensitivity.
-func (g Gaussian) variance(c reach) *big.Rat {
+func (g Gaussian) variance(c sensitivity) *big.Rat {
 	z := new(big.Rat).SetFloat64(g.NoiseMultiplier)
 	return z.Mul(z, z).Mul(z, new(big.Rat).SetInt(c.l2Squared()))
 }

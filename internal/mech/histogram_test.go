@@ -131,11 +131,11 @@ func TestHistogramRefusals(t *testing.T) {
 	}
 }
 
-// Counts in steps and their reach: one count is 2^bits steps.
-func TestHistogramReach(t *testing.T) {
+// Counts in steps and their sensitivity: one count is 2^bits steps.
+func TestHistogramSensitivityInSteps(t *testing.T) {
 	s := NewHistogram(Bins{1, 1}, 1<<30, 5).shape
 	one := new(big.Int).Lsh(big.NewInt(1), s.bits())
-	if ten := new(big.Int).Mul(big.NewInt(10), new(big.Int).Mul(one, one)); s.user(one) != 1 || s.l2Squared().Cmp(ten) != 0 {
-		t.Errorf("a count is %v; counts move by the root of %v", s.user(one), s.l2Squared())
+	if ten := new(big.Int).Mul(big.NewInt(10), new(big.Int).Mul(one, one)); s.inUnits(one) != 1 || s.l2Squared().Cmp(ten) != 0 {
+		t.Errorf("a count is %v; counts move by the root of %v", s.inUnits(one), s.l2Squared())
 	}
 }

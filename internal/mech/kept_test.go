@@ -89,7 +89,7 @@ func TestKeptAveragesWhatIsNear(t *testing.T) {
 	k.AddRows(Rows{X: [][]float64{{.6, .6, .6, .6, 30}, {.8, .2, .2, .2, 40}}}, []float64{.999, 1, 1, 1, 1})
 	b := k.Bounded()
 	for j, want := range []float64{(.6*.999 + 1.8) / 4, (.8*.999 + .6) / 4} {
-		if got := b.contract.user(big.NewInt(b.totals[j])); math.Abs(got-want) > 1e-9 {
+		if got := b.contract.inUnits(big.NewInt(b.totals[j])); math.Abs(got-want) > 1e-9 {
 			t.Errorf("coordinate %d: %v, want %v", j, got, want)
 		}
 	}
@@ -97,7 +97,7 @@ func TestKeptAveragesWhatIsNear(t *testing.T) {
 	k.AddRows(Rows{X: [][]float64{{.5, .5, .5, 2}, {.5, .5, math.NaN(), 1e300}}}, []float64{1, 1, 1, 1})
 	b = k.Bounded()
 	for j, want := range []float64{.5, 1. / 3} {
-		if got := b.contract.user(big.NewInt(b.totals[j])); math.Abs(got-want) > 1e-9 {
+		if got := b.contract.inUnits(big.NewInt(b.totals[j])); math.Abs(got-want) > 1e-9 {
 			t.Errorf("coordinate %d: %v, want %v", j, got, want)
 		}
 	}

@@ -108,7 +108,7 @@ func TestRowsOfMomentsAreNotTooLong(t *testing.T) {
 }
 
 // release returns second moments without noise to speak of.
-func quietMoments(t *testing.T, c MomentContract, rows Rows, n int) []float64 {
+func momentsWithoutNoise(t *testing.T, c MomentContract, rows Rows, n int) []float64 {
 	m, dst := NewMoments(c), make([]float64, c.D*c.D)
 	m.AddRows(rows, n)
 	m.Release(dst, Gaussian{0x1p-10}, testSource(t, 1))
@@ -134,7 +134,7 @@ func TestMomentsAreThoseOfTheClippedRows(t *testing.T) {
 			}
 		}
 	}
-	got := quietMoments(t, MomentContract{bound, n, 3}, Rows{X: x, Intercept: true}, n)
+	got := momentsWithoutNoise(t, MomentContract{bound, n, 3}, Rows{X: x, Intercept: true}, n)
 	for k, v := range got {
 		if math.Abs(v-want[k]) > 1e-4 || v != got[k%3*3+k/3] {
 			t.Errorf("entry %d: %v, want %v", k, v, want[k])

@@ -78,7 +78,7 @@ func (n *noise) draw(y *big.Int, src *Source) {
 		if u.SurelyAboveExp(-low) {
 			continue
 		}
-		n.join(y, whole, head, src)
+		n.appendDigits(y, whole, head, src)
 		if !u.SurelyBelowExp(-high) && !u.BelowExp(big.NewRat(1, 1), n.minusExponent(whole, y)) {
 			continue
 		}
@@ -102,9 +102,9 @@ func (n *noise) exponent(whole, fraction float64) (low, high float64) {
 	return x - slack, x + slack
 }
 
-// join sets y to t whole + u, where head holds the first 64 digits of u / t. The
+// appendDigits sets y to t whole + u, where head holds the first 64 digits of u / t. The
 // others are drawn here.
-func (n *noise) join(y *big.Int, whole, head uint64, src *Source) {
+func (n *noise) appendDigits(y *big.Int, whole, head uint64, src *Source) {
 	y.SetUint64(whole)
 	shift := min(n.shift, 64)
 	for rest := n.shift; ; {
@@ -154,6 +154,6 @@ func (n *noise) release(dst []float64, b Bounded, src *Source) {
 	y, total := new(big.Int), new(big.Int)
 	for j, q := range totals {
 		n.draw(y, src)
-		dst[j] = contract.user(y.Add(y, total.SetInt64(q)))
+		dst[j] = contract.inUnits(y.Add(y, total.SetInt64(q)))
 	}
 }

@@ -167,7 +167,7 @@ func TestExponentIsEnclosed(t *testing.T) {
 				head &= ^(^uint64(0) >> n.shift)
 			}
 			low, high := n.exponent(float64(whole), float64(head)*0x1p-64)
-			n.join(y, whole, head, src)
+			n.appendDigits(y, whole, head, src)
 			x := new(big.Rat).Neg(n.minusExponent(whole, y))
 			if x.Sign() < 0 || x.Cmp(rational(low)) < 0 || x.Cmp(rational(high)) > 0 {
 				t.Fatalf("shift %d: exponent %v outside [%v, %v]", n.shift, x, low, high)

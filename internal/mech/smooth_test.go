@@ -127,7 +127,7 @@ func TestSmoothChargesWhatTheNoiseCosts(t *testing.T) {
 		if m.Check() != nil {
 			continue
 		}
-		a, s := m.tune()
+		a, s := m.calibrate()
 		cost := new(big.Rat).Mul(rational(a.dilation*m.Smoothness), big.NewRat(1e9+1, 1e9))
 		cost.Add(cost, new(big.Rat).Mul(rational(a.shift), rational(s)))
 		cost.Mul(cost, cost).Mul(cost, big.NewRat(1, 2))
@@ -160,7 +160,7 @@ func TestSmoothTuning(t *testing.T) {
 
 func TestSmoothReleaseHasItsLaw(t *testing.T) {
 	m, src := Smooth{1, .1}, testSource(t, 1)
-	a, s := m.tune()
+	a, s := m.calibrate()
 	const value, bound, grid = 3, .25, 0x1p-30
 	all := make([]float64, 6000)
 	for i := range all {

@@ -18,20 +18,20 @@ func TestADrawKeepsToItsMemory(t *testing.T) {
 	for ; !s.full() && s.heaviest() >= 0 && splits < 1<<16; splits++ {
 		s.split()
 	}
-	if !s.full() || s.impatient() {
+	if !s.full() || s.splitIsDue() {
 		t.Fatalf("%d boxes after %d splits, room for %d", len(s.boxes), splits, boxes)
 	}
 	live := map[*list]bool{}
 	for _, b := range s.boxes {
-		live[b.list], live[b.heir] = true, true
+		live[b.list], live[b.inner] = true, true
 	}
 	held := int64(0)
 	for l := range live {
 		if l != nil {
-			held += int64(len(l.plain) + len(l.wild))
+			held += int64(len(l.plain) + len(l.imprecise))
 		}
 	}
-	if most := rows + int64(s.rows); held > most || len(s.boxes) > boxes+int(s.crew) {
+	if most := rows + int64(s.rows); held > most || len(s.boxes) > boxes+int(s.workers) {
 		t.Errorf("%d boxes and %d rows in lists, want at most %d and %d", len(s.boxes), held, boxes, most)
 	}
 	if s.listed.Load() <= rows {

@@ -13,7 +13,7 @@ import (
 // heaviest box that can be split is at hand.
 func TestForestKeepsItsWeights(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	var f forest
+	var f boxHeap
 	for step := range 3000 {
 		if len(f.boxes) > 1 && rng.IntN(3) == 0 {
 			f.take(rng.IntN(len(f.boxes)))
@@ -42,7 +42,7 @@ func TestForestKeepsItsWeights(t *testing.T) {
 }
 
 func TestPickFollowsTheWeights(t *testing.T) {
-	var f forest
+	var f boxHeap
 	for i := range 5 {
 		f.add(&box{logMass: -float64(i), axis: 0})
 	}
