@@ -98,6 +98,8 @@ func (m mutant) try(dir string, healthy map[tests]bool) (outcome, why string) {
 			return untried, "its tests fail without it"
 		case !built:
 			return untried, output
+		case strings.Contains(output, "panic: test timed out"):
+			return untried, "its tests timed out"
 		case passed:
 			return survived, fmt.Sprintf("%s passes in %s", t.run, t.pkg)
 		}
