@@ -17,6 +17,7 @@ import (
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
 
@@ -123,7 +124,7 @@ func TestAQueryBeyondTheChargeStopsTheProgram(t *testing.T) {
 			t.Error("the fourth query was answered")
 		}
 	}()
-	_, _ = g.run(t.Context(), x, mech.TestSource(t, 1))
+	_, _ = g.run(t.Context(), x, mechtest.Source(t, 1))
 }
 
 // The answers do not depend on how many cores there are.
@@ -137,9 +138,9 @@ func TestCoresChangeNoBit(t *testing.T) {
 			return p
 		}
 		x := normalTable(1, 9000, 1, 2, -1)
-		many, _ := plan().Run(t.Context(), cloned(x), mech.TestSource(t, 1))
+		many, _ := plan().Run(t.Context(), cloned(x), mechtest.Source(t, 1))
 		cores := runtime.GOMAXPROCS(1)
-		one, _ := plan().Run(t.Context(), cloned(x), mech.TestSource(t, 1))
+		one, _ := plan().Run(t.Context(), cloned(x), mechtest.Source(t, 1))
 		runtime.GOMAXPROCS(cores)
 		if !slices.Equal(one, many) {
 			t.Errorf("%s: %v on one core, %v on %d", name, one, many, cores)
@@ -185,7 +186,7 @@ func TestSampleAggregateFindsTheCentre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := p.Run(t.Context(), x, mech.TestSource(t, 1))
+	w, err := p.Run(t.Context(), x, mechtest.Source(t, 1))
 	if err != nil || math.Abs(w[0]-1) > 0.3 || math.Abs(w[1]-2) > 0.3 {
 		t.Errorf("%v, %v", w, err)
 	}
@@ -218,7 +219,7 @@ func TestRowsWithoutNumbersAreNeutral(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			w, _ := p.Run(t.Context(), cloned(x), mech.TestSource(t, 3))
+			w, _ := p.Run(t.Context(), cloned(x), mechtest.Source(t, 3))
 			return w
 		}
 		if got, want := run(spoilt), run(clean); !slices.Equal(got, want) {
@@ -243,7 +244,7 @@ func TestLabelsArePublic(t *testing.T) {
 		}
 		c := cloned(x)
 		copy(c.Y, y)
-		w, _ := p.Run(t.Context(), c, mech.TestSource(t, 1))
+		w, _ := p.Run(t.Context(), c, mechtest.Source(t, 1))
 		return w
 	}
 	binary := slices.Clone(x.Y)
@@ -338,7 +339,7 @@ func TestADescentEndsWithItsContext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w, err := p.Run(ctx, cloned(x), mech.TestSource(t, 1)); !errors.Is(err, context.Canceled) || w != nil {
+		if w, err := p.Run(ctx, cloned(x), mechtest.Source(t, 1)); !errors.Is(err, context.Canceled) || w != nil {
 			t.Errorf("%s: %v, %v", name, w, err)
 		}
 	}

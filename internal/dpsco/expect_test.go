@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/floats"
@@ -190,7 +190,7 @@ func scaledTable(s Shape, labels bool) Data {
 // table around their mean.
 func deviation(t *testing.T, a Algorithm, x Data, b privacy.Budget) float64 {
 	const draws = 12
-	src := mech.TestSource(t, 3)
+	src := mechtest.Source(t, 3)
 	fits := make([][]float64, x.D)
 	for range draws {
 		p, err := a.Plan(x.Shape, b, privacy.Concentrated{})

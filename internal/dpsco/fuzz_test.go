@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/floats"
@@ -72,7 +72,7 @@ func FuzzOptions(f *testing.F) {
 			return // these take their time
 		}
 		x, _ := neighbours(rand.New(rand.NewPCG(seed, 1)), s, catalogue.Classifies(model))
-		w, err := p.Run(t.Context(), x, mech.TestSource(t, seed))
+		w, err := p.Run(t.Context(), x, mechtest.Source(t, seed))
 		if size := floats.Norm(w, 2); err != nil || math.IsNaN(size) || math.IsInf(size, 0) {
 			t.Errorf("%s: %v, %v", text, w, err)
 		}

@@ -16,6 +16,7 @@ import (
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
 
@@ -29,8 +30,8 @@ import (
 // an error says how two runs could be told apart.
 func replay(t *testing.T, plan func() *Plan, a, b Data) (map[string]float64, error) {
 	t.Helper()
-	run := func(x Data, earlier *mech.Tape) ([]float64, *mech.Tape) {
-		src, tape := mech.TestTape(t, 1, earlier)
+	run := func(x Data, earlier *mechtest.Tape) ([]float64, *mechtest.Tape) {
+		src, tape := mechtest.NewTape(t, 1, earlier)
 		w, err := plan().Run(t.Context(), cloned(x), src)
 		if err != nil {
 			t.Fatal(err)
@@ -62,7 +63,7 @@ func replay(t *testing.T, plan func() *Plan, a, b Data) (map[string]float64, err
 
 // covered reports whether what was released is what was charged, or less where
 // answers decide: SVRG does not ask for a difference to the anchor at the anchor.
-func covered(e privacy.Event, releases []mech.TestRelease, less bool) error {
+func covered(e privacy.Event, releases []mechtest.Release, less bool) error {
 	charged := map[privacy.Event]int{}
 	count(charged, e, 1)
 	for k, r := range releases {
@@ -262,7 +263,7 @@ func TestReplaysOfL1(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					w, err := p.Run(t.Context(), table, mech.TestSource(t, 1))
+					w, err := p.Run(t.Context(), table, mechtest.Source(t, 1))
 					if err != nil || math.Hypot(w[0], w[len(w)-1]) > 2*math.Sqrt2 {
 						t.Errorf("%s: %v, %v", method, w, err)
 					}
