@@ -306,7 +306,7 @@ func TestAStewardAbandonsAJob(t *testing.T) {
 	long := submit(1, `{"method": "exponential_mechanism"}`)
 	follower := submit(1, `{"method": "exponential_mechanism"}`)
 	w.eventually("it fits", func() bool {
-		return one[string](w, w.analyst, `SELECT stage FROM dp_status($1)`, long) == "charged, fitting"
+		return one[string](w, w.analyst, `SELECT stage FROM dp_status($1)`, long) == "charged, running"
 	})
 	w.eventually("the other follows", func() bool {
 		return one[string](w, w.analyst, `SELECT stage FROM dp_status($1)`, follower) == "waiting for an identical request"

@@ -46,7 +46,7 @@ func NewMetrics(version string) *Metrics {
 		Name: "dpsidecar_build_info", Help: "1, with the version as a label.", ConstLabels: prometheus.Labels{"version": version}})
 	build.Set(1)
 	m.registry.MustRegister(m.jobs, m.pull, m.run, build)
-	for _, outcome := range []string{"done", "failed", "dropped", "parked", "handed_back"} {
+	for _, outcome := range []string{"done", "failed", "dropped", "parked", "panicked", "out_of_time", "handed_back"} {
 		m.jobs.WithLabelValues(outcome)
 	}
 	return m

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"sync"
 
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -119,7 +118,7 @@ func (e *trimmed) within(norm float64) grid {
 // bounds. It reorders the columns.
 func (e *trimmed) seal(columns [][]int64, g grid) []mech.Smoothed {
 	sealed := make([]mech.Smoothed, len(columns))
-	var crew sync.WaitGroup
+	var crew mech.Crew
 	for k, x := range columns {
 		crew.Go(func() {
 			sum, bound := trimmedSum(x, e.Trim, g.limit, e.noise.Smoothness)
