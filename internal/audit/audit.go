@@ -25,6 +25,7 @@ type Game struct {
 	Pair     string         // what the neighbours are, for people
 	Claim    privacy.Budget // what is promised about them
 	Patience int            // > 1: a run takes long, and so many times fewer are made
+	Alone    bool           // one run at a time, for time is what is looked at
 	// Play runs the mechanism once, on the second table or on the first, and
 	// returns a number that depends on nothing but its answer.
 	Play func(second bool, src *mech.Source) float64
@@ -74,6 +75,9 @@ func (g Game) play(ctx context.Context, n int, sources func() *mech.Source) (fir
 	first, second = make([]float64, n), make([]float64, n)
 	var crew sync.WaitGroup
 	cores := runtime.GOMAXPROCS(0)
+	if g.Alone {
+		cores = 1
+	}
 	for core := range cores {
 		src := sources()
 		crew.Go(func() {
