@@ -36,7 +36,7 @@ func TestLaddersEndWithinTheirLimit(t *testing.T) {
 	}
 }
 
-// Ordinary tables are fitted by the first step, in processor time of one core, with 5 ms
+// Ordinary tables are fitted by the first step, in processor time of one core, with 3 ms
 // to spare for statements. DPSIDECAR_FITS says how many fits are made; of thousands at
 // most one in a thousand may miss it. If one in a thousand does, more than three of the 68
 // made here do with probability 8e-7: the test fails then.
@@ -98,12 +98,17 @@ func (c request) play(t *testing.T, r *rand.Rand) float64 {
 	if err != nil {
 		return 0 // too few rows for it
 	}
+	runtime.GC() // what earlier fits leave is none of this one's
 	began := processorTime()
 	if _, err := p.Run(context.Background(), x, mech.NewSource()); err != nil {
 		t.Fatal(err)
 	}
-	first := overhead - 5*time.Millisecond + time.Duration(2*p.Seconds*float64(time.Second))
-	return float64(processorTime()-began) / float64(first)
+	first := overhead - 3*time.Millisecond + time.Duration(2*p.Seconds*float64(time.Second))
+	share := float64(processorTime()-began) / float64(first)
+	if share > 1 {
+		t.Logf("%s %s, %+v, eps %.2g: %.2f of %v", c.model, c.method, x.Shape, b.Epsilon, share, first)
+	}
+	return share
 }
 
 // table has features and residuals about as large as their scales, with normal or with

@@ -1,6 +1,10 @@
 package dpsco
 
-import "dpsidecar/internal/dpsco/mean"
+import (
+	"math"
+
+	"dpsidecar/internal/dpsco/mean"
+)
 
 // How long fits take on one core of an ordinary machine, from public facts: what ordinary
 // tables were seen to need, 300 to 100,000 rows and 2 to 20 features, rounded upward.
@@ -40,7 +44,8 @@ func (a SampleAggregate) seconds(s Shape) float64 {
 }
 
 // seconds of one exact draw leave a tenth of a second to one row that is far from all
-// others, which few rows need many times as long for.
+// others, which few rows need many times as long for, and more to many coefficients,
+// with which draws of the same table differ more.
 func (a L1) seconds(s Shape, epsilon float64) float64 {
-	return 0.1 + 1.25*a.samplerSeconds(s, epsilon)
+	return 0.1 + 1.25*a.samplerSeconds(s, epsilon)*math.Pow(1.5, float64(max(0, s.D-4)))
 }

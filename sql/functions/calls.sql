@@ -86,7 +86,7 @@ BEGIN
     LOOP
       EXIT WHEN EXISTS (SELECT FROM dp_dblink.dblink_get_notify(p_connection)) OR clock_timestamp() > asked + interval '1 s';
       PERFORM pg_sleep(nap);
-      nap := least(nap * 1.3, 0.02);
+      nap := least(nap * 1.1, 0.02);
     END LOOP;
   END LOOP;
 END $$;

@@ -169,12 +169,18 @@ BEGIN
   RETURN FOUND AND (j.state = 'reading' OR NOT dp_int.unwanted(j));
 END $$;
 
--- Is what the worker has locked still what was registered? Raises DP004 if not.
+-- Is what the worker has locked still what was registered? Raises DP004 if not, and
+-- 55000 when the job is lost. It locks no job: that would wait for a disk, in the
+-- midst of the time until the first step.
 CREATE OR REPLACE FUNCTION dp_int.job_recheck(p_job uuid, p_token uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  j dp_int.job := dp_int.own_job(p_job, p_token);
+  j dp_int.job;
 BEGIN
+  SELECT * INTO j FROM dp_int.job WHERE id = p_job AND token = p_token;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'job % is no longer this worker''s', p_job USING ERRCODE = '55000';
+  END IF;
   PERFORM dp_int.recheck_dataset(j.dataset);
 END $$;
 
