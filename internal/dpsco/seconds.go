@@ -40,7 +40,7 @@ func (a Whitened) seconds(s Shape) float64 {
 }
 
 func (a SampleAggregate) seconds(s Shape) float64 {
-	return 2.7e-7 * float64(s.N) * float64(s.D+3)
+	return 2.7e-7*float64(s.N)*float64(s.D+3) + 6e-5*float64(a.Blocks)
 }
 
 // seconds of one exact draw leave a tenth of a second to one row that is far from all

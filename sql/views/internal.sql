@@ -14,9 +14,9 @@ CREATE OR REPLACE VIEW dp_int.stage AS
          CASE WHEN j.state = 'reading' AND j.sqlstate IS NULL THEN j.read_at + j.first_step * power(1.5, least(n.k, j.last_step)) END AS expected_at
     FROM dp_int.job j
    CROSS JOIN LATERAL (
-     SELECT extract(epoch FROM clock_timestamp() - j.read_at) / nullif(extract(epoch FROM j.first_step), 0) AS passed) AS t
+     SELECT extract(epoch FROM clock_timestamp() - j.read_at)::float8 / nullif(extract(epoch FROM j.first_step), 0)::float8 AS passed) AS t
    CROSS JOIN LATERAL (
-     SELECT CASE WHEN t.passed > 1 THEN ceil(ln(t.passed) / ln(1.5)) ELSE 0 END::float8 AS k) AS n;
+     SELECT CASE WHEN t.passed > 1 THEN ceil(ln(t.passed) / ln(1.5::float8)) ELSE 0 END AS k) AS n;
 COMMENT ON VIEW dp_int.stage IS 'The stage of every job, as dp.jobs and waiting callers show it but for the number of jobs ahead, and when it may be done.';
 
 -- In one pass over all that are active: to ask it for every job is quadratic, and to
