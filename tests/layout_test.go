@@ -32,7 +32,7 @@ const (
 var mayImport = map[string][]string{
 	"internal/admin":              {"internal/job"},
 	"cmd/dpsidecar":               {"internal/admin", "internal/audit", "internal/demo", "internal/dev", "internal/privacy", "internal/experiment", "internal/install", "internal/job", "internal/ledger", "internal/version", "sql"},
-	"internal/audit":              {"internal/dpsco", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
+	"internal/audit":              {"internal/catalogue", "internal/dpsco", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
 	"internal/demo":               {"internal/dev", "internal/progress"},
 	"internal/dev":                {"internal/install", "internal/job", "internal/localpg", "sql"},
 	"internal/experiment":         {"internal/catalogue", "internal/dpsco", "internal/mech", "internal/privacy", "internal/progress"},

@@ -3,8 +3,9 @@ package expmech
 import (
 	"math"
 	"slices"
-	"sync"
 	"sync/atomic"
+
+	"dpsidecar/internal/mech"
 )
 
 // plane is a lower bound of sum_i psi(u_i) on a box: f + g (z - middle).
@@ -316,7 +317,7 @@ func (e *envelope) refine(boxes []*box) []*box {
 		parts = append(parts, halves[0], halves[1])
 	}
 	alive := make([]bool, len(parts))
-	var group sync.WaitGroup
+	var group mech.Crew
 	for i := 1; i < len(parts); i++ {
 		group.Go(func() { alive[i] = e.bound(parts[i]) })
 	}

@@ -3,7 +3,8 @@ package expmech
 import (
 	"math"
 	"math/big"
-	"sync"
+
+	"dpsidecar/internal/mech"
 )
 
 // blockRows is how many rows are taken together: few enough that their working
@@ -194,7 +195,7 @@ func (c workers) share(n, grain int, work func(worker, from, to int)) {
 		work(0, 0, n)
 		return
 	}
-	var group sync.WaitGroup
+	var group mech.Crew
 	for part := 1; part < parts; part++ {
 		group.Go(func() { work(part, n*part/parts, n*(part+1)/parts) })
 	}
