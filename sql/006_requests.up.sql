@@ -39,6 +39,7 @@ SELECT m.name, o.*
   ('step_size', 'number', 1e-9, 1e9, NULL, NULL, 'Step size, in scaled units'),
   ('batch', 'integer', 1, 1e12, NULL, NULL, 'Rows of a batch; all rows, but for svrg under rdp accounting'),
   ('blocks', 'integer', 1, 1e6, NULL, NULL, 'sample_aggregate, spgd_kamath: disjoint blocks'),
+  ('aggregator', 'string', NULL, NULL, '{range_mean,centre}', '"range_mean"', 'sample_aggregate: how the fits of blocks become one answer'),
   ('whitening', 'string', NULL, NULL, '{auto,on,off}', '"auto"', 'Whether a part of the budget is spent on the second moments of the features')
   ) AS o(name, type, minimum, maximum, choices, "default", description)
  WHERE m.delta > 0;

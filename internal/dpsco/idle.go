@@ -52,7 +52,7 @@ func (a Regression) uses(f field[Regression]) bool {
 	for _, rows := range []int{1 << 6, 1 << 30} {
 		var first any
 		for i, put := range f.samples() {
-			b := Regression{Loss: a.Loss, Labels: a.Labels, Method: a.Method, Penalty: a.Penalty, Whitening: a.Whitening}
+			b := Regression{Loss: a.Loss, Labels: a.Labels, Method: a.Method, Penalty: a.Penalty, Whitening: a.Whitening, Aggregator: a.Aggregator}
 			b.Lambda, b.Groups, b.Blocks = 1, [][]int{{0}}, 999
 			put(&b)
 			switch outcome := b.outcome(rows); {

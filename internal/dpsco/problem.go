@@ -138,6 +138,9 @@ func (p *problem) parameters() map[string]any {
 			m[name] = v
 		}
 	}
+	if p.Aggregator != "" {
+		m["aggregator"] = p.Aggregator
+	}
 	if p.Penalty == PenaltyGroupL1 {
 		m["groups"] = p.Groups
 	}

@@ -43,10 +43,12 @@ type Regression struct {
 	StepSize      float64
 	Batch         float64 // rows of a batch
 	Blocks        float64 // sample_aggregate, spgd_kamath
+	Aggregator    string  // sample_aggregate: AggregatorRangeMean, ...
 	Whitening     string  // WhiteningAuto, ...
 }
 
-// The penalties of a Regression, and when it whitens.
+// The penalties of a Regression, when it whitens, and how sample_aggregate
+// makes one answer of its fits.
 const (
 	PenaltyNone       = "none"
 	PenaltyL1         = "l1"
@@ -56,6 +58,9 @@ const (
 	WhiteningAuto     = "auto"
 	WhiteningOn       = "on"
 	WhiteningOff      = "off"
+
+	AggregatorRangeMean = "range_mean"
+	AggregatorCentre    = "centre"
 )
 
 var regressionFields = fields[Regression]{
@@ -77,6 +82,7 @@ var regressionFields = fields[Regression]{
 	number("step_size", 1e-9, 1e9, func(a *Regression) *float64 { return &a.StepSize }),
 	whole("batch", 1, 1e12, func(a *Regression) *float64 { return &a.Batch }),
 	whole("blocks", 1, 1e6, func(a *Regression) *float64 { return &a.Blocks }),
+	choice("aggregator", func(a *Regression) *string { return &a.Aggregator }, AggregatorRangeMean, AggregatorCentre),
 	choice("whitening", func(a *Regression) *string { return &a.Whitening }, WhiteningAuto, WhiteningOn, WhiteningOff),
 }
 
@@ -126,7 +132,7 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 		return nil, nil, err
 	}
 	z := 0.0
-	if _, ok := f.(SampleAggregate); !ok { // whose noise has a scale of its own
+	if blocks, ok := f.(SampleAggregate); !ok || blocks.calibrates() {
 		z, err = privacy.Calibrate(a, p.budget, func(z float64) (privacy.Event, error) {
 			f, err := method(p.at(z))
 			if err != nil {

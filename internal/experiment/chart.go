@@ -22,6 +22,7 @@ type Chart struct {
 	LogY    bool
 	Top     float64 // > 0: the plot leaves out what is higher
 	Seconds bool    // what fits take is of interest too
+	Note    string  // below the table: what the paper prints, and what limits the comparison
 	At      []float64
 	Task    func(x float64) *Task
 	Lines   []Line

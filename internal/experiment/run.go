@@ -78,6 +78,7 @@ func (c Config) Figures() ([]Figure, error) {
 	all = append(all, c.sinica()...)
 	all = append(all, c.nips()...)
 	all = append(all, c.l1())
+	all = append(all, c.papers()...)
 	var chosen []Figure
 	var names []string
 	for _, f := range all {

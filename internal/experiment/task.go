@@ -101,7 +101,7 @@ func (q request) fit(ctx context.Context, task *Task, t *Table) ([]float64, time
 	return w, time.Since(start), err
 }
 
-// zero predicts nothing.
+// zero predicts zero for every row.
 func zero(_ context.Context, _ *Task, t *Table) ([]float64, time.Duration, error) {
 	return make([]float64, t.D), 0, nil
 }
