@@ -225,11 +225,11 @@ func (p *problem) aggregate() (fit, error) {
 // Constants of RangeMean, as served best on generated and real tables
 // (docs/experiments.md).
 const (
-	rangeShare    = 1. / 3 // of the budget, for the histogram
-	rangeQuorum   = 12     // blocks for each standard deviation of a count's noise, to find the windows
-	rangeWidth    = 2      // of a bin, in spreads of a block's fit
-	blockRowsLess = 4      // rows of a block for each coefficient, at least
-	blockRowsMore = 20     // and as many as take away what bends the fits of few labels
+	rangeShare     = 1. / 3 // of the budget, for the histogram
+	blocksPerNoise = 12     // blocks for each standard deviation of a count's noise, to find the windows
+	binSpreads     = 2      // of a bin, in spreads of a block's fit
+	leastBlockRows = 4      // rows of a block for each coefficient, at least
+	labelBlockRows = 20     // the same for labels where rows allow: fits of few labels exaggerate
 )
 
 // rangeMean chooses blocks and bins: as many blocks as make the noise small
@@ -238,20 +238,20 @@ func (p *problem) rangeMean() (Aggregator, error) {
 	rows, d := float64(p.N), p.d()
 	p.Aggregator = AggregatorRangeMean
 	if p.Blocks == 0 {
-		least := math.Ceil(rangeQuorum * math.Sqrt(2*d) / math.Sqrt(2*p.rho*rangeShare))
-		most := math.Floor(rows / (blockRowsLess * d))
+		least := math.Ceil(blocksPerNoise * math.Sqrt(2*d) / math.Sqrt(2*p.rho*rangeShare))
+		most := math.Floor(rows / (leastBlockRows * d))
 		if least > most {
 			return nil, fmt.Errorf("%w: %d rows are too few for eps %.6g and %d coefficients, for method %q needs at least %.6g blocks of %d rows a coefficient; ask for more eps or fewer features, or for method %q",
-				ErrInfeasible, p.N, p.budget.Epsilon, p.D, p.Method, least, blockRowsLess, MethodAuto)
+				ErrInfeasible, p.N, p.budget.Epsilon, p.D, p.Method, least, leastBlockRows, MethodAuto)
 		}
 		if p.Labels {
-			most = math.Floor(rows / (blockRowsMore * d))
+			most = math.Floor(rows / (labelBlockRows * d))
 		}
 		p.Blocks = min(1e6, max(least, min(most, math.Ceil(64*d/p.rho))))
 	}
 	p.Blocks = min(p.Blocks, rows)
 	spread := p.ResidualScale / p.curvature() / math.Sqrt(max(1, rows/p.Blocks-d))
-	width := max(rangeWidth*spread, p.Radius/(1<<10))
+	width := max(binSpreads*spread, p.Radius*max(d/(1<<18), 1./(1<<10))) // so that the bins are few enough to be noised
 	half := int(math.Ceil(p.Radius/width)) + 1
 	return RangeMean{Bins: mech.Bins{Width: width, Half: half}, Ratio: math.Sqrt((1 - rangeShare) / rangeShare)}, nil
 }

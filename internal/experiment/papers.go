@@ -28,7 +28,7 @@ func (c Config) papers() []Figure {
 
 // overBudgets is a chart against the stated budgets.
 func overBudgets(title, measure string, t *Task, at []float64, lines []Line) Chart {
-	return Chart{Title: title, X: "eps", Y: measure, LogX: true, LogY: true, Seconds: true, At: at, Task: on(t), Lines: lines}
+	return Chart{Title: title, X: "eps", Y: measure, LogX: true, LogY: true, Seconds: true, At: at, Task: onTask(t), Lines: lines}
 }
 
 // icmlSetting is n = 100,000 and d = 10 of Wang, Xiao, Devadas & Xu.
@@ -70,7 +70,7 @@ func icmlStated(n int, scale float64, options map[string]any) []Line {
 func ours(options map[string]any) []Line {
 	return []Line{
 		atEpsilon("auto", "auto", options), atEpsilon("sample_aggregate", "sample_aggregate", nil),
-		{Name: "all zero", Fit: always(zero)}, {Name: "without privacy", Fit: always(exact)},
+		{Name: "all zero", Fit: always(predictZero)}, {Name: "without privacy", Fit: always(withoutPrivacy)},
 	}
 }
 
@@ -86,7 +86,7 @@ func (c Config) icmlSizes() Figure {
 			{Name: "robust descent, not private", Fit: always(Request(noPrivacy, with(with(with(ridge, "method", "catoni"), "step_size", .1), "truncation", hollandScale)))},
 		}
 		lines = append(lines, Line{Name: "auto", Fit: always(Request(1, with(ridge, "method", "auto")))},
-			Line{Name: "sample_aggregate", Fit: always(Request(1, map[string]any{"method": "sample_aggregate"}))}, Line{Name: "without privacy", Fit: always(exact)})
+			Line{Name: "sample_aggregate", Fit: always(Request(1, map[string]any{"method": "sample_aggregate"}))}, Line{Name: "without privacy", Fit: always(withoutPrivacy)})
 		return Chart{Title: title, X: x, Y: "distance from w*", LogX: true, LogY: true, At: at, Task: task, Lines: lines}
 	}
 	rows := []float64{20_000, 50_000, 100_000}
@@ -158,7 +158,7 @@ func sinicaStated(n int, options map[string]any, epsilon func(x float64) float64
 			Line{Name: m.name + ", true cost", Fit: func(x float64) Fit { return Request(epsilon(x), o) }})
 	}
 	return append(lines, Line{Name: "auto", Fit: func(x float64) Fit { return Request(epsilon(x), with(options, "method", "auto")) }},
-		Line{Name: "lasso, not private", Fit: always(unclipped(options))}, Line{Name: "all zero", Fit: always(zero)})
+		Line{Name: "lasso, not private", Fit: always(unclipped(options))}, Line{Name: "all zero", Fit: always(predictZero)})
 }
 
 // sinicaCost is the eps that five steps with noise of sqrt(ln(1/delta)) / eps truly
@@ -248,7 +248,7 @@ func (c Config) nipsSetting() Figure {
 			atEpsilon("gd, 500 steps of 0.1", "gd", with(with(o, "steps", 500.), "step_size", .1)),
 			atEpsilon("gd", "gd", white), atEpsilon(s.method, s.method, white),
 			{Name: s.method + ", Renyi", Fit: func(epsilon float64) Fit { return Amplified(epsilon, with(white, "method", s.method)) }},
-			atEpsilon("auto", "auto", o), {Name: "all zero", Fit: always(zero)},
+			atEpsilon("auto", "auto", o), {Name: "all zero", Fit: always(predictZero)},
 		}))
 	}
 	f.Charts[0].Note = "Limited by the data at hand: 92,962 rows, not 200,000. The loss is log(1 + exp(-y z)) with an intercept. The stated 1,500 and 1,000 steps of gradient descent, and 15 epochs of 5,000 inner steps or more, exceed the 500 steps that a request may ask for."

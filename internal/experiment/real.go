@@ -33,20 +33,20 @@ type Folder struct {
 // California, ClaimsLS, Adult and Covertype are fits of real tables. The judge is
 // the excess of the mean loss over the least, of the first three in percent.
 func (f Folder) California() *Task {
-	return real("linear", share, sync.OnceValues(func() (*Table, error) {
+	return realTask("linear", percentAbove, sync.OnceValues(func() (*Table, error) {
 		return f.Load("california_housing", Column{"median_house_value", 200000},
 			Column{"median_income", 4}, Column{"housing_median_age", 30}, Column{"households", 500})
 	}))
 }
 
 func (f Folder) ClaimsLS() *Task {
-	return real("linear", share, sync.OnceValues(func() (*Table, error) {
+	return realTask("linear", percentAbove, sync.OnceValues(func() (*Table, error) {
 		return f.Load("aus_auto_bi", Column{"claim_amount", 30000}, Column{"op_time", 50}, Column{"legal_rep", 1}, Column{"n_injured", 1})
 	}))
 }
 
 func (f Folder) Adult() *Task {
-	return real("logistic", share, sync.OnceValues(f.adult))
+	return realTask("logistic", percentAbove, sync.OnceValues(f.adult))
 }
 
 func (f Folder) adult() (*Table, error) {
@@ -55,7 +55,7 @@ func (f Folder) adult() (*Table, error) {
 }
 
 func (f Folder) Covertype() *Task {
-	return real("logistic", gap, sync.OnceValues(func() (*Table, error) {
+	return realTask("logistic", above, sync.OnceValues(func() (*Table, error) {
 		return f.Load("covertype_92k", Column{"is_lodgepole", 1}, Column{"elevation", 3000}, Column{"slope", 20},
 			Column{"horizontal_distance_to_hydrology", 300}, Column{"vertical_distance_to_hydrology", 50},
 			Column{"horizontal_distance_to_roadways", 2000}, Column{"horizontal_distance_to_fire_points", 2000})
@@ -143,11 +143,12 @@ func indicators(codes []float64, most int) [][]float64 {
 	return columns
 }
 
-// How the loss of a fit of a real table is told.
-func share(loss, least float64) float64 { return 100 * (loss/least - 1) }
-func gap(loss, least float64) float64   { return loss - least }
+// percentAbove and above are by how much a loss exceeds the least.
+func percentAbove(loss, least float64) float64 { return 100 * (loss/least - 1) }
+func above(loss, least float64) float64        { return loss - least }
 
-func real(model string, tell func(loss, least float64) float64, load func() (*Table, error)) *Task {
+// realTask is the same table in every draw; excess is what its judge reports.
+func realTask(model string, excess func(loss, least float64) float64, load func() (*Table, error)) *Task {
 	return &Task{Model: model, Delta: 1e-6, draw: func(*rand.Rand) (*Table, Judge, error) {
 		t, err := load()
 		if err != nil {
@@ -158,7 +159,7 @@ func real(model string, tell func(loss, least float64) float64, load func() (*Ta
 			loss, best = t.logLoss, t.fitLogistic
 		}
 		least := loss(best())
-		return t, func(w []float64) float64 { return tell(loss(w), least) }, nil
+		return t, func(w []float64) float64 { return excess(loss(w), least) }, nil
 	}}
 }
 
