@@ -37,7 +37,7 @@ func (c Config) icmlSetting() Figure {
 	n := c.n(100_000, 100_000)
 	ridge := map[string]any{"penalty": "l2", "lambda": 1e-3}
 	centred := logLogistic(.2, .2)
-	f := Figure{Name: "papers-icml", Title: "ICML 2020, the stated setting: n = 100,000, d = 10, delta = 1/n", Charts: []Chart{
+	f := Figure{Name: "papers-icml-budget", Title: "ICML 2020, the stated setting: n = 100,000, d = 10, delta = 1/n", Charts: []Chart{
 		overBudgets("ridge, lognormal(1, 1) errors", "distance from w*", Linear(n, dense(d), false, logNormal, 6), epsilons, icmlStated(n, 6, ridge)),
 		overBudgets("ridge, loglogistic(0.2, 0.2) errors", "distance from w*", Linear(n, dense(d), false, centred, 1), epsilons, icmlStated(n, 1, ridge)),
 		overBudgets("logistic, lognormal(1, 1) errors", "excess log-loss", Logistic(n, dense(d), false, logNormal), epsilons, icmlStated(n, 1, nil)),
@@ -246,8 +246,8 @@ func (c Config) nipsSetting() Figure {
 		white := with(o, "whitening", "on")
 		f.Charts = append(f.Charts, overBudgets(s.title, "optimality gap F(w) - F(w*)", c.folder().CovertypeFull(s.lambda), budgets, []Line{
 			atEpsilon("gd, 500 steps of 0.1", "gd", with(with(o, "steps", 500.), "step_size", .1)),
-			atEpsilon("gd", "gd", white), atEpsilon(s.method, s.method, white),
-			{Name: s.method + ", Renyi", Fit: func(epsilon float64) Fit { return Amplified(epsilon, with(white, "method", s.method)) }},
+			atEpsilon("gd, whitened", "gd", white),
+			{Name: s.method + ", batches", Fit: func(epsilon float64) Fit { return Amplified(epsilon, with(white, "method", s.method)) }},
 			atEpsilon("auto", "auto", o), {Name: "all zero", Fit: always(predictZero)},
 		}))
 	}
