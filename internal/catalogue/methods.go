@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The methods, penalties and kinds of whitening that options name.
+// The methods, penalties, aggregators and kinds of whitening that options name.
 const (
 	MethodAuto            = "auto"
 	MethodExponential     = "exponential_mechanism"
@@ -18,6 +18,9 @@ const (
 	PenaltyL2         = "l2"
 	PenaltyElasticNet = "elastic_net"
 	PenaltyGroupL1    = "group_l1"
+
+	AggregatorRangeMean = "range_mean"
+	AggregatorCentre    = "centre"
 
 	WhiteningAuto = "auto"
 	WhiteningOn   = "on"
@@ -40,7 +43,7 @@ var gradientMethods = []method{
 	{"trimmed", append([]string{"range", "trim"}, descent...)},
 	{"ksu", append([]string{"range", "truncation"}, descent...)},
 	{"ksu_axis", append([]string{"range", "truncation"}, descent...)},
-	{MethodSampleAggregate, []string{"blocks"}},
+	{MethodSampleAggregate, []string{"blocks", "aggregator", "residual_scale"}},
 	{"spgd_clip", append([]string{"clip", "batch"}, descent...)},
 	{"spgd_kamath", append([]string{"range", "batch", "blocks"}, descent...)},
 	{"spgd_holland", append([]string{"moment", "truncation", "batch"}, descent...)},
@@ -59,8 +62,8 @@ func gradientMethodNames() (names []string) {
 
 // choice is what decides, of a request to a gradient model, which options it reads.
 type choice struct {
-	method, penalty, whitening string
-	labels                     bool
+	method, penalty, whitening, aggregator string
+	labels                                 bool
 }
 
 func (m Model) choiceOf(given map[string]any) choice {
@@ -70,7 +73,7 @@ func (m Model) choiceOf(given map[string]any) choice {
 		}
 		return fallback
 	}
-	return choice{or("method", MethodAuto), or("penalty", PenaltyNone), or("whitening", WhiteningAuto), m.Labels}
+	return choice{or("method", MethodAuto), or("penalty", PenaltyNone), or("whitening", WhiteningAuto), or("aggregator", AggregatorRangeMean), m.Labels}
 }
 
 // reads reports whether an option changes the fit, for few rows or for many: auto
@@ -88,7 +91,7 @@ func (c choice) reads(option string) bool {
 	case "groups":
 		return c.penalty == PenaltyGroupL1
 	case "residual_scale": // a gradient of labels is bounded, and auto that whitens takes the bound
-		if c.labels && c.method == MethodAuto && c.whitening == WhiteningOn {
+		if c.labels && c.method == MethodAuto && c.whitening == WhiteningOn || c.method == MethodSampleAggregate && c.aggregator == AggregatorCentre {
 			return false
 		}
 	case "feature_norm":
@@ -117,13 +120,13 @@ func (m Model) refuseUseless(o Option, value any, given map[string]any) error {
 }
 
 // nameAlternative says beside which choice an option does nothing, and which other
-// whitening, penalty or method would read it.
+// whitening, penalty, aggregator or method would read it.
 func (m Model) nameAlternative(option string, c choice) error {
 	beside := fmt.Sprintf("method %q", c.method)
 	for _, other := range []struct {
 		name   string
 		chosen *string
-	}{{"whitening", &c.whitening}, {"penalty", &c.penalty}, {"method", &c.method}} {
+	}{{"whitening", &c.whitening}, {"penalty", &c.penalty}, {"aggregator", &c.aggregator}, {"method", &c.method}} {
 		chosen := *other.chosen
 		var would []string
 		o, _ := m.Option(other.name)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -44,7 +45,7 @@ const witnessBlocks = 7
 // witness runs sample and aggregate on x, whose targets must all differ.
 func witness(t *testing.T, x Data, seed uint64) (map[string]*fitOfBlock, *mechtest.Tape) {
 	w := &blockWitness{blocks: map[string]*fitOfBlock{}}
-	a := Regression{Loss: w, Method: "sample_aggregate", Blocks: witnessBlocks, Radius: 1e3}
+	a := Regression{Loss: w, Method: "sample_aggregate", Aggregator: catalogue.AggregatorCentre, Blocks: witnessBlocks, Radius: 1e3}
 	p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-2}, privacy.Concentrated{})
 	if err != nil {
 		t.Fatal(err)

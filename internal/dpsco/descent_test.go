@@ -152,9 +152,6 @@ func TestCoresChangeNoBit(t *testing.T) {
 func TestMethodsConvergeAtLargeBudgets(t *testing.T) {
 	want := []float64{1, 2, -1, 0.5}
 	for name := range methods {
-		if name == "sample_aggregate" {
-			continue // below
-		}
 		for _, whitening := range []string{catalogue.WhiteningOff, catalogue.WhiteningOn} {
 			x := normalTable(1, 60_000, 0.5, want[1:]...)
 			a := Regression{Loss: loss.Squared{}, Method: name, Whitening: whitening, Steps: 120, Clip: 20, Truncation: 40, Range: 40}
@@ -180,9 +177,9 @@ func TestMethodsConvergeAtLargeBudgets(t *testing.T) {
 	}
 }
 
-func TestSampleAggregateFindsTheCentre(t *testing.T) {
+func TestTheCentreIsFound(t *testing.T) {
 	x := normalTable(1, 120_000, 0.5, 2)
-	p, err := Regression{Loss: loss.Squared{}, Method: "sample_aggregate", Radius: 4}.Plan(x.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-5}, privacy.Concentrated{})
+	p, err := Regression{Loss: loss.Squared{}, Method: "sample_aggregate", Aggregator: catalogue.AggregatorCentre, Radius: 4}.Plan(x.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-5}, privacy.Concentrated{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +274,8 @@ func TestPlansNameWhatIsWrong(t *testing.T) {
 		{Regression{Steps: 2.5}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 2.5`},
 		{Regression{Steps: 501}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 501`},
 		{Regression{Penalty: catalogue.PenaltyGroupL1, Lambda: 1}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, "groups"},
-		{Regression{Method: "sample_aggregate"}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "16 blocks are too few"},
+		{Regression{Method: "sample_aggregate", Aggregator: catalogue.AggregatorCentre}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "16 blocks are too few"},
+		{Regression{Method: "sample_aggregate"}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "1000 rows are too few for eps 1 and 3 coefficients"},
 		{Regression{Method: "spgd_kamath", Blocks: 4}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "blocks is 4"},
 		{Regression{Method: "trimmed"}, Shape{10, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "Trim"},
 	} {
@@ -314,18 +312,25 @@ func TestDefaultsPlan(t *testing.T) {
 						t.Errorf("%s: %v", where, err)
 						continue
 					}
-					if name == "sample_aggregate" {
-						if want := (privacy.Approx{Epsilon: below(c.eps), Delta: privacy.Reserve(1e-6)}); p.Event != want {
-							t.Errorf("%s: %v, want %v", where, p.Event, want)
-						}
-						continue
-					}
 					spent, err := accountant.Epsilon(p.Event, 1e-6-privacy.Reserve(1e-6))
 					if err != nil || spent > c.eps || spent < 0.999*c.eps {
 						t.Errorf("%s: spends %v, %v", where, spent, err)
 					}
 				}
 			}
+		}
+	}
+}
+
+// The smooth centre costs what its theorem says, and no noise is calibrated.
+func TestTheCentrePlans(t *testing.T) {
+	for _, d := range []int{1, 8} {
+		p, err := centreRecipe(t, "linear", 10).Plan(Shape{N: 100_000, D: d, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := (privacy.Approx{Epsilon: below(1), Delta: privacy.Reserve(1e-6)}); p.Event != want || p.Arithmetic != mech.Float64Grid || p.Parameters["noise_multiplier"] != nil {
+			t.Errorf("%v, marked %q, with %v", p.Event, p.Arithmetic, p.Parameters)
 		}
 	}
 }

@@ -181,7 +181,9 @@ func replays() map[string]Regression {
 				a.Method, a.Whitening, a.Steps, a.Radius = name, whitening, 6, 2
 				a.Penalty, a.Lambda, a.Groups = penalties[len(all)%len(penalties)], 0.1, [][]int{{0}}
 				if name == "sample_aggregate" {
-					a.Blocks = 5
+					a.Blocks, a.Aggregator = 5, catalogue.AggregatorCentre
+					all[fmt.Sprint(name, " ", model, " by its centre, whitening ", whitening)] = a
+					a.Aggregator = catalogue.AggregatorRangeMean
 				}
 				all[fmt.Sprint(name, " ", model, " whitening ", whitening)] = a
 				if a.Batch = 7; slices.Contains([]string{"spgd_clip", "spgd_kamath", "spgd_holland", "svrg", "svrg_pp"}, name) {

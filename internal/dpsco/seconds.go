@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/prox"
 )
 
 // How long fits take on one core of an ordinary machine, from public facts: what ordinary
@@ -40,7 +41,11 @@ func (a Whitened) seconds(s Shape) float64 {
 }
 
 func (a SampleAggregate) seconds(s Shape) float64 {
-	return 2.7e-7*float64(s.N)*float64(s.D+3) + 6e-5*float64(a.Blocks)
+	each := 6e-5 // a block
+	if a.Psi != (prox.Zero{}) {
+		each += 4e-4 * float64(s.D) * float64(s.D)
+	}
+	return 2.7e-7*float64(s.N)*float64(s.D+3) + each*float64(a.Blocks)
 }
 
 // seconds of one exact draw leave a tenth of a second to one row that is far from all
