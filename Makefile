@@ -3,8 +3,7 @@
 GO          ?= go
 STATICCHECK  = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 DEADCODE     = golang.org/x/tools/cmd/deadcode@v0.52.0
-GORELEASER   = github.com/goreleaser/goreleaser/v2@latest
-SYFT         = github.com/anchore/syft/cmd/syft@latest
+GORELEASER   = github.com/goreleaser/goreleaser/v2@v2.8.2
 
 # Packages that have benchmarks.
 BENCHES = $(sort $(dir $(shell grep -rl '^func Benchmark' --include='*_test.go' internal tests sql)))
@@ -77,7 +76,7 @@ postgres-versions:
 
 ## release-snapshot: what a release would hold, in dist/, but for the image
 release-snapshot:
-	@mkdir -p bin/tools && GOBIN=$(CURDIR)/bin/tools $(GO) install $(GORELEASER) && GOBIN=$(CURDIR)/bin/tools $(GO) install $(SYFT)
+	@mkdir -p bin/tools && GOBIN=$(CURDIR)/bin/tools $(GO) install $(GORELEASER)
 	@PATH=$(CURDIR)/bin/tools:$$PATH DPSIDECAR_VERSION=$$(sed -n 's/^const Number = "\(.*\)"/\1/p' internal/version/version.go) \
 		goreleaser release --snapshot --clean --skip docker
 
