@@ -16,12 +16,13 @@ INSERT INTO dp_int.option (model, name, type, minimum, maximum, choices, "defaul
   ('l1', 'clip', 'number', 1e-9, 1e9, NULL, NULL, 'Objective perturbation: bound on the norm of one person''s gradient'),
   ('l1', 'smoothing', 'number', 1e-9, 1e9, NULL, NULL, 'Objective perturbation: width over which the absolute loss is smoothed, in scaled units');
 
--- The three gradient models share their options but for the last ones.
+-- The three gradient models share their options but for a method of least squares and the last ones.
 INSERT INTO dp_int.option (model, name, type, minimum, maximum, choices, "default", description)
-SELECT m.name, o.*
+SELECT m.name, o.name, o.type, o.minimum, o.maximum, CASE WHEN m.name = 'linear' THEN o.choices ELSE array_remove(o.choices, 'joint_moments') END,
+       o."default", o.description
   FROM dp_int.model m, (VALUES
   ('method', 'string', NULL::float8, NULL::float8,
-   '{auto,catoni,trimmed,ksu,ksu_axis,sample_aggregate,spgd_clip,spgd_kamath,spgd_holland,svrg,svrg_pp,accmd,gd}'::text[], '"auto"'::jsonb,
+   '{auto,joint_moments,catoni,trimmed,ksu,ksu_axis,sample_aggregate,spgd_clip,spgd_kamath,spgd_holland,svrg,svrg_pp,accmd,gd}'::text[], '"auto"'::jsonb,
    'Algorithm; auto decides from public facts'),
   ('penalty', 'string', NULL, NULL, '{none,l1,l2,elastic_net,group_l1}', '"none"', 'Penalty on the coefficients but the intercept, in scaled units'),
   ('lambda', 'number', 0, 1e9, NULL, '0', 'Weight of the penalty'),

@@ -212,6 +212,8 @@ func TestRowsWithoutNumbersAreNeutral(t *testing.T) {
 		switch name {
 		case "sample_aggregate", "trimmed", "spgd_kamath", "ksu", "ksu_axis":
 			continue // to them nothing is the middle or the centre, not zero
+		case MethodAuto, MethodJointMoments:
+			continue // a row of zeros counts as one; TestRowsWithoutNumbersAreOneRowToJointMoments
 		}
 		run := func(x Data) []float64 {
 			p, err := Regression{Loss: loss.Squared{}, Method: name, Steps: 5}.Plan(x.Shape, privacy.Budget{Epsilon: 50, Delta: 1e-5}, privacy.Concentrated{})
@@ -299,6 +301,9 @@ func TestDefaultsPlan(t *testing.T) {
 	accountants := map[string]privacy.Accountant{"zcdp": privacy.Concentrated{}, "rdp": privacy.AtOrder{Order: 32, Renyi: renyi}}
 	for _, model := range regressions() {
 		for name := range methods {
+			if !fitsLoss(models[model].(options[Regression]).start.Loss, name) {
+				continue
+			}
 			for mode, accountant := range accountants {
 				for _, c := range []struct {
 					n, d int

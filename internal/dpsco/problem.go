@@ -71,6 +71,10 @@ func (p *problem) defaults() error {
 // moments. auto whitens unless their noise would hide the smaller ones; the
 // papers' methods do it when asked.
 func (p *problem) chooseWhitening() {
+	if _, squares := p.Loss.(loss.Squared); squares {
+		p.chooseJointMoments()
+		return
+	}
 	noise := 2 * math.Sqrt2 * p.featureNorm() * p.featureNorm() * math.Sqrt(p.d()/whiteningShare) / p.information()
 	few := noise > 0.5
 	if p.Method == MethodAuto {

@@ -14,15 +14,16 @@ import (
 var models = map[string]recipe{
 	"l1":       options[L1]{fields: l1Fields},
 	"linear":   options[Regression]{Regression{Loss: loss.Squared{}}, regressionFields},
-	"logistic": options[Regression]{Regression{Loss: loss.Logistic{}, Labels: true}, append(regressionFields, labelFields...)},
-	"huber":    options[Regression]{Regression{Loss: loss.Huber{}}, append(regressionFields, huberFields...)},
+	"logistic": options[Regression]{Regression{Loss: loss.Logistic{}, Labels: true}, append(otherLossFields, labelFields...)},
+	"huber":    options[Regression]{Regression{Loss: loss.Huber{}}, append(otherLossFields, huberFields...)},
 }
 
 // methods is the literature at a glance: every method of a Regression as an
 // estimator of the mean gradient and a solver.
 var methods = map[string]func(p *problem) (fit, error){
 	// Ours.
-	MethodAuto: (*problem).auto,
+	MethodAuto:         (*problem).auto,
+	MethodJointMoments: (*problem).jointMoments,
 	// Wang, Xiao, Devadas & Xu, ICML 2020: Algorithms 1, 3 and 4.
 	"sample_aggregate": (*problem).aggregate,
 	"trimmed":          func(p *problem) (fit, error) { return p.descent(p.trimmed(), p.gd()) },

@@ -59,7 +59,7 @@ const (
 )
 
 var regressionFields = fields[Regression]{
-	choice("method", func(a *Regression) *string { return &a.Method }, MethodAuto, "catoni", "trimmed", "ksu", "ksu_axis", "sample_aggregate",
+	choice("method", func(a *Regression) *string { return &a.Method }, MethodAuto, MethodJointMoments, "catoni", "trimmed", "ksu", "ksu_axis", "sample_aggregate",
 		"spgd_clip", "spgd_kamath", "spgd_holland", "svrg", "svrg_pp", "accmd", "gd"),
 	choice("penalty", func(a *Regression) *string { return &a.Penalty }, PenaltyNone, PenaltyL1, PenaltyL2, PenaltyElasticNet, PenaltyGroupL1),
 	number("lambda", 0, 1e9, func(a *Regression) *float64 { return &a.Lambda }),
