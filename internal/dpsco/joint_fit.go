@@ -24,6 +24,7 @@ type jointFit struct {
 	hDeviation  float64       // standard deviation of the noise on their diagonal
 	q           *mat.Dense    // from those coordinates to the next
 	floored     int           // eigenvalues that the noise hides
+	least       float64       // the smallest eigenvalue, raised
 	subgradient []float64     // of Psi at the pilot fit, in the last coordinates
 
 	shortened []float64 // sensitive: by how much each row was shortened in the last pilot pass
@@ -119,10 +120,10 @@ func (f *jointFit) pilot(t int, x Data, src *mech.Source) {
 	joint := make([]float64, (f.shape.D+1)*(f.shape.D+1))
 	moments.merged().Release(joint, f.momentNoise[t], src)
 	f.readMoments(joint, f.momentNoise[t])
-	f.residuals = f.release(residuals, f.residualNoise[t], f.Scale, src).run()
-	f.lengths = f.release(lengths, f.lengthNoise[t], 1, src).apart(64 * (1 + math.Sqrt(f.d)))
+	f.residuals = f.release(residuals, f.residualNoise[t], f.Scale, math.Inf(1), src).run()
+	f.lengths = f.release(lengths, f.lengthNoise[t], 1, 64*(1+math.Sqrt(f.d)), src).apart()
 	if last {
-		f.products = f.release(products, f.productNoise, f.Scale, src).run()
+		f.products = f.release(products, f.productNoise, f.Scale, math.Inf(1), src).run()
 		f.chooseCuts()
 		f.weigh()
 		return
@@ -134,10 +135,10 @@ func (f *jointFit) histogram() *merging[*mech.Histogram] {
 	return &merging[*mech.Histogram]{total: mech.NewHistogram(halfOctaves, f.shape.N, 1)}
 }
 
-func (f *jointFit) release(h *merging[*mech.Histogram], noise mech.Gaussian, unit float64, src *mech.Source) *magnitudes {
+func (f *jointFit) release(h *merging[*mech.Histogram], noise mech.Gaussian, unit, limit float64, src *mech.Source) *magnitudes {
 	noisy := make([]float64, magnitudeBins)
 	noise.Release(noisy, h.merged().Bounded(), src)
-	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, f.shape.N)
+	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.shape.N)
 }
 
 // leastEigenvalue is below what eigenvalues of second moments are never divided by.
@@ -148,26 +149,36 @@ const leastEigenvalue = 1e-6
 func (f *jointFit) readMoments(joint []float64, noise mech.Gaussian) {
 	d := f.shape.D
 	f.h = mat.NewSymDense(d, nil)
-	step := mat.NewVecDense(d, nil)
+	gradient := mat.NewVecDense(d, nil)
+	unit := f.cut / f.bound / residualWeight / f.within
 	for i := range d {
 		for j := i; j < d; j++ {
 			f.h.SetSym(i, j, joint[i*(d+1)+j]*f.bound*f.bound)
 		}
-		step.SetVec(i, joint[i*(d+1)+d]*f.bound*f.cut/residualWeight/f.within)
+		gradient.SetVec(i, joint[i*(d+1)+d]*f.bound*f.bound*unit)
 	}
 	f.hDeviation = noise.NoiseMultiplier * math.Sqrt2 * jointBound * jointBound * f.bound * f.bound / f.n
-	f.q, f.floored = triangularWhitener(f.h, max(f.hDeviation*math.Sqrt(f.d), leastEigenvalue))
+	w := newWhitener(f.h, max(f.hDeviation*math.Sqrt(f.d), leastEigenvalue))
+	floats.Add(f.w, f.from(pilotStep(w, gradient, f.hDeviation/math.Sqrt2*unit)))
+	f.q, f.floored = w.triangular(f.h)
+	f.least = 1 / square(w.values[0])
 	f.p.Mul(f.p, f.q)
-	step.MulVec(f.q.T(), step)
-	f.moveBy(step.RawVector().Data)
 	f.penalise()
 }
 
-// moveBy moves the fit by a step in the coordinates of P.
-func (f *jointFit) moveBy(step []float64) {
-	move := mat.NewVecDense(f.shape.D, nil)
-	move.MulVec(f.p, mat.NewVecDense(f.shape.D, step))
-	floats.Add(f.w, move.RawVector().Data)
+// pilotStep returns H^-1 g. In directions in which the second moments are small, which
+// hold few rows, it is shrunk by twice what the noise of g, of a known deviation,
+// explains: the next passes would not see it.
+func pilotStep(w whitener, gradient *mat.VecDense, deviation float64) []float64 {
+	step := mat.NewVecDense(gradient.Len(), nil)
+	for k, v := range w.values {
+		along, keep := mat.Dot(w.vectors.ColView(k), gradient), 1.0
+		if v*v > 2 {
+			keep = max(0, 1-2*square(deviation/along))
+		}
+		step.AddScaledVec(step, keep*along*v*v, w.vectors.ColView(k))
+	}
+	return step.RawVector().Data
 }
 
 // penalise moves the fit to its proximal point in the released metric.
@@ -178,31 +189,29 @@ func (f *jointFit) penalise() {
 	f.subgradient = f.coordinates(free)
 }
 
-// triangularWhitener returns the upper triangular Q with Q'HQ = 1, eigenvalues of H below
-// floor raised to it, and how many were. The first coordinate of Q'x is then a
-// multiple of the first one of x: a constant stays one.
-func triangularWhitener(h *mat.SymDense, floor float64) (*mat.Dense, int) {
+// triangular returns an upper triangular Q with Q'HQ = 1, of H with its eigenvalues
+// raised, and how many were. The first coordinate of Q'x is then a multiple of the
+// first one of x: a constant stays one.
+func (w whitener) triangular(h *mat.SymDense) (q *mat.Dense, floored int) {
 	d := h.SymmetricDim()
-	w := newWhitener(h, floor)
-	floored := 0
 	raised := mat.NewSymDense(d, nil)
-	for k, v := range w.values { // v is 1 over the root of a raised eigenvalue
-		if v*v*floor >= 1-1e-9 {
+	for k, v := range w.values {
+		along := mat.Inner(w.vectors.ColView(k), h, w.vectors.ColView(k))
+		if along*v*v < 1-1e-9 {
 			floored++
 		}
 		raised.SymRankOne(raised, 1/(v*v), w.vectors.ColView(k))
 	}
 	var factor mat.Cholesky
-	q := mat.NewDense(d, d, nil)
+	q = mat.NewDense(d, d, nil)
 	if !factor.Factorize(raised) { // rounding: raised is positive definite
 		for j := range d {
-			q.Set(j, j, 1/math.Sqrt(max(raised.At(j, j), floor)))
+			q.Set(j, j, w.values[0])
 		}
 		return q, d
 	}
-	var upper mat.TriDense
-	factor.UTo(&upper) // H = U'U
-	var inverse mat.TriDense
+	var upper, inverse mat.TriDense
+	factor.UTo(&upper)             // H = U'U
 	_ = inverse.InverseTri(&upper) // an error would say that it is badly conditioned, no more
 	q.Copy(&inverse)
 	return q, floored
@@ -279,12 +288,13 @@ func (f *jointFit) chooseCuts() {
 }
 
 // weigh sets the weights of rows in the steps. Rows that the whitening shortened
-// count in full, unless their share of the second moments would make the step
-// overshoot.
+// count in full, unless they would make a step overshoot: by their share of the
+// second moments, or because a direction that was whitened before holds little once
+// rows are shortened.
 func (f *jointFit) weigh() {
 	back := 1.0
 	if f.lengths.seen {
-		back = min(1, giveBack/max(f.lengths.excessSquare(f.bound), 1e-9))
+		back = min(1, giveBack/max(f.lengths.excessSquare(f.bound), 1/f.least-1, 1e-9))
 	}
 	f.weights = f.shortened
 	for i, k := range f.weights {

@@ -43,15 +43,17 @@ const (
 )
 
 // readMagnitudes reads a histogram of noisy counts whose noise has standard
-// deviation sd.
-func readMagnitudes(noisy []float64, sd, unit float64, rows int) *magnitudes {
+// deviation sd, up to limit: what is larger is not looked at.
+func readMagnitudes(noisy []float64, sd, unit, limit float64, rows int) *magnitudes {
 	m := &magnitudes{unit: unit, rows: float64(rows), sd: sd}
 	for k, middle := range magnitudeMiddles {
 		m.quantity[k] = middle * unit
 	}
 	mode := 0
 	for k, v := range noisy {
-		if v > noisy[mode] {
+		if k > 0 && magnitudeEdges[k-1]*unit >= limit {
+			noisy[k] = 0
+		} else if v > noisy[mode] {
 			mode = k
 		}
 	}
@@ -80,16 +82,12 @@ func (m *magnitudes) run() *magnitudes {
 	return m.keep(keep)
 }
 
-// apart keeps the bins that stand out below limit, wherever they are. It is for
-// lengths of rows: a rare flag lies far from the others.
-func (m *magnitudes) apart(limit float64) *magnitudes {
-	keep, mode := make([]bool, magnitudeBins), m.top
+// apart keeps the bins that stand out, wherever they are. It is for lengths of rows: a
+// rare flag lies far from the others.
+func (m *magnitudes) apart() *magnitudes {
+	keep := make([]bool, magnitudeBins)
 	for k := range keep {
-		beyond := k > 0 && magnitudeEdges[k-1]*m.unit >= limit
-		keep[k] = k == mode || !beyond && m.share[k] > seenAlone*m.sd
-		if beyond {
-			m.share[k] = 0
-		}
+		keep[k] = k == m.top || m.share[k] > seenAlone*m.sd
 	}
 	return m.keep(keep)
 }

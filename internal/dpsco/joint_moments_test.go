@@ -330,7 +330,7 @@ func TestAutoChoosesJointMomentsByAPublicRule(t *testing.T) {
 		n    int
 		want float64 // steps
 		on   string
-	}{{200_000, 1, WhiteningOn}, {20_000, lowSteps, WhiteningOn}, {2000, 100, WhiteningOff}} {
+	}{{200_000, 1, WhiteningOn}, {10_000, lowSteps, WhiteningOn}, {2000, 100, WhiteningOff}} {
 		for _, penalty := range []string{PenaltyNone, PenaltyL1} {
 			p, err := Regression{Loss: loss.Squared{}, Penalty: penalty, Lambda: 0.1}.Plan(Shape{c.n, 5, true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})
 			if err != nil || p.Parameters["steps"] != c.want || p.Parameters["whitening"] != c.on || p.Method != MethodAuto {

@@ -15,7 +15,7 @@ const MethodJointMoments = "joint_moments"
 // The noise of second moments, in whitened coordinates, from which on JointMoments
 // takes lowSteps steps instead of one, and auto takes plain descent instead.
 const (
-	fewMoments  = 0.006
+	fewMoments  = 0.01
 	mostMoments = 0.03
 	lowSteps    = 3
 )
@@ -94,7 +94,7 @@ func expectedMagnitudes(noise mech.Gaussian, size, unit float64, rows int) *magn
 		}
 		counts[k], below = float64(rows)*(upTo-below), upTo
 	}
-	return readMagnitudes(counts, noise.NoiseMultiplier*math.Sqrt2, unit, rows)
+	return readMagnitudes(counts, noise.NoiseMultiplier*math.Sqrt2, unit, math.Inf(1), rows)
 }
 
 // otherLossFields are the options of a Regression whose loss is not squared.
