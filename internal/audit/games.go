@@ -70,11 +70,11 @@ func (f fit) game(gets, claims privacy.Budget) (Game, error) {
 		if err != nil {
 			panic("audit: a plan that was made before: " + err.Error())
 		}
-		w, err := p.Run(context.Background(), a, src)
+		r, err := p.Run(context.Background(), a, src)
 		if err != nil {
 			panic("audit: a run failed: " + err.Error())
 		}
-		return w[0]
+		return r.Coefficients[0]
 	}}, nil
 }
 

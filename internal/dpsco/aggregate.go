@@ -31,7 +31,7 @@ func (a SampleAggregate) at(s Shape, _ float64) (*stage, error) {
 	if err := a.Centre.Check(a.Blocks, s.D); err != nil {
 		return nil, infeasible(err)
 	}
-	return &stage{event: a.Centre.Event(), arithmetic: a.Centre.Arithmetic(), seconds: a.seconds(s), run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	return &stage{event: a.Centre.Event(), arithmetic: a.Centre.Arithmetic(), seconds: a.seconds(s), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 		points := make([][]float64, 0, a.Blocks)
 		for _, rows := range mech.NewDeck(x.N, src).Blocks(a.Blocks) {
 			if err := ctx.Err(); err != nil {
@@ -42,7 +42,7 @@ func (a SampleAggregate) at(s Shape, _ float64) (*stage, error) {
 		w := make([]float64, s.D)
 		a.Centre.Release(w, points, src)
 		return w, nil
-	}}, nil
+	})}, nil
 }
 
 // pick copies some rows.

@@ -137,9 +137,9 @@ func TestCoresChangeNoBit(t *testing.T) {
 			return p
 		}
 		x := normalTable(1, 9000, 1, 2, -1)
-		many, _ := plan().Run(t.Context(), cloned(x), mech.TestSource(t, 1))
+		many, _ := coefficients(plan().Run(t.Context(), cloned(x), mech.TestSource(t, 1)))
 		cores := runtime.GOMAXPROCS(1)
-		one, _ := plan().Run(t.Context(), cloned(x), mech.TestSource(t, 1))
+		one, _ := coefficients(plan().Run(t.Context(), cloned(x), mech.TestSource(t, 1)))
 		runtime.GOMAXPROCS(cores)
 		if !slices.Equal(one, many) {
 			t.Errorf("%s: %v on one core, %v on %d", name, one, many, cores)
@@ -165,7 +165,7 @@ func TestMethodsConvergeAtLargeBudgets(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
-			w, err := p.Run(t.Context(), x, mech.NewSource())
+			w, err := coefficients(p.Run(t.Context(), x, mech.NewSource()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +185,7 @@ func TestSampleAggregateFindsTheCentre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := p.Run(t.Context(), x, mech.TestSource(t, 1))
+	w, err := coefficients(p.Run(t.Context(), x, mech.TestSource(t, 1)))
 	if err != nil || math.Abs(w[0]-1) > 0.3 || math.Abs(w[1]-2) > 0.3 {
 		t.Errorf("%v, %v", w, err)
 	}
@@ -220,7 +220,7 @@ func TestRowsWithoutNumbersAreNeutral(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			w, _ := p.Run(t.Context(), cloned(x), mech.TestSource(t, 3))
+			w, _ := coefficients(p.Run(t.Context(), cloned(x), mech.TestSource(t, 3)))
 			return w
 		}
 		if got, want := run(spoilt), run(clean); !slices.Equal(got, want) {
@@ -245,7 +245,7 @@ func TestLabelsArePublic(t *testing.T) {
 		}
 		c := cloned(x)
 		copy(c.Y, y)
-		w, _ := p.Run(t.Context(), c, mech.TestSource(t, 1))
+		w, _ := coefficients(p.Run(t.Context(), c, mech.TestSource(t, 1)))
 		return w
 	}
 	binary := slices.Clone(x.Y)
@@ -342,7 +342,7 @@ func TestADescentEndsWithItsContext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w, err := p.Run(ctx, cloned(x), mech.TestSource(t, 1)); !errors.Is(err, context.Canceled) || w != nil {
+		if w, err := coefficients(p.Run(ctx, cloned(x), mech.TestSource(t, 1))); !errors.Is(err, context.Canceled) || w != nil {
 			t.Errorf("%s: %v, %v", name, w, err)
 		}
 	}

@@ -71,7 +71,7 @@ func FuzzOptions(f *testing.F) {
 			return // these take their time
 		}
 		x, _ := neighbours(rand.New(rand.NewPCG(seed, 1)), s, Classifies(model))
-		w, err := p.Run(t.Context(), x, mech.TestSource(t, seed))
+		w, err := coefficients(p.Run(t.Context(), x, mech.TestSource(t, seed)))
 		if size := floats.Norm(w, 2); err != nil || math.IsNaN(size) || math.IsInf(size, 0) {
 			t.Errorf("%s: %v, %v", text, w, err)
 		}

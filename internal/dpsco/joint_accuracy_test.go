@@ -117,7 +117,7 @@ func excesses(t *testing.T, a Regression, x Data, l leastSquares, eps float64, d
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := p.Run(t.Context(), cloned(x), src)
+		w, err := coefficients(p.Run(t.Context(), cloned(x), src))
 		if err != nil {
 			t.Fatal(err)
 		}

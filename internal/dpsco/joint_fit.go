@@ -24,7 +24,7 @@ type jointFit struct {
 	hDeviation  float64       // standard deviation of the noise on their diagonal
 	q           *mat.Dense    // from those coordinates to the next
 	floored     int           // eigenvalues that the noise hides
-	least       float64       // the smallest eigenvalue, raised
+	least       float64       // the smallest eigenvalue, or what hides it
 	subgradient []float64     // of Psi at the pilot fit, in the last coordinates
 
 	shortened []float64 // sensitive: by how much each row was shortened in the last pilot pass
@@ -37,7 +37,7 @@ type jointFit struct {
 	deviation, levelDeviation float64   // of the noise on a coordinate of a step, and on the level
 	at, before, sum           []float64 // the iterate, the one before and the sum of those that count, in the last coordinates
 	counted                   int
-	level                     float64
+	level, levelScale         float64 // the mean residual, and what makes up for rows that say nothing
 	meat                      *mat.SymDense
 }
 
@@ -119,7 +119,7 @@ func (f *jointFit) pilot(t int, x Data, src *mech.Source) {
 	})
 	joint := make([]float64, (f.shape.D+1)*(f.shape.D+1))
 	moments.merged().Release(joint, f.momentNoise[t], src)
-	f.readMoments(joint, f.momentNoise[t])
+	f.readMoments(t, joint)
 	f.residuals = f.release(residuals, f.residualNoise[t], f.Scale, math.Inf(1), src).run()
 	f.lengths = f.release(lengths, f.lengthNoise[t], 1, 64*(1+math.Sqrt(f.d)), src).apart()
 	if last {
@@ -144,9 +144,14 @@ func (f *jointFit) release(h *merging[*mech.Histogram], noise mech.Gaussian, uni
 // leastEigenvalue is below what eigenvalues of second moments are never divided by.
 const leastEigenvalue = 1e-6
 
-// readMoments whitens by the released moments of rows and moves the fit by those
-// of rows with residuals.
-func (f *jointFit) readMoments(joint []float64, noise mech.Gaussian) {
+// shortenedEigenvalue is what eigenvalues are raised to that a pass before had made 1, and
+// all of them in the last: one below holds few rows, which are shortened. To stretch it
+// by what is left of them would stretch what they are by far more.
+const shortenedEigenvalue = 0.25
+
+// readMoments whitens by the moments of rows that pass t released and moves the fit by
+// those of rows with residuals.
+func (f *jointFit) readMoments(t int, joint []float64) {
 	d := f.shape.D
 	f.h = mat.NewSymDense(d, nil)
 	gradient := mat.NewVecDense(d, nil)
@@ -157,11 +162,15 @@ func (f *jointFit) readMoments(joint []float64, noise mech.Gaussian) {
 		}
 		gradient.SetVec(i, joint[i*(d+1)+d]*f.bound*f.bound*unit)
 	}
-	f.hDeviation = noise.NoiseMultiplier * math.Sqrt2 * jointBound * jointBound * f.bound * f.bound / f.n
-	w := newWhitener(f.h, max(f.hDeviation*math.Sqrt(f.d), leastEigenvalue))
+	f.hDeviation = f.momentNoise[t].NoiseMultiplier * math.Sqrt2 * jointBound * jointBound * f.bound * f.bound / f.n
+	hidden := max(f.hDeviation*math.Sqrt(f.d), leastEigenvalue)
+	floor := hidden
+	if t > 0 && (f.floored == 0 || t == pilotPasses-1) {
+		floor = max(hidden, shortenedEigenvalue)
+	}
+	w := newWhitener(f.h, floor)
 	floats.Add(f.w, f.from(pilotStep(w, gradient, f.hDeviation/math.Sqrt2*unit)))
-	f.q, f.floored = w.triangular(f.h)
-	f.least = 1 / square(w.values[0])
+	f.q, f.floored, f.least = w.triangular(f.h, hidden)
 	f.p.Mul(f.p, f.q)
 	f.penalise()
 }
@@ -190,15 +199,19 @@ func (f *jointFit) penalise() {
 }
 
 // triangular returns an upper triangular Q with Q'HQ = 1, of H with its eigenvalues
-// raised, and how many were. The first coordinate of Q'x is then a multiple of the
-// first one of x: a constant stays one.
-func (w whitener) triangular(h *mat.SymDense) (q *mat.Dense, floored int) {
+// raised; how many of them noise hides, which is those below hidden; and the least of
+// them, or hidden. The first coordinate of Q'x is a multiple of the first one of x: a
+// constant stays one.
+func (w whitener) triangular(h *mat.SymDense, hidden float64) (q *mat.Dense, floored int, least float64) {
 	d := h.SymmetricDim()
 	raised := mat.NewSymDense(d, nil)
 	for k, v := range w.values {
 		along := mat.Inner(w.vectors.ColView(k), h, w.vectors.ColView(k))
-		if along*v*v < 1-1e-9 {
+		if along < hidden {
 			floored++
+		}
+		if k == 0 {
+			least = max(along, hidden)
 		}
 		raised.SymRankOne(raised, 1/(v*v), w.vectors.ColView(k))
 	}
@@ -208,13 +221,13 @@ func (w whitener) triangular(h *mat.SymDense) (q *mat.Dense, floored int) {
 		for j := range d {
 			q.Set(j, j, w.values[0])
 		}
-		return q, d
+		return q, d, hidden
 	}
 	var upper, inverse mat.TriDense
 	factor.UTo(&upper)             // H = U'U
 	_ = inverse.InverseTri(&upper) // an error would say that it is badly conditioned, no more
 	q.Copy(&inverse)
-	return q, floored
+	return q, floored, least
 }
 
 // nextCuts chooses the bounds of the pass after pass t.
@@ -349,7 +362,8 @@ func (f *jointFit) step(i int, x Data, src *mech.Source) {
 	if f.shape.Intercept {
 		level := make([]float64, 1)
 		f.levelNoise.Release(level, levels.merged().Bounded(), src)
-		f.level = level[0] * f.levelCut / clampBetween(f.residuals.counted, 0.5, 1)
+		f.levelScale = 1 / clampBetween(f.residuals.counted, 0.5, 1)
+		f.level = level[0] * f.levelCut * f.levelScale
 	}
 	if f.Intervals {
 		d := f.meatContract().D
@@ -422,26 +436,42 @@ func (f *jointFit) proximalAt(v []float64) {
 	copy(v, f.coordinates(w))
 }
 
-// finish shrinks the correction of the slopes towards the pilot fit by what its
-// noise explains, adds the level, and returns the coefficients. What Psi alone
-// makes of the gradient is no correction.
-func (f *jointFit) finish() []float64 {
-	first := f.d - f.slopes
-	correction := make([]float64, f.shape.D)
-	for j := range correction {
-		correction[j] = f.sum[j]/float64(f.counted) - f.subgradient[j]
-	}
-	variance := square(f.deviation) / float64(f.counted)
-	signal := floats.Dot(correction[int(first):], correction[int(first):])
-	keep := max(0, 1-max(f.slopes-1, 0.7)*variance/max(signal, math.SmallestNonzeroFloat64))
-	for j := int(first); j < f.shape.D; j++ {
-		correction[j] = f.subgradient[j] + keep*correction[j]
+// finish returns the coefficients, with the correction of the slopes shrunk towards the
+// pilot fit by what its noise explains, and what is known of their errors.
+func (f *jointFit) finish() Result {
+	r := Result{Coefficients: f.coefficients(f.correction(f.shrinkage()))}
+	f.errors(&r)
+	return r
+}
+
+// correction is the mean iterate, of which what is beyond the subgradient is kept in
+// part: what Psi alone makes of the gradient is no correction. The constant's own
+// coordinate is left to the level.
+func (f *jointFit) correction(keep float64) []float64 {
+	v := make([]float64, f.shape.D)
+	for j := range v {
+		v[j] = f.subgradient[j] + keep*(f.sum[j]/float64(f.counted)-f.subgradient[j])
 	}
 	if f.shape.Intercept {
-		correction[0] = f.before[0]
+		v[0] = f.before[0]
 	}
-	w := append([]float64(nil), f.w...)
-	floats.Add(w, f.from(correction))
+	return v
+}
+
+// shrinkage is the positive-part James-Stein rule for the slopes' correction.
+func (f *jointFit) shrinkage() float64 {
+	signal := 0.0
+	for j := f.shape.D - int(f.slopes); j < f.shape.D; j++ {
+		signal += square(f.sum[j]/float64(f.counted) - f.subgradient[j])
+	}
+	variance := square(f.deviation) / float64(f.counted)
+	return max(0, 1-max(f.slopes-1, 0.7)*variance/max(signal, math.SmallestNonzeroFloat64))
+}
+
+// coefficients returns the pilot fit with a correction, the level and Psi.
+func (f *jointFit) coefficients(correction []float64) []float64 {
+	w := f.from(correction)
+	floats.Add(w, f.w)
 	if f.shape.Intercept {
 		w[0] += f.level
 	}

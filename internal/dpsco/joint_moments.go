@@ -28,6 +28,7 @@ type JointMoments struct {
 	Steps     int           // of least squares, after the pilot
 	Psi       prox.Operator // penalty and constraint
 	Intervals bool          // also release what intervals are made of
+	WhyNull   string        // why not
 }
 
 // pilotPasses is the number of passes that whiten and find the pilot fit.
@@ -153,17 +154,17 @@ func (a JointMoments) at(s Shape, z float64) (*stage, error) {
 	for _, noise := range r.all() {
 		event = append(event, noise.Event())
 	}
-	return &stage{event: event, seconds: a.seconds(s), run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	return &stage{event: event, seconds: a.seconds(s), run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 		fit := newJointFit(r)
 		for t := range pilotPasses {
 			if err := ctx.Err(); err != nil {
-				return nil, err
+				return Result{}, err
 			}
 			fit.pilot(t, x, src)
 		}
 		for i := range a.Steps {
 			if err := ctx.Err(); err != nil {
-				return nil, err
+				return Result{}, err
 			}
 			fit.step(i, x, src)
 		}

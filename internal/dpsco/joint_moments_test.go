@@ -110,7 +110,7 @@ func TestJointMomentsReplaysRefuteMutants(t *testing.T) {
 				}
 				p := planOf(t, a, s, z)
 				twice := mutant(releases, x, newJointFit(releases), p)
-				p.run = func(_ context.Context, x Data, src *mech.Source) ([]float64, error) {
+				p.run = func(_ context.Context, x Data, src *mech.Source) (Result, error) {
 					f := newJointFit(releases)
 					mutant(releases, x, f, &Plan{Event: p.Event})
 					for t := range pilotPasses {
@@ -250,7 +250,7 @@ func TestJointMomentsDoNotDependOnCoresOrOrder(t *testing.T) {
 	x.X[0][17], x.Y[40], x.X[1][5000] = math.NaN(), math.Inf(1), 1e300
 	for name, a := range jointFits() {
 		run := func(x Data) []float64 {
-			w, err := planOf(t, a, x.Shape, 1).Run(t.Context(), cloned(x), mech.TestSource(t, 1))
+			w, err := coefficients(planOf(t, a, x.Shape, 1).Run(t.Context(), cloned(x), mech.TestSource(t, 1)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -279,7 +279,7 @@ func TestRowsWithoutNumbersAreOneRowToJointMoments(t *testing.T) {
 		for k := range 400 {
 			bad(k, c)
 		}
-		w, err := planOf(t, JointMoments{Bound: 2, Scale: 1, Steps: 1, Intervals: true}, x.Shape, 0.1).Run(t.Context(), c, mech.TestSource(t, 1))
+		w, err := coefficients(planOf(t, JointMoments{Bound: 2, Scale: 1, Steps: 1, Intervals: true}, x.Shape, 0.1).Run(t.Context(), c, mech.TestSource(t, 1)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -311,7 +311,7 @@ func TestRoundingOfJointMoments(t *testing.T) {
 	for n, near := range map[int]float64{2000: 1e-4, 200_000: 1e-5} {
 		x := normalTable(2, n, 1, 2, -1, 0.001)
 		exact := exactLeastSquares(x)
-		w, err := planOf(t, JointMoments{Bound: 3, Scale: 1, Steps: 1, Intervals: true}, x.Shape, 0x1p-10).Run(t.Context(), cloned(x), mech.TestSource(t, 1))
+		w, err := coefficients(planOf(t, JointMoments{Bound: 3, Scale: 1, Steps: 1, Intervals: true}, x.Shape, 0x1p-10).Run(t.Context(), cloned(x), mech.TestSource(t, 1)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -366,5 +366,54 @@ func TestHalfOctavesAreThoseOfMagnitudes(t *testing.T) {
 	}
 	if !math.IsNaN(halfOctave(math.NaN())) {
 		t.Error("NaN has a place")
+	}
+}
+
+// With hardly any noise a penalised fit, one within a small ball and one without an
+// intercept are those of the exact problem, on skewed and correlated features.
+func TestJointMomentsSolveThePenalisedProblem(t *testing.T) {
+	x := drawLaw("cond", 20_000, 5, 3)
+	for j := range x.X[1] {
+		x.X[1][j] *= 3
+	}
+	ones := cloned(x)
+	ones.X, ones.Intercept = append([][]float64{slices.Repeat([]float64{1}, x.N)}, ones.X...), false
+	ball := prox.L2Ball{Radius: 100}
+	for name, psi := range map[string]prox.Operator{
+		"l1":                        prox.Rest{Operator: prox.L1{Lambda: 0.02}},
+		"l2":                        prox.Rest{Operator: prox.L2{Lambda: 0.1}},
+		"elastic net":               prox.Rest{Operator: prox.ElasticNet{L1: 0.01, L2: 0.05}},
+		"group l1":                  prox.Rest{Operator: prox.GroupL1{Lambda: 0.01, Groups: [][]int{{0, 1}, {2}}}},
+		"an l1 that leaves nothing": prox.Rest{Operator: prox.L1{Lambda: 10}},
+		"no penalty":                prox.Zero{},
+	} {
+		want := exact(loss.Squared{}, psi, cloned(x))
+		for layout, table := range map[string]Data{"intercept": x, "a column of ones": ones} {
+			for _, steps := range []int{1, lowSteps} {
+				a := JointMoments{Bound: 3.4, Scale: 1, Steps: steps, Psi: prox.Sum{A: psi, B: ball}}
+				w, err := coefficients(planOf(t, a, table.Shape, 0x1p-10).Run(t.Context(), cloned(table), mech.TestSource(t, 1)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for j := range w {
+					if math.Abs(w[j]-want[j]) > 2e-3 {
+						t.Errorf("%s, %s, %d steps: %v, want %v", name, layout, steps, w, want)
+						break
+					}
+				}
+			}
+		}
+	}
+	small := prox.L2Ball{Radius: 0.7}
+	want := exact(loss.Squared{}, small, cloned(x))
+	w, err := coefficients(planOf(t, JointMoments{Bound: 3.4, Scale: 1, Steps: 1, Psi: small}, x.Shape, 0x1p-10).Run(t.Context(), cloned(x), mech.TestSource(t, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for j := range w {
+		if math.Abs(w[j]-want[j]) > 2e-3 {
+			t.Errorf("in a small ball: %v, want %v", w, want)
+			break
+		}
 	}
 }

@@ -52,9 +52,15 @@ func (p *problem) jointMoments() (fit, error) {
 	if p.momentNoise() > fewMoments {
 		p.Steps = lowSteps
 	}
+	why := ""
+	switch {
+	case p.Penalty != PenaltyNone:
+		why = "a penalty moves the coefficients on purpose"
+	case p.momentNoise() > mostIntervalMoments:
+		why = "low information: too few rows for this budget and so many coefficients"
+	}
 	return JointMoments{
-		Bound: p.FeatureNorm, Scale: p.ResidualScale, Steps: int(p.Steps), Psi: p.bounded(),
-		Intervals: p.Steps == 1 && p.Penalty == PenaltyNone,
+		Bound: p.FeatureNorm, Scale: p.ResidualScale, Steps: int(p.Steps), Psi: p.bounded(), Intervals: why == "", WhyNull: why,
 	}, nil
 }
 

@@ -255,12 +255,12 @@ func (s *Sidecar) run(ctx context.Context, c *claim) error {
 		return ledger.Explain(err)
 	}
 	began := time.Now()
-	w, err := plan.Run(ctx, arrowio.Data(record, c.Request.Intercept), src)
+	result, err := plan.Run(ctx, arrowio.Data(record, c.Request.Intercept), src)
 	if err != nil {
 		return err
 	}
 	s.Watch.Ran(time.Since(began))
-	err = s.brief.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6)", c.ID, c.Token, plan.Method, c.terms(), w, plan.Band)
+	err = s.brief.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6)", c.ID, c.Token, plan.Method, c.terms(), result.Coefficients, plan.Band)
 	return ledger.Explain(err)
 }
 
