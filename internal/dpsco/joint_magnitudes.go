@@ -67,8 +67,9 @@ func readMagnitudes(noisy []float64, sd, unit, limit float64, rows int) *magnitu
 	return m
 }
 
-// run keeps the bins around the mode, with gaps of one at most, and the lowest two.
-// It is for residuals, whose law has one piece and perhaps an atom at zero.
+// run keeps the bins around the mode, with gaps of one at most, the lowest two, and
+// what stands out as the mode must. It is for residuals, whose law has one piece,
+// perhaps an atom at zero, and others where the target is rarely not zero.
 func (m *magnitudes) run() *magnitudes {
 	visible := func(k int) bool { return k >= 0 && k < magnitudeBins && m.share[k] > seenRun*m.sd }
 	keep, mode := make([]bool, magnitudeBins), m.top
@@ -79,6 +80,9 @@ func (m *magnitudes) run() *magnitudes {
 		}
 	}
 	keep[0], keep[1] = keep[0] || visible(0), keep[1] || visible(1)
+	for k := range keep {
+		keep[k] = keep[k] || m.share[k] > seenMode*m.sd
+	}
 	return m.keep(keep)
 }
 

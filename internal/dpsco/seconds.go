@@ -38,5 +38,5 @@ func (a SampleAggregate) seconds(s Shape) float64 {
 
 // seconds is that of the passes, each over products of all pairs of columns.
 func (a JointMoments) seconds(s Shape) float64 {
-	return 1.2e-9 * float64(pilotPasses+a.Steps) * float64(s.N) * float64(s.D+4) * float64(s.D+4)
+	return 4e-10 * float64(pilotPasses+a.Steps) * float64(s.N) * float64(s.D+4) * float64(s.D+4)
 }
