@@ -6,8 +6,7 @@ RUN go mod download
 COPY cmd cmd
 COPY internal internal
 COPY sql sql
-ARG VERSION=unreleased
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /dpsidecar ./cmd/dpsidecar
+RUN CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o /dpsidecar ./cmd/dpsidecar
 
 FROM gcr.io/distroless/static-debian12:nonroot
 COPY LICENSE /LICENSE

@@ -2,7 +2,9 @@
 
 GO          ?= go
 STATICCHECK  = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-VERSION      = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+DEADCODE     = golang.org/x/tools/cmd/deadcode@v0.52.0
+GORELEASER   = github.com/goreleaser/goreleaser/v2@latest
+SYFT         = github.com/anchore/syft/cmd/syft@latest
 
 # Packages that have benchmarks.
 BENCHES = $(sort $(dir $(shell grep -rl '^func Benchmark' --include='*_test.go' internal tests sql)))
@@ -10,7 +12,14 @@ BENCHES = $(sort $(dir $(shell grep -rl '^func Benchmark' --include='*_test.go' 
 # Fuzz targets, each for three seconds in make test; its seeds are tests as well.
 FUZZ = ./internal/arrowio:FuzzDecoder ./internal/privacy:FuzzEvent ./internal/privacy:FuzzHistory ./internal/dpsco:FuzzOptions
 
-.PHONY: demo test audit crash build bench experiments lint postgres
+# Packages that need no Postgres, and no hours under the race detector.
+RACE = ./internal/privacy/... ./internal/mech/... ./internal/dpsco/... ./internal/catalogue/... ./internal/ledger/... ./internal/admin/...
+
+.PHONY: help demo test race audit crash build bench bench-once experiments lint postgres postgres-versions release-snapshot
+
+## help: this
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
 ## demo: the main job on a throw-away Postgres; leaves nothing behind
 demo: postgres build
@@ -33,7 +42,7 @@ audit: build
 
 ## build: bin/dpsidecar; the packages are compiled as for the tests, once
 build:
-	@$(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dpsidecar ./cmd/dpsidecar
+	@$(GO) build -ldflags '-s -w' -o bin/dpsidecar ./cmd/dpsidecar
 
 ## bench: speed as ratios against ceilings and naive versions
 bench: postgres
@@ -43,11 +52,30 @@ bench: postgres
 experiments: build
 	@bin/dpsidecar experiments --out bin/experiments
 
-## lint: formatting, vet, staticcheck
+## bench-once: every benchmark once, so that none rots
+bench-once: postgres
+	@$(GO) test -p 1 -timeout 30m -run '^$$' -bench . -benchtime 1x $(addprefix ./,$(BENCHES)) >/dev/null
+
+## race: the packages without Postgres under the race detector
+race:
+	@$(GO) test -race -short -timeout 30m $(RACE)
+
+## lint: formatting, vet, staticcheck, and code that nothing reaches
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	@$(GO) vet ./...
 	@$(GO) run $(STATICCHECK) ./...
+	@scripts/deadcode.sh $(DEADCODE)
+
+## postgres-versions: the tests on Postgres 14 to 18, servers from npm; see docs/reference/postgres-versions.md
+postgres-versions:
+	@scripts/test-postgres-versions.sh
+
+## release-snapshot: what a release would hold, in dist/, but for the image
+release-snapshot:
+	@mkdir -p bin/tools && GOBIN=$(CURDIR)/bin/tools $(GO) install $(GORELEASER) && GOBIN=$(CURDIR)/bin/tools $(GO) install $(SYFT)
+	@PATH=$(CURDIR)/bin/tools:$$PATH DPSIDECAR_VERSION=$$(sed -n 's/^const Number = "\(.*\)"/\1/p' internal/version/version.go) \
+		goreleaser release --snapshot --clean --skip docker
 
 postgres:
 	@scripts/ensure-postgres.sh

@@ -2,6 +2,8 @@ package sql_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"io/fs"
 	"math"
 	"path"
@@ -40,6 +42,13 @@ func script(t *testing.T, conn *pgx.Conn, name, text string) {
 	}
 }
 
+// setUp makes the tables and puts functions and views in place.
+func setUp(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	migrate(t, conn, "up")
+	script(t, conn, "functions and views", "BEGIN; SET LOCAL ROLE dp_owner; SET LOCAL check_function_bodies = off;\n"+sql.Code()+"COMMIT")
+}
+
 // migrate applies every migration of one direction, in order.
 func migrate(t *testing.T, conn *pgx.Conn, direction string) {
 	t.Helper()
@@ -72,13 +81,11 @@ func query[T any](t *testing.T, conn *pgx.Conn, text string, args ...any) []T {
 	return out
 }
 
-func TestMigrationsGoUpDownAndUp(t *testing.T) {
+func TestTablesGoUpDownAndUp(t *testing.T) {
 	conn := database(t)
 	left := func() []string {
 		return query[string](t, conn, `
-			SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname IN ('dp', 'dp_int') AND c.relname NOT LIKE 'schema\_migrations%'
-			UNION ALL SELECT p.proname::text FROM pg_proc p WHERE p.proname LIKE 'dp\_%' AND p.pronamespace = 'public'::regnamespace
-			UNION ALL SELECT p.proname::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname IN ('dp', 'dp_int')`)
+			SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname IN ('dp', 'dp_int') AND c.relname NOT LIKE 'schema\_migrations%'`)
 	}
 	migrate(t, conn, "up")
 	migrate(t, conn, "down")
@@ -91,36 +98,24 @@ func TestMigrationsGoUpDownAndUp(t *testing.T) {
 	}
 }
 
-func TestDownKeepsALedgerWithEntries(t *testing.T) {
+// Functions and views are put in place again and again: every statement replaces.
+func TestCodeReplacesItself(t *testing.T) {
 	conn := database(t)
-	migrate(t, conn, "up")
-	script(t, conn, "register", `CREATE TABLE t (y float8, x float8); GRANT SELECT ON t TO dp_sidecar; SELECT dp_register('t', 't', 'y', '{x}', 1)`)
-	down := func(session string) error {
-		files, err := fs.Glob(sql.Migrations, "*.down.sql")
-		if err != nil {
-			t.Fatal(err)
-		}
-		slices.Reverse(files)
-		for _, f := range files {
-			text, err := fs.ReadFile(sql.Migrations, f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := conn.PgConn().Exec(context.Background(), session+string(text)).ReadAll(); err != nil {
-				conn.Exec(context.Background(), "ROLLBACK")
-				return err
-			}
-		}
-		return nil
+	setUp(t, conn)
+	before := query[string](t, conn, "SELECT encode(dp_int.code_hash(), 'hex')")[0]
+	script(t, conn, "again", "BEGIN; SET LOCAL ROLE dp_owner;\n"+sql.Code()+"COMMIT")
+	if after := query[string](t, conn, "SELECT encode(dp_int.code_hash(), 'hex')")[0]; after != before {
+		t.Error("the second time something else is there")
 	}
-	if err := down(""); err == nil || !strings.Contains(err.Error(), "ledger has entries") {
-		t.Fatalf("down with entries: %v", err)
+	script(t, conn, "a change by hand", "ALTER FUNCTION public.dp_grant RESET ALL")
+	if after := query[string](t, conn, "SELECT encode(dp_int.code_hash(), 'hex')")[0]; after == before {
+		t.Error("the hash does not notice a function that no longer pins its search path")
 	}
 }
 
 func TestEveryPublicObjectHasAComment(t *testing.T) {
 	conn := database(t)
-	migrate(t, conn, "up")
+	setUp(t, conn)
 	bare := query[string](t, conn, `
 		SELECT p.oid::regprocedure::text FROM pg_proc p
 		 WHERE p.pronamespace = 'public'::regnamespace AND p.proname LIKE 'dp\_%' AND obj_description(p.oid, 'pg_proc') IS NULL
@@ -136,12 +131,12 @@ func TestEveryPublicObjectHasAComment(t *testing.T) {
 // reads or writes its tables, and each of the two has only its own functions.
 func TestInternalsAreClosed(t *testing.T) {
 	conn := database(t)
-	migrate(t, conn, "up")
+	setUp(t, conn)
 	for role, want := range map[string][]string{
 		"dp_analyst":  nil,
 		"dp_admin":    nil,
-		"dp_loopback": {"answered", "ask", "cancel", "enqueue", "fetch", "watch"},
-		"dp_sidecar": {"counted", "dataset_recheck", "figures", "inquiry_answer", "inquiry_take", "job_beat", "job_charge", "job_claim", "job_fail", "job_hand_back", "job_park", "job_publish", "job_pulled", "job_read", "job_recheck",
+		"dp_loopback": {"answered", "ask", "cancel", "elsewhere", "enqueue", "fetch", "watch"},
+		"dp_sidecar": {"counted", "dataset_recheck", "figures", "inquiry_answer", "inquiry_take", "job_beat", "job_charge", "job_claim", "job_fail", "job_hand_back", "job_head", "job_park", "job_publish", "job_pulled", "job_read", "job_recheck",
 			"schema_version", "uncounted", "worker_beat", "worker_bye"},
 	} {
 		got := query[string](t, conn, `
@@ -163,7 +158,7 @@ func TestInternalsAreClosed(t *testing.T) {
 // an operator of his own before ours.
 func TestDefinersPinTheirSettings(t *testing.T) {
 	conn := database(t)
-	migrate(t, conn, "up")
+	setUp(t, conn)
 	loose := query[string](t, conn, `
 		SELECT oid::regprocedure::text FROM pg_proc
 		 WHERE prosecdef AND pronamespace IN ('dp_int'::regnamespace, 'public'::regnamespace)
@@ -188,7 +183,7 @@ const exactly = "dp_int.exact($1), dp_int.exact($2)"
 // was calibrated there to a whole budget is admitted here, and hardly larger.
 func TestCapsAgreeWithPrivacy(t *testing.T) {
 	conn := database(t)
-	migrate(t, conn, "up")
+	setUp(t, conn)
 	for _, b := range budgets {
 		reserve := privacy.Reserve(b.Delta)
 		if fits := query[bool](t, conn, "SELECT dp_int.exact($1) <= dp_int.reserve(dp_int.exact($2)) AND dp_int.exact($1) >= dp_int.reserve(dp_int.exact($2)) * (1 - 1e-14)", reserve, b.Delta)[0]; !fits {
@@ -203,10 +198,7 @@ func TestCapsAgreeWithPrivacy(t *testing.T) {
 			t.Errorf("%v: order %v, privacy recommends %v", b, got, order)
 		}
 		for _, order := range []float64{1.25, order, 64, 1024} {
-			divergence := 0.0
-			if f, err := privacy.NewRenyiFilter(b, reserve, order, nil); err == nil {
-				divergence = f.Caps().Loss
-			}
+			divergence := largestDivergence(b.Epsilon, order, b.Delta-reserve)
 			cap := query[float64](t, conn, "SELECT CASE WHEN $4 <= c THEN c END FROM dp_int.cap('rdp', dp_int.exact($3), "+exactly+") AS c", b.Epsilon, b.Delta, order, divergence)[0]
 			if cap > divergence+1e-10*(1+b.Epsilon) {
 				t.Errorf("%v: divergence %v at order %v, privacy says %v", b, cap, order, divergence)
@@ -215,11 +207,28 @@ func TestCapsAgreeWithPrivacy(t *testing.T) {
 	}
 }
 
+// largestDivergence returns the largest Renyi divergence of an order for which package
+// privacy proves (epsilon, delta)-DP, by bisection; 0 when it proves that of none.
+func largestDivergence(epsilon, order, delta float64) float64 {
+	low, high := 0.0, 1.0
+	for privacy.RenyiEpsilon(high, order, delta) <= epsilon {
+		high *= 2
+	}
+	for range 100 {
+		if middle := (low + high) / 2; privacy.RenyiEpsilon(middle, order, delta) <= epsilon {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
 // A spent cap proves the budget's epsilon, in exact decimals never more; half of
 // one proves what package privacy does.
 func TestProvenAgreesWithPrivacy(t *testing.T) {
 	conn := database(t)
-	migrate(t, conn, "up")
+	setUp(t, conn)
 	proven := "dp_int.proven(m, CASE m WHEN 'rdp' THEN dp_int.recommended_order(e, d) END, c * $3, d)"
 	from := " FROM (SELECT $4::text, " + exactly + ") AS b(m, e, d), dp_int.cap(m, CASE m WHEN 'rdp' THEN dp_int.recommended_order(e, d) END, e, d) AS c"
 	for _, b := range budgets {
@@ -246,8 +255,100 @@ func TestProvenAgreesWithPrivacy(t *testing.T) {
 
 func TestOrderGridIsThatOfPrivacy(t *testing.T) {
 	conn := database(t)
-	migrate(t, conn, "up")
-	if grid := query[float64](t, conn, "SELECT unnest(dp_int.renyi_orders())::float8"); !slices.Equal(grid, privacy.Orders()) || privacy.OrdersVersion != 1 {
-		t.Errorf("grid %v, package privacy has number %d: %v", grid, privacy.OrdersVersion, privacy.Orders())
+	setUp(t, conn)
+	orders, err := new(privacy.Renyi).Curve(privacy.ZCDP{Rho: 1}) // whose divergence at order a is a
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grid := query[float64](t, conn, "SELECT unnest(dp_int.renyi_orders())::float8"); !slices.Equal(grid, orders) || privacy.OrdersVersion != 1 {
+		t.Errorf("grid %v, package privacy has number %d: %v", grid, privacy.OrdersVersion, orders)
+	}
+}
+
+// A database of before principals is brought up with what it holds: everybody keeps
+// grants, jobs and totals, entries of the ledger keep their hash, and nothing that
+// needs a statement now is shown counted.
+func TestPrincipalsComeWithAnUpgrade(t *testing.T) {
+	conn := database(t)
+	apply := func(from, to int) {
+		for i, v := range sql.Versions() {
+			if from < v && v <= to {
+				files, err := fs.Glob(sql.Migrations, "*.up.sql")
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, err := fs.ReadFile(sql.Migrations, files[i])
+				if err != nil {
+					t.Fatal(err)
+				}
+				script(t, conn, files[i], string(text))
+			}
+		}
+	}
+	apply(0, 15)
+	entry := func(seq int, rest string) string { // as the version of before hashes it
+		return fmt.Sprintf("1:1,1:%d,%s", seq, rest)
+	}
+	budget := `{"budget": {"cap": 1.0, "delta": 0}}`
+	first := sha256.Sum256([]byte(entry(1, fmt.Sprintf("6:budget,1:0,1:d,7:steward,-,%d:%s", len(budget), budget)+",-,-,-,-,1:0,5:exact,-")))
+	job := "11111111-1111-1111-1111-111111111111"
+	second := sha256.Sum256(append(first[:], entry(2, "6:charge,1:0,1:d,3:ann,36:"+job+",2:{},3:0.5,-,-,-,1:0,5:exact,-")...))
+	script(t, conn, "data of before", strings.NewReplacer("{job}", job, "{budget}", budget, "{first}", fmt.Sprintf(`\x%x`, first), "{second}", fmt.Sprintf(`\x%x`, second)).Replace(`
+		CREATE ROLE ann; CREATE ROLE grp; CREATE TABLE public.kept (y float8, x float8); CREATE MATERIALIZED VIEW public.some AS SELECT y, x FROM public.kept WHERE x > 0;
+		INSERT INTO dp_int.account (accounting, epsilon, delta, cap, spent, proven_epsilon, spends, entries, head) VALUES ('pure', 1, 0, 1, 0.5, 0.5, 1, 2, '{second}');
+		INSERT INTO dp_int.account_relation VALUES (1, 'public.kept'::regclass, 'public.before');
+		INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, options, epsilon, delta, cap, row_count, registered_by)
+		SELECT c.relname, 1, c.oid, 'public', c.relname, 'y', '{x}', '{}', '{}', 1, 0, 1, 7, 'steward' FROM pg_class c WHERE c.relname IN ('kept', 'some') ORDER BY 1;
+		INSERT INTO dp_int.dataset_grant VALUES (1, 'grp', NULL, NULL), (1, 'ann', 0.7, 0.7), (1, 'gone', NULL, NULL);
+		INSERT INTO dp_int.ledger (account, seq, kind, at, dataset, caller, event, previous, hash) VALUES (1, 1, 'budget', 'epoch', 'd', 'steward', '{budget}', '', '{first}');
+		INSERT INTO dp_int.ledger (account, seq, kind, at, dataset, caller, job, event, epsilon, previous, hash) VALUES (1, 2, 'charge', 'epoch', 'd', 'ann', '{job}', '{}', 0.5, '{first}', '{second}');
+		INSERT INTO dp_int.caller_total VALUES (1, 'ann', 0.5, 0.5);
+		INSERT INTO dp_int.job (id, caller, dataset, model, eps, delta, request, request_hash, fresh, waited, state, charge, row_count)
+		VALUES ('{job}', 'ann', 1, 'l1', 0.5, 0, '{}', '', false, false, 'reading', 2, 7)`))
+	apply(15, 1000)
+	script(t, conn, "functions and views", "BEGIN; SET LOCAL ROLE dp_owner; SET LOCAL check_function_bodies = off;\n"+sql.Code()+"COMMIT")
+	if wrong := query[string](t, conn, "SELECT item || ': ' || detail FROM dp_verify() WHERE NOT ok"); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+	script(t, conn, "a new name", "ALTER ROLE ann RENAME TO anna; CREATE ROLE ann; CREATE ROLE gone")
+	for sql, want := range map[string]string{
+		`SELECT concat((dp_int.grant_of(1, 'anna')).epsilon, ' ', (dp_int.grant_of(1, 'grp')).dataset, ' ', (dp_int.grant_of(1, 'ann')).dataset, ' ', (dp_int.grant_of(1, 'gone')).dataset)`: "0.7 1  ",
+		`SELECT spent::text FROM dp_int.caller_total WHERE principal = dp_int.principal_of('anna')`:                                                                                          "0.5",
+		`SELECT state FROM dp_int.watch('anna', '` + job + `')`:                                                                                                                              "reading",
+		`SELECT count(*)::text FROM dp_int.watch('ann', '` + job + `')`:                                                                                                                      "0",
+		`SELECT string_agg(relation, ' ' ORDER BY relation) FROM dp_int.account_relation`:                                                                                                    "public.before public.kept",
+		`SELECT string_agg(concat(name, ' ', row_count), ', ' ORDER BY name) FROM dp_int.dataset`:                                                                                            "kept 7, some ",
+	} {
+		if got := query[string](t, conn, sql)[0]; got != want {
+			t.Errorf("%s: %q, want %q", sql, got, want)
+		}
+	}
+	// Down, where totals are by name, and up again.
+	script(t, conn, "a job under the new name", `INSERT INTO dp_int.job (id, principal, caller, dataset, model, eps, delta, request, request_hash, fresh, waited)
+		VALUES (gen_random_uuid(), dp_int.admit_principal('anna'), 'anna', 1, 'l1', 0.5, 0, '{}', '', false, false)`)
+	script(t, conn, "no functions and views", `DO $$ DECLARE v regclass; BEGIN
+		FOR v IN SELECT oid FROM pg_class WHERE relkind = 'v' AND relnamespace IN ('dp'::regnamespace, 'dp_int'::regnamespace) LOOP
+		  IF EXISTS (SELECT FROM pg_class WHERE oid = v) THEN EXECUTE format('DROP VIEW %s CASCADE', v); END IF;
+		END LOOP; END $$`)
+	downs, err := fs.Glob(sql.Migrations, "*.down.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Backward(downs) {
+		text, err := fs.ReadFile(sql.Migrations, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name >= "017" {
+			script(t, conn, name, string(text))
+		}
+	}
+	apply(16, 1000)
+	script(t, conn, "functions and views again", "BEGIN; SET LOCAL ROLE dp_owner; SET LOCAL check_function_bodies = off;\n"+sql.Code()+"COMMIT")
+	if wrong := query[string](t, conn, "SELECT item || ': ' || detail FROM dp_verify() WHERE NOT ok"); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+	if got := query[string](t, conn, "SELECT concat(count(DISTINCT principal), ' ', min(caller), ' ', (dp_int.grant_of(1, 'anna')).epsilon) FROM dp_int.job")[0]; got != "1 anna 0.7" {
+		t.Errorf("down and up again: %q", got)
 	}
 }

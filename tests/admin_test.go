@@ -20,6 +20,13 @@ import (
 	"dpsidecar/internal/install"
 	"dpsidecar/internal/job"
 	"dpsidecar/internal/localpg"
+	"dpsidecar/sql"
+)
+
+// Migrations by what they make.
+const (
+	ledgerVersion = 12
+	jobsVersion   = 13
 )
 
 // sidecar is one that a test configures; it ends with the test.
@@ -41,7 +48,7 @@ func (w *world) sidecar(change func(*job.Sidecar)) (s *job.Sidecar, ended <-chan
 func TestOperatorsSeeBudgetsQueueAndJobs(t *testing.T) {
 	w := lonelyWorld(t, 1, 0)
 	metrics := admin.NewMetrics("test")
-	s, _ := w.sidecar(func(s *job.Sidecar) { s.Watch, s.Schema = metrics, install.Latest() })
+	s, _ := w.sidecar(func(s *job.Sidecar) { s.Watch, s.Schema = metrics, sql.Current() })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -61,14 +68,35 @@ func TestOperatorsSeeBudgetsQueueAndJobs(t *testing.T) {
 	_, err = regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 9, features => '{age}')`, w.dataset)
 	w.wantError(err, "DP002", "exhausted")
 	_, text := get("/metrics")
+	for _, absent := range []string{"dpsidecar_verify", "dpsidecar_job_failures_total"} { // nobody has verified; a refused budget is no failure
+		if strings.Contains(text, absent) {
+			t.Errorf("%s in\n%s", absent, text)
+		}
+	}
+	// Jobs that no worker takes while we look: the table is locked, or the pause lasts.
+	w.exec(w.super, `INSERT INTO dp_int.job (id, caller, dataset, model, eps, delta, request, request_hash, fresh, waited, state, token, lease_until, sqlstate, finished_at, charge, row_count)
+		SELECT gen_random_uuid(), j.caller, j.dataset, j.model, j.eps, j.delta, j.request, j.request_hash, true, false, v.state, v.token::uuid, v.until, v.sqlstate, v.finished, j.charge, j.row_count
+		  FROM (SELECT * FROM dp_int.job WHERE state = 'done') j, (VALUES
+		    ('failed', NULL, NULL::timestamptz, 'DP004', now()), ('failed', NULL, NULL, 'DP004', now()), ('claimed', gen_random_uuid()::text, now() + interval '1 day', NULL, NULL),
+		    ('reading', NULL, now() + interval '1 day', 'DP004', NULL)) v(state, token, until, sqlstate, finished)`)
+	w.exec(w.steward, `SELECT dp.record_verify(true)`)
+	_, text = get("/metrics")
 	for _, want := range []string{
+		"dpsidecar_running_jobs 1\n", "dpsidecar_parked_jobs 1\n", "dpsidecar_job_failures_total{sqlstate=\"DP004\"} 2\n", "dpsidecar_sidecars 1\n", "dpsidecar_verify_ok 1\n",
+		"dpsidecar_verify_age_seconds 0.",
 		fmt.Sprintf("dpsidecar_budget_remaining_ratio{dataset=%q} 0.75\n", w.dataset), "dpsidecar_queue_jobs 0\n", "dpsidecar_queue_age_seconds 0\n",
-		"dpsidecar_jobs_total{outcome=\"done\"} 1\n", "dpsidecar_jobs_total{outcome=\"failed\"} 1\n", "dpsidecar_pull_seconds_count 1\n", "dpsidecar_run_seconds_count 1\n",
+		"dpsidecar_jobs_total{outcome=\"done\"} 1\n", "dpsidecar_jobs_total{outcome=\"failed\"} 0\n", "dpsidecar_jobs_total{outcome=\"refused\"} 1\n", "dpsidecar_pull_seconds_count 1\n", "dpsidecar_run_seconds_count 1\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
+	w.exec(w.steward, `SELECT dp.record_verify(false)`)
+	if _, text := get("/metrics"); !strings.Contains(text, "dpsidecar_verify_ok 0\n") {
+		t.Errorf("a ledger that does not hold:\n%s", text)
+	}
+	_, err = w.analyst.Exec(context.Background(), `SELECT dp.record_verify(true)`)
+	w.wantError(err, "42501", "permission denied")
 	// Analysts and stewards have no way to these figures.
 	for _, conn := range []string{w.person, "steward"} {
 		_, err := w.connect(w.system.URL(conn)).Exec(context.Background(), `SELECT dp_int.figures()`)
@@ -80,7 +108,7 @@ func TestOperatorsSeeBudgetsQueueAndJobs(t *testing.T) {
 // the start, and when the schema moves under it.
 func TestVersionSkewIsRefused(t *testing.T) {
 	w := lonelyWorld(t, 1, 0)
-	refuses := func(schema int, says ...string) {
+	refuses := func(schema sql.Schema, says ...string) {
 		t.Helper()
 		_, ended := w.sidecar(func(s *job.Sidecar) { s.Schema = schema })
 		var err error
@@ -90,34 +118,29 @@ func TestVersionSkewIsRefused(t *testing.T) {
 		}
 		for _, text := range says {
 			if !errors.Is(err, job.ErrSchema) || !strings.Contains(err.Error(), text) {
-				t.Errorf("a program for schema %d ends with %v; no %q", schema, err, text)
+				t.Errorf("a program for schema %v ends with %v; no %q", schema, err, text)
 			}
 		}
 	}
-	latest := install.Latest()
-	refuses(latest-1, fmt.Sprintf("has version %d", latest), fmt.Sprintf("knows %d", latest-1), "upgrade dpsidecar")
-	refuses(latest+1, fmt.Sprintf("has version %d", latest), fmt.Sprintf("needs %d", latest+1), "dpsidecar migrate up")
+	latest := sql.Current()
+	refuses(sql.Schema{Version: latest.Version - 1}, fmt.Sprintf("has version %d", latest.Version), fmt.Sprintf("knows %d", latest.Version-1), "upgrade dpsidecar")
+	refuses(sql.Schema{Version: latest.Version + 1}, fmt.Sprintf("has version %d", latest.Version), fmt.Sprintf("needs %d", latest.Version+1), "dpsidecar migrate up")
+	refuses(sql.Schema{Version: latest.Version, Fingerprint: "0123456789ab"}, "another build", latest.Fingerprint, "0123456789ab", "dpsidecar migrate up")
 	config, err := pgx.ParseConfig(w.system.SuperuserURL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at := latest; at >= 10; { // the first that can be asked
-		if at, err = install.Down(context.Background(), config); err != nil {
-			t.Fatal(err)
-		}
-		if at >= 10 {
-			refuses(latest, fmt.Sprintf("has version %d,", at), fmt.Sprintf("needs %d", latest), "dpsidecar migrate up")
-		} else {
-			refuses(latest, "older than version 10", fmt.Sprintf("needs %d", latest), "dpsidecar install")
-		}
+	if _, err := install.Down(context.Background(), config); err != nil {
+		t.Fatal(err)
 	}
+	refuses(latest, "taken down", fmt.Sprintf("needs version %d", latest.Version), "dpsidecar install")
 	if _, err := install.Up(context.Background(), config); err != nil {
 		t.Fatal(err)
 	}
 	if alive := one[int](w, w.super, `SELECT dp_int.sidecars_alive()`); alive != 0 {
 		t.Errorf("%d of them are alive", alive)
 	}
-	s, ended := w.sidecar(func(s *job.Sidecar) { s.Schema = install.Latest() })
+	s, ended := w.sidecar(func(s *job.Sidecar) { s.Schema = sql.Current() })
 	w.eventually("it is ready", func() bool { return s.Ready() == nil })
 	w.exec(w.super, `UPDATE dp_int.schema_migrations SET version = 9999`)
 	select {
@@ -205,8 +228,8 @@ func TestMigrationsMoveUnderData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 6 { // down to the calls, above the ledger
-		if _, err := install.Down(context.Background(), config); err != nil {
+	for at := install.Latest(); at > jobsVersion; { // down to the jobs, above the ledger
+		if at, err = install.Down(context.Background(), config); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -237,7 +260,7 @@ func TestGoingBackLosesReleases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at := install.Latest(); at > 3; {
+	for at := install.Latest(); at > ledgerVersion; {
 		if at, err = install.Down(context.Background(), config); err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ func TestNoDisguiseGivesAFreshBudget(t *testing.T) {
 		"a new name":            `#ALTER TABLE public.%[1]s RENAME TO %[1]s_r; SELECT dp_register('%[1]s_x', 'public.%[1]s_r', 'amount', '{age}', %[2]s)`,
 		"drop and create":       `#CREATE TABLE public.%[1]s_c AS TABLE public.%[1]s; #DROP TABLE public.%[1]s; #ALTER TABLE public.%[1]s_c RENAME TO %[1]s; #GRANT SELECT ON public.%[1]s TO dp_sidecar; SELECT dp_register('%[1]s_x', 'public.%[1]s', 'amount', '{age}', %[2]s)`,
 		"a copy, said to be so": `#CREATE TABLE public.%[1]s_c AS TABLE public.%[1]s; #GRANT SELECT ON public.%[1]s_c TO dp_sidecar; SELECT dp_register('%[1]s_x', 'public.%[1]s_c', 'amount', '{age}', %[2]s, options => '{"account": "%[1]s"}')`,
-		"a child":               `#CREATE TABLE public.%[1]s_c (CHECK (age > 0)) INHERITS (public.%[1]s); #INSERT INTO public.%[1]s_c (amount, age) VALUES (1, 1); #GRANT SELECT ON public.%[1]s_c TO dp_sidecar; SELECT dp_register('%[1]s_x', 'public.%[1]s_c', 'amount', '{age}', %[2]s)`,
+		"a child":               `#CREATE TABLE public.%[1]s_c (CHECK (age > 0)) INHERITS (public.%[1]s); #INSERT INTO public.%[1]s_c (amount, age) VALUES (1, 1); #GRANT SELECT ON public.%[1]s_c TO dp_sidecar; SELECT dp_register('%[1]s_x', 'public.%[1]s_c', 'amount', '{age}', %[2]s, options => '{"total": true}')`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1, 0)

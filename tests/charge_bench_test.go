@@ -75,8 +75,8 @@ func (t *till) exec(b *testing.B, sql string, args ...any) {
 func (t *till) hire(b *testing.B, n int) []ledger.Owner {
 	b.Helper()
 	rows, _ := t.super.Query(context.Background(), `
-		INSERT INTO dp_int.job (id, caller, dataset, model, eps, delta, request, request_hash, fresh, waited, state, attempt, token, lease_until)
-		SELECT gen_random_uuid(), 'analyst', d.id, 'l1', 1, 0, '{}', '', true, false, 'claimed', 1, gen_random_uuid(), now() + interval '1 day'
+		INSERT INTO dp_int.job (id, principal, caller, dataset, model, eps, delta, request, request_hash, fresh, waited, state, attempt, token, lease_until)
+		SELECT gen_random_uuid(), dp_int.admit_principal('analyst'), 'analyst', d.id, 'l1', 1, 0, '{}', '', true, false, 'claimed', 1, gen_random_uuid(), now() + interval '1 day'
 		  FROM dp_int.dataset d, generate_series(1, $1)
 		RETURNING id::text, token::text`, n)
 	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ledger.Owner])

@@ -21,8 +21,8 @@ func (w *world) registerAgain(accounting string, epsilon, delta float64) {
 
 // hire makes a job that a worker has claimed, and returns what the worker holds.
 const hire = `
-	INSERT INTO dp_int.job (id, caller, dataset, model, eps, delta, request, request_hash, fresh, waited, state, attempt, token, lease_until)
-	SELECT gen_random_uuid(), $2, id, 'l1', 1, 0, '{}', '', true, false, 'claimed', 1, gen_random_uuid(), now() + interval '1 day'
+	INSERT INTO dp_int.job (id, principal, caller, dataset, model, eps, delta, request, request_hash, fresh, waited, state, attempt, token, lease_until)
+	SELECT gen_random_uuid(), dp_int.admit_principal($2), $2, id, 'l1', 1, 0, '{}', '', true, false, 'claimed', 1, gen_random_uuid(), now() + interval '1 day'
 	  FROM dp_int.dataset WHERE name = $1 AND unregistered_at IS NULL
 	RETURNING id::text, token::text`
 

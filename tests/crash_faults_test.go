@@ -39,7 +39,7 @@ func (c *crash) faults() []fault {
 		}},
 		{"connections cut", true, false, moments, func(_ *crash, p *process) { p.cut() }},
 		{"sidecars' backends killed", true, false, moments, func(c *crash, _ *process) { c.terminate("dp_sidecar") }},
-		{"loopbacks killed", false, false, moments, func(c *crash, _ *process) { c.terminate("dp_loopback") }},
+		{"loopbacks killed", false, false, moments, func(c *crash, _ *process) { c.terminate("dp_loopback%") }},
 		{"callers killed", false, false, moments, func(c *crash, _ *process) { c.terminate("crash%") }},
 		{"callers canceled", true, false, moments, func(c *crash, _ *process) {
 			_ = runAs(c.system.SuperuserURL(), `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename LIKE 'crash%' AND random() < 0.5`)

@@ -135,9 +135,9 @@ func TestExplainWithoutASidecar(t *testing.T) {
 // Whoever else may ask about the data set does not see the answer to a question.
 func TestAnswersBelongToWhoAsked(t *testing.T) {
 	w := newWorld(t, 1, 0)
-	loop := w.connect(w.system.URL("dp_loopback"))
+	loop := w.loopback()
 	id := one[string](w, w.super, `SELECT gen_random_uuid()::text`)
-	w.exec(loop, `SELECT dp_int.ask($1, $2, 'l1', $3, 0.5, NULL, NULL, NULL, true, '{}')`, id, w.person, w.dataset)
+	w.exec(loop, `SELECT dp_int.ask($1, $2, 'l1', $3, 0.5, NULL, NULL, NULL, true, '{}', $4)`, id, w.person, w.dataset, one[string](w, w.super, `SELECT dp_int.here()::text`))
 	w.eventually("the answer is there", func() bool {
 		return one[bool](w, w.super, `SELECT answer IS NOT NULL FROM dp_int.inquiry WHERE id = $1`, id)
 	})

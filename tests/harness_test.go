@@ -206,6 +206,15 @@ func (w *world) slowView(name string, seconds float64) {
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
 }
 
+// loopback connects as the loopback of the system's database does.
+func (w *world) loopback() *pgx.Conn {
+	w.Helper()
+	option := func(name string) string {
+		return one[string](w, w.super, `SELECT substr(o, length($1) + 2) FROM pg_user_mappings, unnest(umoptions) AS o WHERE srvname = 'dp_loop' AND o LIKE $1 || '=%'`, name)
+	}
+	return w.connect(w.system.Cluster.URL(option("user"), option("password"), dev.Database))
+}
+
 func splitStatements(text string) (out []string) {
 	for s := range strings.SplitSeq(text, ";") {
 		if s = strings.TrimSpace(s); s != "" {

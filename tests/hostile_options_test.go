@@ -56,7 +56,7 @@ func TestArgumentsOfModelsInjectNothing(t *testing.T) {
 		{`options => 'null'`, "22023", "JSON object"},
 		{`options => '{"clip": "\u0000"}'`, "22P05", ""},
 		{`options => ('{"groups": ' || repeat('[', 6000) || repeat(']', 6000) || '}')::jsonb`, "", ""}, // as deep as the server's stack lets it be
-		{`options => jsonb_build_object(repeat('x', 1000000), 1)`, "22023", "unknown option"},
+		{`options => jsonb_build_object(repeat('x', 1000000), 1)`, "22023", "too long"},
 		{`delta => 0`, "22023", "delta"},
 		{`delta => 1`, "22023", "delta"},
 		{`delta => 'NaN'`, "22023", "delta"},

@@ -21,7 +21,7 @@ func TestAnAnalystCannot(t *testing.T) {
 		"register":                  `SELECT dp_register('x', 'public.{dataset}', 'amount', '{age}', 1)`,
 		"raise the budget":          `SELECT dp_set_budget('{dataset}', 100, 0)`,
 		"grant":                     `SELECT dp_grant('{dataset}', session_user)`,
-		"enqueue as somebody else":  `SELECT dp_int.enqueue(gen_random_uuid(), 'steward', 'l1', '{dataset}', 1, 0, NULL, NULL, true, '{}')`,
+		"enqueue as somebody else":  `SELECT dp_int.enqueue(gen_random_uuid(), 'steward', 'l1', '{dataset}', 1, 0, NULL, NULL, true, '{}', '{}')`,
 		"charge":                    `SELECT dp_int.ledger_charge(1, 'x', gen_random_uuid(), '{}', 1, 1, 0)`,
 		"publish":                   `SELECT dp_int.job_publish('{job}', gen_random_uuid(), 'x', '{a}', '{1}')`,
 		"claim":                     `SELECT dp_int.job_claim(gen_random_uuid(), '1 h')`,

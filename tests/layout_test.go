@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"dpsidecar/internal/version"
 )
 
 const (
@@ -29,16 +31,16 @@ const (
 // here where it stands.
 var mayImport = map[string][]string{
 	"internal/admin":             {"internal/job"},
-	"cmd/dpsidecar":              {"internal/admin", "internal/audit", "internal/demo", "internal/dev", "internal/privacy", "internal/experiment", "internal/install", "internal/job", "internal/ledger"},
+	"cmd/dpsidecar":              {"internal/admin", "internal/audit", "internal/demo", "internal/dev", "internal/privacy", "internal/experiment", "internal/install", "internal/job", "internal/ledger", "internal/version", "sql"},
 	"internal/audit":             {"internal/dpsco", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
 	"internal/demo":              {"internal/dev", "internal/progress"},
-	"internal/dev":               {"internal/install", "internal/job", "internal/localpg"},
-	"internal/experiment":        {"internal/dpsco", "internal/mech", "internal/privacy", "internal/progress"},
-	"internal/install":           {"sql"},
-	"internal/job":               {"internal/arrowio", "internal/dpsco", "internal/mech", "internal/privacy", "internal/ledger"},
+	"internal/dev":               {"internal/install", "internal/job", "internal/localpg", "sql"},
+	"internal/experiment":        {"internal/catalogue", "internal/dpsco", "internal/mech", "internal/privacy", "internal/progress"},
+	"internal/install":           {"internal/version", "sql"},
+	"internal/job":               {"internal/catalogue", "internal/arrowio", "internal/dpsco", "internal/mech", "internal/privacy", "internal/ledger", "sql"},
 	"internal/arrowio":           {"internal/dpsco", "internal/mech"},
 	"internal/ledger":            {"internal/privacy", "sql"},
-	"internal/dpsco":             {"internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
+	"internal/dpsco":             {"internal/catalogue", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
 	"internal/dpsco/loss":        {},
 	"internal/dpsco/mean":        {"internal/mech", "internal/privacy"},
 	"internal/mech":              {"internal/privacy"},
@@ -49,8 +51,10 @@ var mayImport = map[string][]string{
 	"internal/dpsco/solve":       {"internal/dpsco/prox"},
 	"internal/localpg":           {},
 	"internal/localpg/installed": {"internal/localpg"},
+	"internal/version":           {},
 	"internal/progress":          {},
-	"sql":                        {},
+	"internal/catalogue":         {},
+	"sql":                        {"internal/catalogue"},
 }
 
 // mayUse names the only production files that may import a package: randomness
@@ -172,24 +176,37 @@ func TestEveryPackageHasAComment(t *testing.T) {
 var migrationName = regexp.MustCompile(`^(\d{3})_[a-z_]+\.(up|down)\.sql$`)
 
 func TestMigrationsAreContiguousPairs(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(root, "sql", "*.sql"))
+	files, err := filepath.Glob(filepath.Join(root, "sql", "migrations", "*.sql"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(files) == 0 {
 		t.Fatal("no migrations")
 	}
-	for i, file := range files { // sorted: 001 down, 001 up, 002 down, ...
+	const first = 10
+	for i, file := range files { // sorted: 010 down, 010 up, 011 down, ...
 		m := migrationName.FindStringSubmatch(filepath.Base(file))
 		if m == nil {
-			t.Errorf("%s is not named like 001_roles.up.sql", file)
+			t.Errorf("%s is not named like 010_roles.up.sql", file)
 			continue
 		}
-		if want := fmt.Sprintf("%03d", i/2+1); m[1] != want || m[2] != []string{"down", "up"}[i%2] {
+		if want := fmt.Sprintf("%03d", first+i/2); m[1] != want || m[2] != []string{"down", "up"}[i%2] {
 			t.Errorf("%s stands where %s is expected: a gap, a duplicate or no pair", file, want)
 		}
 		if i%2 == 1 && strings.TrimSuffix(file, ".up.sql") != strings.TrimSuffix(files[i-1], ".down.sql") {
 			t.Errorf("%s and %s are no pair", files[i-1], file)
 		}
+	}
+}
+
+// The changelog tells of the version that the tree becomes, and packages take it from
+// the same place.
+func TestTheVersionIsToldOnce(t *testing.T) {
+	changelog, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first := regexp.MustCompile(`(?m)^## \[([^\]]+)\]`).FindSubmatch(changelog); first == nil || string(first[1]) != version.Number {
+		t.Errorf("the changelog begins with %q, the version is %s", first, version.Number)
 	}
 }

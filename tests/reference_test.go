@@ -2,6 +2,8 @@ package tests
 
 import (
 	"context"
+	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"dpsidecar/internal/catalogue"
 )
 
 func document(t *testing.T, name string) string {
@@ -30,7 +34,7 @@ func catalog(w *world) map[string][]string {
 		UNION ALL SELECT '| `+"`dp.' || relname || '`"+`', (SELECT array_agg('`+"`' || attname || '`"+`') FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0)
 		            FROM pg_class c WHERE relnamespace = 'dp'::regnamespace AND relkind = 'v'
 		UNION ALL SELECT '`+"`' || name || '`"+`', '{}' FROM dp_int.option
-		UNION ALL SELECT '`+"`' || s || '`"+`', '{}' FROM unnest('{DP001,DP002,DP003,DP004,DP005,22023,2D000,42501,42703,55000}'::text[]) s`)
+		UNION ALL SELECT '`+"`' || s || '`"+`', '{}' FROM unnest('{DP001,DP002,DP003,DP004,DP005,22023,2D000,42501,42703,53300,53400,55000}'::text[]) s`)
 	things := map[string][]string{}
 	var name string
 	var words []string
@@ -74,10 +78,85 @@ func TestTheReferenceHoldsTheCatalog(t *testing.T) {
 	}
 }
 
+var update = flag.Bool("update", false, "write what is generated into the documentation")
+
+// The tables of options are those of the catalogue: go test ./tests -run Generated -update
+// writes them.
+func TestGeneratedTablesAreTheCatalogue(t *testing.T) {
+	const page, begin, end = "reference/sql.md", "<!-- options: begin -->\n", "<!-- options: end -->"
+	text := document(t, page)
+	before, rest, found := strings.Cut(text, begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		t.Fatal("no place for the tables")
+	}
+	whole := before + begin + optionTables() + end + after
+	if *update {
+		if err := os.WriteFile(filepath.Join(root, "docs", page), []byte(whole), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if whole != text {
+		t.Errorf("docs/%s is not what the catalogue says: go test ./tests -run Generated -update", page)
+	}
+}
+
+// optionTables are the options of all models: first those of the gradient models, which
+// they share, and with each model those that it has alone.
+func optionTables() string {
+	var b strings.Builder
+	seen := map[string]bool{}
+	for _, m := range catalogue.Models() {
+		title := "all gradient models"
+		switch {
+		case m.Delta == 0:
+			title = "dp_" + m.Name + "_regress"
+		case len(seen) > 0:
+			title = "dp_" + m.Name + "_regress also"
+		}
+		var rows strings.Builder
+		for _, o := range m.Options {
+			if m.Delta > 0 && seen[o.Name] {
+				continue
+			}
+			fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", o.Name, described(o), fallback(o))
+			if m.Delta > 0 {
+				seen[o.Name] = true
+			}
+		}
+		if rows.Len() > 0 {
+			fmt.Fprintf(&b, "| %s | meaning | default |\n|---|---|---|\n%s\n", title, rows.String())
+		}
+	}
+	return b.String()
+}
+
+func described(o catalogue.Option) string {
+	allowed := ""
+	switch o.Kind {
+	case catalogue.String:
+		allowed = "; `" + strings.Join(o.Choices, "`, `") + "`"
+	case catalogue.Number:
+		allowed = fmt.Sprintf("; %g to %g", o.Minimum, o.Maximum)
+	case catalogue.Integer:
+		allowed = fmt.Sprintf("; a whole number, %g to %g", o.Minimum, o.Maximum)
+	}
+	return o.Description + allowed
+}
+
+func fallback(o catalogue.Option) string {
+	switch {
+	case o.DefaultText != "":
+		return "from " + o.DefaultText
+	case o.Default == nil:
+		return ""
+	}
+	return fmt.Sprintf("`%v`", o.Default)
+}
+
 // Every property that dp_explain gives of its own, and every metric, is described.
 func TestTheReferenceHoldsPropertiesAndMetrics(t *testing.T) {
 	for page, sources := range map[string]map[string]string{
-		"reference/explain.md": {"internal/job/explain.go": `e\.add\("([a-z_0-9]+)`, "sql/012_explain.up.sql": `property := '([a-z_]+)'`},
+		"reference/explain.md": {"internal/job/explain.go": `e\.add\("([a-z_0-9]+)`, "sql/functions/explain.sql": `property := '([a-z_]+)'`},
 		"reference/metrics.md": {"internal/admin/admin.go": `"(dpsidecar_[a-z_]+)"`},
 	} {
 		text := document(t, page)

@@ -106,6 +106,13 @@ func TestRowLevelSecurityIsRefused(t *testing.T) {
 	w.wantError(err, "22023", "row-level security")
 	_, err = regress(w.analyst, ask, w.dataset, 0.5)
 	w.wantError(err, "DP004", "row-level security")
+	// The way out that the error names is one.
+	stored := w.dataset + "_stored"
+	w.exec(w.super, fmt.Sprintf(`CREATE MATERIALIZED VIEW public.%s AS SELECT amount, age FROM public.%s`, stored, w.dataset))
+	w.wantError(w.register(stored, `{}`), "22023", "row-level security applies to")
+	if err := w.register(stored, `{"total": true}`); err != nil {
+		t.Error(err)
+	}
 }
 
 // What was registered and what is read are compared under a lock, before every
@@ -161,7 +168,7 @@ func TestPartitionsAddedLaterBelong(t *testing.T) {
 	if n := one[int64](w, w.analyst, `SELECT row_count FROM dp.datasets WHERE dataset = $1`, p); n != 1000 {
 		t.Errorf("row count %d, want 1000", n)
 	}
-	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1)`, p+"2", "public."+p+"2")
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1, options => '{"total": true}')`, p+"2", "public."+p+"2")
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, p+"2", w.person)
 	_, err := regress(w.analyst, ask, p+"2", 0.1)
 	w.wantError(err, "DP002", "")
@@ -183,8 +190,13 @@ func TestForeignTablesMustBeStatedTotal(t *testing.T) {
 		_, err := w.steward.Exec(context.Background(), register, w.dataset+relation, "public."+w.dataset+relation, "{}")
 		w.wantError(err, "22023", "is a foreign table")
 	}
-	w.exec(w.steward, register, w.dataset+"_near", "public."+w.dataset+"_near", "{}")
-	w.exec(w.steward, register, w.dataset+"_far", "public."+w.dataset+"_far", `{"total": true}`)
+	_, err := w.steward.Exec(context.Background(), register, w.dataset+"_near", "public."+w.dataset+"_near", "{}")
+	w.wantError(err, "22023", "is a partition or child of")
+	for _, relation := range []string{"_far", "_near"} { // with the far part, nobody knows whose rows these are
+		_, err := w.steward.Exec(context.Background(), register, w.dataset+relation, "public."+w.dataset+relation, `{"total": true}`)
+		w.wantError(err, "22023", "whose rows it has")
+		w.exec(w.steward, register, w.dataset+relation, "public."+w.dataset+relation, `{"total": true, "new_population": "a test's"}`)
+	}
 }
 
 // Rows that a function makes are of people whom nobody knows.
@@ -278,5 +290,95 @@ func TestANameIsKnownHoweverItIsQuoted(t *testing.T) {
 	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1)`, w.dataset, "public."+w.dataset)
 	if spent := w.spent(); spent != 1 {
 		t.Errorf("spent %g, want 1", spent)
+	}
+}
+
+// What a filter, a join, an aggregate or a partition key made of a table has a number
+// of rows that may follow one person's values: the steward states that it does not,
+// the ledger keeps that, and until then nothing is counted. The account is the table's.
+func TestWhatIsDerivedNeedsAStatement(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.mustRegress(w.analyst, ask, w.dataset, 1.0)
+	for name, c := range map[string]struct{ sql, says string }{
+		"filter":     {`CREATE MATERIALIZED VIEW {}_{n} AS SELECT amount, age FROM {} WHERE age > 40`, "materialized view public.{}_{n} is more than"},
+		"join":       {`CREATE MATERIALIZED VIEW {}_{n} AS SELECT a.amount, b.age FROM {} a JOIN {} b USING (note)`, "is more than"},
+		"aggregate":  {`CREATE MATERIALIZED VIEW {}_{n} AS SELECT max(amount) AS amount, age FROM {} GROUP BY age`, "is more than"},
+		"expression": {`CREATE MATERIALIZED VIEW {}_{n} AS SELECT 1 / age AS amount, age FROM {}`, "is more than"},
+		"viewed":     {`CREATE MATERIALIZED VIEW {}_m AS SELECT amount, age FROM {} WHERE insured; CREATE VIEW {}_{n} AS SELECT amount, age FROM {}_m`, "materialized view public.{}_m is more than"},
+		"of_a_view":  {`CREATE VIEW {}_f AS SELECT amount, age FROM {} WHERE insured; CREATE MATERIALIZED VIEW {}_{n} AS SELECT amount, age FROM {}_f`, "view public.{}_f is more than"},
+		"only":       {`CREATE VIEW {}_{n} AS SELECT amount, age FROM ONLY {}`, "is more than"},
+		"child":      {`CREATE TABLE {}_{n} () INHERITS ({}); INSERT INTO {}_{n} (amount, age) VALUES (1, 1)`, "is a partition or child of public.{}"},
+		"over_child": {`CREATE TABLE {}_c () INHERITS ({}); INSERT INTO {}_c (amount, age) VALUES (1, 1); CREATE VIEW {}_{n} AS SELECT amount, age FROM {}_c`, "is a partition or child of public.{}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := *w
+			w.T = t
+			fill := strings.NewReplacer("{}", w.dataset, "{n}", name)
+			if _, err := w.super.PgConn().Exec(context.Background(), fill.Replace(c.sql)).ReadAll(); err != nil {
+				t.Fatal(err)
+			}
+			relation := w.dataset + "_" + name
+			err := w.register(relation, "{}")
+			w.wantError(err, "22023", fill.Replace(c.says))
+			w.wantError(err, "22023", `{"total": true}`)
+			if n := one[int64](&w, w.super, `SELECT count(*) FROM dp_int.dataset WHERE name = $1`, relation); n != 0 {
+				t.Error("it is registered")
+			}
+			w.mustShare(relation, `{"total": true}`)
+			if said := one[string](&w, w.steward, `SELECT event #>> '{budget,total}' FROM dp.ledger WHERE dataset = $1 AND event ? 'budget'`, relation); said != "true" {
+				t.Errorf("the ledger says %q", said)
+			}
+		})
+	}
+	for name, sql := range map[string]string{
+		"columns": `CREATE MATERIALIZED VIEW {}_{n} AS SELECT age, amount FROM {}`,
+		"twice":   `CREATE MATERIALIZED VIEW {}_first AS SELECT q.age, q.amount FROM (SELECT * FROM {}) q; CREATE MATERIALIZED VIEW {}_{n} AS SELECT amount, age FROM {}_first`,
+	} {
+		if _, err := w.super.PgConn().Exec(context.Background(), strings.NewReplacer("{}", w.dataset, "{n}", name).Replace(sql)).ReadAll(); err != nil {
+			t.Fatal(err)
+		}
+		w.mustShare(w.dataset+"_"+name, "{}")
+	}
+}
+
+// What becomes a partition, or is filtered, after it was registered is neither counted
+// nor read before there is a statement.
+func TestWhatBecomesDerivedIsNotCounted(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s_parent (LIKE public.%[1]s); ALTER TABLE public.%[1]s INHERIT public.%[1]s_parent; UPDATE dp_int.dataset SET row_count = NULL WHERE name = '%[1]s'`, w.dataset))
+	_, err := regress(w.analyst, ask, w.dataset, 0.5)
+	w.wantError(err, "DP004", "is a partition or child of")
+	w.wantError(err, "DP004", "No privacy budget was spent")
+	_, err = w.super.Exec(context.Background(), `SELECT dp_int.dataset_recheck(id) FROM dp_int.dataset WHERE name = $1`, w.dataset)
+	w.wantError(err, "DP004", "is a partition or child of")
+	if known := one[bool](w, w.steward, `SELECT row_count IS NOT NULL FROM dp.datasets WHERE dataset = $1`, w.dataset); known || w.entries() != 0 {
+		t.Errorf("counted: %v, %d entries", known, w.entries())
+	}
+}
+
+// A function may show anybody. One that keeps its body as a parse tree tells whom; of
+// others, and of foreign tables, somebody must say.
+func TestAFunctionsPeopleAreKnownOrAskedFor(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.mustRegress(w.analyst, ask, w.dataset, 1.0)
+	for _, c := range []struct{ name, sql, says string }{
+		{"atomic", `CREATE FUNCTION {}_{n}_f() RETURNS TABLE (amount float8, age float8) BEGIN ATOMIC SELECT amount, age FROM {}; END; CREATE VIEW {}_{n} AS SELECT * FROM {}_{n}_f()`, ""},
+		{"nested", `CREATE FUNCTION {}_{n}_f() RETURNS TABLE (amount float8, age float8) BEGIN ATOMIC SELECT * FROM {}_atomic_f(); END; CREATE MATERIALIZED VIEW {}_{n} AS SELECT * FROM {}_{n}_f()`, ""},
+		{"sql", `CREATE FUNCTION {}_{n}_f() RETURNS TABLE (amount float8, age float8) LANGUAGE sql AS 'SELECT amount, age FROM public.{}'; CREATE MATERIALIZED VIEW {}_{n} AS SELECT * FROM {}_{n}_f()`, "function public.{}_sql_f() reads is not known"},
+		{"scalar", `CREATE TABLE {}_one AS SELECT i FROM generate_series(1, 9) i; CREATE FUNCTION {}_{n}_f(i int) RETURNS float8 LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT amount FROM public.{} OFFSET i LIMIT 1); END'; CREATE VIEW {}_{n} AS SELECT {}_{n}_f(i) AS amount, {}_{n}_f(i) AS age FROM {}_one`, "is not known: it has no BEGIN ATOMIC"},
+		{"xml", `CREATE TABLE {}_two AS SELECT 1 AS i; CREATE MATERIALIZED VIEW {}_{n} AS SELECT 1.0::float8 AS amount, length(query_to_xml('SELECT * FROM {}', true, true, '')::text)::float8 AS age FROM {}_two`, "query_to_xml"},
+		{"catalog", `CREATE TABLE {}_three AS SELECT 1 AS i; CREATE MATERIALIZED VIEW {}_{n} AS SELECT o.i::float8 AS amount, s.staattnum::float8 AS age FROM {}_three o, pg_statistic s`, "pg_statistic"},
+	} {
+		fill := strings.NewReplacer("{}", w.dataset, "{n}", c.name)
+		if _, err := w.super.PgConn().Exec(context.Background(), fill.Replace(c.sql)).ReadAll(); err != nil {
+			t.Fatal(err)
+		}
+		if c.says != "" {
+			w.wantError(w.register(w.dataset+"_"+c.name, `{"total": true}`), "22023", fill.Replace(c.says))
+			w.wantError(w.register(w.dataset+"_"+c.name, `{"total": true}`), "22023", "new_population")
+			w.mustShare(w.dataset+"_"+c.name, `{"total": true, "account": "`+w.dataset+`"}`)
+		} else {
+			w.mustShare(w.dataset+"_"+c.name, `{"total": true}`)
+		}
 	}
 }

@@ -1,19 +1,25 @@
 package tests
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/privacy"
 )
 
 // gradientModels are all that have penalties, steps and such.
-var gradientModels = slices.DeleteFunc(dpsco.Models(), func(model string) bool { return model == "l1" })
+var gradientModels = slices.DeleteFunc(catalogue.Names(), func(model string) bool { return model == "l1" })
 
 // regressable gives the data set 40,000 rows with a signal and a label.
 func (w *world) regressable(accounting string, epsilon, delta float64) {
@@ -31,50 +37,30 @@ func (w *world) regressable(accounting string, epsilon, delta float64) {
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
 }
 
-// The database and package dpsco list the same options of all models, with the
-// same ranges.
-func TestOptionsAgree(t *testing.T) {
+// The database has the models and options of the catalogue, with its ranges.
+func TestTheDatabaseHasTheCatalogue(t *testing.T) {
 	w := newWorld(t, 1, 0)
-	if known := all[string](w, w.super, `SELECT name FROM dp_int.model ORDER BY name COLLATE "C"`); !slices.Equal(known, dpsco.Models()) {
-		t.Errorf("the database knows the models %v, dpsco %v", known, dpsco.Models())
+	type row struct {
+		Model, Name, Type string
+		Minimum, Maximum  float64
+		Choices           []string
 	}
-	for _, model := range dpsco.Models() {
-		want := map[string]string{}
-		for _, o := range dpsco.Options(model) {
-			switch {
-			case o.Choices != nil:
-				want[o.Name] = fmt.Sprintf("string %v", o.Choices)
-			case o.Groups:
-				want[o.Name] = "groups"
-			case o.Integer:
-				want[o.Name] = fmt.Sprintf("integer %g %g", o.Minimum, o.Maximum)
-			default:
-				want[o.Name] = fmt.Sprintf("number %g %g", o.Minimum, o.Maximum)
-			}
+	var want []row
+	for _, m := range catalogue.Models() {
+		for _, o := range m.Options {
+			want = append(want, row{m.Name, o.Name, string(o.Kind), o.Minimum, o.Maximum, o.Choices})
 		}
-		rows, _ := w.super.Query(context.Background(), `SELECT name, type, coalesce(minimum, 0), coalesce(maximum, 0), choices FROM dp_int.option WHERE model = $1`, model)
-		for rows.Next() {
-			var name, kind string
-			var minimum, maximum float64
-			var choices []string
-			if err := rows.Scan(&name, &kind, &minimum, &maximum, &choices); err != nil {
-				t.Fatal(err)
-			}
-			got := kind
-			switch kind {
-			case "string":
-				got += fmt.Sprintf(" %v", choices)
-			case "number", "integer":
-				got += fmt.Sprintf(" %g %g", minimum, maximum)
-			}
-			if got != want[name] {
-				t.Errorf("%s, option %s: the database says %s, dpsco %s", model, name, got, want[name])
-			}
-			delete(want, name)
-		}
-		if rows.Err() != nil || len(want) > 0 {
-			t.Errorf("%s: %v; not in the database: %v", model, rows.Err(), want)
-		}
+	}
+	rows, _ := w.super.Query(context.Background(), `SELECT model, name, type, minimum, maximum, choices FROM dp_int.option`)
+	got, err := pgx.CollectRows(rows, pgx.RowToStructByPos[row])
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := func(a, b row) int { return cmp.Or(strings.Compare(a.Model, b.Model), strings.Compare(a.Name, b.Name)) }
+	slices.SortFunc(want, by)
+	slices.SortFunc(got, by)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the database has %v, the catalogue %v", got, want)
 	}
 }
 
@@ -138,10 +124,11 @@ func TestEveryMethodAnswersFromSQL(t *testing.T) {
 	w.regressable("zcdp", 5000, 1e-3)
 	for _, model := range gradientModels {
 		target := "amount"
-		if dpsco.Classifies(model) {
+		if catalogue.Classifies(model) {
 			target = "label"
 		}
-		for _, o := range dpsco.Options(model) {
+		m, _ := catalogue.Find(model)
+		for _, o := range m.Options {
 			if o.Name != "method" {
 				continue
 			}

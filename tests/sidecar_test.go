@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"dpsidecar/internal/install"
 	"dpsidecar/internal/job"
+	"dpsidecar/sql"
 )
 
 // owner is somebody with a schema of their own, mal, whose functions leave a trace
@@ -84,7 +84,7 @@ func (w *world) serveBehind() *wire {
 	config.ConnConfig.Host, config.ConnConfig.Port = "127.0.0.1", uint16(through.port())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	s := &job.Sidecar{Config: config, Schema: install.Latest(), Version: "test", Log: slog.New(slog.DiscardHandler), Lease: 5 * time.Second, Grace: time.Second}
+	s := &job.Sidecar{Config: config, Schema: sql.Current(), Version: "test", Log: slog.New(slog.DiscardHandler), Lease: 5 * time.Second, Grace: time.Second}
 	go func() { ended <- s.Run(ctx) }()
 	w.Cleanup(func() { cancel(); <-ended })
 	w.eventually("the sidecar is alive", func() bool { return one[int](w, w.super, `SELECT dp_int.sidecars_alive()`) == 1 })
@@ -166,7 +166,7 @@ func TestTheOwnerOfARelationRunsNothing(t *testing.T) {
 		w := lonelyWorld(t, 10, 0)
 		m := w.owner()
 		w.exec(m, `CREATE OR REPLACE VIEW mal.v AS SELECT y, x FROM mal.t WHERE mal.run()`)
-		w.registerFor("m", "mal.v", `{"total": true}`)
+		w.registerFor("m", "mal.v", `{"total": true, "new_population": "a test's"}`)
 		w.serve()
 		counted(w)
 		if !w.logged(trace) {
@@ -190,7 +190,7 @@ func TestASessionKeepsNothingOfWhatItRead(t *testing.T) {
 		  RETURN true;
 		END $$;
 		CREATE OR REPLACE VIEW mal.v AS SELECT y, x FROM mal.t WHERE (SELECT mal.leave())`)
-	w.registerFor("m", "mal.v", `{"total": true}`, w.person)
+	w.registerFor("m", "mal.v", `{"total": true, "new_population": "a test's"}`, w.person)
 	w.serve()
 	for i := range 4 {
 		w.mustRegress(w.analyst, ask, "m", 0.25*float64(1+i))

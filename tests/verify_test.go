@@ -9,6 +9,8 @@ import (
 	"dpsidecar/internal/install"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/privacy"
+	"dpsidecar/internal/version"
+	"dpsidecar/sql"
 )
 
 // Every column of the ledger is in the hash, the database's and ours, and every
@@ -146,7 +148,7 @@ func TestVerifyUnderstandsALoweredBudget(t *testing.T) {
 
 func TestVersionIsTheSchemas(t *testing.T) {
 	w := newWorld(t, 1, 0)
-	if v := one[string](w, w.analyst, `SELECT dp_version()`); !strings.HasPrefix(v, fmt.Sprintf("dpsidecar schema %d ", install.Latest())) {
+	if v := one[string](w, w.analyst, `SELECT dp_version()`); !strings.HasPrefix(v, fmt.Sprintf("dpsidecar %s, schema %d with functions %s ", version.Number, install.Latest(), sql.Current().Fingerprint)) {
 		t.Errorf("dp_version says %q, the schema is %d", v, install.Latest())
 	}
 }

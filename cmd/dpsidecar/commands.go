@@ -23,6 +23,8 @@ import (
 	"dpsidecar/internal/install"
 	"dpsidecar/internal/job"
 	"dpsidecar/internal/ledger"
+	"dpsidecar/internal/version"
+	"dpsidecar/sql"
 )
 
 // action runs a command once its flags have their values.
@@ -30,26 +32,19 @@ type action = func(ctx context.Context, c console, args []string) error
 
 func setupInstall(fs *flag.FlagSet) action {
 	admin := connectionFlags(fs, "admin-url", "admin-password-file", "")
-	host := fs.String("loopback-host", "", "`HOST` where the server reaches itself, on a standby its primary; first 127.0.0.1, later as it is")
-	port := fs.Uint("loopback-port", 0, "`PORT` where the server reaches itself; first the server's own, later as it is")
-	loopback := fs.String("loopback-password-file", "", "read the password of dp_loopback from `FILE`; else it is made, and kept")
+	loopback := addLoopbackFlags(fs)
 	script := fs.Bool("print-sql", false, "print all SQL that an installation runs, and run nothing")
 	sidecar := fs.String("sidecar-password-file", "", "read the password of dp_sidecar from `FILE`, which is made if it is missing; else it is made and printed once")
 	return func(ctx context.Context, c console, _ []string) (err error) {
-		if *port > 65535 {
-			return fmt.Errorf("%w: no port %d", errUsage, *port)
+		config, err := loopback.config()
+		if err != nil {
+			return err
 		}
 		if *script {
 			return install.Print(c.out)
 		}
-		config := install.Config{LoopbackHost: *host, LoopbackPort: uint16(*port)}
 		if config.Admin, err = admin.config(c.getenv); err != nil {
 			return err
-		}
-		if *loopback != "" {
-			if config.LoopbackPassword, err = readPassword(*loopback); err != nil {
-				return err
-			}
 		}
 		if *sidecar != "" {
 			if config.SidecarPassword, err = readOrMakePassword(*sidecar); err != nil {
@@ -57,15 +52,40 @@ func setupInstall(fs *flag.FlagSet) action {
 			}
 		}
 		result, err := install.Run(ctx, config)
-		var missing *install.PrerequisiteError
-		if errors.As(err, &missing) {
-			fmt.Fprintf(c.out, "-- Let an administrator run this in database %s, then install again:\n\n%s\n", config.Admin.Database, missing.Script)
-		}
 		if err != nil {
+			printMissing(c.out, config.Admin.Database, err)
 			return err
 		}
 		printInstalled(c.out, config.Admin.Database, result)
 		return nil
+	}
+}
+
+// loopbackFlags say where the server reaches itself.
+type loopbackFlags struct {
+	host *string
+	port *uint
+}
+
+func addLoopbackFlags(fs *flag.FlagSet) loopbackFlags {
+	return loopbackFlags{
+		fs.String("loopback-host", "", "`HOST` where the server reaches itself, and a standby its primary; else as it is, in a new installation or a copy 127.0.0.1"),
+		fs.Uint("loopback-port", 0, "`PORT` where the server reaches itself; else as it is, in a new installation or a copy the server's own"),
+	}
+}
+
+func (l loopbackFlags) config() (install.Config, error) {
+	if *l.port > 65535 {
+		return install.Config{}, fmt.Errorf("%w: no port %d", errUsage, *l.port)
+	}
+	return install.Config{LoopbackHost: *l.host, LoopbackPort: uint16(*l.port)}, nil
+}
+
+// printMissing shows the script that an administrator must run first, if that is it.
+func printMissing(w io.Writer, database string, err error) {
+	var missing *install.PrerequisiteError
+	if errors.As(err, &missing) {
+		fmt.Fprintf(w, "-- Let an administrator run this in database %s, then try again:\n\n%s\n", database, missing.Script)
 	}
 }
 
@@ -153,8 +173,8 @@ func setupServe(fs *flag.FlagSet) action {
 		if limit < 0 {
 			limit = memory(share(*jobs))
 		}
-		metrics := admin.NewMetrics(release())
-		s := &job.Sidecar{Config: pool, Jobs: *jobs, Lease: *lease, Grace: *grace, Memory: int64(limit), Schema: install.Latest(), Watch: metrics, Version: release(), Log: logger}
+		metrics := admin.NewMetrics(version.String())
+		s := &job.Sidecar{Config: pool, Jobs: *jobs, Lease: *lease, Grace: *grace, Memory: int64(limit), Schema: sql.Current(), Watch: metrics, Version: version.String(), Log: logger}
 		if *listen == "" {
 			return s.Run(ctx)
 		}
@@ -191,7 +211,7 @@ func setupCheck(fs *flag.FlagSet) action {
 		}
 		defer conn.Close(ctx)
 		// The checks of another version say what to do about that version.
-		if err := job.CheckSchema(ctx, conn, install.Latest()); err != nil {
+		if err := job.CheckSchema(ctx, conn, sql.Current()); err != nil {
 			return err
 		}
 		checks, err := install.CheckAll(ctx, conn)
@@ -207,7 +227,12 @@ func setupCheck(fs *flag.FlagSet) action {
 
 func setupVerify(fs *flag.FlagSet) action {
 	database := connectionFlags(fs, "database-url", "password-file", "")
+	expect := fs.String("expect", "", "hold the ledger against the heads in `FILE`: what verify printed or serve logged before")
 	return func(ctx context.Context, c console, _ []string) error {
+		kept, err := readHeads(*expect)
+		if err != nil {
+			return err
+		}
 		config, err := database.config(c.getenv)
 		if err != nil {
 			return err
@@ -222,7 +247,11 @@ func setupVerify(fs *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		findings, err := ledger.Verify(ctx, tx)
+		findings, err := ledger.Verify(ctx, tx, kept...)
+		if err != nil {
+			return asSteward(err)
+		}
+		heads, err := ledger.Heads(ctx, tx)
 		if err != nil {
 			return asSteward(err)
 		}
@@ -234,11 +263,43 @@ func setupVerify(fs *flag.FlagSet) action {
 			}
 			fmt.Fprintln(c.out, strings.TrimRight(fmt.Sprintf("  %-3s %s  %s", mark, f.Item, f.Detail), " "))
 		}
+		if err := recordVerify(ctx, tx, conn, well); err != nil {
+			fmt.Fprintln(c.log, "dpsidecar: the result is not recorded for the metrics:", describe(err))
+		}
 		if !well {
 			return errors.New("the ledger does not hold")
 		}
+		for _, h := range heads {
+			fmt.Fprintln(c.out, h)
+		}
 		return nil
 	}
+}
+
+// readHeads reads the heads that somebody has kept, none without a file.
+func readHeads(file string) ([]ledger.Head, error) {
+	if file == "" {
+		return nil, nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	heads, err := ledger.ReadHeads(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return heads, nil
+}
+
+// recordVerify ends the snapshot and notes the result. A standby cannot.
+func recordVerify(ctx context.Context, tx pgx.Tx, conn *pgx.Conn, well bool) error {
+	if err := tx.Rollback(ctx); err != nil {
+		return err
+	}
+	_, err := conn.Exec(ctx, "SELECT dp.record_verify($1)", well)
+	return err
 }
 
 func setupDev(fs *flag.FlagSet) action {
@@ -253,7 +314,7 @@ func setupDev(fs *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		s, err := dev.Start(ctx, dev.Options{Dir: *dir, Port: int(*port), Version: release(), Log: logger})
+		s, err := dev.Start(ctx, dev.Options{Dir: *dir, Port: int(*port), Version: version.String(), Log: logger})
 		if err != nil {
 			return err
 		}
@@ -275,7 +336,7 @@ func setupDemo(*flag.FlagSet) action {
 
 func setupVersion(*flag.FlagSet) action {
 	return func(_ context.Context, c console, _ []string) error {
-		_, err := fmt.Fprintf(c.out, "dpsidecar %s, schema %d, %s\n", release(), install.Latest(), runtime.Version())
+		_, err := fmt.Fprintf(c.out, "dpsidecar %s, schema %d with functions %s, %s\n", version.String(), install.Latest(), sql.Current().Fingerprint, runtime.Version())
 		return err
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -214,12 +215,14 @@ func settingNames() (names []string) {
 // password file of libpq for what the URL leaves open, and a file for the
 // password.
 type connection struct {
+	name              string // of the flag for the URL
 	url, passwordFile *string
 	user              string // when nobody names one
 }
 
 func connectionFlags(fs *flag.FlagSet, url, passwordFile, user string) connection {
 	return connection{
+		url,
 		fs.String(url, "", "`URL` of the database; PG* and DATABASE_URL serve too"),
 		fs.String(passwordFile, "", "read the password from `FILE`; else from PGPASSFILE or ~/.pgpass"),
 		user,
@@ -230,6 +233,9 @@ func (c connection) config(getenv func(string) string) (*pgx.ConnConfig, error) 
 	url := *c.url
 	if url == "" {
 		url = getenv("DATABASE_URL")
+	}
+	if url == "" && getenv("PGDATABASE") == "" && getenv("PGSERVICE") == "" {
+		return nil, fmt.Errorf("%w: no database is named: give --%s, DATABASE_URL or PGDATABASE", errUsage, c.name)
 	}
 	if url == "" && getenv("PGUSER") == "" && c.user != "" {
 		url = "user=" + c.user
@@ -246,8 +252,15 @@ func (c connection) config(getenv func(string) string) (*pgx.ConnConfig, error) 
 	return config, nil
 }
 
-// readPassword returns the first line of a file.
+// readPassword returns the first line of a file that not everybody can read.
 func readPassword(file string) (string, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", err
+	}
+	if info.Mode().IsRegular() && info.Mode().Perm()&0o007 != 0 && runtime.GOOS != "windows" {
+		return "", fmt.Errorf("%s holds a password, and everybody can read it (mode %#o): chmod o= %[1]s, or 600", file, info.Mode().Perm())
+	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return "", err

@@ -44,7 +44,7 @@ func installed(t *testing.T) (c *localpg.Cluster, db string, admin *pgx.ConnConf
 	if admin, err = pgx.ParseConfig(c.SuperuserURL(db)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := install.Run(t.Context(), install.Config{Admin: admin, LoopbackPassword: "loop", SidecarPassword: "side"}); err != nil {
+	if _, err := install.Run(t.Context(), install.Config{Admin: admin, SidecarPassword: "side"}); err != nil {
 		t.Fatal(err)
 	}
 	return c, db, admin
@@ -55,7 +55,7 @@ func installed(t *testing.T) (c *localpg.Cluster, db string, admin *pgx.ConnConf
 func TestMigrateDownPastTheLedger(t *testing.T) {
 	c, db, admin := installed(t)
 	var err error
-	for at := install.Latest(); at > 3; {
+	for at := install.Latest(); at > 12; {
 		if at, err = install.Down(t.Context(), admin); err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestMigrateDownPastTheLedger(t *testing.T) {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	env["PGOPTIONS"] = "-c dp.discard_ledger=yes"
-	if out, code := process(t, env, "migrate", "down"); code != 0 || !strings.HasPrefix(out, "version 2 of ") {
+	if out, code := process(t, env, "migrate", "down"); code != 0 || !strings.HasPrefix(out, "version 11 of ") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 }
@@ -91,13 +91,12 @@ func TestCheckNamesTheVersion(t *testing.T) {
 	if out, err := dpsidecar(t, nil, "check", "--database-url", c.SuperuserURL(empty)); err == nil || !strings.Contains(err.Error(), "dpsidecar install") {
 		t.Errorf("of nothing: %v\n%s", err, out)
 	}
-	at, err := install.Down(t.Context(), admin)
-	if err != nil {
+	if _, err := install.Down(t.Context(), admin); err != nil {
 		t.Fatal(err)
 	}
 	for _, url := range []string{c.URL("dp_sidecar", "side", db), c.SuperuserURL(db)} {
 		out, err := dpsidecar(t, nil, "check", "--database-url", url)
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("has version %d, this program needs %d: run dpsidecar migrate up", at, at+1)) || strings.Contains(out, "dpsidecar serve") {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("taken down; this program needs version %d: run dpsidecar install", install.Latest())) || strings.Contains(out, "dpsidecar serve") {
 			t.Errorf("after migrate down: %v\n%s", err, out)
 		}
 	}
@@ -112,7 +111,7 @@ func TestOneLineForAFailure(t *testing.T) {
 	if err := run(ctx, []string{"serve", "--database-url", "postgres://u@127.0.0.1:1/d", "--jobs", "4"}, console{&b, &b, func(string) string { return "" }}); err != nil {
 		t.Fatal(err)
 	}
-	if log := b.String(); !strings.Contains(log, "connection lost") || strings.Contains(log, "claim failed") || strings.Contains(log, `\n`) {
+	if log := b.String(); !strings.Contains(log, "no connection to the database") || strings.Contains(log, "claim failed") || strings.Contains(log, `\n`) {
 		t.Errorf("the log:\n%s", log)
 	}
 }

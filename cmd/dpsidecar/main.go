@@ -10,12 +10,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 )
-
-// version is set by the linker; see the Makefile.
-var version = ""
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -54,11 +50,13 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"install", "", "put roles, schema and loopback into a database", setupInstall},
+		{"adopt", "", "make a restored or cloned database an installation of its own", setupAdopt},
 		{"migrate", "up | down | version", "move the schema of a database", setupMigrate},
 		{"serve", "", "run the sidecar", setupServe},
 		{"check", "", "is everything in place?", setupCheck},
 		{"ready", "", "ask a sidecar at its admin listener whether it is ready, for health checks", setupReady},
 		{"verify", "", "recompute the ledger and hold releases, charges and jobs against it", setupVerify},
+		{"uninstall", "", "export the ledger and all releases, and remove dpsidecar from a database", setupUninstall},
 		{"dev", "", "run a private Postgres with everything installed", setupDev},
 		{"demo", "", "show private regression on a throw-away Postgres", setupDemo},
 		{"experiments", "", "re-run the studies of the papers: tables and plots", setupExperiments},
@@ -69,7 +67,7 @@ func commands() []command {
 }
 
 // manuals holds what help says after the flags of a command.
-var manuals = map[string]string{"account": accountManual}
+var manuals = map[string]string{"account": accountManual, "adopt": adoptManual, "uninstall": uninstallManual, "verify": verifyManual}
 
 func run(ctx context.Context, args []string, c console) error {
 	if len(args) == 0 {
@@ -97,15 +95,4 @@ func usage(w io.Writer) {
 		fmt.Fprintf(w, "  %-11s %-20s %s\n", cmd.name, cmd.args, cmd.summary)
 	}
 	fmt.Fprint(w, "\ndpsidecar COMMAND --help lists the flags. Each may stand in the environment, as\nDPSIDECAR_ and its name in capitals, or in the file that --config names.\n")
-}
-
-// release returns the version of this program.
-func release() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }

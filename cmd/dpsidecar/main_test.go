@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"dpsidecar/internal/job"
 	"dpsidecar/internal/localpg"
 )
 
@@ -155,7 +157,7 @@ func TestConnection(t *testing.T) {
 		env                  map[string]string
 		host, user, password string
 	}{
-		{nil, nil, "from-pghost", "dp_sidecar", ""},
+		{nil, map[string]string{"PGDATABASE": "d"}, "from-pghost", "dp_sidecar", ""},
 		{nil, map[string]string{"DATABASE_URL": "postgres://u@b/d"}, "b", "u", ""},
 		{[]string{"--url", "postgres://u:pw@a/d"}, map[string]string{"DATABASE_URL": "postgres://b/d"}, "a", "u", "pw"},
 		{[]string{"--url", "postgres://u@a/d", "--password-file", write(t, "secret\n")}, nil, "a", "u", "secret"},
@@ -175,6 +177,50 @@ func TestConnection(t *testing.T) {
 	}
 	if _, err := readPassword(write(t, "\n")); err == nil {
 		t.Error("an empty password file is accepted")
+	}
+	// What everybody can read is no password; what a group can read, containers need.
+	for mode, fine := range map[os.FileMode]bool{0o600: true, 0o400: true, 0o440: true, 0o640: true, 0o644: false, 0o444: false, 0o606: false} {
+		file := write(t, "secret\n")
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readPassword(file); (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "chmod") {
+			t.Errorf("mode %o: %v", mode, err)
+		}
+	}
+}
+
+// Where no setting can help but another, serve says which and ends: it does not
+// try for ever.
+func TestServeEndsWhereItCannotMendItself(t *testing.T) {
+	c := localpg.Postgres(t)
+	db := c.Database(t)
+	for name, e := range map[string]struct {
+		env  map[string]string
+		want error
+		says []string
+	}{
+		"no database":   {nil, errUsage, []string{"--database-url", "PGDATABASE"}},
+		"no password":   {map[string]string{"DATABASE_URL": c.URL(localpg.Superuser, "", db)}, job.ErrAccess, []string{"--password-file"}},
+		"wrong one":     {map[string]string{"DATABASE_URL": c.URL(localpg.Superuser, "wrong", db)}, job.ErrAccess, []string{"password authentication failed", "--password-file"}},
+		"no such place": {map[string]string{"DATABASE_URL": c.URL(localpg.Superuser, c.Password(), "nowhere")}, job.ErrAccess, []string{`"nowhere" does not exist`, "--database-url"}},
+	} {
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		var log bytes.Buffer
+		err := run(ctx, []string{"serve"}, console{io.Discard, &log, func(name string) string { return e.env[name] }})
+		stop()
+		if !errors.Is(err, e.want) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, says := range e.says {
+			if !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %v; no %q", name, err, says)
+			}
+		}
+		if e.env != nil && !strings.Contains(log.String(), "level=ERROR") {
+			t.Errorf("%s: the log: %s", name, log.String())
+		}
 	}
 }
 
@@ -202,6 +248,18 @@ func TestInstallServeCheck(t *testing.T) {
 	if out, err := dpsidecar(t, env, "check"); err == nil {
 		t.Errorf("check without a sidecar:\n%s", out)
 	}
+	if out, err := dpsidecar(t, env, "verify", "--database-url", c.SuperuserURL(db), "--password-file", write(t, c.Password())); err != nil || strings.Contains(out, "not recorded") {
+		t.Errorf("verify: %v\n%s", err, out)
+	}
+	conn, err := pgx.Connect(t.Context(), c.SuperuserURL(db))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	var by string
+	if err := conn.QueryRow(t.Context(), `SELECT verified_by::text FROM dp_int.operation WHERE verified_ok AND verified_at > now() - interval '1 minute'`).Scan(&by); err != nil || by != localpg.Superuser {
+		t.Errorf("verify is not recorded: %q, %v", by, err)
+	}
 
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -209,7 +267,7 @@ func TestInstallServeCheck(t *testing.T) {
 		ended <- run(ctx, []string{"serve"}, console{os.Stdout, &bytes.Buffer{}, func(name string) string { return env[name] }})
 	}()
 	var out string
-	err := errors.New("never checked")
+	err = errors.New("never checked")
 	for deadline := time.Now().Add(15 * time.Second); err != nil && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		out, err = dpsidecar(t, env, "check")
 	}

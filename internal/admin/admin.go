@@ -1,6 +1,6 @@
-// Package admin tells operators how a sidecar is: whether it lives, whether the
-// database hears of it, and figures for Prometheus. How long pulls and fits take
-// depends on the data, so none of this is for analysts.
+// Package admin is the HTTP listener for operators: whether the program runs, whether
+// the database has heard of it lately, and metrics for Prometheus. How long pulls and
+// fits take depends on the data, so none of this is for analysts.
 package admin
 
 import (
@@ -16,13 +16,19 @@ import (
 	"dpsidecar/internal/job"
 )
 
-// Sidecar is what is watched.
+// Sidecar is what the listener asks: a *job.Sidecar.
 type Sidecar interface {
 	Ready() error
 	Figures(ctx context.Context) (job.Figures, error)
 }
 
-// Metrics count what happens to jobs. It is a job.Watcher.
+// outcomes are what an attempt at a job can end with. done: released. failed: not possible,
+// nothing spent. refused: the budget does not cover it. dropped: nobody waits for it any more, or another sidecar has taken
+// it over. parked: charged, but it could not be read or planned this time; it will be
+// tried again. handed_back: broken off by a shutdown or an error; tried again.
+var outcomes = []string{"done", "failed", "refused", "dropped", "parked", "handed_back"}
+
+// Metrics counts and times attempts at jobs. It is a job.Watcher.
 type Metrics struct {
 	registry *prometheus.Registry
 	jobs     *prometheus.CounterVec
@@ -30,7 +36,7 @@ type Metrics struct {
 	run      prometheus.Histogram
 }
 
-// NewMetrics returns metrics of a program of this version.
+// NewMetrics returns metrics of a program of the given version, with no attempts yet.
 func NewMetrics(version string) *Metrics {
 	seconds := prometheus.ExponentialBuckets(0.01, 4, 9) // to eleven minutes
 	m := &Metrics{
@@ -46,7 +52,7 @@ func NewMetrics(version string) *Metrics {
 		Name: "dpsidecar_build_info", Help: "1, with the version as a label.", ConstLabels: prometheus.Labels{"version": version}})
 	build.Set(1)
 	m.registry.MustRegister(m.jobs, m.pull, m.run, build)
-	for _, outcome := range []string{"done", "failed", "dropped", "parked", "handed_back"} {
+	for _, outcome := range outcomes {
 		m.jobs.WithLabelValues(outcome)
 	}
 	return m
@@ -74,7 +80,7 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener, s Sidecar) error {
 }
 
 func (m *Metrics) handler(s Sidecar) http.Handler {
-	m.registry.MustRegister(database{s})
+	m.registry.MustRegister(databaseCollector{s})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("live\n")) })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
@@ -88,43 +94,60 @@ func (m *Metrics) handler(s Sidecar) http.Handler {
 	return mux
 }
 
-// database collects what only the database knows, when it is asked for.
-type database struct{ Sidecar }
+// databaseCollector asks the database for its figures whenever Prometheus does.
+type databaseCollector struct{ Sidecar }
 
 var (
-	ready  = prometheus.NewDesc("dpsidecar_ready", "1 while the database has heard of this sidecar within 15 s, as /ready says.", nil, nil)
-	budget = prometheus.NewDesc("dpsidecar_budget_remaining_ratio", "Share of a data set's epsilon that is left.", []string{"dataset"}, nil)
-	queued = prometheus.NewDesc("dpsidecar_queue_jobs", "Jobs that wait for a sidecar.", nil, nil)
-	oldest = prometheus.NewDesc("dpsidecar_queue_age_seconds", "How long the oldest of them has waited.", nil, nil)
+	readyDesc  = prometheus.NewDesc("dpsidecar_ready", "1 while the database has heard of this sidecar within 15 s, as /ready says.", nil, nil)
+	budgetDesc = prometheus.NewDesc("dpsidecar_budget_remaining_ratio", "Share of a data set's epsilon that is left.", []string{"dataset"}, nil)
+	queuedDesc = prometheus.NewDesc("dpsidecar_queue_jobs", "Jobs that wait for a sidecar.", nil, nil)
+	oldestDesc = prometheus.NewDesc("dpsidecar_queue_age_seconds", "How long the oldest of them has waited.", nil, nil)
+
+	runningDesc   = prometheus.NewDesc("dpsidecar_running_jobs", "Jobs that a worker has, of any sidecar.", nil, nil)
+	parkedDesc    = prometheus.NewDesc("dpsidecar_parked_jobs", "Jobs that are spent and cannot be read now.", nil, nil)
+	failuresDesc  = prometheus.NewDesc("dpsidecar_job_failures_total", "Jobs that have failed; refused budgets are none.", []string{"sqlstate"}, nil)
+	sidecarsDesc  = prometheus.NewDesc("dpsidecar_sidecars", "Sidecars that the database believes to be alive.", nil, nil)
+	verifyOKDesc  = prometheus.NewDesc("dpsidecar_verify_ok", "1 if the last dpsidecar verify found that the ledger holds.", nil, nil)
+	verifyAgeDesc = prometheus.NewDesc("dpsidecar_verify_age_seconds", "How long ago that was.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
-func (database) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{ready, budget, queued, oldest} {
+func (databaseCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{readyDesc, budgetDesc, queuedDesc, oldestDesc, runningDesc, parkedDesc, failuresDesc, sidecarsDesc, verifyOKDesc, verifyAgeDesc} {
 		to <- d
 	}
 }
 
-// Collect implements prometheus.Collector. Without an answer from the database
-// its figures are absent.
-func (d database) Collect(to chan<- prometheus.Metric) {
+// Collect implements prometheus.Collector. When the database does not answer, its
+// figures are left out.
+func (d databaseCollector) Collect(to chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
 	}
 	if d.Ready() != nil {
-		gauge(ready, 0)
+		gauge(readyDesc, 0)
 		return
 	}
-	gauge(ready, 1)
+	gauge(readyDesc, 1)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	f, err := d.Figures(ctx)
 	if err != nil {
 		return
 	}
-	gauge(queued, float64(f.Queued))
-	gauge(oldest, f.Oldest)
+	gauge(queuedDesc, float64(f.Queued))
+	gauge(oldestDesc, f.Oldest)
+	gauge(runningDesc, float64(f.Running))
+	gauge(parkedDesc, float64(f.Parked))
+	gauge(sidecarsDesc, float64(f.Sidecars))
+	if v := f.Verified; v != nil {
+		gauge(verifyOKDesc, map[bool]float64{true: 1}[v.OK])
+		gauge(verifyAgeDesc, v.Age)
+	}
+	for sqlstate, jobs := range f.Failures {
+		to <- prometheus.MustNewConstMetric(failuresDesc, prometheus.CounterValue, float64(jobs), sqlstate)
+	}
 	for dataset, left := range f.Budgets {
-		gauge(budget, left, dataset)
+		gauge(budgetDesc, left, dataset)
 	}
 }

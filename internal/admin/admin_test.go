@@ -17,7 +17,8 @@ type fake struct{ err, silent error }
 
 func (f *fake) Ready() error { return f.err }
 func (f *fake) Figures(context.Context) (job.Figures, error) {
-	return job.Figures{Budgets: map[string]float64{"claims": 0.25}, Queued: 3, Oldest: 7}, errors.Join(f.err, f.silent)
+	return job.Figures{Budgets: map[string]float64{"claims": 0.25}, Queued: 3, Oldest: 7, Running: 2, Parked: 1, Sidecars: 4,
+		Failures: map[string]int{"DP004": 5}, Verified: &job.Verified{Age: 9}}, errors.Join(f.err, f.silent)
 }
 
 func TestEndpoints(t *testing.T) {
@@ -35,7 +36,8 @@ func TestEndpoints(t *testing.T) {
 	well := []string{
 		`dpsidecar_budget_remaining_ratio{dataset="claims"} 0.25`, "dpsidecar_queue_jobs 3", "dpsidecar_queue_age_seconds 7", "dpsidecar_ready 1",
 		`dpsidecar_jobs_total{outcome="done"} 1`, `dpsidecar_jobs_total{outcome="failed"} 0`, "dpsidecar_pull_seconds_sum 1", "dpsidecar_run_seconds_sum 2",
-		`dpsidecar_build_info{version="v1"} 1`,
+		`dpsidecar_build_info{version="v1"} 1`, "dpsidecar_running_jobs 2", "dpsidecar_parked_jobs 1", "dpsidecar_sidecars 4",
+		`dpsidecar_job_failures_total{sqlstate="DP004"} 5`, "dpsidecar_verify_ok 0", "dpsidecar_verify_age_seconds 9",
 	}
 	if code, text := get("/metrics"); code != 200 {
 		t.Errorf("/metrics: %d", code)

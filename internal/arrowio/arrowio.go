@@ -1,14 +1,14 @@
 // Package arrowio pulls columns of one relation out of Postgres into Arrow.
 //
-// COPY BINARY is decoded straight into column slices of exactly the length the
-// plan was made for, and those slices become Arrow Float64 arrays without a
-// copy. Values travel in their native types and are converted here, totally:
-// whatever a row holds becomes numbers or NaN, and is otherwise unobservable.
+// A binary COPY is decoded straight into column slices of exactly the length the
+// plan was made for, and those slices become Arrow Float64 arrays without a copy.
+// Values travel in their native types. Their conversion here is total: every value
+// becomes a number or NaN, and nothing else of it can be observed.
 //
 // Privacy: a record has exactly Request.Rows rows, and replacing one row of the
-// relation replaces at most one row of the record (in any fixed outcome of the
-// draw that cuts a longer relation). Errors that wrap a *pgconn.PgError may
-// quote values in the server's words: never show their text to an analyst.
+// relation replaces at most one row of the record (for any fixed outcome of the draw
+// that chooses rows of a longer relation). Errors that wrap a *pgconn.PgError may
+// quote values, in the server's text: never show it to an analyst.
 package arrowio
 
 import (
@@ -31,26 +31,27 @@ import (
 // for a domain that is the type beneath it.
 const SQLType = "sql_type"
 
-// ErrUnsupportedType marks a column that is not a number to us. The text names
-// the column, its type and the types that would do: schema, never a value.
+// ErrUnsupportedType marks a column whose type has no conversion to numbers. The text
+// names the column, its type and the supported types: schema, never a value.
 var ErrUnsupportedType = errors.New("arrowio: unsupported column type")
 
-// Querier is what Count needs of a connection or a transaction.
+// Querier is a connection or a transaction.
 type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Request says what to pull.
+// Request is a pull of some columns of one relation.
 type Request struct {
 	Relation pgx.Identifier // schema and name
 	Columns  []string       // at least one, as the catalogue spells them
 	Rows     int64          // N, public: Count on the same snapshot
 }
 
-// Lock locks a relation, and what a view reads, against every change of their
-// definitions until conn's transaction ends. It only parses: nothing of the
-// relation runs, not even what the planner would evaluate, so it may be looked at
-// before it is read. Children and partitions are locked when they are read.
+// Lock locks a relation, and for a view the relations that it reads, against every
+// change of their definitions until conn's transaction ends. It only parses a query:
+// nothing in a view's definition runs, not even what the planner would evaluate, so
+// that the definition can be checked before it runs. Children and partitions are
+// locked when they are read.
 func Lock(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier) error {
 	if conn.PgConn().TxStatus() == 'I' {
 		panic("arrowio: Lock outside a transaction")
@@ -78,7 +79,7 @@ func Count(ctx context.Context, q Querier, relation pgx.Identifier) (int64, erro
 // Errors: ErrUnsupportedType; the server's when a name does not exist or may
 // not be read.
 func Describe(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier, columns []string) (*arrow.Schema, error) {
-	types, err := describe(ctx, conn, Request{Relation: relation, Columns: columns})
+	types, err := columnTypes(ctx, conn, Request{Relation: relation, Columns: columns})
 	if err != nil {
 		return nil, err
 	}
@@ -87,40 +88,40 @@ func Describe(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier, colu
 
 // Pull returns Columns of Relation as a record of float64 arrays without nulls,
 // exactly Rows long: a missing value is NaN, fewer rows are padded with rows of
-// NaN, and more are cut to a uniformly random subset. The conversions stand at
-// SupportedType. The order of the rows is the scan's, which carries information:
-// permute before splitting.
+// NaN, and of more rows a uniformly random subset is kept. TypeNames says how values
+// are converted. The order of the rows is that of the server's scan, which depends on
+// the data: permute them before splitting them by position.
 //
 // conn must be inside the REPEATABLE READ transaction that counted Rows, and
-// should be tuned. When ctx ends or the stream is malformed, it is closed.
+// should be tuned. When ctx ends or the stream is malformed, conn is closed.
 //
 // Memory: 8 bytes a value, and buffers for one row as it travels: a few kilobytes,
 // or up to 72 KiB for each numeric in it.
 //
-// Privacy: no error, and nothing else but running time, depends on a value that
-// a column holds. An expression in a view may raise in the server; whoever
-// admits a view answers for it.
+// Privacy: no error, and nothing else but running time, depends on a value in a
+// column. An expression in a view may raise an error in the server; whoever admits a
+// view has to make sure that it does not.
 //
 // Errors: ErrUnsupportedType; ErrStream; ctx's; the server's.
 func Pull(ctx context.Context, conn *pgx.Conn, req Request, src *mech.Source) (arrow.Record, error) {
 	if conn.PgConn().TxStatus() == 'I' {
 		panic("arrowio: Pull outside the transaction that counted the rows")
 	}
-	types, err := describe(ctx, conn, req)
+	types, err := columnTypes(ctx, conn, req)
 	if err != nil {
 		return nil, err
 	}
-	sample := newSample(len(types), req.Rows, src)
-	if err := copyOut(ctx, conn, req, newDecoder(types, sample.add)); err != nil {
+	kept := newReservoir(len(types), req.Rows, src)
+	if err := copyOut(ctx, conn, req, newDecoder(types, kept.add)); err != nil {
 		return nil, fmt.Errorf("copy %s: %w", req.Relation.Sanitize(), err)
 	}
-	sample.pad()
-	return record(schema(req.Columns, types), sample.columns), nil
+	kept.pad()
+	return record(schema(req.Columns, types), kept.columns), nil
 }
 
-// Data reads a record as a design: the first column is the target, the others
-// are the features. It copies nothing, and Data's user may overwrite its
-// slices, so the record is handed over with them.
+// Data returns a record as the data of a regression: the first column is the target,
+// the others are the features. Nothing is copied, and whoever gets the result may
+// overwrite it: the record must not be used any more.
 func Data(rec arrow.Record, intercept bool) dpsco.Data {
 	columns := make([][]float64, rec.NumCols())
 	for j := range columns {
@@ -146,10 +147,9 @@ func (r Request) query() string {
 	return "SELECT " + strings.Join(names, ", ") + " FROM " + r.Relation.Sanitize()
 }
 
-// describe runs a request without its rows. The server then checks names and
-// privileges and reports types, a domain as the type beneath it, but scans
-// nothing.
-func describe(ctx context.Context, conn *pgx.Conn, req Request) ([]columnType, error) {
+// columnTypes runs a request without its rows. The server then checks names and
+// privileges and reports types, for a domain the type beneath it, but scans nothing.
+func columnTypes(ctx context.Context, conn *pgx.Conn, req Request) ([]columnType, error) {
 	rows := conn.PgConn().ExecParams(ctx, req.query()+" WHERE false", nil, nil, nil, nil)
 	rows.NextRow()
 	fields := slices.Clone(rows.FieldDescriptions())
@@ -159,14 +159,15 @@ func describe(ctx context.Context, conn *pgx.Conn, req Request) ([]columnType, e
 	types := make([]columnType, len(fields))
 	for j, f := range fields {
 		var ok bool
-		if types[j], ok = supported[f.DataTypeOID]; !ok {
-			return nil, unsupported(ctx, conn, req.Columns[j], f.DataTypeOID)
+		if types[j], ok = supportedTypes[f.DataTypeOID]; !ok {
+			return nil, unsupportedType(ctx, conn, req.Columns[j], f.DataTypeOID)
 		}
 	}
 	return types, nil
 }
 
-func unsupported(ctx context.Context, conn *pgx.Conn, column string, oid uint32) error {
+// unsupportedType is the error for a column of the type with this OID.
+func unsupportedType(ctx context.Context, conn *pgx.Conn, column string, oid uint32) error {
 	var name string
 	if err := conn.QueryRow(ctx, "SELECT pg_catalog.format_type($1, NULL)", oid).Scan(&name); err != nil {
 		return fmt.Errorf("name the type of column %q: %w", column, err)
@@ -175,7 +176,7 @@ func unsupported(ctx context.Context, conn *pgx.Conn, column string, oid uint32)
 		ErrUnsupportedType, column, name, strings.Join(TypeNames(), ", "))
 }
 
-// copyOut feeds the decoder with the relation's binary COPY stream.
+// copyOut passes the relation's binary COPY stream to the decoder.
 func copyOut(ctx context.Context, conn *pgx.Conn, req Request, d *decoder) error {
 	sql := "COPY (" + req.query() + ") TO STDOUT (FORMAT binary)"
 	if _, err := conn.PgConn().CopyTo(ctx, d, sql); err != nil {
@@ -196,7 +197,7 @@ func schema(columns []string, types []columnType) *arrow.Schema {
 	return arrow.NewSchema(fields, nil)
 }
 
-// record wraps columns of equal length as they are.
+// record wraps columns of equal length without copying them.
 func record(schema *arrow.Schema, columns [][]float64) arrow.Record {
 	n := len(columns[0])
 	arrays := make([]arrow.Array, len(columns))

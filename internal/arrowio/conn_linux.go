@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Tune makes later connections of a configuration stream faster. Pull works
-// without, but for each 8 KiB that the server sends it is then interrupted to
-// wake us: on two busy cores a pull takes a tenth longer.
+// Tune makes connections that are opened with the configuration read streams faster.
+// Pull works without it, but then every 8 KiB that the server sends wake this process
+// up and interrupt the server: with two busy cores a pull takes a tenth longer.
 //
 // A tuned connection holds a buffer of 256 KiB.
 func Tune(config *pgx.ConnConfig) {
@@ -20,28 +20,28 @@ func Tune(config *pgx.ConnConfig) {
 		if err != nil {
 			return nil, err
 		}
-		return &patientConn{Conn: c, buf: make([]byte, 256<<10)}, nil
+		return &batchingConn{Conn: c, buf: make([]byte, 256<<10)}, nil
 	}
 }
 
-// sendBuffer is what a Postgres server sends at a time in mid-stream.
+// sendBuffer is how many bytes a Postgres server sends at a time within a stream.
 const sendBuffer = 8192
 
-// patientConn reads much at a time. When a read shows that it has caught up with
-// a stream, it lets the server get ahead by what half a millisecond brings.
-// Deadlines and Close act on it within that time; answers shorter than
-// sendBuffer are not delayed.
-type patientConn struct {
+// batchingConn reads as much as it can at a time. When a read within a stream did not
+// fill the buffer, the server is no longer ahead: the next read then waits for half a
+// millisecond, in which more arrives. Deadlines and Close take effect after that
+// time at the latest; answers shorter than sendBuffer are not delayed.
+type batchingConn struct {
 	net.Conn
 	buf  []byte
 	r, w int // buf[r:w] is not yet read
 	last int // bytes of the last read from Conn
 }
 
-func (c *patientConn) Read(p []byte) (int, error) {
+func (c *batchingConn) Read(p []byte) (int, error) {
 	if c.r == c.w {
 		if sendBuffer <= c.last && c.last < len(c.buf) {
-			nap()
+			sleep()
 		}
 		n, err := c.Conn.Read(c.buf)
 		c.r, c.w, c.last = 0, n, n
@@ -54,8 +54,8 @@ func (c *patientConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// nap sleeps in the kernel. (time.Sleep would leave the poller on the watch,
-// woken by every arrival.) To wake early does no harm.
-func nap() {
+// sleep waits in the kernel for half a millisecond; to wake up earlier does no harm.
+// During time.Sleep, Go's network poller would still be woken up by every arrival.
+func sleep() {
 	_ = syscall.Nanosleep(&syscall.Timespec{Nsec: 500_000}, nil)
 }

@@ -38,7 +38,7 @@ func TestPatientConnPassesEveryByte(t *testing.T) {
 		}
 		parts = append(parts, part)
 	}
-	c := &patientConn{Conn: &arrivals{parts: slices.Clone(parts)}, buf: make([]byte, 3*sendBuffer/2)}
+	c := &batchingConn{Conn: &arrivals{parts: slices.Clone(parts)}, buf: make([]byte, 3*sendBuffer/2)}
 	var got []byte
 	for {
 		p := make([]byte, 1+r.IntN(3000))

@@ -11,9 +11,9 @@ import (
 // columns. No value of a supported type causes it.
 var ErrStream = errors.New("arrowio: malformed COPY stream")
 
-// decoder turns the bytes of a COPY BINARY stream into rows. It is an io.Writer
-// and nothing but a state machine: how the stream is cut into writes does not
-// matter, and it keeps no more than the one unfinished item at their borders.
+// decoder turns the bytes of a COPY BINARY stream into rows. It is an io.Writer, a
+// state machine: how the stream is cut into writes does not matter, and between two
+// of them it keeps only the item that is not complete.
 //
 // Source: PostgreSQL 15 manual, COPY, "Binary Format".
 type decoder struct {
@@ -21,16 +21,17 @@ type decoder struct {
 	emit  func(row []float64) // the row is valid during the call
 	row   []float64
 
-	state state
-	field int    // next field, in inTuple
-	skip  uint32 // bytes of the header extension yet to pass
-	carry []byte // an item whose end has not come yet
+	state decoderState
+	next  int    // field of the tuple, in inTuple
+	skip  uint32 // bytes of the header extension that are still to come
+	carry []byte // the beginning of an item that is not complete
 }
 
-type state int
+// decoderState is what comes next in the stream.
+type decoderState int
 
 const (
-	inHeader state = iota
+	inHeader decoderState = iota
 	inExtension
 	betweenTuples
 	inTuple
@@ -65,7 +66,7 @@ func (d *decoder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// close reports whether the stream came to its proper end.
+// close returns an error unless the stream has ended with its trailer.
 func (d *decoder) close() error {
 	if d.state != ended {
 		return fmt.Errorf("%w: no trailer", ErrStream)
@@ -126,27 +127,27 @@ func (d *decoder) fieldCount(b []byte) (rest []byte, whole bool, err error) {
 	case n == trailer:
 		d.state = ended
 	case int(n) == len(d.types):
-		d.state, d.field = inTuple, 0
+		d.state, d.next = inTuple, 0
 	default:
 		return b, false, fmt.Errorf("%w: a tuple of %d fields, not %d", ErrStream, n, len(d.types))
 	}
 	return b[2:], true, nil
 }
 
-// fields consumes the whole fields of the current tuple and emits its row when
-// it is complete. A float8, the common case, takes a shorter way to the same
-// end: no call and fixed sizes make a row of them three times as fast.
+// fields consumes the whole fields of the current tuple and emits its row when it is
+// complete. A float8, the common case, is decoded in place with the same result:
+// without a call and with fixed sizes a row of them takes a third of the time.
 func (d *decoder) fields(b []byte) (rest []byte, whole bool, err error) {
 	row, types := d.row, d.types[:len(d.row)]
-	for j := d.field; j < len(row); j++ {
+	for j := d.next; j < len(row); j++ {
 		if t := &types[j]; t.isFloat8 && len(b) >= 4+8 && binary.BigEndian.Uint32(b) == 8 {
 			row[j] = finite(binary.BigEndian.Uint64(b[4:]))
 			b = b[4+8:]
 			continue
 		}
-		v, n, err := types[j].field(b)
+		v, n, err := types[j].decodeField(b)
 		if n == 0 || err != nil {
-			d.field = j
+			d.next = j
 			return b, false, err
 		}
 		row[j] = v
@@ -157,9 +158,9 @@ func (d *decoder) fields(b []byte) (rest []byte, whole bool, err error) {
 	return b, true, nil
 }
 
-// field converts the field at the front of b, its length included, and returns
-// how many bytes that was: 0 if its end has not come yet.
-func (t *columnType) field(b []byte) (v float64, n int, err error) {
+// decodeField converts the field at the front of b, its length included, and returns
+// the number of bytes that it took: 0 if it is not complete.
+func (t *columnType) decodeField(b []byte) (v float64, n int, err error) {
 	if len(b) < 4 {
 		return 0, 0, nil
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// mixed are the columns of the streams below: fixed sizes, the short way of
+// mixed are the columns of the streams below: fixed sizes, the separate path of
 // float8, and a type of varying size.
 var mixed = []columnType{
-	supported[pgtype.Float8OID], supported[pgtype.NumericOID],
-	supported[pgtype.BoolOID], supported[pgtype.DateOID],
+	supportedTypes[pgtype.Float8OID], supportedTypes[pgtype.NumericOID],
+	supportedTypes[pgtype.BoolOID], supportedTypes[pgtype.DateOID],
 }
 
 // header is how every stream of Postgres begins.
@@ -157,7 +157,7 @@ func TestDecoderRefusesMalformedStreams(t *testing.T) {
 // TestDecoderCarriesLittle writes tuples with the longest numeric in small parts.
 func TestDecoderCarriesLittle(t *testing.T) {
 	d := newDecoder(mixed, func([]float64) {})
-	b := stream(slices.Repeat(tuple(nil, make([]byte, supported[pgtype.NumericOID].maxSize), nil, nil), 3))
+	b := stream(slices.Repeat(tuple(nil, make([]byte, supportedTypes[pgtype.NumericOID].maxSize), nil, nil), 3))
 	for part := range slices.Chunk(b, 101) {
 		if _, err := d.Write(part); err != nil {
 			t.Fatal(err)
@@ -192,9 +192,9 @@ func FuzzDecoder(f *testing.F) {
 
 func BenchmarkDecoder(b *testing.B) {
 	const columns, rows = 10, 1024
-	types := slices.Repeat([]columnType{supported[pgtype.Float8OID]}, columns)
+	types := slices.Repeat([]columnType{supportedTypes[pgtype.Float8OID]}, columns)
 	row := tuple(slices.Repeat([][]byte{make([]byte, 8)}, columns)...)
-	s := newSample(columns, rows, nil)
+	s := newReservoir(columns, rows, nil)
 	d := newDecoder(types, s.add)
 	d.Write(header)
 	b.SetBytes(int64(len(row)))

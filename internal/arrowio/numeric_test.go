@@ -26,7 +26,7 @@ func TestNumericIsTotal(t *testing.T) {
 }
 
 // TestNumericRoundsToNearest compares with exact rationals. Half of the values
-// have few digits and take the short way.
+// have few digits and are read by parseShort.
 func TestNumericRoundsToNearest(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
@@ -34,15 +34,15 @@ func TestNumericRoundsToNearest(t *testing.T) {
 		digits := make([]uint16, count)
 		exact, unit := new(big.Rat), new(big.Rat)
 		for i := range digits {
-			digits[i] = uint16(1 + r.IntN(base-1))
-			power := new(big.Int).Exp(big.NewInt(base), big.NewInt(int64(max(weight-i, i-weight))), nil)
+			digits[i] = uint16(1 + r.IntN(numericBase-1))
+			power := new(big.Int).Exp(big.NewInt(numericBase), big.NewInt(int64(max(weight-i, i-weight))), nil)
 			if unit.SetInt(power); weight < i {
 				unit.Inv(unit)
 			}
 			exact.Add(exact, unit.Mul(unit, new(big.Rat).SetInt64(int64(digits[i]))))
 		}
 		want, _ := exact.Float64()
-		got := numeric(words(append([]uint16{uint16(count), uint16(weight), negative, 0}, digits...)...))
+		got := numeric(words(append([]uint16{uint16(count), uint16(weight), numericNegative, 0}, digits...)...))
 		if got != -want {
 			t.Fatalf("-%s: got %v, want %v", exact.FloatString(40), got, -want)
 		}

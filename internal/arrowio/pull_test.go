@@ -172,7 +172,7 @@ func TestPullAgreesWithPostgresText(t *testing.T) {
 }
 
 // TestPullReadsTheLongestNumerics pulls rows of the most digits that Postgres
-// holds on either side of the point, and of what else is no number of a usual size.
+// holds on either side of the point, and of other values of unusual size.
 func TestPullReadsTheLongestNumerics(t *testing.T) {
 	const columns, longest = 50, "(repeat('9', 131072) || '.' || repeat('9', 16383))::numeric"
 	ctx, tx := begin(t)
@@ -359,16 +359,21 @@ func TestUnsupportedTypesAreRefusedByName(t *testing.T) {
 	}
 }
 
-func TestSupportedType(t *testing.T) {
-	ctx, tx := begin(t)
+func TestEveryNamedTypeIsSupported(t *testing.T) {
+	var columns, definitions []string
 	for _, name := range arrowio.TypeNames() {
-		var oid uint32
-		if err := tx.QueryRow(ctx, "SELECT $1::regtype::oid", name).Scan(&oid); err != nil || !arrowio.SupportedType(oid) {
-			t.Errorf("%s: %v", name, err)
-		}
+		columns = append(columns, "the "+name)
+		definitions = append(definitions, fmt.Sprintf("%q %s", "the "+name, name))
 	}
-	if arrowio.SupportedType(25) {
-		t.Error("text is supported")
+	ctx, tx := begin(t, "CREATE TABLE t ("+strings.Join(definitions, ", ")+")")
+	schema, err := arrowio.Describe(ctx, tx.Conn(), pgx.Identifier{"public", "t"}, columns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for j, name := range arrowio.TypeNames() {
+		if got, _ := schema.Field(j).Metadata.GetValue(arrowio.SQLType); got != name {
+			t.Errorf("%s is described as %s", name, got)
+		}
 	}
 }
 

@@ -8,16 +8,16 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// columnType says how one SQL type travels in binary and what number it is.
+// columnType says how values of one SQL type travel in binary and become numbers.
 type columnType struct {
 	name             string                 // as format_type spells it
 	minSize, maxSize int                    // bytes of a value that is not NULL
-	value            func(b []byte) float64 // total: NaN for what is no finite number
+	value            func(b []byte) float64 // total: NaN unless it is a finite number
 	isFloat8         bool
 }
 
-// supported holds every type there is a conversion for, by OID.
-var supported = map[uint32]columnType{
+// supportedTypes holds every type that has a conversion, by OID; TypeNames says which.
+var supportedTypes = map[uint32]columnType{
 	pgtype.BoolOID:        {"boolean", 1, 1, boolean, false},
 	pgtype.Int2OID:        {"smallint", 2, 2, smallint, false},
 	pgtype.Int4OID:        {"integer", 4, 4, integer, false},
@@ -30,26 +30,20 @@ var supported = map[uint32]columnType{
 	pgtype.TimestamptzOID: {"timestamp with time zone", 8, 8, timestamp, false},
 }
 
-// SupportedType reports whether columns of a type can be pulled. A domain is
-// supported if the type beneath it is; ask for that one's OID.
+// TypeNames returns the types whose columns can be pulled, as SQL spells them, sorted.
+// A domain is supported if the type beneath it is.
 //
 // Each value becomes the float64 nearest to it (ties to even), so integers are
 // exact up to 2^53 and numerics to 15 digits. A boolean is 0 or 1. Dates and
 // timestamps are seconds since 1970-01-01 00:00 UTC (without time zone: as if
-// in UTC): dates are exact, timestamps near the present resolve 0.24 µs. NULL,
+// in UTC): dates are exact, timestamps near the present to 0.24 µs. NULL,
 // NaN, both infinities and numerics beyond the range of float64 become NaN.
 //
 // Of the types that look like numbers, money is refused: its binary form is an
 // integer whose unit depends on the server's locale. Cast it to numeric.
-func SupportedType(oid uint32) bool {
-	_, ok := supported[oid]
-	return ok
-}
-
-// TypeNames returns the supported types as SQL spells them, sorted.
 func TypeNames() []string {
 	var names []string
-	for _, t := range supported {
+	for _, t := range supportedTypes {
 		names = append(names, t.name)
 	}
 	slices.Sort(names)
@@ -102,7 +96,7 @@ func date(b []byte) float64 {
 //
 // The sum is the float64 nearest to the time if that is 2^13 s or more away from
 // 1970, and within one unit in the last place otherwise. Proof: the second term
-// is in (-1, 1), so it is wrong by at most 2^-54. A time in [2^e, 2^(e+1)) s is
+// is in (-1, 1), so its rounding error is at most 2^-54. A time in [2^e, 2^(e+1)) s is
 // a multiple of 10^-6 = 2^-6/15625 and points halfway between floats there are
 // multiples of 2^(e-53), e < 47, so they are equal or 2^(e-53)/15625 apart: more
 // than 2^-54 once 2^e > 15625/2. If equal, the fraction is a multiple of 2^-6

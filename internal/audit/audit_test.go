@@ -15,7 +15,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// sources returns reproducible ones; which core plays what is reproducible too.
+// sources makes reproducible sources. With the same number of cores the answers of a
+// game are reproducible too.
 func sources(t *testing.T) func() *mech.Source {
 	var seed atomic.Uint64
 	return func() *mech.Source { return mech.TestSource(t, seed.Add(1)) }
@@ -63,18 +64,18 @@ func TestBoundOfRandomizedResponse(t *testing.T) {
 	}
 }
 
-// Clopper and Pearson's intervals are where the binomial tails are what they say.
+// At the limits of Clopper and Pearson the binomial tails have the stated probability.
 func TestClopperPearson(t *testing.T) {
 	for _, c := range []struct{ hits, n int }{{0, 10}, {1, 10}, {5, 10}, {9, 10}, {10, 10}, {20, 5000}, {4000, 5000}} {
-		for _, alarm := range []float64{1e-8, .05} {
-			low, high := atLeast(c.hits, c.n, alarm), atMost(c.hits, c.n, alarm)
+		for _, falseAlarm := range []float64{1e-8, .05} {
+			low, high := atLeast(c.hits, c.n, falseAlarm), atMost(c.hits, c.n, falseAlarm)
 			if c.hits > 0 {
-				if tail := 1 - (distuv.Binomial{N: float64(c.n), P: low}).CDF(float64(c.hits)-1); alarm > 1e-3 && math.Abs(tail/alarm-1) > 1e-6 {
+				if tail := 1 - (distuv.Binomial{N: float64(c.n), P: low}).CDF(float64(c.hits)-1); falseAlarm > 1e-3 && math.Abs(tail/falseAlarm-1) > 1e-6 {
 					t.Errorf("%v from below: %v", c, tail)
 				}
 			}
 			if c.hits < c.n {
-				if tail := (distuv.Binomial{N: float64(c.n), P: high}).CDF(float64(c.hits)); math.Abs(tail/alarm-1) > 1e-6 {
+				if tail := (distuv.Binomial{N: float64(c.n), P: high}).CDF(float64(c.hits)); math.Abs(tail/falseAlarm-1) > 1e-6 {
 					t.Errorf("%v from above: %v", c, tail)
 				}
 			}
@@ -88,13 +89,14 @@ func TestClopperPearson(t *testing.T) {
 	}
 }
 
-// A law that breaks its promise is refuted, and so are draws that are not by it.
-func TestLawsRefuteMutants(t *testing.T) {
-	laws, err := Laws()
+// A finite mechanism that breaks its promise is refuted, and so are draws that do not
+// follow its probabilities.
+func TestFiniteMechanismsRefuteMutants(t *testing.T) {
+	mechanisms, err := FiniteMechanisms()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range laws {
+	for _, l := range mechanisms {
 		right, err := l.Run(t.Context(), 4000, mech.TestSource(t, 1))
 		if err != nil || right.Refuted(1e-8) || right.Epsilon < .5*l.Claim.Epsilon {
 			t.Errorf("%s: %+v, %v", l.Name, right, err)
@@ -105,7 +107,7 @@ func TestLawsRefuteMutants(t *testing.T) {
 		}
 		l.First, l.Claim.Epsilon = l.Other, 99
 		if wrong, err := l.Run(t.Context(), 4000, mech.TestSource(t, 1)); err != nil || !wrong.Refuted(1e-8) {
-			t.Errorf("%s may draw by its neighbour's law: %v", l.Name, err)
+			t.Errorf("%s may draw with its neighbour's probabilities: %v", l.Name, err)
 		}
 	}
 }

@@ -2,33 +2,33 @@ package audit
 
 import "gonum.org/v1/gonum/mathext"
 
-// atLeast returns a lower bound on a probability after hits in n runs, which is
-// none with probability at most alarm.
+// atLeast returns a lower confidence limit of a probability after hits in n runs: it is
+// above the probability with chance at most falseAlarm.
 //
 // Source: Clopper & Pearson 1934.
-func atLeast(hits, n int, alarm float64) float64 {
+func atLeast(hits, n int, falseAlarm float64) float64 {
 	if hits == 0 {
 		return 0
 	}
-	low, _ := solve(func(p float64) bool { // P(Bin(n, p) >= hits) <= alarm
-		return mathext.RegIncBeta(float64(hits), float64(n-hits+1), p) <= alarm
+	low, _ := bisect(func(p float64) bool { // P(Bin(n, p) >= hits) <= falseAlarm
+		return mathext.RegIncBeta(float64(hits), float64(n-hits+1), p) <= falseAlarm
 	})
 	return low
 }
 
-// atMost returns an upper bound likewise.
-func atMost(hits, n int, alarm float64) float64 {
+// atMost returns the upper confidence limit.
+func atMost(hits, n int, falseAlarm float64) float64 {
 	if hits == n {
 		return 1
 	}
-	_, high := solve(func(p float64) bool { // P(Bin(n, p) <= hits) > alarm
-		return mathext.RegIncBeta(float64(n-hits), float64(hits+1), 1-p) > alarm
+	_, high := bisect(func(p float64) bool { // P(Bin(n, p) <= hits) > falseAlarm
+		return mathext.RegIncBeta(float64(n-hits), float64(hits+1), 1-p) > falseAlarm
 	})
 	return high
 }
 
-// solve encloses the point in [0, 1] up to which below is true.
-func solve(below func(p float64) bool) (low, high float64) {
+// bisect encloses the point in [0, 1] up to which below is true.
+func bisect(below func(p float64) bool) (low, high float64) {
 	high = 1
 	for range 60 {
 		if middle := (low + high) / 2; below(middle) {

@@ -11,46 +11,47 @@ import (
 )
 
 // Games returns a game for every method of a regression, by its name in SQL, and
-// for l1. They run what a job runs: a recipe, its plan, one release.
+// for l1. Like a job, a game makes a plan from a recipe and runs it once.
 //
 // Errors: those of planning.
 func Games() ([]Game, error) {
 	var games []Game
-	for _, f := range fits {
-		g, err := f.game(budget, budget)
+	for _, c := range worstCases {
+		g, err := c.game(auditBudget, auditBudget)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.name, err)
+			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
 		games = append(games, g)
 	}
 	return games, nil
 }
 
-// budget is what the fits below get. A delta this large is not for use: it is
-// where most runs count, so that small lapses show.
-var budget = privacy.Budget{Epsilon: 2, Delta: 0.1}
+// auditBudget is the budget of every worst case. Nobody should use a delta this large;
+// here it makes most runs count, so that small violations show.
+var auditBudget = privacy.Budget{Epsilon: 2, Delta: 0.1}
 
-// fit is a request on a small table and its neighbour.
-type fit struct {
+// worstCase is a fit of a small table and of a neighbour that is as hard to hide as
+// any is known to be.
+type worstCase struct {
 	name, model, pair string
 	options           map[string]any
 	tables            func() (a, b dpsco.Data)
 	pure              bool // delta is 0
-	patience          int  // a run takes as long as so many others
+	slowness          int  // as in Game
 }
 
-// game plays a fit that gets one budget and claims what another would pay for.
-// Only mutants get more than they claim.
-func (f fit) game(gets, claims privacy.Budget) (Game, error) {
-	if f.pure {
+// game is the fit that spends the budget gets and claims the cost of the budget claims.
+// The two differ for mutants only.
+func (c worstCase) game(gets, claims privacy.Budget) (Game, error) {
+	if c.pure {
 		gets.Delta, claims.Delta = 0, 0
 	}
-	f.options["method"] = f.method()
-	algorithm, err := dpsco.Recipe(f.model, f.options, nil)
+	c.options["method"] = c.method()
+	algorithm, err := dpsco.Recipe(c.model, c.options, nil)
 	if err != nil {
 		return Game{}, err
 	}
-	a, _ := f.tables()
+	a, _ := c.tables()
 	shape := a.Shape
 	plan, err := algorithm.Plan(shape, claims, privacy.Concentrated{})
 	if err != nil {
@@ -61,8 +62,8 @@ func (f fit) game(gets, claims privacy.Budget) (Game, error) {
 	if claim.Epsilon, err = best.Epsilon(plan.Event, claims.Delta); err != nil {
 		return Game{}, err
 	}
-	return Game{Name: f.name, Pair: f.pair, Claim: claim, Patience: f.patience, Play: func(second bool, src *mech.Source) float64 {
-		a, b := f.tables()
+	return Game{Name: c.name, Pair: c.pair, Claim: claim, Slowness: c.slowness, Play: func(second bool, src *mech.Source) float64 {
+		a, b := c.tables()
 		if second {
 			a = b
 		}
@@ -78,17 +79,17 @@ func (f fit) game(gets, claims privacy.Budget) (Game, error) {
 	}}, nil
 }
 
-// method is the option of that name.
-func (f fit) method() string {
-	if method, ok := f.options["method"].(string); ok {
+// method is the option of that name, by default the name of the case.
+func (c worstCase) method() string {
+	if method, ok := c.options["method"].(string); ok {
 		return method
 	}
-	return f.name
+	return c.name
 }
 
-// fits holds the worst neighbours of each method (algorithms of the papers, T4 of
-// the test plan). Steps are few, since an answer shows the last iterate only.
-var fits = []fit{
+// worstCases has neighbours for every method. A fit has one step, because an answer
+// shows the last iterate only.
+var worstCases = []worstCase{
 	linear("auto", "one row that is not zero changes sides; whitened", options{"whitening": "on", "feature_norm": 1.}, alone(20)),
 	linear("auto", "a target of 1e6 becomes -1e6", options{"steps": 1.}, flip(20)),
 	linear("joint_moments", "a target of 1e6 becomes -1e6", options{}, flip(20)),
@@ -112,24 +113,24 @@ var fits = []fit{
 		options: options{"method": "objective_perturbation", "radius": 1e6}},
 }
 
-// slow makes do with so many times fewer runs.
-func (f fit) slow(times int) fit {
-	f.patience = times
-	return f
+// slow is a case whose runs take so many times as long as others.
+func (c worstCase) slow(times int) worstCase {
+	c.slowness = times
+	return c
 }
 
 type options = map[string]any
 
-// linear is a least squares fit, of which the ball of coefficients hides nothing
-// unless that is asked for.
-func linear(name, pair string, o options, tables func() (a, b dpsco.Data)) fit {
+// linear is a least squares fit. Unless options say otherwise it is not whitened, and
+// the ball of coefficients is so large that it cuts nothing off.
+func linear(name, pair string, o options, tables func() (a, b dpsco.Data)) worstCase {
 	if o["radius"] == nil {
 		o["radius"] = 1e6
 	}
 	if o["whitening"] == nil {
 		o["whitening"] = "off"
 	}
-	return fit{name: name, model: "linear", pair: pair, options: o, tables: tables}
+	return worstCase{name: name, model: "linear", pair: pair, options: o, tables: tables}
 }
 
 // table is one feature of ones and a target.
@@ -150,7 +151,8 @@ func flip(n int) func() (a, b dpsco.Data) {
 	}
 }
 
-// halves is n targets, an odd number, of 1e6 and -1e6 in turn; the majority turns.
+// halves is n targets, an odd number, of -1e6 and 1e6 in turn. One of the majority
+// changes sides, and with it the majority.
 func halves(n int) func() (a, b dpsco.Data) {
 	return func() (dpsco.Data, dpsco.Data) {
 		y, z := make([]float64, n), make([]float64, n)
@@ -172,7 +174,7 @@ func outlier(n int) func() (a, b dpsco.Data) {
 	}
 }
 
-// sides is n rows, large ones, for slope 1; one changes to slope -1.
+// sides is n long rows on a line of slope 1; one moves to the line of slope -1.
 func sides(n int) func() (a, b dpsco.Data) {
 	return func() (dpsco.Data, dpsco.Data) {
 		a, b := table(make([]float64, n)...), table(make([]float64, n)...)
@@ -185,7 +187,7 @@ func sides(n int) func() (a, b dpsco.Data) {
 	}
 }
 
-// alone is n rows of zeros, but for a long one whose target turns.
+// alone is n rows of zeros, but for a long one whose target changes its sign.
 func alone(n int) func() (a, b dpsco.Data) {
 	return func() (dpsco.Data, dpsco.Data) {
 		a, b := flip(n)()

@@ -15,30 +15,30 @@ import (
 var plots = flag.String("plots", "", "draw the mutants into this directory")
 
 // TestMutantsAreRefuted plays the printed versions of broken algorithms, and ours
-// with one thing wrong. A mutant that stood would not be seen here: each is
-// refuted with confidence 1 - 1e-7, which is also how unlikely it is that a
-// refutation is a false one. How unlikely a miss is follows from how far the
-// bounds are above the claims, in all cases several standard errors (the draws,
-// on so many cores, are reproducible).
+// with one thing wrong. Each has to be refuted with confidence 1 - 1e-7: that is how
+// unlikely it is that a true claim would be. A mutant is missed very rarely, because
+// the bounds are several standard errors above the claims (and with the same number
+// of cores the draws are the same).
 func TestMutantsAreRefuted(t *testing.T) {
-	var results []Result
+	var curves []rocCurve
 	for _, g := range mutants(t) {
 		runs := 20_000
 		if g.Name == "half the noise" {
 			runs = 4000 // a plan each
 		}
-		r, err := g.Run(t.Context(), runs, 1e-7, sources(t))
+		all, err := g.playAll(t.Context(), runs, sources(t))
 		if err != nil {
 			t.Fatal(err)
 		}
+		r := g.evaluate(all, 1e-7)
 		t.Logf("%-34s claims %.3f at %.3g: at least %.3f", r.Name, r.Claim.Epsilon, r.Claim.Delta, r.Lower)
 		if !r.Refuted() {
-			t.Errorf("%s stands", r.Name)
+			t.Errorf("%s is not refuted", r.Name)
 		}
-		results = append(results, r)
+		curves = append(curves, rocCurve{r, all})
 	}
 	if *plots != "" {
-		if err := Curves(filepath.Join(*plots, "audit-mutants.png"), results); err != nil {
+		if err := drawROC(filepath.Join(*plots, "audit-mutants.png"), curves); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,24 +51,24 @@ func mutants(t *testing.T) []Game {
 		positionalBlocks(),
 		printedMeanOfHalves(),
 		unclampedCatoni(),
-		ours(t, "l1", "D1: printed weights", privacy.Budget{Epsilon: 2 * budget.Epsilon}),
+		ours(t, "l1", "D1: printed weights", privacy.Budget{Epsilon: 2 * auditBudget.Epsilon}),
 		printedSVRG(),
 		printedAccMD(),
 		clipForAddRemove(),
 	}
 }
 
-// withNoise is what a fit gets that has this share of the noise of one with budget.
+// withNoise is the budget of a fit with this share of the noise of one with auditBudget.
 func withNoise(share float64) privacy.Budget {
-	delta := budget.Delta - privacy.Reserve(budget.Delta)
-	rho := privacy.ZCDPRho(budget.Epsilon, delta) / (share * share)
-	return privacy.Budget{Epsilon: privacy.ZCDPEpsilon(rho, delta), Delta: budget.Delta}
+	delta := auditBudget.Delta - privacy.Reserve(auditBudget.Delta)
+	rho := privacy.ZCDPRho(auditBudget.Epsilon, delta) / (share * share)
+	return privacy.Budget{Epsilon: privacy.ZCDPEpsilon(rho, delta), Delta: auditBudget.Delta}
 }
 
 // ours is one of Games that gets a larger budget than it claims.
 func ours(t *testing.T, name, as string, gets privacy.Budget) Game {
-	i := slices.IndexFunc(fits, func(f fit) bool { return f.name == name })
-	g, err := fits[i].game(gets, budget)
+	i := slices.IndexFunc(worstCases, func(c worstCase) bool { return c.name == name })
+	g, err := worstCases[i].game(gets, auditBudget)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func clipForAddRemove() Game {
 		}}
 }
 
-// gaussianClaim is what normal noise of multiplier z costs, at delta = 0.1.
+// gaussianClaim is the cost of normal noise of multiplier z, at delta = 0.1.
 func gaussianClaim(z float64) privacy.Budget {
 	epsilon, err := new(privacy.Best).Epsilon(privacy.Gaussian{NoiseMultiplier: z}, .1)
 	if err != nil {

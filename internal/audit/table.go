@@ -12,20 +12,21 @@ import (
 // ErrRefuted says that a mechanism breaks its promise.
 var ErrRefuted = errors.New("audit: a claim is refuted")
 
-// Audit plays every game, or those of one mechanism, and writes a line on each as
-// it ends. It returns what the games came to.
+// Audit plays every game, or those of one mechanism, and writes a line on each as it
+// ends. It returns the results of the games.
 //
-// Errors: ErrRefuted, in the end, ErrUnknown for a mechanism without a game, the context's.
+// Errors: ErrRefuted, after all games; ErrUnknown for a mechanism without a game; the
+// context's.
 func Audit(ctx context.Context, w io.Writer, method string, runs int) ([]Result, error) {
 	games, err := Games()
 	if err != nil {
 		return nil, err
 	}
-	laws, err := Laws()
+	finite, err := FiniteMechanisms()
 	if err != nil {
 		return nil, err
 	}
-	alarm := FalseAlarm / float64(len(games)+len(laws))
+	falseAlarm := FalseAlarm / float64(len(games)+len(finite))
 	fmt.Fprintf(w, "%-22s %7s %7s %7s  %-8s %7s  %s\n", "mechanism", "epsilon", "delta", "at least", "", "runs", "neighbours")
 	var results []Result
 	refuted, found := false, false
@@ -33,28 +34,28 @@ func Audit(ctx context.Context, w io.Writer, method string, runs int) ([]Result,
 		if method != "" && method != g.Name {
 			continue
 		}
-		r, err := g.Run(ctx, runs, alarm, mech.NewSource)
+		r, err := g.Run(ctx, runs, falseAlarm, mech.NewSource)
 		if err != nil {
 			return nil, err
 		}
 		results, refuted, found = append(results, r), refuted || r.Refuted(), true
 		fmt.Fprintf(w, "%-22s %7.3f %7.3g %8.3f  %-8s %7d  %s\n", g.Name, g.Claim.Epsilon, g.Claim.Delta, r.Lower, verdict(r.Refuted()), r.Runs, g.Pair)
 	}
-	for _, l := range laws {
-		if method != "" && method != l.Name {
+	for _, m := range finite {
+		if method != "" && method != m.Name {
 			continue
 		}
-		f, err := l.Run(ctx, runs, mech.NewSource())
+		r, err := m.Run(ctx, runs, mech.NewSource())
 		if err != nil {
 			return nil, err
 		}
-		refuted, found = refuted || f.Refuted(alarm), true
-		fmt.Fprintf(w, "%-22s %7.3f %7.3g %8.3f  %-8s %7d  exactly; %s; draws fit with p = %.2g\n", l.Name, l.Claim.Epsilon, l.Claim.Delta, f.Epsilon, verdict(f.Refuted(alarm)), f.Runs, l.Pair, f.Likelihood)
+		refuted, found = refuted || r.Refuted(falseAlarm), true
+		fmt.Fprintf(w, "%-22s %7.3f %7.3g %8.3f  %-8s %7d  exactly; %s; draws fit with p = %.2g\n", m.Name, m.Claim.Epsilon, m.Claim.Delta, r.Epsilon, verdict(r.Refuted(falseAlarm)), r.Runs, m.Pair, r.PValue)
 	}
 	if !found {
 		return nil, fmt.Errorf("%w %q", ErrUnknown, method)
 	}
-	fmt.Fprintf(w, "Each bound holds with confidence 1 - %.1g: if all claims are true, one is refuted with probability %.0g at most.\n", alarm, FalseAlarm)
+	fmt.Fprintf(w, "Each bound holds with confidence 1 - %.1g: if all claims are true, one is refuted with probability %.0g at most.\n", falseAlarm, FalseAlarm)
 	if refuted {
 		return results, ErrRefuted
 	}

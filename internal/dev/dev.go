@@ -20,6 +20,7 @@ import (
 	"dpsidecar/internal/install"
 	"dpsidecar/internal/job"
 	"dpsidecar/internal/localpg"
+	"dpsidecar/sql"
 )
 
 // Database is the name of the database that everything is installed in.
@@ -43,9 +44,10 @@ type Options struct {
 type System struct {
 	Cluster *localpg.Cluster
 
-	options Options
-	mu      sync.Mutex // guards stops
-	stops   []func()
+	options  Options
+	database string
+	mu       sync.Mutex // guards stops
+	stops    []func()
 }
 
 // Start starts Postgres, installs the schema and makes the people. Sidecars
@@ -60,7 +62,7 @@ func Start(ctx context.Context, o Options) (*System, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &System{Cluster: cluster, options: o}
+	s := &System{Cluster: cluster, options: o, database: Database}
 	if err := s.prepare(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
@@ -76,11 +78,10 @@ func (s *System) prepare(ctx context.Context) error {
 		return err
 	}
 	_, err = install.Run(ctx, install.Config{
-		Admin:            admin,
-		LoopbackHost:     s.Cluster.Host(),
-		LoopbackPort:     uint16(s.Cluster.Port()),
-		LoopbackPassword: s.password("dp_loopback"),
-		SidecarPassword:  s.password("dp_sidecar"),
+		Admin:           admin,
+		LoopbackHost:    s.Cluster.Host(),
+		LoopbackPort:    uint16(s.Cluster.Port()),
+		SidecarPassword: s.password("dp_sidecar"),
 	})
 	if err != nil {
 		return err
@@ -132,16 +133,22 @@ func (s *System) password(role string) string {
 }
 
 // URL returns how a role made here connects: a person, or dp_sidecar.
-func (s *System) URL(role string) string { return s.Cluster.URL(role, s.password(role), Database) }
+func (s *System) URL(role string) string { return s.Cluster.URL(role, s.password(role), s.database) }
 
-// SuperuserURL returns how the superuser connects to Database.
-func (s *System) SuperuserURL() string { return s.Cluster.SuperuserURL(Database) }
+// SuperuserURL returns how the superuser connects to the system's database.
+func (s *System) SuperuserURL() string { return s.Cluster.SuperuserURL(s.database) }
 
 // StewardURL returns how the login role steward connects, a member of dp_admin.
 func (s *System) StewardURL() string { return s.URL("steward") }
 
 // AnalystURL returns how the login role analyst connects, a member of dp_analyst.
 func (s *System) AnalystURL() string { return s.URL("analyst") }
+
+// In returns the same system as seen in another database, which its owner installs
+// and stops; what it starts there ends with it.
+func (s *System) In(database string) *System {
+	return &System{Cluster: s.Cluster, options: s.options, database: database}
+}
 
 // Serve starts a sidecar in this process and waits until the database sees it.
 // It runs until the function returned is called, or Stop.
@@ -154,7 +161,7 @@ func (s *System) Serve(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	sidecar := &job.Sidecar{Config: config, Schema: install.Latest(), Version: s.options.Version, Log: s.options.Log, Grace: grace}
+	sidecar := &job.Sidecar{Config: config, Schema: sql.Current(), Version: s.options.Version, Log: s.options.Log, Grace: grace}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -17,7 +18,7 @@ import (
 // 22023); ErrInfeasible marks parameters that are fine one by one but cannot
 // work with this many rows and columns (SQLSTATE DP005).
 var (
-	ErrParameter  = errors.New("bad parameter")
+	ErrParameter  = catalogue.ErrRequest
 	ErrInfeasible = errors.New("infeasible with these public parameters")
 	ErrSpent      = errors.New("dpsco: plan already run")
 )

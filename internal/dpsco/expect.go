@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/prox"
@@ -244,7 +245,7 @@ func (a L1) expect(s Shape, b privacy.Budget, _ privacy.Accountant) (Forecast, e
 	if err != nil {
 		return Forecast{}, err
 	}
-	if method == MethodExponential {
+	if method == catalogue.MethodExponential {
 		return Forecast{Deviation: repeat(a.spread(s, b.Epsilon), s.D)}, nil
 	}
 	deviation, short := a.perturbation(s, b.Epsilon)

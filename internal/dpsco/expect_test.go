@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 
@@ -28,8 +29,8 @@ func TestExpectIsNearWhatIsSeen(t *testing.T) {
 		factor      float64
 		most        int // coefficients that it is quick for
 	}{
-		{"l1, exponential mechanism", "l1", map[string]any{"method": MethodExponential}, 2, 2},
-		{"l1, objective perturbation", "l1", map[string]any{"method": MethodObjective}, 2, 5},
+		{"l1, exponential mechanism", "l1", map[string]any{"method": catalogue.MethodExponential}, 2, 2},
+		{"l1, objective perturbation", "l1", map[string]any{"method": catalogue.MethodObjective}, 2, 5},
 		{"linear, catoni", "linear", map[string]any{"method": "catoni"}, 2, 5},
 		{"linear, gd", "linear", map[string]any{"method": "gd"}, 2, 5},
 		{"linear, ksu", "linear", map[string]any{"method": "ksu"}, 2, 5},
@@ -52,7 +53,7 @@ func TestExpectIsNearWhatIsSeen(t *testing.T) {
 						if m.model != "l1" {
 							b.Delta = 1e-6
 						}
-						expected, seen := expectation(t, a, s, b), deviation(t, a, scaledTable(s, Classifies(m.model)), b)
+						expected, seen := expectation(t, a, s, b), deviation(t, a, scaledTable(s, catalogue.Classifies(m.model)), b)
 						t.Logf("| %s | %d | %d | %g | %.2g | %.2g | %.2f |", m.name, n, d, eps, expected, seen, expected/seen)
 						if ratio := expected / seen; !(ratio >= 1/m.factor && ratio <= m.factor) {
 							t.Errorf("%s, n = %d, d = %d, eps = %g: expected %.3g, seen %.3g", m.name, n, d, eps, expected, seen)
@@ -80,7 +81,7 @@ func TestExpectOfSampleAggregate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		expected, seen := expectation(t, a, s, b), deviation(t, a, scaledTable(s, Classifies(c.model)), b)
+		expected, seen := expectation(t, a, s, b), deviation(t, a, scaledTable(s, catalogue.Classifies(c.model)), b)
 		t.Logf("%+v: expected %.2g, seen %.2g, ratio %.2f", c, expected, seen, expected/seen)
 		if ratio := expected / seen; !(ratio >= 0.4 && ratio <= 2.5) {
 			t.Errorf("%+v: expected %.3g, seen %.3g", c, expected, seen)
@@ -126,7 +127,7 @@ func TestExpectServesEveryMethod(t *testing.T) {
 // In the table's units, and fewer rows than RowsFor says do not do.
 func TestRowsFor(t *testing.T) {
 	b := privacy.Budget{Epsilon: 1, Delta: 1e-6}
-	for method, a := range map[string]Algorithm{"gd": mustRecipe(t, "linear", "gd"), "l1": mustRecipe(t, "l1", MethodObjective)} {
+	for method, a := range map[string]Algorithm{"gd": mustRecipe(t, "linear", "gd"), "l1": mustRecipe(t, "l1", catalogue.MethodObjective)} {
 		s, b := Shape{N: 10, D: 3, Intercept: true}, b
 		if method == "l1" {
 			b.Delta = 0

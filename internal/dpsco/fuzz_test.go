@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 
@@ -69,10 +70,10 @@ func FuzzOptions(f *testing.F) {
 		if price, err := (privacy.Concentrated{}).Epsilon(p.Event, delta); model != "l1" && p.Method != "sample_aggregate" && !(err == nil && price <= epsilon) {
 			t.Errorf("%s on a budget of (%v, %v) costs %v, %v", text, epsilon, delta, price, err)
 		}
-		if p.Method == MethodExponential || p.Parameters["steps"] != nil && p.Parameters["steps"].(float64) > 50 {
+		if p.Method == catalogue.MethodExponential || p.Parameters["steps"] != nil && p.Parameters["steps"].(float64) > 50 {
 			return // these take their time
 		}
-		x, _ := neighbours(rand.New(rand.NewPCG(seed, 1)), s, Classifies(model))
+		x, _ := neighbours(rand.New(rand.NewPCG(seed, 1)), s, catalogue.Classifies(model))
 		w, err := coefficients(p.Run(t.Context(), x, mech.TestSource(t, seed)))
 		if size := floats.Norm(w, 2); err != nil || math.IsNaN(size) || math.IsInf(size, 0) {
 			t.Errorf("%s: %v, %v", text, w, err)

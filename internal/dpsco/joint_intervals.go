@@ -36,7 +36,7 @@ func (f *jointFit) whyNoIntervals() string {
 		return cmp.Or(f.WhyNull, noErrors)
 	case f.floored > 0:
 		return "noise hides some direction of the features; ask for more eps, or leave out rare or nearly redundant features"
-	case f.lengths.excessSquare(f.bound) > mostExcess:
+	case f.least < shortenedEigenvalue || f.lengths.excessSquare(f.bound) > mostExcess:
 		return "long rows carry too much of the features' second moments"
 	case f.lengths.index(tails) < leastLengthIndex:
 		return "a few long rows may carry the coefficients"

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -67,7 +68,7 @@ func TestMissingIntervalsHaveAReason(t *testing.T) {
 		eps  float64
 		says string
 	}{
-		"a penalty":         {Regression{Penalty: PenaltyL2, Lambda: 0.1}, gauss, 1, "penalty"},
+		"a penalty":         {Regression{Penalty: catalogue.PenaltyL2, Lambda: 0.1}, gauss, 1, "penalty"},
 		"low information":   {Regression{}, gauss, 0.1, "low information"},
 		"plain descent":     {Regression{}, drawLaw("gauss", 500, 3, 1), 0.1, noErrors},
 		"a method":          {Regression{Method: "gd"}, gauss, 1, noErrors},

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/mech"
@@ -235,7 +236,7 @@ func TestJointMomentsCostWhatTheyRelease(t *testing.T) {
 	}
 	for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, privacy.AtOrder{Order: 32, Renyi: new(privacy.Renyi)}} {
 		for _, n := range []int{1000, 30_000, 1_000_000} {
-			p, err := Regression{Loss: loss.Squared{}, Method: MethodJointMoments}.Plan(Shape{n, 5, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, accountant)
+			p, err := Regression{Loss: loss.Squared{}, Method: catalogue.MethodJointMoments}.Plan(Shape{n, 5, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, accountant)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -333,19 +334,19 @@ func TestAutoChoosesJointMomentsByAPublicRule(t *testing.T) {
 		n    int
 		want float64 // steps
 		on   string
-	}{{200_000, 1, WhiteningOn}, {10_000, lowSteps, WhiteningOn}, {2000, 100, WhiteningOff}} {
-		for _, penalty := range []string{PenaltyNone, PenaltyL1} {
+	}{{200_000, 1, catalogue.WhiteningOn}, {10_000, lowSteps, catalogue.WhiteningOn}, {2000, 100, catalogue.WhiteningOff}} {
+		for _, penalty := range []string{catalogue.PenaltyNone, catalogue.PenaltyL1} {
 			p, err := Regression{Loss: loss.Squared{}, Penalty: penalty, Lambda: 0.1}.Plan(Shape{c.n, 5, true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})
-			if err != nil || p.Parameters["steps"] != c.want || p.Parameters["whitening"] != c.on || p.Method != MethodAuto {
+			if err != nil || p.Parameters["steps"] != c.want || p.Parameters["whitening"] != c.on || p.Method != catalogue.MethodAuto {
 				t.Errorf("%d rows: %v, %v", c.n, p.Parameters, err)
 			}
 		}
 	}
-	_, err := Regression{Loss: loss.Logistic{}, Labels: true, Method: MethodJointMoments}.Plan(Shape{1000, 5, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+	_, err := Regression{Loss: loss.Logistic{}, Labels: true, Method: catalogue.MethodJointMoments}.Plan(Shape{1000, 5, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 	if !errors.Is(err, ErrParameter) {
 		t.Errorf("logistic: %v", err)
 	}
-	if _, err := Recipe("huber", map[string]any{"method": MethodJointMoments}, nil); !errors.Is(err, ErrParameter) {
+	if _, err := Recipe("huber", map[string]any{"method": catalogue.MethodJointMoments}, nil); !errors.Is(err, ErrParameter) {
 		t.Errorf("huber: %v", err)
 	}
 }
@@ -383,11 +384,11 @@ func TestJointMomentsSolveThePenalisedProblem(t *testing.T) {
 	ones.X, ones.Intercept = append([][]float64{slices.Repeat([]float64{1}, x.N)}, ones.X...), false
 	ball := prox.L2Ball{Radius: 100}
 	for name, psi := range map[string]prox.Operator{
-		"l1":                        prox.Rest{Operator: prox.L1{Lambda: 0.02}},
-		"l2":                        prox.Rest{Operator: prox.L2{Lambda: 0.1}},
-		"elastic net":               prox.Rest{Operator: prox.ElasticNet{L1: 0.01, L2: 0.05}},
-		"group l1":                  prox.Rest{Operator: prox.GroupL1{Lambda: 0.01, Groups: [][]int{{0, 1}, {2}}}},
-		"an l1 that leaves nothing": prox.Rest{Operator: prox.L1{Lambda: 10}},
+		"l1":                        prox.ExceptFirst{Operator: prox.L1{Lambda: 0.02}},
+		"l2":                        prox.ExceptFirst{Operator: prox.L2{Lambda: 0.1}},
+		"elastic net":               prox.ExceptFirst{Operator: prox.ElasticNet{L1: 0.01, L2: 0.05}},
+		"group l1":                  prox.ExceptFirst{Operator: prox.GroupL1{Lambda: 0.01, Groups: [][]int{{0, 1}, {2}}}},
+		"an l1 that leaves nothing": prox.ExceptFirst{Operator: prox.L1{Lambda: 10}},
 		"no penalty":                prox.Zero{},
 	} {
 		want := exact(loss.Squared{}, psi, cloned(x))

@@ -3,14 +3,11 @@ package dpsco
 import (
 	"fmt"
 	"math"
-	"slices"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech"
 )
-
-// MethodJointMoments is least squares by JointMoments, whatever the rule of auto says.
-const MethodJointMoments = "joint_moments"
 
 // The noise of second moments, in whitened coordinates, from which on JointMoments
 // takes lowSteps steps instead of one, and auto takes plain descent instead.
@@ -28,18 +25,18 @@ func (p *problem) momentNoise() float64 { return math.Pow(p.d(), 1.5) / p.inform
 // JointMoments. The papers' methods whiten when asked.
 func (p *problem) chooseJointMoments() {
 	enough := p.momentNoise() <= mostMoments
-	if p.Method == MethodAuto {
+	if p.Method == catalogue.MethodAuto {
 		p.why = "joint moments of rows and residuals, then steps of least squares: skewed, long and badly conditioned rows cost little"
 		if !enough {
 			p.why = "too few rows for this budget and so many coefficients to learn the features' second moments: plain descent"
 		}
 	}
-	if p.Whitening == WhiteningOn || p.Whitening == WhiteningOff {
+	if p.Whitening == catalogue.WhiteningOn || p.Whitening == catalogue.WhiteningOff {
 		return
 	}
-	p.Whitening = WhiteningOff
-	if p.Method == MethodJointMoments || p.Method == MethodAuto && enough {
-		p.Whitening = WhiteningOn
+	p.Whitening = catalogue.WhiteningOff
+	if p.Method == catalogue.MethodJointMoments || p.Method == catalogue.MethodAuto && enough {
+		p.Whitening = catalogue.WhiteningOn
 	}
 }
 
@@ -48,13 +45,13 @@ func (p *problem) jointMoments() (fit, error) {
 	if !fitsLoss(p.Loss, p.Method) {
 		return nil, fmt.Errorf("%w: method %q is for least squares, which is dp_linear_regress; ask for another method", ErrParameter, p.Method)
 	}
-	p.FeatureNorm, p.Whitening, p.Steps = p.featureNorm(), WhiteningOn, 1
+	p.FeatureNorm, p.Whitening, p.Steps = p.featureNorm(), catalogue.WhiteningOn, 1
 	if p.momentNoise() > fewMoments {
 		p.Steps = lowSteps
 	}
 	why := ""
 	switch {
-	case p.Penalty != PenaltyNone:
+	case p.Penalty != catalogue.PenaltyNone:
 		why = "a penalty moves the coefficients on purpose"
 	case p.momentNoise() > mostIntervalMoments:
 		why = "low information: too few rows for this budget and so many coefficients"
@@ -67,7 +64,7 @@ func (p *problem) jointMoments() (fit, error) {
 // fitsLoss reports whether a method is one for a loss.
 func fitsLoss(l loss.Loss, method string) bool {
 	_, squares := l.(loss.Squared)
-	return squares || method != MethodJointMoments
+	return squares || method != catalogue.MethodJointMoments
 }
 
 // forecastJoint is the noise of the step, and of the level, at the cuts that
@@ -102,12 +99,3 @@ func expectedMagnitudes(noise mech.Gaussian, size, unit float64, rows int) *magn
 	}
 	return readMagnitudes(counts, noise.NoiseMultiplier*math.Sqrt2, unit, math.Inf(1), rows)
 }
-
-// otherLossFields are the options of a Regression whose loss is not squared.
-var otherLossFields = func() fields[Regression] {
-	fs := slices.Clone(regressionFields)
-	for i, f := range fs {
-		fs[i].Choices = slices.DeleteFunc(slices.Clone(f.Choices), func(v string) bool { return v == MethodJointMoments })
-	}
-	return slices.Clip(fs)
-}()

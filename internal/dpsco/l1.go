@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/expmech"
 	"dpsidecar/internal/mech/objpert"
@@ -32,30 +33,32 @@ type L1 struct {
 	Clip          float64 // norm beyond which objective perturbation weighs a row down
 	Smoothing     float64 // objective perturbation: residuals well below it count as squares
 	Set           string  // SetBall or SetBox
-	Method        string  // MethodAuto, MethodExponential or MethodObjective
+	Method        string  // catalogue.MethodAuto, catalogue.MethodExponential or catalogue.MethodObjective
 	Unscaled      bool    // nobody told scales: values may be of any size
 	Memory        int64   // bytes for the exact sampler beside the rows, 4 GiB when zero
 }
 
-// The sets and methods of L1.
+// The sets of L1.
 const (
-	SetBall           = "ball"
-	SetBox            = "box"
-	MethodAuto        = "auto"
-	MethodExponential = "exponential_mechanism"
-	MethodObjective   = "objective_perturbation"
+	SetBall = "ball"
+	SetBox  = "box"
 )
 
+// l1Fields says where the options of l1 go.
 var l1Fields = fields[L1]{
-	number("theta", 1.05, 2, func(a *L1) *float64 { return &a.Theta }),
-	number("iota", 1e-9, 1e9, func(a *L1) *float64 { return &a.Iota }),
-	number("radius", 1e-6, 1e9, func(a *L1) *float64 { return &a.Radius }),
-	number("pitch", 1e-12, 1e6, func(a *L1) *float64 { return &a.Pitch }),
-	choice("set", func(a *L1) *string { return &a.Set }, SetBall, SetBox),
-	number("residual_scale", 1e-9, 1e9, func(a *L1) *float64 { return &a.ResidualScale }),
-	choice("method", func(a *L1) *string { return &a.Method }, MethodAuto, MethodExponential, MethodObjective),
-	number("clip", 1e-9, 1e9, func(a *L1) *float64 { return &a.Clip }),
-	number("smoothing", 1e-9, 1e9, func(a *L1) *float64 { return &a.Smoothing }),
+	choices: map[string]func(*L1) *string{
+		"set":    func(a *L1) *string { return &a.Set },
+		"method": func(a *L1) *string { return &a.Method },
+	},
+	numbers: map[string]func(*L1) *float64{
+		"theta":          func(a *L1) *float64 { return &a.Theta },
+		"iota":           func(a *L1) *float64 { return &a.Iota },
+		"radius":         func(a *L1) *float64 { return &a.Radius },
+		"pitch":          func(a *L1) *float64 { return &a.Pitch },
+		"residual_scale": func(a *L1) *float64 { return &a.ResidualScale },
+		"clip":           func(a *L1) *float64 { return &a.Clip },
+		"smoothing":      func(a *L1) *float64 { return &a.Smoothing },
+	},
 }
 
 // Epsilons that a plan takes. Below, everything released is noise; above,
@@ -79,7 +82,7 @@ func (a L1) Plan(s Shape, b privacy.Budget, _ privacy.Accountant) (*Plan, error)
 		return nil, err
 	}
 	build := a.objective
-	if method == MethodExponential {
+	if method == catalogue.MethodExponential {
 		build = a.exponential
 	}
 	p, err := build(s, b.Epsilon)
@@ -92,7 +95,7 @@ func (a L1) Plan(s Shape, b privacy.Budget, _ privacy.Accountant) (*Plan, error)
 }
 
 func (a L1) check(s Shape, b privacy.Budget) error {
-	if err := l1Fields.check(a); err != nil {
+	if err := l1Fields.check(a, optionsOf("l1")); err != nil {
 		return err
 	}
 	if !(b.Epsilon >= minEpsilon && b.Epsilon <= maxEpsilon) {
@@ -111,17 +114,17 @@ func (a L1) check(s Shape, b privacy.Budget) error {
 func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
 	seconds := a.samplerSeconds(s, epsilon)
 	switch {
-	case a.Method == MethodExponential && seconds > forcedSeconds:
+	case a.Method == catalogue.MethodExponential && seconds > forcedSeconds:
 		return "", "", fmt.Errorf("%w: the exact sampler would need many minutes for %d rows and %d coefficients; leave method at %q, or ask for fewer features or a smaller iota",
-			ErrInfeasible, s.N, s.D, MethodAuto)
-	case a.Method == MethodExponential || a.Method == MethodObjective:
+			ErrInfeasible, s.N, s.D, catalogue.MethodAuto)
+	case a.Method == catalogue.MethodExponential || a.Method == catalogue.MethodObjective:
 		return a.Method, "asked for", nil
 	case a.Unscaled:
-		return MethodObjective, "no scale is registered, without which the exact sampler may take for ever", nil
+		return catalogue.MethodObjective, "no scale is registered, without which the exact sampler may take for ever", nil
 	case seconds <= autoSeconds:
-		return MethodExponential, fmt.Sprintf("the exact sampler is practical for %d rows and %d coefficients", s.N, s.D), nil
+		return catalogue.MethodExponential, fmt.Sprintf("the exact sampler is practical for %d rows and %d coefficients", s.N, s.D), nil
 	}
-	return MethodObjective, fmt.Sprintf("the exact sampler is not practical for %d rows and %d coefficients", s.N, s.D), nil
+	return catalogue.MethodObjective, fmt.Sprintf("the exact sampler is not practical for %d rows and %d coefficients", s.N, s.D), nil
 }
 
 // What a draw of the exponential mechanism may be expected to take: by itself,

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 
@@ -43,7 +44,7 @@ func TestL1IsAccurateOnHeavyTails(t *testing.T) {
 		if c.small == full {
 			continue
 		}
-		for _, method := range []string{MethodAuto, MethodObjective} {
+		for _, method := range []string{catalogue.MethodAuto, catalogue.MethodObjective} {
 			var means []float64
 			for seed := range c.tables {
 				x := lognormalTable(uint64(seed), c.n, c.d)
@@ -51,7 +52,7 @@ func TestL1IsAccurateOnHeavyTails(t *testing.T) {
 			}
 			mean, deviation := stat.MeanStdDev(means, nil)
 			t.Logf("n = %d, d = %d, eps = %g, %s: mean excess risk %.4f, standard error %.4f", c.n, c.d, c.eps, method, mean, deviation/math.Sqrt(float64(c.tables)))
-			if method == MethodAuto && mean > c.bound {
+			if method == catalogue.MethodAuto && mean > c.bound {
 				t.Errorf("expected at most %.4f", c.bound)
 			}
 		}
@@ -98,13 +99,13 @@ func TestL1IsAccurateOnRealData(t *testing.T) {
 			epsilons, draws, bound = []float64{.1, 1, 5}, 20, .02
 		}
 		for _, eps := range epsilons {
-			for _, method := range []string{MethodAuto, MethodObjective} {
+			for _, method := range []string{catalogue.MethodAuto, catalogue.MethodObjective} {
 				start := time.Now()
 				excess := excessRisks(t, L1{Method: method}, x, eps, draws)
 				slices.Sort(excess)
 				share := stat.Quantile(.5, stat.Empirical, excess, nil) / least
 				t.Logf("%s, eps = %g, %s: median excess %.2f%% of %.4f, %.2gs a draw", task.name, eps, method, 100*share, least, time.Since(start).Seconds()/float64(draws))
-				if method == MethodAuto && eps == 1 && share > bound {
+				if method == catalogue.MethodAuto && eps == 1 && share > bound {
 					t.Errorf("expected at most %g%%", 100*bound)
 				}
 			}

@@ -38,7 +38,7 @@ func (o *oracle) Gradient(dst []float64, q solve.Query) {
 		x, weights = o.deal(u.Batch)
 	}
 	rows := gradients{o.loss, x, weights, q.W, q.Anchor}.rows()
-	o.estimators[q.Use].Estimate(dst, rows, mean.Near{Norm: q.Norm, Centre: o.answers[q.Use]}, o.src)
+	o.estimators[q.Use].Estimate(dst, rows, mean.Hints{Norm: q.Norm, Centre: o.answers[q.Use]}, o.src)
 	o.answers[q.Use] = append(o.answers[q.Use][:0], dst...)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/prox"
@@ -139,7 +140,7 @@ func (p *problem) batch(usual float64) int {
 func (p *problem) facts() solve.Facts {
 	norm := p.gradientNorm()
 	return solve.Facts{
-		Smoothness: p.smoothness(), Diameter: 2 * p.Radius, Signal: norm, Reach: 0.5,
+		Smoothness: p.smoothness(), Diameter: 2 * p.Radius, Signal: norm, Divergence: 0.5,
 		Noise: p.d() * 4 * norm * norm / (p.information() * p.information()),
 	}
 }
@@ -213,7 +214,7 @@ func (p *problem) aggregate() (fit, error) {
 	if p.Blocks == 0 {
 		blocks, err := centre.Blocks(p.N, p.D, 0.01*p.Radius)
 		if err != nil {
-			return nil, fmt.Errorf("%w; by default a block has 20 rows a coefficient: ask for more eps or fewer features, or for method %q", infeasible(err), MethodAuto)
+			return nil, fmt.Errorf("%w; by default a block has 20 rows a coefficient: ask for more eps or fewer features, or for method %q", infeasible(err), catalogue.MethodAuto)
 		}
 		p.Blocks = float64(blocks)
 	} else if err := centre.Check(int(p.Blocks), p.D); err != nil {
@@ -227,20 +228,20 @@ func (p *problem) aggregate() (fit, error) {
 func (p *problem) penalty() prox.Operator {
 	var psi prox.Operator
 	switch p.Penalty {
-	case PenaltyL1:
+	case catalogue.PenaltyL1:
 		psi = prox.L1{Lambda: p.Lambda}
-	case PenaltyL2:
+	case catalogue.PenaltyL2:
 		psi = prox.L2{Lambda: p.Lambda}
-	case PenaltyElasticNet:
+	case catalogue.PenaltyElasticNet:
 		set(&p.L1Ratio, 0.5)
 		psi = prox.ElasticNet{L1: p.Lambda * p.L1Ratio, L2: p.Lambda * (1 - p.L1Ratio)}
-	case PenaltyGroupL1:
+	case catalogue.PenaltyGroupL1:
 		psi = prox.GroupL1{Lambda: p.Lambda, Groups: p.Groups}
 	default:
 		return prox.Zero{}
 	}
 	if p.Intercept {
-		return prox.Rest{Operator: psi}
+		return prox.ExceptFirst{Operator: psi}
 	}
 	return psi
 }
@@ -248,7 +249,7 @@ func (p *problem) penalty() prox.Operator {
 // bounded is the penalty on the ball of coefficients.
 func (p *problem) bounded() prox.Operator {
 	ball := prox.L2Ball{Radius: p.Radius}
-	if p.Penalty == PenaltyNone {
+	if p.Penalty == catalogue.PenaltyNone {
 		return ball
 	}
 	return prox.Sum{A: p.penalty(), B: ball}

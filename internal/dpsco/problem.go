@@ -3,7 +3,9 @@ package dpsco
 import (
 	"fmt"
 	"math"
+	"reflect"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/privacy"
 )
@@ -22,7 +24,7 @@ type problem struct {
 
 // pose checks the request and fills in what all methods share.
 func (a Regression) pose(s Shape, b privacy.Budget, accountant privacy.Accountant) (*problem, error) {
-	if err := regressionFields.check(a); err != nil {
+	if err := regressionFields.check(a, optionsOf(a.models()...)); err != nil {
 		return nil, err
 	}
 	switch {
@@ -32,7 +34,7 @@ func (a Regression) pose(s Shape, b privacy.Budget, accountant privacy.Accountan
 		return nil, fmt.Errorf("%w: delta is %v; it must be above 0 and below 1", ErrParameter, b.Delta)
 	case s.N < 1 || s.D < 1:
 		return nil, fmt.Errorf("%w: %d rows and %d coefficients; a regression needs one of each", ErrInfeasible, s.N, s.D)
-	case a.Penalty == PenaltyGroupL1 && len(a.Groups) == 0:
+	case a.Penalty == catalogue.PenaltyGroupL1 && len(a.Groups) == 0:
 		return nil, fmt.Errorf("%w: penalty %q needs option \"groups\"", ErrParameter, a.Penalty)
 	case accountant == privacy.PureSum{}:
 		return nil, fmt.Errorf("%w: this data set has pure accounting and no delta to spend; dp_l1_regress needs none, or a steward registers the data with delta above 0", ErrInfeasible)
@@ -42,6 +44,16 @@ func (a Regression) pose(s Shape, b privacy.Budget, accountant privacy.Accountan
 	_, rdp := accountant.(privacy.AtOrder)
 	p := &problem{Regression: a, Shape: s, budget: budget, reserve: reserve, rho: privacy.ZCDPRho(budget.Epsilon, budget.Delta), rdp: rdp, why: "asked for"}
 	return p, p.defaults()
+}
+
+// models are those of the catalogue whose loss is that of a.
+func (a Regression) models() (names []string) {
+	for name, l := range losses {
+		if reflect.TypeOf(l) == reflect.TypeOf(a.Loss) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func (p *problem) defaults() error {
@@ -56,10 +68,10 @@ func (p *problem) defaults() error {
 		p.Loss = loss.Huber{Delta: p.HuberDelta}
 	}
 	if p.Method == "" {
-		p.Method = MethodAuto
+		p.Method = catalogue.MethodAuto
 	}
 	if p.Penalty == "" {
-		p.Penalty = PenaltyNone
+		p.Penalty = catalogue.PenaltyNone
 	}
 	set(&p.Radius, 10)
 	set(&p.ResidualScale, min(1, p.Loss.Lipschitz()/2))
@@ -77,18 +89,18 @@ func (p *problem) chooseWhitening() {
 	}
 	noise := 2 * math.Sqrt2 * p.featureNorm() * p.featureNorm() * math.Sqrt(p.d()/whiteningShare) / p.information()
 	few := noise > 0.5
-	if p.Method == MethodAuto {
+	if p.Method == catalogue.MethodAuto {
 		p.why = "whitening and a robust descent serve skewed and badly conditioned features"
 		if few {
 			p.why = "too few rows for this budget and so many coefficients to learn the features' second moments: plain descent"
 		}
 	}
-	if p.Whitening == WhiteningOn || p.Whitening == WhiteningOff {
+	if p.Whitening == catalogue.WhiteningOn || p.Whitening == catalogue.WhiteningOff {
 		return
 	}
-	p.Whitening = WhiteningOff
-	if p.Method == MethodAuto && !few {
-		p.Whitening = WhiteningOn
+	p.Whitening = catalogue.WhiteningOff
+	if p.Method == catalogue.MethodAuto && !few {
+		p.Whitening = catalogue.WhiteningOn
 	}
 }
 
@@ -104,7 +116,7 @@ func (p *problem) information() float64 { return float64(p.N) * math.Sqrt(2*p.rh
 
 func (p *problem) d() float64 { return float64(p.D) }
 
-func (p *problem) whitens() bool { return p.Whitening == WhiteningOn }
+func (p *problem) whitens() bool { return p.Whitening == catalogue.WhiteningOn }
 
 // featureNorm bounds a row in the second moments.
 func (p *problem) featureNorm() float64 {
@@ -142,7 +154,7 @@ func (p *problem) parameters() map[string]any {
 			m[name] = v
 		}
 	}
-	if p.Penalty == PenaltyGroupL1 {
+	if p.Penalty == catalogue.PenaltyGroupL1 {
 		m["groups"] = p.Groups
 	}
 	if p.Labels {

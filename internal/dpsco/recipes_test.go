@@ -1,6 +1,7 @@
 package dpsco
 
 import (
+	"dpsidecar/internal/catalogue"
 	"errors"
 	"strings"
 	"testing"
@@ -11,11 +12,11 @@ func TestRecipeSetsEveryOption(t *testing.T) {
 		"theta": 1.5, "iota": .2, "radius": 3.0, "pitch": .001, "residual_scale": 2.0, "clip": 4.0, "smoothing": .25,
 		"set": "box", "method": "objective_perturbation",
 	}, nil)
-	want := L1{Theta: 1.5, Iota: .2, Radius: 3, Pitch: .001, ResidualScale: 2, Clip: 4, Smoothing: .25, Set: SetBox, Method: MethodObjective}
+	want := L1{Theta: 1.5, Iota: .2, Radius: 3, Pitch: .001, ResidualScale: 2, Clip: 4, Smoothing: .25, Set: SetBox, Method: catalogue.MethodObjective}
 	if err != nil || a != want {
 		t.Errorf("got %+v, %v; want %+v", a, err, want)
 	}
-	if n := len(Options("l1")); n != 9 {
+	if n := len(optionsOf("l1")); n != 9 {
 		t.Errorf("%d options; this test sets 9", n)
 	}
 	if a, err := Recipe("l1", nil, nil); err != nil || a != (L1{}) {
@@ -46,11 +47,5 @@ func TestRecipeRefusesByName(t *testing.T) {
 		if !errors.Is(err, ErrParameter) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("Recipe(%q, %v) = %v, %v; want %q", c.model, c.options, a, err, c.text)
 		}
-	}
-}
-
-func TestOptionsOfAnUnknownModelAreNone(t *testing.T) {
-	if o := Options("l7"); o != nil {
-		t.Errorf("got %v", o)
 	}
 }

@@ -25,7 +25,7 @@ type Regression struct {
 	HuberDelta    float64 // residual beyond which a Huber loss is linear
 	Labels        bool    // the target is one of two labels
 	Method        string  // a key of methods
-	Penalty       string  // PenaltyNone, ...; never on the intercept
+	Penalty       string  // a choice of the catalogue; never on the intercept
 	Lambda        float64 // weight of the penalty
 	L1Ratio       float64 // elastic net: share of the l1 norm
 	Groups        [][]int // group l1: features from 0, disjoint
@@ -43,50 +43,38 @@ type Regression struct {
 	StepSize      float64
 	Batch         float64 // rows of a batch
 	Blocks        float64 // sample_aggregate, spgd_kamath
-	Whitening     string  // WhiteningAuto, ...
+	Whitening     string  // a choice of the catalogue
 }
 
-// The penalties of a Regression, and when it whitens.
-const (
-	PenaltyNone       = "none"
-	PenaltyL1         = "l1"
-	PenaltyL2         = "l2"
-	PenaltyElasticNet = "elastic_net"
-	PenaltyGroupL1    = "group_l1"
-	WhiteningAuto     = "auto"
-	WhiteningOn       = "on"
-	WhiteningOff      = "off"
-)
-
+// regressionFields says where the options of the gradient models go.
 var regressionFields = fields[Regression]{
-	choice("method", func(a *Regression) *string { return &a.Method }, MethodAuto, MethodJointMoments, "catoni", "trimmed", "ksu", "ksu_axis", "sample_aggregate",
-		"spgd_clip", "spgd_kamath", "spgd_holland", "svrg", "svrg_pp", "accmd", "gd"),
-	choice("penalty", func(a *Regression) *string { return &a.Penalty }, PenaltyNone, PenaltyL1, PenaltyL2, PenaltyElasticNet, PenaltyGroupL1),
-	number("lambda", 0, 1e9, func(a *Regression) *float64 { return &a.Lambda }),
-	number("l1_ratio", 0, 1, func(a *Regression) *float64 { return &a.L1Ratio }),
-	{Option: Option{Name: "groups", Groups: true}, groups: func(a *Regression) *[][]int { return &a.Groups }},
-	number("radius", 1e-6, 1e9, func(a *Regression) *float64 { return &a.Radius }),
-	number("residual_scale", 1e-9, 1e9, func(a *Regression) *float64 { return &a.ResidualScale }),
-	number("feature_norm", 1e-9, 1e9, func(a *Regression) *float64 { return &a.FeatureNorm }),
-	number("clip", 1e-9, 1e9, func(a *Regression) *float64 { return &a.Clip }),
-	number("moment", 1e-12, 1e12, func(a *Regression) *float64 { return &a.Moment }),
-	number("truncation", 1e-9, 1e9, func(a *Regression) *float64 { return &a.Truncation }),
-	number("range", 1e-9, 1e9, func(a *Regression) *float64 { return &a.Range }),
-	whole("trim", 1, 1e9, func(a *Regression) *float64 { return &a.Trim }),
-	whole("steps", 1, 500, func(a *Regression) *float64 { return &a.Steps }),
-	number("step_size", 1e-9, 1e9, func(a *Regression) *float64 { return &a.StepSize }),
-	whole("batch", 1, 1e12, func(a *Regression) *float64 { return &a.Batch }),
-	whole("blocks", 1, 1e6, func(a *Regression) *float64 { return &a.Blocks }),
-	choice("whitening", func(a *Regression) *string { return &a.Whitening }, WhiteningAuto, WhiteningOn, WhiteningOff),
-}
-
-var labelFields = fields[Regression]{
-	number("negative_label", -1e300, 1e300, func(a *Regression) *float64 { return &a.Negative }),
-	number("positive_label", -1e300, 1e300, func(a *Regression) *float64 { return &a.Positive }),
-}
-
-var huberFields = fields[Regression]{
-	number("huber_delta", 1e-9, 1e9, func(a *Regression) *float64 { return &a.HuberDelta }),
+	choices: map[string]func(*Regression) *string{
+		"method":    func(a *Regression) *string { return &a.Method },
+		"penalty":   func(a *Regression) *string { return &a.Penalty },
+		"whitening": func(a *Regression) *string { return &a.Whitening },
+	},
+	groups: map[string]func(*Regression) *[][]int{
+		"groups": func(a *Regression) *[][]int { return &a.Groups },
+	},
+	numbers: map[string]func(*Regression) *float64{
+		"lambda":         func(a *Regression) *float64 { return &a.Lambda },
+		"l1_ratio":       func(a *Regression) *float64 { return &a.L1Ratio },
+		"radius":         func(a *Regression) *float64 { return &a.Radius },
+		"residual_scale": func(a *Regression) *float64 { return &a.ResidualScale },
+		"feature_norm":   func(a *Regression) *float64 { return &a.FeatureNorm },
+		"clip":           func(a *Regression) *float64 { return &a.Clip },
+		"moment":         func(a *Regression) *float64 { return &a.Moment },
+		"truncation":     func(a *Regression) *float64 { return &a.Truncation },
+		"range":          func(a *Regression) *float64 { return &a.Range },
+		"trim":           func(a *Regression) *float64 { return &a.Trim },
+		"steps":          func(a *Regression) *float64 { return &a.Steps },
+		"step_size":      func(a *Regression) *float64 { return &a.StepSize },
+		"batch":          func(a *Regression) *float64 { return &a.Batch },
+		"blocks":         func(a *Regression) *float64 { return &a.Blocks },
+		"negative_label": func(a *Regression) *float64 { return &a.Negative },
+		"positive_label": func(a *Regression) *float64 { return &a.Positive },
+		"huber_delta":    func(a *Regression) *float64 { return &a.HuberDelta },
+	},
 }
 
 // Plan chooses all parameters from public facts.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/prox"
@@ -170,19 +171,20 @@ func (x Data) value(i, j int) float64 {
 // turns.
 func replays() map[string]Regression {
 	all := map[string]Regression{}
-	penalties := []string{PenaltyNone, PenaltyL1, PenaltyL2, PenaltyElasticNet, PenaltyGroupL1}
+	penalties := []string{catalogue.PenaltyNone, catalogue.PenaltyL1, catalogue.PenaltyL2, catalogue.PenaltyElasticNet, catalogue.PenaltyGroupL1}
 	for _, penalty := range penalties {
-		all[MethodJointMoments+" linear penalty "+penalty] = Regression{
-			Loss: loss.Squared{}, Method: MethodJointMoments, Radius: 2, Penalty: penalty, Lambda: 0.1, Groups: [][]int{{0}},
+		all[catalogue.MethodJointMoments+" linear penalty "+penalty] = Regression{
+			Loss: loss.Squared{}, Method: catalogue.MethodJointMoments, Radius: 2, Penalty: penalty, Lambda: 0.1, Groups: [][]int{{0}},
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
 		for _, model := range regressions() {
-			if name == MethodJointMoments { // which whitens, whatever is asked
+			if name == catalogue.MethodJointMoments { // which whitens, whatever is asked
 				continue
 			}
-			for _, whitening := range []string{WhiteningOff, WhiteningOn} {
-				a := models[model].(options[Regression]).start
+			for _, whitening := range []string{catalogue.WhiteningOff, catalogue.WhiteningOn} {
+				m, _ := catalogue.Find(model)
+				a := regression(m)
 				a.Method, a.Whitening, a.Steps, a.Radius = name, whitening, 6, 2
 				a.Penalty, a.Lambda, a.Groups = penalties[len(all)%len(penalties)], 0.1, [][]int{{0}}
 				if name == "sample_aggregate" {
@@ -199,17 +201,12 @@ func replays() map[string]Regression {
 }
 
 // regressions are the models that are a Regression, sorted.
-func regressions() []string {
-	return slices.DeleteFunc(Models(), func(model string) bool {
-		_, ok := models[model].(options[Regression])
-		return !ok
-	})
-}
+func regressions() []string { return slices.Sorted(maps.Keys(losses)) }
 
 // A model of another algorithm needs a replay of its own, as l1 has below.
 func TestEveryModelIsReplayed(t *testing.T) {
-	if got := append(regressions(), "l1"); len(got) != len(models) {
-		t.Errorf("replayed are %v of %v", got, Models())
+	if got := append(regressions(), "l1"); len(got) != len(catalogue.Models()) {
+		t.Errorf("replayed are %v of %v", got, catalogue.Names())
 	}
 }
 
@@ -263,7 +260,7 @@ func TestReplaysDifferByWhatNoiseHides(t *testing.T) {
 // that the plan is public and that no neighbour makes a difference but by the draw.
 func TestReplaysOfL1(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	for _, method := range []string{MethodExponential, MethodObjective} {
+	for _, method := range []string{catalogue.MethodExponential, catalogue.MethodObjective} {
 		for _, s := range []Shape{{23, 2, true}, {23, 2, false}, {7, 1, false}} {
 			a := L1{Method: method, Radius: 2}
 			for range 10 {
@@ -301,7 +298,7 @@ type brokenEstimator struct {
 	noise mech.Gaussian
 }
 
-func (e brokenEstimator) Estimate(dst []float64, r mean.Rows, near mean.Near, src *mech.Source) {
+func (e brokenEstimator) Estimate(dst []float64, r mean.Rows, hints mean.Hints, src *mech.Source) {
 	total, length := 0.0, 0.0
 	r.Range(func() func(mean.Block) {
 		return func(b mean.Block) {
@@ -322,7 +319,7 @@ func (e brokenEstimator) Estimate(dst []float64, r mean.Rows, near mean.Near, sr
 		e.noise.Release(dst, sum.Bounded(), src)
 		return
 	case "a bound is read from the data":
-		near.Norm = max(length/20, 1e-3)
+		hints.Norm = max(length/20, 1e-3)
 	case "it stops when the gradient is small":
 		if math.Abs(total) < 8 {
 			return
@@ -332,7 +329,7 @@ func (e brokenEstimator) Estimate(dst []float64, r mean.Rows, near mean.Near, sr
 			src.Uint64()
 		}
 	}
-	e.Estimator.Estimate(dst, r, near, src)
+	e.Estimator.Estimate(dst, r, hints, src)
 	if e.how == "the mean stands beside the noise" {
 		dst[0] += total / 23
 	}

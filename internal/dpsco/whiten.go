@@ -88,7 +88,7 @@ func meanResidual(x Data, u []float64, e mean.Estimator, src *mech.Source) float
 			visit := visitor()
 			return func(b mean.Block) { visit(mean.Block{Start: b.Start, X: mech.Rows{Intercept: true}, C: b.C}) }
 		})
-	}}, mean.Near{}, src)
+	}}, mean.Hints{}, src)
 	return answer[0]
 }
 

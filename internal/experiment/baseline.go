@@ -4,19 +4,19 @@ import (
 	"maps"
 	"math"
 
-	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/catalogue"
 )
 
 var epsilons = []float64{0.1, 0.5, 1}
 
 // methods lists every method of a model.
 func methods(model string) []string {
-	for _, o := range dpsco.Options(model) {
-		if o.Name == "method" {
-			return o.Choices
-		}
+	m, err := catalogue.Find(model)
+	if err != nil {
+		panic(err)
 	}
-	return nil
+	o, _ := m.Option("method")
+	return o.Choices
 }
 
 // with returns options and one more.

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
 )
 
@@ -71,7 +72,7 @@ func real(model string, tell func(loss, least float64) float64, load func() (*Ta
 			return nil, nil, err
 		}
 		loss, best := t.meanSquare, t.fitLinear
-		if dpsco.Classifies(model) {
+		if catalogue.Classifies(model) {
 			loss, best = t.logLoss, t.fitLogistic
 		}
 		least := loss(best())

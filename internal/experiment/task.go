@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -119,7 +120,7 @@ func mean(_ context.Context, _ *Task, t *Table) ([]float64, time.Duration, error
 func exact(_ context.Context, task *Task, t *Table) ([]float64, time.Duration, error) {
 	start := time.Now()
 	fit := t.fitLinear
-	if dpsco.Classifies(task.Model) {
+	if catalogue.Classifies(task.Model) {
 		fit = t.fitLogistic
 	}
 	return fit(), time.Since(start), nil

@@ -7,7 +7,6 @@ package install
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -17,17 +16,14 @@ import (
 // oldestServer is the oldest server_version_num that is supported.
 const oldestServer = 140000
 
-// ErrSharedLoopback is returned when the role of the loopback exists, but no
-// password for it is known in this database.
-var ErrSharedLoopback = errors.New("role dp_loopback exists already, and may serve another database of this server: give its password, or a new one if no other database uses it")
-
 // Config says where to install and how.
 type Config struct {
-	Admin            *pgx.ConnConfig // a superuser, or a role with CREATEROLE
-	LoopbackHost     string          // where the server reaches itself; empty: as it is, else 127.0.0.1
-	LoopbackPort     uint16          // 0: as it is, else the server's own port
-	LoopbackPassword string          // empty: as it is, else a new one
-	SidecarPassword  string          // empty: as it is, else a new one, which is returned
+	Admin           *pgx.ConnConfig // a superuser, or a role with CREATEROLE
+	LoopbackHost    string          // where the server reaches itself; empty: as it is, in a new installation or a copy 127.0.0.1
+	LoopbackPort    uint16          // 0: as it is, in a new installation or a copy the server's own port
+	SidecarPassword string          // empty: as it is, else a new one, which is returned
+
+	copied bool // the loopback may reach the original, also where the database does not know that it is a copy
 }
 
 // Result says what an installation did.
@@ -46,33 +42,50 @@ type Check struct {
 
 // Run installs. Two runs at once wait for each other.
 //
+// Every run gives the loopback a new password: the old one stands in every dump.
+//
 // Errors: *PrerequisiteError when an administrator has to run a script first;
-// ErrSharedLoopback; ErrNewer; ErrInterrupted.
+// ErrNewer; ErrInterrupted.
 func Run(ctx context.Context, c Config) (Result, error) {
-	conn, err := pgx.ConnectConfig(ctx, c.Admin)
+	conn, err := alone(ctx, c.Admin)
 	if err != nil {
 		return Result{}, err
 	}
 	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock(hashtext('dpsidecar install'))`); err != nil {
-		return Result{}, err
+	return run(ctx, conn, c)
+}
+
+// alone connects, and waits until nobody else installs.
+func alone(ctx context.Context, admin *pgx.ConnConfig) (*pgx.Conn, error) {
+	conn, err := pgx.ConnectConfig(ctx, admin)
+	if err != nil {
+		return nil, err
 	}
+	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock(hashtext('dpsidecar install'))`); err != nil {
+		conn.Close(ctx)
+		return nil, err
+	}
+	return conn, nil
+}
+
+func run(ctx context.Context, conn *pgx.Conn, c Config) (Result, error) {
 	if err := prepare(ctx, conn); err != nil {
 		return Result{}, err
 	}
-	known, err := knownRoles(ctx, conn)
-	if err != nil {
+	var known bool
+	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = 'dp_sidecar')`).Scan(&known); err != nil {
 		return Result{}, err
 	}
 	var r Result
+	var err error
 	if r.Version, err = Up(ctx, c.Admin); err != nil {
 		return r, err
 	}
-	if err := loopback(ctx, conn, c, known["dp_loopback"]); err != nil {
+	if err := loopback(ctx, conn, c); err != nil {
 		return r, fmt.Errorf("loopback: %w", err)
 	}
 	password := c.SidecarPassword
-	if password == "" && !known["dp_sidecar"] {
+	if password == "" && !known {
 		password = rand.Text()
 		r.SidecarPassword = password
 	}
@@ -83,20 +96,6 @@ func Run(ctx context.Context, c Config) (Result, error) {
 	}
 	r.Checks, err = CheckAll(ctx, conn)
 	return r, err
-}
-
-// knownRoles tells which of the login roles exist before the schema is made.
-func knownRoles(ctx context.Context, conn *pgx.Conn) (map[string]bool, error) {
-	rows, err := conn.Query(ctx, `SELECT rolname::text FROM pg_roles WHERE rolname IN ('dp_loopback', 'dp_sidecar')`)
-	if err != nil {
-		return nil, err
-	}
-	known := map[string]bool{}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	for _, name := range names {
-		known[name] = true
-	}
-	return known, err
 }
 
 // SetPassword gives a login role a password. The server only sees the verifier.

@@ -80,23 +80,106 @@ func TestInstallWithoutSuperuser(t *testing.T) {
 	connect(t, c.URL("dp_sidecar", first.SidecarPassword, db))
 }
 
+// Whoever installs without being a superuser adopts a copy too, once the administrator
+// has run the script there.
+func TestAdoptWithoutSuperuser(t *testing.T) {
+	c := cluster(t)
+	c.Exec(t, "postgres", "CREATE ROLE installer LOGIN CREATEROLE PASSWORD 'pw'", "CREATE DATABASE original")
+	config := Config{Admin: parse(t, c.URL("installer", "pw", "original"))}
+	var missing *PrerequisiteError
+	if _, err := Run(t.Context(), config); !errors.As(err, &missing) {
+		t.Fatal(err)
+	}
+	c.Exec(t, "original", "REVOKE CREATE ON SCHEMA public FROM PUBLIC", missing.Script)
+	install(t, config)
+	c.Exec(t, "original", "CREATE TABLE claims (amount float8, age float8)", "GRANT SELECT ON claims TO dp_sidecar",
+		"SELECT dp_register('claims', 'claims', 'amount', '{age}', 2)")
+	c.Exec(t, "postgres", "CREATE DATABASE staging TEMPLATE original")
+	config = Config{Admin: parse(t, c.URL("installer", "pw", "staging"))}
+	if _, _, err := Adopt(t.Context(), config, true); !errors.As(err, &missing) || len(missing.Missing) != 1 {
+		t.Fatalf("got %v", err)
+	}
+	c.Exec(t, "staging", missing.Script)
+	r, adopted, err := Adopt(t.Context(), config, true)
+	if err != nil || len(adopted) != 1 || adopted[0].Remaining != 2 || !r.Checks[0].OK || !r.Checks[1].OK {
+		t.Errorf("got %+v, %+v, %v", r, adopted, err)
+	}
+}
+
 func TestInstallAsSuperuser(t *testing.T) {
 	c := cluster(t)
 	first, second := c.Database(t), c.Database(t)
-	config := Config{Admin: parse(t, c.SuperuserURL(first)), LoopbackPassword: "loop", SidecarPassword: "side"}
+	config := Config{Admin: parse(t, c.SuperuserURL(first)), SidecarPassword: "side"}
 	if r := install(t, config); r.SidecarPassword != "" {
 		t.Error("returned a password it was given")
 	}
 	connect(t, c.URL("dp_sidecar", "side", first))
 
-	// A second database shares the roles: its installation must not take the
-	// loopback's password away from the first.
-	_, err := Run(t.Context(), Config{Admin: parse(t, c.SuperuserURL(second))})
-	if !errors.Is(err, ErrSharedLoopback) {
-		t.Fatalf("got %v", err)
-	}
-	install(t, Config{Admin: parse(t, c.SuperuserURL(second)), LoopbackPassword: "loop"})
+	// A second database has a loopback role of its own: neither takes the password of
+	// the other's away, however often they are installed.
+	install(t, Config{Admin: parse(t, c.SuperuserURL(second))})
+	checkLoopback(t, c, first)
 	install(t, config)
+	checkLoopback(t, c, second)
+	a, b := loopbackLogin(t, c, first), loopbackLogin(t, c, second)
+	if a.User == b.User || a.Password == b.Password {
+		t.Errorf("two databases share the loopback %s", a.User)
+	}
+	connect(t, c.URL(a.User, a.Password, first))
+	// What a dump of one database holds does not ask in the other.
+	for _, db := range []string{first, second} {
+		var elsewhere *string
+		here := query[string](t, c, db, `SELECT dp_int.here()::text`)
+		if err := connect(t, c.URL(a.User, a.Password, db)).QueryRow(t.Context(), `SELECT dp_int.elsewhere($1)`, here).Scan(&elsewhere); err != nil || (elsewhere == nil) != (db == first) {
+			t.Errorf("in %s: %v %v", db, elsewhere, err)
+		}
+	}
+}
+
+// Every installation gives the loopback another password, and the old one no longer works.
+func TestInstallRotatesTheLoopback(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	config := Config{Admin: parse(t, c.SuperuserURL(db))}
+	install(t, config)
+	before := loopbackLogin(t, c, db)
+	c.Exec(t, db, "CREATE ROLE dp_loopback_4000000000 LOGIN PASSWORD 'known' IN ROLE dp_loopback") // of a database that is gone
+	install(t, config)
+	if conn, err := pgx.Connect(t.Context(), c.URL(before.User, before.Password, db)); err == nil {
+		conn.Close(t.Context())
+		t.Error("the old password works still")
+	}
+	if n := query[int64](t, c, db, `SELECT count(*) FROM pg_roles WHERE rolname LIKE 'dp\_loopback\_%'`); n != 1 {
+		t.Errorf("%d loopback roles for one database", n)
+	}
+}
+
+func query[T any](t *testing.T, c *localpg.Cluster, db, sql string, args ...any) T {
+	t.Helper()
+	rows, _ := connect(t, c.SuperuserURL(db)).Query(t.Context(), sql, args...)
+	v, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
+	if err != nil {
+		t.Fatalf("%v\n%s", err, sql)
+	}
+	return v
+}
+
+type login struct{ User, Password string }
+
+// loopbackLogin is what a dump of the database holds.
+func loopbackLogin(t *testing.T, c *localpg.Cluster, db string) login {
+	t.Helper()
+	option := func(name string) string {
+		return query[string](t, c, db, `SELECT substr(o, length($1) + 2) FROM pg_user_mappings, unnest(umoptions) AS o WHERE srvname = 'dp_loop' AND o LIKE $1 || '=%'`, name)
+	}
+	return login{option("user"), option("password")}
+}
+
+func checkLoopback(t *testing.T, c *localpg.Cluster, db string) {
+	t.Helper()
+	if detail := query[string](t, c, db, `SELECT detail FROM dp_check_install() WHERE item LIKE 'the loopback %' AND ok`); !strings.HasSuffix(detail, "as it should be") {
+		t.Errorf("the loopback of %s: %s", db, detail)
+	}
 }
 
 func TestReinstallMovesTheLoopback(t *testing.T) {
@@ -122,9 +205,12 @@ func TestMigrateUpDownUp(t *testing.T) {
 	c := cluster(t)
 	db := c.Database(t)
 	admin := parse(t, c.SuperuserURL(db))
-	config := Config{Admin: admin, LoopbackPassword: "loop", SidecarPassword: "side"}
+	config := Config{Admin: admin, SidecarPassword: "side"}
 	install(t, config)
 	for want := Latest() - 1; want >= 0; want-- {
+		if want < first() {
+			want = 0
+		}
 		got, err := Down(t.Context(), admin)
 		if err != nil || got != want {
 			t.Fatalf("down to %d: got %d, %v", want, got, err)
@@ -152,7 +238,7 @@ func TestRefusedMigrationCanBeRepeated(t *testing.T) {
 	db := c.Database(t)
 	config := Config{Admin: parse(t, c.SuperuserURL(db))}
 	c.Exec(t, db, "CREATE SCHEMA dp")
-	if v, err := Up(t.Context(), config.Admin); err == nil || v != 0 || !strings.Contains(err.Error(), "001") || strings.Contains(err.Error(), "BEGIN") {
+	if v, err := Up(t.Context(), config.Admin); err == nil || v != 0 || !strings.Contains(err.Error(), "010") || strings.Contains(err.Error(), "BEGIN") {
 		t.Fatalf("version %d, %v", v, err)
 	}
 	c.Exec(t, db, "DROP SCHEMA dp")

@@ -1,19 +1,19 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// loopback makes or adjusts the foreign server by which this server reaches
-// itself, and gives role dp_loopback the password that stands there. known says
-// whether the role is older than this installation.
-func loopback(ctx context.Context, conn *pgx.Conn, c Config, known bool) error {
+// loopback makes or adjusts the foreign server by which this server reaches itself,
+// and gives this database's loopback role a new password, which stands there. Other
+// databases of the cluster have roles of their own and keep their passwords.
+func loopback(ctx context.Context, conn *pgx.Conn, c Config) error {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
 		return err
@@ -22,26 +22,62 @@ func loopback(ctx context.Context, conn *pgx.Conn, c Config, known bool) error {
 	if err := quiet(ctx, tx); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, `SET LOCAL ROLE dp_owner`); err != nil {
+	role, err := loopbackRole(ctx, tx)
+	if err != nil {
 		return err
 	}
-	password, err := loopbackPassword(ctx, tx, c.LoopbackPassword, known)
-	if err != nil {
+	password := rand.Text()
+	if err := SetPassword(ctx, tx, role, password); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `SET LOCAL ROLE dp_owner`); err != nil {
 		return err
 	}
 	if err := server(ctx, tx, c); err != nil {
 		return err
 	}
-	if err := mapping(ctx, tx, password); err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, `RESET ROLE`); err != nil {
-		return err
-	}
-	if err := SetPassword(ctx, tx, "dp_loopback", password); err != nil {
+	if err := mapping(ctx, tx, role, password); err != nil {
 		return err
 	}
 	return tx.Commit(ctx)
+}
+
+// loopbackRole makes the role with which the loopback of this database logs in,
+// unless it is there, and returns its name. Settings are not inherited, so it has
+// those of dp_loopback again; nor does a dump hold the rights on the database itself.
+// Roles of databases that are gone, or that a dump has brought along, go: their
+// passwords may be known.
+func loopbackRole(ctx context.Context, tx pgx.Tx) (role string, err error) {
+	if err := tx.QueryRow(ctx, `SELECT 'dp_loopback_' || oid FROM pg_database WHERE datname = current_database()`).Scan(&role); err != nil {
+		return "", err
+	}
+	_, err = tx.Exec(ctx, strings.ReplaceAll(`
+DO $$
+DECLARE
+  setting text;
+  stray name;
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = '{{role}}') THEN
+    CREATE ROLE {{role}} LOGIN;
+    COMMENT ON ROLE {{role}} IS 'dpsidecar: dp_loopback of one database';
+  END IF;
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_auth_members WHERE member = '{{role}}'::regrole AND roleid = 'dp_loopback'::regrole) THEN
+    GRANT dp_loopback TO {{role}};
+  END IF;
+  EXECUTE format('GRANT CONNECT ON DATABASE %I TO dp_loopback, dp_sidecar', current_database());
+  FOREACH setting IN ARRAY '{search_path=pg_catalog,statement_timeout=5s,lock_timeout=3s,idle_in_transaction_session_timeout=5s,idle_session_timeout=10min,default_transaction_isolation=read committed}'::text[] LOOP
+    EXECUTE format('ALTER ROLE {{role}} SET %I = %L', split_part(setting, '=', 1), split_part(setting, '=', 2));
+  END LOOP;
+  FOR stray IN SELECT r.rolname FROM pg_catalog.pg_roles r
+                WHERE r.rolname ~ '^dp_loopback_[0-9]+$' AND NOT EXISTS (SELECT FROM pg_catalog.pg_database d WHERE r.rolname = 'dp_loopback_' || d.oid) LOOP
+    BEGIN
+      EXECUTE format('DROP ROLE %I', stray);
+    EXCEPTION WHEN dependent_objects_still_exist OR insufficient_privilege OR object_in_use THEN
+      RAISE NOTICE 'role % stays, though its database is gone: %', stray, SQLERRM;
+    END;
+  END LOOP;
+END $$`, "{{role}}", role))
+	return role, err
 }
 
 // quiet keeps the statement with the loopback's password out of the server's
@@ -54,53 +90,30 @@ func quiet(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// loopbackPassword decides: the one asked for, the one in use, or a new one.
-func loopbackPassword(ctx context.Context, tx pgx.Tx, asked string, known bool) (string, error) {
-	if asked != "" {
-		return asked, nil
-	}
-	var password string
-	err := tx.QueryRow(ctx, `
-		SELECT substr(option, length('password=') + 1)
-		  FROM pg_user_mappings, unnest(umoptions) AS option
-		 WHERE srvname = 'dp_loop' AND usename = 'dp_owner' AND option LIKE 'password=%'`).Scan(&password)
-	switch {
-	case err == nil:
-		return password, nil
-	case !errors.Is(err, pgx.ErrNoRows):
-		return "", err
-	case known:
-		return "", ErrSharedLoopback
-	}
-	return rand.Text(), nil
-}
-
-// server creates the foreign server; on one that exists it sets the database,
-// which may have been renamed, and what was asked for.
+// server creates the foreign server; on one that exists it sets the database, which
+// may have been renamed, and what was asked for. In a copy it points at the original:
+// there everything is set anew.
 func server(ctx context.Context, tx pgx.Tx, c Config) error {
-	var there bool
+	var there, copied bool
 	var database, port string
 	if err := tx.QueryRow(ctx, `
-		SELECT EXISTS (SELECT FROM pg_foreign_server WHERE srvname = 'dp_loop'), current_database(), current_setting('port')`).
-		Scan(&there, &database, &port); err != nil {
+		SELECT EXISTS (SELECT FROM pg_foreign_server WHERE srvname = 'dp_loop'), dp_int.is_copy(), current_database(), current_setting('port')`).
+		Scan(&there, &copied, &database, &port); err != nil {
 		return err
 	}
 	if c.LoopbackPort != 0 {
 		port = fmt.Sprint(c.LoopbackPort)
 	}
+	host := cmp.Or(c.LoopbackHost, "127.0.0.1")
 	if !there {
-		host := c.LoopbackHost
-		if host == "" {
-			host = "127.0.0.1"
-		}
 		_, err := tx.Exec(ctx, `CREATE SERVER dp_loop FOREIGN DATA WRAPPER dblink_fdw OPTIONS (`+options("", serverOptions(host, port, database)...)+`)`)
 		return err
 	}
 	change := []string{"dbname", database}
-	if c.LoopbackHost != "" {
-		change = append(change, "host", c.LoopbackHost)
+	if copied || c.copied || c.LoopbackHost != "" {
+		change = append(change, "host", host)
 	}
-	if c.LoopbackPort != 0 {
+	if copied || c.copied || c.LoopbackPort != 0 {
 		change = append(change, "port", port)
 	}
 	_, err := tx.Exec(ctx, `ALTER SERVER dp_loop OPTIONS (`+options("SET ", change...)+`)`)
@@ -113,14 +126,14 @@ func serverOptions(host, port, database string) []string {
 		"application_name", "dp_loopback", "options", "-c default_transaction_read_only=off"}
 }
 
-func mapping(ctx context.Context, tx pgx.Tx, password string) error {
+func mapping(ctx context.Context, tx pgx.Tx, role, password string) error {
 	var there bool
 	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_user_mappings WHERE srvname = 'dp_loop' AND usename = 'dp_owner')`).Scan(&there); err != nil {
 		return err
 	}
-	statement := `CREATE USER MAPPING FOR dp_owner SERVER dp_loop OPTIONS (` + options("", "user", "dp_loopback", "password", password) + `)`
+	statement := `CREATE USER MAPPING FOR dp_owner SERVER dp_loop OPTIONS (` + options("", "user", role, "password", password) + `)`
 	if there {
-		statement = `ALTER USER MAPPING FOR dp_owner SERVER dp_loop OPTIONS (` + options("SET ", "password", password) + `)`
+		statement = `ALTER USER MAPPING FOR dp_owner SERVER dp_loop OPTIONS (` + options("SET ", "user", role, "password", password) + `)`
 	}
 	_, err := tx.Exec(ctx, statement)
 	return err

@@ -11,8 +11,8 @@ import (
 )
 
 // Print writes all SQL of an installation, for those who read before they run:
-// the administrator's script, the migrations in their order, and what is done
-// about passwords and the loopback.
+// the administrator's script, the migrations in their order, functions and views, and
+// what is done about passwords and the loopback.
 func Print(w io.Writer) error {
 	names, err := fs.Glob(sql.Migrations, "*.up.sql")
 	if err != nil {
@@ -29,13 +29,14 @@ func Print(w io.Writer) error {
 		}
 		fmt.Fprintf(w, "-- %s\n\n%s\n", name, text)
 	}
-	_, err = fmt.Fprintf(w, `-- 3. As INSTALLER: passwords, of which the server sees the SCRAM verifiers, and the loopback.
+	fmt.Fprintf(w, "-- 3. As INSTALLER: functions and views, whole.\n\n%s\n", codeScript())
+	_, err = fmt.Fprintf(w, `-- 4. As INSTALLER: passwords, of which the server sees the SCRAM verifiers, and the loopback.
 --
--- ALTER ROLE dp_loopback PASSWORD 'SCRAM-SHA-256$...';
+-- CREATE ROLE dp_loopback_OID LOGIN PASSWORD 'SCRAM-SHA-256$...' IN ROLE dp_loopback;  -- OID of the database; with the settings of dp_loopback
 -- ALTER ROLE dp_sidecar PASSWORD 'SCRAM-SHA-256$...';
 -- SET LOCAL ROLE dp_owner;
 -- CREATE SERVER dp_loop FOREIGN DATA WRAPPER dblink_fdw OPTIONS (%s);
 -- CREATE USER MAPPING FOR dp_owner SERVER dp_loop OPTIONS (%s);
-`, options("", serverOptions("127.0.0.1", "PORT", "DATABASE")...), options("", "user", "dp_loopback", "password", "..."))
+`, options("", serverOptions("127.0.0.1", "PORT", "DATABASE")...), options("", "user", "dp_loopback_OID", "password", "..."))
 	return err
 }

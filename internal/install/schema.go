@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/golang-migrate/migrate/v4"
 	"github.com/golang-migrate/migrate/v4/database"
@@ -24,16 +23,17 @@ var (
 	// ErrInterrupted is returned when a migration lost its connection, so that
 	// nobody knows whether it was committed.
 	ErrInterrupted = errors.New("a migration was interrupted")
+
+	// ErrUnfinished is returned when an older dpsidecar has not finished its own
+	// migrations: their functions would stand in the way.
+	ErrUnfinished = errors.New("the schema is from before functions were put in place whole, and unfinished: let the dpsidecar that made it run migrate up first")
 )
 
 // Latest returns the version of the schema that this program brings.
-func Latest() int {
-	files, err := fs.Glob(sql.Migrations, "*.up.sql")
-	if err != nil {
-		panic("install: " + err.Error()) // the pattern is well formed
-	}
-	return len(files)
-}
+func Latest() int { return sql.Current().Version }
+
+// first is the number of the first migration.
+func first() int { return sql.Versions()[0] }
 
 // Version returns the version of the schema in the database, 0 for none.
 func Version(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
@@ -52,18 +52,25 @@ func Version(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 }
 
 // Up brings the schema to Latest, one migration after the other, each whole or
-// not at all. It returns the version reached, also with an error.
+// not at all, and then puts this build's functions and views in place, whole. It
+// returns the version reached, also with an error.
 func Up(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 	if err := execute(ctx, admin, `CREATE SCHEMA IF NOT EXISTS dp_int`); err != nil {
 		return 0, err
 	}
 	for {
 		version, err := Version(ctx, admin)
-		if err != nil || version == Latest() {
+		if err != nil {
 			return version, err
+		}
+		if version == Latest() {
+			return version, replaceCode(ctx, admin)
 		}
 		if version > Latest() {
 			return version, fmt.Errorf("%w: it has version %d, this program knows %d", ErrNewer, version, Latest())
+		}
+		if version > 0 && version < first() {
+			return version, fmt.Errorf("%w: it has version %d", ErrUnfinished, version)
 		}
 		if err := step(admin, version, +1); err != nil {
 			return version, err
@@ -71,26 +78,44 @@ func Up(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 	}
 }
 
-// Down takes back the last migration, with whatever its tables hold. It
+// Down takes back the last migration, with whatever its tables hold, and before
+// it functions and views: Up, of this build or of another one, brings them again. It
 // returns the version reached. Taking back the first removes the schema.
 func Down(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 	version, err := Version(ctx, admin)
 	if err != nil || version == 0 {
 		return version, err
 	}
-	if version == 1 {
-		if err := execute(ctx, admin, `DROP SERVER IF EXISTS dp_loop CASCADE`); err != nil {
+	if version > Latest() {
+		return version, fmt.Errorf("%w: it has version %d, this program knows %d", ErrNewer, version, Latest())
+	}
+	if err := removeCode(ctx, admin); err != nil {
+		return version, err
+	}
+	last := version == first()
+	if last {
+		if err := execute(ctx, admin, dropLoopback); err != nil {
 			return version, err
 		}
 	}
 	if err := step(admin, version, -1); err != nil {
+		if version == Latest() {
+			err = errors.Join(err, replaceCode(ctx, admin))
+		}
 		return version, err
 	}
-	if version == 1 {
+	if last {
 		return 0, execute(ctx, admin, `DROP SCHEMA dp_int CASCADE`)
 	}
-	return version - 1, nil
+	return Version(ctx, admin)
 }
+
+const dropLoopback = `
+DO $$
+BEGIN
+  DROP SERVER IF EXISTS dp_loop CASCADE;
+  EXECUTE (SELECT format('DROP ROLE IF EXISTS dp_loopback_%s', oid) FROM pg_catalog.pg_database WHERE datname = current_database());
+END $$`
 
 func execute(ctx context.Context, admin *pgx.ConnConfig, statement string) error {
 	conn, err := pgx.ConnectConfig(ctx, admin)
@@ -116,7 +141,7 @@ func step(admin *pgx.ConnConfig, version, direction int) error {
 	}
 	number := version
 	if direction > 0 {
-		number++
+		number = max(version+1, first())
 	}
 	var dirty migrate.ErrDirty
 	if errors.As(err, &dirty) {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"dpsidecar/internal/arrowio"
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
@@ -76,7 +77,7 @@ func (c *claim) terms() []string {
 func (c *claim) algorithm() (dpsco.Scaled, error) {
 	algorithm, err := dpsco.Recipe(c.Model, c.Request.Options, c.Request.Features)
 	scaled := dpsco.Scaled{Algorithm: algorithm, Y: c.scale(c.Request.Target)}
-	if dpsco.Classifies(c.Model) {
+	if catalogue.Classifies(c.Model) {
 		scaled.Y = 1
 	}
 	for _, f := range c.Request.Features {
@@ -143,6 +144,14 @@ type failure struct{ sqlstate, message, hint string }
 
 func (f *failure) Error() string { return f.message }
 
+// outcome tells a budget that does not cover the request from what went wrong.
+func (f *failure) outcome() string {
+	if f.sqlstate == "DP002" {
+		return "refused"
+	}
+	return "failed"
+}
+
 // parked says why a job that is spent could not be read this time. The text
 // must not depend on the data.
 type parked string
@@ -153,6 +162,7 @@ var errUnwanted = errors.New("nobody wants the job any more")
 
 const (
 	handBack       = "SELECT dp_int.job_hand_back($1, $2, $3)"
+	handBackFor    = "SELECT dp_int.job_hand_back($1, $2, $3, $4, $5)"
 	recheckJob     = "SELECT dp_int.job_recheck($1, $2)"
 	recheckDataset = "SELECT dp_int.dataset_recheck($1)"
 )
@@ -189,7 +199,7 @@ func (s *Sidecar) attempt(working context.Context, c *claim) {
 		// Unless it is gone already, the next claim drops it and gives its charge back.
 		err = s.brief.exec(settle, handBack, c.ID, c.Token, false)
 	case errors.As(err, &fail):
-		s.Watch.Ended("failed")
+		s.Watch.Ended(fail.outcome())
 		log.Info("failed", "sqlstate", fail.sqlstate, "reason", fail.message)
 		err = s.brief.exec(settle, "SELECT dp_int.job_fail($1, $2, $3, $4, $5)", c.ID, c.Token, fail.sqlstate, fail.message, fail.hint)
 	case errors.As(err, &park):
@@ -199,7 +209,8 @@ func (s *Sidecar) attempt(working context.Context, c *claim) {
 	default:
 		s.Watch.Ended("handed_back")
 		log.Warn("handed back", "error", err)
-		err = s.brief.exec(settle, handBack, c.ID, c.Token, errors.Is(err, errShutdown))
+		reason, hint := lasting(err)
+		err = s.brief.exec(settle, handBackFor, c.ID, c.Token, errors.Is(err, errShutdown), reason, hint)
 	}
 	if err != nil && !errors.Is(ledger.Explain(err), ledger.ErrLost) {
 		log.Warn("left to its lease", "error", err)
@@ -312,15 +323,17 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err := s.fits(c, n); err != nil {
 		return nil, 0, err
 	}
-	charged, err := ledger.Charge(ctx, s.brief, c.owner(), ledger.Entry{
+	head, err := ledger.Charge(ctx, s.brief, c.owner(), ledger.Entry{
 		Event: plan.Event, Rows: n, Parameters: plan.Parameters, Arithmetic: plan.Arithmetic, Accounting: c.Dataset.Accounting, Order: c.Dataset.Order,
 	})
 	switch {
 	case err != nil:
 		return nil, 0, refusedBy(err)
-	case !charged:
+	case head == nil:
 		return nil, 0, errUnwanted
 	}
+	// Kept where the database's owner cannot reach it, this finds a ledger that was cut.
+	s.Log.Info("charged", "job", c.ID, "dataset", c.Dataset.Name, "account", head.Account, "entry", head.Entry, "head", head.Hash)
 	var wanted bool
 	if err := s.brief.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3)", c.ID, c.Token, c.takes(plan, n)).Scan(&wanted); err != nil {
 		return nil, 0, ledger.Explain(err)
@@ -418,6 +431,19 @@ func (s *Sidecar) unreadable(ctx context.Context, err error, message parked) err
 // because of what was asked. 25P03 and 25P04 are limits on transactions.
 func goingDown(pg *pgconn.PgError) bool {
 	return pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code == "25P03" || pg.Code == "25P04"
+}
+
+// lasting says what somebody's open transaction holds that a job needs, and nothing
+// of any other error. Such a job pauses before it is tried again.
+func lasting(err error) (reason, hint *string) {
+	var pg *pgconn.PgError
+	switch {
+	case !errors.As(err, &pg) || pg.Code != "55P03":
+		return nil, nil
+	case pg.Hint == "": // in the server's own words
+		pg = &pgconn.PgError{Message: "somebody's open transaction holds what this job needs", Hint: "See pg_locks, and ask again once it has ended. " + nothingSpent}
+	}
+	return &pg.Message, &pg.Hint
 }
 
 // waitUntil waits for a notification until deadline.

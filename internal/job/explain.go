@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/privacy"
@@ -226,13 +227,13 @@ func (e *explanation) enough(a dpsco.Scaled, s dpsco.Shape, b privacy.Budget, ac
 
 // suspect warns of what looks forgotten or careless.
 func (e *explanation) suspect(c *claim, n int64, plan *dpsco.Plan) {
-	if !c.scaled() && c.Request.Options["method"] == dpsco.MethodExponential {
+	if !c.scaled() && c.Request.Options["method"] == catalogue.MethodExponential {
 		e.warn("without scales the exact sampler may take for ever, and only a steward can end it")
 	}
 	if !c.scaled() {
 		e.warn("no scale is registered: were they forgotten? A steward registers typical magnitudes, from public knowledge")
 	}
-	if target := c.Request.Target; dpsco.Classifies(c.Model) && c.scale(target) != 1 {
+	if target := c.Request.Target; catalogue.Classifies(c.Model) && c.scale(target) != 1 {
 		e.warn("%s is registered with scale %v and does not look like a label: rows count in which it is %v or %v, others say nothing; options negative_label and positive_label change that",
 			target, c.scale(target), plan.Parameters["negative_label"], plan.Parameters["positive_label"])
 	}

@@ -17,6 +17,7 @@ import (
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/privacy"
+	"dpsidecar/sql"
 )
 
 // Sidecar works on the jobs of one database until its context ends.
@@ -26,7 +27,7 @@ type Sidecar struct {
 	Lease   time.Duration   // how long a job stays ours without a heartbeat; 30 s when zero
 	Grace   time.Duration   // how long a job may go on after the context ends; 20 s when zero
 	Memory  int64           // bytes that a job may need; 0: no limit
-	Schema  int             // the only version of the schema to work with; 0: any
+	Schema  sql.Schema      // the only one to work with; zero: any
 	Watch   Watcher         // told what happens, for operators; nil: nobody
 	Version string
 	Log     *slog.Logger
@@ -51,7 +52,7 @@ const (
 // Run connects, reconnects with backoff after every failure, and returns once
 // ctx has ended and its jobs are finished or handed back.
 //
-// Errors: those of an unusable Config; ErrRole; ErrSchema.
+// Errors: those of an unusable Config; ErrAccess; ErrRole; ErrSchema.
 func (s *Sidecar) Run(ctx context.Context) error {
 	s.Jobs = orDefault(s.Jobs, 2)
 	s.Lease = orDefault(s.Lease, 30*time.Second)
@@ -80,6 +81,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var workers sync.WaitGroup
 	if err := s.checkDatabase(ctx, s.brief); refused(err) {
+		s.Log.Error("cannot serve", "error", err)
 		return err
 	}
 	for range s.Jobs {
@@ -128,6 +130,7 @@ func (s *Sidecar) listen(ctx context.Context, cancel context.CancelCauseFunc) {
 		err := s.session(ctx)
 		s.heard.Store(false)
 		if refused(err) {
+			s.Log.Error("cannot serve any more", "error", err)
 			cancel(err)
 		}
 		if ctx.Err() != nil {
@@ -137,7 +140,8 @@ func (s *Sidecar) listen(ctx context.Context, cancel context.CancelCauseFunc) {
 			failures = 0
 		}
 		delay := backoff(failures)
-		s.Log.Warn("connection lost", "error", err, "retry_in", delay)
+		s.Log.Warn("no connection to the database", "host", s.ears.Host, "port", s.ears.Port, "database", s.ears.Database, "user", s.ears.User,
+			"error", err, "retry_in", delay)
 		select {
 		case <-ctx.Done():
 		case <-time.After(delay):
@@ -181,7 +185,7 @@ func (s *Sidecar) connect(ctx context.Context) (conn *pgx.Conn, err error) {
 	limited, done := context.WithTimeout(ctx, patience)
 	defer done()
 	if conn, err = pgx.ConnectConfig(limited, s.ears); err != nil {
-		return nil, err
+		return nil, access(err)
 	}
 	if err = checkRole(limited, conn); err == nil {
 		_, err = conn.Exec(limited, "LISTEN dp_jobs")

@@ -47,32 +47,49 @@ func (r *Refusal) Error() string { return "ledger: refused: " + r.Message }
 // ErrLost reports that another worker holds the job by now.
 var ErrLost = errors.New("ledger: the job is no longer this worker's")
 
-// Charge commits the full cost of e to the account of the job's data set. It
-// returns false when nobody wanted the job any more: then nothing was charged.
+// Head is the newest entry of an account's hash chain at some time. It commits to
+// every entry before it; whoever knows it notices when one of them is changed, or the
+// end of the chain is cut off.
+type Head struct {
+	Account int64  `json:"account"`
+	Entry   int64  `json:"entry"` // its number in the chain, from 1
+	Hash    string `json:"head"`  // SHA-256 in hexadecimal
+}
+
+// Charge commits the full cost of e to the account of the job's data set, and returns
+// the account's new head. It returns nil when nobody wanted the job any more: then
+// nothing was charged.
 //
 // Errors: *Refusal when the budget, a grant or the registration is in the way,
 // ErrLost, the server's 40001 when the account is no longer under the entry's
 // accounting, or the connection's own error, after which the lease decides.
-func Charge(ctx context.Context, db DB, o Owner, e Entry) (bool, error) {
+func Charge(ctx context.Context, db DB, o Owner, e Entry) (*Head, error) {
 	event, err := privacy.MarshalEvent(e.Event)
 	if err != nil {
-		return false, fmt.Errorf("ledger: event: %w", err)
+		return nil, fmt.Errorf("ledger: event: %w", err)
 	}
 	cost, err := Price(e.Event)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	parameters, err := json.Marshal(e.Parameters)
 	if err != nil {
-		return false, fmt.Errorf("ledger: parameters: %w", err)
+		return nil, fmt.Errorf("ledger: parameters: %w", err)
 	}
 	var charged bool
-	err = db.QueryRow(ctx, `SELECT dp_int.job_charge($1, $2, $3, $4, $5::text::numeric, $6::text::numeric, $7::text::numeric, $8,
-		$9::text[]::numeric[], $10, $11, nullif($12, ''), $13::float8::numeric)`,
+	var account, entry *int64
+	var hash *string
+	err = db.QueryRow(ctx, `SELECT c.charged, h.account, h.entry, h.head
+		FROM (SELECT dp_int.job_charge($1, $2, $3, $4, $5::text::numeric, $6::text::numeric, $7::text::numeric, $8,
+		        $9::text[]::numeric[], $10, $11, nullif($12, ''), $13::float8::numeric) AS charged OFFSET 0) AS c
+		LEFT JOIN LATERAL dp_int.job_head(CASE WHEN c.charged THEN $1::uuid END) AS h ON true`,
 		o.Job, o.Token, e.Rows, event, cost.Epsilon, cost.Rho, cost.Delta, parameters,
 		cost.Renyi, privacy.OrdersVersion, cmp.Or(e.Arithmetic, exact),
-		e.Accounting, e.Order).Scan(&charged)
-	return charged, Explain(err)
+		e.Accounting, e.Order).Scan(&charged, &account, &entry, &hash)
+	if err != nil || !charged {
+		return nil, Explain(err)
+	}
+	return &Head{*account, *entry, *hash}, nil
 }
 
 // exact marks in the ledger what rests on no floating-point arithmetic.

@@ -10,7 +10,7 @@ import (
 
 // Cost is what an event costs in every unit of account, as the database takes
 // it: shortest decimals, nil where there is no bound. Renyi has one for every
-// order of privacy.Orders.
+// order of the grid.
 type Cost struct {
 	Epsilon *string   `json:"epsilon"`
 	Rho     *string   `json:"rho"`

@@ -29,8 +29,9 @@ type Querier interface {
 
 // Verify asks the database to prove its ledger. Here it recomputes every hash chain
 // as well, by code that shares nothing with the database's, and what every charge
-// must cost at least. db is a steward's.
-func Verify(ctx context.Context, db Querier) ([]Finding, error) {
+// must cost at least; and it looks for the heads that somebody has kept elsewhere.
+// db is a steward's.
+func Verify(ctx context.Context, db Querier, kept ...Head) ([]Finding, error) {
 	rows, err := db.Query(ctx, "SELECT item, ok, coalesce(detail, '') FROM public.dp_verify()")
 	if err != nil {
 		return nil, err
@@ -47,6 +48,7 @@ func Verify(ctx context.Context, db Querier) ([]Finding, error) {
 	defer rows.Close()
 	price := Finding{Item: "every charge costs at least what its event costs", OK: true}
 	chain := Finding{Item: "every hash chain, computed outside the database", OK: true}
+	expected := expect(kept)
 	var last line
 	for rows.Next() {
 		l, err := pgx.RowToStructByPos[line](rows)
@@ -56,11 +58,16 @@ func Verify(ctx context.Context, db Querier) ([]Finding, error) {
 		if l.Account != last.Account {
 			last = line{Account: l.Account}
 		}
+		expected.meet(l)
 		price.need(l.paid(), l)
 		chain.need(l.continues(last), l)
 		last = l
 	}
-	return append(findings, price, chain), rows.Err()
+	findings = append(findings, price, chain)
+	if len(kept) > 0 {
+		findings = append(findings, expected.finding())
+	}
+	return findings, rows.Err()
 }
 
 // need keeps the first entry that is wrong.

@@ -76,8 +76,15 @@ func majorOf(data string) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
+// BinVariable names the environment variable with the one folder of server binaries
+// to use; without it the newest of this machine is taken.
+const BinVariable = "DPSIDECAR_POSTGRES_BIN"
+
 // folders lists where server binaries may be.
 func folders(ctx context.Context) []string {
+	if only := os.Getenv(BinVariable); only != "" {
+		return []string{only}
+	}
 	var dirs []string
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		if file, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres")); err == nil {

@@ -15,8 +15,10 @@ type Accountant interface {
 	// (epsilon, delta)-DP under replace-one; +Inf when no finite one is proved,
 	// as when the deltas of its events pass delta.
 	//
-	// The costs of the history's events must not have been chosen by their
-	// answers; where they are, a Filter keeps the budget.
+	// The bound holds for a history whose costs do not depend on answers. Where an
+	// analyst chooses the next request, and so its cost, after seeing the answers,
+	// the budget is kept by the ledger, which adds one cost that was fixed at
+	// registration (a privacy filter).
 	//
 	// Errors: ErrEvent for a parameter out of range, ErrUnsupported for an event
 	// without a theorem, ErrBudget for a delta that is no probability.
@@ -28,13 +30,14 @@ type PureSum struct{}
 
 // Epsilon implements Accountant.
 //
-// Errors: ErrUnsupported also for a history whose epsilons have no sum.
+// Errors: ErrUnsupported also for a history with an event, such as a Gaussian, for
+// which Price proves no epsilon.
 func (PureSum) Epsilon(history Event, delta float64) (float64, error) {
-	list, err := account(history, delta)
+	leaves, err := checkedLeaves(history, delta)
 	if err != nil {
 		return 0, err
 	}
-	cost, err := total(list)
+	cost, err := totalCost(leaves)
 	switch {
 	case err != nil:
 		return 0, err
@@ -51,53 +54,62 @@ type Concentrated struct{}
 
 // Epsilon implements Accountant.
 func (Concentrated) Epsilon(history Event, delta float64) (float64, error) {
-	list, err := account(history, delta)
+	leaves, err := checkedLeaves(history, delta)
 	if err != nil {
 		return 0, err
 	}
-	cost, err := total(list)
+	cost, err := totalCost(leaves)
 	return ZCDPEpsilon(cost.Rho, subDown(delta, cost.Delta)), err
 }
 
-// Best reports the smallest epsilon any theorem here proves for a history: by
-// Concentrated, Renyi and ExactGaussian for all of it, and by adding the
-// epsilons and deltas of the events that are (epsilon, delta)-DP to what these
-// three prove for the others. When all events are of that kind, this is PureSum.
+// Best reports the smallest epsilon that any theorem here proves for a history: for
+// all of it by Concentrated, by Renyi and, when it is Gaussian alone, by the exact
+// trade-off of a Gaussian; or by adding the epsilons and deltas of the events that
+// are (epsilon, delta)-DP to what these three prove for the others. When all events
+// are (epsilon, delta)-DP, the latter is PureSum.
 //
-// The zero value is ready; keep it, as a Renyi.
+// Discrete Gaussian noise needs a surcharge on delta for the exact trade-off, an
+// Approx{0, surcharge} beside the Gaussian (see Gaussian). The ledger has it for
+// subsampled Gaussians only. For those on all rows Best leaves out about
+// (1 + e^epsilon) 0.021 D T / s^2, for T releases of D coordinates with noise s grid
+// steps wide: below 1e-15 for usual jobs. What the ledger adds up, rho or the
+// divergence at one Renyi order, holds for discrete noise as it is.
+//
+// The zero value is ready, and remembers costs as a Renyi does: keep it.
 type Best struct{ renyi Renyi }
 
 // Epsilon implements Accountant.
 func (b *Best) Epsilon(history Event, delta float64) (float64, error) {
-	all, err := account(history, delta)
+	all, err := checkedLeaves(history, delta)
 	if err != nil {
 		return 0, err
 	}
-	together, err := b.together(all, delta)
+	whole, err := b.boundWhole(all, delta)
 	if err != nil {
 		return 0, err
 	}
-	apart, err := b.apart(all, delta)
-	return math.Min(together, apart), err
+	split, err := b.boundSplit(all, delta)
+	return math.Min(whole, split), err
 }
 
-// together returns the smallest bound for all terms as one.
-func (b *Best) together(list []term, delta float64) (float64, error) {
-	cost, err := total(list)
+// boundWhole returns the smallest bound that one theorem proves for all leaves.
+func (b *Best) boundWhole(leaves []leaf, delta float64) (float64, error) {
+	cost, err := totalCost(leaves)
 	if err != nil || cost.Delta > delta {
 		return math.Inf(1), err
 	}
-	if len(list) == 0 {
+	if len(leaves) == 0 {
 		return 0, nil
 	}
-	best, err := b.renyi.epsilon(list, delta)
-	if square, ok := gaussianSquare(list); ok {
-		best = math.Min(best, gaussianEpsilon(square, delta))
+	best, err := b.renyi.convert(leaves, delta)
+	if mu2, ok := gaussianSquare(leaves); ok {
+		best = math.Min(best, gaussianEpsilon(mu2, delta))
 	}
 	return math.Min(best, ZCDPEpsilon(cost.Rho, subDown(delta, cost.Delta))), err
 }
 
-// apart adds the epsilons of the terms that have one to the bound for the others.
+// boundSplit adds the epsilons of the leaves that are (epsilon, delta)-DP to the
+// bound for the others.
 //
 // That holds however the events interleave. Let P and Q be the laws of all
 // answers for two neighbours, and R the law when the events with an epsilon see
@@ -105,31 +117,31 @@ func (b *Best) together(list []term, delta float64) (float64, error) {
 // P(E) <= e^rest R(E) + delta'; and R <= e^(sum of epsilons) Q, answer by answer.
 // Where an event has a delta, this is said of the part of its law that is at most
 // e^epsilon times the neighbour's, and the deltas are what is missing from it.
-func (b *Best) apart(list []term, delta float64) (float64, error) {
+func (b *Best) boundSplit(leaves []leaf, delta float64) (float64, error) {
 	var sum Cost
-	var others []term
-	for _, t := range list {
-		c, err := Price(t.event)
+	var others []leaf
+	for _, l := range leaves {
+		c, err := Price(l.event)
 		if err != nil {
 			return 0, err
 		}
 		if math.IsInf(c.Epsilon, 1) {
-			others = append(others, t)
+			others = append(others, l)
 		} else {
-			sum = sum.plus(c.times(t.count))
+			sum = sum.plus(c.times(l.count))
 		}
 	}
 	if sum.Delta > delta {
 		return math.Inf(1), nil
 	}
-	rest, err := b.together(others, subDown(delta, sum.Delta))
+	rest, err := b.boundWhole(others, subDown(delta, sum.Delta))
 	return addUp(sum.Epsilon, rest), err
 }
 
-// account checks delta and takes a history apart.
-func account(history Event, delta float64) ([]term, error) {
+// checkedLeaves checks delta and reduces a history to its leaves.
+func checkedLeaves(history Event, delta float64) ([]leaf, error) {
 	if !(delta >= 0 && delta <= 1) {
 		return nil, fmt.Errorf("%w: delta = %v; it must be in [0, 1]", ErrBudget, delta)
 	}
-	return leaves(history)
+	return leavesOf(history)
 }

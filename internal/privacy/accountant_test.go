@@ -121,7 +121,7 @@ func TestEveryAccountantIsSafe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, a := range []Accountant{PureSum{}, Concentrated{}, renyi, ExactGaussian{}} {
+		for _, a := range []Accountant{PureSum{}, Concentrated{}, renyi, exactGaussian{}} {
 			eps, err := a.Epsilon(g.history, g.delta)
 			if errors.Is(err, ErrUnsupported) {
 				continue
@@ -256,8 +256,8 @@ func TestBestTakesTheSmallestBound(t *testing.T) {
 		{Sampled{1, Gaussian{1}}, 1e-5, 4.377178},
 		{Parallel{Gaussian{1}}, 1e-5, 4.377178},
 		{ZCDP{.1}, 1e-6, 2.141939},
-		{Compose{Pure{.01}, Gaussian{1}}, 1e-5, 4.387178}, // apart
-		{Repeat{100, BoundedRange{.1}}, 1e-5, 2.165716},   // together
+		{Compose{Pure{.01}, Gaussian{1}}, 1e-5, 4.387178}, // the pure event apart
+		{Repeat{100, BoundedRange{.1}}, 1e-5, 2.165716},   // all as one
 	} {
 		eps, err := best.Epsilon(c.history, c.delta)
 		if err != nil || eps != c.eps && math.Abs(eps-c.eps) > 1e-6*c.eps+1e-9 {
@@ -267,7 +267,7 @@ func TestBestTakesTheSmallestBound(t *testing.T) {
 }
 
 func TestAccountantsNeverGuess(t *testing.T) {
-	for _, a := range []Accountant{PureSum{}, Concentrated{}, new(Renyi), ExactGaussian{}, new(Best)} {
+	for _, a := range []Accountant{PureSum{}, Concentrated{}, new(Renyi), exactGaussian{}, new(Best)} {
 		for _, e := range []Event{strange{}, &Pure{1}, Compose{Pure{1}, strange{}}, Sampled{.5, strange{}}, Repeat{2, Parallel{strange{}}}} {
 			if _, err := a.Epsilon(e, 1e-6); !errors.Is(err, ErrUnsupported) {
 				t.Errorf("%T: %#v: %v; want ErrUnsupported", a, e, err)
@@ -287,7 +287,7 @@ func TestAccountantsNeverGuess(t *testing.T) {
 	if _, err := (PureSum{}).Epsilon(Gaussian{1}, 1e-6); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("PureSum of a Gaussian: %v", err)
 	}
-	if _, err := (ExactGaussian{}).Epsilon(Compose{Gaussian{1}, Pure{1}}, 1e-6); !errors.Is(err, ErrUnsupported) {
+	if _, err := (exactGaussian{}).Epsilon(Compose{Gaussian{1}, Pure{1}}, 1e-6); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("ExactGaussian of a mixture: %v", err)
 	}
 }

@@ -12,9 +12,9 @@ var ErrNoFit = errors.New("privacy: no noise multiplier fits the budget")
 // The noise multipliers Calibrate considers.
 const minNoise, maxNoise = 0x1p-30, 0x1p60
 
-// Calibrate returns the smallest noise multiplier z for which a proves that
-// event(z), whose cost must not grow with z, fits b: z itself fits, and is less
-// than 1e-10 of itself above one that does not, or is minNoise.
+// Calibrate returns the smallest noise multiplier z for which a proves that event(z)
+// fits b. The cost of event(z) must not grow with z. The result fits, and a z
+// that is smaller by less than a part in 1e10 does not; or it is 2^-30, if that fits.
 //
 // Errors: ErrBudget, ErrNoFit, and those of event and of a.
 func Calibrate(a Accountant, b Budget, event func(z float64) (Event, error)) (float64, error) {
@@ -36,22 +36,22 @@ func Calibrate(a Accountant, b Budget, event func(z float64) (Event, error)) (fl
 	return refine(excess, lo, hi)
 }
 
-// try is a noise multiplier and by how much its epsilon exceeds the budget, as
+// trial is a noise multiplier and by how much its epsilon exceeds the budget, as
 // the logarithm of the ratio: it fits when that is at most 0.
-type try struct{ z, excess float64 }
+type trial struct{ z, excess float64 }
 
 // bracket returns neighbours among the powers of 4 of which only hi fits, or
 // lo.z = 0 when all fit.
-func bracket(excess func(float64) (float64, error)) (lo, hi try, err error) {
+func bracket(excess func(float64) (float64, error)) (lo, hi trial, err error) {
 	for z := 1.0; z <= maxNoise && z >= minNoise; {
 		over, err := excess(z)
 		if err != nil {
 			return lo, hi, err
 		}
 		if over > 0 {
-			lo, z = try{z, over}, z*4
+			lo, z = trial{z, over}, z*4
 		} else {
-			hi, z = try{z, over}, z/4
+			hi, z = trial{z, over}, z/4
 		}
 		if lo.z > 0 && hi.z > 0 {
 			return lo, hi, nil
@@ -66,21 +66,21 @@ func bracket(excess func(float64) (float64, error)) (lo, hi try, err error) {
 // refine narrows a bracket by false position in the logarithms (the Illinois
 // variant, which halves the weight of an end that stays) and, each third time,
 // by bisection, so that it ends in any case.
-func refine(excess func(float64) (float64, error), lo, hi try) (float64, error) {
+func refine(excess func(float64) (float64, error), lo, hi trial) (float64, error) {
 	for step := 1; hi.z > lo.z*(1+1e-10); step++ {
-		share := 0.5
+		fraction := 0.5 // of the way from lo to hi
 		if step%3 != 0 {
-			share = lo.excess / (lo.excess - hi.excess)
+			fraction = lo.excess / (lo.excess - hi.excess)
 		}
-		z := lo.z * math.Pow(hi.z/lo.z, min(max(share, 1e-3), 1-1e-3))
+		z := lo.z * math.Pow(hi.z/lo.z, min(max(fraction, 1e-3), 1-1e-3))
 		over, err := excess(z)
 		if err != nil {
 			return 0, err
 		}
 		if over > 0 {
-			lo, hi.excess = try{z, over}, hi.excess/2
+			lo, hi.excess = trial{z, over}, hi.excess/2
 		} else {
-			hi, lo.excess = try{z, over}, lo.excess/2
+			hi, lo.excess = trial{z, over}, lo.excess/2
 		}
 	}
 	return hi.z, nil

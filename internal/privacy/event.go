@@ -1,5 +1,6 @@
-// Package privacy describes and prices what a computation reveals. It never
-// sees data: an Event says which mechanism runs, Price says what that costs.
+// Package privacy does the accounting. It never sees data: an Event describes the
+// mechanism that runs, Price bounds its cost, an Accountant converts the cost of a
+// whole history to epsilon, and Calibrate finds the least noise that fits a budget.
 //
 // Everything here is relative to replace-one adjacency with a public number of
 // rows: two tables are neighbours when one record is exchanged for another.
@@ -11,28 +12,29 @@ import (
 	"math"
 )
 
-// ErrEvent marks an event whose parameters are missing or out of range;
-// ErrUnsupported one for which no theorem is known here. A cost is never guessed.
+// ErrEvent marks an event with a parameter that is missing or out of range,
+// ErrUnsupported one for which this package knows no theorem. Costs are never guessed.
 var (
 	ErrEvent       = errors.New("privacy: bad event")
 	ErrUnsupported = errors.New("privacy: no theorem prices this event")
 )
 
-// Event is an immutable description of what is released about a table, stored
-// in the ledger as JSON. The kinds are those of this package; kinds are added,
-// never changed.
+// Event is an immutable description of the mechanisms that run on a table. The ledger
+// stores it as JSON for ever: kinds may be added, and are never changed.
 type Event interface {
 	kind() string // the JSON name
 	check() error // nil or an error that wraps ErrEvent
-	body() any    // what stands under the JSON name
+	body() any    // the JSON value under that name
 }
 
 // Gaussian is normal noise on a sum. NoiseMultiplier is its standard deviation
-// over the replace-one l2 sensitivity. Discrete normal noise has the same zCDP
-// and Renyi bounds; for the theorems about trade-off functions it needs an
-// Approx{0, delta} beside it, where delta is how far in total variation it is from
-// rounded normal noise, times 1 + e^epsilon. That of Sampled is charged, that of
-// ExactGaussian left out.
+// over the replace-one l2 sensitivity.
+//
+// Discrete normal noise has the same zCDP and Renyi bounds. The theorems about
+// trade-off functions hold for it with a surcharge on delta, an Approx{0, delta}
+// beside the Gaussian: its distance in total variation from rounded normal noise,
+// times 1 + e^epsilon. The surcharge of a Sampled Gaussian is charged; Best leaves
+// out that of others, and says how small it is.
 type Gaussian struct {
 	NoiseMultiplier float64 `json:"noise_multiplier"`
 }
@@ -75,9 +77,9 @@ type Sampled struct {
 	Event Event
 }
 
-// Parallel is Event on each of several disjoint parts of the rows. The parts
-// are fixed by position after a random permutation, never by a row's values:
-// a replaced record then stays in its part.
+// Parallel is Event on each of several disjoint parts of the rows. The parts are fixed
+// by position after a random permutation, never by the values of rows, so that
+// replacing a record changes one part.
 type Parallel struct {
 	Event Event
 }
@@ -98,7 +100,7 @@ func (Compose) kind() string      { return "compose" }
 
 func (e Gaussian) check() error {
 	if !(e.NoiseMultiplier > 0) || math.IsInf(e.NoiseMultiplier, 0) {
-		return bad(e, "noise_multiplier = %v; it must be positive and finite", e.NoiseMultiplier)
+		return invalid(e, "noise_multiplier = %v; it must be positive and finite", e.NoiseMultiplier)
 	}
 	return nil
 }
@@ -109,21 +111,21 @@ func (e ZCDP) check() error         { return checkCost(e, "rho", e.Rho) }
 
 func (e Approx) check() error {
 	if !(e.Delta >= 0 && e.Delta < 1) {
-		return bad(e, "delta = %v; it must be in [0, 1)", e.Delta)
+		return invalid(e, "delta = %v; it must be in [0, 1)", e.Delta)
 	}
 	return checkCost(e, "epsilon", e.Epsilon)
 }
 
 func (e Repeat) check() error {
 	if e.Count < 1 {
-		return bad(e, "count = %d; it must be at least 1", e.Count)
+		return invalid(e, "count = %d; it must be at least 1", e.Count)
 	}
 	return checkInner(e, e.Event)
 }
 
 func (e Sampled) check() error {
 	if !(e.Rate > 0 && e.Rate <= 1) {
-		return bad(e, "rate = %v; it must be in (0, 1]", e.Rate)
+		return invalid(e, "rate = %v; it must be in (0, 1]", e.Rate)
 	}
 	return checkInner(e, e.Event)
 }
@@ -141,18 +143,18 @@ func (e Compose) check() error {
 
 func checkCost(e Event, name string, v float64) error {
 	if !(v >= 0) || math.IsInf(v, 0) {
-		return bad(e, "%s = %v; it must be non-negative and finite", name, v)
+		return invalid(e, "%s = %v; it must be non-negative and finite", name, v)
 	}
 	return nil
 }
 
 func checkInner(outer, inner Event) error {
 	if inner == nil {
-		return bad(outer, "it contains no event")
+		return invalid(outer, "it contains no event")
 	}
 	return inner.check()
 }
 
-func bad(e Event, format string, args ...any) error {
+func invalid(e Event, format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %s", ErrEvent, e.kind(), fmt.Sprintf(format, args...))
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzEvent reads arbitrary text as an event. What is taken is written again as
-// something that reads as the same, and has a cost that is none too small.
+// FuzzEvent reads arbitrary text as an event. An accepted event survives being written
+// and read again, and its cost is not negative.
 func FuzzEvent(f *testing.F) {
 	for _, text := range []string{
 		`{"gaussian":{"noise_multiplier":1.5}}`,
@@ -47,8 +47,8 @@ func FuzzEvent(f *testing.F) {
 	})
 }
 
-// FuzzHistory reads arbitrary lines of dpsidecar account, and prices what it can
-// without Renyi divergences, which take their time.
+// FuzzHistory reads arbitrary text as a line for dpsidecar account, and prices it with
+// the fast accountants (Renyi divergences are slow).
 func FuzzHistory(f *testing.F) {
 	for _, text := range []string{
 		`{"events":[]}`, `{"events":null}`, `{"events":[{"pure":{"epsilon":0.25}}]}`,

@@ -1,41 +1,15 @@
 package privacy
 
-import (
-	"fmt"
-	"math"
-)
+import "math"
 
-// ExactGaussian accounts for histories of Gaussian events alone. However they
-// depend on each other they are, together, one Gaussian with mu^2 the sum of
-// the 1/z^2 (Dong, Roth & Su 2022, Corollary 3.3), whose delta is known exactly. A subsampled
-// Gaussian counts like its event: hockey-stick divergences are jointly convex.
-//
-// For discrete noise the theorem needs a surcharge on delta, an Approx{0, surcharge}
-// beside the Gaussian. The ledger has it of batches only. Of all rows, this and
-// Best leave out about (1 + e^epsilon) 0.021 D T / s^2, for T releases of D
-// coordinates with noise s grid steps wide: below 1e-15 for usual jobs. The
-// ledger's filters, zCDP and one Renyi order, hold for discrete noise as they are.
-type ExactGaussian struct{}
-
-// Epsilon implements Accountant.
-//
-// Errors: ErrUnsupported also for a history with anything that is not Gaussian.
-func (ExactGaussian) Epsilon(history Event, delta float64) (float64, error) {
-	list, err := account(history, delta)
-	if err != nil {
-		return 0, err
-	}
-	square, ok := gaussianSquare(list)
-	if !ok {
-		return 0, fmt.Errorf("%w: exactly, as it is not Gaussian alone", ErrUnsupported)
-	}
-	return gaussianEpsilon(square, delta), nil
-}
-
-// gaussianSquare sums the 1/z^2 of a history of Gaussians, rounded upward.
-func gaussianSquare(list []term) (sum float64, ok bool) {
-	for _, t := range list {
-		e := t.event
+// gaussianSquare returns mu^2 = the sum of the 1/z^2, rounded upward, of leaves that
+// are Gaussian alone. However they depend on each other they are, together, one
+// Gaussian with this mu (Dong, Roth & Su 2022, Corollary 3.3), whose delta is known
+// exactly. A subsampled Gaussian counts as its event: hockey-stick divergences are
+// jointly convex.
+func gaussianSquare(leaves []leaf) (mu2 float64, ok bool) {
+	for _, l := range leaves {
+		e := l.event
 		if s, ok := e.(Sampled); ok {
 			e = s.Event
 		}
@@ -43,24 +17,24 @@ func gaussianSquare(list []term) (sum float64, ok bool) {
 		if !ok {
 			return 0, false
 		}
-		sum = addUp(sum, mulUp(t.count, 2*gaussianRho(g.NoiseMultiplier)))
+		mu2 = addUp(mu2, mulUp(l.count, 2*gaussianRho(g.NoiseMultiplier)))
 	}
-	return sum, true
+	return mu2, true
 }
 
 // gaussianEpsilon returns the epsilon of a Gaussian with the given mu^2, rounded
-// upward; +Inf where delta is below what float64 resolves.
-func gaussianEpsilon(square, delta float64) float64 {
-	mu := up(math.Sqrt(square))
+// upward; +Inf for a delta too small for float64 arithmetic.
+func gaussianEpsilon(mu2, delta float64) float64 {
+	mu := up(math.Sqrt(mu2))
 	switch {
-	case square == 0 || delta >= 1:
+	case mu2 == 0 || delta >= 1:
 		return 0
-	case !(delta > 1e-290) || math.IsInf(square, 1):
+	case !(delta > 1e-290) || math.IsInf(mu2, 1):
 		return math.Inf(1)
 	case gaussianDelta(mu, 0) <= delta:
 		return 0
 	}
-	lo, hi := 0.0, ZCDPEpsilon(square/2, delta)
+	lo, hi := 0.0, ZCDPEpsilon(mu2/2, delta)
 	if !(gaussianDelta(mu, hi) <= delta) {
 		return math.Inf(1)
 	}
@@ -83,9 +57,9 @@ func gaussianEpsilon(square, delta float64) float64 {
 //	Phi(-eps/mu + mu/2) - e^eps Phi(-eps/mu - mu/2),
 //
 // the delta of a Gaussian at eps: Balle & Wang 2018, Theorem 8. The second term
-// is written with the scaled complementary error function, where nothing
-// overflows. Slack covers the errors of both terms, which grow with the sizes of
-// their arguments.
+// is written with the scaled complementary error function, so that nothing
+// overflows. slack covers the rounding errors of both terms, which grow with their
+// arguments.
 func gaussianDelta(mu, eps float64) float64 {
 	a, b := eps/mu-mu/2, eps/mu+mu/2 // Phi(-a), Phi(-b); b^2/2 - eps = a^2/2
 	first := math.Erfc(a/math.Sqrt2) / 2
@@ -96,7 +70,7 @@ func gaussianDelta(mu, eps float64) float64 {
 
 // scaledErfc returns e^(x^2) erfc(x) for x >= 0 with a relative error below
 // 2^-44: beyond 10 by the asymptotic series, whose tenth term is below 1e-14
-// there; it alternates, so what is left out is smaller.
+// there; the series alternates, so its remainder is smaller than that.
 func scaledErfc(x float64) float64 {
 	if x < 10 {
 		return math.Exp(x*x) * math.Erfc(x)

@@ -1,6 +1,7 @@
 package privacy
 
 import (
+	"fmt"
 	"math"
 	"math/big"
 	"testing"
@@ -32,9 +33,25 @@ func fractionErfc(x float64) float64 {
 	return v / math.Sqrt(math.Pi)
 }
 
+// exactGaussian is the part of Best for histories of Gaussian events alone, as an
+// accountant.
+type exactGaussian struct{}
+
+func (exactGaussian) Epsilon(history Event, delta float64) (float64, error) {
+	leaves, err := checkedLeaves(history, delta)
+	if err != nil {
+		return 0, err
+	}
+	mu2, ok := gaussianSquare(leaves)
+	if !ok {
+		return 0, fmt.Errorf("%w: exactly, as it is not Gaussian alone", ErrUnsupported)
+	}
+	return gaussianEpsilon(mu2, delta), nil
+}
+
 func TestExactGaussianMatchesTheReference(t *testing.T) {
 	for _, r := range readGolden(t).Inverse {
-		eps, err := ExactGaussian{}.Epsilon(Repeat{int(r.T), Gaussian{r.Sigma_exact}}, r.Delta)
+		eps, err := exactGaussian{}.Epsilon(Repeat{int(r.T), Gaussian{r.Sigma_exact}}, r.Delta)
 		if err != nil || !near(eps, r.Eps) {
 			t.Errorf("%v Gaussians of %v at %v: %v, %v; want %v", r.T, r.Sigma_exact, r.Delta, eps, err, r.Eps)
 		}
@@ -61,17 +78,17 @@ func TestExactGaussianIsConsistent(t *testing.T) {
 }
 
 func TestExactGaussianAtTheEdges(t *testing.T) {
-	for _, c := range []struct{ square, delta, eps float64 }{
+	for _, c := range []struct{ mu2, delta, eps float64 }{
 		{0, 0, 0}, {0, 1e-6, 0}, {1, 1, 0}, {1, 0, none}, {1, 1e-300, none}, {none, 1e-6, none}, {1, math.NaN(), none},
 	} {
-		if got := gaussianEpsilon(c.square, c.delta); got != c.eps {
-			t.Errorf("gaussianEpsilon(%v, %v) = %v; want %v", c.square, c.delta, got, c.eps)
+		if got := gaussianEpsilon(c.mu2, c.delta); got != c.eps {
+			t.Errorf("gaussianEpsilon(%v, %v) = %v; want %v", c.mu2, c.delta, got, c.eps)
 		}
 	}
-	if eps, err := (ExactGaussian{}).Epsilon(Gaussian{1e-200}, 1e-6); err != nil || !math.IsInf(eps, 1) {
+	if eps, err := (exactGaussian{}).Epsilon(Gaussian{1e-200}, 1e-6); err != nil || !math.IsInf(eps, 1) {
 		t.Errorf("without noise: %v, %v", eps, err)
 	}
-	if eps, err := (ExactGaussian{}).Epsilon(Gaussian{1e200}, 1e-6); err != nil || eps != 0 {
+	if eps, err := (exactGaussian{}).Epsilon(Gaussian{1e200}, 1e-6); err != nil || eps != 0 {
 		t.Errorf("with endless noise: %v, %v", eps, err)
 	}
 }

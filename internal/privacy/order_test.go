@@ -2,16 +2,16 @@ package privacy
 
 import "testing"
 
-// A request for a filter's whole budget fits it, a small one is calibrated to
-// its own, and no bound grows with noise.
+// An event calibrated to a filter's whole budget fits the filter, a small budget is
+// calibrated too, and epsilon does not increase as noise grows.
 func TestAtOrderServesWholeAndSmallBudgets(t *testing.T) {
 	renyi := new(Renyi)
 	whole := Budget{5, 1e-5}
-	filter, err := NewRenyiFilter(whole, Reserve(whole.Delta), RecommendedOrder(whole), renyi)
+	filter, err := newRenyiFilter(whole, Reserve(whole.Delta), RecommendedOrder(whole), renyi)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := AtOrder{filter.Order(), renyi}
+	a := AtOrder{filter.order, renyi}
 	batches := func(z float64) (Event, error) { return Repeat{100, Sampled{0.01, Gaussian{z}}}, nil }
 	for _, eps := range []float64{0.1, 1, 2, 3, 5} {
 		b := Budget{eps, whole.Delta - Reserve(whole.Delta)}
@@ -23,9 +23,9 @@ func TestAtOrderServesWholeAndSmallBudgets(t *testing.T) {
 		if best, err := renyi.Epsilon(e, b.Delta); err != nil || best > eps {
 			t.Errorf("epsilon %v: proved are %v, %v", eps, best, err)
 		}
-		cost, err := filter.Cost(e)
-		if err != nil || filter.Admit(Spend{}, cost) != nil {
-			t.Errorf("epsilon %v does not fit the whole budget: %v of %v, %v", eps, cost, filter.Caps(), err)
+		cost, err := filter.cost(e)
+		if err != nil || filter.admit(spend{}, cost) != nil {
+			t.Errorf("epsilon %v does not fit the whole budget: %v of %v, %v", eps, cost, filter.caps(), err)
 		}
 	}
 	last := 1e9

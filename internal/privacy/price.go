@@ -5,11 +5,19 @@ import (
 	"math"
 )
 
-// Budget is what a caller allows: (Epsilon, Delta)-DP under replace-one.
+// Budget is a bound that a caller sets: (Epsilon, Delta)-DP under replace-one.
 type Budget struct{ Epsilon, Delta float64 }
 
-// Cost is what an event is proved to cost. The event is (Epsilon, Delta)-DP and
-// Delta-approximately Rho-zCDP; Epsilon or Rho is +Inf when there is no such bound.
+// Reserve returns the part of a budget's delta that is kept for the deltas of
+// mechanisms; the rest serves the conversion of zCDP or Renyi divergences to
+// epsilon. It is a tenth, less a few units in the last place, so that as a decimal
+// it is at most a tenth of delta as a decimal, which is what the ledger keeps. An
+// event calibrated to (epsilon, delta - Reserve(delta)) whose own deltas are at most
+// Reserve(delta) therefore fits a ledger's whole budget of (epsilon, delta).
+func Reserve(delta float64) float64 { return delta / 10 * (1 - 0x1p-50) }
+
+// Cost is proved of an event: it is (Epsilon, Delta)-DP and Delta-approximately
+// Rho-zCDP. Epsilon or Rho is +Inf when there is no such bound.
 type Cost struct{ Epsilon, Rho, Delta float64 }
 
 // Price bounds the cost of e, every figure rounded upward.
@@ -65,18 +73,18 @@ func priceRepeat(e Repeat) (Cost, error) {
 }
 
 func priceCompose(events Compose) (Cost, error) {
-	var total Cost
+	var sum Cost
 	for _, e := range events {
 		c, err := Price(e)
 		if err != nil {
 			return Cost{}, err
 		}
-		total = total.plus(c)
+		sum = sum.plus(c)
 	}
-	return total, nil
+	return sum, nil
 }
 
-// runs returns Count, rounded upward where it is no float64.
+// runs returns Count as a float64, rounded upward.
 func (e Repeat) runs() float64 {
 	k := float64(e.Count)
 	if e.Count > 1<<53 {

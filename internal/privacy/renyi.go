@@ -3,17 +3,17 @@ package privacy
 import (
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 )
 
-// OrdersVersion names the order grid. A ledger stores it beside its curves: a
-// grid is never changed, only replaced by one with another number.
+// OrdersVersion is the number of the grid of Renyi orders. The ledger stores it
+// beside its curves: a grid is never changed, only replaced by one with another
+// number.
 const OrdersVersion = 1
 
-// orders is grid 1: 1.25 to 10 in steps of 0.25, every integer from 11 to 64,
-// then 36 geometric points to 1024, each the nearest integer: exact in any
-// arithmetic, and integer orders have one theorem more.
+// orders is grid 1, increasing: 1.25 to 10 in steps of 0.25, every integer from 11
+// to 64, then 36 geometric points to 1024, each rounded to an integer. All are
+// exact in float64, and for integers the subsampled Gaussian has a second bound.
 var orders = func() (grid []float64) {
 	for quarter := 5; quarter <= 40; quarter++ {
 		grid = append(grid, float64(quarter)/4)
@@ -27,73 +27,64 @@ var orders = func() (grid []float64) {
 	return grid
 }()
 
-// Orders returns the Renyi orders of the grid, increasing.
-func Orders() []float64 { return slices.Clone(orders) }
-
 // Renyi accounts with the Renyi divergences of the grid's orders (Mironov 2017):
 // they add, and each order converts to epsilon by Canonne, Kamath & Steinke
 // 2020, Proposition 12; the smallest is reported.
 //
-// The zero value is ready, may be used by several goroutines, and remembers
-// what subsampled Gaussians cost; keep it.
+// The zero value is ready and may be used by several goroutines. It remembers the
+// divergences of subsampled Gaussians, which are slow to compute: keep it.
 type Renyi struct {
-	mutex   sync.Mutex
-	sampled map[sampledOrder]float64
+	mutex sync.Mutex
+	cache map[sampledOrder]float64
 }
 
+// sampledOrder is a subsampled Gaussian and the order of its divergence.
 type sampledOrder struct{ rate, noiseMultiplier, order float64 }
 
-// remembered bounds the memory of a Renyi to some megabytes.
-const remembered = 1 << 16
+// maxCached bounds the memory of a Renyi to some megabytes.
+const maxCached = 1 << 16
 
 // Epsilon implements Accountant.
 func (r *Renyi) Epsilon(history Event, delta float64) (float64, error) {
-	list, err := account(history, delta)
+	leaves, err := checkedLeaves(history, delta)
 	if err != nil {
 		return 0, err
 	}
-	return r.epsilon(list, delta)
+	return r.convert(leaves, delta)
 }
 
-// Curve returns what e costs at every order of the grid, rounded upward, +Inf
-// where it is not bounded. A delta of e comes on top: the curve is that of e
-// without an event of probability Price(e).Delta.
+// Curve returns the divergence of e at every order of the grid, rounded upward, +Inf
+// where it is not bounded. Where Price(e).Delta is not 0 the curve is one of
+// approximate Renyi DP: it holds outside an event of that probability.
 func (r *Renyi) Curve(e Event) ([]float64, error) {
-	list, err := leaves(e)
+	leaves, err := leavesOf(e)
 	if err != nil {
 		return nil, err
 	}
 	curve := make([]float64, len(orders))
 	for i, order := range orders {
-		if curve[i], err = r.divergence(list, order); err != nil {
+		if curve[i], err = r.divergence(leaves, order); err != nil {
 			return nil, err
 		}
 	}
 	return curve, nil
 }
 
-// At returns what e costs at one order > 1, as Curve does.
-func (r *Renyi) At(e Event, order float64) (float64, error) {
-	list, err := leaves(e)
-	if err != nil {
-		return 0, err
-	}
-	return r.divergence(list, order)
-}
-
-func (r *Renyi) epsilon(list []term, delta float64) (float64, error) {
-	cost, err := total(list)
+// convert returns the smallest epsilon over the orders of the grid.
+func (r *Renyi) convert(leaves []leaf, delta float64) (float64, error) {
+	cost, err := totalCost(leaves)
 	if err != nil {
 		return 0, err
 	}
 	delta = subDown(delta, cost.Delta)
 	best := math.Inf(1)
 	for _, order := range orders {
-		divergence, err := r.divergence(list, order)
+		divergence, err := r.divergence(leaves, order)
 		if err != nil {
 			return 0, err
 		}
-		// Divergences grow with the order, and no conversion takes more off than this.
+		// Divergences grow with the order, and the conversion adds at least ln(1 - delta):
+		// from here on no order is better.
 		if divergence+math.Log1p(-delta) >= best {
 			break
 		}
@@ -102,45 +93,46 @@ func (r *Renyi) epsilon(list []term, delta float64) (float64, error) {
 	return best, nil
 }
 
-// RenyiEpsilon returns an epsilon, rounded upward, for which a divergence of the
-// given order > 1 leaves at most delta,
+// RenyiEpsilon returns an epsilon, rounded upward, for which a mechanism with this
+// divergence at the given order > 1 is (epsilon, delta)-DP: the larger of 0 and
 //
-//	divergence + ln(1 - 1/a) - ln(a delta)/(a - 1),
+//	divergence + ln(1 - 1/a) - ln(a delta)/(a - 1).
 //
-// or 0; +Inf for delta = 0 or arguments out of range.
+// It is +Inf for delta = 0 or arguments out of range.
 func RenyiEpsilon(divergence, order, delta float64) float64 {
 	if !(divergence >= 0 && order > 1 && delta > 0) || math.IsInf(divergence, 1) {
 		return math.Inf(1)
 	}
-	eps := divergence + renyiDiscount(order, delta)
+	eps := divergence + conversionTerm(order, delta)
 	slack := (divergence + math.Abs(math.Log1p(-1/order)) + (math.Abs(math.Log(delta))+math.Log(order))/(order-1)) * 0x1p-44
 	return math.Max(0, eps+slack)
 }
 
-// renyiDiscount is what the conversion adds to a divergence.
-func renyiDiscount(order, delta float64) float64 {
+// conversionTerm is added to a divergence to convert it to epsilon.
+func conversionTerm(order, delta float64) float64 {
 	return math.Log1p(-1/order) - (math.Log(order)+math.Log(delta))/(order-1)
 }
 
-func (r *Renyi) divergence(list []term, order float64) (float64, error) {
+// divergence sums the divergences of the leaves.
+func (r *Renyi) divergence(leaves []leaf, order float64) (float64, error) {
 	sum := 0.0
-	for _, t := range list {
-		one, err := r.leaf(t.event, order)
+	for _, l := range leaves {
+		one, err := r.ofLeaf(l.event, order)
 		if err != nil {
 			return 0, err
 		}
-		sum = addUp(sum, mulUp(t.count, one))
+		sum = addUp(sum, mulUp(l.count, one))
 	}
 	return sum, nil
 }
 
-// leaf bounds the divergence of one leaf of a history.
+// ofLeaf bounds the divergence of one leaf.
 //
 //	Gaussian, ZCDP     a rho                                     Bun & Steinke 2016
 //	Pure, Approx       that of randomised response               Kairouz, Oh & Viswanath 2015: it dominates
 //	BoundedRange       at most a eps^2/8 and that of Pure        Cesar & Rogers 2021
 //	Sampled Gaussian   sampledRenyi
-func (r *Renyi) leaf(e Event, order float64) (float64, error) {
+func (r *Renyi) ofLeaf(e Event, order float64) (float64, error) {
 	switch e := e.(type) {
 	case Gaussian:
 		return mulUp(order, gaussianRho(e.NoiseMultiplier)), nil
@@ -160,17 +152,17 @@ func (r *Renyi) leaf(e Event, order float64) (float64, error) {
 	return 0, fmt.Errorf("%w: %T", ErrUnsupported, e)
 }
 
-func (r *Renyi) sampledGaussian(at sampledOrder) float64 {
+func (r *Renyi) sampledGaussian(key sampledOrder) float64 {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	if v, ok := r.sampled[at]; ok {
+	if v, ok := r.cache[key]; ok {
 		return v
 	}
-	if r.sampled == nil || len(r.sampled) >= remembered {
-		r.sampled = map[sampledOrder]float64{}
+	if r.cache == nil || len(r.cache) >= maxCached {
+		r.cache = map[sampledOrder]float64{}
 	}
-	v := sampledRenyi(at.rate, at.noiseMultiplier, at.order)
-	r.sampled[at] = v
+	v := sampledRenyi(key.rate, key.noiseMultiplier, key.order)
+	r.cache[key] = v
 	return v
 }
 

@@ -9,16 +9,16 @@ import "math"
 func sampledRenyi(rate, z, order float64) float64 {
 	whole := mulUp(order, gaussianRho(z))
 	m := mixture{rate, 1 / z, order}
-	if !(rate*m.mu > 0x1p-300 && m.mu < 0x1p20) { // not worth a care for overflow
+	if !(rate*m.mu > 0x1p-300 && m.mu < 0x1p20) { // outside, moments may under- or overflow
 		return whole
 	}
 	logMoment := math.Min(m.hockeyStick(), m.binomial())
 	return math.Min(whole, softplus(logMoment)/(order-1)*(1+0x1p-48))
 }
 
-// mixture is the subsampled Gaussian seen at one order: X = 1 - rate + rate e^l
-// is the likelihood ratio of a batch that holds the replaced record with
-// probability rate, when l is that of the record itself.
+// mixture is a subsampled Gaussian at one order. X = 1 - rate + rate e^l is the
+// likelihood ratio of its output when the batch holds the replaced record with
+// probability rate, and l the log-likelihood ratio when it does.
 type mixture struct{ rate, mu, order float64 }
 
 // hockeyStick returns ln M, rounded upward, where 1 + M bounds the moment
@@ -26,8 +26,8 @@ type mixture struct{ rate, mu, order float64 }
 //
 //	M = E[(X^a - 1)(1 - X^(1-a)); s > 0].
 //
-// The proof, and what the slack below covers, stand in subsample.md. +Inf when
-// mu is so large that the integral would take too long.
+// subsample.md has the proof, and the errors that the slack added at the end covers.
+// It is +Inf when mu is so large that the integral would take too long.
 func (m mixture) hockeyStick() float64 {
 	width := 1 / math.Max(1, m.mu)
 	var sum logSum
@@ -37,7 +37,8 @@ func (m mixture) hockeyStick() float64 {
 			m.addDensity(&sum, left+width/2*(1-x), legendreWeight[k])
 			m.addDensity(&sum, left+width/2*(1+x), legendreWeight[k])
 		}
-		// From here on the logarithm of the density falls at least at the rate y - slope.
+		// Beyond s the logarithm of the density falls at least at the rate y - slope,
+		// so the rest of the integral is at most density(s) / (y - slope).
 		s := left + width
 		y, slope := m.mu/2+s, m.order*m.mu-2*m.mu/math.Expm1(-m.mu*s)
 		if y-slope > 12 {

@@ -1,4 +1,4 @@
-// Package progress tells a person at a terminal how far a long command is.
+// Package progress shows on a terminal how far a long command has come.
 package progress
 
 import (
@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Bar is the last line of what a command prints, for as long as the command
-// works. Everything else is written through it, so that no bar stays behind.
-// Where there is no terminal it is never shown.
+// Bar is a progress bar on the last line of the output of a command. Everything else
+// that the command prints is written through the Bar, which clears itself first.
+// Where the output is no terminal the bar is never shown.
 type Bar struct {
-	Total int // of what is counted
+	Total int // number of steps
 
 	out             io.Writer
 	terminal, shown bool
@@ -32,34 +32,37 @@ func Terminal(w io.Writer) bool {
 }
 
 const (
-	width = 24
-	erase = "\r\x1b[K"
-	// What is too long is cut, for erase would leave the rest of a wrapped line.
-	// A space covers the last column, where the cut text ends up, and the cursor
-	// goes back, lest an echoed ^C wraps.
-	cut = "\x1b[?7l"
-	end = " \x1b[?7h\r"
+	barWidth  = 24
+	eraseLine = "\r\x1b[K"
+
+	// Without wrapping, a line that is too long is cut off at the last column.
+	// eraseLine would leave the rest of a wrapped line behind.
+	noWrap = "\x1b[?7l"
+	// On a line that is cut off, the terminal writes all further text over the last
+	// column; the space clears it. The cursor returns to the left, because the echo
+	// of ^C at the right edge would wrap.
+	wrapAgain = " \x1b[?7h\r"
 )
 
-// Show shows how much is done, of Total, and what is going on.
+// Show shows that done of Total steps are done, and what the command is doing.
 func (b *Bar) Show(done int, what string) {
 	if !b.terminal {
 		return
 	}
-	full := width * done / b.Total
-	fmt.Fprintf(b.out, erase+cut+"%s%s %d/%d  %s"+end, strings.Repeat("█", full), strings.Repeat("░", width-full), done, b.Total, what)
+	full := barWidth * done / b.Total
+	fmt.Fprintf(b.out, eraseLine+noWrap+"%s%s %d/%d  %s"+wrapAgain, strings.Repeat("█", full), strings.Repeat("░", barWidth-full), done, b.Total, what)
 	b.shown = true
 }
 
-// Clear takes the bar away until it is shown again.
+// Clear removes the bar until the next Show.
 func (b *Bar) Clear() {
 	if b.shown {
-		io.WriteString(b.out, erase)
+		io.WriteString(b.out, eraseLine)
 		b.shown = false
 	}
 }
 
-// Write writes where the bar is, without it.
+// Write implements io.Writer: it clears the bar and prints text in its place.
 func (b *Bar) Write(text []byte) (int, error) {
 	b.Clear()
 	return b.out.Write(text)

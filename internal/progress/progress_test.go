@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// seen is what a terminal with so many columns shows in the end, without
+// seen returns the text on a terminal of this many columns after the output, without
 // trailing space.
 func seen(t *testing.T, output string, columns int) string {
 	t.Helper()

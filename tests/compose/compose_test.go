@@ -250,29 +250,6 @@ func TestBuildContext(t *testing.T) {
 	}
 }
 
-// The image knows its version: from whoever builds it, and else that it is none.
-func TestVersionReachesTheImage(t *testing.T) {
-	for version, env := range map[string][]string{"unreleased": nil, "v1.2.3": {"DPSIDECAR_VERSION=v1.2.3"}} {
-		built := 0
-		for _, s := range load(t, env...).Services {
-			if s.Build == nil {
-				continue
-			}
-			built++
-			if got := s.Build.Args["VERSION"]; got == nil || *got != version {
-				t.Errorf("%s is built as %v, want %s", s.Name, got, version)
-			}
-		}
-		if built == 0 {
-			t.Error("nothing is built")
-		}
-	}
-	dockerfile := read(t, "Dockerfile")
-	if arg := strings.Index(dockerfile, "\nARG VERSION=unreleased\n"); arg < 0 || !strings.Contains(dockerfile[arg:], "-X main.version=${VERSION}") {
-		t.Error("the Dockerfile does not pass its version to the program")
-	}
-}
-
 var user = regexp.MustCompile(`(?m)^USER (.*)$`)
 
 // runsAsRoot reports whether containers of an image may run as root: its last

@@ -8,7 +8,7 @@ type Logistic struct{}
 
 // Value returns log(1 + e^z) - y z.
 func (Logistic) Value(z, y float64) float64 {
-	s := sign(y)
+	s := labelSign(y)
 	if s == 0 {
 		return 0
 	}
@@ -23,8 +23,9 @@ func (l Logistic) Deriv(z, y float64) float64 {
 	return d[0]
 }
 
-// Derivs is Deriv by rows: -s / (1 + e^(s z)) with s = 2y-1, to a relative
-// error of 1e-15 and without a call. An exponent beyond 700 counts as 700.
+// Derivs implements Batch: -s / (1 + e^(s z)) with s = 2y-1. The relative error is
+// below 1e-15; an exponent beyond 700 counts as 700. The exponential is computed in
+// place from a table, because a call for each row would take most of the time.
 func (Logistic) Derivs(dst, z, y []float64) {
 	z, y = z[:len(dst)], y[:len(dst)]
 	for i := range dst {
@@ -34,7 +35,7 @@ func (Logistic) Derivs(dst, z, y []float64) {
 		}
 		v := s * z[i]
 		if !(math.Abs(v) <= maxExponent) {
-			v, s = tame(v, s)
+			v, s = saturate(v, s)
 		}
 		shifted := v*(expSteps/math.Ln2) + expShift
 		k := math.Float64bits(shifted)
@@ -46,19 +47,20 @@ func (Logistic) Derivs(dst, z, y []float64) {
 	}
 }
 
-// tame returns an exponent and sign whose derivative is right for an exponent v
-// beyond maxExponent, and 0 where v is NaN.
-func tame(v, s float64) (float64, float64) {
+// saturate replaces an exponent v beyond maxExponent by the nearest one within, where
+// the derivative is less than 1e-300 away from its limit. For NaN the sign becomes
+// 0, and with it the derivative.
+func saturate(v, s float64) (float64, float64) {
 	if v != v {
 		return 0, 0
 	}
 	return math.Copysign(maxExponent, v), s
 }
 
-// e^v is 2^(k/expSteps) e^r with k the integer nearest to v expSteps / ln 2.
-// Adding expShift leaves k in the low bits of the sum. What remains, |r| <=
-// 0.0055, is subtracted in two parts, of which steps * stepHigh is exact, and
-// the first term left out of the series for e^r is below 4e-17.
+// e^v is 2^(k/expSteps) e^r with k the integer nearest to v expSteps / ln 2, and |r|
+// <= 0.0055. Adding expShift leaves k in the low bits of the sum. r is v less k
+// ln 2 / expSteps, subtracted in two parts of which steps * stepHigh is exact. The
+// first term left out of the series for e^r is below 4e-17.
 //
 // Source: Tang 1989, "Table-driven implementation of the exponential function".
 const (
@@ -83,35 +85,8 @@ func (Logistic) Smoothness() float64 { return 1. / 4 }
 // Lipschitz returns 1.
 func (Logistic) Lipschitz() float64 { return 1 }
 
-// Hinge is max(0, 1 - s z) for a label y, 0 or 1, with s = 2y-1: the loss of the
-// support vector machine. Any other y has loss and derivative 0.
-type Hinge struct{}
-
-// Value returns max(0, 1 - s z).
-func (Hinge) Value(z, y float64) float64 {
-	s := sign(y)
-	if s == 0 {
-		return 0
-	}
-	return max(0, 1-s*z)
-}
-
-// Deriv returns -s inside the margin, else 0.
-func (Hinge) Deriv(z, y float64) float64 {
-	if s := sign(y); s*z < 1 {
-		return -s
-	}
-	return 0
-}
-
-// Smoothness returns +Inf.
-func (Hinge) Smoothness() float64 { return math.Inf(1) }
-
-// Lipschitz returns 1.
-func (Hinge) Lipschitz() float64 { return 1 }
-
-// sign returns 1 for y = 1, -1 for y = 0, and 0 for what is no label.
-func sign(y float64) float64 {
+// labelSign returns 1 for y = 1, -1 for y = 0, and 0 for any other y.
+func labelSign(y float64) float64 {
 	if y*(1-y) != 0 {
 		return 0
 	}

@@ -1,6 +1,7 @@
-// Package loss holds convex losses of a linear prediction z = <x, w> for a
-// target y. They are total: whatever numbers a row holds, its derivative is a
-// finite number, and a row that says nothing has derivative 0.
+// Package loss holds convex losses of a linear prediction z = <x, w> for a target
+// y. They are total: whatever numbers a row holds, its derivative is a finite
+// number, and for a row that cannot be used, as with a NaN or with a target that is
+// no label, it is 0.
 package loss
 
 // Loss is a convex function of the prediction z for the target y. The gradient
@@ -12,18 +13,18 @@ type Loss interface {
 	Value(z, y float64) float64
 	Deriv(z, y float64) float64 // d Value / dz, or a subgradient
 
-	Smoothness() float64 // bounds the second derivative; +Inf: no bound
-	Lipschitz() float64  // bounds |Deriv|; +Inf: no bound
+	Smoothness() float64 // an upper bound on the second derivative; +Inf: there is none
+	Lipschitz() float64  // an upper bound on |Deriv|; +Inf: there is none
 }
 
-// Batch is a Loss that is faster on many rows at once: it sets dst[i] to
-// exactly Deriv(z[i], y[i]). dst may be z.
+// Batch is a Loss that is faster on many rows at once. Derivs sets dst[i] to
+// Deriv(z[i], y[i]), to the last bit. dst may be z.
 type Batch interface {
 	Loss
 	Derivs(dst, z, y []float64)
 }
 
-// Derivs sets dst[i] to l.Deriv(z[i], y[i]), at once where l can. dst may be z.
+// Derivs sets dst[i] to l.Deriv(z[i], y[i]), as a Batch where l is one. dst may be z.
 // It panics when lengths differ.
 func Derivs(l Loss, dst, z, y []float64) {
 	if len(z) != len(dst) || len(y) != len(dst) {

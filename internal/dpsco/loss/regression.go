@@ -17,7 +17,7 @@ func (Squared) Deriv(z, y float64) float64 {
 	return r
 }
 
-// Derivs is Deriv by rows.
+// Derivs implements Batch.
 func (l Squared) Derivs(dst, z, y []float64) {
 	z, y = z[:len(dst)], y[:len(dst)]
 	for i := range dst {
@@ -59,7 +59,7 @@ func (l Huber) Deriv(z, y float64) float64 {
 	return r
 }
 
-// Derivs is Deriv by rows.
+// Derivs implements Batch.
 func (l Huber) Derivs(dst, z, y []float64) {
 	z, y = z[:len(dst)], y[:len(dst)]
 	for i := range dst {
@@ -73,65 +73,8 @@ func (Huber) Smoothness() float64 { return 1 }
 // Lipschitz returns Delta.
 func (l Huber) Lipschitz() float64 { return l.Delta }
 
-// PseudoHuber is Delta^2 (sqrt(1 + (r/Delta)^2) - 1) of the residual r, Delta >
-// 0: as Huber in the middle and far out, but smooth.
-//
-// Source: Charbonnier, Blanc-Feraud, Aubert & Barlaud 1997.
-type PseudoHuber struct{ Delta float64 }
-
-// Value returns the loss, without cancellation at small residuals.
-func (l PseudoHuber) Value(z, y float64) float64 {
-	r := math.Abs(z - y)
-	u := r / l.Delta
-	return l.Delta * r * (u / (1 + math.Hypot(1, u)))
-}
-
-// Deriv returns r / sqrt(1 + (r/Delta)^2).
-func (l PseudoHuber) Deriv(z, y float64) float64 {
-	r := z - y
-	u := r / l.Delta
-	switch square := u * u; {
-	case square <= 0x1p60:
-		return r / math.Sqrt(1+square)
-	case u > 0: // the root is |u| to the last bit, and u may be infinite
-		return l.Delta
-	case u < 0:
-		return -l.Delta
-	}
-	return 0
-}
-
-// Smoothness returns 1.
-func (PseudoHuber) Smoothness() float64 { return 1 }
-
-// Lipschitz returns Delta.
-func (l PseudoHuber) Lipschitz() float64 { return l.Delta }
-
-// Absolute is |z-y|.
-type Absolute struct{}
-
-// Value returns |z-y|.
-func (Absolute) Value(z, y float64) float64 { return math.Abs(z - y) }
-
-// Deriv returns the sign of z-y, 0 at 0.
-func (Absolute) Deriv(z, y float64) float64 {
-	switch {
-	case z > y:
-		return 1
-	case z < y:
-		return -1
-	}
-	return 0
-}
-
-// Smoothness returns +Inf.
-func (Absolute) Smoothness() float64 { return math.Inf(1) }
-
-// Lipschitz returns 1.
-func (Absolute) Lipschitz() float64 { return 1 }
-
-// Quantile is the check loss, whose minimiser is the quantile of level Tau, in
-// (0, 1), of y given x.
+// Quantile is the pinball (check) loss, whose minimiser is the quantile of level Tau,
+// in (0, 1), of y given x; with Tau = 1/2 it is half the absolute error.
 //
 // Source: Koenker & Bassett 1978.
 type Quantile struct{ Tau float64 }

@@ -14,21 +14,19 @@ func BenchmarkSums(b *testing.B) {
 	const n, d = 1 << 17, 10
 	a := normal(rand.New(rand.NewPCG(5, 5)), n, d)
 	r, centre := a.rows(2048, 1), make([]float64, d)
-	clipped := at(b, Clip{Norm: 3}, 1, n, d).(*clip)
-	smooth := at(b, Catoni{Scale: 2, Beta: 5}, 1, n, d).(*catoni)
-	plain := at(b, Catoni{Scale: 2, Beta: math.Inf(1)}, 1, n, d).(*catoni)
-	ball := at(b, KSU{Radius: 3, Range: 10}, 1, n, d).(*joint)
-	box := at(b, KSU{Radius: 3, Range: 10, Axis: true}, 1, n, d).(*joint)
-	halves := at(b, KSU{Radius: 3, Range: 10, Split: true}, 1, 2*n, d).(*split)
+	clipped := at(b, Clip{Norm: 3}, 1, n, d).(*clipEstimator)
+	smooth := at(b, Catoni{Scale: 2, Beta: 5}, 1, n, d).(*catoniEstimator)
+	unsmoothed := at(b, Catoni{Scale: 2, Beta: math.Inf(1)}, 1, n, d).(*catoniEstimator)
+	ball := at(b, KSU{Radius: 3, Range: 10}, 1, n, d).(*ksuEstimator)
+	box := at(b, KSU{Radius: 3, Range: 10, Axis: true}, 1, n, d).(*ksuEstimator)
 	smooth.sum(r) // tabulates
 	for name, pass := range map[string]func(){
-		"clip":         func() { clipped.sum(r, Near{}) },
-		"catoni":       func() { smooth.sum(r) },
-		"catoni-plain": func() { plain.sum(r) },
-		"ksu":          func() { ball.sum(r, centre) },
-		"ksu-axis":     func() { box.sum(r, centre) },
-		"ksu-counts":   func() { ball.counts(r) },
-		"ksu-kept":     func() { halves.sum(r, centre) },
+		"clip":              func() { clipped.sum(r, Hints{}) },
+		"catoni":            func() { smooth.sum(r) },
+		"catoni-unsmoothed": func() { unsmoothed.sum(r) },
+		"ksu":               func() { ball.sum(r, centre) },
+		"ksu-axis":          func() { box.sum(r, centre) },
+		"ksu-counts":        func() { ball.counts(r) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			own, floor := time.Hour, time.Hour // the fastest runs, in turn: the machine has other work

@@ -15,8 +15,8 @@ import (
 // Scale sup h (proof: catoni.md).
 //
 // Source: Catoni & Giulini 2017; Holland 2019; Wang, Xiao, Devadas & Xu 2020,
-// Algorithm 4. Differs: h is tabulated and clamped, since the printed closed form cancels
-// to anything for large arguments; noise is calibrated through z.
+// Algorithm 4. Differs: h is tabulated and clamped, because the printed closed form loses all
+// its digits to cancellation for large arguments; noise is calibrated through z.
 type Catoni struct{ Scale, Beta float64 }
 
 // At implements Method.
@@ -24,15 +24,15 @@ func (m Catoni) At(z float64, n, d int) (Estimator, error) {
 	if !(m.Beta >= minBeta && m.Beta <= maxBeta || math.IsInf(m.Beta, 1)) {
 		return nil, fmt.Errorf("%w: Beta = %v; it must be in [%v, %v] or infinite", mech.ErrParams, m.Beta, minBeta, maxBeta)
 	}
-	g, err := newGaussian(z, mech.Contract{Norm: mech.LInf, Bound: m.bound(), N: n, D: d})
+	g, err := newGaussianNoise(z, mech.Contract{Norm: mech.LInf, Bound: m.bound(), N: n, D: d})
 	if err != nil {
 		return nil, err
 	}
-	return &catoni{gaussian: g, Catoni: m}, nil
+	return &catoniEstimator{gaussianNoise: g, Catoni: m}, nil
 }
 
-// bound returns the supremum of |Scale h|, a little too large, so that nothing
-// is clamped that need not be.
+// bound returns an upper bound on |Scale h|, a little above the supremum, so that
+// rounding leads to no clamping.
 func (m Catoni) bound() float64 { return m.Scale * influenceLimit(m.Beta) * (1 + 1e-8) }
 
 // CatoniScale returns the Scale for which bias and noise of Catoni are balanced
@@ -47,30 +47,30 @@ func CatoniScale(v, beta, z float64, n, d int) float64 {
 	return math.Sqrt(bias / noise)
 }
 
-type catoni struct {
-	gaussian
+type catoniEstimator struct {
+	gaussianNoise
 	Catoni
-	h influence // nil before the first estimate: planning needs none
+	h influence // made by the first estimate: planning does not need it
 }
 
 // Estimate implements Estimator.
-func (e *catoni) Estimate(dst []float64, r Rows, _ Near, src *mech.Source) {
+func (e *catoniEstimator) Estimate(dst []float64, r Rows, _ Hints, src *mech.Source) {
 	e.Release(dst, e.sum(r), src)
 }
 
-func (e *catoni) sum(r Rows) mech.Bounded {
+func (e *catoniEstimator) sum(r Rows) mech.Bounded {
 	if e.h == nil {
 		e.h = newInfluence(e.Beta)
 	}
 	whole := mech.NewSum(e.contract)
-	collect(whole, r, func(part *mech.Sum) func(Block) {
-		scratch := newColumns(r.D)
-		back := make([]float64, chunkRows)
-		for i := range back {
-			back[i] = e.Scale
+	accumulate(whole, r, func(part *mech.Sum) func(Block) {
+		scratch := newRowBuffer(r.D)
+		scale := make([]float64, chunkRows)
+		for i := range scale {
+			scale[i] = e.Scale
 		}
 		column := func(dst []float64, _ int, x, c []float64) { e.h.apply(dst, x, c, 1/e.Scale) }
-		add := func(rows mech.Rows, m int) { part.AddRows(rows, back[:m]) }
+		add := func(rows mech.Rows, m int) { part.AddRows(rows, scale[:m]) }
 		return func(b Block) { scratch.each(b, column, add) }
 	})
 	return whole.Bounded()

@@ -8,8 +8,8 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// What the papers print, in float64 and without a clamp, lets one record move the
-// sum without bound; what is implemented holds to the bound with the same record.
+// The printed closed form, in float64 and without a clamp, lets one record move the
+// sum without bound; the implementation keeps to the bound with the same record.
 func TestClosedFormNeedsTheClamp(t *testing.T) {
 	const beta = 4.605170185988092 // ln 100
 	m := Catoni{Scale: 1, Beta: beta}
@@ -18,7 +18,7 @@ func TestClosedFormNeedsTheClamp(t *testing.T) {
 			t.Errorf("the closed form at %v is %v: this test shows nothing", a, v)
 		}
 		record := design{x: [][]float64{{a}}, c: []float64{1}}
-		sum := at(t, m, 1, 1, 1).(*catoni).sum(record.rows(1, 1))
+		sum := at(t, m, 1, 1, 1).(*catoniEstimator).sum(record.rows(1, 1))
 		bound, _ := mech.TestL2Squared(t, sum).Float64()
 		if v := float64(mech.TestValue(t, sum)[0]); !(math.Abs(v) <= math.Sqrt(bound)/2) || v < .999*math.Sqrt(bound)/2 {
 			t.Errorf("a record of %v adds %v of %v", a, v, math.Sqrt(bound)/2)
@@ -29,7 +29,7 @@ func TestClosedFormNeedsTheClamp(t *testing.T) {
 // The integer clamp holds whatever the influence function returns.
 func TestClampHoldsForAnyInfluence(t *testing.T) {
 	for _, v := range []float64{34e6, 1e300, math.Inf(1), math.Inf(-1), math.NaN()} {
-		e := at(t, Catoni{Scale: 1, Beta: 5}, 1, 1, 1).(*catoni)
+		e := at(t, Catoni{Scale: 1, Beta: 5}, 1, 1, 1).(*catoniEstimator)
 		e.h = broken(v)
 		sum := e.sum(zeros(1, 1).rows(1, 1))
 		bound, _ := mech.TestL2Squared(t, sum).Float64()
@@ -77,7 +77,7 @@ func TestCatoniIsAccurate(t *testing.T) {
 	for _, beta := range []float64{5, math.Inf(1)} {
 		m := Catoni{CatoniScale(3, beta, z, n, d), beta}
 		dst := make([]float64, d)
-		at(t, m, z, n, d).Estimate(dst, a.rows(2048, 2), Near{}, mech.TestSource(t, 1))
+		at(t, m, z, n, d).Estimate(dst, a.rows(2048, 2), Hints{}, mech.TestSource(t, 1))
 		allowed := 3*(1+1/beta)/(4*phiLimit*m.Scale) + 6*2*m.Scale*z*math.Sqrt(d)/n + 6/math.Sqrt(n)
 		for j, v := range dst {
 			if math.Abs(v-1.5) > allowed {

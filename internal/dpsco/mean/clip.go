@@ -6,8 +6,8 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// Clip averages row gradients that are scaled down to length Norm where they
-// are longer. Where a query knows a smaller bound, rows are clipped to that and
+// Clip averages row gradients, of which those longer than Norm are scaled down to
+// length Norm. Where a hint has a smaller norm, gradients are clipped to that, and
 // noise shrinks with it.
 //
 // Privacy: Gaussian noise of multiplier z (proof: clip.md).
@@ -18,27 +18,27 @@ type Clip struct{ Norm float64 }
 
 // At implements Method.
 func (m Clip) At(z float64, n, d int) (Estimator, error) {
-	g, err := newGaussian(z, mech.Contract{Norm: mech.L2, Bound: m.Norm, N: n, D: d})
+	g, err := newGaussianNoise(z, mech.Contract{Norm: mech.L2, Bound: m.Norm, N: n, D: d})
 	if err != nil {
 		return nil, err
 	}
-	return &clip{g}, nil
+	return &clipEstimator{g}, nil
 }
 
-type clip struct{ gaussian }
+type clipEstimator struct{ gaussianNoise }
 
 // Estimate implements Estimator.
-func (e *clip) Estimate(dst []float64, r Rows, near Near, src *mech.Source) {
-	e.Release(dst, e.sum(r, near), src)
+func (e *clipEstimator) Estimate(dst []float64, r Rows, hints Hints, src *mech.Source) {
+	e.Release(dst, e.sum(r, hints), src)
 }
 
-func (e *clip) sum(r Rows, near Near) mech.Bounded {
+func (e *clipEstimator) sum(r Rows, hints Hints) mech.Bounded {
 	c := e.contract
-	if near.Norm > 0 && near.Norm < c.Bound {
-		c.Bound = math.Max(near.Norm, smallestNorm)
+	if hints.Norm > 0 && hints.Norm < c.Bound {
+		c.Bound = math.Max(hints.Norm, smallestNorm)
 	}
 	whole := mech.NewSum(c)
-	collect(whole, r, func(part *mech.Sum) func(Block) {
+	accumulate(whole, r, func(part *mech.Sum) func(Block) {
 		return func(b Block) { part.AddRows(b.X, b.C) }
 	})
 	return whole.Bounded()

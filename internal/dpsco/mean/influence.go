@@ -21,8 +21,8 @@ func phi(u float64) float64 {
 // influenceLimit is the supremum of |h|, to which h tends.
 func influenceLimit(beta float64) float64 { return phiLimit * math.Erf(math.Sqrt(beta/2)) }
 
-// influence writes h(x_i c_i scale) to dst; what is not a number becomes 0, to
-// rounding.
+// influence is a function h. apply writes h(x_i c_i scale) to dst, and 0, up to
+// rounding, where the argument is NaN.
 type influence interface {
 	apply(dst, x, c []float64, scale float64)
 }
@@ -31,15 +31,15 @@ type influence interface {
 // with an error below 1e-10.
 func newInfluence(beta float64) influence {
 	if math.IsInf(beta, 1) {
-		return plain{}
+		return unsmoothed{}
 	}
-	return newTable(beta)
+	return newInfluenceTable(beta)
 }
 
-// plain is h for beta = +Inf: phi itself.
-type plain struct{}
+// unsmoothed is h for beta = +Inf: phi itself.
+type unsmoothed struct{}
 
-func (plain) apply(dst, x, c []float64, scale float64) {
+func (unsmoothed) apply(dst, x, c []float64, scale float64) {
 	x, c = x[:len(dst)], c[:len(dst)]
 	for i := range dst {
 		v := phi(x[i] * (c[i] * scale))
@@ -50,22 +50,22 @@ func (plain) apply(dst, x, c []float64, scale float64) {
 	}
 }
 
-// cells is the number of pieces of a table.
+// cells is the number of polynomial pieces of an influenceTable.
 const cells = 256
 
-// table holds h on a >= 0 as polynomials of degree 5 in t = 1 - 1/(1 + a), one
-// for each of 256 cells of [0, 1]; h is odd. In t it is smooth up to the end:
-// h(a) is analytic in 1/a. Each piece meets h in the cell's ends and in four
-// points between.
-type table [cells][6]float64
+// influenceTable holds the odd function h, for a >= 0, as a polynomial of degree 5 in
+// t = 1 - 1/(1 + a) for each of the equal cells of [0, 1]. As h(a) is analytic in
+// 1/a, it is smooth in t up to t = 1. Each polynomial interpolates h at the ends of
+// its cell and at four points between.
+type influenceTable [cells][6]float64
 
-func newTable(beta float64) *table {
-	h := new(table)
+func newInfluenceTable(beta float64) *influenceTable {
+	h := new(influenceTable)
 	for k := range h {
 		var value [6]float64
 		for i, u := range lobatto {
 			t := (float64(k) + .5 + u) / cells
-			value[i] = smoothed(t/(1-t), beta)
+			value[i] = smoothedPhi(t/(1-t), beta)
 		}
 		h[k] = interpolate(value)
 	}
@@ -74,7 +74,7 @@ func newTable(beta float64) *table {
 
 // apply implements influence, for every float64: NaN becomes h(0), an infinity
 // the limit.
-func (h *table) apply(dst, x, c []float64, scale float64) {
+func (h *influenceTable) apply(dst, x, c []float64, scale float64) {
 	x, c = x[:len(dst)], c[:len(dst)]
 	for i := range dst {
 		a := x[i] * (c[i] * scale)
@@ -110,17 +110,17 @@ func interpolate(value [6]float64) (p [6]float64) {
 	return p
 }
 
-// smoothed computes h(a), a in [0, +Inf], without cancellation: with
-// y = a + a xi / sqrt(beta), the parts where phi(y) is constant from the error
-// function, the part between by quadrature of phi itself.
-func smoothed(a, beta float64) float64 {
-	root, reach := math.Sqrt(beta), math.Sqrt2/a // phi(y) is constant where |y/a| > reach
+// smoothedPhi computes h(a), a in [0, +Inf], without cancellation. With
+// y = a + a xi / sqrt(beta), the expectation is taken by the error function where
+// phi(y) is constant, and by quadrature of phi between.
+func smoothedPhi(a, beta float64) float64 {
+	root, edge := math.Sqrt(beta), math.Sqrt2/a // phi(y) is constant where |y/a| > edge
 	if a == 0 {
 		return 0
 	}
-	low, high := root*(-reach-1), root*(reach-1) // of xi
+	low, high := root*(-edge-1), root*(edge-1) // of xi
 	constant := phiLimit * (math.Erfc(high/math.Sqrt2) - math.Erfc(-low/math.Sqrt2)) / 2
-	low, high = max(low, -normalReach), min(high, normalReach)
+	low, high = max(low, -normalCutoff), min(high, normalCutoff)
 	if !(low < high) {
 		return constant
 	}
@@ -137,8 +137,9 @@ func smoothed(a, beta float64) float64 {
 	return constant + sum*width/2/math.Sqrt(2*math.Pi)
 }
 
-// normalReach is where the normal law ends in float64.
-const normalReach = 9
+// normalCutoff is where the quadrature ends: beyond, the normal law has probability
+// below 1e-18.
+const normalCutoff = 9
 
 // Gauss and Legendre's rule with 5 points on [-1, 1].
 var (

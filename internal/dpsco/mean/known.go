@@ -6,16 +6,16 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// Known is an Estimator whose answers carry noise of a size that public
-// parameters alone decide.
+// Known is an Estimator whose noise has a size that is known from public parameters
+// alone.
 type Known interface {
 	// Noise returns the standard deviation of the noise in each coordinate of an
-	// estimate, for row gradients clipped to norm; 0: to the method's own.
+	// estimate, where row gradients are clipped to norm; 0: to the estimator's own.
 	Noise(norm float64) float64
 }
 
 // Noise implements Known: the noise multiplier times the sensitivity of a mean.
-func (g gaussian) Noise(float64) float64 {
+func (g gaussianNoise) Noise(float64) float64 {
 	c := g.contract
 	sensitivity := 2 * c.Bound / float64(c.N)
 	if c.Norm == mech.LInf {
@@ -25,10 +25,10 @@ func (g gaussian) Noise(float64) float64 {
 }
 
 // Noise implements Known.
-func (e *clip) Noise(norm float64) float64 {
-	whole := e.gaussian.Noise(0)
+func (e *clipEstimator) Noise(norm float64) float64 {
+	full := e.gaussianNoise.Noise(0)
 	if norm > 0 && norm < e.contract.Bound {
-		return whole * norm / e.contract.Bound
+		return full * norm / e.contract.Bound
 	}
-	return whole
+	return full
 }

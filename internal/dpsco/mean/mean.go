@@ -1,7 +1,7 @@
-// Package mean estimates the mean of row gradients privately. Every estimator
-// brings each row's contribution within a public bound by a function of that
-// row alone, adds integers, and adds noise: what the bounds cost is accuracy,
-// never privacy. One record is one row; n is public.
+// Package mean estimates the mean of row gradients privately. Every estimator brings
+// each row's contribution within a public bound by a function of that row alone,
+// adds up integers, and adds noise. A bound that does not suit the data costs
+// accuracy, never privacy. One record is one row; the number of rows n is public.
 package mean
 
 import (
@@ -29,29 +29,29 @@ type Rows struct {
 	Range func(visitor func() func(Block))
 }
 
-// Near is what is public about a query by now.
-type Near struct {
-	Norm   float64   // a bound on the norm of row gradients, to be clipped to; 0: none is known
-	Centre []float64 // an earlier private answer close to this one; nil at the first query
+// Hints holds public facts that can make an estimate more accurate.
+type Hints struct {
+	Norm   float64   // bounds the norm of row gradients, which are clipped to it; 0: not known
+	Centre []float64 // an earlier private answer close to this one; nil: there is none
 }
 
-// Method is an estimator by public parameters only. A zero parameter is not a
-// default: planning fills all in.
+// Method is an estimator that is not calibrated yet: its public parameters. A zero
+// parameter is not a default: planning fills all in.
 type Method interface {
-	// At fixes the noise of estimates of the mean of n gradients of length d.
-	// z is the noise multiplier of one estimate, so that its cost does not
-	// grow with z, as privacy.Calibrate asks for.
+	// At calibrates estimates of the mean of n gradients of length d to the noise
+	// multiplier z. The cost of an estimate does not grow with z, as
+	// privacy.Calibrate asks for.
 	//
-	// Errors: wraps mech.ErrParams for parameters that cannot work with n and d.
+	// Errors: mech.ErrParams for parameters that cannot work with n and d.
 	At(z float64, n, d int) (Estimator, error)
 }
 
-// Estimator is a calibrated Method for one run. It may remember answers that it
-// gave, nothing else. Not safe for concurrent use.
+// Estimator is a calibrated Method for one run. It may remember its own answers, and
+// nothing else of the data. It is not safe for concurrent use.
 type Estimator interface {
-	Begin() privacy.Event // paid once, by the first estimate, besides its Event; nil: nothing
-	Event() privacy.Event // of one estimate
-	// Estimate writes the private mean to dst, of length d. r has the n and d
-	// of At.
-	Estimate(dst []float64, r Rows, near Near, src *mech.Source)
+	Begin() privacy.Event // charged once, for the first estimate, besides its Event; nil: nothing
+	Event() privacy.Event // what one estimate releases
+	// Estimate writes the private mean to dst, of length d. r has the n and d of At,
+	// and hints are public.
+	Estimate(dst []float64, r Rows, hints Hints, src *mech.Source)
 }

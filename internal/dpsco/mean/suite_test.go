@@ -16,24 +16,19 @@ import (
 // one estimate would release, given the same earlier answers and the same draws
 // of src that touch no noise.
 type statistician interface {
-	statistics(r Rows, near Near, src *mech.Source) []mech.Bounded
+	statistics(r Rows, hints Hints, src *mech.Source) []mech.Bounded
 }
 
-func (e *clip) statistics(r Rows, near Near, _ *mech.Source) []mech.Bounded {
-	return []mech.Bounded{e.sum(r, near)}
+func (e *clipEstimator) statistics(r Rows, hints Hints, _ *mech.Source) []mech.Bounded {
+	return []mech.Bounded{e.sum(r, hints)}
 }
 
-func (e *catoni) statistics(r Rows, _ Near, _ *mech.Source) []mech.Bounded {
+func (e *catoniEstimator) statistics(r Rows, _ Hints, _ *mech.Source) []mech.Bounded {
 	return []mech.Bounded{e.sum(r)}
 }
 
-func (e *joint) statistics(r Rows, near Near, _ *mech.Source) []mech.Bounded {
-	return []mech.Bounded{e.counts(r), e.sum(r, e.within(near.Centre))}
-}
-
-func (e *split) statistics(r Rows, near Near, src *mech.Source) []mech.Bounded {
-	first, second := e.halves(r, src)
-	return []mech.Bounded{e.counts(first), e.sum(second, near.Centre)}
+func (e *ksuEstimator) statistics(r Rows, hints Hints, _ *mech.Source) []mech.Bounded {
+	return []mech.Bounded{e.counts(r), e.sum(r, e.clampToBins(hints.Centre))}
 }
 
 // design is a table of gradients in memory.
@@ -50,7 +45,7 @@ func (a design) rows(block, visitors int) Rows {
 		d++
 	}
 	return Rows{N: len(a.c), D: d, Range: func(visitor func() func(Block)) {
-		var crew sync.WaitGroup
+		var workers sync.WaitGroup
 		blocks := make(chan int, len(a.c)/block+1)
 		for start := 0; start < len(a.c); start += block {
 			blocks <- start
@@ -61,7 +56,7 @@ func (a design) rows(block, visitors int) Rows {
 			visits[k] = visitor()
 		}
 		for _, visit := range visits {
-			crew.Go(func() {
+			workers.Go(func() {
 				for start := range blocks {
 					end := min(start+block, len(a.c))
 					b := Block{Start: start, X: mech.Rows{Intercept: a.intercept}, C: a.c[start:end]}
@@ -72,7 +67,7 @@ func (a design) rows(block, visitors int) Rows {
 				}
 			})
 		}
-		crew.Wait()
+		workers.Wait()
 	}}
 }
 
@@ -172,9 +167,9 @@ func largestShares(t *testing.T, m Method, pairs int) (largest []float64) {
 	for k := range pairs {
 		a, b := pair(r, 2+r.IntN(7), 1+r.IntN(3))
 		p, q := a.rows(3, 2), b.rows(3, 2)
-		near := Near{Centre: make([]float64, p.D)}
-		for j := range near.Centre {
-			near.Centre[j] = []float64{0, .3, -.2}[r.IntN(3)]
+		hints := Hints{Centre: make([]float64, p.D)}
+		for j := range hints.Centre {
+			hints.Centre[j] = []float64{0, .3, -.2}[r.IntN(3)]
 		}
 		e := estimators[[2]int{p.N, p.D}]
 		if e == nil {
@@ -182,8 +177,8 @@ func largestShares(t *testing.T, m Method, pairs int) (largest []float64) {
 			estimators[[2]int{p.N, p.D}] = e
 		}
 		seed := uint64(k)
-		before := e.statistics(p, near, mech.TestSource(t, seed))
-		after := e.statistics(q, near, mech.TestSource(t, seed))
+		before := e.statistics(p, hints, mech.TestSource(t, seed))
+		after := e.statistics(q, hints, mech.TestSource(t, seed))
 		largest = append(largest, make([]float64, len(before)-len(largest))...)
 		for s := range before {
 			largest[s] = math.Max(largest[s], share(t, before[s], after[s]))
@@ -225,9 +220,7 @@ func testCost(t *testing.T, m Method) {
 	}
 }
 
-// Shuffled rows, other blocks and other visitors give the same integers. (A
-// permutation of the rows that the estimator draws itself does not follow the
-// shuffle, so such an estimator is only held to blocks and visitors.)
+// Shuffled rows, other blocks and other visitors give the same integers.
 func testOrder(t *testing.T, m Method) {
 	r := rand.New(rand.NewPCG(2, 2))
 	const n, d = 1500, 3
@@ -242,14 +235,11 @@ func testOrder(t *testing.T, m Method) {
 			shuffled.x[j][to] = a.x[j][from]
 		}
 	}
-	variants := []Rows{a.rows(7, 3), a.rows(n, 1), a.rows(600, 5)}
-	if _, draws := at(t, m, 1, n, d).(*split); !draws {
-		variants = append(variants, shuffled.rows(100, 4))
-	}
-	near := Near{Centre: make([]float64, d)}
-	want := at(t, m, 1, n, d).(statistician).statistics(a.rows(64, 1), near, mech.TestSource(t, 1))
+	variants := []Rows{a.rows(7, 3), a.rows(n, 1), a.rows(600, 5), shuffled.rows(100, 4)}
+	hints := Hints{Centre: make([]float64, d)}
+	want := at(t, m, 1, n, d).(statistician).statistics(a.rows(64, 1), hints, mech.TestSource(t, 1))
 	for k, v := range variants {
-		got := at(t, m, 1, n, d).(statistician).statistics(v, near, mech.TestSource(t, 1))
+		got := at(t, m, 1, n, d).(statistician).statistics(v, hints, mech.TestSource(t, 1))
 		for s := range want {
 			if !slices.Equal(mech.TestValue(t, got[s]), mech.TestValue(t, want[s])) {
 				t.Errorf("variant %d: statistic %d differs", k, s)

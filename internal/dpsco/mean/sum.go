@@ -7,31 +7,30 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// gaussian is normal noise on a sum under one contract: all that the estimators
-// do who need nothing to begin with.
-type gaussian struct {
+// gaussianNoise is normal noise on a sum under one contract. It is the part that the
+// estimators have in common whose only release is such a sum.
+type gaussianNoise struct {
 	mech.Gaussian
 	contract mech.Contract
 }
 
-func newGaussian(z float64, c mech.Contract) (gaussian, error) {
-	g := gaussian{mech.Gaussian{NoiseMultiplier: z}, c}
+func newGaussianNoise(z float64, c mech.Contract) (gaussianNoise, error) {
+	g := gaussianNoise{mech.Gaussian{NoiseMultiplier: z}, c}
 	return g, errors.Join(g.Check(), c.Check())
 }
 
 // Begin implements Estimator.
-func (gaussian) Begin() privacy.Event { return nil }
+func (gaussianNoise) Begin() privacy.Event { return nil }
 
-// adder is a Sum, or another accumulator that parts of the rows are added to at
-// the same time.
-type adder[A any] interface {
+// accumulator adds up rows, parts of them at the same time: a mech.Sum, for instance.
+type accumulator[A any] interface {
 	Fork() A
 	Merge(A)
 }
 
-// collect adds all rows to whole: visit returns what adds a block to one of its
-// parts.
-func collect[A adder[A]](whole A, r Rows, visit func(part A) func(Block)) {
+// accumulate adds all rows to whole. visit returns the function that adds a block to
+// a part of it, which one goroutine owns.
+func accumulate[A accumulator[A]](whole A, r Rows, visit func(part A) func(Block)) {
 	var parts []A
 	r.Range(func() func(Block) {
 		part := whole.Fork()

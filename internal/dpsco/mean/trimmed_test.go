@@ -117,8 +117,8 @@ func slowBound(sorted []int64, trim int, limit int64, smoothness float64) float6
 	return most
 }
 
-// Selection, the early end of the ladder and the search for its largest term
-// change nothing.
+// Selection, leaving out order statistics of little weight, and the search for the
+// largest term change nothing.
 func TestSmoothBoundIsItsDefinition(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for k := range 400 {
@@ -282,7 +282,7 @@ func TestTrimmedMeanIsAccurate(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := make([]float64, d)
-	e.Estimate(got, rows, Near{}, mech.TestSource(t, 1))
+	e.Estimate(got, rows, Hints{}, mech.TestSource(t, 1))
 	for j, v := range got {
 		want := float64(j - 1)
 		if j == 0 {
@@ -292,7 +292,7 @@ func TestTrimmedMeanIsAccurate(t *testing.T) {
 			t.Errorf("coordinate %d: %v, want %v", j, v, want)
 		}
 	}
-	e.Estimate(got, rows, Near{Norm: .5}, mech.TestSource(t, 2))
+	e.Estimate(got, rows, Hints{Norm: .5}, mech.TestSource(t, 2))
 	if slices.Max(got) > .5 {
 		t.Errorf("a bound of 0.5 on the norm is not kept: %v", got)
 	}
@@ -324,11 +324,11 @@ func TestTrimmedMeanNoise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	noise, g := e.(*trimmed).noise, newGrid(-1, 1, n)
+	noise, g := e.(*trimmedEstimator).noise, newGrid(-1, 1, n)
 	_, bound := sumAndBound(make([]float64, n), trim, g, noise.Smoothness)
 	std := noise.Std() * bound / g.scale / (n - 2*trim) // 0.3, a third of where answers are clamped
 	got := make([]float64, d)
-	e.Estimate(got, zeros(n, d).rows(n, 1), Near{}, mech.TestSource(t, 3))
+	e.Estimate(got, zeros(n, d).rows(n, 1), Hints{}, mech.TestSource(t, 3))
 	fits := func(std float64) bool {
 		const sigma, unit = .45, 1.1104 // the shape in use and its standard deviation
 		share, want := 0., math.Erf(math.Asinh(sigma*unit)/sigma/math.Sqrt2)

@@ -2,17 +2,17 @@ package prox
 
 import "math"
 
-// Rest is Operator on all coordinates but the first: an intercept is neither
-// penalised nor bounded. Operator sees w[1:], and counts from there.
-type Rest struct{ Operator }
+// ExceptFirst is Operator on all coordinates but the first, which is an intercept and
+// not penalised. Operator sees w[1:]: positions in its groups count from there.
+type ExceptFirst struct{ Operator }
 
-// Value returns that of w[1:].
-func (p Rest) Value(w []float64) float64 { return p.Operator.Value(w[1:]) }
+// Value returns that of Operator at w[1:].
+func (p ExceptFirst) Value(w []float64) float64 { return p.Operator.Value(w[1:]) }
 
 // Prox leaves w[0] alone.
-func (p Rest) Prox(w []float64, t float64) { p.Operator.Prox(w[1:], t) }
+func (p ExceptFirst) Prox(w []float64, t float64) { p.Operator.Prox(w[1:], t) }
 
-// Sum is A + B: a penalty on a set, or two sets. Their domains meet.
+// Sum is A + B, such as a penalty and a constraint set. Their domains must meet.
 //
 // Source: Bauschke & Combettes 2008, Dykstra-like algorithm for the prox of a
 // sum. For a positively homogeneous penalty and a centred l2 ball it is exact
@@ -23,34 +23,36 @@ type Sum struct{ A, B Operator }
 // Value returns A + B.
 func (p Sum) Value(w []float64) float64 { return p.A.Value(w) + p.B.Value(w) }
 
-// Dykstra stops where the two operators agree to a part in 1e13, or gives up.
+// The alternation of Sum.Prox ends when the results of the two operators differ by
+// less than this, relative to their size, or after so many rounds.
 const (
-	agree     = 1e-13
-	maxRounds = 20000
+	sumTolerance = 1e-13
+	maxRounds    = 20000
 )
 
 // Prox alternates between A and B. Before every round w = x + p + q, with p a
-// subgradient of t A at y and q one of t B at x: when x = y this says that x is
-// the minimiser. The result lies in the domain of B.
+// subgradient of t A at y and q one of t B at x. Where x = y these are the optimality
+// conditions, and x is the minimiser. The result lies in the domain of B.
 func (s Sum) Prox(w []float64, t float64) {
 	y, p, q := make([]float64, len(w)), make([]float64, len(w)), make([]float64, len(w))
 	size := normInf(w)
 	x := w
 	for range maxRounds {
-		correct(s.A, y, x, p, t)
-		correct(s.B, x, y, q, t)
+		proxCorrected(s.A, y, x, p, t)
+		proxCorrected(s.B, x, y, q, t)
 		gap := 0.0
 		for j := range x {
 			gap = max(gap, math.Abs(x[j]-y[j]))
 		}
-		if !(gap > agree*(size+normInf(x))) {
+		if !(gap > sumTolerance*(size+normInf(x))) {
 			return
 		}
 	}
 }
 
-// correct sets to = prox(from + c) and moves what that took away into c.
-func correct(psi Operator, to, from, c []float64, t float64) {
+// proxCorrected sets to = prox(from + c), with c the correction of the round before,
+// and then c to the new correction, from + c - to.
+func proxCorrected(psi Operator, to, from, c []float64, t float64) {
 	for j := range to {
 		c[j] += from[j]
 		to[j] = c[j]

@@ -7,27 +7,27 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Metric is the function u -> psi(P u): a penalty that keeps its meaning in the
-// coordinates w = P u while a solver works in u.
+// Metric is the function u -> psi(P u): psi is the penalty of w = P u, and a solver
+// works in u.
 //
-// With w = P u and Q = P^-2 the prox minimises t psi(w) + (w-w0)' Q (w-w0) / 2,
-// w0 = P v. That is solved by accelerated proximal gradient steps, whose number
-// depends on released numbers only, until its own optimality residual proves
-// the result to be within a part in 1e10 of the size of input and result.
+// With Q = P^-2 the prox of v minimises t psi(w) + (w-w0)' Q (w-w0) / 2, w0 = P v.
+// It is solved by accelerated proximal gradient steps. They end when the optimality
+// residual proves the result to be within a part in 1e10 of the size of input and
+// result; their number depends on released numbers only.
 //
 // Source: Beck & Teboulle 2009; restarts: O'Donoghue & Candes 2015.
 type Metric struct {
 	psi        Operator
-	p, inverse *mat.Dense // stored in full: multiplying is what takes the time
+	p, inverse *mat.Dense // dense although symmetric: products are faster
 	q          *mat.Dense
-	most       float64 // largest eigenvalue of Q
-	least      float64 // and smallest
+	largestQ   float64 // eigenvalue of Q
+	smallestQ  float64
 }
 
 // NewMetric returns psi(P u) for P = V diag(values) V', all values positive and V
 // orthogonal.
 func NewMetric(psi Operator, vectors *mat.Dense, values []float64) *Metric {
-	with := func(f func(v float64) float64) *mat.Dense {
+	withEigenvalues := func(f func(v float64) float64) *mat.Dense {
 		m := mat.NewSymDense(len(values), nil)
 		for k, v := range values {
 			m.SymRankOne(m, f(v), vectors.ColView(k))
@@ -36,11 +36,11 @@ func NewMetric(psi Operator, vectors *mat.Dense, values []float64) *Metric {
 	}
 	low, high := slices.Min(values), slices.Max(values)
 	return &Metric{
-		psi:     psi,
-		p:       with(func(v float64) float64 { return v }),
-		inverse: with(func(v float64) float64 { return 1 / v }),
-		q:       with(func(v float64) float64 { return 1 / (v * v) }),
-		most:    1 / (low * low), least: 1 / (high * high),
+		psi:      psi,
+		p:        withEigenvalues(func(v float64) float64 { return v }),
+		inverse:  withEigenvalues(func(v float64) float64 { return 1 / v }),
+		q:        withEigenvalues(func(v float64) float64 { return 1 / (v * v) }),
+		largestQ: 1 / (low * low), smallestQ: 1 / (high * high),
 	}
 }
 
@@ -51,52 +51,54 @@ func (m *Metric) Value(u []float64) float64 {
 	return m.psi.Value(w)
 }
 
-// maxInner bounds the inner steps of a prox.
+// The inner steps of a prox end at this relative residual, or after so many.
 const (
-	maxInner       = 20000
 	innerTolerance = 1e-10
+	maxInnerSteps  = 20000
 )
 
 // Prox solves for w and returns to u.
 //
-// With x the result of a step of length 1/most from y, s = (most - Q)(y - x) is a
-// subgradient of the objective at x. The objective is strongly convex with
-// modulus 1 in the norm |P^-1 .|, so that x is within |P s| <= most |y-x| /
-// sqrt(least) of the minimiser, measured in u.
+// Let lambda be the largest and mu the smallest eigenvalue of Q. With x the result of
+// a step of length 1/lambda from y, s = (lambda - Q)(y - x) is a subgradient of the
+// objective at x. The objective is strongly convex with modulus 1 in the norm
+// |P^-1 .|, so x is within |P s| <= lambda |y-x| / sqrt(mu) of the minimiser,
+// measured in u.
 func (m *Metric) Prox(u []float64, t float64) {
 	n := len(u)
 	w0, x, y, last, gradient := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
 	multiply(w0, m.p, u)
 	copy(x, w0)
 	copy(y, w0)
-	size, narrow := norm2(u), math.Sqrt(m.least)
-	speed := 1.0
-	for range maxInner {
+	size, rootMu := norm2(u), math.Sqrt(m.smallestQ)
+	weight := 1.0 // of the momentum, t_k in Beck & Teboulle
+	for range maxInnerSteps {
 		copy(last, x)
 		m.step(x, y, w0, gradient, t)
-		if !(m.most*distance(x, y) > innerTolerance*narrow*(size+narrow*norm2(x))) {
+		if !(m.largestQ*distance(x, y) > innerTolerance*rootMu*(size+rootMu*norm2(x))) {
 			break
 		}
-		speed = momentum(x, last, y, speed)
+		weight = extrapolate(x, last, y, weight)
 	}
 	multiply(u, m.inverse, x)
 }
 
-// step sets x to the proximal gradient step from y.
+// step sets x to the result of a proximal gradient step from y.
 func (m *Metric) step(x, y, w0, gradient []float64, t float64) {
 	for j := range x {
 		x[j] = y[j] - w0[j]
 	}
 	multiply(gradient, m.q, x)
 	for j := range x {
-		x[j] = y[j] - gradient[j]/m.most
+		x[j] = y[j] - gradient[j]/m.largestQ
 	}
-	m.psi.Prox(x, t/m.most)
+	m.psi.Prox(x, t/m.largestQ)
 }
 
-// momentum moves y beyond x by what the last step went, or back to x where that
-// would go uphill, and returns the next speed.
-func momentum(x, last, y []float64, speed float64) float64 {
+// extrapolate sets y to the next point to step from, x plus momentum in the direction
+// of the last step, and returns the next weight. Where the last step went uphill it
+// restarts without momentum, at y = x.
+func extrapolate(x, last, y []float64, weight float64) float64 {
 	uphill := 0.0
 	for j := range x {
 		uphill += (y[j] - x[j]) * (x[j] - last[j])
@@ -105,9 +107,9 @@ func momentum(x, last, y []float64, speed float64) float64 {
 		copy(y, x)
 		return 1
 	}
-	next := (1 + math.Sqrt(1+4*speed*speed)) / 2
+	next := (1 + math.Sqrt(1+4*weight*weight)) / 2
 	for j := range y {
-		y[j] = x[j] + (speed-1)/next*(x[j]-last[j])
+		y[j] = x[j] + (weight-1)/next*(x[j]-last[j])
 	}
 	return next
 }

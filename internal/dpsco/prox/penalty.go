@@ -13,7 +13,7 @@ func (p L1) Value(w []float64) float64 { return p.Lambda * norm1(w) }
 // Prox moves every coordinate toward 0 by t Lambda.
 func (p L1) Prox(w []float64, t float64) {
 	for j, v := range w {
-		w[j] = soft(v, t*p.Lambda)
+		w[j] = softThreshold(v, t*p.Lambda)
 	}
 }
 
@@ -43,9 +43,9 @@ func (p ElasticNet) Prox(w []float64, t float64) {
 	L2{p.L2}.Prox(w, t)
 }
 
-// GroupL1 is Lambda times the sum over groups g of sqrt|g| |w_g|_2: the group
-// lasso. Groups hold coordinates and are disjoint; a coordinate in no group is
-// not penalised.
+// GroupL1 is the group lasso: Lambda times the sum over groups g of sqrt|g| |w_g|_2.
+// A group is a list of positions in w. Groups are disjoint; a coordinate in no group
+// is not penalised.
 //
 // Source: Yuan & Lin 2006.
 type GroupL1 struct {
@@ -66,8 +66,8 @@ func (p GroupL1) Prox(w []float64, t float64) {
 	for _, group := range p.Groups {
 		length := groupNorm(w, group)
 		factor := 0.0
-		if left := soft(length, t*p.Lambda*math.Sqrt(float64(len(group)))); left > 0 {
-			factor = left / length
+		if shortened := softThreshold(length, t*p.Lambda*math.Sqrt(float64(len(group)))); shortened > 0 {
+			factor = shortened / length
 		}
 		for _, j := range group {
 			w[j] *= factor

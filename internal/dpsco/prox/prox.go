@@ -1,6 +1,6 @@
-// Package prox holds penalties and constraint sets through the one step that
-// solvers need of them. The projection on a set is the prox of its indicator.
-// Everything here works on released numbers and holds no data.
+// Package prox holds penalties and constraint sets, each as a proximal operator: the
+// one thing that first-order methods need of them. The projection on a set is the
+// prox of its indicator. Everything here works on released numbers and holds no data.
 package prox
 
 import "math"
@@ -12,22 +12,16 @@ type Operator interface {
 	Prox(w []float64, t float64) // in place: argmin_u t psi(u) + |u-w|^2/2, t > 0
 }
 
-// Mirror is the proximal step in a Bregman divergence D, which is at least half
-// the squared distance in a norm that the implementation names.
-type Mirror interface {
-	Step(z, g []float64, eta float64) // in place: argmin_u eta <g,u> + eta psi(u) + D(u,z), eta > 0
-}
-
-// Euclidean is the Mirror of half the squared Euclidean distance.
-type Euclidean struct{ Operator }
-
-// Step is a proximal gradient step.
-func (e Euclidean) Step(z, g []float64, eta float64) {
-	same(z, g)
-	for j := range z {
-		z[j] -= eta * g[j]
+// GradientStep moves w by -rate times the gradient and applies the prox of rate psi,
+// in place. It panics when the lengths of w and gradient differ.
+func GradientStep(psi Operator, w, gradient []float64, rate float64) {
+	if len(w) != len(gradient) {
+		panic("prox: len(w) != len(gradient)")
 	}
-	e.Prox(z, eta)
+	for j := range w {
+		w[j] -= rate * gradient[j]
+	}
+	psi.Prox(w, rate)
 }
 
 // Zero is no penalty on all of R^d.
@@ -39,14 +33,8 @@ func (Zero) Value([]float64) float64 { return 0 }
 // Prox leaves w as it is.
 func (Zero) Prox([]float64, float64) {}
 
-func same(z, g []float64) {
-	if len(z) != len(g) {
-		panic("prox: len(z) != len(g)")
-	}
-}
-
-// soft moves v toward 0 by t and stops there.
-func soft(v, t float64) float64 {
+// softThreshold moves v toward 0 by t and stops there.
+func softThreshold(v, t float64) float64 {
 	switch {
 	case v > t:
 		return v - t

@@ -11,15 +11,15 @@ import (
 // batches.
 //
 // Source: Wang, Ye & Xu 2017, Algorithm 4 (DP-GD); Xie et al., Algorithms 1 to 4
-// (DP-SPGD). Differs: their step K1/sqrt(t), which is undefined at t = 0 and has
-// not the unit of a step, is min(Rate, Decay/sqrt(t+1)); which iterate to return
-// is free, so it is not drawn at random.
+// (DP-SPGD). Differs: the step length is min(Rate, Decay/sqrt(t+1)) for K1/sqrt(t),
+// which is undefined at t = 0 and not in the unit of a step length; the answer is the
+// mean of the last iterates, or the last one, and no iterate drawn at random.
 type GD struct {
 	Steps   int
 	Rate    float64 // length of a step, at most 1/L
 	Decay   float64 // > 0: step t = 0, 1, ... has length min(Rate, Decay/sqrt(t+1))
 	Batch   int     // rows of a batch; 0: all
-	Average float64 // share of the iterates, the last ones, whose mean is returned; 0: the last alone
+	Average float64 // the mean of this share of the iterates, the last ones, is returned; 0: the last one
 }
 
 // Uses declares a query for every step.
@@ -27,24 +27,25 @@ func (s GD) Uses() []Use { return []Use{{Calls: s.Steps, Batch: s.Batch}} }
 
 // Solve makes Steps steps.
 func (s GD) Solve(ctx context.Context, w []float64, g Oracle, psi prox.Operator) error {
-	gradient, step := make([]float64, len(w)), prox.Euclidean{Operator: psi}
-	var tail mean
+	gradient := make([]float64, len(w))
+	var tail runningMean
 	for t := range s.Steps {
 		if err := ask(ctx, g, gradient, Query{W: w}); err != nil {
 			return err
 		}
-		step.Step(w, gradient, s.rate(t))
+		prox.GradientStep(psi, w, gradient, s.stepLength(t))
 		if float64(t+1) > (1-s.Average)*float64(s.Steps) {
 			tail.add(w)
 		}
 	}
 	if tail.count > 0 {
-		copy(w, tail.at)
+		copy(w, tail.mean)
 	}
 	return nil
 }
 
-func (s GD) rate(t int) float64 {
+// stepLength is that of step t.
+func (s GD) stepLength(t int) float64 {
 	if s.Decay > 0 {
 		return min(s.Rate, s.Decay/math.Sqrt(float64(t+1)))
 	}

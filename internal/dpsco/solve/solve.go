@@ -9,11 +9,12 @@ import (
 	"dpsidecar/internal/dpsco/prox"
 )
 
-// Use is one kind of query that a solver makes, declared before data are read.
+// Use is one kind of query and how often a solver makes it, declared before data are
+// read so that the budget can be charged and divided.
 type Use struct {
 	Calls int
 	Batch int  // rows of a batch drawn without replacement, fresh for every call; 0: all rows
-	Diff  bool // asks for differences against an anchor
+	Diff  bool // asks for the difference of the gradients at W and at Anchor
 }
 
 // Query asks for the private mean of row gradients at W, less those at Anchor
@@ -21,7 +22,7 @@ type Use struct {
 type Query struct {
 	Use       int       // index into Solver.Uses
 	W, Anchor []float64 // not kept by the oracle
-	Norm      float64   // public bound to clip row gradients, or differences, to; 0: the method's own
+	Norm      float64   // public norm to clip row gradients, or differences, to; 0: the estimator's own
 }
 
 // Oracle answers a query into dst, which has the length of q.W. It panics for a
@@ -31,13 +32,13 @@ type Oracle interface {
 }
 
 // Solver minimises loss + psi from w, in place, and makes at most the queries
-// of Uses. The only error is the context's; w is then of no use.
+// of Uses. The only error is the context's; w is then undefined.
 type Solver interface {
 	Uses() []Use
 	Solve(ctx context.Context, w []float64, g Oracle, psi prox.Operator) error
 }
 
-// ask puts one query, unless the context has ended.
+// ask passes one query to g, unless the context has ended.
 func ask(ctx context.Context, g Oracle, dst []float64, q Query) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -46,18 +47,18 @@ func ask(ctx context.Context, g Oracle, dst []float64, q Query) error {
 	return nil
 }
 
-// mean is the running mean of points.
-type mean struct {
-	at    []float64
+// runningMean is the mean of the points added so far.
+type runningMean struct {
+	mean  []float64 // nil before the first
 	count int
 }
 
-func (m *mean) add(w []float64) {
-	if m.at == nil {
-		m.at = make([]float64, len(w))
+func (m *runningMean) add(w []float64) {
+	if m.mean == nil {
+		m.mean = make([]float64, len(w))
 	}
 	m.count++
 	for j, v := range w {
-		m.at[j] += (v - m.at[j]) / float64(m.count)
+		m.mean[j] += (v - m.mean[j]) / float64(m.count)
 	}
 }

@@ -16,15 +16,15 @@ import (
 // With Growth 1 this is SVRG, whose epochs start at their anchor. With Growth 2
 // it is SVRG++, whose epochs start where the one before ended.
 //
-// Differences are clipped to min(2 Norm, Smoothness |x - anchor|), which nothing
-// exceeds where the facts are true, so that the noise shrinks with the distance.
-// At distance 0 the difference is known and nothing is asked.
+// Differences are clipped to min(2 Norm, Smoothness |x - anchor|), so that the noise
+// shrinks with the distance. No difference is longer if Norm and Smoothness are true
+// bounds. At distance 0 the difference is known to be 0 and no query is made.
 //
 // Source: Wang, Ye & Xu 2017, Algorithms 1 and 2; Xiao & Zhang 2014; Allen-Zhu &
-// Yuan 2016. Differs: noise on the anchor's gradient once instead of on every
-// sum of both gradients, batches without replacement, and clipping of the
-// difference: as printed the amplification by sampling is claimed for a query
-// that depends on all rows.
+// Yuan 2016. Differs: the noise of the anchor's gradient is drawn once an epoch, that
+// of differences every step; batches are drawn without replacement; differences are
+// clipped. The print adds noise to the sum of both gradients, which depends on all
+// rows, and claims amplification by sampling for it.
 type SVRG struct {
 	Epochs, Inner int
 	Growth        int // 1: SVRG, 2: SVRG++
@@ -42,8 +42,8 @@ const (
 
 // Uses declares one query of all rows an epoch and one for every inner step
 // that may be away from its anchor: for SVRG all but the first of an epoch, for
-// SVRG++ all (2^(Epochs+1) - 2) Inner of them, of which the very first is never
-// made.
+// SVRG++ all (2^(Epochs+1) - 2) Inner of them, although the very first step is at its
+// anchor and makes no query.
 func (s SVRG) Uses() []Use {
 	calls, length := 0, s.Inner
 	for range s.Epochs {
@@ -75,16 +75,16 @@ func (s SVRG) Solve(ctx context.Context, w []float64, g Oracle, psi prox.Operato
 	return nil
 }
 
-// epoch makes length steps from x, whose anchor is w with gradient full. It
-// leaves the last iterate in x and the mean of all in w.
+// epoch makes length steps from x. The anchor is w, and full the gradient there. In
+// the end x is the last iterate and w the mean of all.
 func (s SVRG) epoch(ctx context.Context, w, x, full []float64, length int, g Oracle, psi prox.Operator) error {
-	gradient, step := make([]float64, len(w)), prox.Euclidean{Operator: psi}
-	var inner mean
+	gradient := make([]float64, len(w))
+	var inner runningMean
 	for k := range length {
 		clear(gradient)
-		norm := s.radius(x, w)
+		norm := s.differenceNorm(x, w)
 		if k == 0 && s.Growth == 1 {
-			norm = 0 // x is the anchor, also where it is NaN: this step is not among Uses
+			norm = 0 // x is the anchor, also where it is NaN: Uses has no query for this step
 		}
 		if norm > 0 {
 			if err := ask(ctx, g, gradient, Query{Use: useInner, W: x, Anchor: w, Norm: norm}); err != nil {
@@ -94,16 +94,16 @@ func (s SVRG) epoch(ctx context.Context, w, x, full []float64, length int, g Ora
 		for j := range gradient {
 			gradient[j] += full[j]
 		}
-		step.Step(x, gradient, s.Rate)
+		prox.GradientStep(psi, x, gradient, s.Rate)
 		inner.add(x)
 	}
-	copy(w, inner.at)
+	copy(w, inner.mean)
 	return nil
 }
 
-// radius is the norm that differences are clipped to; 2 Norm where x has
-// diverged.
-func (s SVRG) radius(x, anchor []float64) float64 {
+// differenceNorm is the norm that differences are clipped to, 0 at the anchor. It is
+// 2 Norm where x has diverged.
+func (s SVRG) differenceNorm(x, anchor []float64) float64 {
 	distance := 0.0
 	for j := range x {
 		distance = math.Hypot(distance, x[j]-anchor[j])

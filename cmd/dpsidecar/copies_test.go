@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"dpsidecar/internal/localpg"
+)
+
+// withClaims is a cluster of its own with dpsidecar in a database, a registered table and
+// one entry in the ledger for each registration.
+func withClaims(t *testing.T) (c *localpg.Cluster, env map[string]string) {
+	t.Helper()
+	c, err := localpg.Start(t.Context(), localpg.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Stop() })
+	c.Exec(t, "postgres", "CREATE DATABASE app")
+	env = map[string]string{"DPSIDECAR_ADMIN_URL": c.SuperuserURL("app"), "DPSIDECAR_DATABASE_URL": c.SuperuserURL("app"), "DPSIDECAR_SIDECAR_PASSWORD_FILE": write(t, "side")}
+	if out, err := dpsidecar(t, env, "install"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c.Exec(t, "app", "CREATE TABLE claims (amount float8, age float8)", "GRANT SELECT ON claims TO dp_sidecar",
+		"SELECT dp_register('claims', 'claims', 'amount', '{age}', 2)")
+	return c, env
+}
+
+// The heads that verify prints are those that it expects; after a change it says which
+// account is another, and a file without heads is no comfort.
+func TestVerifyExpectsHeads(t *testing.T) {
+	c, env := withClaims(t)
+	out, err := dpsidecar(t, env, "verify")
+	if err != nil || !strings.Contains(out, "account=1 entry=1 head=") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	kept := write(t, out)
+	c.Exec(t, "app", "SELECT dp_set_budget('claims', 3, 0)")
+	if out, err := dpsidecar(t, env, "verify", "--expect", kept); err != nil || !strings.Contains(out, "ok  every head that was kept outside") || !strings.Contains(out, "entry=2 head=") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	later := write(t, "account=1 entry=9 head="+strings.Repeat("0", 64))
+	if out, err := dpsidecar(t, env, "verify", "--expect", later); err == nil || !strings.Contains(out, "account 1: it had 9 entries or more and has 2") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, err := dpsidecar(t, env, "verify", "--expect", write(t, "nothing\n")); err == nil {
+		t.Error("a file without heads is accepted")
+	}
+}
+
+// Nothing is removed without an export and a confirmation, nor below what uses it; then
+// all of it is, but for roles that others depend on.
+func TestUninstall(t *testing.T) {
+	c, env := withClaims(t)
+	dir := filepath.Join(t.TempDir(), "export")
+	for _, args := range [][]string{{"uninstall"}, {"uninstall", "--confirm", "app"}, {"uninstall", "--export", dir}, {"uninstall", "--export", dir, "--confirm", "other"}} {
+		if out, err := dpsidecar(t, env, args...); !errors.Is(err, errUsage) {
+			t.Errorf("%q: %v\n%s", args, err, out)
+		}
+	}
+	sidecar, err := pgx.Connect(t.Context(), c.URL("dp_sidecar", "side", "app"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sidecar.Exec(t.Context(), "SELECT dp_int.worker_beat(gen_random_uuid(), pg_backend_pid(), '')"); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := dpsidecar(t, env, "uninstall", "--export", t.TempDir(), "--confirm", "app"); err == nil || !strings.Contains(err.Error(), "stop every dpsidecar serve") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	sidecar.Close(t.Context())
+	c.Exec(t, "app", "CREATE VIEW left_over AS SELECT * FROM dp.budget")
+	if out, err := dpsidecar(t, env, "uninstall", "--export", t.TempDir(), "--confirm", "app"); err == nil || !strings.Contains(describe(err), "left_over") && !strings.Contains(describe(err), "depend") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	c.Exec(t, "app", "SELECT * FROM dp.ledger", "DROP VIEW left_over")
+	out, err := dpsidecar(t, env, "uninstall", "--export", dir, "--confirm", "app")
+	if err != nil || !strings.Contains(out, "is removed") || !strings.Contains(out, ": dp_sidecar.") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for file, holds := range map[string]string{"ledger.csv": `""epsilon"": 2`, "datasets.csv": "public.claims", "releases.csv": "parameters", "coefficients.csv": "noise_low", "heads.txt": "account=1 entry=1 head="} {
+		if text, err := os.ReadFile(filepath.Join(dir, file)); err != nil || !strings.Contains(string(text), holds) {
+			t.Errorf("%s: %v\n%s", file, err, text)
+		}
+	}
+	conn, err := pgx.Connect(t.Context(), c.SuperuserURL("app"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	var left string
+	if err := conn.QueryRow(t.Context(), `SELECT concat_ws(', ',
+		(SELECT string_agg(nspname, ', ') FROM pg_namespace WHERE nspname ~ '^dp'), (SELECT string_agg(proname, ', ') FROM pg_proc WHERE proname ~ '^dp_'),
+		(SELECT string_agg(rolname, ', ') FROM pg_roles WHERE rolname ~ '^dp_'), (SELECT string_agg(extname, ', ') FROM pg_extension WHERE extname = 'dblink'))`).Scan(&left); err != nil || left != "dp_sidecar" {
+		t.Errorf("left: %s %v", left, err)
+	}
+	if _, err := dpsidecar(t, env, "uninstall", "--export", dir, "--confirm", "app"); err == nil {
+		t.Error("removed twice")
+	}
+	if out, err := dpsidecar(t, env, "install"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Whoever adopts says which of the two goes on; what is no copy needs no adoption.
+func TestAdopt(t *testing.T) {
+	c, env := withClaims(t)
+	for _, args := range [][]string{{"adopt"}, {"adopt", "--original-is-gone", "--this-is-a-copy"}} {
+		if out, err := dpsidecar(t, env, args...); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "--this-is-a-copy") {
+			t.Errorf("%q: %v\n%s", args, err, out)
+		}
+	}
+	if out, err := dpsidecar(t, env, "adopt", "--original-is-gone"); err == nil || !strings.Contains(describe(err), "nothing to adopt") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	c.Exec(t, "postgres", "CREATE DATABASE staging TEMPLATE app", "CREATE DATABASE empty")
+	env["DPSIDECAR_ADMIN_URL"] = c.SuperuserURL("staging")
+	out, err := dpsidecar(t, env, "adopt", "--this-is-a-copy")
+	if err != nil || !strings.Contains(out, "claims  (public.claims)  0\n") || !strings.Contains(out, "ok  the database is the one") || !strings.Contains(out, "ok  the loopback") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	env["DPSIDECAR_ADMIN_URL"] = c.SuperuserURL("empty")
+	if _, err := dpsidecar(t, env, "adopt", "--this-is-a-copy"); err == nil || !strings.Contains(err.Error(), "not installed") {
+		t.Errorf("an empty database: %v", err)
+	}
+}

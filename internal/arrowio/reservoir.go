@@ -1,0 +1,51 @@
+package arrowio
+
+import (
+	"math"
+
+	"dpsidecar/internal/mech"
+)
+
+// reservoir keeps exactly n of the rows it is given: the first n while there are
+// no more, a uniformly random n-subset of all of them otherwise.
+//
+// Source: reservoir sampling, Vitter 1985, Algorithm R. Row number i > n enters
+// with probability n/i and then replaces each kept row with equal chance; by
+// induction every n-subset of the rows seen is equally likely.
+type reservoir struct {
+	columns [][]float64 // n values each
+	n, seen uint64
+	src     *mech.Source
+}
+
+func newReservoir(columns int, n int64, src *mech.Source) *reservoir {
+	s := &reservoir{columns: make([][]float64, columns), n: uint64(n), src: src}
+	for j := range s.columns {
+		s.columns[j] = make([]float64, n)
+	}
+	return s
+}
+
+// add takes the next row.
+func (s *reservoir) add(row []float64) {
+	i := s.seen
+	s.seen++
+	if i >= s.n {
+		if i = s.src.Uint64n(s.seen); i >= s.n {
+			return
+		}
+	}
+	for j, v := range row {
+		s.columns[j][i] = v
+	}
+}
+
+// pad fills up with rows of NaN, which contribute nothing to a fit, when fewer than n
+// rows were added.
+func (s *reservoir) pad() {
+	for _, c := range s.columns {
+		for i := min(s.seen, s.n); i < s.n; i++ {
+			c[i] = math.NaN()
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package catalogue
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The methods, penalties and kinds of whitening that options name.
+const (
+	MethodAuto            = "auto"
+	MethodJointMoments    = "joint_moments" // of least squares alone
+	MethodExponential     = "exponential_mechanism"
+	MethodObjective       = "objective_perturbation"
+	MethodSampleAggregate = "sample_aggregate"
+
+	PenaltyNone       = "none"
+	PenaltyL1         = "l1"
+	PenaltyL2         = "l2"
+	PenaltyElasticNet = "elastic_net"
+	PenaltyGroupL1    = "group_l1"
+
+	WhiteningAuto = "auto"
+	WhiteningOn   = "on"
+	WhiteningOff  = "off"
+)
+
+// descent are the options of every method that descends along private gradients.
+var descent = []string{"residual_scale", "steps", "step_size", "whitening"}
+
+// method is an algorithm of the gradient models, and the options that it reads beside
+// those that all of them do and those of penalty, whitening and labels.
+type method struct {
+	name  string
+	reads []string
+}
+
+var gradientMethods = []method{
+	{MethodAuto, append([]string{"clip"}, descent...)},
+	{MethodJointMoments, []string{"residual_scale", "feature_norm"}},
+	{"catoni", append([]string{"moment", "truncation"}, descent...)},
+	{"trimmed", append([]string{"range", "trim"}, descent...)},
+	{"ksu", append([]string{"range", "truncation"}, descent...)},
+	{"ksu_axis", append([]string{"range", "truncation"}, descent...)},
+	{MethodSampleAggregate, []string{"blocks"}},
+	{"spgd_clip", append([]string{"clip", "batch"}, descent...)},
+	{"spgd_kamath", append([]string{"range", "batch", "blocks"}, descent...)},
+	{"spgd_holland", append([]string{"moment", "truncation", "batch"}, descent...)},
+	{"svrg", append([]string{"clip", "batch"}, descent...)},
+	{"svrg_pp", append([]string{"clip", "batch"}, descent...)},
+	{"accmd", append([]string{"clip"}, descent...)},
+	{"gd", append([]string{"clip"}, descent...)},
+}
+
+func gradientMethodNames(squares bool) (names []string) {
+	for _, m := range gradientMethods {
+		if squares || m.name != MethodJointMoments {
+			names = append(names, m.name)
+		}
+	}
+	return names
+}
+
+// choice is what decides, of a request to a gradient model, which options it reads.
+type choice struct {
+	method, penalty, whitening string
+	labels                     bool
+	squares                    bool // the model is least squares
+}
+
+func (m Model) choiceOf(given map[string]any) choice {
+	or := func(name, fallback string) string {
+		if v, ok := given[name].(string); ok {
+			return v
+		}
+		return fallback
+	}
+	return choice{or("method", MethodAuto), or("penalty", PenaltyNone), or("whitening", WhiteningAuto), m.Labels, m.Name == leastSquares}
+}
+
+// reads reports whether an option changes the fit, for few rows or for many: auto
+// whitens many.
+func (c choice) reads(option string) bool {
+	i := slices.IndexFunc(gradientMethods, func(m method) bool { return m.name == c.method })
+	reads := gradientMethods[i].reads
+	switch option {
+	case "method", "penalty", "radius", "negative_label", "positive_label", "huber_delta":
+		return true
+	case "lambda":
+		return c.penalty != PenaltyNone
+	case "l1_ratio":
+		return c.penalty == PenaltyElasticNet
+	case "groups":
+		return c.penalty == PenaltyGroupL1
+	case "residual_scale": // a gradient of labels is bounded, and auto that whitens takes the bound
+		if c.labels && c.method == MethodAuto && c.whitening == WhiteningOn {
+			return false
+		}
+	case "clip", "steps", "step_size": // auto that whitens is joint moments for least squares
+		if c.squares && c.method == MethodAuto && c.whitening == WhiteningOn {
+			return false
+		}
+	case "feature_norm":
+		if c.method == MethodJointMoments {
+			return true
+		}
+		whitens := c.whitening == WhiteningOn || c.whitening == WhiteningAuto && c.method == MethodAuto
+		return whitens && slices.Contains(reads, "whitening")
+	}
+	return slices.Contains(reads, option)
+}
+
+// refuseUseless reports an option that changes nothing beside method, penalty and
+// whitening of the request, however many rows there are. l1 decides its method by
+// rows, and reads its options where they apply.
+func (m Model) refuseUseless(o Option, value any, given map[string]any) error {
+	c := m.choiceOf(given)
+	switch {
+	case m.Delta == 0, c.reads(o.Name) && !(o.Name == "l1_ratio" && value == 0.):
+		return nil
+	case o.Name == "l1_ratio" && value == 0.:
+		return fmt.Errorf("%w: option %q is 0; ask for penalty %s, which is that, or for a share above 0", ErrRequest, o.Name, PenaltyL2)
+	case o.Kind == Number && value == 0.: // lambda: the default
+		return nil
+	case o.Name == "whitening" && value == WhiteningOff: // true of what does not whiten
+		return nil
+	}
+	return m.nameAlternative(o.Name, c)
+}
+
+// nameAlternative says beside which choice an option does nothing, and which other
+// whitening, penalty or method would read it.
+func (m Model) nameAlternative(option string, c choice) error {
+	beside := fmt.Sprintf("method %q", c.method)
+	for _, other := range []struct {
+		name   string
+		chosen *string
+	}{{"whitening", &c.whitening}, {"penalty", &c.penalty}, {"method", &c.method}} {
+		chosen := *other.chosen
+		var would []string
+		o, _ := m.Option(other.name)
+		for _, *other.chosen = range o.Choices {
+			if c.reads(option) {
+				would = append(would, *other.chosen)
+			}
+		}
+		*other.chosen = chosen
+		if len(would) == 0 {
+			continue
+		}
+		if other.name != "method" {
+			beside += fmt.Sprintf(" and %s %q", other.name, chosen)
+		}
+		return fmt.Errorf("%w: option %q does nothing with %s; leave it out, or choose another %s: %s", ErrRequest, option, beside, other.name, strings.Join(would, ", "))
+	}
+	return fmt.Errorf("%w: option %q does nothing with %s; leave it out", ErrRequest, option, beside)
+}

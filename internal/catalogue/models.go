@@ -1,0 +1,98 @@
+package catalogue
+
+import "slices"
+
+// leastSquares is the model whose loss is squared.
+const leastSquares = "linear"
+
+// gradientDelta is the delta of a request to a gradient model that gives none.
+const gradientDelta = 1e-6
+
+var models = []Model{
+	{
+		Name: "l1", Options: l1Options,
+		Description: "Median regression under pure eps-differential privacy, made for heavy tails: coefficients in the table's units, (intercept) first.",
+	},
+	{
+		Name: leastSquares, Delta: gradientDelta, Options: gradientOptions(true),
+		Description: "Linear regression (least squares) under (eps, delta)-differential privacy, with penalties, by any method of the catalogue: coefficients in the table's units, (intercept) first.",
+	},
+	{
+		Name: "logistic", Delta: gradientDelta, Labels: true, Options: slices.Concat(gradientOptions(false), labelOptions),
+		Description: "Logistic regression under (eps, delta)-differential privacy, with penalties, by any method of the catalogue: log-odds per unit of the table, (intercept) first. The target's labels are public, 0 and 1 unless options say otherwise.",
+	},
+	{
+		Name: "huber", Delta: gradientDelta, Options: slices.Concat(gradientOptions(false), huberOptions),
+		Description: "Huber regression under (eps, delta)-differential privacy, with penalties, by any method of the catalogue: robust to heavy-tailed targets; coefficients in the table's units, (intercept) first.",
+	},
+}
+
+var l1Options = []Option{
+	number("theta", 1.05, 2, 2., "moments the residuals have: 2 for a bounded second moment, less for heavier tails"),
+	number("iota", 1e-9, 1e9, nil, "1 / the residual at which the loss saturates, in units of 1 / the target's scale").from("rows, columns, eps and `residual_scale`"),
+	number("radius", 1e-6, 1e9, 10., "radius of the set of coefficients, in scaled units"),
+	number("pitch", 1e-12, 1e6, nil, "spacing of the public grid of coefficients, in scaled units").from("radius and rows"),
+	text("set", "ball", "shape of the set of coefficients", "ball", "box"),
+	number("residual_scale", 1e-9, 1e9, 1., "typical residual in units of the target's scale, from public knowledge"),
+	text("method", MethodAuto, "mechanism; auto decides from rows, columns and eps", MethodAuto, MethodExponential, MethodObjective),
+	number("clip", 1e-9, 1e9, nil, "objective perturbation: bound on the norm of one person's gradient").from("the number of columns"),
+	number("smoothing", 1e-9, 1e9, nil, "objective perturbation: width over which the absolute loss is smoothed, in scaled units").from("public facts"),
+}
+
+// gradientOptions are those of every model that is fitted by private gradients; least
+// squares has a method of its own.
+func gradientOptions(squares bool) []Option {
+	method := "algorithm: auto, a whitened descent, or one of the papers' methods"
+	if squares {
+		method = "algorithm: auto, which is joint_moments for dp_linear_regress, a whitened descent for the others and plain descent where rows and budget are few; dp_linear_regress only: joint_moments; or one of the papers' methods"
+	}
+	return append([]Option{text("method", MethodAuto, method, gradientMethodNames(squares)...)}, commonOptions...)
+}
+
+// commonOptions are the others of every model that is fitted by private gradients.
+var commonOptions = []Option{
+	text("penalty", PenaltyNone, "penalty on the coefficients but the intercept, in scaled units", PenaltyNone, PenaltyL1, PenaltyL2, PenaltyElasticNet, PenaltyGroupL1),
+	number("lambda", 0, 1e9, 0., "weight of the penalty"),
+	number("l1_ratio", 0, 1, 0.5, "elastic net: share of the l1 norm"),
+	{Name: "groups", Kind: Groups, Description: `group l1: lists of feature names, for instance [["a", "b"], ["c"]]; a feature in none is not penalised`},
+	number("radius", 1e-6, 1e9, 10., "radius of the ball of coefficients, in scaled units"),
+	number("residual_scale", 1e-9, 1e9, nil, "typical residual in units of the target's scale, from public knowledge").from("the loss: 1, or half its largest derivative if that is less"),
+	number("feature_norm", 1e-9, 1e9, nil, "whitening: length of a row of scaled features beyond which it weighs less").from("the number of columns"),
+	number("clip", 1e-9, 1e9, nil, "bound on the norm of one person's gradient").from("`residual_scale` and the number of columns"),
+	number("moment", 1e-12, 1e12, nil, "catoni, spgd_holland: second moment of one coordinate of a gradient, from public knowledge").from("`residual_scale`"),
+	number("truncation", 1e-9, 1e9, nil, "catoni, spgd_holland: scale of a gradient's coordinate; ksu, ksu_axis: distance from the centre at which gradients are cut").from("public facts"),
+	number("range", 1e-9, 1e9, nil, "trimmed, spgd_kamath, ksu, ksu_axis: width of the interval that holds a gradient's coordinate").from("`residual_scale`"),
+	whole("trim", 1, 1e9, "trimmed: records cut off at either end").from("public facts"),
+	whole("steps", 1, 500, "iterations").from("the method"),
+	number("step_size", 1e-9, 1e9, nil, "step size, in scaled units").from("the number of columns"),
+	whole("batch", 1, 1e12, "spgd methods, svrg, svrg_pp: rows of a batch").from("the rows: all of them, but for svrg and svrg_pp under rdp accounting"),
+	whole("blocks", 1, 1e6, "sample_aggregate, spgd_kamath: disjoint blocks, at most one a row").from("public facts"),
+	text("whitening", WhiteningAuto, "whether a part of the budget is spent on the second moments of the features", WhiteningAuto, WhiteningOn, WhiteningOff),
+}
+
+var labelOptions = []Option{
+	number("negative_label", -1e300, 1e300, 0., "value of the target that counts as 0"),
+	number("positive_label", -1e300, 1e300, 1., "value of the target that counts as 1; any other value says nothing"),
+}
+
+var huberOptions = []Option{
+	number("huber_delta", 1e-9, 1e9, 1., "residual beyond which the loss is linear, in units of the target's scale"),
+}
+
+func number(name string, minimum, maximum float64, fallback any, description string) Option {
+	return Option{Name: name, Kind: Number, Minimum: minimum, Maximum: maximum, Default: fallback, Description: description}
+}
+
+func whole(name string, minimum, maximum float64, description string) Option {
+	return Option{Name: name, Kind: Integer, Minimum: minimum, Maximum: maximum, Description: description}
+}
+
+func text(name, fallback, description string, choices ...string) Option {
+	return Option{Name: name, Kind: String, Choices: choices, Default: fallback, Description: description}
+}
+
+// from says what a default is computed from.
+func (o Option) from(facts string) Option {
+	o.DefaultText = facts
+	return o
+}

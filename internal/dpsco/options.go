@@ -1,0 +1,86 @@
+package dpsco
+
+import (
+	"fmt"
+	"slices"
+
+	"dpsidecar/internal/catalogue"
+)
+
+// fields says where the options of a model go in an algorithm. What an option may be
+// stands in package catalogue.
+type fields[A any] struct {
+	numbers map[string]func(*A) *float64
+	choices map[string]func(*A) *string
+	groups  map[string]func(*A) *[][]int
+}
+
+// set writes options that the catalogue has checked into an algorithm. Groups name
+// features, and become their positions.
+func (f fields[A]) set(a *A, given map[string]any, features []string) error {
+	for name, value := range given {
+		switch {
+		case f.numbers[name] != nil:
+			*f.numbers[name](a) = value.(float64)
+		case f.choices[name] != nil:
+			*f.choices[name](a) = value.(string)
+		case f.groups[name] != nil:
+			groups, ok := positions(value, features)
+			if !ok {
+				return fmt.Errorf("%w: option %q must be lists of features, each named once", ErrParameter, name)
+			}
+			*f.groups[name](a) = groups
+		default:
+			panic("dpsco: no field for option " + name)
+		}
+	}
+	return nil
+}
+
+// check validates the options that a struct literal sets; zero is the default.
+func (f fields[A]) check(a A, options []catalogue.Option) error {
+	for _, o := range options {
+		if place := f.numbers[o.Name]; place != nil && *place(&a) != 0 {
+			if err := o.CheckNumber(*place(&a)); err != nil {
+				return err
+			}
+		}
+		if place := f.choices[o.Name]; place != nil && *place(&a) != "" {
+			if err := o.CheckChoice(*place(&a)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// optionsOf returns the options of models of the catalogue.
+func optionsOf(models ...string) (options []catalogue.Option) {
+	for _, m := range catalogue.Models() {
+		if slices.Contains(models, m.Name) {
+			options = append(options, m.Options...)
+		}
+	}
+	return options
+}
+
+// positions turns lists of feature names, as JSON has them, into lists of their
+// positions.
+func positions(value any, features []string) (groups [][]int, ok bool) {
+	lists, ok := value.([]any)
+	seen := map[int]bool{}
+	for _, list := range lists {
+		names, isList := list.([]any)
+		ok = ok && isList && len(names) > 0
+		var group []int
+		for _, name := range names {
+			text, isText := name.(string)
+			i := slices.Index(features, text)
+			ok = ok && isText && i >= 0 && !seen[i]
+			seen[i] = true
+			group = append(group, i)
+		}
+		groups = append(groups, group)
+	}
+	return groups, ok && len(groups) > 0
+}

@@ -1,0 +1,68 @@
+package install
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrNotInstalled is returned for a database that holds no installation.
+var ErrNotInstalled = errors.New("dpsidecar is not installed in this database")
+
+// Adopted is a data set of a copy that was adopted, and what is left to spend on it.
+type Adopted struct {
+	Dataset, Relation string
+	Remaining         float64
+}
+
+// Adopt makes a copy of a database an installation of its own: functions, views and
+// the loopback are put in place, the loopback with a new password and pointing here;
+// what is registered is bound to the copy's relations by name; jobs that were charged
+// when the copy was made are abandoned; and the ledger says so. originalGone says that
+// what is left of budgets is left here alone. Otherwise the original keeps it, and here
+// nothing is left until a steward sets a budget.
+//
+// Errors: those of Run; ErrNotInstalled; the server's DP004 when something registered
+// is not in the copy as it was, and its 55000 when there is nothing to adopt.
+func Adopt(ctx context.Context, c Config, originalGone bool) (Result, []Adopted, error) {
+	conn, err := alone(ctx, c.Admin)
+	if err != nil {
+		return Result{}, nil, err
+	}
+	defer conn.Close(ctx)
+	if version, err := Version(ctx, c.Admin); err != nil || version == 0 {
+		return Result{}, nil, errors.Join(err, ErrNotInstalled)
+	}
+	c.copied = !originalGone
+	r, err := run(ctx, conn, c)
+	if err != nil {
+		return r, nil, err
+	}
+	adopted, err := adopt(ctx, conn, originalGone)
+	if err != nil {
+		return r, nil, err
+	}
+	r.Checks, err = CheckAll(ctx, conn)
+	return r, adopted, err
+}
+
+func adopt(ctx context.Context, conn *pgx.Conn, originalGone bool) ([]Adopted, error) {
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback(ctx) // does nothing after the commit
+	if _, err := tx.Exec(ctx, `SET LOCAL ROLE dp_owner`); err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, `SELECT dataset, relation, epsilon_remaining FROM dp_int.adopt($1)`, originalGone)
+	if err != nil {
+		return nil, err
+	}
+	adopted, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Adopted])
+	if err != nil {
+		return nil, err
+	}
+	return adopted, tx.Commit(ctx)
+}

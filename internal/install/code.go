@@ -1,0 +1,99 @@
+package install
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"dpsidecar/internal/version"
+	"dpsidecar/sql"
+)
+
+// replaceCode puts functions, views and the catalogue in place whole, in one
+// transaction: afterwards the database has those of this build and no others, with
+// no rights but those that their files grant, and says so.
+func replaceCode(ctx context.Context, admin *pgx.ConnConfig) error {
+	conn, err := pgx.ConnectConfig(ctx, admin)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.PgConn().Exec(ctx, codeScript()).ReadAll(); err != nil {
+		return fmt.Errorf("functions and views: %w", err)
+	}
+	return nil
+}
+
+// codeScript is one transaction.
+func codeScript() string {
+	return "BEGIN; SET LOCAL ROLE dp_owner; SET LOCAL check_function_bodies = off;\n" +
+		revokeAll + sql.Code() + dropStale +
+		"INSERT INTO dp_int.installed_code (version, fingerprint, objects) VALUES ('" + version.Number + "', '" + sql.Current().Fingerprint + "', dp_int.code_hash())\n" +
+		"ON CONFLICT ON CONSTRAINT installed_code_pk DO UPDATE SET version = excluded.version, fingerprint = excluded.fingerprint, objects = excluded.objects, at = clock_timestamp();\n" +
+		"SELECT dp_int.record_location();\n" +
+		"COMMIT;"
+}
+
+// removeCode drops functions and views, so that tables can be dropped. Nothing is
+// dropped when something of the database's users depends on them.
+func removeCode(ctx context.Context, admin *pgx.ConnConfig) error {
+	return execute(ctx, admin, dropAll)
+}
+
+// Rights are granted by the files anew. What a steward granted to roles of his own stays.
+const revokeAll = `
+DO $$
+DECLARE
+  f regprocedure;
+BEGIN
+  FOR f IN SELECT p.oid FROM pg_catalog.pg_proc p
+            WHERE p.proowner = 'dp_owner'::regrole AND p.pronamespace IN ('public'::regnamespace, 'dp'::regnamespace, 'dp_int'::regnamespace) LOOP
+    EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC, dp_analyst, dp_admin, dp_loopback, dp_sidecar', f);
+  END LOOP;
+  REVOKE ALL ON ALL TABLES IN SCHEMA dp FROM PUBLIC, dp_analyst, dp_admin;
+END $$;
+`
+
+// A function that the files did not just write is none of theirs.
+const dropStale = `
+DO $$
+DECLARE
+  f regprocedure;
+BEGIN
+  FOR f IN SELECT p.oid FROM pg_catalog.pg_proc p
+            WHERE p.proowner = 'dp_owner'::regrole AND p.pronamespace IN ('public'::regnamespace, 'dp'::regnamespace, 'dp_int'::regnamespace)
+              AND p.xmin::text <> (pg_catalog.pg_current_xact_id()::text::bigint & 4294967295)::text LOOP
+    EXECUTE format('DROP ROUTINE %s', f);
+  END LOOP;
+END $$;
+`
+
+const dropAll = `
+DO $$
+DECLARE
+  r record;
+  names text;
+BEGIN
+  IF to_regclass('dp_int.installed_code') IS NULL THEN
+    RETURN;
+  END IF;
+  SET LOCAL ROLE dp_owner;
+  FOR r IN SELECT t.tgname, t.tgrelid::regclass AS relation FROM pg_catalog.pg_trigger t
+             JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+            WHERE c.relnamespace = 'dp_int'::regnamespace AND NOT t.tgisinternal LOOP
+    EXECUTE format('DROP TRIGGER %I ON %s', r.tgname, r.relation);
+  END LOOP;
+  SELECT string_agg(p.oid::regprocedure::text, ', ') INTO names FROM pg_catalog.pg_proc p
+   WHERE p.proowner = 'dp_owner'::regrole AND p.pronamespace IN ('public'::regnamespace, 'dp'::regnamespace, 'dp_int'::regnamespace);
+  IF names IS NOT NULL THEN
+    EXECUTE 'DROP ROUTINE ' || names;
+  END IF;
+  SELECT string_agg(c.oid::regclass::text, ', ') INTO names FROM pg_catalog.pg_class c
+   WHERE c.relkind = 'v' AND c.relnamespace IN ('dp'::regnamespace, 'dp_int'::regnamespace);
+  IF names IS NOT NULL THEN
+    EXECUTE 'DROP VIEW ' || names;
+  END IF;
+  DELETE FROM dp_int.installed_code;
+END $$;
+`

@@ -1,0 +1,188 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+var (
+	// ErrServed is returned while a sidecar is connected.
+	ErrServed = errors.New("a dpsidecar is connected: stop every dpsidecar serve first")
+
+	// ErrVersion is returned when the schema is not of this program's version.
+	ErrVersion = errors.New("the schema is of another version: run dpsidecar migrate up first")
+)
+
+// exports is what is worth keeping, by the name of its file: a view of the ledger,
+// and the tables themselves, for a view shows what its reader may see.
+var exports = []struct{ file, query string }{
+	{"ledger.csv", `SELECT * FROM dp.ledger`},
+	{"releases.csv", `SELECT r.id, r.job, r.charge, d.name AS dataset, r.model, r.method, r.eps, r.delta, r.caller, r.parameters, r.released_at
+		FROM dp_int.release r JOIN dp_int.dataset d ON d.id = r.dataset ORDER BY r.released_at`},
+	{"coefficients.csv", `SELECT release, position, term, coef, coef - band AS noise_low, coef + band AS noise_high FROM dp_int.coefficient ORDER BY release, position`},
+	{"datasets.csv", `SELECT d.name AS dataset, d.account, format('%I.%I', d.schema_name, d.relation_name) AS relation, d.target, d.features, d.scales, d.options, d.row_count,
+		d.registered_by, d.registered_at, d.unregistered_at, a.accounting, a.renyi_order, least(a.epsilon, d.epsilon) AS epsilon, a.delta, a.proven_epsilon AS epsilon_spent
+		FROM dp_int.dataset d JOIN dp_int.account a ON a.id = d.account ORDER BY d.id`},
+	{"heads.txt", `SELECT format('account=%s entry=%s head=%s', id, entries, encode(head, 'hex')) FROM dp_int.account WHERE entries > 0 ORDER BY id`},
+}
+
+// Export writes the ledger, its heads, releases, coefficients and registrations into
+// new files of a folder, which is made: all of one moment. It returns their names.
+//
+// Errors: ErrNotInstalled; ErrVersion; a file that is there already is not touched.
+func Export(ctx context.Context, admin *pgx.ConnConfig, dir string) (files []string, err error) {
+	if err := current(ctx, admin); err != nil {
+		return nil, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, admin)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(ctx)
+	return exportFrom(ctx, conn, dir)
+}
+
+func exportFrom(ctx context.Context, conn *pgx.Conn, dir string) (files []string, err error) {
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback(ctx) // it has written nothing
+	if _, err := tx.Exec(ctx, `SET LOCAL ROLE dp_owner`); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	for _, e := range exports {
+		name := filepath.Join(dir, e.file)
+		if err := copyTo(ctx, tx, name, e.query); err != nil {
+			return files, err
+		}
+		files = append(files, name)
+	}
+	return files, nil
+}
+
+// copyTo writes what a query gives, with a line of names unless it is plain text, and
+// returns once it is on disk.
+func copyTo(ctx context.Context, tx pgx.Tx, name, query string) (err error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Sync(), f.Close()) }()
+	format := "csv, HEADER"
+	if strings.HasSuffix(name, ".txt") {
+		format = "text"
+	}
+	_, err = tx.Conn().PgConn().CopyTo(ctx, f, "COPY ("+query+") TO STDOUT WITH (FORMAT "+format+")")
+	return err
+}
+
+// current refuses a database without an installation of this version.
+func current(ctx context.Context, admin *pgx.ConnConfig) error {
+	switch version, err := Version(ctx, admin); {
+	case err != nil:
+		return err
+	case version == 0:
+		return ErrNotInstalled
+	case version != Latest():
+		return fmt.Errorf("%w: it is %d, this program knows %d", ErrVersion, version, Latest())
+	}
+	return nil
+}
+
+// Uninstall exports, see Export, and then removes everything: functions, views, tables
+// with the ledger and all releases, the loopback, and every role that nothing in the
+// cluster depends on any more. Where something of the database's users depends on a
+// function or a view, nothing is removed. It returns the files written, and the roles
+// that stay.
+//
+// Errors: those of Export; ErrServed.
+func Uninstall(ctx context.Context, admin *pgx.ConnConfig, dir string) (files, stay []string, err error) {
+	if err := current(ctx, admin); err != nil {
+		return nil, nil, err
+	}
+	conn, err := alone(ctx, admin)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer conn.Close(ctx)
+	if err := unserved(ctx, conn); err != nil {
+		return nil, nil, err
+	}
+	if files, err = exportFrom(ctx, conn, dir); err != nil {
+		return files, nil, err
+	}
+	if err := downAll(ctx, admin); err != nil {
+		return files, nil, err
+	}
+	if err := dropDblink(ctx, conn); err != nil {
+		return files, nil, err
+	}
+	rows, err := conn.Query(ctx, `SELECT rolname::text FROM pg_roles WHERE rolname ~ '^dp_(owner|admin|analyst|loopback|sidecar)' ORDER BY 1`)
+	if err != nil {
+		return files, nil, err
+	}
+	stay, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	return files, stay, err
+}
+
+func unserved(ctx context.Context, conn *pgx.Conn) error {
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(ctx)
+	if _, err := tx.Exec(ctx, `SET LOCAL ROLE dp_owner`); err != nil {
+		return err
+	}
+	var alive int
+	if err := tx.QueryRow(ctx, `SELECT dp_int.sidecars_alive()`).Scan(&alive); err != nil {
+		return err
+	}
+	if alive > 0 {
+		return ErrServed
+	}
+	return nil
+}
+
+// downAll takes back every migration; that the ledger goes is what was asked for.
+func downAll(ctx context.Context, admin *pgx.ConnConfig) error {
+	admin = admin.Copy()
+	admin.RuntimeParams["dp.discard_ledger"] = "yes"
+	for version := Latest(); version > 0; {
+		var err error
+		if version, err = Down(ctx, admin); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropDblink removes the extension from the schema that the administrator's script
+// made for it, if we are an administrator and nobody else uses it.
+func dropDblink(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, `
+DO $$
+BEGIN
+  IF NOT (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user)
+     OR NOT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'dblink' AND extnamespace = to_regnamespace('dp_dblink')) THEN
+    RETURN;
+  END IF;
+  BEGIN
+    DROP EXTENSION dblink;
+    DROP SCHEMA dp_dblink;
+  EXCEPTION WHEN dependent_objects_still_exist THEN
+    RAISE NOTICE 'extension dblink stays: %', SQLERRM;
+  END;
+END $$`)
+	return err
+}

@@ -1,0 +1,116 @@
+package ledger
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrNoHeads is returned for a text without a single head.
+var ErrNoHeads = errors.New("ledger: no line with account=, entry= and head=")
+
+// String is the head as logs and dpsidecar verify write it, and ReadHeads reads it.
+func (h Head) String() string {
+	return fmt.Sprintf("account=%d entry=%d head=%s", h.Account, h.Entry, h.Hash)
+}
+
+// Heads returns the newest entry of every account. db is a steward's.
+func Heads(ctx context.Context, db Querier) ([]Head, error) {
+	rows, err := db.Query(ctx, "SELECT DISTINCT ON (account) account, seq, hash FROM dp.ledger ORDER BY account, seq DESC")
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Head])
+}
+
+// headText is a head in a line of text or of JSON, also of JSON in JSON.
+var headText = regexp.MustCompile(`\baccount\\*"?[=:]\s*(\d+),?\s*\\*"?entry\\*"?[=:]\s*(\d+),?\s*\\*"?head\\*"?[=:]\s*\\*"?([0-9a-f]{64})\b`)
+
+// ReadHeads finds heads in what dpsidecar verify printed or dpsidecar serve logged,
+// as text or as JSON, among any other lines.
+//
+// Errors: ErrNoHeads.
+func ReadHeads(r io.Reader) (heads []Head, err error) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<24)
+	for lines.Scan() {
+		if h, ok := readHead(lines.Text()); ok {
+			heads = append(heads, h)
+		}
+	}
+	if lines.Err() == nil && len(heads) == 0 {
+		return nil, ErrNoHeads
+	}
+	return heads, lines.Err()
+}
+
+func readHead(line string) (h Head, ok bool) {
+	if m := headText.FindStringSubmatch(line); m != nil {
+		account, wrong := strconv.ParseInt(m[1], 10, 64)
+		entry, worse := strconv.ParseInt(m[2], 10, 64)
+		return Head{account, entry, m[3]}, wrong == nil && worse == nil
+	}
+	// Whatever collects logs may have sorted the keys.
+	if strings.HasPrefix(strings.TrimSpace(line), "{") && json.Unmarshal([]byte(line), &h) == nil {
+		return h, h.Account > 0 && h.Entry > 0 && len(h.Hash) == 64
+	}
+	return Head{}, false
+}
+
+// expectation is which heads are still looked for, and what was found wrong.
+type expectation struct {
+	kept   map[int64]map[int64][]string // account, entry, hashes
+	length map[int64]int64              // of the chains that were met
+	wrong  []string
+}
+
+func expect(kept []Head) *expectation {
+	e := &expectation{map[int64]map[int64][]string{}, map[int64]int64{}, nil}
+	for _, h := range kept {
+		if e.kept[h.Account] == nil {
+			e.kept[h.Account] = map[int64][]string{}
+		}
+		e.kept[h.Account][h.Entry] = append(e.kept[h.Account][h.Entry], h.Hash)
+	}
+	return e
+}
+
+// meet compares an entry that is there, its hash computed anew.
+func (e *expectation) meet(l line) {
+	e.length[l.Account] = max(e.length[l.Account], l.Seq)
+	hash, err := l.hash()
+	for _, kept := range e.kept[l.Account][l.Seq] {
+		if err != nil || kept != hash || kept != l.Hash {
+			e.wrong = append(e.wrong, fmt.Sprintf("account %d: entry %d is another one, it was changed or this is another ledger", l.Account, l.Seq))
+			break
+		}
+	}
+	delete(e.kept[l.Account], l.Seq)
+}
+
+// finding says which accounts were cut or changed.
+func (e *expectation) finding() Finding {
+	wrong := e.wrong
+	for _, account := range slices.SortedFunc(maps.Keys(e.kept), cmp.Compare) {
+		missing := slices.Max(append(slices.Collect(maps.Keys(e.kept[account])), 0))
+		switch length := e.length[account]; {
+		case missing == 0:
+		case length == 0:
+			wrong = append(wrong, fmt.Sprintf("account %d is gone, with %d entries or more", account, missing))
+		default:
+			wrong = append(wrong, fmt.Sprintf("account %d: it had %d entries or more and has %d, it was cut or is an older copy", account, missing, length))
+		}
+	}
+	return Finding{"every head that was kept outside is in its chain", len(wrong) == 0, strings.Join(wrong, "; ")}
+}

@@ -1,4 +1,0 @@
-BEGIN;
-SET LOCAL ROLE dp_owner;
-DROP FUNCTION public.dp_verify;
-COMMIT;

@@ -1,0 +1,197 @@
+-- What a budget is worth in the unit of its account, what the accountant proves of a
+-- total, and who may ask.
+
+-- Conversions. A divergence r of order a > 1 leaves, at delta, an epsilon of
+--   r + ln(1 - 1/a) - (ln a + ln delta)/(a - 1)
+-- (Canonne, Kamath & Steinke 2020, Proposition 12), and rho-zCDP is r = rho a at
+-- every order. Any order is valid, so an order that float8 finds costs nothing
+-- but budget; the bound itself is evaluated in numeric, from above.
+
+-- Of every delta a tenth is kept for the deltas of mechanisms; the rest serves
+-- the conversion. The shortest decimal of a float64, which is how costs arrive,
+-- may lie below it, relatively by 2^-53: 1e-15 here and below is for that.
+CREATE OR REPLACE FUNCTION dp_int.reserve(delta numeric) RETURNS numeric
+LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT delta * 0.1 $$;
+
+-- Less than the rest when delta was lowered since; below 0 when nothing is left.
+CREATE OR REPLACE FUNCTION dp_int.conversion_delta(delta numeric, spent_delta numeric DEFAULT 0) RETURNS numeric
+LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT least(delta * 0.9, delta - spent_delta * (1 + 1e-15)) * (1 - 1e-15) $$;
+
+-- Grid 1 of Renyi orders; package privacy has the same.
+CREATE OR REPLACE FUNCTION dp_int.renyi_orders() RETURNS numeric[]
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT ARRAY[
+    1.25,1.5,1.75,2,2.25,2.5,2.75,3,3.25,3.5,3.75,4,4.25,4.5,4.75,5,5.25,5.5,5.75,6,6.25,6.5,6.75,7,7.25,7.5,7.75,8,8.25,8.5,8.75,9,
+    9.25,9.5,9.75,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,
+    49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64,69,75,81,87,94,102,110,119,128,138,149,161,174,188,203,219,237,256,276,299,323,348,
+    376,406,439,474,512,553,597,645,697,753,813,878,948,1024]
+$$;
+
+-- What the conversion adds to a divergence, rounded upward: logarithms have 60
+-- decimals, and 1e-50 covers their errors for every a - 1 >= 1e-9.
+CREATE OR REPLACE FUNCTION dp_int.renyi_surplus(p_order numeric, p_delta numeric) RETURNS numeric
+LANGUAGE sql IMMUTABLE STRICT AS $$
+  SELECT round(ln(1 - 1 / a) - (ln(a) + ln(delta)) / (a - 1), 50) + 1e-50
+    FROM (SELECT p_order + round(0.0, 60), p_delta + round(0.0, 60)) AS v(a, delta)
+$$;
+
+-- About the best order for rho-zCDP at delta, and for the largest rho that fits
+-- epsilon at delta. With x = a - 1 the derivative of the bound has the sign of
+-- rho + (ln(1 + x) + ln(delta))/x^2, which changes once.
+CREATE OR REPLACE FUNCTION dp_int.order_for_rho(rho float8, delta float8) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+  lo float8 := 1e-9;
+  hi float8 := 1e15;
+  x float8;
+BEGIN
+  FOR i IN 1..50 LOOP
+    x := sqrt(lo * hi);
+    IF rho + (ln(1 + x) + ln(delta)) / (x * x) < 0 THEN lo := x; ELSE hi := x; END IF;
+  END LOOP;
+  RETURN 1 + x::numeric;
+END $$;
+
+CREATE OR REPLACE FUNCTION dp_int.order_for_epsilon(epsilon float8, delta float8) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+  lo float8 := 1e-9;
+  hi float8 := 1e15;
+  x float8;
+  rho float8;
+BEGIN
+  FOR i IN 1..50 LOOP
+    x := sqrt(lo * hi);
+    rho := (epsilon + ln(1 + 1 / x) + (ln(1 + x) + ln(delta)) / x) / (1 + x);
+    IF rho + (ln(1 + x) + ln(delta)) / (x * x) < 0 THEN lo := x; ELSE hi := x; END IF;
+  END LOOP;
+  RETURN 1 + x::numeric;
+END $$;
+
+-- The largest rho, rounded downward, that leaves epsilon at delta, or 0. The
+-- last factor outweighs the little by which the order misses the best one.
+CREATE OR REPLACE FUNCTION dp_int.zcdp_rho(p_epsilon numeric, p_delta numeric) RETURNS numeric
+LANGUAGE sql IMMUTABLE STRICT AS $$
+  SELECT greatest(0, trunc((p_epsilon - dp_int.renyi_surplus(a, p_delta)) / a * (1 - 1e-18), 50))
+    FROM dp_int.order_for_epsilon(p_epsilon::float8, p_delta::float8) AS a
+$$;
+
+-- The order of the grid nearest to 1 + sqrt(ln(1/delta)/rho), which is about the
+-- best for a budget spent on Gaussian noise.
+CREATE OR REPLACE FUNCTION dp_int.recommended_order(p_epsilon numeric, p_delta numeric) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  rho CONSTANT numeric := dp_int.zcdp_rho(p_epsilon, p_delta);
+  best CONSTANT float8 := CASE WHEN rho > 0 THEN 1 + sqrt(-ln(p_delta::float8) / rho::float8) ELSE 'Infinity' END;
+BEGIN
+  RETURN (SELECT a FROM unnest(dp_int.renyi_orders()) AS a ORDER BY abs(a::float8 - least(best, 1e9)), a LIMIT 1);
+END $$;
+
+-- A budget in the accountant's own unit, rounded downward: epsilon, rho or the
+-- divergence of one order; 0 when it leaves nothing to spend.
+CREATE OR REPLACE FUNCTION dp_int.cap(p_accounting text, p_order numeric, p_epsilon numeric, p_delta numeric) RETURNS numeric
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE p_accounting
+    WHEN 'pure' THEN p_epsilon
+    WHEN 'zcdp' THEN dp_int.zcdp_rho(p_epsilon, dp_int.conversion_delta(p_delta)) * (1 - 1e-15)
+    WHEN 'rdp' THEN greatest(0, p_epsilon - dp_int.renyi_surplus(p_order, dp_int.conversion_delta(p_delta))) * (1 - 1e-15) END
+$$;
+
+-- What the accountant proves of totals in its unit and of deltas, rounded upward.
+CREATE OR REPLACE FUNCTION dp_int.proven(p_accounting text, p_order numeric, p_spent numeric, p_delta numeric, p_spent_delta numeric DEFAULT 0) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  delta CONSTANT numeric := dp_int.conversion_delta(p_delta, p_spent_delta);
+  a numeric := p_order;
+  divergence numeric := p_spent * (1 + 1e-15);
+BEGIN
+  IF p_accounting = 'pure' THEN RETURN p_spent; END IF;
+  IF delta <= 0 THEN RETURN 'Infinity'; END IF;
+  IF p_spent = 0 THEN RETURN 0; END IF;
+  IF p_accounting = 'zcdp' THEN
+    a := dp_int.order_for_rho(p_spent::float8, delta::float8);
+    divergence := divergence * a;
+  END IF;
+  RETURN greatest(0, divergence + dp_int.renyi_surplus(a, delta));
+END $$;
+
+-- The decimal a person typed: the shortest text that reads back as this float8.
+CREATE OR REPLACE FUNCTION dp_int.exact(x float8) RETURNS numeric
+LANGUAGE sql IMMUTABLE STRICT SET extra_float_digits = 1 AS $$ SELECT x::text::numeric $$;
+
+-- The principal that a role is here, NULL for one that nobody has heard of.
+CREATE OR REPLACE FUNCTION dp_int.principal_of(p_role name) RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT p.id
+      FROM dp_int.principal p
+      JOIN pg_catalog.pg_roles r ON r.oid = p.role
+     WHERE r.rolname = p_role AND p.cluster = (SELECT system_identifier FROM pg_control_system()));
+END $$;
+
+-- The name that a principal's role has now, NULL when the role is gone.
+CREATE OR REPLACE FUNCTION dp_int.role_of(p_principal bigint) RETURNS name
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT r.rolname
+      FROM dp_int.principal p
+      JOIN pg_catalog.pg_roles r ON r.oid = p.role
+     WHERE p.id = p_principal AND p.cluster = (SELECT system_identifier FROM pg_control_system()));
+END $$;
+
+-- The same for a role that asks or is granted something: noted if it is new, and
+-- its name brought up to date; whoever had the name before is called otherwise now,
+-- or gone. In a copy in another cluster nobody new is noted before those of the
+-- original are bound: they may be the same people.
+CREATE OR REPLACE FUNCTION dp_int.admit_principal(p_role name) RETURNS bigint
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  here CONSTANT bigint := (SELECT system_identifier FROM pg_control_system());
+  known CONSTANT bigint := dp_int.principal_of(p_role);
+BEGIN
+  IF EXISTS (SELECT FROM dp_int.principal WHERE id = known AND name = p_role) THEN
+    RETURN known;
+  ELSIF EXISTS (SELECT FROM dp_int.principal WHERE cluster <> here AND role IS NOT NULL) THEN
+    RAISE EXCEPTION 'this is a copy of another cluster''s database, whose roles are not bound to this one''s'
+      USING ERRCODE = '55000', HINT = 'Let its administrator run dpsidecar adopt, which binds them by name. No privacy budget was spent.';
+  END IF;
+  UPDATE dp_int.principal p
+     SET name = coalesce(dp_int.role_of(p.id), p.name), role = CASE WHEN dp_int.role_of(p.id) IS NOT NULL THEN p.role END
+   WHERE p.cluster = here AND (p.id = known OR p.name = p_role AND p.role IS NOT NULL);
+  INSERT INTO dp_int.principal (cluster, role, name)
+  SELECT here, r.oid, r.rolname FROM pg_catalog.pg_roles r WHERE r.rolname = p_role
+  ON CONFLICT ON CONSTRAINT principal_role DO NOTHING;
+  RETURN dp_int.principal_of(p_role);
+EXCEPTION WHEN lock_not_available THEN
+  RAISE EXCEPTION 'the first request of "%" is in a transaction that is still open', p_role
+    USING ERRCODE = '55P03', HINT = 'End that transaction, and ask again. No privacy budget was spent.';
+END $$;
+
+-- Binds the principals that came with a copy from another cluster to the roles that
+-- have their names here; one without such a role is nobody from then on.
+CREATE OR REPLACE FUNCTION dp_int.rebind_roles() RETURNS TABLE(principal name, bound boolean)
+LANGUAGE sql VOLATILE AS $$
+  UPDATE dp_int.principal p
+     SET cluster = here.id, role = (SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = p.name AND p.role IS NOT NULL)
+    FROM (SELECT system_identifier AS id FROM pg_control_system()) AS here
+   WHERE p.cluster <> here.id
+  RETURNING p.name, p.role IS NOT NULL
+$$;
+
+-- One rule for who may ask: a grant to a role covers its members; a grant that
+-- names the caller wins over a group's.
+CREATE OR REPLACE FUNCTION dp_int.grant_of(p_dataset bigint, p_caller name) RETURNS dp_int.dataset_grant
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT g
+      FROM dp_int.dataset_grant g
+      JOIN dp_int.principal p ON p.id = g.principal AND p.cluster = (SELECT system_identifier FROM pg_control_system())
+      JOIN pg_catalog.pg_roles r ON r.oid = p.role
+      JOIN pg_catalog.pg_roles c ON c.rolname = p_caller
+     WHERE g.dataset = p_dataset AND pg_has_role(c.oid, r.oid, 'USAGE')
+     ORDER BY r.oid <> c.oid, g.epsilon DESC NULLS FIRST
+     LIMIT 1);
+END $$;

@@ -1,0 +1,428 @@
+-- What analysts call. A synchronous call first looks for the kept release in its
+-- own snapshot; only a new request goes through the loopback, a connection of
+-- this server to itself that commits on its own.
+
+-- The share of the server's connections that is in use.
+CREATE OR REPLACE FUNCTION dp_int.connections_used() RETURNS float8
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM pg_stat_clear_snapshot();
+  RETURN (SELECT sum(pg_stat_get_db_numbackends(d.oid)) FROM pg_catalog.pg_database d)
+       / (current_setting('max_connections')::float8 - current_setting('superuser_reserved_connections')::float8
+          - coalesce(current_setting('reserved_connections', true), '0')::float8);
+END $$;
+
+-- Connects. A server without a connection to spare is asked again for some seconds:
+-- calls that end give theirs back. The server says so in its own language, so who
+-- does not speak English is judged by the connections in use.
+CREATE OR REPLACE FUNCTION dp_int.loopback_connect(p_connection text) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  patience CONSTANT timestamptz := clock_timestamp() + interval '15 s';
+  nap float8 := 0.02;
+  detail text;
+BEGIN
+  LOOP
+    BEGIN
+      PERFORM dp_dblink.dblink_connect(p_connection, 'dp_loop');
+      RETURN;
+    EXCEPTION WHEN sqlclient_unable_to_establish_sqlconnection THEN
+      GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+      IF detail !~ 'too many|connection slots' AND dp_int.connections_used() < 0.9 THEN
+        RAISE;
+      ELSIF clock_timestamp() > patience THEN
+        RAISE EXCEPTION 'too many clients: the server has had no connection to spare for 15 s'
+          USING ERRCODE = '53300', HINT = 'A call that waits for its answer needs two connections. Ask again, or let the administrator raise max_connections or put a pooler before it; dp_submit and CALL dp_run need one. No privacy budget was spent.';
+      END IF;
+    END;
+    PERFORM pg_sleep(nap * (0.5 + random()));
+    nap := least(nap * 1.5, 0.25);
+  END LOOP;
+END $$;
+
+-- Closes a loopback, unless it is the session's own and the server has connections
+-- to spare: for whoever asks again at once it saves opening another.
+CREATE OR REPLACE FUNCTION dp_int.loopback_release(p_connection text) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF p_connection <> 'dp_loop' OR dp_int.connections_used() > 0.5 THEN
+    PERFORM dp_dblink.dblink_disconnect(p_connection);
+  END IF;
+END $$;
+
+-- Opens the loopback and listens on a channel. A connection is kept for some seconds
+-- when the caller cannot reach dblink to drive it himself.
+CREATE OR REPLACE FUNCTION dp_int.loopback_open(p_channel text) RETURNS text
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  cached CONSTANT text := 'dp_loop';
+  listen CONSTANT text := format('SET idle_session_timeout = ''20s''; UNLISTEN *; LISTEN %I', p_channel);
+  cache boolean;
+  connection text;
+BEGIN
+  cache := NOT has_schema_privilege(session_user, 'dp_dblink', 'USAGE');
+  connection := CASE WHEN cache THEN cached ELSE 'dp_' || gen_random_uuid() END;
+  IF cache AND cached = ANY (coalesce(dp_dblink.dblink_get_connections(), '{}')) THEN
+    BEGIN
+      PERFORM dp_dblink.dblink_exec(connection, listen);
+      RETURN connection;
+    EXCEPTION WHEN OTHERS THEN  -- it timed out, or the server was restarted
+      PERFORM dp_dblink.dblink_disconnect(connection);
+    END;
+  END IF;
+  PERFORM dp_int.loopback_connect(connection);
+  PERFORM dp_dblink.dblink_exec(connection, listen);
+  RETURN connection;
+EXCEPTION
+  WHEN sqlclient_unable_to_establish_sqlconnection OR undefined_function OR invalid_schema_name OR undefined_object OR insufficient_privilege
+    OR undefined_table OR SQLSTATE '2F003' THEN  -- 2F003: the server asked for no password
+    RAISE EXCEPTION 'the loopback connection of dpsidecar failed: %', SQLERRM
+      USING ERRCODE = 'DP003', HINT = 'Run SELECT * FROM dp_check_install(), or use dp_submit or CALL dp_run, which need no loopback. No privacy budget was spent.';
+END $$;
+
+-- What a notice adds to a stage.
+CREATE OR REPLACE FUNCTION dp.time_left(expected_at timestamptz) RETURNS text
+LANGUAGE sql VOLATILE
+RETURN CASE WHEN expected_at > clock_timestamp() + interval '100 s' THEN format(', about %s min left', round(extract(epoch FROM expected_at - clock_timestamp()) / 60))
+            WHEN expected_at < clock_timestamp() - interval '5 s' THEN ', longer than expected'
+            WHEN expected_at > clock_timestamp() + interval '2 s' THEN format(', about %s s left', round(extract(epoch FROM expected_at - clock_timestamp())))
+            ELSE '' END;
+COMMENT ON FUNCTION dp.time_left IS 'How notices say when a job may be done; nothing where that is not known, or soon.';
+
+-- Waits for a job over its loopback connection; returns its release. Whoever
+-- waits for more than a second is told the stage, each new one, and once when it
+-- takes longer than expected.
+CREATE OR REPLACE FUNCTION dp_int.loopback_wait(p_connection text, p_caller name, p_job uuid) RETURNS uuid
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  ask CONSTANT text := format('SELECT * FROM dp_int.watch(%L, %L)', p_caller, p_job);
+  begun CONSTANT timestamptz := clock_timestamp();
+  s record;
+  told text;
+  late boolean := false;
+  lost_since timestamptz;
+  nap float8;
+  waited float8;
+BEGIN
+  LOOP
+    SELECT * INTO s FROM dp_dblink.dblink(p_connection, ask)
+      AS t(state text, alive boolean, release uuid, sqlstate text, message text, hint text, stage text, expected_at timestamptz);
+    IF NOT late AND s.expected_at < clock_timestamp() - interval '5 s' THEN
+      late := true;
+      told := NULL;
+    END IF;
+    IF s.stage IS DISTINCT FROM told AND clock_timestamp() > begun + interval '0.9 s' THEN
+      told := s.stage;
+      RAISE NOTICE 'dpsidecar: %', told || dp.time_left(s.expected_at);
+    END IF;
+    IF s.state = 'done' THEN
+      RETURN s.release;
+    ELSIF s.sqlstate IS NOT NULL THEN
+      RAISE EXCEPTION '%', s.message USING ERRCODE = s.sqlstate, HINT = s.hint;
+    ELSIF s.alive THEN
+      lost_since := NULL;
+    ELSE
+      lost_since := coalesce(lost_since, clock_timestamp());
+      IF clock_timestamp() > lost_since + interval '10 s' THEN
+        RAISE EXCEPTION 'dpsidecar went away while the job was %', s.state
+          USING ERRCODE = 'DP001';  -- call_sidecar adds what became of the job
+      END IF;
+    END IF;
+    nap := 0.0005;
+    waited := 0;  -- whatever becomes of the clock
+    LOOP
+      EXIT WHEN waited > 1 OR EXISTS (SELECT FROM dp_dblink.dblink_get_notify(p_connection));
+      PERFORM pg_sleep(nap);
+      waited := waited + nap;
+      nap := least(nap * 1.3, 0.02);
+    END LOOP;
+  END LOOP;
+END $$;
+
+-- A request that has no kept release: enqueue, wait, fetch. What ends it early
+-- without a hint of its own (a cancel, a lost loopback) cancels the job if nothing
+-- is spent yet, and the hint says which it was. A client's cancel may arrive twice,
+-- for the server signals a process and its group: again while it is dealt with.
+CREATE OR REPLACE FUNCTION dp_int.call_sidecar(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
+                                    p_features name[], p_intercept boolean, p_options jsonb) RETURNS TABLE(term text, coef float8)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  job uuid := gen_random_uuid();
+  connection text;
+  asked boolean := false;
+  release uuid;
+  code text; message text; hint text := '';
+  fate text := 'unknown: see dp.jobs. Unless it was reading already, it is dropped and no privacy budget is spent';
+BEGIN
+  BEGIN
+    BEGIN
+      connection := dp_int.loopback_open(dp_int.job_channel(job));
+      asked := true;
+      SELECT t.release INTO release
+        FROM dp_dblink.dblink(connection, format('SELECT dp_int.enqueue(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)',
+               job, p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, dp_int.here())) AS t(release uuid);
+      IF release IS NULL THEN
+        release := dp_int.loopback_wait(connection, p_caller, job);
+      END IF;
+      RETURN QUERY SELECT t.term, t.coef
+        FROM dp_dblink.dblink(connection, format('SELECT * FROM dp_int.fetch(%L, %L)', p_caller, release)) AS t(term text, coef float8);
+      PERFORM dp_int.loopback_release(connection);
+      RETURN;
+    EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled out
+      GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+    END;
+  EXCEPTION WHEN query_canceled THEN
+    GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT;
+  END;
+  FOR attempt IN 1..10 LOOP
+    BEGIN
+      IF attempt > 1 OR hint <> '' THEN
+        NULL;
+      ELSIF asked THEN
+        SELECT t.fate INTO fate FROM dp_dblink.dblink(connection, format('SELECT dp_int.cancel(%L, %L)', p_caller, job)) AS t(fate text);
+      ELSE
+        fate := 'not begun; no privacy budget was spent';
+      END IF;
+      -- Without the lock that the loopback holds nobody waits for the job.
+      PERFORM dp_dblink.dblink_disconnect(connection);
+      EXIT;
+    EXCEPTION WHEN query_canceled OR OTHERS THEN
+      NULL;
+    END;
+  END LOOP;
+  RAISE EXCEPTION '%', message USING ERRCODE = code,
+    HINT = CASE WHEN hint <> '' THEN hint ELSE format('%sThe job: %s.', CASE code WHEN 'DP001' THEN 'Ask the same again once a dpsidecar is back. ' END, fate) END;
+END $$;
+
+CREATE OR REPLACE FUNCTION dp_int.call(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
+                            p_features name[], p_intercept boolean, p_options jsonb) RETURNS TABLE(term text, coef float8)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  r dp_int.request := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options);
+  kept uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
+BEGIN
+  IF kept IS NOT NULL THEN
+    RETURN QUERY SELECT c.term, c.coef FROM dp_int.coefficients(kept) c;
+  ELSE
+    RETURN QUERY SELECT c.term, c.coef
+      FROM dp_int.call_sidecar(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options) c;
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION public.dp_l1_regress(dataset text, eps float8, target name DEFAULT NULL, features name[] DEFAULT NULL,
+                                     intercept boolean DEFAULT true, options jsonb DEFAULT '{}') RETURNS TABLE(term text, coef float8)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
+SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
+BEGIN
+  -- session_user is who logged in: neither SET ROLE nor SECURITY DEFINER changes it.
+  RETURN QUERY SELECT c.term, c.coef
+    FROM dp_int.call(session_user, 'l1', dp_l1_regress.dataset, dp_l1_regress.eps, NULL, dp_l1_regress.target, dp_l1_regress.features,
+                     dp_l1_regress.intercept, dp_l1_regress.options) c;
+END $$;
+COMMENT ON FUNCTION public.dp_l1_regress IS
+  'Median regression under pure eps-differential privacy, made for heavy tails: coefficients in the table''s units, (intercept) first. The same request again returns the same release at no cost.';
+
+-- The arguments of a gradient model that are keys of options when submitted.
+CREATE OR REPLACE FUNCTION dp_int.with_arguments(p_options jsonb, p_method text, p_penalty text, p_lambda float8) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  given record;
+BEGIN
+  p_options := coalesce(p_options, '{}');
+  FOR given IN SELECT * FROM (VALUES ('method', to_jsonb(p_method), to_jsonb('auto'::text)), ('penalty', to_jsonb(p_penalty), to_jsonb('none'::text)),
+                                     ('lambda', to_jsonb(p_lambda), to_jsonb(0))) AS t(name, value, standard) LOOP
+    IF given.value IS DISTINCT FROM given.standard AND p_options ? given.name AND p_options -> given.name IS DISTINCT FROM given.value THEN
+      RAISE EXCEPTION '% is given twice, as % and among the options as %', given.name, dp_int.excerpt(coalesce(given.value, 'null')::text),
+          dp_int.excerpt((p_options -> given.name)::text)
+        USING ERRCODE = '22023', HINT = 'Give it once. No privacy budget was spent.';
+    ELSIF NOT p_options ? given.name THEN
+      p_options := p_options || jsonb_build_object(given.name, given.value);
+    END IF;
+  END LOOP;
+  RETURN p_options;
+END $$;
+
+-- The gradient models have one function each, alike but for name and default delta.
+DO $do$
+DECLARE
+  m dp_int.model;
+  name name;
+BEGIN
+  FOR m IN SELECT * FROM dp_int.model WHERE delta > 0 LOOP
+    name := format('dp_%s_regress', m.name);
+    EXECUTE format($fn$
+CREATE OR REPLACE FUNCTION public.%1$I(dataset text, eps float8, delta float8 DEFAULT %2$s, target name DEFAULT NULL, features name[] DEFAULT NULL,
+                                       intercept boolean DEFAULT true, penalty text DEFAULT 'none', lambda float8 DEFAULT 0, method text DEFAULT 'auto',
+                                       options jsonb DEFAULT '{}') RETURNS TABLE(term text, coef float8)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
+SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
+BEGIN
+  RETURN QUERY SELECT c.term, c.coef
+    FROM dp_int.call(session_user, %3$L, %1$I.dataset, %1$I.eps, %1$I.delta, %1$I.target, %1$I.features, %1$I.intercept,
+                     dp_int.with_arguments(%1$I.options, %1$I.method, %1$I.penalty, %1$I.lambda)) c;
+END $$$fn$, name, m.delta, m.name);
+    EXECUTE format('COMMENT ON FUNCTION public.%I IS %L', name, m.description || ' The same request again returns the same release at no cost.');
+    EXECUTE format('GRANT EXECUTE ON FUNCTION public.%I TO dp_analyst', name);
+  END LOOP;
+END $do$;
+
+CREATE OR REPLACE FUNCTION public.dp_submit(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
+                                 intercept boolean DEFAULT true, options jsonb DEFAULT '{}') RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  r dp_int.request := dp_int.prepare(session_user, dp_submit.model, dp_submit.dataset, dp_submit.eps, dp_submit.delta, dp_submit.target,
+                                     dp_submit.features, dp_submit.intercept, dp_submit.options);
+  kept uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
+  job uuid := gen_random_uuid();
+BEGIN
+  IF kept IS NULL THEN
+    PERFORM dp_int.check_queue(session_user);
+  END IF;
+  PERFORM dp_int.insert_job(job, session_user, r, false);
+  IF kept IS NOT NULL THEN
+    UPDATE dp_int.job j SET state = 'done', release = kept, finished_at = clock_timestamp() WHERE j.id = job;
+  END IF;
+  RETURN job;
+END $$;
+COMMENT ON FUNCTION public.dp_submit IS
+  'Queues a request in the caller''s transaction and returns its job: follow it with dp_status, read it with dp_result. Rolled back, nothing was asked.';
+
+-- The caller's own job, as dp.jobs shows it.
+CREATE OR REPLACE FUNCTION dp_int.my_job(p_job uuid) RETURNS dp.jobs
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  j dp.jobs;
+BEGIN
+  SELECT v.* INTO j FROM dp.jobs v JOIN dp_int.job o ON o.id = v.id WHERE v.id = p_job AND o.principal = (SELECT me.principal FROM dp_int.me);
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'you have no job %', coalesce(p_job::text, 'NULL') USING ERRCODE = '22023', HINT = 'See dp.jobs.';
+  END IF;
+  RETURN j;
+END $$;
+
+CREATE OR REPLACE FUNCTION public.dp_status(job uuid) RETURNS TABLE(status text, stage text, sqlstate text, message text, hint text, expected_at timestamptz)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp.jobs := dp_int.my_job(dp_status.job);
+BEGIN
+  IF j.status IN ('queued', 'running') AND j.sqlstate IS NULL AND dp_int.sidecars_alive() = 0 THEN
+    j.sqlstate := 'DP001';
+    j.error := format('no dpsidecar is connected to database "%s"', current_database());
+    j.hint := 'The job waits for one. ' || CASE (SELECT state FROM dp_int.job o WHERE o.id = j.id)
+      WHEN 'reading' THEN 'The privacy budget is spent, once.' ELSE 'No privacy budget was spent.' END;
+  END IF;
+  RETURN QUERY SELECT j.status, j.stage, j.sqlstate, j.error, j.hint, j.expected_at;
+END $$;
+COMMENT ON FUNCTION public.dp_status IS 'Where a job of the caller''s stands: queued, running, done, failed or canceled, and what to do about it.';
+
+CREATE OR REPLACE FUNCTION public.dp_result(job uuid) RETURNS TABLE(term text, coef float8)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp.jobs := dp_int.my_job(dp_result.job);
+BEGIN
+  IF j.release IS NOT NULL THEN
+    RETURN QUERY SELECT c.term, c.coef FROM dp_int.fetch(session_user, j.release) c;
+  ELSIF j.sqlstate IS NOT NULL THEN
+    RAISE EXCEPTION '%', j.error USING ERRCODE = j.sqlstate, HINT = j.hint;
+  ELSE
+    RAISE EXCEPTION 'job % is %', j.id, j.status USING ERRCODE = '55000', HINT = 'Ask again once dp_status says done.';
+  END IF;
+END $$;
+COMMENT ON FUNCTION public.dp_result IS 'The coefficients of a job of the caller''s that is done; the error of one that failed.';
+
+CREATE OR REPLACE FUNCTION public.dp_cancel(job uuid) RETURNS text
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT dp_int.cancel(session_user, $1) $$;
+COMMENT ON FUNCTION public.dp_cancel IS 'Cancels a job of the caller''s unless it is spent, and says what became of it and of the budget.';
+
+-- What the server says, in its language, to a COMMIT inside a transaction block:
+-- a function always runs inside one.
+CREATE OR REPLACE FUNCTION dp.commit_refusal() RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  COMMIT;
+EXCEPTION WHEN invalid_transaction_termination THEN
+  RETURN SQLERRM;
+END $$;
+COMMENT ON FUNCTION dp.commit_refusal IS 'How dp_run knows that it was called inside a transaction block.';
+
+-- Commits, so it can have neither SECURITY DEFINER nor a SET clause: every name
+-- is qualified.
+CREATE OR REPLACE PROCEDURE public.dp_run(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
+                               intercept boolean DEFAULT true, options jsonb DEFAULT '{}', INOUT job uuid DEFAULT NULL)
+LANGUAGE plpgsql AS $$
+DECLARE
+  s record;
+  nap pg_catalog.float8 := 0.001;
+  begun CONSTANT pg_catalog.timestamptz := pg_catalog.clock_timestamp();
+  told pg_catalog.text;
+  late pg_catalog.bool := false;
+  patience pg_catalog.interval := '0';  -- until a sidecar has been seen
+  lost_since pg_catalog.timestamptz;
+  fate pg_catalog.text;
+  interrupt pg_catalog.text;
+BEGIN
+  BEGIN
+    COMMIT;  -- refused always, here for one of two reasons
+  EXCEPTION WHEN invalid_transaction_termination THEN
+    IF SQLERRM OPERATOR(pg_catalog.=) dp.commit_refusal() THEN
+      RAISE EXCEPTION 'dp_run commits, and cannot run inside a transaction block'
+        USING ERRCODE = '2D000', HINT = 'Use dp_submit there, and dp_result afterwards. No privacy budget was spent.';
+    END IF;
+  END;
+  job := public.dp_submit(model, dataset, eps, delta, target, features, intercept, options);
+  COMMIT;
+  LOOP
+    BEGIN
+      PERFORM pg_catalog.pg_sleep(nap);
+      SELECT * INTO s FROM public.dp_status(job);
+    EXCEPTION WHEN query_canceled THEN
+      interrupt := SQLERRM;
+    END;
+    IF interrupt IS NOT NULL THEN
+      fate := public.dp_cancel(job);
+      COMMIT;
+      RAISE EXCEPTION '%', interrupt USING ERRCODE = '57014', HINT = pg_catalog.format('The job: %s.', fate);
+    END IF;
+    IF NOT late AND s.expected_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 s'::pg_catalog.interval) THEN
+      late := true;
+      told := NULL;
+    END IF;
+    IF (s.stage OPERATOR(pg_catalog.=) told) IS NOT TRUE AND pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (begun OPERATOR(pg_catalog.+) '0.9 s'::pg_catalog.interval) THEN
+      told := s.stage;
+      RAISE NOTICE 'dpsidecar: %', told OPERATOR(pg_catalog.||) dp.time_left(s.expected_at);
+    END IF;
+    EXIT WHEN s.status OPERATOR(pg_catalog.=) 'done';
+    IF s.sqlstate IS NULL THEN
+      lost_since := NULL;
+      patience := '10 s';
+    ELSE
+      lost_since := COALESCE(lost_since, pg_catalog.clock_timestamp());
+      IF s.sqlstate OPERATOR(pg_catalog.<>) 'DP001' THEN
+        RAISE EXCEPTION '%', s.message USING ERRCODE = s.sqlstate, HINT = s.hint;
+      ELSIF pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>=) (lost_since OPERATOR(pg_catalog.+) patience) THEN
+        fate := public.dp_cancel(job);  -- a sidecar may have come just now
+        COMMIT;
+        RAISE EXCEPTION '%', s.message
+          USING ERRCODE = 'DP001', HINT = pg_catalog.format('Start one with dpsidecar serve, or queue the request with dp_submit. The job: %s.', fate);
+      END IF;
+    END IF;
+    COMMIT;
+    nap := LEAST(nap OPERATOR(pg_catalog.*) 1.3::pg_catalog.float8, 0.05::pg_catalog.float8);
+  END LOOP;
+END $$;
+COMMENT ON PROCEDURE public.dp_run IS
+  'Submits a request, commits, and waits for its end, without the loopback; for psql and pg_cron. Returns the job; read it with dp_result.';
+
+CREATE OR REPLACE FUNCTION public.dp_last_release(dataset text) RETURNS uuid
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT r.id
+    FROM dp_int.release r
+    JOIN dp_int.dataset d ON d.id = r.dataset
+   WHERE d.name = $1 AND d.unregistered_at IS NULL AND r.principal = (SELECT me.principal FROM dp_int.me) AND (dp_int.grant_of(d.id, session_user)).dataset IS NOT NULL
+   ORDER BY r.released_at DESC
+   LIMIT 1
+$$;
+COMMENT ON FUNCTION public.dp_last_release IS 'The latest release on a data set that the caller asked for, NULL when there is none.';
+GRANT EXECUTE ON FUNCTION public.dp_l1_regress, public.dp_submit, public.dp_status, public.dp_result, public.dp_cancel, public.dp_last_release TO dp_analyst;
+GRANT EXECUTE ON FUNCTION dp.commit_refusal, dp.time_left TO dp_analyst;
+GRANT EXECUTE ON PROCEDURE public.dp_run TO dp_analyst;

@@ -1,0 +1,115 @@
+-- Is everything in place? For whoever installs, and for whoever wonders.
+
+-- A sidecar of another version keeps away.
+CREATE OR REPLACE FUNCTION dp_int.schema_version() RETURNS int
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT max(version)::int FROM dp_int.schema_migrations $$;
+
+CREATE OR REPLACE FUNCTION public.dp_version() RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT format('dpsidecar %s, schema %s with functions %s on %s', c.version, dp_int.schema_version(), c.fingerprint, current_setting('server_version'))
+    FROM dp_int.installed_code c
+$$;
+COMMENT ON FUNCTION public.dp_version IS 'The version of dpsidecar''s schema in this database, and the fingerprint of its functions and views.';
+
+-- What functions, views and triggers are now, in a form that does not depend on who asks.
+CREATE OR REPLACE FUNCTION dp_int.code_hash() RETURNS bytea
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT sha256(convert_to(string_agg(object, E'\n' ORDER BY object COLLATE "C"), 'UTF8'))
+    FROM (
+      SELECT concat_ws('|', p.oid::regprocedure, p.proowner::regrole, p.prosecdef, p.provolatile, p.proconfig, pg_get_function_result(p.oid), p.prosrc,
+                       pg_get_function_sqlbody(p.oid), (SELECT string_agg(a::text, ',' ORDER BY a::text) FROM unnest(p.proacl) AS a
+                                                         WHERE a::text ~ '^(dp_(analyst|admin|loopback|sidecar))?='))
+        FROM pg_catalog.pg_proc p
+       WHERE p.pronamespace IN ('dp'::regnamespace, 'dp_int'::regnamespace)
+          OR p.pronamespace = 'public'::regnamespace AND p.proowner = 'dp_owner'::regrole
+      UNION ALL
+      SELECT concat_ws('|', c.oid::regclass, c.relowner::regrole, c.reloptions, pg_get_viewdef(c.oid))
+        FROM pg_catalog.pg_class c
+       WHERE c.relkind = 'v' AND c.relnamespace IN ('dp'::regnamespace, 'dp_int'::regnamespace)
+      UNION ALL
+      SELECT concat_ws('|', pg_get_triggerdef(t.oid), t.tgenabled)
+        FROM pg_catalog.pg_trigger t
+        JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+       WHERE NOT t.tgisinternal AND c.relnamespace = 'dp_int'::regnamespace
+    ) AS objects(object)
+$$;
+
+CREATE OR REPLACE FUNCTION public.dp_check_install() RETURNS TABLE(item text, ok boolean, detail text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  connection text;
+  alive int := dp_int.sidecars_alive();
+  r record;
+BEGIN
+  item := 'the loopback reaches this database, read-write';
+  BEGIN
+    connection := dp_int.loopback_open('dp_check');
+    SELECT * INTO r
+      FROM dp_dblink.dblink(connection, format('SELECT current_user, current_database(), current_setting(''transaction_read_only''), dp_int.elsewhere(%L)', dp_int.here()))
+        AS t(who name, db name, read_only text, elsewhere text);
+    PERFORM dp_dblink.dblink_disconnect(connection);
+    ok := r.elsewhere IS NULL AND r.read_only = 'off';
+    detail := format('%s on database %s, %s', r.who, r.db,
+      CASE WHEN ok THEN 'as it should be'
+           ELSE format('which is %s: run dpsidecar install, with --loopback-host and --loopback-port if they are not 127.0.0.1 and the server''s own', coalesce(r.elsewhere, 'not writable')) END);
+  EXCEPTION WHEN OTHERS THEN
+    ok := false;
+    detail := SQLERRM;
+  END;
+  RETURN NEXT;
+
+  item := 'the database is the one that was installed, no copy of it';
+  ok := NOT dp_int.is_copy();
+  detail := CASE WHEN ok THEN 'as it should be' ELSE 'run dpsidecar adopt: until then nothing is answered' END;
+  RETURN NEXT;
+
+  item := 'a dpsidecar is connected';
+  ok := alive > 0;
+  detail := CASE alive WHEN 0 THEN 'start one with dpsidecar serve' ELSE format('%s connected', alive) END;
+  RETURN NEXT;
+
+  item := 'only dp_owner reaches dblink';
+  SELECT string_agg(rolname, ', ') INTO detail
+    FROM pg_catalog.pg_roles
+   WHERE NOT rolsuper AND rolname IN ('dp_admin', 'dp_analyst', 'dp_loopback', 'dp_sidecar')
+     AND EXISTS (SELECT FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_extension e ON e.extnamespace = n.oid
+                  WHERE e.extname = 'dblink' AND has_schema_privilege(pg_roles.oid, n.oid, 'USAGE'));
+  ok := detail IS NULL;
+  detail := coalesce(detail || ' can drive a cached loopback: move dblink to schema dp_dblink', 'as it should be');
+  RETURN NEXT;
+
+  item := 'roles have no more than they need';
+  SELECT string_agg(rolname, ', ') INTO detail
+    FROM pg_catalog.pg_roles
+   WHERE rolname IN ('dp_owner', 'dp_admin', 'dp_analyst', 'dp_loopback', 'dp_sidecar')
+     AND (rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication OR rolbypassrls OR (rolname IN ('dp_owner', 'dp_admin', 'dp_analyst') AND rolcanlogin));
+  ok := detail IS NULL;
+  detail := coalesce(detail || ' can do too much', 'as it should be');
+  RETURN NEXT;
+
+  -- An overload that fits a call better would run as whoever calls.
+  item := 'not everybody can put functions beside dp_*';
+  ok := NOT has_schema_privilege('dp_analyst', 'public', 'CREATE');
+  detail := CASE WHEN ok THEN 'as it should be' ELSE 'analysts may create in schema public: REVOKE CREATE ON SCHEMA public FROM PUBLIC' END;
+  RETURN NEXT;
+
+  item := 'functions and views are those that were installed';
+  ok := dp_int.code_hash() IS NOT DISTINCT FROM (SELECT objects FROM dp_int.installed_code);
+  detail := CASE WHEN ok THEN 'as it should be' ELSE 'somebody has changed one, or another major version of Postgres prints it differently: run dpsidecar migrate up, which puts them in place whole' END;
+  RETURN NEXT;
+
+  item := 'registered relations can be read';
+  detail := NULL;
+  FOR r IN SELECT d.name, d.relid, d.options FROM dp_int.dataset d WHERE d.unregistered_at IS NULL ORDER BY d.name LOOP
+    BEGIN
+      PERFORM dp_int.check_relation(r.relid, coalesce((r.options ->> 'total')::boolean, false));
+    EXCEPTION WHEN OTHERS THEN
+      detail := concat_ws('; ', detail, format('%s: %s', r.name, SQLERRM));
+    END;
+  END LOOP;
+  ok := detail IS NULL;
+  detail := coalesce(detail, 'as it should be');
+  RETURN NEXT;
+END $$;
+COMMENT ON FUNCTION public.dp_check_install IS 'Checks the installation item by item and says what to do about what is wrong.';
+GRANT EXECUTE ON FUNCTION public.dp_version, public.dp_check_install TO dp_admin, dp_analyst, dp_sidecar;

@@ -1,0 +1,229 @@
+-- What a request would do and cost, before anything is spent: a question that a
+-- sidecar answers from public facts alone, and a table of what can be asked.
+
+-- The loopback's half of dp_explain: checks the request again, and where it comes
+-- from, and asks.
+CREATE OR REPLACE FUNCTION dp_int.ask(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
+                           p_features name[], p_intercept boolean, p_options jsonb, p_from jsonb) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  r dp_int.request;
+BEGIN
+  PERFORM dp_int.refuse_elsewhere(p_from);
+  r := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options);
+  IF dp_int.sidecars_alive() = 0 THEN
+    RAISE EXCEPTION 'no dpsidecar is connected to database "%"', current_database()
+      USING ERRCODE = 'DP001', HINT = 'Start one with dpsidecar serve. No privacy budget was spent.';
+  END IF;
+  PERFORM dp_int.recheck_dataset(r.dataset);
+  DELETE FROM dp_int.inquiry WHERE asked_at < clock_timestamp() - interval '10 min';
+  INSERT INTO dp_int.inquiry (id, caller, dataset, request, hash) VALUES (p_id, p_caller, r.dataset, r.body, r.hash);
+  PERFORM pg_notify('dp_jobs', 'inquiry');
+END $$;
+
+-- The next question, or NULL. One that its sidecar has not answered is asked again.
+CREATE OR REPLACE FUNCTION dp_int.inquiry_take() RETURNS jsonb
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  q dp_int.inquiry;
+BEGIN
+  UPDATE dp_int.inquiry
+     SET taken_at = clock_timestamp()
+   WHERE id = (SELECT id FROM dp_int.inquiry
+                WHERE answer IS NULL AND coalesce(taken_at < clock_timestamp() - interval '20 s', true)
+                ORDER BY asked_at FOR UPDATE SKIP LOCKED LIMIT 1)
+  RETURNING * INTO q;
+  RETURN CASE WHEN FOUND THEN
+    jsonb_build_object('id', q.id, 'model', q.request ->> 'model', 'request', q.request, 'dataset', dp_int.facts(q.dataset)) END;
+END $$;
+
+CREATE OR REPLACE FUNCTION dp_int.inquiry_answer(p_id uuid, p_answer jsonb) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  UPDATE dp_int.inquiry SET answer = p_answer WHERE id = p_id;
+  PERFORM pg_notify(dp_int.job_channel(p_id), 'answered');
+END $$;
+
+-- The entry that would be charged, from the costs in an answer.
+CREATE OR REPLACE FUNCTION dp_int.quoted(p_cost jsonb) RETURNS dp_int.ledger
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  e dp_int.ledger;
+BEGIN
+  e.epsilon := (p_cost ->> 'epsilon')::numeric;
+  e.rho := (p_cost ->> 'rho')::numeric;
+  e.delta := coalesce((p_cost ->> 'delta')::numeric, 0);
+  e.renyi := ARRAY(SELECT v::numeric FROM jsonb_array_elements_text(p_cost -> 'renyi') WITH ORDINALITY AS c(v, o) ORDER BY o);
+  RETURN e;
+END $$;
+
+-- What a charge would leave, by the rules of dp_int.ledger_charge.
+CREATE OR REPLACE FUNCTION dp_int.afterwards(p_dataset bigint, p_caller name, e dp_int.ledger) RETURNS TABLE(property text, value text)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  d dp_int.dataset;
+  a dp_int.account;
+  g dp_int.dataset_grant := dp_int.grant_of(p_dataset, p_caller);
+  mine numeric;
+  cost numeric;
+BEGIN
+  SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
+  SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
+  mine := coalesce((SELECT t.spent FROM dp_int.caller_total t WHERE t.account = a.id AND t.principal = dp_int.principal_of(p_caller)), 0);
+  cost := dp_int.cost(a, e);
+  property := 'epsilon_remaining';
+  value := greatest(least(a.epsilon, d.epsilon) - a.proven_epsilon, 0)::float8;
+  RETURN NEXT;
+  IF cost IS NULL THEN
+    RETURN QUERY VALUES ('affordable', format('no: %s accounting cannot price this mechanism', a.accounting));
+    RETURN;
+  END IF;
+  property := 'epsilon_remaining_after';
+  value := greatest(least(a.epsilon, d.epsilon) - dp_int.proven(a.accounting, a.renyi_order, a.spent + cost, a.delta, a.spent_delta + e.delta), 0)::float8;
+  RETURN NEXT;
+  IF g.epsilon IS NOT NULL THEN
+    property := 'my_epsilon_remaining_after';
+    value := greatest(g.epsilon - dp_int.proven(a.accounting, a.renyi_order, mine + cost, a.delta, a.spent_delta + e.delta), 0)::float8;
+    RETURN NEXT;
+  END IF;
+  property := 'affordable';
+  value := CASE WHEN a.spent + cost > least(a.cap, d.cap) THEN 'no: the budget of the data set does not cover it'
+                WHEN mine + cost > g.cap THEN 'no: your own limit does not cover it'
+                WHEN NOT dp_int.delta_fits(a, e.delta) THEN 'no: the delta kept for mechanisms does not cover it'
+                ELSE 'yes' END;
+  RETURN NEXT;
+END $$;
+
+-- The answer to a question of the caller's, no row while there is none.
+CREATE OR REPLACE FUNCTION dp_int.answered(p_caller name, p_id uuid) RETURNS TABLE(property text, value text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  q dp_int.inquiry;
+  kept uuid;
+BEGIN
+  SELECT * INTO q FROM dp_int.inquiry WHERE id = p_id AND caller = p_caller AND answer IS NOT NULL;
+  IF NOT FOUND OR (dp_int.grant_of(q.dataset, p_caller)).dataset IS NULL THEN
+    RETURN;
+  END IF;
+  DELETE FROM dp_int.inquiry WHERE id = p_id;
+  RETURN QUERY SELECT p ->> 'property', p ->> 'value' FROM jsonb_array_elements(q.answer -> 'properties') AS p;
+  IF q.answer ? 'cost' THEN
+    RETURN QUERY SELECT * FROM dp_int.afterwards(q.dataset, p_caller, dp_int.quoted(q.answer -> 'cost'));
+  END IF;
+  kept := dp_int.kept_release(q.dataset, q.hash);
+  IF kept IS NOT NULL THEN
+    RETURN QUERY SELECT 'kept_release', format('%s: the same request returns it at no cost', kept);
+  END IF;
+  RETURN QUERY SELECT 'warning', p #>> '{}' FROM jsonb_array_elements(q.answer -> 'warnings') AS p;
+END $$;
+
+-- Waits for the answer to a question over its loopback connection.
+CREATE OR REPLACE FUNCTION dp_int.loopback_answer(p_connection text, p_caller name, p_id uuid) RETURNS TABLE(property text, value text)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  ask CONSTANT text := format('SELECT * FROM dp_int.answered(%L, %L)', p_caller, p_id);
+  patience CONSTANT timestamptz := clock_timestamp() + interval '60 s';
+  asked timestamptz;
+BEGIN
+  LOOP
+    RETURN QUERY SELECT t.property, t.value FROM dp_dblink.dblink(p_connection, ask) AS t(property text, value text);
+    IF FOUND THEN
+      RETURN;
+    ELSIF clock_timestamp() > patience THEN
+      RAISE EXCEPTION 'no dpsidecar has answered within a minute'
+        USING ERRCODE = 'DP001', HINT = 'Ask again; SELECT * FROM dp_check_install() says whether one is connected. No privacy budget was spent.';
+    END IF;
+    asked := clock_timestamp();
+    LOOP
+      EXIT WHEN EXISTS (SELECT FROM dp_dblink.dblink_get_notify(p_connection)) OR clock_timestamp() > asked + interval '1 s';
+      PERFORM pg_sleep(0.002);
+    END LOOP;
+  END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION public.dp_explain(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
+                                  intercept boolean DEFAULT true, options jsonb DEFAULT '{}') RETURNS TABLE(property text, value text)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 30
+SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
+DECLARE
+  -- Refused here, before there is a connection to close.
+  r CONSTANT dp_int.request := dp_int.prepare(session_user, dp_explain.model, dp_explain.dataset, dp_explain.eps, dp_explain.delta,
+                                              dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options);
+  id CONSTANT uuid := gen_random_uuid();
+  connection CONSTANT text := dp_int.loopback_open(dp_int.job_channel(id));
+  code text; message text; hint text;
+BEGIN
+  PERFORM FROM dp_dblink.dblink(connection, format('SELECT dp_int.ask(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', id, session_user, r.model,
+    dp_explain.dataset, r.eps, r.delta, dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options, dp_int.here())) AS t(asked text);
+  RETURN QUERY SELECT a.property, a.value FROM dp_int.loopback_answer(connection, session_user, id) AS a;
+  PERFORM dp_int.loopback_release(connection);
+EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled out
+  GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+  PERFORM dp_dblink.dblink_disconnect(connection);
+  RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = coalesce(nullif(hint, ''), 'No privacy budget was spent.');
+END $$;
+COMMENT ON FUNCTION public.dp_explain IS
+  'What a request would do, cost and leave, and how large the error from its noise may be expected to be: from public facts alone, at no cost.';
+
+CREATE OR REPLACE FUNCTION public.dp_help() RETURNS TABLE(name text, does text, example text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT c.name, c.does, h.example
+    FROM (VALUES
+      (1, 'dp_admin', 'dp_register', 'registers a relation, one row a person, with its whole budget', 'SELECT dp_register(''%s_too'', ''%r'', ''%t'', ''%f'', 1, %d)'),
+      (2, 'dp_admin', 'dp_grant', 'lets somebody ask', 'SELECT dp_grant(''%s'', session_user)'),
+      (3, 'dp_admin', 'dp_revoke', 'takes that back', 'SELECT dp_revoke(''%s'', session_user)'),
+      (4, 'dp_admin', 'dp_set_budget', 'sets the whole budget; what was spent stays spent', 'SELECT dp_set_budget(''%s'', %e, %d)'),
+      (5, 'dp_admin', 'dp_unregister', 'ends a data set; its people''s account stays', 'SELECT dp_unregister(''%s'')'),
+      (6, 'dp_admin', 'dp_abandon', 'ends a job that takes too long: spent, and nothing released', 'SELECT id, dp_abandon(id) FROM dp.jobs WHERE status = ''running'' AND expected_at < now() - interval ''1 hour'''),
+      (7, 'dp_admin', 'dp_verify', 'the ledger proves itself', 'SELECT * FROM dp_verify()'),
+      (8, 'dp_admin', 'dp.ledger', 'every charge, refund and change of a budget', 'SELECT * FROM dp.ledger'),
+      (9, 'dp_admin', 'dp_set_queue_limit', 'how many jobs of one caller may be queued', 'SELECT dp_set_queue_limit(1000)'),
+      (11, 'dp_analyst', 'dp_explain', 'what a request would do, cost and leave; spends nothing', 'SELECT * FROM dp_explain(''l1'', ''%s'', 1.0)'),
+      (12, 'dp_analyst', 'dp_l1_regress', 'median regression, for heavy tails', 'SELECT * FROM dp_l1_regress(''%s'', 1.0)'),
+      (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and fourteen methods', 'SELECT * FROM dp_linear_regress(''%s'', 1.0, 1e-6)'),
+      (14, 'dp_analyst', 'dp_huber_regress', 'robust linear regression', 'SELECT * FROM dp_huber_regress(''%s'', 1.0, 1e-6)'),
+      (15, 'dp_analyst', 'dp_logistic_regress', 'log-odds of a label', 'SELECT * FROM dp_logistic_regress(''%s'', 1.0, 1e-6, target => ''%t'', options => ''{"positive_label": 1, "negative_label": 0}'')'),
+      (16, 'dp_analyst', 'dp_last_release', 'your latest release on a data set', 'SELECT dp_last_release(''%s'')'),
+      (17, 'dp_analyst', 'dp_submit', 'queues a request and returns its job', 'SELECT dp_submit(''l1'', ''%s'', 0.5)'),
+      (18, 'dp_analyst', 'dp_status', 'where a job stands', 'SELECT s.* FROM dp.jobs j, dp_status(j.id) s'),
+      (19, 'dp_analyst', 'dp_result', 'the coefficients of a job that is done', 'SELECT r.* FROM dp.jobs j, dp_result(j.id) r WHERE j.status = ''done'''),
+      (20, 'dp_analyst', 'dp_cancel', 'cancels a job unless it is spent', 'SELECT dp_cancel(j.id) FROM dp.jobs j WHERE j.status = ''queued'''),
+      (21, 'dp_analyst', 'dp_run', 'submits, commits and waits: for psql and pg_cron', 'CALL dp_run(''l1'', ''%s'', 0.5)'),
+      (22, NULL, 'dp.jobs', 'your jobs; for stewards everybody''s', 'SELECT * FROM dp.jobs'),
+      (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' LIMIT 1'),
+      (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' LIMIT 1'),
+      (33, NULL, 'dp.datasets', 'what may be asked', 'SELECT * FROM dp.datasets'),
+      (34, NULL, 'dp.budget', 'what is left', 'SELECT * FROM dp.budget'),
+      (35, NULL, 'dp.releases', 'what was released', 'SELECT * FROM dp.releases'),
+      (36, NULL, 'dp.coefficients', 'its coefficients', 'SELECT * FROM dp.coefficients'),
+      (37, NULL, 'dp_check_install', 'is everything in place?', 'SELECT * FROM dp_check_install()'),
+      (38, NULL, 'dp_version', 'the version of the schema', 'SELECT dp_version()'),
+      (39, NULL, 'dp_help', 'this', 'SELECT * FROM dp_help()')
+    ) AS c(position, role, name, does, pattern)
+    LEFT JOIN (
+      SELECT d.name, format('%I.%I', d.schema_name, d.relation_name), d.target::text, d.features::text[], d.epsilon, a.delta
+        FROM dp_int.dataset d
+        JOIN dp_int.account a ON a.id = d.account
+       WHERE d.unregistered_at IS NULL AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR d.id IN (SELECT dataset FROM dp_int.my_grant))
+       ORDER BY d.name
+       LIMIT 1) AS first(dataset, relation, target, features, epsilon, delta) ON true,
+    LATERAL (SELECT coalesce(first.features, '{vehicle_value,annual_km,driver_age}')) AS asked(features),
+    LATERAL (SELECT string_agg(CASE WHEN piece.n > 1 THEN
+                      CASE left(piece.text, 1)
+                        WHEN 's' THEN replace(coalesce(first.dataset, 'claims'), '''', '''''')
+                        WHEN 'r' THEN replace(coalesce(first.relation, 'public.claims'), '''', '''''')
+                        WHEN 't' THEN replace(coalesce(first.target, 'amount'), '''', '''''')
+                        WHEN 'f' THEN replace(asked.features::text, '''', '''''')
+                        WHEN '1' THEN array_fill(1, ARRAY[cardinality(asked.features)])::text
+                        WHEN 'e' THEN coalesce(first.epsilon, 2)::text
+                        WHEN 'd' THEN coalesce(first.delta, 0)::text END || substr(piece.text, 2)
+                    ELSE piece.text END, '' ORDER BY piece.n)
+               FROM string_to_table(c.pattern, '%') WITH ORDINALITY AS piece(text, n)) AS h(example)
+   WHERE c.role IS NULL OR pg_has_role(session_user, c.role, 'USAGE')
+   ORDER BY c.position
+$$;
+COMMENT ON FUNCTION public.dp_help IS 'What the caller can call, each with an example that runs, on a data set that he may see.';
+GRANT EXECUTE ON FUNCTION dp_int.ask, dp_int.answered TO dp_loopback;
+GRANT EXECUTE ON FUNCTION dp_int.inquiry_take, dp_int.inquiry_answer TO dp_sidecar;
+GRANT EXECUTE ON FUNCTION public.dp_explain TO dp_analyst;
+GRANT EXECUTE ON FUNCTION public.dp_help TO dp_analyst, dp_admin;

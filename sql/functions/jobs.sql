@@ -1,0 +1,474 @@
+-- The life of a job, one function a step. Every step is fenced: it takes the
+-- token its worker was given at the claim, and does nothing once another worker
+-- holds the job.
+
+CREATE OR REPLACE FUNCTION dp_int.worker_beat(p_worker uuid, p_pid int, p_version text) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT dp_int.refuse_copy();  -- its jobs are the original's
+  DELETE FROM dp_int.worker WHERE last_seen < clock_timestamp() - interval '1 day';
+  INSERT INTO dp_int.worker (id, pid, version) VALUES (p_worker, p_pid, p_version)
+  ON CONFLICT ON CONSTRAINT worker_pk DO UPDATE SET pid = excluded.pid, version = excluded.version, last_seen = clock_timestamp();
+$$;
+
+CREATE OR REPLACE FUNCTION dp_int.worker_bye(p_worker uuid) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  DELETE FROM dp_int.worker WHERE id = p_worker
+$$;
+
+-- The job a token still owns, its row locked; raises 55000 when it is lost.
+CREATE OR REPLACE FUNCTION dp_int.own_job(p_job uuid, p_token uuid) RETURNS dp_int.job
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  j dp_int.job;
+BEGIN
+  SELECT * INTO j FROM dp_int.job WHERE id = p_job AND token = p_token FOR NO KEY UPDATE;  -- others may follow it
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'job % is no longer this worker''s', p_job USING ERRCODE = '55000';
+  END IF;
+  RETURN j;
+END $$;
+
+-- Gives the charge back, if there is one and nothing was read under it.
+CREATE OR REPLACE FUNCTION dp_int.refund_job(j dp_int.job) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF j.state = 'charged' THEN
+    PERFORM dp_int.ledger_refund(j.charge);
+    UPDATE dp_int.job SET charge = NULL, row_count = NULL, plan = NULL, state = 'claimed' WHERE id = j.id;
+  END IF;
+END $$;
+
+-- Nobody wants the job any more: canceled, or its caller has gone away.
+CREATE OR REPLACE FUNCTION dp_int.unwanted(j dp_int.job) RETURNS boolean
+LANGUAGE sql VOLATILE AS $$ SELECT j.cancel_requested OR j.waited AND NOT dp_int.awaited(j.id) $$;
+
+CREATE OR REPLACE FUNCTION dp_int.drop_job(j dp_int.job) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM dp_int.refund_job(j);
+  PERFORM dp_int.finish_job(j.id, 'canceled', 'DP004',
+    CASE WHEN j.cancel_requested THEN 'canceled by its caller' ELSE 'its caller went away' END, 'No privacy budget was spent.');
+END $$;
+
+-- A job has its release, and with it whoever follows it, or follows those. A
+-- follower that somebody's transaction holds is left to job_claim: a release waits
+-- for nobody.
+CREATE OR REPLACE FUNCTION dp_int.complete_job(p_job uuid, p_release uuid) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  follower uuid;
+BEGIN
+  UPDATE dp_int.job
+     SET state = 'done', release = p_release, sqlstate = NULL, message = NULL, hint = NULL,
+         follows = NULL, worker = NULL, token = NULL, lease_until = NULL, finished_at = clock_timestamp()
+   WHERE id = p_job;
+  PERFORM pg_notify(dp_int.job_channel(p_job), 'done');
+  FOR follower IN SELECT id FROM dp_int.job WHERE follows = p_job FOR NO KEY UPDATE SKIP LOCKED LOOP
+    PERFORM dp_int.complete_job(follower, p_release);
+  END LOOP;
+END $$;
+
+-- What a sidecar plans from, of a data set; the same for jobs and for questions.
+CREATE OR REPLACE FUNCTION dp_int.facts(p_dataset bigint) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+  SELECT jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', d.scales,
+                            'row_count', d.row_count, 'accounting', a.accounting, 'order', a.renyi_order)
+    FROM dp_int.dataset d JOIN dp_int.account a ON a.id = d.account
+   WHERE d.id = p_dataset
+$$;
+
+-- Locks the account of a data set at once, or returns false.
+CREATE OR REPLACE FUNCTION dp_int.lock_account(p_dataset bigint) RETURNS boolean
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM FROM dp_int.account a JOIN dp_int.dataset d ON d.account = a.id WHERE d.id = p_dataset FOR UPDATE OF a NOWAIT;
+  RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+  RETURN false;
+END $$;
+
+-- Who holds an account, for people. An account's row names the transaction that
+-- locks it, and pg_locks the session of that transaction; of a prepared one there
+-- is none.
+CREATE OR REPLACE FUNCTION dp_int.account_holder(p_dataset bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  holder record;
+BEGIN
+  SELECT l.pid, s.usename INTO holder
+    FROM dp_int.dataset d
+    JOIN dp_int.account a ON a.id = d.account
+    JOIN pg_catalog.pg_locks l ON l.locktype = 'transactionid' AND l.granted AND l.transactionid = a.xmax
+    LEFT JOIN pg_catalog.pg_stat_activity s ON s.pid = l.pid
+   WHERE d.id = p_dataset
+   LIMIT 1;
+  RETURN CASE WHEN NOT FOUND THEN 'an open transaction'
+              WHEN holder.pid IS NULL THEN 'a prepared transaction, see pg_prepared_xacts'
+              ELSE format('the open transaction of session %s, of "%s"', holder.pid, holder.usename) END;
+END $$;
+
+-- Who has queued jobs, in the order in which they are served: fewest jobs running
+-- first, then served longest ago: public facts, as the order of jobs is for all to
+-- see. Looks at one job of each, however many there are.
+CREATE OR REPLACE FUNCTION dp_int.callers_in_turn() RETURNS SETOF name
+LANGUAGE sql VOLATILE AS $$
+  WITH RECURSIVE waiting(caller) AS (
+    (SELECT q.caller FROM dp_int.job q WHERE q.state = 'queued' ORDER BY q.caller LIMIT 1)
+    UNION ALL
+    SELECT (SELECT q.caller FROM dp_int.job q WHERE q.state = 'queued' AND q.caller > w.caller ORDER BY q.caller LIMIT 1)
+      FROM waiting w WHERE w.caller IS NOT NULL)
+  SELECT w.caller
+    FROM waiting w
+   WHERE w.caller IS NOT NULL
+   ORDER BY (SELECT count(*) FROM dp_int.job r WHERE r.lease_until IS NOT NULL AND r.token IS NOT NULL AND r.caller = w.caller),
+            (SELECT s.served FROM dp_int.job s WHERE s.caller = w.caller AND s.served IS NOT NULL ORDER BY s.served DESC LIMIT 1) NULLS FIRST, w.caller
+$$;
+
+-- Leaders that have ended while somebody still follows them.
+CREATE OR REPLACE FUNCTION dp_int.ended_leaders() RETURNS SETOF uuid
+LANGUAGE sql VOLATILE AS $$
+  WITH RECURSIVE leader(id) AS (
+    (SELECT f.follows FROM dp_int.job f WHERE f.follows IS NOT NULL ORDER BY f.follows LIMIT 1)
+    UNION ALL
+    SELECT (SELECT f.follows FROM dp_int.job f WHERE f.follows > l.id ORDER BY f.follows LIMIT 1)
+      FROM leader l WHERE l.id IS NOT NULL)
+  SELECT j.id FROM leader l JOIN dp_int.job j ON j.id = l.id WHERE j.finished_at IS NOT NULL
+$$;
+
+-- The job that is next, its row locked, or NULL: one whose lease ran out, a follower
+-- whose leader has ended without it, or the oldest of the caller whose turn it is.
+CREATE OR REPLACE FUNCTION dp_int.next_job() RETURNS dp_int.job
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  j dp_int.job;
+  whose name;
+  leader uuid;
+BEGIN
+  SELECT q.* INTO j
+    FROM dp_int.job q
+   WHERE q.state IN ('claimed', 'charged', 'reading') AND q.lease_until < clock_timestamp()
+   ORDER BY q.seq LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+  IF FOUND THEN RETURN j; END IF;
+  FOR leader IN SELECT dp_int.ended_leaders() LOOP
+    SELECT q.* INTO j FROM dp_int.job q WHERE q.follows = leader AND q.state = 'queued' ORDER BY q.seq LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+    IF FOUND THEN RETURN j; END IF;
+  END LOOP;
+  FOR whose IN SELECT dp_int.callers_in_turn() LOOP
+    SELECT q.* INTO j
+      FROM dp_int.job q
+     WHERE q.state = 'queued' AND q.caller = whose AND q.follows IS NULL AND coalesce(q.lease_until < clock_timestamp(), true)
+     ORDER BY q.follows, q.seq LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;  -- as the index has them
+    IF FOUND THEN RETURN j; END IF;
+  END LOOP;
+  RETURN NULL;
+END $$;
+
+-- A clock that was set back must not make a lease or a pause longer than it was.
+CREATE OR REPLACE FUNCTION dp_int.shorten_leases() RETURNS void
+LANGUAGE sql VOLATILE AS $$
+  UPDATE dp_int.job
+     SET lease_until = clock_timestamp() + (lease_until - leased_at), leased_at = clock_timestamp()
+   WHERE id IN (SELECT id FROM dp_int.job WHERE lease_until IS NOT NULL AND leased_at > clock_timestamp() FOR NO KEY UPDATE SKIP LOCKED)
+$$;
+
+-- The next job to work on, or NULL. Callers are served in turn, and each in the
+-- order of their asking. A lease that ran out comes back:
+-- before reading its charge is given back; from reading on it goes on under the
+-- same charge with the same number of rows, but not at once when sidecars ended
+-- in its midst again and again. One call settles a hundred jobs that need no worker
+-- at most, so that what it settles is soon committed.
+CREATE OR REPLACE FUNCTION dp_int.job_claim(p_worker uuid, p_lease interval) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  j dp_int.job;
+  kept uuid;
+  leader dp_int.job;
+BEGIN
+  IF dp_int.is_copy() THEN
+    RETURN NULL;  -- under one charge the original and the copy would both release
+  END IF;
+  PERFORM dp_int.shorten_leases();
+  FOR settled IN 1..100 LOOP
+    j := dp_int.next_job();
+    IF j.id IS NULL THEN
+      RETURN NULL;
+    END IF;
+    IF j.state = 'reading' AND j.token IS NOT NULL AND j.attempt >= 4 THEN
+      PERFORM dp_int.job_park(j.id, j.token, 'its sidecars ended before they could finish it');
+      CONTINUE;
+    END IF;
+    IF j.state = 'charged' AND NOT dp_int.lock_account(j.dataset) THEN  -- its charge cannot be given back now
+      UPDATE dp_int.job SET token = NULL, leased_at = clock_timestamp(), lease_until = clock_timestamp() + interval '1 s' WHERE id = j.id;
+      CONTINUE;
+    END IF;
+    IF j.state <> 'reading' THEN
+      IF dp_int.unwanted(j) THEN
+        PERFORM dp_int.drop_job(j);
+        CONTINUE;
+      END IF;
+      PERFORM dp_int.refund_job(j);
+      IF j.attempt >= 5 THEN
+        PERFORM dp_int.finish_job(j.id, 'failed', 'DP004', coalesce(j.message, 'five attempts ended before they could read'),
+          coalesce(j.hint, 'See the sidecars'' logs. No privacy budget was spent.'));
+        CONTINUE;
+      END IF;
+      IF NOT j.fresh THEN
+        SELECT * INTO leader FROM dp_int.job WHERE id = j.follows;
+        IF leader.state = 'abandoned' THEN
+          PERFORM dp_int.finish_job(j.id, 'failed', leader.sqlstate, leader.message, 'No privacy budget was spent.');
+          CONTINUE;
+        END IF;
+        -- Of identical requests one runs and the others follow it. One that is no
+        -- longer running has published: so first look who runs, then what is kept.
+        -- One that ends meanwhile has ended without us, and we are claimed again.
+        PERFORM FROM dp_int.turnstile WHERE dataset = j.dataset FOR UPDATE;
+        SELECT * INTO leader
+          FROM dp_int.job
+         WHERE dataset = j.dataset AND request_hash = j.request_hash AND state IN ('claimed', 'charged', 'reading') AND NOT fresh AND id <> j.id
+         LIMIT 1;
+        IF FOUND THEN
+          UPDATE dp_int.job SET state = 'queued', follows = leader.id, worker = NULL, token = NULL, lease_until = NULL WHERE id = j.id;
+          -- One that waits to read is tried again at once.
+          UPDATE dp_int.job SET lease_until = clock_timestamp()
+           WHERE id = (SELECT id FROM dp_int.job WHERE id = leader.id AND state = 'reading' AND sqlstate IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED);
+          CONTINUE;
+        END IF;
+        kept := dp_int.kept_release(j.dataset, j.request_hash);
+        IF kept IS NOT NULL THEN
+          PERFORM dp_int.complete_job(j.id, kept);
+          CONTINUE;
+        END IF;
+      END IF;
+      IF j.follows IS NOT NULL THEN  -- it leads now, in its caller's turn
+        UPDATE dp_int.job SET follows = NULL WHERE id = j.id;
+        CONTINUE;
+      END IF;
+    END IF;
+    UPDATE dp_int.job
+       SET state = CASE state WHEN 'reading' THEN state ELSE 'claimed' END, attempt = attempt + 1, worker = p_worker, token = gen_random_uuid(),
+           served = nextval('dp_int.job_served_seq'), leased_at = clock_timestamp(), lease_until = clock_timestamp() + p_lease, pulled = false, sqlstate = NULL, message = NULL, hint = NULL
+     WHERE id = j.id
+    RETURNING * INTO j;
+    RETURN jsonb_build_object(
+      'id', j.id, 'token', j.token, 'state', j.state, 'attempt', j.attempt, 'caller', j.caller, 'model', j.model, 'request', j.request,
+      'dataset', dp_int.facts(j.dataset), 'row_count', j.row_count, 'event', (SELECT event FROM dp_int.ledger WHERE id = j.charge));
+  END LOOP;
+  PERFORM pg_notify('dp_jobs', 'queued');
+  RETURN NULL;
+END $$;
+
+-- Keeps the lease. False once the job is lost or unwanted: stop working on it.
+CREATE OR REPLACE FUNCTION dp_int.job_beat(p_job uuid, p_token uuid, p_lease interval) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job;
+BEGIN
+  UPDATE dp_int.job SET leased_at = clock_timestamp(), lease_until = clock_timestamp() + p_lease WHERE id = p_job AND token = p_token RETURNING * INTO j;
+  RETURN FOUND AND (j.state = 'reading' OR NOT dp_int.unwanted(j));
+END $$;
+
+-- Is what the worker has locked still what was registered? Raises DP004 if not.
+CREATE OR REPLACE FUNCTION dp_int.job_recheck(p_job uuid, p_token uuid) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+BEGIN
+  PERFORM dp_int.recheck_dataset(j.dataset);
+END $$;
+
+-- The same of a data set that is only counted.
+CREATE OR REPLACE FUNCTION dp_int.dataset_recheck(p_dataset bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM dp_int.recheck_dataset(p_dataset);
+END $$;
+
+-- claimed -> charged. The worker holds a snapshot and locks on the relation, so
+-- what is checked here is what it will read. False when the job was unwanted and
+-- is gone; raises DP002, DP004, DP005 or 42501 and charges nothing otherwise,
+-- 40001 when the account has another accounting or order than the plan was made for,
+-- and 55P03 when somebody holds the account: then the job is handed back for a while.
+CREATE OR REPLACE FUNCTION dp_int.job_charge(p_job uuid, p_token uuid, p_row_count bigint, p_event jsonb,
+                                  p_epsilon numeric, p_rho numeric, p_delta numeric, p_plan jsonb,
+                                  p_renyi numeric[] DEFAULT NULL, p_renyi_grid int DEFAULT NULL, p_arithmetic text DEFAULT 'exact',
+                                  p_accounting text DEFAULT NULL, p_order numeric DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+  a dp_int.account;
+  e dp_int.ledger;
+  charge_id bigint;
+  lock_timeout CONSTANT text := current_setting('lock_timeout');
+BEGIN
+  IF j.state <> 'claimed' THEN
+    RAISE EXCEPTION 'job % is %, not claimed', p_job, j.state USING ERRCODE = '55000';
+  END IF;
+  IF dp_int.unwanted(j) THEN
+    PERFORM dp_int.drop_job(j);
+    RETURN false;
+  END IF;
+  PERFORM dp_int.recheck_dataset(j.dataset);
+  e.job := j.id;
+  e.event := p_event;
+  e.epsilon := p_epsilon;
+  e.rho := p_rho;
+  e.renyi := p_renyi;
+  e.renyi_grid := p_renyi_grid;
+  e.delta := p_delta;
+  e.arithmetic := p_arithmetic;
+  BEGIN
+    PERFORM set_config('lock_timeout', CASE WHEN j.attempt > 1 THEN '500ms' ELSE '3s' END, true);
+    charge_id := dp_int.ledger_charge(j.dataset, e);
+    PERFORM set_config('lock_timeout', lock_timeout, true);
+  EXCEPTION WHEN lock_not_available THEN
+    RAISE EXCEPTION 'the account of data set "%" is held by %', (SELECT name FROM dp_int.dataset WHERE id = j.dataset), dp_int.account_holder(j.dataset)
+      USING ERRCODE = '55P03', HINT = 'Somebody called dp_grant or the like without a COMMIT: COMMIT or ROLLBACK there, or end that session with pg_terminate_backend, and ask again. No privacy budget was spent.';
+  END;
+  SELECT n.* INTO STRICT a FROM dp_int.account n JOIN dp_int.dataset d ON d.account = n.id WHERE d.id = j.dataset;  -- locked by now
+  IF p_accounting IS NOT NULL AND (p_accounting, p_order) IS DISTINCT FROM (a.accounting, a.renyi_order) THEN
+    RAISE EXCEPTION 'the accounting of job % has changed since it was claimed', p_job USING ERRCODE = '40001';
+  END IF;
+  UPDATE dp_int.job SET state = 'charged', charge = charge_id, row_count = p_row_count, plan = p_plan WHERE id = p_job;
+  RETURN true;
+END $$;
+
+-- The entry that a job is charged with, which was its account's newest when it was
+-- appended. The sidecar's log keeps it outside the database.
+CREATE OR REPLACE FUNCTION dp_int.job_head(p_job uuid) RETURNS TABLE(account bigint, entry bigint, head text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY
+  SELECT l.account, l.seq, encode(l.hash, 'hex') FROM dp_int.job j JOIN dp_int.ledger l ON l.id = j.charge WHERE j.id = p_job;
+END $$;
+
+-- charged -> reading, committed before the COPY is sent: the point of no return.
+-- A retry passes here again under its old charge. False when the job was
+-- unwanted: its charge has been given back.
+CREATE OR REPLACE FUNCTION dp_int.job_read(p_job uuid, p_token uuid, p_takes interval DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+BEGIN
+  IF j.state = 'reading' THEN
+    PERFORM dp_int.recheck_dataset(j.dataset);
+    UPDATE dp_int.job SET expected_at = clock_timestamp() + p_takes WHERE id = p_job;
+    RETURN true;
+  END IF;
+  IF j.state <> 'charged' THEN
+    RAISE EXCEPTION 'job % is %, not charged', p_job, j.state USING ERRCODE = '55000';
+  END IF;
+  IF dp_int.unwanted(j) THEN
+    PERFORM dp_int.drop_job(j);
+    RETURN false;
+  END IF;
+  UPDATE dp_int.job SET state = 'reading', expected_at = clock_timestamp() + p_takes WHERE id = p_job;
+  RETURN true;
+END $$;
+
+-- All rows have arrived; the fit begins.
+CREATE OR REPLACE FUNCTION dp_int.job_pulled(p_job uuid, p_token uuid) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+BEGIN
+  UPDATE dp_int.job SET pulled = true WHERE id = j.id;
+  PERFORM pg_notify(dp_int.job_channel(j.id), 'pulled');
+END $$;
+
+-- reading -> done: release, coefficients and the job's end in one transaction.
+CREATE OR REPLACE FUNCTION dp_int.job_publish(p_job uuid, p_token uuid, p_method text, p_terms text[], p_coefs float8[], p_bands float8[] DEFAULT NULL) RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+  new_release uuid;
+BEGIN
+  IF j.state <> 'reading' OR cardinality(p_terms) <> cardinality(p_coefs) THEN
+    RAISE EXCEPTION 'job % is %, not reading', p_job, j.state USING ERRCODE = '55000';
+  END IF;
+  INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, principal, caller, parameters)
+  VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.principal, j.caller, j.plan)
+  RETURNING id INTO new_release;
+  INSERT INTO dp_int.coefficient (release, position, term, coef, band)
+  SELECT new_release, c.position, c.term, c.coef, c.band FROM unnest(p_terms, p_coefs, p_bands) WITH ORDINALITY AS c(term, coef, band, position);
+  PERFORM dp_int.complete_job(j.id, new_release);
+  RETURN new_release;
+END $$;
+
+-- Ends a job that nothing was read for; a charge is given back.
+CREATE OR REPLACE FUNCTION dp_int.job_fail(p_job uuid, p_token uuid, p_sqlstate text, p_message text, p_hint text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+BEGIN
+  IF j.state NOT IN ('claimed', 'charged') THEN
+    RAISE EXCEPTION 'job % is %, and can no longer fail', p_job, j.state USING ERRCODE = '55000';
+  END IF;
+  PERFORM dp_int.refund_job(j);
+  PERFORM dp_int.finish_job(j.id, 'failed', p_sqlstate, p_message, p_hint);
+END $$;
+
+-- Hands a job back. Unread, its charge is given back and it is queued again, five
+-- times at most: at once, or after a pause if there is a reason that may last, which
+-- those who look are told. Reading, another worker goes on: at once if this one is
+-- leaving, else after a while, for what went wrong may go wrong again; after some
+-- times those who wait are told.
+CREATE OR REPLACE FUNCTION dp_int.job_hand_back(p_job uuid, p_token uuid, p_leaving boolean, p_reason text DEFAULT NULL, p_hint text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+BEGIN
+  IF j.state = 'reading' AND j.attempt >= 4 AND NOT p_leaving THEN
+    PERFORM dp_int.job_park(p_job, p_token, 'its sidecars could not finish it so far');
+  ELSIF j.state = 'reading' THEN
+    UPDATE dp_int.job
+       SET token = NULL, leased_at = clock_timestamp(), lease_until = clock_timestamp() + CASE WHEN p_leaving THEN interval '0' ELSE dp_int.pause(j.attempt) END
+     WHERE id = j.id;
+  ELSE
+    PERFORM dp_int.refund_job(j);
+    UPDATE dp_int.job
+       SET state = 'queued', attempt = attempt - p_leaving::int, worker = NULL, token = NULL, message = p_reason, hint = p_hint, leased_at = clock_timestamp(),
+           lease_until = CASE WHEN p_reason IS NOT NULL AND j.attempt < 5 THEN clock_timestamp() + dp_int.pause(j.attempt) END
+     WHERE id = j.id;
+  END IF;
+  PERFORM pg_notify('dp_jobs', 'queued');
+END $$;
+
+-- How long to wait after so many attempts.
+CREATE OR REPLACE FUNCTION dp_int.pause(p_attempt int) RETURNS interval
+LANGUAGE sql IMMUTABLE AS $$ SELECT least(interval '5 min', interval '0.5 s' * 2 ^ least(p_attempt, 12)) $$;
+
+-- A job past reading that cannot be read now stays spent and is tried again
+-- later; those who wait are told so, in words that do not depend on the data.
+CREATE OR REPLACE FUNCTION dp_int.job_park(p_job uuid, p_token uuid, p_message text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+  spent CONSTANT text := format('The privacy budget is spent, once: the job goes on by itself, and the same request%s returns its result at no further cost.',
+                                CASE WHEN j.fresh THEN ' without fresh' END);
+  follower uuid;
+BEGIN
+  IF j.state <> 'reading' THEN
+    RAISE EXCEPTION 'job % is %, not reading', p_job, j.state USING ERRCODE = '55000';
+  END IF;
+  UPDATE dp_int.job
+     SET token = NULL, sqlstate = 'DP004', message = p_message, hint = spent, leased_at = clock_timestamp(),
+         lease_until = clock_timestamp() + dp_int.pause(j.attempt)
+   WHERE id = j.id;
+  PERFORM pg_notify(dp_int.job_channel(j.id), 'parked');
+  FOR follower IN SELECT id FROM dp_int.job WHERE follows = j.id FOR NO KEY UPDATE SKIP LOCKED LOOP
+    PERFORM dp_int.finish_job(follower, 'failed', 'DP004', p_message, spent);
+  END LOOP;
+END $$;
+
+-- The number of rows is public: counted at registration, and with every job.
+CREATE OR REPLACE FUNCTION dp_int.uncounted() RETURNS TABLE(dataset bigint, schema_name name, relation_name name)
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT id, schema_name, relation_name FROM dp_int.dataset WHERE row_count IS NULL AND unregistered_at IS NULL
+$$;
+
+CREATE OR REPLACE FUNCTION dp_int.counted(p_dataset bigint, p_row_count bigint) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = p_dataset AND row_count IS DISTINCT FROM p_row_count
+$$;
+GRANT EXECUTE ON FUNCTION dp_int.worker_beat, dp_int.worker_bye, dp_int.job_claim, dp_int.job_beat, dp_int.job_recheck, dp_int.dataset_recheck, dp_int.job_charge, dp_int.job_head, dp_int.job_read, dp_int.job_pulled,
+  dp_int.job_publish, dp_int.job_fail, dp_int.job_hand_back, dp_int.job_park, dp_int.uncounted, dp_int.counted TO dp_sidecar;

@@ -1,0 +1,237 @@
+-- The ledger: append-only, one hash chain per account. Nobody but these
+-- functions writes it, and they keep the account's totals in the same
+-- transaction under the account's row lock.
+
+CREATE OR REPLACE FUNCTION dp_int.ledger_is_append_only() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'the ledger is append-only' USING ERRCODE = '42501';
+END $$;
+CREATE OR REPLACE TRIGGER ledger_rows_stay BEFORE UPDATE OR DELETE ON dp_int.ledger
+  FOR EACH ROW EXECUTE FUNCTION dp_int.ledger_is_append_only();
+CREATE OR REPLACE TRIGGER ledger_table_stays BEFORE TRUNCATE ON dp_int.ledger
+  FOR EACH STATEMENT EXECUTE FUNCTION dp_int.ledger_is_append_only();
+
+-- SHA-256 over the previous hash and every column but id, each written as its
+-- byte length, a colon and its text, or '-' where it is NULL. Times are
+-- microseconds since 1970.
+CREATE OR REPLACE FUNCTION dp_int.ledger_hash(e dp_int.ledger) RETURNS bytea
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT sha256(e.previous || convert_to(string_agg(coalesce(octet_length(convert_to(v, 'UTF8')) || ':' || v, '-'), ',' ORDER BY o), 'UTF8'))
+      FROM unnest(ARRAY[
+        e.account::text, e.seq::text, e.kind, (extract(epoch FROM e.at) * 1000000)::bigint::text, e.dataset, e.caller::text, e.job::text,
+        e.event::text, e.epsilon::text, e.rho::text, e.renyi::text, e.renyi_grid::text, e.delta::text, e.arithmetic,
+        e.refunds::text]) WITH ORDINALITY AS f(v, o));
+END $$;
+
+-- What an entry costs in its account's unit, NULL where it has no such cost.
+CREATE OR REPLACE FUNCTION dp_int.cost(a dp_int.account, e dp_int.ledger) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN CASE a.accounting
+    WHEN 'pure' THEN e.epsilon
+    WHEN 'zcdp' THEN e.rho
+    WHEN 'rdp' THEN e.renyi[array_position(dp_int.renyi_orders(), a.renyi_order)] END;
+END $$;
+
+-- Appends e to its account's chain and moves the totals. The caller of this
+-- function holds the account's row lock.
+CREATE OR REPLACE FUNCTION dp_int.ledger_append(e dp_int.ledger) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+  a dp_int.account;
+  cost numeric;
+  deltas numeric;
+  who CONSTANT bigint := (SELECT j.principal FROM dp_int.job j WHERE j.id = e.job);
+BEGIN
+  SELECT * INTO STRICT a FROM dp_int.account WHERE id = e.account FOR UPDATE;
+  cost := coalesce(dp_int.cost(a, e), 0);
+  deltas := a.spent_delta + coalesce(e.delta, 0);
+  e.id := nextval('dp_int.ledger_id_seq');
+  e.seq := a.entries + 1;
+  e.previous := a.head;
+  e.at := clock_timestamp();
+  e.delta := coalesce(e.delta, 0);
+  e.arithmetic := coalesce(e.arithmetic, 'exact');
+  e.hash := dp_int.ledger_hash(e);
+  INSERT INTO dp_int.ledger OVERRIDING SYSTEM VALUE SELECT e.*;
+  UPDATE dp_int.account
+     SET spent = a.spent + cost,
+         spent_delta = deltas,
+         proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, a.spent + cost, a.delta, deltas),
+         spends = a.spends + (e.kind <> 'budget')::int,
+         entries = e.seq,
+         head = e.hash
+   WHERE id = a.id;
+  IF e.kind <> 'budget' THEN
+    UPDATE dp_int.caller_total t
+       SET spent = t.spent + cost, proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, t.spent + cost, a.delta, deltas)
+     WHERE t.account = a.id AND t.principal = who;
+    IF NOT FOUND THEN
+      INSERT INTO dp_int.caller_total (account, principal, caller, spent, proven_epsilon)
+      VALUES (a.id, who, e.caller, cost, dp_int.proven(a.accounting, a.renyi_order, cost, a.delta, deltas));
+    END IF;
+  END IF;
+  IF greatest(deltas, a.spent_delta) > dp_int.reserve(a.delta) THEN
+    PERFORM dp_int.prove(a.id);  -- then it concerns every caller
+  END IF;
+  RETURN e.id;
+END $$;
+
+-- Brings what the accountant proves up to date after a change of its delta.
+CREATE OR REPLACE FUNCTION dp_int.prove(p_account bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  UPDATE dp_int.account a
+     SET proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, a.spent, a.delta, a.spent_delta)
+   WHERE a.id = p_account;
+  UPDATE dp_int.caller_total t
+     SET proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, t.spent, a.delta, a.spent_delta)
+    FROM dp_int.account a
+   WHERE a.id = p_account AND t.account = a.id;
+END $$;
+
+-- Charges e to the principal of its job. Of e job, event, costs and arithmetic are given, or raises DP002
+-- and charges nothing. The filter is one of fully adaptive composition: costs in
+-- the account's unit add up to its cap, deltas to the reserve, and neither is
+-- ever traded for the other, nor one Renyi order for another (Rogers et al. 2016;
+-- Feldman & Zrnic 2021; Whitehouse et al. 2023).
+CREATE OR REPLACE FUNCTION dp_int.ledger_charge(p_dataset bigint, e dp_int.ledger) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+  d dp_int.dataset;
+  a dp_int.account;
+  g dp_int.dataset_grant;
+  j dp_int.job;
+  caller name;   -- as the role is called now
+  cost numeric;
+  own numeric;   -- what the caller has spent
+  room numeric;  -- under every limit
+BEGIN
+  SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
+  SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account FOR UPDATE;
+  SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;  -- its limit, as of the lock
+  SELECT * INTO STRICT j FROM dp_int.job WHERE id = e.job;
+  caller := dp_int.role_of(j.principal);
+  g := dp_int.grant_of(p_dataset, caller);
+  IF g.dataset IS NULL OR d.unregistered_at IS NOT NULL THEN
+    RAISE EXCEPTION 'data set "%" is no longer granted to "%"', d.name, coalesce(caller, j.caller)
+      USING ERRCODE = '42501', HINT = 'Ask the steward for dp_grant. No privacy budget was spent.';
+  END IF;
+  cost := dp_int.cost(a, e);
+  IF cost IS NULL OR NOT (cost >= 0 AND cost < 'Infinity') OR NOT coalesce(e.delta >= 0 AND e.delta < 1, false) THEN
+    RAISE EXCEPTION 'data set "%" has % accounting, which cannot price this mechanism', d.name, a.accounting
+      USING ERRCODE = 'DP005', HINT = 'Choose another method. No privacy budget was spent.';
+  END IF;
+  PERFORM dp_int.refuse_delta(d.name, a, e.delta);
+  own := coalesce((SELECT t.spent FROM dp_int.caller_total t WHERE t.account = a.id AND t.principal = j.principal), 0);
+  room := least(least(a.cap, d.cap) - a.spent, g.cap - own);
+  PERFORM dp_int.refuse_overdraft(d.name, NULL, least(a.cap, d.cap), a.spent, cost, a, e, room);
+  IF g.cap IS NOT NULL THEN
+    PERFORM dp_int.refuse_overdraft(d.name, caller, g.cap, own, cost, a, e, room);
+  END IF;
+  e.account := a.id;
+  e.kind := 'charge';
+  e.dataset := d.name;
+  e.caller := caller;
+  RETURN dp_int.ledger_append(e);
+END $$;
+
+-- Do the deltas of mechanisms still fit? Once the reserve was lowered below what
+-- is spent of it, not even 0 does.
+CREATE OR REPLACE FUNCTION dp_int.delta_fits(a dp_int.account, delta numeric) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$ SELECT a.spent_delta + delta <= dp_int.reserve(a.delta) $$;
+
+CREATE OR REPLACE FUNCTION dp_int.refuse_delta(p_dataset text, a dp_int.account, delta numeric) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  remaining CONSTANT numeric := dp_int.reserve(a.delta) - a.spent_delta;
+BEGIN
+  IF dp_int.delta_fits(a, delta) THEN RETURN; END IF;
+  RAISE EXCEPTION 'the delta that "%" keeps for mechanisms is exhausted: %', p_dataset,
+    CASE WHEN remaining < 0 THEN 'it was set below what they have spent'
+         ELSE format('%s is left, this request needs %s', remaining::float8, delta::float8) END
+    USING ERRCODE = 'DP002',
+          HINT = CASE WHEN remaining < 0 THEN 'Ask' ELSE 'Ask with a smaller delta or a method without a delta of its own, or ask' END
+                 || ' the steward for dp_set_budget. No privacy budget was spent. Requests answered before can still be repeated at no cost.';
+END $$;
+
+-- About the largest eps with which the request of e would cost no more than what is
+-- left of an account; NULL where that is not known.
+CREATE OR REPLACE FUNCTION dp_int.affordable(a dp_int.account, remaining numeric, e dp_int.ledger) RETURNS numeric
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  j record;
+  eps numeric;
+BEGIN
+  SELECT * INTO j FROM dp_int.job WHERE id = e.job;
+  eps := CASE
+    WHEN a.accounting <> 'zcdp' OR remaining <= 0 THEN NULL
+    WHEN e.event ? 'bounded_range' THEN sqrt(8 * remaining)
+    WHEN e.event ? 'pure' THEN sqrt(2 * remaining)
+    WHEN e.event ? 'approx' THEN NULL  -- with less, it would need other blocks
+    WHEN j.delta > 0 THEN dp_int.proven('zcdp', NULL, remaining, j.delta::numeric) END;
+  RETURN CASE WHEN eps > 0 THEN trim_scale(trunc(eps, 1 - floor(log(eps))::int)) END;  -- two digits, from below
+END $$;
+
+-- cap, spent, cost and room are in the unit of account a. Without a caller the limit
+-- is the data set's.
+CREATE OR REPLACE FUNCTION dp_int.refuse_overdraft(p_dataset text, p_caller name, cap numeric, spent numeric, cost numeric, a dp_int.account, e dp_int.ledger,
+                                        room numeric) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  remaining CONSTANT text := greatest(cap - spent, 0)::float8;
+  remedy text := 'ask the steward for dp_set_budget';
+  eps numeric;
+BEGIN
+  IF spent + cost <= cap THEN RETURN; END IF;
+  IF p_caller IS NOT NULL THEN
+    remedy := format('ask the steward for a higher limit: dp_grant(%L, %L, ...)', p_dataset, p_caller);
+  END IF;
+  eps := dp_int.affordable(a, room, e);
+  remedy := CASE WHEN room <= 0 THEN 'A' || substr(remedy, 2)
+                 WHEN a.accounting = 'pure' THEN format('Ask with eps at most %s, or %s', room::float8, remedy)
+                 ELSE concat('Ask with a smaller eps, ', 'at most about ' || eps || ', ', 'or ', remedy) END;
+  RAISE EXCEPTION 'privacy budget of % on "%" is exhausted: %', coalesce('"' || p_caller || '"', 'the data set'), p_dataset,
+    format(CASE a.accounting
+             WHEN 'pure' THEN 'epsilon %1$s of %2$s is left, this request costs %4$s'
+             WHEN 'zcdp' THEN 'rho %1$s of %2$s is left at delta %3$s, this request costs %4$s'
+             ELSE 'divergence of order %5$s %1$s of %2$s is left at delta %3$s, this request costs %4$s' END,
+           remaining, cap::float8, a.delta::float8, cost::float8, trim_scale(a.renyi_order))
+    USING ERRCODE = 'DP002', HINT = remedy || '. No privacy budget was spent. Requests answered before can still be repeated at no cost.';
+END $$;
+
+-- Gives a charge back, once: the unique key on refunds sees to it.
+CREATE OR REPLACE FUNCTION dp_int.ledger_refund(p_charge bigint) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+  entry dp_int.ledger;
+BEGIN
+  SELECT * INTO STRICT entry FROM dp_int.ledger WHERE id = p_charge AND kind = 'charge';
+  entry.kind := 'refund';
+  entry.refunds := p_charge;
+  entry.epsilon := -entry.epsilon;
+  entry.rho := -entry.rho;
+  entry.renyi := (SELECT array_agg(-r ORDER BY o) FROM unnest(entry.renyi) WITH ORDINALITY AS c(r, o));
+  entry.delta := -entry.delta;
+  RETURN dp_int.ledger_append(entry);
+END $$;
+
+-- Records a budget: what it was set to, for which data set, by whom.
+CREATE OR REPLACE FUNCTION dp_int.ledger_budget(p_account bigint, p_dataset text, p_caller name, p_event jsonb) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+  entry dp_int.ledger;
+BEGIN
+  entry.account := p_account;
+  entry.kind := 'budget';
+  entry.dataset := p_dataset;
+  entry.caller := p_caller;
+  entry.event := p_event;
+  -- Whoever has notified cannot PREPARE TRANSACTION: the lock on the account, which
+  -- every charge needs, ends with the steward's session at the latest.
+  PERFORM pg_notify('dp_ledger', '');
+  RETURN dp_int.ledger_append(entry);
+END $$;

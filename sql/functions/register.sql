@@ -1,0 +1,745 @@
+-- What the steward does: register, budget, grant. A registration is resolved to
+-- the base relations whose people it shows, and joins their account.
+
+-- Tables below a relation: through views and materialized views to what they read,
+-- through functions that keep their body as a parse tree (BEGIN ATOMIC), through
+-- inheritance to every parent and child.
+CREATE OR REPLACE FUNCTION dp_int.base_relations(p_relid oid) RETURNS TABLE(relid oid, relation text)
+LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$  -- a name is known again by its text
+BEGIN
+  RETURN QUERY
+  SELECT c.oid, format('%I.%I', n.nspname, c.relname)
+    FROM dp_int.below(p_relid) b
+    JOIN pg_catalog.pg_class c ON b.class = 'pg_catalog.pg_class'::regclass AND c.oid = b.id AND c.relkind IN ('r', 'p', 'f', 'm')
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
+END $$;
+
+-- Relations, functions and operators below a relation, itself included.
+CREATE OR REPLACE FUNCTION dp_int.below(p_relid oid) RETURNS TABLE(class oid, id oid)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
+  WITH RECURSIVE reached(class, id) AS (
+    SELECT 'pg_catalog.pg_class'::regclass::oid, p_relid
+    UNION
+    SELECT step.class, step.id
+      FROM reached r, LATERAL (
+        SELECT d.refclassid, d.refobjid
+          FROM pg_catalog.pg_rewrite w
+          JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid
+         WHERE r.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = r.id
+        UNION ALL
+        SELECT d.refclassid, d.refobjid
+          FROM pg_catalog.pg_depend d
+         WHERE r.class <> 'pg_catalog.pg_class'::regclass AND d.classid = r.class AND d.objid = r.id
+        UNION ALL
+        SELECT r.class, i.inhparent FROM pg_catalog.pg_inherits i WHERE r.class = 'pg_catalog.pg_class'::regclass AND i.inhrelid = r.id
+        UNION ALL
+        SELECT r.class, i.inhrelid FROM pg_catalog.pg_inherits i WHERE r.class = 'pg_catalog.pg_class'::regclass AND i.inhparent = r.id) AS step(class, id)
+     WHERE step.class IN ('pg_catalog.pg_class'::regclass, 'pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass))
+  SELECT reached.class, reached.id FROM reached;
+END $$;
+
+-- Why there may be people in a relation of whom its base relations tell nothing;
+-- NULL when there are none. Of the system's own functions those count that run a text
+-- or read what is in no table: all of these are volatile, or make XML.
+CREATE OR REPLACE FUNCTION dp_int.why_unknown(p_relid oid) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    WITH below AS MATERIALIZED (SELECT * FROM dp_int.below(p_relid)),
+    trees AS (
+      SELECT w.ev_action::text AS tree
+        FROM below b
+        JOIN pg_catalog.pg_rewrite w ON b.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = b.id AND w.ev_type = '1'
+      UNION ALL
+      SELECT p.prosqlbody::text FROM below b JOIN pg_catalog.pg_proc p ON b.class = 'pg_catalog.pg_proc'::regclass AND p.oid = b.id)
+    SELECT reason FROM (
+      SELECT 1, 'it shows no table' WHERE NOT EXISTS (SELECT FROM dp_int.base_relations(p_relid))
+      UNION ALL
+      SELECT 2, format('%s is a foreign table', c.oid::regclass)
+        FROM below b JOIN pg_catalog.pg_class c ON b.class = 'pg_catalog.pg_class'::regclass AND c.oid = b.id AND c.relkind = 'f'
+      UNION ALL
+      SELECT 3, format('what function %s reads is not known: it has no BEGIN ATOMIC', p.oid::regprocedure)
+        FROM below b JOIN pg_catalog.pg_proc p ON b.class = 'pg_catalog.pg_proc'::regclass AND p.oid = b.id AND p.prosqlbody IS NULL
+      UNION ALL
+      SELECT 4, format('what function %s reads is not known', p.oid::regprocedure)
+        FROM trees, regexp_matches(tree, ':funcid (\d+)', 'g') AS m
+        JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid AND p.pronamespace = 'pg_catalog'::regnamespace AND (p.provolatile = 'v' OR p.proname ~ '_to_xml')
+      UNION ALL
+      SELECT 5, format('it shows %s, which is the system''s own', m[1]::oid::regclass)
+        FROM trees, regexp_matches(tree, ':rtekind 0 :relid (\d+)', 'g') AS m
+       WHERE m[1]::oid BETWEEN 1 AND 16383
+    ) AS reasons(rank, reason)
+    ORDER BY rank, reason
+    LIMIT 1);
+END $$;
+
+-- Every relation on the way, views included.
+CREATE OR REPLACE FUNCTION dp_int.relation_tree(p_relid oid) RETURNS SETOF oid
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
+  WITH RECURSIVE reached(relid) AS (
+    SELECT p_relid
+    UNION
+    SELECT d.refobjid
+      FROM reached r
+      JOIN pg_catalog.pg_rewrite w ON w.ev_class = r.relid
+      JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid
+                                 AND d.refclassid = 'pg_catalog.pg_class'::regclass)
+  SELECT relid FROM reached;
+END $$;
+
+-- Views and materialized views on the way that are not plain. One is plain when its
+-- parse tree holds column references over one relation and nothing else: the node
+-- types are a positive list, no FROM has a filter, which may be a mere boolean
+-- column, or leaves children out with ONLY.
+CREATE OR REPLACE FUNCTION dp_int.derived_views(p_relid oid) RETURNS TABLE(relid oid, description text)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
+  WITH views AS MATERIALIZED (  -- or the planner looks through the rules of the system's own views first
+    SELECT c.oid, format('%s %I.%I', CASE c.relkind WHEN 'm' THEN 'materialized view' ELSE 'view' END, n.nspname, c.relname) AS description, w.ev_action::text AS parsed
+      FROM dp_int.relation_tree(p_relid) AS t(oid)
+      JOIN pg_catalog.pg_class c ON c.oid = t.oid AND c.relkind IN ('v', 'm')
+      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+      JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid AND w.ev_type = '1')
+  SELECT v.oid, v.description
+    FROM views v
+   WHERE (SELECT bool_or(node NOT IN ('QUERY', 'RTE', 'RANGETBLENTRY', 'RTEPERMISSIONINFO', 'ALIAS', 'TARGETENTRY', 'VAR', 'FROMEXPR', 'RANGETBLREF'))
+              OR count(*) FILTER (WHERE node = 'RANGETBLREF') <> count(*) FILTER (WHERE node = 'QUERY')
+            FROM regexp_matches(v.parsed, '(?<!\\)\{([A-Z_]+)|:quals (?!<>)', 'g') AS m, coalesce(m[1], 'filter') AS node)
+      OR EXISTS (SELECT FROM string_to_table(v.parsed, ':rtekind 0 :relid ') WITH ORDINALITY AS r(entry, n)  -- an older server lists the view itself
+                  WHERE n > 1 AND split_part(entry, ' ', 1) <> v.oid::text AND split_part(entry, ':inh ', 2) LIKE 'false%');
+END $$;
+
+-- Why reading the relation could raise on, drop or repeat a row, or its number of
+-- rows tell of one person's values; NULL when it cannot. A materialized view is judged
+-- as the view that it was made from: what it left out is as missing, though reading it
+-- touches nothing below. A partition or child alone has the rows that its parent's key,
+-- or somebody, sorted into it. The rows of a foreign table are what another server makes of them, and the
+-- planner of any query may run what indexes, statistics and partition keys call.
+CREATE OR REPLACE FUNCTION dp_int.why_not_total(p_relid oid) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  derived CONSTANT boolean := (SELECT relkind IN ('v', 'm') FROM pg_catalog.pg_class WHERE oid = p_relid);
+BEGIN
+  RETURN (
+    WITH RECURSIVE tree AS (
+      SELECT c.oid, c.relrowsecurity, format('%I.%I', n.nspname, c.relname) AS relation
+        FROM pg_catalog.pg_class c
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+       WHERE c.oid = p_relid OR derived AND c.oid IN (SELECT dp_int.relation_tree(p_relid))),
+    read(oid, relkind) AS (  -- when the relation is: what is below a materialized view is not
+      SELECT c.oid, c.relkind FROM pg_catalog.pg_class c WHERE c.oid = p_relid
+      UNION
+      SELECT c.oid, c.relkind
+        FROM read r
+        JOIN pg_catalog.pg_rewrite w ON w.ev_class = r.oid AND r.relkind = 'v'
+        JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid
+                                   AND d.refclassid = 'pg_catalog.pg_class'::regclass
+        JOIN pg_catalog.pg_class c ON c.oid = d.refobjid),
+    stored(oid, relkind, relation) AS (
+      SELECT r.oid, r.relkind, t.relation FROM read r JOIN tree t ON t.oid = r.oid
+      UNION
+      SELECT c.oid, c.relkind, format('%I.%I', n.nspname, c.relname)
+        FROM stored s
+        JOIN pg_catalog.pg_inherits i ON i.inhparent = s.oid
+        JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace)
+    SELECT reason FROM (
+      SELECT 1, format('row-level security applies to %s', relation)
+        FROM tree
+       WHERE relrowsecurity
+         AND NOT (oid = p_relid AND (SELECT rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = 'dp_sidecar'))
+      UNION ALL
+      SELECT 2, format('%s is more than column references over one relation', v.description)
+        FROM dp_int.derived_views(p_relid) v
+       WHERE derived
+      UNION ALL
+      SELECT 3, format('%s is a partition or child of %s', t.relation, i.inhparent::regclass)
+        FROM tree t
+        JOIN pg_catalog.pg_inherits i ON i.inhrelid = t.oid
+      UNION ALL
+      SELECT 4, format('%s is a foreign table', relation) FROM stored WHERE relkind = 'f'
+      UNION ALL
+      SELECT 5, format('column %I of %s is computed when it is read', a.attname, s.relation)
+        FROM stored s
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = s.oid AND a.attgenerated = 'v'
+      UNION ALL
+      SELECT 6, format('%s calls %s', pg_describe_object(d.classid, d.objid, 0), pg_describe_object(d.refclassid, d.refobjid, 0))
+        FROM stored s
+        JOIN LATERAL (SELECT 'pg_catalog.pg_class'::regclass, s.oid
+                      UNION ALL SELECT 'pg_catalog.pg_class'::regclass, i.indexrelid FROM pg_catalog.pg_index i WHERE i.indrelid = s.oid
+                      UNION ALL SELECT 'pg_catalog.pg_statistic_ext'::regclass, e.oid FROM pg_catalog.pg_statistic_ext e WHERE e.stxrelid = s.oid
+                     ) AS o(class, oid) ON true
+        JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.oid  -- has no entries for what is the system's own
+                                   AND d.refclassid IN ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass)
+    ) AS reasons(rank, reason)
+    ORDER BY rank, reason
+    LIMIT 1);
+END $$;
+
+-- A view with security_invoker reads with the rights of whoever reads it, here
+-- dp_sidecar, and what else it does runs on values that its owner may not read. The
+-- first such view when anything on the way is not plain, else NULL.
+CREATE OR REPLACE FUNCTION dp_int.reads_as_sidecar(p_relid oid) RETURNS oid
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  invoker CONSTANT oid := (
+    SELECT c.oid
+      FROM dp_int.relation_tree(p_relid) AS t(oid)
+      JOIN pg_catalog.pg_class c ON c.oid = t.oid AND c.reloptions IS NOT NULL
+     WHERE EXISTS (SELECT FROM pg_options_to_table(c.reloptions) WHERE option_name = 'security_invoker' AND option_value::boolean)
+     ORDER BY c.oid
+     LIMIT 1);
+BEGIN
+  RETURN CASE WHEN invoker IS NOT NULL AND EXISTS (SELECT FROM dp_int.derived_views(p_relid)) THEN invoker END;
+END $$;
+
+-- Checks a name and returns the active data set.
+CREATE OR REPLACE FUNCTION dp_int.dataset_of(p_dataset text) RETURNS dp_int.dataset
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  d dp_int.dataset;
+BEGIN
+  SELECT * INTO d FROM dp_int.dataset WHERE name = p_dataset AND unregistered_at IS NULL;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'data set % is not registered', coalesce('"' || p_dataset || '"', 'NULL')
+      USING ERRCODE = '22023', HINT = 'See dp.datasets, or register it with dp_register.';
+  END IF;
+  RETURN d;
+END $$;
+
+CREATE OR REPLACE FUNCTION dp_int.check_budget(p_epsilon float8, p_delta float8) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF NOT coalesce(p_epsilon > 0 AND p_epsilon < 'Infinity', false) THEN
+    RAISE EXCEPTION 'epsilon must be a positive finite number, not %', coalesce(p_epsilon::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'epsilon is the whole budget of the data set, for instance 2.';
+  END IF;
+  IF NOT coalesce(p_delta >= 0 AND p_delta < 1, false) THEN
+    RAISE EXCEPTION 'delta must be at least 0 and below 1, not %', coalesce(p_delta::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'delta = 0 means pure accounting; with n people a delta far below 1/n is usual.';
+  END IF;
+END $$;
+
+-- Accounting and budget go together. What discrete noise costs where a theorem
+-- knows normal noise only, as rdp accounting of samples does, is stated up to
+-- epsilon 20.
+CREATE OR REPLACE FUNCTION dp_int.check_accounting(p_accounting text, p_epsilon float8, p_delta float8) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  PERFORM dp_int.check_budget(p_epsilon, p_delta);
+  IF p_accounting NOT IN ('pure', 'zcdp', 'rdp') THEN
+    RAISE EXCEPTION 'there is no accounting "%"', p_accounting USING ERRCODE = '22023', HINT = 'pure needs delta = 0, zcdp and rdp need delta > 0.';
+  ELSIF (p_accounting = 'pure') <> (p_delta = 0) THEN
+    RAISE EXCEPTION '% accounting does not go with delta %', p_accounting, p_delta
+      USING ERRCODE = '22023', HINT = 'pure needs delta = 0, zcdp and rdp need delta > 0.';
+  ELSIF p_accounting = 'rdp' AND p_epsilon > 20 THEN
+    RAISE EXCEPTION 'epsilon % is too large for rdp accounting', p_epsilon
+      USING ERRCODE = '22023', HINT = 'Give at most 20, or choose zcdp accounting.';
+  END IF;
+END $$;
+
+-- A budget in the account's unit; refused when it leaves nothing to spend.
+CREATE OR REPLACE FUNCTION dp_int.positive_cap(a dp_int.account, p_epsilon numeric, p_delta numeric) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  cap CONSTANT numeric := dp_int.cap(a.accounting, a.renyi_order, p_epsilon, p_delta);
+BEGIN
+  IF cap = 0 THEN
+    RAISE EXCEPTION 'epsilon % at delta % leaves nothing to spend under % accounting', p_epsilon::float8, p_delta::float8, a.accounting
+      USING ERRCODE = '22023', HINT = CASE a.accounting WHEN 'rdp'
+        THEN format('With the account''s Renyi order, %s, epsilon must be above %s.', trim_scale(a.renyi_order),
+                    dp_int.renyi_surplus(a.renyi_order, dp_int.conversion_delta(p_delta))::float8)
+        ELSE 'Give a larger epsilon.' END;
+  END IF;
+  RETURN cap;
+END $$;
+
+-- Columns, types and scales of a registration, by their names.
+CREATE OR REPLACE FUNCTION dp_int.check_columns(p_relid oid, p_target name, p_features name[], p_scales jsonb) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  c name;
+  kind oid;
+  s record;
+BEGIN
+  IF p_target IS NULL OR p_features IS NULL OR cardinality(p_features) = 0 OR array_ndims(p_features) <> 1 OR array_position(p_features, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION 'a data set needs a target and at least one feature'
+      USING ERRCODE = '22023', HINT = 'For instance dp_register(''claims'', ''claims'', ''amount'', ''{age,region}'', 10).';
+  END IF;
+  FOREACH c IN ARRAY p_target || p_features LOOP
+    SELECT CASE t.typtype WHEN 'd' THEN dp_int.domain_base(t.oid) ELSE t.oid END INTO kind
+      FROM pg_catalog.pg_attribute a
+      JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+     WHERE a.attrelid = p_relid AND a.attname = c AND a.attnum > 0 AND NOT a.attisdropped;
+    IF NOT FOUND THEN
+      RAISE EXCEPTION 'column "%" does not exist in %', c, p_relid::regclass
+        USING ERRCODE = '42703', HINT = 'Column names are case-sensitive here: give them as \d shows them.';
+    END IF;
+    IF kind NOT IN (16, 20, 21, 23, 700, 701, 1082, 1114, 1184, 1700) THEN
+      RAISE EXCEPTION 'column "%" has type %, which no model can use', c, format_type(kind, NULL)
+        USING ERRCODE = '22023', HINT = 'Use smallint, integer, bigint, real, double precision, numeric, boolean, date or timestamp columns.';
+    END IF;
+  END LOOP;
+  IF (SELECT count(*) <> count(DISTINCT f) FROM unnest(p_target || p_features) AS f) THEN
+    RAISE EXCEPTION 'a column stands twice among target and features' USING ERRCODE = '22023', HINT = 'Name every column once.';
+  END IF;
+  IF jsonb_typeof(p_scales) IS DISTINCT FROM 'object' THEN
+    RAISE EXCEPTION 'scales must be a JSON object' USING ERRCODE = '22023', HINT = 'For instance {"amount": 1000, "age": 40}.';
+  END IF;
+  FOR s IN SELECT key, value FROM jsonb_each(p_scales) LOOP
+    IF NOT s.key = ANY ((p_target || p_features)::text[]) THEN
+      RAISE EXCEPTION 'scale for "%", which is neither target nor feature', s.key USING ERRCODE = '42703', HINT = 'Scales are named by registered columns.';
+    END IF;
+    IF jsonb_typeof(s.value) <> 'number' OR NOT ((s.value)::numeric BETWEEN 1e-100 AND 1e100) THEN
+      RAISE EXCEPTION 'scale of "%" must be a positive number, not %', s.key, s.value
+        USING ERRCODE = '22023', HINT = 'A scale is a typical magnitude of the column, from public knowledge.';
+    END IF;
+  END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION dp_int.domain_base(p_type oid) RETURNS oid
+LANGUAGE sql STABLE AS $$
+  WITH RECURSIVE base(oid, typtype, typbasetype) AS (
+    SELECT oid, typtype, typbasetype FROM pg_catalog.pg_type WHERE oid = p_type
+    UNION ALL
+    SELECT t.oid, t.typtype, t.typbasetype FROM base b JOIN pg_catalog.pg_type t ON t.oid = b.typbasetype WHERE b.typtype = 'd')
+  SELECT oid FROM base WHERE typtype <> 'd'
+$$;
+
+-- The relation as the sidecar will read it: its kind, what it may show, who may read it.
+CREATE OR REPLACE FUNCTION dp_int.check_relation(p_relid oid, p_total boolean) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  c pg_catalog.pg_class;
+  schema_name name;
+  reason text;
+  invoker oid;
+BEGIN
+  SELECT * INTO c FROM pg_catalog.pg_class WHERE oid = p_relid;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'the relation does not exist' USING ERRCODE = '42P01';
+  END IF;
+  SELECT nspname INTO schema_name FROM pg_catalog.pg_namespace WHERE oid = c.relnamespace;
+  IF c.relkind NOT IN ('r', 'p', 'f', 'm', 'v') OR c.relpersistence = 't' OR schema_name IN ('pg_catalog', 'information_schema', 'dp', 'dp_int') THEN
+    RAISE EXCEPTION '% cannot be registered', p_relid::regclass
+      USING ERRCODE = '42809', HINT = 'Register a table, partitioned table, materialized view, foreign table or view that outlives the session.';
+  END IF;
+  IF c.relrowsecurity AND NOT (SELECT rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = 'dp_sidecar') THEN
+    RAISE EXCEPTION '% is refused: row-level security hides rows from dp_sidecar', p_relid::regclass
+      USING ERRCODE = '22023', HINT = 'Let its owner disable row-level security, or register a materialized view of it with options {"total": true}, which states that every person has exactly one row there.';
+  END IF;
+  invoker := CASE WHEN c.relkind IN ('v', 'm') THEN dp_int.reads_as_sidecar(p_relid) END;
+  IF invoker IS NOT NULL THEN
+    RAISE EXCEPTION '% is refused: view % has security_invoker, and more than column references over one relation', p_relid::regclass, invoker::regclass
+      USING ERRCODE = '22023',
+            HINT = 'It would read with the rights of dp_sidecar, which may read every registered table, and could show its owner what he may not read. Let him take security_invoker away.';
+  END IF;
+  reason := dp_int.why_not_total(p_relid);
+  IF reason IS NOT NULL AND NOT p_total THEN
+    RAISE EXCEPTION '% is refused: %', p_relid::regclass, reason
+      USING ERRCODE = '22023',
+            HINT = 'An expression, a function or another server can raise on one person''s row; a filter, a join or a partition key can drop or repeat it, and the number of rows, which is public, would tell. Register the whole table, or state with options {"total": true} that every person has exactly one row whatever their values, and that reading never raises; the statement is recorded.';
+  END IF;
+  IF NOT (has_schema_privilege('dp_sidecar', c.relnamespace, 'USAGE') AND has_table_privilege('dp_sidecar', p_relid, 'SELECT')) THEN
+    RAISE EXCEPTION 'dp_sidecar may not read %', p_relid::regclass
+      USING ERRCODE = '42501',
+            HINT = format('As the owner run: GRANT USAGE ON SCHEMA %I TO dp_sidecar; GRANT SELECT ON %I.%I TO dp_sidecar;', schema_name, schema_name, c.relname);
+  END IF;
+END $$;
+
+-- In a copy of a database: binds what is registered and what the accounts know to the
+-- relations that have the names here; 0 for what has none of its names: it is gone.
+CREATE OR REPLACE FUNCTION dp_int.rebind_relations() RETURNS void
+LANGUAGE plpgsql VOLATILE SET quote_all_identifiers = off AS $$
+DECLARE
+  known dp_int.account_relation[];
+BEGIN
+  SELECT array_agg(ROW(r.account, coalesce(c.oid, r.other, 0), r.relation, r.current, r.child)::dp_int.account_relation) INTO known
+    FROM (SELECT r.*, (SELECT max(c.oid::bigint)::oid  -- under another of its names
+                         FROM dp_int.account_relation o JOIN dp_int.named_relations() c ON c.name = o.relation
+                        WHERE o.account = r.account AND o.relid = r.relid AND r.relid <> 0) AS other
+            FROM dp_int.account_relation r) AS r
+    LEFT JOIN dp_int.named_relations() c ON c.name = r.relation;
+  DELETE FROM dp_int.account_relation;
+  INSERT INTO dp_int.account_relation
+  SELECT k.account, k.relid, k.relation, bool_or(k.current), bool_and(k.child) FROM unnest(known) k GROUP BY k.account, k.relid, k.relation;
+  UPDATE dp_int.dataset d
+     SET relid = coalesce((SELECT c.oid FROM dp_int.named_relations() c WHERE c.name = format('%I.%I', d.schema_name, d.relation_name)), 0);
+END $$;
+
+CREATE OR REPLACE FUNCTION dp_int.named_relations() RETURNS TABLE(oid oid, name text)
+LANGUAGE sql STABLE SET quote_all_identifiers = off AS $$
+  SELECT c.oid, format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+$$;
+
+-- Notes the names that known relations have now, so that each stays known under all
+-- that it ever had, also when it is dropped and made again.
+CREATE OR REPLACE FUNCTION dp_int.follow_renames() RETURNS void
+LANGUAGE sql VOLATILE AS $$
+  INSERT INTO dp_int.account_relation (account, relid, relation, child)
+  SELECT r.account, r.relid, c.name, bool_and(r.child)
+    FROM dp_int.account_relation r
+    JOIN dp_int.named_relations() c ON c.oid = r.relid
+   WHERE r.current
+   GROUP BY r.account, r.relid, c.name
+  ON CONFLICT DO NOTHING
+$$;
+
+-- The base relations of a relation, each with the account that knows it by its OID,
+-- else by its name; NULL when nobody does. child: reached as a partition or child;
+-- noted: known under this OID and name.
+CREATE OR REPLACE FUNCTION dp_int.known_relations(p_relid oid) RETURNS TABLE(relid oid, relation text, child boolean, account bigint, noted boolean)
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  WITH base AS MATERIALIZED (
+    SELECT b.relid, b.relation, b.relid <> p_relid AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = b.relid) AS child
+      FROM dp_int.base_relations(p_relid) b),
+  by_oid AS MATERIALIZED (
+    SELECT b.relid, r.account, bool_or(r.relation = b.relation) AS noted
+      FROM base b
+      JOIN dp_int.account_relation r ON r.current AND r.relid = b.relid
+     GROUP BY b.relid, r.account)
+  SELECT b.relid, b.relation, b.child, o.account, o.noted
+    FROM base b
+    JOIN by_oid o ON o.relid = b.relid
+  UNION
+  SELECT b.relid, b.relation, b.child, r.account, false
+    FROM base b
+    LEFT JOIN dp_int.account_relation r ON r.current AND r.relation = b.relation
+   WHERE b.relid NOT IN (SELECT o.relid FROM by_oid o);
+END $$;
+
+-- The one account of these relations, NULL when nobody knows them yet.
+CREATE OR REPLACE FUNCTION dp_int.account_of(p_relid oid, p_options jsonb) RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  found bigint[];
+BEGIN
+  SELECT array_agg(DISTINCT known.account) INTO found
+    FROM (SELECT k.account FROM dp_int.known_relations(p_relid) k WHERE k.account IS NOT NULL
+          UNION ALL
+          SELECT coalesce(named, (dp_int.dataset_of(p_options ->> 'account')).account)
+            FROM (SELECT (SELECT d.account FROM dp_int.dataset d WHERE d.name = p_options ->> 'account' ORDER BY d.unregistered_at DESC NULLS FIRST LIMIT 1)) AS n(named)
+           WHERE p_options ? 'account') AS known;
+  IF cardinality(found) > 1 THEN
+    RAISE EXCEPTION 'the relations below % belong to different accounts', p_relid::regclass
+      USING ERRCODE = '22023', HINT = 'One registration cannot show the people of two accounts. Register the tables one by one.';
+  END IF;
+  RETURN found[1];
+END $$;
+
+-- What was charged for and is no more: neither its OID, nor one of its names on a
+-- relation that the account knows. Its people may come back under a name that nobody
+-- knows. Partitions come and go with their table.
+CREATE OR REPLACE FUNCTION dp_int.gone_relations() RETURNS TABLE(account bigint, relation text)
+LANGUAGE sql STABLE AS $$
+  SELECT r.account, r.relation
+    FROM dp_int.account_relation r
+   WHERE r.current AND NOT r.child
+     AND NOT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = r.relid)
+     AND NOT EXISTS (
+       SELECT FROM dp_int.account_relation s
+         JOIN dp_int.account_relation o ON o.account = s.account AND o.relation = s.relation AND o.current
+         JOIN pg_catalog.pg_class c ON c.oid = o.relid
+        WHERE s.account = r.account AND s.relid = r.relid AND (s.relid <> 0 OR s.relation = r.relation))
+     AND dp_int.charged(r.account)
+$$;
+
+-- Could a relation without a statement be of people whom an account knows already?
+CREATE OR REPLACE FUNCTION dp_int.refuse_strangers(p_relid oid, p_account bigint) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  reason CONSTANT text := CASE WHEN p_account IS NULL THEN dp_int.why_unknown(p_relid) END;
+  gone text;
+  names text;
+BEGIN
+  IF reason IS NOT NULL THEN
+    RAISE EXCEPTION '% is refused: nobody knows whose rows it has: %', p_relid::regclass, reason
+      USING ERRCODE = '22023', HINT = 'Name a data set of the same people with options {"account": "name"}, or state with {"new_population": "why"} that there is none; the statement is recorded.';
+  ELSIF EXISTS (SELECT FROM dp_int.known_relations(p_relid) k WHERE k.account IS NULL AND NOT k.child) THEN
+    SELECT string_agg(DISTINCT g.relation, ', '), string_agg(DISTINCT format('"%s"', d.name), ', ') INTO gone, names
+      FROM dp_int.gone_relations() g
+      LEFT JOIN dp_int.dataset d ON d.account = g.account;
+    IF gone IS NOT NULL THEN
+      RAISE EXCEPTION '% is refused: it may be what is left of %, for which budget was spent', p_relid::regclass, gone
+        USING ERRCODE = '22023',
+              HINT = format('If it shows people of %s, name that data set with options {"account": "name"}; if what is gone was made again under its name, register that first; else state with {"new_population": "why"} that these people are others. The statement is recorded.', names);
+    END IF;
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION dp_int.check_register_options(p_options jsonb) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  o record;
+BEGIN
+  IF jsonb_typeof(p_options) IS DISTINCT FROM 'object' THEN
+    RAISE EXCEPTION 'options must be a JSON object' USING ERRCODE = '22023', HINT = 'For instance {"total": true}.';
+  END IF;
+  FOR o IN SELECT key, jsonb_typeof(value) AS type FROM jsonb_each(p_options) LOOP
+    IF o.key NOT IN ('total', 'account', 'new_population') THEN
+      RAISE EXCEPTION 'unknown option "%"', o.key USING ERRCODE = '22023', HINT = 'dp_register knows total, account and new_population.';
+    ELSIF o.type <> (CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END) THEN
+      RAISE EXCEPTION 'option "%" must be a %', o.key, CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END
+        USING ERRCODE = '22023', HINT = 'total: true or false; account: the name of a data set of the same people; new_population: your statement why these people are new.';
+    END IF;
+  END LOOP;
+  IF p_options ? 'account' AND p_options ? 'new_population' THEN
+    RAISE EXCEPTION 'account and new_population contradict each other' USING ERRCODE = '22023', HINT = 'Give one of the two.';
+  END IF;
+END $$;
+
+-- Is the data set still what was registered? Called under locks that keep it
+-- so. Partitions added since join the account, and new names are noted.
+CREATE OR REPLACE FUNCTION dp_int.recheck_dataset(p_dataset bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  d dp_int.dataset;
+  strange boolean;
+  noted boolean;
+  changed text;
+BEGIN
+  SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
+  PERFORM dp_int.refuse_copy();
+  BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+                    WHERE c.oid = d.relid AND n.nspname = d.schema_name AND c.relname = d.relation_name) THEN
+      RAISE EXCEPTION 'it was dropped, renamed or replaced';
+    END IF;
+    PERFORM dp_int.check_relation(d.relid, coalesce((d.options ->> 'total')::boolean, false));
+    PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales);
+    SELECT bool_or(k.account IS DISTINCT FROM d.account AND NOT (k.account IS NULL AND k.child)), bool_and(k.noted) INTO strange, noted
+      FROM dp_int.known_relations(d.relid) k;
+    IF strange THEN
+      RAISE EXCEPTION 'it shows relations that were not below it';
+    ELSIF NOT noted THEN
+      INSERT INTO dp_int.account_relation (account, relid, relation, child)
+      SELECT d.account, k.relid, k.relation, k.child FROM dp_int.known_relations(d.relid) k
+      ON CONFLICT DO NOTHING;
+    END IF;
+  EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type THEN
+    GET STACKED DIAGNOSTICS changed = MESSAGE_TEXT;
+    RAISE EXCEPTION 'data set "%" is not what was registered: %', d.name, changed
+      USING ERRCODE = 'DP004', HINT = 'Ask the steward to undo that, or to dp_unregister and dp_register it, with {"total": true} if that is what it lacks. No privacy budget was spent.';
+  END;
+END $$;
+
+-- Has anything ever been charged to the account? Then its accounting is fixed.
+CREATE OR REPLACE FUNCTION dp_int.charged(p_account bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (SELECT FROM dp_int.ledger l WHERE l.account = p_account AND l.kind = 'charge');
+END $$;
+
+-- Gives an account, a new one when a.id is NULL, a budget. A Renyi order is
+-- chosen for the budget until the first charge, and stays from then on.
+CREATE OR REPLACE FUNCTION dp_int.keep_account(a dp_int.account, p_accounting text, p_epsilon numeric, p_delta numeric) RETURNS dp_int.account
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  fixed CONSTANT boolean := a.id IS NOT NULL AND dp_int.charged(a.id);
+BEGIN
+  a.accounting := p_accounting;
+  a.epsilon := p_epsilon;
+  a.delta := p_delta;
+  IF NOT fixed THEN
+    a.renyi_order := CASE p_accounting WHEN 'rdp' THEN dp_int.recommended_order(p_epsilon, p_delta) END;
+    a.cap := dp_int.positive_cap(a, p_epsilon, p_delta);
+  ELSE
+    a.cap := dp_int.cap(a.accounting, a.renyi_order, p_epsilon, p_delta);
+  END IF;
+  IF a.id IS NULL THEN
+    INSERT INTO dp_int.account AS n (accounting, renyi_order, epsilon, delta, cap)
+    VALUES (a.accounting, a.renyi_order, a.epsilon, a.delta, a.cap)
+    RETURNING * INTO a;
+  ELSE
+    UPDATE dp_int.account n
+       SET accounting = a.accounting, renyi_order = a.renyi_order, epsilon = a.epsilon, delta = a.delta, cap = a.cap
+     WHERE n.id = a.id;
+    PERFORM dp_int.prove(a.id);
+  END IF;
+  RETURN a;
+END $$;
+
+-- A budget as the ledger keeps it: that of a data set, and the cap of its
+-- account, in the unit of the accounting, from this entry on.
+CREATE OR REPLACE FUNCTION dp_int.describe_budget(a dp_int.account, p_epsilon numeric, p_delta numeric) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+  SELECT jsonb_strip_nulls(jsonb_build_object('accounting', a.accounting, 'order', a.renyi_order, 'epsilon', p_epsilon, 'delta', p_delta, 'cap', a.cap))
+$$;
+
+CREATE OR REPLACE FUNCTION public.dp_register(dataset text, relation regclass, target name, features name[], epsilon float8, delta float8 DEFAULT 0,
+                                   scales jsonb DEFAULT '{}', accounting text DEFAULT NULL, options jsonb DEFAULT '{}') RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  total boolean;
+  mode text := coalesce(dp_register.accounting, CASE WHEN dp_register.delta > 0 THEN 'zcdp' ELSE 'pure' END);
+  eps numeric;
+  del numeric;
+  a dp_int.account;
+  account_id bigint;
+  alone boolean;
+  own_cap numeric;
+BEGIN
+  PERFORM dp_int.refuse_copy();
+  IF coalesce(dp_register.dataset, '') = '' OR octet_length(dp_register.dataset) > 200 THEN
+    RAISE EXCEPTION 'a data set needs a name of at most 200 bytes' USING ERRCODE = '22023', HINT = 'For instance ''claims''.';
+  END IF;
+  PERFORM dp_int.check_accounting(mode, dp_register.epsilon, dp_register.delta);
+  PERFORM dp_int.check_register_options(dp_register.options);
+  IF dp_register.relation IS NULL THEN
+    RAISE EXCEPTION 'a data set needs a relation' USING ERRCODE = '22023', HINT = 'For instance ''public.claims''.';
+  END IF;
+  -- Registrations and set budgets are rare: one at a time keeps accounts from racing,
+  -- and a snapshot older than the lock would not show what the one before has done.
+  IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+    RAISE EXCEPTION 'dp_register needs isolation level read committed, not %', current_setting('transaction_isolation')
+      USING ERRCODE = '25001', HINT = 'Begin with: BEGIN ISOLATION LEVEL READ COMMITTED.';
+  END IF;
+  LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
+  total := coalesce((dp_register.options ->> 'total')::boolean, false);
+  PERFORM dp_int.check_relation(dp_register.relation, total);
+  PERFORM dp_int.check_columns(dp_register.relation, dp_register.target, dp_register.features, dp_register.scales);
+  IF EXISTS (SELECT FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL) THEN
+    RAISE EXCEPTION 'data set "%" is registered already', dp_register.dataset
+      USING ERRCODE = '42710', HINT = 'Change its budget with dp_set_budget, or dp_unregister it first: what was spent stays spent.';
+  END IF;
+
+  eps := dp_int.exact(dp_register.epsilon);
+  del := dp_int.exact(dp_register.delta);
+  PERFORM dp_int.follow_renames();
+  account_id := dp_int.account_of(dp_register.relation, dp_register.options);
+  IF NOT dp_register.options ?| '{account,new_population}' THEN
+    PERFORM dp_int.refuse_strangers(dp_register.relation, account_id);
+  END IF;
+  SELECT * INTO a FROM dp_int.account WHERE id = account_id FOR UPDATE;
+  alone := NOT EXISTS (SELECT FROM dp_int.dataset d WHERE d.account = a.id AND d.unregistered_at IS NULL);
+  IF a.id IS NOT NULL AND dp_register.options ? 'new_population' THEN
+    IF NOT alone THEN
+      RAISE EXCEPTION 'these people are registered under another name' USING ERRCODE = '22023', HINT = 'dp_unregister every data set of the account first.';
+    END IF;
+    UPDATE dp_int.account_relation r SET current = false
+      FROM dp_int.base_relations(dp_register.relation) b
+     WHERE r.account = a.id AND (r.relid = b.relid OR r.relation = b.relation);
+    a := NULL;
+  END IF;
+  IF a.accounting <> mode AND (NOT alone OR dp_int.charged(a.id)) THEN
+    RAISE EXCEPTION 'these people''s account has % accounting', a.accounting
+      USING ERRCODE = '22023', HINT = 'Accounting is fixed with the first charge. Register with the same accounting.';
+  ELSIF alone THEN
+    a := dp_int.keep_account(a, mode, eps, del);
+  ELSIF a.delta <> del THEN
+    RAISE EXCEPTION 'these people''s account has delta %', a.delta::float8 USING ERRCODE = '22023', HINT = 'Register with the same delta.';
+  END IF;
+  own_cap := dp_int.positive_cap(a, eps, del);
+  INSERT INTO dp_int.account_relation (account, relid, relation, child)
+  SELECT a.id, k.relid, k.relation, bool_and(k.child) FROM dp_int.known_relations(dp_register.relation) k GROUP BY k.relid, k.relation
+  ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
+  INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, options, epsilon, delta, cap, registered_by)
+  SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
+         dp_register.options, eps, del, own_cap, session_user
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+   WHERE c.oid = dp_register.relation;
+  INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;
+  PERFORM dp_int.ledger_budget(a.id, dp_register.dataset, session_user, jsonb_build_object('budget',
+    dp_int.describe_budget(a, eps, del) || jsonb_build_object('relation', dp_register.relation::text) || dp_register.options));
+  PERFORM pg_notify('dp_jobs', 'registered');
+END $$;
+COMMENT ON FUNCTION public.dp_register IS
+  'Registers a relation, one row a person, with its target, features, whole budget (epsilon, delta; delta = 0: pure) and public scales. For dp_admin.';
+
+CREATE OR REPLACE FUNCTION public.dp_set_budget(dataset text, epsilon float8, delta float8) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  d dp_int.dataset;
+  a dp_int.account;
+  eps numeric;
+  del numeric;
+BEGIN
+  LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
+  d := dp_int.dataset_of(dp_set_budget.dataset);
+  SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account FOR UPDATE;
+  PERFORM dp_int.check_accounting(a.accounting, dp_set_budget.epsilon, dp_set_budget.delta);
+  eps := dp_int.exact(dp_set_budget.epsilon);
+  del := dp_int.exact(dp_set_budget.delta);
+  IF del <> a.delta AND EXISTS (SELECT FROM dp_int.dataset o WHERE o.account = a.id AND o.id <> d.id AND o.unregistered_at IS NULL) THEN
+    RAISE EXCEPTION 'another data set shows the same people with delta %', a.delta::float8 USING ERRCODE = '22023', HINT = 'Keep its delta.';
+  END IF;
+  a := dp_int.keep_account(a, a.accounting, eps, del);
+  UPDATE dp_int.dataset SET epsilon = eps, delta = del, cap = a.cap WHERE id = d.id;
+  -- A new delta, or a new order, gives other limits a new size.
+  UPDATE dp_int.dataset o SET cap = dp_int.cap(a.accounting, a.renyi_order, o.epsilon, o.delta)
+   WHERE o.account = a.id AND o.id <> d.id AND o.unregistered_at IS NULL;
+  UPDATE dp_int.dataset_grant g SET cap = dp_int.cap(a.accounting, a.renyi_order, g.epsilon, del)
+    FROM dp_int.dataset o
+   WHERE o.account = a.id AND o.unregistered_at IS NULL AND g.dataset = o.id AND g.epsilon IS NOT NULL;
+  PERFORM dp_int.ledger_budget(a.id, d.name, session_user, jsonb_build_object('budget', dp_int.describe_budget(a, eps, del)));
+END $$;
+COMMENT ON FUNCTION public.dp_set_budget IS
+  'Sets the whole budget of a data set and of the people in it. What is spent stays spent: lowering it below that leaves nothing. The guarantee is the largest budget ever set. For dp_admin.';
+
+CREATE OR REPLACE FUNCTION public.dp_unregister(dataset text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  d dp_int.dataset := dp_int.dataset_of(dp_unregister.dataset);
+BEGIN
+  PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- before the data set, as everywhere
+  UPDATE dp_int.dataset SET unregistered_at = clock_timestamp() WHERE id = d.id;
+  PERFORM dp_int.ledger_budget(d.account, d.name, session_user, '{"unregister": {}}');
+END $$;
+COMMENT ON FUNCTION public.dp_unregister IS
+  'Takes a data set''s name away. The ledger, the releases and what was spent stay; registering the same people again inherits it. For dp_admin.';
+
+CREATE OR REPLACE FUNCTION public.dp_grant(dataset text, grantee name, epsilon float8 DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  d dp_int.dataset;
+  a dp_int.account;
+  eps numeric;
+  own_cap numeric;
+BEGIN
+  PERFORM dp_int.refuse_copy();
+  LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
+  d := dp_int.dataset_of(dp_grant.dataset);
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = dp_grant.grantee) THEN
+    RAISE EXCEPTION 'role "%" does not exist', dp_grant.grantee USING ERRCODE = '42704', HINT = 'Create the role first and make it a member of dp_analyst.';
+  END IF;
+  IF dp_grant.epsilon IS NOT NULL THEN
+    IF NOT (dp_grant.epsilon > 0 AND dp_grant.epsilon < 'Infinity') THEN
+      RAISE EXCEPTION 'a personal limit must be a positive finite epsilon, not %', dp_grant.epsilon
+        USING ERRCODE = '22023', HINT = 'For instance 1; NULL sets none. dp_revoke takes a grant back.';
+    END IF;
+    eps := dp_int.exact(dp_grant.epsilon);
+    SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
+    own_cap := dp_int.positive_cap(a, eps, a.delta);
+  END IF;
+  INSERT INTO dp_int.dataset_grant (dataset, principal, grantee, epsilon, cap)
+  VALUES (d.id, dp_int.admit_principal(dp_grant.grantee), dp_grant.grantee, eps, own_cap)
+  ON CONFLICT ON CONSTRAINT dataset_grant_pk DO UPDATE SET grantee = excluded.grantee, epsilon = excluded.epsilon, cap = excluded.cap;
+  PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('grant',
+    jsonb_build_object('grantee', dp_grant.grantee, 'epsilon', eps)));
+END $$;
+COMMENT ON FUNCTION public.dp_grant IS
+  'Lets a role and its members ask on a data set, optionally with a personal limit for each of them. For dp_admin.';
+
+CREATE OR REPLACE FUNCTION public.dp_revoke(dataset text, grantee name) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  d dp_int.dataset := dp_int.dataset_of(dp_revoke.dataset);
+BEGIN
+  DELETE FROM dp_int.dataset_grant g  -- of the role of this name, or of one that had it and is gone
+   WHERE g.dataset = d.id
+     AND (g.principal = dp_int.principal_of(dp_revoke.grantee) OR g.grantee = dp_revoke.grantee AND dp_int.role_of(g.principal) IS NULL);
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'data set "%" is not granted to "%"', d.name, dp_revoke.grantee USING ERRCODE = '22023', HINT = 'A grant to a group is taken back from the group.';
+  END IF;
+  PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('revoke', jsonb_build_object('grantee', dp_revoke.grantee)));
+END $$;
+COMMENT ON FUNCTION public.dp_revoke IS 'Takes a grant back: jobs not yet charged are refused. What was spent stays spent. For dp_admin.';
+GRANT EXECUTE ON FUNCTION public.dp_register, public.dp_set_budget, public.dp_unregister, public.dp_grant, public.dp_revoke TO dp_admin;

@@ -1,0 +1,316 @@
+-- What an analyst asks, checked and made canonical: the same meaning is the same
+-- request, whoever types it and however it is submitted.
+
+-- What a caller typed, as a message shows it: not by the megabyte.
+CREATE OR REPLACE FUNCTION dp_int.excerpt(p_text text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN length(p_text) > 200 THEN left(p_text, 200) || '...' ELSE p_text END $$;
+
+-- Refuses what is too large to be meant before anything is made of it.
+CREATE OR REPLACE FUNCTION dp_int.check_size(d dp_int.dataset, p_features name[], p_options jsonb) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  registered CONSTANT int := cardinality(d.features) + 1;
+  size CONSTANT int := octet_length(p_options::text);
+BEGIN
+  IF cardinality(p_features) > registered THEN
+    RAISE EXCEPTION '% features are named, and data set "%" has % columns', cardinality(p_features), d.name, registered
+      USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
+  ELSIF size > 200000 THEN
+    RAISE EXCEPTION 'options of % bytes are too long', size USING ERRCODE = '22023', HINT = 'They hold 200000 bytes at most. No privacy budget was spent.';
+  END IF;
+END $$;
+
+-- Groups of features, checked: every name once, and one of the request's.
+CREATE OR REPLACE FUNCTION dp_int.check_groups(p_groups jsonb, p_features name[]) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  names text[];
+  stray text;
+BEGIN
+  IF jsonb_typeof(p_groups) = 'array' AND NOT EXISTS (
+       SELECT FROM jsonb_array_elements(p_groups) AS g WHERE jsonb_typeof(g) <> 'array' OR g = '[]') THEN
+    SELECT array_agg(f #>> '{}') INTO names FROM jsonb_array_elements(p_groups) AS g, jsonb_array_elements(g) AS f;
+  END IF;
+  IF names IS NULL OR (SELECT count(*) <> count(DISTINCT n) FROM unnest(names) AS n) THEN
+    RAISE EXCEPTION 'option "groups" must be a list of lists of feature names, every name once, not %', dp_int.excerpt(p_groups::text)
+      USING ERRCODE = '22023', HINT = 'For instance [["a", "b"], ["c"]]. No privacy budget was spent.';
+  END IF;
+  SELECT n INTO stray FROM unnest(names) AS n WHERE n IS NULL OR NOT n = ANY (p_features::text[]) LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'option "groups" names %, which is no feature of this request', coalesce('"' || dp_int.excerpt(stray) || '"', 'null')
+      USING ERRCODE = '42703', HINT = format('Features are %s. No privacy budget was spent.', array_to_string(p_features, ', '));
+  END IF;
+END $$;
+
+-- Options without fresh and without what leaving them out means anyway, their
+-- numbers as float8 prints them.
+CREATE OR REPLACE FUNCTION dp_int.check_options(p_model text, p_options jsonb, p_features name[]) RETURNS jsonb
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  given record;
+  o dp_int.option;
+  clean jsonb := '{}';
+  v jsonb;
+BEGIN
+  IF jsonb_typeof(p_options) <> 'object' THEN
+    RAISE EXCEPTION 'options must be a JSON object, not %', dp_int.excerpt(p_options::text)
+      USING ERRCODE = '22023', HINT = 'For instance {"radius": 5}. No privacy budget was spent.';
+  END IF;
+  FOR given IN SELECT key, value, jsonb_typeof(value) AS type FROM jsonb_each(p_options) LOOP
+    IF given.key = 'fresh' THEN
+      IF given.type <> 'boolean' THEN
+        RAISE EXCEPTION 'option "fresh" must be true or false, not %', dp_int.excerpt(given.value::text) USING ERRCODE = '22023', HINT = 'No privacy budget was spent.';
+      END IF;
+      CONTINUE;
+    END IF;
+    SELECT * INTO o FROM dp_int.option WHERE model = p_model AND name = given.key;
+    IF NOT FOUND THEN
+      RAISE EXCEPTION 'unknown option "%" for model "%"', dp_int.excerpt(given.key), p_model
+        USING ERRCODE = '22023', HINT = format('Options are %s and fresh. No privacy budget was spent.',
+          (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.option WHERE model = p_model));
+    END IF;
+    IF o.type = 'groups' THEN
+      PERFORM dp_int.check_groups(given.value, p_features);
+    ELSIF given.type <> (CASE o.type WHEN 'integer' THEN 'number' ELSE o.type END)
+       OR given.type = 'number' AND NOT (given.value::numeric BETWEEN o.minimum::numeric AND o.maximum::numeric)
+       OR o.type = 'integer' AND given.value::numeric <> trunc(given.value::numeric)
+       OR o.choices IS NOT NULL AND NOT (given.value #>> '{}') = ANY (o.choices) THEN
+      RAISE EXCEPTION 'option "%" must be %, not %', o.name,
+          CASE WHEN o.choices IS NOT NULL THEN 'one of ' || array_to_string(o.choices, ', ')
+               WHEN o.type = 'number' THEN format('a number from %s to %s', o.minimum, o.maximum)
+               ELSE format('a whole number from %s to %s', o.minimum, o.maximum) END,
+          dp_int.excerpt(given.value::text)
+        USING ERRCODE = '22023', HINT = o.description || '. No privacy budget was spent.';
+    END IF;
+    v := CASE given.type WHEN 'number' THEN to_jsonb(given.value::float8) ELSE given.value END;
+    IF v IS DISTINCT FROM o."default" THEN
+      clean := clean || jsonb_build_object(o.name, v);
+    END IF;
+  END LOOP;
+  PERFORM dp_int.check_penalty(clean);
+  IF (SELECT labels FROM dp_int.model WHERE name = p_model) AND coalesce(clean -> 'negative_label', '0') = coalesce(clean -> 'positive_label', '1') THEN
+    RAISE EXCEPTION 'both labels are %', coalesce(clean -> 'positive_label', '1')
+      USING ERRCODE = '22023', HINT = 'Give two values of the target, negative_label and positive_label. No privacy budget was spent.';
+  END IF;
+  RETURN clean;
+END $$;
+
+-- A penalty and its weight come together, as do groups and their penalty.
+CREATE OR REPLACE FUNCTION dp_int.check_penalty(p_options jsonb) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF p_options ? 'penalty' <> p_options ? 'lambda' THEN
+    RAISE EXCEPTION '%', CASE WHEN p_options ? 'penalty' THEN format('penalty %s needs a lambda above 0', p_options -> 'penalty')
+                              ELSE format('lambda is %s, but there is no penalty', p_options -> 'lambda') END
+      USING ERRCODE = '22023', HINT = 'Give both or neither. No privacy budget was spent.';
+  ELSIF p_options ? 'groups' <> coalesce(p_options ->> 'penalty' = 'group_l1', false) THEN
+    RAISE EXCEPTION 'penalty "group_l1" and option "groups" come together'
+      USING ERRCODE = '22023', HINT = 'For instance penalty group_l1 and options {"groups": [["a", "b"], ["c"]]}. No privacy budget was spent.';
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION dp_int.prepare(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name, p_features name[],
+                               p_intercept boolean, p_options jsonb) RETURNS dp_int.request
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  m dp_int.model;
+  d dp_int.dataset;
+  r dp_int.request;
+  target name;
+  features name[];
+  c name;
+BEGIN
+  PERFORM dp_int.refuse_copy();
+  SELECT * INTO m FROM dp_int.model WHERE name = p_model;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'unknown model %', coalesce('"' || dp_int.excerpt(p_model) || '"', 'NULL')
+      USING ERRCODE = '22023', HINT = format('Models are %s. No privacy budget was spent.', (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.model));
+  END IF;
+  IF NOT coalesce(p_eps > 0 AND p_eps < 'Infinity', false) THEN
+    RAISE EXCEPTION 'eps must be a positive finite number, not %', coalesce(p_eps::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'eps is the privacy budget of this request, for instance 1.0. No privacy budget was spent.';
+  END IF;
+  r.delta := coalesce(p_delta, m.delta);
+  IF m.delta = 0 AND r.delta <> 0 THEN
+    RAISE EXCEPTION 'model "%" is pure: delta must be 0, not %', p_model, p_delta
+      USING ERRCODE = '22023', HINT = 'Leave delta out. No privacy budget was spent.';
+  ELSIF m.delta > 0 AND NOT (r.delta > 0 AND r.delta < 1) THEN
+    RAISE EXCEPTION 'delta must be above 0 and below 1, not %', p_delta
+      USING ERRCODE = '22023', HINT = 'delta should be well below one in the number of people, for instance 1e-6. No privacy budget was spent.';
+  END IF;
+  SELECT * INTO d FROM dp_int.dataset WHERE name = p_dataset AND unregistered_at IS NULL;
+  IF NOT FOUND OR (dp_int.grant_of(d.id, p_caller)).dataset IS NULL THEN
+    RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || dp_int.excerpt(p_dataset) || '"', 'NULL'), p_caller
+      USING ERRCODE = '42501', HINT = 'See dp.datasets for what may be asked, or ask the steward for dp_grant. No privacy budget was spent.';
+  END IF;
+  PERFORM dp_int.check_size(d, p_features, p_options);
+  IF array_ndims(p_features) > 1 THEN
+    RAISE EXCEPTION 'features must be a list of names, not an array of % dimensions', array_ndims(p_features) USING ERRCODE = '22023', HINT = 'For instance ''{age,region}''. No privacy budget was spent.';
+  END IF;
+  target := coalesce(p_target, d.target);
+  features := coalesce(p_features, array_remove(d.features, target));
+  FOREACH c IN ARRAY target || features LOOP
+    IF c IS NULL OR NOT c = ANY (d.target || d.features) THEN
+      RAISE EXCEPTION 'column % is not registered in data set "%"', coalesce('"' || c || '"', 'NULL'), d.name
+        USING ERRCODE = '42703', HINT = format('Registered columns are %s. No privacy budget was spent.', array_to_string(d.target || d.features, ', '));
+    END IF;
+  END LOOP;
+  IF (SELECT count(*) <> count(DISTINCT f) FROM unnest(target || features) AS f) THEN
+    RAISE EXCEPTION 'a column stands twice among target and features' USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
+  END IF;
+  IF cardinality(features) = 0 AND NOT coalesce(p_intercept, true) THEN
+    RAISE EXCEPTION 'nothing to fit: no feature and no intercept' USING ERRCODE = '22023', HINT = 'Name a feature, or keep the intercept. No privacy budget was spent.';
+  END IF;
+  r.dataset := d.id;
+  r.model := p_model;
+  r.eps := p_eps;
+  r.fresh := coalesce(p_options -> 'fresh' = 'true', false);
+  r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', target, 'features', features,
+                               'intercept', coalesce(p_intercept, true), 'options', dp_int.check_options(p_model, coalesce(p_options, '{}'), features));
+  r.hash := sha256(convert_to(r.body::text, 'UTF8'));
+  RETURN r;
+END $$;
+
+CREATE OR REPLACE FUNCTION dp_int.kept_release(p_dataset bigint, p_hash bytea) RETURNS uuid
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT id FROM dp_int.release WHERE dataset = p_dataset AND request_hash = p_hash ORDER BY released_at DESC LIMIT 1);
+END $$;
+
+-- May the caller queue another job? Calls that are made at the same moment may each
+-- find room for one.
+CREATE OR REPLACE FUNCTION dp_int.check_queue(p_caller name) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  most CONSTANT int := (SELECT queue_limit FROM dp_int.operation);
+BEGIN
+  IF (SELECT count(*) FROM (SELECT FROM dp_int.job q WHERE q.state = 'queued' AND q.caller = p_caller LIMIT most) AS queued) >= most THEN
+    RAISE EXCEPTION '"%" has % jobs queued, as many as one caller may', p_caller, most
+      USING ERRCODE = '53400', HINT = 'Ask again when some of them have ended, or dp_cancel some, see dp.jobs. Stewards set the limit with dp_set_queue_limit. No privacy budget was spent.';
+  END IF;
+END $$;
+
+-- Inserts the job. A waited job is dropped unspent unless its session keeps the
+-- job's advisory lock; the lock is taken before the row can be seen.
+CREATE OR REPLACE FUNCTION dp_int.insert_job(p_id uuid, p_caller name, r dp_int.request, p_waited boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  INSERT INTO dp_int.job (id, principal, caller, dataset, model, eps, delta, request, request_hash, fresh, waited)
+  VALUES (p_id, dp_int.admit_principal(p_caller), p_caller, r.dataset, r.model, r.eps, r.delta, r.body, r.hash, r.fresh, p_waited);
+  PERFORM pg_notify('dp_jobs', 'queued');
+END $$;
+
+-- The loopback's half of a synchronous call: everything is checked again here,
+-- on the primary and on a fresh snapshot, where the call comes from first. Returns
+-- the kept release, if any.
+CREATE OR REPLACE FUNCTION dp_int.enqueue(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
+                               p_features name[], p_intercept boolean, p_options jsonb, p_from jsonb) RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  r dp_int.request;
+  kept uuid;
+BEGIN
+  PERFORM dp_int.refuse_elsewhere(p_from);
+  r := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options);
+  kept := dp_int.kept_release(r.dataset, r.hash);
+  IF kept IS NOT NULL AND NOT r.fresh THEN
+    RETURN kept;
+  END IF;
+  IF dp_int.sidecars_alive() = 0 THEN
+    RAISE EXCEPTION 'no dpsidecar is connected to database "%"', current_database()
+      USING ERRCODE = 'DP001', HINT = 'Start one with dpsidecar serve, or queue the request with dp_submit. No privacy budget was spent.';
+  END IF;
+  PERFORM dp_int.check_queue(p_caller);
+  -- A lock held by somebody else on this key can only mean a hash collision or
+  -- mischief: then the job runs as if nobody needed to wait for it.
+  PERFORM pg_advisory_unlock_all();
+  PERFORM dp_int.insert_job(p_id, p_caller, r, pg_try_advisory_lock_shared(dp_int.wait_key(p_id)));
+  RETURN NULL;
+END $$;
+
+-- What a waiting caller needs to know. A job that is still reading and carries a
+-- SQLSTATE could not be read this time: it is spent, and will be tried again.
+CREATE OR REPLACE FUNCTION dp_int.watch(p_caller name, p_job uuid) RETURNS TABLE(state text, alive boolean, release uuid, sqlstate text, message text, hint text, stage text,
+                                                               expected_at timestamptz)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY
+  SELECT j.state, j.finished_at IS NOT NULL OR dp_int.sidecars_alive() > 0, j.release, j.sqlstate, j.message, j.hint, s.stage, s.expected_at
+    FROM dp_int.job j JOIN dp_int.stage s ON s.job = j.id
+   WHERE j.id = p_job AND j.principal = dp_int.principal_of(p_caller);
+END $$;
+
+-- Cancels what is not spent. Returns what became of the job. What it says of a job
+-- that is not spent holds because the job is locked; of one that is, it needs no
+-- lock and keeps none, for others may wait for that job.
+CREATE OR REPLACE FUNCTION dp_int.cancel(p_caller name, p_job uuid) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job;
+BEGIN
+  BEGIN
+    SELECT * INTO j FROM dp_int.job WHERE id = p_job AND principal = dp_int.principal_of(p_caller) FOR NO KEY UPDATE;  -- others may follow it
+    IF NOT FOUND THEN
+      RAISE EXCEPTION 'you have no job %', p_job USING ERRCODE = '22023', HINT = 'See dp.jobs.';
+    ELSIF j.state NOT IN ('queued', 'claimed', 'charged') THEN
+      RAISE SQLSTATE 'DP000';  -- gives the lock back
+    END IF;
+  EXCEPTION WHEN SQLSTATE 'DP000' THEN NULL;
+  END;
+  CASE j.state
+    WHEN 'queued' THEN
+      PERFORM dp_int.finish_job(p_job, 'canceled', 'DP004', 'canceled by its caller', 'No privacy budget was spent.');
+      RETURN 'canceled before it started; no privacy budget was spent';
+    WHEN 'claimed', 'charged' THEN
+      UPDATE dp_int.job SET cancel_requested = true WHERE id = p_job;
+      -- Identical requests wait for this job. Whoever has notified cannot PREPARE
+      -- TRANSACTION: the lock ends with the session at the latest.
+      PERFORM pg_notify(dp_int.job_channel(p_job), 'canceling');
+      RETURN 'will be canceled before it reads; no privacy budget will be spent';
+    WHEN 'reading' THEN
+      RETURN format('too late: the privacy budget is spent; the result will be kept, and the same request%s returns it at no cost', CASE WHEN j.fresh THEN ' without fresh' END);
+    WHEN 'done' THEN
+      RETURN 'it was done already; the result is kept';
+    WHEN 'abandoned' THEN
+      RETURN 'a steward abandoned it already; the privacy budget is spent, and nothing was released';
+    ELSE
+      RETURN j.state || ' already; no privacy budget was spent';
+  END CASE;
+END $$;
+
+-- The end of a job. Jobs that followed it go on by themselves, see job_claim.
+CREATE OR REPLACE FUNCTION dp_int.finish_job(p_job uuid, p_state text, p_sqlstate text, p_message text, p_hint text) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  UPDATE dp_int.job
+     SET state = p_state, sqlstate = p_sqlstate, message = p_message, hint = p_hint,
+         follows = NULL, worker = NULL, token = NULL, lease_until = NULL, finished_at = clock_timestamp()
+   WHERE id = p_job;
+  PERFORM pg_notify(dp_int.job_channel(p_job), p_state);
+  IF EXISTS (SELECT FROM dp_int.job WHERE follows = p_job) THEN
+    PERFORM pg_notify('dp_jobs', 'queued');
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION dp_int.coefficients(p_release uuid) RETURNS TABLE(term text, coef float8)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
+  SELECT c.term, c.coef FROM dp_int.coefficient c WHERE c.release = p_release ORDER BY c.position;
+END $$;
+
+-- The loopback fetches what the caller's own snapshot may be too old to show.
+CREATE OR REPLACE FUNCTION dp_int.fetch(p_caller name, p_release uuid) RETURNS TABLE(term text, coef float8)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY
+  SELECT c.*
+    FROM dp_int.release r, dp_int.coefficients(r.id) c
+   WHERE r.id = p_release AND (dp_int.grant_of(r.dataset, p_caller)).dataset IS NOT NULL;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'the data set is no longer granted to "%"', p_caller
+      USING ERRCODE = '42501', HINT = 'Ask the steward for dp_grant: the release is kept, and the same request returns it at no cost.';
+  END IF;
+END $$;
+GRANT EXECUTE ON FUNCTION dp_int.enqueue, dp_int.watch, dp_int.cancel, dp_int.fetch TO dp_loopback;

@@ -1,0 +1,125 @@
+-- The ledger proves itself: what the functions keep is recomputed from nothing. That
+-- the newest entries are all there, only heads that were kept elsewhere can tell.
+
+-- What is wrong with the first of these heads, NULL if nothing is.
+CREATE OR REPLACE FUNCTION dp_int.missed_head(p_heads jsonb) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF jsonb_typeof(p_heads) <> 'array' THEN
+    RAISE EXCEPTION 'heads must be a JSON list, not a %', jsonb_typeof(p_heads)
+      USING ERRCODE = '22023', HINT = 'For instance [{"account": 1, "entry": 7, "head": "the hash in hexadecimal"}], as dpsidecar verify and the log of dpsidecar serve have them.';
+  END IF;
+  RETURN (
+    SELECT CASE
+             WHEN l.id IS NOT NULL THEN format('entry %s of account %s is another one: it was changed, or this is another ledger', h.entry, h.account)
+             WHEN a.id IS NULL THEN format('account %s is gone', h.account)
+             ELSE format('entry %s of account %s is missing: the ledger was cut after entry %s, or is an older copy', h.entry, h.account, a.entries) END
+      FROM jsonb_to_recordset(p_heads) AS h(account bigint, entry bigint, head text)
+      LEFT JOIN dp_int.account a ON a.id = h.account
+      LEFT JOIN dp_int.ledger l ON l.account = h.account AND l.seq = h.entry
+     WHERE encode(l.hash, 'hex') IS DISTINCT FROM h.head
+     ORDER BY h.account, h.entry
+     LIMIT 1);
+END $$;
+
+CREATE OR REPLACE FUNCTION public.dp_verify(heads jsonb DEFAULT NULL) RETURNS TABLE(item text, ok boolean, detail text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF heads IS NOT NULL THEN
+    item := 'every head that was kept outside is in its chain';
+    detail := dp_int.missed_head(heads);
+    ok := detail IS NULL;
+    RETURN NEXT;
+  END IF;
+
+  item := 'every entry carries the hash of its columns and of the entry before it';
+  SELECT format('entry %s of account %s', l.id, l.account) INTO detail
+    FROM dp_int.ledger l
+    LEFT JOIN dp_int.ledger p ON p.account = l.account AND p.seq = l.seq - 1
+   WHERE l.hash <> dp_int.ledger_hash(l) OR l.previous <> coalesce(p.hash, '\x') OR (p.id IS NULL) <> (l.seq = 1)
+   ORDER BY l.id
+   LIMIT 1;
+  ok := detail IS NULL;
+  RETURN NEXT;
+
+  item := 'every account ends where its chain ends, and its totals are the sums of the chain';
+  SELECT format('account %s', a.id) INTO detail
+    FROM dp_int.account a
+    LEFT JOIN LATERAL (
+      SELECT count(*) AS entries, coalesce(sum(dp_int.cost(a, l)), 0) AS spent, coalesce(sum(l.delta), 0) AS delta,
+             count(*) FILTER (WHERE l.kind <> 'budget') AS spends, (array_agg(l.hash ORDER BY l.seq DESC))[1] AS head
+        FROM dp_int.ledger l WHERE l.account = a.id) AS c ON true
+   WHERE (a.entries, a.spends, a.spent, a.spent_delta, a.head) IS DISTINCT FROM (c.entries, c.spends, c.spent, c.delta, coalesce(c.head, '\x'))
+      OR a.proven_epsilon <> dp_int.proven(a.accounting, a.renyi_order, c.spent, a.delta, c.delta)
+   ORDER BY a.id
+   LIMIT 1;
+  ok := detail IS NULL;
+  RETURN NEXT;
+
+  item := 'every caller''s total is the sum of their entries';
+  SELECT format('caller "%s" of account %s', coalesce(t.caller, c.caller), coalesce(t.account, c.account)) INTO detail
+    FROM dp_int.caller_total t
+    FULL JOIN (SELECT l.account, j.principal, min(l.caller::text) AS caller, sum(dp_int.cost(a, l)) AS spent
+                 FROM dp_int.ledger l JOIN dp_int.account a ON a.id = l.account LEFT JOIN dp_int.job j ON j.id = l.job
+                WHERE l.kind <> 'budget' GROUP BY l.account, j.principal) AS c USING (account, principal)
+   WHERE t.spent IS DISTINCT FROM c.spent
+   LIMIT 1;
+  ok := detail IS NULL;
+  RETURN NEXT;
+
+  -- The budget in force at an entry is the last one that the chain names.
+  item := 'no charge went beyond the budget that was in force';
+  SELECT format('entry %s of account %s', s.id, s.account) INTO detail
+    FROM (SELECT l.id, l.account, l.kind,
+                 sum(dp_int.cost(a, l)) OVER chain AS spent, sum(l.delta) OVER chain AS spent_delta,
+                 max(l.seq) FILTER (WHERE l.kind = 'budget' AND l.event ? 'budget') OVER chain AS budget
+            FROM dp_int.ledger l JOIN dp_int.account a ON a.id = l.account
+          WINDOW chain AS (PARTITION BY l.account ORDER BY l.seq)) AS s
+    LEFT JOIN dp_int.ledger b ON b.account = s.account AND b.seq = s.budget
+   WHERE s.kind = 'charge'
+     AND (s.spent <= (b.event #>> '{budget,cap}')::numeric
+          AND s.spent_delta <= dp_int.reserve((b.event #>> '{budget,delta}')::numeric)) IS NOT TRUE
+   ORDER BY s.id
+   LIMIT 1;
+  ok := detail IS NULL;
+  RETURN NEXT;
+
+  item := 'no relation is in two accounts';
+  SELECT min(relation) INTO detail
+    FROM dp_int.account_relation
+   WHERE current AND relid <> 0
+   GROUP BY relid
+  HAVING count(DISTINCT account) > 1
+   ORDER BY 1
+   LIMIT 1;
+  ok := detail IS NULL;
+  RETURN NEXT;
+
+  item := 'every release has its own charge, which was not given back';
+  SELECT format('release %s', r.id) INTO detail
+    FROM dp_int.release r
+    LEFT JOIN dp_int.ledger c ON c.id = r.charge
+   WHERE c.kind IS DISTINCT FROM 'charge' OR c.job IS DISTINCT FROM r.job OR EXISTS (SELECT FROM dp_int.ledger b WHERE b.refunds = c.id)
+   ORDER BY r.released_at
+   LIMIT 1;
+  ok := detail IS NULL;
+  RETURN NEXT;
+
+  item := 'every charge has a job: one that released, one still under way, or one abandoned by name, or it was given back';
+  SELECT format('entry %s', c.id) INTO detail
+    FROM dp_int.ledger c
+    LEFT JOIN dp_int.job j ON j.id = c.job
+   WHERE c.kind = 'charge'
+     AND (j.id IS NULL
+          OR NOT EXISTS (SELECT FROM dp_int.ledger b WHERE b.refunds = c.id)
+             AND NOT (j.charge IS NOT DISTINCT FROM c.id AND (j.state IN ('charged', 'reading')
+                       OR j.state = 'abandoned' AND EXISTS (SELECT FROM dp_int.ledger b WHERE b.account = c.account AND b.kind = 'budget' AND b.event ->> 'abandon' = j.id::text)
+                       OR EXISTS (SELECT FROM dp_int.release r WHERE r.charge = c.id))))
+   ORDER BY c.id
+   LIMIT 1;
+  ok := detail IS NULL;
+  RETURN NEXT;
+END $$;
+COMMENT ON FUNCTION public.dp_verify IS
+  'Recomputes the ledger''s hash chains and totals, and holds releases, charges and jobs against each other, and the chains against heads that were kept outside; detail names the first that is wrong. For dp_admin.';
+GRANT EXECUTE ON FUNCTION public.dp_verify TO dp_admin;

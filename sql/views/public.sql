@@ -1,0 +1,81 @@
+-- What people read. Analysts see the data sets granted to them and their own
+-- jobs; stewards see every data set and the ledger. Views call no function of
+-- ours: their readers could then execute it.
+
+CREATE OR REPLACE VIEW dp.datasets WITH (security_barrier) AS
+  SELECT d.name AS dataset, format('%I.%I', d.schema_name, d.relation_name) AS relation, d.target::text AS target, d.features::text[] AS features,
+         d.scales, d.row_count, a.accounting, d.options, d.registered_at, a.renyi_order::float8 AS renyi_order
+    FROM dp_int.dataset d
+    JOIN dp_int.account a ON a.id = d.account
+   WHERE d.unregistered_at IS NULL
+     AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR d.id IN (SELECT dataset FROM dp_int.my_grant));
+COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales, public row count (NULL until a sidecar has counted), accounting (and its Renyi order, if it has one).';
+
+CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
+  SELECT d.name AS dataset,
+         least(a.epsilon, d.epsilon)::float8 AS epsilon_total,
+         a.proven_epsilon::float8 AS epsilon_spent,
+         greatest(least(a.epsilon, d.epsilon) - a.proven_epsilon, 0)::float8 AS epsilon_remaining,
+         a.delta::float8 AS delta_total,
+         a.spends AS entries,
+         g.epsilon::float8 AS my_epsilon_total,
+         coalesce(t.proven_epsilon, 0)::float8 AS my_epsilon_spent,
+         CASE WHEN g.epsilon IS NOT NULL THEN greatest(g.epsilon - coalesce(t.proven_epsilon, 0), 0)::float8 END AS my_epsilon_remaining
+    FROM dp_int.dataset d
+    JOIN dp_int.account a ON a.id = d.account
+    LEFT JOIN dp_int.my_grant g ON g.dataset = d.id
+    LEFT JOIN dp_int.caller_total t ON t.account = a.id AND t.principal = (SELECT me.principal FROM dp_int.me)
+   WHERE d.unregistered_at IS NULL
+     AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR g.dataset IS NOT NULL);
+COMMENT ON VIEW dp.budget IS
+  'One row a data set: what the accountant proves to be spent and left for the people in it, whatever name they were asked under; entries: charges and refunds; my_*: the caller''s own, with a limit of NULL where there is none.';
+
+CREATE OR REPLACE VIEW dp.jobs WITH (security_barrier) AS
+  SELECT j.id, j.model, d.name AS dataset, j.eps, j.delta,
+         CASE WHEN j.state IN ('claimed', 'charged', 'reading') THEN 'running' ELSE j.state END AS status,
+         s.stage, j.sqlstate, j.message AS error, j.created_at, j.finished_at, j.hint, j.release, s.expected_at, j.caller::text AS caller, j.request
+    FROM dp_int.job j
+    JOIN dp_int.stage s ON s.job = j.id
+    JOIN dp_int.dataset d ON d.id = j.dataset
+   WHERE j.principal = (SELECT me.principal FROM dp_int.me) OR pg_has_role(session_user, 'dp_admin', 'USAGE');
+COMMENT ON VIEW dp.jobs IS 'The caller''s own jobs; for stewards everybody''s.';
+
+CREATE OR REPLACE VIEW dp.releases WITH (security_barrier) AS
+  SELECT r.id, r.job, r.model, r.method, d.name AS dataset, r.eps, r.delta, r.released_at, r.caller::text AS caller, r.parameters
+    FROM dp_int.release r
+    JOIN dp_int.dataset d ON d.id = r.dataset
+   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant);
+COMMENT ON VIEW dp.releases IS 'What has been released on the data sets granted to the caller, under which public parameters.';
+
+CREATE OR REPLACE VIEW dp.coefficients WITH (security_barrier) AS
+  SELECT c.release, c.term, c.coef, c.coef - c.band AS noise_low, c.coef + c.band AS noise_high
+    FROM dp_int.coefficient c
+    JOIN dp_int.release r ON r.id = c.release
+   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)
+   ORDER BY c.release, c.position;
+COMMENT ON VIEW dp.coefficients IS 'Coefficients of releases, in the table''s units.';
+
+CREATE OR REPLACE VIEW dp.ledger WITH (security_barrier) AS
+  SELECT l.id, l.at, l.account, l.seq, l.kind, l.dataset, l.caller::text AS caller, l.job, l.event,
+         l.epsilon::float8 AS epsilon, l.rho::float8 AS rho, l.renyi, l.renyi_grid, l.delta::float8 AS delta, l.arithmetic, l.refunds,
+         encode(l.previous, 'hex') AS previous, encode(l.hash, 'hex') AS hash
+    FROM dp_int.ledger l
+   ORDER BY l.id;
+COMMENT ON VIEW dp.ledger IS 'Every charge, refund and change of a budget; one hash chain an account. For dp_admin.';
+GRANT SELECT ON dp.datasets, dp.budget, dp.jobs, dp.releases, dp.coefficients TO dp_analyst, dp_admin;
+GRANT SELECT ON dp.ledger TO dp_admin;
+COMMENT ON COLUMN dp.releases.id IS 'The release; see dp.coefficients, dp_coef, dp_predict';
+COMMENT ON COLUMN dp.releases.job IS 'The job that it is the result of';
+COMMENT ON COLUMN dp.releases.model IS 'l1, linear, logistic or huber';
+COMMENT ON COLUMN dp.releases.method IS 'The algorithm that ran';
+COMMENT ON COLUMN dp.releases.dataset IS 'The registered name of the data set';
+COMMENT ON COLUMN dp.releases.eps IS 'The epsilon that was asked for';
+COMMENT ON COLUMN dp.releases.delta IS 'The delta that was asked for';
+COMMENT ON COLUMN dp.releases.released_at IS 'When it was published; the rows are those of shortly before';
+COMMENT ON COLUMN dp.releases.caller IS 'Who asked first';
+COMMENT ON COLUMN dp.releases.parameters IS 'The public parameters it was made with, as a JSON object';
+COMMENT ON COLUMN dp.coefficients.release IS 'The release, as in dp.releases';
+COMMENT ON COLUMN dp.coefficients.term IS '(intercept), or the feature''s column';
+COMMENT ON COLUMN dp.coefficients.coef IS 'The coefficient, in the target''s units per unit of the feature; log-odds per unit for a logistic release';
+COMMENT ON COLUMN dp.coefficients.noise_low IS 'Without its noise the same fit would have given at least this, in 95 of 100 runs and whatever the data; NULL: not known';
+COMMENT ON COLUMN dp.coefficients.noise_high IS 'The same, at most this';

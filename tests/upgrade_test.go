@@ -1,0 +1,108 @@
+package tests
+
+import (
+	"compress/gzip"
+	"context"
+	"io"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"dpsidecar/internal/dev"
+	"dpsidecar/internal/install"
+)
+
+// schema14 is a dump of a database of the last build whose functions came by
+// migrations: one data set of 40 rows, two analysts' answers and one of a job, made
+// by that build (pg_dump --inserts).
+const schema14 = "testdata/schema14.sql.gz"
+
+// oldWorld restores schema14 into a server of its own, as if it had been there from
+// the beginning: with the OIDs that the dump could not bring.
+func oldWorld(t *testing.T) *world {
+	t.Helper()
+	s, err := dev.Start(context.Background(), dev.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Stop() })
+	const database = "old"
+	s.Cluster.Exec(t, "postgres", "CREATE DATABASE "+database)
+	s = s.In(database)
+	w := &world{T: t, system: s, dataset: "claims", person: "analyst"}
+	w.super = w.connect(s.SuperuserURL())
+	file, err := os.Open(schema14)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	unzipped, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dump, err := io.ReadAll(unzipped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := strings.NewReplacer("{{database}}", database, "{{port}}", strconv.Itoa(s.Cluster.Port())).Replace(string(dump)) + `
+		UPDATE dp_int.dataset SET relid = 'public.claims'::regclass;
+		UPDATE dp_int.account_relation SET relid = 'public.claims'::regclass;
+		GRANT CREATE, CONNECT ON DATABASE old TO dp_owner; GRANT CONNECT ON DATABASE old TO dp_loopback, dp_sidecar;`
+	if _, err := w.super.PgConn().Exec(context.Background(), script).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	w.super = w.connect(s.SuperuserURL()) // the dump has emptied the search path
+	if err := install.SetPassword(context.Background(), w.super, "dp_loopback", "loop"); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// An upgrade from the schema before functions were put in place whole keeps
+// registrations, budgets, grants, releases and the ledger, and goes on from there.
+func TestUpgradeFromMigratedFunctions(t *testing.T) {
+	w := oldWorld(t)
+	const kept = `SELECT release::text || term || coef FROM dp.coefficients ORDER BY 1`
+	before := all[string](w, w.super, kept)
+	spent := one[string](w, w.super, `SELECT proven_epsilon || ' ' || entries || ' ' || encode(head, 'hex') FROM dp_int.account`)
+	if len(before) == 0 || !strings.HasPrefix(one[string](w, w.super, `SELECT dp_version()`), "dpsidecar schema 14 ") {
+		t.Fatal("the dump is not what it should be")
+	}
+	config, err := pgx.ParseConfig(w.system.SuperuserURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at, err := install.Up(context.Background(), config); err != nil || at != install.Latest() {
+		t.Fatalf("version %d: %v", at, err)
+	}
+	w.super = w.connect(w.system.SuperuserURL())
+	if after := all[string](w, w.super, kept); !reflect.DeepEqual(after, before) {
+		t.Errorf("releases: %q, before %q", after, before)
+	}
+	if now := one[string](w, w.super, `SELECT proven_epsilon || ' ' || entries || ' ' || encode(head, 'hex') FROM dp_int.account`); now != spent {
+		t.Errorf("the account: %s, before %s", now, spent)
+	}
+	w.steward = w.connect(w.system.StewardURL())
+	if bad := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`); len(bad) > 0 {
+		t.Errorf("the ledger: %q", bad)
+	}
+	if stale := all[string](w, w.super, `SELECT oid::regprocedure::text FROM pg_proc WHERE proowner = 'dp_owner'::regrole AND prosrc LIKE '%dp_int.schema_version(), current_setting%' AND prosrc NOT LIKE '%fingerprint%'`); len(stale) > 0 {
+		t.Errorf("old functions are still there: %q", stale)
+	}
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.analyst = w.connect(w.system.URL("analyst"))
+	first := w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress('claims', 0.5)`)
+	if len(first) != 2 || one[string](w, w.super, `SELECT entries::text FROM dp_int.account`) != strings.Fields(spent)[1] {
+		t.Errorf("a kept answer was charged again: %v", first)
+	}
+	w.mustRegress(w.analyst, `SELECT * FROM dp_huber_regress('claims', 0.125)`)
+	if bad := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`); len(bad) > 0 {
+		t.Errorf("the ledger after a new charge: %q", bad)
+	}
+}
