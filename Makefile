@@ -15,7 +15,7 @@ FUZZ = ./internal/arrowio:FuzzDecoder ./internal/privacy:FuzzEvent ./internal/pr
 # Packages that need no Postgres, and no hours under the race detector.
 RACE = ./internal/privacy/... ./internal/mech/... ./internal/dpsco/... ./internal/catalogue/... ./internal/ledger/... ./internal/admin/...
 
-.PHONY: help demo test race audit crash build bench bench-once experiments lint postgres postgres-versions release-snapshot
+.PHONY: help demo test race audit crash mutants build bench bench-once experiments lint postgres postgres-versions release-snapshot
 
 ## help: this
 help:
@@ -39,6 +39,10 @@ crash: postgres
 audit: build
 	@bin/dpsidecar audit --runs 100000 --plot bin/audit-mechanisms.png
 	@$(GO) test -count=1 -v -run '^TestMutantsAreRefuted$$' ./internal/audit -plots $(CURDIR)/bin
+
+## mutants: makes errors that would cost privacy, one at a time, and reports those that no test notices
+mutants:
+	@$(GO) run ./scripts/mutants
 
 ## build: bin/dpsidecar; the packages are compiled as for the tests, once
 build:

@@ -87,7 +87,7 @@ func TestExplainSaysWhyNot(t *testing.T) {
 		{`SELECT * FROM dp_explain('linear', '%s', 0.01)`, "warning", "too few rows"},
 		{`SELECT * FROM dp_explain('linear', '%s', 0.3, 0.01)`, "warning", "delta is above one"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"method": "trimmed"}')`, "expected_error", "depends on the data"},
-		{`SELECT * FROM dp_explain('linear', '%s', 9, features => '{age}', options => '{"method": "sample_aggregate"}')`, "warning", "no number of rows brings the noise below a tenth"},
+		{`SELECT * FROM dp_explain('linear', '%s', 9, features => '{age}', options => '{"method": "sample_aggregate", "aggregator": "centre"}')`, "warning", "no number of rows brings the noise below a tenth"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"trim": 5}')`, "reason", "another method: trimmed"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"trim": 5}')`, "sqlstate", "22023"},
 		{`SELECT * FROM dp_explain('linear', '%s', 0.3)`, "expected_duration", "under 0.1s"},

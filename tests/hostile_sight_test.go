@@ -61,7 +61,7 @@ func tellsApart(t *testing.T, s *dev.System) string {
 			SELECT * FROM dp_l1_regress('{d}', 0.1, options => '{"method": "objective_perturbation"}');
 			SELECT * FROM dp_linear_regress('{d}', 0.5, method => 'gd');
 			SELECT * FROM dp_linear_regress('{d}', 0.5, method => 'trimmed', options => '{"steps": 3}');
-			SELECT * FROM dp_linear_regress('{d}', 0.5, method => 'sample_aggregate');
+			SELECT * FROM dp_linear_regress('{d}', 0.5, method => 'sample_aggregate', options => '{"blocks": 20}');
 			SELECT * FROM dp_logistic_regress('{d}', 0.5, target => 'insured', features => '{age,region}', method => 'svrg');
 			SELECT * FROM dp_huber_regress('{d}', 0.5, penalty => 'l1', lambda => 0.01);
 			SELECT * FROM dp_l1_regress('{d}', 100);

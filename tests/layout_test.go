@@ -30,40 +30,43 @@ const (
 // dpsco mean -> mech -> privacy and solve -> prox. Whoever adds a package says
 // here where it stands.
 var mayImport = map[string][]string{
-	"internal/admin":             {"internal/job"},
-	"cmd/dpsidecar":              {"internal/admin", "internal/audit", "internal/demo", "internal/dev", "internal/privacy", "internal/experiment", "internal/install", "internal/job", "internal/ledger", "internal/version", "sql"},
-	"internal/audit":             {"internal/dpsco", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
-	"internal/demo":              {"internal/dev", "internal/progress"},
-	"internal/dev":               {"internal/install", "internal/job", "internal/localpg", "sql"},
-	"internal/experiment":        {"internal/catalogue", "internal/dpsco", "internal/mech", "internal/privacy", "internal/progress"},
-	"internal/install":           {"internal/version", "sql"},
-	"internal/job":               {"internal/catalogue", "internal/arrowio", "internal/dpsco", "internal/mech", "internal/privacy", "internal/ledger", "sql"},
-	"internal/arrowio":           {"internal/dpsco", "internal/mech"},
-	"internal/ledger":            {"internal/privacy", "sql"},
-	"internal/dpsco":             {"internal/catalogue", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
-	"internal/dpsco/loss":        {},
-	"internal/dpsco/mean":        {"internal/mech", "internal/privacy"},
-	"internal/mech":              {"internal/privacy"},
-	"internal/mech/expmech":      {"internal/mech", "internal/privacy"},
-	"internal/mech/objpert":      {"internal/mech", "internal/privacy"},
-	"internal/privacy":           {},
-	"internal/dpsco/prox":        {},
-	"internal/dpsco/solve":       {"internal/dpsco/prox"},
-	"internal/localpg":           {},
-	"internal/localpg/installed": {"internal/localpg"},
-	"internal/version":           {},
-	"internal/progress":          {},
-	"internal/catalogue":         {},
-	"sql":                        {"internal/catalogue"},
+	"internal/admin":              {"internal/job"},
+	"cmd/dpsidecar":               {"internal/admin", "internal/audit", "internal/demo", "internal/dev", "internal/privacy", "internal/experiment", "internal/install", "internal/job", "internal/ledger", "internal/version", "sql"},
+	"internal/audit":              {"internal/catalogue", "internal/dpsco", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
+	"internal/demo":               {"internal/dev", "internal/progress"},
+	"internal/dev":                {"internal/install", "internal/job", "internal/localpg", "sql"},
+	"internal/experiment":         {"internal/catalogue", "internal/dpsco", "internal/mech", "internal/privacy", "internal/progress"},
+	"internal/install":            {"internal/version", "sql"},
+	"internal/job":                {"internal/catalogue", "internal/arrowio", "internal/dpsco", "internal/mech", "internal/privacy", "internal/ledger", "sql"},
+	"internal/arrowio":            {"internal/dpsco", "internal/mech"},
+	"internal/ledger":             {"internal/privacy"},
+	"internal/dpsco":              {"internal/catalogue", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
+	"internal/dpsco/loss":         {},
+	"internal/dpsco/mean":         {"internal/mech", "internal/privacy"},
+	"internal/mech":               {"internal/mech/internal/hook", "internal/privacy"},
+	"internal/mech/internal/hook": {},
+	"internal/mech/mechtest":      {"internal/mech", "internal/mech/internal/hook"}, // for tests: nothing else imports it
+	"scripts/mutants":             {},
+	"internal/mech/expmech":       {"internal/mech", "internal/privacy"},
+	"internal/mech/objpert":       {"internal/mech", "internal/privacy"},
+	"internal/privacy":            {},
+	"internal/dpsco/prox":         {},
+	"internal/dpsco/solve":        {"internal/dpsco/prox"},
+	"internal/localpg":            {},
+	"internal/localpg/installed":  {"internal/localpg"},
+	"internal/version":            {},
+	"internal/progress":           {},
+	"internal/catalogue":          {},
+	"sql":                         {"internal/catalogue"},
 }
 
 // mayUse names the only production files that may import a package: randomness
 // that a test can repeat must not reach a mechanism.
 var mayUse = map[string][]string{
 	"math/rand": {},
-	"math/rand/v2": {"internal/mech/source.go",
-		"internal/experiment/task.go", "internal/experiment/synthetic.go", "internal/experiment/real.go"}, // generated tables
-	"testing": {"internal/mech/source.go", "internal/mech/testing.go", "internal/localpg/testing.go"},
+	"math/rand/v2": {"internal/mech/mechtest/mechtest.go",
+		"internal/experiment/task.go", "internal/experiment/papers.go", "internal/experiment/synthetic.go", "internal/experiment/real.go"}, // generated tables
+	"testing": {"internal/mech/mechtest/mechtest.go", "internal/localpg/testing.go"},
 }
 
 // source is a Go file of this module; its name is relative to the root.

@@ -53,8 +53,8 @@ func TestACallerWhoWaitsIsToldTheStage(t *testing.T) {
 		}()
 		w.eventually("it says that it plans", func() bool { return slices.Contains(heard(), "dpsidecar: planning") })
 		w.exec(blocker, `ROLLBACK`)
-		w.eventually("it says that it pulls", func() bool { return slices.Contains(heard(), "dpsidecar: charged, pulling") })
-		if stage := one[string](w, w.analyst, `SELECT stage FROM dp.jobs WHERE status = 'running'`); stage != "charged, pulling" {
+		w.eventually("it says that it runs", func() bool { return slices.Contains(heard(), "dpsidecar: charged, running") })
+		if stage := one[string](w, w.analyst, `SELECT stage FROM dp.jobs WHERE status = 'running'`); stage != "charged, running" {
 			t.Errorf("dp.jobs says %q", stage)
 		}
 		if err := <-ended; err != nil {
@@ -104,11 +104,18 @@ func TestACallerWhoWaitsIsToldTheTimeLeft(t *testing.T) {
 	claim := one[string](w, worker, `SELECT dp_int.job_claim(gen_random_uuid(), '100 s')::text`)
 	job, token := one[string](w, w.super, `SELECT $1::jsonb ->> 'id'`, claim), one[string](w, w.super, `SELECT $1::jsonb ->> 'token'`, claim)
 	w.exec(worker, `SELECT dp_int.job_charge($1, $2, 1000, '{"bounded_range": {"epsilon": 0.5}}', 0.5, 0.03125, 0, '{}')`, job, token)
-	w.exec(worker, `SELECT dp_int.job_read($1, $2, '4 min 20 s')`, job, token)
-	w.eventually("it says how long", func() bool { return slices.Contains(heard(), "dpsidecar: charged, pulling, about 4 min left") })
-	w.exec(w.super, `UPDATE dp_int.job SET expected_at = clock_timestamp() - interval '5 s' WHERE id = $1`, job)
-	w.eventually("it says that this was not enough", func() bool { return slices.Contains(heard(), "dpsidecar: charged, pulling, longer than expected") })
-	w.exec(w.super, `UPDATE dp_int.job SET expected_at = clock_timestamp() + interval '4 min' WHERE id = $1`, job)
+	w.exec(worker, `SELECT dp_int.job_read($1, $2, '4 min 20 s', 9)`, job, token)
+	w.eventually("it says how long", func() bool { return slices.Contains(heard(), "dpsidecar: charged, running, about 4 min left") })
+	if n := one[int64](w, w.super, `SELECT count(*) FROM dp.jobs j JOIN dp_int.job i USING (id) WHERE j.expected_at = i.read_at + i.first_step`); n != 1 {
+		t.Error("the first step is not what is expected")
+	}
+	w.exec(w.super, `UPDATE dp_int.job SET first_step = first_step * 1.5 WHERE id = $1`, job)
+	w.eventually("it says that this was not enough", func() bool {
+		return slices.ContainsFunc(heard(), func(s string) bool {
+			return strings.HasPrefix(s, "dpsidecar: charged, running, longer than expected, about ")
+		})
+	})
+	w.exec(w.super, `UPDATE dp_int.job SET first_step = '4 min' WHERE id = $1`, job)
 	if left := one[float64](w, w.analyst, `SELECT extract(epoch FROM j.expected_at - clock_timestamp())::float8 FROM dp.jobs j, dp_status(j.id) s WHERE j.expected_at = s.expected_at`); left < 60 || left > 260 {
 		t.Errorf("dp.jobs says %v seconds", left)
 	}
@@ -117,7 +124,7 @@ func TestACallerWhoWaitsIsToldTheTimeLeft(t *testing.T) {
 	if told := one[bool](w, w.analyst, `SELECT expected_at IS NOT NULL FROM dp.jobs`); told {
 		t.Error("dp.jobs says when a job is done that cannot be read")
 	}
-	for left, says := range map[string]string{"1 s": "", "-1 s": "", "-1 min": ", longer than expected", "12.4 s": ", about 12 s left", "99 s": ", about 99 s left", "3 h": ", about 180 min left"} {
+	for left, says := range map[string]string{"1 s": "", "-1 s": "", "-1 min": "", "12.4 s": ", about 12 s left", "99 s": ", about 99 s left", "3 h": ", about 180 min left"} {
 		if got := one[string](w, w.analyst, `SELECT dp.time_left(clock_timestamp() + $1::text::interval)`, left); got != says {
 			t.Errorf("%s left is %q, want %q", left, got, says)
 		}

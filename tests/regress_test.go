@@ -82,6 +82,9 @@ func TestDefaultsAgree(t *testing.T) {
 		if name == "l1_ratio" {
 			base = map[string]any{"penalty": "elastic_net", "lambda": 0.5}
 		}
+		if name == "aggregator" {
+			base = map[string]any{"method": "sample_aggregate"}
+		}
 		typed := map[string]any{name: value}
 		for k, v := range base {
 			typed[k] = v
@@ -142,7 +145,7 @@ func TestEveryMethodAnswersFromSQL(t *testing.T) {
 					Scan(&kind, &parameters); err != nil {
 					t.Fatal(err)
 				}
-				if kind != method || parameters["rows"] != 40000. || parameters["why"] == "" || (parameters["noise_multiplier"] == nil) != (method == "sample_aggregate") {
+				if kind != method || parameters["rows"] != 40000. || parameters["why"] == "" || parameters["noise_multiplier"] == nil {
 					t.Errorf("%s by %s: released by %s with %v", model, method, kind, parameters)
 				}
 			}
@@ -240,8 +243,8 @@ func TestBadRegressionsAreExplained(t *testing.T) {
 		{`dp_linear_regress('%s', 1, options => '{"l1_ratio": 0.2}')`, "22023", "choose another penalty: elastic_net"},
 		{`dp_linear_regress('%s', 1, options => '{"l1_ratio": 0.5, "whitening": "auto"}')`, "", ""}, // what leaving them out means
 		{`dp_linear_regress('%s', 0.001, method => 'sample_aggregate')`, "DP005", "eps"},
-		{`dp_linear_regress('%s', 8, method => 'sample_aggregate', options => '{"blocks": 99999}')`, "DP005", "blocks is 99999"},
-		{`dp_linear_regress('%s', 8, 1e-10, method => 'sample_aggregate')`, "DP005", "delta of at least 1e-09"},
+		{`dp_linear_regress('%s', 8, method => 'sample_aggregate', options => '{"aggregator": "centre", "blocks": 99999}')`, "DP005", "blocks is 99999"},
+		{`dp_linear_regress('%s', 8, 1e-10, method => 'sample_aggregate', options => '{"aggregator": "centre"}')`, "DP005", "delta of at least 1e-09"},
 		{`dp_submit('linear', '%s', 1, 0)`, "22023", "delta must be above 0"},
 	} {
 		before := w.entries()

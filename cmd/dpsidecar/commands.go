@@ -147,7 +147,8 @@ func setupMigrate(fs *flag.FlagSet) action {
 
 func setupServe(fs *flag.FlagSet) action {
 	database := connectionFlags(fs, "database-url", "password-file", "dp_sidecar")
-	jobs := fs.Int("jobs", 2, "work on `N` jobs at a time")
+	jobs := fs.Int("jobs", 4, "work on `N` jobs at a time, twice as many as there are cores")
+	jobTime := fs.Duration("job-time", time.Hour, "end a job that has read and fitted for this `TIME`; the same request tries again under its charge")
 	lease := fs.Duration("lease", 30*time.Second, "a job whose sidecar is silent for this `TIME` goes to another")
 	grace := fs.Duration("grace", 20*time.Second, "on SIGTERM, jobs have this `TIME` to end")
 	listen := fs.String("admin-listen", "", "answer /live, /ready and /metrics at this `ADDRESS`, for instance 127.0.0.1:9464; else nowhere")
@@ -156,8 +157,8 @@ func setupServe(fs *flag.FlagSet) action {
 		func(text string) error { return limit.UnmarshalText([]byte(text)) })
 	log := loggingFlags(fs)
 	return func(ctx context.Context, c console, _ []string) error {
-		if *jobs < 1 || *lease < time.Second || *grace < 0 {
-			return fmt.Errorf("%w: jobs is at least 1, lease at least 1s, grace at least 0s; they are %d, %v and %v", errUsage, *jobs, *lease, *grace)
+		if *jobs < 1 || *jobTime < time.Second || *lease < time.Second || *grace < 0 {
+			return fmt.Errorf("%w: jobs is at least 1, job-time and lease at least 1s, grace at least 0s; they are %d, %v, %v and %v", errUsage, *jobs, *jobTime, *lease, *grace)
 		}
 		logger, err := log.logger(c)
 		if err != nil {
@@ -174,7 +175,7 @@ func setupServe(fs *flag.FlagSet) action {
 			limit = memory(share(*jobs))
 		}
 		metrics := admin.NewMetrics(version.String())
-		s := &job.Sidecar{Config: pool, Jobs: *jobs, Lease: *lease, Grace: *grace, Memory: int64(limit), Schema: sql.Current(), Watch: metrics, Version: version.String(), Log: logger}
+		s := &job.Sidecar{Config: pool, Jobs: *jobs, JobTime: *jobTime, Lease: *lease, Grace: *grace, Memory: int64(limit), Schema: sql.Current(), Watch: metrics, Version: version.String(), Log: logger}
 		if *listen == "" {
 			return s.Run(ctx)
 		}

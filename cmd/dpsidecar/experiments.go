@@ -14,7 +14,7 @@ func setupExperiments(fs *flag.FlagSet) action {
 	data := fs.String("data", "", "read the real tables from `DIR`; else what needs them is left out")
 	only := fs.String("only", "", "run the figures whose names begin with `NAME`")
 	draws := fs.Int("draws", 0, "average `N` draws; else 5, with --full 20")
-	full := fs.Bool("full", false, "tables as large as the papers': about two hours instead of ten minutes")
+	full := fs.Bool("full", false, "tables as large as the papers' in all figures, not only in those named papers-: hours instead of half an hour")
 	return func(ctx context.Context, c console, _ []string) error {
 		if *draws < 0 {
 			return fmt.Errorf("%w: --draws is at least 1", errUsage)

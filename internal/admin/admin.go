@@ -25,8 +25,9 @@ type Sidecar interface {
 // outcomes are what an attempt at a job can end with. done: released. failed: not possible,
 // nothing spent. refused: the budget does not cover it. dropped: nobody waits for it any more, or another sidecar has taken
 // it over. parked: charged, but it could not be read or planned this time; it will be
-// tried again. handed_back: broken off by a shutdown or an error; tried again.
-var outcomes = []string{"done", "failed", "refused", "dropped", "parked", "handed_back"}
+// tried again. panicked: the same after a fault in dpsidecar. out_of_time: charged, and ended
+// at the last step of its ladder. handed_back: broken off by a shutdown or an error; tried again.
+var outcomes = []string{"done", "failed", "refused", "dropped", "parked", "panicked", "out_of_time", "handed_back"}
 
 // Metrics counts and times attempts at jobs. It is a job.Watcher.
 type Metrics struct {

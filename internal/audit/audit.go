@@ -22,8 +22,9 @@ import (
 type Game struct {
 	Name     string         // as in SQL
 	Pair     string         // what the neighbours are, for people
-	Claim    privacy.Budget // what the mechanism promises
+	Claim    privacy.Budget // what is promised about them
 	Slowness int            // > 1: a run takes so many times as long as others, and so many times fewer are made
+	Alone    bool           // one run at a time, for time is what is looked at
 	// Play runs the mechanism once, on the second table or on the first, and returns
 	// a number that depends on its answer alone.
 	Play func(second bool, src *mech.Source) float64
@@ -73,6 +74,9 @@ func (g Game) playAll(ctx context.Context, runs int, newSource func() *mech.Sour
 	first, second := make([]float64, n), make([]float64, n)
 	var workers sync.WaitGroup
 	cores := runtime.GOMAXPROCS(0)
+	if g.Alone {
+		cores = 1
+	}
 	for core := range cores {
 		src := newSource()
 		workers.Go(func() {

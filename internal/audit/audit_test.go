@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -19,7 +20,7 @@ import (
 // game are reproducible too.
 func sources(t *testing.T) func() *mech.Source {
 	var seed atomic.Uint64
-	return func() *mech.Source { return mech.TestSource(t, seed.Add(1)) }
+	return func() *mech.Source { return mechtest.Source(t, seed.Add(1)) }
 }
 
 // Every method by its name in SQL has a game, and none is refuted. That a true
@@ -97,16 +98,16 @@ func TestFiniteMechanismsRefuteMutants(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, l := range mechanisms {
-		right, err := l.Run(t.Context(), 4000, mech.TestSource(t, 1))
+		right, err := l.Run(t.Context(), 4000, mechtest.Source(t, 1))
 		if err != nil || right.Refuted(1e-8) || right.Epsilon < .5*l.Claim.Epsilon {
 			t.Errorf("%s: %+v, %v", l.Name, right, err)
 		}
 		l.Claim.Epsilon = right.Epsilon * .99
-		if lies, err := l.Run(t.Context(), 10, mech.TestSource(t, 1)); err != nil || !lies.Refuted(1e-8) {
+		if lies, err := l.Run(t.Context(), 10, mechtest.Source(t, 1)); err != nil || !lies.Refuted(1e-8) {
 			t.Errorf("%s may claim too little: %v", l.Name, err)
 		}
 		l.First, l.Claim.Epsilon = l.Other, 99
-		if wrong, err := l.Run(t.Context(), 4000, mech.TestSource(t, 1)); err != nil || !wrong.Refuted(1e-8) {
+		if wrong, err := l.Run(t.Context(), 4000, mechtest.Source(t, 1)); err != nil || !wrong.Refuted(1e-8) {
 			t.Errorf("%s may draw with its neighbour's probabilities: %v", l.Name, err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The methods, penalties and kinds of whitening that options name.
+// The methods, penalties, aggregators and kinds of whitening that options name.
 const (
 	MethodAuto            = "auto"
 	MethodJointMoments    = "joint_moments" // of least squares alone
@@ -19,6 +19,9 @@ const (
 	PenaltyL2         = "l2"
 	PenaltyElasticNet = "elastic_net"
 	PenaltyGroupL1    = "group_l1"
+
+	AggregatorRangeMean = "range_mean"
+	AggregatorCentre    = "centre"
 
 	WhiteningAuto = "auto"
 	WhiteningOn   = "on"
@@ -42,7 +45,7 @@ var gradientMethods = []method{
 	{"trimmed", append([]string{"range", "trim"}, descent...)},
 	{"ksu", append([]string{"range", "truncation"}, descent...)},
 	{"ksu_axis", append([]string{"range", "truncation"}, descent...)},
-	{MethodSampleAggregate, []string{"blocks"}},
+	{MethodSampleAggregate, []string{"blocks", "aggregator", "residual_scale"}},
 	{"spgd_clip", append([]string{"clip", "batch"}, descent...)},
 	{"spgd_kamath", append([]string{"range", "batch", "blocks"}, descent...)},
 	{"spgd_holland", append([]string{"moment", "truncation", "batch"}, descent...)},
@@ -63,9 +66,9 @@ func gradientMethodNames(squares bool) (names []string) {
 
 // choice is what decides, of a request to a gradient model, which options it reads.
 type choice struct {
-	method, penalty, whitening string
-	labels                     bool
-	squares                    bool // the model is least squares
+	method, penalty, whitening, aggregator string
+	labels                                 bool
+	squares                                bool // the model is least squares
 }
 
 func (m Model) choiceOf(given map[string]any) choice {
@@ -75,7 +78,7 @@ func (m Model) choiceOf(given map[string]any) choice {
 		}
 		return fallback
 	}
-	return choice{or("method", MethodAuto), or("penalty", PenaltyNone), or("whitening", WhiteningAuto), m.Labels, m.Name == leastSquares}
+	return choice{or("method", MethodAuto), or("penalty", PenaltyNone), or("whitening", WhiteningAuto), or("aggregator", AggregatorRangeMean), m.Labels, m.Name == leastSquares}
 }
 
 // reads reports whether an option changes the fit, for few rows or for many: auto
@@ -93,7 +96,7 @@ func (c choice) reads(option string) bool {
 	case "groups":
 		return c.penalty == PenaltyGroupL1
 	case "residual_scale": // a gradient of labels is bounded, and auto that whitens takes the bound
-		if c.labels && c.method == MethodAuto && c.whitening == WhiteningOn {
+		if c.labels && c.method == MethodAuto && c.whitening == WhiteningOn || c.method == MethodSampleAggregate && c.aggregator == AggregatorCentre {
 			return false
 		}
 	case "clip", "steps", "step_size": // auto that whitens is joint moments for least squares
@@ -129,13 +132,13 @@ func (m Model) refuseUseless(o Option, value any, given map[string]any) error {
 }
 
 // nameAlternative says beside which choice an option does nothing, and which other
-// whitening, penalty or method would read it.
+// whitening, penalty, aggregator or method would read it.
 func (m Model) nameAlternative(option string, c choice) error {
 	beside := fmt.Sprintf("method %q", c.method)
 	for _, other := range []struct {
 		name   string
 		chosen *string
-	}{{"whitening", &c.whitening}, {"penalty", &c.penalty}, {"method", &c.method}} {
+	}{{"whitening", &c.whitening}, {"penalty", &c.penalty}, {"aggregator", &c.aggregator}, {"method", &c.method}} {
 		chosen := *other.chosen
 		var would []string
 		o, _ := m.Option(other.name)

@@ -8,41 +8,83 @@ import (
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/mat"
 )
 
 // SampleAggregate fits random disjoint blocks of the rows without privacy and
-// releases a point near which most of the fits lie.
+// releases one answer for all fits.
 //
-// Privacy: one record moves one fit, to anywhere in the ball: that of Centre.
+// Privacy: one record moves one fit, to anywhere: that of Aggregator (proof:
+// aggregate.md).
 //
 // Source: Nissim, Raskhodnikova & Smith 2007; Wang, Xiao, Devadas & Xu 2020,
 // Algorithm 1. Differs: disjoint blocks, so that a record is in one.
 type SampleAggregate struct {
-	Blocks int
-	Loss   loss.Loss
-	Psi    prox.Operator
-	Centre mech.Centre
+	Blocks     int
+	Loss       loss.Loss
+	Psi        prox.Operator
+	Aggregator Aggregator
 }
 
-// at implements fit for any noise multiplier: Centre has noise of its own.
-func (a SampleAggregate) at(s Shape, _ float64) (*stage, error) {
-	if err := a.Centre.Check(a.Blocks, s.D); err != nil {
+// Aggregator releases one point for many, of which one record moves one.
+type Aggregator interface {
+	// at fixes the noise for some points of length d.
+	at(points, d int, z float64) (*aggregation, error)
+}
+
+// aggregation is an Aggregator whose noise is fixed.
+type aggregation struct {
+	event      privacy.Event
+	arithmetic string
+	release    func(dst []float64, points [][]float64, src *mech.Source)
+}
+
+// SmoothCentre is the printed aggregator: a point near which most of the fits
+// lie, with noise that follows their spread by a smooth bound.
+type SmoothCentre struct{ mech.Centre }
+
+// at implements Aggregator for any noise multiplier: the noise has a scale of its own.
+func (c SmoothCentre) at(points, d int, _ float64) (*aggregation, error) {
+	if err := c.Check(points, d); err != nil {
 		return nil, infeasible(err)
 	}
-	return &stage{event: a.Centre.Event(), arithmetic: a.Centre.Arithmetic(), seconds: a.seconds(s), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
-		points := make([][]float64, 0, a.Blocks)
-		for _, rows := range mech.NewDeck(x.N, src).Blocks(a.Blocks) {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			points = append(points, exact(a.Loss, a.Psi, x.pick(rows)))
+	return &aggregation{event: c.Event(), arithmetic: c.Arithmetic(), release: c.Release}, nil
+}
+
+// calibrates reports whether the cost depends on the noise multiplier.
+func (a SampleAggregate) calibrates() bool {
+	_, own := a.Aggregator.(SmoothCentre)
+	return !own
+}
+
+func (a SampleAggregate) at(s Shape, z float64) (*stage, error) {
+	aggregate, err := a.Aggregator.at(a.Blocks, s.D, z)
+	if err != nil {
+		return nil, err
+	}
+	return &stage{event: aggregate.event, arithmetic: aggregate.arithmetic, seconds: a.seconds(s), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+		points, err := a.points(ctx, x, src)
+		if err != nil {
+			return nil, err
 		}
 		w := make([]float64, s.D)
-		a.Centre.Release(w, points, src)
+		aggregate.release(w, points, src)
 		return w, nil
 	})}, nil
+}
+
+// points are the fits of the blocks of a random partition.
+func (a SampleAggregate) points(ctx context.Context, x Data, src *mech.Source) ([][]float64, error) {
+	points := make([][]float64, 0, a.Blocks)
+	for _, rows := range mech.NewDeck(x.N, src).Blocks(a.Blocks) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		points = append(points, exact(a.Loss, a.Psi, x.pick(rows)))
+	}
+	return points, nil
 }
 
 // pick copies some rows.

@@ -2,8 +2,9 @@ package dpsco
 
 import (
 	"runtime"
-	"sync"
 	"sync/atomic"
+
+	"dpsidecar/internal/mech"
 )
 
 // blockRows is how many rows are visited at a time: their columns stay in the
@@ -15,7 +16,7 @@ const blockRows = 2048
 func (x Data) each(visitor func() func(first int, b Data)) {
 	blocks := (x.N + blockRows - 1) / blockRows
 	var next atomic.Int64
-	var crew sync.WaitGroup
+	var crew mech.Crew
 	for range max(1, min(blocks, runtime.GOMAXPROCS(0))) {
 		visit := visitor()
 		crew.Go(func() {

@@ -17,6 +17,7 @@ import (
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
 
@@ -123,7 +124,7 @@ func TestAQueryBeyondTheChargeStopsTheProgram(t *testing.T) {
 			t.Error("the fourth query was answered")
 		}
 	}()
-	_, _ = g.run(t.Context(), x, mech.TestSource(t, 1))
+	_, _ = g.run(t.Context(), x, mechtest.Source(t, 1))
 }
 
 // The answers do not depend on how many cores there are.
@@ -137,9 +138,9 @@ func TestCoresChangeNoBit(t *testing.T) {
 			return p
 		}
 		x := normalTable(1, 9000, 1, 2, -1)
-		many, _ := coefficients(plan().Run(t.Context(), cloned(x), mech.TestSource(t, 1)))
+		many, _ := coefficients(plan().Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
 		cores := runtime.GOMAXPROCS(1)
-		one, _ := coefficients(plan().Run(t.Context(), cloned(x), mech.TestSource(t, 1)))
+		one, _ := coefficients(plan().Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
 		runtime.GOMAXPROCS(cores)
 		if !slices.Equal(one, many) {
 			t.Errorf("%s: %v on one core, %v on %d", name, one, many, cores)
@@ -151,9 +152,6 @@ func TestCoresChangeNoBit(t *testing.T) {
 func TestMethodsConvergeAtLargeBudgets(t *testing.T) {
 	want := []float64{1, 2, -1, 0.5}
 	for name := range methods {
-		if name == "sample_aggregate" {
-			continue // below
-		}
 		for _, whitening := range []string{catalogue.WhiteningOff, catalogue.WhiteningOn} {
 			x := normalTable(1, 60_000, 0.5, want[1:]...)
 			a := Regression{Loss: loss.Squared{}, Method: name, Whitening: whitening, Steps: 120, Clip: 20, Truncation: 40, Range: 40}
@@ -179,13 +177,13 @@ func TestMethodsConvergeAtLargeBudgets(t *testing.T) {
 	}
 }
 
-func TestSampleAggregateFindsTheCentre(t *testing.T) {
+func TestTheCentreIsFound(t *testing.T) {
 	x := normalTable(1, 120_000, 0.5, 2)
-	p, err := Regression{Loss: loss.Squared{}, Method: "sample_aggregate", Radius: 4}.Plan(x.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-5}, privacy.Concentrated{})
+	p, err := Regression{Loss: loss.Squared{}, Method: "sample_aggregate", Aggregator: catalogue.AggregatorCentre, Radius: 4}.Plan(x.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-5}, privacy.Concentrated{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := coefficients(p.Run(t.Context(), x, mech.TestSource(t, 1)))
+	w, err := coefficients(p.Run(t.Context(), x, mechtest.Source(t, 1)))
 	if err != nil || math.Abs(w[0]-1) > 0.3 || math.Abs(w[1]-2) > 0.3 {
 		t.Errorf("%v, %v", w, err)
 	}
@@ -220,7 +218,7 @@ func TestRowsWithoutNumbersAreNeutral(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			w, _ := coefficients(p.Run(t.Context(), cloned(x), mech.TestSource(t, 3)))
+			w, _ := coefficients(p.Run(t.Context(), cloned(x), mechtest.Source(t, 3)))
 			return w
 		}
 		if got, want := run(spoilt), run(clean); !slices.Equal(got, want) {
@@ -245,7 +243,7 @@ func TestLabelsArePublic(t *testing.T) {
 		}
 		c := cloned(x)
 		copy(c.Y, y)
-		w, _ := coefficients(p.Run(t.Context(), c, mech.TestSource(t, 1)))
+		w, _ := coefficients(p.Run(t.Context(), c, mechtest.Source(t, 1)))
 		return w
 	}
 	binary := slices.Clone(x.Y)
@@ -278,7 +276,8 @@ func TestPlansNameWhatIsWrong(t *testing.T) {
 		{Regression{Steps: 2.5}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 2.5`},
 		{Regression{Steps: 501}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 501`},
 		{Regression{Penalty: catalogue.PenaltyGroupL1, Lambda: 1}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, "groups"},
-		{Regression{Method: "sample_aggregate"}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "16 blocks are too few"},
+		{Regression{Method: "sample_aggregate", Aggregator: catalogue.AggregatorCentre}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "16 blocks are too few"},
+		{Regression{Method: "sample_aggregate"}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "1000 rows are too few for eps 1 and 3 coefficients"},
 		{Regression{Method: "spgd_kamath", Blocks: 4}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "blocks is 4"},
 		{Regression{Method: "trimmed"}, Shape{10, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "Trim"},
 	} {
@@ -318,18 +317,25 @@ func TestDefaultsPlan(t *testing.T) {
 						t.Errorf("%s: %v", where, err)
 						continue
 					}
-					if name == "sample_aggregate" {
-						if want := (privacy.Approx{Epsilon: below(c.eps), Delta: privacy.Reserve(1e-6)}); p.Event != want {
-							t.Errorf("%s: %v, want %v", where, p.Event, want)
-						}
-						continue
-					}
 					spent, err := accountant.Epsilon(p.Event, 1e-6-privacy.Reserve(1e-6))
 					if err != nil || spent > c.eps || spent < 0.999*c.eps {
 						t.Errorf("%s: spends %v, %v", where, spent, err)
 					}
 				}
 			}
+		}
+	}
+}
+
+// The smooth centre costs what its theorem says, and no noise is calibrated.
+func TestTheCentrePlans(t *testing.T) {
+	for _, d := range []int{1, 8} {
+		p, err := centreRecipe(t, "linear", 10).Plan(Shape{N: 100_000, D: d, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := (privacy.Approx{Epsilon: below(1), Delta: privacy.Reserve(1e-6)}); p.Event != want || p.Arithmetic != mech.Float64Grid || p.Parameters["noise_multiplier"] != nil {
+			t.Errorf("%v, marked %q, with %v", p.Event, p.Arithmetic, p.Parameters)
 		}
 	}
 }
@@ -343,7 +349,7 @@ func TestADescentEndsWithItsContext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w, err := coefficients(p.Run(ctx, cloned(x), mech.TestSource(t, 1))); !errors.Is(err, context.Canceled) || w != nil {
+		if w, err := coefficients(p.Run(ctx, cloned(x), mechtest.Source(t, 1))); !errors.Is(err, context.Canceled) || w != nil {
 			t.Errorf("%s: %v, %v", name, w, err)
 		}
 	}

@@ -72,7 +72,7 @@ type Plan struct {
 	Parameters map[string]any
 	Arithmetic string    // mark in the ledger; empty: exact
 	Band       []float64 // one a coefficient; nil: none is known that holds for all data
-	Seconds    float64   // about how long Run takes on two cores
+	Seconds    float64   // about how long Run takes on one core, where data are ordinary
 
 	shape Shape
 	run   run

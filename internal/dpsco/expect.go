@@ -105,17 +105,25 @@ func (a Regression) expect(s Shape, b privacy.Budget, accountant privacy.Account
 	return Forecast{}, nil
 }
 
-// scatter is the deviation that the noise of a mech.Centre gives a coordinate: twice the
-// distance that holds half of the blocks' fits, or twice what is left of the ball's
-// diameter, whichever is more, over the shift that is hidden. The factor on the
-// constants is what Centre was seen to find at eps 0.5 to 20.
+// scatter is the deviation that the noise of an Aggregator gives a coordinate, when
+// the fits of blocks spread as ResidualScale says.
 func (p *problem) scatter(a SampleAggregate) float64 {
-	eps, tail, factor := a.Centre.Epsilon, math.Log(2/a.Centre.Delta), 2/(1+a.Centre.Epsilon/25)
+	most := p.Radius / math.Sqrt(p.d())
+	if r, ok := a.Aggregator.(RangeMean); ok { // the window is about two bins
+		return min(most, p.z*2*math.Sqrt(p.d())*r.Bins.Width/float64(a.Blocks))
+	}
+	return min(most, p.centreScatter(a.Aggregator.(SmoothCentre), float64(a.Blocks)))
+}
+
+// centreScatter is that of a mech.Centre: twice the distance that holds half of the
+// blocks' fits, or twice what is left of the ball's diameter, whichever is more, over
+// the shift that is hidden. The factor on the constants is what Centre was seen to
+// find at eps 0.5 to 20.
+func (p *problem) centreScatter(c SmoothCentre, blocks float64) float64 {
+	eps, tail, factor := c.Epsilon, math.Log(2/c.Delta), 2/(1+c.Epsilon/25)
 	shift, decay := factor*eps/(5*math.Sqrt(2*tail)), factor*eps/(8*(p.d()+tail))
-	blocks := float64(a.Blocks)
 	spread := p.residual() / p.curvature() * math.Sqrt(blocks/float64(p.N)*p.d())
-	bound := 2 * max(spread, 2*p.Radius*math.Exp(-decay*blocks/2))
-	return min(p.Radius/math.Sqrt(p.d()), bound/shift)
+	return 2 * max(spread, 2*p.Radius*math.Exp(-decay*blocks/2)) / shift
 }
 
 // forecast is the fixed point of the deviation with the curvature: what noise

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/floats"
@@ -65,9 +65,9 @@ func TestExpectIsNearWhatIsSeen(t *testing.T) {
 	}
 }
 
-// The noise of sample_aggregate follows the data, but can be foreseen as well: that of the
+// The noise of the smooth centre follows the data, but can be foreseen as well: that of the
 // ball at eps 1, of the spread of the fits in a small one.
-func TestExpectOfSampleAggregate(t *testing.T) {
+func TestExpectOfTheCentre(t *testing.T) {
 	for _, c := range []struct {
 		model       string
 		n, d        int
@@ -77,10 +77,27 @@ func TestExpectOfSampleAggregate(t *testing.T) {
 		{"linear", 20_000, 2, 20, 1}, {"logistic", 100_000, 2, 10, 10},
 	} {
 		s, b := Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: c.eps, Delta: 1e-6}
-		a, err := Recipe(c.model, map[string]any{"method": "sample_aggregate", "radius": c.radius}, nil)
-		if err != nil {
-			t.Fatal(err)
+		a := centreRecipe(t, c.model, c.radius)
+		expected, seen := expectation(t, a, s, b), deviation(t, a, scaledTable(s, catalogue.Classifies(c.model)), b)
+		t.Logf("%+v: expected %.2g, seen %.2g, ratio %.2f", c, expected, seen, expected/seen)
+		if ratio := expected / seen; !(ratio >= 0.4 && ratio <= 2.5) {
+			t.Errorf("%+v: expected %.3g, seen %.3g", c, expected, seen)
 		}
+	}
+}
+
+// The noise of a RangeMean is foreseen to a factor of 2.5 where fits lie as close as the
+// residual scale says.
+func TestExpectOfRangeMean(t *testing.T) {
+	for _, c := range []struct {
+		model string
+		n, d  int
+		eps   float64
+	}{
+		{"linear", 20_000, 2, 1}, {"linear", 20_000, 6, 1}, {"linear", 100_000, 2, 1}, {"linear", 100_000, 6, 0.5}, {"linear", 100_000, 6, 5}, {"logistic", 100_000, 2, 1},
+	} {
+		s, b := Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: c.eps, Delta: 1e-6}
+		a := mustRecipe(t, c.model, "sample_aggregate")
 		expected, seen := expectation(t, a, s, b), deviation(t, a, scaledTable(s, catalogue.Classifies(c.model)), b)
 		t.Logf("%+v: expected %.2g, seen %.2g, ratio %.2f", c, expected, seen, expected/seen)
 		if ratio := expected / seen; !(ratio >= 0.4 && ratio <= 2.5) {
@@ -155,6 +172,16 @@ func TestRowsFor(t *testing.T) {
 	}
 }
 
+// centreRecipe is sample_aggregate as printed.
+func centreRecipe(t *testing.T, model string, radius float64) Algorithm {
+	t.Helper()
+	a, err := Recipe(model, map[string]any{"method": "sample_aggregate", "aggregator": "centre", "radius": radius}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 func mustRecipe(t *testing.T, model, method string) Algorithm {
 	t.Helper()
 	a, err := Recipe(model, map[string]any{"method": method}, nil)
@@ -190,7 +217,7 @@ func scaledTable(s Shape, labels bool) Data {
 // table around their mean.
 func deviation(t *testing.T, a Algorithm, x Data, b privacy.Budget) float64 {
 	const draws = 12
-	src := mech.TestSource(t, 3)
+	src := mechtest.Source(t, 3)
 	fits := make([][]float64, x.D)
 	for range draws {
 		p, err := a.Plan(x.Shape, b, privacy.Concentrated{})

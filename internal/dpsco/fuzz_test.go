@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/floats"
@@ -32,6 +32,7 @@ func FuzzOptions(f *testing.F) {
 		{"huber", `{"method":"ksu_axis","range":1e9,"truncation":1e-9}`, 23, 3, 5},
 		{"logistic", `{"method":"trimmed","trim":1,"positive_label":7,"negative_label":-1e300}`, 23, 2, 5},
 		{"logistic", `{"method":"sample_aggregate","blocks":5,"radius":1e-6}`, 23, 1, 20},
+		{"linear", `{"method":"sample_aggregate","aggregator":"centre","blocks":9}`, 23, 1, 20},
 		{"linear", `{"method":"spgd_kamath","blocks":4}`, 23, 1, 20},
 		{"linear", `{"method":"spgd_holland","moment":1e-12,"batch":1}`, 1, 1, 1e4},
 		{"linear", `{"method":"catoni","radius":1e9,"steps":3}`, 23, 1, 1e-10},
@@ -67,14 +68,14 @@ func FuzzOptions(f *testing.F) {
 		if price, err := (privacy.PureSum{}).Epsilon(p.Event, delta); model == "l1" && !(err == nil && price <= epsilon) {
 			t.Errorf("%s on a budget of %v costs %v, %v", text, epsilon, price, err)
 		}
-		if price, err := (privacy.Concentrated{}).Epsilon(p.Event, delta); model != "l1" && p.Method != "sample_aggregate" && !(err == nil && price <= epsilon) {
+		if price, err := (privacy.Concentrated{}).Epsilon(p.Event, delta); model != "l1" && p.Parameters["aggregator"] != catalogue.AggregatorCentre && !(err == nil && price <= epsilon) {
 			t.Errorf("%s on a budget of (%v, %v) costs %v, %v", text, epsilon, delta, price, err)
 		}
 		if p.Method == catalogue.MethodExponential || p.Parameters["steps"] != nil && p.Parameters["steps"].(float64) > 50 {
 			return // these take their time
 		}
 		x, _ := neighbours(rand.New(rand.NewPCG(seed, 1)), s, catalogue.Classifies(model))
-		w, err := coefficients(p.Run(t.Context(), x, mech.TestSource(t, seed)))
+		w, err := coefficients(p.Run(t.Context(), x, mechtest.Source(t, seed)))
 		if size := floats.Norm(w, 2); err != nil || math.IsNaN(size) || math.IsInf(size, 0) {
 			t.Errorf("%s: %v, %v", text, w, err)
 		}

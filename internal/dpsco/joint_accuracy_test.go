@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/dpsco/loss"
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/mat"
@@ -110,7 +110,7 @@ func (l leastSquares) excess(w []float64) float64 {
 }
 
 func excesses(t *testing.T, a Regression, x Data, l leastSquares, eps float64, draws int) []float64 {
-	src := mech.TestSource(t, 1)
+	src := mechtest.Source(t, 1)
 	var all []float64
 	for range draws {
 		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: 1e-6}, privacy.Concentrated{})

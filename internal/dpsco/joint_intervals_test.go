@@ -7,7 +7,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/floats"
@@ -19,7 +19,7 @@ func resultOf(t *testing.T, a Algorithm, x Data, eps float64, seed uint64) Resul
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := p.Run(t.Context(), cloned(x), mech.TestSource(t, seed))
+	r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, seed))
 	if err != nil {
 		t.Fatal(err)
 	}

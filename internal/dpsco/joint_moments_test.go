@@ -14,6 +14,7 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/floats"
@@ -254,7 +255,7 @@ func TestJointMomentsDoNotDependOnCoresOrOrder(t *testing.T) {
 	x.X[0][17], x.Y[40], x.X[1][5000] = math.NaN(), math.Inf(1), 1e300
 	for name, a := range jointFits() {
 		run := func(x Data) []float64 {
-			w, err := coefficients(planOf(t, a, x.Shape, 1).Run(t.Context(), cloned(x), mech.TestSource(t, 1)))
+			w, err := coefficients(planOf(t, a, x.Shape, 1).Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -283,7 +284,7 @@ func TestRowsWithoutNumbersAreOneRowToJointMoments(t *testing.T) {
 		for k := range 400 {
 			bad(k, c)
 		}
-		w, err := coefficients(planOf(t, JointMoments{Bound: 2, Scale: 1, Steps: 1, Intervals: true}, x.Shape, 0.1).Run(t.Context(), c, mech.TestSource(t, 1)))
+		w, err := coefficients(planOf(t, JointMoments{Bound: 2, Scale: 1, Steps: 1, Intervals: true}, x.Shape, 0.1).Run(t.Context(), c, mechtest.Source(t, 1)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,7 +316,7 @@ func TestRoundingOfJointMoments(t *testing.T) {
 	for n, near := range map[int]float64{2000: 1e-4, 200_000: 1e-5} {
 		x := normalTable(2, n, 1, 2, -1, 0.001)
 		exact := exactLeastSquares(x)
-		w, err := coefficients(planOf(t, JointMoments{Bound: 3, Scale: 1, Steps: 1, Intervals: true}, x.Shape, 0x1p-10).Run(t.Context(), cloned(x), mech.TestSource(t, 1)))
+		w, err := coefficients(planOf(t, JointMoments{Bound: 3, Scale: 1, Steps: 1, Intervals: true}, x.Shape, 0x1p-10).Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -355,7 +356,7 @@ func TestHalfOctavesAreThoseOfMagnitudes(t *testing.T) {
 	for k, middle := range magnitudeMiddles {
 		h := mech.NewHistogram(halfOctaves, 1, 1)
 		h.AddRows(mech.Rows{Intercept: true}, []float64{halfOctave(middle)})
-		for bin, count := range mech.TestValue(t, h.Bounded()) {
+		for bin, count := range mechtest.Totals(t, h.Bounded()) {
 			if (count > 0) != (bin == k) {
 				t.Errorf("%v counts in bin %d, want %d", middle, bin, k)
 			}
@@ -364,7 +365,7 @@ func TestHalfOctavesAreThoseOfMagnitudes(t *testing.T) {
 	for v, want := range map[float64]int{0: 0, 5e-324: 0, 1e-200: 0, 1e200: magnitudeBins - 1, math.MaxFloat64: magnitudeBins - 1} {
 		h := mech.NewHistogram(halfOctaves, 1, 1)
 		h.AddRows(mech.Rows{Intercept: true}, []float64{halfOctave(v)})
-		if counts := mech.TestValue(t, h.Bounded()); counts[want] == 0 {
+		if counts := mechtest.Totals(t, h.Bounded()); counts[want] == 0 {
 			t.Errorf("%v does not count in bin %d: %v", v, want, counts)
 		}
 	}
@@ -395,7 +396,7 @@ func TestJointMomentsSolveThePenalisedProblem(t *testing.T) {
 		for layout, table := range map[string]Data{"intercept": x, "a column of ones": ones} {
 			for _, steps := range []int{1, lowSteps} {
 				a := JointMoments{Bound: 3.4, Scale: 1, Steps: steps, Psi: prox.Sum{A: psi, B: ball}}
-				w, err := coefficients(planOf(t, a, table.Shape, 0x1p-10).Run(t.Context(), cloned(table), mech.TestSource(t, 1)))
+				w, err := coefficients(planOf(t, a, table.Shape, 0x1p-10).Run(t.Context(), cloned(table), mechtest.Source(t, 1)))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -410,7 +411,7 @@ func TestJointMomentsSolveThePenalisedProblem(t *testing.T) {
 	}
 	small := prox.L2Ball{Radius: 0.7}
 	want := exact(loss.Squared{}, small, cloned(x))
-	w, err := coefficients(planOf(t, JointMoments{Bound: 3.4, Scale: 1, Steps: 1, Psi: small}, x.Shape, 0x1p-10).Run(t.Context(), cloned(x), mech.TestSource(t, 1)))
+	w, err := coefficients(planOf(t, JointMoments{Bound: 3.4, Scale: 1, Steps: 1, Psi: small}, x.Shape, 0x1p-10).Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
 	if err != nil {
 		t.Fatal(err)
 	}

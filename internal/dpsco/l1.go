@@ -210,7 +210,7 @@ func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 	parameters := a.parameters(s)
 	parameters["theta"], parameters["iota"] = a.Theta, a.Iota
 	return &Plan{
-		Event: privacy.BoundedRange{Epsilon: epsilon}, Parameters: parameters, Seconds: a.samplerSeconds(s, epsilon), shape: s,
+		Event: privacy.BoundedRange{Epsilon: epsilon}, Parameters: parameters, Seconds: a.seconds(s, epsilon), shape: s,
 		run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 			return expmech.Draw(ctx, p, x.X, x.Y, src)
 		}),

@@ -16,6 +16,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/floats"
@@ -115,7 +116,7 @@ func TestL1IsAccurateOnRealData(t *testing.T) {
 
 func excessRisks(t *testing.T, a L1, x Data, eps float64, draws int) []float64 {
 	least := risk(leastDeviations(x), x)
-	src := mech.TestSource(t, 1)
+	src := mechtest.Source(t, 1)
 	excess := make([]float64, draws)
 	for i := range excess {
 		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: eps}, privacy.PureSum{})

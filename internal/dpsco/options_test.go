@@ -133,6 +133,9 @@ func TestIdleOptionsAreNamed(t *testing.T) {
 		{"linear", map[string]any{"method": "gd", "feature_norm": 3.0}, `with method "gd" and whitening "auto"; leave it out, or choose another whitening: on`},
 		{"linear", map[string]any{"whitening": "off", "feature_norm": 3.0}, `choose another whitening: auto, on`},
 		{"logistic", map[string]any{"method": "sample_aggregate", "steps": 3.0}, `with method "sample_aggregate"; leave it out, or choose another method: auto, catoni`},
+		{"linear", map[string]any{"aggregator": "centre"}, `option "aggregator" does nothing with method "auto"; leave it out, or choose another method: sample_aggregate`},
+		{"linear", map[string]any{"method": "sample_aggregate", "residual_scale": 3.0}, ""},
+		{"linear", map[string]any{"method": "sample_aggregate", "residual_scale": 3.0, "aggregator": "centre"}, `option "residual_scale" does nothing`},
 		{"linear", map[string]any{"method": "sample_aggregate", "whitening": "on"}, `option "whitening" does nothing with method "sample_aggregate"`},
 		{"linear", map[string]any{"penalty": "elastic_net", "lambda": 1.0, "l1_ratio": 0.0}, `option "l1_ratio" is 0; ask for penalty l2`},
 		{"linear", map[string]any{"method": "gd", "feature_norm": 3.0, "whitening": "on"}, ""},
@@ -165,9 +168,10 @@ func TestBatchesAndBlocksAreCutToTheRows(t *testing.T) {
 		{map[string]any{"method": "spgd_kamath", "blocks": 9.0, "batch": 7.0}, 900, "blocks", 7, nil, ""},
 		{map[string]any{"method": "spgd_kamath", "blocks": 9.0}, 1, "blocks", 1, nil, ""},
 		{map[string]any{"method": "sample_aggregate", "blocks": 4000.0}, 900, "blocks", 900, nil, ""},
-		{map[string]any{"method": "sample_aggregate", "blocks": 4000.0}, 9, "", 0, ErrInfeasible, "9 blocks are too few for eps 1 and 3 coefficients; there must be 161 to 5000"},
-		{map[string]any{"method": "sample_aggregate", "blocks": 99999.0}, 900, "", 0, ErrInfeasible, "blocks is 99999; for eps 1 and 3 coefficients it must be from 161 to 5000"},
-		{map[string]any{"method": "sample_aggregate", "blocks": 99999.0}, 1_000_000, "", 0, ErrInfeasible, "blocks is 99999; "},
+		{map[string]any{"method": "sample_aggregate", "blocks": 4000.0}, 9, "blocks", 9, nil, ""},
+		{map[string]any{"method": "sample_aggregate", "aggregator": "centre", "blocks": 4000.0}, 9, "", 0, ErrInfeasible, "9 blocks are too few for eps 1 and 3 coefficients; there must be 161 to 5000"},
+		{map[string]any{"method": "sample_aggregate", "aggregator": "centre", "blocks": 99999.0}, 900, "", 0, ErrInfeasible, "blocks is 99999; for eps 1 and 3 coefficients it must be from 161 to 5000"},
+		{map[string]any{"method": "sample_aggregate", "aggregator": "centre", "blocks": 99999.0}, 1_000_000, "", 0, ErrInfeasible, "blocks is 99999; "},
 	} {
 		a, err := Recipe("linear", c.given, nil)
 		if err != nil {
@@ -184,9 +188,9 @@ func TestBatchesAndBlocksAreCutToTheRows(t *testing.T) {
 	}
 }
 
-// The least delta of sample_aggregate is 1e-9 as typed, and it is asked for by that name.
-func TestSampleAggregateNamesTheLeastDelta(t *testing.T) {
-	a := mustRecipe(t, "linear", "sample_aggregate")
+// The least delta of the smooth centre is 1e-9 as typed, and it is asked for by that name.
+func TestTheCentreNamesTheLeastDelta(t *testing.T) {
+	a := centreRecipe(t, "linear", 10)
 	for delta, ok := range map[float64]bool{1e-9: true, 1e-6: true, 9.999e-10: false, 1e-12: false} {
 		_, err := a.Plan(Shape{N: 1_000_000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 5, Delta: delta}, privacy.Concentrated{})
 		if (err == nil) != ok || !ok && (!errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), `delta of at least 1e-09`)) {

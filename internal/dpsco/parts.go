@@ -73,10 +73,6 @@ func (p *problem) auto() (fit, error) {
 	return p.whitened(Descent{Loss: p.Loss, Psi: p.penalty(), Mean: p.clip(), Solver: steps}, 0), nil
 }
 
-// leverage is the length from which on whitened rows, sqrt(d) long in the root
-// mean square, weigh less.
-func (p *problem) leverage() float64 { return 1.2 * math.Sqrt(p.d()) }
-
 // gd is gradient descent on all rows.
 func (p *problem) gd() solve.GD {
 	if p.whitens() {
@@ -201,27 +197,73 @@ func (p *problem) kamath() mean.MedianOfMeans {
 	return mean.MedianOfMeans{Blocks: int(p.Blocks), Range: p.Range}
 }
 
+// aggregate is sample and aggregate.
+func (p *problem) aggregate() (fit, error) {
+	choose := p.rangeMean
+	if p.Aggregator == catalogue.AggregatorCentre {
+		choose = p.smoothCentre
+	}
+	aggregator, err := choose()
+	if err != nil {
+		return nil, err
+	}
+	return SampleAggregate{Blocks: int(p.Blocks), Loss: p.Loss, Psi: p.penalty(), Aggregator: aggregator}, nil
+}
+
+// Constants of RangeMean, as served best on generated and real tables
+// (docs/experiments.md).
+const (
+	rangeShare     = 1. / 3 // of the budget, for the histogram
+	blocksPerNoise = 12     // blocks for each standard deviation of a count's noise, to find the windows
+	binSpreads     = 2      // of a bin, in spreads of a block's fit
+	leastBlockRows = 4      // rows of a block for each coefficient, at least
+	labelBlockRows = 20     // the same for labels where rows allow: fits of few labels exaggerate
+)
+
+// rangeMean chooses blocks and bins: as many blocks as make the noise small
+// beside the spread of the fits, but none smaller than it can be fitted.
+func (p *problem) rangeMean() (Aggregator, error) {
+	rows, d := float64(p.N), p.d()
+	p.Aggregator = catalogue.AggregatorRangeMean
+	if p.Blocks == 0 {
+		least := math.Ceil(blocksPerNoise * math.Sqrt(2*d) / math.Sqrt(2*p.rho*rangeShare))
+		most := math.Floor(rows / (leastBlockRows * d))
+		if least > most {
+			return nil, fmt.Errorf("%w: %d rows are too few for eps %.6g and %d coefficients, for method %q needs at least %.6g blocks of %d rows a coefficient; ask for more eps or fewer features, or for method %q",
+				ErrInfeasible, p.N, p.budget.Epsilon, p.D, p.Method, least, leastBlockRows, catalogue.MethodAuto)
+		}
+		if p.Labels {
+			most = math.Floor(rows / (labelBlockRows * d))
+		}
+		p.Blocks = min(1e6, max(least, min(most, math.Ceil(64*d/p.rho))))
+	}
+	p.Blocks = min(p.Blocks, rows)
+	spread := p.ResidualScale / p.curvature() / math.Sqrt(max(1, rows/p.Blocks-d))
+	width := max(binSpreads*spread, p.Radius*max(d/(1<<18), 1./(1<<10))) // so that the bins are few enough to be noised
+	half := int(math.Ceil(p.Radius/width)) + 1
+	return RangeMean{Bins: mech.Bins{Width: width, Half: half}, Ratio: math.Sqrt((1 - rangeShare) / rangeShare)}, nil
+}
+
 // leastDelta is that of which the reserve serves mech.Centre.
 const leastDelta = 1e-9
 
-// aggregate is sample and aggregate, with as many blocks as serve and the rows
-// allow.
-func (p *problem) aggregate() (fit, error) {
+// smoothCentre chooses as many blocks as serve and the rows allow.
+func (p *problem) smoothCentre() (Aggregator, error) {
 	if p.reserve < privacy.Reserve(leastDelta) {
-		return nil, fmt.Errorf("%w: method %q takes a delta of at least %g; ask for that", ErrInfeasible, p.Method, leastDelta)
+		return nil, fmt.Errorf("%w: aggregator %q takes a delta of at least %g; ask for that", ErrInfeasible, p.Aggregator, leastDelta)
 	}
 	centre := mech.Centre{Epsilon: min(p.budget.Epsilon, 20), Delta: p.reserve, Radius: p.Radius}
 	if p.Blocks == 0 {
 		blocks, err := centre.Blocks(p.N, p.D, 0.01*p.Radius)
 		if err != nil {
-			return nil, fmt.Errorf("%w; by default a block has 20 rows a coefficient: ask for more eps or fewer features, or for method %q", infeasible(err), catalogue.MethodAuto)
+			return nil, fmt.Errorf("%w; by default a block has 20 rows a coefficient: ask for more eps or fewer features, or for aggregator %q", infeasible(err), catalogue.AggregatorRangeMean)
 		}
 		p.Blocks = float64(blocks)
 	} else if err := centre.Check(int(p.Blocks), p.D); err != nil {
 		return nil, infeasible(err)
 	}
 	p.Blocks = min(p.Blocks, float64(p.N))
-	return SampleAggregate{Blocks: int(p.Blocks), Loss: p.Loss, Psi: p.penalty(), Centre: centre}, nil
+	return SmoothCentre{centre}, nil
 }
 
 // penalty is the operator of the request's penalty and no more.

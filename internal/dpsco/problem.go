@@ -154,6 +154,9 @@ func (p *problem) parameters() map[string]any {
 			m[name] = v
 		}
 	}
+	if p.Aggregator != "" {
+		m["aggregator"] = p.Aggregator
+	}
 	if p.Penalty == catalogue.PenaltyGroupL1 {
 		m["groups"] = p.Groups
 	}

@@ -43,15 +43,17 @@ type Regression struct {
 	StepSize      float64
 	Batch         float64 // rows of a batch
 	Blocks        float64 // sample_aggregate, spgd_kamath
+	Aggregator    string  // sample_aggregate: a choice of the catalogue
 	Whitening     string  // a choice of the catalogue
 }
 
 // regressionFields says where the options of the gradient models go.
 var regressionFields = fields[Regression]{
 	choices: map[string]func(*Regression) *string{
-		"method":    func(a *Regression) *string { return &a.Method },
-		"penalty":   func(a *Regression) *string { return &a.Penalty },
-		"whitening": func(a *Regression) *string { return &a.Whitening },
+		"method":     func(a *Regression) *string { return &a.Method },
+		"penalty":    func(a *Regression) *string { return &a.Penalty },
+		"whitening":  func(a *Regression) *string { return &a.Whitening },
+		"aggregator": func(a *Regression) *string { return &a.Aggregator },
 	},
 	groups: map[string]func(*Regression) *[][]int{
 		"groups": func(a *Regression) *[][]int { return &a.Groups },
@@ -117,7 +119,7 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 		return nil, nil, err
 	}
 	z := 0.0
-	if _, ok := f.(SampleAggregate); !ok { // whose noise has a scale of its own
+	if blocks, ok := f.(SampleAggregate); !ok || blocks.calibrates() {
 		z, err = privacy.Calibrate(a, p.budget, func(z float64) (privacy.Event, error) {
 			f, err := method(p.at(z))
 			if err != nil {

@@ -16,6 +16,7 @@ import (
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
 
@@ -29,8 +30,8 @@ import (
 // an error says how two runs could be told apart.
 func replay(t *testing.T, plan func() *Plan, a, b Data) (map[string]float64, error) {
 	t.Helper()
-	run := func(x Data, earlier *mech.Tape) (Result, *mech.Tape) {
-		src, tape := mech.TestTape(t, 1, earlier)
+	run := func(x Data, earlier *mechtest.Tape) (Result, *mechtest.Tape) {
+		src, tape := mechtest.NewTape(t, 1, earlier)
 		w, err := plan().Run(t.Context(), cloned(x), src)
 		if err != nil {
 			t.Fatal(err)
@@ -62,7 +63,7 @@ func replay(t *testing.T, plan func() *Plan, a, b Data) (map[string]float64, err
 
 // covered reports whether what was released is what was charged, or less where
 // answers decide: SVRG does not ask for a difference to the anchor at the anchor.
-func covered(e privacy.Event, releases []mech.TestRelease, less bool) error {
+func covered(e privacy.Event, releases []mechtest.Release, less bool) error {
 	charged := map[privacy.Event]int{}
 	count(charged, e, 1)
 	for k, r := range releases {
@@ -188,7 +189,9 @@ func replays() map[string]Regression {
 				a.Method, a.Whitening, a.Steps, a.Radius = name, whitening, 6, 2
 				a.Penalty, a.Lambda, a.Groups = penalties[len(all)%len(penalties)], 0.1, [][]int{{0}}
 				if name == "sample_aggregate" {
-					a.Blocks = 5
+					a.Blocks, a.Aggregator = 5, catalogue.AggregatorCentre
+					all[fmt.Sprint(name, " ", model, " by its centre, whitening ", whitening)] = a
+					a.Aggregator = catalogue.AggregatorRangeMean
 				}
 				all[fmt.Sprint(name, " ", model, " whitening ", whitening)] = a
 				if a.Batch = 7; slices.Contains([]string{"spgd_clip", "spgd_kamath", "spgd_holland", "svrg", "svrg_pp"}, name) {
@@ -270,7 +273,7 @@ func TestReplaysOfL1(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					w, err := coefficients(p.Run(t.Context(), table, mech.TestSource(t, 1)))
+					w, err := coefficients(p.Run(t.Context(), table, mechtest.Source(t, 1)))
 					if err != nil || math.Hypot(w[0], w[len(w)-1]) > 2*math.Sqrt2 {
 						t.Errorf("%s: %v, %v", method, w, err)
 					}

@@ -37,13 +37,13 @@ func atEpsilon(name, method string, options map[string]any) Line {
 // everyMethod holds all methods, at their defaults, against no fit and an exact
 // one. most are the acceptance bounds of some.
 func everyMethod(t *Task, title, measure string, top float64, most map[string][]float64) Chart {
-	c := Chart{Title: title, X: "eps", Y: measure, LogX: true, LogY: true, At: epsilons, Task: on(t), Top: top}
+	c := Chart{Title: title, X: "eps", Y: measure, LogX: true, LogY: true, At: epsilons, Task: onTask(t), Top: top}
 	for _, method := range methods(t.Model) {
 		line := atEpsilon(method, method, nil)
 		line.Most = most[method]
 		c.Lines = append(c.Lines, line)
 	}
-	c.Lines = append(c.Lines, Line{Name: "all zero", Fit: always(zero)}, Line{Name: "without privacy", Fit: always(exact)})
+	c.Lines = append(c.Lines, Line{Name: "all zero", Fit: always(predictZero)}, Line{Name: "without privacy", Fit: always(withoutPrivacy)})
 	return c
 }
 

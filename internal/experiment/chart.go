@@ -21,7 +21,8 @@ type Chart struct {
 	LogX    bool
 	LogY    bool
 	Top     float64 // > 0: the plot leaves out what is higher
-	Seconds bool    // what fits take is of interest too
+	Seconds bool    // the time of a fit is tabled and plotted too
+	Note    string  // below the table: what the paper prints, and what limits the comparison
 	At      []float64
 	Task    func(x float64) *Task
 	Lines   []Line
@@ -37,8 +38,8 @@ type Line struct {
 // always is a fit that does not depend on x.
 func always(f Fit) func(float64) Fit { return func(float64) Fit { return f } }
 
-// on is a task that does not depend on x.
-func on(t *Task) func(float64) *Task { return func(float64) *Task { return t } }
+// onTask is a task that does not depend on x.
+func onTask(t *Task) func(float64) *Task { return func(float64) *Task { return t } }
 
 // Cell is the mean over some draws of what one line has at one x.
 type Cell struct {
@@ -66,8 +67,8 @@ type Grid struct {
 	Cells [][]Cell
 }
 
-// measure fits every line at every x on the same draws. did is called after
-// every fit, with what it was.
+// measure fits every line at every x on the same draws, and calls did with the
+// name of each fit once it is done.
 func (c Chart) measure(ctx context.Context, draws int, did func(what string)) (*Grid, error) {
 	g := &Grid{Chart: c, Cells: make([][]Cell, len(c.Lines))}
 	for i := range g.Cells {
@@ -104,5 +105,5 @@ func (c Chart) measure(ctx context.Context, draws int, did func(what string)) (*
 	return g, nil
 }
 
-// fits is how many one draw takes.
+// fits is the number of fits in one draw.
 func (c Chart) fits() int { return len(c.Lines) * len(c.At) }

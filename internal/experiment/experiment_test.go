@@ -81,7 +81,7 @@ func TestExactFitsAreLeast(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, _, err := exact(t.Context(), task, table)
+		w, _, err := withoutPrivacy(t.Context(), task, table)
 		if err != nil {
 			t.Fatal(err)
 		}

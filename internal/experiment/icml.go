@@ -43,7 +43,7 @@ func (c Config) icmlFigure(name, title, measure string, options map[string]any, 
 }
 
 func icmlSteps(t *Task, options map[string]any) Chart {
-	c := Chart{Title: "iterations, eps = 1", X: "iterations T", LogX: true, LogY: true, At: []float64{5, 10, 20, 50, 100}, Task: on(t)}
+	c := Chart{Title: "iterations, eps = 1", X: "iterations T", LogX: true, LogY: true, At: []float64{5, 10, 20, 50, 100}, Task: onTask(t)}
 	for _, m := range icmlMethods {
 		c.Lines = append(c.Lines, Line{Name: m.name, Fit: func(steps float64) Fit {
 			return m.fit(1, with(options, "steps", steps))
@@ -53,7 +53,7 @@ func icmlSteps(t *Task, options map[string]any) Chart {
 }
 
 func icmlEpsilons(t *Task, options map[string]any) Chart {
-	return Chart{Title: "budget", X: "eps", LogX: true, LogY: true, At: []float64{.1, .2, .5, 1, 2}, Task: on(t),
+	return Chart{Title: "budget", X: "eps", LogX: true, LogY: true, At: []float64{.1, .2, .5, 1, 2}, Task: onTask(t),
 		Lines: icmlLines(options, func(x float64) float64 { return x })}
 }
 

@@ -17,12 +17,12 @@ func nipsFigure(name, title string, f Folder, method string) Figure {
 	white := map[string]any{"whitening": "on"}
 	return Figure{Name: name, Title: title, Charts: []Chart{{
 		Title: "logistic regression, n = 92,962", X: "eps", Y: "optimality gap of the log-loss", LogX: true, LogY: true, Seconds: true,
-		At: []float64{.1, .2, .5, 1, 2}, Task: on(f.Covertype()),
+		At: []float64{.1, .2, .5, 1, 2}, Task: onTask(f.Covertype()),
 		Lines: []Line{
 			atEpsilon("gd", "gd", white),
 			atEpsilon(method, method, white),
 			{Name: method + ", Renyi", Fit: func(epsilon float64) Fit { return Amplified(epsilon, with(white, "method", method)) }},
-			{Name: "all zero", Fit: always(zero)},
+			{Name: "all zero", Fit: always(predictZero)},
 		},
 	}}}
 }

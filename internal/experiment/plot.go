@@ -98,13 +98,13 @@ func (g *Grid) panel(y string, l *legend, value func(Cell) (mean, deviation floa
 			l.add(k, p, middle, append(upper, reversed(lower)...))
 		}
 	}
-	p.X.Min, p.X.Max = spread(p.X.Min, p.X.Max)
-	p.Y.Min, p.Y.Max = spread(p.Y.Min, p.Y.Max)
+	p.X.Min, p.X.Max = widened(p.X.Min, p.X.Max)
+	p.Y.Min, p.Y.Max = widened(p.Y.Min, p.Y.Max)
 	return p
 }
 
-// spread widens a range of one value or none, which no axis can show.
-func spread(low, high float64) (float64, float64) {
+// widened enlarges a range of one value or none, which no axis can show.
+func widened(low, high float64) (float64, float64) {
 	switch {
 	case low > high:
 		return 1, 10

@@ -34,38 +34,122 @@ type Folder struct {
 // California, ClaimsLS, Adult and Covertype are fits of real tables. The judge is
 // the excess of the mean loss over the least, of the first three in percent.
 func (f Folder) California() *Task {
-	return real("linear", share, sync.OnceValues(func() (*Table, error) {
+	return realTask("linear", percentAbove, sync.OnceValues(func() (*Table, error) {
 		return f.Load("california_housing", Column{"median_house_value", 200000},
 			Column{"median_income", 4}, Column{"housing_median_age", 30}, Column{"households", 500})
 	}))
 }
 
 func (f Folder) ClaimsLS() *Task {
-	return real("linear", share, sync.OnceValues(func() (*Table, error) {
+	return realTask("linear", percentAbove, sync.OnceValues(func() (*Table, error) {
 		return f.Load("aus_auto_bi", Column{"claim_amount", 30000}, Column{"op_time", 50}, Column{"legal_rep", 1}, Column{"n_injured", 1})
 	}))
 }
 
 func (f Folder) Adult() *Task {
-	return real("logistic", share, sync.OnceValues(func() (*Table, error) {
-		return f.Load("adult", Column{"income_gt_50k", 1}, Column{"age", 40}, Column{"education_num", 10}, Column{"hours_per_week", 40},
-			Column{"sex_male", 1}, Column{"married", 1}, Column{"capital_gain", 10000})
-	}))
+	return realTask("logistic", percentAbove, sync.OnceValues(f.adult))
+}
+
+func (f Folder) adult() (*Table, error) {
+	return f.Load("adult", Column{"income_gt_50k", 1}, Column{"age", 40}, Column{"education_num", 10}, Column{"hours_per_week", 40},
+		Column{"sex_male", 1}, Column{"married", 1}, Column{"capital_gain", 10000})
 }
 
 func (f Folder) Covertype() *Task {
-	return real("logistic", gap, sync.OnceValues(func() (*Table, error) {
+	return realTask("logistic", above, sync.OnceValues(func() (*Table, error) {
 		return f.Load("covertype_92k", Column{"is_lodgepole", 1}, Column{"elevation", 3000}, Column{"slope", 20},
 			Column{"horizontal_distance_to_hydrology", 300}, Column{"vertical_distance_to_hydrology", 50},
 			Column{"horizontal_distance_to_roadways", 2000}, Column{"horizontal_distance_to_fire_points", 2000})
 	}))
 }
 
-// How the loss of a fit of a real table is told.
-func share(loss, least float64) float64 { return 100 * (loss/least - 1) }
-func gap(loss, least float64) float64   { return loss - least }
+// AdultSplit draws 30,000 rows of Adult, fits 28,000 and judges by the mean loss on
+// the others; delta is one over the rows fitted.
+func (f Folder) AdultSplit(model string) *Task {
+	load := sync.OnceValues(f.adult)
+	return &Task{Model: model, Delta: 1. / 28_000, draw: func(r *rand.Rand) (*Table, Judge, error) {
+		t, err := load()
+		if err != nil {
+			return nil, nil, err
+		}
+		rows := r.Perm(t.N)[:min(t.N, 30_000)]
+		fitted := len(rows) * 14 / 15
+		return t.pick(rows[:fitted]), t.pick(rows[fitted:]).risk(model), nil
+	}}
+}
 
-func real(model string, tell func(loss, least float64) float64, load func() (*Table, error)) *Task {
+// CovertypeFull has all 54 features: ten measurements, and an indicator of each
+// wilderness area and soil type. The judge is the excess of the mean log-loss plus
+// lambda / 2 times the squared length of the slopes, of features over their scales.
+func (f Folder) CovertypeFull(lambda float64) *Task {
+	type posed struct {
+		table *Table
+		judge Judge
+	}
+	load := sync.OnceValues(func() (posed, error) {
+		t, err := f.covertypeFull()
+		if err != nil {
+			return posed{}, err
+		}
+		risk := func(w []float64) float64 {
+			square := 0.0
+			for _, v := range w[1:] {
+				square += v * v
+			}
+			return t.logLoss(w) + lambda/2*square
+		}
+		least := risk(t.fitLogisticRidge(lambda))
+		return posed{t, func(w []float64) float64 { return risk(w) - least }}, nil
+	})
+	return &Task{Model: "logistic", Delta: 1e-3, draw: func(*rand.Rand) (*Table, Judge, error) {
+		p, err := load()
+		return p.table, p.judge, err
+	}}
+}
+
+// covertypeFull divides every column by its public scale.
+func (f Folder) covertypeFull() (*Table, error) {
+	t, err := f.Load("covertype_92k", Column{"is_lodgepole", 1}, Column{"elevation", 3000}, Column{"aspect", 180}, Column{"slope", 20},
+		Column{"horizontal_distance_to_hydrology", 300}, Column{"vertical_distance_to_hydrology", 50}, Column{"horizontal_distance_to_roadways", 2000},
+		Column{"hillshade_9am", 200}, Column{"hillshade_noon", 200}, Column{"hillshade_3pm", 200}, Column{"horizontal_distance_to_fire_points", 2000},
+		Column{"wilderness_area", 1}, Column{"soil_type", 1})
+	if err != nil {
+		return nil, err
+	}
+	areas, soils, numbers := t.X[10], t.X[11], t.X[:10]
+	for j, x := range numbers {
+		for i := range x {
+			x[i] /= t.Scales[j]
+		}
+	}
+	t.X = append(append(numbers, indicators(areas, 4)...), indicators(soils, 40)...)
+	t.D, t.Scales = len(t.X)+1, make([]float64, len(t.X))
+	for j := range t.Scales {
+		t.Scales[j] = 1
+	}
+	return t, nil
+}
+
+// indicators are a column for each of the codes 1 to most.
+func indicators(codes []float64, most int) [][]float64 {
+	columns := make([][]float64, most)
+	for k := range columns {
+		columns[k] = make([]float64, len(codes))
+		for i, code := range codes {
+			if int(code) == k+1 {
+				columns[k][i] = 1
+			}
+		}
+	}
+	return columns
+}
+
+// percentAbove and above are by how much a loss exceeds the least.
+func percentAbove(loss, least float64) float64 { return 100 * (loss/least - 1) }
+func above(loss, least float64) float64        { return loss - least }
+
+// realTask is the same table in every draw; excess is what its judge reports.
+func realTask(model string, excess func(loss, least float64) float64, load func() (*Table, error)) *Task {
 	return &Task{Model: model, Delta: 1e-6, draw: func(*rand.Rand) (*Table, Judge, error) {
 		t, err := load()
 		if err != nil {
@@ -76,7 +160,7 @@ func real(model string, tell func(loss, least float64) float64, load func() (*Ta
 			loss, best = t.logLoss, t.fitLogistic
 		}
 		least := loss(best())
-		return t, func(w []float64) float64 { return tell(loss(w), least) }, nil
+		return t, func(w []float64) float64 { return excess(loss(w), least) }, nil
 	}}
 }
 

@@ -42,15 +42,19 @@ func (t *Table) logLoss(w []float64) (sum float64) {
 
 // fitLinear is least squares.
 func (t *Table) fitLinear() []float64 {
-	return t.newton(make([]float64, t.D), func(z, y float64) (first, second float64) { return z - y, 1 })
+	return t.newton(make([]float64, t.D), 0, func(z, y float64) (first, second float64) { return z - y, 1 })
 }
 
-// fitLogistic is maximum likelihood by Newton's method.
-func (t *Table) fitLogistic() []float64 {
+// fitLogistic is maximum likelihood.
+func (t *Table) fitLogistic() []float64 { return t.fitLogisticRidge(0) }
+
+// fitLogisticRidge is the least mean log-loss plus lambda / 2 times the squared
+// length of the slopes, by Newton's method.
+func (t *Table) fitLogisticRidge(lambda float64) []float64 {
 	w := make([]float64, t.D)
 	for range 25 {
 		last := w
-		w = t.newton(w, func(z, y float64) (first, second float64) {
+		w = t.newton(w, lambda, func(z, y float64) (first, second float64) {
 			p := 1 / (1 + math.Exp(-z))
 			return p - y, p * (1 - p)
 		})
@@ -61,8 +65,9 @@ func (t *Table) fitLogistic() []float64 {
 	return w
 }
 
-// newton makes one step on a loss with the given derivatives.
-func (t *Table) newton(w []float64, derivatives func(z, y float64) (first, second float64)) []float64 {
+// newton makes one step on the mean of a loss with the given derivatives, plus
+// lambda / 2 times the squared length of the slopes.
+func (t *Table) newton(w []float64, lambda float64, derivatives func(z, y float64) (first, second float64)) []float64 {
 	h, g, x := mat.NewSymDense(t.D, nil), mat.NewVecDense(t.D, nil), mat.NewVecDense(t.D, nil)
 	for i, y := range t.Y {
 		first, second := derivatives(t.predict(i, w), y)
@@ -73,7 +78,12 @@ func (t *Table) newton(w []float64, derivatives func(z, y float64) (first, secon
 		g.AddScaledVec(g, first, x)
 	}
 	for j := range t.D {
-		h.SetSym(j, j, h.At(j, j)+1e-9*float64(t.N))
+		ridge := lambda * float64(t.N)
+		if t.Intercept && j == 0 {
+			ridge = 0
+		}
+		h.SetSym(j, j, h.At(j, j)+ridge+1e-9*float64(t.N))
+		g.SetVec(j, g.AtVec(j)+ridge*w[j])
 	}
 	var chol mat.Cholesky
 	step := mat.NewVecDense(t.D, nil)

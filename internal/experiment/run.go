@@ -27,6 +27,7 @@ type Config struct {
 	brief bool // small tables, and the first point of every chart alone: for tests
 }
 
+// briefRows is the size of every table when brief.
 const briefRows = 1000
 
 func (c Config) folder() Folder {
@@ -78,6 +79,7 @@ func (c Config) Figures() ([]Figure, error) {
 	all = append(all, c.sinica()...)
 	all = append(all, c.nips()...)
 	all = append(all, c.l1())
+	all = append(all, c.papers()...)
 	var chosen []Figure
 	var names []string
 	for _, f := range all {
@@ -120,7 +122,7 @@ func Run(ctx context.Context, c Config, w io.Writer) error {
 	return nil
 }
 
-// tally counts fits.
+// tally counts the fits that are done, and shows progress.
 type tally struct {
 	*progress.Bar
 	start time.Time

@@ -25,7 +25,7 @@ func sinicaFigure(name, title, measure string, options map[string]any, task func
 		{Title: "features, eps = 1", X: "p", LogX: true, At: []float64{10, 20, 50, 100}, Seconds: true,
 			Task: func(p float64) *Task { return task(int(p)) }, Lines: sinicaLines(options, func(float64) float64 { return 1 })},
 		{Title: "budget, p = 50", X: "eps", LogX: true, At: []float64{.5, 1, 2, 4},
-			Task: on(task(p)), Lines: sinicaLines(options, func(x float64) float64 { return x })},
+			Task: onTask(task(p)), Lines: sinicaLines(options, func(x float64) float64 { return x })},
 	}}
 	for i := range f.Charts {
 		f.Charts[i].Y, f.Charts[i].LogY = measure, true
@@ -39,7 +39,7 @@ func sinicaLines(options map[string]any, epsilon func(x float64) float64) (lines
 			return Request(epsilon(x), with(options, "method", method))
 		}})
 	}
-	return append(lines, Line{Name: "all zero", Fit: always(zero)}, Line{Name: "not private", Fit: always(unclipped(options))})
+	return append(lines, Line{Name: "all zero", Fit: always(predictZero)}, Line{Name: "not private", Fit: always(unclipped(options))})
 }
 
 // unclipped is proximal descent with no noise to speak of.
@@ -52,11 +52,11 @@ func unclipped(options map[string]any) Fit {
 func blogFigure(f Folder) Figure {
 	lasso := map[string]any{"penalty": "l1", "lambda": 1e-3, "steps": 30., "step_size": 1. / 60}
 	return Figure{Name: "sinica-blog", Title: "Statistica Sinica, Table 1: lasso on BlogFeedback, p = 280, 36,678 posts fitted, delta = 1/n", Charts: []Chart{
-		{Title: "blog feedback", X: "eps", Y: "test RMSE, comments", LogX: true, Seconds: true, At: []float64{.5, 1, 2}, Task: on(f.BlogLasso()), Lines: []Line{
+		{Title: "blog feedback", X: "eps", Y: "test RMSE, comments", LogX: true, Seconds: true, At: []float64{.5, 1, 2}, Task: onTask(f.BlogLasso()), Lines: []Line{
 			atEpsilon("spgd_clip", "spgd_clip", lasso),
 			atEpsilon("spgd_kamath", "spgd_kamath", with(with(lasso, "blocks", 3.), "range", 4.)),
 			atEpsilon("spgd_holland", "spgd_holland", with(lasso, "truncation", 10.)),
-			{Name: "mean only", Fit: always(mean)},
+			{Name: "mean only", Fit: always(predictMean)},
 			{Name: "spgd_clip, not private", Fit: always(Request(noPrivacy, with(with(lasso, "method", "spgd_clip"), "clip", 60.)))},
 		}},
 	}}

@@ -7,7 +7,7 @@ import (
 	"dpsidecar/internal/dpsco"
 )
 
-// noise is a centred law.
+// noise draws from a law of mean 0, or of median 0 where there is no mean.
 type noise func(r *rand.Rand) float64
 
 // logNormal has logarithms of mean 1 and variance 1.

@@ -20,6 +20,9 @@ func (f Figure) write(w io.Writer, grids []*Grid, command string) error {
 			fmt.Fprintf(text, "\n%s: time of a fit\n\n", g.Title)
 			g.table(text, Grid.time)
 		}
+		if g.Note != "" {
+			fmt.Fprintf(text, "\n%s\n", g.Note)
+		}
 		for i, row := range g.Cells {
 			if last := row[len(row)-1]; last.Refused != nil {
 				fmt.Fprintf(text, "\n%s refused: %v\n", g.Lines[i].Name, last.Refused)

@@ -80,7 +80,7 @@ type request struct {
 	renyi   bool
 }
 
-// renyi remembers what batches cost.
+// renyi caches the Renyi cost of batches.
 var renyi privacy.Renyi
 
 func (q request) fit(ctx context.Context, task *Task, t *Table) ([]float64, time.Duration, error) {
@@ -102,13 +102,13 @@ func (q request) fit(ctx context.Context, task *Task, t *Table) ([]float64, time
 	return r.Coefficients, time.Since(start), err
 }
 
-// zero predicts nothing.
-func zero(_ context.Context, _ *Task, t *Table) ([]float64, time.Duration, error) {
+// predictZero predicts zero for every row.
+func predictZero(_ context.Context, _ *Task, t *Table) ([]float64, time.Duration, error) {
 	return make([]float64, t.D), 0, nil
 }
 
-// mean predicts the mean of the target.
-func mean(_ context.Context, _ *Task, t *Table) ([]float64, time.Duration, error) {
+// predictMean predicts the mean of the target.
+func predictMean(_ context.Context, _ *Task, t *Table) ([]float64, time.Duration, error) {
 	w := make([]float64, t.D)
 	for _, y := range t.Y {
 		w[0] += y / float64(t.N)
@@ -116,8 +116,8 @@ func mean(_ context.Context, _ *Task, t *Table) ([]float64, time.Duration, error
 	return w, 0, nil
 }
 
-// exact is least squares or maximum likelihood without privacy.
-func exact(_ context.Context, task *Task, t *Table) ([]float64, time.Duration, error) {
+// withoutPrivacy is least squares or maximum likelihood without privacy.
+func withoutPrivacy(_ context.Context, task *Task, t *Table) ([]float64, time.Duration, error) {
 	start := time.Now()
 	fit := t.fitLinear
 	if catalogue.Classifies(task.Model) {

@@ -100,12 +100,6 @@ func (c *claim) budget() privacy.Budget {
 	return privacy.Budget{Epsilon: c.Request.Eps, Delta: c.Request.Delta}
 }
 
-// takes is about how long reading and fitting n rows takes, from public facts alone.
-func (c *claim) takes(p *dpsco.Plan, n int64) time.Duration {
-	const pull = 100 * time.Nanosecond // a value
-	return time.Duration(n)*time.Duration(len(c.columns()))*pull + time.Duration(p.Seconds*float64(time.Second))
-}
-
 // plan is the algorithm for n rows: a function of public facts alone.
 func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 	algorithm, err := c.algorithm()
@@ -158,6 +152,13 @@ type parked string
 
 func (p parked) Error() string { return string(p) }
 
+func (p parked) outcome() string {
+	if p == broken {
+		return "panicked"
+	}
+	return "parked"
+}
+
 var errUnwanted = errors.New("nobody wants the job any more")
 
 const (
@@ -168,6 +169,10 @@ const (
 )
 
 const nothingSpent = "No privacy budget was spent."
+
+// broken parks a job whose fit panicked, which kills no sidecar: the next job may be
+// another's, and the one after a restart the same again.
+const broken parked = "a fault in dpsidecar ended the job"
 
 // attempt runs one claimed job and settles it, whatever happened.
 func (s *Sidecar) attempt(working context.Context, c *claim) {
@@ -202,8 +207,12 @@ func (s *Sidecar) attempt(working context.Context, c *claim) {
 		s.Watch.Ended(fail.outcome())
 		log.Info("failed", "sqlstate", fail.sqlstate, "reason", fail.message)
 		err = s.brief.exec(settle, "SELECT dp_int.job_fail($1, $2, $3, $4, $5)", c.ID, c.Token, fail.sqlstate, fail.message, fail.hint)
+	case errors.Is(err, errOutOfTime):
+		s.Watch.Ended("out_of_time")
+		log.Warn("stopped", "reason", err)
+		err = s.brief.exec(settle, "SELECT dp_int.job_stop($1, $2)", c.ID, c.Token)
 	case errors.As(err, &park):
-		s.Watch.Ended("parked")
+		s.Watch.Ended(park.outcome())
 		log.Warn("parked", "reason", park)
 		err = s.brief.exec(settle, "SELECT dp_int.job_park($1, $2, $3)", c.ID, c.Token, string(park))
 	default:
@@ -247,42 +256,19 @@ func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc,
 	}
 }
 
-// run takes a claimed job to its release. The order is the guarantee: locks, the
-// check that the relation is the registered one, number of rows, plan, charge,
-// point of no return, and only then the data.
-func (s *Sidecar) run(ctx context.Context, c *claim) error {
-	src := mech.NewSource()
-	var plan *dpsco.Plan
-	var record arrow.Record
-	err := s.snapshot(ctx, func(conn *pgx.Conn) (err error) {
-		plan, record, err = s.read(ctx, conn, c, src)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	defer record.Release()
-	if err := s.brief.exec(ctx, "SELECT dp_int.job_pulled($1, $2)", c.ID, c.Token); err != nil {
-		return ledger.Explain(err)
-	}
-	began := time.Now()
-	result, err := plan.Run(ctx, arrowio.Data(record, c.Request.Intercept), src)
-	if err != nil {
-		return err
-	}
-	s.Watch.Ran(time.Since(began))
-	err = s.brief.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6)", c.ID, c.Token, plan.Method, c.terms(), result.Coefficients, plan.Band)
-	return ledger.Explain(err)
-}
-
-// read charges a job, unless an earlier attempt has, and pulls its columns.
-func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.Source) (*dpsco.Plan, arrow.Record, error) {
+// read charges a job, unless an earlier attempt has, pulls its columns and fits them. It
+// sends on reads once, right after the point of no return.
+func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.Source, reads chan<- clock) (*dpsco.Plan, arrow.Record, error) {
 	enter := s.charge
 	if c.reading() {
 		enter = s.resume
 	}
 	plan, n, err := enter(ctx, conn, c)
 	if err != nil {
+		return nil, nil, err
+	}
+	reads <- clock{s.ladder(plan), time.Now()}
+	if err := s.count(ctx, c, n); err != nil {
 		return nil, nil, err
 	}
 	began := time.Now()
@@ -304,6 +290,14 @@ func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.
 	return plan, record, nil
 }
 
+// count publishes the number of rows, if it is another than before.
+func (s *Sidecar) count(ctx context.Context, c *claim, n int64) error {
+	if known := c.Dataset.RowCount; known != nil && *known == n {
+		return nil
+	}
+	return s.brief.exec(ctx, "SELECT dp_int.counted($1, $2)", c.Dataset.ID, n)
+}
+
 // charge counts, plans, charges and passes the point of no return.
 func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.Plan, int64, error) {
 	if err := s.hold(ctx, conn, c.relation(), recheckJob, c.ID, c.Token); err != nil {
@@ -320,7 +314,7 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err != nil {
 		return nil, 0, infeasible(err)
 	}
-	if err := s.fits(c, n); err != nil {
+	if err := errors.Join(s.fits(c, n), s.ends(plan)); err != nil {
 		return nil, 0, err
 	}
 	head, err := ledger.Charge(ctx, s.brief, c.owner(), ledger.Entry{
@@ -335,18 +329,19 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	// Kept where the database's owner cannot reach it, this finds a ledger that was cut.
 	s.Log.Info("charged", "job", c.ID, "dataset", c.Dataset.Name, "account", head.Account, "entry", head.Entry, "head", head.Hash)
 	var wanted bool
-	if err := s.brief.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3)", c.ID, c.Token, c.takes(plan, n)).Scan(&wanted); err != nil {
+	if err := s.begin(ctx, c, plan, &wanted); err != nil {
 		return nil, 0, ledger.Explain(err)
 	}
 	if !wanted {
 		return nil, 0, errUnwanted
 	}
-	if known := c.Dataset.RowCount; known == nil || *known != n {
-		if err := s.brief.exec(ctx, "SELECT dp_int.counted($1, $2)", c.Dataset.ID, n); err != nil {
-			return nil, 0, err
-		}
-	}
 	return plan, n, nil
+}
+
+// begin passes the point of no return and tells the database the job's ladder.
+func (s *Sidecar) begin(ctx context.Context, c *claim, plan *dpsco.Plan, wanted *bool) error {
+	l := s.ladder(plan)
+	return s.brief.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3, $4)", c.ID, c.Token, l.First, l.Last).Scan(wanted)
 }
 
 // refusedBy makes the database's refusal the job's failure: nothing was spent.
@@ -380,11 +375,14 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if s.fits(c, *c.RowCount) != nil {
 		return nil, 0, parked("this dpsidecar has too little memory for what another one charged")
 	}
+	if s.ends(plan) != nil {
+		return nil, 0, parked("this dpsidecar gives jobs too little time for what another one charged")
+	}
 	if err := arrowio.Lock(ctx, conn, c.relation()); err != nil {
 		return nil, 0, s.unreadable(ctx, err, "the data set cannot be read now")
 	}
 	var wanted bool // true: a job that is reading is always wanted
-	err = ledger.Explain(s.brief.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3)", c.ID, c.Token, c.takes(plan, *c.RowCount)).Scan(&wanted))
+	err = ledger.Explain(s.begin(ctx, c, plan, &wanted))
 	var refusal *ledger.Refusal
 	if errors.As(err, &refusal) {
 		return nil, 0, parked(refusal.Message)

@@ -84,12 +84,12 @@ func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 	if err != nil {
 		return e.refused(infeasible(err))
 	}
-	if err := s.fits(c, n); err != nil {
+	if err := errors.Join(s.fits(c, n), s.ends(plan)); err != nil {
 		return e.refused(err)
 	}
 	e.add("possible", "yes")
 	e.planned(plan)
-	e.add("expected_duration", about(c.takes(plan, n)))
+	e.add("expected_duration", about(s.ladder(plan).First))
 	if err := e.priced(c, plan.Event); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"dpsidecar/internal/arrowio"
+	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/sql"
 )
@@ -23,7 +25,8 @@ import (
 // Sidecar works on the jobs of one database until its context ends.
 type Sidecar struct {
 	Config  *pgxpool.Config // as role dp_sidecar
-	Jobs    int             // jobs at a time; 2 when zero
+	Jobs    int             // jobs at a time, each until its public time; 4 when zero
+	JobTime time.Duration   // how long one may read and fit; an hour when zero
 	Lease   time.Duration   // how long a job stays ours without a heartbeat; 30 s when zero
 	Grace   time.Duration   // how long a job may go on after the context ends; 20 s when zero
 	Memory  int64           // bytes that a job may need; 0: no limit
@@ -42,6 +45,10 @@ type Sidecar struct {
 	question   chan struct{} // an explanation is asked for
 	registered chan struct{} // a data set is, and not yet counted
 	renyi      privacy.Renyi // remembers what batches cost
+
+	// What tests replace to see that it is needed.
+	runPlan func(context.Context, *dpsco.Plan, dpsco.Data, *mech.Source) ([]float64, error)
+	await   func(context.Context, time.Time) error
 }
 
 const (
@@ -54,11 +61,18 @@ const (
 //
 // Errors: those of an unusable Config; ErrAccess; ErrRole; ErrSchema.
 func (s *Sidecar) Run(ctx context.Context) error {
-	s.Jobs = orDefault(s.Jobs, 2)
+	s.Jobs = orDefault(s.Jobs, 4)
+	s.JobTime = orDefault(s.JobTime, time.Hour)
 	s.Lease = orDefault(s.Lease, 30*time.Second)
 	s.Grace = orDefault(s.Grace, 20*time.Second)
 	if s.Watch == nil {
 		s.Watch = nobody{}
+	}
+	if s.runPlan == nil {
+		s.runPlan = runPlan
+	}
+	if s.await == nil {
+		s.await = await
 	}
 	s.id = uuid()
 	s.wake, s.question, s.registered = make(chan struct{}, s.Jobs), make(chan struct{}, 1), make(chan struct{}, 1)

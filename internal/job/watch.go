@@ -16,7 +16,7 @@ import (
 // Watcher is told what happens to jobs. How long pulls and fits take depends on
 // the data: it is for operators, who may see it anyway, and for nobody else.
 type Watcher interface {
-	Ended(outcome string) // done, failed, refused, dropped, parked or handed_back
+	Ended(outcome string) // done, failed, refused, dropped, parked, panicked, out_of_time or handed_back
 	Pulled(took time.Duration)
 	Ran(took time.Duration)
 }

@@ -11,7 +11,7 @@ import (
 type Partition struct {
 	sensitive
 	blocks, size int
-	label        []int32 // block of a position; blocks for the rows left over
+	label        []int32 // of every position the number of its block, from 0; blocks for the rows left over
 }
 
 // NewPartition draws a uniformly random partition of n rows into an odd number

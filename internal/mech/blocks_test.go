@@ -16,7 +16,7 @@ func mediansOf(c []float64, r Rows, bound float64, centre []float64, p *Partitio
 }
 
 // largestMedianShare returns the largest movement of a coordinate, over the stated
-// 2B, among neighbours, and whether the stated l2 reach held throughout.
+// 2B, among neighbours, and whether the stated l2 sensitivity held throughout.
 func largestMedianShare(t *testing.T, pairs int) (share float64, holds bool) {
 	r := rand.New(rand.NewPCG(1, uint64(pairs)))
 	holds = true
@@ -33,12 +33,13 @@ func largestMedianShare(t *testing.T, pairs int) (share float64, holds bool) {
 			centre[j] = []float64{0, 0, .1, -1e9, math.NaN()}[r.IntN(5)]
 		}
 		bound := []float64{1, .3, 1e-100}[r.IntN(3)]
-		p := NewPartition(n, blocks, TestSource(t, r.Uint64()))
+		p := NewPartition(n, blocks, testSource(t, r.Uint64()))
 		x, y := mediansOf(a.c, a.rows, bound, centre, p), mediansOf(b.c, b.rows, bound, centre, p)
 		contract := Contract{LInf, bound, n / blocks, len(centre)}
 		square, largest := distance(x, y)
-		holds = holds && largest.Cmp(contract.linf()) <= 0 && square.Cmp(contract.l2Squared()) <= 0
-		moved, _ := new(big.Rat).SetFrac(largest, contract.linf()).Float64()
+		most := new(big.Int).Lsh(big.NewInt(1), contract.bits()+1) // of one coordinate
+		holds = holds && largest.Cmp(most) <= 0 && square.Cmp(contract.l2Squared()) <= 0
+		moved, _ := new(big.Rat).SetFrac(largest, most).Float64()
 		share = max(share, moved)
 	}
 	return share, holds
@@ -85,7 +86,7 @@ func TestPositionalBlocksOfAVaryingBatchAreRefuted(t *testing.T) {
 }
 
 func TestPartitionsAreRandomAndEven(t *testing.T) {
-	src := TestSource(t, 3)
+	src := testSource(t, 3)
 	counts := make([]int, 4)
 	for range 20_000 {
 		p := NewPartition(11, 3, src)
@@ -107,7 +108,7 @@ func TestBlockSumsDoNotDependOnOrderOrParts(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	const n, d = 1000, 4
 	a := awkwardTable(r, n, d, true)
-	p, centre := NewPartition(n, 31, TestSource(t, 4)), []float64{0, .5, -2, 1e9, math.NaN()}
+	p, centre := NewPartition(n, 31, testSource(t, 4)), []float64{0, .5, -2, 1e9, math.NaN()}
 	want := mediansOf(a.c, a.rows, 1, centre, p)
 	total := NewBlockSum(1, centre, p)
 	parts := []*BlockSum{total.Fork(), total.Fork()}
@@ -130,7 +131,7 @@ func TestBlockSumsDoNotDependOnOrderOrParts(t *testing.T) {
 
 // The median block's mean, from the centre, in the units of the contributions.
 func TestMedianOfBlocks(t *testing.T) {
-	p := NewPartition(10, 3, TestSource(t, 5))
+	p := NewPartition(10, 3, testSource(t, 5))
 	x := make([]float64, 10)
 	for i, l := range p.label {
 		x[i] = []float64{-1, 2, 1e300, 1e300}[l]
@@ -143,13 +144,13 @@ func TestMedianOfBlocks(t *testing.T) {
 		want = 2. / 3
 	}
 	b := s.Median()
-	if got := b.contract.user(big.NewInt(b.totals[0])); math.Abs(got-want) > 1e-9 {
+	if got := b.contract.inUnits(big.NewInt(b.totals[0])); math.Abs(got-want) > 1e-9 {
 		t.Errorf("median %v from the centre, want %v", got, want)
 	}
 }
 
 func TestMisuseOfBlocksPanics(t *testing.T) {
-	src := TestSource(t, 6)
+	src := testSource(t, 6)
 	p := NewPartition(3, 3, src)
 	one := []float64{1}
 	for name, f := range map[string]func(){
@@ -186,7 +187,7 @@ func BenchmarkBlockSum(b *testing.B) {
 		}
 		rows.X = append(rows.X, x)
 	}
-	s := NewBlockSum(3, make([]float64, d), NewPartition(n, 41, TestSource(b, 1)))
+	s := NewBlockSum(3, make([]float64, d), NewPartition(n, 41, testSource(b, 1)))
 	own, plain := time.Hour, time.Hour
 	for b.Loop() {
 		start := time.Now()

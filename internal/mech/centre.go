@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"slices"
 
+	"dpsidecar/internal/mech/internal/hook"
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/mathext"
@@ -42,13 +43,13 @@ func (c Centre) Check(m, d int) error {
 	if err := c.check(d); err != nil {
 		return err
 	}
-	_, decay := c.tune(d)
-	switch least := max(minCentrePoints, 2*averaged(decay)-3); {
+	_, decay := c.calibrate(d)
+	switch least := max(minCentrePoints, 2*radiiToAverage(decay)-3); {
 	case least > maxCentrePoints:
 		return fmt.Errorf("%w: eps %.6g is too little for %d coefficients, for there would have to be %d blocks, and %d is the most", ErrParams, c.Epsilon, d, least, maxCentrePoints)
 	case m > maxCentrePoints:
 		return fmt.Errorf("%w: blocks is %d; for eps %.6g and %d coefficients it must be from %d to %d", ErrParams, m, c.Epsilon, d, least, maxCentrePoints)
-	case m < minCentrePoints || averaged(decay) > quorum(m):
+	case m < minCentrePoints || radiiToAverage(decay) > quorum(m):
 		return fmt.Errorf("%w: %d blocks are too few for eps %.6g and %d coefficients; there must be %d to %d", ErrParams, m, c.Epsilon, d, least, maxCentrePoints)
 	}
 	return nil
@@ -76,7 +77,7 @@ func (c Centre) Blocks(n, d int, spread float64) (int, error) {
 	if err := c.check(d); err != nil {
 		return 0, err
 	}
-	_, decay := c.tune(d)
+	_, decay := c.calibrate(d)
 	enough := math.Max(50, math.Ceil(2/decay*math.Log(2*c.Radius/spread)))
 	m := int(min(enough, float64(n/(20*d)), maxCentrePoints))
 	return m, c.Check(m, d)
@@ -101,16 +102,16 @@ func (c Centre) Release(dst []float64, points [][]float64, src *Source) {
 		panic(err.Error())
 	}
 	ball := c.ball(d)
-	shift, decay := c.tune(d)
+	shift, decay := c.calibrate(d)
 	steps := ball.project(points)
 	all := newCluster(steps, ball)
-	bound, middle := all.bound(averaged(decay), decay), steps[all.middle()]
-	src, tape := src.onTape(c, [2]int{m, d}, smooth{inFloats(middle), bound, 2 * decay})
+	bound, centre := all.bound(radiiToAverage(decay), decay), steps[all.smallestBall()]
+	noise := src.begin(c, [2]int{m, d}, hook.Chosen{Points: steps, Smooth: hook.Smooth{Point: inFloats(centre), Bound: bound, Smoothness: 2 * decay}})
 	std := new(big.Rat).Quo(rational(bound), rational(shift))
-	for j, v := range middle {
-		dst[j] = ball.user(nearest(v, std, src.Normal()))
+	for j, v := range centre {
+		dst[j] = ball.inUnits(nearest(v, std, noise.Normal()))
 	}
-	tape.answer(dst)
+	src.end(dst)
 	intoBall(dst, c.Radius)
 }
 
@@ -143,6 +144,15 @@ func nearest(v int64, std *big.Rat, y Normal) *big.Int {
 	}
 }
 
+// inFloats returns integers below 2^53 as they are.
+func inFloats(steps []int64) []float64 {
+	point := make([]float64, len(steps))
+	for j, v := range steps {
+		point[j] = float64(v)
+	}
+	return point
+}
+
 // intoBall shortens v to the radius.
 func intoBall(v []float64, radius float64) {
 	square := 0.0
@@ -160,9 +170,10 @@ func intoBall(v []float64, radius float64) {
 // neighbours, one unchanged point is in both.
 func quorum(m int) int { return (m+1)/2 + 1 }
 
-// averaged returns the least number of radii whose mean grows by at most
-// exp(decay) when one of them is exchanged for one twice as long as the least.
-func averaged(decay float64) int {
+// radiiToAverage returns the smallest a such that replacing one of a radii by
+// twice the least of them multiplies their mean by at most exp(decay) (Lemma 2 of
+// centre.md).
+func radiiToAverage(decay float64) int {
 	a := math.Ceil(1 / math.Expm1(decay))
 	if math.Log1p(1/a) > decay*(1-0x1p-45) {
 		a++
@@ -170,8 +181,8 @@ func averaged(decay float64) int {
 	return int(a)
 }
 
-// cluster is how points lie to each other: radii[i][k] is the distance from point i
-// to its t-th nearest, counting itself, for t = quorum + k.
+// cluster holds distances between points: radii[i][k] is that from point i to its
+// t-th nearest, itself counted, for t = quorum + k.
 type cluster struct {
 	radii    [][]float64
 	diameter float64 // of the ball
@@ -199,8 +210,8 @@ func distanceOf(p, q []int64) float64 {
 	return math.Sqrt(square)
 }
 
-// middle returns the point with the smallest ball that holds a quorum.
-func (c cluster) middle() (best int) {
+// smallestBall returns the point with the smallest ball that holds a quorum.
+func (c cluster) smallestBall() (best int) {
 	for i := range c.radii {
 		if c.radii[i][0] < c.radii[best][0] {
 			best = i
@@ -209,10 +220,11 @@ func (c cluster) middle() (best int) {
 	return best
 }
 
-// bound returns a bound on how far one point moves the middle, at least one grid
-// step, whose logarithm it moves by at most 2 decay: Lemmas 2 to 4 of centre.md.
-func (c cluster) bound(averaged int, decay float64) float64 {
-	beyond := len(c.radii[0]) // of radii that nobody has: the diameter stands for them
+// bound returns a bound on how far replacing one point moves the released one, at
+// least one grid step. Replacing one point changes its logarithm by at most
+// 2 decay (Lemmas 2 to 4 of centre.md). The radii of average points are averaged.
+func (c cluster) bound(average int, decay float64) float64 {
+	beyond := len(c.radii[0]) // for t > m there is no t-th nearest: the diameter stands for its distance
 	largest := math.Exp(-decay*float64(beyond-1)) * c.diameter
 	column := make([]float64, len(c.radii))
 	for k := 1; k < beyond; k++ {
@@ -221,18 +233,18 @@ func (c cluster) bound(averaged int, decay float64) float64 {
 		}
 		slices.Sort(column)
 		mean := 0.0
-		for _, r := range column[:averaged] {
-			mean += r / float64(averaged)
+		for _, r := range column[:average] {
+			mean += r / float64(average)
 		}
 		largest = max(largest, math.Exp(-decay*float64(k-1))*mean)
 	}
 	return max(1, (1+math.Exp(decay))*largest) * (1 + 0x1p-36)
 }
 
-// tune returns the noise for points of length d: the shift that it hides, in
-// standard deviations, and the decay of the bound, of which twice is hidden. They
-// are the printed constants times the largest factor that delta allows.
-func (c Centre) tune(d int) (shift, decay float64) {
+// calibrate returns the noise for points of length d: the shift that it hides, in
+// standard deviations, and half of the change of the bound's logarithm that it
+// hides. They are the printed constants times the largest factor that Delta allows.
+func (c Centre) calibrate(d int) (shift, decay float64) {
 	tail := math.Log(2 / c.Delta)
 	printedShift, printedDilation := c.Epsilon/(5*math.Sqrt(2*tail)), c.Epsilon/(4*(float64(d)+tail))
 	low, high := 0., 64.

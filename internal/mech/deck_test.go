@@ -8,7 +8,7 @@ import (
 // Every deal is uniform, whatever was dealt before.
 func TestDealIsUniformAndFresh(t *testing.T) {
 	const n, m = 5, 2
-	d := NewDeck(n, TestSource(t, 1))
+	d := NewDeck(n, testSource(t, 1))
 	last, counts := 0, make([]int, 400)
 	for range 80_000 {
 		rows := d.Deal(m)
@@ -29,7 +29,7 @@ func TestDealIsUniformAndFresh(t *testing.T) {
 }
 
 func TestDealsAreSets(t *testing.T) {
-	d := NewDeck(100, TestSource(t, 2))
+	d := NewDeck(100, testSource(t, 2))
 	for m := range 101 {
 		rows := slices.Sorted(slices.Values(d.Deal(m)))
 		if len(slices.Compact(rows)) != m || m > 0 && (rows[0] < 0 || rows[m-1] > 99) {
@@ -40,7 +40,7 @@ func TestDealsAreSets(t *testing.T) {
 
 func TestBlocksCoverAllRowsEvenly(t *testing.T) {
 	for n := 1; n < 30; n++ {
-		d := NewDeck(n, TestSource(t, uint64(n)))
+		d := NewDeck(n, testSource(t, uint64(n)))
 		for q := 1; q <= n; q++ {
 			blocks := d.Blocks(q)
 			all := slices.Concat(blocks...)
@@ -60,7 +60,7 @@ func TestBlocksCoverAllRowsEvenly(t *testing.T) {
 // In which block a row lands is uniform: blocks by position, the mutant that
 // does not shuffle, fail.
 func TestBlocksAreShuffled(t *testing.T) {
-	d := NewDeck(6, TestSource(t, 3))
+	d := NewDeck(6, testSource(t, 3))
 	counts := make([]int, 3)
 	for range 20_000 {
 		for b, rows := range d.Blocks(3) {
@@ -75,7 +75,7 @@ func TestBlocksAreShuffled(t *testing.T) {
 }
 
 func TestMisuseOfDecksPanics(t *testing.T) {
-	d := NewDeck(3, TestSource(t, 4))
+	d := NewDeck(3, testSource(t, 4))
 	for name, f := range map[string]func(){
 		"too many rows": func() { d.Deal(4) }, "fewer than none": func() { d.Deal(-1) },
 		"more blocks than rows": func() { d.Blocks(4) }, "no blocks": func() { d.Blocks(0) },

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/big"
 	"math/bits"
+
+	"dpsidecar/internal/mech/internal/hook"
 )
 
 // ErrParams marks public parameters that a mechanism cannot work with.
@@ -20,8 +22,8 @@ const (
 	LInf Norm = "linf"
 )
 
-// Limits of a Contract. Sums fit int64 with room, rounding errors of row norms
-// stay below the margin of quietLimit.
+// Limits of a Contract. Within them sums fit an int64, and rounding errors of
+// row norms stay below the margin that provedLimit leaves.
 const (
 	maxRecords   = 1 << 40
 	maxDimension = 1 << 20
@@ -62,34 +64,21 @@ func (c Contract) bits() uint { return uint(min(maxBits, 61-bits.Len(uint(c.N-1)
 // scale returns the number of grid steps in a unit.
 func (c Contract) scale() float64 { return math.Ldexp(1/c.Bound, int(c.bits())) }
 
-// reach is what a mechanism knows of the integers it adds noise to: how far one
-// replaced record moves them, in grid steps, and what a step is worth.
-type reach interface {
+// sensitivity is what a mechanism knows of the integers it adds noise to: the
+// square of how far one replaced record moves them in l2, in grid steps, and how
+// many units a number of steps is.
+type sensitivity interface {
 	l2Squared() *big.Int
-	l1() *big.Int
-	linf() *big.Int
-	user(steps *big.Int) float64 // in the units of the release
+	inUnits(steps *big.Int) float64 // in the units of the release
 }
 
-// l2Squared implements reach.
+// l2Squared implements sensitivity.
 func (c Contract) l2Squared() *big.Int {
 	s := new(big.Int).Lsh(big.NewInt(1), 2*(c.bits()+1))
 	if c.Norm == LInf {
 		s.Mul(s, big.NewInt(int64(c.D)))
 	}
 	return s
-}
-
-// linf implements reach: one coordinate moves by at most 2 Bound.
-func (c Contract) linf() *big.Int { return new(big.Int).Lsh(big.NewInt(1), c.bits()+1) }
-
-// l1 implements reach.
-func (c Contract) l1() *big.Int {
-	factor := big.NewInt(int64(c.D))
-	if c.Norm == L2 { // the square root of D, rounded up
-		factor.Sub(factor, big.NewInt(1)).Sqrt(factor).Add(factor, big.NewInt(1))
-	}
-	return factor.Lsh(factor, c.bits()+1)
 }
 
 // Bounded is a sensitive vector together with a bound on how far one record can
@@ -100,7 +89,7 @@ type Bounded struct{ *sealed }
 
 type sealed struct {
 	sensitive
-	contract reach
+	contract sensitivity
 	totals   []int64 // grid steps; nil when released
 }
 
@@ -110,8 +99,11 @@ type sensitive struct{}
 // Format writes that there is a value, but not which.
 func (sensitive) Format(f fmt.State, _ rune) { fmt.Fprint(f, "(sensitive)") }
 
+// Show is for tests: only packages below this one can name its argument.
+func (b Bounded) Show(view hook.Viewer) { view(b.totals, b.contract.l2Squared()) }
+
 // unseal takes the value away.
-func (b Bounded) unseal() (reach, []int64) {
+func (b Bounded) unseal() (sensitivity, []int64) {
 	if b.sealed == nil || b.totals == nil {
 		panic("mech: nothing to release: a Bounded is released once")
 	}
@@ -120,8 +112,8 @@ func (b Bounded) unseal() (reach, []int64) {
 	return b.contract, totals
 }
 
-// user implements reach, in the units of the mean: steps * Bound / 2^bits / N.
-func (c Contract) user(steps *big.Int) float64 {
+// inUnits implements sensitivity, in the units of the mean: steps * Bound / 2^bits / N.
+func (c Contract) inUnits(steps *big.Int) float64 {
 	v, _ := new(big.Float).SetInt(steps).Float64()
 	return math.Ldexp(v, -int(c.bits())) / float64(c.N) * c.Bound
 }
@@ -253,7 +245,7 @@ const blockRows = 256
 type block struct {
 	factor [blockRows]float64 // from stored values to grid steps
 	square [blockRows]float64 // squared row norms
-	quiet  [blockRows]int64   // all ones for a row whose norm is proved by floating point, else 0
+	proved [blockRows]int64   // -1, a mask, where floating point proves that the row keeps the contract; else 0
 	ones   [blockRows]float64
 	zeros  [blockRows]float64
 }
@@ -261,35 +253,35 @@ type block struct {
 // addL2 adds rows start to end: those whose bound floating point proves column
 // by column, the others one by one.
 func (s *accumulator) addL2(r Rows, start, end int, c []float64) {
-	loud := s.prepare(r, start, end, c)
+	unproved := s.prepare(r, start, end, c)
 	first := 0
 	if r.Intercept {
-		s.totals[0] += truncate(s.ones[:len(c)], s.factor[:], s.quiet[:])
+		s.totals[0] += truncate(s.ones[:len(c)], s.factor[:], s.proved[:])
 		first = 1
 	}
 	for j, x := range r.X {
-		s.totals[first+j] += truncate(x[start:end], s.factor[:], s.quiet[:])
+		s.totals[first+j] += truncate(x[start:end], s.factor[:], s.proved[:])
 	}
-	if loud == 0 {
+	if unproved == 0 {
 		return
 	}
 	row := make([]float64, s.contract.D)
 	for i := range c {
-		if s.quiet[i] == 0 {
+		if s.proved[i] == 0 {
 			r.scaled(row, start+i, c[i])
 			s.addVector(row)
 		}
 	}
 }
 
-// quietLimit is the share of Bound to which rows are clipped whose norm is only
+// provedLimit is the share of Bound to which rows are clipped whose norm is only
 // known from floating point: it covers the rounding of that norm.
-const quietLimit = 1 - 0x1p-30
+const provedLimit = 1 - 0x1p-30
 
 // prepare computes the factor of every row and returns the number of rows that
-// are not quiet: whose norm, factor or product is out of the range in which the
+// are not proved: those whose norm, factor or product is out of the range in which the
 // rounding of floating point is bounded (Lemma 2 of fixedpoint.md).
-func (s *accumulator) prepare(r Rows, start, end int, c []float64) (loud int) {
+func (s *accumulator) prepare(r Rows, start, end int, c []float64) (unproved int) {
 	n := end - start
 	square := s.square[:n]
 	base := 0x1p-1000 // covers squares that underflow
@@ -307,17 +299,17 @@ func (s *accumulator) prepare(r Rows, start, end int, c []float64) (loud int) {
 	if j < len(r.X) {
 		addSquares(square, r.X[j][start:end], s.zeros[:n])
 	}
-	limit := float64(s.limit) * quietLimit
+	limit := float64(s.limit) * provedLimit
 	for i, v := range square {
 		factor := c[i] * s.scale
 		length := math.Abs(factor) * math.Sqrt(v)
-		s.factor[i], s.quiet[i] = factor*min(1, limit/length), -1
+		s.factor[i], s.proved[i] = factor*min(1, limit/length), -1
 		if !(length <= 0x1p900) {
-			s.quiet[i] = 0
-			loud++
+			s.proved[i] = 0
+			unproved++
 		}
 	}
-	return loud
+	return unproved
 }
 
 // addSquares adds the squares of two columns, one after the other.
@@ -329,11 +321,11 @@ func addSquares(sums, x, y []float64) {
 	}
 }
 
-// truncate adds up x_i factor_i, each cut toward zero, over the quiet rows.
-func truncate(x, factor []float64, quiet []int64) (sum int64) {
-	factor, quiet = factor[:len(x)], quiet[:len(x)]
+// truncate adds up x_i factor_i, each cut toward zero, over the proved rows.
+func truncate(x, factor []float64, proved []int64) (sum int64) {
+	factor, proved = factor[:len(x)], proved[:len(x)]
 	for i, v := range x {
-		sum += int64(v*factor[i]) & quiet[i]
+		sum += int64(v*factor[i]) & proved[i]
 	}
 	return sum
 }
@@ -367,21 +359,22 @@ func (s *accumulator) addVector(v []float64) {
 		square += float64(v[j] * v[j])
 	}
 	factor := math.Min(math.Ldexp(s.scale, exponent), float64(s.limit)/math.Sqrt(square))
-	for range 1 + shorterTries {
+	for range 1 + shrinkTries {
 		if s.fits(v, factor) {
 			for j, vj := range v {
 				s.totals[j] += int64(vj * factor)
 			}
 			return
 		}
-		factor *= shorter
+		factor *= shrink
 	}
 }
 
-// A contribution that is too long is shortened and tried again, then dropped.
+// A contribution whose integers are too long is multiplied by shrink and tried
+// again, shrinkTries times, and then counts as zero.
 const (
-	shorter      = 1 - 0x1p-20
-	shorterTries = 3
+	shrink      = 1 - 0x1p-20
+	shrinkTries = 3
 )
 
 // fits reports that v times factor, cut to integers, is at most Bound long, in
@@ -421,16 +414,16 @@ func (s *accumulator) clamp(x, c []float64) (sum int64) {
 	for i, v := range x {
 		v *= factor[i]
 		if !(math.Abs(v) < 0x1p62) {
-			v = tame(x[i]*c[i], s.scale)
+			v = withinInt64(x[i]*c[i], s.scale)
 		}
 		sum += max(-limit, min(int64(v), limit))
 	}
 	return sum
 }
 
-// tame scales a contribution to a number that fits int64 and has the same sign;
-// one that is not finite becomes 0.
-func tame(v, scale float64) float64 {
+// withinInt64 returns v scale, brought into [-2^62, 2^62] so that it converts to
+// an int64; 0 for a v that is not finite.
+func withinInt64(v, scale float64) float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return 0
 	}

@@ -174,7 +174,7 @@ func TestClampIsNeeded(t *testing.T) {
 	}
 }
 
-// In the loud path rounding can make integers too long by a little: they are
+// In the unproved path rounding can make integers too long by a little: they are
 // shortened once, by 2^-20.
 func TestIntegersThatAreTooLongAreShortened(t *testing.T) {
 	s := NewSum(Contract{L2, 1, 1, 2})
@@ -336,7 +336,7 @@ func TestMisuseOfSumsPanics(t *testing.T) {
 	full.AddRows(Rows{X: [][]float64{{1}}, Intercept: true}, []float64{1})
 	full.Add([]float64{1, 1})
 	once := NewSum(c).Bounded()
-	Gaussian{1}.Release(make([]float64, 2), once, TestSource(t, 1))
+	Gaussian{1}.Release(make([]float64, 2), once, testSource(t, 1))
 	for name, f := range map[string]func(){
 		"a bad contract":           func() { NewSum(Contract{}) },
 		"a record too many":        func() { full.Add([]float64{1, 1}) },
@@ -345,9 +345,9 @@ func TestMisuseOfSumsPanics(t *testing.T) {
 		"a column too few":         func() { NewSum(c).AddRows(Rows{X: [][]float64{{1}}}, []float64{1}) },
 		"a short column":           func() { NewSum(c).AddRows(Rows{X: [][]float64{{1}, {}}}, []float64{1}) },
 		"another contract":         func() { NewSum(c).Merge(NewSum(Contract{LInf, 1, 2, 2})) },
-		"a second release":         func() { Gaussian{1}.Release(make([]float64, 2), once, TestSource(t, 1)) },
-		"no value":                 func() { Gaussian{1}.Release(nil, Bounded{}, TestSource(t, 1)) },
-		"a short release":          func() { Gaussian{1}.Release(make([]float64, 1), NewSum(c).Bounded(), TestSource(t, 1)) },
+		"a second release":         func() { Gaussian{1}.Release(make([]float64, 2), once, testSource(t, 1)) },
+		"no value":                 func() { Gaussian{1}.Release(nil, Bounded{}, testSource(t, 1)) },
+		"a short release":          func() { Gaussian{1}.Release(make([]float64, 1), NewSum(c).Bounded(), testSource(t, 1)) },
 	} {
 		if !panics(f) {
 			t.Errorf("%s: no panic", name)

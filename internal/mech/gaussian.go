@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 
+	"dpsidecar/internal/mech/internal/hook"
 	"dpsidecar/internal/privacy"
 )
 
@@ -37,14 +38,14 @@ func (g Gaussian) Release(dst []float64, b Bounded, src *Source) {
 		panic(err.Error())
 	}
 	noise := newGaussianNoise(g.variance(b.contract))
-	src, tape := src.onTape(g, b.contract, integers{b.totals, b.contract.l2Squared(), once})
-	noise.release(dst, b, src)
-	tape.answer(dst)
+	from := src.begin(g, b.contract, hook.Totals{Steps: b.totals, SquaredBound: b.contract.l2Squared(), Weight: hook.Once})
+	noise.release(dst, b, from)
+	src.end(dst)
 }
 
 // variance returns the noise's variance parameter in squared grid steps,
 // exactly: NoiseMultiplier^2 times the squared sensitivity.
-func (g Gaussian) variance(c reach) *big.Rat {
+func (g Gaussian) variance(c sensitivity) *big.Rat {
 	z := new(big.Rat).SetFloat64(g.NoiseMultiplier)
 	return z.Mul(z, z).Mul(z, new(big.Rat).SetInt(c.l2Squared()))
 }

@@ -48,7 +48,7 @@ type Histogram struct{ *tally }
 type tally struct {
 	sensitive
 	bins    Bins
-	shape   histogramShape
+	shape   countContract
 	records int
 	counts  []int64
 }
@@ -59,7 +59,7 @@ func NewHistogram(b Bins, n, d int) *Histogram {
 	if err := CheckHistogram(b, n, d); err != nil {
 		panic(err.Error())
 	}
-	return &Histogram{&tally{bins: b, shape: histogramShape{n, d}, counts: make([]int64, 2*b.Half*d)}}
+	return &Histogram{&tally{bins: b, shape: countContract{n, d}, counts: make([]int64, 2*b.Half*d)}}
 }
 
 // CheckHistogram reports whether n records of length d can be counted in b.
@@ -131,21 +131,17 @@ func (h *Histogram) Bounded() Bounded {
 	return Bounded{&sealed{contract: h.shape, totals: totals}}
 }
 
-// histogramShape is the reach of counts. One of them is 2^bits steps, so that
-// noise is no coarser than a Sum's.
-type histogramShape struct{ n, d int }
+// countContract is the sensitivity of counts. A count of one is 2^bits steps: the
+// grid of the noise is as fine as a Sum's.
+type countContract struct{ n, d int }
 
-func (s histogramShape) bits() uint { return Contract{N: s.n}.bits() + 1 }
+func (s countContract) bits() uint { return Contract{N: s.n}.bits() + 1 }
 
-func (s histogramShape) l2Squared() *big.Int {
+func (s countContract) l2Squared() *big.Int {
 	return new(big.Int).Lsh(big.NewInt(int64(s.d)), 2*s.bits()+1)
 }
 
-func (s histogramShape) l1() *big.Int { return new(big.Int).Lsh(big.NewInt(int64(s.d)), s.bits()+1) }
-
-func (s histogramShape) linf() *big.Int { return new(big.Int).Lsh(big.NewInt(1), s.bits()) }
-
-func (s histogramShape) user(steps *big.Int) float64 {
+func (s countContract) inUnits(steps *big.Int) float64 {
 	v, _ := new(big.Float).SetInt(steps).Float64()
 	return math.Ldexp(v, -int(s.bits()))
 }

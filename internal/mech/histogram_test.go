@@ -18,7 +18,7 @@ func TestBinsCoverEverything(t *testing.T) {
 	}
 	h := NewHistogram(b, 3, 2)
 	h.AddRows(Rows{X: [][]float64{{1, 3, math.NaN()}}, Intercept: true}, []float64{1, -1, math.NaN()})
-	if got, want := TestValue(t, h.Bounded()), []int64{0, 1, 1, 0, 1, 0, 1, 0}; !slices.Equal(got, shifted(want, NewHistogram(b, 3, 2).shape.bits())) {
+	if got, want := h.Bounded().totals, []int64{0, 1, 1, 0, 1, 0, 1, 0}; !slices.Equal(got, shifted(want, NewHistogram(b, 3, 2).shape.bits())) {
 		t.Errorf("counts %v, want %v in steps", got, want)
 	}
 }
@@ -46,10 +46,10 @@ func TestHistogramSensitivity(t *testing.T) {
 		n, d, bins := 1+r.IntN(4), 1+r.IntN(4), Bins{Width: []float64{1, .3, 1e-100, 1e100}[r.IntN(4)], Half: 1 + r.IntN(3)}
 		a := awkwardTable(r, n, d, false)
 		p, q := countsOf(bins, d, a), countsOf(bins, d, a.neighbour(r))
-		square, _ := distance(TestValue(t, p), TestValue(t, q))
-		switch square.Cmp(TestL2Squared(t, p)) {
+		square, _ := distance(p.totals, q.totals)
+		switch square.Cmp(p.contract.l2Squared()) {
 		case 1:
-			t.Fatalf("moved by %v, more than %v", square, TestL2Squared(t, p))
+			t.Fatalf("moved by %v, more than %v", square, p.contract.l2Squared())
 		case 0:
 			attained = true
 		}
@@ -64,7 +64,7 @@ func TestHistogramsDoNotDependOnOrderOrParts(t *testing.T) {
 	const n, d = 1000, 3
 	bins := Bins{Width: .5, Half: 4}
 	a := awkwardTable(r, n, d, false)
-	want := TestValue(t, countsOf(bins, d, a))
+	want := countsOf(bins, d, a).totals
 	whole := NewHistogram(bins, n, d)
 	for _, i := range r.Perm(n) {
 		part := whole.Fork()
@@ -75,7 +75,7 @@ func TestHistogramsDoNotDependOnOrderOrParts(t *testing.T) {
 		part.AddRows(row, a.c[i:i+1])
 		whole.Merge(part)
 	}
-	if got := TestValue(t, whole.Bounded()); !slices.Equal(got, want) {
+	if got := whole.Bounded().totals; !slices.Equal(got, want) {
 		t.Errorf("shuffled and in parts: %v, want %v", got, want)
 	}
 }
@@ -87,7 +87,7 @@ func TestHistogramNoise(t *testing.T) {
 	const z, d = 3.0, 10
 	h := NewHistogram(Bins{Width: 1, Half: 1000}, 5, d)
 	noisy := make([]float64, 2000*d)
-	Gaussian{z}.Release(noisy, h.Bounded(), TestSource(t, 1))
+	Gaussian{z}.Release(noisy, h.Bounded(), testSource(t, 1))
 	sum := 0.0
 	for _, v := range noisy {
 		sum += v * v
@@ -131,11 +131,11 @@ func TestHistogramRefusals(t *testing.T) {
 	}
 }
 
-// Counts in steps and their reach: one count is 2^bits steps.
-func TestHistogramReach(t *testing.T) {
+// Counts in steps and their sensitivity: one count is 2^bits steps.
+func TestHistogramSensitivityInSteps(t *testing.T) {
 	s := NewHistogram(Bins{1, 1}, 1<<30, 5).shape
 	one := new(big.Int).Lsh(big.NewInt(1), s.bits())
-	if s.user(one) != 1 || s.linf().Cmp(one) != 0 || s.l1().Cmp(new(big.Int).Mul(one, big.NewInt(10))) != 0 {
-		t.Errorf("a count is %v, moves by %v and %v", s.user(one), s.linf(), s.l1())
+	if ten := new(big.Int).Mul(big.NewInt(10), new(big.Int).Mul(one, one)); s.inUnits(one) != 1 || s.l2Squared().Cmp(ten) != 0 {
+		t.Errorf("a count is %v; counts move by the root of %v", s.inUnits(one), s.l2Squared())
 	}
 }

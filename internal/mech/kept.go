@@ -57,7 +57,7 @@ func (k *Kept) AddRows(r Rows, c []float64) {
 // add keeps or drops one contribution, by its integers.
 func (k *keeper) add(v []float64) {
 	if k.contract.Norm == L2 {
-		if k.near(v) && k.fits(v, k.scale) {
+		if k.inRange(v) && k.fits(v, k.scale) {
 			k.kept[0]++
 			for j, vj := range v {
 				k.totals[j] += int64(vj * k.scale)
@@ -66,16 +66,16 @@ func (k *keeper) add(v []float64) {
 		return
 	}
 	for j := range v {
-		if one := v[j : j+1]; k.near(one) && k.fits(one, k.scale) {
+		if one := v[j : j+1]; k.inRange(one) && k.fits(one, k.scale) {
 			k.kept[j]++
 			k.totals[j] += int64(v[j] * k.scale)
 		}
 	}
 }
 
-// near reports that no coordinate of v is twice Bound or more, so that squares
-// do not overflow.
-func (k *keeper) near(v []float64) bool {
+// inRange reports that every coordinate of v is below twice Bound in size: then
+// squares do not overflow.
+func (k *keeper) inRange(v []float64) bool {
 	limit := 2 * float64(k.limit)
 	for _, vj := range v {
 		if !(math.Abs(vj*k.scale) < limit) {
@@ -87,7 +87,7 @@ func (k *keeper) near(v []float64) bool {
 
 // Bounded returns the mean and leaves k empty.
 func (k *Kept) Bounded() Bounded {
-	shape := keptShape{k.contract}
+	shape := keptContract{k.contract}
 	means := make([]int64, k.contract.D)
 	for j, total := range k.totals {
 		kept := k.kept[min(j, len(k.kept)-1)]
@@ -98,54 +98,46 @@ func (k *Kept) Bounded() Bounded {
 	return Bounded{&sealed{contract: shape, totals: means}}
 }
 
-// keptShape is the reach of such a mean, which is counted in steps of
-// Bound / 2^(bits + raise), 2^raise >= N: its noise is no coarser than a Sum's.
-type keptShape struct{ Contract }
+// keptContract is the sensitivity of the mean of a Kept. It is counted in steps of
+// Bound / 2^(bits + extraBits) with 2^extraBits >= N, so that rounding the mean
+// costs no more than the grid of a Sum.
+type keptContract struct{ Contract }
 
-func (s keptShape) raise() uint { return uint(bits.Len(uint(s.N - 1))) }
+func (s keptContract) extraBits() uint { return uint(bits.Len(uint(s.N - 1))) }
 
 // mean returns total / max(kept, 3N/4) in its steps, rounded down.
-func (s keptShape) mean(total, kept int64) int64 {
-	v := new(big.Int).Lsh(big.NewInt(total), s.raise()+2)
+func (s keptContract) mean(total, kept int64) int64 {
+	v := new(big.Int).Lsh(big.NewInt(total), s.extraBits()+2)
 	divisor := big.NewInt(max(4*kept, 3*int64(s.N)))
 	q, _ := v.DivMod(v, divisor, new(big.Int)) // floor: the divisor is positive
 	return q.Int64()
 }
 
-// linf bounds how far one coordinate moves: 8 Bound / (3N), rounded up with the
-// mean.
-func (s keptShape) linf() *big.Int {
-	v := new(big.Int).Lsh(big.NewInt(8), s.bits()+s.raise())
+// coordinate bounds how far one record moves a coordinate, in steps: 8 Bound / (3N)
+// rounded upward.
+func (s keptContract) coordinate() *big.Int {
+	v := new(big.Int).Lsh(big.NewInt(8), s.bits()+s.extraBits())
 	n := big.NewInt(3 * int64(s.N))
 	return v.Add(v, n).Sub(v, big.NewInt(1)).Quo(v, n)
 }
 
-func (s keptShape) l2Squared() *big.Int {
-	v := s.linf()
+func (s keptContract) l2Squared() *big.Int {
+	v := s.coordinate()
 	if s.Norm == L2 { // all of it moves by as much, and each coordinate is rounded
-		v.Add(v, s.root())
+		v.Add(v, s.rootD())
 		return v.Mul(v, v)
 	}
 	v.Mul(v, v)
 	return v.Mul(v, big.NewInt(int64(s.D)))
 }
 
-func (s keptShape) l1() *big.Int {
-	v := s.linf()
-	if s.Norm == L2 {
-		v.Add(v, s.root())
-		return v.Mul(v, s.root())
-	}
-	return v.Mul(v, big.NewInt(int64(s.D)))
-}
-
-// root returns the square root of D, rounded up.
-func (s keptShape) root() *big.Int {
+// rootD returns the square root of D, rounded up.
+func (s keptContract) rootD() *big.Int {
 	v := big.NewInt(int64(s.D - 1))
 	return v.Sqrt(v).Add(v, big.NewInt(1))
 }
 
-func (s keptShape) user(steps *big.Int) float64 {
+func (s keptContract) inUnits(steps *big.Int) float64 {
 	v, _ := new(big.Float).SetInt(steps).Float64()
-	return math.Ldexp(v, -int(s.bits()+s.raise())) * s.Bound
+	return math.Ldexp(v, -int(s.bits()+s.extraBits())) * s.Bound
 }

@@ -54,8 +54,8 @@ func keptShares(t *testing.T, pairs int) map[Norm]float64 {
 			c.Bound = 1 / math.Sqrt(float64(d))
 		}
 		p, q := keptOf(c, a), keptOf(c, b)
-		bound := TestL2Squared(t, p)
-		square, _ := distance(TestValue(t, p), TestValue(t, q))
+		bound := p.contract.l2Squared()
+		square, _ := distance(p.totals, q.totals)
 		share, _ := new(big.Rat).SetFrac(square, bound).Float64()
 		if square.Cmp(bound) > 0 {
 			share += 1
@@ -89,7 +89,7 @@ func TestKeptAveragesWhatIsNear(t *testing.T) {
 	k.AddRows(Rows{X: [][]float64{{.6, .6, .6, .6, 30}, {.8, .2, .2, .2, 40}}}, []float64{.999, 1, 1, 1, 1})
 	b := k.Bounded()
 	for j, want := range []float64{(.6*.999 + 1.8) / 4, (.8*.999 + .6) / 4} {
-		if got := b.contract.user(big.NewInt(b.totals[j])); math.Abs(got-want) > 1e-9 {
+		if got := b.contract.inUnits(big.NewInt(b.totals[j])); math.Abs(got-want) > 1e-9 {
 			t.Errorf("coordinate %d: %v, want %v", j, got, want)
 		}
 	}
@@ -97,7 +97,7 @@ func TestKeptAveragesWhatIsNear(t *testing.T) {
 	k.AddRows(Rows{X: [][]float64{{.5, .5, .5, 2}, {.5, .5, math.NaN(), 1e300}}}, []float64{1, 1, 1, 1})
 	b = k.Bounded()
 	for j, want := range []float64{.5, 1. / 3} {
-		if got := b.contract.user(big.NewInt(b.totals[j])); math.Abs(got-want) > 1e-9 {
+		if got := b.contract.inUnits(big.NewInt(b.totals[j])); math.Abs(got-want) > 1e-9 {
 			t.Errorf("coordinate %d: %v, want %v", j, got, want)
 		}
 	}
@@ -128,7 +128,7 @@ func TestKeptDoesNotDependOnOrderOrParts(t *testing.T) {
 	for _, norm := range []Norm{L2, LInf} {
 		a := awkwardTable(r, n, d, false)
 		c := Contract{norm, 1, n, d}
-		want := TestValue(t, keptOf(c, a))
+		want := keptOf(c, a).totals
 		whole := NewKept(c)
 		for _, i := range r.Perm(n) {
 			part, row := whole.Fork(), Rows{}
@@ -138,7 +138,7 @@ func TestKeptDoesNotDependOnOrderOrParts(t *testing.T) {
 			part.AddRows(row, a.c[i:i+1])
 			whole.Merge(part)
 		}
-		if got := TestValue(t, whole.Bounded()); !slices.Equal(got, want) {
+		if got := whole.Bounded().totals; !slices.Equal(got, want) {
 			t.Errorf("%s: shuffled and in parts: %v, want %v", norm, got, want)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/big"
 	"math/bits"
+
+	"dpsidecar/internal/mech/internal/hook"
 )
 
 // MomentContract is what every row of Moments is held to. All of it is public.
@@ -36,10 +38,21 @@ func (c MomentContract) frobeniusSquared() *big.Int {
 	return new(big.Int).Lsh(big.NewInt(2), 4*c.bits())
 }
 
-// user returns a sum of products in the units of the mean product.
-func (c MomentContract) user(steps *big.Int) float64 {
+// inUnits returns a sum of products in the units of the mean product.
+func (c MomentContract) inUnits(steps *big.Int) float64 {
 	v, _ := new(big.Float).SetInt(steps).Float64()
 	return math.Ldexp(v, -2*int(c.bits())) / float64(c.N) * c.Bound * c.Bound
+}
+
+// weight returns how often entry k of the upper triangle stands in the matrix.
+func (c MomentContract) weight(k int) int64 {
+	for row := c.D; k >= row; row-- {
+		k -= row
+	}
+	if k == 0 {
+		return 1
+	}
+	return 2
 }
 
 // Moments adds up the products x_i x_j of the coordinates of rows, each row
@@ -52,11 +65,11 @@ type moments struct {
 	contract MomentContract
 	records  int
 	totals   []int64 // of i <= j: row by row of the upper triangle
-	cutRows
+	clippedRows
 }
 
-// cutRows is scratch space for one block of rows.
-type cutRows struct {
+// clippedRows is scratch space for one block of rows.
+type clippedRows struct {
 	steps  [][]int64          // rows by columns, in grid steps
 	square [blockRows]float64 // squared row norms
 	factor [blockRows]float64 // from stored values to grid steps
@@ -121,14 +134,14 @@ func (m *Moments) AddRows(r Rows, n int) {
 	m.count(n)
 	for start := 0; start < n; start += blockRows {
 		end := min(start+blockRows, n)
-		m.cut(r, start, end)
+		m.clip(r, start, end)
 		m.addProducts(end - start)
 	}
 }
 
-// cut writes rows start to end to steps: clipped, cut toward zero, and zero if
+// clip writes rows start to end to steps: clipped, cut toward zero, and zero if
 // the integers are longer than Bound or the row's norm is not a number.
-func (m *moments) cut(r Rows, start, end int) {
+func (m *moments) clip(r Rows, start, end int) {
 	n := end - start
 	square, length := m.square[:n], m.length[:n]
 	clear(square)
@@ -140,7 +153,7 @@ func (m *moments) cut(r Rows, start, end int) {
 	}
 	limit := int64(1) << m.contract.bits()
 	for i, s := range square {
-		m.factor[i] = float64(limit) * quietLimit / max(m.contract.Bound, math.Sqrt(s))
+		m.factor[i] = float64(limit) * provedLimit / max(m.contract.Bound, math.Sqrt(s))
 	}
 	for j, steps := range m.steps {
 		for i, v := range m.column(r, j, start, end) {
@@ -209,21 +222,21 @@ func (m *Moments) Release(dst []float64, g Gaussian, src *Source) {
 		panic("mech: a release of the wrong length")
 	}
 	diagonal, off := m.contract.noise(g)
-	src, tape := src.onTape(g, m.contract, integers{m.totals, m.contract.frobeniusSquared(), m.contract.weights})
+	from := src.begin(g, m.contract, hook.Totals{Steps: m.totals, SquaredBound: m.contract.frobeniusSquared(), Weight: m.contract.weight})
 	y, total, k := new(big.Int), new(big.Int), 0
 	for i := range d {
 		for j := i; j < d; j++ {
 			if i == j {
-				diagonal.draw(y, src)
+				diagonal.draw(y, from)
 			} else {
-				off.draw(y, src)
+				off.draw(y, from)
 			}
-			v := m.contract.user(y.Add(y, total.SetInt64(m.totals[k])))
+			v := m.contract.inUnits(y.Add(y, total.SetInt64(m.totals[k])))
 			dst[i*d+j], dst[j*d+i] = v, v
 			k++
 		}
 	}
-	tape.answer(dst)
+	src.end(dst)
 	m.clear()
 }
 

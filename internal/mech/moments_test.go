@@ -108,10 +108,10 @@ func TestRowsOfMomentsAreNotTooLong(t *testing.T) {
 }
 
 // release returns second moments without noise to speak of.
-func quietMoments(t *testing.T, c MomentContract, rows Rows, n int) []float64 {
+func momentsWithoutNoise(t *testing.T, c MomentContract, rows Rows, n int) []float64 {
 	m, dst := NewMoments(c), make([]float64, c.D*c.D)
 	m.AddRows(rows, n)
-	m.Release(dst, Gaussian{0x1p-10}, TestSource(t, 1))
+	m.Release(dst, Gaussian{0x1p-10}, testSource(t, 1))
 	return dst
 }
 
@@ -134,7 +134,7 @@ func TestMomentsAreThoseOfTheClippedRows(t *testing.T) {
 			}
 		}
 	}
-	got := quietMoments(t, MomentContract{bound, n, 3}, Rows{X: x, Intercept: true}, n)
+	got := momentsWithoutNoise(t, MomentContract{bound, n, 3}, Rows{X: x, Intercept: true}, n)
 	for k, v := range got {
 		if math.Abs(v-want[k]) > 1e-4 || v != got[k%3*3+k/3] {
 			t.Errorf("entry %d: %v, want %v", k, v, want[k])
@@ -171,7 +171,7 @@ func TestMomentsDoNotDependOnOrderOrParts(t *testing.T) {
 func TestMomentsAddTheNoiseOfTheirEvent(t *testing.T) {
 	const n, d, z, bound = 7, 100, 1.5, 3
 	var diagonal, off []float64
-	src := TestSource(t, 5)
+	src := testSource(t, 5)
 	for range 40 {
 		m, dst := NewMoments(MomentContract{bound, n, d}), make([]float64, d*d)
 		m.Release(dst, Gaussian{z}, src)
@@ -200,7 +200,7 @@ func TestMomentsAddTheNoiseOfTheirEvent(t *testing.T) {
 
 func TestMomentsAndBlockSumsDoNotPrint(t *testing.T) {
 	rows := Rows{X: [][]float64{{.7}}}
-	m, p := NewMoments(MomentContract{1, 1, 1}), NewPartition(1, 1, TestSource(t, 1))
+	m, p := NewMoments(MomentContract{1, 1, 1}), NewPartition(1, 1, testSource(t, 1))
 	m.AddRows(rows, 1)
 	s := NewBlockSum(1, []float64{0}, p)
 	s.AddRows(0, rows, []float64{1})
@@ -223,8 +223,8 @@ func TestMisuseOfMomentsPanics(t *testing.T) {
 		"another length":   func() { NewMoments(c).AddRows(Rows{X: [][]float64{one}}, 1) },
 		"a short column":   func() { NewMoments(c).AddRows(Rows{X: [][]float64{{}}, Intercept: true}, 1) },
 		"another contract": func() { NewMoments(c).Merge(NewMoments(MomentContract{2, 2, 2})) },
-		"a short release":  func() { NewMoments(c).Release(one, Gaussian{1}, TestSource(t, 1)) },
-		"no noise":         func() { NewMoments(c).Release(make([]float64, 4), Gaussian{}, TestSource(t, 1)) },
+		"a short release":  func() { NewMoments(c).Release(one, Gaussian{1}, testSource(t, 1)) },
+		"no noise":         func() { NewMoments(c).Release(make([]float64, 4), Gaussian{}, testSource(t, 1)) },
 	} {
 		if !panics(f) {
 			t.Errorf("%s: no panic", name)

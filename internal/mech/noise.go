@@ -38,6 +38,17 @@ func newLaplaceNoise(scale *big.Rat) *noise {
 	return newNoise(new(big.Rat), new(big.Rat).Inv(scale), new(big.Rat), shift)
 }
 
+// DiscreteLaplace draws an integer with probability proportional to
+// exp(-|y| / scale), exactly (proof: noise.md). It panics if scale is below 2^-10.
+func (s *Source) DiscreteLaplace(scale *big.Rat) *big.Int {
+	if scale.Cmp(big.NewRat(1, 1<<10)) < 0 {
+		panic("mech: DiscreteLaplace with a scale below 2^-10")
+	}
+	y := new(big.Int)
+	newLaplaceNoise(scale).draw(y, s)
+	return y
+}
+
 func newNoise(square, linear, constant *big.Rat, shift uint) *noise {
 	n := &noise{square: square, linear: linear, constant: constant, shift: shift}
 	n.a, _ = new(big.Rat).Mul(square, power(2*shift)).Float64()
@@ -67,7 +78,7 @@ func (n *noise) draw(y *big.Int, src *Source) {
 		if u.SurelyAboveExp(-low) {
 			continue
 		}
-		n.join(y, whole, head, src)
+		n.appendDigits(y, whole, head, src)
 		if !u.SurelyBelowExp(-high) && !u.BelowExp(big.NewRat(1, 1), n.minusExponent(whole, y)) {
 			continue
 		}
@@ -91,9 +102,9 @@ func (n *noise) exponent(whole, fraction float64) (low, high float64) {
 	return x - slack, x + slack
 }
 
-// join sets y to t whole + u, where head holds the first 64 digits of u / t. The
+// appendDigits sets y to t whole + u, where head holds the first 64 digits of u / t. The
 // others are drawn here.
-func (n *noise) join(y *big.Int, whole, head uint64, src *Source) {
+func (n *noise) appendDigits(y *big.Int, whole, head uint64, src *Source) {
 	y.SetUint64(whole)
 	shift := min(n.shift, 64)
 	for rest := n.shift; ; {
@@ -143,6 +154,6 @@ func (n *noise) release(dst []float64, b Bounded, src *Source) {
 	y, total := new(big.Int), new(big.Int)
 	for j, q := range totals {
 		n.draw(y, src)
-		dst[j] = contract.user(y.Add(y, total.SetInt64(q)))
+		dst[j] = contract.inUnits(y.Add(y, total.SetInt64(q)))
 	}
 }

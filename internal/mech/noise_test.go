@@ -75,7 +75,7 @@ func TestDiscreteGaussianHasItsLaw(t *testing.T) {
 		edge     int64 // the tail beyond has probability of about 1e-3
 	}{{big.NewRat(1, 4), 2}, {big.NewRat(1, 1), 3}, {big.NewRat(21, 2), 10}} {
 		v, _ := c.variance.Float64()
-		all := draws(newGaussianNoise(c.variance), 1_000_000, TestSource(t, uint64(i)))
+		all := draws(newGaussianNoise(c.variance), 1_000_000, testSource(t, uint64(i)))
 		law := func(v float64) func(float64) float64 {
 			return func(y float64) float64 { return math.Exp(-y * y / (2 * v)) }
 		}
@@ -92,7 +92,7 @@ func TestDiscreteGaussianHasItsLaw(t *testing.T) {
 // distribution functions differ by less than 1/sqrt(v) = 2^-20 here, a share of
 // 6e-5 of a bin: it adds less than 0.01 to chi-square.
 func TestWideDiscreteGaussianHasItsLaw(t *testing.T) {
-	all := draws(newGaussianNoise(power(40)), 1_000_000, TestSource(t, 10))
+	all := draws(newGaussianNoise(power(40)), 1_000_000, testSource(t, 10))
 	scaled := make([]float64, len(all))
 	for i, y := range all {
 		scaled[i] = float64(y) * 0x1p-20
@@ -114,7 +114,7 @@ func TestWideDiscreteGaussianHasItsLaw(t *testing.T) {
 
 // Scales that need more than one word of digits.
 func TestVeryWideNoiseHasItsLaw(t *testing.T) {
-	src := TestSource(t, 11)
+	src := testSource(t, 11)
 	for _, shift := range []uint{63, 64, 65, 128, 150} {
 		n, y := newGaussianNoise(power(2*shift)), new(big.Int)
 		scaled, low := make([]float64, 50_000), make([]float64, 50_000)
@@ -131,7 +131,7 @@ func TestVeryWideNoiseHasItsLaw(t *testing.T) {
 }
 
 func TestDiscreteLaplaceHasItsLaw(t *testing.T) {
-	src := TestSource(t, 12)
+	src := testSource(t, 12)
 	for _, c := range []struct {
 		scale *big.Rat
 		edge  int64
@@ -154,7 +154,7 @@ func TestDiscreteLaplaceHasItsLaw(t *testing.T) {
 // The float64 enclosure of the exponent holds the exact one, which is not
 // negative, and is narrow.
 func TestExponentIsEnclosed(t *testing.T) {
-	src := TestSource(t, 13)
+	src := testSource(t, 13)
 	for _, n := range []*noise{
 		newGaussianNoise(big.NewRat(1, 1<<20)), newGaussianNoise(big.NewRat(1, 4)), newGaussianNoise(big.NewRat(21, 2)), newGaussianNoise(power(40)),
 		newGaussianNoise(big.NewRat(math.MaxInt64, 3)), newGaussianNoise(power(200)), newGaussianNoise(power(127)),
@@ -167,7 +167,7 @@ func TestExponentIsEnclosed(t *testing.T) {
 				head &= ^(^uint64(0) >> n.shift)
 			}
 			low, high := n.exponent(float64(whole), float64(head)*0x1p-64)
-			n.join(y, whole, head, src)
+			n.appendDigits(y, whole, head, src)
 			x := new(big.Rat).Neg(n.minusExponent(whole, y))
 			if x.Sign() < 0 || x.Cmp(rational(low)) < 0 || x.Cmp(rational(high)) > 0 {
 				t.Fatalf("shift %d: exponent %v outside [%v, %v]", n.shift, x, low, high)
@@ -182,7 +182,7 @@ func TestExponentIsEnclosed(t *testing.T) {
 // When the first digits leave a decision open, exact arithmetic takes it: with
 // every enclosure widened to be useless the law stays.
 func TestUndecidedDrawsAreExact(t *testing.T) {
-	src := TestSource(t, 14)
+	src := testSource(t, 14)
 	for _, n := range []*noise{newGaussianNoise(big.NewRat(21, 2)), newLaplaceNoise(big.NewRat(17, 5))} {
 		fast := draws(n, 20_000, src)
 		n.c = math.NaN()
@@ -198,7 +198,7 @@ func TestUndecidedDrawsAreExact(t *testing.T) {
 }
 
 func TestGeometricHasItsLaw(t *testing.T) {
-	src := TestSource(t, 15)
+	src := testSource(t, 15)
 	counts, probability := make([]int, 7), make([]float64, 7)
 	for k := range probability {
 		probability[k] = math.Exp(-float64(k)) * (1 - math.Exp(-1))

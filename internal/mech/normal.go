@@ -14,13 +14,13 @@ type Normal struct {
 //
 // Source: Karney 2016, Algorithm N.
 func (s *Source) Normal() Normal {
-	half := func() bool { return decays(s, nil, func() bool { return s.Uint64n(2) == 0 }) } // exp(-1/2)
+	half := func() bool { return bernoulliExp(s, nil, func() bool { return s.Uint64n(2) == 0 }) } // exp(-1/2)
 	for {
 		k := uint64(0)
 		for half() {
 			k++
 		}
-		if u := newFraction(s); repeats(k*(k-1), half) && bends(s, k, u) {
+		if u := newFraction(s); allOf(k*(k-1), half) && bernoulliExpOfFraction(s, k, u) {
 			return Normal{k, u, s.Uint64n(2) == 0}
 		}
 	}
@@ -73,13 +73,13 @@ func (u *fraction) add(k uint64, digits int) *big.Float {
 	return v.SetMantExp(v, -64*digits)
 }
 
-// decays returns true with probability exp(-p x), where p is the probability
-// that go on says yes and x stands for 1 when it is nil: a chain of uniform
+// bernoulliExp returns true with probability exp(-p x), where p is the probability
+// that goOn returns true, and a nil x stands for 1: a chain of uniform
 // numbers below x that falls k times and goes on k times has probability
 // (p x)^k / k!, and the alternating sum of these is the chance of an even length.
 //
 // Source: von Neumann 1951; Karney 2016, Algorithm B.
-func decays(src *Source, x *fraction, goOn func() bool) bool {
+func bernoulliExp(src *Source, x *fraction, goOn func() bool) bool {
 	for even := true; ; even = !even {
 		z := newFraction(src)
 		if x != nil && !z.less(x) || !goOn() {
@@ -89,19 +89,20 @@ func decays(src *Source, x *fraction, goOn func() bool) bool {
 	}
 }
 
-// bends is true with probability exp(-u (2k + u) / 2), as k + 1 chances of
-// exp(-u p) with p = (2k + u) / (2k + 2).
-func bends(src *Source, k uint64, u *fraction) bool {
+// bernoulliExpOfFraction returns true with probability exp(-u (2k + u) / 2): when
+// k + 1 trials of probability exp(-u p) succeed, p = (2k + u) / (2k + 2).
+func bernoulliExpOfFraction(src *Source, k uint64, u *fraction) bool {
 	p := func() bool {
 		m := src.Uint64n(2*k + 2)
 		return m < 2*k || m == 2*k && newFraction(src).less(u)
 	}
-	return repeats(k+1, func() bool { return decays(src, u, p) })
+	return allOf(k+1, func() bool { return bernoulliExp(src, u, p) })
 }
 
-func repeats(times uint64, chance func() bool) bool {
+// allOf reports whether a trial succeeds so many times in a row.
+func allOf(times uint64, trial func() bool) bool {
 	for range times {
-		if !chance() {
+		if !trial() {
 			return false
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 func TestNormalHasItsLaw(t *testing.T) {
-	src := TestSource(t, 1)
+	src := testSource(t, 1)
 	normals := make([]float64, 100_000)
 	for i := range normals {
 		normals[i], _ = src.Normal().Value(1).Float64()
@@ -22,7 +22,7 @@ func TestNormalHasItsLaw(t *testing.T) {
 }
 
 func TestNormalDigitsContinue(t *testing.T) {
-	z := TestSource(t, 2).Normal()
+	z := testSource(t, 2).Normal()
 	near, _ := z.Value(1).Float64()
 	far := z.Value(3)
 	if v, _ := far.Float64(); math.Abs(v-near) > 0x1p-50 || far.Cmp(z.Value(3)) != 0 {
@@ -31,7 +31,7 @@ func TestNormalDigitsContinue(t *testing.T) {
 }
 
 func TestFractionsCompareBeyondEqualDigits(t *testing.T) {
-	src := TestSource(t, 5)
+	src := testSource(t, 5)
 	a, b := newFraction(src), newFraction(src)
 	a.digits, b.digits = []uint64{7, 9}, []uint64{7, 9}
 	if a.less(b) == b.less(a) || len(a.digits) < 3 {

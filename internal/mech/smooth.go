@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 
+	"dpsidecar/internal/mech/internal/hook"
 	"dpsidecar/internal/privacy"
 )
 
@@ -65,8 +66,15 @@ func (m Smooth) Check() error {
 	if !(m.Smoothness >= m.Epsilon*0x1p-50) {
 		return fmt.Errorf("%w: Smoothness = %v; it must be positive", ErrParams, m.Smoothness)
 	}
-	if _, s := m.tune(); !(s > 0) {
+	if _, s := m.calibrate(); !(s > 0) {
 		return fmt.Errorf("%w: Smoothness = %v is too much for Epsilon = %v; it must be below Epsilon/2", ErrParams, m.Smoothness, m.Epsilon)
+	}
+	return nil
+}
+
+func checkEpsilon(epsilon float64) error {
+	if !(epsilon >= 0x1p-50 && epsilon <= 0x1p20) {
+		return fmt.Errorf("%w: Epsilon = %v; it must be in [2^-50, 2^20]", ErrParams, epsilon)
 	}
 	return nil
 }
@@ -78,7 +86,7 @@ func (m Smooth) Event() privacy.Event {
 
 // Std returns the noise's standard deviation as a multiple of the bound.
 func (m Smooth) Std() float64 {
-	a, s := m.tune()
+	a, s := m.calibrate()
 	return a.std() / s
 }
 
@@ -100,10 +108,10 @@ func (a arsinh) std() float64 { return math.Sqrt(math.Expm1(2*a.sigma*a.sigma)/2
 // of the exponentials and subtractions behind a smooth bound.
 const smoothSlack = 1 + 1e-9
 
-// tune chooses the shape with the least standard deviation and the shift s that
+// calibrate chooses the shape with the least standard deviation and the shift s that
 // uses Epsilon up, but for 2^-40 of it that covers the rounding here; s <= 0 if no
 // shape can have so large a smoothness.
-func (m Smooth) tune() (best arsinh, s float64) {
+func (m Smooth) calibrate() (best arsinh, s float64) {
 	for _, a := range arsinhShapes {
 		shift := (m.Epsilon*(1-0x1p-40) - a.dilation*m.Smoothness*smoothSlack) / a.shift
 		if s <= 0 || shift > 0 && a.std()/shift < best.std()/s {
@@ -126,15 +134,16 @@ func (m Smooth) Release(b Smoothed, src *Source) float64 {
 		panic("mech: nothing to release: a Smoothed is released once")
 	}
 	b.released = true
-	src, tape := src.onTape(m, [2]float64{b.smoothness, b.grid}, smooth{[]float64{b.value}, b.bound, b.smoothness})
-	answer := []float64{m.noisy(b, src.Normal())}
-	tape.answer(answer)
+	hidden := hook.Smooth{Point: []float64{b.value}, Bound: b.bound, Smoothness: b.smoothness}
+	noise := src.begin(m, [2]float64{b.smoothness, b.grid}, hidden)
+	answer := []float64{m.noisy(b, noise.Normal())}
+	src.end(answer)
 	return answer[0]
 }
 
 // noisy returns the value in b plus y made arsinh-normal, on b's grid.
 func (m Smooth) noisy(b Smoothed, y Normal) float64 {
-	a, s := m.tune()
+	a, s := m.calibrate()
 	for digits := 1; ; digits++ {
 		low, high := a.enclose(y, digits)
 		k := b.gridStep(low, s)

@@ -127,7 +127,7 @@ func TestSmoothChargesWhatTheNoiseCosts(t *testing.T) {
 		if m.Check() != nil {
 			continue
 		}
-		a, s := m.tune()
+		a, s := m.calibrate()
 		cost := new(big.Rat).Mul(rational(a.dilation*m.Smoothness), big.NewRat(1e9+1, 1e9))
 		cost.Add(cost, new(big.Rat).Mul(rational(a.shift), rational(s)))
 		cost.Mul(cost, cost).Mul(cost, big.NewRat(1, 2))
@@ -159,8 +159,8 @@ func TestSmoothTuning(t *testing.T) {
 }
 
 func TestSmoothReleaseHasItsLaw(t *testing.T) {
-	m, src := Smooth{1, .1}, TestSource(t, 1)
-	a, s := m.tune()
+	m, src := Smooth{1, .1}, testSource(t, 1)
+	a, s := m.calibrate()
 	const value, bound, grid = 3, .25, 0x1p-30
 	all := make([]float64, 6000)
 	for i := range all {
@@ -186,7 +186,7 @@ func TestSmoothReleaseHasItsLaw(t *testing.T) {
 
 // The same draw to more digits stays in the enclosure, whose width shrinks.
 func TestArsinhEnclosureHoldsTheNumber(t *testing.T) {
-	src, a := TestSource(t, 2), arsinhShapes[3]
+	src, a := testSource(t, 2), arsinhShapes[3]
 	for range 200 {
 		y := src.Normal()
 		low, high := a.enclose(y, 1)
@@ -207,7 +207,7 @@ func TestArsinhEnclosureHoldsTheNumber(t *testing.T) {
 
 // A grid so fine that 64 digits do not decide draws more of them.
 func TestSmoothRoundsToAnyGrid(t *testing.T) {
-	src := TestSource(t, 3)
+	src := testSource(t, 3)
 	for _, grid := range []float64{5e-324, 0x1p-200, 1e-3, 1, 1e300} {
 		v := Smooth{1, .1}.Release(NewSmoothed(1, 1e-3, .1, grid), src)
 		if math.IsNaN(v) || math.IsInf(v, 0) || math.Abs(v-1) > 1+grid/2 {
@@ -217,7 +217,7 @@ func TestSmoothRoundsToAnyGrid(t *testing.T) {
 }
 
 func TestMisuseOfSmoothPanics(t *testing.T) {
-	src := TestSource(t, 4)
+	src := testSource(t, 4)
 	once := NewSmoothed(1, 1, .1, 1)
 	Smooth{1, .1}.Release(once, src)
 	for name, f := range map[string]func(){

@@ -9,30 +9,40 @@ import (
 	"encoding/binary"
 	"io"
 	"math/bits"
-	mrand "math/rand/v2"
-	"testing"
+
+	"dpsidecar/internal/mech/internal/hook"
 )
 
 // Source is the randomness of mechanisms: the operating system's generator.
 // Its zero value is unusable and its reader unexported, so production code can
 // only have one from NewSource. It is not safe for concurrent use.
 type Source struct {
-	r    io.Reader
-	word [8]byte // of Uint64; here, it is not allocated at every draw
-	tape *Tape   // nil but in tests
+	r        io.Reader
+	word     [8]byte       // of Uint64; here, it is not allocated at every draw
+	observer hook.Observer // nil but in tests
 }
 
 // NewSource returns a Source over crypto/rand.
 func NewSource() *Source { return &Source{r: bufio.NewReaderSize(rand.Reader, 4096)} }
 
-// TestSource returns a reproducible Source. It panics outside a test binary.
-func TestSource(tb testing.TB, seed uint64) *Source {
-	if !testing.Testing() || tb == nil {
-		panic("mech: TestSource called outside a test")
+// NewObservedSource returns a Source for tests: only packages below this one can
+// name its argument, and among them mechtest alone has use for it.
+func NewObservedSource(s hook.Source) *Source { return &Source{r: s.Reader, observer: s.Observer} }
+
+// begin tells the observer what is about to be released, and returns where the
+// noise is drawn from: s itself where nobody observes.
+func (s *Source) begin(mechanism, contract any, hidden hook.Statistic) (noise *Source) {
+	if s.observer == nil {
+		return s
 	}
-	var key [32]byte
-	binary.LittleEndian.PutUint64(key[:], seed)
-	return &Source{r: mrand.NewChaCha8(key)}
+	return &Source{r: s.observer.Begin(mechanism, contract, hidden)}
+}
+
+// end tells the observer what was released.
+func (s *Source) end(released []float64) {
+	if s.observer != nil {
+		s.observer.End(released)
+	}
 }
 
 // Uint64 returns 64 uniform bits.

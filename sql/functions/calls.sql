@@ -84,14 +84,13 @@ END $$;
 CREATE OR REPLACE FUNCTION dp.time_left(expected_at timestamptz) RETURNS text
 LANGUAGE sql VOLATILE
 RETURN CASE WHEN expected_at > clock_timestamp() + interval '100 s' THEN format(', about %s min left', round(extract(epoch FROM expected_at - clock_timestamp()) / 60))
-            WHEN expected_at < clock_timestamp() - interval '5 s' THEN ', longer than expected'
             WHEN expected_at > clock_timestamp() + interval '2 s' THEN format(', about %s s left', round(extract(epoch FROM expected_at - clock_timestamp())))
             ELSE '' END;
 COMMENT ON FUNCTION dp.time_left IS 'How notices say when a job may be done; nothing where that is not known, or soon.';
 
 -- Waits for a job over its loopback connection; returns its release. Whoever
--- waits for more than a second is told the stage, each new one, and once when it
--- takes longer than expected.
+-- waits for more than a second is told the stage, each new one, and once when the
+-- time that was expected is over: at a step that is known before the data are read.
 CREATE OR REPLACE FUNCTION dp_int.loopback_wait(p_connection text, p_caller name, p_job uuid) RETURNS uuid
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -99,6 +98,7 @@ DECLARE
   begun CONSTANT timestamptz := clock_timestamp();
   s record;
   told text;
+  expected timestamptz;
   late boolean := false;
   lost_since timestamptz;
   nap float8;
@@ -107,13 +107,14 @@ BEGIN
   LOOP
     SELECT * INTO s FROM dp_dblink.dblink(p_connection, ask)
       AS t(state text, alive boolean, release uuid, sqlstate text, message text, hint text, stage text, expected_at timestamptz);
-    IF NOT late AND s.expected_at < clock_timestamp() - interval '5 s' THEN
+    expected := coalesce(expected, s.expected_at);
+    IF NOT late AND s.expected_at > expected + interval '5 s' THEN
       late := true;
       told := NULL;
     END IF;
     IF s.stage IS DISTINCT FROM told AND clock_timestamp() > begun + interval '0.9 s' THEN
       told := s.stage;
-      RAISE NOTICE 'dpsidecar: %', told || dp.time_left(s.expected_at);
+      RAISE NOTICE 'dpsidecar: %', concat(told, CASE WHEN late AND s.expected_at IS NOT NULL THEN ', longer than expected' END, dp.time_left(s.expected_at));
     END IF;
     IF s.state = 'done' THEN
       RETURN s.release;
@@ -134,7 +135,7 @@ BEGIN
       EXIT WHEN waited > 1 OR EXISTS (SELECT FROM dp_dblink.dblink_get_notify(p_connection));
       PERFORM pg_sleep(nap);
       waited := waited + nap;
-      nap := least(nap * 1.3, 0.02);
+      nap := least(nap * 1.1, 0.02);
     END LOOP;
   END LOOP;
 END $$;
@@ -293,10 +294,11 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
   j dp.jobs;
 BEGIN
-  SELECT v.* INTO j FROM dp.jobs v JOIN dp_int.job o ON o.id = v.id WHERE v.id = p_job AND o.principal = (SELECT me.principal FROM dp_int.me);
+  SELECT * INTO j FROM dp_int.status v WHERE v.id = p_job AND v.principal = (SELECT me.principal FROM dp_int.me);
   IF NOT FOUND THEN
     RAISE EXCEPTION 'you have no job %', coalesce(p_job::text, 'NULL') USING ERRCODE = '22023', HINT = 'See dp.jobs.';
   END IF;
+  j.stage := dp_int.with_place(j.id, j.stage);
   RETURN j;
 END $$;
 
@@ -355,6 +357,7 @@ DECLARE
   nap pg_catalog.float8 := 0.001;
   begun CONSTANT pg_catalog.timestamptz := pg_catalog.clock_timestamp();
   told pg_catalog.text;
+  expected pg_catalog.timestamptz;
   late pg_catalog.bool := false;
   patience pg_catalog.interval := '0';  -- until a sidecar has been seen
   lost_since pg_catalog.timestamptz;
@@ -383,13 +386,14 @@ BEGIN
       COMMIT;
       RAISE EXCEPTION '%', interrupt USING ERRCODE = '57014', HINT = pg_catalog.format('The job: %s.', fate);
     END IF;
-    IF NOT late AND s.expected_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 s'::pg_catalog.interval) THEN
+    expected := COALESCE(expected, s.expected_at);
+    IF NOT late AND s.expected_at OPERATOR(pg_catalog.>) (expected OPERATOR(pg_catalog.+) '5 s'::pg_catalog.interval) THEN
       late := true;
       told := NULL;
     END IF;
     IF (s.stage OPERATOR(pg_catalog.=) told) IS NOT TRUE AND pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (begun OPERATOR(pg_catalog.+) '0.9 s'::pg_catalog.interval) THEN
       told := s.stage;
-      RAISE NOTICE 'dpsidecar: %', told OPERATOR(pg_catalog.||) dp.time_left(s.expected_at);
+      RAISE NOTICE 'dpsidecar: %', pg_catalog.concat(told, CASE WHEN late AND s.expected_at IS NOT NULL THEN ', longer than expected' END, dp.time_left(s.expected_at));
     END IF;
     EXIT WHEN s.status OPERATOR(pg_catalog.=) 'done';
     IF s.sqlstate IS NULL THEN

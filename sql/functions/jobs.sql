@@ -52,19 +52,19 @@ END $$;
 
 -- A job has its release, and with it whoever follows it, or follows those. A
 -- follower that somebody's transaction holds is left to job_claim: a release waits
--- for nobody.
-CREATE OR REPLACE FUNCTION dp_int.complete_job(p_job uuid, p_release uuid) RETURNS void
+-- for nobody. It is done at p_at, or when it was asked for if that is later.
+CREATE OR REPLACE FUNCTION dp_int.complete_job(p_job uuid, p_release uuid, p_at timestamptz DEFAULT clock_timestamp()) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   follower uuid;
 BEGIN
   UPDATE dp_int.job
      SET state = 'done', release = p_release, sqlstate = NULL, message = NULL, hint = NULL,
-         follows = NULL, worker = NULL, token = NULL, lease_until = NULL, finished_at = clock_timestamp()
+         follows = NULL, worker = NULL, token = NULL, lease_until = NULL, finished_at = greatest(p_at, created_at)
    WHERE id = p_job;
   PERFORM pg_notify(dp_int.job_channel(p_job), 'done');
   FOR follower IN SELECT id FROM dp_int.job WHERE follows = p_job FOR NO KEY UPDATE SKIP LOCKED LOOP
-    PERFORM dp_int.complete_job(follower, p_release);
+    PERFORM dp_int.complete_job(follower, p_release, p_at);
   END LOOP;
 END $$;
 
@@ -212,12 +212,15 @@ BEGIN
           coalesce(j.hint, 'See the sidecars'' logs. No privacy budget was spent.'));
         CONTINUE;
       END IF;
+      SELECT * INTO leader FROM dp_int.job WHERE id = j.follows;
+      IF leader.state = 'abandoned' THEN
+        PERFORM dp_int.finish_job(j.id, 'failed', leader.sqlstate, leader.message, 'No privacy budget was spent.');
+        CONTINUE;
+      END IF;
+      IF j.fresh AND dp_int.resume_stopped(j) THEN
+        CONTINUE;
+      END IF;
       IF NOT j.fresh THEN
-        SELECT * INTO leader FROM dp_int.job WHERE id = j.follows;
-        IF leader.state = 'abandoned' THEN
-          PERFORM dp_int.finish_job(j.id, 'failed', leader.sqlstate, leader.message, 'No privacy budget was spent.');
-          CONTINUE;
-        END IF;
         -- Of identical requests one runs and the others follow it. One that is no
         -- longer running has published: so first look who runs, then what is kept.
         -- One that ends meanwhile has ended without us, and we are claimed again.
@@ -229,7 +232,7 @@ BEGIN
         IF FOUND THEN
           UPDATE dp_int.job SET state = 'queued', follows = leader.id, worker = NULL, token = NULL, lease_until = NULL WHERE id = j.id;
           -- One that waits to read is tried again at once.
-          UPDATE dp_int.job SET lease_until = clock_timestamp()
+          UPDATE dp_int.job SET leased_at = clock_timestamp(), lease_until = clock_timestamp()
            WHERE id = (SELECT id FROM dp_int.job WHERE id = leader.id AND state = 'reading' AND sqlstate IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED);
           CONTINUE;
         END IF;
@@ -246,7 +249,7 @@ BEGIN
     END IF;
     UPDATE dp_int.job
        SET state = CASE state WHEN 'reading' THEN state ELSE 'claimed' END, attempt = attempt + 1, worker = p_worker, token = gen_random_uuid(),
-           served = nextval('dp_int.job_served_seq'), leased_at = clock_timestamp(), lease_until = clock_timestamp() + p_lease, pulled = false, sqlstate = NULL, message = NULL, hint = NULL
+           served = nextval('dp_int.job_served_seq'), leased_at = clock_timestamp(), lease_until = clock_timestamp() + p_lease, sqlstate = NULL, message = NULL, hint = NULL
      WHERE id = j.id
     RETURNING * INTO j;
     RETURN jsonb_build_object(
@@ -267,12 +270,18 @@ BEGIN
   RETURN FOUND AND (j.state = 'reading' OR NOT dp_int.unwanted(j));
 END $$;
 
--- Is what the worker has locked still what was registered? Raises DP004 if not.
+-- Is what the worker has locked still what was registered? Raises DP004 if not, and
+-- 55000 when the job is lost. It locks no job: that would wait for a disk, in the
+-- midst of the time until the first step.
 CREATE OR REPLACE FUNCTION dp_int.job_recheck(p_job uuid, p_token uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  j dp_int.job := dp_int.own_job(p_job, p_token);
+  j dp_int.job;
 BEGIN
+  SELECT * INTO j FROM dp_int.job WHERE id = p_job AND token = p_token;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'job % is no longer this worker''s', p_job USING ERRCODE = '55000';
+  END IF;
   PERFORM dp_int.recheck_dataset(j.dataset);
 END $$;
 
@@ -344,14 +353,17 @@ END $$;
 -- charged -> reading, committed before the COPY is sent: the point of no return.
 -- A retry passes here again under its old charge. False when the job was
 -- unwanted: its charge has been given back.
-CREATE OR REPLACE FUNCTION dp_int.job_read(p_job uuid, p_token uuid, p_takes interval DEFAULT NULL) RETURNS boolean
+--
+-- From now on everything that depends on a value may be seen at public times alone:
+-- at step k of a ladder, k from 0 to p_last_step, which is p_first_step * 1.5^k from now.
+CREATE OR REPLACE FUNCTION dp_int.job_read(p_job uuid, p_token uuid, p_first_step interval DEFAULT '0', p_last_step int DEFAULT 0) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
 BEGIN
   IF j.state = 'reading' THEN
     PERFORM dp_int.recheck_dataset(j.dataset);
-    UPDATE dp_int.job SET expected_at = clock_timestamp() + p_takes WHERE id = p_job;
+    UPDATE dp_int.job SET read_at = clock_timestamp(), first_step = p_first_step, last_step = p_last_step WHERE id = p_job;
     RETURN true;
   END IF;
   IF j.state <> 'charged' THEN
@@ -361,36 +373,32 @@ BEGIN
     PERFORM dp_int.drop_job(j);
     RETURN false;
   END IF;
-  UPDATE dp_int.job SET state = 'reading', expected_at = clock_timestamp() + p_takes WHERE id = p_job;
+  UPDATE dp_int.job SET state = 'reading', read_at = clock_timestamp(), first_step = p_first_step, last_step = p_last_step WHERE id = p_job;
   RETURN true;
 END $$;
 
--- All rows have arrived; the fit begins.
-CREATE OR REPLACE FUNCTION dp_int.job_pulled(p_job uuid, p_token uuid) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  j dp_int.job := dp_int.own_job(p_job, p_token);
-BEGIN
-  UPDATE dp_int.job SET pulled = true WHERE id = j.id;
-  PERFORM pg_notify(dp_int.job_channel(j.id), 'pulled');
-END $$;
+-- Step k of the ladder of a job that reads.
+CREATE OR REPLACE FUNCTION dp_int.step(j dp_int.job, k int) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE AS $$ SELECT j.read_at + j.first_step * power(1.5, k) $$;
 
--- reading -> done: release, coefficients and the job's end in one transaction.
-CREATE OR REPLACE FUNCTION dp_int.job_publish(p_job uuid, p_token uuid, p_method text, p_terms text[], p_coefs float8[], p_bands float8[] DEFAULT NULL) RETURNS uuid
+-- reading -> done: release, coefficients and the job's end in one transaction. The
+-- times that people see are those of the step, not of a clock.
+CREATE OR REPLACE FUNCTION dp_int.job_publish(p_job uuid, p_token uuid, p_method text, p_terms text[], p_coefs float8[], p_bands float8[] DEFAULT NULL,
+                                   p_step int DEFAULT 0) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
   new_release uuid;
 BEGIN
-  IF j.state <> 'reading' OR cardinality(p_terms) <> cardinality(p_coefs) THEN
-    RAISE EXCEPTION 'job % is %, not reading', p_job, j.state USING ERRCODE = '55000';
+  IF j.state <> 'reading' OR cardinality(p_terms) <> cardinality(p_coefs) OR (p_step BETWEEN 0 AND j.last_step) IS NOT TRUE THEN
+    RAISE EXCEPTION 'job % is %, not reading, or step % of its ladder is beyond %', p_job, j.state, p_step, j.last_step USING ERRCODE = '55000';
   END IF;
-  INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, principal, caller, parameters)
-  VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.principal, j.caller, j.plan)
+  INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, principal, caller, parameters, released_at)
+  VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.principal, j.caller, j.plan, dp_int.step(j, p_step))
   RETURNING id INTO new_release;
   INSERT INTO dp_int.coefficient (release, position, term, coef, band)
   SELECT new_release, c.position, c.term, c.coef, c.band FROM unnest(p_terms, p_coefs, p_bands) WITH ORDINALITY AS c(term, coef, band, position);
-  PERFORM dp_int.complete_job(j.id, new_release);
+  PERFORM dp_int.complete_job(j.id, new_release, dp_int.step(j, p_step));
   RETURN new_release;
 END $$;
 
@@ -443,21 +451,58 @@ CREATE OR REPLACE FUNCTION dp_int.job_park(p_job uuid, p_token uuid, p_message t
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
-  spent CONSTANT text := format('The privacy budget is spent, once: the job goes on by itself, and the same request%s returns its result at no further cost.',
-                                CASE WHEN j.fresh THEN ' without fresh' END);
+BEGIN
+  PERFORM dp_int.suspend_job(j, p_message, format('The privacy budget is spent, once: the job goes on by itself, and the same request%s returns its result at no further cost.',
+    CASE WHEN j.fresh THEN ' without fresh' END), clock_timestamp() + dp_int.pause(j.attempt));
+END $$;
+
+-- A job that has no release at its last step stays spent, and is tried again under
+-- the same charge only when the same is asked again: it would hold a worker for ever.
+CREATE OR REPLACE FUNCTION dp_int.job_stop(p_job uuid, p_token uuid) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET IntervalStyle = 'postgres' AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+BEGIN
+  PERFORM dp_int.suspend_job(j, format('the job did not end within its time, %s', date_trunc('milliseconds', dp_int.step(j, j.last_step) - j.read_at)),
+    'The privacy budget is spent, once: the same request tries again at no further cost. Larger scales or residual_scale, fewer features or another method take less time, and are another request. A steward ends the job for good with dp_abandon.', NULL);
+END $$;
+
+-- Nobody works on a job that reads, until p_until, or if that is NULL until it is
+-- asked for. Whoever follows it ends here: who asks again follows it again.
+CREATE OR REPLACE FUNCTION dp_int.suspend_job(j dp_int.job, p_message text, p_hint text, p_until timestamptz) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
   follower uuid;
 BEGIN
   IF j.state <> 'reading' THEN
-    RAISE EXCEPTION 'job % is %, not reading', p_job, j.state USING ERRCODE = '55000';
+    RAISE EXCEPTION 'job % is %, not reading', j.id, j.state USING ERRCODE = '55000';
   END IF;
-  UPDATE dp_int.job
-     SET token = NULL, sqlstate = 'DP004', message = p_message, hint = spent, leased_at = clock_timestamp(),
-         lease_until = clock_timestamp() + dp_int.pause(j.attempt)
-   WHERE id = j.id;
+  UPDATE dp_int.job SET token = NULL, sqlstate = 'DP004', message = p_message, hint = p_hint, leased_at = clock_timestamp(), lease_until = p_until WHERE id = j.id;
   PERFORM pg_notify(dp_int.job_channel(j.id), 'parked');
   FOR follower IN SELECT id FROM dp_int.job WHERE follows = j.id FOR NO KEY UPDATE SKIP LOCKED LOOP
-    PERFORM dp_int.finish_job(follower, 'failed', 'DP004', p_message, spent);
+    PERFORM dp_int.finish_job(follower, 'failed', 'DP004', p_message, p_hint);
   END LOOP;
+END $$;
+
+-- Is there an identical fresh job that ended at its last step without a release? Then
+-- j follows it, and it is tried again: it is charged. Others find theirs in job_claim.
+CREATE OR REPLACE FUNCTION dp_int.resume_stopped(j dp_int.job) RETURNS boolean
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  stopped uuid;
+BEGIN
+  SELECT id INTO stopped
+    FROM dp_int.job
+   WHERE dataset = j.dataset AND request_hash = j.request_hash AND state = 'reading' AND fresh AND lease_until IS NULL
+   ORDER BY seq
+     FOR NO KEY UPDATE SKIP LOCKED
+   LIMIT 1;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  UPDATE dp_int.job SET state = 'queued', follows = stopped, worker = NULL, token = NULL, lease_until = NULL WHERE id = j.id;
+  UPDATE dp_int.job SET leased_at = clock_timestamp(), lease_until = clock_timestamp() WHERE id = stopped;
+  RETURN true;
 END $$;
 
 -- The number of rows is public: counted at registration, and with every job.
@@ -470,5 +515,5 @@ CREATE OR REPLACE FUNCTION dp_int.counted(p_dataset bigint, p_row_count bigint) 
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = p_dataset AND row_count IS DISTINCT FROM p_row_count
 $$;
-GRANT EXECUTE ON FUNCTION dp_int.worker_beat, dp_int.worker_bye, dp_int.job_claim, dp_int.job_beat, dp_int.job_recheck, dp_int.dataset_recheck, dp_int.job_charge, dp_int.job_head, dp_int.job_read, dp_int.job_pulled,
-  dp_int.job_publish, dp_int.job_fail, dp_int.job_hand_back, dp_int.job_park, dp_int.uncounted, dp_int.counted TO dp_sidecar;
+GRANT EXECUTE ON FUNCTION dp_int.worker_beat, dp_int.worker_bye, dp_int.job_claim, dp_int.job_beat, dp_int.job_recheck, dp_int.dataset_recheck, dp_int.job_charge, dp_int.job_head, dp_int.job_read,
+  dp_int.job_publish, dp_int.job_fail, dp_int.job_hand_back, dp_int.job_park, dp_int.job_stop, dp_int.uncounted, dp_int.counted TO dp_sidecar;

@@ -40,6 +40,23 @@ END $$;
 COMMENT ON FUNCTION dp.record_verify IS
   'Notes for the metrics whether the ledger held, and when: dpsidecar verify calls it. For dp_admin.';
 
+-- The end of all queued jobs of callers who may no longer ask. One that is being
+-- claimed is refused when it is charged.
+CREATE OR REPLACE FUNCTION dp_int.refuse_ungranted(d dp_int.dataset) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  refused bigint[];
+  j record;
+BEGIN
+  SELECT array_agg(c.principal) INTO refused
+    FROM (SELECT DISTINCT principal FROM dp_int.job WHERE dataset = d.id AND state = 'queued') AS c
+   WHERE (dp_int.grant_of(d.id, dp_int.role_of(c.principal))).dataset IS NULL;
+  FOR j IN SELECT id, caller FROM dp_int.job WHERE dataset = d.id AND state = 'queued' AND principal = ANY (refused) FOR NO KEY UPDATE SKIP LOCKED LOOP
+    PERFORM dp_int.finish_job(j.id, 'failed', '42501', format('data set "%s" is no longer granted to "%s"', d.name, j.caller),
+      'Ask the steward for dp_grant. No privacy budget was spent.');
+  END LOOP;
+END $$;
+
 -- The end of a job that is charged and takes too long, or can never be read, and of
 -- identical ones that would only wait for it. Its worker notices at the next heartbeat.
 CREATE OR REPLACE FUNCTION public.dp_abandon(job uuid) RETURNS text

@@ -740,6 +740,7 @@ BEGIN
     RAISE EXCEPTION 'data set "%" is not granted to "%"', d.name, dp_revoke.grantee USING ERRCODE = '22023', HINT = 'A grant to a group is taken back from the group.';
   END IF;
   PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('revoke', jsonb_build_object('grantee', dp_revoke.grantee)));
+  PERFORM dp_int.refuse_ungranted(d);
 END $$;
 COMMENT ON FUNCTION public.dp_revoke IS 'Takes a grant back: jobs not yet charged are refused. What was spent stays spent. For dp_admin.';
 GRANT EXECUTE ON FUNCTION public.dp_register, public.dp_set_budget, public.dp_unregister, public.dp_grant, public.dp_revoke TO dp_admin;

@@ -229,6 +229,23 @@ BEGIN
   RETURN NULL;
 END $$;
 
+-- The stage of one job, and how many of its caller's are ahead of it; of all, see
+-- dp_int.place.
+CREATE OR REPLACE FUNCTION dp_int.with_place(p_job uuid, p_stage text) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  ahead bigint;
+BEGIN
+  IF p_stage = 'queued' THEN
+    SELECT count(*) INTO ahead
+      FROM dp_int.job j
+      JOIN dp_int.job o ON o.caller = j.caller AND o.seq < j.seq
+     WHERE j.id = p_job AND o.follows IS NULL
+       AND (o.state IN ('queued', 'claimed', 'charged') OR o.state = 'reading' AND o.sqlstate IS NULL);
+  END IF;
+  RETURN CASE WHEN ahead > 0 THEN format('queued behind %s', ahead) ELSE p_stage END;
+END $$;
+
 -- What a waiting caller needs to know. A job that is still reading and carries a
 -- SQLSTATE could not be read this time: it is spent, and will be tried again.
 CREATE OR REPLACE FUNCTION dp_int.watch(p_caller name, p_job uuid) RETURNS TABLE(state text, alive boolean, release uuid, sqlstate text, message text, hint text, stage text,
@@ -236,7 +253,7 @@ CREATE OR REPLACE FUNCTION dp_int.watch(p_caller name, p_job uuid) RETURNS TABLE
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY
-  SELECT j.state, j.finished_at IS NOT NULL OR dp_int.sidecars_alive() > 0, j.release, j.sqlstate, j.message, j.hint, s.stage, s.expected_at
+  SELECT j.state, j.finished_at IS NOT NULL OR dp_int.sidecars_alive() > 0, j.release, j.sqlstate, j.message, j.hint, dp_int.with_place(j.id, s.stage), s.expected_at
     FROM dp_int.job j JOIN dp_int.stage s ON s.job = j.id
    WHERE j.id = p_job AND j.principal = dp_int.principal_of(p_caller);
 END $$;

@@ -1,20 +1,40 @@
 -- What views for people are made of.
 
--- Where a job stands, in words that depend on no value.
+-- Where a job stands, in words and times that depend on no value. While it reads,
+-- that is the next step of its ladder, the least k with first_step * 1.5^k from
+-- read_at not yet over.
 CREATE OR REPLACE VIEW dp_int.stage AS
   SELECT j.id AS job,
          CASE WHEN j.state = 'queued' AND j.follows IS NOT NULL THEN 'waiting for an identical request'
-              WHEN j.state = 'queued' THEN (
-                SELECT CASE count(*) WHEN 0 THEN 'queued' ELSE format('queued behind %s', count(*)) END
-                  FROM dp_int.job o WHERE o.seq < j.seq AND o.follows IS NULL AND o.state IN ('queued', 'claimed', 'charged', 'reading'))
               WHEN j.state = 'claimed' THEN 'planning'
+              WHEN j.state = 'reading' AND j.sqlstate IS NOT NULL AND j.lease_until IS NULL THEN 'charged, out of time'
               WHEN j.state = 'reading' AND j.sqlstate IS NOT NULL THEN 'charged, waiting to read'
-              WHEN j.state = 'reading' AND NOT j.pulled THEN 'charged, pulling'
-              WHEN j.state = 'reading' THEN 'charged, fitting'
+              WHEN j.state = 'reading' THEN 'charged, running'
               ELSE j.state END AS stage,
-         CASE WHEN j.state = 'reading' AND j.sqlstate IS NULL THEN j.expected_at END AS expected_at
-    FROM dp_int.job j;
-COMMENT ON VIEW dp_int.stage IS 'The stage of every job, as dp.jobs and waiting callers show it, and when it may be done.';
+         CASE WHEN j.state = 'reading' AND j.sqlstate IS NULL THEN j.read_at + j.first_step * power(1.5, least(n.k, j.last_step)) END AS expected_at
+    FROM dp_int.job j
+   CROSS JOIN LATERAL (
+     SELECT extract(epoch FROM clock_timestamp() - j.read_at)::float8 / nullif(extract(epoch FROM j.first_step), 0)::float8 AS passed) AS t
+   CROSS JOIN LATERAL (
+     SELECT CASE WHEN t.passed > 1 THEN ceil(ln(t.passed) / ln(1.5::float8)) ELSE 0 END AS k) AS n;
+COMMENT ON VIEW dp_int.stage IS 'The stage of every job, as dp.jobs and waiting callers show it but for the number of jobs ahead, and when it may be done.';
+
+-- In one pass over all that are active: to ask it for every job is quadratic, and to
+-- ask it for one job more than to count those before it.
+CREATE OR REPLACE VIEW dp_int.place AS
+  SELECT id AS job, count(*) OVER (PARTITION BY caller ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS ahead
+    FROM dp_int.job
+   WHERE follows IS NULL AND (state IN ('queued', 'claimed', 'charged') OR state = 'reading' AND sqlstate IS NULL);
+COMMENT ON VIEW dp_int.place IS 'How many jobs of the same caller are ahead of each that is active. Callers are served in turn.';
+
+CREATE OR REPLACE VIEW dp_int.status AS
+  SELECT j.id, j.model, d.name AS dataset, j.eps, j.delta,
+         CASE WHEN j.state IN ('claimed', 'charged', 'reading') THEN 'running' ELSE j.state END AS status,
+         s.stage, j.sqlstate, j.message AS error, j.created_at, j.finished_at, j.hint, j.release, s.expected_at, j.caller::text AS caller, j.request, j.principal
+    FROM dp_int.job j
+    JOIN dp_int.stage s ON s.job = j.id
+    JOIN dp_int.dataset d ON d.id = j.dataset;
+COMMENT ON VIEW dp_int.status IS 'What dp.jobs shows, but for the number of jobs ahead.';
 
 CREATE OR REPLACE VIEW dp_int.me AS
   SELECT p.id AS principal

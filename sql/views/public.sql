@@ -31,12 +31,11 @@ COMMENT ON VIEW dp.budget IS
   'One row a data set: what the accountant proves to be spent and left for the people in it, whatever name they were asked under; entries: charges and refunds; my_*: the caller''s own, with a limit of NULL where there is none.';
 
 CREATE OR REPLACE VIEW dp.jobs WITH (security_barrier) AS
-  SELECT j.id, j.model, d.name AS dataset, j.eps, j.delta,
-         CASE WHEN j.state IN ('claimed', 'charged', 'reading') THEN 'running' ELSE j.state END AS status,
-         s.stage, j.sqlstate, j.message AS error, j.created_at, j.finished_at, j.hint, j.release, s.expected_at, j.caller::text AS caller, j.request
-    FROM dp_int.job j
-    JOIN dp_int.stage s ON s.job = j.id
-    JOIN dp_int.dataset d ON d.id = j.dataset
+  SELECT j.id, j.model, j.dataset, j.eps, j.delta, j.status,
+         CASE WHEN j.stage = 'queued' AND p.ahead > 0 THEN format('queued behind %s', p.ahead) ELSE j.stage END AS stage,
+         j.sqlstate, j.error, j.created_at, j.finished_at, j.hint, j.release, j.expected_at, j.caller, j.request
+    FROM dp_int.status j
+    LEFT JOIN dp_int.place p ON p.job = j.id
    WHERE j.principal = (SELECT me.principal FROM dp_int.me) OR pg_has_role(session_user, 'dp_admin', 'USAGE');
 COMMENT ON VIEW dp.jobs IS 'The caller''s own jobs; for stewards everybody''s.';
 

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 )
 
 // The printed closed form, in float64 and without a clamp, lets one record move the
@@ -19,8 +19,8 @@ func TestClosedFormNeedsTheClamp(t *testing.T) {
 		}
 		record := design{x: [][]float64{{a}}, c: []float64{1}}
 		sum := at(t, m, 1, 1, 1).(*catoniEstimator).sum(record.rows(1, 1))
-		bound, _ := mech.TestL2Squared(t, sum).Float64()
-		if v := float64(mech.TestValue(t, sum)[0]); !(math.Abs(v) <= math.Sqrt(bound)/2) || v < .999*math.Sqrt(bound)/2 {
+		bound, _ := mechtest.SquaredSensitivity(t, sum).Float64()
+		if v := float64(mechtest.Totals(t, sum)[0]); !(math.Abs(v) <= math.Sqrt(bound)/2) || v < .999*math.Sqrt(bound)/2 {
 			t.Errorf("a record of %v adds %v of %v", a, v, math.Sqrt(bound)/2)
 		}
 	}
@@ -32,8 +32,8 @@ func TestClampHoldsForAnyInfluence(t *testing.T) {
 		e := at(t, Catoni{Scale: 1, Beta: 5}, 1, 1, 1).(*catoniEstimator)
 		e.h = broken(v)
 		sum := e.sum(zeros(1, 1).rows(1, 1))
-		bound, _ := mech.TestL2Squared(t, sum).Float64()
-		if got := float64(mech.TestValue(t, sum)[0]); math.Abs(got) > math.Sqrt(bound)/2 {
+		bound, _ := mechtest.SquaredSensitivity(t, sum).Float64()
+		if got := float64(mechtest.Totals(t, sum)[0]); math.Abs(got) > math.Sqrt(bound)/2 {
 			t.Errorf("an influence of %v adds %v of %v", v, got, math.Sqrt(bound)/2)
 		}
 	}
@@ -77,7 +77,7 @@ func TestCatoniIsAccurate(t *testing.T) {
 	for _, beta := range []float64{5, math.Inf(1)} {
 		m := Catoni{CatoniScale(3, beta, z, n, d), beta}
 		dst := make([]float64, d)
-		at(t, m, z, n, d).Estimate(dst, a.rows(2048, 2), Hints{}, mech.TestSource(t, 1))
+		at(t, m, z, n, d).Estimate(dst, a.rows(2048, 2), Hints{}, mechtest.Source(t, 1))
 		allowed := 3*(1+1/beta)/(4*phiLimit*m.Scale) + 6*2*m.Scale*z*math.Sqrt(d)/n + 6/math.Sqrt(n)
 		for j, v := range dst {
 			if math.Abs(v-1.5) > allowed {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 )
 
 // passes counts how often an estimate reads the rows.
@@ -21,7 +22,7 @@ func passes(e Estimator, r Rows, hints Hints, src *mech.Source) (count int) {
 // Begin is charged once, so the rows are read for a centre once, whatever the
 // caller says afterwards.
 func TestKSUFindsItsCentreOnce(t *testing.T) {
-	r, src := zeros(50, 2).rows(10, 1), mech.TestSource(t, 1)
+	r, src := zeros(50, 2).rows(10, 1), mechtest.Source(t, 1)
 	e := at(t, KSU{Radius: 1, Range: 2}, 1, 50, 2)
 	for k, want := range []int{2, 1, 1} {
 		if got := passes(e, r, Hints{}, src); got != want {
@@ -66,7 +67,7 @@ func TestKSUFindsAFarMean(t *testing.T) {
 	a.x[0][17] = 1e300
 	for _, m := range []KSU{{Radius: 40, Range: 30}, {Radius: 20, Range: 30, Axis: true}} {
 		e, dst := at(t, m, 2, n, d), make([]float64, d)
-		src := mech.TestSource(t, 1)
+		src := mechtest.Source(t, 1)
 		for range 3 {
 			e.Estimate(dst, a.rows(2048, 2), Hints{}, src)
 		}

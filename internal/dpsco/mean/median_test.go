@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
 
@@ -28,8 +29,8 @@ func TestMedianOfMeansSensitivity(t *testing.T) {
 		p, q := a.rows(3, 2), b.rows(2, 1)
 		hints := Hints{Norm: []float64{0, 0, .1, 9}[r.IntN(4)], Centre: []float64{.3, -.2, 1e9, 0}[:p.D]}
 		m, seed := MedianOfMeans{blocks, 2}, uint64(k)
-		before := at(t, m, 1, p.N, p.D).(statistician).statistics(p, hints, mech.TestSource(t, seed))
-		after := at(t, m, 1, p.N, p.D).(statistician).statistics(q, hints, mech.TestSource(t, seed))
+		before := at(t, m, 1, p.N, p.D).(statistician).statistics(p, hints, mechtest.Source(t, seed))
+		after := at(t, m, 1, p.N, p.D).(statistician).statistics(q, hints, mechtest.Source(t, seed))
 		largest = max(largest, share(t, before[0], after[0]))
 	}
 	if largest != 1 {
@@ -55,7 +56,7 @@ func TestMedianOfMeansIsRobust(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src, got := mech.TestSource(t, 1), make([]float64, d)
+	src, got := mechtest.Source(t, 1), make([]float64, d)
 	rows := design{x: x, c: onesOf(n)}.rows(777, 2)
 	for _, hints := range []Hints{{}, {Centre: []float64{5, 6, 7}}} {
 		e.Estimate(got, rows, hints, src)
@@ -86,7 +87,7 @@ func TestMedianOfMeansNoise(t *testing.T) {
 	for j := range x {
 		x[j] = onesOf(n)
 	}
-	e.Estimate(got, design{x: x, c: onesOf(n)}.rows(n, 1), Hints{}, mech.TestSource(t, 2))
+	e.Estimate(got, design{x: x, c: onesOf(n)}.rows(n, 1), Hints{}, mechtest.Source(t, 2))
 	fits := func(std float64) bool {
 		share, want := 0., math.Erf(1/math.Sqrt2)
 		for _, v := range got {

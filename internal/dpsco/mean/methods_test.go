@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 )
 
 func TestClip(t *testing.T)             { testMethod(t, Clip{Norm: 1}) }
@@ -36,7 +37,7 @@ func TestNoiseIsThatOfTheEvent(t *testing.T) {
 		"ksu":                    {KSU{Radius: 3, Range: 1}, Hints{Centre: make([]float64, d)}, z * 2 * 3 / n},
 		"ksu axis":               {KSU{Radius: 3, Range: 1, Axis: true}, Hints{Centre: make([]float64, d)}, z * 2 * 3 * 2 / n},
 	} {
-		e, r, src := at(t, c.m, z, n, d), zeros(n, d).rows(16, 1), mech.TestSource(t, 1)
+		e, r, src := at(t, c.m, z, n, d), zeros(n, d).rows(16, 1), mechtest.Source(t, 1)
 		sum, dst := 0.0, make([]float64, d)
 		for range runs {
 			e.Estimate(dst, r, c.hints, src)

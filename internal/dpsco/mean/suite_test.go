@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
 
@@ -177,8 +178,8 @@ func largestShares(t *testing.T, m Method, pairs int) (largest []float64) {
 			estimators[[2]int{p.N, p.D}] = e
 		}
 		seed := uint64(k)
-		before := e.statistics(p, hints, mech.TestSource(t, seed))
-		after := e.statistics(q, hints, mech.TestSource(t, seed))
+		before := e.statistics(p, hints, mechtest.Source(t, seed))
+		after := e.statistics(q, hints, mechtest.Source(t, seed))
 		largest = append(largest, make([]float64, len(before)-len(largest))...)
 		for s := range before {
 			largest[s] = math.Max(largest[s], share(t, before[s], after[s]))
@@ -188,8 +189,8 @@ func largestShares(t *testing.T, m Method, pairs int) (largest []float64) {
 }
 
 func share(t *testing.T, a, b mech.Bounded) float64 {
-	square, bound := new(big.Int), mech.TestL2Squared(t, a)
-	p, q := mech.TestValue(t, a), mech.TestValue(t, b)
+	square, bound := new(big.Int), mechtest.SquaredSensitivity(t, a)
+	p, q := mechtest.Totals(t, a), mechtest.Totals(t, b)
 	for j := range p {
 		v := big.NewInt(p[j] - q[j])
 		square.Add(square, v.Mul(v, v))
@@ -237,11 +238,11 @@ func testOrder(t *testing.T, m Method) {
 	}
 	variants := []Rows{a.rows(7, 3), a.rows(n, 1), a.rows(600, 5), shuffled.rows(100, 4)}
 	hints := Hints{Centre: make([]float64, d)}
-	want := at(t, m, 1, n, d).(statistician).statistics(a.rows(64, 1), hints, mech.TestSource(t, 1))
+	want := at(t, m, 1, n, d).(statistician).statistics(a.rows(64, 1), hints, mechtest.Source(t, 1))
 	for k, v := range variants {
-		got := at(t, m, 1, n, d).(statistician).statistics(v, hints, mech.TestSource(t, 1))
+		got := at(t, m, 1, n, d).(statistician).statistics(v, hints, mechtest.Source(t, 1))
 		for s := range want {
-			if !slices.Equal(mech.TestValue(t, got[s]), mech.TestValue(t, want[s])) {
+			if !slices.Equal(mechtest.Totals(t, got[s]), mechtest.Totals(t, want[s])) {
 				t.Errorf("variant %d: statistic %d differs", k, s)
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"sync"
 
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -120,7 +119,7 @@ func (e *trimmedEstimator) narrowed(norm float64) grid {
 // bounds, as values that only a mechanism can open. It reorders the columns.
 func (e *trimmedEstimator) sealedSums(columns [][]int64, g grid) []mech.Smoothed {
 	sealed := make([]mech.Smoothed, len(columns))
-	var workers sync.WaitGroup
+	var workers mech.Crew
 	for k, x := range columns {
 		workers.Go(func() {
 			sum, bound := trimmedSum(x, e.Trim, g.limit, e.noise.Smoothness)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
 
@@ -282,7 +283,7 @@ func TestTrimmedMeanIsAccurate(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := make([]float64, d)
-	e.Estimate(got, rows, Hints{}, mech.TestSource(t, 1))
+	e.Estimate(got, rows, Hints{}, mechtest.Source(t, 1))
 	for j, v := range got {
 		want := float64(j - 1)
 		if j == 0 {
@@ -292,7 +293,7 @@ func TestTrimmedMeanIsAccurate(t *testing.T) {
 			t.Errorf("coordinate %d: %v, want %v", j, v, want)
 		}
 	}
-	e.Estimate(got, rows, Hints{Norm: .5}, mech.TestSource(t, 2))
+	e.Estimate(got, rows, Hints{Norm: .5}, mechtest.Source(t, 2))
 	if slices.Max(got) > .5 {
 		t.Errorf("a bound of 0.5 on the norm is not kept: %v", got)
 	}
@@ -328,7 +329,7 @@ func TestTrimmedMeanNoise(t *testing.T) {
 	_, bound := sumAndBound(make([]float64, n), trim, g, noise.Smoothness)
 	std := noise.Std() * bound / g.scale / (n - 2*trim) // 0.3, a third of where answers are clamped
 	got := make([]float64, d)
-	e.Estimate(got, zeros(n, d).rows(n, 1), Hints{}, mech.TestSource(t, 3))
+	e.Estimate(got, zeros(n, d).rows(n, 1), Hints{}, mechtest.Source(t, 3))
 	fits := func(std float64) bool {
 		const sigma, unit = .45, 1.1104 // the shape in use and its standard deviation
 		share, want := 0., math.Erf(math.Asinh(sigma*unit)/sigma/math.Sqrt2)

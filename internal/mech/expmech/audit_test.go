@@ -6,7 +6,7 @@ import (
 	"math/big"
 	"testing"
 
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 )
 
 // worst returns neighbours that no mechanism of this kind can tell apart any
@@ -120,7 +120,7 @@ func TestAuditOfDraws(t *testing.T) {
 	y, z := []float64{1e6, 1e6, 1e6}, []float64{1e6, 1e6, -1e6}
 	audit := func(epsilon float64) (excess float64) {
 		p := Params{Epsilon: epsilon, Theta: 2, Iota: 1, Radius: 1, Pitch: 1}
-		src := mech.TestSource(t, 1)
+		src := mechtest.Source(t, 1)
 		count := func(y []float64) (hits float64) {
 			for range draws {
 				w, err := Draw(context.Background(), p, x, y, src)

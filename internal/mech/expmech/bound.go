@@ -2,13 +2,13 @@ package expmech
 
 import "math"
 
-// The shape of bounds. These numbers move time only.
+// What decides how rows are bounded. It changes running time alone.
 const (
-	smoothReach = 0.5  // rows that move less are expanded, not cut by a chord
-	freezeLoss  = 10.0 // what freezing a whole table may cost in the exponent
-	keepShare   = 0.8  // a list that keeps more rows is not worth making
-	modelEvery  = 8    // one row in so many teaches the model
-	deepestLine = 4.0  // what sinks deeper is no bound at all
+	smoothReach = 0.5  // a row whose residual varies by less in the box is expanded, not bounded by a chord
+	freezeLoss  = 10.0 // how much worse the exponent may become if the bounds of all rows are kept for the boxes inside
+	keepShare   = 0.8  // a new list is made if it has less than this share of the rows
+	modelEvery  = 8    // every 8th row of a kind updates the model of where to split
+	lowestBound = 4.0  // a row's lower bound that may fall below -4 is replaced by 0
 )
 
 // expansion is a quadratic f + g (z - middle) - (z - middle)' m (z - middle) / 2;
@@ -38,8 +38,8 @@ func (e *expansion) clear() {
 // list is what a box hands to the boxes inside it: the rows whose bound may
 // still improve, and a lower bound of all others, once and for all.
 type list struct {
-	plain, wild []int32
-	middle      []float64
+	plain, imprecise []int32
+	middle           []float64
 	expansion
 }
 
@@ -76,7 +76,7 @@ type sums struct {
 	live, frozen expansion
 	kinks        matrix    // mean curvature of the rows with a kink, roughly
 	loss         []float64 // what the width of every axis costs, roughly
-	wild         []int32   // wild rows that may still improve
+	imprecise    []int32   // imprecise rows that may still improve
 	constant     float64   // of the rows that score psi.limit all over the box
 }
 
@@ -129,7 +129,7 @@ type bounder struct {
 }
 
 // gather adds the bounds of at most blockRows plain rows to s, and appends those
-// that may still improve to kept. The proof that each is a lower bound is in
+// rows to kept whose bound may be higher in a smaller box. The proof that each is a lower bound is in
 // expmech.md, section 3.
 func (b *bounder) gather(s *sums, kept, rows []int32) []int32 {
 	places := b.places
@@ -158,7 +158,7 @@ func (b *bounder) gather(s *sums, kept, rows []int32) []int32 {
 		default:
 			decay, slope := b.psi.expand(u)
 			bend := b.psi.bend(low, high)
-			if bend*rho*rho > deepestLine { // theta < 2, and the residual may nearly vanish
+			if bend*rho*rho > lowestBound { // theta < 2, and the residual may nearly vanish
 				b.chord(s, n%modelEvery == 0, r, rho, v)
 				break
 			}
@@ -180,11 +180,11 @@ func (b *bounder) gather(s *sums, kept, rows []int32) []int32 {
 
 // kink bounds a row whose residual may vanish in the box by a line through the
 // origin, on the side where the envelope is to touch.
-func (b *bounder) kink(s *sums, teach bool, r, at, rho float64, v []float64) {
+func (b *bounder) kink(s *sums, learn bool, r, at, rho float64, v []float64) {
 	side := math.Copysign(1, at)
 	steep := b.psi.chord(rho + side*r)
 	slope := side * steep
-	if !(slope*r-steep*rho >= -deepestLine) {
+	if !(slope*r-steep*rho >= -lowestBound) {
 		return // zero is a bound, too
 	}
 	s.live.f += slope * r
@@ -192,14 +192,14 @@ func (b *bounder) kink(s *sums, teach bool, r, at, rho float64, v []float64) {
 	for j, x := range v {
 		g[j] -= slope * x
 	}
-	if teach {
+	if learn {
 		s.kinks.addSquare(s.loss, modelEvery*steep/rho, 0, v)
-		b.teach(s, b.psi.roughly(math.Abs(at))-slope*at, rho, v)
+		b.chargeAxes(s, b.psi.approximate(math.Abs(at))-slope*at, rho, v)
 	}
 }
 
 // chord bounds a row by the chord of psi between the ends of its range.
-func (b *bounder) chord(s *sums, teach bool, r, rho float64, v []float64) {
+func (b *bounder) chord(s *sums, learn bool, r, rho float64, v []float64) {
 	low, high := math.Abs(r)-rho, math.Abs(r)+rho
 	start, end := low*b.psi.chord(low), high*b.psi.chord(high) // from below
 	slope := math.Copysign((end-start)/(2*rho), r)
@@ -207,13 +207,14 @@ func (b *bounder) chord(s *sums, teach bool, r, rho float64, v []float64) {
 	for j, x := range v {
 		s.live.g[j] -= slope * x
 	}
-	if teach {
-		b.teach(s, b.psi.roughly(math.Abs(r))-(start+end)/2, rho, v)
+	if learn {
+		b.chargeAxes(s, b.psi.approximate(math.Abs(r))-(start+end)/2, rho, v)
 	}
 }
 
-// teach charges the loss of a row's bound to the axes that make its range wide.
-func (b *bounder) teach(s *sums, loss, rho float64, v []float64) {
+// chargeAxes adds what a row's bound loses to the axes along which its residual
+// varies, in proportion.
+func (b *bounder) chargeAxes(s *sums, loss, rho float64, v []float64) {
 	loss *= modelEvery / rho
 	for j, x := range v {
 		s.loss[j] += loss * math.Abs(x) * b.places[j].half
@@ -232,8 +233,8 @@ func (p *psi) sway(bend, low, high float64) float64 {
 	return bend - p.bend(high, high)
 }
 
-// roughly returns psi(u), roughly.
-func (p *psi) roughly(u float64) float64 {
+// approximate returns psi(u) from the table of chords, for guesses.
+func (p *psi) approximate(u float64) float64 {
 	if u >= 1 {
 		return p.top
 	}

@@ -3,8 +3,9 @@ package expmech
 import (
 	"math"
 	"slices"
-	"sync"
 	"sync/atomic"
+
+	"dpsidecar/internal/mech"
 )
 
 // plane is a lower bound of sum_i psi(u_i) on a box: f + g (z - middle).
@@ -19,11 +20,11 @@ type envelope struct {
 	*score
 	*lattice
 	*view
-	repeat float64       // how often a row counts: 1, but see draft
-	ignore float64       // a box whose logMass is below need not be bounded any better
-	listed *atomic.Int64 // rows in all lists made so far
-	most   int64         // of them
-	stop   func() bool   // whether the caller still waits; if not, all results are void
+	repeat     float64       // how often a row counts: 1, but see ofSample
+	ignore     float64       // a box whose logMass is below need not be bounded any better
+	listed     *atomic.Int64 // rows in all lists made so far
+	mostListed int64         // that there may be
+	stop       func() bool   // whether the caller still waits; if not, all results are void
 }
 
 // box is a set of grid points: index_j in [0, size_j) for every j, see
@@ -33,7 +34,7 @@ type envelope struct {
 type box struct {
 	low, size []int64
 	list      *list  // what its own bound may use
-	heir      *list  // what boxes inside it may use
+	inner     *list  // what boxes inside it may use
 	plane     *plane // nil if the box is one point
 	model     *model
 
@@ -53,17 +54,17 @@ func (e *envelope) bound(b *box) bool {
 		return false
 	}
 	if b.points() == 1 {
-		return e.settle(b)
+		return e.boundPoint(b)
 	}
-	places := e.aim(b)
+	places := e.locate(b)
 	inherited := b.plane
 	total, costs := e.collect(b, places)
 	if !(math.Abs(b.logMass) < math.MaxFloat64) { // values near overflow
 		b.plane.f, b.plane.g = 0, make([]float64, len(places)) // psi >= 0
-		e.slant(b, places)
+		e.setExponent(b, places)
 	}
 	b.model = newModel(e.gain, places, b.plane.g, total.kinks)
-	if inherited != nil && e.repeat == 1 { // the boxes of a draft must stand alone
+	if inherited != nil && e.repeat == 1 { // no plane is inherited where a sample is bounded
 		e.blend(b, inherited, places)
 	}
 	e.choose(b, places, costs)
@@ -77,7 +78,7 @@ func (e *envelope) blend(b *box, other *plane, places []place) {
 	for _, t := range [...]float64{0.25, 0.5, 0.75, 1} {
 		mixed := *b
 		mixed.plane = own.mix(other, t)
-		if e.slant(&mixed, places); mixed.logMass < b.logMass {
+		if e.setExponent(&mixed, places); mixed.logMass < b.logMass {
 			*b = mixed
 		}
 	}
@@ -107,8 +108,8 @@ func (b *box) points() int {
 	return 1
 }
 
-// settle gives a box of one point its score.
-func (e *envelope) settle(b *box) bool {
+// boundPoint makes the score of a box of one point its bound.
+func (e *envelope) boundPoint(b *box) bool {
 	k := make([]int64, len(b.low))
 	e.lattice.point(k, b.low, make([]int64, len(k)))
 	if !e.contains(k) {
@@ -122,8 +123,8 @@ func (e *envelope) settle(b *box) bool {
 	return true
 }
 
-// aim places a box in z and chooses where its envelope is to touch.
-func (e *envelope) aim(b *box) []place {
+// locate places a box in z and chooses where its envelope is to touch.
+func (e *envelope) locate(b *box) []place {
 	places := make([]place, len(b.low))
 	e.lattice.span(places, b.low, b.size)
 	b.model.touch(places)
@@ -140,32 +141,32 @@ func (e *envelope) collect(b *box, places []place) (total *sums, costs []float64
 	by := &bounder{e.view, e.psi, places, freezeLoss / (float64(e.target.n) * e.gain)}
 	total = newSums(len(places))
 	rows := b.list.plain
-	kept := make([][]int32, 0, collectRounds*int(e.crew))
-	step := max(len(rows)/collectRounds+1, int(e.crew)*16*blockRows)
+	kept := make([][]int32, 0, collectRounds*int(e.workers))
+	step := max(len(rows)/collectRounds+1, int(e.workers)*16*blockRows)
 	for len(rows) > step {
 		kept = append(kept, e.collectPlain(total, by, rows[:step])...)
 		rows = rows[step:]
 		costs = e.close(b, places, total)
-		if e.slant(b, places); b.logMass < e.ignore {
-			b.heir = b.list
+		if e.setExponent(b, places); b.logMass < e.ignore {
+			b.inner = b.list
 			return total, costs
 		}
 	}
 	kept = append(kept, e.collectPlain(total, by, rows)...)
-	e.collectWild(total, by, b)
+	e.collectImprecise(total, by, b)
 	total.scale(e.repeat)
-	e.bequeath(b, places, total, kept)
+	e.makeInnerList(b, places, total, kept)
 	costs = e.close(b, places, total)
-	e.slant(b, places)
+	e.setExponent(b, places)
 	return total, costs
 }
 
 // collectPlain adds the bounds of plain rows, and returns those that may still
 // improve, in their order.
 func (e *envelope) collectPlain(total *sums, by *bounder, rows []int32) (kept [][]int32) {
-	parts := make([]*sums, e.crew)
-	kept = make([][]int32, e.crew)
-	e.crew.share(len(rows), 16*blockRows, func(worker, from, to int) {
+	parts := make([]*sums, e.workers)
+	kept = make([][]int32, e.workers)
+	e.workers.share(len(rows), 16*blockRows, func(worker, from, to int) {
 		whole, part := newSums(len(by.places)), newSums(len(by.places))
 		some := make([]int32, 0, to-from)
 		for ; from < to; from += blockRows {
@@ -183,38 +184,38 @@ func (e *envelope) collectPlain(total *sums, by *bounder, rows []int32) (kept []
 	return kept
 }
 
-// collectWild adds the bounds of a box's wild rows.
-func (e *envelope) collectWild(total *sums, by *bounder, b *box) {
-	if len(b.list.wild) == 0 {
+// collectImprecise adds the bounds of a box's imprecise rows.
+func (e *envelope) collectImprecise(total *sums, by *bounder, b *box) {
+	if len(b.list.imprecise) == 0 {
 		return
 	}
 	at, raw := e.lattice.spread(e.target, b.low, b.size), make([]float64, len(by.places))
-	for rows := range slices.Chunk(b.list.wild, blockRows) {
+	for rows := range slices.Chunk(b.list.imprecise, blockRows) {
 		part := newSums(len(by.places))
 		for _, i := range rows {
-			by.wild(part, i, e.noiseWithin(i, at, raw))
+			by.imprecise(part, i, e.noiseWithin(i, at, raw))
 		}
 		total.add(part)
-		total.wild = append(total.wild, part.wild...)
+		total.imprecise = append(total.imprecise, part.imprecise...)
 	}
 }
 
-// bequeath makes the list of the boxes inside b: a new one if enough rows are
+// makeInnerList makes the list of the boxes inside b: a new one if enough rows are
 // settled, else that of b.
-func (e *envelope) bequeath(b *box, places []place, s *sums, plain [][]int32) {
-	b.heir = b.list
-	rows := len(b.list.plain) + len(b.list.wild)
-	kept := len(s.wild)
+func (e *envelope) makeInnerList(b *box, places []place, s *sums, plain [][]int32) {
+	b.inner = b.list
+	rows := len(b.list.plain) + len(b.list.imprecise)
+	kept := len(s.imprecise)
 	for _, part := range plain {
 		kept += len(part)
 	}
-	if float64(kept) >= keepShare*float64(rows) || e.listed.Add(int64(kept)) > e.most {
+	if float64(kept) >= keepShare*float64(rows) || e.listed.Add(int64(kept)) > e.mostListed {
 		return
 	}
 	settled := b.list.moved(middles(places))
 	settled.add(&s.frozen)
 	settled.f += s.constant
-	b.heir = &list{plain: slices.Concat(plain...), wild: s.wild, middle: middles(places), expansion: settled}
+	b.inner = &list{plain: slices.Concat(plain...), imprecise: s.imprecise, middle: middles(places), expansion: settled}
 }
 
 // close turns the bound of a box into a plane: the quadratic part is replaced by
@@ -247,8 +248,8 @@ func (e *envelope) close(b *box, places []place, s *sums) (costs []float64) {
 	return costs
 }
 
-// slant computes the exponent of a box from its plane, every error against it.
-func (e *envelope) slant(b *box, places []place) {
+// setExponent computes the exponent of a box from its plane, every error against it.
+func (e *envelope) setExponent(b *box, places []place) {
 	d := len(b.low)
 	b.rate, b.falls = make([]float64, d), make([]bool, d)
 	least, size := b.plane.f, math.Abs(b.plane.f)
@@ -304,7 +305,7 @@ func (b *box) halves() [2]*box {
 func (b *box) child() *box {
 	return &box{
 		low: append([]int64(nil), b.low...), size: append([]int64(nil), b.size...),
-		list: b.heir, plane: b.plane, model: b.model,
+		list: b.inner, plane: b.plane, model: b.model,
 	}
 }
 
@@ -316,7 +317,7 @@ func (e *envelope) refine(boxes []*box) []*box {
 		parts = append(parts, halves[0], halves[1])
 	}
 	alive := make([]bool, len(parts))
-	var group sync.WaitGroup
+	var group mech.Crew
 	for i := 1; i < len(parts); i++ {
 		group.Go(func() { alive[i] = e.bound(parts[i]) })
 	}

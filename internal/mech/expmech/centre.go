@@ -22,22 +22,22 @@ func centre(s *score) (k []int64, l matrix) {
 	rough := s.sample(roughRows)
 	for round := range roughRounds {
 		rough.absolute(w, math.Ldexp(1/s.Iota, -round/2))
-		s.confine(w)
+		s.project(w)
 	}
 	h := rough.prior()
 	for range middleRounds {
 		s.sample(middleRows).newton(w, h)
-		s.confine(w)
+		s.project(w)
 	}
 	for range finalRounds {
 		s.sample(finalRows).newton(w, h)
-		s.confine(w)
+		s.project(w)
 	}
 	return s.nearest(w), h.cholesky()
 }
 
-// confine pulls w into W.
-func (t *target) confine(w []float64) {
+// project pulls w into W.
+func (t *target) project(w []float64) {
 	norm := 0.0
 	for j, v := range w {
 		if t.Set == Box {
@@ -159,8 +159,8 @@ func (s *sample) newton(w []float64, h matrix) {
 		gradient   []float64
 	}
 	l := h.cholesky()
-	parts := make([]sums, s.crew)
-	s.crew.share(s.count(), blockRows, func(worker, from, to int) {
+	parts := make([]sums, s.workers)
+	s.workers.share(s.count(), blockRows, func(worker, from, to int) {
 		p := sums{newMatrix(s.d), newMatrix(s.d), make([]float64, s.d)}
 		scratch := make([]float64, s.d)
 		s.each(from, to, w, func(x []float64, r float64) {

@@ -5,7 +5,7 @@ import (
 	"math"
 	"testing"
 
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 )
 
 // A column of dates in seconds, registered without a scale: on the grid only the
@@ -21,7 +21,7 @@ func TestAGridTooCoarseForAColumn(t *testing.T) {
 	x[0][1] = math.NaN()
 	p := Params{Epsilon: 1, Theta: 2, Iota: 0.2, Radius: 10, Pitch: 0x1p-17, Intercept: true}
 	for range 5 {
-		w, err := Draw(context.Background(), p, x, y, mech.TestSource(t, 1))
+		w, err := Draw(context.Background(), p, x, y, mechtest.Source(t, 1))
 		if err != nil || math.Abs(w[0]) > 10 || math.Abs(w[1]) > 10 {
 			t.Fatal(w, err)
 		}

@@ -34,7 +34,7 @@ func Draw(ctx context.Context, p Params, x [][]float64, y []float64, src *mech.S
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if s.impatient() {
+		if s.splitIsDue() {
 			s.split()
 		} else if k, ok := s.propose(src); ok {
 			return s.coefficients(k), nil
@@ -46,7 +46,7 @@ func Draw(ctx context.Context, p Params, x [][]float64, y []float64, src *mech.S
 // law of an accepted proposal does not depend on that state.
 type sampler struct {
 	*envelope
-	forest
+	boxHeap
 	logTarget float64 // logarithm of the target's mass, a guess
 	splitting float64 // time spent on splits and on proposals, in the units below
 	proposing float64
@@ -71,13 +71,13 @@ func newSampler(t *target, x [][]float64, y []float64, stop func() bool) *sample
 	k, l := centre(sc)
 	sc.table = sc.descending(k)
 	g := newLattice(t, l, k)
-	v, plain, wild := newView(sc, g, k)
-	room, most := t.limits(t.d)
-	s := &sampler{forest: forest{room: room}, envelope: &envelope{
-		score: sc, lattice: g, view: v, repeat: 1, ignore: math.Inf(-1), listed: new(atomic.Int64), most: most, stop: stop,
+	v, plain, imprecise := newView(sc, g, k)
+	boxes, rows := t.limits(t.d)
+	s := &sampler{boxHeap: boxHeap{most: boxes}, envelope: &envelope{
+		score: sc, lattice: g, view: v, repeat: 1, ignore: math.Inf(-1), listed: new(atomic.Int64), mostListed: rows, stop: stop,
 	}}
 	root := &box{
-		list:  &list{plain: plain, wild: wild, middle: make([]float64, t.d), expansion: newExpansion(t.d)},
+		list:  &list{plain: plain, imprecise: imprecise, middle: make([]float64, t.d), expansion: newExpansion(t.d)},
 		model: unitModel(t.d),
 	}
 	root.list.f = float64(sc.missing) * t.psi.top
@@ -108,15 +108,15 @@ func (s *sampler) start(root *box) {
 			if slab == nil {
 				continue
 			}
-			slab.plane, slab.heir = beyond, slab.list
-			places := s.aim(slab)
-			s.slant(slab, places)
+			slab.plane, slab.inner = beyond, slab.list
+			places := s.locate(slab)
+			s.setExponent(slab, places)
 			s.choose(slab, places, make([]float64, s.target.d))
 			s.add(slab)
 			root = rest
 		}
 	}
-	parts := s.sketch(root)
+	parts := s.splitBySample(root)
 	s.ignore = s.logTarget + negligible
 	for _, b := range parts {
 		if !s.stop() && s.bound(b) {
@@ -134,7 +134,7 @@ func (b *box) slab(g *lattice, axis int, side float64) (slab, rest *box) {
 	if !(cells > 0 && cells < float64(b.size[axis])) {
 		return nil, nil
 	}
-	b.axis, b.at, b.heir = axis, int64(cells), b.list
+	b.axis, b.at, b.inner = axis, int64(cells), b.list
 	halves := b.halves()
 	if side > 0 {
 		return halves[1], halves[0]
@@ -142,9 +142,9 @@ func (b *box) slab(g *lattice, axis int, side float64) (slab, rest *box) {
 	return halves[0], halves[1]
 }
 
-// impatient reports that a split is due rather than a proposal: proposals get
+// splitIsDue reports that a split is due rather than a proposal: proposals get
 // as much time as splits, or a fraction while too few would be accepted.
-func (s *sampler) impatient() bool {
+func (s *sampler) splitIsDue() bool {
 	if s.heaviest() < 0 || s.full() {
 		return false
 	}
@@ -158,26 +158,26 @@ func (s *sampler) impatient() bool {
 
 func (s *sampler) costEval(rows int) float64 {
 	d := float64(s.target.d)
-	return float64(rows)*(costEvalRow+costEvalRowAxis*d)/float64(s.crew) + costProposalAxis*d
+	return float64(rows)*(costEvalRow+costEvalRowAxis*d)/float64(s.workers) + costProposalAxis*d
 }
 
 func (s *sampler) costBound(rows int) float64 {
 	d := float64(s.target.d)
-	return float64(rows)*(costBoundRow+costBoundRowAxis*d)/float64(s.crew) + costBoundAxis*d
+	return float64(rows)*(costBoundRow+costBoundRowAxis*d)/float64(s.workers) + costBoundAxis*d
 }
 
 // split splits the heaviest boxes, one per worker.
 func (s *sampler) split() {
 	s.ignore = min(s.logTarget, s.logSum()) + negligible // the guess may be too high
 	var boxes []*box
-	for range s.crew {
+	for range s.workers {
 		i := s.heaviest()
 		if i < 0 {
 			break
 		}
 		b := s.take(i)
 		boxes = append(boxes, b)
-		s.splitting += 2 * s.costBound(len(b.heir.plain)+len(b.heir.wild))
+		s.splitting += 2 * s.costBound(len(b.inner.plain)+len(b.inner.imprecise))
 	}
 	s.add(s.refine(boxes)...)
 }
@@ -206,28 +206,28 @@ func (s *sampler) propose(src *mech.Source) (k []int64, accepted bool) {
 	weight := s.weight(b)
 	envelope := math.Log(float64(weight)) + o.log()
 	u := src.Uniform()
-	if b.heir != nil && 2*len(b.heir.plain) < s.rows {
-		s.proposing += s.costEval(len(b.heir.plain))
-		if exponent := s.level - envelope - s.gain*s.atLeast(b.heir, k); u.SurelyAboveExp(exponent + s.blur(exponent, envelope)) {
+	if b.inner != nil && 2*len(b.inner.plain) < s.rows {
+		s.proposing += s.costEval(len(b.inner.plain))
+		if exponent := s.level - envelope - s.gain*s.atLeast(b.inner, k); u.SurelyAboveExp(exponent + s.exponentError(exponent, envelope)) {
 			return nil, false
 		}
 	}
 	s.proposing += s.costEval(s.rows)
 	exponent := s.level - envelope - s.gain*s.estimate(k)
-	blur := s.blur(exponent, envelope) + s.gain*s.estimateSlack()
+	exponentError := s.exponentError(exponent, envelope) + s.gain*s.estimateSlack()
 	switch {
-	case exponent-blur > 0:
+	case exponent-exponentError > 0:
 		panic("expmech: the envelope does not hold")
-	case u.SurelyBelowExp(exponent - blur):
+	case u.SurelyBelowExp(exponent - exponentError):
 		return k, true
-	case u.SurelyAboveExp(exponent + blur):
+	case u.SurelyAboveExp(exponent + exponentError):
 		return nil, false
 	}
 	return k, s.decide(u, weight, &o, k)
 }
 
-// blur bounds the rounding of an acceptance exponent.
-func (s *sampler) blur(exponent, envelope float64) float64 {
+// exponentError bounds the rounding of an acceptance exponent.
+func (s *sampler) exponentError(exponent, envelope float64) float64 {
 	return 0x1p-38 + (math.Abs(s.level)+math.Abs(envelope)+math.Abs(exponent))*0x1p-48
 }
 
@@ -248,8 +248,8 @@ func (s *sampler) atLeast(l *list, k []int64) float64 {
 	z := make([]float64, s.target.d)
 	s.lattice.whitened(z, k)
 	q := l.moved(z)
-	sums := make([]float64, s.crew)
-	s.crew.share(len(l.plain), 16*blockRows, func(worker, from, to int) {
+	sums := make([]float64, s.workers)
+	s.workers.share(len(l.plain), 16*blockRows, func(worker, from, to int) {
 		for ; from < to; from += blockRows {
 			product := 1.0
 			for _, i := range l.plain[from:min(to, from+blockRows)] {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 )
 
 // The theorem in expmech.md has two premises: every point of W is proposed by
@@ -56,7 +56,7 @@ func (o *odds) note(rate float64, size, steps int64) {
 }
 
 func TestNotedOddsAreThoseOfADraw(t *testing.T) {
-	src := mech.TestSource(t, 3)
+	src := mechtest.Source(t, 3)
 	for _, size := range []int64{1, 2, 31, 33, 1000, 123456} {
 		for _, rate := range []float64{0, 1e-3, 0.1, 1, 40} {
 			for range 20 {
@@ -206,13 +206,13 @@ func smallSampler(tb testing.TB, p Params, x [][]float64, y []float64) *sampler 
 		tb.Fatal(err)
 	}
 	target := newTarget(p, len(y), d)
-	target.crew = 2
+	target.workers = 2
 	return newSampler(target, x, y, never)
 }
 
 func TestEveryPointIsProposedOnceAndAcceptedAtMostSurely(t *testing.T) {
 	rng := rand.New(rand.NewPCG(78, 1))
-	fenced, wild := 0, 0
+	fenced, imprecise := 0, 0
 	for trial := range 350 {
 		p, x, y := smallProblem(rng)
 		s := smallSampler(t, p, x, y)
@@ -220,15 +220,15 @@ func TestEveryPointIsProposedOnceAndAcceptedAtMostSurely(t *testing.T) {
 			fenced++
 		}
 		if slices.ContainsFunc(s.view.noise, func(noise float64) bool { return !(noise <= plainNoise) }) {
-			wild++
+			imprecise++
 		}
 		cut(s, rng, rng.IntN(60))
 		if found := flaws(s); len(found) > 0 {
 			t.Errorf("trial %d, %d rows, %+v: %d flaws: %s", trial, len(y), p, len(found), found[0])
 		}
 	}
-	if fenced < 20 || wild < 100 {
-		t.Errorf("%d samplers have a fence and %d wild rows: the test says little", fenced, wild)
+	if fenced < 20 || imprecise < 100 {
+		t.Errorf("%d samplers have a fence and %d imprecise rows: the test says little", fenced, imprecise)
 	}
 }
 

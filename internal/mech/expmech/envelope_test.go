@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 )
 
 // hard returns tables made to break bounds: every kind of value that rounds,
@@ -113,8 +113,8 @@ func violations(s *sampler, rng *rand.Rand, b *box) (found []string) {
 		found = append(found, fmt.Sprintf("point %v scores %g below the envelope", k, -miss))
 	}
 	psi, _ := new(big.Rat).SetFrac(s.total(k), big.NewInt(scoreOne)).Float64()
-	if b.heir != nil && s.atLeast(b.heir, k) > psi {
-		found = append(found, fmt.Sprintf("point %v scores %g, the list says %g", k, psi, s.atLeast(b.heir, k)))
+	if b.inner != nil && s.atLeast(b.inner, k) > psi {
+		found = append(found, fmt.Sprintf("point %v scores %g, the list says %g", k, psi, s.atLeast(b.inner, k)))
 	}
 	if math.Abs(s.estimate(k)-psi) > s.estimateSlack() {
 		found = append(found, fmt.Sprintf("point %v scores %g, the estimate says %g", k, psi, s.estimate(k)))
@@ -125,7 +125,7 @@ func violations(s *sampler, rng *rand.Rand, b *box) (found []string) {
 // attack splits a sampler's boxes, the heaviest and random ones, and looks for
 // violations on the way.
 func attack(tb testing.TB, s *sampler, rng *rand.Rand, rounds, points int) (found []string) {
-	src := mech.TestSource(tb, 4)
+	src := mechtest.Source(tb, 4)
 	for range rounds {
 		for range points {
 			found = append(found, violations(s, rng, s.boxes[rng.IntN(len(s.boxes))])...)
@@ -169,7 +169,7 @@ func TestEnvelopeIsBelowTheScore(t *testing.T) {
 		t.Errorf("fenced: %d violations: %s", len(found), found[0])
 	}
 	// so many rows that a sample of them decides the first splits
-	x, y = lognormal(4, 2*draftRows+1000, 3)
+	x, y = lognormal(4, 2*sampleRows+1000, 3)
 	s = newSampler(newTarget(p, len(y), 3), x, y, never)
 	if found := attack(t, s, rand.New(rand.NewPCG(1, 1)), 2, 8); len(found) > 0 {
 		t.Errorf("drafted: %d violations: %s", len(found), found[0])
@@ -213,8 +213,8 @@ func TestAttackCatchesWrongEnvelopes(t *testing.T) {
 			}
 		}, untouched, true},
 		{"curvature of the rows handed down forgotten", 200, right, every(func(b *box) {
-			if b.heir != nil {
-				b.heir.m.clear()
+			if b.inner != nil {
+				b.inner.m.clear()
 			}
 		}), true},
 		{"planes a little high", 200, right, every(func(b *box) { b.alpha += 0.1 }), true},

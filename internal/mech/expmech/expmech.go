@@ -83,9 +83,9 @@ func (p Params) Validate(n, d int) error {
 // weight exp(-unit * sum_i q_i(k)) if it lies in W.
 type target struct {
 	Params
-	n, d int
-	psi  *psi
-	crew crew
+	n, d    int
+	psi     *psi
+	workers workers
 
 	unit  *big.Rat // epsilon / (2 psi.limit), exact
 	gain  float64  // unit * 2^40, rounded: what one whole psi costs
@@ -94,7 +94,7 @@ type target struct {
 }
 
 func newTarget(p Params, n, d int) *target {
-	t := &target{Params: p, n: n, d: d, psi: newPsi(p.Theta), crew: crew(runtime.GOMAXPROCS(0))}
+	t := &target{Params: p, n: n, d: d, psi: newPsi(p.Theta), workers: workers(runtime.GOMAXPROCS(0))}
 	epsilon := new(big.Rat).SetFloat64(p.Epsilon)
 	t.unit = epsilon.Quo(epsilon, new(big.Rat).SetInt64(2*t.psi.limit))
 	t.gain, _ = new(big.Rat).Mul(t.unit, new(big.Rat).SetInt64(scoreOne)).Float64()

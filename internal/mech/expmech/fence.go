@@ -31,10 +31,10 @@ type fenceTry struct {
 	cells int
 }
 
-// fenceTries lists what is tried. A face that is easy is covered by a few cells;
+// cubeTries lists what is tried. A face that is easy is covered by a few cells;
 // a cube too small or too large takes many, and which it is depends on iota. A
 // large cube leaves much to the boxes inside, so many cells go to small ones first.
-func fenceTries() (tries []fenceTry) {
+func cubeTries() (tries []fenceTry) {
 	for _, cells := range [...]int{8, 64} {
 		for _, rise := range [...]float64{1.5, 2, 2.7, 4, 6} {
 			tries = append(tries, fenceTry{rise, cells})
@@ -50,18 +50,18 @@ func (e *envelope) fence(plain []int32, least float64) float64 {
 	if least >= e.psi.top*float64(len(plain)) {
 		return math.Inf(1) // no row can score that much
 	}
-	draft, few := e.draft(plain)
-	mode, level := draft.atMode(few), e.atMode(plain)
+	sampled, few := e.ofSample(plain)
+	mode, level := sampled.atMode(few), e.atMode(plain)
 	cubes := e.cubes()
-	for _, try := range fenceTries() {
+	for _, try := range cubeTries() {
 		need := max(least, try.rise*level)
 		i := sort.Search(len(cubes), func(i int) bool { return e.least(&cubes[i], plain) >= need })
 		if i == len(cubes) {
 			continue
 		}
 		cells, ok := e.faces(cubes[i].half), true
-		if draft != e {
-			cells, ok = draft.cover(cells, few, mode+(least-level)*draftCare, try.cells)
+		if sampled != e {
+			cells, ok = sampled.cover(cells, few, mode+(least-level)*sampleMargin, try.cells)
 			for _, c := range cells {
 				c.plane = nil // of the sample
 			}
@@ -94,9 +94,9 @@ func (e *envelope) least(c *cube, plain []int32) float64 {
 	if !math.IsNaN(c.middle) {
 		return c.middle
 	}
-	few, faces := thin(plain, fenceRows), e.faces(c.half)
+	few, faces := everyNth(plain, fenceRows), e.faces(c.half)
 	middles := make([]float64, len(faces))
-	e.crew.share(len(faces), 1, func(_, from, to int) {
+	e.workers.share(len(faces), 1, func(_, from, to int) {
 		for n := from; n < to; n++ {
 			middles[n] = e.middle(faces[n], few)
 		}
@@ -173,8 +173,8 @@ func (e *envelope) cover(cells []*cell, plain []int32, least float64, budget int
 func (e *envelope) survey(c *cell, plain []int32) {
 	c.model.touch(c.places)
 	f := &fencer{e.view, e.psi, c.places}
-	parts := make([]*sums, e.crew)
-	e.crew.share(len(plain), 16*blockRows, func(worker, from, to int) {
+	parts := make([]*sums, e.workers)
+	e.workers.share(len(plain), 16*blockRows, func(worker, from, to int) {
 		parts[worker] = f.sum(plain[from:to])
 	})
 	total := parts[0]
@@ -247,7 +247,7 @@ func (f *fencer) sum(rows []int32) *sums {
 }
 
 // row adds a line in V z below m_i.
-func (f *fencer) row(sum *sums, teach bool, i int32) {
+func (f *fencer) row(sum *sums, chargeAxes bool, i int32) {
 	row := f.view.row(i)
 	middle, touch, rho := 0.0, 0.0, 2*plainNoise
 	v := row[1:]
@@ -268,7 +268,7 @@ func (f *fencer) row(sum *sums, teach bool, i int32) {
 	for j, x := range v {
 		sum.live.g[j] += slope * x
 	}
-	if teach && math.Abs(middle) < rho {
+	if chargeAxes && math.Abs(middle) < rho {
 		sum.kinks.addSquare(sum.loss, modelEvery*math.Abs(slope)/rho, 0, v)
 	}
 }
@@ -291,7 +291,7 @@ func (f *fencer) line(a, low, high, touch float64) (value, slope float64) {
 		value = psi(a - low)
 		slope = value / low
 	}
-	if value < -deepestLine || value+slope*(high-low) < -deepestLine {
+	if value < -lowestBound || value+slope*(high-low) < -lowestBound {
 		return 0, 0
 	}
 	return value, slope

@@ -3,7 +3,7 @@ package expmech
 import (
 	"testing"
 
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 )
 
 // A hard draw stays within the memory it was given, boxes and lists, and ends.
@@ -13,25 +13,25 @@ func TestADrawKeepsToItsMemory(t *testing.T) {
 	p.Memory = 4 << 20
 	s := newSampler(newTarget(p, len(y), len(x)+1), x, y, never)
 	boxes, rows := p.limits(s.target.d)
-	src := mech.TestSource(t, 1)
+	src := mechtest.Source(t, 1)
 	splits := 0
 	for ; !s.full() && s.heaviest() >= 0 && splits < 1<<16; splits++ {
 		s.split()
 	}
-	if !s.full() || s.impatient() {
+	if !s.full() || s.splitIsDue() {
 		t.Fatalf("%d boxes after %d splits, room for %d", len(s.boxes), splits, boxes)
 	}
 	live := map[*list]bool{}
 	for _, b := range s.boxes {
-		live[b.list], live[b.heir] = true, true
+		live[b.list], live[b.inner] = true, true
 	}
 	held := int64(0)
 	for l := range live {
 		if l != nil {
-			held += int64(len(l.plain) + len(l.wild))
+			held += int64(len(l.plain) + len(l.imprecise))
 		}
 	}
-	if most := rows + int64(s.rows); held > most || len(s.boxes) > boxes+int(s.crew) {
+	if most := rows + int64(s.rows); held > most || len(s.boxes) > boxes+int(s.workers) {
 		t.Errorf("%d boxes and %d rows in lists, want at most %d and %d", len(s.boxes), held, boxes, most)
 	}
 	if s.listed.Load() <= rows {

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 )
 
 // grid returns the points of W.
@@ -121,7 +121,7 @@ func TestDrawFollowsTheLaw(t *testing.T) {
 				}
 				x, y := small(uint64(d), 40, columns)
 				points, probability := law(p, x, y)
-				src := mech.TestSource(t, uint64(d)+uint64(10*theta)<<8+uint64(set)<<16)
+				src := mechtest.Source(t, uint64(d)+uint64(10*theta)<<8+uint64(set)<<16)
 				counts := map[[2]int64]int{}
 				for range draws {
 					w, err := Draw(context.Background(), p, x, y, src)

@@ -8,12 +8,12 @@ import (
 )
 
 // A row's share of the slack pays for the rounding of its residual and its score,
-// for mixed planes, and for what sums lose: (2^15 + n/256) roundings of at most 2^-53 of deepestLine.
+// for mixed planes, and for what sums lose: (2^15 + n/256) roundings of at most 2^-53 of lowestBound.
 // The proof is in expmech.md, section 4.
 func TestRowSlackPaysForRounding(t *testing.T) {
 	for n := 1; n <= maxRows; n = 2*n + 1 {
 		slack := newTarget(Params{Epsilon: 1, Theta: 2, Iota: 1, Radius: 1, Pitch: 1}, n, 1).rowSlack()
-		sums := deepestLine * 0x1p-53 * (1<<15 + float64(n)/256)
+		sums := lowestBound * 0x1p-53 * (1<<15 + float64(n)/256)
 		if row := 1.1*plainNoise + 0x1p-37 + 0x1p-40 + 0x1p-48; slack < sums+row {
 			t.Errorf("%d rows: slack %g, a row loses %g and its sums %g", n, slack, row, sums)
 		}
@@ -41,7 +41,7 @@ func magnitude(s *sums, places []place) float64 {
 func rounded(tb testing.TB, rng *rand.Rand, n int) (s *sampler, places []place) {
 	p := Params{Epsilon: 1, Theta: [...]float64{2, 1.5, 1.05}[rng.IntN(3)], Iota: 1, Radius: 1, Pitch: 0x1p-20}
 	s = smallSampler(tb, p, [][]float64{{1}, {1}}, []float64{0})
-	s.target.n, s.target.crew = n, 1
+	s.target.n, s.target.workers = n, 1
 	row, rho := s.view.row(0), 2*plainNoise
 	row[0] = 0
 	for j := range 2 {
@@ -56,30 +56,30 @@ func rounded(tb testing.TB, rng *rand.Rand, n int) (s *sampler, places []place) 
 	return s, places
 }
 
-// The terms that a row adds, whatever bound they belong to, are at most deepestLine
+// The terms that a row adds, whatever bound they belong to, are at most lowestBound
 // all over the box; and a sum of n such rows loses at most (520 + n/480) 2^-53 of that
 // a row. Here the rows are equal, so that rounding has a direction, and n is a power
 // of 2, so that n times one row is known.
 func TestTermsOfRowsAreSmallAndTheirSumsLoseLittle(t *testing.T) {
 	const n = 1 << 17
-	lost := deepestLine * n * (520 + n/480) * 0x1p-53
+	lost := lowestBound * n * (520 + n/480) * 0x1p-53
 	rng := rand.New(rand.NewPCG(17, 1))
 	for range 60 {
 		s, places := rounded(t, rng, n)
 		by := &bounder{s.view, s.psi, places, freezeLoss / (n * s.gain)}
 		for name, sum := range map[string]func(total *sums, rows []int32){
 			"plain": func(total *sums, rows []int32) { s.collectPlain(total, by, rows) },
-			"wild": func(total *sums, rows []int32) {
+			"imprecise": func(total *sums, rows []int32) {
 				b := *s.boxes[0]
-				b.list = &list{wild: rows}
-				s.collectWild(total, by, &b)
+				b.list = &list{imprecise: rows}
+				s.collectImprecise(total, by, &b)
 			},
 			"fence": func(total *sums, rows []int32) { total.add((&fencer{s.view, s.psi, places}).sum(rows)) },
 		} {
 			one, all := newSums(2), newSums(2)
 			sum(one, make([]int32, 1))
 			sum(all, make([]int32, n))
-			if size := magnitude(one, places); !(size <= deepestLine+2*usableNoise) {
+			if size := magnitude(one, places); !(size <= lowestBound+2*usableNoise) {
 				t.Errorf("%s: the terms of a row add up to %g", name, size)
 			}
 			one.scale(-n)

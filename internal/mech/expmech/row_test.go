@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// cancelling returns a table of rows that are plain or wild, with residuals that
+// cancelling returns a table of rows that are plain or imprecise, with residuals that
 // vanish, nearly or but for rounding, somewhere on a grid of some hundred points.
 func cancelling(rng *rand.Rand) (p Params, x [][]float64, y []float64) {
 	reach := 2 + rng.IntN(8)
@@ -71,12 +71,12 @@ func TestBoundOfARowIsBelowItsScore(t *testing.T) {
 // boundOf returns the lower bound of row i on box b as a function of the grid point.
 func boundOf(s *sampler, b *box, i int32) func(k []int64) float64 {
 	d := s.target.d
-	by := &bounder{s.view, s.psi, s.aim(b), freezeLoss / (float64(s.target.n) * s.gain)}
+	by := &bounder{s.view, s.psi, s.locate(b), freezeLoss / (float64(s.target.n) * s.gain)}
 	sum := newSums(d)
 	if s.view.noise[i] <= plainNoise {
 		by.gather(sum, nil, []int32{i})
 	} else {
-		by.wild(sum, i, s.noiseWithin(i, s.lattice.spread(s.target, b.low, b.size), make([]float64, d)))
+		by.imprecise(sum, i, s.noiseWithin(i, s.lattice.spread(s.target, b.low, b.size), make([]float64, d)))
 	}
 	sum.live.add(&sum.frozen)
 	line := &list{middle: middles(by.places), expansion: sum.live}

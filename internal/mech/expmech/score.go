@@ -3,7 +3,8 @@ package expmech
 import (
 	"math"
 	"math/big"
-	"sync"
+
+	"dpsidecar/internal/mech"
 )
 
 // blockRows is how many rows are taken together: few enough that their working
@@ -135,7 +136,7 @@ func (s *score) residuals(u []float64, first int, w []float64) {
 // from as many goroutines as there are processors; worker tells them apart.
 func (s *score) blocks(k []int64, visit func(worker int, u []float64)) {
 	w := s.coefficients(k)
-	s.crew.share(s.rows, 16*blockRows, func(worker, from, to int) {
+	s.workers.share(s.rows, 16*blockRows, func(worker, from, to int) {
 		buffer := make([]float64, blockRows)
 		for ; from < to; from += blockRows {
 			u := buffer[:min(blockRows, to-from)]
@@ -147,7 +148,7 @@ func (s *score) blocks(k []int64, visit func(worker int, u []float64)) {
 
 // total returns sum_i q_i(k), exactly.
 func (s *score) total(k []int64) *big.Int {
-	sums := make([]big.Int, s.crew)
+	sums := make([]big.Int, s.workers)
 	s.blocks(k, func(worker int, u []float64) {
 		var sum int64 // at most 512 * 2^40
 		for _, v := range u {
@@ -165,7 +166,7 @@ func (s *score) total(k []int64) *big.Int {
 // estimate returns sum_i q_i(k) / 2^40 within estimateSlack, with one logarithm
 // per block of rows.
 func (s *score) estimate(k []int64) float64 {
-	sums := make([]float64, s.crew)
+	sums := make([]float64, s.workers)
 	s.blocks(k, func(worker int, u []float64) { sums[worker] -= math.Log(s.psi.decays(u)) })
 	total := float64(s.missing) * float64(s.psi.limit) / scoreOne
 	for _, v := range sums {
@@ -183,18 +184,18 @@ func (p *psi) decays(u []float64) float64 {
 	return product
 }
 
-// crew is the number of goroutines that may compute at once.
-type crew int
+// workers is the number of goroutines that may compute at once.
+type workers int
 
 // share splits [0, n) into at most one range per worker, each at least grain
 // long, and waits for all.
-func (c crew) share(n, grain int, work func(worker, from, to int)) {
+func (c workers) share(n, grain int, work func(worker, from, to int)) {
 	parts := min(int(c), n/grain)
 	if parts <= 1 {
 		work(0, 0, n)
 		return
 	}
-	var group sync.WaitGroup
+	var group mech.Crew
 	for part := 1; part < parts; part++ {
 		group.Go(func() { work(part, n*part/parts, n*(part+1)/parts) })
 	}

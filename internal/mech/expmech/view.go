@@ -5,7 +5,7 @@ import "math"
 const (
 	// plainNoise is the rounding a plain row may suffer: its scaled residual at
 	// a grid point of W, as the score computes it, is within plainNoise of
-	// |a - V z|. Rows that suffer more are wild.
+	// |a - V z|. Rows that suffer more are imprecise.
 	plainNoise = 0x1p-32
 )
 
@@ -24,8 +24,8 @@ func (v *view) row(i int32) []float64 {
 }
 
 // newView solves V_i P = iota pitch x_i for every row, P the map from k to z,
-// and sorts rows into plain and wild ones.
-func newView(s *score, g *lattice, centre []int64) (v *view, plain, wild []int32) {
+// and sorts rows into plain and imprecise ones.
+func newView(s *score, g *lattice, centre []int64) (v *view, plain, imprecise []int32) {
 	v = &view{d: s.d, v: make([]float64, s.rows*(s.d+1)), noise: make([]float64, s.rows)}
 	origin := s.coefficients(centre)
 	p := newMatrix(s.d)
@@ -34,7 +34,7 @@ func newView(s *score, g *lattice, centre []int64) (v *view, plain, wild []int32
 			p[j][m] = g.scale[j] * float64(g.shear[j][m])
 		}
 	}
-	s.crew.share(s.rows, blockRows, func(_, from, to int) {
+	s.workers.share(s.rows, blockRows, func(_, from, to int) {
 		raw := make([]float64, s.d+1)
 		for i := from; i < to; i++ {
 			s.row(raw[:s.d], i)
@@ -46,10 +46,10 @@ func newView(s *score, g *lattice, centre []int64) (v *view, plain, wild []int32
 		if noise <= plainNoise {
 			plain = append(plain, int32(i))
 		} else {
-			wild = append(wild, int32(i))
+			imprecise = append(imprecise, int32(i))
 		}
 	}
-	return v, plain, wild
+	return v, plain, imprecise
 }
 
 // rotate stores a, V of the raw row (x, y) and returns its noise: the backward

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 )
 
 func TestValidateNamesWhatIsWrong(t *testing.T) {
@@ -157,7 +157,7 @@ func TestDrawHasTheAuditedLaw(t *testing.T) {
 	p := Params{1, 1.5, .3, 0x1p-26, false}
 	pl := p.newPlan(1)
 	o := objective{records: newRecords([][]float64{slices.Clone(x)}, slices.Clone(y), p.Clip, false), plan: pl, smoothing: p.Smoothing, bNear: []float64{0}}
-	src := mech.TestSource(t, 7)
+	src := mechtest.Source(t, 7)
 	draws := make([]float64, 20_000)
 	for i := range draws {
 		w, err := Draw(background, p, [][]float64{slices.Clone(x)}, slices.Clone(y), src)
@@ -198,7 +198,7 @@ func TestDrawWorksOnDegenerateTables(t *testing.T) {
 		"no features":      {nil, []float64{1, 2, 3}},
 	} {
 		for _, eps := range []float64{0x1p-40, 1e-3, 1, 1e6} {
-			src := mech.TestSource(t, 8)
+			src := mechtest.Source(t, 8)
 			x := make([][]float64, len(table.x))
 			for j := range x {
 				x[j] = slices.Clone(table.x[j])
@@ -257,7 +257,7 @@ func leastRisk(x [][]float64, y []float64) float64 {
 // The mean excess is .0025 and .0004 over many draws; the bounds are twice
 // that. The seeds are fixed, so it fails only when the code changes.
 func TestDrawIsAccurate(t *testing.T) {
-	src := mech.TestSource(t, 9)
+	src := mechtest.Source(t, 9)
 	for _, c := range []struct {
 		n, d, tables int
 		smoothing    float64
@@ -281,7 +281,7 @@ func TestDrawIsAccurate(t *testing.T) {
 }
 
 func BenchmarkDraw(b *testing.B) {
-	src := mech.TestSource(b, 10)
+	src := mechtest.Source(b, 10)
 	for range b.N {
 		b.StopTimer()
 		x, y := lognormal(1, 100_000, 10)
@@ -300,7 +300,7 @@ func TestBandHoldsWhatThereWouldBeWithoutNoise(t *testing.T) {
 	const draws, outside = 4000, .05
 	nan := math.NaN()
 	p := Params{1, 1.5, .3, 0x1p-26, false}
-	src := mech.TestSource(t, 8)
+	src := mechtest.Source(t, 8)
 	missed := func(x [][]float64, y []float64, radius float64) (misses float64) {
 		clone := func() [][]float64 { return [][]float64{slices.Clone(x[0]), slices.Clone(x[1])} }
 		quiet := objective{records: newRecords(clone(), slices.Clone(y), p.Clip, false), plan: p.newPlan(2), smoothing: p.Smoothing, bNear: []float64{0, 0}}

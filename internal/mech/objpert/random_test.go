@@ -5,7 +5,7 @@ import (
 	"math/big"
 	"testing"
 
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -45,7 +45,7 @@ func fitsLaw(draws []float64, cdf func(float64) float64) bool {
 // The radius is Gamma(d) and, independently of it, the direction uniform: the
 // share of the first coordinate in the squared length is Beta(1/2, (d-1)/2).
 func TestRadialNoiseHasItsLaw(t *testing.T) {
-	src := mech.TestSource(t, 2)
+	src := mechtest.Source(t, 2)
 	for _, d := range []int{1, 2, 5} {
 		const n, scale = 20_000, 3.0
 		radii, shares, signs := make([]float64, n), make([]float64, n), [2]int{}
@@ -76,7 +76,7 @@ func TestRadialNoiseHasItsLaw(t *testing.T) {
 
 // The same draw to more digits never leaves the stated error.
 func TestRadialNoiseErrorIsBounded(t *testing.T) {
-	src := mech.TestSource(t, 3)
+	src := mechtest.Source(t, 3)
 	for range 300 {
 		b := newRadialNoise(src, 7, 1e3)
 		far, _ := b.cut(4)

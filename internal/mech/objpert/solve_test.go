@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 
 	"gonum.org/v1/gonum/floats"
 )
@@ -17,7 +17,7 @@ var background = context.Background()
 func testObjective(t *testing.T, seed uint64, p Params, x [][]float64, y []float64) *objective {
 	r := newRecords(x, y, p.Clip, p.Intercept)
 	plan := p.newPlan(len(r.x))
-	return newObjective(r, p, plan, newRadialNoise(mech.TestSource(t, seed), len(r.x), plan.noise))
+	return newObjective(r, p, plan, newRadialNoise(mechtest.Source(t, seed), len(r.x), plan.noise))
 }
 
 // distance returns an upper bound of ||w - minimiser||, from a gradient in 512 bits.

@@ -6,12 +6,12 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// forest holds the boxes of an envelope. Box b is drawn with probability
-// proportional to the integer weight(b), its mass times exp(level), rounded up.
-// The heaviest box is at hand.
-type forest struct {
+// boxHeap holds the boxes of an envelope. Box b is drawn with probability
+// proportional to the integer weight(b), its mass times exp(level) rounded up,
+// and the heaviest box that can be split is found at once.
+type boxHeap struct {
 	boxes  []*box
-	room   int // for boxes
+	most   int // boxes that there may be
 	level  float64
 	leaves int      // a power of two, at least len(boxes)
 	sum    []uint64 // of weights, of a binary heap's subtrees
@@ -37,24 +37,24 @@ func (p Params) limits(d int) (boxes int, rows int64) {
 	return int(max(leastBoxes, min(quarter/int64(600+20*d*d), maxBoxes))), quarter / 4
 }
 
-// weight returns the integer weight of a box at the forest's level: above its
+// weight returns the integer weight of a box at the boxHeap's level: above its
 // mass by more than a factor of 1 + 2^-30, which pays for all rounding in the
 // digits of a proposal.
-func (f *forest) weight(b *box) uint64 {
+func (f *boxHeap) weight(b *box) uint64 {
 	return uint64(math.Exp(b.logMass+f.level)*(1+0x1p-30)) + 1
 }
 
 // heaviest returns the index of the box to split next, or -1.
-func (f *forest) heaviest() int { return int(f.top[1]) }
+func (f *boxHeap) heaviest() int { return int(f.top[1]) }
 
 // full reports that there must not be more boxes. It costs time, nothing else.
-func (f *forest) full() bool { return len(f.boxes) >= f.room }
+func (f *boxHeap) full() bool { return len(f.boxes) >= f.most }
 
 // logSum returns the logarithm of the envelope's total mass.
-func (f *forest) logSum() float64 { return math.Log(float64(f.sum[1])) - f.level }
+func (f *boxHeap) logSum() float64 { return math.Log(float64(f.sum[1])) - f.level }
 
 // pick draws a box.
-func (f *forest) pick(src *mech.Source) *box {
+func (f *boxHeap) pick(src *mech.Source) *box {
 	u, node := src.Uint64n(f.sum[1]), 1
 	for node < f.leaves {
 		node *= 2
@@ -67,7 +67,7 @@ func (f *forest) pick(src *mech.Source) *box {
 }
 
 // take removes box i.
-func (f *forest) take(i int) *box {
+func (f *boxHeap) take(i int) *box {
 	b, last := f.boxes[i], len(f.boxes)-1
 	f.boxes[i] = f.boxes[last]
 	f.boxes[last] = nil
@@ -78,26 +78,26 @@ func (f *forest) take(i int) *box {
 }
 
 // add puts boxes in.
-func (f *forest) add(boxes ...*box) {
+func (f *boxHeap) add(boxes ...*box) {
 	f.boxes = append(f.boxes, boxes...)
 	heaviest := math.Inf(-1)
 	for _, b := range boxes {
 		heaviest = max(heaviest, b.logMass)
 	}
 	if len(f.boxes) > f.leaves || heaviest+f.level > mostWeight*math.Ln2 {
-		f.settle()
+		f.rebuild()
 		return
 	}
 	for i := range boxes {
 		f.update(len(f.boxes) - 1 - i)
 	}
 	if f.sum[1] < 1<<leastSum {
-		f.settle()
+		f.rebuild()
 	}
 }
 
-// settle chooses the level anew, by the heaviest box, and rebuilds.
-func (f *forest) settle() {
+// rebuild chooses the level anew, by the heaviest box, and rebuilds.
+func (f *boxHeap) rebuild() {
 	most := math.Inf(-1)
 	for _, b := range f.boxes {
 		most = max(most, b.logMass)
@@ -116,14 +116,14 @@ func (f *forest) settle() {
 }
 
 // update brings box i, or the hole it left, up to date.
-func (f *forest) update(i int) {
+func (f *boxHeap) update(i int) {
 	f.leaf(i)
 	for node := (f.leaves + i) / 2; node >= 1; node /= 2 {
 		f.join(node)
 	}
 }
 
-func (f *forest) leaf(i int) {
+func (f *boxHeap) leaf(i int) {
 	node := f.leaves + i
 	f.sum[node], f.top[node] = 0, -1
 	if i < len(f.boxes) {
@@ -134,7 +134,7 @@ func (f *forest) leaf(i int) {
 	}
 }
 
-func (f *forest) join(node int) {
+func (f *boxHeap) join(node int) {
 	left, right := 2*node, 2*node+1
 	f.sum[node] = f.sum[left] + f.sum[right]
 	f.top[node] = f.top[left]

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 )
 
 // Whatever order boxes of wildly different mass come and go in, the sums are
@@ -13,7 +13,7 @@ import (
 // heaviest box that can be split is at hand.
 func TestForestKeepsItsWeights(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	var f forest
+	var f boxHeap
 	for step := range 3000 {
 		if len(f.boxes) > 1 && rng.IntN(3) == 0 {
 			f.take(rng.IntN(len(f.boxes)))
@@ -42,12 +42,12 @@ func TestForestKeepsItsWeights(t *testing.T) {
 }
 
 func TestPickFollowsTheWeights(t *testing.T) {
-	var f forest
+	var f boxHeap
 	for i := range 5 {
 		f.add(&box{logMass: -float64(i), axis: 0})
 	}
 	counts := map[*box]float64{}
-	src := mech.TestSource(t, 1)
+	src := mechtest.Source(t, 1)
 	const n = 100000
 	for range n {
 		counts[f.pick(src)]++
@@ -64,7 +64,7 @@ func TestPickFollowsTheWeights(t *testing.T) {
 // geometric mass, up to the 2^-30 that weights make good; and their notes are
 // the probabilities they draw with.
 func TestDigitsCoverTheGeometricLaw(t *testing.T) {
-	src := mech.TestSource(t, 2)
+	src := mechtest.Source(t, 2)
 	for _, size := range []int64{1, 2, 7, 31, 32, 33, 100, 1000, 12345} {
 		for _, rate := range []float64{0, 1e-12, 1e-3, 0.1, 1, 40, 1000} {
 			_, padded := digits(size)

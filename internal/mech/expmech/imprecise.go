@@ -2,10 +2,10 @@ package expmech
 
 import "math"
 
-// A wild row suffers more rounding somewhere in W than plain rows may. Inside one
-// box it may suffer little: where a huge value meets a coefficient that is 0.
+// An imprecise row suffers more rounding somewhere in W than plain rows may. In a box
+// where a coefficient is near 0 a huge value of its feature costs little rounding.
 
-// usableNoise is the rounding, doubled, beyond which a wild row is no use to a bound.
+// usableNoise is the rounding, doubled, beyond which an imprecise row is bounded by 0.
 const usableNoise = 0x1p-9
 
 // spread is how far the grid points of a box are from 0 and from the centre of
@@ -55,10 +55,10 @@ func (e *envelope) noiseWithin(i int32, at spread, raw []float64) float64 {
 	return 0x1p-48 * float64(e.target.d+4) * (e.Iota*size + reach)
 }
 
-// wild adds the bound of a wild row whose residual is known up to noise. A line
+// imprecise adds the bound of an imprecise row whose residual is known up to noise. A line
 // below psi at a - V z may lie above it at the residual that the score computes:
-// psi has slope at most 1, so sinking the line by the noise makes up for that.
-func (b *bounder) wild(s *sums, i int32, noise float64) {
+// psi has slope at most 1, so subtracting the noise from the line makes up for that.
+func (b *bounder) imprecise(s *sums, i int32, noise float64) {
 	row := b.view.row(i)
 	noise = 2 * max(noise, plainNoise)
 	r, at, rho := row[0], row[0], noise
@@ -82,5 +82,5 @@ func (b *bounder) wild(s *sums, i int32, noise float64) {
 		s.live.f -= noise
 		b.chord(s, true, r, rho, v)
 	}
-	s.wild = append(s.wild, i)
+	s.imprecise = append(s.imprecise, i)
 }

@@ -75,31 +75,6 @@ func (u *Uniform) extend() {
 	u.n += 64
 }
 
-// BernoulliExp returns true with probability exp(-x), exactly, for a rational
-// x >= 0. It panics if x is negative.
-func (s *Source) BernoulliExp(x *big.Rat) bool {
-	if x.Sign() < 0 {
-		panic("mech: BernoulliExp of a negative number")
-	}
-	if x.Sign() == 0 {
-		return true
-	}
-	for far := big.NewRat(1<<20, 1); x.Cmp(far) > 0; x = new(big.Rat).Sub(x, far) {
-		if !s.BernoulliExp(far) {
-			return false
-		}
-	}
-	u := s.Uniform()
-	near, _ := x.Float64() // correctly rounded
-	switch {
-	case u.SurelyBelowExp(-near * (1 + 0x1p-52)):
-		return true
-	case u.SurelyAboveExp(-near * (1 - 0x1p-52)):
-		return false
-	}
-	return u.BelowExp(big.NewRat(1, 1), new(big.Rat).Neg(x))
-}
-
 // scaledExp encloses scale*exp(x), scale >= 0, within a relative error of about
 // 2^-precision.
 func scaledExp(scale, x *big.Rat, precision uint) (low, high *big.Float) {

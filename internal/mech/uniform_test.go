@@ -19,15 +19,20 @@ func (s *stream) Read(p []byte) (int, error) {
 	return 8, nil
 }
 
-// With N = 200,000 draws the count is off by more than 6.5 standard deviations
+// belowExp draws a number and decides exactly whether it is below exp(-x).
+func belowExp(src *Source, x *big.Rat) bool {
+	return src.Uniform().BelowExp(big.NewRat(1, 1), new(big.Rat).Neg(x))
+}
+
+// With N = 20,000 draws the count is off by more than 6.5 standard deviations
 // with probability below 1e-10, by the normal approximation.
-func TestBernoulliExpHasItsProbability(t *testing.T) {
-	const n = 200000
-	src := TestSource(t, 1)
+func TestUniformIsBelowExpWithItsProbability(t *testing.T) {
+	const n = 20_000
+	src := testSource(t, 1)
 	for _, x := range []*big.Rat{big.NewRat(0, 1), big.NewRat(1, 1000), big.NewRat(1, 3), big.NewRat(1, 1), big.NewRat(22, 7), big.NewRat(9, 1)} {
 		hits := 0
 		for range n {
-			if src.BernoulliExp(x) {
+			if belowExp(src, x) {
 				hits++
 			}
 		}
@@ -55,7 +60,7 @@ func TestBelowExpReadsMoreDigitsWhenItMust(t *testing.T) {
 	}{{-1, true}, {1, false}} {
 		given := stream{words[0], words[1], uint64(int64(words[2]) + c.change)}
 		src := &Source{r: &given}
-		if got := src.BernoulliExp(big.NewRat(1, 1)); got != c.below {
+		if got := belowExp(src, big.NewRat(1, 1)); got != c.below {
 			t.Errorf("digits of exp(-1) %+d in the 192nd: below is %t", c.change, got)
 		}
 		if len(given) != 0 {
@@ -107,10 +112,24 @@ func TestExpEnclosureHoldsForArgumentsOfManyDigits(t *testing.T) {
 	}
 }
 
+// Where the series ends, what it leaves out is added to the upper side: a coarse
+// enclosure holds a fine one at every precision.
+func TestExpEnclosureHoldsTheRestOfTheSeries(t *testing.T) {
+	one := big.NewRat(1, 1)
+	for _, x := range []*big.Rat{big.NewRat(1, 2), big.NewRat(3, 7), big.NewRat(-1, 3), big.NewRat(5, 1), big.NewRat(-100, 9)} {
+		fineLow, fineHigh := scaledExp(one, x, 1000)
+		for precision := uint(64); precision < 256; precision += 3 {
+			if low, high := scaledExp(one, x, precision); low.Cmp(fineLow) > 0 || high.Cmp(fineHigh) < 0 {
+				t.Errorf("exp(%v) to %d bits: the value is outside", x, precision)
+			}
+		}
+	}
+}
+
 // The float bounds of the logarithm of the first digits enclose it: the fast
 // decisions agree with the exact one, near the boundary and far from it.
 func TestFastDecisionsAgreeWithTheExactOne(t *testing.T) {
-	src := TestSource(t, 2)
+	src := testSource(t, 2)
 	for range 3000 {
 		u := src.Uniform()
 		f := float64(u.head) / (1 << 64)
@@ -124,21 +143,5 @@ func TestFastDecisionsAgreeWithTheExactOne(t *testing.T) {
 				t.Fatalf("fast decision for exp(%g) is wrong", x)
 			}
 		}
-	}
-}
-
-func TestBernoulliExpRefusesNegatives(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	TestSource(t, 1).BernoulliExp(big.NewRat(-1, 2))
-}
-
-func BenchmarkBernoulliExp(b *testing.B) {
-	src, x := NewSource(), big.NewRat(1, 3)
-	for b.Loop() {
-		src.BernoulliExp(x)
 	}
 }

@@ -1,0 +1,110 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"syscall"
+	"time"
+
+	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
+)
+
+// timeClaim is what is expected of the time of an answer. No theorem stands behind it:
+// with so large a delta the tables may be told apart by one answer in a hundred, those
+// that miss a step.
+var timeClaim = privacy.Budget{Epsilon: 0.1, Delta: 0.01}
+
+// jobTime is how long the fits below may take, as long as a job may where nobody says.
+const jobTime = time.Hour
+
+// timed are the fits whose time is looked at: that of l1's exact sampler is several times
+// as long with one outlier.
+var timed = []worstCase{
+	{name: "time of l1", model: "l1", pair: "the step of an answer; one of 300 rows is an outlier", pure: true, tables: spoilt(300), slowness: 4,
+		options: options{"method": "exponential_mechanism"}},
+	{name: "time of gd", model: "linear", pair: "the step of an answer; one of 300 rows is an outlier", tables: spoilt(300), slowness: 4,
+		options: options{"method": "gd"}},
+}
+
+// step is what is visible of time.
+func step(l dpsco.Ladder, took time.Duration) float64 { return float64(l.At(took)) }
+
+// timer is a game whose answer is what show makes of how long a fit took: in processor
+// time, so that other programs on the machine decide nothing.
+func (f worstCase) timer(show func(dpsco.Ladder, time.Duration) float64) (Game, error) {
+	b := privacy.Budget{Epsilon: 1, Delta: 1e-6}
+	if f.pure {
+		b.Delta = 0
+	}
+	algorithm, err := dpsco.Recipe(f.model, f.options, []string{"a", "b"})
+	if err != nil {
+		return Game{}, err
+	}
+	first, _ := f.tables()
+	if _, err := algorithm.Plan(first.Shape, b, privacy.Concentrated{}); err != nil {
+		return Game{}, err
+	}
+	return Game{Name: f.name, Pair: f.pair, Claim: timeClaim, Slowness: f.slowness, Alone: true, Play: func(second bool, src *mech.Source) float64 {
+		x, other := f.tables()
+		if second {
+			x = other
+		}
+		p, err := algorithm.Plan(x.Shape, b, privacy.Concentrated{})
+		if err != nil {
+			panic("audit: a plan that was made before: " + err.Error())
+		}
+		began := processorTime()
+		if _, err := p.Run(context.Background(), x, src); err != nil {
+			panic("audit: a run failed: " + err.Error())
+		}
+		return show(dpsco.NewLadder(p, jobTime), processorTime()-began)
+	}}, nil
+}
+
+// times returns the games about time.
+//
+// Errors: those of planning.
+func times() ([]Game, error) {
+	var games []Game
+	for _, f := range timed {
+		g, err := f.timer(step)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.name, err)
+		}
+		games = append(games, g)
+	}
+	return games, nil
+}
+
+// spoilt is n rows of two features near a plane, one of which becomes an outlier.
+func spoilt(n int) func() (a, b dpsco.Data) {
+	return func() (dpsco.Data, dpsco.Data) { return plane(n), spoil(plane(n)) }
+}
+
+// plane is the same n rows every time.
+func plane(n int) dpsco.Data {
+	a := dpsco.Data{Shape: dpsco.Shape{N: n, D: 3, Intercept: true}, X: [][]float64{make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
+	for i := range n {
+		k := float64(i)
+		a.X[0][i], a.X[1][i] = math.Sin(k*k), math.Sin(k*k+17*k)
+		a.Y[i] = a.X[0][i] + a.X[1][i] + 0.1*math.Cos(3*k*k+k)
+	}
+	return a
+}
+
+func spoil(a dpsco.Data) dpsco.Data {
+	a.X[0][0], a.Y[0] = 1e3, 3
+	return a
+}
+
+// processorTime is what this program has used of all cores.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic("audit: " + err.Error())
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

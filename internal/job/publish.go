@@ -1,0 +1,134 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/apache/arrow/go/v15/arrow"
+	"github.com/jackc/pgx/v5"
+
+	"dpsidecar/internal/arrowio"
+	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/ledger"
+	"dpsidecar/internal/mech"
+)
+
+// From the point of no return on, how long a job works depends on the data. What people
+// may see of it, its end, its failure or the start of the next job, happens at steps of a
+// ladder that was known before: whatever is ready earlier waits, and its worker with it.
+
+// errOutOfTime ends a job at the last step of its ladder.
+var errOutOfTime = errors.New("the job did not end within its time")
+
+// clock is the ladder of a job, and when it began to read.
+type clock struct {
+	dpsco.Ladder
+	began time.Time
+}
+
+// fitted is what reading and fitting came to.
+type fitted struct {
+	plan *dpsco.Plan
+	w    []float64
+	err  error
+}
+
+func (s *Sidecar) ladder(p *dpsco.Plan) dpsco.Ladder { return dpsco.NewLadder(p, s.JobTime) }
+
+// ends refuses a plan that would take longer than a job may.
+func (s *Sidecar) ends(p *dpsco.Plan) error {
+	if p.Takes() <= s.JobTime {
+		return nil
+	}
+	return &failure{"DP005", fmt.Sprintf("reading and fitting would take about %v, a job may take %v", p.Takes().Round(time.Second), s.JobTime),
+		"Ask for fewer features, fewer steps or another method, or let an operator raise job-time. " + nothingSpent}
+}
+
+// run takes a claimed job to its release. The order is the guarantee: locks, the
+// check that the relation is the registered one, number of rows, plan, charge,
+// point of no return, only then the data, and a public time before anything is seen.
+func (s *Sidecar) run(ctx context.Context, c *claim) error {
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	reads, ended := make(chan clock, 1), make(chan fitted, 1)
+	go func() {
+		defer close(reads)
+		ended <- s.fit(working, c, reads)
+	}()
+	t, reading := <-reads
+	if !reading {
+		return (<-ended).err
+	}
+	f, step := fitted{err: errOutOfTime}, t.Last
+	late := time.NewTimer(time.Until(t.began.Add(t.End())))
+	defer late.Stop()
+	select {
+	case <-ctx.Done(): // the job is lost, or the sidecar leaves
+		return ctx.Err()
+	case f = <-ended:
+		step = t.At(time.Since(t.began))
+	case <-late.C:
+	}
+	if err := s.await(ctx, t.began.Add(t.Step(step))); err != nil {
+		return err
+	}
+	return s.publish(ctx, c, f, step)
+}
+
+// fit reads and fits. A panic is an error: it kills no sidecar, for it may be a value's
+// doing, and tells where it was and nothing else.
+func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- clock) (f fitted) {
+	defer func() {
+		if v := recover(); v != nil {
+			f = fitted{err: mech.Break(v)}
+			s.Log.Error("panic", "job", c.ID, "error", f.err)
+		}
+	}()
+	src := mech.NewSource()
+	var record arrow.Record
+	f.err = s.snapshot(ctx, func(conn *pgx.Conn) (err error) {
+		f.plan, record, err = s.read(ctx, conn, c, src, reads)
+		return err
+	})
+	if f.err != nil {
+		return f
+	}
+	defer record.Release()
+	began := time.Now()
+	if f.w, f.err = s.runPlan(ctx, f.plan, arrowio.Data(record, c.Request.Intercept), src); f.err == nil {
+		s.Watch.Ran(time.Since(began))
+	}
+	return f
+}
+
+func runPlan(ctx context.Context, p *dpsco.Plan, x dpsco.Data, src *mech.Source) ([]float64, error) {
+	r, err := p.Run(ctx, x, src)
+	return r.Coefficients, err
+}
+
+// await returns at a time, or earlier with the context's error.
+func await(ctx context.Context, at time.Time) error {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// publish releases what a job came to, now that its step is there.
+func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) error {
+	var panicked *mech.Broken
+	switch {
+	case errors.As(f.err, &panicked):
+		return broken
+	case f.err != nil:
+		return f.err
+	}
+	err := s.brief.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6, $7)", c.ID, c.Token, f.plan.Method, c.terms(), f.w, f.plan.Band, step)
+	return ledger.Explain(err)
+}

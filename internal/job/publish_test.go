@@ -1,0 +1,266 @@
+package job_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"dpsidecar/internal/dev"
+	"dpsidecar/internal/job"
+	"dpsidecar/sql"
+)
+
+// system is a private database with one small table, granted to the analyst.
+type system struct {
+	*testing.T
+	*dev.System
+	super, steward, analyst *pgx.Conn
+}
+
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	s, err := dev.Start(context.Background(), dev.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Stop() })
+	w := &system{T: t, System: s}
+	for conn, url := range map[**pgx.Conn]string{&w.super: s.SuperuserURL(), &w.steward: s.StewardURL(), &w.analyst: s.AnalystURL()} {
+		if *conn, err = pgx.Connect(context.Background(), url); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { (*conn).Close(context.Background()) })
+	}
+	w.exec(w.super, `CREATE TABLE small AS SELECT i::float8 AS y, (i % 7)::float8 AS x FROM generate_series(1, 300) i; GRANT SELECT ON small TO dp_sidecar`)
+	w.exec(w.steward, `SELECT dp_register('small', 'small', 'y', '{x}', 100)`)
+	w.exec(w.steward, `SELECT dp_grant('small', 'analyst')`)
+	return w
+}
+
+func (w *system) exec(conn *pgx.Conn, sql string, args ...any) {
+	w.Helper()
+	if _, err := conn.Exec(context.Background(), sql, args...); err != nil {
+		w.Fatalf("%v\n%s", err, sql)
+	}
+}
+
+func (w *system) text(conn *pgx.Conn, sql string, args ...any) (v string) {
+	w.Helper()
+	if err := conn.QueryRow(context.Background(), sql, args...).Scan(&v); err != nil {
+		w.Fatalf("%v\n%s", err, sql)
+	}
+	return v
+}
+
+func (w *system) submit(eps float64, options string) string {
+	w.Helper()
+	return w.text(w.analyst, `SELECT dp_submit('l1', 'small', $1, options => $2)::text`, eps, options)
+}
+
+func (w *system) until(what string, ok func() bool) {
+	w.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+func (w *system) status(id string) string {
+	return w.text(w.analyst, `SELECT concat_ws(' ', status, stage, sqlstate, message, hint) FROM dp_status($1)`, id)
+}
+
+// watcher remembers what became of jobs; it is also where the log goes.
+type watcher struct {
+	mu    sync.Mutex
+	ended []string
+	log   bytes.Buffer
+}
+
+func (w *watcher) Ended(outcome string) {
+	w.mu.Lock()
+	w.ended = append(w.ended, outcome)
+	w.mu.Unlock()
+}
+func (w *watcher) Pulled(time.Duration) {}
+func (w *watcher) Ran(time.Duration)    {}
+func (w *watcher) outcomes() []string   { w.mu.Lock(); defer w.mu.Unlock(); return slices.Clone(w.ended) }
+func (w *watcher) logged() string       { w.mu.Lock(); defer w.mu.Unlock(); return w.log.String() }
+func (w *watcher) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.Write(p)
+}
+
+// serve starts a sidecar that a test has changed.
+func (w *system) serve(change func(*job.Sidecar)) *watcher {
+	w.Helper()
+	config, err := pgxpool.ParseConfig(w.URL("dp_sidecar"))
+	if err != nil {
+		w.Fatal(err)
+	}
+	seen := new(watcher)
+	s := &job.Sidecar{Config: config, Schema: sql.Current(), Version: "test", Log: slog.New(slog.NewTextHandler(seen, nil)), Watch: seen, Grace: time.Second}
+	change(s)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	w.Cleanup(func() { cancel(); <-ended })
+	return seen
+}
+
+// A panic while data are held kills no sidecar, tells nobody a value, and costs what
+// was charged, once.
+func TestAPanicParksItsJob(t *testing.T) {
+	w := newSystem(t)
+	var once sync.Once
+	seen := w.serve(func(s *job.Sidecar) {
+		s.Before(func(context.Context) { once.Do(func() { panic("the value is 4711") }) })
+	})
+	id := w.submit(1, `{}`)
+	w.until("it is parked", func() bool {
+		return strings.Contains(w.status(id), "DP004 a fault in dpsidecar ended the job The privacy budget is spent, once")
+	})
+	if other := w.submit(2, `{}`); true {
+		w.until("the sidecar goes on", func() bool { return strings.HasPrefix(w.status(other), "done") })
+	}
+	w.until("it is tried again", func() bool { return strings.HasPrefix(w.status(id), "done") })
+	if n := w.text(w.steward, `SELECT entries::text FROM dp.budget`); n != "2" {
+		t.Errorf("%s entries, want 2", n)
+	}
+	if !slices.Contains(seen.outcomes(), "panicked") {
+		t.Errorf("counted %q", seen.outcomes())
+	}
+	if log := seen.logged(); !strings.Contains(log, "TestAPanicParksItsJob") || strings.Contains(log, "4711") {
+		t.Errorf("logged %s", log)
+	}
+	if late := w.text(w.super, `SELECT count(*)::text FROM dp_int.job WHERE state <> 'done'`); late != "0" {
+		t.Errorf("%s jobs are not done", late)
+	}
+}
+
+// What is not done at the last step ends there, charged once, and is tried again, free,
+// when the same is asked again: also what was asked for afresh.
+func TestAJobEndsWithinItsTime(t *testing.T) {
+	for _, options := range []string{`{}`, `{"fresh": true}`} {
+		w := newSystem(t)
+		w.serve(func(s *job.Sidecar) {
+			tries := 0
+			s.Jobs, s.JobTime = 1, time.Second
+			s.Before(func(ctx context.Context) {
+				if tries++; tries == 1 {
+					<-ctx.Done()
+				}
+			})
+		})
+		id := w.submit(1, options)
+		w.until("it ends", func() bool {
+			return strings.HasPrefix(w.status(id), "running charged, out of time DP004 the job did not end within its time, 00:00:0")
+		})
+		if says := w.status(id); !strings.Contains(says, "The privacy budget is spent, once: the same request tries again at no further cost.") {
+			t.Errorf("its caller is told %q", says)
+		}
+		other := w.submit(2, `{}`)
+		w.until("the slot is free", func() bool { return strings.HasPrefix(w.status(other), "done") })
+		time.Sleep(time.Second)
+		if says := w.status(id); !strings.HasPrefix(says, "running charged, out of time") {
+			t.Errorf("by itself it is %q", says)
+		}
+		again := w.submit(1, options)
+		w.until("the same request is answered", func() bool { return strings.HasPrefix(w.status(again), "done") })
+		if n := w.text(w.steward, `SELECT entries || ' for ' || epsilon_spent FROM dp.budget`); n != "2 for 3" {
+			t.Errorf("%s: %s, want 2 for 3", options, n)
+		}
+		if same := w.text(w.super, `SELECT count(DISTINCT release)::text FROM dp_int.job WHERE id IN ($1, $2)`, id, again); same != "1" {
+			t.Errorf("%s releases", same)
+		}
+		if wrong := w.text(w.steward, `SELECT count(*)::text FROM dp_verify() WHERE NOT ok`); wrong != "0" {
+			t.Error("verify finds something")
+		}
+	}
+}
+
+// A steward ends for good what ended at its last step.
+func TestWhatIsOutOfTimeCanBeAbandoned(t *testing.T) {
+	w := newSystem(t)
+	w.serve(func(s *job.Sidecar) {
+		s.JobTime = time.Second
+		s.Before(func(ctx context.Context) { <-ctx.Done() })
+	})
+	id := w.submit(1, `{}`)
+	w.until("it ends", func() bool { return strings.Contains(w.status(id), "out of time") })
+	if says := w.text(w.steward, `SELECT dp_abandon($1)`, id); says != "abandoned; the privacy budget is spent, and nothing will be released" {
+		t.Error(says)
+	}
+	if wrong := w.text(w.steward, `SELECT count(*)::text FROM dp_verify() WHERE NOT ok`); wrong != "0" {
+		t.Error("verify finds something")
+	}
+}
+
+// early is how many jobs could be seen to end before the time that they say, and
+// strays those that say another time than a step of their ladder.
+const (
+	early  = `SELECT count(*)::text FROM seen s JOIN dp_int.job j ON j.id = s.job WHERE s.at < j.finished_at`
+	strays = `SELECT count(*)::text FROM dp_int.job j JOIN dp_int.release r ON r.id = j.release
+		WHERE j.finished_at <> r.released_at OR NOT j.finished_at = ANY (SELECT dp_int.step(j, k) FROM generate_series(0, j.last_step) k)`
+)
+
+func (w *system) watchEnds() {
+	w.exec(w.super, `CREATE TABLE seen (job uuid, at timestamptz);
+		CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN INSERT INTO public.seen VALUES (NEW.id, clock_timestamp()); RETURN NULL; END $$;
+		CREATE TRIGGER see AFTER UPDATE ON dp_int.job FOR EACH ROW WHEN (NEW.finished_at IS NOT NULL) EXECUTE FUNCTION see()`)
+}
+
+// Jobs end at steps of their ladder, and not before; a late one at a later step. A
+// sidecar that publishes at once is noticed.
+func TestJobsEndAtPublicTimes(t *testing.T) {
+	w := newSystem(t)
+	w.watchEnds()
+	w.serve(func(s *job.Sidecar) {
+		tries := 0
+		s.Jobs = 1
+		s.Before(func(context.Context) {
+			if tries++; tries == 3 {
+				time.Sleep(500 * time.Millisecond)
+			}
+		})
+	})
+	var last string
+	for i := range 4 {
+		last = w.submit(1+float64(i), `{}`)
+		w.until("done", func() bool { return strings.HasPrefix(w.status(last), "done") })
+	}
+	if n := w.text(w.super, early); n != "0" {
+		t.Errorf("%s jobs end before their time", n)
+	}
+	if n := w.text(w.super, strays); n != "0" {
+		t.Errorf("%s jobs end beside their ladders", n)
+	}
+	if late := w.text(w.super, `SELECT (finished_at > read_at + first_step)::text FROM dp_int.job WHERE eps = 3`); late != "true" {
+		t.Error("a late job ends at the first step")
+	}
+	if first := w.text(w.super, `SELECT count(DISTINCT first_step)::text FROM dp_int.job`); first != "1" {
+		t.Errorf("identical plans have %s ladders", first)
+	}
+}
+
+func TestAnImpatientSidecarIsNoticed(t *testing.T) {
+	w := newSystem(t)
+	w.watchEnds()
+	w.serve(func(s *job.Sidecar) { s.Impatient() })
+	for i := range 5 {
+		id := w.submit(1+float64(i), `{}`)
+		w.until("done", func() bool { return strings.HasPrefix(w.status(id), "done") })
+	}
+	if n := w.text(w.super, early); n == "0" {
+		t.Error("not noticed")
+	}
+}

@@ -1,0 +1,215 @@
+package main
+
+// mutants are errors that would cost privacy. Whoever proves something adds the
+// errors that the proof is about, each with the tests that must notice it.
+var mutants = []mutant{
+	// Errors that tests once let pass.
+	{"objective perturbation runs at twice the epsilon charged", "internal/dpsco/l1.go",
+		`objpert.Params{Epsilon: below(epsilon)`, `objpert.Params{Epsilon: 2 * below(epsilon)`, []tests{{"./internal/dpsco", "TheChargedEpsilon"}}},
+	{"the exponential mechanism runs at twice the epsilon charged", "internal/dpsco/l1.go",
+		`expmech.Params{Epsilon: below(epsilon)`, `expmech.Params{Epsilon: 2 * below(epsilon)`, []tests{{"./internal/dpsco", "TheChargedEpsilon"}}},
+	{"the leverage limit follows the mean row length", "internal/dpsco/oracle.go",
+		"	weights := make([]float64, x.N)\n", "	weights := make([]float64, x.N)\n	total := 0.0\n	for _, column := range x.X {\n		for _, v := range column {\n			if square := v * v / float64(x.N); square < math.Inf(1) {\n				total += square\n			}\n		}\n	}\n	limit *= math.Sqrt(total)\n",
+		[]tests{{"./internal/dpsco", "TestReplaysOfLognormalTables"}}},
+	{"each batch is used twice", "internal/dpsco/oracle.go",
+		"		x, weights = o.deal(u.Batch)\n", "		if o.batch.N == 0 || o.left[q.Use]%2 == 1 {\n			o.deal(u.Batch)\n		}\n		x, weights = o.batch, nil\n",
+		[]tests{{"./internal/dpsco", "TestEveryCallDealsAfresh"}}},
+	{"sample_aggregate's blocks go by position", "internal/dpsco/aggregate.go",
+		`mech.NewDeck(x.N, src).Blocks(a.Blocks)`,
+		`func() [][]int {
+			blocks := make([][]int, a.Blocks)
+			for i := range x.N {
+				blocks[i%a.Blocks] = append(blocks[i%a.Blocks], i)
+			}
+			return blocks
+		}()`, []tests{{"./internal/dpsco", "TestBlocksOfSampleAndAggregateAreDrawn"}}},
+	{"the fit of a block is mixed with the one before", "internal/dpsco/aggregate.go",
+		"			points = append(points, exact(a.Loss, a.Psi, x.pick(rows)))\n",
+		`			points = append(points, exact(a.Loss, a.Psi, x.pick(rows)))
+			if k := len(points) - 1; k > 0 {
+				for j := range points[k] {
+					points[k][j] = .99*points[k][j] + .01*points[k-1][j]
+				}
+			}
+`, []tests{{"./internal/dpsco", "TestANeighbourChangesOneBlocksFit"}}},
+	{"all rows are whitened together before the blocks", "internal/dpsco/aggregate.go",
+		`		points := make([][]float64, 0, a.Blocks)
+		for _, rows := range mech.NewDeck(x.N, src).Blocks(a.Blocks) {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			points = append(points, exact(a.Loss, a.Psi, x.pick(rows)))
+`, `		all := newWhitener(exactMoments(x), 1e-6)
+		x = x.times(all.matrix)
+		points := make([][]float64, 0, a.Blocks)
+		for _, rows := range mech.NewDeck(x.N, src).Blocks(a.Blocks) {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			points = append(points, all.apply(exact(a.Loss, all.metric(a.Psi), x.pick(rows))))
+`, []tests{{"./internal/dpsco", "TestANeighbourChangesOneBlocksFit"}}},
+	{"uniform integers are not rejected", "internal/mech/source.go",
+		"	if lo < n {\n", "	if lo < 0 {\n", []tests{{"./internal/mech", "TestUniformIntegersAreUniform"}, {"./internal/mech", "TestUniformIntegersReject"}}},
+	{"objective perturbation adds half the noise on the grid", "internal/mech/objpert/objpert.go",
+		"Lsh(big.NewInt(1), plan.shift))", "Lsh(big.NewInt(1), plan.shift-1))", []tests{{"./internal/mech/objpert", "TestTheNoiseOnTheGrid"}}},
+
+	// Noise and its event.
+	{"normal noise of the square root of its variance", "internal/mech/gaussian.go",
+		`z.Mul(z, z).Mul(z, `, `z.Mul(z, `, []tests{{"./internal/mech", "TestGaussianReleaseAdds"}}},
+	{"normal noise is charged as if it were twice as large", "internal/mech/gaussian.go",
+		`return privacy.Gaussian(g)`, `return privacy.Gaussian{NoiseMultiplier: 2 * g.NoiseMultiplier}`, []tests{{"./internal/mech", "TestGaussianReleaseAdds"}}},
+	{"normal noise of half the variance", "internal/mech/noise.go",
+		"	half := big.NewRat(1, 2)\n	square :=", "	half := big.NewRat(1, 1)\n	square :=", []tests{{"./internal/mech", "TestMomentsAddTheNoise"}}},
+	{"zero takes two signs", "internal/mech/noise.go",
+		`if negative && y.Sign() == 0 {`, `if negative && y.Sign() > 0 {`, []tests{{"./internal/mech", "TestDiscreteGaussianHasItsLaw"}}},
+	{"the exponent's enclosure is a point", "internal/mech/noise.go",
+		`return x - slack, x + slack`, `return x + 0*slack, x`, []tests{{"./internal/mech", "TestExponentIsEnclosed"}}},
+	{"the exact decision forgets the constant", "internal/mech/noise.go",
+		`.Mul(x, v).Add(x, n.constant)`, `.Mul(x, v)`, []tests{{"./internal/mech", "TestExponentIsEnclosed"}}},
+	{"a normal number has one chance too few", "internal/mech/normal.go",
+		`return repeats(k+1,`, `return repeats(k,`, []tests{{"./internal/mech", "TestNormalHasItsLaw"}}},
+	{"a normal number's integer part is geometric", "internal/mech/normal.go",
+		`repeats(k*(k-1), half)`, `repeats(0, half)`, []tests{{"./internal/mech", "TestNormalHasItsLaw"}}},
+	{"normal numbers are positive", "internal/mech/normal.go",
+		`return Normal{k, u, s.Uint64n(2) == 0}`, `return Normal{k, u, false}`, []tests{{"./internal/mech", "TestNormalHasItsLaw"}}},
+	{"the upper side of exp forgets the remainder", "internal/mech/uniform.go",
+		"		if mode == big.ToPositiveInf {\n			total.Add(total, term)\n		}\n", "", []tests{{"./internal/mech", "TestExpEnclosureHoldsTheRest"}}},
+	{"a shuffle that is not uniform", "internal/mech/deck.go",
+		`k := i + int(d.src.Uint64n(uint64(len(d.rows)-i)))`, `k := int(d.src.Uint64n(uint64(len(d.rows))))`, []tests{{"./internal/mech", "TestDealIsUniformAndFresh"}}},
+	{"the surcharge forgets the coordinates", "internal/mech/surcharge.go",
+		`*0.0211*float64(d)`, `*0.0211`, []tests{{"./internal/mech", "TestSurchargeCounts"}}},
+
+	// Sums.
+	{"half the l2 sensitivity", "internal/mech/fixedpoint.go",
+		`big.NewInt(1), 2*(c.bits()+1))`, `big.NewInt(1), 2*c.bits())`, []tests{{"./internal/mech", "TestSensitivityHolds|TestGaussianReleaseAdds"}}},
+	{"coordinates bounded one by one, and none counted", "internal/mech/fixedpoint.go",
+		"	if c.Norm == LInf {\n		s.Mul(", "	if c.Norm == LInf && c.D == 0 {\n		s.Mul(", []tests{{"./internal/mech", "TestGaussianReleaseAdds"}}},
+	{"rows are not clipped", "internal/mech/fixedpoint.go",
+		`factor*min(1, limit/length), -1`, `factor*max(1, min(1, limit/length)), -1`, []tests{{"./internal/mech", "TestSensitivityHolds|TestClamp|TestContributions"}}},
+	{"rows are clipped without room for rounding", "internal/mech/fixedpoint.go",
+		`const provedLimit = 1 - 0x1p-30`, `const provedLimit = 1`, []tests{{"./internal/mech", "TestSensitivityHolds|TestClamp"}}},
+	{"integers are not compared with the bound", "internal/mech/fixedpoint.go",
+		`return high < limitHigh || high == limitHigh && low <= limitLow`, `return high <= limitHigh || low <= limitLow`, []tests{{"./internal/mech", "TestSensitivityHolds|TestClamp|TestIntegers"}}},
+	{"coordinates are not clamped", "internal/mech/fixedpoint.go",
+		`sum += max(-limit, min(int64(v), limit))`, `sum += max(-2*limit, min(int64(v), 2*limit))`, []tests{{"./internal/mech", "TestSensitivityHolds|TestClamp"}}},
+	{"a norm that is not a number is taken for proved", "internal/mech/fixedpoint.go",
+		`if !(length <= 0x1p900) {`, `if length > 0x1p900 {`, []tests{{"./internal/mech", "TestSensitivityHolds|TestWhatIsNot"}}},
+	{"more records than N", "internal/mech/fixedpoint.go",
+		`if records > s.contract.N-s.records {`, `if records > s.contract.N {`, []tests{{"./internal/mech", "TestMisuseOfSums"}}},
+	{"a sum is released twice", "internal/mech/fixedpoint.go",
+		"	b.totals = nil\n", "", []tests{{"./internal/mech", "TestMisuseOfSums"}}},
+
+	// Second moments, counts, medians.
+	{"second moments: the sensitivity of one row", "internal/mech/moments.go",
+		`Lsh(big.NewInt(2), 4*c.bits())`, `Lsh(big.NewInt(1), 4*c.bits())`, []tests{{"./internal/mech", "TestMoments"}}},
+	{"second moments: a quarter of the variance off the diagonal", "internal/mech/moments.go",
+		`Mul(variance, big.NewRat(1, 2))`, `Mul(variance, big.NewRat(1, 4))`, []tests{{"./internal/mech", "TestMoments"}}},
+	{"counts: the sensitivity of adding a record", "internal/mech/histogram.go",
+		`big.NewInt(int64(s.d)), 2*s.bits()+1)`, `big.NewInt(int64(s.d)), 2*s.bits())`, []tests{{"./internal/mech", "TestHistogram"}}},
+	{"medians: values are not clamped", "internal/mech/blocks.go",
+		`case math.Abs(v) <= limit:`, `case math.Abs(v) <= 0x1p62:`, []tests{{"./internal/mech", "TestMedian"}}},
+
+	// Smooth sensitivity.
+	{"half the noise for a smooth bound", "internal/mech/smooth.go",
+		"	a, s := m.calibrate()\n	for digits", "	a, s := m.calibrate()\n	s *= 2\n	for digits", []tests{{"./internal/mech", "TestSmooth"}}},
+	{"the change of a smooth bound costs nothing", "internal/mech/smooth.go",
+		` - a.dilation*m.Smoothness*smoothSlack)`, `)`, []tests{{"./internal/mech", "TestSmooth|TestArsinh"}}},
+	{"a shape's cost of dilation is too small", "internal/mech/smooth.go",
+		`{0.70, 2.1403,`, `{0.70, 2.0403,`, []tests{{"./internal/mech", "TestArsinh"}}},
+	{"a bound less smooth than the noise allows", "internal/mech/smooth.go",
+		`if b.smoothness > m.Smoothness {`, `if b.smoothness > 2*m.Smoothness {`, []tests{{"./internal/mech", "TestMisuseOfSmooth"}}},
+	{"a smoothed number is released twice", "internal/mech/smooth.go",
+		"	b.released = true\n", "", []tests{{"./internal/mech", "TestMisuseOfSmooth"}}},
+
+	// The centre of points.
+	{"centre: half the noise", "internal/mech/centre.go",
+		`Quo(rational(bound), rational(shift))`, `Quo(rational(bound), rational(2*shift))`, []tests{{"./internal/mech", "TestCentreReleaseAdds"}}},
+	{"centre: a quorum of half the points", "internal/mech/centre.go",
+		`return (m+1)/2 + 1`, `return m / 2`, []tests{{"./internal/mech", "TestCentre"}}},
+	{"centre: the bound of one ball", "internal/mech/centre.go",
+		`max(1, (1+math.Exp(decay))*largest)`, `max(1, largest)`, []tests{{"./internal/mech", "TestCentre"}}},
+	{"centre: twice the decay", "internal/mech/centre.go",
+		`math.Exp(-decay*float64(k-1))*mean`, `math.Exp(-2*decay*float64(k-1))*mean`, []tests{{"./internal/mech", "TestCentre"}}},
+	{"centre: the mean of too few radii", "internal/mech/centre.go",
+		"	a := math.Ceil(1 / math.Expm1(decay))\n", "	a := math.Ceil(.5 / math.Expm1(decay))\n	decay = 1\n", []tests{{"./internal/mech", "TestCentre"}}},
+	{"centre: a delta is not multiplied on its way", "internal/mech/centre.go",
+		`+math.Exp(e)*dilationDelta`, `+dilationDelta`, []tests{{"./internal/mech", "TestCentre"}}},
+	{"centre: half of epsilon is charged", "internal/mech/centre.go",
+		`privacy.Approx{Epsilon: c.Epsilon,`, `privacy.Approx{Epsilon: c.Epsilon / 2,`, []tests{{"./internal/mech", "TestCentre"}}},
+
+	// Objective perturbation.
+	{"objective perturbation: half the noise", "internal/mech/objpert/objpert.go",
+		`noise: 2 * p.Clip`, `noise: p.Clip`, []tests{{"./internal/mech/objpert", "TestPlanSatisfies"}}},
+	{"objective perturbation: half the ridge", "internal/mech/objpert/objpert.go",
+		`ridge: 1.5 *`, `ridge: .75 *`, []tests{{"./internal/mech/objpert", "TestPlanSatisfies"}}},
+	{"objective perturbation: minimisers two steps apart", "internal/mech/objpert/objpert.go",
+		`p.Pitch * 7 / 16`, `p.Pitch * 15 / 16`, []tests{{"./internal/mech/objpert", "TestGapIsOne"}}},
+	{"objective perturbation: the grid's share is spent twice", "internal/mech/objpert/objpert.go",
+		`math.Nextafter(p.Epsilon-math.Ldexp(float64(d), -int(shift)), 0)`, `math.Nextafter(p.Epsilon, 0)`, []tests{{"./internal/mech/objpert", "TestPlanSatisfies"}}},
+	{"objective perturbation: rows are weighted by their length, not its square", "internal/mech/objpert/record.go",
+		`t.clip*t.clip/square*lower`, `t.clip/math.Sqrt(square)*lower`, []tests{{"./internal/mech/objpert", "TestWeightsBound|TestGradientSens"}}},
+	{"objective perturbation: weights without room for rounding", "internal/mech/objpert/record.go",
+		`lower := 1 - float64(len(t.x)+8)*0x1p-52`, `lower := 1.0`, []tests{{"./internal/mech/objpert", "TestWeightsBound"}}},
+	{"objective perturbation: a minimiser is certified but for its rounding", "internal/mech/objpert/certify.go",
+		`(gradient+err+o.bError)*`, `gradient*`, []tests{{"./internal/mech/objpert", "TestMinimiserIsCertified"}}},
+	{"objective perturbation: the noise has one degree of freedom too few", "internal/mech/objpert/random.go",
+		`make([]mech.Normal, d+1)`, `make([]mech.Normal, d)`, []tests{{"./internal/mech/objpert", "TestRadialNoise"}}},
+
+	// The exponential mechanism.
+	{"exponential mechanism: the sensitivity of one score", "internal/mech/expmech/expmech.go",
+		`SetInt64(2*t.psi.limit)`, `SetInt64(t.psi.limit)`, []tests{{"./internal/mech/expmech", "TestPrivacyLossOnWorstNeighbours"}}},
+	{"exponential mechanism: a score above the limit", "internal/mech/expmech/expmech.go",
+		"	if !(u < 1) {\n		return p.limit\n	}\n	q :=", "	if !(u < 1) {\n		return p.limit + p.limit/8\n	}\n	q :=", []tests{{"./internal/mech/expmech", "TestScoreOfOne|TestPrivacyLoss|TestPsi"}}},
+	{"exponential mechanism: points outside of the set", "internal/mech/expmech/draw.go",
+		"	if !s.contains(k) {\n		return nil, false\n	}\n", "", []tests{{"./internal/mech/expmech", "TestDrawsStayInTheBall"}}},
+	{"exponential mechanism: digits are proposed unevenly", "internal/mech/expmech/proposal.go",
+		"	o.sums = append(o.sums, sum)\n", "	o.sums = append(o.sums, sum-sum/64)\n", []tests{{"./internal/mech/expmech", "TestNotedOdds|TestDigits"}}},
+	{"exponential mechanism: a kink is bounded by a steeper line", "internal/mech/expmech/bound.go",
+		`steep := b.psi.chord(rho + side*r)`, `steep := 1.1 * b.psi.chord(rho+side*r)`, []tests{{"./internal/mech/expmech", "TestBoundOfARowIsBelowItsScore"}}},
+	{"exponential mechanism: a chord is bounded by its end", "internal/mech/expmech/bound.go",
+		"s.live.f += (start + end) / 2\n", "s.live.f += end\n", []tests{{"./internal/mech/expmech", "TestBoundOfARowIsBelowItsScore"}}},
+	{"exponential mechanism: no room for rounding", "internal/mech/expmech/expmech.go",
+		`return 0x1p-30 * (1`, `return 0 * (1`, []tests{{"./internal/mech/expmech", "TestRowSlack|TestTerms"}}},
+
+	// Means.
+	{"the search for a centre is not charged", "internal/dpsco/mean/ksu.go",
+		`func (e *joint) Begin() privacy.Event { return e.finder.Event() }`, `func (e *joint) Begin() privacy.Event { return nil }`, []tests{{"./internal/dpsco", "TestDescentsCost"}}},
+	{"the centre is searched for at every estimate", "internal/dpsco/mean/ksu.go",
+		"	if previous == nil {\n		return e.find(r, src)\n	}\n	return e.within(previous)", `	return e.find(r, src)`, []tests{{"./internal/dpsco/mean", "TestKSU"}}},
+	{"trimmed: one coordinate is charged", "internal/dpsco/mean/trimmed.go",
+		`privacy.Repeat{Count: e.d,`, `privacy.Repeat{Count: 1,`, []tests{{"./internal/dpsco/mean", "TestTrimmed"}}},
+	{"trimmed: the bound decays too fast", "internal/dpsco/mean/trimmed.go",
+		`math.Exp(-decay * float64(k))`, `math.Exp(-2 * decay * float64(k))`, []tests{{"./internal/dpsco/mean", "TestSmoothBound|TestBoundIsSmooth"}}},
+	{"trimmed: values are not clamped", "internal/dpsco/mean/trimmed.go",
+		`int64(max(-float64(g.limit), min(v, float64(g.limit))))`, `int64(max(-0x1p45, min(v, 0x1p45)))`, []tests{{"./internal/dpsco/mean", "TestTrimmed|TestBoundIsSmooth"}}},
+	{"trimmed: the bound is that of one end", "internal/dpsco/mean/trimmed.go",
+		"float64(l.up[u]-l.down[i])\n", "float64(l.up[u]-l.down[0])\n", []tests{{"./internal/dpsco/mean", "TestSmoothBound|TestBoundIsSmooth"}}},
+	{"trimmed: the first rung is left out", "internal/dpsco/mean/trimmed.go",
+		"for u := 1; u < len(l.up); u++ {\n		most = max", "for u := 2; u < len(l.up); u++ {\n		most = max", []tests{{"./internal/dpsco/mean", "TestSmoothBound|TestBoundIsSmooth"}}},
+	{"catoni: the bound is too small for its values", "internal/dpsco/mean/catoni.go",
+		`newGaussian(z, mech.Contract{Norm: mech.LInf,`, `newGaussian(2*z, mech.Contract{Norm: mech.LInf,`, []tests{{"./internal/dpsco/mean", "TestCatoni|TestNoiseIsThat"}}},
+
+	// Fits.
+	{"one step is not charged", "internal/dpsco/descent.go",
+		`privacy.Repeat{Count: u.Calls,`, `privacy.Repeat{Count: max(1, u.Calls-1),`, []tests{{"./internal/dpsco", "TestReplaysDiffer|TestDescentsCost"}}},
+	{"a batch is priced at the square of its rate", "internal/dpsco/descent.go",
+		`privacy.Sampled{Rate: float64(batch) / float64(n),`, `privacy.Sampled{Rate: float64(batch) / float64(n) * float64(batch) / float64(n),`, []tests{{"./internal/dpsco", "TestDescentsCost"}}},
+	{"batches are not surcharged", "internal/dpsco/descent.go",
+		"		if n < s.N {\n			cost = append(", "		if n > s.N {\n			cost = append(", []tests{{"./internal/dpsco", "TestDescentsCost"}}},
+	{"queries beyond the charge are answered", "internal/dpsco/oracle.go",
+		`if o.left[q.Use] == 0 || `, `if `, []tests{{"./internal/dpsco", "TestAQueryBeyond"}}},
+	{"the level is not charged", "internal/dpsco/whiten.go",
+		`return e, append(cost, e.Event()), nil`, `return e, cost, nil`, []tests{{"./internal/dpsco", "TestReplaysDiffer|TestDescentsCost"}}},
+	{"second moments with half the noise that is charged", "internal/dpsco/whiten.go",
+		"	total.Release(h, noise, src)\n", "	noise.NoiseMultiplier /= 2\n	total.Release(h, noise, src)\n", []tests{{"./internal/dpsco", "TestReplaysOfLognormal"}}},
+	{"second moments released once more than charged", "internal/dpsco/whiten.go",
+		`p := newWhitener(secondMoments(x, contract, noise, src),`, "secondMoments(x, contract, noise, src)\n		p := newWhitener(secondMoments(x, contract, noise, src),", []tests{{"./internal/dpsco", "TestReplaysOfLognormal"}}},
+	{"one row is in every block", "internal/dpsco/aggregate.go",
+		`x.pick(rows)`, `x.pick(append(rows[:len(rows):len(rows)], 0))`, []tests{{"./internal/dpsco", "TestANeighbour"}}},
+	{"the reserve of delta is spent twice", "internal/dpsco/problem.go",
+		`Delta: b.Delta - reserve}`, `Delta: b.Delta}`, []tests{{"./internal/dpsco", "TestDefaultsPlan"}}},
+	{"epsilon is rounded upward", "internal/dpsco/problem.go",
+		`Epsilon: below(b.Epsilon)`, `Epsilon: b.Epsilon`, []tests{{"./internal/dpsco", "TestDefaultsPlan"}}},
+	{"a plan runs twice", "internal/dpsco/dpsco.go",
+		`p.spent.Swap(true)`, `p.spent.Load()`, []tests{{"./internal/dpsco", "TestAPlanRunsOnce"}}},
+}

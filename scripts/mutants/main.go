@@ -1,0 +1,157 @@
+// Command mutants checks the tests of privacy themselves. It makes one error at
+// a time in the code, those of list.go, and runs the tests that must notice it.
+// Nothing in the working tree is changed: the compiler reads the changed file
+// from a temporary directory.
+//
+// It exits with status 1 if a mutant survives, and 2 if one cannot be tried:
+// because the code that it changes is no longer there, does not compile, or its
+// tests fail without it.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// mutant is one error: in file, old becomes new. Old stands there once.
+type mutant struct {
+	name     string
+	file     string
+	old, new string
+	tests    []tests // each of which must fail
+}
+
+// tests are those of one package whose names match a regular expression.
+type tests struct{ pkg, run string }
+
+// What may become of a mutant.
+const (
+	killed   = "killed"
+	survived = "SURVIVED"
+	untried  = "NOT TRIED"
+)
+
+func main() {
+	only := flag.String("run", "", "try the mutants whose names match this regular expression")
+	flag.Parse()
+	match, err := regexp.Compile(*only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(2)
+	}
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(2)
+	}
+	count := tryAll(dir, match)
+	_ = os.RemoveAll(dir) // what is left is the system's to clean up
+	fmt.Printf("%d killed, %d survived, %d not tried\n", count[killed], count[survived], count[untried])
+	switch {
+	case count[untried] > 0:
+		os.Exit(2)
+	case count[survived] > 0:
+		os.Exit(1)
+	}
+}
+
+// tryAll tries the mutants whose names match and counts what became of them.
+func tryAll(dir string, match *regexp.Regexp) map[string]int {
+	count := map[string]int{}
+	healthy := map[tests]bool{} // whether tests pass without a mutant
+	for _, m := range mutants {
+		if !match.MatchString(m.name) {
+			continue
+		}
+		start := time.Now()
+		outcome, why := m.try(dir, healthy)
+		count[outcome]++
+		fmt.Printf("%-9s %5.1fs  %s: %s\n", outcome, time.Since(start).Seconds(), m.name, why)
+	}
+	return count
+}
+
+// try runs the mutant's tests, with it and once for all without any. It says by
+// what a mutant was killed, or why not.
+func (m mutant) try(dir string, healthy map[tests]bool) (outcome, why string) {
+	overlay, err := m.overlay(dir)
+	if err != nil {
+		return untried, err.Error()
+	}
+	for _, t := range m.tests {
+		if _, known := healthy[t]; !known {
+			passed, _, output := t.pass("")
+			if healthy[t] = passed && !strings.Contains(output, "no tests to run"); !healthy[t] {
+				return untried, "without the mutant:\n" + output
+			}
+		}
+		passed, built, output := t.pass(overlay)
+		switch {
+		case !healthy[t]:
+			return untried, "its tests fail without it"
+		case !built:
+			return untried, output
+		case strings.Contains(output, "panic: test timed out"):
+			return untried, "its tests timed out"
+		case passed:
+			return survived, fmt.Sprintf("%s passes in %s", t.run, t.pkg)
+		}
+		why = strings.TrimSpace(why + " " + failures(output))
+	}
+	return killed, why
+}
+
+// failed is how go test names a test that failed.
+var failed = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
+
+// failures names the first tests that failed.
+func failures(output string) string {
+	var names []string
+	for _, match := range failed.FindAllStringSubmatch(output, 3) {
+		names = append(names, match[1])
+	}
+	return strings.Join(names, " ")
+}
+
+// overlay writes the changed file and the file that tells the compiler of it.
+func (m mutant) overlay(dir string) (name string, err error) {
+	text, err := os.ReadFile(m.file)
+	if err != nil {
+		return "", err
+	}
+	if n := strings.Count(string(text), m.old); n != 1 {
+		return "", fmt.Errorf("%s holds %d times, not once:\n%s", m.file, n, m.old)
+	}
+	original, err := filepath.Abs(m.file)
+	if err != nil {
+		return "", err
+	}
+	changed := filepath.Join(dir, "changed.go")
+	if err := os.WriteFile(changed, []byte(strings.Replace(string(text), m.old, m.new, 1)), 0o600); err != nil {
+		return "", err
+	}
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{original: changed}})
+	if err != nil {
+		return "", err
+	}
+	name = filepath.Join(dir, "overlay.json")
+	return name, os.WriteFile(name, replace, 0o600)
+}
+
+// pass runs the tests under an overlay, "" for none.
+func (t tests) pass(overlay string) (passed, built bool, output string) {
+	args := []string{"test", "-vet=off", "-timeout", "4m", "-run", t.run}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	text, err := exec.Command("go", append(args, t.pkg)...).CombinedOutput()
+	output = string(text)
+	return err == nil, !strings.Contains(output, "[build failed]"), output
+}
