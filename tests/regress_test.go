@@ -221,7 +221,7 @@ func TestBadRegressionsAreExplained(t *testing.T) {
 		{`dp_linear_regress('%s', 1, 0)`, "22023", "delta must be above 0"},
 		{`dp_linear_regress('%s', 1, 1)`, "22023", "delta must be above 0"},
 		{`dp_linear_regress('%s', 1, 'NaN')`, "22023", "delta must be above 0"},
-		{`dp_linear_regress('%s', 1, method => 'magic')`, "22023", "one of auto, catoni"},
+		{`dp_linear_regress('%s', 1, method => 'magic')`, "22023", "one of auto, joint_moments"},
 		{`dp_linear_regress('%s', 1, method => NULL)`, "22023", `"method"`},
 		{`dp_linear_regress('%s', 1, penalty => 'l1')`, "22023", "needs a lambda"},
 		{`dp_linear_regress('%s', 1, lambda => 0.1)`, "22023", "there is no penalty"},

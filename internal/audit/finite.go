@@ -144,11 +144,11 @@ func exponentialMechanism() (FiniteMechanism, error) {
 			if err != nil {
 				panic("audit: a plan that was made before: " + err.Error())
 			}
-			w, err := p.Run(context.Background(), a, src)
+			r, err := p.Run(context.Background(), a, src)
 			if err != nil {
 				panic("audit: a run failed: " + err.Error())
 			}
-			return int(w[0]) + 1
+			return int(r.Coefficients[0]) + 1
 		},
 	}, nil
 }

@@ -73,11 +73,11 @@ func (c worstCase) game(gets, claims privacy.Budget) (Game, error) {
 		if err != nil {
 			panic("audit: a plan that was made before: " + err.Error())
 		}
-		w, err := p.Run(context.Background(), a, src)
+		r, err := p.Run(context.Background(), a, src)
 		if err != nil {
 			panic("audit: a run failed: " + err.Error())
 		}
-		return w[0]
+		return r.Coefficients[0]
 	}}, nil
 }
 
@@ -92,8 +92,9 @@ func (c worstCase) method() string {
 // worstCases has neighbours for every method. A fit has one step, because an answer
 // shows the last iterate only.
 var worstCases = []worstCase{
-	linear("auto", "one row that is not zero changes sides; whitened", options{"whitening": "on", "steps": 1., "feature_norm": 1.}, alone(20)),
+	linear("auto", "one row that is not zero changes sides; whitened", options{"whitening": "on", "feature_norm": 1.}, alone(20)),
 	linear("auto", "a target of 1e6 becomes -1e6", options{"steps": 1.}, flip(20)),
+	linear("joint_moments", "a target of 1e6 becomes -1e6", options{}, flip(20)),
 	linear("catoni", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1.}, flip(20)),
 	linear("trimmed", "rows at both ends, one changes sides", options{"steps": 1., "trim": 2.}, halves(21)),
 	linear("trimmed", "no spread, one row becomes 1e9", options{"steps": 1., "trim": 5.}, outlier(100)),

@@ -9,6 +9,7 @@ import (
 // The methods, penalties, aggregators and kinds of whitening that options name.
 const (
 	MethodAuto            = "auto"
+	MethodJointMoments    = "joint_moments" // of least squares alone
 	MethodExponential     = "exponential_mechanism"
 	MethodObjective       = "objective_perturbation"
 	MethodSampleAggregate = "sample_aggregate"
@@ -39,6 +40,7 @@ type method struct {
 
 var gradientMethods = []method{
 	{MethodAuto, append([]string{"clip"}, descent...)},
+	{MethodJointMoments, []string{"residual_scale", "feature_norm"}},
 	{"catoni", append([]string{"moment", "truncation"}, descent...)},
 	{"trimmed", append([]string{"range", "trim"}, descent...)},
 	{"ksu", append([]string{"range", "truncation"}, descent...)},
@@ -53,9 +55,11 @@ var gradientMethods = []method{
 	{"gd", append([]string{"clip"}, descent...)},
 }
 
-func gradientMethodNames() (names []string) {
+func gradientMethodNames(squares bool) (names []string) {
 	for _, m := range gradientMethods {
-		names = append(names, m.name)
+		if squares || m.name != MethodJointMoments {
+			names = append(names, m.name)
+		}
 	}
 	return names
 }
@@ -64,6 +68,7 @@ func gradientMethodNames() (names []string) {
 type choice struct {
 	method, penalty, whitening, aggregator string
 	labels                                 bool
+	squares                                bool // the model is least squares
 }
 
 func (m Model) choiceOf(given map[string]any) choice {
@@ -73,7 +78,7 @@ func (m Model) choiceOf(given map[string]any) choice {
 		}
 		return fallback
 	}
-	return choice{or("method", MethodAuto), or("penalty", PenaltyNone), or("whitening", WhiteningAuto), or("aggregator", AggregatorRangeMean), m.Labels}
+	return choice{or("method", MethodAuto), or("penalty", PenaltyNone), or("whitening", WhiteningAuto), or("aggregator", AggregatorRangeMean), m.Labels, m.Name == leastSquares}
 }
 
 // reads reports whether an option changes the fit, for few rows or for many: auto
@@ -94,7 +99,14 @@ func (c choice) reads(option string) bool {
 		if c.labels && c.method == MethodAuto && c.whitening == WhiteningOn || c.method == MethodSampleAggregate && c.aggregator == AggregatorCentre {
 			return false
 		}
+	case "clip", "steps", "step_size": // auto that whitens is joint moments for least squares
+		if c.squares && c.method == MethodAuto && c.whitening == WhiteningOn {
+			return false
+		}
 	case "feature_norm":
+		if c.method == MethodJointMoments {
+			return true
+		}
 		whitens := c.whitening == WhiteningOn || c.whitening == WhiteningAuto && c.method == MethodAuto
 		return whitens && slices.Contains(reads, "whitening")
 	}

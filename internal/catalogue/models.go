@@ -2,6 +2,9 @@ package catalogue
 
 import "slices"
 
+// leastSquares is the model whose loss is squared.
+const leastSquares = "linear"
+
 // gradientDelta is the delta of a request to a gradient model that gives none.
 const gradientDelta = 1e-6
 
@@ -11,15 +14,15 @@ var models = []Model{
 		Description: "Median regression under pure eps-differential privacy, made for heavy tails: coefficients in the table's units, (intercept) first.",
 	},
 	{
-		Name: "linear", Delta: gradientDelta, Options: gradientOptions,
+		Name: leastSquares, Delta: gradientDelta, Options: gradientOptions(true),
 		Description: "Linear regression (least squares) under (eps, delta)-differential privacy, with penalties, by any method of the catalogue: coefficients in the table's units, (intercept) first.",
 	},
 	{
-		Name: "logistic", Delta: gradientDelta, Labels: true, Options: slices.Concat(gradientOptions, labelOptions),
+		Name: "logistic", Delta: gradientDelta, Labels: true, Options: slices.Concat(gradientOptions(false), labelOptions),
 		Description: "Logistic regression under (eps, delta)-differential privacy, with penalties, by any method of the catalogue: log-odds per unit of the table, (intercept) first. The target's labels are public, 0 and 1 unless options say otherwise.",
 	},
 	{
-		Name: "huber", Delta: gradientDelta, Options: slices.Concat(gradientOptions, huberOptions),
+		Name: "huber", Delta: gradientDelta, Options: slices.Concat(gradientOptions(false), huberOptions),
 		Description: "Huber regression under (eps, delta)-differential privacy, with penalties, by any method of the catalogue: robust to heavy-tailed targets; coefficients in the table's units, (intercept) first.",
 	},
 }
@@ -36,9 +39,18 @@ var l1Options = []Option{
 	number("smoothing", 1e-9, 1e9, nil, "objective perturbation: width over which the absolute loss is smoothed, in scaled units").from("public facts"),
 }
 
-// gradientOptions are those of every model that is fitted by private gradients.
-var gradientOptions = []Option{
-	text("method", MethodAuto, "algorithm: auto, a whitened robust descent, or one of the papers' methods", gradientMethodNames()...),
+// gradientOptions are those of every model that is fitted by private gradients; least
+// squares has a method of its own.
+func gradientOptions(squares bool) []Option {
+	method := "algorithm: auto, a whitened descent, or one of the papers' methods"
+	if squares {
+		method = "algorithm: auto, which is joint_moments for dp_linear_regress, a whitened descent for the others and plain descent where rows and budget are few; dp_linear_regress only: joint_moments; or one of the papers' methods"
+	}
+	return append([]Option{text("method", MethodAuto, method, gradientMethodNames(squares)...)}, commonOptions...)
+}
+
+// commonOptions are the others of every model that is fitted by private gradients.
+var commonOptions = []Option{
 	text("penalty", PenaltyNone, "penalty on the coefficients but the intercept, in scaled units", PenaltyNone, PenaltyL1, PenaltyL2, PenaltyElasticNet, PenaltyGroupL1),
 	number("lambda", 0, 1e9, 0., "weight of the penalty"),
 	number("l1_ratio", 0, 1, 0.5, "elastic net: share of the l1 norm"),

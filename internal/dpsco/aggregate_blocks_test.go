@@ -51,7 +51,7 @@ func witness(t *testing.T, x Data, seed uint64) (map[string]*fitOfBlock, *mechte
 		t.Fatal(err)
 	}
 	src, tape := mechtest.NewTape(t, seed, nil)
-	if _, err := p.Run(t.Context(), cloned(x), src); err != nil {
+	if _, err := coefficients(p.Run(t.Context(), cloned(x), src)); err != nil {
 		t.Fatal(err)
 	}
 	return w.blocks, tape

@@ -181,9 +181,9 @@ func TestRangeMeanMutantsAreRefuted(t *testing.T) {
 			}
 			run := g.run
 			if how == "a record in two blocks" {
-				run = func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+				run = estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 					return overlapping(ctx, a, x, src)
-				}
+				})
 			}
 			return &Plan{Event: g.event, shape: s, run: run}
 		}
@@ -259,7 +259,7 @@ func TestRangeMeanIsCloseFromTenThousandRows(t *testing.T) {
 		if p.Arithmetic != "" {
 			t.Errorf("marked %q, but its sums are integers", p.Arithmetic)
 		}
-		w, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, seed))
+		w, err := coefficients(p.Run(t.Context(), cloned(x), mechtest.Source(t, seed)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ type stage struct {
 	event      privacy.Event
 	arithmetic string
 	seconds    float64
-	run        func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)
+	run        run
 }
 
 // Descent minimises the mean of Loss plus Psi by a first-order Solver, which is
@@ -45,9 +45,9 @@ func (d Descent) at(s Shape, z float64) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stage{event: event, arithmetic: marks(estimators), seconds: d.seconds(s), run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	return &stage{event: event, arithmetic: marks(estimators), seconds: d.seconds(s), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 		return d.solve(ctx, x, estimators, src)
-	}}, nil
+	})}, nil
 }
 
 // estimators returns one for each use that the solver declares, and what all

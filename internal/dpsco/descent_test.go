@@ -138,9 +138,9 @@ func TestCoresChangeNoBit(t *testing.T) {
 			return p
 		}
 		x := normalTable(1, 9000, 1, 2, -1)
-		many, _ := plan().Run(t.Context(), cloned(x), mechtest.Source(t, 1))
+		many, _ := coefficients(plan().Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
 		cores := runtime.GOMAXPROCS(1)
-		one, _ := plan().Run(t.Context(), cloned(x), mechtest.Source(t, 1))
+		one, _ := coefficients(plan().Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
 		runtime.GOMAXPROCS(cores)
 		if !slices.Equal(one, many) {
 			t.Errorf("%s: %v on one core, %v on %d", name, one, many, cores)
@@ -163,7 +163,7 @@ func TestMethodsConvergeAtLargeBudgets(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
-			w, err := p.Run(t.Context(), x, mech.NewSource())
+			w, err := coefficients(p.Run(t.Context(), x, mech.NewSource()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -183,7 +183,7 @@ func TestTheCentreIsFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := p.Run(t.Context(), x, mechtest.Source(t, 1))
+	w, err := coefficients(p.Run(t.Context(), x, mechtest.Source(t, 1)))
 	if err != nil || math.Abs(w[0]-1) > 0.3 || math.Abs(w[1]-2) > 0.3 {
 		t.Errorf("%v, %v", w, err)
 	}
@@ -210,13 +210,15 @@ func TestRowsWithoutNumbersAreNeutral(t *testing.T) {
 		switch name {
 		case "sample_aggregate", "trimmed", "spgd_kamath", "ksu", "ksu_axis":
 			continue // to them nothing is the middle or the centre, not zero
+		case catalogue.MethodAuto, catalogue.MethodJointMoments:
+			continue // a row of zeros counts as one; TestRowsWithoutNumbersAreOneRowToJointMoments
 		}
 		run := func(x Data) []float64 {
 			p, err := Regression{Loss: loss.Squared{}, Method: name, Steps: 5}.Plan(x.Shape, privacy.Budget{Epsilon: 50, Delta: 1e-5}, privacy.Concentrated{})
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			w, _ := p.Run(t.Context(), cloned(x), mechtest.Source(t, 3))
+			w, _ := coefficients(p.Run(t.Context(), cloned(x), mechtest.Source(t, 3)))
 			return w
 		}
 		if got, want := run(spoilt), run(clean); !slices.Equal(got, want) {
@@ -241,7 +243,7 @@ func TestLabelsArePublic(t *testing.T) {
 		}
 		c := cloned(x)
 		copy(c.Y, y)
-		w, _ := p.Run(t.Context(), c, mechtest.Source(t, 1))
+		w, _ := coefficients(p.Run(t.Context(), c, mechtest.Source(t, 1)))
 		return w
 	}
 	binary := slices.Clone(x.Y)
@@ -298,6 +300,9 @@ func TestDefaultsPlan(t *testing.T) {
 	accountants := map[string]privacy.Accountant{"zcdp": privacy.Concentrated{}, "rdp": privacy.AtOrder{Order: 32, Renyi: renyi}}
 	for _, model := range regressions() {
 		for name := range methods {
+			if !fitsLoss(losses[model], name) {
+				continue
+			}
 			for mode, accountant := range accountants {
 				for _, c := range []struct {
 					n, d int
@@ -344,7 +349,7 @@ func TestADescentEndsWithItsContext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w, err := p.Run(ctx, cloned(x), mechtest.Source(t, 1)); !errors.Is(err, context.Canceled) || w != nil {
+		if w, err := coefficients(p.Run(ctx, cloned(x), mechtest.Source(t, 1))); !errors.Is(err, context.Canceled) || w != nil {
 			t.Errorf("%s: %v, %v", name, w, err)
 		}
 	}

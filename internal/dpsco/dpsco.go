@@ -75,21 +75,22 @@ type Plan struct {
 	Seconds    float64   // about how long Run takes on one core, where data are ordinary
 
 	shape Shape
-	run   func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)
+	run   run
 	spent atomic.Bool
 }
 
 // BandMiss is the probability with which a Band does not hold.
 const BandMiss = 0.05
 
-// Run releases the D coefficients, once. The only errors are ErrSpent and the
-// context's own: nothing here fails because of data or draw.
-func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+// Run releases the D coefficients, once, and what is known of their errors. The
+// only errors are ErrSpent and the context's own: nothing here fails because of data
+// or draw.
+func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 	if x.Shape != p.shape || len(x.X) != p.shape.Columns() {
 		panic(fmt.Sprintf("dpsco: plan for %+v run on %+v with %d columns", p.shape, x.Shape, len(x.X)))
 	}
 	if p.spent.Swap(true) {
-		return nil, ErrSpent
+		return Result{}, ErrSpent
 	}
 	return p.run(ctx, x, src)
 }
@@ -130,17 +131,16 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 	p.Parameters["target_scale"], p.Parameters["feature_scales"] = a.Y, a.X
 	a.unscale(p.Band)
 	inner := p.run
-	p.run = func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	p.run = func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 		for j, column := range x.X {
 			divide(column, a.X[j])
 		}
 		divide(x.Y, a.Y)
-		w, err := inner(ctx, x, src)
-		if err != nil {
-			return nil, err
+		r, err := inner(ctx, x, src)
+		for _, part := range [][]float64{r.Coefficients, r.StdErr, r.Low, r.High} {
+			a.unscale(part)
 		}
-		a.unscale(w)
-		return w, nil
+		return r, err
 	}
 	return p, nil
 }

@@ -97,6 +97,8 @@ func (a Regression) expect(s Shape, b privacy.Budget, accountant privacy.Account
 			expected.Deviation[0] = math.Hypot(expected.Deviation[0], level)
 		}
 		return expected, err
+	case JointMoments:
+		return p.forecastJoint(f)
 	case SampleAggregate:
 		return Forecast{Deviation: repeat(p.scatter(f), p.D)}, nil
 	}

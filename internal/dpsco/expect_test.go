@@ -228,7 +228,7 @@ func deviation(t *testing.T, a Algorithm, x Data, b privacy.Budget) float64 {
 		for _, column := range x.X {
 			copied.X = append(copied.X, slices.Clone(column))
 		}
-		w, err := p.Run(t.Context(), copied, src)
+		w, err := coefficients(p.Run(t.Context(), copied, src))
 		if err != nil {
 			t.Fatal(err)
 		}

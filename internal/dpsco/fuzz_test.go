@@ -24,6 +24,8 @@ func FuzzOptions(f *testing.F) {
 		epsilon        float64
 	}{
 		{"linear", `{}`, 40, 3, 1},
+		{"linear", `{"method":"joint_moments","penalty":"elastic_net","lambda":0.1,"residual_scale":1e-9}`, 23, 3, 20},
+		{"linear", `{"whitening":"on","radius":1e-6,"feature_norm":1e9}`, 1, 2, 1e-3},
 		{"linear", `{"method":"svrg","steps":1,"batch":7,"whitening":"on"}`, 23, 2, 5},
 		{"linear", `{"method":"svrg_pp","steps":500,"step_size":1e9}`, 23, 2, 0.1},
 		{"huber", `{"method":"ksu","penalty":"group_l1","groups":[["a"],["b"]],"lambda":0.1,"huber_delta":1e-9}`, 23, 3, 5},
@@ -73,7 +75,7 @@ func FuzzOptions(f *testing.F) {
 			return // these take their time
 		}
 		x, _ := neighbours(rand.New(rand.NewPCG(seed, 1)), s, catalogue.Classifies(model))
-		w, err := p.Run(t.Context(), x, mechtest.Source(t, seed))
+		w, err := coefficients(p.Run(t.Context(), x, mechtest.Source(t, seed)))
 		if size := floats.Norm(w, 2); err != nil || math.IsNaN(size) || math.IsInf(size, 0) {
 			t.Errorf("%s: %v, %v", text, w, err)
 		}

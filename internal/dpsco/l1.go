@@ -211,9 +211,9 @@ func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 	parameters["theta"], parameters["iota"] = a.Theta, a.Iota
 	return &Plan{
 		Event: privacy.BoundedRange{Epsilon: epsilon}, Parameters: parameters, Seconds: a.seconds(s, epsilon), shape: s,
-		run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+		run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 			return expmech.Draw(ctx, p, x.X, x.Y, src)
-		},
+		}),
 	}, nil
 }
 
@@ -232,13 +232,13 @@ func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
 	return &Plan{
 		Event: privacy.Pure{Epsilon: epsilon}, Parameters: parameters, shape: s,
 		Band: repeat(p.Band(s.D, BandMiss), s.D), Seconds: 1e-7 * float64(s.N) * float64(s.D),
-		run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+		run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 			w, err := objpert.Draw(ctx, p, x.X, x.Y, src)
 			if err == nil {
 				a.project(w)
 			}
 			return w, err
-		},
+		}),
 	}, nil
 }
 

@@ -127,7 +127,7 @@ func excessRisks(t *testing.T, a L1, x Data, eps float64, draws int) []float64 {
 		for _, column := range x.X {
 			copied.X = append(copied.X, slices.Clone(column))
 		}
-		w, err := p.Run(context.Background(), copied, src)
+		w, err := coefficients(p.Run(context.Background(), copied, src))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +242,7 @@ func BenchmarkL1(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("n=%d/d=%d/%s", c.n, c.d, plan().Method), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := plan().Run(b.Context(), data, mech.NewSource()); err != nil {
+				if _, err := coefficients(plan().Run(b.Context(), data, mech.NewSource())); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -49,7 +49,7 @@ func released(t *testing.T, a L1, x Data, epsilon float64, draws int, src *mech.
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := p.Run(t.Context(), cloned(x), src)
+		w, err := coefficients(p.Run(t.Context(), cloned(x), src))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -105,7 +105,7 @@ func (c request) play(t *testing.T, r *rand.Rand) float64 {
 	}
 	runtime.GC() // what earlier fits leave is none of this one's
 	began := processorTime()
-	if _, err := p.Run(context.Background(), x, mech.NewSource()); err != nil {
+	if _, err := coefficients(p.Run(context.Background(), x, mech.NewSource())); err != nil {
 		t.Fatal(err)
 	}
 	first := overhead - 3*time.Millisecond + time.Duration(2*p.Seconds*float64(time.Second))

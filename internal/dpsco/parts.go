@@ -52,39 +52,26 @@ func (p *problem) whitened(d Descent, level float64) Whitened {
 	}
 }
 
-// auto is a whitened descent. For least squares it cuts off residuals, and weighs
-// long rows down, separately: then skewed features do not bias the slopes, and
-// what skewed residuals do to the intercept is made up for in the end. The
-// figures are what served best on generated and real tables (docs/experiments.md).
+// auto is a whitened descent, and for least squares JointMoments; plain descent where
+// too little is known to whiten. The figures are what served best on generated and
+// real tables (docs/experiments.md).
 func (p *problem) auto() (fit, error) {
 	_, squares := p.Loss.(loss.Squared)
 	switch {
 	case !p.whitens():
 		return p.descent(p.clip(), p.gd())
+	case squares:
+		return p.jointMoments()
 	case p.Labels:
 		set(&p.Steps, 32)
 		set(&p.Clip, 0.6*math.Sqrt(p.d()))
-	case squares:
-		set(&p.Clip, 0.6*p.ResidualScale*p.leverage())
 	}
 	steps := p.gd()
 	if p.Labels {
 		steps.Average = 0.5 // log-odds come from far
 	}
-	d := Descent{Loss: p.Loss, Psi: p.penalty(), Mean: p.clip(), Solver: steps}
-	if !squares {
-		return p.whitened(d, 0), nil
-	}
-	d.Leverage, d.Loss = p.leverage(), loss.Huber{Delta: p.Clip / p.leverage()}
-	if !p.Intercept {
-		return p.whitened(d, 0), nil
-	}
-	return p.whitened(d, p.ResidualScale*math.Sqrt(math.Sqrt(levelShare)*p.information()/8)), nil
+	return p.whitened(Descent{Loss: p.Loss, Psi: p.penalty(), Mean: p.clip(), Solver: steps}, 0), nil
 }
-
-// leverage is the length from which on whitened rows, sqrt(d) long in the root
-// mean square, weigh less.
-func (p *problem) leverage() float64 { return 1.2 * math.Sqrt(p.d()) }
 
 // gd is gradient descent on all rows.
 func (p *problem) gd() solve.GD {

@@ -2,9 +2,8 @@ package dpsco
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"slices"
+	"reflect"
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
@@ -25,7 +24,7 @@ type problem struct {
 
 // pose checks the request and fills in what all methods share.
 func (a Regression) pose(s Shape, b privacy.Budget, accountant privacy.Accountant) (*problem, error) {
-	if err := regressionFields.check(a, optionsOf(slices.Collect(maps.Keys(losses))...)); err != nil {
+	if err := regressionFields.check(a, optionsOf(a.models()...)); err != nil {
 		return nil, err
 	}
 	switch {
@@ -45,6 +44,16 @@ func (a Regression) pose(s Shape, b privacy.Budget, accountant privacy.Accountan
 	_, rdp := accountant.(privacy.AtOrder)
 	p := &problem{Regression: a, Shape: s, budget: budget, reserve: reserve, rho: privacy.ZCDPRho(budget.Epsilon, budget.Delta), rdp: rdp, why: "asked for"}
 	return p, p.defaults()
+}
+
+// models are those of the catalogue whose loss is that of a.
+func (a Regression) models() (names []string) {
+	for name, l := range losses {
+		if reflect.TypeOf(l) == reflect.TypeOf(a.Loss) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func (p *problem) defaults() error {
@@ -74,6 +83,10 @@ func (p *problem) defaults() error {
 // moments. auto whitens unless their noise would hide the smaller ones; the
 // papers' methods do it when asked.
 func (p *problem) chooseWhitening() {
+	if _, squares := p.Loss.(loss.Squared); squares {
+		p.chooseJointMoments()
+		return
+	}
 	noise := 2 * math.Sqrt2 * p.featureNorm() * p.featureNorm() * math.Sqrt(p.d()/whiteningShare) / p.information()
 	few := noise > 0.5
 	if p.Method == catalogue.MethodAuto {

@@ -97,13 +97,16 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 	}
 	return &Plan{
 		Method: p.Method, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, shape: s,
-		run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x.Y)
-			w, err := stage.run(ctx, x, src)
+			r, err := stage.run(ctx, x, src)
 			if err == nil {
-				p.settle(w)
+				p.settle(r.Coefficients)
 			}
-			return w, err
+			if floats.Norm(r.Coefficients, 2) >= p.Radius*(1-1e-9) {
+				r.withhold("the coefficients are as large as their ball allows; ask for a larger radius")
+			}
+			return r, err
 		},
 	}, nil
 }

@@ -54,3 +54,10 @@ func (a SampleAggregate) seconds(s Shape) float64 {
 func (a L1) seconds(s Shape, epsilon float64) float64 {
 	return 0.1 + 1.25*a.samplerSeconds(s, epsilon)*math.Pow(1.5, float64(max(0, s.D-4)))
 }
+
+// seconds are those of the passes, each over products of all pairs of columns, of the
+// noise, and of the proximal points of a penalty.
+func (a JointMoments) seconds(s Shape) float64 {
+	products := float64(s.D+8) * float64(s.D+8)
+	return 2e-9*float64(pilotPasses+a.Steps)*float64(s.N)*products + 4e-5*products + 1e-2
+}

@@ -50,7 +50,7 @@ func (a Whitened) at(s Shape, z float64) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stage{event: event, arithmetic: marks(estimators), seconds: a.seconds(s), run: func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	return &stage{event: event, arithmetic: marks(estimators), seconds: a.seconds(s), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 		p := newWhitener(secondMoments(x, contract, noise, src), momentFloor(contract, noise))
 		x = x.times(p.matrix)
 		inner := a.Descent
@@ -64,7 +64,7 @@ func (a Whitened) at(s Shape, z float64) (*stage, error) {
 			w[0] -= meanResidual(x, u, level, src)
 		}
 		return w, nil
-	}}, nil
+	})}, nil
 }
 
 // at returns the estimator of the level, nil for none, and the cost with it.

@@ -98,8 +98,8 @@ func (q request) fit(ctx context.Context, task *Task, t *Table) ([]float64, time
 		return nil, 0, err
 	}
 	data, start := t.copy(), time.Now()
-	w, err := p.Run(ctx, data, mech.NewSource())
-	return w, time.Since(start), err
+	r, err := p.Run(ctx, data, mech.NewSource())
+	return r.Coefficients, time.Since(start), err
 }
 
 // predictZero predicts zero for every row.

@@ -104,7 +104,8 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- clock) (f fitt
 }
 
 func runPlan(ctx context.Context, p *dpsco.Plan, x dpsco.Data, src *mech.Source) ([]float64, error) {
-	return p.Run(ctx, x, src)
+	r, err := p.Run(ctx, x, src)
+	return r.Coefficients, err
 }
 
 // await returns at a time, or earlier with the context's error.

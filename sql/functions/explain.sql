@@ -180,7 +180,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (9, 'dp_admin', 'dp_set_queue_limit', 'how many jobs of one caller may be queued', 'SELECT dp_set_queue_limit(1000)'),
       (11, 'dp_analyst', 'dp_explain', 'what a request would do, cost and leave; spends nothing', 'SELECT * FROM dp_explain(''l1'', ''%s'', 1.0)'),
       (12, 'dp_analyst', 'dp_l1_regress', 'median regression, for heavy tails', 'SELECT * FROM dp_l1_regress(''%s'', 1.0)'),
-      (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and thirteen methods', 'SELECT * FROM dp_linear_regress(''%s'', 1.0, 1e-6)'),
+      (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and fourteen methods', 'SELECT * FROM dp_linear_regress(''%s'', 1.0, 1e-6)'),
       (14, 'dp_analyst', 'dp_huber_regress', 'robust linear regression', 'SELECT * FROM dp_huber_regress(''%s'', 1.0, 1e-6)'),
       (15, 'dp_analyst', 'dp_logistic_regress', 'log-odds of a label', 'SELECT * FROM dp_logistic_regress(''%s'', 1.0, 1e-6, target => ''%t'', options => ''{"positive_label": 1, "negative_label": 0}'')'),
       (16, 'dp_analyst', 'dp_last_release', 'your latest release on a data set', 'SELECT dp_last_release(''%s'')'),

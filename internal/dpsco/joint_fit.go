@@ -1,0 +1,480 @@
+package dpsco
+
+import (
+	"math"
+
+	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/mech"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+)
+
+// jointFit is a JointMoments under way. All of it but rows is released or public.
+type jointFit struct {
+	*jointReleases
+	n, d, slopes float64
+	p            *mat.Dense // whitened rows are P'x; upper triangular
+	w            []float64  // the pilot fit
+
+	bound, cut float64 // of the next pass: row length and residual
+	within     float64 // share of residuals that are not cut
+
+	h           *mat.SymDense // second moments of the last pilot pass, in its coordinates
+	hDeviation  float64       // standard deviation of the noise on their diagonal
+	q           *mat.Dense    // from those coordinates to the next
+	floored     int           // eigenvalues that the noise hides
+	least       float64       // the smallest eigenvalue, or what hides it
+	subgradient []float64     // of Psi at the pilot fit, in the last coordinates
+
+	shortened []float64 // sensitive: by how much each row was shortened in the last pilot pass
+	residuals *magnitudes
+	lengths   *magnitudes
+	products  *magnitudes
+
+	weights                   []float64 // sensitive: of rows in the steps
+	stepCut, levelCut         float64
+	deviation, levelDeviation float64   // of the noise on a coordinate of a step, and on the level
+	at, before, sum           []float64 // the iterate, the one before and the sum of those that count, in the last coordinates
+	counted                   int
+	level, levelScale         float64 // the mean residual, and what makes up for rows that say nothing
+	meat                      *mat.SymDense
+}
+
+// firstResidualCut is that of the first pass, in residual scales; the target is
+// then its own residual.
+const firstResidualCut = 2
+
+func newJointFit(r *jointReleases) *jointFit {
+	d := r.shape.D
+	f := &jointFit{
+		jointReleases: r, n: float64(r.shape.N), d: float64(d), slopes: float64(r.shape.D),
+		p: mat.NewDense(d, d, nil), w: make([]float64, d), bound: r.Bound, cut: firstResidualCut * r.Scale, within: 1,
+		shortened: make([]float64, r.shape.N), at: make([]float64, d), before: make([]float64, d), sum: make([]float64, d), subgradient: make([]float64, d),
+	}
+	if r.shape.Intercept {
+		f.slopes--
+	}
+	for j := range d {
+		f.p.Set(j, j, 1)
+	}
+	return f
+}
+
+// scan passes all rows, in the coordinates of the fit, to visitors, one for each core.
+func (f *jointFit) scan(x Data, p *mat.Dense, w []float64, visitor func() func(first int, r *jointRows)) {
+	byColumn := make([][]float64, f.shape.D)
+	for j := range byColumn {
+		for i := range j + 1 {
+			byColumn[j] = append(byColumn[j], p.At(i, j))
+		}
+	}
+	x.each(func() func(int, Data) {
+		rows, visit := newJointRows(f.shape.D), visitor()
+		return func(first int, b Data) {
+			rows.load(b, byColumn, w)
+			visit(first, rows)
+		}
+	})
+}
+
+// merging collects the parts that visitors fill.
+type merging[T interface {
+	Fork() T
+	Merge(T)
+}] struct {
+	total T
+	parts []T
+}
+
+func (m *merging[T]) fork() T {
+	part := m.total.Fork()
+	m.parts = append(m.parts, part)
+	return part
+}
+
+func (m *merging[T]) merged() T {
+	for _, part := range m.parts {
+		m.total.Merge(part)
+	}
+	return m.total
+}
+
+// pilot makes one pilot pass: it releases joint moments and histograms, moves
+// the fit by a regression step, whitens, and sets the cuts of the next pass.
+func (f *jointFit) pilot(t int, x Data, src *mech.Source) {
+	last := t == pilotPasses-1
+	moments := merging[*mech.Moments]{total: mech.NewMoments(f.pilotContract())}
+	residuals, lengths, products := f.histogram(), f.histogram(), f.histogram()
+	f.scan(x, f.p, f.w, func() func(int, *jointRows) {
+		m, e, l, g := moments.fork(), residuals.fork(), lengths.fork(), products.fork()
+		return func(first int, r *jointRows) {
+			r.count(e, func(i int) float64 { return r.e[i] / f.Scale })
+			r.count(l, func(i int) float64 { return r.length[i] })
+			if last {
+				r.count(g, func(i int) float64 { return r.e[i] / f.Scale * r.length[i] })
+			}
+			r.addPilot(m, f.bound, f.cut, f.shortened[first:first+r.n])
+		}
+	})
+	joint := make([]float64, (f.shape.D+1)*(f.shape.D+1))
+	moments.merged().Release(joint, f.momentNoise[t], src)
+	f.readMoments(t, joint)
+	f.residuals = f.release(residuals, f.residualNoise[t], f.Scale, math.Inf(1), src).run()
+	f.lengths = f.release(lengths, f.lengthNoise[t], 1, 64*(1+math.Sqrt(f.d)), src).apart()
+	if last {
+		f.products = f.release(products, f.productNoise, f.Scale, math.Inf(1), src).run()
+		f.chooseCuts()
+		f.weigh()
+		return
+	}
+	f.nextCuts(t)
+}
+
+func (f *jointFit) histogram() *merging[*mech.Histogram] {
+	return &merging[*mech.Histogram]{total: mech.NewHistogram(halfOctaves, f.shape.N, 1)}
+}
+
+func (f *jointFit) release(h *merging[*mech.Histogram], noise mech.Gaussian, unit, limit float64, src *mech.Source) *magnitudes {
+	noisy := make([]float64, magnitudeBins)
+	noise.Release(noisy, h.merged().Bounded(), src)
+	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.shape.N)
+}
+
+// leastEigenvalue is below what eigenvalues of second moments are never divided by.
+const leastEigenvalue = 1e-6
+
+// shortenedEigenvalue is what eigenvalues are raised to that a pass before had made 1, and
+// all of them in the last: one below holds few rows, which are shortened. To stretch it
+// by what is left of them would stretch what they are by far more.
+const shortenedEigenvalue = 0.25
+
+// readMoments whitens by the moments of rows that pass t released and moves the fit by
+// those of rows with residuals.
+func (f *jointFit) readMoments(t int, joint []float64) {
+	d := f.shape.D
+	f.h = mat.NewSymDense(d, nil)
+	gradient := mat.NewVecDense(d, nil)
+	unit := f.cut / f.bound / residualWeight / f.within
+	for i := range d {
+		for j := i; j < d; j++ {
+			f.h.SetSym(i, j, joint[i*(d+1)+j]*f.bound*f.bound)
+		}
+		gradient.SetVec(i, joint[i*(d+1)+d]*f.bound*f.bound*unit)
+	}
+	f.hDeviation = f.momentNoise[t].NoiseMultiplier * math.Sqrt2 * jointBound * jointBound * f.bound * f.bound / f.n
+	hidden := max(f.hDeviation*math.Sqrt(f.d), leastEigenvalue)
+	floor := hidden
+	if t > 0 && (f.floored == 0 || t == pilotPasses-1) {
+		floor = max(hidden, shortenedEigenvalue)
+	}
+	w := newWhitener(f.h, floor)
+	floats.Add(f.w, f.from(pilotStep(w, gradient, f.hDeviation/math.Sqrt2*unit)))
+	f.q, f.floored, f.least = w.triangular(f.h, hidden)
+	f.p.Mul(f.p, f.q)
+	f.penalise()
+}
+
+// pilotStep returns H^-1 g. In directions in which the second moments are small, which
+// hold few rows, it is shrunk by twice what the noise of g, of a known deviation,
+// explains: the next passes would not see it.
+func pilotStep(w whitener, gradient *mat.VecDense, deviation float64) []float64 {
+	step := mat.NewVecDense(gradient.Len(), nil)
+	for k, v := range w.values {
+		along, keep := mat.Dot(w.vectors.ColView(k), gradient), 1.0
+		if v*v > 2 {
+			keep = max(0, 1-2*square(deviation/along))
+		}
+		step.AddScaledVec(step, keep*along*v*v, w.vectors.ColView(k))
+	}
+	return step.RawVector().Data
+}
+
+// penalise moves the fit to its proximal point in the released metric.
+func (f *jointFit) penalise() {
+	free := append([]float64(nil), f.w...)
+	f.proximal(f.w)
+	floats.Sub(free, f.w)
+	f.subgradient = f.coordinates(free)
+}
+
+// triangular returns an upper triangular Q with Q'HQ = 1, of H with its eigenvalues
+// raised; how many of them noise hides, which is those below hidden; and the least of
+// them, or hidden. The first coordinate of Q'x is a multiple of the first one of x: a
+// constant stays one.
+func (w whitener) triangular(h *mat.SymDense, hidden float64) (q *mat.Dense, floored int, least float64) {
+	d := h.SymmetricDim()
+	raised := mat.NewSymDense(d, nil)
+	for k, v := range w.values {
+		along := mat.Inner(w.vectors.ColView(k), h, w.vectors.ColView(k))
+		if along < hidden {
+			floored++
+		}
+		if k == 0 {
+			least = max(along, hidden)
+		}
+		raised.SymRankOne(raised, 1/(v*v), w.vectors.ColView(k))
+	}
+	var factor mat.Cholesky
+	q = mat.NewDense(d, d, nil)
+	if !factor.Factorize(raised) { // rounding: raised is positive definite
+		for j := range d {
+			q.Set(j, j, w.values[0])
+		}
+		return q, d, hidden
+	}
+	var upper, inverse mat.TriDense
+	factor.UTo(&upper)             // H = U'U
+	_ = inverse.InverseTri(&upper) // an error would say that it is badly conditioned, no more
+	q.Copy(&inverse)
+	return q, floored, least
+}
+
+// nextCuts chooses the bounds of the pass after pass t.
+func (f *jointFit) nextCuts(t int) {
+	f.cut, f.within = f.Scale, 1
+	if f.residuals.seen {
+		f.cut = max(1.5*f.residuals.quantile(0.75), 0.05*f.Scale)
+		if t == 0 {
+			f.cut = max(f.cut, f.residuals.quantile(0.9))
+		}
+		f.within = clampBetween(f.residuals.below(f.cut), 0.5, 1)
+	}
+	trace := f.trace()
+	f.bound = 1.5 * math.Sqrt(trace)
+	if f.lengths.seen {
+		f.bound = f.nextBound(trace, f.momentNoise[t+1].NoiseMultiplier)
+	}
+}
+
+// trace bounds the mean square of the length of whitened rows: what is left where
+// eigenvalues were raised, and the noise.
+func (f *jointFit) trace() float64 {
+	var whitened mat.Dense
+	whitened.Mul(f.q.T(), f.h)
+	whitened.Mul(&whitened, f.q)
+	noise := 0.0
+	for j := range f.shape.D {
+		column := mat.Col(nil, j, f.q)
+		square := floats.Dot(column, column)
+		noise += square * square
+	}
+	return min(f.d, max(1, mat.Trace(&whitened))+f.hDeviation*math.Sqrt(noise))
+}
+
+// nextBound balances the noise of moments of rows with what shortening takes from
+// them. The histogram is of the coordinates before, so it is rescaled.
+func (f *jointFit) nextBound(trace, z float64) float64 {
+	rescale := math.Sqrt(trace / f.lengths.excessSquare(0))
+	best, least := 0.0, math.Inf(1)
+	for k := range 17 {
+		bound := 1.2 * math.Sqrt(trace) * math.Exp2(float64(k)/4)
+		cost := 2*math.Sqrt(f.d)*jointBound*jointBound*bound*bound*z/f.n + rescale*rescale*f.lengths.excessSquare(bound/rescale)
+		if cost < least {
+			best, least = bound, cost
+		}
+	}
+	return best
+}
+
+// The cuts of the last passes: how much the squared tail weighs against the noise,
+// and what a histogram is taken to hide.
+const (
+	stepTail  = 0.2
+	levelTail = 0.7
+	giveBack  = 0.25
+)
+
+var cutsHide = cautious{deviations: 0.5, steepest: 3}
+
+// chooseCuts balances the noise of the steps and of the level with what their cuts
+// take away.
+func (f *jointFit) chooseCuts() {
+	zStep, zLevel := f.stepNoise.NoiseMultiplier/f.n, f.levelNoise.NoiseMultiplier/f.n
+	f.stepCut = f.products.cheapestCut(func(cut float64) float64 {
+		return max(f.slopes, 1)*square(2*cut*zStep)/float64(f.Steps) + stepTail*square(f.products.tail(cut, cutsHide))
+	})
+	f.levelCut = f.residuals.cheapestCut(func(cut float64) float64 {
+		return square(2*cut*zLevel) + levelTail*square(f.residuals.tail(cut, cutsHide))
+	})
+	f.deviation, f.levelDeviation = 2*f.stepCut*zStep, 2*f.levelCut*zLevel
+}
+
+// weigh sets the weights of rows in the steps. Rows that the whitening shortened
+// count in full, unless they would make a step overshoot: by their share of the
+// second moments, or because a direction that was whitened before holds little once
+// rows are shortened.
+func (f *jointFit) weigh() {
+	back := 1.0
+	if f.lengths.seen {
+		back = min(1, giveBack/max(f.lengths.excessSquare(f.bound), 1/f.least-1, 1e-9))
+	}
+	f.weights = f.shortened
+	for i, k := range f.weights {
+		f.weights[i] = k*k + (1-k*k)*back
+	}
+}
+
+func square(v float64) float64 { return v * v }
+
+// skipped is how many iterates of several steps do not count.
+func (f *jointFit) skipped() int {
+	if f.Steps > 1 {
+		return 1
+	}
+	return 0
+}
+
+// step makes step i of least squares and, with the last, releases the level and
+// the meat.
+func (f *jointFit) step(i int, x Data, src *mech.Source) {
+	last := i == f.Steps-1
+	w := append([]float64(nil), f.w...)
+	floats.Add(w, f.from(f.at))
+	steps := merging[*mech.Sum]{total: mech.NewSum(f.stepContract())}
+	levels := merging[*mech.Sum]{total: mech.NewSum(f.levelContract())}
+	meats := merging[*mech.Moments]{total: mech.NewMoments(f.meatContract())}
+	f.scan(x, f.p, w, func() func(int, *jointRows) {
+		s, l, m := steps.fork(), levels.fork(), meats.fork()
+		return func(first int, r *jointRows) {
+			weights := f.weights[first : first+r.n]
+			r.addStep(s, weights, f.stepCut)
+			if last && f.shape.Intercept {
+				r.addLevel(l, f.levelCut)
+			}
+			if last && f.Intervals {
+				r.addMeat(m, weights, f.stepCut, f.levelCut, f.shape.Intercept)
+			}
+		}
+	})
+	move := make([]float64, f.shape.D)
+	f.stepNoise.Release(move, steps.merged().Bounded(), src)
+	copy(f.before, f.at)
+	floats.AddScaled(f.at, f.stepCut, move)
+	if i >= f.skipped() {
+		floats.Add(f.sum, f.at)
+		f.counted++
+	}
+	if !last {
+		f.proximalAt(f.at)
+		return
+	}
+	if f.shape.Intercept {
+		level := make([]float64, 1)
+		f.levelNoise.Release(level, levels.merged().Bounded(), src)
+		f.levelScale = 1 / clampBetween(f.residuals.counted, 0.5, 1)
+		f.level = level[0] * f.levelCut * f.levelScale
+	}
+	if f.Intervals {
+		d := f.meatContract().D
+		meat := make([]float64, d*d)
+		meats.merged().Release(meat, f.meatNoise, src)
+		f.meat = mat.NewSymDense(d, meat)
+	}
+}
+
+// from returns P v; coordinates its inverse.
+func (f *jointFit) from(v []float64) []float64 {
+	w := mat.NewVecDense(f.shape.D, nil)
+	w.MulVec(f.p, mat.NewVecDense(f.shape.D, v))
+	return w.RawVector().Data
+}
+
+func (f *jointFit) coordinates(w []float64) []float64 {
+	v := append([]float64(nil), w...)
+	for j := len(v) - 1; j >= 0; j-- { // P is upper triangular, its diagonal positive
+		for k := j + 1; k < len(v); k++ {
+			v[j] -= f.p.At(j, k) * v[k]
+		}
+		v[j] /= f.p.At(j, j)
+	}
+	return v
+}
+
+// penaltyMetric is Psi in the metric (P P')^-1: the second moments that were released.
+type penaltyMetric struct {
+	metric    *prox.Metric
+	root      *mat.SymDense // of P P'
+	flattened whitener      // its inverse
+}
+
+func newPenaltyMetric(psi prox.Operator, p *mat.Dense) *penaltyMetric {
+	var gram mat.SymDense
+	gram.SymOuterK(1, p)
+	m := &penaltyMetric{flattened: newWhitener(&gram, 0), root: mat.NewSymDense(gram.SymmetricDim(), nil)}
+	values := make([]float64, len(m.flattened.values))
+	for k, v := range m.flattened.values {
+		values[k] = 1 / v
+		m.root.SymRankOne(m.root, values[k], m.flattened.vectors.ColView(k))
+	}
+	m.metric = prox.NewMetric(psi, m.flattened.vectors, values)
+	return m
+}
+
+// nearest moves w to where half its squared distance and Psi are least together.
+func (m *penaltyMetric) nearest(w []float64) {
+	u := m.flattened.apply(w)
+	m.metric.Prox(u, 1)
+	mat.NewVecDense(len(w), w).MulVec(m.root, mat.NewVecDense(len(u), u))
+}
+
+// proximal moves w to where half its squared distance, in the released metric, and
+// Psi are least together.
+func (f *jointFit) proximal(w []float64) {
+	if ball, only := f.Psi.(prox.L2Ball); f.Psi == nil || only && floats.Norm(w, 2) <= ball.Radius {
+		return
+	}
+	newPenaltyMetric(f.Psi, f.p).nearest(w)
+}
+
+// proximalAt does that to the fit at v, in the last coordinates.
+func (f *jointFit) proximalAt(v []float64) {
+	w := append([]float64(nil), f.w...)
+	floats.Add(w, f.from(v))
+	f.proximal(w)
+	floats.Sub(w, f.w)
+	copy(v, f.coordinates(w))
+}
+
+// finish returns the coefficients, with the correction of the slopes shrunk towards the
+// pilot fit by what its noise explains, and what is known of their errors.
+func (f *jointFit) finish() Result {
+	r := Result{Coefficients: f.coefficients(f.correction(f.shrinkage()))}
+	f.errors(&r)
+	return r
+}
+
+// correction is the mean iterate, of which what is beyond the subgradient is kept in
+// part: what Psi alone makes of the gradient is no correction. The constant's own
+// coordinate is left to the level.
+func (f *jointFit) correction(keep float64) []float64 {
+	v := make([]float64, f.shape.D)
+	for j := range v {
+		v[j] = f.subgradient[j] + keep*(f.sum[j]/float64(f.counted)-f.subgradient[j])
+	}
+	if f.shape.Intercept {
+		v[0] = f.before[0]
+	}
+	return v
+}
+
+// shrinkage is the positive-part James-Stein rule for the slopes' correction.
+func (f *jointFit) shrinkage() float64 {
+	signal := 0.0
+	for j := f.shape.D - int(f.slopes); j < f.shape.D; j++ {
+		signal += square(f.sum[j]/float64(f.counted) - f.subgradient[j])
+	}
+	variance := square(f.deviation) / float64(f.counted)
+	return max(0, 1-max(f.slopes-1, 0.7)*variance/max(signal, math.SmallestNonzeroFloat64))
+}
+
+// coefficients returns the pilot fit with a correction, the level and Psi.
+func (f *jointFit) coefficients(correction []float64) []float64 {
+	w := f.from(correction)
+	floats.Add(w, f.w)
+	if f.shape.Intercept {
+		w[0] += f.level
+	}
+	f.proximal(w)
+	return w
+}

@@ -1,0 +1,213 @@
+package dpsco
+
+import (
+	"math"
+	"slices"
+)
+
+// magnitudeBins is how many bins halfOctaves has.
+const magnitudeBins = 50
+
+// magnitudeEdges are the lower edges of all bins but the first, in units;
+// magnitudeMiddles stand for what is in a bin.
+var magnitudeEdges, magnitudeMiddles = func() (edges [magnitudeBins - 1]float64, middles [magnitudeBins]float64) {
+	for k := range edges {
+		edges[k] = math.Exp2(float64(lowestOctave+k) / 2)
+		middles[k] = edges[k] * math.Exp2(-0.25)
+	}
+	middles[magnitudeBins-1] = edges[magnitudeBins-2] * math.Exp2(0.25)
+	return edges, middles
+}()
+
+// magnitudes is what a released histogram of magnitudes says. Everything here is
+// post-processing.
+type magnitudes struct {
+	unit     float64
+	rows     float64                // of the table
+	sd       float64                // of the noise on a count
+	seen     bool                   // a bin stands out of the noise; else all rows are taken for one unit
+	counted  float64                // rows in the bins that are seen, as a share of all
+	share    [magnitudeBins]float64 // of the rows that are seen
+	top      int                    // the highest bin that is seen
+	last     float64                // its count
+	above    float64                // noisy count of the three bins above
+	quantity [magnitudeBins]float64 // middles of the bins, in the units of the data
+}
+
+// How many deviations of the noise a count must have to be seen: the fullest bin
+// of all, one that continues a run of bins, and one that stands alone.
+const (
+	seenMode  = 4.5
+	seenRun   = 3
+	seenAlone = 3.5
+)
+
+// readMagnitudes reads a histogram of noisy counts whose noise has standard
+// deviation sd, up to limit: what is larger is not looked at.
+func readMagnitudes(noisy []float64, sd, unit, limit float64, rows int) *magnitudes {
+	m := &magnitudes{unit: unit, rows: float64(rows), sd: sd}
+	for k, middle := range magnitudeMiddles {
+		m.quantity[k] = middle * unit
+	}
+	mode := 0
+	for k, v := range noisy {
+		if k > 0 && magnitudeEdges[k-1]*unit >= limit {
+			noisy[k] = 0
+		} else if v > noisy[mode] {
+			mode = k
+		}
+	}
+	m.seen = noisy[mode] > seenMode*sd
+	if !m.seen {
+		noisy, mode = make([]float64, magnitudeBins), 1-lowestOctave
+		noisy[mode] = m.rows
+	}
+	copy(m.share[:], noisy)
+	m.top = mode
+	return m
+}
+
+// run keeps the bins around the mode, with gaps of one at most, the lowest two, and
+// what stands out as the mode must. It is for residuals, whose law has one piece,
+// perhaps an atom at zero, and others where the target is rarely not zero.
+func (m *magnitudes) run() *magnitudes {
+	visible := func(k int) bool { return k >= 0 && k < magnitudeBins && m.share[k] > seenRun*m.sd }
+	keep, mode := make([]bool, magnitudeBins), m.top
+	keep[mode] = true
+	for _, step := range []int{1, -1} {
+		for k := mode + step; visible(k) || visible(k+step) && k >= 0 && k < magnitudeBins; k += step {
+			keep[k] = m.share[k] > 0
+		}
+	}
+	keep[0], keep[1] = keep[0] || visible(0), keep[1] || visible(1)
+	for k := range keep {
+		keep[k] = keep[k] || m.share[k] > seenMode*m.sd
+	}
+	return m.keep(keep)
+}
+
+// apart keeps the bins that stand out, wherever they are. It is for lengths of rows: a
+// rare flag lies far from the others.
+func (m *magnitudes) apart() *magnitudes {
+	keep := make([]bool, magnitudeBins)
+	for k := range keep {
+		keep[k] = k == m.top || m.share[k] > seenAlone*m.sd
+	}
+	return m.keep(keep)
+}
+
+// keep normalises what is kept, and notes what is above it.
+func (m *magnitudes) keep(kept []bool) *magnitudes {
+	counts := m.share
+	total := 0.0
+	for k := range m.share {
+		if m.share[k] = 0; kept[k] && counts[k] > 0 {
+			m.share[k], m.top = counts[k], k
+			total += counts[k]
+		}
+	}
+	m.counted, m.last = total/m.rows, max(counts[m.top], 1)
+	for k := range m.share {
+		m.share[k] /= total
+	}
+	if m.seen {
+		for _, v := range counts[m.top+1 : min(m.top+4, magnitudeBins)] {
+			m.above += v
+		}
+		m.above = max(0, m.above)
+	}
+	return m
+}
+
+// edge is the upper end of the highest bin that is seen.
+func (m *magnitudes) edge() float64 { return magnitudeEdges[min(m.top, magnitudeBins-2)] * m.unit }
+
+// quantile returns the middle of the bin in which the p-quantile lies.
+func (m *magnitudes) quantile(p float64) float64 {
+	sum := 0.0
+	for k, share := range m.share {
+		if sum += share; sum >= p {
+			return m.quantity[k]
+		}
+	}
+	return m.quantity[m.top]
+}
+
+// below returns the share of what is seen that lies below v.
+func (m *magnitudes) below(v float64) float64 {
+	return m.mean(func(u float64) float64 {
+		if u < v {
+			return 1
+		}
+		return 0
+	})
+}
+
+// mean is that of f over what is seen.
+func (m *magnitudes) mean(f func(v float64) float64) (sum float64) {
+	for k, share := range m.share {
+		if share > 0 {
+			sum += share * f(m.quantity[k])
+		}
+	}
+	return sum
+}
+
+// excess is the mean of (v - cut)+ of what is seen; excessSquare that of (v^2 - cut^2)+.
+func (m *magnitudes) excess(cut float64) float64 {
+	return m.mean(func(v float64) float64 { return max(0, v-cut) })
+}
+
+func (m *magnitudes) excessSquare(cut float64) float64 {
+	return m.mean(func(v float64) float64 { return max(0, v*v-cut*cut) })
+}
+
+// cautious says how much a histogram is taken to hide: rows, in deviations of its
+// noise, and the largest exponent of their Pareto tail.
+type cautious struct{ deviations, steepest float64 }
+
+// hidden returns how many rows may lie beyond what is seen, and the exponent of
+// their tail.
+func (m *magnitudes) hidden(c cautious) (rows, exponent float64) {
+	rows = min(m.above+c.deviations*m.sd*math.Sqrt(3), m.rows/4)
+	return rows, clampBetween(2*math.Log2((m.last+rows)/rows), 1.5, c.steepest)
+}
+
+// tail is the mean of (v - cut)+: of what is seen, and of a Pareto tail of what
+// may be hidden.
+func (m *magnitudes) tail(cut float64, c cautious) float64 {
+	rows, a := m.hidden(c)
+	share, edge := rows/m.rows, m.edge()
+	if cut >= edge {
+		return m.excess(cut) + share*math.Pow(cut/edge, -a)*cut/(a-1)
+	}
+	return m.excess(cut) + share*(edge-cut+edge/(a-1))
+}
+
+// index is the exponent of the tail over the last two octaves that are seen, with
+// what may be hidden beyond.
+func (m *magnitudes) index(c cautious) float64 {
+	rows, _ := m.hidden(c)
+	beyond := 0.0
+	for _, share := range m.share[max(m.top-3, 0):] {
+		beyond += share
+	}
+	return math.Log2((beyond*m.counted*m.rows+rows)/rows) / 2
+}
+
+// cheapestCut returns the edge with the least cost.
+func (m *magnitudes) cheapestCut(cost func(cut float64) float64) float64 {
+	edges := make([]float64, 0, len(magnitudeEdges))
+	for _, edge := range magnitudeEdges {
+		edges = append(edges, edge*m.unit)
+	}
+	return slices.MinFunc(edges, func(a, b float64) int {
+		if cost(a) < cost(b) {
+			return -1
+		}
+		return 1
+	})
+}
+
+// clampBetween moves v into [low, high].
+func clampBetween(v, low, high float64) float64 { return max(low, min(v, high)) }

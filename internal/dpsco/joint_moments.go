@@ -1,0 +1,173 @@
+package dpsco
+
+import (
+	"context"
+	"math"
+
+	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
+)
+
+// JointMoments estimates least squares in few passes over the rows. Each of
+// three pilot passes releases the second moments of row and cut residual in one
+// matrix: the rows' part whitens, the mixed part is a step of a robust
+// regression, and both together cost the noise of one. The last passes start from
+// that pilot fit and take steps of least squares itself, of which only the
+// length of residual times row is cut, far out, at a length that a private
+// histogram tells.
+//
+// Privacy: the composition of its releases, each a bounded sum with Gaussian
+// noise (proof: joint_moments.md).
+//
+// Source: one-step estimation from a robust pilot is Bickel 1975; the shrinkage
+// is the positive-part James-Stein rule.
+type JointMoments struct {
+	Bound     float64       // of a row's length in the first pass; longer ones are shortened
+	Scale     float64       // a typical residual
+	Steps     int           // of least squares, after the pilot
+	Psi       prox.Operator // penalty and constraint
+	Intervals bool          // also release what intervals are made of
+	WhyNull   string        // why not
+}
+
+// pilotPasses is the number of passes that whiten and find the pilot fit.
+const pilotPasses = 3
+
+// jointShares are the parts of the budget, of zCDP, that the releases take. They
+// add up to 1; what a fit does not release goes to the steps.
+var jointShares = struct {
+	moments, residuals, lengths  [pilotPasses]float64
+	products, steps, level, meat float64
+}{
+	moments:   [pilotPasses]float64{0.05, 0.11, 0.13},
+	residuals: [pilotPasses]float64{0.015, 0.015, 0.03},
+	lengths:   [pilotPasses]float64{0.01, 0.015, 0.02},
+	products:  0.03, steps: 0.445, level: 0.08, meat: 0.05,
+}
+
+// residualWeight is the largest length of a cut residual in the joint moments,
+// whose rows have length 1.
+const residualWeight = 0.7
+
+// jointBound is the length of a row with its residual in the joint moments.
+var jointBound = math.Sqrt(1 + residualWeight*residualWeight)
+
+// jointReleases are the noises of a JointMoments and what they are added to.
+type jointReleases struct {
+	JointMoments
+	shape                                          Shape
+	momentNoise, residualNoise, lengthNoise        [pilotPasses]mech.Gaussian
+	productNoise, stepNoise, levelNoise, meatNoise mech.Gaussian
+}
+
+// releases shares the budget that one release of noise multiplier z would take.
+//
+// Errors: ErrInfeasible.
+func (a JointMoments) releases(s Shape, z float64) (*jointReleases, error) {
+	part := func(share float64) mech.Gaussian { return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share)} }
+	r := &jointReleases{JointMoments: a, shape: s, productNoise: part(jointShares.products)}
+	for t := range pilotPasses {
+		r.momentNoise[t], r.residualNoise[t], r.lengthNoise[t] = part(jointShares.moments[t]), part(jointShares.residuals[t]), part(jointShares.lengths[t])
+	}
+	steps := jointShares.steps
+	if s.Intercept {
+		r.levelNoise = part(jointShares.level)
+	} else {
+		steps += jointShares.level
+	}
+	if a.Intervals {
+		r.meatNoise = part(jointShares.meat)
+	} else {
+		steps += jointShares.meat
+	}
+	r.stepNoise = part(steps / float64(a.Steps))
+	return r, r.check()
+}
+
+// all lists the noises in the order of their releases.
+func (r *jointReleases) all() (noises []mech.Gaussian) {
+	for t := range pilotPasses {
+		noises = append(noises, r.momentNoise[t], r.residualNoise[t], r.lengthNoise[t])
+	}
+	noises = append(noises, r.productNoise)
+	for range r.Steps {
+		noises = append(noises, r.stepNoise)
+	}
+	if r.shape.Intercept {
+		noises = append(noises, r.levelNoise)
+	}
+	if r.Intervals {
+		noises = append(noises, r.meatNoise)
+	}
+	return noises
+}
+
+// check reports whether every release can be made.
+func (r *jointReleases) check() error {
+	for _, noise := range r.all() {
+		if err := noise.Check(); err != nil {
+			return infeasible(err)
+		}
+	}
+	for _, contract := range []mech.MomentContract{r.pilotContract(), r.meatContract()} {
+		if err := contract.Check(); err != nil {
+			return infeasible(err)
+		}
+	}
+	if err := mech.CheckHistogram(halfOctaves, r.shape.N, 1); err != nil {
+		return infeasible(err)
+	}
+	return nil
+}
+
+// pilotContract is that of the joint moments of a row and its residual.
+func (r *jointReleases) pilotContract() mech.MomentContract {
+	return mech.MomentContract{Bound: jointBound, N: r.shape.N, D: r.shape.D + 1}
+}
+
+// stepContract is that of a step, in units of its cut.
+func (r *jointReleases) stepContract() mech.Contract {
+	return mech.Contract{Norm: mech.L2, Bound: 1, N: r.shape.N, D: r.shape.D}
+}
+
+// levelContract is that of the mean residual, in units of its cut.
+func (r *jointReleases) levelContract() mech.Contract {
+	return mech.Contract{Norm: mech.L2, Bound: 1, N: r.shape.N, D: 1}
+}
+
+// meatContract is that of the second moments of a row's part in the step and, with
+// an intercept, in the level, each at most 1 long.
+func (r *jointReleases) meatContract() mech.MomentContract {
+	if r.shape.Intercept {
+		return mech.MomentContract{Bound: math.Sqrt2, N: r.shape.N, D: r.shape.D + 1}
+	}
+	return mech.MomentContract{Bound: 1, N: r.shape.N, D: r.shape.D}
+}
+
+func (a JointMoments) at(s Shape, z float64) (*stage, error) {
+	r, err := a.releases(s, z)
+	if err != nil {
+		return nil, err
+	}
+	var event privacy.Compose
+	for _, noise := range r.all() {
+		event = append(event, noise.Event())
+	}
+	return &stage{event: event, seconds: a.seconds(s), run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+		fit := newJointFit(r)
+		for t := range pilotPasses {
+			if err := ctx.Err(); err != nil {
+				return Result{}, err
+			}
+			fit.pilot(t, x, src)
+		}
+		for i := range a.Steps {
+			if err := ctx.Err(); err != nil {
+				return Result{}, err
+			}
+			fit.step(i, x, src)
+		}
+		return fit.finish(), nil
+	}}, nil
+}

@@ -1,0 +1,101 @@
+package dpsco
+
+import (
+	"fmt"
+	"math"
+
+	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/mech"
+)
+
+// The noise of second moments, in whitened coordinates, from which on JointMoments
+// takes lowSteps steps instead of one, and auto takes plain descent instead.
+const (
+	fewMoments  = 0.01
+	mostMoments = 0.03
+	lowSteps    = 3
+)
+
+// momentNoise is about how large the noise of second moments would be beside an
+// eigenvalue of 1 if they took all of the budget: a function of public facts.
+func (p *problem) momentNoise() float64 { return math.Pow(p.d(), 1.5) / p.information() }
+
+// chooseJointMoments decides, for least squares, whether auto whitens: then it is
+// JointMoments. The papers' methods whiten when asked.
+func (p *problem) chooseJointMoments() {
+	enough := p.momentNoise() <= mostMoments
+	if p.Method == catalogue.MethodAuto {
+		p.why = "joint moments of rows and residuals, then steps of least squares: skewed, long and badly conditioned rows cost little"
+		if !enough {
+			p.why = "too few rows for this budget and so many coefficients to learn the features' second moments: plain descent"
+		}
+	}
+	if p.Whitening == catalogue.WhiteningOn || p.Whitening == catalogue.WhiteningOff {
+		return
+	}
+	p.Whitening = catalogue.WhiteningOff
+	if p.Method == catalogue.MethodJointMoments || p.Method == catalogue.MethodAuto && enough {
+		p.Whitening = catalogue.WhiteningOn
+	}
+}
+
+// jointMoments is least squares from joint moments of rows and residuals.
+func (p *problem) jointMoments() (fit, error) {
+	if !fitsLoss(p.Loss, p.Method) {
+		return nil, fmt.Errorf("%w: method %q is for least squares, which is dp_linear_regress; ask for another method", ErrParameter, p.Method)
+	}
+	p.FeatureNorm, p.Whitening, p.Steps = p.featureNorm(), catalogue.WhiteningOn, 1
+	if p.momentNoise() > fewMoments {
+		p.Steps = lowSteps
+	}
+	why := ""
+	switch {
+	case p.Penalty != catalogue.PenaltyNone:
+		why = "a penalty moves the coefficients on purpose"
+	case p.momentNoise() > mostIntervalMoments:
+		why = "low information: too few rows for this budget and so many coefficients"
+	}
+	return JointMoments{
+		Bound: p.FeatureNorm, Scale: p.ResidualScale, Steps: int(p.Steps), Psi: p.bounded(), Intervals: why == "", WhyNull: why,
+	}, nil
+}
+
+// fitsLoss reports whether a method is one for a loss.
+func fitsLoss(l loss.Loss, method string) bool {
+	_, squares := l.(loss.Squared)
+	return squares || method != catalogue.MethodJointMoments
+}
+
+// forecastJoint is the noise of the step, and of the level, at the cuts that
+// histograms without noise would lead to.
+func (p *problem) forecastJoint(a JointMoments) (Forecast, error) {
+	r, err := a.releases(p.Shape, p.z)
+	if err != nil {
+		return Forecast{}, err
+	}
+	f := newJointFit(r)
+	f.residuals = expectedMagnitudes(r.residualNoise[pilotPasses-1], p.residual(), a.Scale, p.N).run()
+	f.products = expectedMagnitudes(r.productNoise, p.residual()*math.Sqrt(p.d()), a.Scale, p.N).run()
+	f.chooseCuts()
+	most := p.Radius / math.Sqrt(p.d())
+	steps := float64(a.Steps - f.skipped())
+	deviation := repeat(min(most, f.deviation/math.Sqrt(steps)), p.D)
+	if p.Intercept {
+		deviation[0] = min(most, math.Hypot(deviation[0], f.levelDeviation))
+	}
+	return Forecast{Deviation: deviation}, nil
+}
+
+// expectedMagnitudes are those of normal numbers of a size.
+func expectedMagnitudes(noise mech.Gaussian, size, unit float64, rows int) *magnitudes {
+	counts, below := make([]float64, magnitudeBins), 0.0
+	for k := range counts {
+		upTo := 1.0
+		if k < len(magnitudeEdges) {
+			upTo = math.Erf(magnitudeEdges[k] * unit / size / math.Sqrt2)
+		}
+		counts[k], below = float64(rows)*(upTo-below), upTo
+	}
+	return readMagnitudes(counts, noise.NoiseMultiplier*math.Sqrt2, unit, math.Inf(1), rows)
+}

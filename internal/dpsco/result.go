@@ -1,0 +1,37 @@
+package dpsco
+
+import (
+	"context"
+
+	"dpsidecar/internal/mech"
+)
+
+// Result is what a fit releases: a coefficient for the constant, if there is one, and
+// for each column, and what is known of their errors, sampling and noise together.
+// Where nothing is, WhyNull says why and the other slices are nil.
+//
+// Low to High covers 95 %. It is not centred at the coefficient, which may be
+// shrunk, and is wider than StdErr and DF alone make it where there may be a bias.
+type Result struct {
+	Coefficients []float64
+	StdErr, DF   []float64
+	Low, High    []float64
+	WhyNull      string
+}
+
+// run computes and releases a fit of x.
+type run = func(ctx context.Context, x Data, src *mech.Source) (Result, error)
+
+// noErrors is why most methods release coefficients alone.
+const noErrors = "this method releases no standard errors"
+
+// estimates is a run that releases coefficients alone.
+func estimates(fit func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)) run {
+	return func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+		w, err := fit(ctx, x, src)
+		return Result{Coefficients: w, WhyNull: noErrors}, err
+	}
+}
+
+// withhold takes back what is known of the errors.
+func (r *Result) withhold(why string) { *r = Result{Coefficients: r.Coefficients, WhyNull: why} }
