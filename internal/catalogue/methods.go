@@ -95,8 +95,8 @@ func (c choice) reads(option string) bool {
 		return c.penalty == PenaltyElasticNet
 	case "groups":
 		return c.penalty == PenaltyGroupL1
-	case "residual_scale": // a gradient of labels is bounded, and auto that whitens takes the bound
-		if c.labels && c.method == MethodAuto && c.whitening == WhiteningOn || c.method == MethodSampleAggregate && c.aggregator == AggregatorCentre {
+	case "residual_scale": // auto that whitens takes the bound of the loss's derivative, if it has one
+		if !c.squares && c.method == MethodAuto && c.whitening == WhiteningOn || c.method == MethodSampleAggregate && c.aggregator == AggregatorCentre {
 			return false
 		}
 	case "clip", "steps", "step_size": // auto that whitens is joint moments for least squares

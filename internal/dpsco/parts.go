@@ -52,9 +52,9 @@ func (p *problem) whitened(d Descent, level float64) Whitened {
 	}
 }
 
-// auto is a whitened descent, and for least squares JointMoments; plain descent where
-// too little is known to whiten. The figures are what served best on generated and
-// real tables (docs/experiments.md).
+// auto is JointMoments for least squares, a whitened descent that weighs long rows
+// down for other losses, and plain descent where too little is known to whiten. The
+// figures are what served best on generated and real tables (docs/experiments.md).
 func (p *problem) auto() (fit, error) {
 	_, squares := p.Loss.(loss.Squared)
 	switch {
@@ -62,16 +62,20 @@ func (p *problem) auto() (fit, error) {
 		return p.descent(p.clip(), p.gd())
 	case squares:
 		return p.jointMoments()
-	case p.Labels:
-		set(&p.Steps, 32)
-		set(&p.Clip, 0.6*math.Sqrt(p.d()))
 	}
+	set(&p.Steps, 60)
+	set(&p.Clip, p.Loss.Lipschitz()*p.leverage())
 	steps := p.gd()
 	if p.Labels {
 		steps.Average = 0.5 // log-odds come from far
 	}
-	return p.whitened(Descent{Loss: p.Loss, Psi: p.penalty(), Mean: p.clip(), Solver: steps}, 0), nil
+	return p.whitened(Descent{Loss: p.Loss, Psi: p.penalty(), Mean: p.clip(), Solver: steps, Leverage: p.leverage()}, 0), nil
 }
+
+// leverage is the length from which on whitened rows, sqrt(d) long in the root mean
+// square, weigh less. With their weights no gradient is longer than that times the
+// loss's Lipschitz constant: nothing is clipped, so that the fit stays consistent.
+func (p *problem) leverage() float64 { return 1.2 * math.Sqrt(p.d()) }
 
 // gd is gradient descent on all rows.
 func (p *problem) gd() solve.GD {
