@@ -2,6 +2,9 @@ package dpsco
 
 import (
 	"context"
+	"math"
+
+	"gonum.org/v1/gonum/stat/distuv"
 
 	"dpsidecar/internal/mech"
 )
@@ -17,6 +20,17 @@ type Result struct {
 	StdErr, DF   []float64
 	Low, High    []float64
 	WhyNull      string
+}
+
+// PValues tests that coefficients are 0, each two-sided by the middle of its interval
+// over its standard error. What intervals allow for bias is left out. Nil where there
+// are no intervals.
+func (r Result) PValues() (p []float64) {
+	for j, low := range r.Low {
+		t := math.Abs(low+r.High[j]) / 2 / r.StdErr[j]
+		p = append(p, 2*distuv.StudentsT{Mu: 0, Sigma: 1, Nu: r.DF[j]}.Survival(t))
+	}
+	return p
 }
 
 // run computes and releases a fit of x.

@@ -381,10 +381,16 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.step(j dp_int.job, k int) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE AS $$ SELECT j.read_at + j.first_step * power(1.5, k) $$;
 
+-- A JSON array of numbers, NULL for anything else.
+CREATE OR REPLACE FUNCTION dp_int.numbers(p jsonb) RETURNS float8[]
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN jsonb_typeof(p) = 'array' THEN ARRAY(SELECT v::float8 FROM jsonb_array_elements_text(p) WITH ORDINALITY AS e(v, o) ORDER BY o) END
+$$;
+
 -- reading -> done: release, coefficients and the job's end in one transaction. The
 -- times that people see are those of the step, not of a clock.
 CREATE OR REPLACE FUNCTION dp_int.job_publish(p_job uuid, p_token uuid, p_method text, p_terms text[], p_coefs float8[], p_bands float8[] DEFAULT NULL,
-                                   p_step int DEFAULT 0) RETURNS uuid
+                                   p_step int DEFAULT 0, p_errors jsonb DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
@@ -393,11 +399,14 @@ BEGIN
   IF j.state <> 'reading' OR cardinality(p_terms) <> cardinality(p_coefs) OR (p_step BETWEEN 0 AND j.last_step) IS NOT TRUE THEN
     RAISE EXCEPTION 'job % is %, not reading, or step % of its ladder is beyond %', p_job, j.state, p_step, j.last_step USING ERRCODE = '55000';
   END IF;
-  INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, principal, caller, parameters, released_at)
-  VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.principal, j.caller, j.plan, dp_int.step(j, p_step))
+  INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, principal, caller, parameters, released_at, why_null)
+  VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.principal, j.caller, j.plan, dp_int.step(j, p_step), p_errors ->> 'why_null')
   RETURNING id INTO new_release;
-  INSERT INTO dp_int.coefficient (release, position, term, coef, band)
-  SELECT new_release, c.position, c.term, c.coef, c.band FROM unnest(p_terms, p_coefs, p_bands) WITH ORDINALITY AS c(term, coef, band, position);
+  INSERT INTO dp_int.coefficient (release, position, term, coef, band, std_err, df, ci_low, ci_high, p_value)
+  SELECT new_release, c.position, c.term, c.coef, c.band, c.std_err, c.df, c.low, c.high, c.p_value
+    FROM unnest(p_terms, p_coefs, p_bands, dp_int.numbers(p_errors -> 'std_err'), dp_int.numbers(p_errors -> 'df'), dp_int.numbers(p_errors -> 'low'),
+                dp_int.numbers(p_errors -> 'high'), dp_int.numbers(p_errors -> 'p_value'))
+           WITH ORDINALITY AS c(term, coef, band, std_err, df, low, high, p_value, position);
   PERFORM dp_int.complete_job(j.id, new_release, dp_int.step(j, p_step));
   RETURN new_release;
 END $$;

@@ -47,7 +47,8 @@ CREATE OR REPLACE VIEW dp.releases WITH (security_barrier) AS
 COMMENT ON VIEW dp.releases IS 'What has been released on the data sets granted to the caller, under which public parameters.';
 
 CREATE OR REPLACE VIEW dp.coefficients WITH (security_barrier) AS
-  SELECT c.release, c.term, c.coef, c.coef - c.band AS noise_low, c.coef + c.band AS noise_high
+  SELECT c.release, c.term, c.coef, c.coef - c.band AS noise_low, c.coef + c.band AS noise_high,
+         c.std_err, c.ci_low, c.ci_high, c.p_value, c.df, CASE WHEN c.ci_low IS NULL THEN r.why_null END AS why_null
     FROM dp_int.coefficient c
     JOIN dp_int.release r ON r.id = c.release
    WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)
@@ -78,3 +79,9 @@ COMMENT ON COLUMN dp.coefficients.term IS '(intercept), or the feature''s column
 COMMENT ON COLUMN dp.coefficients.coef IS 'The coefficient, in the target''s units per unit of the feature; log-odds per unit for a logistic release';
 COMMENT ON COLUMN dp.coefficients.noise_low IS 'Without its noise the same fit would have given at least this, in 95 of 100 runs and whatever the data; NULL: not known';
 COMMENT ON COLUMN dp.coefficients.noise_high IS 'The same, at most this';
+COMMENT ON COLUMN dp.coefficients.std_err IS 'Standard error: the sampling of rows and the noise together; NULL: see why_null';
+COMMENT ON COLUMN dp.coefficients.ci_low IS 'Lower end of a 95 % confidence interval, which allows for bias and need not be centred at coef; NULL: see why_null';
+COMMENT ON COLUMN dp.coefficients.ci_high IS 'Its upper end';
+COMMENT ON COLUMN dp.coefficients.p_value IS 'Two-sided, of the middle of the interval over std_err, by the t distribution; it leaves the allowance for bias out; NULL: see why_null';
+COMMENT ON COLUMN dp.coefficients.df IS 'Degrees of freedom of std_err, for a t distribution; NULL: see why_null';
+COMMENT ON COLUMN dp.coefficients.why_null IS 'Why there is no interval; NULL where there is one';
