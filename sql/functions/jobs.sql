@@ -15,12 +15,15 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
   DELETE FROM dp_int.worker WHERE id = p_worker
 $$;
 
--- The job a token still owns, its row locked; raises 55000 when it is lost.
+-- The job a token still owns, its row locked; raises 55000 when it is lost, and DP003 in
+-- a copy that a sidecar has come to in the midst of it: under one charge the original
+-- would release too.
 CREATE OR REPLACE FUNCTION dp_int.own_job(p_job uuid, p_token uuid) RETURNS dp_int.job
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   j dp_int.job;
 BEGIN
+  PERFORM dp_int.refuse_copy();
   SELECT * INTO j FROM dp_int.job WHERE id = p_job AND token = p_token FOR NO KEY UPDATE;  -- others may follow it
   IF NOT FOUND THEN
     RAISE EXCEPTION 'job % is no longer this worker''s', p_job USING ERRCODE = '55000';
