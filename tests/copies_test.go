@@ -442,3 +442,15 @@ func TestTheLogKeepsHeads(t *testing.T) {
 		}
 	}
 }
+
+// A sidecar that finds itself in a copy, in the midst of a job, goes on with nothing.
+func TestAJobUnderWayDoesNotEndInACopy(t *testing.T) {
+	w := lonelyWorld(t, 10, 0)
+	hand := w.worker()
+	w.submit(0.5, `{}`)
+	job, token := hand.claim()
+	hand.read(job, token)
+	w.exec(w.super, `UPDATE dp_int.location SET database = 0`)
+	_, err := hand.conn.Exec(context.Background(), `SELECT dp_int.job_publish($1, $2, 'by hand', '{x}', '{1}')`, job, token)
+	w.wantError(err, "DP003", "is a copy")
+}

@@ -15,12 +15,15 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
   DELETE FROM dp_int.worker WHERE id = p_worker
 $$;
 
--- The job a token still owns, its row locked; raises 55000 when it is lost.
+-- The job a token still owns, its row locked; raises 55000 when it is lost, and DP003 in
+-- a copy that a sidecar has come to in the midst of it: under one charge the original
+-- would release too.
 CREATE OR REPLACE FUNCTION dp_int.own_job(p_job uuid, p_token uuid) RETURNS dp_int.job
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   j dp_int.job;
 BEGIN
+  PERFORM dp_int.refuse_copy();
   SELECT * INTO j FROM dp_int.job WHERE id = p_job AND token = p_token FOR NO KEY UPDATE;  -- others may follow it
   IF NOT FOUND THEN
     RAISE EXCEPTION 'job % is no longer this worker''s', p_job USING ERRCODE = '55000';
@@ -107,9 +110,9 @@ BEGIN
               ELSE format('the open transaction of session %s, of "%s"', holder.pid, holder.usename) END;
 END $$;
 
--- Who has queued jobs, in the order in which they are served: fewest jobs running
--- first, then served longest ago: public facts, as the order of jobs is for all to
--- see. Looks at one job of each, however many there are.
+-- Who has jobs that are queued, or suspended and due, in the order in which they are
+-- served: fewest jobs running first, then served longest ago: public facts, as the order
+-- of jobs is for all to see. Looks at one queued job of each, however many there are.
 CREATE OR REPLACE FUNCTION dp_int.callers_in_turn() RETURNS SETOF name
 LANGUAGE sql VOLATILE AS $$
   WITH RECURSIVE waiting(caller) AS (
@@ -118,25 +121,41 @@ LANGUAGE sql VOLATILE AS $$
     SELECT (SELECT q.caller FROM dp_int.job q WHERE q.state = 'queued' AND q.caller > w.caller ORDER BY q.caller LIMIT 1)
       FROM waiting w WHERE w.caller IS NOT NULL)
   SELECT w.caller
-    FROM waiting w
-   WHERE w.caller IS NOT NULL
+    FROM (SELECT caller FROM waiting WHERE caller IS NOT NULL
+          UNION SELECT p.caller FROM dp_int.job p WHERE p.lease_until IS NOT NULL AND p.lease_until < clock_timestamp() AND p.state = 'reading' AND p.sqlstate IS NOT NULL) AS w
    ORDER BY (SELECT count(*) FROM dp_int.job r WHERE r.lease_until IS NOT NULL AND r.token IS NOT NULL AND r.caller = w.caller),
             (SELECT s.served FROM dp_int.job s WHERE s.caller = w.caller AND s.served IS NOT NULL ORDER BY s.served DESC LIMIT 1) NULLS FIRST, w.caller
 $$;
 
--- Leaders that have ended while somebody still follows them.
-CREATE OR REPLACE FUNCTION dp_int.ended_leaders() RETURNS SETOF uuid
+-- Leaders that have ended, or that ended at their last step, while somebody still
+-- follows them.
+CREATE OR REPLACE FUNCTION dp_int.idle_leaders() RETURNS TABLE(id uuid, ended boolean)
 LANGUAGE sql VOLATILE AS $$
   WITH RECURSIVE leader(id) AS (
     (SELECT f.follows FROM dp_int.job f WHERE f.follows IS NOT NULL ORDER BY f.follows LIMIT 1)
     UNION ALL
     SELECT (SELECT f.follows FROM dp_int.job f WHERE f.follows > l.id ORDER BY f.follows LIMIT 1)
       FROM leader l WHERE l.id IS NOT NULL)
-  SELECT j.id FROM leader l JOIN dp_int.job j ON j.id = l.id WHERE j.finished_at IS NOT NULL
+  SELECT j.id, j.finished_at IS NOT NULL FROM leader l JOIN dp_int.job j ON j.id = l.id
+   WHERE j.finished_at IS NOT NULL OR j.state = 'reading' AND j.lease_until IS NULL
 $$;
 
+-- Jobs that ended at their last step while somebody came to follow them, or that were
+-- held when he did, are tried again.
+CREATE OR REPLACE FUNCTION dp_int.wake_followed() RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  leader uuid;
+BEGIN
+  FOR leader IN SELECT l.id FROM dp_int.idle_leaders() AS l WHERE NOT l.ended LOOP
+    UPDATE dp_int.job SET leased_at = clock_timestamp(), lease_until = clock_timestamp()
+     WHERE id = (SELECT j.id FROM dp_int.job j WHERE j.id = leader AND j.state = 'reading' AND j.lease_until IS NULL FOR NO KEY UPDATE SKIP LOCKED);
+  END LOOP;
+END $$;
+
 -- The job that is next, its row locked, or NULL: one whose lease ran out, a follower
--- whose leader has ended without it, or the oldest of the caller whose turn it is.
+-- whose leader has ended without it, or one of the caller whose turn it is: what was
+-- suspended before what is queued, for asking again must not jump the others' queue.
 CREATE OR REPLACE FUNCTION dp_int.next_job() RETURNS dp_int.job
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -146,14 +165,19 @@ DECLARE
 BEGIN
   SELECT q.* INTO j
     FROM dp_int.job q
-   WHERE q.state IN ('claimed', 'charged', 'reading') AND q.lease_until < clock_timestamp()
+   WHERE q.state IN ('claimed', 'charged', 'reading') AND q.lease_until < clock_timestamp() AND q.sqlstate IS NULL
    ORDER BY q.seq LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
   IF FOUND THEN RETURN j; END IF;
-  FOR leader IN SELECT dp_int.ended_leaders() LOOP
+  FOR leader IN SELECT l.id FROM dp_int.idle_leaders() AS l WHERE l.ended LOOP
     SELECT q.* INTO j FROM dp_int.job q WHERE q.follows = leader AND q.state = 'queued' ORDER BY q.seq LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
     IF FOUND THEN RETURN j; END IF;
   END LOOP;
   FOR whose IN SELECT dp_int.callers_in_turn() LOOP
+    SELECT q.* INTO j
+      FROM dp_int.job q
+     WHERE q.lease_until IS NOT NULL AND q.lease_until < clock_timestamp() AND q.state = 'reading' AND q.sqlstate IS NOT NULL AND q.caller = whose
+     ORDER BY q.seq LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+    IF FOUND THEN RETURN j; END IF;
     SELECT q.* INTO j
       FROM dp_int.job q
      WHERE q.state = 'queued' AND q.caller = whose AND q.follows IS NULL AND coalesce(q.lease_until < clock_timestamp(), true)
@@ -183,11 +207,13 @@ DECLARE
   j dp_int.job;
   kept uuid;
   leader dp_int.job;
+  passed bigint;  -- the data set whose turnstile this claim has
 BEGIN
   IF dp_int.is_copy() THEN
     RETURN NULL;  -- under one charge the original and the copy would both release
   END IF;
   PERFORM dp_int.shorten_leases();
+  PERFORM dp_int.wake_followed();
   FOR settled IN 1..100 LOOP
     j := dp_int.next_job();
     IF j.id IS NULL THEN
@@ -221,14 +247,20 @@ BEGIN
         CONTINUE;
       END IF;
       IF NOT j.fresh THEN
-        -- Of identical requests one runs and the others follow it. One that is no
-        -- longer running has published: so first look who runs, then what is kept.
-        -- One that ends meanwhile has ended without us, and we are claimed again.
+        -- Of identical requests one runs and the others follow it, also one that was
+        -- asked for afresh, once it is spent. One that is no longer running has
+        -- published: so first look who runs, then what is kept. One that ends
+        -- meanwhile has ended without us, and we are claimed again.
+        EXIT WHEN passed <> j.dataset;  -- of two claims that pass two, each could wait for the other
+        passed := j.dataset;
         PERFORM FROM dp_int.turnstile WHERE dataset = j.dataset FOR UPDATE;
         SELECT * INTO leader
           FROM dp_int.job
          WHERE dataset = j.dataset AND request_hash = j.request_hash AND state IN ('claimed', 'charged', 'reading') AND NOT fresh AND id <> j.id
          LIMIT 1;
+        IF NOT FOUND THEN
+          SELECT * INTO leader FROM dp_int.job WHERE dataset = j.dataset AND request_hash = j.request_hash AND state = 'reading' AND fresh LIMIT 1;
+        END IF;
         IF FOUND THEN
           UPDATE dp_int.job SET state = 'queued', follows = leader.id, worker = NULL, token = NULL, lease_until = NULL WHERE id = j.id;
           -- One that waits to read is tried again at once.

@@ -286,6 +286,9 @@ BEGIN
       PERFORM pg_notify(dp_int.job_channel(p_job), 'canceling');
       RETURN 'will be canceled before it reads; no privacy budget will be spent';
     WHEN 'reading' THEN
+      IF j.lease_until IS NULL THEN  -- see dp_int.job_stop
+        RETURN 'too late: the privacy budget is spent; the job did not end within its time, and the same request tries again at no further cost';
+      END IF;
       RETURN format('too late: the privacy budget is spent; the result will be kept, and the same request%s returns it at no cost', CASE WHEN j.fresh THEN ' without fresh' END);
     WHEN 'done' THEN
       RETURN 'it was done already; the result is kept';
