@@ -138,3 +138,29 @@ func (w *world) upgrade() {
 	}
 	w.super, w.steward, w.analyst = w.connect(w.system.SuperuserURL()), w.connect(w.system.StewardURL()), w.connect(w.system.URL("analyst"))
 }
+
+// A dump of before locations were noted, restored and upgraded, is a copy: its relations
+// have other OIDs. It can be adopted.
+func TestAnOldDumpIsACopy(t *testing.T) {
+	w := oldWorld(t)
+	w.exec(w.super, `UPDATE dp_int.dataset SET relid = 4000000000; UPDATE dp_int.account_relation SET relid = 4000000000`)
+	w.upgrade()
+	const kept = `SELECT * FROM dp_linear_regress('claims', 0.5)`
+	_, err := regress(w.analyst, kept)
+	w.wantError(err, "DP003", "dpsidecar adopt")
+	config, err := pgx.ParseConfig(w.system.SuperuserURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := install.Adopt(context.Background(), install.Config{Admin: config}, true); err != nil {
+		t.Fatalf("%v: %s", err, hint(err))
+	}
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.mustRegress(w.analyst, kept)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_huber_regress('claims', 0.125)`)
+	if wrong := w.verify(); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+}

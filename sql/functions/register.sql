@@ -359,12 +359,16 @@ LANGUAGE plpgsql VOLATILE SET quote_all_identifiers = off AS $$
 DECLARE
   known dp_int.account_relation[];
 BEGIN
-  SELECT array_agg(ROW(r.account, coalesce(c.oid, r.other, 0), r.relation, r.current, r.child)::dp_int.account_relation) INTO known
-    FROM (SELECT r.*, (SELECT max(c.oid::bigint)::oid  -- under another of its names
-                         FROM dp_int.account_relation o JOIN dp_int.named_relations() c ON c.name = o.relation
-                        WHERE o.account = r.account AND o.relid = r.relid AND r.relid <> 0) AS other
-            FROM dp_int.account_relation r) AS r
-    LEFT JOIN dp_int.named_relations() c ON c.name = r.relation;
+  WITH named AS MATERIALIZED (
+    SELECT r.*, c.oid
+      FROM dp_int.account_relation r
+      LEFT JOIN dp_int.named_relations() c ON c.name = r.relation AND NOT EXISTS (  -- what is registered had taken the name over
+        SELECT FROM dp_int.dataset d
+         WHERE d.unregistered_at IS NULL AND d.relid <> r.relid AND format('%I.%I', d.schema_name, d.relation_name) = r.relation))
+  SELECT array_agg(ROW(n.account, coalesce(n.oid, o.oid, 0), n.relation, n.current, n.child)::dp_int.account_relation) INTO known
+    FROM named n
+    LEFT JOIN LATERAL (  -- under another of its names
+      SELECT max(o.oid::bigint)::oid AS oid FROM named o WHERE o.account = n.account AND o.relid = n.relid AND n.relid <> 0) AS o ON true;
   DELETE FROM dp_int.account_relation;
   INSERT INTO dp_int.account_relation
   SELECT k.account, k.relid, k.relation, bool_or(k.current), bool_and(k.child) FROM unnest(known) k GROUP BY k.account, k.relid, k.relation;
