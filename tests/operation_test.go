@@ -65,8 +65,8 @@ func TestCallersAreServedInTurn(t *testing.T) {
 func TestAClaimDoesNotReadTheWholeQueue(t *testing.T) {
 	w := lonelyWorld(t, 100, 0)
 	w.submitMany(w.analyst, 1)
-	w.exec(w.super, `INSERT INTO dp_int.job (id, caller, dataset, model, eps, delta, request, request_hash, fresh, waited)
-		SELECT gen_random_uuid(), j.caller, j.dataset, j.model, j.eps, j.delta, j.request, sha256(i::text::bytea), false, false FROM dp_int.job j, generate_series(1, 20000) i`)
+	w.exec(w.super, `INSERT INTO dp_int.job (id, caller, principal, dataset, model, eps, delta, request, request_hash, fresh, waited)
+		SELECT gen_random_uuid(), j.caller, j.principal, j.dataset, j.model, j.eps, j.delta, j.request, sha256(i::text::bytea), false, false FROM dp_int.job j, generate_series(1, 20000) i`)
 	w.exec(w.super, `ANALYZE dp_int.job`)
 	hand := w.worker()
 	hand.claim()
