@@ -107,6 +107,11 @@ func TestCodeReplacesItself(t *testing.T) {
 	if after := query[string](t, conn, "SELECT encode(dp_int.code_hash(), 'hex')")[0]; after != before {
 		t.Error("the second time something else is there")
 	}
+	script(t, conn, "settings of a session", "SET quote_all_identifiers = on; SET intervalstyle = sql_standard; SET extra_float_digits = -15; SET bytea_output = escape; SET datestyle = sql")
+	if after := query[string](t, conn, "SELECT encode(dp_int.code_hash(), 'hex')")[0]; after != before {
+		t.Error("the hash depends on who asks")
+	}
+	script(t, conn, "settings of a session", "RESET ALL")
 	script(t, conn, "a change by hand", "ALTER FUNCTION public.dp_grant RESET ALL")
 	if after := query[string](t, conn, "SELECT encode(dp_int.code_hash(), 'hex')")[0]; after == before {
 		t.Error("the hash does not notice a function that no longer pins its search path")

@@ -276,7 +276,7 @@ func TestACopyThatLacksSomethingIsNotAdopted(t *testing.T) {
 		"a view of others":        {`DROP VIEW public.seen; CREATE TABLE public.others (amount float8, age float8); CREATE VIEW public.seen AS SELECT * FROM public.others; GRANT SELECT ON public.seen TO dp_sidecar`, "not below it"},
 		"a table for a view":      {`DROP VIEW public.seen; CREATE TABLE public.seen (amount float8, age float8); GRANT SELECT ON public.seen TO dp_sidecar`, "is no view, and was one"},
 		"a view for a table":      {`ALTER TABLE public.{t} RENAME TO base; CREATE VIEW public.{t} AS SELECT * FROM public.base; GRANT SELECT ON public.{t} TO dp_sidecar`, "is a view, and was none"},
-		"two accounts":            {`INSERT INTO dp_int.account (accounting, epsilon, delta, cap) VALUES ('pure', 1, 0, 1); INSERT INTO dp_int.account_relation (account, relid, relation) SELECT max(id), 1, 'public.{t}' FROM dp_int.account`, "several accounts"},
+		"two accounts":            {`INSERT INTO dp_int.account (accounting, epsilon, delta, cap) VALUES ('pure', 1, 0, 1); INSERT INTO dp_int.account_relation (account, relid, relation) SELECT max(a.id), d.relid, 'public.{t}' FROM dp_int.account a, dp_int.dataset d WHERE d.name = '{t}' GROUP BY d.relid`, "several accounts"},
 	} {
 		c.exec(c.super, `BEGIN`)
 		for _, statement := range splitStatements(change.sql) {
@@ -453,4 +453,57 @@ func TestAJobUnderWayDoesNotEndInACopy(t *testing.T) {
 	w.exec(w.super, `UPDATE dp_int.location SET database = 0`)
 	_, err := hand.conn.Exec(context.Background(), `SELECT dp_int.job_publish($1, $2, 'by hand', '{x}', '{1}')`, job, token)
 	w.wantError(err, "DP003", "is a copy")
+}
+
+// Names that have gone over to another relation bind what they name now, not what had
+// them before: a view in the place of its table, and two tables that exchanged names.
+func TestACopyBindsNamesAsTheyAreNow(t *testing.T) {
+	w := lonelyWorld(t, 2, 0)
+	w.exec(w.super, fmt.Sprintf(`ALTER TABLE public.%[1]s RENAME TO raw; CREATE VIEW public.%[1]s AS SELECT amount, age FROM public.raw; GRANT SELECT ON public.%[1]s TO dp_sidecar`, w.dataset))
+	w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
+	w.exec(w.super, `CREATE TABLE public.a (amount float8, age float8); CREATE TABLE public.b (amount float8, age float8)`)
+	for _, relation := range []string{w.dataset, "a", "b"} {
+		if err := w.register(relation, "{}"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const accounts = `SELECT DISTINCT format('%s %s', r.relid::regclass, r.account) FROM dp_int.account_relation r WHERE r.current ORDER BY 1`
+	w.exec(w.super, `ALTER TABLE public.a RENAME TO c; ALTER TABLE public.b RENAME TO a; ALTER TABLE public.c RENAME TO b`)
+	for _, relation := range []string{"a", "b"} {
+		w.exec(w.steward, `SELECT dp_unregister($1)`, relation)
+	}
+	for _, relation := range []string{"a", "b"} {
+		if err := w.register(relation, "{}"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := all[string](w, w.super, accounts)
+	c := w.restore(w.system.Cluster, "renamed")
+	c.adopt(true)
+	if after := all[string](c.world, c.super, accounts); !reflect.DeepEqual(after, before) {
+		t.Errorf("bound %v, in the original %v", after, before)
+	}
+	if wrong := c.verify(); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+}
+
+// A step back below where locations are noted would let a copy forget that it is one.
+func TestACopyKeepsItsLocation(t *testing.T) {
+	w := lonelyWorld(t, 2, 0)
+	c := w.restore(w.system.Cluster, "stepping")
+	var err error
+	for version := install.Latest(); err == nil; {
+		if version < 17 {
+			t.Fatalf("down to version %d", version)
+		}
+		version, err = install.Down(context.Background(), c.config().Admin)
+	}
+	if !strings.Contains(err.Error(), "is a copy") {
+		t.Error(err)
+	}
+	if _, err := install.Up(context.Background(), c.config().Admin); err != nil {
+		t.Fatal(err)
+	}
+	c.adopt(true)
 }

@@ -202,7 +202,7 @@ func (w *world) slowView(name string, seconds float64) {
 		CREATE FUNCTION public.%[1]s_wait() RETURNS float8 LANGUAGE plpgsql STABLE AS $$ BEGIN PERFORM pg_sleep(%[2]g); RETURN 0; END $$`, name, seconds/1000))
 	w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.%[1]s AS SELECT amount, age + %[1]s_wait() AS age FROM public.%[2]s`, name, w.dataset))
 	w.exec(w.super, fmt.Sprintf(`GRANT SELECT ON public.%s TO dp_sidecar`, name))
-	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 100, options => '{"total": true}')`, name, "public."+name)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 100, options => jsonb_build_object('total', true, 'account', $3::text))`, name, "public."+name, w.dataset)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
 }
 

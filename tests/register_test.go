@@ -213,6 +213,27 @@ func TestAViewOverNoTableNeedsAnAccount(t *testing.T) {
 	w.exec(w.steward, register, name, "public."+name, `{"total": true, "new_population": "made up"}`)
 }
 
+// Nor is it known of a function whose people it reads when the table beside it is.
+func TestAKnownTableVouchesForNoFunction(t *testing.T) {
+	w := servedWorld(t)
+	w.exec(w.super, strings.ReplaceAll(`
+		CREATE TABLE public.few AS SELECT i::float8 AS age, i::float8 AS amount FROM generate_series(1, 9) i;
+		CREATE VIEW public.seen AS SELECT amount, age FROM public.few WHERE age > 0;
+		CREATE FUNCTION public.reads(i float8) RETURNS float8 LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT amount FROM public.{} OFFSET i LIMIT 1); END';
+		CREATE VIEW public.hidden AS SELECT public.reads(amount) AS amount, age FROM public.few`, "{}", w.dataset))
+	for relation, options := range map[string]string{"few": "{}", "seen": `{"total": true}`} {
+		if err := w.register(relation, options); err != nil {
+			t.Fatal(err, hint(err))
+		}
+	}
+	w.wantError(w.register("hidden", `{"total": true}`), "22023", "whose rows it has")
+	w.exec(w.super, `CREATE OR REPLACE VIEW public.seen AS SELECT public.reads(amount) AS amount, age FROM public.few`)
+	w.exec(w.steward, `SELECT dp_grant('seen', $1)`, w.person)
+	_, err := regress(w.analyst, ask, "seen", 0.5)
+	w.wantError(err, "DP004", "whose rows it has")
+	w.wantError(err, "DP004", "No privacy budget was spent")
+}
+
 // Two stewards at once cannot give the same people two accounts: whoever waited
 // for the other sees what he has done.
 func TestRegistrationNeedsAFreshSnapshot(t *testing.T) {

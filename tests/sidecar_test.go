@@ -322,7 +322,7 @@ func (w *world) sleeper(seconds int) {
 	w.Helper()
 	w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.sleeper AS SELECT amount AS y, age AS x FROM public.%s WHERE (SELECT pg_sleep(%d) IS NOT NULL); GRANT SELECT ON sleeper TO dp_sidecar`,
 		w.dataset, seconds))
-	w.registerFor("sleeper", "sleeper", `{"total": true}`, w.person)
+	w.registerFor("sleeper", "sleeper", `{"total": true, "account": "`+w.dataset+`"}`, w.person)
 }
 
 const sleeping = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'dp_sidecar' AND wait_event = 'PgSleep')`

@@ -106,3 +106,61 @@ func TestUpgradeFromMigratedFunctions(t *testing.T) {
 		t.Errorf("the ledger after a new charge: %q", bad)
 	}
 }
+
+// Jobs that are queued at the upgrade are done after it, and people's own views of
+// every view of ours stay.
+func TestUpgradeKeepsJobsAndViewsOfOthers(t *testing.T) {
+	w := oldWorld(t)
+	w.analyst = w.connect(w.system.URL("analyst"))
+	queued := one[string](w, w.analyst, `SELECT dp_submit('huber', 'claims', 0.125)::text`)
+	w.exec(w.super, `CREATE SCHEMA mine; CREATE VIEW mine.version AS SELECT dp_version()`)
+	for _, view := range []string{"datasets", "budget", "jobs", "releases", "coefficients", "ledger"} {
+		w.exec(w.super, `CREATE VIEW mine.`+view+` AS SELECT * FROM dp.`+view)
+	}
+	w.upgrade()
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the job is done", func() bool { return one[string](w, w.analyst, `SELECT status FROM dp_status($1)`, queued) == "done" })
+	if n := one[int64](w, w.super, `SELECT count(*) FROM mine.jobs WHERE id = $1::text::uuid AND status = 'done'`, queued); n != 1 {
+		t.Error("a view of others does not show the job")
+	}
+}
+
+func (w *world) upgrade() {
+	w.Helper()
+	config, err := pgx.ParseConfig(w.system.SuperuserURL())
+	if err != nil {
+		w.Fatal(err)
+	}
+	if at, err := install.Up(context.Background(), config); err != nil || at != install.Latest() {
+		w.Fatalf("version %d: %v", at, err)
+	}
+	w.super, w.steward, w.analyst = w.connect(w.system.SuperuserURL()), w.connect(w.system.StewardURL()), w.connect(w.system.URL("analyst"))
+}
+
+// A dump of before locations were noted, restored and upgraded, is a copy: its relations
+// have other OIDs. It can be adopted.
+func TestAnOldDumpIsACopy(t *testing.T) {
+	w := oldWorld(t)
+	w.exec(w.super, `UPDATE dp_int.dataset SET relid = 4000000000; UPDATE dp_int.account_relation SET relid = 4000000000`)
+	w.upgrade()
+	const kept = `SELECT * FROM dp_linear_regress('claims', 0.5)`
+	_, err := regress(w.analyst, kept)
+	w.wantError(err, "DP003", "dpsidecar adopt")
+	config, err := pgx.ParseConfig(w.system.SuperuserURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := install.Adopt(context.Background(), install.Config{Admin: config}, true); err != nil {
+		t.Fatalf("%v: %s", err, hint(err))
+	}
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.mustRegress(w.analyst, kept)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_huber_regress('claims', 0.125)`)
+	if wrong := w.verify(); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+}

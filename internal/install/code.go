@@ -28,7 +28,7 @@ func replaceCode(ctx context.Context, admin *pgx.ConnConfig) error {
 // codeScript is one transaction.
 func codeScript() string {
 	return "BEGIN; SET LOCAL ROLE dp_owner; SET LOCAL check_function_bodies = off;\n" +
-		revokeAll + sql.Code() + dropStale +
+		lockViews + revokeAll + sql.Code() + dropStale +
 		"INSERT INTO dp_int.installed_code (version, fingerprint, objects) VALUES ('" + version.Number + "', '" + sql.Current().Fingerprint + "', dp_int.code_hash())\n" +
 		"ON CONFLICT ON CONSTRAINT installed_code_pk DO UPDATE SET version = excluded.version, fingerprint = excluded.fingerprint, objects = excluded.objects, at = clock_timestamp();\n" +
 		"SELECT dp_int.record_location();\n" +
@@ -38,8 +38,22 @@ func codeScript() string {
 // removeCode drops functions and views, so that tables can be dropped. Nothing is
 // dropped when something of the database's users depends on them.
 func removeCode(ctx context.Context, admin *pgx.ConnConfig) error {
-	return execute(ctx, admin, dropAll)
+	return execute(ctx, admin, "BEGIN; SET LOCAL ROLE dp_owner;"+lockViews+dropAll+"COMMIT;")
 }
+
+// Views are locked in the order in which their readers lock them, those for people
+// before what they are made of: otherwise one of the two would end in a deadlock.
+const lockViews = `
+DO $$
+DECLARE
+  v regclass;
+BEGIN
+  FOR v IN SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+            WHERE c.relkind = 'v' AND c.relowner = 'dp_owner'::regrole AND n.nspname IN ('dp', 'dp_int') ORDER BY n.nspname, c.oid DESC LOOP
+    EXECUTE format('ALTER VIEW %s OWNER TO dp_owner', v);  -- changes nothing
+  END LOOP;
+END $$;
+`
 
 // Rights are granted by the files anew. What a steward granted to roles of his own stays.
 const revokeAll = `

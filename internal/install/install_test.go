@@ -1,6 +1,7 @@
 package install
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -230,6 +231,45 @@ func TestMigrateUpDownUp(t *testing.T) {
 		t.Errorf("left behind: %s %v", left, err)
 	}
 	install(t, config)
+}
+
+// Functions and views are replaced under readers, who notice nothing; an open
+// transaction that has read ends the attempt soon, and with it what others wait for.
+func TestReplacingCodeUnderReaders(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	config := Config{Admin: parse(t, c.SuperuserURL(db))}
+	install(t, config)
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error)
+	for range 3 {
+		reader := connect(t, c.SuperuserURL(db))
+		go func() {
+			var err error
+			for err == nil && ctx.Err() == nil {
+				_, err = reader.Exec(context.WithoutCancel(ctx), `SELECT count(*) FROM dp.jobs`)
+			}
+			ended <- err
+		}()
+	}
+	for range 3 {
+		if _, err := Up(t.Context(), config.Admin); err != nil {
+			t.Error(err)
+		}
+	}
+	end()
+	for range 3 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	idle := connect(t, c.SuperuserURL(db))
+	if _, err := idle.Exec(t.Context(), `BEGIN; SELECT * FROM dp.budget`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Up(t.Context(), config.Admin); err == nil || !strings.Contains(err.Error(), "idle in transaction") {
+		t.Errorf("got %v", err)
+	}
 }
 
 // A migration that the server refuses leaves the version where it was.

@@ -54,7 +54,12 @@ func Version(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 // Up brings the schema to Latest, one migration after the other, each whole or
 // not at all, and then puts this build's functions and views in place, whole. It
 // returns the version reached, also with an error.
-func Up(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
+//
+// Errors: a server's 55P03, after 5 s, when a transaction that is open has used what is
+// to be replaced.
+func Up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
+	defer func() { err = explainBusy(err) }()
+	admin = impatient(admin)
 	if err := execute(ctx, admin, `CREATE SCHEMA IF NOT EXISTS dp_int`); err != nil {
 		return 0, err
 	}
@@ -81,8 +86,10 @@ func Up(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 // Down takes back the last migration, with whatever its tables hold, and before
 // it functions and views: Up, of this build or of another one, brings them again. It
 // returns the version reached. Taking back the first removes the schema.
-func Down(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
-	version, err := Version(ctx, admin)
+func Down(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
+	defer func() { err = explainBusy(err) }()
+	admin = impatient(admin)
+	version, err = Version(ctx, admin)
 	if err != nil || version == 0 {
 		return version, err
 	}
@@ -108,6 +115,24 @@ func Down(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 		return 0, execute(ctx, admin, `DROP SCHEMA dp_int CASCADE`)
 	}
 	return Version(ctx, admin)
+}
+
+// impatient limits how long a statement waits for a lock, unless that is set: everybody
+// who comes after one that waits waits too.
+func impatient(admin *pgx.ConnConfig) *pgx.ConnConfig {
+	admin = admin.Copy()
+	if _, set := admin.RuntimeParams["lock_timeout"]; !set {
+		admin.RuntimeParams["lock_timeout"] = "5s"
+	}
+	return admin
+}
+
+func explainBusy(err error) error {
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) && refusal.Code == "55P03" {
+		return fmt.Errorf("%w: a transaction is open that has used what is to be replaced; end it (pg_stat_activity shows sessions that are idle in transaction), and run this again", err)
+	}
+	return err
 }
 
 const dropLoopback = `

@@ -15,7 +15,7 @@ BEGIN
     RETURN format('data set "%s": there is no relation %s', d.name, name);
   END IF;
   -- What is no view stands among the relations of its account itself.
-  IF (kind = 'v') = EXISTS (SELECT FROM dp_int.account_relation r WHERE r.account = d.account AND r.current AND r.relation = name) THEN
+  IF (kind = 'v') = EXISTS (SELECT FROM dp_int.account_relation r WHERE r.account = d.account AND r.current AND r.relid = d.relid) THEN
     RETURN format('data set "%s": %s is %s', d.name, name, CASE kind WHEN 'v' THEN 'a view, and was none' ELSE 'no view, and was one' END);
   END IF;
   PERFORM dp_int.recheck_dataset(d.id);
@@ -59,7 +59,7 @@ BEGIN
       FROM dp_int.dataset d, LATERAL (SELECT dp_int.unadoptable(d)) AS p(problem)
      WHERE d.unregistered_at IS NULL;
     wrong := concat_ws(E'\n', wrong, (SELECT format('%s belongs to several accounts', min(r.relation))
-                                        FROM dp_int.account_relation r WHERE r.current GROUP BY r.relation HAVING count(DISTINCT r.account) > 1 LIMIT 1));
+                                        FROM dp_int.account_relation r WHERE r.current AND r.relid <> 0 GROUP BY r.relid HAVING count(DISTINCT r.account) > 1 LIMIT 1));
     IF wrong <> '' THEN
       RAISE EXCEPTION 'this copy cannot be adopted: %', wrong
         USING ERRCODE = 'DP004', HINT = 'Restore what is missing as it was, with the rights of dp_sidecar, or let a steward dp_unregister the data set here. Nothing was changed.';

@@ -13,7 +13,7 @@ COMMENT ON FUNCTION public.dp_version IS 'The version of dpsidecar''s schema in 
 
 -- What functions, views and triggers are now, in a form that does not depend on who asks.
 CREATE OR REPLACE FUNCTION dp_int.code_hash() RETURNS bytea
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET quote_all_identifiers = off SET intervalstyle = postgres AS $$
   SELECT sha256(convert_to(string_agg(object, E'\n' ORDER BY object COLLATE "C"), 'UTF8'))
     FROM (
       SELECT concat_ws('|', p.oid::regprocedure, p.proowner::regrole, p.prosecdef, p.provolatile, p.proconfig, pg_get_function_result(p.oid), p.prosrc,

@@ -55,11 +55,15 @@ BEGIN
 END $$;
 
 -- Notes where the installation is: the first time, and as long as nothing was
--- registered, for then a copy is as good as an original.
+-- registered, for then a copy is as good as an original. A dump of before locations
+-- were noted, restored, has its relations elsewhere: it is a copy.
 CREATE OR REPLACE FUNCTION dp_int.record_location() RETURNS void
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET quote_all_identifiers = off AS $$
 BEGIN
-  IF NOT EXISTS (SELECT FROM dp_int.location) OR dp_int.is_copy() AND NOT EXISTS (SELECT FROM dp_int.account) THEN
+  IF NOT EXISTS (SELECT FROM dp_int.location)
+     AND (SELECT bool_and(c.oid <> r.relid) FROM dp_int.account_relation r JOIN dp_int.named_relations() c ON c.name = r.relation) THEN
+    INSERT INTO dp_int.location (database, anchor) VALUES (0, 0);
+  ELSIF NOT EXISTS (SELECT FROM dp_int.location) OR dp_int.is_copy() AND NOT EXISTS (SELECT FROM dp_int.account) THEN
     PERFORM dp_int.move_here();
   END IF;
 END $$;

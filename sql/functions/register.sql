@@ -359,12 +359,16 @@ LANGUAGE plpgsql VOLATILE SET quote_all_identifiers = off AS $$
 DECLARE
   known dp_int.account_relation[];
 BEGIN
-  SELECT array_agg(ROW(r.account, coalesce(c.oid, r.other, 0), r.relation, r.current, r.child)::dp_int.account_relation) INTO known
-    FROM (SELECT r.*, (SELECT max(c.oid::bigint)::oid  -- under another of its names
-                         FROM dp_int.account_relation o JOIN dp_int.named_relations() c ON c.name = o.relation
-                        WHERE o.account = r.account AND o.relid = r.relid AND r.relid <> 0) AS other
-            FROM dp_int.account_relation r) AS r
-    LEFT JOIN dp_int.named_relations() c ON c.name = r.relation;
+  WITH named AS MATERIALIZED (
+    SELECT r.*, c.oid
+      FROM dp_int.account_relation r
+      LEFT JOIN dp_int.named_relations() c ON c.name = r.relation AND NOT EXISTS (  -- what is registered had taken the name over
+        SELECT FROM dp_int.dataset d
+         WHERE d.unregistered_at IS NULL AND d.relid <> r.relid AND format('%I.%I', d.schema_name, d.relation_name) = r.relation))
+  SELECT array_agg(ROW(n.account, coalesce(n.oid, o.oid, 0), n.relation, n.current, n.child)::dp_int.account_relation) INTO known
+    FROM named n
+    LEFT JOIN LATERAL (  -- under another of its names
+      SELECT max(o.oid::bigint)::oid AS oid FROM named o WHERE o.account = n.account AND o.relid = n.relid AND n.relid <> 0) AS o ON true;
   DELETE FROM dp_int.account_relation;
   INSERT INTO dp_int.account_relation
   SELECT k.account, k.relid, k.relation, bool_or(k.current), bool_and(k.child) FROM unnest(known) k GROUP BY k.account, k.relid, k.relation;
@@ -452,11 +456,12 @@ LANGUAGE sql STABLE AS $$
      AND dp_int.charged(r.account)
 $$;
 
--- Could a relation without a statement be of people whom an account knows already?
-CREATE OR REPLACE FUNCTION dp_int.refuse_strangers(p_relid oid, p_account bigint) RETURNS void
+-- Could a relation without a statement be of people whom an account knows already? Of
+-- whom a function reads the tables beside it tell nothing, also when they are known.
+CREATE OR REPLACE FUNCTION dp_int.refuse_strangers(p_relid oid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  reason CONSTANT text := CASE WHEN p_account IS NULL THEN dp_int.why_unknown(p_relid) END;
+  reason CONSTANT text := dp_int.why_unknown(p_relid);
   gone text;
   names text;
 BEGIN
@@ -505,6 +510,7 @@ DECLARE
   strange boolean;
   noted boolean;
   changed text;
+  unknown text;
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   PERFORM dp_int.refuse_copy();
@@ -515,6 +521,10 @@ BEGIN
     END IF;
     PERFORM dp_int.check_relation(d.relid, coalesce((d.options ->> 'total')::boolean, false));
     PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales);
+    unknown := CASE WHEN d.options ? 'total' AND NOT d.options ?| '{account,new_population}' THEN dp_int.why_unknown(d.relid) END;
+    IF unknown IS NOT NULL THEN  -- what is not stated to be total has no functions
+      RAISE EXCEPTION 'nobody knows whose rows it has: %', unknown;
+    END IF;
     SELECT bool_or(k.account IS DISTINCT FROM d.account AND NOT (k.account IS NULL AND k.child)), bool_and(k.noted) INTO strange, noted
       FROM dp_int.known_relations(d.relid) k;
     IF strange THEN
@@ -527,7 +537,7 @@ BEGIN
   EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type THEN
     GET STACKED DIAGNOSTICS changed = MESSAGE_TEXT;
     RAISE EXCEPTION 'data set "%" is not what was registered: %', d.name, changed
-      USING ERRCODE = 'DP004', HINT = 'Ask the steward to undo that, or to dp_unregister and dp_register it, with {"total": true} if that is what it lacks. No privacy budget was spent.';
+      USING ERRCODE = 'DP004', HINT = 'Ask the steward to undo that, or to dp_unregister and dp_register it, with {"total": true}, or a statement whose rows it has, if that is what it lacks. No privacy budget was spent.';
   END;
 END $$;
 
@@ -616,7 +626,7 @@ BEGIN
   PERFORM dp_int.follow_renames();
   account_id := dp_int.account_of(dp_register.relation, dp_register.options);
   IF NOT dp_register.options ?| '{account,new_population}' THEN
-    PERFORM dp_int.refuse_strangers(dp_register.relation, account_id);
+    PERFORM dp_int.refuse_strangers(dp_register.relation);
   END IF;
   SELECT * INTO a FROM dp_int.account WHERE id = account_id FOR UPDATE;
   alone := NOT EXISTS (SELECT FROM dp_int.dataset d WHERE d.account = a.id AND d.unregistered_at IS NULL);

@@ -17,4 +17,9 @@ COMMENT ON TABLE dp_int.job IS
 CREATE INDEX job_waiting ON dp_int.job (dataset, request_hash) WHERE state = 'queued' AND NOT fresh;
 CREATE INDEX job_stopped ON dp_int.job (dataset, request_hash) WHERE state = 'reading' AND fresh;
 
+-- They take other arguments now.
+DROP FUNCTION IF EXISTS dp_int.job_read(uuid, uuid, interval);
+DROP FUNCTION IF EXISTS dp_int.job_publish(uuid, uuid, text, text[], float8[], float8[]);
+DROP FUNCTION IF EXISTS dp_int.complete_job(uuid, uuid);
+
 COMMIT;

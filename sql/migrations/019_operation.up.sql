@@ -23,4 +23,7 @@ COMMENT ON TABLE dp_int.operation IS
   'queue_limit: how many jobs of one caller may be queued, NULL for any number; verified_*: the result of the last dpsidecar verify, when and by whom.';
 INSERT INTO dp_int.operation DEFAULT VALUES;
 
+-- It takes other arguments now.
+DROP FUNCTION IF EXISTS dp_int.job_hand_back(uuid, uuid, boolean);
+
 COMMIT;
