@@ -85,14 +85,14 @@ func TestViewsMustBePlain(t *testing.T) {
 		view := w.dataset + "_" + name
 		w.exec(w.super, `CREATE VIEW public.`+view+` AS `+strings.ReplaceAll(query, "{table}", w.dataset))
 		w.exec(w.super, `GRANT SELECT ON public.`+view+` TO dp_sidecar`)
-		w.wantError(register(view, `{}`), "22023", "more than column references")
+		w.wantError(register(view, `{}`), "22023", "more than show columns")
 	}
 	if err := register(w.dataset+"_filter", `{"total": true}`); err != nil {
 		t.Errorf("declared total: %v", err)
 	}
 	w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.%[1]s_plain AS SELECT q.amount, q.age FROM (SELECT * FROM public.%[1]s) q ORDER BY q.age`, w.dataset))
 	w.exec(w.super, fmt.Sprintf(`GRANT SELECT ON public.%s_plain TO dp_sidecar`, w.dataset))
-	w.wantError(register(w.dataset+"_plain", `{}`), "22023", "more than column references")
+	w.wantError(register(w.dataset+"_plain", `{}`), "22023", "more than show columns")
 	w.exec(w.super, fmt.Sprintf(`CREATE OR REPLACE VIEW public.%[1]s_plain AS SELECT q.amount, q.age FROM (SELECT * FROM public.%[1]s) q`, w.dataset))
 	if err := register(w.dataset+"_plain", `{}`); err != nil {
 		t.Errorf("a plain view: %v", err)
@@ -146,7 +146,7 @@ func TestAViewThatChangesItsTableIsNotRead(t *testing.T) {
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset+"_v", w.person)
 	w.exec(w.super, fmt.Sprintf(`CREATE OR REPLACE VIEW public.%s_v AS SELECT amount, age FROM public.%s`, w.dataset, v.dataset))
 	_, err := regress(w.analyst, ask, w.dataset+"_v", 0.5)
-	w.wantError(err, "DP004", "not below it")
+	w.wantError(err, "DP004", "reads relations that it did not read")
 }
 
 // Partitions attached after registration join the account, and their people are read.
