@@ -66,7 +66,7 @@ func TestOperatorsSeeBudgetsQueueAndJobs(t *testing.T) {
 	w.eventually("it is ready", func() bool { code, _ := get("/ready"); return code == 200 })
 	w.mustRegress(w.analyst, `SELECT * FROM `+w.call())
 	_, err = regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 9, features => '{age}')`, w.dataset)
-	w.wantError(err, "DP002", "exhausted")
+	w.wantError(err, "DP002", "does not cover this request")
 	_, text := get("/metrics")
 	for _, absent := range []string{"dpsidecar_verify", "dpsidecar_job_failures_total"} { // nobody has verified; a refused budget is no failure
 		if strings.Contains(text, absent) {

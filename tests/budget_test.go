@@ -36,7 +36,7 @@ func TestNoDisguiseGivesAFreshBudget(t *testing.T) {
 			w.script(fmt.Sprintf(disguise, w.dataset, "1"))
 			w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset+"_x", w.person)
 			_, err := regress(w.analyst, ask, w.dataset+"_x", 0.001)
-			w.wantError(err, "DP002", "epsilon 0 of 1 is left")
+			w.wantError(err, "DP002", "from 1 to 1.001, the budget is 1")
 		})
 	}
 }
@@ -61,10 +61,10 @@ func TestASecondNameHasALimitOfItsOwn(t *testing.T) {
 	w.mustRegress(w.analyst, ask, w.dataset+"_x", 1.0)
 	w.mustRegress(w.analyst, ask, w.dataset, 1.0)
 	_, err := regress(w.analyst, ask, w.dataset+"_x", 0.5)
-	w.wantError(err, "DP002", "0 of 2 is left")
+	w.wantError(err, "DP002", "from 2 to 2.5, the budget is 2")
 	w.mustRegress(w.analyst, ask, w.dataset, 3.0)
 	_, err = regress(w.analyst, ask, w.dataset, 0.001)
-	w.wantError(err, "DP002", "0 of 5 is left")
+	w.wantError(err, "DP002", "from 5 to 5.001, the budget is 5")
 }
 
 // Whoever asks for too much is told what would do: it is admitted, and not much
@@ -91,13 +91,13 @@ func TestARefusalNamesTheEpsThatWouldDo(t *testing.T) {
 				if delta == 0 && strings.Contains(call, "linear") || personal && strings.Contains(call, "sample_aggregate") {
 					continue
 				}
-				ask, says, remedy := "9", "budget of the data set on", "dp_set_budget"
+				ask, says, remedy := "9", "the budget of data set", "dp_set_budget"
 				if personal { // too much for the person, and not for the data set
 					ask = "1.5"
 					if delta > 0 && strings.Contains(call, "l1") {
 						ask = "0.85"
 					}
-					says, remedy = fmt.Sprintf("budget of %q on", w.person), fmt.Sprintf("dp_grant('%s', '%s', ...)", w.dataset, w.person)
+					says, remedy = fmt.Sprintf("the limit of %q on", w.person), fmt.Sprintf("dp_grant('%s', '%s', ...)", w.dataset, w.person)
 				}
 				_, err := regress(w.analyst, fmt.Sprintf(call, w.dataset, ask))
 				w.wantError(err, "DP002", says)
@@ -138,7 +138,7 @@ func TestASecondNameNeverRaisesTheCap(t *testing.T) {
 	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 100)`, w.dataset+"_x", "public."+w.dataset)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset+"_x", w.person)
 	_, err := regress(w.analyst, ask, w.dataset+"_x", 1.5)
-	w.wantError(err, "DP002", "1 of 1 is left")
+	w.wantError(err, "DP002", "from 0 to 1.5, the budget is 1")
 }
 
 func TestTwoAccountsDoNotMeet(t *testing.T) {
@@ -176,7 +176,7 @@ func TestPersonalLimits(t *testing.T) {
 	w.exec(w.steward, `SELECT dp_grant($1, $2, 0.5)`, w.dataset, w.person+"b")
 	w.mustRegress(bob, ask, w.dataset, 0.3)
 	_, err := regress(bob, ask, w.dataset, 0.4)
-	w.wantError(err, "DP002", `"`+w.person+`b"`)
+	w.wantError(err, "DP002", `the epsilon spent by "`+w.person+`b" from 0.3 to 0.7, the limit is 0.5`)
 	w.mustRegress(w.analyst, ask, w.dataset, 4.0)
 	if again := w.mustRegress(bob, ask, w.dataset, 4.0); len(again) != 4 {
 		t.Errorf("bob may repeat what was released: %v", again)
@@ -229,7 +229,7 @@ func TestRaisingAndLoweringABudget(t *testing.T) {
 func TestZCDPAccountingComposesTightly(t *testing.T) {
 	w := newWorld(t, 1, 1e-6)
 	_, err := regress(w.analyst, ask, w.dataset, 0.5)
-	w.wantError(err, "DP002", "rho")
+	w.wantError(err, "DP002", "the budget is 1 at delta 1e-06")
 	for i := range 19 {
 		w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.1, options => jsonb_build_object('radius', $2::float8, 'method', 'exponential_mechanism'))`, w.dataset, 5+i)
 	}
@@ -292,7 +292,34 @@ func TestARequestMayTakeTheWholeBudget(t *testing.T) {
 				t.Errorf("%v under %s: %v is spent", b, accounting, spent)
 			}
 			_, err = w.charge(privacy.Gaussian{NoiseMultiplier: 1e4})
-			w.wantRefusal(err, "exhausted")
+			w.wantRefusal(err, "does not cover this request")
+		}
+	}
+}
+
+var refusal = regexp.MustCompile(`from ([0-9.]+) to ([0-9.]+), the budget is ([0-9.]+)`)
+
+// A refusal tells in epsilon, in every accounting, what is spent, as dp.budget has it
+// but rounded upward, and what the request would make of it: more than the budget.
+func TestARefusalTellsWhatTheRequestCosts(t *testing.T) {
+	for accounting, delta := range map[string]float64{"pure": 0, "zcdp": 1e-6, "rdp": 1e-6} {
+		w := newWorld(t, 1, delta)
+		w.registerAgain(accounting, 1, delta)
+		w.mustCharge(privacy.Pure{Epsilon: .1})
+		for _, eps := range []float64{3, .05, .001} {
+			var err error
+			for err == nil {
+				_, err = w.charge(privacy.Pure{Epsilon: eps})
+			}
+			said := refusal.FindStringSubmatch(err.Error())
+			if said == nil {
+				t.Fatalf("%s: %v", accounting, err)
+			}
+			spent, _ := strconv.ParseFloat(said[1], 64)
+			after, _ := strconv.ParseFloat(said[2], 64)
+			if was := w.spent(); spent < was || spent > was+1e-6 || after <= 1 || said[3] != "1" {
+				t.Errorf("%s, %v more: %v is spent, and the refusal says %q", accounting, eps, was, said[0])
+			}
 		}
 	}
 }
@@ -303,13 +330,13 @@ func TestRDPAccountingOfSamples(t *testing.T) {
 	w := newWorld(t, 1, 1e-6)
 	fit := privacy.Repeat{Count: 50, Event: privacy.Sampled{Rate: .01, Event: privacy.Gaussian{NoiseMultiplier: 5}}}
 	_, err := w.charge(fit)
-	w.wantRefusal(err, "rho")
+	w.wantRefusal(err, "from 0 to ")
 	w.registerAgain("rdp", 1, 1e-6)
 	var history privacy.Compose
 	for err = nil; err == nil; _, err = w.charge(fit) {
 		history = append(history, fit)
 	}
-	w.wantRefusal(err, "divergence of order 25")
+	w.wantRefusal(err, "the budget is 1 at delta 1e-06")
 	history = history[1:]
 	proven, err := privacy.AtOrder{Order: 25, Renyi: new(privacy.Renyi)}.Epsilon(history, .9e-6)
 	if spent := w.spent(); err != nil || len(history) != 201 || math.Abs(spent-proven) > 1e-9 {
@@ -338,7 +365,7 @@ func TestRDPAccountingIsFixedByTheFirstCharge(t *testing.T) {
 	}
 	w.exec(w.steward, `SELECT dp_set_budget($1, 0.01, 1e-6)`, w.dataset) // below what the order can prove: nothing is left
 	_, err := w.charge(privacy.Gaussian{NoiseMultiplier: 1e5})
-	w.wantRefusal(err, "exhausted")
+	w.wantRefusal(err, "does not cover this request")
 	refused := func(says, sql string, args ...any) {
 		t.Helper()
 		_, err := w.steward.Exec(context.Background(), sql, append([]any{w.dataset}, args...)...)
@@ -415,13 +442,13 @@ func TestALoweredDeltaLeavesNothing(t *testing.T) {
 		before := w.spent()
 		w.exec(w.steward, `SELECT dp_set_budget($1, 3, 1.05e-6)`, w.dataset)
 		_, err := w.charge(privacy.ZCDP{Rho: .01})
-		w.wantRefusal(err, "set below what they have spent")
+		w.wantRefusal(err, "set below what earlier requests have spent of it")
 		if spent := w.spent(); !(spent > before) || math.IsInf(spent, 0) {
 			t.Errorf("%s: %v is spent at 5e-8, %v at 9e-6", accounting, spent, before)
 		}
 		w.exec(w.steward, `SELECT dp_set_budget($1, 3, 1e-9)`, w.dataset)
 		_, err = w.charge(privacy.ZCDP{Rho: .01})
-		w.wantRefusal(err, "set below what they have spent")
+		w.wantRefusal(err, "set below what earlier requests have spent of it")
 		if spent := w.spent(); !math.IsInf(spent, 1) {
 			t.Errorf("%s: %v is spent at a delta below the mechanisms'", accounting, spent)
 		}

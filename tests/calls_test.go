@@ -102,7 +102,7 @@ func TestConcurrentCallersNeverOverspend(t *testing.T) {
 			if err == nil {
 				answers++
 			} else {
-				w.wantError(err, "DP002", "exhausted")
+				w.wantError(err, "DP002", "does not cover this request")
 				refusals++
 			}
 		})

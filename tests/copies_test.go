@@ -273,7 +273,7 @@ func TestACopyThatLacksSomethingIsNotAdopted(t *testing.T) {
 		"the relation is gone":    {`DROP TABLE public.{t} CASCADE`, "there is no relation"},
 		"a column is gone":        {`ALTER TABLE public.{t} DROP COLUMN region`, "region"},
 		"dp_sidecar may not read": {`REVOKE SELECT ON public.{t} FROM dp_sidecar`, "may not read"},
-		"a view of others":        {`DROP VIEW public.seen; CREATE TABLE public.others (amount float8, age float8); CREATE VIEW public.seen AS SELECT * FROM public.others; GRANT SELECT ON public.seen TO dp_sidecar`, "not below it"},
+		"a view of others":        {`DROP VIEW public.seen; CREATE TABLE public.others (amount float8, age float8); CREATE VIEW public.seen AS SELECT * FROM public.others; GRANT SELECT ON public.seen TO dp_sidecar`, "reads relations that it did not read"},
 		"a table for a view":      {`DROP VIEW public.seen; CREATE TABLE public.seen (amount float8, age float8); GRANT SELECT ON public.seen TO dp_sidecar`, "is no view, and was one"},
 		"a view for a table":      {`ALTER TABLE public.{t} RENAME TO base; CREATE VIEW public.{t} AS SELECT * FROM public.base; GRANT SELECT ON public.{t} TO dp_sidecar`, "is a view, and was none"},
 		"two accounts":            {`INSERT INTO dp_int.account (accounting, epsilon, delta, cap) VALUES ('pure', 1, 0, 1); INSERT INTO dp_int.account_relation (account, relid, relation) SELECT max(a.id), d.relid, 'public.{t}' FROM dp_int.account a, dp_int.dataset d WHERE d.name = '{t}' GROUP BY d.relid`, "several accounts"},

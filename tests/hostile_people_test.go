@@ -165,7 +165,7 @@ func (w *world) mustShare(relation, options string) {
 	}
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, relation, w.person)
 	_, err := regress(w.analyst, ask, relation, 0.001)
-	w.wantError(err, "DP002", "epsilon 0 of 1 is left")
+	w.wantError(err, "DP002", "from 1 to 1.001, the budget is 1")
 }
 
 // servedWorld has a system of its own with a sidecar, and a budget of 1 that is spent.
@@ -196,7 +196,7 @@ func TestWhatIsGoneIsAskedFor(t *testing.T) {
 	w.exec(w.super, `CREATE TABLE public.other (amount float8, age float8)`)
 	for _, relation := range []string{moved, "other"} {
 		err := w.register(relation, "{}")
-		w.wantError(err, "22023", fmt.Sprintf("what is left of public.%s", w.dataset))
+		w.wantError(err, "22023", fmt.Sprintf("the people of public.%s, which is gone", w.dataset))
 		w.wantError(err, "22023", fmt.Sprintf(`people of "%s"`, w.dataset))
 	}
 	if err := w.register("other", `{"new_population": "who came in 2027"}`); err != nil {
@@ -205,7 +205,7 @@ func TestWhatIsGoneIsAskedFor(t *testing.T) {
 	w.mustShare(moved, fmt.Sprintf(`{"account": "%s"}`, w.dataset))
 	// Another table in the old name's place is the account's only when it is registered.
 	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%s AS SELECT 1.0::float8 AS amount, i::float8 AS age FROM generate_series(1, 100) i; CREATE TABLE public.third (amount float8, age float8)`, w.dataset))
-	w.wantError(w.register("third", "{}"), "22023", "what is left of")
+	w.wantError(w.register("third", "{}"), "22023", "may hold the people of")
 	w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
 	w.mustShare(w.dataset, "{}")
 	if err := w.register("third", "{}"); err != nil {
@@ -369,7 +369,7 @@ func TestARestoredCopyKnowsItsPeople(t *testing.T) {
 	if fmt.Sprint(bound) != want {
 		t.Errorf("bound %v, want %s", bound, want)
 	}
-	v.wantError(v.register(moved, "{}"), "22023", "what is left of")
+	v.wantError(v.register(moved, "{}"), "22023", "may hold the people of")
 	v.exec(v.steward, `SELECT dp_unregister('stays')`)
 	if err := v.register("stays", "{}"); err != nil {
 		t.Error(err, hint(err))

@@ -151,7 +151,7 @@ func TestATableDroppedAfterTheCharge(t *testing.T) {
 	w.exec(w.steward, `SELECT dp_register('again', $1::text::regclass, 'amount', '{age,region,insured}', 0.5)`, "public."+w.dataset)
 	w.exec(w.steward, `SELECT dp_grant('again', $1)`, w.person)
 	_, err = regress(w.analyst, ask, "again", 0.1)
-	w.wantError(err, "DP002", "exhausted")
+	w.wantError(err, "DP002", "does not cover this request")
 
 	v := worldIn(t, w.system, 1, 0)
 	v.mustRegress(v.analyst, ask, v.dataset, 0.5)

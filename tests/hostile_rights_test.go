@@ -147,7 +147,7 @@ func TestLocksAndNotificationsForgeNothing(t *testing.T) {
 // Where everybody may create in schema public an overload could stand before ours.
 func TestCheckInstallNoticesAnOpenPublicSchema(t *testing.T) {
 	w := newWorld(t, 1, 0)
-	check := `SELECT ok FROM dp_check_install() WHERE item LIKE 'not everybody can put%'`
+	check := `SELECT ok FROM dp_check_install() WHERE item LIKE 'analysts cannot create functions%'`
 	w.exec(w.super, `BEGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
 	if !one[bool](w, w.super, check) {
 		t.Error("not ok")

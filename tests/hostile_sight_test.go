@@ -175,7 +175,7 @@ func TestAnOracleOfErrorsSaysNothing(t *testing.T) {
 		view := w.dataset + "_" + name
 		w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.%s AS SELECT amount, %s AS age FROM public.%s; GRANT SELECT ON public.%[1]s TO dp_sidecar`, view, expression, w.dataset))
 		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 10)`, view, "public."+view)
-		w.wantError(err, "22023", "more than column references")
+		w.wantError(err, "22023", "more than show columns")
 		w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 10, options => '{"total": true}')`, view, "public."+view)
 		w.exec(w.steward, `SELECT dp_grant($1, $2)`, view, w.person)
 		_, err = regress(w.analyst, ask, view, 0.5)

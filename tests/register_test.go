@@ -85,14 +85,14 @@ func TestViewsMustBePlain(t *testing.T) {
 		view := w.dataset + "_" + name
 		w.exec(w.super, `CREATE VIEW public.`+view+` AS `+strings.ReplaceAll(query, "{table}", w.dataset))
 		w.exec(w.super, `GRANT SELECT ON public.`+view+` TO dp_sidecar`)
-		w.wantError(register(view, `{}`), "22023", "more than column references")
+		w.wantError(register(view, `{}`), "22023", "more than show columns")
 	}
 	if err := register(w.dataset+"_filter", `{"total": true}`); err != nil {
 		t.Errorf("declared total: %v", err)
 	}
 	w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.%[1]s_plain AS SELECT q.amount, q.age FROM (SELECT * FROM public.%[1]s) q ORDER BY q.age`, w.dataset))
 	w.exec(w.super, fmt.Sprintf(`GRANT SELECT ON public.%s_plain TO dp_sidecar`, w.dataset))
-	w.wantError(register(w.dataset+"_plain", `{}`), "22023", "more than column references")
+	w.wantError(register(w.dataset+"_plain", `{}`), "22023", "more than show columns")
 	w.exec(w.super, fmt.Sprintf(`CREATE OR REPLACE VIEW public.%[1]s_plain AS SELECT q.amount, q.age FROM (SELECT * FROM public.%[1]s) q`, w.dataset))
 	if err := register(w.dataset+"_plain", `{}`); err != nil {
 		t.Errorf("a plain view: %v", err)
@@ -146,7 +146,7 @@ func TestAViewThatChangesItsTableIsNotRead(t *testing.T) {
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset+"_v", w.person)
 	w.exec(w.super, fmt.Sprintf(`CREATE OR REPLACE VIEW public.%s_v AS SELECT amount, age FROM public.%s`, w.dataset, v.dataset))
 	_, err := regress(w.analyst, ask, w.dataset+"_v", 0.5)
-	w.wantError(err, "DP004", "not below it")
+	w.wantError(err, "DP004", "reads relations that it did not read")
 }
 
 // Partitions attached after registration join the account, and their people are read.
@@ -321,13 +321,13 @@ func TestWhatIsDerivedNeedsAStatement(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.mustRegress(w.analyst, ask, w.dataset, 1.0)
 	for name, c := range map[string]struct{ sql, says string }{
-		"filter":     {`CREATE MATERIALIZED VIEW {}_{n} AS SELECT amount, age FROM {} WHERE age > 40`, "materialized view public.{}_{n} is more than"},
-		"join":       {`CREATE MATERIALIZED VIEW {}_{n} AS SELECT a.amount, b.age FROM {} a JOIN {} b USING (note)`, "is more than"},
-		"aggregate":  {`CREATE MATERIALIZED VIEW {}_{n} AS SELECT max(amount) AS amount, age FROM {} GROUP BY age`, "is more than"},
-		"expression": {`CREATE MATERIALIZED VIEW {}_{n} AS SELECT 1 / age AS amount, age FROM {}`, "is more than"},
-		"viewed":     {`CREATE MATERIALIZED VIEW {}_m AS SELECT amount, age FROM {} WHERE insured; CREATE VIEW {}_{n} AS SELECT amount, age FROM {}_m`, "materialized view public.{}_m is more than"},
-		"of_a_view":  {`CREATE VIEW {}_f AS SELECT amount, age FROM {} WHERE insured; CREATE MATERIALIZED VIEW {}_{n} AS SELECT amount, age FROM {}_f`, "view public.{}_f is more than"},
-		"only":       {`CREATE VIEW {}_{n} AS SELECT amount, age FROM ONLY {}`, "is more than"},
+		"filter":     {`CREATE MATERIALIZED VIEW {}_{n} AS SELECT amount, age FROM {} WHERE age > 40`, "materialized view public.{}_{n} does more than show columns"},
+		"join":       {`CREATE MATERIALIZED VIEW {}_{n} AS SELECT a.amount, b.age FROM {} a JOIN {} b USING (note)`, "does more than show columns"},
+		"aggregate":  {`CREATE MATERIALIZED VIEW {}_{n} AS SELECT max(amount) AS amount, age FROM {} GROUP BY age`, "does more than show columns"},
+		"expression": {`CREATE MATERIALIZED VIEW {}_{n} AS SELECT 1 / age AS amount, age FROM {}`, "does more than show columns"},
+		"viewed":     {`CREATE MATERIALIZED VIEW {}_m AS SELECT amount, age FROM {} WHERE insured; CREATE VIEW {}_{n} AS SELECT amount, age FROM {}_m`, "materialized view public.{}_m does more than show columns"},
+		"of_a_view":  {`CREATE VIEW {}_f AS SELECT amount, age FROM {} WHERE insured; CREATE MATERIALIZED VIEW {}_{n} AS SELECT amount, age FROM {}_f`, "view public.{}_f does more than show columns"},
+		"only":       {`CREATE VIEW {}_{n} AS SELECT amount, age FROM ONLY {}`, "does more than show columns"},
 		"child":      {`CREATE TABLE {}_{n} () INHERITS ({}); INSERT INTO {}_{n} (amount, age) VALUES (1, 1)`, "is a partition or child of public.{}"},
 		"over_child": {`CREATE TABLE {}_c () INHERITS ({}); INSERT INTO {}_c (amount, age) VALUES (1, 1); CREATE VIEW {}_{n} AS SELECT amount, age FROM {}_c`, "is a partition or child of public.{}"},
 	} {

@@ -294,7 +294,7 @@ func TestAWholeBudgetCanBeSpentAtOnce(t *testing.T) {
 			}
 			w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1, 1e-6, method => $2, options => $3::text::jsonb)`, w.dataset, method, options)
 			_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.1, 1e-6, method => $2)`, w.dataset, method)
-			w.wantError(err, "DP002", "exhausted")
+			w.wantError(err, "DP002", "does not cover this request")
 		}
 	}
 }

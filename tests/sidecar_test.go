@@ -120,7 +120,7 @@ func TestTheOwnerOfARelationRunsNothing(t *testing.T) {
 			counted(w)
 			w.exec(m, `CREATE OR REPLACE VIEW mal.v AS SELECT y, x FROM mal.t WHERE mal.run() AND mal.plan()`)
 			_, err := regress(m, ask, "m", 0.5)
-			w.wantError(err, "DP004", "more than column references")
+			w.wantError(err, "DP004", "more than show columns")
 		},
 		"going on with a job": func(w *world, m *pgx.Conn) {
 			w.registerFor("m", "mal.t", `{}`, "mallory")
@@ -220,7 +220,7 @@ func TestAPartitionOfOthersThatComesLateIsNotReleased(t *testing.T) {
 		attached <- runAs(w.system.SuperuserURL(), `ALTER TABLE parts ATTACH PARTITION theirs FOR VALUES FROM (1000) TO (3000)`)
 	})
 	_, err := regress(w.analyst, ask, "ours", 0.5)
-	w.wantError(err, "DP004", "shows relations that were not below it")
+	w.wantError(err, "DP004", "reads relations that it did not read when it was registered")
 	if err := <-attached; err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func (a L1) check(s Shape, b privacy.Budget) error {
 		return fmt.Errorf("%w: eps is %v; it must be a number from %g to %g", ErrParameter, b.Epsilon, minEpsilon, float64(maxEpsilon))
 	}
 	if b.Delta != 0 {
-		return fmt.Errorf("%w: delta is %v; l1 is purely private and takes delta = 0 only", ErrParameter, b.Delta)
+		return fmt.Errorf("%w: delta is %v; dp_l1_regress takes delta = 0 only", ErrParameter, b.Delta)
 	}
 	if s.N < 1 || s.D < 1 {
 		return fmt.Errorf("%w: %d rows and %d coefficients; a regression needs one of each", ErrInfeasible, s.N, s.D)
@@ -120,7 +120,7 @@ func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
 	case a.Method == catalogue.MethodExponential || a.Method == catalogue.MethodObjective:
 		return a.Method, "asked for", nil
 	case a.Unscaled:
-		return catalogue.MethodObjective, "no scale is registered, without which the exact sampler may take for ever", nil
+		return catalogue.MethodObjective, "no scale is registered, and without scales the exact sampler may take extremely long", nil
 	case seconds <= autoSeconds:
 		return catalogue.MethodExponential, fmt.Sprintf("the exact sampler is practical for %d rows and %d coefficients", s.N, s.D), nil
 	}

@@ -201,7 +201,7 @@ func (s *Sidecar) forecast(e *explanation, c *claim, n int64) error {
 			e.add("expected_error:"+term, strconv.FormatFloat(expected.Deviation[j], 'g', 3, 64))
 		}
 		if expected.Short > tenth {
-			e.warn("the method stops short of its aim: for so much noise it takes steps that leave about %.0f%% of the way", 100*expected.Short)
+			e.warn("because of so much noise the method takes steps so few or small that about %.0f%% of the way to the answer are left", 100*expected.Short)
 		}
 		e.enough(algorithm, shape, budget, accountant)
 	}
@@ -228,17 +228,17 @@ func (e *explanation) enough(a dpsco.Scaled, s dpsco.Shape, b privacy.Budget, ac
 // suspect warns of what looks forgotten or careless.
 func (e *explanation) suspect(c *claim, n int64, plan *dpsco.Plan) {
 	if !c.scaled() && c.Request.Options["method"] == catalogue.MethodExponential {
-		e.warn("without scales the exact sampler may take for ever, and only a steward can end it")
+		e.warn("without scales the exact sampler may not end within the time that a job may take, and the budget would be spent all the same")
 	}
 	if !c.scaled() {
 		e.warn("no scale is registered: were they forgotten? A steward registers typical magnitudes, from public knowledge")
 	}
 	if target := c.Request.Target; catalogue.Classifies(c.Model) && c.scale(target) != 1 {
-		e.warn("%s is registered with scale %v and does not look like a label: rows count in which it is %v or %v, others say nothing; options negative_label and positive_label change that",
+		e.warn("%s is registered with scale %v and does not look like a label: only rows in which it is %v or %v are used; options negative_label and positive_label change that",
 			target, c.scale(target), plan.Parameters["negative_label"], plan.Parameters["positive_label"])
 	}
 	if d := c.Request.Delta; d > 0 && d*float64(n) > 1 {
-		e.warn("delta is above one in the number of rows: it would allow a mechanism to publish somebody's row now and then")
+		e.warn("delta is above one in the number of rows: it would allow a method to publish somebody's row now and then")
 	}
 	if c.Request.Eps > 10 {
 		e.warn("eps %v promises little: one person may change the probability of an answer by a factor of e^%v", c.Request.Eps, c.Request.Eps)

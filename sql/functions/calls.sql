@@ -334,7 +334,7 @@ COMMENT ON FUNCTION public.dp_result IS 'The coefficients of a job of the caller
 
 CREATE OR REPLACE FUNCTION public.dp_cancel(job uuid) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT dp_int.cancel(session_user, $1) $$;
-COMMENT ON FUNCTION public.dp_cancel IS 'Cancels a job of the caller''s unless it is spent, and says what became of it and of the budget.';
+COMMENT ON FUNCTION public.dp_cancel IS 'Cancels a job of the caller''s unless its budget is spent already, and says what became of the job and of the budget.';
 
 -- What the server says, in its language, to a COMMIT inside a transaction block:
 -- a function always runs inside one.

@@ -75,22 +75,22 @@ BEGIN
      AND EXISTS (SELECT FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_extension e ON e.extnamespace = n.oid
                   WHERE e.extname = 'dblink' AND has_schema_privilege(pg_roles.oid, n.oid, 'USAGE'));
   ok := detail IS NULL;
-  detail := coalesce(detail || ' can drive a cached loopback: move dblink to schema dp_dblink', 'as it should be');
+  detail := coalesce(detail || ' may call dblink, and with it a loopback connection that a session keeps: move the extension dblink to schema dp_dblink', 'as it should be');
   RETURN NEXT;
 
-  item := 'roles have no more than they need';
+  item := 'the roles dp_* have no rights that they do not need';
   SELECT string_agg(rolname, ', ') INTO detail
     FROM pg_catalog.pg_roles
    WHERE rolname IN ('dp_owner', 'dp_admin', 'dp_analyst', 'dp_loopback', 'dp_sidecar')
      AND (rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication OR rolbypassrls OR (rolname IN ('dp_owner', 'dp_admin', 'dp_analyst') AND rolcanlogin));
   ok := detail IS NULL;
-  detail := coalesce(detail || ' can do too much', 'as it should be');
+  detail := coalesce(detail || ': take away SUPERUSER, CREATEROLE, CREATEDB, REPLICATION and BYPASSRLS, and LOGIN but for dp_loopback and dp_sidecar', 'as it should be');
   RETURN NEXT;
 
   -- An overload that fits a call better would run as whoever calls.
-  item := 'not everybody can put functions beside dp_*';
+  item := 'analysts cannot create functions in schema public, beside dp_*';
   ok := NOT has_schema_privilege('dp_analyst', 'public', 'CREATE');
-  detail := CASE WHEN ok THEN 'as it should be' ELSE 'analysts may create in schema public: REVOKE CREATE ON SCHEMA public FROM PUBLIC' END;
+  detail := CASE WHEN ok THEN 'as it should be' ELSE 'they can, and such a function could be called in place of ours: REVOKE CREATE ON SCHEMA public FROM PUBLIC' END;
   RETURN NEXT;
 
   item := 'functions and views are those that were installed';

@@ -75,7 +75,7 @@ BEGIN
   value := greatest(least(a.epsilon, d.epsilon) - a.proven_epsilon, 0)::float8;
   RETURN NEXT;
   IF cost IS NULL THEN
-    RETURN QUERY VALUES ('affordable', format('no: %s accounting cannot price this mechanism', a.accounting));
+    RETURN QUERY VALUES ('affordable', format('no: %s accounting cannot state the cost of this method', a.accounting));
     RETURN;
   END IF;
   property := 'epsilon_remaining_after';
@@ -89,7 +89,7 @@ BEGIN
   property := 'affordable';
   value := CASE WHEN a.spent + cost > least(a.cap, d.cap) THEN 'no: the budget of the data set does not cover it'
                 WHEN mine + cost > g.cap THEN 'no: your own limit does not cover it'
-                WHEN NOT dp_int.delta_fits(a, e.delta) THEN 'no: the delta kept for mechanisms does not cover it'
+                WHEN NOT dp_int.delta_fits(a, e.delta) THEN 'no: the part of delta that is kept for methods that spend delta themselves does not cover it'
                 ELSE 'yes' END;
   RETURN NEXT;
 END $$;
@@ -171,11 +171,11 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     FROM (VALUES
       (1, 'dp_admin', 'dp_register', 'registers a relation, one row a person, with its whole budget', 'SELECT dp_register(''%s_too'', ''%r'', ''%t'', ''%f'', 1, %d)'),
       (2, 'dp_admin', 'dp_grant', 'lets somebody ask', 'SELECT dp_grant(''%s'', session_user)'),
-      (3, 'dp_admin', 'dp_revoke', 'takes that back', 'SELECT dp_revoke(''%s'', session_user)'),
+      (3, 'dp_admin', 'dp_revoke', 'takes a grant back', 'SELECT dp_revoke(''%s'', session_user)'),
       (4, 'dp_admin', 'dp_set_budget', 'sets the whole budget; what was spent stays spent', 'SELECT dp_set_budget(''%s'', %e, %d)'),
-      (5, 'dp_admin', 'dp_unregister', 'ends a data set; its people''s account stays', 'SELECT dp_unregister(''%s'')'),
-      (6, 'dp_admin', 'dp_abandon', 'ends a job that takes too long: spent, and nothing released', 'SELECT id, dp_abandon(id) FROM dp.jobs WHERE status = ''running'' AND expected_at < now() - interval ''1 hour'''),
-      (7, 'dp_admin', 'dp_verify', 'the ledger proves itself', 'SELECT * FROM dp_verify()'),
+      (5, 'dp_admin', 'dp_unregister', 'ends a data set; what was spent on its people stays spent', 'SELECT dp_unregister(''%s'')'),
+      (6, 'dp_admin', 'dp_abandon', 'ends a job that takes too long: its budget stays spent, and nothing is released', 'SELECT id, dp_abandon(id) FROM dp.jobs WHERE status = ''running'' AND expected_at < now() - interval ''1 hour'''),
+      (7, 'dp_admin', 'dp_verify', 'recomputes the ledger and reports what does not fit', 'SELECT * FROM dp_verify()'),
       (8, 'dp_admin', 'dp.ledger', 'every charge, refund and change of a budget', 'SELECT * FROM dp.ledger'),
       (9, 'dp_admin', 'dp_set_queue_limit', 'how many jobs of one caller may be queued', 'SELECT dp_set_queue_limit(1000)'),
       (11, 'dp_analyst', 'dp_explain', 'what a request would do, cost and leave; spends nothing', 'SELECT * FROM dp_explain(''l1'', ''%s'', 1.0)'),
@@ -187,7 +187,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (17, 'dp_analyst', 'dp_submit', 'queues a request and returns its job', 'SELECT dp_submit(''l1'', ''%s'', 0.5)'),
       (18, 'dp_analyst', 'dp_status', 'where a job stands', 'SELECT s.* FROM dp.jobs j, dp_status(j.id) s'),
       (19, 'dp_analyst', 'dp_result', 'the coefficients of a job that is done', 'SELECT r.* FROM dp.jobs j, dp_result(j.id) r WHERE j.status = ''done'''),
-      (20, 'dp_analyst', 'dp_cancel', 'cancels a job unless it is spent', 'SELECT dp_cancel(j.id) FROM dp.jobs j WHERE j.status = ''queued'''),
+      (20, 'dp_analyst', 'dp_cancel', 'cancels a job unless its budget is spent already', 'SELECT dp_cancel(j.id) FROM dp.jobs j WHERE j.status = ''queued'''),
       (21, 'dp_analyst', 'dp_run', 'submits, commits and waits: for psql and pg_cron', 'CALL dp_run(''l1'', ''%s'', 0.5)'),
       (22, NULL, 'dp.jobs', 'your jobs; for stewards everybody''s', 'SELECT * FROM dp.jobs'),
       (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' LIMIT 1'),
@@ -195,10 +195,10 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (33, NULL, 'dp.datasets', 'what may be asked', 'SELECT * FROM dp.datasets'),
       (34, NULL, 'dp.budget', 'what is left', 'SELECT * FROM dp.budget'),
       (35, NULL, 'dp.releases', 'what was released', 'SELECT * FROM dp.releases'),
-      (36, NULL, 'dp.coefficients', 'its coefficients', 'SELECT * FROM dp.coefficients'),
+      (36, NULL, 'dp.coefficients', 'the coefficients of releases', 'SELECT * FROM dp.coefficients'),
       (37, NULL, 'dp_check_install', 'is everything in place?', 'SELECT * FROM dp_check_install()'),
       (38, NULL, 'dp_version', 'the version of the schema', 'SELECT dp_version()'),
-      (39, NULL, 'dp_help', 'this', 'SELECT * FROM dp_help()')
+      (39, NULL, 'dp_help', 'this list', 'SELECT * FROM dp_help()')
     ) AS c(position, role, name, does, pattern)
     LEFT JOIN (
       SELECT d.name, format('%I.%I', d.schema_name, d.relation_name), d.target::text, d.features::text[], d.epsilon, a.delta

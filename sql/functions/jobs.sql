@@ -220,7 +220,7 @@ BEGIN
       RETURN NULL;
     END IF;
     IF j.state = 'reading' AND j.token IS NOT NULL AND j.attempt >= 4 THEN
-      PERFORM dp_int.job_park(j.id, j.token, 'its sidecars ended before they could finish it');
+      PERFORM dp_int.job_park(j.id, j.token, 'the job is not finished: the sidecars that worked on it ended before they could finish it');
       CONTINUE;
     END IF;
     IF j.state = 'charged' AND NOT dp_int.lock_account(j.dataset) THEN  -- its charge cannot be given back now
@@ -467,7 +467,7 @@ DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
 BEGIN
   IF j.state = 'reading' AND j.attempt >= 4 AND NOT p_leaving THEN
-    PERFORM dp_int.job_park(p_job, p_token, 'its sidecars could not finish it so far');
+    PERFORM dp_int.job_park(p_job, p_token, 'the job is not finished: the sidecars that worked on it could not finish it so far');
   ELSIF j.state = 'reading' THEN
     UPDATE dp_int.job
        SET token = NULL, leased_at = clock_timestamp(), lease_until = clock_timestamp() + CASE WHEN p_leaving THEN interval '0' ELSE dp_int.pause(j.attempt) END
@@ -493,7 +493,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
 BEGIN
-  PERFORM dp_int.suspend_job(j, p_message, format('The privacy budget is spent, once: the job goes on by itself, and the same request%s returns its result at no further cost.',
+  PERFORM dp_int.suspend_job(j, p_message, format('The privacy budget is spent, once: the job is tried again by itself, and the same request%s returns its result at no further cost.',
     CASE WHEN j.fresh THEN ' without fresh' END), clock_timestamp() + dp_int.pause(j.attempt));
 END $$;
 

@@ -122,15 +122,15 @@ BEGIN
   END IF;
   cost := dp_int.cost(a, e);
   IF cost IS NULL OR NOT (cost >= 0 AND cost < 'Infinity') OR NOT coalesce(e.delta >= 0 AND e.delta < 1, false) THEN
-    RAISE EXCEPTION 'data set "%" has % accounting, which cannot price this mechanism', d.name, a.accounting
+    RAISE EXCEPTION 'data set "%" has % accounting, which cannot state the cost of this method', d.name, a.accounting
       USING ERRCODE = 'DP005', HINT = 'Choose another method. No privacy budget was spent.';
   END IF;
   PERFORM dp_int.refuse_delta(d.name, a, e.delta);
   own := coalesce((SELECT t.spent FROM dp_int.caller_total t WHERE t.account = a.id AND t.principal = j.principal), 0);
   room := least(least(a.cap, d.cap) - a.spent, g.cap - own);
-  PERFORM dp_int.refuse_overdraft(d.name, NULL, least(a.cap, d.cap), a.spent, cost, a, e, room);
+  PERFORM dp_int.refuse_overdraft(d.name, NULL, least(a.epsilon, d.epsilon), least(a.cap, d.cap), a.spent, cost, a, e, room);
   IF g.cap IS NOT NULL THEN
-    PERFORM dp_int.refuse_overdraft(d.name, caller, g.cap, own, cost, a, e, room);
+    PERFORM dp_int.refuse_overdraft(d.name, caller, g.epsilon, g.cap, own, cost, a, e, room);
   END IF;
   e.account := a.id;
   e.kind := 'charge';
@@ -150,11 +150,11 @@ DECLARE
   remaining CONSTANT numeric := dp_int.reserve(a.delta) - a.spent_delta;
 BEGIN
   IF dp_int.delta_fits(a, delta) THEN RETURN; END IF;
-  RAISE EXCEPTION 'the delta that "%" keeps for mechanisms is exhausted: %', p_dataset,
-    CASE WHEN remaining < 0 THEN 'it was set below what they have spent'
-         ELSE format('%s is left, this request needs %s', remaining::float8, delta::float8) END
+  RAISE EXCEPTION 'the delta of data set "%" does not cover this request: %', p_dataset,
+    CASE WHEN remaining < 0 THEN 'it was set below what earlier requests have spent of it'
+         ELSE format('a tenth of it is kept for methods that spend delta themselves; of that tenth %s is left, and this request needs %s', remaining::float8, delta::float8) END
     USING ERRCODE = 'DP002',
-          HINT = CASE WHEN remaining < 0 THEN 'Ask' ELSE 'Ask with a smaller delta or a method without a delta of its own, or ask' END
+          HINT = CASE WHEN remaining < 0 THEN 'Ask' ELSE 'Ask with a smaller delta or with a method that spends no delta itself, or ask' END
                  || ' the steward for dp_set_budget. No privacy budget was spent. Requests answered before can still be repeated at no cost.';
 END $$;
 
@@ -176,13 +176,22 @@ BEGIN
   RETURN CASE WHEN eps > 0 THEN trim_scale(trunc(eps, 1 - floor(log(eps))::int)) END;  -- two digits, from below
 END $$;
 
--- cap, spent, cost and room are in the unit of account a. Without a caller the limit
+-- An epsilon as a message shows it, rounded upward to six decimals, or to six digits
+-- where it is small.
+CREATE OR REPLACE FUNCTION dp_int.shown_epsilon(epsilon numeric) RETURNS text
+LANGUAGE sql IMMUTABLE STRICT AS $$
+  SELECT CASE WHEN epsilon > 0 AND epsilon < 'Infinity' THEN trim_scale(ceil(epsilon / unit) * unit) ELSE epsilon END::text
+    FROM (SELECT CASE WHEN epsilon > 0 AND epsilon < 1 THEN 10::numeric ^ (floor(log(epsilon)) - 5) ELSE 1e-6 END) AS u(unit)
+$$;
+
+-- Raises DP002 unless the cost fits the cap. limit_epsilon is the cap as the steward
+-- gave it; cap, spent, cost and room are in the unit of account a, which people are
+-- not shown: the message says what epsilon the sums prove. Without a caller the limit
 -- is the data set's.
-CREATE OR REPLACE FUNCTION dp_int.refuse_overdraft(p_dataset text, p_caller name, cap numeric, spent numeric, cost numeric, a dp_int.account, e dp_int.ledger,
-                                        room numeric) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.refuse_overdraft(p_dataset text, p_caller name, limit_epsilon numeric, cap numeric, spent numeric, cost numeric, a dp_int.account,
+                                        e dp_int.ledger, room numeric) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-  remaining CONSTANT text := greatest(cap - spent, 0)::float8;
   remedy text := 'ask the steward for dp_set_budget';
   eps numeric;
 BEGIN
@@ -194,12 +203,12 @@ BEGIN
   remedy := CASE WHEN room <= 0 THEN 'A' || substr(remedy, 2)
                  WHEN a.accounting = 'pure' THEN format('Ask with eps at most %s, or %s', room::float8, remedy)
                  ELSE concat('Ask with a smaller eps, ', 'at most about ' || eps || ', ', 'or ', remedy) END;
-  RAISE EXCEPTION 'privacy budget of % on "%" is exhausted: %', coalesce('"' || p_caller || '"', 'the data set'), p_dataset,
-    format(CASE a.accounting
-             WHEN 'pure' THEN 'epsilon %1$s of %2$s is left, this request costs %4$s'
-             WHEN 'zcdp' THEN 'rho %1$s of %2$s is left at delta %3$s, this request costs %4$s'
-             ELSE 'divergence of order %5$s %1$s of %2$s is left at delta %3$s, this request costs %4$s' END,
-           remaining, cap::float8, a.delta::float8, cost::float8, trim_scale(a.renyi_order))
+  RAISE EXCEPTION '%', format(
+    CASE WHEN p_caller IS NULL THEN 'the budget of data set "%2$s" does not cover this request: it would raise the epsilon spent from %3$s to %4$s, the budget is %5$s%6$s'
+         ELSE 'the limit of "%1$s" on data set "%2$s" does not cover this request: it would raise the epsilon spent by "%1$s" from %3$s to %4$s, the limit is %5$s%6$s' END,
+    p_caller, p_dataset, dp_int.shown_epsilon(dp_int.proven(a.accounting, a.renyi_order, spent, a.delta, a.spent_delta)),
+    dp_int.shown_epsilon(dp_int.proven(a.accounting, a.renyi_order, spent + cost, a.delta, a.spent_delta + e.delta)), limit_epsilon::float8,
+    ' at delta ' || nullif(a.delta, 0)::float8)
     USING ERRCODE = 'DP002', HINT = remedy || '. No privacy budget was spent. Requests answered before can still be repeated at no cost.';
 END $$;
 

@@ -95,6 +95,6 @@ BEGIN
   RETURN 'abandoned before it read; no privacy budget was spent';
 END $$;
 COMMENT ON FUNCTION public.dp_abandon IS
-  'Ends anybody''s job, also one that is charged and fitting: what is spent stays spent, nothing is released, and the ledger says so. For dp_admin.';
+  'Ends anybody''s job. One that has begun to read its table has spent its budget: that stays spent, nothing is released, and the ledger records who ended it. For dp_admin.';
 GRANT EXECUTE ON FUNCTION public.dp_abandon, public.dp_set_queue_limit, dp.record_verify TO dp_admin;
 GRANT EXECUTE ON FUNCTION dp_int.figures, dp_int.schema_version TO dp_sidecar;

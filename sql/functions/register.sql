@@ -154,7 +154,7 @@ BEGIN
        WHERE relrowsecurity
          AND NOT (oid = p_relid AND (SELECT rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = 'dp_sidecar'))
       UNION ALL
-      SELECT 2, format('%s is more than column references over one relation', v.description)
+      SELECT 2, format('%s does more than show columns of one relation', v.description)
         FROM dp_int.derived_views(p_relid) v
        WHERE derived
       UNION ALL
@@ -331,19 +331,19 @@ BEGIN
   END IF;
   IF c.relrowsecurity AND NOT (SELECT rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = 'dp_sidecar') THEN
     RAISE EXCEPTION '% is refused: row-level security hides rows from dp_sidecar', p_relid::regclass
-      USING ERRCODE = '22023', HINT = 'Let its owner disable row-level security, or register a materialized view of it with options {"total": true}, which states that every person has exactly one row there.';
+      USING ERRCODE = '22023', HINT = 'Let its owner disable row-level security, or register a materialized view of it with options {"total": true}, which states that every person has exactly one row there and reading never raises an error.';
   END IF;
   invoker := CASE WHEN c.relkind IN ('v', 'm') THEN dp_int.reads_as_sidecar(p_relid) END;
   IF invoker IS NOT NULL THEN
-    RAISE EXCEPTION '% is refused: view % has security_invoker, and more than column references over one relation', p_relid::regclass, invoker::regclass
+    RAISE EXCEPTION '% is refused: view % has security_invoker, and does more than show columns of one relation', p_relid::regclass, invoker::regclass
       USING ERRCODE = '22023',
-            HINT = 'It would read with the rights of dp_sidecar, which may read every registered table, and could show its owner what he may not read. Let him take security_invoker away.';
+            HINT = format('It would read with the rights of dp_sidecar, which may read every registered table, and could show its owner what he may not read. As its owner run: ALTER VIEW %s RESET (security_invoker).', invoker::regclass);
   END IF;
   reason := dp_int.why_not_total(p_relid);
   IF reason IS NOT NULL AND NOT p_total THEN
     RAISE EXCEPTION '% is refused: %', p_relid::regclass, reason
       USING ERRCODE = '22023',
-            HINT = 'An expression, a function or another server can raise on one person''s row; a filter, a join or a partition key can drop or repeat it, and the number of rows, which is public, would tell. Register the whole table, or state with options {"total": true} that every person has exactly one row whatever their values, and that reading never raises; the statement is recorded.';
+            HINT = 'Register the whole table. Or state with options {"total": true} that every person has exactly one row, and that reading never raises an error, whatever the values; the ledger records the statement. The reason: the number of rows is public, and a filter, a join or a partition key can drop or repeat a person''s row; an expression, a function or another server can raise an error on a person''s values.';
   END IF;
   IF NOT (has_schema_privilege('dp_sidecar', c.relnamespace, 'USAGE') AND has_table_privilege('dp_sidecar', p_relid, 'SELECT')) THEN
     RAISE EXCEPTION 'dp_sidecar may not read %', p_relid::regclass
@@ -466,16 +466,16 @@ DECLARE
   names text;
 BEGIN
   IF reason IS NOT NULL THEN
-    RAISE EXCEPTION '% is refused: nobody knows whose rows it has: %', p_relid::regclass, reason
-      USING ERRCODE = '22023', HINT = 'Name a data set of the same people with options {"account": "name"}, or state with {"new_population": "why"} that there is none; the statement is recorded.';
+    RAISE EXCEPTION '% is refused: it is not known whose rows it has: %', p_relid::regclass, reason
+      USING ERRCODE = '22023', HINT = 'If a data set of the same people is registered, name it with options {"account": "name"}. Otherwise state with {"new_population": "why"} that these are other people; the ledger records the statement.';
   ELSIF EXISTS (SELECT FROM dp_int.known_relations(p_relid) k WHERE k.account IS NULL AND NOT k.child) THEN
     SELECT string_agg(DISTINCT g.relation, ', '), string_agg(DISTINCT format('"%s"', d.name), ', ') INTO gone, names
       FROM dp_int.gone_relations() g
       LEFT JOIN dp_int.dataset d ON d.account = g.account;
     IF gone IS NOT NULL THEN
-      RAISE EXCEPTION '% is refused: it may be what is left of %, for which budget was spent', p_relid::regclass, gone
+      RAISE EXCEPTION '% is refused: it may hold the people of %, which is gone and for which budget was spent', p_relid::regclass, gone
         USING ERRCODE = '22023',
-              HINT = format('If it shows people of %s, name that data set with options {"account": "name"}; if what is gone was made again under its name, register that first; else state with {"new_population": "why"} that these people are others. The statement is recorded.', names);
+              HINT = format('If it shows people of %s, name that data set with options {"account": "name"}. If the table that is gone was created again under its name, register that one first. Otherwise state with {"new_population": "why"} that these are other people; the ledger records the statement.', names);
     END IF;
   END IF;
 END $$;
@@ -493,7 +493,7 @@ BEGIN
       RAISE EXCEPTION 'unknown option "%"', o.key USING ERRCODE = '22023', HINT = 'dp_register knows total, account and new_population.';
     ELSIF o.type <> (CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END) THEN
       RAISE EXCEPTION 'option "%" must be a %', o.key, CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END
-        USING ERRCODE = '22023', HINT = 'total: true or false; account: the name of a data set of the same people; new_population: your statement why these people are new.';
+        USING ERRCODE = '22023', HINT = 'total: true states that every person has exactly one row and reading never raises an error; account: the name of a data set of the same people; new_population: your statement why these are other people.';
     END IF;
   END LOOP;
   IF p_options ? 'account' AND p_options ? 'new_population' THEN
@@ -528,7 +528,7 @@ BEGIN
     SELECT bool_or(k.account IS DISTINCT FROM d.account AND NOT (k.account IS NULL AND k.child)), bool_and(k.noted) INTO strange, noted
       FROM dp_int.known_relations(d.relid) k;
     IF strange THEN
-      RAISE EXCEPTION 'it shows relations that were not below it';
+      RAISE EXCEPTION 'it reads relations that it did not read when it was registered';
     ELSIF NOT noted THEN
       INSERT INTO dp_int.account_relation (account, relid, relation, child)
       SELECT d.account, k.relid, k.relation, k.child FROM dp_int.known_relations(d.relid) k
@@ -537,7 +537,7 @@ BEGIN
   EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type THEN
     GET STACKED DIAGNOSTICS changed = MESSAGE_TEXT;
     RAISE EXCEPTION 'data set "%" is not what was registered: %', d.name, changed
-      USING ERRCODE = 'DP004', HINT = 'Ask the steward to undo that, or to dp_unregister and dp_register it, with {"total": true}, or a statement whose rows it has, if that is what it lacks. No privacy budget was spent.';
+      USING ERRCODE = 'DP004', HINT = 'Ask the steward to undo the change, or to dp_unregister the data set and dp_register it again. Where the rows or reading them may now depend on values, that needs the statement {"total": true}: every person has exactly one row and reading never raises an error. Where it is not known whose rows they are, it needs the option account or new_population. No privacy budget was spent.';
   END;
 END $$;
 

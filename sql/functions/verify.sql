@@ -56,7 +56,7 @@ BEGIN
   ok := detail IS NULL;
   RETURN NEXT;
 
-  item := 'every caller''s total is the sum of their entries';
+  item := 'what every caller has spent is the sum of their entries';
   SELECT format('caller "%s" of account %s', coalesce(t.caller, c.caller), coalesce(t.account, c.account)) INTO detail
     FROM dp_int.caller_total t
     FULL JOIN (SELECT l.account, j.principal, min(l.caller::text) AS caller, sum(dp_int.cost(a, l)) AS spent

@@ -64,6 +64,8 @@ CREATE OR REPLACE VIEW dp.ledger WITH (security_barrier) AS
 COMMENT ON VIEW dp.ledger IS 'Every charge, refund and change of a budget; one hash chain an account. For dp_admin.';
 GRANT SELECT ON dp.datasets, dp.budget, dp.jobs, dp.releases, dp.coefficients TO dp_analyst, dp_admin;
 GRANT SELECT ON dp.ledger TO dp_admin;
+COMMENT ON COLUMN dp.jobs.stage IS
+  'Where the job stands. charged, running: its budget is spent, and it reads and fits. charged, waiting to read: its budget is spent, once; its table could not be read, and it is tried again by itself. charged, out of time: its budget is spent, once; it is tried again when the same is asked again.';
 COMMENT ON COLUMN dp.releases.id IS 'The release; see dp.coefficients, dp_coef, dp_predict';
 COMMENT ON COLUMN dp.releases.job IS 'The job that it is the result of';
 COMMENT ON COLUMN dp.releases.model IS 'l1, linear, logistic or huber';
