@@ -32,9 +32,6 @@ func (m *memory) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText implements encoding.TextMarshaler.
-func (m memory) MarshalText() ([]byte, error) { return []byte(strconv.FormatInt(int64(m), 10)), nil }
-
 // share is what a job may need when nobody says: three quarters of what the
 // machine, or the container, has, divided among jobs that run at a time; 0 where
 // that cannot be found out.
