@@ -97,12 +97,12 @@ func Uninstall(ctx context.Context, admin *pgx.ConnConfig, dir string) (files, s
 	if err := requireLatest(ctx, admin); err != nil {
 		return nil, nil, err
 	}
-	conn, err := alone(ctx, admin)
+	conn, err := connectAlone(ctx, admin)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer conn.Close(ctx)
-	if err := unserved(ctx, conn); err != nil {
+	if err := requireNoSidecar(ctx, conn); err != nil {
 		return nil, nil, err
 	}
 	if files, err = export(ctx, conn, dir); err != nil {
@@ -122,7 +122,8 @@ func Uninstall(ctx context.Context, admin *pgx.ConnConfig, dir string) (files, s
 	return files, stay, err
 }
 
-func unserved(ctx context.Context, conn *pgx.Conn) error {
+// requireNoSidecar refuses while the database believes a sidecar to be alive.
+func requireNoSidecar(ctx context.Context, conn *pgx.Conn) error {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
 		return err
@@ -154,8 +155,8 @@ func downAll(ctx context.Context, admin *pgx.ConnConfig) error {
 	return nil
 }
 
-// dropDblink removes the extension from the schema that the administrator's script
-// made for it, if we are an administrator and nobody else uses it.
+// dropDblink removes the extension dblink where the administrator's script made it, if the
+// role that connected is a superuser and nothing else uses the extension.
 func dropDblink(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, `
 DO $$
