@@ -84,7 +84,7 @@ func (w *world) serveBehind() *wire {
 	config.ConnConfig.Host, config.ConnConfig.Port = "127.0.0.1", uint16(through.port())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	s := &job.Sidecar{Config: config, Schema: sql.Current(), Version: "test", Log: slog.New(slog.DiscardHandler), Lease: 5 * time.Second, Grace: time.Second}
+	s := job.New(job.Config{Database: config, Schema: sql.Current(), Version: "test", Log: slog.New(slog.DiscardHandler), Lease: 5 * time.Second, Grace: time.Second})
 	go func() { ended <- s.Run(ctx) }()
 	w.Cleanup(func() { cancel(); <-ended })
 	w.eventually("the sidecar is alive", func() bool { return one[int](w, w.super, `SELECT dp_int.sidecars_alive()`) == 1 })

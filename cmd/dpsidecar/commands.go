@@ -175,7 +175,10 @@ func setupServe(fs *flag.FlagSet) action {
 			limit = memory(share(*jobs))
 		}
 		metrics := admin.NewMetrics(version.String())
-		s := &job.Sidecar{Config: pool, Jobs: *jobs, JobTime: *jobTime, Lease: *lease, Grace: *grace, Memory: int64(limit), Schema: sql.Current(), Watch: metrics, Version: version.String(), Log: logger}
+		s := job.New(job.Config{
+			Database: pool, Jobs: *jobs, JobTime: *jobTime, Lease: *lease, Grace: *grace, Memory: int64(limit),
+			Schema: sql.Current(), Watch: metrics, Version: version.String(), Log: logger,
+		})
 		if *listen == "" {
 			return s.Run(ctx)
 		}
