@@ -75,8 +75,8 @@ func TestOperatorsSeeBudgetsQueueAndJobs(t *testing.T) {
 		}
 	}
 	// Jobs that no worker takes while we look: the table is locked, or the pause lasts.
-	w.exec(w.super, `INSERT INTO dp_int.job (id, caller, dataset, model, eps, delta, request, request_hash, fresh, waited, state, token, lease_until, sqlstate, finished_at, charge, row_count)
-		SELECT gen_random_uuid(), j.caller, j.dataset, j.model, j.eps, j.delta, j.request, j.request_hash, true, false, v.state, v.token::uuid, v.until, v.sqlstate, v.finished, j.charge, j.row_count
+	w.exec(w.super, `INSERT INTO dp_int.job (id, principal, caller, dataset, model, eps, delta, request, request_hash, fresh, waited, state, token, lease_until, sqlstate, finished_at, charge, row_count)
+		SELECT gen_random_uuid(), j.principal, j.caller, j.dataset, j.model, j.eps, j.delta, j.request, j.request_hash, true, false, v.state, v.token::uuid, v.until, v.sqlstate, v.finished, j.charge, j.row_count
 		  FROM (SELECT * FROM dp_int.job WHERE state = 'done') j, (VALUES
 		    ('failed', NULL, NULL::timestamptz, 'DP004', now()), ('failed', NULL, NULL, 'DP004', now()), ('claimed', gen_random_uuid()::text, now() + interval '1 day', NULL, NULL),
 		    ('reading', NULL, now() + interval '1 day', 'DP004', NULL)) v(state, token, until, sqlstate, finished)`)
