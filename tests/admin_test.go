@@ -29,15 +29,16 @@ const (
 	jobsVersion   = 13
 )
 
-// sidecar is one that a test configures; it ends with the test.
-func (w *world) sidecar(change func(*job.Sidecar)) (s *job.Sidecar, ended <-chan error) {
+// sidecar starts one that the test configures; it ends with the test.
+func (w *world) sidecar(change func(*job.Config)) (s *job.Sidecar, ended <-chan error) {
 	w.Helper()
 	config, err := pgxpool.ParseConfig(w.system.URL("dp_sidecar"))
 	if err != nil {
 		w.Fatal(err)
 	}
-	s = &job.Sidecar{Config: config, Log: slog.New(slog.DiscardHandler), Grace: time.Second}
-	change(s)
+	c := job.Config{Database: config, Log: slog.New(slog.DiscardHandler), Grace: time.Second}
+	change(&c)
+	s = job.New(c)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
 	go func() { err := s.Run(ctx); done <- err; done <- err }()
@@ -48,7 +49,7 @@ func (w *world) sidecar(change func(*job.Sidecar)) (s *job.Sidecar, ended <-chan
 func TestOperatorsSeeBudgetsQueueAndJobs(t *testing.T) {
 	w := lonelyWorld(t, 1, 0)
 	metrics := admin.NewMetrics("test")
-	s, _ := w.sidecar(func(s *job.Sidecar) { s.Watch, s.Schema = metrics, sql.Current() })
+	s, _ := w.sidecar(func(c *job.Config) { c.Watch, c.Schema = metrics, sql.Current() })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +111,7 @@ func TestVersionSkewIsRefused(t *testing.T) {
 	w := lonelyWorld(t, 1, 0)
 	refuses := func(schema sql.Schema, says ...string) {
 		t.Helper()
-		_, ended := w.sidecar(func(s *job.Sidecar) { s.Schema = schema })
+		_, ended := w.sidecar(func(c *job.Config) { c.Schema = schema })
 		var err error
 		select {
 		case err = <-ended:
@@ -140,7 +141,7 @@ func TestVersionSkewIsRefused(t *testing.T) {
 	if alive := one[int](w, w.super, `SELECT dp_int.sidecars_alive()`); alive != 0 {
 		t.Errorf("%d of them are alive", alive)
 	}
-	s, ended := w.sidecar(func(s *job.Sidecar) { s.Schema = sql.Current() })
+	s, ended := w.sidecar(func(c *job.Config) { c.Schema = sql.Current() })
 	w.eventually("it is ready", func() bool { return s.Ready() == nil })
 	w.exec(w.super, `UPDATE dp_int.schema_migrations SET version = 9999`)
 	select {
@@ -165,7 +166,7 @@ func TestOnlyDpSidecarServes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, ended = w.sidecar(func(s *job.Sidecar) { s.Config = config })
+		_, ended = w.sidecar(func(c *job.Config) { c.Database = config })
 		return config.ConnConfig.User, ended
 	}
 	refuses := func(user string, ended <-chan error) {
@@ -182,7 +183,7 @@ func TestOnlyDpSidecarServes(t *testing.T) {
 	for _, url := range []string{w.system.SuperuserURL(), w.system.URL("member"), w.system.StewardURL()} {
 		refuses(serve(url))
 	}
-	s, _ := w.sidecar(func(*job.Sidecar) {})
+	s, _ := w.sidecar(func(*job.Config) {})
 	w.eventually("it is ready", func() bool { return s.Ready() == nil })
 
 	// A database that is away at the start is asked as soon as it is there.
@@ -200,7 +201,7 @@ func TestOnlyDpSidecarServes(t *testing.T) {
 // What does not fit into memory is refused before it is charged; dp_explain says so.
 func TestAJobThatDoesNotFitIsRefused(t *testing.T) {
 	w := lonelyWorld(t, 1, 0)
-	s, _ := w.sidecar(func(s *job.Sidecar) { s.Memory = 120_000 })
+	s, _ := w.sidecar(func(c *job.Config) { c.Memory = 120_000 })
 	w.eventually("it is ready", func() bool { return s.Ready() == nil })
 	_, err := regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.1)`, w.dataset) // 1,000 rows of four columns: 144,000 bytes
 	w.wantError(err, "DP005", "memory")

@@ -18,7 +18,7 @@ import (
 func BenchmarkCharge(b *testing.B) {
 	for _, sidecars := range []int{1, 8} {
 		b.Run(fmt.Sprintf("sidecars=%d", sidecars), func(b *testing.B) {
-			newTill(b).run(b, sidecars)
+			newChargeBench(b).run(b, sidecars)
 		})
 	}
 }
@@ -28,20 +28,20 @@ func BenchmarkCharge(b *testing.B) {
 func BenchmarkChargeAfterHistory(b *testing.B) {
 	for _, entries := range []int{10, 1_000, 100_000} {
 		b.Run(fmt.Sprintf("entries=%d", entries), func(b *testing.B) {
-			t := newTill(b)
-			t.fill(b, entries)
+			t := newChargeBench(b)
+			t.fillLedger(b, entries)
 			t.run(b, 1)
 		})
 	}
 }
 
-// till is an account that is charged and charged.
-type till struct {
+// chargeBench is a system with one account, to be charged many times.
+type chargeBench struct {
 	system *dev.System
 	super  *pgx.Conn
 }
 
-func newTill(b *testing.B) *till {
+func newChargeBench(b *testing.B) *chargeBench {
 	b.Helper()
 	ctx := context.Background()
 	s, err := dev.Start(ctx, dev.Options{Settings: map[string]string{"fsync": "on"}})
@@ -49,7 +49,7 @@ func newTill(b *testing.B) *till {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { s.Stop() })
-	t := &till{system: s}
+	t := &chargeBench{system: s}
 	if t.super, err = pgx.Connect(ctx, s.SuperuserURL()); err != nil {
 		b.Fatal(err)
 	}
@@ -64,15 +64,15 @@ func newTill(b *testing.B) *till {
 	return t
 }
 
-func (t *till) exec(b *testing.B, sql string, args ...any) {
+func (t *chargeBench) exec(b *testing.B, sql string, args ...any) {
 	b.Helper()
 	if _, err := t.super.Exec(context.Background(), sql, args...); err != nil {
 		b.Fatalf("%v\n%s", err, sql)
 	}
 }
 
-// hire makes n jobs that a worker has claimed.
-func (t *till) hire(b *testing.B, n int) []ledger.Owner {
+// claimedJobs makes n jobs that a worker has claimed.
+func (t *chargeBench) claimedJobs(b *testing.B, n int) []ledger.Owner {
 	b.Helper()
 	rows, _ := t.super.Query(context.Background(), `
 		INSERT INTO dp_int.job (id, principal, caller, dataset, model, eps, delta, request, request_hash, fresh, waited, state, attempt, token, lease_until)
@@ -86,10 +86,10 @@ func (t *till) hire(b *testing.B, n int) []ledger.Owner {
 	return jobs
 }
 
-// fill makes the ledger n entries long: copies of one charge, in the past.
-func (t *till) fill(b *testing.B, n int) {
+// fillLedger makes the ledger n entries long: copies of one charge, in the past.
+func (t *chargeBench) fillLedger(b *testing.B, n int) {
 	b.Helper()
-	if err := charge(t.super, t.hire(b, 1)[0]); err != nil {
+	if err := charge(t.super, t.claimedJobs(b, 1)[0]); err != nil {
 		b.Fatal(err)
 	}
 	t.exec(b, `
@@ -111,10 +111,10 @@ func charge(db ledger.DB, o ledger.Owner) error {
 const warmUp = 50
 
 // run charges b.N times by so many connections.
-func (t *till) run(b *testing.B, sidecars int) {
+func (t *chargeBench) run(b *testing.B, sidecars int) {
 	b.Helper()
 	jobs := make(chan ledger.Owner, b.N)
-	for _, o := range t.hire(b, b.N) {
+	for _, o := range t.claimedJobs(b, b.N) {
 		jobs <- o
 	}
 	close(jobs)
@@ -125,7 +125,7 @@ func (t *till) run(b *testing.B, sidecars int) {
 			b.Fatal(err)
 		}
 		defer conn.Close(context.Background())
-		for _, o := range t.hire(b, warmUp) {
+		for _, o := range t.claimedJobs(b, warmUp) {
 			if err := charge(conn, o); err != nil {
 				b.Fatal(err)
 			}

@@ -19,8 +19,8 @@ func (w *world) registerAgain(accounting string, epsilon, delta float64) {
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
 }
 
-// hire makes a job that a worker has claimed, and returns what the worker holds.
-const hire = `
+// insertClaimed makes a job that a worker has claimed, and returns job and token.
+const insertClaimed = `
 	INSERT INTO dp_int.job (id, principal, caller, dataset, model, eps, delta, request, request_hash, fresh, waited, state, attempt, token, lease_until)
 	SELECT gen_random_uuid(), dp_int.admit_principal($2), $2, id, 'l1', 1, 0, '{}', '', true, false, 'claimed', 1, gen_random_uuid(), now() + interval '1 day'
 	  FROM dp_int.dataset WHERE name = $1 AND unregistered_at IS NULL
@@ -41,9 +41,9 @@ func (w *world) mustCharge(e privacy.Event) ledger.Owner {
 	return o
 }
 
-// chargeAs hires on one connection and charges on another.
-func chargeAs(ctx context.Context, boss *pgx.Conn, db ledger.DB, dataset, caller string, e ledger.Entry) (o ledger.Owner, err error) {
-	if err = boss.QueryRow(ctx, hire, dataset, caller).Scan(&o.Job, &o.Token); err != nil {
+// chargeAs makes a claimed job on one connection and charges it on another.
+func chargeAs(ctx context.Context, admin *pgx.Conn, db ledger.DB, dataset, caller string, e ledger.Entry) (o ledger.Owner, err error) {
+	if err = admin.QueryRow(ctx, insertClaimed, dataset, caller).Scan(&o.Job, &o.Token); err != nil {
 		return o, err
 	}
 	_, err = ledger.Charge(ctx, db, o, e)

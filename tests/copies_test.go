@@ -104,12 +104,12 @@ func (c *copied) adopt(originalGone bool) []install.Adopted {
 // serve runs a sidecar on the copy until the test ends.
 func (c *copied) serve() {
 	c.Helper()
-	c.sidecar(func(s *job.Sidecar) {
-		config, err := pgx.ParseConfig(c.url("dp_sidecar"))
+	c.sidecar(func(s *job.Config) {
+		conn, err := pgx.ParseConfig(c.url("dp_sidecar"))
 		if err != nil {
 			c.Fatal(err)
 		}
-		s.Config.ConnConfig = config
+		s.Database.ConnConfig = conn
 	})
 	c.eventually("a sidecar serves the copy", func() bool { return one[int](c.world, c.super, `SELECT dp_int.sidecars_alive()`) > 0 })
 }
@@ -426,7 +426,7 @@ func TestTheLogKeepsHeads(t *testing.T) {
 		}
 		ctx, end := context.WithCancel(context.Background())
 		ended := make(chan error)
-		go func() { ended <- (&job.Sidecar{Config: config, Log: slog.New(handler)}).Run(ctx) }()
+		go func() { ended <- job.New(job.Config{Database: config, Log: slog.New(handler)}).Run(ctx) }()
 		w.eventually("a sidecar is there", func() bool { return one[int](w, w.super, `SELECT dp_int.sidecars_alive()`) > 0 })
 		w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.25, options => '{"fresh": true}')`, w.dataset)
 		end()

@@ -93,8 +93,8 @@ func (p *caller) ask(person int, r request) outcome {
 	return o
 }
 
-// insist asks until there is an answer.
-func (p *caller) insist(r request) (result []term, err error) {
+// askUntilAnswered asks until there is an answer.
+func (p *caller) askUntilAnswered(r request) (result []term, err error) {
 	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		if result, err = p.rows(r.call()); err == nil || time.Now().After(deadline) {
 			return result, err
@@ -141,8 +141,8 @@ const (
 	isKept  = "the result is kept"
 )
 
-// judge holds what a caller was told against what became of their job.
-func (c *crash) judge(line *tally, o outcome) {
+// checkTold compares what a caller was told with what became of their job.
+func (c *crash) checkTold(line *tally, o outcome) {
 	c.Helper()
 	var pg *pgconn.PgError
 	switch {
@@ -160,7 +160,7 @@ func (c *crash) judge(line *tally, o outcome) {
 	charged := `SELECT j.id::text FROM dp_int.job j JOIN dp_int.ledger c ON c.id = j.charge
 		WHERE j.caller = $1 AND j.request #>> '{options,radius}' = $2 AND j.created_at BETWEEN $3 AND $4`
 	args := []any{o.caller, fmt.Sprint(o.radius), o.from, o.to}
-	spent := c.ask1(charged, args...)
+	spent := c.queryText(charged, args...)
 	line.refused++
 	switch {
 	case strings.Contains(says, unknown):
@@ -169,7 +169,7 @@ func (c *crash) judge(line *tally, o outcome) {
 			c.violated("%s was told %q, but job %s is charged", o.request, pg.Hint, spent)
 		}
 	case strings.Contains(says, isSpent) || strings.Contains(says, isKept):
-		if c.ask1(`SELECT count(*)::text FROM dp_int.release WHERE request_hash IN (
+		if c.queryText(`SELECT count(*)::text FROM dp_int.release WHERE request_hash IN (
 			SELECT request_hash FROM dp_int.job WHERE request #>> '{options,radius}' = $1)`, fmt.Sprint(o.radius)) == "0" {
 			c.violated("%s was told %q, but nothing was released", o.request, pg.Hint)
 		}

@@ -20,7 +20,7 @@ type fault struct {
 	everywhere bool // for every sidecar, and again when it is back; else once
 	large      bool // some ask for a large table
 	moments    []moment
-	spring     func(*crash, *process)
+	happen     func(*crash, *process)
 }
 
 // killed is the fault of all faults; gone leaves nobody to go on.
@@ -122,7 +122,7 @@ func (c *crash) change(p *process, do, undo string) {
 // fillLogDisk lets the sidecars' backends write no further byte to any file: the
 // first that must write to the log of transactions takes the server down.
 func (c *crash) fillLogDisk(*process) {
-	for _, pid := range c.asked(`SELECT pid::text FROM pg_stat_activity WHERE usename = 'dp_sidecar'`) {
+	for _, pid := range c.queryTexts(`SELECT pid::text FROM pg_stat_activity WHERE usename = 'dp_sidecar'`) {
 		limit := exec.Command("prlimit", "--pid", pid, "--fsize=0")
 		if owner, err := os.Stat("/proc/" + pid); err == nil && os.Geteuid() == 0 { // the server is another user's
 			s := owner.Sys().(*syscall.Stat_t)

@@ -28,10 +28,10 @@ func sidecarBinary(tb testing.TB) string {
 	return binary
 }
 
-// process is one `dpsidecar serve`, behind a wire of its own. It can be ended at
+// process is one `dpsidecar serve`, behind a proxy of its own. It can be ended at
 // any moment and started again.
 type process struct {
-	*wire
+	*proxy
 	binary, url string
 	log         *syncBuffer
 
@@ -44,8 +44,8 @@ type process struct {
 func newProcess(tb testing.TB, binary string, s *dev.System) *process {
 	tb.Helper()
 	server := fmt.Sprintf("%s:%d", s.Cluster.Host(), s.Cluster.Port())
-	w := newWire(tb, server)
-	p := &process{wire: w, binary: binary, log: new(syncBuffer)}
+	w := newProxy(tb, server)
+	p := &process{proxy: w, binary: binary, log: new(syncBuffer)}
 	p.url = strings.Replace(s.URL("dp_sidecar"), server, fmt.Sprintf("127.0.0.1:%d", w.port()), 1)
 	tb.Cleanup(p.kill)
 	return p

@@ -194,7 +194,7 @@ func connected(ctx context.Context, url string) (conn *pgx.Conn, err error) {
 
 func (c *crash) mutate(function, old, new string) {
 	c.Helper()
-	definition := c.ask1(`SELECT pg_get_functiondef($1::regprocedure)`, function)
+	definition := c.queryText(`SELECT pg_get_functiondef($1::regprocedure)`, function)
 	mutant := strings.Replace(definition, old, new, 1)
 	if mutant == definition {
 		c.Fatalf("%s has no %q", function, old)
@@ -202,13 +202,13 @@ func (c *crash) mutate(function, old, new string) {
 	c.admin(mutant)
 }
 
-func (c *crash) ask1(sql string, args ...any) string {
+func (c *crash) queryText(sql string, args ...any) string {
 	c.Helper()
-	return strings.Join(c.asked(sql, args...), "\n")
+	return strings.Join(c.queryTexts(sql, args...), "\n")
 }
 
-// asked returns the first column of a query as text.
-func (c *crash) asked(sql string, args ...any) []string {
+// queryTexts returns the first column of a query as text.
+func (c *crash) queryTexts(sql string, args ...any) []string {
 	c.Helper()
 	ctx := context.Background()
 	conn, err := connected(ctx, c.system.SuperuserURL())
@@ -246,12 +246,12 @@ func (c *crash) round(f fault, at []moment, sidecars int) {
 			p.kill()
 		}
 	}
-	c.until("sidecars are there", func() bool { return c.ask1(`SELECT dp_int.sidecars_alive()::text`) == fmt.Sprint(sidecars) })
-	sprung := new(atomic.Int64)
+	c.until("sidecars are there", func() bool { return c.queryText(`SELECT dp_int.sidecars_alive()::text`) == fmt.Sprint(sidecars) })
+	hits := new(atomic.Int64)
 	over := make(chan struct{})
 	for i, p := range c.sidecars[:sidecars] {
 		if i == 0 || f.everywhere {
-			c.set(f, at, p, sprung, over)
+			c.set(f, at, p, hits, over)
 		}
 	}
 	c.serial++
@@ -265,32 +265,32 @@ func (c *crash) round(f fault, at []moment, sidecars int) {
 	for _, p := range c.sidecars {
 		p.set("", nil)
 	}
-	c.heal(sidecars)
+	c.repair(sidecars)
 	c.check(fmt.Sprintf("%s at %s, %d sidecars", f.name, at, sidecars), c.line(f, at), outcomes)
-	c.line(f, at).sprung += sprung.Load()
-	c.Logf("%s at %s, %d sidecars: sprung %d, %v", f.name, at, sidecars, sprung.Load(), time.Since(started).Round(time.Millisecond))
+	c.line(f, at).hits += hits.Load()
+	c.Logf("%s at %s, %d sidecars: hits %d, %v", f.name, at, sidecars, hits.Load(), time.Since(started).Round(time.Millisecond))
 }
 
-// set arms one sidecar's wire, or a clock, for the first moment, and for the next
-// once it went off.
-func (c *crash) set(f fault, at []moment, p *process, sprung *atomic.Int64, over <-chan struct{}) {
-	spring := func() {
+// set has the fault happen when one sidecar reaches the first moment, or at a random time,
+// and then sets the next moment.
+func (c *crash) set(f fault, at []moment, p *process, hits *atomic.Int64, over <-chan struct{}) {
+	happen := func() {
 		select {
 		case <-over:
 			return
 		default:
 		}
-		sprung.Add(1)
-		f.spring(c, p)
+		hits.Add(1)
+		f.happen(c, p)
 		if f.everywhere && len(at) > 1 {
-			c.set(f, at[1:], p, sprung, over)
+			c.set(f, at[1:], p, hits, over)
 		}
 	}
 	if at[0] == atAnyTime {
-		time.AfterFunc(time.Duration(rand.Int64N(int64(400*time.Millisecond))), spring)
+		time.AfterFunc(time.Duration(rand.Int64N(int64(400*time.Millisecond))), happen)
 		return
 	}
-	p.set(at[0], spring)
+	p.set(at[0], happen)
 }
 
 // some chooses k of a list.
@@ -311,8 +311,8 @@ func (c *crash) until(what string, ok func() bool) {
 	}
 }
 
-// heal undoes what a fault did to the database, and sees that the sidecars run.
-func (c *crash) heal(sidecars int) {
+// repair undoes what a fault did to the database, and sees that the sidecars run.
+func (c *crash) repair(sidecars int) {
 	c.Helper()
 	c.restart.Lock() // a restart under way ends first
 	defer c.restart.Unlock()
@@ -336,18 +336,18 @@ func (c *crash) later(undo func()) {
 	c.healing = append(c.healing, undo)
 }
 
-// check asks everything again and then holds the books against each other.
+// check asks everything again and then looks for violated invariants.
 func (c *crash) check(round string, line *tally, outcomes []outcome) {
 	c.Helper()
-	c.until("sidecars are back", func() bool { return c.ask1(`SELECT (dp_int.sidecars_alive() > 0)::text`) == "true" })
+	c.until("sidecars are back", func() bool { return c.queryText(`SELECT (dp_int.sidecars_alive() > 0)::text`) == "true" })
 	var asking sync.WaitGroup
 	kept, errs := make([][]term, callers), make([]error, callers)
 	for i := range outcomes {
-		asking.Go(func() { kept[i], errs[i] = c.people[i].insist(outcomes[i].request) })
+		asking.Go(func() { kept[i], errs[i] = c.people[i].askUntilAnswered(outcomes[i].request) })
 	}
 	asking.Wait()
 	c.until("every job has ended", func() bool {
-		return c.ask1(`SELECT count(*)::text FROM dp_int.job WHERE finished_at IS NULL`) == "0"
+		return c.queryText(`SELECT count(*)::text FROM dp_int.job WHERE finished_at IS NULL`) == "0"
 	})
 	line.rounds++
 	for i, o := range outcomes {
@@ -357,10 +357,10 @@ func (c *crash) check(round string, line *tally, outcomes []outcome) {
 		case o.err == nil && o.result != nil && !slices.Equal(kept[i], o.result):
 			c.violated("%s: %s was %v and is %v", round, o.request, o.result, kept[i])
 		}
-		c.judge(line, o)
+		c.checkTold(line, o)
 	}
-	for what, wrong := range books {
-		if found := c.ask1(wrong); found != "" {
+	for what, wrong := range invariants {
+		if found := c.queryText(wrong); found != "" {
 			c.violated("%s: %s: %s", round, what, found)
 		}
 	}
@@ -386,8 +386,8 @@ func (c *crash) verify(round string) {
 	}
 }
 
-// books are queries that find nothing once all jobs have ended.
-var books = map[string]string{
+// invariants are queries that find nothing once all jobs have ended.
+var invariants = map[string]string{
 	"a request was released twice": `SELECT request_hash::text FROM dp_int.release GROUP BY dataset, request_hash HAVING count(*) > 1`,
 	"a charge stands and bought nothing": `SELECT c.id::text FROM dp_int.ledger c WHERE c.kind = 'charge'
 		AND NOT EXISTS (SELECT FROM dp_int.ledger b WHERE b.refunds = c.id) AND NOT EXISTS (SELECT FROM dp_int.release r WHERE r.charge = c.id)`,
@@ -402,7 +402,7 @@ var books = map[string]string{
 
 // tally is what happened in the rounds of one fault at one moment.
 type tally struct {
-	rounds, sprung                       int64
+	rounds, hits                         int64
 	answered, refused, broken, unhelpful int64
 }
 
@@ -417,7 +417,7 @@ func (c *crash) line(f fault, at []moment) *tally {
 	return c.lines[key]
 }
 
-// print shows the table, and the books in total.
+// print shows the counts of all rounds.
 func (c *crash) print() {
 	var text strings.Builder
 	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -429,10 +429,10 @@ func (c *crash) print() {
 	slices.Sort(keys)
 	for _, k := range keys {
 		l := c.lines[k]
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n", k, l.rounds, l.sprung, l.answered, l.refused, l.broken, l.unhelpful)
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n", k, l.rounds, l.hits, l.answered, l.refused, l.broken, l.unhelpful)
 	}
 	t.Flush()
-	c.Logf("\n%s\n%d kills; %s; %d violations", &text, c.kills.Load(), c.ask1(`
+	c.Logf("\n%s\n%d kills; %s; %d violations", &text, c.kills.Load(), c.queryText(`
 		SELECT format('%s jobs, %s charges, %s given back, %s releases', (SELECT count(*) FROM dp_int.job),
 		  count(*) FILTER (WHERE kind = 'charge'), count(*) FILTER (WHERE kind = 'refund'), (SELECT count(*) FROM dp_int.release))
 		  FROM dp_int.ledger`), len(c.violations))

@@ -83,7 +83,7 @@ type histories struct {
 func newHistories(t *testing.T, s *dev.System, accounting string) *histories {
 	h := &histories{world: worldIn(t, s, 1, 0), accounting: accounting, renyi: new(privacy.Renyi)}
 	for i := range chargers {
-		h.people = append(h.people, &charger{histories: h, rng: rand.New(rand.NewPCG(17, uint64(i))), boss: h.connect(h.system.SuperuserURL())})
+		h.people = append(h.people, &charger{histories: h, rng: rand.New(rand.NewPCG(17, uint64(i))), admin: h.connect(h.system.SuperuserURL())})
 	}
 	h.Cleanup(func() {
 		for _, c := range h.people {
@@ -182,12 +182,12 @@ func (h *histories) recompute(largest, delta float64) {
 	}
 }
 
-// charger is one of sixteen. Its boss hires, kills and looks; its worker charges
+// charger is one of sixteen. Its connection admin makes jobs, kills and looks; its worker charges
 // and may be killed at any time.
 type charger struct {
 	*histories
-	rng          *rand.Rand
-	boss, worker *pgx.Conn
+	rng           *rand.Rand
+	admin, worker *pgx.Conn
 
 	standing []ledger.Owner // charges that were acknowledged and not given back
 	undone   []ledger.Owner // charges that were rolled back before any commit
@@ -217,7 +217,7 @@ func (c *charger) act(ctx context.Context, epsilon float64) (err error) {
 		return err
 	}
 	defer tx.Rollback(ctx)
-	o, err := chargeAs(ctx, c.boss, tx, c.dataset, c.person, ledger.Entry{Event: c.event(epsilon), Rows: 1000})
+	o, err := chargeAs(ctx, c.admin, tx, c.dataset, c.person, ledger.Entry{Event: c.event(epsilon), Rows: 1000})
 	var no *ledger.Refusal
 	if errors.As(err, &no) && (no.SQLSTATE == "DP002" || no.SQLSTATE == "DP005") {
 		c.undone = append(c.undone, o)
@@ -237,7 +237,7 @@ func (c *charger) act(ctx context.Context, epsilon float64) (err error) {
 		c.undone = append(c.undone, o)
 		return c.worker.PgConn().Conn().Close()
 	case 2: // killed while it commits: who knows
-		if _, err := c.boss.Exec(ctx, `SELECT pg_terminate_backend($1)`, c.worker.PgConn().PID()); err != nil {
+		if _, err := c.admin.Exec(ctx, `SELECT pg_terminate_backend($1)`, c.worker.PgConn().PID()); err != nil {
 			return err
 		}
 		if tx.Commit(ctx) == nil {
@@ -249,7 +249,7 @@ func (c *charger) act(ctx context.Context, epsilon float64) (err error) {
 	return tx.Commit(ctx)
 }
 
-// giveBack gives the last standing charge back, or dies trying.
+// giveBack gives the last standing charge back; its connection may be killed meanwhile.
 func (c *charger) giveBack(ctx context.Context) error {
 	tx, err := c.worker.Begin(ctx)
 	if err != nil {
@@ -292,12 +292,12 @@ func (c *charger) event(epsilon float64) privacy.Event {
 func (c *charger) account() {
 	net := `SELECT coalesce(sum(CASE kind WHEN 'charge' THEN 1 ELSE -1 END), 0) FROM dp_int.ledger WHERE job = $1`
 	for _, o := range c.standing {
-		if one[int64](c.world, c.boss, net, o.Job) != 1 {
+		if one[int64](c.world, c.admin, net, o.Job) != 1 {
 			c.find("a charge that was acknowledged is lost")
 		}
 	}
 	for _, o := range c.undone {
-		if one[int64](c.world, c.boss, net, o.Job) != 0 {
+		if one[int64](c.world, c.admin, net, o.Job) != 0 {
 			c.find("a charge that was undone stands")
 		}
 	}

@@ -73,18 +73,18 @@ func (w *world) serve() (stop func()) {
 	return stop
 }
 
-// serveBehind starts a sidecar behind a wire, and with a lease that soon runs out.
-func (w *world) serveBehind() *wire {
+// serveBehind starts a sidecar behind a proxy, and with a lease that soon runs out.
+func (w *world) serveBehind() *proxy {
 	w.Helper()
 	config, err := pgxpool.ParseConfig(w.system.URL("dp_sidecar"))
 	if err != nil {
 		w.Fatal(err)
 	}
-	through := newWire(w, net.JoinHostPort(config.ConnConfig.Host, fmt.Sprint(config.ConnConfig.Port)))
+	through := newProxy(w, net.JoinHostPort(config.ConnConfig.Host, fmt.Sprint(config.ConnConfig.Port)))
 	config.ConnConfig.Host, config.ConnConfig.Port = "127.0.0.1", uint16(through.port())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	s := &job.Sidecar{Config: config, Schema: sql.Current(), Version: "test", Log: slog.New(slog.DiscardHandler), Lease: 5 * time.Second, Grace: time.Second}
+	s := job.New(job.Config{Database: config, Schema: sql.Current(), Version: "test", Log: slog.New(slog.DiscardHandler), Lease: 5 * time.Second, Grace: time.Second})
 	go func() { ended <- s.Run(ctx) }()
 	w.Cleanup(func() { cancel(); <-ended })
 	w.eventually("the sidecar is alive", func() bool { return one[int](w, w.super, `SELECT dp_int.sidecars_alive()`) == 1 })
@@ -317,8 +317,8 @@ func TestIdenticalJobsCostOneUnderRepeatableRead(t *testing.T) {
 	}
 }
 
-// sleeper is a view that takes so many seconds to count or to read.
-func (w *world) sleeper(seconds int) {
+// slowToCount registers a view, sleeper, that takes so many seconds to count or to read.
+func (w *world) slowToCount(seconds int) {
 	w.Helper()
 	w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.sleeper AS SELECT amount AS y, age AS x FROM public.%s WHERE (SELECT pg_sleep(%d) IS NOT NULL); GRANT SELECT ON sleeper TO dp_sidecar`,
 		w.dataset, seconds))
@@ -331,7 +331,7 @@ const sleeping = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'd
 // before its lease runs out.
 func TestAJobCanceledWhileItCountsIsDropped(t *testing.T) {
 	w := lonelyWorld(t, 100, 0)
-	w.sleeper(300)
+	w.slowToCount(300)
 	w.exec(w.super, `UPDATE dp_int.dataset SET row_count = 1000`)
 	w.serve()
 	id := one[string](w, w.analyst, `SELECT dp_submit('l1', 'sleeper', 0.5)::text`)
@@ -345,7 +345,7 @@ func TestAJobCanceledWhileItCountsIsDropped(t *testing.T) {
 func TestASlowCountStopsNoHeartbeat(t *testing.T) {
 	w := lonelyWorld(t, 100, 0)
 	w.serve()
-	w.sleeper(300)
+	w.slowToCount(300)
 	w.eventually("it counts", func() bool { return one[bool](w, w.super, sleeping) })
 	began := one[time.Time](w, w.super, `SELECT clock_timestamp()`)
 	w.eventually("heartbeats go on", func() bool {

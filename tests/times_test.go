@@ -81,8 +81,8 @@ func TestAWaitThatIsLateHasOneStage(t *testing.T) {
 	}
 }
 
-// crowd queues so many jobs of one analyst, by hand: no two are identical.
-func (w *world) crowd(jobs int) {
+// queueJobs queues so many jobs of the analyst without their sessions: no two are identical.
+func (w *world) queueJobs(jobs int) {
 	w.Helper()
 	w.exec(w.super, fmt.Sprintf(`SELECT dp_int.insert_job(gen_random_uuid(), '%s', (d.id, 'l1', 1, 0, jsonb_build_object('eps', i), sha256(i::text::bytea), false)::dp_int.request, false)
 		FROM dp_int.dataset d, generate_series(1, %d) i WHERE d.name = '%s'`, w.person, jobs, w.dataset))
@@ -107,7 +107,7 @@ func TestALongQueueIsCountedInOnePass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := lonelyWorld(t, 100, 0)
 			took := func(jobs int) time.Duration {
-				w.crowd(jobs)
+				w.queueJobs(jobs)
 				w.exec(w.steward, `BEGIN`)
 				best := time.Hour
 				for range 3 {

@@ -40,19 +40,19 @@ that fits a budget of epsilon = 1:
     dpsidecar account --delta 1e-5 --epsilon 1 --calibrate
 `
 
-// number is a flag without a value until it is given one.
-type number float64
+// numberFlagValue is the value of a flag for a number: NaN until it is given one.
+type numberFlagValue float64
 
-func (n *number) Set(text string) error {
+func (n *numberFlagValue) Set(text string) error {
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil {
 		return errors.New("want a number")
 	}
-	*n = number(v)
+	*n = numberFlagValue(v)
 	return nil
 }
 
-func (n *number) String() string {
+func (n *numberFlagValue) String() string {
 	if n == nil || math.IsNaN(float64(*n)) {
 		return ""
 	}
@@ -61,7 +61,7 @@ func (n *number) String() string {
 
 func numberFlag(fs *flag.FlagSet, name, usage string) *float64 {
 	v := math.NaN()
-	fs.Var((*number)(&v), name, usage)
+	fs.Var((*numberFlagValue)(&v), name, usage)
 	return &v
 }
 

@@ -81,7 +81,8 @@ func (l loopbackFlags) config() (install.Config, error) {
 	return install.Config{LoopbackHost: *l.host, LoopbackPort: uint16(*l.port)}, nil
 }
 
-// printMissing shows the script that an administrator must run first, if that is it.
+// printMissing prints the script that an administrator must run first, if err is that it
+// has not been run.
 func printMissing(w io.Writer, database string, err error) {
 	var missing *install.PrerequisiteError
 	if errors.As(err, &missing) {
@@ -89,6 +90,7 @@ func printMissing(w io.Writer, database string, err error) {
 	}
 }
 
+// printInstalled prints what an installation did, and its checks.
 func printInstalled(w io.Writer, database string, r install.Result) {
 	fmt.Fprintf(w, "dpsidecar is installed in database %s, schema version %d.\n\n", database, r.Version)
 	printChecks(w, r.Checks)
@@ -97,17 +99,17 @@ func printInstalled(w io.Writer, database string, r install.Result) {
 	}
 }
 
-// printChecks reports whether all is well.
+// printChecks prints the checks, and returns true if all passed.
 func printChecks(w io.Writer, checks []install.Check) bool {
-	well := true
+	passed := true
 	for _, check := range checks {
 		mark := "ok"
 		if !check.OK {
-			mark, well = "NO", false
+			mark, passed = "NO", false
 		}
 		fmt.Fprintf(w, "  %-3s %s: %s\n", mark, check.Item, check.Detail)
 	}
-	return well
+	return passed
 }
 
 // readOrMakePassword makes the file, with a random password, if there is none.
@@ -172,10 +174,13 @@ func setupServe(fs *flag.FlagSet) action {
 			return err
 		}
 		if limit < 0 {
-			limit = memory(share(*jobs))
+			limit = memory(memoryPerJob(*jobs))
 		}
 		metrics := admin.NewMetrics(version.String())
-		s := &job.Sidecar{Config: pool, Jobs: *jobs, JobTime: *jobTime, Lease: *lease, Grace: *grace, Memory: int64(limit), Schema: sql.Current(), Watch: metrics, Version: version.String(), Log: logger}
+		s := job.New(job.Config{
+			Database: pool, Jobs: *jobs, JobTime: *jobTime, Lease: *lease, Grace: *grace, Memory: int64(limit),
+			Schema: sql.Current(), Watch: metrics, Version: version.String(), Log: logger,
+		})
 		if *listen == "" {
 			return s.Run(ctx)
 		}
@@ -211,7 +216,7 @@ func setupCheck(fs *flag.FlagSet) action {
 			return err
 		}
 		defer conn.Close(ctx)
-		// The checks of another version say what to do about that version.
+		// dp_check_install of another version would say what to do about that version.
 		if err := job.CheckSchema(ctx, conn, sql.Current()); err != nil {
 			return err
 		}
@@ -243,31 +248,31 @@ func setupVerify(fs *flag.FlagSet) action {
 			return err
 		}
 		defer conn.Close(ctx)
-		// One snapshot for everything.
+		// One snapshot for everything that is compared.
 		tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 		if err != nil {
 			return err
 		}
 		findings, err := ledger.Verify(ctx, tx, kept...)
 		if err != nil {
-			return asSteward(err)
+			return adviseSteward(err)
 		}
 		heads, err := ledger.Heads(ctx, tx)
 		if err != nil {
-			return asSteward(err)
+			return adviseSteward(err)
 		}
-		well := true
+		passed := true
 		for _, f := range findings {
 			mark := "ok"
 			if !f.OK {
-				mark, well = "NO", false
+				mark, passed = "NO", false
 			}
 			fmt.Fprintln(c.out, strings.TrimRight(fmt.Sprintf("  %-3s %s  %s", mark, f.Item, f.Detail), " "))
 		}
-		if err := recordVerify(ctx, tx, conn, well); err != nil {
+		if err := recordVerify(ctx, tx, conn, passed); err != nil {
 			fmt.Fprintln(c.log, "dpsidecar: the result is not recorded for the metrics:", describe(err))
 		}
-		if !well {
+		if !passed {
 			return errors.New("the ledger does not hold")
 		}
 		for _, h := range heads {
@@ -294,12 +299,13 @@ func readHeads(file string) ([]ledger.Head, error) {
 	return heads, nil
 }
 
-// recordVerify ends the snapshot and notes the result. A standby cannot.
-func recordVerify(ctx context.Context, tx pgx.Tx, conn *pgx.Conn, well bool) error {
+// recordVerify ends the snapshot of a verification and records its result in the database,
+// for the metrics. On a standby that is an error.
+func recordVerify(ctx context.Context, tx pgx.Tx, conn *pgx.Conn, passed bool) error {
 	if err := tx.Rollback(ctx); err != nil {
 		return err
 	}
-	_, err := conn.Exec(ctx, "SELECT dp.record_verify($1)", well)
+	_, err := conn.Exec(ctx, "SELECT dp.record_verify($1)", passed)
 	return err
 }
 

@@ -22,7 +22,7 @@ import (
 func (cmd command) run(ctx context.Context, c console, args []string) error {
 	fs := cmd.flags()
 	do := cmd.setup(fs)
-	sayWhatIsWanted(fs)
+	describeWantedValues(fs)
 	rest, err := parse(fs, args)
 	if errors.Is(err, flag.ErrHelp) {
 		cmd.help(c.out, fs)
@@ -33,7 +33,7 @@ func (cmd command) run(ctx context.Context, c console, args []string) error {
 	if cmd.args == "" && len(rest) > 0 {
 		return fmt.Errorf("%w: %s takes no argument %q", errUsage, cmd.name, rest[0])
 	}
-	if err := fill(fs, c.getenv); err != nil {
+	if err := fillFlags(fs, c.getenv); err != nil {
 		return err
 	}
 	return do(ctx, c, rest)
@@ -47,6 +47,7 @@ func (cmd command) flags() *flag.FlagSet {
 	return fs
 }
 
+// help prints the command's flags and its manual.
 func (cmd command) help(w io.Writer, fs *flag.FlagSet) {
 	fmt.Fprintf(w, "usage: dpsidecar %s [flags] %s\n%s\n\n", cmd.name, cmd.args, sentence(cmd.summary))
 	fs.VisitAll(func(f *flag.Flag) {
@@ -54,13 +55,14 @@ func (cmd command) help(w io.Writer, fs *flag.FlagSet) {
 		if f.DefValue != "" && f.DefValue != "0" {
 			text += ", default " + f.DefValue
 		}
-		fmt.Fprintf(w, "  --%s %s\n      %s (%s)\n", f.Name, value, text, variable(f.Name))
+		fmt.Fprintf(w, "  --%s %s\n      %s (%s)\n", f.Name, value, text, environmentVariable(f.Name))
 	})
 	if text := manuals[cmd.name]; text != "" {
 		fmt.Fprint(w, "\n"+text)
 	}
 }
 
+// sentence makes a summary a sentence.
 func sentence(s string) string {
 	s = strings.ToUpper(s[:1]) + s[1:]
 	if strings.HasSuffix(s, "?") {
@@ -83,30 +85,31 @@ func parse(fs *flag.FlagSet, args []string) (rest []string, err error) {
 	}
 }
 
-// demanding is a flag that says what it wants when it is given something else;
-// package flag says "parse error".
-type demanding struct {
+// flagWithHint is a flag whose error says what values it takes; that of package flag is
+// "parse error".
+type flagWithHint struct {
 	flag.Value
 	want string
 }
 
-func (d demanding) Set(text string) error {
+func (d flagWithHint) Set(text string) error {
 	if d.Value.Set(text) != nil {
 		return errors.New("want " + d.want)
 	}
 	return nil
 }
 
-func (d demanding) IsBoolFlag() bool {
+func (d flagWithHint) IsBoolFlag() bool {
 	b, ok := d.Value.(interface{ IsBoolFlag() bool })
 	return ok && b.IsBoolFlag()
 }
 
-func sayWhatIsWanted(fs *flag.FlagSet) {
+// describeWantedValues gives flags of the usual types a hint for their errors.
+func describeWantedValues(fs *flag.FlagSet) {
 	fs.VisitAll(func(f *flag.Flag) {
 		getter, _ := f.Value.(flag.Getter)
 		if getter == nil {
-			return // it has words of its own
+			return // its type is ours, with an error of its own
 		}
 		want := ""
 		switch getter.Get().(type) {
@@ -123,18 +126,18 @@ func sayWhatIsWanted(fs *flag.FlagSet) {
 		default:
 			return
 		}
-		f.Value = demanding{f.Value, want}
+		f.Value = flagWithHint{f.Value, want}
 	})
 }
 
-// variable is the name of a flag in the environment.
-func variable(name string) string {
+// environmentVariable is the name of a flag in the environment.
+func environmentVariable(name string) string {
 	return "DPSIDECAR_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// fill gives every flag that is not on the command line its value from the
+// fillFlags gives every flag that is not on the command line its value from the
 // environment or else from the file.
-func fill(fs *flag.FlagSet, getenv func(string) string) error {
+func fillFlags(fs *flag.FlagSet, getenv func(string) string) error {
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	set := func(name, value, source string) error {
@@ -149,7 +152,7 @@ func fill(fs *flag.FlagSet, getenv func(string) string) error {
 	}
 	var err error
 	fs.VisitAll(func(f *flag.Flag) {
-		err = errors.Join(err, set(f.Name, getenv(variable(f.Name)), variable(f.Name)))
+		err = errors.Join(err, set(f.Name, getenv(environmentVariable(f.Name)), environmentVariable(f.Name)))
 	})
 	if err != nil {
 		return err

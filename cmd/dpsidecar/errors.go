@@ -20,8 +20,8 @@ func describe(err error) string {
 	return text
 }
 
-// oneLine says everything once. A connection that fails is tried with TLS and
-// without, at each address, and each time fails on a line of its own.
+// oneLine joins the lines of an error, each once. A connection is tried with TLS and
+// without, at each address, and the error has a line for every attempt.
 func oneLine(err error) string {
 	var said []string
 	for line := range strings.Lines(err.Error()) {
@@ -51,8 +51,8 @@ func logError(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// asSteward adds what to do when Postgres refuses what stewards may.
-func asSteward(err error) error {
+// adviseSteward adds what to do to a refusal of something that only stewards may do.
+func adviseSteward(err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "42501" {
 		return fmt.Errorf("%w: connect as a steward, a member of dp_admin", err)

@@ -61,7 +61,7 @@ func TestPrecedence(t *testing.T) {
 	if _, err := parse(fs, []string{"--jobs", "1"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := fill(fs, func(name string) string { return env[name] }); err != nil {
+	if err := fillFlags(fs, func(name string) string { return env[name] }); err != nil {
 		t.Fatal(err)
 	}
 	if *jobs != 1 || *lease != 2*time.Second || *grace != 3*time.Second {

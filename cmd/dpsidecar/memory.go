@@ -32,13 +32,10 @@ func (m *memory) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText implements encoding.TextMarshaler.
-func (m memory) MarshalText() ([]byte, error) { return []byte(strconv.FormatInt(int64(m), 10)), nil }
-
-// share is what a job may need when nobody says: three quarters of what the
-// machine, or the container, has, divided among jobs that run at a time; 0 where
-// that cannot be found out.
-func share(jobs int) int64 {
+// memoryPerJob is how many bytes a job may need by default: three quarters of what the
+// machine, or the container, has, divided among the jobs that run at a time; 0 where that
+// cannot be found out.
+func memoryPerJob(jobs int) int64 {
 	least := int64(0)
 	for _, found := range []int64{cgroupLimit(), machineMemory()} {
 		if found > 0 && (least == 0 || found < least) {
@@ -48,6 +45,7 @@ func share(jobs int) int64 {
 	return least / 4 * 3 / int64(jobs)
 }
 
+// cgroupLimit is the container's limit, 0 where there is none.
 func cgroupLimit() int64 {
 	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
 		text, _ := os.ReadFile(file)
@@ -58,6 +56,7 @@ func cgroupLimit() int64 {
 	return 0
 }
 
+// machineMemory is what Linux says the machine has, 0 elsewhere.
 func machineMemory() int64 {
 	text, _ := os.ReadFile("/proc/meminfo")
 	for line := range strings.Lines(string(text)) {

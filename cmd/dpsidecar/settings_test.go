@@ -20,7 +20,7 @@ func settingsTable() string {
 		cmd.setup(fs)
 		fs.VisitAll(func(f *flag.Flag) {
 			value, text := flag.UnquoteUsage(f)
-			fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", strings.TrimSpace(f.Name+" "+value), variable(f.Name), code(f.DefValue), strings.ReplaceAll(text, "|", `\|`))
+			fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", strings.TrimSpace(f.Name+" "+value), environmentVariable(f.Name), code(f.DefValue), strings.ReplaceAll(text, "|", `\|`))
 		})
 		if text := manuals[cmd.name]; text != "" {
 			fmt.Fprintf(&b, "\n```text\n%s```\n", text)
@@ -69,7 +69,7 @@ func TestMemoryIsWrittenWithUnits(t *testing.T) {
 	if out, err := dpsidecar(t, nil, "serve", "--job-memory", "4GB"); !errors.Is(err, errUsage) {
 		t.Errorf("%v: %s", err, out)
 	}
-	if one, two := share(1), share(2); one < 0 || two != one/2 {
+	if one, two := memoryPerJob(1), memoryPerJob(2); one < 0 || two != one/2 {
 		t.Errorf("a job may have %d, or %d of two", one, two)
 	}
 }

@@ -24,7 +24,7 @@ func Games() ([]Game, error) {
 		}
 		games = append(games, g)
 	}
-	more, err := times()
+	more, err := timingGames()
 	return append(games, more...), err
 }
 

@@ -13,28 +13,28 @@ import (
 )
 
 // timeClaim is what is expected of the time of an answer. No theorem stands behind it:
-// with so large a delta the tables may be told apart by one answer in a hundred, those
-// that miss a step.
+// its delta allows for one answer in a hundred that comes a step later on one table, which
+// tells them apart.
 var timeClaim = privacy.Budget{Epsilon: 0.1, Delta: 0.01}
 
 // jobTime is how long the fits below may take, as long as a job may where nobody says.
 const jobTime = time.Hour
 
-// timed are the fits whose time is looked at: that of l1's exact sampler is several times
-// as long with one outlier.
-var timed = []worstCase{
-	{name: "time of l1", model: "l1", pair: "the step of an answer; one of 300 rows is an outlier", pure: true, tables: spoilt(300), slowness: 4,
+// timedFits are the fits whose time is audited: l1's exact sampler takes several times as
+// long with one outlier.
+var timedFits = []worstCase{
+	{name: "time of l1", model: "l1", pair: "the step of an answer; one of 300 rows is an outlier", pure: true, tables: withOutlier(300), slowness: 4,
 		options: options{"method": "exponential_mechanism"}},
-	{name: "time of gd", model: "linear", pair: "the step of an answer; one of 300 rows is an outlier", tables: spoilt(300), slowness: 4,
+	{name: "time of gd", model: "linear", pair: "the step of an answer; one of 300 rows is an outlier", tables: withOutlier(300), slowness: 4,
 		options: options{"method": "gd"}},
 }
 
-// step is what is visible of time.
-func step(l dpsco.Ladder, took time.Duration) float64 { return float64(l.At(took)) }
+// stepOf is what an analyst sees of the time of an answer: the step of its ladder.
+func stepOf(l dpsco.Ladder, took time.Duration) float64 { return float64(l.At(took)) }
 
-// timer is a game whose answer is what show makes of how long a fit took: in processor
+// timingGame is a game whose answer is what show makes of the time of a fit: in processor
 // time, so that other programs on the machine decide nothing.
-func (f worstCase) timer(show func(dpsco.Ladder, time.Duration) float64) (Game, error) {
+func (f worstCase) timingGame(show func(dpsco.Ladder, time.Duration) float64) (Game, error) {
 	b := privacy.Budget{Epsilon: 1, Delta: 1e-6}
 	if f.pure {
 		b.Delta = 0
@@ -64,13 +64,13 @@ func (f worstCase) timer(show func(dpsco.Ladder, time.Duration) float64) (Game, 
 	}}, nil
 }
 
-// times returns the games about time.
+// timingGames returns the games about time.
 //
 // Errors: those of planning.
-func times() ([]Game, error) {
+func timingGames() ([]Game, error) {
 	var games []Game
-	for _, f := range timed {
-		g, err := f.timer(step)
+	for _, f := range timedFits {
+		g, err := f.timingGame(stepOf)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.name, err)
 		}
@@ -79,13 +79,13 @@ func times() ([]Game, error) {
 	return games, nil
 }
 
-// spoilt is n rows of two features near a plane, one of which becomes an outlier.
-func spoilt(n int) func() (a, b dpsco.Data) {
-	return func() (dpsco.Data, dpsco.Data) { return plane(n), spoil(plane(n)) }
+// withOutlier is n rows near a plane, and the same with one row made an outlier.
+func withOutlier(n int) func() (a, b dpsco.Data) {
+	return func() (dpsco.Data, dpsco.Data) { return nearPlane(n), addOutlier(nearPlane(n)) }
 }
 
-// plane is the same n rows every time.
-func plane(n int) dpsco.Data {
+// nearPlane is n rows of two features near a plane, the same every time.
+func nearPlane(n int) dpsco.Data {
 	a := dpsco.Data{Shape: dpsco.Shape{N: n, D: 3, Intercept: true}, X: [][]float64{make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
 	for i := range n {
 		k := float64(i)
@@ -95,7 +95,8 @@ func plane(n int) dpsco.Data {
 	return a
 }
 
-func spoil(a dpsco.Data) dpsco.Data {
+// addOutlier makes the first row an outlier.
+func addOutlier(a dpsco.Data) dpsco.Data {
 	a.X[0][0], a.Y[0] = 1e3, 3
 	return a
 }

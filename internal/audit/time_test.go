@@ -10,7 +10,7 @@ import (
 // The time that the exact sampler takes, were it shown as it is, tells an outlier. With
 // probability 1e-7 it is refuted though it does not.
 func TestTheTimeOfAFitIsRefuted(t *testing.T) {
-	g, err := timed[0].timer(func(_ dpsco.Ladder, took time.Duration) float64 { return took.Seconds() })
+	g, err := timedFits[0].timingGame(func(_ dpsco.Ladder, took time.Duration) float64 { return took.Seconds() })
 	if err != nil {
 		t.Fatal(err)
 	}

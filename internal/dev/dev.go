@@ -161,7 +161,7 @@ func (s *System) Serve(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	sidecar := &job.Sidecar{Config: config, Schema: sql.Current(), Version: s.options.Version, Log: s.options.Log, Grace: grace}
+	sidecar := job.New(job.Config{Database: config, Schema: sql.Current(), Version: s.options.Version, Log: s.options.Log, Grace: grace})
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() {

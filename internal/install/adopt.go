@@ -26,7 +26,7 @@ type Adopted struct {
 // Errors: those of Run; ErrNotInstalled; the server's DP004 when something registered
 // is not in the copy as it was, and its 55000 when there is nothing to adopt.
 func Adopt(ctx context.Context, c Config, originalGone bool) (Result, []Adopted, error) {
-	conn, err := alone(ctx, c.Admin)
+	conn, err := connectAlone(ctx, c.Admin)
 	if err != nil {
 		return Result{}, nil, err
 	}
@@ -35,7 +35,7 @@ func Adopt(ctx context.Context, c Config, originalGone bool) (Result, []Adopted,
 		return Result{}, nil, errors.Join(err, ErrNotInstalled)
 	}
 	c.copied = !originalGone
-	r, err := run(ctx, conn, c)
+	r, err := installWith(ctx, conn, c)
 	if err != nil {
 		return r, nil, err
 	}
@@ -47,6 +47,7 @@ func Adopt(ctx context.Context, c Config, originalGone bool) (Result, []Adopted,
 	return r, adopted, err
 }
 
+// adopt has the database do all of it in one transaction.
 func adopt(ctx context.Context, conn *pgx.Conn, originalGone bool) ([]Adopted, error) {
 	tx, err := conn.Begin(ctx)
 	if err != nil {

@@ -25,7 +25,7 @@ func replaceCode(ctx context.Context, admin *pgx.ConnConfig) error {
 	return nil
 }
 
-// codeScript is one transaction.
+// codeScript is the SQL of replaceCode, one transaction.
 func codeScript() string {
 	return "BEGIN; SET LOCAL ROLE dp_owner; SET LOCAL check_function_bodies = off;\n" +
 		lockViews + revokeAll + sql.Code() + dropStale +
@@ -55,7 +55,8 @@ BEGIN
 END $$;
 `
 
-// Rights are granted by the files anew. What a steward granted to roles of his own stays.
+// revokeAll takes back what earlier files granted, for the files grant again what they
+// mean to. What a steward granted to other roles stays.
 const revokeAll = `
 DO $$
 DECLARE
@@ -69,7 +70,8 @@ BEGIN
 END $$;
 `
 
-// A function that the files did not just write is none of theirs.
+// dropStale drops functions that no file has any more: those that this transaction has not
+// written. The comparison is with the low 32 bits of its number, as xmin holds them.
 const dropStale = `
 DO $$
 DECLARE
@@ -83,6 +85,7 @@ BEGIN
 END $$;
 `
 
+// dropAll drops triggers, functions and views, where an installation has any.
 const dropAll = `
 DO $$
 DECLARE

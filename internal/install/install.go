@@ -23,7 +23,7 @@ type Config struct {
 	LoopbackPort    uint16          // 0: as it is, in a new installation or a copy the server's own port
 	SidecarPassword string          // empty: as it is, else a new one, which is returned
 
-	copied bool // the loopback may reach the original, also where the database does not know that it is a copy
+	copied bool // Adopt of a copy: the loopback may reach the original, also where the database does not know that it is a copy
 }
 
 // Result says what an installation did.
@@ -40,23 +40,23 @@ type Check struct {
 	Detail string
 }
 
-// Run installs. Two runs at once wait for each other.
-//
-// Every run gives the loopback a new password: the old one stands in every dump.
+// Run installs, or repairs an installation. Two runs at once wait for each other. Every
+// run gives the loopback a new password: the old one stands in every dump.
 //
 // Errors: *PrerequisiteError when an administrator has to run a script first;
 // ErrNewer; ErrInterrupted.
 func Run(ctx context.Context, c Config) (Result, error) {
-	conn, err := alone(ctx, c.Admin)
+	conn, err := connectAlone(ctx, c.Admin)
 	if err != nil {
 		return Result{}, err
 	}
 	defer conn.Close(ctx)
-	return run(ctx, conn, c)
+	return installWith(ctx, conn, c)
 }
 
-// alone connects, and waits until nobody else installs.
-func alone(ctx context.Context, admin *pgx.ConnConfig) (*pgx.Conn, error) {
+// connectAlone connects and takes the lock of installations, which lasts as long as the
+// connection: it waits until nobody else installs.
+func connectAlone(ctx context.Context, admin *pgx.ConnConfig) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, admin)
 	if err != nil {
 		return nil, err
@@ -68,8 +68,9 @@ func alone(ctx context.Context, admin *pgx.ConnConfig) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-func run(ctx context.Context, conn *pgx.Conn, c Config) (Result, error) {
-	if err := prepare(ctx, conn); err != nil {
+// installWith installs on a connection of connectAlone.
+func installWith(ctx context.Context, conn *pgx.Conn, c Config) (Result, error) {
+	if err := checkPrerequisites(ctx, conn); err != nil {
 		return Result{}, err
 	}
 	var known bool
@@ -81,7 +82,7 @@ func run(ctx context.Context, conn *pgx.Conn, c Config) (Result, error) {
 	if r.Version, err = Up(ctx, c.Admin); err != nil {
 		return r, err
 	}
-	if err := loopback(ctx, conn, c); err != nil {
+	if err := putLoopback(ctx, conn, c); err != nil {
 		return r, fmt.Errorf("loopback: %w", err)
 	}
 	password := c.SidecarPassword

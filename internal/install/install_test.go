@@ -209,7 +209,7 @@ func TestMigrateUpDownUp(t *testing.T) {
 	config := Config{Admin: admin, SidecarPassword: "side"}
 	install(t, config)
 	for want := Latest() - 1; want >= 0; want-- {
-		if want < first() {
+		if want < firstVersion() {
 			want = 0
 		}
 		got, err := Down(t.Context(), admin)

@@ -10,16 +10,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// loopback makes or adjusts the foreign server by which this server reaches itself,
+// putLoopback makes or adjusts the foreign server by which this server reaches itself,
 // and gives this database's loopback role a new password, which stands there. Other
 // databases of the cluster have roles of their own and keep their passwords.
-func loopback(ctx context.Context, conn *pgx.Conn, c Config) error {
+func putLoopback(ctx context.Context, conn *pgx.Conn, c Config) error {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback(ctx) // does nothing after the commit
-	if err := quiet(ctx, tx); err != nil {
+	if err := disableStatementLog(ctx, tx); err != nil {
 		return err
 	}
 	role, err := loopbackRole(ctx, tx)
@@ -33,10 +33,10 @@ func loopback(ctx context.Context, conn *pgx.Conn, c Config) error {
 	if _, err := tx.Exec(ctx, `SET LOCAL ROLE dp_owner`); err != nil {
 		return err
 	}
-	if err := server(ctx, tx, c); err != nil {
+	if err := putServer(ctx, tx, c); err != nil {
 		return err
 	}
-	if err := mapping(ctx, tx, role, password); err != nil {
+	if err := putUserMapping(ctx, tx, role, password); err != nil {
 		return err
 	}
 	return tx.Commit(ctx)
@@ -80,9 +80,9 @@ END $$`, "{{role}}", role))
 	return role, err
 }
 
-// quiet keeps the statement with the loopback's password out of the server's
+// disableStatementLog keeps the statement with the loopback's password out of the server's
 // log where we may say so.
-func quiet(ctx context.Context, tx pgx.Tx) error {
+func disableStatementLog(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `
 		SELECT set_config(name, value, true)
 		  FROM (VALUES ('log_statement', 'none'), ('log_min_duration_statement', '-1'), ('log_min_error_statement', 'panic')) AS v(name, value)
@@ -90,10 +90,10 @@ func quiet(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// server creates the foreign server; on one that exists it sets the database, which
-// may have been renamed, and what was asked for. In a copy it points at the original:
-// there everything is set anew.
-func server(ctx context.Context, tx pgx.Tx, c Config) error {
+// putServer creates the foreign server; on one that exists it sets the database, which
+// may have been renamed, and what was asked for. In a copy the server
+// still points at the original: there host and port are set anew too.
+func putServer(ctx context.Context, tx pgx.Tx, c Config) error {
 	var there, copied bool
 	var database, port string
 	if err := tx.QueryRow(ctx, `
@@ -126,7 +126,8 @@ func serverOptions(host, port, database string) []string {
 		"application_name", "dp_loopback", "options", "-c default_transaction_read_only=off"}
 }
 
-func mapping(ctx context.Context, tx pgx.Tx, role, password string) error {
+// putUserMapping writes the loopback's role and password where dp_owner alone reads them.
+func putUserMapping(ctx context.Context, tx pgx.Tx, role, password string) error {
 	var there bool
 	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_user_mappings WHERE srvname = 'dp_loop' AND usename = 'dp_owner')`).Scan(&there); err != nil {
 		return err

@@ -22,9 +22,9 @@ func (e *PrerequisiteError) Error() string {
 	return "the installing role lacks " + strings.Join(e.Missing, ", ")
 }
 
-// prepare checks the server and what the installing role may do. A superuser
+// checkPrerequisites checks the server and what the installing role may do. A superuser
 // is the administrator and runs the script itself.
-func prepare(ctx context.Context, conn *pgx.Conn) error {
+func checkPrerequisites(ctx context.Context, conn *pgx.Conn) error {
 	var s struct {
 		Superuser, CreateRole, Standby bool
 		Version                        int
@@ -51,7 +51,7 @@ func prepare(ctx context.Context, conn *pgx.Conn) error {
 			return fmt.Errorf("administrator's script: %w", err)
 		}
 	}
-	missing, err := lacks(ctx, conn)
+	missing, err := missingPrivileges(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -65,8 +65,8 @@ func prepare(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// lacks lists the privileges of the administrator's script that are missing.
-func lacks(ctx context.Context, conn *pgx.Conn) ([]string, error) {
+// missingPrivileges lists the privileges of the administrator's script that are missing.
+func missingPrivileges(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	rows, err := conn.Query(ctx, `
 		SELECT missing
 		  FROM (VALUES

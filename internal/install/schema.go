@@ -32,8 +32,8 @@ var (
 // Latest returns the version of the schema that this program brings.
 func Latest() int { return sql.Current().Version }
 
-// first is the number of the first migration.
-func first() int { return sql.Versions()[0] }
+// firstVersion is the number of the first migration.
+func firstVersion() int { return sql.Versions()[0] }
 
 // Version returns the version of the schema in the database, 0 for none.
 func Version(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
@@ -74,10 +74,10 @@ func Up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 		if version > Latest() {
 			return version, fmt.Errorf("%w: it has version %d, this program knows %d", ErrNewer, version, Latest())
 		}
-		if version > 0 && version < first() {
+		if version > 0 && version < firstVersion() {
 			return version, fmt.Errorf("%w: it has version %d", ErrUnfinished, version)
 		}
-		if err := step(admin, version, +1); err != nil {
+		if err := migrateOne(admin, version, +1); err != nil {
 			return version, err
 		}
 	}
@@ -99,13 +99,13 @@ func Down(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	if err := removeCode(ctx, admin); err != nil {
 		return version, err
 	}
-	last := version == first()
+	last := version == firstVersion()
 	if last {
 		if err := execute(ctx, admin, dropLoopback); err != nil {
 			return version, err
 		}
 	}
-	if err := step(admin, version, -1); err != nil {
+	if err := migrateOne(admin, version, -1); err != nil {
 		if version == Latest() {
 			err = errors.Join(err, replaceCode(ctx, admin))
 		}
@@ -152,9 +152,9 @@ func execute(ctx context.Context, admin *pgx.ConnConfig, statement string) error
 	return err
 }
 
-// step applies one migration, up or down. When the server refuses it, its
+// migrateOne applies one migration, up or down. When the server refuses it, its
 // transaction was rolled back, and the version is what it was.
-func step(admin *pgx.ConnConfig, version, direction int) error {
+func migrateOne(admin *pgx.ConnConfig, version, direction int) error {
 	m, err := migrator(admin)
 	if err != nil {
 		return err
@@ -166,21 +166,21 @@ func step(admin *pgx.ConnConfig, version, direction int) error {
 	}
 	number := version
 	if direction > 0 {
-		number = max(version+1, first())
+		number = max(version+1, firstVersion())
 	}
 	var dirty migrate.ErrDirty
 	if errors.As(err, &dirty) {
 		return fmt.Errorf("%w: see whether migration %d was applied, and correct dp_int.schema_migrations", ErrInterrupted, dirty.Version)
 	}
-	refusal := refused(err)
+	refusal := serverRefusal(err)
 	if refusal == nil {
 		return fmt.Errorf("migration %03d: %w", number, err)
 	}
-	return errors.Join(fmt.Errorf("migration %03d: %w", number, refusal), reset(admin, version))
+	return errors.Join(fmt.Errorf("migration %03d: %w", number, refusal), recordVersion(admin, version))
 }
 
-// refused returns the server's own error when it ended the migration.
-func refused(err error) *pgconn.PgError {
+// serverRefusal returns the server's own error when it ended the migration.
+func serverRefusal(err error) *pgconn.PgError {
 	var failure database.Error
 	var refusal *pgconn.PgError
 	if errors.As(err, &failure) && errors.As(failure.OrigErr, &refusal) && refusal.Severity == "ERROR" {
@@ -189,8 +189,9 @@ func refused(err error) *pgconn.PgError {
 	return nil
 }
 
-// reset records that the schema still has a version.
-func reset(admin *pgx.ConnConfig, version int) error {
+// recordVersion records that the schema is at a version: the library marks it as broken
+// after any failure, also one that was rolled back.
+func recordVersion(admin *pgx.ConnConfig, version int) error {
 	m, err := migrator(admin)
 	if err != nil {
 		return err

@@ -32,23 +32,10 @@ var exports = []struct{ file, query string }{
 	{"heads.txt", `SELECT format('account=%s entry=%s head=%s', id, entries, encode(head, 'hex')) FROM dp_int.account WHERE entries > 0 ORDER BY id`},
 }
 
-// Export writes the ledger, its heads, releases, coefficients and registrations into
-// new files of a folder, which is made: all of one moment. It returns their names.
-//
-// Errors: ErrNotInstalled; ErrVersion; a file that is there already is not touched.
-func Export(ctx context.Context, admin *pgx.ConnConfig, dir string) (files []string, err error) {
-	if err := current(ctx, admin); err != nil {
-		return nil, err
-	}
-	conn, err := pgx.ConnectConfig(ctx, admin)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close(ctx)
-	return exportFrom(ctx, conn, dir)
-}
-
-func exportFrom(ctx context.Context, conn *pgx.Conn, dir string) (files []string, err error) {
+// export writes the ledger, its heads, releases, coefficients and registrations, as one
+// snapshot sees them, into new files of a folder, which is made if it is missing. It
+// returns the files' names. A file that is there already is an error and not touched.
+func export(ctx context.Context, conn *pgx.Conn, dir string) (files []string, err error) {
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		return nil, err
@@ -86,8 +73,8 @@ func copyTo(ctx context.Context, tx pgx.Tx, name, query string) (err error) {
 	return err
 }
 
-// current refuses a database without an installation of this version.
-func current(ctx context.Context, admin *pgx.ConnConfig) error {
+// requireLatest refuses a database without an installation of this version.
+func requireLatest(ctx context.Context, admin *pgx.ConnConfig) error {
 	switch version, err := Version(ctx, admin); {
 	case err != nil:
 		return err
@@ -99,26 +86,26 @@ func current(ctx context.Context, admin *pgx.ConnConfig) error {
 	return nil
 }
 
-// Uninstall exports, see Export, and then removes everything: functions, views, tables
-// with the ledger and all releases, the loopback, and every role that nothing in the
-// cluster depends on any more. Where something of the database's users depends on a
-// function or a view, nothing is removed. It returns the files written, and the roles
-// that stay.
+// Uninstall exports what is worth keeping into new files of a folder, and then removes
+// everything: functions, views, tables with the ledger and all releases, the loopback, and
+// every role that nothing in the cluster depends on any more. Where an object of somebody
+// else's depends on a function or a view, nothing is removed. It returns the files
+// written, and the roles that stay.
 //
-// Errors: those of Export; ErrServed.
+// Errors: ErrNotInstalled; ErrVersion; ErrServed; a file that is there already.
 func Uninstall(ctx context.Context, admin *pgx.ConnConfig, dir string) (files, stay []string, err error) {
-	if err := current(ctx, admin); err != nil {
+	if err := requireLatest(ctx, admin); err != nil {
 		return nil, nil, err
 	}
-	conn, err := alone(ctx, admin)
+	conn, err := connectAlone(ctx, admin)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer conn.Close(ctx)
-	if err := unserved(ctx, conn); err != nil {
+	if err := requireNoSidecar(ctx, conn); err != nil {
 		return nil, nil, err
 	}
-	if files, err = exportFrom(ctx, conn, dir); err != nil {
+	if files, err = export(ctx, conn, dir); err != nil {
 		return files, nil, err
 	}
 	if err := downAll(ctx, admin); err != nil {
@@ -135,7 +122,8 @@ func Uninstall(ctx context.Context, admin *pgx.ConnConfig, dir string) (files, s
 	return files, stay, err
 }
 
-func unserved(ctx context.Context, conn *pgx.Conn) error {
+// requireNoSidecar refuses while the database believes a sidecar to be alive.
+func requireNoSidecar(ctx context.Context, conn *pgx.Conn) error {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
 		return err
@@ -167,8 +155,8 @@ func downAll(ctx context.Context, admin *pgx.ConnConfig) error {
 	return nil
 }
 
-// dropDblink removes the extension from the schema that the administrator's script
-// made for it, if we are an administrator and nobody else uses it.
+// dropDblink removes the extension dblink where the administrator's script made it, if the
+// role that connected is a superuser and nothing else uses the extension.
 func dropDblink(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, `
 DO $$

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -59,6 +60,7 @@ func (c *claim) columns() []string           { return append([]string{c.Request.
 func (c *claim) reading() bool               { return c.State == "reading" }
 func (c *claim) scale(column string) float64 { return scaleOf(c.Dataset.Scales, column) }
 
+// scaleOf returns a column's registered scale, 1 where there is none.
 func scaleOf(scales map[string]float64, column string) float64 {
 	if v, ok := scales[column]; ok {
 		return v
@@ -83,13 +85,13 @@ func (c *claim) algorithm() (dpsco.Scaled, error) {
 	for _, f := range c.Request.Features {
 		scaled.X = append(scaled.X, c.scale(f))
 	}
-	scaled.Unknown = !c.scaled()
+	scaled.Unknown = !c.anyScale()
 	return scaled, err
 }
 
-// scaled reports whether anybody told the scale of a column of the request.
-func (c *claim) scaled() bool {
-	return slices.ContainsFunc(c.columns(), func(column string) bool { _, told := c.Dataset.Scales[column]; return told })
+// anyScale reports whether a scale is registered for any column of the request.
+func (c *claim) anyScale() bool {
+	return slices.ContainsFunc(c.columns(), func(column string) bool { _, ok := c.Dataset.Scales[column]; return ok })
 }
 
 func (c *claim) shape(n int64) dpsco.Shape {
@@ -106,7 +108,7 @@ func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	algorithm.Memory = s.spare(c, n)
+	algorithm.Memory = s.samplerMemory(c, n)
 	return algorithm.Plan(c.shape(n), c.budget(), s.accountant(c))
 }
 
@@ -121,9 +123,10 @@ func (s *Sidecar) accountant(c *claim) privacy.Accountant {
 	return privacy.Concentrated{}
 }
 
-func (s *Sidecar) claim(ctx context.Context) (*claim, error) {
+// claimNext takes the next job of the queue, nil if there is none.
+func (s *Sidecar) claimNext(ctx context.Context) (*claim, error) {
 	var text []byte
-	if err := s.brief.QueryRow(ctx, "SELECT dp_int.job_claim($1, $2)", s.id, s.Lease).Scan(&text); err != nil || text == nil {
+	if err := s.autocommit.QueryRow(ctx, "SELECT dp_int.job_claim($1, $2)", s.id, s.config.Lease).Scan(&text); err != nil || text == nil {
 		return nil, err
 	}
 	c := new(claim)
@@ -133,12 +136,12 @@ func (s *Sidecar) claim(ctx context.Context) (*claim, error) {
 	return c, nil
 }
 
-// failure ends a job before anything was read: the analyst gets it as it is.
+// failure ends a job before anything was read: the analyst sees all of it.
 type failure struct{ sqlstate, message, hint string }
 
 func (f *failure) Error() string { return f.message }
 
-// outcome tells a budget that does not cover the request from what went wrong.
+// outcome is what operators count: a budget that does not cover a request is no failure.
 func (f *failure) outcome() string {
 	if f.sqlstate == "DP002" {
 		return "refused"
@@ -146,14 +149,15 @@ func (f *failure) outcome() string {
 	return "failed"
 }
 
-// parked says why a job that is spent could not be read this time. The text
-// must not depend on the data.
+// parked ends an attempt at a job that is charged, but could not be read or fitted this
+// time: the job keeps its charge, pauses, and is tried again under it (dp_int.job_park).
+// The text says why. It must not depend on the data, for analysts see it.
 type parked string
 
 func (p parked) Error() string { return string(p) }
 
 func (p parked) outcome() string {
-	if p == broken {
+	if p == fitPanicked {
 		return "panicked"
 	}
 	return "parked"
@@ -170,13 +174,13 @@ const (
 
 const nothingSpent = "No privacy budget was spent."
 
-// broken parks a job whose fit panicked, which kills no sidecar: the next job may be
-// another's, and the one after a restart the same again.
-const broken parked = "a fault in dpsidecar ended the job"
+// fitPanicked parks a job whose fit panicked. The panic does not end the program: it would
+// end the jobs of others too, and after a restart the same job would do it again.
+const fitPanicked parked = "a fault in dpsidecar ended the job"
 
-// attempt runs one claimed job and settles it, whatever happened.
+// attempt runs one claimed job and records how it ended.
 func (s *Sidecar) attempt(working context.Context, c *claim) {
-	log := s.Log.With("job", c.ID, "dataset", c.Dataset.Name, "model", c.Model, "attempt", c.Attempt)
+	log := s.log.With("job", c.ID, "dataset", c.Dataset.Name, "model", c.Model, "attempt", c.Attempt)
 	log.Info("claimed", "state", c.State)
 	ctx, cancel := context.WithCancelCause(working)
 	defer cancel(nil)
@@ -186,51 +190,58 @@ func (s *Sidecar) attempt(working context.Context, c *claim) {
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
-	// Settling must outlive the shutdown that may have ended the attempt.
-	settle, done := context.WithTimeout(context.WithoutCancel(working), 5*time.Second)
+	// The record must outlive the shutdown that may have ended the attempt.
+	recording, done := context.WithTimeout(context.WithoutCancel(working), 5*time.Second)
 	defer done()
-	var fail *failure
-	var park parked
-	switch {
-	case err == nil:
-		s.Watch.Ended("done")
-		log.Info("done")
-	case errors.Is(err, ledger.ErrLost):
-		s.Watch.Ended("dropped")
-		log.Info("dropped", "reason", err)
-	case errors.Is(err, errUnwanted):
-		s.Watch.Ended("dropped")
-		log.Info("dropped", "reason", err)
-		// Unless it is gone already, the next claim drops it and gives its charge back.
-		err = s.brief.exec(settle, handBack, c.ID, c.Token, false)
-	case errors.As(err, &fail):
-		s.Watch.Ended(fail.outcome())
-		log.Info("failed", "sqlstate", fail.sqlstate, "reason", fail.message)
-		err = s.brief.exec(settle, "SELECT dp_int.job_fail($1, $2, $3, $4, $5)", c.ID, c.Token, fail.sqlstate, fail.message, fail.hint)
-	case errors.Is(err, errOutOfTime):
-		s.Watch.Ended("out_of_time")
-		log.Warn("stopped", "reason", err)
-		err = s.brief.exec(settle, "SELECT dp_int.job_stop($1, $2)", c.ID, c.Token)
-	case errors.As(err, &park):
-		s.Watch.Ended(park.outcome())
-		log.Warn("parked", "reason", park)
-		err = s.brief.exec(settle, "SELECT dp_int.job_park($1, $2, $3)", c.ID, c.Token, string(park))
-	default:
-		s.Watch.Ended("handed_back")
-		log.Warn("handed back", "error", err)
-		reason, hint := lasting(err)
-		err = s.brief.exec(settle, handBackFor, c.ID, c.Token, errors.Is(err, errShutdown), reason, hint)
-	}
-	if err != nil && !errors.Is(ledger.Explain(err), ledger.ErrLost) {
+	if err := s.record(recording, log, c, err); err != nil && !errors.Is(ledger.Explain(err), ledger.ErrLost) {
 		log.Warn("left to its lease", "error", err)
 	}
 }
 
-// keepLease renews the lease until ctx ends, and ends the attempt once the job
-// is lost or unwanted, or its lease ran out while the database was away.
+// record tells operators and the database how an attempt ended. Its error is the
+// database's: another sidecar takes the job once the lease is over.
+func (s *Sidecar) record(ctx context.Context, log *slog.Logger, c *claim, err error) error {
+	var fail *failure
+	var park parked
+	switch {
+	case err == nil:
+		s.config.Watch.Ended("done")
+		log.Info("done")
+		return nil
+	case errors.Is(err, ledger.ErrLost):
+		s.config.Watch.Ended("dropped")
+		log.Info("dropped", "reason", err)
+		return nil
+	case errors.Is(err, errUnwanted):
+		s.config.Watch.Ended("dropped")
+		log.Info("dropped", "reason", err)
+		// Unless it is gone already, the next claim drops it and gives its charge back.
+		return s.autocommit.exec(ctx, handBack, c.ID, c.Token, false)
+	case errors.As(err, &fail):
+		s.config.Watch.Ended(fail.outcome())
+		log.Info("failed", "sqlstate", fail.sqlstate, "reason", fail.message)
+		return s.autocommit.exec(ctx, "SELECT dp_int.job_fail($1, $2, $3, $4, $5)", c.ID, c.Token, fail.sqlstate, fail.message, fail.hint)
+	case errors.Is(err, errOutOfTime):
+		s.config.Watch.Ended("out_of_time")
+		log.Warn("stopped", "reason", err)
+		return s.autocommit.exec(ctx, "SELECT dp_int.job_stop($1, $2)", c.ID, c.Token)
+	case errors.As(err, &park):
+		s.config.Watch.Ended(park.outcome())
+		log.Warn("parked", "reason", park)
+		return s.autocommit.exec(ctx, "SELECT dp_int.job_park($1, $2, $3)", c.ID, c.Token, string(park))
+	default:
+		s.config.Watch.Ended("handed_back")
+		log.Warn("handed back", "error", err)
+		reason, hint := lockReason(err)
+		return s.autocommit.exec(ctx, handBackFor, c.ID, c.Token, errors.Is(err, errShutdown), reason, hint)
+	}
+}
+
+// keepLease renews the lease until ctx ends, and ends the attempt once another sidecar
+// has the job, nobody wants it, or the lease ran out while the database was away.
 func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc, c *claim) {
-	expires := time.Now().Add(s.Lease)
-	tick := time.NewTicker(s.Lease / 6)
+	expires := time.Now().Add(s.config.Lease)
+	tick := time.NewTicker(s.config.Lease / 6)
 	defer tick.Stop()
 	for {
 		select {
@@ -239,13 +250,13 @@ func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc,
 		case <-tick.C:
 		}
 		asked := time.Now()
-		beat, done := context.WithTimeout(ctx, s.Lease/3)
+		beat, done := context.WithTimeout(ctx, s.config.Lease/3)
 		var ours bool
-		err := s.brief.QueryRow(beat, "SELECT dp_int.job_beat($1, $2, $3)", c.ID, c.Token, s.Lease).Scan(&ours)
+		err := s.autocommit.QueryRow(beat, "SELECT dp_int.job_beat($1, $2, $3)", c.ID, c.Token, s.config.Lease).Scan(&ours)
 		done()
 		switch {
 		case err == nil && ours:
-			expires = asked.Add(s.Lease)
+			expires = asked.Add(s.config.Lease)
 		case err == nil:
 			cancel(errUnwanted)
 			return
@@ -256,28 +267,29 @@ func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc,
 	}
 }
 
-// read charges a job, unless an earlier attempt has, pulls its columns and fits them. It
-// sends on reads once, right after the point of no return.
-func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.Source, reads chan<- clock) (*dpsco.Plan, arrow.Record, error) {
-	enter := s.charge
+// read charges a job, unless an earlier attempt has, and pulls its columns. It sends on
+// reads once, right after the point of no return.
+func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.Source, reads chan<- timetable) (*dpsco.Plan, arrow.Record, error) {
+	prepare := s.charge
 	if c.reading() {
-		enter = s.resume
+		prepare = s.resume
 	}
-	plan, n, err := enter(ctx, conn, c)
+	plan, n, err := prepare(ctx, conn, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	reads <- clock{s.ladder(plan), time.Now()}
-	if err := s.count(ctx, c, n); err != nil {
+	reads <- timetable{s.ladder(plan), time.Now()}
+	if err := s.publishRowCount(ctx, c, n); err != nil {
 		return nil, nil, err
 	}
 	began := time.Now()
 	record, err := arrowio.Pull(ctx, conn, arrowio.Request{Relation: c.relation(), Columns: c.columns(), Rows: n}, src)
 	if err != nil {
-		return nil, nil, s.unreadable(ctx, err, "the data set could not be read")
+		return nil, nil, s.asParked(ctx, err, "the data set could not be read")
 	}
-	s.Watch.Pulled(time.Since(began))
-	// A partition or a child may have come since the check: the locks leave that open.
+	s.config.Watch.Pulled(time.Since(began))
+	// A partition or an inheriting table may have been added since the check, which the
+	// locks do not prevent.
 	err = ledger.Explain(s.recheck(ctx, recheckJob, c.ID, c.Token))
 	var refusal *ledger.Refusal
 	if errors.As(err, &refusal) {
@@ -290,44 +302,37 @@ func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.
 	return plan, record, nil
 }
 
-// count publishes the number of rows, if it is another than before.
-func (s *Sidecar) count(ctx context.Context, c *claim, n int64) error {
-	if known := c.Dataset.RowCount; known != nil && *known == n {
-		return nil
-	}
-	return s.brief.exec(ctx, "SELECT dp_int.counted($1, $2)", c.Dataset.ID, n)
-}
-
-// charge counts, plans, charges and passes the point of no return.
+// charge counts the rows, plans the fit, charges it and passes the point of no return.
 func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.Plan, int64, error) {
-	if err := s.hold(ctx, conn, c.relation(), recheckJob, c.ID, c.Token); err != nil {
+	if err := s.lockChecked(ctx, conn, c.relation(), recheckJob, c.ID, c.Token); err != nil {
 		return nil, 0, err
 	}
 	n, err := arrowio.Count(ctx, conn, c.relation())
 	if err != nil {
-		return nil, 0, uncountable(err)
+		return nil, 0, relationFailure(err)
 	}
 	if _, err := arrowio.Describe(ctx, conn, c.relation(), c.columns()); err != nil {
-		return nil, 0, uncountable(err)
+		return nil, 0, relationFailure(err)
 	}
 	plan, err := s.plan(c, n)
 	if err != nil {
-		return nil, 0, infeasible(err)
+		return nil, 0, planFailure(err)
 	}
-	if err := errors.Join(s.fits(c, n), s.ends(plan)); err != nil {
+	if err := errors.Join(s.checkMemory(c, n), s.checkTime(plan)); err != nil {
 		return nil, 0, err
 	}
-	head, err := ledger.Charge(ctx, s.brief, c.owner(), ledger.Entry{
+	head, err := ledger.Charge(ctx, s.autocommit, c.owner(), ledger.Entry{
 		Event: plan.Event, Rows: n, Parameters: plan.Parameters, Arithmetic: plan.Arithmetic, Accounting: c.Dataset.Accounting, Order: c.Dataset.Order,
 	})
 	switch {
 	case err != nil:
-		return nil, 0, refusedBy(err)
+		return nil, 0, asFailure(err)
 	case head == nil:
 		return nil, 0, errUnwanted
 	}
-	// Kept where the database's owner cannot reach it, this finds a ledger that was cut.
-	s.Log.Info("charged", "job", c.ID, "dataset", c.Dataset.Name, "account", head.Account, "entry", head.Entry, "head", head.Hash)
+	// Where the database's owner cannot reach the log, this line shows later that the
+	// ledger's newest entries were cut off: see dpsidecar verify --expect.
+	s.log.Info("charged", "job", c.ID, "dataset", c.Dataset.Name, "account", head.Account, "entry", head.Entry, "head", head.Hash)
 	var wanted bool
 	if err := s.begin(ctx, c, plan, &wanted); err != nil {
 		return nil, 0, ledger.Explain(err)
@@ -338,14 +343,16 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	return plan, n, nil
 }
 
-// begin passes the point of no return and tells the database the job's ladder.
+// begin passes the point of no return: from there on the charge stands, for the job may
+// have read values. It tells the database the job's ladder, the times of its steps.
 func (s *Sidecar) begin(ctx context.Context, c *claim, plan *dpsco.Plan, wanted *bool) error {
 	l := s.ladder(plan)
-	return s.brief.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3, $4)", c.ID, c.Token, l.First, l.Last).Scan(wanted)
+	return s.autocommit.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3, $4)", c.ID, c.Token, l.First, l.Last).Scan(wanted)
 }
 
-// refusedBy makes the database's refusal the job's failure: nothing was spent.
-func refusedBy(err error) error {
+// asFailure turns a refusal of the database, before which nothing was spent, into the
+// job's failure, and leaves other errors.
+func asFailure(err error) error {
 	var refusal *ledger.Refusal
 	if errors.As(ledger.Explain(err), &refusal) {
 		return &failure{refusal.SQLSTATE, refusal.Message, refusal.Hint}
@@ -353,8 +360,8 @@ func refusedBy(err error) error {
 	return ledger.Explain(err)
 }
 
-// infeasible gives the plan's refusal its SQLSTATE.
-func infeasible(err error) error {
+// planFailure is the failure of a job that cannot be planned.
+func planFailure(err error) error {
 	if errors.Is(err, dpsco.ErrParameter) {
 		return &failure{"22023", err.Error(), nothingSpent}
 	}
@@ -372,14 +379,14 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err != nil || !sameEvent(event, plan.Event) {
 		return nil, 0, parked("this version of dpsidecar would spend other than what was charged")
 	}
-	if s.fits(c, *c.RowCount) != nil {
+	if s.checkMemory(c, *c.RowCount) != nil {
 		return nil, 0, parked("this dpsidecar has too little memory for what another one charged")
 	}
-	if s.ends(plan) != nil {
+	if s.checkTime(plan) != nil {
 		return nil, 0, parked("this dpsidecar gives jobs too little time for what another one charged")
 	}
 	if err := arrowio.Lock(ctx, conn, c.relation()); err != nil {
-		return nil, 0, s.unreadable(ctx, err, "the data set cannot be read now")
+		return nil, 0, s.asParked(ctx, err, "the data set cannot be read now")
 	}
 	var wanted bool // true: a job that is reading is always wanted
 	err = ledger.Explain(s.begin(ctx, c, plan, &wanted))
@@ -390,16 +397,17 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	return plan, *c.RowCount, err
 }
 
+// sameEvent compares what events say, not how they are held.
 func sameEvent(a, b privacy.Event) bool {
 	x, errX := privacy.MarshalEvent(a)
 	y, errY := privacy.MarshalEvent(b)
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// uncountable tells a relation that cannot be read from a connection that broke.
-// Nothing is spent yet, and the server's own words stay here: they could quote a
-// value.
-func uncountable(err error) error {
+// relationFailure is the failure of a job whose relation cannot be read, before anything
+// is spent. An error of the connection stays as it is: the job is tried again. The
+// server's message goes no further, for it could quote a value.
+func relationFailure(err error) error {
 	var pg *pgconn.PgError
 	switch {
 	case errors.Is(err, arrowio.ErrUnsupportedType):
@@ -413,27 +421,29 @@ func uncountable(err error) error {
 	return &failure{"DP004", "the data set cannot be read", "Ask the steward to see dp_check_install and the server's log. " + nothingSpent}
 }
 
-// unreadable tells a refusal of the server, after which the job is parked, from
-// a connection that broke or an attempt that ended, after which it is tried again
-// at once. Which refusal it was is nobody's business but the operator's.
-func (s *Sidecar) unreadable(ctx context.Context, err error, message parked) error {
+// asParked parks a job with message when the server refuses to read its relation. An
+// error of the connection, or of an attempt that was ended, stays as it is: the job is
+// tried again at once. Which refusal it was could depend on values: only the log says.
+func (s *Sidecar) asParked(ctx context.Context, err error, message parked) error {
 	var pg *pgconn.PgError
 	if ctx.Err() != nil || !errors.As(err, &pg) || goingDown(pg) {
 		return err
 	}
-	s.Log.Error("cannot read", "sqlstate", pg.Code)
+	s.log.Error("cannot read", "sqlstate", pg.Code)
 	return message
 }
 
-// goingDown reports that the server ended the statement or the session, and not
-// because of what was asked. 25P03 and 25P04 are limits on transactions.
+// goingDown reports that the server ended the statement or the session for reasons of its
+// own: an operator's intervention (class 57), the connection (08), or a limit on the time
+// of transactions (25P03, 25P04).
 func goingDown(pg *pgconn.PgError) bool {
 	return pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code == "25P03" || pg.Code == "25P04"
 }
 
-// lasting says what somebody's open transaction holds that a job needs, and nothing
-// of any other error. Such a job pauses before it is tried again.
-func lasting(err error) (reason, hint *string) {
+// lockReason says, for the job's callers, that somebody's open transaction holds a lock
+// that the job needs, and returns nil for any other error. Such a job pauses before it is
+// tried again.
+func lockReason(err error) (reason, hint *string) {
 	var pg *pgconn.PgError
 	switch {
 	case !errors.As(err, &pg) || pg.Code != "55P03":
@@ -442,11 +452,4 @@ func lasting(err error) (reason, hint *string) {
 		pg = &pgconn.PgError{Message: "somebody's open transaction holds what this job needs", Hint: "See pg_locks, and ask again once it has ended. " + nothingSpent}
 	}
 	return &pg.Message, &pg.Hint
-}
-
-// waitUntil waits for a notification until deadline.
-func waitUntil(ctx context.Context, conn *pgx.Conn, deadline time.Time) (*pgconn.Notification, error) {
-	ctx, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
-	return conn.WaitForNotification(ctx)
 }

@@ -16,7 +16,7 @@ func TestASessionThatEndsFailsNoJob(t *testing.T) {
 		"42501": true, "42P01": true, "22012": true, "55P03": true,
 	} {
 		var fail *failure
-		err := uncountable(fmt.Errorf("count: %w", &pgconn.PgError{Code: code}))
+		err := relationFailure(fmt.Errorf("count: %w", &pgconn.PgError{Code: code}))
 		if errors.As(err, &fail) != fails {
 			t.Errorf("%s: %v", code, err)
 		}
@@ -29,7 +29,7 @@ func TestTheSamplerGetsTheRestOfTheMemory(t *testing.T) {
 	c.Request.Target, c.Request.Features = "y", []string{"x"}
 	need := int64(footprint(1000, 2))
 	for memory, want := range map[int64]int64{0: 0, 1 << 30: 1<<30 - need, need: 64 << 20} {
-		if got := (&Sidecar{Memory: memory}).spare(c, 1000); got != want {
+		if got := New(Config{Memory: memory}).samplerMemory(c, 1000); got != want {
 			t.Errorf("of %d: %d, want %d", memory, got, want)
 		}
 	}

@@ -38,26 +38,27 @@ func (e *explanation) warn(format string, args ...any) {
 }
 
 // explainAll answers questions until ctx ends, beside the workers: a long fit
-// delays nobody who only asks. One that was taken is answered even then.
+// delays nobody who only asks. A question that was taken is answered even after ctx's end.
 func (s *Sidecar) explainAll(ctx, working context.Context) {
 	for ctx.Err() == nil {
 		switch found, err := s.explainNext(working); {
 		case err != nil && ctx.Err() == nil:
-			s.Log.Log(ctx, s.level(), "explanation failed", "error", err)
+			s.log.Log(ctx, s.level(), "explanation failed", "error", err)
 		case found:
 			continue
 		}
 		select {
 		case <-ctx.Done():
-		case <-s.question:
+		case <-s.inquired:
 		case <-time.After(jitter(10 * poll)):
 		}
 	}
 }
 
+// explainNext answers one question, if there is any.
 func (s *Sidecar) explainNext(ctx context.Context) (found bool, err error) {
 	var text []byte
-	if err := s.brief.QueryRow(ctx, "SELECT dp_int.inquiry_take()").Scan(&text); err != nil || text == nil {
+	if err := s.autocommit.QueryRow(ctx, "SELECT dp_int.inquiry_take()").Scan(&text); err != nil || text == nil {
 		return false, err
 	}
 	c := new(claim)
@@ -68,40 +69,40 @@ func (s *Sidecar) explainNext(ctx context.Context) (found bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	return true, s.brief.exec(ctx, "SELECT dp_int.inquiry_answer($1, $2)", c.ID, e)
+	return true, s.autocommit.exec(ctx, "SELECT dp_int.inquiry_answer($1, $2)", c.ID, e)
 }
 
-// explain tells what a request would do, from public facts alone: it reads no
-// row. The number of rows is the published one, or counted if there is none yet.
+// explain answers what a request would do, from public facts alone: it reads no
+// value. The number of rows is the published one, or counted if there is none yet.
 func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 	e := &explanation{Warnings: []string{}}
 	e.add("model", c.Model)
 	n, err := s.publicRows(ctx, c)
 	if err != nil {
-		return e.refused(err)
+		return e.impossible(err)
 	}
 	plan, err := s.plan(c, n)
 	if err != nil {
-		return e.refused(infeasible(err))
+		return e.impossible(planFailure(err))
 	}
-	if err := errors.Join(s.fits(c, n), s.ends(plan)); err != nil {
-		return e.refused(err)
+	if err := errors.Join(s.checkMemory(c, n), s.checkTime(plan)); err != nil {
+		return e.impossible(err)
 	}
 	e.add("possible", "yes")
-	e.planned(plan)
-	e.add("expected_duration", about(s.ladder(plan).First))
-	if err := e.priced(c, plan.Event); err != nil {
+	e.addPlan(plan)
+	e.add("expected_duration", roundDuration(s.ladder(plan).First))
+	if err := e.addCost(c, plan.Event); err != nil {
 		return nil, err
 	}
 	for j, width := range plan.Band {
 		e.add("noise_band:"+c.terms()[j], strconv.FormatFloat(width, 'g', 3, 64))
 	}
-	e.suspect(c, n, plan)
-	return e, s.forecast(e, c, n)
+	e.addDoubts(c, n, plan)
+	return e, s.addExpectedError(e, c, n)
 }
 
-// about is a duration as far as it is known.
-func about(d time.Duration) string {
+// roundDuration writes a duration to a tenth of a second: forecasts are no better.
+func roundDuration(d time.Duration) string {
 	const least = 100 * time.Millisecond
 	if d < least {
 		return "under 0.1s"
@@ -109,8 +110,9 @@ func about(d time.Duration) string {
 	return d.Round(least).String()
 }
 
-// refused passes on what a job would fail with, and errors that are no answer.
-func (e *explanation) refused(err error) (*explanation, error) {
+// impossible answers with the failure that a job would end with; any other error is
+// returned.
+func (e *explanation) impossible(err error) (*explanation, error) {
 	var fail *failure
 	if !errors.As(err, &fail) {
 		return nil, err
@@ -121,37 +123,38 @@ func (e *explanation) refused(err error) (*explanation, error) {
 	return e, nil
 }
 
+// publicRows returns the published number of rows, counted now if there is none.
 func (s *Sidecar) publicRows(ctx context.Context, c *claim) (int64, error) {
 	if c.Dataset.RowCount != nil {
 		return *c.Dataset.RowCount, nil
 	}
-	return s.rows(ctx, c.Dataset.ID, c.relation())
+	return s.countRows(ctx, c.Dataset.ID, c.relation())
 }
 
-// planned tells method, reason and every public parameter.
-func (e *explanation) planned(p *dpsco.Plan) {
+// addPlan adds method, reason and every public parameter.
+func (e *explanation) addPlan(p *dpsco.Plan) {
 	parameters := maps.Clone(p.Parameters)
 	e.add("method", p.Method)
 	for _, first := range []struct{ name, parameter string }{
 		{"why", "why"}, {"rows", "rows"}, {"coefficients", "coefficients"}, {"iterations", "steps"}, {"noise_multiplier", "noise_multiplier"},
 	} {
 		if v, ok := parameters[first.parameter]; ok {
-			e.add(first.name, written(v))
+			e.add(first.name, formatParameter(v))
 			delete(parameters, first.parameter)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
-		e.add(name, written(parameters[name]))
+		e.add(name, formatParameter(parameters[name]))
 	}
 }
 
-// written is a public parameter as a person reads it.
-func written(v any) string {
+// formatParameter is a public parameter as a person reads it.
+func formatParameter(v any) string {
 	switch v := v.(type) {
 	case string:
 		return v
 	case float64:
-		return short(v)
+		return formatFloat(v)
 	}
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -160,10 +163,10 @@ func written(v any) string {
 	return string(text)
 }
 
-func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
+func formatFloat(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
-// priced tells what will be charged.
-func (e *explanation) priced(c *claim, event privacy.Event) error {
+// addCost adds what will be charged.
+func (e *explanation) addCost(c *claim, event privacy.Event) error {
 	text, err := privacy.MarshalEvent(event)
 	if err != nil {
 		return err
@@ -182,8 +185,8 @@ func (e *explanation) priced(c *claim, event privacy.Event) error {
 	return nil
 }
 
-// forecast tells the error to be expected from the noise, and what would lessen it.
-func (s *Sidecar) forecast(e *explanation, c *claim, n int64) error {
+// addExpectedError adds the error to be expected from the noise, and what would lessen it.
+func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64) error {
 	algorithm, err := c.algorithm()
 	if err != nil {
 		return err
@@ -200,20 +203,20 @@ func (s *Sidecar) forecast(e *explanation, c *claim, n int64) error {
 		for j, term := range c.terms() {
 			e.add("expected_error:"+term, strconv.FormatFloat(expected.Deviation[j], 'g', 3, 64))
 		}
-		if expected.Short > tenth {
+		if expected.Short > smallNoise {
 			e.warn("because of so much noise the method takes steps so few or small that about %.0f%% of the way to the answer are left", 100*expected.Short)
 		}
-		e.enough(algorithm, shape, budget, accountant)
+		e.addRowsNeeded(algorithm, shape, budget, accountant)
 	}
 	return nil
 }
 
-// tenth is the share of the scale below which noise is called small.
-const tenth = 0.1
+// smallNoise is the share of a scale below which warnings call noise small.
+const smallNoise = 0.1
 
-// enough tells how many rows would bring the noise below a tenth of the scale.
-func (e *explanation) enough(a dpsco.Scaled, s dpsco.Shape, b privacy.Budget, accountant privacy.Accountant) {
-	rows := dpsco.RowsFor(tenth, a.Inner(), s, b, accountant)
+// addRowsNeeded adds how many rows would bring the noise below a tenth of the scale.
+func (e *explanation) addRowsNeeded(a dpsco.Scaled, s dpsco.Shape, b privacy.Budget, accountant privacy.Accountant) {
+	rows := dpsco.RowsFor(smallNoise, a.Inner(), s, b, accountant)
 	if rows == 0 {
 		e.warn("no number of rows brings the noise below a tenth of the scale: ask for more eps, fewer features or another method")
 		return
@@ -225,12 +228,12 @@ func (e *explanation) enough(a dpsco.Scaled, s dpsco.Shape, b privacy.Budget, ac
 	}
 }
 
-// suspect warns of what looks forgotten or careless.
-func (e *explanation) suspect(c *claim, n int64, plan *dpsco.Plan) {
-	if !c.scaled() && c.Request.Options["method"] == catalogue.MethodExponential {
+// addDoubts warns of scales, labels and budgets that look like oversights.
+func (e *explanation) addDoubts(c *claim, n int64, plan *dpsco.Plan) {
+	if !c.anyScale() && c.Request.Options["method"] == catalogue.MethodExponential {
 		e.warn("without scales the exact sampler may not end within the time that a job may take, and the budget would be spent all the same")
 	}
-	if !c.scaled() {
+	if !c.anyScale() {
 		e.warn("no scale is registered: were they forgotten? A steward registers typical magnitudes, from public knowledge")
 	}
 	if target := c.Request.Target; catalogue.Classifies(c.Model) && c.scale(target) != 1 {

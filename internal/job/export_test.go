@@ -9,14 +9,17 @@ import (
 )
 
 // Before has something happen before every fit.
-func (s *Sidecar) Before(happen func(context.Context)) {
-	s.runPlan = func(ctx context.Context, p *dpsco.Plan, x dpsco.Data, src *mech.Source) ([]float64, error) {
+func (c *Config) Before(happen func(context.Context)) {
+	c.runPlan = func(ctx context.Context, p *dpsco.Plan, x dpsco.Data, src *mech.Source) ([]float64, error) {
 		happen(ctx)
 		return runPlan(ctx, p, x, src)
 	}
 }
 
-// Impatient is a mutant: it waits for no public time.
-func (s *Sidecar) Impatient() {
-	s.await = func(ctx context.Context, _ time.Time) error { return ctx.Err() }
+// PublishAtOnce makes a mutant, which waits for no public time.
+func (c *Config) PublishAtOnce() {
+	c.sleepUntil = func(ctx context.Context, _ time.Time) error { return ctx.Err() }
 }
+
+// LivesFor is how long a sidecar expects to be believed alive without a heartbeat.
+const LivesFor = livesFor

@@ -11,27 +11,27 @@ import (
 // a row for 11 columns, nor 11 for two.
 func footprint(rows int64, columns int) float64 { return 8 * float64(rows) * (2*float64(columns) + 10) }
 
-// spare is what the exact sampler may take beside its job's footprint, 0 for no
+// samplerMemory is what the exact sampler may take beside its job's footprint, 0 for no
 // limit. It fills it on hard tables only, which is why no job is refused for it.
-func (s *Sidecar) spare(c *claim, n int64) int64 {
+func (s *Sidecar) samplerMemory(c *claim, n int64) int64 {
 	const least = 64 << 20
-	if s.Memory == 0 {
+	if s.config.Memory == 0 {
 		return 0
 	}
-	return max(least, s.Memory-int64(footprint(n, len(c.columns()))))
+	return max(least, s.config.Memory-int64(footprint(n, len(c.columns()))))
 }
 
-// fits refuses a job that would need more memory than one may have.
-func (s *Sidecar) fits(c *claim, n int64) error {
+// checkMemory refuses a job that would need more memory than one may have.
+func (s *Sidecar) checkMemory(c *claim, n int64) error {
 	need := footprint(n, len(c.columns()))
-	if s.Memory == 0 || need <= float64(s.Memory) {
+	if s.config.Memory == 0 || need <= float64(s.config.Memory) {
 		return nil
 	}
-	return &failure{"DP005", fmt.Sprintf("%d rows of %d columns need about %s of memory, a job may have %s", n, len(c.columns()), size(need), size(float64(s.Memory))),
+	return &failure{"DP005", fmt.Sprintf("%d rows of %d columns need about %s of memory, a job may have %s", n, len(c.columns()), formatBytes(need), formatBytes(float64(s.config.Memory))),
 		"Ask for fewer features, or let an operator raise job-memory. " + nothingSpent}
 }
 
-func size(bytes float64) string {
+func formatBytes(bytes float64) string {
 	const step = 1024
 	if bytes < step*step*step {
 		return fmt.Sprintf("%.0f MiB", math.Ceil(bytes/(step*step)))

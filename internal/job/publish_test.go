@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -101,18 +102,18 @@ func (w *watcher) Write(p []byte) (int, error) {
 }
 
 // serve starts a sidecar that a test has changed.
-func (w *system) serve(change func(*job.Sidecar)) *watcher {
+func (w *system) serve(change func(*job.Config)) *watcher {
 	w.Helper()
 	config, err := pgxpool.ParseConfig(w.URL("dp_sidecar"))
 	if err != nil {
 		w.Fatal(err)
 	}
 	seen := new(watcher)
-	s := &job.Sidecar{Config: config, Schema: sql.Current(), Version: "test", Log: slog.New(slog.NewTextHandler(seen, nil)), Watch: seen, Grace: time.Second}
-	change(s)
+	c := job.Config{Database: config, Schema: sql.Current(), Version: "test", Log: slog.New(slog.NewTextHandler(seen, nil)), Watch: seen, Grace: time.Second}
+	change(&c)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
+	go func() { ended <- job.New(c).Run(ctx) }()
 	w.Cleanup(func() { cancel(); <-ended })
 	return seen
 }
@@ -122,8 +123,8 @@ func (w *system) serve(change func(*job.Sidecar)) *watcher {
 func TestAPanicParksItsJob(t *testing.T) {
 	w := newSystem(t)
 	var once sync.Once
-	seen := w.serve(func(s *job.Sidecar) {
-		s.Before(func(context.Context) { once.Do(func() { panic("the value is 4711") }) })
+	seen := w.serve(func(c *job.Config) {
+		c.Before(func(context.Context) { once.Do(func() { panic("the value is 4711") }) })
 	})
 	id := w.submit(1, `{}`)
 	w.until("it is parked", func() bool {
@@ -152,10 +153,10 @@ func TestAPanicParksItsJob(t *testing.T) {
 func TestAJobEndsWithinItsTime(t *testing.T) {
 	for _, options := range []string{`{}`, `{"fresh": true}`} {
 		w := newSystem(t)
-		w.serve(func(s *job.Sidecar) {
+		w.serve(func(c *job.Config) {
 			tries := 0
-			s.Jobs, s.JobTime = 1, time.Second
-			s.Before(func(ctx context.Context) {
+			c.Jobs, c.JobTime = 1, time.Second
+			c.Before(func(ctx context.Context) {
 				if tries++; tries == 1 {
 					<-ctx.Done()
 				}
@@ -191,9 +192,9 @@ func TestAJobEndsWithinItsTime(t *testing.T) {
 // A steward ends for good what ended at its last step.
 func TestWhatIsOutOfTimeCanBeAbandoned(t *testing.T) {
 	w := newSystem(t)
-	w.serve(func(s *job.Sidecar) {
-		s.JobTime = time.Second
-		s.Before(func(ctx context.Context) { <-ctx.Done() })
+	w.serve(func(c *job.Config) {
+		c.JobTime = time.Second
+		c.Before(func(ctx context.Context) { <-ctx.Done() })
 	})
 	id := w.submit(1, `{}`)
 	w.until("it ends", func() bool { return strings.Contains(w.status(id), "out of time") })
@@ -224,10 +225,10 @@ func (w *system) watchEnds() {
 func TestJobsEndAtPublicTimes(t *testing.T) {
 	w := newSystem(t)
 	w.watchEnds()
-	w.serve(func(s *job.Sidecar) {
+	w.serve(func(c *job.Config) {
 		tries := 0
-		s.Jobs = 1
-		s.Before(func(context.Context) {
+		c.Jobs = 1
+		c.Before(func(context.Context) {
 			if tries++; tries == 3 {
 				time.Sleep(500 * time.Millisecond)
 			}
@@ -252,15 +253,23 @@ func TestJobsEndAtPublicTimes(t *testing.T) {
 	}
 }
 
-func TestAnImpatientSidecarIsNoticed(t *testing.T) {
+func TestPublishingAtOnceIsNoticed(t *testing.T) {
 	w := newSystem(t)
 	w.watchEnds()
-	w.serve(func(s *job.Sidecar) { s.Impatient() })
+	w.serve(func(c *job.Config) { c.PublishAtOnce() })
 	for i := range 5 {
 		id := w.submit(1+float64(i), `{}`)
 		w.until("done", func() bool { return strings.HasPrefix(w.status(id), "done") })
 	}
 	if n := w.text(w.super, early); n == "0" {
 		t.Error("not noticed")
+	}
+}
+
+// How long a silent sidecar is believed alive stands in the database and in Go.
+func TestTheDatabaseAgreesHowLongASidecarLives(t *testing.T) {
+	w := newSystem(t)
+	if s := w.text(w.super, `SELECT extract(epoch FROM dp_int.liveness_period())::int::text`); s != strconv.Itoa(int(job.LivesFor.Seconds())) {
+		t.Errorf("the database says %s s, Go %v", s, job.LivesFor)
 	}
 }

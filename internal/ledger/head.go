@@ -25,7 +25,7 @@ func (h Head) String() string {
 	return fmt.Sprintf("account=%d entry=%d head=%s", h.Account, h.Entry, h.Hash)
 }
 
-// Heads returns the newest entry of every account. db is a steward's.
+// Heads returns the newest entry of every account. db is a steward's connection.
 func Heads(ctx context.Context, db Querier) ([]Head, error) {
 	rows, err := db.Query(ctx, "SELECT DISTINCT ON (account) account, seq, hash FROM dp.ledger ORDER BY account, seq DESC")
 	if err != nil {
@@ -55,56 +55,59 @@ func ReadHeads(r io.Reader) (heads []Head, err error) {
 	return heads, lines.Err()
 }
 
+// readHead finds the head in a line, if it has one.
 func readHead(line string) (h Head, ok bool) {
 	if m := headText.FindStringSubmatch(line); m != nil {
-		account, wrong := strconv.ParseInt(m[1], 10, 64)
-		entry, worse := strconv.ParseInt(m[2], 10, 64)
-		return Head{account, entry, m[3]}, wrong == nil && worse == nil
+		account, accountErr := strconv.ParseInt(m[1], 10, 64)
+		entry, entryErr := strconv.ParseInt(m[2], 10, 64)
+		return Head{account, entry, m[3]}, accountErr == nil && entryErr == nil
 	}
-	// Whatever collects logs may have sorted the keys.
+	// A log collector may have sorted the keys of a JSON line.
 	if strings.HasPrefix(strings.TrimSpace(line), "{") && json.Unmarshal([]byte(line), &h) == nil {
 		return h, h.Account > 0 && h.Entry > 0 && len(h.Hash) == 64
 	}
 	return Head{}, false
 }
 
-// expectation is which heads are still looked for, and what was found wrong.
-type expectation struct {
-	kept   map[int64]map[int64][]string // account, entry, hashes
-	length map[int64]int64              // of the chains that were met
-	wrong  []string
+// headCheck compares heads that were kept outside the database with its ledger.
+type headCheck struct {
+	kept   map[int64]map[int64][]string // hashes by account and entry, until their entry is found
+	length map[int64]int64              // of the chains in the ledger
+	wrong  []string                     // what was found so far
 }
 
-func expect(kept []Head) *expectation {
-	e := &expectation{map[int64]map[int64][]string{}, map[int64]int64{}, nil}
-	for _, h := range kept {
-		if e.kept[h.Account] == nil {
-			e.kept[h.Account] = map[int64][]string{}
+// newHeadCheck looks for heads that were kept.
+func newHeadCheck(kept []Head) *headCheck {
+	h := &headCheck{map[int64]map[int64][]string{}, map[int64]int64{}, nil}
+	for _, head := range kept {
+		if h.kept[head.Account] == nil {
+			h.kept[head.Account] = map[int64][]string{}
 		}
-		e.kept[h.Account][h.Entry] = append(e.kept[h.Account][h.Entry], h.Hash)
+		h.kept[head.Account][head.Entry] = append(h.kept[head.Account][head.Entry], head.Hash)
 	}
-	return e
+	return h
 }
 
-// meet compares an entry that is there, its hash computed anew.
-func (e *expectation) meet(l line) {
-	e.length[l.Account] = max(e.length[l.Account], l.Seq)
+// compare compares an entry of the ledger, its hash computed anew, with the kept heads of
+// its number.
+func (h *headCheck) compare(l line) {
+	h.length[l.Account] = max(h.length[l.Account], l.Seq)
 	hash, err := l.hash()
-	for _, kept := range e.kept[l.Account][l.Seq] {
+	for _, kept := range h.kept[l.Account][l.Seq] {
 		if err != nil || kept != hash || kept != l.Hash {
-			e.wrong = append(e.wrong, fmt.Sprintf("account %d: entry %d is another one, it was changed or this is another ledger", l.Account, l.Seq))
+			h.wrong = append(h.wrong, fmt.Sprintf("account %d: entry %d is another one, it was changed or this is another ledger", l.Account, l.Seq))
 			break
 		}
 	}
-	delete(e.kept[l.Account], l.Seq)
+	delete(h.kept[l.Account], l.Seq)
 }
 
 // finding says which accounts were cut or changed.
-func (e *expectation) finding() Finding {
-	wrong := e.wrong
-	for _, account := range slices.SortedFunc(maps.Keys(e.kept), cmp.Compare) {
-		missing := slices.Max(append(slices.Collect(maps.Keys(e.kept[account])), 0))
-		switch length := e.length[account]; {
+func (h *headCheck) finding() Finding {
+	wrong := h.wrong
+	for _, account := range slices.SortedFunc(maps.Keys(h.kept), cmp.Compare) {
+		missing := slices.Max(append(slices.Collect(maps.Keys(h.kept[account])), 0))
+		switch length := h.length[account]; {
 		case missing == 0:
 		case length == 0:
 			wrong = append(wrong, fmt.Sprintf("account %d is gone, with %d entries or more", account, missing))

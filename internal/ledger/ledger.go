@@ -1,4 +1,4 @@
-// Package ledger is the sidecar's hand on the privacy ledger. The ledger itself
+// Package ledger is the sidecar's side of the privacy ledger. The ledger itself
 // lives in the database, behind functions that lock the account, check its
 // budget and append to its hash chain in one transaction; this package prices
 // events for it and gives its refusals a type.
@@ -23,7 +23,8 @@ type DB interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Owner is a job and the fencing token under which a worker holds it.
+// Owner is a job and the token that its worker was given at the claim. It is a fencing
+// token: once another worker has claimed the job, the database refuses it.
 type Owner struct{ Job, Token string }
 
 // Entry is what a job is about to release: its event, what its arithmetic rests
@@ -38,8 +39,8 @@ type Entry struct {
 	Order      *float64 // of Renyi divergence, under rdp
 }
 
-// Refusal is the ledger's No: nothing was charged. SQLSTATE, Message and Hint
-// are meant for the analyst.
+// Refusal is the database's refusal of a charge: nothing was charged. SQLSTATE, Message
+// and Hint are meant for the analyst.
 type Refusal struct{ SQLSTATE, Message, Hint string }
 
 func (r *Refusal) Error() string { return "ledger: refused: " + r.Message }
@@ -62,7 +63,8 @@ type Head struct {
 //
 // Errors: *Refusal when the budget, a grant or the registration is in the way,
 // ErrLost, the server's 40001 when the account is no longer under the entry's
-// accounting, or the connection's own error, after which the lease decides.
+// accounting, or the connection's own error. After that the charge may stand or not:
+// whoever claims the job when its lease is over finds out.
 func Charge(ctx context.Context, db DB, o Owner, e Entry) (*Head, error) {
 	event, err := privacy.MarshalEvent(e.Event)
 	if err != nil {
@@ -92,7 +94,7 @@ func Charge(ctx context.Context, db DB, o Owner, e Entry) (*Head, error) {
 	return &Head{*account, *entry, *hash}, nil
 }
 
-// exact marks in the ledger what rests on no floating-point arithmetic.
+// exact marks entries in the ledger whose guarantee rests on no floating-point arithmetic.
 const exact = "exact"
 
 // Explain gives the database's refusals their type and passes on everything else.

@@ -27,10 +27,9 @@ type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Verify asks the database to prove its ledger. Here it recomputes every hash chain
-// as well, by code that shares nothing with the database's, and what every charge
-// must cost at least; and it looks for the heads that somebody has kept elsewhere.
-// db is a steward's.
+// Verify has the database check its ledger. It also recomputes here, by code that shares
+// nothing with the database's, every hash chain and what every charge must cost at least,
+// and it looks for heads that were kept elsewhere. db is a steward's connection.
 func Verify(ctx context.Context, db Querier, kept ...Head) ([]Finding, error) {
 	rows, err := db.Query(ctx, "SELECT item, ok, coalesce(detail, '') FROM public.dp_verify()")
 	if err != nil {
@@ -48,7 +47,7 @@ func Verify(ctx context.Context, db Querier, kept ...Head) ([]Finding, error) {
 	defer rows.Close()
 	price := Finding{Item: "every charge costs at least what its event costs", OK: true}
 	chain := Finding{Item: "every hash chain, computed outside the database", OK: true}
-	expected := expect(kept)
+	heads := newHeadCheck(kept)
 	var last line
 	for rows.Next() {
 		l, err := pgx.RowToStructByPos[line](rows)
@@ -58,20 +57,20 @@ func Verify(ctx context.Context, db Querier, kept ...Head) ([]Finding, error) {
 		if l.Account != last.Account {
 			last = line{Account: l.Account}
 		}
-		expected.meet(l)
-		price.need(l.paid(), l)
-		chain.need(l.continues(last), l)
+		heads.compare(l)
+		price.require(l.coversPrice(), l)
+		chain.require(l.follows(last), l)
 		last = l
 	}
 	findings = append(findings, price, chain)
 	if len(kept) > 0 {
-		findings = append(findings, expected.finding())
+		findings = append(findings, heads.finding())
 	}
 	return findings, rows.Err()
 }
 
-// need keeps the first entry that is wrong.
-func (f *Finding) need(ok bool, l line) {
+// require makes the finding a failure that names entry l, unless ok or failed before.
+func (f *Finding) require(ok bool, l line) {
 	if f.OK && !ok {
 		f.OK, f.Detail = false, fmt.Sprintf("entry %d of account %d", l.ID, l.Account)
 	}
@@ -94,14 +93,15 @@ type line struct {
 	Previous, Hash   string
 }
 
-func (l line) continues(last line) bool {
+// follows reports whether l is the entry after last in its chain, with the right hash.
+func (l line) follows(last line) bool {
 	hash, err := l.hash()
 	return err == nil && hash == l.Hash && l.Previous == last.Hash && l.Seq == last.Seq+1
 }
 
-// paid reports whether a charge has at least the cost of its event in every unit.
+// coversPrice reports whether a charge has at least the cost of its event in every unit.
 // Another processor may compute a price that differs in its last digits.
-func (l line) paid() bool {
+func (l line) coversPrice() bool {
 	if l.Kind != "charge" {
 		return true
 	}
@@ -116,7 +116,7 @@ func (l line) paid() bool {
 	const slack = 1 - 1e-9
 	least := append([]*string{price.Epsilon, price.Rho, price.Delta}, price.Renyi...)
 	for k, cost := range append([]*float64{l.Epsilon, l.Rho, l.Delta}, l.curve()...) {
-		if cost != nil && !(k < len(least) && least[k] != nil && *cost >= slack*number(*least[k])) {
+		if cost != nil && !(k < len(least) && least[k] != nil && *cost >= slack*parseCost(*least[k])) {
 			return false
 		}
 	}
@@ -132,15 +132,15 @@ func (l line) curve() (costs []*float64) {
 		if v == "NULL" {
 			costs = append(costs, nil)
 		} else {
-			cost := number(v)
+			cost := parseCost(v)
 			costs = append(costs, &cost)
 		}
 	}
 	return costs
 }
 
-// number is NaN, which is never enough, for what is none.
-func number(decimal string) float64 {
+// parseCost returns NaN, which covers no price, for a text that is no number.
+func parseCost(decimal string) float64 {
 	v, err := strconv.ParseFloat(decimal, 64)
 	if err != nil {
 		return math.NaN()
@@ -159,7 +159,7 @@ func (l line) hash() (string, error) {
 	at := strconv.FormatInt(l.At.UnixMicro(), 10)
 	var fields []string
 	for _, v := range []*string{&account, &seq, &l.Kind, &at, &l.Dataset, &l.Caller, l.Job, &l.Event,
-		plain(l.Epsilon), plain(l.Rho), l.Renyi, whole(l.Grid), plain(l.Delta), &l.Arithmetic, whole(l.Refunds)} {
+		formatCost(l.Epsilon), formatCost(l.Rho), l.Renyi, formatInt(l.Grid), formatCost(l.Delta), &l.Arithmetic, formatInt(l.Refunds)} {
 		if v == nil {
 			fields = append(fields, "-")
 		} else {
@@ -170,7 +170,8 @@ func (l line) hash() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-func whole(v *int64) *string {
+// formatInt writes a whole number, nil where there is none.
+func formatInt(v *int64) *string {
 	if v == nil {
 		return nil
 	}
@@ -178,8 +179,8 @@ func whole(v *int64) *string {
 	return &s
 }
 
-// plain writes a cost as a numeric prints it.
-func plain(v *float64) *string {
+// formatCost writes a cost as Postgres writes a numeric: without an exponent.
+func formatCost(v *float64) *string {
 	if v == nil {
 		return nil
 	}

@@ -84,16 +84,16 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 }
 
 func (c *Cluster) start(ctx context.Context, o Options) (err error) {
-	if c.server, err = newest(ctx, filepath.Join(o.Dir, dataName)); err != nil {
+	if c.server, err = newestServer(ctx, filepath.Join(o.Dir, dataName)); err != nil {
 		return err
 	}
 	if c.as, err = unprivileged(o.Dir); err != nil {
 		return err
 	}
-	if c.dir, err = directory(o.Dir, c.server, c.as); err != nil {
+	if c.dir, err = prepareDir(o.Dir, c.server, c.as); err != nil {
 		return err
 	}
-	if c.guard, err = watch(ctx, c); err != nil {
+	if c.guard, err = startGuard(ctx, c); err != nil {
 		return err
 	}
 	if err = c.create(ctx); err != nil {
@@ -160,7 +160,7 @@ func (c *Cluster) portFile() string     { return filepath.Join(c.dir, "port") }
 // directory appears under its name only when it is complete.
 func (c *Cluster) create(ctx context.Context) error {
 	if _, err := os.Stat(c.data()); err == nil {
-		return c.remember()
+		return c.readPassword()
 	}
 	c.password = rand.Text()
 	if err := c.write(c.passwordFile(), c.password); err != nil {
@@ -181,8 +181,8 @@ func (c *Cluster) create(ctx context.Context) error {
 	return os.Rename(unfinished, c.data())
 }
 
-// remember reads what a kept cluster knows about itself.
-func (c *Cluster) remember() error {
+// readPassword reads the superuser's password of a kept cluster.
+func (c *Cluster) readPassword() error {
 	password, err := os.ReadFile(c.passwordFile())
 	if err != nil {
 		return err
@@ -223,7 +223,7 @@ func (c *Cluster) launch(ctx context.Context) error {
 	for {
 		if c.port = asked; asked == 0 {
 			var err error
-			if c.port, err = c.candidate(); err != nil {
+			if c.port, err = c.freePort(); err != nil {
 				return err
 			}
 		}
@@ -238,8 +238,8 @@ func (c *Cluster) launch(ctx context.Context) error {
 	}
 }
 
-// candidate returns a port that is free at this moment.
-func (c *Cluster) candidate() (int, error) {
+// freePort returns a port that is free at this moment.
+func (c *Cluster) freePort() (int, error) {
 	if former, err := os.ReadFile(c.portFile()); err == nil {
 		if l, err := net.Listen("tcp", net.JoinHostPort(host, string(former))); err == nil {
 			return portOf(l), l.Close()
@@ -282,12 +282,12 @@ func (c *Cluster) run(ctx context.Context) error {
 	c.mu.Lock()
 	c.process, c.exited = cmd.Process, alive.Done()
 	c.mu.Unlock()
-	return c.ready(ctx, alive, begin)
+	return c.awaitReady(ctx, alive, begin)
 }
 
-// ready waits for the first connection. The password tells the server from any
+// awaitReady waits for the first connection. The password tells the server from any
 // other that may listen on the same port.
-func (c *Cluster) ready(ctx, alive context.Context, begin int64) error {
+func (c *Cluster) awaitReady(ctx, alive context.Context, begin int64) error {
 	attempt, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(alive, cancel)()
@@ -343,7 +343,7 @@ func environment() []string {
 // Mode is a way to end the server.
 type Mode int
 
-// The ways to end the server, from polite to brutal.
+// The ways to end the server, from the gentlest to the hardest.
 const (
 	Fast      Mode = iota // rolls transactions back, writes a checkpoint
 	Immediate             // like a crash: the next start recovers
@@ -355,7 +355,7 @@ func (m Mode) signal() syscall.Signal {
 }
 
 // Halt ends the server but keeps the cluster; Resume starts it again. A server
-// that does not end in time is ended more brutally.
+// that does not end in time is ended a harder way.
 func (c *Cluster) Halt(mode Mode) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,14 +23,14 @@ const (
 	lockName = "lock"
 )
 
-// A guard is a small shell that outlives us: it waits for the end of its
-// standard input, which comes when we close it or when our process ends in
-// whatever way, then stops the server and removes a throw-away directory. It
-// shares our lock on the directory until it is done.
+// A guard is a small shell that outlives this process: it waits for the end of its
+// standard input, which comes when this process closes it or ends in whatever way,
+// then stops the server and removes a throw-away directory. It shares the lock on
+// the directory until it is done.
 type guard struct {
 	cmd   *exec.Cmd
 	input io.Closer
-	gone  string // the directory that is to be gone; empty: kept
+	dir   string // the directory to remove; empty: kept
 	once  sync.Once
 	err   error
 }
@@ -50,19 +50,19 @@ done
 exit 1
 `
 
-// watch locks the directory and starts its guard.
-func watch(ctx context.Context, c *Cluster) (*guard, error) {
-	lock, err := lock(ctx, c)
+// startGuard locks the directory and starts its guard.
+func startGuard(ctx context.Context, c *Cluster) (*guard, error) {
+	lock, err := lockDir(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	defer lock.Close() // the guard's copy holds it
-	mode, gone := "immediate", c.dir
+	mode, remove := "immediate", c.dir
 	if c.kept {
-		mode, gone = "fast", ""
+		mode, remove = "fast", ""
 	}
 	cmd := exec.Command("/bin/sh", "-c", guardScript, "guard",
-		filepath.Join(c.server.bin, "pg_ctl"), c.data(), mode, gone)
+		filepath.Join(c.server.bin, "pg_ctl"), c.data(), mode, remove)
 	cmd.Dir = "/"
 	cmd.Env = environment()
 	cmd.ExtraFiles = []*os.File{lock}
@@ -74,7 +74,7 @@ func watch(ctx context.Context, c *Cluster) (*guard, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	return &guard{cmd: cmd, input: input, gone: gone}, nil
+	return &guard{cmd: cmd, input: input, dir: remove}, nil
 }
 
 // release lets the guard do its work and waits for it, once.
@@ -82,15 +82,15 @@ func (g *guard) release() error {
 	g.once.Do(func() {
 		_ = g.input.Close() // ends the guard's wait; it has no other error
 		if err := g.cmd.Wait(); err != nil {
-			g.err = fmt.Errorf("localpg: %s is left behind: %w", g.gone, err)
+			g.err = fmt.Errorf("localpg: %s is left behind: %w", g.dir, err)
 		}
 	})
 	return g.err
 }
 
-// lock takes the lock of the cluster's directory. The process that held it last
+// lockDir takes the lock of the cluster's directory. The process that held it last
 // may be about to let it go.
-func lock(ctx context.Context, c *Cluster) (*os.File, error) {
+func lockDir(ctx context.Context, c *Cluster) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	f, err := c.open(filepath.Join(c.dir, lockName), os.O_RDWR)
@@ -109,16 +109,17 @@ func lock(ctx context.Context, c *Cluster) (*os.File, error) {
 	}
 }
 
+// tryLock locks a file, or fails at once where another process has locked it.
 func tryLock(f *os.File) error {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }
 
-// directory prepares the directory of a cluster: dir, or a new one under the
+// prepareDir prepares the directory of a cluster: dir, or a new one under the
 // temporary folder when dir is empty. Only the server's user may enter it.
-func directory(dir string, s server, as *syscall.Credential) (string, error) {
+func prepareDir(dir string, s server, as *syscall.Credential) (string, error) {
 	if dir == "" {
-		root := temporary(as)
-		sweep(root, s)
+		root := tempRoot(as)
+		removeAbandoned(root, s)
 		made, err := os.MkdirTemp(root, prefix)
 		if err != nil {
 			return "", err
@@ -138,9 +139,9 @@ func directory(dir string, s server, as *syscall.Credential) (string, error) {
 	return dir, chown(dir, as)
 }
 
-// temporary returns the folder for throw-away directories: the usual one,
+// tempRoot returns the folder for throw-away directories: the usual one,
 // unless we are root and the server's user cannot work there.
-func temporary(as *syscall.Credential) string {
+func tempRoot(as *syscall.Credential) string {
 	const writable = 0o002
 	dir := os.TempDir()
 	if as == nil {
@@ -166,18 +167,18 @@ func reachable(dir string) bool {
 	}
 }
 
-// sweep removes what a guard could not, because it was killed too or the
+// removeAbandoned removes what a guard could not, because it was killed too or the
 // machine went down: directories of ours that nobody holds the lock of.
-func sweep(root string, s server) {
+func removeAbandoned(root string, s server) {
 	dirs, _ := filepath.Glob(filepath.Join(root, prefix+"*")) // the pattern is well formed
 	for _, dir := range dirs {
-		remove(dir, s)
+		removeIfUnused(dir, s)
 	}
 }
 
-// remove removes one directory if nobody uses it; a young one may be about to
+// removeIfUnused removes one directory if nobody uses it; a young one may be about to
 // be locked. Failing is no error: the directory may be another user's.
-func remove(dir string, s server) {
+func removeIfUnused(dir string, s server) {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() || time.Since(info.ModTime()) < stopTimeout {
 		return
@@ -219,6 +220,7 @@ func unprivileged(dir string) (*syscall.Credential, error) {
 	return nil, errors.New("localpg: Postgres does not run as root, and there is no user postgres or nobody")
 }
 
+// credential is a user as processes are started with.
 func credential(u *user.User) (*syscall.Credential, error) {
 	uid, err := strconv.ParseUint(u.Uid, 10, 32)
 	if err != nil {

@@ -54,7 +54,7 @@ func keptDir(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parent, err := os.MkdirTemp(temporary(as), "localpg-kept-")
+	parent, err := os.MkdirTemp(tempRoot(as), "localpg-kept-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestTemporaryFolderOfRoot(t *testing.T) {
 	}
 	closed := filepath.Dir(keptDir(t)) // 0755: not to be written to
 	t.Setenv("TMPDIR", closed)
-	if dir := temporary(as); dir == closed {
+	if dir := tempRoot(as); dir == closed {
 		t.Errorf("got %s", dir)
 	}
 }
@@ -385,11 +385,11 @@ func TestNoServerSaysWhatToInstall(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "PG_VERSION"), []byte("9\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newest(t.Context(), dir); !errors.Is(err, ErrNoServer) {
+	if _, err := newestServer(t.Context(), dir); !errors.Is(err, ErrNoServer) {
 		t.Errorf("got %v", err)
 	}
-	if !strings.Contains(hint(), "install") {
-		t.Error(hint())
+	if !strings.Contains(installHint(), "install") {
+		t.Error(installHint())
 	}
 }
 

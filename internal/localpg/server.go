@@ -31,23 +31,23 @@ type server struct {
 //
 // Errors: ErrNoServer, with what to install.
 func Installed(ctx context.Context) (string, error) {
-	s, err := newest(ctx, "")
+	s, err := newestServer(ctx, "")
 	if err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("Postgres %d.%d in %s", s.major, s.minor, s.bin), nil
 }
 
-// newest returns the newest installed server. Where data holds a cluster it is
+// newestServer returns the newest installed server. Where data holds a cluster it is
 // the newest of the major version that made it.
-func newest(ctx context.Context, data string) (server, error) {
+func newestServer(ctx context.Context, data string) (server, error) {
 	major, err := majorOf(data)
 	if err != nil {
 		return server{}, err
 	}
 	var best server
-	for _, bin := range folders(ctx) {
-		s, ok := inspect(ctx, bin)
+	for _, bin := range binFolders(ctx) {
+		s, ok := serverIn(ctx, bin)
 		if !ok || s.major < OldestMajor || (major != 0 && s.major != major) {
 			continue
 		}
@@ -61,7 +61,7 @@ func newest(ctx context.Context, data string) (server, error) {
 	if major != 0 {
 		return server{}, fmt.Errorf("%w: the cluster in %s needs version %d", ErrNoServer, data, major)
 	}
-	return server{}, fmt.Errorf("%w: %s", ErrNoServer, hint())
+	return server{}, fmt.Errorf("%w: %s", ErrNoServer, installHint())
 }
 
 // majorOf returns the major version of a data directory, 0 where there is none.
@@ -80,8 +80,8 @@ func majorOf(data string) (int, error) {
 // to use; without it the newest of this machine is taken.
 const BinVariable = "DPSIDECAR_POSTGRES_BIN"
 
-// folders lists where server binaries may be.
-func folders(ctx context.Context) []string {
+// binFolders lists where server binaries may be.
+func binFolders(ctx context.Context) []string {
 	if only := os.Getenv(BinVariable); only != "" {
 		return []string{only}
 	}
@@ -113,9 +113,9 @@ func folders(ctx context.Context) []string {
 
 var versionText = regexp.MustCompile(`\(PostgreSQL\) (\d+)(?:\.(\d+))?`)
 
-// inspect asks the server in a folder for its version. It is not ok where a
+// serverIn asks the server in a folder for its version. It is not ok where a
 // program is missing that a cluster needs.
-func inspect(ctx context.Context, bin string) (server, bool) {
+func serverIn(ctx context.Context, bin string) (server, bool) {
 	for _, program := range []string{"initdb", "pg_ctl"} {
 		if _, err := exec.LookPath(filepath.Join(bin, program)); err != nil {
 			return server{}, false
@@ -134,8 +134,8 @@ func inspect(ctx context.Context, bin string) (server, bool) {
 	return server{bin, major, minor}, true
 }
 
-// hint says what to install here.
-func hint() string {
+// installHint says what to install here.
+func installHint() string {
 	command := "install the Postgres server of your distribution, with its contrib extensions"
 	if runtime.GOOS == "darwin" {
 		command = "brew install postgresql@17"

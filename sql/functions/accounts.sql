@@ -119,7 +119,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.exact(x float8) RETURNS numeric
 LANGUAGE sql IMMUTABLE STRICT SET extra_float_digits = 1 AS $$ SELECT x::text::numeric $$;
 
--- The principal that a role is here, NULL for one that nobody has heard of.
+-- The principal that stands for a role of this cluster, NULL where there is none yet.
 CREATE OR REPLACE FUNCTION dp_int.principal_of(p_role name) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -141,10 +141,10 @@ BEGIN
      WHERE p.id = p_principal AND p.cluster = (SELECT system_identifier FROM pg_control_system()));
 END $$;
 
--- The same for a role that asks or is granted something: noted if it is new, and
--- its name brought up to date; whoever had the name before is called otherwise now,
--- or gone. In a copy in another cluster nobody new is noted before those of the
--- original are bound: they may be the same people.
+-- The same for a role that asks or is granted something: it becomes a principal if it is
+-- new, and its name is brought up to date; another principal that had this name has been
+-- renamed or dropped since. In a copy in another cluster there are no new principals before
+-- those of the original are bound to roles: they may be the same people.
 CREATE OR REPLACE FUNCTION dp_int.admit_principal(p_role name) RETURNS bigint
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE

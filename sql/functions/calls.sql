@@ -12,9 +12,9 @@ BEGIN
           - coalesce(current_setting('reserved_connections', true), '0')::float8);
 END $$;
 
--- Connects. A server without a connection to spare is asked again for some seconds:
--- calls that end give theirs back. The server says so in its own language, so who
--- does not speak English is judged by the connections in use.
+-- Connects. While the server has no connection left it tries again for some seconds: calls
+-- that end free theirs. The server's error is recognised by its English text; in other
+-- languages by the share of connections in use.
 CREATE OR REPLACE FUNCTION dp_int.loopback_connect(p_connection text) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE

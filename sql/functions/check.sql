@@ -1,6 +1,6 @@
--- Is everything in place? For whoever installs, and for whoever wonders.
+-- Is everything in place? For operators and stewards.
 
--- A sidecar of another version keeps away.
+-- Sidecars compare this with their own version, and refuse to work with another.
 CREATE OR REPLACE FUNCTION dp_int.schema_version() RETURNS int
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT max(version)::int FROM dp_int.schema_migrations $$;
 

@@ -1,6 +1,8 @@
--- The life of a job, one function a step. Every step is fenced: it takes the
--- token its worker was given at the claim, and does nothing once another worker
--- holds the job.
+-- The life of a job, one function a step. Each takes the token that the claim gave to the
+-- worker, and does nothing once another worker has claimed the job: its claim made another
+-- token.
+
+-- A sidecar's heartbeat. Workers that have been silent for a day are forgotten.
 
 CREATE OR REPLACE FUNCTION dp_int.worker_beat(p_worker uuid, p_pid int, p_version text) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -10,6 +12,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
   ON CONFLICT ON CONSTRAINT worker_pk DO UPDATE SET pid = excluded.pid, version = excluded.version, last_seen = clock_timestamp();
 $$;
 
+-- A sidecar that ends is no longer believed alive.
 CREATE OR REPLACE FUNCTION dp_int.worker_bye(p_worker uuid) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   DELETE FROM dp_int.worker WHERE id = p_worker
@@ -41,10 +44,11 @@ BEGIN
   END IF;
 END $$;
 
--- Nobody wants the job any more: canceled, or its caller has gone away.
+-- Is the job canceled, or the caller who waited for it gone?
 CREATE OR REPLACE FUNCTION dp_int.unwanted(j dp_int.job) RETURNS boolean
 LANGUAGE sql VOLATILE AS $$ SELECT j.cancel_requested OR j.waited AND NOT dp_int.awaited(j.id) $$;
 
+-- Ends an unwanted job before anything was read, and gives its charge back.
 CREATE OR REPLACE FUNCTION dp_int.drop_job(j dp_int.job) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -53,9 +57,10 @@ BEGIN
     CASE WHEN j.cancel_requested THEN 'canceled by its caller' ELSE 'its caller went away' END, 'No privacy budget was spent.');
 END $$;
 
--- A job has its release, and with it whoever follows it, or follows those. A
--- follower that somebody's transaction holds is left to job_claim: a release waits
--- for nobody. It is done at p_at, or when it was asked for if that is later.
+-- Completes a job with its release, and every identical job that waits for it (follows
+-- it), directly or through others. A follower whose row another transaction has locked is
+-- left to job_claim, so that nobody can delay a release. The job ends at p_at, or when it
+-- was asked for if that is later.
 CREATE OR REPLACE FUNCTION dp_int.complete_job(p_job uuid, p_release uuid, p_at timestamptz DEFAULT clock_timestamp()) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -71,7 +76,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- What a sidecar plans from, of a data set; the same for jobs and for questions.
+-- The public facts about a data set from which sidecars plan jobs and explanations.
 CREATE OR REPLACE FUNCTION dp_int.facts(p_dataset bigint) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', d.scales,
@@ -80,7 +85,7 @@ LANGUAGE sql STABLE AS $$
    WHERE d.id = p_dataset
 $$;
 
--- Locks the account of a data set at once, or returns false.
+-- Locks the account of a data set, or returns false where it would have to wait.
 CREATE OR REPLACE FUNCTION dp_int.lock_account(p_dataset bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -90,9 +95,8 @@ EXCEPTION WHEN lock_not_available THEN
   RETURN false;
 END $$;
 
--- Who holds an account, for people. An account's row names the transaction that
--- locks it, and pg_locks the session of that transaction; of a prepared one there
--- is none.
+-- Who has locked an account, in words for messages. The account's row names the transaction
+-- that locks it, and pg_locks the session of that transaction; a prepared one has none.
 CREATE OR REPLACE FUNCTION dp_int.account_holder(p_dataset bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -110,9 +114,10 @@ BEGIN
               ELSE format('the open transaction of session %s, of "%s"', holder.pid, holder.usename) END;
 END $$;
 
--- Who has jobs that are queued, or suspended and due, in the order in which they are
--- served: fewest jobs running first, then served longest ago: public facts, as the order
--- of jobs is for all to see. Looks at one queued job of each, however many there are.
+-- Callers with jobs that are queued, or suspended and due, in the order in which they are
+-- served: who has fewest jobs running first, among those who was served longest ago. Both
+-- are public facts, as the order must be, for everybody sees it. The recursion skips through
+-- the index from caller to caller, so that the cost does not grow with the number of jobs.
 CREATE OR REPLACE FUNCTION dp_int.callers_in_turn() RETURNS SETOF name
 LANGUAGE sql VOLATILE AS $$
   WITH RECURSIVE waiting(caller) AS (
@@ -127,8 +132,8 @@ LANGUAGE sql VOLATILE AS $$
             (SELECT s.served FROM dp_int.job s WHERE s.caller = w.caller AND s.served IS NOT NULL ORDER BY s.served DESC LIMIT 1) NULLS FIRST, w.caller
 $$;
 
--- Leaders that have ended, or that ended at their last step, while somebody still
--- follows them.
+-- Jobs that have ended, or that ended at their last step, while others still follow them
+-- (wait for their release).
 CREATE OR REPLACE FUNCTION dp_int.idle_leaders() RETURNS TABLE(id uuid, ended boolean)
 LANGUAGE sql VOLATILE AS $$
   WITH RECURSIVE leader(id) AS (
@@ -181,13 +186,14 @@ BEGIN
     SELECT q.* INTO j
       FROM dp_int.job q
      WHERE q.state = 'queued' AND q.caller = whose AND q.follows IS NULL AND coalesce(q.lease_until < clock_timestamp(), true)
-     ORDER BY q.follows, q.seq LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;  -- as the index has them
+     ORDER BY q.follows, q.seq LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;  -- in the order of the index
     IF FOUND THEN RETURN j; END IF;
   END LOOP;
   RETURN NULL;
 END $$;
 
--- A clock that was set back must not make a lease or a pause longer than it was.
+-- Leases and pauses end by the server's clock. Where that was set back, each starts anew,
+-- so that none becomes longer than it was meant.
 CREATE OR REPLACE FUNCTION dp_int.shorten_leases() RETURNS void
 LANGUAGE sql VOLATILE AS $$
   UPDATE dp_int.job
@@ -195,12 +201,12 @@ LANGUAGE sql VOLATILE AS $$
    WHERE id IN (SELECT id FROM dp_int.job WHERE lease_until IS NOT NULL AND leased_at > clock_timestamp() FOR NO KEY UPDATE SKIP LOCKED)
 $$;
 
--- The next job to work on, or NULL. Callers are served in turn, and each in the
--- order of their asking. A lease that ran out comes back:
--- before reading its charge is given back; from reading on it goes on under the
--- same charge with the same number of rows, but not at once when sidecars ended
--- in its midst again and again. One call settles a hundred jobs that need no worker
--- at most, so that what it settles is soon committed.
+-- The next job to work on, or NULL. Callers are served in turn, and each caller's jobs in
+-- the order in which they were asked for. A job whose lease ran out is claimed again: before
+-- reading its charge is given back; once reading has begun it is tried again under the same
+-- charge with the same number of rows, but parked after the fourth sidecar that ended while
+-- it worked on it. Jobs that need no worker (canceled, or answered by a kept release) are
+-- ended on the way, a hundred a call at most, so that their ends are soon committed.
 CREATE OR REPLACE FUNCTION dp_int.job_claim(p_worker uuid, p_lease interval) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
@@ -247,10 +253,11 @@ BEGIN
         CONTINUE;
       END IF;
       IF NOT j.fresh THEN
-        -- Of identical requests one runs and the others follow it, also one that was
-        -- asked for afresh, once it is spent. One that is no longer running has
-        -- published: so first look who runs, then what is kept. One that ends
-        -- meanwhile has ended without us, and we are claimed again.
+        -- Of identical requests one runs and the others follow it, also one that was asked
+        -- for afresh, once it is spent. It may publish at any moment: so first look for a
+        -- running one, then for a kept release, or the release could appear between the two.
+        -- If it ends without a release after we have begun to follow it, next_job returns
+        -- this job again.
         EXIT WHEN passed <> j.dataset;  -- of two claims that pass two, each could wait for the other
         passed := j.dataset;
         PERFORM FROM dp_int.turnstile WHERE dataset = j.dataset FOR UPDATE;
@@ -263,7 +270,7 @@ BEGIN
         END IF;
         IF FOUND THEN
           UPDATE dp_int.job SET state = 'queued', follows = leader.id, worker = NULL, token = NULL, lease_until = NULL WHERE id = j.id;
-          -- One that waits to read is tried again at once.
+          -- A parked or stopped one is tried again at once, now that somebody asks.
           UPDATE dp_int.job SET leased_at = clock_timestamp(), lease_until = clock_timestamp()
            WHERE id = (SELECT id FROM dp_int.job WHERE id = leader.id AND state = 'reading' AND sqlstate IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED);
           CONTINUE;
@@ -292,7 +299,7 @@ BEGIN
   RETURN NULL;
 END $$;
 
--- Keeps the lease. False once the job is lost or unwanted: stop working on it.
+-- Renews the lease. False once another worker has the job or nobody wants it: stop working.
 CREATE OR REPLACE FUNCTION dp_int.job_beat(p_job uuid, p_token uuid, p_lease interval) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -302,9 +309,9 @@ BEGIN
   RETURN FOUND AND (j.state = 'reading' OR NOT dp_int.unwanted(j));
 END $$;
 
--- Is what the worker has locked still what was registered? Raises DP004 if not, and
--- 55000 when the job is lost. It locks no job: that would wait for a disk, in the
--- midst of the time until the first step.
+-- Raises DP004 where the relation that the worker has locked is no longer what was
+-- registered, and 55000 when another worker has the job. It does not lock the job's row,
+-- for that writes to disk, and would take from the time until the first step.
 CREATE OR REPLACE FUNCTION dp_int.job_recheck(p_job uuid, p_token uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -317,7 +324,7 @@ BEGIN
   PERFORM dp_int.recheck_dataset(j.dataset);
 END $$;
 
--- The same of a data set that is only counted.
+-- The same check for a data set that is only counted.
 CREATE OR REPLACE FUNCTION dp_int.dataset_recheck(p_dataset bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -419,8 +426,8 @@ LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN jsonb_typeof(p) = 'array' THEN ARRAY(SELECT v::float8 FROM jsonb_array_elements_text(p) WITH ORDINALITY AS e(v, o) ORDER BY o) END
 $$;
 
--- reading -> done: release, coefficients and the job's end in one transaction. The
--- times that people see are those of the step, not of a clock.
+-- reading -> done: release, coefficients and the job's end in one transaction. The times
+-- that it records are those of the step, not the moment of this call.
 CREATE OR REPLACE FUNCTION dp_int.job_publish(p_job uuid, p_token uuid, p_method text, p_terms text[], p_coefs float8[], p_bands float8[] DEFAULT NULL,
                                    p_step int DEFAULT 0, p_errors jsonb DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -456,11 +463,11 @@ BEGIN
   PERFORM dp_int.finish_job(j.id, 'failed', p_sqlstate, p_message, p_hint);
 END $$;
 
--- Hands a job back. Unread, its charge is given back and it is queued again, five
--- times at most: at once, or after a pause if there is a reason that may last, which
--- those who look are told. Reading, another worker goes on: at once if this one is
--- leaving, else after a while, for what went wrong may go wrong again; after some
--- times those who wait are told.
+-- Hands a job back that its worker could not end. Before reading, its charge is given back
+-- and the job is queued again, five attempts at most: at once, or after a pause if there is
+-- a reason that may last, which its status then shows. Once reading has begun another
+-- worker tries it: at once if this one shuts down (p_leaving), else after a pause; after the
+-- fourth attempt the job is parked.
 CREATE OR REPLACE FUNCTION dp_int.job_hand_back(p_job uuid, p_token uuid, p_leaving boolean, p_reason text DEFAULT NULL, p_hint text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -482,12 +489,14 @@ BEGIN
   PERFORM pg_notify('dp_jobs', 'queued');
 END $$;
 
--- How long to wait after so many attempts.
+-- How long to wait after so many attempts: 1 s after the first, twice as long after each
+-- further one, 5 minutes at most.
 CREATE OR REPLACE FUNCTION dp_int.pause(p_attempt int) RETURNS interval
 LANGUAGE sql IMMUTABLE AS $$ SELECT least(interval '5 min', interval '0.5 s' * 2 ^ least(p_attempt, 12)) $$;
 
--- A job past reading that cannot be read now stays spent and is tried again
--- later; those who wait are told so, in words that do not depend on the data.
+-- Parks a job: it is charged and may have read values, but could not be read or fitted this
+-- time. It keeps its charge, pauses, and is tried again by itself; its callers get an
+-- error that says so, in words that do not depend on the data.
 CREATE OR REPLACE FUNCTION dp_int.job_park(p_job uuid, p_token uuid, p_message text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -497,8 +506,9 @@ BEGIN
     CASE WHEN j.fresh THEN ' without fresh' END), clock_timestamp() + dp_int.pause(j.attempt));
 END $$;
 
--- A job that has no release at its last step stays spent, and is tried again under
--- the same charge only when the same is asked again: it would hold a worker for ever.
+-- Stops a job that has no release at the last step of its ladder. It keeps its charge, and
+-- is tried again under it only when the same is asked again: by itself it might keep a
+-- worker busy for ever.
 CREATE OR REPLACE FUNCTION dp_int.job_stop(p_job uuid, p_token uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET IntervalStyle = 'postgres' AS $$
 DECLARE
@@ -508,8 +518,9 @@ BEGIN
     'The privacy budget is spent, once: the same request tries again at no further cost. Larger scales or residual_scale, fewer features or another method take less time, and are another request. A steward ends the job for good with dp_abandon.', NULL);
 END $$;
 
--- Nobody works on a job that reads, until p_until, or if that is NULL until it is
--- asked for. Whoever follows it ends here: who asks again follows it again.
+-- Suspends a job that is reading until p_until, or where that is NULL until somebody asks
+-- the same again. Jobs that follow it fail with the same message: whoever asks again follows
+-- it again.
 CREATE OR REPLACE FUNCTION dp_int.suspend_job(j dp_int.job, p_message text, p_hint text, p_until timestamptz) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -525,8 +536,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- Is there an identical fresh job that ended at its last step without a release? Then
--- j follows it, and it is tried again: it is charged. Others find theirs in job_claim.
+-- Is there an identical fresh job that was stopped at its last step? Then j follows it, and
+-- it is tried again under its charge. Jobs that are not fresh find theirs in job_claim.
 CREATE OR REPLACE FUNCTION dp_int.resume_stopped(j dp_int.job) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -546,12 +557,14 @@ BEGIN
   RETURN true;
 END $$;
 
--- The number of rows is public: counted at registration, and with every job.
+-- Data sets whose rows are to be counted. The number of rows is public: it is counted at
+-- registration, and by every job.
 CREATE OR REPLACE FUNCTION dp_int.uncounted() RETURNS TABLE(dataset bigint, schema_name name, relation_name name)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT id, schema_name, relation_name FROM dp_int.dataset WHERE row_count IS NULL AND unregistered_at IS NULL
 $$;
 
+-- Publishes a data set's number of rows.
 CREATE OR REPLACE FUNCTION dp_int.counted(p_dataset bigint, p_row_count bigint) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = p_dataset AND row_count IS DISTINCT FROM p_row_count

@@ -36,8 +36,8 @@ BEGIN
     WHEN 'rdp' THEN e.renyi[array_position(dp_int.renyi_orders(), a.renyi_order)] END;
 END $$;
 
--- Appends e to its account's chain and moves the totals. The caller of this
--- function holds the account's row lock.
+-- Appends e to its account's chain and adds its costs to the totals. Whoever calls it
+-- holds the lock on the account's row.
 CREATE OR REPLACE FUNCTION dp_int.ledger_append(e dp_int.ledger) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -93,8 +93,8 @@ BEGIN
    WHERE a.id = p_account AND t.account = a.id;
 END $$;
 
--- Charges e to the principal of its job. Of e job, event, costs and arithmetic are given, or raises DP002
--- and charges nothing. The filter is one of fully adaptive composition: costs in
+-- Charges e, of which job, event, costs and arithmetic are given, to the principal of its
+-- job, or raises DP002 and charges nothing. The filter is one of fully adaptive composition: costs in
 -- the account's unit add up to its cap, deltas to the reserve, and neither is
 -- ever traded for the other, nor one Renyi order for another (Rogers et al. 2016;
 -- Feldman & Zrnic 2021; Whitehouse et al. 2023).
@@ -139,8 +139,8 @@ BEGIN
   RETURN dp_int.ledger_append(e);
 END $$;
 
--- Do the deltas of mechanisms still fit? Once the reserve was lowered below what
--- is spent of it, not even 0 does.
+-- Does this much more delta of mechanisms still fit into the reserve for it? Where a steward
+-- has lowered the reserve below what is spent of it, not even 0 does.
 CREATE OR REPLACE FUNCTION dp_int.delta_fits(a dp_int.account, delta numeric) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$ SELECT a.spent_delta + delta <= dp_int.reserve(a.delta) $$;
 

@@ -1,8 +1,13 @@
--- Who is there: sidecars that are alive, callers that still wait.
+-- Which sidecars are alive, and which callers still wait.
 
--- A live sidecar has been heard of lately and its session is there. Who a session
--- belongs to cannot be forged. pg_stat_activity is the same for a whole
--- transaction until its copy is thrown away.
+-- How long a sidecar is believed alive without a heartbeat: three of them. livesFor in
+-- package job is the same.
+CREATE OR REPLACE FUNCTION dp_int.liveness_period() RETURNS interval
+LANGUAGE sql IMMUTABLE AS $$ SELECT interval '15 s' $$;
+
+-- How many sidecars are alive: each has sent a heartbeat within the period, and its
+-- session is connected as dp_sidecar, which nobody else can feign. pg_stat_activity shows
+-- a transaction the same all the time, unless its snapshot is cleared.
 CREATE OR REPLACE FUNCTION dp_int.sidecars_alive() RETURNS int
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -11,13 +16,17 @@ BEGIN
     SELECT count(*)::int
       FROM dp_int.worker w
       JOIN pg_catalog.pg_stat_activity s ON s.pid = w.pid AND s.usename = 'dp_sidecar' AND s.datname = current_database()
-     WHERE w.last_seen > clock_timestamp() - interval '15 s');
+     WHERE w.last_seen > clock_timestamp() - dp_int.liveness_period());
 END $$;
 
+-- The key of the advisory lock that the loopback of a waiting caller holds. The seed of
+-- the hash, the bytes 'dpSD', keeps it apart from locks of other programs on hashed names.
 CREATE OR REPLACE FUNCTION dp_int.wait_key(p_job uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$ SELECT hashtextextended(p_job::text, 1685082948) $$;
 
--- Does the caller of a waited job still wait? Only a loopback session counts.
+-- Does the caller of a job that was asked for synchronously still wait? Then a session of
+-- the loopback role holds the job's advisory lock. Locks of other sessions do not count:
+-- anybody can take one with this key. pg_locks shows a key in two halves.
 CREATE OR REPLACE FUNCTION dp_int.awaited(p_job uuid) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -31,5 +40,6 @@ BEGIN
          AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())));
 END $$;
 
+-- The channel on which those who wait for a job are notified.
 CREATE OR REPLACE FUNCTION dp_int.job_channel(p_job uuid) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$ SELECT 'dp_job_' || replace(p_job::text, '-', '') $$;

@@ -20,8 +20,9 @@ BEGIN
            WHERE m.srvname = 'dp_loop' AND m.usename = 'dp_owner' AND option LIKE 'user=%');
 END $$;
 
--- Where this is executed. started tells servers apart that are copies of one
--- another, file by file; a standby and its primary differ in it too.
+-- Which server and database this is executed in. started, the time at which the server
+-- started, differs between servers whose files are copies of one another, and between a
+-- standby and its primary.
 CREATE OR REPLACE FUNCTION dp_int.here() RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -75,9 +76,9 @@ LANGUAGE sql VOLATILE AS $$
   SELECT dp_int.system_identifier(), oid, 'dp_int.location'::regclass FROM pg_catalog.pg_database WHERE datname = current_database();
 $$;
 
--- The loopback's answer to whoever opened it: why this is not his database, NULL if it
--- is. p_from is his dp_int.here(). A primary must have reached itself, a standby its
--- primary.
+-- Executed through the loopback: why it does not lead where it should, NULL if it does.
+-- p_from is the dp_int.here() of the session that opened it. From a primary it must lead to
+-- the same database, from a standby to its primary's.
 CREATE OR REPLACE FUNCTION dp_int.elsewhere(p_from jsonb) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE

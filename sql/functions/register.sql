@@ -40,8 +40,8 @@ BEGIN
   SELECT reached.class, reached.id FROM reached;
 END $$;
 
--- Why there may be people in a relation of whom its base relations tell nothing;
--- NULL when there are none. Of the system's own functions those count that run a text
+-- Why a relation may hold people who are not in its base relations, whose budget could
+-- then not be found; NULL when it cannot. Of the system's own functions those count that run a text
 -- or read what is in no table: all of these are volatile, or make XML.
 CREATE OR REPLACE FUNCTION dp_int.why_unknown(p_relid oid) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
@@ -114,12 +114,12 @@ BEGIN
                   WHERE n > 1 AND split_part(entry, ' ', 1) <> v.oid::text AND split_part(entry, ':inh ', 2) LIKE 'false%');
 END $$;
 
--- Why reading the relation could raise on, drop or repeat a row, or its number of
--- rows tell of one person's values; NULL when it cannot. A materialized view is judged
--- as the view that it was made from: what it left out is as missing, though reading it
--- touches nothing below. A partition or child alone has the rows that its parent's key,
--- or somebody, sorted into it. The rows of a foreign table are what another server makes of them, and the
--- planner of any query may run what indexes, statistics and partition keys call.
+-- Why one person's values could make reading the relation raise, drop or repeat a row, or
+-- change its number of rows; NULL when they cannot. A materialized view is judged as the
+-- view that it was made from: rows which that left out are missing from it too, though
+-- reading it touches nothing below. Which rows a single partition or child holds depends on
+-- their values. What rows a foreign table has is up to another server, and the planner of
+-- any query may run the functions that indexes, statistics and partition keys call.
 CREATE OR REPLACE FUNCTION dp_int.why_not_total(p_relid oid) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -181,9 +181,9 @@ BEGIN
     LIMIT 1);
 END $$;
 
--- A view with security_invoker reads with the rights of whoever reads it, here
--- dp_sidecar, and what else it does runs on values that its owner may not read. The
--- first such view when anything on the way is not plain, else NULL.
+-- The first view with security_invoker, when any view on the way is not plain, else NULL.
+-- Such a view reads with the rights of whoever reads it, here dp_sidecar, so that functions
+-- in it would run on values that its owner may not read.
 CREATE OR REPLACE FUNCTION dp_int.reads_as_sidecar(p_relid oid) RETURNS oid
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -225,9 +225,8 @@ BEGIN
   END IF;
 END $$;
 
--- Accounting and budget go together. What discrete noise costs where a theorem
--- knows normal noise only, as rdp accounting of samples does, is stated up to
--- epsilon 20.
+-- Raises where accounting and budget do not go together. rdp accounting of samples rests on
+-- a theorem about normal noise; what discrete noise costs more is stated up to epsilon 20.
 CREATE OR REPLACE FUNCTION dp_int.check_accounting(p_accounting text, p_epsilon float8, p_delta float8) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -259,7 +258,8 @@ BEGIN
   RETURN cap;
 END $$;
 
--- Columns, types and scales of a registration, by their names.
+-- Raises where a registration names columns that do not exist, or types or scales that no
+-- model can use.
 CREATE OR REPLACE FUNCTION dp_int.check_columns(p_relid oid, p_target name, p_features name[], p_scales jsonb) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -280,7 +280,8 @@ BEGIN
       RAISE EXCEPTION 'column "%" does not exist in %', c, p_relid::regclass
         USING ERRCODE = '42703', HINT = 'Column names are case-sensitive here: give them as \d shows them.';
     END IF;
-    IF kind NOT IN (16, 20, 21, 23, 700, 701, 1082, 1114, 1184, 1700) THEN
+    IF kind NOT IN ('boolean'::regtype, 'smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'real'::regtype, 'double precision'::regtype,
+                    'numeric'::regtype, 'date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype) THEN
       RAISE EXCEPTION 'column "%" has type %, which no model can use', c, format_type(kind, NULL)
         USING ERRCODE = '22023', HINT = 'Use smallint, integer, bigint, real, double precision, numeric, boolean, date or timestamp columns.';
     END IF;
@@ -302,6 +303,7 @@ BEGIN
   END LOOP;
 END $$;
 
+-- The type that a domain, perhaps over other domains, is made from.
 CREATE OR REPLACE FUNCTION dp_int.domain_base(p_type oid) RETURNS oid
 LANGUAGE sql STABLE AS $$
   WITH RECURSIVE base(oid, typtype, typbasetype) AS (
@@ -439,9 +441,10 @@ BEGIN
   RETURN found[1];
 END $$;
 
--- What was charged for and is no more: neither its OID, nor one of its names on a
--- relation that the account knows. Its people may come back under a name that nobody
--- knows. Partitions come and go with their table.
+-- Relations that an account was charged for and that are gone: neither their OID is there,
+-- nor one of their names on a relation that the account knows. Their people may come back
+-- in a relation under another name. Partitions do not count: they come and go with their
+-- table.
 CREATE OR REPLACE FUNCTION dp_int.gone_relations() RETURNS TABLE(account bigint, relation text)
 LANGUAGE sql STABLE AS $$
   SELECT r.account, r.relation
@@ -456,8 +459,9 @@ LANGUAGE sql STABLE AS $$
      AND dp_int.charged(r.account)
 $$;
 
--- Could a relation without a statement be of people whom an account knows already? Of
--- whom a function reads the tables beside it tell nothing, also when they are known.
+-- Could a relation, of which the steward has not stated whose people it holds, be of people
+-- whom an account knows already? Where a function reads, the tables beside it tell nothing
+-- of whom it reads, also when they are known.
 CREATE OR REPLACE FUNCTION dp_int.refuse_strangers(p_relid oid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -577,8 +581,8 @@ BEGIN
   RETURN a;
 END $$;
 
--- A budget as the ledger keeps it: that of a data set, and the cap of its
--- account, in the unit of the accounting, from this entry on.
+-- The event of a ledger entry that sets a budget: the data set's, and the cap of its
+-- account in the unit of the accounting, both from this entry on.
 CREATE OR REPLACE FUNCTION dp_int.describe_budget(a dp_int.account, p_epsilon numeric, p_delta numeric) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_strip_nulls(jsonb_build_object('accounting', a.accounting, 'order', a.renyi_order, 'epsilon', p_epsilon, 'delta', p_delta, 'cap', a.cap))
@@ -683,7 +687,7 @@ BEGIN
   END IF;
   a := dp_int.keep_account(a, a.accounting, eps, del);
   UPDATE dp_int.dataset SET epsilon = eps, delta = del, cap = a.cap WHERE id = d.id;
-  -- A new delta, or a new order, gives other limits a new size.
+  -- With another delta, or another order, the limits in the account's unit change too.
   UPDATE dp_int.dataset o SET cap = dp_int.cap(a.accounting, a.renyi_order, o.epsilon, o.delta)
    WHERE o.account = a.id AND o.id <> d.id AND o.unregistered_at IS NULL;
   UPDATE dp_int.dataset_grant g SET cap = dp_int.cap(a.accounting, a.renyi_order, g.epsilon, del)

@@ -229,8 +229,8 @@ BEGIN
   RETURN NULL;
 END $$;
 
--- The stage of one job, and how many of its caller's are ahead of it; of all, see
--- dp_int.place.
+-- The stage of one job, and if it is queued how many of its caller's jobs are ahead of it.
+-- For many jobs at once see dp_int.place.
 CREATE OR REPLACE FUNCTION dp_int.with_place(p_job uuid, p_stage text) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -247,7 +247,7 @@ BEGIN
 END $$;
 
 -- What a waiting caller needs to know. A job that is still reading and carries a
--- SQLSTATE could not be read this time: it is spent, and will be tried again.
+-- SQLSTATE is parked or stopped, see job_park and job_stop: it keeps its charge.
 CREATE OR REPLACE FUNCTION dp_int.watch(p_caller name, p_job uuid) RETURNS TABLE(state text, alive boolean, release uuid, sqlstate text, message text, hint text, stage text,
                                                                expected_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -258,9 +258,9 @@ BEGIN
    WHERE j.id = p_job AND j.principal = dp_int.principal_of(p_caller);
 END $$;
 
--- Cancels what is not spent. Returns what became of the job. What it says of a job
--- that is not spent holds because the job is locked; of one that is, it needs no
--- lock and keeps none, for others may wait for that job.
+-- Cancels a job that has not begun to read, and returns what became of it. Such a job is
+-- locked, so that the answer stays true. One that has begun to read keeps its charge in
+-- any case: its row is not kept locked, for others may wait for it.
 CREATE OR REPLACE FUNCTION dp_int.cancel(p_caller name, p_job uuid) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

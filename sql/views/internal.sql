@@ -1,4 +1,4 @@
--- What views for people are made of.
+-- Views that the public ones and the functions build on.
 
 -- Where a job stands, in words and times that depend on no value. While it reads,
 -- that is the next step of its ladder, the least k with first_step * 1.5^k from
@@ -19,8 +19,8 @@ CREATE OR REPLACE VIEW dp_int.stage AS
      SELECT CASE WHEN t.passed > 1 THEN ceil(ln(t.passed) / ln(1.5::float8)) ELSE 0 END AS k) AS n;
 COMMENT ON VIEW dp_int.stage IS 'The stage of every job, as dp.jobs and waiting callers show it but for the number of jobs ahead, and when it may be done.';
 
--- In one pass over all that are active: to ask it for every job is quadratic, and to
--- ask it for one job more than to count those before it.
+-- Computed in one pass over all active jobs: join it for many jobs. For a single one
+-- dp_int.with_place counts the jobs before it, which costs less.
 CREATE OR REPLACE VIEW dp_int.place AS
   SELECT id AS job, count(*) OVER (PARTITION BY caller ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS ahead
     FROM dp_int.job

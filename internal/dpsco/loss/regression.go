@@ -72,34 +72,3 @@ func (Huber) Smoothness() float64 { return 1 }
 
 // Lipschitz returns Delta.
 func (l Huber) Lipschitz() float64 { return l.Delta }
-
-// Quantile is the pinball (check) loss, whose minimiser is the quantile of level Tau,
-// in (0, 1), of y given x; with Tau = 1/2 it is half the absolute error.
-//
-// Source: Koenker & Bassett 1978.
-type Quantile struct{ Tau float64 }
-
-// Value returns Tau (y-z) where y > z, else (1-Tau) (z-y).
-func (l Quantile) Value(z, y float64) float64 {
-	if z < y {
-		return l.Tau * (y - z)
-	}
-	return (1 - l.Tau) * (z - y)
-}
-
-// Deriv returns -Tau or 1-Tau, 0 at z = y.
-func (l Quantile) Deriv(z, y float64) float64 {
-	switch {
-	case z > y:
-		return 1 - l.Tau
-	case z < y:
-		return -l.Tau
-	}
-	return 0
-}
-
-// Smoothness returns +Inf.
-func (Quantile) Smoothness() float64 { return math.Inf(1) }
-
-// Lipschitz returns the larger of Tau and 1-Tau.
-func (l Quantile) Lipschitz() float64 { return max(l.Tau, 1-l.Tau) }

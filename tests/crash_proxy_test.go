@@ -56,27 +56,27 @@ func after(sql string) moment {
 	return ""
 }
 
-// wire carries one sidecar's connections. At a moment it holds the message back
-// and springs the trap that is set there; then the message goes its way, if there
-// still is one.
-type wire struct {
+// proxy forwards one sidecar's connections. At the moment that is set it holds the
+// message back and runs a function; then it forwards the message, if the connection
+// is still there.
+type proxy struct {
 	listener net.Listener
 	server   string
 
 	mu    sync.Mutex
 	ends  map[net.Conn]bool
 	at    moment
-	trap  func()
+	then  func()
 	group sync.WaitGroup
 }
 
-func newWire(tb testing.TB, server string) *wire {
+func newProxy(tb testing.TB, server string) *proxy {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w := &wire{listener: l, server: server, ends: map[net.Conn]bool{}}
+	w := &proxy{listener: l, server: server, ends: map[net.Conn]bool{}}
 	w.group.Go(w.accept)
 	tb.Cleanup(func() {
 		l.Close()
@@ -86,9 +86,9 @@ func newWire(tb testing.TB, server string) *wire {
 	return w
 }
 
-func (w *wire) port() int { return w.listener.Addr().(*net.TCPAddr).Port }
+func (w *proxy) port() int { return w.listener.Addr().(*net.TCPAddr).Port }
 
-func (w *wire) accept() {
+func (w *proxy) accept() {
 	for {
 		client, err := w.listener.Accept()
 		if err != nil {
@@ -102,11 +102,11 @@ func (w *wire) accept() {
 		w.mu.Lock()
 		w.ends[client], w.ends[server] = true, true
 		w.mu.Unlock()
-		c := &conversation{wire: w, statements: map[string]string{}}
+		c := &proxied{proxy: w, statements: map[string]string{}}
 		both := func(pump func(io.Writer, *bufio.Reader) error, to, from net.Conn) func() {
 			return func() {
 				_ = pump(to, bufio.NewReader(from)) // either end may go at any time
-				w.hangUp(to, from)
+				w.close(to, from)
 			}
 		}
 		w.group.Go(both(c.asks, server, client))
@@ -114,7 +114,7 @@ func (w *wire) accept() {
 	}
 }
 
-func (w *wire) hangUp(ends ...net.Conn) {
+func (w *proxy) close(ends ...net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range ends {
@@ -124,7 +124,7 @@ func (w *wire) hangUp(ends ...net.Conn) {
 }
 
 // cut ends every connection.
-func (w *wire) cut() {
+func (w *proxy) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for c := range w.ends {
@@ -132,29 +132,29 @@ func (w *wire) cut() {
 	}
 }
 
-// set arms the wire: the first conversation that comes to the moment springs the trap.
-func (w *wire) set(at moment, trap func()) {
+// set has then run once, when the first connection reaches the moment.
+func (w *proxy) set(at moment, then func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.at, w.trap = at, trap
+	w.at, w.then = at, then
 }
 
-func (w *wire) meet(at moment) {
+// reach runs what is set for a moment.
+func (w *proxy) reach(at moment) {
 	w.mu.Lock()
-	trap := w.trap
-	if at == "" || trap == nil || w.at != at {
+	then := w.then
+	if at == "" || then == nil || w.at != at {
 		w.mu.Unlock()
 		return
 	}
-	w.trap = nil
+	w.then = nil
 	w.mu.Unlock()
-	trap()
+	then()
 }
 
-// conversation is one connection. The client speaks, then the server: each side
-// leaves the other alone until it is done.
-type conversation struct {
-	wire       *wire
+// proxied is one connection through a proxy. Client and server send in turn.
+type proxied struct {
+	proxy      *proxy
 	statements map[string]string // prepared, by name
 
 	mu     sync.Mutex
@@ -164,21 +164,21 @@ type conversation struct {
 }
 
 // asks forwards what the sidecar says.
-func (c *conversation) asks(to io.Writer, from *bufio.Reader) error {
+func (c *proxied) asks(to io.Writer, from *bufio.Reader) error {
 	frame, err := readFrame(from, 0) // the first message has no type
 	for err == nil {
 		if _, err = to.Write(frame); err != nil {
 			break
 		}
 		if frame, err = readFrame(from, 1); err == nil {
-			c.wire.meet(before(c.begin(frame)))
+			c.proxy.reach(before(c.begin(frame)))
 		}
 	}
 	return err
 }
 
 // begin notes the statement that a message starts and returns it.
-func (c *conversation) begin(frame []byte) string {
+func (c *proxied) begin(frame []byte) string {
 	body := frame[5:]
 	var sql string
 	switch frame[0] {
@@ -203,13 +203,13 @@ func (c *conversation) begin(frame []byte) string {
 }
 
 // answers forwards what the server says.
-func (c *conversation) answers(to io.Writer, from *bufio.Reader) error {
+func (c *proxied) answers(to io.Writer, from *bufio.Reader) error {
 	for {
 		frame, err := readFrame(from, 1)
 		if err != nil {
 			return err
 		}
-		c.wire.meet(c.reached(frame))
+		c.proxy.reach(c.reached(frame))
 		if _, err := to.Write(frame); err != nil {
 			return err
 		}
@@ -217,7 +217,7 @@ func (c *conversation) answers(to io.Writer, from *bufio.Reader) error {
 }
 
 // reached is the moment that a message of the server brings about.
-func (c *conversation) reached(frame []byte) moment {
+func (c *proxied) reached(frame []byte) moment {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch frame[0] {

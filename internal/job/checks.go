@@ -1,0 +1,102 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"dpsidecar/internal/arrowio"
+	"dpsidecar/sql"
+)
+
+// ErrSchema is returned when the database's schema is of another version, ErrRole when a
+// sidecar connects as another role than dp_sidecar, and ErrAccess when the server refuses
+// the connection for a reason that lasts.
+var (
+	ErrSchema = errors.New("this dpsidecar does not fit the schema in the database")
+	ErrRole   = errors.New("a sidecar works as role dp_sidecar and no other")
+	ErrAccess = errors.New("the database does not let this sidecar in")
+)
+
+// permanent reports whether trying again would not help.
+func permanent(err error) bool {
+	return errors.Is(err, ErrSchema) || errors.Is(err, ErrRole) || errors.Is(err, ErrAccess)
+}
+
+// remedies say what to do where the server refuses a connection, by SQLSTATE. Trying
+// again does not help: what is wrong are settings, which are read at the start.
+var remedies = map[string]string{
+	"28P01": "give the password of the role in --password-file, ~/.pgpass or the URL",
+	"28000": "the role must exist and log in, and pg_hba.conf let it in from here",
+	"3D000": "name the database in --database-url or PGDATABASE",
+	"42501": "grant the role CONNECT on the database, or run dpsidecar install",
+}
+
+// accessError makes a refusal that has a remedy an ErrAccess, and leaves other errors.
+func accessError(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return err
+	}
+	if remedy, ok := remedies[pg.Code]; ok {
+		return fmt.Errorf("%w: %s (SQLSTATE %s): %s", ErrAccess, pg.Message, pg.Code, remedy)
+	}
+	return err
+}
+
+// checkDatabase checks role and schema.
+func (s *Sidecar) checkDatabase(ctx context.Context, q arrowio.Querier) error {
+	if err := checkRole(ctx, q); err != nil {
+		return err
+	}
+	return s.checkSchema(ctx, q)
+}
+
+// checkRole accepts role dp_sidecar alone, as dp_int.sidecars_alive does: a sidecar that
+// works as a member of the role or as a superuser would not be found by callers.
+func checkRole(ctx context.Context, q arrowio.Querier) error {
+	var role string
+	if err := q.QueryRow(ctx, "SELECT session_user::text").Scan(&role); err != nil {
+		return accessError(err)
+	}
+	if role != "dp_sidecar" {
+		return fmt.Errorf("%w: connect as dp_sidecar, not as %s", ErrRole, role)
+	}
+	return nil
+}
+
+// checkSchema compares the schema with the configured one, if there is any.
+func (s *Sidecar) checkSchema(ctx context.Context, q arrowio.Querier) error {
+	if s.config.Schema == (sql.Schema{}) {
+		return nil
+	}
+	return CheckSchema(ctx, q, s.config.Schema)
+}
+
+// CheckSchema compares the schema with the only one that a program may work
+// with. Whoever may use dp_version can ask.
+//
+// Errors: ErrSchema; the server's.
+func CheckSchema(ctx context.Context, q arrowio.Querier, want sql.Schema) error {
+	var found sql.Schema
+	err := q.QueryRow(ctx, `
+		SELECT substring(v FROM 'schema (\d+)')::int, coalesce(substring(v FROM 'functions (\w+)'), '') FROM public.dp_version() AS v`).
+		Scan(&found.Version, &found.Fingerprint)
+	var pg *pgconn.PgError
+	switch {
+	case errors.As(err, &pg) && pg.Code == "42883":
+		return fmt.Errorf("%w: it is missing, or has been taken down; this program needs version %d: run dpsidecar install", ErrSchema, want.Version)
+	case err != nil:
+		return err
+	case found.Version > want.Version:
+		return fmt.Errorf("%w: it has version %d, this program knows %d: upgrade dpsidecar", ErrSchema, found.Version, want.Version)
+	case found.Version < want.Version:
+		return fmt.Errorf("%w: it has version %d, this program needs %d: run dpsidecar migrate up", ErrSchema, found.Version, want.Version)
+	case found.Fingerprint != want.Fingerprint:
+		return fmt.Errorf("%w: its functions and views (%s) are those of another build than this one (%s): run dpsidecar migrate up with the build that is to work here",
+			ErrSchema, found.Fingerprint, want.Fingerprint)
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package job
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"dpsidecar/internal/arrowio"
+)
+
+// countRegistered counts the rows of newly registered data sets until ctx ends. It runs
+// beside the session that listens, so that a long count delays no heartbeat.
+func (s *Sidecar) countRegistered(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.registered:
+		}
+		todo, err := s.uncounted(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.log.Warn("row counts failed", "error", err)
+		}
+		for _, d := range todo {
+			if _, err := s.countRows(ctx, d.Dataset, pgx.Identifier{d.Schema, d.Relation}); err != nil && ctx.Err() == nil {
+				s.log.Warn("row count failed", "dataset_id", d.Dataset, "error", err)
+			}
+		}
+	}
+}
+
+type uncountedDataset struct {
+	Dataset          int64
+	Schema, Relation string
+}
+
+// uncounted returns the data sets whose number of rows is not published.
+func (s *Sidecar) uncounted(ctx context.Context) ([]uncountedDataset, error) {
+	ctx, done := context.WithTimeout(ctx, statementTimeout)
+	defer done()
+	rows, _ := s.pool.Query(ctx, "SELECT dataset, schema_name, relation_name FROM dp_int.uncounted()")
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[uncountedDataset])
+}
+
+// countRows counts a data set and publishes the number, which is public.
+func (s *Sidecar) countRows(ctx context.Context, dataset int64, relation pgx.Identifier) (n int64, err error) {
+	err = s.inSnapshot(ctx, func(conn *pgx.Conn) error {
+		if err := s.lockChecked(ctx, conn, relation, recheckDataset, dataset); err != nil {
+			return err
+		}
+		n, err = arrowio.Count(ctx, conn, relation)
+		return relationFailure(err)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, s.autocommit.exec(ctx, "SELECT dp_int.counted($1, $2)", dataset, n)
+}
+
+// publishRowCount publishes the number of rows of a job's data set, if it has changed.
+func (s *Sidecar) publishRowCount(ctx context.Context, c *claim, n int64) error {
+	if known := c.Dataset.RowCount; known != nil && *known == n {
+		return nil
+	}
+	return s.autocommit.exec(ctx, "SELECT dp_int.counted($1, $2)", c.Dataset.ID, n)
+}

@@ -1,0 +1,157 @@
+package job
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// listen keeps up the session by which the database knows that this sidecar is alive: it
+// sends heartbeats, and wakes workers when the database notifies. It reconnects until ctx
+// ends, or cancels everything with an error that is permanent.
+func (s *Sidecar) listen(ctx context.Context, cancel context.CancelCauseFunc) {
+	for failures := 0; ctx.Err() == nil; failures++ {
+		started := time.Now()
+		err := s.session(ctx)
+		s.listening.Store(false)
+		if permanent(err) {
+			s.log.Error("cannot serve any more", "error", err)
+			cancel(err)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(started) > time.Minute {
+			failures = 0
+		}
+		delay := backoff(failures)
+		s.log.Warn("no connection to the database", "host", s.listener.Host, "port", s.listener.Port, "database", s.listener.Database, "user", s.listener.User,
+			"error", err, "retry_in", delay)
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay):
+		}
+	}
+}
+
+// session is one connection of listen's, from its start to its end. As notifications may
+// have been missed before, it wakes everybody at the start.
+func (s *Sidecar) session(ctx context.Context) error {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeConn(context.WithoutCancel(ctx), conn)
+	s.listening.Store(true)
+	s.log.Info("connected", "worker", s.id, "database", s.listener.Database)
+	signal(s.registered)
+	s.wakeWorkers()
+	signal(s.inquired)
+	for next := time.Now().Add(heartbeat); ; {
+		n, err := waitUntil(ctx, conn, next)
+		switch {
+		case err == nil && n.Payload == "registered":
+			signal(s.registered)
+		case err == nil && n.Payload == "inquiry":
+			signal(s.inquired)
+		case err == nil:
+			s.wakeWorkers()
+		case ctx.Err() != nil || conn.IsClosed():
+			return err
+		default: // the deadline: time for a heartbeat
+			if err := s.beat(ctx, conn); err != nil {
+				return err
+			}
+			next = time.Now().Add(heartbeat)
+		}
+	}
+}
+
+// connect opens the session that listens and sends its first heartbeat.
+func (s *Sidecar) connect(ctx context.Context) (conn *pgx.Conn, err error) {
+	limited, done := context.WithTimeout(ctx, statementTimeout)
+	defer done()
+	if conn, err = pgx.ConnectConfig(limited, s.listener); err != nil {
+		return nil, accessError(err)
+	}
+	if err = checkRole(limited, conn); err == nil {
+		_, err = conn.Exec(limited, "LISTEN dp_jobs")
+	}
+	if err == nil {
+		err = s.beat(ctx, conn)
+	}
+	if err != nil {
+		closeConn(context.WithoutCancel(ctx), conn)
+		return nil, err
+	}
+	return conn, nil
+}
+
+// closeConn closes a connection, which may not answer, within a second.
+func closeConn(ctx context.Context, conn *pgx.Conn) {
+	ctx, done := context.WithTimeout(ctx, time.Second)
+	defer done()
+	conn.Close(ctx)
+}
+
+// beat sends a heartbeat, if the schema is still the one to work with.
+func (s *Sidecar) beat(ctx context.Context, conn *pgx.Conn) error {
+	ctx, done := context.WithTimeout(ctx, statementTimeout)
+	defer done()
+	if err := s.checkSchema(ctx, conn); err != nil {
+		return err
+	}
+	_, err := conn.Exec(ctx, "SELECT dp_int.worker_beat($1, $2, $3)", s.id, conn.PgConn().PID(), s.config.Version)
+	if err == nil {
+		s.lastBeat.Store(time.Now().UnixNano())
+	}
+	return err
+}
+
+// waitUntil waits for a notification until deadline, which is an error.
+func waitUntil(ctx context.Context, conn *pgx.Conn, deadline time.Time) (*pgconn.Notification, error) {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	return conn.WaitForNotification(ctx)
+}
+
+// level is that at which workers log that a statement failed. While the database is away
+// listen logs so, and what every worker says about it is for debugging.
+func (s *Sidecar) level() slog.Level {
+	if s.listening.Load() {
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
+}
+
+// wakeWorkers wakes every worker that sleeps.
+func (s *Sidecar) wakeWorkers() {
+	for range s.config.Jobs {
+		signal(s.queued)
+	}
+}
+
+// signal leaves a signal in a channel, unless it is full of them.
+func signal(to chan struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}
+
+// backoff is how long to wait after so many failures: from 0.1 s, twice as long each time,
+// to 5 s, with jitter.
+func backoff(failures int) time.Duration {
+	return jitter(min(100*time.Millisecond<<min(failures, 10), 5*time.Second))
+}
+
+// jitter returns between d/2 and d, so that sidecars do not move in step.
+func jitter(d time.Duration) time.Duration {
+	var b [1]byte
+	rand.Read(b[:])
+	return d/2 + d/2*time.Duration(b[0])/255
+}
