@@ -10,7 +10,7 @@ import (
 
 // Before has something happen before every fit.
 func (c *Config) Before(happen func(context.Context)) {
-	c.runPlan = func(ctx context.Context, p *dpsco.Plan, x dpsco.Data, src *mech.Source) ([]float64, error) {
+	c.runPlan = func(ctx context.Context, p *dpsco.Plan, x dpsco.Data, src *mech.Source) (dpsco.Result, error) {
 		happen(ctx)
 		return runPlan(ctx, p, x, src)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/apache/arrow/go/v15/arrow"
@@ -31,9 +33,9 @@ type timetable struct {
 
 // fitted is the outcome of reading and fitting.
 type fitted struct {
-	plan *dpsco.Plan
-	w    []float64
-	err  error
+	plan   *dpsco.Plan
+	result dpsco.Result
+	err    error
 }
 
 func (s *Sidecar) ladder(p *dpsco.Plan) dpsco.Ladder { return dpsco.NewLadder(p, s.config.JobTime) }
@@ -98,16 +100,15 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 	}
 	defer record.Release()
 	began := time.Now()
-	if f.w, f.err = s.config.runPlan(ctx, f.plan, arrowio.Data(record, c.Request.Intercept), src); f.err == nil {
+	if f.result, f.err = s.config.runPlan(ctx, f.plan, arrowio.Data(record, c.Request.Intercept), src); f.err == nil {
 		s.config.Watch.Ran(time.Since(began))
 	}
 	return f
 }
 
 // runPlan fits.
-func runPlan(ctx context.Context, p *dpsco.Plan, x dpsco.Data, src *mech.Source) ([]float64, error) {
-	r, err := p.Run(ctx, x, src)
-	return r.Coefficients, err
+func runPlan(ctx context.Context, p *dpsco.Plan, x dpsco.Data, src *mech.Source) (dpsco.Result, error) {
+	return p.Run(ctx, x, src)
 }
 
 // sleepUntil returns at a time, or earlier with the context's error.
@@ -132,6 +133,29 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 	case f.err != nil:
 		return f.err
 	}
-	err := s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6, $7)", c.ID, c.Token, f.plan.Method, c.terms(), f.w, f.plan.Band, step)
+	err := s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6, $7, $8)",
+		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, knownErrors(f.result))
 	return ledger.Explain(err)
+}
+
+// errorColumns is what is known of the errors of coefficients, as the database takes it.
+type errorColumns struct {
+	StdErr  []float64 `json:"std_err,omitempty"`
+	DF      []float64 `json:"df,omitempty"`
+	Low     []float64 `json:"low,omitempty"`
+	High    []float64 `json:"high,omitempty"`
+	PValue  []float64 `json:"p_value,omitempty"`
+	WhyNull string    `json:"why_null,omitempty"`
+}
+
+// knownErrors returns what a release tells of its errors. Numbers that JSON cannot hold
+// would fail the job, so that there is no interval where one is not finite.
+func knownErrors(r dpsco.Result) errorColumns {
+	e := errorColumns{r.StdErr, r.DF, r.Low, r.High, r.PValues(), r.WhyNull}
+	for _, column := range [][]float64{e.StdErr, e.DF, e.Low, e.High, e.PValue} {
+		if slices.ContainsFunc(column, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
+			return errorColumns{WhyNull: "the noise has left no finite interval"}
+		}
+	}
+	return e
 }

@@ -37,7 +37,7 @@ type Config struct {
 	Log      *slog.Logger
 
 	// What tests replace to see that it is needed; nil: runPlan and sleepUntil.
-	runPlan    func(context.Context, *dpsco.Plan, dpsco.Data, *mech.Source) ([]float64, error)
+	runPlan    func(context.Context, *dpsco.Plan, dpsco.Data, *mech.Source) (dpsco.Result, error)
 	sleepUntil func(context.Context, time.Time) error
 }
 
