@@ -9,7 +9,7 @@ GORELEASER   = github.com/goreleaser/goreleaser/v2@v2.8.2
 BENCHES = $(sort $(dir $(shell grep -rl '^func Benchmark' --include='*_test.go' internal tests sql)))
 
 # Fuzz targets, each for three seconds in make test; its seeds are tests as well.
-FUZZ = ./internal/arrowio:FuzzDecoder ./internal/privacy:FuzzEvent ./internal/privacy:FuzzHistory ./internal/dpsco:FuzzOptions
+FUZZ = ./internal/arrowio:FuzzDecoder ./internal/privacy:FuzzEvent ./internal/privacy:FuzzHistory ./internal/privacy:FuzzUnmarshalEventRoundTrips ./internal/dpsco:FuzzOptions
 
 # Packages that need no Postgres, and no hours under the race detector.
 RACE = ./internal/privacy/... ./internal/mech/... ./internal/dpsco/... ./internal/catalogue/... ./internal/ledger/... ./internal/admin/...

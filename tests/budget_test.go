@@ -203,7 +203,7 @@ func TestAGrantToAGroupCoversItsMembers(t *testing.T) {
 	w.exec(w.steward, `SELECT dp_grant($1, $2, 0.2)`, w.dataset, group)
 	w.mustRegress(w.analyst, ask, w.dataset, 0.1)
 	_, err = regress(w.analyst, ask, w.dataset, 0.15)
-	w.wantError(err, "DP002", "0.1 of 0.2")
+	w.wantError(err, "DP002", "from 0.1 to 0.25, the limit is 0.2")
 }
 
 func TestRaisingAndLoweringABudget(t *testing.T) {

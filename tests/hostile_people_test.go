@@ -136,7 +136,7 @@ func TestRolesOfAnotherClusterAreNobody(t *testing.T) {
 		t.Errorf("bound %v, want %s", bound, want)
 	}
 	_, err = regress(w.analyst, ask, w.dataset, 0.2)
-	w.wantError(err, "DP002", "0.1 of 0.5")
+	w.wantError(err, "DP002", "from 0.4 to 0.6, the limit is 0.5")
 	if seen := w.seen(lost); !strings.HasPrefix(seen, "0 data sets") {
 		t.Errorf("who is not bound sees %s", seen)
 	}

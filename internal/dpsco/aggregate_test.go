@@ -2,7 +2,6 @@ package dpsco
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
@@ -272,7 +271,7 @@ func TestRangeMeanIsCloseFromTenThousandRows(t *testing.T) {
 			t.Log(p.Parameters["blocks"], p.Parameters["noise_multiplier"])
 		}
 	}
-	t.Log(fmt.Sprintf("worst excess risk %.3g of the residuals' variance", worst))
+	t.Logf("worst excess risk %.3g of the residuals' variance", worst)
 	if worst > 0.1 {
 		t.Errorf("excess risk %v", worst)
 	}
