@@ -107,6 +107,30 @@ func TestAdoptWithoutSuperuser(t *testing.T) {
 	}
 }
 
+// A second installer, in another database of the cluster, is told what he needs for roles
+// that the first has made, and where the cluster keeps its identity to itself.
+func TestTwoInstallersShareTheRoles(t *testing.T) {
+	c := cluster(t)
+	for _, name := range []string{"first", "second"} {
+		db := c.Database(t)
+		c.Exec(t, db, "CREATE ROLE "+name+" LOGIN CREATEROLE PASSWORD 'pw'")
+		if name == "second" {
+			c.Exec(t, db, "REVOKE EXECUTE ON FUNCTION pg_catalog.pg_control_system() FROM PUBLIC")
+		}
+		config := Config{Admin: parse(t, c.URL(name, "pw", db))}
+		_, err := Run(t.Context(), config)
+		var missing *PrerequisiteError
+		if !errors.As(err, &missing) {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if name == "second" && !strings.Contains(missing.Error(), "pg_control_system") {
+			t.Errorf("missing: %v", missing)
+		}
+		c.Exec(t, db, missing.Script)
+		install(t, config)
+	}
+}
+
 func TestInstallAsSuperuser(t *testing.T) {
 	c := cluster(t)
 	first, second := c.Database(t), c.Database(t)

@@ -55,6 +55,14 @@ func checkPrerequisites(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
+	further, err := furtherGrants(ctx, conn, s.User, s.Version)
+	if err != nil {
+		return err
+	}
+	for what, grant := range further {
+		missing = append(missing, what)
+		script += grant + ";\n"
+	}
 	if !s.Superuser && !s.CreateRole {
 		missing = append(missing, "CREATEROLE")
 		script += fmt.Sprintf("ALTER ROLE %s CREATEROLE;\n", pgx.Identifier{s.User}.Sanitize())
@@ -84,4 +92,29 @@ func missingPrivileges(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// furtherGrants returns what some servers need beside the administrator's script, and
+// the statement that grants it: the identity of the cluster, which few keep to
+// themselves, and from Postgres 16 on the right to grant dpsidecar's roles where somebody
+// else's installation in another database has made them.
+func furtherGrants(ctx context.Context, conn *pgx.Conn, user string, version int) (map[string]string, error) {
+	var identity bool
+	var foreign string
+	err := conn.QueryRow(ctx, `
+		SELECT has_function_privilege('public', 'pg_catalog.pg_control_system()', 'EXECUTE'),
+		       coalesce((SELECT string_agg(quote_ident(r.rolname), ', ' ORDER BY r.rolname) FROM pg_roles r
+		                  WHERE r.rolname IN ('dp_owner', 'dp_admin', 'dp_analyst', 'dp_loopback', 'dp_sidecar')
+		                    AND NOT pg_has_role(r.oid, 'MEMBER WITH ADMIN OPTION')), '')`).Scan(&identity, &foreign)
+	if err != nil {
+		return nil, err
+	}
+	grants := map[string]string{}
+	if !identity {
+		grants["EXECUTE for everybody on pg_control_system()"] = "GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system() TO PUBLIC"
+	}
+	if foreign != "" && version >= 160000 {
+		grants["ADMIN OPTION on roles "+foreign] = "GRANT " + foreign + " TO " + pgx.Identifier{user}.Sanitize() + " WITH ADMIN OPTION"
+	}
+	return grants, nil
 }
