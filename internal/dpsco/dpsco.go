@@ -1,5 +1,21 @@
-// Package dpsco fits differentially private convex models. An Algorithm is
-// planned from public facts, priced, charged to the ledger, and only then run.
+// Package dpsco is differentially private stochastic convex optimisation: it fits
+// regressions. An Algorithm is planned from public facts, priced, charged to the ledger,
+// and only then run.
+//
+// What stands where:
+//
+//	dpsco, result       plans, what they are made for, and what they release
+//	ladder, seconds     when a release is published, and how long a fit takes, from public facts
+//	request, options    what a request may hold, and its defaults
+//	recipes             the table of methods
+//	regression, problem a model with a loss, and that on a shape and a budget
+//	parts               the estimators and solvers that recipes are made of, with their defaults
+//	descent, oracle, block  first-order solvers on private means of row gradients
+//	whiten              the same in coordinates in which second moments are the identity
+//	joint_*             least squares from joint moments of rows and residuals
+//	aggregate, rangemean  sample and aggregate
+//	l1                  median regression
+//	expect              the error to expect from noise, from public facts
 package dpsco
 
 import (
@@ -110,11 +126,16 @@ type Scaled struct {
 	Memory    int64
 }
 
-// Inner is Algorithm, which may depend on whether there are scales at all, and on memory.
+// factual is an algorithm whose plan depends on whether any scale is known at all, and on
+// the memory that it may take.
+type factual interface {
+	withPublicFacts(unscaled bool, memory int64) Algorithm
+}
+
+// Inner is Algorithm, told of what it depends on.
 func (a Scaled) Inner() Algorithm {
-	if l, ok := a.Algorithm.(L1); ok {
-		l.Unscaled, l.Memory = a.Unknown, a.Memory
-		return l
+	if f, ok := a.Algorithm.(factual); ok {
+		return f.withPublicFacts(a.Unknown, a.Memory)
 	}
 	return a.Algorithm
 }
@@ -153,11 +174,5 @@ func (a Scaled) unscale(w []float64) {
 		if j >= first {
 			w[j] /= a.X[j-first]
 		}
-	}
-}
-
-func divide(column []float64, scale float64) {
-	for i := range column {
-		column[i] /= scale
 	}
 }

@@ -236,14 +236,6 @@ func (o *quadratic) Gradient(dst []float64, q solve.Query) {
 	o.left--
 }
 
-func repeat(v float64, n int) []float64 {
-	all := make([]float64, n)
-	for i := range all {
-		all[i] = v
-	}
-	return all
-}
-
 func (a L1) expect(s Shape, b privacy.Budget, _ privacy.Accountant) (Forecast, error) {
 	if err := a.check(s, b); err != nil {
 		return Forecast{}, err

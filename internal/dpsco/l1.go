@@ -61,13 +61,6 @@ var l1Fields = fields[L1]{
 	},
 }
 
-// Epsilons that a plan takes. Below, everything released is noise; above,
-// nothing is private.
-const (
-	minEpsilon = 1e-10
-	maxEpsilon = 1e4
-)
-
 // Plan chooses the mechanism and its parameters from public facts.
 //
 // Errors: ErrParameter names the parameter and its range; ErrInfeasible says
@@ -98,16 +91,10 @@ func (a L1) check(s Shape, b privacy.Budget) error {
 	if err := l1Fields.check(a, optionsOf("l1")); err != nil {
 		return err
 	}
-	if !(b.Epsilon >= minEpsilon && b.Epsilon <= maxEpsilon) {
-		return fmt.Errorf("%w: eps is %v; it must be a number from %g to %g", ErrParameter, b.Epsilon, minEpsilon, float64(maxEpsilon))
-	}
 	if b.Delta != 0 {
 		return fmt.Errorf("%w: delta is %v; dp_l1_regress takes delta = 0 only", ErrParameter, b.Delta)
 	}
-	if s.N < 1 || s.D < 1 {
-		return fmt.Errorf("%w: %d rows and %d coefficients; a regression needs one of each", ErrInfeasible, s.N, s.D)
-	}
-	return nil
+	return checkRequest(s, b)
 }
 
 // choose decides the method and says why.
@@ -141,32 +128,35 @@ const (
 // as their scales, and residuals as theirs: beyond, it is a matter of minutes at three
 // times for six coefficients, at ten times for five, then of hours.
 func (a L1) samplerSeconds(s Shape, epsilon float64) float64 {
-	peaks := math.Max(1, a.Iota*a.ResidualScale/defaultIota(a.Theta, information(s, epsilon)))
+	peaks := math.Max(1, a.Iota*a.ResidualScale/defaultIota(a.Theta, rowsPerCoefficient(s, epsilon)))
 	search := math.Max(1, 1.5*math.Log2(a.Radius/10))
 	return search * 1.5e-5 * math.Max(15_000, float64(s.N)) * math.Pow(3.7, float64(s.D-4)) * math.Pow(peaks, 1.5)
 }
 
-// information is what the defaults depend on: rows times epsilon a coefficient.
-func information(s Shape, epsilon float64) float64 { return float64(s.N) * epsilon / float64(s.D) }
+// rowsPerCoefficient is what the defaults depend on: rows times epsilon, for each
+// coefficient.
+func rowsPerCoefficient(s Shape, epsilon float64) float64 {
+	return float64(s.N) * epsilon / float64(s.D)
+}
+
+// withPublicFacts implements factual.
+func (a L1) withPublicFacts(unscaled bool, memory int64) Algorithm {
+	a.Unscaled, a.Memory = unscaled, memory
+	return a
+}
 
 // withDefaults fills in what was not given; the pitch waits for the method.
 func (a L1) withDefaults(s Shape, epsilon float64) L1 {
-	set(&a.Theta, 2)
-	set(&a.Radius, 10)
-	set(&a.ResidualScale, 1)
-	set(&a.Iota, defaultIota(a.Theta, information(s, epsilon))/a.ResidualScale)
-	set(&a.Clip, 1.1*math.Sqrt(float64(s.D)))
-	set(&a.Smoothing, defaultSmoothing(information(s, epsilon))*a.ResidualScale)
+	setDefault(&a.Theta, 2)
+	setDefault(&a.Radius, 10)
+	setDefault(&a.ResidualScale, 1)
+	setDefault(&a.Iota, defaultIota(a.Theta, rowsPerCoefficient(s, epsilon))/a.ResidualScale)
+	setDefault(&a.Clip, 1.1*math.Sqrt(float64(s.D)))
+	setDefault(&a.Smoothing, defaultSmoothing(rowsPerCoefficient(s, epsilon))*a.ResidualScale)
 	if a.Set == "" {
 		a.Set = SetBall
 	}
 	return a
-}
-
-func set(v *float64, to float64) {
-	if *v == 0 {
-		*v = to
-	}
 }
 
 // defaultIota balances the spread of the draw, whose excess risk is about log(theta)
@@ -183,12 +173,6 @@ func defaultSmoothing(information float64) float64 {
 	return math.Max(0.05, math.Min(1, 12/math.Sqrt(information)))
 }
 
-// powerOfTwo returns the largest one that is at most v.
-func powerOfTwo(v float64) float64 {
-	_, exponent := math.Frexp(v)
-	return math.Ldexp(1, exponent-1)
-}
-
 // parameters are those of both methods.
 func (a L1) parameters(s Shape) map[string]any {
 	return map[string]any{
@@ -199,7 +183,7 @@ func (a L1) parameters(s Shape) map[string]any {
 
 // exponential plans a draw on a grid far below the spread of the draw.
 func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
-	set(&a.Pitch, powerOfTwo(a.Radius)*0x1p-20)
+	setDefault(&a.Pitch, powerOfTwo(a.Radius)*0x1p-20)
 	p := expmech.Params{Epsilon: below(epsilon), Theta: a.Theta, Iota: a.Iota, Radius: a.Radius, Pitch: a.Pitch, Intercept: s.Intercept, Memory: a.Memory}
 	if a.Set == SetBox {
 		p.Set = expmech.Box
@@ -221,7 +205,7 @@ func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 // steps, yet no finer than what float64 can certify for this many rows.
 func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
 	certified := float64(s.N) * math.Max(1, epsilon) * a.Smoothing / a.Clip * 0x1p-47
-	set(&a.Pitch, math.Max(a.Radius*0x1p-29, certified))
+	setDefault(&a.Pitch, math.Max(a.Radius*0x1p-29, certified))
 	a.Pitch = powerOfTwo(a.Pitch)
 	p := objpert.Params{Epsilon: below(epsilon), Clip: a.Clip, Smoothing: a.Smoothing, Pitch: a.Pitch, Intercept: s.Intercept}
 	if err := p.Validate(s.N, s.D); err != nil {
@@ -241,10 +225,6 @@ func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
 		}),
 	}, nil
 }
-
-// below is what a mechanism may spend of an epsilon that the ledger books as the
-// decimal a person typed: the float64 nearest to 0.1 is above 0.1.
-func below(epsilon float64) float64 { return math.Nextafter(epsilon, 0) }
 
 // project moves released coefficients to the nearest point of the set.
 func (a L1) project(w []float64) {

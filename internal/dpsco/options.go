@@ -45,13 +45,17 @@ func (f fields[A]) check(a A, options []catalogue.Option) error {
 				return err
 			}
 		}
-		if place := f.choices[o.Name]; place != nil && *place(&a) != "" {
-			if err := o.CheckChoice(*place(&a)); err != nil {
-				return err
-			}
+		if place := f.choices[o.Name]; place != nil && *place(&a) != "" && !allowed(options, o.Name, *place(&a)) {
+			return o.CheckChoice(*place(&a))
 		}
 	}
 	return nil
+}
+
+// allowed reports whether a string is a choice of one of the options of a name: models
+// that share an option may differ in its choices.
+func allowed(options []catalogue.Option, name, choice string) bool {
+	return slices.ContainsFunc(options, func(o catalogue.Option) bool { return o.Name == name && slices.Contains(o.Choices, choice) })
 }
 
 // optionsOf returns the options of models of the catalogue.

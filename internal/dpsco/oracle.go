@@ -63,20 +63,6 @@ func (o *oracle) deal(m int) (Data, []float64) {
 	return o.batch, o.lightness
 }
 
-func gather(dst, x []float64, rows []int) {
-	for i, row := range rows {
-		dst[i] = x[row]
-	}
-}
-
-func columns(d, n int) [][]float64 {
-	x := make([][]float64, d)
-	for j := range x {
-		x[j] = make([]float64, n)
-	}
-	return x
-}
-
 // gradients are the weighted row gradients of a loss at w, less those at anchor.
 type gradients struct {
 	loss    loss.Loss

@@ -63,8 +63,8 @@ func (p *problem) auto() (fit, error) {
 	case squares:
 		return p.jointMoments()
 	}
-	set(&p.Steps, 60)
-	set(&p.Clip, p.Loss.Lipschitz()*p.leverage())
+	setDefault(&p.Steps, 60)
+	setDefault(&p.Clip, p.Loss.Lipschitz()*p.leverage())
 	steps := p.gd()
 	if p.Labels {
 		steps.Average = 0.5 // log-odds come from far
@@ -80,10 +80,10 @@ func (p *problem) leverage() float64 { return 1.2 * math.Sqrt(p.d()) }
 // gd is gradient descent on all rows.
 func (p *problem) gd() solve.GD {
 	if p.whitens() {
-		set(&p.Steps, 15)
+		setDefault(&p.Steps, 15)
 	}
-	set(&p.Steps, 100)
-	set(&p.StepSize, 1/p.smoothness())
+	setDefault(&p.Steps, 100)
+	setDefault(&p.StepSize, 1/p.smoothness())
 	return solve.GD{Steps: int(p.Steps), Rate: p.StepSize, Average: averaged}
 }
 
@@ -103,8 +103,8 @@ func (p *problem) spgd() solve.GD {
 // prices them as such.
 func (p *problem) svrg(growth int) solve.SVRG {
 	p.clip()
-	set(&p.Steps, 100)
-	set(&p.StepSize, 0.5/p.smoothness())
+	setDefault(&p.Steps, 100)
+	setDefault(&p.StepSize, 0.5/p.smoothness())
 	s := solve.SVRG{Epochs: 5, Inner: int(math.Ceil(p.Steps / 5)), Growth: growth, Rate: p.StepSize, Smoothness: 2 * p.curvature() * p.d(), Norm: p.Clip}
 	if growth == 2 {
 		s.Epochs, s.Inner = 4, int(math.Ceil(p.Steps/30))
@@ -120,15 +120,15 @@ func (p *problem) svrg(growth int) solve.SVRG {
 // accmd is accelerated mirror descent with the Euclidean mirror.
 func (p *problem) accmd() solve.AccMD {
 	f := p.facts()
-	set(&p.Steps, float64(f.AccMDSteps()))
-	set(&p.StepSize, f.AccMDRate(int(p.Steps)))
+	setDefault(&p.Steps, float64(f.AccMDSteps()))
+	setDefault(&p.StepSize, f.AccMDRate(int(p.Steps)))
 	return solve.AccMD{Steps: int(p.Steps), Rate: p.StepSize}
 }
 
 // batch returns the rows of a batch as solvers take it, 0 for all, which more than
 // there are mean too: a table may shrink below what a scheduled request asks for.
 func (p *problem) batch(usual float64) int {
-	set(&p.Batch, usual)
+	setDefault(&p.Batch, usual)
 	p.Batch = min(p.Batch, float64(p.N))
 	if int(p.Batch) == p.N {
 		return 0
@@ -147,7 +147,7 @@ func (p *problem) facts() solve.Facts {
 
 // clip cuts row gradients at the length of a typical one.
 func (p *problem) clip() mean.Clip {
-	set(&p.Clip, p.gradientNorm())
+	setDefault(&p.Clip, p.gradientNorm())
 	return mean.Clip{Norm: p.Clip}
 }
 
@@ -160,8 +160,8 @@ const catoniShare = 1. / 6
 
 // catoni is the estimator for n rows.
 func (p *problem) catoni(n int) mean.Catoni {
-	set(&p.Moment, p.ResidualScale*p.ResidualScale)
-	set(&p.Truncation, catoniShare*mean.CatoniScale(p.Moment, math.Inf(1), p.z, n, p.D))
+	setDefault(&p.Moment, p.ResidualScale*p.ResidualScale)
+	setDefault(&p.Truncation, catoniShare*mean.CatoniScale(p.Moment, math.Inf(1), p.z, n, p.D))
 	return mean.Catoni{Scale: p.Truncation, Beta: math.Inf(1)}
 }
 
@@ -173,31 +173,31 @@ func (p *problem) holland() mean.Catoni {
 
 // trimmed cuts off so many records that the worst case weighs little.
 func (p *problem) trimmed() mean.TrimmedMean {
-	set(&p.Steps, 50)
-	set(&p.StepSize, 2/p.smoothness())
-	set(&p.Range, 8*p.ResidualScale)
-	set(&p.Trim, float64(mean.TrimmedCount(p.z, p.N, p.D, -p.Range/2, p.Range/2, p.ResidualScale)))
+	setDefault(&p.Steps, 50)
+	setDefault(&p.StepSize, 2/p.smoothness())
+	setDefault(&p.Range, 8*p.ResidualScale)
+	setDefault(&p.Trim, float64(mean.TrimmedCount(p.z, p.N, p.D, -p.Range/2, p.Range/2, p.ResidualScale)))
 	return mean.TrimmedMean{Trim: int(p.Trim), Low: -p.Range / 2, High: p.Range / 2}
 }
 
 // ksu is the joint estimator, on balls or on boxes.
 func (p *problem) ksu(axis bool) mean.KSU {
-	set(&p.Range, 4*p.ResidualScale)
+	setDefault(&p.Range, 4*p.ResidualScale)
 	if axis {
-		set(&p.Truncation, 2*p.ResidualScale)
+		setDefault(&p.Truncation, 2*p.ResidualScale)
 	}
-	set(&p.Truncation, 2*p.gradientNorm())
+	setDefault(&p.Truncation, 2*p.gradientNorm())
 	return mean.KSU{Radius: p.Truncation, Range: p.Range, Axis: axis}
 }
 
 // kamath is the median of block means, of an odd number of blocks.
 func (p *problem) kamath() mean.MedianOfMeans {
-	set(&p.Blocks, 7)
+	setDefault(&p.Blocks, 7)
 	p.batch(float64(p.N))
 	if p.Blocks > p.Batch {
 		p.Blocks = float64((int(p.Batch) - 1) | 1) // of one row each; an even number loses one
 	}
-	set(&p.Range, 4*p.ResidualScale)
+	setDefault(&p.Range, 4*p.ResidualScale)
 	return mean.MedianOfMeans{Blocks: int(p.Blocks), Range: p.Range}
 }
 
@@ -279,7 +279,7 @@ func (p *problem) penalty() prox.Operator {
 	case catalogue.PenaltyL2:
 		psi = prox.L2{Lambda: p.Lambda}
 	case catalogue.PenaltyElasticNet:
-		set(&p.L1Ratio, 0.5)
+		setDefault(&p.L1Ratio, 0.5)
 		psi = prox.ElasticNet{L1: p.Lambda * p.L1Ratio, L2: p.Lambda * (1 - p.L1Ratio)}
 	case catalogue.PenaltyGroupL1:
 		psi = prox.GroupL1{Lambda: p.Lambda, Groups: p.Groups}

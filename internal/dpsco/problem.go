@@ -2,8 +2,9 @@ package dpsco
 
 import (
 	"fmt"
+	"maps"
 	"math"
-	"reflect"
+	"slices"
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
@@ -24,16 +25,15 @@ type problem struct {
 
 // pose checks the request and fills in what all methods share.
 func (a Regression) pose(s Shape, b privacy.Budget, accountant privacy.Accountant) (*problem, error) {
-	if err := regressionFields.check(a, optionsOf(a.models()...)); err != nil {
+	if err := regressionFields.check(a, optionsOf(slices.Collect(maps.Keys(losses))...)); err != nil {
+		return nil, err
+	}
+	if err := checkRequest(s, b); err != nil {
 		return nil, err
 	}
 	switch {
-	case !(b.Epsilon >= minEpsilon && b.Epsilon <= maxEpsilon):
-		return nil, fmt.Errorf("%w: eps is %v; it must be a number from %g to %g", ErrParameter, b.Epsilon, minEpsilon, float64(maxEpsilon))
 	case !(b.Delta > 0 && b.Delta < 1):
 		return nil, fmt.Errorf("%w: delta is %v; it must be above 0 and below 1", ErrParameter, b.Delta)
-	case s.N < 1 || s.D < 1:
-		return nil, fmt.Errorf("%w: %d rows and %d coefficients; a regression needs one of each", ErrInfeasible, s.N, s.D)
 	case a.Penalty == catalogue.PenaltyGroupL1 && len(a.Groups) == 0:
 		return nil, fmt.Errorf("%w: penalty %q needs option \"groups\"", ErrParameter, a.Penalty)
 	case accountant == privacy.PureSum{}:
@@ -46,16 +46,6 @@ func (a Regression) pose(s Shape, b privacy.Budget, accountant privacy.Accountan
 	return p, p.defaults()
 }
 
-// models are those of the catalogue whose loss is that of a.
-func (a Regression) models() (names []string) {
-	for name, l := range losses {
-		if reflect.TypeOf(l) == reflect.TypeOf(a.Loss) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 func (p *problem) defaults() error {
 	if p.Labels && p.Negative == p.Positive {
 		if p.Positive != 0 {
@@ -64,7 +54,7 @@ func (p *problem) defaults() error {
 		p.Positive = 1
 	}
 	if _, ok := p.Loss.(loss.Huber); ok {
-		set(&p.HuberDelta, 1)
+		setDefault(&p.HuberDelta, 1)
 		p.Loss = loss.Huber{Delta: p.HuberDelta}
 	}
 	if p.Method == "" {
@@ -73,8 +63,8 @@ func (p *problem) defaults() error {
 	if p.Penalty == "" {
 		p.Penalty = catalogue.PenaltyNone
 	}
-	set(&p.Radius, 10)
-	set(&p.ResidualScale, min(1, p.Loss.Lipschitz()/2))
+	setDefault(&p.Radius, 10)
+	setDefault(&p.ResidualScale, min(1, p.Loss.Lipschitz()/2))
 	p.chooseWhitening()
 	return nil
 }
@@ -104,8 +94,8 @@ func (p *problem) chooseWhitening() {
 	}
 }
 
-// at is the problem at a noise multiplier.
-func (p problem) at(z float64) *problem {
+// withNoise is the problem at a noise multiplier.
+func (p problem) withNoise(z float64) *problem {
 	p.z = z
 	return &p
 }

@@ -114,14 +114,14 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 // fix decides the noise, and with it all parameters.
 func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 	method := methods[p.Method]
-	f, err := method(p.at(0x1p10))
+	f, err := method(p.withNoise(0x1p10))
 	if err != nil {
 		return nil, nil, err
 	}
 	z := 0.0
 	if blocks, ok := f.(SampleAggregate); !ok || blocks.calibrates() {
 		z, err = privacy.Calibrate(a, p.budget, func(z float64) (privacy.Event, error) {
-			f, err := method(p.at(z))
+			f, err := method(p.withNoise(z))
 			if err != nil {
 				return nil, err
 			}
@@ -135,7 +135,7 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 			return nil, nil, err
 		}
 	}
-	fixed := p.at(z)
+	fixed := p.withNoise(z)
 	if f, err = method(fixed); err != nil {
 		return nil, nil, err
 	}

@@ -1,0 +1,41 @@
+package dpsco
+
+import "math"
+
+// columns makes d columns of n zeros.
+func columns(d, n int) [][]float64 {
+	x := make([][]float64, d)
+	for j := range x {
+		x[j] = make([]float64, n)
+	}
+	return x
+}
+
+// gather copies chosen rows of a column.
+func gather(dst, x []float64, rows []int) {
+	for i, row := range rows {
+		dst[i] = x[row]
+	}
+}
+
+// divide brings a column into units of its scale.
+func divide(column []float64, scale float64) {
+	for i := range column {
+		column[i] /= scale
+	}
+}
+
+// repeat makes n times the same number.
+func repeat(v float64, n int) []float64 {
+	all := make([]float64, n)
+	for i := range all {
+		all[i] = v
+	}
+	return all
+}
+
+// powerOfTwo returns the largest one that is at most v.
+func powerOfTwo(v float64) float64 {
+	_, exponent := math.Frexp(v)
+	return math.Ldexp(1, exponent-1)
+}
