@@ -272,7 +272,7 @@ func TestGoingBackLosesReleases(t *testing.T) {
 	w.spentOnce()
 	// Whose a charge was is known by its job alone.
 	bad := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`)
-	if len(bad) != 2 || !strings.HasPrefix(bad[0], "every caller's total") || !strings.HasPrefix(bad[1], "every charge has a job") {
+	if len(bad) != 2 || !strings.HasPrefix(bad[0], "what every caller has spent") || !strings.HasPrefix(bad[1], "every charge has a job") {
 		t.Errorf("the ledger: %q", bad)
 	}
 	if _, err := w.system.Serve(context.Background()); err != nil {
