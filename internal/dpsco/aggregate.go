@@ -101,6 +101,10 @@ func (x Data) pick(rows []int) Data {
 // direction, leave what does not matter beside the spread of the blocks.
 const exactSteps = 60
 
+// exactProxSteps bounds the inner steps of a proximal point: without, a row far from all
+// others could make its block take a hundred times as long, which is seen.
+const exactProxSteps = 2000
+
 // exact is the fit of some rows without privacy, a function of them that always
 // returns D numbers. Rows that are not finite say nothing.
 func exact(l loss.Loss, psi prox.Operator, x Data) []float64 {
@@ -109,8 +113,16 @@ func exact(l loss.Loss, psi prox.Operator, x Data) []float64 {
 	u := make([]float64, x.D)
 	descent := solve.GD{Steps: exactSteps, Rate: 1 / math.Min(1, l.Smoothness())}
 	// The context's is the only error there is, and this one never ends.
-	_ = descent.Solve(context.Background(), u, exactOracle{l, x}, p.metric(psi))
+	_ = descent.Solve(context.Background(), u, exactOracle{l, x}, limited(p.metric(psi)))
 	return p.apply(u)
+}
+
+// limited bounds the inner steps of a proximal point, where it takes any.
+func limited(psi prox.Operator) prox.Operator {
+	if m, ok := psi.(*prox.Metric); ok {
+		return m.AtMost(exactProxSteps)
+	}
+	return psi
 }
 
 // exactMoments returns the mean of x x' over the finite rows.

@@ -2,6 +2,7 @@ package dpsco
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
@@ -125,6 +127,35 @@ func TestANeighbourChangesOneBlocksFit(t *testing.T) {
 		}
 		if moved := tape.Releases[0].PointsMoved(otherTape.Releases[0]); moved != 1 {
 			t.Errorf("row %d moves %d fits", row, moved)
+		}
+	}
+}
+
+// countedL1 counts its proximal points.
+type countedL1 struct {
+	prox.L1
+	calls *int
+}
+
+func (p countedL1) Prox(w []float64, t float64) {
+	*p.calls++
+	p.L1.Prox(w, t)
+}
+
+// One row far from all others makes the proximal points of its block no more than what
+// the plan leaves time for.
+func TestOneRowCannotHoldUpTheFitOfItsBlock(t *testing.T) {
+	for _, far := range []float64{0, 1e2, 1e4, 1e6, 1e8, 1e20, 1e90, math.Inf(1)} {
+		r := rand.New(rand.NewPCG(1, 2))
+		x := Data{Shape: Shape{N: 80, D: 4, Intercept: true}, X: columns(3, 80), Y: make([]float64, 80)}
+		for i := range x.N {
+			x.set(i, func(int) float64 { return r.NormFloat64() })
+		}
+		x.set(0, func(int) float64 { return far * r.NormFloat64() })
+		calls := 0
+		exact(loss.Squared{}, prox.ExceptFirst{Operator: countedL1{prox.L1{Lambda: 0.05}, &calls}}, x)
+		if calls == 0 || calls > exactSteps*exactProxSteps {
+			t.Errorf("a row at %g: %d proximal points; the plan leaves time for %d", far, calls, exactSteps*exactProxSteps)
 		}
 	}
 }

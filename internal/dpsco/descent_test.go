@@ -354,3 +354,17 @@ func TestADescentEndsWithItsContext(t *testing.T) {
 		}
 	}
 }
+
+// An epsilon that the account cannot prove, however much noise there is, is named.
+func TestAnEpsilonThatNoNoiseReachesIsNamed(t *testing.T) {
+	for _, method := range []string{catalogue.MethodJointMoments, catalogue.MethodSampleAggregate, "gd"} {
+		a := Regression{Loss: loss.Squared{}, Method: method}
+		if method == catalogue.MethodSampleAggregate {
+			a.Blocks = 50
+		}
+		_, err := a.Plan(Shape{N: 1000, D: 3}, privacy.Budget{Epsilon: 1e-5, Delta: 1e-6}, privacy.AtOrder{Order: 32, Renyi: new(privacy.Renyi)})
+		if !errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), "cannot keep within eps") {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+}

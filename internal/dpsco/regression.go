@@ -111,6 +111,10 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 	}, nil
 }
 
+// mostNoise is a noise multiplier at which nothing is left of any table: who needs more
+// asks for an epsilon that the account cannot prove.
+const mostNoise = 0x1p40
+
 // fix decides the noise, and with it all parameters.
 func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 	method := methods[p.Method]
@@ -121,6 +125,9 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 	z := 0.0
 	if blocks, ok := f.(SampleAggregate); !ok || blocks.calibrates() {
 		z, err = privacy.Calibrate(a, p.budget, func(z float64) (privacy.Event, error) {
+			if z > mostNoise {
+				return nil, privacy.ErrNoFit
+			}
 			f, err := method(p.withNoise(z))
 			if err != nil {
 				return nil, err

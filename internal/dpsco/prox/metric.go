@@ -13,7 +13,8 @@ import (
 // With Q = P^-2 the prox of v minimises t psi(w) + (w-w0)' Q (w-w0) / 2, w0 = P v.
 // It is solved by accelerated proximal gradient steps. They end when the optimality
 // residual proves the result to be within a part in 1e10 of the size of input and
-// result; their number depends on released numbers only.
+// result. Their number depends on P and on what is moved: who passes what is not released
+// bounds it by AtMost.
 //
 // Source: Beck & Teboulle 2009; restarts: O'Donoghue & Candes 2015.
 type Metric struct {
@@ -22,6 +23,7 @@ type Metric struct {
 	q          *mat.Dense
 	largestQ   float64 // eigenvalue of Q
 	smallestQ  float64
+	steps      int // inner steps, at most
 }
 
 // NewMetric returns psi(P u) for P = V diag(values) V', all values positive and V
@@ -41,7 +43,14 @@ func NewMetric(psi Operator, vectors *mat.Dense, values []float64) *Metric {
 		inverse:  withEigenvalues(func(v float64) float64 { return 1 / v }),
 		q:        withEigenvalues(func(v float64) float64 { return 1 / (v * v) }),
 		largestQ: 1 / (low * low), smallestQ: 1 / (high * high),
+		steps: maxInnerSteps,
 	}
+}
+
+// AtMost is the same function whose prox ends after so many inner steps, proved or not.
+func (m Metric) AtMost(steps int) *Metric {
+	m.steps = steps
+	return &m
 }
 
 // Value returns psi(P u).
@@ -72,7 +81,7 @@ func (m *Metric) Prox(u []float64, t float64) {
 	copy(y, w0)
 	size, rootMu := norm2(u), math.Sqrt(m.smallestQ)
 	weight := 1.0 // of the momentum, t_k in Beck & Teboulle
-	for range maxInnerSteps {
+	for range m.steps {
 		copy(last, x)
 		m.step(x, y, w0, gradient, t)
 		if !(m.largestQ*distance(x, y) > innerTolerance*rootMu*(size+rootMu*norm2(x))) {

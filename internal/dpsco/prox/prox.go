@@ -1,6 +1,6 @@
 // Package prox holds penalties and constraint sets, each as a proximal operator: the
 // one thing that first-order methods need of them. The projection on a set is the
-// prox of its indicator. Everything here works on released numbers and holds no data.
+// prox of its indicator. Nothing here holds data.
 package prox
 
 import "math"
