@@ -91,12 +91,7 @@ func (a Regression) expect(s Shape, b privacy.Budget, accountant privacy.Account
 	case Descent:
 		return p.forecast(f)
 	case Whitened:
-		expected, err := p.forecast(f.Descent)
-		if expected.Deviation != nil && f.Level.Clip > 0 {
-			level := 2 * f.Level.Clip * p.z * f.Level.Ratio / float64(p.N)
-			expected.Deviation[0] = math.Hypot(expected.Deviation[0], level)
-		}
-		return expected, err
+		return p.forecast(f.Descent)
 	case JointMoments:
 		return p.forecastJoint(f)
 	case SampleAggregate:

@@ -19,20 +19,16 @@ import (
 // descent runs a solver on a private mean, whitened if that was decided.
 func (p *problem) descent(m mean.Method, s solve.Solver) (fit, error) {
 	if p.whitens() {
-		return p.whitened(Descent{Loss: p.Loss, Psi: p.penalty(), Mean: m, Solver: s}, 0), nil
+		return p.whitened(Descent{Loss: p.Loss, Psi: p.penalty(), Mean: m, Solver: s}), nil
 	}
 	return Descent{Loss: p.Loss, Psi: p.bounded(), Mean: m, Solver: s}, nil
 }
 
-// The parts of the budget that whitening and the level take, of zCDP.
-const (
-	whiteningShare = 0.15
-	levelShare     = 0.1
-)
+// whiteningShare is the part of the budget, of zCDP, that whitening takes.
+const whiteningShare = 0.15
 
-// whitened puts private whitening in front of a descent; a level > 0 is what
-// residuals are clipped to in a last correction of the intercept.
-func (p *problem) whitened(d Descent, level float64) Whitened {
+// whitened puts private whitening in front of a descent.
+func (p *problem) whitened(d Descent) Whitened {
 	calls := 0.0 // as many of all rows would cost as much
 	for _, u := range d.Solver.Uses() {
 		share := 1.0
@@ -41,15 +37,8 @@ func (p *problem) whitened(d Descent, level float64) Whitened {
 		}
 		calls += float64(u.Calls) * share * share
 	}
-	left := 1 - whiteningShare
-	if level > 0 {
-		left -= levelShare
-	}
 	p.FeatureNorm = p.featureNorm()
-	return Whitened{
-		Descent: d, Bound: p.FeatureNorm, Ratio: math.Sqrt(left / (whiteningShare * calls)),
-		Level: Level{level, math.Sqrt(left / (levelShare * calls))},
-	}
+	return Whitened{Descent: d, Bound: p.FeatureNorm, Ratio: math.Sqrt((1 - whiteningShare) / (whiteningShare * calls))}
 }
 
 // auto is JointMoments for least squares, a whitened descent that weighs long rows
@@ -69,7 +58,7 @@ func (p *problem) auto() (fit, error) {
 	if p.Labels {
 		steps.Average = 0.5 // log-odds come from far
 	}
-	return p.whitened(Descent{Loss: p.Loss, Psi: p.penalty(), Mean: p.clip(), Solver: steps, Leverage: p.leverage()}, 0), nil
+	return p.whitened(Descent{Loss: p.Loss, Psi: p.penalty(), Mean: p.clip(), Solver: steps, Leverage: p.leverage()}), nil
 }
 
 // leverage is the length from which on whitened rows, sqrt(d) long in the root mean

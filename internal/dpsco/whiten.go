@@ -4,11 +4,8 @@ import (
 	"context"
 	"math"
 
-	"dpsidecar/internal/dpsco/loss"
-	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/mech"
-	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/mat"
 )
@@ -18,20 +15,12 @@ import (
 // longer slow it down. Descent works in u, with w = P u; its Psi is a function
 // of w.
 //
-// Privacy: the second moments, the descent and the level compose, P is
+// Privacy: the second moments and the descent compose, P is
 // post-processing (proof: whiten.md).
 type Whitened struct {
 	Descent Descent
 	Bound   float64 // rows longer than this are shortened, in the moments alone
 	Ratio   float64 // noise multiplier of the moments over that of one estimate
-	Level   Level
-}
-
-// Level adds to the intercept the mean residual, clipped to Clip: what a robust
-// loss of a skewed target leaves out. The zero Level adds nothing.
-type Level struct {
-	Clip  float64
-	Ratio float64 // noise multiplier over that of one estimate
 }
 
 func (a Whitened) at(s Shape, z float64) (*stage, error) {
@@ -46,11 +35,7 @@ func (a Whitened) at(s Shape, z float64) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	level, event, err := a.Level.at(s, z, append(event, noise.Event()))
-	if err != nil {
-		return nil, err
-	}
-	return &stage{event: event, arithmetic: marks(estimators), seconds: a.seconds(s), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	return &stage{event: append(event, noise.Event()), arithmetic: marks(estimators), seconds: a.seconds(s), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 		p := newWhitener(secondMoments(x, contract, noise, src), momentFloor(contract, noise))
 		x = x.times(p.matrix)
 		inner := a.Descent
@@ -59,37 +44,8 @@ func (a Whitened) at(s Shape, z float64) (*stage, error) {
 		if err != nil {
 			return nil, err
 		}
-		w := p.apply(u)
-		if level != nil {
-			w[0] -= meanResidual(x, u, level, src)
-		}
-		return w, nil
+		return p.apply(u), nil
 	})}, nil
-}
-
-// at returns the estimator of the level, nil for none, and the cost with it.
-func (l Level) at(s Shape, z float64, cost privacy.Compose) (mean.Estimator, privacy.Compose, error) {
-	if l.Clip == 0 {
-		return nil, cost, nil
-	}
-	e, err := mean.Clip{Norm: l.Clip}.At(z*l.Ratio, s.N, 1)
-	if err != nil {
-		return nil, nil, infeasible(err)
-	}
-	return e, append(cost, e.Event()), nil
-}
-
-// meanResidual estimates the mean of <x_i, u> - y_i.
-func meanResidual(x Data, u []float64, e mean.Estimator, src *mech.Source) float64 {
-	var answer [1]float64
-	inner := gradients{loss: loss.Squared{}, data: x, w: u}.rows()
-	e.Estimate(answer[:], mean.Rows{N: x.N, D: 1, Range: func(visitor func() func(mean.Block)) {
-		inner.Range(func() func(mean.Block) {
-			visit := visitor()
-			return func(b mean.Block) { visit(mean.Block{Start: b.Start, X: mech.Rows{Intercept: true}, C: b.C}) }
-		})
-	}}, mean.Hints{}, src)
-	return answer[0]
 }
 
 func secondMoments(x Data, c mech.MomentContract, noise mech.Gaussian, src *mech.Source) *mat.SymDense {
@@ -108,7 +64,8 @@ func secondMoments(x Data, c mech.MomentContract, noise mech.Gaussian, src *mech
 	return mat.NewSymDense(c.D, h)
 }
 
-// momentFloor is below what second moments are noise, or of no use.
+// momentFloor is what eigenvalues of the second moments are raised to: lower ones are
+// mostly noise.
 func momentFloor(c mech.MomentContract, noise mech.Gaussian) float64 {
 	sigma := noise.NoiseMultiplier * math.Sqrt2 * c.Bound * c.Bound / float64(c.N)
 	return max(2*sigma*math.Sqrt(float64(c.D)), 0.02)
