@@ -113,8 +113,8 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 
 // Scaled runs Algorithm in scaled units: every column is divided by its public
 // scale before the fit, and the coefficients come back in the table's units.
-// X holds one scale per stored column, Y the target's; Unknown says that nobody
-// told any, Memory what L1 says.
+// X holds one scale per stored column, Y the target's. Unknown: no scale was
+// registered. Memory: as L1.Memory.
 //
 // Privacy: that of Algorithm; scaling is a function of one row and public
 // numbers before it, post-processing after it.

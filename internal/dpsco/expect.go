@@ -13,9 +13,9 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// Forecast is what public facts say of a fit's error, and no bound. It takes
-// features for independent, normal and as large as their scales, and residuals
-// for normal with the request's residual scale.
+// Forecast is an estimate, not a bound, of a fit's error from public facts. It assumes
+// independent normal features with their registered scales, and normal residuals with
+// the request's residual scale.
 type Forecast struct {
 	Deviation []float64 // standard deviation that the noise gives each coefficient; nil: it depends on the data
 	Short     float64   // share of the way from zero to the answer that the method does not go
@@ -182,9 +182,9 @@ func (p *problem) slope(d Descent, size float64) float64 {
 }
 
 // response is the standard deviation of what a solver returns on a quadratic of
-// the given curvature, of which it starts at the minimum: a solver is linear
-// there, so that the noises of its answers add up by their squares, each with
-// the weight that it has alone.
+// the given curvature when it starts at the minimum. Solvers are linear there, so
+// the variances of the calls' noises add up: each call is made noisy alone, by one
+// standard deviation, and the squared outputs are summed.
 func response(s solve.Solver, curvature float64, noise []mean.Known) float64 {
 	variance := 0.0
 	for call := 0; ; call++ {
@@ -199,8 +199,8 @@ func response(s solve.Solver, curvature float64, noise []mean.Known) float64 {
 	}
 }
 
-// short is how far from the minimum of a quadratic a solver stops that starts at
-// distance 1.
+// short is the distance from the minimum of a quadratic at which a solver stops when
+// it starts at distance 1.
 func short(s solve.Solver, curvature float64) float64 {
 	w := make([]float64, 1)
 	_ = s.Solve(context.Background(), w, &quadratic{curvature: curvature, minimum: 1, left: -1}, prox.Zero{})

@@ -34,7 +34,7 @@ type L1 struct {
 	Smoothing     float64 // objective perturbation: residuals well below it count as squares
 	Set           string  // SetBall or SetBox
 	Method        string  // catalogue.MethodAuto, catalogue.MethodExponential or catalogue.MethodObjective
-	Unscaled      bool    // nobody told scales: values may be of any size
+	Unscaled      bool    // no scale was registered: values may be of any size
 	Memory        int64   // bytes for the exact sampler beside the rows, 4 GiB when zero
 }
 
