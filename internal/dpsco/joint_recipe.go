@@ -19,7 +19,7 @@ const (
 
 // momentNoise is about how large the noise of second moments would be beside an
 // eigenvalue of 1 if they took all of the budget: a function of public facts.
-func (p *problem) momentNoise() float64 { return math.Pow(p.d(), 1.5) / p.information() }
+func (p *problem) momentNoise() float64 { return math.Pow(p.d(), 1.5) / p.recordsPerNoise() }
 
 // chooseJointMoments decides, for least squares, whether auto whitens: then it is
 // JointMoments. The papers' methods whiten when asked.

@@ -130,7 +130,7 @@ func (p *problem) facts() solve.Facts {
 	norm := p.gradientNorm()
 	return solve.Facts{
 		Smoothness: p.smoothness(), Diameter: 2 * p.Radius, Signal: norm, Divergence: 0.5,
-		Noise: p.d() * 4 * norm * norm / (p.information() * p.information()),
+		Noise: p.d() * 4 * norm * norm / (p.recordsPerNoise() * p.recordsPerNoise()),
 	}
 }
 

@@ -77,7 +77,7 @@ func (p *problem) chooseWhitening() {
 		p.chooseJointMoments()
 		return
 	}
-	noise := 2 * math.Sqrt2 * p.featureNorm() * p.featureNorm() * math.Sqrt(p.d()/whiteningShare) / p.information()
+	noise := 2 * math.Sqrt2 * p.featureNorm() * p.featureNorm() * math.Sqrt(p.d()/whiteningShare) / p.recordsPerNoise()
 	few := noise > 0.5
 	if p.Method == catalogue.MethodAuto {
 		p.why = "whitening and a robust descent serve skewed and badly conditioned features"
@@ -100,9 +100,9 @@ func (p problem) withNoise(z float64) *problem {
 	return &p
 }
 
-// information is the inverse of the noise, in records, of one sum that takes all
-// of the budget.
-func (p *problem) information() float64 { return float64(p.N) * math.Sqrt(2*p.rho) }
+// recordsPerNoise is N over the noise, counted in records, of one sum that is given
+// all of the budget.
+func (p *problem) recordsPerNoise() float64 { return float64(p.N) * math.Sqrt(2*p.rho) }
 
 func (p *problem) d() float64 { return float64(p.D) }
 

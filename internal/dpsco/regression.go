@@ -101,7 +101,7 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 			p.label(x.Y)
 			r, err := stage.run(ctx, x, src)
 			if err == nil {
-				p.settle(r.Coefficients)
+				p.intoBall(r.Coefficients)
 			}
 			if floats.Norm(r.Coefficients, 2) >= p.Radius*(1-1e-9) {
 				r.withhold("the coefficients are as large as their ball allows; ask for a larger radius")
@@ -167,13 +167,15 @@ func (p *problem) label(y []float64) {
 	}
 }
 
-// dust is, as a share of the radius, what rounding leaves of a zero.
-const dust = 1e-13
+// roundOff, as a share of the radius, is what rounding makes of a coefficient that is
+// zero.
+const roundOff = 1e-13
 
-// settle keeps what is released finite and within the ball.
-func (p *problem) settle(w []float64) {
+// intoBall projects w onto the ball of radius Radius; what is not finite, or is no more
+// than rounding, counts as zero.
+func (p *problem) intoBall(w []float64) {
 	for j, v := range w {
-		if math.IsNaN(v) || math.IsInf(v, 0) || math.Abs(v) < dust*p.Radius {
+		if math.IsNaN(v) || math.IsInf(v, 0) || math.Abs(v) < roundOff*p.Radius {
 			w[j] = 0
 		}
 	}
