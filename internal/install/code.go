@@ -55,6 +55,10 @@ BEGIN
 END $$;
 `
 
+// ourRoutines is a query's end: the functions and triggers' functions of an installation.
+const ourRoutines = ` FROM pg_catalog.pg_proc p
+   WHERE p.proowner = 'dp_owner'::regrole AND p.pronamespace IN ('public'::regnamespace, 'dp'::regnamespace, 'dp_int'::regnamespace)`
+
 // revokeAll takes back what earlier files granted, for the files grant again what they
 // mean to. What a steward granted to other roles stays.
 const revokeAll = `
@@ -62,8 +66,7 @@ DO $$
 DECLARE
   f regprocedure;
 BEGIN
-  FOR f IN SELECT p.oid FROM pg_catalog.pg_proc p
-            WHERE p.proowner = 'dp_owner'::regrole AND p.pronamespace IN ('public'::regnamespace, 'dp'::regnamespace, 'dp_int'::regnamespace) LOOP
+  FOR f IN SELECT p.oid` + ourRoutines + ` LOOP
     EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC, dp_analyst, dp_admin, dp_loopback, dp_sidecar', f);
   END LOOP;
   REVOKE ALL ON ALL TABLES IN SCHEMA dp FROM PUBLIC, dp_analyst, dp_admin;
@@ -77,9 +80,8 @@ DO $$
 DECLARE
   f regprocedure;
 BEGIN
-  FOR f IN SELECT p.oid FROM pg_catalog.pg_proc p
-            WHERE p.proowner = 'dp_owner'::regrole AND p.pronamespace IN ('public'::regnamespace, 'dp'::regnamespace, 'dp_int'::regnamespace)
-              AND p.xmin::text <> (pg_catalog.pg_current_xact_id()::text::bigint & 4294967295)::text LOOP
+  FOR f IN SELECT p.oid` + ourRoutines + `
+     AND p.xmin::text <> (pg_catalog.pg_current_xact_id()::text::bigint & 4294967295)::text LOOP
     EXECUTE format('DROP ROUTINE %s', f);
   END LOOP;
 END $$;
@@ -95,14 +97,12 @@ BEGIN
   IF to_regclass('dp_int.installed_code') IS NULL THEN
     RETURN;
   END IF;
-  SET LOCAL ROLE dp_owner;
   FOR r IN SELECT t.tgname, t.tgrelid::regclass AS relation FROM pg_catalog.pg_trigger t
              JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
             WHERE c.relnamespace = 'dp_int'::regnamespace AND NOT t.tgisinternal LOOP
     EXECUTE format('DROP TRIGGER %I ON %s', r.tgname, r.relation);
   END LOOP;
-  SELECT string_agg(p.oid::regprocedure::text, ', ') INTO names FROM pg_catalog.pg_proc p
-   WHERE p.proowner = 'dp_owner'::regrole AND p.pronamespace IN ('public'::regnamespace, 'dp'::regnamespace, 'dp_int'::regnamespace);
+  SELECT string_agg(p.oid::regprocedure::text, ', ') INTO names` + ourRoutines + `;
   IF names IS NOT NULL THEN
     EXECUTE 'DROP ROUTINE ' || names;
   END IF;
