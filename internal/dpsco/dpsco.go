@@ -161,6 +161,15 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 		for _, part := range [][]float64{r.Coefficients, r.StdErr, r.Low, r.High} {
 			a.unscale(part)
 		}
+		if r.Covariance != nil {
+			units := repeat(1, s.D)
+			a.unscale(units)
+			for i, u := range units {
+				for k := range units[:i+1] {
+					r.Covariance.SetSym(i, k, r.Covariance.At(i, k)*u*units[k])
+				}
+			}
+		}
 		return r, err
 	}
 	return p, nil

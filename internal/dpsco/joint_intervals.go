@@ -46,17 +46,19 @@ func (f *jointFit) whyNoIntervals() string {
 	return ""
 }
 
-// influence is how the releases of the last pass enter coefficient j: weights of the coordinates of the
-// correction, and of the level.
-func (f *jointFit) influence(j int) (coordinates []float64, level float64) {
-	coordinates = mat.Row(nil, j, f.p)
+// influences says how the releases of the last pass enter the coefficients: a row for each, with the
+// weights of the coordinates of the correction and, with an intercept, of the level.
+func (f *jointFit) influences() *mat.Dense {
+	d := f.shape.D
+	a := mat.NewDense(d, f.meat.SymmetricDim(), nil)
+	a.Slice(0, d, 0, d).(*mat.Dense).Copy(f.p)
 	if f.shape.Intercept {
-		coordinates[0] = 0 // the level takes its place
-		if j == 0 {
-			level = f.levelScale
+		for j := range d {
+			a.Set(j, 0, 0) // the level takes the constant's place
 		}
+		a.Set(0, d, f.levelScale)
 	}
-	return coordinates, level
+	return a
 }
 
 // errors writes what the releases say of the errors of the coefficients, around what
@@ -66,12 +68,15 @@ func (f *jointFit) errors(r *Result) {
 		r.withhold(why)
 		return
 	}
-	centre := f.coefficients(f.correction(1))
+	centre, influences := f.coefficients(f.correction(1)), f.influences()
+	r.Covariance = f.covariance(influences)
 	for j := range f.shape.D {
-		a, level := f.influence(j)
-		variance, df := f.variance(a, level)
+		a, level := influences.RawRowView(j)[:f.shape.D], 0.0
+		if f.shape.Intercept {
+			level = influences.At(j, f.shape.D)
+		}
 		bias := biasShare * (floats.Norm(a, 2)*f.products.tail(f.stepCut, intervalsHide) + math.Abs(level)*f.residuals.tail(f.levelCut, intervalsHide))
-		deviation := math.Sqrt(variance)
+		deviation, df := math.Sqrt(r.Covariance.At(j, j)), f.degrees(r.Covariance.At(j, j), influences.RowView(j))
 		half := halfWidth(deviation, df, bias)
 		r.StdErr, r.DF = append(r.StdErr, deviation), append(r.DF, df)
 		r.Low, r.High = append(r.Low, centre[j]-half), append(r.High, centre[j]+half)
@@ -81,30 +86,95 @@ func (f *jointFit) errors(r *Result) {
 	}
 }
 
-// variance is that of the estimate with the given weights of coordinates and level:
-// of sampling, of the noise of the last pass, and of the noise in the second moments by
-// which the correction was made. df are the degrees of freedom that the noise of
-// the meat leaves.
-func (f *jointFit) variance(a []float64, level float64) (variance, df float64) {
-	reach := make([]float64, f.meat.SymmetricDim())
-	for k, v := range a {
-		reach[k] = v * f.stepCut
+// covariance is that of the estimates with the given influences: of sampling, of the noise
+// of the last pass, and of the noise in the second moments by which the correction was
+// made. Noise may leave the first a negative eigenvalue, which is raised to zero.
+func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
+	d := f.shape.D
+	sampling, noise := mat.NewSymDense(f.meat.SymmetricDim(), nil), make([]float64, f.meat.SymmetricDim())
+	units := f.units()
+	for i, u := range units {
+		for k, v := range units[i:] {
+			sampling.SetSym(i, i+k, u*v*f.meat.At(i, i+k)/f.n)
+		}
+	}
+	for i := range d {
+		noise[i] = square(f.deviation)
 	}
 	if f.shape.Intercept {
-		reach[len(a)] = level * f.levelCut
+		noise[d] = square(f.levelDeviation)
+		sampling.SetSym(d, d, max(0, sampling.At(d, d)-square(f.level/f.levelScale)/f.n))
 	}
-	v := mat.NewVecDense(len(reach), reach)
-	sampling := mat.Inner(v, f.meat, v)
-	if level != 0 {
-		sampling -= square(f.level)
+	sampling = positivePart(sampling)
+	for i, v := range noise {
+		sampling.SetSym(i, i, sampling.At(i, i)+v)
 	}
-	qa, qd := mat.NewVecDense(len(a), nil), mat.NewVecDense(len(a), nil)
-	qa.MulVec(f.q, mat.NewVecDense(len(a), a))
-	qd.MulVec(f.q, mat.NewVecDense(len(a), f.correction(1)))
-	moments := square(f.hDeviation) / 2 * (mat.Dot(qa, qa)*mat.Dot(qd, qd) + square(mat.Dot(qa, qd)))
-	variance = max(0, sampling)/f.n + floats.Dot(a, a)*square(f.deviation) + square(level*f.levelDeviation) + moments
+	total := sandwich(influences, sampling)
+	// What the noise E of the second moments moves: (Qa)'E(QD).
+	qa, qd := mat.NewDense(d, d, nil), mat.NewVecDense(d, nil)
+	qa.Mul(influences.Slice(0, d, 0, d), f.q.T())
+	qd.MulVec(f.q, mat.NewVecDense(d, f.correction(1)))
+	along := mat.NewVecDense(d, nil)
+	along.MulVec(qa, qd)
+	scale := square(f.hDeviation) / 2
+	var gram mat.SymDense
+	gram.SymOuterK(scale*mat.Dot(qd, qd), qa)
+	total.AddSym(total, &gram)
+	total.SymRankOne(total, scale, along)
+	return total
+}
+
+// units are the lengths at which a row was cut in each coordinate of the meat.
+func (f *jointFit) units() []float64 {
+	u := slices.Repeat([]float64{f.stepCut}, f.meat.SymmetricDim())
+	if f.shape.Intercept {
+		u[f.shape.D] = f.levelCut
+	}
+	return u
+}
+
+// sandwich returns A S A'.
+func sandwich(a *mat.Dense, s *mat.SymDense) *mat.SymDense {
+	var left, both mat.Dense
+	left.Mul(a, s)
+	both.Mul(&left, a.T())
+	d, _ := a.Dims()
+	total := mat.NewSymDense(d, nil)
+	for i := range d {
+		for k := i; k < d; k++ {
+			total.SetSym(i, k, both.At(i, k))
+		}
+	}
+	return total
+}
+
+// positivePart raises negative eigenvalues to zero; a matrix whose eigenvalues are not
+// found is left as it is.
+func positivePart(s *mat.SymDense) *mat.SymDense {
+	var e mat.EigenSym
+	if !e.Factorize(s, true) {
+		return s
+	}
+	var vectors mat.Dense
+	e.VectorsTo(&vectors)
+	part := mat.NewSymDense(s.SymmetricDim(), nil)
+	for k, v := range e.Values(nil) {
+		if v > 0 {
+			part.SymRankOne(part, v, vectors.ColView(k))
+		}
+	}
+	return part
+}
+
+// degrees are the degrees of freedom that the noise of the meat leaves a variance of the
+// estimate with a given influence (Satterthwaite).
+func (f *jointFit) degrees(variance float64, influence mat.Vector) float64 {
+	length := 0.0
+	for i, u := range f.units() {
+		length += square(u * influence.AtVec(i))
+	}
 	meat := f.meatNoise.NoiseMultiplier * math.Sqrt2 * square(f.meatContract().Bound) / f.n
-	return variance, max(1, 2*square(variance*f.n/(meat*mat.Dot(v, v))))
+	return max(1, 2*square(variance*f.n/(meat*length)))
 }
 
 // halfWidth is that of an interval that covers 95 % of estimates with a given

@@ -98,6 +98,14 @@ func TestErrorsAreScaledBack(t *testing.T) {
 	scaled := resultOf(t, Scaled{Algorithm: Regression{Loss: loss.Squared{}}, X: []float64{8, 0.5}, Y: 4}, large, 1, 1)
 	factor := []float64{4, 0.5, 8}
 	for j := range factor {
+		for k := range factor {
+			if one, other := plain.Covariance.At(j, k)*factor[j]*factor[k], scaled.Covariance.At(j, k); one != other {
+				t.Errorf("covariance of %d and %d: %v and %v", j, k, one, other)
+			}
+		}
+		if v := scaled.Covariance.At(j, j); math.Sqrt(v) != scaled.StdErr[j] {
+			t.Errorf("standard error of %d: %v, by the covariance %v", j, scaled.StdErr[j], math.Sqrt(v))
+		}
 		for name, v := range map[string][2]float64{
 			"coefficients": {plain.Coefficients[j], scaled.Coefficients[j]}, "errors": {plain.StdErr[j], scaled.StdErr[j]},
 			"low ends": {plain.Low[j], scaled.Low[j]}, "high ends": {plain.High[j], scaled.High[j]},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 
+	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"dpsidecar/internal/mech"
@@ -15,10 +16,12 @@ import (
 //
 // Low to High covers 95 %. It is not centred at the coefficient, which may be
 // shrunk, and is wider than StdErr and DF alone make it where there may be a bias.
+// Covariance holds the squares of StdErr on its diagonal.
 type Result struct {
 	Coefficients []float64
 	StdErr, DF   []float64
 	Low, High    []float64
+	Covariance   *mat.SymDense
 	WhyNull      string
 }
 
