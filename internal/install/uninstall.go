@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -122,8 +123,21 @@ func Uninstall(ctx context.Context, admin *pgx.ConnConfig, dir string) (files, s
 	return files, stay, err
 }
 
-// requireNoSidecar refuses while the database believes a sidecar to be alive.
+// settling is how long a sidecar that was just stopped may take to leave the server.
+const settling = 3 * time.Second
+
+// requireNoSidecar refuses while the database believes a sidecar to be alive, but gives
+// one that was just stopped the time to leave.
 func requireNoSidecar(ctx context.Context, conn *pgx.Conn) error {
+	for patience := time.Now().Add(settling); ; time.Sleep(settling / 30) {
+		err := checkNoSidecar(ctx, conn)
+		if !errors.Is(err, ErrServed) || time.Now().After(patience) {
+			return err
+		}
+	}
+}
+
+func checkNoSidecar(ctx context.Context, conn *pgx.Conn) error {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
 		return err
