@@ -14,7 +14,8 @@ import (
 // pinSettings gives every connection the settings that a sidecar relies on, whatever those
 // of the server, the database and the role are: a commit that was reported survives a
 // crash, each statement sees what others have committed, and no time limit but the
-// sidecar's ends a read. lock_timeout stays the role's.
+// sidecar's ends a read. lock_timeout stays the role's. The functions' statements are
+// planned once a session: planning takes longer than running them.
 func pinSettings(config *pgx.ConnConfig) {
 	for name, value := range map[string]string{
 		"synchronous_commit":                  "on",
@@ -24,6 +25,8 @@ func pinSettings(config *pgx.ConnConfig) {
 		"statement_timeout":                   "0",
 		"idle_in_transaction_session_timeout": "0",
 		"idle_session_timeout":                "0",
+		"plan_cache_mode":                     "force_generic_plan",
+		"jit":                                 "off",
 	} {
 		config.RuntimeParams[name] = value
 	}

@@ -39,7 +39,7 @@ func (s *Sidecar) listen(ctx context.Context, cancel context.CancelCauseFunc) {
 }
 
 // session is one connection of listen's, from its start to its end. As notifications may
-// have been missed before, it wakes everybody at the start.
+// have been missed before, it wakes a worker at the start.
 func (s *Sidecar) session(ctx context.Context) error {
 	conn, err := s.connect(ctx)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Sidecar) session(ctx context.Context) error {
 	s.listening.Store(true)
 	s.log.Info("connected", "worker", s.id, "database", s.listener.Database)
 	signal(s.registered)
-	s.wakeWorkers()
+	signal(s.queued)
 	signal(s.inquired)
 	for next := time.Now().Add(heartbeat); ; {
 		n, err := waitUntil(ctx, conn, next)
@@ -59,7 +59,7 @@ func (s *Sidecar) session(ctx context.Context) error {
 		case err == nil && n.Payload == "inquiry":
 			signal(s.inquired)
 		case err == nil:
-			s.wakeWorkers()
+			signal(s.queued)
 		case ctx.Err() != nil || conn.IsClosed():
 			return err
 		default: // the deadline: time for a heartbeat
@@ -126,13 +126,6 @@ func (s *Sidecar) level() slog.Level {
 		return slog.LevelWarn
 	}
 	return slog.LevelDebug
-}
-
-// wakeWorkers wakes every worker that sleeps.
-func (s *Sidecar) wakeWorkers() {
-	for range s.config.Jobs {
-		signal(s.queued)
-	}
 }
 
 // signal leaves a signal in a channel, unless it is full of them.

@@ -70,7 +70,7 @@ type Sidecar struct {
 	listener   *pgx.ConnConfig // how that session connects
 	pool       *pgxpool.Pool
 	autocommit autocommit    // statements on the pool
-	queued     chan struct{} // a job is queued: one signal for each worker
+	queued     chan struct{} // a job may be queued: wakes one worker, and whoever finds one wakes the next
 	inquired   chan struct{} // an explanation is asked for
 	registered chan struct{} // a data set is registered, and not yet counted
 	renyi      privacy.Renyi // remembers what batches cost
@@ -142,8 +142,10 @@ func (s *Sidecar) openPool(ctx context.Context) (err error) {
 }
 
 // work claims and runs jobs one after the other until ctx ends; it sleeps while
-// there are none. Claims run under working, which outlives ctx: the database may have
-// granted one already when ctx ends, and the job would wait until its lease is over.
+// there are none. One worker wakes at a time: all of them at once would claim the same
+// job, and whoever gets it would wait for the others. Claims run under working, which
+// outlives ctx: the database may have granted one already when ctx ends, and the job would
+// wait until its lease is over.
 func (s *Sidecar) work(ctx, working context.Context) {
 	for ctx.Err() == nil {
 		c, err := s.claimNext(working)
@@ -151,6 +153,7 @@ func (s *Sidecar) work(ctx, working context.Context) {
 		case err != nil && ctx.Err() == nil:
 			s.log.Log(ctx, s.level(), "claim failed", "error", err)
 		case c != nil:
+			signal(s.queued)
 			s.attempt(working, c)
 			continue
 		}

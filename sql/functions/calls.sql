@@ -129,13 +129,12 @@ BEGIN
           USING ERRCODE = 'DP001';  -- call_sidecar adds what became of the job
       END IF;
     END IF;
-    nap := 0.0005;
     waited := 0;  -- whatever becomes of the clock
     LOOP
       EXIT WHEN waited > 1 OR EXISTS (SELECT FROM dp_dblink.dblink_get_notify(p_connection));
+      nap := greatest(0.0005, least(waited / 25, 0.02));  -- late by a twenty-fifth at most
       PERFORM pg_sleep(nap);
       waited := waited + nap;
-      nap := least(nap * 1.1, 0.02);
     END LOOP;
   END LOOP;
 END $$;

@@ -121,16 +121,16 @@ END $$;
 -- their values. What rows a foreign table has is up to another server, and the planner of
 -- any query may run the functions that indexes, statistics and partition keys call.
 CREATE OR REPLACE FUNCTION dp_int.why_not_total(p_relid oid) RETURNS text
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan AS $$  -- to plan it anew takes far longer than to run it
 DECLARE
   derived CONSTANT boolean := (SELECT relkind IN ('v', 'm') FROM pg_catalog.pg_class WHERE oid = p_relid);
 BEGIN
   RETURN (
     WITH RECURSIVE tree AS (
       SELECT c.oid, c.relrowsecurity, format('%I.%I', n.nspname, c.relname) AS relation
-        FROM pg_catalog.pg_class c
-        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-       WHERE c.oid = p_relid OR derived AND c.oid IN (SELECT dp_int.relation_tree(p_relid))),
+        FROM (SELECT p_relid UNION SELECT dp_int.relation_tree(p_relid) WHERE derived) AS t(oid)
+        JOIN pg_catalog.pg_class c ON c.oid = t.oid
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace),
     read(oid, relkind) AS (  -- when the relation is: what is below a materialized view is not
       SELECT c.oid, c.relkind FROM pg_catalog.pg_class c WHERE c.oid = p_relid
       UNION
