@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"gonum.org/v1/gonum/floats"
+
 	"dpsidecar/internal/mech"
 )
 
@@ -44,18 +46,15 @@ func predict(dst []float64, b Data, w []float64) {
 	if b.Intercept {
 		constant, w = w[0], w[1:]
 	}
-	for i := range dst {
-		dst[i] = constant
-	}
-	for j, x := range b.X {
-		addScaled(dst, w[j], x)
-	}
+	combine(dst, constant, w, b.X)
 }
 
-// addScaled adds a x to dst.
-func addScaled(dst []float64, a float64, x []float64) {
-	x = x[:len(dst)]
+// combine writes start + sum_j a_j x_j, added in that order.
+func combine(dst []float64, start float64, a []float64, x [][]float64) {
 	for i := range dst {
-		dst[i] += a * x[i]
+		dst[i] = start
+	}
+	for j, column := range x {
+		floats.AddScaled(dst, a[j], column)
 	}
 }

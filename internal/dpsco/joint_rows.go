@@ -72,12 +72,7 @@ func (r *jointRows) transform(z []float64, b Data, p []float64) {
 	if b.Intercept {
 		constant, p = p[0], p[1:]
 	}
-	for i := range z {
-		z[i] = constant
-	}
-	for k, a := range p {
-		addScaled(z, a, b.X[k])
-	}
+	combine(z, constant, p, b.X[:len(p)])
 }
 
 // count adds the magnitudes of f(i), in units, to a histogram.

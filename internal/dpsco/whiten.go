@@ -123,16 +123,13 @@ func (x Data) times(p *mat.SymDense) Data {
 		x.X, x.Intercept = append([][]float64{ones}, x.X...), false
 	}
 	x.each(func() func(int, Data) {
-		old := columns(x.D, blockRows)
+		buffer, old := columns(x.D, blockRows), make([][]float64, x.D)
 		return func(_ int, b Data) {
 			for j, column := range b.X {
-				copy(old[j], column)
+				old[j] = append(buffer[j][:0], column...)
 			}
 			for j, column := range b.X {
-				clear(column)
-				for k := range old {
-					addScaled(column, p.At(j, k), old[k])
-				}
+				combine(column, 0, mat.Row(nil, j, p), old)
 			}
 		}
 	})

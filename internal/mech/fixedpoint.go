@@ -247,13 +247,16 @@ type block struct {
 	square [blockRows]float64 // squared row norms
 	proved [blockRows]int64   // -1, a mask, where floating point proves that the row keeps the contract; else 0
 	ones   [blockRows]float64
-	zeros  [blockRows]float64
 }
 
 // addL2 adds rows start to end: those whose bound floating point proves column
 // by column, the others one by one.
 func (s *accumulator) addL2(r Rows, start, end int, c []float64) {
 	unproved := s.prepare(r, start, end, c)
+	if unproved == 0 {
+		s.addProved(r, start, end)
+		return
+	}
 	first := 0
 	if r.Intercept {
 		s.totals[0] += truncate(s.ones[:len(c)], s.factor[:], s.proved[:])
@@ -262,15 +265,29 @@ func (s *accumulator) addL2(r Rows, start, end int, c []float64) {
 	for j, x := range r.X {
 		s.totals[first+j] += truncate(x[start:end], s.factor[:], s.proved[:])
 	}
-	if unproved == 0 {
-		return
-	}
 	row := make([]float64, s.contract.D)
 	for i := range c {
 		if s.proved[i] == 0 {
 			r.scaled(row, start+i, c[i])
 			s.addVector(row)
 		}
+	}
+}
+
+// addProved adds rows start to end, all of which floating point proves.
+func (s *accumulator) addProved(r Rows, start, end int) {
+	totals, factor := s.totals, s.factor[:end-start]
+	if r.Intercept {
+		totals[0] += truncateAll(s.ones[:end-start], factor)
+		totals = totals[1:]
+	}
+	x := r.X
+	for ; len(x) >= 4; x, totals = x[4:], totals[4:] {
+		a, b, c, d := truncateFour(x[0][start:end], x[1][start:end], x[2][start:end], x[3][start:end], factor)
+		totals[0], totals[1], totals[2], totals[3] = totals[0]+a, totals[1]+b, totals[2]+c, totals[3]+d
+	}
+	for j := range x {
+		totals[j] += truncateAll(x[j][start:end], factor)
 	}
 }
 
@@ -292,33 +309,68 @@ func (s *accumulator) prepare(r Rows, start, end int, c []float64) (unproved int
 		square[i] = base
 		s.ones[i] = 1
 	}
-	j := 0
-	for ; j+1 < len(r.X); j += 2 {
-		addSquares(square, r.X[j][start:end], r.X[j+1][start:end])
+	x := r.X
+	for ; len(x) >= 4; x = x[4:] {
+		addFourSquares(square, x[0][start:end], x[1][start:end], x[2][start:end], x[3][start:end])
 	}
-	if j < len(r.X) {
-		addSquares(square, r.X[j][start:end], s.zeros[:n])
+	for ; len(x) > 0; x = x[1:] {
+		addSquares(square, x[0][start:end])
 	}
-	limit := float64(s.limit) * provedLimit
+	limit, scale := float64(s.limit)*provedLimit, s.scale
+	factors, proved, c := s.factor[:n], s.proved[:n], c[:n]
 	for i, v := range square {
-		factor := c[i] * s.scale
+		factor := c[i] * scale
 		length := math.Abs(factor) * math.Sqrt(v)
-		s.factor[i], s.proved[i] = factor*min(1, limit/length), -1
+		if length > limit {
+			factor *= limit / length
+		}
+		factors[i], proved[i] = factor, -1
 		if !(length <= 0x1p900) {
-			s.proved[i] = 0
+			proved[i] = 0
 			unproved++
 		}
 	}
 	return unproved
 }
 
-// addSquares adds the squares of two columns, one after the other.
-func addSquares(sums, x, y []float64) {
-	x, y = x[:len(sums)], y[:len(sums)]
+// addSquares adds the squares of a column.
+func addSquares(sums, x []float64) {
+	x = x[:len(sums)]
+	for i, v := range x {
+		sums[i] += float64(v * v)
+	}
+}
+
+// addFourSquares adds the squares of four columns, one after the other.
+func addFourSquares(sums, x, y, z, w []float64) {
+	x, y, z, w = x[:len(sums)], y[:len(sums)], z[:len(sums)], w[:len(sums)]
 	for i, sum := range sums {
 		sum += float64(x[i] * x[i])
-		sums[i] = sum + float64(y[i]*y[i])
+		sum += float64(y[i] * y[i])
+		sum += float64(z[i] * z[i])
+		sums[i] = sum + float64(w[i]*w[i])
 	}
+}
+
+// truncateAll adds up x_i factor_i, each cut toward zero.
+func truncateAll(x, factor []float64) (sum int64) {
+	x = x[:len(factor)]
+	for i, f := range factor {
+		sum += int64(x[i] * f)
+	}
+	return sum
+}
+
+// truncateFour does that for four columns.
+func truncateFour(x, y, z, w, factor []float64) (a, b, c, d int64) {
+	x, y, z, w = x[:len(factor)], y[:len(factor)], z[:len(factor)], w[:len(factor)]
+	for i, f := range factor {
+		a += int64(x[i] * f)
+		b += int64(y[i] * f)
+		c += int64(z[i] * f)
+		d += int64(w[i] * f)
+	}
+	return a, b, c, d
 }
 
 // truncate adds up x_i factor_i, each cut toward zero, over the proved rows.

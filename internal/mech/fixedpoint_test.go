@@ -462,3 +462,40 @@ func plainPass(rows Rows) {
 	}
 	plainSum = a + b + c + d
 }
+
+// Columns are added four at a time where floating point proves all rows of a block, and one at a time
+// where it does not: a row alone in its block gives the same integers as among others.
+func TestSumsAreThoseOfSingleRows(t *testing.T) {
+	r := rand.New(rand.NewPCG(10, 10))
+	for d := 1; d <= 9; d++ {
+		for _, awkward := range []bool{false, true} {
+			const n = 300
+			whole := table{Rows{Intercept: d%2 == 0}, make([]float64, n)}
+			for i := range whole.c {
+				whole.c[i] = r.NormFloat64()
+			}
+			for range d {
+				x := make([]float64, n)
+				for i := range x {
+					x[i] = r.NormFloat64()
+				}
+				whole.rows.X = append(whole.rows.X, x)
+			}
+			if awkward {
+				whole.rows.X[0][7], whole.rows.X[d-1][280] = 1e200, math.NaN()
+			}
+			c := Contract{L2, 1, n, whole.rows.dimension()}
+			alone := NewSum(c)
+			for i := range n {
+				row := Rows{Intercept: whole.rows.Intercept}
+				for _, x := range whole.rows.X {
+					row.X = append(row.X, x[i:i+1])
+				}
+				alone.AddRows(row, whole.c[i:i+1])
+			}
+			if !slices.Equal(alone.totals, sumOf(c, whole)) {
+				t.Errorf("%d columns: %v row by row, %v together", d, alone.totals, sumOf(c, whole))
+			}
+		}
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"math/big"
 	"math/bits"
 
+	"gonum.org/v1/gonum/floats"
+
 	"dpsidecar/internal/mech/internal/hook"
 )
 
@@ -70,10 +72,10 @@ type moments struct {
 
 // clippedRows is scratch space for one block of rows.
 type clippedRows struct {
-	steps  [][]int64          // rows by columns, in grid steps
+	steps  [][]float64        // integers: rows by columns, in grid steps
 	square [blockRows]float64 // squared row norms
 	factor [blockRows]float64 // from stored values to grid steps
-	length [blockRows]int64   // squared, of a row of steps
+	length [blockRows]float64 // an integer: squared, of a row of steps
 	ones   [blockRows]float64
 }
 
@@ -84,7 +86,7 @@ func NewMoments(c MomentContract) *Moments {
 	}
 	m := &moments{contract: c, totals: make([]int64, c.D*(c.D+1)/2)}
 	for range c.D {
-		m.steps = append(m.steps, make([]int64, blockRows))
+		m.steps = append(m.steps, make([]float64, blockRows))
 	}
 	for i := range m.ones {
 		m.ones[i] = 1
@@ -151,15 +153,17 @@ func (m *moments) clip(r Rows, start, end int) {
 			square[i] += float64(v * v)
 		}
 	}
-	limit := int64(1) << m.contract.bits()
+	limit := math.Ldexp(1, int(m.contract.bits()))
+	factor := m.factor[:n]
 	for i, s := range square {
-		m.factor[i] = float64(limit) * provedLimit / max(m.contract.Bound, math.Sqrt(s))
+		factor[i] = limit * provedLimit / max(m.contract.Bound, math.Sqrt(s))
 	}
 	for j, steps := range m.steps {
-		for i, v := range m.column(r, j, start, end) {
-			k := clampedSteps(v*m.factor[i], float64(limit))
+		x, steps := m.column(r, j, start, end), steps[:n]
+		for i, v := range x {
+			k := float64(clampedSteps(v*factor[i], limit))
 			steps[i] = k
-			length[i] += k * k
+			length[i] += float64(k * k)
 		}
 	}
 	for i, s := range square {
@@ -182,28 +186,16 @@ func (m *moments) column(r Rows, j, start, end int) []float64 {
 	return r.X[j-1][start:end]
 }
 
-// addProducts adds the products of all pairs of the first n rows of steps.
+// addProducts adds the products of all pairs of the first n rows of steps: sums of
+// integers below 2^53, which are exact in floating point whatever the order (moments.md).
 func (m *moments) addProducts(n int) {
 	k := 0
 	for i, x := range m.steps {
 		for _, y := range m.steps[i:] {
-			m.totals[k] += dot(x[:n], y[:n])
+			m.totals[k] += int64(floats.Dot(x[:n], y[:n]))
 			k++
 		}
 	}
-}
-
-func dot(x, y []int64) int64 {
-	var a, b int64
-	for len(x) >= 4 && len(y) >= 4 {
-		a += x[0]*y[0] + x[1]*y[1]
-		b += x[2]*y[2] + x[3]*y[3]
-		x, y = x[4:], y[4:]
-	}
-	for i, v := range x {
-		a += v * y[i]
-	}
-	return a + b
 }
 
 // Release writes the noisy mean of x x' over N rows to dst, D by D and symmetric,
