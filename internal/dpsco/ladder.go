@@ -19,7 +19,7 @@ const growth = 1.5
 
 // What reading and fitting take beside what grows with the table, and a value's part of it.
 const (
-	overhead = 10 * time.Millisecond
+	overhead = 8 * time.Millisecond
 	pull     = 60 * time.Nanosecond
 )
 

@@ -63,7 +63,7 @@ func (a L1) seconds(s Shape, epsilon float64) float64 {
 // noise, and of the proximal points of a penalty.
 func (a JointMoments) seconds(s Shape) float64 {
 	products := float64(s.D+8) * float64(s.D+8)
-	seconds := 6e-10*float64(pilotPasses+a.Steps)*float64(s.N)*products + 5e-6*products + 3e-4
+	seconds := 4e-10*float64(pilotPasses+a.Steps)*float64(s.N)*products + 5e-6*products + 3e-4
 	if _, ball := a.Psi.(prox.L2Ball); !ball {
 		seconds += 4e-5*products + 1e-2
 	}
