@@ -16,12 +16,15 @@ import (
 //
 // Low to High covers 95 %. It is not centred at the coefficient, which may be
 // shrunk, and is wider than StdErr and DF alone make it where there may be a bias.
-// Covariance holds the squares of StdErr on its diagonal.
+// Covariance is that of the middles of the intervals, with the squares of StdErr on its
+// diagonal. The bias of a sum of middles with weights c is at most sqrt(c' Bias c); nil
+// for none.
 type Result struct {
 	Coefficients []float64
 	StdErr, DF   []float64
 	Low, High    []float64
 	Covariance   *mat.SymDense
+	Bias         *mat.SymDense
 	WhyNull      string
 }
 
