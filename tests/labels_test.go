@@ -32,7 +32,7 @@ func TestLabelsMustBeNamed(t *testing.T) {
 		for _, options := range []string{`{}`, `{"positive_label": 1}`, `{"negative_label": -1}`, `{"fresh": true}`} {
 			for _, call := range []string{`SELECT * FROM dp_logistic_regress(`, `SELECT * FROM dp_explain('logistic', `, `SELECT dp_submit('logistic', `} {
 				_, err := w.analyst.Exec(context.Background(), call+arguments, w.dataset, target, options)
-				w.wantError(err, "22023", "which values of "+target+" are the labels is not known")
+				w.wantError(err, "22023", `the labels of target "`+target+`" are not known`)
 				w.wantError(err, "22023", "No privacy budget was spent")
 			}
 		}

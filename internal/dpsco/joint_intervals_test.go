@@ -127,7 +127,7 @@ func TestMissingIntervalsHaveAReason(t *testing.T) {
 		"low information":   {Regression{}, gauss, 0.1, "low information"},
 		"plain descent":     {Regression{}, drawLaw("gauss", 500, 3, 1), 0.1, noErrors},
 		"a method":          {Regression{Method: "gd"}, gauss, 1, noErrors},
-		"an active ball":    {Regression{Radius: 0.1}, gauss, 1, "ball"},
+		"an active ball":    {Regression{Radius: 0.1}, gauss, 1, "radius"},
 		"a rare flag":       {Regression{}, drawLaw("flags", 30_000, 3, 1), 0.5, ""},
 		"heavy-tailed rows": {Regression{}, drawLaw("heavy", 30_000, 3, 2), 1, ""},
 	} {

@@ -55,3 +55,15 @@ func estimates(fit func(ctx context.Context, x Data, src *mech.Source) ([]float6
 
 // withhold takes back what is known of the errors.
 func (r *Result) withhold(why string) { *r = Result{Coefficients: r.Coefficients, WhyNull: why} }
+
+// edge is the share of a radius from which on coefficients count as cut by it: the mean of
+// iterates that were projected stays a little inside.
+const edge = 0.99
+
+// checkEdge says so where the radius may have cut the coefficients, of which size is the
+// norm, and takes back what is then not known of their errors.
+func (r *Result) checkEdge(size, radius float64) {
+	if size >= edge*radius {
+		r.withhold("the coefficients are as large as the radius allows; ask for a larger one")
+	}
+}

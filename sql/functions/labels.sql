@@ -46,9 +46,9 @@ BEGIN
                          OR EXISTS (SELECT FROM dp_int.job j WHERE j.dataset = d.id AND j.request_hash = r.hash AND j.state = 'reading' AND NOT j.fresh)) THEN
     RETURN;
   END IF;
-  RAISE EXCEPTION 'which values of % are the labels is not known', p_target
+  RAISE EXCEPTION 'the labels of target "%" are not known', p_target
     USING ERRCODE = '22023',
-          HINT = format('Only a boolean target speaks for itself. Name both values in the request, options %L, or let a steward declare them: dp_set_labels(%L, %L). Rows with any other value say nothing. No privacy budget was spent.',
+          HINT = format('Only a boolean target needs none. Name both values in the request, options %L, or let a steward declare them: dp_set_labels(%L, %L). Rows with any other value say nothing. No privacy budget was spent.',
                         '{"negative_label": 0, "positive_label": 1}', d.name, jsonb_build_object(p_target, '[0, 1]'::jsonb));
 END $$;
 

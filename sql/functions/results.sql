@@ -47,7 +47,7 @@ LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF r.why_null IS NOT NULL THEN
     RAISE EXCEPTION 'release % has no standard errors: %', r.id, r.why_null
-      USING ERRCODE = '55000', HINT = 'The default method without a penalty releases them where rows and budget suffice; that is a request of its own, which is charged.';
+      USING ERRCODE = '55000', HINT = 'The default method without a penalty has them where rows, budget and tails allow. Asking anew is charged; dp_summary shows what this release has.';
   ELSIF EXISTS (SELECT FROM dp_int.coefficient c WHERE c.release = r.id AND c.covariance IS NULL) THEN
     RAISE EXCEPTION 'release % is from before dpsidecar kept the covariance of coefficients', r.id
       USING ERRCODE = '55000', HINT = 'dp_summary tests each of its coefficients alone. The option {"fresh": true} asks for another release, which is charged.';
