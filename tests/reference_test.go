@@ -101,10 +101,10 @@ func TestGeneratedTablesAreTheCatalogue(t *testing.T) {
 }
 
 // optionTables are the options of all models: first those of the gradient models, which
-// they share, and with each model those that it has alone.
+// they share, and with each model those that it has alone or with another default.
 func optionTables() string {
 	var b strings.Builder
-	seen := map[string]bool{}
+	seen := map[string]string{} // the default of an option
 	for _, m := range catalogue.Models() {
 		title := "all gradient models"
 		switch {
@@ -115,12 +115,13 @@ func optionTables() string {
 		}
 		var rows strings.Builder
 		for _, o := range m.Options {
-			if m.Delta > 0 && seen[o.Name] {
+			known, ok := seen[o.Name]
+			if m.Delta > 0 && ok && known == fallback(o) {
 				continue
 			}
 			fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", o.Name, described(o), fallback(o))
-			if m.Delta > 0 {
-				seen[o.Name] = true
+			if m.Delta > 0 && !ok {
+				seen[o.Name] = fallback(o)
 			}
 		}
 		if rows.Len() > 0 {

@@ -33,7 +33,7 @@ func (w *world) regressable(accounting string, epsilon, delta float64) {
 		UPDATE %[1]q SET label = (amount > 5000)::int`, w.dataset))
 	w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
 	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age,region,insured,label}', $3, $4, accounting => $5,
-		scales => '{"amount": 10000, "age": 50, "region": 3}')`, w.dataset, "public."+w.dataset, epsilon, delta, accounting)
+		scales => '{"amount": 10000, "age": 50, "region": 3}', labels => '{"label": [0, 1]}')`, w.dataset, "public."+w.dataset, epsilon, delta, accounting)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
 }
 

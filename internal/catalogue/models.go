@@ -18,8 +18,8 @@ var models = []Model{
 		Description: "Linear regression (least squares) under (eps, delta)-differential privacy, with penalties, by any method of the catalogue: coefficients in the table's units, (intercept) first.",
 	},
 	{
-		Name: "logistic", Delta: gradientDelta, Labels: true, Options: slices.Concat(gradientOptions(false), labelOptions),
-		Description: "Logistic regression under (eps, delta)-differential privacy, with penalties, by any method of the catalogue: log-odds per unit of the table, (intercept) first. The target's labels are public, 0 and 1 unless options say otherwise.",
+		Name: "logistic", Delta: gradientDelta, Labels: true, Options: slices.Concat(logisticOptions(), labelOptions),
+		Description: "Logistic regression under (eps, delta)-differential privacy, with penalties, by any method of the catalogue: log-odds per unit of the table, (intercept) first. The target is boolean, or its two labels are named: at registration, or by options.",
 	},
 	{
 		Name: "huber", Delta: gradientDelta, Options: slices.Concat(gradientOptions(false), huberOptions),
@@ -49,6 +49,15 @@ func gradientOptions(squares bool) []Option {
 	return append([]Option{text("method", MethodAuto, method, gradientMethodNames(squares)...)}, commonOptions...)
 }
 
+// logisticOptions are those of the others but for a radius that depends on public facts.
+func logisticOptions() []Option {
+	options := gradientOptions(false)
+	i := slices.IndexFunc(options, func(o Option) bool { return o.Name == "radius" })
+	options[i].Default = nil
+	options[i] = options[i].from("the method: 30 for `auto` where rows and budget suffice to whiten, else 10")
+	return options
+}
+
 // commonOptions are the others of every model that is fitted by private gradients.
 var commonOptions = []Option{
 	text("penalty", PenaltyNone, "penalty on the coefficients but the intercept, in scaled units", PenaltyNone, PenaltyL1, PenaltyL2, PenaltyElasticNet, PenaltyGroupL1),
@@ -72,7 +81,7 @@ var commonOptions = []Option{
 }
 
 var labelOptions = []Option{
-	number("negative_label", -1e300, 1e300, 0., "value of the target that counts as 0"),
+	number("negative_label", -1e300, 1e300, 0., "value of the target that counts as 0; a target that is neither boolean nor has declared labels needs both options"),
 	number("positive_label", -1e300, 1e300, 1., "value of the target that counts as 1; any other value says nothing"),
 }
 

@@ -25,6 +25,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"gonum.org/v1/gonum/mat"
+
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -161,15 +163,8 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 		for _, part := range [][]float64{r.Coefficients, r.StdErr, r.Low, r.High} {
 			a.unscale(part)
 		}
-		if r.Covariance != nil {
-			units := repeat(1, s.D)
-			a.unscale(units)
-			for i, u := range units {
-				for k := range units[:i+1] {
-					r.Covariance.SetSym(i, k, r.Covariance.At(i, k)*u*units[k])
-				}
-			}
-		}
+		a.unscaleProducts(r.Covariance)
+		a.unscaleProducts(r.Bias)
 		return r, err
 	}
 	return p, nil
@@ -182,6 +177,20 @@ func (a Scaled) unscale(w []float64) {
 		w[j] *= a.Y
 		if j >= first {
 			w[j] /= a.X[j-first]
+		}
+	}
+}
+
+// unscaleProducts does that to a matrix of products of two coefficients.
+func (a Scaled) unscaleProducts(m *mat.SymDense) {
+	if m == nil {
+		return
+	}
+	units := repeat(1, m.SymmetricDim())
+	a.unscale(units)
+	for i, u := range units {
+		for k, v := range units[:i+1] {
+			m.SetSym(i, k, m.At(i, k)*u*v)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func (f *jointFit) errors(r *Result) {
 		return
 	}
 	centre, influences := f.coefficients(f.correction(1)), f.influences()
-	r.Covariance = f.covariance(influences)
+	r.Covariance, r.Bias = f.covariance(influences), f.bias(influences)
 	for j := range f.shape.D {
 		a, level := influences.RawRowView(j)[:f.shape.D], 0.0
 		if f.shape.Intercept {
@@ -122,6 +122,23 @@ func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
 	total.AddSym(total, &gram)
 	total.SymRankOne(total, scale, along)
 	return total
+}
+
+// bias is that of Result: the allowance for a sum of estimates has a part that goes with
+// the length of its influence on the steps and, with an intercept, one that goes with that
+// on the level; (x + y)^2 <= 2 (x^2 + y^2).
+func (f *jointFit) bias(influences *mat.Dense) *mat.SymDense {
+	d := f.shape.D
+	steps := square(biasShare * f.products.tail(f.stepCut, intervalsHide))
+	b := mat.NewSymDense(d, nil)
+	if f.shape.Intercept {
+		steps *= 2
+		b.SetSym(0, 0, 2*square(biasShare*f.levelScale*f.residuals.tail(f.levelCut, intervalsHide)))
+	}
+	var gram mat.SymDense
+	gram.SymOuterK(steps, influences.Slice(0, d, 0, d))
+	b.AddSym(b, &gram)
+	return b
 }
 
 // units are the lengths at which a row was cut in each coordinate of the meat.
@@ -181,7 +198,7 @@ func (f *jointFit) degrees(variance float64, influence mat.Vector) float64 {
 // standard deviation, known to some degrees of freedom, and off by bias at most.
 func halfWidth(deviation, df, bias float64) float64 {
 	student := distuv.StudentsT{Sigma: 1, Nu: min(df, 1e6)}
-	return biasedQuantile(min(bias/deviation, 20)) * deviation * student.Quantile(0.975) / distuv.UnitNormal.Quantile(0.975)
+	return biasedQuantile(bias/deviation) * deviation * student.Quantile(0.975) / distuv.UnitNormal.Quantile(0.975)
 }
 
 // biasedQuantile is what 95 % of |N(bias, 1)| lie below.

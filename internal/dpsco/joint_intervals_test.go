@@ -2,6 +2,7 @@ package dpsco
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
 )
 
 func resultOf(t *testing.T, a Algorithm, x Data, eps float64, seed uint64) Result {
@@ -59,6 +61,59 @@ func TestIntervalsCoverTheCoefficientsOfTheLaw(t *testing.T) {
 	}
 }
 
+// combined is the interval of the sum of coefficients with weights c, as dp_predict_interval
+// makes it.
+func (r Result) combined(c []float64) (middle, half float64) {
+	v, least := mat.NewVecDense(len(c), c), slices.Min(r.DF)
+	for j := range c {
+		middle += c[j] * (r.Low[j] + r.High[j]) / 2
+	}
+	return middle, halfWidth(math.Sqrt(mat.Inner(v, r.Covariance, v)), least, math.Sqrt(mat.Inner(v, r.Bias, v)))
+}
+
+// Intervals cover the prediction of the law at rows of it, and are narrower than what the
+// coefficients' own intervals add up to. Seeds are fixed: the test fails for a change, never
+// by chance.
+func TestIntervalsCoverPredictions(t *testing.T) {
+	for _, kind := range []string{"gauss", "cond"} {
+		truth := exactLeastSquares(drawLaw(kind, 600_000, 3, 777)).w
+		tried, covered, tenth := 0, 0, 0
+		width, sums := 0.0, 0.0
+		for seed := range uint64(40) {
+			x := drawLaw(kind, 30_000, 3, 100+seed)
+			r := resultOf(t, Regression{Loss: loss.Squared{}}, x, 1, seed)
+			if r.WhyNull != "" {
+				continue
+			}
+			for i := range 5 {
+				c := []float64{1, x.X[0][i], x.X[1][i]}
+				middle, half := r.combined(c)
+				for j := range c {
+					sums += math.Abs(c[j]) * (r.High[j] - r.Low[j]) / 2
+				}
+				width, tried = width+half, tried+1
+				miss := math.Abs(floats.Dot(truth, c) - middle)
+				if miss <= half {
+					covered++
+				}
+				if miss <= half/10 {
+					tenth++
+				}
+			}
+		}
+		t.Logf("%s: %d of %d, half width %.3g, by the coefficients' %.3g", kind, covered, tried, width/float64(tried), sums/float64(tried))
+		if tried < 100 || float64(covered) < 0.85*float64(tried) {
+			t.Errorf("%s: %d of %d are covered", kind, covered, tried)
+		}
+		if float64(tenth) >= 0.85*float64(tried) {
+			t.Errorf("%s: intervals of a tenth of the width cover %d of %d; the test has no power", kind, tenth, tried)
+		}
+		if width > sums {
+			t.Errorf("%s: intervals of predictions are wider than all of the coefficients' together", kind)
+		}
+	}
+}
+
 // Where there is no interval there is a reason, and other methods have none.
 func TestMissingIntervalsHaveAReason(t *testing.T) {
 	gauss := drawLaw("gauss", 30_000, 3, 1)
@@ -72,7 +127,7 @@ func TestMissingIntervalsHaveAReason(t *testing.T) {
 		"low information":   {Regression{}, gauss, 0.1, "low information"},
 		"plain descent":     {Regression{}, drawLaw("gauss", 500, 3, 1), 0.1, noErrors},
 		"a method":          {Regression{Method: "gd"}, gauss, 1, noErrors},
-		"an active ball":    {Regression{Radius: 0.1}, gauss, 1, "ball"},
+		"an active ball":    {Regression{Radius: 0.1}, gauss, 1, "radius"},
 		"a rare flag":       {Regression{}, drawLaw("flags", 30_000, 3, 1), 0.5, ""},
 		"heavy-tailed rows": {Regression{}, drawLaw("heavy", 30_000, 3, 2), 1, ""},
 	} {
@@ -101,6 +156,9 @@ func TestErrorsAreScaledBack(t *testing.T) {
 		for k := range factor {
 			if one, other := plain.Covariance.At(j, k)*factor[j]*factor[k], scaled.Covariance.At(j, k); one != other {
 				t.Errorf("covariance of %d and %d: %v and %v", j, k, one, other)
+			}
+			if one, other := plain.Bias.At(j, k)*factor[j]*factor[k], scaled.Bias.At(j, k); one != other {
+				t.Errorf("bias of %d and %d: %v and %v", j, k, one, other)
 			}
 		}
 		if v := scaled.Covariance.At(j, j); math.Sqrt(v) != scaled.StdErr[j] {

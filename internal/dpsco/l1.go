@@ -195,7 +195,7 @@ func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 	parameters["theta"], parameters["iota"] = a.Theta, a.Iota
 	return &Plan{
 		Event: privacy.BoundedRange{Epsilon: epsilon}, Parameters: parameters, Seconds: a.seconds(s, epsilon), shape: s,
-		run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+		run: a.estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 			return expmech.Draw(ctx, p, x.X, x.Y, src)
 		}),
 	}, nil
@@ -216,7 +216,7 @@ func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
 	return &Plan{
 		Event: privacy.Pure{Epsilon: epsilon}, Parameters: parameters, shape: s,
 		Band: repeat(p.Band(s.D, BandMiss), s.D), Seconds: 1e-7 * float64(s.N) * float64(s.D),
-		run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+		run: a.estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 			w, err := objpert.Draw(ctx, p, x.X, x.Y, src)
 			if err == nil {
 				a.project(w)
@@ -224,6 +224,20 @@ func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
 			return w, err
 		}),
 	}, nil
+}
+
+// estimates is a run that releases coefficients alone, and says where the set may have cut
+// them.
+func (a L1) estimates(draw func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)) run {
+	return func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+		r, err := estimates(draw)(ctx, x, src)
+		norm := 2.
+		if a.Set == SetBox {
+			norm = math.Inf(1)
+		}
+		r.checkEdge(floats.Norm(r.Coefficients, norm), a.Radius)
+		return r, err
+	}
 }
 
 // project moves released coefficients to the nearest point of the set.

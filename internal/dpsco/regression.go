@@ -103,9 +103,7 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 			if err == nil {
 				p.intoBall(r.Coefficients)
 			}
-			if floats.Norm(r.Coefficients, 2) >= p.Radius*(1-1e-9) {
-				r.withhold("the coefficients are as large as their ball allows; ask for a larger radius")
-			}
+			r.checkEdge(floats.Norm(r.Coefficients, 2), p.Radius)
 			return r, err
 		},
 	}, nil

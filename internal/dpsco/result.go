@@ -16,12 +16,15 @@ import (
 //
 // Low to High covers 95 %. It is not centred at the coefficient, which may be
 // shrunk, and is wider than StdErr and DF alone make it where there may be a bias.
-// Covariance holds the squares of StdErr on its diagonal.
+// Covariance is that of the middles of the intervals, with the squares of StdErr on its
+// diagonal. The bias of a sum of middles with weights c is at most sqrt(c' Bias c); nil
+// for none.
 type Result struct {
 	Coefficients []float64
 	StdErr, DF   []float64
 	Low, High    []float64
 	Covariance   *mat.SymDense
+	Bias         *mat.SymDense
 	WhyNull      string
 }
 
@@ -52,3 +55,15 @@ func estimates(fit func(ctx context.Context, x Data, src *mech.Source) ([]float6
 
 // withhold takes back what is known of the errors.
 func (r *Result) withhold(why string) { *r = Result{Coefficients: r.Coefficients, WhyNull: why} }
+
+// edge is the share of a radius from which on coefficients count as cut by it: the mean of
+// iterates that were projected stays a little inside.
+const edge = 0.99
+
+// checkEdge says so where the radius may have cut the coefficients, of which size is the
+// norm, and takes back what is then not known of their errors.
+func (r *Result) checkEdge(size, radius float64) {
+	if size >= edge*radius {
+		r.withhold("the coefficients are as large as the radius allows; ask for a larger one")
+	}
+}

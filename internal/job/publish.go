@@ -10,6 +10,7 @@ import (
 
 	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/jackc/pgx/v5"
+	"gonum.org/v1/gonum/mat"
 
 	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
@@ -138,24 +139,43 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 	return ledger.Explain(err)
 }
 
-// errorColumns is what is known of the errors of coefficients, as the database takes it.
+// errorColumns is what is known of the errors of coefficients, as the database takes it:
+// of matrices the rows up to the diagonal.
 type errorColumns struct {
-	StdErr  []float64 `json:"std_err,omitempty"`
-	DF      []float64 `json:"df,omitempty"`
-	Low     []float64 `json:"low,omitempty"`
-	High    []float64 `json:"high,omitempty"`
-	PValue  []float64 `json:"p_value,omitempty"`
-	WhyNull string    `json:"why_null,omitempty"`
+	StdErr     []float64   `json:"std_err,omitempty"`
+	DF         []float64   `json:"df,omitempty"`
+	Low        []float64   `json:"low,omitempty"`
+	High       []float64   `json:"high,omitempty"`
+	PValue     []float64   `json:"p_value,omitempty"`
+	Covariance [][]float64 `json:"covariance,omitempty"`
+	Bias       [][]float64 `json:"bias,omitempty"`
+	WhyNull    string      `json:"why_null,omitempty"`
 }
 
 // knownErrors returns what a release tells of its errors. Numbers that JSON cannot hold
 // would fail the job, so that there is no interval where one is not finite.
 func knownErrors(r dpsco.Result) errorColumns {
-	e := errorColumns{r.StdErr, r.DF, r.Low, r.High, r.PValues(), r.WhyNull}
-	for _, column := range [][]float64{e.StdErr, e.DF, e.Low, e.High, e.PValue} {
-		if slices.ContainsFunc(column, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
-			return errorColumns{WhyNull: "the noise has left no finite interval"}
-		}
+	e := errorColumns{r.StdErr, r.DF, r.Low, r.High, r.PValues(), triangle(r.Covariance), triangle(r.Bias), r.WhyNull}
+	columns := slices.Concat([][]float64{e.StdErr, e.DF, e.Low, e.High, e.PValue}, e.Covariance, e.Bias)
+	if slices.ContainsFunc(columns, func(c []float64) bool { return slices.ContainsFunc(c, isNotFinite) }) {
+		return errorColumns{WhyNull: "the noise has left no finite interval"}
 	}
 	return e
+}
+
+func isNotFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
+
+// triangle returns the rows of a matrix, each up to the diagonal; nil for nil.
+func triangle(m *mat.SymDense) (rows [][]float64) {
+	if m == nil {
+		return nil
+	}
+	for i := range m.SymmetricDim() {
+		row := make([]float64, i+1)
+		for k := range row {
+			row[k] = m.At(i, k)
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }

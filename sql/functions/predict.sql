@@ -5,12 +5,8 @@
 CREATE OR REPLACE FUNCTION public.dp_coef(release uuid) RETURNS float8[]
 LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  r dp_int.release;
+  r dp_int.release := dp_int.visible_release(dp_coef.release);
 BEGIN
-  SELECT * INTO r FROM dp_int.release WHERE id = dp_coef.release;
-  IF NOT FOUND OR NOT pg_has_role(session_user, 'dp_admin', 'USAGE') AND (dp_int.grant_of(r.dataset, session_user)).dataset IS NULL THEN
-    RAISE EXCEPTION 'there is no release % that you may see', dp_coef.release USING ERRCODE = '22023', HINT = 'See dp.releases.';
-  END IF;
   RETURN ARRAY(SELECT c.coef FROM dp_int.coefficient c WHERE c.release = r.id ORDER BY c.position);
 END $$;
 COMMENT ON FUNCTION public.dp_coef IS
@@ -56,13 +52,17 @@ RETURN CASE WHEN pg_catalog.cardinality(coef) = pg_catalog.cardinality(features)
 COMMENT ON FUNCTION public.dp_predict(float8[], float8[]) IS
   'A linear prediction from the coefficients that dp_coef returns, put inline by the planner; for a logistic release these are log-odds.';
 
+-- The probability of log-odds z.
+CREATE OR REPLACE FUNCTION dp_int.probability(z float8) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$ SELECT 1 / (1 + exp(greatest(least(-z, 700), -700))) $$;  -- exp raises on what overflows
+
 CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features float8[]) RETURNS float8
 LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   z CONSTANT float8 := dp.linear_predictor(public.dp_coef(dp_predict.release), dp_predict.features);
 BEGIN
   IF (SELECT m.labels FROM dp_int.release r JOIN dp_int.model m ON m.name = r.model WHERE r.id = dp_predict.release) THEN
-    RETURN 1 / (1 + exp(least(-z, 700)));  -- exp raises on what overflows
+    RETURN dp_int.probability(z);
   END IF;
   RETURN z;
 END $$;

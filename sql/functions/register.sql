@@ -589,7 +589,7 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 CREATE OR REPLACE FUNCTION public.dp_register(dataset text, relation regclass, target name, features name[], epsilon float8, delta float8 DEFAULT 0,
-                                   scales jsonb DEFAULT '{}', accounting text DEFAULT NULL, options jsonb DEFAULT '{}') RETURNS void
+                                   scales jsonb DEFAULT '{}', accounting text DEFAULT NULL, options jsonb DEFAULT '{}', labels jsonb DEFAULT '{}') RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   total boolean;
@@ -620,6 +620,7 @@ BEGIN
   total := coalesce((dp_register.options ->> 'total')::boolean, false);
   PERFORM dp_int.check_relation(dp_register.relation, total);
   PERFORM dp_int.check_columns(dp_register.relation, dp_register.target, dp_register.features, dp_register.scales);
+  PERFORM dp_int.check_labels(dp_register.target, dp_register.features, dp_register.labels);
   IF EXISTS (SELECT FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL) THEN
     RAISE EXCEPTION 'data set "%" is registered already', dp_register.dataset
       USING ERRCODE = '42710', HINT = 'Change its budget with dp_set_budget, or dp_unregister it first: what was spent stays spent.';
@@ -655,9 +656,9 @@ BEGIN
   INSERT INTO dp_int.account_relation (account, relid, relation, child)
   SELECT a.id, k.relid, k.relation, bool_and(k.child) FROM dp_int.known_relations(dp_register.relation) k GROUP BY k.relid, k.relation
   ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
-  INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, options, epsilon, delta, cap, registered_by)
+  INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, options, epsilon, delta, cap, registered_by)
   SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
-         dp_register.options, eps, del, own_cap, session_user
+         dp_register.labels, dp_register.options, eps, del, own_cap, session_user
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE c.oid = dp_register.relation;
   INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;
@@ -666,7 +667,7 @@ BEGIN
   PERFORM pg_notify('dp_jobs', 'registered');
 END $$;
 COMMENT ON FUNCTION public.dp_register IS
-  'Registers a relation, one row a person, with its target, features, whole budget (epsilon, delta; delta = 0: pure) and public scales. For dp_admin.';
+  'Registers a relation, one row a person, with its target, features, whole budget (epsilon, delta; delta = 0: pure), public scales, and the labels of columns that are targets of dp_logistic_regress. For dp_admin.';
 
 CREATE OR REPLACE FUNCTION public.dp_set_budget(dataset text, epsilon float8, delta float8) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$

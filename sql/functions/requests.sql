@@ -119,6 +119,7 @@ DECLARE
   target name;
   features name[];
   c name;
+  options jsonb := coalesce(p_options, '{}');
 BEGIN
   PERFORM dp_int.refuse_copy();
   SELECT * INTO m FROM dp_int.model WHERE name = p_model;
@@ -161,13 +162,19 @@ BEGIN
   IF cardinality(features) = 0 AND NOT coalesce(p_intercept, true) THEN
     RAISE EXCEPTION 'nothing to fit: no feature and no intercept' USING ERRCODE = '22023', HINT = 'Name a feature, or keep the intercept. No privacy budget was spent.';
   END IF;
+  IF m.labels THEN
+    options := dp_int.with_labels(d, target, options);
+  END IF;
   r.dataset := d.id;
   r.model := p_model;
   r.eps := p_eps;
   r.fresh := coalesce(p_options -> 'fresh' = 'true', false);
   r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', target, 'features', features,
-                               'intercept', coalesce(p_intercept, true), 'options', dp_int.check_options(p_model, coalesce(p_options, '{}'), features));
+                               'intercept', coalesce(p_intercept, true), 'options', dp_int.check_options(p_model, options, features));
   r.hash := sha256(convert_to(r.body::text, 'UTF8'));
+  IF m.labels THEN
+    PERFORM dp_int.refuse_unlabelled(d, r, target, options);
+  END IF;
   RETURN r;
 END $$;
 

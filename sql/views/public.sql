@@ -4,12 +4,12 @@
 
 CREATE OR REPLACE VIEW dp.datasets WITH (security_barrier) AS
   SELECT d.name AS dataset, format('%I.%I', d.schema_name, d.relation_name) AS relation, d.target::text AS target, d.features::text[] AS features,
-         d.scales, d.row_count, a.accounting, d.options, d.registered_at, a.renyi_order::float8 AS renyi_order
+         d.scales, d.row_count, a.accounting, d.options, d.registered_at, a.renyi_order::float8 AS renyi_order, d.labels
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account
    WHERE d.unregistered_at IS NULL
      AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR d.id IN (SELECT dataset FROM dp_int.my_grant));
-COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales, public row count (NULL until a sidecar has counted), accounting (and its Renyi order, if it has one).';
+COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales and labels, public row count (NULL until a sidecar has counted), accounting (and its Renyi order, if it has one).';
 
 CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
   SELECT d.name AS dataset,

@@ -1,0 +1,67 @@
+-- Which values of a column are labels, for the models whose target is one of two. Whoever
+-- guesses them fits noise: a row with any other value says nothing.
+
+CREATE OR REPLACE FUNCTION dp_int.check_labels(p_target name, p_features name[], p_labels jsonb) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  l record;
+BEGIN
+  IF jsonb_typeof(p_labels) IS DISTINCT FROM 'object' THEN
+    RAISE EXCEPTION 'labels must be a JSON object' USING ERRCODE = '22023', HINT = 'For instance {"income": [0, 1]}, the negative label first.';
+  END IF;
+  FOR l IN SELECT key, value FROM jsonb_each(p_labels) LOOP
+    IF NOT l.key = ANY ((p_target || p_features)::text[]) THEN
+      RAISE EXCEPTION 'labels of "%", which is neither target nor feature', l.key USING ERRCODE = '42703', HINT = 'Labels are named by registered columns.';
+    ELSIF jsonb_typeof(l.value) <> 'array' OR jsonb_array_length(l.value) <> 2 OR l.value -> 0 = l.value -> 1
+       OR EXISTS (SELECT FROM jsonb_array_elements(l.value) AS v WHERE jsonb_typeof(v) <> 'number' OR NOT v::numeric BETWEEN -1e300 AND 1e300) THEN
+      RAISE EXCEPTION 'labels of "%" must be two different numbers, not %', l.key, dp_int.excerpt(l.value::text)
+        USING ERRCODE = '22023', HINT = 'For instance {"income": [0, 1]}, the negative label first. A boolean column needs none.';
+    END IF;
+  END LOOP;
+END $$;
+
+-- Is a column, or what its domain is made from, boolean?
+CREATE OR REPLACE FUNCTION dp_int.is_boolean(p_relid oid, p_column name) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+  SELECT coalesce((SELECT dp_int.domain_base(a.atttypid) = 'boolean'::regtype
+                     FROM pg_catalog.pg_attribute a WHERE a.attrelid = p_relid AND a.attname = p_column AND a.attnum > 0 AND NOT a.attisdropped), false)
+$$;
+
+-- The options of a request with the labels that its target was registered with, unless
+-- it gives its own.
+CREATE OR REPLACE FUNCTION dp_int.with_labels(d dp_int.dataset, p_target name, p_options jsonb) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN d.labels ? p_target::text AND jsonb_typeof(p_options) = 'object'
+              THEN jsonb_build_object('negative_label', d.labels -> p_target::text -> 0, 'positive_label', d.labels -> p_target::text -> 1) || p_options
+              ELSE p_options END
+$$;
+
+-- Refuses a request whose labels nobody has named. An answer that was kept before labels had
+-- to be named, and a job that was charged then, stay what they were.
+CREATE OR REPLACE FUNCTION dp_int.refuse_unlabelled(d dp_int.dataset, r dp_int.request, p_target name, p_options jsonb) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF p_options ?& '{negative_label,positive_label}' OR dp_int.is_boolean(d.relid, p_target)
+     OR NOT r.fresh AND (dp_int.kept_release(d.id, r.hash) IS NOT NULL
+                         OR EXISTS (SELECT FROM dp_int.job j WHERE j.dataset = d.id AND j.request_hash = r.hash AND j.state = 'reading' AND NOT j.fresh)) THEN
+    RETURN;
+  END IF;
+  RAISE EXCEPTION 'the labels of target "%" are not known', p_target
+    USING ERRCODE = '22023',
+          HINT = format('Only a boolean target needs none. Name both values in the request, options %L, or let a steward declare them: dp_set_labels(%L, %L). Rows with any other value say nothing. No privacy budget was spent.',
+                        '{"negative_label": 0, "positive_label": 1}', d.name, jsonb_build_object(p_target, '[0, 1]'::jsonb));
+END $$;
+
+CREATE OR REPLACE FUNCTION public.dp_set_labels(dataset text, labels jsonb) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  d dp_int.dataset := dp_int.dataset_of(dp_set_labels.dataset);
+BEGIN
+  PERFORM dp_int.refuse_copy();
+  PERFORM dp_int.check_labels(d.target, d.features, dp_set_labels.labels);
+  PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- before the data set, as everywhere
+  UPDATE dp_int.dataset SET labels = dp_set_labels.labels WHERE id = d.id;
+END $$;
+COMMENT ON FUNCTION public.dp_set_labels IS
+  'Declares which two values of a column are labels, the negative one first, for instance {"income": [0, 1]}: public knowledge, which dp_logistic_regress needs of a target that is not boolean. Replaces what was declared; kept answers stay. For dp_admin.';
+GRANT EXECUTE ON FUNCTION public.dp_set_labels TO dp_admin;

@@ -1,0 +1,218 @@
+-- What a release tells of its errors, as tables of results are read elsewhere: all of it is
+-- post-processing, and free.
+
+-- The release, if the caller may see it: what dp.releases shows him.
+CREATE OR REPLACE FUNCTION dp_int.visible_release(p_release uuid) RETURNS dp_int.release
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  r dp_int.release;
+BEGIN
+  SELECT * INTO r FROM dp_int.release WHERE id = p_release;
+  IF NOT FOUND OR NOT pg_has_role(session_user, 'dp_admin', 'USAGE') AND (dp_int.grant_of(r.dataset, session_user)).dataset IS NULL THEN
+    RAISE EXCEPTION 'there is no release % that you may see', coalesce(p_release::text, 'NULL') USING ERRCODE = '22023', HINT = 'See dp.releases.';
+  END IF;
+  RETURN r;
+END $$;
+
+-- How many decimals of a coefficient mean something: to two digits of its standard error, or
+-- three of its own where nothing is known of its errors.
+CREATE OR REPLACE FUNCTION dp_int.decimals(p_coef float8, p_error float8) RETURNS int
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN p_error > 0 THEN 1 - floor(log(p_error)) WHEN p_coef <> 0 THEN 2 - floor(log(abs(p_coef))) ELSE 0 END::int
+$$;
+
+CREATE OR REPLACE FUNCTION dp_int.rounded(p float8, p_decimals int) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$ SELECT round(p::numeric, p_decimals)::float8 $$;
+
+CREATE OR REPLACE FUNCTION public.dp_summary(release uuid) RETURNS TABLE(term text, coef float8, std_err float8, t float8, p_value float8,
+                                                                          ci_low float8, ci_high float8, why_null text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 ROWS 20 SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  r dp_int.release := dp_int.visible_release(dp_summary.release);
+BEGIN
+  RETURN QUERY
+  SELECT c.term, dp_int.rounded(c.coef, s.decimals), dp_int.rounded(c.std_err, s.decimals), dp_int.rounded((c.ci_low + c.ci_high) / 2 / c.std_err, 2),
+         dp_int.rounded(c.p_value, dp_int.decimals(c.p_value, NULL)), dp_int.rounded(c.ci_low, s.decimals), dp_int.rounded(c.ci_high, s.decimals),
+         CASE WHEN c.ci_low IS NULL THEN r.why_null END
+    FROM dp_int.coefficient c, LATERAL (SELECT dp_int.decimals(c.coef, coalesce(c.std_err, c.band / 2))) AS s(decimals)
+   WHERE c.release = r.id
+   ORDER BY c.position;
+END $$;
+COMMENT ON FUNCTION public.dp_summary IS
+  'The table of results of a release, rounded to what its noise leaves meaningful: t is the middle of the 95 % interval over the standard error; dp.coefficients has all digits. Where there is no interval, why_null says why. Free.';
+
+-- Why a release has no covariance, and what to do about it.
+CREATE OR REPLACE FUNCTION dp_int.refuse_without_covariance(r dp_int.release) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF r.why_null IS NOT NULL THEN
+    RAISE EXCEPTION 'release % has no standard errors: %', r.id, r.why_null
+      USING ERRCODE = '55000', HINT = 'The default method without a penalty has them where rows, budget and tails allow. Asking anew is charged; dp_summary shows what this release has.';
+  ELSIF EXISTS (SELECT FROM dp_int.coefficient c WHERE c.release = r.id AND c.covariance IS NULL) THEN
+    RAISE EXCEPTION 'release % is from before dpsidecar kept the covariance of coefficients', r.id
+      USING ERRCODE = '55000', HINT = 'dp_summary tests each of its coefficients alone. The option {"fresh": true} asks for another release, which is charged.';
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION public.dp_covariance(release uuid) RETURNS float8[]
+LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  r dp_int.release := dp_int.visible_release(dp_covariance.release);
+BEGIN
+  PERFORM dp_int.refuse_without_covariance(r);
+  RETURN (
+    SELECT array_agg((SELECT array_agg(CASE WHEN o.position <= c.position THEN c.covariance[o.position] ELSE o.covariance[c.position] END ORDER BY o.position)
+                        FROM dp_int.coefficient o WHERE o.release = r.id) ORDER BY c.position)
+      FROM dp_int.coefficient c WHERE c.release = r.id);
+END $$;
+COMMENT ON FUNCTION public.dp_covariance IS
+  'The covariance of the coefficients of a release, sampling and noise together, as a matrix in the order of dp_coef: that of the middles of their intervals. Free.';
+
+-- The positions of terms in a release.
+CREATE OR REPLACE FUNCTION dp_int.positions(r dp_int.release, p_terms text[]) RETURNS int[]
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  known CONSTANT text[] := ARRAY(SELECT c.term FROM dp_int.coefficient c WHERE c.release = r.id ORDER BY c.position);
+  stray text;
+BEGIN
+  IF coalesce(cardinality(p_terms), 0) = 0 OR (SELECT count(*) <> count(DISTINCT t) FROM unnest(p_terms) AS t) THEN
+    RAISE EXCEPTION 'a test needs the names of coefficients, each once' USING ERRCODE = '22023', HINT = format('This release has %s.', array_to_string(known, ', '));
+  END IF;
+  SELECT t INTO stray FROM unnest(p_terms) AS t WHERE NOT t = ANY (known) LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'this release has no coefficient "%"', dp_int.excerpt(stray) USING ERRCODE = '42703', HINT = format('It has %s.', array_to_string(known, ', '));
+  END IF;
+  RETURN ARRAY(SELECT array_position(known, t.term) FROM unnest(p_terms) WITH ORDINALITY AS t(term, n) ORDER BY t.n);
+END $$;
+
+-- The squared length of z with L z = p_values, where L L' is a correlation matrix, given by
+-- its rows one after the other; NULL where the matrix is singular up to rounding.
+CREATE OR REPLACE FUNCTION dp_int.squared_length(p_values float8[], p_correlation float8[]) RETURNS float8
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  n CONSTANT int := cardinality(p_values);
+  l float8[] := array_fill(0::float8, ARRAY[n * n]);
+  z float8[] := array_fill(0::float8, ARRAY[n]);
+  total float8 := 0;
+  v float8;
+BEGIN
+  FOR i IN 1 .. n LOOP
+    FOR j IN 1 .. i LOOP
+      v := p_correlation[(i - 1) * n + j];
+      FOR k IN 1 .. j - 1 LOOP
+        v := v - l[(i - 1) * n + k] * l[(j - 1) * n + k];
+      END LOOP;
+      IF j < i THEN
+        l[(i - 1) * n + j] := v / l[(j - 1) * n + j];
+      ELSIF v < 1e-10 THEN
+        RETURN NULL;
+      ELSE
+        l[(i - 1) * n + i] := sqrt(v);
+      END IF;
+    END LOOP;
+    v := p_values[i];
+    FOR k IN 1 .. i - 1 LOOP
+      v := v - l[(i - 1) * n + k] * z[k];
+    END LOOP;
+    z[i] := v / l[(i - 1) * n + i];
+    total := total + z[i] * z[i];
+  END LOOP;
+  RETURN total;
+END $$;
+
+-- With W of q terms, whose covariance is known to v degrees of freedom at least, Hotelling's
+-- rule refers W (v - q + 1) / (v q) to F with q and v - q + 1.
+CREATE OR REPLACE FUNCTION public.dp_test(release uuid, terms text[]) RETURNS TABLE(statistic float8, df float8, p_value float8)
+LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  r dp_int.release := dp_int.visible_release(dp_test.release);
+  picked int[] := dp_int.positions(r, dp_test.terms);
+  q CONSTANT int := cardinality(picked);
+  least_df float8;
+  w float8;
+BEGIN
+  PERFORM dp_int.refuse_without_covariance(r);
+  WITH tested AS MATERIALIZED (
+    SELECT p.n, c.position, c.covariance, (c.ci_low + c.ci_high) / 2 / c.std_err AS t, c.std_err, c.df
+      FROM unnest(picked) WITH ORDINALITY AS p(position, n)
+      JOIN dp_int.coefficient c ON c.release = r.id AND c.position = p.position)
+  SELECT min(x.df), dp_int.squared_length(array_agg(x.t ORDER BY x.n),
+           ARRAY(SELECT CASE WHEN i.n = j.n THEN 1 WHEN i.position > j.position THEN i.covariance[j.position] / i.std_err / j.std_err
+                             ELSE j.covariance[i.position] / i.std_err / j.std_err END
+                   FROM tested i, tested j ORDER BY i.n, j.n))
+    INTO least_df, w FROM tested x;
+  IF w IS NULL THEN
+    RAISE EXCEPTION 'the covariance of these coefficients is singular: up to rounding one follows from the others'
+      USING ERRCODE = '55000', HINT = 'Test fewer of them at once.';
+  ELSIF least_df <= q - 1 THEN
+    RAISE EXCEPTION 'with % degrees of freedom % coefficients cannot be tested at once', round(least_df::numeric, 1), q
+      USING ERRCODE = '55000', HINT = 'Test fewer of them at once.';
+  END IF;
+  least_df := least(least_df, 1e8);  -- as good as any number
+  df := least_df - q + 1;
+  statistic := w * df / (least_df * q);
+  p_value := dp_int.f_survival(statistic, q, df);
+  RETURN NEXT;
+END $$;
+COMMENT ON FUNCTION public.dp_test IS
+  'Tests that all of these coefficients of a release are 0 (Wald): statistic is compared with the F distribution of as many degrees of freedom as there are terms, and of df. The allowance for bias is left out. Free.';
+
+-- An interval of 95 % around p_middle for an estimate of a given variance, known to some
+-- degrees of freedom, and with a bias whose square is p_bias at most.
+CREATE OR REPLACE FUNCTION dp_int.interval(p_middle float8, p_variance float8, p_bias float8, p_df float8) RETURNS float8[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  deviation CONSTANT float8 := sqrt(p_variance);
+  half CONSTANT float8 := dp_int.biased_quantile(sqrt(greatest(p_bias, 0)) / deviation) * deviation * dp_int.t_quantile(least(p_df, 1e6)) / 1.95996398454005;
+BEGIN
+  RETURN ARRAY[p_middle - half, p_middle + half];
+END $$;
+
+-- w' M w for a matrix that is given by a row up to the diagonal for each position.
+CREATE OR REPLACE FUNCTION dp_int.row_product(p_row float8[], w float8[]) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT w[cardinality(p_row)] * sum(m.v * w[m.k] * CASE WHEN m.k < cardinality(p_row) THEN 2 ELSE 1 END) FROM unnest(p_row) WITH ORDINALITY AS m(v, k)
+$$;
+
+CREATE OR REPLACE FUNCTION public.dp_predict_interval(release uuid, features float8[]) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER COST 5000 ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  r dp_int.release := dp_int.visible_release(dp_predict_interval.release);
+  asked CONSTANT float8[] := dp_predict_interval.features;
+  w float8[] := asked;
+  s record;
+  ends float8[];
+BEGIN
+  prediction := public.dp_predict(r.id, asked);
+  IF (SELECT count(*) FROM dp_int.coefficient c WHERE c.release = r.id) > cardinality(asked) THEN
+    w := 1::float8 || asked;
+  END IF;
+  SELECT sum(w[c.position] * (c.ci_low + c.ci_high) / 2) AS middle, sum(dp_int.row_product(c.covariance, w)) AS variance,
+         sum(dp_int.row_product(c.bias, w)) AS bias, min(c.df) AS df, bool_or(c.covariance IS NULL) AS unknown INTO s
+    FROM dp_int.coefficient c WHERE c.release = r.id;
+  why_null := CASE WHEN prediction IS NULL THEN 'a feature is missing'
+                   WHEN r.why_null IS NOT NULL THEN r.why_null
+                   WHEN s.unknown THEN 'it is from before dpsidecar kept the covariance of coefficients'
+                   WHEN NOT s.variance > 0 OR s.variance IN ('NaN', 'Infinity') THEN 'rounding leaves no variance of this prediction' END;
+  IF why_null IS NULL THEN
+    ends := dp_int.interval(s.middle, s.variance, coalesce(s.bias, 0), s.df);
+    IF (SELECT m.labels FROM dp_int.model m WHERE m.name = r.model) THEN
+      ends := ARRAY[dp_int.probability(ends[1]), dp_int.probability(ends[2])];
+    END IF;
+    ci_low := ends[1];
+    ci_high := ends[2];
+  END IF;
+  RETURN NEXT;
+END $$;
+COMMENT ON FUNCTION public.dp_predict_interval(uuid, float8[]) IS
+  'What dp_predict gives, with a 95 % confidence interval: of the mean target, or the probability of the positive label, among people with these features, not of one person''s target. Where there is none, why_null says why. Free.';
+
+-- A release written as a literal would fit uuid and text alike.
+CREATE OR REPLACE FUNCTION public.dp_predict_interval(release text, features float8[]) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
+LANGUAGE sql STABLE ROWS 1
+BEGIN ATOMIC
+  SELECT p.prediction, p.ci_low, p.ci_high, p.why_null FROM public.dp_predict_interval(release::uuid, features) p;
+END;
+COMMENT ON FUNCTION public.dp_predict_interval(text, float8[]) IS 'The same for a release written as text.';
+GRANT EXECUTE ON FUNCTION public.dp_summary, public.dp_covariance, public.dp_test, public.dp_predict_interval(uuid, float8[]), public.dp_predict_interval(text, float8[])
+  TO dp_analyst, dp_admin;

@@ -1,0 +1,201 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/mathext"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// released is what dp.coefficients and dp_covariance say of the latest release.
+type released struct {
+	id                   string
+	terms                []string
+	middle, stdErr, df   []float64
+	covariance, biasRows *mat.SymDense
+}
+
+// released reads the caller's latest release, and the allowance for bias from below.
+func (w *world) released() (r released) {
+	w.Helper()
+	const of = ` FROM dp.coefficients WHERE release = dp_last_release($1)`
+	r.id = one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	r.terms = all[string](w, w.analyst, `SELECT term`+of, w.dataset)
+	r.middle = all[float64](w, w.analyst, `SELECT (ci_low + ci_high) / 2`+of, w.dataset)
+	r.stdErr = all[float64](w, w.analyst, `SELECT std_err`+of, w.dataset)
+	r.df = all[float64](w, w.analyst, `SELECT df`+of, w.dataset)
+	d := len(r.terms)
+	r.covariance, r.biasRows = mat.NewSymDense(d, all[float64](w, w.analyst, `SELECT unnest(dp_covariance($1))`, r.id)), mat.NewSymDense(d, nil)
+	for i := range d {
+		for k, v := range one[[]float64](w, w.super, `SELECT bias FROM dp_int.coefficient WHERE release = $1 AND position = $2`, r.id, i+1) {
+			r.biasRows.SetSym(i, k, v)
+		}
+	}
+	return r
+}
+
+// wald is the test of the terms at these places by another library.
+func (r released) wald(t *testing.T, places ...int) (statistic, df, p float64) {
+	t.Helper()
+	q := len(places)
+	m, s, least := mat.NewVecDense(q, nil), mat.NewSymDense(q, nil), math.Inf(1)
+	for i, a := range places {
+		m.SetVec(i, r.middle[a])
+		least = min(least, r.df[a])
+		for k, b := range places {
+			s.SetSym(i, k, r.covariance.At(a, b))
+		}
+	}
+	var factor mat.Cholesky
+	var solved mat.VecDense
+	if !factor.Factorize(s) || factor.SolveVecTo(&solved, m) != nil {
+		t.Fatal("singular")
+	}
+	df = least - float64(q) + 1
+	statistic = mat.Dot(m, &solved) * df / (least * float64(q))
+	return statistic, df, mathext.RegIncBeta(df/2, float64(q)/2, df/(df+float64(q)*statistic))
+}
+
+// agree reports numbers that differ by more than one in 1e9.
+func (w *world) agree(name string, got, want float64) {
+	w.Helper()
+	if !(math.Abs(got-want) <= 1e-9*math.Abs(want)+1e-290) {
+		w.Errorf("%s is %.15g, want %.15g", name, got, want)
+	}
+}
+
+// Summaries, tests and intervals of predictions are those that another library makes of the
+// same release, and free.
+func TestResultsOfARelease(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.regressable("zcdp", 500, 1e-4)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 20, 1e-5, features => '{age,region,insured}')`, w.dataset)
+	r, before := w.released(), w.entries()
+	if !one[bool](w, w.analyst, `SELECT bool_and(abs(s.coef - c.coef) <= 0.05 * c.std_err AND abs(s.std_err / c.std_err - 1) <= 0.05 AND abs(s.p_value - c.p_value) <= 0.005 * c.p_value
+		  AND abs(s.t - (c.ci_low + c.ci_high) / 2 / c.std_err) <= 0.0051 AND abs(s.ci_low - c.ci_low) <= 0.05 * c.std_err AND abs(s.ci_high - c.ci_high) <= 0.05 * c.std_err
+		  AND length(ltrim(translate(s.std_err::text, '.', ''), '0')) <= length(trunc(s.std_err)::text) + 2 AND s.why_null IS NULL) AND count(*) = 4
+		FROM dp_summary($1) s JOIN dp.coefficients c USING (term) WHERE c.release = $1::uuid`, r.id) {
+		t.Error(all[string](w, w.analyst, `SELECT s::text FROM dp_summary($1) s`, r.id))
+	}
+	for _, places := range [][]int{{0}, {2}, {1, 2}, {3, 1}, {2, 0, 3, 1}} {
+		var terms []string
+		for _, p := range places {
+			terms = append(terms, r.terms[p])
+		}
+		statistic, df, p := r.wald(t, places...)
+		got := one[[]float64](w, w.analyst, `SELECT ARRAY[statistic, df, p_value] FROM dp_test($1, $2)`, r.id, terms)
+		w.agree("the statistic", got[0], statistic)
+		w.agree("df", got[1], df)
+		w.agree("the p value", got[2], p)
+		if len(places) == 1 {
+			w.agree("t squared", got[0], math.Pow(r.middle[places[0]]/r.stdErr[places[0]], 2))
+		}
+	}
+	for _, x := range [][]float64{{1, 50, 2, 1}, {1, 20, 0, 0}, {1, 0, 0, 0}, {1, 1e6, -3, 0.5}} {
+		c := mat.NewVecDense(4, x)
+		variance, least := mat.Inner(c, r.covariance, c), min(r.df[0], r.df[1], r.df[2], r.df[3])
+		bias := math.Sqrt(mat.Inner(c, r.biasRows, c) / variance)
+		got := one[[]float64](w, w.analyst, `SELECT ARRAY[prediction, ci_low, ci_high] FROM dp_predict_interval($1, $2) WHERE why_null IS NULL`, r.id, x[1:])
+		w.agree("the prediction", got[0], one[float64](w, w.analyst, `SELECT dp_predict($1, $2)`, r.id, x[1:]))
+		w.agree("the middle", (got[1]+got[2])/2, mat.Dot(c, mat.NewVecDense(4, r.middle)))
+		// The half width is in units of sd and t what 95 % of |N(bias, 1)| lie below.
+		k := (got[2] - got[1]) / 2 / math.Sqrt(variance) * distuv.UnitNormal.Quantile(0.975) / distuv.StudentsT{Sigma: 1, Nu: least}.Quantile(0.975)
+		w.agree("the coverage", distuv.UnitNormal.CDF(k-bias)-distuv.UnitNormal.CDF(-k-bias), 0.95)
+	}
+	// Where all features are 0 the interval is the intercept's, up to how it bounds the bias.
+	if !one[bool](w, w.analyst, `SELECT (p.ci_high - p.ci_low) / (c.ci_high - c.ci_low) BETWEEN 0.999 AND 1.42 AND abs(p.ci_low + p.ci_high - c.ci_low - c.ci_high) < 1e-6 * c.std_err
+		FROM dp_predict_interval($1, '{0,0,0}') p, dp.coefficients c WHERE c.release = $1::uuid AND c.term = '(intercept)'`, r.id) {
+		t.Error("the intercept's interval is another one")
+	}
+	if w.entries() != before {
+		t.Error("results are not free")
+	}
+}
+
+// Where there is nothing to test or no interval, the reason is told.
+func TestResultsSayWhyThereAreNone(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.regressable("zcdp", 500, 1e-4)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 20, 1e-5, features => '{age,region}')`, w.dataset)
+	good := w.released().id
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 20, 1e-5, features => '{age,region}', method => 'gd')`, w.dataset)
+	bare := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	if n := one[int64](w, w.analyst, `SELECT count(*) FROM dp_summary($1) WHERE coef IS NOT NULL AND std_err IS NULL AND t IS NULL AND why_null LIKE '%no standard errors%' AND coef::text ~ '^-?[0.]*([1-9][0-9]{0,2}0*|[1-9]\.[0-9]{1,2}|[1-9][0-9]\.[0-9])(e[+-][0-9]+)?$'`, bare); n != 3 {
+		t.Error(all[string](w, w.analyst, `SELECT s::text FROM dp_summary($1) s`, bare))
+	}
+	if why := one[string](w, w.analyst, `SELECT why_null FROM dp_predict_interval($1, '{50,2}') WHERE ci_low IS NULL AND prediction = dp_predict($1, '{50,2}')`, bare); why == "" {
+		t.Error("no reason")
+	}
+	if why := one[string](w, w.analyst, `SELECT why_null FROM dp_predict_interval($1, '{50,NULL}') WHERE prediction IS NULL AND ci_low IS NULL`, good); why != "a feature is missing" {
+		t.Error(why)
+	}
+	w.exec(w.super, `CREATE TEMP TABLE kept AS SELECT * FROM dp_int.coefficient WHERE release = $1`, good)
+	for _, c := range []struct{ release, terms, code, says, before string }{
+		{good, `{age,nobody}`, "42703", `no coefficient "nobody"`, ``},
+		{good, `{age,age}`, "22023", `each once`, ``},
+		{good, `{age,NULL}`, "22023", `each once`, ``},
+		{good, `{}`, "22023", `(intercept), age, region`, ``},
+		{bare, `{age}`, "55000", `no standard errors`, ``},
+		{good, `{age,region}`, "55000", `singular`, `UPDATE dp_int.coefficient c SET covariance[2] = c.std_err * (SELECT std_err FROM kept WHERE position = 2) WHERE release = '%s' AND position = 3`},
+		{good, `{age,region}`, "55000", `degrees of freedom`, `UPDATE dp_int.coefficient SET df = 1 WHERE release = '%s'`},
+		{good, `{age}`, "55000", `before dpsidecar kept the covariance`, `UPDATE dp_int.coefficient SET covariance = NULL WHERE release = '%s'`},
+	} {
+		if c.before != "" {
+			w.exec(w.super, fmt.Sprintf(c.before, c.release))
+		}
+		_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_test($1, $2::text::text[])`, c.release, c.terms)
+		w.wantError(err, c.code, c.says)
+		w.exec(w.super, `UPDATE dp_int.coefficient c SET covariance = k.covariance, df = k.df FROM kept k WHERE c.release = k.release AND c.position = k.position`)
+	}
+	w.exec(w.super, `UPDATE dp_int.coefficient SET covariance = NULL WHERE release = $1`, good)
+	if why := one[string](w, w.analyst, `SELECT why_null FROM dp_predict_interval($1, '{50,2}') WHERE ci_low IS NULL`, good); why != "it is from before dpsidecar kept the covariance of coefficients" {
+		t.Error(why)
+	}
+}
+
+// Probabilities have intervals within 0 and 1.
+func TestIntervalsOfProbabilities(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.regressable("zcdp", 500, 1e-4)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_logistic_regress($1, 3, 1e-5, target => 'label', features => '{age,region}')`, w.dataset)
+	r := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	w.exec(w.super, `UPDATE dp_int.coefficient SET std_err = 1, df = 50, ci_low = coef - 2, ci_high = coef + 2, p_value = 0.5, bias = NULL,
+		covariance = array_fill(0::float8, ARRAY[position - 1]) || 1::float8 WHERE release = $1`, r)
+	w.exec(w.super, `UPDATE dp_int.release SET why_null = NULL WHERE id = $1`, r)
+	odds := func(p float64) float64 { return math.Log(p / (1 - p)) }
+	got := one[[]float64](w, w.analyst, `SELECT ARRAY[prediction, ci_low, ci_high] FROM dp_predict_interval($1, '{0.5,-1}')`, r)
+	half := distuv.StudentsT{Sigma: 1, Nu: 50}.Quantile(0.975) * math.Sqrt(1+0.25+1)
+	for _, end := range []float64{odds(got[0]) - half - odds(got[1]), odds(got[0]) + half - odds(got[2])} {
+		if math.Abs(end) > 1e-9 {
+			t.Errorf("an end is off by %v", end)
+		}
+	}
+	if !one[bool](w, w.analyst, `SELECT ci_low >= 0 AND ci_low <= prediction AND prediction <= ci_high AND ci_high <= 1 FROM dp_predict_interval($1, '{1e6,-1e9}')`, r) {
+		t.Error("far from the data")
+	}
+}
+
+// Who may not see a release sees nothing made of it; stewards and all to whom the data set is
+// granted do.
+func TestResultsAreForWhoMaySeeTheRelease(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.regressable("zcdp", 500, 1e-4)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 20, 1e-5, features => '{age}')`, w.dataset)
+	release := w.released().id
+	stranger := w.newAnalyst(w.person + "b")
+	for _, sql := range []string{`SELECT * FROM dp_summary($1)`, `SELECT * FROM dp_test($1, '{age}')`, `SELECT dp_covariance($1)`, `SELECT * FROM dp_predict_interval($1, '{50}')`,
+		`SELECT * FROM dp_predict_interval($1::uuid, '{50}')`} {
+		w.exec(w.steward, sql, release)
+		w.exec(stranger, sql, release)
+		w.exec(w.steward, `SELECT dp_revoke($1, $2)`, w.dataset, w.person+"b")
+		_, err := stranger.Exec(context.Background(), sql, release)
+		w.wantError(err, "22023", "no release")
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person+"b")
+		_, err = w.analyst.Exec(context.Background(), sql, one[string](w, w.super, `SELECT gen_random_uuid()::text`))
+		w.wantError(err, "22023", "no release")
+	}
+}
