@@ -396,9 +396,9 @@ func TestHeadsNoticeACutLedger(t *testing.T) {
 		DELETE FROM dp_int.release WHERE charge IN (SELECT id FROM cut);
 		DELETE FROM dp_int.job WHERE id IN (SELECT job FROM cut);
 		DELETE FROM dp_int.ledger WHERE id IN (SELECT id FROM cut);
-		UPDATE dp_int.account SET spent = 0.5, proven_epsilon = 0.5, spends = spends - 1, entries = entries - 1,
+		UPDATE dp_int.account SET spent = 0.5, spent_epsilon = 0.5, proven_epsilon = 0.5, spends = spends - 1, entries = entries - 1,
 		       head = (SELECT hash FROM dp_int.ledger WHERE account = {a} ORDER BY seq DESC LIMIT 1) WHERE id = {a};
-		UPDATE dp_int.caller_total SET spent = 0.5, proven_epsilon = 0.5 WHERE account = {a}`, "{a}", fmt.Sprint(account))
+		UPDATE dp_int.caller_total SET spent = 0.5, spent_epsilon = 0.5, proven_epsilon = 0.5 WHERE account = {a}`, "{a}", fmt.Sprint(account))
 	if _, err := w.super.PgConn().Exec(ctx, script).ReadAll(); err != nil {
 		t.Fatal(err)
 	}

@@ -172,14 +172,41 @@ func (h *histories) recompute(largest, delta float64) {
 		}
 		history = append(history, e)
 	}
-	accountant := map[string]privacy.Accountant{"pure": privacy.PureSum{}, "zcdp": privacy.Concentrated{}}[h.accounting]
-	if h.accounting == "rdp" {
-		order := one[float64](h.world, h.super, `SELECT renyi_order::float8 FROM dp_int.account WHERE id = `+account, h.dataset)
-		accountant = privacy.AtOrder{Order: order, Renyi: h.renyi}
-	}
-	if eps, err := accountant.Epsilon(history, delta); err != nil || eps > largest*(1+1e-9) && len(history) > 0 {
+	if eps, err := h.epsilon(history, delta, largest); err != nil || eps > largest*(1+1e-9) && len(history) > 0 {
 		h.find("%d events prove %v, %v of a budget of %v", len(history), eps, err, largest)
 	}
+}
+
+// epsilon is the least that one of the filters of a budget proves for a history.
+func (h *histories) epsilon(history privacy.Compose, delta, largest float64) (float64, error) {
+	pure, err := privacy.PureSum{}.Epsilon(history, delta)
+	if errors.Is(err, privacy.ErrUnsupported) {
+		pure, err = math.Inf(1), nil
+	}
+	if h.accounting == "pure" || err != nil {
+		return pure, err
+	}
+	if h.accounting == "rdp" {
+		order := one[float64](h.world, h.super, `SELECT renyi_order::float8 FROM dp_int.account WHERE id = `+account, h.dataset)
+		eps, err := privacy.AtOrder{Order: order, Renyi: h.renyi}.Epsilon(history, delta)
+		return math.Min(pure, eps), err
+	}
+	eps, err := privacy.Concentrated{}.Epsilon(history, delta)
+	if err != nil {
+		return 0, err
+	}
+	mixture, order := 0.0, privacy.ZCDPOrder(largest, .9*delta)
+	for _, e := range history {
+		c, err := privacy.Price(e)
+		if err != nil {
+			return 0, err
+		}
+		if math.IsInf(c.Epsilon, 1) {
+			c.Epsilon = order * c.Rho
+		}
+		mixture += c.Epsilon
+	}
+	return math.Min(math.Min(pure, eps), privacy.RenyiEpsilon(mixture, order, .9*delta)), nil
 }
 
 // charger is one of sixteen. Its connection admin makes jobs, kills and looks; its worker charges

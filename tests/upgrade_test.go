@@ -68,7 +68,12 @@ func TestUpgradeFromMigratedFunctions(t *testing.T) {
 	w := oldWorld(t)
 	const kept = `SELECT release::text || term || coef FROM dp.coefficients ORDER BY 1`
 	before := all[string](w, w.super, kept)
-	spent := one[string](w, w.super, `SELECT proven_epsilon || ' ' || entries || ' ' || encode(head, 'hex') FROM dp_int.account`)
+	const entries = `SELECT entries::text FROM dp_int.account`
+	account := func() string { // with the entries of that build
+		return one[string](w, w.super, `SELECT concat(a.spent, ' ', a.spends, ' ', count(*), ' ', encode((array_agg(l.hash ORDER BY l.seq DESC))[1], 'hex')) FROM dp_int.account a
+			JOIN dp_int.ledger l ON l.account = a.id WHERE NOT l.event ? 'upgrade' GROUP BY a.id`)
+	}
+	spent, proven := account(), one[float64](w, w.super, `SELECT proven_epsilon::float8 FROM dp_int.account`)
 	if len(before) == 0 || !strings.HasPrefix(one[string](w, w.super, `SELECT dp_version()`), "dpsidecar schema 14 ") {
 		t.Fatal("the dump is not what it should be")
 	}
@@ -83,9 +88,20 @@ func TestUpgradeFromMigratedFunctions(t *testing.T) {
 	if after := all[string](w, w.super, kept); !reflect.DeepEqual(after, before) {
 		t.Errorf("releases: %q, before %q", after, before)
 	}
-	if now := one[string](w, w.super, `SELECT proven_epsilon || ' ' || entries || ' ' || encode(head, 'hex') FROM dp_int.account`); now != spent {
+	if now := account(); now != spent {
 		t.Errorf("the account: %s, before %s", now, spent)
 	}
+	if now := one[float64](w, w.super, `SELECT proven_epsilon::float8 FROM dp_int.account`); now > proven {
+		t.Errorf("%v is proven, before %v", now, proven)
+	}
+	w.wantSums()
+	if said := one[string](w, w.super, `SELECT string_agg(concat(event #>> '{upgrade,filters}', ' ', event #>> '{budget,account_epsilon}'), ',') FROM dp_int.ledger WHERE event ? 'upgrade'`); said != "all 4" {
+		t.Errorf("the ledger says of the upgrade: %q", said)
+	}
+	if again, err := install.Up(context.Background(), config); err != nil || again != install.Latest() {
+		t.Fatal(err)
+	}
+	upgraded := one[string](w, w.super, entries)
 	w.steward = w.connect(w.system.StewardURL())
 	if bad := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`); len(bad) > 0 {
 		t.Errorf("the ledger: %q", bad)
@@ -98,7 +114,7 @@ func TestUpgradeFromMigratedFunctions(t *testing.T) {
 	}
 	w.analyst = w.connect(w.system.URL("analyst"))
 	first := w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress('claims', 0.5)`)
-	if len(first) != 2 || one[string](w, w.super, `SELECT entries::text FROM dp_int.account`) != strings.Fields(spent)[1] {
+	if len(first) != 2 || one[string](w, w.super, entries) != upgraded {
 		t.Errorf("a kept answer was charged again: %v", first)
 	}
 	w.mustRegress(w.analyst, `SELECT * FROM dp_huber_regress('claims', 0.125)`)
@@ -163,4 +179,20 @@ func TestAnOldDumpIsACopy(t *testing.T) {
 	if wrong := w.verify(); len(wrong) > 0 {
 		t.Error(wrong)
 	}
+}
+
+// What was asked without a delta before the upgrade finds its answer after it, also where
+// the data set has less than the delta that it got; without such answers requests get what
+// the data set has.
+func TestUpgradeKeepsTheDeltaOfKeptAnswers(t *testing.T) {
+	w := oldWorld(t)
+	w.exec(w.super, `UPDATE dp_int.dataset SET delta = 1e-7`)
+	w.exec(w.super, `INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, options, epsilon, delta, cap, registered_by)
+		SELECT 'unasked', account, relid, schema_name, relation_name, target, features, scales, options, epsilon, delta, cap, registered_by FROM dp_int.dataset`)
+	w.upgrade()
+	said := one[string](w, w.super, `SELECT string_agg(concat(d.name, ' ', (SELECT default_delta FROM dp.datasets s WHERE s.dataset = d.name)), ', ' ORDER BY d.name) FROM dp_int.dataset d`)
+	if said != "claims 1e-06, unasked 1e-07" {
+		t.Errorf("default deltas are %s", said)
+	}
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress('claims', 0.5)`) // no sidecar: it must be kept
 }

@@ -29,6 +29,10 @@ func TestVerifyNoticesEveryChange(t *testing.T) {
 	change := map[string]string{
 		"a total":          `UPDATE dp_int.account SET spent = 0 WHERE id = ` + account,
 		"what is proven":   `UPDATE dp_int.account SET proven_epsilon = 0 WHERE id = ` + account,
+		"a sum":            `UPDATE dp_int.account SET spent_epsilon = 0 WHERE id = ` + account,
+		"the rest":         `UPDATE dp_int.account SET rest = 1 WHERE id = ` + account,
+		"its rho":          `UPDATE dp_int.account SET rest_rho = 1 WHERE id = ` + account,
+		"a caller's sum":   `UPDATE dp_int.caller_total SET spent_epsilon = 0 WHERE account = ` + account,
 		"a caller's total": `UPDATE dp_int.caller_total SET spent = 0 WHERE account = ` + account,
 		"the delta spent":  `UPDATE dp_int.account SET spent_delta = 1e-9 WHERE id = ` + account,
 		"a second account": `INSERT INTO dp_int.account_relation SELECT account + 1000, relid, relation FROM dp_int.account_relation WHERE account = ` + account,
@@ -120,13 +124,13 @@ func TestVerifyNoticesAnOverdraft(t *testing.T) {
 		w.registerAgain(accounting, 1, delta)
 		w.mustCharge(privacy.Pure{Epsilon: .1})
 		for _, forged := range []string{
-			`jsonb_build_object('epsilon', 1, 'rho', 1, 'renyi', (SELECT jsonb_agg(2) FROM unnest(l.renyi)))`,
+			`jsonb_build_object('epsilon', 1.1, 'rho', 1, 'renyi', (SELECT jsonb_agg(2) FROM unnest(l.renyi)))`,
 			`jsonb_build_object('delta', 1e-3)`,
 		} {
 			w.exec(w.super, "BEGIN")
 			w.exec(w.super, `SELECT dp_int.ledger_append(jsonb_populate_record(l, `+forged+`)) FROM dp_int.ledger l WHERE kind = 'charge' AND dataset = $1`, w.dataset)
 			w.exec(w.super, `SELECT dp_int.ledger_refund(max(id)) FROM dp_int.ledger WHERE kind = 'charge'`)
-			if wrong := w.verify(); len(wrong) != 1 || !strings.Contains(wrong[0], "no charge went beyond the budget") {
+			if wrong := w.verify(); len(wrong) != 2 || !strings.Contains(wrong[0], "no charge went beyond the budget") || !strings.Contains(wrong[1], "computed outside") {
 				t.Errorf("%s, %s: %q", accounting, forged, wrong)
 			}
 			w.exec(w.super, "ROLLBACK")

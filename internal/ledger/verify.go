@@ -28,8 +28,8 @@ type Querier interface {
 }
 
 // Verify has the database check its ledger. It also recomputes here, by code that shares
-// nothing with the database's, every hash chain and what every charge must cost at least,
-// and it looks for heads that were kept elsewhere. db is a steward's connection.
+// nothing with the database's, every hash chain, what every charge must cost at least, and
+// whether the budgets covered it, and it looks for heads that were kept elsewhere. db is a steward's connection.
 func Verify(ctx context.Context, db Querier, kept ...Head) ([]Finding, error) {
 	rows, err := db.Query(ctx, "SELECT item, ok, coalesce(detail, '') FROM public.dp_verify()")
 	if err != nil {
@@ -45,24 +45,27 @@ func Verify(ctx context.Context, db Querier, kept ...Head) ([]Finding, error) {
 		return nil, err
 	}
 	defer rows.Close()
+	within := Finding{Item: "no charge went beyond the budget that was in force, computed outside the database", OK: true}
 	price := Finding{Item: "every charge costs at least what its event costs", OK: true}
 	chain := Finding{Item: "every hash chain, computed outside the database", OK: true}
 	heads := newHeadCheck(kept)
 	var last line
+	var sums replay
 	for rows.Next() {
 		l, err := pgx.RowToStructByPos[line](rows)
 		if err != nil {
 			return nil, err
 		}
 		if l.Account != last.Account {
-			last = line{Account: l.Account}
+			last, sums = line{Account: l.Account}, replay{totals: newTotals()}
 		}
 		heads.compare(l)
+		within.require(sums.follow(l), l)
 		price.require(l.coversPrice(), l)
 		chain.require(l.follows(last), l)
 		last = l
 	}
-	findings = append(findings, price, chain)
+	findings = append(findings, within, price, chain)
 	if len(kept) > 0 {
 		findings = append(findings, heads.finding())
 	}

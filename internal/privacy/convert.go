@@ -67,3 +67,20 @@ func ZCDPRho(eps, delta float64) float64 {
 	}
 	return 0
 }
+
+// ZCDPOrder returns the order a at which a rho of ZCDPRho(eps, delta) is converted, to about
+// 1e-13 of a - 1: at the best order rho (a-1)^2 is ln(1/delta) - ln(a), and rho a is what
+// the conversion at a leaves of eps.
+func ZCDPOrder(eps, delta float64) float64 {
+	lo, hi := math.Log(1e-9), math.Log(1e15) // of x = a - 1
+	for range 64 {
+		x := math.Exp((lo + hi) / 2)
+		log := math.Log1p(x) + math.Log(delta)
+		if rho := (eps + math.Log1p(1/x) + log/x) / (1 + x); rho+log/(x*x) < 0 {
+			lo = (lo + hi) / 2
+		} else {
+			hi = (lo + hi) / 2
+		}
+	}
+	return 1 + math.Exp(lo)
+}

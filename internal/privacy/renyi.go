@@ -3,6 +3,7 @@ package privacy
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 )
 
@@ -26,6 +27,10 @@ var orders = func() (grid []float64) {
 	}
 	return grid
 }()
+
+// Orders returns the grid, increasing: a cost of the ledger's curves belongs to the order
+// of the same position.
+func Orders() []float64 { return slices.Clone(orders) }
 
 // Renyi accounts with the Renyi divergences of the grid's orders (Mironov 2017):
 // they add, and each order converts to epsilon by Canonne, Kamath & Steinke

@@ -115,6 +115,87 @@ BEGIN
   RETURN greatest(0, divergence + dp_int.renyi_surplus(a, delta));
 END $$;
 
+-- Filters. An account admits a charge while at least one of these holds for all charges
+-- that stand, this one among them; each was fixed with the budget:
+--   1. all have a pure epsilon, and their sum is at most epsilon
+--   2. spent <= cap, in the unit of the accounting
+--   3. under zcdp: the epsilons of those that have one, and order * rho of the rest, are
+--      together at most order * cap, at the one order by which cap was converted
+-- Beside it the deltas of mechanisms have their reserve. Together these are as good as 2
+-- alone (internal/ledger/filters.md). Where p_cap is 0, nothing but 1 is left.
+CREATE OR REPLACE FUNCTION dp_int.admits(p_accounting text, p_epsilon numeric, p_delta numeric, p_cap numeric, t dp_int.tally) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  a numeric;
+BEGIN
+  IF t.spent <= p_cap OR p_accounting <> 'pure' AND t.rest = 0 AND t.epsilon <= p_epsilon THEN
+    RETURN true;
+  ELSIF p_accounting <> 'zcdp' OR p_cap <= 0 OR t.rest_rho > p_cap THEN
+    RETURN false;
+  END IF;
+  a := dp_int.order_for_epsilon(p_epsilon::float8, dp_int.conversion_delta(p_delta)::float8);
+  RETURN t.epsilon + a * t.rest_rho <= a * p_cap;
+END $$;
+
+-- The order for which filter 3 of the least epsilon admits these sums, about: with
+-- x = a - 1, order * cap is a (-ln(delta) - ln(a))/x^2 there, which falls as a grows.
+CREATE OR REPLACE FUNCTION dp_int.order_for_mixture(epsilon float8, rho float8, delta float8) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+  lo float8 := 1e-9;
+  hi float8 := 1e15;
+  x float8;
+BEGIN
+  FOR i IN 1..50 LOOP
+    x := sqrt(lo * hi);
+    IF epsilon / (1 + x) + rho <= -(ln(1 + x) + ln(delta)) / (x * x) THEN lo := x; ELSE hi := x; END IF;
+  END LOOP;
+  RETURN 1 + lo::numeric;
+END $$;
+
+-- The least epsilon, rounded upward, whose filters would admit the sums t at the
+-- account's delta; infinite when the deltas of mechanisms take all of that.
+CREATE OR REPLACE FUNCTION dp_int.least_epsilon(a dp_int.account, t dp_int.tally, p_spent_delta numeric) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  delta CONSTANT numeric := dp_int.conversion_delta(a.delta, p_spent_delta);
+  best numeric := dp_int.proven(a.accounting, a.renyi_order, t.spent, a.delta, p_spent_delta);
+  o numeric;
+BEGIN
+  IF a.accounting = 'pure' OR delta <= 0 THEN
+    RETURN best;
+  ELSIF t.rest = 0 THEN
+    RETURN least(best, t.epsilon);
+  ELSIF a.accounting = 'zcdp' AND t.epsilon > 0 THEN
+    o := dp_int.order_for_mixture(t.epsilon::float8, t.rest_rho::float8, delta::float8);
+    best := least(best, greatest(0, (t.epsilon + o * t.rest_rho) * (1 + 1e-15) + dp_int.renyi_surplus(o, delta)));
+    IF best > a.epsilon AND p_spent_delta <= dp_int.reserve(a.delta) AND dp_int.admits(a.accounting, a.epsilon, a.delta, a.cap, t) THEN
+      RETURN a.epsilon;  -- the two orders differ in their last digits
+    END IF;
+  END IF;
+  RETURN best;
+END $$;
+
+-- Sums with one more entry: a charge adds to them, a refund takes away.
+CREATE OR REPLACE FUNCTION dp_int.add_entry(t dp_int.tally, a dp_int.account, e dp_int.ledger) RETURNS dp_int.tally
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT t.spent + coalesce(dp_int.cost(a, e), 0), t.epsilon + coalesce(e.epsilon, 0),
+         t.rest + CASE WHEN e.epsilon IS NOT NULL THEN 0 ELSE CASE e.kind WHEN 'charge' THEN 1 WHEN 'refund' THEN -1 ELSE 0 END END,
+         t.rest_rho + CASE WHEN e.epsilon IS NOT NULL THEN 0 ELSE coalesce(e.rho, 0) END
+$$;
+
+CREATE OR REPLACE FUNCTION dp_int.tally_of(a dp_int.account) RETURNS dp_int.tally
+LANGUAGE sql IMMUTABLE AS $$ SELECT a.spent, a.spent_epsilon, a.rest, a.rest_rho $$;
+
+CREATE OR REPLACE FUNCTION dp_int.tally_of(p_account bigint, p_principal bigint) RETURNS dp_int.tally
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  t dp_int.tally;
+BEGIN
+  SELECT c.spent, c.spent_epsilon, c.rest, c.rest_rho INTO t FROM dp_int.caller_total c WHERE c.account = p_account AND c.principal = p_principal;
+  RETURN CASE WHEN t IS NULL THEN ROW(0, 0, 0, 0)::dp_int.tally ELSE t END;
+END $$;
+
 -- The decimal a person typed: the shortest text that reads back as this float8.
 CREATE OR REPLACE FUNCTION dp_int.exact(x float8) RETURNS numeric
 LANGUAGE sql IMMUTABLE STRICT SET extra_float_digits = 1 AS $$ SELECT x::text::numeric $$;

@@ -242,7 +242,7 @@ BEGIN
   RETURN p_options;
 END $$;
 
--- The gradient models have one function each, alike but for name and default delta.
+-- The gradient models have one function each, alike but for the name.
 DO $do$
 DECLARE
   m dp_int.model;
@@ -251,16 +251,16 @@ BEGIN
   FOR m IN SELECT * FROM dp_int.model WHERE delta > 0 LOOP
     name := format('dp_%s_regress', m.name);
     EXECUTE format($fn$
-CREATE OR REPLACE FUNCTION public.%1$I(dataset text, eps float8, delta float8 DEFAULT %2$s, target name DEFAULT NULL, features name[] DEFAULT NULL,
+CREATE OR REPLACE FUNCTION public.%1$I(dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
                                        intercept boolean DEFAULT true, penalty text DEFAULT 'none', lambda float8 DEFAULT 0, method text DEFAULT 'auto',
                                        options jsonb DEFAULT '{}') RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 BEGIN
   RETURN QUERY SELECT c.term, c.coef
-    FROM dp_int.call(session_user, %3$L, %1$I.dataset, %1$I.eps, %1$I.delta, %1$I.target, %1$I.features, %1$I.intercept,
+    FROM dp_int.call(session_user, %2$L, %1$I.dataset, %1$I.eps, %1$I.delta, %1$I.target, %1$I.features, %1$I.intercept,
                      dp_int.with_arguments(%1$I.options, %1$I.method, %1$I.penalty, %1$I.lambda)) c;
-END $$$fn$, name, m.delta, m.name);
+END $$$fn$, name, m.name);
     EXECUTE format('COMMENT ON FUNCTION public.%I IS %L', name, m.description || ' The same request again returns the same release at no cost.');
     EXECUTE format('GRANT EXECUTE ON FUNCTION public.%I TO dp_analyst', name);
   END LOOP;

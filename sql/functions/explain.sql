@@ -57,38 +57,45 @@ BEGIN
   RETURN e;
 END $$;
 
--- What a charge would leave, by the rules of dp_int.ledger_charge.
+-- What a charge would cost and leave, by the rules of dp_int.ledger_charge.
 CREATE OR REPLACE FUNCTION dp_int.afterwards(p_dataset bigint, p_caller name, e dp_int.ledger) RETURNS TABLE(property text, value text)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   d dp_int.dataset;
   a dp_int.account;
   g dp_int.dataset_grant := dp_int.grant_of(p_dataset, p_caller);
-  mine numeric;
-  cost numeric;
+  t dp_int.tally;
+  mine dp_int.tally;
+  proven numeric;
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
-  mine := coalesce((SELECT t.spent FROM dp_int.caller_total t WHERE t.account = a.id AND t.principal = dp_int.principal_of(p_caller)), 0);
-  cost := dp_int.cost(a, e);
   property := 'epsilon_remaining';
   value := greatest(least(a.epsilon, d.epsilon) - a.proven_epsilon, 0)::float8;
   RETURN NEXT;
-  IF cost IS NULL THEN
+  e.kind := 'charge';
+  IF dp_int.cost(a, e) IS NULL THEN
     RETURN QUERY VALUES ('affordable', format('no: %s accounting cannot state the cost of this method', a.accounting));
     RETURN;
   END IF;
+  t := dp_int.add_entry(dp_int.tally_of(a), a, e);
+  mine := dp_int.add_entry(dp_int.tally_of(a.id, dp_int.principal_of(p_caller)), a, e);
+  proven := dp_int.least_epsilon(a, t, a.spent_delta + e.delta);
+  property := 'epsilon_charged';
+  value := (proven - a.proven_epsilon)::float8;
+  RETURN NEXT;
   property := 'epsilon_remaining_after';
-  value := greatest(least(a.epsilon, d.epsilon) - dp_int.proven(a.accounting, a.renyi_order, a.spent + cost, a.delta, a.spent_delta + e.delta), 0)::float8;
+  value := greatest(least(a.epsilon, d.epsilon) - proven, 0)::float8;
   RETURN NEXT;
   IF g.epsilon IS NOT NULL THEN
     property := 'my_epsilon_remaining_after';
-    value := greatest(g.epsilon - dp_int.proven(a.accounting, a.renyi_order, mine + cost, a.delta, a.spent_delta + e.delta), 0)::float8;
+    value := greatest(g.epsilon - dp_int.least_epsilon(a, mine, a.spent_delta + e.delta), 0)::float8;
     RETURN NEXT;
   END IF;
   property := 'affordable';
-  value := CASE WHEN a.spent + cost > least(a.cap, d.cap) THEN 'no: the budget of the data set does not cover it'
-                WHEN mine + cost > g.cap THEN 'no: your own limit does not cover it'
+  value := CASE WHEN NOT (dp_int.admits(a.accounting, a.epsilon, a.delta, a.cap, t) AND dp_int.admits(a.accounting, d.epsilon, a.delta, d.cap, t))
+                  THEN 'no: the budget of the data set does not cover it'
+                WHEN g.epsilon IS NOT NULL AND NOT dp_int.admits(a.accounting, g.epsilon, a.delta, g.cap, mine) THEN 'no: your own limit does not cover it'
                 WHEN NOT dp_int.delta_fits(a, e.delta) THEN 'no: the part of delta that is kept for methods that spend delta themselves does not cover it'
                 ELSE 'yes' END;
   RETURN NEXT;

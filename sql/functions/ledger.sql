@@ -42,12 +42,11 @@ CREATE OR REPLACE FUNCTION dp_int.ledger_append(e dp_int.ledger) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
   a dp_int.account;
-  cost numeric;
+  t dp_int.tally;
   deltas numeric;
   who CONSTANT bigint := (SELECT j.principal FROM dp_int.job j WHERE j.id = e.job);
 BEGIN
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = e.account FOR UPDATE;
-  cost := coalesce(dp_int.cost(a, e), 0);
   deltas := a.spent_delta + coalesce(e.delta, 0);
   e.id := nextval('dp_int.ledger_id_seq');
   e.seq := a.entries + 1;
@@ -57,22 +56,22 @@ BEGIN
   e.arithmetic := coalesce(e.arithmetic, 'exact');
   e.hash := dp_int.ledger_hash(e);
   INSERT INTO dp_int.ledger OVERRIDING SYSTEM VALUE SELECT e.*;
+  t := dp_int.add_entry(dp_int.tally_of(a), a, e);
   UPDATE dp_int.account
-     SET spent = a.spent + cost,
+     SET spent = t.spent, spent_epsilon = t.epsilon, rest = t.rest, rest_rho = t.rest_rho,
          spent_delta = deltas,
-         proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, a.spent + cost, a.delta, deltas),
+         proven_epsilon = dp_int.least_epsilon(a, t, deltas),
          spends = a.spends + (e.kind <> 'budget')::int,
          entries = e.seq,
          head = e.hash
    WHERE id = a.id;
   IF e.kind <> 'budget' THEN
-    UPDATE dp_int.caller_total t
-       SET spent = t.spent + cost, proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, t.spent + cost, a.delta, deltas)
-     WHERE t.account = a.id AND t.principal = who;
-    IF NOT FOUND THEN
-      INSERT INTO dp_int.caller_total (account, principal, caller, spent, proven_epsilon)
-      VALUES (a.id, who, e.caller, cost, dp_int.proven(a.accounting, a.renyi_order, cost, a.delta, deltas));
-    END IF;
+    t := dp_int.add_entry(dp_int.tally_of(a.id, who), a, e);
+    INSERT INTO dp_int.caller_total AS c (account, principal, caller, spent, spent_epsilon, rest, rest_rho, proven_epsilon)
+    VALUES (a.id, who, e.caller, t.spent, t.epsilon, t.rest, t.rest_rho, dp_int.least_epsilon(a, t, deltas))
+    ON CONFLICT ON CONSTRAINT caller_total_pk DO UPDATE
+      SET spent = excluded.spent, spent_epsilon = excluded.spent_epsilon, rest = excluded.rest, rest_rho = excluded.rest_rho,
+          proven_epsilon = excluded.proven_epsilon;
   END IF;
   IF greatest(deltas, a.spent_delta) > dp_int.reserve(a.delta) THEN
     PERFORM dp_int.prove(a.id);  -- then it concerns every caller
@@ -80,24 +79,45 @@ BEGIN
   RETURN e.id;
 END $$;
 
--- Brings what the accountant proves up to date after a change of its delta.
+-- Brings what the accountant proves up to date after a change of its budget.
 CREATE OR REPLACE FUNCTION dp_int.prove(p_account bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   UPDATE dp_int.account a
-     SET proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, a.spent, a.delta, a.spent_delta)
+     SET proven_epsilon = dp_int.least_epsilon(a, dp_int.tally_of(a), a.spent_delta)
    WHERE a.id = p_account;
   UPDATE dp_int.caller_total t
-     SET proven_epsilon = dp_int.proven(a.accounting, a.renyi_order, t.spent, a.delta, a.spent_delta)
+     SET proven_epsilon = dp_int.least_epsilon(a, ROW(t.spent, t.spent_epsilon, t.rest, t.rest_rho)::dp_int.tally, a.spent_delta)
     FROM dp_int.account a
    WHERE a.id = p_account AND t.account = a.id;
 END $$;
 
+-- Accounts of before the filters: their sums are those of the ledger as it is now, and an
+-- entry says that all filters of their budget hold from here on.
+CREATE OR REPLACE FUNCTION dp_int.bring_filters() RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  a dp_int.account;
+BEGIN
+  FOR a IN SELECT n.* FROM dp_int.account n
+            WHERE n.entries > 0 AND NOT EXISTS (SELECT FROM dp_int.ledger l WHERE l.account = n.id AND l.kind = 'budget' AND l.event #> '{budget,account_epsilon}' IS NOT NULL)
+            ORDER BY n.id FOR UPDATE LOOP
+    UPDATE dp_int.account n SET spent_epsilon = s.epsilon, rest = s.rest, rest_rho = s.rest_rho
+      FROM dp_int.entry_sums AS s WHERE n.id = a.id AND s.account = a.id AND s.everybody;
+    UPDATE dp_int.caller_total t SET spent_epsilon = s.epsilon, rest = s.rest, rest_rho = s.rest_rho
+      FROM dp_int.entry_sums AS s WHERE t.account = a.id AND s.account = a.id AND NOT s.everybody AND s.principal = t.principal;
+    PERFORM dp_int.prove(a.id);
+    PERFORM dp_int.ledger_budget(a.id, (SELECT d.name FROM dp_int.dataset d WHERE d.account = a.id ORDER BY d.unregistered_at DESC NULLS FIRST, d.id DESC LIMIT 1), session_user,
+      jsonb_build_object('upgrade', jsonb_build_object('filters', 'all'), 'budget', dp_int.describe_budget(a, a.epsilon, a.delta)));
+  END LOOP;
+END $$;
+
 -- Charges e, of which job, event, costs and arithmetic are given, to the principal of its
--- job, or raises DP002 and charges nothing. The filter is one of fully adaptive composition: costs in
--- the account's unit add up to its cap, deltas to the reserve, and neither is
--- ever traded for the other, nor one Renyi order for another (Rogers et al. 2016;
--- Feldman & Zrnic 2021; Whitehouse et al. 2023).
+-- job, or raises DP002 and charges nothing. The filters are those of fully adaptive composition: costs
+-- add up, in every unit that they have, to a cap fixed with the budget; deltas to the
+-- reserve; neither is ever traded for the other, nor one Renyi order for another, and
+-- nothing but dp_int.admits says what is enough (Rogers et al. 2016; Feldman & Zrnic 2021;
+-- Whitehouse et al. 2023; internal/ledger/filters.md).
 CREATE OR REPLACE FUNCTION dp_int.ledger_charge(p_dataset bigint, e dp_int.ledger) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -107,8 +127,8 @@ DECLARE
   j dp_int.job;
   caller name;   -- as the role is called now
   cost numeric;
-  own numeric;   -- what the caller has spent
-  room numeric;  -- under every limit
+  own dp_int.tally;   -- what the caller has spent
+  eps numeric;        -- that would do under every limit
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account FOR UPDATE;
@@ -120,22 +140,26 @@ BEGIN
     RAISE EXCEPTION 'data set "%" is no longer granted to "%"', d.name, coalesce(caller, j.caller)
       USING ERRCODE = '42501', HINT = 'Ask the steward for dp_grant. No privacy budget was spent.';
   END IF;
+  e.account := a.id;
+  e.kind := 'charge';
+  e.dataset := d.name;
+  e.caller := caller;
   cost := dp_int.cost(a, e);
   IF cost IS NULL OR NOT (cost >= 0 AND cost < 'Infinity') OR NOT coalesce(e.delta >= 0 AND e.delta < 1, false) THEN
     RAISE EXCEPTION 'data set "%" has % accounting, which cannot state the cost of this method', d.name, a.accounting
       USING ERRCODE = 'DP005', HINT = 'Choose another method. No privacy budget was spent.';
   END IF;
   PERFORM dp_int.refuse_delta(d.name, a, e.delta);
-  own := coalesce((SELECT t.spent FROM dp_int.caller_total t WHERE t.account = a.id AND t.principal = j.principal), 0);
-  room := least(least(a.cap, d.cap) - a.spent, g.cap - own);
-  PERFORM dp_int.refuse_overdraft(d.name, NULL, least(a.epsilon, d.epsilon), least(a.cap, d.cap), a.spent, cost, a, e, room);
-  IF g.cap IS NOT NULL THEN
-    PERFORM dp_int.refuse_overdraft(d.name, caller, g.epsilon, g.cap, own, cost, a, e, room);
+  own := dp_int.tally_of(a.id, j.principal);
+  eps := least(dp_int.affordable(a, a.epsilon, a.cap, dp_int.tally_of(a), e), dp_int.affordable(a, d.epsilon, d.cap, dp_int.tally_of(a), e),
+               dp_int.affordable(a, g.epsilon, g.cap, own, e));
+  IF d.epsilon < a.epsilon THEN
+    PERFORM dp_int.refuse_overdraft(d.name, NULL, d.epsilon, d.cap, dp_int.tally_of(a), a, e, eps);
   END IF;
-  e.account := a.id;
-  e.kind := 'charge';
-  e.dataset := d.name;
-  e.caller := caller;
+  PERFORM dp_int.refuse_overdraft(d.name, NULL, a.epsilon, a.cap, dp_int.tally_of(a), a, e, eps);
+  IF g.cap IS NOT NULL THEN
+    PERFORM dp_int.refuse_overdraft(d.name, caller, g.epsilon, g.cap, own, a, e, eps);
+  END IF;
   RETURN dp_int.ledger_append(e);
 END $$;
 
@@ -158,22 +182,26 @@ BEGIN
                  || ' the steward for dp_set_budget. No privacy budget was spent. Requests answered before can still be repeated at no cost.';
 END $$;
 
--- About the largest eps with which the request of e would cost no more than what is
--- left of an account; NULL where that is not known.
-CREATE OR REPLACE FUNCTION dp_int.affordable(a dp_int.account, remaining numeric, e dp_int.ledger) RETURNS numeric
+-- About the largest eps with which the request of e would be admitted by a budget of
+-- which t is spent: the largest over its filters, 0 when none has room. NULL where that is not known,
+-- or without a budget.
+CREATE OR REPLACE FUNCTION dp_int.affordable(a dp_int.account, p_epsilon numeric, p_cap numeric, t dp_int.tally, e dp_int.ledger) RETURNS numeric
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  j record;
-  eps numeric;
+  j dp_int.job;
+  o CONSTANT numeric := CASE WHEN a.accounting = 'zcdp' AND p_cap > 0 THEN dp_int.order_for_epsilon(p_epsilon::float8, dp_int.conversion_delta(a.delta)::float8) END;
+  alone CONSTANT numeric := CASE WHEN t.rest = 0 THEN greatest(0, p_epsilon - t.epsilon) END;    -- room of filter 1, an epsilon
+  room CONSTANT numeric := CASE WHEN a.accounting = 'zcdp' THEN greatest(0, p_cap - t.spent) END; -- of filter 2, a rho
+  mixed CONSTANT numeric := greatest(0, p_cap - t.rest_rho - t.epsilon / o);                      -- of filter 3, a rho
 BEGIN
   SELECT * INTO j FROM dp_int.job WHERE id = e.job;
-  eps := CASE
-    WHEN a.accounting <> 'zcdp' OR remaining <= 0 THEN NULL
-    WHEN e.event ? 'bounded_range' THEN sqrt(8 * remaining)
-    WHEN e.event ? 'pure' THEN sqrt(2 * remaining)
+  RETURN CASE
+    WHEN p_epsilon IS NULL THEN NULL
+    WHEN a.accounting = 'pure' THEN greatest(0, p_cap - t.spent)
     WHEN e.event ? 'approx' THEN NULL  -- with less, it would need other blocks
-    WHEN j.delta > 0 THEN dp_int.proven('zcdp', NULL, remaining, j.delta::numeric) END;
-  RETURN CASE WHEN eps > 0 THEN trim_scale(trunc(eps, 1 - floor(log(eps))::int)) END;  -- two digits, from below
+    WHEN e.event ? 'bounded_range' THEN greatest(alone, sqrt(8 * room), o * mixed)
+    WHEN e.epsilon IS NOT NULL THEN greatest(alone, sqrt(2 * room), o * mixed)
+    WHEN a.accounting = 'zcdp' AND j.delta > 0 THEN dp_int.proven('zcdp', NULL, greatest(room, mixed), j.delta::numeric) END;
 END $$;
 
 -- An epsilon as a message shows it, rounded upward to six decimals, or to six digits
@@ -184,31 +212,34 @@ LANGUAGE sql IMMUTABLE STRICT AS $$
     FROM (SELECT CASE WHEN epsilon > 0 AND epsilon < 1 THEN 10::numeric ^ (floor(log(epsilon)) - 5) ELSE 1e-6 END) AS u(unit)
 $$;
 
--- Raises DP002 unless the cost fits the cap. limit_epsilon is the cap as the steward
--- gave it; cap, spent, cost and room are in the unit of account a, which people are
--- not shown: the message says what epsilon the sums prove. Without a caller the limit
--- is the data set's.
-CREATE OR REPLACE FUNCTION dp_int.refuse_overdraft(p_dataset text, p_caller name, limit_epsilon numeric, cap numeric, spent numeric, cost numeric, a dp_int.account,
-                                        e dp_int.ledger, room numeric) RETURNS void
+-- Raises DP002 unless the filters of (p_epsilon, p_cap) admit e after the charges t.
+-- Sums are in units that people are not shown: the message says what epsilon they prove. Without a caller the limit
+-- is the data set's. p_eps: the eps that would do, NULL where it is not known.
+CREATE OR REPLACE FUNCTION dp_int.refuse_overdraft(p_dataset text, p_caller name, p_epsilon numeric, p_cap numeric, t dp_int.tally, a dp_int.account,
+                                        e dp_int.ledger, p_eps numeric) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
+  after CONSTANT dp_int.tally := dp_int.add_entry(t, a, e);
+  before_epsilon numeric;
+  after_epsilon numeric;
   remedy text := 'ask the steward for dp_set_budget';
-  eps numeric;
 BEGIN
-  IF spent + cost <= cap THEN RETURN; END IF;
+  IF dp_int.admits(a.accounting, p_epsilon, a.delta, p_cap, after) THEN RETURN; END IF;
+  before_epsilon := dp_int.least_epsilon(a, t, a.spent_delta);
+  after_epsilon := dp_int.least_epsilon(a, after, a.spent_delta + e.delta);
   IF p_caller IS NOT NULL THEN
     remedy := format('ask the steward for a higher limit: dp_grant(%L, %L, ...)', p_dataset, p_caller);
   END IF;
-  eps := dp_int.affordable(a, room, e);
-  remedy := CASE WHEN room <= 0 THEN 'A' || substr(remedy, 2)
-                 WHEN a.accounting = 'pure' THEN format('Ask with eps at most %s, or %s', room::float8, remedy)
-                 ELSE concat('Ask with a smaller eps, ', 'at most about ' || eps || ', ', 'or ', remedy) END;
+  remedy := CASE WHEN before_epsilon >= p_epsilon THEN 'A' || substr(remedy, 2)
+                 WHEN p_eps = 0 THEN concat('With this method no eps would do beside what was asked with others: ask with another one, ',
+                   'as dp_l1_regress at eps up to ' || CASE WHEN t.rest = 0 THEN (p_epsilon - before_epsilon)::float8 END || ', ', 'or ', remedy)
+                 WHEN a.accounting = 'pure' THEN format('Ask with eps at most %s, or %s', p_eps::float8, remedy)
+                 ELSE concat('Ask with a smaller eps, ', 'at most about ' || trim_scale(trunc(p_eps, 1 - floor(log(nullif(p_eps, 0)))::int)) || ', ', 'or ', remedy) END;
   RAISE EXCEPTION '%', format(
-    CASE WHEN p_caller IS NULL THEN 'the budget of data set "%2$s" does not cover this request: it would raise the epsilon spent from %3$s to %4$s, the budget is %5$s%6$s'
-         ELSE 'the limit of "%1$s" on data set "%2$s" does not cover this request: it would raise the epsilon spent by "%1$s" from %3$s to %4$s, the limit is %5$s%6$s' END,
-    p_caller, p_dataset, dp_int.shown_epsilon(dp_int.proven(a.accounting, a.renyi_order, spent, a.delta, a.spent_delta)),
-    dp_int.shown_epsilon(dp_int.proven(a.accounting, a.renyi_order, spent + cost, a.delta, a.spent_delta + e.delta)), limit_epsilon::float8,
-    ' at delta ' || nullif(a.delta, 0)::float8)
+    CASE WHEN p_caller IS NULL THEN 'the budget of data set "%2$s" does not cover this request: it costs epsilon %7$s, and %8$s is left; it would raise the epsilon spent from %3$s to %4$s, the budget is %5$s%6$s'
+         ELSE 'the limit of "%1$s" on data set "%2$s" does not cover this request: it costs epsilon %7$s, and %8$s is left; it would raise the epsilon spent by "%1$s" from %3$s to %4$s, the limit is %5$s%6$s' END,
+    p_caller, p_dataset, dp_int.shown_epsilon(before_epsilon), dp_int.shown_epsilon(after_epsilon), p_epsilon::float8, ' at delta ' || nullif(a.delta, 0)::float8,
+    dp_int.shown_epsilon(after_epsilon - before_epsilon), greatest(p_epsilon - before_epsilon, 0)::float8)
     USING ERRCODE = 'DP002', HINT = remedy || '. No privacy budget was spent. Requests answered before can still be repeated at no cost.';
 END $$;
 

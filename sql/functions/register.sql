@@ -581,11 +581,11 @@ BEGIN
   RETURN a;
 END $$;
 
--- The event of a ledger entry that sets a budget: the data set's, and the cap of its
--- account in the unit of the accounting, both from this entry on.
+-- The event of a ledger entry that sets a budget: the data set's, and its account's, as an
+-- epsilon and as a cap in the unit of the accounting, all from this entry on.
 CREATE OR REPLACE FUNCTION dp_int.describe_budget(a dp_int.account, p_epsilon numeric, p_delta numeric) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
-  SELECT jsonb_strip_nulls(jsonb_build_object('accounting', a.accounting, 'order', a.renyi_order, 'epsilon', p_epsilon, 'delta', p_delta, 'cap', a.cap))
+  SELECT jsonb_strip_nulls(jsonb_build_object('accounting', a.accounting, 'order', a.renyi_order, 'epsilon', p_epsilon, 'delta', p_delta, 'cap', a.cap, 'account_epsilon', a.epsilon))
 $$;
 
 CREATE OR REPLACE FUNCTION public.dp_register(dataset text, relation regclass, target name, features name[], epsilon float8, delta float8 DEFAULT 0,
@@ -656,9 +656,9 @@ BEGIN
   INSERT INTO dp_int.account_relation (account, relid, relation, child)
   SELECT a.id, k.relid, k.relation, bool_and(k.child) FROM dp_int.known_relations(dp_register.relation) k GROUP BY k.relid, k.relation
   ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
-  INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, options, epsilon, delta, cap, registered_by)
+  INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, options, epsilon, delta, cap, default_delta, registered_by)
   SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
-         dp_register.labels, dp_register.options, eps, del, own_cap, session_user
+         dp_register.labels, dp_register.options, eps, del, own_cap, nullif(del, 0), session_user
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE c.oid = dp_register.relation;
   INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;

@@ -148,6 +148,9 @@ BEGIN
   IF array_ndims(p_features) > 1 THEN
     RAISE EXCEPTION 'features must be a list of names, not an array of % dimensions', array_ndims(p_features) USING ERRCODE = '22023', HINT = 'For instance ''{age,region}''. No privacy budget was spent.';
   END IF;
+  IF p_delta IS NULL AND m.delta > 0 THEN
+    r.delta := least(m.delta, d.default_delta::float8);
+  END IF;
   target := coalesce(p_target, d.target);
   features := coalesce(p_features, array_remove(d.features, target));
   FOREACH c IN ARRAY target || features LOOP

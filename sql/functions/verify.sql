@@ -49,8 +49,10 @@ BEGIN
       SELECT count(*) AS entries, coalesce(sum(dp_int.cost(a, l)), 0) AS spent, coalesce(sum(l.delta), 0) AS delta,
              count(*) FILTER (WHERE l.kind <> 'budget') AS spends, (array_agg(l.hash ORDER BY l.seq DESC))[1] AS head
         FROM dp_int.ledger l WHERE l.account = a.id) AS c ON true
+    LEFT JOIN dp_int.entry_sums s ON s.account = a.id AND s.everybody
    WHERE (a.entries, a.spends, a.spent, a.spent_delta, a.head) IS DISTINCT FROM (c.entries, c.spends, c.spent, c.delta, coalesce(c.head, '\x'))
-      OR a.proven_epsilon <> dp_int.proven(a.accounting, a.renyi_order, c.spent, a.delta, c.delta)
+      OR (a.spent_epsilon, a.rest, a.rest_rho) IS DISTINCT FROM (coalesce(s.epsilon, 0), coalesce(s.rest, 0), coalesce(s.rest_rho, 0))
+      OR a.proven_epsilon <> dp_int.least_epsilon(a, dp_int.tally_of(a), c.delta)
    ORDER BY a.id
    LIMIT 1;
   ok := detail IS NULL;
@@ -62,22 +64,30 @@ BEGIN
     FULL JOIN (SELECT l.account, j.principal, min(l.caller::text) AS caller, sum(dp_int.cost(a, l)) AS spent
                  FROM dp_int.ledger l JOIN dp_int.account a ON a.id = l.account LEFT JOIN dp_int.job j ON j.id = l.job
                 WHERE l.kind <> 'budget' GROUP BY l.account, j.principal) AS c USING (account, principal)
-   WHERE t.spent IS DISTINCT FROM c.spent
+    LEFT JOIN (SELECT * FROM dp_int.entry_sums WHERE NOT everybody) AS s USING (account, principal)
+   WHERE (t.spent, t.spent_epsilon, t.rest, t.rest_rho) IS DISTINCT FROM (c.spent, s.epsilon, s.rest, s.rest_rho)
    LIMIT 1;
   ok := detail IS NULL;
   RETURN NEXT;
 
-  -- The budget in force at an entry is the last one that the chain names.
+  -- The budget in force at an entry is the last one that the chain names. One that does not
+  -- name the account's epsilon is of before there was more than the filter of the cap.
   item := 'no charge went beyond the budget that was in force';
   SELECT format('entry %s of account %s', s.id, s.account) INTO detail
-    FROM (SELECT l.id, l.account, l.kind,
+    FROM (SELECT l.id, l.account, l.kind, a.accounting,
                  sum(dp_int.cost(a, l)) OVER chain AS spent, sum(l.delta) OVER chain AS spent_delta,
+                 coalesce(sum(l.epsilon) OVER chain, 0) AS epsilon,
+                 coalesce(sum(CASE l.kind WHEN 'charge' THEN 1 WHEN 'refund' THEN -1 END) FILTER (WHERE l.epsilon IS NULL) OVER chain, 0) AS rest,
+                 coalesce(sum(l.rho) FILTER (WHERE l.epsilon IS NULL) OVER chain, 0) AS rest_rho,
                  max(l.seq) FILTER (WHERE l.kind = 'budget' AND l.event ? 'budget') OVER chain AS budget
             FROM dp_int.ledger l JOIN dp_int.account a ON a.id = l.account
           WINDOW chain AS (PARTITION BY l.account ORDER BY l.seq)) AS s
     LEFT JOIN dp_int.ledger b ON b.account = s.account AND b.seq = s.budget
    WHERE s.kind = 'charge'
-     AND (s.spent <= (b.event #>> '{budget,cap}')::numeric
+     AND ((s.spent <= (b.event #>> '{budget,cap}')::numeric
+           OR (b.event #>> '{budget,account_epsilon}') IS NOT NULL
+              AND dp_int.admits(s.accounting, (b.event #>> '{budget,account_epsilon}')::numeric, (b.event #>> '{budget,delta}')::numeric,
+                                (b.event #>> '{budget,cap}')::numeric, ROW(s.spent, s.epsilon, s.rest, s.rest_rho)::dp_int.tally))
           AND s.spent_delta <= dp_int.reserve((b.event #>> '{budget,delta}')::numeric)) IS NOT TRUE
    ORDER BY s.id
    LIMIT 1;

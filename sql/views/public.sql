@@ -4,12 +4,13 @@
 
 CREATE OR REPLACE VIEW dp.datasets WITH (security_barrier) AS
   SELECT d.name AS dataset, format('%I.%I', d.schema_name, d.relation_name) AS relation, d.target::text AS target, d.features::text[] AS features,
-         d.scales, d.row_count, a.accounting, d.options, d.registered_at, a.renyi_order::float8 AS renyi_order, d.labels
+         d.scales, d.row_count, a.accounting, d.options, d.registered_at, a.renyi_order::float8 AS renyi_order, d.labels,
+         CASE WHEN a.delta > 0 THEN least((SELECT max(m.delta) FROM dp_int.model m), d.default_delta::float8) END AS default_delta
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account
    WHERE d.unregistered_at IS NULL
      AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR d.id IN (SELECT dataset FROM dp_int.my_grant));
-COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales and labels, public row count (NULL until a sidecar has counted), accounting (and its Renyi order, if it has one).';
+COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales and labels, public row count (NULL until a sidecar has counted), accounting (and its Renyi order, if it has one), and the delta of a request that gives none.';
 
 CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
   SELECT d.name AS dataset,
@@ -28,7 +29,7 @@ CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
    WHERE d.unregistered_at IS NULL
      AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR g.dataset IS NOT NULL);
 COMMENT ON VIEW dp.budget IS
-  'One row a data set: what the accountant proves to be spent and left for the people in it, whatever name they were asked under; entries: charges and refunds; my_*: the caller''s own, with a limit of NULL where there is none.';
+  'One row a data set: the least epsilon whose filters would have admitted what is spent, and what is left, for the people in it, whatever name they were asked under; entries: charges and refunds; my_*: the caller''s own, with a limit of NULL where there is none.';
 
 CREATE OR REPLACE VIEW dp.jobs WITH (security_barrier) AS
   SELECT j.id, j.model, j.dataset, j.eps, j.delta, j.status,

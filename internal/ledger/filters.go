@@ -1,0 +1,161 @@
+package ledger
+
+import (
+	"encoding/json"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+
+	"dpsidecar/internal/privacy"
+)
+
+// totals are the sums of charges that the filters of an account compare with their caps,
+// in exact decimals as in the database (dp_int.tally).
+type totals struct {
+	spent   *big.Rat // in the unit of the accounting
+	epsilon *big.Rat // of the charges that have a pure epsilon
+	rest    int      // the number of those that have none
+	restRho *big.Rat // their rho
+	delta   *big.Rat // of mechanisms themselves
+}
+
+func newTotals() totals {
+	return totals{new(big.Rat), new(big.Rat), 0, new(big.Rat), new(big.Rat)}
+}
+
+// add adds a charge or a refund to t. It reports false for one without a cost in the unit of b.
+func (t *totals) add(b budget, l line) bool {
+	cost := b.cost(l)
+	if cost == nil {
+		return false
+	}
+	t.spent.Add(t.spent, exactly(*cost))
+	t.delta.Add(t.delta, exactly(*l.Delta))
+	if l.Epsilon != nil {
+		t.epsilon.Add(t.epsilon, exactly(*l.Epsilon))
+		return true
+	}
+	t.rest++
+	if l.Kind == "refund" {
+		t.rest -= 2
+	}
+	if l.Rho != nil {
+		t.restRho.Add(t.restRho, exactly(*l.Rho))
+	}
+	return true
+}
+
+// budget is the budget of an account as an entry of its chain sets it.
+type budget struct {
+	accounting string
+	order      float64  // of Renyi divergences, under rdp
+	epsilon    *big.Rat // nil in entries of before there was more than the filter of the cap
+	delta, cap *big.Rat
+}
+
+// budgetOf returns the budget that an entry sets, nil if it sets none.
+//
+// Errors: for an entry that is no JSON or whose budget lacks a number.
+func budgetOf(l line) (*budget, error) {
+	var said struct {
+		Budget *struct {
+			Accounting     string      `json:"accounting"`
+			Order          float64     `json:"order"`
+			AccountEpsilon json.Number `json:"account_epsilon"`
+			Delta          json.Number `json:"delta"`
+			Cap            json.Number `json:"cap"`
+		} `json:"budget"`
+	}
+	if err := json.Unmarshal([]byte(l.Event), &said); err != nil || said.Budget == nil {
+		return nil, err
+	}
+	b := &budget{accounting: said.Budget.Accounting, order: said.Budget.Order}
+	b.epsilon, _ = new(big.Rat).SetString(said.Budget.AccountEpsilon.String())
+	var ok1, ok2 bool
+	b.delta, ok1 = new(big.Rat).SetString(said.Budget.Delta.String())
+	b.cap, ok2 = new(big.Rat).SetString(said.Budget.Cap.String())
+	if !ok1 || !ok2 {
+		return nil, strconv.ErrSyntax
+	}
+	return b, nil
+}
+
+// cost is what an entry costs in the unit of the accounting, nil where it has no such cost.
+func (b budget) cost(l line) *float64 {
+	switch b.accounting {
+	case "zcdp":
+		return l.Rho
+	case "rdp":
+		k := slices.Index(privacy.Orders(), b.order)
+		if costs := l.curve(); k >= 0 && k < len(costs) {
+			return costs[k]
+		}
+		return nil
+	}
+	return l.Epsilon
+}
+
+// admits reports whether at least one filter of the budget holds for these sums: a charge
+// is admitted when it does for all charges that stand, itself among them.
+//
+// Privacy: proof in filters.md.
+func (b budget) admits(t totals) bool {
+	reserve := new(big.Rat).Quo(b.delta, big.NewRat(10, 1))
+	if t.delta.Cmp(reserve) > 0 {
+		return false
+	}
+	return t.spent.Cmp(b.cap) <= 0 || b.epsilon != nil && b.accounting != "pure" && (b.admitsPure(t) || b.admitsMixture(t))
+}
+
+// admitsPure is the filter of those who ask for pure mechanisms alone.
+func (b budget) admitsPure(t totals) bool { return t.rest == 0 && t.epsilon.Cmp(b.epsilon) <= 0 }
+
+// admitsMixture is the filter that adds pure epsilons to what the rest cost at one Renyi
+// order, the one by which the cap was converted. The database finds that order by
+// arithmetic of its own, so that the two agree to about 1e-13; what is less than 1e-9
+// beyond is let pass here.
+func (b budget) admitsMixture(t totals) bool {
+	if b.accounting != "zcdp" || b.cap.Sign() <= 0 {
+		return false
+	}
+	epsilon, _ := b.epsilon.Float64()
+	delta, _ := b.delta.Float64()
+	order := new(big.Rat).SetFloat64(privacy.ZCDPOrder(epsilon, 0.9*delta))
+	spent := new(big.Rat).Mul(order, t.restRho)
+	limit := new(big.Rat).Mul(order, b.cap)
+	limit.Mul(limit, big.NewRat(1e9+1, 1e9))
+	return spent.Add(spent, t.epsilon).Cmp(limit) <= 0
+}
+
+// exactly is the decimal that a cost was written as: the shortest one that reads back.
+// A value that is no number becomes a cost that nothing admits.
+func exactly(v float64) *big.Rat {
+	r, ok := new(big.Rat).SetString(strconv.FormatFloat(v, 'g', -1, 64))
+	if !ok {
+		return new(big.Rat).SetFloat64(math.MaxFloat64)
+	}
+	return r
+}
+
+// replay walks along one chain, and keeps its sums and the budget in force.
+type replay struct {
+	totals
+	budget *budget
+}
+
+// follow takes the next entry of the chain, and reports whether it is no charge beyond the
+// budget in force.
+func (r *replay) follow(l line) bool {
+	if l.Kind == "budget" {
+		b, err := budgetOf(l)
+		if b != nil {
+			r.budget = b
+		}
+		return err == nil
+	}
+	if r.budget == nil || l.Delta == nil || !r.add(*r.budget, l) {
+		return false
+	}
+	return l.Kind != "charge" || r.budget.admits(r.totals)
+}

@@ -1,0 +1,169 @@
+package ledger
+
+import (
+	"math"
+	"math/big"
+	"testing"
+
+	"dpsidecar/internal/privacy"
+)
+
+// newBudget is a budget of (epsilon, delta) with all its filters.
+func newBudget(accounting string, epsilon, delta float64) budget {
+	b := budget{accounting: accounting, epsilon: exactly(epsilon), delta: exactly(delta)}
+	switch accounting {
+	case "pure":
+		b.cap = b.epsilon
+	case "zcdp":
+		b.cap = exactly(privacy.ZCDPRho(epsilon, .9*delta))
+	}
+	return b
+}
+
+// sums are totals of charges: pure ones of epsilon in all, which cost rho, and others.
+func sums(epsilon, rho float64, rest int, restRho float64) totals {
+	return totals{exactly(rho + restRho), exactly(epsilon), rest, exactly(restRho), new(big.Rat)}
+}
+
+func TestFiltersAtTheirBoundaries(t *testing.T) {
+	b := newBudget("zcdp", 4, 1e-6)
+	cap, _ := b.cap.Float64()
+	order := privacy.ZCDPOrder(4, .9e-6)
+	up := func(v float64) float64 { return math.Nextafter(v, math.Inf(1)) }
+	for _, c := range []struct {
+		what string
+		t    totals
+		ok   bool
+	}{
+		{"nothing", sums(0, 0, 0, 0), true},
+		{"all in pure epsilons", sums(4, 2, 0, 0), true},
+		{"more", sums(up(4), 2, 0, 0), false},
+		{"all in pure epsilons, and one of the rest that costs nothing", sums(4, 2, 1, 0), false},
+		{"all of the cap", sums(0, 0, 1, cap), true},
+		{"more of it", sums(0, 0, 1, cap*(1+1e-8)), false},
+		{"the cap in many small pure ones", sums(40, cap, 0, 0), true},
+		{"the cap in both", sums(40, cap/2, 1, cap/2), true},
+		{"half and half at the order", sums(order*cap*.5, 2, 1, cap*.5), true},
+		{"slightly more", sums(order*cap*.5*(1+1e-8), 2, 1, cap*.5), false},
+		{"pure epsilon and the cap", sums(1, 2, 1, cap), false},
+	} {
+		if b.admits(c.t) != c.ok {
+			t.Errorf("%s: %v", c.what, !c.ok)
+		}
+	}
+	b.epsilon = nil
+	if b.admits(sums(4, 2, 0, 0)) || !b.admits(sums(40, cap, 1, 0)) {
+		t.Error("a budget of before has another filter than its cap")
+	}
+	b = newBudget("pure", 4, 0)
+	if !b.admits(sums(0, 4, 0, 0)) || b.admits(sums(0, up(4), 0, 0)) {
+		t.Error("the cap of a pure account is its epsilon")
+	}
+	over := sums(1, 0, 0, 0)
+	over.delta = exactly(1e-9)
+	if b.admits(over) {
+		t.Error("a delta where there is none")
+	}
+}
+
+// game is an adaptive adversary against a rule of admission. Randomised response and
+// normal noise are the worst mechanisms of their price, and what he does next depends on
+// how likely the answers so far make the one table over the other.
+type game struct {
+	budget
+	epsilon float64
+	rule    func(b budget, t totals) bool
+}
+
+// advantage is the largest P(S) - e^epsilon Q(S) that he reaches from a state: the mean of
+// max(0, 1 - e^(epsilon - loss)) at the end, loss being the logarithm of P/Q. Each step he
+// stops, or asks for randomised response at 1/4, 1/2 or all of epsilon, or for normal
+// noise of all or half of the rho that is left.
+func (g game) advantage(loss float64, epsilon, rho float64, rest int, restRho float64, steps int) float64 {
+	best := math.Max(0, 1-math.Exp(g.epsilon-loss))
+	if steps == 0 {
+		return best
+	}
+	for _, share := range []float64{.25, .5, 1} {
+		e := share * g.epsilon
+		r := e * math.Tanh(e/2)
+		if !g.rule(g.budget, sums(epsilon+e, rho+r, rest, restRho)) {
+			continue
+		}
+		p := 1 / (1 + math.Exp(-e))
+		best = math.Max(best, p*g.advantage(loss+e, epsilon+e, rho+r, rest, restRho, steps-1)+(1-p)*g.advantage(loss-e, epsilon+e, rho+r, rest, restRho, steps-1))
+	}
+	if rest > 0 {
+		return best // one release with normal noise is enough, and saves time
+	}
+	room := g.room(epsilon, rho)
+	if room == 0 {
+		return best
+	}
+	mu := math.Sqrt(2 * room)
+	if steps == 1 {
+		return math.Max(best, gaussianAdvantage(mu, g.epsilon-loss))
+	}
+	mean := 0.0
+	const points = 400
+	for k := range points { // the loss has mean mu^2/2 and variance mu^2; equal weights at the middles
+		z := math.Sqrt2 * math.Erfinv(2*(float64(k)+.5)/points-1)
+		mean += g.advantage(loss+mu*mu/2+mu*z, epsilon, rho, 1, room, steps-1) / points
+	}
+	return math.Max(best, mean)
+}
+
+// room is the largest rho that the rule admits for one release with normal noise.
+func (g game) room(epsilon, rho float64) float64 {
+	lo, hi := 0.0, 50.0
+	for range 40 {
+		if mid := (lo + hi) / 2; g.rule(g.budget, sums(epsilon, rho, 1, mid)) {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// gaussianAdvantage is the delta of normal noise at eps, of any sign: Balle & Wang 2018,
+// Theorem 8.
+func gaussianAdvantage(mu, eps float64) float64 {
+	tail := func(x float64) float64 { return math.Erfc(x/math.Sqrt2) / 2 }
+	return tail(eps/mu-mu/2) - math.Exp(eps)*tail(eps/mu+mu/2)
+}
+
+// Whoever adapts reaches no more than the part of delta that serves the conversion, and
+// more than that where filters are mixed: epsilon for some requests, rho for the others.
+func TestAdaptiveCallersStayWithinTheBudget(t *testing.T) {
+	mutants := map[string]func(budget, totals) bool{
+		"filters are mixed": func(b budget, t totals) bool {
+			return t.epsilon.Cmp(b.epsilon) <= 0 && t.restRho.Cmp(b.cap) <= 0 || b.admits(t)
+		},
+		"the rest is forgotten": func(b budget, t totals) bool { return t.epsilon.Cmp(b.epsilon) <= 0 && t.restRho.Cmp(b.cap) <= 0 },
+		"half of each":          halfOfEach,
+	}
+	for _, c := range []struct{ epsilon, delta float64 }{{1, .01}, {4, .01}, {2, .1}} {
+		b := newBudget("zcdp", c.epsilon, c.delta)
+		play := func(rule func(budget, totals) bool) float64 {
+			return game{b, c.epsilon, rule}.advantage(0, 0, 0, 0, 0, 3)
+		}
+		if got := play(budget.admits); got > .9*c.delta {
+			t.Errorf("%v: an adaptive caller reaches delta %v", c, got)
+		} else {
+			t.Logf("%v: delta %.2g", c, got)
+		}
+		for name, rule := range mutants {
+			if got := play(rule); got <= c.delta {
+				t.Errorf("%v, %s: delta %v, not caught", c, name, got)
+			}
+		}
+	}
+}
+
+// halfOfEach takes filter 3 for one without a share of delta and without its order: half
+// of epsilon for the pure ones, and the rho of all of epsilon for the rest.
+func halfOfEach(b budget, t totals) bool {
+	half := new(big.Rat).Quo(b.epsilon, big.NewRat(2, 1))
+	return b.admits(t) || t.epsilon.Cmp(half) <= 0 && t.restRho.Cmp(b.cap) <= 0
+}

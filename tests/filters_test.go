@@ -1,0 +1,381 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"dpsidecar/internal/ledger"
+	"dpsidecar/internal/privacy"
+)
+
+// sixFeatures registers a table of six features, with a budget and a grant, and returns
+// the data set's name.
+func (w *world) sixFeatures(epsilon, delta float64) string {
+	w.Helper()
+	name := "six_" + w.dataset
+	w.exec(w.super, `CREATE TABLE public.`+name+` AS
+		SELECT 3 * random() + a AS y, a, b, c, d, e, f FROM (SELECT random() AS a, random() AS b, random() AS c, random() AS d, random() AS e, random() AS f FROM generate_series(1, 2000)) AS x`)
+	w.exec(w.super, `GRANT SELECT ON public.`+name+` TO dp_sidecar`)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'y', '{a,b,c,d,e,f}', $3, $4, '{"y": 3}', options => '{"new_population": "a test"}')`, name, "public."+name, epsilon, delta)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
+	return name
+}
+
+// An account of epsilon 4 with a delta gives four requests at eps 1, as one without; a
+// refusal says what one costs and what is left, and dp_explain the same before.
+func TestAnAccountWithADeltaAddsPureEpsilons(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	name := w.sixFeatures(4, 1e-6)
+	explained := func() map[string]string {
+		return w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 1.0, options => '{"fresh": true}')`, name)
+	}
+	_, err := regress(w.analyst, ask, name, 5.0)
+	w.wantError(err, "DP002", "it costs epsilon 5, and 4 is left; it would raise the epsilon spent from 0 to 5, the budget is 4 at delta 1e-06")
+	w.wantError(err, "DP002", "at most about 4, or")
+	for k := range 4 {
+		if said := explained(); said["affordable"] != "yes" || said["epsilon_charged"] != "1" || said["epsilon_remaining_after"] != fmt.Sprint(3-k) {
+			t.Errorf("before request %d: %v", k+1, said)
+		}
+		w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 1.0, options => '{"fresh": true}')`, name)
+		if spent := one[float64](w, w.analyst, `SELECT epsilon_spent FROM dp.budget WHERE dataset = $1`, name); spent != float64(k+1) {
+			t.Errorf("after request %d: %v is spent", k+1, spent)
+		}
+	}
+	if said := explained(); !strings.HasPrefix(said["affordable"], "no") || said["epsilon_charged"] != "1" {
+		t.Errorf("after the last: %v", said)
+	}
+	_, err = regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 1.0, options => '{"fresh": true}')`, name)
+	w.wantError(err, "DP002", "it costs epsilon 1, and 0 is left; it would raise the epsilon spent from 4 to 5, the budget is 4 at delta 1e-06")
+	_, err = regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.1)`, name)
+	w.wantError(err, "DP002", "and 0 is left")
+	if wrong := w.verify(); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+}
+
+// Pure requests and others share an account, and dp_explain says which are affordable.
+func TestPureRequestsAndOthersShareAnAccount(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	name := w.sixFeatures(4, 1e-6)
+	for _, c := range []struct {
+		model, call string
+		eps         float64
+		ok          bool
+	}{
+		{"l1", "dp_l1_regress", 1, true},
+		{"linear", "dp_linear_regress", 1, true},
+		{"l1", "dp_l1_regress", 1.001, true},
+		{"l1", "dp_l1_regress", .999, false},
+		{"linear", "dp_linear_regress", 1.01, false},
+		{"linear", "dp_linear_regress", .3, true},
+		{"huber", "dp_huber_regress", 4, false},
+	} {
+		said := w.explain(w.analyst, `SELECT * FROM dp_explain($1, $2, $3)`, c.model, name, c.eps)
+		if (said["affordable"] == "yes") != c.ok {
+			t.Errorf("%v: affordable %s", c, said["affordable"])
+		}
+		_, err := regress(w.analyst, fmt.Sprintf(`SELECT * FROM %s($1, $2)`, c.call), name, c.eps)
+		if (err == nil) != c.ok {
+			t.Errorf("%v: %v", c, err)
+		}
+		left := one[float64](w, w.analyst, `SELECT epsilon_remaining FROM dp.budget WHERE dataset = $1`, name)
+		if c.ok && said["epsilon_remaining_after"] != fmt.Sprint(left) {
+			t.Errorf("%v: left is %v, foretold was %s", c, left, said["epsilon_remaining_after"])
+		}
+	}
+	if wrong := w.verify(); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+	other := newWorld(t, 1, 0)
+	name = other.sixFeatures(4, 1e-6)
+	other.mustRegress(other.analyst, ask, name, 3.0)
+	_, err := regress(other.analyst, `SELECT * FROM dp_linear_regress($1, 0.1)`, name)
+	other.wantError(err, "DP002", "and 1 is left")
+	other.wantError(err, "DP002", "ask with another one, as dp_l1_regress at eps up to 1, or")
+}
+
+// A request that gives no delta gets what its data set was registered with, at most 1e-6,
+// and is the same request after the delta was set anew.
+func TestARequestWithoutADeltaGetsWhatThereIs(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	name := w.sixFeatures(3, 1e-8)
+	given := func() float64 {
+		return one[float64](w, w.analyst, `SELECT delta FROM dp.releases WHERE dataset = $1 ORDER BY released_at DESC LIMIT 1`, name)
+	}
+	first := w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1.0)`, name)
+	if given() != 1e-8 {
+		t.Errorf("delta %v", given())
+	}
+	if spent := one[float64](w, w.analyst, `SELECT epsilon_spent FROM dp.budget WHERE dataset = $1`, name); spent > 1 || spent < .999 {
+		t.Errorf("%v is spent by a request at eps 1", spent)
+	}
+	w.exec(w.steward, `SELECT dp_set_budget($1, 3, 1e-9)`, name)
+	if again := w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1.0)`, name); !slices.Equal(again, first) {
+		t.Error("it is another request now")
+	}
+	if said := one[float64](w, w.analyst, `SELECT default_delta FROM dp.datasets WHERE dataset = $1`, name); said != 1e-8 {
+		t.Errorf("dp.datasets says %v", said)
+	}
+	large := "large_" + w.dataset
+	w.exec(w.super, `CREATE VIEW public.`+large+` AS SELECT amount, age FROM public.`+w.dataset)
+	if said := one[float64](w, w.super, `SELECT (dp_int.prepare($1, 'linear', $2, 1, NULL, NULL, NULL, NULL, NULL)).delta`, w.person, w.dataset); said != 1e-6 {
+		t.Errorf("without a delta in the data set: %v", said)
+	}
+}
+
+// random draws histories for the model below: sequences of charges by two people, one of
+// whom has a limit, of refunds and of new budgets.
+type random struct {
+	*world
+	rng        *rand.Rand
+	accounting string
+	renyi      *privacy.Renyi
+	decided    map[string]int // admissions by the filter that alone allowed them
+}
+
+// standing is a charge that was not given back.
+type standing struct {
+	owner  ledger.Owner
+	event  privacy.Event
+	person int
+}
+
+// limit is what the model holds sums against.
+type limit struct{ epsilon, delta, order float64 }
+
+// holds says for each filter how much of it these events fill, 1 being all.
+func (r *random) holds(l limit, events []privacy.Event) map[string]float64 {
+	var epsilon, rho, restRho, divergence float64
+	for _, e := range events {
+		c, err := privacy.Price(e)
+		if err != nil {
+			r.Fatal(err)
+		}
+		epsilon, rho = epsilon+c.Epsilon, rho+c.Rho
+		if math.IsInf(c.Epsilon, 1) {
+			restRho += c.Rho
+		}
+		if r.accounting == "rdp" {
+			curve, _ := r.renyi.Curve(e)
+			divergence += curve[slices.Index(privacy.Orders(), l.order)]
+		}
+	}
+	delta := l.delta * .9
+	switch r.accounting {
+	case "pure":
+		return map[string]float64{"pure": epsilon / l.epsilon}
+	case "rdp":
+		floor := privacy.RenyiEpsilon(0, l.order, delta)
+		return map[string]float64{"pure": epsilon / l.epsilon, "renyi": divergence / (l.epsilon - floor)}
+	}
+	pure := 0.0
+	for _, e := range events {
+		if c, _ := privacy.Price(e); !math.IsInf(c.Epsilon, 1) {
+			pure += c.Epsilon
+		}
+	}
+	cap, order := privacy.ZCDPRho(l.epsilon, delta), privacy.ZCDPOrder(l.epsilon, delta)
+	return map[string]float64{"pure": epsilon / l.epsilon, "rho": rho / cap, "mixture": (pure/order + restRho) / cap}
+}
+
+// admits is the model's decision, and whether it is too close to tell.
+func (r *random) admits(l limit, events []privacy.Event) (ok, close bool) {
+	best, filter, others := math.Inf(1), "", 0
+	for name, filled := range r.holds(l, events) {
+		close = close || math.Abs(filled-1) < 1e-9
+		if filled <= 1 {
+			others++
+		}
+		if filled < best {
+			best, filter = filled, name
+		}
+	}
+	if others == 1 {
+		r.decided[filter]++
+	}
+	return best <= 1, close
+}
+
+// event is one of a size that fits some ten times into a budget, more or less; taste says
+// how many of them are pure.
+func (r *random) event(epsilon, taste float64) privacy.Event {
+	size := epsilon * math.Exp(-3.5*r.rng.Float64())
+	if r.rng.Float64() < taste || r.accounting == "pure" {
+		return []privacy.Event{privacy.Pure{Epsilon: size}, privacy.BoundedRange{Epsilon: size}, privacy.Compose{privacy.Pure{Epsilon: size / 2}, privacy.Pure{Epsilon: size / 4}}}[r.rng.IntN(3)]
+	}
+	rho := privacy.ZCDPRho(epsilon, 1e-6) * math.Exp(-3.5*r.rng.Float64())
+	noise := privacy.Gaussian{NoiseMultiplier: 1 / math.Sqrt(2*rho)}
+	return []privacy.Event{noise, privacy.ZCDP{Rho: rho}, privacy.Compose{noise, privacy.Pure{Epsilon: size / 4}}}[r.rng.IntN(3)]
+}
+
+// history plays one, and returns the first thing about which database and model differ.
+func (r *random) history() string {
+	epsilon, taste := []float64{.4, 1, 4}[r.rng.IntN(3)], []float64{1, .9, .5, .1}[r.rng.IntN(4)]
+	delta := 1e-6
+	if r.accounting == "pure" {
+		delta = 0
+	}
+	r.exec(r.steward, `SELECT dp_unregister($1)`, r.dataset)
+	r.exec(r.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', $3, $4, accounting => $5, options => '{"new_population": "another history"}')`,
+		r.dataset, "public."+r.dataset, epsilon, delta, r.accounting)
+	people := []string{r.person, r.person + "_b"}
+	personal := limit{epsilon * .6, delta, 0}
+	r.exec(r.steward, `SELECT dp_grant($1, $2)`, r.dataset, people[0])
+	r.exec(r.steward, `SELECT dp_grant($1, $2, $3)`, r.dataset, people[1], personal.epsilon)
+	account := limit{epsilon, delta, 0}
+	if r.accounting == "rdp" {
+		account.order = one[float64](r.world, r.super, `SELECT renyi_order FROM dp.datasets WHERE dataset = $1`, r.dataset)
+		personal.order = account.order
+	}
+	var stand []standing
+	for range 40 {
+		switch k := r.rng.IntN(20); {
+		case k < 3 && len(stand) > 0:
+			i := r.rng.IntN(len(stand))
+			r.exec(r.super, giveBack, stand[i].owner.Job, stand[i].owner.Token)
+			stand = slices.Delete(stand, i, i+1)
+		case k == 3:
+			account.epsilon = epsilon * (.7 + .6*r.rng.Float64())
+			r.exec(r.steward, `SELECT dp_set_budget($1, $2, $3)`, r.dataset, account.epsilon, delta)
+			if r.accounting == "rdp" && len(stand) == 0 {
+				account.order = one[float64](r.world, r.super, `SELECT renyi_order FROM dp.datasets WHERE dataset = $1`, r.dataset)
+				personal.order = account.order
+			}
+		default:
+			next := standing{event: r.event(account.epsilon, taste), person: r.rng.IntN(2)}
+			var all, own []privacy.Event
+			for _, s := range append(slices.Clone(stand), next) {
+				all = append(all, s.event)
+				if s.person == next.person {
+					own = append(own, s.event)
+				}
+			}
+			ok, close := r.admits(account, all)
+			if next.person == 1 {
+				ok1, close1 := r.admits(personal, own)
+				ok, close = ok && ok1, close || close1
+			}
+			owner, err := chargeAs(context.Background(), r.super, r.super, r.dataset, people[next.person], ledger.Entry{Event: next.event, Rows: 1000})
+			var no *ledger.Refusal
+			if err != nil && !(errors.As(err, &no) && no.SQLSTATE == "DP002") {
+				return err.Error()
+			}
+			if (err == nil) != ok && !close {
+				return fmt.Sprintf("%s, epsilon %v: model %v, database %v, after %d charges of which %d are the caller's: %#v", r.accounting, account.epsilon, ok, err, len(all)-1, len(own)-1, r.holds(account, all))
+			}
+			if err == nil {
+				next.owner = owner
+				stand = append(stand, next)
+			}
+		}
+		if proven := one[float64](r.world, r.super, `SELECT proven_epsilon::float8 FROM dp_int.account WHERE id = (SELECT account FROM dp_int.dataset WHERE name = $1 AND unregistered_at IS NULL)`, r.dataset); proven > 1.3*epsilon {
+			return fmt.Sprintf("%v is proven of budgets up to %v", proven, 1.3*epsilon)
+		}
+	}
+	if wrong := r.verify(); len(wrong) > 0 {
+		return strings.Join(wrong, "; ")
+	}
+	return ""
+}
+
+func newRandom(t *testing.T, w *world, accounting string, seed uint64) *random {
+	if err := w.system.Login(context.Background(), w.person+"_b", "dp_analyst"); err != nil {
+		t.Fatal(err)
+	}
+	return &random{w, rand.New(rand.NewPCG(31, seed)), accounting, new(privacy.Renyi), map[string]int{}}
+}
+
+// The database admits what a model in float64 admits, whoever charges, gives back and sets
+// budgets; each filter is the only one that allows something.
+func TestFiltersAgreeWithTheModel(t *testing.T) {
+	w := lonelyWorld(t, 1, 0)
+	for accounting, filters := range map[string][]string{"pure": {"pure"}, "zcdp": {"pure", "rho", "mixture"}, "rdp": {"pure", "renyi"}} {
+		r := newRandom(t, w, accounting, 1)
+		for range 8 {
+			if wrong := r.history(); wrong != "" {
+				t.Fatal(wrong)
+			}
+		}
+		for _, f := range filters {
+			if r.decided[f] < 5 {
+				t.Errorf("%s: filter %s decided %d times", accounting, f, r.decided[f])
+			}
+		}
+		w.wantSums()
+	}
+}
+
+func TestTheModelCatchesMutants(t *testing.T) {
+	for name, m := range map[string]struct{ function, was, is string }{
+		"filters are mixed":              {"admits", "t.rest = 0 AND t.epsilon <= p_epsilon", "t.rest_rho <= p_cap AND t.epsilon <= p_epsilon"},
+		"the rest is forgotten":          {"admits", "t.rest = 0 AND ", ""},
+		"the mixture has all of epsilon": {"admits", "a * t.rest_rho <= a * p_cap", "a * t.rest_rho <= p_epsilon"},
+		"refunds of the rest are lost":   {"add_entry", "WHEN 'refund' THEN -1", "WHEN 'refund' THEN 0"},
+		"refunds count twice":            {"add_entry", "WHEN 'refund' THEN -1", "WHEN 'refund' THEN -2"},
+		"rho of the rest is not added":   {"add_entry", "ELSE coalesce(e.rho, 0) END", "ELSE 0 END"},
+		"a limit of everybody's sums":    {"ledger_charge", "own := dp_int.tally_of(a.id, j.principal)", "own := dp_int.tally_of(a)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := lonelyWorld(t, 1, 0)
+			r := newRandom(t, w, "zcdp", 2)
+			body := one[string](w, w.super, `SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = $1 AND pronamespace = 'dp_int'::regnamespace`, m.function)
+			mutant := strings.Replace(body, m.was, m.is, 1)
+			if mutant == body {
+				t.Fatal("the function has another text by now")
+			}
+			w.exec(w.super, mutant)
+			for range 20 {
+				if wrong := r.history(); wrong != "" {
+					t.Log(wrong)
+					return
+				}
+			}
+			t.Error("not caught")
+		})
+	}
+}
+
+// wantSums holds the sums of every account against the events of the charges that stand.
+func (w *world) wantSums() {
+	w.Helper()
+	ctx := context.Background()
+	rows, _ := w.super.Query(ctx, `SELECT c.account, c.event::text FROM dp_int.ledger c WHERE c.kind = 'charge' AND NOT EXISTS (SELECT FROM dp_int.ledger b WHERE b.refunds = c.id)`)
+	type sums struct{ rest, epsilon, rho float64 }
+	want := map[int64]sums{}
+	for rows.Next() {
+		var account int64
+		var text string
+		if err := rows.Scan(&account, &text); err != nil {
+			w.Fatal(err)
+		}
+		e, err := privacy.UnmarshalEvent([]byte(text))
+		if err != nil {
+			w.Fatal(err)
+		}
+		c, err := privacy.Price(e)
+		if err != nil {
+			w.Fatal(err)
+		}
+		s := want[account]
+		if math.IsInf(c.Epsilon, 1) {
+			want[account] = sums{s.rest + 1, s.epsilon, s.rho + c.Rho}
+		} else {
+			want[account] = sums{s.rest, s.epsilon + c.Epsilon, s.rho}
+		}
+	}
+	if rows.Err() != nil {
+		w.Fatal(rows.Err())
+	}
+	for account, s := range want {
+		if !one[bool](w, w.super, `SELECT rest = $2 AND abs(spent_epsilon - $3::float8::numeric) <= 1e-9 AND abs(rest_rho - $4::float8::numeric) <= 1e-9 FROM dp_int.account WHERE id = $1`,
+			account, s.rest, s.epsilon, s.rho) {
+			w.Errorf("account %d: want %+v, has %s", account, s, one[string](w, w.super, `SELECT concat(rest, ' ', spent_epsilon, ' ', rest_rho) FROM dp_int.account WHERE id = $1`, account))
+		}
+	}
+}
