@@ -30,7 +30,7 @@ type L1 struct {
 	Radius        float64 // of the set of coefficients, in scaled units
 	Pitch         float64 // of the grid of coefficients, in scaled units
 	ResidualScale float64 // a typical residual, in scaled units
-	Clip          float64 // norm beyond which objective perturbation weighs a row down
+	Clip          float64 // norm to which objective perturbation shortens longer rows
 	Smoothing     float64 // objective perturbation: residuals well below it count as squares
 	Set           string  // SetBall or SetBox
 	Method        string  // catalogue.MethodAuto, catalogue.MethodExponential or catalogue.MethodObjective
