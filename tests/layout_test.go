@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	"scripts/mutants":             {},
 	"scripts/sbom":                {},
 	"internal/mech/expmech":       {"internal/mech", "internal/privacy"},
-	"internal/mech/objpert":       {"internal/mech", "internal/privacy"},
+	"internal/mech/objpert":       {"internal/mech", "internal/mech/internal/hook", "internal/privacy"},
 	"internal/privacy":            {},
 	"internal/dpsco/prox":         {},
 	"internal/dpsco/solve":        {"internal/dpsco/prox"},

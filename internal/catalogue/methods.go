@@ -10,6 +10,7 @@ import (
 const (
 	MethodAuto            = "auto"
 	MethodJointMoments    = "joint_moments" // of least squares alone
+	MethodStaged          = "staged"
 	MethodExponential     = "exponential_mechanism"
 	MethodObjective       = "objective_perturbation"
 	MethodSampleAggregate = "sample_aggregate"

@@ -30,11 +30,11 @@ var models = []Model{
 var l1Options = []Option{
 	number("theta", 1.05, 2, 2., "moments the residuals have: 2 for a bounded second moment, less for heavier tails"),
 	number("iota", 1e-9, 1e9, nil, "1 / the residual at which the loss saturates, in units of 1 / the target's scale").from("rows, columns, eps and `residual_scale`"),
-	number("radius", 1e-6, 1e9, 10., "radius of the set of coefficients, in scaled units"),
+	number("radius", 1e-6, 1e9, nil, "radius of the set of coefficients, in scaled units").from("the method: none for staged, 10 for the others"),
 	number("pitch", 1e-12, 1e6, nil, "spacing of the public grid of coefficients, in scaled units").from("radius and rows"),
 	text("set", "ball", "shape of the set of coefficients", "ball", "box"),
 	number("residual_scale", 1e-9, 1e9, 1., "typical residual in units of the target's scale, from public knowledge"),
-	text("method", MethodAuto, "mechanism; auto decides from rows, columns and eps", MethodAuto, MethodExponential, MethodObjective),
+	text("method", MethodAuto, "mechanism; auto is staged where rows times eps are 60 times the columns to the power 1.5, else the other one with the smaller expected error that is practical", MethodAuto, MethodStaged, MethodExponential, MethodObjective),
 	number("clip", 1e-9, 1e9, nil, "objective perturbation: bound on the norm of one person's gradient").from("the number of columns"),
 	number("smoothing", 1e-9, 1e9, nil, "objective perturbation: width over which the absolute loss is smoothed, in scaled units").from("public facts"),
 }

@@ -236,11 +236,15 @@ func (a L1) expect(s Shape, b privacy.Budget, _ privacy.Accountant) (Forecast, e
 		return Forecast{}, err
 	}
 	a = a.withDefaults(s, b.Epsilon)
-	method, _, err := a.choose(s, b.Epsilon)
+	method, _, err := a.bounded().choose(s, b.Epsilon)
 	if err != nil {
 		return Forecast{}, err
 	}
-	if method == catalogue.MethodExponential {
+	if method == catalogue.MethodStaged {
+		deviation, short := newStaged(a, s, b.Epsilon).expect()
+		return Forecast{repeat(deviation, s.D), short}, nil
+	}
+	if a = a.bounded(); method == catalogue.MethodExponential {
 		return Forecast{Deviation: repeat(a.spread(s, b.Epsilon), s.D)}, nil
 	}
 	deviation, short := a.perturbation(s, b.Epsilon)
@@ -293,6 +297,28 @@ func (a L1) perturbation(s Shape, epsilon float64) (deviation, short float64) {
 		deviation, short = min(a.Radius/math.Sqrt(d), noise*math.Sqrt(d+1)/total), ridge/total
 	}
 	return deviation, short
+}
+
+// perturbationError is the root mean square that noise and ridge together make a
+// coefficient wrong, if it is as large as its scale.
+func (a L1) perturbationError(s Shape, epsilon float64) float64 {
+	deviation, short := a.perturbation(s, epsilon)
+	return math.Hypot(deviation, short)
+}
+
+// expect is what perturbation says of the last fit, whose smoothing lies at a quantile of
+// the residuals. Either fit holds back a share of the way that is left.
+func (f staged) expect() (deviation, short float64) {
+	fit := f.L1
+	if fit.Radius == 0 {
+		fit.Radius = math.Inf(1)
+	}
+	fit.Clip, fit.Smoothing = math.Sqrt(float64(f.shape.D)), roughSmoothing*f.ResidualScale
+	rough, left := fit.perturbation(f.shape, f.shares.rough)
+	residual := math.Hypot(f.ResidualScale, rough*math.Sqrt(float64(f.shape.D)))
+	fit.Clip, fit.Smoothing = f.clip, residual*math.Sqrt2*math.Erfinv(f.level)
+	deviation, short = fit.perturbation(f.shape, f.shares.last)
+	return deviation, left * short
 }
 
 // overNormal is the mean of f over the absolute values of normal residuals.

@@ -18,22 +18,23 @@ import (
 // features and targets of any tail. All parameters are public; the zero value of
 // each means its default, which Plan derives from rows, coefficients and epsilon.
 //
-// Privacy: epsilon-DP under replace-one. The exponential mechanism has bounded
-// range epsilon too, which zCDP accounts price at a quarter of a pure event:
-// Plan prefers it wherever its exact sampler is practical.
+// Privacy: epsilon-DP under replace-one. On zCDP accounts fits in stages cost about a
+// sixth of epsilon^2, the exponential mechanism an eighth, as it has bounded range epsilon
+// too, and objective perturbation a half.
 //
 // Source: Wang & Xu, l1 regression with heavy-tailed data, Algorithms 1 and 2;
-// Chaudhuri, Monteleoni & Sarwate 2011. Differs: expmech.md, objpert.md.
+// Chaudhuri, Monteleoni & Sarwate 2011. Differs: expmech.md, objpert.md. Fits in stages
+// are ours: l1_staged.md.
 type L1 struct {
 	Theta         float64 // moments the residuals have, in [1.05, 2]: 2 is a variance
 	Iota          float64 // residuals above 1/Iota all count the same
-	Radius        float64 // of the set of coefficients, in scaled units
+	Radius        float64 // of the set of coefficients, in scaled units; fits in stages have none unless it is given
 	Pitch         float64 // of the grid of coefficients, in scaled units
 	ResidualScale float64 // a typical residual, in scaled units
-	Clip          float64 // norm beyond which objective perturbation weighs a row down
+	Clip          float64 // norm to which objective perturbation shortens longer rows
 	Smoothing     float64 // objective perturbation: residuals well below it count as squares
 	Set           string  // SetBall or SetBox
-	Method        string  // catalogue.MethodAuto, catalogue.MethodExponential or catalogue.MethodObjective
+	Method        string  // catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodExponential or catalogue.MethodObjective
 	Unscaled      bool    // no scale was registered: values may be of any size
 	Memory        int64   // bytes for the exact sampler beside the rows, 4 GiB when zero
 }
@@ -70,15 +71,13 @@ func (a L1) Plan(s Shape, b privacy.Budget, _ privacy.Accountant) (*Plan, error)
 		return nil, err
 	}
 	a = a.withDefaults(s, b.Epsilon)
-	method, why, err := a.choose(s, b.Epsilon)
+	method, why, err := a.bounded().choose(s, b.Epsilon)
 	if err != nil {
 		return nil, err
 	}
-	build := a.objective
-	if method == catalogue.MethodExponential {
-		build = a.exponential
-	}
-	p, err := build(s, b.Epsilon)
+	p, err := map[string]func(Shape, float64) (*Plan, error){
+		catalogue.MethodStaged: a.staged, catalogue.MethodExponential: a.bounded().exponential, catalogue.MethodObjective: a.bounded().objective,
+	}[method](s, b.Epsilon)
 	if err != nil {
 		return nil, err
 	}
@@ -99,19 +98,26 @@ func (a L1) check(s Shape, b privacy.Budget) error {
 
 // choose decides the method and says why.
 func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
-	seconds := a.samplerSeconds(s, epsilon)
+	seconds, information := a.samplerSeconds(s, epsilon), stagedInformation(s, epsilon)
 	switch {
 	case a.Method == catalogue.MethodExponential && seconds > forcedSeconds:
 		return "", "", fmt.Errorf("%w: the exact sampler would need many minutes for %d rows and %d coefficients; leave method at %q, or ask for fewer features or a smaller iota",
 			ErrInfeasible, s.N, s.D, catalogue.MethodAuto)
-	case a.Method == catalogue.MethodExponential || a.Method == catalogue.MethodObjective:
+	case a.Method != "" && a.Method != catalogue.MethodAuto:
 		return a.Method, "asked for", nil
-	case a.Unscaled:
-		return catalogue.MethodObjective, "no scale is registered, and without scales the exact sampler may take extremely long", nil
-	case seconds <= autoSeconds:
-		return catalogue.MethodExponential, fmt.Sprintf("the exact sampler is practical for %d rows and %d coefficients", s.N, s.D), nil
+	case information >= enoughForStaged:
+		return catalogue.MethodStaged, fmt.Sprintf("rows times eps over coefficients to the power 1.5 is %.3g, and from %d on fits in stages err least", information, enoughForStaged), nil
 	}
-	return catalogue.MethodObjective, fmt.Sprintf("the exact sampler is not practical for %d rows and %d coefficients", s.N, s.D), nil
+	few := fmt.Sprintf("rows times eps over coefficients to the power 1.5 is %.3g, too little for fits in stages", information)
+	switch {
+	case a.Unscaled:
+		return catalogue.MethodObjective, few + "; no scale is registered, and without scales the exact sampler may take extremely long", nil
+	case seconds > autoSeconds:
+		return catalogue.MethodObjective, fmt.Sprintf("%s; the exact sampler is not practical for %d rows and %d coefficients", few, s.N, s.D), nil
+	case a.perturbationError(s, epsilon) < a.spread(s, epsilon):
+		return catalogue.MethodObjective, few + "; its expected error is smaller than that of the exponential mechanism", nil
+	}
+	return catalogue.MethodExponential, few + "; its expected error is smaller than that of objective perturbation", nil
 }
 
 // What a draw of the exponential mechanism may be expected to take: by itself,
@@ -145,10 +151,9 @@ func (a L1) withPublicFacts(unscaled bool, memory int64) Algorithm {
 	return a
 }
 
-// withDefaults fills in what was not given; the pitch waits for the method.
+// withDefaults fills in what was not given; pitch and radius wait for the method.
 func (a L1) withDefaults(s Shape, epsilon float64) L1 {
 	setDefault(&a.Theta, 2)
-	setDefault(&a.Radius, 10)
 	setDefault(&a.ResidualScale, 1)
 	setDefault(&a.Iota, defaultIota(a.Theta, rowsPerCoefficient(s, epsilon))/a.ResidualScale)
 	setDefault(&a.Clip, 1.1*math.Sqrt(float64(s.D)))
@@ -156,6 +161,13 @@ func (a L1) withDefaults(s Shape, epsilon float64) L1 {
 	if a.Set == "" {
 		a.Set = SetBall
 	}
+	return a
+}
+
+// bounded has a radius in any case. A draw needs one, and the ridge of objective
+// perturbation holds coefficients back anyway; fits in stages do without.
+func (a L1) bounded() L1 {
+	setDefault(&a.Radius, 10)
 	return a
 }
 
@@ -181,6 +193,27 @@ func (a L1) parameters(s Shape) map[string]any {
 	}
 }
 
+// noMedianIntervals is why none is released: an interval must hold for sampling and noise
+// together, and needs the density of the residuals at 0.
+const noMedianIntervals = "no interval is known that holds for sampling and noise of median regression together; dp_huber_regress is a robust model that can have one"
+
+// medians is a run that releases coefficients alone, and says where the set may have cut
+// them.
+func (a L1) medians(fit func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)) run {
+	return func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+		w, err := fit(ctx, x, src)
+		r := Result{Coefficients: w, WhyNull: noMedianIntervals}
+		norm := 2.
+		if a.Set == SetBox {
+			norm = math.Inf(1)
+		}
+		if a.Radius != 0 {
+			r.checkEdge(floats.Norm(w, norm), a.Radius)
+		}
+		return r, err
+	}
+}
+
 // exponential plans a draw on a grid far below the spread of the draw.
 func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 	setDefault(&a.Pitch, powerOfTwo(a.Radius)*0x1p-20)
@@ -195,7 +228,7 @@ func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 	parameters["theta"], parameters["iota"] = a.Theta, a.Iota
 	return &Plan{
 		Event: privacy.BoundedRange{Epsilon: epsilon}, Parameters: parameters, Seconds: a.seconds(s, epsilon), shape: s,
-		run: a.estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+		run: a.medians(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 			return expmech.Draw(ctx, p, x.X, x.Y, src)
 		}),
 	}, nil
@@ -216,7 +249,7 @@ func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
 	return &Plan{
 		Event: privacy.Pure{Epsilon: epsilon}, Parameters: parameters, shape: s,
 		Band: repeat(p.Band(s.D, BandMiss), s.D), Seconds: 1e-7 * float64(s.N) * float64(s.D),
-		run: a.estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+		run: a.medians(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 			w, err := objpert.Draw(ctx, p, x.X, x.Y, src)
 			if err == nil {
 				a.project(w)
@@ -226,22 +259,11 @@ func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
 	}, nil
 }
 
-// estimates is a run that releases coefficients alone, and says where the set may have cut
-// them.
-func (a L1) estimates(draw func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)) run {
-	return func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		r, err := estimates(draw)(ctx, x, src)
-		norm := 2.
-		if a.Set == SetBox {
-			norm = math.Inf(1)
-		}
-		r.checkEdge(floats.Norm(r.Coefficients, norm), a.Radius)
-		return r, err
-	}
-}
-
-// project moves released coefficients to the nearest point of the set.
+// project moves released coefficients to the nearest point of the set, if there is one.
 func (a L1) project(w []float64) {
+	if a.Radius == 0 {
+		return
+	}
 	if a.Set == SetBox {
 		for j := range w {
 			w[j] = math.Max(-a.Radius, math.Min(w[j], a.Radius))

@@ -202,10 +202,10 @@ func (x Data) perturbation(w []float64, clip, smoothing, epsilon float64) float6
 		for _, v := range row {
 			square += v * v
 		}
-		r := x.residual(i, w)
-		pull := math.Min(1, clip*clip/square) * r / math.Hypot(r, smoothing)
+		f := math.Min(1, clip/math.Sqrt(square))
+		r := f * x.residual(i, w)
 		for j, v := range row {
-			gradient[j] -= pull * v
+			gradient[j] -= r / math.Hypot(r, smoothing) * f * v
 		}
 	}
 	square := 0.0

@@ -19,31 +19,36 @@ func TestL1ChoosesFromPublicFacts(t *testing.T) {
 	for _, c := range []struct {
 		algorithm L1
 		n, d      int
-		event     privacy.Event
+		method    string
+		why       string
 	}{
-		{L1{}, 1, 1, privacy.BoundedRange{Epsilon: 1}},
-		{L1{}, 10_000, 6, privacy.BoundedRange{Epsilon: 1}},
-		{L1{}, 100_000, 5, privacy.BoundedRange{Epsilon: 1}},
-		{L1{}, 10_000, 8, privacy.Pure{Epsilon: 1}},
-		{L1{}, 1_000_000, 4, privacy.Pure{Epsilon: 1}},
-		{L1{}, 10_000, 20, privacy.Pure{Epsilon: 1}},
-		{L1{}, 10_000_000, 6, privacy.Pure{Epsilon: 1}},
-		{L1{Method: catalogue.MethodAuto}, 10_000, 20, privacy.Pure{Epsilon: 1}},
-		{L1{Iota: 50}, 10_000, 4, privacy.Pure{Epsilon: 1}},
-		{L1{Iota: 50, ResidualScale: .01}, 10_000, 4, privacy.BoundedRange{Epsilon: 1}},
-		{L1{Method: catalogue.MethodObjective}, 100, 2, privacy.Pure{Epsilon: 1}},
-		{L1{Unscaled: true}, 100, 2, privacy.Pure{Epsilon: 1}},
-		{L1{Unscaled: true, Method: catalogue.MethodExponential}, 100, 2, privacy.BoundedRange{Epsilon: 1}},
-		{L1{Radius: 1e5}, 10_000, 6, privacy.Pure{Epsilon: 1}},
-		{L1{Method: catalogue.MethodExponential}, 1_000_000, 6, privacy.BoundedRange{Epsilon: 1}},
+		{L1{}, 10_000, 6, catalogue.MethodStaged, "is 680, and from 60 on"},
+		{L1{Method: catalogue.MethodAuto}, 10_000_000, 20, catalogue.MethodStaged, "from 60 on"},
+		{L1{Unscaled: true}, 480, 4, catalogue.MethodStaged, "is 60,"},
+		{L1{}, 479, 4, catalogue.MethodObjective, "is 59.9, too little for fits in stages; its expected error is smaller"},
+		{L1{}, 1, 1, catalogue.MethodObjective, "smaller than that of the exponential mechanism"},
+		{L1{Unscaled: true}, 100, 2, catalogue.MethodObjective, "no scale is registered"},
+		{L1{}, 1000, 20, catalogue.MethodObjective, "not practical"},
+		{L1{Smoothing: 1e-3}, 100, 2, catalogue.MethodExponential, "smaller than that of objective perturbation"},
+		{L1{Smoothing: 1e-3, Iota: 1e4}, 100, 2, catalogue.MethodObjective, "not practical"},
+		{L1{Method: catalogue.MethodStaged}, 1, 1, catalogue.MethodStaged, "asked for"},
+		{L1{Method: catalogue.MethodObjective}, 1_000_000, 2, catalogue.MethodObjective, "asked for"},
+		{L1{Method: catalogue.MethodExponential}, 1_000_000, 6, catalogue.MethodExponential, "asked for"},
+		{L1{Unscaled: true, Method: catalogue.MethodExponential}, 100, 2, catalogue.MethodExponential, "asked for"},
 	} {
 		p, err := c.algorithm.Plan(Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
-		if err != nil || p.Event != c.event {
-			t.Errorf("%+v for %d rows, %d coefficients: %+v, %v; want %#v", c.algorithm, c.n, c.d, p, err, c.event)
+		if err != nil {
+			t.Errorf("%+v for %d rows, %d coefficients: %v", c.algorithm, c.n, c.d, err)
 			continue
 		}
-		if method := map[privacy.Event]string{privacy.BoundedRange{Epsilon: 1}: catalogue.MethodExponential, privacy.Pure{Epsilon: 1}: catalogue.MethodObjective}[c.event]; p.Method != method {
-			t.Errorf("%#v is called %s", p.Event, p.Method)
+		if why := p.Parameters["why"].(string); p.Method != c.method || !strings.Contains(why, c.why) {
+			t.Errorf("%+v for %d rows, %d coefficients: %s, %s", c.algorithm, c.n, c.d, p.Method, why)
+		}
+		if e, simple := map[string]privacy.Event{catalogue.MethodExponential: privacy.BoundedRange{Epsilon: 1}, catalogue.MethodObjective: privacy.Pure{Epsilon: 1}}[p.Method]; simple && p.Event != e {
+			t.Errorf("%s costs %#v", p.Method, p.Event)
+		}
+		if e, err := (privacy.PureSum{}).Epsilon(p.Event, 0); e != 1 || err != nil {
+			t.Errorf("%s costs %v, %v", p.Method, e, err)
 		}
 	}
 }
@@ -54,8 +59,10 @@ func TestL1RecordsEveryPublicParameter(t *testing.T) {
 		algorithm L1
 		want      string
 	}{
-		{L1{}, `{"coefficients":4,"intercept":true,"iota":0.111,"pitch":0.00000763,"radius":10,"residual_scale":1,"rows":10000,"set":"ball","theta":2,` +
-			`"why":"the exact sampler is practical for 10000 rows and 4 coefficients"}`},
+		{L1{}, `{"clip":3.57,"coefficients":4,"intercept":true,"residual_quantile":0.075,"residual_scale":1,"rows":10000,` +
+			`"why":"rows times eps over coefficients to the power 1.5 is 1.25e+03, and from 60 on fits in stages err least"}`},
+		{L1{Method: catalogue.MethodExponential}, `{"coefficients":4,"intercept":true,"iota":0.111,"pitch":0.00000763,"radius":10,"residual_scale":1,"rows":10000,"set":"ball","theta":2,` +
+			`"why":"asked for"}`},
 		{L1{Method: catalogue.MethodObjective, ResidualScale: 2, Pitch: .3, Set: SetBox}, `{"clip":2.2,"coefficients":4,"intercept":true,"pitch":0.25,"radius":10,` +
 			`"residual_scale":2,"rows":10000,"set":"box","smoothing":0.48,"why":"asked for"}`},
 	} {
@@ -97,7 +104,7 @@ func TestL1RefusesInWords(t *testing.T) {
 		{L1{Method: "mcmc"}, 10, 2, one, ErrParameter, `option "method" is "mcmc"`},
 		{L1{}, 0, 2, one, ErrInfeasible, "0 rows"},
 		{L1{}, 10, 0, one, ErrInfeasible, "0 coefficients"},
-		{L1{Radius: 1e9, Pitch: 1e-12}, 10, 2, one, ErrInfeasible, "too fine for radius"},
+		{L1{Method: catalogue.MethodExponential, Radius: 1e9, Pitch: 1e-12}, 10, 2, one, ErrInfeasible, "too fine for radius"},
 		{L1{Method: catalogue.MethodExponential}, 10_000, 30, one, ErrInfeasible, "ask for fewer features"},
 	} {
 		p, err := c.algorithm.Plan(Shape{N: c.n, D: c.d}, c.budget, privacy.PureSum{})
@@ -113,7 +120,7 @@ func TestL1DefaultsAlwaysPlan(t *testing.T) {
 	for _, n := range []int{1, 7, 1000, 1e6, 1e9} {
 		for _, d := range []int{1, 4, 9, 64, 1000} {
 			for _, eps := range []float64{minEpsilon, .1, 1, 100, maxEpsilon} {
-				for _, a := range []L1{{}, {Theta: 1.05}, {ResidualScale: 1e-9}, {ResidualScale: 1e9}, {Radius: 1e-6}, {Radius: 1e9}, {Method: catalogue.MethodObjective}} {
+				for _, a := range []L1{{}, {Theta: 1.05}, {ResidualScale: 1e-9}, {ResidualScale: 1e9}, {Radius: 1e-6}, {Radius: 1e9}, {Method: catalogue.MethodObjective}, {Method: catalogue.MethodStaged}} {
 					if _, err := a.Plan(Shape{N: n, D: d, Intercept: true}, privacy.Budget{Epsilon: eps}, privacy.PureSum{}); err != nil {
 						t.Errorf("%+v, n = %d, d = %d, eps = %g: %v", a, n, d, eps, err)
 					}
@@ -131,7 +138,8 @@ func TestL1RunsOnDegenerateTables(t *testing.T) {
 		"infinite":    {[]float64{inf, 1, 2}, []float64{1, -inf, 2}},
 		"huge":        {[]float64{1e308, -1e308, 1}, []float64{1e308, math.MaxFloat64, 1}},
 	} {
-		for _, a := range []L1{{Method: catalogue.MethodExponential}, {Method: catalogue.MethodExponential, Set: SetBox}, {Method: catalogue.MethodObjective}, {Method: catalogue.MethodObjective, Set: SetBox, Radius: .1}} {
+		for _, a := range []L1{{Method: catalogue.MethodExponential}, {Method: catalogue.MethodExponential, Set: SetBox}, {Method: catalogue.MethodObjective}, {Method: catalogue.MethodObjective, Set: SetBox, Radius: .1},
+			{Method: catalogue.MethodStaged, Radius: 10}, {Method: catalogue.MethodStaged, Set: SetBox, Radius: .1}} {
 			s := Shape{N: len(table.y), D: 2, Intercept: true}
 			p, err := a.Plan(s, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
 			if err != nil {
@@ -161,7 +169,7 @@ func inside(w []float64, radius float64, set string) bool {
 // than what the noise is expected to do.
 func TestL1TellsTheBandOfItsNoise(t *testing.T) {
 	s, b := Shape{N: 10_000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1}
-	for method, known := range map[string]bool{catalogue.MethodExponential: false, catalogue.MethodObjective: true} {
+	for method, known := range map[string]bool{catalogue.MethodExponential: false, catalogue.MethodStaged: false, catalogue.MethodObjective: true} {
 		inner := L1{Method: method}
 		plain, err := inner.Plan(s, b, privacy.PureSum{})
 		if err != nil {

@@ -59,6 +59,13 @@ func (a L1) seconds(s Shape, epsilon float64) float64 {
 	return 0.1 + 1.25*a.samplerSeconds(s, epsilon)*math.Pow(1.5, float64(max(0, s.D-4)))
 }
 
+// seconds are those of second moments and whitening, twice, and of the steps of two fits,
+// most of which go over products of all pairs of columns.
+func (f staged) seconds() float64 {
+	n, d := float64(f.shape.N), float64(f.shape.D)
+	return 1e-3 + n*(1e-7+1e-7*d+2e-8*d*d) + 2e-5*d*d*d
+}
+
 // seconds are those of the passes, each over products of all pairs of columns, of the
 // noise, and of the proximal points of a penalty.
 func (a JointMoments) seconds(s Shape) float64 {

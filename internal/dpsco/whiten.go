@@ -48,7 +48,7 @@ func (a Whitened) at(s Shape, z float64) (*stage, error) {
 	})}, nil
 }
 
-func secondMoments(x Data, c mech.MomentContract, noise mech.Gaussian, src *mech.Source) *mat.SymDense {
+func secondMoments(x Data, c mech.MomentContract, noise mech.MomentNoise, src *mech.Source) *mat.SymDense {
 	total := mech.NewMoments(c)
 	var parts []*mech.Moments
 	x.each(func() func(int, Data) {

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"dpsidecar/internal/mech/internal/hook"
+	"dpsidecar/internal/privacy"
 )
 
 // MomentContract is what every row of Moments is held to. All of it is public.
@@ -198,31 +199,33 @@ func (m *moments) addProducts(n int) {
 	}
 }
 
+// MomentNoise is what can make second moments public: Gaussian or MatrixLaplace.
+type MomentNoise interface {
+	Check() error
+	Event() privacy.Event
+	hides(c MomentContract, totals []int64) hook.Statistic
+	// entries draws the noise; the function it returns is called once for each i <= j, in order.
+	entries(c MomentContract, src *Source) func(i, j int) *big.Int
+}
+
 // Release writes the noisy mean of x x' over N rows to dst, D by D and symmetric,
-// and leaves m empty. NoiseMultiplier is the standard deviation of the noise on the
-// diagonal over the sensitivity of all of the matrix; off it, where an entry
-// stands for two, noise of half the variance does. Rows that were not added
-// count as zero.
+// and leaves m empty. Rows that were not added count as zero. It panics when
+// noise.Check refuses.
 //
-// Privacy: g.Event (proof: moments.md).
-func (m *Moments) Release(dst []float64, g Gaussian, src *Source) {
-	if err := g.Check(); err != nil {
+// Privacy: noise.Event (proofs: moments.md, matrixlaplace.md).
+func (m *Moments) Release(dst []float64, noise MomentNoise, src *Source) {
+	if err := noise.Check(); err != nil {
 		panic(err.Error())
 	}
 	d := m.contract.D
 	if len(dst) != d*d {
 		panic("mech: a release of the wrong length")
 	}
-	diagonal, off := m.contract.noise(g)
-	from := src.begin(g, m.contract, hook.Totals{Steps: m.totals, SquaredBound: m.contract.frobeniusSquared(), Weight: m.contract.weight})
-	y, total, k := new(big.Int), new(big.Int), 0
+	from := src.begin(noise, m.contract, noise.hides(m.contract, m.totals))
+	entry, total, k := noise.entries(m.contract, from), new(big.Int), 0
 	for i := range d {
 		for j := i; j < d; j++ {
-			if i == j {
-				diagonal.draw(y, from)
-			} else {
-				off.draw(y, from)
-			}
+			y := entry(i, j)
 			v := m.contract.inUnits(y.Add(y, total.SetInt64(m.totals[k])))
 			dst[i*d+j], dst[j*d+i] = v, v
 			k++
@@ -230,6 +233,27 @@ func (m *Moments) Release(dst []float64, g Gaussian, src *Source) {
 	}
 	src.end(dst)
 	m.clear()
+}
+
+// hides implements MomentNoise.
+func (g Gaussian) hides(c MomentContract, totals []int64) hook.Statistic {
+	return hook.Totals{Steps: totals, SquaredBound: c.frobeniusSquared(), Weight: c.weight}
+}
+
+// entries implements MomentNoise. NoiseMultiplier is the standard deviation on the
+// diagonal over the sensitivity of all of the matrix; off it, where an entry stands
+// for two, the variance is half.
+func (g Gaussian) entries(c MomentContract, src *Source) func(i, j int) *big.Int {
+	diagonal, off := c.noise(g)
+	y := new(big.Int)
+	return func(i, j int) *big.Int {
+		if i == j {
+			diagonal.draw(y, src)
+		} else {
+			off.draw(y, src)
+		}
+		return y
+	}
 }
 
 // noise returns the noise on and off the diagonal.

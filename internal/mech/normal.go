@@ -36,6 +36,15 @@ func (z Normal) Value(digits int) *big.Float {
 	return v
 }
 
+// scaled is Value times 2^(64 digits), an integer.
+func (z Normal) scaled(digits int) *big.Int {
+	v := z.u.digitsAfter(z.k, digits)
+	if z.negative {
+		v.Neg(v)
+	}
+	return v
+}
+
 // fraction is a uniform real number in [0, 1), of which only the first 64-bit
 // digits have been drawn. The others come when a comparison or a sharper
 // value needs them, so every decision below is the decision on the real number.
@@ -64,13 +73,18 @@ func (u *fraction) less(v *fraction) bool {
 // add returns k + u, with u cut after the given number of digits: at most
 // 2^(-64 digits) below the real number.
 func (u *fraction) add(k uint64, digits int) *big.Float {
+	v := new(big.Float).SetPrec(uint(64 * (digits + 1))).SetInt(u.digitsAfter(k, digits))
+	return v.SetMantExp(v, -64*digits)
+}
+
+// digitsAfter returns k followed by so many digits of u.
+func (u *fraction) digitsAfter(k uint64, digits int) *big.Int {
 	sum := new(big.Int).SetUint64(k)
 	for i := range digits {
 		sum.Lsh(sum, 64)
 		sum.Or(sum, new(big.Int).SetUint64(u.digit(i)))
 	}
-	v := new(big.Float).SetPrec(uint(64 * (digits + 1))).SetInt(sum)
-	return v.SetMantExp(v, -64*digits)
+	return sum
 }
 
 // bernoulliExp returns true with probability exp(-p x), where p is the probability

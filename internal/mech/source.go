@@ -45,6 +45,12 @@ func (s *Source) end(released []float64) {
 	}
 }
 
+// Observe is begin and end for mechanisms of packages below this one, which alone can
+// name its last argument.
+func (s *Source) Observe(mechanism, contract any, hidden hook.Statistic) (noise *Source, end func(released []float64)) {
+	return s.begin(mechanism, contract, hidden), s.end
+}
+
 // Uint64 returns 64 uniform bits.
 func (s *Source) Uint64() uint64 {
 	if _, err := io.ReadFull(s.r, s.word[:]); err != nil {

@@ -127,7 +127,7 @@ func (o *objective) farGradient(ctx context.Context, w []*big.Float, bits uint) 
 	}
 	square := float().Mul(big.NewFloat(o.smoothing), big.NewFloat(o.smoothing))
 	r, q, p, v := float(), float(), float(), new(big.Float)
-	for i, s := range o.s {
+	for i := range o.y {
 		if i%block == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -136,7 +136,7 @@ func (o *objective) farGradient(ctx context.Context, w []*big.Float, bits uint) 
 			r.Sub(r, p.Mul(w[j], v.SetFloat64(column[i])))
 		}
 		q.Sqrt(q.Add(q.Mul(r, r), square))
-		r.Mul(r.Quo(r, q), v.SetFloat64(s))
+		r.Quo(r, q)
 		for j, column := range o.x {
 			g[j].Sub(g[j], p.Mul(r, v.SetFloat64(column[i])))
 		}

@@ -12,6 +12,8 @@ import (
 	"math/big"
 
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/internal/hook"
+	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -21,19 +23,19 @@ var ErrParams = errors.New("objpert: bad parameter")
 
 // Params are the public parameters of
 //
-//	sum_i s_i H(y_i - <x_i, w>) + ridge/2 ||w||^2 + <b, w>,   H(r) = sqrt(r^2 + Smoothing^2) - Smoothing,
+//	sum_i H(f_i y_i - <f_i x_i, w>) + ridge/2 ||w||^2 + <b, w>,   H(r) = sqrt(r^2 + Smoothing^2) - Smoothing,
 //
-// where s_i = min(1, (Clip/||x_i||)^2), b has density proportional to exp(-||b||/noise),
+// where f_i = min(1, Clip/||x_i||), b has density proportional to exp(-||b||/noise),
 // and ridge and noise follow from Epsilon. No bound on features or target is assumed.
 //
 // Privacy: the released minimiser is Epsilon-DP under replace-one (objpert.md).
 //
 // Source: Chaudhuri, Monteleoni & Sarwate 2011, Algorithm 2. Differs: rows are
-// weighted instead of bounded, the constants are sharper, the minimiser is
+// shortened instead of bounded, the constants are sharper, the minimiser is
 // approximate within a certified distance, and the output is on a grid.
 type Params struct {
 	Epsilon   float64 // privacy loss, in [2^-40, 2^20]
-	Clip      float64 // norm, in scaled units, beyond which a row's weight falls
+	Clip      float64 // norm, in scaled units, to which longer rows are shortened together with their targets
 	Smoothing float64 // residuals well below it count as squares, above it as absolute values
 	Pitch     float64 // released coefficients are multiples of it; a power of two
 	Intercept bool    // the first coefficient belongs to a constant 1 that x does not hold
@@ -69,6 +71,9 @@ func (p Params) Validate(n, d int) error {
 	}
 	return err
 }
+
+// Event returns what one Draw costs.
+func (p Params) Event() privacy.Event { return privacy.Pure{Epsilon: p.Epsilon} }
 
 // plan is what follows from the public parameters.
 type plan struct {
@@ -126,7 +131,8 @@ func Draw(ctx context.Context, p Params, x [][]float64, y []float64, src *mech.S
 		panic(err.Error())
 	}
 	plan := p.newPlan(d)
-	o := newObjective(t, p, plan, newRadialNoise(src, d, plan.noise))
+	noise, end := src.Observe(p, [2]int{len(y), d}, hook.Rows{Columns: append(t.x[:d:d], t.y), Features: d, Bound: p.Clip})
+	o := newObjective(t, p, plan, newRadialNoise(noise, d, plan.noise))
 	w, err := o.minimise(ctx)
 	if err != nil {
 		return nil, err
@@ -134,7 +140,8 @@ func Draw(ctx context.Context, p Params, x [][]float64, y []float64, src *mech.S
 	released := make([]float64, d)
 	scale := new(big.Rat).SetInt(new(big.Int).Lsh(big.NewInt(1), plan.shift))
 	for j := range released {
-		released[j] = onGrid(w[j], p.Pitch, src.DiscreteLaplace(scale))
+		released[j] = onGrid(w[j], p.Pitch, noise.DiscreteLaplace(scale))
 	}
+	end(released)
 	return released, nil
 }

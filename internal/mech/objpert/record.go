@@ -6,23 +6,25 @@ import "math"
 // parameter lies within [1/hugeParameter, hugeParameter].
 const (
 	hugeParameter = 0x1p50
-	hugeFeature   = 0x1p100 // times Clip: a row with a larger feature has weight below 2^-200 and counts as none
+	hugeFeature   = 0x1p100 // times Clip: a row with a larger feature would shrink below 2^-100 of itself and counts as none
 	hugeTarget    = 0x1p200 // targets are clamped to it
 )
 
-// records is the table after the record map: D columns with the intercept's,
-// targets and weights, all finite. A weight s is at most 1, and s ||x||^2 at
-// most clip^2, exactly, for the real numbers these float64 stand for.
+// records is the table after the record map: D columns with the intercept's and
+// targets, all finite. A row x is at most clip long, exactly, for the real numbers
+// these float64 stand for.
 type records struct {
 	x    [][]float64
-	y, s []float64
+	y    []float64
 	clip float64
 }
 
-// newRecords maps every row on its own; it overwrites x and y. A row with a
-// missing or infinite value, or features beyond all use, gets weight 0.
+// newRecords maps every row on its own; it overwrites x and y. A row longer than
+// clip is shortened together with its target, so that it asks for the same
+// coefficients with less weight. A row with a missing or infinite value, or features
+// beyond all use, becomes zero.
 func newRecords(x [][]float64, y []float64, clip float64, intercept bool) records {
-	t := records{x: x, y: y, s: make([]float64, len(y)), clip: clip}
+	t := records{x: x, y: y, clip: clip}
 	if intercept {
 		ones := make([]float64, len(y))
 		for i := range ones {
@@ -31,20 +33,21 @@ func newRecords(x [][]float64, y []float64, clip float64, intercept bool) record
 		t.x = append([][]float64{ones}, x...)
 	}
 	for i := range y {
-		t.s[i] = t.weight(i)
-		if t.s[i] == 0 {
+		if f := t.factor(i); f == 0 {
 			t.clear(i)
+		} else if f < 1 {
+			t.shorten(i, f)
 		}
 		y[i] = math.Max(-hugeTarget, math.Min(y[i], hugeTarget))
 	}
 	return t
 }
 
-// weight returns min(1, (clip/||x||)^2), rounded downward: the squared norm, the
-// square, the quotient and the last product err by at most (d+4) 2^-53 relatively,
-// and the factor takes off twice that. Underflow of a square is far below the
-// factor's share of clip^2.
-func (t *records) weight(i int) float64 {
+// factor returns min(1, clip/||x||), rounded downward: the norm, the quotient and
+// the products with it err by at most (d+4) 2^-53 relatively, and the last factor
+// takes off twice that and more. Underflow of a square or a product is far below
+// its share of clip.
+func (t *records) factor(i int) float64 {
 	square, huge := 0.0, hugeFeature*t.clip
 	for _, column := range t.x {
 		if !(math.Abs(column[i]) <= huge) {
@@ -56,7 +59,14 @@ func (t *records) weight(i int) float64 {
 		return 0
 	}
 	lower := 1 - float64(len(t.x)+8)*0x1p-52
-	return math.Min(1, t.clip*t.clip/square*lower)
+	return math.Min(1, t.clip/math.Sqrt(square)*lower)
+}
+
+func (t *records) shorten(i int, factor float64) {
+	for _, column := range t.x {
+		column[i] *= factor
+	}
+	t.y[i] *= factor
 }
 
 func (t *records) clear(i int) {

@@ -41,39 +41,56 @@ func wildTable(rng *rand.Rand, n, d int) (x [][]float64, y []float64) {
 func rat(v float64) *big.Rat { return new(big.Rat).SetFloat64(v) }
 
 // The bounds of the proof hold for the real numbers behind the float64, exactly.
-func TestWeightsBoundEveryRow(t *testing.T) {
+// A shortened row keeps its direction, target included, and is not shorter than it must be.
+func TestRowsAreShortEnough(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	loose := 0
+	shortened := 0
 	for trial := range 20_000 {
 		clip := []float64{1e-3, .7, 1, math.Sqrt(5), 1e6}[rng.IntN(5)]
 		d, intercept := 1+rng.IntN(4), rng.IntN(2) == 0
 		x, y := wildTable(rng, 1, d)
-		missing := math.IsNaN(y[0]) || math.IsInf(y[0], 0)
-		for j := range x {
-			missing = missing || math.IsNaN(x[j][0]) || math.IsInf(x[j][0], 0)
+		row := []float64{y[0]}
+		if intercept {
+			row = append(row, 1)
+		}
+		for _, column := range x {
+			row = append(row, column[0])
 		}
 		r := newRecords(x, y, clip, intercept)
-		square := new(big.Rat)
+		square, limit := new(big.Rat), new(big.Rat).Mul(rat(clip), rat(clip))
 		for _, column := range r.x {
 			square.Add(square, new(big.Rat).Mul(rat(column[0]), rat(column[0])))
 		}
-		s, limit := rat(r.s[0]), new(big.Rat).Mul(rat(clip), rat(clip))
-		if missing && r.s[0] != 0 {
-			t.Fatalf("trial %d: a row with a missing value has weight %v", trial, r.s[0])
+		if square.Cmp(limit) > 0 {
+			t.Fatalf("trial %d: a row of squared length %v, allowed %v", trial, square, limit)
 		}
-		if !(r.s[0] >= 0 && r.s[0] <= 1) || s.Mul(s, square).Cmp(limit) > 0 {
-			t.Fatalf("trial %d: weight %v breaks the bound", trial, r.s[0])
+		factor := r.x[0][0] / row[1]
+		if !(factor > 1e-20 && factor < 1 && math.Abs(row[1]) > 1e-280) {
+			continue
 		}
-		if r.s[0] > 0 && r.s[0] < 1 && s.Mul(s, rat(1+1e-12)).Cmp(limit) < 0 {
-			loose++
+		shortened++
+		if square.Mul(square, rat(1+1e-12)).Cmp(limit) < 0 {
+			t.Fatalf("trial %d: the row is needlessly short", trial)
+		}
+		for j, v := range append([]float64{y[0]}, columnsOf(r)...) {
+			if want := factor * row[j]; math.Abs(v-want) > 1e-12*math.Abs(want) && math.Abs(v) < hugeTarget && math.Abs(want) > 1e-300 {
+				t.Fatalf("trial %d: %v became %v, the first feature %v times itself", trial, row[j], v, factor)
+			}
 		}
 	}
-	if loose > 0 {
-		t.Errorf("%d weights are needlessly small", loose)
+	if shortened < 1000 {
+		t.Errorf("only %d rows were shortened", shortened)
 	}
 }
 
-// A row that cannot be used is worth exactly a row of weight zero.
+func columnsOf(r records) (row []float64) {
+	for _, column := range r.x {
+		row = append(row, column[0])
+	}
+	return row
+}
+
+// A row that cannot be used is worth exactly a row of zeros.
 func TestUnusableRowsContributeNothing(t *testing.T) {
 	for _, bad := range [][]float64{
 		{math.NaN(), 1, 1}, {1, math.Inf(1), 1}, {1, 1, math.NaN()}, {1, 1, math.Inf(-1)}, {1e300, 1, 1}, {1, -math.MaxFloat64, 1e308},

@@ -9,8 +9,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// objective is J(w) = sum_i s_i H(y_i - <x_i, w>) + ridge/2 ||w||^2 + <b, w>, a
-// function of real numbers: s, x, y, smoothing and ridge are float64 and stand
+// objective is J(w) = sum_i H(y_i - <x_i, w>) + ridge/2 ||w||^2 + <b, w>, a
+// function of real numbers: x, y, smoothing and ridge are float64 and stand
 // for themselves, and b is the real vector that was drawn.
 type objective struct {
 	records
@@ -90,8 +90,8 @@ func (p point) next() []float64 {
 type curvature int
 
 const (
-	newton   curvature = iota // k = s smoothing^2 / q^3, the second derivative
-	majorise                  // k = s / q: the quadratic with it that touches J lies above J
+	newton   curvature = iota // k = smoothing^2 / q^3, the second derivative
+	majorise                  // k = 1 / q: the quadratic with it that touches J lies above J
 )
 
 const block = 256 // rows worked on at a time, so that they stay in cache
@@ -140,9 +140,9 @@ func (o *objective) fineGradient(w []float64) []float64 {
 		for j, column := range o.x {
 			subtractProducts(r, e, w[j], column[first:first+size])
 		}
-		for i, s := range o.s[first : first+size] {
+		for i := range r {
 			v := r[i] + e[i]
-			r[i] = s * (v / math.Sqrt(v*v+o.smoothing*o.smoothing))
+			r[i] = v / math.Sqrt(v*v+o.smoothing*o.smoothing)
 		}
 		for j, column := range o.x {
 			high[j], low[j] = addProducts(high[j], low[j], column[first:first+size], r)
@@ -165,7 +165,7 @@ func subtractProducts(r, e []float64, a float64, x []float64) {
 	}
 }
 
-// rows sets pull to s H'(r) and curve to the curvature's k, for the rows from first on.
+// rows sets pull to H'(r) and curve to the curvature's k, for the rows from first on.
 func (o *objective) rows(w []float64, first int, kind curvature, pull, curve []float64) {
 	r := pull
 	copy(r, o.y[first:])
@@ -173,13 +173,13 @@ func (o *objective) rows(w []float64, first int, kind curvature, pull, curve []f
 		floats.AddScaled(r, -w[j], column[first:first+len(r)])
 	}
 	square := o.smoothing * o.smoothing
-	for i, s := range o.s[first : first+len(r)] {
+	for i := range r {
 		q := math.Sqrt(r[i]*r[i] + square)
-		curve[i] = s / q
+		curve[i] = 1 / q
 		if kind == newton {
 			curve[i] *= square / (q * q)
 		}
-		pull[i] = s * (r[i] / q)
+		pull[i] = r[i] / q
 	}
 }
 

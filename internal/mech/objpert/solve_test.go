@@ -95,8 +95,8 @@ func TestMinimiserIsCertified(t *testing.T) {
 // Degenerate tables end in a certified minimiser too.
 func TestMinimiserIsCertifiedOnWildTables(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
-	p := Params{Epsilon: 1, Clip: 1.5, Smoothing: .3, Pitch: 0x1p-20, Intercept: true}
-	for trial := range 100 {
+	for trial := range 1000 {
+		p := Params{Epsilon: 1, Clip: 1.5, Smoothing: .3, Pitch: math.Ldexp(1, -rng.IntN(24)), Intercept: true}
 		x, y := wildTable(rng, 1+rng.IntN(40), 2)
 		o := testObjective(t, uint64(trial), p, x, y)
 		w, err := o.minimise(background)

@@ -7,6 +7,8 @@ import (
 	"math"
 	"math/big"
 	"slices"
+
+	"gonum.org/v1/gonum/mat"
 )
 
 // Source is what a mech.Source is made of: where randomness comes from, and who
@@ -117,6 +119,107 @@ func (v Chosen) Moved(w Chosen) (count int) {
 		}
 	}
 	return count
+}
+
+// Rows is a table by columns, of which one row may differ by anything, if no row is
+// longer than Bound in its first Features columns.
+type Rows struct {
+	Columns  [][]float64
+	Features int
+	Bound    float64
+}
+
+// Clone implements Statistic.
+func (v Rows) Clone() Statistic {
+	columns := make([][]float64, len(v.Columns))
+	for j, c := range v.Columns {
+		columns[j] = slices.Clone(c)
+	}
+	v.Columns = columns
+	return v
+}
+
+// Share implements Statistic: the length of the row that differs, over its bound, or how
+// many rows differ if they are several.
+func (v Rows) Share(neighbour Statistic) float64 {
+	w, moved, share := neighbour.(Rows), 0, 0.0
+	for i := range v.Columns[0] {
+		if v.same(w, i) {
+			continue
+		}
+		moved++
+		share = max(share, v.length(i)/v.Bound, w.length(i)/w.Bound)
+	}
+	if moved > 1 {
+		return float64(moved)
+	}
+	return share
+}
+
+func (v Rows) same(w Rows, i int) bool {
+	for j, c := range v.Columns {
+		if math.Float64bits(c[i]) != math.Float64bits(w.Columns[j][i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (v Rows) length(i int) float64 {
+	size := 0.0
+	for _, c := range v.Columns[:v.Features] {
+		size = math.Hypot(size, c[i])
+	}
+	return size
+}
+
+// Symmetric is a symmetric matrix of sums in grid steps, by rows of the upper triangle.
+// The sum of the absolute eigenvalues of what one record changes is bounded.
+type Symmetric struct {
+	Steps []int64
+	D     int
+	Bound float64
+}
+
+// Clone implements Statistic.
+func (v Symmetric) Clone() Statistic {
+	v.Steps = slices.Clone(v.Steps)
+	return v
+}
+
+// Share implements Statistic.
+func (v Symmetric) Share(neighbour Statistic) float64 {
+	change, k := mat.NewSymDense(v.D, nil), 0
+	for i := range v.D {
+		for j := i; j < v.D; j++ {
+			change.SetSym(i, j, float64(neighbour.(Symmetric).Steps[k]-v.Steps[k]))
+			k++
+		}
+	}
+	var eigen mat.EigenSym
+	if !eigen.Factorize(change, false) {
+		return math.Inf(1)
+	}
+	sum := 0.0
+	for _, l := range eigen.Values(nil) {
+		sum += math.Abs(l)
+	}
+	return sum / v.Bound
+}
+
+// Scores are integers of which one record moves each by at most one.
+type Scores struct{ Values []int64 }
+
+// Clone implements Statistic.
+func (v Scores) Clone() Statistic { return Scores{slices.Clone(v.Values)} }
+
+// Share implements Statistic.
+func (v Scores) Share(neighbour Statistic) float64 {
+	most := 0.0
+	for k, u := range neighbour.(Scores).Values {
+		most = max(most, math.Abs(float64(u-v.Values[k])))
+	}
+	return most
 }
 
 // Viewer is shown the integers of a mech.Bounded, and the square of how far one

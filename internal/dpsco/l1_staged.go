@@ -1,0 +1,223 @@
+package dpsco
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/objpert"
+	"dpsidecar/internal/privacy"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+)
+
+// staged is median regression in five private stages, each of which sees the rows through
+// what the earlier ones released:
+//
+//	reach    features far beyond their scales are brought back
+//	moments  twice: coordinates in which features, the constant among them, are uncorrelated and of size 1
+//	rough    objective perturbation with a wide smoothing
+//	width    of the smoothing: near a low quantile of the absolute residuals
+//	last     objective perturbation of the residuals, with that smoothing and a wide clip
+//
+// Privacy: its shares of epsilon add up to epsilon (proof: l1_staged.md).
+type staged struct {
+	L1
+	shape       Shape
+	shares      stagedShares
+	clip, level float64 // of the last fit; of the quantile of the residuals
+}
+
+// stagedShares are the epsilons of the stages. They are multiples of epsilon's last
+// binary digit: the sum is exact in float64, in any order.
+type stagedShares struct {
+	reach              float64 // of each feature; 0: features are taken for as large as their scales
+	moments            [2]float64
+	rough, width, last float64
+}
+
+// stagedInformation is J = n epsilon / d^1.5, which says how the noise of the stages compares
+// with what they measure.
+func stagedInformation(s Shape, epsilon float64) float64 {
+	return float64(s.N) * epsilon / math.Pow(float64(s.D), 1.5)
+}
+
+// From how much information on staged is the default, and looks at the reach of features.
+const (
+	enoughForStaged = 60
+	enoughForReach  = 400
+)
+
+// newStagedShares shares out epsilon; the last fit has what the others leave.
+func newStagedShares(s Shape, epsilon float64) stagedShares {
+	digit := math.Nextafter(epsilon, math.Inf(1)) - epsilon
+	part := func(share float64) float64 { return math.Floor(share*epsilon/digit) * digit }
+	p := stagedShares{moments: [2]float64{part(.06), part(.12)}, rough: part(.22), width: part(.06)}
+	if stagedInformation(s, epsilon) >= enoughForReach && s.Columns() > 0 {
+		p.reach = part(.03 / float64(s.Columns()))
+	}
+	p.last = epsilon - float64(s.Columns())*p.reach - p.moments[0] - p.moments[1] - p.rough - p.width
+	return p
+}
+
+// event is what the stages cost, in their order.
+func (p stagedShares) event(columns int) (e privacy.Compose) {
+	if p.reach > 0 {
+		e = append(e, privacy.Repeat{Count: columns, Event: privacy.Pure{Epsilon: p.reach}})
+	}
+	for _, epsilon := range []float64{p.moments[0], p.moments[1], p.rough, p.width, p.last} {
+		e = append(e, privacy.Pure{Epsilon: epsilon})
+	}
+	return e
+}
+
+// staged plans the stages.
+func (a L1) staged(s Shape, epsilon float64) (*Plan, error) {
+	f := newStaged(a, s, epsilon)
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	parameters := map[string]any{
+		"rows": s.N, "coefficients": s.D, "intercept": s.Intercept, "residual_scale": a.ResidualScale, "clip": f.clip, "residual_quantile": f.level,
+	}
+	if a.Radius != 0 {
+		parameters["radius"], parameters["set"] = a.Radius, a.Set
+	}
+	return &Plan{
+		Event: f.shares.event(s.Columns()), Parameters: parameters, Seconds: f.seconds(), shape: s,
+		run: f.medians(f.fit),
+	}, nil
+}
+
+// newStaged fills in what follows from public facts: a wide clip once there are so many
+// rows that noise does not matter, and as small a smoothing as noise allows.
+func newStaged(a L1, s Shape, epsilon float64) staged {
+	f := staged{L1: a, shape: s, shares: newStagedShares(s, epsilon)}
+	d, information := float64(s.D), float64(s.N)*f.shares.last
+	f.clip = math.Sqrt(d) * clampBetween(.05*math.Sqrt(information/d), 1, 6)
+	f.level = clampBetween(30*f.clip*f.clip/information, .02, .6)
+	return f
+}
+
+// The grid of magnitudes: features up to 4096 times their scale, residuals down to as little.
+const mostMagnitude = 24
+
+// check refuses what a mechanism of a stage refuses, whatever earlier stages release.
+func (f staged) check() error {
+	for _, smoothing := range []float64{roughSmoothing, math.Exp2(-mostMagnitude / 2), math.Exp2(mostMagnitude / 2)} {
+		for _, epsilon := range []float64{f.shares.rough, f.shares.last} {
+			if err := f.perturbation(epsilon, smoothing, f.clip).Validate(f.shape.N, f.shape.D); err != nil {
+				return fmt.Errorf("%w: %w", ErrInfeasible, err)
+			}
+		}
+	}
+	if err := f.contract().Check(); err != nil {
+		return infeasible(err)
+	}
+	return nil
+}
+
+// roughSmoothing is that of the rough fit, in units of ResidualScale; roughQuantile is the
+// share of rows whose residuals are taken to be below it.
+const (
+	roughSmoothing = .4
+	roughQuantile  = .4
+)
+
+func (f staged) contract() mech.MomentContract {
+	return mech.MomentContract{Bound: math.Sqrt(float64(f.shape.D)), N: f.shape.N, D: f.shape.D}
+}
+
+// perturbation is a fit's mechanism; its grid is far below the smoothing, yet no finer
+// than what float64 can certify for this many rows.
+func (f staged) perturbation(epsilon, smoothing, clip float64) objpert.Params {
+	certified := float64(f.shape.N) * math.Max(1, epsilon) * smoothing / clip * 0x1p-47
+	pitch := powerOfTwo(math.Max(10*smoothing*0x1p-29, certified))
+	return objpert.Params{Epsilon: below(epsilon), Clip: clip, Smoothing: smoothing, Pitch: pitch}
+}
+
+// fit runs the stages on x, which it overwrites.
+func (f staged) fit(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	t := f.bringBack(x, src)
+	for _, epsilon := range f.shares.moments {
+		p := f.whitener(x, epsilon, src)
+		x = x.times(p.matrix)
+		t.Mul(t, p.matrix)
+	}
+	divide(x.Y, f.ResidualScale)
+	u := make([]float64, f.shape.D)
+	rough := f.perturbation(f.shares.rough, roughSmoothing, math.Sqrt(float64(f.shape.D)))
+	if err := f.step(ctx, u, x, rough, roughQuantile, src); err != nil {
+		return nil, err
+	}
+	last := f.perturbation(f.shares.last, f.width(x.Y, src), f.clip)
+	if err := f.step(ctx, u, x, last, f.level, src); err != nil {
+		return nil, err
+	}
+	w := mat.NewVecDense(f.shape.D, nil)
+	w.MulVec(t, mat.NewVecDense(f.shape.D, u))
+	w.ScaleVec(f.ResidualScale, w)
+	f.project(w.RawVector().Data)
+	return w.RawVector().Data, nil
+}
+
+// bringBack divides features by their reach, and returns the matrix that turns
+// coefficients of what became of the rows into coefficients of the rows.
+func (f staged) bringBack(x Data, src *mech.Source) *mat.Dense {
+	t := mat.NewDense(x.D, x.D, nil)
+	for j := range x.D {
+		t.Set(j, j, 1)
+	}
+	if f.shares.reach == 0 {
+		return t
+	}
+	q := mech.Quantile{Epsilon: below(f.shares.reach), Level: .75, Prior: 2, Upward: true}
+	for j, column := range x.X {
+		counts := mech.NewMagnitudes(mech.MagnitudeContract{Highest: mostMagnitude, N: x.N})
+		counts.Add(column)
+		reach := q.Release(counts, src)
+		divide(column, reach)
+		k := x.D - len(x.X) + j
+		t.Set(k, k, 1/reach)
+	}
+	return t
+}
+
+// whitener is made of the second moments of rows that are shortened to the length they have
+// once they are whitened. Eigenvalues below the noise are raised to it.
+func (f staged) whitener(x Data, epsilon float64, src *mech.Source) whitener {
+	d := float64(x.D)
+	noise := mech.MatrixLaplace{Epsilon: below(epsilon)}
+	floor := .6 * d / (epsilon * float64(x.N)) * math.Sqrt(2*d*(d+1))
+	return newWhitener(secondMoments(x, f.contract(), noise, src), floor)
+}
+
+// width is the smoothing of the last fit.
+func (f staged) width(residuals []float64, src *mech.Source) float64 {
+	counts := mech.NewMagnitudes(mech.MagnitudeContract{Lowest: -mostMagnitude, Highest: mostMagnitude, N: len(residuals)})
+	counts.Add(residuals)
+	return mech.Quantile{Epsilon: below(f.shares.width), Level: f.level, Prior: 1}.Release(counts, src)
+}
+
+// step adds to u a fit of the targets in x and leaves their residuals there. It is
+// lengthened by what the ridge takes off when a share of the rows, quantile, has
+// residuals within the smoothing.
+func (f staged) step(ctx context.Context, u []float64, x Data, p objpert.Params, quantile float64, src *mech.Source) error {
+	columns := make([][]float64, len(x.X))
+	for j, column := range x.X {
+		columns[j] = slices.Clone(column)
+	}
+	v, err := objpert.Draw(ctx, p, columns, slices.Clone(x.Y), src)
+	if err != nil {
+		return err
+	}
+	longer := 1 + math.Min(.5, 2*p.Clip*p.Clip/(p.Epsilon*float64(x.N)*quantile))
+	for j := range v {
+		u[j] += longer * v[j]
+		floats.AddScaled(x.Y, -longer*v[j], x.X[j])
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package dpsco
+
+import (
+	"context"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
+	"dpsidecar/internal/privacy"
+)
+
+// The shares add up to epsilon, as rational numbers, and so does what is charged, in every
+// order; a zCDP account is charged about a sixth of epsilon^2.
+func TestStagedSharesAddUp(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 6))
+	for range 20_000 {
+		s := Shape{N: 1 + int(math.Exp(20*r.Float64())), D: 1 + r.IntN(40), Intercept: r.IntN(2) == 0}
+		epsilon := math.Exp(30*r.Float64() - 20)
+		if r.IntN(3) == 0 {
+			epsilon = []float64{.1, .3, 1, 3, minEpsilon, maxEpsilon, 2, .5}[r.IntN(8)]
+		}
+		p := newStagedShares(s, epsilon)
+		sum := new(big.Rat).SetInt64(int64(s.Columns()))
+		sum.Mul(sum, new(big.Rat).SetFloat64(p.reach))
+		for _, share := range []float64{p.moments[0], p.moments[1], p.rough, p.width, p.last} {
+			if !(share > 0) {
+				t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
+			}
+			sum.Add(sum, new(big.Rat).SetFloat64(share))
+		}
+		if sum.Cmp(new(big.Rat).SetFloat64(epsilon)) != 0 {
+			t.Fatalf("%+v: shares of %v add up to %v", s, epsilon, sum)
+		}
+		if p.reach > 0 != (stagedInformation(s, epsilon) >= enoughForReach && s.Columns() > 0) {
+			t.Fatalf("%+v, eps %v: reach %v", s, epsilon, p.reach)
+		}
+		e := p.event(s.Columns())
+		slices.Reverse(e)
+		if cost, err := privacy.Price(e); err != nil || cost.Epsilon != epsilon || cost.Delta != 0 || cost.Rho > .19*epsilon*epsilon {
+			t.Fatalf("%+v: %v costs %+v, %v", s, epsilon, cost, err)
+		}
+	}
+}
+
+// A plan on a table and on a neighbour that is given the same answers calls the same
+// mechanisms, which differ by what they hide, through all stages.
+func TestReplaysOfStaged(t *testing.T) {
+	largest := map[string]float64{}
+	r := rand.New(rand.NewPCG(2, 6))
+	for k := range 250 {
+		s := Shape{N: 23, D: 1 + k%3, Intercept: k%2 == 0}
+		a, epsilon := L1{Method: catalogue.MethodStaged}, []float64{5, 200}[k/3%2]
+		if k%5 == 0 {
+			a.Set, a.Radius, a.ResidualScale = SetBox, 2, .1
+		}
+		var request Algorithm = a
+		if k%4 == 0 {
+			request = Scaled{Algorithm: a, X: []float64{0.1, 3, 1e-3}[:s.Columns()], Y: 7}
+		}
+		plan := func() *Plan {
+			p, err := request.Plan(s, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		x, y := neighbours(r, s, false)
+		shares, err := replay(t, plan, x, y)
+		if err != nil {
+			t.Fatalf("pair %d, %+v: %v", k, s, err)
+		}
+		for kind, share := range shares {
+			largest[kind] = max(largest[kind], share)
+		}
+	}
+	if len(largest) != 3 {
+		t.Errorf("mechanisms %v", largest)
+	}
+	for kind, share := range largest {
+		t.Logf("%-50s %.3f", kind, share)
+		if share <= .5 {
+			t.Errorf("%s: moved by %v of its bound at most; half the bound would pass", kind, share)
+		}
+	}
+}
+
+// breakStaged is a plan that does wrong what how says.
+func breakStaged(how string, s Shape, epsilon float64) *Plan {
+	f := newStaged(L1{Method: catalogue.MethodStaged}.withDefaults(s, epsilon), s, epsilon)
+	event := f.shares.event(s.Columns())
+	switch how {
+	case "the width is not charged":
+		event = slices.Delete(event, len(event)-2, len(event)-1)
+	case "the moments cost half":
+		event[len(event)-5] = privacy.Pure{Epsilon: f.shares.moments[0] / 2}
+	}
+	run := func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+		largest, sum := 0.0, 0.0
+		for _, y := range x.Y {
+			if math.Abs(y) < 1e3 {
+				largest = max(largest, math.Abs(y))
+				sum += y
+			}
+		}
+		switch how {
+		case "targets are centred at their mean":
+			for i := range x.Y {
+				x.Y[i] -= sum / float64(x.N)
+			}
+		case "features are scaled by the largest target":
+			for _, column := range x.X {
+				divide(column, 1+largest)
+			}
+		case "the clip follows the data":
+			f.clip *= 1 + largest
+		case "the quantile follows the data":
+			f.level = min(.9, f.level*(1+largest/100))
+		case "draws depend on the data":
+			for range int(largest) {
+				src.Uint64()
+			}
+		case "where targets are small the last fit is left out":
+			if largest < 2 {
+				return make([]float64, s.D), nil
+			}
+		}
+		w, err := f.fit(ctx, x, src)
+		if how == "the residuals' scale is told" {
+			w[0] += 1e-6 * largest
+		}
+		return w, err
+	}
+	return &Plan{Event: event, shape: s, run: L1{}.medians(run)}
+}
+
+func TestReplaysOfStagedRefuteMutants(t *testing.T) {
+	s := Shape{N: 23, D: 2, Intercept: true}
+	for _, how := range []string{
+		"nothing", "the width is not charged", "the moments cost half", "targets are centred at their mean", "features are scaled by the largest target",
+		"the clip follows the data", "the quantile follows the data", "draws depend on the data", "where targets are small the last fit is left out", "the residuals' scale is told",
+	} {
+		var found error
+		r := rand.New(rand.NewPCG(3, 6))
+		for range 40 {
+			a, b := neighbours(r, s, false)
+			if _, err := replay(t, func() *Plan { return breakStaged(how, s, 200) }, a, b); err != nil {
+				found = err
+			}
+		}
+		if (found == nil) != (how == "nothing") {
+			t.Errorf("%s: %v", how, found)
+		}
+	}
+}
+
+// Any table is answered with finite numbers.
+func TestStagedSurvivesAwkwardTables(t *testing.T) {
+	for name, v := range map[string]float64{"missing": nan, "infinite": inf, "huge": 1e300, "tiny": 1e-300, "zero": 0, "one": 1} {
+		for _, epsilon := range []float64{.3, 3} { // without and with a look at the reach
+			const n = 2000
+			x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: columns(3, n), Y: make([]float64, n)}
+			for i := range n {
+				sign := float64(1 - 2*(i%2))
+				x.set(i, func(j int) float64 { return v * []float64{sign, 1, 1, sign}[j+1] })
+			}
+			p, err := L1{Method: catalogue.MethodStaged}.Plan(x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := coefficients(p.Run(t.Context(), x, mechtest.Source(t, 1)))
+			for _, c := range w {
+				if err != nil || math.IsNaN(c) || math.IsInf(c, 0) {
+					t.Errorf("%s at eps %v: %v, %v", name, epsilon, w, err)
+				}
+			}
+		}
+	}
+}
+
+// l1 has no intervals, and says so.
+func TestMedianRegressionSaysWhyThereAreNoIntervals(t *testing.T) {
+	for _, method := range []string{catalogue.MethodStaged, catalogue.MethodObjective, catalogue.MethodExponential} {
+		x := normalTable(1, 50, 1, 2)
+		p, err := L1{Method: method}.Plan(x.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.Run(t.Context(), x, mechtest.Source(t, 1))
+		if err != nil || r.StdErr != nil || !strings.Contains(r.WhyNull, "sampling and noise") || !strings.Contains(r.WhyNull, "huber") {
+			t.Errorf("%s: %+v, %v", method, r, err)
+		}
+	}
+}

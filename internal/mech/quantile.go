@@ -1,0 +1,182 @@
+package mech
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+
+	"dpsidecar/internal/mech/internal/hook"
+	"dpsidecar/internal/privacy"
+)
+
+// MagnitudeContract is the public grid of magnitudes 2^(k/2), Lowest <= k <= Highest, for
+// N numbers.
+type MagnitudeContract struct{ Lowest, Highest, N int }
+
+// Check reports whether Magnitudes can be counted.
+//
+// Errors: wraps ErrParams and names the field.
+func (c MagnitudeContract) Check() error {
+	const most = 200
+	switch {
+	case !(c.Lowest >= -most && c.Lowest <= 0 && c.Highest >= 0 && c.Highest <= most):
+		return fmt.Errorf("%w: magnitudes from 2^(%d/2) to 2^(%d/2); they must be between 2^-100 and 2^100, 1 among them", ErrParams, c.Lowest, c.Highest)
+	case c.N < 1 || c.N > maxRecords:
+		return fmt.Errorf("%w: N = %d; it must be in [1, 2^40]", ErrParams, c.N)
+	}
+	return nil
+}
+
+// bin returns which of the magnitudes is the least that is not below |v|, counted from the
+// lowest; false where there is none.
+func (c MagnitudeContract) bin(v float64) (int, bool) {
+	v = math.Abs(v)
+	if !(v <= math.MaxFloat64) {
+		return 0, false
+	}
+	fraction, exponent := math.Frexp(v) // v = fraction 2^exponent, fraction in [1/2, 1) or 0
+	k := 2 * exponent
+	switch {
+	case v == 0:
+		k = c.Lowest
+	case fraction == .5:
+		k -= 2
+	case fraction <= math.Sqrt2/2:
+		k--
+	}
+	return max(k, c.Lowest) - c.Lowest, k <= c.Highest
+}
+
+// Magnitudes counts how many of N numbers, one a record, are as large as each of a grid of
+// magnitudes. A number that is missing, or beyond the grid, counts for none. Not safe for
+// concurrent use.
+type Magnitudes struct{ *magnitudes }
+
+type magnitudes struct {
+	sensitive
+	contract MagnitudeContract
+	records  int
+	counts   []int64
+}
+
+// NewMagnitudes returns empty counts. It panics when c.Check refuses.
+func NewMagnitudes(c MagnitudeContract) *Magnitudes {
+	if err := c.Check(); err != nil {
+		panic(err.Error())
+	}
+	return &Magnitudes{&magnitudes{contract: c, counts: make([]int64, c.Highest-c.Lowest+1)}}
+}
+
+// Add counts numbers, each of a record of its own. It panics beyond N of them.
+func (m *Magnitudes) Add(v []float64) {
+	if len(v) > m.contract.N-m.records {
+		panic("mech: more records than N")
+	}
+	m.records += len(v)
+	for _, x := range v {
+		if k, ok := m.contract.bin(x); ok {
+			m.counts[k]++
+		}
+	}
+}
+
+// Quantile selects a magnitude near the quantile of a Level by permute-and-flip: the less
+// the number of records up to a magnitude differs from Level times N, the likelier it is.
+// A magnitude a step further from 1 must win 2 Prior/Epsilon records by it. Upward, a magnitude
+// with more records than that below it is no worse than the quantile.
+//
+// Privacy: Epsilon-DP under replace-one (proof: quantile.md).
+//
+// Source: McKenna & Sheldon 2020, on ranks as in Smith 2011. Differs: the prior.
+type Quantile struct {
+	Epsilon, Level, Prior float64
+	Upward                bool
+}
+
+// Check reports whether the parameters can be used.
+//
+// Errors: wraps ErrParams.
+func (q Quantile) Check() error {
+	if !(q.Level > 0 && q.Level < 1) {
+		return fmt.Errorf("%w: Level = %v; it must be between 0 and 1", ErrParams, q.Level)
+	}
+	if !(q.Prior >= 0 && q.Prior <= 64) {
+		return fmt.Errorf("%w: Prior = %v; it must be in [0, 64]", ErrParams, q.Prior)
+	}
+	return checkEpsilon(q.Epsilon)
+}
+
+// Event returns what one Release costs.
+func (q Quantile) Event() privacy.Event { return privacy.Pure{Epsilon: q.Epsilon} }
+
+// Release returns the selected magnitude and leaves m empty. It panics when q.Check refuses.
+func (q Quantile) Release(m *Magnitudes, src *Source) float64 {
+	if err := q.Check(); err != nil {
+		panic(err.Error())
+	}
+	scores := q.scores(m.contract, m.counts)
+	from := src.begin(q, m.contract, hook.Scores{Values: scores})
+	selected := []float64{float64(m.contract.Lowest + permuteAndFlip(scores, q.Epsilon, from))}
+	src.end(selected)
+	clear(m.counts)
+	m.records = 0
+	return math.Pow(2, selected[0]/2)
+}
+
+// scores returns how bad every magnitude is: an integer that one record moves by at most 1.
+func (q Quantile) scores(c MagnitudeContract, counts []int64) []int64 {
+	scores := make([]int64, len(counts))
+	aim, below := int64(q.Level*float64(c.N)), int64(0)
+	for i, count := range counts {
+		below += count
+		miss := below - aim
+		if q.Upward {
+			miss = min(miss, 0)
+		}
+		steps := math.Abs(float64(c.Lowest + i))
+		scores[i] = max(miss, -miss) + int64(2*q.Prior/q.Epsilon*steps)
+	}
+	return scores
+}
+
+// permuteAndFlip selects the position of one of the smallest scores: each is kept with
+// probability exp(-Epsilon/2 times what it is above the least), and one of those that are kept
+// is drawn.
+func permuteAndFlip(scores []int64, epsilon float64, src *Source) int {
+	least := scores[0]
+	for _, s := range scores {
+		least = min(least, s)
+	}
+	rate := rational(epsilon)
+	rate.Quo(rate, big.NewRat(2, 1))
+	var kept []int
+	for i, s := range scores {
+		x := new(big.Rat).SetInt64(s - least)
+		if src.survives(x.Mul(x, rate)) {
+			kept = append(kept, i)
+		}
+	}
+	return kept[src.Uint64n(uint64(len(kept)))]
+}
+
+// survives returns true with probability exp(-x), exactly, x >= 0: in stretches that BelowExp
+// can decide.
+func (s *Source) survives(x *big.Rat) bool {
+	stretch := power(20)
+	for ; x.Cmp(stretch) > 0; x = new(big.Rat).Sub(x, stretch) {
+		if !s.Uniform().belowMinusExp(stretch) {
+			return false
+		}
+	}
+	return s.Uniform().belowMinusExp(x)
+}
+
+// belowMinusExp reports, exactly, whether the number is below exp(-x), 0 <= x <= 2^20.
+func (u *Uniform) belowMinusExp(x *big.Rat) bool {
+	near, _ := x.Float64()
+	slack := near * 0x1p-50
+	if u.SurelyAboveExp(slack - near) {
+		return false
+	}
+	return u.SurelyBelowExp(-near-slack) || u.BelowExp(big.NewRat(1, 1), new(big.Rat).Neg(x))
+}
