@@ -158,26 +158,11 @@ func (f *jointFit) nextCuts(t int) {
 		}
 		f.within = clampBetween(f.residuals.below(f.cut), 0.5, 1)
 	}
-	trace := f.trace()
+	trace := meanSquare(f.q, f.h, f.hDeviation)
 	f.bound = 1.5 * math.Sqrt(trace)
 	if f.lengths.seen {
 		f.bound = f.nextBound(trace, f.momentNoise[t+1].NoiseMultiplier)
 	}
-}
-
-// trace bounds the mean square of the length of whitened rows: what is left where
-// eigenvalues were raised, and the noise.
-func (f *jointFit) trace() float64 {
-	var whitened mat.Dense
-	whitened.Mul(f.q.T(), f.h)
-	whitened.Mul(&whitened, f.q)
-	noise := 0.0
-	for j := range f.shape.D {
-		column := mat.Col(nil, j, f.q)
-		square := floats.Dot(column, column)
-		noise += square * square
-	}
-	return min(f.d, max(1, mat.Trace(&whitened))+f.hDeviation*math.Sqrt(noise))
 }
 
 // nextBound balances the noise of moments of rows with what shortening takes from

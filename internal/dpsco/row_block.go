@@ -31,6 +31,7 @@ func halfOctave(v float64) float64 {
 type rowBlock struct {
 	n      int
 	z      [][]float64 // columns of P'x
+	y      []float64   // targets
 	e      []float64   // residuals; NaN in a row that says nothing
 	length []float64   // of z; NaN in a row that says nothing
 	v      []float64   // scratch: one number a row
@@ -45,7 +46,7 @@ func newRowBlock(d int) *rowBlock {
 // load writes a block. A row with a number that is not finite, or too large to be
 // squared, says nothing.
 func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
-	r.n = b.N
+	r.n, r.y = b.N, b.Y
 	e, length := r.e[:b.N], r.length[:b.N]
 	predict(e, b, w)
 	for i, y := range b.Y {

@@ -1,6 +1,8 @@
 package dpsco
 
 import (
+	"math"
+
 	"dpsidecar/internal/dpsco/prox"
 
 	"gonum.org/v1/gonum/floats"
@@ -37,6 +39,22 @@ func (w whitener) triangular(h *mat.SymDense, hidden float64) (q *mat.Dense, flo
 	_ = inverse.InverseTri(&upper) // an error would say that it is badly conditioned, no more
 	q.Copy(&inverse)
 	return q, floored, least
+}
+
+// meanSquare bounds the mean square of the length of Q'x where H, with noise of a
+// deviation on its diagonal, are the second moments of x and Q whitens them: it is less
+// than d where eigenvalues were raised.
+func meanSquare(q *mat.Dense, h *mat.SymDense, deviation float64) float64 {
+	var whitened mat.Dense
+	whitened.Mul(q.T(), h)
+	whitened.Mul(&whitened, q)
+	d := h.SymmetricDim()
+	noise := 0.0
+	for j := range d {
+		column := mat.Col(nil, j, q)
+		noise += square(floats.Dot(column, column))
+	}
+	return min(float64(d), max(1, mat.Trace(&whitened))+deviation*math.Sqrt(noise))
 }
 
 // times returns P v.
