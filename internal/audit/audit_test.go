@@ -40,7 +40,7 @@ func TestNoMechanismIsRefuted(t *testing.T) {
 			t.Errorf("%s claims %v at least %v", r.Name, r.Claim, r.Lower)
 		}
 	}
-	for _, name := range strings.Fields("auto joint_moments catoni trimmed ksu ksu_axis sample_aggregate spgd_clip spgd_kamath spgd_holland svrg svrg_pp accmd gd l1") {
+	for _, name := range strings.Fields("auto joint_moments newton catoni trimmed ksu ksu_axis sample_aggregate spgd_clip spgd_kamath spgd_holland svrg svrg_pp accmd gd l1") {
 		if !played[name] {
 			t.Errorf("no game for %s", name)
 		}

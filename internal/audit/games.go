@@ -95,6 +95,7 @@ var worstCases = []worstCase{
 	linear("auto", "one row that is not zero changes sides; whitened", options{"whitening": "on", "feature_norm": 1.}, alone(20)),
 	linear("auto", "a target of 1e6 becomes -1e6", options{"steps": 1.}, flip(20)),
 	linear("joint_moments", "a target of 1e6 becomes -1e6", options{}, flip(20)),
+	huber("newton", "a target of 1e6 becomes -1e6", options{}, flip(20)),
 	linear("catoni", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1.}, flip(20)),
 	linear("trimmed", "rows at both ends, one changes sides", options{"steps": 1., "trim": 2.}, halves(21)),
 	linear("trimmed", "no spread, one row becomes 1e9", options{"steps": 1., "trim": 5.}, outlier(100)),
@@ -135,6 +136,13 @@ func linear(name, pair string, o options, tables func() (a, b dpsco.Data)) worst
 		o["whitening"] = "off"
 	}
 	return worstCase{name: name, model: "linear", pair: pair, options: o, tables: tables}
+}
+
+// huber is the same of a Huber fit.
+func huber(name, pair string, o options, tables func() (a, b dpsco.Data)) worstCase {
+	c := linear(name, pair, o, tables)
+	c.model = "huber"
+	return c
 }
 
 // table is one feature of ones and a target.

@@ -10,7 +10,8 @@ import (
 const (
 	MethodAuto            = "auto"
 	MethodJointMoments    = "joint_moments" // of least squares alone
-	MethodStaged          = "staged"
+	MethodNewton          = "newton"        // of the others alone
+	MethodStaged          = "staged"        // of l1 alone
 	MethodExponential     = "exponential_mechanism"
 	MethodObjective       = "objective_perturbation"
 	MethodSampleAggregate = "sample_aggregate"
@@ -42,6 +43,7 @@ type method struct {
 var gradientMethods = []method{
 	{MethodAuto, append([]string{"clip"}, descent...)},
 	{MethodJointMoments, []string{"residual_scale", "feature_norm"}},
+	{MethodNewton, []string{"residual_scale", "feature_norm"}},
 	{"catoni", append([]string{"moment", "truncation"}, descent...)},
 	{"trimmed", append([]string{"range", "trim"}, descent...)},
 	{"ksu", append([]string{"range", "truncation"}, descent...)},
@@ -57,8 +59,12 @@ var gradientMethods = []method{
 }
 
 func gradientMethodNames(squares bool) (names []string) {
+	other := MethodJointMoments // of the other models
+	if squares {
+		other = MethodNewton
+	}
 	for _, m := range gradientMethods {
-		if squares || m.name != MethodJointMoments {
+		if m.name != other {
 			names = append(names, m.name)
 		}
 	}
@@ -96,8 +102,9 @@ func (c choice) reads(option string) bool {
 		return c.penalty == PenaltyElasticNet
 	case "groups":
 		return c.penalty == PenaltyGroupL1
-	case "residual_scale": // auto that whitens takes the bound of the loss's derivative, if it has one
-		if !c.squares && c.method == MethodAuto && c.whitening == WhiteningOn || c.method == MethodSampleAggregate && c.aggregator == AggregatorCentre {
+	case "residual_scale": // of labels it serves descents that do not whiten
+		whitens := c.method == MethodNewton || c.method == MethodAuto && c.whitening == WhiteningOn
+		if c.labels && whitens || c.method == MethodSampleAggregate && c.aggregator == AggregatorCentre {
 			return false
 		}
 	case "clip", "steps", "step_size": // auto that whitens is joint moments for least squares
@@ -105,7 +112,7 @@ func (c choice) reads(option string) bool {
 			return false
 		}
 	case "feature_norm":
-		if c.method == MethodJointMoments {
+		if c.method == MethodJointMoments || c.method == MethodNewton {
 			return true
 		}
 		whitens := c.whitening == WhiteningOn || c.whitening == WhiteningAuto && c.method == MethodAuto

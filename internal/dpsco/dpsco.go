@@ -12,6 +12,7 @@
 //	parts               the estimators and solvers that recipes are made of, with their defaults
 //	descent, oracle, block  first-order solvers on private means of row gradients
 //	whiten              the same in coordinates in which second moments are the identity
+//	row_block, scan, magnitudes, triangular, intervals  what fits in few passes share
 //	joint_*             least squares from joint moments of rows and residuals
 //	aggregate, rangemean  sample and aggregate
 //	l1                  median regression

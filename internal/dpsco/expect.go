@@ -94,6 +94,8 @@ func (a Regression) expect(s Shape, b privacy.Budget, accountant privacy.Account
 		return p.forecast(f.Descent)
 	case JointMoments:
 		return p.forecastJoint(f)
+	case Newton:
+		return p.forecastNewton(f)
 	case SampleAggregate:
 		return Forecast{Deviation: repeat(p.scatter(f), p.D)}, nil
 	}

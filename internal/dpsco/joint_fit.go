@@ -3,7 +3,6 @@ package dpsco
 import (
 	"math"
 
-	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -61,54 +60,15 @@ func newJointFit(r *jointReleases) *jointFit {
 	return f
 }
 
-// scan passes all rows, in the coordinates of the fit, to visitors, one for each core.
-func (f *jointFit) scan(x Data, p *mat.Dense, w []float64, visitor func() func(first int, r *jointRows)) {
-	byColumn := make([][]float64, f.shape.D)
-	for j := range byColumn {
-		for i := range j + 1 {
-			byColumn[j] = append(byColumn[j], p.At(i, j))
-		}
-	}
-	x.each(func() func(int, Data) {
-		rows, visit := newJointRows(f.shape.D), visitor()
-		return func(first int, b Data) {
-			rows.load(b, byColumn, w)
-			visit(first, rows)
-		}
-	})
-}
-
-// merging collects the parts that visitors fill.
-type merging[T interface {
-	Fork() T
-	Merge(T)
-}] struct {
-	total T
-	parts []T
-}
-
-func (m *merging[T]) fork() T {
-	part := m.total.Fork()
-	m.parts = append(m.parts, part)
-	return part
-}
-
-func (m *merging[T]) merged() T {
-	for _, part := range m.parts {
-		m.total.Merge(part)
-	}
-	return m.total
-}
-
 // pilot makes one pilot pass: it releases joint moments and histograms, moves
 // the fit by a regression step, whitens, and sets the cuts of the next pass.
 func (f *jointFit) pilot(t int, x Data, src *mech.Source) {
 	last := t == pilotPasses-1
 	moments := merging[*mech.Moments]{total: mech.NewMoments(f.pilotContract())}
-	residuals, lengths, products := f.histogram(), f.histogram(), f.histogram()
-	f.scan(x, f.p, f.w, func() func(int, *jointRows) {
+	residuals, lengths, products := magnitudeCounts(x.N), magnitudeCounts(x.N), magnitudeCounts(x.N)
+	x.scan(f.p, f.w, func() func(int, *rowBlock) {
 		m, e, l, g := moments.fork(), residuals.fork(), lengths.fork(), products.fork()
-		return func(first int, r *jointRows) {
+		return func(first int, r *rowBlock) {
 			r.count(e, func(i int) float64 { return r.e[i] / f.Scale })
 			r.count(l, func(i int) float64 { return r.length[i] })
 			if last {
@@ -120,25 +80,15 @@ func (f *jointFit) pilot(t int, x Data, src *mech.Source) {
 	joint := make([]float64, (f.shape.D+1)*(f.shape.D+1))
 	moments.merged().Release(joint, f.momentNoise[t], src)
 	f.readMoments(t, joint)
-	f.residuals = f.release(residuals, f.residualNoise[t], f.Scale, math.Inf(1), src).run()
-	f.lengths = f.release(lengths, f.lengthNoise[t], 1, 64*(1+math.Sqrt(f.d)), src).apart()
+	f.residuals = releaseMagnitudes(residuals, f.residualNoise[t], f.Scale, math.Inf(1), x.N, src).run()
+	f.lengths = releaseMagnitudes(lengths, f.lengthNoise[t], 1, longest(x.D), x.N, src).apart()
 	if last {
-		f.products = f.release(products, f.productNoise, f.Scale, math.Inf(1), src).run()
+		f.products = releaseMagnitudes(products, f.productNoise, f.Scale, math.Inf(1), x.N, src).run()
 		f.chooseCuts()
 		f.weigh()
 		return
 	}
 	f.nextCuts(t)
-}
-
-func (f *jointFit) histogram() *merging[*mech.Histogram] {
-	return &merging[*mech.Histogram]{total: mech.NewHistogram(halfOctaves, f.shape.N, 1)}
-}
-
-func (f *jointFit) release(h *merging[*mech.Histogram], noise mech.Gaussian, unit, limit float64, src *mech.Source) *magnitudes {
-	noisy := make([]float64, magnitudeBins)
-	noise.Release(noisy, h.merged().Bounded(), src)
-	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.shape.N)
 }
 
 // leastEigenvalue is below what eigenvalues of second moments are never divided by.
@@ -169,7 +119,7 @@ func (f *jointFit) readMoments(t int, joint []float64) {
 		floor = max(hidden, shortenedEigenvalue)
 	}
 	w := newWhitener(f.h, floor)
-	floats.Add(f.w, f.from(pilotStep(w, gradient, f.hDeviation/math.Sqrt2*unit)))
+	floats.Add(f.w, times(f.p, pilotStep(w, gradient, f.hDeviation/math.Sqrt2*unit)))
 	f.q, f.floored, f.least = w.triangular(f.h, hidden)
 	f.p.Mul(f.p, f.q)
 	f.penalise()
@@ -195,39 +145,7 @@ func (f *jointFit) penalise() {
 	free := append([]float64(nil), f.w...)
 	f.proximal(f.w)
 	floats.Sub(free, f.w)
-	f.subgradient = f.coordinates(free)
-}
-
-// triangular returns an upper triangular Q with Q'HQ = 1, of H with its eigenvalues
-// raised; how many of them noise hides, which is those below hidden; and the least of
-// them, or hidden. The first coordinate of Q'x is a multiple of the first one of x: a
-// constant stays one.
-func (w whitener) triangular(h *mat.SymDense, hidden float64) (q *mat.Dense, floored int, least float64) {
-	d := h.SymmetricDim()
-	raised := mat.NewSymDense(d, nil)
-	for k, v := range w.values {
-		along := mat.Inner(w.vectors.ColView(k), h, w.vectors.ColView(k))
-		if along < hidden {
-			floored++
-		}
-		if k == 0 {
-			least = max(along, hidden)
-		}
-		raised.SymRankOne(raised, 1/(v*v), w.vectors.ColView(k))
-	}
-	var factor mat.Cholesky
-	q = mat.NewDense(d, d, nil)
-	if !factor.Factorize(raised) { // rounding: raised is positive definite
-		for j := range d {
-			q.Set(j, j, w.values[0])
-		}
-		return q, d, hidden
-	}
-	var upper, inverse mat.TriDense
-	factor.UTo(&upper)             // H = U'U
-	_ = inverse.InverseTri(&upper) // an error would say that it is badly conditioned, no more
-	q.Copy(&inverse)
-	return q, floored, least
+	f.subgradient = solveTriangular(f.p, free)
 }
 
 // nextCuts chooses the bounds of the pass after pass t.
@@ -240,26 +158,11 @@ func (f *jointFit) nextCuts(t int) {
 		}
 		f.within = clampBetween(f.residuals.below(f.cut), 0.5, 1)
 	}
-	trace := f.trace()
+	trace := meanSquare(f.q, f.h, f.hDeviation)
 	f.bound = 1.5 * math.Sqrt(trace)
 	if f.lengths.seen {
 		f.bound = f.nextBound(trace, f.momentNoise[t+1].NoiseMultiplier)
 	}
-}
-
-// trace bounds the mean square of the length of whitened rows: what is left where
-// eigenvalues were raised, and the noise.
-func (f *jointFit) trace() float64 {
-	var whitened mat.Dense
-	whitened.Mul(f.q.T(), f.h)
-	whitened.Mul(&whitened, f.q)
-	noise := 0.0
-	for j := range f.shape.D {
-		column := mat.Col(nil, j, f.q)
-		square := floats.Dot(column, column)
-		noise += square * square
-	}
-	return min(f.d, max(1, mat.Trace(&whitened))+f.hDeviation*math.Sqrt(noise))
 }
 
 // nextBound balances the noise of moments of rows with what shortening takes from
@@ -315,8 +218,6 @@ func (f *jointFit) weigh() {
 	}
 }
 
-func square(v float64) float64 { return v * v }
-
 // skipped is how many iterates of several steps do not count.
 func (f *jointFit) skipped() int {
 	if f.Steps > 1 {
@@ -330,13 +231,13 @@ func (f *jointFit) skipped() int {
 func (f *jointFit) step(i int, x Data, src *mech.Source) {
 	last := i == f.Steps-1
 	w := append([]float64(nil), f.w...)
-	floats.Add(w, f.from(f.at))
+	floats.Add(w, times(f.p, f.at))
 	steps := merging[*mech.Sum]{total: mech.NewSum(f.stepContract())}
 	levels := merging[*mech.Sum]{total: mech.NewSum(f.levelContract())}
 	meats := merging[*mech.Moments]{total: mech.NewMoments(f.meatContract())}
-	f.scan(x, f.p, w, func() func(int, *jointRows) {
+	x.scan(f.p, w, func() func(int, *rowBlock) {
 		s, l, m := steps.fork(), levels.fork(), meats.fork()
-		return func(first int, r *jointRows) {
+		return func(first int, r *rowBlock) {
 			weights := f.weights[first : first+r.n]
 			r.addStep(s, weights, f.stepCut)
 			if last && f.shape.Intercept {
@@ -373,67 +274,17 @@ func (f *jointFit) step(i int, x Data, src *mech.Source) {
 	}
 }
 
-// from returns P v; coordinates its inverse.
-func (f *jointFit) from(v []float64) []float64 {
-	w := mat.NewVecDense(f.shape.D, nil)
-	w.MulVec(f.p, mat.NewVecDense(f.shape.D, v))
-	return w.RawVector().Data
-}
-
-func (f *jointFit) coordinates(w []float64) []float64 {
-	v := append([]float64(nil), w...)
-	for j := len(v) - 1; j >= 0; j-- { // P is upper triangular, its diagonal positive
-		for k := j + 1; k < len(v); k++ {
-			v[j] -= f.p.At(j, k) * v[k]
-		}
-		v[j] /= f.p.At(j, j)
-	}
-	return v
-}
-
-// penaltyMetric is Psi in the metric (P P')^-1: the second moments that were released.
-type penaltyMetric struct {
-	metric    *prox.Metric
-	root      *mat.SymDense // of P P'
-	flattened whitener      // its inverse
-}
-
-func newPenaltyMetric(psi prox.Operator, p *mat.Dense) *penaltyMetric {
-	var gram mat.SymDense
-	gram.SymOuterK(1, p)
-	m := &penaltyMetric{flattened: newWhitener(&gram, 0), root: mat.NewSymDense(gram.SymmetricDim(), nil)}
-	values := make([]float64, len(m.flattened.values))
-	for k, v := range m.flattened.values {
-		values[k] = 1 / v
-		m.root.SymRankOne(m.root, values[k], m.flattened.vectors.ColView(k))
-	}
-	m.metric = prox.NewMetric(psi, m.flattened.vectors, values)
-	return m
-}
-
-// nearest moves w to where half its squared distance and Psi are least together.
-func (m *penaltyMetric) nearest(w []float64) {
-	u := m.flattened.apply(w)
-	m.metric.Prox(u, 1)
-	mat.NewVecDense(len(w), w).MulVec(m.root, mat.NewVecDense(len(u), u))
-}
-
 // proximal moves w to where half its squared distance, in the released metric, and
 // Psi are least together.
-func (f *jointFit) proximal(w []float64) {
-	if ball, only := f.Psi.(prox.L2Ball); f.Psi == nil || only && floats.Norm(w, 2) <= ball.Radius {
-		return
-	}
-	newPenaltyMetric(f.Psi, f.p).nearest(w)
-}
+func (f *jointFit) proximal(w []float64) { proximal(f.Psi, f.p, w) }
 
 // proximalAt does that to the fit at v, in the last coordinates.
 func (f *jointFit) proximalAt(v []float64) {
 	w := append([]float64(nil), f.w...)
-	floats.Add(w, f.from(v))
+	floats.Add(w, times(f.p, v))
 	f.proximal(w)
 	floats.Sub(w, f.w)
-	copy(v, f.coordinates(w))
+	copy(v, solveTriangular(f.p, w))
 }
 
 // finish returns the coefficients, with the correction of the slopes shrunk towards the
@@ -470,7 +321,7 @@ func (f *jointFit) shrinkage() float64 {
 
 // coefficients returns the pilot fit with a correction, the level and Psi.
 func (f *jointFit) coefficients(correction []float64) []float64 {
-	w := f.from(correction)
+	w := times(f.p, correction)
 	floats.Add(w, f.w)
 	if f.shape.Intercept {
 		w[0] += f.level

@@ -7,7 +7,6 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
-	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Intervals of a JointMoments are about the coefficients of least squares in the
@@ -150,39 +149,6 @@ func (f *jointFit) units() []float64 {
 	return u
 }
 
-// sandwich returns A S A'.
-func sandwich(a *mat.Dense, s *mat.SymDense) *mat.SymDense {
-	var left, both mat.Dense
-	left.Mul(a, s)
-	both.Mul(&left, a.T())
-	d, _ := a.Dims()
-	total := mat.NewSymDense(d, nil)
-	for i := range d {
-		for k := i; k < d; k++ {
-			total.SetSym(i, k, both.At(i, k))
-		}
-	}
-	return total
-}
-
-// positivePart raises negative eigenvalues to zero; a matrix whose eigenvalues are not
-// found is left as it is.
-func positivePart(s *mat.SymDense) *mat.SymDense {
-	var e mat.EigenSym
-	if !e.Factorize(s, true) {
-		return s
-	}
-	var vectors mat.Dense
-	e.VectorsTo(&vectors)
-	part := mat.NewSymDense(s.SymmetricDim(), nil)
-	for k, v := range e.Values(nil) {
-		if v > 0 {
-			part.SymRankOne(part, v, vectors.ColView(k))
-		}
-	}
-	return part
-}
-
 // degrees are the degrees of freedom that the noise of the meat leaves a variance of the
 // estimate with a given influence (Satterthwaite).
 func (f *jointFit) degrees(variance float64, influence mat.Vector) float64 {
@@ -192,25 +158,4 @@ func (f *jointFit) degrees(variance float64, influence mat.Vector) float64 {
 	}
 	meat := f.meatNoise.NoiseMultiplier * math.Sqrt2 * square(f.meatContract().Bound) / f.n
 	return max(1, 2*square(variance*f.n/(meat*length)))
-}
-
-// halfWidth is that of an interval that covers 95 % of estimates with a given
-// standard deviation, known to some degrees of freedom, and off by bias at most.
-func halfWidth(deviation, df, bias float64) float64 {
-	student := distuv.StudentsT{Sigma: 1, Nu: min(df, 1e6)}
-	return biasedQuantile(bias/deviation) * deviation * student.Quantile(0.975) / distuv.UnitNormal.Quantile(0.975)
-}
-
-// biasedQuantile is what 95 % of |N(bias, 1)| lie below.
-func biasedQuantile(bias float64) float64 {
-	low, high := 1.9, bias+3
-	for range 60 {
-		middle := (low + high) / 2
-		if distuv.UnitNormal.CDF(middle-bias)-distuv.UnitNormal.CDF(-middle-bias) < 0.95 {
-			low = middle
-		} else {
-			high = middle
-		}
-	}
-	return high
 }

@@ -175,7 +175,7 @@ func TestJointRowsKeepTheirContracts(t *testing.T) {
 	for range 3000 {
 		s := Shape{N: 1, D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}
 		x, _ := neighbours(r, s, false)
-		rows := newJointRows(s.D)
+		rows := newRowBlock(s.D)
 		p := make([][]float64, s.D)
 		for j := range p {
 			for range j + 1 {

@@ -64,7 +64,10 @@ func (p *problem) jointMoments() (fit, error) {
 // fitsLoss reports whether a method is one for a loss.
 func fitsLoss(l loss.Loss, method string) bool {
 	_, squares := l.(loss.Squared)
-	return squares || method != catalogue.MethodJointMoments
+	if squares {
+		return method != catalogue.MethodNewton
+	}
+	return method != catalogue.MethodJointMoments
 }
 
 // forecastJoint is the noise of the step, and of the level, at the cuts that

@@ -6,87 +6,11 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// A joint pass sees rows x as z = P'x, with the residual e = y - <x, w>. P and w
-// are released, or public: everything here is a function of one row and those.
-
-// halfOctaves are the bins of magnitudes: edges at 2^-8 to 2^16 units in steps of
-// a factor of sqrt 2, one bin below and one above.
-var halfOctaves = mech.Bins{Width: 1, Half: 25}
-
-// lowestOctave is the exponent of the lowest edge, in half octaves.
-const lowestOctave = -16
-
-// halfOctave places a magnitude in units among halfOctaves: the binary exponent
-// of its square, in the middle between edges. NaN stays.
-func halfOctave(v float64) float64 {
-	square := v * v
-	if math.IsNaN(square) {
-		return square
-	}
-	exponent := int(math.Float64bits(square)>>52) - 1023
-	return float64(exponent-lowestOctave) + 1.5 - float64(halfOctaves.Half)
-}
-
-// jointRows are a block of rows in the coordinates of a pass.
-type jointRows struct {
-	n      int
-	z      [][]float64 // columns of P'x
-	e      []float64   // residuals; NaN in a row that says nothing
-	length []float64   // of z; NaN in a row that says nothing
-	v      []float64   // scratch: one number a row
-	joint  [][]float64 // scratch: rows and one number more
-}
-
-func newJointRows(d int) *jointRows {
-	one := columns(3, blockRows)
-	return &jointRows{z: columns(d, blockRows), e: one[0], length: one[1], v: one[2], joint: columns(d+1, blockRows)}
-}
-
-// load writes a block. A row with a number that is not finite, or too large to be
-// squared, says nothing.
-func (r *jointRows) load(b Data, p [][]float64, w []float64) {
-	r.n = b.N
-	e, length := r.e[:b.N], r.length[:b.N]
-	predict(e, b, w)
-	for i, y := range b.Y {
-		e[i] = y - e[i]
-	}
-	clear(length)
-	for j := range r.z {
-		z := r.z[j][:b.N]
-		r.transform(z, b, p[j])
-		for i, v := range z {
-			length[i] += float64(v * v)
-		}
-	}
-	for i, square := range length {
-		if length[i] = math.Sqrt(square); !(square <= math.MaxFloat64 && math.Abs(e[i]) <= math.MaxFloat64) {
-			length[i], e[i] = math.NaN(), math.NaN()
-		}
-	}
-}
-
-// transform writes one coordinate of P'x, by its column of P: upper triangular.
-func (r *jointRows) transform(z []float64, b Data, p []float64) {
-	constant := 0.0
-	if b.Intercept {
-		constant, p = p[0], p[1:]
-	}
-	combine(z, constant, p, b.X[:len(p)])
-}
-
-// count adds the magnitudes of f(i), in units, to a histogram.
-func (r *jointRows) count(h *mech.Histogram, f func(i int) float64) {
-	v := r.v[:r.n]
-	for i := range v {
-		v[i] = halfOctave(f(i))
-	}
-	h.AddRows(mech.Rows{Intercept: true}, v)
-}
+// What a row hands to the releases of a JointMoments.
 
 // addPilot adds rows shortened to bound, beside residuals cut at cut, each in its
 // units, and notes by how much rows were shortened.
-func (r *jointRows) addPilot(m *mech.Moments, bound, cut float64, shortened []float64) {
+func (r *rowBlock) addPilot(m *mech.Moments, bound, cut float64, shortened []float64) {
 	for i := range shortened {
 		shortened[i] = min(1, bound/r.length[i])
 		r.v[i] = shortened[i] / bound
@@ -99,27 +23,8 @@ func (r *jointRows) addPilot(m *mech.Moments, bound, cut float64, shortened []fl
 	m.AddRows(mech.Rows{X: r.rowsOf(len(r.joint))}, r.n)
 }
 
-// scaled writes v_i z_i.
-func (r *jointRows) scaled() {
-	for j, z := range r.z {
-		product := r.joint[j][:r.n]
-		for i := range product {
-			product[i] = r.v[i] * z[i]
-		}
-	}
-}
-
-// rowsOf returns the first d columns of joint.
-func (r *jointRows) rowsOf(d int) [][]float64 {
-	x := make([][]float64, d)
-	for j := range x {
-		x[j] = r.joint[j][:r.n]
-	}
-	return x
-}
-
 // addStep adds weight e z in units of cut: mech.Sum shortens them to 1.
-func (r *jointRows) addStep(s *mech.Sum, weights []float64, cut float64) {
+func (r *rowBlock) addStep(s *mech.Sum, weights []float64, cut float64) {
 	v, x := r.v[:r.n], make([][]float64, len(r.z))
 	for i := range v {
 		v[i] = weights[i] * r.e[i] / cut
@@ -131,7 +36,7 @@ func (r *jointRows) addStep(s *mech.Sum, weights []float64, cut float64) {
 }
 
 // addLevel adds residuals in units of cut: mech.Sum clamps them to 1.
-func (r *jointRows) addLevel(s *mech.Sum, cut float64) {
+func (r *rowBlock) addLevel(s *mech.Sum, cut float64) {
 	v := r.v[:r.n]
 	for i := range v {
 		v[i] = r.e[i] / cut
@@ -140,7 +45,7 @@ func (r *jointRows) addLevel(s *mech.Sum, cut float64) {
 }
 
 // addMeat adds what a row gave to the step and, with an intercept, to the level.
-func (r *jointRows) addMeat(m *mech.Moments, weights []float64, cut, levelCut float64, level bool) {
+func (r *rowBlock) addMeat(m *mech.Moments, weights []float64, cut, levelCut float64, level bool) {
 	for i, weight := range weights {
 		c := weight * r.e[i] / cut
 		r.v[i] = c * min(1, 1/(math.Abs(c)*r.length[i]))
@@ -156,6 +61,3 @@ func (r *jointRows) addMeat(m *mech.Moments, weights []float64, cut, levelCut fl
 	}
 	m.AddRows(mech.Rows{X: r.rowsOf(d)}, r.n)
 }
-
-// clampTo moves v into [-limit, limit]; NaN stays.
-func clampTo(v, limit float64) float64 { return max(-limit, min(v, limit)) }

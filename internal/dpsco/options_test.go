@@ -26,7 +26,7 @@ func TestTheCatalogueDeclaresWhatRecipesRead(t *testing.T) {
 					continue // the penalty is one part, whatever the others
 				}
 				for _, w := range whitening.Choices {
-					if (name == catalogue.MethodSampleAggregate || name == catalogue.MethodJointMoments) && w != catalogue.WhiteningOff {
+					if slices.Contains([]string{catalogue.MethodSampleAggregate, catalogue.MethodJointMoments, catalogue.MethodNewton}, name) && w != catalogue.WhiteningOff {
 						continue // refused as a whole
 					}
 					for _, o := range m.Options {

@@ -41,9 +41,9 @@ func (p *problem) whitened(d Descent) Whitened {
 	return Whitened{Descent: d, Bound: p.FeatureNorm, Ratio: math.Sqrt((1 - whiteningShare) / (whiteningShare * calls))}
 }
 
-// auto is JointMoments for least squares, a whitened descent that weighs long rows
-// down for other losses, and plain descent where too little is known to whiten. The
-// figures are what served best on generated and real tables (docs/experiments.md).
+// auto is JointMoments for least squares and Newton for other losses; where less is known
+// of these a whitened descent that weighs long rows down, and plain descent where it is too
+// little to whiten. The figures are what served best on generated and real tables (docs/experiments.md).
 func (p *problem) auto() (fit, error) {
 	_, squares := p.Loss.(loss.Squared)
 	switch {
@@ -51,6 +51,8 @@ func (p *problem) auto() (fit, error) {
 		return p.descent(p.clip(), p.gd())
 	case squares:
 		return p.jointMoments()
+	case p.newtonServes():
+		return p.newton()
 	}
 	setDefault(&p.Steps, 60)
 	setDefault(&p.Clip, p.Loss.Lipschitz()*p.leverage())

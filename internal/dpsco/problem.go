@@ -89,18 +89,22 @@ func (p *problem) chooseWhitening() {
 		return
 	}
 	noise := 2 * math.Sqrt2 * p.featureNorm() * p.featureNorm() * math.Sqrt(p.d()/whiteningShare) / p.recordsPerNoise()
-	few := noise > 0.5
+	few := noise > 0.5 && !p.newtonServes()
 	if p.Method == catalogue.MethodAuto {
-		p.why = "whitening and a robust descent serve skewed and badly conditioned features"
-		if few {
+		switch {
+		case few:
 			p.why = "too few rows for this budget and so many coefficients to learn the features' second moments: plain descent"
+		case p.newtonServes():
+			p.why = "Newton steps from a start by joint moments: skewed, long and badly conditioned rows cost little"
+		default:
+			p.why = "whitening and a robust descent serve skewed and badly conditioned features"
 		}
 	}
 	if p.Whitening == catalogue.WhiteningOn || p.Whitening == catalogue.WhiteningOff {
 		return
 	}
 	p.Whitening = catalogue.WhiteningOff
-	if p.Method == catalogue.MethodAuto && !few {
+	if p.Method == catalogue.MethodNewton || p.Method == catalogue.MethodAuto && !few {
 		p.Whitening = catalogue.WhiteningOn
 	}
 }

@@ -11,6 +11,7 @@ var methods = map[string]func(p *problem) (fit, error){
 	// Ours.
 	catalogue.MethodAuto:         (*problem).auto,
 	catalogue.MethodJointMoments: (*problem).jointMoments,
+	catalogue.MethodNewton:       (*problem).newton,
 	// Wang, Xiao, Devadas & Xu, ICML 2020: Algorithms 1, 3 and 4.
 	catalogue.MethodSampleAggregate: (*problem).aggregate,
 	"trimmed":                       func(p *problem) (fit, error) { return p.descent(p.trimmed(), p.gd()) },

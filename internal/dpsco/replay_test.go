@@ -187,10 +187,16 @@ func replays() map[string]Regression {
 		all[catalogue.MethodJointMoments+" linear penalty "+penalty] = Regression{
 			Loss: loss.Squared{}, Method: catalogue.MethodJointMoments, Radius: 2, Penalty: penalty, Lambda: 0.1, Groups: [][]int{{0}},
 		}
+		for _, model := range []string{"logistic", "huber"} {
+			m, _ := catalogue.Find(model)
+			a := regression(m)
+			a.Method, a.Radius, a.Penalty, a.Lambda, a.Groups = catalogue.MethodNewton, 2, penalty, 0.1, [][]int{{0}}
+			all[catalogue.MethodNewton+" "+model+" penalty "+penalty] = a
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
 		for _, model := range regressions() {
-			if name == catalogue.MethodJointMoments { // which whitens, whatever is asked
+			if name == catalogue.MethodJointMoments || name == catalogue.MethodNewton { // which whiten, whatever is asked
 				continue
 			}
 			for _, whitening := range []string{catalogue.WhiteningOff, catalogue.WhiteningOn} {
@@ -227,7 +233,7 @@ func TestEveryModelIsReplayed(t *testing.T) {
 var generous = privacy.Budget{Epsilon: 20, Delta: 1e-2}
 
 func TestReplaysDifferByWhatNoiseHides(t *testing.T) {
-	if len(methods) != 14 {
+	if len(methods) != 15 {
 		t.Fatalf("%d methods", len(methods))
 	}
 	largest := map[string]float64{}

@@ -76,3 +76,8 @@ func (a JointMoments) seconds(s Shape) float64 {
 	}
 	return seconds
 }
+
+func (a Newton) seconds(s Shape) float64 {
+	products := float64(s.D+8) * float64(s.D+8)
+	return 1e-9*float64(1+newtonSteps)*float64(s.N)*products + 5e-6*products + 3e-4
+}

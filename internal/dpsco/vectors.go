@@ -39,3 +39,5 @@ func powerOfTwo(v float64) float64 {
 	_, exponent := math.Frexp(v)
 	return math.Ldexp(1, exponent-1)
 }
+
+func square(v float64) float64 { return v * v }

@@ -1,0 +1,148 @@
+package dpsco
+
+import (
+	"context"
+	"math"
+
+	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
+)
+
+// Newton estimates the minimiser of a logistic or Huber loss in few passes over the rows.
+// The first releases joint moments of rows and targets, which whiten and give a start.
+// Each of the next ones releases the score and the curvature at the fit so far, both with
+// the same weights of rows, and makes a Newton step that is shrunk by what its noise
+// explains. The last step has most of the budget and says how far off it may be.
+//
+// Privacy: the composition of its releases, each a bounded sum with Gaussian noise
+// (proof: newton.md).
+//
+// Source: one-step estimation is Bickel 1975; weights by leverage alone are Mallows',
+// those by leverage and residual Schweppe's (Hampel et al. 1986); the sandwich is Huber 1967.
+type Newton struct {
+	Curve     curve
+	Bound     float64       // of a row's length in the first pass; longer ones are shortened
+	Cautious  bool          // little information: small eigenvalues and coefficients are taken for noise
+	Psi       prox.Operator // penalty and constraint
+	Intervals bool          // also release what intervals are made of
+	WhyNull   string        // why not
+}
+
+// newtonSteps are those after the first pass.
+const newtonSteps = 3
+
+// newtonShares are the parts of the budget, of zCDP, that the releases take. They add up to
+// 1; what a fit does not release goes to the last score.
+var newtonShares = struct {
+	first, lengths                 float64
+	scores, curvatures, magnitudes [newtonSteps]float64 // magnitudes: of each of two histograms
+	meat                           float64
+}{
+	first: 0.12, lengths: 0.015,
+	scores:     [newtonSteps]float64{0.07, 0.10, 0.415},
+	curvatures: [newtonSteps]float64{0.05, 0.06, 0.09},
+	magnitudes: [newtonSteps]float64{0.01, 0.01, 0},
+	meat:       0.04,
+}
+
+// newtonReleases are the noises of a Newton and what they are added to.
+type newtonReleases struct {
+	Newton
+	shape                                      Shape
+	firstNoise, lengthNoise, meatNoise         mech.Gaussian
+	scoreNoise, curvatureNoise, magnitudeNoise [newtonSteps]mech.Gaussian // magnitudes: of each of two histograms; none with the last step
+}
+
+// releases shares the budget that one release of noise multiplier z would take.
+//
+// Errors: ErrInfeasible.
+func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
+	part := func(share float64) mech.Gaussian { return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share)} }
+	share := newtonShares
+	r := &newtonReleases{Newton: a, shape: s, firstNoise: part(share.first), lengthNoise: part(share.lengths)}
+	if !a.Intervals {
+		share.scores[newtonSteps-1] += share.meat
+	}
+	for t := range newtonSteps {
+		r.scoreNoise[t], r.curvatureNoise[t] = part(share.scores[t]), part(share.curvatures[t])
+		if t < newtonSteps-1 {
+			r.magnitudeNoise[t] = part(share.magnitudes[t])
+		}
+	}
+	if a.Intervals {
+		r.meatNoise = part(share.meat)
+	}
+	return r, r.check()
+}
+
+// all lists the noises in the order of their releases.
+func (r *newtonReleases) all() []mech.Gaussian {
+	noises := []mech.Gaussian{r.firstNoise, r.lengthNoise}
+	for t := range newtonSteps {
+		noises = append(noises, r.scoreNoise[t], r.curvatureNoise[t])
+		if t < newtonSteps-1 {
+			noises = append(noises, r.magnitudeNoise[t], r.magnitudeNoise[t])
+		}
+	}
+	if r.Intervals {
+		noises = append(noises, r.meatNoise)
+	}
+	return noises
+}
+
+// check reports whether every release can be made.
+func (r *newtonReleases) check() error {
+	for _, noise := range r.all() {
+		if err := noise.Check(); err != nil {
+			return infeasible(err)
+		}
+	}
+	for _, contract := range []mech.MomentContract{r.firstContract(), r.curvatureContract()} {
+		if err := contract.Check(); err != nil {
+			return infeasible(err)
+		}
+	}
+	if err := mech.CheckHistogram(halfOctaves, r.shape.N, 1); err != nil {
+		return infeasible(err)
+	}
+	return nil
+}
+
+// firstContract is that of the joint moments of a row and its target.
+func (r *newtonReleases) firstContract() mech.MomentContract {
+	return mech.MomentContract{Bound: jointBound, N: r.shape.N, D: r.shape.D + 1}
+}
+
+// scoreContract is that of a score, in units of its limit.
+func (r *newtonReleases) scoreContract() mech.Contract {
+	return mech.Contract{Norm: mech.L2, Bound: 1, N: r.shape.N, D: r.shape.D}
+}
+
+// curvatureContract is that of a curvature in units of its bound, and of the meat in units
+// of the score's limit.
+func (r *newtonReleases) curvatureContract() mech.MomentContract {
+	return mech.MomentContract{Bound: 1, N: r.shape.N, D: r.shape.D}
+}
+
+func (a Newton) at(s Shape, z float64) (*stage, error) {
+	r, err := a.releases(s, z)
+	if err != nil {
+		return nil, err
+	}
+	var event privacy.Compose
+	for _, noise := range r.all() {
+		event = append(event, noise.Event())
+	}
+	return &stage{event: event, seconds: a.seconds(s), run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+		fit := newNewtonFit(r)
+		fit.first(x, src)
+		for t := range newtonSteps {
+			if err := ctx.Err(); err != nil {
+				return Result{}, err
+			}
+			fit.step(t, x, src)
+		}
+		return fit.finish(), nil
+	}}, nil
+}

@@ -1,0 +1,91 @@
+package dpsco
+
+import (
+	"math"
+
+	"dpsidecar/internal/dpsco/loss"
+)
+
+// curve is a loss as Newton sees it: how a row's score, which is minus the
+// derivative of its loss, and its curvature follow from prediction and target.
+type curve interface {
+	// score writes scores, their bounds, tails and curvatures of rows. A row whose
+	// residual is NaN says nothing: what is written for it is not read.
+	score(r *newtonRows)
+	// tailShare is how much the mean of tails beyond a limit weighs, as a bias.
+	tailShare() float64
+	// first is what the target is in the first pass, at most firstCut in size.
+	first(y float64) float64
+	firstCut() float64
+	// begin turns what the first pass says into coefficients, and says the mean
+	// curvature there.
+	begin(s *newtonStart) (w []float64, curvature float64)
+	// reach is how far a prediction moves until its curvature is another one;
+	// longest how far a step but the last may move it, in the root mean square.
+	reach() float64
+	longest() float64
+	most() float64 // the largest curvature
+}
+
+// logisticCurve is that of labels 0 and 1.
+type logisticCurve struct{}
+
+// residualCurvature is the part of the squared residual in the curvature of all passes
+// but the last. Its mean is the curvature where the model holds, and it is large where
+// a step went too far: there the model says that labels are certain.
+const residualCurvature = 0.2
+
+// score bounds a score by the larger one of the two that the row could have, so that
+// weights do not depend on the label.
+func (logisticCurve) score(r *newtonRows) {
+	score, y := r.score[:r.n], r.y
+	for i, e := range r.e[:r.n] {
+		score[i] = y[i] - e
+	}
+	loss.Logistic{}.Derivs(score, score, y)
+	for i, derivative := range score {
+		p := y[i] + derivative
+		model := p * (1 - p)
+		r.score[i], r.tail[i], r.most[i], r.model[i] = -derivative, derivative, max(p, 1-p), model
+		r.robust[i] = (1-residualCurvature)*model + residualCurvature*derivative*derivative
+	}
+}
+
+func (logisticCurve) first(y float64) float64 { return y - 0.5 }
+func (logisticCurve) firstCut() float64       { return 0.5 }
+func (logisticCurve) reach() float64          { return 1 }
+func (logisticCurve) longest() float64        { return 1 }
+func (logisticCurve) most() float64           { return 0.25 }
+
+// tailShare counts twice what surprising labels show: the others of the same rows are
+// shortened by as much in the mean.
+func (logisticCurve) tailShare() float64 { return 0.6 }
+
+// huberCurve is that of Huber's loss.
+type huberCurve struct {
+	delta float64 // residual beyond which it is linear
+	cut   float64 // of the target in the first pass
+}
+
+// score takes, for all passes but the last, the curvature of the parabola that touches
+// the loss at the residual and lies above it: a step to its minimum never goes too far.
+func (c huberCurve) score(r *newtonRows) {
+	for i, e := range r.e[:r.n] {
+		r.score[i], r.tail[i], r.most[i], r.model[i], r.robust[i] = e, c.delta, c.delta, 1, 1
+		if size := math.Abs(e); size > c.delta {
+			r.score[i], r.model[i], r.robust[i] = clampTo(e, c.delta), 0, c.delta/size
+		}
+	}
+}
+
+func (c huberCurve) first(y float64) float64 { return y }
+func (c huberCurve) firstCut() float64       { return c.cut }
+func (c huberCurve) reach() float64          { return c.delta }
+func (c huberCurve) longest() float64        { return 8 * c.delta }
+func (huberCurve) most() float64             { return 1 }
+func (huberCurve) tailShare() float64        { return 0.12 }
+
+// begin is a step of least squares of the cut target.
+func (huberCurve) begin(s *newtonStart) (w []float64, curvature float64) {
+	return pilotStep(newWhitener(s.moments, s.hidden), s.gradient, s.deviation), 1
+}

@@ -1,0 +1,359 @@
+package dpsco
+
+import (
+	"math"
+
+	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/mech"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+)
+
+// newtonFit is a Newton under way. All of it is released or public.
+type newtonFit struct {
+	*newtonReleases
+	n, d float64
+	p    *mat.Dense // coordinates are z = P'x; upper triangular
+	w    []float64  // the fit so far
+	mean float64    // curvature
+
+	whitened *mat.Dense // whitens the rows by the first pass
+	spread   float64    // mean square of rows in the coming coordinates, times their curvature
+
+	scores         *magnitudes // of scores times rows or, after the first pass, of rows; nil: none is seen
+	lengths        *magnitudes // of rows times the root of their curvatures, or of rows
+	rescale        float64     // from the coordinates of lengths to the coming ones
+	rescaleScores  float64
+	scoresAreKnown bool // scores are those of scores
+
+	limit, bound float64 // of scores and curvatures in the pass
+
+	// Of the latest step.
+	h          *mat.SymDense // curvature
+	hDeviation float64       // of the noise on its diagonal
+	g          *mat.VecDense // score
+	gDeviation float64
+	q, a       *mat.Dense // whiten the curvature, in the coordinates of the pass and in those of the features
+	floored    int        // eigenvalues that noise hides
+	meat       *mat.SymDense
+	centre     []float64 // the fit with a full last step
+}
+
+func newNewtonFit(r *newtonReleases) *newtonFit {
+	return &newtonFit{newtonReleases: r, n: float64(r.shape.N), d: float64(r.shape.D), p: identity(r.shape.D), w: make([]float64, r.shape.D)}
+}
+
+func identity(d int) *mat.Dense {
+	p := mat.NewDense(d, d, nil)
+	for j := range d {
+		p.Set(j, j, 1)
+	}
+	return p
+}
+
+// Eigenvalues of curvatures, and of what whitens, are raised to leastCurvature; noisy ones
+// to their noise.
+const leastCurvature = 0.002
+
+// tilt is how much the second moments of rows weigh beside the curvature in the next
+// coordinates: by curvature alone, rows whose label is certain become very long; by the
+// rows alone, the curvature would be wasted.
+const tilt = 0.3
+
+// first makes the first pass.
+func (f *newtonFit) first(x Data, src *mech.Source) {
+	moments := merging[*mech.Moments]{total: mech.NewMoments(f.firstContract())}
+	lengths := magnitudeCounts(x.N)
+	x.scan(f.p, f.w, func() func(int, *rowBlock) {
+		m, l, rows := moments.fork(), lengths.fork(), newNewtonRows()
+		return func(_ int, r *rowBlock) {
+			rows.rowBlock = r
+			r.count(l, func(i int) float64 { return r.length[i] })
+			rows.addFirst(m, f.Curve, f.Bound)
+		}
+	})
+	joint := make([]float64, (x.D+1)*(x.D+1))
+	moments.merged().Release(joint, f.firstNoise, src)
+	l := releaseMagnitudes(lengths, f.lengthNoise, 1, longest(x.D), x.N, src).apart()
+	f.begin(f.readFirst(joint), l)
+}
+
+// readFirst splits joint moments.
+func (f *newtonFit) readFirst(joint []float64) *newtonStart {
+	d := f.shape.D
+	unit := f.Bound * f.Curve.firstCut() / residualWeight
+	deviation := f.firstNoise.NoiseMultiplier * math.Sqrt2 * square(jointBound) / f.n
+	s := &newtonStart{
+		intercept: f.shape.Intercept, rows: f.n, moments: mat.NewSymDense(d, nil), gradient: mat.NewVecDense(d, nil),
+		deviation: deviation / math.Sqrt2 * unit, hidden: max(deviation*square(f.Bound)*math.Sqrt(f.d), leastEigenvalue),
+	}
+	for i := range d {
+		for j := i; j < d; j++ {
+			s.moments.SetSym(i, j, joint[i*(d+1)+j]*square(f.Bound))
+		}
+		s.gradient.SetVec(i, joint[i*(d+1)+d]*unit)
+	}
+	if s.intercept {
+		s.moments.SetSym(0, 0, max(s.moments.At(0, 0), leastConstant))
+	}
+	s.q, _, _ = newWhitener(s.moments, s.hidden).triangular(s.moments, s.hidden)
+	return s
+}
+
+// begin sets the fit, the coordinates and the lengths of the first step.
+func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
+	f.w, f.mean = f.Curve.begin(s)
+	proximal(f.Psi, s.q, f.w)
+	f.whitened = s.q
+	f.p = mat.NewDense(f.shape.D, f.shape.D, nil)
+	f.p.Scale(1/math.Sqrt(f.mean*(1+tilt)), s.q)
+	f.spread = meanSquare(s.q, s.moments, 0) / (1 + tilt)
+	if lengths.seen {
+		f.scores, f.lengths = lengths, lengths
+		f.rescale = math.Sqrt(f.spread / lengths.excessSquare(0))
+		f.rescaleScores = f.rescale / math.Sqrt(f.mean)
+	}
+}
+
+// choose sets limit and bound of step t, which balance noise with what they take away.
+func (f *newtonFit) choose(t int) {
+	reach := f.Curve.reach()
+	if f.scores == nil {
+		f.limit, f.bound = 1.5*reach*math.Sqrt(f.d/f.mean), 1.5*math.Sqrt(f.d)
+		return
+	}
+	zScore, zCurvature := f.scoreNoise[t].NoiseMultiplier/f.n, f.curvatureNoise[t].NoiseMultiplier/f.n
+	weight, unit := f.Curve.tailShare(), f.rescaleScores
+	if !f.scoresAreKnown {
+		weight, unit = 0.3*math.Sqrt(f.mean), unit*reach
+	}
+	f.limit = cheapest(unit*math.Sqrt(f.scores.excessSquare(0)), -8, 32, func(limit float64) float64 {
+		return f.d*square(2*limit*zScore) + square(weight*unit*f.scores.excess(limit/unit))
+	})
+	f.bound = cheapest(1.2*f.rescale*math.Sqrt(f.lengths.excessSquare(0)), 0, 16, func(bound float64) float64 {
+		return 2*math.Sqrt(f.d)*square(bound)*zCurvature + square(f.rescale)*f.lengths.excessSquare(bound/f.rescale)
+	})
+}
+
+// cheapest returns the multiple of unit, by powers of the fourth root of 2, of least cost.
+func cheapest(unit float64, from, to int, cost func(v float64) float64) float64 {
+	best, least := unit, math.Inf(1)
+	for k := from; k <= to; k++ {
+		v := unit * math.Exp2(float64(k)/4)
+		if c := cost(v); c < least {
+			best, least = v, c
+		}
+	}
+	return best
+}
+
+// step makes step t: it releases the score and the curvature at the fit, and magnitudes
+// for the next or, with the last, what intervals are made of.
+func (f *newtonFit) step(t int, x Data, src *mech.Source) {
+	f.choose(t)
+	last := t == newtonSteps-1
+	scores := merging[*mech.Sum]{total: mech.NewSum(f.scoreContract())}
+	curvatures := merging[*mech.Moments]{total: mech.NewMoments(f.curvatureContract())}
+	meats := merging[*mech.Moments]{total: mech.NewMoments(f.curvatureContract())}
+	sizes, lengths := magnitudeCounts(x.N), magnitudeCounts(x.N)
+	x.scan(f.p, f.w, func() func(int, *rowBlock) {
+		s, c, m, p, l := scores.fork(), curvatures.fork(), meats.fork(), sizes.fork(), lengths.fork()
+		rows := newNewtonRows()
+		return func(_ int, r *rowBlock) {
+			rows.rowBlock = r
+			rows.weigh(f.Curve, f.limit, f.bound)
+			rows.addScore(s, f.limit)
+			switch {
+			case !last:
+				rows.addCurvature(c, rows.robust, f.bound)
+				r.count(p, func(i int) float64 { return rows.tail[i] * r.length[i] })
+				r.count(l, func(i int) float64 { return math.Sqrt(rows.robust[i]) * r.length[i] })
+			default:
+				rows.addCurvature(c, rows.model, f.bound)
+				if f.Intervals {
+					rows.addMeat(m, f.limit)
+				}
+			}
+		}
+	})
+	f.read(t, scores.merged(), curvatures.merged(), src)
+	if last {
+		f.readMeat(meats, src)
+		return
+	}
+	most := longest(x.D)
+	p := releaseMagnitudes(sizes, f.magnitudeNoise[t], f.Curve.reach(), most*10, x.N, src).apart()
+	l := releaseMagnitudes(lengths, f.magnitudeNoise[t], 1, most, x.N, src).apart()
+	f.advance(p, l)
+}
+
+// read releases score and curvature of step t.
+func (f *newtonFit) read(t int, score *mech.Sum, curvature *mech.Moments, src *mech.Source) {
+	d := f.shape.D
+	f.g = mat.NewVecDense(d, nil)
+	f.scoreNoise[t].Release(f.g.RawVector().Data, score.Bounded(), src)
+	f.g.ScaleVec(f.limit, f.g)
+	f.gDeviation = 2 * f.limit * f.scoreNoise[t].NoiseMultiplier / f.n
+	h := make([]float64, d*d)
+	curvature.Release(h, f.curvatureNoise[t], src)
+	floats.Scale(square(f.bound), h)
+	f.h = mat.NewSymDense(d, h)
+	f.hDeviation = math.Sqrt2 * square(f.bound) * f.curvatureNoise[t].NoiseMultiplier / f.n
+}
+
+func (f *newtonFit) readMeat(meats merging[*mech.Moments], src *mech.Source) {
+	if !f.Intervals {
+		return
+	}
+	d := f.shape.D
+	meat := make([]float64, d*d)
+	meats.merged().Release(meat, f.meatNoise, src)
+	f.meat = mat.NewSymDense(d, meat)
+	f.meat.ScaleSym(square(f.limit), f.meat)
+}
+
+// hidden is below what eigenvalues of the curvature are not seen.
+func (f *newtonFit) hidden() float64 {
+	factor := 1.0
+	if f.Cautious {
+		factor = 1.5
+	}
+	return max(factor*f.hDeviation*math.Sqrt(f.d), leastCurvature)
+}
+
+// advance moves the fit and chooses the next coordinates.
+func (f *newtonFit) advance(scores, lengths *magnitudes) {
+	f.mean = f.meanCurvature()
+	f.whiten()
+	f.w = f.next(f.Curve.longest())
+	// The second moments of rows in these coordinates are R'R.
+	var r, gram mat.Dense
+	r.Solve(f.whitened, f.p)
+	gram.Mul(r.T(), &r)
+	both := mat.NewSymDense(f.shape.D, nil)
+	for i := range f.shape.D {
+		for j := i; j < f.shape.D; j++ {
+			both.SetSym(i, j, f.h.At(i, j)+tilt*f.mean*gram.At(i, j))
+		}
+	}
+	hidden := max(f.hDeviation*math.Sqrt(f.d), leastCurvature)
+	q, _, _ := newWhitener(both, hidden).triangular(both, hidden)
+	f.p.Mul(f.p, q)
+	if scores.seen && lengths.seen {
+		f.scores, f.lengths, f.scoresAreKnown = scores, lengths, true
+		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / lengths.excessSquare(0))
+		f.rescaleScores = f.rescale
+	}
+}
+
+// meanCurvature is that along the constant or, without one, of all directions.
+func (f *newtonFit) meanCurvature() float64 {
+	var t, whitened mat.Dense
+	_ = t.Solve(f.p, f.whitened) // an error would say that it is badly conditioned, no more
+	whitened.Mul(f.h, &t)
+	whitened.Mul(t.T(), &whitened)
+	mean := mat.Trace(&whitened) / f.d
+	if f.shape.Intercept {
+		mean = f.h.At(0, 0) / square(f.p.At(0, 0))
+	}
+	return clampBetween(mean, leastCurvature, f.Curve.most())
+}
+
+// shrunkStep is the Newton step, in the coordinates of the pass. In each direction of
+// curvature lambda it is N(0, t^2 / lambda) and its score has noise: what of it is
+// signal is kept.
+func (f *newtonFit) shrunkStep() []float64 {
+	w := newWhitener(f.h, f.hidden())
+	d := f.shape.D
+	along, values := make([]float64, d), make([]float64, d)
+	for k, v := range w.values {
+		along[k], values[k] = mat.Dot(w.vectors.ColView(k), f.g), 1/(v*v)
+	}
+	keep := shrinkage(along, values, repeat(square(f.gDeviation), d))
+	step := mat.NewVecDense(d, nil)
+	for k := range along {
+		step.AddScaledVec(step, keep[k]*along[k]/values[k], w.vectors.ColView(k))
+	}
+	return step.RawVector().Data
+}
+
+// whiten whitens the curvature of the pass.
+func (f *newtonFit) whiten() {
+	hidden := f.hidden()
+	f.q, f.floored, _ = newWhitener(f.h, hidden).triangular(f.h, hidden)
+	f.a = mat.NewDense(f.shape.D, f.shape.D, nil)
+	f.a.Mul(f.p, f.q)
+}
+
+// next returns the fit after a step that moves predictions by longest at most, in the root
+// mean square. Where the ball is active, or with a penalty, the step goes to the proximal
+// point in the metric of the curvature, and is not shrunk: it would not arrive.
+func (f *newtonFit) next(longest float64) []float64 {
+	w := f.plus(times(f.p, f.shrunkStep()), longest)
+	if ball, only := f.Psi.(prox.L2Ball); f.Psi == nil || only && floats.Norm(w, 2) <= ball.Radius {
+		return w
+	}
+	move := f.plus(f.full(), math.Inf(1))
+	proximal(f.Psi, f.a, move)
+	floats.Sub(move, f.w)
+	return f.plus(move, longest)
+}
+
+// full is the whole Newton step.
+func (f *newtonFit) full() []float64 {
+	d := mat.NewVecDense(f.shape.D, nil)
+	d.MulVec(f.q.T(), f.g)
+	return times(f.a, d.RawVector().Data)
+}
+
+// plus returns the fit after a move, or after as much of it as longest allows.
+func (f *newtonFit) plus(move []float64, longest float64) []float64 {
+	size := floats.Norm(solveTriangular(f.a, move), 2) / math.Sqrt(f.mean)
+	factor := min(1, longest/size, farthestMove*longest/floats.Norm(move, math.Inf(1)))
+	w := append([]float64(nil), f.w...)
+	floats.AddScaled(w, factor, move)
+	return w
+}
+
+// farthestMove is how much farther one coefficient may move, in a scale unit of its feature:
+// rare features move few predictions.
+const farthestMove = 4
+
+// finish makes the last step.
+func (f *newtonFit) finish() Result {
+	f.whiten()
+	w := f.next(f.Curve.reach())
+	f.centre = f.plus(f.full(), f.Curve.reach())
+	if f.free() {
+		f.shrinkSlopes(w)
+	}
+	r := Result{Coefficients: w}
+	f.errors(&r)
+	return r
+}
+
+// free reports whether no penalty moves the fit, and no ball.
+func (f *newtonFit) free() bool {
+	ball, only := f.Psi.(prox.L2Ball)
+	return f.Psi == nil || only && floats.Norm(f.centre, 2) < ball.Radius
+}
+
+// shrinkSlopes takes slopes for noise as far as it explains them.
+func (f *newtonFit) shrinkSlopes(w []float64) {
+	first := 0
+	if f.shape.Intercept {
+		first = 1
+	}
+	u, noise := solveTriangular(f.a, w), 0.0
+	for j := first; j < f.shape.D; j++ {
+		column := mat.Col(nil, j, f.q)
+		noise += square(f.gDeviation) * floats.Dot(column, column)
+	}
+	slopes, factor := u[first:], 1.2
+	if !f.Cautious {
+		factor = max(1-2/max(f.d-1, 1), 0.35)
+	}
+	floats.Scale(max(0, 1-factor*noise/max(floats.Dot(slopes, slopes), math.SmallestNonzeroFloat64)), slopes)
+	copy(w, times(f.a, u))
+}

@@ -1,0 +1,152 @@
+package dpsco
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+)
+
+// Intervals of a Newton are about the coefficients that make the weighted score zero in the
+// population that rows are drawn from: those of the model where it holds. They hold
+// sampling and all noise; everything here is post-processing.
+
+// What the noise of the curvature may make of a standard error, as the deviation of its
+// logarithm, and how long the last step may be beside the reach of the curvature.
+const (
+	mostOpen     = 0.3
+	mostLastStep = 0.5
+	redraws      = 30
+)
+
+// errors writes what the releases say of the errors of the coefficients, around the fit
+// with a full last step.
+func (f *newtonFit) errors(r *Result) {
+	if why := f.whyNoIntervals(); why != "" {
+		r.withhold(why)
+		return
+	}
+	c := f.influences(f.q)
+	r.Covariance = f.covariance(c)
+	for j := range f.shape.D {
+		variance := r.Covariance.At(j, j)
+		deviation, df := math.Sqrt(variance), f.degrees(variance, c.RawRowView(j))
+		half := halfWidth(deviation, df, 0)
+		r.StdErr, r.DF = append(r.StdErr, deviation), append(r.DF, df)
+		r.Low, r.High = append(r.Low, f.centre[j]-half), append(r.High, f.centre[j]+half)
+	}
+	if slices.ContainsFunc(slices.Concat(r.StdErr, r.DF, r.Low, r.High), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
+		r.withhold("the noise leaves no numbers")
+	}
+}
+
+// whyNoIntervals says why the releases do not carry intervals; empty if they do.
+func (f *newtonFit) whyNoIntervals() string {
+	switch {
+	case !f.Intervals:
+		return cmp.Or(f.WhyNull, noErrors)
+	case !f.free():
+		return "the coefficients are as large as their ball allows; ask for a larger radius"
+	case f.floored > 0:
+		return "noise hides some direction of the features; ask for more eps, or leave out rare or nearly redundant features"
+	case floats.Norm(f.lastMove(), 2) > mostLastStep*f.Curve.reach()*math.Sqrt(f.mean):
+		return "the last step is too long to say how much is left; ask for more eps, or give scales that fit"
+	case f.open() >= mostOpen:
+		return "noise leaves the curvature too uncertain; ask for more eps, or leave out rare or nearly redundant features"
+	}
+	return ""
+}
+
+// lastMove is the last step in whitened coordinates.
+func (f *newtonFit) lastMove() []float64 {
+	move := append([]float64(nil), f.centre...)
+	floats.Sub(move, f.w)
+	return solveTriangular(f.a, move)
+}
+
+// influences say how the last score enters the coefficients, a row for each: P H^-1 where
+// q whitens H.
+func (f *newtonFit) influences(q *mat.Dense) *mat.Dense {
+	c := mat.NewDense(f.shape.D, f.shape.D, nil)
+	c.Mul(f.p, q)
+	c.Mul(c, q.T())
+	return c
+}
+
+// covariance is that of the estimates with the given influences: of sampling, of the noise
+// of the last score and of the curvature, and what one Newton step leaves.
+func (f *newtonFit) covariance(c *mat.Dense) *mat.SymDense {
+	d := f.shape.D
+	move := f.lastMove()
+	spread := positivePart(f.meat)
+	spread.ScaleSym(1/f.n, spread)
+	for j := range d {
+		spread.SetSym(j, j, spread.At(j, j)+square(f.gDeviation))
+	}
+	// What the noise E of the curvature moves: C E (QD).
+	qd := mat.NewVecDense(d, times(f.q, move))
+	scale := square(f.hDeviation) / 2
+	for j := range d {
+		spread.SetSym(j, j, spread.At(j, j)+scale*mat.Dot(qd, qd))
+	}
+	spread.SymRankOne(spread, scale, qd)
+	total := sandwich(c, spread)
+	var left mat.SymDense
+	left.SymOuterK(square(floats.Dot(move, move)/2/f.Curve.reach())/f.mean, f.a)
+	total.AddSym(total, &left)
+	return total
+}
+
+// degrees are the degrees of freedom that the noise of the meat leaves a variance of the
+// estimate with a given influence (Satterthwaite).
+func (f *newtonFit) degrees(variance float64, influence []float64) float64 {
+	meat := math.Sqrt2 * square(f.limit) * f.meatNoise.NoiseMultiplier / f.n
+	return max(1, 2*square(variance*f.n/(meat*floats.Dot(influence, influence))))
+}
+
+// open is how much the noise of the curvature moves the standard error of a coefficient, at
+// most, as the deviation of its logarithm: seen in curvatures to which as much is added.
+func (f *newtonFit) open() float64 {
+	r := rand.New(rand.NewPCG(1, 1))
+	logs := make([][redraws]float64, f.shape.D)
+	for k := range redraws {
+		h := f.disturbed(r)
+		q, _, _ := newWhitener(h, f.hidden()).triangular(h, 0)
+		c := f.influences(q)
+		v := sandwich(c, f.meat)
+		for j := range logs {
+			row := c.RawRowView(j)
+			variance := max(0, v.At(j, j)/f.n) + floats.Dot(row, row)*square(f.gDeviation)
+			logs[j][k] = math.Log(variance) / 2
+		}
+	}
+	most := 0.0
+	for _, l := range logs {
+		mean, squares := 0.0, 0.0
+		for _, v := range l {
+			mean += v / redraws
+			squares += v * v / redraws
+		}
+		most = max(most, math.Sqrt(max(0, squares-mean*mean)))
+	}
+	return most
+}
+
+// disturbed is the curvature with as much noise again.
+func (f *newtonFit) disturbed(r *rand.Rand) *mat.SymDense {
+	d := f.shape.D
+	h := mat.NewSymDense(d, nil)
+	for i := range d {
+		for j := i; j < d; j++ {
+			deviation := f.hDeviation
+			if i != j {
+				deviation /= math.Sqrt2
+			}
+			h.SetSym(i, j, f.h.At(i, j)+deviation*r.NormFloat64())
+		}
+	}
+	return h
+}

@@ -1,0 +1,68 @@
+package dpsco
+
+import (
+	"fmt"
+	"math"
+
+	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/loss"
+)
+
+// The noise of second moments, as in momentNoise, from which on Newton takes what is small
+// for noise, and auto takes a descent instead.
+const (
+	cautiousMoments   = 0.02
+	mostNewtonMoments = 0.04
+)
+
+// newtonServes reports whether auto takes Newton where it whitens: a function of public
+// facts.
+func (p *problem) newtonServes() bool { return p.momentNoise() <= mostNewtonMoments }
+
+// newton is a private Newton fit of a logistic or Huber loss.
+func (p *problem) newton() (fit, error) {
+	c, err := p.curve()
+	if err != nil {
+		return nil, err
+	}
+	setDefault(&p.FeatureNorm, p.leverage())
+	p.Whitening, p.Steps = catalogue.WhiteningOn, newtonSteps
+	why := ""
+	if p.Penalty != catalogue.PenaltyNone {
+		why = "a penalty moves the coefficients on purpose"
+	}
+	return Newton{Curve: c, Bound: p.FeatureNorm, Cautious: p.momentNoise() > cautiousMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why}, nil
+}
+
+// firstCut, in residual scales, is that of a Huber fit's targets in the first pass.
+const firstCut = 4
+
+func (p *problem) curve() (curve, error) {
+	switch l := p.Loss.(type) {
+	case loss.Logistic:
+		return logisticCurve{}, nil
+	case loss.Huber:
+		return huberCurve{delta: l.Delta, cut: firstCut * p.ResidualScale}, nil
+	}
+	return nil, fmt.Errorf("%w: method %q is for dp_logistic_regress and dp_huber_regress; ask for another method", ErrParameter, p.Method)
+}
+
+// forecastNewton is the noise of the last score at the limit that histograms without noise
+// would lead to, over the curvature.
+func (p *problem) forecastNewton(a Newton) (Forecast, error) {
+	r, err := a.releases(p.Shape, p.z)
+	if err != nil {
+		return Forecast{}, err
+	}
+	size, curvature := 0.5, 0.25
+	if c, ok := a.Curve.(huberCurve); ok {
+		size, curvature = c.delta, math.Erf(c.delta/p.residual()/math.Sqrt2)
+	}
+	f := newNewtonFit(r)
+	last := newtonSteps - 1
+	f.scores, f.rescaleScores, f.scoresAreKnown = expectedMagnitudes(r.magnitudeNoise[0], size*math.Sqrt(p.d()), size, p.N).apart(), 1, true
+	f.lengths, f.rescale = f.scores, 1
+	f.choose(last)
+	deviation := 2 * f.limit * r.scoreNoise[last].NoiseMultiplier / f.n / curvature
+	return Forecast{Deviation: repeat(min(p.Radius/math.Sqrt(p.d()), deviation), p.D)}, nil
+}

@@ -1,0 +1,75 @@
+package dpsco
+
+import (
+	"math"
+
+	"dpsidecar/internal/mech"
+)
+
+// newtonRows are a block of rows with what Newton makes of them. All of it is a function
+// of one row and of numbers that are public or were released.
+type newtonRows struct {
+	*rowBlock
+	score  []float64 // minus the derivative of the loss
+	most   []float64 // bounds its size
+	tail   []float64 // what, times the length, says how far out limits belong
+	model  []float64 // curvature of the loss, or what is expected of it
+	robust []float64 // curvature that serves far from the minimum as well
+	weight []float64 // of the row in score and curvature
+}
+
+func newNewtonRows() *newtonRows {
+	c := columns(6, blockRows)
+	return &newtonRows{score: c[0], most: c[1], tail: c[2], model: c[3], robust: c[4], weight: c[5]}
+}
+
+// weigh brings scores within limit and curvatures within bound, both by one weight:
+// different ones would make steps overshoot along rare flags.
+func (r *newtonRows) weigh(c curve, limit, bound float64) {
+	c.score(r)
+	for i, length := range r.length[:r.n] {
+		r.weight[i] = min(1, limit/(length*r.most[i]), square(bound/length)/r.model[i])
+	}
+}
+
+// addFirst adds rows shortened to bound beside their targets.
+func (r *newtonRows) addFirst(m *mech.Moments, c curve, bound float64) {
+	for i, y := range r.y {
+		r.e[i] = c.first(y)
+	}
+	r.addPilot(m, bound, c.firstCut(), r.weight[:r.n])
+}
+
+// addScore adds scores times rows in units of limit: mech.Sum shortens them to 1.
+func (r *newtonRows) addScore(s *mech.Sum, limit float64) {
+	v, x := r.v[:r.n], make([][]float64, len(r.z))
+	for i := range v {
+		v[i] = r.weight[i] * r.score[i] / limit
+	}
+	for j, z := range r.z {
+		x[j] = z[:r.n]
+	}
+	s.AddRows(mech.Rows{X: x}, v)
+}
+
+// addMeat adds what a row gave to the score.
+func (r *newtonRows) addMeat(m *mech.Moments, limit float64) {
+	v := r.v[:r.n]
+	for i := range v {
+		v[i] = r.weight[i] * r.score[i] / limit
+	}
+	r.scaled()
+	m.AddRows(mech.Rows{X: r.rowsOf(len(r.z))}, r.n)
+}
+
+// addCurvature adds rows times the root of a curvature and of their weights, shortened to
+// bound and in units of it.
+func (r *newtonRows) addCurvature(m *mech.Moments, curvature []float64, bound float64) {
+	v := r.v[:r.n]
+	for i := range v {
+		root := math.Sqrt(curvature[i])
+		v[i] = root / bound * min(math.Sqrt(r.weight[i]), bound/(root*r.length[i]))
+	}
+	r.scaled()
+	m.AddRows(mech.Rows{X: r.rowsOf(len(r.z))}, r.n)
+}

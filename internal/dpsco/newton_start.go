@@ -1,0 +1,170 @@
+package dpsco
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// newtonStart is what the first pass of a Newton says. All of it is released or public.
+type newtonStart struct {
+	intercept bool
+	rows      float64
+	moments   *mat.SymDense // of rows, with the constant's own at least leastConstant
+	gradient  *mat.VecDense // mean of row times target
+	deviation float64       // of the noise on a coordinate of it
+	hidden    float64       // eigenvalues below are not seen
+	q         *mat.Dense    // whitens the rows
+}
+
+// farthestStart is how much the predictions of a start may spread.
+const farthestStart = 1.5
+
+// leastConstant is what the second moment of the constant is at least: noise, or rows
+// that say nothing, may make it smaller than it can be.
+const leastConstant = 0.05
+
+// slopes are the coordinates of v beside the constant's.
+func (s *newtonStart) slopes(v []float64) []float64 {
+	if s.intercept {
+		return v[1:]
+	}
+	return v
+}
+
+// begin turns slopes of the linear probability into those of the log-odds, as they are
+// where predictions are normal.
+func (logisticCurve) begin(s *newtonStart) (w []float64, curvature float64) {
+	rate := 0.5
+	if s.intercept {
+		least := min(0.25, max(3*s.deviation, 3/s.rows))
+		rate = clampBetween(0.5+s.gradient.AtVec(0)/s.moments.At(0, 0), least, 1-least)
+	}
+	w = s.linearSlopes()
+	spread := floats.Norm(s.slopes(solveTriangular(s.q, w)), 2)
+	factor := 4.0
+	if spread > 0 {
+		factor = normalSpread(rate, spread, farthestStart) / spread
+	}
+	factor = min(factor, secant(rate, s.slopes(w)))
+	constant, curvature := normalLogit(rate, factor*spread)
+	floats.Scale(factor, w)
+	if s.intercept {
+		w[0] += constant
+	}
+	return w, curvature
+}
+
+// linearSlopes are the slopes of the linear probability, shrunk in whitened coordinates by
+// what noise explains; with an intercept the constant's coordinate is left out.
+func (s *newtonStart) linearSlopes() []float64 {
+	d, _ := s.q.Dims()
+	t := mat.NewVecDense(d, nil)
+	t.MulVec(s.q.T(), s.gradient)
+	variances := make([]float64, d)
+	for j := range variances {
+		column := mat.Col(nil, j, s.q)
+		variances[j] = square(s.deviation) * floats.Dot(column, column)
+	}
+	slopes := s.slopes(t.RawVector().Data)
+	floats.Mul(slopes, shrinkage(slopes, repeat(1, len(slopes)), s.slopes(variances)))
+	if s.intercept {
+		t.SetVec(0, 0)
+	}
+	return times(s.q, t.RawVector().Data)
+}
+
+// shrinkage returns how much of each v_i is signal where v_i ~ N(0, values_i t^2 +
+// variances_i), with the most likely t of a grid.
+func shrinkage(v, values, variances []float64) []float64 {
+	unit := math.Inf(1)
+	for i, s := range variances {
+		unit = min(unit, math.Sqrt(s/values[i]))
+	}
+	best, least := 0.0, math.Inf(1)
+	for k := -5; k < 40; k++ {
+		t := 0.0
+		if k >= -4 {
+			t = unit * math.Exp2(float64(k)/2)
+		}
+		cost := 0.0
+		for i, x := range v {
+			total := values[i]*t*t + variances[i]
+			cost += math.Log(total) + x*x/total
+		}
+		if cost < least {
+			best, least = t, cost
+		}
+	}
+	keep := make([]float64, len(v))
+	for i := range keep {
+		signal := values[i] * best * best
+		keep[i] = signal / (signal + variances[i])
+	}
+	return keep
+}
+
+// normalNodes are quantiles in equal distances of probability.
+var normalNodes = func() (nodes [64]float64) {
+	for i := range nodes {
+		nodes[i] = distuv.UnitNormal.Quantile((float64(i) + 0.5) / float64(len(nodes)))
+	}
+	return nodes
+}()
+
+func sigmoid(v float64) float64 { return 1 / (1 + math.Exp(-v)) }
+
+func logit(p float64) float64 { return math.Log(p / (1 - p)) }
+
+// normalLogit returns the constant with which normal log-odds of a spread have a mean
+// probability, and the mean curvature there.
+func normalLogit(rate, spread float64) (constant, curvature float64) {
+	constant = bisect(-40, 40, func(a float64) bool {
+		mean := 0.0
+		for _, v := range normalNodes {
+			mean += sigmoid(a+spread*v) / float64(len(normalNodes))
+		}
+		return mean < rate
+	})
+	for _, v := range normalNodes {
+		p := sigmoid(constant + spread*v)
+		curvature += p * (1 - p) / float64(len(normalNodes))
+	}
+	return constant, curvature
+}
+
+// normalSpread returns the spread of normal log-odds, up to a limit, whose linear
+// probability has a given one.
+func normalSpread(rate, linear, limit float64) float64 {
+	return bisect(0, limit, func(spread float64) bool {
+		_, curvature := normalLogit(rate, spread)
+		return spread*curvature < linear
+	})
+}
+
+// secant is the least factor by which a step of one scale unit along the steepest slope
+// of the linear probability, from the mean rate, becomes one of log-odds. A flag that
+// lifts a probability from 5 to 50 % lifts log-odds by 2.9; the tangent says 9.5.
+func secant(rate float64, slopes []float64) float64 {
+	rare := min(rate, 1-rate)
+	steepest := 1e-9
+	for _, v := range slopes {
+		steepest = max(steepest, math.Abs(v))
+	}
+	steepest = min(steepest, 0.97-rare)
+	return (logit(rare+steepest) - logit(rare)) / steepest
+}
+
+// bisect returns the number between low and high up to which below holds.
+func bisect(low, high float64, below func(v float64) bool) float64 {
+	for range 60 {
+		if middle := (low + high) / 2; below(middle) {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return (low + high) / 2
+}

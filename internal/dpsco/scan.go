@@ -1,0 +1,65 @@
+package dpsco
+
+import (
+	"math"
+
+	"dpsidecar/internal/mech"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// scan passes all rows, in the coordinates of an upper triangular P and with residuals
+// of w, to visitors, one for each core.
+func (x Data) scan(p *mat.Dense, w []float64, visitor func() func(first int, r *rowBlock)) {
+	byColumn := make([][]float64, x.D)
+	for j := range byColumn {
+		for i := range j + 1 {
+			byColumn[j] = append(byColumn[j], p.At(i, j))
+		}
+	}
+	x.each(func() func(int, Data) {
+		rows, visit := newRowBlock(x.D), visitor()
+		return func(first int, b Data) {
+			rows.load(b, byColumn, w)
+			visit(first, rows)
+		}
+	})
+}
+
+// merging collects the parts that visitors fill.
+type merging[T interface {
+	Fork() T
+	Merge(T)
+}] struct {
+	total T
+	parts []T
+}
+
+func (m *merging[T]) fork() T {
+	part := m.total.Fork()
+	m.parts = append(m.parts, part)
+	return part
+}
+
+func (m *merging[T]) merged() T {
+	for _, part := range m.parts {
+		m.total.Merge(part)
+	}
+	return m.total
+}
+
+// magnitudeCounts are the counts of a histogram of magnitudes of n rows.
+func magnitudeCounts(n int) *merging[*mech.Histogram] {
+	return &merging[*mech.Histogram]{total: mech.NewHistogram(halfOctaves, n, 1)}
+}
+
+// releaseMagnitudes releases such a histogram of magnitudes in units, and reads it up to
+// limit.
+func releaseMagnitudes(h *merging[*mech.Histogram], noise mech.Gaussian, unit, limit float64, n int, src *mech.Source) *magnitudes {
+	noisy := make([]float64, magnitudeBins)
+	noise.Release(noisy, h.merged().Bounded(), src)
+	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, n)
+}
+
+// longest is up to which length rows of d whitened coordinates are looked at.
+func longest(d int) float64 { return 64 * (1 + math.Sqrt(float64(d))) }

@@ -1,0 +1,113 @@
+package dpsco
+
+import (
+	"math"
+
+	"dpsidecar/internal/dpsco/prox"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+)
+
+// triangular returns an upper triangular Q with Q'HQ = 1, of H with its eigenvalues
+// raised; how many of them noise hides, which is those below hidden; and the least of
+// them, or hidden. The first coordinate of Q'x is a multiple of the first one of x: a
+// constant stays one.
+func (w whitener) triangular(h *mat.SymDense, hidden float64) (q *mat.Dense, floored int, least float64) {
+	d := h.SymmetricDim()
+	raised := mat.NewSymDense(d, nil)
+	for k, v := range w.values {
+		along := mat.Inner(w.vectors.ColView(k), h, w.vectors.ColView(k))
+		if along < hidden {
+			floored++
+		}
+		if k == 0 {
+			least = max(along, hidden)
+		}
+		raised.SymRankOne(raised, 1/(v*v), w.vectors.ColView(k))
+	}
+	var factor mat.Cholesky
+	q = mat.NewDense(d, d, nil)
+	if !factor.Factorize(raised) { // rounding: raised is positive definite
+		for j := range d {
+			q.Set(j, j, w.values[0])
+		}
+		return q, d, hidden
+	}
+	var upper, inverse mat.TriDense
+	factor.UTo(&upper)             // H = U'U
+	_ = inverse.InverseTri(&upper) // an error would say that it is badly conditioned, no more
+	q.Copy(&inverse)
+	return q, floored, least
+}
+
+// meanSquare bounds the mean square of the length of Q'x where H, with noise of a
+// deviation on its diagonal, are the second moments of x and Q whitens them: it is less
+// than d where eigenvalues were raised.
+func meanSquare(q *mat.Dense, h *mat.SymDense, deviation float64) float64 {
+	var whitened mat.Dense
+	whitened.Mul(q.T(), h)
+	whitened.Mul(&whitened, q)
+	d := h.SymmetricDim()
+	noise := 0.0
+	for j := range d {
+		column := mat.Col(nil, j, q)
+		noise += square(floats.Dot(column, column))
+	}
+	return min(float64(d), max(1, mat.Trace(&whitened))+deviation*math.Sqrt(noise))
+}
+
+// times returns P v.
+func times(p *mat.Dense, v []float64) []float64 {
+	w := mat.NewVecDense(len(v), nil)
+	w.MulVec(p, mat.NewVecDense(len(v), v))
+	return w.RawVector().Data
+}
+
+// solveTriangular returns P^-1 w for an upper triangular P with a positive diagonal.
+func solveTriangular(p *mat.Dense, w []float64) []float64 {
+	v := append([]float64(nil), w...)
+	for j := len(v) - 1; j >= 0; j-- {
+		for k := j + 1; k < len(v); k++ {
+			v[j] -= p.At(j, k) * v[k]
+		}
+		v[j] /= p.At(j, j)
+	}
+	return v
+}
+
+// penaltyMetric is Psi in the metric (P P')^-1: the second moments that were released.
+type penaltyMetric struct {
+	metric    *prox.Metric
+	root      *mat.SymDense // of P P'
+	flattened whitener      // its inverse
+}
+
+func newPenaltyMetric(psi prox.Operator, p *mat.Dense) *penaltyMetric {
+	var gram mat.SymDense
+	gram.SymOuterK(1, p)
+	m := &penaltyMetric{flattened: newWhitener(&gram, 0), root: mat.NewSymDense(gram.SymmetricDim(), nil)}
+	values := make([]float64, len(m.flattened.values))
+	for k, v := range m.flattened.values {
+		values[k] = 1 / v
+		m.root.SymRankOne(m.root, values[k], m.flattened.vectors.ColView(k))
+	}
+	m.metric = prox.NewMetric(psi, m.flattened.vectors, values)
+	return m
+}
+
+// nearest moves w to where half its squared distance and Psi are least together.
+func (m *penaltyMetric) nearest(w []float64) {
+	u := m.flattened.apply(w)
+	m.metric.Prox(u, 1)
+	mat.NewVecDense(len(w), w).MulVec(m.root, mat.NewVecDense(len(u), u))
+}
+
+// proximal moves w to where half its squared distance, in the metric (P P')^-1, and Psi
+// are least together.
+func proximal(psi prox.Operator, p *mat.Dense, w []float64) {
+	if ball, only := psi.(prox.L2Ball); psi == nil || only && floats.Norm(w, 2) <= ball.Radius {
+		return
+	}
+	newPenaltyMetric(psi, p).nearest(w)
+}
