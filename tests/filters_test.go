@@ -97,7 +97,7 @@ func TestPureRequestsAndOthersShareAnAccount(t *testing.T) {
 	other.mustRegress(other.analyst, ask, name, 3.0)
 	_, err := regress(other.analyst, `SELECT * FROM dp_linear_regress($1, 0.1)`, name)
 	other.wantError(err, "DP002", "and 1 is left")
-	other.wantError(err, "DP002", "ask with another one, as dp_l1_regress at eps up to 1, or")
+	other.wantError(err, "DP002", "no eps would do beside what was asked with others: ask dp_l1_regress, or ask the steward")
 }
 
 // A request that gives no delta gets what its data set was registered with, at most 1e-6,
@@ -319,7 +319,7 @@ func TestTheModelCatchesMutants(t *testing.T) {
 		"refunds of the rest are lost":   {"add_entry", "WHEN 'refund' THEN -1", "WHEN 'refund' THEN 0"},
 		"refunds count twice":            {"add_entry", "WHEN 'refund' THEN -1", "WHEN 'refund' THEN -2"},
 		"rho of the rest is not added":   {"add_entry", "ELSE coalesce(e.rho, 0) END", "ELSE 0 END"},
-		"a limit of everybody's sums":    {"ledger_charge", "own := dp_int.tally_of(a.id, j.principal)", "own := dp_int.tally_of(a)"},
+		"a limit of everybody's sums":    {"ledger_charge", "own := dp_int.tally_of(a.id, j.principal)", "own := everybodys"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := lonelyWorld(t, 1, 0)

@@ -14,6 +14,7 @@ import (
 
 	"dpsidecar/internal/dev"
 	"dpsidecar/internal/install"
+	"dpsidecar/internal/privacy"
 )
 
 // schema14 is a dump of a database of the last build whose functions came by
@@ -195,4 +196,28 @@ func TestUpgradeKeepsTheDeltaOfKeptAnswers(t *testing.T) {
 		t.Errorf("default deltas are %s", said)
 	}
 	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress('claims', 0.5)`) // no sidecar: it must be kept
+}
+
+// A copy that was left nothing, by the one filter that there was, has nothing after the
+// upgrade by any other: pure epsilons may add up to less than what their rho proved.
+func TestUpgradeLeavesAnAdoptedCopyNothing(t *testing.T) {
+	w := lonelyWorld(t, 4, 1e-6)
+	w.mustCharge(privacy.BoundedRange{Epsilon: .5})
+	w.exec(w.super, `BEGIN`)
+	w.exec(w.super, `UPDATE dp_int.account SET epsilon = 1.1485699440908124, cap = spent, proven_epsilon = 1.1485699440908124`)
+	w.exec(w.super, `SELECT dp_int.ledger_budget(id, $1, 'somebody', jsonb_build_object('adopt', jsonb_build_object('original', 'goes on'), 'budget', dp_int.describe_budget(a, a.epsilon, a.delta))) FROM dp_int.account a`, w.dataset)
+	w.exec(w.super, `SET LOCAL session_replication_role = replica`)
+	w.exec(w.super, `UPDATE dp_int.ledger SET event = event #- '{budget,account_epsilon}'`)
+	w.exec(w.super, `SET LOCAL session_replication_role = origin`)
+	w.exec(w.super, `SELECT dp_int.bring_filters()`)
+	w.exec(w.super, `COMMIT`)
+	if left := one[float64](w, w.steward, `SELECT epsilon_remaining FROM dp.budget`); left != 0 {
+		t.Errorf("%v is left", left)
+	}
+	for _, e := range []privacy.Event{privacy.Pure{Epsilon: 1e-9}, privacy.ZCDP{Rho: 1e-12}} {
+		_, err := w.charge(e)
+		w.wantRefusal(err, "and 0 is left")
+	}
+	w.exec(w.steward, `SELECT dp_set_budget($1, 1, 1e-6)`, w.dataset)
+	w.mustCharge(privacy.Pure{Epsilon: .5})
 }

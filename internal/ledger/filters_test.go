@@ -167,3 +167,44 @@ func halfOfEach(b budget, t totals) bool {
 	half := new(big.Rat).Quo(b.epsilon, big.NewRat(2, 1))
 	return b.admits(t) || t.epsilon.Cmp(half) <= 0 && t.restRho.Cmp(b.cap) <= 0
 }
+
+// chain is entries of one account: a budget, then charges and refunds.
+func chain(budgetEvent string, costs ...line) []line {
+	for i := range costs {
+		costs[i].Delta = new(float64)
+	}
+	return append([]line{{Kind: "budget", Event: budgetEvent}}, costs...)
+}
+
+func TestReplayFollowsRefundsAndBudgets(t *testing.T) {
+	cost := func(v float64) *float64 { return &v }
+	const four = `{"budget": {"accounting": "zcdp", "epsilon": 9, "account_epsilon": 4, "delta": 1e-6, "cap": 0.3}}`
+	const old = `{"budget": {"accounting": "zcdp", "epsilon": 4, "delta": 1e-6, "cap": 0.3}}`
+	pure := line{Kind: "charge", Epsilon: cost(4), Rho: cost(3.8)}
+	noise := line{Kind: "charge", Rho: cost(.1)}
+	back := line{Kind: "refund", Rho: cost(-.1)}
+	for what, c := range map[string]struct {
+		entries []line
+		ok      bool
+	}{
+		"pure epsilons":                        {chain(four, pure), true},
+		"more of them":                         {chain(four, pure, line{Kind: "charge", Epsilon: cost(1e-9), Rho: cost(0)}), false},
+		"noise beside them":                    {chain(four, pure, noise), false},
+		"noise before them":                    {chain(four, noise, pure), false},
+		"noise that was given back":            {chain(four, noise, back, pure), true},
+		"two of which one was given back":      {chain(four, noise, noise, back, pure), false},
+		"a budget of before the filters":       {chain(old, pure), false},
+		"one without a cap":                    {chain(`{"budget": {"accounting": "zcdp", "delta": 1e-6}}`), false},
+		"a charge before any budget":           {chain(`{"grant": {}}`, noise), false},
+		"a charge without a cost in its unit":  {chain(four, line{Kind: "charge", Epsilon: cost(1)}), false},
+		"the charge of a lower budget is kept": {append(chain(four, pure), line{Kind: "budget", Event: `{"budget": {"accounting": "zcdp", "account_epsilon": 1, "delta": 1e-6, "cap": 0.02}}`}), true},
+	} {
+		r, ok := replay{totals: newTotals()}, true
+		for _, l := range c.entries {
+			ok = r.follow(l) && ok
+		}
+		if ok != c.ok {
+			t.Errorf("%s: %v", what, ok)
+		}
+	}
+}

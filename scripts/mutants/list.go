@@ -242,4 +242,22 @@ var mutants = []mutant{
 		`Epsilon: below(b.Epsilon)`, `Epsilon: b.Epsilon`, []tests{{"./internal/dpsco", "TestDefaultsPlan"}}},
 	{"a plan runs twice", "internal/dpsco/dpsco.go",
 		`p.spent.Swap(true)`, `p.spent.Load()`, []tests{{"./internal/dpsco", "TestAPlanRunsOnce"}}},
+
+	// The filters of an account, as dpsidecar verify and the database have them.
+	{"filters: pure epsilons are admitted beside others", "internal/ledger/filters.go",
+		`return t.rest == 0 && t.epsilon.Cmp`, `return t.epsilon.Cmp`, []tests{{"./internal/ledger", "TestFiltersAt|TestAdaptive|TestReplay"}}},
+	{"filters: the rest costs its rho in the mixture, at no order", "internal/ledger/filters.go",
+		`spent := new(big.Rat).Mul(order, t.restRho)`, `spent := new(big.Rat).Set(t.restRho)`, []tests{{"./internal/ledger", "TestFiltersAt|TestAdaptive"}}},
+	{"filters: the mixture may take all of epsilon", "internal/ledger/filters.go",
+		`limit := new(big.Rat).Mul(order, b.cap)`, `limit := new(big.Rat).Set(b.epsilon)`, []tests{{"./internal/ledger", "TestFiltersAt|TestAdaptive"}}},
+	{"filters: deltas of mechanisms have no reserve", "internal/ledger/filters.go",
+		`if t.delta.Cmp(reserve) > 0 {`, `if t.delta.Cmp(reserve) > 9 {`, []tests{{"./internal/ledger", "TestFiltersAt"}}},
+	{"filters: a refund counts as a charge", "internal/ledger/filters.go",
+		`t.rest -= 2`, `t.rest -= 0`, []tests{{"./internal/ledger", "TestReplay"}}},
+	{"filters: budgets of before have all filters", "internal/ledger/filters.go",
+		`b.epsilon != nil && b.accounting`, `b.accounting`, []tests{{"./internal/ledger", "TestFiltersAt|TestReplay"}}},
+	{"filters: the database admits pure epsilons beside others", "sql/functions/accounts.sql",
+		`t.rest = 0 AND t.epsilon <= p_epsilon THEN`, `t.epsilon <= p_epsilon THEN`, []tests{{"./tests", "TestFiltersAgreeWithTheModel"}}},
+	{"filters: the database mixes them in one history", "sql/functions/accounts.sql",
+		`t.rest = 0 AND t.epsilon <= p_epsilon THEN`, `t.rest_rho <= p_cap AND t.epsilon <= p_epsilon THEN`, []tests{{"./tests", "TestFiltersAgreeWithTheModel"}}},
 }

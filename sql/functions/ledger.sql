@@ -93,7 +93,8 @@ BEGIN
 END $$;
 
 -- Accounts of before the filters: their sums are those of the ledger as it is now, and an
--- entry says that all filters of their budget hold from here on.
+-- entry says that all filters of their budget hold from here on. Where a copy was left
+-- nothing, it has nothing by any of them.
 CREATE OR REPLACE FUNCTION dp_int.bring_filters() RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -107,6 +108,9 @@ BEGIN
     UPDATE dp_int.caller_total t SET spent_epsilon = s.epsilon, rest = s.rest, rest_rho = s.rest_rho
       FROM dp_int.entry_sums AS s WHERE t.account = a.id AND s.account = a.id AND NOT s.everybody AND s.principal = t.principal;
     PERFORM dp_int.prove(a.id);
+    IF (SELECT l.event ? 'adopt' FROM dp_int.ledger l WHERE l.account = a.id AND l.kind = 'budget' AND l.event ? 'budget' ORDER BY l.seq DESC LIMIT 1) THEN
+      UPDATE dp_int.account n SET epsilon = least(n.epsilon, n.proven_epsilon), cap = 0 WHERE n.id = a.id RETURNING * INTO a;
+    END IF;
     PERFORM dp_int.ledger_budget(a.id, (SELECT d.name FROM dp_int.dataset d WHERE d.account = a.id ORDER BY d.unregistered_at DESC NULLS FIRST, d.id DESC LIMIT 1), session_user,
       jsonb_build_object('upgrade', jsonb_build_object('filters', 'all'), 'budget', dp_int.describe_budget(a, a.epsilon, a.delta)));
   END LOOP;
@@ -127,8 +131,9 @@ DECLARE
   j dp_int.job;
   caller name;   -- as the role is called now
   cost numeric;
-  own dp_int.tally;   -- what the caller has spent
-  eps numeric;        -- that would do under every limit
+  everybodys dp_int.tally;  -- what is spent
+  own dp_int.tally;         -- what the caller has spent of it
+  l record;                 -- a limit, and the sums that it holds for
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account FOR UPDATE;
@@ -150,16 +155,15 @@ BEGIN
       USING ERRCODE = 'DP005', HINT = 'Choose another method. No privacy budget was spent.';
   END IF;
   PERFORM dp_int.refuse_delta(d.name, a, e.delta);
+  everybodys := dp_int.tally_of(a);
   own := dp_int.tally_of(a.id, j.principal);
-  eps := least(dp_int.affordable(a, a.epsilon, a.cap, dp_int.tally_of(a), e), dp_int.affordable(a, d.epsilon, d.cap, dp_int.tally_of(a), e),
-               dp_int.affordable(a, g.epsilon, g.cap, own, e));
-  IF d.epsilon < a.epsilon THEN
-    PERFORM dp_int.refuse_overdraft(d.name, NULL, d.epsilon, d.cap, dp_int.tally_of(a), a, e, eps);
-  END IF;
-  PERFORM dp_int.refuse_overdraft(d.name, NULL, a.epsilon, a.cap, dp_int.tally_of(a), a, e, eps);
-  IF g.cap IS NOT NULL THEN
-    PERFORM dp_int.refuse_overdraft(d.name, caller, g.epsilon, g.cap, own, a, e, eps);
-  END IF;
+  FOR l IN SELECT * FROM (VALUES (NULL::name, a.epsilon, a.cap, everybodys), (NULL, d.epsilon, d.cap, everybodys), (caller, g.epsilon, g.cap, own)) AS v(whose, epsilon, cap, t)
+            WHERE v.epsilon IS NOT NULL ORDER BY v.whose NULLS FIRST, v.epsilon LOOP
+    IF NOT dp_int.admits(a.accounting, l.epsilon, a.delta, l.cap, dp_int.add_entry(l.t, a, e)) THEN
+      PERFORM dp_int.refuse_overdraft(d.name, l.whose, l.epsilon, l.t, a, e,
+        least(dp_int.affordable(a, a.epsilon, a.cap, everybodys, e), dp_int.affordable(a, d.epsilon, d.cap, everybodys, e), dp_int.affordable(a, g.epsilon, g.cap, own, e)));
+    END IF;
+  END LOOP;
   RETURN dp_int.ledger_append(e);
 END $$;
 
@@ -212,27 +216,22 @@ LANGUAGE sql IMMUTABLE STRICT AS $$
     FROM (SELECT CASE WHEN epsilon > 0 AND epsilon < 1 THEN 10::numeric ^ (floor(log(epsilon)) - 5) ELSE 1e-6 END) AS u(unit)
 $$;
 
--- Raises DP002 unless the filters of (p_epsilon, p_cap) admit e after the charges t.
+-- Raises DP002: the filters of a limit of p_epsilon do not admit e after the charges t.
 -- Sums are in units that people are not shown: the message says what epsilon they prove. Without a caller the limit
--- is the data set's. p_eps: the eps that would do, NULL where it is not known.
-CREATE OR REPLACE FUNCTION dp_int.refuse_overdraft(p_dataset text, p_caller name, p_epsilon numeric, p_cap numeric, t dp_int.tally, a dp_int.account,
+-- is the data set's. p_eps: the eps that would do under every limit, NULL where it is not known.
+CREATE OR REPLACE FUNCTION dp_int.refuse_overdraft(p_dataset text, p_caller name, p_epsilon numeric, t dp_int.tally, a dp_int.account,
                                         e dp_int.ledger, p_eps numeric) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-  after CONSTANT dp_int.tally := dp_int.add_entry(t, a, e);
-  before_epsilon numeric;
-  after_epsilon numeric;
+  before_epsilon CONSTANT numeric := dp_int.least_epsilon(a, t, a.spent_delta);
+  after_epsilon CONSTANT numeric := dp_int.least_epsilon(a, dp_int.add_entry(t, a, e), a.spent_delta + e.delta);
   remedy text := 'ask the steward for dp_set_budget';
 BEGIN
-  IF dp_int.admits(a.accounting, p_epsilon, a.delta, p_cap, after) THEN RETURN; END IF;
-  before_epsilon := dp_int.least_epsilon(a, t, a.spent_delta);
-  after_epsilon := dp_int.least_epsilon(a, after, a.spent_delta + e.delta);
   IF p_caller IS NOT NULL THEN
     remedy := format('ask the steward for a higher limit: dp_grant(%L, %L, ...)', p_dataset, p_caller);
   END IF;
   remedy := CASE WHEN before_epsilon >= p_epsilon THEN 'A' || substr(remedy, 2)
-                 WHEN p_eps = 0 THEN concat('With this method no eps would do beside what was asked with others: ask with another one, ',
-                   'as dp_l1_regress at eps up to ' || CASE WHEN t.rest = 0 THEN (p_epsilon - before_epsilon)::float8 END || ', ', 'or ', remedy)
+                 WHEN p_eps = 0 THEN concat('With this method no eps would do beside what was asked with others: ', CASE WHEN t.rest = 0 THEN 'ask dp_l1_regress, or ' END, remedy)
                  WHEN a.accounting = 'pure' THEN format('Ask with eps at most %s, or %s', p_eps::float8, remedy)
                  ELSE concat('Ask with a smaller eps, ', 'at most about ' || trim_scale(trunc(p_eps, 1 - floor(log(nullif(p_eps, 0)))::int)) || ', ', 'or ', remedy) END;
   RAISE EXCEPTION '%', format(
