@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -131,5 +132,22 @@ func TestACallerWhoWaitsIsToldTheTimeLeft(t *testing.T) {
 	}
 	if got := one[string](w, w.analyst, `SELECT dp.time_left(NULL)`); got != "" {
 		t.Errorf("no estimate is %q", got)
+	}
+}
+
+// Whoever reads coefficients alone is told where the radius may have cut them, also when
+// the answer was kept.
+func TestACutIsTold(t *testing.T) {
+	w := newWorld(t, 100, 1e-5)
+	for _, call := range []string{`dp_linear_regress('%s', 5, features => '{age}', options => '{"radius": %s}')`, `dp_l1_regress('%s', 5, features => '{age}', options => '{"method": "objective_perturbation", "radius": %s}')`} {
+		for radius, told := range map[string]bool{"0.001": true, "100": false} {
+			for range 2 {
+				conn, heard := w.listening(w.person)
+				w.exec(conn, `SELECT * FROM `+fmt.Sprintf(call, w.dataset, radius))
+				if cut := slices.Contains(heard(), "dpsidecar: the coefficients are as large as the radius allows; ask for a larger one"); cut != told {
+					t.Errorf("%s, radius %s: %q", call, radius, heard())
+				}
+			}
+		}
 	}
 }

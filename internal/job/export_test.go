@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"dpsidecar/internal/dpsco"
@@ -23,3 +24,6 @@ func (c *Config) PublishAtOnce() {
 
 // LivesFor is how long a sidecar expects to be believed alive without a heartbeat.
 const LivesFor = livesFor
+
+// KnownErrors is what a release tells of its errors, as the database takes it.
+func KnownErrors(r dpsco.Result) ([]byte, error) { return json.Marshal(knownErrors(r)) }

@@ -155,12 +155,20 @@ type errorColumns struct {
 // knownErrors returns what a release tells of its errors. Numbers that JSON cannot hold
 // would fail the job, so that there is no interval where one is not finite.
 func knownErrors(r dpsco.Result) errorColumns {
-	e := errorColumns{r.StdErr, r.DF, r.Low, r.High, r.PValues(), triangle(r.Covariance), triangle(r.Bias), r.WhyNull}
-	columns := slices.Concat([][]float64{e.StdErr, e.DF, e.Low, e.High, e.PValue}, e.Covariance, e.Bias)
-	if slices.ContainsFunc(columns, func(c []float64) bool { return slices.ContainsFunc(c, isNotFinite) }) {
+	e := errorColumns{StdErr: r.StdErr, DF: r.DF, Low: r.Low, High: r.High, Covariance: triangle(r.Covariance), Bias: triangle(r.Bias), WhyNull: r.WhyNull}
+	if !e.finite() {
 		return errorColumns{WhyNull: "the noise has left no finite interval"}
 	}
+	e.PValue = r.PValues() // which asks for such numbers
 	return e
+}
+
+// finite reports whether all numbers are finite, and standard errors and degrees of freedom
+// above zero.
+func (e errorColumns) finite() bool {
+	columns := slices.Concat([][]float64{e.StdErr, e.DF, e.Low, e.High}, e.Covariance, e.Bias)
+	return !slices.ContainsFunc(columns, func(c []float64) bool { return slices.ContainsFunc(c, isNotFinite) }) &&
+		!slices.ContainsFunc(slices.Concat(e.StdErr, e.DF), func(v float64) bool { return v <= 0 })
 }
 
 func isNotFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }

@@ -207,6 +207,18 @@ BEGIN
     RETURN QUERY SELECT c.term, c.coef
       FROM dp_int.call_sidecar(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options) c;
   END IF;
+  PERFORM dp_int.tell_cut(coalesce(kept, dp_int.kept_release(r.dataset, r.hash)));
+END $$;
+
+-- Tells whoever reads coefficients alone that their radius may have cut them.
+CREATE OR REPLACE FUNCTION dp_int.tell_cut(p_release uuid) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  why CONSTANT text := (SELECT r.why_null FROM dp_int.release r WHERE r.id = p_release AND r.why_null LIKE '%as large as the radius allows%');
+BEGIN
+  IF why IS NOT NULL THEN
+    RAISE NOTICE 'dpsidecar: %', why;
+  END IF;
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_l1_regress(dataset text, eps float8, target name DEFAULT NULL, features name[] DEFAULT NULL,

@@ -15,7 +15,7 @@ BEGIN
 END $$;
 
 -- How many decimals of a coefficient mean something: to two digits of its standard error, or
--- three of its own where nothing is known of its errors.
+-- three of its own where nothing is known of its errors: a band is far wider than they are.
 CREATE OR REPLACE FUNCTION dp_int.decimals(p_coef float8, p_error float8) RETURNS int
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN p_error > 0 THEN 1 - floor(log(p_error)) WHEN p_coef <> 0 THEN 2 - floor(log(abs(p_coef))) ELSE 0 END::int
@@ -34,7 +34,7 @@ BEGIN
   SELECT c.term, dp_int.rounded(c.coef, s.decimals), dp_int.rounded(c.std_err, s.decimals), dp_int.rounded((c.ci_low + c.ci_high) / 2 / c.std_err, 2),
          dp_int.rounded(c.p_value, dp_int.decimals(c.p_value, NULL)), dp_int.rounded(c.ci_low, s.decimals), dp_int.rounded(c.ci_high, s.decimals),
          CASE WHEN c.ci_low IS NULL THEN r.why_null END
-    FROM dp_int.coefficient c, LATERAL (SELECT dp_int.decimals(c.coef, coalesce(c.std_err, c.band / 2))) AS s(decimals)
+    FROM dp_int.coefficient c, LATERAL (SELECT dp_int.decimals(c.coef, c.std_err)) AS s(decimals)
    WHERE c.release = r.id
    ORDER BY c.position;
 END $$;
@@ -159,7 +159,7 @@ COMMENT ON FUNCTION public.dp_test IS
 
 -- An interval of 95 % around p_middle for an estimate of a given variance, known to some
 -- degrees of freedom, and with a bias whose square is p_bias at most.
-CREATE OR REPLACE FUNCTION dp_int.interval(p_middle float8, p_variance float8, p_bias float8, p_df float8) RETURNS float8[]
+CREATE OR REPLACE FUNCTION dp_int.confidence_interval(p_middle float8, p_variance float8, p_bias float8, p_df float8) RETURNS float8[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   deviation CONSTANT float8 := sqrt(p_variance);
@@ -195,7 +195,7 @@ BEGIN
                    WHEN s.unknown THEN 'it is from before dpsidecar kept the covariance of coefficients'
                    WHEN NOT s.variance > 0 OR s.variance IN ('NaN', 'Infinity') THEN 'rounding leaves no variance of this prediction' END;
   IF why_null IS NULL THEN
-    ends := dp_int.interval(s.middle, s.variance, coalesce(s.bias, 0), s.df);
+    ends := dp_int.confidence_interval(s.middle, s.variance, coalesce(s.bias, 0), s.df);
     IF (SELECT m.labels FROM dp_int.model m WHERE m.name = r.model) THEN
       ends := ARRAY[dp_int.probability(ends[1]), dp_int.probability(ends[2])];
     END IF;
