@@ -30,6 +30,7 @@ func TestExpectIsNearWhatIsSeen(t *testing.T) {
 		factor      float64
 		most        int // coefficients that it is quick for
 	}{
+		{"l1, staged", "l1", map[string]any{"method": catalogue.MethodStaged}, 2, 5},
 		{"l1, exponential mechanism", "l1", map[string]any{"method": catalogue.MethodExponential}, 2, 2},
 		{"l1, objective perturbation", "l1", map[string]any{"method": catalogue.MethodObjective}, 2, 5},
 		{"linear, catoni", "linear", map[string]any{"method": "catoni"}, 2, 5},

@@ -63,7 +63,7 @@ func (a L1) seconds(s Shape, epsilon float64) float64 {
 // most of which go over products of all pairs of columns.
 func (f staged) seconds() float64 {
 	n, d := float64(f.shape.N), float64(f.shape.D)
-	return 1e-3 + n*(1e-7+1e-7*d+2e-8*d*d) + 2e-5*d*d*d
+	return 1e-3 + n*(3e-7+1e-7*d+5e-9*d*d) + 3e-5*d*d + 4e-7*d*d*d
 }
 
 // seconds are those of the passes, each over products of all pairs of columns, of the
