@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/big"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -64,6 +65,9 @@ func replay(t *testing.T, plan func() *Plan, a, b Data) (map[string]float64, err
 // covered reports whether what was released is what was charged, or less where
 // answers decide: SVRG does not ask for a difference to the anchor at the anchor.
 func covered(e privacy.Event, releases []mechtest.Release, less bool) error {
+	if whole, pure := e.(privacy.Pure); pure {
+		return coveredByPure(whole, releases)
+	}
 	charged := map[privacy.Event]int{}
 	count(charged, e, 1)
 	for k, r := range releases {
@@ -80,6 +84,26 @@ func covered(e privacy.Event, releases []mechtest.Release, less bool) error {
 	}
 	if left > 0 && !less {
 		return fmt.Errorf("%d charged releases were not made: %+v of %+v", left, charged, e)
+	}
+	return nil
+}
+
+// coveredByPure is covered for releases that are charged as one pure event: their epsilons
+// add up to no more, exactly, and to all of it but for rounding.
+func coveredByPure(whole privacy.Pure, releases []mechtest.Release) error {
+	sum := new(big.Rat)
+	for k, r := range releases {
+		e, pure := r.Mechanism.(interface{ Event() privacy.Event }).Event().(privacy.Pure)
+		if !pure {
+			return fmt.Errorf("release %d, %+v, is not pure", k, r.Mechanism)
+		}
+		sum.Add(sum, new(big.Rat).SetFloat64(e.Epsilon))
+	}
+	if sum.Cmp(new(big.Rat).SetFloat64(whole.Epsilon)) > 0 {
+		return fmt.Errorf("releases cost %v, charged are %v", sum.FloatString(20), whole.Epsilon)
+	}
+	if cost, _ := sum.Float64(); cost < whole.Epsilon*(1-1e-9) {
+		return fmt.Errorf("releases cost %v of the %v that are charged", cost, whole.Epsilon)
 	}
 	return nil
 }

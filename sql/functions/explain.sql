@@ -190,15 +190,18 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (20, 'dp_analyst', 'dp_cancel', 'cancels a job unless its budget is spent already', 'SELECT dp_cancel(j.id) FROM dp.jobs j WHERE j.status = ''queued'''),
       (21, 'dp_analyst', 'dp_run', 'submits, commits and waits: for psql and pg_cron', 'CALL dp_run(''l1'', ''%s'', 0.5)'),
       (22, NULL, 'dp.jobs', 'your jobs; for stewards everybody''s', 'SELECT * FROM dp.jobs'),
-      (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' LIMIT 1'),
-      (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' LIMIT 1'),
+      (23, 'dp_analyst', 'dp_score', 'how well a release predicts, with intervals; charged like a fit', 'SELECT s.* FROM dp_last_release(''%s'') r, dp_score(r, 0.5) s WHERE r IS NOT NULL'),
+      (24, 'dp_analyst', 'dp_submit_score', 'queues a score and returns its job', 'SELECT dp_submit_score(r, 0.5) FROM dp_last_release(''%s'') r WHERE r IS NOT NULL'),
+      (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model <> ''score'' LIMIT 1'),
+      (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model <> ''score'' LIMIT 1'),
       (33, NULL, 'dp.datasets', 'what may be asked', 'SELECT * FROM dp.datasets'),
       (34, NULL, 'dp.budget', 'what is left', 'SELECT * FROM dp.budget'),
       (35, NULL, 'dp.releases', 'what was released', 'SELECT * FROM dp.releases'),
       (36, NULL, 'dp.coefficients', 'the coefficients of releases', 'SELECT * FROM dp.coefficients'),
-      (37, NULL, 'dp_check_install', 'is everything in place?', 'SELECT * FROM dp_check_install()'),
-      (38, NULL, 'dp_version', 'the version of the schema', 'SELECT dp_version()'),
-      (39, NULL, 'dp_help', 'this list', 'SELECT * FROM dp_help()')
+      (37, NULL, 'dp.scores', 'how well releases predict', 'SELECT * FROM dp.scores'),
+      (40, NULL, 'dp_check_install', 'is everything in place?', 'SELECT * FROM dp_check_install()'),
+      (41, NULL, 'dp_version', 'the version of the schema', 'SELECT dp_version()'),
+      (42, NULL, 'dp_help', 'this list', 'SELECT * FROM dp_help()')
     ) AS c(position, role, name, does, pattern)
     LEFT JOIN (
       SELECT d.name, format('%I.%I', d.schema_name, d.relation_name), d.target::text, d.features::text[], d.epsilon, a.delta
