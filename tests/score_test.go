@@ -177,6 +177,22 @@ func TestAScoreThatIsRefusedSpendsNothing(t *testing.T) {
 	}
 }
 
+// Scores are seen by those who see the release, and kept from everybody else.
+func TestScoresAreForWhoMaySeeTheRelease(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	release := w.lastRelease(ask, w.dataset, 1.0)
+	w.mustScore(w.analyst, askScore, release, 0.5)
+	if n := one[int64](w, w.steward, `SELECT count(*) FROM dp.scores WHERE release::text = $1`, release); n != 1 {
+		t.Errorf("the steward sees %d metrics", n)
+	}
+	w.exec(w.steward, `SELECT dp_revoke($1, $2)`, w.dataset, w.person)
+	if n := one[int64](w, w.analyst, `SELECT count(*) FROM dp.scores WHERE release::text = $1`, release); n != 0 {
+		t.Errorf("who lost the grant sees %d metrics", n)
+	}
+	_, err := score(w.analyst, askScore, release, 0.5)
+	w.wantError(err, "22023", "you may score")
+}
+
 // entriesOf counts charges and refunds, also of a data set that is unregistered.
 func (w *world) entriesOf() int64 {
 	w.Helper()

@@ -227,5 +227,5 @@ func (g *scoring) parameters() map[string]any {
 
 // seconds are those of the prediction and of a pass for each release.
 func (g *scoring) seconds() float64 {
-	return 1e-9*float64(g.shape.N)*float64(g.shape.D) + 1.2e-7*float64(g.shape.N) + 2e-3
+	return 2.5e-9*float64(g.shape.N)*float64(g.shape.D) + 1.5e-7*float64(g.shape.N) + 2e-3
 }
