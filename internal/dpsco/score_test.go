@@ -2,7 +2,9 @@ package dpsco
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"math/big"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -109,6 +111,26 @@ func TestReplaysOfScores(t *testing.T) {
 			t.Errorf("%s: moved by %v of its bound at most; half the bound would pass", kind, share)
 		}
 	}
+}
+
+// coveredByPure is covered for releases that are charged as one pure event: their epsilons
+// add up to no more, exactly, and to all of it but for rounding.
+func coveredByPure(whole privacy.Pure, releases []mechtest.Release) error {
+	sum := new(big.Rat)
+	for k, r := range releases {
+		e, pure := r.Mechanism.(interface{ Event() privacy.Event }).Event().(privacy.Pure)
+		if !pure {
+			return fmt.Errorf("release %d, %+v, is not pure", k, r.Mechanism)
+		}
+		sum.Add(sum, new(big.Rat).SetFloat64(e.Epsilon))
+	}
+	if sum.Cmp(new(big.Rat).SetFloat64(whole.Epsilon)) > 0 {
+		return fmt.Errorf("releases cost %v, charged are %v", sum.FloatString(20), whole.Epsilon)
+	}
+	if cost, _ := sum.Float64(); cost < whole.Epsilon*(1-1e-9) {
+		return fmt.Errorf("releases cost %v of the %v that are charged", cost, whole.Epsilon)
+	}
+	return nil
 }
 
 // A score costs its budget, and no more; the ledger books a pure one as what was asked for.

@@ -1,6 +1,8 @@
 package mech
 
 import (
+	"errors"
+	"math"
 	"math/big"
 	"math/rand/v2"
 	"testing"
@@ -67,6 +69,20 @@ func TestL1SensitivityHolds(t *testing.T) {
 	for name, share := range most {
 		if share < 1-1e-8 {
 			t.Errorf("%s: the fuzz reaches only %v of the sensitivity; it would miss half of it", name, share)
+		}
+	}
+}
+
+func TestLaplaceChecksItsEpsilon(t *testing.T) {
+	if err := (Laplace{1}).Check(); err != nil {
+		t.Error(err)
+	}
+	for _, v := range []float64{0, -1, math.NaN(), math.Inf(1), 0x1p60} {
+		if err := (Laplace{v}).Check(); !errors.Is(err, ErrParams) {
+			t.Errorf("%v: %v", v, err)
+		}
+		if !panics(func() { Laplace{v}.Release(make([]float64, 1), NewSum(Contract{L2, 1, 1, 1}).Bounded(), nil) }) {
+			t.Errorf("%v: no panic", v)
 		}
 	}
 }
