@@ -17,15 +17,13 @@ import (
 // Low to High covers 95 %. It is not centred at the coefficient, which may be
 // shrunk, and is wider than StdErr and DF alone make it where there may be a bias.
 // Covariance holds the squares of StdErr on its diagonal.
-//
-// Metrics are what a Score releases instead.
 type Result struct {
 	Coefficients []float64
+	Metrics      []Metric // of a Score, which releases nothing else
 	StdErr, DF   []float64
 	Low, High    []float64
 	Covariance   *mat.SymDense
 	WhyNull      string
-	Metrics      []Metric
 }
 
 // PValues tests that coefficients are 0, each two-sided by the middle of its interval
