@@ -110,12 +110,12 @@ func TestStagedOnRealTables(t *testing.T) {
 			name := fmt.Sprintf("%s, eps %g, wrong by %v", method, epsilon, wrong)
 			t.Logf("| %s, n = %d, d = %d, J = %.0f | %s | %.4f | %v |", task.name, x.N, x.D, stagedInformation(x.Shape, epsilon), name, e, took.Round(time.Millisecond/10))
 			seen[name] = append(seen[name], math.Log(e))
-			if wrong != right {
+			if wrong != asRegistered {
 				seen["wrong by ten, "+method] = append(seen["wrong by ten, "+method], math.Log(e))
 			}
 			return e
 		}
-		if e := measure(catalogue.MethodStaged, 1, 20, right); small && e > bound {
+		if e := measure(catalogue.MethodStaged, 1, 20, asRegistered); small && e > bound {
 			t.Errorf("%s: excess risk %.4f %%, expected at most %v", task.name, e, bound)
 		}
 		if !full {
@@ -123,11 +123,11 @@ func TestStagedOnRealTables(t *testing.T) {
 		}
 		for _, epsilon := range []float64{.1, .3, 1, 3} {
 			if epsilon != 1 {
-				measure(catalogue.MethodStaged, epsilon, 20, right)
+				measure(catalogue.MethodStaged, epsilon, 20, asRegistered)
 			}
-			measure(catalogue.MethodObjective, epsilon, 20, right)
+			measure(catalogue.MethodObjective, epsilon, 20, asRegistered)
 			if (L1{}).withDefaults(x.Shape, epsilon).bounded().samplerSeconds(x.Shape, epsilon) < 2 {
-				measure(catalogue.MethodExponential, epsilon, 5, right)
+				measure(catalogue.MethodExponential, epsilon, 5, asRegistered)
 			}
 		}
 		for _, wrong := range [][2]float64{{10, 1}, {.1, 1}, {1, 10}, {1, .1}} {
@@ -139,8 +139,8 @@ func TestStagedOnRealTables(t *testing.T) {
 	}
 }
 
-// right are scales that say what they should.
-var right = [2]float64{1, 1}
+// asRegistered are factors on scales that leave them as they are.
+var asRegistered = [2]float64{1, 1}
 
 // oddTable is four columns, the constant among them, of an awkward law.
 func oddTable(name string, n int) Data {

@@ -74,7 +74,7 @@ func (p *problem) defaults() error {
 // more than ten. Where rows and budget suffice to whiten, 30 was seen to cost as little
 // as 10 on seven tables; where they do not, noise fills whatever ball it is given.
 func (p *problem) usualRadius() float64 {
-	if p.Labels && p.Method == catalogue.MethodAuto && p.whitens() {
+	if p.Labels && (p.Method == catalogue.MethodNewton || p.Method == catalogue.MethodAuto && p.whitens()) {
 		return 30
 	}
 	return 10

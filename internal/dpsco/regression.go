@@ -150,14 +150,18 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 
 // label maps the public pair of labels to 0 and 1; any other target says nothing.
 func (p *problem) label(y []float64) {
-	if !p.Labels {
-		return
+	if p.Labels {
+		labelTargets(y, p.Negative, p.Positive)
 	}
+}
+
+// labelTargets maps two labels to 0 and 1, and what is neither to NaN.
+func labelTargets(y []float64, negative, positive float64) {
 	for i, v := range y {
 		switch v {
-		case p.Positive:
+		case positive:
 			y[i] = 1
-		case p.Negative:
+		case negative:
 			y[i] = 0
 		default:
 			y[i] = math.NaN()

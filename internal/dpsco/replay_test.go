@@ -64,6 +64,9 @@ func replay(t *testing.T, plan func() *Plan, a, b Data) (map[string]float64, err
 // covered reports whether what was released is what was charged, or less where
 // answers decide: SVRG does not ask for a difference to the anchor at the anchor.
 func covered(e privacy.Event, releases []mechtest.Release, less bool) error {
+	if whole, pure := e.(privacy.Pure); pure {
+		return coveredByPure(whole, releases)
+	}
 	charged := map[privacy.Event]int{}
 	count(charged, e, 1)
 	for k, r := range releases {

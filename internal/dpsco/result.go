@@ -21,6 +21,7 @@ import (
 // for none.
 type Result struct {
 	Coefficients []float64
+	Metrics      []Metric // of a Score, which releases nothing else
 	StdErr, DF   []float64
 	Low, High    []float64
 	Covariance   *mat.SymDense

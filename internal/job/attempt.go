@@ -47,7 +47,9 @@ type claim struct {
 		Features  []string
 		Intercept bool
 		Options   map[string]any
+		Release   string // that a score is of
 	}
+	Scored   *scored         // nil: the job fits
 	RowCount *int64          `json:"row_count"`
 	Event    json.RawMessage // what was charged
 }
@@ -104,6 +106,9 @@ func (c *claim) budget() privacy.Budget {
 
 // plan is the algorithm for n rows: a function of public facts alone.
 func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
+	if c.Scored != nil {
+		return s.planScore(c, n)
+	}
 	algorithm, err := c.algorithm()
 	if err != nil {
 		return nil, err

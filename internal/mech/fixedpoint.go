@@ -64,11 +64,12 @@ func (c Contract) bits() uint { return uint(min(maxBits, 61-bits.Len(uint(c.N-1)
 // scale returns the number of grid steps in a unit.
 func (c Contract) scale() float64 { return math.Ldexp(1/c.Bound, int(c.bits())) }
 
-// sensitivity is what a mechanism knows of the integers it adds noise to: the
-// square of how far one replaced record moves them in l2, in grid steps, and how
+// sensitivity is what a mechanism knows of the integers it adds noise to: how far one
+// replaced record moves them, in l2 by its square and in l1, in grid steps, and how
 // many units a number of steps is.
 type sensitivity interface {
 	l2Squared() *big.Int
+	l1() *big.Int
 	inUnits(steps *big.Int) float64 // in the units of the release
 }
 
@@ -79,6 +80,19 @@ func (c Contract) l2Squared() *big.Int {
 		s.Mul(s, big.NewInt(int64(c.D)))
 	}
 	return s
+}
+
+// l1 implements sensitivity. Under L2 it is sqrt(D) times the bound, rounded upward.
+func (c Contract) l1() *big.Int {
+	coordinates := big.NewInt(int64(c.D))
+	if c.Norm == L2 {
+		root := new(big.Int).Sqrt(coordinates)
+		if new(big.Int).Mul(root, root).Cmp(coordinates) < 0 {
+			root.Add(root, big.NewInt(1))
+		}
+		coordinates = root
+	}
+	return coordinates.Lsh(coordinates, c.bits()+1)
 }
 
 // Bounded is a sensitive vector together with a bound on how far one record can

@@ -141,6 +141,10 @@ func (s countContract) l2Squared() *big.Int {
 	return new(big.Int).Lsh(big.NewInt(int64(s.d)), 2*s.bits()+1)
 }
 
+func (s countContract) l1() *big.Int {
+	return new(big.Int).Lsh(big.NewInt(int64(s.d)), s.bits()+1)
+}
+
 func (s countContract) inUnits(steps *big.Int) float64 {
 	v, _ := new(big.Float).SetInt(steps).Float64()
 	return math.Ldexp(v, -int(s.bits()))

@@ -35,6 +35,10 @@ func (c MomentContract) Check() error {
 // two such numbers fit a sum of N of them.
 func (c MomentContract) bits() uint { return uint(min(maxBits, 61-bits.Len(uint(c.N-1)))) / 2 }
 
+// Step is the pitch of the grid that rows are cut to, in their units: who adds half of
+// it to what is positive has it rounded to the nearest.
+func (c MomentContract) Step() float64 { return math.Ldexp(c.Bound, -int(c.bits())) }
+
 // frobeniusSquared returns the square of how far one replaced row moves the
 // matrix of sums, every entry counted: 2 16^bits.
 func (c MomentContract) frobeniusSquared() *big.Int {

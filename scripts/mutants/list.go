@@ -98,6 +98,18 @@ var mutants = []mutant{
 		`if records > s.contract.N-s.records {`, `if records > s.contract.N {`, []tests{{"./internal/mech", "TestMisuseOfSums"}}},
 	{"a sum is released twice", "internal/mech/fixedpoint.go",
 		"	b.totals = nil\n", "", []tests{{"./internal/mech", "TestMisuseOfSums"}}},
+	{"half the l1 sensitivity", "internal/mech/fixedpoint.go",
+		`coordinates.Lsh(coordinates, c.bits()+1)`, `coordinates.Lsh(coordinates, c.bits())`, []tests{{"./internal/mech", "TestL1Sens"}, {"./internal/mech", "TestLaplace"}}},
+	{"the root of the coordinates is rounded downward", "internal/mech/fixedpoint.go",
+		`			root.Add(root, big.NewInt(1))
+`, "", []tests{{"./internal/mech", "TestL1Sens"}}},
+	{"Laplace noise is charged half", "internal/mech/laplace.go",
+		`return privacy.Pure(l)`, `return privacy.Pure{Epsilon: l.Epsilon / 2}`, []tests{{"./internal/mech", "TestLaplace"}}},
+	{"Laplace noise of half the scale", "internal/mech/laplace.go",
+		`return epsilon.Quo(`, `epsilon.Mul(epsilon, big.NewRat(2, 1))
+	return epsilon.Quo(`, []tests{{"./internal/mech", "TestLaplace"}}},
+	{"counts: the l1 sensitivity of adding a record", "internal/mech/histogram.go",
+		`big.NewInt(int64(s.d)), s.bits()+1)`, `big.NewInt(int64(s.d)), s.bits())`, []tests{{"./internal/mech", "TestL1Sens"}}},
 
 	// Second moments, counts, medians.
 	{"second moments: the sensitivity of one row", "internal/mech/moments.go",
@@ -234,6 +246,50 @@ var mutants = []mutant{
 		"	total.Release(h, noise, src)\n", "	total.Release(h, mech.Gaussian{NoiseMultiplier: noise.(mech.Gaussian).NoiseMultiplier / 2}, src)\n", []tests{{"./internal/dpsco", "TestReplaysOfLognormal"}}},
 	{"second moments released once more than charged", "internal/dpsco/whiten.go",
 		`p := newWhitener(secondMoments(x, contract, noise, src),`, "secondMoments(x, contract, noise, src)\n		p := newWhitener(secondMoments(x, contract, noise, src),", []tests{{"./internal/dpsco", "TestReplaysOfLognormal"}}},
+	{"a score's histogram of residuals is not charged", "internal/dpsco/score.go",
+		`if noise, made := g.noises[name]; made {`, `if noise, made := g.noises[name]; made && name != sizes {`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
+	{"a pure score spends twice its epsilon", "internal/dpsco/score.go",
+		`mech.Laplace{Epsilon: share * below(b.Epsilon)}`, `mech.Laplace{Epsilon: 2 * share * below(b.Epsilon)}`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
+	{"a score spends the reserve of delta", "internal/dpsco/score.go",
+		`Delta: b.Delta - privacy.Reserve(b.Delta)}`, `Delta: b.Delta}`, []tests{{"./internal/dpsco", "TestAScoreCosts"}}},
+	{"a score is about the exact mean of the target", "internal/dpsco/score_rows.go",
+		`		m.centre = g.mean(rows, m.targets.edge(), src)
+`, `		m.centre = g.mean(rows, m.targets.edge(), src)
+		for _, y := range rows.Y {
+			if math.Abs(y) < 1e6 {
+				m.centre += y / float64(rows.N)
+			}
+		}
+`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
+	{"residuals are cut where the data end", "internal/dpsco/score_rows.go",
+		`	m.chooseCuts()
+`, `	m.chooseCuts()
+	for _, e := range rows.X[0] {
+		if size := g.size(e); size < 1e6 {
+			m.cut = max(m.cut, size)
+		}
+	}
+`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
+	{"a score counts the complete rows exactly", "internal/dpsco/score_rows.go",
+		`	return gaussianMeans(released, k, noise, contract)
+`, `	released[0] = 0
+	for _, e := range rows.X[0] {
+		if !math.IsNaN(e) {
+			released[0] += 1 / float64(rows.N)
+		}
+	}
+	return gaussianMeans(released, k, noise, contract)
+`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
+	{"a pure score counts the complete rows exactly", "internal/dpsco/score_rows.go",
+		`	return laplaceMeans(released, k, noise, m.sumContract())
+`, `	released[0] = 0
+	for _, e := range rows.X[0] {
+		if !math.IsNaN(e) {
+			released[0] += 1 / float64(rows.N)
+		}
+	}
+	return laplaceMeans(released, k, noise, m.sumContract())
+`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
 	{"one row is in every block", "internal/dpsco/aggregate.go",
 		`x.pick(rows)`, `x.pick(append(rows[:len(rows):len(rows)], 0))`, []tests{{"./internal/dpsco", "TestANeighbour"}}},
 	{"the reserve of delta is spent twice", "internal/dpsco/problem.go",

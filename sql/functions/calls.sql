@@ -139,15 +139,15 @@ BEGIN
   END LOOP;
 END $$;
 
--- A request that has no kept release: enqueue, wait, fetch. What ends it early
+-- A request that has no kept release: enqueue, wait, fetch. p_enqueue is the loopback's
+-- statement that queues the job or returns a release; p_fetch that which fetches the
+-- release of a caller, %L and %L, with a label and numbers a row. What ends it early
 -- without a hint of its own (a cancel, a lost loopback) cancels the job if nothing
 -- is spent yet, and the hint says which it was. A client's cancel may arrive twice,
 -- for the server signals a process and its group: again while it is dealt with.
-CREATE OR REPLACE FUNCTION dp_int.call_sidecar(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
-                                    p_features name[], p_intercept boolean, p_options jsonb) RETURNS TABLE(term text, coef float8)
+CREATE OR REPLACE FUNCTION dp_int.call_sidecar(p_caller name, p_job uuid, p_enqueue text, p_fetch text) RETURNS TABLE(label text, numbers float8[])
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  job uuid := gen_random_uuid();
   connection text;
   asked boolean := false;
   release uuid;
@@ -156,16 +156,13 @@ DECLARE
 BEGIN
   BEGIN
     BEGIN
-      connection := dp_int.loopback_open(dp_int.job_channel(job));
+      connection := dp_int.loopback_open(dp_int.job_channel(p_job));
       asked := true;
-      SELECT t.release INTO release
-        FROM dp_dblink.dblink(connection, format('SELECT dp_int.enqueue(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)',
-               job, p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, dp_int.here())) AS t(release uuid);
+      SELECT t.release INTO release FROM dp_dblink.dblink(connection, p_enqueue) AS t(release uuid);
       IF release IS NULL THEN
-        release := dp_int.loopback_wait(connection, p_caller, job);
+        release := dp_int.loopback_wait(connection, p_caller, p_job);
       END IF;
-      RETURN QUERY SELECT t.term, t.coef
-        FROM dp_dblink.dblink(connection, format('SELECT * FROM dp_int.fetch(%L, %L)', p_caller, release)) AS t(term text, coef float8);
+      RETURN QUERY SELECT t.label, t.numbers FROM dp_dblink.dblink(connection, format(p_fetch, p_caller, release)) AS t(label text, numbers float8[]);
       PERFORM dp_int.loopback_release(connection);
       RETURN;
     EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled out
@@ -179,7 +176,7 @@ BEGIN
       IF attempt > 1 OR hint <> '' THEN
         NULL;
       ELSIF asked THEN
-        SELECT t.fate INTO fate FROM dp_dblink.dblink(connection, format('SELECT dp_int.cancel(%L, %L)', p_caller, job)) AS t(fate text);
+        SELECT t.fate INTO fate FROM dp_dblink.dblink(connection, format('SELECT dp_int.cancel(%L, %L)', p_caller, p_job)) AS t(fate text);
       ELSE
         fate := 'not begun; no privacy budget was spent';
       END IF;
@@ -200,12 +197,17 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   r dp_int.request := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options);
   kept uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
+  job uuid := gen_random_uuid();
 BEGIN
   IF kept IS NOT NULL THEN
     RETURN QUERY SELECT c.term, c.coef FROM dp_int.coefficients(kept) c;
   ELSE
-    RETURN QUERY SELECT c.term, c.coef
-      FROM dp_int.call_sidecar(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options) c;
+    RETURN QUERY
+    SELECT c.label, c.numbers[1]
+      FROM dp_int.call_sidecar(p_caller, job,
+             format('SELECT dp_int.enqueue(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)',
+               job, p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, dp_int.here()),
+             'SELECT term, ARRAY[coef] FROM dp_int.fetch(%L, %L)') c;
   END IF;
   PERFORM dp_int.tell_cut(coalesce(kept, dp_int.kept_release(r.dataset, r.hash)));
 END $$;
@@ -281,20 +283,9 @@ END $do$;
 CREATE OR REPLACE FUNCTION public.dp_submit(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
                                  intercept boolean DEFAULT true, options jsonb DEFAULT '{}') RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
-DECLARE
-  r dp_int.request := dp_int.prepare(session_user, dp_submit.model, dp_submit.dataset, dp_submit.eps, dp_submit.delta, dp_submit.target,
-                                     dp_submit.features, dp_submit.intercept, dp_submit.options);
-  kept uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
-  job uuid := gen_random_uuid();
 BEGIN
-  IF kept IS NULL THEN
-    PERFORM dp_int.check_queue(session_user);
-  END IF;
-  PERFORM dp_int.insert_job(job, session_user, r, false);
-  IF kept IS NOT NULL THEN
-    UPDATE dp_int.job j SET state = 'done', release = kept, finished_at = clock_timestamp() WHERE j.id = job;
-  END IF;
-  RETURN job;
+  RETURN dp_int.submit_request(session_user, dp_int.prepare(session_user, dp_submit.model, dp_submit.dataset, dp_submit.eps, dp_submit.delta, dp_submit.target,
+                                                            dp_submit.features, dp_submit.intercept, dp_submit.options));
 END $$;
 COMMENT ON FUNCTION public.dp_submit IS
   'Queues a request in the caller''s transaction and returns its job: follow it with dp_status, read it with dp_result. Rolled back, nothing was asked.';
@@ -341,7 +332,7 @@ BEGIN
     RAISE EXCEPTION 'job % is %', j.id, j.status USING ERRCODE = '55000', HINT = 'Ask again once dp_status says done.';
   END IF;
 END $$;
-COMMENT ON FUNCTION public.dp_result IS 'The coefficients of a job of the caller''s that is done; the error of one that failed.';
+COMMENT ON FUNCTION public.dp_result IS 'The coefficients of a job of the caller''s that is done, or the metrics of a score; the error of one that failed.';
 
 CREATE OR REPLACE FUNCTION public.dp_cancel(job uuid) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT dp_int.cancel(session_user, $1) $$;
@@ -433,11 +424,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT r.id
     FROM dp_int.release r
     JOIN dp_int.dataset d ON d.id = r.dataset
-   WHERE d.name = $1 AND d.unregistered_at IS NULL AND r.principal = (SELECT me.principal FROM dp_int.me) AND (dp_int.grant_of(d.id, session_user)).dataset IS NOT NULL
+   WHERE d.name = $1 AND d.unregistered_at IS NULL AND r.principal = (SELECT me.principal FROM dp_int.me) AND r.model <> 'score'
+     AND (dp_int.grant_of(d.id, session_user)).dataset IS NOT NULL
    ORDER BY r.released_at DESC
    LIMIT 1
 $$;
-COMMENT ON FUNCTION public.dp_last_release IS 'The latest release on a data set that the caller asked for, NULL when there is none.';
+COMMENT ON FUNCTION public.dp_last_release IS 'The latest release on a data set that the caller asked for, scores aside; NULL when there is none.';
 GRANT EXECUTE ON FUNCTION public.dp_l1_regress, public.dp_submit, public.dp_status, public.dp_result, public.dp_cancel, public.dp_last_release TO dp_analyst;
 GRANT EXECUTE ON FUNCTION dp.commit_refusal, dp.time_left TO dp_analyst;
 GRANT EXECUTE ON PROCEDURE public.dp_run TO dp_analyst;

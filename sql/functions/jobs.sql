@@ -293,7 +293,7 @@ BEGIN
     RETURNING * INTO j;
     RETURN jsonb_build_object(
       'id', j.id, 'token', j.token, 'state', j.state, 'attempt', j.attempt, 'caller', j.caller, 'model', j.model, 'request', j.request,
-      'dataset', dp_int.facts(j.dataset), 'row_count', j.row_count, 'event', (SELECT event FROM dp_int.ledger WHERE id = j.charge));
+      'scored', dp_int.scored(j.request), 'dataset', dp_int.facts(j.dataset), 'row_count', j.row_count, 'event', (SELECT event FROM dp_int.ledger WHERE id = j.charge));
   END LOOP;
   PERFORM pg_notify('dp_jobs', 'queued');
   RETURN NULL;
@@ -426,21 +426,33 @@ LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN jsonb_typeof(p) = 'array' THEN ARRAY(SELECT v::float8 FROM jsonb_array_elements_text(p) WITH ORDINALITY AS e(v, o) ORDER BY o) END
 $$;
 
--- reading -> done: release, coefficients and the job's end in one transaction. The times
--- that it records are those of the step, not the moment of this call.
+-- Records the release of a job that is reading, at a step of its ladder: the time that it
+-- records is that of the step, not the moment of this call.
+CREATE OR REPLACE FUNCTION dp_int.insert_release(j dp_int.job, p_method text, p_step int, p_why_null text) RETURNS uuid
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  new_release uuid;
+BEGIN
+  IF j.state <> 'reading' OR (p_step BETWEEN 0 AND j.last_step) IS NOT TRUE THEN
+    RAISE EXCEPTION 'job % is %, not reading, or step % of its ladder is beyond %', j.id, j.state, p_step, j.last_step USING ERRCODE = '55000';
+  END IF;
+  INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, principal, caller, parameters, released_at, why_null)
+  VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.principal, j.caller, j.plan, dp_int.step(j, p_step), p_why_null)
+  RETURNING id INTO new_release;
+  RETURN new_release;
+END $$;
+
+-- reading -> done: release, coefficients and the job's end in one transaction.
 CREATE OR REPLACE FUNCTION dp_int.job_publish(p_job uuid, p_token uuid, p_method text, p_terms text[], p_coefs float8[], p_bands float8[] DEFAULT NULL,
                                    p_step int DEFAULT 0, p_errors jsonb DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
-  new_release uuid;
+  new_release uuid := dp_int.insert_release(j, p_method, p_step, p_errors ->> 'why_null');
 BEGIN
-  IF j.state <> 'reading' OR cardinality(p_terms) <> cardinality(p_coefs) OR (p_step BETWEEN 0 AND j.last_step) IS NOT TRUE THEN
-    RAISE EXCEPTION 'job % is %, not reading, or step % of its ladder is beyond %', p_job, j.state, p_step, j.last_step USING ERRCODE = '55000';
+  IF cardinality(p_terms) <> cardinality(p_coefs) THEN
+    RAISE EXCEPTION 'job % has % coefficients for % terms', p_job, cardinality(p_coefs), cardinality(p_terms) USING ERRCODE = '55000';
   END IF;
-  INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, principal, caller, parameters, released_at, why_null)
-  VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.principal, j.caller, j.plan, dp_int.step(j, p_step), p_errors ->> 'why_null')
-  RETURNING id INTO new_release;
   INSERT INTO dp_int.coefficient (release, position, term, coef, band, std_err, df, ci_low, ci_high, p_value, covariance, bias)
   SELECT new_release, c.position, c.term, c.coef, c.band, c.std_err, c.df, c.low, c.high, c.p_value,
          dp_int.numbers(p_errors -> 'covariance' -> c.position::int - 1), dp_int.numbers(p_errors -> 'bias' -> c.position::int - 1)

@@ -109,6 +109,15 @@ BEGIN
   END IF;
 END $$;
 
+CREATE OR REPLACE FUNCTION dp_int.check_eps(p_eps float8) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF NOT coalesce(p_eps > 0 AND p_eps < 'Infinity', false) THEN
+    RAISE EXCEPTION 'eps must be a positive finite number, not %', coalesce(p_eps::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'eps is the privacy budget of this request, for instance 1.0. No privacy budget was spent.';
+  END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION dp_int.prepare(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name, p_features name[],
                                p_intercept boolean, p_options jsonb) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
@@ -127,10 +136,7 @@ BEGIN
     RAISE EXCEPTION 'unknown model %', coalesce('"' || dp_int.excerpt(p_model) || '"', 'NULL')
       USING ERRCODE = '22023', HINT = format('Models are %s. No privacy budget was spent.', (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.model));
   END IF;
-  IF NOT coalesce(p_eps > 0 AND p_eps < 'Infinity', false) THEN
-    RAISE EXCEPTION 'eps must be a positive finite number, not %', coalesce(p_eps::text, 'NULL')
-      USING ERRCODE = '22023', HINT = 'eps is the privacy budget of this request, for instance 1.0. No privacy budget was spent.';
-  END IF;
+  PERFORM dp_int.check_eps(p_eps);
   r.delta := coalesce(p_delta, m.delta);
   IF m.delta = 0 AND r.delta <> 0 THEN
     RAISE EXCEPTION 'model "%" is pure: delta must be 0, not %', p_model, p_delta
@@ -211,25 +217,18 @@ BEGIN
   PERFORM pg_notify('dp_jobs', 'queued');
 END $$;
 
--- The loopback's half of a synchronous call: everything is checked again here,
--- on the primary and on a fresh snapshot, where the call comes from first. Returns
--- the kept release, if any.
-CREATE OR REPLACE FUNCTION dp_int.enqueue(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
-                               p_features name[], p_intercept boolean, p_options jsonb, p_from jsonb) RETURNS uuid
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+-- Queues a request that its caller waits for, or returns the kept release, if any.
+CREATE OR REPLACE FUNCTION dp_int.enqueue_request(p_id uuid, p_caller name, r dp_int.request) RETURNS uuid
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  r dp_int.request;
-  kept uuid;
+  kept CONSTANT uuid := dp_int.kept_release(r.dataset, r.hash);
 BEGIN
-  PERFORM dp_int.refuse_elsewhere(p_from);
-  r := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options);
-  kept := dp_int.kept_release(r.dataset, r.hash);
   IF kept IS NOT NULL AND NOT r.fresh THEN
     RETURN kept;
   END IF;
   IF dp_int.sidecars_alive() = 0 THEN
     RAISE EXCEPTION 'no dpsidecar is connected to database "%"', current_database()
-      USING ERRCODE = 'DP001', HINT = 'Start one with dpsidecar serve, or queue the request with dp_submit. No privacy budget was spent.';
+      USING ERRCODE = 'DP001', HINT = 'Start one with dpsidecar serve, or queue the request with dp_submit or dp_submit_score. No privacy budget was spent.';
   END IF;
   PERFORM dp_int.check_queue(p_caller);
   -- A lock held by somebody else on this key can only mean a hash collision or
@@ -237,6 +236,34 @@ BEGIN
   PERFORM pg_advisory_unlock_all();
   PERFORM dp_int.insert_job(p_id, p_caller, r, pg_try_advisory_lock_shared(dp_int.wait_key(p_id)));
   RETURN NULL;
+END $$;
+
+-- The loopback's half of a synchronous call: everything is checked again here,
+-- on the primary and on a fresh snapshot, where the call comes from first. Returns
+-- the kept release, if any.
+CREATE OR REPLACE FUNCTION dp_int.enqueue(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
+                               p_features name[], p_intercept boolean, p_options jsonb, p_from jsonb) RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+BEGIN
+  PERFORM dp_int.refuse_elsewhere(p_from);
+  RETURN dp_int.enqueue_request(p_id, p_caller, dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options));
+END $$;
+
+-- Queues a request that nobody waits for, or answers it with the kept release; returns its job.
+CREATE OR REPLACE FUNCTION dp_int.submit_request(p_caller name, r dp_int.request) RETURNS uuid
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  kept CONSTANT uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
+  job CONSTANT uuid := gen_random_uuid();
+BEGIN
+  IF kept IS NULL THEN
+    PERFORM dp_int.check_queue(p_caller);
+  END IF;
+  PERFORM dp_int.insert_job(job, p_caller, r, false);
+  IF kept IS NOT NULL THEN
+    UPDATE dp_int.job j SET state = 'done', release = kept, finished_at = clock_timestamp() WHERE j.id = job;
+  END IF;
+  RETURN job;
 END $$;
 
 -- The stage of one job, and if it is queued how many of its caller's jobs are ahead of it.
@@ -323,24 +350,31 @@ BEGIN
   END IF;
 END $$;
 
+-- What a release holds: coefficients, or the metrics of a score.
 CREATE OR REPLACE FUNCTION dp_int.coefficients(p_release uuid) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN QUERY
   SELECT c.term, c.coef FROM dp_int.coefficient c WHERE c.release = p_release ORDER BY c.position;
+  IF NOT FOUND THEN
+    RETURN QUERY SELECT m.metric, m.value FROM dp_int.metrics(p_release) AS m;
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION dp_int.refuse_ungranted(p_caller name, p_release uuid) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM dp_int.release r WHERE r.id = p_release AND (dp_int.grant_of(r.dataset, p_caller)).dataset IS NOT NULL) THEN
+    RAISE EXCEPTION 'the data set is no longer granted to "%"', p_caller
+      USING ERRCODE = '42501', HINT = 'Ask the steward for dp_grant: the release is kept, and the same request returns it at no cost.';
+  END IF;
 END $$;
 
 -- The loopback fetches what the caller's own snapshot may be too old to show.
 CREATE OR REPLACE FUNCTION dp_int.fetch(p_caller name, p_release uuid) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN QUERY
-  SELECT c.*
-    FROM dp_int.release r, dp_int.coefficients(r.id) c
-   WHERE r.id = p_release AND (dp_int.grant_of(r.dataset, p_caller)).dataset IS NOT NULL;
-  IF NOT FOUND THEN
-    RAISE EXCEPTION 'the data set is no longer granted to "%"', p_caller
-      USING ERRCODE = '42501', HINT = 'Ask the steward for dp_grant: the release is kept, and the same request returns it at no cost.';
-  END IF;
+  PERFORM dp_int.refuse_ungranted(p_caller, p_release);
+  RETURN QUERY SELECT c.term, c.coef FROM dp_int.coefficients(p_release) c;
 END $$;
 GRANT EXECUTE ON FUNCTION dp_int.enqueue, dp_int.watch, dp_int.cancel, dp_int.fetch TO dp_loopback;

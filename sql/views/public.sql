@@ -56,6 +56,14 @@ CREATE OR REPLACE VIEW dp.coefficients WITH (security_barrier) AS
    ORDER BY c.release, c.position;
 COMMENT ON VIEW dp.coefficients IS 'Coefficients of releases, in the table''s units.';
 
+CREATE OR REPLACE VIEW dp.scores WITH (security_barrier) AS
+  SELECT (r.parameters ->> 'release')::uuid AS release, m.metric, m.value, m.ci_low, m.ci_high, m.why_null, r.eps, r.delta, r.released_at AS scored_at, r.id AS score
+    FROM dp_int.metric m
+    JOIN dp_int.release r ON r.id = m.release
+   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)
+   ORDER BY r.released_at, m.release, m.position;
+COMMENT ON VIEW dp.scores IS 'How well releases predict: what dp_score has returned so far.';
+
 CREATE OR REPLACE VIEW dp.ledger WITH (security_barrier) AS
   SELECT l.id, l.at, l.account, l.seq, l.kind, l.dataset, l.caller::text AS caller, l.job, l.event,
          l.epsilon::float8 AS epsilon, l.rho::float8 AS rho, l.renyi, l.renyi_grid, l.delta::float8 AS delta, l.arithmetic, l.refunds,
@@ -63,13 +71,13 @@ CREATE OR REPLACE VIEW dp.ledger WITH (security_barrier) AS
     FROM dp_int.ledger l
    ORDER BY l.id;
 COMMENT ON VIEW dp.ledger IS 'Every charge, refund and change of a budget; one hash chain an account. For dp_admin.';
-GRANT SELECT ON dp.datasets, dp.budget, dp.jobs, dp.releases, dp.coefficients TO dp_analyst, dp_admin;
+GRANT SELECT ON dp.datasets, dp.budget, dp.jobs, dp.releases, dp.coefficients, dp.scores TO dp_analyst, dp_admin;
 GRANT SELECT ON dp.ledger TO dp_admin;
 COMMENT ON COLUMN dp.jobs.stage IS
   'Where the job stands. charged, running: its budget is spent, and it reads and fits. charged, waiting to read: its budget is spent, once; its table could not be read, and it is tried again by itself. charged, out of time: its budget is spent, once; it is tried again when the same is asked again.';
 COMMENT ON COLUMN dp.releases.id IS 'The release; see dp.coefficients, dp_coef, dp_predict';
 COMMENT ON COLUMN dp.releases.job IS 'The job that it is the result of';
-COMMENT ON COLUMN dp.releases.model IS 'l1, linear, logistic or huber';
+COMMENT ON COLUMN dp.releases.model IS 'l1, linear, logistic or huber; score for the metrics of another release, see dp.scores';
 COMMENT ON COLUMN dp.releases.method IS 'The algorithm that ran';
 COMMENT ON COLUMN dp.releases.dataset IS 'The registered name of the data set';
 COMMENT ON COLUMN dp.releases.eps IS 'The epsilon that was asked for';
@@ -77,6 +85,16 @@ COMMENT ON COLUMN dp.releases.delta IS 'The delta that was asked for';
 COMMENT ON COLUMN dp.releases.released_at IS 'When it was published; the rows are those of shortly before';
 COMMENT ON COLUMN dp.releases.caller IS 'Who asked first';
 COMMENT ON COLUMN dp.releases.parameters IS 'The public parameters it was made with, as a JSON object';
+COMMENT ON COLUMN dp.scores.release IS 'The release that was scored, as in dp.coefficients';
+COMMENT ON COLUMN dp.scores.metric IS 'r2, mean_absolute_error, root_mean_squared_error, log_loss, accuracy or brier_score';
+COMMENT ON COLUMN dp.scores.value IS 'The metric, over the rows in which nothing is missing; errors in the target''s units; NULL: see why_null';
+COMMENT ON COLUMN dp.scores.ci_low IS 'Lower end of a 95 % confidence interval, of sampling and noise; NULL: see why_null';
+COMMENT ON COLUMN dp.scores.ci_high IS 'Its upper end';
+COMMENT ON COLUMN dp.scores.why_null IS 'Why there is no value or no interval; NULL where there are both';
+COMMENT ON COLUMN dp.scores.eps IS 'The epsilon that was asked for';
+COMMENT ON COLUMN dp.scores.delta IS 'The delta that was asked for, or chosen where none was';
+COMMENT ON COLUMN dp.scores.scored_at IS 'When it was published; the rows are those of shortly before';
+COMMENT ON COLUMN dp.scores.score IS 'The release that the score itself is, as in dp.releases';
 COMMENT ON COLUMN dp.coefficients.release IS 'The release, as in dp.releases';
 COMMENT ON COLUMN dp.coefficients.term IS '(intercept), or the feature''s column';
 COMMENT ON COLUMN dp.coefficients.coef IS 'The coefficient, in the target''s units per unit of the feature; log-odds per unit for a logistic release';

@@ -66,6 +66,32 @@ func (v Totals) Share(neighbour Statistic) float64 {
 	return min(1, math.Sqrt(share))
 }
 
+// Absolutes are sums in grid steps whose l1 distance is bounded.
+type Absolutes struct {
+	Steps []int64
+	Bound *big.Int
+}
+
+// Clone implements Statistic.
+func (v Absolutes) Clone() Statistic {
+	v.Steps = slices.Clone(v.Steps)
+	return v
+}
+
+// Share implements Statistic.
+func (v Absolutes) Share(neighbour Statistic) float64 {
+	sum := new(big.Int)
+	for k, total := range neighbour.(Absolutes).Steps {
+		gap := new(big.Int).Sub(big.NewInt(total), big.NewInt(v.Steps[k]))
+		sum.Add(sum, gap.Abs(gap))
+	}
+	share, _ := new(big.Rat).SetFrac(sum, v.Bound).Float64()
+	if sum.Cmp(v.Bound) > 0 {
+		return 1 + share
+	}
+	return share
+}
+
 // Smooth is a point with a smooth bound on how far one record moves it.
 type Smooth struct {
 	Point             []float64

@@ -1,0 +1,231 @@
+package dpsco
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
+)
+
+// Score measures how well coefficients that were released predict the rows of a table: means
+// over the rows in which nothing is missing, whose number stays private.
+//
+// Where the budget has a delta these are r2, mean_absolute_error and
+// root_mean_squared_error, and for labels log_loss, accuracy and brier_score; where it
+// has none mean_absolute_error, and for labels log_loss and accuracy. A private
+// histogram tells how large residuals, or losses, are; from it follows where they are
+// cut, so that one row weighs little in the sums that are released then.
+//
+// Privacy: the event of the plan, which is that of its releases (proof: score.md).
+// Source: ratios of means with their linearised variance are Fieller 1954.
+type Score struct {
+	Coefficients       []float64 // in the table's units, (intercept) first
+	Labels             bool      // the target is one of two labels
+	Negative, Positive float64   // the labels
+	Scale              float64   // a typical magnitude of the target, from public knowledge; 1 where that is zero
+}
+
+// What the releases of a Score get of the budget, of zCDP or of epsilon. They add up to
+// 1; pure shares are dyadic, so that the sum is exact.
+var (
+	scoreShares      = map[string]float64{sizes: 0.22, targets: 0.04, centre: 0.04, deviations: 0.15, moments: 0.55}
+	labelScoreShares = map[string]float64{sizes: 0.25, moments: 0.75}
+	pureScoreShares  = map[string]float64{sizes: 0.25, moments: 0.75}
+)
+
+// The releases of a Score, in their order.
+const (
+	sizes      = "sizes"      // histogram of |residual|, or of the loss of a label
+	targets    = "targets"    // histogram of |target|
+	centre     = "centre"     // mean target
+	deviations = "deviations" // histogram of the target's distance from that
+	moments    = "moments"    // means of all of them, and their second moments
+)
+
+var scoreOrder = []string{sizes, targets, centre, deviations, moments}
+
+// release is a mechanism for a mech.Bounded.
+type release interface {
+	Check() error
+	Event() privacy.Event
+	Release(dst []float64, b mech.Bounded, src *mech.Source)
+}
+
+// scoring is a Score with the noise of its releases.
+type scoring struct {
+	Score
+	shape  Shape
+	pure   bool
+	noises map[string]release
+}
+
+// Plan chooses the noise of every release from public facts.
+//
+// Errors: ErrParameter, ErrInfeasible.
+func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
+	setDefault(&a.Scale, 1)
+	if a.Labels && a.Negative == a.Positive {
+		a.Negative, a.Positive = 0, 1
+	}
+	if err := a.check(s, b, accountant); err != nil {
+		return nil, err
+	}
+	calibrate := a.concentrated
+	if b.Delta == 0 {
+		calibrate = a.pureNoise
+	}
+	g, event, err := calibrate(s, b, accountant)
+	if err == nil {
+		err = g.check()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Plan{
+		Method: g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), shape: s,
+		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+			metrics, err := g.measure(ctx, x, src)
+			return Result{Metrics: metrics}, err
+		},
+	}, nil
+}
+
+// check refuses what cannot be scored.
+func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) error {
+	unusable := func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
+	switch {
+	case len(a.Coefficients) != s.D || slices.ContainsFunc(a.Coefficients, unusable):
+		return fmt.Errorf("%w: %d coefficients for %d terms, or one that is no number", ErrParameter, len(a.Coefficients), s.D)
+	case !(a.Scale > 0) || unusable(a.Scale):
+		return fmt.Errorf("%w: scale %v", ErrParameter, a.Scale)
+	case !(b.Delta >= 0 && b.Delta < 1):
+		return fmt.Errorf("%w: delta is %v; it must be at least 0 and below 1", ErrParameter, b.Delta)
+	case b.Delta > 0 && accountant == privacy.PureSum{}:
+		return fmt.Errorf("%w: this data set has pure accounting and no delta to spend; ask with delta 0", ErrInfeasible)
+	}
+	return checkRequest(s, b)
+}
+
+// concentrated is normal noise, as much as the accountant asks for.
+func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accountant) (*scoring, privacy.Event, error) {
+	shares := scoreShares
+	if a.Labels {
+		shares = labelScoreShares
+	}
+	at := func(z float64) *scoring {
+		g := &scoring{Score: a, shape: s, noises: map[string]release{}}
+		for name, share := range shares {
+			g.noises[name] = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share)}
+		}
+		return g
+	}
+	budget := privacy.Budget{Epsilon: below(b.Epsilon), Delta: b.Delta - privacy.Reserve(b.Delta)}
+	z, err := privacy.Calibrate(accountant, budget, func(z float64) (privacy.Event, error) {
+		if z > mostNoise {
+			return nil, privacy.ErrNoFit
+		}
+		return at(z).event(), nil
+	})
+	switch {
+	case errors.Is(err, privacy.ErrNoFit) || errors.Is(err, privacy.ErrUnsupported):
+		return nil, nil, fmt.Errorf("%w: a score cannot keep within eps %v and delta %v; ask for more", ErrInfeasible, b.Epsilon, b.Delta)
+	case err != nil:
+		return nil, nil, err
+	}
+	g := at(z)
+	return g, g.event(), nil
+}
+
+// pureNoise is Laplace noise. The event is that of all releases together.
+func (a Score) pureNoise(s Shape, b privacy.Budget, _ privacy.Accountant) (*scoring, privacy.Event, error) {
+	g := &scoring{Score: a, shape: s, pure: true, noises: map[string]release{}}
+	for name, share := range pureScoreShares {
+		g.noises[name] = mech.Laplace{Epsilon: share * below(b.Epsilon)}
+	}
+	return g, privacy.Pure{Epsilon: b.Epsilon}, nil
+}
+
+// event composes the events of the releases.
+func (g *scoring) event() privacy.Event {
+	var e privacy.Compose
+	for _, name := range scoreOrder {
+		if noise, made := g.noises[name]; made {
+			e = append(e, noise.Event())
+		}
+	}
+	return e
+}
+
+// check reports whether every release can be made.
+func (g *scoring) check() error {
+	checks := []error{mech.CheckHistogram(halfOctaves, g.shape.N, 1), g.momentContract().Check(), g.sumContract().Check()}
+	for _, noise := range g.noises {
+		checks = append(checks, noise.Check())
+	}
+	if err := errors.Join(checks...); err != nil {
+		return infeasible(err)
+	}
+	return nil
+}
+
+// columns is how many numbers of a row are averaged.
+func (g *scoring) columns() int {
+	switch {
+	case g.Labels && g.pure:
+		return 2
+	case g.Labels:
+		return 3
+	case g.pure:
+		return 1
+	}
+	return 4
+}
+
+// weight is what each of them counts beside the 1 of a complete row: of all weights this
+// one has the least noise.
+func (g *scoring) weight() float64 { return 1 / math.Sqrt(float64(g.columns())) }
+
+// momentContract is that of (1, weight times each number), the numbers within [-1, 1].
+func (g *scoring) momentContract() mech.MomentContract {
+	return mech.MomentContract{Bound: math.Sqrt2, N: g.shape.N, D: g.columns() + 1}
+}
+
+// sumContract is that of 1, numbers and their squares, each moved into [-1, 1].
+func (g *scoring) sumContract() mech.Contract {
+	return mech.Contract{Norm: mech.LInf, Bound: 1, N: g.shape.N, D: 1 + 2*g.columns()}
+}
+
+// centreContract is that of 1 and the target in units of its cut.
+func (g *scoring) centreContract() mech.Contract {
+	return mech.Contract{Norm: mech.LInf, Bound: 1, N: g.shape.N, D: 2}
+}
+
+func (g *scoring) method() string {
+	if g.pure {
+		return "laplace_means"
+	}
+	return "gaussian_moments"
+}
+
+// parameters are public.
+func (g *scoring) parameters() map[string]any {
+	p := map[string]any{
+		"rows": g.shape.N, "coefficients": g.shape.D, "intercept": g.shape.Intercept,
+		"why": "a private histogram of residuals tells where they are cut, then means and their second moments are released",
+	}
+	if g.Labels {
+		p["positive_label"], p["negative_label"] = g.Positive, g.Negative
+	} else {
+		p["target_scale"] = g.Scale
+	}
+	return p
+}
+
+// seconds are those of the prediction and of a pass for each release.
+func (g *scoring) seconds() float64 {
+	return 2.5e-9*float64(g.shape.N)*float64(g.shape.D) + 1.5e-7*float64(g.shape.N) + 2e-3
+}

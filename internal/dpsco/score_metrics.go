@@ -1,0 +1,338 @@
+package dpsco
+
+import (
+	"math"
+
+	"dpsidecar/internal/mech"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// Everything here is post-processing of what a Score has released.
+
+// Metric is a figure of how well a model predicts, with an interval that covers 95 % of
+// sampling and noise. What is not known is nil, and WhyNull says why.
+type Metric struct {
+	Name    string   `json:"metric"`
+	Value   *float64 `json:"value"`
+	Low     *float64 `json:"ci_low"`
+	High    *float64 `json:"ci_high"`
+	WhyNull string   `json:"why_null,omitempty"`
+}
+
+// measured is what the releases of a Score say.
+type measured struct {
+	*scoring
+	sizes, targets, deviations   *magnitudes
+	centre                       float64 // of the target
+	cut, squareCut, deviationCut float64 // of sizes, of sizes that are squared, of the target's distance from the centre
+	means                        *scoreMeans
+}
+
+// scoreHides is what intervals take histograms to hide, and scoreBiasShare how much of the
+// bound on what cuts take they allow for.
+var scoreHides = cautious{deviations: 0.75, steepest: 5}
+
+const scoreBiasShare = 0.8
+
+// The tails that are too heavy for an interval of the mean size, and of the mean of
+// squares. They serve laws and tables that were tried (docs/experiments.md).
+const (
+	leastSizeIndex   = 2.4
+	leastSquareIndex = 2.9
+)
+
+// chooseCuts weighs the noise of a cut against what it cuts off.
+func (m *measured) chooseCuts() {
+	m.cut = m.cheapest(m.sizes, 1)
+	if !m.pure && !m.Labels {
+		m.squareCut, m.deviationCut = m.cheapest(m.sizes, 2), m.cheapest(m.deviations, 2)
+	}
+}
+
+// cheapest is the cut of sizes of which a power is averaged.
+func (m *measured) cheapest(of *magnitudes, power float64) float64 {
+	deviation := m.meanDeviation()
+	return of.cheapestCut(func(cut float64) float64 {
+		return square(deviation*math.Pow(cut, power)) + square(of.powerTail(cut, power, scoreHides))
+	})
+}
+
+// powerTail is the mean of (v^p - cut^p)+: of what is seen, and of a Pareto tail of what may
+// be hidden, whose p-th moment is taken to exist.
+func (m *magnitudes) powerTail(cut, p float64, c cautious) float64 {
+	rows, exponent := m.hidden(c)
+	a, share, edge := max(exponent, p+0.5), rows/m.rows, m.edge()
+	seen := m.mean(func(v float64) float64 { return max(0, math.Pow(v, p)-math.Pow(cut, p)) })
+	if cut >= edge {
+		return seen + share*math.Pow(cut/edge, -a)*math.Pow(cut, p)*p/(a-p)
+	}
+	return seen + share*(math.Pow(edge, p)*a/(a-p)-math.Pow(cut, p))
+}
+
+// meanDeviation is the standard deviation of the noise on the mean of a number.
+func (g *scoring) meanDeviation() float64 {
+	if noise, pure := g.noises[moments].(mech.Laplace); pure {
+		return g.laplaceScale(noise) // half of the sum of two such noises
+	}
+	noise := g.noises[moments].(mech.Gaussian)
+	return noise.NoiseMultiplier * square(g.momentContract().Bound) / float64(g.shape.N) / g.weight()
+}
+
+// laplaceScale is that of the noise on a mean of sumContract.
+func (g *scoring) laplaceScale(noise mech.Laplace) float64 {
+	c := g.sumContract()
+	return 2 * c.Bound * float64(c.D) / noise.Epsilon / float64(c.N)
+}
+
+// scoreMeans are means over all N rows, first that of the rows that say something: of
+// weight times each number. Forms are weighted sums of them.
+type scoreMeans struct {
+	n         float64
+	weight    float64
+	first     []float64
+	sampling  *mat.SymDense // covariance of one row
+	noise     *mat.SymDense // covariance of the noise of first
+	deviation func(form []float64) float64
+}
+
+// gaussianMeans reads the first k+1 columns of second moments. Of a form with weights x the
+// noise in its variance has the standard deviation deviation(x).
+func gaussianMeans(released []float64, k int, noise mech.Gaussian, c mech.MomentContract) *scoreMeans {
+	n := float64(c.N)
+	diagonal := noise.NoiseMultiplier * math.Sqrt2 * square(c.Bound) / n
+	m := &scoreMeans{n: n, weight: 1 / math.Sqrt(float64(k)), first: released[:k+1], noise: mat.NewSymDense(k+1, nil)}
+	sampling := mat.NewSymDense(k+1, released)
+	m.first = append([]float64(nil), m.first...)
+	for j := range k + 1 {
+		m.noise.SetSym(j, j, square(diagonal)/2)
+		for i := range j + 1 {
+			sampling.SetSym(i, j, sampling.At(i, j)-m.first[i]*m.first[j])
+		}
+	}
+	m.noise.SetSym(0, 0, square(diagonal))
+	m.sampling = positivePart(sampling)
+	m.deviation = func(x []float64) float64 {
+		v := mat.NewVecDense(len(x), x)
+		return diagonal * mat.Dot(v, v)
+	}
+	return m
+}
+
+// laplaceMeans reads means of 1, of 2u - 1 and of 2u^2 - 1 for k numbers u; how two of
+// them vary together is not released, nor needed.
+func laplaceMeans(released []float64, k int, noise mech.Laplace, c mech.Contract) *scoreMeans {
+	n, ones := float64(c.N), released[0]
+	variance := 2 * square(2*c.Bound*float64(c.D)/noise.Epsilon/n)
+	m := &scoreMeans{n: n, weight: 1, first: []float64{ones}, noise: mat.NewSymDense(k+1, nil), sampling: mat.NewSymDense(k+1, nil)}
+	m.noise.SetSym(0, 0, variance)
+	m.sampling.SetSym(0, 0, max(0, ones*(1-ones)))
+	for j := range k {
+		u, squared := (released[1+j]+ones)/2, (released[1+k+j]+ones)/2
+		m.first = append(m.first, u)
+		m.noise.SetSym(0, 1+j, variance/2)
+		m.noise.SetSym(1+j, 1+j, variance/2)
+		m.sampling.SetSym(1+j, 1+j, max(0, squared-u*u))
+		m.sampling.SetSym(0, 1+j, max(0, u*(1-ones)))
+		for i := range j {
+			m.noise.SetSym(1+i, 1+j, variance/4)
+		}
+	}
+	m.deviation = func(x []float64) float64 {
+		sum := 0.0
+		for _, v := range x {
+			sum += v * v
+		}
+		return math.Sqrt(variance/2) * sum
+	}
+	return m
+}
+
+// form is a weighted sum of the means: of 1, and of numbers in the units of their cuts.
+func (m *scoreMeans) form(one float64, numbers ...float64) []float64 {
+	x := make([]float64, len(m.first))
+	x[0] = one
+	for j, v := range numbers {
+		x[1+j] = v / m.weight
+	}
+	return x
+}
+
+// value is what a form comes to.
+func (m *scoreMeans) value(x []float64) (sum float64) {
+	for j, v := range x {
+		sum += v * m.first[j]
+	}
+	return sum
+}
+
+// covariance is that of two forms, of sampling and noise.
+func (m *scoreMeans) covariance(x, y []float64) float64 {
+	u, v := mat.NewVecDense(len(x), x), mat.NewVecDense(len(y), y)
+	return mat.Inner(u, m.sampling, v)/m.n + mat.Inner(u, m.noise, v)
+}
+
+// minus returns x - q y.
+func minus(x []float64, q float64, y []float64) []float64 {
+	z := make([]float64, len(x))
+	for j := range z {
+		z[j] = x[j] - q*y[j]
+	}
+	return z
+}
+
+// surely is how many deviations a denominator must be above zero for there to be a quotient.
+const surely = 4
+
+// ratio is a quotient of two forms with the ends of its interval. off bounds how far
+// above - q below may be off, where q is the quotient. known is false where noise may have
+// left nothing of the denominator, and bounded where its sign is not sure.
+func (m *scoreMeans) ratio(above, below []float64, off func(q float64) float64) (q, low, high float64, known, bounded bool) {
+	a, b := m.value(above), m.value(below)
+	if !(b > surely*math.Sqrt(m.covariance(below, below))) {
+		return 0, 0, 0, false, false
+	}
+	q = a / b
+	x := minus(above, q, below)
+	variance := m.covariance(x, x)
+	df := max(1, 2*square(variance*m.n/m.deviation(x)))
+	k := halfWidth(math.Sqrt(variance), df, scoreBiasShare*off(q))
+	k2 := k * k / variance
+	// Fieller: all r with (a - r b)^2 <= k2 times the variance of above - r below.
+	leading := b*b - k2*m.covariance(below, below)
+	middle := a*b - k2*m.covariance(above, below)
+	last := a*a - k2*m.covariance(above, above)
+	root := math.Sqrt(middle*middle - leading*last)
+	if !(leading > 0) || math.IsNaN(root) {
+		return q, 0, 0, true, false
+	}
+	return q, (middle - root) / leading, (middle + root) / leading, true, true
+}
+
+// Why a metric has no value or no interval.
+const (
+	whyFewRows   = "noise hides how large residuals are: ask for more eps"
+	whyNoSpread  = "noise hides how much the target varies: ask for more eps"
+	whyHeavyTail = "a few rows with large residuals may carry it: more eps shows whether they do"
+	whyHeavyY    = "a few rows with extreme targets may carry it: more eps shows whether they do"
+)
+
+// metrics reads all of them.
+func (m *measured) metrics() []Metric {
+	switch {
+	case m.Labels && m.pure:
+		return []Metric{m.meanSize("log_loss"), m.share("accuracy", 1)}
+	case m.Labels:
+		return []Metric{m.meanSize("log_loss"), m.share("accuracy", 1), m.share("brier_score", 2)}
+	case m.pure:
+		return []Metric{m.meanSize("mean_absolute_error")}
+	}
+	return []Metric{m.rSquared(), m.meanSize("mean_absolute_error"), m.rootMeanSquare()}
+}
+
+// metric is the ratio of two forms, taken to where a metric lies by a function that grows.
+func (m *measured) metric(name, why string, above, below []float64, off func(q float64) float64, to func(q float64) float64) Metric {
+	q, low, high, known, bounded := m.means.ratio(above, below, off)
+	result := Metric{Name: name, WhyNull: why}
+	if !known {
+		result.WhyNull = whyNoSpread
+		return result
+	}
+	result.Value = finite(to(q))
+	if why != "" {
+		return result
+	}
+	if !bounded {
+		result.WhyNull = whyNoSpread
+		return result
+	}
+	result.Low, result.High = finite(to(low)), finite(to(high))
+	return result
+}
+
+// finite returns a pointer to a number, nil to what is none.
+func finite(v float64) *float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
+}
+
+// one is the form of the share of rows that say something.
+func (m *measured) one() []float64 { return m.means.form(1) }
+
+// numberForm is the form of number j in a unit.
+func (m *measured) numberForm(j int, unit float64) []float64 {
+	numbers := make([]float64, m.columns())
+	numbers[j] = unit
+	return m.means.form(0, numbers...)
+}
+
+// meanSize is the mean absolute error or log-loss.
+func (m *measured) meanSize(name string) Metric {
+	if !m.sizes.seen {
+		return Metric{Name: name, WhyNull: whyFewRows}
+	}
+	return m.metric(name, m.heavy(m.sizes, leastSizeIndex, whyHeavyTail), m.numberForm(0, m.cut), m.one(),
+		func(float64) float64 { return m.sizes.powerTail(m.cut, 1, scoreHides) }, atLeastZero)
+}
+
+// share is the mean of a number within [0, 1].
+func (m *measured) share(name string, j int) Metric {
+	return m.metric(name, "", m.numberForm(j, 1), m.one(), func(float64) float64 { return 0 },
+		func(q float64) float64 { return clampBetween(q, 0, 1) })
+}
+
+// rootMeanSquare is the root mean squared error.
+func (m *measured) rootMeanSquare() Metric {
+	const name = "root_mean_squared_error"
+	if !m.sizes.seen {
+		return Metric{Name: name, WhyNull: whyFewRows}
+	}
+	return m.metric(name, m.heavy(m.sizes, leastSquareIndex, whyHeavyTail), m.numberForm(1, square(m.squareCut)), m.one(), m.squaresOff,
+		func(q float64) float64 { return math.Sqrt(atLeastZero(q)) })
+}
+
+func atLeastZero(q float64) float64 { return max(0, q) }
+
+// squaresOff bounds what the cut takes from the mean of squares.
+func (m *measured) squaresOff(float64) float64 {
+	return m.sizes.powerTail(m.squareCut, 2, scoreHides)
+}
+
+// rSquared is 1 less the mean square of residuals over that of the target about its
+// mean. The distance of that mean from the centre is small, and enters to first order.
+// What cuts take from the two moves the ratio in opposite directions.
+func (m *measured) rSquared() Metric {
+	const name = "r2"
+	switch {
+	case !m.sizes.seen:
+		return Metric{Name: name, WhyNull: whyFewRows}
+	case !m.deviations.seen:
+		return Metric{Name: name, WhyNull: whyNoSpread}
+	}
+	away := 0.0
+	if rows := m.means.value(m.one()); rows > 0 {
+		away = clampTo(m.means.value(m.numberForm(2, 1))/rows, 1)
+	}
+	c2 := square(m.deviationCut)
+	spread := m.means.form(away*away*c2, 0, 0, -2*away*c2, c2)
+	why := m.heavy(m.sizes, leastSquareIndex, whyHeavyTail)
+	if why == "" {
+		why = m.heavy(m.deviations, leastSquareIndex, whyHeavyY)
+	}
+	return m.metric(name, why, m.means.minus(m.numberForm(1, square(m.squareCut))), spread, func(q float64) float64 {
+		return max(m.squaresOff(q), -q*m.deviations.powerTail(m.deviationCut, 2, scoreHides))
+	}, func(q float64) float64 { return min(1, 1+q) })
+}
+
+// minus returns the opposite form.
+func (m *scoreMeans) minus(x []float64) []float64 { return minus(make([]float64, len(x)), 1, x) }
+
+// heavy says why where a tail is too heavy for an interval.
+func (m *measured) heavy(of *magnitudes, least float64, why string) string {
+	if of.index(scoreHides) < least {
+		return why
+	}
+	return ""
+}

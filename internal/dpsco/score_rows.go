@@ -1,0 +1,242 @@
+package dpsco
+
+import (
+	"context"
+	"math"
+
+	"dpsidecar/internal/mech"
+)
+
+// scoredRows is what a Score reads of every row: a residual and a target, or the margin
+// of a label and the label. Both are NaN in a row that says nothing.
+type scoredRows struct{ Data }
+
+// newScoredRows predicts every row. One in which a value is missing or infinite, whose
+// prediction overflows, or whose target is no label says nothing.
+func (g *scoring) newScoredRows(x Data) scoredRows {
+	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 1}, X: columns(1, x.N), Y: x.Y}}
+	if g.Labels {
+		labelTargets(x.Y, g.Negative, g.Positive)
+	}
+	x.each(func() func(int, Data) {
+		return func(first int, b Data) {
+			e := rows.X[0][first : first+b.N]
+			predict(e, b, g.Coefficients)
+			for i, y := range b.Y {
+				if g.Labels {
+					e[i] *= 2*y - 1
+				} else {
+					e[i] = y - e[i]
+				}
+				if !(math.Abs(e[i]) <= math.MaxFloat64 && math.Abs(y) <= math.MaxFloat64) {
+					e[i], b.Y[i] = math.NaN(), math.NaN()
+				}
+			}
+		}
+	})
+	return rows
+}
+
+// size is what the histogram of sizes counts.
+func (g *scoring) size(e float64) float64 {
+	if g.Labels {
+		return logLoss(e)
+	}
+	return math.Abs(e)
+}
+
+// logLoss is that of a label with a margin: the log-odds that a model gives it.
+func logLoss(margin float64) float64 {
+	return math.Max(-margin, 0) + math.Log1p(math.Exp(-math.Abs(margin)))
+}
+
+// otherProbability is the probability that a model gives the other label.
+func otherProbability(margin float64) float64 {
+	if margin < -700 {
+		return 1
+	}
+	return 1 / (1 + math.Exp(margin))
+}
+
+// isCorrect is 1 where the label is the likelier one; of two that are as likely a model
+// names the positive one.
+func isCorrect(margin, label float64) float64 {
+	if margin > 0 || margin == 0 && label == 1 {
+		return 1
+	}
+	return 0
+}
+
+// measure makes the releases and reads the metrics from them.
+func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metric, error) {
+	rows := g.newScoredRows(x)
+	m := &measured{scoring: g}
+	m.sizes = g.histogram(sizes, rows, g.Scale, src, func(e, _ float64) float64 { return g.size(e) })
+	if !g.pure && !g.Labels {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		m.targets = g.histogram(targets, rows, g.Scale, src, func(_, y float64) float64 { return math.Abs(y) })
+		m.centre = g.mean(rows, m.targets.edge(), src)
+		m.deviations = g.histogram(deviations, rows, g.Scale, src, func(_, y float64) float64 { return math.Abs(y - m.centre) })
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	m.chooseCuts()
+	m.means = m.release(rows, src)
+	return m.metrics(), nil
+}
+
+// histogram releases how large a number of every row is, in half octaves of unit.
+func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mech.Source, size func(e, y float64) float64) *magnitudes {
+	counts := merging[*mech.Histogram]{total: mech.NewHistogram(halfOctaves, rows.N, 1)}
+	rows.each(func() func(int, Data) {
+		h, v := counts.fork(), make([]float64, blockRows)
+		return func(_ int, b Data) {
+			for i, y := range b.Y {
+				v[i] = halfOctave(size(b.X[0][i], y) / unit)
+			}
+			h.AddRows(mech.Rows{Intercept: true}, v[:b.N])
+		}
+	})
+	noisy := make([]float64, 2*halfOctaves.Half)
+	g.noises[name].Release(noisy, counts.merged().Bounded(), src)
+	return readMagnitudes(noisy, countDeviation(g.noises[name]), unit, math.Inf(1), rows.N).run()
+}
+
+// heavierTails is how many times its deviation Laplace noise reaches where normal noise of
+// the same tail probability does, about: magnitudes are read by rules for normal noise.
+const heavierTails = 1.9
+
+// countDeviation is the standard deviation of the noise on a count, of normal noise whose
+// tails are as far out.
+func countDeviation(noise release) float64 {
+	switch noise := noise.(type) {
+	case mech.Laplace:
+		return heavierTails * 2 * math.Sqrt2 / noise.Epsilon
+	case mech.Gaussian:
+		return noise.NoiseMultiplier * math.Sqrt2
+	}
+	panic("dpsco: a noise of unknown size")
+}
+
+// mean releases the mean target, cut.
+func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
+	sums := merging[*mech.Sum]{total: mech.NewSum(g.centreContract())}
+	rows.each(func() func(int, Data) {
+		s, v, ones := sums.fork(), make([]float64, blockRows), make([]float64, blockRows)
+		return func(_ int, b Data) {
+			for i, y := range b.Y {
+				v[i], ones[i] = clampTo(y, cut)/cut, 1
+				if math.IsNaN(y) {
+					v[i], ones[i] = 0, 0
+				}
+			}
+			s.AddRows(mech.Rows{X: [][]float64{v[:b.N]}, Intercept: true}, ones[:b.N])
+		}
+	})
+	total := make([]float64, 2)
+	g.noises[centre].Release(total, sums.merged().Bounded(), src)
+	if !(total[0] > 0) {
+		return 0
+	}
+	return clampTo(total[1]/total[0], 1) * cut
+}
+
+// numbers writes what is averaged of a block, each number within [-1, 1] and those that
+// have no sign within [0, 1], and 1 where a row says something, else 0.
+func (m *measured) numbers(dst [][]float64, ones []float64, b Data) {
+	for i, e := range b.X[0] {
+		y := b.Y[i]
+		if ones[i] = 1; math.IsNaN(e) {
+			ones[i] = 0
+			for _, column := range dst {
+				column[i] = 0
+			}
+			continue
+		}
+		size := m.size(e)
+		dst[0][i] = min(size/m.cut, 1)
+		switch {
+		case m.Labels:
+			dst[1][i] = isCorrect(e, y)
+			if !m.pure {
+				dst[2][i] = square(otherProbability(e))
+			}
+		case !m.pure:
+			away := clampTo(y-m.centre, m.deviationCut) / m.deviationCut
+			dst[1][i], dst[2][i], dst[3][i] = square(min(size/m.squareCut, 1)), away, square(away)
+		}
+	}
+}
+
+// release releases the means of what numbers writes, and their second moments.
+func (m *measured) release(rows scoredRows, src *mech.Source) *scoreMeans {
+	if m.pure {
+		return m.releaseSums(rows, src)
+	}
+	return m.releaseMoments(rows, src)
+}
+
+// releaseMoments releases them with normal noise, in one matrix. What is positive is
+// rounded to the nearest step of the grid.
+func (m *measured) releaseMoments(rows scoredRows, src *mech.Source) *scoreMeans {
+	contract, k, weight := m.momentContract(), m.columns(), m.weight()
+	total := merging[*mech.Moments]{total: mech.NewMoments(contract)}
+	half := contract.Step() / 2
+	rows.each(func() func(int, Data) {
+		part, block := total.fork(), columns(k+1, blockRows)
+		return func(_ int, b Data) {
+			m.numbers(block[1:], block[0], b)
+			for _, column := range block[1:] {
+				for i, v := range column[:b.N] {
+					column[i] = v*weight + math.Copysign(min(half, math.Abs(v)), v)
+				}
+			}
+			part.AddRows(mech.Rows{X: firstRows(block, b.N)}, b.N)
+		}
+	})
+	noise := m.noises[moments].(mech.Gaussian)
+	released := make([]float64, (k+1)*(k+1))
+	total.merged().Release(released, noise, src)
+	return gaussianMeans(released, k, noise, contract)
+}
+
+// releaseSums releases 1, every number and its square with Laplace noise. A number u of a
+// row that says something counts as 2u - 1, which uses all of [-1, 1].
+func (m *measured) releaseSums(rows scoredRows, src *mech.Source) *scoreMeans {
+	k := m.columns()
+	total := merging[*mech.Sum]{total: mech.NewSum(m.sumContract())}
+	rows.each(func() func(int, Data) {
+		part, block := total.fork(), columns(1+2*k, blockRows)
+		return func(_ int, b Data) {
+			ones := block[0]
+			m.numbers(block[1:1+k], ones, b)
+			for j, column := range block[1 : 1+k] {
+				squares := block[1+k+j]
+				for i, u := range column[:b.N] {
+					column[i], squares[i] = (2*u-1)*ones[i], (2*u*u-1)*ones[i]
+				}
+			}
+			unit := make([]float64, b.N)
+			for i := range unit {
+				unit[i] = 1
+			}
+			part.AddRows(mech.Rows{X: firstRows(block, b.N)}, unit)
+		}
+	})
+	noise := m.noises[moments].(mech.Laplace)
+	released := make([]float64, 1+2*k)
+	noise.Release(released, total.merged().Bounded(), src)
+	return laplaceMeans(released, k, noise, m.sumContract())
+}
+
+// firstRows returns the first n values of every column.
+func firstRows(block [][]float64, n int) [][]float64 {
+	x := make([][]float64, len(block))
+	for j := range x {
+		x[j] = block[j][:n]
+	}
+	return x
+}

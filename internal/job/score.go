@@ -1,0 +1,45 @@
+package job
+
+import (
+	"context"
+
+	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/ledger"
+)
+
+// A score is a job like a fit: planned from public facts, charged, run once and published
+// at a step of its ladder. That it has metrics in the place of coefficients is all that
+// differs.
+
+// scored is the release that a job scores.
+type scored struct {
+	Model        string
+	Coefficients []float64
+	Parameters   struct {
+		Positive float64 `json:"positive_label"`
+		Negative float64 `json:"negative_label"`
+	}
+}
+
+// planScore is the plan of a score, in the units of the table.
+func (s *Sidecar) planScore(c *claim, n int64) (*dpsco.Plan, error) {
+	score := dpsco.Score{
+		Coefficients: c.Scored.Coefficients, Labels: catalogue.Classifies(c.Scored.Model),
+		Negative: c.Scored.Parameters.Negative, Positive: c.Scored.Parameters.Positive,
+	}
+	if !score.Labels {
+		score.Scale = c.scale(c.Request.Target)
+	}
+	plan, err := score.Plan(c.shape(n), c.budget(), s.accountant(c))
+	if err == nil {
+		plan.Parameters["release"] = c.Request.Release
+	}
+	return plan, err
+}
+
+// publishScore releases the metrics of a score, once it is the time of its step.
+func (s *Sidecar) publishScore(ctx context.Context, c *claim, f fitted, step int) error {
+	return ledger.Explain(s.autocommit.exec(ctx, "SELECT dp_int.job_publish_score($1, $2, $3, $4, $5)",
+		c.ID, c.Token, f.plan.Method, step, f.result.Metrics))
+}
