@@ -16,9 +16,11 @@ import (
 //
 // Low to High covers 95 %. It is not centred at the coefficient, which may be
 // shrunk, and is wider than StdErr and DF alone make it where there may be a bias.
-// Covariance holds the squares of StdErr on its diagonal.
+// Covariance holds the squares of StdErr on its diagonal. Noise is the standard deviation that
+// noise alone gives each coefficient, as far as the releases tell; nil where they do not.
 type Result struct {
 	Coefficients []float64
+	Noise        []float64
 	StdErr, DF   []float64
 	Low, High    []float64
 	Covariance   *mat.SymDense
@@ -51,4 +53,6 @@ func estimates(fit func(ctx context.Context, x Data, src *mech.Source) ([]float6
 }
 
 // withhold takes back what is known of the errors.
-func (r *Result) withhold(why string) { *r = Result{Coefficients: r.Coefficients, WhyNull: why} }
+func (r *Result) withhold(why string) {
+	*r = Result{Coefficients: r.Coefficients, Noise: r.Noise, WhyNull: why}
+}
