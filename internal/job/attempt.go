@@ -50,6 +50,7 @@ type claim struct {
 	}
 	RowCount *int64          `json:"row_count"`
 	Event    json.RawMessage // what was charged
+	Former   *former         // of a question
 }
 
 func (c *claim) owner() ledger.Owner { return ledger.Owner{Job: c.ID, Token: c.Token} }

@@ -145,14 +145,15 @@ type errorColumns struct {
 	Low     []float64 `json:"low,omitempty"`
 	High    []float64 `json:"high,omitempty"`
 	PValue  []float64 `json:"p_value,omitempty"`
+	Noise   []float64 `json:"noise,omitempty"`
 	WhyNull string    `json:"why_null,omitempty"`
 }
 
 // knownErrors returns what a release tells of its errors. Numbers that JSON cannot hold
 // would fail the job, so that there is no interval where one is not finite.
 func knownErrors(r dpsco.Result) errorColumns {
-	e := errorColumns{r.StdErr, r.DF, r.Low, r.High, r.PValues(), r.WhyNull}
-	for _, column := range [][]float64{e.StdErr, e.DF, e.Low, e.High, e.PValue} {
+	e := errorColumns{r.StdErr, r.DF, r.Low, r.High, r.PValues(), r.Noise, r.WhyNull}
+	for _, column := range [][]float64{e.StdErr, e.DF, e.Low, e.High, e.PValue, e.Noise} {
 		if slices.ContainsFunc(column, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
 			return errorColumns{WhyNull: "the noise has left no finite interval"}
 		}

@@ -205,6 +205,7 @@ BEGIN
   IF kept IS NOT NULL THEN
     RETURN QUERY SELECT c.term, c.coef FROM dp_int.coefficients(kept) c;
   ELSE
+    PERFORM dp_int.warn(r);
     RETURN QUERY SELECT c.term, c.coef
       FROM dp_int.call_sidecar(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options) c;
   END IF;
@@ -278,6 +279,7 @@ DECLARE
 BEGIN
   IF kept IS NULL THEN
     PERFORM dp_int.check_queue(session_user);
+    PERFORM dp_int.warn(r);
   END IF;
   PERFORM dp_int.insert_job(job, session_user, r, false);
   IF kept IS NOT NULL THEN

@@ -441,11 +441,11 @@ BEGIN
   INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, principal, caller, parameters, released_at, why_null)
   VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.principal, j.caller, j.plan, dp_int.step(j, p_step), p_errors ->> 'why_null')
   RETURNING id INTO new_release;
-  INSERT INTO dp_int.coefficient (release, position, term, coef, band, std_err, df, ci_low, ci_high, p_value)
-  SELECT new_release, c.position, c.term, c.coef, c.band, c.std_err, c.df, c.low, c.high, c.p_value
+  INSERT INTO dp_int.coefficient (release, position, term, coef, band, std_err, df, ci_low, ci_high, p_value, noise)
+  SELECT new_release, c.position, c.term, c.coef, c.band, c.std_err, c.df, c.low, c.high, c.p_value, c.noise
     FROM unnest(p_terms, p_coefs, p_bands, dp_int.numbers(p_errors -> 'std_err'), dp_int.numbers(p_errors -> 'df'), dp_int.numbers(p_errors -> 'low'),
-                dp_int.numbers(p_errors -> 'high'), dp_int.numbers(p_errors -> 'p_value'))
-           WITH ORDINALITY AS c(term, coef, band, std_err, df, low, high, p_value, position);
+                dp_int.numbers(p_errors -> 'high'), dp_int.numbers(p_errors -> 'p_value'), dp_int.numbers(p_errors -> 'noise'))
+           WITH ORDINALITY AS c(term, coef, band, std_err, df, low, high, p_value, noise, position);
   PERFORM dp_int.complete_job(j.id, new_release, dp_int.step(j, p_step));
   RETURN new_release;
 END $$;
