@@ -17,9 +17,9 @@ import (
 // nearly redundant, and follows rare and redundant features. Where there are intervals it is a part of
 // their standard errors. Seeds are fixed.
 func TestReleasesTellTheirNoise(t *testing.T) {
-	const draws = 25
+	const draws = 20
 	for _, kind := range []string{"gauss", "skew", "flags", "cond"} {
-		x := drawLaw(kind, 60_000, 5, 1)
+		x := drawLaw(kind, 30_000, 5, 1)
 		fits, told := make([][]float64, x.D), make([][]float64, x.D)
 		src := mechtest.Source(t, 3)
 		for range draws {
