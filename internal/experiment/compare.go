@@ -23,8 +23,12 @@ var studyEpsilons = []float64{.1, .3, 1}
 
 const studyDelta = 1e-6
 
-// studyRows is the size of a law's table.
-const studyRows = 20_000
+// studyRows is the size of a law's table. Forecasts and coverage take tables of more than
+// largeRows with --full only.
+const (
+	studyRows = 20_000
+	largeRows = 5 * studyRows
+)
 
 func (c Config) studyEpsilons() []float64 {
 	if c.brief {

@@ -31,6 +31,9 @@ func (c Config) forecasts() Figure {
 				if err != nil {
 					return err
 				}
+				if t.N > largeRows && !c.Full {
+					continue
+				}
 				for _, epsilon := range c.studyEpsilons() {
 					did(fmt.Sprintf("%s, %s at %g", s.name, model, epsilon))
 					f, err := c.forecast(ctx, &posed{Table: t, model: model}, epsilon)
