@@ -51,7 +51,7 @@ func TestExplainForetellsTheChargeAndSpendsNothing(t *testing.T) {
 		if w.entries() != before {
 			t.Errorf("%s wrote to the ledger", explain)
 		}
-		for _, property := range []string{"method", "why", "rows", "coefficients", "event", "cost_epsilon", "cost_delta", "cost_rho", "epsilon_remaining", "expected_error:age"} {
+		for _, property := range []string{"method", "why", "rows", "coefficients", "event", "cost_epsilon", "cost_delta", "cost_rho", "epsilon_remaining", "expected_error", "noise_at_scales:age", "rows_for_10_percent"} {
 			if said[property] == "" {
 				t.Errorf("%s does not say %s: %v", explain, property, said)
 			}
@@ -86,8 +86,8 @@ func TestExplainSaysWhyNot(t *testing.T) {
 		{`SELECT * FROM dp_explain('l1', '%s', 0.3, options => '{"method": "exponential_mechanism", "radius": 1e9, "pitch": 1e-9}')`, "sqlstate", "DP005"},
 		{`SELECT * FROM dp_explain('linear', '%s', 0.01)`, "warning", "too few rows"},
 		{`SELECT * FROM dp_explain('linear', '%s', 0.3, 0.01)`, "warning", "delta is above one"},
-		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"method": "trimmed"}')`, "expected_error", "depends on the data"},
-		{`SELECT * FROM dp_explain('linear', '%s', 9, features => '{age}', options => '{"method": "sample_aggregate", "aggregator": "centre"}')`, "warning", "no number of rows brings the noise below a tenth"},
+		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"method": "trimmed"}')`, "expected_error", "not known before a first answer"},
+		{`SELECT * FROM dp_explain('linear', '%s', 9, features => '{age}', options => '{"method": "sample_aggregate", "aggregator": "centre"}')`, "rows_for_10_percent", "no number of rows does"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"trim": 5}')`, "reason", "another method: trimmed"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"trim": 5}')`, "sqlstate", "22023"},
 		{`SELECT * FROM dp_explain('linear', '%s', 0.3)`, "expected_duration", "under 0.1s"},
@@ -119,6 +119,55 @@ func TestExplainSaysWhyNot(t *testing.T) {
 	}
 	if w.entries() != 0 {
 		t.Errorf("%d entries", w.entries())
+	}
+}
+
+// What a release tells of its noise forecasts that of the same coefficients at another
+// budget: about three times as much at a third of epsilon. It does so for no other features,
+// model or method.
+func TestExplainForecastsFromARelease(t *testing.T) {
+	w := newWorld(t, 40, 1e-5)
+	const call = `SELECT * FROM dp_linear_regress($1, 3, method => 'joint_moments', features => '{age}')`
+	w.mustRegress(w.analyst, call, w.dataset)
+	noise := one[float64](w, w.super, `SELECT noise FROM dp_int.coefficient c JOIN dp_int.release r ON r.id = c.release JOIN dp_int.dataset d ON d.id = r.dataset WHERE d.name = $1 AND term = 'age'`, w.dataset)
+	said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 1, features => '{age}', options => '{"method": "joint_moments"}')`, w.dataset)
+	if expected, err := strconv.ParseFloat(said["expected_error:age"], 64); err != nil || !(expected/noise > 2.5 && expected/noise < 3.5) || !strings.Contains(said["expected_error"], "at eps 3") {
+		t.Errorf("noise %v, and %v", noise, said)
+	}
+	for _, other := range []string{
+		`SELECT * FROM dp_explain('linear', $1, 1, options => '{"method": "joint_moments"}')`,
+		`SELECT * FROM dp_explain('linear', $1, 1, features => '{age}', options => '{"method": "gd"}')`,
+		`SELECT * FROM dp_explain('huber', $1, 1, features => '{age}')`,
+		`SELECT * FROM dp_explain('linear', $1, 1, features => '{age}', intercept => false, options => '{"method": "joint_moments"}')`,
+	} {
+		if said := w.explain(w.analyst, other, w.dataset); said["expected_error:age"] != "" || !strings.HasPrefix(said["expected_error"], "not known") {
+			t.Errorf("%s: %v", other, said)
+		}
+	}
+}
+
+// A steward may ask about every data set, but spends on none that is not granted to him; an
+// analyst may do neither without a grant.
+func TestStewardsMayExplain(t *testing.T) {
+	w := newWorld(t, 8, 1e-5)
+	const explain = `SELECT * FROM dp_explain('linear', $1, 1)`
+	if said := w.explain(w.steward, explain, w.dataset); said["possible"] != "yes" || said["affordable"] != "yes" {
+		t.Errorf("%v", said)
+	}
+	_, err := w.steward.Exec(context.Background(), `SELECT dp_submit('linear', $1, 1)`, w.dataset)
+	w.wantError(err, "42501", "permission denied")
+	for name, asks := range map[string]bool{w.person + "b": false, w.person + "c": true} {
+		other := w.newAnalyst(name)
+		w.exec(w.steward, `SELECT dp_revoke($1, $2)`, w.dataset, name)
+		if asks {
+			w.exec(w.super, `GRANT dp_admin TO `+name)
+			w.explain(other, explain, w.dataset)
+		} else {
+			_, err = other.Exec(context.Background(), explain, w.dataset)
+			w.wantError(err, "42501", "not granted")
+		}
+		_, err = other.Exec(context.Background(), `SELECT dp_submit('linear', $1, 1)`, w.dataset)
+		w.wantError(err, "42501", "not granted")
 	}
 }
 

@@ -87,6 +87,50 @@ func TestAQuickCallIsSilent(t *testing.T) {
 	}
 }
 
+// Whoever is about to spend is warned of what dp_explain would have said, before anything
+// is charged; whoever gets a kept release is not.
+func TestSpendersAreWarned(t *testing.T) {
+	w := newWorld(t, 50, 1e-5)
+	bare := w.simple("warned_" + w.dataset)
+	for _, c := range []struct{ sql, says string }{
+		{`SELECT * FROM dp_linear_regress('` + w.dataset + `', 0.01)`, "too few rows"},
+		{`SELECT * FROM dp_l1_regress('` + w.dataset + `', 11, features => '{age}')`, "eps 11 promises little"},
+		{`SELECT * FROM dp_l1_regress('` + bare + `', 1)`, "no scale is registered"},
+		{`CALL dp_run('linear', '` + w.dataset + `', 0.02)`, "too few rows"},
+		{`SELECT dp_submit('huber', '` + w.dataset + `', 1, 0.01)`, "delta is above one"},
+	} {
+		conn, heard := w.listening(w.person)
+		before := w.entries()
+		warned := false
+		ended := make(chan error, 1)
+		blocker := w.connect(w.system.SuperuserURL())
+		w.exec(blocker, `BEGIN; LOCK TABLE public.`+w.dataset)
+		go func() {
+			_, err := conn.Exec(context.Background(), c.sql)
+			ended <- err
+		}()
+		w.eventually("it warns", func() bool {
+			warned = slices.ContainsFunc(heard(), func(s string) bool { return strings.Contains(s, c.says) })
+			return warned
+		})
+		if w.entries() != before {
+			t.Errorf("%s: charged before the warning", c.sql)
+		}
+		w.exec(blocker, `ROLLBACK`)
+		if err := <-ended; err != nil {
+			t.Fatalf("%s: %v", c.sql, err)
+		}
+		if strings.Contains(c.sql, "submit") {
+			continue
+		}
+		conn, heard = w.listening(w.person)
+		w.exec(conn, c.sql)
+		if said := heard(); slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, c.says) }) {
+			t.Errorf("%s: a kept release warns: %q", c.sql, said)
+		}
+	}
+}
+
 // Whoever waits long is told about how long it will take, as public facts have it;
 // so is who looks at dp.jobs, until the job cannot be read.
 func TestACallerWhoWaitsIsToldTheTimeLeft(t *testing.T) {

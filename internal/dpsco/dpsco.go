@@ -161,7 +161,7 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 		}
 		divide(x.Y, a.Y)
 		r, err := inner(ctx, x, src)
-		for _, part := range [][]float64{r.Coefficients, r.StdErr, r.Low, r.High} {
+		for _, part := range [][]float64{r.Coefficients, r.Noise, r.StdErr, r.Low, r.High} {
 			a.unscale(part)
 		}
 		a.unscaleProducts(r.Covariance)

@@ -33,6 +33,7 @@ type jointFit struct {
 
 	weights                   []float64 // sensitive: of rows in the steps
 	stepCut, levelCut         float64
+	stepScale                 float64   // what makes up for the rows that a step cuts
 	deviation, levelDeviation float64   // of the noise on a coordinate of a step, and on the level
 	at, before, sum           []float64 // the iterate, the one before and the sum of those that count, in the last coordinates
 	counted                   int
@@ -181,9 +182,11 @@ func (f *jointFit) nextBound(trace, z float64) float64 {
 }
 
 // The cuts of the last passes: how much the squared tail weighs against the noise,
-// and what a histogram is taken to hide.
+// and what a histogram is taken to hide. Several steps follow what they cut: there a tail
+// is a bias only as far as it is skewed, and noise is what hurts.
 const (
 	stepTail  = 0.2
+	stepsTail = 0.02
 	levelTail = 0.7
 	giveBack  = 0.25
 )
@@ -194,13 +197,30 @@ var cutsHide = cautious{deviations: 0.5, steepest: 3}
 // take away.
 func (f *jointFit) chooseCuts() {
 	zStep, zLevel := f.stepNoise.NoiseMultiplier/f.n, f.levelNoise.NoiseMultiplier/f.n
+	tail := stepTail
+	if f.Steps > 1 {
+		tail = stepsTail
+	}
 	f.stepCut = f.products.cheapestCut(func(cut float64) float64 {
-		return max(f.slopes, 1)*square(2*cut*zStep)/float64(f.Steps) + stepTail*square(f.products.tail(cut, cutsHide))
+		return max(f.slopes, 1)*square(2*cut*zStep/f.uncut(cut))/float64(f.Steps) + tail*square(f.products.tail(cut, cutsHide))
 	})
 	f.levelCut = f.residuals.cheapestCut(func(cut float64) float64 {
 		return square(2*cut*zLevel) + levelTail*square(f.residuals.tail(cut, cutsHide))
 	})
-	f.deviation, f.levelDeviation = 2*f.stepCut*zStep, 2*f.levelCut*zLevel
+	f.stepScale = 1 / f.uncut(f.stepCut)
+	f.deviation, f.levelDeviation = 2*f.stepCut*f.stepScale*zStep, 2*f.levelCut*zLevel
+}
+
+// leastUncut is the least share of rows that steps are lengthened for.
+const leastUncut = 0.4
+
+// uncut is the share of rows that a cut leaves alone. By about as much steps come too short.
+// One step alone is cut so far out that this is 1.
+func (f *jointFit) uncut(cut float64) float64 {
+	if f.Steps == 1 {
+		return 1
+	}
+	return clampBetween(f.products.below(cut), leastUncut, 1)
 }
 
 // weigh sets the weights of rows in the steps. Rows that the whitening shortened
@@ -251,7 +271,7 @@ func (f *jointFit) step(i int, x Data, src *mech.Source) {
 	move := make([]float64, f.shape.D)
 	f.stepNoise.Release(move, steps.merged().Bounded(), src)
 	copy(f.before, f.at)
-	floats.AddScaled(f.at, f.stepCut, move)
+	floats.AddScaled(f.at, f.stepCut*f.stepScale, move)
 	if i >= f.skipped() {
 		floats.Add(f.sum, f.at)
 		f.counted++
@@ -290,7 +310,7 @@ func (f *jointFit) proximalAt(v []float64) {
 // finish returns the coefficients, with the correction of the slopes shrunk towards the
 // pilot fit by what its noise explains, and what is known of their errors.
 func (f *jointFit) finish() Result {
-	r := Result{Coefficients: f.coefficients(f.correction(f.shrinkage()))}
+	r := Result{Coefficients: f.coefficients(f.correction(f.shrinkage())), Noise: f.noise()}
 	f.errors(&r)
 	return r
 }

@@ -14,7 +14,7 @@ import (
 const (
 	fewMoments  = 0.01
 	mostMoments = 0.03
-	lowSteps    = 3
+	lowSteps    = 6
 )
 
 // momentNoise is about how large the noise of second moments would be beside an

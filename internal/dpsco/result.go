@@ -18,10 +18,12 @@ import (
 // shrunk, and is wider than StdErr and DF alone make it where there may be a bias.
 // Covariance is that of the middles of the intervals, with the squares of StdErr on its
 // diagonal. The bias of a sum of middles with weights c is at most sqrt(c' Bias c); nil
-// for none.
+// for none. Noise is the standard deviation that noise alone gives each coefficient, as
+// far as the releases tell; nil where they do not.
 type Result struct {
 	Coefficients []float64
 	Metrics      []Metric // of a Score, which releases nothing else
+	Noise        []float64
 	StdErr, DF   []float64
 	Low, High    []float64
 	Covariance   *mat.SymDense
@@ -55,7 +57,9 @@ func estimates(fit func(ctx context.Context, x Data, src *mech.Source) ([]float6
 }
 
 // withhold takes back what is known of the errors.
-func (r *Result) withhold(why string) { *r = Result{Coefficients: r.Coefficients, WhyNull: why} }
+func (r *Result) withhold(why string) {
+	*r = Result{Coefficients: r.Coefficients, Noise: r.Noise, WhyNull: why}
+}
 
 // edge is the share of a radius from which on coefficients count as cut by it: the mean of
 // iterates that were projected stays a little inside.

@@ -12,6 +12,7 @@ type Figure struct {
 	Name   string // of its files
 	Title  string
 	Charts []Chart
+	Study  study // instead of charts
 }
 
 // Chart is a measure against one public quantity, with a line for every method.

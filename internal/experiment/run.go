@@ -80,6 +80,8 @@ func (c Config) Figures() ([]Figure, error) {
 	all = append(all, c.nips()...)
 	all = append(all, c.l1())
 	all = append(all, c.papers()...)
+	all = append(all, c.comparisons()...)
+	all = append(all, c.forecasts(), c.coverage())
 	var chosen []Figure
 	var names []string
 	for _, f := range all {
@@ -140,6 +142,9 @@ func (t *tally) wrote(names ...string) {
 }
 
 func (f Figure) run(ctx context.Context, c Config, p *tally) error {
+	if f.Study != nil {
+		return f.runStudy(ctx, c, p)
+	}
 	var grids []*Grid
 	for _, chart := range f.Charts {
 		g, err := chart.measure(ctx, c.draws(), p.did)
@@ -159,6 +164,21 @@ func (f Figure) run(ctx context.Context, c Config, p *tally) error {
 	}
 	p.wrote(table, plot)
 	return nil
+}
+
+// runStudy writes a table alone.
+func (f Figure) runStudy(ctx context.Context, c Config, p *tally) error {
+	own := c
+	own.Only = f.Name
+	table := filepath.Join(c.Out, f.Name+".md")
+	err := f.save(table, func(w io.Writer) error {
+		if _, err := fmt.Fprintf(w, "## %s\n\n    %s\n", f.Title, own.Command()); err != nil {
+			return err
+		}
+		return f.Study(ctx, c, w, func(what string) { p.Show(p.done, what) })
+	})
+	p.wrote(table)
+	return err
 }
 
 func (f Figure) save(name string, write func(io.Writer) error) error {

@@ -52,6 +52,7 @@ type claim struct {
 	Scored   *scored         // nil: the job fits
 	RowCount *int64          `json:"row_count"`
 	Event    json.RawMessage // what was charged
+	Former   *former         // of a question
 }
 
 func (c *claim) owner() ledger.Owner { return ledger.Owner{Job: c.ID, Token: c.Token} }

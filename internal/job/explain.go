@@ -10,18 +10,16 @@ import (
 	"strconv"
 	"time"
 
-	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/privacy"
 )
 
 // explanation is the answer to a question of dp_explain. The database adds what
-// the budget would be afterwards.
+// the budget would be afterwards, and its doubts.
 type explanation struct {
 	Properties []property   `json:"properties"`
 	Cost       *ledger.Cost `json:"cost,omitempty"`
-	Warnings   []string     `json:"warnings"`
 }
 
 type property struct {
@@ -31,10 +29,6 @@ type property struct {
 
 func (e *explanation) add(name, value string) {
 	e.Properties = append(e.Properties, property{name, value})
-}
-
-func (e *explanation) warn(format string, args ...any) {
-	e.Warnings = append(e.Warnings, fmt.Sprintf(format, args...))
 }
 
 // explainAll answers questions until ctx ends, beside the workers: a long fit
@@ -75,7 +69,7 @@ func (s *Sidecar) explainNext(ctx context.Context) (found bool, err error) {
 // explain answers what a request would do, from public facts alone: it reads no
 // value. The number of rows is the published one, or counted if there is none yet.
 func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
-	e := &explanation{Warnings: []string{}}
+	e := new(explanation)
 	e.add("model", c.Model)
 	n, err := s.publicRows(ctx, c)
 	if err != nil {
@@ -97,8 +91,7 @@ func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 	for j, width := range plan.Band {
 		e.add("noise_band:"+c.terms()[j], strconv.FormatFloat(width, 'g', 3, 64))
 	}
-	e.addDoubts(c, n, plan)
-	return e, s.addExpectedError(e, c, n)
+	return e, s.addExpectedError(e, c, n, plan)
 }
 
 // roundDuration writes a duration to a tenth of a second: forecasts are no better.
@@ -185,65 +178,79 @@ func (e *explanation) addCost(c *claim, event privacy.Event) error {
 	return nil
 }
 
-// addExpectedError adds the error to be expected from the noise, and what would lessen it.
-func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64) error {
+// former is the latest release of the same coefficients that tells what noise did to them.
+type former struct {
+	Release         string
+	Eps             float64
+	Method          string
+	WhyNull         *string `json:"why_null"`
+	Rows            float64
+	NoiseMultiplier float64            `json:"noise_multiplier"`
+	Noise           map[string]float64 // standard deviation by term, in the table's units
+}
+
+// expect scales what noise did in a former release to the noise of a plan; nil where another
+// method would run.
+func (f *former) expect(p *dpsco.Plan) map[string]float64 {
+	z, known := p.Parameters["noise_multiplier"].(float64)
+	rows, counted := p.Parameters["rows"].(int)
+	if f == nil || f.Method != p.Method || !known || !counted || !(f.NoiseMultiplier > 0 && f.Rows > 0) {
+		return nil
+	}
+	expected, ratio := map[string]float64{}, z/f.NoiseMultiplier*f.Rows/float64(rows)
+	for term, noise := range f.Noise {
+		expected[term] = ratio * noise
+	}
+	return expected
+}
+
+// unknownError is why no figure is given before the data were asked once.
+const unknownError = "not known before a first answer: it depends on how far features spread, how they go together, how rarely flags hold and how far residuals reach, none of which is public"
+
+// addExpectedError adds the error to be expected from the noise: what a former release tells,
+// or why it is not known.
+func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64, plan *dpsco.Plan) error {
+	if expected := c.Former.expect(plan); expected != nil {
+		text := fmt.Sprintf("forecast from release %s at eps %v: the standard deviation that the noise alone gives each coefficient; no bound", c.Former.Release, c.Former.Eps)
+		if c.Former.WhyNull != nil {
+			text += "; that release has no intervals, and errors beyond the noise are likely, for " + *c.Former.WhyNull
+		}
+		e.add("expected_error", text)
+		for _, term := range c.terms() {
+			e.add("expected_error:"+term, strconv.FormatFloat(expected[term], 'g', 3, 64))
+		}
+	} else {
+		e.add("expected_error", unknownError)
+	}
+	return s.addNoiseAtScales(e, c, n)
+}
+
+// smallNoise is the share of a scale below which noise is called small.
+const smallNoise = 0.1
+
+// addNoiseAtScales adds what noise would do to features as large and as independent as their
+// scales, and how many rows would make it small there.
+func (s *Sidecar) addNoiseAtScales(e *explanation, c *claim, n int64) error {
 	algorithm, err := c.algorithm()
 	if err != nil {
 		return err
 	}
 	shape, budget, accountant := c.shape(n), c.budget(), s.accountant(c)
-	expected, err := dpsco.Expect(algorithm, shape, budget, accountant)
-	if err != nil {
+	at, err := dpsco.Expect(algorithm, shape, budget, accountant)
+	if err != nil || at.Deviation == nil {
 		return err
 	}
-	if expected.Deviation == nil {
-		e.add("expected_error", "not known: the noise of this method depends on the data")
-	} else {
-		e.add("expected_error", "forecast: the standard deviation that the noise alone gives each coefficient, for features and residuals as large as their scales; no bound")
-		for j, term := range c.terms() {
-			e.add("expected_error:"+term, strconv.FormatFloat(expected.Deviation[j], 'g', 3, 64))
-		}
-		if expected.Short > smallNoise {
-			e.warn("because of so much noise the method takes steps so few or small that about %.0f%% of the way to the answer are left", 100*expected.Short)
-		}
-		e.addRowsNeeded(algorithm, shape, budget, accountant)
+	e.add("noise_at_scales", "what the noise alone would give each coefficient if features were independent and they and residuals spread by their scales; a flag that holds for a share q of rows: times 1/sqrt(q(1-q)); a feature of which the others explain a share r: times 1/sqrt(1-r)")
+	for j, term := range c.terms() {
+		e.add("noise_at_scales:"+term, strconv.FormatFloat(at.Deviation[j], 'g', 3, 64))
 	}
+	if at.Short > smallNoise {
+		e.add("way_left", fmt.Sprintf("%.0f%% of the way to the answer: because of so much noise the method takes steps so few or small", 100*at.Short))
+	}
+	rows := "none: no number of rows does; ask for more eps, fewer features or another method"
+	if needed := dpsco.RowsFor(smallNoise, algorithm.Inner(), shape, budget, accountant); needed > 0 {
+		rows = strconv.Itoa(needed)
+	}
+	e.add("rows_for_10_percent", rows)
 	return nil
-}
-
-// smallNoise is the share of a scale below which warnings call noise small.
-const smallNoise = 0.1
-
-// addRowsNeeded adds how many rows would bring the noise below a tenth of the scale.
-func (e *explanation) addRowsNeeded(a dpsco.Scaled, s dpsco.Shape, b privacy.Budget, accountant privacy.Accountant) {
-	rows := dpsco.RowsFor(smallNoise, a.Inner(), s, b, accountant)
-	if rows == 0 {
-		e.warn("no number of rows brings the noise below a tenth of the scale: ask for more eps, fewer features or another method")
-		return
-	}
-	e.add("rows_for_10_percent", strconv.Itoa(rows))
-	if rows > s.N {
-		e.warn("too few rows for %d coefficients at eps %v: noise beyond a tenth of the scale is to be expected; about %d rows would do, or more eps, or fewer features",
-			s.D, b.Epsilon, rows)
-	}
-}
-
-// addDoubts warns of scales, labels and budgets that look like oversights.
-func (e *explanation) addDoubts(c *claim, n int64, plan *dpsco.Plan) {
-	if !c.anyScale() && c.Request.Options["method"] == catalogue.MethodExponential {
-		e.warn("without scales the exact sampler may not end within the time that a job may take, and the budget would be spent all the same")
-	}
-	if !c.anyScale() {
-		e.warn("no scale is registered: were they forgotten? A steward registers typical magnitudes, from public knowledge")
-	}
-	if target := c.Request.Target; catalogue.Classifies(c.Model) && c.scale(target) != 1 {
-		e.warn("%s is registered with scale %v and does not look like a label: only rows in which it is %v or %v are used; options negative_label and positive_label change that",
-			target, c.scale(target), plan.Parameters["negative_label"], plan.Parameters["positive_label"])
-	}
-	if d := c.Request.Delta; d > 0 && d*float64(n) > 1 {
-		e.warn("delta is above one in the number of rows: it would allow a method to publish somebody's row now and then")
-	}
-	if c.Request.Eps > 10 {
-		e.warn("eps %v promises little: one person may change the probability of an answer by a factor of e^%v", c.Request.Eps, c.Request.Eps)
-	}
 }

@@ -202,6 +202,7 @@ BEGIN
   IF kept IS NOT NULL THEN
     RETURN QUERY SELECT c.term, c.coef FROM dp_int.coefficients(kept) c;
   ELSE
+    PERFORM dp_int.warn(r);
     RETURN QUERY
     SELECT c.label, c.numbers[1]
       FROM dp_int.call_sidecar(p_caller, job,

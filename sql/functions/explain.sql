@@ -10,7 +10,7 @@ DECLARE
   r dp_int.request;
 BEGIN
   PERFORM dp_int.refuse_elsewhere(p_from);
-  r := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options);
+  r := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, false);
   IF dp_int.sidecars_alive() = 0 THEN
     RAISE EXCEPTION 'no dpsidecar is connected to database "%"', current_database()
       USING ERRCODE = 'DP001', HINT = 'Start one with dpsidecar serve. No privacy budget was spent.';
@@ -20,6 +20,25 @@ BEGIN
   INSERT INTO dp_int.inquiry (id, caller, dataset, request, hash) VALUES (p_id, p_caller, r.dataset, r.body, r.hash);
   PERFORM pg_notify('dp_jobs', 'inquiry');
 END $$;
+
+-- The latest release of the same coefficients of the same model that tells what noise did to
+-- them, whatever its budget; NULL where there is none. Releases are public to all who may
+-- ask about their data set.
+CREATE OR REPLACE FUNCTION dp_int.former(p_dataset bigint, p_request jsonb) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+  SELECT jsonb_build_object('release', r.id, 'eps', r.eps, 'method', r.method, 'why_null', r.why_null, 'rows', r.parameters -> 'rows',
+                            'noise_multiplier', r.parameters -> 'noise_multiplier', 'noise', jsonb_object_agg(c.term, c.noise))
+    FROM dp_int.release r
+    JOIN dp_int.job j ON j.id = r.job
+    JOIN dp_int.coefficient c ON c.release = r.id
+   WHERE r.dataset = p_dataset AND r.model = p_request ->> 'model'
+     AND (j.request -> 'target') = (p_request -> 'target') AND (j.request -> 'intercept') = (p_request -> 'intercept')
+     AND (j.request -> 'features') @> (p_request -> 'features') AND (j.request -> 'features') <@ (p_request -> 'features')
+   GROUP BY r.id
+  HAVING bool_and(c.noise > 0)
+   ORDER BY r.released_at DESC
+   LIMIT 1
+$$;
 
 -- The next question, or NULL. One that its sidecar has not answered is asked again.
 CREATE OR REPLACE FUNCTION dp_int.inquiry_take() RETURNS jsonb
@@ -34,7 +53,8 @@ BEGIN
                 ORDER BY asked_at FOR UPDATE SKIP LOCKED LIMIT 1)
   RETURNING * INTO q;
   RETURN CASE WHEN FOUND THEN
-    jsonb_build_object('id', q.id, 'model', q.request ->> 'model', 'request', q.request, 'dataset', dp_int.facts(q.dataset)) END;
+    jsonb_build_object('id', q.id, 'model', q.request ->> 'model', 'request', q.request, 'dataset', dp_int.facts(q.dataset),
+                       'former', dp_int.former(q.dataset, q.request)) END;
 END $$;
 
 CREATE OR REPLACE FUNCTION dp_int.inquiry_answer(p_id uuid, p_answer jsonb) RETURNS void
@@ -109,7 +129,7 @@ DECLARE
   kept uuid;
 BEGIN
   SELECT * INTO q FROM dp_int.inquiry WHERE id = p_id AND caller = p_caller AND answer IS NOT NULL;
-  IF NOT FOUND OR (dp_int.grant_of(q.dataset, p_caller)).dataset IS NULL THEN
+  IF NOT FOUND OR (dp_int.grant_of(q.dataset, p_caller)).dataset IS NULL AND NOT pg_has_role(p_caller, 'dp_admin', 'USAGE') THEN
     RETURN;
   END IF;
   DELETE FROM dp_int.inquiry WHERE id = p_id;
@@ -121,7 +141,7 @@ BEGIN
   IF kept IS NOT NULL THEN
     RETURN QUERY SELECT 'kept_release', format('%s: the same request returns it at no cost', kept);
   END IF;
-  RETURN QUERY SELECT 'warning', p #>> '{}' FROM jsonb_array_elements(q.answer -> 'warnings') AS p;
+  RETURN QUERY SELECT 'warning', w FROM dp_int.doubts(q.dataset, q.request) AS w;
 END $$;
 
 -- Waits for the answer to a question over its loopback connection.
@@ -155,7 +175,7 @@ SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle =
 DECLARE
   -- Refused here, before there is a connection to close.
   r CONSTANT dp_int.request := dp_int.prepare(session_user, dp_explain.model, dp_explain.dataset, dp_explain.eps, dp_explain.delta,
-                                              dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options);
+                                              dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options, false);
   id CONSTANT uuid := gen_random_uuid();
   connection CONSTANT text := dp_int.loopback_open(dp_int.job_channel(id));
   code text; message text; hint text;
@@ -186,7 +206,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (8, 'dp_admin', 'dp_verify', 'recomputes the ledger and reports what does not fit', 'SELECT * FROM dp_verify()'),
       (9, 'dp_admin', 'dp.ledger', 'every charge, refund and change of a budget', 'SELECT * FROM dp.ledger'),
       (10, 'dp_admin', 'dp_set_queue_limit', 'how many jobs of one caller may be queued', 'SELECT dp_set_queue_limit(1000)'),
-      (11, 'dp_analyst', 'dp_explain', 'what a request would do, cost and leave; spends nothing', 'SELECT * FROM dp_explain(''l1'', ''%s'', 1.0)'),
+      (0, NULL, 'dp_explain', 'what a request would do, cost and leave; spends nothing', 'SELECT * FROM dp_explain(''l1'', ''%s'', 1.0)'),
       (12, 'dp_analyst', 'dp_l1_regress', 'median regression, for heavy tails', 'SELECT * FROM dp_l1_regress(''%s'', 1.0)'),
       (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and fourteen methods', 'SELECT * FROM dp_linear_regress(''%s'', 1.0, 1e-6)'),
       (14, 'dp_analyst', 'dp_huber_regress', 'robust linear regression', 'SELECT * FROM dp_huber_regress(''%s'', 1.0, 1e-6)'),
@@ -240,5 +260,5 @@ $$;
 COMMENT ON FUNCTION public.dp_help IS 'What the caller can call, each with an example that runs, on a data set that he may see.';
 GRANT EXECUTE ON FUNCTION dp_int.ask, dp_int.answered TO dp_loopback;
 GRANT EXECUTE ON FUNCTION dp_int.inquiry_take, dp_int.inquiry_answer TO dp_sidecar;
-GRANT EXECUTE ON FUNCTION public.dp_explain TO dp_analyst;
+GRANT EXECUTE ON FUNCTION public.dp_explain TO dp_analyst, dp_admin;
 GRANT EXECUTE ON FUNCTION public.dp_help TO dp_analyst, dp_admin;

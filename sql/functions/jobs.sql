@@ -453,12 +453,12 @@ BEGIN
   IF cardinality(p_terms) <> cardinality(p_coefs) THEN
     RAISE EXCEPTION 'job % has % coefficients for % terms', p_job, cardinality(p_coefs), cardinality(p_terms) USING ERRCODE = '55000';
   END IF;
-  INSERT INTO dp_int.coefficient (release, position, term, coef, band, std_err, df, ci_low, ci_high, p_value, covariance, bias)
+  INSERT INTO dp_int.coefficient (release, position, term, coef, band, std_err, df, ci_low, ci_high, p_value, covariance, bias, noise)
   SELECT new_release, c.position, c.term, c.coef, c.band, c.std_err, c.df, c.low, c.high, c.p_value,
-         dp_int.numbers(p_errors -> 'covariance' -> c.position::int - 1), dp_int.numbers(p_errors -> 'bias' -> c.position::int - 1)
+         dp_int.numbers(p_errors -> 'covariance' -> c.position::int - 1), dp_int.numbers(p_errors -> 'bias' -> c.position::int - 1), c.noise
     FROM unnest(p_terms, p_coefs, p_bands, dp_int.numbers(p_errors -> 'std_err'), dp_int.numbers(p_errors -> 'df'), dp_int.numbers(p_errors -> 'low'),
-                dp_int.numbers(p_errors -> 'high'), dp_int.numbers(p_errors -> 'p_value'))
-           WITH ORDINALITY AS c(term, coef, band, std_err, df, low, high, p_value, position);
+                dp_int.numbers(p_errors -> 'high'), dp_int.numbers(p_errors -> 'p_value'), dp_int.numbers(p_errors -> 'noise'))
+           WITH ORDINALITY AS c(term, coef, band, std_err, df, low, high, p_value, noise, position);
   PERFORM dp_int.complete_job(j.id, new_release, dp_int.step(j, p_step));
   RETURN new_release;
 END $$;

@@ -118,8 +118,9 @@ BEGIN
   END IF;
 END $$;
 
+-- p_spends: no for questions, which stewards may ask without a grant.
 CREATE OR REPLACE FUNCTION dp_int.prepare(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name, p_features name[],
-                               p_intercept boolean, p_options jsonb) RETURNS dp_int.request
+                               p_intercept boolean, p_options jsonb, p_spends boolean DEFAULT true) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   m dp_int.model;
@@ -146,7 +147,7 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'delta should be well below one in the number of people, for instance 1e-6. No privacy budget was spent.';
   END IF;
   SELECT * INTO d FROM dp_int.dataset WHERE name = p_dataset AND unregistered_at IS NULL;
-  IF NOT FOUND OR (dp_int.grant_of(d.id, p_caller)).dataset IS NULL THEN
+  IF NOT FOUND OR (dp_int.grant_of(d.id, p_caller)).dataset IS NULL AND (p_spends OR NOT pg_has_role(p_caller, 'dp_admin', 'USAGE')) THEN
     RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || dp_int.excerpt(p_dataset) || '"', 'NULL'), p_caller
       USING ERRCODE = '42501', HINT = 'See dp.datasets for what may be asked, or ask the steward for dp_grant. No privacy budget was spent.';
   END IF;
@@ -258,6 +259,7 @@ DECLARE
 BEGIN
   IF kept IS NULL THEN
     PERFORM dp_int.check_queue(p_caller);
+    PERFORM dp_int.warn(r);
   END IF;
   PERFORM dp_int.insert_job(job, p_caller, r, false);
   IF kept IS NOT NULL THEN

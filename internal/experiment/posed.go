@@ -1,0 +1,236 @@
+package experiment
+
+import (
+	"math"
+
+	"dpsidecar/internal/catalogue"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// posed is a table in scaled units, row by row with the constant first, with the exact
+// fit of a model. What peers are fitted to, and all fits are judged by.
+type posed struct {
+	*Table
+	model string
+	x     []float64 // N rows of D
+	y     []float64
+	exact []float64
+	least float64       // mean loss of exact
+	h     *mat.SymDense // mean outer product of rows
+	grams map[gramKey]gram
+}
+
+// pose divides a table by its scales; labels have none.
+func pose(t *Table, model string) *posed {
+	p := &posed{Table: t, model: model, x: make([]float64, t.N*t.D), y: make([]float64, t.N), grams: map[gramKey]gram{}}
+	first := t.D - len(t.X)
+	for i := range t.N {
+		row := p.row(i)
+		if first == 1 {
+			row[0] = 1
+		}
+		for j, x := range t.X {
+			row[first+j] = x[i] / t.Scales[j]
+		}
+		p.y[i] = t.Y[i] / p.targetScale()
+	}
+	p.h = p.gram(math.Inf(1), math.Inf(1)).h
+	p.h.ScaleSym(1/float64(t.N), p.h)
+	p.exact = p.minimise(p.loss(1), math.Inf(1), 0, make([]float64, t.D))
+	p.least = p.meanLoss(p.exact)
+	return p
+}
+
+func (p *posed) row(i int) []float64 { return p.x[i*p.D : (i+1)*p.D] }
+
+func (p *posed) targetScale() float64 {
+	if catalogue.Classifies(p.model) {
+		return 1
+	}
+	return p.TargetScale
+}
+
+// scaled takes coefficients from the table's units.
+func (p *posed) scaled(w []float64) []float64 {
+	v := make([]float64, len(w))
+	first := p.D - len(p.X)
+	for j := range w {
+		v[j] = w[j] / p.targetScale()
+		if j >= first {
+			v[j] *= p.Scales[j-first]
+		}
+	}
+	return v
+}
+
+// excess is by how much the mean loss of scaled coefficients exceeds the least, in
+// percent of it.
+func (p *posed) excess(w []float64) float64 {
+	if p.model != "linear" {
+		return 100 * (p.meanLoss(w)/p.least - 1)
+	}
+	difference := mat.NewVecDense(p.D, nil)
+	for j := range w {
+		difference.SetVec(j, w[j]-p.exact[j])
+	}
+	return 100 * mat.Inner(difference, p.h, difference) / 2 / p.least
+}
+
+// lossOf is a loss of the prediction z: its value, and first and second derivatives.
+type lossOf func(z, y float64) (value, first, second float64)
+
+// loss is that of the model; delta is Huber's.
+func (p *posed) loss(delta float64) lossOf {
+	switch p.model {
+	case "logistic":
+		return logLossOf
+	case "linear":
+		return func(z, y float64) (float64, float64, float64) { return (z - y) * (z - y) / 2, z - y, 1 }
+	}
+	return huberOf(delta)
+}
+
+func logLossOf(z, y float64) (value, first, second float64) {
+	e := math.Exp(-math.Abs(z))
+	value, first = math.Log1p(e)+math.Max(z, 0)-y*z, 1/(1+e)
+	if z < 0 {
+		first = e / (1 + e)
+	}
+	return value, first - y, e / (1 + e) / (1 + e)
+}
+
+func huberOf(delta float64) lossOf {
+	return func(z, y float64) (value, first, second float64) {
+		r := z - y
+		if math.Abs(r) <= delta {
+			return r * r / 2, r, 1
+		}
+		return delta * (math.Abs(r) - delta/2), math.Copysign(delta, r), 0
+	}
+}
+
+func (p *posed) meanLoss(w []float64) (sum float64) {
+	loss := p.loss(1)
+	for i, y := range p.y {
+		value, _, _ := loss(dot(p.row(i), w), y)
+		sum += value
+	}
+	return sum / float64(p.N)
+}
+
+func dot(a, b []float64) (sum float64) {
+	for j, v := range a {
+		sum += v * b[j]
+	}
+	return sum
+}
+
+// minimise finds the least of the sum of a loss, of rows that weigh less from a length on,
+// plus ridge / 2 times the squared length of w plus <linear, w>: Newton's method with
+// halved steps.
+func (p *posed) minimise(loss lossOf, longest, ridge float64, linear []float64) []float64 {
+	w := append([]float64(nil), p.exact...)
+	if w == nil {
+		w = make([]float64, p.D)
+	}
+	value, g, h := p.derivatives(loss, longest, ridge, linear, w)
+	for range 60 {
+		step := mat.NewVecDense(p.D, nil)
+		var chol mat.Cholesky
+		if !chol.Factorize(h) || chol.SolveVecTo(step, g) != nil {
+			panic("experiment: no unique fit")
+		}
+		drop, size := mat.Dot(step, g), 1.0
+		next := make([]float64, p.D)
+		for ; ; size /= 2 {
+			for j := range w {
+				next[j] = w[j] - size*step.AtVec(j)
+			}
+			v, g2, h2 := p.derivatives(loss, longest, ridge, linear, next)
+			if v <= value-1e-4*size*drop || size < 1e-6 {
+				value, g, h = v, g2, h2
+				break
+			}
+		}
+		w = next
+		if drop < 1e-9*(math.Abs(value)+1e-9) {
+			break
+		}
+	}
+	return w
+}
+
+// derivatives returns the value, gradient and Hessian of what minimise looks for the
+// least of.
+func (p *posed) derivatives(loss lossOf, longest, ridge float64, linear, w []float64) (value float64, g *mat.VecDense, h *mat.SymDense) {
+	d := p.D
+	gradient, hessian := make([]float64, d), make([]float64, d*d)
+	for i, y := range p.y {
+		row := p.row(i)
+		weight := 1.0
+		if !math.IsInf(longest, 1) {
+			weight = math.Min(1, longest*longest/dot(row, row))
+		}
+		v, first, second := loss(dot(row, w), y)
+		value += weight * v
+		first, second = weight*first, weight*max(second, 1e-9)
+		for j, a := range row {
+			gradient[j] += first * a
+			a *= second
+			for k := j; k < d; k++ {
+				hessian[j*d+k] += a * row[k]
+			}
+		}
+	}
+	for j := range d {
+		value += ridge/2*w[j]*w[j] + linear[j]*w[j]
+		gradient[j] += ridge*w[j] + linear[j]
+		hessian[j*d+j] += ridge + 1e-12*float64(p.N)
+	}
+	return value, mat.NewVecDense(d, gradient), mat.NewSymDense(d, hessian)
+}
+
+type gramKey struct{ longest, highest float64 }
+
+// gram is the sums that least squares is made of.
+type gram struct {
+	h *mat.SymDense
+	g []float64
+}
+
+// gram sums the products of rows shortened to a length, and with the target clamped.
+func (p *posed) gram(longest, highest float64) gram {
+	key := gramKey{longest, highest}
+	if found, ok := p.grams[key]; ok {
+		return found
+	}
+	d := p.D
+	h, g, z := make([]float64, d*d), make([]float64, d), make([]float64, d)
+	for i, y := range p.y {
+		p.shorten(z, i, longest)
+		y = math.Max(-highest, math.Min(y, highest))
+		for j, a := range z {
+			g[j] += a * y
+			for k := j; k < d; k++ {
+				h[j*d+k] += a * z[k]
+			}
+		}
+	}
+	sums := gram{mat.NewSymDense(d, h), g}
+	if !math.IsInf(longest, 1) {
+		p.grams[key] = sums
+	}
+	return sums
+}
+
+// shorten writes row i, at most longest long.
+func (p *posed) shorten(z []float64, i int, longest float64) {
+	copy(z, p.row(i))
+	if square := dot(z, z); square > longest*longest {
+		by := longest / math.Sqrt(square)
+		for j := range z {
+			z[j] *= by
+		}
+	}
+}

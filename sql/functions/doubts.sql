@@ -1,0 +1,53 @@
+-- What looks like an oversight in a request, by public facts alone. dp_explain lists it,
+-- and whoever is about to spend without having asked is warned.
+
+-- Rows from which noise is expected below a tenth of the scale, in the best case: features
+-- that are as large and as independent as their scales. The factors are what forecasts of
+-- the default methods at such features say.
+CREATE OR REPLACE FUNCTION dp_int.least_rows(p_model text, p_coefficients int, p_eps float8, p_delta float8) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN p_delta = 0 THEN 55 * p_coefficients / p_eps
+              ELSE CASE WHEN (SELECT labels FROM dp_int.model WHERE name = p_model) THEN 80 ELSE 30 END * sqrt(p_coefficients / 2.0)
+                   / (sqrt(p_eps - ln(p_delta)) - sqrt(-ln(p_delta))) END  -- the root of a rho that is worth eps
+$$;
+
+CREATE OR REPLACE FUNCTION dp_int.doubts(p_dataset bigint, p_body jsonb) RETURNS SETOF text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  d dp_int.dataset;
+  asked CONSTANT text := p_body ->> 'model';
+  target CONSTANT text := p_body ->> 'target';
+  options CONSTANT jsonb := p_body -> 'options';
+  eps CONSTANT float8 := p_body ->> 'eps';
+  delta CONSTANT float8 := p_body ->> 'delta';
+  coefficients CONSTANT int := jsonb_array_length(p_body -> 'features') + (p_body ->> 'intercept')::boolean::int;
+BEGIN
+  SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
+  IF NOT d.scales ?| ARRAY(SELECT target UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) THEN
+    RETURN NEXT 'no scale is registered: were they forgotten? A steward registers typical magnitudes, from public knowledge';
+    IF options ->> 'method' = 'exponential_mechanism' THEN
+      RETURN NEXT 'without scales the exact sampler may not end within the time that a job may take, and the budget would be spent all the same';
+    END IF;
+  END IF;
+  IF d.row_count < dp_int.least_rows(asked, coefficients, eps, delta) THEN
+    RETURN NEXT format('too few rows for %s coefficients at eps %s: noise beyond a tenth of the scale is to be expected, and beyond that where flags are rare or features go together; ask for more eps or fewer features',
+      coefficients, eps);
+  END IF;
+  IF delta * d.row_count > 1 THEN
+    RETURN NEXT 'delta is above one in the number of rows: it would allow a method to publish somebody''s row now and then';
+  END IF;
+  IF eps > 10 THEN
+    RETURN NEXT format('eps %s promises little: one person may change the probability of an answer by a factor of e^%s', eps, eps);
+  END IF;
+END $$;
+
+-- Warns of a request that is about to be queued.
+CREATE OR REPLACE FUNCTION dp_int.warn(r dp_int.request) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  doubt text;
+BEGIN
+  FOR doubt IN SELECT * FROM dp_int.doubts(r.dataset, r.body) LOOP
+    RAISE WARNING 'dpsidecar: %', doubt USING HINT = 'The request goes on. dp_explain says what to expect before anything is spent.';
+  END LOOP;
+END $$;
