@@ -74,7 +74,7 @@ func newSampler(t *target, x [][]float64, y []float64, stop func() bool) *sample
 	v, plain, imprecise := newView(sc, g, k)
 	boxes, rows := t.limits(t.d)
 	s := &sampler{boxHeap: boxHeap{most: boxes}, envelope: &envelope{
-		score: sc, lattice: g, view: v, repeat: 1, ignore: math.Inf(-1), listed: new(atomic.Int64), mostListed: rows, stop: stop,
+		score: sc, lattice: g, view: v, repeat: 1, ignore: math.Inf(-1), listed: new(atomic.Int64), looked: new(atomic.Int64), mostListed: rows, stop: stop,
 	}}
 	root := &box{
 		list:  &list{plain: plain, imprecise: imprecise, middle: make([]float64, t.d), expansion: newExpansion(t.d)},
@@ -208,11 +208,13 @@ func (s *sampler) propose(src *mech.Source) (k []int64, accepted bool) {
 	u := src.Uniform()
 	if b.inner != nil && 2*len(b.inner.plain) < s.rows {
 		s.proposing += s.costEval(len(b.inner.plain))
+		s.looked.Add(int64(len(b.inner.plain)))
 		if exponent := s.level - envelope - s.gain*s.atLeast(b.inner, k); u.SurelyAboveExp(exponent + s.exponentError(exponent, envelope)) {
 			return nil, false
 		}
 	}
 	s.proposing += s.costEval(s.rows)
+	s.looked.Add(int64(s.rows))
 	exponent := s.level - envelope - s.gain*s.estimate(k)
 	exponentError := s.exponentError(exponent, envelope) + s.gain*s.estimateSlack()
 	switch {

@@ -172,6 +172,7 @@ func (e *envelope) cover(cells []*cell, plain []int32, least float64, budget int
 // survey improves the plane and the model of a cell by looking at all rows.
 func (e *envelope) survey(c *cell, plain []int32) {
 	c.model.touch(c.places)
+	e.looked.Add(int64(len(plain)))
 	f := &fencer{e.view, e.psi, c.places}
 	parts := make([]*sums, e.workers)
 	e.workers.share(len(plain), 16*blockRows, func(worker, from, to int) {
