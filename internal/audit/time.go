@@ -20,8 +20,8 @@ var timeClaim = privacy.Budget{Epsilon: 0.1, Delta: 0.01}
 // jobTime is how long the fits below may take, as long as a job may where nobody says.
 const jobTime = time.Hour
 
-// timedFits are the fits whose time is audited: l1's exact sampler takes several times as
-// long with one outlier.
+// timedFits are the fits whose time is audited. That of l1's exact sampler depends on the
+// table the most.
 var timedFits = []worstCase{
 	{name: "time of l1", model: "l1", pair: "the step of an answer; one of 300 rows is an outlier", pure: true, tables: withOutlier(300), slowness: 4,
 		options: options{"method": "exponential_mechanism"}},

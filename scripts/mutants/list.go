@@ -24,29 +24,29 @@ var mutants = []mutant{
 			return blocks
 		}()`, []tests{{"./internal/dpsco", "TestBlocksOfSampleAndAggregateAreDrawn"}}},
 	{"the fit of a block is mixed with the one before", "internal/dpsco/aggregate.go",
-		"			points = append(points, exact(a.Loss, a.Psi, x.pick(rows)))\n",
-		`			points = append(points, exact(a.Loss, a.Psi, x.pick(rows)))
-			if k := len(points) - 1; k > 0 {
-				for j := range points[k] {
-					points[k][j] = .99*points[k][j] + .01*points[k-1][j]
-				}
+		"		points = append(points, exact(a.Loss, a.Psi, x.pick(rows)))\n",
+		`		points = append(points, exact(a.Loss, a.Psi, x.pick(rows)))
+		if k := len(points) - 1; k > 0 {
+			for j := range points[k] {
+				points[k][j] = .99*points[k][j] + .01*points[k-1][j]
 			}
+		}
 `, []tests{{"./internal/dpsco", "TestANeighbourChangesOneBlocksFit"}}},
 	{"all rows are whitened together before the blocks", "internal/dpsco/aggregate.go",
-		`		points := make([][]float64, 0, a.Blocks)
-		for _, rows := range mech.NewDeck(x.N, src).Blocks(a.Blocks) {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			points = append(points, exact(a.Loss, a.Psi, x.pick(rows)))
-`, `		all := newWhitener(exactMoments(x), 1e-6)
-		x = x.times(all.matrix)
-		points := make([][]float64, 0, a.Blocks)
-		for _, rows := range mech.NewDeck(x.N, src).Blocks(a.Blocks) {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			points = append(points, all.apply(exact(a.Loss, all.metric(a.Psi), x.pick(rows))))
+		`	points := make([][]float64, 0, a.Blocks)
+	for _, rows := range mech.NewDeck(x.N, src).Blocks(a.Blocks) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		points = append(points, exact(a.Loss, a.Psi, x.pick(rows)))
+`, `	all := newWhitener(exactMoments(x), 1e-6)
+	x = x.times(all.matrix)
+	points := make([][]float64, 0, a.Blocks)
+	for _, rows := range mech.NewDeck(x.N, src).Blocks(a.Blocks) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		points = append(points, all.apply(exact(a.Loss, all.metric(a.Psi), x.pick(rows))))
 `, []tests{{"./internal/dpsco", "TestANeighbourChangesOneBlocksFit"}}},
 	{"uniform integers are not rejected", "internal/mech/source.go",
 		"	if lo < n {\n", "	if lo < 0 {\n", []tests{{"./internal/mech", "TestUniformIntegersAreUniform"}, {"./internal/mech", "TestUniformIntegersReject"}}},
@@ -67,9 +67,9 @@ var mutants = []mutant{
 	{"the exact decision forgets the constant", "internal/mech/noise.go",
 		`.Mul(x, v).Add(x, n.constant)`, `.Mul(x, v)`, []tests{{"./internal/mech", "TestExponentIsEnclosed"}}},
 	{"a normal number has one chance too few", "internal/mech/normal.go",
-		`return repeats(k+1,`, `return repeats(k,`, []tests{{"./internal/mech", "TestNormalHasItsLaw"}}},
+		`return allOf(k+1,`, `return allOf(k,`, []tests{{"./internal/mech", "TestNormalHasItsLaw"}}},
 	{"a normal number's integer part is geometric", "internal/mech/normal.go",
-		`repeats(k*(k-1), half)`, `repeats(0, half)`, []tests{{"./internal/mech", "TestNormalHasItsLaw"}}},
+		`allOf(k*(k-1), half)`, `allOf(0, half)`, []tests{{"./internal/mech", "TestNormalHasItsLaw"}}},
 	{"normal numbers are positive", "internal/mech/normal.go",
 		`return Normal{k, u, s.Uint64n(2) == 0}`, `return Normal{k, u, false}`, []tests{{"./internal/mech", "TestNormalHasItsLaw"}}},
 	{"the upper side of exp forgets the remainder", "internal/mech/uniform.go",
@@ -198,14 +198,18 @@ var mutants = []mutant{
 		`steep := b.psi.chord(rho + side*r)`, `steep := 1.1 * b.psi.chord(rho+side*r)`, []tests{{"./internal/mech/expmech", "TestBoundOfARowIsBelowItsScore"}}},
 	{"exponential mechanism: a chord is bounded by its end", "internal/mech/expmech/bound.go",
 		"s.live.f += (start + end) / 2\n", "s.live.f += end\n", []tests{{"./internal/mech/expmech", "TestBoundOfARowIsBelowItsScore"}}},
+	{"exponential mechanism: convex bounds above the score", "internal/mech/expmech/shell.go",
+		`append(h.up, psi.chord(rho+r))`, `append(h.up, 1.1*psi.chord(rho+r))`, []tests{{"./internal/mech/expmech", "TestHullsAreConvex"}}},
+	{"exponential mechanism: one row chooses the axes", "internal/mech/expmech/centre.go",
+		"	out.dropRare()\n", "", []tests{{"./internal/mech/expmech", "TestOneRowDoesNot"}}},
 	{"exponential mechanism: no room for rounding", "internal/mech/expmech/expmech.go",
 		`return 0x1p-30 * (1`, `return 0 * (1`, []tests{{"./internal/mech/expmech", "TestRowSlack|TestTerms"}}},
 
 	// Means.
 	{"the search for a centre is not charged", "internal/dpsco/mean/ksu.go",
-		`func (e *joint) Begin() privacy.Event { return e.finder.Event() }`, `func (e *joint) Begin() privacy.Event { return nil }`, []tests{{"./internal/dpsco", "TestDescentsCost"}}},
+		`func (e *ksuEstimator) Begin() privacy.Event { return e.centreNoise.Event() }`, `func (e *ksuEstimator) Begin() privacy.Event { return nil }`, []tests{{"./internal/dpsco", "TestDescentsCost"}}},
 	{"the centre is searched for at every estimate", "internal/dpsco/mean/ksu.go",
-		"	if previous == nil {\n		return e.find(r, src)\n	}\n	return e.within(previous)", `	return e.find(r, src)`, []tests{{"./internal/dpsco/mean", "TestKSU"}}},
+		"	if previous == nil {\n		return e.releaseCentre(r, src)\n	}\n	return e.clampToBins(previous)", `	return e.releaseCentre(r, src)`, []tests{{"./internal/dpsco/mean", "TestKSU"}}},
 	{"trimmed: one coordinate is charged", "internal/dpsco/mean/trimmed.go",
 		`privacy.Repeat{Count: e.d,`, `privacy.Repeat{Count: 1,`, []tests{{"./internal/dpsco/mean", "TestTrimmed"}}},
 	{"trimmed: the bound decays too fast", "internal/dpsco/mean/trimmed.go",
@@ -213,11 +217,11 @@ var mutants = []mutant{
 	{"trimmed: values are not clamped", "internal/dpsco/mean/trimmed.go",
 		`int64(max(-float64(g.limit), min(v, float64(g.limit))))`, `int64(max(-0x1p45, min(v, 0x1p45)))`, []tests{{"./internal/dpsco/mean", "TestTrimmed|TestBoundIsSmooth"}}},
 	{"trimmed: the bound is that of one end", "internal/dpsco/mean/trimmed.go",
-		"float64(l.up[u]-l.down[i])\n", "float64(l.up[u]-l.down[0])\n", []tests{{"./internal/dpsco/mean", "TestSmoothBound|TestBoundIsSmooth"}}},
+		"float64(e.above[u]-e.below[i])\n", "float64(e.above[u]-e.below[0])\n", []tests{{"./internal/dpsco/mean", "TestSmoothBound|TestBoundIsSmooth"}}},
 	{"trimmed: the first rung is left out", "internal/dpsco/mean/trimmed.go",
-		"for u := 1; u < len(l.up); u++ {\n		most = max", "for u := 2; u < len(l.up); u++ {\n		most = max", []tests{{"./internal/dpsco/mean", "TestSmoothBound|TestBoundIsSmooth"}}},
+		"for u := 1; u < len(e.above); u++ {\n		most = max", "for u := 2; u < len(e.above); u++ {\n		most = max", []tests{{"./internal/dpsco/mean", "TestSmoothBound|TestBoundIsSmooth"}}},
 	{"catoni: the bound is too small for its values", "internal/dpsco/mean/catoni.go",
-		`newGaussian(z, mech.Contract{Norm: mech.LInf,`, `newGaussian(2*z, mech.Contract{Norm: mech.LInf,`, []tests{{"./internal/dpsco/mean", "TestCatoni|TestNoiseIsThat"}}},
+		`newGaussianNoise(z, mech.Contract{Norm: mech.LInf,`, `newGaussianNoise(2*z, mech.Contract{Norm: mech.LInf,`, []tests{{"./internal/dpsco/mean", "TestCatoni|TestNoiseIsThat"}}},
 
 	// Fits.
 	{"one step is not charged", "internal/dpsco/descent.go",
@@ -295,7 +299,7 @@ var mutants = []mutant{
 	{"the reserve of delta is spent twice", "internal/dpsco/problem.go",
 		`Delta: b.Delta - reserve}`, `Delta: b.Delta}`, []tests{{"./internal/dpsco", "TestDefaultsPlan"}}},
 	{"epsilon is rounded upward", "internal/dpsco/problem.go",
-		`Epsilon: below(b.Epsilon)`, `Epsilon: b.Epsilon`, []tests{{"./internal/dpsco", "TestDefaultsPlan"}}},
+		`Epsilon: below(b.Epsilon)`, `Epsilon: b.Epsilon`, []tests{{"./internal/dpsco", "TestTheCentrePlans"}}},
 	{"a plan runs twice", "internal/dpsco/dpsco.go",
 		`p.spent.Swap(true)`, `p.spent.Load()`, []tests{{"./internal/dpsco", "TestAPlanRunsOnce"}}},
 

@@ -4,12 +4,13 @@
 // from a temporary directory.
 //
 // It exits with status 1 if a mutant survives, and 2 if one cannot be tried:
-// because the code that it changes is no longer there, does not compile, or its
-// tests fail without it.
+// because it does not compile, or its tests fail without it; and at once, before any is
+// tried, if the code that one changes is no longer there.
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -46,6 +47,10 @@ func main() {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(2)
 	}
+	if err := checkAll("."); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(2)
+	}
 	dir, err := os.MkdirTemp("", "mutants")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
@@ -60,6 +65,32 @@ func main() {
 	case count[survived] > 0:
 		os.Exit(1)
 	}
+}
+
+// checkAll reports the mutants that cannot be made of the code under root.
+func checkAll(root string) (err error) {
+	for _, m := range mutants {
+		_, broken := m.change(root)
+		if broken == nil && (m.old == m.new || len(m.tests) == 0) {
+			broken = errors.New("it changes nothing, or nothing tests it")
+		}
+		if broken != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", m.name, broken))
+		}
+	}
+	return err
+}
+
+// change returns the mutant's file under root, changed.
+func (m mutant) change(root string) (text string, err error) {
+	original, err := os.ReadFile(filepath.Join(root, m.file))
+	if err != nil {
+		return "", err
+	}
+	if n := strings.Count(string(original), m.old); n != 1 {
+		return "", fmt.Errorf("%s holds %d times, not once:\n%s", m.file, n, m.old)
+	}
+	return strings.Replace(string(original), m.old, m.new, 1), nil
 }
 
 // tryAll tries the mutants whose names match and counts what became of them.
@@ -122,19 +153,16 @@ func failures(output string) string {
 
 // overlay writes the changed file and the file that tells the compiler of it.
 func (m mutant) overlay(dir string) (name string, err error) {
-	text, err := os.ReadFile(m.file)
+	text, err := m.change(".")
 	if err != nil {
 		return "", err
-	}
-	if n := strings.Count(string(text), m.old); n != 1 {
-		return "", fmt.Errorf("%s holds %d times, not once:\n%s", m.file, n, m.old)
 	}
 	original, err := filepath.Abs(m.file)
 	if err != nil {
 		return "", err
 	}
 	changed := filepath.Join(dir, "changed.go")
-	if err := os.WriteFile(changed, []byte(strings.Replace(string(text), m.old, m.new, 1)), 0o600); err != nil {
+	if err := os.WriteFile(changed, []byte(text), 0o600); err != nil {
 		return "", err
 	}
 	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{original: changed}})

@@ -23,6 +23,7 @@ type envelope struct {
 	repeat     float64       // how often a row counts: 1, but see ofSample
 	ignore     float64       // a box whose logMass is below need not be bounded any better
 	listed     *atomic.Int64 // rows in all lists made so far
+	looked     *atomic.Int64 // rows looked at so far, by bounds and proposals: what time goes with
 	mostListed int64         // that there may be
 	stop       func() bool   // whether the caller still waits; if not, all results are void
 }
@@ -164,6 +165,7 @@ func (e *envelope) collect(b *box, places []place) (total *sums, costs []float64
 // collectPlain adds the bounds of plain rows, and returns those that may still
 // improve, in their order.
 func (e *envelope) collectPlain(total *sums, by *bounder, rows []int32) (kept [][]int32) {
+	e.looked.Add(int64(len(rows)))
 	parts := make([]*sums, e.workers)
 	kept = make([][]int32, e.workers)
 	e.workers.share(len(rows), 16*blockRows, func(worker, from, to int) {

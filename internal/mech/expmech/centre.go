@@ -1,6 +1,9 @@
 package expmech
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Everything in this file is a guess that makes the envelope tight near the
 // posterior's mode. Nothing but time depends on it.
@@ -10,8 +13,8 @@ const (
 	roughRounds  = 30
 	middleRows   = 1 << 15
 	middleRounds = 8
-	finalRows    = 1 << 19
-	finalRounds  = 3
+	finalRows    = 1 << 17
+	finalRounds  = 2
 	sampleReach  = 1e5 // rows with larger scaled residuals stay away
 )
 
@@ -19,19 +22,20 @@ const (
 // lower Cholesky factor of the target's precision there.
 func centre(s *score) (k []int64, l matrix) {
 	w := make([]float64, s.d)
-	rough := s.sample(roughRows)
+	some := s.sample(roughRows)
 	for round := range roughRounds {
-		rough.absolute(w, math.Ldexp(1/s.Iota, -round/2))
+		some.absolute(w, math.Ldexp(1/s.Iota, -round/2))
 		s.project(w)
 	}
-	h := rough.prior()
-	for range middleRounds {
-		s.sample(middleRows).newton(w, h)
-		s.project(w)
-	}
-	for range finalRounds {
-		s.sample(finalRows).newton(w, h)
-		s.project(w)
+	h := some.prior()
+	for _, stage := range [...]struct{ rows, rounds int }{{middleRows, middleRounds}, {finalRows, finalRounds}} {
+		if some.weight > 1 {
+			some = s.sample(stage.rows)
+		}
+		for range stage.rounds {
+			some.newton(w, h)
+			s.project(w)
+		}
 	}
 	return s.nearest(w), h.cholesky()
 }
@@ -66,7 +70,7 @@ func (t *target) nearest(w []float64) []int64 {
 	return k
 }
 
-// sample is some rows of a table, each as its d features and the target.
+// sample is some rows of a table, without rare ones, each as its d features and the target.
 type sample struct {
 	*score
 	v      []float64
@@ -85,6 +89,48 @@ func (s *score) sample(limit int) *sample {
 		}
 	}
 	out.weight = float64(stride)
+	out.dropRare()
+	return out
+}
+
+const (
+	rareMass  = 2.0  // logarithm of the factor by which rare rows may change the density
+	rareRatio = 64.0 // of their leverage to that of every other row
+)
+
+// dropRare takes the few rows away whose leverage is far above that of all others. They
+// change the density by a bounded factor, yet their residuals would decide the axes: the
+// lattice would be as fine along their features as they need, and far too fine for all else.
+func (s *sample) dropRare() {
+	few := 1 + min(int(rareMass/(s.gain*s.psi.top*s.weight)), s.count()/16)
+	leverage := s.leverages()
+	sorted := slices.Sorted(slices.Values(leverage))
+	if few >= len(sorted) {
+		return
+	}
+	limit, stride, kept := rareRatio*sorted[len(sorted)-1-few], s.d+1, s.v[:0]
+	for i, at := range leverage {
+		if at <= limit {
+			kept = append(kept, s.v[i*stride:(i+1)*stride]...)
+		}
+	}
+	s.v = kept
+}
+
+// leverages returns x' h^-1 x for every row, h the sum of x x' over all other rows.
+func (s *sample) leverages() []float64 {
+	h, gradient := newMatrix(s.d), make([]float64, s.d)
+	s.each(0, s.count(), gradient, func(x []float64, _ float64) { h.addSquare(gradient, 1, 0, x) })
+	for j := range h {
+		h[j][j] += s.flat()
+	}
+	l, scratch := h.cholesky(), make([]float64, s.d)
+	var out []float64
+	s.each(0, s.count(), scratch, func(x []float64, _ float64) {
+		square := l.spread(scratch, x)
+		square *= square
+		out = append(out, square/max(1-square, 0))
+	})
 	return out
 }
 

@@ -74,7 +74,7 @@ func newSampler(t *target, x [][]float64, y []float64, stop func() bool) *sample
 	v, plain, imprecise := newView(sc, g, k)
 	boxes, rows := t.limits(t.d)
 	s := &sampler{boxHeap: boxHeap{most: boxes}, envelope: &envelope{
-		score: sc, lattice: g, view: v, repeat: 1, ignore: math.Inf(-1), listed: new(atomic.Int64), mostListed: rows, stop: stop,
+		score: sc, lattice: g, view: v, repeat: 1, ignore: math.Inf(-1), listed: new(atomic.Int64), looked: new(atomic.Int64), mostListed: rows, stop: stop,
 	}}
 	root := &box{
 		list:  &list{plain: plain, imprecise: imprecise, middle: make([]float64, t.d), expansion: newExpansion(t.d)},
@@ -90,18 +90,40 @@ func newSampler(t *target, x [][]float64, y []float64, stop func() bool) *sample
 	return s
 }
 
-// start puts in boxes that hold all of W: the root, or the part of it inside a
-// fence and slabs for what is beyond.
+// start puts in boxes that hold all of W: slabs for what is beyond a fence and beyond the
+// cubes inside it, and the box that remains, or the parts that a sample of the rows suggests.
 func (s *sampler) start(root *box) {
+	least := s.negligibleBeyond(root)
+	root = s.cutOff(root, s.fence(root.list.plain, least), least)
+	root = s.shells(root)
+	parts := []*box{root}
+	if widest(s.boundaries(root)) > sampleWidest {
+		parts = s.splitBySample(root)
+	}
+	s.ignore = s.logTarget + negligible
+	for _, b := range parts {
+		if !s.stop() && s.bound(b) {
+			s.add(b)
+		}
+	}
+}
+
+// negligibleBeyond returns the sum of psi that makes all of a box negligible.
+func (s *sampler) negligibleBeyond(b *box) float64 {
 	volume := fenceMargin - s.logTarget
-	for _, size := range root.size {
+	for _, size := range b.size {
 		volume += math.Log(float64(size))
 	}
+	return volume/s.gain - b.list.f
+}
+
+// cutOff adds slabs for what a cube leaves over of a box, where the plain rows score at least
+// least, and returns the rest.
+func (s *sampler) cutOff(root *box, q, least float64) *box {
 	beyond := &plane{
 		middle: make([]float64, s.target.d), g: make([]float64, s.target.d),
-		f: volume/s.gain - float64(s.target.n)*s.rowSlack(),
+		f: least + root.list.f - float64(s.target.n)*s.rowSlack(),
 	}
-	q := s.fence(root.list.plain, volume/s.gain-root.list.f)
 	for j := range root.size {
 		for _, side := range [...]float64{-q, q} {
 			slab, rest := root.slab(s.lattice, j, side)
@@ -116,13 +138,7 @@ func (s *sampler) start(root *box) {
 			root = rest
 		}
 	}
-	parts := s.splitBySample(root)
-	s.ignore = s.logTarget + negligible
-	for _, b := range parts {
-		if !s.stop() && s.bound(b) {
-			s.add(b)
-		}
-	}
+	return root
 }
 
 // slab cuts off what lies beyond z_axis = side, seen from 0; nil if nothing does.
@@ -208,11 +224,13 @@ func (s *sampler) propose(src *mech.Source) (k []int64, accepted bool) {
 	u := src.Uniform()
 	if b.inner != nil && 2*len(b.inner.plain) < s.rows {
 		s.proposing += s.costEval(len(b.inner.plain))
+		s.looked.Add(int64(len(b.inner.plain)))
 		if exponent := s.level - envelope - s.gain*s.atLeast(b.inner, k); u.SurelyAboveExp(exponent + s.exponentError(exponent, envelope)) {
 			return nil, false
 		}
 	}
 	s.proposing += s.costEval(s.rows)
+	s.looked.Add(int64(s.rows))
 	exponent := s.level - envelope - s.gain*s.estimate(k)
 	exponentError := s.exponentError(exponent, envelope) + s.gain*s.estimateSlack()
 	switch {

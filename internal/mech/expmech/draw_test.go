@@ -3,6 +3,7 @@ package expmech
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -38,26 +39,31 @@ func lognormal(seed uint64, n, d int) (x [][]float64, y []float64) {
 	return x, y
 }
 
-// Epsilon 1, iota the product's default, 0.24 (n epsilon/(250 d))^(-1/3). There
-// n = 1e4, d = 8 and n = 1e5, d = 6 take minutes and have no place here.
+// BenchmarkDraw also reports how many times as long as one evaluation of all scores a draw
+// takes. Iota is the product's default, 0.24 (n epsilon/(250 d))^(-1/3). There n = 1e4,
+// d = 8 and n = 1e5, d = 6 take minutes and have no place here.
 func BenchmarkDraw(b *testing.B) {
 	for _, c := range []struct {
-		n, d int
-		name string
-	}{
-		{1e3, 4, "n=1e3/d=4"}, {1e4, 4, "n=1e4/d=4"}, {1e5, 4, "n=1e5/d=4"}, {1e6, 4, "n=1e6/d=4"},
-		{1e4, 6, "n=1e4/d=6"},
-	} {
-		b.Run(c.name, func(b *testing.B) {
+		n, d    int
+		epsilon float64
+	}{{300, 4, 1}, {3e3, 4, .1}, {1e3, 4, 1}, {1e4, 4, 1}, {1e5, 4, 1}, {1e6, 4, 1}, {1e4, 6, 1}} {
+		b.Run(fmt.Sprintf("n=%d/d=%d/eps=%g", c.n, c.d, c.epsilon), func(b *testing.B) {
 			x, y := lognormal(1, c.n, c.d)
-			p := Params{Epsilon: 1, Theta: 2, Radius: 10, Pitch: 0x1p-17, Intercept: true}
-			p.Iota = 0.24 * math.Pow(float64(c.n)/float64(250*c.d), -1./3)
+			p := Params{Epsilon: c.epsilon, Theta: 2, Radius: 10, Pitch: 0x1p-17, Intercept: true}
+			p.Iota = min(0.5, 0.24*math.Pow(float64(c.n)*c.epsilon/float64(250*c.d), -1./3))
+			sc := &score{target: newTarget(p, c.n, c.d), table: newTable(x, y)}
+			began := time.Now()
+			for range 100 {
+				sc.estimate(make([]int64, c.d))
+			}
+			evaluation := time.Since(began).Seconds() / 100
 			src := mech.NewSource()
 			for b.Loop() {
 				if _, err := Draw(context.Background(), p, x, y, src); err != nil {
 					b.Fatal(err)
 				}
 			}
+			b.ReportMetric(b.Elapsed().Seconds()/float64(b.N)/evaluation, "evaluations/op")
 		})
 	}
 }

@@ -61,13 +61,13 @@ func (e *envelope) fence(plain []int32, least float64) float64 {
 		}
 		cells, ok := e.faces(cubes[i].half), true
 		if sampled != e {
-			cells, ok = sampled.cover(cells, few, mode+(least-level)*sampleMargin, try.cells)
+			cells, ok = sampled.cover(cells, &fencer{e.view, e.psi, few}, mode+(least-level)*sampleMargin, try.cells)
 			for _, c := range cells {
 				c.plane = nil // of the sample
 			}
 		}
 		if ok {
-			_, ok = e.cover(cells, plain, least, try.cells)
+			_, ok = e.cover(cells, &fencer{e.view, e.psi, plain}, least, try.cells)
 		}
 		if ok {
 			return cubes[i].half
@@ -141,13 +141,13 @@ func (e *envelope) faces(q float64) (faces []*cell) {
 func (e *envelope) middle(face *cell, rows []int32) float64 {
 	places := make([]place, len(face.places))
 	places[face.axis] = face.places[face.axis]
-	f := &fencer{e.view, e.psi, places}
-	return f.sum(rows).live.f
+	f := &fencer{e.view, e.psi, rows}
+	return f.sum(places, 0, len(rows)).live.f
 }
 
 // cover cuts cells up until sum_i m_i >= least is known on every part, and
 // returns the parts. It gives up on a cell that takes more than budget surveys.
-func (e *envelope) cover(cells []*cell, plain []int32, least float64, budget int) (parts []*cell, ok bool) {
+func (e *envelope) cover(cells []*cell, f *fencer, least float64, budget int) (parts []*cell, ok bool) {
 	for _, whole := range cells {
 		open := []*cell{whole}
 		for surveys := 0; len(open) > 0; {
@@ -157,7 +157,7 @@ func (e *envelope) cover(cells []*cell, plain []int32, least float64, budget int
 				if surveys++; surveys > budget || e.stop() {
 					return nil, false
 				}
-				e.survey(c, plain)
+				e.survey(c, f)
 			}
 			if c.plane.least(c.places) < least {
 				open = append(open, c.halves()...)
@@ -169,13 +169,21 @@ func (e *envelope) cover(cells []*cell, plain []int32, least float64, budget int
 	return parts, true
 }
 
+// bounded is a sum over rows that planes on cells bound from below.
+type bounded interface {
+	count() int
+	// sum returns a plane below the part of the sum that rows from to to-1 make, around
+	// the middle of a cell, as live.
+	sum(cell []place, from, to int) *sums
+}
+
 // survey improves the plane and the model of a cell by looking at all rows.
-func (e *envelope) survey(c *cell, plain []int32) {
+func (e *envelope) survey(c *cell, rows bounded) {
 	c.model.touch(c.places)
-	f := &fencer{e.view, e.psi, c.places}
+	e.looked.Add(int64(rows.count()))
 	parts := make([]*sums, e.workers)
-	e.workers.share(len(plain), 16*blockRows, func(worker, from, to int) {
-		parts[worker] = f.sum(plain[from:to])
+	e.workers.share(rows.count(), 16*blockRows, func(worker, from, to int) {
+		parts[worker] = rows.sum(c.places, from, to)
 	})
 	total := parts[0]
 	for _, part := range parts[1:] {
@@ -227,17 +235,18 @@ func (p *plane) least(places []place) float64 {
 // fencer bounds sum_i m_i on a part of a cube's surface from below.
 type fencer struct {
 	*view
-	psi    *psi
-	places []place
+	psi  *psi
+	rows []int32
 }
 
-// sum returns a plane below sum_i m_i on the cell, around its middle, as live.
-func (f *fencer) sum(rows []int32) *sums {
-	total, part := newSums(len(f.places)), newSums(len(f.places))
-	for len(rows) > 0 {
+func (f *fencer) count() int { return len(f.rows) }
+
+func (f *fencer) sum(places []place, from, to int) *sums {
+	total, part := newSums(len(places)), newSums(len(places))
+	for rows := f.rows[from:to]; len(rows) > 0; {
 		n := min(blockRows, len(rows))
 		for k, i := range rows[:n] {
-			f.row(part, k%modelEvery == 0, i)
+			f.row(part, places, k%modelEvery == 0, i)
 		}
 		total.add(part)
 		part.clear()
@@ -247,12 +256,12 @@ func (f *fencer) sum(rows []int32) *sums {
 }
 
 // row adds a line in V z below m_i.
-func (f *fencer) row(sum *sums, chargeAxes bool, i int32) {
+func (f *fencer) row(sum *sums, places []place, learn bool, i int32) {
 	row := f.view.row(i)
 	middle, touch, rho := 0.0, 0.0, 2*plainNoise
 	v := row[1:]
 	for j, x := range v {
-		p := &f.places[j]
+		p := &places[j]
 		middle += x * p.middle
 		touch += x * p.touch
 		rho += math.Abs(x) * p.half
@@ -268,7 +277,7 @@ func (f *fencer) row(sum *sums, chargeAxes bool, i int32) {
 	for j, x := range v {
 		sum.live.g[j] += slope * x
 	}
-	if chargeAxes && math.Abs(middle) < rho {
+	if learn && math.Abs(middle) < rho {
 		sum.kinks.addSquare(sum.loss, modelEvery*math.Abs(slope)/rho, 0, v)
 	}
 }

@@ -91,7 +91,7 @@ func TestPlanesOfAFenceBoundWhatIsBeyond(t *testing.T) {
 		excess := 0.0
 		for range cells {
 			c := open[rng.IntN(len(open))]
-			s.survey(c, plain)
+			s.survey(c, &fencer{s.view, s.psi, plain})
 			for range points {
 				z := within(rng, c)
 				bound := c.plane.f

@@ -74,7 +74,7 @@ func TestTermsOfRowsAreSmallAndTheirSumsLoseLittle(t *testing.T) {
 				b.list = &list{imprecise: rows}
 				s.collectImprecise(total, by, &b)
 			},
-			"fence": func(total *sums, rows []int32) { total.add((&fencer{s.view, s.psi, places}).sum(rows)) },
+			"fence": func(total *sums, rows []int32) { total.add((&fencer{s.view, s.psi, rows}).sum(places, 0, len(rows))) },
 		} {
 			one, all := newSums(2), newSums(2)
 			sum(one, make([]int32, 1))
@@ -144,7 +144,7 @@ func TestLineOfAWideCellHoldsAtItsCorner(t *testing.T) {
 		at.Add(at, corner.Mul(corner, exact(v[1])))
 		a, _ := at.Float64()
 		a -= 1e-3 * rng.Float64()
-		sum := (&fencer{&view{d: 2, v: append([]float64{a}, v...)}, psi, places}).sum(make([]int32, 1))
+		sum := (&fencer{&view{d: 2, v: append([]float64{a}, v...)}, psi, make([]int32, 1)}).sum(places, 0, 1)
 		r, _ := at.Sub(at, exact(a)).Float64()
 		if excess := sum.live.f - sum.live.g[1]*half - psi.at(r); excess > 0x1p-31 {
 			t.Fatalf("a cell %g wide and V = %v: the line is %g above the score", half, v, excess)

@@ -2,13 +2,14 @@ package expmech
 
 import "math"
 
-// With many rows it is faster to decide on a sample of them how W is split, and to
-// look at all rows only in the boxes that come out of it. A bound by the sample is
+// With many rows it is faster to decide on a sample of them how a wide box is split, and
+// to look at all rows only in the boxes that come out of it. A bound by the sample is
 // none for all rows: every box is bounded again, by all of them.
 
 const (
 	sampleRows   = 1 << 14 // of the sample
 	sampleBoxes  = 1 << 14 // at most
+	sampleWidest = 32.0    // half-width of a box that needs no sample
 	sampleNarrow = 3.0     // standard deviations of the sample's mode
 	sampleMargin = 1.1     // how much more than needed the sample must promise
 	sampleDone   = -3.0    // logarithm of the mass that need not be split further
@@ -56,7 +57,7 @@ func (s *sampler) splitBySample(root *box) []*box {
 	var out []*box
 	for !s.stop() && heap.heaviest() >= 0 && heap.logSum() > done && len(heap.boxes)+len(out) < sampleBoxes {
 		b := heap.take(heap.heaviest())
-		if sampled.widest(b) < narrow {
+		if widest(s.boundaries(b)) < narrow {
 			out = append(out, b)
 		} else {
 			heap.add(sampled.refine([]*box{b})...)
@@ -67,13 +68,4 @@ func (s *sampler) splitBySample(root *box) []*box {
 		b.list, b.inner, b.plane = root.list, nil, nil
 	}
 	return out
-}
-
-// widest returns the largest half-width of a box.
-func (g *lattice) widest(b *box) float64 {
-	widest := 0.0
-	for j, size := range b.size {
-		widest = max(widest, float64(size)*g.cell(j)/2)
-	}
-	return widest
 }
