@@ -198,6 +198,15 @@ func TestCapsAgreeWithPrivacy(t *testing.T) {
 		if cap := query[float64](t, conn, "SELECT CASE WHEN $3 <= c THEN c END FROM dp_int.cap('zcdp', NULL, "+exactly+") AS c", b.Epsilon, b.Delta, rho)[0]; cap > rho*(1+1e-9) {
 			t.Errorf("%v: rho %v, privacy says %v", b, cap, rho)
 		}
+		best := privacy.ZCDPOrder(b.Epsilon, .9*b.Delta)
+		if got := query[float64](t, conn, "SELECT dp_int.order_for_epsilon($1, dp_int.conversion_delta(dp_int.exact($2))::float8)", b.Epsilon, b.Delta)[0]; math.Abs(got-best) > 1e-9*best {
+			t.Errorf("%v: the cap is converted at order %v, privacy says %v", b, got, best)
+		}
+		// What filter 3 of a budget just admits is worth that budget.
+		if got := query[float64](t, conn, `SELECT dp_int.renyi_surplus(o, d) + e + o * r FROM (SELECT $1::float8::numeric AS e, $2::float8::numeric AS r, dp_int.conversion_delta(dp_int.exact($3)) AS d) AS v,
+			dp_int.order_for_mixture(e::float8, r::float8, d::float8) AS o`, best*rho/2, rho/2, b.Delta)[0]; math.Abs(got-b.Epsilon) > 1e-8*(b.Epsilon+1e-3) && rho > 0 {
+			t.Errorf("%v: half of the cap in pure epsilons and half in rho is worth %v", b, got)
+		}
 		order := privacy.RecommendedOrder(b)
 		if got := query[float64](t, conn, "SELECT dp_int.recommended_order("+exactly+")", b.Epsilon, b.Delta)[0]; got != order {
 			t.Errorf("%v: order %v, privacy recommends %v", b, got, order)

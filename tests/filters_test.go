@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"dpsidecar/internal/ledger"
@@ -377,5 +379,43 @@ func (w *world) wantSums() {
 			account, s.rest, s.epsilon, s.rho) {
 			w.Errorf("account %d: want %+v, has %s", account, s, one[string](w, w.super, `SELECT concat(rest, ' ', spent_epsilon, ' ', rest_rho) FROM dp_int.account WHERE id = $1`, account))
 		}
+	}
+}
+
+// Charges that come at once, some of which are pure, are admitted one after the other: what
+// stands together satisfies one filter.
+func TestConcurrentChargesSatisfyOneFilter(t *testing.T) {
+	w := newWorld(t, 4, 1e-6)
+	cap := privacy.ZCDPRho(4, .9e-6)
+	var all sync.WaitGroup
+	var pure, noisy atomic.Int64
+	for k := range 16 {
+		admin, worker := w.connect(w.system.SuperuserURL()), w.connect(w.system.URL("dp_sidecar"))
+		all.Go(func() {
+			event, count := privacy.Event(privacy.Pure{Epsilon: 1}), &pure
+			if k%2 == 1 {
+				event, count = privacy.ZCDP{Rho: cap / 8}, &noisy
+			}
+			_, err := chargeAs(context.Background(), admin, worker, w.dataset, w.person, ledger.Entry{Event: event, Rows: 1000})
+			var no *ledger.Refusal
+			switch {
+			case err == nil:
+				count.Add(1)
+			case !errors.As(err, &no) || no.SQLSTATE != "DP002":
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	order := privacy.ZCDPOrder(4, .9e-6)
+	p, n := float64(pure.Load()), float64(noisy.Load())
+	if !(n == 0 && p <= 4) && !(p == 0 && n <= 8) && p+order*n*cap/8 > order*cap {
+		t.Errorf("%v pure charges and %v others stand", p, n)
+	}
+	if p+n < 3 {
+		t.Errorf("only %v and %v were admitted", p, n)
+	}
+	if wrong := w.verify(); len(wrong) > 0 {
+		t.Error(wrong)
 	}
 }

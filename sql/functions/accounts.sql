@@ -121,8 +121,9 @@ END $$;
 --   2. spent <= cap, in the unit of the accounting
 --   3. under zcdp: the epsilons of those that have one, and order * rho of the rest, are
 --      together at most order * cap, at the one order by which cap was converted
--- Beside it the deltas of mechanisms have their reserve. Together these are as good as 2
--- alone (internal/ledger/filters.md). Where p_cap is 0, nothing but 1 is left.
+-- Beside them the deltas of mechanisms have their reserve. All three together guarantee
+-- what 2 alone does (internal/ledger/filters.md). Where p_cap is 0, nothing but 1 is left.
+-- The order is found anew each time, to about 1e-13; the last factor outweighs that.
 CREATE OR REPLACE FUNCTION dp_int.admits(p_accounting text, p_epsilon numeric, p_delta numeric, p_cap numeric, t dp_int.tally) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -134,7 +135,7 @@ BEGIN
     RETURN false;
   END IF;
   a := dp_int.order_for_epsilon(p_epsilon::float8, dp_int.conversion_delta(p_delta)::float8);
-  RETURN t.epsilon + a * t.rest_rho <= a * p_cap;
+  RETURN t.epsilon + a * t.rest_rho <= a * p_cap * (1 - 1e-12);
 END $$;
 
 -- The order for which filter 3 of the least epsilon admits these sums, about: with
