@@ -116,6 +116,8 @@ var worstCases = []worstCase{
 		options: options{"method": "exponential_mechanism", "radius": 1., "pitch": 1., "iota": 1.}},
 	{name: "l1", model: "l1", pair: "objective perturbation, a target of 1e6 becomes -1e6", pure: true, tables: flip(20),
 		options: options{"method": "objective_perturbation", "radius": 1e6}},
+	{name: "l1", model: "l1", pair: "fits in stages, a target of 1e6 becomes -1e6", pure: true, tables: flip(20),
+		options: options{"method": "staged"}},
 }
 
 // slow is a case whose runs take so many times as long as others.

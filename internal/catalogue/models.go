@@ -34,7 +34,7 @@ var l1Options = []Option{
 	number("pitch", 1e-12, 1e6, nil, "spacing of the public grid of coefficients, in scaled units").from("radius and rows"),
 	text("set", "ball", "shape of the set of coefficients", "ball", "box"),
 	number("residual_scale", 1e-9, 1e9, 1., "typical residual in units of the target's scale, from public knowledge"),
-	text("method", MethodAuto, "mechanism; auto is staged where rows times eps are 60 times the columns to the power 1.5, else the other one with the smaller expected error that is practical", MethodAuto, MethodStaged, MethodExponential, MethodObjective),
+	text("method", MethodAuto, "mechanism; auto is staged from some rows times eps on, with fewer the other one with the smaller expected error", MethodAuto, MethodStaged, MethodExponential, MethodObjective),
 	number("clip", 1e-9, 1e9, nil, "objective perturbation: bound on the norm of one person's gradient").from("the number of columns"),
 	number("smoothing", 1e-9, 1e9, nil, "objective perturbation: width over which the absolute loss is smoothed, in scaled units").from("public facts"),
 }

@@ -15,7 +15,8 @@
 //	row_block, scan, magnitudes, triangular, intervals  what fits in few passes share
 //	joint_*             least squares from joint moments of rows and residuals
 //	aggregate, rangemean  sample and aggregate
-//	l1                  median regression
+//	l1                  median regression: the choice of a method, and its two single mechanisms
+//	l1_staged           median regression in private stages
 //	expect              the error to expect from noise, from public facts
 package dpsco
 

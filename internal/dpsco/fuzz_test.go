@@ -38,6 +38,9 @@ func FuzzOptions(f *testing.F) {
 		{"linear", `{"method":"catoni","radius":1e9,"steps":3}`, 23, 1, 1e-10},
 		{"linear", `{"groups":[[]]}`, 5, 2, 1}, {"linear", `{"groups":[["a","a"]]}`, 5, 2, 1}, {"linear", `{"steps":1e400}`, 5, 2, 1}, {"linear", `[]`, 5, 2, 1},
 		{"l1", `{"method":"objective_perturbation","clip":1e-9,"smoothing":1e9}`, 23, 2, 1},
+		{"l1", `{"method":"staged","residual_scale":1e-9}`, 23, 2, 100},
+		{"l1", `{"method":"staged","residual_scale":1e9,"set":"box","radius":1e-6}`, 63, 3, 1e-10},
+		{"l1", `{}`, 63, 3, 1e4},
 		{"l1", `{"theta":1.05,"iota":1e9,"radius":1e-6,"pitch":1e6,"set":"box"}`, 23, 2, 1},
 	} {
 		f.Add(seed.model, seed.options, seed.n, seed.d, seed.epsilon, 1e-6, uint64(1))

@@ -97,10 +97,12 @@ func (a L1) check(s Shape, b privacy.Budget) error {
 }
 
 // choose decides the method and says why.
+//
+// Errors: ErrInfeasible where the exact sampler was asked for and would take too long.
 func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
-	seconds, information := a.samplerSeconds(s, epsilon), stagedInformation(s, epsilon)
+	information := stagedInformation(s, epsilon)
 	switch {
-	case a.Method == catalogue.MethodExponential && seconds > forcedSeconds:
+	case a.Method == catalogue.MethodExponential && a.samplerSeconds(s, epsilon) > forcedSeconds:
 		return "", "", fmt.Errorf("%w: the exact sampler would need many minutes for %d rows and %d coefficients; leave method at %q, or ask for fewer features or a smaller iota",
 			ErrInfeasible, s.N, s.D, catalogue.MethodAuto)
 	case a.Method != "" && a.Method != catalogue.MethodAuto:
@@ -108,16 +110,22 @@ func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
 	case information >= enoughForStaged:
 		return catalogue.MethodStaged, fmt.Sprintf("rows times eps over coefficients to the power 1.5 is %.3g, and from %d on fits in stages err least", information, enoughForStaged), nil
 	}
-	few := fmt.Sprintf("rows times eps over coefficients to the power 1.5 is %.3g, too little for fits in stages", information)
+	method, why = a.chooseSingle(s, epsilon)
+	return method, fmt.Sprintf("rows times eps over coefficients to the power 1.5 is %.3g, too little for fits in stages; %s", information, why), nil
+}
+
+// chooseSingle decides between the mechanisms that are one release, by the forecast of their
+// errors where the exact sampler is practical.
+func (a L1) chooseSingle(s Shape, epsilon float64) (method, why string) {
 	switch {
 	case a.Unscaled:
-		return catalogue.MethodObjective, few + "; no scale is registered, and without scales the exact sampler may take extremely long", nil
-	case seconds > autoSeconds:
-		return catalogue.MethodObjective, fmt.Sprintf("%s; the exact sampler is not practical for %d rows and %d coefficients", few, s.N, s.D), nil
+		return catalogue.MethodObjective, "no scale is registered, and without scales the exact sampler may take extremely long"
+	case a.samplerSeconds(s, epsilon) > autoSeconds:
+		return catalogue.MethodObjective, fmt.Sprintf("the exact sampler is not practical for %d rows and %d coefficients", s.N, s.D)
 	case a.perturbationError(s, epsilon) < a.spread(s, epsilon):
-		return catalogue.MethodObjective, few + "; its expected error is smaller than that of the exponential mechanism", nil
+		return catalogue.MethodObjective, "its expected error is smaller than that of the exponential mechanism"
 	}
-	return catalogue.MethodExponential, few + "; its expected error is smaller than that of objective perturbation", nil
+	return catalogue.MethodExponential, "its expected error is smaller than that of objective perturbation"
 }
 
 // What a draw of the exponential mechanism may be expected to take: by itself,
