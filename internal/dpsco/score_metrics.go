@@ -35,11 +35,13 @@ var scoreHides = cautious{deviations: 0.75, steepest: 5}
 
 const scoreBiasShare = 0.8
 
-// The tails that are too heavy for an interval of the mean size, and of the mean of
-// squares. They serve laws and tables that were tried (docs/experiments.md).
+// The tails that are too heavy for an interval of the mean size, of the mean of squares,
+// and of two of those over each other, which vary together. They serve laws and tables
+// that were tried (docs/experiments.md).
 const (
-	leastSizeIndex   = 2.4
-	leastSquareIndex = 2.9
+	leastSizeIndex   = 2.5
+	leastSquareIndex = 3.3
+	leastRatioIndex  = 2.9
 )
 
 // chooseCuts weighs the noise of a cut against what it cuts off.
@@ -317,9 +319,9 @@ func (m *measured) rSquared() Metric {
 	}
 	c2 := square(m.deviationCut)
 	spread := m.means.form(away*away*c2, 0, 0, -2*away*c2, c2)
-	why := m.heavy(m.sizes, leastSquareIndex, whyHeavyTail)
+	why := m.heavy(m.sizes, leastRatioIndex, whyHeavyTail)
 	if why == "" {
-		why = m.heavy(m.deviations, leastSquareIndex, whyHeavyY)
+		why = m.heavy(m.deviations, leastRatioIndex, whyHeavyY)
 	}
 	return m.metric(name, why, m.means.minus(m.numberForm(1, square(m.squareCut))), spread, func(q float64) float64 {
 		return max(m.squaresOff(q), -q*m.deviations.powerTail(m.deviationCut, 2, scoreHides))

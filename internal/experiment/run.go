@@ -80,6 +80,7 @@ func (c Config) Figures() ([]Figure, error) {
 	all = append(all, c.nips()...)
 	all = append(all, c.l1())
 	all = append(all, c.papers()...)
+	all = append(all, c.scores()...)
 	var chosen []Figure
 	var names []string
 	for _, f := range all {
