@@ -2,6 +2,7 @@ package dpsco
 
 import (
 	"math"
+	"slices"
 
 	"dpsidecar/internal/mech"
 
@@ -75,15 +76,14 @@ func (m *magnitudes) powerTail(cut, p float64, c cautious) float64 {
 // meanDeviation is the standard deviation of the noise on the mean of a number.
 func (g *scoring) meanDeviation() float64 {
 	if noise, pure := g.noises[moments].(mech.Laplace); pure {
-		return g.laplaceScale(noise) // half of the sum of two such noises
+		return laplaceScale(noise, g.sumContract()) // half of the sum of two such noises
 	}
 	noise := g.noises[moments].(mech.Gaussian)
 	return noise.NoiseMultiplier * square(g.momentContract().Bound) / float64(g.shape.N) / g.weight()
 }
 
-// laplaceScale is that of the noise on a mean of sumContract.
-func (g *scoring) laplaceScale(noise mech.Laplace) float64 {
-	c := g.sumContract()
+// laplaceScale is that of the noise on a mean under LInf.
+func laplaceScale(noise mech.Laplace, c mech.Contract) float64 {
 	return 2 * c.Bound * float64(c.D) / noise.Epsilon / float64(c.N)
 }
 
@@ -93,19 +93,17 @@ type scoreMeans struct {
 	n         float64
 	weight    float64
 	first     []float64
-	sampling  *mat.SymDense // covariance of one row
-	noise     *mat.SymDense // covariance of the noise of first
-	deviation func(form []float64) float64
+	sampling  *mat.SymDense                // covariance of one row
+	noise     *mat.SymDense                // covariance of the noise of first
+	deviation func(form []float64) float64 // of the noise in the variance of one row of a form
 }
 
-// gaussianMeans reads the first k+1 columns of second moments. Of a form with weights x the
-// noise in its variance has the standard deviation deviation(x).
+// gaussianMeans reads second moments of 1 and k numbers.
 func gaussianMeans(released []float64, k int, noise mech.Gaussian, c mech.MomentContract) *scoreMeans {
 	n := float64(c.N)
 	diagonal := noise.NoiseMultiplier * math.Sqrt2 * square(c.Bound) / n
-	m := &scoreMeans{n: n, weight: 1 / math.Sqrt(float64(k)), first: released[:k+1], noise: mat.NewSymDense(k+1, nil)}
+	m := &scoreMeans{n: n, weight: 1 / math.Sqrt(float64(k)), first: slices.Clone(released[:k+1]), noise: mat.NewSymDense(k+1, nil)}
 	sampling := mat.NewSymDense(k+1, released)
-	m.first = append([]float64(nil), m.first...)
 	for j := range k + 1 {
 		m.noise.SetSym(j, j, square(diagonal)/2)
 		for i := range j + 1 {
@@ -125,7 +123,7 @@ func gaussianMeans(released []float64, k int, noise mech.Gaussian, c mech.Moment
 // them vary together is not released, nor needed.
 func laplaceMeans(released []float64, k int, noise mech.Laplace, c mech.Contract) *scoreMeans {
 	n, ones := float64(c.N), released[0]
-	variance := 2 * square(2*c.Bound*float64(c.D)/noise.Epsilon/n)
+	variance := 2 * square(laplaceScale(noise, c))
 	m := &scoreMeans{n: n, weight: 1, first: []float64{ones}, noise: mat.NewSymDense(k+1, nil), sampling: mat.NewSymDense(k+1, nil)}
 	m.noise.SetSym(0, 0, variance)
 	m.sampling.SetSym(0, 0, max(0, ones*(1-ones)))
