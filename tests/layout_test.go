@@ -66,7 +66,7 @@ var mayImport = map[string][]string{
 var mayUse = map[string][]string{
 	"math/rand": {},
 	"math/rand/v2": {"internal/mech/mechtest/mechtest.go",
-		"internal/experiment/task.go", "internal/experiment/papers.go", "internal/experiment/synthetic.go", "internal/experiment/real.go"}, // generated tables
+		"internal/experiment/task.go", "internal/experiment/papers.go", "internal/experiment/score.go", "internal/experiment/synthetic.go", "internal/experiment/real.go"}, // generated tables
 	"testing": {"internal/mech/mechtest/mechtest.go", "internal/localpg/testing.go"},
 }
 

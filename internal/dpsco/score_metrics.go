@@ -2,6 +2,7 @@ package dpsco
 
 import (
 	"math"
+	"slices"
 
 	"dpsidecar/internal/mech"
 
@@ -35,11 +36,13 @@ var scoreHides = cautious{deviations: 0.75, steepest: 5}
 
 const scoreBiasShare = 0.8
 
-// The tails that are too heavy for an interval of the mean size, and of the mean of
-// squares. They serve laws and tables that were tried (docs/experiments.md).
+// The tails that are too heavy for an interval of the mean size, of the mean of squares,
+// and of two of those over each other, which vary together. They serve laws and tables
+// that were tried (docs/experiments.md).
 const (
-	leastSizeIndex   = 2.4
-	leastSquareIndex = 2.9
+	leastSizeIndex   = 2.5
+	leastSquareIndex = 3.3
+	leastRatioIndex  = 2.9
 )
 
 // chooseCuts weighs the noise of a cut against what it cuts off.
@@ -73,15 +76,14 @@ func (m *magnitudes) powerTail(cut, p float64, c cautious) float64 {
 // meanDeviation is the standard deviation of the noise on the mean of a number.
 func (g *scoring) meanDeviation() float64 {
 	if noise, pure := g.noises[moments].(mech.Laplace); pure {
-		return g.laplaceScale(noise) // half of the sum of two such noises
+		return laplaceScale(noise, g.sumContract()) // half of the sum of two such noises
 	}
 	noise := g.noises[moments].(mech.Gaussian)
 	return noise.NoiseMultiplier * square(g.momentContract().Bound) / float64(g.shape.N) / g.weight()
 }
 
-// laplaceScale is that of the noise on a mean of sumContract.
-func (g *scoring) laplaceScale(noise mech.Laplace) float64 {
-	c := g.sumContract()
+// laplaceScale is that of the noise on a mean under LInf.
+func laplaceScale(noise mech.Laplace, c mech.Contract) float64 {
 	return 2 * c.Bound * float64(c.D) / noise.Epsilon / float64(c.N)
 }
 
@@ -91,19 +93,17 @@ type scoreMeans struct {
 	n         float64
 	weight    float64
 	first     []float64
-	sampling  *mat.SymDense // covariance of one row
-	noise     *mat.SymDense // covariance of the noise of first
-	deviation func(form []float64) float64
+	sampling  *mat.SymDense                // covariance of one row
+	noise     *mat.SymDense                // covariance of the noise of first
+	deviation func(form []float64) float64 // of the noise in the variance of one row of a form
 }
 
-// gaussianMeans reads the first k+1 columns of second moments. Of a form with weights x the
-// noise in its variance has the standard deviation deviation(x).
+// gaussianMeans reads second moments of 1 and k numbers.
 func gaussianMeans(released []float64, k int, noise mech.Gaussian, c mech.MomentContract) *scoreMeans {
 	n := float64(c.N)
 	diagonal := noise.NoiseMultiplier * math.Sqrt2 * square(c.Bound) / n
-	m := &scoreMeans{n: n, weight: 1 / math.Sqrt(float64(k)), first: released[:k+1], noise: mat.NewSymDense(k+1, nil)}
+	m := &scoreMeans{n: n, weight: 1 / math.Sqrt(float64(k)), first: slices.Clone(released[:k+1]), noise: mat.NewSymDense(k+1, nil)}
 	sampling := mat.NewSymDense(k+1, released)
-	m.first = append([]float64(nil), m.first...)
 	for j := range k + 1 {
 		m.noise.SetSym(j, j, square(diagonal)/2)
 		for i := range j + 1 {
@@ -123,7 +123,7 @@ func gaussianMeans(released []float64, k int, noise mech.Gaussian, c mech.Moment
 // them vary together is not released, nor needed.
 func laplaceMeans(released []float64, k int, noise mech.Laplace, c mech.Contract) *scoreMeans {
 	n, ones := float64(c.N), released[0]
-	variance := 2 * square(2*c.Bound*float64(c.D)/noise.Epsilon/n)
+	variance := 2 * square(laplaceScale(noise, c))
 	m := &scoreMeans{n: n, weight: 1, first: []float64{ones}, noise: mat.NewSymDense(k+1, nil), sampling: mat.NewSymDense(k+1, nil)}
 	m.noise.SetSym(0, 0, variance)
 	m.sampling.SetSym(0, 0, max(0, ones*(1-ones)))
@@ -211,9 +211,10 @@ func (m *scoreMeans) ratio(above, below []float64, off func(q float64) float64) 
 
 // Why a metric has no value or no interval.
 const (
-	whyFewRows   = "noise hides how large residuals are: ask for more eps"
+	whyNoSize    = "noise hides how far predictions are off: ask for more eps"
 	whyNoSpread  = "noise hides how much the target varies: ask for more eps"
-	whyHeavyTail = "a few rows with large residuals may carry it: more eps shows whether they do"
+	whyNoRows    = "noise hides how many rows are complete: ask for more eps"
+	whyHeavyTail = "a few rows that are predicted badly may carry it: more eps shows whether they do"
 	whyHeavyY    = "a few rows with extreme targets may carry it: more eps shows whether they do"
 )
 
@@ -230,23 +231,33 @@ func (m *measured) metrics() []Metric {
 	return []Metric{m.rSquared(), m.meanSize("mean_absolute_error"), m.rootMeanSquare()}
 }
 
-// metric is the ratio of two forms, taken to where a metric lies by a function that grows.
-func (m *measured) metric(name, why string, above, below []float64, off func(q float64) float64, to func(q float64) float64) Metric {
-	q, low, high, known, bounded := m.means.ratio(above, below, off)
-	result := Metric{Name: name, WhyNull: why}
+// quotient is a metric as the ratio of two forms.
+type quotient struct {
+	name         string
+	above, below []float64
+	off          func(q float64) float64 // as ratio takes it
+	to           func(q float64) float64 // from the ratio to the metric; it does not fall
+	why          string                  // there is no interval; empty: there is one
+	hidden       string                  // says what noise may hide below
+}
+
+// metric reads a quotient.
+func (m *measured) metric(c quotient) Metric {
+	q, low, high, known, bounded := m.means.ratio(c.above, c.below, c.off)
+	result := Metric{Name: c.name, WhyNull: c.hidden}
 	if !known {
-		result.WhyNull = whyNoSpread
 		return result
 	}
-	result.Value = finite(to(q))
-	if why != "" {
-		return result
+	result.Value = finite(c.to(q))
+	switch {
+	case c.why != "":
+		result.WhyNull = c.why
+	case bounded:
+		result.Low, result.High, result.WhyNull = finite(c.to(low)), finite(c.to(high)), ""
+		if result.Value == nil || result.Low == nil || result.High == nil {
+			return Metric{Name: c.name, WhyNull: c.hidden}
+		}
 	}
-	if !bounded {
-		result.WhyNull = whyNoSpread
-		return result
-	}
-	result.Low, result.High = finite(to(low)), finite(to(high))
 	return result
 }
 
@@ -261,44 +272,48 @@ func finite(v float64) *float64 {
 // one is the form of the share of rows that say something.
 func (m *measured) one() []float64 { return m.means.form(1) }
 
-// numberForm is the form of number j in a unit.
-func (m *measured) numberForm(j int, unit float64) []float64 {
+// number is the form of number j in a unit.
+func (m *measured) number(j int, unit float64) []float64 {
 	numbers := make([]float64, m.columns())
 	numbers[j] = unit
 	return m.means.form(0, numbers...)
 }
 
-// meanSize is the mean absolute error or log-loss.
+// meanSize is the mean absolute error, or the log-loss.
 func (m *measured) meanSize(name string) Metric {
 	if !m.sizes.seen {
-		return Metric{Name: name, WhyNull: whyFewRows}
+		return Metric{Name: name, WhyNull: whyNoSize}
 	}
-	return m.metric(name, m.heavy(m.sizes, leastSizeIndex, whyHeavyTail), m.numberForm(0, m.cut), m.one(),
-		func(float64) float64 { return m.sizes.powerTail(m.cut, 1, scoreHides) }, atLeastZero)
+	return m.metric(quotient{
+		name: name, above: m.number(0, m.cut), below: m.one(), why: heavy(m.sizes, leastSizeIndex, whyHeavyTail), hidden: whyNoRows, to: atLeastZero,
+		off: func(float64) float64 { return m.sizes.powerTail(m.cut, 1, scoreHides) },
+	})
 }
 
 // share is the mean of a number within [0, 1].
 func (m *measured) share(name string, j int) Metric {
-	return m.metric(name, "", m.numberForm(j, 1), m.one(), func(float64) float64 { return 0 },
-		func(q float64) float64 { return clampBetween(q, 0, 1) })
+	return m.metric(quotient{
+		name: name, above: m.number(j, 1), below: m.one(), hidden: whyNoRows,
+		off: func(float64) float64 { return 0 }, to: func(q float64) float64 { return clampBetween(q, 0, 1) },
+	})
 }
 
 // rootMeanSquare is the root mean squared error.
 func (m *measured) rootMeanSquare() Metric {
 	const name = "root_mean_squared_error"
 	if !m.sizes.seen {
-		return Metric{Name: name, WhyNull: whyFewRows}
+		return Metric{Name: name, WhyNull: whyNoSize}
 	}
-	return m.metric(name, m.heavy(m.sizes, leastSquareIndex, whyHeavyTail), m.numberForm(1, square(m.squareCut)), m.one(), m.squaresOff,
-		func(q float64) float64 { return math.Sqrt(atLeastZero(q)) })
+	return m.metric(quotient{
+		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: heavy(m.sizes, leastSquareIndex, whyHeavyTail), hidden: whyNoRows,
+		off: func(float64) float64 { return m.squaresOff() }, to: func(q float64) float64 { return math.Sqrt(atLeastZero(q)) },
+	})
 }
 
 func atLeastZero(q float64) float64 { return max(0, q) }
 
 // squaresOff bounds what the cut takes from the mean of squares.
-func (m *measured) squaresOff(float64) float64 {
-	return m.sizes.powerTail(m.squareCut, 2, scoreHides)
-}
+func (m *measured) squaresOff() float64 { return m.sizes.powerTail(m.squareCut, 2, scoreHides) }
 
 // rSquared is 1 less the mean square of residuals over that of the target about its
 // mean. The distance of that mean from the centre is small, and enters to first order.
@@ -307,30 +322,36 @@ func (m *measured) rSquared() Metric {
 	const name = "r2"
 	switch {
 	case !m.sizes.seen:
-		return Metric{Name: name, WhyNull: whyFewRows}
+		return Metric{Name: name, WhyNull: whyNoSize}
 	case !m.deviations.seen:
 		return Metric{Name: name, WhyNull: whyNoSpread}
 	}
-	away := 0.0
-	if rows := m.means.value(m.one()); rows > 0 {
-		away = clampTo(m.means.value(m.numberForm(2, 1))/rows, 1)
-	}
-	c2 := square(m.deviationCut)
-	spread := m.means.form(away*away*c2, 0, 0, -2*away*c2, c2)
-	why := m.heavy(m.sizes, leastSquareIndex, whyHeavyTail)
+	why := heavy(m.sizes, leastRatioIndex, whyHeavyTail)
 	if why == "" {
-		why = m.heavy(m.deviations, leastSquareIndex, whyHeavyY)
+		why = heavy(m.deviations, leastRatioIndex, whyHeavyY)
 	}
-	return m.metric(name, why, m.means.minus(m.numberForm(1, square(m.squareCut))), spread, func(q float64) float64 {
-		return max(m.squaresOff(q), -q*m.deviations.powerTail(m.deviationCut, 2, scoreHides))
-	}, func(q float64) float64 { return min(1, 1+q) })
+	squares := m.number(1, square(m.squareCut))
+	return m.metric(quotient{
+		name: name, above: minus(make([]float64, len(squares)), 1, squares), below: m.spread(), why: why, hidden: whyNoSpread,
+		off: func(q float64) float64 {
+			return max(m.squaresOff(), -q*m.deviations.powerTail(m.deviationCut, 2, scoreHides))
+		},
+		to: func(q float64) float64 { return min(1, 1+q) },
+	})
 }
 
-// minus returns the opposite form.
-func (m *scoreMeans) minus(x []float64) []float64 { return minus(make([]float64, len(x)), 1, x) }
+// spread is the form of the mean square of the target about its mean, over all rows.
+func (m *measured) spread() []float64 {
+	away := 0.0 // of the mean from the centre
+	if rows := m.means.value(m.one()); rows > 0 {
+		away = clampTo(m.means.value(m.number(2, 1))/rows, 1)
+	}
+	c2 := square(m.deviationCut)
+	return m.means.form(away*away*c2, 0, 0, -2*away*c2, c2)
+}
 
 // heavy says why where a tail is too heavy for an interval.
-func (m *measured) heavy(of *magnitudes, least float64, why string) string {
+func heavy(of *magnitudes, least float64, why string) string {
 	if of.index(scoreHides) < least {
 		return why
 	}

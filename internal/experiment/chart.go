@@ -48,9 +48,15 @@ type Cell struct {
 	Time        time.Duration
 	Refused     error // the plan's reason not to fit at all
 	values      []float64
+	silent      int // draws that say nothing
 }
 
+// add adds a draw; one that says nothing, NaN, is left out.
 func (c *Cell) add(value float64, spent time.Duration) {
+	if math.IsNaN(value) {
+		c.silent++
+		return
+	}
 	c.values = append(c.values, value)
 	n := float64(len(c.values))
 	c.Time += (spent - c.Time) / time.Duration(len(c.values))
@@ -61,6 +67,9 @@ func (c *Cell) add(value float64, spent time.Duration) {
 	}
 	c.Error = math.Sqrt(square/math.Max(1, n-1)) / math.Sqrt(n)
 }
+
+// mute reports that no draw said anything.
+func (c Cell) mute() bool { return c.silent > 0 && len(c.values) == 0 }
 
 // Grid is what was measured for a chart: a row of cells for each of its lines.
 type Grid struct {

@@ -82,7 +82,7 @@ func (g *Grid) panel(y string, l *legend, value func(Cell) (mean, deviation floa
 		for k, x := range g.At {
 			c := g.Cells[i][k]
 			mean, deviation := value(c)
-			if c.Refused != nil || math.IsNaN(mean) || g.LogY && mean <= 0 || g.Top > 0 && mean > g.Top {
+			if c.Refused != nil || c.mute() || math.IsNaN(mean) || g.LogY && mean <= 0 || g.Top > 0 && mean > g.Top {
 				continue
 			}
 			low := mean - deviation
@@ -97,6 +97,9 @@ func (g *Grid) panel(y string, l *legend, value func(Cell) (mean, deviation floa
 		if len(middle) > 0 {
 			l.add(k, p, middle, append(upper, reversed(lower)...))
 		}
+	}
+	if p.X.Min > p.X.Max { // no line has a point
+		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = g.At[0], g.At[len(g.At)-1], 0, 1
 	}
 	p.X.Min, p.X.Max = widened(p.X.Min, p.X.Max)
 	p.Y.Min, p.Y.Max = widened(p.Y.Min, p.Y.Max)

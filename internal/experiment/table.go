@@ -64,6 +64,9 @@ func (g Grid) score(line, k int) string {
 	if c.Refused != nil {
 		return "refused"
 	}
+	if c.mute() {
+		return "none"
+	}
 	text := short(c.Mean)
 	if c.Error > 0 {
 		text += " ± " + strconv.FormatFloat(c.Error, 'g', 1, 64)

@@ -1,0 +1,223 @@
+package experiment
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
+)
+
+// population is what rows are drawn from, coefficients to score on them, and the metrics
+// that these have in the population.
+type population struct {
+	name   string
+	labels bool
+	load   func() (*scored, error)
+}
+
+// scored draws tables of n rows.
+type scored struct {
+	draw func(r *rand.Rand, n int) *Table
+	w    []float64
+	of   map[string]float64
+}
+
+// lawOf is a population of one normal feature x: y = x + e(x), scored at .9 x; or of labels
+// with log-odds 1.5 x + e(x), scored at 1.4 x + at.
+func lawOf(name string, labels bool, at float64, e func(r *rand.Rand, x float64) float64, rows int) population {
+	draw := func(r *rand.Rand, n int) *Table {
+		t := design(r, n, []float64{1}, false)
+		t.TargetScale = 2
+		for i, x := range t.X[0] {
+			t.Y[i] = x + e(r, x)
+			if labels {
+				t.Y[i] = indicator(r.Float64() < 1/(1+math.Exp(-1.5*x-e(r, x))))
+			}
+		}
+		return t
+	}
+	w := []float64{at, 0.9}
+	if labels {
+		w[1] = 1.4
+	}
+	return population{name, labels, sync.OnceValues(func() (*scored, error) {
+		all := draw(rand.New(rand.NewPCG(1, 99)), rows)
+		return &scored{draw, w, all.metrics(w, labels)}, nil
+	})}
+}
+
+func indicator(v bool) float64 {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+// rowsOf is a real table as a population, scored at its best fit.
+func rowsOf(name string, labels bool, task *Task) population {
+	return population{name, labels, sync.OnceValues(func() (*scored, error) {
+		all, _, err := task.Draw(1)
+		if err != nil {
+			return nil, err
+		}
+		fit := all.fitLinear
+		if labels {
+			fit = all.fitLogistic
+		}
+		w := fit()
+		return &scored{func(r *rand.Rand, n int) *Table {
+			rows := make([]int, n)
+			for i := range rows {
+				rows[i] = r.IntN(all.N)
+			}
+			return all.pick(rows)
+		}, w, all.metrics(w, labels)}, nil
+	})}
+}
+
+// metrics are those of all rows.
+func (t *Table) metrics(w []float64, labels bool) map[string]float64 {
+	var absolute, squares, sum, sumSquares, hits, brier float64
+	n := float64(t.N)
+	for i, y := range t.Y {
+		z := t.predict(i, w)
+		absolute, squares, sum, sumSquares = absolute+math.Abs(y-z), squares+(y-z)*(y-z), sum+y, sumSquares+y*y
+		p := 1 / (1 + math.Exp(-z))
+		hits, brier = hits+indicator((p >= 0.5) == (y == 1)), brier+(y-p)*(y-p)
+	}
+	if labels {
+		return map[string]float64{"log_loss": t.logLoss(w), "accuracy": hits / n, "brier_score": brier / n}
+	}
+	return map[string]float64{
+		"r2": 1 - squares/(sumSquares-sum*sum/n), "mean_absolute_error": absolute / n, "root_mean_squared_error": math.Sqrt(squares / n),
+	}
+}
+
+// populations are laws, and real tables where there are any.
+func (c Config) populations() []population {
+	rows := c.n(1_000_000, 4_000_000)
+	normal := func(scale func(x float64) float64) func(*rand.Rand, float64) float64 {
+		return func(r *rand.Rand, x float64) float64 { return scale(x) * r.NormFloat64() }
+	}
+	one := func(float64) float64 { return 1 }
+	all := []population{
+		lawOf("normal errors", false, 0, normal(one), rows),
+		lawOf("errors that grow with x", false, 0, normal(func(x float64) float64 { return 0.2 + math.Abs(x) }), rows),
+		lawOf("uniform errors", false, 0, func(r *rand.Rand, _ float64) float64 { return 4*r.Float64() - 2 }, rows),
+		lawOf("Laplace errors", false, 0, func(r *rand.Rand, _ float64) float64 { return math.Copysign(r.ExpFloat64(), r.Float64()-0.5) }, rows),
+		lawOf("errors of t, 5 df", false, 0, student(5), rows),
+		lawOf("errors of t, 3 df", false, 0, student(3), rows),
+		lawOf("lognormal errors", false, 0, func(r *rand.Rand, _ float64) float64 { return math.Exp(r.NormFloat64()) - math.Exp(0.5) }, rows),
+		lawOf("labels", true, 0, func(*rand.Rand, float64) float64 { return 0 }, rows),
+		lawOf("rare labels", true, -4, func(*rand.Rand, float64) float64 { return -4 }, rows),
+	}
+	if f := c.folder(); f.Dir != "" {
+		all = append(all, rowsOf("california", false, f.California()), rowsOf("aus_auto_bi", false, f.ClaimsLS()),
+			rowsOf("adult", true, f.Adult()), rowsOf("covertype", true, f.Covertype()))
+	}
+	return all
+}
+
+// student is Student's t with a number of degrees of freedom.
+func student(df int) func(r *rand.Rand, x float64) float64 {
+	return func(r *rand.Rand, _ float64) float64 {
+		square := 0.0
+		for range df {
+			v := r.NormFloat64()
+			square += v * v
+		}
+		return r.NormFloat64() / math.Sqrt(square/float64(df))
+	}
+}
+
+// scoring keeps the metrics of every run, for the charts that show one each.
+type scoring struct {
+	population
+	n    int
+	runs map[float64][][]dpsco.Metric
+}
+
+// run is the k-th score of a population at an epsilon, from 0.
+func (s *scoring) run(ctx context.Context, epsilon float64, k int) ([]dpsco.Metric, error) {
+	if k < len(s.runs[epsilon]) {
+		return s.runs[epsilon][k], nil
+	}
+	from, err := s.load()
+	if err != nil {
+		return nil, err
+	}
+	t := from.draw(rand.New(rand.NewPCG(uint64(k), 21)), s.n)
+	a := dpsco.Score{Coefficients: from.w, Labels: s.labels}
+	if !s.labels {
+		a.Scale = t.TargetScale
+	}
+	p, err := a.Plan(t.Shape, privacy.Budget{Epsilon: epsilon, Delta: 1e-6}, privacy.Concentrated{})
+	if err != nil {
+		return nil, err
+	}
+	r, err := p.Run(ctx, t.copy(), mech.NewSource())
+	s.runs[epsilon] = append(s.runs[epsilon], r.Metrics)
+	return r.Metrics, err
+}
+
+// line is what say makes of the metrics of a name, draw by draw.
+func (s *scoring) line(metric string, say func(m dpsco.Metric, of float64) float64) Line {
+	draws := map[float64]int{}
+	return Line{Name: s.name, Fit: func(epsilon float64) Fit {
+		return func(ctx context.Context, _ *Task, _ *Table) ([]float64, time.Duration, error) {
+			metrics, err := s.run(ctx, epsilon, draws[epsilon])
+			if err != nil {
+				return nil, 0, err
+			}
+			draws[epsilon]++
+			i := slices.IndexFunc(metrics, func(m dpsco.Metric) bool { return m.Name == metric })
+			from, err := s.load()
+			return []float64{say(metrics[i], from.of[metric])}, 0, err
+		}
+	}}
+}
+
+// covers is 1 where an interval holds what it is about, and NaN where there is none.
+func covers(m dpsco.Metric, of float64) float64 {
+	if m.Low == nil {
+		return math.NaN()
+	}
+	return indicator(*m.Low <= of && of <= *m.High)
+}
+
+// given is 1 where there is an interval.
+func given(m dpsco.Metric, _ float64) float64 { return indicator(m.Low != nil) }
+
+// scores is how often the intervals of dp_score cover, and how often there is one.
+func (c Config) scores() []Figure {
+	n := c.n(20_000, 200_000)
+	all := make([]*scoring, 0)
+	for _, p := range c.populations() {
+		all = append(all, &scoring{p, n, map[float64][][]dpsco.Metric{}})
+	}
+	nothing := onTask(&Task{draw: func(*rand.Rand) (*Table, Judge, error) { return nil, func(w []float64) float64 { return w[0] }, nil }})
+	f := Figure{Name: "scores", Title: "Intervals of dp_score: " + short(float64(n)) + " rows, delta = 1e-6"}
+	for _, metric := range []string{"r2", "mean_absolute_error", "root_mean_squared_error", "log_loss", "accuracy", "brier_score"} {
+		labels := slices.Contains([]string{"log_loss", "accuracy", "brier_score"}, metric)
+		coverage := Chart{Title: metric, X: "eps", Y: "share of 95 % intervals that cover", At: []float64{.1, .3, 1, 3}, LogX: true, Task: nothing}
+		share := coverage
+		share.Title, share.Y = metric+", given", "share of scores with an interval"
+		for _, s := range all {
+			if s.labels == labels {
+				coverage.Lines = append(coverage.Lines, s.line(metric, covers))
+				share.Lines = append(share.Lines, s.line(metric, given))
+			}
+		}
+		f.Charts = append(f.Charts, coverage)
+		if metric != "accuracy" && metric != "brier_score" { // which always have one
+			f.Charts = append(f.Charts, share)
+		}
+	}
+	return []Figure{f}
+}
