@@ -15,11 +15,12 @@ import (
 
 const forecastNote = `Both figures that dp_explain has of a coefficient's noise, over the standard deviation of its estimates in %d draws: the least, the median and the most over the
 coefficients. Before a first answer: noise_at_scales, for features as large and as independent as their scales. After one: expected_error, from a single
-release at eps %g, scaled to the budget asked for. Within: coefficients for which the latter lies between half and twice what is seen.
+release at %g times the eps. Within: coefficients for which the latter lies between half and twice what is seen.
 `
 
-// formerEpsilon is the budget of the release that forecasts are made from.
-const formerEpsilon = .3
+// formerEpsilon is the budget of the release that forecasts are made from, over the budget
+// that they are for.
+const formerEpsilon = 1.25
 
 func (c Config) forecasts() Figure {
 	return Figure{Name: "forecasts", Title: "What dp_explain expects", Study: func(ctx context.Context, c Config, w io.Writer, did func(string)) error {
@@ -120,11 +121,11 @@ func (c Config) forecast(ctx context.Context, p *posed, epsilon float64) (f fore
 	return f, nil
 }
 
-// told is what a release at formerEpsilon tells of the noise at another budget; nil where the same
+// told is what a release at another budget tells of the noise at b; nil where the same
 // method would not run, or releases do not tell.
 func (p *posed) told(ctx context.Context, b privacy.Budget) ([]float64, error) {
 	before := b
-	before.Epsilon = formerEpsilon
+	before.Epsilon *= formerEpsilon
 	algorithm, err := p.algorithm(nil)
 	if err != nil {
 		return nil, err

@@ -153,10 +153,17 @@ type errorColumns struct {
 // would fail the job, so that there is no interval where one is not finite.
 func knownErrors(r dpsco.Result) errorColumns {
 	e := errorColumns{r.StdErr, r.DF, r.Low, r.High, r.PValues(), r.Noise, r.WhyNull}
-	for _, column := range [][]float64{e.StdErr, e.DF, e.Low, e.High, e.PValue, e.Noise} {
-		if slices.ContainsFunc(column, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
-			return errorColumns{WhyNull: "the noise has left no finite interval"}
+	if !finite(e.Noise) {
+		e.Noise = nil
+	}
+	for _, column := range [][]float64{e.StdErr, e.DF, e.Low, e.High, e.PValue} {
+		if !finite(column) {
+			return errorColumns{Noise: e.Noise, WhyNull: "the noise has left no finite interval"}
 		}
 	}
 	return e
+}
+
+func finite(column []float64) bool {
+	return !slices.ContainsFunc(column, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 }
