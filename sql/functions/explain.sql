@@ -134,7 +134,8 @@ BEGIN
   IF kept IS NOT NULL THEN
     RETURN QUERY SELECT 'kept_release', format('%s: the same request returns it at no cost', kept);
   END IF;
-  RETURN QUERY SELECT 'warning', w FROM dp_int.doubts(q.dataset, q.request) AS w;
+  RETURN QUERY SELECT 'warning', w
+    FROM dp_int.doubts(q.dataset, q.request, (SELECT (p ->> 'value')::bigint FROM jsonb_array_elements(q.answer -> 'properties') AS p WHERE p ->> 'property' = 'rows')) AS w;
 END $$;
 
 -- Waits for the answer to a question over its loopback connection.
