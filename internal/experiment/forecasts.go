@@ -26,7 +26,9 @@ func (c Config) forecasts() (figures []Figure) {
 	for _, model := range []string{"linear", "logistic", "huber", "l1"} {
 		figures = append(figures, Figure{
 			Name: "forecasts-" + model, Title: "What dp_explain expects of dp_" + model + "_regress",
-			Study: func(ctx context.Context, c Config, w io.Writer, did func(string)) error { return c.writeForecasts(ctx, w, did, model) },
+			Study: func(ctx context.Context, c Config, w io.Writer, did func(string)) error {
+				return c.writeForecasts(ctx, w, did, model)
+			},
 		})
 	}
 	return figures
