@@ -9,8 +9,12 @@ import (
 
 // noise returns the standard deviation that the noise of the last pass and of the second
 // moments gives each coefficient, given the releases before and without shrinkage: the terms
-// of the covariance beside sampling. It is post-processing.
+// of the covariance beside sampling. Nil where noise hides some direction of the features: how far
+// they spread there is not known. It is post-processing.
 func (f *jointFit) noise() []float64 {
+	if f.floored > 0 {
+		return nil
+	}
 	d := f.shape.D
 	qd, along := mat.NewVecDense(d, nil), mat.NewVecDense(d, nil)
 	qd.MulVec(f.q, mat.NewVecDense(d, f.correction(1)))

@@ -15,38 +15,47 @@ import (
 
 const forecastNote = `Both figures that dp_explain has of a coefficient's noise, over the standard deviation of its estimates in %d draws: the least, the median and the most over the
 coefficients. Before a first answer: noise_at_scales, for features as large and as independent as their scales. After one: expected_error, from a single
-release at eps %g, scaled to the budget asked for. Within: coefficients for which the latter lies between half and twice what is seen.
+release at %g times the eps; none where releases do not tell, or noise hides a direction. Within: coefficients for which the latter lies between half and twice what is seen.
 `
 
-// formerEpsilon is the budget of the release that forecasts are made from.
-const formerEpsilon = .3
+// formerEpsilon is the budget of the release that forecasts are made from, over the budget
+// that they are for.
+const formerEpsilon = 1.25
 
-func (c Config) forecasts() Figure {
-	return Figure{Name: "forecasts", Title: "What dp_explain expects", Study: func(ctx context.Context, c Config, w io.Writer, did func(string)) error {
-		fmt.Fprintf(w, "\n"+forecastNote+"\n| table | model | eps | at scales | from a release | within |\n|---|---|---|---|---|---|\n", c.draws(), formerEpsilon)
-		total := new(within)
-		for _, model := range []string{"linear", "logistic", "huber", "l1"} {
-			for _, s := range c.sources(model, c.n(studyRows, studyRows)) {
-				t, err := s.open()
-				if err != nil {
-					return err
-				}
-				if t.N > largeRows && !c.Full {
-					continue
-				}
-				for _, epsilon := range c.studyEpsilons() {
-					did(fmt.Sprintf("%s, %s at %g", s.name, model, epsilon))
-					f, err := c.forecast(ctx, &posed{Table: t, model: model}, epsilon)
-					if err != nil {
-						return err
-					}
-					fmt.Fprintf(w, "| %s | %s | %g | %s | %s | %s |\n", s.name, model, epsilon, spread(f.atScales), spread(f.fromRelease), total.add(f.fromRelease))
-				}
-			}
+func (c Config) forecasts() (figures []Figure) {
+	for _, model := range []string{"linear", "logistic", "huber", "l1"} {
+		figures = append(figures, Figure{
+			Name: "forecasts-" + model, Title: "What dp_explain expects of dp_" + model + "_regress",
+			Study: func(ctx context.Context, c Config, w io.Writer, did func(string)) error {
+				return c.writeForecasts(ctx, w, did, model)
+			},
+		})
+	}
+	return figures
+}
+
+func (c Config) writeForecasts(ctx context.Context, w io.Writer, did func(string), model string) error {
+	fmt.Fprintf(w, "\n"+forecastNote+"\n| table | eps | at scales | from a release | within |\n|---|---|---|---|---|\n", c.draws(), formerEpsilon)
+	total := new(within)
+	for _, s := range c.sources(model, c.n(studyRows, studyRows)) {
+		t, err := s.open()
+		if err != nil {
+			return err
 		}
-		_, err := fmt.Fprintf(w, "| **all** | | | | | %s |\n", total)
-		return err
-	}}
+		if t.N > largeRows && !c.Full {
+			continue
+		}
+		for _, epsilon := range c.studyEpsilons() {
+			did(fmt.Sprintf("%s, %s at %g", s.name, model, epsilon))
+			f, err := c.forecast(ctx, &posed{Table: t, model: model}, epsilon)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(w, "| %s | %g | %s | %s | %s |\n", s.name, epsilon, spread(f.atScales), spread(f.fromRelease), total.add(f.fromRelease))
+		}
+	}
+	_, err := fmt.Fprintf(w, "| **all** | | | | %s |\n", total)
+	return err
 }
 
 // within counts forecasts that are off by a factor of two at most.
@@ -120,11 +129,11 @@ func (c Config) forecast(ctx context.Context, p *posed, epsilon float64) (f fore
 	return f, nil
 }
 
-// told is what a release at formerEpsilon tells of the noise at another budget; nil where the same
+// told is what a release at another budget tells of the noise at b; nil where the same
 // method would not run, or releases do not tell.
 func (p *posed) told(ctx context.Context, b privacy.Budget) ([]float64, error) {
 	before := b
-	before.Epsilon = formerEpsilon
+	before.Epsilon *= formerEpsilon
 	algorithm, err := p.algorithm(nil)
 	if err != nil {
 		return nil, err

@@ -178,7 +178,7 @@ func (e *explanation) addCost(c *claim, event privacy.Event) error {
 	return nil
 }
 
-// former is the latest release of the same coefficients that tells what noise did to them.
+// former is a release of the same coefficients that tells what noise did to them.
 type former struct {
 	Release         string
 	Eps             float64
@@ -189,38 +189,41 @@ type former struct {
 	Noise           map[string]float64 // standard deviation by term, in the table's units
 }
 
-// expect scales what noise did in a former release to the noise of a plan; nil where another
-// method would run.
-func (f *former) expect(p *dpsco.Plan) map[string]float64 {
+// similarNoise is by how much the noise of two plans may differ for one to tell of the other:
+// where rows and residuals are cut, and how much is shrunk, changes with the noise.
+const similarNoise = 1.5
+
+// tells reports whether a former release tells of the noise of a plan, and by what the noise
+// differs.
+func (f *former) tells(p *dpsco.Plan) (ratio float64, ok bool) {
 	z, known := p.Parameters["noise_multiplier"].(float64)
 	rows, counted := p.Parameters["rows"].(int)
 	if f == nil || f.Method != p.Method || !known || !counted || !(f.NoiseMultiplier > 0 && f.Rows > 0) {
-		return nil
+		return 0, false
 	}
-	expected, ratio := map[string]float64{}, z/f.NoiseMultiplier*f.Rows/float64(rows)
-	for term, noise := range f.Noise {
-		expected[term] = ratio * noise
-	}
-	return expected
+	return z / f.NoiseMultiplier * f.Rows / float64(rows), true
 }
 
-// unknownError is why no figure is given before the data were asked once.
-const unknownError = "not known before a first answer: it depends on how far features spread, how they go together, how rarely flags hold and how far residuals reach, none of which is public"
+// unknownError is why no figure is given where no release tells of one.
+const unknownError = "not known: it depends on how far features spread, how they go together, how rarely flags hold and how far residuals reach. None of that is public, and no release of these coefficients tells of it"
 
 // addExpectedError adds the error to be expected from the noise: what a former release tells,
 // or why it is not known.
 func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64, plan *dpsco.Plan) error {
-	if expected := c.Former.expect(plan); expected != nil {
+	switch ratio, ok := c.Former.tells(plan); {
+	case !ok:
+		e.add("expected_error", unknownError)
+	case ratio > similarNoise || ratio < 1/similarNoise:
+		e.add("expected_error", fmt.Sprintf("not known at this budget: release %s at eps %v is the nearest, and tells of noise up to %v times as large or small only", c.Former.Release, c.Former.Eps, similarNoise))
+	default:
 		text := fmt.Sprintf("forecast from release %s at eps %v: the standard deviation that the noise alone gives each coefficient; no bound", c.Former.Release, c.Former.Eps)
 		if c.Former.WhyNull != nil {
 			text += "; that release has no intervals, and errors beyond the noise are likely, for " + *c.Former.WhyNull
 		}
 		e.add("expected_error", text)
 		for _, term := range c.terms() {
-			e.add("expected_error:"+term, strconv.FormatFloat(expected[term], 'g', 3, 64))
+			e.add("expected_error:"+term, strconv.FormatFloat(ratio*c.Former.Noise[term], 'g', 3, 64))
 		}
-	} else {
-		e.add("expected_error", unknownError)
 	}
 	return s.addNoiseAtScales(e, c, n)
 }

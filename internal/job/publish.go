@@ -159,18 +159,22 @@ type errorColumns struct {
 // knownErrors returns what a release tells of its errors. Numbers that JSON cannot hold
 // would fail the job, so that there is no interval where one is not finite.
 func knownErrors(r dpsco.Result) errorColumns {
-	e := errorColumns{StdErr: r.StdErr, DF: r.DF, Low: r.Low, High: r.High, Covariance: triangle(r.Covariance), Bias: triangle(r.Bias), Noise: r.Noise, WhyNull: r.WhyNull}
-	if !e.finite() {
-		return errorColumns{WhyNull: "the noise has left no finite interval"}
+	e := errorColumns{StdErr: r.StdErr, DF: r.DF, Low: r.Low, High: r.High, Covariance: triangle(r.Covariance), Bias: triangle(r.Bias), WhyNull: r.WhyNull}
+	if e.finite() {
+		e.PValue = r.PValues() // which asks for such numbers
+	} else {
+		e = errorColumns{WhyNull: "the noise has left no finite interval"}
 	}
-	e.PValue = r.PValues() // which asks for such numbers
+	if !slices.ContainsFunc(r.Noise, isNotFinite) {
+		e.Noise = r.Noise
+	}
 	return e
 }
 
 // finite reports whether all numbers are finite, and standard errors and degrees of freedom
 // above zero.
 func (e errorColumns) finite() bool {
-	columns := slices.Concat([][]float64{e.StdErr, e.DF, e.Low, e.High, e.Noise}, e.Covariance, e.Bias)
+	columns := slices.Concat([][]float64{e.StdErr, e.DF, e.Low, e.High}, e.Covariance, e.Bias)
 	return !slices.ContainsFunc(columns, func(c []float64) bool { return slices.ContainsFunc(c, isNotFinite) }) &&
 		!slices.ContainsFunc(slices.Concat(e.StdErr, e.DF), func(v float64) bool { return v <= 0 })
 }

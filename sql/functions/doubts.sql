@@ -11,7 +11,8 @@ LANGUAGE sql IMMUTABLE AS $$
                    / (sqrt(p_eps - ln(p_delta)) - sqrt(-ln(p_delta))) END  -- the root of a rho that is worth eps
 $$;
 
-CREATE OR REPLACE FUNCTION dp_int.doubts(p_dataset bigint, p_body jsonb) RETURNS SETOF text
+-- p_rows: the number of rows where none is published yet.
+CREATE OR REPLACE FUNCTION dp_int.doubts(p_dataset bigint, p_body jsonb, p_rows bigint DEFAULT NULL) RETURNS SETOF text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   d dp_int.dataset;
@@ -23,6 +24,7 @@ DECLARE
   coefficients CONSTANT int := jsonb_array_length(p_body -> 'features') + (p_body ->> 'intercept')::boolean::int;
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
+  d.row_count := coalesce(d.row_count, p_rows);
   IF NOT d.scales ?| ARRAY(SELECT target UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) THEN
     RETURN NEXT 'no scale is registered: were they forgotten? A steward registers typical magnitudes, from public knowledge';
     IF options ->> 'method' = 'exponential_mechanism' THEN

@@ -21,9 +21,9 @@ BEGIN
   PERFORM pg_notify('dp_jobs', 'inquiry');
 END $$;
 
--- The latest release of the same coefficients of the same model that tells what noise did to
--- them, whatever its budget; NULL where there is none. Releases are public to all who may
--- ask about their data set.
+-- The release of the same coefficients of the same model that tells what noise did to them, at
+-- the budget nearest to the request's, the latest of several; NULL where there is none. Releases
+-- are public to all who may ask about their data set.
 CREATE OR REPLACE FUNCTION dp_int.former(p_dataset bigint, p_request jsonb) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('release', r.id, 'eps', r.eps, 'method', r.method, 'why_null', r.why_null, 'rows', r.parameters -> 'rows',
@@ -36,7 +36,7 @@ LANGUAGE sql STABLE AS $$
      AND (j.request -> 'features') @> (p_request -> 'features') AND (j.request -> 'features') <@ (p_request -> 'features')
    GROUP BY r.id
   HAVING bool_and(c.noise > 0)
-   ORDER BY r.released_at DESC
+   ORDER BY abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
    LIMIT 1
 $$;
 
@@ -141,7 +141,8 @@ BEGIN
   IF kept IS NOT NULL THEN
     RETURN QUERY SELECT 'kept_release', format('%s: the same request returns it at no cost', kept);
   END IF;
-  RETURN QUERY SELECT 'warning', w FROM dp_int.doubts(q.dataset, q.request) AS w;
+  RETURN QUERY SELECT 'warning', w
+    FROM dp_int.doubts(q.dataset, q.request, (SELECT (p ->> 'value')::bigint FROM jsonb_array_elements(q.answer -> 'properties') AS p WHERE p ->> 'property' = 'rows')) AS w;
 END $$;
 
 -- Waits for the answer to a question over its loopback connection.
