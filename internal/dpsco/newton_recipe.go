@@ -11,13 +11,19 @@ import (
 // The noise of second moments, as in momentNoise, from which on Newton takes what is small
 // for noise, and auto takes a descent instead.
 const (
-	cautiousMoments   = 0.02
-	mostNewtonMoments = 0.04
+	cautiousMoments     = 0.02
+	mostLogisticMoments = 0.04
+	mostHuberMoments    = 0.025
 )
 
 // newtonServes reports whether auto takes Newton where it whitens: a function of public
 // facts.
-func (p *problem) newtonServes() bool { return p.momentNoise() <= mostNewtonMoments }
+func (p *problem) newtonServes() bool {
+	if p.Labels {
+		return p.momentNoise() <= mostLogisticMoments
+	}
+	return p.momentNoise() <= mostHuberMoments
+}
 
 // newton is a private Newton fit of a logistic or Huber loss.
 func (p *problem) newton() (fit, error) {
