@@ -115,12 +115,13 @@ func optionTables() string {
 		}
 		var rows strings.Builder
 		for _, o := range m.Options {
-			if m.Delta > 0 && seen[o.Name] {
+			row := fmt.Sprintf("| `%s` | %s | %s |\n", o.Name, described(o), fallback(o))
+			if m.Delta > 0 && seen[row] {
 				continue
 			}
-			fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", o.Name, described(o), fallback(o))
+			rows.WriteString(row)
 			if m.Delta > 0 {
-				seen[o.Name] = true
+				seen[row] = true
 			}
 		}
 		if rows.Len() > 0 {
