@@ -104,7 +104,7 @@ func TestGeneratedTablesAreTheCatalogue(t *testing.T) {
 // they share, and with each model those that it has alone or with another default.
 func optionTables() string {
 	var b strings.Builder
-	seen := map[string]string{} // the default of an option
+	seen := map[string]bool{} // the default of an option
 	for _, m := range catalogue.Models() {
 		title := "all gradient models"
 		switch {
@@ -115,13 +115,13 @@ func optionTables() string {
 		}
 		var rows strings.Builder
 		for _, o := range m.Options {
-			known, ok := seen[o.Name]
-			if m.Delta > 0 && ok && known == fallback(o) {
+			row := fmt.Sprintf("| `%s` | %s | %s |\n", o.Name, described(o), fallback(o))
+			if m.Delta > 0 && seen[row] {
 				continue
 			}
-			fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", o.Name, described(o), fallback(o))
-			if m.Delta > 0 && !ok {
-				seen[o.Name] = fallback(o)
+			rows.WriteString(row)
+			if m.Delta > 0 {
+				seen[row] = true
 			}
 		}
 		if rows.Len() > 0 {

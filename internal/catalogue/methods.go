@@ -10,7 +10,7 @@ import (
 const (
 	MethodAuto            = "auto"
 	MethodJointMoments    = "joint_moments" // of least squares alone
-	MethodNewton          = "newton"        // of the others alone
+	MethodNewton          = "newton"        // of logistic and Huber fits alone
 	MethodStaged          = "staged"        // of l1 alone
 	MethodExponential     = "exponential_mechanism"
 	MethodObjective       = "objective_perturbation"

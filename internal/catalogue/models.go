@@ -40,11 +40,11 @@ var l1Options = []Option{
 }
 
 // gradientOptions are those of every model that is fitted by private gradients; least
-// squares has a method of its own.
+// squares has a method of its own, and so have the others.
 func gradientOptions(squares bool) []Option {
-	method := "algorithm: auto, a whitened descent, or one of the papers' methods"
+	method := "algorithm: auto, which is newton for dp_logistic_regress and dp_huber_regress and a descent, whitened or plain, where rows and budget are few; newton; or one of the papers' methods"
 	if squares {
-		method = "algorithm: auto, which is joint_moments for dp_linear_regress, a whitened descent for the others and plain descent where rows and budget are few; dp_linear_regress only: joint_moments; or one of the papers' methods"
+		method = "algorithm: auto, which for dp_linear_regress is joint_moments and plain descent where rows and budget are few; dp_linear_regress only: joint_moments; or one of the papers' methods"
 	}
 	return append([]Option{text("method", MethodAuto, method, gradientMethodNames(squares)...)}, commonOptions...)
 }

@@ -14,6 +14,7 @@
 //	whiten              the same in coordinates in which second moments are the identity
 //	row_block, scan, magnitudes, triangular, intervals  what fits in few passes share
 //	joint_*             least squares from joint moments of rows and residuals
+//	newton_*            logistic and Huber fits by private Newton steps
 //	aggregate, rangemean  sample and aggregate
 //	l1                  median regression: the choice of a method, and its two single mechanisms
 //	l1_staged           median regression in private stages

@@ -40,8 +40,8 @@ var newtonShares = struct {
 	meat                           float64
 }{
 	first: 0.12, lengths: 0.015,
-	scores:     [newtonSteps]float64{0.07, 0.10, 0.415},
-	curvatures: [newtonSteps]float64{0.05, 0.06, 0.09},
+	scores:     [newtonSteps]float64{0.07, 0.10, 0.445},
+	curvatures: [newtonSteps]float64{0.05, 0.06, 0.06},
 	magnitudes: [newtonSteps]float64{0.01, 0.01, 0},
 	meat:       0.04,
 }

@@ -83,7 +83,7 @@ func (c huberCurve) firstCut() float64       { return c.cut }
 func (c huberCurve) reach() float64          { return c.delta }
 func (c huberCurve) longest() float64        { return 8 * c.delta }
 func (huberCurve) most() float64             { return 1 }
-func (huberCurve) tailShare() float64        { return 0.12 }
+func (huberCurve) tailShare() float64        { return 0.08 }
 
 // begin is a step of least squares of the cut target.
 func (huberCurve) begin(s *newtonStart) (w []float64, curvature float64) {

@@ -11,13 +11,19 @@ import (
 // The noise of second moments, as in momentNoise, from which on Newton takes what is small
 // for noise, and auto takes a descent instead.
 const (
-	cautiousMoments   = 0.02
-	mostNewtonMoments = 0.04
+	cautiousMoments     = 0.02
+	mostLogisticMoments = 0.04
+	mostHuberMoments    = 0.025
 )
 
 // newtonServes reports whether auto takes Newton where it whitens: a function of public
 // facts.
-func (p *problem) newtonServes() bool { return p.momentNoise() <= mostNewtonMoments }
+func (p *problem) newtonServes() bool {
+	if p.Labels {
+		return p.momentNoise() <= mostLogisticMoments
+	}
+	return p.momentNoise() <= mostHuberMoments
+}
 
 // newton is a private Newton fit of a logistic or Huber loss.
 func (p *problem) newton() (fit, error) {
@@ -55,14 +61,20 @@ func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 		return Forecast{}, err
 	}
 	size, curvature := 0.5, 0.25
-	if c, ok := a.Curve.(huberCurve); ok {
-		size, curvature = c.delta, math.Erf(c.delta/p.residual()/math.Sqrt2)
+	if c, ok := a.Curve.(huberCurve); ok { // rows differ less in length than normal numbers in size
+		size, curvature = 0.75*c.delta, math.Erf(c.delta/p.residual()/math.Sqrt2)
 	}
 	f := newNewtonFit(r)
+	f.mean, f.rescale, f.rescaleScores = curvature, 1, 1
+	tails := expectedMagnitudes(r.magnitudeNoise[0], size*math.Sqrt(p.d()), size, p.N).apart()
+	if tails.seen {
+		f.scores, f.lengths, f.scoresAreKnown = tails, tails, true
+	}
 	last := newtonSteps - 1
-	f.scores, f.rescaleScores, f.scoresAreKnown = expectedMagnitudes(r.magnitudeNoise[0], size*math.Sqrt(p.d()), size, p.N).apart(), 1, true
-	f.lengths, f.rescale = f.scores, 1
 	f.choose(last)
 	deviation := 2 * f.limit * r.scoreNoise[last].NoiseMultiplier / f.n / curvature
+	if !tails.seen {
+		deviation *= math.Sqrt(curvature)
+	}
 	return Forecast{Deviation: repeat(min(p.Radius/math.Sqrt(p.d()), deviation), p.D)}, nil
 }

@@ -85,7 +85,7 @@ var mutants = []mutant{
 	{"coordinates bounded one by one, and none counted", "internal/mech/fixedpoint.go",
 		"	if c.Norm == LInf {\n		s.Mul(", "	if c.Norm == LInf && c.D == 0 {\n		s.Mul(", []tests{{"./internal/mech", "TestGaussianReleaseAdds"}}},
 	{"rows are not clipped", "internal/mech/fixedpoint.go",
-		`factor*min(1, limit/length), -1`, `factor*max(1, min(1, limit/length)), -1`, []tests{{"./internal/mech", "TestSensitivityHolds|TestClamp|TestContributions"}}},
+		`if length > limit {`, `if length > 2*limit {`, []tests{{"./internal/mech", "TestSensitivityHolds|TestClamp|TestContributions"}}},
 	{"rows are clipped without room for rounding", "internal/mech/fixedpoint.go",
 		`const provedLimit = 1 - 0x1p-30`, `const provedLimit = 1`, []tests{{"./internal/mech", "TestSensitivityHolds|TestClamp"}}},
 	{"integers are not compared with the bound", "internal/mech/fixedpoint.go",
@@ -204,6 +204,22 @@ var mutants = []mutant{
 		"	out.dropRare()\n", "", []tests{{"./internal/mech/expmech", "TestOneRowDoesNot"}}},
 	{"exponential mechanism: no room for rounding", "internal/mech/expmech/expmech.go",
 		`return 0x1p-30 * (1`, `return 0 * (1`, []tests{{"./internal/mech/expmech", "TestRowSlack|TestTerms"}}},
+
+	// Newton steps.
+	{"newton: half of the noise on scores", "internal/dpsco/newton.go",
+		`r.scoreNoise[t], r.curvatureNoise[t] = part(share.scores[t]), part(share.curvatures[t])`, `r.scoreNoise[t], r.curvatureNoise[t] = part(4*share.scores[t]), part(share.curvatures[t])`, []tests{{"./internal/dpsco", "TestNewtonCostsWhatItReleases"}}},
+	{"newton: a histogram is not charged", "internal/dpsco/newton.go",
+		`noises = append(noises, r.magnitudeNoise[t], r.magnitudeNoise[t])`, `noises = append(noises, r.magnitudeNoise[t])`, []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
+	{"newton: the meat has the noise of the curvature", "internal/dpsco/newton_fit.go",
+		`meats.merged().Release(meat, f.meatNoise, src)`, `meats.merged().Release(meat, f.curvatureNoise[newtonSteps-1], src)`, []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
+	{"newton: weights follow the label", "internal/dpsco/newton_curve.go",
+		`derivative, max(p, 1-p), model`, `derivative, math.Abs(derivative), model`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
+	{"newton: scores are not brought within their limit", "internal/dpsco/newton_rows.go",
+		`min(1, limit/(length*r.most[i]), square(bound/length)/r.model[i])`, `min(1, square(bound/length)/r.model[i])`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
+	{"newton: the limit follows the rows", "internal/dpsco/newton_fit.go",
+		"	f.choose(t)\n", "	f.choose(t)\n	if v := math.Abs(x.Y[0]); v < 1e9 {\n		f.limit += v\n	}\n", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
+	{"newton: rows without numbers have a length", "internal/dpsco/row_block.go",
+		`length[i], e[i] = math.NaN(), math.NaN()`, `length[i], e[i] = 1, 0`, []tests{{"./internal/dpsco", "TestRowsWithoutNumbersAreOneRowToNewton"}}},
 
 	// Means.
 	{"the search for a centre is not charged", "internal/dpsco/mean/ksu.go",
