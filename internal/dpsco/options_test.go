@@ -198,3 +198,26 @@ func TestTheCentreNamesTheLeastDelta(t *testing.T) {
 		}
 	}
 }
+
+// A label that is not given is the catalogue's, whatever the other one is.
+func TestALabelThatIsLeftOutHasItsDefault(t *testing.T) {
+	for _, c := range []struct {
+		given    map[string]any
+		neg, pos float64
+	}{
+		{nil, 0, 1}, {map[string]any{"negative_label": -1.}, -1, 1}, {map[string]any{"positive_label": 2.}, 0, 2},
+		{map[string]any{"negative_label": 2.}, 2, 1}, {map[string]any{"negative_label": 1., "positive_label": 0.}, 1, 0},
+	} {
+		a, err := Recipe("logistic", c.given, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := a.Plan(Shape{1000, 2, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Parameters["negative_label"] != c.neg || p.Parameters["positive_label"] != c.pos {
+			t.Errorf("%v: %v and %v", c.given, p.Parameters["negative_label"], p.Parameters["positive_label"])
+		}
+	}
+}

@@ -62,7 +62,14 @@ func Recipe(model string, given map[string]any, features []string) (Algorithm, e
 	return a, err
 }
 
-// regression is a model before any option is given.
+// regression is a model before any option is given. Its labels are those of the catalogue:
+// the database leaves options out that have their default, also one of two labels.
 func regression(m catalogue.Model) Regression {
-	return Regression{Loss: losses[m.Name], Labels: m.Labels}
+	a := Regression{Loss: losses[m.Name], Labels: m.Labels}
+	for name, label := range map[string]*float64{"negative_label": &a.Negative, "positive_label": &a.Positive} {
+		if o, ok := m.Option(name); ok {
+			*label = o.Default.(float64)
+		}
+	}
+	return a
 }
