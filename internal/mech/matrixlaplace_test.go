@@ -34,8 +34,8 @@ func gammaDifference(m int) func(t float64) float64 {
 
 // The noise is that of the theorem: with one column it is Laplace noise of scale 2
 // Bound^2/Epsilon; for any number, entries off the diagonal and half the difference of two on
-// it are Bound^2/Epsilon times the difference of two Gamma(D+1). One comparison in 1e7 fails by
-// chance, had the seeds not been fixed.
+// it are Bound^2/Epsilon times the difference of two Gamma(D+1). A comparison fails by chance with
+// probability 1e-8, were the seeds not fixed; there are five.
 func TestMatrixLaplaceHasItsLaw(t *testing.T) {
 	const n, bound, epsilon = 3, 1.5, .7
 	for _, d := range []int{1, 2, 4} {
