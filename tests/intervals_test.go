@@ -6,8 +6,8 @@ import (
 )
 
 // Least squares with rows enough comes with intervals that hold the truth, in the table's
-// units; other fits say why they have none.
-func TestLeastSquaresHasIntervals(t *testing.T) {
+// units, and so does a Huber fit; other fits say why they have none.
+func TestFitsHaveIntervals(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.regressable("zcdp", 500, 1e-4)
 	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 20, 1e-5, features => '{age,region,insured}')`, w.dataset)
@@ -22,7 +22,11 @@ func TestLeastSquaresHasIntervals(t *testing.T) {
 			t.Errorf("%s: %s", term, one[string](w, w.analyst, `SELECT format('%s to %s', ci_low, ci_high) FROM dp.coefficients WHERE release = dp_last_release($1) AND term = $2`, w.dataset, term))
 		}
 	}
-	for _, call := range []string{`dp_huber_regress('%s', 5)`, `dp_linear_regress('%s', 5, method => 'gd')`, `dp_linear_regress('%s', 5, penalty => 'l2', lambda => 0.1)`} {
+	w.mustRegress(w.analyst, `SELECT * FROM dp_huber_regress($1, 5, 1e-5)`, w.dataset)
+	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp.coefficients WHERE release = dp_last_release($1) AND ci_low < ci_high AND std_err > 0 AND why_null IS NULL`, w.dataset); n == 0 {
+		t.Errorf("a Huber fit has no interval")
+	}
+	for _, call := range []string{`dp_huber_regress('%s', 5, method => 'gd')`, `dp_linear_regress('%s', 5, method => 'gd')`, `dp_linear_regress('%s', 5, penalty => 'l2', lambda => 0.1)`} {
 		w.mustRegress(w.analyst, `SELECT * FROM `+fmt.Sprintf(call, w.dataset))
 		if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp.coefficients WHERE release = dp_last_release($1) AND (why_null IS NULL OR ci_low IS NOT NULL OR p_value IS NOT NULL)`, w.dataset); n != 0 {
 			t.Errorf("%s: %d coefficients neither have an interval nor say why", call, n)

@@ -19,13 +19,12 @@ type newtonFit struct {
 	mean float64    // curvature
 
 	whitened *mat.Dense // whitens the rows by the first pass
-	spread   float64    // mean square of rows in the coming coordinates, times their curvature
 
-	scores         *magnitudes // of scores times rows or, after the first pass, of rows; nil: none is seen
-	lengths        *magnitudes // of rows times the root of their curvatures, or of rows
-	rescale        float64     // from the coordinates of lengths to the coming ones
-	rescaleScores  float64
-	scoresAreKnown bool // scores are those of scores
+	scores         *magnitudes // what score writes as tails, times lengths, or after the first pass lengths of rows; nil: not seen
+	lengths        *magnitudes // of rows times the root of their curvatures, or after the first pass of rows
+	rescale        float64     // of lengths, to the coming coordinates
+	rescaleScores  float64     // of scores
+	scoresAreKnown bool        // the pass before saw scores
 
 	limit, bound float64 // of scores and curvatures in the pass
 
@@ -108,10 +107,9 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	f.whitened = s.q
 	f.p = mat.NewDense(f.shape.D, f.shape.D, nil)
 	f.p.Scale(1/math.Sqrt(f.mean*(1+tilt)), s.q)
-	f.spread = meanSquare(s.q, s.moments, 0) / (1 + tilt)
 	if lengths.seen {
 		f.scores, f.lengths = lengths, lengths
-		f.rescale = math.Sqrt(f.spread / lengths.excessSquare(0))
+		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / lengths.excessSquare(0))
 		f.rescaleScores = f.rescale / math.Sqrt(f.mean)
 	}
 }
@@ -126,7 +124,7 @@ func (f *newtonFit) choose(t int) {
 	zScore, zCurvature := f.scoreNoise[t].NoiseMultiplier/f.n, f.curvatureNoise[t].NoiseMultiplier/f.n
 	weight, unit := f.Curve.tailShare(), f.rescaleScores
 	if !f.scoresAreKnown {
-		weight, unit = 0.3*math.Sqrt(f.mean), unit*reach
+		weight, unit = startShare*math.Sqrt(f.mean), unit*reach
 	}
 	f.limit = cheapest(unit*math.Sqrt(f.scores.excessSquare(0)), -8, 32, func(limit float64) float64 {
 		return f.d*square(2*limit*zScore) + square(weight*unit*f.scores.excess(limit/unit))
@@ -135,6 +133,9 @@ func (f *newtonFit) choose(t int) {
 		return 2*math.Sqrt(f.d)*square(bound)*zCurvature + square(f.rescale)*f.lengths.excessSquare(bound/f.rescale)
 	})
 }
+
+// startShare is how much the mean of lengths beyond the first step's limit weighs.
+const startShare = 0.3
 
 // cheapest returns the multiple of unit, by powers of the fourth root of 2, of least cost.
 func cheapest(unit float64, from, to int, cost func(v float64) float64) float64 {

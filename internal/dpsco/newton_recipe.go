@@ -73,7 +73,7 @@ func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 	last := newtonSteps - 1
 	f.choose(last)
 	deviation := 2 * f.limit * r.scoreNoise[last].NoiseMultiplier / f.n / curvature
-	if !tails.seen {
+	if !tails.seen { // the limit is then one of whitened coordinates
 		deviation *= math.Sqrt(curvature)
 	}
 	return Forecast{Deviation: repeat(min(p.Radius/math.Sqrt(p.d()), deviation), p.D)}, nil

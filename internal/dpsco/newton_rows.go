@@ -12,7 +12,7 @@ type newtonRows struct {
 	*rowBlock
 	score  []float64 // minus the derivative of the loss
 	most   []float64 // bounds its size
-	tail   []float64 // what, times the length, says how far out limits belong
+	tail   []float64 // times the length, how far out limits belong
 	model  []float64 // curvature of the loss, or what is expected of it
 	robust []float64 // curvature that serves far from the minimum as well
 	weight []float64 // of the row in score and curvature
