@@ -60,7 +60,8 @@ const ourRoutines = ` FROM pg_catalog.pg_proc p
    WHERE p.proowner = 'dp_owner'::regrole AND p.pronamespace IN ('public'::regnamespace, 'dp'::regnamespace, 'dp_int'::regnamespace)`
 
 // revokeAll takes back what earlier files granted, for the files grant again what they
-// mean to. What a steward granted to other roles stays.
+// mean to. What a steward granted to other roles stays. It notes where the rows of all
+// routines stand then, for dropStale.
 const revokeAll = `
 DO $$
 DECLARE
@@ -70,20 +71,22 @@ BEGIN
     EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC, dp_analyst, dp_admin, dp_loopback, dp_sidecar', f);
   END LOOP;
   REVOKE ALL ON ALL TABLES IN SCHEMA dp FROM PUBLIC, dp_analyst, dp_admin;
+  PERFORM pg_catalog.set_config('dp.routines', coalesce((SELECT string_agg(concat_ws(' ', p.oid, p.ctid), ';')` + ourRoutines + `), ''), true);
 END $$;
 `
 
-// dropStale drops functions that no file has any more: those that this transaction has not
-// written. The comparison is with the low 32 bits of its number, as xmin holds them.
+// dropStale drops functions that no file has any more: those whose rows stand where they
+// stood after revokeAll. To replace a function writes its row anew, elsewhere. An old signature
+// of a function that files name without its arguments is dropped by the migration that changes it.
 const dropStale = `
 DO $$
 DECLARE
-  f regprocedure;
+  names CONSTANT text := (SELECT string_agg(p.oid::regprocedure::text, ', ')` + ourRoutines + `
+     AND concat_ws(' ', p.oid, p.ctid) = ANY (string_to_array(current_setting('dp.routines'), ';')));
 BEGIN
-  FOR f IN SELECT p.oid` + ourRoutines + `
-     AND p.xmin::text <> (pg_catalog.pg_current_xact_id()::text::bigint & 4294967295)::text LOOP
-    EXECUTE format('DROP ROUTINE %s', f);
-  END LOOP;
+  IF names IS NOT NULL THEN
+    EXECUTE 'DROP ROUTINE ' || names;
+  END IF;
 END $$;
 `
 

@@ -296,6 +296,30 @@ func TestReplacingCodeUnderReaders(t *testing.T) {
 	}
 }
 
+// A function that no file has any more goes, also where another such function calls it.
+func TestReplacingCodeDropsWhatNoFileHas(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	config := Config{Admin: parse(t, c.SuperuserURL(db))}
+	install(t, config)
+	c.Exec(t, db, `SET ROLE dp_owner;
+		CREATE FUNCTION dp_int.of_an_older_build(int) RETURNS int LANGUAGE sql RETURN $1;
+		CREATE FUNCTION dp_int.also_of_it(int) RETURNS int LANGUAGE sql RETURN dp_int.of_an_older_build($1)`)
+	routines := func() (n int) {
+		if err := connect(t, c.SuperuserURL(db)).QueryRow(t.Context(), `SELECT count(*) FROM pg_proc WHERE proowner = 'dp_owner'::regrole`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := routines()
+	if _, err := Up(t.Context(), config.Admin); err != nil {
+		t.Fatal(err)
+	}
+	if after := routines(); after != before-2 {
+		t.Errorf("%d functions, %d before with two that no file has", after, before)
+	}
+}
+
 // A migration that the server refuses leaves the version where it was.
 func TestRefusedMigrationCanBeRepeated(t *testing.T) {
 	c := cluster(t)

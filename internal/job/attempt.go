@@ -238,7 +238,7 @@ func (s *Sidecar) record(ctx context.Context, log *slog.Logger, c *claim, err er
 	default:
 		s.config.Watch.Ended("handed_back")
 		log.Warn("handed back", "error", err)
-		reason, hint := lockReason(err)
+		reason, hint := passing(err)
 		return s.autocommit.exec(ctx, handBackFor, c.ID, c.Token, errors.Is(err, errShutdown), reason, hint)
 	}
 }
@@ -446,13 +446,17 @@ func goingDown(pg *pgconn.PgError) bool {
 	return pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code == "25P03" || pg.Code == "25P04"
 }
 
-// lockReason says, for the job's callers, that somebody's open transaction holds a lock
-// that the job needs, and returns nil for any other error. Such a job pauses before it is
-// tried again.
-func lockReason(err error) (reason, hint *string) {
+// passing says, for the job's callers, what stands in the way of the job and may stay for a
+// while: a lock that somebody's open transaction holds, or a server without connections, memory
+// or disk to spare. It returns nil for any other error. Such a job pauses before it is tried again.
+func passing(err error) (reason, hint *string) {
 	var pg *pgconn.PgError
 	switch {
-	case !errors.As(err, &pg) || pg.Code != "55P03":
+	case !errors.As(err, &pg):
+		return nil, nil
+	case pg.Code[:2] == "53":
+		pg = &pgconn.PgError{Message: "the server has no connection, memory or disk to spare for this job", Hint: "Ask again later, or let the administrator see the server's log. " + nothingSpent}
+	case pg.Code != "55P03":
 		return nil, nil
 	case pg.Hint == "": // in the server's own words
 		pg = &pgconn.PgError{Message: "somebody's open transaction holds what this job needs", Hint: "See pg_locks, and ask again once it has ended. " + nothingSpent}
