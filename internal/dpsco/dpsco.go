@@ -18,6 +18,7 @@
 //	aggregate, rangemean  sample and aggregate
 //	l1                  median regression: the choice of a method, and its two single mechanisms
 //	l1_staged           median regression in private stages
+//	score_*             how well a release predicts
 //	expect              the error to expect from noise, from public facts
 package dpsco
 

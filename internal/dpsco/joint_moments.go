@@ -105,20 +105,7 @@ func (r *jointReleases) all() (noises []mech.Gaussian) {
 
 // check reports whether every release can be made.
 func (r *jointReleases) check() error {
-	for _, noise := range r.all() {
-		if err := noise.Check(); err != nil {
-			return infeasible(err)
-		}
-	}
-	for _, contract := range []mech.MomentContract{r.pilotContract(), r.meatContract()} {
-		if err := contract.Check(); err != nil {
-			return infeasible(err)
-		}
-	}
-	if err := mech.CheckHistogram(halfOctaves, r.shape.N, 1); err != nil {
-		return infeasible(err)
-	}
-	return nil
+	return checkReleases(r.shape.N, r.all(), r.pilotContract(), r.meatContract())
 }
 
 // pilotContract is that of the joint moments of a row and its residual.

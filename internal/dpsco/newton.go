@@ -93,20 +93,7 @@ func (r *newtonReleases) all() []mech.Gaussian {
 
 // check reports whether every release can be made.
 func (r *newtonReleases) check() error {
-	for _, noise := range r.all() {
-		if err := noise.Check(); err != nil {
-			return infeasible(err)
-		}
-	}
-	for _, contract := range []mech.MomentContract{r.firstContract(), r.curvatureContract()} {
-		if err := contract.Check(); err != nil {
-			return infeasible(err)
-		}
-	}
-	if err := mech.CheckHistogram(halfOctaves, r.shape.N, 1); err != nil {
-		return infeasible(err)
-	}
-	return nil
+	return checkReleases(r.shape.N, r.all(), r.firstContract(), r.curvatureContract())
 }
 
 // firstContract is that of the joint moments of a row and its target.

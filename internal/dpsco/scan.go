@@ -63,3 +63,22 @@ func releaseMagnitudes(h *merging[*mech.Histogram], noise mech.Gaussian, unit, l
 
 // longest is up to which length rows of d whitened coordinates are looked at.
 func longest(d int) float64 { return 64 * (1 + math.Sqrt(float64(d))) }
+
+// checkReleases reports whether releases with these noises, of second moments under these
+// contracts and of histograms of n magnitudes, can be made.
+func checkReleases(n int, noises []mech.Gaussian, moments ...mech.MomentContract) error {
+	for _, noise := range noises {
+		if err := noise.Check(); err != nil {
+			return infeasible(err)
+		}
+	}
+	for _, contract := range moments {
+		if err := contract.Check(); err != nil {
+			return infeasible(err)
+		}
+	}
+	if err := mech.CheckHistogram(halfOctaves, n, 1); err != nil {
+		return infeasible(err)
+	}
+	return nil
+}
