@@ -66,7 +66,7 @@ func TestNewtonsMissingIntervalsHaveAReason(t *testing.T) {
 		says string
 	}{
 		"a penalty":       {Regression{Penalty: catalogue.PenaltyL2, Lambda: 0.1}, gauss, 1, "penalty"},
-		"an active ball":  {Regression{Radius: 0.1}, gauss, 1, "ball"},
+		"an active ball":  {Regression{Radius: 0.1}, gauss, 1, "radius"},
 		"few rows":        {Regression{}, labelLaw("gauss", 500, 3, 1), 0.1, noErrors},
 		"too little":      {Regression{Method: catalogue.MethodNewton}, labelLaw("gauss", 500, 3, 1), 0.3, "hides some direction"},
 		"far from scale":  {Regression{Radius: 1e4}, farFromScale(gauss), 1, ""},
