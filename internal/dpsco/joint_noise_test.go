@@ -18,12 +18,20 @@ import (
 // their standard errors. Seeds are fixed.
 func TestReleasesTellTheirNoise(t *testing.T) {
 	const draws = 20
-	for _, kind := range []string{"gauss", "skew", "flags", "cond"} {
-		x := drawLaw(kind, 30_000, 5, 1)
+	for _, c := range []struct {
+		kind string
+		a    Regression
+		draw func(kind string, n, d int, seed uint64) Data
+	}{
+		{"gauss", Regression{Loss: loss.Squared{}}, drawLaw}, {"skew", Regression{Loss: loss.Squared{}}, drawLaw}, {"flags", Regression{Loss: loss.Squared{}}, drawLaw}, {"cond", Regression{Loss: loss.Squared{}}, drawLaw},
+		{"gauss", Regression{Loss: loss.Logistic{}, Labels: true}, labelLaw}, {"skew", Regression{Loss: loss.Logistic{}, Labels: true}, labelLaw}, {"gauss", Regression{Loss: loss.Huber{}}, drawLaw},
+	} {
+		kind := c.kind
+		x := c.draw(kind, 30_000, 5, 1)
 		fits, told := make([][]float64, x.D), make([][]float64, x.D)
 		src := mechtest.Source(t, 3)
 		for range draws {
-			p, err := Regression{Loss: loss.Squared{}}.Plan(x.Shape, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+			p, err := c.a.Plan(x.Shape, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 			if err != nil {
 				t.Fatal(err)
 			}
