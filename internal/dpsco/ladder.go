@@ -20,7 +20,7 @@ const growth = 1.5
 // What reading and fitting take beside what grows with the table, and a value's part of it.
 const (
 	overhead = 8 * time.Millisecond
-	pull     = 60 * time.Nanosecond
+	pull     = 50 * time.Nanosecond
 )
 
 // NewLadder returns that of a plan whose columns are read with it, all within limit. Its

@@ -66,11 +66,11 @@ func (f staged) seconds() float64 {
 	return 1e-3 + n*(3e-7+1e-7*d+5e-9*d*d) + 3e-5*d*d + 4e-7*d*d*d
 }
 
-// seconds are those of the passes, each over products of all pairs of columns, of the
-// noise, and of the proximal points of a penalty.
+// seconds are those of the passes, each over products of all pairs of columns, which are
+// fast beside what is done once a column, of the noise, and of the proximal points of a penalty.
 func (a JointMoments) seconds(s Shape) float64 {
-	products := float64(s.D+8) * float64(s.D+8)
-	seconds := 4e-10*float64(pilotPasses+a.Steps)*float64(s.N)*products + 5e-6*products + 3e-4
+	d, products := float64(s.D), float64(s.D+8)*float64(s.D+8)
+	seconds := 1e-9*float64(pilotPasses+a.Steps)*float64(s.N)*(20+7*d+0.05*d*d) + 4e-6*products + 3e-4
 	if _, ball := a.Psi.(prox.L2Ball); !ball {
 		seconds += 4e-5*products + 1e-2
 	}
