@@ -199,25 +199,30 @@ func TestUpgradeKeepsTheDeltaOfKeptAnswers(t *testing.T) {
 }
 
 // A copy that was left nothing, by the one filter that there was, has nothing after the
-// upgrade by any other: pure epsilons may add up to less than what their rho proved.
+// upgrade by any other: pure epsilons may add up to less than what their rho proved. That
+// holds also where an account had all filters before it went back to an older dpsidecar.
 func TestUpgradeLeavesAnAdoptedCopyNothing(t *testing.T) {
-	w := lonelyWorld(t, 4, 1e-6)
-	w.mustCharge(privacy.BoundedRange{Epsilon: .5})
-	w.exec(w.super, `BEGIN`)
-	w.exec(w.super, `UPDATE dp_int.account SET epsilon = 1.1485699440908124, cap = spent, proven_epsilon = 1.1485699440908124`)
-	w.exec(w.super, `SELECT dp_int.ledger_budget(id, $1, 'somebody', jsonb_build_object('adopt', jsonb_build_object('original', 'goes on'), 'budget', dp_int.describe_budget(a, a.epsilon, a.delta))) FROM dp_int.account a`, w.dataset)
-	w.exec(w.super, `SET LOCAL session_replication_role = replica`)
-	w.exec(w.super, `UPDATE dp_int.ledger SET event = event #- '{budget,account_epsilon}'`)
-	w.exec(w.super, `SET LOCAL session_replication_role = origin`)
-	w.exec(w.super, `SELECT dp_int.bring_filters()`)
-	w.exec(w.super, `COMMIT`)
-	if left := one[float64](w, w.steward, `SELECT epsilon_remaining FROM dp.budget`); left != 0 {
-		t.Errorf("%v is left", left)
+	for name, older := range map[string]string{"never upgraded": `true`, "upgraded before": `event ? 'adopt'`} {
+		t.Run(name, func(t *testing.T) {
+			w := lonelyWorld(t, 4, 1e-6)
+			w.mustCharge(privacy.BoundedRange{Epsilon: .5})
+			w.exec(w.super, `BEGIN`)
+			w.exec(w.super, `UPDATE dp_int.account SET epsilon = 1.1485699440908124, cap = spent, proven_epsilon = 1.1485699440908124`)
+			w.exec(w.super, `SELECT dp_int.ledger_budget(id, $1, 'somebody', jsonb_build_object('adopt', jsonb_build_object('original', 'goes on'), 'budget', dp_int.describe_budget(a, a.epsilon, a.delta))) FROM dp_int.account a`, w.dataset)
+			w.exec(w.super, `SET LOCAL session_replication_role = replica`)
+			w.exec(w.super, `UPDATE dp_int.ledger SET event = event #- '{budget,account_epsilon}' WHERE `+older)
+			w.exec(w.super, `SET LOCAL session_replication_role = origin`)
+			w.exec(w.super, `SELECT dp_int.bring_filters()`)
+			w.exec(w.super, `COMMIT`)
+			if left := one[float64](w, w.steward, `SELECT epsilon_remaining FROM dp.budget`); left != 0 {
+				t.Errorf("%v is left", left)
+			}
+			for _, e := range []privacy.Event{privacy.Pure{Epsilon: 1e-9}, privacy.ZCDP{Rho: 1e-12}} {
+				_, err := w.charge(e)
+				w.wantRefusal(err, "and 0 is left")
+			}
+			w.exec(w.steward, `SELECT dp_set_budget($1, 1, 1e-6)`, w.dataset)
+			w.mustCharge(privacy.Pure{Epsilon: .5})
+		})
 	}
-	for _, e := range []privacy.Event{privacy.Pure{Epsilon: 1e-9}, privacy.ZCDP{Rho: 1e-12}} {
-		_, err := w.charge(e)
-		w.wantRefusal(err, "and 0 is left")
-	}
-	w.exec(w.steward, `SELECT dp_set_budget($1, 1, 1e-6)`, w.dataset)
-	w.mustCharge(privacy.Pure{Epsilon: .5})
 }

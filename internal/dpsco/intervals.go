@@ -40,10 +40,14 @@ func positivePart(s *mat.SymDense) *mat.SymDense {
 	return part
 }
 
+// mostDegrees are as good as any number; with far more, from about 1e12 on, what computes the
+// t distribution is wrong.
+const mostDegrees = 1e6
+
 // halfWidth is that of an interval that covers 95 % of estimates with a given
 // standard deviation, known to some degrees of freedom, and off by bias at most.
 func halfWidth(deviation, df, bias float64) float64 {
-	student := distuv.StudentsT{Sigma: 1, Nu: min(df, 1e6)}
+	student := distuv.StudentsT{Sigma: 1, Nu: min(df, mostDegrees)}
 	return biasedQuantile(bias/deviation) * deviation * student.Quantile(0.975) / distuv.UnitNormal.Quantile(0.975)
 }
 

@@ -37,7 +37,7 @@ type Result struct {
 func (r Result) PValues() (p []float64) {
 	for j, low := range r.Low {
 		t := math.Abs(low+r.High[j]) / 2 / r.StdErr[j]
-		p = append(p, 2*distuv.StudentsT{Mu: 0, Sigma: 1, Nu: r.DF[j]}.Survival(t))
+		p = append(p, 2*distuv.StudentsT{Mu: 0, Sigma: 1, Nu: min(r.DF[j], mostDegrees)}.Survival(t))
 	}
 	return p
 }

@@ -30,7 +30,7 @@ type Score struct {
 }
 
 // What the releases of a Score get of the budget, of zCDP or of epsilon. They add up to
-// 1; pure shares are dyadic, so that the sum is exact.
+// 1; pure shares do so exactly.
 var (
 	scoreShares      = map[string]float64{sizes: 0.22, targets: 0.04, centre: 0.04, deviations: 0.15, moments: 0.55}
 	labelScoreShares = map[string]float64{sizes: 0.25, moments: 0.75}
@@ -144,7 +144,7 @@ func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accoun
 func (a Score) pureNoise(s Shape, b privacy.Budget, _ privacy.Accountant) (*scoring, privacy.Event, error) {
 	g := &scoring{Score: a, shape: s, pure: true, noises: map[string]release{}}
 	for name, share := range pureScoreShares {
-		g.noises[name] = mech.Laplace{Epsilon: share * below(b.Epsilon)}
+		g.noises[name] = mech.Laplace{Epsilon: below(share * below(b.Epsilon))}
 	}
 	return g, privacy.Pure{Epsilon: b.Epsilon}, nil
 }

@@ -157,6 +157,19 @@ func TestAScoreCostsItsBudget(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
 	}
+	for _, epsilon := range []float64{0.1, 0.7, 1, 1.1, 3.3} { // of most of which .75 is no float64
+		g, _, err := scores()["labels"].pureNoise(Shape{1000, 2, true}, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := new(big.Rat)
+		for _, noise := range g.noises {
+			sum.Add(sum, new(big.Rat).SetFloat64(noise.(mech.Laplace).Epsilon))
+		}
+		if sum.Cmp(new(big.Rat).SetFloat64(below(epsilon))) > 0 {
+			t.Errorf("at eps %v the releases cost %v", epsilon, sum.FloatString(25))
+		}
+	}
 	for _, shares := range []map[string]float64{scoreShares, labelScoreShares, pureScoreShares} {
 		sum := 0.0
 		for _, share := range shares {

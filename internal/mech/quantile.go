@@ -93,6 +93,9 @@ type Quantile struct {
 	Upward                bool
 }
 
+// mostPriorRecords is what Prior/Epsilon is at most: scores then fit an int64.
+const mostPriorRecords = 0x1p52
+
 // Check reports whether the parameters can be used.
 //
 // Errors: wraps ErrParams.
@@ -103,7 +106,13 @@ func (q Quantile) Check() error {
 	if !(q.Prior >= 0 && q.Prior <= 64) {
 		return fmt.Errorf("%w: Prior = %v; it must be in [0, 64]", ErrParams, q.Prior)
 	}
-	return checkEpsilon(q.Epsilon)
+	if err := checkEpsilon(q.Epsilon); err != nil {
+		return err
+	}
+	if !(q.Prior <= mostPriorRecords*q.Epsilon) {
+		return fmt.Errorf("%w: Prior = %v; with Epsilon = %v it must be at most %v", ErrParams, q.Prior, q.Epsilon, mostPriorRecords*q.Epsilon)
+	}
+	return nil
 }
 
 // Event returns what one Release costs.

@@ -62,6 +62,23 @@ func TestScoresMoveByOne(t *testing.T) {
 	}
 }
 
+// The largest Prior and the most records leave scores within an int64, whose differences are
+// what is selected by; a Prior that would not is refused.
+func TestScoresDoNotOverflow(t *testing.T) {
+	c := MagnitudeContract{-200, 200, maxRecords}
+	for _, q := range []Quantile{{0x1p-46, .999, 64, false}, {0x1p-50, .999, 4, true}} {
+		scores := q.scores(c, make([]int64, 401))
+		if err := q.Check(); err != nil || slices.Min(scores) < 0 || slices.Max(scores) >= 1<<61 {
+			t.Errorf("%+v: scores from %d to %d, %v", q, slices.Min(scores), slices.Max(scores), err)
+		}
+	}
+	for _, q := range []Quantile{{0x1p-47, .5, 64, false}, {0x1p-50, .5, 4.1, false}} {
+		if err := q.Check(); !errors.Is(err, ErrParams) {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+}
+
 // selectionLaw is that of Lemma 2, by inclusion and exclusion over the others that are kept.
 func selectionLaw(scores []int64, rate float64) []float64 {
 	least := slices.Min(scores)
@@ -188,7 +205,7 @@ func TestMisuseOfMagnitudes(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	for _, q := range []Quantile{{0, .5, 0, false}, {1, 0, 0, false}, {1, 1, 0, false}, {1, math.NaN(), 0, false}, {1, .5, -1, false}, {1, .5, math.NaN(), false}} {
+	for _, q := range []Quantile{{0, .5, 0, false}, {1, 0, 0, false}, {1, 1, 0, false}, {1, math.NaN(), 0, false}, {1, .5, -1, false}, {1, .5, math.NaN(), false}, {0x1p-50, .5, 64, false}} {
 		if err := q.Check(); !errors.Is(err, ErrParams) {
 			t.Errorf("%+v: %v", q, err)
 		}

@@ -269,7 +269,7 @@ var mutants = []mutant{
 	{"a score's histogram of residuals is not charged", "internal/dpsco/score.go",
 		`if noise, made := g.noises[name]; made {`, `if noise, made := g.noises[name]; made && name != sizes {`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
 	{"a pure score spends twice its epsilon", "internal/dpsco/score.go",
-		`mech.Laplace{Epsilon: share * below(b.Epsilon)}`, `mech.Laplace{Epsilon: 2 * share * below(b.Epsilon)}`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
+		`mech.Laplace{Epsilon: below(share * below(b.Epsilon))}`, `mech.Laplace{Epsilon: 2 * below(share*below(b.Epsilon))}`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
 	{"a score spends the reserve of delta", "internal/dpsco/score.go",
 		`Delta: b.Delta - privacy.Reserve(b.Delta)}`, `Delta: b.Delta}`, []tests{{"./internal/dpsco", "TestAScoreCosts"}}},
 	{"a score is about the exact mean of the target", "internal/dpsco/score_rows.go",

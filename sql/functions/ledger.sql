@@ -92,16 +92,17 @@ BEGIN
    WHERE a.id = p_account AND t.account = a.id;
 END $$;
 
--- Accounts of before the filters: their sums are those of the ledger as it is now, and an
--- entry says that all filters of their budget hold from here on. Where a copy was left
--- nothing, it has nothing by any of them.
+-- Accounts whose budget was set before the filters, or by an older dpsidecar since: their
+-- sums are those of the ledger as it is now, and an entry says that all filters of their
+-- budget hold from here on. Where a copy was left nothing, it has nothing by any of them.
 CREATE OR REPLACE FUNCTION dp_int.bring_filters() RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   a dp_int.account;
 BEGIN
   FOR a IN SELECT n.* FROM dp_int.account n
-            WHERE n.entries > 0 AND NOT EXISTS (SELECT FROM dp_int.ledger l WHERE l.account = n.id AND l.kind = 'budget' AND l.event #> '{budget,account_epsilon}' IS NOT NULL)
+            WHERE n.entries > 0 AND (SELECT l.event #> '{budget,account_epsilon}' FROM dp_int.ledger l
+                                      WHERE l.account = n.id AND l.kind = 'budget' AND l.event ? 'budget' ORDER BY l.seq DESC LIMIT 1) IS NULL
             ORDER BY n.id FOR UPDATE LOOP
     UPDATE dp_int.account n SET spent_epsilon = s.epsilon, rest = s.rest, rest_rho = s.rest_rho
       FROM dp_int.entry_sums AS s WHERE n.id = a.id AND s.account = a.id AND s.everybody;
