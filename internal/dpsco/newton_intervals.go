@@ -22,6 +22,14 @@ const (
 	redraws      = 30
 )
 
+// Rows with long scores weigh less in the fit. Where the model does not hold, they would
+// move it. There are no intervals where lengths have a tail as heavy as curve.leastIndex says,
+// and what may be cut of scores, with three deviations of noise as hidden rows, is more than
+// mostCut standard errors of the score. The figures did best on a few tables and laws.
+const mostCut = 10
+
+var scoresHide = cautious{deviations: 3, steepest: 8}
+
 // errors writes what the releases say of the errors of the coefficients, around the fit
 // with a full last step.
 func (f *newtonFit) errors(r *Result) {
@@ -56,8 +64,28 @@ func (f *newtonFit) whyNoIntervals() string {
 		return "the last step is too long to say how much is left; ask for more eps, or give scales that fit"
 	case f.open() >= mostOpen:
 		return "noise leaves the curvature too uncertain; ask for more eps, or leave out rare or nearly redundant features"
+	case !f.scoresAreKnown:
+		return "noise hides how long rows are; ask for more eps, or give scales that fit"
+	case f.tailIndex() < f.Curve.leastIndex() && f.cut() > mostCut:
+		return "a few long rows may carry the coefficients"
 	}
 	return ""
+}
+
+// tailIndex is the exponent of the tail of lengths: the mean of what scores and curvatures
+// show of it.
+func (f *newtonFit) tailIndex() float64 {
+	return (f.scores.index(intervalsHide) + f.lengths.index(intervalsHide)) / 2
+}
+
+// cut is how much of a coordinate of the mean score may be cut, in its standard errors.
+// Magnitudes of Huber scores are as if all residuals were beyond delta; the meat over the
+// curvature says how large they are.
+func (f *newtonFit) cut() float64 {
+	meat := max(0, mat.Trace(f.meat))
+	size := math.Sqrt(meat/max(mat.Trace(f.h), leastCurvature)) / f.Curve.reach()
+	deviation := math.Sqrt(meat/(f.n*f.d) + square(f.gDeviation))
+	return size * f.rescaleScores * f.scores.tail(f.limit/f.rescaleScores, scoresHide) / deviation
 }
 
 // lastMove is the last step in whitened coordinates.

@@ -2,6 +2,7 @@ package dpsco
 
 import (
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -31,7 +32,7 @@ func TestNewtonsIntervalsCoverTheCoefficientsOfTheLaw(t *testing.T) {
 		truth, _ := best(c.a.Loss, draw(600_000, 777))
 		tried, covered, quarter := 0, 0, 0
 		for seed := range uint64(50) {
-			r := resultOf(t, c.a, draw(20_000, 100+seed), 1, seed)
+			r := resultOf(t, c.a, draw(40_000, 100+seed), 1, seed)
 			for j := range r.StdErr {
 				tried++
 				middle, half := (r.Low[j]+r.High[j])/2, (r.High[j]-r.Low[j])/2
@@ -82,6 +83,46 @@ func TestNewtonsMissingIntervalsHaveAReason(t *testing.T) {
 	if r := resultOf(t, Regression{Loss: loss.Logistic{}, Labels: true}, gauss, 1, 1); r.WhyNull != "" || len(r.Low) != 3 || r.Covariance == nil {
 		t.Errorf("%+v", r)
 	}
+}
+
+// Tables whose feature has a tail of index 1.8 and counts up to 3 only have no intervals:
+// their fits are about rows that are not long. With a normal feature they have them. Without
+// the rule those of the heavy tail have them too. Seeds are fixed.
+func TestNewtonGivesNoIntervalsWhereLongRowsMayCarryTheFit(t *testing.T) {
+	const tables = 10
+	for _, a := range []Regression{{Loss: loss.Logistic{}, Labels: true}, {Loss: loss.Huber{Delta: 1}}} {
+		withheld := map[bool]int{}
+		for _, heavy := range []bool{true, false} {
+			for seed := range uint64(tables) {
+				if r := resultOf(t, a, bentLaw(a.Labels, heavy, 40_000, 200+seed), 1, seed); strings.Contains(r.WhyNull, "long rows") {
+					withheld[heavy]++
+				}
+			}
+		}
+		if withheld[true] < tables-1 || withheld[false] > 1 {
+			t.Errorf("%T: no intervals for %d of %d tables with a heavy tail of lengths, and for %d without", a.Loss, withheld[true], tables, withheld[false])
+		}
+	}
+}
+
+// bentLaw has a feature that counts up to 3 only, with a Pareto tail or a normal one.
+func bentLaw(labels, heavy bool, n int, seed uint64) Data {
+	r := rand.New(rand.NewPCG(seed, 97))
+	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: [][]float64{make([]float64, n)}, Y: make([]float64, n)}
+	for i := range n {
+		v := 2 + r.NormFloat64()
+		if heavy {
+			v = math.Pow(1-r.Float64(), -1/1.8)
+		}
+		x.X[0][i] = v
+		if x.Y[i] = min(v, 3) + r.NormFloat64(); labels {
+			x.Y[i] = 0
+			if r.Float64() < sigmoid(min(v, 3)-2) {
+				x.Y[i] = 1
+			}
+		}
+	}
+	return x
 }
 
 // farFromScale has separable labels and a feature a thousandth of its scale.
