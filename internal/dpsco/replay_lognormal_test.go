@@ -8,6 +8,10 @@ import (
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/privacy"
 )
 
@@ -53,18 +57,56 @@ func TestReplaysOfLognormalTables(t *testing.T) {
 				if name == "sample_aggregate" {
 					a.Steps, a.Blocks = 0, 9
 				}
-				plan := func() *Plan {
-					p, err := a.Plan(s, generous, privacy.Concentrated{})
-					if err != nil {
-						t.Fatalf("%s of %s, %+v: %v", model, name, s, err)
-					}
-					return p
-				}
-				x, y := lognormalNeighbours(rand.New(rand.NewPCG(4, uint64(k))), s, a.Labels)
-				if _, err := replay(t, plan, x, y); err != nil {
-					t.Errorf("%s of %s, %+v: %v", model, name, s, err)
+				replayLognormal(t, a, s, generous, uint64(k))
+			}
+		}
+	}
+}
+
+// So are descents on whitened rows: of gd, and of auto where rows and budget are few.
+func TestReplaysOfLognormalTablesThatAreWhitened(t *testing.T) {
+	for _, name := range []string{catalogue.MethodAuto, "gd"} {
+		for model, eps := range map[string]float64{"logistic": 1.5, "huber": 2.5} {
+			for k, s := range []Shape{{200, 3, false}, {200, 4, true}} {
+				m, _ := catalogue.Find(model)
+				a := regression(m)
+				a.Method, a.Steps, a.Whitening = name, 8, catalogue.WhiteningOn
+				p := replayLognormal(t, a, s, privacy.Budget{Epsilon: eps, Delta: 1e-2}, uint64(k))
+				if p.Parameters["whitening"] != catalogue.WhiteningOn || p.Parameters["steps"] != 8. {
+					t.Errorf("%s of %s, %+v: %v", model, name, s, p.Parameters)
 				}
 			}
 		}
 	}
+}
+
+// So are descents that weigh long rows down, with so little noise that auto would take
+// another method: there the weights are felt.
+func TestReplaysOfLognormalTablesWithWeights(t *testing.T) {
+	for k, s := range []Shape{{200, 3, false}, {200, 4, true}, {600, 4, true}, {3000, 3, true}} {
+		leverage := 1.2 * math.Sqrt(float64(s.D))
+		f := Whitened{Bound: leverage, Ratio: 3, Descent: Descent{
+			Loss: loss.Huber{Delta: 1}, Psi: prox.Zero{}, Mean: mean.Clip{Norm: leverage}, Solver: solve.GD{Steps: 8, Rate: 1}, Leverage: leverage,
+		}}
+		x, y := lognormalNeighbours(rand.New(rand.NewPCG(4, uint64(k))), s, false)
+		if _, err := replay(t, func() *Plan { return planOf(t, f, s, 0.05) }, x, y); err != nil {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+}
+
+func replayLognormal(t *testing.T, a Regression, s Shape, b privacy.Budget, seed uint64) (p *Plan) {
+	t.Helper()
+	plan := func() *Plan {
+		var err error
+		if p, err = a.Plan(s, b, privacy.Concentrated{}); err != nil {
+			t.Fatalf("%s of %T, %+v: %v", a.Method, a.Loss, s, err)
+		}
+		return p
+	}
+	x, y := lognormalNeighbours(rand.New(rand.NewPCG(4, seed)), s, a.Labels)
+	if _, err := replay(t, plan, x, y); err != nil {
+		t.Errorf("%s of %T, %+v: %v", a.Method, a.Loss, s, err)
+	}
+	return p
 }
