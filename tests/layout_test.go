@@ -67,8 +67,7 @@ var mayUse = map[string][]string{
 	"math/rand": {},
 	"math/rand/v2": {"internal/mech/mechtest/mechtest.go",
 		"internal/experiment/task.go", "internal/experiment/papers.go", "internal/experiment/score.go", "internal/experiment/synthetic.go", "internal/experiment/real.go", // generated tables
-		"internal/experiment/compare.go", "internal/experiment/coverage.go", "internal/experiment/peers.go", "internal/experiment/tables.go", // and peers with noise in floating point
-		"internal/dpsco/newton_intervals.go"}, // a fixed stream, to see how far noise moves what was released
+		"internal/experiment/compare.go", "internal/experiment/coverage.go", "internal/experiment/peers.go", "internal/experiment/tables.go"}, // and peers with noise in floating point
 	"testing": {"internal/mech/mechtest/mechtest.go", "internal/localpg/testing.go"},
 }
 

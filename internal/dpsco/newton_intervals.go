@@ -3,7 +3,6 @@ package dpsco
 import (
 	"cmp"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
@@ -19,7 +18,6 @@ import (
 const (
 	mostOpen     = 0.3
 	mostLastStep = 0.5
-	redraws      = 30
 )
 
 // Rows with long scores weigh less in the fit. Where the model does not hold, they would
@@ -108,12 +106,7 @@ func (f *newtonFit) influences(q *mat.Dense) *mat.Dense {
 // of the last score and of the curvature, and what one Newton step leaves.
 func (f *newtonFit) covariance(c *mat.Dense) *mat.SymDense {
 	d := f.shape.D
-	move := f.lastMove()
-	spread := positivePart(f.meat)
-	spread.ScaleSym(1/f.n, spread)
-	for j := range d {
-		spread.SetSym(j, j, spread.At(j, j)+square(f.gDeviation))
-	}
+	move, spread := f.lastMove(), f.spread()
 	// What the noise E of the curvature moves: C E (QD).
 	qd := mat.NewVecDense(d, times(f.q, move))
 	scale := square(f.hDeviation) / 2
@@ -135,46 +128,29 @@ func (f *newtonFit) degrees(variance float64, influence []float64) float64 {
 	return max(1, 2*square(variance*f.n/(meat*floats.Dot(influence, influence))))
 }
 
-// open is how much the noise of the curvature moves the standard error of a coefficient, at
-// most, as the deviation of its logarithm: seen in curvatures to which as much is added.
-func (f *newtonFit) open() float64 {
-	r := rand.New(rand.NewPCG(1, 1))
-	logs := make([][redraws]float64, f.shape.D)
-	for k := range redraws {
-		h := f.disturbed(r)
-		q, _, _ := newWhitener(h, f.hidden()).triangular(h, 0)
-		c := f.influences(q)
-		v := sandwich(c, f.meat)
-		for j := range logs {
-			row := c.RawRowView(j)
-			variance := max(0, v.At(j, j)/f.n) + floats.Dot(row, row)*square(f.gDeviation)
-			logs[j][k] = math.Log(variance) / 2
-		}
+// spread is the covariance of the last score: of sampling and of its noise.
+func (f *newtonFit) spread() *mat.SymDense {
+	spread := positivePart(f.meat)
+	spread.ScaleSym(1/f.n, spread)
+	for j := range f.shape.D {
+		spread.SetSym(j, j, spread.At(j, j)+square(f.gDeviation))
 	}
-	most := 0.0
-	for _, l := range logs {
-		mean, squares := 0.0, 0.0
-		for _, v := range l {
-			mean += v / redraws
-			squares += v * v / redraws
-		}
-		most = max(most, math.Sqrt(max(0, squares-mean*mean)))
-	}
-	return most
+	return spread
 }
 
-// disturbed is the curvature with as much noise again.
-func (f *newtonFit) disturbed(r *rand.Rand) *mat.SymDense {
-	d := f.shape.D
-	h := mat.NewSymDense(d, nil)
-	for i := range d {
-		for j := i; j < d; j++ {
-			deviation := f.hDeviation
-			if i != j {
-				deviation /= math.Sqrt2
-			}
-			h.SetSym(i, j, f.h.At(i, j)+deviation*r.NormFloat64())
-		}
+// open is how much the noise of the curvature moves the standard error of a coefficient, at
+// most, as the deviation of its logarithm, to first order: an error E of the curvature H changes
+// the variance u'Su by -2 u'E (H^-1 Su).
+func (f *newtonFit) open() float64 {
+	c, spread, most := f.influences(f.q), f.spread(), 0.0
+	for j := range f.shape.D {
+		u, su := c.RowView(j), mat.NewVecDense(f.shape.D, nil)
+		su.MulVec(spread, u)
+		w, q := mat.NewVecDense(f.shape.D, nil), mat.NewVecDense(f.shape.D, nil)
+		q.MulVec(f.q.T(), su)
+		w.MulVec(f.q, q)
+		moved := square(f.hDeviation) / 2 * (mat.Dot(u, u)*mat.Dot(w, w) + square(mat.Dot(u, w)))
+		most = max(most, math.Sqrt(moved)/mat.Dot(u, su))
 	}
-	return h
+	return most
 }
