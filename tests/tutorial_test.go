@@ -15,9 +15,9 @@ import (
 
 var fence = regexp.MustCompile("(?ms)^```(\\S*)([^\n]*)\n(.*?)^```$")
 
-// The tutorial's statements run as it tells, from the first to the last, as the
-// people it names; the commands before them are those of the other tests.
-func TestTheTutorialRuns(t *testing.T) {
+// newReader is somebody who starts a server of his own to follow a page, as the people it names.
+func newReader(t *testing.T) (*world, map[string]*pgx.Conn) {
+	t.Helper()
 	s, err := dev.Start(context.Background(), dev.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +27,13 @@ func TestTheTutorialRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &world{T: t, system: s}
-	people := w.people()
+	return w, w.people()
+}
+
+// The tutorial's statements run as it tells, from the first to the last, as the
+// people it names; the commands before them are those of the other tests.
+func TestTheTutorialRuns(t *testing.T) {
+	w, people := newReader(t)
 	w.runPage("tutorial.md", people, "make postgres build", "bin/dpsidecar dev", `psql "$DPSIDECAR_SUPERUSER_URL"`, `psql "$DPSIDECAR_STEWARD_URL"`, `psql "$DPSIDECAR_ANALYST_URL"`)
 	rows, _ := people["analyst"].Query(context.Background(), `SELECT term, coef FROM dp_l1_regress('stays', 0.5, features => '{age,days}')`)
 	out, err := pgx.CollectRows(rows, pgx.RowToStructByPos[term])
@@ -83,16 +89,7 @@ func (w *world) runPage(page string, people map[string]*pgx.Conn, shell ...strin
 
 // The page on results runs as it tells; where a feature is only noise its interval holds 0.
 func TestThePageOnResultsRuns(t *testing.T) {
-	s, err := dev.Start(context.Background(), dev.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Stop() })
-	if _, err := s.Serve(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	w := &world{T: t, system: s}
-	people := w.people()
+	w, people := newReader(t)
 	w.runPage("how-to/results.md", people)
 	// Six half widths, each of 1.96 deviations or more, miss with a probability far below 1e-6.
 	for term, truth := range map[string]float64{"(intercept)": 5, "km": 2.1, "minutes": 0.35, "night": 2, "shoe_size": 0} {

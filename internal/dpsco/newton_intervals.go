@@ -55,7 +55,7 @@ func (f *newtonFit) whyNoIntervals() string {
 	case !f.Intervals:
 		return cmp.Or(f.WhyNull, noErrors)
 	case !f.free():
-		return "the coefficients are as large as their ball allows; ask for a larger radius"
+		return cutByRadius
 	case f.floored > 0:
 		return "noise hides some direction of the features; ask for more eps, or leave out rare or nearly redundant features"
 	case floats.Norm(f.lastMove(), 2) > mostLastStep*f.Curve.reach()*math.Sqrt(f.mean):

@@ -65,10 +65,14 @@ func (r *Result) withhold(why string) {
 // iterates that were projected stays a little inside.
 const edge = 0.99
 
+// cutByRadius is why nothing is known of errors then. The database tells whoever reads
+// coefficients alone by these words (dp_int.tell_cut).
+const cutByRadius = "the coefficients are as large as the radius allows; ask for a larger one"
+
 // checkEdge says so where the radius may have cut the coefficients, of which size is the
 // norm, and takes back what is then not known of their errors.
 func (r *Result) checkEdge(size, radius float64) {
 	if size >= edge*radius {
-		r.withhold("the coefficients are as large as the radius allows; ask for a larger one")
+		r.withhold(cutByRadius)
 	}
 }
