@@ -22,7 +22,9 @@ import (
 // far as the releases tell; nil where they do not.
 type Result struct {
 	Coefficients []float64
-	Metrics      []Metric // of a Score, which releases nothing else
+	Metrics      []Metric         // of a Score, which releases nothing else
+	Figures      []Figure         // of a Describe
+	Scales       []SuggestedScale // of a SuggestScales
 	Noise        []float64
 	StdErr, DF   []float64
 	Low, High    []float64

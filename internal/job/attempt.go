@@ -47,7 +47,8 @@ type claim struct {
 		Features  []string
 		Intercept bool
 		Options   map[string]any
-		Release   string // that a score is of
+		Release   string   // that a score is of
+		Flags     []string // the boolean columns of a description
 	}
 	Scored   *scored         // nil: the job fits
 	RowCount *int64          `json:"row_count"`
@@ -109,6 +110,9 @@ func (c *claim) budget() privacy.Budget {
 func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 	if c.Scored != nil {
 		return s.planScore(c, n)
+	}
+	if c.describes() {
+		return s.planDescription(c, n)
 	}
 	algorithm, err := c.algorithm()
 	if err != nil {

@@ -1,0 +1,189 @@
+package dpsco
+
+import (
+	"context"
+	"math"
+
+	"dpsidecar/internal/mech"
+)
+
+// layout is where the means of a description stand: first that of complete rows, then what
+// there is of each column.
+type layout struct {
+	size  int
+	start []int // of each column: usable; then numbers: value and square, or for scales whether it is not zero; flags: whether it is true
+}
+
+func (g *describing) layout() layout {
+	l := layout{size: 1}
+	for _, c := range g.columns {
+		l.start = append(l.start, l.size)
+		switch l.size += 2; {
+		case !c.Flag && !g.nonzero:
+			l.size++
+		case c.Flag && g.nonzero:
+			l.size--
+		}
+	}
+	return l
+}
+
+// table is all columns of a request as those of a design.
+func table(x Data) Data {
+	all := append([][]float64{x.Y}, x.X...)
+	return Data{Shape: Shape{N: x.N, D: len(all)}, X: all, Y: x.Y}
+}
+
+// isUsable reports whether a value is there.
+func isUsable(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
+
+// selectQuartiles releases the quartiles of every column of numbers, each three in order.
+func (g *describing) selectQuartiles(ctx context.Context, x Data, src *mech.Source) (all [][]float64, err error) {
+	for _, j := range g.numbers {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		ranks, three := mech.NewRanks(g.rankContract()), make([]float64, len(percents))
+		values := x.X[j]
+		if g.nonzero {
+			values = withoutZeros(values)
+		}
+		ranks.Add(values)
+		g.quartiles.Release(three, ranks, src)
+		all = append(all, sorted(three))
+	}
+	return all, nil
+}
+
+// sorted brings three numbers into order.
+func sorted(v []float64) []float64 {
+	low, high := min(v[0], v[1], v[2]), max(v[0], v[1], v[2])
+	return []float64{low, max(min(v[0], v[1]), min(max(v[0], v[1]), v[2])), high}
+}
+
+// withoutZeros has NaN in the place of every zero.
+func withoutZeros(v []float64) []float64 {
+	rest := make([]float64, len(v))
+	for i, x := range v {
+		if rest[i] = x; x == 0 {
+			rest[i] = math.NaN()
+		}
+	}
+	return rest
+}
+
+// signedHalfOctaves are the bins of halfOctaves twice: of distances above the median, and
+// mirrored of those below. Distances below leastDistance fall into the bin next to zero.
+var signedHalfOctaves = mech.Bins{Width: 1, Half: 2 * halfOctaves.Half}
+
+// leastDistance is the edge with number leastEdge among magnitudeEdges.
+const (
+	leastEdge     = 10
+	leastDistance = 0.125
+)
+
+// signedHalfOctave places a distance from the median, in units; NaN stays.
+func signedHalfOctave(r float64) float64 {
+	switch size := math.Abs(r); {
+	case math.IsNaN(r):
+		return r
+	case size < leastDistance:
+		return math.Copysign(0.5, r)
+	default:
+		bin := math.Floor(halfOctave(size) + float64(halfOctaves.Half))
+		return math.Copysign(min(bin, magnitudeBins-1)+0.5, r)
+	}
+}
+
+// about is where values of a column lie: in units about a centre.
+type about struct{ centre, unit float64 }
+
+// countDistances releases the histograms of all columns of numbers, one after the other.
+func (g *describing) countDistances(x Data, at []about, src *mech.Source) [][]float64 {
+	counts := merging[*mech.Histogram]{total: mech.NewHistogram(signedHalfOctaves, x.N, len(g.numbers))}
+	x.each(func() func(int, Data) {
+		h, block, ones := counts.fork(), columns(len(g.numbers), blockRows), repeat(1, blockRows)
+		return func(_ int, b Data) {
+			for k, j := range g.numbers {
+				for i, v := range b.X[j] {
+					block[k][i] = signedHalfOctave((v - at[k].centre) / at[k].unit)
+				}
+			}
+			h.AddRows(mech.Rows{X: firstRows(block, b.N)}, ones[:b.N])
+		}
+	})
+	size := 2 * signedHalfOctaves.Half
+	noisy := make([]float64, size*len(g.numbers))
+	g.distances.Release(noisy, counts.merged().Bounded(), src)
+	all := make([][]float64, len(g.numbers))
+	for k := range all {
+		all[k] = noisy[size*k : size*(k+1)]
+	}
+	return all
+}
+
+// cutAt is where the values of a column are cut: as far from a centre.
+type cutAt struct{ centre, cut float64 }
+
+// average releases the means. A value counts as (value - centre)/cut, brought to [-1, 1].
+func (g *describing) average(x Data, cuts []cutAt, src *mech.Source) []float64 {
+	total, l := merging[*mech.Sum]{total: mech.NewSum(g.contract())}, g.layout()
+	x.each(func() func(int, Data) {
+		part, block, ones := total.fork(), columns(l.size, blockRows), repeat(1, blockRows)
+		return func(_ int, b Data) {
+			g.writeNumbers(block, l, b, cuts)
+			part.AddRows(mech.Rows{X: firstRows(block, b.N)}, ones[:b.N])
+		}
+	})
+	means := make([]float64, l.size)
+	g.averages.Release(means, total.merged().Bounded(), src)
+	return means
+}
+
+// writeNumbers writes what is averaged of a block. What is either so or not counts as 1 or
+// -1, what is missing as 0 but among what is there.
+func (g *describing) writeNumbers(dst [][]float64, l layout, b Data, cuts []cutAt) {
+	complete := dst[0]
+	for i := range b.N {
+		complete[i] = 1
+	}
+	number := 0
+	for j, c := range g.columns {
+		own := dst[l.start[j]:]
+		for i, v := range b.X[j] {
+			there := isUsable(v)
+			if own[0][i] = sign(there); !there {
+				complete[i] = -1
+			}
+			switch {
+			case c.Flag && !g.nonzero:
+				own[1][i] = either(there, sign(v != 0))
+			case c.Flag:
+			case g.nonzero:
+				own[1][i] = sign(there && v != 0)
+			default:
+				t := clampTo((v-cuts[number].centre)/cuts[number].cut, 1)
+				own[1][i], own[2][i] = either(there, t), either(there, 2*t*t-1)
+			}
+		}
+		if !c.Flag {
+			number++
+		}
+	}
+}
+
+// sign is 1 for what is so, else -1.
+func sign(so bool) float64 {
+	if so {
+		return 1
+	}
+	return -1
+}
+
+// either is v where it is there, else 0.
+func either(there bool, v float64) float64 {
+	if there {
+		return v
+	}
+	return 0
+}
