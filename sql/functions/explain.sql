@@ -221,20 +221,24 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (22, NULL, 'dp.jobs', 'your jobs; for stewards everybody''s', 'SELECT * FROM dp.jobs'),
       (23, 'dp_analyst', 'dp_score', 'how well a release predicts, with intervals; charged like a fit', 'SELECT s.* FROM dp_last_release(''%s'') r, dp_score(r, 0.5) s WHERE r IS NOT NULL'),
       (24, 'dp_analyst', 'dp_submit_score', 'queues a score and returns its job', 'SELECT dp_submit_score(r, 0.5) FROM dp_last_release(''%s'') r WHERE r IS NOT NULL'),
-      (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model <> ''score'' LIMIT 1'),
-      (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model <> ''score'' LIMIT 1'),
-      (33, NULL, 'dp_summary', 'a release as a table of results: errors, tests and intervals', 'SELECT s.* FROM dp.releases r, dp_summary(r.id) s WHERE r.dataset = ''%s'' AND r.model <> ''score'''),
+      (25, NULL, 'dp_describe', 'what columns hold: means, quartiles, missing values; charged like a fit', 'SELECT * FROM dp_describe(''%s'', 0.1)'),
+      (26, NULL, 'dp_scales', 'scales for the columns, read with privacy; charged like a fit', 'SELECT * FROM dp_scales(''%s'', 0.1)'),
+      (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'') LIMIT 1'),
+      (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'') LIMIT 1'),
+      (33, NULL, 'dp_summary', 'a release as a table of results: errors, tests and intervals', 'SELECT s.* FROM dp.releases r, dp_summary(r.id) s WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'')'),
       (34, NULL, 'dp_test', 'are all these coefficients 0?', 'SELECT c.terms, t.* FROM (SELECT release, array_agg(term) AS terms FROM dp.coefficients WHERE std_err IS NOT NULL GROUP BY release) c, dp_test(c.release, c.terms) t'),
       (35, NULL, 'dp_covariance', 'the covariance of coefficients', 'SELECT dp_covariance(release) FROM dp.coefficients WHERE std_err IS NOT NULL LIMIT 1'),
-      (36, NULL, 'dp_predict_interval', 'a prediction with its interval, free', 'SELECT p.* FROM dp.releases r, dp_predict_interval(r.id, ''%1'') p WHERE r.dataset = ''%s'' AND r.model <> ''score'' LIMIT 1'),
+      (36, NULL, 'dp_predict_interval', 'a prediction with its interval, free', 'SELECT p.* FROM dp.releases r, dp_predict_interval(r.id, ''%1'') p WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'') LIMIT 1'),
       (37, NULL, 'dp.datasets', 'what may be asked', 'SELECT * FROM dp.datasets'),
       (38, NULL, 'dp.budget', 'what is left', 'SELECT * FROM dp.budget'),
       (39, NULL, 'dp.releases', 'what was released', 'SELECT * FROM dp.releases'),
       (40, NULL, 'dp.coefficients', 'the coefficients of releases', 'SELECT * FROM dp.coefficients'),
       (41, NULL, 'dp.scores', 'how well releases predict', 'SELECT * FROM dp.scores'),
-      (42, NULL, 'dp_check_install', 'is everything in place?', 'SELECT * FROM dp_check_install()'),
-      (43, NULL, 'dp_version', 'the version of the schema', 'SELECT dp_version()'),
-      (44, NULL, 'dp_help', 'this list', 'SELECT * FROM dp_help()')
+      (42, NULL, 'dp.descriptions', 'what columns hold', 'SELECT * FROM dp.descriptions'),
+      (43, NULL, 'dp.suggested_scales', 'scales that were read from the rows', 'SELECT * FROM dp.suggested_scales'),
+      (44, NULL, 'dp_check_install', 'is everything in place?', 'SELECT * FROM dp_check_install()'),
+      (45, NULL, 'dp_version', 'the version of the schema', 'SELECT dp_version()'),
+      (46, NULL, 'dp_help', 'this list', 'SELECT * FROM dp_help()')
     ) AS c(position, role, name, does, pattern)
     LEFT JOIN (
       SELECT d.name, format('%I.%I', d.schema_name, d.relation_name), d.target::text, d.features::text[], d.epsilon, a.delta

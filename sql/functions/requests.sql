@@ -352,14 +352,19 @@ BEGIN
   END IF;
 END $$;
 
--- What a release holds: coefficients, or the metrics of a score.
+-- What a release holds: coefficients, the metrics of a score, or what a description tells.
 CREATE OR REPLACE FUNCTION dp_int.coefficients(p_release uuid) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN QUERY
   SELECT c.term, c.coef FROM dp_int.coefficient c WHERE c.release = p_release ORDER BY c.position;
   IF NOT FOUND THEN
-    RETURN QUERY SELECT m.metric, m.value FROM dp_int.metrics(p_release) AS m;
+    RETURN QUERY
+    SELECT m.metric, m.value FROM dp_int.metrics(p_release) AS m
+    UNION ALL
+    SELECT concat_ws(' ', f.column_name, f.statistic), f.value FROM dp_int.figure f WHERE f.release = p_release
+    UNION ALL
+    SELECT s.column_name, s.scale FROM dp_int.suggested_scale s WHERE s.release = p_release;
   END IF;
 END $$;
 
