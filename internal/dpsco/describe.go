@@ -14,6 +14,7 @@ import (
 type Column struct {
 	Name  string
 	Flag  bool    // its values are false and true, 0 and 1
+	Whole bool    // its values are whole numbers
 	Scale float64 // a typical magnitude, from public knowledge; 1 where that is zero
 }
 

@@ -214,6 +214,9 @@ func (d described) quantile(column, percent int, value float64, at about, counts
 	w := walk{counts, d.countNoise()}
 	r := (value - at.centre) / at.unit
 	low, high := at.centre-at.unit*w.up(-r, rows, true), at.centre+at.unit*w.up(r, rows, false)
+	if d.columns[column].Whole {
+		value, low, high = math.Round(value), math.Floor(low), math.Ceil(high)
+	}
 	f := Figure{Value: finite(value), Low: finite(low), High: finite(high)}
 	if f.Low == nil || f.High == nil {
 		f.Low, f.High, f.WhyNull = nil, nil, whyHidden

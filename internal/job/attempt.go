@@ -49,6 +49,7 @@ type claim struct {
 		Options   map[string]any
 		Release   string   // that a score is of
 		Flags     []string // the boolean columns of a description
+		Whole     []string // its columns of whole numbers
 	}
 	Scored   *scored         // nil: the job fits
 	RowCount *int64          `json:"row_count"`

@@ -25,7 +25,9 @@ func (c *claim) describes() bool { return c.Model == describeModel || c.Model ==
 func (s *Sidecar) planDescription(c *claim, n int64) (*dpsco.Plan, error) {
 	var columns []dpsco.Column
 	for _, name := range c.columns() {
-		columns = append(columns, dpsco.Column{Name: name, Flag: slices.Contains(c.Request.Flags, name), Scale: c.scale(name)})
+		columns = append(columns, dpsco.Column{
+			Name: name, Flag: slices.Contains(c.Request.Flags, name), Whole: slices.Contains(c.Request.Whole, name), Scale: c.scale(name),
+		})
 	}
 	var description interface {
 		Plan(dpsco.Shape, privacy.Budget, privacy.Accountant) (*dpsco.Plan, error)

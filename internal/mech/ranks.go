@@ -14,7 +14,7 @@ import (
 // 2^gridHigh with gridBits binary digits behind the first. A point is a whole number:
 // its place in that order, 0 for zero.
 const (
-	gridBits  = 20
+	gridBits  = 16
 	gridLow   = -50
 	gridHigh  = 60
 	gridOnes  = (gridHigh - gridLow) << gridBits // points of one sign

@@ -10,21 +10,21 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// A point stands for the numbers around it, in order, to seven digits.
+// A point stands for the numbers around it, in order, to five digits.
 func TestGridPointsAreNear(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 7))
 	for range 100_000 {
 		v := math.Copysign(math.Exp2(-49+108*r.Float64()), r.Float64()-.5)
 		p, ok := gridPoint(v)
-		if u := gridValue(p); !ok || math.Abs(u-v) > 0x1.0p-21*math.Abs(v) {
+		if u := gridValue(p); !ok || math.Abs(u-v) > 0x1p-17*math.Abs(v) {
 			t.Fatalf("%v becomes %v", v, u)
 		}
-		if q, _ := gridPoint(v * (1 + 0x1p-19)); (q > p) != (v > 0) {
+		if q, _ := gridPoint(v * (1 + 0x1p-15)); (q > p) != (v > 0) {
 			t.Fatalf("points near %v are not in order", v)
 		}
 	}
 	for v, want := range map[float64]float64{
-		0: 0, 40: 40, -0.75: -0.75, 2015: 2015, 5e-324: 0, -1e-300: 0, 1e300: gridValue(gridOnes), -1e300: -gridValue(gridOnes), 0x1p-50: 0x1p-50, 1_000_000: 1_000_000,
+		0: 0, 40: 40, -0.75: -0.75, 2015: 2015, 5e-324: 0, -1e-300: 0, 1e300: gridValue(gridOnes), -1e300: -gridValue(gridOnes), 0x1p-50: 0x1p-50, 100_000: 100_000,
 	} {
 		if p, ok := gridPoint(v); !ok || gridValue(p) != want {
 			t.Errorf("%v becomes %v, want %v", v, gridValue(p), want)
@@ -54,7 +54,7 @@ func weightOf(point int64) uint64 {
 func TestWeightsOfTheGrid(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 7))
 	for range 300 {
-		first := 1 + r.Int64N(1<<22)
+		first := 1 + r.Int64N(1<<18)
 		last := first + r.Int64N(300)
 		if r.IntN(2) == 0 {
 			first, last = -last, -first
@@ -78,7 +78,7 @@ func TestWeightsOfTheGrid(t *testing.T) {
 			}
 		}
 	}
-	if whole := 2*gridWeight(1, gridOnes) + zeroWeight; whole >= 1<<33 {
+	if whole := 2*gridWeight(1, gridOnes) + zeroWeight; whole >= 1<<28 {
 		t.Errorf("all points weigh %d", whole)
 	}
 }

@@ -1,8 +1,21 @@
 -- What columns hold, and scales for them: requests whose release is figures in the place of
 -- coefficients, and jobs like any other.
 
+-- Those of some columns that have one of some types, or a domain over it.
+CREATE OR REPLACE FUNCTION dp_int.columns_of(p_relid oid, p_columns name[], p_types regtype[]) RETURNS name[]
+LANGUAGE sql STABLE AS $$
+  SELECT ARRAY(
+    SELECT n.name
+      FROM unnest(p_columns) WITH ORDINALITY AS n(name, o)
+      JOIN pg_catalog.pg_attribute a ON a.attrelid = p_relid AND a.attname = n.name
+      JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+     WHERE t.oid = ANY (p_types) OR t.typbasetype = ANY (p_types)
+     ORDER BY n.o)
+$$;
+
 -- What a caller asks to have described, checked and made canonical. Columns are given as those
--- of a fit are, the first as the target, so that they are read like these. flags: the boolean ones.
+-- of a fit are, the first as the target, so that they are read like these. flags: the boolean ones;
+-- whole: those of integers.
 CREATE OR REPLACE FUNCTION dp_int.prepare_description(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_columns name[], p_fresh boolean)
 RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
@@ -45,12 +58,7 @@ BEGIN
   r.eps := p_eps;
   r.fresh := coalesce(p_fresh, false);
   r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', asked[1], 'features', asked[2:], 'intercept', false,
-    'flags', ARRAY(SELECT n.name
-                     FROM unnest(asked) WITH ORDINALITY AS n(name, o)
-                     JOIN pg_catalog.pg_attribute a ON a.attrelid = d.relid AND a.attname = n.name
-                     JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-                    WHERE 'boolean'::regtype IN (t.oid, t.typbasetype)
-                    ORDER BY n.o));
+    'flags', dp_int.columns_of(d.relid, asked, '{boolean}'), 'whole', dp_int.columns_of(d.relid, asked, '{smallint,integer,bigint}'));
   r.hash := sha256(convert_to(r.body::text, 'UTF8'));
   RETURN r;
 END $$;
