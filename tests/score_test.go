@@ -165,6 +165,13 @@ func TestAScoreThatIsRefusedSpendsNothing(t *testing.T) {
 	}
 	refused(w.analyst, "22023", "eps is", askScore, release, 1e5)
 	refused(w.analyst, "22023", "delta must be 0", `SELECT * FROM dp_score($1::text::uuid, 1, 'NaN')`, release)
+	const set = `UPDATE dp_int.coefficient SET coef = $2 WHERE release = $1::text::uuid AND position = 2`
+	finite := one[float64](w, w.super, `SELECT coef FROM dp_int.coefficient WHERE release = $1::text::uuid AND position = 2`, release)
+	for _, coef := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		w.exec(w.super, set, release, coef)
+		refused(w.analyst, "22023", "no finite number", askScore, release, 0.25)
+	}
+	w.exec(w.super, set, release, finite)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
 	refused(w.analyst, "DP002", "budget of data set", askScore, release, 1.6)
 	w.exec(w.super, fmt.Sprintf(`ALTER TABLE public.%s RENAME COLUMN age TO years`, w.dataset))
