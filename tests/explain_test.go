@@ -106,6 +106,12 @@ func TestExplainSaysWhyNot(t *testing.T) {
 	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.3)`, bare); !strings.Contains(said["warning"], "no scale is registered") || said["rows"] != "1000" {
 		t.Errorf("no scale is registered: %v", said)
 	}
+	for property, value := range w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 1)`, bare) {
+		known := strings.HasPrefix(property, "noise_at_scales:") || property == "rows_for_10_percent" || property == "way_left"
+		if known || property == "noise_at_scales" && !strings.HasPrefix(value, "not known") || strings.Contains(value, "a tenth of the scale") {
+			t.Errorf("no scale is registered, and yet: %s %s", property, value)
+		}
+	}
 	for _, c := range []struct{ sql, code, says string }{
 		{`SELECT * FROM dp_explain('l1', 'nothing', 1)`, "42501", "does not exist"},
 		{`SELECT * FROM dp_explain('l2', '%s', 1)`, "22023", "unknown model"},
@@ -117,6 +123,24 @@ func TestExplainSaysWhyNot(t *testing.T) {
 	}
 	if w.entries() != 0 {
 		t.Errorf("%d entries", w.entries())
+	}
+}
+
+// The default method says what it takes, which depends on rows, budget and coefficients.
+func TestExplainSaysWhatAutoTakes(t *testing.T) {
+	w := newWorld(t, 200, 1e-5)
+	for _, c := range []struct{ request, method string }{
+		{`'linear', $1, 20, features => '{age}'`, "auto (joint_moments)"},
+		{`'linear', $1, 0.1`, "auto (gd)"},
+		{`'huber', $1, 20, features => '{age}'`, "auto (newton)"},
+		{`'logistic', $1, 20, target => 'insured', features => '{age}'`, "auto (newton)"},
+		{`'logistic', $1, 0.1, target => 'insured'`, "auto (gd)"},
+		{`'huber', $1, 1, options => '{"whitening": "on"}'`, "auto (whitened descent)"},
+		{`'linear', $1, 1, options => '{"method": "gd"}'`, "gd"},
+	} {
+		if said := w.explain(w.analyst, `SELECT * FROM dp_explain(`+c.request+`)`, w.dataset); said["method"] != c.method {
+			t.Errorf("%s: method %q, want %q: %v", c.request, said["method"], c.method, said)
+		}
 	}
 }
 

@@ -226,3 +226,20 @@ func TestAKeptAnswerNamesItsRelease(t *testing.T) {
 		t.Errorf("a new answer says %q", said)
 	}
 }
+
+// A steward who registers without any scale is told, and nobody else is.
+func TestRegisteringWithoutScalesIsNoticed(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	if err := w.system.Login(context.Background(), w.person+"s", "dp_admin"); err != nil {
+		t.Fatal(err)
+	}
+	conn, heard := w.listening(w.person + "s")
+	w.exec(conn, `SELECT dp_register('scaled_' || $1, $1::text::regclass, 'amount', '{age}', 1, scales => '{"age": 40}')`, w.dataset)
+	if said := heard(); len(said) != 0 {
+		t.Errorf("with a scale: %q", said)
+	}
+	w.exec(conn, `SELECT dp_register('bare_' || $1, $1::text::regclass, 'amount', '{age}', 1)`, w.dataset)
+	if said := strings.Join(heard(), "\n"); !strings.Contains(said, "registered without scales") {
+		t.Errorf("without: %q", said)
+	}
+}
