@@ -224,6 +224,49 @@ func TestAnswersBelongToWhoAsked(t *testing.T) {
 	}
 }
 
+// mustRun executes a statement and returns how many rows it has.
+func (w *world) mustRun(conn *pgx.Conn, sql string) int64 {
+	w.Helper()
+	tag, err := conn.Exec(context.Background(), sql)
+	if err != nil {
+		w.Errorf("%s: %v: %s", sql, err, hint(err))
+	}
+	return tag.RowsAffected()
+}
+
+// The examples of fits run as they are printed on whatever a person may ask about: they take
+// a data set with a delta and a target whose labels are known, and where there is none they
+// ask, which spends nothing.
+func TestHelpExamplesOfFits(t *testing.T) {
+	w := newWorld(t, 50, 0)
+	example := func(model string) string {
+		w.Helper()
+		text := one[string](w, w.analyst, `SELECT example FROM dp_help() WHERE name = $1`, "dp_"+model+"_regress")
+		w.mustRun(w.analyst, text)
+		return text
+	}
+	for _, c := range []struct{ prepare, linear, logistic string }{
+		{`SELECT dp_grant($1, $2)`,
+			`SELECT * FROM dp_explain('linear', '%s', 1.0)`, `SELECT * FROM dp_explain('logistic', '%s', 1.0, target => 'insured')`},
+		{`SELECT dp_revoke($1, $2); SELECT dp_register('z_' || $1, 'public.bare_' || $1, 'amount', '{age,region}', 50, 1e-5); SELECT dp_grant('z_' || $1, $2)`,
+			`SELECT * FROM dp_linear_regress('z_%s', 1.0)`, `SELECT * FROM dp_explain('logistic', 'z_%s', 1.0, options => '{"positive_label": 1, "negative_label": 0}')`},
+		{`SELECT dp_grant($1, $2)`,
+			`SELECT * FROM dp_linear_regress('z_%s', 1.0)`, `SELECT * FROM dp_explain('logistic', '%s', 1.0, target => 'insured')`},
+		{`SELECT dp_set_labels('z_' || $1, '{"region": [1, 2]}')`,
+			`SELECT * FROM dp_linear_regress('z_%s', 1.0)`, `SELECT * FROM dp_logistic_regress('z_%s', 1.0, target => 'region')`},
+	} {
+		w.exec(w.super, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS public.bare_%[1]s AS SELECT amount, age, region FROM public.%[1]s; GRANT SELECT ON public.bare_%[1]s TO dp_sidecar`, w.dataset))
+		for _, sql := range splitStatements(c.prepare) {
+			w.exec(w.steward, strings.NewReplacer("$1", "'"+w.dataset+"'", "$2", "'"+w.person+"'", "'public.bare_' || $1", "'public.bare_"+w.dataset+"'").Replace(sql))
+		}
+		for model, want := range map[string]string{"linear": c.linear, "logistic": c.logistic} {
+			if text := example(model); text != strings.ReplaceAll(want, "%s", w.dataset) {
+				t.Errorf("%s: %s", model, text)
+			}
+		}
+	}
+}
+
 // Every example of dp_help runs, for the person it is shown to, and all that he
 // can call is there.
 func TestHelpExamplesRun(t *testing.T) {
@@ -241,8 +284,8 @@ func TestHelpExamplesRun(t *testing.T) {
 		}
 		for _, h := range help {
 			named[h.Name] = true
-			if _, err := conn.Exec(context.Background(), h.Example); err != nil {
-				t.Errorf("%s: %v", h.Example, err)
+			if rows := w.mustRun(conn, h.Example); rows == 0 && strings.HasPrefix(h.Name, "dp_predict") && role == "dp_analyst" {
+				t.Errorf("%s: no row", h.Example)
 			}
 		}
 		if role == "dp_admin" {
