@@ -33,7 +33,7 @@ BEGIN
       RETURN NEXT 'without scales the exact sampler may not end within the time that a job may take, and the budget would be spent all the same';
     END IF;
   END IF;
-  IF d.row_count < dp_int.least_rows(asked, coefficients, eps, delta) THEN
+  IF asked <> 'score' AND d.row_count < dp_int.least_rows(asked, coefficients, eps, delta) THEN
     RETURN NEXT format('too few rows for %s coefficients at eps %s: noise beyond a tenth of %s is to be expected, and beyond that where flags are rare or features go together; ask for more eps or fewer features',
       coefficients, eps, CASE WHEN scaled THEN 'the scale' ELSE '1, as which a scale counts that is not registered,' END);
   END IF;

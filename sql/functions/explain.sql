@@ -6,11 +6,23 @@
 CREATE OR REPLACE FUNCTION dp_int.ask(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
                            p_features name[], p_intercept boolean, p_options jsonb, p_from jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
-DECLARE
-  r dp_int.request;
 BEGIN
   PERFORM dp_int.refuse_elsewhere(p_from);
-  r := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, false);
+  PERFORM dp_int.insert_inquiry(p_id, p_caller, dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, false));
+END $$;
+
+-- That of dp_explain_score.
+CREATE OR REPLACE FUNCTION dp_int.ask_score(p_id uuid, p_caller name, p_release uuid, p_eps float8, p_delta float8, p_from jsonb) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+BEGIN
+  PERFORM dp_int.refuse_elsewhere(p_from);
+  PERFORM dp_int.insert_inquiry(p_id, p_caller, dp_int.prepare_score(p_caller, p_release, p_eps, p_delta));
+END $$;
+
+-- Puts a question about a request where sidecars find it.
+CREATE OR REPLACE FUNCTION dp_int.insert_inquiry(p_id uuid, p_caller name, r dp_int.request) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
   IF dp_int.sidecars_alive() = 0 THEN
     RAISE EXCEPTION 'no dpsidecar is connected to database "%"', current_database()
       USING ERRCODE = 'DP001', HINT = 'Start one with dpsidecar serve. No privacy budget was spent.';
@@ -54,7 +66,7 @@ BEGIN
   RETURNING * INTO q;
   RETURN CASE WHEN FOUND THEN
     jsonb_build_object('id', q.id, 'model', q.request ->> 'model', 'request', q.request, 'dataset', dp_int.facts(q.dataset),
-                       'former', dp_int.former(q.dataset, q.request)) END;
+                       'former', dp_int.former(q.dataset, q.request), 'scored', dp_int.scored(q.request)) END;
 END $$;
 
 CREATE OR REPLACE FUNCTION dp_int.inquiry_answer(p_id uuid, p_answer jsonb) RETURNS void
@@ -169,6 +181,22 @@ BEGIN
   END LOOP;
 END $$;
 
+-- Asks a sidecar by a call of the loopback, and returns its answer.
+CREATE OR REPLACE FUNCTION dp_int.ask_sidecar(p_id uuid, p_ask text) RETURNS TABLE(property text, value text)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  connection CONSTANT text := dp_int.loopback_open(dp_int.job_channel(p_id));
+  code text; message text; hint text;
+BEGIN
+  PERFORM FROM dp_dblink.dblink(connection, p_ask) AS t(asked text);
+  RETURN QUERY SELECT a.property, a.value FROM dp_int.loopback_answer(connection, session_user, p_id) AS a;
+  PERFORM dp_int.loopback_release(connection);
+EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled out
+  GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+  PERFORM dp_dblink.dblink_disconnect(connection);
+  RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = coalesce(nullif(hint, ''), 'No privacy budget was spent.');
+END $$;
+
 CREATE OR REPLACE FUNCTION public.dp_explain(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
                                   intercept boolean DEFAULT true, options jsonb DEFAULT '{}') RETURNS TABLE(property text, value text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 30
@@ -178,20 +206,26 @@ DECLARE
   r CONSTANT dp_int.request := dp_int.prepare(session_user, dp_explain.model, dp_explain.dataset, dp_explain.eps, dp_explain.delta,
                                               dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options, false);
   id CONSTANT uuid := gen_random_uuid();
-  connection CONSTANT text := dp_int.loopback_open(dp_int.job_channel(id));
-  code text; message text; hint text;
 BEGIN
-  PERFORM FROM dp_dblink.dblink(connection, format('SELECT dp_int.ask(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', id, session_user, r.model,
-    dp_explain.dataset, r.eps, r.delta, dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options, dp_int.here())) AS t(asked text);
-  RETURN QUERY SELECT a.property, a.value FROM dp_int.loopback_answer(connection, session_user, id) AS a;
-  PERFORM dp_int.loopback_release(connection);
-EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled out
-  GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
-  PERFORM dp_dblink.dblink_disconnect(connection);
-  RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = coalesce(nullif(hint, ''), 'No privacy budget was spent.');
+  RETURN QUERY SELECT a.property, a.value
+    FROM dp_int.ask_sidecar(id, format('SELECT dp_int.ask(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', id, session_user, r.model, dp_explain.dataset, r.eps, r.delta,
+           dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options, dp_int.here())) AS a;
 END $$;
 COMMENT ON FUNCTION public.dp_explain IS
   'What a request would do, cost and leave, and how large the error from its noise may be expected to be: from public facts alone, at no cost.';
+
+CREATE OR REPLACE FUNCTION public.dp_explain_score(release uuid, eps float8, delta float8 DEFAULT NULL) RETURNS TABLE(property text, value text)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
+SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
+DECLARE
+  r CONSTANT dp_int.request := dp_int.prepare_score(session_user, dp_explain_score.release, dp_explain_score.eps, dp_explain_score.delta);
+  id CONSTANT uuid := gen_random_uuid();
+BEGIN
+  RETURN QUERY SELECT a.property, a.value
+    FROM dp_int.ask_sidecar(id, format('SELECT dp_int.ask_score(%L, %L, %L, %L, %L, %L)', id, session_user, dp_explain_score.release, r.eps, r.delta, dp_int.here())) AS a;
+END $$;
+COMMENT ON FUNCTION public.dp_explain_score IS
+  'What dp_score of the same release, eps and delta would cost and leave: from public facts alone, at no cost.';
 
 -- The data sets that the caller may see, those first that he may ask about. label: the first
 -- column, target before features, of which it is known which values are labels.
@@ -257,6 +291,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (22, NULL, 'dp.jobs', 'your jobs; for stewards everybody''s', 'SELECT * FROM dp.jobs'),
       (23, 'dp_analyst', 'dp_score', 'how well a release predicts, with intervals; charged like a fit', 'SELECT s.* FROM dp_last_release(''%s'') r, dp_score(r, 0.5) s WHERE r IS NOT NULL'),
       (24, 'dp_analyst', 'dp_submit_score', 'queues a score and returns its job', 'SELECT dp_submit_score(r, 0.5) FROM dp_last_release(''%s'') r WHERE r IS NOT NULL'),
+      (25, 'dp_analyst', 'dp_explain_score', 'what a score would cost and leave; spends nothing', 'SELECT e.* FROM dp_last_release(''%s'') r, dp_explain_score(r, 0.5) e WHERE r IS NOT NULL'),
       (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
       (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model <> ''score'' LIMIT 1'),
       (33, NULL, 'dp_summary', 'a release as a table of results: errors, tests and intervals', 'SELECT s.* FROM dp.releases r, dp_summary(r.id) s WHERE r.dataset = ''%s'' AND r.model <> ''score'''),
@@ -295,7 +330,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
    ORDER BY c.position
 $$;
 COMMENT ON FUNCTION public.dp_help IS 'What the caller can call, each with an example that runs, on a data set that he may see.';
-GRANT EXECUTE ON FUNCTION dp_int.ask, dp_int.answered TO dp_loopback;
+GRANT EXECUTE ON FUNCTION dp_int.ask, dp_int.ask_score, dp_int.answered TO dp_loopback;
 GRANT EXECUTE ON FUNCTION dp_int.inquiry_take, dp_int.inquiry_answer TO dp_sidecar;
 GRANT EXECUTE ON FUNCTION public.dp_explain TO dp_analyst, dp_admin;
+GRANT EXECUTE ON FUNCTION public.dp_explain_score TO dp_analyst;
 GRANT EXECUTE ON FUNCTION public.dp_help TO dp_analyst, dp_admin;
