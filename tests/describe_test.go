@@ -148,7 +148,6 @@ func TestWhatCannotBeDescribedSpendsNothing(t *testing.T) {
 		`SELECT * FROM dp_scales($1, 0.5, 1e-6)`:                 {"22023", "has no delta"},
 		`SELECT * FROM dp_scales($1, 2)`:                         {"DP002", ""},
 		`SELECT * FROM dp_describe($1 || '_', 0.5)`:              {"42501", "does not exist or is not granted"},
-		`SELECT * FROM dp_explain('describe', $1, 0.5)`:          {"22023", "unknown model"},
 		`SELECT dp_submit('scales', $1, 0.5)`:                    {"22023", "unknown model"},
 	} {
 		_, err := w.analyst.Exec(context.Background(), sql, w.dataset)
@@ -232,5 +231,23 @@ func TestADescriptionEndsAtAStepOfItsLadder(t *testing.T) {
 	if n := one[int](w, w.super, `SELECT count(*)::int FROM dp_int.job j, dp_int.release r, generate_series(0, j.last_step) k
 		WHERE j.model IN ('describe', 'scales') AND j.caller = $1 AND r.job = j.id AND r.released_at = dp_int.step(j, k) AND j.finished_at = r.released_at`, w.person); n != 2 {
 		t.Errorf("%d of 2 ended at a step", n)
+	}
+}
+
+// dp_explain says beforehand what a description would cost and leave, as it does for fits.
+func TestADescriptionIsExplained(t *testing.T) {
+	w := newWorld(t, 2, 0)
+	for _, model := range []string{"describe", "scales"} {
+		said := map[string]string{}
+		for _, p := range rowsOf[struct{ Property, Value string }](w, w.analyst, `SELECT * FROM dp_explain($2, $1, 0.5)`, w.dataset, model) {
+			said[p.Property] = p.Value
+		}
+		if said["possible"] != "yes" || said["cost_epsilon"] != "0.5" || said["epsilon_remaining_after"] != "1.5" || said["affordable"] != "yes" || said["method"] != "quantiles_laplace" || said["rank_error"] == "" {
+			t.Errorf("%s: %v", model, said)
+		}
+	}
+	rowsOf[struct{ Property, Value string }](w, w.steward, `SELECT * FROM dp_explain('describe', $1, 0.5, features => '{age}')`, w.dataset)
+	if w.entries() != 0 {
+		t.Errorf("%d entries", w.entries())
 	}
 }

@@ -1,9 +1,11 @@
 package dpsco
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"dpsidecar/internal/mech"
@@ -126,9 +128,9 @@ func (g *describing) describe(ctx context.Context, x Data, src *mech.Source) ([]
 		return nil, err
 	}
 	var counts [][]float64
-	at, cuts, sizes := make([]about, len(three)), make([]cutAt, len(three)), make([]*magnitudes, len(three))
+	at, cuts, sizes := make([]place, len(three)), make([]cutAt, len(three)), make([]*magnitudes, len(three))
 	for k, q := range three {
-		at[k] = g.unitOf(g.numbers[k], q)
+		at[k] = g.placeOf(g.numbers[k], q)
 	}
 	if g.distances != nil {
 		counts = g.countDistances(x, at, src)
@@ -137,29 +139,37 @@ func (g *describing) describe(ctx context.Context, x Data, src *mech.Source) ([]
 		return nil, err
 	}
 	for k, c := range counts {
-		sizes[k] = g.sizes(c, at[k].unit)
-		cuts[k] = cutAt{at[k].centre, g.cheapest(sizes[k])}
+		sizes[k] = g.sizes(c, at[k])
+		cuts[k] = cutAt{at[k].median(), g.cheapest(sizes[k])}
 	}
 	d := g.read(g.average(x, cuts, src))
-	return d.figures(three, at, counts, cuts, sizes), nil
+	return d.figures(at, counts, cuts, sizes), nil
 }
 
-// unitOf is the median, and the distance of the quartiles; where that is zero the scale.
-func (g *describing) unitOf(column int, q []float64) about {
+// placeOf has the distance of the quartiles as its unit; where that is zero the scale.
+func (g *describing) placeOf(column int, q []float64) place {
 	unit := q[2] - q[0]
 	if unit == 0 {
 		unit = g.columns[column].Scale
 	}
-	return about{q[1], unit}
+	return place{unit, q}
 }
 
+// position is where a histogram has what a place puts into a bin.
+func position(bin float64) int { return magnitudeBins + int(math.Floor(bin)) }
+
 // sizes is the histogram of distances from the median, of either sign.
-func (g *describing) sizes(counts []float64, unit float64) *magnitudes {
+func (g *describing) sizes(counts []float64, at place) *magnitudes {
 	either := make([]float64, magnitudeBins)
 	for k := range either {
-		either[k] = counts[magnitudeBins+k] + counts[magnitudeBins-1-k]
+		if k == 0 || k > leastEdge {
+			either[k] = counts[position(float64(k)+0.5)] + counts[position(-float64(k)-0.5)]
+		}
 	}
-	return readMagnitudes(either, math.Sqrt2*g.countNoise(), unit, math.Inf(1), g.shape.N).run()
+	for k, bin := range equalBins {
+		either[sizeBin(math.Abs(at.distance(at.quartiles[k])))] += counts[position(bin)]
+	}
+	return readMagnitudes(either, math.Sqrt2*g.countNoise(), at.unit, math.Inf(1), g.shape.N).run()
 }
 
 // countNoise is the standard deviation of the noise on a count.
@@ -180,7 +190,7 @@ func (g *describing) cheapest(sizes *magnitudes) float64 {
 }
 
 // figures lists all of them: of the columns in their order, then of complete rows.
-func (d described) figures(three [][]float64, at []about, counts [][]float64, cuts []cutAt, sizes []*magnitudes) (all []Figure) {
+func (d described) figures(at []place, counts [][]float64, cuts []cutAt, sizes []*magnitudes) (all []Figure) {
 	add := func(column, statistic string, f Figure) {
 		f.Column, f.Statistic = column, statistic
 		all = append(all, f)
@@ -194,7 +204,7 @@ func (d described) figures(three [][]float64, at []about, counts [][]float64, cu
 		}
 		add(c.Name, "mean", d.mean(j, cuts[k], sizes[k]))
 		for i, name := range []string{"quartile_1", "median", "quartile_3"} {
-			add(c.Name, name, d.quantile(j, percents[i], three[k][i], at[k], counts[k]))
+			add(c.Name, name, d.quantile(j, i, at[k], counts[k]))
 		}
 		k++
 	}
@@ -202,22 +212,23 @@ func (d described) figures(three [][]float64, at []about, counts [][]float64, cu
 	return all
 }
 
-// quantile is one that was selected, with the values that are as many rows away from it as
-// it may be off.
-func (d described) quantile(column, percent int, value float64, at about, counts []float64) Figure {
-	values := d.values(column)
+// quantile is quartile number k, with the values that are as many rows away from it as it may
+// be off.
+func (d described) quantile(column, k int, at place, counts []float64) Figure {
+	values, percent, value := d.values(column), percents[k], at.quartiles[k]
 	if !(values > d.quartiles.Needs(percent)) {
 		return Figure{WhyNull: whyFewValues}
 	}
 	p := float64(percent) / 100
 	rows := math.Hypot(1.96*math.Sqrt(values*p*(1-p)), offRanks/d.quartiles.Epsilon)
-	w := walk{counts, d.countNoise()}
-	r := (value - at.centre) / at.unit
-	low, high := at.centre-at.unit*w.up(-r, rows, true), at.centre+at.unit*w.up(r, rows, false)
+	w := walk{at, counts, d.countNoise()}
+	r := at.distance(value)
+	low := at.median() - at.unit*w.outward(-r, rows, p*values, -1)
+	high := at.median() + at.unit*w.outward(r, rows, (1-p)*values, 1)
 	if d.columns[column].Whole {
 		value, low, high = math.Round(value), math.Floor(low), math.Ceil(high)
 	}
-	f := Figure{Value: finite(value), Low: finite(low), High: finite(high)}
+	f := Figure{Value: finite(value), Low: finite(min(low, value)), High: finite(max(high, value))}
 	if f.Low == nil || f.High == nil {
 		f.Low, f.High, f.WhyNull = nil, nil, whyHidden
 	}
@@ -230,66 +241,70 @@ const offRanks = 9
 
 // walk passes rows from a value outward, in the units of a histogram of distances.
 type walk struct {
+	place
 	counts []float64
 	noise  float64 // standard deviation of a count's
 }
 
-// surelyPassed is how many deviations of its noise a number of rows is taken to be less.
+// surelyPassed is how many deviations of its noise a number of rows is taken to be off.
 const surelyPassed = 1.3
 
-// up is the value above r that so many rows lie between, surely; infinite where noise hides it.
-// mirrored: all signs are turned.
-func (w walk) up(r, rows float64, mirrored bool) float64 {
+// outward is the value beyond r that so many rows lie between, surely; r itself where there
+// are surely fewer beyond than would be, for then many are equal to it; infinite where noise
+// hides which. side is 1 for upward, -1 for downward, where all signs are turned.
+func (w walk) outward(r, rows, beyond, side float64) float64 {
 	passed, bins := 0.0, 0.0
-	for _, b := range distanceBins(mirrored) {
+	for _, b := range w.bins(side) {
 		if b.high <= r {
 			continue
 		}
-		from, count := max(b.low, r), w.counts[b.count]
-		if bins++; math.IsInf(b.high, 1) {
-			return b.high
+		bins++
+		from, there := max(b.low, r), b.count
+		if b.high > b.low && !math.IsInf(b.high, 1) {
+			there *= (b.high - from) / (b.high - b.low)
 		}
-		there := count * (b.high - from) / (b.high - b.low)
-		if missing := rows + surelyPassed*w.noise*math.Sqrt(bins) - passed; there >= missing {
+		missing := rows + surelyPassed*w.noise*math.Sqrt(bins) - passed
+		switch passed += there; {
+		case there < missing || math.IsInf(b.high, 1):
+		case b.high == b.low:
+			return b.low
+		default:
 			return from + (b.high-from)*missing/there
 		}
-		passed += there
+	}
+	if passed+surelyPassed*w.noise*math.Sqrt(bins) < beyond-rows {
+		return r
 	}
 	return math.Inf(1)
 }
 
-// distanceBin is one of signedHalfOctaves.
-type distanceBin struct {
-	low, high float64
-	count     int // its position in a histogram
-}
+// distanceBin is a bin of a histogram of distances. One of no width is of equal values.
+type distanceBin struct{ low, high, count float64 }
 
-// distanceBins are those that hold anything, in order, or mirrored.
-func distanceBins(mirrored bool) (bins []distanceBin) {
-	add := func(side float64, low, high float64, bin int) {
-		position := magnitudeBins + bin
-		if (side < 0) != mirrored {
-			position = magnitudeBins - 1 - bin
+// bins are those that hold anything, in the order of a side.
+func (w walk) bins(side float64) (bins []distanceBin) {
+	add := func(sign, low, high float64, bin int) {
+		b := distanceBin{low, high, w.counts[position(side*sign*(float64(bin)+0.5))]}
+		if sign < 0 {
+			b.low, b.high = -high, -low
 		}
-		if side < 0 {
-			low, high = -high, -low
-		}
-		bins = append(bins, distanceBin{low, high, position})
+		bins = append(bins, b)
 	}
-	upper := func(bin int) float64 {
-		if bin == magnitudeBins-1 {
-			return math.Inf(1)
+	for bin := leastEdge + 1; bin < magnitudeBins; bin++ {
+		high := math.Inf(1)
+		if bin < magnitudeBins-1 {
+			high = magnitudeEdges[bin]
 		}
-		return magnitudeEdges[bin]
-	}
-	for bin := magnitudeBins - 1; bin > leastEdge; bin-- {
-		add(-1, magnitudeEdges[bin-1], upper(bin), bin)
+		add(-1, magnitudeEdges[bin-1], high, bin)
+		add(1, magnitudeEdges[bin-1], high, bin)
 	}
 	add(-1, 0, leastDistance, 0)
 	add(1, 0, leastDistance, 0)
-	for bin := leastEdge + 1; bin < magnitudeBins; bin++ {
-		add(1, magnitudeEdges[bin-1], upper(bin), bin)
+	for k, bin := range equalBins {
+		r := side * w.distance(w.quartiles[k])
+		bins = append(bins, distanceBin{r, r, w.counts[position(bin)]})
 	}
+	slices.SortStableFunc(bins, func(a, b distanceBin) int { return cmp.Compare(a.high, b.high) })
 	return bins
 }
 

@@ -73,7 +73,8 @@ func withoutZeros(v []float64) []float64 {
 }
 
 // signedHalfOctaves are the bins of halfOctaves twice: of distances above the median, and
-// mirrored of those below. Distances below leastDistance fall into the bin next to zero.
+// mirrored of those below. Distances below leastDistance fall into the bin next to zero, and
+// three of those that this leaves free take what is equal to a quartile, for many rows may be.
 var signedHalfOctaves = mech.Bins{Width: 1, Half: 2 * halfOctaves.Half}
 
 // leastDistance is the edge with number leastEdge among magnitudeEdges.
@@ -82,31 +83,52 @@ const (
 	leastDistance = 0.125
 )
 
-// signedHalfOctave places a distance from the median, in units; NaN stays.
-func signedHalfOctave(r float64) float64 {
+// equalBins are of what is equal to each quartile.
+var equalBins = [3]float64{-1.5, 1.5, 2.5}
+
+// place says where values of a column lie: in units about the median, by their quartiles.
+type place struct {
+	unit      float64
+	quartiles []float64
+}
+
+func (p place) median() float64 { return p.quartiles[1] }
+
+// distance is that of a value from the median.
+func (p place) distance(v float64) float64 { return (v - p.median()) / p.unit }
+
+// bin is the one of signedHalfOctaves that a value belongs to; NaN for none.
+func (p place) bin(v float64) float64 {
+	for k, q := range p.quartiles {
+		if math.Abs(v-q) <= 0x1p-16*math.Abs(q) {
+			return equalBins[k]
+		}
+	}
+	r := p.distance(v)
 	switch size := math.Abs(r); {
 	case math.IsNaN(r):
 		return r
 	case size < leastDistance:
 		return math.Copysign(0.5, r)
 	default:
-		bin := math.Floor(halfOctave(size) + float64(halfOctaves.Half))
-		return math.Copysign(min(bin, magnitudeBins-1)+0.5, r)
+		return math.Copysign(float64(sizeBin(size))+0.5, r)
 	}
 }
 
-// about is where values of a column lie: in units about a centre.
-type about struct{ centre, unit float64 }
+// sizeBin is the one of magnitudes for a size in units.
+func sizeBin(size float64) int {
+	return int(clampBetween(math.Floor(halfOctave(size)+float64(halfOctaves.Half)), 0, magnitudeBins-1))
+}
 
 // countDistances releases the histograms of all columns of numbers, one after the other.
-func (g *describing) countDistances(x Data, at []about, src *mech.Source) [][]float64 {
+func (g *describing) countDistances(x Data, at []place, src *mech.Source) [][]float64 {
 	counts := merging[*mech.Histogram]{total: mech.NewHistogram(signedHalfOctaves, x.N, len(g.numbers))}
 	x.each(func() func(int, Data) {
 		h, block, ones := counts.fork(), columns(len(g.numbers), blockRows), repeat(1, blockRows)
 		return func(_ int, b Data) {
 			for k, j := range g.numbers {
 				for i, v := range b.X[j] {
-					block[k][i] = signedHalfOctave((v - at[k].centre) / at[k].unit)
+					block[k][i] = at[k].bin(v)
 				}
 			}
 			h.AddRows(mech.Rows{X: firstRows(block, b.N)}, ones[:b.N])

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"slices"
+	"strconv"
 
 	"dpsidecar/internal/mech/internal/hook"
 	"dpsidecar/internal/privacy"
@@ -37,14 +38,21 @@ func gridPoint(v float64) (int64, bool) {
 	return place, true
 }
 
-// gridValue is the number at a point.
+// gridValue is the number at a point: of those that are rounded to it, the decimal with the fewest
+// digits.
 func gridValue(point int64) float64 {
 	if point == 0 {
 		return 0
 	}
 	v := math.Float64frombits(uint64(max(point, -point)-1+gridFirst) << (52 - gridBits))
 	if point < 0 {
-		return -v
+		v = -v
+	}
+	for digits := 1; digits < 17; digits++ {
+		short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64)
+		if p, ok := gridPoint(short); err == nil && ok && p == point {
+			return short
+		}
 	}
 	return v
 }

@@ -15,9 +15,9 @@ $$;
 
 -- What a caller asks to have described, checked and made canonical. Columns are given as those
 -- of a fit are, the first as the target, so that they are read like these. flags: the boolean ones;
--- whole: those of integers.
-CREATE OR REPLACE FUNCTION dp_int.prepare_description(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_columns name[], p_fresh boolean)
-RETURNS dp_int.request
+-- whole: those of integers. p_spends: as dp_int.prepare has it.
+CREATE OR REPLACE FUNCTION dp_int.prepare_description(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_columns name[], p_fresh boolean,
+                                                   p_spends boolean DEFAULT true) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   d dp_int.dataset;
@@ -29,7 +29,7 @@ BEGIN
   PERFORM dp_int.refuse_copy();
   PERFORM dp_int.check_eps(p_eps);
   SELECT * INTO d FROM dp_int.dataset WHERE name = p_dataset AND unregistered_at IS NULL;
-  IF NOT FOUND OR (dp_int.grant_of(d.id, p_caller)).dataset IS NULL THEN
+  IF NOT FOUND OR (dp_int.grant_of(d.id, p_caller)).dataset IS NULL AND (p_spends OR NOT pg_has_role(p_caller, 'dp_admin', 'USAGE')) THEN
     RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || dp_int.excerpt(p_dataset) || '"', 'NULL'), p_caller
       USING ERRCODE = '42501', HINT = 'See dp.datasets for what may be asked, or ask the steward for dp_grant. No privacy budget was spent.';
   END IF;
@@ -76,7 +76,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.description(p_release uuid) RETURNS TABLE(label text, numbers float8[])
 LANGUAGE sql STABLE AS $$
   SELECT e.label, e.numbers
-    FROM (SELECT f.position, jsonb_build_array(f.column_name, f.statistic)::text, ARRAY[f.value, f.ci_low, f.ci_high] FROM dp_int.figure f WHERE f.release = p_release
+    FROM (SELECT f.position, jsonb_build_array(f.column_name, f.statistic)::text, ARRAY[f.value, f.ci_low, f.ci_high] FROM dp_int.column_statistic f WHERE f.release = p_release
           UNION ALL
           SELECT s.position, jsonb_build_array(s.column_name, s.note)::text, ARRAY[s.scale, s.center] FROM dp_int.suggested_scale s WHERE s.release = p_release) AS e(position, label, numbers)
    ORDER BY e.position
@@ -98,6 +98,7 @@ DECLARE
 BEGIN
   IF kept IS NOT NULL THEN
     RETURN QUERY SELECT * FROM dp_int.description(kept);
+    PERFORM dp_int.tell_kept(kept);
     RETURN;
   END IF;
   RETURN QUERY
@@ -159,7 +160,7 @@ DECLARE
   new_release uuid := dp_int.insert_release(j, p_method, p_step, NULL);
 BEGIN
   IF j.model = 'describe' THEN
-    INSERT INTO dp_int.figure (release, position, column_name, statistic, value, ci_low, ci_high, why_null)
+    INSERT INTO dp_int.column_statistic (release, position, column_name, statistic, value, ci_low, ci_high, why_null)
     SELECT new_release, e.position, e.entry ->> 'column', e.entry ->> 'statistic', (e.entry ->> 'value')::float8, (e.entry ->> 'ci_low')::float8,
            (e.entry ->> 'ci_high')::float8, e.entry ->> 'why_null'
       FROM jsonb_array_elements(p_entries) WITH ORDINALITY AS e(entry, position);

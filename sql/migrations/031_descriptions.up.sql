@@ -2,8 +2,8 @@
 BEGIN;
 SET LOCAL ROLE dp_owner;
 
-CREATE TABLE dp_int.figure (
-  release     uuid NOT NULL CONSTRAINT figure_release REFERENCES dp_int.release,
+CREATE TABLE dp_int.column_statistic (
+  release     uuid NOT NULL CONSTRAINT column_statistic_release REFERENCES dp_int.release,
   position    int NOT NULL,
   column_name text,
   statistic   text NOT NULL,
@@ -11,9 +11,9 @@ CREATE TABLE dp_int.figure (
   ci_low      float8,
   ci_high     float8,
   why_null    text,
-  CONSTRAINT figure_pk PRIMARY KEY (release, position)
+  CONSTRAINT column_statistic_pk PRIMARY KEY (release, position)
 );
-COMMENT ON TABLE dp_int.figure IS
+COMMENT ON TABLE dp_int.column_statistic IS
   'What a release of model describe holds in the place of coefficients. column_name is NULL for what is about all columns together. why_null: why there is no value or no interval; NULL where there are both.';
 
 CREATE TABLE dp_int.suggested_scale (

@@ -66,7 +66,7 @@ COMMENT ON VIEW dp.scores IS 'How well releases predict: what dp_score has retur
 
 CREATE OR REPLACE VIEW dp.descriptions WITH (security_barrier) AS
   SELECT r.id AS release, d.name AS dataset, f.column_name, f.statistic, f.value, f.ci_low, f.ci_high, f.why_null, r.eps, r.delta, r.released_at AS described_at
-    FROM dp_int.figure f
+    FROM dp_int.column_statistic f
     JOIN dp_int.release r ON r.id = f.release
     JOIN dp_int.dataset d ON d.id = r.dataset
    WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)
