@@ -142,19 +142,19 @@ func (a JointMoments) at(s Shape, z float64) (*stage, error) {
 		event = append(event, noise.Event())
 	}
 	return &stage{event: event, seconds: a.seconds(s), run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		fit := newJointFit(r)
+		fits := newJointParts(r, x)
 		for t := range pilotPasses {
 			if err := ctx.Err(); err != nil {
 				return Result{}, err
 			}
-			fit.pilot(t, x, src)
+			fits.pilot(t, src)
 		}
 		for i := range a.Steps {
 			if err := ctx.Err(); err != nil {
 				return Result{}, err
 			}
-			fit.step(i, x, src)
+			fits.step(i, src)
 		}
-		return fit.finish(), nil
+		return fits.fits[0].finish(), nil
 	}}, nil
 }

@@ -116,16 +116,16 @@ func TestJointMomentsReplaysRefuteMutants(t *testing.T) {
 				p := planOf(t, a, s, z)
 				twice := mutant(releases, x, newJointFit(releases), p)
 				p.run = func(_ context.Context, x Data, src *mech.Source) (Result, error) {
-					f := newJointFit(releases)
-					mutant(releases, x, f, &Plan{Event: p.Event})
+					a := newJointParts(releases, x)
+					mutant(releases, x, a.fits[0], &Plan{Event: p.Event})
 					for t := range pilotPasses {
-						f.pilot(t, x, src)
+						a.pilot(t, src)
 					}
-					f.step(0, x, src)
+					a.step(0, src)
 					if twice {
-						f.step(0, x, src)
+						a.step(0, src)
 					}
-					return f.finish(), nil
+					return a.fits[0].finish(), nil
 				}
 				return p
 			}, x, y)

@@ -100,5 +100,5 @@ func expectedMagnitudes(noise mech.Gaussian, size, unit float64, rows int) *magn
 		}
 		counts[k], below = float64(rows)*(upTo-below), upTo
 	}
-	return readMagnitudes(counts, noise.NoiseMultiplier*math.Sqrt2, unit, math.Inf(1), rows)
+	return readMagnitudes(counts, noise.NoiseMultiplier*math.Sqrt2, unit, math.Inf(1), float64(rows))
 }
