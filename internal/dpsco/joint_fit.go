@@ -13,18 +13,21 @@ import (
 // split, one of each of the disjoint parts. What their passes release is released together.
 type jointParts struct {
 	*jointReleases
-	fits  []*jointFit
-	parts []Data // sensitive
+	fits   []*jointFit
+	parts  []Data     // sensitive
+	common *commonFit // of all rows, once they are split
 }
 
 // jointFit is a fit of a part of the rows. All of it but what is marked is released or public.
 type jointFit struct {
 	*jointReleases
-	n            float64 // rows of the part
-	perRow       float64 // all rows over n: from a release, which is over all rows, to a mean of the part
-	d, slopes    float64
-	p            *mat.Dense // whitened rows are P'x; upper triangular
-	w            []float64  // the pilot fit
+	n         float64 // rows of the part
+	perRow    float64 // all rows over n: from a release, which is over all rows, to a mean of the part
+	d, slopes float64
+	grouped   bool       // of one group
+	small     bool       // of one whose size noise nearly hides
+	p         *mat.Dense // whitened rows are P'x; upper triangular
+	w         []float64  // the pilot fit
 
 	bound, cut float64 // of the next pass: row length and residual
 	within     float64 // share of residuals that are not cut
@@ -53,7 +56,7 @@ type jointFit struct {
 
 // newJointParts is a fit of all rows.
 func newJointParts(r *jointReleases, x Data) *jointParts {
-	return &jointParts{r, []*jointFit{newJointFit(r)}, []Data{x}}
+	return &jointParts{jointReleases: r, fits: []*jointFit{newJointFit(r)}, parts: []Data{x}}
 }
 
 // firstResidualCut is that of the first pass, in residual scales; the target is
@@ -158,13 +161,22 @@ func (f *jointFit) readMoments(t int, joint []float64) {
 		gradient.SetVec(i, joint[i*(d+1)+d]*f.perRow*f.bound*f.bound*unit)
 	}
 	f.hDeviation = f.momentNoise[t].NoiseMultiplier * math.Sqrt2 * jointBound * jointBound * f.bound * f.bound / f.n
-	hidden := max(f.hDeviation*math.Sqrt(f.d), leastEigenvalue)
+	deviation := f.hDeviation / math.Sqrt2 * unit // of the noise on a coordinate of the gradient
+	noise := f.hDeviation
+	if f.grouped {
+		noise = f.shrinkMoments()
+	}
+	hidden := max(noise*math.Sqrt(f.d), leastEigenvalue)
 	floor := hidden
 	if t > 0 && (f.floored == 0 || t == pilotPasses-1) {
 		floor = max(hidden, shortenedEigenvalue)
 	}
 	w := newWhitener(f.h, floor)
-	floats.Add(f.w, times(f.p, pilotStep(w, gradient, f.hDeviation/math.Sqrt2*unit)))
+	step := pilotStep(w, gradient, deviation)
+	if f.grouped {
+		step = shrunkBy(step, deviation)
+	}
+	floats.Add(f.w, times(f.p, step))
 	f.q, f.floored, f.least = w.triangular(f.h, hidden)
 	f.p.Mul(f.p, f.q)
 	f.penalise()
