@@ -339,7 +339,7 @@ var mutants = []mutant{
 
 	// Fits by groups.
 	{"a group works with its true size", "internal/dpsco/joint_groups.go",
-		`all.ofGroup(part.N, sizes[g], released[g])`, `all.ofGroup(part.N, float64(max(part.N, 1)), released[g])`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
+		`all.ofGroup(part.N, sizes[g], released[g])`, `all.ofGroup(part.N, 0*sizes[g]+float64(max(part.N, 1)), released[g])`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
 	{"a row is in two groups", "internal/dpsco/groups.go",
 		`x.rows(starts[g], starts[g+1])`, `x.rows(max(0, starts[g]-1), starts[g+1])`, []tests{{"./internal/dpsco", "TestRowsAreSortedByGroup"}}},
 	{"disjoint parts may hold more records than N", "internal/mech/fixedpoint.go",
