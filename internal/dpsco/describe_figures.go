@@ -169,7 +169,7 @@ func (g *describing) sizes(counts []float64, at place) *magnitudes {
 	for k, bin := range equalBins {
 		either[sizeBin(math.Abs(at.distance(at.quartiles[k])))] += counts[position(bin)]
 	}
-	return readMagnitudes(either, math.Sqrt2*g.countNoise(), at.unit, math.Inf(1), g.shape.N).run()
+	return readMagnitudes(either, math.Sqrt2*g.countNoise(), at.unit, math.Inf(1), float64(g.shape.N)).run()
 }
 
 // countNoise is the standard deviation of the noise on a count.

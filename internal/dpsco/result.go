@@ -32,6 +32,17 @@ type Result struct {
 	Covariance   *mat.SymDense
 	Bias         *mat.SymDense
 	WhyNull      string
+	Groups       []Group // of a fit by groups, which has no coefficients of its own
+}
+
+// each calls f with the result or, of a fit by groups, with that of each of them.
+func (r *Result) each(f func(*Result)) {
+	if r.Groups == nil {
+		f(r)
+	}
+	for g := range r.Groups {
+		f(&r.Groups[g].Result)
+	}
 }
 
 // PValues tests that coefficients are 0, each two-sided by the middle of its interval
