@@ -174,4 +174,4 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION dp_int.enqueue_description, dp_int.fetch_description TO dp_loopback;
 GRANT EXECUTE ON FUNCTION dp_int.job_publish_description TO dp_sidecar;
-GRANT EXECUTE ON FUNCTION public.dp_describe, public.dp_scales TO dp_analyst, dp_admin;
+GRANT EXECUTE ON FUNCTION public.dp_describe, public.dp_scales TO dp_analyst;
