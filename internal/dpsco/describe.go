@@ -12,14 +12,15 @@ import (
 
 // Column is what is public about a column that is described.
 type Column struct {
-	Name  string
-	Flag  bool    // its values are false and true, 0 and 1
-	Whole bool    // its values are whole numbers
-	Scale float64 // a typical magnitude, from public knowledge; 1 where that is zero
+	Name   string
+	Levels []string // of a category, whose values are positions among them, from 0; nil: it is none
+	Flag   bool     // its values are false and true, 0 and 1
+	Whole  bool     // its values are whole numbers
+	Scale  float64  // a typical magnitude, from public knowledge; 1 where that is zero
 }
 
 // Describe tells of each column how many of its values can be used, their mean, median and
-// quartiles, or which share of them is true, and in how many rows no value is missing.
+// quartiles, or which share of them is true, or is each level, and in how many rows no value is missing.
 //
 // Quartiles are selected on a public grid. A histogram of the distances from the median
 // tells how far values reach; from it follow where the mean is cut, and which values lie
@@ -27,6 +28,25 @@ type Column struct {
 //
 // Privacy: the event of the plan, which is that of its releases (proof: describe.md).
 type Describe struct{ Columns []Column }
+
+// kind is how a column is described.
+type kind int
+
+const (
+	number kind = iota
+	flag
+	category
+)
+
+func (c Column) kind() kind {
+	switch {
+	case c.Levels != nil:
+		return category
+	case c.Flag:
+		return flag
+	}
+	return number
+}
 
 // SuggestScales tells of each column how large its values usually are, those that are zero left
 // out, and where they lie if that is far from zero.
@@ -37,7 +57,7 @@ type SuggestScales struct{ Columns []Column }
 // The releases of a description, in their order.
 const (
 	quartiles = "quartiles" // of each column of numbers
-	distances = "distances" // histograms of values about the median, in units of the distance of the quartiles
+	distances = "distances" // histograms: of values about the median, in units of the distance of the quartiles, and of levels
 	averages  = "averages"  // means: of which values are there, and of where they lie
 )
 
@@ -45,13 +65,15 @@ const (
 var (
 	describeShares = map[string]float64{quartiles: 0.5, distances: 0.2, averages: 0.3}
 	scaleShares    = map[string]float64{quartiles: 0.8, averages: 0.2}
-	flagShares     = map[string]float64{averages: 1} // where no column holds numbers
+	levelShares    = map[string]float64{distances: 0.5, averages: 0.5} // where no column holds numbers
+	flagShares     = map[string]float64{averages: 1}                   // nor levels, or they need no scale
 )
 
 // describing is a description with the noise of its releases.
 type describing struct {
 	columns   []Column
-	numbers   []int // the columns that are no flags
+	numbers   []int // the columns that are neither flags nor categories
+	levels    []int // the categories whose levels are counted
 	nonzero   bool  // zeros count as missing among the numbers: for scales
 	shape     Shape
 	pure      bool
@@ -87,11 +109,18 @@ func (a SuggestScales) Plan(s Shape, b privacy.Budget, accountant privacy.Accoun
 func (g *describing) plan(b privacy.Budget, accountant privacy.Accountant, split map[string]float64, run run) (*Plan, error) {
 	for j := range g.columns {
 		setDefault(&g.columns[j].Scale, 1)
-		if !g.columns[j].Flag {
+		switch kind := g.columns[j].kind(); {
+		case kind == number:
 			g.numbers = append(g.numbers, j)
+		case kind == category && !g.nonzero:
+			g.levels = append(g.levels, j)
 		}
 	}
-	if len(g.numbers) == 0 {
+	switch {
+	case len(g.numbers) > 0:
+	case len(g.levels) > 0:
+		split = levelShares
+	default:
 		split = flagShares
 	}
 	if err := g.check(b, accountant); err != nil {
@@ -186,7 +215,7 @@ func (g *describing) checkReleases() error {
 		checks = append(checks, g.quartiles.Check(), g.rankContract().Check())
 	}
 	if g.distances != nil {
-		checks = append(checks, g.distances.Check(), mech.CheckHistogram(signedHalfOctaves, g.shape.N, len(g.numbers)))
+		checks = append(checks, g.distances.Check(), mech.CheckHistogram(g.bins(), g.shape.N, g.histograms()))
 	}
 	if err := errors.Join(checks...); err != nil {
 		return infeasible(err)

@@ -96,6 +96,18 @@ func (d described) trueShare(column int) Figure {
 	return interval(p, math.Sqrt(sampling+square(d.noise/2/m)+square(s/2/m/m*noise)), toShare)
 }
 
+// levelShare is that of a level with so many rows, among the values that there are.
+func (d described) levelShare(column int, rows float64) Figure {
+	m, noise := d.usable(column)
+	if !(m > surely*noise) {
+		return Figure{WhyNull: whyFewValues}
+	}
+	n := float64(d.shape.N)
+	p := rows / n / m
+	sampling := toShare(p) * (1 - toShare(p)) / m / n
+	return interval(p, math.Sqrt(sampling+square(d.countNoise()/n/m)+square(p*noise/m)), toShare)
+}
+
 // mean is that of a column of numbers that were cut, about which sizes tell how much that
 // took.
 func (d described) mean(column int, c cutAt, sizes *magnitudes) Figure {
@@ -138,8 +150,8 @@ func (g *describing) describe(ctx context.Context, x Data, src *mech.Source) ([]
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	for k, c := range counts {
-		sizes[k] = g.sizes(c, at[k])
+	for k := range at {
+		sizes[k] = g.sizes(counts[k], at[k])
 		cuts[k] = cutAt{at[k].median(), g.cheapest(sizes[k])}
 	}
 	d := g.read(g.average(x, cuts, src))
@@ -174,7 +186,7 @@ func (g *describing) sizes(counts []float64, at place) *magnitudes {
 
 // countNoise is the standard deviation of the noise on a count.
 func (g *describing) countNoise() float64 {
-	columns := float64(len(g.numbers))
+	columns := float64(g.histograms())
 	if noise, pure := g.distances.(mech.Laplace); pure {
 		return countDeviation(noise) * columns
 	}
@@ -195,11 +207,18 @@ func (d described) figures(at []place, counts [][]float64, cuts []cutAt, sizes [
 		f.Column, f.Statistic = column, statistic
 		all = append(all, f)
 	}
-	k := 0
+	k, counted := 0, len(d.numbers)
 	for j, c := range d.columns {
 		add(c.Name, "usable_share", d.shareOf(d.means[d.start[j]]))
-		if c.Flag {
+		switch c.kind() {
+		case flag:
 			add(c.Name, "true_share", d.trueShare(j))
+			continue
+		case category:
+			for i, level := range c.Levels {
+				add(c.Name, "share of "+level, d.levelShare(j, counts[counted][i]))
+			}
+			counted++
 			continue
 		}
 		add(c.Name, "mean", d.mean(j, cuts[k], sizes[k]))
@@ -317,8 +336,9 @@ func (g *describing) suggest(ctx context.Context, x Data, src *mech.Source) (all
 	}
 	d, k := g.read(g.average(x, nil, src)), 0
 	for j, c := range g.columns {
-		if c.Flag {
-			all = append(all, SuggestedScale{c.Name, finite(1), finite(0), "boolean: it needs no scale"})
+		if kind := c.kind(); kind != number {
+			note := map[bool]string{true: "boolean: it needs no scale", false: "a category: it needs no scale"}[kind == flag]
+			all = append(all, SuggestedScale{c.Name, finite(1), finite(0), note})
 			continue
 		}
 		all = append(all, d.scaleOf(j, three[k]))

@@ -18,11 +18,12 @@ func (g *describing) layout() layout {
 	l := layout{size: 1}
 	for _, c := range g.columns {
 		l.start = append(l.start, l.size)
-		switch l.size += 2; {
-		case !c.Flag && !g.nonzero:
+		l.size++
+		switch kind := c.kind(); {
+		case kind == number && !g.nonzero:
+			l.size += 2
+		case kind == number || kind == flag && !g.nonzero:
 			l.size++
-		case c.Flag && g.nonzero:
-			l.size--
 		}
 	}
 	return l
@@ -120,26 +121,47 @@ func sizeBin(size float64) int {
 	return int(clampBetween(math.Floor(halfOctave(size)+float64(halfOctaves.Half)), 0, magnitudeBins-1))
 }
 
-// countDistances releases the histograms of all columns of numbers, one after the other.
+// histograms is how many there are: of columns of numbers, then of categories.
+func (g *describing) histograms() int { return len(g.numbers) + len(g.levels) }
+
+// bins are those of all histograms; positions of levels start at the lowest.
+func (g *describing) bins() mech.Bins {
+	b := signedHalfOctaves
+	for _, j := range g.levels {
+		b.Half = max(b.Half, (len(g.columns[j].Levels)+1)/2)
+	}
+	return b
+}
+
+// countDistances releases the histograms, one after the other.
 func (g *describing) countDistances(x Data, at []place, src *mech.Source) [][]float64 {
-	counts := merging[*mech.Histogram]{total: mech.NewHistogram(signedHalfOctaves, x.N, len(g.numbers))}
+	bins := g.bins()
+	counts := merging[*mech.Histogram]{total: mech.NewHistogram(bins, x.N, g.histograms())}
 	x.each(func() func(int, Data) {
-		h, block, ones := counts.fork(), columns(len(g.numbers), blockRows), repeat(1, blockRows)
+		h, block, ones := counts.fork(), columns(g.histograms(), blockRows), repeat(1, blockRows)
 		return func(_ int, b Data) {
 			for k, j := range g.numbers {
 				for i, v := range b.X[j] {
 					block[k][i] = at[k].bin(v)
 				}
 			}
+			for k, j := range g.levels {
+				for i, v := range b.X[j] {
+					block[len(g.numbers)+k][i] = v + 0.5 - float64(bins.Half)
+				}
+			}
 			h.AddRows(mech.Rows{X: firstRows(block, b.N)}, ones[:b.N])
 		}
 	})
-	size := 2 * signedHalfOctaves.Half
-	noisy := make([]float64, size*len(g.numbers))
+	size := 2 * bins.Half
+	noisy := make([]float64, size*g.histograms())
 	g.distances.Release(noisy, counts.merged().Bounded(), src)
-	all := make([][]float64, len(g.numbers))
+	all := make([][]float64, g.histograms())
 	for k := range all {
 		all[k] = noisy[size*k : size*(k+1)]
+		if k < len(g.numbers) {
+			all[k] = all[k][bins.Half-signedHalfOctaves.Half : bins.Half+signedHalfOctaves.Half]
+		}
 	}
 	return all
 }
@@ -169,8 +191,9 @@ func (g *describing) writeNumbers(dst [][]float64, l layout, b Data, cuts []cutA
 	for i := range b.N {
 		complete[i] = 1
 	}
-	number := 0
+	column := 0 // among those of numbers
 	for j, c := range g.columns {
+		kind := c.kind()
 		own := dst[l.start[j]:]
 		for i, v := range b.X[j] {
 			there := isUsable(v)
@@ -178,18 +201,18 @@ func (g *describing) writeNumbers(dst [][]float64, l layout, b Data, cuts []cutA
 				complete[i] = -1
 			}
 			switch {
-			case c.Flag && !g.nonzero:
+			case kind == category || kind == flag && g.nonzero:
+			case kind == flag:
 				own[1][i] = either(there, sign(v != 0))
-			case c.Flag:
 			case g.nonzero:
 				own[1][i] = sign(there && v != 0)
 			default:
-				t := clampTo((v-cuts[number].centre)/cuts[number].cut, 1)
+				t := clampTo((v-cuts[column].centre)/cuts[column].cut, 1)
 				own[1][i], own[2][i] = either(there, t), either(there, 2*t*t-1)
 			}
 		}
-		if !c.Flag {
-			number++
+		if kind == number {
+			column++
 		}
 	}
 }

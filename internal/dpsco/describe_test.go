@@ -23,7 +23,11 @@ type planner interface {
 func describers(kinds string) []planner {
 	var columns []Column
 	for j, kind := range kinds {
-		columns = append(columns, Column{Name: fmt.Sprint("c", j), Flag: kind == 'f'})
+		c := Column{Name: fmt.Sprint("c", j), Flag: kind == 'f'}
+		if kind == 'l' {
+			c.Levels = []string{"a", "b", "c"}
+		}
+		columns = append(columns, c)
 	}
 	return []planner{Describe{columns}, SuggestScales{slices.Clone(columns)}}
 }
@@ -46,7 +50,7 @@ func runOf(t *testing.T, a planner, x Data, b privacy.Budget, seed uint64) Resul
 func TestReplaysOfDescriptions(t *testing.T) {
 	largest := map[string]float64{}
 	for _, delta := range []float64{1e-2, 0} {
-		for _, kinds := range []string{"n", "nnn", "nfn", "ff"} {
+		for _, kinds := range []string{"n", "nnn", "nfn", "ff", "nl", "lf"} {
 			for _, a := range describers(kinds) {
 				r := rand.New(rand.NewPCG(3, 3))
 				for k := range 40 {
@@ -84,7 +88,7 @@ func TestReplaysOfDescriptions(t *testing.T) {
 // A description costs its budget, and no more; the ledger books a pure one as what was asked for.
 func TestADescriptionCostsItsBudget(t *testing.T) {
 	order := privacy.AtOrder{Order: 20, Renyi: new(privacy.Renyi)}
-	for _, kinds := range []string{"n", "nfnnn", "ff"} {
+	for _, kinds := range []string{"n", "nfnnn", "ff", "nll", "l"} {
 		s := Shape{N: 1000, D: len(kinds) - 1}
 		for _, a := range describers(kinds) {
 			for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, order} {
@@ -110,7 +114,7 @@ func TestADescriptionCostsItsBudget(t *testing.T) {
 			}
 		}
 	}
-	for _, split := range []map[string]float64{describeShares, scaleShares, flagShares} {
+	for _, split := range []map[string]float64{describeShares, scaleShares, levelShares, flagShares} {
 		sum := 0.0
 		for _, share := range split {
 			sum += share
@@ -183,6 +187,46 @@ func lawOfDescribed(missing float64) map[string]float64 {
 		"c0 usable_share": 1 - missing, "c0 mean": 1000 * math.Exp(0.18), "c0 quartile_1": 1000 * math.Exp(-z), "c0 median": 1000, "c0 quartile_3": 1000 * math.Exp(z),
 		"c1 usable_share": 1 - missing, "c1 mean": 2015, "c1 quartile_1": 2012, "c1 median": 2015, "c1 quartile_3": 2018,
 		"c2 usable_share": 1 - missing, "c2 true_share": 0.3, " complete_share": math.Pow(1-missing, 3),
+	}
+}
+
+// Levels have their shares, also many of them; those that are rare or missing too.
+func TestSharesOfLevels(t *testing.T) {
+	const n = 100_000
+	many := make([]string, 130)
+	for i := range many {
+		many[i] = fmt.Sprint(i)
+	}
+	a := Describe{[]Column{{Name: "few", Levels: []string{"a", "b", "c"}}, {Name: "many", Levels: many}, {Name: "number"}}}
+	for _, columns := range []int{2, 3} {
+		for _, delta := range []float64{1e-6, 0} {
+			x := Data{Shape: Shape{N: n, D: columns - 1}, X: make([][]float64, columns-1), Y: make([]float64, n)}
+			for j := range x.X {
+				x.X[j] = make([]float64, n)
+			}
+			for i := range n {
+				x.Y[i], x.X[0][i] = []float64{0, 0, 0, 2, math.NaN()}[i%5], float64(i%130)
+				if columns == 3 {
+					x.X[1][i] = float64(i % 7)
+				}
+			}
+			within := 0
+			for _, f := range runOf(t, Describe{a.Columns[:columns]}, x, privacy.Budget{Epsilon: 20, Delta: delta}, 3).Figures {
+				want := map[string]float64{"few usable_share": 0.8, "few share of a": 0.75, "few share of b": 0, "few share of c": 0.25, "many usable_share": 1, "complete_share": 0.8}[f.Column+" "+f.Statistic]
+				if f.Column == "many" && f.Statistic != "usable_share" {
+					want = 1. / 130
+				} else if f.Column == "number" || want == 0 && f.Statistic != "share of b" {
+					continue
+				}
+				if math.Abs(*f.Value-want) > 0.005 || *f.Low > *f.Value || *f.High < *f.Value {
+					t.Errorf("delta %v: %+v, want %v", delta, f, want)
+				}
+				within++
+			}
+			if within < 135 {
+				t.Errorf("%d shares", within)
+			}
+		}
 	}
 }
 

@@ -26,7 +26,8 @@ func (s *Sidecar) planDescription(c *claim, n int64) (*dpsco.Plan, error) {
 	var columns []dpsco.Column
 	for _, name := range c.columns() {
 		columns = append(columns, dpsco.Column{
-			Name: name, Flag: slices.Contains(c.Request.Flags, name), Whole: slices.Contains(c.Request.Whole, name), Scale: c.scale(name),
+			Name: name, Levels: c.Request.Categories[name], Scale: c.scale(name),
+			Flag: slices.Contains(c.Request.Flags, name), Whole: slices.Contains(c.Request.Whole, name),
 		})
 	}
 	var description interface {

@@ -58,7 +58,8 @@ BEGIN
   r.eps := p_eps;
   r.fresh := coalesce(p_fresh, false);
   r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', asked[1], 'features', asked[2:], 'intercept', false,
-    'flags', dp_int.columns_of(d.relid, asked, '{boolean}'), 'whole', dp_int.columns_of(d.relid, asked, '{smallint,integer,bigint}'));
+    'flags', dp_int.columns_of(d.relid, asked, '{boolean}'), 'whole', dp_int.columns_of(d.relid, asked, '{smallint,integer,bigint}'))
+            || dp_int.categories_of(d, asked);
   r.hash := sha256(convert_to(r.body::text, 'UTF8'));
   RETURN r;
 END $$;
@@ -137,7 +138,7 @@ DECLARE
 BEGIN
   FOR column_name, suggested_scale, suggested_center, note IN
     SELECT d.label::jsonb ->> 0, d.numbers[1], d.numbers[2], d.label::jsonb ->> 1 FROM dp_int.describe(session_user, r, dp_scales.dataset, NULL) AS d LOOP
-    IF suggested_scale IS NOT NULL AND NOT r.body -> 'flags' ? column_name THEN
+    IF suggested_scale IS NOT NULL AND NOT r.body -> 'flags' ? column_name AND NOT coalesce(r.body -> 'categories' ? column_name, false) THEN
       seen := seen || jsonb_build_object(column_name, dp_int.scale_entry(suggested_scale, suggested_center));
     END IF;
     RETURN NEXT;
