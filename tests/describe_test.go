@@ -246,3 +246,51 @@ func TestADescriptionIsExplained(t *testing.T) {
 		t.Errorf("%d entries", w.entries())
 	}
 }
+
+// A category is described by the shares of its levels, needs no scale, and keeps no number from one.
+func TestLevelsAreDescribed(t *testing.T) {
+	w := newWorld(t, 100, 1e-4)
+	table := w.dataset + "_sites"
+	w.exec(w.super, `CREATE TABLE public.`+table+` AS SELECT i AS n, CASE i % 4 WHEN 0 THEN 'north' WHEN 1 THEN NULL ELSE 'south' END AS site FROM generate_series(1, 2000) i`)
+	w.exec(w.super, `GRANT SELECT ON public.`+table+` TO dp_sidecar`)
+	w.exec(w.steward, `SELECT dp_register($1, $1::text::regclass, 'n', '{site}', 100, 1e-4, categories => '{"site": ["north", "south", "*"]}')`, table)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, table, w.person)
+	want := map[string]float64{"usable_share": 0.75, "share of north": 1. / 3, "share of south": 2. / 3, "share of *": 0}
+	for _, columns := range []*string{nil, new(string)} {
+		ask := askDescription
+		if columns != nil {
+			ask = `SELECT * FROM dp_describe($1, $2, '{site}')`
+		}
+		seen := 0
+		for _, f := range rowsOf[figure](w, w.analyst, ask, table, 20.0) {
+			if f.Column == nil || *f.Column != "site" {
+				continue
+			}
+			if seen++; f.Value == nil || math.Abs(*f.Value-want[f.Statistic]) > 0.05 {
+				t.Errorf("%s: %v, want %v", f.Statistic, f.Value, want[f.Statistic])
+			}
+		}
+		if seen != len(want) {
+			t.Errorf("%d figures of the category", seen)
+		}
+	}
+	got := rowsOf[suggestion](w, w.analyst, askScales, table, 20.0)
+	if len(got) != 3 || got[0].Scale == nil || *got[0].Scale != 2000 && *got[0].Scale != 1000 || got[1].Note != "a category: it needs no scale" || strings.Contains(got[2].Note, `"site"`) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The page on describing runs as it tells, and sees what its table is made with.
+func TestThePageOnDescribingRuns(t *testing.T) {
+	w, people := newReader(t)
+	w.runPage("how-to/describe.md", people)
+	for statistic, truth := range map[string]float64{"cost median": 800, "year median": 2014, "age median": 53, "urgent true_share": 0.3, "region share of south": 0.5} {
+		// Five half widths, each of 1.96 deviations or more, miss with a probability far below 1e-6.
+		if !one[bool](w, people["analyst"], `SELECT bool_and(abs($2 - (ci_low + ci_high) / 2) < 2.5 * (ci_high - ci_low)) FROM dp.descriptions WHERE column_name || ' ' || statistic = $1`, statistic, truth) {
+			t.Errorf("%s is far from %v", statistic, truth)
+		}
+	}
+	if n := one[int](w, people["analyst"], `SELECT count(*)::int FROM dp.suggested_scales WHERE column_name = 'year' AND suggested_center BETWEEN 2005 AND 2025`); n != 1 {
+		t.Error("the year has no centre")
+	}
+}

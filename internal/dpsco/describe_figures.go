@@ -110,13 +110,15 @@ func (d described) levelShare(column int, rows float64) Figure {
 
 // mean is that of a column of numbers that were cut, about which sizes tell how much that
 // took.
-func (d described) mean(column int, c cutAt, sizes *magnitudes) Figure {
+func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure {
 	m, noise := d.usable(column)
 	switch {
 	case !(m > surely*noise):
 		return Figure{WhyNull: whyFewValues}
 	case !sizes.seen:
 		return Figure{WhyNull: whyHidden}
+	case at.quartiles[0] == at.quartiles[2] && sizes.top <= leastEdge: // how large the others are is not seen at all
+		return Figure{WhyNull: whyFewDiffer}
 	}
 	n := float64(d.shape.N)
 	t, squares := d.means[d.start[column]+1]/m, (d.means[d.start[column]+2]/m+1)/2
@@ -221,7 +223,7 @@ func (d described) figures(at []place, counts [][]float64, cuts []cutAt, sizes [
 			counted++
 			continue
 		}
-		add(c.Name, "mean", d.mean(j, cuts[k], sizes[k]))
+		add(c.Name, "mean", d.mean(j, at[k], cuts[k], sizes[k]))
 		for i, name := range []string{"quartile_1", "median", "quartile_3"} {
 			add(c.Name, name, d.quantile(j, i, at[k], counts[k]))
 		}
@@ -369,7 +371,7 @@ func (d described) scaleOf(column int, q []float64) SuggestedScale {
 		s.Note = "its values are nearer to 0 than 1e-15: register a view that multiplies them"
 		return s
 	}
-	s.Note = fmt.Sprintf("half of its values%s lie between %s and %s", exceptZeros(nonzero/there), figures3(q[0]), figures3(q[2]))
+	s.Note = fmt.Sprintf("half of its values%s lie between %s and %s", exceptZeros(nonzero/there), fourDigits(q[0]), fourDigits(q[2]))
 	if spread := q[2] - q[0]; spread > 0 && math.Abs(q[1]) > farFromZero*spread && nonzero > fewZeros*there {
 		scale := roundScale(spread / 1.35) // that of a normal law
 		s.Scale, s.Center = finite(scale), finite(math.Round(q[1]/scale)*scale)
@@ -387,8 +389,14 @@ func exceptZeros(nonzero float64) string {
 	return fmt.Sprintf(" that are not 0, about %s %% of all,", strconv.FormatFloat(100*max(nonzero, 0), 'g', 2, 64))
 }
 
-// figures3 writes a number with three digits.
-func figures3(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }
+// fourDigits writes a number to four digits.
+func fourDigits(v float64) string {
+	short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
+	if size := math.Abs(short); err != nil || size != 0 && (size < 1e-4 || size >= 1e15) {
+		return strconv.FormatFloat(v, 'g', 4, 64)
+	}
+	return strconv.FormatFloat(short, 'f', -1, 64)
+}
 
 // roundScale is the nearest of 1, 2, 5, 10 and so on, by ratio.
 func roundScale(v float64) float64 {

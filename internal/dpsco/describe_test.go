@@ -347,3 +347,20 @@ func indicatorOf(v bool) float64 {
 	}
 	return 0
 }
+
+// Values that are nearly all equal have no mean while noise hides how large the others are.
+func TestRareValuesHideTheMean(t *testing.T) {
+	x := Data{Shape: Shape{N: 40_000}, Y: make([]float64, 40_000)}
+	for i := range x.Y {
+		if i%200 == 0 {
+			x.Y[i] = float64(i % 1000)
+		}
+	}
+	for epsilon, hidden := range map[float64]bool{0.3: true, 50: false} {
+		for _, f := range runOf(t, Describe{[]Column{{Name: "a"}}}, x, privacy.Budget{Epsilon: epsilon, Delta: 1e-6}, 1).Figures {
+			if f.Statistic == "mean" && (f.Value == nil) != hidden {
+				t.Errorf("eps %v: %+v", epsilon, f)
+			}
+		}
+	}
+}
