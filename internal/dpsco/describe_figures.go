@@ -34,6 +34,7 @@ type SuggestedScale struct {
 const (
 	whyFewValues = "there are too few values for this eps: ask for more, or for fewer columns"
 	whyHidden    = "noise hides how values lie about it: ask for more eps, or for fewer columns"
+	whyFewDiffer = "nearly all values are equal, and noise hides the others: ask for more eps, or for fewer columns"
 	whyFewCarry  = "a few extreme values may carry it: more eps shows whether they do"
 )
 

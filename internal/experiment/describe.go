@@ -54,7 +54,7 @@ func (c Config) writeDescriptions(ctx context.Context, w io.Writer, did func(str
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(w, "| %s | %d | %d | %g | %s | %s | %s | %s | %s | %s |\n", s.name, t.N, len(t.X)+1, epsilon, short(q.median.mean()), short(q.outer.mean()), q.given, q.covered, q.scales, q.near)
+			fmt.Fprintf(w, "| %s | %d | %d | %g | %s | %s | %s | %s | %s | %s |\n", s.name, t.N, len(t.X)+1, epsilon, q.median, q.outer, q.given, q.covered, q.scales, q.near)
 		}
 	}
 	return nil
@@ -66,6 +66,13 @@ type average struct{ sum, count float64 }
 func (a *average) add(v float64) { a.sum, a.count = a.sum+v, a.count+1 }
 
 func (a average) mean() float64 { return a.sum / a.count }
+
+func (a average) String() string {
+	if a.count == 0 {
+		return "none"
+	}
+	return short(a.mean())
+}
 
 // count counts one more of all.
 func (t *within) count(good bool) {
@@ -197,7 +204,7 @@ func (c Config) writeScaled(ctx context.Context, w io.Writer, did func(string)) 
 				lost[k].add(percentAbove(u.meanSquare(fit), least))
 			}
 		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", s.name, short(lost[0].mean()), short(lost[1].mean()), short(lost[2].mean()))
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", s.name, lost[0], lost[1], lost[2])
 	}
 	return nil
 }
