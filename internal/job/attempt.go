@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/apache/arrow/go/v15/arrow"
@@ -14,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"dpsidecar/internal/arrowio"
-	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
@@ -34,8 +32,8 @@ type claim struct {
 		Name     string
 		Schema   string
 		Relation string
-		Scales   map[string]float64
-		RowCount *int64 `json:"row_count"` // as published last
+		Scales   map[string]unit // those of the request
+		RowCount *int64          `json:"row_count"` // as published last
 
 		Accounting string   // pure, zcdp or rdp
 		Order      *float64 // of Renyi divergence, under rdp
@@ -59,42 +57,14 @@ func (c *claim) owner() ledger.Owner { return ledger.Owner{Job: c.ID, Token: c.T
 func (c *claim) relation() pgx.Identifier {
 	return pgx.Identifier{c.Dataset.Schema, c.Dataset.Relation}
 }
-func (c *claim) columns() []string           { return append([]string{c.Request.Target}, c.Request.Features...) }
-func (c *claim) reading() bool               { return c.State == "reading" }
-func (c *claim) scale(column string) float64 { return scaleOf(c.Dataset.Scales, column) }
-
-// scaleOf returns a column's registered scale, 1 where there is none.
-func scaleOf(scales map[string]float64, column string) float64 {
-	if v, ok := scales[column]; ok {
-		return v
-	}
-	return 1
-}
+func (c *claim) columns() []string { return append([]string{c.Request.Target}, c.Request.Features...) }
+func (c *claim) reading() bool     { return c.State == "reading" }
 
 func (c *claim) terms() []string {
 	if c.Request.Intercept {
 		return append([]string{"(intercept)"}, c.Request.Features...)
 	}
 	return c.Request.Features
-}
-
-// algorithm is what was asked for, in the data set's scales.
-func (c *claim) algorithm() (dpsco.Scaled, error) {
-	algorithm, err := dpsco.Recipe(c.Model, c.Request.Options, c.Request.Features)
-	scaled := dpsco.Scaled{Algorithm: algorithm, Y: c.scale(c.Request.Target)}
-	if catalogue.Classifies(c.Model) {
-		scaled.Y = 1
-	}
-	for _, f := range c.Request.Features {
-		scaled.X = append(scaled.X, c.scale(f))
-	}
-	scaled.Unknown = !c.anyScale()
-	return scaled, err
-}
-
-// anyScale reports whether a scale is registered for any column of the request.
-func (c *claim) anyScale() bool {
-	return slices.ContainsFunc(c.columns(), func(column string) bool { _, ok := c.Dataset.Scales[column]; return ok })
 }
 
 func (c *claim) shape(n int64) dpsco.Shape {

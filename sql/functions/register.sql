@@ -265,7 +265,6 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
   c name;
   kind oid;
-  s record;
 BEGIN
   IF p_target IS NULL OR p_features IS NULL OR cardinality(p_features) = 0 OR array_ndims(p_features) <> 1 OR array_position(p_features, NULL) IS NOT NULL THEN
     RAISE EXCEPTION 'a data set needs a target and at least one feature'
@@ -289,18 +288,7 @@ BEGIN
   IF (SELECT count(*) <> count(DISTINCT f) FROM unnest(p_target || p_features) AS f) THEN
     RAISE EXCEPTION 'a column stands twice among target and features' USING ERRCODE = '22023', HINT = 'Name every column once.';
   END IF;
-  IF jsonb_typeof(p_scales) IS DISTINCT FROM 'object' THEN
-    RAISE EXCEPTION 'scales must be a JSON object' USING ERRCODE = '22023', HINT = 'For instance {"amount": 1000, "age": 40}.';
-  END IF;
-  FOR s IN SELECT key, value FROM jsonb_each(p_scales) LOOP
-    IF NOT s.key = ANY ((p_target || p_features)::text[]) THEN
-      RAISE EXCEPTION 'scale for "%", which is neither target nor feature', s.key USING ERRCODE = '42703', HINT = 'Scales are named by registered columns.';
-    END IF;
-    IF jsonb_typeof(s.value) <> 'number' OR NOT ((s.value)::numeric BETWEEN 1e-100 AND 1e100) THEN
-      RAISE EXCEPTION 'scale of "%" must be a positive number, not %', s.key, s.value
-        USING ERRCODE = '22023', HINT = 'A scale is a typical magnitude of the column, from public knowledge.';
-    END IF;
-  END LOOP;
+  PERFORM dp_int.check_scales(p_target || p_features, p_scales);
 END $$;
 
 -- The type that a domain, perhaps over other domains, is made from.
@@ -665,6 +653,7 @@ BEGIN
   PERFORM dp_int.ledger_budget(a.id, dp_register.dataset, session_user, jsonb_build_object('budget',
     dp_int.describe_budget(a, eps, del) || jsonb_build_object('relation', dp_register.relation::text) || dp_register.options));
   PERFORM pg_notify('dp_jobs', 'registered');
+  PERFORM dp_int.notice_scales(dp_register.relation, dp_register.target || dp_register.features, dp_register.scales, dp_register.labels);
 END $$;
 COMMENT ON FUNCTION public.dp_register IS
   'Registers a relation, one row a person, with its target, features, whole budget (epsilon, delta; delta = 0: pure), public scales, and the labels of columns that are targets of dp_logistic_regress. For dp_admin.';
