@@ -83,15 +83,16 @@ LANGUAGE sql STABLE AS $$
   SELECT sha256(convert_to((CASE WHEN p_request -> 'scales' = dp_int.first_scales(p_dataset, p_request) THEN p_request - 'scales' ELSE p_request END)::text, 'UTF8'))
 $$;
 
--- Refuses to charge a fit under scales that a steward has taken back since it was asked
--- for. Called under the lock of the account, as dp_set_scales is.
+-- Refuses to charge a request under scales that a steward has taken back since it was
+-- made. One that names none, as a score, is about no scales of its own. Called under the
+-- lock of the account, which dp_set_scales takes too.
 CREATE OR REPLACE FUNCTION dp_int.refuse_former_scales(j dp_int.job) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   d dp_int.dataset;
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = j.dataset;
-  IF j.model <> 'score' AND dp_int.request_scales(d.id, j.request) <> dp_int.scales_of(d.scales, j.request) THEN
+  IF j.request -> 'scales' <> dp_int.scales_of(d.scales, j.request) THEN
     RAISE EXCEPTION 'the scales of data set "%" were changed after this was asked', d.name
       USING ERRCODE = 'DP004', HINT = 'Ask again: the request is then made under the scales that dp.datasets shows now. No privacy budget was spent.';
   END IF;
