@@ -88,6 +88,7 @@ type Algorithm interface {
 // all lie within Band of those that the same fit without its noise would have.
 type Plan struct {
 	Method     string
+	Runs       string // what Method auto takes, from the public facts; empty: Method itself
 	Event      privacy.Event
 	Parameters map[string]any
 	Arithmetic string    // mark in the ledger; empty: exact

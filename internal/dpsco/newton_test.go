@@ -36,32 +36,7 @@ func newtonFits() map[string]Newton {
 // is scaled to hide, exactly, and given the answers nothing else; every kind of
 // release is moved by most of that by some pair.
 func TestNewtonReplays(t *testing.T) {
-	largest := map[string]float64{}
-	for name, a := range newtonFits() {
-		r := rand.New(rand.NewPCG(3, uint64(len(name))))
-		_, labels := a.Curve.(logisticCurve)
-		for k := range 120 {
-			s := Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
-			x, y := neighbours(r, s, labels)
-			z := []float64{0.01, 0.3, 3}[k%3]
-			shares, err := replay(t, func() *Plan { return planOf(t, a, s, z) }, x, y)
-			if err != nil {
-				t.Fatalf("%s, pair %d: %v", name, k, err)
-			}
-			for kind, share := range shares {
-				largest[kind] = max(largest[kind], share)
-			}
-		}
-	}
-	if len(largest) != 3 {
-		t.Errorf("releases of kinds %v; the proof knows three", largest)
-	}
-	for kind, share := range largest {
-		t.Logf("%-40s %.4f", kind, share)
-		if share < 0.7 {
-			t.Errorf("%s: no pair moves it by more than %v of what is allowed", kind, share)
-		}
-	}
+	testReplays(t, newtonFits(), func(a Newton) bool { _, labels := a.Curve.(logisticCurve); return labels })
 }
 
 // Every way to be wrong is found by a replay.

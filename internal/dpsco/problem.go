@@ -21,6 +21,7 @@ type problem struct {
 	rdp     bool    // the account prices batches by their amplification
 	z       float64 // noise multiplier of one estimate, once it is known
 	why     string
+	runs    string // what auto takes; empty: the method itself
 }
 
 // pose checks the request and fills in what all methods share.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -96,7 +97,7 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 		return nil, err
 	}
 	return &Plan{
-		Method: p.Method, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, shape: s,
+		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x.Y)
 			r, err := stage.run(ctx, x, src)
@@ -143,6 +144,9 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 	fixed := p.withNoise(z)
 	if f, err = method(fixed); err != nil {
 		return nil, nil, err
+	}
+	if p.Method == catalogue.MethodAuto {
+		fixed.runs = taken(f)
 	}
 	g, err := f.at(p.Shape, z)
 	return fixed, g, err
