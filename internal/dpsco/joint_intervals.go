@@ -33,6 +33,8 @@ func (f *jointFit) whyNoIntervals() string {
 	switch {
 	case !f.Intervals:
 		return cmp.Or(f.WhyNull, noErrors)
+	case f.small:
+		return "too few rows of this group for this budget"
 	case f.floored > 0:
 		return hiddenDirection(f.p, f.shape.Intercept)
 	case f.least < shortenedEigenvalue || f.lengths.excessSquare(f.bound) > mostExcess:

@@ -64,6 +64,9 @@ func (p *problem) defaults() error {
 	if p.Penalty == "" {
 		p.Penalty = catalogue.PenaltyNone
 	}
+	if p.Pool == "" {
+		p.Pool = catalogue.PoolShrink
+	}
 	setDefault(&p.ResidualScale, min(1, p.Loss.Lipschitz()/2))
 	p.chooseWhitening()
 	setDefault(&p.Radius, p.usualRadius())
@@ -165,6 +168,9 @@ func (p *problem) parameters() map[string]any {
 	}
 	if p.Penalty == catalogue.PenaltyGroupL1 {
 		m["groups"] = p.Groups
+	}
+	if p.Levels > 0 {
+		m["by_levels"], m["pool"] = p.Levels, p.Pool
 	}
 	if p.Labels {
 		m["positive_label"], m["negative_label"] = p.Positive, p.Negative

@@ -46,6 +46,7 @@ type Regression struct {
 	Blocks        float64 // sample_aggregate, spgd_kamath
 	Aggregator    string  // sample_aggregate: a choice of the catalogue
 	Whitening     string  // a choice of the catalogue
+	Pool          string  // fits by groups: a choice of the catalogue
 }
 
 // regressionFields says where the options of the gradient models go.
@@ -55,6 +56,7 @@ var regressionFields = fields[Regression]{
 		"penalty":    func(a *Regression) *string { return &a.Penalty },
 		"whitening":  func(a *Regression) *string { return &a.Whitening },
 		"aggregator": func(a *Regression) *string { return &a.Aggregator },
+		"pool":       func(a *Regression) *string { return &a.Pool },
 	},
 	groups: map[string]func(*Regression) *[][]int{
 		"groups": func(a *Regression) *[][]int { return &a.Groups },
@@ -101,11 +103,14 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x.Y)
 			r, err := stage.run(ctx, x, src)
-			if err == nil {
-				p.intoBall(r.Coefficients)
+			if err != nil {
+				return r, err
 			}
-			r.checkEdge(floats.Norm(r.Coefficients, 2), p.Radius)
-			return r, err
+			r.each(func(r *Result) {
+				p.intoBall(r.Coefficients)
+				r.checkEdge(floats.Norm(r.Coefficients, 2), p.Radius)
+			})
+			return r, nil
 		},
 	}, nil
 }
@@ -118,6 +123,9 @@ const mostNoise = 0x1p40
 func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 	method := methods[p.Method]
 	f, err := method(p.withNoise(0x1p10))
+	if err == nil {
+		err = p.checkGroups(f)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

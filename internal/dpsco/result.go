@@ -29,6 +29,7 @@ type Result struct {
 	Covariance   *mat.SymDense
 	Bias         *mat.SymDense
 	WhyNull      string
+	Groups       []Group // of a fit by groups, which has no coefficients of its own
 
 	NoiseCovariance *mat.SymDense
 }
@@ -43,6 +44,16 @@ func (r Result) Noise() (deviations []float64) {
 		deviations = append(deviations, math.Sqrt(r.NoiseCovariance.At(j, j)))
 	}
 	return deviations
+}
+
+// each calls f with the result or, of a fit by groups, with that of each of them.
+func (r *Result) each(f func(*Result)) {
+	if r.Groups == nil {
+		f(r)
+	}
+	for g := range r.Groups {
+		f(&r.Groups[g].Result)
+	}
 }
 
 // PValues tests that coefficients are 0, each two-sided by the middle of its interval
