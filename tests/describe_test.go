@@ -108,6 +108,14 @@ func TestScalesAreSuggested(t *testing.T) {
 	if note := got[4].Note; !strings.Contains(note, "SELECT dp_set_scales('"+w.dataset+"', '{") || !strings.Contains(note, `"age": 50`) || strings.Contains(note, "insured") {
 		t.Errorf("%s", note)
 	}
+	note := got[4].Note
+	w.exec(w.steward, note[strings.Index(note, "SELECT dp_set_scales"):])
+	if age := one[float64](w, w.analyst, `SELECT (scales ->> 'age')::float8 FROM dp.datasets WHERE dataset = $1`, w.dataset); age != *got[1].Scale {
+		t.Errorf("the scale of age is %v", age)
+	}
+	if again := rowsOf[suggestion](w, w.analyst, askScales, w.dataset, 20.0); !reflect.DeepEqual(again, got) || w.entries() != entries+1 {
+		t.Errorf("under other scales the same again is %v, not %v", again, got)
+	}
 	kept := one[int](w, w.analyst, `SELECT count(*)::int FROM dp.suggested_scales WHERE dataset = $1 AND suggested_scale > 0 AND suggested_center = 0`, w.dataset)
 	if kept != 4 {
 		t.Errorf("dp.suggested_scales has %d rows", kept)

@@ -388,7 +388,7 @@ func (f *jointFit) proximalAt(v []float64) {
 // finish returns the coefficients, with the correction of the slopes shrunk towards the
 // pilot fit by what its noise explains, and what is known of their errors.
 func (f *jointFit) finish() Result {
-	r := Result{Coefficients: f.coefficients(f.correction(f.shrinkage())), Noise: f.noise()}
+	r := Result{Coefficients: f.coefficients(f.correction(f.shrinkage())), NoiseCovariance: f.noise()}
 	f.errors(&r)
 	return r
 }

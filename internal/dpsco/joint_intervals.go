@@ -47,16 +47,25 @@ func (f *jointFit) whyNoIntervals() string {
 	return ""
 }
 
-// influences says how the releases of the last pass enter the coefficients: a row for each, with the
-// weights of the coordinates of the correction and, with an intercept, of the level.
+// stepInfluences says how the correction enters the coefficients: a row for each, with the
+// weights of its coordinates.
+func (f *jointFit) stepInfluences() *mat.Dense {
+	a := mat.DenseCopyOf(f.p)
+	if f.shape.Intercept {
+		for j := range f.shape.D {
+			a.Set(j, 0, 0) // the level takes the constant's place
+		}
+	}
+	return a
+}
+
+// influences says how the releases of the last pass enter the coefficients: those of the
+// correction and, with an intercept, the weight of the level.
 func (f *jointFit) influences() *mat.Dense {
 	d := f.shape.D
 	a := mat.NewDense(d, f.meat.SymmetricDim(), nil)
-	a.Slice(0, d, 0, d).(*mat.Dense).Copy(f.p)
+	a.Slice(0, d, 0, d).(*mat.Dense).Copy(f.stepInfluences())
 	if f.shape.Intercept {
-		for j := range d {
-			a.Set(j, 0, 0) // the level takes the constant's place
-		}
 		a.Set(0, d, f.levelScale)
 	}
 	return a

@@ -329,7 +329,7 @@ func (f *newtonFit) finish() Result {
 	if f.free() {
 		f.shrinkSlopes(w)
 	}
-	r := Result{Coefficients: w, Noise: f.noise()}
+	r := Result{Coefficients: w, NoiseCovariance: f.noise()}
 	f.errors(&r)
 	return r
 }

@@ -26,7 +26,7 @@ func (s *Sidecar) planDescription(c *claim, n int64) (*dpsco.Plan, error) {
 	var columns []dpsco.Column
 	for _, name := range c.columns() {
 		columns = append(columns, dpsco.Column{
-			Name: name, Levels: c.Request.Categories[name], Scale: c.scale(name),
+			Name: name, Levels: c.Request.Categories[name], Scale: c.unit(name).Scale,
 			Flag: slices.Contains(c.Request.Flags, name), Whole: slices.Contains(c.Request.Whole, name),
 		})
 	}

@@ -14,7 +14,8 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- What a caller asks to have described, checked and made canonical. Columns are given as those
--- of a fit are, the first as the target, so that they are read like these. flags: the boolean ones;
+-- of a fit are, the first as the target, so that they are read like these. No scales are named:
+-- what a description says does not change with them. flags: the boolean ones;
 -- whole: those of integers. p_spends: as dp_int.prepare has it.
 CREATE OR REPLACE FUNCTION dp_int.prepare_description(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_columns name[], p_fresh boolean,
                                                    p_spends boolean DEFAULT true) RETURNS dp_int.request
@@ -133,7 +134,6 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 10
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 DECLARE
   r CONSTANT dp_int.request := dp_int.prepare_description(session_user, 'scales', dp_scales.dataset, dp_scales.eps, dp_scales.delta, NULL, false);
-  registered CONSTANT jsonb := (SELECT d.scales FROM dp_int.dataset d WHERE d.id = r.dataset);
   seen jsonb := '{}';
 BEGIN
   FOR column_name, suggested_scale, suggested_center, note IN
@@ -146,7 +146,8 @@ BEGIN
   column_name := NULL;
   suggested_scale := NULL;
   suggested_center := NULL;
-  note := format('a steward registers these, and keeps what was not seen: SELECT dp_set_scales(%L, %L)', dp_scales.dataset, registered || seen);
+  note := CASE seen WHEN '{}' THEN 'nothing was seen that a steward could register'
+                    ELSE format('a steward registers these: SELECT dp_set_scales(%L, %L)', dp_scales.dataset, seen) END;
   RETURN NEXT;
 END $$;
 COMMENT ON FUNCTION public.dp_scales IS
