@@ -314,6 +314,8 @@ var mutants = []mutant{
 		`const rankSensitivity = 100`, `const rankSensitivity = 50`, []tests{{"./internal/mech", "TestMissesMoveByTheirBound"}}},
 	{"quantiles by ranks: twice the rate", "internal/mech/ranks.go",
 		`rate.Quo(rate, big.NewRat(2*rankSensitivity, 1))`, `rate.Quo(rate, big.NewRat(rankSensitivity, 1))`, []tests{{"./internal/mech", "TestRankQuantilesHaveTheirLaw"}}},
+	{"quantiles by ranks: the weight of plain numbers is left out of the draw", "internal/mech/ranks.go",
+		`total += uint64(multiples(first, last, k)) * levelWeight(k)`, `total += uint64(multiples(first, last, k))`, []tests{{"./internal/mech", "TestWeightsOfTheGrid"}, {"./internal/audit", "TestFiniteMechanisms"}}},
 	{"quantiles by ranks: misses are squared", "internal/mech/ranks.go",
 		`	return max(100*below-p*total, 100*above-(100-p)*total, 0)`, `	far := max(100*below-p*total, 100*above-(100-p)*total, 0)
 	return far * far`, []tests{{"./internal/mech", "TestMissesMoveByTheirBound"}}},
