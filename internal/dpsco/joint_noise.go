@@ -17,7 +17,7 @@ func (f *jointFit) noise() []float64 {
 	}
 	d := f.shape.D
 	qd, along := mat.NewVecDense(d, nil), mat.NewVecDense(d, nil)
-	qd.MulVec(f.q, mat.NewVecDense(d, f.correction(1)))
+	qd.MulVec(f.q, mat.NewVecDense(d, f.correction(f.kept, 1)))
 	correction := mat.Dot(qd, qd)
 	deviations := make([]float64, d)
 	for j := range deviations {
@@ -26,10 +26,10 @@ func (f *jointFit) noise() []float64 {
 			a[0] = 0 // the level takes the constant's place
 		}
 		along.MulVec(f.q, mat.NewVecDense(d, a))
-		variance := floats.Dot(a, a) * square(f.deviation) / float64(f.counted)
+		variance := floats.Dot(a, a) * square(f.kept.deviation)
 		variance += square(f.hDeviation) / 2 * (mat.Dot(along, along)*correction + square(mat.Dot(along, qd)))
 		if f.shape.Intercept && j == 0 {
-			variance += square(f.levelDeviation * f.levelScale)
+			variance += square(f.keptLevel.deviation * f.levelScale)
 		}
 		deviations[j] = math.Sqrt(variance)
 	}
