@@ -56,31 +56,31 @@ func (c cuts) split(length float64) (inner, rest float64) {
 	return within / unit, (min(1, c.outer/length) - within) / unitRest
 }
 
-// estimate is a mean with the deviation of its noise.
-type estimate struct {
+// noisyMean is a mean with the deviation of its noise.
+type noisyMean struct {
 	mean      []float64
 	deviation float64
 }
 
-// estimates turns a release of both sums, the first half and the second, with noise of a
+// means turns a release of both sums, the first half and the second, with noise of a
 // deviation, into the mean cut at the outer length, and into one that takes the difference
 // between that and what the inner sum alone says for noise, where in the coordinates from
 // first on it is not longer than doubt times what noise explains.
-func (c cuts) estimates(release []float64, first int, deviation, doubt float64) (outer, kept estimate) {
+func (c cuts) means(release []float64, first int, deviation, doubt float64) (outer, kept noisyMean) {
 	d := len(release) / 2
 	unit, unitRest := c.units()
 	inner, rest := release[:d], release[d:]
 	floats.Scale(unit, inner)
 	floats.Scale(unitRest, rest)
 	noise, noiseRest := unit*deviation, unitRest*deviation
-	outer = estimate{append([]float64(nil), inner...), math.Hypot(noise, noiseRest)}
+	outer = noisyMean{append([]float64(nil), inner...), math.Hypot(noise, noiseRest)}
 	floats.Add(outer.mean, rest)
 	// The inner sum says 1/uncut of itself; rest becomes what both together say beyond that.
 	back := 1/c.uncut - 1
 	floats.AddScaled(rest, -back, inner)
 	explained := float64(d-first) * (square(noiseRest) + square(back*noise))
 	keep := max(0, 1-square(doubt*explained/max(square(floats.Norm(rest[first:], 2)), math.SmallestNonzeroFloat64)))
-	kept = estimate{inner, math.Hypot(noise*(1/c.uncut-keep*back), keep*noiseRest)}
+	kept = noisyMean{inner, math.Hypot(noise*(1/c.uncut-keep*back), keep*noiseRest)}
 	floats.Scale(1/c.uncut, inner)
 	floats.AddScaled(inner, keep, rest)
 	return outer, kept

@@ -45,17 +45,17 @@ func TestBothPartsOfAStepKeepOneContract(t *testing.T) {
 // The noise of the mean cut at the outer length and of what is kept of it is the one that is
 // told, and a difference that noise does not explain is kept. Of 4,000 squares at each of 200
 // settings the mean lies within 15 % of the variance: 6.7 deviations, 2e-8 a run.
-func TestEstimatesTellTheirNoise(t *testing.T) {
+func TestMeansTellTheirNoise(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
 	for range 200 {
 		c, deviation := randomCuts(r), math.Exp(r.NormFloat64())
 		unit, unitRest := c.units()
 		for _, signal := range []float64{0, 1e9} { // the difference is taken for noise, or is none
 			const draws = 4000
-			truth, outer, kept := unitRest*signal, estimate{}, estimate{}
+			truth, outer, kept := unitRest*signal, noisyMean{}, noisyMean{}
 			variance, keptVariance := 0.0, 0.0
 			for range draws {
-				outer, kept = c.estimates([]float64{deviation * r.NormFloat64(), signal + deviation*r.NormFloat64()}, 0, deviation, 1e3)
+				outer, kept = c.means([]float64{deviation * r.NormFloat64(), signal + deviation*r.NormFloat64()}, 0, deviation, 1e3)
 				variance += square(outer.mean[0]-truth) / draws
 				keptVariance += square(kept.mean[0]-truth) / draws
 			}

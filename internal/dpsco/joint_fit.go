@@ -9,12 +9,25 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// jointFit is a JointMoments under way. All of it but rows is released or public.
+// jointParts are the fits of a JointMoments under way: one of all rows or, once they are
+// split, one of each of the disjoint parts. What their passes release is released together.
+type jointParts struct {
+	*jointReleases
+	fits   []*jointFit
+	parts  []Data     // sensitive
+	common *commonFit // of all rows, once they are split
+}
+
+// jointFit is a fit of a part of the rows. All of it but what is marked is released or public.
 type jointFit struct {
 	*jointReleases
-	n, d, slopes float64
-	p            *mat.Dense // whitened rows are P'x; upper triangular
-	w            []float64  // the pilot fit
+	n         float64 // rows of the part
+	perRow    float64 // all rows over n: from a release, which is over all rows, to a mean of the part
+	d, slopes float64
+	grouped   bool       // of one group
+	small     bool       // of one whose size noise nearly hides
+	p         *mat.Dense // whitened rows are P'x; upper triangular
+	w         []float64  // the pilot fit
 
 	bound, cut float64 // of the next pass: row length and residual
 	within     float64 // share of residuals that are not cut
@@ -33,10 +46,15 @@ type jointFit struct {
 
 	weights               []float64 // sensitive: of rows in the step
 	stepCuts, levelCuts   cuts
-	outer, kept           estimate // of the step, in the last coordinates
-	outerLevel, keptLevel estimate // of the mean residual; without means before they are known, or without an intercept
-	levelScale            float64  // what makes up for rows that say nothing
+	outer, kept           noisyMean // of the step, in the last coordinates
+	outerLevel, keptLevel noisyMean // of the mean residual; without means before they are known, or without an intercept
+	levelScale            float64   // what makes up for rows that say nothing
 	meat                  *mat.SymDense
+}
+
+// newJointParts is a fit of all rows.
+func newJointParts(r *jointReleases, x Data) *jointParts {
+	return &jointParts{jointReleases: r, fits: []*jointFit{newJointFit(r)}, parts: []Data{x}}
 }
 
 // firstResidualCut is that of the first pass, in residual scales; the target is
@@ -46,7 +64,7 @@ const firstResidualCut = 2
 func newJointFit(r *jointReleases) *jointFit {
 	d := r.shape.D
 	f := &jointFit{
-		jointReleases: r, n: float64(r.shape.N), d: float64(d), slopes: float64(r.shape.D),
+		jointReleases: r, n: float64(r.shape.N), perRow: 1, d: float64(d), slopes: float64(r.shape.D),
 		p: mat.NewDense(d, d, nil), w: make([]float64, d), bound: r.Bound, cut: firstResidualCut * r.Scale, within: 1,
 		shortened: make([]float64, r.shape.N), subgradient: make([]float64, d),
 	}
@@ -59,35 +77,64 @@ func newJointFit(r *jointReleases) *jointFit {
 	return f
 }
 
+// jointPilot is what a pilot pass sees of a part of the rows.
+type jointPilot struct {
+	moments                      *mech.Moments
+	residuals, lengths, products *mech.Histogram
+}
+
 // pilot makes one pilot pass: it releases joint moments and histograms, moves
-// the fit by a regression step, whitens, and sets the cuts of the next pass.
-func (f *jointFit) pilot(t int, x Data, src *mech.Source) {
-	last := t == pilotPasses-1
+// the fits by a regression step, whitens, and sets the cuts of the next pass.
+func (a *jointParts) pilot(t int, src *mech.Source) {
+	seen := make([]jointPilot, len(a.fits))
+	for g, f := range a.fits {
+		seen[g] = f.seePilot(t, a.parts[g])
+	}
+	joint := releaseMoments(of(seen, func(p jointPilot) *mech.Moments { return p.moments }), a.pilotContract(), a.momentNoise[t], src)
+	for g, f := range a.fits {
+		f.readMoments(t, joint[g])
+	}
+	residuals := releaseCounts(of(seen, func(p jointPilot) *mech.Histogram { return p.residuals }), a.residualNoise[t], src)
+	lengths := releaseCounts(of(seen, func(p jointPilot) *mech.Histogram { return p.lengths }), a.lengthNoise[t], src)
+	for g, f := range a.fits {
+		f.residuals = f.magnitudes(residuals[g], a.residualNoise[t], f.Scale, math.Inf(1)).run()
+		f.lengths = f.magnitudes(lengths[g], a.lengthNoise[t], 1, longest(f.shape.D)).apart()
+	}
+	if t < pilotPasses-1 {
+		for _, f := range a.fits {
+			f.nextCuts(t)
+		}
+		return
+	}
+	products := releaseCounts(of(seen, func(p jointPilot) *mech.Histogram { return p.products }), a.productNoise, src)
+	for g, f := range a.fits {
+		f.products = f.magnitudes(products[g], a.productNoise, f.Scale, math.Inf(1)).run()
+		f.chooseCuts()
+		f.weigh()
+	}
+}
+
+// magnitudes reads a histogram of the part.
+func (f *jointFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit float64) *magnitudes {
+	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.n)
+}
+
+// seePilot makes a pilot pass over a part of the rows.
+func (f *jointFit) seePilot(t int, x Data) jointPilot {
 	moments := merging[*mech.Moments]{total: mech.NewMoments(f.pilotContract())}
-	residuals, lengths, products := magnitudeCounts(x.N), magnitudeCounts(x.N), magnitudeCounts(x.N)
+	residuals, lengths, products := magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N)
 	x.scan(f.p, f.w, func() func(int, *rowBlock) {
 		m, e, l, g := moments.fork(), residuals.fork(), lengths.fork(), products.fork()
 		return func(first int, r *rowBlock) {
 			r.count(e, func(i int) float64 { return r.e[i] / f.Scale })
 			r.count(l, func(i int) float64 { return r.length[i] })
-			if last {
+			if t == pilotPasses-1 {
 				r.count(g, func(i int) float64 { return r.e[i] / f.Scale * r.length[i] })
 			}
 			r.addPilot(m, f.bound, f.cut, f.shortened[first:first+r.n])
 		}
 	})
-	joint := make([]float64, (f.shape.D+1)*(f.shape.D+1))
-	moments.merged().Release(joint, f.momentNoise[t], src)
-	f.readMoments(t, joint)
-	f.residuals = releaseMagnitudes(residuals, f.residualNoise[t], f.Scale, math.Inf(1), x.N, src).run()
-	f.lengths = releaseMagnitudes(lengths, f.lengthNoise[t], 1, longest(x.D), x.N, src).apart()
-	if last {
-		f.products = releaseMagnitudes(products, f.productNoise, f.Scale, math.Inf(1), x.N, src).run()
-		f.chooseCuts()
-		f.weigh()
-		return
-	}
-	f.nextCuts(t)
+	return jointPilot{moments.merged(), residuals.merged(), lengths.merged(), products.merged()}
 }
 
 // leastEigenvalue is below what eigenvalues of second moments are never divided by.
@@ -107,18 +154,27 @@ func (f *jointFit) readMoments(t int, joint []float64) {
 	unit := f.cut / f.bound / residualWeight / f.within
 	for i := range d {
 		for j := i; j < d; j++ {
-			f.h.SetSym(i, j, joint[i*(d+1)+j]*f.bound*f.bound)
+			f.h.SetSym(i, j, joint[i*(d+1)+j]*f.perRow*f.bound*f.bound)
 		}
-		gradient.SetVec(i, joint[i*(d+1)+d]*f.bound*f.bound*unit)
+		gradient.SetVec(i, joint[i*(d+1)+d]*f.perRow*f.bound*f.bound*unit)
 	}
 	f.hDeviation = f.momentNoise[t].NoiseMultiplier * math.Sqrt2 * jointBound * jointBound * f.bound * f.bound / f.n
-	hidden := max(f.hDeviation*math.Sqrt(f.d), leastEigenvalue)
+	deviation := f.hDeviation / math.Sqrt2 * unit // of the noise on a coordinate of the gradient
+	noise := f.hDeviation
+	if f.grouped {
+		noise = f.shrinkMoments()
+	}
+	hidden := max(noise*math.Sqrt(f.d), leastEigenvalue)
 	floor := hidden
 	if t > 0 && (f.floored == 0 || t == pilotPasses-1) {
 		floor = max(hidden, shortenedEigenvalue)
 	}
 	w := newWhitener(f.h, floor)
-	floats.Add(f.w, times(f.p, pilotStep(w, gradient, f.hDeviation/math.Sqrt2*unit)))
+	step := pilotStep(w, gradient, deviation)
+	if f.grouped {
+		step = shrunkBy(step, deviation)
+	}
+	floats.Add(f.w, times(f.p, step))
 	f.q, f.floored, f.least = w.triangular(f.h, hidden)
 	f.p.Mul(f.p, f.q)
 	f.penalise()
@@ -225,8 +281,44 @@ func (f *jointFit) weigh() {
 	}
 }
 
+// jointStep is what the step sees of a part of the rows.
+type jointStep struct {
+	step, level *mech.Sum
+	meat        *mech.Moments
+}
+
 // step makes the step of least squares, with the level and the meat.
-func (f *jointFit) step(x Data, src *mech.Source) {
+func (a *jointParts) step(src *mech.Source) {
+	seen := make([]jointStep, len(a.fits))
+	for g, f := range a.fits {
+		seen[g] = f.seeStep(a.parts[g])
+	}
+	steps := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.step }), a.stepContract(), a.stepNoise, src)
+	for g, f := range a.fits {
+		deviation, _ := f.deviations()
+		floats.Scale(f.perRow, steps[g])
+		f.outer, f.kept = f.stepCuts.means(steps[g], f.shape.D-int(f.slopes), deviation, f.caution().doubt)
+	}
+	if a.shape.Intercept {
+		levels := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.level }), a.levelContract(), a.levelNoise, src)
+		for g, f := range a.fits {
+			_, deviation := f.deviations()
+			floats.Scale(f.perRow, levels[g])
+			f.levelScale = 1 / clampBetween(f.residuals.counted, 0.5, 1)
+			f.outerLevel, f.keptLevel = f.levelCuts.means(levels[g], 0, deviation, f.caution().doubt)
+		}
+	}
+	if a.Intervals {
+		meats := releaseMoments(of(seen, func(s jointStep) *mech.Moments { return s.meat }), a.meatContract(), a.meatNoise, src)
+		for g, f := range a.fits {
+			f.meat = mat.NewSymDense(f.meatContract().D, meats[g])
+			f.meat.ScaleSym(f.perRow, f.meat)
+		}
+	}
+}
+
+// seeStep makes the pass of the step over a part of the rows.
+func (f *jointFit) seeStep(x Data) jointStep {
 	steps := merging[*mech.Sum]{total: mech.NewSum(f.stepContract())}
 	levels := merging[*mech.Sum]{total: mech.NewSum(f.levelContract())}
 	meats := merging[*mech.Moments]{total: mech.NewMoments(f.meatContract())}
@@ -243,22 +335,7 @@ func (f *jointFit) step(x Data, src *mech.Source) {
 			}
 		}
 	})
-	deviation, levelDeviation := f.deviations()
-	release := make([]float64, 2*f.shape.D)
-	f.stepNoise.Release(release, steps.merged().Bounded(), src)
-	f.outer, f.kept = f.stepCuts.estimates(release, f.shape.D-int(f.slopes), deviation, f.caution().doubt)
-	if f.shape.Intercept {
-		release := make([]float64, 2)
-		f.levelNoise.Release(release, levels.merged().Bounded(), src)
-		f.levelScale = 1 / clampBetween(f.residuals.counted, 0.5, 1)
-		f.outerLevel, f.keptLevel = f.levelCuts.estimates(release, 0, levelDeviation, f.caution().doubt)
-	}
-	if f.Intervals {
-		d := f.meatContract().D
-		meat := make([]float64, d*d)
-		meats.merged().Release(meat, f.meatNoise, src)
-		f.meat = mat.NewSymDense(d, meat)
-	}
+	return jointStep{steps.merged(), levels.merged(), meats.merged()}
 }
 
 // proximal moves w to where half its squared distance, in the released metric, and
@@ -276,7 +353,7 @@ func (f *jointFit) finish() Result {
 // correction is a step, of which what is beyond the subgradient is kept in part: what Psi
 // alone makes of the gradient is no correction. The constant's own coordinate is left to
 // the level.
-func (f *jointFit) correction(step estimate, keep float64) []float64 {
+func (f *jointFit) correction(step noisyMean, keep float64) []float64 {
 	v := make([]float64, f.shape.D)
 	for j := f.shape.D - int(f.slopes); j < f.shape.D; j++ {
 		v[j] = f.subgradient[j] + keep*(step.mean[j]-f.subgradient[j])
@@ -294,7 +371,7 @@ func (f *jointFit) shrinkage() float64 {
 }
 
 // coefficients returns the pilot fit with a correction, a level and Psi.
-func (f *jointFit) coefficients(correction []float64, level estimate) []float64 {
+func (f *jointFit) coefficients(correction []float64, level noisyMean) []float64 {
 	w := times(f.p, correction)
 	floats.Add(w, f.w)
 	if f.shape.Intercept {

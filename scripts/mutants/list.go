@@ -211,13 +211,13 @@ var mutants = []mutant{
 	{"joint moments: the level is not charged", "internal/dpsco/joint_moments.go",
 		`noises = append(noises, r.levelNoise)`, `noises = append(noises[:len(noises):len(noises)])`, []tests{{"./internal/dpsco", "TestJointMomentsReplays"}}},
 	{"joint moments: the level has the noise of the step", "internal/dpsco/joint_fit.go",
-		`f.levelNoise.Release(release,`, `f.stepNoise.Release(release,`, []tests{{"./internal/dpsco", "TestJointMomentsReplays"}}},
+		`a.levelContract(), a.levelNoise, src)`, `a.levelContract(), a.stepNoise, src)`, []tests{{"./internal/dpsco", "TestJointMomentsReplays"}}},
 	{"joint moments: cuts follow the rows", "internal/dpsco/joint_fit.go",
-		"	deviation, levelDeviation := f.deviations()\n	release", "	deviation, levelDeviation := f.deviations()\n	if v := math.Abs(x.Y[0]); v < 1e9 {\n		f.stepCuts.outer += v\n	}\n	release", []tests{{"./internal/dpsco", "TestJointMomentsReplays"}}},
+		"func (f *jointFit) seeStep(x Data) jointStep {\n", "func (f *jointFit) seeStep(x Data) jointStep {\n	if v := math.Abs(x.Y[0]); v < 1e9 {\n		f.stepCuts.outer += v\n	}\n", []tests{{"./internal/dpsco", "TestJointMomentsReplays"}}},
 	{"joint moments: both parts of a step have all of the contract", "internal/dpsco/joint_cuts.go",
 		`(c.outer - c.inner) / math.Sqrt(1-c.share)`, `c.outer - c.inner`, []tests{{"./internal/dpsco", "TestBothPartsOfAStep"}}},
 	{"joint moments: what is kept tells the noise of the inner sum alone", "internal/dpsco/joint_cuts.go",
-		`math.Hypot(noise*(1/c.uncut-keep*back), keep*noiseRest)`, `noise`, []tests{{"./internal/dpsco", "TestEstimatesTellTheirNoise"}}},
+		`math.Hypot(noise*(1/c.uncut-keep*back), keep*noiseRest)`, `noise`, []tests{{"./internal/dpsco", "TestMeansTellTheirNoise"}}},
 
 	// Newton steps.
 	{"newton: half of the noise on scores", "internal/dpsco/newton.go",
@@ -350,4 +350,12 @@ var mutants = []mutant{
 		`t.rest = 0 AND t.epsilon <= p_epsilon THEN`, `t.epsilon <= p_epsilon THEN`, []tests{{"./tests", "TestFiltersAgreeWithTheModel"}}},
 	{"filters: the database mixes them in one history", "sql/functions/accounts.sql",
 		`t.rest = 0 AND t.epsilon <= p_epsilon THEN`, `t.rest_rho <= p_cap AND t.epsilon <= p_epsilon THEN`, []tests{{"./tests", "TestFiltersAgreeWithTheModel"}}},
+
+	// Fits by groups.
+	{"a group works with its true size", "internal/dpsco/joint_groups.go",
+		`all.ofGroup(part.N, sizes[g], released[g])`, `all.ofGroup(part.N, 0*sizes[g]+float64(max(part.N, 1)), released[g])`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
+	{"a row is in two groups", "internal/dpsco/groups.go",
+		`x.rows(starts[g], starts[g+1])`, `x.rows(max(0, starts[g]-1), starts[g+1])`, []tests{{"./internal/dpsco", "TestRowsAreSortedByGroup"}}},
+	{"disjoint parts may hold more records than N", "internal/mech/fixedpoint.go",
+		`if joined.records += part.records; joined.records > joined.contract.most() {`, `if joined.records += part.records; joined.records < 0 {`, []tests{{"./internal/mech", "TestMisuseOfDisjointPanics"}}},
 }
