@@ -239,8 +239,10 @@ func (f *jointFit) nextBound(trace, z float64) float64 {
 // against noise, and how far noise is taken to explain what lies between two cuts.
 type caution struct{ step, level, doubt float64 }
 
+// caution is greater at low information, but for groups: they start from the fit of all rows, and
+// noise that they keep is averaged where they are pooled.
 func (f *jointFit) caution() caution {
-	if f.Low {
+	if f.Low && !f.grouped {
 		return caution{step: 0.02, level: 0.2, doubt: 2.5}
 	}
 	return caution{step: 0.2, level: 0.7, doubt: 1.2}

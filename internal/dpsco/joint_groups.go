@@ -107,20 +107,20 @@ func (a *jointParts) finish() Result {
 }
 
 // estimate is what the rows of a group say, without shrinkage. Where the meat was not
-// released, their sampling is taken for that of rows that are independent of residuals.
+// released, their sampling is taken for that of rows that are independent of residuals, and
+// what lies between both cuts for noise where noise explains it.
 func (f *jointFit) estimate() estimate {
-	e := estimate{w: f.coefficients(f.correction(f.outer, 1), f.outerLevel)}
 	if f.meat != nil {
-		e.covariance = f.covariance(f.influences())
-		return e
+		return estimate{w: f.coefficients(f.correction(f.outer, 1), f.outerLevel), covariance: f.covariance(f.influences())}
 	}
-	move := times(f.q, f.correction(f.outer, 1))
-	variance := square(f.outer.deviation) + f.residuals.excessSquare(0)/f.n + square(f.hDeviation)*floats.Dot(move, move)
+	e := estimate{w: f.coefficients(f.correction(f.kept, 1), f.keptLevel)}
+	move := times(f.q, f.correction(f.kept, 1))
+	variance := square(f.kept.deviation) + f.residuals.excessSquare(0)/f.n + square(f.hDeviation)*floats.Dot(move, move)
 	spread := mat.DenseCopyOf(f.p)
 	e.covariance = mat.NewSymDense(f.shape.D, nil)
 	if f.shape.Intercept {
 		spread.SetCol(0, make([]float64, f.shape.D)) // the level takes the constant's place
-		e.covariance.SetSym(0, 0, square(f.outerLevel.deviation*f.levelScale)+f.residuals.excessSquare(0)/f.n)
+		e.covariance.SetSym(0, 0, square(f.keptLevel.deviation*f.levelScale)+f.residuals.excessSquare(0)/f.n)
 	}
 	var slopes mat.SymDense
 	slopes.SymOuterK(variance, spread)
