@@ -15,9 +15,9 @@ func (f *jointFit) noise() *mat.SymDense {
 	d := f.shape.D
 	influences := f.stepInfluences()
 	total := mat.NewSymDense(d, nil)
-	total.SymOuterK(square(f.deviation)/float64(f.counted), influences)
+	total.SymOuterK(square(f.kept.deviation), influences)
 	qd, along, qa := mat.NewVecDense(d, nil), mat.NewVecDense(d, nil), mat.NewDense(d, d, nil)
-	qd.MulVec(f.q, mat.NewVecDense(d, f.correction(1)))
+	qd.MulVec(f.q, mat.NewVecDense(d, f.correction(f.kept, 1)))
 	qa.Mul(influences, f.q.T())
 	along.MulVec(qa, qd)
 	scale := square(f.hDeviation) / 2
@@ -26,7 +26,7 @@ func (f *jointFit) noise() *mat.SymDense {
 	total.AddSym(total, &gram)
 	total.SymRankOne(total, scale, along)
 	if f.shape.Intercept {
-		total.SetSym(0, 0, total.At(0, 0)+square(f.levelDeviation*f.levelScale))
+		total.SetSym(0, 0, total.At(0, 0)+square(f.keptLevel.deviation*f.levelScale))
 	}
 	return total
 }

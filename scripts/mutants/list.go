@@ -205,6 +205,20 @@ var mutants = []mutant{
 	{"exponential mechanism: no room for rounding", "internal/mech/expmech/expmech.go",
 		`return 0x1p-30 * (1`, `return 0 * (1`, []tests{{"./internal/mech/expmech", "TestRowSlack|TestTerms"}}},
 
+	// Joint moments.
+	{"joint moments: half of the noise on the step", "internal/dpsco/joint_moments.go",
+		`r.stepNoise = part(step)`, `r.stepNoise = part(4 * step)`, []tests{{"./internal/dpsco", "TestJointMomentsCostWhatTheyRelease"}}},
+	{"joint moments: the level is not charged", "internal/dpsco/joint_moments.go",
+		`noises = append(noises, r.levelNoise)`, `noises = append(noises[:len(noises):len(noises)])`, []tests{{"./internal/dpsco", "TestJointMomentsReplays"}}},
+	{"joint moments: the level has the noise of the step", "internal/dpsco/joint_fit.go",
+		`a.levelContract(), a.levelNoise, src)`, `a.levelContract(), a.stepNoise, src)`, []tests{{"./internal/dpsco", "TestJointMomentsReplays"}}},
+	{"joint moments: cuts follow the rows", "internal/dpsco/joint_fit.go",
+		"func (f *jointFit) seeStep(x Data) jointStep {\n", "func (f *jointFit) seeStep(x Data) jointStep {\n	if v := math.Abs(x.Y[0]); v < 1e9 {\n		f.stepCuts.outer += v\n	}\n", []tests{{"./internal/dpsco", "TestJointMomentsReplays"}}},
+	{"joint moments: both parts of a step have all of the contract", "internal/dpsco/joint_cuts.go",
+		`(c.outer - c.inner) / math.Sqrt(1-c.share)`, `c.outer - c.inner`, []tests{{"./internal/dpsco", "TestBothPartsOfAStep"}}},
+	{"joint moments: what is kept tells the noise of the inner sum alone", "internal/dpsco/joint_cuts.go",
+		`math.Hypot(noise*(1/c.uncut-keep*back), keep*noiseRest)`, `noise`, []tests{{"./internal/dpsco", "TestMeansTellTheirNoise"}}},
+
 	// Newton steps.
 	{"newton: half of the noise on scores", "internal/dpsco/newton.go",
 		`r.scoreNoise[t], r.curvatureNoise[t] = part(share.scores[t]), part(share.curvatures[t])`, `r.scoreNoise[t], r.curvatureNoise[t] = part(4*share.scores[t]), part(share.curvatures[t])`, []tests{{"./internal/dpsco", "TestNewtonCostsWhatItReleases"}}},
@@ -216,6 +230,12 @@ var mutants = []mutant{
 		`derivative, max(p, 1-p), model`, `derivative, math.Abs(derivative), model`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
 	{"newton: scores are not brought within their limit", "internal/dpsco/newton_rows.go",
 		`min(1, limit/(length*r.most[i]), square(bound/length)/r.model[i])`, `min(1, square(bound/length)/r.model[i])`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
+	{"newton: shells of a score are larger than their contract", "internal/dpsco/newton_shells.go",
+		`unit := limit * math.Sqrt(shellWidth(k, shells))`, `unit := limit * shellWidth(k, shells)`, []tests{{"./internal/dpsco", "TestShellsAreTheScore"}}},
+	{"newton: shells overlap", "internal/dpsco/newton_shells.go",
+		`from = min(to, shellEdge(k-1, shells)*reach)`, `from = min(to, shellEdge(k-2, shells)*reach)`, []tests{{"./internal/dpsco", "TestShellsAreTheScore"}}},
+	{"newton: misfit is not looked for", "internal/dpsco/newton_intervals.go",
+		`case seen && most > mostShown:`, `case false:`, []tests{{"./internal/dpsco", "TestNewtonGivesNoIntervalsWhereLongRows"}}},
 	{"newton: the limit follows the rows", "internal/dpsco/newton_fit.go",
 		"	f.choose(t)\n", "	f.choose(t)\n	if v := math.Abs(x.Y[0]); v < 1e9 {\n		f.limit += v\n	}\n", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
 	{"newton: rows without numbers have a length", "internal/dpsco/row_block.go",
