@@ -2,9 +2,11 @@ package mech
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -250,6 +252,18 @@ func TestRankQuantilesAreNearTheQuantiles(t *testing.T) {
 		}
 	}
 	q.Release(dst, NewRanks(RankContract{5}), testSource(t, 5)) // of nothing there is some number
+}
+
+func TestRanksDoNotPrint(t *testing.T) {
+	r := NewRanks(RankContract{1})
+	r.Add([]float64{.7})
+	for _, v := range []any{r, *r, struct{ r *Ranks }{r}, struct{ r Ranks }{*r}} {
+		for _, verb := range []string{"%v", "%+v", "%#v"} {
+			if text := fmt.Sprintf(verb, v); strings.Contains(text, fmt.Sprint(r.points[0])) {
+				t.Errorf("%s of %T prints the value: %s", verb, v, text)
+			}
+		}
+	}
 }
 
 func TestMisuseOfRanks(t *testing.T) {
