@@ -10,7 +10,8 @@
 //	recipes             the table of methods
 //	regression, problem a model with a loss, and that on a shape and a budget
 //	parts               the estimators and solvers that recipes are made of, with their defaults
-//	descent, oracle, block  first-order solvers on private means of row gradients
+//	records, block      records of one row or of several, and passes over them
+//	descent, oracle     first-order solvers on private means of row gradients
 //	whiten              the same in coordinates in which second moments are the identity
 //	row_block, scan, magnitudes, triangular, intervals  what fits in few passes share
 //	joint_*             least squares from joint moments of rows and residuals
@@ -50,7 +51,7 @@ func infeasible(err error) error {
 	return fmt.Errorf("%w: %s", ErrInfeasible, strings.TrimPrefix(err.Error(), mech.ErrParams.Error()+": "))
 }
 
-// Shape is what is public about a design before it is read: N rows and D
+// Shape is what is public about a design before it is read: N records and D
 // coefficients. With Intercept the first coefficient belongs to a constant 1
 // that Data does not store.
 type Shape struct {
@@ -66,13 +67,16 @@ func (s Shape) Columns() int {
 	return s.D
 }
 
-// Data is a design by columns, one person per row: X holds Shape.Columns()
-// slices of N values, Y the target. A value that is missing in the table is NaN.
-// Run owns the slices and may overwrite them.
+// Data is a design by columns: X holds Shape.Columns() slices of a value a row, Y the
+// target. A value that is missing in the table is NaN. Every row is one person's, or rows
+// First[u] to First[u+1] are person u's, one to MaxRows of them: see records.md. Run owns
+// the slices and may overwrite them.
 type Data struct {
 	Shape
-	X [][]float64
-	Y []float64
+	X       [][]float64
+	Y       []float64
+	First   []int // N + 1 of them; nil: every row is a record
+	MaxRows int   // public; 0 where every row is a record
 }
 
 // Algorithm plans a fit from public facts alone: a shape, a budget, and the
@@ -99,10 +103,25 @@ type Plan struct {
 	shape Shape
 	run   run
 	spent atomic.Bool
+
+	maxRows int  // as Data.MaxRows
+	oneRow  bool // run reads one row of each record
 }
 
 // BandMiss is the probability with which a Band does not hold.
 const BandMiss = 0.05
+
+// severalRows makes the plan one for records of up to so many rows; 0: of one each. How many
+// there are is not public: the time is that of the most.
+func (p *Plan) severalRows(most int) {
+	if most == 0 {
+		return
+	}
+	p.Parameters["max_rows"], p.maxRows = most, most
+	if !p.oneRow {
+		p.Seconds *= float64(most)
+	}
+}
 
 // Run releases the D coefficients, once, and what is known of their errors. The
 // only errors are ErrSpent and the context's own: nothing here fails because of data
@@ -120,7 +139,7 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 // Scaled runs Algorithm in scaled units: every column is divided by its public
 // scale before the fit, and the coefficients come back in the table's units.
 // X holds one scale per stored column, Y the target's. Unknown: no scale was
-// registered. Memory: as L1.Memory.
+// registered. Memory: as L1.Memory. MaxRows: as Data.MaxRows.
 //
 // Privacy: that of Algorithm; scaling is a function of one row and public
 // numbers before it, post-processing after it.
@@ -130,6 +149,7 @@ type Scaled struct {
 	Y         float64
 	Unknown   bool
 	Memory    int64
+	MaxRows   int
 }
 
 // factual is an algorithm whose plan depends on whether any scale is known at all, and on
@@ -156,6 +176,7 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 		return nil, err
 	}
 	p.Parameters["target_scale"], p.Parameters["feature_scales"] = a.Y, a.X
+	p.severalRows(a.MaxRows)
 	a.unscale(p.Band)
 	inner := p.run
 	p.run = func(ctx context.Context, x Data, src *mech.Source) (Result, error) {

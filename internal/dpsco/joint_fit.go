@@ -50,7 +50,7 @@ func newJointFit(r *jointReleases) *jointFit {
 	f := &jointFit{
 		jointReleases: r, n: float64(r.shape.N), d: float64(d), slopes: float64(r.shape.D),
 		p: mat.NewDense(d, d, nil), w: make([]float64, d), bound: r.Bound, cut: firstResidualCut * r.Scale, within: 1,
-		shortened: make([]float64, r.shape.N), at: make([]float64, d), before: make([]float64, d), sum: make([]float64, d), subgradient: make([]float64, d),
+		at: make([]float64, d), before: make([]float64, d), sum: make([]float64, d), subgradient: make([]float64, d),
 	}
 	if r.shape.Intercept {
 		f.slopes--
@@ -65,6 +65,9 @@ func newJointFit(r *jointReleases) *jointFit {
 // the fit by a regression step, whitens, and sets the cuts of the next pass.
 func (f *jointFit) pilot(t int, x Data, src *mech.Source) {
 	last := t == pilotPasses-1
+	if f.shortened == nil {
+		f.shortened = make([]float64, len(x.Y))
+	}
 	moments := merging[*mech.Moments]{total: mech.NewMoments(f.pilotContract())}
 	residuals, lengths, products := magnitudeCounts(x.N), magnitudeCounts(x.N), magnitudeCounts(x.N)
 	x.scan(f.p, f.w, func() func(int, *rowBlock) {
@@ -73,7 +76,7 @@ func (f *jointFit) pilot(t int, x Data, src *mech.Source) {
 			r.count(e, func(i int) float64 { return r.e[i] / f.Scale })
 			r.count(l, func(i int) float64 { return r.length[i] })
 			if last {
-				r.count(g, func(i int) float64 { return r.e[i] / f.Scale * r.length[i] })
+				countSizes(g, r.products(f.Scale))
 			}
 			r.addPilot(m, f.bound, f.cut, f.shortened[first:first+r.n])
 		}

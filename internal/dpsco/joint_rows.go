@@ -1,8 +1,6 @@
 package dpsco
 
 import (
-	"math"
-
 	"dpsidecar/internal/mech"
 )
 
@@ -20,7 +18,7 @@ func (r *rowBlock) addPilot(m *mech.Moments, bound, cut float64, shortened []flo
 	for i := range last {
 		last[i] = shortened[i] * (residualWeight / cut) * clampTo(r.e[i], cut)
 	}
-	m.AddRows(mech.Rows{X: r.rowsOf(len(r.joint))}, r.n)
+	r.gram(m, len(r.joint))
 }
 
 // addStep adds weight e z in units of cut: mech.Sum shortens them to 1.
@@ -32,7 +30,7 @@ func (r *rowBlock) addStep(s *mech.Sum, weights []float64, cut float64) {
 	for j, z := range r.z {
 		x[j] = z[:r.n]
 	}
-	s.AddRows(mech.Rows{X: x}, v)
+	r.sum(s, mech.Rows{X: x}, v)
 }
 
 // addLevel adds residuals in units of cut: mech.Sum clamps them to 1.
@@ -41,23 +39,40 @@ func (r *rowBlock) addLevel(s *mech.Sum, cut float64) {
 	for i := range v {
 		v[i] = r.e[i] / cut
 	}
-	s.AddRows(mech.Rows{Intercept: true}, v)
+	r.sum(s, mech.Rows{Intercept: true}, v)
 }
 
-// addMeat adds what a row gave to the step and, with an intercept, to the level.
+// addMeat adds the products of what a record gave to the step and, with an intercept, to the
+// level: both as their sums cut them.
 func (r *rowBlock) addMeat(m *mech.Moments, weights []float64, cut, levelCut float64, level bool) {
 	for i, weight := range weights {
-		c := weight * r.e[i] / cut
-		r.v[i] = c * min(1, 1/(math.Abs(c)*r.length[i]))
+		r.v[i] = weight * r.e[i] / cut
 	}
 	r.scaled()
 	d := len(r.z)
 	if level {
 		last := r.joint[d][:r.n]
 		for i := range last {
-			last[i] = clampTo(r.e[i], levelCut) / levelCut
+			last[i] = r.e[i] / levelCut
 		}
 		d++
 	}
-	m.AddRows(mech.Rows{X: r.rowsOf(d)}, r.n)
+	x := r.given(d)
+	shorten(x[:len(r.z)], r.v)
+	for _, last := range x[len(r.z):] {
+		for u, v := range last {
+			last[u] = clampTo(v, 1)
+		}
+	}
+	m.AddRows(mech.Rows{X: x}, r.records())
+}
+
+// shorten brings rows that are given by columns to a length of 1 at most.
+func shorten(x [][]float64, scratch []float64) {
+	lengths(scratch[:len(x[0])], x)
+	for _, column := range x {
+		for u, v := range column {
+			column[u] = v * min(1, 1/scratch[u])
+		}
+	}
 }
