@@ -1,12 +1,14 @@
 package arrowio
 
 import (
+	"bytes"
 	"cmp"
 	"container/heap"
 	"context"
 	"fmt"
 	"hash/maphash"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -85,7 +87,8 @@ func CountUnits(ctx context.Context, q Querier, relation pgx.Identifier, unit Un
 // first[u+1] are person u's, the first of them drawn at random. Fewer persons are padded with
 // such that have a row of NaN, of more a random subset is kept.
 //
-// Memory: 16 bytes a value that is kept, and about 100 bytes and the key of each person.
+// Memory: 16 bytes a value that is kept, 4 a row, and 80 for each person beside a key of more
+// than 16 bytes.
 // Keys are dropped when it returns.
 //
 // Privacy: as Pull, with "all rows of a person" for "row": replacing them by any others
@@ -142,18 +145,24 @@ type units struct {
 	width, maxRows, most int
 	src                  *mech.Source
 
-	numbers map[string]int32 // of persons, by key
-	keys    []string         // by number
-	seen    []uint64         // complete rows that arrived
-	head    []int32          // row that was kept last; none where there is none
+	seed    maphash.Seed
+	slots   []int32 // persons by hash: the first of a chain; a power of two of them
+	persons []person
+	heap    []int32 // persons, the one who leaves next at the top; nil unless there are too many
 
 	values [][]float64 // kept rows one after the other, in chunks
 	next   []int32     // of the same person, or of those that are free again
 	free   int32
+}
 
-	seed  maphash.Seed
-	order []uint64 // of persons: hashes of their keys; nil unless there are too many
-	heap  []int32  // persons, the one that leaves next at the top
+// person is a key and where its rows are, in one line of the cache.
+type person struct {
+	hash        uint64 // of the key
+	size        int32
+	short       [16]byte // the key, with zeros after it, if it fits
+	long        string   // else
+	chain, head int32    // the next person of the same slot; the row that was kept last; none
+	seen        uint64   // complete rows that arrived
 }
 
 const (
@@ -162,36 +171,123 @@ const (
 )
 
 func newUnits(width int, most int64, maxRows int, src *mech.Source) *units {
-	return &units{width: width, maxRows: maxRows, most: int(most), src: src, numbers: map[string]int32{}, free: none, seed: maphash.MakeSeed()}
+	s := &units{width: width, maxRows: maxRows, most: int(most), src: src, free: none, seed: maphash.MakeSeed()}
+	s.slots = make([]int32, 1<<bits.Len(uint(2*most)))
+	for i := range s.slots {
+		s.slots[i] = none
+	}
+	return s
 }
+
+// newPerson is a person without rows.
+func (s *units) newPerson(key []byte) person {
+	p := person{hash: maphash.Bytes(s.seed, key), size: int32(len(key)), chain: none, head: none}
+	if copy(p.short[:], key) < len(key) {
+		p.short, p.long = [16]byte{}, string(key)
+	}
+	return p
+}
+
+// is reports whether two persons have the same key, byte by byte.
+func (p *person) is(q *person) bool {
+	return p.hash == q.hash && p.size == q.size && p.short == q.short && p.long == q.long
+}
+
+// compare orders persons by hash; only those with the same key are equal.
+func (p *person) compare(q *person) int {
+	return cmp.Or(cmp.Compare(p.hash, q.hash), cmp.Compare(p.size, q.size), bytes.Compare(p.short[:], q.short[:]), cmp.Compare(p.long, q.long))
+}
+
+// slot is where the chain of a person begins.
+func (s *units) slot(p *person) *int32 { return &s.slots[p.hash&uint64(len(s.slots)-1)] }
 
 // add takes the next row; nil is the key of nobody.
 func (s *units) add(key []byte, row []float64) {
 	if key == nil {
 		return
 	}
-	u, known := s.numbers[string(key)]
-	if !known {
-		if u = s.admit(string(key)); u == none {
-			return
-		}
-	}
-	if slices.ContainsFunc(row, math.IsNaN) {
+	u := s.find(s.newPerson(key))
+	if u == none || slices.ContainsFunc(row, math.IsNaN) {
 		return
 	}
-	if s.seen[u]++; s.seen[u] <= uint64(s.maxRows) {
-		s.head[u] = s.store(row, s.head[u])
+	p := &s.persons[u]
+	if p.seen++; p.seen <= uint64(s.maxRows) {
+		p.head = s.store(row, p.head)
 		return
 	}
 	// Source: as reservoir.
-	if k := s.src.Uint64n(s.seen[u]); k < uint64(s.maxRows) {
-		at := s.head[u]
+	if k := s.src.Uint64n(p.seen); k < uint64(s.maxRows) {
+		at := p.head
 		for range k {
 			at = s.next[at]
 		}
 		copy(s.row(at), row)
 	}
 }
+
+// find returns a person's number, perhaps a new one, or none where others are kept.
+func (s *units) find(p person) int32 {
+	slot := s.slot(&p)
+	for u := *slot; u != none; u = s.persons[u].chain {
+		if s.persons[u].is(&p) {
+			return u
+		}
+	}
+	u := int32(len(s.persons))
+	if len(s.persons) < s.most {
+		s.persons = append(s.persons, person{})
+	} else if u = s.displaced(&p); u == none {
+		return none
+	}
+	p.chain = *slot
+	s.persons[u], *slot = p, u
+	if s.heap != nil {
+		heap.Fix(byOrder{s}, 0)
+	}
+	return u
+}
+
+// displaced is the number of the person who comes last in the order and is given up for
+// another, or none where that one comes later. Who was given up never comes back: the last
+// only moves forward.
+func (s *units) displaced(p *person) int32 {
+	if s.most == 0 {
+		return none
+	}
+	if s.heap == nil {
+		for u := range s.persons {
+			s.heap = append(s.heap, int32(u))
+		}
+		heap.Init(byOrder{s})
+	}
+	u := s.heap[0]
+	last := &s.persons[u]
+	if p.compare(last) > 0 {
+		return none
+	}
+	for at := last.head; at != none; {
+		rest := s.next[at]
+		s.next[at], s.free = s.free, at
+		at = rest
+	}
+	link := s.slot(last)
+	for *link != u {
+		link = &s.persons[*link].chain
+	}
+	*link = last.chain
+	return u
+}
+
+// byOrder is a heap of persons with the last one at its top, of fixed size.
+type byOrder struct{ *units }
+
+func (h byOrder) Len() int { return len(h.heap) }
+func (h byOrder) Less(i, j int) bool {
+	return h.persons[h.heap[i]].compare(&h.persons[h.heap[j]]) > 0
+}
+func (h byOrder) Swap(i, j int) { h.heap[i], h.heap[j] = h.heap[j], h.heap[i] }
+func (h byOrder) Push(any)      { panic("arrowio: the heap does not grow") }
+func (h byOrder) Pop() any      { panic("arrowio: the heap does not shrink") }
 
 // row is a kept row.
 func (s *units) row(at int32) []float64 {
@@ -216,64 +312,13 @@ func (s *units) store(row []float64, next int32) int32 {
 	return at
 }
 
-// admit gives a new person a number, or none.
-func (s *units) admit(key string) int32 {
-	u := int32(len(s.keys))
-	if len(s.keys) < s.most {
-		s.keys, s.seen, s.head = append(s.keys, key), append(s.seen, 0), append(s.head, none)
-	} else if u = s.displace(key); u == none {
-		return none
-	}
-	s.numbers[key] = u
-	return u
-}
-
-// displace gives up the person who comes last in the order, and returns the number, or none
-// where the new one does. Who was given up never comes back: the last only moves forward.
-func (s *units) displace(key string) int32 {
-	if s.most == 0 {
-		return none
-	}
-	if s.order == nil {
-		for u, k := range s.keys {
-			s.order, s.heap = append(s.order, maphash.String(s.seed, k)), append(s.heap, int32(u))
-		}
-		heap.Init(byOrder{s})
-	}
-	last, hash := s.heap[0], maphash.String(s.seed, key)
-	if cmp.Or(cmp.Compare(hash, s.order[last]), cmp.Compare(key, s.keys[last])) > 0 {
-		return none
-	}
-	delete(s.numbers, s.keys[last])
-	for at := s.head[last]; at != none; {
-		rest := s.next[at]
-		s.next[at], s.free = s.free, at
-		at = rest
-	}
-	s.keys[last], s.order[last], s.seen[last], s.head[last] = key, hash, 0, none
-	heap.Fix(byOrder{s}, 0)
-	return last
-}
-
-// byOrder is a heap of persons with the last one at its top, of fixed size.
-type byOrder struct{ *units }
-
-func (h byOrder) Len() int { return len(h.heap) }
-func (h byOrder) Less(i, j int) bool {
-	u, v := h.heap[i], h.heap[j]
-	return cmp.Or(cmp.Compare(h.order[u], h.order[v]), cmp.Compare(h.keys[u], h.keys[v])) > 0
-}
-func (h byOrder) Swap(i, j int) { h.heap[i], h.heap[j] = h.heap[j], h.heap[i] }
-func (h byOrder) Push(any)      { panic("arrowio: the heap does not grow") }
-func (h byOrder) Pop() any      { panic("arrowio: the heap does not shrink") }
-
 // finish returns the rows by columns, and where each person's begin.
 func (s *units) finish() (columns [][]float64, first []int) {
 	first = make([]int, 1, s.most+1)
 	for u := range s.most {
 		size := 1
-		if u < len(s.seen) {
-			size = max(1, int(min(s.seen[u], uint64(s.maxRows))))
+		if u < len(s.persons) {
+			size = max(1, int(min(s.persons[u].seen, uint64(s.maxRows))))
 		}
 		first = append(first, first[u]+size)
 	}
@@ -301,10 +346,10 @@ func (s *units) finish() (columns [][]float64, first []int) {
 // rowsOf lists a person's rows: sorted by their bits, so that their order says nothing about
 // other rows, and then one drawn at random put first.
 func (s *units) rowsOf(rows []int32, u int) []int32 {
-	if u >= len(s.head) {
+	if u >= len(s.persons) {
 		return rows
 	}
-	for at := s.head[u]; at != none; at = s.next[at] {
+	for at := s.persons[u].head; at != none; at = s.next[at] {
 		rows = append(rows, at)
 	}
 	slices.SortFunc(rows, func(a, b int32) int { return compareBits(s.row(a), s.row(b)) })
