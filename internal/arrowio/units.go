@@ -120,7 +120,7 @@ func PullUnits(ctx context.Context, conn *pgx.Conn, req Request, unit Unit, src 
 		return nil, nil, fmt.Errorf("copy %s: %w", req.Relation.Sanitize(), err)
 	}
 	columns, first := kept.finish()
-	return record(schema(req.Columns, types), columns), first, nil
+	return record(schema(req, types), columns), first, nil
 }
 
 // keyedQuery is req's query with the key before its columns. Text travels in the

@@ -34,6 +34,7 @@ LANGUAGE sql STABLE AS $$
    WHERE r.dataset = p_dataset AND r.model = p_request ->> 'model'
      AND (j.request -> 'target') = (p_request -> 'target') AND (j.request -> 'intercept') = (p_request -> 'intercept')
      AND (j.request -> 'features') @> (p_request -> 'features') AND (j.request -> 'features') <@ (p_request -> 'features')
+     AND (j.request -> 'categories') IS NOT DISTINCT FROM (p_request -> 'categories')
    GROUP BY r.id
   HAVING bool_and(c.noise > 0)
    ORDER BY abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
@@ -200,6 +201,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (1, 'dp_admin', 'dp_register', 'registers a relation, one row a person, with its whole budget', 'SELECT dp_register(''%s_too'', ''%r'', ''%t'', ''%f'', 1, %d)'),
       (2, 'dp_admin', 'dp_grant', 'lets somebody ask', 'SELECT dp_grant(''%s'', session_user)'),
       (3, 'dp_admin', 'dp_set_labels', 'declares which two values of a column are labels', 'SELECT dp_set_labels(''%s'', ''{}'')'),
+      (3, 'dp_admin', 'dp_set_categories', 'declares the levels of columns that are categories, before the first charge', 'SELECT dp_set_categories(''%s'', d.categories) FROM dp.datasets d WHERE d.dataset = ''%s'' AND NOT EXISTS (SELECT FROM dp.releases r WHERE r.dataset = d.dataset)'),
       (4, 'dp_admin', 'dp_revoke', 'takes a grant back', 'SELECT dp_revoke(''%s'', session_user)'),
       (5, 'dp_admin', 'dp_set_budget', 'sets the whole budget; what was spent stays spent', 'SELECT dp_set_budget(''%s'', %e, %d)'),
       (6, 'dp_admin', 'dp_unregister', 'ends a data set; what was spent on its people stays spent', 'SELECT dp_unregister(''%s'')'),
@@ -237,20 +239,21 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (44, NULL, 'dp_help', 'this list', 'SELECT * FROM dp_help()')
     ) AS c(position, role, name, does, pattern)
     LEFT JOIN (
-      SELECT d.name, format('%I.%I', d.schema_name, d.relation_name), d.target::text, d.features::text[], d.epsilon, a.delta
+      SELECT d.name, format('%I.%I', d.schema_name, d.relation_name), d.target::text, d.features::text[], d.epsilon, a.delta,
+             dp_int.slopes(to_jsonb(d.features), d.categories)
         FROM dp_int.dataset d
         JOIN dp_int.account a ON a.id = d.account
        WHERE d.unregistered_at IS NULL AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR d.id IN (SELECT dataset FROM dp_int.my_grant))
-       ORDER BY d.name
-       LIMIT 1) AS first(dataset, relation, target, features, epsilon, delta) ON true,
-    LATERAL (SELECT coalesce(first.features, '{vehicle_value,annual_km,driver_age}')) AS asked(features),
+       ORDER BY d.categories ? d.target::text, d.name  -- only one model can predict a category
+       LIMIT 1) AS first(dataset, relation, target, features, epsilon, delta, slopes) ON true,
+    LATERAL (SELECT coalesce(first.features, '{vehicle_value,annual_km,driver_age}'), coalesce(first.slopes, 3)) AS asked(features, slopes),
     LATERAL (SELECT string_agg(CASE WHEN piece.n > 1 THEN
                       CASE left(piece.text, 1)
                         WHEN 's' THEN replace(coalesce(first.dataset, 'claims'), '''', '''''')
                         WHEN 'r' THEN replace(coalesce(first.relation, 'public.claims'), '''', '''''')
                         WHEN 't' THEN replace(coalesce(first.target, 'amount'), '''', '''''')
                         WHEN 'f' THEN replace(asked.features::text, '''', '''''')
-                        WHEN '1' THEN array_fill(1, ARRAY[cardinality(asked.features)])::text
+                        WHEN '1' THEN array_fill(1, ARRAY[asked.slopes])::text
                         WHEN 'e' THEN coalesce(first.epsilon, 2)::text
                         WHEN 'd' THEN coalesce(first.delta, 0)::text END || substr(piece.text, 2)
                     ELSE piece.text END, '' ORDER BY piece.n)
