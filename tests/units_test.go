@@ -17,7 +17,7 @@ func (w *world) visited(patients int) {
 	w.exec(w.super, fmt.Sprintf(`
 		CREATE TABLE public.%[1]s_patients (id bigint PRIMARY KEY, name text NOT NULL, weight float8, height float8);
 		INSERT INTO public.%[1]s_patients SELECT i, 'p' || i, 70 + i %% 7, 170 + i %% 11 FROM generate_series(1, %[2]d) AS i;
-		CREATE TABLE public.%[1]s_v (patient bigint REFERENCES public.%[1]s_patients, day int, age float8, paid float8, doctor int, note text);
+		CREATE TABLE public.%[1]s_v (patient bigint REFERENCES public.%[1]s_patients, day int, age float8, paid float8, doctor int, note text, referred bigint REFERENCES public.%[1]s_patients);
 		INSERT INTO public.%[1]s_v
 		SELECT p, d, age, 10 + 2 * age + own + random() - 0.5, d %% 3, 'doctor ' || d %% 3
 		  FROM (SELECT p, random() - 0.5 AS own FROM generate_series(1, %[2]d) AS p OFFSET 0) AS persons,
@@ -104,6 +104,7 @@ func TestPersonsOfSeveralTablesHaveOneBudget(t *testing.T) {
 	// The same people by another unit, or by rows.
 	w.wantError(w.registerUnit("x", base+"_v", visits+`, unit => 'doctor'`), "22023", "by another unit")
 	w.wantError(w.registerUnit("x", base+"_view", visits+`, unit => 'doctor'`), "22023", "by another unit")
+	w.wantError(w.registerUnit("x", base+"_v", visits+`, unit => 'referred'`), "22023", "by another unit") // to the same table
 	w.wantError(w.registerUnit("x", base+"_patients", `'weight', '{height}', 20, 1e-5, unit => 'name'`), "22023", "by another unit")
 	for _, name := range []string{"_v", "_view", "_patients"} {
 		rest := visits
