@@ -20,6 +20,7 @@
 //	l1                  median regression: the choice of a method, and its two single mechanisms
 //	l1_staged           median regression in private stages
 //	score_*             how well a release predicts
+//	groups              fits by groups
 //	expect              the error to expect from noise, from public facts
 package dpsco
 
@@ -53,10 +54,11 @@ func infeasible(err error) error {
 
 // Shape is what is public about a design before it is read: N records and D
 // coefficients. With Intercept the first coefficient belongs to a constant 1
-// that Data does not store.
+// that Data does not store. With Levels there are D for each group.
 type Shape struct {
 	N, D      int
 	Intercept bool
+	Levels    int // 0: one fit of all rows
 }
 
 // Columns returns the number of stored feature columns.
@@ -68,15 +70,17 @@ func (s Shape) Columns() int {
 }
 
 // Data is a design by columns: X holds Shape.Columns() slices of a value a row, Y the
-// target. A value that is missing in the table is NaN. Every row is one person's, or rows
-// First[u] to First[u+1] are person u's, one to MaxRows of them: see records.md. Run owns
-// the slices and may overwrite them.
+// target. A value that is missing in the table is NaN. Level says to which group a row
+// belongs, from 0; any number that is none of them is no group. Every row is one person's,
+// or rows First[u] to First[u+1] are person u's, one to MaxRows of them: see records.md. Run
+// owns the slices and may overwrite them.
 type Data struct {
 	Shape
 	X       [][]float64
 	Y       []float64
-	First   []int // N + 1 of them; nil: every row is a record
-	MaxRows int   // public; 0 where every row is a record
+	Level   []float64 // nil without Levels
+	First   []int     // N + 1 of them; nil: every row is a record
+	MaxRows int       // public; 0 where every row is a record
 }
 
 // Algorithm plans a fit from public facts alone: a shape, a budget, and the
@@ -94,6 +98,7 @@ type Algorithm interface {
 // all lie within Band of those that the same fit without its noise would have.
 type Plan struct {
 	Method     string
+	Runs       string // what Method auto takes, from the public facts; empty: Method itself
 	Event      privacy.Event
 	Parameters map[string]any
 	Arithmetic string    // mark in the ledger; empty: exact
@@ -127,8 +132,11 @@ func (p *Plan) severalRows(most int) {
 // only errors are ErrSpent and the context's own: nothing here fails because of data
 // or draw.
 func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-	if x.Shape != p.shape || len(x.X) != p.shape.Columns() {
+	if x.Shape != p.shape || len(x.X) != p.shape.Columns() || (x.Level == nil) != (x.Levels == 0) {
 		panic(fmt.Sprintf("dpsco: plan for %+v run on %+v with %d columns", p.shape, x.Shape, len(x.X)))
+	}
+	if x.First != nil && x.Levels > 0 {
+		panic("dpsco: groups of records of several rows")
 	}
 	if p.spent.Swap(true) {
 		return Result{}, ErrSpent
@@ -172,6 +180,9 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 	if len(a.X) != s.Columns() {
 		panic("dpsco: one scale per stored column")
 	}
+	if a.MaxRows > 0 && s.Levels > 0 {
+		return nil, fmt.Errorf("%w: fits by groups are for tables with one row a person; leave the groups out, or have them among the features", ErrInfeasible)
+	}
 	p, err := a.Inner().Plan(s, b, accountant)
 	if err != nil {
 		return nil, err
@@ -186,11 +197,13 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 		}
 		divide(x.Y, a.Y)
 		r, err := inner(ctx, x, src)
-		for _, part := range [][]float64{r.Coefficients, r.Noise, r.StdErr, r.Low, r.High} {
-			a.unscale(part)
-		}
-		a.unscaleProducts(r.Covariance)
-		a.unscaleProducts(r.Bias)
+		r.each(func(r *Result) {
+			for _, part := range [][]float64{r.Coefficients, r.Noise, r.StdErr, r.Low, r.High} {
+				a.unscale(part)
+			}
+			a.unscaleProducts(r.Covariance)
+			a.unscaleProducts(r.Bias)
+		})
 		return r, err
 	}
 	return p, nil

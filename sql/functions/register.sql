@@ -688,6 +688,7 @@ BEGIN
   IF dp_register.unit IS NULL THEN
     PERFORM dp_int.tell_several_rows(dp_register.relation);
   END IF;
+  PERFORM dp_int.tell_unscaled(dp_register.dataset, dp_register.scales);
   PERFORM pg_notify('dp_jobs', 'registered');
 END $$;
 COMMENT ON FUNCTION public.dp_register IS
