@@ -287,3 +287,20 @@ func TestUnitsThroughPartitions(t *testing.T) {
 		t.Errorf("the ledger says %s", event)
 	}
 }
+
+// A key of several columns often has a person among them.
+func TestAKeyOfSeveralColumnsIsWarnedOf(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.visited(10)
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s_k (patient bigint, day int, age float8, paid float8, PRIMARY KEY (patient, day)); GRANT SELECT ON public.%[1]s_k TO dp_sidecar`, w.dataset))
+	for rest, want := range map[string]string{visits: "the primary key of public." + w.dataset + "_k (patient, day) has several columns", visits + `, unit => 'patient'`: ""} {
+		steward, heard := w.listeningAt(w.system.StewardURL())
+		if _, err := steward.Exec(context.Background(), `SELECT dp_register('k', $1::text::regclass, `+rest+`)`, "public."+w.dataset+"_k"); err != nil {
+			t.Fatal(err, hint(err))
+		}
+		w.exec(w.steward, `SELECT dp_unregister('k')`)
+		if all := strings.Join(heard(), "\n"); !strings.Contains(all, want) || want == "" && all != "" {
+			t.Errorf("%s: heard %q", rest, all)
+		}
+	}
+}
