@@ -1,10 +1,12 @@
 package dpsco
 
 import (
+	"math"
+
 	"dpsidecar/internal/mech"
 )
 
-// What a row hands to the releases of a JointMoments.
+// What a record hands to the releases of a JointMoments.
 
 // addPilot adds rows shortened to bound, beside residuals cut at cut, each in its
 // units, and notes by how much rows were shortened.
@@ -21,29 +23,58 @@ func (r *rowBlock) addPilot(m *mech.Moments, bound, cut float64, shortened []flo
 	r.gram(m, len(r.joint))
 }
 
-// addStep adds weight e z in units of cut: mech.Sum shortens them to 1.
-func (r *rowBlock) addStep(s *mech.Sum, weights []float64, cut float64) {
-	v, x := r.v[:r.n], make([][]float64, len(r.z))
-	for i := range v {
-		v[i] = weights[i] * r.e[i] / cut
+// addStep adds both parts of weight e z, of records of several rows of its mean.
+func (r *rowBlock) addStep(s *mech.Sum, weights []float64, c cuts) {
+	d := len(r.z)
+	inner, rest := r.v[:r.n], r.rest[d][:r.records()]
+	for i, weight := range weights {
+		inner[i] = weight * r.e[i]
 	}
-	for j, z := range r.z {
-		x[j] = z[:r.n]
+	r.scaled()
+	given := r.given(d)
+	size := r.sizes(given)
+	inner = inner[:len(size)]
+	for u, v := range size {
+		inner[u], rest[u] = c.split(v)
 	}
-	r.sum(s, mech.Rows{X: x}, v)
+	for j, column := range given {
+		product := r.rest[j][:len(column)]
+		for u, v := range column {
+			product[u] = rest[u] * v
+			column[u] = inner[u] * v
+		}
+	}
+	s.AddRows(mech.Rows{X: append(given, firstRows(r.rest[:d], len(size))...)}, r.ones[:len(size)])
 }
 
-// addLevel adds residuals in units of cut: mech.Sum clamps them to 1.
-func (r *rowBlock) addLevel(s *mech.Sum, cut float64) {
-	v := r.v[:r.n]
-	for i := range v {
-		v[i] = r.e[i] / cut
+// sizes returns the lengths of what records give, of single rows those of v_i z_i.
+func (r *rowBlock) sizes(given [][]float64) []float64 {
+	size := r.v[:r.records()]
+	if r.starts != nil {
+		lengths(size, given)
+		return size
 	}
-	r.sum(s, mech.Rows{Intercept: true}, v)
+	for i, v := range size {
+		size[i] = math.Abs(v) * r.length[i]
+	}
+	return size
+}
+
+// addLevel adds both parts of residuals, of records of several rows of their mean.
+func (r *rowBlock) addLevel(s *mech.Sum, c cuts) {
+	copy(r.joint[0], r.e[:r.n])
+	inner := r.given(1)[0]
+	rest := r.rest[0][:len(inner)]
+	for u, e := range inner {
+		inner[u], rest[u] = c.split(math.Abs(e))
+		inner[u] *= e
+		rest[u] *= e
+	}
+	s.AddRows(mech.Rows{X: [][]float64{inner, rest}}, r.ones[:len(inner)])
 }
 
 // addMeat adds the products of what a record gave to the step and, with an intercept, to the
-// level: both as their sums cut them.
+// level, both as they were cut.
 func (r *rowBlock) addMeat(m *mech.Moments, weights []float64, cut, levelCut float64, level bool) {
 	for i, weight := range weights {
 		r.v[i] = weight * r.e[i] / cut
@@ -58,21 +89,18 @@ func (r *rowBlock) addMeat(m *mech.Moments, weights []float64, cut, levelCut flo
 		d++
 	}
 	x := r.given(d)
-	shorten(x[:len(r.z)], r.v)
+	for u, size := range r.sizes(x[:len(r.z)]) {
+		r.v[u] = min(1, 1/size)
+	}
+	for _, column := range x[:len(r.z)] {
+		for u := range column {
+			column[u] *= r.v[u]
+		}
+	}
 	for _, last := range x[len(r.z):] {
 		for u, v := range last {
 			last[u] = clampTo(v, 1)
 		}
 	}
 	m.AddRows(mech.Rows{X: x}, r.records())
-}
-
-// shorten brings rows that are given by columns to a length of 1 at most.
-func shorten(x [][]float64, scratch []float64) {
-	lengths(scratch[:len(x[0])], x)
-	for _, column := range x {
-		for u, v := range column {
-			column[u] = v * min(1, 1/scratch[u])
-		}
-	}
 }

@@ -38,11 +38,17 @@ type rowBlock struct {
 	length []float64   // of z; NaN in a row that says nothing
 	v      []float64   // scratch: one number a row
 	joint  [][]float64 // scratch: rows and one number more
+	rest   [][]float64 // scratch: as much again
+	ones   []float64
 }
 
 func newRowBlock(d int) *rowBlock {
-	one := columns(3, blockRows)
-	return &rowBlock{means: columns(d+1, blockRows), z: columns(d, blockRows), e: one[0], length: one[1], v: one[2], joint: columns(d+1, blockRows)}
+	one := columns(4, blockRows)
+	r := &rowBlock{z: columns(d, blockRows), e: one[0], length: one[1], v: one[2], ones: one[3], joint: columns(d+1, blockRows), rest: columns(d+1, blockRows)}
+	for i := range r.ones {
+		r.ones[i] = 1
+	}
+	return r
 }
 
 // load writes a block. A row with a number that is not finite, or too large to be
@@ -114,25 +120,29 @@ func (r *rowBlock) sum(s *mech.Sum, x mech.Rows, v []float64) {
 		s.AddRows(x, v)
 		return
 	}
-	columns := x.X
-	if x.Intercept {
-		columns = append([][]float64{repeat(1, r.n)}, columns...)
+	s.AddRows(mech.Rows{X: r.averages(x.X, v)}, r.ones[:r.records()])
+}
+
+// averages are those of v_i x_i over each record's rows.
+func (r *rowBlock) averages(x [][]float64, v []float64) [][]float64 {
+	if len(r.means) < len(x) {
+		r.means = columns(len(x), blockRows)
 	}
-	s.AddRows(mech.Rows{X: averages(r.means, columns, v, r.starts)}, repeat(1, r.records()))
+	return averages(r.means, x, v, r.starts)
 }
 
 // given returns the first d columns of joint, of records of several rows the means: what
 // they give to a sum.
 func (r *rowBlock) given(d int) [][]float64 {
 	if r.starts == nil {
-		return r.rowsOf(d)
+		return r.rowsOf(r.joint, d)
 	}
-	return averages(r.means, r.rowsOf(d), repeat(1, r.n), r.starts)
+	return r.averages(r.rowsOf(r.joint, d), r.ones)
 }
 
 // gram adds the products of the first d columns of joint, of records of several rows their mean.
 func (r *rowBlock) gram(m *mech.Moments, d int) {
-	addRows(m, mech.Rows{X: r.rowsOf(d)}, r.n, r.starts)
+	addRows(m, mech.Rows{X: r.rowsOf(r.joint, d)}, r.n, r.starts)
 }
 
 // products returns the lengths of residual times row, of records of several rows those of the
@@ -143,18 +153,9 @@ func (r *rowBlock) products(unit float64) []float64 {
 		v[i] = e / unit
 	}
 	if r.starts == nil {
-		for i := range v {
-			v[i] *= r.length[i]
-		}
-		return v
+		return r.sizes(nil)
 	}
-	z := make([][]float64, len(r.z))
-	for j := range z {
-		z[j] = r.z[j][:r.n]
-	}
-	means := averages(r.means, z, v, r.starts)
-	lengths(v[:r.records()], means)
-	return v[:r.records()]
+	return r.sizes(r.averages(firstRows(r.z, r.n), v))
 }
 
 // scaled writes v_i z_i.
@@ -167,11 +168,11 @@ func (r *rowBlock) scaled() {
 	}
 }
 
-// rowsOf returns the first d columns of joint.
-func (r *rowBlock) rowsOf(d int) [][]float64 {
+// rowsOf returns the first d of scratch columns.
+func (r *rowBlock) rowsOf(columns [][]float64, d int) [][]float64 {
 	x := make([][]float64, d)
 	for j := range x {
-		x[j] = r.joint[j][:r.n]
+		x[j] = columns[j][:r.n]
 	}
 	return x
 }
