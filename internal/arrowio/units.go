@@ -153,6 +153,10 @@ type units struct {
 	values [][]float64 // kept rows one after the other, in chunks
 	next   []int32     // of the same person, or of those that are free again
 	free   int32
+
+	waiting []person // of rows that arrived and are not placed yet
+	rows    []float64
+	touched uint64
 }
 
 // person is a key and where its rows are, in one line of the cache.
@@ -168,6 +172,7 @@ type person struct {
 const (
 	none      = int32(-1)
 	chunkRows = 1 << 13
+	batchRows = 64
 )
 
 func newUnits(width int, most int64, maxRows int, src *mech.Source) *units {
@@ -206,7 +211,33 @@ func (s *units) add(key []byte, row []float64) {
 	if key == nil {
 		return
 	}
-	u := s.find(s.newPerson(key))
+	s.waiting, s.rows = append(s.waiting, s.newPerson(key)), append(s.rows, row...)
+	if len(s.waiting) == batchRows {
+		s.placeWaiting()
+	}
+}
+
+// placeWaiting places the rows that wait. That their persons are all touched first, which
+// says nothing, lets the processor fetch them together: one after the other takes twice as long.
+func (s *units) placeWaiting() {
+	var first [batchRows]int32
+	for i := range s.waiting {
+		first[i] = *s.slot(&s.waiting[i])
+	}
+	for _, u := range first[:len(s.waiting)] {
+		if u != none {
+			s.touched += s.persons[u].hash
+		}
+	}
+	for i, p := range s.waiting {
+		s.place(p, s.rows[i*s.width:(i+1)*s.width])
+	}
+	s.waiting, s.rows = s.waiting[:0], s.rows[:0]
+}
+
+// place gives a row to its person.
+func (s *units) place(owner person, row []float64) {
+	u := s.find(owner)
 	if u == none || slices.ContainsFunc(row, math.IsNaN) {
 		return
 	}
@@ -314,6 +345,7 @@ func (s *units) store(row []float64, next int32) int32 {
 
 // finish returns the rows by columns, and where each person's begin.
 func (s *units) finish() (columns [][]float64, first []int) {
+	s.placeWaiting()
 	first = make([]int, 1, s.most+1)
 	for u := range s.most {
 		size := 1
@@ -328,6 +360,9 @@ func (s *units) finish() (columns [][]float64, first []int) {
 	}
 	rows := make([]int32, 0, s.maxRows)
 	for u := range s.most {
+		if u%batchRows == 0 {
+			s.touch(u, min(u+batchRows, len(s.persons)))
+		}
 		rows = s.rowsOf(rows[:0], u)
 		for k, at := range rows {
 			for j, v := range s.row(at) {
@@ -341,6 +376,27 @@ func (s *units) finish() (columns [][]float64, first []int) {
 		}
 	}
 	return columns, first
+}
+
+// touch reads a number of every row of some persons, as placeWaiting does of persons.
+func (s *units) touch(from, to int) {
+	var at [batchRows]int32
+	left := 0
+	for u := from; u < to; u++ {
+		if at[left] = s.persons[u].head; at[left] != none {
+			left++
+		}
+	}
+	for left > 0 {
+		all := left
+		left = 0
+		for _, row := range at[:all] {
+			s.touched += math.Float64bits(s.row(row)[0])
+			if at[left] = s.next[row]; at[left] != none {
+				left++
+			}
+		}
+	}
 }
 
 // rowsOf lists a person's rows: sorted by their bits, so that their order says nothing about
