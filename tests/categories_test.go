@@ -22,8 +22,8 @@ func (w *world) categorised(rows int) {
 		  FROM (SELECT (20 + 50 * random())::float8 AS age, r.region, r.region::public.%[1]s_place AS place, left(r.region, 1)::char(4) AS letter, r.effect AS region_effect,
 		               (ARRAY['small', 'medium', 'large'])[1 + i %% 3]::public.%[1]s_size AS size, i %% 2 = 0 AS insured, (i %% 7 %% 3)::smallint AS code,
 		               (random() + random() + random() - 1.5)::float8 AS noise
-		          FROM generate_series(1, %[2]d) AS i, (VALUES (0, 'north', 0.0), (1, 'south', 1.0), (2, 'east', 2.0), (3, NULL, 3.0), (4, 'elsewhere', 0.5)) AS r(n, region, effect)
-		         WHERE r.n = i %% 5) AS rows;
+		          FROM generate_series(1, %[2]d) AS i, (VALUES (0, 'north', 0.0), (1, 'south', 1.0), (2, 'east', 2.0), (3, 'elsewhere', 0.5), (4, NULL, 3.0)) AS r(n, region, effect)
+		         WHERE r.n = CASE WHEN i %% 25 = 0 THEN 4 ELSE i %% 4 END) AS rows;
 		GRANT SELECT ON public.%[1]s_c TO dp_sidecar`, w.dataset, rows))
 	w.dataset += "_c"
 }

@@ -24,7 +24,7 @@ func (p *problem) momentNoise() float64 { return math.Pow(p.d(), 1.5) / p.record
 // chooseJointMoments decides, for least squares, whether auto whitens: then it is
 // JointMoments. The papers' methods whiten when asked.
 func (p *problem) chooseJointMoments() {
-	enough := p.momentNoise() <= mostMoments
+	enough := p.momentNoise() <= mostMoments || p.fewSources()
 	if p.Method == catalogue.MethodAuto {
 		p.why = "joint moments of rows and residuals, then steps of least squares: skewed, long and badly conditioned rows cost little"
 		if !enough {
