@@ -22,7 +22,7 @@ DECLARE
   eps CONSTANT float8 := p_body ->> 'eps';
   delta CONSTANT float8 := p_body ->> 'delta';
   categories CONSTANT jsonb := coalesce(p_body -> 'categories', '{}');
-  coefficients CONSTANT int := dp_int.slopes(p_body -> 'features', categories) + (p_body ->> 'intercept')::boolean::int;
+  coefficients CONSTANT int := dp_int.slopes(p_body -> 'features', categories || coalesce(p_body -> 'where_level', '{}')) + (p_body ->> 'intercept')::boolean::int;
   numbers CONSTANT text[] := ARRAY(SELECT c FROM (SELECT target UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c) WHERE NOT categories ? c);
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;

@@ -34,7 +34,7 @@ LANGUAGE sql STABLE AS $$
    WHERE r.dataset = p_dataset AND r.model = p_request ->> 'model'
      AND (j.request -> 'target') = (p_request -> 'target') AND (j.request -> 'intercept') = (p_request -> 'intercept')
      AND (j.request -> 'features') @> (p_request -> 'features') AND (j.request -> 'features') <@ (p_request -> 'features')
-     AND (j.request -> 'categories') IS NOT DISTINCT FROM (p_request -> 'categories')
+     AND (j.request -> 'categories', j.request -> 'where_level') IS NOT DISTINCT FROM (p_request -> 'categories', p_request -> 'where_level')
    GROUP BY r.id
   HAVING bool_and(c.noise > 0)
    ORDER BY abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
@@ -171,19 +171,20 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_explain(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
-                                  intercept boolean DEFAULT true, options jsonb DEFAULT '{}') RETURNS TABLE(property text, value text)
+                                  intercept boolean DEFAULT true, options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL) RETURNS TABLE(property text, value text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 30
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 DECLARE
+  asked CONSTANT jsonb := dp_int.with_where(dp_explain.options, dp_explain.where_level);
   -- Refused here, before there is a connection to close.
   r CONSTANT dp_int.request := dp_int.prepare(session_user, dp_explain.model, dp_explain.dataset, dp_explain.eps, dp_explain.delta,
-                                              dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options, false);
+                                              dp_explain.target, dp_explain.features, dp_explain.intercept, asked, false);
   id CONSTANT uuid := gen_random_uuid();
   connection CONSTANT text := dp_int.loopback_open(dp_int.job_channel(id));
   code text; message text; hint text;
 BEGIN
   PERFORM FROM dp_dblink.dblink(connection, format('SELECT dp_int.ask(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', id, session_user, r.model,
-    dp_explain.dataset, r.eps, r.delta, dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options, dp_int.here())) AS t(asked text);
+    dp_explain.dataset, r.eps, r.delta, dp_explain.target, dp_explain.features, dp_explain.intercept, asked, dp_int.here())) AS t(asked text);
   RETURN QUERY SELECT a.property, a.value FROM dp_int.loopback_answer(connection, session_user, id) AS a;
   PERFORM dp_int.loopback_release(connection);
 EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled out
