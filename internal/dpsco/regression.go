@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -45,6 +46,7 @@ type Regression struct {
 	Blocks        float64 // sample_aggregate, spgd_kamath
 	Aggregator    string  // sample_aggregate: a choice of the catalogue
 	Whitening     string  // a choice of the catalogue
+	Pool          string  // fits by groups: a choice of the catalogue
 	Sources       int     // columns of the table that a row is made from, the constant among them; 0: one a coefficient
 }
 
@@ -61,6 +63,7 @@ var regressionFields = fields[Regression]{
 		"penalty":    func(a *Regression) *string { return &a.Penalty },
 		"whitening":  func(a *Regression) *string { return &a.Whitening },
 		"aggregator": func(a *Regression) *string { return &a.Aggregator },
+		"pool":       func(a *Regression) *string { return &a.Pool },
 	},
 	groups: map[string]func(*Regression) *[][]int{
 		"groups": func(a *Regression) *[][]int { return &a.Groups },
@@ -103,15 +106,18 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 		return nil, err
 	}
 	return &Plan{
-		Method: p.Method, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, shape: s,
+		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x.Y)
 			r, err := stage.run(ctx, x, src)
-			if err == nil {
-				p.intoBall(r.Coefficients)
+			if err != nil {
+				return r, err
 			}
-			r.checkEdge(floats.Norm(r.Coefficients, 2), p.Radius)
-			return r, err
+			r.each(func(r *Result) {
+				p.intoBall(r.Coefficients)
+				r.checkEdge(floats.Norm(r.Coefficients, 2), p.Radius)
+			})
+			return r, nil
 		},
 	}, nil
 }
@@ -124,6 +130,9 @@ const mostNoise = 0x1p40
 func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 	method := methods[p.Method]
 	f, err := method(p.withNoise(0x1p10))
+	if err == nil {
+		err = p.checkGroups(f)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -150,6 +159,9 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 	fixed := p.withNoise(z)
 	if f, err = method(fixed); err != nil {
 		return nil, nil, err
+	}
+	if p.Method == catalogue.MethodAuto {
+		fixed.runs = taken(f)
 	}
 	g, err := f.at(p.Shape, z)
 	return fixed, g, err

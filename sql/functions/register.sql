@@ -676,6 +676,7 @@ BEGIN
   PERFORM dp_int.ledger_budget(a.id, dp_register.dataset, session_user, jsonb_build_object('budget',
     dp_int.describe_budget(a, eps, del) || jsonb_build_object('relation', dp_register.relation::text) || dp_register.options
       || CASE WHEN levels = '{}' THEN '{}' ELSE jsonb_build_object('categories', levels) END));
+  PERFORM dp_int.tell_unscaled(dp_register.dataset, dp_register.scales);
   PERFORM pg_notify('dp_jobs', 'registered');
 END $$;
 COMMENT ON FUNCTION public.dp_register IS
