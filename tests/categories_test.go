@@ -355,3 +355,28 @@ func TestWhereLevel(t *testing.T) {
 	_, err = w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'paid', '{age}', 1)`, view, "public."+view)
 	w.wantError(err, "22023", `where_level => '{"region": ["south"]}'`)
 }
+
+// Categories hold through views and partitions, as other features do.
+func TestCategoriesThroughViewsAndPartitions(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.categorised(2000)
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s_parts (LIKE public.%[1]s) PARTITION BY LIST (code);
+		CREATE TABLE public.%[1]s_part0 PARTITION OF public.%[1]s_parts FOR VALUES IN (0);
+		CREATE TABLE public.%[1]s_part1 PARTITION OF public.%[1]s_parts DEFAULT;
+		INSERT INTO public.%[1]s_parts SELECT * FROM public.%[1]s;
+		CREATE VIEW public.%[1]s_view AS SELECT paid, age, place AS lives_in, code AS coded, outcome FROM public.%[1]s_parts;
+		GRANT SELECT ON public.%[1]s_parts, public.%[1]s_view TO dp_sidecar`, w.dataset))
+	for relation, columns := range map[string][2]string{"_parts": {"place", "code"}, "_view": {"lives_in", "coded"}} {
+		name := w.dataset + relation
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'paid', ARRAY['age', $3]::name[], 50, 1e-5, scales => '{"paid": 30, "age": 50}',
+			categories => jsonb_build_object($3::text, '["north", "south", "*"]'::jsonb, $4::text, '[0, 1, 2]'::jsonb))`, name, "public."+name, columns[0], columns[1])
+		if err != nil {
+			t.Fatal(err, hint(err))
+		}
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
+		out := w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 20, where_level => jsonb_build_object($2::text, '[0, 1]'::jsonb))`, name, columns[1])
+		if len(out) != 4 || out[2].Term != columns[0]+"=south" || math.Abs(out[2].Coef-10) > 2 {
+			t.Errorf("%s: %v", relation, out)
+		}
+	}
+}
