@@ -149,7 +149,7 @@ func (p *problem) sources() float64 {
 // few rows have (docs/experiments.md).
 const (
 	mostCategoryMoments = 0.08
-	mostLabelCategories = 0.03 // where the target is a label
+	mostLabelCategories = 0.06 // where the target is a label
 )
 
 // fewSources reports whether categories make rows shorter than their coefficients are many,
