@@ -101,10 +101,18 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 	}
 	defer record.Release()
 	began := time.Now()
-	if f.result, f.err = s.config.runPlan(ctx, f.plan, arrowio.Data(record, c.Request.Intercept), src); f.err == nil {
+	if f.result, f.err = s.config.runPlan(ctx, f.plan, c.data(record), src); f.err == nil {
 		s.config.Watch.Ran(time.Since(began))
 	}
 	return f
+}
+
+// data is what a plan runs on: a description takes a category as the positions of its levels.
+func (c *claim) data(record arrow.Record) dpsco.Data {
+	if c.describes() {
+		return arrowio.Positions(record)
+	}
+	return arrowio.Data(record, c.Request.Intercept)
 }
 
 // runPlan fits.
@@ -134,8 +142,11 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 	case f.err != nil:
 		return f.err
 	}
-	if c.Scored != nil {
+	switch {
+	case c.Scored != nil:
 		return s.publishScore(ctx, c, f, step)
+	case c.describes():
+		return s.publishDescription(ctx, c, f, step)
 	}
 	err := s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6, $7, $8)",
 		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, knownErrors(f.result))
