@@ -25,6 +25,8 @@ import (
 type Unit struct {
 	Column  string
 	MaxRows int // complete rows that are kept of a person, public
+
+	Incomplete bool // rows with missing values are kept as others are
 }
 
 // MostRows is how many rows of all persons a pull may keep.
@@ -114,6 +116,7 @@ func PullUnits(ctx context.Context, conn *pgx.Conn, req Request, unit Unit, src 
 		return nil, nil, err
 	}
 	kept := newUnits(len(types), req.Rows, unit.MaxRows, src)
+	kept.incomplete = unit.Incomplete
 	d := newDecoder(types, nil)
 	d.keyed, d.buffer, d.emit = true, make([]byte, 0, 64), func(row []float64) { kept.add(d.key, row) }
 	if err := copyQuery(ctx, conn, keyedQuery(req, unit.Column, oid), d); err != nil {
@@ -143,6 +146,7 @@ func Grouped(x dpsco.Data, first []int, unit Unit) dpsco.Data {
 // units keeps rows by person while they arrive in any order.
 type units struct {
 	width, maxRows, most int
+	incomplete           bool // rows are kept also with missing values
 	src                  *mech.Source
 
 	seed    maphash.Seed
@@ -166,7 +170,7 @@ type person struct {
 	short       [16]byte // the key, with zeros after it, if it fits
 	long        string   // else
 	chain, head int32    // the next person of the same slot; the row that was kept last; none
-	seen        uint64   // complete rows that arrived
+	seen        uint64   // rows that arrived and could be kept
 }
 
 const (
@@ -238,7 +242,7 @@ func (s *units) placeWaiting() {
 // place gives a row to its person.
 func (s *units) place(owner person, row []float64) {
 	u := s.find(owner)
-	if u == none || slices.ContainsFunc(row, math.IsNaN) {
+	if u == none || !s.incomplete && slices.ContainsFunc(row, math.IsNaN) {
 		return
 	}
 	p := &s.persons[u]

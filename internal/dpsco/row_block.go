@@ -128,7 +128,7 @@ func (r *rowBlock) averages(x [][]float64, v []float64) [][]float64 {
 	if len(r.means) < len(x) {
 		r.means = columns(len(x), blockRows)
 	}
-	return averages(r.means, x, v, r.starts)
+	return recordMeans(r.means, x, v, r.starts)
 }
 
 // given returns the first d columns of joint, of records of several rows the means: what

@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 
+	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/jackc/pgx/v5"
 
 	"dpsidecar/internal/arrowio"
@@ -52,11 +53,27 @@ func (c *claim) data(ctx context.Context, conn *pgx.Conn, n int64, src *mech.Sou
 		if err != nil {
 			return x, err
 		}
-		return arrowio.Data(record, c.Request.Intercept), nil
+		return c.dataOf(record), nil
+	}
+	if c.describes() { // a person is described by one row, also one that is not complete
+		record, _, err := arrowio.PullUnits(ctx, conn, c.pull(n), arrowio.Unit{Column: unit.Column, MaxRows: 1, Incomplete: true}, src)
+		if err != nil {
+			return x, err
+		}
+		return c.dataOf(record), nil
 	}
 	record, first, err := arrowio.PullUnits(ctx, conn, c.pull(n), *unit, src)
 	if err != nil {
 		return x, err
 	}
-	return arrowio.Grouped(arrowio.Data(record, c.Request.Intercept), first, *unit), nil
+	return arrowio.Grouped(c.dataOf(record), first, *unit), nil
+}
+
+// dataOf returns a record's columns as the job's model takes them: a description counts the
+// levels of categories, and a fit has a column for each.
+func (c *claim) dataOf(record arrow.Record) dpsco.Data {
+	if c.describes() {
+		return arrowio.Positions(record)
+	}
+	return arrowio.Data(record, c.Request.Intercept)
 }

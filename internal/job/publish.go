@@ -131,8 +131,11 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 	case f.err != nil:
 		return f.err
 	}
-	if c.Scored != nil {
+	switch {
+	case c.Scored != nil:
 		return s.publishScore(ctx, c, f, step)
+	case c.describes():
+		return s.publishDescription(ctx, c, f, step)
 	}
 	err := s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6, $7, $8)",
 		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, knownErrors(f.result))
