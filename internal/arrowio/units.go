@@ -24,9 +24,9 @@ import (
 // where it is NULL is nobody's.
 type Unit struct {
 	Column  string
-	MaxRows int // complete rows that are kept of a person, public
+	MaxRows int // rows that are kept of a person, public
 
-	Incomplete bool // rows with missing values are kept as others are
+	Incomplete bool // rows with missing values are kept too, not only complete ones
 }
 
 // MostRows is how many rows of all persons a pull may keep.
@@ -84,7 +84,7 @@ func CountUnits(ctx context.Context, q Querier, relation pgx.Identifier, unit Un
 	return n, nil
 }
 
-// PullUnits is Pull for exactly req.Rows persons: of each it keeps the complete rows, or
+// PullUnits is Pull for exactly req.Rows persons: of each it keeps the rows that unit says, or
 // MaxRows of them at random, or where there is none a row of NaN. Rows first[u] to
 // first[u+1] are person u's, the first of them drawn at random. Fewer persons are padded with
 // such that have a row of NaN, of more a random subset is kept.
@@ -95,7 +95,7 @@ func CountUnits(ctx context.Context, q Querier, relation pgx.Identifier, unit Un
 //
 // Privacy: as Pull, with "all rows of a person" for "row": replacing them by any others
 // replaces at most one record. Proof: the rows of person u go into its record through their
-// multiset alone. Complete rows are chosen one by one; of more than MaxRows every subset is
+// multiset alone. Whether a row may be kept is seen from it alone; of more than MaxRows every subset is
 // equally likely, whatever the order of the scan; they are sorted by their bits; and one is
 // drawn to be first. All draws are fresh, so that given them other records do not change.
 // Keys are equal when their bytes are: no two persons share a record. Of more than req.Rows persons
@@ -146,7 +146,7 @@ func Grouped(x dpsco.Data, first []int, unit Unit) dpsco.Data {
 // units keeps rows by person while they arrive in any order.
 type units struct {
 	width, maxRows, most int
-	incomplete           bool // rows are kept also with missing values
+	incomplete           bool
 	src                  *mech.Source
 
 	seed    maphash.Seed
@@ -170,7 +170,7 @@ type person struct {
 	short       [16]byte // the key, with zeros after it, if it fits
 	long        string   // else
 	chain, head int32    // the next person of the same slot; the row that was kept last; none
-	seen        uint64   // rows that arrived and could be kept
+	seen        uint64   // rows that arrived and may be kept
 }
 
 const (

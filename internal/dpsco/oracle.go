@@ -110,7 +110,7 @@ func (g gradients) averaged(visit func(mean.Block)) func(first int, b Data) {
 		if b.Intercept {
 			x = append([][]float64{constant[:n]}, x...)
 		}
-		visit(mean.Block{Start: first, X: mech.Rows{X: recordMeans(means, x, c, b.starts(starts))}, C: constant[:b.N]})
+		visit(mean.Block{Start: first, X: mech.Rows{X: meansOf(means, x, c, b.starts(starts))}, C: constant[:b.N]})
 	}
 }
 

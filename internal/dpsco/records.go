@@ -65,9 +65,9 @@ func (x Data) starts(dst []int) []int {
 	return dst
 }
 
-// recordMeans writes the mean over each record's rows of c_i times x_i, by columns, and
+// meansOf writes the mean over each record's rows of c_i times x_i, by columns, and
 // returns it as as many columns. A product that is NaN counts as zero: the row says nothing.
-func recordMeans(dst, x [][]float64, c []float64, starts []int) [][]float64 {
+func meansOf(dst, x [][]float64, c []float64, starts []int) [][]float64 {
 	n := len(starts) - 1
 	means := make([][]float64, len(x))
 	for j, column := range x {

@@ -120,15 +120,15 @@ func (r *rowBlock) sum(s *mech.Sum, x mech.Rows, v []float64) {
 		s.AddRows(x, v)
 		return
 	}
-	s.AddRows(mech.Rows{X: r.averages(x.X, v)}, r.ones[:r.records()])
+	s.AddRows(mech.Rows{X: r.meansOf(x.X, v)}, r.ones[:r.records()])
 }
 
 // averages are those of v_i x_i over each record's rows.
-func (r *rowBlock) averages(x [][]float64, v []float64) [][]float64 {
+func (r *rowBlock) meansOf(x [][]float64, v []float64) [][]float64 {
 	if len(r.means) < len(x) {
 		r.means = columns(len(x), blockRows)
 	}
-	return recordMeans(r.means, x, v, r.starts)
+	return meansOf(r.means, x, v, r.starts)
 }
 
 // given returns the first d columns of joint, of records of several rows the means: what
@@ -137,7 +137,7 @@ func (r *rowBlock) given(d int) [][]float64 {
 	if r.starts == nil {
 		return r.rowsOf(r.joint, d)
 	}
-	return r.averages(r.rowsOf(r.joint, d), r.ones)
+	return r.meansOf(r.rowsOf(r.joint, d), r.ones)
 }
 
 // gram adds the products of the first d columns of joint, of records of several rows their mean.
@@ -155,7 +155,7 @@ func (r *rowBlock) products(unit float64) []float64 {
 	if r.starts == nil {
 		return r.sizes(nil)
 	}
-	return r.sizes(r.averages(firstRows(r.z, r.n), v))
+	return r.sizes(r.meansOf(firstRows(r.z, r.n), v))
 }
 
 // scaled writes v_i z_i.

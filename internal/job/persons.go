@@ -45,7 +45,8 @@ func (p persons) describe(ctx context.Context, conn *pgx.Conn, relation pgx.Iden
 	return arrowio.DescribeUnit(ctx, conn, relation, *p.unit)
 }
 
-// data pulls what was asked for of n persons.
+// data pulls what was asked for of n persons. A description takes one row of each at random,
+// with what is missing in it.
 func (c *claim) data(ctx context.Context, conn *pgx.Conn, n int64, src *mech.Source) (x dpsco.Data, err error) {
 	unit := c.persons().unit
 	if unit == nil {
@@ -55,22 +56,21 @@ func (c *claim) data(ctx context.Context, conn *pgx.Conn, n int64, src *mech.Sou
 		}
 		return c.dataOf(record), nil
 	}
-	if c.describes() { // a person is described by one row, also one that is not complete
-		record, _, err := arrowio.PullUnits(ctx, conn, c.pull(n), arrowio.Unit{Column: unit.Column, MaxRows: 1, Incomplete: true}, src)
-		if err != nil {
-			return x, err
-		}
-		return c.dataOf(record), nil
+	if c.describes() {
+		unit.MaxRows, unit.Incomplete = 1, true
 	}
 	record, first, err := arrowio.PullUnits(ctx, conn, c.pull(n), *unit, src)
-	if err != nil {
+	switch {
+	case err != nil:
 		return x, err
+	case c.describes():
+		return c.dataOf(record), nil
 	}
 	return arrowio.Grouped(c.dataOf(record), first, *unit), nil
 }
 
-// dataOf returns a record's columns as the job's model takes them: a description counts the
-// levels of categories, and a fit has a column for each.
+// dataOf returns a record's columns as the job's model takes them: a description takes a
+// category as the positions of its levels, and a fit has a column for each.
 func (c *claim) dataOf(record arrow.Record) dpsco.Data {
 	if c.describes() {
 		return arrowio.Positions(record)
