@@ -82,7 +82,7 @@ func (a L1) Plan(s Shape, b privacy.Budget, _ privacy.Accountant) (*Plan, error)
 	if err != nil {
 		return nil, err
 	}
-	p.Method, p.oneRow = method, true
+	p.Method, p.firstRow = method, true
 	p.Parameters["why"] = why
 	return p, nil
 }
