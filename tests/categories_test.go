@@ -135,7 +135,7 @@ func TestBadCategoriesAreExplained(t *testing.T) {
 	w.wantError(err, "22023", "two coefficients")
 	_, err = w.steward.Exec(context.Background(), `SELECT dp_register('x', $1::text::regclass, 'paid', '{region}', 1, scales => '{"region": 2}', categories => $2)`, "public."+w.dataset, everyCategory)
 	w.wantError(err, "22023", "is a category")
-	w.wantError(w.registerCategories(`{}`), "22023", "with categories =>")
+	w.wantError(w.registerCategories(`{}`), "22023", "categories =>")
 }
 
 // The target of a logistic regression may be one of two levels: they are named as they are.

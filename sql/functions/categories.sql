@@ -17,7 +17,7 @@ BEGIN
   IF NOT FOUND THEN
     RAISE EXCEPTION 'category "%" is no column of %', dp_int.excerpt(p_column), p_relid::regclass
       USING ERRCODE = '42703', HINT = 'Column names are case-sensitive here: give them as \d shows them.';
-  ELSIF kind.typtype <> 'e' AND kind.oid NOT IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'boolean'::regtype, 'smallint'::regtype, 'integer'::regtype, 'bigint'::regtype) THEN
+  ELSIF NOT dp_int.has_levels(kind.oid) THEN
     RAISE EXCEPTION 'column "%" has type %, which cannot be a category', p_column, format_type(kind.oid, NULL)
       USING ERRCODE = '22023', HINT = 'Categories are text, varchar, char, enum, boolean, smallint, integer or bigint columns.';
   END IF;
