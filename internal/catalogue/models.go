@@ -11,7 +11,7 @@ const gradientDelta = 1e-6
 var models = []Model{
 	{
 		Name: "l1", Options: l1Options,
-		Description: "Median regression under pure eps-differential privacy, made for heavy tails: coefficients in the table's units, (intercept) first.",
+		Description: "Median regression under pure eps-differential privacy, made for heavy tails, or with option tau that of another quantile: coefficients in the table's units, (intercept) first.",
 	},
 	{
 		Name: leastSquares, Delta: gradientDelta, Options: gradientOptions(true),
@@ -28,6 +28,7 @@ var models = []Model{
 }
 
 var l1Options = []Option{
+	number("tau", 0.01, 0.99, 0.5, "quantile of the target that is fitted: 0.5 is the median; another one takes the method staged or objective_perturbation"),
 	number("theta", 1.05, 2, 2., "moments the residuals have: 2 for a bounded second moment, less for heavier tails"),
 	number("iota", 1e-9, 1e9, nil, "1 / the residual at which the loss saturates, in units of 1 / the target's scale").from("rows, columns, eps and `residual_scale`"),
 	number("radius", 1e-6, 1e9, nil, "radius of the set of coefficients, in scaled units").from("the method: none for staged, 10 for the others"),
