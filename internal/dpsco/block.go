@@ -33,6 +33,9 @@ func (x Data) each(visitor func() func(first int, b Data)) {
 					b.X[j] = column[first : first+b.N]
 				}
 				b.Y = x.Y[first : first+b.N]
+				if x.Offset != nil {
+					b.Offset = x.Offset[first : first+b.N]
+				}
 				visit(first, b)
 			}
 		})
@@ -40,13 +43,16 @@ func (x Data) each(visitor func() func(first int, b Data)) {
 	crew.Wait()
 }
 
-// predict writes <x_i, w> for every row.
+// predict writes <x_i, w> for every row, and adds its offset.
 func predict(dst []float64, b Data, w []float64) {
 	constant := 0.0
 	if b.Intercept {
 		constant, w = w[0], w[1:]
 	}
 	combine(dst, constant, w, b.X)
+	if b.Offset != nil {
+		floats.Add(dst, b.Offset)
+	}
 }
 
 // combine writes start + sum_j a_j x_j, added in that order.

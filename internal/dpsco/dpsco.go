@@ -14,7 +14,7 @@
 //	whiten              the same in coordinates in which second moments are the identity
 //	row_block, scan, magnitudes, triangular, intervals  what fits in few passes share
 //	joint_*             least squares from joint moments of rows and residuals
-//	newton_*            logistic and Huber fits by private Newton steps
+//	newton_*            logistic, Huber and Poisson fits by private Newton steps
 //	aggregate, rangemean  sample and aggregate
 //	l1                  median regression: the choice of a method, and its two single mechanisms
 //	l1_staged           median regression in private stages
@@ -67,12 +67,14 @@ func (s Shape) Columns() int {
 }
 
 // Data is a design by columns, one person per row: X holds Shape.Columns()
-// slices of N values, Y the target. A value that is missing in the table is NaN.
-// Run owns the slices and may overwrite them.
+// slices of N values, Y the target. Offset, where there is one, is a known part of what is
+// predicted. A value that is missing in the table is NaN. Run owns the slices and may
+// overwrite them.
 type Data struct {
 	Shape
-	X [][]float64
-	Y []float64
+	X      [][]float64
+	Y      []float64
+	Offset []float64 // of Poisson fits alone; nil: none
 }
 
 // Algorithm plans a fit from public facts alone: a shape, a budget, and the
@@ -120,7 +122,9 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 // Scaled runs Algorithm in scaled units: every column is divided by its public
 // scale before the fit, and the coefficients come back in the table's units.
 // X holds one scale per stored column, Y the target's. Unknown: no scale was
-// registered. Memory: as L1.Memory.
+// registered. Memory: as L1.Memory. Of counts, whose coefficients are those of a logarithm,
+// the target's scale moves the constant alone, and Offset holds exposures, of which the
+// logarithms of the ratios to a typical Exposure are taken.
 //
 // Privacy: that of Algorithm; scaling is a function of one row and public
 // numbers before it, post-processing after it.
@@ -130,6 +134,8 @@ type Scaled struct {
 	Y         float64
 	Unknown   bool
 	Memory    int64
+	Counts    bool
+	Exposure  float64 // 0: there are none
 }
 
 // factual is an algorithm whose plan depends on whether any scale is known at all, and on
@@ -156,6 +162,9 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 		return nil, err
 	}
 	p.Parameters["target_scale"], p.Parameters["feature_scales"] = a.Y, a.X
+	if a.Exposure != 0 {
+		p.Parameters["exposure_scale"] = a.Exposure
+	}
 	a.unscale(p.Band)
 	inner := p.run
 	p.run = func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
@@ -163,10 +172,12 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 			divide(column, a.X[j])
 		}
 		divide(x.Y, a.Y)
+		a.offset(&x)
 		r, err := inner(ctx, x, src)
 		for _, part := range [][]float64{r.Coefficients, r.Noise, r.StdErr, r.Low, r.High} {
 			a.unscale(part)
 		}
+		a.moveConstant(r.Coefficients, r.Low, r.High)
 		a.unscaleProducts(r.Covariance)
 		a.unscaleProducts(r.Bias)
 		return r, err
@@ -178,7 +189,9 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 func (a Scaled) unscale(w []float64) {
 	first := len(w) - len(a.X)
 	for j := range w {
-		w[j] *= a.Y
+		if !a.Counts {
+			w[j] *= a.Y
+		}
 		if j >= first {
 			w[j] /= a.X[j-first]
 		}

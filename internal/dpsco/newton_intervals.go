@@ -81,7 +81,7 @@ func (f *newtonFit) tailIndex() float64 {
 // curvature says how large they are.
 func (f *newtonFit) cut() float64 {
 	meat := max(0, mat.Trace(f.meat))
-	size := math.Sqrt(meat/max(mat.Trace(f.h), leastCurvature)) / f.Curve.reach()
+	size := f.Curve.unseen(meat, mat.Trace(f.h))
 	deviation := math.Sqrt(meat/(f.n*f.d) + square(f.gDeviation))
 	return size * f.rescaleScores * f.scores.tail(f.limit/f.rescaleScores, scoresHide) / deviation
 }

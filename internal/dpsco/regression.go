@@ -45,6 +45,7 @@ type Regression struct {
 	Blocks        float64 // sample_aggregate, spgd_kamath
 	Aggregator    string  // sample_aggregate: a choice of the catalogue
 	Whitening     string  // a choice of the catalogue
+	Exposure      string  // column of what counts are counted over, for the record: Data.Offset holds its logarithm
 }
 
 // regressionFields says where the options of the gradient models go.
@@ -54,6 +55,7 @@ var regressionFields = fields[Regression]{
 		"penalty":    func(a *Regression) *string { return &a.Penalty },
 		"whitening":  func(a *Regression) *string { return &a.Whitening },
 		"aggregator": func(a *Regression) *string { return &a.Aggregator },
+		"exposure":   func(a *Regression) *string { return &a.Exposure },
 	},
 	groups: map[string]func(*Regression) *[][]int{
 		"groups": func(a *Regression) *[][]int { return &a.Groups },
@@ -99,6 +101,9 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 		Method: p.Method, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x.Y)
+			if p.counts() {
+				countTargets(x.Y)
+			}
 			r, err := stage.run(ctx, x, src)
 			if err == nil {
 				p.intoBall(r.Coefficients)
