@@ -106,6 +106,12 @@ func TestExplainSaysWhyNot(t *testing.T) {
 	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.3)`, bare); !strings.Contains(said["warning"], "no scale is registered") || said["rows"] != "1000" {
 		t.Errorf("no scale is registered: %v", said)
 	}
+	for property, value := range w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 1)`, bare) {
+		known := strings.HasPrefix(property, "noise_at_scales:") || property == "rows_for_10_percent" || property == "way_left"
+		if known || property == "noise_at_scales" && !strings.HasPrefix(value, "not known") || strings.Contains(value, "a tenth of the scale") {
+			t.Errorf("no scale is registered, and yet: %s %s", property, value)
+		}
+	}
 	for _, c := range []struct{ sql, code, says string }{
 		{`SELECT * FROM dp_explain('l1', 'nothing', 1)`, "42501", "does not exist"},
 		{`SELECT * FROM dp_explain('l2', '%s', 1)`, "22023", "unknown model"},
@@ -117,6 +123,24 @@ func TestExplainSaysWhyNot(t *testing.T) {
 	}
 	if w.entries() != 0 {
 		t.Errorf("%d entries", w.entries())
+	}
+}
+
+// The default method says what it takes, which depends on rows, budget and coefficients.
+func TestExplainSaysWhatAutoTakes(t *testing.T) {
+	w := newWorld(t, 200, 1e-5)
+	for _, c := range []struct{ request, method string }{
+		{`'linear', $1, 20, features => '{age}'`, "auto (joint_moments)"},
+		{`'linear', $1, 0.1`, "auto (gd)"},
+		{`'huber', $1, 20, features => '{age}'`, "auto (newton)"},
+		{`'logistic', $1, 20, target => 'insured', features => '{age}'`, "auto (newton)"},
+		{`'logistic', $1, 0.1, target => 'insured'`, "auto (gd)"},
+		{`'huber', $1, 1, options => '{"whitening": "on"}'`, "auto (whitened descent)"},
+		{`'linear', $1, 1, options => '{"method": "gd"}'`, "gd"},
+	} {
+		if said := w.explain(w.analyst, `SELECT * FROM dp_explain(`+c.request+`)`, w.dataset); said["method"] != c.method {
+			t.Errorf("%s: method %q, want %q: %v", c.request, said["method"], c.method, said)
+		}
 	}
 }
 
@@ -200,6 +224,49 @@ func TestAnswersBelongToWhoAsked(t *testing.T) {
 	}
 }
 
+// mustRun executes a statement and returns how many rows it has.
+func (w *world) mustRun(conn *pgx.Conn, sql string) int64 {
+	w.Helper()
+	tag, err := conn.Exec(context.Background(), sql)
+	if err != nil {
+		w.Errorf("%s: %v: %s", sql, err, hint(err))
+	}
+	return tag.RowsAffected()
+}
+
+// The examples of fits run as they are printed on whatever a person may ask about: they take
+// a data set with a delta and a target whose labels are known, and where there is none they
+// ask, which spends nothing.
+func TestHelpExamplesOfFits(t *testing.T) {
+	w := newWorld(t, 50, 0)
+	example := func(model string) string {
+		w.Helper()
+		text := one[string](w, w.analyst, `SELECT example FROM dp_help() WHERE name = $1`, "dp_"+model+"_regress")
+		w.mustRun(w.analyst, text)
+		return text
+	}
+	for _, c := range []struct{ prepare, linear, logistic string }{
+		{`SELECT dp_grant($1, $2)`,
+			`SELECT * FROM dp_explain('linear', '%s', 1.0)`, `SELECT * FROM dp_explain('logistic', '%s', 1.0, target => 'insured')`},
+		{`SELECT dp_revoke($1, $2); SELECT dp_register('z_' || $1, 'public.bare_' || $1, 'amount', '{age,region}', 50, 1e-5); SELECT dp_grant('z_' || $1, $2)`,
+			`SELECT * FROM dp_linear_regress('z_%s', 1.0)`, `SELECT * FROM dp_explain('logistic', 'z_%s', 1.0, options => '{"positive_label": 1, "negative_label": 0}')`},
+		{`SELECT dp_grant($1, $2)`,
+			`SELECT * FROM dp_linear_regress('z_%s', 1.0)`, `SELECT * FROM dp_explain('logistic', '%s', 1.0, target => 'insured')`},
+		{`SELECT dp_set_labels('z_' || $1, '{"region": [1, 2]}')`,
+			`SELECT * FROM dp_linear_regress('z_%s', 1.0)`, `SELECT * FROM dp_logistic_regress('z_%s', 1.0, target => 'region')`},
+	} {
+		w.exec(w.super, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS public.bare_%[1]s AS SELECT amount, age, region FROM public.%[1]s; GRANT SELECT ON public.bare_%[1]s TO dp_sidecar`, w.dataset))
+		for _, sql := range splitStatements(c.prepare) {
+			w.exec(w.steward, strings.NewReplacer("$1", "'"+w.dataset+"'", "$2", "'"+w.person+"'", "'public.bare_' || $1", "'public.bare_"+w.dataset+"'").Replace(sql))
+		}
+		for model, want := range map[string]string{"linear": c.linear, "logistic": c.logistic} {
+			if text := example(model); text != strings.ReplaceAll(want, "%s", w.dataset) {
+				t.Errorf("%s: %s", model, text)
+			}
+		}
+	}
+}
+
 // Every example of dp_help runs, for the person it is shown to, and all that he
 // can call is there.
 func TestHelpExamplesRun(t *testing.T) {
@@ -217,8 +284,8 @@ func TestHelpExamplesRun(t *testing.T) {
 		}
 		for _, h := range help {
 			named[h.Name] = true
-			if _, err := conn.Exec(context.Background(), h.Example); err != nil {
-				t.Errorf("%s: %v", h.Example, err)
+			if rows := w.mustRun(conn, h.Example); rows == 0 && strings.HasPrefix(h.Name, "dp_predict") && role == "dp_analyst" {
+				t.Errorf("%s: no row", h.Example)
 			}
 		}
 		if role == "dp_admin" {

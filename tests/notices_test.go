@@ -195,3 +195,51 @@ func TestACutIsTold(t *testing.T) {
 		}
 	}
 }
+
+// Whoever is given a kept answer again is told which release it is, however it is asked:
+// dp_last_release may name one of another model.
+func TestAKeptAnswerNamesItsRelease(t *testing.T) {
+	w := newWorld(t, 50, 1e-5)
+	const fit = `SELECT * FROM dp_l1_regress($1, 1, features => '{age}')`
+	first := w.lastRelease(fit, w.dataset)
+	w.mustScore(w.analyst, askScore, first, 0.5)
+	if other := w.lastRelease(`SELECT * FROM dp_linear_regress($1, 1, features => '{age}')`, w.dataset); other == first {
+		t.Fatal("both are one release")
+	}
+	conn, heard := w.listening(w.person)
+	for _, sql := range []string{
+		`SELECT * FROM dp_l1_regress('%s', 1, features => '{age}')`,
+		`SELECT dp_submit('l1', '%s', 1, features => '{age}')`,
+		`CALL dp_run('l1', '%s', 1, features => '{age}')`,
+		`SELECT * FROM dp_score('` + first + `', 0.5)`,
+		`SELECT dp_submit_score('` + first + `', 0.5)`,
+	} {
+		before := len(heard())
+		w.exec(conn, strings.ReplaceAll(sql, "%s", w.dataset))
+		if said := strings.Join(heard()[before:], "\n"); !strings.Contains(said, "again, free") || !strings.Contains(said, first) {
+			t.Errorf("%s says %q, and not release %s", sql, said, first)
+		}
+	}
+	before := len(heard())
+	w.exec(conn, `SELECT * FROM dp_l1_regress($1, 1.5, features => '{age}')`, w.dataset)
+	if said := strings.Join(heard()[before:], "\n"); strings.Contains(said, "again") {
+		t.Errorf("a new answer says %q", said)
+	}
+}
+
+// A steward who registers without any scale is told, and nobody else is.
+func TestRegisteringWithoutScalesIsNoticed(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	if err := w.system.Login(context.Background(), w.person+"s", "dp_admin"); err != nil {
+		t.Fatal(err)
+	}
+	conn, heard := w.listening(w.person + "s")
+	w.exec(conn, `SELECT dp_register('scaled_' || $1, $1::text::regclass, 'amount', '{age}', 1, scales => '{"age": 40}')`, w.dataset)
+	if said := heard(); len(said) != 0 {
+		t.Errorf("with a scale: %q", said)
+	}
+	w.exec(conn, `SELECT dp_register('bare_' || $1, $1::text::regclass, 'amount', '{age}', 1)`, w.dataset)
+	if said := strings.Join(heard(), "\n"); !strings.Contains(said, "registered without scales") {
+		t.Errorf("without: %q", said)
+	}
+}

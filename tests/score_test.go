@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -165,6 +167,13 @@ func TestAScoreThatIsRefusedSpendsNothing(t *testing.T) {
 	}
 	refused(w.analyst, "22023", "eps is", askScore, release, 1e5)
 	refused(w.analyst, "22023", "delta must be 0", `SELECT * FROM dp_score($1::text::uuid, 1, 'NaN')`, release)
+	const set = `UPDATE dp_int.coefficient SET coef = $2 WHERE release = $1::text::uuid AND position = 2`
+	finite := one[float64](w, w.super, `SELECT coef FROM dp_int.coefficient WHERE release = $1::text::uuid AND position = 2`, release)
+	for _, coef := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		w.exec(w.super, set, release, coef)
+		refused(w.analyst, "22023", "no finite number", askScore, release, 0.25)
+	}
+	w.exec(w.super, set, release, finite)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
 	refused(w.analyst, "DP002", "budget of data set", askScore, release, 1.6)
 	w.exec(w.super, fmt.Sprintf(`ALTER TABLE public.%s RENAME COLUMN age TO years`, w.dataset))
@@ -281,4 +290,29 @@ func TestAScoreEndsAtAStepOfItsLadder(t *testing.T) {
 		WHERE j.model = 'score' AND j.caller = $1 AND r.job = j.id AND r.released_at = dp_int.step(j, k) AND j.finished_at = r.released_at`, w.person); n != 1 {
 		t.Error("a score ended at no step")
 	}
+}
+
+// What a score would cost is told beforehand, free; what dp_score refuses is refused alike.
+func TestExplainScoreForetellsTheCharge(t *testing.T) {
+	w := newWorld(t, 50, 1e-4)
+	for _, fit := range []string{`SELECT * FROM dp_l1_regress($1, 1, features => '{age}')`, `SELECT * FROM dp_logistic_regress($1, 1, target => 'insured', features => '{age}')`} {
+		release := w.lastRelease(fit, w.dataset)
+		before := w.entries()
+		const explain = `SELECT * FROM dp_explain_score($1::text::uuid, 0.5)`
+		said := w.explain(w.analyst, explain, release)
+		if w.entries() != before || said["possible"] != "yes" || said["affordable"] != "yes" || said["model"] != "score" || said["warning"] != "" {
+			t.Errorf("%s: %v", fit, said)
+		}
+		w.mustScore(w.analyst, askScore, release, 0.5)
+		if left := one[float64](w, w.analyst, `SELECT epsilon_remaining FROM dp.budget WHERE dataset = $1`, w.dataset); said["epsilon_remaining_after"] != strconv.FormatFloat(left, 'g', -1, 64) {
+			t.Errorf("%s: foretold %s, left is %v", fit, said["epsilon_remaining_after"], left)
+		}
+		if again := w.explain(w.analyst, explain, release); !strings.Contains(again["kept_release"], "at no cost") {
+			t.Errorf("%s, asked before: %v", fit, again)
+		}
+	}
+	_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_explain_score(gen_random_uuid(), 1)`)
+	w.wantError(err, "22023", "you may score")
+	_, err = w.analyst.Exec(context.Background(), `SELECT * FROM dp_explain_score(dp_last_release($1), 1, 2)`, w.dataset)
+	w.wantError(err, "22023", "below 1")
 }

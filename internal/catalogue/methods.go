@@ -28,6 +28,9 @@ const (
 	WhiteningAuto = "auto"
 	WhiteningOn   = "on"
 	WhiteningOff  = "off"
+
+	PoolShrink = "shrink"
+	PoolNone   = "none"
 )
 
 // descent are the options of every method that descends along private gradients.

@@ -62,7 +62,7 @@ func witness(t *testing.T, x Data, seed uint64) (map[string]*fitOfBlock, *mechte
 // numbered is a table whose targets are the positions of its rows.
 func numbered(n int) Data {
 	r := rand.New(rand.NewPCG(3, 3))
-	x := Data{Shape: Shape{n, 2, true}, X: columns(1, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
 	for i := range n {
 		x.X[0][i], x.Y[i] = r.NormFloat64(), float64(i)
 	}

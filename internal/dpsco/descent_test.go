@@ -37,7 +37,7 @@ func normalTable(seed uint64, n int, noise float64, w ...float64) Data {
 
 func cloned(x Data) Data {
 	c := x
-	c.Y, c.X, c.Offset = slices.Clone(x.Y), nil, slices.Clone(x.Offset)
+	c.Y, c.X, c.Offset, c.Level = slices.Clone(x.Y), nil, slices.Clone(x.Offset), slices.Clone(x.Level)
 	for _, column := range x.X {
 		c.X = append(c.X, slices.Clone(column))
 	}
@@ -278,16 +278,16 @@ func TestPlansNameWhatIsWrong(t *testing.T) {
 		kind   error
 		phrase string
 	}{
-		{Regression{}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1}, ErrParameter, "delta is 0"},
-		{Regression{}, Shape{1000, 3, true}, privacy.Budget{Epsilon: math.NaN(), Delta: 1e-6}, ErrParameter, "eps is NaN"},
-		{Regression{}, Shape{0, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "0 rows"},
-		{Regression{Steps: 2.5}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 2.5`},
-		{Regression{Steps: 501}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 501`},
-		{Regression{Penalty: catalogue.PenaltyGroupL1, Lambda: 1}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, "groups"},
-		{Regression{Method: "sample_aggregate", Aggregator: catalogue.AggregatorCentre}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "16 blocks are too few"},
-		{Regression{Method: "sample_aggregate"}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "1000 rows are too few for eps 1 and 3 coefficients"},
-		{Regression{Method: "spgd_kamath", Blocks: 4}, Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "blocks is 4"},
-		{Regression{Method: "trimmed"}, Shape{10, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "Trim"},
+		{Regression{}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1}, ErrParameter, "delta is 0"},
+		{Regression{}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: math.NaN(), Delta: 1e-6}, ErrParameter, "eps is NaN"},
+		{Regression{}, Shape{N: 0, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "0 rows"},
+		{Regression{Steps: 2.5}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 2.5`},
+		{Regression{Steps: 501}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 501`},
+		{Regression{Penalty: catalogue.PenaltyGroupL1, Lambda: 1}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, "groups"},
+		{Regression{Method: "sample_aggregate", Aggregator: catalogue.AggregatorCentre}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "16 blocks are too few"},
+		{Regression{Method: "sample_aggregate"}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "1000 rows are too few for eps 1 and 3 coefficients"},
+		{Regression{Method: "spgd_kamath", Blocks: 4}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "blocks is 4"},
+		{Regression{Method: "trimmed"}, Shape{N: 10, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "Trim"},
 	} {
 		c.a.Loss = loss.Squared{}
 		_, err := c.a.Plan(c.s, c.b, privacy.Concentrated{})
@@ -295,7 +295,7 @@ func TestPlansNameWhatIsWrong(t *testing.T) {
 			t.Errorf("%+v: %v; want %q", c.a, err, c.phrase)
 		}
 	}
-	_, err := Regression{Loss: loss.Squared{}}.Plan(Shape{1000, 3, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.PureSum{})
+	_, err := Regression{Loss: loss.Squared{}}.Plan(Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.PureSum{})
 	if !errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), "pure accounting") {
 		t.Errorf("under pure accounting: %v", err)
 	}

@@ -19,6 +19,7 @@
 //	l1                  median regression: the choice of a method, and its two single mechanisms
 //	l1_staged           median regression in private stages
 //	score_*             how well a release predicts
+//	groups              fits by groups
 //	expect              the error to expect from noise, from public facts
 package dpsco
 
@@ -52,10 +53,11 @@ func infeasible(err error) error {
 
 // Shape is what is public about a design before it is read: N rows and D
 // coefficients. With Intercept the first coefficient belongs to a constant 1
-// that Data does not store.
+// that Data does not store. With Levels there are D for each group.
 type Shape struct {
 	N, D      int
 	Intercept bool
+	Levels    int // 0: one fit of all rows
 }
 
 // Columns returns the number of stored feature columns.
@@ -67,13 +69,15 @@ func (s Shape) Columns() int {
 }
 
 // Data is a design by columns, one person per row: X holds Shape.Columns()
-// slices of N values, Y the target. Offset, where there is one, is a known part of what is
-// predicted. A value that is missing in the table is NaN. Run owns the slices and may
-// overwrite them.
+// slices of N values, Y the target. A value that is missing in the table is NaN.
+// Level says to which group a row belongs, from 0; any number that is none of them is no
+// group. Offset, where there is one, is a known part of what is predicted. Run owns the
+// slices and may overwrite them.
 type Data struct {
 	Shape
 	X      [][]float64
 	Y      []float64
+	Level  []float64 // nil without Levels
 	Offset []float64 // of Poisson fits alone; nil: none
 }
 
@@ -92,6 +96,7 @@ type Algorithm interface {
 // all lie within Band of those that the same fit without its noise would have.
 type Plan struct {
 	Method     string
+	Runs       string // what Method auto takes, from the public facts; empty: Method itself
 	Event      privacy.Event
 	Parameters map[string]any
 	Arithmetic string    // mark in the ledger; empty: exact
@@ -110,7 +115,7 @@ const BandMiss = 0.05
 // only errors are ErrSpent and the context's own: nothing here fails because of data
 // or draw.
 func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-	if x.Shape != p.shape || len(x.X) != p.shape.Columns() {
+	if x.Shape != p.shape || len(x.X) != p.shape.Columns() || (x.Level == nil) != (x.Levels == 0) {
 		panic(fmt.Sprintf("dpsco: plan for %+v run on %+v with %d columns", p.shape, x.Shape, len(x.X)))
 	}
 	if p.spent.Swap(true) {
@@ -174,12 +179,14 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 		divide(x.Y, a.Y)
 		a.offset(&x)
 		r, err := inner(ctx, x, src)
-		for _, part := range [][]float64{r.Coefficients, r.Noise, r.StdErr, r.Low, r.High} {
-			a.unscale(part)
-		}
-		a.moveConstant(r.Coefficients, r.Low, r.High)
-		a.unscaleProducts(r.Covariance)
-		a.unscaleProducts(r.Bias)
+		r.each(func(r *Result) {
+			for _, part := range [][]float64{r.Coefficients, r.Noise, r.StdErr, r.Low, r.High} {
+				a.unscale(part)
+			}
+			a.moveConstant(r.Coefficients, r.Low, r.High)
+			a.unscaleProducts(r.Covariance)
+			a.unscaleProducts(r.Bias)
+		})
 		return r, err
 	}
 	return p, nil

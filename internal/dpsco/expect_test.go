@@ -131,7 +131,7 @@ func TestExpectServesEveryMethod(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range []Shape{{1, 1, true}, {50, 3, true}, {1_000_000, 4, false}} {
+		for _, s := range []Shape{{N: 1, D: 1, Intercept: true}, {N: 50, D: 3, Intercept: true}, {N: 1_000_000, D: 4}} {
 			b := privacy.Budget{Epsilon: 1, Delta: 1e-6}
 			_, refused := a.Plan(s, b, privacy.Concentrated{})
 			expected, err := Expect(a, s, b, privacy.Concentrated{})

@@ -9,12 +9,25 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// jointFit is a JointMoments under way. All of it but rows is released or public.
+// jointParts are the fits of a JointMoments under way: one of all rows or, once they are
+// split, one of each of the disjoint parts. What their passes release is released together.
+type jointParts struct {
+	*jointReleases
+	fits   []*jointFit
+	parts  []Data     // sensitive
+	common *commonFit // of all rows, once they are split
+}
+
+// jointFit is a fit of a part of the rows. All of it but what is marked is released or public.
 type jointFit struct {
 	*jointReleases
-	n, d, slopes float64
-	p            *mat.Dense // whitened rows are P'x; upper triangular
-	w            []float64  // the pilot fit
+	n         float64 // rows of the part
+	perRow    float64 // all rows over n: from a release, which is over all rows, to a mean of the part
+	d, slopes float64
+	grouped   bool       // of one group
+	small     bool       // of one whose size noise nearly hides
+	p         *mat.Dense // whitened rows are P'x; upper triangular
+	w         []float64  // the pilot fit
 
 	bound, cut float64 // of the next pass: row length and residual
 	within     float64 // share of residuals that are not cut
@@ -41,6 +54,11 @@ type jointFit struct {
 	meat                      *mat.SymDense
 }
 
+// newJointParts is a fit of all rows.
+func newJointParts(r *jointReleases, x Data) *jointParts {
+	return &jointParts{jointReleases: r, fits: []*jointFit{newJointFit(r)}, parts: []Data{x}}
+}
+
 // firstResidualCut is that of the first pass, in residual scales; the target is
 // then its own residual.
 const firstResidualCut = 2
@@ -48,7 +66,7 @@ const firstResidualCut = 2
 func newJointFit(r *jointReleases) *jointFit {
 	d := r.shape.D
 	f := &jointFit{
-		jointReleases: r, n: float64(r.shape.N), d: float64(d), slopes: float64(r.shape.D),
+		jointReleases: r, n: float64(r.shape.N), perRow: 1, d: float64(d), slopes: float64(r.shape.D),
 		p: mat.NewDense(d, d, nil), w: make([]float64, d), bound: r.Bound, cut: firstResidualCut * r.Scale, within: 1,
 		shortened: make([]float64, r.shape.N), at: make([]float64, d), before: make([]float64, d), sum: make([]float64, d), subgradient: make([]float64, d),
 	}
@@ -61,35 +79,64 @@ func newJointFit(r *jointReleases) *jointFit {
 	return f
 }
 
+// jointPilot is what a pilot pass sees of a part of the rows.
+type jointPilot struct {
+	moments                      *mech.Moments
+	residuals, lengths, products *mech.Histogram
+}
+
 // pilot makes one pilot pass: it releases joint moments and histograms, moves
-// the fit by a regression step, whitens, and sets the cuts of the next pass.
-func (f *jointFit) pilot(t int, x Data, src *mech.Source) {
-	last := t == pilotPasses-1
+// the fits by a regression step, whitens, and sets the cuts of the next pass.
+func (a *jointParts) pilot(t int, src *mech.Source) {
+	seen := make([]jointPilot, len(a.fits))
+	for g, f := range a.fits {
+		seen[g] = f.seePilot(t, a.parts[g])
+	}
+	joint := releaseMoments(of(seen, func(p jointPilot) *mech.Moments { return p.moments }), a.pilotContract(), a.momentNoise[t], src)
+	for g, f := range a.fits {
+		f.readMoments(t, joint[g])
+	}
+	residuals := releaseCounts(of(seen, func(p jointPilot) *mech.Histogram { return p.residuals }), a.residualNoise[t], src)
+	lengths := releaseCounts(of(seen, func(p jointPilot) *mech.Histogram { return p.lengths }), a.lengthNoise[t], src)
+	for g, f := range a.fits {
+		f.residuals = f.magnitudes(residuals[g], a.residualNoise[t], f.Scale, math.Inf(1)).run()
+		f.lengths = f.magnitudes(lengths[g], a.lengthNoise[t], 1, longest(f.shape.D)).apart()
+	}
+	if t < pilotPasses-1 {
+		for _, f := range a.fits {
+			f.nextCuts(t)
+		}
+		return
+	}
+	products := releaseCounts(of(seen, func(p jointPilot) *mech.Histogram { return p.products }), a.productNoise, src)
+	for g, f := range a.fits {
+		f.products = f.magnitudes(products[g], a.productNoise, f.Scale, math.Inf(1)).run()
+		f.chooseCuts()
+		f.weigh()
+	}
+}
+
+// magnitudes reads a histogram of the part.
+func (f *jointFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit float64) *magnitudes {
+	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.n)
+}
+
+// seePilot makes a pilot pass over a part of the rows.
+func (f *jointFit) seePilot(t int, x Data) jointPilot {
 	moments := merging[*mech.Moments]{total: mech.NewMoments(f.pilotContract())}
-	residuals, lengths, products := magnitudeCounts(x.N), magnitudeCounts(x.N), magnitudeCounts(x.N)
+	residuals, lengths, products := magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N)
 	x.scan(f.p, f.w, func() func(int, *rowBlock) {
 		m, e, l, g := moments.fork(), residuals.fork(), lengths.fork(), products.fork()
 		return func(first int, r *rowBlock) {
 			r.count(e, func(i int) float64 { return r.e[i] / f.Scale })
 			r.count(l, func(i int) float64 { return r.length[i] })
-			if last {
+			if t == pilotPasses-1 {
 				r.count(g, func(i int) float64 { return r.e[i] / f.Scale * r.length[i] })
 			}
 			r.addPilot(m, f.bound, f.cut, f.shortened[first:first+r.n])
 		}
 	})
-	joint := make([]float64, (f.shape.D+1)*(f.shape.D+1))
-	moments.merged().Release(joint, f.momentNoise[t], src)
-	f.readMoments(t, joint)
-	f.residuals = releaseMagnitudes(residuals, f.residualNoise[t], f.Scale, math.Inf(1), x.N, src).run()
-	f.lengths = releaseMagnitudes(lengths, f.lengthNoise[t], 1, longest(x.D), x.N, src).apart()
-	if last {
-		f.products = releaseMagnitudes(products, f.productNoise, f.Scale, math.Inf(1), x.N, src).run()
-		f.chooseCuts()
-		f.weigh()
-		return
-	}
-	f.nextCuts(t)
+	return jointPilot{moments.merged(), residuals.merged(), lengths.merged(), products.merged()}
 }
 
 // leastEigenvalue is below what eigenvalues of second moments are never divided by.
@@ -109,18 +156,27 @@ func (f *jointFit) readMoments(t int, joint []float64) {
 	unit := f.cut / f.bound / residualWeight / f.within
 	for i := range d {
 		for j := i; j < d; j++ {
-			f.h.SetSym(i, j, joint[i*(d+1)+j]*f.bound*f.bound)
+			f.h.SetSym(i, j, joint[i*(d+1)+j]*f.perRow*f.bound*f.bound)
 		}
-		gradient.SetVec(i, joint[i*(d+1)+d]*f.bound*f.bound*unit)
+		gradient.SetVec(i, joint[i*(d+1)+d]*f.perRow*f.bound*f.bound*unit)
 	}
 	f.hDeviation = f.momentNoise[t].NoiseMultiplier * math.Sqrt2 * jointBound * jointBound * f.bound * f.bound / f.n
-	hidden := max(f.hDeviation*math.Sqrt(f.d), leastEigenvalue)
+	deviation := f.hDeviation / math.Sqrt2 * unit // of the noise on a coordinate of the gradient
+	noise := f.hDeviation
+	if f.grouped {
+		noise = f.shrinkMoments()
+	}
+	hidden := max(noise*math.Sqrt(f.d), leastEigenvalue)
 	floor := hidden
 	if t > 0 && (f.floored == 0 || t == pilotPasses-1) {
 		floor = max(hidden, shortenedEigenvalue)
 	}
 	w := newWhitener(f.h, floor)
-	floats.Add(f.w, times(f.p, pilotStep(w, gradient, f.hDeviation/math.Sqrt2*unit)))
+	step := pilotStep(w, gradient, deviation)
+	if f.grouped {
+		step = shrunkBy(step, deviation)
+	}
+	floats.Add(f.w, times(f.p, step))
 	f.q, f.floored, f.least = w.triangular(f.h, hidden)
 	f.p.Mul(f.p, f.q)
 	f.penalise()
@@ -246,10 +302,42 @@ func (f *jointFit) skipped() int {
 	return 0
 }
 
+// jointStep is what a step sees of a part of the rows.
+type jointStep struct {
+	step, level *mech.Sum
+	meat        *mech.Moments
+}
+
 // step makes step i of least squares and, with the last, releases the level and
 // the meat.
-func (f *jointFit) step(i int, x Data, src *mech.Source) {
-	last := i == f.Steps-1
+func (a *jointParts) step(i int, src *mech.Source) {
+	last := i == a.Steps-1
+	seen := make([]jointStep, len(a.fits))
+	for g, f := range a.fits {
+		seen[g] = f.seeStep(last, a.parts[g])
+	}
+	moves := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.step }), a.stepContract(), a.stepNoise, src)
+	for g, f := range a.fits {
+		f.move(moves[g], i >= f.skipped(), last)
+	}
+	if last && a.shape.Intercept {
+		levels := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.level }), a.levelContract(), a.levelNoise, src)
+		for g, f := range a.fits {
+			f.levelScale = 1 / clampBetween(f.residuals.counted, 0.5, 1)
+			f.level = levels[g][0] * f.perRow * f.levelCut * f.levelScale
+		}
+	}
+	if last && a.Intervals {
+		meats := releaseMoments(of(seen, func(s jointStep) *mech.Moments { return s.meat }), a.meatContract(), a.meatNoise, src)
+		for g, f := range a.fits {
+			f.meat = mat.NewSymDense(f.meatContract().D, meats[g])
+			f.meat.ScaleSym(f.perRow, f.meat)
+		}
+	}
+}
+
+// seeStep makes the pass of a step over a part of the rows.
+func (f *jointFit) seeStep(last bool, x Data) jointStep {
 	w := append([]float64(nil), f.w...)
 	floats.Add(w, times(f.p, f.at))
 	steps := merging[*mech.Sum]{total: mech.NewSum(f.stepContract())}
@@ -268,29 +356,19 @@ func (f *jointFit) step(i int, x Data, src *mech.Source) {
 			}
 		}
 	})
-	move := make([]float64, f.shape.D)
-	f.stepNoise.Release(move, steps.merged().Bounded(), src)
+	return jointStep{steps.merged(), levels.merged(), meats.merged()}
+}
+
+// move makes a step that was released; the last is not moved by Psi.
+func (f *jointFit) move(step []float64, counts, last bool) {
 	copy(f.before, f.at)
-	floats.AddScaled(f.at, f.stepCut*f.stepScale, move)
-	if i >= f.skipped() {
+	floats.AddScaled(f.at, f.perRow*f.stepCut*f.stepScale, step)
+	if counts {
 		floats.Add(f.sum, f.at)
 		f.counted++
 	}
 	if !last {
 		f.proximalAt(f.at)
-		return
-	}
-	if f.shape.Intercept {
-		level := make([]float64, 1)
-		f.levelNoise.Release(level, levels.merged().Bounded(), src)
-		f.levelScale = 1 / clampBetween(f.residuals.counted, 0.5, 1)
-		f.level = level[0] * f.levelCut * f.levelScale
-	}
-	if f.Intervals {
-		d := f.meatContract().D
-		meat := make([]float64, d*d)
-		meats.merged().Release(meat, f.meatNoise, src)
-		f.meat = mat.NewSymDense(d, meat)
 	}
 }
 

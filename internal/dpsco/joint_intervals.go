@@ -33,8 +33,10 @@ func (f *jointFit) whyNoIntervals() string {
 	switch {
 	case !f.Intervals:
 		return cmp.Or(f.WhyNull, noErrors)
+	case f.small:
+		return "too few rows of this group for this budget"
 	case f.floored > 0:
-		return "noise hides some direction of the features; ask for more eps, or leave out rare or nearly redundant features"
+		return hiddenDirection(f.p, f.shape.Intercept)
 	case f.least < shortenedEigenvalue || f.lengths.excessSquare(f.bound) > mostExcess:
 		return "long rows carry too much of the features' second moments"
 	case f.lengths.index(tails) < leastLengthIndex:

@@ -29,6 +29,7 @@ type JointMoments struct {
 	Psi       prox.Operator // penalty and constraint
 	Intervals bool          // also release what intervals are made of
 	WhyNull   string        // why not
+	Pool      bool          // of fits by groups: they borrow from each other
 }
 
 // pilotPasses is the number of passes that whiten and find the pilot fit.
@@ -59,14 +60,24 @@ type jointReleases struct {
 	shape                                          Shape
 	momentNoise, residualNoise, lengthNoise        [pilotPasses]mech.Gaussian
 	productNoise, stepNoise, levelNoise, meatNoise mech.Gaussian
+	groupNoise                                     mech.Gaussian // of the sizes of groups
 }
 
 // releases shares the budget that one release of noise multiplier z would take.
 //
 // Errors: ErrInfeasible.
 func (a JointMoments) releases(s Shape, z float64) (*jointReleases, error) {
-	part := func(share float64) mech.Gaussian { return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share)} }
+	left := 1.0
+	if s.Levels > 0 {
+		left -= groupShare
+	}
+	part := func(share float64) mech.Gaussian {
+		return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share*left)}
+	}
 	r := &jointReleases{JointMoments: a, shape: s, productNoise: part(jointShares.products)}
+	if s.Levels > 0 {
+		r.groupNoise = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(groupShare)}
+	}
 	for t := range pilotPasses {
 		r.momentNoise[t], r.residualNoise[t], r.lengthNoise[t] = part(jointShares.moments[t]), part(jointShares.residuals[t]), part(jointShares.lengths[t])
 	}
@@ -88,6 +99,9 @@ func (a JointMoments) releases(s Shape, z float64) (*jointReleases, error) {
 // all lists the noises in the order of their releases.
 func (r *jointReleases) all() (noises []mech.Gaussian) {
 	for t := range pilotPasses {
+		if t == firstGroupPass && r.shape.Levels > 0 {
+			noises = append(noises, r.groupNoise)
+		}
 		noises = append(noises, r.momentNoise[t], r.residualNoise[t], r.lengthNoise[t])
 	}
 	noises = append(noises, r.productNoise)
@@ -105,6 +119,11 @@ func (r *jointReleases) all() (noises []mech.Gaussian) {
 
 // check reports whether every release can be made.
 func (r *jointReleases) check() error {
+	if r.shape.Levels > 0 {
+		if err := mech.CheckHistogram(groupBins(r.shape.Levels), r.shape.N, 1); err != nil {
+			return infeasible(err)
+		}
+	}
 	return checkReleases(r.shape.N, r.all(), r.pilotContract(), r.meatContract())
 }
 
@@ -142,19 +161,23 @@ func (a JointMoments) at(s Shape, z float64) (*stage, error) {
 		event = append(event, noise.Event())
 	}
 	return &stage{event: event, seconds: a.seconds(s), run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		fit := newJointFit(r)
+		x.silenceRowsOfNoGroup()
+		fits := newJointParts(r, x)
 		for t := range pilotPasses {
 			if err := ctx.Err(); err != nil {
 				return Result{}, err
 			}
-			fit.pilot(t, x, src)
+			if t == firstGroupPass && s.Levels > 0 {
+				fits.split(src)
+			}
+			fits.pilot(t, src)
 		}
 		for i := range a.Steps {
 			if err := ctx.Err(); err != nil {
 				return Result{}, err
 			}
-			fit.step(i, x, src)
+			fits.step(i, src)
 		}
-		return fit.finish(), nil
+		return fits.finish(), nil
 	}}, nil
 }

@@ -21,6 +21,9 @@ const (
 // eigenvalue of 1 if they took all of the budget: a function of public facts.
 func (p *problem) momentNoise() float64 { return math.Pow(p.d(), 1.5) / p.recordsPerNoise() }
 
+// momentNoiseOfAFit is that beside the second moments of a group of mean size, or of all rows.
+func (p *problem) momentNoiseOfAFit() float64 { return p.momentNoise() * float64(max(1, p.Levels)) }
+
 // chooseJointMoments decides, for least squares, whether auto whitens: then it is
 // JointMoments. The papers' methods whiten when asked.
 func (p *problem) chooseJointMoments() {
@@ -46,18 +49,18 @@ func (p *problem) jointMoments() (fit, error) {
 		return nil, fmt.Errorf("%w: method %q is for least squares, which is dp_linear_regress; ask for another method", ErrParameter, p.Method)
 	}
 	p.FeatureNorm, p.Whitening, p.Steps = p.featureNorm(), catalogue.WhiteningOn, 1
-	if p.momentNoise() > fewMoments {
+	if p.momentNoiseOfAFit() > fewMoments {
 		p.Steps = lowSteps
 	}
 	why := ""
 	switch {
 	case p.Penalty != catalogue.PenaltyNone:
 		why = "a penalty moves the coefficients on purpose"
-	case p.momentNoise() > mostIntervalMoments:
+	case p.momentNoiseOfAFit() > mostIntervalMoments:
 		why = "low information: too few rows for this budget and so many coefficients"
 	}
 	return JointMoments{
-		Bound: p.FeatureNorm, Scale: p.ResidualScale, Steps: int(p.Steps), Psi: p.bounded(), Intervals: why == "", WhyNull: why,
+		Bound: p.FeatureNorm, Scale: p.ResidualScale, Steps: int(p.Steps), Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink,
 	}, nil
 }
 
@@ -102,5 +105,5 @@ func expectedMagnitudes(noise mech.Gaussian, size, unit float64, rows int) *magn
 		}
 		counts[k], below = float64(rows)*(upTo-below), upTo
 	}
-	return readMagnitudes(counts, noise.NoiseMultiplier*math.Sqrt2, unit, math.Inf(1), rows)
+	return readMagnitudes(counts, noise.NoiseMultiplier*math.Sqrt2, unit, math.Inf(1), float64(rows))
 }

@@ -75,7 +75,7 @@ func (x Data) residual(i int, w []float64) float64 {
 func TestTheExponentialMechanismHasTheChargedEpsilon(t *testing.T) {
 	src := mechtest.Source(t, 1)
 	most := distuv.UnitNormal.Quantile(1 - lawChance/2)
-	for _, x := range l1Tables(Shape{60, 2, true}, Shape{90, 3, false}) {
+	for _, x := range l1Tables(Shape{N: 60, D: 2, Intercept: true}, Shape{N: 90, D: 3, Intercept: false}) {
 		for _, epsilon := range []float64{.3, .6} {
 			a := L1{Method: catalogue.MethodExponential, Radius: 1, Pitch: 1, Set: SetBox, Iota: .5, Theta: 1.5 + .5*float64(x.D%2)}
 			score := x.truncatedScore(a.Theta, a.Iota)
@@ -149,8 +149,8 @@ func (x Data) lawOfScore(score func(w []float64) float64, epsilon float64) (mean
 // together are what epsilon follows from (Lemma 1 of objpert.md).
 func TestObjectivePerturbationHasTheChargedEpsilon(t *testing.T) {
 	src := mechtest.Source(t, 2)
-	for _, x := range l1Tables(Shape{200, 1, false}, Shape{100, 1, true}, Shape{200, 3, true}, Shape{400, 4, false}) {
-		silent := Data{Shape: Shape{1, x.D, x.Intercept}, X: columns(x.Columns(), 1), Y: []float64{nan}}
+	for _, x := range l1Tables(Shape{N: 200, D: 1, Intercept: false}, Shape{N: 100, D: 1, Intercept: true}, Shape{N: 200, D: 3, Intercept: true}, Shape{N: 400, D: 4, Intercept: false}) {
+		silent := Data{Shape: Shape{N: 1, D: x.D, Intercept: x.Intercept}, X: columns(x.Columns(), 1), Y: []float64{nan}}
 		for _, epsilon := range []float64{.2, 1, 5} {
 			a, draws := L1{Method: catalogue.MethodObjective, Radius: 1e6, Pitch: 0x1p-26}, 600/x.D
 			var length, silentLength, charged float64

@@ -98,7 +98,7 @@ func TestQuantilesOnRealTables(t *testing.T) {
 // The exact sampler is for medians: asked for another quantile it is refused with what
 // serves, and auto takes another method.
 func TestOtherQuantilesTakeOtherMethods(t *testing.T) {
-	s, b := Shape{500, 3, true}, privacy.Budget{Epsilon: .1}
+	s, b := Shape{N: 500, D: 3, Intercept: true}, privacy.Budget{Epsilon: .1}
 	if _, err := (L1{Tau: .9, Method: catalogue.MethodExponential}).Plan(s, b, privacy.PureSum{}); !errors.Is(err, ErrParameter) {
 		t.Errorf("exponential mechanism: %v", err)
 	}

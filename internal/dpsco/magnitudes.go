@@ -44,8 +44,8 @@ const (
 
 // readMagnitudes reads a histogram of noisy counts whose noise has standard
 // deviation sd, up to limit: what is larger is not looked at.
-func readMagnitudes(noisy []float64, sd, unit, limit float64, rows int) *magnitudes {
-	m := &magnitudes{unit: unit, rows: float64(rows), sd: sd}
+func readMagnitudes(noisy []float64, sd, unit, limit, rows float64) *magnitudes {
+	m := &magnitudes{unit: unit, rows: rows, sd: sd}
 	for k, middle := range magnitudeMiddles {
 		m.quantity[k] = middle * unit
 	}

@@ -57,7 +57,7 @@ func (f *newtonFit) whyNoIntervals() string {
 	case !f.free():
 		return cutByRadius
 	case f.floored > 0:
-		return "noise hides some direction of the features; ask for more eps, or leave out rare or nearly redundant features"
+		return hiddenDirection(f.a, f.shape.Intercept)
 	case floats.Norm(f.lastMove(), 2) > mostLastStep*f.Curve.reach()*math.Sqrt(f.mean):
 		return "the last step is too long to say how much is left; ask for more eps, or give scales that fit"
 	case f.open() >= mostOpen:

@@ -38,35 +38,7 @@ func newtonFits() map[string]Newton {
 // is scaled to hide, exactly, and given the answers nothing else; every kind of
 // release is moved by most of that by some pair.
 func TestNewtonReplays(t *testing.T) {
-	largest := map[string]float64{}
-	for name, a := range newtonFits() {
-		r := rand.New(rand.NewPCG(3, uint64(len(name))))
-		_, labels := a.Curve.(logisticCurve)
-		for k := range 120 {
-			s := Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
-			x, y := neighbours(r, s, labels)
-			if a.Curve.counted() != nil {
-				asCounts(r, &x, &y)
-			}
-			z := []float64{0.01, 0.3, 3}[k%3]
-			shares, err := replay(t, func() *Plan { return planOf(t, a, s, z) }, x, y)
-			if err != nil {
-				t.Fatalf("%s, pair %d: %v", name, k, err)
-			}
-			for kind, share := range shares {
-				largest[kind] = max(largest[kind], share)
-			}
-		}
-	}
-	if len(largest) != 3 {
-		t.Errorf("releases of kinds %v; the proof knows three", largest)
-	}
-	for kind, share := range largest {
-		t.Logf("%-40s %.4f", kind, share)
-		if share < 0.7 {
-			t.Errorf("%s: no pair moves it by more than %v of what is allowed", kind, share)
-		}
-	}
+	testReplays(t, newtonFits(), func(a Newton) bool { _, labels := a.Curve.(logisticCurve); return labels })
 }
 
 // Every way to be wrong is found by a replay.
@@ -235,7 +207,7 @@ func TestNewtonCostsWhatItReleases(t *testing.T) {
 		t.Errorf("shares add up to %v", total)
 	}
 	for name, a := range newtonFits() {
-		for _, s := range []Shape{{1000, 4, true}, {1000, 4, false}} {
+		for _, s := range []Shape{{N: 1000, D: 4, Intercept: true}, {N: 1000, D: 4, Intercept: false}} {
 			p := planOf(t, a, s, 3)
 			cost, err := privacy.Price(p.Event)
 			if err != nil || math.Abs(cost.Rho*2*9-1) > 1e-9 {
@@ -246,7 +218,7 @@ func TestNewtonCostsWhatItReleases(t *testing.T) {
 	for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, privacy.AtOrder{Order: 32, Renyi: new(privacy.Renyi)}} {
 		for _, a := range []Regression{{Loss: loss.Logistic{}, Labels: true}, {Loss: loss.Huber{}}, {Loss: loss.Poisson{}}} {
 			a.Method = catalogue.MethodNewton
-			p, err := a.Plan(Shape{30_000, 5, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, accountant)
+			p, err := a.Plan(Shape{N: 30_000, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, accountant)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -333,13 +305,13 @@ func TestAutoChoosesNewtonByAPublicRule(t *testing.T) {
 		on   string
 	}{{200_000, newtonSteps, catalogue.WhiteningOn}, {20_000, newtonSteps, catalogue.WhiteningOn}, {2000, 100, catalogue.WhiteningOff}} {
 		for _, a := range []Regression{{Loss: loss.Logistic{}, Labels: true}, {Loss: loss.Huber{}}, {Loss: loss.Huber{}, Penalty: catalogue.PenaltyL1, Lambda: 0.1}} {
-			p, err := a.Plan(Shape{c.n, 5, true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})
+			p, err := a.Plan(Shape{N: c.n, D: 5, Intercept: true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})
 			if err != nil || p.Parameters["steps"] != c.want || p.Parameters["whitening"] != c.on || p.Method != catalogue.MethodAuto {
 				t.Errorf("%d rows: %v, %v", c.n, p.Parameters, err)
 			}
 		}
 	}
-	_, err := Regression{Loss: loss.Squared{}, Method: catalogue.MethodNewton}.Plan(Shape{1000, 5, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+	_, err := Regression{Loss: loss.Squared{}, Method: catalogue.MethodNewton}.Plan(Shape{N: 1000, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 	if !errors.Is(err, ErrParameter) {
 		t.Errorf("least squares: %v", err)
 	}

@@ -212,7 +212,7 @@ func TestALabelThatIsLeftOutHasItsDefault(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := a.Plan(Shape{1000, 2, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+		p, err := a.Plan(Shape{N: 1000, D: 2, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -63,6 +63,19 @@ func (p *problem) auto() (fit, error) {
 	return p.whitened(Descent{Loss: p.Loss, Psi: p.penalty(), Mean: p.clip(), Solver: steps, Leverage: p.leverage()}), nil
 }
 
+// taken names a fit of auto: the method that makes it, or what it is where none does.
+func taken(f fit) string {
+	switch f.(type) {
+	case JointMoments:
+		return catalogue.MethodJointMoments
+	case Newton:
+		return catalogue.MethodNewton
+	case Whitened:
+		return "whitened descent"
+	}
+	return "gd"
+}
+
 // leverage is the length from which on whitened rows, sqrt(d) long in the root mean
 // square, weigh less. With their weights no gradient is longer than that times the
 // loss's Lipschitz constant: nothing is clipped, so that the fit stays consistent.

@@ -21,6 +21,7 @@ type problem struct {
 	rdp     bool    // the account prices batches by their amplification
 	z       float64 // noise multiplier of one estimate, once it is known
 	why     string
+	runs    string // what auto takes; empty: the method itself
 }
 
 // pose checks the request and fills in what all methods share.
@@ -65,6 +66,9 @@ func (p *problem) defaults() error {
 	}
 	if p.Penalty == "" {
 		p.Penalty = catalogue.PenaltyNone
+	}
+	if p.Pool == "" {
+		p.Pool = catalogue.PoolShrink
 	}
 	setDefault(&p.ResidualScale, min(1, p.Loss.Lipschitz()/2))
 	p.chooseWhitening()
@@ -175,6 +179,9 @@ func (p *problem) parameters() map[string]any {
 	}
 	if p.Penalty == catalogue.PenaltyGroupL1 {
 		m["groups"] = p.Groups
+	}
+	if p.Levels > 0 {
+		m["by_levels"], m["pool"] = p.Levels, p.Pool
 	}
 	if p.Labels {
 		m["positive_label"], m["negative_label"] = p.Positive, p.Negative

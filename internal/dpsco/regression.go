@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -46,6 +47,7 @@ type Regression struct {
 	Aggregator    string  // sample_aggregate: a choice of the catalogue
 	Whitening     string  // a choice of the catalogue
 	Exposure      string  // column of what counts are counted over, for the record: Data.Offset holds its logarithm
+	Pool          string  // fits by groups: a choice of the catalogue
 }
 
 // regressionFields says where the options of the gradient models go.
@@ -56,6 +58,7 @@ var regressionFields = fields[Regression]{
 		"whitening":  func(a *Regression) *string { return &a.Whitening },
 		"aggregator": func(a *Regression) *string { return &a.Aggregator },
 		"exposure":   func(a *Regression) *string { return &a.Exposure },
+		"pool":       func(a *Regression) *string { return &a.Pool },
 	},
 	groups: map[string]func(*Regression) *[][]int{
 		"groups": func(a *Regression) *[][]int { return &a.Groups },
@@ -98,18 +101,21 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 		return nil, err
 	}
 	return &Plan{
-		Method: p.Method, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, shape: s,
+		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x.Y)
 			if p.counts() {
 				countTargets(x.Y)
 			}
 			r, err := stage.run(ctx, x, src)
-			if err == nil {
-				p.intoBall(r.Coefficients)
+			if err != nil {
+				return r, err
 			}
-			r.checkEdge(floats.Norm(r.Coefficients, 2), p.Radius)
-			return r, err
+			r.each(func(r *Result) {
+				p.intoBall(r.Coefficients)
+				r.checkEdge(floats.Norm(r.Coefficients, 2), p.Radius)
+			})
+			return r, nil
 		},
 	}, nil
 }
@@ -122,6 +128,9 @@ const mostNoise = 0x1p40
 func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 	method := methods[p.Method]
 	f, err := method(p.withNoise(0x1p10))
+	if err == nil {
+		err = p.checkGroups(f)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -148,6 +157,9 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 	fixed := p.withNoise(z)
 	if f, err = method(fixed); err != nil {
 		return nil, nil, err
+	}
+	if p.Method == catalogue.MethodAuto {
+		fixed.runs = taken(f)
 	}
 	g, err := f.at(p.Shape, z)
 	return fixed, g, err

@@ -47,7 +47,7 @@ func TestReplaysOfLognormalTables(t *testing.T) {
 			if !fitsLoss(losses[model], name) {
 				continue
 			}
-			for k, s := range []Shape{{200, 3, false}, {200, 4, true}, {600, 4, true}, {3000, 3, true}} {
+			for k, s := range []Shape{{N: 200, D: 3, Intercept: false}, {N: 200, D: 4, Intercept: true}, {N: 600, D: 4, Intercept: true}, {N: 3000, D: 3, Intercept: true}} {
 				if s.N > 600 && name != catalogue.MethodAuto {
 					continue
 				}
@@ -67,7 +67,7 @@ func TestReplaysOfLognormalTables(t *testing.T) {
 func TestReplaysOfLognormalTablesThatAreWhitened(t *testing.T) {
 	for _, name := range []string{catalogue.MethodAuto, "gd"} {
 		for model, eps := range map[string]float64{"logistic": 1.5, "huber": 2.5} {
-			for k, s := range []Shape{{200, 3, false}, {200, 4, true}} {
+			for k, s := range []Shape{{N: 200, D: 3, Intercept: false}, {N: 200, D: 4, Intercept: true}} {
 				m, _ := catalogue.Find(model)
 				a := regression(m)
 				a.Method, a.Steps, a.Whitening = name, 8, catalogue.WhiteningOn
@@ -83,7 +83,7 @@ func TestReplaysOfLognormalTablesThatAreWhitened(t *testing.T) {
 // So are descents that weigh long rows down, with so little noise that auto would take
 // another method: there the weights are felt.
 func TestReplaysOfLognormalTablesWithWeights(t *testing.T) {
-	for k, s := range []Shape{{200, 3, false}, {200, 4, true}, {600, 4, true}, {3000, 3, true}} {
+	for k, s := range []Shape{{N: 200, D: 3, Intercept: false}, {N: 200, D: 4, Intercept: true}, {N: 600, D: 4, Intercept: true}, {N: 3000, D: 3, Intercept: true}} {
 		leverage := 1.2 * math.Sqrt(float64(s.D))
 		f := Whitened{Bound: leverage, Ratio: 3, Descent: Descent{
 			Loss: loss.Huber{Delta: 1}, Psi: prox.Zero{}, Mean: mean.Clip{Norm: leverage}, Solver: solve.GD{Steps: 8, Rate: 1}, Leverage: leverage,

@@ -284,7 +284,7 @@ func TestReplaysDifferByWhatNoiseHides(t *testing.T) {
 func TestReplaysOfL1(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, method := range []string{catalogue.MethodExponential, catalogue.MethodObjective, catalogue.MethodStaged} {
-		for _, s := range []Shape{{23, 2, true}, {23, 2, false}, {7, 1, false}} {
+		for _, s := range []Shape{{N: 23, D: 2, Intercept: true}, {N: 23, D: 2, Intercept: false}, {N: 7, D: 1, Intercept: false}} {
 			a := L1{Method: method, Radius: 2}
 			for range 10 {
 				x, y := neighbours(r, s, false)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -29,6 +30,17 @@ type Result struct {
 	Covariance   *mat.SymDense
 	Bias         *mat.SymDense
 	WhyNull      string
+	Groups       []Group // of a fit by groups, which has no coefficients of its own
+}
+
+// each calls f with the result or, of a fit by groups, with that of each of them.
+func (r *Result) each(f func(*Result)) {
+	if r.Groups == nil {
+		f(r)
+	}
+	for g := range r.Groups {
+		f(&r.Groups[g].Result)
+	}
 }
 
 // PValues tests that coefficients are 0, each two-sided by the middle of its interval
@@ -68,6 +80,28 @@ const edge = 0.99
 // cutByRadius is why nothing is known of errors then. The database tells whoever reads
 // coefficients alone by these words (dp_int.tell_cut).
 const cutByRadius = "the coefficients are as large as the radius allows; ask for a larger one"
+
+// aloneShare is the share of a hidden direction from which on it counts as that of one feature.
+const aloneShare = 0.9
+
+// hiddenDirection is why nothing is known of errors where noise hides a direction of the
+// features. a takes whitened coordinates to those of the features, so that the longest axis of
+// A A' is the direction in which rows vary least. Where that is one feature alone, beside the
+// constant, the feature may not vary at all. It is post-processing of released moments.
+func hiddenDirection(a *mat.Dense, intercept bool) string {
+	var gram mat.SymDense
+	gram.SymOuterK(1, a)
+	axes := newWhitener(&gram, 0).vectors
+	d := gram.SymmetricDim()
+	direction := mat.Col(nil, d-1, axes)
+	if intercept {
+		direction = direction[1:]
+	}
+	if d > 1 && square(floats.Norm(direction, math.Inf(1))) >= aloneShare*floats.Dot(direction, direction) {
+		return "noise hides some direction of the features, that of one feature alone: is it constant, or a rare flag? Leave it out, or ask for more eps"
+	}
+	return "noise hides some direction of the features; ask for more eps, or leave out rare or nearly redundant features"
+}
 
 // checkEdge says so where the radius may have cut the coefficients, of which size is the
 // norm, and takes back what is then not known of their errors.

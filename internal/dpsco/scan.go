@@ -2,6 +2,7 @@ package dpsco
 
 import (
 	"math"
+	"slices"
 
 	"dpsidecar/internal/mech"
 
@@ -53,12 +54,41 @@ func magnitudeCounts(n int) *merging[*mech.Histogram] {
 	return &merging[*mech.Histogram]{total: mech.NewHistogram(halfOctaves, n, 1)}
 }
 
-// releaseMagnitudes releases such a histogram of magnitudes in units, and reads it up to
-// limit.
+// of returns a field of every part.
+func of[S, T any](parts []S, field func(S) T) []T {
+	fields := make([]T, len(parts))
+	for g, part := range parts {
+		fields[g] = field(part)
+	}
+	return fields
+}
+
+// releaseSums releases sums of disjoint parts of the rows together, each over all rows.
+func releaseSums(parts []*mech.Sum, c mech.Contract, noise mech.Gaussian, src *mech.Source) [][]float64 {
+	all := make([]float64, c.D*len(parts))
+	noise.Release(all, mech.Disjoint(of(parts, (*mech.Sum).Bounded)), src)
+	return slices.Collect(slices.Chunk(all, c.D))
+}
+
+// releaseMoments does so with second moments.
+func releaseMoments(parts []*mech.Moments, c mech.MomentContract, noise mech.Gaussian, src *mech.Source) [][]float64 {
+	all := make([]float64, c.D*c.D*len(parts))
+	mech.ReleaseDisjoint(all, parts, noise, src)
+	return slices.Collect(slices.Chunk(all, c.D*c.D))
+}
+
+// releaseCounts does so with histograms of magnitudes, as counts.
+func releaseCounts(parts []*mech.Histogram, noise mech.Gaussian, src *mech.Source) [][]float64 {
+	all := make([]float64, magnitudeBins*len(parts))
+	noise.Release(all, mech.Disjoint(of(parts, (*mech.Histogram).Bounded)), src)
+	return slices.Collect(slices.Chunk(all, magnitudeBins))
+}
+
+// releaseMagnitudes releases a histogram of magnitudes of all n rows, in units, and reads
+// it up to limit.
 func releaseMagnitudes(h *merging[*mech.Histogram], noise mech.Gaussian, unit, limit float64, n int, src *mech.Source) *magnitudes {
-	noisy := make([]float64, magnitudeBins)
-	noise.Release(noisy, h.merged().Bounded(), src)
-	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, n)
+	noisy := releaseCounts([]*mech.Histogram{h.merged()}, noise, src)
+	return readMagnitudes(noisy[0], noise.NoiseMultiplier*math.Sqrt2, unit, limit, float64(n))
 }
 
 // longest is up to which length rows of d whitened coordinates are looked at.

@@ -102,7 +102,7 @@ func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mec
 	})
 	noisy := make([]float64, 2*halfOctaves.Half)
 	g.noises[name].Release(noisy, counts.merged().Bounded(), src)
-	return readMagnitudes(noisy, countDeviation(g.noises[name]), unit, math.Inf(1), rows.N).run()
+	return readMagnitudes(noisy, countDeviation(g.noises[name]), unit, math.Inf(1), float64(rows.N)).run()
 }
 
 // heavierTails is how many times its deviation Laplace noise reaches where normal noise of

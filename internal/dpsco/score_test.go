@@ -139,7 +139,7 @@ func TestAScoreCostsItsBudget(t *testing.T) {
 	for name, a := range scores() {
 		for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, order} {
 			for _, b := range []privacy.Budget{{Epsilon: 0.1, Delta: 1e-6}, {Epsilon: 3, Delta: 1e-5}} {
-				p, err := a.Plan(Shape{1000, 2, true}, b, accountant)
+				p, err := a.Plan(Shape{N: 1000, D: 2, Intercept: true}, b, accountant)
 				if errors.Is(err, ErrInfeasible) && accountant == order && b.Epsilon < 1 {
 					continue // less than the order can prove
 				}
@@ -152,13 +152,13 @@ func TestAScoreCostsItsBudget(t *testing.T) {
 				}
 			}
 		}
-		p, err := a.Plan(Shape{1000, 2, true}, privacy.Budget{Epsilon: 0.1}, privacy.PureSum{})
+		p, err := a.Plan(Shape{N: 1000, D: 2, Intercept: true}, privacy.Budget{Epsilon: 0.1}, privacy.PureSum{})
 		if err != nil || p.Event != (privacy.Pure{Epsilon: 0.1}) {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
 	}
 	for _, epsilon := range []float64{0.1, 0.7, 1, 1.1, 3.3} { // of most of which .75 is no float64
-		g, _, err := scores()["labels"].pureNoise(Shape{1000, 2, true}, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
+		g, _, err := scores()["labels"].pureNoise(Shape{N: 1000, D: 2, Intercept: true}, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestAScoreCostsItsBudget(t *testing.T) {
 }
 
 func TestWhatCannotBeScoredIsRefused(t *testing.T) {
-	s, b := Shape{100, 2, true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
+	s, b := Shape{N: 100, D: 2, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
 	good := Score{Coefficients: []float64{1, 2}}
 	for name, c := range map[string]struct {
 		Score
@@ -196,7 +196,7 @@ func TestWhatCannotBeScoredIsRefused(t *testing.T) {
 		"eps 0":                {good, s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, ErrParameter},
 		"delta 1":              {good, s, privacy.Budget{Epsilon: 1, Delta: 1}, privacy.Concentrated{}, ErrParameter},
 		"delta on a pure data": {good, s, b, privacy.PureSum{}, ErrInfeasible},
-		"no rows":              {good, Shape{0, 2, true}, b, privacy.Concentrated{}, ErrInfeasible},
+		"no rows":              {good, Shape{N: 0, D: 2, Intercept: true}, b, privacy.Concentrated{}, ErrInfeasible},
 	} {
 		if _, err := c.Score.Plan(c.Shape, c.Budget, c.Accountant); !errors.Is(err, c.error) {
 			t.Errorf("%s: %v", name, err)
@@ -300,7 +300,7 @@ func TestScoresOfAwkwardTables(t *testing.T) {
 		for name, fill := range fills {
 			for _, delta := range []float64{1e-6, 0} {
 				for _, n := range []int{1, 5000} {
-					x := Data{Shape: Shape{n, 2, true}, X: columns(1, n), Y: make([]float64, n)}
+					x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
 					for i := range n {
 						x.set(i, func(int) float64 { return fill(i) })
 					}

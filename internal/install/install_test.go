@@ -257,6 +257,35 @@ func TestMigrateUpDownUp(t *testing.T) {
 	install(t, config)
 }
 
+// Between the migration that gives accounts more sums and the functions that add them up, an
+// older build's functions charge nothing: also where an upgrade was taken back before.
+func TestNothingIsChargedBetweenSumsAndTheirFunctions(t *testing.T) {
+	const before, sums = 21, 22
+	c := cluster(t)
+	db := c.Database(t)
+	admin := parse(t, c.SuperuserURL(db))
+	config := Config{Admin: admin}
+	install(t, config)
+	for at := Latest(); at > before; {
+		var err error
+		if at, err = Down(t.Context(), admin); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Exec(t, db, `SET ROLE dp_owner; CREATE FUNCTION dp_int.ledger_append(e dp_int.ledger) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN 1; END'`)
+	if err := migrateOne(admin, before, +1); err != nil {
+		t.Fatal(err)
+	}
+	const appends = `SELECT to_regprocedure('dp_int.ledger_append(dp_int.ledger)') IS NOT NULL`
+	if v, err := Version(t.Context(), admin); err != nil || v != sums || query[bool](t, c, db, appends) {
+		t.Errorf("at version %d an older build's function still charges: %v", v, err)
+	}
+	install(t, config)
+	if !query[bool](t, c, db, appends) {
+		t.Error("nothing can be charged after the upgrade")
+	}
+}
+
 // Functions and views are replaced under readers, who notice nothing; an open
 // transaction that has read ends the attempt soon, and with it what others wait for.
 func TestReplacingCodeUnderReaders(t *testing.T) {

@@ -91,6 +91,9 @@ func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 	for j, width := range plan.Band {
 		e.add("noise_band:"+c.terms()[j], strconv.FormatFloat(width, 'g', 3, 64))
 	}
+	if c.Scored != nil {
+		return e, nil // its intervals come with it
+	}
 	return e, s.addExpectedError(e, c, n, plan)
 }
 
@@ -127,7 +130,11 @@ func (s *Sidecar) publicRows(ctx context.Context, c *claim) (int64, error) {
 // addPlan adds method, reason and every public parameter.
 func (e *explanation) addPlan(p *dpsco.Plan) {
 	parameters := maps.Clone(p.Parameters)
-	e.add("method", p.Method)
+	method := p.Method
+	if p.Runs != "" {
+		method = fmt.Sprintf("%s (%s)", p.Method, p.Runs)
+	}
+	e.add("method", method)
 	for _, first := range []struct{ name, parameter string }{
 		{"why", "why"}, {"rows", "rows"}, {"coefficients", "coefficients"}, {"iterations", "steps"}, {"noise_multiplier", "noise_multiplier"},
 	} {
@@ -234,6 +241,10 @@ const smallNoise = 0.1
 // addNoiseAtScales adds what noise would do to features as large and as independent as their
 // scales, and how many rows would make it small there.
 func (s *Sidecar) addNoiseAtScales(e *explanation, c *claim, n int64) error {
+	if !c.anyScale() {
+		e.add("noise_at_scales", "not known: no scale is registered for these columns")
+		return nil
+	}
 	algorithm, err := c.algorithm()
 	if err != nil {
 		return err

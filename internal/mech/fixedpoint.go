@@ -71,6 +71,7 @@ type sensitivity interface {
 	l2Squared() *big.Int
 	l1() *big.Int
 	inUnits(steps *big.Int) float64 // in the units of the release
+	most() int                      // how many records there can be
 }
 
 // l2Squared implements sensitivity.
@@ -95,6 +96,9 @@ func (c Contract) l1() *big.Int {
 	return coordinates.Lsh(coordinates, c.bits()+1)
 }
 
+// most implements sensitivity.
+func (c Contract) most() int { return c.N }
+
 // Bounded is a sensitive vector together with a bound on how far one record can
 // move it. It has no accessor and does not print: a mechanism is the only way
 // out, and the first one takes the value away, so that one charge cannot pay
@@ -105,6 +109,8 @@ type sealed struct {
 	sensitive
 	contract sensitivity
 	totals   []int64 // grid steps; nil when released
+	sums     bool    // of one contribution a record: a record that is left out moves them half as far as one replaced
+	records  int     // of which they are sums
 }
 
 // sensitive hides what it is embedded in from every verb of fmt.
@@ -115,6 +121,26 @@ func (sensitive) Format(f fmt.State, _ rune) { fmt.Fprint(f, "(sensitive)") }
 
 // Show is for tests: only packages below this one can name its argument.
 func (b Bounded) Show(view hook.Viewer) { view(b.totals, b.contract.l2Squared()) }
+
+// Disjoint joins the sums of parts of the records, of which no two hold the same record,
+// under their one contract: a release of it makes all of them public at the cost of one,
+// also where a record is replaced by one of another part (proof: disjoint.md). It takes
+// the parts away. It panics when contracts differ, when a part is not a sum of
+// contributions, and when they are of more records than the contract allows.
+func Disjoint(parts []Bounded) Bounded {
+	joined := &sealed{contract: parts[0].contract, sums: true}
+	for _, part := range parts {
+		if !part.sums || part.contract != joined.contract {
+			panic("mech: parts that are not sums under one contract")
+		}
+		if joined.records += part.records; joined.records > joined.contract.most() {
+			panic("mech: more records in all parts than N")
+		}
+		_, totals := part.unseal()
+		joined.totals = append(joined.totals, totals...)
+	}
+	return Bounded{joined}
+}
 
 // unseal takes the value away.
 func (b Bounded) unseal() (sensitivity, []int64) {
@@ -205,7 +231,7 @@ func (s *Sum) Merge(part *Sum) {
 // Bounded returns the sum and leaves s empty. Records that were not added
 // contribute zero.
 func (s *Sum) Bounded() Bounded {
-	b := Bounded{&sealed{contract: s.contract, totals: s.totals}}
+	b := Bounded{&sealed{contract: s.contract, totals: s.totals, sums: true, records: s.records}}
 	s.totals = make([]int64, s.contract.D)
 	s.clear()
 	return b

@@ -127,8 +127,9 @@ func (h *Histogram) Bounded() Bounded {
 	for k := range totals {
 		totals[k] <<= h.shape.bits()
 	}
+	b := Bounded{&sealed{contract: h.shape, totals: totals, sums: true, records: h.records}}
 	h.counts, h.records = make([]int64, len(totals)), 0
-	return Bounded{&sealed{contract: h.shape, totals: totals}}
+	return b
 }
 
 // countContract is the sensitivity of counts. A count of one is 2^bits steps: the
@@ -136,6 +137,8 @@ func (h *Histogram) Bounded() Bounded {
 type countContract struct{ n, d int }
 
 func (s countContract) bits() uint { return Contract{N: s.n}.bits() + 1 }
+
+func (s countContract) most() int { return s.n }
 
 func (s countContract) l2Squared() *big.Int {
 	return new(big.Int).Lsh(big.NewInt(int64(s.d)), 2*s.bits()+1)

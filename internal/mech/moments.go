@@ -51,8 +51,10 @@ func (c MomentContract) inUnits(steps *big.Int) float64 {
 	return math.Ldexp(v, -2*int(c.bits())) / float64(c.N) * c.Bound * c.Bound
 }
 
-// weight returns how often entry k of the upper triangle stands in the matrix.
+// weight returns how often entry k of upper triangles, one after the other, stands in
+// their matrices.
 func (c MomentContract) weight(k int) int64 {
+	k %= c.D * (c.D + 1) / 2
 	for row := c.D; k >= row; row-- {
 		k -= row
 	}
@@ -218,25 +220,55 @@ type MomentNoise interface {
 //
 // Privacy: noise.Event (proofs: moments.md, matrixlaplace.md).
 func (m *Moments) Release(dst []float64, noise MomentNoise, src *Source) {
+	ReleaseDisjoint(dst, []*Moments{m}, noise, src)
+}
+
+// ReleaseDisjoint is Release of the moments of parts of the records, of which no two
+// hold the same record, one after the other, at the cost of one: each is divided by N,
+// the number of records in all parts. It panics when contracts differ and when the parts
+// have more records than N.
+//
+// Privacy: noise.Event, also where a record is replaced by one of another part (proof:
+// disjoint.md).
+func ReleaseDisjoint(dst []float64, parts []*Moments, noise MomentNoise, src *Source) {
 	if err := noise.Check(); err != nil {
 		panic(err.Error())
 	}
-	d := m.contract.D
-	if len(dst) != d*d {
+	contract, totals := joinMoments(parts)
+	d := contract.D
+	if len(dst) != d*d*len(parts) {
 		panic("mech: a release of the wrong length")
 	}
-	from := src.begin(noise, m.contract, noise.hides(m.contract, m.totals))
-	entry, total, k := noise.entries(m.contract, from), new(big.Int), 0
-	for i := range d {
-		for j := i; j < d; j++ {
-			y := entry(i, j)
-			v := m.contract.inUnits(y.Add(y, total.SetInt64(m.totals[k])))
-			dst[i*d+j], dst[j*d+i] = v, v
-			k++
+	from := src.begin(noise, contract, noise.hides(contract, totals))
+	total, k := new(big.Int), 0
+	for part := range parts {
+		entry, matrix := noise.entries(contract, from), dst[part*d*d:]
+		for i := range d {
+			for j := i; j < d; j++ {
+				y := entry(i, j)
+				v := contract.inUnits(y.Add(y, total.SetInt64(totals[k])))
+				matrix[i*d+j], matrix[j*d+i] = v, v
+				k++
+			}
 		}
 	}
 	src.end(dst)
-	m.clear()
+}
+
+// joinMoments takes the totals of all parts away.
+func joinMoments(parts []*Moments) (contract MomentContract, totals []int64) {
+	contract, records := parts[0].contract, 0
+	for _, m := range parts {
+		if m.contract != contract {
+			panic("mech: sums under different contracts")
+		}
+		if records += m.records; records > contract.N {
+			panic("mech: more records in all parts than N")
+		}
+		totals = append(totals, m.totals...)
+		m.clear()
+	}
+	return contract, totals
 }
 
 // hides implements MomentNoise.

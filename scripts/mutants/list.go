@@ -345,4 +345,12 @@ var mutants = []mutant{
 		`t.rest = 0 AND t.epsilon <= p_epsilon THEN`, `t.epsilon <= p_epsilon THEN`, []tests{{"./tests", "TestFiltersAgreeWithTheModel"}}},
 	{"filters: the database mixes them in one history", "sql/functions/accounts.sql",
 		`t.rest = 0 AND t.epsilon <= p_epsilon THEN`, `t.rest_rho <= p_cap AND t.epsilon <= p_epsilon THEN`, []tests{{"./tests", "TestFiltersAgreeWithTheModel"}}},
+
+	// Fits by groups.
+	{"a group works with its true size", "internal/dpsco/joint_groups.go",
+		`all.ofGroup(part.N, sizes[g], released[g])`, `all.ofGroup(part.N, 0*sizes[g]+float64(max(part.N, 1)), released[g])`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
+	{"a row is in two groups", "internal/dpsco/groups.go",
+		`x.rows(starts[g], starts[g+1])`, `x.rows(max(0, starts[g]-1), starts[g+1])`, []tests{{"./internal/dpsco", "TestRowsAreSortedByGroup"}}},
+	{"disjoint parts may hold more records than N", "internal/mech/fixedpoint.go",
+		`if joined.records += part.records; joined.records > joined.contract.most() {`, `if joined.records += part.records; joined.records < 0 {`, []tests{{"./internal/mech", "TestMisuseOfDisjointPanics"}}},
 }

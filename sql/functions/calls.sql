@@ -201,6 +201,7 @@ DECLARE
 BEGIN
   IF kept IS NOT NULL THEN
     RETURN QUERY SELECT c.term, c.coef FROM dp_int.coefficients(kept) c;
+    PERFORM dp_int.tell_kept(kept);
   ELSE
     PERFORM dp_int.warn(r);
     RETURN QUERY

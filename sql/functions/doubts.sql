@@ -22,24 +22,36 @@ DECLARE
   eps CONSTANT float8 := p_body ->> 'eps';
   delta CONSTANT float8 := p_body ->> 'delta';
   coefficients CONSTANT int := jsonb_array_length(p_body -> 'features') + (p_body ->> 'intercept')::boolean::int;
+  scaled boolean;  -- is a scale registered for any of its columns?
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   d.row_count := coalesce(d.row_count, p_rows);
-  IF NOT d.scales ?| ARRAY(SELECT target UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) THEN
+  scaled := d.scales ?| ARRAY(SELECT target UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features'));
+  IF NOT scaled THEN
     RETURN NEXT 'no scale is registered: were they forgotten? A steward registers typical magnitudes, from public knowledge';
     IF options ->> 'method' = 'exponential_mechanism' THEN
       RETURN NEXT 'without scales the exact sampler may not end within the time that a job may take, and the budget would be spent all the same';
     END IF;
   END IF;
-  IF d.row_count < dp_int.least_rows(asked, coefficients, eps, delta) THEN
-    RETURN NEXT format('too few rows for %s coefficients at eps %s: noise beyond a tenth of the scale is to be expected, and beyond that where flags are rare or features go together; ask for more eps or fewer features',
-      coefficients, eps);
+  IF asked <> 'score' AND d.row_count < dp_int.least_rows(asked, coefficients, eps, delta) THEN
+    RETURN NEXT format('too few rows for %s coefficients at eps %s: noise beyond a tenth of %s is to be expected, and beyond that where flags are rare or features go together; ask for more eps or fewer features',
+      coefficients, eps, CASE WHEN scaled THEN 'the scale' ELSE '1, as which a scale counts that is not registered,' END);
   END IF;
   IF delta * d.row_count > 1 THEN
     RETURN NEXT 'delta is above one in the number of rows: it would allow a method to publish somebody''s row now and then';
   END IF;
   IF eps > 10 THEN
     RETURN NEXT format('eps %s promises little: one person may change the probability of an answer by a factor of e^%s', eps, eps);
+  END IF;
+END $$;
+
+-- Tells a steward who registers without any scale what that means, before anybody asks.
+CREATE OR REPLACE FUNCTION dp_int.tell_unscaled(p_dataset text, p_scales jsonb) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF p_scales = '{}' THEN
+    RAISE NOTICE 'dpsidecar: data set "%" is registered without scales: every column counts as if its values were about as large as 1', p_dataset
+      USING HINT = 'Where columns are larger or smaller, most fits are cut short or drown in noise, and dp_explain cannot say by how much. Give typical magnitudes from public knowledge, never read from the rows, for instance scales => ''{"cost": 5000, "age": 50}''; flags and what is of size 1 need none. Until something is asked, dp_unregister and dp_register again cost nothing.';
   END IF;
 END $$;
 

@@ -6,11 +6,23 @@
 CREATE OR REPLACE FUNCTION dp_int.ask(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
                            p_features name[], p_intercept boolean, p_options jsonb, p_from jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
-DECLARE
-  r dp_int.request;
 BEGIN
   PERFORM dp_int.refuse_elsewhere(p_from);
-  r := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, false);
+  PERFORM dp_int.insert_inquiry(p_id, p_caller, dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, false));
+END $$;
+
+-- That of dp_explain_score.
+CREATE OR REPLACE FUNCTION dp_int.ask_score(p_id uuid, p_caller name, p_release uuid, p_eps float8, p_delta float8, p_from jsonb) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+BEGIN
+  PERFORM dp_int.refuse_elsewhere(p_from);
+  PERFORM dp_int.insert_inquiry(p_id, p_caller, dp_int.prepare_score(p_caller, p_release, p_eps, p_delta));
+END $$;
+
+-- Puts a question about a request where sidecars find it.
+CREATE OR REPLACE FUNCTION dp_int.insert_inquiry(p_id uuid, p_caller name, r dp_int.request) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
   IF dp_int.sidecars_alive() = 0 THEN
     RAISE EXCEPTION 'no dpsidecar is connected to database "%"', current_database()
       USING ERRCODE = 'DP001', HINT = 'Start one with dpsidecar serve. No privacy budget was spent.';
@@ -54,7 +66,7 @@ BEGIN
   RETURNING * INTO q;
   RETURN CASE WHEN FOUND THEN
     jsonb_build_object('id', q.id, 'model', q.request ->> 'model', 'request', q.request, 'dataset', dp_int.facts(q.dataset),
-                       'former', dp_int.former(q.dataset, q.request)) END;
+                       'former', dp_int.former(q.dataset, q.request), 'scored', dp_int.scored(q.request)) END;
 END $$;
 
 CREATE OR REPLACE FUNCTION dp_int.inquiry_answer(p_id uuid, p_answer jsonb) RETURNS void
@@ -169,6 +181,22 @@ BEGIN
   END LOOP;
 END $$;
 
+-- Asks a sidecar by a call of the loopback, and returns its answer.
+CREATE OR REPLACE FUNCTION dp_int.ask_sidecar(p_id uuid, p_ask text) RETURNS TABLE(property text, value text)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  connection CONSTANT text := dp_int.loopback_open(dp_int.job_channel(p_id));
+  code text; message text; hint text;
+BEGIN
+  PERFORM FROM dp_dblink.dblink(connection, p_ask) AS t(asked text);
+  RETURN QUERY SELECT a.property, a.value FROM dp_int.loopback_answer(connection, session_user, p_id) AS a;
+  PERFORM dp_int.loopback_release(connection);
+EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled out
+  GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+  PERFORM dp_dblink.dblink_disconnect(connection);
+  RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = coalesce(nullif(hint, ''), 'No privacy budget was spent.');
+END $$;
+
 CREATE OR REPLACE FUNCTION public.dp_explain(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
                                   intercept boolean DEFAULT true, options jsonb DEFAULT '{}') RETURNS TABLE(property text, value text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 30
@@ -178,28 +206,70 @@ DECLARE
   r CONSTANT dp_int.request := dp_int.prepare(session_user, dp_explain.model, dp_explain.dataset, dp_explain.eps, dp_explain.delta,
                                               dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options, false);
   id CONSTANT uuid := gen_random_uuid();
-  connection CONSTANT text := dp_int.loopback_open(dp_int.job_channel(id));
-  code text; message text; hint text;
 BEGIN
-  PERFORM FROM dp_dblink.dblink(connection, format('SELECT dp_int.ask(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', id, session_user, r.model,
-    dp_explain.dataset, r.eps, r.delta, dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options, dp_int.here())) AS t(asked text);
-  RETURN QUERY SELECT a.property, a.value FROM dp_int.loopback_answer(connection, session_user, id) AS a;
-  PERFORM dp_int.loopback_release(connection);
-EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled out
-  GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
-  PERFORM dp_dblink.dblink_disconnect(connection);
-  RAISE EXCEPTION '%', message USING ERRCODE = code, HINT = coalesce(nullif(hint, ''), 'No privacy budget was spent.');
+  RETURN QUERY SELECT a.property, a.value
+    FROM dp_int.ask_sidecar(id, format('SELECT dp_int.ask(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', id, session_user, r.model, dp_explain.dataset, r.eps, r.delta,
+           dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options, dp_int.here())) AS a;
 END $$;
 COMMENT ON FUNCTION public.dp_explain IS
   'What a request would do, cost and leave, and how large the error from its noise may be expected to be: from public facts alone, at no cost.';
+
+CREATE OR REPLACE FUNCTION public.dp_explain_score(release uuid, eps float8, delta float8 DEFAULT NULL) RETURNS TABLE(property text, value text)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
+SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
+DECLARE
+  r CONSTANT dp_int.request := dp_int.prepare_score(session_user, dp_explain_score.release, dp_explain_score.eps, dp_explain_score.delta);
+  id CONSTANT uuid := gen_random_uuid();
+BEGIN
+  RETURN QUERY SELECT a.property, a.value
+    FROM dp_int.ask_sidecar(id, format('SELECT dp_int.ask_score(%L, %L, %L, %L, %L, %L)', id, session_user, dp_explain_score.release, r.eps, r.delta, dp_int.here())) AS a;
+END $$;
+COMMENT ON FUNCTION public.dp_explain_score IS
+  'What dp_score of the same release, eps and delta would cost and leave: from public facts alone, at no cost.';
+
+-- The data sets that the caller may see, those first that he may ask about. label: the first
+-- column, target before features, of which it is known which values are labels.
+CREATE OR REPLACE FUNCTION dp_int.helpful_datasets() RETURNS TABLE(name text, relation text, target text, features text[], scales jsonb, labels jsonb,
+                                                                   epsilon numeric, delta numeric, label text)
+LANGUAGE sql STABLE AS $$
+  SELECT d.name, format('%I.%I', d.schema_name, d.relation_name), d.target::text, d.features::text[], d.scales, d.labels, d.epsilon, a.delta,
+         (SELECT c.name::text FROM unnest(d.target || d.features) WITH ORDINALITY AS c(name, position)
+           WHERE d.labels ? c.name::text OR dp_int.is_boolean(d.relid, c.name) ORDER BY c.position LIMIT 1)
+    FROM dp_int.dataset d
+    JOIN dp_int.account a ON a.id = d.account, LATERAL (SELECT d.id IN (SELECT dataset FROM dp_int.my_grant)) AS g(granted)
+   WHERE d.unregistered_at IS NULL AND (g.granted OR pg_has_role(session_user, 'dp_admin', 'USAGE'))
+   ORDER BY g.granted DESC, d.name
+$$;
+
+-- A call of a model that spends a delta, on the first data set that has one and, where
+-- targets are labels, a column whose labels are known. Where there is none the example
+-- asks what would be: that runs too, and says what is missing.
+CREATE OR REPLACE FUNCTION dp_int.example_of(p_model text) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  classifies CONSTANT boolean := (SELECT m.labels FROM dp_int.model m WHERE m.name = p_model);
+  d record;
+BEGIN
+  SELECT h.* INTO d FROM dp_int.helpful_datasets() h WHERE h.delta > 0 AND (NOT classifies OR h.label IS NOT NULL) LIMIT 1;
+  IF FOUND THEN
+    RETURN format('SELECT * FROM dp_%s_regress(%L, 1.0%s)', p_model, d.name, CASE WHEN classifies AND d.label <> d.target THEN format(', target => %L', d.label) END);
+  END IF;
+  SELECT h.* INTO d FROM dp_int.helpful_datasets() h LIMIT 1;
+  IF NOT FOUND THEN
+    RETURN format('SELECT * FROM dp_%s_regress(''claims'', 1.0%s)', p_model, CASE WHEN classifies THEN ', target => ''insured''' END);
+  END IF;
+  RETURN format('SELECT * FROM dp_explain(%L, %L, 1.0%s)', p_model, d.name,
+                CASE WHEN classifies AND d.label IS NULL THEN ', options => ''{"positive_label": 1, "negative_label": 0}'''
+                     WHEN classifies AND d.label <> d.target THEN format(', target => %L', d.label) END);
+END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_help() RETURNS TABLE(name text, does text, example text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT c.name, c.does, h.example
     FROM (VALUES
-      (1, 'dp_admin', 'dp_register', 'registers a relation, one row a person, with its whole budget', 'SELECT dp_register(''%s_too'', ''%r'', ''%t'', ''%f'', 1, %d)'),
+      (1, 'dp_admin', 'dp_register', 'registers a relation, one row a person, with its whole budget', 'SELECT dp_register(''%s_too'', ''%r'', ''%t'', ''%f'', 1, %d, scales => ''%c'')'),
       (2, 'dp_admin', 'dp_grant', 'lets somebody ask', 'SELECT dp_grant(''%s'', session_user)'),
-      (3, 'dp_admin', 'dp_set_labels', 'declares which two values of a column are labels', 'SELECT dp_set_labels(''%s'', ''{}'')'),
+      (3, 'dp_admin', 'dp_set_labels', 'declares which two values of a column are labels, as in {"readmitted": [0, 1]}', 'SELECT dp_set_labels(''%s'', ''%l'')'),
       (4, 'dp_admin', 'dp_revoke', 'takes a grant back', 'SELECT dp_revoke(''%s'', session_user)'),
       (5, 'dp_admin', 'dp_set_budget', 'sets the whole budget; what was spent stays spent', 'SELECT dp_set_budget(''%s'', %e, %d)'),
       (6, 'dp_admin', 'dp_unregister', 'ends a data set; what was spent on its people stays spent', 'SELECT dp_unregister(''%s'')'),
@@ -209,9 +279,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (10, 'dp_admin', 'dp_set_queue_limit', 'how many jobs of one caller may be queued', 'SELECT dp_set_queue_limit(1000)'),
       (0, NULL, 'dp_explain', 'what a request would do, cost and leave; spends nothing', 'SELECT * FROM dp_explain(''l1'', ''%s'', 1.0)'),
       (12, 'dp_analyst', 'dp_l1_regress', 'median regression, for heavy tails', 'SELECT * FROM dp_l1_regress(''%s'', 1.0)'),
-      (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and fourteen methods', 'SELECT * FROM dp_linear_regress(''%s'', 1.0, 1e-6)'),
-      (14, 'dp_analyst', 'dp_huber_regress', 'robust linear regression', 'SELECT * FROM dp_huber_regress(''%s'', 1.0, 1e-6)'),
-      (15, 'dp_analyst', 'dp_logistic_regress', 'log-odds of a label', 'SELECT * FROM dp_logistic_regress(''%s'', 1.0, 1e-6, target => ''%t'', options => ''{"positive_label": 1, "negative_label": 0}'')'),
+      (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and fourteen methods', '%L'),
+      (14, 'dp_analyst', 'dp_huber_regress', 'robust linear regression', '%H'),
+      (15, 'dp_analyst', 'dp_logistic_regress', 'log-odds of a label', '%G'),
       (16, 'dp_analyst', 'dp_last_release', 'your latest release on a data set', 'SELECT dp_last_release(''%s'')'),
       (17, 'dp_analyst', 'dp_submit', 'queues a request and returns its job', 'SELECT dp_submit(''l1'', ''%s'', 0.5)'),
       (18, 'dp_analyst', 'dp_status', 'where a job stands', 'SELECT s.* FROM dp.jobs j, dp_status(j.id) s'),
@@ -221,12 +291,13 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (22, NULL, 'dp.jobs', 'your jobs; for stewards everybody''s', 'SELECT * FROM dp.jobs'),
       (23, 'dp_analyst', 'dp_score', 'how well a release predicts, with intervals; charged like a fit', 'SELECT s.* FROM dp_last_release(''%s'') r, dp_score(r, 0.5) s WHERE r IS NOT NULL'),
       (24, 'dp_analyst', 'dp_submit_score', 'queues a score and returns its job', 'SELECT dp_submit_score(r, 0.5) FROM dp_last_release(''%s'') r WHERE r IS NOT NULL'),
-      (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model <> ''score'' LIMIT 1'),
+      (25, 'dp_analyst', 'dp_explain_score', 'what a score would cost and leave; spends nothing', 'SELECT e.* FROM dp_last_release(''%s'') r, dp_explain_score(r, 0.5) e WHERE r IS NOT NULL'),
+      (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
       (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model <> ''score'' LIMIT 1'),
       (33, NULL, 'dp_summary', 'a release as a table of results: errors, tests and intervals', 'SELECT s.* FROM dp.releases r, dp_summary(r.id) s WHERE r.dataset = ''%s'' AND r.model <> ''score'''),
       (34, NULL, 'dp_test', 'are all these coefficients 0?', 'SELECT c.terms, t.* FROM (SELECT release, array_agg(term) AS terms FROM dp.coefficients WHERE std_err IS NOT NULL GROUP BY release) c, dp_test(c.release, c.terms) t'),
       (35, NULL, 'dp_covariance', 'the covariance of coefficients', 'SELECT dp_covariance(release) FROM dp.coefficients WHERE std_err IS NOT NULL LIMIT 1'),
-      (36, NULL, 'dp_predict_interval', 'a prediction with its interval, free', 'SELECT p.* FROM dp.releases r, dp_predict_interval(r.id, ''%1'') p WHERE r.dataset = ''%s'' AND r.model <> ''score'' LIMIT 1'),
+      (36, NULL, 'dp_predict_interval', 'a prediction with its interval, free', 'SELECT p.* FROM dp.releases r, dp_predict_interval(r.id, ''%1'') p WHERE r.dataset = ''%s'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
       (37, NULL, 'dp.datasets', 'what may be asked', 'SELECT * FROM dp.datasets'),
       (38, NULL, 'dp.budget', 'what is left', 'SELECT * FROM dp.budget'),
       (39, NULL, 'dp.releases', 'what was released', 'SELECT * FROM dp.releases'),
@@ -236,20 +307,20 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (43, NULL, 'dp_version', 'the version of the schema', 'SELECT dp_version()'),
       (44, NULL, 'dp_help', 'this list', 'SELECT * FROM dp_help()')
     ) AS c(position, role, name, does, pattern)
-    LEFT JOIN (
-      SELECT d.name, format('%I.%I', d.schema_name, d.relation_name), d.target::text, d.features::text[], d.epsilon, a.delta
-        FROM dp_int.dataset d
-        JOIN dp_int.account a ON a.id = d.account
-       WHERE d.unregistered_at IS NULL AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR d.id IN (SELECT dataset FROM dp_int.my_grant))
-       ORDER BY d.name
-       LIMIT 1) AS first(dataset, relation, target, features, epsilon, delta) ON true,
+    LEFT JOIN (SELECT * FROM dp_int.helpful_datasets() LIMIT 1) AS first ON true,
     LATERAL (SELECT coalesce(first.features, '{vehicle_value,annual_km,driver_age}')) AS asked(features),
     LATERAL (SELECT string_agg(CASE WHEN piece.n > 1 THEN
                       CASE left(piece.text, 1)
-                        WHEN 's' THEN replace(coalesce(first.dataset, 'claims'), '''', '''''')
+                        WHEN 's' THEN replace(coalesce(first.name, 'claims'), '''', '''''')
                         WHEN 'r' THEN replace(coalesce(first.relation, 'public.claims'), '''', '''''')
                         WHEN 't' THEN replace(coalesce(first.target, 'amount'), '''', '''''')
                         WHEN 'f' THEN replace(asked.features::text, '''', '''''')
+                        WHEN 'c' THEN replace(coalesce(first.scales, '{"amount": 2000, "vehicle_value": 20000, "annual_km": 12000, "driver_age": 40}')::text, '''', '''''')
+                        WHEN 'l' THEN replace(coalesce(first.labels, '{}')::text, '''', '''''')
+                        WHEN 'L' THEN dp_int.example_of('linear')
+                        WHEN 'H' THEN dp_int.example_of('huber')
+                        WHEN 'G' THEN dp_int.example_of('logistic')
+                        WHEN 'n' THEN (cardinality(asked.features) + 1)::text
                         WHEN '1' THEN array_fill(1, ARRAY[cardinality(asked.features)])::text
                         WHEN 'e' THEN coalesce(first.epsilon, 2)::text
                         WHEN 'd' THEN coalesce(first.delta, 0)::text END || substr(piece.text, 2)
@@ -259,7 +330,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
    ORDER BY c.position
 $$;
 COMMENT ON FUNCTION public.dp_help IS 'What the caller can call, each with an example that runs, on a data set that he may see.';
-GRANT EXECUTE ON FUNCTION dp_int.ask, dp_int.answered TO dp_loopback;
+GRANT EXECUTE ON FUNCTION dp_int.ask, dp_int.ask_score, dp_int.answered TO dp_loopback;
 GRANT EXECUTE ON FUNCTION dp_int.inquiry_take, dp_int.inquiry_answer TO dp_sidecar;
 GRANT EXECUTE ON FUNCTION public.dp_explain TO dp_analyst, dp_admin;
+GRANT EXECUTE ON FUNCTION public.dp_explain_score TO dp_analyst;
 GRANT EXECUTE ON FUNCTION public.dp_help TO dp_analyst, dp_admin;

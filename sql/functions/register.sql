@@ -664,6 +664,7 @@ BEGIN
   INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;
   PERFORM dp_int.ledger_budget(a.id, dp_register.dataset, session_user, jsonb_build_object('budget',
     dp_int.describe_budget(a, eps, del) || jsonb_build_object('relation', dp_register.relation::text) || dp_register.options));
+  PERFORM dp_int.tell_unscaled(dp_register.dataset, dp_register.scales);
   PERFORM pg_notify('dp_jobs', 'registered');
 END $$;
 COMMENT ON FUNCTION public.dp_register IS

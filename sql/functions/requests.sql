@@ -195,6 +195,22 @@ BEGIN
     SELECT id FROM dp_int.release WHERE dataset = p_dataset AND request_hash = p_hash ORDER BY released_at DESC LIMIT 1);
 END $$;
 
+-- Tells whoever is given a kept answer again which release that is: dp_last_release may name
+-- a later one, of another model.
+CREATE OR REPLACE FUNCTION dp_int.tell_kept(p_release uuid) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  r dp_int.release;
+BEGIN
+  SELECT * INTO STRICT r FROM dp_int.release WHERE id = p_release;
+  IF r.model = 'score' THEN
+    RAISE NOTICE 'dpsidecar: the score of % again, free: it scores release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), r.parameters ->> 'release';
+  ELSE
+    RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), p_release
+      USING HINT = format('dp_last_release names the release that was made last. For this one: SELECT * FROM dp_summary(%L).', p_release);
+  END IF;
+END $$;
+
 -- May the caller queue another job? Calls that are made at the same moment may each
 -- find room for one.
 CREATE OR REPLACE FUNCTION dp_int.check_queue(p_caller name) RETURNS void
@@ -263,6 +279,7 @@ BEGIN
   END IF;
   PERFORM dp_int.insert_job(job, p_caller, r, false);
   IF kept IS NOT NULL THEN
+    PERFORM dp_int.tell_kept(kept);
     UPDATE dp_int.job j SET state = 'done', release = kept, finished_at = clock_timestamp() WHERE j.id = job;
   END IF;
   RETURN job;

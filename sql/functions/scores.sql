@@ -21,6 +21,10 @@ BEGIN
     RAISE EXCEPTION 'release % is itself a score', p_release
       USING ERRCODE = '22023', HINT = format('Its metrics stand in dp.scores. It scores release %s. No privacy budget was spent.', scored.parameters ->> 'release');
   END IF;
+  IF EXISTS (SELECT FROM dp_int.coefficient c WHERE c.release = p_release AND c.coef IN ('NaN', 'Infinity', '-Infinity')) THEN
+    RAISE EXCEPTION 'release % predicts nothing: a coefficient of it is no finite number', p_release
+      USING ERRCODE = '22023', HINT = 'dp.coefficients shows them. Fit again with other scales, a smaller radius or another method, and score that release. No privacy budget was spent.';
+  END IF;
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = scored.dataset;
   IF d.unregistered_at IS NOT NULL THEN
     RAISE EXCEPTION 'data set "%", of which release % was made, is no longer registered', d.name, p_release
@@ -76,6 +80,7 @@ DECLARE
 BEGIN
   IF kept IS NOT NULL THEN
     RETURN QUERY SELECT * FROM dp_int.metrics(kept);
+    PERFORM dp_int.tell_kept(kept);
     RETURN;
   END IF;
   RETURN QUERY

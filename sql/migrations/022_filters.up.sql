@@ -45,6 +45,10 @@ UPDATE dp_int.dataset d SET default_delta = d.delta
 COMMENT ON TABLE dp_int.dataset IS
   'One registration. Everything but epsilon, delta, cap, row_count and unregistered_at is fixed; epsilon is a limit on what the whole account has spent. default_delta: a request that gives no delta has the model''s default, but at most this; NULL: the model''s.';
 
+-- An older one knows nothing of the new sums. Without it nothing is charged until the functions
+-- that do are in place: a charge in between, which waits for this transaction, fails unspent.
+DROP FUNCTION IF EXISTS dp_int.ledger_append(dp_int.ledger);
+
 -- They take other arguments now.
 DROP FUNCTION IF EXISTS dp_int.refuse_overdraft(text, name, numeric, numeric, numeric, numeric, dp_int.account, dp_int.ledger, numeric);
 DROP FUNCTION IF EXISTS dp_int.affordable(dp_int.account, numeric, dp_int.ledger);

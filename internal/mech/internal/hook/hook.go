@@ -199,8 +199,9 @@ func (v Rows) length(i int) float64 {
 	return size
 }
 
-// Symmetric is a symmetric matrix of sums in grid steps, by rows of the upper triangle.
-// The sum of the absolute eigenvalues of what one record changes is bounded.
+// Symmetric are symmetric matrices of sums in grid steps, one after the other, each by rows
+// of the upper triangle. The sum of the absolute eigenvalues of what one record changes is
+// bounded.
 type Symmetric struct {
 	Steps []int64
 	D     int
@@ -215,10 +216,19 @@ func (v Symmetric) Clone() Statistic {
 
 // Share implements Statistic.
 func (v Symmetric) Share(neighbour Statistic) float64 {
-	change, k := mat.NewSymDense(v.D, nil), 0
+	size, sum := v.D*(v.D+1)/2, 0.0
+	for at := 0; at < len(v.Steps); at += size {
+		sum += v.traceNorm(neighbour.(Symmetric), at)
+	}
+	return sum / v.Bound
+}
+
+// traceNorm is that of the difference of the matrices that begin at an entry.
+func (v Symmetric) traceNorm(neighbour Symmetric, k int) (sum float64) {
+	change := mat.NewSymDense(v.D, nil)
 	for i := range v.D {
 		for j := i; j < v.D; j++ {
-			change.SetSym(i, j, float64(neighbour.(Symmetric).Steps[k]-v.Steps[k]))
+			change.SetSym(i, j, float64(neighbour.Steps[k]-v.Steps[k]))
 			k++
 		}
 	}
@@ -226,11 +236,10 @@ func (v Symmetric) Share(neighbour Statistic) float64 {
 	if !eigen.Factorize(change, false) {
 		return math.Inf(1)
 	}
-	sum := 0.0
 	for _, l := range eigen.Values(nil) {
 		sum += math.Abs(l)
 	}
-	return sum / v.Bound
+	return sum
 }
 
 // Scores are integers of which one record moves each by at most one.

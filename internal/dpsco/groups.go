@@ -1,0 +1,247 @@
+package dpsco
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/mech"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+)
+
+// Fits by groups: every row belongs to one of Shape.Levels groups, by a value of its own,
+// or to none. The first passes see all rows; then each group has a fit of its own. Passes
+// over groups are made together, and what they release is released together, at the cost of
+// one release (mech/disjoint.md). How many rows a group has is not public: it is released
+// with noise, once, and everything that wants that number takes the released one.
+
+// Group is a fit of one group, and the share of rows that it was taken to have.
+type Group struct {
+	Share float64
+	Result
+}
+
+// groupShare is the part of the budget, of zCDP, that the sizes of groups take.
+const groupShare = 0.03
+
+// Groups are taken to have so many deviations of the noise on their size at least, and
+// less than leastShare of the rows divided by the number of groups is taken for that.
+const (
+	leastGroupDeviations = 3
+	leastShare           = 0.05
+)
+
+// checkGroups reports whether a fit can be made by groups, if that is asked for.
+func (p *problem) checkGroups(f fit) error {
+	if p.Levels == 0 {
+		return nil
+	}
+	switch f.(type) {
+	case JointMoments:
+		return nil
+	}
+	if p.Method == catalogue.MethodAuto {
+		return fmt.Errorf("%w: too few rows for this budget to fit %d groups of %d coefficients; ask for more eps, or fit one model with the groups' column among its features", ErrInfeasible, p.Levels, p.D)
+	}
+	return fmt.Errorf("%w: method %q does not fit by groups; leave it out", ErrParameter, p.Method)
+}
+
+// groupBins has a bin for each group.
+func groupBins(groups int) mech.Bins { return mech.Bins{Width: 1, Half: (groups + 1) / 2} }
+
+// releaseGroupSizes releases how many rows each group has.
+func releaseGroupSizes(x Data, noise mech.Gaussian, src *mech.Source) (sizes []float64) {
+	bins := groupBins(x.Levels)
+	counts, place := mech.NewHistogram(bins, x.N, 1), make([]float64, x.N)
+	for i, g := range x.Level {
+		place[i] = g + 0.5 - float64(bins.Half)
+	}
+	counts.AddRows(mech.Rows{Intercept: true}, place)
+	noisy := make([]float64, 2*bins.Half)
+	noise.Release(noisy, counts.Bounded(), src)
+	return noisy[:x.Levels]
+}
+
+// sizesToUse are what released sizes are taken for.
+func sizesToUse(released []float64, rows int, noise mech.Gaussian) []float64 {
+	least := max(leastGroupDeviations*math.Sqrt2*noise.NoiseMultiplier, leastShare*float64(rows)/float64(len(released)), 1)
+	sizes := make([]float64, len(released))
+	for g, v := range released {
+		sizes[g] = clampBetween(v, min(least, float64(rows)), float64(rows))
+	}
+	return sizes
+}
+
+// byGroup sorts the rows of x, in place, and returns those of each group. A row of no group
+// is in none of them.
+func (x Data) byGroup() []Data {
+	starts := make([]int, x.Levels+2) // the last is for rows of no group
+	for i := range x.Level {
+		starts[x.groupOf(i)+1]++
+	}
+	for g := range x.Levels + 1 {
+		starts[g+1] += starts[g]
+	}
+	at, next := make([]int32, x.N), slices.Clone(starts)
+	for i := range x.Level {
+		g := x.groupOf(i)
+		at[i] = int32(next[g])
+		next[g]++
+	}
+	scratch := make([]float64, x.N)
+	for _, column := range append(slices.Clone(x.X), x.Y) {
+		for i, v := range column {
+			scratch[at[i]] = v
+		}
+		copy(column, scratch)
+	}
+	parts := make([]Data, x.Levels)
+	for g := range parts {
+		parts[g] = x.rows(starts[g], starts[g+1])
+	}
+	return parts
+}
+
+// groupOf is the group of row i, or Groups for none.
+func (x Data) groupOf(i int) int {
+	if g := x.Level[i]; g >= 0 && g < float64(x.Levels) {
+		return int(g)
+	}
+	return x.Levels
+}
+
+// rows returns rows from one to before another, of no groups.
+func (x Data) rows(from, to int) Data {
+	part := Data{Shape: Shape{N: to - from, D: x.D, Intercept: x.Intercept}, Y: x.Y[from:to]}
+	for _, column := range x.X {
+		part.X = append(part.X, column[from:to])
+	}
+	return part
+}
+
+// silenceRowsOfNoGroup has them say nothing.
+func (x Data) silenceRowsOfNoGroup() {
+	for i := range x.Level {
+		if x.groupOf(i) == x.Levels {
+			x.Y[i] = math.NaN()
+		}
+	}
+}
+
+// estimate is what one group's rows say: coefficients and their covariance, nil where
+// they are not known, which counts for nothing.
+type estimate struct {
+	w          []float64
+	covariance *mat.SymDense
+}
+
+// pool moves estimates toward their mean as far as their errors explain that they differ
+// (empirical Bayes), in the coordinates u = P^-1 w in which rows are uncorrelated. One that
+// is not known becomes the mean, or common where none is known.
+//
+// Source: the moment estimate of the variance between groups is Paule & Mandel 1982.
+func pool(estimates []estimate, p *mat.Dense, common []float64) [][]float64 {
+	d := len(common)
+	pooled := make([][]float64, len(estimates))
+	values, variances := make([][]float64, d), make([][]float64, d)
+	for _, e := range estimates {
+		u := solveTriangular(p, common)
+		var own *mat.SymDense
+		if e.covariance != nil {
+			u, own = solveTriangular(p, e.w), inCoordinates(p, e.covariance)
+		}
+		for j := range d {
+			variance := math.Inf(1)
+			if own != nil && own.At(j, j) > 0 {
+				variance = own.At(j, j)
+			}
+			values[j], variances[j] = append(values[j], u[j]), append(variances[j], variance)
+		}
+	}
+	start := solveTriangular(p, common)
+	for j := range d {
+		towardTheMean(values[j], variances[j], start[j])
+	}
+	for g := range pooled {
+		u := make([]float64, d)
+		for j := range u {
+			u[j] = values[j][g]
+		}
+		pooled[g] = times(p, u)
+	}
+	return pooled
+}
+
+// inCoordinates returns the covariance of P^-1 w.
+func inCoordinates(p *mat.Dense, covariance *mat.SymDense) *mat.SymDense {
+	d := covariance.SymmetricDim()
+	inverse := mat.NewDense(d, d, nil)
+	for j := range d {
+		unit := make([]float64, d)
+		unit[j] = 1
+		inverse.SetCol(j, solveTriangular(p, unit))
+	}
+	return sandwich(inverse, covariance)
+}
+
+// towardTheMean shrinks values with errors of the given variances toward their mean; where
+// no variance is finite all become common.
+func towardTheMean(values, variances []float64, common float64) {
+	between, known := varianceBetween(values, variances), false
+	mean := weightedMean(values, variances, between)
+	for _, v := range variances {
+		known = known || !math.IsInf(v, 1)
+	}
+	if !known {
+		mean = common
+	}
+	for g, v := range variances {
+		keep := 0.0
+		if !math.IsInf(v, 1) {
+			keep = between / (between + v)
+		}
+		values[g] = mean + keep*(values[g]-mean)
+	}
+}
+
+// varianceBetween is that of what the values are estimates of: with it the squared distances
+// from the weighted mean are as large as they are expected to be.
+func varianceBetween(values, variances []float64) float64 {
+	finite, largest := -1.0, 0.0
+	for g, v := range variances {
+		if !math.IsInf(v, 1) {
+			finite++
+			largest = max(largest, v, square(values[g]))
+		}
+	}
+	if finite < 1 {
+		return 0
+	}
+	return bisect(0, 4*largest*float64(len(values)), func(between float64) bool {
+		mean, sum := weightedMean(values, variances, between), 0.0
+		for g, v := range variances {
+			if !math.IsInf(v, 1) {
+				sum += square(values[g]-mean) / (v + between)
+			}
+		}
+		return sum > finite
+	})
+}
+
+// weightedMean is the mean of values weighted by precision.
+func weightedMean(values, variances []float64, between float64) float64 {
+	weights := make([]float64, len(values))
+	for g, v := range variances {
+		if !math.IsInf(v, 1) {
+			weights[g] = 1 / (v + between + math.SmallestNonzeroFloat64)
+		}
+	}
+	total := floats.Sum(weights)
+	if total == 0 || math.IsInf(total, 1) {
+		return floats.Sum(values) / float64(len(values))
+	}
+	return floats.Dot(weights, values) / total
+}

@@ -1,0 +1,44 @@
+package dpsco
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"dpsidecar/internal/dpsco/loss"
+)
+
+// hiddenLaw has three columns, the last of which is made of the second.
+func hiddenLaw(labels bool, n int, last func(second float64) float64) Data {
+	r := rand.New(rand.NewPCG(1, 2))
+	x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: [][]float64{make([]float64, n), make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
+	for i := range n {
+		x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
+		x.X[2][i] = last(x.X[1][i])
+		if x.Y[i] = x.X[0][i] + r.NormFloat64(); labels {
+			x.Y[i] = 0
+			if r.Float64() < sigmoid(x.X[0][i]) {
+				x.Y[i] = 1
+			}
+		}
+	}
+	return x
+}
+
+// A constant column beside the intercept costs all intervals: the reason asks whether there
+// is one. Two columns that say the same are no such case.
+func TestAConstantColumnIsNamedAsAReason(t *testing.T) {
+	columns := map[string]func(float64) float64{"twice": func(v float64) float64 { return v }}
+	for _, c := range []float64{0, 0.01, 1, 3} {
+		columns[fmt.Sprintf("constant %v", c)] = func(float64) float64 { return c }
+	}
+	for name, a := range map[string]Regression{"linear": {Loss: loss.Squared{}}, "huber": {Loss: loss.Huber{Delta: 1}}, "logistic": {Loss: loss.Logistic{}, Labels: true}} {
+		for kind, column := range columns {
+			why := resultOf(t, a, hiddenLaw(a.Labels, 30_000, column), 1, 1).WhyNull
+			if !strings.HasPrefix(why, "noise hides some direction") || strings.Contains(why, "constant") != (kind != "twice") {
+				t.Errorf("%s, %s: %q", name, kind, why)
+			}
+		}
+	}
+}
