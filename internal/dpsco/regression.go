@@ -48,6 +48,13 @@ type Regression struct {
 	Whitening     string  // a choice of the catalogue
 	Exposure      string  // column of what counts are counted over, for the record: Data.Offset holds its logarithm
 	Pool          string  // fits by groups: a choice of the catalogue
+	Sources       int     // columns of the table that a row is made from, the constant among them; 0: one a coefficient
+}
+
+// withPublicFacts implements factual.
+func (a Regression) withPublicFacts(s Scaled) Algorithm {
+	a.Sources = s.Sources
+	return a
 }
 
 // regressionFields says where the options of the gradient models go.
