@@ -65,8 +65,28 @@ func (c *claim) relation() pgx.Identifier {
 func (c *claim) reading() bool               { return c.State == "reading" }
 func (c *claim) scale(column string) float64 { return scaleOf(c.Dataset.Scales, column) }
 
-// columns are those that are read.
-func (c *claim) columns() []string { return append([]string{c.Request.Target}, c.Request.Features...) }
+// columns are those that are read: target, features, and the exposure if there is one.
+func (c *claim) columns() []string {
+	columns := append([]string{c.Request.Target}, c.Request.Features...)
+	if exposure := c.exposure(); exposure != "" {
+		columns = append(columns, exposure)
+	}
+	return columns
+}
+
+// exposure is the column of what counts are counted over; empty: there is none.
+func (c *claim) exposure() string { return catalogue.ExposureOf(c.Request.Options) }
+
+// data is what was read, as a fit takes it.
+func (c *claim) data(record arrow.Record) dpsco.Data {
+	x := arrowio.Data(record, c.Request.Intercept)
+	if c.exposure() != "" {
+		last := len(x.X) - 1
+		x.X, x.Offset = x.X[:last], x.X[last]
+		x.D--
+	}
+	return x
+}
 
 // pull is what is read, of as many rows.
 func (c *claim) pull(rows int64) arrowio.Request {
@@ -129,6 +149,10 @@ func (c *claim) algorithm() (dpsco.Scaled, error) {
 		for range c.slopesOf(f) {
 			scaled.X = append(scaled.X, c.scale(f)) // 1 for a category: none is registered
 		}
+	}
+	scaled.Counts = catalogue.IsCount(c.Model)
+	if exposure := c.exposure(); exposure != "" {
+		scaled.Exposure = c.scale(exposure)
 	}
 	scaled.Unknown = !c.anyScale()
 	return scaled, err

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"gonum.org/v1/gonum/mat"
 
-	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
@@ -101,7 +100,7 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 	}
 	defer record.Release()
 	began := time.Now()
-	if f.result, f.err = s.config.runPlan(ctx, f.plan, arrowio.Data(record, c.Request.Intercept), src); f.err == nil {
+	if f.result, f.err = s.config.runPlan(ctx, f.plan, c.data(record), src); f.err == nil {
 		s.config.Watch.Ran(time.Since(began))
 	}
 	return f

@@ -27,9 +27,13 @@ func (s *Sidecar) planScore(c *claim, n int64) (*dpsco.Plan, error) {
 	score := dpsco.Score{
 		Coefficients: c.Scored.Coefficients, Labels: catalogue.Classifies(c.Scored.Model),
 		Negative: c.label(c.Scored.Parameters.Negative), Positive: c.label(c.Scored.Parameters.Positive),
+		Counts: catalogue.IsCount(c.Scored.Model),
 	}
 	if !score.Labels {
 		score.Scale = c.scale(c.Request.Target)
+	}
+	if exposure := c.exposure(); exposure != "" {
+		score.Exposure = c.scale(exposure)
 	}
 	plan, err := score.Plan(c.shape(n), c.budget(), s.accountant(c))
 	if err == nil {
