@@ -105,3 +105,16 @@ func TestExposuresThatCannotBe(t *testing.T) {
 		t.Errorf("spent %v", n)
 	}
 }
+
+// The statements of the how-to run as it tells.
+func TestTheHowToOfCountsRuns(t *testing.T) {
+	w, people := newReader(t)
+	w.runPage("how-to/counts.md", people)
+	// These are eight standard errors and more: .0009, .0065 and .03 were released.
+	for term, truth := range map[string]float64{"age": -0.01, "power": 0.05, "urban": 0.4} {
+		coef := one[float64](w, people["analyst"], `SELECT coef FROM dp.coefficients WHERE release = dp_last_release('policies') AND term = $1`, term)
+		if math.Abs(coef-truth) > map[string]float64{"age": .008, "power": .055, "urban": .25}[term] {
+			t.Errorf("%s is %v, not %v", term, coef, truth)
+		}
+	}
+}

@@ -222,6 +222,25 @@ var mutants = []mutant{
 		`min(1, limit/(length*r.most[i]), square(bound/length)/r.model[i])`, `min(1, square(bound/length)/r.model[i])`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
 	{"newton: the limit follows the rows", "internal/dpsco/newton_fit.go",
 		"	f.choose(t)\n", "	f.choose(t)\n	if v := math.Abs(x.Y[0]); v < 1e9 {\n		f.limit += v\n	}\n", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
+	{"newton: the sizes of counts are not charged", "internal/dpsco/newton.go",
+		"		noises = append(noises, r.targetNoise)\n", "", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
+	{"newton: the sizes of counts have half of their noise", "internal/dpsco/newton_fit.go",
+		`releaseMagnitudes(targets, f.targetNoise,`, `releaseMagnitudes(targets, mech.Gaussian{NoiseMultiplier: f.targetNoise.NoiseMultiplier / 2},`, []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
+	{"newton: scores of counts have no bound", "internal/dpsco/newton_poisson.go",
+		`y := min(r.y[i], c.cut)`, `y := r.y[i]`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
+	{"newton: rows of large means have no bound", "internal/dpsco/newton_poisson.go",
+		`max(mean, c.cut-mean)`, `c.cut`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
+	{"newton: the cut of counts is the first row's", "internal/dpsco/newton_fit.go",
+		"	f.begin(f.readFirst(joint), l)\n", "	if c, ok := f.Curve.(poissonCurve); ok && x.Y[0] >= 1 && x.Y[0] < 1e9 {\n		c.cut = x.Y[0]\n		f.Curve = c\n	}\n	f.begin(f.readFirst(joint), l)\n", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
+	{"newton: exposures are left out", "internal/dpsco/block.go",
+		`	if b.Offset != nil {`, `	if b.Offset == nil && len(b.Offset) > 0 {`, []tests{{"./internal/dpsco", "TestPoissonIntervalsCover"}}},
+	{"score: the rate has half of its noise", "internal/dpsco/score_counts.go",
+		`g.noises[centre].Release(total`, `mech.Gaussian{NoiseMultiplier: g.noises[centre].(mech.Gaussian).NoiseMultiplier / 2}.Release(total`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
+	{"score: the rate is the table's own", "internal/dpsco/score_counts.go",
+		`	m.centre = m.rate(rows, m.targets.edge(), src)`, `	m.centre = m.rate(rows, m.targets.edge(), src)
+	if y := rows.Y[0]; y > 0 && y < 1e9 {
+		m.centre *= 1 + y
+	}`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
 	{"newton: rows without numbers have a length", "internal/dpsco/row_block.go",
 		`length[i], e[i] = math.NaN(), math.NaN()`, `length[i], e[i] = 1, 0`, []tests{{"./internal/dpsco", "TestRowsWithoutNumbersAreOneRowToNewton"}}},
 
