@@ -140,8 +140,8 @@ func TestInternalsAreClosed(t *testing.T) {
 	for role, want := range map[string][]string{
 		"dp_analyst":  nil,
 		"dp_admin":    nil,
-		"dp_loopback": {"answered", "ask", "ask_score", "cancel", "elsewhere", "enqueue", "enqueue_score", "fetch", "fetch_score", "watch"},
-		"dp_sidecar": {"counted", "dataset_recheck", "figures", "inquiry_answer", "inquiry_take", "job_beat", "job_charge", "job_claim", "job_fail", "job_hand_back", "job_head", "job_park", "job_publish", "job_publish_score", "job_read", "job_recheck", "job_stop",
+		"dp_loopback": {"answered", "ask", "ask_score", "cancel", "elsewhere", "enqueue", "enqueue_description", "enqueue_score", "fetch", "fetch_description", "fetch_score", "watch"},
+		"dp_sidecar": {"counted", "dataset_recheck", "figures", "inquiry_answer", "inquiry_take", "job_beat", "job_charge", "job_claim", "job_fail", "job_hand_back", "job_head", "job_park", "job_publish", "job_publish_description", "job_publish_score", "job_read", "job_recheck", "job_stop",
 			"schema_version", "uncounted", "worker_beat", "worker_bye"},
 	} {
 		got := query[string](t, conn, `
@@ -364,5 +364,24 @@ func TestPrincipalsComeWithAnUpgrade(t *testing.T) {
 	}
 	if got := query[string](t, conn, "SELECT concat(count(DISTINCT principal), ' ', min(caller), ' ', (dp_int.grant_of(1, 'anna')).epsilon) FROM dp_int.job")[0]; got != "1 anna 0.7" {
 		t.Errorf("down and up again: %q", got)
+	}
+}
+
+// The version of before reads scales that are numbers, and knows those of the registration.
+func TestScalesGoDownAsNumbers(t *testing.T) {
+	conn := database(t)
+	migrate(t, conn, "up")
+	script(t, conn, "two data sets", `
+		INSERT INTO dp_int.account (accounting, epsilon, delta, cap) VALUES ('pure', 1, 0, 1);
+		INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, first_scales, options, epsilon, delta, cap, registered_by)
+		SELECT name, 1, 0, 'public', 'r', 'y', '{x}', scales::jsonb, first::jsonb, '{}', 1, 0, 1, 'steward'
+		  FROM (VALUES ('a', '{"x": {"center": -20, "scale": 10}, "y": {"scale": 3}, "z": 4}', NULL), ('b', '{"x": 7}', '{"x": {"center": 2, "scale": 1}}'), ('c', '{}', NULL)) AS v(name, scales, first)`)
+	down, err := fs.ReadFile(sql.Migrations, "030_scales.down.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script(t, conn, "down", string(down))
+	if got := query[string](t, conn, `SELECT string_agg(scales::text, ' ' ORDER BY name) FROM dp_int.dataset`)[0]; got != `{"x": 30, "y": 3, "z": 4} {"x": 3} {}` {
+		t.Error(got)
 	}
 }

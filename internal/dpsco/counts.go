@@ -34,12 +34,12 @@ func (a Scaled) offset(x *Data) {
 	}
 }
 
-// moveConstant brings intercepts, and the ends of their intervals, into the table's units.
-func (a Scaled) moveConstant(parts ...[]float64) {
+// moveConstant brings the intercept, and the ends of its interval, into the table's units.
+func (a Scaled) moveConstant(r *Result) {
 	if !a.Counts {
 		return
 	}
-	for _, w := range parts {
+	for _, w := range [][]float64{r.Coefficients, r.Low, r.High} {
 		if len(w) > len(a.X) {
 			w[0] += a.constant()
 		}

@@ -19,6 +19,7 @@
 //	l1                  median regression: the choice of a method, and its two single mechanisms
 //	l1_staged           median regression in private stages
 //	score_*             how well a release predicts
+//	describe_*          what columns hold, and scales for them
 //	groups              fits by groups
 //	expect              the error to expect from noise, from public facts
 package dpsco
@@ -29,8 +30,6 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
-
-	"gonum.org/v1/gonum/mat"
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/mech"
@@ -124,12 +123,14 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 	return p.run(ctx, x, src)
 }
 
-// Scaled runs Algorithm in scaled units: every column is divided by its public
-// scale before the fit, and the coefficients come back in the table's units.
-// X holds one scale per stored column, Y the target's. Unknown: no scale was
-// registered. Memory: as L1.Memory. Sources: as Regression.Sources. Of counts, whose
-// coefficients are those of a logarithm, the target's scale moves the constant alone, and
-// Offset holds exposures, of which the logarithms of the ratios to a typical Exposure are taken.
+// Scaled runs Algorithm in scaled units: from every column its public centre is taken, and
+// the rest divided by its public scale, before the fit; what is released comes back in the
+// table's units. X holds one scale per stored column, Y the target's; CentreX and CentreY
+// are the centres, nil or 0 for none. A centre needs an intercept, which takes it up again.
+// Unknown: no scale was registered. Memory: as L1.Memory. Sources: as Regression.Sources.
+// Of counts, whose coefficients are those of a logarithm, the target's scale moves the
+// constant alone, and Offset holds exposures, of which the logarithms of the ratios to a
+// typical Exposure are taken.
 //
 // Privacy: that of Algorithm; scaling is a function of one row and public
 // numbers before it, post-processing after it.
@@ -137,6 +138,8 @@ type Scaled struct {
 	Algorithm Algorithm
 	X         []float64
 	Y         float64
+	CentreX   []float64
+	CentreY   float64
 	Unknown   bool
 	Memory    int64
 	Sources   int
@@ -160,8 +163,11 @@ func (a Scaled) Inner() Algorithm {
 
 // Plan plans Algorithm; the scales stand in the plan's parameters.
 func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
-	if len(a.X) != s.Columns() {
-		panic("dpsco: one scale per stored column")
+	if len(a.X) != s.Columns() || a.CentreX != nil && len(a.CentreX) != len(a.X) {
+		panic("dpsco: one scale per stored column, and one centre or none")
+	}
+	if a.centred() && !s.Intercept {
+		panic("dpsco: a centre without an intercept")
 	}
 	p, err := a.Inner().Plan(s, b, accountant)
 	if err != nil {
@@ -171,51 +177,18 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 	if a.Exposure != 0 {
 		p.Parameters["exposure_scale"] = a.Exposure
 	}
-	a.unscale(p.Band)
+	if a.centred() {
+		p.Parameters["target_center"], p.Parameters["feature_centers"] = a.CentreY, a.centres()
+	}
+	a.unscaleBand(p.Band)
 	inner := p.run
 	p.run = func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		for j, column := range x.X {
-			divide(column, a.X[j])
-		}
-		divide(x.Y, a.Y)
+		a.scale(x)
 		a.offset(&x)
 		r, err := inner(ctx, x, src)
-		r.each(func(r *Result) {
-			for _, part := range [][]float64{r.Coefficients, r.Noise, r.StdErr, r.Low, r.High} {
-				a.unscale(part)
-			}
-			a.moveConstant(r.Coefficients, r.Low, r.High)
-			a.unscaleProducts(r.Covariance)
-			a.unscaleProducts(r.Bias)
-		})
+		r.each(a.unscaleResult)
+		r.each(a.moveConstant)
 		return r, err
 	}
 	return p, nil
-}
-
-// unscale takes what belongs to coefficients back to the table's units; nil stays.
-func (a Scaled) unscale(w []float64) {
-	first := len(w) - len(a.X)
-	for j := range w {
-		if !a.Counts {
-			w[j] *= a.Y
-		}
-		if j >= first {
-			w[j] /= a.X[j-first]
-		}
-	}
-}
-
-// unscaleProducts does that to a matrix of products of two coefficients.
-func (a Scaled) unscaleProducts(m *mat.SymDense) {
-	if m == nil {
-		return
-	}
-	units := repeat(1, m.SymmetricDim())
-	a.unscale(units)
-	for i, u := range units {
-		for k, v := range units[:i+1] {
-			m.SetSym(i, k, m.At(i, k)*u*v)
-		}
-	}
 }

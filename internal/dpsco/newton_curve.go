@@ -33,10 +33,8 @@ type curve interface {
 	// longest how far a step but the last may move it, in the root mean square.
 	reach() float64
 	longest() float64
-	least() float64 // mean curvature
-	most() float64  // curvature
-	// leastIndex is the exponent of the tail of lengths below which there may be no intervals.
-	leastIndex() float64
+	least() float64 // of mean curvatures
+	most() float64  // of curvatures
 }
 
 // logisticCurve is that of labels 0 and 1.
@@ -76,7 +74,6 @@ func (logisticCurve) reach() float64         { return 1 }
 func (logisticCurve) longest() float64       { return 1 }
 func (logisticCurve) least() float64         { return leastCurvature }
 func (logisticCurve) most() float64          { return 0.25 }
-func (logisticCurve) leastIndex() float64    { return 2.8 }
 
 func (logisticCurve) unseen(meat, curvature float64) float64 {
 	return math.Sqrt(meat / max(curvature, leastCurvature))
@@ -111,7 +108,6 @@ func (c huberCurve) reach() float64       { return c.delta }
 func (c huberCurve) longest() float64     { return 8 * c.delta }
 func (huberCurve) least() float64         { return leastCurvature }
 func (huberCurve) most() float64          { return 1 }
-func (huberCurve) leastIndex() float64    { return 3 }
 
 // unseen makes up for tails that are as if all residuals were beyond delta.
 func (c huberCurve) unseen(meat, curvature float64) float64 {

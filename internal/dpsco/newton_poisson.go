@@ -85,7 +85,6 @@ func (poissonCurve) reach() float64              { return 1 }
 func (poissonCurve) longest() float64            { return 1 }
 func (poissonCurve) least() float64              { return 1e-6 }
 func (poissonCurve) most() float64               { return math.Exp(farthestMean) }
-func (poissonCurve) leastIndex() float64         { return 2.2 }
 
 // begin turns slopes of a linear rate into those of its logarithm: for normal rows they differ
 // by the rate. Without an intercept the mean is taken for one unit.

@@ -29,7 +29,8 @@ type Score struct {
 	Negative, Positive float64   // the labels
 	Counts             bool      // the coefficients are those of the logarithm of a mean count
 	Exposure           float64   // a typical exposure of counts, from public knowledge; 1 where that is zero
-	Scale              float64   // a typical magnitude of the target, from public knowledge; 1 where that is zero
+	Scale              float64   // a typical magnitude of the target's distance from Centre, from public knowledge; 1 where that is zero
+	Centre             float64   // of the target, from public knowledge
 }
 
 // What the releases of a Score get of the budget, of zCDP or of epsilon. They add up to
@@ -105,8 +106,8 @@ func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) e
 	switch {
 	case len(a.Coefficients) != s.D || slices.ContainsFunc(a.Coefficients, unusable):
 		return fmt.Errorf("%w: %d coefficients for %d terms, or one that is no number", ErrParameter, len(a.Coefficients), s.D)
-	case !(a.Scale > 0) || unusable(a.Scale) || !(a.Exposure > 0) || unusable(a.Exposure):
-		return fmt.Errorf("%w: scale %v, typical exposure %v", ErrParameter, a.Scale, a.Exposure)
+	case !(a.Scale > 0) || unusable(a.Scale) || unusable(a.Centre) || !(a.Exposure > 0) || unusable(a.Exposure):
+		return fmt.Errorf("%w: scale %v, centre %v, typical exposure %v", ErrParameter, a.Scale, a.Centre, a.Exposure)
 	case !(b.Delta >= 0 && b.Delta < 1):
 		return fmt.Errorf("%w: delta is %v; it must be at least 0 and below 1", ErrParameter, b.Delta)
 	case b.Delta > 0 && accountant == privacy.PureSum{}:
@@ -229,6 +230,9 @@ func (g *scoring) parameters() map[string]any {
 		p["positive_label"], p["negative_label"] = g.Positive, g.Negative
 	} else {
 		p["target_scale"] = g.Scale
+		if g.Centre != 0 {
+			p["target_center"] = g.Centre
+		}
 	}
 	if g.Counts {
 		p["exposure_scale"] = g.Exposure

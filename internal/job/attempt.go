@@ -35,8 +35,8 @@ type claim struct {
 		Name     string
 		Schema   string
 		Relation string
-		Scales   map[string]float64
-		RowCount *int64 `json:"row_count"` // as published last
+		Scales   map[string]unit // those of the request
+		RowCount *int64          `json:"row_count"` // as published last
 
 		Accounting string   // pure, zcdp or rdp
 		Order      *float64 // of Renyi divergence, under rdp
@@ -48,7 +48,9 @@ type claim struct {
 		Features  []string
 		Intercept bool
 		Options   map[string]any
-		Release   string // that a score is of
+		Release   string   // that a score is of
+		Flags     []string // the boolean columns of a description
+		Whole     []string // its columns of whole numbers
 
 		Categories map[string][]string // levels of the columns that are categories
 	}
@@ -62,8 +64,7 @@ func (c *claim) owner() ledger.Owner { return ledger.Owner{Job: c.ID, Token: c.T
 func (c *claim) relation() pgx.Identifier {
 	return pgx.Identifier{c.Dataset.Schema, c.Dataset.Relation}
 }
-func (c *claim) reading() bool               { return c.State == "reading" }
-func (c *claim) scale(column string) float64 { return scaleOf(c.Dataset.Scales, column) }
+func (c *claim) reading() bool { return c.State == "reading" }
 
 // columns are those that are read: target, features, and the exposure if there is one.
 func (c *claim) columns() []string {
@@ -77,28 +78,9 @@ func (c *claim) columns() []string {
 // exposure is the column of what counts are counted over; empty: there is none.
 func (c *claim) exposure() string { return catalogue.ExposureOf(c.Request.Options) }
 
-// data is what was read, as a fit takes it.
-func (c *claim) data(record arrow.Record) dpsco.Data {
-	x := arrowio.Data(record, c.Request.Intercept)
-	if c.exposure() != "" {
-		last := len(x.X) - 1
-		x.X, x.Offset = x.X[:last], x.X[last]
-		x.D--
-	}
-	return x
-}
-
 // pull is what is read, of as many rows.
 func (c *claim) pull(rows int64) arrowio.Request {
 	return arrowio.Request{Relation: c.relation(), Columns: c.columns(), Levels: c.Request.Categories, Rows: rows}
-}
-
-// scaleOf returns a column's registered scale, 1 where there is none.
-func scaleOf(scales map[string]float64, column string) float64 {
-	if v, ok := scales[column]; ok {
-		return v
-	}
-	return 1
 }
 
 func (c *claim) terms() []string {
@@ -138,26 +120,6 @@ func (c *claim) sources() int {
 	return len(c.Request.Features)
 }
 
-// algorithm is what was asked for, in the data set's scales.
-func (c *claim) algorithm() (dpsco.Scaled, error) {
-	algorithm, err := dpsco.Recipe(c.Model, c.options(), c.slopes())
-	scaled := dpsco.Scaled{Algorithm: algorithm, Y: c.scale(c.Request.Target), Sources: c.sources()}
-	if catalogue.Classifies(c.Model) {
-		scaled.Y = 1
-	}
-	for _, f := range c.Request.Features {
-		for range c.slopesOf(f) {
-			scaled.X = append(scaled.X, c.scale(f)) // 1 for a category: none is registered
-		}
-	}
-	scaled.Counts = catalogue.IsCount(c.Model)
-	if exposure := c.exposure(); exposure != "" {
-		scaled.Exposure = c.scale(exposure)
-	}
-	scaled.Unknown = !c.anyScale()
-	return scaled, err
-}
-
 // options are those of the request with levels in the place of the categories that they
 // name: groups have terms, and labels positions.
 func (c *claim) options() map[string]any {
@@ -194,12 +156,10 @@ func (c *claim) expandGroups(groups []any) (expanded []any) {
 	return expanded
 }
 
-// anyScale reports whether a scale is registered for any column of the request.
-func (c *claim) anyScale() bool {
-	return slices.ContainsFunc(c.columns(), func(column string) bool { _, ok := c.Dataset.Scales[column]; return ok })
-}
-
 func (c *claim) shape(n int64) dpsco.Shape {
+	if c.describes() {
+		return dpsco.Shape{N: int(n), D: len(c.Request.Features)}
+	}
 	return dpsco.Shape{N: int(n), D: len(c.terms()), Intercept: c.Request.Intercept}
 }
 
@@ -211,6 +171,9 @@ func (c *claim) budget() privacy.Budget {
 func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 	if c.Scored != nil {
 		return s.planScore(c, n)
+	}
+	if c.describes() {
+		return s.planDescription(c, n)
 	}
 	algorithm, err := c.algorithm()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"gonum.org/v1/gonum/mat"
 
+	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
@@ -106,6 +107,20 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 	return f
 }
 
+// data is what a plan runs on: a description takes a category as the positions of its levels.
+func (c *claim) data(record arrow.Record) dpsco.Data {
+	if c.describes() {
+		return arrowio.Positions(record)
+	}
+	x := arrowio.Data(record, c.Request.Intercept)
+	if c.exposure() != "" { // read last, and no feature
+		last := len(x.X) - 1
+		x.X, x.Offset = x.X[:last], x.X[last]
+		x.D--
+	}
+	return x
+}
+
 // runPlan fits.
 func runPlan(ctx context.Context, p *dpsco.Plan, x dpsco.Data, src *mech.Source) (dpsco.Result, error) {
 	return p.Run(ctx, x, src)
@@ -133,8 +148,11 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 	case f.err != nil:
 		return f.err
 	}
-	if c.Scored != nil {
+	switch {
+	case c.Scored != nil:
 		return s.publishScore(ctx, c, f, step)
+	case c.describes():
+		return s.publishDescription(ctx, c, f, step)
 	}
 	err := s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6, $7, $8)",
 		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, knownErrors(f.result))
@@ -164,8 +182,8 @@ func knownErrors(r dpsco.Result) errorColumns {
 	} else {
 		e = errorColumns{WhyNull: "the noise has left no finite interval"}
 	}
-	if !slices.ContainsFunc(r.Noise, isNotFinite) {
-		e.Noise = r.Noise
+	if noise := r.Noise(); !slices.ContainsFunc(noise, isNotFinite) {
+		e.Noise = noise
 	}
 	return e
 }

@@ -30,10 +30,13 @@ func (s *Sidecar) planScore(c *claim, n int64) (*dpsco.Plan, error) {
 		Counts: catalogue.IsCount(c.Scored.Model),
 	}
 	if !score.Labels {
-		score.Scale = c.scale(c.Request.Target)
+		target := c.unit(c.Request.Target)
+		if score.Scale = target.Scale; !score.Counts {
+			score.Centre = target.Center
+		}
 	}
 	if exposure := c.exposure(); exposure != "" {
-		score.Exposure = c.scale(exposure)
+		score.Exposure = c.unit(exposure).Scale
 	}
 	plan, err := score.Plan(c.shape(n), c.budget(), s.accountant(c))
 	if err == nil {

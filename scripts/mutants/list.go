@@ -209,6 +209,20 @@ var mutants = []mutant{
 	{"exponential mechanism: no room for rounding", "internal/mech/expmech/expmech.go",
 		`return 0x1p-30 * (1`, `return 0 * (1`, []tests{{"./internal/mech/expmech", "TestRowSlack|TestTerms"}}},
 
+	// Joint moments.
+	{"joint moments: half of the noise on the step", "internal/dpsco/joint_moments.go",
+		`r.stepNoise = part(step)`, `r.stepNoise = part(4 * step)`, []tests{{"./internal/dpsco", "TestJointMomentsCostWhatTheyRelease"}}},
+	{"joint moments: the level is not charged", "internal/dpsco/joint_moments.go",
+		`noises = append(noises, r.levelNoise)`, `noises = append(noises[:len(noises):len(noises)])`, []tests{{"./internal/dpsco", "TestJointMomentsReplays"}}},
+	{"joint moments: the level has the noise of the step", "internal/dpsco/joint_fit.go",
+		`a.levelContract(), a.levelNoise, src)`, `a.levelContract(), a.stepNoise, src)`, []tests{{"./internal/dpsco", "TestJointMomentsReplays"}}},
+	{"joint moments: cuts follow the rows", "internal/dpsco/joint_fit.go",
+		"func (f *jointFit) seeStep(x Data) jointStep {\n", "func (f *jointFit) seeStep(x Data) jointStep {\n	if v := math.Abs(x.Y[0]); v < 1e9 {\n		f.stepCuts.outer += v\n	}\n", []tests{{"./internal/dpsco", "TestJointMomentsReplays"}}},
+	{"joint moments: both parts of a step have all of the contract", "internal/dpsco/joint_cuts.go",
+		`(c.outer - c.inner) / math.Sqrt(1-c.share)`, `c.outer - c.inner`, []tests{{"./internal/dpsco", "TestBothPartsOfAStep"}}},
+	{"joint moments: what is kept tells the noise of the inner sum alone", "internal/dpsco/joint_cuts.go",
+		`math.Hypot(noise*(1/c.uncut-keep*back), keep*noiseRest)`, `noise`, []tests{{"./internal/dpsco", "TestMeansTellTheirNoise"}}},
+
 	// Newton steps.
 	{"newton: half of the noise on scores", "internal/dpsco/newton.go",
 		`r.scoreNoise[t], r.curvatureNoise[t] = part(share.scores[t]), part(share.curvatures[t])`, `r.scoreNoise[t], r.curvatureNoise[t] = part(4*share.scores[t]), part(share.curvatures[t])`, []tests{{"./internal/dpsco", "TestNewtonCostsWhatItReleases"}}},
@@ -220,6 +234,12 @@ var mutants = []mutant{
 		`derivative, max(p, 1-p), model`, `derivative, math.Abs(derivative), model`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
 	{"newton: scores are not brought within their limit", "internal/dpsco/newton_rows.go",
 		`min(1, limit/(length*r.most[i]), square(bound/length)/r.model[i])`, `min(1, square(bound/length)/r.model[i])`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
+	{"newton: shells of a score are larger than their contract", "internal/dpsco/newton_shells.go",
+		`unit := limit * math.Sqrt(shellWidth(k, shells))`, `unit := limit * shellWidth(k, shells)`, []tests{{"./internal/dpsco", "TestShellsAreTheScore"}}},
+	{"newton: shells overlap", "internal/dpsco/newton_shells.go",
+		`from = min(to, shellEdge(k-1, shells)*reach)`, `from = min(to, shellEdge(k-2, shells)*reach)`, []tests{{"./internal/dpsco", "TestShellsAreTheScore"}}},
+	{"newton: misfit is not looked for", "internal/dpsco/newton_intervals.go",
+		`case seen && most > mostShown:`, `case false:`, []tests{{"./internal/dpsco", "TestNewtonGivesNoIntervalsWhereLongRows"}}},
 	{"newton: the limit follows the rows", "internal/dpsco/newton_fit.go",
 		"	f.choose(t)\n", "	f.choose(t)\n	if v := math.Abs(x.Y[0]); v < 1e9 {\n		f.limit += v\n	}\n", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
 	{"newton: the sizes of counts are not charged", "internal/dpsco/newton.go",
@@ -338,6 +358,61 @@ var mutants = []mutant{
 	}
 	return laplaceMeans(released, k, noise, m.sumContract())
 `, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
+	{"quantiles by ranks: half of what a record moves", "internal/mech/ranks.go",
+		`const rankSensitivity = 100`, `const rankSensitivity = 50`, []tests{{"./internal/mech", "TestMissesMoveByTheirBound"}}},
+	{"quantiles by ranks: twice the rate", "internal/mech/ranks.go",
+		`rate.Quo(rate, big.NewRat(2*rankSensitivity, 1))`, `rate.Quo(rate, big.NewRat(rankSensitivity, 1))`, []tests{{"./internal/mech", "TestRankQuantilesHaveTheirLaw"}}},
+	{"quantiles by ranks: the weight of plain numbers is left out of the draw", "internal/mech/ranks.go",
+		`total += uint64(multiples(first, last, k)) * levelWeight(k)`, `total += uint64(multiples(first, last, k))`, []tests{{"./internal/mech", "TestWeightsOfTheGrid"}, {"./internal/audit", "TestFiniteMechanisms"}}},
+	{"quantiles by ranks: misses are squared", "internal/mech/ranks.go",
+		`	return max(100*below-p*total, 100*above-(100-p)*total, 0)`, `	far := max(100*below-p*total, 100*above-(100-p)*total, 0)
+	return far * far`, []tests{{"./internal/mech", "TestMissesMoveByTheirBound"}}},
+	{"quantiles by ranks: every proposal is accepted", "internal/mech/ranks.go",
+		`if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) {`, `if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) || t < halvings {`, []tests{{"./internal/mech", "TestRankQuantilesHaveTheirLaw"}}},
+	{"quantiles by ranks: one is charged of several", "internal/mech/ranks.go",
+		`privacy.Repeat{Count: len(q.Percents), Event:`, `privacy.Repeat{Count: 1, Event:`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a description's histogram is not charged", "internal/dpsco/describe.go",
+		`	if g.distances != nil {
+		e = append(e, g.distances.Event())
+	}
+`, ``, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a pure description spends its epsilon for each column", "internal/dpsco/describe.go",
+		`part(split[quartiles] / float64(g.selections()))`, `part(split[quartiles] / float64(len(percents)))`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a description spends the reserve of delta", "internal/dpsco/describe.go",
+		`Delta: b.Delta - privacy.Reserve(b.Delta)}`, `Delta: b.Delta}`, []tests{{"./internal/dpsco", "TestADescriptionCosts"}}},
+	{"values are cut where the data end", "internal/dpsco/describe_figures.go",
+		`		cuts[k] = cutAt{at[k].median(), g.cheapest(sizes[k])}
+`, `		cuts[k] = cutAt{at[k].median(), g.cheapest(sizes[k])}
+		for _, v := range x.X[g.numbers[k]] {
+			if size := math.Abs(v - at[k].median()); size < 1e6 {
+				cuts[k].cut = max(cuts[k].cut, size)
+			}
+		}
+`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a description counts the values exactly", "internal/dpsco/describe_rows.go",
+		`	g.averages.Release(means, total.merged().Bounded(), src)
+`, `	g.averages.Release(means, total.merged().Bounded(), src)
+	means[1] = -1
+	for _, v := range x.X[0] {
+		if isUsable(v) {
+			means[1] += 2 / float64(x.N)
+		}
+	}
+`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"columns are centred at their first row", "internal/dpsco/scaled.go",
+		`shiftBy(column, a.centres()[j])`, `shiftBy(column, column[0])`, []tests{{"./internal/dpsco", "TestReplaysDiffer"}}},
+	{"the intercept does not take centres up", "internal/dpsco/scaled.go",
+		`w[0] -= c * w[1+j]`, `w[0] -= 0 * c * w[1+j]`, []tests{{"./internal/dpsco", "TestACentreIsAShift"}}},
+	{"the covariance does not take centres up", "internal/dpsco/scaled.go",
+		`move.Set(0, 1+j, -c)`, `move.Set(0, 1+j, 0*c)`, []tests{{"./internal/dpsco", "TestACentreIsAShift"}}},
+	{"the target's centre is left out of the intercept", "internal/dpsco/scaled.go",
+		`w[0] += a.CentreY`, `w[0] += 0 * a.CentreY`, []tests{{"./internal/dpsco", "TestACentreIsAShift"}}},
+	{"a band leaves centres out", "internal/dpsco/scaled.go",
+		`band[0] += math.Abs(c)`, `band[0] += 0 * math.Abs(c)`, []tests{{"./internal/dpsco", "TestBandsAndForecasts"}}},
+	{"a job that was charged is tried again under the scales of today", "sql/functions/jobs.sql",
+		`dp_int.request_scales(d.id, p_request)`, `d.scales`, []tests{{"./tests", "TestJobsKeepTheirScales"}}},
+	{"fits are charged under scales that were taken back", "sql/functions/jobs.sql",
+		"  PERFORM dp_int.refuse_former_scales(j);\n", "", []tests{{"./tests", "TestJobsKeepTheirScales"}}},
 	{"one row is in every block", "internal/dpsco/aggregate.go",
 		`x.pick(rows)`, `x.pick(append(rows[:len(rows):len(rows)], 0))`, []tests{{"./internal/dpsco", "TestANeighbour"}}},
 	{"the reserve of delta is spent twice", "internal/dpsco/problem.go",

@@ -220,7 +220,8 @@ BEGIN
   r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', target, 'features', features,
                                'intercept', coalesce(p_intercept, true), 'options', dp_int.check_options(p_model, options, features, d.categories -> target::text))
             || dp_int.categories_of(d, target || features);
-  r.hash := sha256(convert_to(r.body::text, 'UTF8'));
+  r.body := r.body || jsonb_build_object('scales', dp_int.scales_of(d.scales, r.body));
+  r.hash := dp_int.request_hash(d.id, r.body);
   IF m.labels THEN
     PERFORM dp_int.refuse_unlabelled(d, r, target, options);
   END IF;
@@ -244,6 +245,9 @@ BEGIN
   SELECT * INTO STRICT r FROM dp_int.release WHERE id = p_release;
   IF r.model = 'score' THEN
     RAISE NOTICE 'dpsidecar: the score of % again, free: it scores release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), r.parameters ->> 'release';
+  ELSIF r.model IN ('describe', 'scales') THEN
+    RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), p_release
+      USING HINT = format('It stands in %s.', CASE r.model WHEN 'describe' THEN 'dp.descriptions' ELSE 'dp.suggested_scales' END);
   ELSE
     RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), p_release
       USING HINT = format('dp_last_release names the release that was made last. For this one: SELECT * FROM dp_summary(%L).', p_release);
@@ -408,14 +412,19 @@ BEGIN
   END IF;
 END $$;
 
--- What a release holds: coefficients, or the metrics of a score.
+-- What a release holds: coefficients, the metrics of a score, or what a description tells.
 CREATE OR REPLACE FUNCTION dp_int.coefficients(p_release uuid) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN QUERY
   SELECT c.term, c.coef FROM dp_int.coefficient c WHERE c.release = p_release ORDER BY c.position;
   IF NOT FOUND THEN
-    RETURN QUERY SELECT m.metric, m.value FROM dp_int.metrics(p_release) AS m;
+    RETURN QUERY
+    SELECT m.metric, m.value FROM dp_int.metrics(p_release) AS m
+    UNION ALL
+    SELECT concat_ws(' ', f.column_name, f.statistic), f.value FROM dp_int.column_statistic f WHERE f.release = p_release
+    UNION ALL
+    SELECT s.column_name, s.scale FROM dp_int.suggested_scale s WHERE s.release = p_release;
   END IF;
 END $$;
 
