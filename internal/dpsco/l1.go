@@ -182,9 +182,6 @@ func (a L1) withDefaults(s Shape, epsilon float64) L1 {
 // tilt is what objective perturbation adds to the slope of the absolute loss.
 func (a L1) tilt() float64 { return 2*a.Tau - 1 }
 
-// steepest is how much steeper the loss is than that of the median.
-func (a L1) steepest() float64 { return 1 + math.Abs(a.tilt()) }
-
 // bounded has a radius in any case. A draw needs one, and the ridge of objective
 // perturbation holds coefficients back anyway; fits in stages do without.
 func (a L1) bounded() L1 {
