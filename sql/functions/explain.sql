@@ -301,6 +301,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and fourteen methods', '%L'),
       (14, 'dp_analyst', 'dp_huber_regress', 'robust linear regression', '%H'),
       (15, 'dp_analyst', 'dp_logistic_regress', 'log-odds of a label', '%G'),
+      (15, 'dp_analyst', 'dp_poisson_regress', 'logarithm of a mean count, of an exposure', '%P'),
       (16, 'dp_analyst', 'dp_last_release', 'your latest release on a data set', 'SELECT dp_last_release(''%s'')'),
       (17, 'dp_analyst', 'dp_submit', 'queues a request and returns its job', 'SELECT dp_submit(''l1'', ''%s'', 0.5)'),
       (18, 'dp_analyst', 'dp_status', 'where a job stands', 'SELECT s.* FROM dp.jobs j, dp_status(j.id) s'),
@@ -344,6 +345,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                         WHEN 'L' THEN dp_int.example_of('linear')
                         WHEN 'H' THEN dp_int.example_of('huber')
                         WHEN 'G' THEN dp_int.example_of('logistic')
+                        WHEN 'P' THEN dp_int.example_of('poisson')
                         WHEN 'n' THEN (asked.slopes + 1)::text
                         WHEN '1' THEN array_fill(1, ARRAY[asked.slopes])::text
                         WHEN 'e' THEN coalesce(first.epsilon, 2)::text
