@@ -7,7 +7,6 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
-	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Intervals of a Newton are about the coefficients that make the weighted score zero in the
@@ -21,20 +20,28 @@ const (
 	mostLastStep = 0.5
 )
 
-// Long rows weigh less in the fit. Where the model does not hold, that moves it. There are no
-// intervals where the weights may move a coefficient, by what they take away, by more than
-// mostHidden of its standard errors, or mostUnseen where lengths have a tail heavier than
-// leastIndex. Where shells of the score show that the model does not hold, there are none from
-// mostShown on; below, intervals allow for shownBias of it. The model is said not to hold with
-// probability misfitLevel at most where it does. The figures did best on laws and three
-// tables (newton.md).
+// Long rows weigh less in the fit. Where the model does not hold, that moves it. Intervals
+// allow for two biases. The outer shell of the score shows how far scores are from zero where
+// rows are long: missPerShell times as much, with shownNoise deviations of it, for each score
+// that the weights take away beside one in the shell, and for shellItself besides. Of heavy
+// tails, whose missing scores are at least lightTail of those in the shell, and for the whole
+// of it heavyTail, what is hidden may differ from all that is seen: hiddenBias of it.
+// There are no intervals where both together are above mostBias standard errors, or where all
+// that is taken away might move a coefficient by more than mostHidden of them and its
+// tail is such that a bound on it means little: more is missing than leastInShell times what
+// is in the shell, and lengths have an index below leastIndex. The figures did best on laws and
+// three tables (newton.md).
 const (
-	mostHidden  = 12
-	mostUnseen  = 6
-	leastIndex  = 3.2
-	mostShown   = 2
-	shownBias   = 0.7
-	misfitLevel = 0.02
+	missPerShell = 2.5
+	shellItself  = 0.3
+	shownNoise   = 0.7
+	hiddenBias   = 0.3
+	lightTail    = 0.3
+	heavyTail    = 0.7
+	mostBias     = 10
+	mostHidden   = 10
+	leastInShell = 0.7
+	leastIndex   = 2.75
 )
 
 // scoresHide is what a histogram is taken to hide there.
@@ -54,14 +61,11 @@ func (f *newtonFit) errors(r *Result) {
 		r.withhold(why)
 		return
 	}
-	if bias > 0 {
-		r.Bias = mat.NewSymDense(f.shape.D, nil)
-		r.Bias.SymOuterK(square(bias), c)
-	}
+	r.Bias = bias
 	for j := range f.shape.D {
-		variance, a := r.Covariance.At(j, j), c.RawRowView(j)
-		deviation, df := math.Sqrt(variance), f.degrees(variance, a)
-		half := halfWidth(deviation, df, bias*floats.Norm(a, 2))
+		variance := r.Covariance.At(j, j)
+		deviation, df := math.Sqrt(variance), f.degrees(variance, c.RawRowView(j))
+		half := halfWidth(deviation, df, math.Sqrt(bias.At(j, j)))
 		r.StdErr, r.DF = append(r.StdErr, deviation), append(r.DF, df)
 		r.Low, r.High = append(r.Low, f.centre[j]-half), append(r.High, f.centre[j]+half)
 	}
@@ -70,23 +74,23 @@ func (f *newtonFit) errors(r *Result) {
 	}
 }
 
-// weighing is what intervals allow for the weights of rows, as a length of the mean score,
-// or why they may have moved the fit too far.
-func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense) (bias float64, why string) {
-	cut, most := f.cut(), 0.0
+// weighing is the square of what intervals allow for the weights of rows, or why these
+// may have moved the fit too far.
+func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense) (bias *mat.SymDense, why string) {
+	cut, missing := f.cut()
+	shown, hidden := f.shownBias(c, missing), mat.NewSymDense(f.shape.D, nil)
+	hidden.SymOuterK(square(hiddenBias*clampBetween((missing-lightTail)/(heavyTail-lightTail), 0, 1)*cut), c)
 	for j := range f.shape.D {
-		most = max(most, cut*floats.Norm(c.RawRowView(j), 2)/math.Sqrt(covariance.At(j, j)))
+		deviation := math.Sqrt(covariance.At(j, j))
+		switch {
+		case cut*floats.Norm(c.RawRowView(j), 2) > mostHidden*deviation && missing > leastInShell && f.tailIndex() < leastIndex:
+			return nil, "a few long rows may carry the coefficients"
+		case math.Sqrt(shown.At(j, j))+math.Sqrt(hidden.At(j, j)) > mostBias*deviation:
+			return nil, "long rows count less in the fit, and may have moved it too far for an interval; ask for more eps, or give scales that fit"
+		}
 	}
-	seen := f.misfit(c) > distuv.UnitNormal.Quantile(1-misfitLevel/2/float64((scoreShells-1)*f.shape.D))
-	switch {
-	case seen && most > mostShown:
-		return 0, "long rows do not follow the model, and count less in the fit"
-	case most > mostHidden, most > mostUnseen && f.tailIndex() < leastIndex:
-		return 0, "a few long rows may carry the coefficients"
-	case seen:
-		return shownBias * cut, ""
-	}
-	return 0, ""
+	shown.AddSym(shown, hidden)
+	return shown, ""
 }
 
 // tailIndex is the exponent of the tail of lengths: the mean of what scores and curvatures
