@@ -145,6 +145,16 @@ func Data(rec arrow.Record, intercept bool) dpsco.Data {
 	return dpsco.Data{Shape: shape, X: columns[1:], Y: columns[0]}
 }
 
+// Positions returns a record as Data does, without a constant, but for categories: each stays
+// one column, of the positions of levels.
+func Positions(rec arrow.Record) dpsco.Data {
+	var columns [][]float64
+	for j := range int(rec.NumCols()) {
+		columns = append(columns, rec.Column(j).(*array.Float64).Float64Values())
+	}
+	return dpsco.Data{Shape: dpsco.Shape{N: int(rec.NumRows()), D: len(columns) - 1}, X: columns[1:], Y: columns[0]}
+}
+
 // query returns the SELECT of a request. Its column names are unqualified, so
 // they can only name columns: t.f could also call a function f on a row of t.
 func (r Request) query() string {
@@ -194,8 +204,12 @@ func unsupportedType(ctx context.Context, conn *pgx.Conn, column string, oid uin
 
 // copyOut passes the relation's binary COPY stream to the decoder.
 func copyOut(ctx context.Context, conn *pgx.Conn, req Request, d *decoder) error {
-	sql := "COPY (" + req.query() + ") TO STDOUT (FORMAT binary)"
-	if _, err := conn.PgConn().CopyTo(ctx, d, sql); err != nil {
+	return copyQuery(ctx, conn, req.query(), d)
+}
+
+// copyQuery passes the binary COPY stream of a query to the decoder.
+func copyQuery(ctx context.Context, conn *pgx.Conn, query string, d *decoder) error {
+	if _, err := conn.PgConn().CopyTo(ctx, d, "COPY ("+query+") TO STDOUT (FORMAT binary)"); err != nil {
 		return err
 	}
 	return d.close()

@@ -53,6 +53,30 @@ var mutants = []mutant{
 	{"objective perturbation adds half the noise on the grid", "internal/mech/objpert/objpert.go",
 		"Lsh(big.NewInt(1), plan.shift))", "Lsh(big.NewInt(1), plan.shift-1))", []tests{{"./internal/mech/objpert", "TestTheNoiseOnTheGrid"}}},
 
+	// Records of several rows.
+	{"a person's rows count 1 each in second moments", "internal/mech/moments.go",
+		"float64(first[record+1] - first[record])", "1", []tests{{"./internal/mech", "TestMomentSensitivityHoldsForRecords"}}},
+	{"a person's rows stay in the order of the scan", "internal/arrowio/units.go",
+		"	slices.SortFunc(rows, func(a, b int32) int { return compareBits(s.row(a), s.row(b)) })\n", "", []tests{{"./internal/arrowio", "TestOrderOfArrival"}}},
+	{"rows that are equal but for a zero's sign keep the order of the scan", "internal/arrowio/units.go",
+		"cmp.Compare(math.Float64bits(v), math.Float64bits(b[j]))", "cmp.Compare(v, b[j])", []tests{{"./internal/arrowio", "TestOrderOfArrival"}}},
+	{"keys of one hash are taken for the same", "internal/arrowio/units.go",
+		"return p.hash == q.hash && p.size == q.size && p.short == q.short && p.long == q.long", "return p.hash == q.hash", []tests{{"./internal/arrowio", "TestKeysAreCompared"}}},
+	{"rows of nobody are a person's", "internal/arrowio/units.go",
+		"	if key == nil {\n		return\n	}\n", "", []tests{{"./internal/arrowio", "TestKeysAreCompared"}}},
+	{"who was given up for another may come back", "internal/arrowio/units.go",
+		"	if p.compare(last) > 0 {\n", "	if false {\n", []tests{{"./internal/arrowio", "TestKeptPersonsAreWhole"}}},
+	{"a record's gradient takes a row of the next one", "internal/dpsco/records.go",
+		"average(column, c, starts[u], starts[u+1])", "average(column, c, starts[u], min(starts[u+1]+1, len(column)))", []tests{{"./internal/dpsco", "TestAnotherRecordKeepsItsBits"}}},
+	{"an account mixes rows and persons", "sql/functions/units.sql",
+		"IF (o.unit IS NULL) <> (p_unit IS NULL) THEN", "IF false THEN", []tests{{"./tests", "TestAnAccountOfRowsStaysOne"}}},
+	{"one table has two units", "sql/functions/units.sql",
+		"ELSIF p_unit IS NOT NULL AND o.unit_source <> p_source", "ELSIF false", []tests{{"./tests", "TestPersonsOfSeveralTables"}}},
+	{"who a unit refers to is not looked at", "sql/functions/units.sql",
+		"WHERE p_unit IS NOT NULL AND c.oid NOT IN", "WHERE false AND c.oid NOT IN", []tests{{"./tests", "TestPersonsOfSeveralTables"}}},
+	{"a unit that became another column is read", "sql/functions/register.sql",
+		"d.target || d.features) <> d.unit_source THEN", "d.target || d.features) <> d.unit_source AND false THEN", []tests{{"./tests", "TestAUnitThatChangedIsNoticed"}}},
+
 	// Noise and its event.
 	{"normal noise of the square root of its variance", "internal/mech/gaussian.go",
 		`z.Mul(z, z).Mul(z, `, `z.Mul(z, `, []tests{{"./internal/mech", "TestGaussianReleaseAdds"}}},
@@ -334,6 +358,47 @@ var mutants = []mutant{
 	}
 	return laplaceMeans(released, k, noise, m.sumContract())
 `, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
+	{"quantiles by ranks: half of what a record moves", "internal/mech/ranks.go",
+		`const rankSensitivity = 100`, `const rankSensitivity = 50`, []tests{{"./internal/mech", "TestMissesMoveByTheirBound"}}},
+	{"quantiles by ranks: twice the rate", "internal/mech/ranks.go",
+		`rate.Quo(rate, big.NewRat(2*rankSensitivity, 1))`, `rate.Quo(rate, big.NewRat(rankSensitivity, 1))`, []tests{{"./internal/mech", "TestRankQuantilesHaveTheirLaw"}}},
+	{"quantiles by ranks: the weight of plain numbers is left out of the draw", "internal/mech/ranks.go",
+		`total += uint64(multiples(first, last, k)) * levelWeight(k)`, `total += uint64(multiples(first, last, k))`, []tests{{"./internal/mech", "TestWeightsOfTheGrid"}, {"./internal/audit", "TestFiniteMechanisms"}}},
+	{"quantiles by ranks: misses are squared", "internal/mech/ranks.go",
+		`	return max(100*below-p*total, 100*above-(100-p)*total, 0)`, `	far := max(100*below-p*total, 100*above-(100-p)*total, 0)
+	return far * far`, []tests{{"./internal/mech", "TestMissesMoveByTheirBound"}}},
+	{"quantiles by ranks: every proposal is accepted", "internal/mech/ranks.go",
+		`if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) {`, `if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) || t < halvings {`, []tests{{"./internal/mech", "TestRankQuantilesHaveTheirLaw"}}},
+	{"quantiles by ranks: one is charged of several", "internal/mech/ranks.go",
+		`privacy.Repeat{Count: len(q.Percents), Event:`, `privacy.Repeat{Count: 1, Event:`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a description's histogram is not charged", "internal/dpsco/describe.go",
+		`	if g.distances != nil {
+		e = append(e, g.distances.Event())
+	}
+`, ``, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a pure description spends its epsilon for each column", "internal/dpsco/describe.go",
+		`part(split[quartiles] / float64(g.selections()))`, `part(split[quartiles] / float64(len(percents)))`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a description spends the reserve of delta", "internal/dpsco/describe.go",
+		`Delta: b.Delta - privacy.Reserve(b.Delta)}`, `Delta: b.Delta}`, []tests{{"./internal/dpsco", "TestADescriptionCosts"}}},
+	{"values are cut where the data end", "internal/dpsco/describe_figures.go",
+		`		cuts[k] = cutAt{at[k].median(), g.cheapest(sizes[k])}
+`, `		cuts[k] = cutAt{at[k].median(), g.cheapest(sizes[k])}
+		for _, v := range x.X[g.numbers[k]] {
+			if size := math.Abs(v - at[k].median()); size < 1e6 {
+				cuts[k].cut = max(cuts[k].cut, size)
+			}
+		}
+`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a description counts the values exactly", "internal/dpsco/describe_rows.go",
+		`	g.averages.Release(means, total.merged().Bounded(), src)
+`, `	g.averages.Release(means, total.merged().Bounded(), src)
+	means[1] = -1
+	for _, v := range x.X[0] {
+		if isUsable(v) {
+			means[1] += 2 / float64(x.N)
+		}
+	}
+`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
 	{"columns are centred at their first row", "internal/dpsco/scaled.go",
 		`shiftBy(column, a.centres()[j])`, `shiftBy(column, column[0])`, []tests{{"./internal/dpsco", "TestReplaysDiffer"}}},
 	{"the intercept does not take centres up", "internal/dpsco/scaled.go",
