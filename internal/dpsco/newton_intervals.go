@@ -20,17 +20,16 @@ const (
 	mostLastStep = 0.5
 )
 
-// Long rows weigh less in the fit. Where the model does not hold, that moves it. Intervals
-// allow for two biases. The outer shell of the score shows how far scores are from zero where
-// rows are long: missPerShell times as much, with shownNoise deviations of it, for each score
-// that the weights take away beside one in the shell, and for shellItself besides. Of heavy
-// tails, whose missing scores are at least lightTail of those in the shell, and for the whole
-// of it heavyTail, what is hidden may differ from all that is seen: hiddenBias of it.
-// There are no intervals where both together are above mostBias standard errors, or where all
-// that is taken away might move a coefficient by more than mostHidden of them and its
-// tail is such that a bound on it means little: more is missing than leastInShell times what
-// is in the shell, and lengths have an index below leastIndex. The figures did best on laws and
-// three tables (newton.md).
+// Long rows weigh less in the fit, which moves it where the model does not hold. Intervals
+// allow for two biases. One is what the outer shell of the score shows and, by shownNoise
+// deviations, what its noise hides there, times missPerShell times what weights take away beside
+// what is in the shell; shellItself is added to that ratio. The other is hiddenBias times all
+// that is taken away, for rows beyond the limit that are unlike all others: none of it
+// where the ratio is below lightTail, all of it from heavyTail on.
+// There are no intervals where both together are above mostBias standard errors, nor where all
+// that is taken away might move a coefficient by mostHidden of them, the ratio is above
+// leastInShell and the lengths' tail has an index below leastIndex. The figures did best on laws
+// and three tables (newton.md).
 const (
 	missPerShell = 2.5
 	shellItself  = 0.3
