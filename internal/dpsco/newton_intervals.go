@@ -43,6 +43,10 @@ const (
 	leastIndex   = 2.75
 )
 
+// leastIndexOfCounts is that of counts, whose lengths have the tail of the exponential of a
+// prediction, also where the model holds.
+const leastIndexOfCounts = 2.3
+
 // scoresHide is what a histogram is taken to hide there.
 var scoresHide = cautious{deviations: 1, steepest: 8}
 
@@ -82,7 +86,7 @@ func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense) (bias *mat.
 	for j := range f.shape.D {
 		deviation := math.Sqrt(covariance.At(j, j))
 		switch {
-		case cut*floats.Norm(c.RawRowView(j), 2) > mostHidden*deviation && missing > leastInShell && f.tailIndex() < leastIndex:
+		case cut*floats.Norm(c.RawRowView(j), 2) > mostHidden*deviation && missing > leastInShell && f.heavy():
 			return nil, "a few long rows may carry the coefficients"
 		case math.Sqrt(shown.At(j, j))+math.Sqrt(hidden.At(j, j)) > mostBias*deviation:
 			return nil, "long rows count less in the fit, and may have moved it too far for an interval; ask for more eps, or give scales that fit"
@@ -90,6 +94,14 @@ func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense) (bias *mat.
 	}
 	shown.AddSym(shown, hidden)
 	return shown, ""
+}
+
+// heavy reports whether lengths have a tail so heavy that what it hides cannot be bounded.
+func (f *newtonFit) heavy() bool {
+	if f.Curve.counted() != nil {
+		return f.tailIndex() < leastIndexOfCounts
+	}
+	return f.tailIndex() < leastIndex
 }
 
 // tailIndex is the exponent of the tail of lengths: the mean of what scores and curvatures

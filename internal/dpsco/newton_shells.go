@@ -95,9 +95,9 @@ func (f *newtonFit) shellPart(k int, u float64) float64 {
 // shell. Magnitudes of Huber scores are as if all residuals were beyond delta; the meat over the
 // curvature says how large they are.
 func (f *newtonFit) cut() (cut, missing float64) {
-	unit, outer := f.rescaleScores/f.Curve.reach(), len(f.parts)-1
-	long := unit * f.scores.tail(f.limit/f.rescaleScores, scoresHide)
+	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), leastCurvature)
+	unit, outer := f.Curve.unseen(meat, curvature)*f.rescaleScores, len(f.parts)-1
 	curved := f.rescale * f.lengths.trimmed(f.bound/f.rescale, scoresHide)
-	inside := unit * f.scores.mean(func(u float64) float64 { return f.shellPart(outer, u) })
-	return math.Sqrt(max(0, mat.Trace(f.meat))/max(mat.Trace(f.h), leastCurvature)) * (long + curved), (long + curved) / inside
+	cut = unit*f.scores.tail(f.limit/f.rescaleScores, scoresHide) + math.Sqrt(meat/curvature)*curved
+	return cut, cut / (unit * f.scores.mean(func(u float64) float64 { return f.shellPart(outer, u) }))
 }
