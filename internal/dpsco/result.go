@@ -59,12 +59,15 @@ func (r *Result) each(f func(*Result)) {
 }
 
 // PValues tests that coefficients are 0, each two-sided by the middle of its interval
-// over its standard error. What intervals allow for bias is left out. Nil where there
-// are no intervals.
+// over its standard error, at the least favourable of the biases that the interval allows
+// for: it is below .05 where the interval leaves 0 out. Nil where there are no intervals.
 func (r Result) PValues() (p []float64) {
 	for j, low := range r.Low {
-		t := math.Abs(low+r.High[j]) / 2 / r.StdErr[j]
-		p = append(p, 2*distuv.StudentsT{Mu: 0, Sigma: 1, Nu: min(r.DF[j], mostDegrees)}.Survival(t))
+		student := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: min(r.DF[j], mostDegrees)}
+		beyond := func(t, bias float64) float64 { return student.Survival(t-bias) + student.Survival(t+bias) }
+		half := (r.High[j] - low) / 2 / r.StdErr[j]
+		bias := bisect(0, half, func(bias float64) bool { return beyond(half, bias) < 0.05 })
+		p = append(p, beyond(math.Abs(low+r.High[j])/2/r.StdErr[j], bias))
 	}
 	return p
 }

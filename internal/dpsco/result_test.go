@@ -21,3 +21,24 @@ func TestPValuesOfManyDegrees(t *testing.T) {
 		}
 	}
 }
+
+// A p value is below .05 where the interval leaves 0 out, whatever it allows for bias, and
+// that of a t test where it allows for none.
+func TestPValuesAgreeWithIntervals(t *testing.T) {
+	for _, df := range []float64{1, 5, 30, 1e9} {
+		for _, bias := range []float64{0, 0.3, 1, 4} {
+			half := halfWidth(2, df, 2*bias)
+			for _, part := range []float64{0.2, 0.99, 1.01, 3} {
+				r := Result{Low: []float64{part*half - half}, High: []float64{part*half + half}, StdErr: []float64{2}, DF: []float64{df}}
+				p := r.PValues()[0]
+				if (p < 0.05) != (part > 1) {
+					t.Errorf("%v degrees, bias %v: p = %v, 0 is at %v half widths", df, bias, p, part)
+				}
+				want := 2 * distuv.StudentsT{Sigma: 1, Nu: min(df, mostDegrees)}.Survival(part*half/2)
+				if bias == 0 && math.Abs(p-want) > 1e-6*want || p < want*(1-1e-6) {
+					t.Errorf("%v degrees, bias %v: p = %v, without bias %v", df, bias, p, want)
+				}
+			}
+		}
+	}
+}
