@@ -40,6 +40,7 @@ type worstCase struct {
 	tables            func() (a, b dpsco.Data)
 	pure              bool // delta is 0
 	slowness          int  // as in Game
+	sources           int  // columns of the table that a row is made from, if not one a coefficient
 }
 
 // game is the fit that spends the budget gets and claims the cost of the budget claims.
@@ -49,10 +50,11 @@ func (c worstCase) game(gets, claims privacy.Budget) (Game, error) {
 		gets.Delta, claims.Delta = 0, 0
 	}
 	c.options["method"] = c.method()
-	algorithm, err := dpsco.Recipe(c.model, c.options, nil)
+	recipe, err := dpsco.Recipe(c.model, c.options, nil)
 	if err != nil {
 		return Game{}, err
 	}
+	algorithm := dpsco.Scaled{Algorithm: recipe, Sources: c.sources}.Inner()
 	a, _ := c.tables()
 	shape := a.Shape
 	plan, err := algorithm.Plan(shape, claims, privacy.Concentrated{})
@@ -95,6 +97,7 @@ var worstCases = []worstCase{
 	linear("auto", "one row that is not zero changes sides; whitened", options{"whitening": "on", "feature_norm": 1.}, alone(20)),
 	linear("auto", "a target of 1e6 becomes -1e6", options{"steps": 1.}, flip(20)),
 	linear("joint_moments", "a target of 1e6 becomes -1e6", options{}, flip(20)),
+	linear("joint_moments", "the one row of a level, with a target of 1e6, changes level", options{}, moves(20)).from(1),
 	huber("newton", "a target of 1e6 becomes -1e6", options{}, flip(20)),
 	linear("catoni", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1.}, flip(20)),
 	linear("trimmed", "rows at both ends, one changes sides", options{"steps": 1., "trim": 2.}, halves(21)),
@@ -112,6 +115,9 @@ var worstCases = []worstCase{
 	linear("svrg_pp", "a target of 1e6 becomes -1e6", options{"steps": 1., "step_size": .1}, flip(20)).slow(4),
 	linear("accmd", "a target of 1e6 becomes -1e6", options{"steps": 1., "step_size": .1}, flip(20)),
 	linear("gd", "a target of 1e6 becomes -1e6", options{"steps": 1.}, flip(20)),
+	linear("joint_moments", "a person's five rows of 1e6 become one of -1e6", options{}, crowd(20)),
+	huber("newton", "a person's five rows of 1e6 become one of -1e6", options{}, crowd(20)),
+	linear("spgd_clip", "a person's five rows of 1e6 become one of -1e6, in batches of half the persons", options{"steps": 1., "batch": 10.}, crowd(20)),
 	{name: "l1", model: "l1", pair: "three points to choose from, one row changes sides", pure: true, tables: sides(2),
 		options: options{"method": "exponential_mechanism", "radius": 1., "pitch": 1., "iota": 1.}},
 	{name: "l1", model: "l1", pair: "objective perturbation, a target of 1e6 becomes -1e6", pure: true, tables: flip(20),
@@ -123,6 +129,12 @@ var worstCases = []worstCase{
 // slow is a case whose runs take so many times as long as others.
 func (c worstCase) slow(times int) worstCase {
 	c.slowness = times
+	return c
+}
+
+// from is a case whose rows are made from so many columns of the table.
+func (c worstCase) from(sources int) worstCase {
+	c.sources = sources
 	return c
 }
 
@@ -162,6 +174,25 @@ func flip(n int) func() (a, b dpsco.Data) {
 		y, z := make([]float64, n), make([]float64, n)
 		y[0], z[0] = 1e6, -1e6
 		return table(y...), table(z...)
+	}
+}
+
+// crowd is n persons with a target of 0 each, but for one who has it five times as 1e6, or
+// once as -1e6.
+func crowd(n int) func() (a, b dpsco.Data) {
+	return func() (dpsco.Data, dpsco.Data) {
+		const rows = 5
+		a, b := table(make([]float64, n-1+rows)...), table(make([]float64, n)...)
+		for i := range rows {
+			a.Y[i] = 1e6
+		}
+		b.Y[0] = -1e6
+		a.N, a.MaxRows, a.First = n, rows, []int{0}
+		b.MaxRows, b.First = rows, []int{0}
+		for u := range n {
+			a.First, b.First = append(a.First, u+rows), append(b.First, u+1)
+		}
+		return a, b
 	}
 }
 
@@ -210,5 +241,21 @@ func alone(n int) func() (a, b dpsco.Data) {
 			x.X[0][0] = 1e3
 		}
 		return a, b
+	}
+}
+
+// moves is n rows of a category of three levels, all of the first, but for one with a large
+// target, of the second or the third.
+func moves(n int) func() (a, b dpsco.Data) {
+	return func() (dpsco.Data, dpsco.Data) {
+		var tables [2]dpsco.Data
+		for k := range tables {
+			x := table(make([]float64, n)...)
+			clear(x.X[0])
+			x.D, x.X = 2, append(x.X, make([]float64, n))
+			x.Y[0], x.X[k][0] = 1e6, 1
+			tables[k] = x
+		}
+		return tables[0], tables[1]
 	}
 }

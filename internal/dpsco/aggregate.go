@@ -65,7 +65,7 @@ func (a SampleAggregate) at(s Shape, z float64) (*stage, error) {
 		return nil, err
 	}
 	return &stage{event: aggregate.event, arithmetic: aggregate.arithmetic, seconds: a.seconds(s), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
-		points, err := a.points(ctx, x, src)
+		points, err := a.points(ctx, x.one(), src)
 		if err != nil {
 			return nil, err
 		}
@@ -93,6 +93,10 @@ func (x Data) pick(rows []int) Data {
 	gather(part.Y, x.Y, rows)
 	for j, column := range x.X {
 		gather(part.X[j], column, rows)
+	}
+	if x.Offset != nil {
+		part.Offset = make([]float64, len(rows))
+		gather(part.Offset, x.Offset, rows)
 	}
 	return part
 }

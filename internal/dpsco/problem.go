@@ -61,6 +61,9 @@ func (p *problem) defaults() error {
 	if p.Method == "" {
 		p.Method = catalogue.MethodAuto
 	}
+	if p.counts() && !fitsLoss(p.Loss, p.Method) {
+		return fmt.Errorf("%w: method %q needs a bounded derivative, and that of a count's loss has no bound; ask for method %q", ErrParameter, p.Method, catalogue.MethodAuto)
+	}
 	if p.Penalty == "" {
 		p.Penalty = catalogue.PenaltyNone
 	}
@@ -78,6 +81,9 @@ func (p *problem) defaults() error {
 // more than ten. Where rows and budget suffice to whiten, 30 was seen to cost as little
 // as 10 on seven tables; where they do not, noise fills whatever ball it is given.
 func (p *problem) usualRadius() float64 {
+	if p.counts() {
+		return 30
+	}
 	if p.Labels && (p.Method == catalogue.MethodNewton || p.Method == catalogue.MethodAuto && p.whitens()) {
 		return 30
 	}
@@ -96,6 +102,8 @@ func (p *problem) chooseWhitening() {
 	few := noise > 0.5 && !p.newtonServes()
 	if p.Method == catalogue.MethodAuto {
 		switch {
+		case p.counts():
+			p.why = "Newton steps are what there is for counts"
 		case few:
 			p.why = "too few rows for this budget and so many coefficients to learn the features' second moments: plain descent"
 		case p.newtonServes():
@@ -144,6 +152,24 @@ func (p *problem) sources() float64 {
 	return float64(p.Sources)
 }
 
+// The noise of the first pass over the rows, beside an eigenvalue of 1, up to which requests
+// with categories are whitened: plain descent hardly moves the coefficients of levels that
+// few rows have (docs/experiments.md).
+const (
+	mostCategoryMoments = 0.08
+	mostLabelCategories = 0.06 // where the target is a label
+)
+
+// fewSources reports whether categories make rows shorter than their coefficients are many,
+// and short enough to be whitened: a function of public facts.
+func (p *problem) fewSources() bool {
+	most := mostCategoryMoments
+	if p.Labels {
+		most = mostLabelCategories
+	}
+	return p.sources() < p.d() && p.sources()*math.Sqrt(p.d())/p.recordsPerNoise() <= most
+}
+
 // curvature is that of the loss along the prediction; a kink counts as 1.
 func (p *problem) curvature() float64 { return min(1, p.Loss.Smoothness()) }
 
@@ -174,6 +200,9 @@ func (p *problem) parameters() map[string]any {
 	}
 	if p.Aggregator != "" {
 		m["aggregator"] = p.Aggregator
+	}
+	if p.Exposure != "" {
+		m["exposure"] = p.Exposure
 	}
 	if p.Penalty == catalogue.PenaltyGroupL1 {
 		m["groups"] = p.Groups

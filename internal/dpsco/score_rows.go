@@ -14,11 +14,14 @@ type scoredRows struct{ Data }
 // newScoredRows predicts every row. One in which a value is missing or infinite, whose
 // prediction overflows, or whose target is no label says nothing.
 func (g *scoring) newScoredRows(x Data) scoredRows {
-	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 1}, X: columns(1, x.N), Y: x.Y}}
+	if g.Counts {
+		return g.newCountedRows(x)
+	}
+	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 1}, X: columns(1, len(x.Y)), Y: x.Y, First: x.First, MaxRows: x.MaxRows}}
 	if g.Labels {
 		labelTargets(x.Y, g.Negative, g.Positive)
 	}
-	x.each(func() func(int, Data) {
+	x.flat().each(func() func(int, Data) {
 		return func(first int, b Data) {
 			e := rows.X[0][first : first+b.N]
 			predict(e, b, g.Coefficients)
@@ -78,8 +81,12 @@ func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metr
 			return nil, err
 		}
 		m.targets = g.histogram(targets, rows, g.Scale, src, func(_, y float64) float64 { return math.Abs(y) })
-		m.centre = g.mean(rows, m.targets.edge(), src)
-		m.deviations = g.histogram(deviations, rows, g.Scale, src, func(_, y float64) float64 { return math.Abs(y - m.centre) })
+		if g.Counts {
+			m.compareWithRate(rows, src)
+		} else {
+			m.centre = g.mean(rows, m.targets.edge(), src)
+			m.deviations = g.histogram(deviations, rows, g.Scale, src, func(_, y float64) float64 { return math.Abs(y - m.centre) })
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -92,13 +99,13 @@ func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metr
 // histogram releases how large a number of every row is, in half octaves of unit.
 func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mech.Source, size func(e, y float64) float64) *magnitudes {
 	counts := merging[*mech.Histogram]{total: mech.NewHistogram(halfOctaves, rows.N, 1)}
-	rows.each(func() func(int, Data) {
+	rows.one().each(func() func(int, Data) {
 		h, v := counts.fork(), make([]float64, blockRows)
 		return func(_ int, b Data) {
 			for i, y := range b.Y {
-				v[i] = halfOctave(size(b.X[0][i], y) / unit)
+				v[i] = size(b.X[0][i], y) / unit
 			}
-			h.AddRows(mech.Rows{Intercept: true}, v[:b.N])
+			countSizes(h, v[:b.N])
 		}
 	})
 	noisy := make([]float64, 2*halfOctaves.Half)
@@ -126,7 +133,7 @@ func countDeviation(noise release) float64 {
 func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
 	sums := merging[*mech.Sum]{total: mech.NewSum(g.centreContract())}
 	rows.each(func() func(int, Data) {
-		s, v, ones := sums.fork(), make([]float64, blockRows), make([]float64, blockRows)
+		s, v, ones, starts := sums.fork(), make([]float64, blockRows), make([]float64, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			for i, y := range b.Y {
 				v[i], ones[i] = clampTo(y, cut)/cut, 1
@@ -134,6 +141,7 @@ func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
 					v[i], ones[i] = 0, 0
 				}
 			}
+			averageSaid([][]float64{v}, ones, b.starts(starts))
 			s.AddRows(mech.Rows{X: [][]float64{v[:b.N]}, Intercept: true}, ones[:b.N])
 		}
 	})
@@ -160,6 +168,9 @@ func (m *measured) numbers(dst [][]float64, ones []float64, b Data) {
 		size := m.size(e)
 		dst[0][i] = min(size/m.cut, 1)
 		switch {
+		case m.Counts && m.pure:
+		case m.Counts:
+			dst[1][i] = min(b.X[1][i]/m.deviationCut, 1)
 		case m.Labels:
 			dst[1][i] = isCorrect(e, y)
 			if !m.pure {
@@ -187,9 +198,10 @@ func (m *measured) releaseMoments(rows scoredRows, src *mech.Source) *scoreMeans
 	total := merging[*mech.Moments]{total: mech.NewMoments(contract)}
 	half := contract.Step() / 2
 	rows.each(func() func(int, Data) {
-		part, block := total.fork(), columns(k+1, blockRows)
+		part, block, starts := total.fork(), columns(k+1, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			m.numbers(block[1:], block[0], b)
+			averageSaid(block[1:], block[0], b.starts(starts))
 			for _, column := range block[1:] {
 				for i, v := range column[:b.N] {
 					column[i] = v*weight + math.Copysign(min(half, math.Abs(v)), v)
@@ -210,10 +222,11 @@ func (m *measured) releaseSums(rows scoredRows, src *mech.Source) *scoreMeans {
 	k := m.columns()
 	total := merging[*mech.Sum]{total: mech.NewSum(m.sumContract())}
 	rows.each(func() func(int, Data) {
-		part, block := total.fork(), columns(1+2*k, blockRows)
+		part, block, starts := total.fork(), columns(1+2*k, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			ones := block[0]
 			m.numbers(block[1:1+k], ones, b)
+			averageSaid(block[1:1+k], ones, b.starts(starts))
 			for j, column := range block[1 : 1+k] {
 				squares := block[1+k+j]
 				for i, u := range column[:b.N] {

@@ -10,11 +10,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"dpsidecar/internal/arrowio"
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
@@ -35,7 +35,10 @@ type claim struct {
 		Schema   string
 		Relation string
 		Scales   map[string]unit // those of the request
-		RowCount *int64          `json:"row_count"` // as published last
+		RowCount *int64          `json:"row_count"` // as published last: of persons where there is a unit
+		Unit     *string
+		MaxRows  int    `json:"max_rows"`
+		Persons  *int64 // registered in place of counted
 
 		Accounting string   // pure, zcdp or rdp
 		Order      *float64 // of Renyi divergence, under rdp
@@ -47,9 +50,12 @@ type claim struct {
 		Features  []string
 		Intercept bool
 		Options   map[string]any
-		Release   string // that a score is of
+		Release   string   // that a score is of
+		Flags     []string // the boolean columns of a description
+		Whole     []string // its columns of whole numbers
 
 		Categories map[string][]string // levels of the columns that are categories
+		WhereLevel map[string][]string `json:"where_level"` // those that count, where not all do
 	}
 	Scored   *scored         // nil: the job fits
 	RowCount *int64          `json:"row_count"`
@@ -63,12 +69,45 @@ func (c *claim) relation() pgx.Identifier {
 }
 func (c *claim) reading() bool { return c.State == "reading" }
 
-// columns are those that are read.
-func (c *claim) columns() []string { return append([]string{c.Request.Target}, c.Request.Features...) }
+// columns are those of the regression: target, features, and the exposure if there is one.
+func (c *claim) columns() []string {
+	columns := append([]string{c.Request.Target}, c.Request.Features...)
+	if exposure := c.exposure(); exposure != "" {
+		columns = append(columns, exposure)
+	}
+	return columns
+}
 
-// pull is what is read, of as many rows.
+// exposure is the column of what counts are counted over; empty: there is none.
+func (c *claim) exposure() string { return catalogue.ExposureOf(c.Request.Options) }
+
+// filters are the columns that only tell which rows count.
+func (c *claim) filters() (names []string) {
+	columns := c.columns()
+	for _, name := range slices.Sorted(maps.Keys(c.Request.WhereLevel)) {
+		if !slices.Contains(columns, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// pull is what is read, of as many rows or persons.
 func (c *claim) pull(rows int64) arrowio.Request {
-	return arrowio.Request{Relation: c.relation(), Columns: c.columns(), Levels: c.Request.Categories, Rows: rows}
+	filters := c.filters()
+	return arrowio.Request{
+		Relation: c.relation(), Columns: append(c.columns(), filters...), Filters: len(filters),
+		Levels: c.Request.Categories, Only: c.Request.WhereLevel, Rows: rows,
+	}
+}
+
+// levels are those of a category that count; ok: it is one.
+func (c *claim) levels(column string) (levels []string, ok bool) {
+	if levels, ok = c.Request.WhereLevel[column]; ok {
+		return levels, ok
+	}
+	levels, ok = c.Request.Categories[column]
+	return levels, ok
 }
 
 func (c *claim) terms() []string {
@@ -89,7 +128,7 @@ func (c *claim) slopes() (terms []string) {
 
 // slopesOf are the terms of a feature: itself, or of a category one for every level but the first.
 func (c *claim) slopesOf(feature string) []string {
-	levels, ok := c.Request.Categories[feature]
+	levels, ok := c.levels(feature)
 	if !ok {
 		return []string{feature}
 	}
@@ -125,7 +164,8 @@ func (c *claim) options() map[string]any {
 
 // position is that of a level of the target.
 func (c *claim) position(level string) float64 {
-	return float64(slices.Index(c.Request.Categories[c.Request.Target], level))
+	levels, _ := c.levels(c.Request.Target)
+	return float64(slices.Index(levels, level))
 }
 
 // expandGroups writes all terms of a category where its name stands.
@@ -145,6 +185,9 @@ func (c *claim) expandGroups(groups []any) (expanded []any) {
 }
 
 func (c *claim) shape(n int64) dpsco.Shape {
+	if c.describes() {
+		return dpsco.Shape{N: int(n), D: len(c.Request.Features)}
+	}
 	return dpsco.Shape{N: int(n), D: len(c.terms()), Intercept: c.Request.Intercept}
 }
 
@@ -157,11 +200,14 @@ func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 	if c.Scored != nil {
 		return s.planScore(c, n)
 	}
+	if c.describes() {
+		return s.planDescription(c, n)
+	}
 	algorithm, err := c.algorithm()
 	if err != nil {
 		return nil, err
 	}
-	algorithm.Memory = s.samplerMemory(c, n)
+	algorithm.Memory, algorithm.MaxRows = s.samplerMemory(c, n), c.Dataset.MaxRows
 	plan, err := algorithm.Plan(c.shape(n), c.budget(), s.accountant(c))
 	if err == nil {
 		c.nameLabels(plan)
@@ -335,23 +381,23 @@ func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc,
 
 // read charges a job, unless an earlier attempt has, and pulls its columns. It sends on
 // reads once, right after the point of no return.
-func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.Source, reads chan<- timetable) (*dpsco.Plan, arrow.Record, error) {
+func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.Source, reads chan<- timetable) (plan *dpsco.Plan, x dpsco.Data, err error) {
 	prepare := s.charge
 	if c.reading() {
 		prepare = s.resume
 	}
 	plan, n, err := prepare(ctx, conn, c)
 	if err != nil {
-		return nil, nil, err
+		return nil, x, err
 	}
 	reads <- timetable{s.ladder(plan), time.Now()}
 	if err := s.publishRowCount(ctx, c, n); err != nil {
-		return nil, nil, err
+		return nil, x, err
 	}
 	began := time.Now()
-	record, err := arrowio.Pull(ctx, conn, c.pull(n), src)
+	x, err = c.data(ctx, conn, n, src)
 	if err != nil {
-		return nil, nil, s.asParked(ctx, err, "the data set could not be read")
+		return nil, x, s.asParked(ctx, err, "the data set could not be read")
 	}
 	s.config.Watch.Pulled(time.Since(began))
 	// A partition or an inheriting table may have been added since the check, which the
@@ -361,11 +407,7 @@ func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.
 	if errors.As(err, &refusal) {
 		err = parked(refusal.Message)
 	}
-	if err != nil {
-		record.Release()
-		return nil, nil, err
-	}
-	return plan, record, nil
+	return plan, x, err
 }
 
 // charge counts the rows, plans the fit, charges it and passes the point of no return.
@@ -373,8 +415,11 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err := s.lockChecked(ctx, conn, c.relation(), recheckJob, c.ID, c.Token); err != nil {
 		return nil, 0, err
 	}
-	n, err := arrowio.Count(ctx, conn, c.relation())
+	n, err := c.persons().count(ctx, conn, c.relation())
 	if err != nil {
+		return nil, 0, relationFailure(err)
+	}
+	if err := c.persons().describe(ctx, conn, c.relation()); err != nil {
 		return nil, 0, relationFailure(err)
 	}
 	if _, err := arrowio.Describe(ctx, conn, c.pull(n)); err != nil {

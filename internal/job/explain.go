@@ -84,6 +84,9 @@ func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 	}
 	e.add("possible", "yes")
 	e.addPlan(plan)
+	if len(c.Request.WhereLevel) > 0 {
+		e.add("where_level", formatParameter(c.Request.WhereLevel)+": rows of other levels say nothing. How many count is private: figures here are those of all rows")
+	}
 	e.add("expected_duration", roundDuration(s.ladder(plan).First))
 	if err := e.addCost(c, plan.Event); err != nil {
 		return nil, err
@@ -91,8 +94,8 @@ func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 	for j, width := range plan.Band {
 		e.add("noise_band:"+c.terms()[j], strconv.FormatFloat(width, 'g', 3, 64))
 	}
-	if c.Scored != nil {
-		return e, nil // its intervals come with it
+	if c.Scored != nil || c.describes() {
+		return e, nil // intervals come with it
 	}
 	return e, s.addExpectedError(e, c, n, plan)
 }
@@ -124,7 +127,7 @@ func (s *Sidecar) publicRows(ctx context.Context, c *claim) (int64, error) {
 	if c.Dataset.RowCount != nil {
 		return *c.Dataset.RowCount, nil
 	}
-	return s.countRows(ctx, c.Dataset.ID, c.relation())
+	return s.countRows(ctx, c.Dataset.ID, c.relation(), c.persons())
 }
 
 // addPlan adds method, reason and every public parameter.
@@ -139,6 +142,9 @@ func (e *explanation) addPlan(p *dpsco.Plan) {
 		{"why", "why"}, {"rows", "rows"}, {"coefficients", "coefficients"}, {"iterations", "steps"}, {"noise_multiplier", "noise_multiplier"},
 	} {
 		if v, ok := parameters[first.parameter]; ok {
+			if _, several := parameters["max_rows"]; several && first.name == "rows" {
+				first.name = "persons"
+			}
 			e.add(first.name, formatParameter(v))
 			delete(parameters, first.parameter)
 		}

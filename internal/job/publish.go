@@ -8,11 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/jackc/pgx/v5"
 	"gonum.org/v1/gonum/mat"
 
-	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
@@ -91,17 +89,16 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 		}
 	}()
 	src := mech.NewSource()
-	var record arrow.Record
+	var x dpsco.Data
 	f.err = s.inSnapshot(ctx, func(conn *pgx.Conn) (err error) {
-		f.plan, record, err = s.read(ctx, conn, c, src, reads)
+		f.plan, x, err = s.read(ctx, conn, c, src, reads)
 		return err
 	})
 	if f.err != nil {
 		return f
 	}
-	defer record.Release()
 	began := time.Now()
-	if f.result, f.err = s.config.runPlan(ctx, f.plan, arrowio.Data(record, c.Request.Intercept), src); f.err == nil {
+	if f.result, f.err = s.config.runPlan(ctx, f.plan, x, src); f.err == nil {
 		s.config.Watch.Ran(time.Since(began))
 	}
 	return f
@@ -134,8 +131,11 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 	case f.err != nil:
 		return f.err
 	}
-	if c.Scored != nil {
+	switch {
+	case c.Scored != nil:
 		return s.publishScore(ctx, c, f, step)
+	case c.describes():
+		return s.publishDescription(ctx, c, f, step)
 	}
 	err := s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6, $7, $8)",
 		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, knownErrors(f.result))

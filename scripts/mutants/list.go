@@ -53,6 +53,30 @@ var mutants = []mutant{
 	{"objective perturbation adds half the noise on the grid", "internal/mech/objpert/objpert.go",
 		"Lsh(big.NewInt(1), plan.shift))", "Lsh(big.NewInt(1), plan.shift-1))", []tests{{"./internal/mech/objpert", "TestTheNoiseOnTheGrid"}}},
 
+	// Records of several rows.
+	{"a person's rows count 1 each in second moments", "internal/mech/moments.go",
+		"float64(first[record+1] - first[record])", "1", []tests{{"./internal/mech", "TestMomentSensitivityHoldsForRecords"}}},
+	{"a person's rows stay in the order of the scan", "internal/arrowio/units.go",
+		"	slices.SortFunc(rows, func(a, b int32) int { return compareBits(s.row(a), s.row(b)) })\n", "", []tests{{"./internal/arrowio", "TestOrderOfArrival"}}},
+	{"rows that are equal but for a zero's sign keep the order of the scan", "internal/arrowio/units.go",
+		"cmp.Compare(math.Float64bits(v), math.Float64bits(b[j]))", "cmp.Compare(v, b[j])", []tests{{"./internal/arrowio", "TestOrderOfArrival"}}},
+	{"keys of one hash are taken for the same", "internal/arrowio/units.go",
+		"return p.hash == q.hash && p.size == q.size && p.short == q.short && p.long == q.long", "return p.hash == q.hash", []tests{{"./internal/arrowio", "TestKeysAreCompared"}}},
+	{"rows of nobody are a person's", "internal/arrowio/units.go",
+		"	if key == nil {\n		return\n	}\n", "", []tests{{"./internal/arrowio", "TestKeysAreCompared"}}},
+	{"who was given up for another may come back", "internal/arrowio/units.go",
+		"	if p.compare(last) > 0 {\n", "	if false {\n", []tests{{"./internal/arrowio", "TestKeptPersonsAreWhole"}}},
+	{"a record's gradient takes a row of the next one", "internal/dpsco/records.go",
+		"average(column, c, starts[u], starts[u+1])", "average(column, c, starts[u], min(starts[u+1]+1, len(column)))", []tests{{"./internal/dpsco", "TestAnotherRecordKeepsItsBits"}}},
+	{"an account mixes rows and persons", "sql/functions/units.sql",
+		"IF (o.unit IS NULL) <> (p_unit IS NULL) THEN", "IF false THEN", []tests{{"./tests", "TestAnAccountOfRowsStaysOne"}}},
+	{"one table has two units", "sql/functions/units.sql",
+		"ELSIF p_unit IS NOT NULL AND o.unit_source <> p_source", "ELSIF false", []tests{{"./tests", "TestPersonsOfSeveralTables"}}},
+	{"who a unit refers to is not looked at", "sql/functions/units.sql",
+		"WHERE p_unit IS NOT NULL AND c.oid NOT IN", "WHERE false AND c.oid NOT IN", []tests{{"./tests", "TestPersonsOfSeveralTables"}}},
+	{"a unit that became another column is read", "sql/functions/register.sql",
+		"d.target || d.features) <> d.unit_source THEN", "d.target || d.features) <> d.unit_source AND false THEN", []tests{{"./tests", "TestAUnitThatChangedIsNoticed"}}},
+
 	// Noise and its event.
 	{"normal noise of the square root of its variance", "internal/mech/gaussian.go",
 		`z.Mul(z, z).Mul(z, `, `z.Mul(z, `, []tests{{"./internal/mech", "TestGaussianReleaseAdds"}}},
@@ -170,6 +194,10 @@ var mutants = []mutant{
 		`noise: 2 * p.Clip`, `noise: p.Clip`, []tests{{"./internal/mech/objpert", "TestPlanSatisfies"}}},
 	{"objective perturbation: half the ridge", "internal/mech/objpert/objpert.go",
 		`ridge: 1.5 *`, `ridge: .75 *`, []tests{{"./internal/mech/objpert", "TestPlanSatisfies"}}},
+	{"objective perturbation: every quantile has the noise of the median", "internal/mech/objpert/objpert.go",
+		`noise: 2 * p.Clip / epsilon * p.steepest() * up`, `noise: 2 * p.Clip / epsilon * up`, []tests{{"./internal/mech/objpert", "TestPlanSatisfies|TestAudit"}}},
+	{"objective perturbation: every quantile has the ridge of the median", "internal/mech/objpert/objpert.go",
+		`(epsilon * p.Smoothing) * p.steepest() * up`, `(epsilon * p.Smoothing) * up`, []tests{{"./internal/mech/objpert", "TestPlanSatisfies|TestAudit"}}},
 	{"objective perturbation: minimisers two steps apart", "internal/mech/objpert/objpert.go",
 		`p.Pitch * 7 / 16`, `p.Pitch * 15 / 16`, []tests{{"./internal/mech/objpert", "TestGapIsOne"}}},
 	{"objective perturbation: the grid's share is spent twice", "internal/mech/objpert/objpert.go",
@@ -233,11 +261,34 @@ var mutants = []mutant{
 	{"newton: shells of a score are larger than their contract", "internal/dpsco/newton_shells.go",
 		`unit := limit * math.Sqrt(shellWidth(k, shells))`, `unit := limit * shellWidth(k, shells)`, []tests{{"./internal/dpsco", "TestShellsAreTheScore"}}},
 	{"newton: shells overlap", "internal/dpsco/newton_shells.go",
-		`from = min(to, shellEdge(k-1, shells)*reach)`, `from = min(to, shellEdge(k-2, shells)*reach)`, []tests{{"./internal/dpsco", "TestShellsAreTheScore"}}},
-	{"newton: misfit is not looked for", "internal/dpsco/newton_intervals.go",
-		`case seen && most > mostShown:`, `case false:`, []tests{{"./internal/dpsco", "TestNewtonGivesNoIntervalsWhereLongRows"}}},
+		`inner = min(weight[i], lower/size)`, `inner = min(weight[i], lower/size/2)`, []tests{{"./internal/dpsco", "TestShellsAreTheScore"}}},
+	{"newton: intervals do not allow for what a shell shows", "internal/dpsco/newton_shells.go",
+		"	total.SymRankOne(total, 1, off)\n", "", []tests{{"./internal/dpsco", "TestNewtonsIntervalsAllowForBias"}}},
+	{"newton: intervals allow for any bias", "internal/dpsco/newton_intervals.go",
+		`> mostBias*deviation:`, `> 1e9*deviation:`, []tests{{"./internal/dpsco", "TestNewtonGivesNoIntervalsWhereLongRows"}}},
+	{"newton: no heavy tail is too heavy for intervals", "internal/dpsco/newton_intervals.go",
+		`missing > leastInShell && f.heavy()`, `missing > 1e9 && f.heavy()`, []tests{{"./internal/dpsco", "TestNewtonGivesNoIntervalsWhereLongRows"}}},
 	{"newton: the limit follows the rows", "internal/dpsco/newton_fit.go",
 		"	f.choose(t)\n", "	f.choose(t)\n	if v := math.Abs(x.Y[0]); v < 1e9 {\n		f.limit += v\n	}\n", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
+	{"newton: the sizes of counts are not charged", "internal/dpsco/newton.go",
+		"		noises = append(noises, r.targetNoise)\n", "", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
+	{"newton: the sizes of counts have half of their noise", "internal/dpsco/newton_fit.go",
+		`releaseMagnitudes(targets, f.targetNoise,`, `releaseMagnitudes(targets, mech.Gaussian{NoiseMultiplier: f.targetNoise.NoiseMultiplier / 2},`, []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
+	{"newton: scores of counts have no bound", "internal/dpsco/newton_poisson.go",
+		`y := min(r.y[i], c.cut)`, `y := r.y[i]`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
+	{"newton: rows of large means have no bound", "internal/dpsco/newton_poisson.go",
+		`max(mean, c.cut-mean)`, `c.cut`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
+	{"newton: the cut of counts is the first row's", "internal/dpsco/newton_fit.go",
+		"	f.begin(f.readFirst(joint), l)\n", "	if c, ok := f.Curve.(poissonCurve); ok && x.Y[0] >= 1 && x.Y[0] < 1e9 {\n		c.cut = x.Y[0]\n		f.Curve = c\n	}\n	f.begin(f.readFirst(joint), l)\n", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
+	{"newton: exposures are left out", "internal/dpsco/block.go",
+		`	if b.Offset != nil {`, `	if b.Offset == nil && len(b.Offset) > 0 {`, []tests{{"./internal/dpsco", "TestPoissonIntervalsCover"}}},
+	{"score: the rate has half of its noise", "internal/dpsco/score_counts.go",
+		`g.noises[centre].Release(total`, `mech.Gaussian{NoiseMultiplier: g.noises[centre].(mech.Gaussian).NoiseMultiplier / 2}.Release(total`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
+	{"score: the rate is the table's own", "internal/dpsco/score_counts.go",
+		`	m.centre = m.rate(rows, m.targets.edge(), src)`, `	m.centre = m.rate(rows, m.targets.edge(), src)
+	if y := rows.Y[0]; y > 0 && y < 1e9 {
+		m.centre *= 1 + y
+	}`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
 	{"newton: rows without numbers have a length", "internal/dpsco/row_block.go",
 		`length[i], e[i] = math.NaN(), math.NaN()`, `length[i], e[i] = 1, 0`, []tests{{"./internal/dpsco", "TestRowsWithoutNumbersAreOneRowToNewton"}}},
 
@@ -271,11 +322,16 @@ var mutants = []mutant{
 	{"staged: the reach is not charged", "internal/dpsco/l1_staged.go",
 		`privacy.Repeat{Count: columns, Event: privacy.Pure{Epsilon: p.reach}}`, `privacy.Repeat{Count: 1, Event: privacy.Pure{Epsilon: p.reach}}`, []tests{{"./internal/dpsco", "TestStagedShares"}, {"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the last fit has the share of the width too", "internal/dpsco/l1_staged.go",
-		` - p.rough - p.width`, ` - p.rough`, []tests{{"./internal/dpsco", "TestStagedShares"}}},
+		` - p.aside - p.width`, ` - p.aside`, []tests{{"./internal/dpsco", "TestStagedShares"}}},
 	{"staged: the rough fit at twice its epsilon", "internal/dpsco/l1_staged.go",
 		`f.perturbation(f.shares.rough, roughSmoothing,`, `f.perturbation(2*f.shares.rough, roughSmoothing,`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the width at twice its epsilon", "internal/dpsco/l1_staged.go",
 		`Quantile{Epsilon: below(f.shares.width)`, `Quantile{Epsilon: 2 * below(f.shares.width)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+	{"staged: the way aside is not charged", "internal/dpsco/l1_staged.go",
+		`p.rough, p.aside, p.width, p.last}`, `p.rough, p.width, p.last}`, []tests{{"./internal/dpsco", "TestStagedShares|TestReplaysOfStaged"}}},
+	{"staged: the way aside is the largest residual", "internal/dpsco/l1_staged.go",
+		`	floats.AddConst(-aside, residuals)`, `	aside = side * max(aside, slices.Max(beyond))
+	floats.AddConst(-aside, residuals)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the second moments are those of the first epsilon", "internal/dpsco/l1_staged.go",
 		`MatrixLaplace{Epsilon: below(epsilon)}`, `MatrixLaplace{Epsilon: below(f.shares.moments[1])}`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: targets are centred at a median of the table", "internal/dpsco/l1_staged.go",
@@ -330,6 +386,47 @@ var mutants = []mutant{
 	}
 	return laplaceMeans(released, k, noise, m.sumContract())
 `, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
+	{"quantiles by ranks: half of what a record moves", "internal/mech/ranks.go",
+		`const rankSensitivity = 100`, `const rankSensitivity = 50`, []tests{{"./internal/mech", "TestMissesMoveByTheirBound"}}},
+	{"quantiles by ranks: twice the rate", "internal/mech/ranks.go",
+		`rate.Quo(rate, big.NewRat(2*rankSensitivity, 1))`, `rate.Quo(rate, big.NewRat(rankSensitivity, 1))`, []tests{{"./internal/mech", "TestRankQuantilesHaveTheirLaw"}}},
+	{"quantiles by ranks: the weight of plain numbers is left out of the draw", "internal/mech/ranks.go",
+		`total += uint64(multiples(first, last, k)) * levelWeight(k)`, `total += uint64(multiples(first, last, k))`, []tests{{"./internal/mech", "TestWeightsOfTheGrid"}, {"./internal/audit", "TestFiniteMechanisms"}}},
+	{"quantiles by ranks: misses are squared", "internal/mech/ranks.go",
+		`	return max(100*below-p*total, 100*above-(100-p)*total, 0)`, `	far := max(100*below-p*total, 100*above-(100-p)*total, 0)
+	return far * far`, []tests{{"./internal/mech", "TestMissesMoveByTheirBound"}}},
+	{"quantiles by ranks: every proposal is accepted", "internal/mech/ranks.go",
+		`if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) {`, `if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) || t < halvings {`, []tests{{"./internal/mech", "TestRankQuantilesHaveTheirLaw"}}},
+	{"quantiles by ranks: one is charged of several", "internal/mech/ranks.go",
+		`privacy.Repeat{Count: len(q.Percents), Event:`, `privacy.Repeat{Count: 1, Event:`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a description's histogram is not charged", "internal/dpsco/describe.go",
+		`	if g.distances != nil {
+		e = append(e, g.distances.Event())
+	}
+`, ``, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a pure description spends its epsilon for each column", "internal/dpsco/describe.go",
+		`part(split[quartiles] / float64(g.selections()))`, `part(split[quartiles] / float64(len(percents)))`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a description spends the reserve of delta", "internal/dpsco/describe.go",
+		`Delta: b.Delta - privacy.Reserve(b.Delta)}`, `Delta: b.Delta}`, []tests{{"./internal/dpsco", "TestADescriptionCosts"}}},
+	{"values are cut where the data end", "internal/dpsco/describe_figures.go",
+		`		cuts[k] = cutAt{at[k].median(), g.cheapest(sizes[k])}
+`, `		cuts[k] = cutAt{at[k].median(), g.cheapest(sizes[k])}
+		for _, v := range x.X[g.numbers[k]] {
+			if size := math.Abs(v - at[k].median()); size < 1e6 {
+				cuts[k].cut = max(cuts[k].cut, size)
+			}
+		}
+`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a description counts the values exactly", "internal/dpsco/describe_rows.go",
+		`	g.averages.Release(means, total.merged().Bounded(), src)
+`, `	g.averages.Release(means, total.merged().Bounded(), src)
+	means[1] = -1
+	for _, v := range x.X[0] {
+		if isUsable(v) {
+			means[1] += 2 / float64(x.N)
+		}
+	}
+`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
 	{"columns are centred at their first row", "internal/dpsco/scaled.go",
 		`shiftBy(column, a.centres()[j])`, `shiftBy(column, column[0])`, []tests{{"./internal/dpsco", "TestReplaysDiffer"}}},
 	{"the intercept does not take centres up", "internal/dpsco/scaled.go",
@@ -353,6 +450,39 @@ var mutants = []mutant{
 	{"a plan runs twice", "internal/dpsco/dpsco.go",
 		`p.spent.Swap(true)`, `p.spent.Load()`, []tests{{"./internal/dpsco", "TestAPlanRunsOnce"}}},
 
+	// Categories.
+	{"a value of no level counts as the reference", "internal/arrowio/category.go",
+		`	return c.other
+`, `	if math.IsNaN(c.other) {
+		return 0
+	}
+	return c.other
+`, []tests{{"./internal/arrowio", "TestAValueIsItsLevel"}}},
+	{"every other value takes NULL too", "internal/arrowio/decoder.go",
+		`		return math.NaN(), 4, 0, nil
+`, `		if t.category != nil {
+			return t.category.other, 4, 0, nil
+		}
+		return math.NaN(), 4, 0, nil
+`, []tests{{"./internal/arrowio", "TestAValueIsItsLevel"}}},
+	{"blanks at the end of a char column count", "internal/arrowio/category.go",
+		`	if c.padded {
+`, `	if c == nil {
+`, []tests{{"./internal/arrowio", "TestAValueIsItsLevel"}}},
+	{"a long text is the level that it begins with", "internal/arrowio/decoder.go",
+		`!c.padded || !allBlank(b[:n])`, `c.padded && !allBlank(b[:n])`, []tests{{"./internal/arrowio", "TestAValueIsItsLevel"}}},
+	{"a level spills into the row before", "internal/arrowio/category.go",
+		`			columns[int(p)-1][i] = 1
+`, `			columns[int(p)-1][i], columns[int(p)-1][max(i-1, 0)] = 1, 1
+`, []tests{{"./internal/arrowio", "TestAValueChangesItsRowAlone"}}},
+	{"rows of levels that a request is not about count", "internal/arrowio/arrowio.go",
+		`leaveOut(columns[0], values)`, `leaveOut(nil, values[:0])`, []tests{{"./internal/arrowio", "TestPullReadsCategories"}}},
+	{"categories change after the first charge", "sql/functions/categories.sql",
+		`WHERE j.dataset = d.id AND j.charge IS NOT NULL) THEN`, `WHERE j.dataset = d.id AND j.charge < 0) THEN`, []tests{{"./tests", "TestCategoriesAreFixedByTheFirstCharge"}}},
+	{"a bound of l1 in stages follows a value", "internal/dpsco/l1_staged.go",
+		`newWhitener(secondMoments(x, f.contract(bound), noise, src), floor)`,
+		`newWhitener(secondMoments(x, f.contract(bound+math.Abs(x.X[0][0])/1e9), noise, src), floor)`, []tests{{"./internal/dpsco", "TestReplaysOfCategories"}}},
+
 	// The filters of an account, as dpsidecar verify and the database have them.
 	{"filters: pure epsilons are admitted beside others", "internal/ledger/filters.go",
 		`return t.rest == 0 && t.epsilon.Cmp`, `return t.epsilon.Cmp`, []tests{{"./internal/ledger", "TestFiltersAt|TestAdaptive|TestReplay"}}},
@@ -366,6 +496,10 @@ var mutants = []mutant{
 		`t.rest -= 2`, `t.rest -= 0`, []tests{{"./internal/ledger", "TestReplay"}}},
 	{"filters: budgets of before have all filters", "internal/ledger/filters.go",
 		`b.epsilon != nil && b.accounting`, `b.accounting`, []tests{{"./internal/ledger", "TestFiltersAt|TestReplay"}}},
+	{"the view that a hint names raises an error on some text", "sql/functions/types.sql",
+		"CASE WHEN left(%1$I, 30) COLLATE \"C\" ~ ''^-?[0-9]{1,9}([.][0-9]{1,9})?$'' THEN left(%1$I, 30)::numeric END", "left(%1$I, 30)::numeric", []tests{{"./tests", "TestWhatHintsShowRaisesNoError"}}},
+	{"the view that a hint names raises an error on some json", "sql/functions/types.sql",
+		"CASE jsonb_typeof(%1$s -> ''field'') WHEN ''number'' THEN (%1$s -> ''field'')::numeric END", "(%1$s -> ''field'')::numeric", []tests{{"./tests", "TestWhatHintsShowRaisesNoError"}}},
 	{"filters: the database admits pure epsilons beside others", "sql/functions/accounts.sql",
 		`t.rest = 0 AND t.epsilon <= p_epsilon THEN`, `t.epsilon <= p_epsilon THEN`, []tests{{"./tests", "TestFiltersAgreeWithTheModel"}}},
 	{"filters: the database mixes them in one history", "sql/functions/accounts.sql",

@@ -65,24 +65,25 @@ DECLARE
   eps CONSTANT float8 := p_body ->> 'eps';
   delta CONSTANT float8 := p_body ->> 'delta';
   categories CONSTANT jsonb := coalesce(p_body -> 'categories', '{}');
-  coefficients CONSTANT int := dp_int.slopes(p_body -> 'features', categories) + (p_body ->> 'intercept')::boolean::int;
+  coefficients CONSTANT int := dp_int.slopes(p_body -> 'features', categories || coalesce(p_body -> 'where_level', '{}')) + (p_body ->> 'intercept')::boolean::int;
   columns CONSTANT name[] := ARRAY(SELECT c FROM (SELECT target WHERE NOT (SELECT m.labels FROM dp_int.model m WHERE m.name = asked)
                                                   UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c) WHERE NOT categories ? c);
+  fits CONSTANT boolean := EXISTS (SELECT FROM dp_int.model m WHERE m.name = asked);
   scaled boolean;  -- is a scale registered for any of its columns that are numbers?
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   d.row_count := coalesce(d.row_count, p_rows);
   scaled := d.scales ?| columns::text[] OR columns = '{}';
-  IF NOT scaled THEN
+  IF NOT scaled AND asked NOT IN ('describe', 'scales') THEN
     RETURN NEXT 'no scale is registered: were they forgotten? A steward registers typical magnitudes, from public knowledge';
     IF options ->> 'method' = 'exponential_mechanism' THEN
       RETURN NEXT 'without scales the exact sampler may not end within the time that a job may take, and the budget would be spent all the same';
     END IF;
   END IF;
-  IF asked <> 'score' THEN
+  IF fits THEN
     RETURN QUERY SELECT * FROM dp_int.scale_doubts(d.relid, columns, d.scales, (p_body ->> 'intercept')::boolean);
   END IF;
-  IF asked <> 'score' AND d.row_count < dp_int.least_rows(asked, coefficients, eps, delta) THEN
+  IF fits AND d.row_count < dp_int.least_rows(asked, coefficients, eps, delta) THEN
     RETURN NEXT format('too few rows for %s coefficients at eps %s: noise beyond a tenth of %s is to be expected, and beyond that where flags are rare or features go together; ask for more eps or fewer features',
       coefficients, eps, CASE WHEN scaled THEN 'the scale' ELSE '1, as which a scale counts that is not registered,' END);
   END IF;

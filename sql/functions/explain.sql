@@ -1,6 +1,18 @@
 -- What a request would do and cost, before anything is spent: a question that a
 -- sidecar answers from public facts alone, and a table of what can be asked.
 
+-- The request that a question is about: of a fit, or by the models describe and scales of
+-- dp_describe and dp_scales, with their columns as features.
+CREATE OR REPLACE FUNCTION dp_int.prepare_question(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
+                                                p_features name[], p_intercept boolean, p_options jsonb) RETURNS dp_int.request
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF p_model IN ('describe', 'scales') THEN
+    RETURN dp_int.prepare_description(p_caller, p_model, p_dataset, p_eps, p_delta, CASE p_model WHEN 'describe' THEN p_features END, false, false);
+  END IF;
+  RETURN dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, false);
+END $$;
+
 -- The loopback's half of dp_explain: checks the request again, and where it comes
 -- from, and asks.
 CREATE OR REPLACE FUNCTION dp_int.ask(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
@@ -8,7 +20,7 @@ CREATE OR REPLACE FUNCTION dp_int.ask(p_id uuid, p_caller name, p_model text, p_
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 BEGIN
   PERFORM dp_int.refuse_elsewhere(p_from);
-  PERFORM dp_int.insert_inquiry(p_id, p_caller, dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, false));
+  PERFORM dp_int.insert_inquiry(p_id, p_caller, dp_int.prepare_question(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options));
 END $$;
 
 -- That of dp_explain_score.
@@ -46,7 +58,7 @@ LANGUAGE sql STABLE AS $$
    WHERE r.dataset = p_dataset AND r.model = p_request ->> 'model'
      AND (j.request -> 'target') = (p_request -> 'target') AND (j.request -> 'intercept') = (p_request -> 'intercept')
      AND (j.request -> 'features') @> (p_request -> 'features') AND (j.request -> 'features') <@ (p_request -> 'features')
-     AND (j.request -> 'categories') IS NOT DISTINCT FROM (p_request -> 'categories')
+     AND (j.request -> 'categories', j.request -> 'where_level') IS NOT DISTINCT FROM (p_request -> 'categories', p_request -> 'where_level')
      AND dp_int.request_scales(p_dataset, j.request) = dp_int.request_scales(p_dataset, p_request)
    GROUP BY r.id
    ORDER BY bool_and(c.noise > 0) IS NOT TRUE, abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
@@ -199,18 +211,19 @@ EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled ou
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_explain(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
-                                  intercept boolean DEFAULT true, options jsonb DEFAULT '{}') RETURNS TABLE(property text, value text)
+                                  intercept boolean DEFAULT true, options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL) RETURNS TABLE(property text, value text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 30
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 DECLARE
+  asked CONSTANT jsonb := dp_int.with_where(dp_explain.options, dp_explain.where_level);
   -- Refused here, before there is a connection to close.
-  r CONSTANT dp_int.request := dp_int.prepare(session_user, dp_explain.model, dp_explain.dataset, dp_explain.eps, dp_explain.delta,
-                                              dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options, false);
+  r CONSTANT dp_int.request := dp_int.prepare_question(session_user, dp_explain.model, dp_explain.dataset, dp_explain.eps, dp_explain.delta,
+                                                       dp_explain.target, dp_explain.features, dp_explain.intercept, asked);
   id CONSTANT uuid := gen_random_uuid();
 BEGIN
   RETURN QUERY SELECT a.property, a.value
     FROM dp_int.ask_sidecar(id, format('SELECT dp_int.ask(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', id, session_user, r.model, dp_explain.dataset, r.eps, r.delta,
-           dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options, dp_int.here())) AS a;
+           dp_explain.target, dp_explain.features, dp_explain.intercept, asked, dp_int.here())) AS a;
 END $$;
 COMMENT ON FUNCTION public.dp_explain IS
   'What a request would do, cost and leave, and how large the error from its noise may be expected to be: from public facts alone, at no cost.';
@@ -231,11 +244,12 @@ COMMENT ON FUNCTION public.dp_explain_score IS
 -- The data sets that the caller may see, those first that he may ask about. label: the first
 -- column, target before features, of which it is known which values are labels.
 CREATE OR REPLACE FUNCTION dp_int.helpful_datasets() RETURNS TABLE(name text, relation text, target text, features text[], scales jsonb, labels jsonb,
-                                                                   epsilon numeric, delta numeric, label text, slopes int)
+                                                                   epsilon numeric, delta numeric, label text, categories jsonb, slopes int)
 LANGUAGE sql STABLE AS $$
   SELECT d.name, format('%I.%I', d.schema_name, d.relation_name), d.target::text, d.features::text[], d.scales, d.labels, d.epsilon, a.delta,
          (SELECT c.name::text FROM unnest(d.target || d.features) WITH ORDINALITY AS c(name, position)
-           WHERE d.labels ? c.name::text OR dp_int.is_boolean(d.relid, c.name) ORDER BY c.position LIMIT 1),
+           WHERE d.labels ? c.name::text OR dp_int.is_boolean(d.relid, c.name) AND NOT d.categories ? c.name::text ORDER BY c.position LIMIT 1),
+         d.categories,
          dp_int.slopes(to_jsonb(d.features), d.categories)
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account, LATERAL (SELECT d.id IN (SELECT dataset FROM dp_int.my_grant)) AS g(granted)
@@ -269,7 +283,7 @@ CREATE OR REPLACE FUNCTION public.dp_help() RETURNS TABLE(name text, does text, 
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT c.name, c.does, h.example
     FROM (VALUES
-      (1, 'dp_admin', 'dp_register', 'registers a relation, one row a person, with its whole budget', 'SELECT dp_register(''%s_too'', ''%r'', ''%t'', ''%f'', 1, %d, scales => ''%c'')'),
+      (1, 'dp_admin', 'dp_register', 'registers a relation, one row a person, with its whole budget', 'SELECT dp_register(''%s_too'', ''%r'', ''%t'', ''%f'', 1, %d, scales => ''%c''%k)'),
       (2, 'dp_admin', 'dp_grant', 'lets somebody ask', 'SELECT dp_grant(''%s'', session_user)'),
       (3, 'dp_admin', 'dp_set_labels', 'declares which two values of a column are labels, as in {"readmitted": [0, 1]}', 'SELECT dp_set_labels(''%s'', ''%l'')'),
       (3, 'dp_admin', 'dp_set_categories', 'declares the levels of columns that are categories, before the first charge', 'SELECT dp_set_categories(''%s'', d.categories) FROM dp.datasets d WHERE d.dataset = ''%s'' AND NOT EXISTS (SELECT FROM dp.releases r WHERE r.dataset = d.dataset)'),
@@ -286,6 +300,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and fourteen methods', '%L'),
       (14, 'dp_analyst', 'dp_huber_regress', 'robust linear regression', '%H'),
       (15, 'dp_analyst', 'dp_logistic_regress', 'log-odds of a label', '%G'),
+      (15, 'dp_analyst', 'dp_poisson_regress', 'logarithm of a mean count, of an exposure', '%P'),
       (16, 'dp_analyst', 'dp_last_release', 'your latest release on a data set', 'SELECT dp_last_release(''%s'')'),
       (17, 'dp_analyst', 'dp_submit', 'queues a request and returns its job', 'SELECT dp_submit(''l1'', ''%s'', 0.5)'),
       (18, 'dp_analyst', 'dp_status', 'where a job stands', 'SELECT s.* FROM dp.jobs j, dp_status(j.id) s'),
@@ -296,9 +311,11 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (23, 'dp_analyst', 'dp_score', 'how well a release predicts, with intervals; charged like a fit', 'SELECT s.* FROM dp_last_release(''%s'') r, dp_score(r, 0.5) s WHERE r IS NOT NULL'),
       (24, 'dp_analyst', 'dp_submit_score', 'queues a score and returns its job', 'SELECT dp_submit_score(r, 0.5) FROM dp_last_release(''%s'') r WHERE r IS NOT NULL'),
       (25, 'dp_analyst', 'dp_explain_score', 'what a score would cost and leave; spends nothing', 'SELECT e.* FROM dp_last_release(''%s'') r, dp_explain_score(r, 0.5) e WHERE r IS NOT NULL'),
+      (26, 'dp_analyst', 'dp_describe', 'what columns hold: means, quartiles, missing values; charged like a fit', 'SELECT * FROM dp_describe(''%s'', 0.1)'),
+      (27, 'dp_analyst', 'dp_scales', 'scales for the columns, read with privacy; charged like a fit', 'SELECT * FROM dp_scales(''%s'', 0.1)'),
       (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
-      (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model <> ''score'' LIMIT 1'),
-      (33, NULL, 'dp_summary', 'a release as a table of results: errors, tests and intervals', 'SELECT s.* FROM dp.releases r, dp_summary(r.id) s WHERE r.dataset = ''%s'' AND r.model <> ''score'''),
+      (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'') LIMIT 1'),
+      (33, NULL, 'dp_summary', 'a release as a table of results: errors, tests and intervals', 'SELECT s.* FROM dp.releases r, dp_summary(r.id) s WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'')'),
       (34, NULL, 'dp_test', 'are all these coefficients 0?', 'SELECT c.terms, t.* FROM (SELECT release, array_agg(term) AS terms FROM dp.coefficients WHERE std_err IS NOT NULL GROUP BY release) c, dp_test(c.release, c.terms) t'),
       (35, NULL, 'dp_covariance', 'the covariance of coefficients', 'SELECT dp_covariance(release) FROM dp.coefficients WHERE std_err IS NOT NULL LIMIT 1'),
       (36, NULL, 'dp_predict_interval', 'a prediction with its interval, free', 'SELECT p.* FROM dp.releases r, dp_predict_interval(r.id, ''%1'') p WHERE r.dataset = ''%s'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
@@ -307,9 +324,11 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (39, NULL, 'dp.releases', 'what was released', 'SELECT * FROM dp.releases'),
       (40, NULL, 'dp.coefficients', 'the coefficients of releases', 'SELECT * FROM dp.coefficients'),
       (41, NULL, 'dp.scores', 'how well releases predict', 'SELECT * FROM dp.scores'),
-      (42, NULL, 'dp_check_install', 'is everything in place?', 'SELECT * FROM dp_check_install()'),
-      (43, NULL, 'dp_version', 'the version of the schema', 'SELECT dp_version()'),
-      (44, NULL, 'dp_help', 'this list', 'SELECT * FROM dp_help()')
+      (42, NULL, 'dp.descriptions', 'what columns hold', 'SELECT * FROM dp.descriptions'),
+      (43, NULL, 'dp.suggested_scales', 'scales that were read from the rows', 'SELECT * FROM dp.suggested_scales'),
+      (44, NULL, 'dp_check_install', 'is everything in place?', 'SELECT * FROM dp_check_install()'),
+      (45, NULL, 'dp_version', 'the version of the schema', 'SELECT dp_version()'),
+      (46, NULL, 'dp_help', 'this list', 'SELECT * FROM dp_help()')
     ) AS c(position, role, name, does, pattern)
     LEFT JOIN (SELECT * FROM dp_int.helpful_datasets() LIMIT 1) AS first ON true,
     LATERAL (SELECT coalesce(first.features, '{vehicle_value,annual_km,driver_age}'), coalesce(first.slopes, 3)) AS asked(features, slopes),
@@ -320,10 +339,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                         WHEN 't' THEN replace(coalesce(first.target, 'amount'), '''', '''''')
                         WHEN 'f' THEN replace(asked.features::text, '''', '''''')
                         WHEN 'c' THEN replace(coalesce(first.scales, '{"amount": 2000, "vehicle_value": 20000, "annual_km": 12000, "driver_age": 40}')::text, '''', '''''')
+                        WHEN 'k' THEN CASE WHEN first.categories <> '{}' THEN format(', categories => %L', first.categories) ELSE '' END
                         WHEN 'l' THEN replace(coalesce(first.labels, '{}')::text, '''', '''''')
                         WHEN 'L' THEN dp_int.example_of('linear')
                         WHEN 'H' THEN dp_int.example_of('huber')
                         WHEN 'G' THEN dp_int.example_of('logistic')
+                        WHEN 'P' THEN dp_int.example_of('poisson')
                         WHEN 'n' THEN (asked.slopes + 1)::text
                         WHEN '1' THEN array_fill(1, ARRAY[asked.slopes])::text
                         WHEN 'e' THEN coalesce(first.epsilon, 2)::text

@@ -50,24 +50,33 @@ RETURN CASE WHEN pg_catalog.cardinality(coef) = pg_catalog.cardinality(features)
            ELSE dp.linear_predictor(coef, features) END
        ELSE dp.linear_predictor(coef, features) END;
 COMMENT ON FUNCTION public.dp_predict(float8[], float8[]) IS
-  'A linear prediction from the coefficients that dp_coef returns, put inline by the planner; for a logistic release these are log-odds.';
+  'A linear prediction from the coefficients that dp_coef returns, put inline by the planner; for a logistic release these are log-odds, for one of counts the logarithm of a mean.';
 
 -- The probability of log-odds z.
 CREATE OR REPLACE FUNCTION dp_int.probability(z float8) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$ SELECT 1 / (1 + exp(greatest(least(-z, 700), -700))) $$;  -- exp raises on what overflows
+
+-- The mean whose logarithm is z.
+CREATE OR REPLACE FUNCTION dp_int.mean_count(z float8) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$ SELECT exp(greatest(least(z, 700), -700)) $$;
+
+-- What a model predicts where its linear predictor is z.
+CREATE OR REPLACE FUNCTION dp_int.response(p_model text, z float8) RETURNS float8
+LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN (SELECT m.labels FROM dp_int.model m WHERE m.name = p_model) THEN dp_int.probability(z)
+              WHEN dp_int.is_count(p_model) THEN dp_int.mean_count(z)
+              ELSE z END
+$$;
 
 CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features float8[]) RETURNS float8
 LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   z CONSTANT float8 := dp.linear_predictor(public.dp_coef(dp_predict.release), dp_predict.features);
 BEGIN
-  IF (SELECT m.labels FROM dp_int.release r JOIN dp_int.model m ON m.name = r.model WHERE r.id = dp_predict.release) THEN
-    RETURN dp_int.probability(z);
-  END IF;
-  RETURN z;
+  RETURN dp_int.response((SELECT r.model FROM dp_int.release r WHERE r.id = dp_predict.release), z);
 END $$;
 COMMENT ON FUNCTION public.dp_predict(uuid, float8[]) IS
-  'A prediction from a release, in the target''s units; for a logistic one the probability of the positive label. features in the release''s order, without the intercept.';
+  'A prediction from a release, in the target''s units; for a logistic one the probability of the positive label, for one of counts the mean count of an exposure of 1. features in the release''s order, without the intercept.';
 
 -- A release written as a literal would fit uuid and float8[] alike.
 CREATE OR REPLACE FUNCTION public.dp_predict(release text, features float8[]) RETURNS float8
@@ -102,7 +111,7 @@ BEGIN
   FOREACH f IN ARRAY names LOOP
     v := p_features -> f;
     IF asked -> 'categories' ? f THEN
-      more := dp_int.level_values(asked -> 'categories' -> f, v);
+      more := dp_int.level_values(asked -> 'categories' -> f, coalesce(asked #> ARRAY['where_level', f], asked -> 'categories' -> f), v);
     ELSIF jsonb_typeof(v) IN ('number', 'boolean', 'null') THEN
       more := ARRAY[CASE jsonb_typeof(v) WHEN 'number' THEN v::float8 WHEN 'boolean' THEN v::boolean::int END];
     ELSE
@@ -113,15 +122,15 @@ BEGIN
   RETURN row_values;
 END $$;
 
--- A value of a category as its coefficients take it: 1 for its own level and 0 for others,
--- the first aside; NULL where it is of no level.
-CREATE OR REPLACE FUNCTION dp_int.level_values(p_levels jsonb, p_value jsonb) RETURNS float8[]
+-- A value of a category as its coefficients take it: 1 for its own level and 0 for others, the
+-- first that the release is about aside; NULL where it is of none that the release is about.
+CREATE OR REPLACE FUNCTION dp_int.level_values(p_levels jsonb, p_left jsonb, p_value jsonb) RETURNS float8[]
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT array_agg(CASE WHEN w.position IS NOT NULL THEN (w.position = l.n)::int::float8 END ORDER BY l.n) FILTER (WHERE l.n > 1)
-    FROM jsonb_array_elements_text(p_levels) WITH ORDINALITY AS l(level, n),
+  SELECT array_agg(CASE WHEN p_left ? own.level THEN (l.level = own.level)::int::float8 END ORDER BY l.n)
+    FROM jsonb_array_elements_text(p_left) WITH ORDINALITY AS l(level, n),
          LATERAL (SELECT CASE jsonb_typeof(p_value) WHEN 'number' THEN trim_scale(p_value::numeric)::text ELSE p_value #>> '{}' END) AS given(value),
-         LATERAL (SELECT coalesce(array_position(a.levels, given.value), CASE WHEN given.value IS NOT NULL THEN array_position(a.levels, '*') END)
-                    FROM (SELECT ARRAY(SELECT e FROM jsonb_array_elements_text(p_levels) WITH ORDINALITY AS t(e, o) ORDER BY o)) AS a(levels)) AS w(position)
+         LATERAL (SELECT CASE WHEN p_levels ? given.value THEN given.value WHEN given.value IS NOT NULL AND p_levels ? '*' THEN '*' END) AS own(level)
+   WHERE l.n > 1
 $$;
 
 CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features jsonb) RETURNS float8

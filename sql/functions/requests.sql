@@ -66,7 +66,7 @@ BEGIN
     SELECT * INTO o FROM dp_int.option WHERE model = p_model AND name = given.key;
     IF NOT FOUND THEN
       RAISE EXCEPTION 'unknown option "%" for model "%"', dp_int.excerpt(given.key), p_model
-        USING ERRCODE = '22023', HINT = format('Options are %s and fresh. No privacy budget was spent.',
+        USING ERRCODE = '22023', HINT = format('Options are %s, where_level and fresh. No privacy budget was spent.',
           (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.option WHERE model = p_model));
     END IF;
     IF o.type = 'groups' THEN
@@ -82,6 +82,7 @@ BEGIN
        OR o.choices IS NOT NULL AND NOT (given.value #>> '{}') = ANY (o.choices) THEN
       RAISE EXCEPTION 'option "%" must be %, not %', o.name,
           CASE WHEN o.choices IS NOT NULL THEN 'one of ' || array_to_string(o.choices, ', ')
+               WHEN o.type = 'string' THEN 'the name of a registered column'
                WHEN o.type = 'number' THEN format('a number from %s to %s', o.minimum, o.maximum)
                ELSE format('a whole number from %s to %s', o.minimum, o.maximum) END,
           dp_int.excerpt(given.value::text)
@@ -123,6 +124,31 @@ BEGIN
   END IF;
 END $$;
 
+-- Is the target of a model a count, the logarithm of whose mean is linear?
+CREATE OR REPLACE FUNCTION dp_int.is_count(p_model text) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$ SELECT p_model = 'poisson' $$;
+
+-- The column of exposures that options name; NULL: none.
+CREATE OR REPLACE FUNCTION dp_int.exposure_of(p_model text, p_options jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN dp_int.is_count(p_model) AND jsonb_typeof(p_options) = 'object' AND jsonb_typeof(p_options -> 'exposure') = 'string' THEN p_options ->> 'exposure' END
+$$;
+
+-- An exposure is a registered column with numbers, beside target and features.
+CREATE OR REPLACE FUNCTION dp_int.check_exposure(d dp_int.dataset, p_target name, p_features name[], p_exposure text) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF NOT p_exposure = ANY ((d.target || d.features)::text[]) THEN
+    RAISE EXCEPTION 'exposure "%" is not registered in data set "%"', dp_int.excerpt(p_exposure), d.name
+      USING ERRCODE = '42703', HINT = format('Registered columns are %s. No privacy budget was spent.', array_to_string(d.target || d.features, ', '));
+  ELSIF p_exposure = ANY ((p_target || p_features)::text[]) THEN
+    RAISE EXCEPTION 'exposure "%" is the target or a feature too', p_exposure USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
+  ELSIF d.categories ? p_exposure THEN
+    RAISE EXCEPTION 'exposure "%" is a category, not a number', p_exposure
+      USING ERRCODE = '22023', HINT = 'An exposure is what was counted over, such as years. No privacy budget was spent.';
+  END IF;
+END $$;
+
 -- p_spends: no for questions, which stewards may ask without a grant.
 CREATE OR REPLACE FUNCTION dp_int.prepare(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name, p_features name[],
                                p_intercept boolean, p_options jsonb, p_spends boolean DEFAULT true) RETURNS dp_int.request
@@ -135,6 +161,8 @@ DECLARE
   features name[];
   c name;
   options jsonb := coalesce(p_options, '{}');
+  chosen jsonb := '{}';  -- the levels that count
+  exposure CONSTANT text := dp_int.exposure_of(p_model, p_options);
 BEGIN
   PERFORM dp_int.refuse_copy();
   SELECT * INTO m FROM dp_int.model WHERE name = p_model;
@@ -164,7 +192,7 @@ BEGIN
     r.delta := least(m.delta, d.default_delta::float8);
   END IF;
   target := coalesce(p_target, d.target);
-  features := coalesce(p_features, array_remove(d.features, target));
+  features := coalesce(p_features, array_remove(array_remove(d.features, target), exposure::name));
   FOREACH c IN ARRAY target || features LOOP
     IF c IS NULL OR NOT c = ANY (d.target || d.features) THEN
       RAISE EXCEPTION 'column % is not registered in data set "%"', coalesce('"' || c || '"', 'NULL'), d.name
@@ -177,6 +205,14 @@ BEGIN
   IF cardinality(features) = 0 AND NOT coalesce(p_intercept, true) THEN
     RAISE EXCEPTION 'nothing to fit: no feature and no intercept' USING ERRCODE = '22023', HINT = 'Name a feature, or keep the intercept. No privacy budget was spent.';
   END IF;
+  IF jsonb_typeof(options) = 'object' THEN
+    chosen := dp_int.canonical_where(d, options -> 'where_level');
+    PERFORM dp_int.check_left_levels(features, chosen);
+    options := options - 'where_level';
+  END IF;
+  IF exposure IS NOT NULL THEN
+    PERFORM dp_int.check_exposure(d, target, features, exposure);
+  END IF;
   IF m.labels THEN
     options := dp_int.with_labels(d, target, options);
   ELSIF d.categories ? target::text THEN
@@ -188,8 +224,8 @@ BEGIN
   r.eps := p_eps;
   r.fresh := coalesce(p_options -> 'fresh' = 'true', false);
   r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', target, 'features', features,
-                               'intercept', coalesce(p_intercept, true), 'options', dp_int.check_options(p_model, options, features, d.categories -> target::text))
-            || dp_int.categories_of(d, target || features);
+                               'intercept', coalesce(p_intercept, true), 'options', dp_int.check_options(p_model, options, features, (d.categories || chosen) -> target::text))
+            || dp_int.levels_of_request(d, target || features, chosen);
   r.body := r.body || jsonb_build_object('scales', dp_int.scales_of(d.scales, r.body));
   r.hash := dp_int.request_hash(d.id, r.body);
   IF m.labels THEN
@@ -215,6 +251,9 @@ BEGIN
   SELECT * INTO STRICT r FROM dp_int.release WHERE id = p_release;
   IF r.model = 'score' THEN
     RAISE NOTICE 'dpsidecar: the score of % again, free: it scores release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), r.parameters ->> 'release';
+  ELSIF r.model IN ('describe', 'scales') THEN
+    RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), p_release
+      USING HINT = format('It stands in %s.', CASE r.model WHEN 'describe' THEN 'dp.descriptions' ELSE 'dp.suggested_scales' END);
   ELSE
     RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), p_release
       USING HINT = format('dp_last_release names the release that was made last. For this one: SELECT * FROM dp_summary(%L).', p_release);
@@ -379,14 +418,19 @@ BEGIN
   END IF;
 END $$;
 
--- What a release holds: coefficients, or the metrics of a score.
+-- What a release holds: coefficients, the metrics of a score, or what a description tells.
 CREATE OR REPLACE FUNCTION dp_int.coefficients(p_release uuid) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN QUERY
   SELECT c.term, c.coef FROM dp_int.coefficient c WHERE c.release = p_release ORDER BY c.position;
   IF NOT FOUND THEN
-    RETURN QUERY SELECT m.metric, m.value FROM dp_int.metrics(p_release) AS m;
+    RETURN QUERY
+    SELECT m.metric, m.value FROM dp_int.metrics(p_release) AS m
+    UNION ALL
+    SELECT concat_ws(' ', f.column_name, f.statistic), f.value FROM dp_int.column_statistic f WHERE f.release = p_release
+    UNION ALL
+    SELECT s.column_name, s.scale FROM dp_int.suggested_scale s WHERE s.release = p_release;
   END IF;
 END $$;
 
