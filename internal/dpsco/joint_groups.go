@@ -111,16 +111,16 @@ func (a *jointParts) finish() Result {
 // what lies between both cuts for noise where noise explains it.
 func (f *jointFit) estimate() estimate {
 	if f.meat != nil {
-		return estimate{w: f.coefficients(f.correction(f.outer, 1), f.outerLevel), covariance: f.covariance(f.influences())}
+		return estimate{w: f.coefficients(f.correction(f.outer, 1), f.levels.outer), covariance: f.covariance(f.influences())}
 	}
-	e := estimate{w: f.coefficients(f.correction(f.kept, 1), f.keptLevel)}
+	e := estimate{w: f.coefficients(f.correction(f.kept, 1), f.levels.kept)}
 	move := times(f.q, f.correction(f.kept, 1))
 	variance := square(f.kept.deviation) + f.residuals.excessSquare(0)/f.n + square(f.hDeviation)*floats.Dot(move, move)
 	spread := mat.DenseCopyOf(f.p)
 	e.covariance = mat.NewSymDense(f.shape.D, nil)
 	if f.shape.Intercept {
 		spread.SetCol(0, make([]float64, f.shape.D)) // the level takes the constant's place
-		e.covariance.SetSym(0, 0, square(f.keptLevel.deviation*f.levelScale)+f.residuals.excessSquare(0)/f.n)
+		e.covariance.SetSym(0, 0, square(f.levels.kept.deviation*f.levelScale)+f.residuals.excessSquare(0)/f.n)
 	}
 	var slopes mat.SymDense
 	slopes.SymOuterK(variance, spread)

@@ -46,12 +46,12 @@ BEGIN
 END $$;
 
 -- The release of the same coefficients of the same model under the same scales that tells what noise did to them, at
--- the budget nearest to the request's, the latest of several; NULL where there is none. Releases
--- are public to all who may ask about their data set.
+-- the budget nearest to the request's, the latest of several; where none tells, one that does not, without noise; NULL
+-- where there is none. Releases are public to all who may ask about their data set.
 CREATE OR REPLACE FUNCTION dp_int.former(p_dataset bigint, p_request jsonb) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('release', r.id, 'eps', r.eps, 'method', r.method, 'why_null', r.why_null, 'rows', r.parameters -> 'rows',
-                            'noise_multiplier', r.parameters -> 'noise_multiplier', 'noise', jsonb_object_agg(c.term, c.noise))
+                            'noise_multiplier', r.parameters -> 'noise_multiplier', 'noise', CASE WHEN bool_and(c.noise > 0) THEN jsonb_object_agg(c.term, c.noise) END)
     FROM dp_int.release r
     JOIN dp_int.job j ON j.id = r.job
     JOIN dp_int.coefficient c ON c.release = r.id
@@ -61,8 +61,7 @@ LANGUAGE sql STABLE AS $$
      AND (j.request -> 'categories', j.request -> 'where_level') IS NOT DISTINCT FROM (p_request -> 'categories', p_request -> 'where_level')
      AND dp_int.request_scales(p_dataset, j.request) = dp_int.request_scales(p_dataset, p_request)
    GROUP BY r.id
-  HAVING bool_and(c.noise > 0)
-   ORDER BY abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
+   ORDER BY bool_and(c.noise > 0) IS NOT TRUE, abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
    LIMIT 1
 $$;
 
