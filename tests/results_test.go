@@ -99,8 +99,8 @@ func TestResultsOfARelease(t *testing.T) {
 		c := mat.NewVecDense(4, x)
 		variance, least := mat.Inner(c, r.covariance, c), min(r.df[0], r.df[1], r.df[2], r.df[3])
 		bias := math.Sqrt(mat.Inner(c, r.biasRows, c) / variance)
-		got := one[[]float64](w, w.analyst, `SELECT ARRAY[prediction, ci_low, ci_high] FROM dp_predict_interval($1, $2) WHERE why_null IS NULL`, r.id, x[1:])
-		w.agree("the prediction", got[0], one[float64](w, w.analyst, `SELECT dp_predict($1, $2)`, r.id, x[1:]))
+		got := one[[]float64](w, w.analyst, `SELECT ARRAY[prediction, ci_low, ci_high] FROM dp_predict_interval($1, $2::float8[]) WHERE why_null IS NULL`, r.id, x[1:])
+		w.agree("the prediction", got[0], one[float64](w, w.analyst, `SELECT dp_predict($1, $2::float8[])`, r.id, x[1:]))
 		w.agree("the middle", (got[1]+got[2])/2, mat.Dot(c, mat.NewVecDense(4, r.middle)))
 		// The half width is in units of sd and t what 95 % of |N(bias, 1)| lie below.
 		k := (got[2] - got[1]) / 2 / math.Sqrt(variance) * distuv.UnitNormal.Quantile(0.975) / distuv.StudentsT{Sigma: 1, Nu: least}.Quantile(0.975)

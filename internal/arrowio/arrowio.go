@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/apache/arrow/go/v15/arrow"
@@ -40,11 +41,15 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
+// levelCount is the key under which a field's metadata holds how many levels a category has.
+const levelCount = "levels"
+
 // Request is a pull of some columns of one relation.
 type Request struct {
-	Relation pgx.Identifier // schema and name
-	Columns  []string       // at least one, as the catalogue spells them
-	Rows     int64          // N, public: Count on the same snapshot
+	Relation pgx.Identifier      // schema and name
+	Columns  []string            // at least one, as the catalogue spells them
+	Levels   map[string][]string // of the columns that are categories: public, in their order
+	Rows     int64               // N, public: Count on the same snapshot
 }
 
 // Lock locks a relation, and for a view the relations that it reads, against every
@@ -73,23 +78,23 @@ func Count(ctx context.Context, q Querier, relation pgx.Identifier) (int64, erro
 	return n, nil
 }
 
-// Describe returns the schema that Pull's record will have. It scans no row, so
-// a request can be refused before it is charged.
+// Describe returns the schema that Pull's record will have, whatever Rows is. It scans no
+// row, so a request can be refused before it is charged.
 //
 // Errors: ErrUnsupportedType; the server's when a name does not exist or may
 // not be read.
-func Describe(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier, columns []string) (*arrow.Schema, error) {
-	types, err := columnTypes(ctx, conn, Request{Relation: relation, Columns: columns})
+func Describe(ctx context.Context, conn *pgx.Conn, req Request) (*arrow.Schema, error) {
+	types, err := columnTypes(ctx, conn, req)
 	if err != nil {
 		return nil, err
 	}
-	return schema(columns, types), nil
+	return schema(req, types), nil
 }
 
 // Pull returns Columns of Relation as a record of float64 arrays without nulls,
 // exactly Rows long: a missing value is NaN, fewer rows are padded with rows of
 // NaN, and of more rows a uniformly random subset is kept. TypeNames says how values
-// are converted. The order of the rows is that of the server's scan, which depends on
+// are converted; of a category a value becomes the position of its level, from 0. The order of the rows is that of the server's scan, which depends on
 // the data: permute them before splitting them by position.
 //
 // conn must be inside the REPEATABLE READ transaction that counted Rows, and
@@ -116,16 +121,22 @@ func Pull(ctx context.Context, conn *pgx.Conn, req Request, src *mech.Source) (a
 		return nil, fmt.Errorf("copy %s: %w", req.Relation.Sanitize(), err)
 	}
 	kept.pad()
-	return record(schema(req.Columns, types), kept.columns), nil
+	return record(schema(req, types), kept.columns), nil
 }
 
 // Data returns a record as the data of a regression: the first column is the target,
-// the others are the features. Nothing is copied, and whoever gets the result may
-// overwrite it: the record must not be used any more.
+// the others are the features, of which a category becomes a column for every level but the
+// first. Nothing else is copied, and whoever gets the result may overwrite it: the record
+// must not be used any more.
 func Data(rec arrow.Record, intercept bool) dpsco.Data {
-	columns := make([][]float64, rec.NumCols())
-	for j := range columns {
-		columns[j] = rec.Column(j).(*array.Float64).Float64Values()
+	var columns [][]float64
+	for j := range int(rec.NumCols()) {
+		values := rec.Column(j).(*array.Float64).Float64Values()
+		if levels, ok := levelsOf(rec.Schema().Field(j)); ok && j > 0 {
+			columns = append(columns, dummies(values, levels)...)
+		} else {
+			columns = append(columns, values)
+		}
 	}
 	shape := dpsco.Shape{N: int(rec.NumRows()), D: len(columns) - 1, Intercept: intercept}
 	if intercept {
@@ -159,7 +170,12 @@ func columnTypes(ctx context.Context, conn *pgx.Conn, req Request) ([]columnType
 	types := make([]columnType, len(fields))
 	for j, f := range fields {
 		var ok bool
-		if types[j], ok = supportedTypes[f.DataTypeOID]; !ok {
+		if levels, category := req.Levels[req.Columns[j]]; category {
+			var err error
+			if types[j], err = categoryType(ctx, conn, req.Columns[j], f.DataTypeOID, levels); err != nil {
+				return nil, err
+			}
+		} else if types[j], ok = supportedTypes[f.DataTypeOID]; !ok {
 			return nil, unsupportedType(ctx, conn, req.Columns[j], f.DataTypeOID)
 		}
 	}
@@ -185,16 +201,25 @@ func copyOut(ctx context.Context, conn *pgx.Conn, req Request, d *decoder) error
 	return d.close()
 }
 
-func schema(columns []string, types []columnType) *arrow.Schema {
-	fields := make([]arrow.Field, len(columns))
+func schema(req Request, types []columnType) *arrow.Schema {
+	fields := make([]arrow.Field, len(types))
 	for j, t := range types {
-		fields[j] = arrow.Field{
-			Name:     columns[j],
-			Type:     arrow.PrimitiveTypes.Float64,
-			Metadata: arrow.MetadataFrom(map[string]string{SQLType: t.name}),
+		about := map[string]string{SQLType: t.name}
+		if t.category != nil {
+			about[levelCount] = strconv.Itoa(len(req.Levels[req.Columns[j]]))
 		}
+		fields[j] = arrow.Field{Name: req.Columns[j], Type: arrow.PrimitiveTypes.Float64, Metadata: arrow.MetadataFrom(about)}
 	}
 	return arrow.NewSchema(fields, nil)
+}
+
+// levelsOf returns how many levels a field has that is a category.
+func levelsOf(f arrow.Field) (levels int, ok bool) {
+	text, ok := f.Metadata.GetValue(levelCount)
+	if ok {
+		levels, _ = strconv.Atoi(text) // as schema wrote it
+	}
+	return levels, ok
 }
 
 // record wraps columns of equal length without copying them.

@@ -22,8 +22,8 @@ type decoder struct {
 	row   []float64
 
 	state decoderState
-	next  int    // field of the tuple, in inTuple
-	skip  uint32 // bytes of the header extension that are still to come
+	next  int    // field of the tuple, in inTuple and inLongText
+	skip  uint32 // bytes of the header extension, or of a long text, that are still to come
 	carry []byte // the beginning of an item that is not complete
 }
 
@@ -35,6 +35,7 @@ const (
 	inExtension
 	betweenTuples
 	inTuple
+	inLongText
 	ended
 )
 
@@ -86,6 +87,8 @@ func (d *decoder) decode(b []byte) (rest []byte, err error) {
 			b, whole, err = d.fieldCount(b)
 		case inTuple:
 			b, whole, err = d.fields(b)
+		case inLongText:
+			b, whole = d.longText(b)
 		case ended:
 			if len(b) > 0 {
 				err = fmt.Errorf("%w: bytes after the trailer", ErrStream)
@@ -145,13 +148,17 @@ func (d *decoder) fields(b []byte) (rest []byte, whole bool, err error) {
 			b = b[4+8:]
 			continue
 		}
-		v, n, err := types[j].decodeField(b)
+		v, n, left, err := types[j].decodeField(b)
 		if n == 0 || err != nil {
 			d.next = j
 			return b, false, err
 		}
 		row[j] = v
 		b = b[n:]
+		if left > 0 {
+			d.state, d.next, d.skip = inLongText, j, left
+			return b, true, nil
+		}
 	}
 	d.emit(row)
 	d.state = betweenTuples
@@ -159,20 +166,40 @@ func (d *decoder) fields(b []byte) (rest []byte, whole bool, err error) {
 }
 
 // decodeField converts the field at the front of b, its length included, and returns
-// the number of bytes that it took: 0 if it is not complete.
-func (t *columnType) decodeField(b []byte) (v float64, n int, err error) {
+// the number of bytes that it took, 0 if it is not complete, and how many of a text that is
+// longer than every level are left.
+func (t *columnType) decodeField(b []byte) (v float64, n int, left uint32, err error) {
 	if len(b) < 4 {
-		return 0, 0, nil
+		return 0, 0, 0, nil
 	}
 	size := int(int32(binary.BigEndian.Uint32(b)))
 	if size == null {
-		return math.NaN(), 4, nil
+		return math.NaN(), 4, 0, nil
 	}
 	if size < t.minSize || size > t.maxSize {
-		return 0, 0, fmt.Errorf("%w: %s of %d bytes", ErrStream, t.name, size)
+		return 0, 0, 0, fmt.Errorf("%w: %s of %d bytes", ErrStream, t.name, size)
+	}
+	if t.category != nil && size > t.category.longest {
+		left = uint32(size - t.category.longest)
+		size = t.category.longest
 	}
 	if len(b) < 4+size {
-		return 0, 0, nil
+		return 0, 0, 0, nil
 	}
-	return t.value(b[4 : 4+size]), 4 + size, nil
+	return t.value(b[4 : 4+size]), 4 + size, left, nil
+}
+
+// longText passes over what is left of a text. Only blanks that mean nothing leave it the
+// level that its beginning is.
+func (d *decoder) longText(b []byte) (rest []byte, whole bool) {
+	n := min(int(d.skip), len(b))
+	if c := d.types[d.next].category; !c.padded || !allBlank(b[:n]) {
+		d.row[d.next] = c.other
+	}
+	d.skip -= uint32(n)
+	if d.skip > 0 {
+		return b[n:], false
+	}
+	d.state, d.next = inTuple, d.next+1
+	return b[n:], true
 }

@@ -344,7 +344,7 @@ func TestUnsupportedTypesAreRefusedByName(t *testing.T) {
 		"a b": "text", "c": "text", "d": "colour", "e": "money", "f": "integer[]", "g": "interval", "h": "uuid",
 		"i": "jsonb", "j": "oid", "k": `"char"`, "l": "time without time zone", "ctid": "tid", "xmin": "xid",
 	} {
-		_, err := arrowio.Describe(ctx, tx.Conn(), pgx.Identifier{"public", "t"}, []string{"y", column})
+		_, err := arrowio.Describe(ctx, tx.Conn(), arrowio.Request{Relation: pgx.Identifier{"public", "t"}, Columns: []string{"y", column}})
 		want := fmt.Sprintf("column %q has type %s; supported are bigint, boolean, date,", column, named)
 		if !errors.Is(err, arrowio.ErrUnsupportedType) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", column, err)
@@ -354,7 +354,7 @@ func TestUnsupportedTypesAreRefusedByName(t *testing.T) {
 	if !errors.Is(err, arrowio.ErrUnsupportedType) {
 		t.Errorf("Pull: %v", err)
 	}
-	if schema, err := arrowio.Describe(ctx, tx.Conn(), pgx.Identifier{"public", "t"}, []string{"y"}); err != nil || schema.NumFields() != 1 {
+	if schema, err := arrowio.Describe(ctx, tx.Conn(), arrowio.Request{Relation: pgx.Identifier{"public", "t"}, Columns: []string{"y"}}); err != nil || schema.NumFields() != 1 {
 		t.Errorf("after refusals: %v, %v", schema, err)
 	}
 }
@@ -366,7 +366,7 @@ func TestEveryNamedTypeIsSupported(t *testing.T) {
 		definitions = append(definitions, fmt.Sprintf("%q %s", "the "+name, name))
 	}
 	ctx, tx := begin(t, "CREATE TABLE t ("+strings.Join(definitions, ", ")+")")
-	schema, err := arrowio.Describe(ctx, tx.Conn(), pgx.Identifier{"public", "t"}, columns)
+	schema, err := arrowio.Describe(ctx, tx.Conn(), arrowio.Request{Relation: pgx.Identifier{"public", "t"}, Columns: columns})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +386,7 @@ func TestColumnNamesAreOnlyNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := arrowio.Describe(ctx, inner.Conn(), pgx.Identifier{"public", "t"}, []string{name}); err == nil {
+		if _, err := arrowio.Describe(ctx, inner.Conn(), arrowio.Request{Relation: pgx.Identifier{"public", "t"}, Columns: []string{name}}); err == nil {
 			t.Errorf("%q was accepted", name)
 		}
 		if err := inner.Rollback(ctx); err != nil {
@@ -399,7 +399,7 @@ func TestColumnNamesAreOnlyNames(t *testing.T) {
 // read and a view that fails on its first row.
 func TestDescribeChecksPrivilegesAndScansNothing(t *testing.T) {
 	ctx, tx := begin(t, "CREATE TABLE t (y integer, x integer)", "CREATE VIEW v AS SELECT 1 / (n - n) AS q FROM generate_series(1, 9) AS rows(n)")
-	if _, err := arrowio.Describe(ctx, tx.Conn(), pgx.Identifier{"public", "v"}, []string{"q"}); err != nil {
+	if _, err := arrowio.Describe(ctx, tx.Conn(), arrowio.Request{Relation: pgx.Identifier{"public", "v"}, Columns: []string{"q"}}); err != nil {
 		t.Error(err)
 	}
 	for _, statement := range []string{"CREATE ROLE arrowio_reader", "GRANT SELECT (y) ON t TO arrowio_reader", "SET LOCAL ROLE arrowio_reader"} {
@@ -407,10 +407,10 @@ func TestDescribeChecksPrivilegesAndScansNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := arrowio.Describe(ctx, tx.Conn(), pgx.Identifier{"public", "t"}, []string{"y"}); err != nil {
+	if _, err := arrowio.Describe(ctx, tx.Conn(), arrowio.Request{Relation: pgx.Identifier{"public", "t"}, Columns: []string{"y"}}); err != nil {
 		t.Error(err)
 	}
-	_, err := arrowio.Describe(ctx, tx.Conn(), pgx.Identifier{"public", "t"}, []string{"y", "x"})
+	_, err := arrowio.Describe(ctx, tx.Conn(), arrowio.Request{Relation: pgx.Identifier{"public", "t"}, Columns: []string{"y", "x"}})
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != "42501" {
 		t.Errorf("a column without SELECT: %v", err)
 	}

@@ -14,20 +14,21 @@ type columnType struct {
 	minSize, maxSize int                    // bytes of a value that is not NULL
 	value            func(b []byte) float64 // total: NaN unless it is a finite number
 	isFloat8         bool
+	category         *category // nil: a number
 }
 
 // supportedTypes holds every type that has a conversion, by OID; TypeNames says which.
 var supportedTypes = map[uint32]columnType{
-	pgtype.BoolOID:        {"boolean", 1, 1, boolean, false},
-	pgtype.Int2OID:        {"smallint", 2, 2, smallint, false},
-	pgtype.Int4OID:        {"integer", 4, 4, integer, false},
-	pgtype.Int8OID:        {"bigint", 8, 8, bigint, false},
-	pgtype.Float4OID:      {"real", 4, 4, float4, false},
-	pgtype.Float8OID:      {"double precision", 8, 8, float8, true},
-	pgtype.NumericOID:     {"numeric", numericHeader, numericHeader + 2*math.MaxUint16, numeric, false},
-	pgtype.DateOID:        {"date", 4, 4, date, false},
-	pgtype.TimestampOID:   {"timestamp without time zone", 8, 8, timestamp, false},
-	pgtype.TimestamptzOID: {"timestamp with time zone", 8, 8, timestamp, false},
+	pgtype.BoolOID:        {"boolean", 1, 1, boolean, false, nil},
+	pgtype.Int2OID:        {"smallint", 2, 2, smallint, false, nil},
+	pgtype.Int4OID:        {"integer", 4, 4, integer, false, nil},
+	pgtype.Int8OID:        {"bigint", 8, 8, bigint, false, nil},
+	pgtype.Float4OID:      {"real", 4, 4, float4, false, nil},
+	pgtype.Float8OID:      {"double precision", 8, 8, float8, true, nil},
+	pgtype.NumericOID:     {"numeric", numericHeader, numericHeader + 2*math.MaxUint16, numeric, false, nil},
+	pgtype.DateOID:        {"date", 4, 4, date, false, nil},
+	pgtype.TimestampOID:   {"timestamp without time zone", 8, 8, timestamp, false, nil},
+	pgtype.TimestamptzOID: {"timestamp with time zone", 8, 8, timestamp, false, nil},
 }
 
 // TypeNames returns the types whose columns can be pulled, as SQL spells them, sorted.

@@ -125,7 +125,7 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 // Scaled runs Algorithm in scaled units: every column is divided by its public
 // scale before the fit, and the coefficients come back in the table's units.
 // X holds one scale per stored column, Y the target's. Unknown: no scale was
-// registered. Memory: as L1.Memory.
+// registered. Memory: as L1.Memory. Sources: as Regression.Sources.
 //
 // Privacy: that of Algorithm; scaling is a function of one row and public
 // numbers before it, post-processing after it.
@@ -135,18 +135,19 @@ type Scaled struct {
 	Y         float64
 	Unknown   bool
 	Memory    int64
+	Sources   int
 }
 
-// factual is an algorithm whose plan depends on whether any scale is known at all, and on
-// the memory that it may take.
+// factual is an algorithm whose plan depends on whether any scale is known at all, on the
+// memory that it may take, or on how many columns rows are made from.
 type factual interface {
-	withPublicFacts(unscaled bool, memory int64) Algorithm
+	withPublicFacts(Scaled) Algorithm
 }
 
 // Inner is Algorithm, told of what it depends on.
 func (a Scaled) Inner() Algorithm {
 	if f, ok := a.Algorithm.(factual); ok {
-		return f.withPublicFacts(a.Unknown, a.Memory)
+		return f.withPublicFacts(a)
 	}
 	return a.Algorithm
 }

@@ -154,8 +154,8 @@ func rowsPerCoefficient(s Shape, epsilon float64) float64 {
 }
 
 // withPublicFacts implements factual.
-func (a L1) withPublicFacts(unscaled bool, memory int64) Algorithm {
-	a.Unscaled, a.Memory = unscaled, memory
+func (a L1) withPublicFacts(s Scaled) Algorithm {
+	a.Unscaled, a.Memory = s.Unknown, s.Memory
 	return a
 }
 

@@ -127,12 +127,21 @@ func (p *problem) d() float64 { return float64(p.D) }
 
 func (p *problem) whitens() bool { return p.Whitening == catalogue.WhiteningOn }
 
-// featureNorm bounds a row in the second moments.
+// featureNorm bounds a row in the second moments. Of the levels of a category a row has one:
+// each column of the table, not each coefficient, adds about 1 to its squared length.
 func (p *problem) featureNorm() float64 {
 	if p.FeatureNorm == 0 {
-		return 1.5 * math.Sqrt(p.d())
+		return 1.5 * math.Sqrt(p.sources())
 	}
 	return p.FeatureNorm
+}
+
+// sources is how many columns of the table a row is made from.
+func (p *problem) sources() float64 {
+	if p.Sources == 0 {
+		return p.d()
+	}
+	return float64(p.Sources)
 }
 
 // curvature is that of the loss along the prediction; a kink counts as 1.

@@ -47,6 +47,13 @@ type Regression struct {
 	Aggregator    string  // sample_aggregate: a choice of the catalogue
 	Whitening     string  // a choice of the catalogue
 	Pool          string  // fits by groups: a choice of the catalogue
+	Sources       int     // columns of the table that a row is made from, the constant among them; 0: one a coefficient
+}
+
+// withPublicFacts implements factual.
+func (a Regression) withPublicFacts(s Scaled) Algorithm {
+	a.Sources = s.Sources
+	return a
 }
 
 // regressionFields says where the options of the gradient models go.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -48,6 +49,8 @@ type claim struct {
 		Intercept bool
 		Options   map[string]any
 		Release   string // that a score is of
+
+		Categories map[string][]string // levels of the columns that are categories
 	}
 	Scored   *scored         // nil: the job fits
 	RowCount *int64          `json:"row_count"`
@@ -59,9 +62,16 @@ func (c *claim) owner() ledger.Owner { return ledger.Owner{Job: c.ID, Token: c.T
 func (c *claim) relation() pgx.Identifier {
 	return pgx.Identifier{c.Dataset.Schema, c.Dataset.Relation}
 }
-func (c *claim) columns() []string           { return append([]string{c.Request.Target}, c.Request.Features...) }
 func (c *claim) reading() bool               { return c.State == "reading" }
 func (c *claim) scale(column string) float64 { return scaleOf(c.Dataset.Scales, column) }
+
+// columns are those that are read.
+func (c *claim) columns() []string { return append([]string{c.Request.Target}, c.Request.Features...) }
+
+// pull is what is read, of as many rows.
+func (c *claim) pull(rows int64) arrowio.Request {
+	return arrowio.Request{Relation: c.relation(), Columns: c.columns(), Levels: c.Request.Categories, Rows: rows}
+}
 
 // scaleOf returns a column's registered scale, 1 where there is none.
 func scaleOf(scales map[string]float64, column string) float64 {
@@ -72,24 +82,92 @@ func scaleOf(scales map[string]float64, column string) float64 {
 }
 
 func (c *claim) terms() []string {
+	slopes := c.slopes()
 	if c.Request.Intercept {
-		return append([]string{"(intercept)"}, c.Request.Features...)
+		return append([]string{"(intercept)"}, slopes...)
 	}
-	return c.Request.Features
+	return slopes
+}
+
+// slopes are the terms of all features.
+func (c *claim) slopes() (terms []string) {
+	for _, f := range c.Request.Features {
+		terms = append(terms, c.slopesOf(f)...)
+	}
+	return terms
+}
+
+// slopesOf are the terms of a feature: itself, or of a category one for every level but the first.
+func (c *claim) slopesOf(feature string) []string {
+	levels, ok := c.Request.Categories[feature]
+	if !ok {
+		return []string{feature}
+	}
+	var terms []string
+	for _, level := range levels[1:] {
+		terms = append(terms, feature+"="+level)
+	}
+	return terms
+}
+
+// sources is how many columns a row is made from, the constant among them.
+func (c *claim) sources() int {
+	if c.Request.Intercept {
+		return 1 + len(c.Request.Features)
+	}
+	return len(c.Request.Features)
 }
 
 // algorithm is what was asked for, in the data set's scales.
 func (c *claim) algorithm() (dpsco.Scaled, error) {
-	algorithm, err := dpsco.Recipe(c.Model, c.Request.Options, c.Request.Features)
-	scaled := dpsco.Scaled{Algorithm: algorithm, Y: c.scale(c.Request.Target)}
+	algorithm, err := dpsco.Recipe(c.Model, c.options(), c.slopes())
+	scaled := dpsco.Scaled{Algorithm: algorithm, Y: c.scale(c.Request.Target), Sources: c.sources()}
 	if catalogue.Classifies(c.Model) {
 		scaled.Y = 1
 	}
 	for _, f := range c.Request.Features {
-		scaled.X = append(scaled.X, c.scale(f))
+		for range c.slopesOf(f) {
+			scaled.X = append(scaled.X, c.scale(f)) // 1 for a category: none is registered
+		}
 	}
 	scaled.Unknown = !c.anyScale()
 	return scaled, err
+}
+
+// options are those of the request with levels in the place of the categories that they
+// name: groups have terms, and labels positions.
+func (c *claim) options() map[string]any {
+	options := maps.Clone(c.Request.Options)
+	for _, name := range []string{"negative_label", "positive_label"} {
+		if label, ok := options[name].(string); ok {
+			options[name] = c.position(label)
+		}
+	}
+	if groups, ok := options["groups"].([]any); ok {
+		options["groups"] = c.expandGroups(groups)
+	}
+	return options
+}
+
+// position is that of a level of the target.
+func (c *claim) position(level string) float64 {
+	return float64(slices.Index(c.Request.Categories[c.Request.Target], level))
+}
+
+// expandGroups writes all terms of a category where its name stands.
+func (c *claim) expandGroups(groups []any) (expanded []any) {
+	for _, group := range groups {
+		var terms []any
+		names, _ := group.([]any)
+		for _, name := range names {
+			text, _ := name.(string)
+			for _, term := range c.slopesOf(text) {
+				terms = append(terms, term)
+			}
+		}
+		expanded = append(expanded, terms)
+	}
+	return expanded
 }
 
 // anyScale reports whether a scale is registered for any column of the request.
@@ -115,7 +193,20 @@ func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 		return nil, err
 	}
 	algorithm.Memory = s.samplerMemory(c, n)
-	return algorithm.Plan(c.shape(n), c.budget(), s.accountant(c))
+	plan, err := algorithm.Plan(c.shape(n), c.budget(), s.accountant(c))
+	if err == nil {
+		c.nameLabels(plan)
+	}
+	return plan, err
+}
+
+// nameLabels writes the labels of a category into what is kept with the release.
+func (c *claim) nameLabels(p *dpsco.Plan) {
+	for _, name := range []string{"negative_label", "positive_label"} {
+		if label, ok := c.Request.Options[name].(string); ok {
+			p.Parameters[name] = label
+		}
+	}
 }
 
 // accountant is the one that the data set was registered with.
@@ -289,7 +380,7 @@ func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.
 		return nil, nil, err
 	}
 	began := time.Now()
-	record, err := arrowio.Pull(ctx, conn, arrowio.Request{Relation: c.relation(), Columns: c.columns(), Rows: n}, src)
+	record, err := arrowio.Pull(ctx, conn, c.pull(n), src)
 	if err != nil {
 		return nil, nil, s.asParked(ctx, err, "the data set could not be read")
 	}
@@ -317,7 +408,7 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err != nil {
 		return nil, 0, relationFailure(err)
 	}
-	if _, err := arrowio.Describe(ctx, conn, c.relation(), c.columns()); err != nil {
+	if _, err := arrowio.Describe(ctx, conn, c.pull(n)); err != nil {
 		return nil, 0, relationFailure(err)
 	}
 	plan, err := s.plan(c, n)

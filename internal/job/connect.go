@@ -27,6 +27,7 @@ func pinSettings(config *pgx.ConnConfig) {
 		"idle_session_timeout":                "0",
 		"plan_cache_mode":                     "force_generic_plan",
 		"jit":                                 "off",
+		"client_encoding":                     "UTF8", // that of the database where there are categories of text: nothing is converted
 	} {
 		config.RuntimeParams[name] = value
 	}

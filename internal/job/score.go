@@ -17,8 +17,8 @@ type scored struct {
 	Model        string
 	Coefficients []float64
 	Parameters   struct {
-		Positive float64 `json:"positive_label"`
-		Negative float64 `json:"negative_label"`
+		Positive any `json:"positive_label"` // a number, or a level
+		Negative any `json:"negative_label"`
 	}
 }
 
@@ -26,7 +26,7 @@ type scored struct {
 func (s *Sidecar) planScore(c *claim, n int64) (*dpsco.Plan, error) {
 	score := dpsco.Score{
 		Coefficients: c.Scored.Coefficients, Labels: catalogue.Classifies(c.Scored.Model),
-		Negative: c.Scored.Parameters.Negative, Positive: c.Scored.Parameters.Positive,
+		Negative: c.label(c.Scored.Parameters.Negative), Positive: c.label(c.Scored.Parameters.Positive),
 	}
 	if !score.Labels {
 		score.Scale = c.scale(c.Request.Target)
@@ -36,6 +36,15 @@ func (s *Sidecar) planScore(c *claim, n int64) (*dpsco.Plan, error) {
 		plan.Parameters["release"] = c.Request.Release
 	}
 	return plan, err
+}
+
+// label is what a label of the scored release is among the values that are read.
+func (c *claim) label(v any) float64 {
+	if level, ok := v.(string); ok {
+		return c.position(level)
+	}
+	number, _ := v.(float64)
+	return number
 }
 
 // publishScore releases the metrics of a score, once it is the time of its step.

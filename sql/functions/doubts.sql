@@ -21,13 +21,13 @@ DECLARE
   options CONSTANT jsonb := p_body -> 'options';
   eps CONSTANT float8 := p_body ->> 'eps';
   delta CONSTANT float8 := p_body ->> 'delta';
-  coefficients CONSTANT int := jsonb_array_length(p_body -> 'features') + (p_body ->> 'intercept')::boolean::int;
-  scaled boolean;  -- is a scale registered for any of its columns?
+  categories CONSTANT jsonb := coalesce(p_body -> 'categories', '{}');
+  coefficients CONSTANT int := dp_int.slopes(p_body -> 'features', categories) + (p_body ->> 'intercept')::boolean::int;
+  numbers CONSTANT text[] := ARRAY(SELECT c FROM (SELECT target UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c) WHERE NOT categories ? c);
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   d.row_count := coalesce(d.row_count, p_rows);
-  scaled := d.scales ?| ARRAY(SELECT target UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features'));
-  IF NOT scaled THEN
+  IF NOT d.scales ?| numbers AND numbers <> '{}' THEN
     RETURN NEXT 'no scale is registered: were they forgotten? A steward registers typical magnitudes, from public knowledge';
     IF options ->> 'method' = 'exponential_mechanism' THEN
       RETURN NEXT 'without scales the exact sampler may not end within the time that a job may take, and the budget would be spent all the same';

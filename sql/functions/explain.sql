@@ -46,6 +46,7 @@ LANGUAGE sql STABLE AS $$
    WHERE r.dataset = p_dataset AND r.model = p_request ->> 'model'
      AND (j.request -> 'target') = (p_request -> 'target') AND (j.request -> 'intercept') = (p_request -> 'intercept')
      AND (j.request -> 'features') @> (p_request -> 'features') AND (j.request -> 'features') <@ (p_request -> 'features')
+     AND (j.request -> 'categories') IS NOT DISTINCT FROM (p_request -> 'categories')
    GROUP BY r.id
   HAVING bool_and(c.noise > 0)
    ORDER BY abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
@@ -230,15 +231,16 @@ COMMENT ON FUNCTION public.dp_explain_score IS
 -- The data sets that the caller may see, those first that he may ask about. label: the first
 -- column, target before features, of which it is known which values are labels.
 CREATE OR REPLACE FUNCTION dp_int.helpful_datasets() RETURNS TABLE(name text, relation text, target text, features text[], scales jsonb, labels jsonb,
-                                                                   epsilon numeric, delta numeric, label text)
+                                                                   epsilon numeric, delta numeric, label text, slopes int)
 LANGUAGE sql STABLE AS $$
   SELECT d.name, format('%I.%I', d.schema_name, d.relation_name), d.target::text, d.features::text[], d.scales, d.labels, d.epsilon, a.delta,
          (SELECT c.name::text FROM unnest(d.target || d.features) WITH ORDINALITY AS c(name, position)
-           WHERE d.labels ? c.name::text OR dp_int.is_boolean(d.relid, c.name) ORDER BY c.position LIMIT 1)
+           WHERE d.labels ? c.name::text OR dp_int.is_boolean(d.relid, c.name) ORDER BY c.position LIMIT 1),
+         dp_int.slopes(to_jsonb(d.features), d.categories)
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account, LATERAL (SELECT d.id IN (SELECT dataset FROM dp_int.my_grant)) AS g(granted)
    WHERE d.unregistered_at IS NULL AND (g.granted OR pg_has_role(session_user, 'dp_admin', 'USAGE'))
-   ORDER BY g.granted DESC, d.name
+   ORDER BY g.granted DESC, d.categories ? d.target::text, d.name  -- only one model can predict a category
 $$;
 
 -- A call of a model that spends a delta, on the first data set that has one and, where
@@ -270,6 +272,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (1, 'dp_admin', 'dp_register', 'registers a relation, one row a person, with its whole budget', 'SELECT dp_register(''%s_too'', ''%r'', ''%t'', ''%f'', 1, %d, scales => ''%c'')'),
       (2, 'dp_admin', 'dp_grant', 'lets somebody ask', 'SELECT dp_grant(''%s'', session_user)'),
       (3, 'dp_admin', 'dp_set_labels', 'declares which two values of a column are labels, as in {"readmitted": [0, 1]}', 'SELECT dp_set_labels(''%s'', ''%l'')'),
+      (3, 'dp_admin', 'dp_set_categories', 'declares the levels of columns that are categories, before the first charge', 'SELECT dp_set_categories(''%s'', d.categories) FROM dp.datasets d WHERE d.dataset = ''%s'' AND NOT EXISTS (SELECT FROM dp.releases r WHERE r.dataset = d.dataset)'),
       (4, 'dp_admin', 'dp_revoke', 'takes a grant back', 'SELECT dp_revoke(''%s'', session_user)'),
       (5, 'dp_admin', 'dp_set_budget', 'sets the whole budget; what was spent stays spent', 'SELECT dp_set_budget(''%s'', %e, %d)'),
       (6, 'dp_admin', 'dp_unregister', 'ends a data set; what was spent on its people stays spent', 'SELECT dp_unregister(''%s'')'),
@@ -308,7 +311,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (44, NULL, 'dp_help', 'this list', 'SELECT * FROM dp_help()')
     ) AS c(position, role, name, does, pattern)
     LEFT JOIN (SELECT * FROM dp_int.helpful_datasets() LIMIT 1) AS first ON true,
-    LATERAL (SELECT coalesce(first.features, '{vehicle_value,annual_km,driver_age}')) AS asked(features),
+    LATERAL (SELECT coalesce(first.features, '{vehicle_value,annual_km,driver_age}'), coalesce(first.slopes, 3)) AS asked(features, slopes),
     LATERAL (SELECT string_agg(CASE WHEN piece.n > 1 THEN
                       CASE left(piece.text, 1)
                         WHEN 's' THEN replace(coalesce(first.name, 'claims'), '''', '''''')
@@ -320,8 +323,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                         WHEN 'L' THEN dp_int.example_of('linear')
                         WHEN 'H' THEN dp_int.example_of('huber')
                         WHEN 'G' THEN dp_int.example_of('logistic')
-                        WHEN 'n' THEN (cardinality(asked.features) + 1)::text
-                        WHEN '1' THEN array_fill(1, ARRAY[cardinality(asked.features)])::text
+                        WHEN 'n' THEN (asked.slopes + 1)::text
+                        WHEN '1' THEN array_fill(1, ARRAY[asked.slopes])::text
                         WHEN 'e' THEN coalesce(first.epsilon, 2)::text
                         WHEN 'd' THEN coalesce(first.delta, 0)::text END || substr(piece.text, 2)
                     ELSE piece.text END, '' ORDER BY piece.n)

@@ -1,7 +1,7 @@
 -- Which values of a column are labels, for the models whose target is one of two. Whoever
 -- guesses them fits noise: a row with any other value says nothing.
 
-CREATE OR REPLACE FUNCTION dp_int.check_labels(p_target name, p_features name[], p_labels jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.check_labels(p_target name, p_features name[], p_labels jsonb, p_categories jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   l record;
@@ -12,6 +12,11 @@ BEGIN
   FOR l IN SELECT key, value FROM jsonb_each(p_labels) LOOP
     IF NOT l.key = ANY ((p_target || p_features)::text[]) THEN
       RAISE EXCEPTION 'labels of "%", which is neither target nor feature', l.key USING ERRCODE = '42703', HINT = 'Labels are named by registered columns.';
+    ELSIF p_categories ? l.key THEN
+      IF jsonb_typeof(l.value) <> 'array' OR jsonb_array_length(l.value) <> 2 OR l.value -> 0 = l.value -> 1 OR NOT p_categories -> l.key @> l.value THEN
+        RAISE EXCEPTION 'labels of category "%" must be two of its levels, not %', l.key, dp_int.excerpt(l.value::text)
+          USING ERRCODE = '22023', HINT = format('For instance %s, the negative label first.', jsonb_build_object(l.key, jsonb_build_array(p_categories -> l.key -> 0, p_categories -> l.key -> 1)));
+      END IF;
     ELSIF jsonb_typeof(l.value) <> 'array' OR jsonb_array_length(l.value) <> 2 OR l.value -> 0 = l.value -> 1
        OR EXISTS (SELECT FROM jsonb_array_elements(l.value) AS v WHERE jsonb_typeof(v) <> 'number' OR NOT v::numeric BETWEEN -1e300 AND 1e300) THEN
       RAISE EXCEPTION 'labels of "%" must be two different numbers, not %', l.key, dp_int.excerpt(l.value::text)
@@ -40,8 +45,10 @@ $$;
 -- to be named, and a job that was charged then, stay what they were.
 CREATE OR REPLACE FUNCTION dp_int.refuse_unlabelled(d dp_int.dataset, r dp_int.request, p_target name, p_options jsonb) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  levels CONSTANT jsonb := d.categories -> p_target::text;
 BEGIN
-  IF p_options ?& '{negative_label,positive_label}' OR dp_int.is_boolean(d.relid, p_target)
+  IF p_options ?& '{negative_label,positive_label}' OR dp_int.is_boolean(d.relid, p_target) AND levels IS NULL
      OR NOT r.fresh AND (dp_int.kept_release(d.id, r.hash) IS NOT NULL
                          OR EXISTS (SELECT FROM dp_int.job j WHERE j.dataset = d.id AND j.request_hash = r.hash AND j.state = 'reading' AND NOT j.fresh)) THEN
     RETURN;
@@ -49,7 +56,8 @@ BEGIN
   RAISE EXCEPTION 'the labels of target "%" are not known', p_target
     USING ERRCODE = '22023',
           HINT = format('Only a boolean target needs none. Name both values in the request, options %L, or let a steward declare them: dp_set_labels(%L, %L). Rows with any other value say nothing. No privacy budget was spent.',
-                        '{"negative_label": 0, "positive_label": 1}', d.name, jsonb_build_object(p_target, '[0, 1]'::jsonb));
+                        jsonb_build_object('negative_label', coalesce(levels -> 0, '0'), 'positive_label', coalesce(levels -> 1, '1')), d.name,
+                        jsonb_build_object(p_target, jsonb_build_array(coalesce(levels -> 0, '0'), coalesce(levels -> 1, '1'))));
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_set_labels(dataset text, labels jsonb) RETURNS void
@@ -58,7 +66,7 @@ DECLARE
   d dp_int.dataset := dp_int.dataset_of(dp_set_labels.dataset);
 BEGIN
   PERFORM dp_int.refuse_copy();
-  PERFORM dp_int.check_labels(d.target, d.features, dp_set_labels.labels);
+  PERFORM dp_int.check_labels(d.target, d.features, dp_set_labels.labels, d.categories);
   PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- before the data set, as everywhere
   UPDATE dp_int.dataset SET labels = dp_set_labels.labels WHERE id = d.id;
 END $$;

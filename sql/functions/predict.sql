@@ -74,5 +74,75 @@ CREATE OR REPLACE FUNCTION public.dp_predict(release text, features float8[]) RE
 LANGUAGE sql STABLE STRICT
 RETURN public.dp_predict(release::uuid, features);
 COMMENT ON FUNCTION public.dp_predict(text, float8[]) IS 'The same for a release written as text.';
+
+-- The features of a release by name, as its coefficients take them; NULL where one is NULL or
+-- of no level.
+CREATE OR REPLACE FUNCTION dp_int.feature_values(r dp_int.release, p_features jsonb) RETURNS float8[]
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  asked CONSTANT jsonb := (SELECT j.request FROM dp_int.job j WHERE j.id = r.job);
+  names CONSTANT text[] := ARRAY(SELECT f FROM jsonb_array_elements_text(asked -> 'features') WITH ORDINALITY AS n(f, o) ORDER BY o);
+  stray text;
+  f text;
+  v jsonb;
+  row_values float8[] := '{}';
+  more float8[];
+BEGIN
+  IF p_features IS NULL THEN
+    RETURN NULL;
+  ELSIF jsonb_typeof(p_features) <> 'object' THEN
+    RAISE EXCEPTION 'features by name must be a JSON object, not %', dp_int.excerpt(p_features::text)
+      USING ERRCODE = '22023', HINT = format('This release has the features %s.', array_to_string(names, ', '));
+  END IF;
+  SELECT coalesce((SELECT k FROM jsonb_object_keys(p_features) AS k WHERE NOT k = ANY (names) LIMIT 1), (SELECT n FROM unnest(names) AS n WHERE NOT p_features ? n LIMIT 1)) INTO stray;
+  IF stray IS NOT NULL THEN
+    RAISE EXCEPTION '% "%"', CASE WHEN p_features ? stray THEN 'this release has no feature' ELSE 'no value is given for feature' END, dp_int.excerpt(stray)
+      USING ERRCODE = '42703', HINT = format('Name each of its features once: %s.', array_to_string(names, ', '));
+  END IF;
+  FOREACH f IN ARRAY names LOOP
+    v := p_features -> f;
+    IF asked -> 'categories' ? f THEN
+      more := dp_int.level_values(asked -> 'categories' -> f, v);
+    ELSIF jsonb_typeof(v) IN ('number', 'boolean', 'null') THEN
+      more := ARRAY[CASE jsonb_typeof(v) WHEN 'number' THEN v::float8 WHEN 'boolean' THEN v::boolean::int END];
+    ELSE
+      RAISE EXCEPTION 'feature "%" must be a number, not %', f, dp_int.excerpt(v::text) USING ERRCODE = '22023', HINT = 'Only a category takes the name of a level.';
+    END IF;
+    row_values := row_values || more;
+  END LOOP;
+  RETURN row_values;
+END $$;
+
+-- A value of a category as its coefficients take it: 1 for its own level and 0 for others,
+-- the first aside; NULL where it is of no level.
+CREATE OR REPLACE FUNCTION dp_int.level_values(p_levels jsonb, p_value jsonb) RETURNS float8[]
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT array_agg(CASE WHEN w.position IS NOT NULL THEN (w.position = l.n)::int::float8 END ORDER BY l.n) FILTER (WHERE l.n > 1)
+    FROM jsonb_array_elements_text(p_levels) WITH ORDINALITY AS l(level, n),
+         LATERAL (SELECT CASE jsonb_typeof(p_value) WHEN 'number' THEN trim_scale(p_value::numeric)::text ELSE p_value #>> '{}' END) AS given(value),
+         LATERAL (SELECT coalesce(array_position(a.levels, given.value), CASE WHEN given.value IS NOT NULL THEN array_position(a.levels, '*') END)
+                    FROM (SELECT ARRAY(SELECT e FROM jsonb_array_elements_text(p_levels) WITH ORDINALITY AS t(e, o) ORDER BY o)) AS a(levels)) AS w(position)
+$$;
+
+CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features jsonb) RETURNS float8
+LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  r dp_int.release := dp_int.visible_release(dp_predict.release);
+BEGIN
+  RETURN public.dp_predict(r.id, dp_int.feature_values(r, dp_predict.features));
+END $$;
+COMMENT ON FUNCTION public.dp_predict(uuid, jsonb) IS
+  'The same with features by name, for instance {"age": 40, "region": "south"}: of a category its level. NULL where a value is null or of no level.';
+
+-- Features written as a literal would fit float8[] and jsonb alike.
+CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features text) RETURNS float8
+LANGUAGE sql STABLE STRICT
+RETURN CASE WHEN strpos(features, ':') > 0 THEN public.dp_predict(release, features::jsonb) ELSE public.dp_predict(release, features::float8[]) END;
+COMMENT ON FUNCTION public.dp_predict(uuid, text) IS 'The same for features written as text, an array or a JSON object.';
+
+CREATE OR REPLACE FUNCTION public.dp_predict(release text, features text) RETURNS float8
+LANGUAGE sql STABLE STRICT
+RETURN public.dp_predict(release::uuid, features);
+COMMENT ON FUNCTION public.dp_predict(text, text) IS 'The same for release and features written as text.';
 GRANT EXECUTE ON FUNCTION public.dp_coef, public.dp_predict(float8[], float8[]), public.dp_predict(uuid, float8[]), public.dp_predict(text, float8[]),
-  dp.linear_predictor TO dp_analyst, dp_admin;
+  public.dp_predict(uuid, jsonb), public.dp_predict(uuid, text), public.dp_predict(text, text), dp.linear_predictor TO dp_analyst, dp_admin;

@@ -259,8 +259,8 @@ BEGIN
 END $$;
 
 -- Raises where a registration names columns that do not exist, or types or scales that no
--- model can use.
-CREATE OR REPLACE FUNCTION dp_int.check_columns(p_relid oid, p_target name, p_features name[], p_scales jsonb) RETURNS void
+-- model can use. Categories are checked already.
+CREATE OR REPLACE FUNCTION dp_int.check_columns(p_relid oid, p_target name, p_features name[], p_scales jsonb, p_categories jsonb) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   c name;
@@ -280,10 +280,12 @@ BEGIN
       RAISE EXCEPTION 'column "%" does not exist in %', c, p_relid::regclass
         USING ERRCODE = '42703', HINT = 'Column names are case-sensitive here: give them as \d shows them.';
     END IF;
-    IF kind NOT IN ('boolean'::regtype, 'smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'real'::regtype, 'double precision'::regtype,
+    IF p_categories ? c::text THEN
+      CONTINUE;
+    ELSIF kind NOT IN ('boolean'::regtype, 'smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'real'::regtype, 'double precision'::regtype,
                     'numeric'::regtype, 'date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype) THEN
       RAISE EXCEPTION 'column "%" has type %, which no model can use', c, format_type(kind, NULL)
-        USING ERRCODE = '22023', HINT = 'Use smallint, integer, bigint, real, double precision, numeric, boolean, date or timestamp columns.';
+        USING ERRCODE = '22023', HINT = 'Use smallint, integer, bigint, real, double precision, numeric, boolean, date or timestamp columns. A column of text or an enum can be a category: name its levels, from public knowledge, with categories => ''{"region": ["north", "south", "*"]}''.';
     END IF;
   END LOOP;
   IF (SELECT count(*) <> count(DISTINCT f) FROM unnest(p_target || p_features) AS f) THEN
@@ -295,6 +297,9 @@ BEGIN
   FOR s IN SELECT key, value FROM jsonb_each(p_scales) LOOP
     IF NOT s.key = ANY ((p_target || p_features)::text[]) THEN
       RAISE EXCEPTION 'scale for "%", which is neither target nor feature', s.key USING ERRCODE = '42703', HINT = 'Scales are named by registered columns.';
+    END IF;
+    IF p_categories ? s.key THEN
+      RAISE EXCEPTION 'scale for "%", which is a category', s.key USING ERRCODE = '22023', HINT = 'Its levels are 0 or 1 each: leave the scale out.';
     END IF;
     IF jsonb_typeof(s.value) <> 'number' OR NOT ((s.value)::numeric BETWEEN 1e-100 AND 1e100) THEN
       RAISE EXCEPTION 'scale of "%" must be a positive number, not %', s.key, s.value
@@ -524,7 +529,10 @@ BEGIN
       RAISE EXCEPTION 'it was dropped, renamed or replaced';
     END IF;
     PERFORM dp_int.check_relation(d.relid, coalesce((d.options ->> 'total')::boolean, false));
-    PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales);
+    IF dp_int.canonical_categories(d.relid, d.target || d.features, d.categories) <> d.categories THEN
+      RAISE EXCEPTION 'the levels of its categories mean something else now';
+    END IF;
+    PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales, d.categories);
     unknown := CASE WHEN d.options ? 'total' AND NOT d.options ?| '{account,new_population}' THEN dp_int.why_unknown(d.relid) END;
     IF unknown IS NOT NULL THEN  -- what is not stated to be total has no functions
       RAISE EXCEPTION 'nobody knows whose rows it has: %', unknown;
@@ -589,9 +597,11 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 CREATE OR REPLACE FUNCTION public.dp_register(dataset text, relation regclass, target name, features name[], epsilon float8, delta float8 DEFAULT 0,
-                                   scales jsonb DEFAULT '{}', accounting text DEFAULT NULL, options jsonb DEFAULT '{}', labels jsonb DEFAULT '{}') RETURNS void
+                                   scales jsonb DEFAULT '{}', accounting text DEFAULT NULL, options jsonb DEFAULT '{}', labels jsonb DEFAULT '{}',
+                                   categories jsonb DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
+  levels jsonb;
   total boolean;
   mode text := coalesce(dp_register.accounting, CASE WHEN dp_register.delta > 0 THEN 'zcdp' ELSE 'pure' END);
   eps numeric;
@@ -619,8 +629,9 @@ BEGIN
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
   total := coalesce((dp_register.options ->> 'total')::boolean, false);
   PERFORM dp_int.check_relation(dp_register.relation, total);
-  PERFORM dp_int.check_columns(dp_register.relation, dp_register.target, dp_register.features, dp_register.scales);
-  PERFORM dp_int.check_labels(dp_register.target, dp_register.features, dp_register.labels);
+  levels := dp_int.canonical_categories(dp_register.relation, dp_register.target || dp_register.features, dp_register.categories);
+  PERFORM dp_int.check_columns(dp_register.relation, dp_register.target, dp_register.features, dp_register.scales, levels);
+  PERFORM dp_int.check_labels(dp_register.target, dp_register.features, dp_register.labels, levels);
   IF EXISTS (SELECT FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL) THEN
     RAISE EXCEPTION 'data set "%" is registered already', dp_register.dataset
       USING ERRCODE = '42710', HINT = 'Change its budget with dp_set_budget, or dp_unregister it first: what was spent stays spent.';
@@ -656,19 +667,20 @@ BEGIN
   INSERT INTO dp_int.account_relation (account, relid, relation, child)
   SELECT a.id, k.relid, k.relation, bool_and(k.child) FROM dp_int.known_relations(dp_register.relation) k GROUP BY k.relid, k.relation
   ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
-  INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, options, epsilon, delta, cap, default_delta, registered_by)
+  INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, categories, options, epsilon, delta, cap, default_delta, registered_by)
   SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
-         dp_register.labels, dp_register.options, eps, del, own_cap, nullif(del, 0), session_user
+         dp_register.labels, levels, dp_register.options, eps, del, own_cap, nullif(del, 0), session_user
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE c.oid = dp_register.relation;
   INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;
   PERFORM dp_int.ledger_budget(a.id, dp_register.dataset, session_user, jsonb_build_object('budget',
-    dp_int.describe_budget(a, eps, del) || jsonb_build_object('relation', dp_register.relation::text) || dp_register.options));
+    dp_int.describe_budget(a, eps, del) || jsonb_build_object('relation', dp_register.relation::text) || dp_register.options
+      || CASE WHEN levels = '{}' THEN '{}' ELSE jsonb_build_object('categories', levels) END));
   PERFORM dp_int.tell_unscaled(dp_register.dataset, dp_register.scales);
   PERFORM pg_notify('dp_jobs', 'registered');
 END $$;
 COMMENT ON FUNCTION public.dp_register IS
-  'Registers a relation, one row a person, with its target, features, whole budget (epsilon, delta; delta = 0: pure), public scales, and the labels of columns that are targets of dp_logistic_regress. For dp_admin.';
+  'Registers a relation, one row a person, with its target, features, whole budget (epsilon, delta; delta = 0: pure), public scales, the labels of columns that are targets of dp_logistic_regress, and the levels of columns that are categories. For dp_admin.';
 
 CREATE OR REPLACE FUNCTION public.dp_set_budget(dataset text, epsilon float8, delta float8) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$

@@ -43,8 +43,8 @@ BEGIN
 END $$;
 
 -- Options without fresh and without what leaving them out means anyway, their
--- numbers as float8 prints them.
-CREATE OR REPLACE FUNCTION dp_int.check_options(p_model text, p_options jsonb, p_features name[]) RETURNS jsonb
+-- numbers as float8 prints them. p_levels: those of the target, where it is a category.
+CREATE OR REPLACE FUNCTION dp_int.check_options(p_model text, p_options jsonb, p_features name[], p_levels jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   given record;
@@ -71,6 +71,11 @@ BEGIN
     END IF;
     IF o.type = 'groups' THEN
       PERFORM dp_int.check_groups(given.value, p_features);
+    ELSIF o.name IN ('negative_label', 'positive_label') AND p_levels IS NOT NULL THEN
+      IF NOT p_levels @> given.value OR given.type <> 'string' THEN
+        RAISE EXCEPTION 'option "%" must be a level of the target, not %', o.name, dp_int.excerpt(given.value::text)
+          USING ERRCODE = '22023', HINT = format('Its levels are %s. No privacy budget was spent.', dp_int.excerpt(p_levels::text));
+      END IF;
     ELSIF given.type <> (CASE o.type WHEN 'integer' THEN 'number' ELSE o.type END)
        OR given.type = 'number' AND NOT (given.value::numeric BETWEEN o.minimum::numeric AND o.maximum::numeric)
        OR o.type = 'integer' AND given.value::numeric <> trunc(given.value::numeric)
@@ -174,13 +179,17 @@ BEGIN
   END IF;
   IF m.labels THEN
     options := dp_int.with_labels(d, target, options);
+  ELSIF d.categories ? target::text THEN
+    RAISE EXCEPTION 'target "%" is a category, which model "%" cannot predict', target, p_model
+      USING ERRCODE = '22023', HINT = 'dp_logistic_regress predicts which of two levels a row has. No privacy budget was spent.';
   END IF;
   r.dataset := d.id;
   r.model := p_model;
   r.eps := p_eps;
   r.fresh := coalesce(p_options -> 'fresh' = 'true', false);
   r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', target, 'features', features,
-                               'intercept', coalesce(p_intercept, true), 'options', dp_int.check_options(p_model, options, features));
+                               'intercept', coalesce(p_intercept, true), 'options', dp_int.check_options(p_model, options, features, d.categories -> target::text))
+            || dp_int.categories_of(d, target || features);
   r.hash := sha256(convert_to(r.body::text, 'UTF8'));
   IF m.labels THEN
     PERFORM dp_int.refuse_unlabelled(d, r, target, options);

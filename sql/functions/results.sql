@@ -214,5 +214,33 @@ BEGIN ATOMIC
   SELECT p.prediction, p.ci_low, p.ci_high, p.why_null FROM public.dp_predict_interval(release::uuid, features) p;
 END;
 COMMENT ON FUNCTION public.dp_predict_interval(text, float8[]) IS 'The same for a release written as text.';
-GRANT EXECUTE ON FUNCTION public.dp_summary, public.dp_covariance, public.dp_test, public.dp_predict_interval(uuid, float8[]), public.dp_predict_interval(text, float8[])
-  TO dp_analyst, dp_admin;
+
+CREATE OR REPLACE FUNCTION public.dp_predict_interval(release uuid, features jsonb) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER COST 5000 ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  r dp_int.release := dp_int.visible_release(dp_predict_interval.release);
+BEGIN
+  RETURN QUERY SELECT p.* FROM public.dp_predict_interval(r.id, dp_int.feature_values(r, dp_predict_interval.features)) AS p;
+END $$;
+COMMENT ON FUNCTION public.dp_predict_interval(uuid, jsonb) IS 'The same with features by name, for instance {"age": 40, "region": "south"}: of a category its level.';
+
+-- Features written as a literal would fit float8[] and jsonb alike.
+CREATE OR REPLACE FUNCTION public.dp_predict_interval(release uuid, features text) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
+LANGUAGE plpgsql STABLE ROWS 1 AS $$
+BEGIN
+  IF strpos(dp_predict_interval.features, ':') > 0 THEN
+    RETURN QUERY SELECT p.* FROM public.dp_predict_interval(dp_predict_interval.release, dp_predict_interval.features::jsonb) AS p;
+  ELSE
+    RETURN QUERY SELECT p.* FROM public.dp_predict_interval(dp_predict_interval.release, dp_predict_interval.features::float8[]) AS p;
+  END IF;
+END $$;
+COMMENT ON FUNCTION public.dp_predict_interval(uuid, text) IS 'The same for features written as text, an array or a JSON object.';
+
+CREATE OR REPLACE FUNCTION public.dp_predict_interval(release text, features text) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
+LANGUAGE sql STABLE ROWS 1
+BEGIN ATOMIC
+  SELECT p.prediction, p.ci_low, p.ci_high, p.why_null FROM public.dp_predict_interval(release::uuid, features) p;
+END;
+COMMENT ON FUNCTION public.dp_predict_interval(text, text) IS 'The same for release and features written as text.';
+GRANT EXECUTE ON FUNCTION public.dp_summary, public.dp_covariance, public.dp_test, public.dp_predict_interval(uuid, float8[]), public.dp_predict_interval(text, float8[]),
+  public.dp_predict_interval(uuid, jsonb), public.dp_predict_interval(uuid, text), public.dp_predict_interval(text, text) TO dp_analyst, dp_admin;

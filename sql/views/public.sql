@@ -5,12 +5,13 @@
 CREATE OR REPLACE VIEW dp.datasets WITH (security_barrier) AS
   SELECT d.name AS dataset, format('%I.%I', d.schema_name, d.relation_name) AS relation, d.target::text AS target, d.features::text[] AS features,
          d.scales, d.row_count, a.accounting, d.options, d.registered_at, a.renyi_order::float8 AS renyi_order, d.labels,
-         CASE WHEN a.delta > 0 THEN least((SELECT max(m.delta) FROM dp_int.model m), d.default_delta::float8) END AS default_delta
+         CASE WHEN a.delta > 0 THEN least((SELECT max(m.delta) FROM dp_int.model m), d.default_delta::float8) END AS default_delta,
+         d.categories
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account
    WHERE d.unregistered_at IS NULL
      AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR d.id IN (SELECT dataset FROM dp_int.my_grant));
-COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales and labels, public row count (NULL until a sidecar has counted), accounting (and its Renyi order, if it has one), and the delta of a request that gives none.';
+COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales, labels and levels of categories, public row count (NULL until a sidecar has counted), accounting (and its Renyi order, if it has one), and the delta of a request that gives none.';
 
 CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
   SELECT d.name AS dataset,
@@ -96,7 +97,7 @@ COMMENT ON COLUMN dp.scores.delta IS 'The delta that was asked for, or chosen wh
 COMMENT ON COLUMN dp.scores.scored_at IS 'When it was published; the rows are those of shortly before';
 COMMENT ON COLUMN dp.scores.score IS 'The release that the score itself is, as in dp.releases';
 COMMENT ON COLUMN dp.coefficients.release IS 'The release, as in dp.releases';
-COMMENT ON COLUMN dp.coefficients.term IS '(intercept), or the feature''s column';
+COMMENT ON COLUMN dp.coefficients.term IS '(intercept), the feature''s column, or column=level for a level of a category but its first';
 COMMENT ON COLUMN dp.coefficients.coef IS 'The coefficient, in the target''s units per unit of the feature; log-odds per unit for a logistic release';
 COMMENT ON COLUMN dp.coefficients.noise_low IS 'Without its noise the same fit would have given at least this, in 95 of 100 runs and whatever the data; NULL: not known';
 COMMENT ON COLUMN dp.coefficients.noise_high IS 'The same, at most this';

@@ -1,0 +1,145 @@
+-- Columns whose values are levels and no numbers. Which levels there are is public knowledge
+-- of the steward: a level that was found in the data could be one person's.
+
+-- The levels of a column in one form: as text, in their order. Raises where they cannot be
+-- levels of the column.
+CREATE OR REPLACE FUNCTION dp_int.canonical_levels(p_relid oid, p_column text, p_levels jsonb) RETURNS text[]
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  kind pg_catalog.pg_type;
+  deterministic boolean;
+  levels text[];
+  bad text;
+BEGIN
+  SELECT t.* INTO kind
+    FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = dp_int.domain_base(a.atttypid)
+   WHERE a.attrelid = p_relid AND a.attname::text = p_column AND a.attnum > 0 AND NOT a.attisdropped;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'category "%" is no column of %', dp_int.excerpt(p_column), p_relid::regclass
+      USING ERRCODE = '42703', HINT = 'Column names are case-sensitive here: give them as \d shows them.';
+  ELSIF kind.typtype <> 'e' AND kind.oid NOT IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'boolean'::regtype, 'smallint'::regtype, 'integer'::regtype, 'bigint'::regtype) THEN
+    RAISE EXCEPTION 'column "%" has type %, which cannot be a category', p_column, format_type(kind.oid, NULL)
+      USING ERRCODE = '22023', HINT = 'Categories are text, varchar, char, enum, boolean, smallint, integer or bigint columns.';
+  END IF;
+  SELECT coalesce(bool_and(c.collisdeterministic), true) INTO deterministic
+    FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
+   WHERE a.attrelid = p_relid AND a.attname::text = p_column;
+  IF NOT deterministic THEN
+    RAISE EXCEPTION 'column "%" has a nondeterministic collation, and cannot be a category', p_column
+      USING ERRCODE = '22023', HINT = 'Levels are compared byte by byte, and this collation takes different bytes for equal. Let its owner give the column another collation, for instance COLLATE "C".';
+  ELSIF (kind.typtype = 'e' OR kind.typcategory = 'S') AND getdatabaseencoding() <> 'UTF8' THEN
+    RAISE EXCEPTION 'column "%" is text in %, and cannot be a category', p_column, getdatabaseencoding()
+      USING ERRCODE = '22023', HINT = 'Categories of text need a database with encoding UTF8: to convert a value could fail, and that would tell of it.';
+  END IF;
+  IF p_levels = '"enum"' AND kind.typtype = 'e' THEN
+    levels := ARRAY(SELECT e.enumlabel::text FROM pg_catalog.pg_enum e WHERE e.enumtypid = kind.oid ORDER BY e.enumsortorder);
+  ELSIF jsonb_typeof(p_levels) <> 'array' OR EXISTS (SELECT FROM jsonb_array_elements(p_levels) AS l WHERE jsonb_typeof(l) NOT IN ('string', 'number', 'boolean')) THEN
+    RAISE EXCEPTION 'the levels of category "%" must be a list, not %', p_column, dp_int.excerpt(p_levels::text)
+      USING ERRCODE = '22023', HINT = 'For instance {"region": ["north", "south", "*"]}: the first is the reference, "*" every other value. For an enum column "enum" means all of its labels.';
+  ELSE
+    levels := ARRAY(SELECT CASE WHEN kind.oid = 'bpchar'::regtype THEN rtrim(l.level, ' ') ELSE l.level END
+                      FROM jsonb_array_elements_text(p_levels) WITH ORDINALITY AS l(level, n) ORDER BY l.n);
+  END IF;
+  SELECT l INTO bad FROM unnest(levels) AS l
+   WHERE l <> '*' AND (octet_length(l) > 200 OR l IS DISTINCT FROM dp_int.canonical_level(kind.oid, l)) LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'category "%" cannot have the level "%"', p_column, dp_int.excerpt(bad)
+      USING ERRCODE = '22023', HINT = CASE WHEN kind.typtype = 'e' THEN format('Its labels are %s.', (SELECT string_agg(e.enumlabel, ', ' ORDER BY e.enumsortorder) FROM pg_catalog.pg_enum e WHERE e.enumtypid = kind.oid))
+        WHEN kind.oid = 'boolean'::regtype THEN 'Levels of a boolean column are true and false.'
+        WHEN kind.typcategory = 'N' THEN format('Levels of this column are whole numbers of type %s, without leading zeros.', format_type(kind.oid, NULL))
+        ELSE 'A level has 200 bytes at most.' END;
+  END IF;
+  SELECT l INTO bad FROM unnest(levels) AS l GROUP BY l HAVING count(*) > 1 LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'category "%" has the level "%" twice', p_column, bad
+      USING ERRCODE = '22023', HINT = 'Name every level once; blanks at the end of a char column do not count.';
+  ELSIF cardinality(levels) NOT BETWEEN 2 AND 256 THEN
+    RAISE EXCEPTION 'category "%" has % levels; it must have 2 to 256', p_column, cardinality(levels)
+      USING ERRCODE = '22023', HINT = 'Name the levels that matter: the last one, "*", stands for every other value.';
+  END IF;
+  RETURN levels;
+END $$;
+
+-- A level as values of the type are compared with it; NULL where none can be equal.
+CREATE OR REPLACE FUNCTION dp_int.canonical_level(p_kind oid, p_level text) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT CASE
+    WHEN p_kind = 'boolean'::regtype THEN CASE WHEN p_level IN ('true', 'false') THEN p_level END
+    WHEN p_kind IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype) THEN
+      CASE WHEN p_level ~ '^-?\d{1,19}$' AND p_level::numeric BETWEEN -2::numeric ^ (8 * t.typlen - 1) AND 2::numeric ^ (8 * t.typlen - 1) - 1 THEN (p_level::numeric)::text END
+    WHEN t.typtype = 'e' THEN (SELECT e.enumlabel::text FROM pg_catalog.pg_enum e WHERE e.enumtypid = p_kind AND e.enumlabel::text = p_level)
+    ELSE p_level END
+    FROM pg_catalog.pg_type t WHERE t.oid = p_kind
+$$;
+
+-- The categories of a registration in one form. Raises where they cannot be those of the
+-- relation, or where two coefficients would have one name.
+CREATE OR REPLACE FUNCTION dp_int.canonical_categories(p_relid oid, p_columns name[], p_categories jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  given record;
+  clean jsonb := '{}';
+  total int;
+  twice text;
+BEGIN
+  IF p_categories IS NULL THEN
+    RETURN clean;
+  ELSIF jsonb_typeof(p_categories) <> 'object' THEN
+    RAISE EXCEPTION 'categories must be a JSON object, not %', dp_int.excerpt(p_categories::text)
+      USING ERRCODE = '22023', HINT = 'For instance {"region": ["north", "south", "*"], "sex": "enum"}.';
+  END IF;
+  FOR given IN SELECT key, value FROM jsonb_each(p_categories) LOOP
+    clean := clean || jsonb_build_object(given.key, dp_int.canonical_levels(p_relid, given.key, given.value));
+  END LOOP;
+  SELECT sum(jsonb_array_length(value)) INTO total FROM jsonb_each(clean);
+  IF total > 1000 THEN
+    RAISE EXCEPTION 'the categories have % levels; all together they may have 1000', total
+      USING ERRCODE = '22023', HINT = 'Name the levels that matter: "*" stands for every other value.';
+  END IF;
+  SELECT t INTO twice
+    FROM (SELECT c::text FROM unnest(p_columns) AS c
+          UNION ALL SELECT key || '=' || level FROM jsonb_each(clean), jsonb_array_elements_text(value) AS level) AS terms(t)
+   GROUP BY t HAVING count(*) > 1 LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'two coefficients would be called "%"', dp_int.excerpt(twice)
+      USING ERRCODE = '22023', HINT = 'A level''s coefficient is called column=level. Rename the column, or show it under another name in a view.';
+  END IF;
+  RETURN clean;
+END $$;
+
+-- The part of a request that fixes the levels of its columns; empty where none is a category,
+-- as in requests of before there were any.
+CREATE OR REPLACE FUNCTION dp_int.categories_of(d dp_int.dataset, p_columns name[]) RETURNS jsonb
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN count(*) = 0 THEN '{}' ELSE jsonb_build_object('categories', jsonb_object_agg(c, d.categories -> c::text)) END
+    FROM unnest(p_columns) AS c
+   WHERE d.categories ? c::text
+$$;
+
+-- How many coefficients features have, the constant aside.
+CREATE OR REPLACE FUNCTION dp_int.slopes(p_features jsonb, p_categories jsonb) RETURNS int
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT coalesce(sum(CASE WHEN p_categories ? f THEN jsonb_array_length(p_categories -> f) - 1 ELSE 1 END), 0)::int FROM jsonb_array_elements_text(p_features) AS f
+$$;
+
+CREATE OR REPLACE FUNCTION public.dp_set_categories(dataset text, categories jsonb) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+DECLARE
+  d dp_int.dataset := dp_int.dataset_of(dp_set_categories.dataset);
+  clean jsonb;
+BEGIN
+  PERFORM dp_int.refuse_copy();
+  clean := dp_int.canonical_categories(d.relid, d.target || d.features, dp_set_categories.categories);
+  PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales, clean);
+  PERFORM dp_int.check_labels(d.target, d.features, d.labels, clean);
+  PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- before the data set, as everywhere
+  IF EXISTS (SELECT FROM dp_int.job j WHERE j.dataset = d.id AND j.charge IS NOT NULL) THEN
+    RAISE EXCEPTION 'the categories of data set "%" are fixed since its first charge', d.name
+      USING ERRCODE = '55000', HINT = 'What was released speaks of these levels. dp_unregister the data set and dp_register it with others: what was spent stays spent. Nothing was changed.';
+  END IF;
+  UPDATE dp_int.dataset SET categories = clean WHERE id = d.id;
+  PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('categories', clean));
+END $$;
+COMMENT ON FUNCTION public.dp_set_categories IS
+  'Declares which columns of a data set are categories and their levels, for instance {"region": ["north", "south", "*"]}: public knowledge, never read from the data. Replaces what was declared, before the first charge. For dp_admin.';
+GRANT EXECUTE ON FUNCTION public.dp_set_categories TO dp_admin;

@@ -1,0 +1,275 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// categorised gives the test a table with a column of every type that can be a category: what
+// is paid depends on age and on the levels by known amounts.
+func (w *world) categorised(rows int) {
+	w.Helper()
+	w.exec(w.super, fmt.Sprintf(`
+		CREATE TYPE public.%[1]s_size AS ENUM ('small', 'medium', 'large');
+		CREATE DOMAIN public.%[1]s_place AS varchar(20);
+		CREATE TABLE public.%[1]s_c AS
+		SELECT 20 + 10 * region_effect + 0.5 * age + 4 * (size = 'large')::int - 2 * (code = 2)::int + noise AS paid, age, region, place, letter, size, insured, code,
+		       CASE WHEN random() < 1 / (1 + exp(-2 * region_effect + 1)) THEN 'won' ELSE 'lost' END AS outcome
+		  FROM (SELECT (20 + 50 * random())::float8 AS age, r.region, r.region::public.%[1]s_place AS place, left(r.region, 1)::char(4) AS letter, r.effect AS region_effect,
+		               (ARRAY['small', 'medium', 'large'])[1 + i %% 3]::public.%[1]s_size AS size, i %% 2 = 0 AS insured, (i %% 7 %% 3)::smallint AS code,
+		               (random() + random() + random() - 1.5)::float8 AS noise
+		          FROM generate_series(1, %[2]d) AS i, (VALUES (0, 'north', 0.0), (1, 'south', 1.0), (2, 'east', 2.0), (3, NULL, 3.0), (4, 'elsewhere', 0.5)) AS r(n, region, effect)
+		         WHERE r.n = i %% 5) AS rows;
+		GRANT SELECT ON public.%[1]s_c TO dp_sidecar`, w.dataset, rows))
+	w.dataset += "_c"
+}
+
+const everyCategory = `{"region": ["north", "south", "east", "*"], "size": "enum", "insured": ["false", "true"], "code": [0, 1, 2], "outcome": ["lost", "won"]}`
+
+func (w *world) registerCategories(categories string) error {
+	_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'paid', '{age,region,size,insured,code,outcome}', 100, 1e-5,
+		scales => '{"paid": 30, "age": 50}', categories => $3)`, w.dataset, "public."+w.dataset, categories)
+	return err
+}
+
+func TestCategoriesFromEndToEnd(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.categorised(20000)
+	if err := w.registerCategories(everyCategory); err != nil {
+		t.Fatal(err, hint(err))
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+	out := w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 20, features => '{age,region,size}')`, w.dataset)
+	// Without noise these are the effects; its deviations are below .02 at this budget.
+	want := []term{{"(intercept)", 19.4}, {"age", 0.5}, {"region=south", 10}, {"region=east", 20}, {"region=*", 5}, {"size=medium", 0}, {"size=large", 4}}
+	for i, c := range out {
+		if c.Term != want[i].Term || math.Abs(c.Coef-want[i].Coef) > 0.5 {
+			t.Errorf("%v, want %v", c, want[i])
+		}
+	}
+	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	for features, expected := range map[string]float64{
+		`{"age": 40, "region": "south", "size": "large"}`:     54,
+		`{"size": "small", "age": 0, "region": "north"}`:      20,
+		`{"age": 10, "region": "atlantis", "size": "medium"}`: 30,
+	} {
+		for _, call := range []string{`dp_predict($1::uuid, $2::jsonb)`, `dp_predict($1::uuid, $2::text)`, `(SELECT prediction FROM dp_predict_interval($1::uuid, $2::jsonb))`} {
+			if got := one[float64](w, w.analyst, `SELECT `+call, release, features); math.Abs(got-expected) > 1 {
+				t.Errorf("%s of %s: %v, want %v", call, features, got, expected)
+			}
+		}
+	}
+	for _, features := range []string{`{"age": 40, "region": "south", "size": "huge"}`, `{"age": 40, "region": null, "size": "small"}`, `{"age": null, "region": "south", "size": "small"}`} {
+		if !one[bool](w, w.analyst, `SELECT dp_predict($1::uuid, $2::jsonb) IS NULL`, release, features) {
+			t.Errorf("%s has a prediction", features)
+		}
+	}
+	if got := one[float64](w, w.analyst, `SELECT dp_predict($1::uuid, '{40,1,0,0,0,1}')`, release); math.Abs(got-54) > 1 {
+		t.Errorf("by position %v", got)
+	}
+	if p := one[float64](w, w.analyst, `SELECT p_value FROM dp_test($1, '{region=south,region=east}')`, release); p > 1e-6 {
+		t.Errorf("two levels together: p = %v", p)
+	}
+	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp_summary($1) WHERE why_null IS NULL`, release); n != len(want) {
+		t.Errorf("%d of %d terms have intervals", n, len(want))
+	}
+	if r2 := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'r2'`+
+		``, w.scored(release)); r2 < 0.9 {
+		t.Errorf("r2 is %v", r2)
+	}
+	if bad := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`); len(bad) > 0 {
+		t.Errorf("the ledger: %q", bad)
+	}
+}
+
+// scored scores a release and returns it.
+func (w *world) scored(release string) string {
+	w.Helper()
+	w.exec(w.analyst, `SELECT * FROM dp_score($1::uuid, 10)`, release)
+	return release
+}
+
+func TestBadCategoriesAreExplained(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.categorised(10)
+	many := func(n int) string {
+		levels := make([]string, n)
+		for i := range levels {
+			levels[i] = fmt.Sprintf(`"l%d"`, i)
+		}
+		return "[" + strings.Join(levels, ", ") + "]"
+	}
+	w.exec(w.super, fmt.Sprintf(`CREATE COLLATION IF NOT EXISTS public.no_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+		ALTER TABLE public.%s ADD "region=south" float8, ADD folded text COLLATE public.no_case, ADD born date`, w.dataset))
+	for _, c := range []struct{ categories, code, says string }{
+		{`[]`, "22023", "JSON object"},
+		{`{"nothing": ["a", "b"]}`, "42703", "no column"},
+		{`{"born": ["a", "b"]}`, "22023", "cannot be a category"},
+		{`{"folded": ["a", "b"]}`, "22023", "nondeterministic"},
+		{`{"region": "enum"}`, "22023", "must be a list"},
+		{`{"region": {"a": 1}}`, "22023", "must be a list"},
+		{`{"region": [null, "a"]}`, "22023", "must be a list"},
+		{`{"region": ["a", ["b"]]}`, "22023", "must be a list"},
+		{`{"region": ["a", "a"]}`, "22023", "twice"},
+		{`{"letter": ["a", "a "]}`, "22023", "twice"},
+		{`{"region": ["*", "*"]}`, "22023", "twice"},
+		{`{"region": ["a"]}`, "22023", "2 to 256"},
+		{`{"region": []}`, "22023", "2 to 256"},
+		{`{"region": ` + many(257) + `}`, "22023", "2 to 256"},
+		{`{"region": ` + many(256) + `, "place": ` + many(256) + `, "letter": ` + many(256) + `, "outcome": ` + many(256) + `}`, "22023", "may have 1000"},
+		{`{"region": ["a", "` + strings.Repeat("b", 201) + `"]}`, "22023", "200 bytes"},
+		{`{"size": ["small", "huge"]}`, "22023", "small, medium, large"},
+		{`{"insured": ["yes", "no"]}`, "22023", "true and false"},
+		{`{"code": ["01", "2"]}`, "22023", "whole numbers"},
+		{`{"code": [1, 40000]}`, "22023", "whole numbers"},
+		{`{"code": [1, 2.5]}`, "22023", "whole numbers"},
+		{`{"age": [1, 2]}`, "22023", "cannot be a category"},
+	} {
+		w.wantError(w.registerCategories(c.categories), c.code, c.says)
+	}
+	_, err := w.steward.Exec(context.Background(), `SELECT dp_register('x', $1::text::regclass, 'paid', '{region,"region=south"}', 1, categories => $2)`, "public."+w.dataset, everyCategory)
+	w.wantError(err, "22023", "two coefficients")
+	_, err = w.steward.Exec(context.Background(), `SELECT dp_register('x', $1::text::regclass, 'paid', '{region}', 1, scales => '{"region": 2}', categories => $2)`, "public."+w.dataset, everyCategory)
+	w.wantError(err, "22023", "is a category")
+	w.wantError(w.registerCategories(`{}`), "22023", "with categories =>")
+}
+
+// The target of a logistic regression may be one of two levels: they are named as they are.
+func TestACategoryIsALabel(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.categorised(20000)
+	if err := w.registerCategories(everyCategory); err != nil {
+		t.Fatal(err, hint(err))
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+	ask := `SELECT * FROM dp_logistic_regress($1, 20, target => 'outcome', features => '{region}', options => $2)`
+	_, err := regress(w.analyst, ask, w.dataset, `{}`)
+	w.wantError(err, "22023", `{"outcome": ["lost", "won"]}`)
+	for options, says := range map[string]string{
+		`{"positive_label": "won", "negative_label": "drawn"}`: "must be a level",
+		`{"positive_label": 1, "negative_label": 0}`:           "must be a level",
+		`{"positive_label": "won", "negative_label": "won"}`:   "both labels",
+	} {
+		_, err := regress(w.analyst, ask, w.dataset, options)
+		w.wantError(err, "22023", says)
+	}
+	_, err = regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 20, target => 'outcome', features => '{region}')`, w.dataset)
+	w.wantError(err, "22023", "is a category")
+	if w.entries() != 0 {
+		t.Fatalf("%d entries", w.entries())
+	}
+	out := w.mustRegress(w.analyst, ask, w.dataset, `{"positive_label": "won", "negative_label": "lost"}`)
+	for i, want := range []float64{-1, 2, 4, 1} { // log-odds 2 effect - 1; far more than 6 deviations of noise and sampling are allowed
+		if math.Abs(out[i].Coef-want) > 0.8 {
+			t.Errorf("%v, want %v", out[i], want)
+		}
+	}
+	w.exec(w.steward, `SELECT dp_set_labels($1, '{"outcome": ["lost", "won"]}')`, w.dataset)
+	if again := w.mustRegress(w.analyst, ask, w.dataset, `{}`); again[1] != out[1] || w.entries() != 1 {
+		t.Errorf("declared labels are not the options: %v and %v, %d entries", again, out, w.entries())
+	}
+	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	if p := one[float64](w, w.analyst, `SELECT dp_predict($1::uuid, '{"region": "east"}'::jsonb)`, release); p < 0.8 || p > 0.99 {
+		t.Errorf("the probability in the east is %v", p)
+	}
+	if label := one[string](w, w.analyst, `SELECT parameters ->> 'positive_label' FROM dp.releases WHERE id = $1::uuid`, release); label != "won" {
+		t.Errorf("the release names label %q", label)
+	}
+	if a := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'accuracy'`, w.scored(release)); a < 0.7 {
+		t.Errorf("accuracy %v", a)
+	}
+}
+
+// Levels are fixed with the first charge; every request has its own copy of them.
+func TestCategoriesAreFixedByTheFirstCharge(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.categorised(1000)
+	if err := w.registerCategories(everyCategory); err != nil {
+		t.Fatal(err, hint(err))
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+	fewer := `{"region": ["north", "*"], "size": "enum", "outcome": ["lost", "won"]}`
+	w.exec(w.steward, `SELECT dp_set_categories($1, $2)`, w.dataset, fewer)
+	if got := one[string](w, w.analyst, `SELECT categories #>> '{size,1}' FROM dp.datasets WHERE dataset = $1`, w.dataset); got != "medium" {
+		t.Errorf("dp.datasets shows %q", got)
+	}
+	out := w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1, features => '{region}')`, w.dataset)
+	if len(out) != 2 || out[1].Term != "region=*" {
+		t.Errorf("%v", out)
+	}
+	_, err := w.steward.Exec(context.Background(), `SELECT dp_set_categories($1, $2)`, w.dataset, everyCategory)
+	w.wantError(err, "55000", "fixed since its first charge")
+	_, err = w.analyst.Exec(context.Background(), `SELECT dp_set_categories($1, $2)`, w.dataset, everyCategory)
+	w.wantError(err, "42501", "dp_set_categories")
+	if bad := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`); len(bad) > 0 {
+		t.Errorf("the ledger: %q", bad)
+	}
+	// Who changes them behind the ledger's back is found.
+	w.exec(w.super, `UPDATE dp_int.dataset SET categories = '{}' WHERE name = $1`, w.dataset)
+	if bad := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`); len(bad) != 1 || !strings.Contains(bad[0], "levels of every category") {
+		t.Errorf("dp_verify finds %q", bad)
+	}
+	w.exec(w.super, `UPDATE dp_int.dataset SET categories = $2 WHERE name = $1`, w.dataset, `{"region": ["north", "*"], "size": ["small", "medium", "large"], "outcome": ["lost", "won"]}`)
+	// A label that was renamed is another level: the data set is not what was registered.
+	w.exec(w.super, fmt.Sprintf(`ALTER TYPE public.%s_size RENAME VALUE 'large' TO 'huge'`, strings.TrimSuffix(w.dataset, "_c")))
+	_, err = regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1, features => '{size}')`, w.dataset)
+	w.wantError(err, "DP004", "cannot have the level")
+}
+
+// dp_explain counts a coefficient for every level but the first, and asks for no scale of a category.
+func TestExplainCountsLevels(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.categorised(1000)
+	if err := w.registerCategories(everyCategory); err != nil {
+		t.Fatal(err, hint(err))
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+	explained := `SELECT count(*)::int FROM dp_explain('linear', $1, 1, features => '{region,size}') WHERE property = $2`
+	if n := one[int](w, w.analyst, `SELECT value::int FROM dp_explain('linear', $1, 1, features => '{region,size}') WHERE property = 'coefficients'`, w.dataset); n != 6 {
+		t.Errorf("%d coefficients", n)
+	}
+	if n := one[int](w, w.analyst, explained, w.dataset, "noise_at_scales:region=east"); n != 1 {
+		t.Errorf("%d lines for a level", n)
+	}
+}
+
+// What a row of no level says is nothing, in every model, and one that is of "*" counts.
+func TestCategoriesServeEveryModel(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.categorised(20000)
+	if err := w.registerCategories(everyCategory); err != nil {
+		t.Fatal(err, hint(err))
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+	terms := []string{"(intercept)", "age", "region=south", "region=east", "region=*"}
+	for _, call := range []string{
+		`dp_l1_regress($1, 20, features => '{age,region}')`,
+		`dp_huber_regress($1, 20, features => '{age,region}')`,
+		`dp_linear_regress($1, 20, features => '{age,region}', penalty => 'group_l1', lambda => 0.0001, options => '{"groups": [["region"], ["age"]]}')`,
+	} {
+		out := w.mustRegress(w.analyst, `SELECT * FROM `+call, w.dataset)
+		var names []string
+		for _, c := range out {
+			names = append(names, c.Term)
+		}
+		if !slices.Equal(names, terms) || math.Abs(out[3].Coef-20) > 4 || math.Abs(out[2].Coef-10) > 4 || math.Abs(out[4].Coef-5) > 4 {
+			t.Errorf("%s: %v", call, out)
+		}
+	}
+}
+
+// The page on categories runs as it tells.
+func TestThePageOnCategoriesRuns(t *testing.T) {
+	w, people := newReader(t)
+	w.runPage("how-to/categories.md", people)
+	// Six of the deviations that its noise and sampling have at this budget, and more.
+	for term, truth := range map[string]float64{"age": 6, "region=south": 150, "region=east": 300, "kind=surgery": 900, "kind=intensive": 2500} {
+		if coef := one[float64](w, people["analyst"], `SELECT coef FROM dp.coefficients c JOIN dp.releases r ON r.id = c.release WHERE r.dataset = 'visits' AND r.model = 'linear' AND c.term = $1`, term); math.Abs(coef-truth) > 100 {
+			t.Errorf("%s is %v, not %v", term, coef, truth)
+		}
+	}
+}
