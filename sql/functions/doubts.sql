@@ -24,10 +24,12 @@ DECLARE
   categories CONSTANT jsonb := coalesce(p_body -> 'categories', '{}');
   coefficients CONSTANT int := dp_int.slopes(p_body -> 'features', categories) + (p_body ->> 'intercept')::boolean::int;
   numbers CONSTANT text[] := ARRAY(SELECT c FROM (SELECT target UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c) WHERE NOT categories ? c);
+  scaled boolean;  -- is a scale registered for any of its columns that are numbers?
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   d.row_count := coalesce(d.row_count, p_rows);
-  IF NOT d.scales ?| numbers AND numbers <> '{}' THEN
+  scaled := d.scales ?| numbers OR numbers = '{}';
+  IF NOT scaled THEN
     RETURN NEXT 'no scale is registered: were they forgotten? A steward registers typical magnitudes, from public knowledge';
     IF options ->> 'method' = 'exponential_mechanism' THEN
       RETURN NEXT 'without scales the exact sampler may not end within the time that a job may take, and the budget would be spent all the same';
