@@ -126,11 +126,16 @@ func Pull(ctx context.Context, conn *pgx.Conn, req Request, src *mech.Source) (a
 
 // Data returns a record as the data of a regression: the first column is the target,
 // the others are the features, of which a category becomes a column for every level but the
-// first. Nothing else is copied, and whoever gets the result may overwrite it: the record
-// must not be used any more.
-func Data(rec arrow.Record, intercept bool) dpsco.Data {
+// first. grouped: the last is a category and no feature, whose levels make groups of rows.
+// Nothing else is copied, and whoever gets the result may overwrite it: the record must not
+// be used any more.
+func Data(rec arrow.Record, intercept, grouped bool) dpsco.Data {
 	var columns [][]float64
-	for j := range int(rec.NumCols()) {
+	last := int(rec.NumCols())
+	if grouped {
+		last--
+	}
+	for j := range last {
 		values := rec.Column(j).(*array.Float64).Float64Values()
 		if levels, ok := levelsOf(rec.Schema().Field(j)); ok && j > 0 {
 			columns = append(columns, dummies(values, levels)...)
@@ -142,7 +147,12 @@ func Data(rec arrow.Record, intercept bool) dpsco.Data {
 	if intercept {
 		shape.D++
 	}
-	return dpsco.Data{Shape: shape, X: columns[1:], Y: columns[0]}
+	x := dpsco.Data{Shape: shape, X: columns[1:], Y: columns[0]}
+	if grouped {
+		x.Level = rec.Column(last).(*array.Float64).Float64Values()
+		x.Levels, _ = levelsOf(rec.Schema().Field(last))
+	}
+	return x
 }
 
 // query returns the SELECT of a request. Its column names are unqualified, so

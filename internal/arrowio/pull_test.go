@@ -453,7 +453,7 @@ func TestDataSharesTheRecordsMemory(t *testing.T) {
 	ctx, tx := begin(t, "CREATE TABLE t AS SELECT n AS y, 2 * n AS a, 3 * n AS b FROM generate_series(1, 5) AS rows(n)")
 	rec := mustPull(t, ctx, tx, pgx.Identifier{"public", "t"}, "y", "a", "b")
 	for intercept, d := range map[bool]int{false: 2, true: 3} {
-		data := arrowio.Data(rec, intercept)
+		data := arrowio.Data(rec, intercept, false)
 		if want := (dpsco.Shape{N: 5, D: d, Intercept: intercept}); data.Shape != want || len(data.X) != want.Columns() {
 			t.Errorf("%+v with %d columns, want %+v", data.Shape, len(data.X), want)
 		}

@@ -46,7 +46,17 @@ func gradientOptions(squares bool) []Option {
 	if squares {
 		method = "algorithm: auto, which for dp_linear_regress is joint_moments and plain descent where rows and budget are few; dp_linear_regress only: joint_moments; or one of the papers' methods"
 	}
-	return append([]Option{text("method", MethodAuto, method, gradientMethodNames(squares)...)}, commonOptions...)
+	options := append([]Option{text("method", MethodAuto, method, gradientMethodNames(squares)...)}, commonOptions...)
+	if squares {
+		options = append(options, groupOptions...)
+	}
+	return options
+}
+
+// groupOptions are those of fits by groups.
+var groupOptions = []Option{
+	{Name: "by", Kind: Category, Description: "a registered category: a fit of each of its levels, of the rows of that level"},
+	text("pool", PoolShrink, "by: whether fits of groups are moved toward their mean as far as noise explains that they differ", PoolShrink, PoolNone),
 }
 
 // logisticOptions are those of the others but for a radius that depends on public facts.

@@ -1,14 +1,18 @@
 package dpsco
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
 
@@ -238,6 +242,53 @@ func TestWhatDoesNotFitByGroupsIsRefused(t *testing.T) {
 		_, err := c.a.Plan(Shape{N: c.n, D: 3, Levels: 4}, privacy.Budget{Epsilon: .3, Delta: 1e-6}, privacy.Concentrated{})
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Options of groups are refused beside what does not read them, and pool without groups.
+func TestOptionsOfGroups(t *testing.T) {
+	for _, c := range []struct {
+		given map[string]any
+		says  string // empty: nothing
+	}{
+		{map[string]any{"by": "region"}, ""},
+		{map[string]any{"by": "region", "pool": "none", "method": "joint_moments"}, ""},
+		{map[string]any{"pool": "none"}, `option "by"`},
+		{map[string]any{"by": 3.}, "registered category"},
+		{map[string]any{"by": "region", "method": "trimmed"}, "another method: auto, joint_moments"},
+		{map[string]any{"by": "region", "whitening": "off"}, "another whitening: auto, on"},
+	} {
+		_, err := Recipe("linear", c.given, []string{"age"})
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v: %v", c.given, err)
+		}
+	}
+}
+
+// A score by groups is that of each row by the coefficients of its own group; rows of none say
+// nothing.
+func TestScoresOfGroups(t *testing.T) {
+	x, truth := groupedLaw(20_000, 3, 4, 1, 5)
+	y := cloned(x)
+	for i := range x.N / 10 { // their targets are far from what any group predicts
+		y.Level[i], y.Y[i] = math.NaN(), 1e6
+	}
+	for name, data := range map[string]Data{"all in groups": x, "some in none": y} {
+		plan, err := Score{Coefficients: slices.Concat(truth...), Scale: 1}.Plan(data.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-6}, privacy.Concentrated{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := plan.Run(context.Background(), data, mech.NewSource())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The residuals are normal with deviation 1; sampling and noise move either by less than .02.
+		for _, m := range r.Metrics {
+			want := map[string]float64{"root_mean_squared_error": 1, "mean_absolute_error": math.Sqrt(2 / math.Pi)}[m.Name]
+			if want != 0 && (m.Value == nil || math.Abs(*m.Value-want) > .1) {
+				t.Errorf("%s: %s is %v, want %v", name, m.Name, *cmp.Or(m.Value, new(float64)), want)
+			}
 		}
 	}
 }

@@ -92,6 +92,10 @@ func TestReplaysOfScores(t *testing.T) {
 					return p
 				}
 				x, y := neighbours(r, s, a.Labels)
+				if k%4 == 3 {
+					x, y = inGroups(r, x, y, 3)
+					s, a.Coefficients = x.Shape, slices.Repeat(a.Coefficients, 3)
+				}
 				shares, err := replay(t, plan, x, y)
 				if err != nil {
 					t.Fatalf("%s, delta %v, pair %d: %v", name, delta, k, err)

@@ -65,8 +65,26 @@ func (c *claim) relation() pgx.Identifier {
 func (c *claim) reading() bool               { return c.State == "reading" }
 func (c *claim) scale(column string) float64 { return scaleOf(c.Dataset.Scales, column) }
 
-// columns are those that are read.
-func (c *claim) columns() []string { return append([]string{c.Request.Target}, c.Request.Features...) }
+// columns are those that are read: the target, the features and what makes the groups.
+func (c *claim) columns() []string {
+	columns := append([]string{c.Request.Target}, c.Request.Features...)
+	if by := c.by(); by != "" {
+		columns = append(columns, by)
+	}
+	return columns
+}
+
+// by is the category that makes the groups; empty where there are none.
+func (c *claim) by() string {
+	if c.Scored != nil {
+		return c.Scored.Parameters.By
+	}
+	by, _ := c.Request.Options["by"].(string)
+	return by
+}
+
+// groups are the levels that have a fit each, nil for one fit of all rows.
+func (c *claim) groups() []string { return c.Request.Categories[c.by()] }
 
 // pull is what is read, of as many rows.
 func (c *claim) pull(rows int64) arrowio.Request {
@@ -81,6 +99,7 @@ func scaleOf(scales map[string]float64, column string) float64 {
 	return 1
 }
 
+// terms are those of a fit.
 func (c *claim) terms() []string {
 	slopes := c.slopes()
 	if c.Request.Intercept {
@@ -176,7 +195,7 @@ func (c *claim) anyScale() bool {
 }
 
 func (c *claim) shape(n int64) dpsco.Shape {
-	return dpsco.Shape{N: int(n), D: len(c.terms()), Intercept: c.Request.Intercept}
+	return dpsco.Shape{N: int(n), D: len(c.terms()), Intercept: c.Request.Intercept, Levels: len(c.groups())}
 }
 
 func (c *claim) budget() privacy.Budget {

@@ -214,10 +214,18 @@ func (f *former) tells(p *dpsco.Plan) (ratio float64, ok bool) {
 // unknownError is why no figure is given where no release tells of one.
 const unknownError = "not known: it depends on how far features spread, how they go together, how rarely flags hold and how far residuals reach. None of that is public, and no release of these coefficients tells of it"
 
+// unknownGroupError is why none is given for groups.
+const unknownGroupError = "not known: it depends on how many rows each group has, which is not public, and on their features and residuals. noise_at_scales is that of groups of equal size; one with a quarter of their rows has about four times as much"
+
 // addExpectedError adds the error to be expected from the noise: what a former release tells,
 // or why it is not known.
 func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64, plan *dpsco.Plan) error {
+	if levels := len(c.groups()); levels > 0 {
+		e.add("rows_a_group", formatFloat(float64(n)/float64(levels)))
+	}
 	switch ratio, ok := c.Former.tells(plan); {
+	case c.groups() != nil:
+		e.add("expected_error", unknownGroupError)
 	case !ok:
 		e.add("expected_error", unknownError)
 	case ratio > similarNoise || ratio < 1/similarNoise:

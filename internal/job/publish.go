@@ -101,7 +101,7 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 	}
 	defer record.Release()
 	began := time.Now()
-	if f.result, f.err = s.config.runPlan(ctx, f.plan, arrowio.Data(record, c.Request.Intercept), src); f.err == nil {
+	if f.result, f.err = s.config.runPlan(ctx, f.plan, arrowio.Data(record, c.Request.Intercept, c.by() != ""), src); f.err == nil {
 		s.config.Watch.Ran(time.Since(began))
 	}
 	return f
@@ -136,6 +136,9 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 	}
 	if c.Scored != nil {
 		return s.publishScore(ctx, c, f, step)
+	}
+	if f.result.Groups != nil {
+		return s.publishGroups(ctx, c, f, step)
 	}
 	err := s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6, $7, $8)",
 		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, knownErrors(f.result))

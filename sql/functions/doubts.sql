@@ -24,6 +24,7 @@ DECLARE
   categories CONSTANT jsonb := coalesce(p_body -> 'categories', '{}');
   coefficients CONSTANT int := dp_int.slopes(p_body -> 'features', categories) + (p_body ->> 'intercept')::boolean::int;
   numbers CONSTANT text[] := ARRAY(SELECT c FROM (SELECT target UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c) WHERE NOT categories ? c);
+  groups CONSTANT int := coalesce(jsonb_array_length(categories -> (options ->> 'by')), 1);  -- fits of their own
   scaled boolean;  -- is a scale registered for any of its columns that are numbers?
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
@@ -35,9 +36,9 @@ BEGIN
       RETURN NEXT 'without scales the exact sampler may not end within the time that a job may take, and the budget would be spent all the same';
     END IF;
   END IF;
-  IF asked <> 'score' AND d.row_count < dp_int.least_rows(asked, coefficients, eps, delta) THEN
-    RETURN NEXT format('too few rows for %s coefficients at eps %s: noise beyond a tenth of %s is to be expected, and beyond that where flags are rare or features go together; ask for more eps or fewer features',
-      coefficients, eps, CASE WHEN scaled THEN 'the scale' ELSE '1, as which a scale counts that is not registered,' END);
+  IF asked <> 'score' AND d.row_count < groups * dp_int.least_rows(asked, coefficients, eps, delta) THEN
+    RETURN NEXT format('too few rows for %s coefficients%s at eps %s: noise beyond a tenth of %s is to be expected, and beyond that where flags are rare or features go together; ask for more eps or fewer features',
+      coefficients, CASE WHEN groups > 1 THEN format(' of each of %s groups', groups) END, eps, CASE WHEN scaled THEN 'the scale' ELSE '1, as which a scale counts that is not registered,' END);
   END IF;
   IF delta * d.row_count > 1 THEN
     RETURN NEXT 'delta is above one in the number of rows: it would allow a method to publish somebody''s row now and then';

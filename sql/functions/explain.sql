@@ -46,7 +46,7 @@ LANGUAGE sql STABLE AS $$
    WHERE r.dataset = p_dataset AND r.model = p_request ->> 'model'
      AND (j.request -> 'target') = (p_request -> 'target') AND (j.request -> 'intercept') = (p_request -> 'intercept')
      AND (j.request -> 'features') @> (p_request -> 'features') AND (j.request -> 'features') <@ (p_request -> 'features')
-     AND (j.request -> 'categories') IS NOT DISTINCT FROM (p_request -> 'categories')
+     AND (j.request -> 'categories') IS NOT DISTINCT FROM (p_request -> 'categories') AND NOT j.request -> 'options' ? 'by' AND NOT p_request -> 'options' ? 'by'
    GROUP BY r.id
   HAVING bool_and(c.noise > 0)
    ORDER BY abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
@@ -265,6 +265,16 @@ BEGIN
                      WHEN classifies AND d.label <> d.target THEN format(', target => %L', d.label) END);
 END $$;
 
+-- A call by groups, on the first data set that has a category, or a look for one.
+CREATE OR REPLACE FUNCTION dp_int.example_by() RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT coalesce(
+    (SELECT format('SELECT * FROM dp_linear_regress_by(%L, %L, 1.0, features => %L)', h.name, c.name, array_remove(h.features, c.name))
+       FROM dp_int.helpful_datasets() h JOIN dp_int.dataset d ON d.name = h.name AND d.unregistered_at IS NULL, LATERAL (SELECT min(k) FROM jsonb_object_keys(d.categories) AS k WHERE k <> h.target) AS c(name)
+      WHERE h.delta > 0 AND c.name IS NOT NULL AND NOT d.categories ? h.target LIMIT 1),
+    CASE WHEN EXISTS (SELECT FROM dp_int.helpful_datasets()) THEN 'SELECT dataset, categories FROM dp.datasets' ELSE 'SELECT * FROM dp_linear_regress_by(''claims'', ''region'', 1.0)' END)
+$$;
+
 CREATE OR REPLACE FUNCTION public.dp_help() RETURNS TABLE(name text, does text, example text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT c.name, c.does, h.example
@@ -285,6 +295,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and fourteen methods', '%L'),
       (14, 'dp_analyst', 'dp_huber_regress', 'robust linear regression', '%H'),
       (15, 'dp_analyst', 'dp_logistic_regress', 'log-odds of a label', '%G'),
+      (15, 'dp_analyst', 'dp_linear_regress_by', 'a fit of each group, by a category, for the price of one', '%B'),
       (16, 'dp_analyst', 'dp_last_release', 'your latest release on a data set', 'SELECT dp_last_release(''%s'')'),
       (17, 'dp_analyst', 'dp_submit', 'queues a request and returns its job', 'SELECT dp_submit(''l1'', ''%s'', 0.5)'),
       (18, 'dp_analyst', 'dp_status', 'where a job stands', 'SELECT s.* FROM dp.jobs j, dp_status(j.id) s'),
@@ -295,12 +306,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (23, 'dp_analyst', 'dp_score', 'how well a release predicts, with intervals; charged like a fit', 'SELECT s.* FROM dp_last_release(''%s'') r, dp_score(r, 0.5) s WHERE r IS NOT NULL'),
       (24, 'dp_analyst', 'dp_submit_score', 'queues a score and returns its job', 'SELECT dp_submit_score(r, 0.5) FROM dp_last_release(''%s'') r WHERE r IS NOT NULL'),
       (25, 'dp_analyst', 'dp_explain_score', 'what a score would cost and leave; spends nothing', 'SELECT e.* FROM dp_last_release(''%s'') r, dp_explain_score(r, 0.5) e WHERE r IS NOT NULL'),
-      (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
+      (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' AND NOT r.parameters ? ''by'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
       (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model <> ''score'' LIMIT 1'),
       (33, NULL, 'dp_summary', 'a release as a table of results: errors, tests and intervals', 'SELECT s.* FROM dp.releases r, dp_summary(r.id) s WHERE r.dataset = ''%s'' AND r.model <> ''score'''),
-      (34, NULL, 'dp_test', 'are all these coefficients 0?', 'SELECT c.terms, t.* FROM (SELECT release, array_agg(term) AS terms FROM dp.coefficients WHERE std_err IS NOT NULL GROUP BY release) c, dp_test(c.release, c.terms) t'),
+      (34, NULL, 'dp_test', 'are all these coefficients 0?', 'SELECT c.terms, t.* FROM (SELECT release, array_agg(term) AS terms FROM dp.coefficients WHERE std_err IS NOT NULL AND share IS NULL GROUP BY release) c, dp_test(c.release, c.terms) t'),
       (35, NULL, 'dp_covariance', 'the covariance of coefficients', 'SELECT dp_covariance(release) FROM dp.coefficients WHERE std_err IS NOT NULL LIMIT 1'),
-      (36, NULL, 'dp_predict_interval', 'a prediction with its interval, free', 'SELECT p.* FROM dp.releases r, dp_predict_interval(r.id, ''%1'') p WHERE r.dataset = ''%s'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
+      (36, NULL, 'dp_predict_interval', 'a prediction with its interval, free', 'SELECT p.* FROM dp.releases r, dp_predict_interval(r.id, ''%1'') p WHERE r.dataset = ''%s'' AND NOT r.parameters ? ''by'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
       (37, NULL, 'dp.datasets', 'what may be asked', 'SELECT * FROM dp.datasets'),
       (38, NULL, 'dp.budget', 'what is left', 'SELECT * FROM dp.budget'),
       (39, NULL, 'dp.releases', 'what was released', 'SELECT * FROM dp.releases'),
@@ -322,6 +333,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                         WHEN 'l' THEN replace(coalesce(first.labels, '{}')::text, '''', '''''')
                         WHEN 'L' THEN dp_int.example_of('linear')
                         WHEN 'H' THEN dp_int.example_of('huber')
+                        WHEN 'B' THEN dp_int.example_by()
                         WHEN 'G' THEN dp_int.example_of('logistic')
                         WHEN 'n' THEN (asked.slopes + 1)::text
                         WHEN '1' THEN array_fill(1, ARRAY[asked.slopes])::text

@@ -76,12 +76,13 @@ BEGIN
         RAISE EXCEPTION 'option "%" must be a level of the target, not %', o.name, dp_int.excerpt(given.value::text)
           USING ERRCODE = '22023', HINT = format('Its levels are %s. No privacy budget was spent.', dp_int.excerpt(p_levels::text));
       END IF;
-    ELSIF given.type <> (CASE o.type WHEN 'integer' THEN 'number' ELSE o.type END)
+    ELSIF given.type <> (CASE o.type WHEN 'integer' THEN 'number' WHEN 'category' THEN 'string' ELSE o.type END)
        OR given.type = 'number' AND NOT (given.value::numeric BETWEEN o.minimum::numeric AND o.maximum::numeric)
        OR o.type = 'integer' AND given.value::numeric <> trunc(given.value::numeric)
        OR o.choices IS NOT NULL AND NOT (given.value #>> '{}') = ANY (o.choices) THEN
       RAISE EXCEPTION 'option "%" must be %, not %', o.name,
           CASE WHEN o.choices IS NOT NULL THEN 'one of ' || array_to_string(o.choices, ', ')
+               WHEN o.type = 'category' THEN 'the name of a registered category'
                WHEN o.type = 'number' THEN format('a number from %s to %s', o.minimum, o.maximum)
                ELSE format('a whole number from %s to %s', o.minimum, o.maximum) END,
           dp_int.excerpt(given.value::text)
@@ -135,6 +136,7 @@ DECLARE
   features name[];
   c name;
   options jsonb := coalesce(p_options, '{}');
+  clean jsonb;
 BEGIN
   PERFORM dp_int.refuse_copy();
   SELECT * INTO m FROM dp_int.model WHERE name = p_model;
@@ -183,13 +185,15 @@ BEGIN
     RAISE EXCEPTION 'target "%" is a category, which model "%" cannot predict', target, p_model
       USING ERRCODE = '22023', HINT = 'dp_logistic_regress predicts which of two levels a row has. No privacy budget was spent.';
   END IF;
+  clean := dp_int.check_options(p_model, options, features, d.categories -> target::text);
+  PERFORM dp_int.check_by(d, target || features, clean ->> 'by');
   r.dataset := d.id;
   r.model := p_model;
   r.eps := p_eps;
   r.fresh := coalesce(p_options -> 'fresh' = 'true', false);
   r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', target, 'features', features,
-                               'intercept', coalesce(p_intercept, true), 'options', dp_int.check_options(p_model, options, features, d.categories -> target::text))
-            || dp_int.categories_of(d, target || features);
+                               'intercept', coalesce(p_intercept, true), 'options', clean)
+            || dp_int.categories_of(d, target || features || array_remove(ARRAY[(clean ->> 'by')::name], NULL));
   r.hash := sha256(convert_to(r.body::text, 'UTF8'));
   IF m.labels THEN
     PERFORM dp_int.refuse_unlabelled(d, r, target, options);
@@ -383,7 +387,8 @@ CREATE OR REPLACE FUNCTION dp_int.coefficients(p_release uuid) RETURNS TABLE(ter
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN QUERY
-  SELECT c.term, c.coef FROM dp_int.coefficient c WHERE c.release = p_release ORDER BY c.position;
+  SELECT dp_int.full_term(r.parameters ->> 'by', c.grp, c.term), c.coef
+    FROM dp_int.coefficient c JOIN dp_int.release r ON r.id = c.release WHERE c.release = p_release ORDER BY c.position;
   IF NOT FOUND THEN
     RETURN QUERY SELECT m.metric, m.value FROM dp_int.metrics(p_release) AS m;
   END IF;
