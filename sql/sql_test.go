@@ -366,3 +366,22 @@ func TestPrincipalsComeWithAnUpgrade(t *testing.T) {
 		t.Errorf("down and up again: %q", got)
 	}
 }
+
+// The version of before reads scales that are numbers, and knows those of the registration.
+func TestScalesGoDownAsNumbers(t *testing.T) {
+	conn := database(t)
+	migrate(t, conn, "up")
+	script(t, conn, "two data sets", `
+		INSERT INTO dp_int.account (accounting, epsilon, delta, cap) VALUES ('pure', 1, 0, 1);
+		INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, first_scales, options, epsilon, delta, cap, registered_by)
+		SELECT name, 1, 0, 'public', 'r', 'y', '{x}', scales::jsonb, first::jsonb, '{}', 1, 0, 1, 'steward'
+		  FROM (VALUES ('a', '{"x": {"center": -20, "scale": 10}, "y": {"scale": 3}, "z": 4}', NULL), ('b', '{"x": 7}', '{"x": {"center": 2, "scale": 1}}'), ('c', '{}', NULL)) AS v(name, scales, first)`)
+	down, err := fs.ReadFile(sql.Migrations, "030_scales.down.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script(t, conn, "down", string(down))
+	if got := query[string](t, conn, `SELECT string_agg(scales::text, ' ' ORDER BY name) FROM dp_int.dataset`)[0]; got != `{"x": 30, "y": 3, "z": 4} {"x": 3} {}` {
+		t.Error(got)
+	}
+}

@@ -30,8 +30,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"gonum.org/v1/gonum/mat"
-
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
@@ -122,10 +120,11 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 	return p.run(ctx, x, src)
 }
 
-// Scaled runs Algorithm in scaled units: every column is divided by its public
-// scale before the fit, and the coefficients come back in the table's units.
-// X holds one scale per stored column, Y the target's. Unknown: no scale was
-// registered. Memory: as L1.Memory. Sources: as Regression.Sources.
+// Scaled runs Algorithm in scaled units: from every column its public centre is taken, and
+// the rest divided by its public scale, before the fit; what is released comes back in the
+// table's units. X holds one scale per stored column, Y the target's; CentreX and CentreY
+// are the centres, nil or 0 for none. A centre needs an intercept, which takes it up again.
+// Unknown: no scale was registered. Memory: as L1.Memory. Sources: as Regression.Sources.
 //
 // Privacy: that of Algorithm; scaling is a function of one row and public
 // numbers before it, post-processing after it.
@@ -133,6 +132,8 @@ type Scaled struct {
 	Algorithm Algorithm
 	X         []float64
 	Y         float64
+	CentreX   []float64
+	CentreY   float64
 	Unknown   bool
 	Memory    int64
 	Sources   int
@@ -154,55 +155,27 @@ func (a Scaled) Inner() Algorithm {
 
 // Plan plans Algorithm; the scales stand in the plan's parameters.
 func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
-	if len(a.X) != s.Columns() {
-		panic("dpsco: one scale per stored column")
+	if len(a.X) != s.Columns() || a.CentreX != nil && len(a.CentreX) != len(a.X) {
+		panic("dpsco: one scale per stored column, and one centre or none")
+	}
+	if a.centred() && !s.Intercept {
+		panic("dpsco: a centre without an intercept")
 	}
 	p, err := a.Inner().Plan(s, b, accountant)
 	if err != nil {
 		return nil, err
 	}
 	p.Parameters["target_scale"], p.Parameters["feature_scales"] = a.Y, a.X
-	a.unscale(p.Band)
+	if a.centred() {
+		p.Parameters["target_center"], p.Parameters["feature_centers"] = a.CentreY, a.centres()
+	}
+	a.unscaleBand(p.Band)
 	inner := p.run
 	p.run = func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		for j, column := range x.X {
-			divide(column, a.X[j])
-		}
-		divide(x.Y, a.Y)
+		a.scale(x)
 		r, err := inner(ctx, x, src)
-		r.each(func(r *Result) {
-			for _, part := range [][]float64{r.Coefficients, r.Noise, r.StdErr, r.Low, r.High} {
-				a.unscale(part)
-			}
-			a.unscaleProducts(r.Covariance)
-			a.unscaleProducts(r.Bias)
-		})
+		r.each(a.unscaleResult)
 		return r, err
 	}
 	return p, nil
-}
-
-// unscale takes what belongs to coefficients back to the table's units; nil stays.
-func (a Scaled) unscale(w []float64) {
-	first := len(w) - len(a.X)
-	for j := range w {
-		w[j] *= a.Y
-		if j >= first {
-			w[j] /= a.X[j-first]
-		}
-	}
-}
-
-// unscaleProducts does that to a matrix of products of two coefficients.
-func (a Scaled) unscaleProducts(m *mat.SymDense) {
-	if m == nil {
-		return
-	}
-	units := repeat(1, m.SymmetricDim())
-	a.unscale(units)
-	for i, u := range units {
-		for k, v := range units[:i+1] {
-			m.SetSym(i, k, m.At(i, k)*u*v)
-		}
-	}
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // Forecast is an estimate, not a bound, of a fit's error from public facts. It assumes
-// independent normal features with their registered scales, and normal residuals with
-// the request's residual scale.
+// independent normal features with their registered scales around their centres, and normal
+// residuals with the request's residual scale.
 type Forecast struct {
 	Deviation []float64 // standard deviation that the noise gives each coefficient; nil: it depends on the data
 	Short     float64   // share of the way from zero to the answer that the method does not go
@@ -70,7 +70,7 @@ func largest(v []float64) float64 {
 
 func (a Scaled) expect(s Shape, b privacy.Budget, accountant privacy.Accountant) (Forecast, error) {
 	f, err := Expect(a.Inner(), s, b, accountant)
-	a.unscale(f.Deviation)
+	a.unscaleDeviations(f.Deviation)
 	return f, err
 }
 

@@ -44,9 +44,9 @@ func (x Data) sameRow(y Data, i int) bool {
 
 func groupedFits() map[string]fit {
 	return map[string]fit{
-		"joint moments":             JointMoments{Bound: 2, Scale: 1, Steps: 1, Intervals: true},
-		"joint moments, pooled":     JointMoments{Bound: 2, Scale: 1, Steps: 1, Intervals: true, Pool: true},
-		"joint moments, more steps": JointMoments{Bound: 2, Scale: 1, Steps: 3, Pool: true},
+		"joint moments":         JointMoments{Bound: 2, Scale: 1, Intervals: true},
+		"joint moments, pooled": JointMoments{Bound: 2, Scale: 1, Intervals: true, Pool: true},
+		"joint moments, low":    JointMoments{Bound: 2, Scale: 1, Low: true, Pool: true},
 	}
 }
 

@@ -44,14 +44,12 @@ type jointFit struct {
 	lengths   *magnitudes
 	products  *magnitudes
 
-	weights                   []float64 // sensitive: of rows in the steps
-	stepCut, levelCut         float64
-	stepScale                 float64   // what makes up for the rows that a step cuts
-	deviation, levelDeviation float64   // of the noise on a coordinate of a step, and on the level
-	at, before, sum           []float64 // the iterate, the one before and the sum of those that count, in the last coordinates
-	counted                   int
-	level, levelScale         float64 // the mean residual, and what makes up for rows that say nothing
-	meat                      *mat.SymDense
+	weights               []float64 // sensitive: of rows in the step
+	stepCuts, levelCuts   cuts
+	outer, kept           noisyMean // of the step, in the last coordinates
+	outerLevel, keptLevel noisyMean // of the mean residual; without means before they are known, or without an intercept
+	levelScale            float64   // what makes up for rows that say nothing
+	meat                  *mat.SymDense
 }
 
 // newJointParts is a fit of all rows.
@@ -68,7 +66,7 @@ func newJointFit(r *jointReleases) *jointFit {
 	f := &jointFit{
 		jointReleases: r, n: float64(r.shape.N), perRow: 1, d: float64(d), slopes: float64(r.shape.D),
 		p: mat.NewDense(d, d, nil), w: make([]float64, d), bound: r.Bound, cut: firstResidualCut * r.Scale, within: 1,
-		shortened: make([]float64, r.shape.N), at: make([]float64, d), before: make([]float64, d), sum: make([]float64, d), subgradient: make([]float64, d),
+		shortened: make([]float64, r.shape.N), subgradient: make([]float64, d),
 	}
 	if r.shape.Intercept {
 		f.slopes--
@@ -237,50 +235,41 @@ func (f *jointFit) nextBound(trace, z float64) float64 {
 	return best
 }
 
-// The cuts of the last passes: how much the squared tail weighs against the noise,
-// and what a histogram is taken to hide. Several steps follow what they cut: there a tail
-// is a bias only as far as it is skewed, and noise is what hurts.
-const (
-	stepTail  = 0.2
-	stepsTail = 0.02
-	levelTail = 0.7
-	giveBack  = 0.25
-)
+// caution is how much the squared tails beyond the cuts of the step and of the level weigh
+// against noise, and how far noise is taken to explain what lies between two cuts.
+type caution struct{ step, level, doubt float64 }
 
+// caution is greater at low information, but for groups: they start from the fit of all rows, and
+// noise that they keep is averaged where they are pooled.
+func (f *jointFit) caution() caution {
+	if f.Low && !f.grouped {
+		return caution{step: 0.02, level: 0.2, doubt: 2.5}
+	}
+	return caution{step: 0.2, level: 0.7, doubt: 1.2}
+}
+
+// cutsHide is what a histogram is taken to hide.
 var cutsHide = cautious{deviations: 0.5, steepest: 3}
 
-// chooseCuts balances the noise of the steps and of the level with what their cuts
-// take away.
+// chooseCuts chooses the cuts of the step and of the level.
 func (f *jointFit) chooseCuts() {
-	zStep, zLevel := f.stepNoise.NoiseMultiplier/f.n, f.levelNoise.NoiseMultiplier/f.n
-	tail := stepTail
-	if f.Steps > 1 {
-		tail = stepsTail
-	}
-	f.stepCut = f.products.cheapestCut(func(cut float64) float64 {
-		return max(f.slopes, 1)*square(2*cut*zStep/f.uncut(cut))/float64(f.Steps) + tail*square(f.products.tail(cut, cutsHide))
-	})
-	f.levelCut = f.residuals.cheapestCut(func(cut float64) float64 {
-		return square(2*cut*zLevel) + levelTail*square(f.residuals.tail(cut, cutsHide))
-	})
-	f.stepScale = 1 / f.uncut(f.stepCut)
-	f.deviation, f.levelDeviation = 2*f.stepCut*f.stepScale*zStep, 2*f.levelCut*zLevel
+	step, level := f.deviations()
+	f.stepCuts = newCuts(f.products, max(f.slopes, 1), step, f.caution().step)
+	f.levelCuts = newCuts(f.residuals, 1, level, f.caution().level)
 }
 
-// leastUncut is the least share of rows that steps are lengthened for.
-const leastUncut = 0.4
-
-// uncut is the share of rows that a cut leaves alone. By about as much steps come too short.
-// One step alone is cut so far out that this is 1.
-func (f *jointFit) uncut(cut float64) float64 {
-	if f.Steps == 1 {
-		return 1
-	}
-	return clampBetween(f.products.below(cut), leastUncut, 1)
+// deviations are those of the noise on a coordinate of the step's sums and of the level's,
+// in their units.
+func (f *jointFit) deviations() (step, level float64) {
+	return 2 * f.stepNoise.NoiseMultiplier / f.n, 2 * f.levelNoise.NoiseMultiplier / f.n
 }
 
-// weigh sets the weights of rows in the steps. Rows that the whitening shortened
-// count in full, unless they would make a step overshoot: by their share of the
+// giveBack is how much of the second moments rows beyond the whitening's bound may hold and
+// count in full.
+const giveBack = 0.25
+
+// weigh sets the weights of rows in the step. Rows that the whitening shortened
+// count in full, unless they would make it overshoot: by their share of the
 // second moments, or because a direction that was whitened before holds little once
 // rows are shortened.
 func (f *jointFit) weigh() {
@@ -294,40 +283,34 @@ func (f *jointFit) weigh() {
 	}
 }
 
-// skipped is how many iterates of several steps do not count.
-func (f *jointFit) skipped() int {
-	if f.Steps > 1 {
-		return 1
-	}
-	return 0
-}
-
-// jointStep is what a step sees of a part of the rows.
+// jointStep is what the step sees of a part of the rows.
 type jointStep struct {
 	step, level *mech.Sum
 	meat        *mech.Moments
 }
 
-// step makes step i of least squares and, with the last, releases the level and
-// the meat.
-func (a *jointParts) step(i int, src *mech.Source) {
-	last := i == a.Steps-1
+// step makes the step of least squares, with the level and the meat.
+func (a *jointParts) step(src *mech.Source) {
 	seen := make([]jointStep, len(a.fits))
 	for g, f := range a.fits {
-		seen[g] = f.seeStep(last, a.parts[g])
+		seen[g] = f.seeStep(a.parts[g])
 	}
-	moves := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.step }), a.stepContract(), a.stepNoise, src)
+	steps := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.step }), a.stepContract(), a.stepNoise, src)
 	for g, f := range a.fits {
-		f.move(moves[g], i >= f.skipped(), last)
+		deviation, _ := f.deviations()
+		floats.Scale(f.perRow, steps[g])
+		f.outer, f.kept = f.stepCuts.means(steps[g], f.shape.D-int(f.slopes), deviation, f.caution().doubt)
 	}
-	if last && a.shape.Intercept {
+	if a.shape.Intercept {
 		levels := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.level }), a.levelContract(), a.levelNoise, src)
 		for g, f := range a.fits {
+			_, deviation := f.deviations()
+			floats.Scale(f.perRow, levels[g])
 			f.levelScale = 1 / clampBetween(f.residuals.counted, 0.5, 1)
-			f.level = levels[g][0] * f.perRow * f.levelCut * f.levelScale
+			f.outerLevel, f.keptLevel = f.levelCuts.means(levels[g], 0, deviation, f.caution().doubt)
 		}
 	}
-	if last && a.Intervals {
+	if a.Intervals {
 		meats := releaseMoments(of(seen, func(s jointStep) *mech.Moments { return s.meat }), a.meatContract(), a.meatNoise, src)
 		for g, f := range a.fits {
 			f.meat = mat.NewSymDense(f.meatContract().D, meats[g])
@@ -336,73 +319,46 @@ func (a *jointParts) step(i int, src *mech.Source) {
 	}
 }
 
-// seeStep makes the pass of a step over a part of the rows.
-func (f *jointFit) seeStep(last bool, x Data) jointStep {
-	w := append([]float64(nil), f.w...)
-	floats.Add(w, times(f.p, f.at))
+// seeStep makes the pass of the step over a part of the rows.
+func (f *jointFit) seeStep(x Data) jointStep {
 	steps := merging[*mech.Sum]{total: mech.NewSum(f.stepContract())}
 	levels := merging[*mech.Sum]{total: mech.NewSum(f.levelContract())}
 	meats := merging[*mech.Moments]{total: mech.NewMoments(f.meatContract())}
-	x.scan(f.p, w, func() func(int, *rowBlock) {
+	x.scan(f.p, f.w, func() func(int, *rowBlock) {
 		s, l, m := steps.fork(), levels.fork(), meats.fork()
 		return func(first int, r *rowBlock) {
 			weights := f.weights[first : first+r.n]
-			r.addStep(s, weights, f.stepCut)
-			if last && f.shape.Intercept {
-				r.addLevel(l, f.levelCut)
+			r.addStep(s, weights, f.stepCuts)
+			if f.shape.Intercept {
+				r.addLevel(l, f.levelCuts)
 			}
-			if last && f.Intervals {
-				r.addMeat(m, weights, f.stepCut, f.levelCut, f.shape.Intercept)
+			if f.Intervals {
+				r.addMeat(m, weights, f.stepCuts.outer, f.levelCuts.outer, f.shape.Intercept)
 			}
 		}
 	})
 	return jointStep{steps.merged(), levels.merged(), meats.merged()}
 }
 
-// move makes a step that was released; the last is not moved by Psi.
-func (f *jointFit) move(step []float64, counts, last bool) {
-	copy(f.before, f.at)
-	floats.AddScaled(f.at, f.perRow*f.stepCut*f.stepScale, step)
-	if counts {
-		floats.Add(f.sum, f.at)
-		f.counted++
-	}
-	if !last {
-		f.proximalAt(f.at)
-	}
-}
-
 // proximal moves w to where half its squared distance, in the released metric, and
 // Psi are least together.
 func (f *jointFit) proximal(w []float64) { proximal(f.Psi, f.p, w) }
 
-// proximalAt does that to the fit at v, in the last coordinates.
-func (f *jointFit) proximalAt(v []float64) {
-	w := append([]float64(nil), f.w...)
-	floats.Add(w, times(f.p, v))
-	f.proximal(w)
-	floats.Sub(w, f.w)
-	copy(v, solveTriangular(f.p, w))
-}
-
 // finish returns the coefficients, with the correction of the slopes shrunk towards the
 // pilot fit by what its noise explains, and what is known of their errors.
 func (f *jointFit) finish() Result {
-	r := Result{Coefficients: f.coefficients(f.correction(f.shrinkage())), Noise: f.noise()}
+	r := Result{Coefficients: f.coefficients(f.correction(f.kept, f.shrinkage()), f.keptLevel), NoiseCovariance: f.noise()}
 	f.errors(&r)
 	return r
 }
 
-// correction is the mean iterate, of which what is beyond the subgradient is kept in
-// part: what Psi alone makes of the gradient is no correction. The constant's own
-// coordinate is left to the level.
-func (f *jointFit) correction(keep float64) []float64 {
+// correction is a step, of which what is beyond the subgradient is kept in part: what Psi
+// alone makes of the gradient is no correction. The constant's own coordinate is left to
+// the level.
+func (f *jointFit) correction(step noisyMean, keep float64) []float64 {
 	v := make([]float64, f.shape.D)
-	for j := range v {
-		v[j] = f.subgradient[j] + keep*(f.sum[j]/float64(f.counted)-f.subgradient[j])
-	}
-	if f.shape.Intercept {
-		v[0] = f.before[0]
+	for j := f.shape.D - int(f.slopes); j < f.shape.D; j++ {
+		v[j] = f.subgradient[j] + keep*(step.mean[j]-f.subgradient[j])
 	}
 	return v
 }
@@ -411,18 +367,17 @@ func (f *jointFit) correction(keep float64) []float64 {
 func (f *jointFit) shrinkage() float64 {
 	signal := 0.0
 	for j := f.shape.D - int(f.slopes); j < f.shape.D; j++ {
-		signal += square(f.sum[j]/float64(f.counted) - f.subgradient[j])
+		signal += square(f.kept.mean[j] - f.subgradient[j])
 	}
-	variance := square(f.deviation) / float64(f.counted)
-	return max(0, 1-max(f.slopes-1, 0.7)*variance/max(signal, math.SmallestNonzeroFloat64))
+	return max(0, 1-max(f.slopes-1, 0.7)*square(f.kept.deviation)/max(signal, math.SmallestNonzeroFloat64))
 }
 
-// coefficients returns the pilot fit with a correction, the level and Psi.
-func (f *jointFit) coefficients(correction []float64) []float64 {
+// coefficients returns the pilot fit with a correction, a level and Psi.
+func (f *jointFit) coefficients(correction []float64, level noisyMean) []float64 {
 	w := times(f.p, correction)
 	floats.Add(w, f.w)
 	if f.shape.Intercept {
-		w[0] += f.level
+		w[0] += level.mean[0] * f.levelScale
 	}
 	f.proximal(w)
 	return w

@@ -42,7 +42,7 @@ func (f *jointFit) ofGroup(rows int, size, released float64) *jointFit {
 	g.n, g.perRow, g.grouped = size, f.n/size, true
 	g.small = released < leastKnownGroup*math.Sqrt2*f.groupNoise.NoiseMultiplier
 	g.p, g.w = mat.DenseCopyOf(f.p), slices.Clone(f.w)
-	g.at, g.before, g.sum, g.subgradient = slices.Clone(f.at), slices.Clone(f.before), slices.Clone(f.sum), slices.Clone(f.subgradient)
+	g.subgradient = slices.Clone(f.subgradient)
 	g.shortened = make([]float64, rows)
 	g.nextCuts(firstGroupPass - 1)
 	return &g
@@ -106,25 +106,21 @@ func (a *jointParts) finish() Result {
 	return Result{Groups: groups}
 }
 
-// openMoments is how much of what is not known of second moments several steps leave in
-// their mean: all of it is in one step.
-const openMoments = 0.3
-
 // estimate is what the rows of a group say, without shrinkage. Where the meat was not
-// released, their sampling is taken for that of rows that are independent of residuals.
+// released, their sampling is taken for that of rows that are independent of residuals, and
+// what lies between both cuts for noise where noise explains it.
 func (f *jointFit) estimate() estimate {
-	e := estimate{w: f.coefficients(f.correction(1))}
 	if f.meat != nil {
-		e.covariance = f.covariance(f.influences())
-		return e
+		return estimate{w: f.coefficients(f.correction(f.outer, 1), f.outerLevel), covariance: f.covariance(f.influences())}
 	}
-	move := times(f.q, f.correction(1))
-	variance := square(f.deviation)/float64(f.counted) + f.residuals.excessSquare(0)/f.n + openMoments*square(f.hDeviation)*floats.Dot(move, move)
+	e := estimate{w: f.coefficients(f.correction(f.kept, 1), f.keptLevel)}
+	move := times(f.q, f.correction(f.kept, 1))
+	variance := square(f.kept.deviation) + f.residuals.excessSquare(0)/f.n + square(f.hDeviation)*floats.Dot(move, move)
 	spread := mat.DenseCopyOf(f.p)
 	e.covariance = mat.NewSymDense(f.shape.D, nil)
 	if f.shape.Intercept {
 		spread.SetCol(0, make([]float64, f.shape.D)) // the level takes the constant's place
-		e.covariance.SetSym(0, 0, square(f.levelDeviation*f.levelScale)+f.residuals.excessSquare(0)/f.n)
+		e.covariance.SetSym(0, 0, square(f.keptLevel.deviation*f.levelScale)+f.residuals.excessSquare(0)/f.n)
 	}
 	var slopes mat.SymDense
 	slopes.SymOuterK(variance, spread)

@@ -47,16 +47,25 @@ func (f *jointFit) whyNoIntervals() string {
 	return ""
 }
 
-// influences says how the releases of the last pass enter the coefficients: a row for each, with the
-// weights of the coordinates of the correction and, with an intercept, of the level.
+// stepInfluences says how the correction enters the coefficients: a row for each, with the
+// weights of its coordinates.
+func (f *jointFit) stepInfluences() *mat.Dense {
+	a := mat.DenseCopyOf(f.p)
+	if f.shape.Intercept {
+		for j := range f.shape.D {
+			a.Set(j, 0, 0) // the level takes the constant's place
+		}
+	}
+	return a
+}
+
+// influences says how the releases of the last pass enter the coefficients: those of the
+// correction and, with an intercept, the weight of the level.
 func (f *jointFit) influences() *mat.Dense {
 	d := f.shape.D
 	a := mat.NewDense(d, f.meat.SymmetricDim(), nil)
-	a.Slice(0, d, 0, d).(*mat.Dense).Copy(f.p)
+	a.Slice(0, d, 0, d).(*mat.Dense).Copy(f.stepInfluences())
 	if f.shape.Intercept {
-		for j := range d {
-			a.Set(j, 0, 0) // the level takes the constant's place
-		}
 		a.Set(0, d, f.levelScale)
 	}
 	return a
@@ -69,14 +78,14 @@ func (f *jointFit) errors(r *Result) {
 		r.withhold(why)
 		return
 	}
-	centre, influences := f.coefficients(f.correction(1)), f.influences()
+	centre, influences := f.coefficients(f.correction(f.outer, 1), f.outerLevel), f.influences()
 	r.Covariance, r.Bias = f.covariance(influences), f.bias(influences)
 	for j := range f.shape.D {
 		a, level := influences.RawRowView(j)[:f.shape.D], 0.0
 		if f.shape.Intercept {
 			level = influences.At(j, f.shape.D)
 		}
-		bias := biasShare * (floats.Norm(a, 2)*f.products.tail(f.stepCut, intervalsHide) + math.Abs(level)*f.residuals.tail(f.levelCut, intervalsHide))
+		bias := biasShare * (floats.Norm(a, 2)*f.products.tail(f.stepCuts.outer, intervalsHide) + math.Abs(level)*f.residuals.tail(f.levelCuts.outer, intervalsHide))
 		deviation, df := math.Sqrt(r.Covariance.At(j, j)), f.degrees(r.Covariance.At(j, j), influences.RowView(j))
 		half := halfWidth(deviation, df, bias)
 		r.StdErr, r.DF = append(r.StdErr, deviation), append(r.DF, df)
@@ -100,11 +109,11 @@ func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
 		}
 	}
 	for i := range d {
-		noise[i] = square(f.deviation)
+		noise[i] = square(f.outer.deviation)
 	}
 	if f.shape.Intercept {
-		noise[d] = square(f.levelDeviation)
-		sampling.SetSym(d, d, max(0, sampling.At(d, d)-square(f.level/f.levelScale)/f.n))
+		noise[d] = square(f.outerLevel.deviation)
+		sampling.SetSym(d, d, max(0, sampling.At(d, d)-square(f.outerLevel.mean[0])/f.n))
 	}
 	sampling = positivePart(sampling)
 	for i, v := range noise {
@@ -114,7 +123,7 @@ func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
 	// What the noise E of the second moments moves: (Qa)'E(QD).
 	qa, qd := mat.NewDense(d, d, nil), mat.NewVecDense(d, nil)
 	qa.Mul(influences.Slice(0, d, 0, d), f.q.T())
-	qd.MulVec(f.q, mat.NewVecDense(d, f.correction(1)))
+	qd.MulVec(f.q, mat.NewVecDense(d, f.correction(f.outer, 1)))
 	along := mat.NewVecDense(d, nil)
 	along.MulVec(qa, qd)
 	scale := square(f.hDeviation) / 2
@@ -130,11 +139,11 @@ func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
 // on the level; (x + y)^2 <= 2 (x^2 + y^2).
 func (f *jointFit) bias(influences *mat.Dense) *mat.SymDense {
 	d := f.shape.D
-	steps := square(biasShare * f.products.tail(f.stepCut, intervalsHide))
+	steps := square(biasShare * f.products.tail(f.stepCuts.outer, intervalsHide))
 	b := mat.NewSymDense(d, nil)
 	if f.shape.Intercept {
 		steps *= 2
-		b.SetSym(0, 0, 2*square(biasShare*f.levelScale*f.residuals.tail(f.levelCut, intervalsHide)))
+		b.SetSym(0, 0, 2*square(biasShare*f.levelScale*f.residuals.tail(f.levelCuts.outer, intervalsHide)))
 	}
 	var gram mat.SymDense
 	gram.SymOuterK(steps, influences.Slice(0, d, 0, d))
@@ -144,9 +153,9 @@ func (f *jointFit) bias(influences *mat.Dense) *mat.SymDense {
 
 // units are the lengths at which a row was cut in each coordinate of the meat.
 func (f *jointFit) units() []float64 {
-	u := slices.Repeat([]float64{f.stepCut}, f.meat.SymmetricDim())
+	u := slices.Repeat([]float64{f.stepCuts.outer}, f.meat.SymmetricDim())
 	if f.shape.Intercept {
-		u[f.shape.D] = f.levelCut
+		u[f.shape.D] = f.levelCuts.outer
 	}
 	return u
 }

@@ -12,10 +12,11 @@ import (
 // JointMoments estimates least squares in few passes over the rows. Each of
 // three pilot passes releases the second moments of row and cut residual in one
 // matrix: the rows' part whitens, the mixed part is a step of a robust
-// regression, and both together cost the noise of one. The last passes start from
-// that pilot fit and take steps of least squares itself, of which only the
+// regression, and both together cost the noise of one. The last pass starts from
+// that pilot fit and takes a step of least squares itself, of which only the
 // length of residual times row is cut, far out, at a length that a private
-// histogram tells.
+// histogram tells. What lies beyond a nearer cut is released apart, and is
+// taken for noise where noise explains it.
 //
 // Privacy: the composition of its releases, each a bounded sum with Gaussian
 // noise (proof: joint_moments.md).
@@ -25,7 +26,7 @@ import (
 type JointMoments struct {
 	Bound     float64       // of a row's length in the first pass; longer ones are shortened
 	Scale     float64       // a typical residual
-	Steps     int           // of least squares, after the pilot
+	Low       bool          // little information: noise weighs more beside what cuts take away
 	Psi       prox.Operator // penalty and constraint
 	Intervals bool          // also release what intervals are made of
 	WhyNull   string        // why not
@@ -38,13 +39,13 @@ const pilotPasses = 3
 // jointShares are the parts of the budget, of zCDP, that the releases take. They
 // add up to 1; what a fit does not release goes to the steps.
 var jointShares = struct {
-	moments, residuals, lengths  [pilotPasses]float64
-	products, steps, level, meat float64
+	moments, residuals, lengths [pilotPasses]float64
+	products, step, level, meat float64
 }{
 	moments:   [pilotPasses]float64{0.05, 0.11, 0.13},
 	residuals: [pilotPasses]float64{0.015, 0.015, 0.03},
 	lengths:   [pilotPasses]float64{0.01, 0.015, 0.02},
-	products:  0.03, steps: 0.445, level: 0.08, meat: 0.05,
+	products:  0.03, step: 0.445, level: 0.08, meat: 0.05,
 }
 
 // residualWeight is the largest length of a cut residual in the joint moments,
@@ -81,18 +82,18 @@ func (a JointMoments) releases(s Shape, z float64) (*jointReleases, error) {
 	for t := range pilotPasses {
 		r.momentNoise[t], r.residualNoise[t], r.lengthNoise[t] = part(jointShares.moments[t]), part(jointShares.residuals[t]), part(jointShares.lengths[t])
 	}
-	steps := jointShares.steps
+	step := jointShares.step
 	if s.Intercept {
 		r.levelNoise = part(jointShares.level)
 	} else {
-		steps += jointShares.level
+		step += jointShares.level
 	}
 	if a.Intervals {
 		r.meatNoise = part(jointShares.meat)
 	} else {
-		steps += jointShares.meat
+		step += jointShares.meat
 	}
-	r.stepNoise = part(steps / float64(a.Steps))
+	r.stepNoise = part(step)
 	return r, r.check()
 }
 
@@ -104,10 +105,7 @@ func (r *jointReleases) all() (noises []mech.Gaussian) {
 		}
 		noises = append(noises, r.momentNoise[t], r.residualNoise[t], r.lengthNoise[t])
 	}
-	noises = append(noises, r.productNoise)
-	for range r.Steps {
-		noises = append(noises, r.stepNoise)
-	}
+	noises = append(noises, r.productNoise, r.stepNoise)
 	if r.shape.Intercept {
 		noises = append(noises, r.levelNoise)
 	}
@@ -132,14 +130,14 @@ func (r *jointReleases) pilotContract() mech.MomentContract {
 	return mech.MomentContract{Bound: jointBound, N: r.shape.N, D: r.shape.D + 1}
 }
 
-// stepContract is that of a step, in units of its cut.
+// stepContract is that of both sums of the step, in their units.
 func (r *jointReleases) stepContract() mech.Contract {
-	return mech.Contract{Norm: mech.L2, Bound: 1, N: r.shape.N, D: r.shape.D}
+	return mech.Contract{Norm: mech.L2, Bound: 1, N: r.shape.N, D: 2 * r.shape.D}
 }
 
-// levelContract is that of the mean residual, in units of its cut.
+// levelContract is that of both sums of residuals, in their units.
 func (r *jointReleases) levelContract() mech.Contract {
-	return mech.Contract{Norm: mech.L2, Bound: 1, N: r.shape.N, D: 1}
+	return mech.Contract{Norm: mech.L2, Bound: 1, N: r.shape.N, D: 2}
 }
 
 // meatContract is that of the second moments of a row's part in the step and, with
@@ -172,12 +170,10 @@ func (a JointMoments) at(s Shape, z float64) (*stage, error) {
 			}
 			fits.pilot(t, src)
 		}
-		for i := range a.Steps {
-			if err := ctx.Err(); err != nil {
-				return Result{}, err
-			}
-			fits.step(i, src)
+		if err := ctx.Err(); err != nil {
+			return Result{}, err
 		}
+		fits.step(src)
 		return fits.finish(), nil
 	}}, nil
 }

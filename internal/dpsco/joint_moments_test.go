@@ -20,16 +20,16 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// jointFits are the fits of each kind: one step and several, with and without what
+// jointFits are the fits of each kind: much information and little, with and without what
 // intervals are made of, a penalty, an active ball.
 func jointFits() map[string]JointMoments {
 	return map[string]JointMoments{
-		"one step":        {Bound: 2, Scale: 1, Steps: 1, Intervals: true},
-		"several steps":   {Bound: 2, Scale: 1, Steps: lowSteps},
-		"a penalty":       {Bound: 2, Scale: 1, Steps: 1, Psi: prox.Sum{A: prox.L1{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
-		"an active ball":  {Bound: 2, Scale: 0.1, Steps: lowSteps, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
-		"another scale":   {Bound: 5, Scale: 1e6, Steps: 1, Intervals: true},
-		"a smaller bound": {Bound: 0.01, Scale: 1e-6, Steps: 1, Intervals: true},
+		"a step":          {Bound: 2, Scale: 1, Intervals: true},
+		"low information": {Bound: 2, Scale: 1, Low: true},
+		"a penalty":       {Bound: 2, Scale: 1, Psi: prox.Sum{A: prox.L1{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
+		"an active ball":  {Bound: 2, Scale: 0.1, Low: true, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
+		"another scale":   {Bound: 5, Scale: 1e6, Intervals: true},
+		"a smaller bound": {Bound: 0.01, Scale: 1e-6, Intervals: true},
 	}
 }
 
@@ -83,7 +83,7 @@ func testReplays[F fit](t *testing.T, fits map[string]F, labels func(F) bool) {
 
 // Every way to be wrong is found by a replay.
 func TestJointMomentsReplaysRefuteMutants(t *testing.T) {
-	a := JointMoments{Bound: 2, Scale: 1, Steps: 1, Intervals: true}
+	a := JointMoments{Bound: 2, Scale: 1, Intervals: true}
 	const z = 0.3
 	for name, mutant := range map[string]func(r *jointReleases, x Data, f *jointFit, p *Plan) (twice bool){
 		"nothing": func(*jointReleases, Data, *jointFit, *Plan) bool { return false },
@@ -128,9 +128,9 @@ func TestJointMomentsReplaysRefuteMutants(t *testing.T) {
 					for t := range pilotPasses {
 						a.pilot(t, src)
 					}
-					a.step(0, src)
+					a.step(src)
 					if twice {
-						a.step(0, src)
+						a.step(src)
 					}
 					return a.fits[0].finish(), nil
 				}
@@ -149,7 +149,7 @@ func TestJointMomentsReplaysRefuteMutants(t *testing.T) {
 // A row counts once in every sum: added twice it would move some by more than is
 // allowed.
 func TestARowTwiceInJointMomentsIsSeen(t *testing.T) {
-	a := JointMoments{Bound: 2, Scale: 1, Steps: 1, Intervals: true}
+	a := JointMoments{Bound: 2, Scale: 1, Intervals: true}
 	s, double := Shape{N: 11, D: 2}, Shape{N: 22, D: 2}
 	r := rand.New(rand.NewPCG(5, 5))
 	caught := 0
@@ -229,7 +229,7 @@ func TestJointMomentsCostWhatTheyRelease(t *testing.T) {
 	for t := range pilotPasses {
 		total += jointShares.moments[t] + jointShares.residuals[t] + jointShares.lengths[t]
 	}
-	total += jointShares.products + jointShares.steps + jointShares.level + jointShares.meat
+	total += jointShares.products + jointShares.step + jointShares.level + jointShares.meat
 	if math.Abs(total-1) > 1e-12 {
 		t.Errorf("shares add up to %v", total)
 	}
@@ -291,7 +291,7 @@ func TestRowsWithoutNumbersAreOneRowToJointMoments(t *testing.T) {
 		for k := range 400 {
 			bad(k, c)
 		}
-		w, err := coefficients(planOf(t, JointMoments{Bound: 2, Scale: 1, Steps: 1, Intervals: true}, x.Shape, 0.1).Run(t.Context(), c, mechtest.Source(t, 1)))
+		w, err := coefficients(planOf(t, JointMoments{Bound: 2, Scale: 1, Intervals: true}, x.Shape, 0.1).Run(t.Context(), c, mechtest.Source(t, 1)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -323,7 +323,7 @@ func TestRoundingOfJointMoments(t *testing.T) {
 	for n, near := range map[int]float64{2000: 1e-4, 200_000: 1e-5} {
 		x := normalTable(2, n, 1, 2, -1, 0.001)
 		exact := exactLeastSquares(x)
-		w, err := coefficients(planOf(t, JointMoments{Bound: 3, Scale: 1, Steps: 1, Intervals: true}, x.Shape, 0x1p-10).Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
+		w, err := coefficients(planOf(t, JointMoments{Bound: 3, Scale: 1, Intervals: true}, x.Shape, 0x1p-10).Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -342,7 +342,7 @@ func TestAutoChoosesJointMomentsByAPublicRule(t *testing.T) {
 		n    int
 		want float64 // steps
 		on   string
-	}{{200_000, 1, catalogue.WhiteningOn}, {10_000, lowSteps, catalogue.WhiteningOn}, {2000, 100, catalogue.WhiteningOff}} {
+	}{{200_000, 1, catalogue.WhiteningOn}, {10_000, 1, catalogue.WhiteningOn}, {2000, 100, catalogue.WhiteningOff}} {
 		for _, penalty := range []string{catalogue.PenaltyNone, catalogue.PenaltyL1} {
 			p, err := Regression{Loss: loss.Squared{}, Penalty: penalty, Lambda: 0.1}.Plan(Shape{N: c.n, D: 5, Intercept: true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})
 			if err != nil || p.Parameters["steps"] != c.want || p.Parameters["whitening"] != c.on || p.Method != catalogue.MethodAuto {
@@ -401,15 +401,15 @@ func TestJointMomentsSolveThePenalisedProblem(t *testing.T) {
 	} {
 		want := exact(loss.Squared{}, psi, cloned(x))
 		for layout, table := range map[string]Data{"intercept": x, "a column of ones": ones} {
-			for _, steps := range []int{1, lowSteps} {
-				a := JointMoments{Bound: 3.4, Scale: 1, Steps: steps, Psi: prox.Sum{A: psi, B: ball}}
+			for _, low := range []bool{false, true} {
+				a := JointMoments{Bound: 3.4, Scale: 1, Low: low, Psi: prox.Sum{A: psi, B: ball}}
 				w, err := coefficients(planOf(t, a, table.Shape, 0x1p-10).Run(t.Context(), cloned(table), mechtest.Source(t, 1)))
 				if err != nil {
 					t.Fatal(err)
 				}
 				for j := range w {
 					if math.Abs(w[j]-want[j]) > 2e-3 {
-						t.Errorf("%s, %s, %d steps: %v, want %v", name, layout, steps, w, want)
+						t.Errorf("%s, %s, low %v: %v, want %v", name, layout, low, w, want)
 						break
 					}
 				}
@@ -418,7 +418,7 @@ func TestJointMomentsSolveThePenalisedProblem(t *testing.T) {
 	}
 	small := prox.L2Ball{Radius: 0.7}
 	want := exact(loss.Squared{}, small, cloned(x))
-	w, err := coefficients(planOf(t, JointMoments{Bound: 3.4, Scale: 1, Steps: 1, Psi: small}, x.Shape, 0x1p-10).Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
+	w, err := coefficients(planOf(t, JointMoments{Bound: 3.4, Scale: 1, Psi: small}, x.Shape, 0x1p-10).Run(t.Context(), cloned(x), mechtest.Source(t, 1)))
 	if err != nil {
 		t.Fatal(err)
 	}

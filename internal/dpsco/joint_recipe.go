@@ -9,12 +9,11 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// The noise of second moments, in whitened coordinates, from which on JointMoments
-// takes lowSteps steps instead of one, and auto takes plain descent instead.
+// The noise of second moments, in whitened coordinates, from which on JointMoments takes
+// information to be low, and auto takes plain descent instead.
 const (
 	fewMoments  = 0.01
 	mostMoments = 0.03
-	lowSteps    = 6
 )
 
 // momentNoise is about how large the noise of second moments would be beside an
@@ -29,7 +28,7 @@ func (p *problem) momentNoiseOfAFit() float64 { return p.momentNoise() * float64
 func (p *problem) chooseJointMoments() {
 	enough := p.momentNoise() <= mostMoments
 	if p.Method == catalogue.MethodAuto {
-		p.why = "joint moments of rows and residuals, then steps of least squares: skewed, long and badly conditioned rows cost little"
+		p.why = "joint moments of rows and residuals, then a step of least squares: skewed, long and badly conditioned rows cost little"
 		if !enough {
 			p.why = "too few rows for this budget and so many coefficients to learn the features' second moments: plain descent"
 		}
@@ -49,9 +48,6 @@ func (p *problem) jointMoments() (fit, error) {
 		return nil, fmt.Errorf("%w: method %q is for least squares, which is dp_linear_regress; ask for another method", ErrParameter, p.Method)
 	}
 	p.FeatureNorm, p.Whitening, p.Steps = p.featureNorm(), catalogue.WhiteningOn, 1
-	if p.momentNoiseOfAFit() > fewMoments {
-		p.Steps = lowSteps
-	}
 	why := ""
 	switch {
 	case p.Penalty != catalogue.PenaltyNone:
@@ -60,7 +56,7 @@ func (p *problem) jointMoments() (fit, error) {
 		why = "low information: too few rows for this budget and so many coefficients"
 	}
 	return JointMoments{
-		Bound: p.FeatureNorm, Scale: p.ResidualScale, Steps: int(p.Steps), Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink,
+		Bound: p.FeatureNorm, Scale: p.ResidualScale, Low: p.momentNoiseOfAFit() > fewMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink,
 	}, nil
 }
 
@@ -86,11 +82,11 @@ func (p *problem) forecastJoint(a JointMoments) (Forecast, error) {
 	f.residuals = expectedMagnitudes(r.residualNoise[pilotPasses-1], p.residual(), a.Scale, int(f.n)).run()
 	f.products = expectedMagnitudes(r.productNoise, p.residual()*math.Sqrt(p.d()), a.Scale, int(f.n)).run()
 	f.chooseCuts()
+	step, level := f.deviations()
 	most := p.Radius / math.Sqrt(p.d())
-	steps := float64(a.Steps - f.skipped())
-	deviation := repeat(min(most, f.deviation/math.Sqrt(steps)), p.D)
+	deviation := repeat(min(most, f.stepCuts.outer*step), p.D)
 	if p.Intercept {
-		deviation[0] = min(most, math.Hypot(deviation[0], f.levelDeviation))
+		deviation[0] = min(most, math.Hypot(deviation[0], f.levelCuts.outer*level))
 	}
 	return Forecast{Deviation: deviation}, nil
 }

@@ -20,28 +20,38 @@ func (r *rowBlock) addPilot(m *mech.Moments, bound, cut float64, shortened []flo
 	for i := range last {
 		last[i] = shortened[i] * (residualWeight / cut) * clampTo(r.e[i], cut)
 	}
-	m.AddRows(mech.Rows{X: r.rowsOf(len(r.joint))}, r.n)
+	m.AddRows(mech.Rows{X: r.rowsOf(r.joint, len(r.joint))}, r.n)
 }
 
-// addStep adds weight e z in units of cut: mech.Sum shortens them to 1.
-func (r *rowBlock) addStep(s *mech.Sum, weights []float64, cut float64) {
-	v, x := r.v[:r.n], make([][]float64, len(r.z))
-	for i := range v {
-		v[i] = weights[i] * r.e[i] / cut
+// addStep adds both parts of weight e z.
+func (r *rowBlock) addStep(s *mech.Sum, weights []float64, c cuts) {
+	d := len(r.z)
+	inner, rest := r.v[:r.n], r.rest[d][:r.n]
+	for i, weight := range weights {
+		size := weight * r.e[i]
+		inner[i], rest[i] = c.split(math.Abs(size) * r.length[i])
+		inner[i] *= size
+		rest[i] *= size
 	}
+	r.scaled()
 	for j, z := range r.z {
-		x[j] = z[:r.n]
+		product := r.rest[j][:r.n]
+		for i, v := range rest {
+			product[i] = v * z[i]
+		}
 	}
-	s.AddRows(mech.Rows{X: x}, v)
+	s.AddRows(mech.Rows{X: append(r.rowsOf(r.joint, d), r.rowsOf(r.rest, d)...)}, r.ones[:r.n])
 }
 
-// addLevel adds residuals in units of cut: mech.Sum clamps them to 1.
-func (r *rowBlock) addLevel(s *mech.Sum, cut float64) {
-	v := r.v[:r.n]
-	for i := range v {
-		v[i] = r.e[i] / cut
+// addLevel adds both parts of residuals.
+func (r *rowBlock) addLevel(s *mech.Sum, c cuts) {
+	inner, rest := r.joint[0][:r.n], r.rest[0][:r.n]
+	for i, e := range r.e[:r.n] {
+		inner[i], rest[i] = c.split(math.Abs(e))
+		inner[i] *= e
+		rest[i] *= e
 	}
-	s.AddRows(mech.Rows{Intercept: true}, v)
+	s.AddRows(mech.Rows{X: [][]float64{inner, rest}}, r.ones[:r.n])
 }
 
 // addMeat adds what a row gave to the step and, with an intercept, to the level.
@@ -59,5 +69,5 @@ func (r *rowBlock) addMeat(m *mech.Moments, weights []float64, cut, levelCut flo
 		}
 		d++
 	}
-	m.AddRows(mech.Rows{X: r.rowsOf(d)}, r.n)
+	m.AddRows(mech.Rows{X: r.rowsOf(r.joint, d)}, r.n)
 }

@@ -62,6 +62,9 @@ func TestReplaysOfStaged(t *testing.T) {
 		var request Algorithm = a
 		if k%4 == 0 {
 			request = Scaled{Algorithm: a, X: []float64{0.1, 3, 1e-3}[:s.Columns()], Y: 7}
+			if s.Intercept {
+				request = Scaled{Algorithm: a, X: []float64{0.1, 3, 1e-3}[:s.Columns()], Y: 7, CentreX: []float64{0.5, -2, 1e-3}[:s.Columns()], CentreY: 3}
+			}
 		}
 		plan := func() *Plan {
 			p, err := request.Plan(s, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})

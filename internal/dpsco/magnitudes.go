@@ -184,6 +184,13 @@ func (m *magnitudes) tail(cut float64, c cautious) float64 {
 	return m.excess(cut) + share*(edge-cut+edge/(a-1))
 }
 
+// trimmed is the mean of (v - cut^2/v)+, what a weight (cut/v)^2 takes away, of what is seen
+// and, at most, of a Pareto tail of what may be hidden.
+func (m *magnitudes) trimmed(cut float64, c cautious) float64 {
+	seen := m.mean(func(v float64) float64 { return max(0, v-cut*cut/max(v, cut)) })
+	return seen + m.tail(cut, c) - m.excess(cut)
+}
+
 // index is the exponent of the tail over the last two octaves that are seen, with
 // what may be hidden beyond.
 func (m *magnitudes) index(c cautious) float64 {

@@ -101,9 +101,10 @@ func (r *newtonReleases) firstContract() mech.MomentContract {
 	return mech.MomentContract{Bound: jointBound, N: r.shape.N, D: r.shape.D + 1}
 }
 
-// scoreContract is that of a score, in units of its limit.
-func (r *newtonReleases) scoreContract() mech.Contract {
-	return mech.Contract{Norm: mech.L2, Bound: 1, N: r.shape.N, D: r.shape.D}
+// scoreContract is that of the score of step t, in units of its limit and of the roots of
+// its shells' widths.
+func (r *newtonReleases) scoreContract(t int) mech.Contract {
+	return mech.Contract{Norm: mech.L2, Bound: 1, N: r.shape.N, D: r.shape.D * r.shells(t)}
 }
 
 // curvatureContract is that of a curvature in units of its bound, and of the meat in units

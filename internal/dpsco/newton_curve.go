@@ -26,8 +26,6 @@ type curve interface {
 	reach() float64
 	longest() float64
 	most() float64 // the largest curvature
-	// leastIndex is the exponent of the tail of lengths below which there may be no intervals.
-	leastIndex() float64
 }
 
 // logisticCurve is that of labels 0 and 1.
@@ -59,7 +57,6 @@ func (logisticCurve) firstCut() float64       { return 0.5 }
 func (logisticCurve) reach() float64          { return 1 }
 func (logisticCurve) longest() float64        { return 1 }
 func (logisticCurve) most() float64           { return 0.25 }
-func (logisticCurve) leastIndex() float64     { return 2.8 }
 
 // tailShare counts twice what surprising labels show: the others of the same rows are
 // shortened by as much in the mean.
@@ -87,7 +84,6 @@ func (c huberCurve) firstCut() float64       { return c.cut }
 func (c huberCurve) reach() float64          { return c.delta }
 func (c huberCurve) longest() float64        { return 8 * c.delta }
 func (huberCurve) most() float64             { return 1 }
-func (huberCurve) leastIndex() float64       { return 3 }
 
 // tailShare is less than for labels: most residuals are below delta, by which tails count.
 func (huberCurve) tailShare() float64 { return 0.08 }

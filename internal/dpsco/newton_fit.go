@@ -29,9 +29,10 @@ type newtonFit struct {
 	limit, bound float64 // of scores and curvatures in the pass
 
 	// Of the latest step.
-	h          *mat.SymDense // curvature
-	hDeviation float64       // of the noise on its diagonal
-	g          *mat.VecDense // score
+	h          *mat.SymDense   // curvature
+	hDeviation float64         // of the noise on its diagonal
+	g          *mat.VecDense   // score
+	parts      []*mat.VecDense // its shells
 	gDeviation float64
 	q, a       *mat.Dense // whiten the curvature, in the coordinates of the pass and in those of the features
 	floored    int        // eigenvalues that noise hides
@@ -154,7 +155,7 @@ func cheapest(unit float64, from, to int, cost func(v float64) float64) float64 
 func (f *newtonFit) step(t int, x Data, src *mech.Source) {
 	f.choose(t)
 	last := t == newtonSteps-1
-	scores := merging[*mech.Sum]{total: mech.NewSum(f.scoreContract())}
+	scores := merging[*mech.Sum]{total: mech.NewSum(f.scoreContract(t))}
 	curvatures := merging[*mech.Moments]{total: mech.NewMoments(f.curvatureContract())}
 	meats := merging[*mech.Moments]{total: mech.NewMoments(f.curvatureContract())}
 	sizes, lengths := magnitudeCounts(x.N), magnitudeCounts(x.N)
@@ -164,7 +165,7 @@ func (f *newtonFit) step(t int, x Data, src *mech.Source) {
 		return func(_ int, r *rowBlock) {
 			rows.rowBlock = r
 			rows.weigh(f.Curve, f.limit, f.bound)
-			rows.addScore(s, f.limit)
+			rows.addScore(s, f.limit, f.shells(t))
 			switch {
 			case !last:
 				rows.addCurvature(c, rows.robust, f.bound)
@@ -192,9 +193,15 @@ func (f *newtonFit) step(t int, x Data, src *mech.Source) {
 // read releases score and curvature of step t.
 func (f *newtonFit) read(t int, score *mech.Sum, curvature *mech.Moments, src *mech.Source) {
 	d := f.shape.D
-	f.g = mat.NewVecDense(d, nil)
-	f.scoreNoise[t].Release(f.g.RawVector().Data, score.Bounded(), src)
-	f.g.ScaleVec(f.limit, f.g)
+	shells := make([]float64, d*f.shells(t))
+	f.scoreNoise[t].Release(shells, score.Bounded(), src)
+	f.g, f.parts = mat.NewVecDense(d, nil), nil
+	for k := range f.shells(t) {
+		part := mat.NewVecDense(d, shells[k*d:(k+1)*d])
+		part.ScaleVec(f.limit*math.Sqrt(shellWidth(k, f.shells(t))), part)
+		f.g.AddVec(f.g, part)
+		f.parts = append(f.parts, part)
+	}
 	f.gDeviation = 2 * f.limit * f.scoreNoise[t].NoiseMultiplier / f.n
 	h := make([]float64, d*d)
 	curvature.Release(h, f.curvatureNoise[t], src)
@@ -329,7 +336,7 @@ func (f *newtonFit) finish() Result {
 	if f.free() {
 		f.shrinkSlopes(w)
 	}
-	r := Result{Coefficients: w, Noise: f.noise()}
+	r := Result{Coefficients: w, NoiseCovariance: f.noise()}
 	f.errors(&r)
 	return r
 }

@@ -7,6 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Intervals of a Newton are about the coefficients that make the weighted score zero in the
@@ -20,13 +21,24 @@ const (
 	mostLastStep = 0.5
 )
 
-// Rows with long scores weigh less in the fit. Where the model does not hold, they would
-// move it. There are no intervals where lengths have a tail as heavy as curve.leastIndex says,
-// and what may be cut of scores, with three deviations of noise as hidden rows, is more than
-// mostCut standard errors of the score. The figures did best on a few tables and laws.
-const mostCut = 10
+// Long rows weigh less in the fit. Where the model does not hold, that moves it. There are no
+// intervals where the weights may move a coefficient, by what they take away, by more than
+// mostHidden of its standard errors, or mostUnseen where lengths have a tail heavier than
+// leastIndex. Where shells of the score show that the model does not hold, there are none from
+// mostShown on; below, intervals allow for shownBias of it. The model is said not to hold with
+// probability misfitLevel at most where it does. The figures did best on laws and three
+// tables (newton.md).
+const (
+	mostHidden  = 12
+	mostUnseen  = 6
+	leastIndex  = 3.2
+	mostShown   = 2
+	shownBias   = 0.7
+	misfitLevel = 0.02
+)
 
-var scoresHide = cautious{deviations: 3, steepest: 8}
+// scoresHide is what a histogram is taken to hide there.
+var scoresHide = cautious{deviations: 1, steepest: 8}
 
 // errors writes what the releases say of the errors of the coefficients, around the fit
 // with a full last step.
@@ -37,16 +49,50 @@ func (f *newtonFit) errors(r *Result) {
 	}
 	c := f.influences(f.q)
 	r.Covariance = f.covariance(c)
+	bias, why := f.weighing(c, r.Covariance)
+	if why != "" {
+		r.withhold(why)
+		return
+	}
+	if bias > 0 {
+		r.Bias = mat.NewSymDense(f.shape.D, nil)
+		r.Bias.SymOuterK(square(bias), c)
+	}
 	for j := range f.shape.D {
-		variance := r.Covariance.At(j, j)
-		deviation, df := math.Sqrt(variance), f.degrees(variance, c.RawRowView(j))
-		half := halfWidth(deviation, df, 0)
+		variance, a := r.Covariance.At(j, j), c.RawRowView(j)
+		deviation, df := math.Sqrt(variance), f.degrees(variance, a)
+		half := halfWidth(deviation, df, bias*floats.Norm(a, 2))
 		r.StdErr, r.DF = append(r.StdErr, deviation), append(r.DF, df)
 		r.Low, r.High = append(r.Low, f.centre[j]-half), append(r.High, f.centre[j]+half)
 	}
 	if slices.ContainsFunc(slices.Concat(r.StdErr, r.DF, r.Low, r.High), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
 		r.withhold("the noise leaves no numbers")
 	}
+}
+
+// weighing is what intervals allow for the weights of rows, as a length of the mean score,
+// or why they may have moved the fit too far.
+func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense) (bias float64, why string) {
+	cut, most := f.cut(), 0.0
+	for j := range f.shape.D {
+		most = max(most, cut*floats.Norm(c.RawRowView(j), 2)/math.Sqrt(covariance.At(j, j)))
+	}
+	seen := f.misfit(c) > distuv.UnitNormal.Quantile(1-misfitLevel/2/float64((scoreShells-1)*f.shape.D))
+	switch {
+	case seen && most > mostShown:
+		return 0, "long rows do not follow the model, and count less in the fit"
+	case most > mostHidden, most > mostUnseen && f.tailIndex() < leastIndex:
+		return 0, "a few long rows may carry the coefficients"
+	case seen:
+		return shownBias * cut, ""
+	}
+	return 0, ""
+}
+
+// tailIndex is the exponent of the tail of lengths: the mean of what scores and curvatures
+// show of it.
+func (f *newtonFit) tailIndex() float64 {
+	return (f.scores.index(intervalsHide) + f.lengths.index(intervalsHide)) / 2
 }
 
 // whyNoIntervals says why the releases do not carry intervals; empty if they do.
@@ -64,26 +110,8 @@ func (f *newtonFit) whyNoIntervals() string {
 		return "noise leaves the curvature too uncertain; ask for more eps, or leave out rare or nearly redundant features"
 	case !f.scoresAreKnown:
 		return "noise hides how long rows are; ask for more eps, or give scales that fit"
-	case f.tailIndex() < f.Curve.leastIndex() && f.cut() > mostCut:
-		return "a few long rows may carry the coefficients"
 	}
 	return ""
-}
-
-// tailIndex is the exponent of the tail of lengths: the mean of what scores and curvatures
-// show of it.
-func (f *newtonFit) tailIndex() float64 {
-	return (f.scores.index(intervalsHide) + f.lengths.index(intervalsHide)) / 2
-}
-
-// cut is how much of a coordinate of the mean score may be cut, in its standard errors.
-// Magnitudes of Huber scores are as if all residuals were beyond delta; the meat over the
-// curvature says how large they are.
-func (f *newtonFit) cut() float64 {
-	meat := max(0, mat.Trace(f.meat))
-	size := math.Sqrt(meat/max(mat.Trace(f.h), leastCurvature)) / f.Curve.reach()
-	deviation := math.Sqrt(meat/(f.n*f.d) + square(f.gDeviation))
-	return size * f.rescaleScores * f.scores.tail(f.limit/f.rescaleScores, scoresHide) / deviation
 }
 
 // lastMove is the last step in whitened coordinates.

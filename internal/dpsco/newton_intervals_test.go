@@ -8,6 +8,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
 )
@@ -32,7 +33,7 @@ func TestNewtonsIntervalsCoverTheCoefficientsOfTheLaw(t *testing.T) {
 		truth, _ := best(c.a.Loss, draw(600_000, 777))
 		tried, covered, quarter := 0, 0, 0
 		for seed := range uint64(50) {
-			r := resultOf(t, c.a, draw(40_000, 100+seed), 1, seed)
+			r := resultOf(t, c.a, draw(40_000, 100+seed), 4, seed)
 			for j := range r.StdErr {
 				tried++
 				middle, half := (r.Low[j]+r.High[j])/2, (r.High[j]-r.Low[j])/2
@@ -80,49 +81,78 @@ func TestNewtonsMissingIntervalsHaveAReason(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	if r := resultOf(t, Regression{Loss: loss.Logistic{}, Labels: true}, gauss, 1, 1); r.WhyNull != "" || len(r.Low) != 3 || r.Covariance == nil {
+	if r := resultOf(t, Regression{Loss: loss.Logistic{}, Labels: true}, gauss, 4, 1); r.WhyNull != "" || len(r.Low) != 3 || r.Covariance == nil {
 		t.Errorf("%+v", r)
 	}
 }
 
-// Tables whose feature has a tail of index 1.8 and counts up to 3 only have no intervals:
-// their fits are about rows that are not long. With a normal feature they have them. Without
-// the rule those of the heavy tail have them too. Seeds are fixed.
+// Tables whose feature counts up to 3 only have no intervals where it has a tail: of index 1.8,
+// whose fits are about rows that are not long, and of index 3.5, where shells show it. Where the
+// feature counts as the model says they have them, with a light tail and with none. Seeds are fixed.
 func TestNewtonGivesNoIntervalsWhereLongRowsMayCarryTheFit(t *testing.T) {
 	const tables = 10
 	for _, a := range []Regression{{Loss: loss.Logistic{}, Labels: true}, {Loss: loss.Huber{Delta: 1}}} {
-		withheld := map[bool]int{}
-		for _, heavy := range []bool{true, false} {
+		for _, c := range []struct {
+			tail   float64 // index; 0 for none
+			counts float64 // up to what the feature counts
+			given  bool
+		}{{1.8, 3, false}, {3.5, 3, false}, {6, math.Inf(1), true}, {0, math.Inf(1), true}} {
+			withheld := 0
 			for seed := range uint64(tables) {
-				if r := resultOf(t, a, bentLaw(a.Labels, heavy, 40_000, 200+seed), 1, seed); strings.Contains(r.WhyNull, "long rows") {
-					withheld[heavy]++
+				if r := resultOf(t, a, bentLaw(a.Labels, c.tail, c.counts, 40_000, 200+seed), 10, seed); strings.Contains(r.WhyNull, "long rows") {
+					withheld++
 				}
 			}
-		}
-		if withheld[true] < tables-1 || withheld[false] > 1 {
-			t.Errorf("%T: no intervals for %d of %d tables with a heavy tail of lengths, and for %d without", a.Loss, withheld[true], tables, withheld[false])
+			if c.given && withheld > tables/2 || !c.given && withheld < tables-1 {
+				t.Errorf("%T, %+v: no intervals for %d of %d tables", a.Loss, c, withheld, tables)
+			}
 		}
 	}
 }
 
-// bentLaw has a feature that counts up to 3 only, with a Pareto tail or a normal one.
-func bentLaw(labels, heavy bool, n int, seed uint64) Data {
+// bentLaw has a feature that counts up to a value only, with a Pareto tail or a normal one.
+func bentLaw(labels bool, tail, counts float64, n int, seed uint64) Data {
 	r := rand.New(rand.NewPCG(seed, 97))
 	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: [][]float64{make([]float64, n)}, Y: make([]float64, n)}
 	for i := range n {
 		v := 2 + r.NormFloat64()
-		if heavy {
-			v = math.Pow(1-r.Float64(), -1/1.8)
+		if tail > 0 {
+			v = math.Pow(1-r.Float64(), -1/tail)
 		}
 		x.X[0][i] = v
-		if x.Y[i] = min(v, 3) + r.NormFloat64(); labels {
+		if x.Y[i] = min(v, counts) + r.NormFloat64(); labels {
 			x.Y[i] = 0
-			if r.Float64() < sigmoid(min(v, 3)-2) {
+			if r.Float64() < sigmoid(min(v, counts)-2) {
 				x.Y[i] = 1
 			}
 		}
 	}
 	return x
+}
+
+// Where shells show that the model does not hold, and little is cut, intervals allow for a
+// bias, and its matrix says by how much: those of the tables without a tail are centred in the
+// same way and wider than their standard errors make them. Seeds are fixed.
+func TestNewtonsIntervalsAllowForBiasThatShellsShow(t *testing.T) {
+	for _, a := range []Regression{{Loss: loss.Logistic{}, Labels: true}, {Loss: loss.Huber{Delta: 1}}} {
+		allowed := 0
+		for seed := range uint64(10) {
+			r := resultOf(t, a, bentLaw(a.Labels, 0, 3, 200_000, 300+seed), 10, seed)
+			if r.Bias == nil {
+				continue
+			}
+			allowed++
+			for j, v := range r.StdErr {
+				bias := math.Sqrt(r.Bias.At(j, j))
+				if got, want := (r.High[j]-r.Low[j])/2, halfWidth(v, r.DF[j], bias); !(bias > 0) || math.Abs(got-want) > 1e-9*want {
+					t.Errorf("%T: a half width of %v with a bias of %v, want %v", a.Loss, got, bias, want)
+				}
+			}
+		}
+		if allowed < 8 {
+			t.Errorf("%T: %d of 10 tables that the model does not fit have intervals that allow for it", a.Loss, allowed)
+		}
+	}
 }
 
 // farFromScale has separable labels and a feature a thousandth of its scale.
@@ -146,7 +176,7 @@ func TestNewtonsCovariance(t *testing.T) {
 		if a.Labels {
 			x = labelLaw("skew", 30_000, 5, 1)
 		}
-		r := resultOf(t, a, x, 1, 1)
+		r := resultOf(t, a, x, 4, 1)
 		for j, v := range r.StdErr {
 			if math.Abs(v*v-r.Covariance.At(j, j)) > 1e-12*v*v {
 				t.Errorf("%v, by the covariance %v", v, math.Sqrt(r.Covariance.At(j, j)))
@@ -156,5 +186,57 @@ func TestNewtonsCovariance(t *testing.T) {
 		if len(r.StdErr) != 5 || !(w.values[0] > 0) || math.IsInf(w.values[0], 0) {
 			t.Errorf("%v", r)
 		}
+	}
+}
+
+// The shells of a row's score add up to it, each no wider than its part of the limit, and
+// keep the contract of the score together, for all rows and limits.
+func TestShellsAreTheScore(t *testing.T) {
+	widths := 0.0
+	for k := range scoreShells {
+		widths += shellWidth(k, scoreShells)
+	}
+	if widths != 1 || shellWidth(0, 1) != 1 {
+		t.Fatalf("shells are %v of the limit wide together", widths)
+	}
+	r, fullest := rand.New(rand.NewPCG(8, 8)), 0.0
+	for k := range 6000 {
+		labels := k%2 == 0
+		x, _ := neighbours(r, Shape{N: 1, D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}, labels)
+		var c curve = huberCurve{delta: math.Exp(r.NormFloat64()), cut: 1}
+		if labels {
+			c, x.Y[0] = logisticCurve{}, float64(r.IntN(2))
+		}
+		p, w := make([][]float64, x.D), make([]float64, x.D)
+		for j := range p {
+			for range j + 1 {
+				p[j] = append(p[j], r.NormFloat64())
+			}
+			w[j] = r.NormFloat64()
+		}
+		limit := math.Exp(3 * r.NormFloat64())
+		rows := recorded(c, x, p, w, limit, math.Exp(3*r.NormFloat64()))
+		if !(rows.length[0] > 1e-100 && rows.length[0] < 1e150) {
+			continue // says nothing, or its square is out of range: the mechanism has the last word
+		}
+		rows.addScore(mech.NewSum(mech.Contract{Norm: mech.L2, Bound: 1, N: 1, D: x.D * scoreShells}), limit, scoreShells)
+		squares := 0.0
+		for j := range x.D {
+			sum, want := 0.0, rows.weight[0]*rows.score[0]*rows.z[j][0]
+			for k := range scoreShells {
+				v := rows.products[k*x.D+j][0]
+				squares += v * v
+				sum += v * limit * math.Sqrt(shellWidth(k, scoreShells))
+			}
+			if math.Abs(sum-want) > 1e-9*limit {
+				t.Fatalf("shells add up to %v, the score is %v", sum, want)
+			}
+		}
+		if fullest = max(fullest, squares); squares > 1+1e-9 {
+			t.Fatalf("the shells of a row have squares of %v", squares)
+		}
+	}
+	if fullest < 0.99 {
+		t.Errorf("no row has shells beyond %v of their contract", fullest)
 	}
 }

@@ -2,6 +2,7 @@ package dpsco
 
 import (
 	"math"
+	"slices"
 
 	"dpsidecar/internal/mech"
 )
@@ -10,17 +11,19 @@ import (
 // of one row and of numbers that are public or were released.
 type newtonRows struct {
 	*rowBlock
-	score  []float64 // minus the derivative of the loss
-	most   []float64 // bounds its size
-	tail   []float64 // times the length, how far out limits belong
-	model  []float64 // curvature of the loss, or what is expected of it
-	robust []float64 // curvature that serves far from the minimum as well
-	weight []float64 // of the row in score and curvature
+	score    []float64   // minus the derivative of the loss
+	most     []float64   // bounds its size
+	tail     []float64   // times the length, how far out limits belong
+	model    []float64   // curvature of the loss, or what is expected of it
+	robust   []float64   // curvature that serves far from the minimum as well
+	weight   []float64   // of the row in score and curvature
+	products [][]float64 // scratch: scores times rows, shell by shell
+	ones     []float64
 }
 
 func newNewtonRows() *newtonRows {
 	c := columns(6, blockRows)
-	return &newtonRows{score: c[0], most: c[1], tail: c[2], model: c[3], robust: c[4], weight: c[5]}
+	return &newtonRows{score: c[0], most: c[1], tail: c[2], model: c[3], robust: c[4], weight: c[5], ones: slices.Repeat([]float64{1}, blockRows)}
 }
 
 // weigh brings scores within limit and curvatures within bound, both by one weight:
@@ -40,16 +43,24 @@ func (r *newtonRows) addFirst(m *mech.Moments, c curve, bound float64) {
 	r.addPilot(m, bound, c.firstCut(), r.weight[:r.n])
 }
 
-// addScore adds scores times rows in units of limit: mech.Sum shortens them to 1.
-func (r *newtonRows) addScore(s *mech.Sum, limit float64) {
-	v, x := r.v[:r.n], make([][]float64, len(r.z))
-	for i := range v {
-		v[i] = r.weight[i] * r.score[i] / limit
+// addScore adds scores times rows, in shells: mech.Sum shortens all shells of a row
+// together to 1.
+func (r *newtonRows) addScore(s *mech.Sum, limit float64, shells int) {
+	d := len(r.z)
+	if r.products == nil {
+		r.products = columns(d*scoreShells, blockRows)
 	}
-	for j, z := range r.z {
-		x[j] = z[:r.n]
+	x, v, ones := make([][]float64, d*shells), r.v[:r.n], r.ones[:r.n]
+	for k := range shells {
+		r.inShell(v, k, shells, limit)
+		for j, z := range r.z {
+			x[k*d+j] = r.products[k*d+j][:r.n]
+			for i, c := range v {
+				x[k*d+j][i] = c * z[i]
+			}
+		}
 	}
-	s.AddRows(mech.Rows{X: x}, v)
+	s.AddRows(mech.Rows{X: x}, ones)
 }
 
 // addMeat adds what a row gave to the score.
@@ -59,7 +70,7 @@ func (r *newtonRows) addMeat(m *mech.Moments, limit float64) {
 		v[i] = r.weight[i] * r.score[i] / limit
 	}
 	r.scaled()
-	m.AddRows(mech.Rows{X: r.rowsOf(len(r.z))}, r.n)
+	m.AddRows(mech.Rows{X: r.rowsOf(r.joint, len(r.z))}, r.n)
 }
 
 // addCurvature adds rows times the root of a curvature and of their weights, shortened to
@@ -71,5 +82,5 @@ func (r *newtonRows) addCurvature(m *mech.Moments, curvature []float64, bound fl
 		v[i] = root / bound * min(math.Sqrt(r.weight[i]), bound/(root*r.length[i]))
 	}
 	r.scaled()
-	m.AddRows(mech.Rows{X: r.rowsOf(len(r.z))}, r.n)
+	m.AddRows(mech.Rows{X: r.rowsOf(r.joint, len(r.z))}, r.n)
 }

@@ -247,7 +247,11 @@ func TestReplaysDifferByWhatNoiseHides(t *testing.T) {
 			s := Shape{N: 23, D: 2 + k%2, Intercept: k%3 == 0}
 			var request Algorithm = a
 			if k%2 == 0 && !a.Labels { // as jobs run it
-				request = Scaled{Algorithm: a, X: []float64{0.1, 3, 1e-3}[:s.Columns()], Y: 7}
+				scaled := Scaled{Algorithm: a, X: []float64{0.1, 3, 1e-3}[:s.Columns()], Y: 7}
+				if s.Intercept {
+					scaled.CentreX, scaled.CentreY = []float64{0.5, -2, 1e-3}[:s.Columns()], 3
+				}
+				request = scaled
 			}
 			plan := func() *Plan {
 				p, err := request.Plan(s, generous, privacy.Concentrated{})

@@ -19,18 +19,31 @@ import (
 // shrunk, and is wider than StdErr and DF alone make it where there may be a bias.
 // Covariance is that of the middles of the intervals, with the squares of StdErr on its
 // diagonal. The bias of a sum of middles with weights c is at most sqrt(c' Bias c); nil
-// for none. Noise is the standard deviation that noise alone gives each coefficient, as
-// far as the releases tell; nil where they do not.
+// for none. NoiseCovariance is what noise alone gives the coefficients, as far as the
+// releases tell; nil where they do not.
 type Result struct {
 	Coefficients []float64
 	Metrics      []Metric // of a Score, which releases nothing else
-	Noise        []float64
 	StdErr, DF   []float64
 	Low, High    []float64
 	Covariance   *mat.SymDense
 	Bias         *mat.SymDense
 	WhyNull      string
 	Groups       []Group // of a fit by groups, which has no coefficients of its own
+
+	NoiseCovariance *mat.SymDense
+}
+
+// Noise is the standard deviation that noise alone gives each coefficient; nil where the
+// releases do not tell.
+func (r Result) Noise() (deviations []float64) {
+	if r.NoiseCovariance == nil {
+		return nil
+	}
+	for j := range r.NoiseCovariance.SymmetricDim() {
+		deviations = append(deviations, math.Sqrt(r.NoiseCovariance.At(j, j)))
+	}
+	return deviations
 }
 
 // each calls f with the result or, of a fit by groups, with that of each of them.
@@ -70,7 +83,7 @@ func estimates(fit func(ctx context.Context, x Data, src *mech.Source) ([]float6
 
 // withhold takes back what is known of the errors.
 func (r *Result) withhold(why string) {
-	*r = Result{Coefficients: r.Coefficients, Noise: r.Noise, WhyNull: why}
+	*r = Result{Coefficients: r.Coefficients, NoiseCovariance: r.NoiseCovariance, WhyNull: why}
 }
 
 // edge is the share of a radius from which on coefficients count as cut by it: the mean of

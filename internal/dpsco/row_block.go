@@ -36,11 +36,17 @@ type rowBlock struct {
 	length []float64   // of z; NaN in a row that says nothing
 	v      []float64   // scratch: one number a row
 	joint  [][]float64 // scratch: rows and one number more
+	rest   [][]float64 // scratch: as much again
+	ones   []float64
 }
 
 func newRowBlock(d int) *rowBlock {
-	one := columns(3, blockRows)
-	return &rowBlock{z: columns(d, blockRows), e: one[0], length: one[1], v: one[2], joint: columns(d+1, blockRows)}
+	one := columns(4, blockRows)
+	r := &rowBlock{z: columns(d, blockRows), e: one[0], length: one[1], v: one[2], ones: one[3], joint: columns(d+1, blockRows), rest: columns(d+1, blockRows)}
+	for i := range r.ones {
+		r.ones[i] = 1
+	}
+	return r
 }
 
 // load writes a block. A row with a number that is not finite, or too large to be
@@ -95,11 +101,11 @@ func (r *rowBlock) scaled() {
 	}
 }
 
-// rowsOf returns the first d columns of joint.
-func (r *rowBlock) rowsOf(d int) [][]float64 {
+// rowsOf returns the first d of scratch columns.
+func (r *rowBlock) rowsOf(columns [][]float64, d int) [][]float64 {
 	x := make([][]float64, d)
 	for j := range x {
-		x[j] = r.joint[j][:r.n]
+		x[j] = columns[j][:r.n]
 	}
 	return x
 }

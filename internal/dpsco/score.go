@@ -26,7 +26,8 @@ type Score struct {
 	Coefficients       []float64 // in the table's units, (intercept) first; those of one group after those of another
 	Labels             bool      // the target is one of two labels
 	Negative, Positive float64   // the labels
-	Scale              float64   // a typical magnitude of the target, from public knowledge; 1 where that is zero
+	Scale              float64   // a typical magnitude of the target's distance from Centre, from public knowledge; 1 where that is zero
+	Centre             float64   // of the target, from public knowledge
 }
 
 // What the releases of a Score get of the budget, of zCDP or of epsilon. They add up to
@@ -100,8 +101,8 @@ func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) e
 	switch {
 	case len(a.Coefficients) != s.D*max(1, s.Levels) || slices.ContainsFunc(a.Coefficients, unusable):
 		return fmt.Errorf("%w: %d coefficients for %d terms, or one that is no number", ErrParameter, len(a.Coefficients), s.D*max(1, s.Levels))
-	case !(a.Scale > 0) || unusable(a.Scale):
-		return fmt.Errorf("%w: scale %v", ErrParameter, a.Scale)
+	case !(a.Scale > 0) || unusable(a.Scale) || unusable(a.Centre):
+		return fmt.Errorf("%w: scale %v, centre %v", ErrParameter, a.Scale, a.Centre)
 	case !(b.Delta >= 0 && b.Delta < 1):
 		return fmt.Errorf("%w: delta is %v; it must be at least 0 and below 1", ErrParameter, b.Delta)
 	case b.Delta > 0 && accountant == privacy.PureSum{}:
@@ -221,6 +222,9 @@ func (g *scoring) parameters() map[string]any {
 		p["positive_label"], p["negative_label"] = g.Positive, g.Negative
 	} else {
 		p["target_scale"] = g.Scale
+		if g.Centre != 0 {
+			p["target_center"] = g.Centre
+		}
 	}
 	return p
 }

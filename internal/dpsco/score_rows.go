@@ -7,7 +7,7 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// scoredRows is what a Score reads of every row: a residual and a target, or the margin
+// scoredRows is what a Score reads of every row: a residual and the target less its centre, or the margin
 // of a label and the label. Both are NaN in a row that says nothing.
 type scoredRows struct{ Data }
 
@@ -46,8 +46,9 @@ func (g *scoring) predictRows(residuals []float64, x Data, coefficients []float6
 					e[i] *= 2*y - 1
 				} else {
 					e[i] = y - e[i]
+					b.Y[i] -= g.Centre
 				}
-				if !(math.Abs(e[i]) <= math.MaxFloat64 && math.Abs(y) <= math.MaxFloat64) {
+				if !(math.Abs(e[i]) <= math.MaxFloat64 && math.Abs(b.Y[i]) <= math.MaxFloat64) {
 					e[i], b.Y[i] = math.NaN(), math.NaN()
 				}
 			}

@@ -18,6 +18,7 @@ import (
 func scores() map[string]Score {
 	return map[string]Score{
 		"regression": {Coefficients: []float64{0.3, 0.9}, Scale: 2},
+		"centred":    {Coefficients: []float64{0.3, 0.9}, Scale: 2, Centre: 2.5},
 		"labels":     {Coefficients: []float64{-0.2, 1.4}, Labels: true},
 	}
 }

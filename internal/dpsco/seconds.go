@@ -70,7 +70,7 @@ func (f staged) seconds() float64 {
 // fast beside what is done once a column, of the noise, and of the proximal points of a penalty.
 func (a JointMoments) seconds(s Shape) float64 {
 	d, products := float64(s.D), float64(s.D+8)*float64(s.D+8)*float64(max(1, s.Levels))
-	seconds := 1e-9*float64(pilotPasses+a.Steps)*float64(s.N)*(20+7*d+0.05*d*d) + 4e-6*products + 3e-4
+	seconds := 1e-9*float64(pilotPasses+1)*float64(s.N)*(20+7*d+0.05*d*d) + 4e-6*products + 3e-4
 	if _, ball := a.Psi.(prox.L2Ball); !ball {
 		seconds += 4e-5*products + 1e-2
 	}

@@ -14,13 +14,25 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-const coverageNote = `95 %% intervals of default methods: the share that covers the coefficient of the population, over %d draws, each of a fresh sample. A law's population has
+const coverageNote = `95 %% intervals of default methods: the share that covers the coefficient of the population, over %d draws, each of a fresh sample, and half as many of more than %d rows. A law's population has
 the coefficients that its targets are made of; a table is a population of which as many rows are drawn, with replacement, as it has. NULL: the share of draws
-without intervals, and the reason met most often. Width: the median half width over 1.96 standard deviations of the middle, for the slopes: 1 would be exact.
+without intervals, and the reason met most often. A share p of k draws has a standard error of sqrt(p (1 - p) / k) for one coefficient. Width: the median half width over 1.96 standard deviations of the middle, for the slopes: 1 would be exact.
 `
 
 // coverDraws is how many samples are drawn for each draw that is asked for.
 const coverDraws = 10
+
+// manyRows is the size of the largest tables of laws; tables beyond largeRows are drawn half as
+// often.
+const manyRows = 1_000_000
+
+// coverDraws is how many samples of so many rows are drawn.
+func (c Config) coverDraws(rows int) int {
+	if rows > largeRows {
+		return coverDraws * c.draws() / 2
+	}
+	return coverDraws * c.draws()
+}
 
 // cover is one cell of the coverage table.
 type cover struct {
@@ -28,12 +40,13 @@ type cover struct {
 	slopes     int
 	rows       int
 	epsilon    float64
+	draws      int
 	population func(r *rand.Rand) (t *Table, truth []float64, err error)
 }
 
 func (c Config) coverage() Figure {
 	return Figure{Name: "coverage", Title: "Do 95 % intervals cover?", Study: func(ctx context.Context, c Config, w io.Writer, did func(string)) error {
-		fmt.Fprintf(w, "\n"+coverageNote+"\n| model | population | rows | d | eps | slopes | worst slope | intercept | width | NULL | why |\n|---|---|---|---|---|---|---|---|---|---|---|\n", coverDraws*c.draws())
+		fmt.Fprintf(w, "\n"+coverageNote+"\n| model | population | rows | d | eps | slopes | worst slope | intercept | width | NULL | why |\n|---|---|---|---|---|---|---|---|---|---|---|\n", coverDraws*c.draws(), largeRows)
 		for _, model := range []string{"linear", "logistic", "huber"} {
 			cells, err := c.covers(model)
 			if err != nil {
@@ -60,7 +73,7 @@ func (c Config) coverage() Figure {
 // covers lists the cells of a model.
 func (c Config) covers(model string) (cells []cover, err error) {
 	add := func(l law, rows, slopes int, epsilon float64) {
-		cells = append(cells, cover{l.name, slopes, rows, epsilon, func(r *rand.Rand) (*Table, []float64, error) {
+		cells = append(cells, cover{l.name, slopes, rows, epsilon, c.coverDraws(rows), func(r *rand.Rand) (*Table, []float64, error) {
 			return l.draw(rows, slopes, model, r.Uint64()), l.coefficients(slopes), nil
 		}})
 	}
@@ -71,6 +84,9 @@ func (c Config) covers(model string) (cells []cover, err error) {
 	}
 	for _, d := range []int{2, 10, 20} {
 		add(laws[0], c.n(5*studyRows, 25*studyRows), d, 1)
+	}
+	for _, l := range laws[:2] {
+		add(l, c.n(manyRows, manyRows), lawSlopes, 1)
 	}
 	if c.Data == "" {
 		return cells, nil
@@ -85,7 +101,7 @@ func (c Config) covers(model string) (cells []cover, err error) {
 		}
 		p := pose(t, model)
 		for _, epsilon := range []float64{1, 10} {
-			cells = append(cells, cover{s.name, p.D - 1, p.N, epsilon, func(r *rand.Rand) (*Table, []float64, error) {
+			cells = append(cells, cover{s.name, p.D - 1, p.N, epsilon, c.coverDraws(p.N), func(r *rand.Rand) (*Table, []float64, error) {
 				rows := make([]int, p.N)
 				for i := range rows {
 					rows[i] = r.IntN(p.N)
@@ -99,7 +115,7 @@ func (c Config) covers(model string) (cells []cover, err error) {
 
 // cover draws samples and counts.
 func (c Config) cover(ctx context.Context, model string, cell cover, did func(string)) (string, error) {
-	draws, d := coverDraws*c.draws(), cell.slopes+1
+	draws, d := cell.draws, cell.slopes+1
 	covered, middles, halves := make([]float64, d), make([][]float64, d), make([][]float64, d)
 	reasons, given := map[string]int{}, 0
 	for draw := 0; draw < draws; draw++ {

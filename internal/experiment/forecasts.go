@@ -147,11 +147,12 @@ func (p *posed) told(ctx context.Context, b privacy.Budget) ([]float64, error) {
 		return nil, err
 	}
 	r, err := p.request(ctx, before, nil)
-	if err != nil || r.Noise == nil || former.Method != now.Method || former.Parameters["whitening"] != now.Parameters["whitening"] {
+	told := r.Noise()
+	if err != nil || told == nil || former.Method != now.Method || former.Parameters["whitening"] != now.Parameters["whitening"] {
 		return nil, err
 	}
-	for j := range r.Noise {
-		r.Noise[j] *= now.Parameters["noise_multiplier"].(float64) / former.Parameters["noise_multiplier"].(float64)
+	for j := range told {
+		told[j] *= now.Parameters["noise_multiplier"].(float64) / former.Parameters["noise_multiplier"].(float64)
 	}
-	return r.Noise, nil
+	return told, nil
 }

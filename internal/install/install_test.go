@@ -3,12 +3,14 @@ package install
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"dpsidecar/internal/localpg"
+	"dpsidecar/sql"
 )
 
 func cluster(t *testing.T) *localpg.Cluster {
@@ -232,10 +234,8 @@ func TestMigrateUpDownUp(t *testing.T) {
 	admin := parse(t, c.SuperuserURL(db))
 	config := Config{Admin: admin, SidecarPassword: "side"}
 	install(t, config)
-	for want := Latest() - 1; want >= 0; want-- {
-		if want < firstVersion() {
-			want = 0
-		}
+	versions := append([]int{0}, sql.Versions()...)
+	for _, want := range slices.Backward(versions[:len(versions)-1]) {
 		got, err := Down(t.Context(), admin)
 		if err != nil || got != want {
 			t.Fatalf("down to %d: got %d, %v", want, got, err)

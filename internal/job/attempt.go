@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"dpsidecar/internal/arrowio"
-	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
@@ -35,8 +34,8 @@ type claim struct {
 		Name     string
 		Schema   string
 		Relation string
-		Scales   map[string]float64
-		RowCount *int64 `json:"row_count"` // as published last
+		Scales   map[string]unit // those of the request
+		RowCount *int64          `json:"row_count"` // as published last
 
 		Accounting string   // pure, zcdp or rdp
 		Order      *float64 // of Renyi divergence, under rdp
@@ -62,8 +61,7 @@ func (c *claim) owner() ledger.Owner { return ledger.Owner{Job: c.ID, Token: c.T
 func (c *claim) relation() pgx.Identifier {
 	return pgx.Identifier{c.Dataset.Schema, c.Dataset.Relation}
 }
-func (c *claim) reading() bool               { return c.State == "reading" }
-func (c *claim) scale(column string) float64 { return scaleOf(c.Dataset.Scales, column) }
+func (c *claim) reading() bool { return c.State == "reading" }
 
 // columns are those that are read: the target, the features and what makes the groups.
 func (c *claim) columns() []string {
@@ -89,14 +87,6 @@ func (c *claim) groups() []string { return c.Request.Categories[c.by()] }
 // pull is what is read, of as many rows.
 func (c *claim) pull(rows int64) arrowio.Request {
 	return arrowio.Request{Relation: c.relation(), Columns: c.columns(), Levels: c.Request.Categories, Rows: rows}
-}
-
-// scaleOf returns a column's registered scale, 1 where there is none.
-func scaleOf(scales map[string]float64, column string) float64 {
-	if v, ok := scales[column]; ok {
-		return v
-	}
-	return 1
 }
 
 // terms are those of a fit.
@@ -137,22 +127,6 @@ func (c *claim) sources() int {
 	return len(c.Request.Features)
 }
 
-// algorithm is what was asked for, in the data set's scales.
-func (c *claim) algorithm() (dpsco.Scaled, error) {
-	algorithm, err := dpsco.Recipe(c.Model, c.options(), c.slopes())
-	scaled := dpsco.Scaled{Algorithm: algorithm, Y: c.scale(c.Request.Target), Sources: c.sources()}
-	if catalogue.Classifies(c.Model) {
-		scaled.Y = 1
-	}
-	for _, f := range c.Request.Features {
-		for range c.slopesOf(f) {
-			scaled.X = append(scaled.X, c.scale(f)) // 1 for a category: none is registered
-		}
-	}
-	scaled.Unknown = !c.anyScale()
-	return scaled, err
-}
-
 // options are those of the request with levels in the place of the categories that they
 // name: groups have terms, and labels positions.
 func (c *claim) options() map[string]any {
@@ -187,11 +161,6 @@ func (c *claim) expandGroups(groups []any) (expanded []any) {
 		expanded = append(expanded, terms)
 	}
 	return expanded
-}
-
-// anyScale reports whether a scale is registered for any column of the request.
-func (c *claim) anyScale() bool {
-	return slices.ContainsFunc(c.columns(), func(column string) bool { _, ok := c.Dataset.Scales[column]; return ok })
 }
 
 func (c *claim) shape(n int64) dpsco.Shape {

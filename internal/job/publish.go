@@ -168,8 +168,8 @@ func knownErrors(r dpsco.Result) errorColumns {
 	} else {
 		e = errorColumns{WhyNull: "the noise has left no finite interval"}
 	}
-	if !slices.ContainsFunc(r.Noise, isNotFinite) {
-		e.Noise = r.Noise
+	if noise := r.Noise(); !slices.ContainsFunc(noise, isNotFinite) {
+		e.Noise = noise
 	}
 	return e
 }

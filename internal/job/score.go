@@ -30,7 +30,8 @@ func (s *Sidecar) planScore(c *claim, n int64) (*dpsco.Plan, error) {
 		Negative: c.label(c.Scored.Parameters.Negative), Positive: c.label(c.Scored.Parameters.Positive),
 	}
 	if !score.Labels {
-		score.Scale = c.scale(c.Request.Target)
+		target := c.unit(c.Request.Target)
+		score.Scale, score.Centre = target.Scale, target.Center
 	}
 	plan, err := score.Plan(c.shape(n), c.budget(), s.accountant(c))
 	if err == nil {

@@ -11,6 +11,49 @@ LANGUAGE sql IMMUTABLE AS $$
                    / (sqrt(p_eps - ln(p_delta)) - sqrt(-ln(p_delta))) END  -- the root of a rho that is worth eps
 $$;
 
+-- A column that is named like a year of the calendar.
+CREATE OR REPLACE FUNCTION dp_int.named_like_year(p_column name) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$ SELECT p_column ~* '(^|_)(year|yob)(_|$)|year$' AND p_column !~* 'per_?year' $$;
+
+-- Columns whose scale looks forgotten, by what the schema says of them: amounts of unknown
+-- size, and values that lie far from zero, which need a centre.
+CREATE OR REPLACE FUNCTION dp_int.scale_doubts(p_relid oid, p_columns name[], p_scales jsonb, p_intercept boolean DEFAULT true) RETURNS SETOF text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  unscaled text;
+  remote text;
+  uncentred text;
+BEGIN
+  SELECT string_agg(quote_ident(c.name), ', ' ORDER BY c.n) FILTER (WHERE NOT p_scales ? c.name::text AND (c.large OR c.far)),
+         string_agg(quote_ident(c.name), ', ' ORDER BY c.n) FILTER (WHERE p_intercept AND c.far AND dp_int.center(p_scales -> c.name::text) = 0),
+         string_agg(quote_ident(c.name), ', ' ORDER BY c.n) FILTER (WHERE NOT p_intercept AND dp_int.center(p_scales -> c.name::text) <> 0)
+    INTO unscaled, remote, uncentred
+    FROM (SELECT u.name, u.n, t.category = 'D' OR dp_int.named_like_year(u.name) AND t.category = 'N' AS far, t.oid IN ('bigint'::regtype, 'numeric'::regtype) AS large
+            FROM unnest(p_columns) WITH ORDINALITY AS u(name, n)
+            JOIN pg_catalog.pg_attribute a ON a.attrelid = p_relid AND a.attname = u.name AND a.attnum > 0 AND NOT a.attisdropped
+            JOIN LATERAL (SELECT b.oid, b.typcategory AS category FROM pg_catalog.pg_type b WHERE b.oid = dp_int.domain_base(a.atttypid)) AS t ON true) AS c;
+  IF unscaled IS NOT NULL AND p_scales ?| p_columns::text[] THEN  -- else all are missing, which is said as such
+    RETURN NEXT format('no scale is registered for %s: was it forgotten? Then it is 1', unscaled);
+  END IF;
+  IF remote IS NOT NULL THEN
+    RETURN NEXT format('%s may lie far from zero, and has no center: without one its coefficient may be all noise. A steward registers one, from public knowledge, such as {"center": 2015, "scale": 10} for a year; dates and timestamps count in seconds since 1970', remote);
+  END IF;
+  IF uncentred IS NOT NULL THEN
+    RETURN NEXT format('without an intercept the center of %s cannot be taken out: center and scale together are its scale', uncentred);
+  END IF;
+END $$;
+
+-- Tells a steward who registers scales what looks forgotten.
+CREATE OR REPLACE FUNCTION dp_int.notice_scales(p_relid oid, p_columns name[], p_scales jsonb, p_labels jsonb) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  doubt text;
+BEGIN
+  FOR doubt IN SELECT * FROM dp_int.scale_doubts(p_relid, ARRAY(SELECT c FROM unnest(p_columns) AS c WHERE NOT p_labels ? c::text), p_scales) LOOP
+    RAISE NOTICE 'dpsidecar: %', doubt USING HINT = 'dp_set_scales changes scales and centers; grants and releases stay.';
+  END LOOP;
+END $$;
+
 -- p_rows: the number of rows where none is published yet.
 CREATE OR REPLACE FUNCTION dp_int.doubts(p_dataset bigint, p_body jsonb, p_rows bigint DEFAULT NULL) RETURNS SETOF text
 LANGUAGE plpgsql STABLE AS $$
@@ -23,18 +66,22 @@ DECLARE
   delta CONSTANT float8 := p_body ->> 'delta';
   categories CONSTANT jsonb := coalesce(p_body -> 'categories', '{}');
   coefficients CONSTANT int := dp_int.slopes(p_body -> 'features', categories) + (p_body ->> 'intercept')::boolean::int;
-  numbers CONSTANT text[] := ARRAY(SELECT c FROM (SELECT target UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c) WHERE NOT categories ? c);
+  columns CONSTANT name[] := ARRAY(SELECT c FROM (SELECT target WHERE NOT (SELECT m.labels FROM dp_int.model m WHERE m.name = asked)
+                                                  UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c) WHERE NOT categories ? c);
   groups CONSTANT int := coalesce(jsonb_array_length(categories -> (options ->> 'by')), 1);  -- fits of their own
   scaled boolean;  -- is a scale registered for any of its columns that are numbers?
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   d.row_count := coalesce(d.row_count, p_rows);
-  scaled := d.scales ?| numbers OR numbers = '{}';
+  scaled := d.scales ?| columns::text[] OR columns = '{}';
   IF NOT scaled THEN
     RETURN NEXT 'no scale is registered: were they forgotten? A steward registers typical magnitudes, from public knowledge';
     IF options ->> 'method' = 'exponential_mechanism' THEN
       RETURN NEXT 'without scales the exact sampler may not end within the time that a job may take, and the budget would be spent all the same';
     END IF;
+  END IF;
+  IF asked <> 'score' THEN
+    RETURN QUERY SELECT * FROM dp_int.scale_doubts(d.relid, columns, d.scales, (p_body ->> 'intercept')::boolean);
   END IF;
   IF asked <> 'score' AND d.row_count < groups * dp_int.least_rows(asked, coefficients, eps, delta) THEN
     RETURN NEXT format('too few rows for %s coefficients%s at eps %s: noise beyond a tenth of %s is to be expected, and beyond that where flags are rare or features go together; ask for more eps or fewer features',
@@ -54,7 +101,7 @@ LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF p_scales = '{}' THEN
     RAISE NOTICE 'dpsidecar: data set "%" is registered without scales: every column counts as if its values were about as large as 1', p_dataset
-      USING HINT = 'Where columns are larger or smaller, most fits are cut short or drown in noise, and dp_explain cannot say by how much. Give typical magnitudes from public knowledge, never read from the rows, for instance scales => ''{"cost": 5000, "age": 50}''; flags and what is of size 1 need none. Until something is asked, dp_unregister and dp_register again cost nothing.';
+      USING HINT = 'Where columns are larger or smaller, most fits are cut short or drown in noise, and dp_explain cannot say by how much. Give typical magnitudes from public knowledge, never read from the rows, for instance scales => ''{"cost": 5000, "age": 50}''; flags and what is of size 1 need none. dp_set_scales sets them, now or later.';
   END IF;
 END $$;
 

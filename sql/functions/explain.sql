@@ -33,7 +33,7 @@ BEGIN
   PERFORM pg_notify('dp_jobs', 'inquiry');
 END $$;
 
--- The release of the same coefficients of the same model that tells what noise did to them, at
+-- The release of the same coefficients of the same model under the same scales that tells what noise did to them, at
 -- the budget nearest to the request's, the latest of several; NULL where there is none. Releases
 -- are public to all who may ask about their data set.
 CREATE OR REPLACE FUNCTION dp_int.former(p_dataset bigint, p_request jsonb) RETURNS jsonb
@@ -47,6 +47,7 @@ LANGUAGE sql STABLE AS $$
      AND (j.request -> 'target') = (p_request -> 'target') AND (j.request -> 'intercept') = (p_request -> 'intercept')
      AND (j.request -> 'features') @> (p_request -> 'features') AND (j.request -> 'features') <@ (p_request -> 'features')
      AND (j.request -> 'categories') IS NOT DISTINCT FROM (p_request -> 'categories') AND NOT j.request -> 'options' ? 'by' AND NOT p_request -> 'options' ? 'by'
+     AND dp_int.request_scales(p_dataset, j.request) = dp_int.request_scales(p_dataset, p_request)
    GROUP BY r.id
   HAVING bool_and(c.noise > 0)
    ORDER BY abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
@@ -66,7 +67,7 @@ BEGIN
                 ORDER BY asked_at FOR UPDATE SKIP LOCKED LIMIT 1)
   RETURNING * INTO q;
   RETURN CASE WHEN FOUND THEN
-    jsonb_build_object('id', q.id, 'model', q.request ->> 'model', 'request', q.request, 'dataset', dp_int.facts(q.dataset),
+    jsonb_build_object('id', q.id, 'model', q.request ->> 'model', 'request', q.request, 'dataset', dp_int.facts(q.dataset, q.request),
                        'former', dp_int.former(q.dataset, q.request), 'scored', dp_int.scored(q.request)) END;
 END $$;
 
@@ -290,6 +291,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (8, 'dp_admin', 'dp_verify', 'recomputes the ledger and reports what does not fit', 'SELECT * FROM dp_verify()'),
       (9, 'dp_admin', 'dp.ledger', 'every charge, refund and change of a budget', 'SELECT * FROM dp.ledger'),
       (10, 'dp_admin', 'dp_set_queue_limit', 'how many jobs of one caller may be queued', 'SELECT dp_set_queue_limit(1000)'),
+      (11, 'dp_admin', 'dp_set_scales', 'changes the typical magnitudes of columns, and their centers; grants and releases stay', 'SELECT dp_set_scales(d.dataset, d.scales) FROM dp.datasets d WHERE d.dataset = ''%s'''),
       (0, NULL, 'dp_explain', 'what a request would do, cost and leave; spends nothing', 'SELECT * FROM dp_explain(''l1'', ''%s'', 1.0)'),
       (12, 'dp_analyst', 'dp_l1_regress', 'median regression, for heavy tails', 'SELECT * FROM dp_l1_regress(''%s'', 1.0)'),
       (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and fourteen methods', '%L'),

@@ -76,10 +76,11 @@ BEGIN
   END LOOP;
 END $$;
 
--- The public facts about a data set from which sidecars plan jobs and explanations.
-CREATE OR REPLACE FUNCTION dp_int.facts(p_dataset bigint) RETURNS jsonb
+-- The public facts about a data set from which sidecars plan jobs and explanations. The
+-- scales are those of the request: a job that was charged is tried again under its own.
+CREATE OR REPLACE FUNCTION dp_int.facts(p_dataset bigint, p_request jsonb) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
-  SELECT jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', d.scales,
+  SELECT jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', dp_int.request_scales(d.id, p_request),
                             'row_count', d.row_count, 'accounting', a.accounting, 'order', a.renyi_order)
     FROM dp_int.dataset d JOIN dp_int.account a ON a.id = d.account
    WHERE d.id = p_dataset
@@ -293,7 +294,7 @@ BEGIN
     RETURNING * INTO j;
     RETURN jsonb_build_object(
       'id', j.id, 'token', j.token, 'state', j.state, 'attempt', j.attempt, 'caller', j.caller, 'model', j.model, 'request', j.request,
-      'scored', dp_int.scored(j.request), 'dataset', dp_int.facts(j.dataset), 'row_count', j.row_count, 'event', (SELECT event FROM dp_int.ledger WHERE id = j.charge));
+      'scored', dp_int.scored(j.request), 'dataset', dp_int.facts(j.dataset, j.request), 'row_count', j.row_count, 'event', (SELECT event FROM dp_int.ledger WHERE id = j.charge));
   END LOOP;
   PERFORM pg_notify('dp_jobs', 'queued');
   RETURN NULL;
@@ -376,6 +377,7 @@ BEGIN
   IF p_accounting IS NOT NULL AND (p_accounting, p_order) IS DISTINCT FROM (a.accounting, a.renyi_order) THEN
     RAISE EXCEPTION 'the accounting of job % has changed since it was claimed', p_job USING ERRCODE = '40001';
   END IF;
+  PERFORM dp_int.refuse_former_scales(j);
   UPDATE dp_int.job SET state = 'charged', charge = charge_id, row_count = p_row_count, plan = p_plan WHERE id = p_job;
   RETURN true;
 END $$;

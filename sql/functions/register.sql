@@ -265,7 +265,6 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
   c name;
   kind oid;
-  s record;
 BEGIN
   IF p_target IS NULL OR p_features IS NULL OR cardinality(p_features) = 0 OR array_ndims(p_features) <> 1 OR array_position(p_features, NULL) IS NOT NULL THEN
     RAISE EXCEPTION 'a data set needs a target and at least one feature'
@@ -291,21 +290,7 @@ BEGIN
   IF (SELECT count(*) <> count(DISTINCT f) FROM unnest(p_target || p_features) AS f) THEN
     RAISE EXCEPTION 'a column stands twice among target and features' USING ERRCODE = '22023', HINT = 'Name every column once.';
   END IF;
-  IF jsonb_typeof(p_scales) IS DISTINCT FROM 'object' THEN
-    RAISE EXCEPTION 'scales must be a JSON object' USING ERRCODE = '22023', HINT = 'For instance {"amount": 1000, "age": 40}.';
-  END IF;
-  FOR s IN SELECT key, value FROM jsonb_each(p_scales) LOOP
-    IF NOT s.key = ANY ((p_target || p_features)::text[]) THEN
-      RAISE EXCEPTION 'scale for "%", which is neither target nor feature', s.key USING ERRCODE = '42703', HINT = 'Scales are named by registered columns.';
-    END IF;
-    IF p_categories ? s.key THEN
-      RAISE EXCEPTION 'scale for "%", which is a category', s.key USING ERRCODE = '22023', HINT = 'Its levels are 0 or 1 each: leave the scale out.';
-    END IF;
-    IF jsonb_typeof(s.value) <> 'number' OR NOT ((s.value)::numeric BETWEEN 1e-100 AND 1e100) THEN
-      RAISE EXCEPTION 'scale of "%" must be a positive number, not %', s.key, s.value
-        USING ERRCODE = '22023', HINT = 'A scale is a typical magnitude of the column, from public knowledge.';
-    END IF;
-  END LOOP;
+  PERFORM dp_int.check_scales(p_target || p_features, p_scales, p_categories);
 END $$;
 
 -- The type that a domain, perhaps over other domains, is made from.
@@ -678,6 +663,7 @@ BEGIN
       || CASE WHEN levels = '{}' THEN '{}' ELSE jsonb_build_object('categories', levels) END));
   PERFORM dp_int.tell_unscaled(dp_register.dataset, dp_register.scales);
   PERFORM pg_notify('dp_jobs', 'registered');
+  PERFORM dp_int.notice_scales(dp_register.relation, dp_register.target || dp_register.features, dp_register.scales, dp_register.labels || levels);
 END $$;
 COMMENT ON FUNCTION public.dp_register IS
   'Registers a relation, one row a person, with its target, features, whole budget (epsilon, delta; delta = 0: pure), public scales, the labels of columns that are targets of dp_logistic_regress, and the levels of columns that are categories. For dp_admin.';

@@ -194,7 +194,8 @@ BEGIN
   r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', target, 'features', features,
                                'intercept', coalesce(p_intercept, true), 'options', clean)
             || dp_int.categories_of(d, target || features || array_remove(ARRAY[(clean ->> 'by')::name], NULL));
-  r.hash := sha256(convert_to(r.body::text, 'UTF8'));
+  r.body := r.body || jsonb_build_object('scales', dp_int.scales_of(d.scales, r.body));
+  r.hash := dp_int.request_hash(d.id, r.body);
   IF m.labels THEN
     PERFORM dp_int.refuse_unlabelled(d, r, target, options);
   END IF;

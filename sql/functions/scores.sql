@@ -2,7 +2,7 @@
 -- metrics in the place of coefficients, and a job like any other.
 
 -- What a caller asks to have scored, checked and made canonical. Its columns are those of
--- the request that was released.
+-- the request that was released, and its scales too (dp_int.request_scales).
 CREATE OR REPLACE FUNCTION dp_int.prepare_score(p_caller name, p_release uuid, p_eps float8, p_delta float8) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -41,7 +41,7 @@ BEGIN
   r.model := 'score';
   r.eps := p_eps;
   r.fresh := false;
-  SELECT j.request - 'options' || jsonb_build_object('model', r.model, 'eps', r.eps, 'delta', r.delta, 'release', p_release)
+  SELECT j.request - '{options,scales}'::text[] || jsonb_build_object('model', r.model, 'eps', r.eps, 'delta', r.delta, 'release', p_release)
     INTO STRICT r.body FROM dp_int.job j WHERE j.id = scored.job;
   r.hash := sha256(convert_to(r.body::text, 'UTF8'));
   RETURN r;

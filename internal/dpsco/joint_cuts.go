@@ -1,0 +1,87 @@
+package dpsco
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+)
+
+// cuts are two lengths at which what rows give to a sum is cut. The sum of what is within
+// the inner one is released beside that of what lies between both: together they are the
+// sum cut at the outer one. Where errors are symmetric the inner sum alone tells as much as
+// all of it, with far less noise.
+type cuts struct {
+	inner, outer float64
+	share        float64 // of the budget that goes to the inner sum
+	uncut        float64 // share of rows within the inner cut
+}
+
+// leastUncut is the least share of rows within an inner cut; innerGain the power of the ratio
+// of the cuts by which they share the budget. At 1 the noise of both sums together is that of
+// one sum; less gives to the inner one more than it takes from both.
+const (
+	leastUncut = 0.75
+	innerGain  = 0.8
+)
+
+// newCuts takes as inner cut the one with the least noise, where what is cut is made up
+// for. The outer one balances the noise on each of coordinates many sums, of a deviation for a
+// cut of 1, with the squared tail beyond.
+func newCuts(m *magnitudes, coordinates, deviation, tail float64) cuts {
+	var c cuts
+	c.inner = m.cheapestCut(func(cut float64) float64 {
+		if share := m.below(cut); share >= leastUncut {
+			return cut / share
+		}
+		return math.Inf(1)
+	})
+	c.outer = m.cheapestCut(func(cut float64) float64 {
+		return coordinates*square(cut*deviation) + tail*square(m.tail(cut, cutsHide))
+	})
+	c.outer = max(c.outer, math.Sqrt2*c.inner)
+	c.share, c.uncut = math.Pow(c.inner/c.outer, innerGain), clampBetween(m.below(c.inner), leastUncut, 1)
+	return c
+}
+
+// units are the lengths of both sums' contributions in units of which both together are 1
+// long at most.
+func (c cuts) units() (inner, rest float64) {
+	return c.inner / math.Sqrt(c.share), (c.outer - c.inner) / math.Sqrt(1-c.share)
+}
+
+// split returns what a contribution of a length is multiplied with in both sums.
+func (c cuts) split(length float64) (inner, rest float64) {
+	unit, unitRest := c.units()
+	within := min(1, c.inner/length)
+	return within / unit, (min(1, c.outer/length) - within) / unitRest
+}
+
+// noisyMean is a mean with the deviation of its noise.
+type noisyMean struct {
+	mean      []float64
+	deviation float64
+}
+
+// means turns a release of both sums, the first half and the second, with noise of a
+// deviation, into the mean cut at the outer length, and into one that takes the difference
+// between that and what the inner sum alone says for noise, where in the coordinates from
+// first on it is not longer than doubt times what noise explains.
+func (c cuts) means(release []float64, first int, deviation, doubt float64) (outer, kept noisyMean) {
+	d := len(release) / 2
+	unit, unitRest := c.units()
+	inner, rest := release[:d], release[d:]
+	floats.Scale(unit, inner)
+	floats.Scale(unitRest, rest)
+	noise, noiseRest := unit*deviation, unitRest*deviation
+	outer = noisyMean{append([]float64(nil), inner...), math.Hypot(noise, noiseRest)}
+	floats.Add(outer.mean, rest)
+	// The inner sum says 1/uncut of itself; rest becomes what both together say beyond that.
+	back := 1/c.uncut - 1
+	floats.AddScaled(rest, -back, inner)
+	explained := float64(d-first) * (square(noiseRest) + square(back*noise))
+	keep := max(0, 1-square(doubt*explained/max(square(floats.Norm(rest[first:], 2)), math.SmallestNonzeroFloat64)))
+	kept = noisyMean{inner, math.Hypot(noise*(1/c.uncut-keep*back), keep*noiseRest)}
+	floats.Scale(1/c.uncut, inner)
+	floats.AddScaled(inner, keep, rest)
+	return outer, kept
+}

@@ -1,0 +1,161 @@
+package dpsco
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// How a fit of scaled columns is taken back to the table's units. With centres c and scales
+// s of columns and c_y, s_y of the target, a fit v of
+//
+//	(y - c_y) / s_y = v_0 + sum of v_j (x_j - c_j) / s_j
+//
+// says w_j = v_j s_y / s_j, and w_0 = s_y v_0 + c_y - sum of w_j c_j. So everything is first
+// multiplied by its units, and then the intercept takes up the centres: a map that is the
+// identity but for its first row, (1, -c_1, -c_2, ...), and a public shift by c_y.
+
+// centred reports whether any centre is not 0.
+func (a Scaled) centred() bool {
+	return a.CentreY != 0 || slices.ContainsFunc(a.CentreX, func(c float64) bool { return c != 0 })
+}
+
+// centres are those of the stored columns.
+func (a Scaled) centres() []float64 {
+	if a.CentreX == nil {
+		return make([]float64, len(a.X))
+	}
+	return a.CentreX
+}
+
+// scale takes columns and target to scaled units. What is missing stays so.
+func (a Scaled) scale(x Data) {
+	for j, column := range x.X {
+		shiftBy(column, a.centres()[j])
+		divide(column, a.X[j])
+	}
+	shiftBy(x.Y, a.CentreY)
+	divide(x.Y, a.Y)
+}
+
+// shiftBy takes a centre from every value.
+func shiftBy(column []float64, centre float64) {
+	if centre == 0 {
+		return
+	}
+	for i := range column {
+		column[i] -= centre
+	}
+}
+
+// unscaleResult takes a release to the table's units.
+func (a Scaled) unscaleResult(r *Result) {
+	for _, part := range [][]float64{r.Coefficients, r.StdErr, r.Low, r.High} {
+		a.unscale(part)
+	}
+	for _, m := range []*mat.SymDense{r.Covariance, r.Bias, r.NoiseCovariance} {
+		a.unscaleProducts(m)
+	}
+	if !a.centred() || r.Coefficients == nil {
+		return
+	}
+	a.moveIntercept(r.Coefficients)
+	for _, m := range []*mat.SymDense{r.Covariance, r.Bias, r.NoiseCovariance} {
+		a.moveProducts(m)
+	}
+	if r.Low != nil {
+		a.moveInterval(r)
+	}
+}
+
+// unscale multiplies what belongs to coefficients by its units; nil stays.
+func (a Scaled) unscale(w []float64) {
+	first := len(w) - len(a.X)
+	for j := range w {
+		w[j] *= a.Y
+		if j >= first {
+			w[j] /= a.X[j-first]
+		}
+	}
+}
+
+// unscaleProducts does that to a matrix of products of two coefficients.
+func (a Scaled) unscaleProducts(m *mat.SymDense) {
+	if m == nil {
+		return
+	}
+	units := repeat(1, m.SymmetricDim())
+	a.unscale(units)
+	for i, u := range units {
+		for k, v := range units[:i+1] {
+			m.SetSym(i, k, m.At(i, k)*u*v)
+		}
+	}
+}
+
+// unscaleBand takes bands to the table's units. All coefficients lie within theirs at
+// once, so the intercept within the sum of what its parts allow.
+func (a Scaled) unscaleBand(band []float64) {
+	a.unscale(band)
+	if a.centred() && band != nil {
+		for j, c := range a.centres() {
+			band[0] += math.Abs(c) * band[1+j]
+		}
+	}
+}
+
+// unscaleDeviations does so for the standard deviations of independent coefficients.
+func (a Scaled) unscaleDeviations(deviations []float64) {
+	a.unscale(deviations)
+	if a.centred() && deviations != nil {
+		for j, c := range a.centres() {
+			deviations[0] = math.Hypot(deviations[0], c*deviations[1+j])
+		}
+	}
+}
+
+// moveIntercept gives the centres to the intercept.
+func (a Scaled) moveIntercept(w []float64) {
+	w[0] += a.CentreY
+	for j, c := range a.centres() {
+		w[0] -= c * w[1+j]
+	}
+}
+
+// moveProducts does that to a matrix of products of two coefficients; nil stays.
+func (a Scaled) moveProducts(m *mat.SymDense) {
+	if m == nil {
+		return
+	}
+	d := m.SymmetricDim()
+	move := mat.NewDense(d, d, nil)
+	for j := range d {
+		move.Set(j, j, 1)
+	}
+	for j, c := range a.centres() {
+		move.Set(0, 1+j, -c)
+	}
+	m.CopySym(sandwich(move, m))
+}
+
+// moveInterval makes the interval of the intercept, of a covariance and a bias that were
+// moved already. Its degrees of freedom are the least of those that it is made of.
+func (a Scaled) moveInterval(r *Result) {
+	middles, df := make([]float64, len(r.Low)), r.DF[0]
+	for j, low := range r.Low {
+		middles[j] = (low + r.High[j]) / 2
+	}
+	a.moveIntercept(middles)
+	for j, c := range a.centres() {
+		if c != 0 {
+			df = min(df, r.DF[1+j])
+		}
+	}
+	deviation, bias := math.Sqrt(r.Covariance.At(0, 0)), 0.0
+	if r.Bias != nil {
+		bias = math.Sqrt(max(0, r.Bias.At(0, 0)))
+	}
+	half := halfWidth(deviation, df, bias)
+	r.StdErr[0], r.DF[0], r.Low[0], r.High[0] = deviation, df, middles[0]-half, middles[0]+half
+}

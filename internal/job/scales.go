@@ -1,0 +1,59 @@
+package job
+
+import (
+	"encoding/json"
+	"slices"
+
+	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco"
+)
+
+// unit is what a column is measured in for a fit: how far its values are from Center, and
+// that in units of Scale. JSON has the scale alone, as a number, where the centre is 0.
+type unit struct{ Center, Scale float64 }
+
+// UnmarshalJSON reads either form.
+func (u *unit) UnmarshalJSON(text []byte) error {
+	u.Center = 0
+	if err := json.Unmarshal(text, &u.Scale); err == nil {
+		return nil
+	}
+	type fields unit
+	return json.Unmarshal(text, (*fields)(u))
+}
+
+// unit returns that of a column; scale 1 where none is registered.
+func (c *claim) unit(column string) unit {
+	if u, ok := c.Dataset.Scales[column]; ok {
+		return u
+	}
+	return unit{Scale: 1}
+}
+
+// target returns the unit of the target: labels have none.
+func (c *claim) target() unit {
+	if catalogue.Classifies(c.Model) {
+		return unit{Scale: 1}
+	}
+	return c.unit(c.Request.Target)
+}
+
+// algorithm is what was asked for, in the scales of the request.
+func (c *claim) algorithm() (dpsco.Scaled, error) {
+	algorithm, err := dpsco.Recipe(c.Model, c.options(), c.slopes())
+	target := c.target()
+	scaled := dpsco.Scaled{Algorithm: algorithm, Y: target.Scale, CentreY: target.Center, Sources: c.sources()}
+	for _, f := range c.Request.Features {
+		u := c.unit(f) // 1 for a category: none is registered
+		for range c.slopesOf(f) {
+			scaled.X, scaled.CentreX = append(scaled.X, u.Scale), append(scaled.CentreX, u.Center)
+		}
+	}
+	scaled.Unknown = !c.anyScale()
+	return scaled, err
+}
+
+// anyScale reports whether a scale is registered for any column of the request.
+func (c *claim) anyScale() bool {
+	return slices.ContainsFunc(c.columns(), func(column string) bool { _, ok := c.Dataset.Scales[column]; return ok })
+}
