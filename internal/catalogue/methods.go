@@ -100,7 +100,7 @@ func (c choice) reads(option string) bool {
 	case "method", "penalty", "radius", "negative_label", "positive_label", "huber_delta":
 		return true
 	case "by":
-		return c.method == MethodAuto && c.whitening != WhiteningOff || c.method == MethodJointMoments
+		return c.method == MethodAuto && c.whitening != WhiteningOff || c.method == MethodJointMoments || c.method == MethodNewton
 	case "lambda":
 		return c.penalty != PenaltyNone
 	case "l1_ratio":

@@ -46,11 +46,7 @@ func gradientOptions(squares bool) []Option {
 	if squares {
 		method = "algorithm: auto, which for dp_linear_regress is joint_moments and plain descent where rows and budget are few; dp_linear_regress only: joint_moments; or one of the papers' methods"
 	}
-	options := append([]Option{text("method", MethodAuto, method, gradientMethodNames(squares)...)}, commonOptions...)
-	if squares {
-		options = append(options, groupOptions...)
-	}
-	return options
+	return slices.Concat([]Option{text("method", MethodAuto, method, gradientMethodNames(squares)...)}, commonOptions, groupOptions)
 }
 
 // groupOptions are those of fits by groups.

@@ -44,9 +44,12 @@ func (x Data) sameRow(y Data, i int) bool {
 
 func groupedFits() map[string]fit {
 	return map[string]fit{
-		"joint moments":         JointMoments{Bound: 2, Scale: 1, Intervals: true},
-		"joint moments, pooled": JointMoments{Bound: 2, Scale: 1, Intervals: true, Pool: true},
-		"joint moments, low":    JointMoments{Bound: 2, Scale: 1, Low: true, Pool: true},
+		"newton, labels":          Newton{Curve: logisticCurve{}, Bound: 2, Intervals: true, Pool: true},
+		"newton, labels, no meat": Newton{Curve: logisticCurve{}, Bound: 2, Pool: true},
+		"newton, huber":           Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Intervals: true},
+		"joint moments":           JointMoments{Bound: 2, Scale: 1, Intervals: true},
+		"joint moments, pooled":   JointMoments{Bound: 2, Scale: 1, Intervals: true, Pool: true},
+		"joint moments, low":      JointMoments{Bound: 2, Scale: 1, Low: true, Pool: true},
 	}
 }
 
@@ -59,7 +62,7 @@ func TestFitsByGroupsReplay(t *testing.T) {
 		largest := 0.0
 		for k := range 150 {
 			s := Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
-			x, y := neighbours(r, s, false)
+			x, y := neighbours(r, s, strings.Contains(name, "labels"))
 			x, y = inGroups(r, x, y, 1+k%4)
 			z := []float64{0.01, 0.3, 3}[k%3]
 			shares, err := replay(t, func() *Plan { return planOf(t, a, x.Shape, z) }, x, y)
@@ -184,6 +187,63 @@ func TestGroupsAreFittedTogetherOrApart(t *testing.T) {
 		t.Logf("eps %v, spread %v: excess risk %.4f of one model, %.4f by groups, %.4f pooled", c.eps, c.spread, one, apart, pooled)
 		if pooled > c.most || pooled > 1.15*apart || c.spread > 0 && pooled > one {
 			t.Errorf("eps %v, spread %v: %v pooled, %v apart, %v of one model", c.eps, c.spread, pooled, apart, one)
+		}
+	}
+}
+
+// groupLabels gives rows of groupedLaw labels, with log-odds for what they predict.
+func groupLabels(x Data, truth [][]float64, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 77))
+	for i := range x.N {
+		w := truth[int(x.Level[i])]
+		logOdds := w[0]
+		for j := range x.X {
+			logOdds += w[j+1] * x.X[j][i]
+		}
+		x.Y[i] = 0
+		if r.Float64() < sigmoid(logOdds) {
+			x.Y[i] = 1
+		}
+	}
+}
+
+// The same of Newton fits; the risk is that of predictions, or of log-odds. Their intervals
+// cover as often as they say: of 100, 85 or fewer do with probability below 1e-4 were they
+// independent, and seeds are fixed.
+func TestNewtonFitsGroupsTogetherOrApart(t *testing.T) {
+	for name, base := range map[string]Regression{"logistic": {Loss: loss.Logistic{}, Labels: true, Positive: 1}, "huber": {Loss: loss.Huber{}}} {
+		tried, covered := 0, 0
+		for _, c := range []struct{ eps, spread, logistic, huber float64 }{{.3, 0, .009, .002}, {1, .1, .012, .004}, {3, .4, .010, .004}} {
+			one, apart, pooled := 0.0, 0.0, 0.0
+			const draws = 3
+			for seed := range uint64(draws) {
+				x, truth := groupedLaw(40_000, 5, 8, c.spread, seed)
+				if base.Labels {
+					groupLabels(x, truth, seed)
+				}
+				all, none := cloned(x), base
+				all.Levels, all.Level, none.Pool = 0, nil, catalogue.PoolNone
+				common, own, both := resultOf(t, base, all, c.eps, seed), resultOf(t, none, x, c.eps, seed), resultOf(t, base, x, c.eps, seed)
+				one += excessOf(x, truth, func(int) []float64 { return common.Coefficients }) / draws
+				apart += excessOf(x, truth, func(g int) []float64 { return own.Groups[g].Coefficients }) / draws
+				pooled += excessOf(x, truth, func(g int) []float64 { return both.Groups[g].Coefficients }) / draws
+				for g, group := range both.Groups {
+					for j := range group.StdErr {
+						tried++
+						if truth[g][j] >= group.Low[j] && truth[g][j] <= group.High[j] {
+							covered++
+						}
+					}
+				}
+			}
+			t.Logf("%s, eps %v, spread %v: %.4f of one model, %.4f by groups, %.4f pooled", name, c.eps, c.spread, one, apart, pooled)
+			most := map[string]float64{"logistic": c.logistic, "huber": c.huber}[name]
+			if pooled > most || pooled > 1.3*apart || c.spread > 0 && pooled > one {
+				t.Errorf("%s, eps %v, spread %v: %v pooled, %v apart, %v of one model", name, c.eps, c.spread, pooled, apart, one)
+			}
+		}
+		if t.Logf("%s: %d of %d intervals cover", name, covered, tried); tried < 60 || float64(covered) < .85*float64(tried) {
+			t.Errorf("%s: %d of %d intervals cover", name, covered, tried)
 		}
 	}
 }

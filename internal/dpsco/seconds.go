@@ -81,7 +81,7 @@ func (a JointMoments) seconds(s Shape) float64 {
 // start of labels takes a while, however few they are.
 func (a Newton) seconds(s Shape) float64 {
 	products := float64(s.D+8) * float64(s.D+8)
-	seconds := 7e-10*float64(1+newtonSteps)*float64(s.N)*products + 5e-6*products + 3e-3
+	seconds := 7e-10*float64(1+newtonSteps)*float64(s.N)*products + 5e-6*products*float64(max(1, s.Levels)) + 3e-3
 	if _, ball := a.Psi.(prox.L2Ball); !ball {
 		seconds += 4e-5*products + 1e-2
 	}

@@ -266,14 +266,16 @@ BEGIN
                      WHEN classifies AND d.label <> d.target THEN format(', target => %L', d.label) END);
 END $$;
 
--- A call by groups, on the first data set that has a category, or a look for one.
-CREATE OR REPLACE FUNCTION dp_int.example_by() RETURNS text
+-- A call by groups, on the first data set that has a category and, where targets are labels, a
+-- column whose labels are known; or a look at categories.
+CREATE OR REPLACE FUNCTION dp_int.example_by(p_model text) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT coalesce(
-    (SELECT format('SELECT * FROM dp_linear_regress_by(%L, %L, 1.0, features => %L)', h.name, c.name, array_remove(h.features, c.name))
-       FROM dp_int.helpful_datasets() h JOIN dp_int.dataset d ON d.name = h.name AND d.unregistered_at IS NULL, LATERAL (SELECT min(k) FROM jsonb_object_keys(d.categories) AS k WHERE k <> h.target) AS c(name)
-      WHERE h.delta > 0 AND c.name IS NOT NULL AND NOT d.categories ? h.target LIMIT 1),
-    CASE WHEN EXISTS (SELECT FROM dp_int.helpful_datasets()) THEN 'SELECT dataset, categories FROM dp.datasets' ELSE 'SELECT * FROM dp_linear_regress_by(''claims'', ''region'', 1.0)' END)
+    (SELECT format('SELECT * FROM dp_%s_regress_by(%L, %L, 1.0, target => %L, features => %L)', m.name, h.name, c.name, t.name, array_remove(array_remove(h.features, c.name), t.name))
+       FROM dp_int.model m, dp_int.helpful_datasets() h JOIN dp_int.dataset d ON d.name = h.name AND d.unregistered_at IS NULL,
+            LATERAL (SELECT CASE WHEN m.labels THEN h.label ELSE h.target END) AS t(name), LATERAL (SELECT min(k) FROM jsonb_object_keys(d.categories) AS k WHERE k <> t.name) AS c(name)
+      WHERE m.name = p_model AND h.delta > 0 AND c.name IS NOT NULL AND (m.labels OR NOT d.categories ? t.name) LIMIT 1),
+    CASE WHEN EXISTS (SELECT FROM dp_int.helpful_datasets()) THEN 'SELECT dataset, categories FROM dp.datasets' ELSE format('SELECT * FROM dp_%s_regress_by(''claims'', ''region'', 1.0)', p_model) END)
 $$;
 
 CREATE OR REPLACE FUNCTION public.dp_help() RETURNS TABLE(name text, does text, example text)
@@ -298,6 +300,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (14, 'dp_analyst', 'dp_huber_regress', 'robust linear regression', '%H'),
       (15, 'dp_analyst', 'dp_logistic_regress', 'log-odds of a label', '%G'),
       (15, 'dp_analyst', 'dp_linear_regress_by', 'a fit of each group, by a category, for the price of one', '%B'),
+      (15, 'dp_analyst', 'dp_huber_regress_by', 'the same of robust linear regression', '%U'),
+      (15, 'dp_analyst', 'dp_logistic_regress_by', 'the same of log-odds', '%O'),
       (16, 'dp_analyst', 'dp_last_release', 'your latest release on a data set', 'SELECT dp_last_release(''%s'')'),
       (17, 'dp_analyst', 'dp_submit', 'queues a request and returns its job', 'SELECT dp_submit(''l1'', ''%s'', 0.5)'),
       (18, 'dp_analyst', 'dp_status', 'where a job stands', 'SELECT s.* FROM dp.jobs j, dp_status(j.id) s'),
@@ -335,7 +339,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                         WHEN 'l' THEN replace(coalesce(first.labels, '{}')::text, '''', '''''')
                         WHEN 'L' THEN dp_int.example_of('linear')
                         WHEN 'H' THEN dp_int.example_of('huber')
-                        WHEN 'B' THEN dp_int.example_by()
+                        WHEN 'B' THEN dp_int.example_by('linear')
+                        WHEN 'U' THEN dp_int.example_by('huber')
+                        WHEN 'O' THEN dp_int.example_by('logistic')
                         WHEN 'G' THEN dp_int.example_of('logistic')
                         WHEN 'n' THEN (asked.slopes + 1)::text
                         WHEN '1' THEN array_fill(1, ARRAY[asked.slopes])::text
