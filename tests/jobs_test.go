@@ -33,7 +33,7 @@ func (w *world) abandon(at step) (job, token string) {
 	token = one[string](w, w.super, `SELECT $1::jsonb ->> 'token'`, claim)
 	if at >= charged {
 		w.exec(worker, `SELECT dp_int.job_charge($1, $2, 1000, $3, 0.5, 0.03125, 0, '{}')`, job, token,
-			one[string](w, w.super, `SELECT CASE WHEN $1::jsonb #>> '{request,options,method}' = 'objective_perturbation' OR $1::jsonb ->> 'model' = 'score'
+			one[string](w, w.super, `SELECT CASE WHEN $1::jsonb #>> '{request,options,method}' = 'objective_perturbation' OR $1::jsonb ->> 'model' IN ('score', 'describe')
 				THEN '{"pure": {"epsilon": 0.5}}' ELSE '{"bounded_range": {"epsilon": 0.5}}' END`, claim))
 	}
 	if at >= reading {

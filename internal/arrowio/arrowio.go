@@ -155,6 +155,16 @@ func Data(rec arrow.Record, intercept, grouped bool) dpsco.Data {
 	return x
 }
 
+// Positions returns a record as Data does, without a constant, but for categories: each stays
+// one column, of the positions of levels.
+func Positions(rec arrow.Record) dpsco.Data {
+	var columns [][]float64
+	for j := range int(rec.NumCols()) {
+		columns = append(columns, rec.Column(j).(*array.Float64).Float64Values())
+	}
+	return dpsco.Data{Shape: dpsco.Shape{N: int(rec.NumRows()), D: len(columns) - 1}, X: columns[1:], Y: columns[0]}
+}
+
 // query returns the SELECT of a request. Its column names are unqualified, so
 // they can only name columns: t.f could also call a function f on a row of t.
 func (r Request) query() string {

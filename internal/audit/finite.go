@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/big"
+	"slices"
 
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/mech"
@@ -95,7 +96,7 @@ func chiSquarePValue(counts, p []float64, n float64) float64 {
 	return mathext.GammaIncRegComp(max(cells, 1)/2, square/2)
 }
 
-// FiniteMechanisms are the exponential mechanism and the discrete samplers on tiny
+// FiniteMechanisms are the exponential mechanism, quantiles by ranks and the discrete samplers on tiny
 // domains.
 //
 // Errors: those of planning.
@@ -104,7 +105,7 @@ func FiniteMechanisms() ([]FiniteMechanism, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []FiniteMechanism{exponential, discreteLaplace(), discreteNormal()}, nil
+	return []FiniteMechanism{exponential, rankQuantile(), discreteLaplace(), discreteNormal()}, nil
 }
 
 // exponentialMechanism is l1 on the grid of slopes -1, 0 and 1 with three rows. A row
@@ -151,6 +152,38 @@ func exponentialMechanism() (FiniteMechanism, error) {
 			return int(r.Coefficients[0]) + 1
 		},
 	}, nil
+}
+
+// rankQuantile is the median of three records. Answers are 0, 1 and 2, and what lies below,
+// between and above them. An octave of the grid weighs 9, a power of two 1, zero 16.
+func rankQuantile() FiniteMechanism {
+	q := mech.RankQuantiles{Epsilon: 6, Percents: []int{50}}
+	weights := []float64{110 * 9, 16, 50 * 9, 1, 9 - 1, 1, 59*9 - 1}
+	probabilities := func(misses ...float64) []float64 { // in records
+		p, total := make([]float64, len(weights)), 0.0
+		for i, w := range weights {
+			p[i] = w * math.Exp(-q.Epsilon/2*misses[i])
+			total += p[i]
+		}
+		for i := range p {
+			p[i] /= total
+		}
+		return p
+	}
+	return FiniteMechanism{
+		Name: "quantile by ranks", Pair: "0, 1, 1 and 1, 1, 2", Claim: privacy.Budget{Epsilon: q.Epsilon},
+		First: probabilities(1.5, 0.5, 0.5, 0, 1.5, 1.5, 1.5), Other: probabilities(1.5, 1.5, 1.5, 0, 0.5, 0.5, 1.5),
+		Draw: func(src *mech.Source) int {
+			r, dst := mech.NewRanks(mech.RankContract{N: 3}), make([]float64, 1)
+			r.Add([]float64{0, 1, 1})
+			q.Release(dst, r, src)
+			answer, equal := slices.BinarySearch([]float64{0, 1, 2}, dst[0])
+			if equal {
+				return 2*answer + 1
+			}
+			return 2 * answer
+		},
+	}
 }
 
 // discreteLaplace is a count plus discrete Laplace noise.

@@ -19,6 +19,7 @@
 //	l1                  median regression: the choice of a method, and its two single mechanisms
 //	l1_staged           median regression in private stages
 //	score_*             how well a release predicts
+//	describe_*          what columns hold, and scales for them
 //	groups              fits by groups
 //	expect              the error to expect from noise, from public facts
 package dpsco

@@ -23,7 +23,9 @@ import (
 // releases tell; nil where they do not.
 type Result struct {
 	Coefficients []float64
-	Metrics      []Metric // of a Score, which releases nothing else
+	Metrics      []Metric         // of a Score, which releases nothing else
+	Figures      []Figure         // of a Describe
+	Scales       []SuggestedScale // of a SuggestScales
 	StdErr, DF   []float64
 	Low, High    []float64
 	Covariance   *mat.SymDense

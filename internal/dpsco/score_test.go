@@ -123,17 +123,32 @@ func TestReplaysOfScores(t *testing.T) {
 func coveredByPure(whole privacy.Pure, releases []mechtest.Release) error {
 	sum := new(big.Rat)
 	for k, r := range releases {
-		e, pure := r.Mechanism.(interface{ Event() privacy.Event }).Event().(privacy.Pure)
-		if !pure {
+		cost := pureCost(r.Mechanism.(interface{ Event() privacy.Event }).Event())
+		if cost == nil {
 			return fmt.Errorf("release %d, %+v, is not pure", k, r.Mechanism)
 		}
-		sum.Add(sum, new(big.Rat).SetFloat64(e.Epsilon))
+		sum.Add(sum, cost)
 	}
 	if sum.Cmp(new(big.Rat).SetFloat64(whole.Epsilon)) > 0 {
 		return fmt.Errorf("releases cost %v, charged are %v", sum.FloatString(20), whole.Epsilon)
 	}
 	if cost, _ := sum.Float64(); cost < whole.Epsilon*(1-1e-9) {
 		return fmt.Errorf("releases cost %v of the %v that are charged", cost, whole.Epsilon)
+	}
+	return nil
+}
+
+// pureCost is the epsilon of an event, nil for one that is not pure.
+func pureCost(e privacy.Event) *big.Rat {
+	switch e := e.(type) {
+	case privacy.Pure:
+		return new(big.Rat).SetFloat64(e.Epsilon)
+	case privacy.BoundedRange:
+		return new(big.Rat).SetFloat64(e.Epsilon)
+	case privacy.Repeat:
+		if each := pureCost(e.Event); each != nil {
+			return each.Mul(each, big.NewRat(int64(e.Count), 1))
+		}
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func (c Config) Figures() ([]Figure, error) {
 	all = append(all, c.papers()...)
 	all = append(all, c.comparisons()...)
 	all = append(append(all, c.forecasts()...), c.coverage())
-	all = append(all, c.scores()...)
+	all = append(append(all, c.scores()...), c.descriptions()...)
 	var chosen []Figure
 	var names []string
 	for _, f := range all {

@@ -47,7 +47,9 @@ type claim struct {
 		Features  []string
 		Intercept bool
 		Options   map[string]any
-		Release   string // that a score is of
+		Release   string   // that a score is of
+		Flags     []string // the boolean columns of a description
+		Whole     []string // its columns of whole numbers
 
 		Categories map[string][]string // levels of the columns that are categories
 	}
@@ -164,6 +166,9 @@ func (c *claim) expandGroups(groups []any) (expanded []any) {
 }
 
 func (c *claim) shape(n int64) dpsco.Shape {
+	if c.describes() {
+		return dpsco.Shape{N: int(n), D: len(c.Request.Features)}
+	}
 	return dpsco.Shape{N: int(n), D: len(c.terms()), Intercept: c.Request.Intercept, Levels: len(c.groups())}
 }
 
@@ -175,6 +180,9 @@ func (c *claim) budget() privacy.Budget {
 func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 	if c.Scored != nil {
 		return s.planScore(c, n)
+	}
+	if c.describes() {
+		return s.planDescription(c, n)
 	}
 	algorithm, err := c.algorithm()
 	if err != nil {

@@ -101,10 +101,18 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 	}
 	defer record.Release()
 	began := time.Now()
-	if f.result, f.err = s.config.runPlan(ctx, f.plan, arrowio.Data(record, c.Request.Intercept, c.by() != ""), src); f.err == nil {
+	if f.result, f.err = s.config.runPlan(ctx, f.plan, c.data(record), src); f.err == nil {
 		s.config.Watch.Ran(time.Since(began))
 	}
 	return f
+}
+
+// data is what a plan runs on: a description takes a category as the positions of its levels.
+func (c *claim) data(record arrow.Record) dpsco.Data {
+	if c.describes() {
+		return arrowio.Positions(record)
+	}
+	return arrowio.Data(record, c.Request.Intercept, c.by() != "")
 }
 
 // runPlan fits.
@@ -134,8 +142,11 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 	case f.err != nil:
 		return f.err
 	}
-	if c.Scored != nil {
+	switch {
+	case c.Scored != nil:
 		return s.publishScore(ctx, c, f, step)
+	case c.describes():
+		return s.publishDescription(ctx, c, f, step)
 	}
 	if f.result.Groups != nil {
 		return s.publishGroups(ctx, c, f, step)

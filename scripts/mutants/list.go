@@ -330,6 +330,47 @@ var mutants = []mutant{
 	}
 	return laplaceMeans(released, k, noise, m.sumContract())
 `, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
+	{"quantiles by ranks: half of what a record moves", "internal/mech/ranks.go",
+		`const rankSensitivity = 100`, `const rankSensitivity = 50`, []tests{{"./internal/mech", "TestMissesMoveByTheirBound"}}},
+	{"quantiles by ranks: twice the rate", "internal/mech/ranks.go",
+		`rate.Quo(rate, big.NewRat(2*rankSensitivity, 1))`, `rate.Quo(rate, big.NewRat(rankSensitivity, 1))`, []tests{{"./internal/mech", "TestRankQuantilesHaveTheirLaw"}}},
+	{"quantiles by ranks: the weight of plain numbers is left out of the draw", "internal/mech/ranks.go",
+		`total += uint64(multiples(first, last, k)) * levelWeight(k)`, `total += uint64(multiples(first, last, k))`, []tests{{"./internal/mech", "TestWeightsOfTheGrid"}, {"./internal/audit", "TestFiniteMechanisms"}}},
+	{"quantiles by ranks: misses are squared", "internal/mech/ranks.go",
+		`	return max(100*below-p*total, 100*above-(100-p)*total, 0)`, `	far := max(100*below-p*total, 100*above-(100-p)*total, 0)
+	return far * far`, []tests{{"./internal/mech", "TestMissesMoveByTheirBound"}}},
+	{"quantiles by ranks: every proposal is accepted", "internal/mech/ranks.go",
+		`if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) {`, `if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) || t < halvings {`, []tests{{"./internal/mech", "TestRankQuantilesHaveTheirLaw"}}},
+	{"quantiles by ranks: one is charged of several", "internal/mech/ranks.go",
+		`privacy.Repeat{Count: len(q.Percents), Event:`, `privacy.Repeat{Count: 1, Event:`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a description's histogram is not charged", "internal/dpsco/describe.go",
+		`	if g.distances != nil {
+		e = append(e, g.distances.Event())
+	}
+`, ``, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a pure description spends its epsilon for each column", "internal/dpsco/describe.go",
+		`part(split[quartiles] / float64(g.selections()))`, `part(split[quartiles] / float64(len(percents)))`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a description spends the reserve of delta", "internal/dpsco/describe.go",
+		`Delta: b.Delta - privacy.Reserve(b.Delta)}`, `Delta: b.Delta}`, []tests{{"./internal/dpsco", "TestADescriptionCosts"}}},
+	{"values are cut where the data end", "internal/dpsco/describe_figures.go",
+		`		cuts[k] = cutAt{at[k].median(), g.cheapest(sizes[k])}
+`, `		cuts[k] = cutAt{at[k].median(), g.cheapest(sizes[k])}
+		for _, v := range x.X[g.numbers[k]] {
+			if size := math.Abs(v - at[k].median()); size < 1e6 {
+				cuts[k].cut = max(cuts[k].cut, size)
+			}
+		}
+`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a description counts the values exactly", "internal/dpsco/describe_rows.go",
+		`	g.averages.Release(means, total.merged().Bounded(), src)
+`, `	g.averages.Release(means, total.merged().Bounded(), src)
+	means[1] = -1
+	for _, v := range x.X[0] {
+		if isUsable(v) {
+			means[1] += 2 / float64(x.N)
+		}
+	}
+`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
 	{"columns are centred at their first row", "internal/dpsco/scaled.go",
 		`shiftBy(column, a.centres()[j])`, `shiftBy(column, column[0])`, []tests{{"./internal/dpsco", "TestReplaysDiffer"}}},
 	{"the intercept does not take centres up", "internal/dpsco/scaled.go",

@@ -346,7 +346,7 @@ BEGIN
     RAISE EXCEPTION 'job % is %', j.id, j.status USING ERRCODE = '55000', HINT = 'Ask again once dp_status says done.';
   END IF;
 END $$;
-COMMENT ON FUNCTION public.dp_result IS 'The coefficients of a job of the caller''s that is done, or the metrics of a score; the error of one that failed.';
+COMMENT ON FUNCTION public.dp_result IS 'The coefficients of a job of the caller''s that is done, or what another request returned; the error of one that failed.';
 
 CREATE OR REPLACE FUNCTION public.dp_cancel(job uuid) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT dp_int.cancel(session_user, $1) $$;
@@ -438,12 +438,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT r.id
     FROM dp_int.release r
     JOIN dp_int.dataset d ON d.id = r.dataset
-   WHERE d.name = $1 AND d.unregistered_at IS NULL AND r.principal = (SELECT me.principal FROM dp_int.me) AND r.model <> 'score'
+   WHERE d.name = $1 AND d.unregistered_at IS NULL AND r.principal = (SELECT me.principal FROM dp_int.me) AND EXISTS (SELECT FROM dp_int.model m WHERE m.name = r.model)
      AND (dp_int.grant_of(d.id, session_user)).dataset IS NOT NULL
    ORDER BY r.released_at DESC
    LIMIT 1
 $$;
-COMMENT ON FUNCTION public.dp_last_release IS 'The latest release on a data set that the caller asked for, scores aside; NULL when there is none.';
+COMMENT ON FUNCTION public.dp_last_release IS 'The latest release on a data set that the caller asked for, scores and descriptions aside; NULL when there is none.';
 GRANT EXECUTE ON FUNCTION public.dp_l1_regress, public.dp_submit, public.dp_status, public.dp_result, public.dp_cancel, public.dp_last_release TO dp_analyst;
 GRANT EXECUTE ON FUNCTION dp.commit_refusal, dp.time_left TO dp_analyst;
 GRANT EXECUTE ON PROCEDURE public.dp_run TO dp_analyst;

@@ -1,6 +1,18 @@
 -- What a request would do and cost, before anything is spent: a question that a
 -- sidecar answers from public facts alone, and a table of what can be asked.
 
+-- The request that a question is about: of a fit, or by the models describe and scales of
+-- dp_describe and dp_scales, with their columns as features.
+CREATE OR REPLACE FUNCTION dp_int.prepare_question(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
+                                                p_features name[], p_intercept boolean, p_options jsonb) RETURNS dp_int.request
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF p_model IN ('describe', 'scales') THEN
+    RETURN dp_int.prepare_description(p_caller, p_model, p_dataset, p_eps, p_delta, CASE p_model WHEN 'describe' THEN p_features END, false, false);
+  END IF;
+  RETURN dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, false);
+END $$;
+
 -- The loopback's half of dp_explain: checks the request again, and where it comes
 -- from, and asks.
 CREATE OR REPLACE FUNCTION dp_int.ask(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
@@ -8,7 +20,7 @@ CREATE OR REPLACE FUNCTION dp_int.ask(p_id uuid, p_caller name, p_model text, p_
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 BEGIN
   PERFORM dp_int.refuse_elsewhere(p_from);
-  PERFORM dp_int.insert_inquiry(p_id, p_caller, dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, false));
+  PERFORM dp_int.insert_inquiry(p_id, p_caller, dp_int.prepare_question(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options));
 END $$;
 
 -- That of dp_explain_score.
@@ -205,8 +217,8 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 30
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 DECLARE
   -- Refused here, before there is a connection to close.
-  r CONSTANT dp_int.request := dp_int.prepare(session_user, dp_explain.model, dp_explain.dataset, dp_explain.eps, dp_explain.delta,
-                                              dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options, false);
+  r CONSTANT dp_int.request := dp_int.prepare_question(session_user, dp_explain.model, dp_explain.dataset, dp_explain.eps, dp_explain.delta,
+                                                       dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options);
   id CONSTANT uuid := gen_random_uuid();
 BEGIN
   RETURN QUERY SELECT a.property, a.value
@@ -312,9 +324,11 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (23, 'dp_analyst', 'dp_score', 'how well a release predicts, with intervals; charged like a fit', 'SELECT s.* FROM dp_last_release(''%s'') r, dp_score(r, 0.5) s WHERE r IS NOT NULL'),
       (24, 'dp_analyst', 'dp_submit_score', 'queues a score and returns its job', 'SELECT dp_submit_score(r, 0.5) FROM dp_last_release(''%s'') r WHERE r IS NOT NULL'),
       (25, 'dp_analyst', 'dp_explain_score', 'what a score would cost and leave; spends nothing', 'SELECT e.* FROM dp_last_release(''%s'') r, dp_explain_score(r, 0.5) e WHERE r IS NOT NULL'),
+      (26, 'dp_analyst', 'dp_describe', 'what columns hold: means, quartiles, missing values; charged like a fit', 'SELECT * FROM dp_describe(''%s'', 0.1)'),
+      (27, 'dp_analyst', 'dp_scales', 'scales for the columns, read with privacy; charged like a fit', 'SELECT * FROM dp_scales(''%s'', 0.1)'),
       (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' AND NOT r.parameters ? ''by'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
-      (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model <> ''score'' LIMIT 1'),
-      (33, NULL, 'dp_summary', 'a release as a table of results: errors, tests and intervals', 'SELECT s.* FROM dp.releases r, dp_summary(r.id) s WHERE r.dataset = ''%s'' AND r.model <> ''score'''),
+      (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'') LIMIT 1'),
+      (33, NULL, 'dp_summary', 'a release as a table of results: errors, tests and intervals', 'SELECT s.* FROM dp.releases r, dp_summary(r.id) s WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'')'),
       (34, NULL, 'dp_test', 'are all these coefficients 0?', 'SELECT c.terms, t.* FROM (SELECT release, array_agg(term) AS terms FROM dp.coefficients WHERE std_err IS NOT NULL AND share IS NULL GROUP BY release) c, dp_test(c.release, c.terms) t'),
       (35, NULL, 'dp_covariance', 'the covariance of coefficients', 'SELECT dp_covariance(release) FROM dp.coefficients WHERE std_err IS NOT NULL LIMIT 1'),
       (36, NULL, 'dp_predict_interval', 'a prediction with its interval, free', 'SELECT p.* FROM dp.releases r, dp_predict_interval(r.id, ''%1'') p WHERE r.dataset = ''%s'' AND NOT r.parameters ? ''by'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
@@ -323,9 +337,11 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (39, NULL, 'dp.releases', 'what was released', 'SELECT * FROM dp.releases'),
       (40, NULL, 'dp.coefficients', 'the coefficients of releases', 'SELECT * FROM dp.coefficients'),
       (41, NULL, 'dp.scores', 'how well releases predict', 'SELECT * FROM dp.scores'),
-      (42, NULL, 'dp_check_install', 'is everything in place?', 'SELECT * FROM dp_check_install()'),
-      (43, NULL, 'dp_version', 'the version of the schema', 'SELECT dp_version()'),
-      (44, NULL, 'dp_help', 'this list', 'SELECT * FROM dp_help()')
+      (42, NULL, 'dp.descriptions', 'what columns hold', 'SELECT * FROM dp.descriptions'),
+      (43, NULL, 'dp.suggested_scales', 'scales that were read from the rows', 'SELECT * FROM dp.suggested_scales'),
+      (44, NULL, 'dp_check_install', 'is everything in place?', 'SELECT * FROM dp_check_install()'),
+      (45, NULL, 'dp_version', 'the version of the schema', 'SELECT dp_version()'),
+      (46, NULL, 'dp_help', 'this list', 'SELECT * FROM dp_help()')
     ) AS c(position, role, name, does, pattern)
     LEFT JOIN (SELECT * FROM dp_int.helpful_datasets() LIMIT 1) AS first ON true,
     LATERAL (SELECT coalesce(first.features, '{vehicle_value,annual_km,driver_age}'), coalesce(first.slopes, 3)) AS asked(features, slopes),

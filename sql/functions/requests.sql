@@ -219,6 +219,9 @@ BEGIN
   SELECT * INTO STRICT r FROM dp_int.release WHERE id = p_release;
   IF r.model = 'score' THEN
     RAISE NOTICE 'dpsidecar: the score of % again, free: it scores release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), r.parameters ->> 'release';
+  ELSIF r.model IN ('describe', 'scales') THEN
+    RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), p_release
+      USING HINT = format('It stands in %s.', CASE r.model WHEN 'describe' THEN 'dp.descriptions' ELSE 'dp.suggested_scales' END);
   ELSE
     RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), p_release
       USING HINT = format('dp_last_release names the release that was made last. For this one: SELECT * FROM dp_summary(%L).', p_release);
@@ -383,7 +386,7 @@ BEGIN
   END IF;
 END $$;
 
--- What a release holds: coefficients, or the metrics of a score.
+-- What a release holds: coefficients, the metrics of a score, or what a description tells.
 CREATE OR REPLACE FUNCTION dp_int.coefficients(p_release uuid) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -391,7 +394,12 @@ BEGIN
   SELECT dp_int.full_term(r.parameters ->> 'by', c.grp, c.term), c.coef
     FROM dp_int.coefficient c JOIN dp_int.release r ON r.id = c.release WHERE c.release = p_release ORDER BY c.position;
   IF NOT FOUND THEN
-    RETURN QUERY SELECT m.metric, m.value FROM dp_int.metrics(p_release) AS m;
+    RETURN QUERY
+    SELECT m.metric, m.value FROM dp_int.metrics(p_release) AS m
+    UNION ALL
+    SELECT concat_ws(' ', f.column_name, f.statistic), f.value FROM dp_int.column_statistic f WHERE f.release = p_release
+    UNION ALL
+    SELECT s.column_name, s.scale FROM dp_int.suggested_scale s WHERE s.release = p_release;
   END IF;
 END $$;
 

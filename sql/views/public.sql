@@ -66,6 +66,24 @@ CREATE OR REPLACE VIEW dp.scores WITH (security_barrier) AS
    ORDER BY r.released_at, m.release, m.position;
 COMMENT ON VIEW dp.scores IS 'How well releases predict: what dp_score has returned so far.';
 
+CREATE OR REPLACE VIEW dp.descriptions WITH (security_barrier) AS
+  SELECT r.id AS release, d.name AS dataset, f.column_name, f.statistic, f.value, f.ci_low, f.ci_high, f.why_null, r.eps, r.delta, r.released_at AS described_at
+    FROM dp_int.column_statistic f
+    JOIN dp_int.release r ON r.id = f.release
+    JOIN dp_int.dataset d ON d.id = r.dataset
+   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)
+   ORDER BY r.released_at, f.release, f.position;
+COMMENT ON VIEW dp.descriptions IS 'What columns hold: what dp_describe has returned so far.';
+
+CREATE OR REPLACE VIEW dp.suggested_scales WITH (security_barrier) AS
+  SELECT r.id AS release, d.name AS dataset, s.column_name, s.scale AS suggested_scale, s.center AS suggested_center, s.note, r.eps, r.delta, r.released_at AS suggested_at
+    FROM dp_int.suggested_scale s
+    JOIN dp_int.release r ON r.id = s.release
+    JOIN dp_int.dataset d ON d.id = r.dataset
+   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)
+   ORDER BY r.released_at, s.release, s.position;
+COMMENT ON VIEW dp.suggested_scales IS 'Scales that were read from the rows: what dp_scales has returned so far.';
+
 CREATE OR REPLACE VIEW dp.ledger WITH (security_barrier) AS
   SELECT l.id, l.at, l.account, l.seq, l.kind, l.dataset, l.caller::text AS caller, l.job, l.event,
          l.epsilon::float8 AS epsilon, l.rho::float8 AS rho, l.renyi, l.renyi_grid, l.delta::float8 AS delta, l.arithmetic, l.refunds,
@@ -73,13 +91,13 @@ CREATE OR REPLACE VIEW dp.ledger WITH (security_barrier) AS
     FROM dp_int.ledger l
    ORDER BY l.id;
 COMMENT ON VIEW dp.ledger IS 'Every charge, refund and change of a budget; one hash chain an account. For dp_admin.';
-GRANT SELECT ON dp.datasets, dp.budget, dp.jobs, dp.releases, dp.coefficients, dp.scores TO dp_analyst, dp_admin;
+GRANT SELECT ON dp.datasets, dp.budget, dp.jobs, dp.releases, dp.coefficients, dp.scores, dp.descriptions, dp.suggested_scales TO dp_analyst, dp_admin;
 GRANT SELECT ON dp.ledger TO dp_admin;
 COMMENT ON COLUMN dp.jobs.stage IS
   'Where the job stands. charged, running: its budget is spent, and it reads and fits. charged, waiting to read: its budget is spent, once; its table could not be read, and it is tried again by itself. charged, out of time: its budget is spent, once; it is tried again when the same is asked again.';
 COMMENT ON COLUMN dp.releases.id IS 'The release; see dp.coefficients, dp_coef, dp_predict';
 COMMENT ON COLUMN dp.releases.job IS 'The job that it is the result of';
-COMMENT ON COLUMN dp.releases.model IS 'l1, linear, logistic or huber; score for the metrics of another release, see dp.scores';
+COMMENT ON COLUMN dp.releases.model IS 'l1, linear, logistic or huber; score for the metrics of another release, see dp.scores; describe and scales, see dp.descriptions and dp.suggested_scales';
 COMMENT ON COLUMN dp.releases.method IS 'The algorithm that ran';
 COMMENT ON COLUMN dp.releases.dataset IS 'The registered name of the data set';
 COMMENT ON COLUMN dp.releases.eps IS 'The epsilon that was asked for';
@@ -110,3 +128,23 @@ COMMENT ON COLUMN dp.coefficients.df IS 'Degrees of freedom of std_err, for a t 
 COMMENT ON COLUMN dp.coefficients.why_null IS 'Why there is no interval; NULL where there is one';
 COMMENT ON COLUMN dp.coefficients.grp IS 'The group whose fit it belongs to, a level of the category that was named with by; empty where none was';
 COMMENT ON COLUMN dp.coefficients.share IS 'The share of rows that the group was taken to have, with noise; NULL where there are no groups';
+COMMENT ON COLUMN dp.descriptions.release IS 'The release, as in dp.releases';
+COMMENT ON COLUMN dp.descriptions.dataset IS 'The registered name of the data set';
+COMMENT ON COLUMN dp.descriptions.column_name IS 'The column; NULL: all columns of the request together';
+COMMENT ON COLUMN dp.descriptions.statistic IS 'usable_share, mean, quartile_1, median, quartile_3, true_share or complete_share';
+COMMENT ON COLUMN dp.descriptions.value IS 'Over the values that are not missing; NULL: see why_null';
+COMMENT ON COLUMN dp.descriptions.ci_low IS 'Lower end of a 95 % confidence interval, of sampling and noise; NULL: see why_null';
+COMMENT ON COLUMN dp.descriptions.ci_high IS 'Its upper end';
+COMMENT ON COLUMN dp.descriptions.why_null IS 'Why there is no value or no interval; NULL where there are both';
+COMMENT ON COLUMN dp.descriptions.eps IS 'The epsilon that was asked for';
+COMMENT ON COLUMN dp.descriptions.delta IS 'The delta that was asked for, or chosen where none was';
+COMMENT ON COLUMN dp.descriptions.described_at IS 'When it was published; the rows are those of shortly before';
+COMMENT ON COLUMN dp.suggested_scales.release IS 'The release, as in dp.releases';
+COMMENT ON COLUMN dp.suggested_scales.dataset IS 'The registered name of the data set';
+COMMENT ON COLUMN dp.suggested_scales.column_name IS 'The column';
+COMMENT ON COLUMN dp.suggested_scales.suggested_scale IS 'A typical magnitude, 1, 2 or 5 times a power of ten; NULL: noise hides it, see note';
+COMMENT ON COLUMN dp.suggested_scales.suggested_center IS 'Where the values lie, if that is far from 0; else 0';
+COMMENT ON COLUMN dp.suggested_scales.note IS 'What was seen';
+COMMENT ON COLUMN dp.suggested_scales.eps IS 'The epsilon that was asked for';
+COMMENT ON COLUMN dp.suggested_scales.delta IS 'The delta that was asked for, or chosen where none was';
+COMMENT ON COLUMN dp.suggested_scales.suggested_at IS 'When it was published; the rows are those of shortly before';

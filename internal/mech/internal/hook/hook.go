@@ -260,3 +260,38 @@ func (v Scores) Share(neighbour Statistic) float64 {
 // Viewer is shown the integers of a mech.Bounded, and the square of how far one
 // record moves them in l2.
 type Viewer func(totals []int64, squaredSensitivity *big.Int)
+
+// Ranked are sorted points, and what a mechanism makes of how many of them are below, at
+// and above another: scores, each of which one record moves by at most Bound.
+type Ranked struct {
+	Points []int64
+	Scores func(below, equal, above int64) []int64
+	Bound  int64
+}
+
+// Clone implements Statistic.
+func (v Ranked) Clone() Statistic {
+	v.Points = slices.Clone(v.Points)
+	return v
+}
+
+// Share implements Statistic: at all points, and beside each.
+func (v Ranked) Share(neighbour Statistic) float64 {
+	w, most := neighbour.(Ranked), 0.0
+	for _, p := range slices.Concat(v.Points, w.Points, []int64{0}) {
+		for _, at := range []int64{p - 1, p, p + 1} {
+			scores := w.at(at)
+			for k, score := range v.at(at) {
+				most = max(most, math.Abs(float64(score-scores[k]))/float64(v.Bound))
+			}
+		}
+	}
+	return most
+}
+
+// at are the scores at a point.
+func (v Ranked) at(point int64) []int64 {
+	below, _ := slices.BinarySearch(v.Points, point)
+	upTo, _ := slices.BinarySearch(v.Points, point+1)
+	return v.Scores(int64(below), int64(upTo-below), int64(len(v.Points)-upTo))
+}

@@ -1,0 +1,413 @@
+package dpsco
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"dpsidecar/internal/mech"
+)
+
+// Figure is one statistic of a column, or of all of them, where Column is empty. Low to High
+// covers 95 % of sampling and noise. What is not known is nil, and WhyNull says why.
+type Figure struct {
+	Column    string   `json:"column,omitempty"`
+	Statistic string   `json:"statistic"`
+	Value     *float64 `json:"value"`
+	Low       *float64 `json:"ci_low"`
+	High      *float64 `json:"ci_high"`
+	WhyNull   string   `json:"why_null,omitempty"`
+}
+
+// SuggestedScale is the scale and centre of a column, nil where they are not seen.
+type SuggestedScale struct {
+	Column string   `json:"column"`
+	Scale  *float64 `json:"scale"`
+	Center *float64 `json:"center"`
+	Note   string   `json:"note"`
+}
+
+// Why a figure has no value or no interval.
+const (
+	whyFewValues = "there are too few values for this eps: ask for more, or for fewer columns"
+	whyHidden    = "noise hides how values lie about it: ask for more eps, or for fewer columns"
+	whyFewDiffer = "nearly all values are equal, and noise hides the others: ask for more eps, or for fewer columns"
+	whyFewCarry  = "a few extreme values may carry it: more eps shows whether they do"
+)
+
+// described is what the releases of a description say. Everything here is post-processing.
+type described struct {
+	*describing
+	means []float64
+	layout
+	noise float64 // standard deviation of the noise on a mean
+}
+
+// read keeps released means.
+func (g *describing) read(means []float64) described {
+	return described{g, means, g.layout(), meanNoise(g.averages, g.contract())}
+}
+
+// meanNoise is the standard deviation of the noise on a mean, of normal noise that is as
+// rarely beyond twice that.
+func meanNoise(noise release, c mech.Contract) float64 {
+	if noise, pure := noise.(mech.Laplace); pure {
+		return laplaceScale(noise, c) * math.Log(20) / 1.96
+	}
+	return noise.(mech.Gaussian).NoiseMultiplier * 2 * c.Bound * math.Sqrt(float64(c.D)) / float64(c.N)
+}
+
+// interval is a value with what 95 % of errors with a standard deviation make of it.
+func interval(value, deviation float64, within func(float64) float64) Figure {
+	return Figure{Value: finite(within(value)), Low: finite(within(value - 1.96*deviation)), High: finite(within(value + 1.96*deviation))}
+}
+
+func toShare(v float64) float64 { return clampBetween(v, 0, 1) }
+
+// shareOf is the share of rows for which something is so, from the mean of 1 and -1.
+func (d described) shareOf(mean float64) Figure {
+	p := (1 + mean) / 2
+	return interval(p, math.Hypot(d.noise/2, math.Sqrt(toShare(p)*(1-toShare(p))/float64(d.shape.N))), toShare)
+}
+
+// usable is the share of rows in which a column has a value, and the standard deviation of its
+// noise.
+func (d described) usable(column int) (share, deviation float64) {
+	return (1 + d.means[d.start[column]]) / 2, d.noise / 2
+}
+
+// values is about how many of them there are.
+func (d described) values(column int) float64 {
+	share, _ := d.usable(column)
+	return share * float64(d.shape.N)
+}
+
+// trueShare is that of a flag, among the values that there are.
+func (d described) trueShare(column int) Figure {
+	m, noise := d.usable(column)
+	if !(m > surely*noise) {
+		return Figure{WhyNull: whyFewValues}
+	}
+	s := d.means[d.start[column]+1]
+	p := (1 + s/m) / 2
+	sampling := toShare(p) * (1 - toShare(p)) / m / float64(d.shape.N)
+	return interval(p, math.Sqrt(sampling+square(d.noise/2/m)+square(s/2/m/m*noise)), toShare)
+}
+
+// levelShare is that of a level with so many rows, among the values that there are.
+func (d described) levelShare(column int, rows float64) Figure {
+	m, noise := d.usable(column)
+	if !(m > surely*noise) {
+		return Figure{WhyNull: whyFewValues}
+	}
+	n := float64(d.shape.N)
+	p := rows / n / m
+	sampling := toShare(p) * (1 - toShare(p)) / m / n
+	return interval(p, math.Sqrt(sampling+square(d.countNoise()/n/m)+square(p*noise/m)), toShare)
+}
+
+// mean is that of a column of numbers that were cut, about which sizes tell how much that
+// took.
+func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure {
+	m, noise := d.usable(column)
+	switch {
+	case !(m > surely*noise):
+		return Figure{WhyNull: whyFewValues}
+	case !sizes.seen:
+		return Figure{WhyNull: whyHidden}
+	case at.quartiles[0] == at.quartiles[2] && sizes.top <= leastEdge: // how large the others are is not seen at all
+		return Figure{WhyNull: whyFewDiffer}
+	}
+	n := float64(d.shape.N)
+	t, squares := d.means[d.start[column]+1]/m, (d.means[d.start[column]+2]/m+1)/2
+	f := Figure{Value: finite(c.centre + c.cut*clampTo(t, 1))}
+	if f.WhyNull = heavy(sizes, leastSizeIndex, whyFewCarry); f.WhyNull != "" {
+		return f
+	}
+	sampling := max(0, squares-t*t) / m / n
+	variance := sampling + square(d.noise/m) + square(t*noise/m)
+	df := max(1, 2*square(variance/(d.noise/2/m/m/n)))
+	half := halfWidth(c.cut*math.Sqrt(variance), df, scoreBiasShare*sizes.powerTail(c.cut, 1, scoreHides)/m)
+	f.Low, f.High = finite(c.centre+c.cut*t-half), finite(c.centre+c.cut*t+half)
+	return f
+}
+
+// describe makes the releases and reads the figures.
+func (g *describing) describe(ctx context.Context, x Data, src *mech.Source) ([]Figure, error) {
+	x = table(x)
+	three, err := g.selectQuartiles(ctx, x, src)
+	if err != nil {
+		return nil, err
+	}
+	var counts [][]float64
+	at, cuts, sizes := make([]place, len(three)), make([]cutAt, len(three)), make([]*magnitudes, len(three))
+	for k, q := range three {
+		at[k] = g.placeOf(g.numbers[k], q)
+	}
+	if g.distances != nil {
+		counts = g.countDistances(x, at, src)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for k := range at {
+		sizes[k] = g.sizes(counts[k], at[k])
+		cuts[k] = cutAt{at[k].median(), g.cheapest(sizes[k])}
+	}
+	d := g.read(g.average(x, cuts, src))
+	return d.figures(at, counts, cuts, sizes), nil
+}
+
+// placeOf has the distance of the quartiles as its unit; where that is zero the scale.
+func (g *describing) placeOf(column int, q []float64) place {
+	unit := q[2] - q[0]
+	if unit == 0 {
+		unit = g.columns[column].Scale
+	}
+	return place{unit, q}
+}
+
+// position is where a histogram has what a place puts into a bin.
+func position(bin float64) int { return magnitudeBins + int(math.Floor(bin)) }
+
+// sizes is the histogram of distances from the median, of either sign.
+func (g *describing) sizes(counts []float64, at place) *magnitudes {
+	either := make([]float64, magnitudeBins)
+	for k := range either {
+		if k == 0 || k > leastEdge {
+			either[k] = counts[position(float64(k)+0.5)] + counts[position(-float64(k)-0.5)]
+		}
+	}
+	for k, bin := range equalBins {
+		either[sizeBin(math.Abs(at.distance(at.quartiles[k])))] += counts[position(bin)]
+	}
+	return readMagnitudes(either, math.Sqrt2*g.countNoise(), at.unit, math.Inf(1), float64(g.shape.N)).run()
+}
+
+// countNoise is the standard deviation of the noise on a count.
+func (g *describing) countNoise() float64 {
+	columns := float64(g.histograms())
+	if noise, pure := g.distances.(mech.Laplace); pure {
+		return countDeviation(noise) * columns
+	}
+	return countDeviation(g.distances) * math.Sqrt(columns)
+}
+
+// cheapest is the cut that balances noise and what it cuts off.
+func (g *describing) cheapest(sizes *magnitudes) float64 {
+	deviation := meanNoise(g.averages, g.contract())
+	return sizes.cheapestCut(func(cut float64) float64 {
+		return square(deviation*cut) + square(sizes.powerTail(cut, 1, scoreHides))
+	})
+}
+
+// figures lists all of them: of the columns in their order, then of complete rows.
+func (d described) figures(at []place, counts [][]float64, cuts []cutAt, sizes []*magnitudes) (all []Figure) {
+	add := func(column, statistic string, f Figure) {
+		f.Column, f.Statistic = column, statistic
+		all = append(all, f)
+	}
+	k, counted := 0, len(d.numbers)
+	for j, c := range d.columns {
+		add(c.Name, "usable_share", d.shareOf(d.means[d.start[j]]))
+		switch c.kind() {
+		case flag:
+			add(c.Name, "true_share", d.trueShare(j))
+			continue
+		case category:
+			for i, level := range c.Levels {
+				add(c.Name, "share of "+level, d.levelShare(j, counts[counted][i]))
+			}
+			counted++
+			continue
+		}
+		add(c.Name, "mean", d.mean(j, at[k], cuts[k], sizes[k]))
+		for i, name := range []string{"quartile_1", "median", "quartile_3"} {
+			add(c.Name, name, d.quantile(j, i, at[k], counts[k]))
+		}
+		k++
+	}
+	add("", "complete_share", d.shareOf(d.means[0]))
+	return all
+}
+
+// quantile is quartile number k, with the values that are as many rows away from it as it may
+// be off.
+func (d described) quantile(column, k int, at place, counts []float64) Figure {
+	values, percent, value := d.values(column), percents[k], at.quartiles[k]
+	if !(values > d.quartiles.Needs(percent)) {
+		return Figure{WhyNull: whyFewValues}
+	}
+	p := float64(percent) / 100
+	rows := math.Hypot(1.96*math.Sqrt(values*p*(1-p)), offRanks/d.quartiles.Epsilon)
+	w := walk{at, counts, d.countNoise()}
+	r := at.distance(value)
+	low := at.median() - at.unit*w.outward(-r, rows, p*values, -1)
+	high := at.median() + at.unit*w.outward(r, rows, (1-p)*values, 1)
+	if d.columns[column].Whole {
+		value, low, high = math.Round(value), math.Floor(low), math.Ceil(high)
+	}
+	f := Figure{Value: finite(value), Low: finite(min(low, value)), High: finite(max(high, value))}
+	if f.Low == nil || f.High == nil {
+		f.Low, f.High, f.WhyNull = nil, nil, whyHidden
+	}
+	return f
+}
+
+// offRanks over Epsilon is by how many rows a selected quantile is off, at most in 95 of 100:
+// 2 ln 20, and more because plain numbers attract.
+const offRanks = 9
+
+// walk passes rows from a value outward, in the units of a histogram of distances.
+type walk struct {
+	place
+	counts []float64
+	noise  float64 // standard deviation of a count's
+}
+
+// surelyPassed is how many deviations of its noise a number of rows is taken to be off.
+const surelyPassed = 1.3
+
+// outward is the value beyond r that so many rows lie between, surely; r itself where there
+// are surely fewer beyond than would be, for then many are equal to it; infinite where noise
+// hides which. side is 1 for upward, -1 for downward, where all signs are turned.
+func (w walk) outward(r, rows, beyond, side float64) float64 {
+	passed, bins := 0.0, 0.0
+	for _, b := range w.bins(side) {
+		if b.high <= r {
+			continue
+		}
+		bins++
+		from, there := max(b.low, r), b.count
+		if b.high > b.low && !math.IsInf(b.high, 1) {
+			there *= (b.high - from) / (b.high - b.low)
+		}
+		missing := rows + surelyPassed*w.noise*math.Sqrt(bins) - passed
+		switch passed += there; {
+		case there < missing || math.IsInf(b.high, 1):
+		case b.high == b.low:
+			return b.low
+		default:
+			return from + (b.high-from)*missing/there
+		}
+	}
+	if passed+surelyPassed*w.noise*math.Sqrt(bins) < beyond-rows {
+		return r
+	}
+	return math.Inf(1)
+}
+
+// distanceBin is a bin of a histogram of distances. One of no width is of equal values.
+type distanceBin struct{ low, high, count float64 }
+
+// bins are those that hold anything, in the order of a side.
+func (w walk) bins(side float64) (bins []distanceBin) {
+	add := func(sign, low, high float64, bin int) {
+		b := distanceBin{low, high, w.counts[position(side*sign*(float64(bin)+0.5))]}
+		if sign < 0 {
+			b.low, b.high = -high, -low
+		}
+		bins = append(bins, b)
+	}
+	for bin := leastEdge + 1; bin < magnitudeBins; bin++ {
+		high := math.Inf(1)
+		if bin < magnitudeBins-1 {
+			high = magnitudeEdges[bin]
+		}
+		add(-1, magnitudeEdges[bin-1], high, bin)
+		add(1, magnitudeEdges[bin-1], high, bin)
+	}
+	add(-1, 0, leastDistance, 0)
+	add(1, 0, leastDistance, 0)
+	for k, bin := range equalBins {
+		r := side * w.distance(w.quartiles[k])
+		bins = append(bins, distanceBin{r, r, w.counts[position(bin)]})
+	}
+	slices.SortStableFunc(bins, func(a, b distanceBin) int { return cmp.Compare(a.high, b.high) })
+	return bins
+}
+
+// suggest makes the releases and reads the scales.
+func (g *describing) suggest(ctx context.Context, x Data, src *mech.Source) (all []SuggestedScale, err error) {
+	x = table(x)
+	three, err := g.selectQuartiles(ctx, x, src)
+	if err != nil {
+		return nil, err
+	}
+	d, k := g.read(g.average(x, nil, src)), 0
+	for j, c := range g.columns {
+		if kind := c.kind(); kind != number {
+			note := map[bool]string{true: "boolean: it needs no scale", false: "a category: it needs no scale"}[kind == flag]
+			all = append(all, SuggestedScale{c.Name, finite(1), finite(0), note})
+			continue
+		}
+		all = append(all, d.scaleOf(j, three[k]))
+		k++
+	}
+	return all, nil
+}
+
+// How far from zero the median must be, in distances of the quartiles, for there to be a
+// centre, and how few zeros.
+const (
+	farFromZero = 4
+	fewZeros    = 0.95
+)
+
+// scaleOf is the scale of a column of numbers with quartiles q of those that are not zero.
+func (d described) scaleOf(column int, q []float64) SuggestedScale {
+	s := SuggestedScale{Column: d.columns[column].Name}
+	n := float64(d.shape.N)
+	there, _ := d.usable(column)
+	nonzero := (1 + d.means[d.start[column]+1]) / 2
+	if !(nonzero*n > d.quartiles.Needs(25)) {
+		s.Note = fmt.Sprintf("too few values that are not 0 to see how large they are: %.0f are needed at this eps and for so many columns; keep what is registered, or ask for more eps", math.Ceil(d.quartiles.Needs(25)))
+		return s
+	}
+	largest := max(math.Abs(q[0]), math.Abs(q[2]))
+	if largest == 0 {
+		s.Note = "its values are nearer to 0 than 1e-15: register a view that multiplies them"
+		return s
+	}
+	s.Note = fmt.Sprintf("half of its values%s lie between %s and %s", exceptZeros(nonzero/there), fourDigits(q[0]), fourDigits(q[2]))
+	if spread := q[2] - q[0]; spread > 0 && math.Abs(q[1]) > farFromZero*spread && nonzero > fewZeros*there {
+		scale := roundScale(spread / 1.35) // that of a normal law
+		s.Scale, s.Center = finite(scale), finite(math.Round(q[1]/scale)*scale)
+		return s
+	}
+	s.Scale, s.Center = finite(roundScale(largest)), finite(0)
+	return s
+}
+
+// exceptZeros says so where not nearly all values are not zero.
+func exceptZeros(nonzero float64) string {
+	if nonzero > fewZeros {
+		return ""
+	}
+	return fmt.Sprintf(" that are not 0, about %s %% of all,", strconv.FormatFloat(100*max(nonzero, 0), 'g', 2, 64))
+}
+
+// fourDigits writes a number to four digits.
+func fourDigits(v float64) string {
+	short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
+	if size := math.Abs(short); err != nil || size != 0 && (size < 1e-4 || size >= 1e15) {
+		return strconv.FormatFloat(v, 'g', 4, 64)
+	}
+	return strconv.FormatFloat(short, 'f', -1, 64)
+}
+
+// roundScale is the nearest of 1, 2, 5, 10 and so on, by ratio.
+func roundScale(v float64) float64 {
+	best, off := 0.0, math.Inf(1)
+	exponent := int(math.Floor(math.Log10(v)))
+	for _, digit := range []int{1, 2, 5, 10} {
+		u, err := strconv.ParseFloat(fmt.Sprintf("%de%d", digit, exponent), 64)
+		if away := math.Abs(math.Log(u / v)); err == nil && away < off {
+			best, off = u, away
+		}
+	}
+	return best
+}

@@ -1,0 +1,366 @@
+package dpsco
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
+	"dpsidecar/internal/privacy"
+)
+
+// planner is a Describe or a SuggestScales.
+type planner interface {
+	Plan(s Shape, b privacy.Budget, a privacy.Accountant) (*Plan, error)
+}
+
+// describers are of tables with numbers and with flags, the target among them.
+func describers(kinds string) []planner {
+	var columns []Column
+	for j, kind := range kinds {
+		c := Column{Name: fmt.Sprint("c", j), Flag: kind == 'f'}
+		if kind == 'l' {
+			c.Levels = []string{"a", "b", "c"}
+		}
+		columns = append(columns, c)
+	}
+	return []planner{Describe{columns}, SuggestScales{slices.Clone(columns)}}
+}
+
+func runOf(t *testing.T, a planner, x Data, b privacy.Budget, seed uint64) Result {
+	t.Helper()
+	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, seed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A description of a table and one of its neighbour, given the same answers, do the same in
+// public, and what they hide differs by what the noise is scaled to.
+func TestReplaysOfDescriptions(t *testing.T) {
+	largest := map[string]float64{}
+	for _, delta := range []float64{1e-2, 0} {
+		for _, kinds := range []string{"n", "nnn", "nfn", "ff", "nl", "lf"} {
+			for _, a := range describers(kinds) {
+				r := rand.New(rand.NewPCG(3, 3))
+				for k := range 40 {
+					s := Shape{N: 23, D: len(kinds) - 1}
+					plan := func() *Plan {
+						p, err := a.Plan(s, privacy.Budget{Epsilon: 20, Delta: delta}, privacy.Concentrated{})
+						if err != nil {
+							t.Fatal(err)
+						}
+						return p
+					}
+					x, y := neighbours(r, s, false)
+					moved, err := replay(t, plan, x, y)
+					if err != nil {
+						t.Fatalf("%T of %s, delta %v, pair %d: %v", a, kinds, delta, k, err)
+					}
+					for kind, share := range moved {
+						largest[kind] = max(largest[kind], share)
+					}
+				}
+			}
+		}
+	}
+	if len(largest) != 5 {
+		t.Errorf("mechanisms %v", largest)
+	}
+	for kind, share := range largest {
+		t.Logf("%-40s %.3f", kind, share)
+		if share <= 0.5 {
+			t.Errorf("%s: moved by %v of its bound at most; half the bound would pass", kind, share)
+		}
+	}
+}
+
+// A description costs its budget, and no more; the ledger books a pure one as what was asked for.
+func TestADescriptionCostsItsBudget(t *testing.T) {
+	order := privacy.AtOrder{Order: 20, Renyi: new(privacy.Renyi)}
+	for _, kinds := range []string{"n", "nfnnn", "ff", "nll", "l"} {
+		s := Shape{N: 1000, D: len(kinds) - 1}
+		for _, a := range describers(kinds) {
+			for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, order} {
+				for _, b := range []privacy.Budget{{Epsilon: 0.1, Delta: 1e-6}, {Epsilon: 3, Delta: 1e-5}} {
+					p, err := a.Plan(s, b, accountant)
+					if errors.Is(err, ErrInfeasible) && accountant == order && b.Epsilon < 1 {
+						continue // less than the order can prove
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					epsilon, err := accountant.Epsilon(p.Event, b.Delta-privacy.Reserve(b.Delta))
+					if err != nil || epsilon > b.Epsilon || epsilon < b.Epsilon*(1-1e-6) {
+						t.Errorf("%T of %s, %T: eps %v of %v, %v", a, kinds, accountant, epsilon, b.Epsilon, err)
+					}
+				}
+			}
+			for _, epsilon := range []float64{0.1, 0.7, 1, 1.1, 3.3} {
+				p, err := a.Plan(s, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
+				if err != nil || p.Event != (privacy.Pure{Epsilon: epsilon}) {
+					t.Errorf("%T of %s: %v, %v", a, kinds, p, err)
+				}
+			}
+		}
+	}
+	for _, split := range []map[string]float64{describeShares, scaleShares, levelShares, flagShares} {
+		sum := 0.0
+		for _, share := range split {
+			sum += share
+		}
+		if math.Abs(sum-1) > 1e-15 {
+			t.Errorf("shares add up to %v", sum)
+		}
+	}
+	for _, count := range []int{1, 7, 300} { // as many parts, exactly
+		g := describing{numbers: make([]int, count)}
+		if _, err := g.purify(privacy.Budget{Epsilon: 0.7}, nil, describeShares); err != nil {
+			t.Fatal(err)
+		}
+		sum := new(big.Rat).SetFloat64(g.quartiles.Epsilon)
+		sum.Mul(sum, big.NewRat(int64(3*count), 1))
+		for _, noise := range []release{g.distances, g.averages} {
+			sum.Add(sum, new(big.Rat).SetFloat64(noise.(mech.Laplace).Epsilon))
+		}
+		if sum.Cmp(new(big.Rat).SetFloat64(0.7)) >= 0 {
+			t.Errorf("%d columns: the releases cost %v", count, sum.FloatString(25))
+		}
+	}
+}
+
+func TestWhatCannotBeDescribedIsRefused(t *testing.T) {
+	s, b := Shape{N: 100, D: 1}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
+	good := Describe{[]Column{{Name: "a"}, {Name: "b"}}}
+	for name, c := range map[string]struct {
+		Describe
+		Shape
+		privacy.Budget
+		privacy.Accountant
+		error
+	}{
+		"too few columns":      {Describe{good.Columns[:1]}, s, b, privacy.Concentrated{}, ErrParameter},
+		"eps 0":                {good, s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, ErrParameter},
+		"delta 1":              {good, s, privacy.Budget{Epsilon: 1, Delta: 1}, privacy.Concentrated{}, ErrParameter},
+		"delta on a pure data": {good, s, b, privacy.PureSum{}, ErrInfeasible},
+		"no rows":              {good, Shape{N: 0, D: 1}, b, privacy.Concentrated{}, ErrInfeasible},
+	} {
+		if _, err := c.Describe.Plan(c.Shape, c.Budget, c.Accountant); !errors.Is(err, c.error) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// describedTable is of n rows: a heavy-tailed amount, a year, a flag; a part of them missing.
+func describedTable(seed uint64, n int, missing float64) Data {
+	r := rand.New(rand.NewPCG(seed, 5))
+	x := Data{Shape: Shape{N: n, D: 2}, X: columns(2, n), Y: make([]float64, n)}
+	for i := range n {
+		x.Y[i], x.X[0][i], x.X[1][i] = 1000*math.Exp(0.6*r.NormFloat64()), math.Round(2015+4*r.NormFloat64()), 0
+		if r.Float64() < 0.3 {
+			x.X[1][i] = 1
+		}
+		x.set(i, func(j int) float64 {
+			if r.Float64() < missing {
+				return math.NaN()
+			}
+			return x.value(i, j)
+		})
+	}
+	return x
+}
+
+// lawOfDescribed are the figures of the law of describedTable.
+func lawOfDescribed(missing float64) map[string]float64 {
+	z := 0.6 * 0.6744897501960817
+	return map[string]float64{
+		"c0 usable_share": 1 - missing, "c0 mean": 1000 * math.Exp(0.18), "c0 quartile_1": 1000 * math.Exp(-z), "c0 median": 1000, "c0 quartile_3": 1000 * math.Exp(z),
+		"c1 usable_share": 1 - missing, "c1 mean": 2015, "c1 quartile_1": 2012, "c1 median": 2015, "c1 quartile_3": 2018,
+		"c2 usable_share": 1 - missing, "c2 true_share": 0.3, " complete_share": math.Pow(1-missing, 3),
+	}
+}
+
+// Levels have their shares, also many of them; those that are rare or missing too.
+func TestSharesOfLevels(t *testing.T) {
+	const n = 100_000
+	many := make([]string, 130)
+	for i := range many {
+		many[i] = fmt.Sprint(i)
+	}
+	a := Describe{[]Column{{Name: "few", Levels: []string{"a", "b", "c"}}, {Name: "many", Levels: many}, {Name: "number"}}}
+	for _, columns := range []int{2, 3} {
+		for _, delta := range []float64{1e-6, 0} {
+			x := Data{Shape: Shape{N: n, D: columns - 1}, X: make([][]float64, columns-1), Y: make([]float64, n)}
+			for j := range x.X {
+				x.X[j] = make([]float64, n)
+			}
+			for i := range n {
+				x.Y[i], x.X[0][i] = []float64{0, 0, 0, 2, math.NaN()}[i%5], float64(i%130)
+				if columns == 3 {
+					x.X[1][i] = float64(i % 7)
+				}
+			}
+			within := 0
+			for _, f := range runOf(t, Describe{a.Columns[:columns]}, x, privacy.Budget{Epsilon: 20, Delta: delta}, 3).Figures {
+				want := map[string]float64{"few usable_share": 0.8, "few share of a": 0.75, "few share of b": 0, "few share of c": 0.25, "many usable_share": 1, "complete_share": 0.8}[f.Column+" "+f.Statistic]
+				if f.Column == "many" && f.Statistic != "usable_share" {
+					want = 1. / 130
+				} else if f.Column == "number" || want == 0 && f.Statistic != "share of b" {
+					continue
+				}
+				if math.Abs(*f.Value-want) > 0.005 || *f.Low > *f.Value || *f.High < *f.Value {
+					t.Errorf("delta %v: %+v, want %v", delta, f, want)
+				}
+				within++
+			}
+			if within < 135 {
+				t.Errorf("%d shares", within)
+			}
+		}
+	}
+}
+
+// With little noise figures are those of the table.
+func TestDescriptionsAreThoseOfTheTable(t *testing.T) {
+	for _, delta := range []float64{1e-6, 0} {
+		for _, missing := range []float64{0, 0.2} {
+			law := lawOfDescribed(missing)
+			got := runOf(t, describers("nnf")[0], describedTable(1, 200_000, missing), privacy.Budget{Epsilon: 500, Delta: delta}, 1).Figures
+			if len(got) != len(law) {
+				t.Fatalf("%d figures, want %d", len(got), len(law))
+			}
+			for _, f := range got {
+				want, known := law[f.Column+" "+f.Statistic]
+				if !known || f.Value == nil || math.Abs(*f.Value-want) > 0.02*math.Max(1, math.Abs(want)) || f.Low == nil || *f.Low > *f.Value || *f.High < *f.Value || f.WhyNull != "" {
+					t.Errorf("delta %v, missing %v: %+v, want %v", delta, missing, f, want)
+				}
+			}
+		}
+	}
+}
+
+// Intervals cover the figures of the law. Of 60 intervals at a true coverage of 95 %, 47
+// or fewer cover with probability below 1e-7; seeds are fixed besides.
+func TestIntervalsOfDescriptionsCoverTheLaw(t *testing.T) {
+	const runs = 60
+	law := lawOfDescribed(0.1)
+	for _, b := range []privacy.Budget{{Epsilon: 1, Delta: 1e-6}, {Epsilon: 1}} {
+		tried, covered := map[string]int{}, map[string]int{}
+		width := map[string]float64{}
+		for seed := range uint64(runs) {
+			for _, f := range runOf(t, describers("nnf")[0], describedTable(100+seed, 20_000, 0.1), b, seed).Figures {
+				if name := f.Column + " " + f.Statistic; f.Low != nil {
+					tried[name]++
+					width[name] += (*f.High - *f.Low) / runs
+					if *f.Low <= law[name] && law[name] <= *f.High {
+						covered[name]++
+					}
+				}
+			}
+		}
+		for name := range law {
+			t.Logf("delta %v: %s covered %d of %d, width %.4g", b.Delta, name, covered[name], tried[name], width[name])
+			given := tried[name] >= runs*9/10 || name == "c0 mean" // noise may hide how heavy its tail is
+			if !given || float64(covered[name]) < 0.79*float64(tried[name]) {
+				t.Errorf("delta %v: %s covered %d of %d", b.Delta, name, covered[name], tried[name])
+			}
+		}
+	}
+}
+
+// Whatever a table holds, a description ends with numbers, or says why not.
+func TestDescriptionsOfAwkwardTables(t *testing.T) {
+	fills := map[string]func(i int) float64{
+		"missing": func(int) float64 { return math.NaN() }, "zero": func(int) float64 { return 0 }, "constant": func(int) float64 { return 7 },
+		"huge": func(i int) float64 { return math.Copysign(math.MaxFloat64, float64(i%2)-.5) }, "tiny": func(int) float64 { return 5e-324 },
+		"infinite": func(int) float64 { return math.Inf(-1) },
+	}
+	for name, fill := range fills {
+		for _, delta := range []float64{1e-6, 0} {
+			for _, n := range []int{1, 20_000} {
+				x := Data{Shape: Shape{N: n, D: 1}, X: columns(1, n), Y: make([]float64, n)}
+				for i := range n {
+					x.set(i, func(int) float64 { return fill(i) })
+				}
+				both := describers("nf")
+				for _, f := range runOf(t, both[0], x, privacy.Budget{Epsilon: 1, Delta: delta}, 1).Figures {
+					if (f.Value == nil || f.Low == nil) != (f.WhyNull != "") || (f.Low == nil) != (f.High == nil) {
+						t.Errorf("%s: %+v", name, f)
+					}
+				}
+				for _, s := range runOf(t, both[1], x, privacy.Budget{Epsilon: 1, Delta: delta}, 1).Scales {
+					if (s.Scale == nil) != (s.Center == nil) || s.Note == "" || s.Scale != nil && !(*s.Scale > 0) {
+						t.Errorf("%s: %+v", name, s)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Scales are of the right size in any unit, centres are given far from zero alone, and what
+// is not seen is not made up.
+func TestSuggestedScales(t *testing.T) {
+	const n = 50_000
+	r := rand.New(rand.NewPCG(8, 8))
+	laws := []struct {
+		name          string
+		draw          func() float64
+		scale, center float64 // 0: not seen
+	}{
+		{"normal", func() float64 { return 3e-7 * r.NormFloat64() }, 2e-7, 0},
+		{"year", func() float64 { return math.Round(2015 + 7*r.NormFloat64()) }, 5, 2015},
+		{"age", func() float64 { return float64(18 + r.IntN(60)) }, 50, 0},
+		{"rare", func() float64 { return indicatorOf(r.IntN(1000) == 0) * 4000 }, 0, 0},
+		{"some", func() float64 { return indicatorOf(r.IntN(4) == 0) * 4e9 * (1 + r.Float64()) }, 5e9, 0},
+	}
+	for _, delta := range []float64{1e-6, 0} {
+		x := Data{Shape: Shape{N: n, D: 4}, X: columns(4, n), Y: make([]float64, n)}
+		for i := range n {
+			x.set(i, func(j int) float64 { return laws[j+1].draw() })
+		}
+		for j, s := range runOf(t, describers("nnnnn")[1], x, privacy.Budget{Epsilon: 1, Delta: delta}, 1).Scales {
+			law := laws[j]
+			switch {
+			case law.scale == 0 && s.Scale != nil:
+				t.Errorf("%s: %+v is made up", law.name, s)
+			case law.scale > 0 && (s.Scale == nil || *s.Scale > 2.5*law.scale || *s.Scale < law.scale/2.5 || math.Abs(*s.Center-law.center) > *s.Scale || (*s.Center == 0) != (law.center == 0)):
+				t.Errorf("%s: %+v, want %v and %v", law.name, s, law.scale, law.center)
+			}
+		}
+	}
+}
+
+func indicatorOf(v bool) float64 {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+// Values that are nearly all equal have no mean while noise hides how large the others are.
+func TestRareValuesHideTheMean(t *testing.T) {
+	x := Data{Shape: Shape{N: 40_000}, Y: make([]float64, 40_000)}
+	for i := range x.Y {
+		if i%200 == 0 {
+			x.Y[i] = float64(i % 1000)
+		}
+	}
+	for epsilon, hidden := range map[float64]bool{0.3: true, 50: false} {
+		for _, f := range runOf(t, Describe{[]Column{{Name: "a"}}}, x, privacy.Budget{Epsilon: epsilon, Delta: 1e-6}, 1).Figures {
+			if f.Statistic == "mean" && (f.Value == nil) != hidden {
+				t.Errorf("eps %v: %+v", epsilon, f)
+			}
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package job
+
+import (
+	"context"
+	"slices"
+
+	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/ledger"
+	"dpsidecar/internal/privacy"
+)
+
+// What columns hold is told by jobs like fits: planned from public facts, charged, run once
+// and published at a step of their ladder. That they have figures, or scales, in the place of
+// coefficients is all that differs.
+
+// What the database calls the two.
+const (
+	describeModel = "describe"
+	scalesModel   = "scales"
+)
+
+func (c *claim) describes() bool { return c.Model == describeModel || c.Model == scalesModel }
+
+// planDescription is the plan of a description, in the units of the table.
+func (s *Sidecar) planDescription(c *claim, n int64) (*dpsco.Plan, error) {
+	var columns []dpsco.Column
+	for _, name := range c.columns() {
+		columns = append(columns, dpsco.Column{
+			Name: name, Levels: c.Request.Categories[name], Scale: c.unit(name).Scale,
+			Flag: slices.Contains(c.Request.Flags, name), Whole: slices.Contains(c.Request.Whole, name),
+		})
+	}
+	var description interface {
+		Plan(dpsco.Shape, privacy.Budget, privacy.Accountant) (*dpsco.Plan, error)
+	} = dpsco.Describe{Columns: columns}
+	if c.Model == scalesModel {
+		description = dpsco.SuggestScales{Columns: columns}
+	}
+	return description.Plan(c.shape(n), c.budget(), s.accountant(c))
+}
+
+// publishDescription releases figures or scales, once it is the time of their step.
+func (s *Sidecar) publishDescription(ctx context.Context, c *claim, f fitted, step int) error {
+	var entries any = f.result.Figures
+	if c.Model == scalesModel {
+		entries = f.result.Scales
+	}
+	return ledger.Explain(s.autocommit.exec(ctx, "SELECT dp_int.job_publish_description($1, $2, $3, $4, $5)",
+		c.ID, c.Token, f.plan.Method, step, entries))
+}

@@ -1,0 +1,372 @@
+package mech
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+
+	"dpsidecar/internal/mech/internal/hook"
+	"dpsidecar/internal/privacy"
+)
+
+// The public grid of Ranks: zero, and of either sign the numbers from 2^gridLow up to
+// 2^gridHigh with gridBits binary digits behind the first. A point is a whole number:
+// its place in that order, 0 for zero.
+const (
+	gridBits  = 16
+	gridLow   = -50
+	gridHigh  = 60
+	gridOnes  = (gridHigh - gridLow) << gridBits // points of one sign
+	gridFirst = (1023 + gridLow) << gridBits     // the leading binary digits of 2^gridLow as a float64
+)
+
+// gridPoint rounds v to the nearest point; false where v is no number. What is beyond
+// the grid counts as its last point.
+func gridPoint(v float64) (int64, bool) {
+	if !(math.Abs(v) <= math.MaxFloat64) {
+		return 0, false
+	}
+	const dropped = 52 - gridBits
+	bits := math.Float64bits(math.Abs(v))
+	place := int64((bits+1<<(dropped-1))>>dropped) - gridFirst
+	place = min(max(place+1, 0), gridOnes)
+	if math.Signbit(v) {
+		return -place, true
+	}
+	return place, true
+}
+
+// gridValue is the number at a point: of those that are rounded to it, the decimal with the fewest
+// digits.
+func gridValue(point int64) float64 {
+	if point == 0 {
+		return 0
+	}
+	v := math.Float64frombits(uint64(max(point, -point)-1+gridFirst) << (52 - gridBits))
+	if point < 0 {
+		v = -v
+	}
+	for digits := 1; digits < 17; digits++ {
+		short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64)
+		if p, ok := gridPoint(short); err == nil && ok && p == point {
+			return short
+		}
+	}
+	return v
+}
+
+// zeroWeight is the weight of zero. A number with k binary digits behind the first, where
+// that is the least, weighs 2^(gridBits - k): one as plain as 40 or 0.75 is as likely as a
+// whole stretch of others.
+const zeroWeight = 1 << (gridBits + 4)
+
+// gridWeight is the weight of all points from first to last, of one sign, or zero.
+func gridWeight(first, last int64) uint64 {
+	switch {
+	case first > last:
+		return 0
+	case first == 0:
+		return zeroWeight
+	case first < 0:
+		first, last = -last, -first
+	}
+	total := uint64(0)
+	for k := range gridBits + 1 {
+		total += uint64(multiples(first, last, k)) * levelWeight(k)
+	}
+	return total
+}
+
+// multiples counts the points from first to last, above zero, with at most gridBits - k
+// binary digits behind the first.
+func multiples(first, last int64, k int) int64 { return (last-1)>>k - (first-2)>>k }
+
+// levelWeight is what each of them weighs beyond what it weighs as one of those with a digit
+// more.
+func levelWeight(k int) uint64 {
+	if k == 0 {
+		return 1
+	}
+	return 1 << (k - 1)
+}
+
+// gridDraw returns the point that the r-th unit of weight from first to last belongs to.
+func gridDraw(first, last int64, r uint64) int64 {
+	if first == 0 {
+		return 0
+	}
+	if first < 0 {
+		return -gridDraw(-last, -first, r)
+	}
+	for k := range gridBits + 1 {
+		weight := uint64(multiples(first, last, k)) * levelWeight(k)
+		if r < weight {
+			return ((first-2)>>k+1+int64(r/levelWeight(k)))<<k + 1
+		}
+		r -= weight
+	}
+	panic("mech: more weight than there is")
+}
+
+// Ranks collects one number a record, of at most N records, to find quantiles among. A number
+// that is missing or infinite counts for none. Not safe for concurrent use.
+type Ranks struct{ *ranks }
+
+type ranks struct {
+	sensitive
+	contract RankContract
+	records  int
+	points   []int64
+}
+
+// RankContract is what is public about Ranks: the number of records.
+type RankContract struct{ N int }
+
+// Check reports whether quantiles can be found.
+//
+// Errors: wraps ErrParams.
+func (c RankContract) Check() error {
+	if c.N < 1 || c.N > maxRecords {
+		return fmt.Errorf("%w: N = %d; it must be in [1, 2^40]", ErrParams, c.N)
+	}
+	return nil
+}
+
+// NewRanks returns an empty collection. It panics when c.Check refuses.
+func NewRanks(c RankContract) *Ranks {
+	if err := c.Check(); err != nil {
+		panic(err.Error())
+	}
+	return &Ranks{&ranks{contract: c}}
+}
+
+// Add collects numbers, each of a record of its own. It panics beyond N of them.
+func (r *Ranks) Add(v []float64) {
+	if len(v) > r.contract.N-r.records {
+		panic("mech: more records than N")
+	}
+	r.records += len(v)
+	for _, x := range v {
+		if point, ok := gridPoint(x); ok {
+			r.points = append(r.points, point)
+		}
+	}
+}
+
+// RankQuantiles selects numbers of a public grid near quantiles, each by the exponential
+// mechanism: the fewer records a number is away from a quantile of the numbers that there are,
+// the likelier it is, and plain numbers are likelier than others. How many numbers there are
+// stays private.
+//
+// The error in ranks is about exponential, with mean 2/Epsilon records, where there are many
+// times that; RankQuantiles.Needs says how many.
+//
+// Privacy: each is Epsilon-bounded range, and so Epsilon-DP, under replace-one (proof: ranks.md).
+//
+// Source: McSherry & Talwar 2007, on ranks as in Smith 2011. Differs: a grid with weights, an
+// unknown number of records, scores that are exact and capped.
+type RankQuantiles struct {
+	Epsilon  float64 // of each
+	Percents []int   // from 1 to 99
+}
+
+// Check reports whether the parameters can be used.
+//
+// Errors: wraps ErrParams.
+func (q RankQuantiles) Check() error {
+	if len(q.Percents) == 0 || slices.Min(q.Percents) < 1 || slices.Max(q.Percents) > 99 {
+		return fmt.Errorf("%w: Percents = %v; they must be from 1 to 99", ErrParams, q.Percents)
+	}
+	return checkEpsilon(q.Epsilon)
+}
+
+// Event returns what one Release costs.
+func (q RankQuantiles) Event() privacy.Event {
+	return privacy.Repeat{Count: len(q.Percents), Event: privacy.BoundedRange{Epsilon: q.Epsilon}}
+}
+
+// gridSurprise is the logarithm of the weight of all points over that of those that are likely
+// near a quantile: some whole numbers, or a hundredth of an octave.
+const gridSurprise = 13
+
+// Needs is how many numbers there must be for the quantile of a percentage to be near it, but
+// for one time in a hundred.
+func (q RankQuantiles) Needs(percent int) float64 {
+	share := float64(min(percent, 100-percent)) / 100
+	return (gridSurprise + math.Log(100)) * 2 / q.Epsilon / share
+}
+
+// Release writes the selected numbers to dst and leaves r empty. It panics when q.Check refuses
+// or dst does not have their length.
+func (q RankQuantiles) Release(dst []float64, r *Ranks, src *Source) {
+	if err := q.Check(); err != nil {
+		panic(err.Error())
+	}
+	if len(dst) != len(q.Percents) {
+		panic("mech: a release of the wrong length")
+	}
+	slices.Sort(r.points)
+	from := src.begin(q, r.contract, hook.Ranked{Points: r.points, Scores: q.misses, Bound: rankSensitivity})
+	for k, percent := range q.Percents {
+		dst[k] = gridValue(q.selection(percent).draw(r.points, from))
+	}
+	src.end(dst)
+	r.points, r.records = nil, 0
+}
+
+// rankSensitivity is how far one record moves a miss.
+const rankSensitivity = 100
+
+// miss is how far a number with so many others below, equal and above is from a quantile, in
+// hundredths of a record.
+func miss(percent int, below, equal, above int64) int64 {
+	p, total := int64(percent), below+equal+above
+	return max(100*below-p*total, 100*above-(100-p)*total, 0)
+}
+
+// misses are those from all quantiles.
+func (q RankQuantiles) misses(below, equal, above int64) []int64 {
+	all := make([]int64, len(q.Percents))
+	for k, percent := range q.Percents {
+		all[k] = miss(percent, below, equal, above)
+	}
+	return all
+}
+
+// selection is the draw of one quantile: a point has its weight times exp(-rate times its
+// miss, or times cap if that is less).
+type selection struct {
+	percent int
+	rate    *big.Rat
+	near    float64 // rate, nearly
+	cap     int64
+}
+
+// leastLikely is the logarithm of how much less likely the cap makes a point at most.
+const leastLikely = 64
+
+// halvings is at most how many there are in exp(-leastLikely).
+const halvings = 93
+
+func (q RankQuantiles) selection(percent int) selection {
+	rate := rational(q.Epsilon)
+	rate.Quo(rate, big.NewRat(2*rankSensitivity, 1))
+	near, _ := rate.Float64()
+	return selection{percent, rate, near, int64(min(leastLikely/near, 0x1p50))}
+}
+
+// segment is a run of points with the same miss.
+type segment struct{ first, last, miss int64 }
+
+// segments passes all points, in order, the numbers sorted.
+func (s selection) segments(points []int64, yield func(segment) bool) {
+	n, open := int64(len(points)), segment{first: 1}
+	flush := func() bool { return open.first > open.last || yield(open) }
+	pass := func(first, last, below, equal int64) bool {
+		m := min(miss(s.percent, below, equal, n-below-equal), s.cap)
+		switch {
+		case first > last:
+			return true
+		case m == open.miss && open.first <= open.last && (open.first < 0) == (last < 0) && open.first != 0 && first != 0:
+			open.last = last
+			return true
+		}
+		going := flush()
+		open = segment{first, last, m}
+		return going
+	}
+	// gap passes the points from first up to one that is among the numbers.
+	gap := func(first, end, below int64) bool {
+		if first <= 0 && 0 < end {
+			return pass(first, -1, below, 0) && pass(0, 0, below, 0) && pass(1, end-1, below, 0)
+		}
+		return pass(first, end-1, below, 0)
+	}
+	next := int64(-gridOnes)
+	for i := int64(0); i < n; {
+		point, end := points[i], i+1
+		for end < n && points[end] == point {
+			end++
+		}
+		if !gap(next, point, i) || !pass(point, point, i, end-i) {
+			return
+		}
+		next, i = point+1, end
+	}
+	if gap(next, gridOnes+1, n) {
+		flush()
+	}
+}
+
+// halved is how often a likelihood of 1 is halved, at most, to one not below that of a miss.
+func (s selection) halved(miss int64) int {
+	return int(max(0, math.Floor(float64(miss)*s.near/math.Ln2-0x1p-20)))
+}
+
+// draw selects a point: one is proposed by its weight and halvings, exactly, and accepted with
+// what is left of its likelihood.
+func (s selection) draw(points []int64, src *Source) int64 {
+	var totals [halvings + 1]uint64 // of weight, by halvings
+	s.segments(points, func(g segment) bool {
+		totals[s.halved(g.miss)] += gridWeight(g.first, g.last)
+		return true
+	})
+	whole := new(big.Int)
+	for t, total := range totals {
+		whole.Add(whole, halvedWeight(total, t))
+	}
+	for {
+		t, r := 0, src.below(whole)
+		for ; ; t++ {
+			part := halvedWeight(totals[t], t)
+			if r.Cmp(part) < 0 {
+				break
+			}
+			r.Sub(r, part)
+		}
+		g, rest := s.find(points, t, src.Uint64n(totals[t]))
+		x := new(big.Rat).SetInt64(-g.miss)
+		if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) {
+			return gridDraw(g.first, g.last, rest)
+		}
+	}
+}
+
+// halvedWeight is a weight that was halved t times, in units of the last halving.
+func halvedWeight(weight uint64, t int) *big.Int {
+	v := new(big.Int).SetUint64(weight)
+	return v.Lsh(v, uint(halvings-t))
+}
+
+// find returns the segment with the r-th unit of weight among those halved t times, and which
+// unit of it that is.
+func (s selection) find(points []int64, t int, r uint64) (found segment, rest uint64) {
+	s.segments(points, func(g segment) bool {
+		if s.halved(g.miss) != t {
+			return true
+		}
+		weight := gridWeight(g.first, g.last)
+		if r < weight {
+			found, rest = g, r
+			return false
+		}
+		r -= weight
+		return true
+	})
+	return found, rest
+}
+
+// below returns a uniform whole number in [0, n), n above 0.
+func (s *Source) below(n *big.Int) *big.Int {
+	for v := new(big.Int); ; v.SetInt64(0) {
+		for drawn := 0; drawn < n.BitLen(); drawn += 64 {
+			v.Lsh(v, 64).Or(v, new(big.Int).SetUint64(s.Uint64()))
+		}
+		v.Rsh(v, uint(-n.BitLen()&63))
+		if v.Cmp(n) < 0 {
+			return v
+		}
+	}
+}

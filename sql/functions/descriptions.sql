@@ -1,0 +1,179 @@
+-- What columns hold, and scales for them: requests whose release is figures in the place of
+-- coefficients, and jobs like any other.
+
+-- Those of some columns that have one of some types, or a domain over it.
+CREATE OR REPLACE FUNCTION dp_int.columns_of(p_relid oid, p_columns name[], p_types regtype[]) RETURNS name[]
+LANGUAGE sql STABLE AS $$
+  SELECT ARRAY(
+    SELECT n.name
+      FROM unnest(p_columns) WITH ORDINALITY AS n(name, o)
+      JOIN pg_catalog.pg_attribute a ON a.attrelid = p_relid AND a.attname = n.name
+      JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+     WHERE t.oid = ANY (p_types) OR t.typbasetype = ANY (p_types)
+     ORDER BY n.o)
+$$;
+
+-- What a caller asks to have described, checked and made canonical. Columns are given as those
+-- of a fit are, the first as the target, so that they are read like these. No scales are named:
+-- what a description says does not change with them. flags: the boolean ones;
+-- whole: those of integers. p_spends: as dp_int.prepare has it.
+CREATE OR REPLACE FUNCTION dp_int.prepare_description(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_columns name[], p_fresh boolean,
+                                                   p_spends boolean DEFAULT true) RETURNS dp_int.request
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  d dp_int.dataset;
+  budget_delta float8;
+  r dp_int.request;
+  c name;
+  asked name[];
+BEGIN
+  PERFORM dp_int.refuse_copy();
+  PERFORM dp_int.check_eps(p_eps);
+  SELECT * INTO d FROM dp_int.dataset WHERE name = p_dataset AND unregistered_at IS NULL;
+  IF NOT FOUND OR (dp_int.grant_of(d.id, p_caller)).dataset IS NULL AND (p_spends OR NOT pg_has_role(p_caller, 'dp_admin', 'USAGE')) THEN
+    RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || dp_int.excerpt(p_dataset) || '"', 'NULL'), p_caller
+      USING ERRCODE = '42501', HINT = 'See dp.datasets for what may be asked, or ask the steward for dp_grant. No privacy budget was spent.';
+  END IF;
+  PERFORM dp_int.check_size(d, p_columns, '{}');
+  SELECT a.delta INTO STRICT budget_delta FROM dp_int.account a WHERE a.id = d.account;
+  r.delta := coalesce(p_delta, CASE WHEN budget_delta = 0 THEN 0 ELSE least(1e-6, d.default_delta::float8, budget_delta) END);
+  IF NOT (r.delta >= 0 AND r.delta < 1) OR r.delta > 0 AND budget_delta = 0 THEN
+    RAISE EXCEPTION '%', CASE WHEN budget_delta = 0 THEN format('the budget of data set "%s" has no delta: delta must be 0, not %s', d.name, p_delta)
+                              ELSE format('delta must be at least 0 and below 1, not %s', p_delta) END
+      USING ERRCODE = '22023', HINT = 'Leave delta out. No privacy budget was spent.';
+  ELSIF array_ndims(p_columns) > 1 OR cardinality(p_columns) = 0 THEN
+    RAISE EXCEPTION 'columns must be a list of names' USING ERRCODE = '22023', HINT = 'For instance ''{age,region}''; NULL stands for all of them. No privacy budget was spent.';
+  END IF;
+  FOREACH c IN ARRAY coalesce(p_columns, '{}') LOOP
+    IF c IS NULL OR NOT c = ANY (d.target || d.features) THEN
+      RAISE EXCEPTION 'column % is not registered in data set "%"', coalesce('"' || c || '"', 'NULL'), d.name
+        USING ERRCODE = '42703', HINT = format('Registered columns are %s. No privacy budget was spent.', array_to_string(d.target || d.features, ', '));
+    END IF;
+  END LOOP;
+  IF (SELECT count(*) <> count(DISTINCT n) FROM unnest(p_columns) AS n) THEN
+    RAISE EXCEPTION 'a column stands twice among the columns' USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
+  END IF;
+  asked := ARRAY(SELECT n.name FROM unnest(d.target || array_remove(d.features, d.target)) WITH ORDINALITY AS n(name, o) WHERE p_columns IS NULL OR n.name = ANY (p_columns) ORDER BY n.o);
+  r.dataset := d.id;
+  r.model := p_model;
+  r.eps := p_eps;
+  r.fresh := coalesce(p_fresh, false);
+  r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', asked[1], 'features', asked[2:], 'intercept', false,
+    'flags', dp_int.columns_of(d.relid, asked, '{boolean}'), 'whole', dp_int.columns_of(d.relid, asked, '{smallint,integer,bigint}'))
+            || dp_int.categories_of(d, asked);
+  r.hash := sha256(convert_to(r.body::text, 'UTF8'));
+  RETURN r;
+END $$;
+
+-- The loopback's half of a synchronous description.
+CREATE OR REPLACE FUNCTION dp_int.enqueue_description(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_columns name[],
+                                                   p_fresh boolean, p_from jsonb) RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+BEGIN
+  PERFORM dp_int.refuse_elsewhere(p_from);
+  RETURN dp_int.enqueue_request(p_id, p_caller, dp_int.prepare_description(p_caller, p_model, p_dataset, p_eps, p_delta, p_columns, p_fresh));
+END $$;
+
+-- What a description holds, as call_sidecar passes it on: texts as a JSON array, and numbers.
+CREATE OR REPLACE FUNCTION dp_int.description(p_release uuid) RETURNS TABLE(label text, numbers float8[])
+LANGUAGE sql STABLE AS $$
+  SELECT e.label, e.numbers
+    FROM (SELECT f.position, jsonb_build_array(f.column_name, f.statistic)::text, ARRAY[f.value, f.ci_low, f.ci_high] FROM dp_int.column_statistic f WHERE f.release = p_release
+          UNION ALL
+          SELECT s.position, jsonb_build_array(s.column_name, s.note)::text, ARRAY[s.scale, s.center] FROM dp_int.suggested_scale s WHERE s.release = p_release) AS e(position, label, numbers)
+   ORDER BY e.position
+$$;
+
+-- The loopback fetches what the caller's own snapshot may be too old to show.
+CREATE OR REPLACE FUNCTION dp_int.fetch_description(p_caller name, p_release uuid) RETURNS TABLE(label text, numbers float8[])
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM dp_int.refuse_ungranted(p_caller, p_release);
+  RETURN QUERY SELECT * FROM dp_int.description(p_release);
+END $$;
+
+CREATE OR REPLACE FUNCTION dp_int.describe(p_caller name, r dp_int.request, p_dataset text, p_columns name[]) RETURNS TABLE(label text, numbers float8[])
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  kept CONSTANT uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
+  job CONSTANT uuid := gen_random_uuid();
+BEGIN
+  IF kept IS NOT NULL THEN
+    RETURN QUERY SELECT * FROM dp_int.description(kept);
+    PERFORM dp_int.tell_kept(kept);
+    RETURN;
+  END IF;
+  RETURN QUERY
+  SELECT c.label, c.numbers
+    FROM dp_int.call_sidecar(p_caller, job, format('SELECT dp_int.enqueue_description(%L, %L, %L, %L, %L, %L, %L, %L, %L)', job, p_caller, r.model, p_dataset, r.eps, r.delta,
+                                                   p_columns, r.fresh, dp_int.here()),
+                             'SELECT label, numbers FROM dp_int.fetch_description(%L, %L)') AS c;
+END $$;
+
+CREATE OR REPLACE FUNCTION public.dp_describe(dataset text, eps float8, columns name[] DEFAULT NULL, delta float8 DEFAULT NULL, fresh boolean DEFAULT false)
+RETURNS TABLE(column_name text, statistic text, value float8, ci_low float8, ci_high float8)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 30
+SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
+DECLARE
+  r CONSTANT dp_int.request := dp_int.prepare_description(session_user, 'describe', dp_describe.dataset, dp_describe.eps, dp_describe.delta, dp_describe.columns, dp_describe.fresh);
+BEGIN
+  RETURN QUERY
+  SELECT d.label::jsonb ->> 0, d.label::jsonb ->> 1, d.numbers[1], d.numbers[2], d.numbers[3]
+    FROM dp_int.describe(session_user, r, dp_describe.dataset, dp_describe.columns) AS d;
+END $$;
+COMMENT ON FUNCTION public.dp_describe IS
+  'What columns hold: usable values, mean, median and quartiles, or the share of true, and complete rows, with 95 % intervals; dp.descriptions says why where there is none. It is charged like a fit; the same again returns the same at no cost.';
+
+-- What dp_set_scales takes of a scale and a centre.
+CREATE OR REPLACE FUNCTION dp_int.scale_entry(p_scale float8, p_center float8) RETURNS jsonb
+LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN p_center = 0 THEN to_jsonb(p_scale) ELSE jsonb_build_object('center', p_center, 'scale', p_scale) END $$;
+
+CREATE OR REPLACE FUNCTION public.dp_scales(dataset text, eps float8, delta float8 DEFAULT NULL)
+RETURNS TABLE(column_name text, suggested_scale float8, suggested_center float8, note text)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 10
+SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
+DECLARE
+  r CONSTANT dp_int.request := dp_int.prepare_description(session_user, 'scales', dp_scales.dataset, dp_scales.eps, dp_scales.delta, NULL, false);
+  seen jsonb := '{}';
+BEGIN
+  FOR column_name, suggested_scale, suggested_center, note IN
+    SELECT d.label::jsonb ->> 0, d.numbers[1], d.numbers[2], d.label::jsonb ->> 1 FROM dp_int.describe(session_user, r, dp_scales.dataset, NULL) AS d LOOP
+    IF suggested_scale IS NOT NULL AND NOT r.body -> 'flags' ? column_name AND NOT coalesce(r.body -> 'categories' ? column_name, false) THEN
+      seen := seen || jsonb_build_object(column_name, dp_int.scale_entry(suggested_scale, suggested_center));
+    END IF;
+    RETURN NEXT;
+  END LOOP;
+  column_name := NULL;
+  suggested_scale := NULL;
+  suggested_center := NULL;
+  note := CASE seen WHEN '{}' THEN 'nothing was seen that a steward could register'
+                    ELSE format('a steward registers these: SELECT dp_set_scales(%L, %L)', dp_scales.dataset, seen) END;
+  RETURN NEXT;
+END $$;
+COMMENT ON FUNCTION public.dp_scales IS
+  'Scales for the columns of a data set, and centres for those far from 0, read from the rows with differential privacy; the last note is the statement that registers them. It is charged like a fit; the same again returns the same at no cost.';
+
+-- reading -> done for a description, as job_publish does it for a fit. p_entries is a list of
+-- objects, of figures or of scales.
+CREATE OR REPLACE FUNCTION dp_int.job_publish_description(p_job uuid, p_token uuid, p_method text, p_step int, p_entries jsonb) RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  j dp_int.job := dp_int.own_job(p_job, p_token);
+  new_release uuid := dp_int.insert_release(j, p_method, p_step, NULL);
+BEGIN
+  IF j.model = 'describe' THEN
+    INSERT INTO dp_int.column_statistic (release, position, column_name, statistic, value, ci_low, ci_high, why_null)
+    SELECT new_release, e.position, e.entry ->> 'column', e.entry ->> 'statistic', (e.entry ->> 'value')::float8, (e.entry ->> 'ci_low')::float8,
+           (e.entry ->> 'ci_high')::float8, e.entry ->> 'why_null'
+      FROM jsonb_array_elements(p_entries) WITH ORDINALITY AS e(entry, position);
+  ELSE
+    INSERT INTO dp_int.suggested_scale (release, position, column_name, scale, center, note)
+    SELECT new_release, e.position, e.entry ->> 'column', (e.entry ->> 'scale')::float8, (e.entry ->> 'center')::float8, e.entry ->> 'note'
+      FROM jsonb_array_elements(p_entries) WITH ORDINALITY AS e(entry, position);
+  END IF;
+  PERFORM dp_int.complete_job(j.id, new_release, dp_int.step(j, p_step));
+  RETURN new_release;
+END $$;
+GRANT EXECUTE ON FUNCTION dp_int.enqueue_description, dp_int.fetch_description TO dp_loopback;
+GRANT EXECUTE ON FUNCTION dp_int.job_publish_description TO dp_sidecar;
+GRANT EXECUTE ON FUNCTION public.dp_describe, public.dp_scales TO dp_analyst;
