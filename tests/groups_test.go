@@ -170,7 +170,7 @@ func TestBadGroupsAreRefused(t *testing.T) {
 		`dp_linear_regress($1, 5, features => '{age}', options => '{"pool": "none"}')`:              {"22023", `option "by"`},
 		`dp_linear_regress($1, 5, features => '{age}', options => '{"by": 3}')`:                     {"22023", "registered category"},
 		`dp_linear_regress_by($1, 'region', 0.01, features => '{age}')`:                             {"DP005", "too few rows"},
-		`dp_l1_regress($1, 5, features => '{age}', options => '{"by": "region"}')`:                  {"22023", "unknown option"},
+		`dp_l1_regress($1, 5, features => '{age}', options => '{"by": "region"}')`:                  {"22023", "does not fit by groups"},
 		`dp_explain('linear', $1, 5, features => '{region}', options => '{"by": "region"}')`:        {"22023", "target or feature too"},
 	} {
 		_, err := w.analyst.Exec(context.Background(), `SELECT * FROM `+call, w.dataset)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -119,6 +120,16 @@ func TestRowsAreSortedByGroup(t *testing.T) {
 			if parts[g].Y[i] != 10*v {
 				t.Errorf("group %d: targets %v", g, parts[g].Y)
 			}
+		}
+	}
+}
+
+// byGroup sorts all that rows hold: what it left behind would belong to another row then, and
+// one that changes its group would move many.
+func TestByGroupKnowsAllThatRowsHold(t *testing.T) {
+	for f := range reflect.TypeFor[Data]().Fields() {
+		if f.Type.Kind() == reflect.Slice && !slices.Contains([]string{"X", "Y", "Level"}, f.Name) {
+			t.Errorf("byGroup does not sort %s", f.Name)
 		}
 	}
 }
