@@ -185,6 +185,18 @@ func TestBadGroupsAreRefused(t *testing.T) {
 	}
 }
 
+// A person's rows may lie in several groups.
+func TestGroupsOfPersonsWithSeveralRowsAreRefused(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s_u AS SELECT i / 3 AS person, random() AS y, random() AS x, 'abc'::text AS kind FROM generate_series(1, 3000) AS i;
+		GRANT SELECT ON public.%[1]s_u TO dp_sidecar`, w.dataset))
+	w.dataset += "_u"
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'y', '{x}', 10, 1e-6, categories => '{"kind": ["abc", "*"]}', unit => 'person')`, w.dataset, "public."+w.dataset)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+	_, err := regressBy(w.analyst, `SELECT * FROM dp_linear_regress_by($1, 'kind', 5)`, w.dataset)
+	w.wantError(err, "22023", "may lie in several groups")
+}
+
 // dp_explain says how many rows a group has, and what groups of equal size may expect.
 func TestExplainOfGroups(t *testing.T) {
 	w := newWorld(t, 1, 0)

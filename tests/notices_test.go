@@ -15,9 +15,14 @@ import (
 // listening connects as a person and collects the notices.
 func (w *world) listening(person string) (*pgx.Conn, func() []string) {
 	w.Helper()
+	return w.listeningAt(w.system.URL(person))
+}
+
+func (w *world) listeningAt(url string) (*pgx.Conn, func() []string) {
+	w.Helper()
 	var mu sync.Mutex
 	var heard []string
-	config, err := pgx.ParseConfig(w.system.URL(person))
+	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -214,8 +214,12 @@ func unsupportedType(ctx context.Context, conn *pgx.Conn, column string, oid uin
 
 // copyOut passes the relation's binary COPY stream to the decoder.
 func copyOut(ctx context.Context, conn *pgx.Conn, req Request, d *decoder) error {
-	sql := "COPY (" + req.query() + ") TO STDOUT (FORMAT binary)"
-	if _, err := conn.PgConn().CopyTo(ctx, d, sql); err != nil {
+	return copyQuery(ctx, conn, req.query(), d)
+}
+
+// copyQuery passes the binary COPY stream of a query to the decoder.
+func copyQuery(ctx context.Context, conn *pgx.Conn, query string, d *decoder) error {
+	if _, err := conn.PgConn().CopyTo(ctx, d, "COPY ("+query+") TO STDOUT (FORMAT binary)"); err != nil {
 		return err
 	}
 	return d.close()

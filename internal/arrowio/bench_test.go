@@ -39,6 +39,18 @@ func benchmark(b *testing.B) (url string, req arrowio.Request) {
 // pull takes a connection, a snapshot and the record.
 func pull(b *testing.B, url string, req arrowio.Request) {
 	b.Helper()
+	inSnapshot(b, url, func(ctx context.Context, conn *pgx.Conn) {
+		rec, err := arrowio.Pull(ctx, conn, req, mech.NewSource())
+		if err != nil {
+			b.Fatal(err)
+		}
+		rec.Release()
+	})
+}
+
+// inSnapshot calls do on a new connection, in a snapshot.
+func inSnapshot(b *testing.B, url string, do func(ctx context.Context, conn *pgx.Conn)) {
+	b.Helper()
 	ctx := context.Background()
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -54,11 +66,7 @@ func pull(b *testing.B, url string, req arrowio.Request) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	rec, err := arrowio.Pull(ctx, tx.Conn(), req, mech.NewSource())
-	if err != nil {
-		b.Fatal(err)
-	}
-	rec.Release()
+	do(ctx, tx.Conn())
 }
 
 func BenchmarkPull(b *testing.B) {
@@ -126,4 +134,47 @@ func psqlOf(b *testing.B, url string) string {
 		b.Fatal(err)
 	}
 	return filepath.Join(dir, "psql")
+}
+
+// BenchmarkPullUnitsBesidePlain compares pulls of five columns with and without a uuid by
+// which rows are grouped into 230,000 persons, in pairs; the metric is the median of their
+// ratio. The ceiling is 2.
+func BenchmarkPullUnitsBesidePlain(b *testing.B) {
+	const pairs, persons = 7, 230_000
+	c := localpg.Postgres(b)
+	database := c.Database(b)
+	req := arrowio.Request{Relation: pgx.Identifier{"public", "bench"}, Columns: strings.Split("abcde", ""), Rows: benchRows}
+	c.Exec(b, database,
+		fmt.Sprintf("CREATE TABLE bench AS SELECT md5((random() * %d)::int::text)::uuid AS u, random() AS a, random() AS b, random() AS c, random() AS d, random() AS e FROM generate_series(1, %d)", persons, benchRows),
+		"VACUUM (FREEZE, ANALYZE) bench")
+	url := c.SuperuserURL(database)
+	plain := func() { pull(b, url, req) }
+	grouped := func() {
+		inSnapshot(b, url, func(ctx context.Context, conn *pgx.Conn) {
+			of := req
+			of.Rows = persons
+			rec, _, err := arrowio.PullUnits(ctx, conn, of, arrowio.Unit{Column: "u", MaxRows: 8}, mech.NewSource())
+			if err != nil {
+				b.Fatal(err)
+			}
+			rec.Release()
+		})
+	}
+	plain()
+	grouped()
+	for b.Loop() {
+		ratios := make([]float64, pairs)
+		for i := range ratios {
+			var a, z time.Duration
+			if i%2 == 0 {
+				a, z = timed(plain), timed(grouped)
+			} else {
+				z, a = timed(grouped), timed(plain)
+			}
+			ratios[i] = z.Seconds() / a.Seconds()
+			b.Logf("pair %d: plain %v, grouped %v, ratio %.2f", i+1, a.Round(time.Millisecond), z.Round(time.Millisecond), ratios[i])
+		}
+		slices.Sort(ratios)
+		b.ReportMetric(ratios[pairs/2], "plain-ratio")
+	}
 }

@@ -20,11 +20,14 @@ type decoder struct {
 	types []columnType
 	emit  func(row []float64) // the row is valid during the call
 	row   []float64
+	keyed bool   // a key stands before the columns
+	key   []byte // of the row, also valid during emit; nil: NULL
 
-	state decoderState
-	next  int    // field of the tuple, in inTuple and inLongText
-	skip  uint32 // bytes of the header extension, or of a long text, that are still to come
-	carry []byte // the beginning of an item that is not complete
+	state  decoderState
+	next   int    // field of the tuple, in inTuple and inLongText
+	skip   uint32 // bytes of the header extension, or of a long text, that are still to come
+	buffer []byte // holds the key
+	carry  []byte // the beginning of an item that is not complete
 }
 
 // decoderState is what comes next in the stream.
@@ -34,6 +37,7 @@ const (
 	inHeader decoderState = iota
 	inExtension
 	betweenTuples
+	inKey
 	inTuple
 	inLongText
 	ended
@@ -85,6 +89,8 @@ func (d *decoder) decode(b []byte) (rest []byte, err error) {
 			b, whole = d.extension(b)
 		case betweenTuples:
 			b, whole, err = d.fieldCount(b)
+		case inKey:
+			b, whole, err = d.keyField(b)
 		case inTuple:
 			b, whole, err = d.fields(b)
 		case inLongText:
@@ -126,15 +132,40 @@ func (d *decoder) fieldCount(b []byte) (rest []byte, whole bool, err error) {
 	if len(b) < 2 {
 		return b, false, nil
 	}
+	fields, state := len(d.types), inTuple
+	if d.keyed {
+		fields, state = fields+1, inKey
+	}
 	switch n := int16(binary.BigEndian.Uint16(b)); {
 	case n == trailer:
 		d.state = ended
-	case int(n) == len(d.types):
-		d.state, d.next = inTuple, 0
+	case int(n) == fields:
+		d.state, d.next = state, 0
 	default:
-		return b, false, fmt.Errorf("%w: a tuple of %d fields, not %d", ErrStream, n, len(d.types))
+		return b, false, fmt.Errorf("%w: a tuple of %d fields, not %d", ErrStream, n, fields)
 	}
 	return b[2:], true, nil
+}
+
+// keyField copies the key of a tuple.
+func (d *decoder) keyField(b []byte) (rest []byte, whole bool, err error) {
+	if len(b) < 4 {
+		return b, false, nil
+	}
+	size := int(int32(binary.BigEndian.Uint32(b)))
+	switch {
+	case size == null:
+		d.key, size = nil, 0
+	case size < 0:
+		return b, false, fmt.Errorf("%w: a key of %d bytes", ErrStream, size)
+	case len(b) < 4+size:
+		return b, false, nil
+	default:
+		d.buffer = append(d.buffer[:0], b[4:4+size]...)
+		d.key = d.buffer[:size:size]
+	}
+	d.state = inTuple
+	return b[4+size:], true, nil
 }
 
 // fields consumes the whole fields of the current tuple and emits its row when it is

@@ -123,6 +123,9 @@ var worstCases = []worstCase{
 	linear("svrg_pp", "a target of 1e6 becomes -1e6", options{"steps": 1., "step_size": .1}, flip(20)).slow(4),
 	linear("accmd", "a target of 1e6 becomes -1e6", options{"steps": 1., "step_size": .1}, flip(20)),
 	linear("gd", "a target of 1e6 becomes -1e6", options{"steps": 1.}, flip(20)),
+	linear("joint_moments", "a person's five rows of 1e6 become one of -1e6", options{}, crowd(20)),
+	huber("newton", "a person's five rows of 1e6 become one of -1e6", options{}, crowd(20)),
+	linear("spgd_clip", "a person's five rows of 1e6 become one of -1e6, in batches of half the persons", options{"steps": 1., "batch": 10.}, crowd(20)),
 	{name: "l1", model: "l1", pair: "three points to choose from, one row changes sides", pure: true, tables: sides(2),
 		options: options{"method": "exponential_mechanism", "radius": 1., "pitch": 1., "iota": 1.}},
 	{name: "l1", model: "l1", pair: "objective perturbation, a target of 1e6 becomes -1e6", pure: true, tables: flip(20),
@@ -187,6 +190,25 @@ func move(n int) func() (a, b dpsco.Data) {
 				x.Level[i] = float64(i % 2)
 			}
 			x.Level[0] = float64(g)
+		}
+		return a, b
+	}
+}
+
+// crowd is n persons with a target of 0 each, but for one who has it five times as 1e6, or
+// once as -1e6.
+func crowd(n int) func() (a, b dpsco.Data) {
+	return func() (dpsco.Data, dpsco.Data) {
+		const rows = 5
+		a, b := table(make([]float64, n-1+rows)...), table(make([]float64, n)...)
+		for i := range rows {
+			a.Y[i] = 1e6
+		}
+		b.Y[0] = -1e6
+		a.N, a.MaxRows, a.First = n, rows, []int{0}
+		b.MaxRows, b.First = rows, []int{0}
+		for u := range n {
+			a.First, b.First = append(a.First, u+rows), append(b.First, u+1)
 		}
 		return a, b
 	}

@@ -65,7 +65,7 @@ func (a SampleAggregate) at(s Shape, z float64) (*stage, error) {
 		return nil, err
 	}
 	return &stage{event: aggregate.event, arithmetic: aggregate.arithmetic, seconds: a.seconds(s), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
-		points, err := a.points(ctx, x, src)
+		points, err := a.points(ctx, x.one(), src)
 		if err != nil {
 			return nil, err
 		}

@@ -9,30 +9,35 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// blockRows is how many rows are visited at a time: their columns stay in the
+// blockRows is how many rows are visited at a time, at most: their columns stay in the
 // cache between one pass over them and the next.
 const blockRows = 2048
 
-// each passes blocks of rows to visitors, one for each core; first is the
-// position of a block's first row.
+// each passes blocks of records to visitors, one for each core; first is the
+// position of a block's first record.
 func (x Data) each(visitor func() func(first int, b Data)) {
-	blocks := (x.N + blockRows - 1) / blockRows
+	size := blockRows / max(1, x.MaxRows)
+	blocks := (x.N + size - 1) / size
 	var next atomic.Int64
 	var crew mech.Crew
 	for range max(1, min(blocks, runtime.GOMAXPROCS(0))) {
 		visit := visitor()
 		crew.Go(func() {
-			b := Data{Shape: x.Shape, X: make([][]float64, len(x.X))}
+			b := Data{Shape: x.Shape, X: make([][]float64, len(x.X)), MaxRows: x.MaxRows}
 			for {
-				first := int(next.Add(1)-1) * blockRows
+				first := int(next.Add(1)-1) * size
 				if first >= x.N {
 					return
 				}
-				b.N = min(blockRows, x.N-first)
+				b.N = min(size, x.N-first)
+				low, high := x.span(first, first+b.N)
 				for j, column := range x.X {
-					b.X[j] = column[first : first+b.N]
+					b.X[j] = column[low:high]
 				}
-				b.Y = x.Y[first : first+b.N]
+				b.Y = x.Y[low:high]
+				if x.First != nil {
+					b.First = x.First[first : first+b.N+1]
+				}
 				visit(first, b)
 			}
 		})

@@ -10,7 +10,8 @@
 //	recipes             the table of methods
 //	regression, problem a model with a loss, and that on a shape and a budget
 //	parts               the estimators and solvers that recipes are made of, with their defaults
-//	descent, oracle, block  first-order solvers on private means of row gradients
+//	records, block      records of one row or of several, and passes over them
+//	descent, oracle     first-order solvers on private means of row gradients
 //	whiten              the same in coordinates in which second moments are the identity
 //	row_block, scan, magnitudes, triangular, intervals  what fits in few passes share
 //	joint_*             least squares from joint moments of rows and residuals
@@ -50,7 +51,7 @@ func infeasible(err error) error {
 	return fmt.Errorf("%w: %s", ErrInfeasible, strings.TrimPrefix(err.Error(), mech.ErrParams.Error()+": "))
 }
 
-// Shape is what is public about a design before it is read: N rows and D
+// Shape is what is public about a design before it is read: N records and D
 // coefficients. With Intercept the first coefficient belongs to a constant 1
 // that Data does not store. With Levels there are D for each group.
 type Shape struct {
@@ -67,15 +68,18 @@ func (s Shape) Columns() int {
 	return s.D
 }
 
-// Data is a design by columns, one person per row: X holds Shape.Columns()
-// slices of N values, Y the target. A value that is missing in the table is NaN.
-// Level says to which group a row belongs, from 0; any number that is none of them is no
-// group. Run owns the slices and may overwrite them.
+// Data is a design by columns: X holds Shape.Columns() slices of a value a row, Y the
+// target. A value that is missing in the table is NaN. Level says to which group a row
+// belongs, from 0; any number that is none of them is no group. Every row is one person's,
+// or rows First[u] to First[u+1] are person u's, one to MaxRows of them: see records.md. Run
+// owns the slices and may overwrite them.
 type Data struct {
 	Shape
-	X     [][]float64
-	Y     []float64
-	Level []float64 // nil without Levels
+	X       [][]float64
+	Y       []float64
+	Level   []float64 // nil without Levels
+	First   []int     // N + 1 of them; nil: every row is a record
+	MaxRows int       // public; 0 where every row is a record
 }
 
 // Algorithm plans a fit from public facts alone: a shape, a budget, and the
@@ -103,10 +107,25 @@ type Plan struct {
 	shape Shape
 	run   run
 	spent atomic.Bool
+
+	maxRows int  // as Data.MaxRows
+	oneRow  bool // run reads one row of each record
 }
 
 // BandMiss is the probability with which a Band does not hold.
 const BandMiss = 0.05
+
+// severalRows makes the plan one for records of up to so many rows; 0: of one each. How many
+// there are is not public: the time is that of the most.
+func (p *Plan) severalRows(most int) {
+	if most == 0 {
+		return
+	}
+	p.Parameters["max_rows"], p.maxRows = most, most
+	if !p.oneRow {
+		p.Seconds *= float64(most)
+	}
+}
 
 // Run releases the D coefficients, once, and what is known of their errors. The
 // only errors are ErrSpent and the context's own: nothing here fails because of data
@@ -114,6 +133,9 @@ const BandMiss = 0.05
 func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 	if x.Shape != p.shape || len(x.X) != p.shape.Columns() || (x.Level == nil) != (x.Levels == 0) {
 		panic(fmt.Sprintf("dpsco: plan for %+v run on %+v with %d columns", p.shape, x.Shape, len(x.X)))
+	}
+	if x.First != nil && x.Levels > 0 {
+		panic("dpsco: groups of records of several rows")
 	}
 	if p.spent.Swap(true) {
 		return Result{}, ErrSpent
@@ -125,7 +147,8 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 // the rest divided by its public scale, before the fit; what is released comes back in the
 // table's units. X holds one scale per stored column, Y the target's; CentreX and CentreY
 // are the centres, nil or 0 for none. A centre needs an intercept, which takes it up again.
-// Unknown: no scale was registered. Memory: as L1.Memory. Sources: as Regression.Sources.
+// Unknown: no scale was registered. Memory: as L1.Memory. Sources: as
+// Regression.Sources. MaxRows: as Data.MaxRows.
 //
 // Privacy: that of Algorithm; scaling is a function of one row and public
 // numbers before it, post-processing after it.
@@ -138,6 +161,7 @@ type Scaled struct {
 	Unknown   bool
 	Memory    int64
 	Sources   int
+	MaxRows   int
 }
 
 // factual is an algorithm whose plan depends on whether any scale is known at all, on the
@@ -162,11 +186,15 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 	if a.centred() && !s.Intercept {
 		panic("dpsco: a centre without an intercept")
 	}
+	if a.MaxRows > 0 && s.Levels > 0 {
+		return nil, fmt.Errorf("%w: fits by groups are for tables with one row a person; leave the groups out, or have them among the features", ErrInfeasible)
+	}
 	p, err := a.Inner().Plan(s, b, accountant)
 	if err != nil {
 		return nil, err
 	}
 	p.Parameters["target_scale"], p.Parameters["feature_scales"] = a.Y, a.X
+	p.severalRows(a.MaxRows)
 	if a.centred() {
 		p.Parameters["target_center"], p.Parameters["feature_centers"] = a.CentreY, a.centres()
 	}

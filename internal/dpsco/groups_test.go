@@ -125,10 +125,10 @@ func TestRowsAreSortedByGroup(t *testing.T) {
 }
 
 // byGroup sorts all that rows hold: what it left behind would belong to another row then, and
-// one that changes its group would move many.
+// one that changes its group would move many. Run refuses groups of records, which have First.
 func TestByGroupKnowsAllThatRowsHold(t *testing.T) {
 	for f := range reflect.TypeFor[Data]().Fields() {
-		if f.Type.Kind() == reflect.Slice && !slices.Contains([]string{"X", "Y", "Level"}, f.Name) {
+		if f.Type.Kind() == reflect.Slice && !slices.Contains([]string{"X", "Y", "Level", "First"}, f.Name) {
 			t.Errorf("byGroup does not sort %s", f.Name)
 		}
 	}

@@ -65,7 +65,7 @@ func newJointFit(r *jointReleases) *jointFit {
 	f := &jointFit{
 		jointReleases: r, n: float64(r.shape.N), perRow: 1, d: float64(d), slopes: float64(r.shape.D),
 		p: mat.NewDense(d, d, nil), w: make([]float64, d), bound: r.Bound, cut: firstResidualCut * r.Scale, within: 1,
-		shortened: make([]float64, r.shape.N), subgradient: make([]float64, d),
+		subgradient: make([]float64, d),
 	}
 	if r.shape.Intercept {
 		f.slopes--
@@ -120,6 +120,9 @@ func (f *jointFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit 
 
 // seePilot makes a pilot pass over a part of the rows.
 func (f *jointFit) seePilot(t int, x Data) jointPilot {
+	if f.shortened == nil {
+		f.shortened = make([]float64, len(x.Y))
+	}
 	moments := merging[*mech.Moments]{total: mech.NewMoments(f.pilotContract())}
 	residuals, lengths, products := magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N)
 	x.scan(f.p, f.w, func() func(int, *rowBlock) {
@@ -128,7 +131,7 @@ func (f *jointFit) seePilot(t int, x Data) jointPilot {
 			r.count(e, func(i int) float64 { return r.e[i] / f.Scale })
 			r.count(l, func(i int) float64 { return r.length[i] })
 			if t == pilotPasses-1 {
-				r.count(g, func(i int) float64 { return r.e[i] / f.Scale * r.length[i] })
+				countSizes(g, r.products(f.Scale))
 			}
 			r.addPilot(m, f.bound, f.cut, f.shortened[first:first+r.n])
 		}

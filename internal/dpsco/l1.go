@@ -81,7 +81,7 @@ func (a L1) Plan(s Shape, b privacy.Budget, _ privacy.Accountant) (*Plan, error)
 	if err != nil {
 		return nil, err
 	}
-	p.Method = method
+	p.Method, p.oneRow = method, true
 	p.Parameters["why"] = why
 	return p, nil
 }
@@ -209,7 +209,7 @@ const noMedianIntervals = "no interval is known that holds for sampling and nois
 // them.
 func (a L1) medians(fit func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)) run {
 	return func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		w, err := fit(ctx, x, src)
+		w, err := fit(ctx, x.one(), src)
 		r := Result{Coefficients: w, WhyNull: noMedianIntervals}
 		norm := 2.
 		if a.Set == SetBox {

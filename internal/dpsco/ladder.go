@@ -37,7 +37,7 @@ func NewLadder(p *Plan, limit time.Duration) Ladder {
 // Takes is about how long reading and fitting take on one core, where data are ordinary.
 func (p *Plan) Takes() time.Duration {
 	const most = float64(math.MaxInt64 / 8)
-	values := float64(p.shape.N) * float64(p.shape.Columns()+1)
+	values := float64(p.shape.N) * float64(max(1, p.maxRows)) * float64(p.shape.Columns()+1)
 	return time.Duration(min(most, values*float64(pull)+p.Seconds*float64(time.Second)))
 }
 

@@ -60,7 +60,7 @@ func (r *newtonRows) addScore(s *mech.Sum, limit float64, shells int) {
 			}
 		}
 	}
-	s.AddRows(mech.Rows{X: x}, ones)
+	r.sum(s, mech.Rows{X: x}, ones)
 }
 
 // addMeat adds what a row gave to the score.
@@ -70,7 +70,7 @@ func (r *newtonRows) addMeat(m *mech.Moments, limit float64) {
 		v[i] = r.weight[i] * r.score[i] / limit
 	}
 	r.scaled()
-	m.AddRows(mech.Rows{X: r.rowsOf(r.joint, len(r.z))}, r.n)
+	m.AddRows(mech.Rows{X: r.given(len(r.z))}, r.records())
 }
 
 // addCurvature adds rows times the root of a curvature and of their weights, shortened to
@@ -82,5 +82,5 @@ func (r *newtonRows) addCurvature(m *mech.Moments, curvature []float64, bound fl
 		v[i] = root / bound * min(math.Sqrt(r.weight[i]), bound/(root*r.length[i]))
 	}
 	r.scaled()
-	m.AddRows(mech.Rows{X: r.rowsOf(r.joint, len(r.z))}, r.n)
+	r.gram(m, len(r.z))
 }

@@ -15,7 +15,7 @@ import (
 type oracle struct {
 	loss       loss.Loss
 	data       Data
-	weights    []float64 // of rows; nil: all 1
+	weights    []float64 // of rows, in the order of data.Y; nil: all 1
 	uses       []solve.Use
 	estimators []mean.Estimator
 	left       []int       // calls of each use
@@ -52,6 +52,9 @@ func (o *oracle) deal(m int) (Data, []float64) {
 		o.lightness = make([]float64, m)
 	}
 	rows := o.deck.Deal(m)
+	if o.data.First != nil {
+		return o.dealRecords(rows)
+	}
 	gather(o.batch.Y, o.data.Y, rows)
 	for j, x := range o.data.X {
 		gather(o.batch.X[j], x, rows)
@@ -63,7 +66,16 @@ func (o *oracle) deal(m int) (Data, []float64) {
 	return o.batch, o.lightness
 }
 
-// gradients are the weighted row gradients of a loss at w, less those at anchor.
+// dealRecords copies records of several rows; those of weighed rows are not dealt.
+func (o *oracle) dealRecords(some []int) (Data, []float64) {
+	if o.weights != nil {
+		panic("dpsco: batches of weighed rows")
+	}
+	return o.data.records(some), nil
+}
+
+// gradients are the weighted gradients of a loss at w, less those at anchor: of rows, or
+// of records of several rows the mean.
 type gradients struct {
 	loss    loss.Loss
 	data    Data
@@ -76,6 +88,9 @@ func (g gradients) rows() mean.Rows {
 	return mean.Rows{N: g.data.N, D: g.data.D, Range: func(visitor func() func(mean.Block)) {
 		g.data.each(func() func(first int, b Data) {
 			visit := visitor()
+			if g.data.First != nil {
+				return g.averaged(visit)
+			}
 			c, away := make([]float64, blockRows), make([]float64, blockRows)
 			return func(first int, b Data) {
 				g.derivatives(c[:b.N], away[:b.N], first, b)
@@ -85,7 +100,21 @@ func (g gradients) rows() mean.Rows {
 	}}
 }
 
-// derivatives writes the factor of every row of a block.
+// averaged hands on the mean gradient of every record, as a row of its own.
+func (g gradients) averaged(visit func(mean.Block)) func(first int, b Data) {
+	c, away, constant := make([]float64, blockRows), make([]float64, blockRows), repeat(1, blockRows)
+	means, starts := columns(g.data.D, blockRows), make([]int, 0, blockRows)
+	return func(first int, b Data) {
+		n, x := len(b.Y), b.X
+		g.derivatives(c[:n], away[:n], b.First[0], b.flat())
+		if b.Intercept {
+			x = append([][]float64{constant[:n]}, x...)
+		}
+		visit(mean.Block{Start: first, X: mech.Rows{X: meansOf(means, x, c, b.starts(starts))}, C: constant[:b.N]})
+	}
+}
+
+// derivatives writes the factor of every row of a block whose first row is at first.
 func (g gradients) derivatives(c, away []float64, first int, b Data) {
 	predict(c, b, g.w)
 	loss.Derivs(g.loss, c, c, b.Y)
@@ -106,6 +135,7 @@ func (g gradients) derivatives(c, away []float64, first int, b Data) {
 // leverage returns how much each row weighs when those longer than limit weigh
 // less: limit over length.
 func leverage(x Data, limit float64) []float64 {
+	x = x.flat()
 	weights := make([]float64, x.N)
 	x.each(func() func(first int, b Data) {
 		return func(first int, b Data) {

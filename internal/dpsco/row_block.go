@@ -30,6 +30,8 @@ func halfOctave(v float64) float64 {
 // rowBlock is a block of rows in the coordinates of a pass.
 type rowBlock struct {
 	n      int
+	starts []int       // of its records; nil: every row is one
+	means  [][]float64 // scratch: what records of several rows give
 	z      [][]float64 // columns of P'x
 	y      []float64   // targets
 	e      []float64   // residuals; NaN in a row that says nothing
@@ -52,15 +54,15 @@ func newRowBlock(d int) *rowBlock {
 // load writes a block. A row with a number that is not finite, or too large to be
 // squared, says nothing.
 func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
-	r.n, r.y = b.N, b.Y
-	e, length := r.e[:b.N], r.length[:b.N]
+	r.n, r.y, r.starts = len(b.Y), b.Y, b.starts(r.starts)
+	e, length := r.e[:r.n], r.length[:r.n]
 	predict(e, b, w)
 	for i, y := range b.Y {
 		e[i] = y - e[i]
 	}
 	clear(length)
 	for j := range r.z {
-		z := r.z[j][:b.N]
+		z := r.z[j][:r.n]
 		r.transform(z, b, p[j])
 		for i, v := range z {
 			length[i] += float64(v * v)
@@ -82,13 +84,78 @@ func (r *rowBlock) transform(z []float64, b Data, p []float64) {
 	combine(z, constant, p, b.X[:len(p)])
 }
 
-// count adds the magnitudes of f(i), in units, to a histogram.
+// records is how many records the block has.
+func (r *rowBlock) records() int {
+	if r.starts == nil {
+		return r.n
+	}
+	return len(r.starts) - 1
+}
+
+// count adds the magnitudes of f(i), in units, to a histogram, i being the first row of each
+// record.
 func (r *rowBlock) count(h *mech.Histogram, f func(i int) float64) {
-	v := r.v[:r.n]
-	for i := range v {
-		v[i] = halfOctave(f(i))
+	v := r.v[:r.records()]
+	for u := range v {
+		i := u
+		if r.starts != nil {
+			i = r.starts[u]
+		}
+		v[u] = f(i)
+	}
+	countSizes(h, v)
+}
+
+// countSizes adds magnitudes, in units, to a histogram, and overwrites them.
+func countSizes(h *mech.Histogram, v []float64) {
+	for u := range v {
+		v[u] = halfOctave(v[u])
 	}
 	h.AddRows(mech.Rows{Intercept: true}, v)
+}
+
+// sum adds v_i x_i to a sum, of records of several rows the mean.
+func (r *rowBlock) sum(s *mech.Sum, x mech.Rows, v []float64) {
+	if r.starts == nil {
+		s.AddRows(x, v)
+		return
+	}
+	s.AddRows(mech.Rows{X: r.meansOf(x.X, v)}, r.ones[:r.records()])
+}
+
+// averages are those of v_i x_i over each record's rows.
+func (r *rowBlock) meansOf(x [][]float64, v []float64) [][]float64 {
+	if len(r.means) < len(x) {
+		r.means = columns(len(x), blockRows)
+	}
+	return meansOf(r.means, x, v, r.starts)
+}
+
+// given returns the first d columns of joint, of records of several rows the means: what
+// they give to a sum.
+func (r *rowBlock) given(d int) [][]float64 {
+	if r.starts == nil {
+		return r.rowsOf(r.joint, d)
+	}
+	return r.meansOf(r.rowsOf(r.joint, d), r.ones)
+}
+
+// gram adds the products of the first d columns of joint, of records of several rows their mean.
+func (r *rowBlock) gram(m *mech.Moments, d int) {
+	addRows(m, mech.Rows{X: r.rowsOf(r.joint, d)}, r.n, r.starts)
+}
+
+// products returns the lengths of residual times row, of records of several rows those of the
+// mean, in units.
+func (r *rowBlock) products(unit float64) []float64 {
+	v := r.v[:r.n]
+	for i, e := range r.e[:r.n] {
+		v[i] = e / unit
+	}
+	if r.starts == nil {
+		return r.sizes(nil)
+	}
+	return r.sizes(r.meansOf(firstRows(r.z, r.n), v))
 }
 
 // scaled writes v_i z_i.

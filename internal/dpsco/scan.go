@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// scan passes all rows, in the coordinates of an upper triangular P and with residuals
+// scan passes all rows, in blocks of which first is the position of the first row, in the coordinates of an upper triangular P and with residuals
 // of w, to visitors, one for each core.
 func (x Data) scan(p *mat.Dense, w []float64, visitor func() func(first int, r *rowBlock)) {
 	byColumn := make([][]float64, x.D)
@@ -22,6 +22,9 @@ func (x Data) scan(p *mat.Dense, w []float64, visitor func() func(first int, r *
 		rows, visit := newRowBlock(x.D), visitor()
 		return func(first int, b Data) {
 			rows.load(b, byColumn, w)
+			if b.First != nil {
+				first = b.First[0]
+			}
 			visit(first, rows)
 		}
 	})

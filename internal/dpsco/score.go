@@ -28,6 +28,7 @@ type Score struct {
 	Negative, Positive float64   // the labels
 	Scale              float64   // a typical magnitude of the target's distance from Centre, from public knowledge; 1 where that is zero
 	Centre             float64   // of the target, from public knowledge
+	MaxRows            int       // as Data.MaxRows
 }
 
 // What the releases of a Score get of the budget, of zCDP or of epsilon. They add up to
@@ -86,13 +87,15 @@ func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{
+	p := &Plan{
 		Method: g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			metrics, err := g.measure(ctx, x, src)
 			return Result{Metrics: metrics}, err
 		},
-	}, nil
+	}
+	p.severalRows(a.MaxRows)
+	return p, nil
 }
 
 // check refuses what cannot be scored.

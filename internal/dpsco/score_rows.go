@@ -15,7 +15,7 @@ type scoredRows struct{ Data }
 // in which a value is missing or infinite, whose prediction overflows, whose target is no
 // label or which is of no group says nothing. Rows of groups change their order.
 func (g *scoring) newScoredRows(x Data) scoredRows {
-	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 1}, X: columns(1, x.N), Y: x.Y}}
+	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 1}, X: columns(1, len(x.Y)), Y: x.Y, First: x.First, MaxRows: x.MaxRows}}
 	if g.Labels {
 		labelTargets(x.Y, g.Negative, g.Positive)
 	}
@@ -37,7 +37,7 @@ func (g *scoring) newScoredRows(x Data) scoredRows {
 
 // predictRows writes the residuals, or margins of labels, of rows by coefficients.
 func (g *scoring) predictRows(residuals []float64, x Data, coefficients []float64) {
-	x.each(func() func(int, Data) {
+	x.flat().each(func() func(int, Data) {
 		return func(first int, b Data) {
 			e := residuals[first : first+b.N]
 			predict(e, b, coefficients)
@@ -110,13 +110,13 @@ func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metr
 // histogram releases how large a number of every row is, in half octaves of unit.
 func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mech.Source, size func(e, y float64) float64) *magnitudes {
 	counts := merging[*mech.Histogram]{total: mech.NewHistogram(halfOctaves, rows.N, 1)}
-	rows.each(func() func(int, Data) {
+	rows.one().each(func() func(int, Data) {
 		h, v := counts.fork(), make([]float64, blockRows)
 		return func(_ int, b Data) {
 			for i, y := range b.Y {
-				v[i] = halfOctave(size(b.X[0][i], y) / unit)
+				v[i] = size(b.X[0][i], y) / unit
 			}
-			h.AddRows(mech.Rows{Intercept: true}, v[:b.N])
+			countSizes(h, v[:b.N])
 		}
 	})
 	noisy := make([]float64, 2*halfOctaves.Half)
@@ -144,7 +144,7 @@ func countDeviation(noise release) float64 {
 func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
 	sums := merging[*mech.Sum]{total: mech.NewSum(g.centreContract())}
 	rows.each(func() func(int, Data) {
-		s, v, ones := sums.fork(), make([]float64, blockRows), make([]float64, blockRows)
+		s, v, ones, starts := sums.fork(), make([]float64, blockRows), make([]float64, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			for i, y := range b.Y {
 				v[i], ones[i] = clampTo(y, cut)/cut, 1
@@ -152,6 +152,7 @@ func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
 					v[i], ones[i] = 0, 0
 				}
 			}
+			averageSaid([][]float64{v}, ones, b.starts(starts))
 			s.AddRows(mech.Rows{X: [][]float64{v[:b.N]}, Intercept: true}, ones[:b.N])
 		}
 	})
@@ -205,9 +206,10 @@ func (m *measured) releaseMoments(rows scoredRows, src *mech.Source) *scoreMeans
 	total := merging[*mech.Moments]{total: mech.NewMoments(contract)}
 	half := contract.Step() / 2
 	rows.each(func() func(int, Data) {
-		part, block := total.fork(), columns(k+1, blockRows)
+		part, block, starts := total.fork(), columns(k+1, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			m.numbers(block[1:], block[0], b)
+			averageSaid(block[1:], block[0], b.starts(starts))
 			for _, column := range block[1:] {
 				for i, v := range column[:b.N] {
 					column[i] = v*weight + math.Copysign(min(half, math.Abs(v)), v)
@@ -228,10 +230,11 @@ func (m *measured) releaseSums(rows scoredRows, src *mech.Source) *scoreMeans {
 	k := m.columns()
 	total := merging[*mech.Sum]{total: mech.NewSum(m.sumContract())}
 	rows.each(func() func(int, Data) {
-		part, block := total.fork(), columns(1+2*k, blockRows)
+		part, block, starts := total.fork(), columns(1+2*k, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			ones := block[0]
 			m.numbers(block[1:1+k], ones, b)
+			averageSaid(block[1:1+k], ones, b.starts(starts))
 			for j, column := range block[1 : 1+k] {
 				squares := block[1+k+j]
 				for i, u := range column[:b.N] {

@@ -54,7 +54,10 @@ func secondMoments(x Data, c mech.MomentContract, noise mech.MomentNoise, src *m
 	x.each(func() func(int, Data) {
 		part := total.Fork()
 		parts = append(parts, part)
-		return func(_ int, b Data) { part.AddRows(mech.Rows{X: b.X, Intercept: b.Intercept}, b.N) }
+		starts := make([]int, 0, blockRows)
+		return func(_ int, b Data) {
+			addRows(part, mech.Rows{X: b.X, Intercept: b.Intercept}, b.N, b.starts(starts))
+		}
 	})
 	for _, part := range parts {
 		total.Merge(part)
@@ -116,13 +119,9 @@ func (w whitener) metric(psi prox.Operator) prox.Operator {
 // times returns the rows P x, in the place of x; the constant becomes a column.
 func (x Data) times(p *mat.SymDense) Data {
 	if x.Intercept {
-		ones := make([]float64, x.N)
-		for i := range ones {
-			ones[i] = 1
-		}
-		x.X, x.Intercept = append([][]float64{ones}, x.X...), false
+		x.X, x.Intercept = append([][]float64{repeat(1, len(x.Y))}, x.X...), false
 	}
-	x.each(func() func(int, Data) {
+	x.flat().each(func() func(int, Data) {
 		buffer, old := columns(x.D, blockRows), make([][]float64, x.D)
 		return func(_ int, b Data) {
 			for j, column := range b.X {

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -35,7 +34,10 @@ type claim struct {
 		Schema   string
 		Relation string
 		Scales   map[string]unit // those of the request
-		RowCount *int64          `json:"row_count"` // as published last
+		RowCount *int64          `json:"row_count"` // as published last: of persons where there is a unit
+		Unit     *string
+		MaxRows  int    `json:"max_rows"`
+		Persons  *int64 // registered in place of counted
 
 		Accounting string   // pure, zcdp or rdp
 		Order      *float64 // of Renyi divergence, under rdp
@@ -86,7 +88,7 @@ func (c *claim) by() string {
 // groups are the levels that have a fit each, nil for one fit of all rows.
 func (c *claim) groups() []string { return c.Request.Categories[c.by()] }
 
-// pull is what is read, of as many rows.
+// pull is what is read, of as many rows or persons.
 func (c *claim) pull(rows int64) arrowio.Request {
 	return arrowio.Request{Relation: c.relation(), Columns: c.columns(), Levels: c.Request.Categories, Rows: rows}
 }
@@ -188,7 +190,7 @@ func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	algorithm.Memory = s.samplerMemory(c, n)
+	algorithm.Memory, algorithm.MaxRows = s.samplerMemory(c, n), c.Dataset.MaxRows
 	plan, err := algorithm.Plan(c.shape(n), c.budget(), s.accountant(c))
 	if err == nil {
 		c.nameLabels(plan)
@@ -362,23 +364,23 @@ func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc,
 
 // read charges a job, unless an earlier attempt has, and pulls its columns. It sends on
 // reads once, right after the point of no return.
-func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.Source, reads chan<- timetable) (*dpsco.Plan, arrow.Record, error) {
+func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.Source, reads chan<- timetable) (plan *dpsco.Plan, x dpsco.Data, err error) {
 	prepare := s.charge
 	if c.reading() {
 		prepare = s.resume
 	}
 	plan, n, err := prepare(ctx, conn, c)
 	if err != nil {
-		return nil, nil, err
+		return nil, x, err
 	}
 	reads <- timetable{s.ladder(plan), time.Now()}
 	if err := s.publishRowCount(ctx, c, n); err != nil {
-		return nil, nil, err
+		return nil, x, err
 	}
 	began := time.Now()
-	record, err := arrowio.Pull(ctx, conn, c.pull(n), src)
+	x, err = c.data(ctx, conn, n, src)
 	if err != nil {
-		return nil, nil, s.asParked(ctx, err, "the data set could not be read")
+		return nil, x, s.asParked(ctx, err, "the data set could not be read")
 	}
 	s.config.Watch.Pulled(time.Since(began))
 	// A partition or an inheriting table may have been added since the check, which the
@@ -388,11 +390,7 @@ func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.
 	if errors.As(err, &refusal) {
 		err = parked(refusal.Message)
 	}
-	if err != nil {
-		record.Release()
-		return nil, nil, err
-	}
-	return plan, record, nil
+	return plan, x, err
 }
 
 // charge counts the rows, plans the fit, charges it and passes the point of no return.
@@ -400,8 +398,11 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err := s.lockChecked(ctx, conn, c.relation(), recheckJob, c.ID, c.Token); err != nil {
 		return nil, 0, err
 	}
-	n, err := arrowio.Count(ctx, conn, c.relation())
+	n, err := c.persons().count(ctx, conn, c.relation())
 	if err != nil {
+		return nil, 0, relationFailure(err)
+	}
+	if err := c.persons().describe(ctx, conn, c.relation()); err != nil {
 		return nil, 0, relationFailure(err)
 	}
 	if _, err := arrowio.Describe(ctx, conn, c.pull(n)); err != nil {

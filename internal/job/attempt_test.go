@@ -34,3 +34,19 @@ func TestTheSamplerGetsTheRestOfTheMemory(t *testing.T) {
 		}
 	}
 }
+
+// A job of persons needs memory for as many rows as may be kept of each, however many they
+// have; with so many that rows cannot be numbered it is refused without a limit too.
+func TestMemoryOfPersons(t *testing.T) {
+	c := new(claim)
+	c.Request.Target, c.Request.Features, c.Dataset.MaxRows = "y", []string{"x"}, 8
+	need := int64(footprint(8000, 2)) + 100_000
+	for memory, fits := range map[int64]bool{0: true, need: true, need - 1: false} {
+		if err := New(Config{Memory: memory}).checkMemory(c, 1000); (err == nil) != fits {
+			t.Errorf("of %d: %v", memory, err)
+		}
+	}
+	if err := New(Config{}).checkMemory(c, 1<<29); err == nil {
+		t.Error("more rows than can be numbered are read")
+	}
+}

@@ -22,7 +22,7 @@ func (s *Sidecar) countRegistered(ctx context.Context) {
 			s.log.Warn("row counts failed", "error", err)
 		}
 		for _, d := range todo {
-			if _, err := s.countRows(ctx, d.Dataset, pgx.Identifier{d.Schema, d.Relation}); err != nil && ctx.Err() == nil {
+			if _, err := s.countRows(ctx, d.Dataset, pgx.Identifier{d.Schema, d.Relation}, d.persons()); err != nil && ctx.Err() == nil {
 				s.log.Warn("row count failed", "dataset_id", d.Dataset, "error", err)
 			}
 		}
@@ -32,23 +32,32 @@ func (s *Sidecar) countRegistered(ctx context.Context) {
 type uncountedDataset struct {
 	Dataset          int64
 	Schema, Relation string
+	Unit             *string
+}
+
+// persons are those of a data set of which they are not registered.
+func (d uncountedDataset) persons() persons {
+	if d.Unit == nil {
+		return persons{}
+	}
+	return persons{unit: &arrowio.Unit{Column: *d.Unit}}
 }
 
 // uncounted returns the data sets whose number of rows is not published.
 func (s *Sidecar) uncounted(ctx context.Context) ([]uncountedDataset, error) {
 	ctx, done := context.WithTimeout(ctx, statementTimeout)
 	defer done()
-	rows, _ := s.pool.Query(ctx, "SELECT dataset, schema_name, relation_name FROM dp_int.uncounted()")
+	rows, _ := s.pool.Query(ctx, "SELECT dataset, schema_name, relation_name, unit FROM dp_int.uncounted()")
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[uncountedDataset])
 }
 
-// countRows counts a data set and publishes the number, which is public.
-func (s *Sidecar) countRows(ctx context.Context, dataset int64, relation pgx.Identifier) (n int64, err error) {
+// countRows counts a data set's rows, or persons, and publishes the number, which is public.
+func (s *Sidecar) countRows(ctx context.Context, dataset int64, relation pgx.Identifier, p persons) (n int64, err error) {
 	err = s.inSnapshot(ctx, func(conn *pgx.Conn) error {
 		if err := s.lockChecked(ctx, conn, relation, recheckDataset, dataset); err != nil {
 			return err
 		}
-		n, err = arrowio.Count(ctx, conn, relation)
+		n, err = p.count(ctx, conn, relation)
 		return relationFailure(err)
 	})
 	if err != nil {

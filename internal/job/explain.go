@@ -124,7 +124,7 @@ func (s *Sidecar) publicRows(ctx context.Context, c *claim) (int64, error) {
 	if c.Dataset.RowCount != nil {
 		return *c.Dataset.RowCount, nil
 	}
-	return s.countRows(ctx, c.Dataset.ID, c.relation())
+	return s.countRows(ctx, c.Dataset.ID, c.relation(), c.persons())
 }
 
 // addPlan adds method, reason and every public parameter.
@@ -139,6 +139,9 @@ func (e *explanation) addPlan(p *dpsco.Plan) {
 		{"why", "why"}, {"rows", "rows"}, {"coefficients", "coefficients"}, {"iterations", "steps"}, {"noise_multiplier", "noise_multiplier"},
 	} {
 		if v, ok := parameters[first.parameter]; ok {
+			if _, several := parameters["max_rows"]; several && first.name == "rows" {
+				first.name = "persons"
+			}
 			e.add(first.name, formatParameter(v))
 			delete(parameters, first.parameter)
 		}

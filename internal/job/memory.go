@@ -3,6 +3,8 @@ package job
 import (
 	"fmt"
 	"math"
+
+	"dpsidecar/internal/arrowio"
 )
 
 // footprint is about how many bytes a job needs, from public facts alone: the
@@ -23,6 +25,16 @@ func (c *claim) width() int {
 	return width
 }
 
+// need is about how many bytes the job needs for n persons, of whom each may have as many rows
+// as are kept: how many they have is not public.
+func (c *claim) need(n int64) float64 {
+	const person = 100
+	if c.Dataset.MaxRows == 0 {
+		return footprint(n, c.width())
+	}
+	return footprint(n*int64(c.Dataset.MaxRows), c.width()) + person*float64(n)
+}
+
 // samplerMemory is what the exact sampler may take beside its job's footprint, 0 for no
 // limit. It fills it on hard tables only, which is why no job is refused for it.
 func (s *Sidecar) samplerMemory(c *claim, n int64) int64 {
@@ -30,17 +42,25 @@ func (s *Sidecar) samplerMemory(c *claim, n int64) int64 {
 	if s.config.Memory == 0 {
 		return 0
 	}
-	return max(least, s.config.Memory-int64(footprint(n, c.width())))
+	return max(least, s.config.Memory-int64(c.need(n)))
 }
 
-// checkMemory refuses a job that would need more memory than one may have.
+// checkMemory refuses a job that would need more memory than one may have, or more rows than
+// can be numbered.
 func (s *Sidecar) checkMemory(c *claim, n int64) error {
-	need := footprint(n, c.width())
-	if s.config.Memory == 0 || need <= float64(s.config.Memory) {
+	rows, hint := fmt.Sprintf("%d rows", n), "Ask for fewer features"
+	if c.Dataset.MaxRows > 0 {
+		rows, hint = fmt.Sprintf("%d persons with up to %d rows", n, c.Dataset.MaxRows), "Ask for fewer features, have it registered with smaller max_rows"
+	}
+	need := c.need(n)
+	switch {
+	case c.Dataset.MaxRows > 0 && n > arrowio.MostRows/int64(c.Dataset.MaxRows):
+		return &failure{"DP005", rows + " are more than a job can take", "Have it registered with smaller max_rows. " + nothingSpent}
+	case s.config.Memory == 0 || need <= float64(s.config.Memory):
 		return nil
 	}
-	return &failure{"DP005", fmt.Sprintf("%d rows of %d columns need about %s of memory, a job may have %s", n, c.width(), formatBytes(need), formatBytes(float64(s.config.Memory))),
-		"Ask for fewer features, or let an operator raise job-memory. " + nothingSpent}
+	return &failure{"DP005", fmt.Sprintf("%s of %d columns need about %s of memory, a job may have %s", rows, c.width(), formatBytes(need), formatBytes(float64(s.config.Memory))),
+		hint + ", or let an operator raise job-memory. " + nothingSpent}
 }
 
 func formatBytes(bytes float64) string {

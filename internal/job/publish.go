@@ -8,11 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/jackc/pgx/v5"
 	"gonum.org/v1/gonum/mat"
 
-	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
@@ -91,28 +89,19 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 		}
 	}()
 	src := mech.NewSource()
-	var record arrow.Record
+	var x dpsco.Data
 	f.err = s.inSnapshot(ctx, func(conn *pgx.Conn) (err error) {
-		f.plan, record, err = s.read(ctx, conn, c, src, reads)
+		f.plan, x, err = s.read(ctx, conn, c, src, reads)
 		return err
 	})
 	if f.err != nil {
 		return f
 	}
-	defer record.Release()
 	began := time.Now()
-	if f.result, f.err = s.config.runPlan(ctx, f.plan, c.data(record), src); f.err == nil {
+	if f.result, f.err = s.config.runPlan(ctx, f.plan, x, src); f.err == nil {
 		s.config.Watch.Ran(time.Since(began))
 	}
 	return f
-}
-
-// data is what a plan runs on: a description takes a category as the positions of its levels.
-func (c *claim) data(record arrow.Record) dpsco.Data {
-	if c.describes() {
-		return arrowio.Positions(record)
-	}
-	return arrowio.Data(record, c.Request.Intercept, c.by() != "")
 }
 
 // runPlan fits.

@@ -26,6 +26,7 @@ type scored struct {
 // planScore is the plan of a score, in the units of the table.
 func (s *Sidecar) planScore(c *claim, n int64) (*dpsco.Plan, error) {
 	score := dpsco.Score{
+		MaxRows:      c.Dataset.MaxRows,
 		Coefficients: c.Scored.Coefficients, Labels: catalogue.Classifies(c.Scored.Model),
 		Negative: c.label(c.Scored.Parameters.Negative), Positive: c.label(c.Scored.Parameters.Positive),
 	}

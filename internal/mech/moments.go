@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"math/bits"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -66,7 +67,8 @@ func (c MomentContract) weight(k int) int64 {
 
 // Moments adds up the products x_i x_j of the coordinates of rows, each row
 // first clipped to a length and cut to integers by a function of that row alone
-// (proof: moments.md). Not safe for concurrent use: Fork one for each goroutine.
+// (proof: moments.md). A record is one row, or several of which each counts in
+// equal parts. Not safe for concurrent use: Fork one for each goroutine.
 type Moments struct{ *moments }
 
 type moments struct {
@@ -83,6 +85,7 @@ type clippedRows struct {
 	square [blockRows]float64 // squared row norms
 	factor [blockRows]float64 // from stored values to grid steps
 	length [blockRows]float64 // an integer: squared, of a row of steps
+	fellow [blockRows]float64 // an integer: rows of the record that a row belongs to
 	ones   [blockRows]float64
 }
 
@@ -132,6 +135,42 @@ func (m *moments) count(records int) {
 // AddRows adds n rows. A row that is not finite, or longer than 1e154, counts as
 // zero. It panics unless rows have length D and columns length n.
 func (m *Moments) AddRows(r Rows, n int) {
+	m.check(r, n)
+	m.count(n)
+	for start := 0; start < n; start += blockRows {
+		end := min(start+blockRows, n)
+		copy(m.fellow[:], m.ones[:])
+		m.clip(r, start, end)
+		m.addProducts(end - start)
+	}
+}
+
+// AddRecords adds records of several rows: record u holds rows first[u] to first[u+1],
+// and counts as the mean of what each of them would. It panics as AddRows does, and
+// unless first begins at 0, ends at the number of rows and never falls.
+func (m *Moments) AddRecords(r Rows, first []int) {
+	n := first[len(first)-1]
+	m.check(r, n)
+	if first[0] != 0 || !slices.IsSorted(first) {
+		panic("mech: records that overlap")
+	}
+	m.count(len(first) - 1)
+	record := 0
+	for start := 0; start < n; start += blockRows {
+		end := min(start+blockRows, n)
+		for i := start; i < end; i++ {
+			for i >= first[record+1] {
+				record++
+			}
+			m.fellow[i-start] = float64(first[record+1] - first[record])
+		}
+		m.clip(r, start, end)
+		m.addProducts(end - start)
+	}
+}
+
+// check panics unless there are n rows of length D.
+func (m *moments) check(r Rows, n int) {
 	if r.dimension() != m.contract.D {
 		panic("mech: rows of the wrong length")
 	}
@@ -140,16 +179,11 @@ func (m *Moments) AddRows(r Rows, n int) {
 			panic("mech: columns of different length")
 		}
 	}
-	m.count(n)
-	for start := 0; start < n; start += blockRows {
-		end := min(start+blockRows, n)
-		m.clip(r, start, end)
-		m.addProducts(end - start)
-	}
 }
 
-// clip writes rows start to end to steps: clipped, cut toward zero, and zero if
-// the integers are longer than Bound or the row's norm is not a number.
+// clip writes rows start to end to steps: clipped, over the root of the number of
+// fellow rows, cut toward zero, and zero if the integers are longer than Bound over that
+// root or the row's norm is not a number.
 func (m *moments) clip(r Rows, start, end int) {
 	n := end - start
 	square, length := m.square[:n], m.length[:n]
@@ -163,7 +197,7 @@ func (m *moments) clip(r Rows, start, end int) {
 	limit := math.Ldexp(1, int(m.contract.bits()))
 	factor := m.factor[:n]
 	for i, s := range square {
-		factor[i] = limit * provedLimit / max(m.contract.Bound, math.Sqrt(s))
+		factor[i] = limit * provedLimit / max(m.contract.Bound, math.Sqrt(s)) / math.Sqrt(m.fellow[i])
 	}
 	for j, steps := range m.steps {
 		x, steps := m.column(r, j, start, end), steps[:n]
@@ -174,7 +208,7 @@ func (m *moments) clip(r Rows, start, end int) {
 		}
 	}
 	for i, s := range square {
-		if length[i] > limit*limit || !(s <= math.MaxFloat64) {
+		if length[i]*m.fellow[i] > limit*limit || !(s <= math.MaxFloat64) {
 			for _, steps := range m.steps {
 				steps[i] = 0
 			}

@@ -88,6 +88,67 @@ func TestMomentSensitivityHoldsOnAwkwardNeighbours(t *testing.T) {
 	}
 }
 
+// Records of several rows move the sums by no more than single ones: also where one of many
+// long rows becomes one of others.
+func TestMomentSensitivityHoldsForRecordsOfSeveralRows(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	worst := new(big.Rat)
+	const z = 1.25
+	for k := range 4000 {
+		sizes := []int{1 + r.IntN(7), 1 + r.IntN(3), 1 + r.IntN(7)}
+		d := 1 + r.IntN(4)
+		a := awkwardTable(r, sizes[0]+sizes[1], d, k%3 == 0)
+		b := awkwardTable(r, sizes[1]+sizes[2], d, k%3 == 0)
+		for j := range d { // the second record stays
+			copy(b.rows.X[j][:sizes[1]], a.rows.X[j][sizes[0]:])
+		}
+		if k%10 == 0 {
+			for i := range sizes[0] {
+				for j := range d {
+					a.rows.X[j][i] = float64(1 - min(j, 1))
+				}
+			}
+			for i := range sizes[2] {
+				for j := range d {
+					b.rows.X[j][sizes[1]+i] = float64(min(j, 1))
+				}
+			}
+		}
+		c := MomentContract{[]float64{1, .3, 1e-100, 7e100}[r.IntN(4)], 2, a.rows.dimension()}
+		m, l := NewMoments(c), NewMoments(c)
+		m.AddRecords(a.rows, []int{0, sizes[0], sizes[0] + sizes[1]})
+		l.AddRecords(b.rows, []int{0, sizes[1], sizes[1] + sizes[2]})
+		diagonal, off := c.noise(Gaussian{z})
+		if cost := momentCost(m.totals, l.totals, c.D, z, diagonal, off); cost.Cmp(worst) > 0 {
+			worst = cost
+		}
+	}
+	share, _ := worst.Float64()
+	if share > 1 || share < .9 {
+		t.Errorf("a release costs at most %v of what is charged", share)
+	}
+}
+
+// Records go through blocks as one would think.
+func TestRecordsAcrossBlocks(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	a := awkwardTable(r, 3*blockRows, 2, false)
+	first := []int{0}
+	for first[len(first)-1] < 3*blockRows {
+		first = append(first, min(3*blockRows, first[len(first)-1]+1+r.IntN(100)))
+	}
+	c := MomentContract{1, len(first) - 1, 2}
+	whole, parts := NewMoments(c), NewMoments(c)
+	whole.AddRecords(a.rows, first)
+	for u := range len(first) - 1 {
+		low, high := first[u], first[u+1]
+		parts.AddRecords(Rows{X: [][]float64{a.rows.X[0][low:high], a.rows.X[1][low:high]}}, []int{0, high - low})
+	}
+	if !slices.Equal(whole.totals, parts.totals) || whole.records != parts.records {
+		t.Errorf("%v, one by one %v", whole.totals, parts.totals)
+	}
+}
+
 // Every row is held to its length by integers: even when floating point is wrong.
 func TestRowsOfMomentsAreNotTooLong(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))

@@ -386,47 +386,47 @@ LANGUAGE sql VOLATILE AS $$
   ON CONFLICT DO NOTHING
 $$;
 
--- The base relations of a relation, each with the account that knows it by its OID,
+-- The relations of a relation's population, each with the account that knows it by its OID,
 -- else by its name; NULL when nobody does. child: reached as a partition or child;
--- noted: known under this OID and name.
-CREATE OR REPLACE FUNCTION dp_int.known_relations(p_relid oid) RETURNS TABLE(relid oid, relation text, child boolean, account bigint, noted boolean)
+-- noted: known under this OID and name; own: read, and not only referred to.
+CREATE OR REPLACE FUNCTION dp_int.known_relations(p_relid oid, p_unit name) RETURNS TABLE(relid oid, relation text, child boolean, account bigint, noted boolean, own boolean)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 BEGIN
   RETURN QUERY
   WITH base AS MATERIALIZED (
-    SELECT b.relid, b.relation, b.relid <> p_relid AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = b.relid) AS child
-      FROM dp_int.base_relations(p_relid) b),
+    SELECT b.relid, b.relation, b.own, b.relid <> p_relid AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = b.relid) AS child
+      FROM dp_int.population(p_relid, p_unit) b),
   by_oid AS MATERIALIZED (
     SELECT b.relid, r.account, bool_or(r.relation = b.relation) AS noted
       FROM base b
       JOIN dp_int.account_relation r ON r.current AND r.relid = b.relid
      GROUP BY b.relid, r.account)
-  SELECT b.relid, b.relation, b.child, o.account, o.noted
+  SELECT b.relid, b.relation, b.child, o.account, o.noted, b.own
     FROM base b
     JOIN by_oid o ON o.relid = b.relid
   UNION
-  SELECT b.relid, b.relation, b.child, r.account, false
+  SELECT b.relid, b.relation, b.child, r.account, false, b.own
     FROM base b
     LEFT JOIN dp_int.account_relation r ON r.current AND r.relation = b.relation
    WHERE b.relid NOT IN (SELECT o.relid FROM by_oid o);
 END $$;
 
 -- The one account of these relations, NULL when nobody knows them yet.
-CREATE OR REPLACE FUNCTION dp_int.account_of(p_relid oid, p_options jsonb) RETURNS bigint
+CREATE OR REPLACE FUNCTION dp_int.account_of(p_relid oid, p_options jsonb, p_unit name) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   found bigint[];
 BEGIN
   SELECT array_agg(DISTINCT known.account) INTO found
-    FROM (SELECT k.account FROM dp_int.known_relations(p_relid) k WHERE k.account IS NOT NULL
+    FROM (SELECT k.account FROM dp_int.known_relations(p_relid, p_unit) k WHERE k.account IS NOT NULL
           UNION ALL
           SELECT coalesce(named, (dp_int.dataset_of(p_options ->> 'account')).account)
             FROM (SELECT (SELECT d.account FROM dp_int.dataset d WHERE d.name = p_options ->> 'account' ORDER BY d.unregistered_at DESC NULLS FIRST LIMIT 1)) AS n(named)
            WHERE p_options ? 'account') AS known;
   IF cardinality(found) > 1 THEN
     RAISE EXCEPTION 'the relations below % belong to different accounts', p_relid::regclass
-      USING ERRCODE = '22023', HINT = 'One registration cannot show the people of two accounts. Register the tables one by one.';
+      USING ERRCODE = '22023', HINT = 'One registration cannot show the people of two accounts. Register the tables one by one; where a unit refers to a table, that one first.';
   END IF;
   RETURN found[1];
 END $$;
@@ -452,7 +452,7 @@ $$;
 -- Could a relation, of which the steward has not stated whose people it holds, be of people
 -- whom an account knows already? Where a function reads, the tables beside it tell nothing
 -- of whom it reads, also when they are known.
-CREATE OR REPLACE FUNCTION dp_int.refuse_strangers(p_relid oid) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.refuse_strangers(p_relid oid, p_unit name) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   reason CONSTANT text := dp_int.why_unknown(p_relid);
@@ -462,7 +462,7 @@ BEGIN
   IF reason IS NOT NULL THEN
     RAISE EXCEPTION '% is refused: it is not known whose rows it has: %', p_relid::regclass, reason
       USING ERRCODE = '22023', HINT = 'If a data set of the same people is registered, name it with options {"account": "name"}. Otherwise state with {"new_population": "why"} that these are other people; the ledger records the statement.';
-  ELSIF EXISTS (SELECT FROM dp_int.known_relations(p_relid) k WHERE k.account IS NULL AND NOT k.child) THEN
+  ELSIF EXISTS (SELECT FROM dp_int.known_relations(p_relid, p_unit) k WHERE k.account IS NULL AND NOT k.child) THEN
     SELECT string_agg(DISTINCT g.relation, ', '), string_agg(DISTINCT format('"%s"', d.name), ', ') INTO gone, names
       FROM dp_int.gone_relations() g
       LEFT JOIN dp_int.dataset d ON d.account = g.account;
@@ -518,17 +518,20 @@ BEGIN
       RAISE EXCEPTION 'the levels of its categories mean something else now';
     END IF;
     PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales, d.categories);
+    IF dp_int.check_unit(d.relid, d.unit, d.max_rows, d.persons, d.target || d.features) <> d.unit_source THEN
+      RAISE EXCEPTION 'its unit was %', d.unit_source;
+    END IF;
     unknown := CASE WHEN d.options ? 'total' AND NOT d.options ?| '{account,new_population}' THEN dp_int.why_unknown(d.relid) END;
     IF unknown IS NOT NULL THEN  -- what is not stated to be total has no functions
       RAISE EXCEPTION 'nobody knows whose rows it has: %', unknown;
     END IF;
-    SELECT bool_or(k.account IS DISTINCT FROM d.account AND NOT (k.account IS NULL AND k.child)), bool_and(k.noted) INTO strange, noted
-      FROM dp_int.known_relations(d.relid) k;
+    SELECT bool_or(k.account IS DISTINCT FROM d.account AND NOT (k.account IS NULL AND (k.child OR NOT k.own))), bool_and(k.noted) INTO strange, noted
+      FROM dp_int.known_relations(d.relid, d.unit) k;
     IF strange THEN
-      RAISE EXCEPTION 'it reads relations that it did not read when it was registered';
+      RAISE EXCEPTION 'it reads relations that it did not read when it was registered, or its unit refers to people of another account';
     ELSIF NOT noted THEN
       INSERT INTO dp_int.account_relation (account, relid, relation, child)
-      SELECT d.account, k.relid, k.relation, k.child FROM dp_int.known_relations(d.relid) k
+      SELECT d.account, k.relid, k.relation, k.child FROM dp_int.known_relations(d.relid, d.unit) k
       ON CONFLICT DO NOTHING;
     END IF;
   EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type THEN
@@ -583,10 +586,11 @@ $$;
 
 CREATE OR REPLACE FUNCTION public.dp_register(dataset text, relation regclass, target name, features name[], epsilon float8, delta float8 DEFAULT 0,
                                    scales jsonb DEFAULT '{}', accounting text DEFAULT NULL, options jsonb DEFAULT '{}', labels jsonb DEFAULT '{}',
-                                   categories jsonb DEFAULT NULL) RETURNS void
+                                   categories jsonb DEFAULT NULL, unit name DEFAULT NULL, max_rows int DEFAULT NULL, persons bigint DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   levels jsonb;
+  source text;
   total boolean;
   mode text := coalesce(dp_register.accounting, CASE WHEN dp_register.delta > 0 THEN 'zcdp' ELSE 'pure' END);
   eps numeric;
@@ -617,6 +621,7 @@ BEGIN
   levels := dp_int.canonical_categories(dp_register.relation, dp_register.target || dp_register.features, dp_register.categories);
   PERFORM dp_int.check_columns(dp_register.relation, dp_register.target, dp_register.features, dp_register.scales, levels);
   PERFORM dp_int.check_labels(dp_register.target, dp_register.features, dp_register.labels, levels);
+  source := dp_int.check_unit(dp_register.relation, dp_register.unit, dp_register.max_rows, dp_register.persons, dp_register.target || dp_register.features);
   IF EXISTS (SELECT FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL) THEN
     RAISE EXCEPTION 'data set "%" is registered already', dp_register.dataset
       USING ERRCODE = '42710', HINT = 'Change its budget with dp_set_budget, or dp_unregister it first: what was spent stays spent.';
@@ -625,9 +630,9 @@ BEGIN
   eps := dp_int.exact(dp_register.epsilon);
   del := dp_int.exact(dp_register.delta);
   PERFORM dp_int.follow_renames();
-  account_id := dp_int.account_of(dp_register.relation, dp_register.options);
+  account_id := dp_int.account_of(dp_register.relation, dp_register.options, dp_register.unit);
   IF NOT dp_register.options ?| '{account,new_population}' THEN
-    PERFORM dp_int.refuse_strangers(dp_register.relation);
+    PERFORM dp_int.refuse_strangers(dp_register.relation, dp_register.unit);
   END IF;
   SELECT * INTO a FROM dp_int.account WHERE id = account_id FOR UPDATE;
   alone := NOT EXISTS (SELECT FROM dp_int.dataset d WHERE d.account = a.id AND d.unregistered_at IS NULL);
@@ -636,10 +641,11 @@ BEGIN
       RAISE EXCEPTION 'these people are registered under another name' USING ERRCODE = '22023', HINT = 'dp_unregister every data set of the account first.';
     END IF;
     UPDATE dp_int.account_relation r SET current = false
-      FROM dp_int.base_relations(dp_register.relation) b
+      FROM dp_int.population(dp_register.relation, dp_register.unit) b
      WHERE r.account = a.id AND (r.relid = b.relid OR r.relation = b.relation);
     a := NULL;
   END IF;
+  PERFORM dp_int.refuse_other_unit(a.id, dp_register.relation, dp_register.unit, source);
   IF a.accounting <> mode AND (NOT alone OR dp_int.charged(a.id)) THEN
     RAISE EXCEPTION 'these people''s account has % accounting', a.accounting
       USING ERRCODE = '22023', HINT = 'Accounting is fixed with the first charge. Register with the same accounting.';
@@ -650,23 +656,29 @@ BEGIN
   END IF;
   own_cap := dp_int.positive_cap(a, eps, del);
   INSERT INTO dp_int.account_relation (account, relid, relation, child)
-  SELECT a.id, k.relid, k.relation, bool_and(k.child) FROM dp_int.known_relations(dp_register.relation) k GROUP BY k.relid, k.relation
+  SELECT a.id, k.relid, k.relation, bool_and(k.child) FROM dp_int.known_relations(dp_register.relation, dp_register.unit) k GROUP BY k.relid, k.relation
   ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
-  INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, categories, options, epsilon, delta, cap, default_delta, registered_by)
+  INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, categories, options, epsilon, delta, cap, default_delta, registered_by,
+                              unit, max_rows, persons, unit_source, row_count)
   SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
-         dp_register.labels, levels, dp_register.options, eps, del, own_cap, nullif(del, 0), session_user
+         dp_register.labels, levels, dp_register.options, eps, del, own_cap, nullif(del, 0), session_user,
+         dp_register.unit, CASE WHEN dp_register.unit IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END, dp_register.persons, source, dp_register.persons
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE c.oid = dp_register.relation;
   INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;
   PERFORM dp_int.ledger_budget(a.id, dp_register.dataset, session_user, jsonb_build_object('budget',
     dp_int.describe_budget(a, eps, del) || jsonb_build_object('relation', dp_register.relation::text) || dp_register.options
-      || CASE WHEN levels = '{}' THEN '{}' ELSE jsonb_build_object('categories', levels) END));
+      || CASE WHEN levels = '{}' THEN '{}' ELSE jsonb_build_object('categories', levels) END
+      || jsonb_strip_nulls(jsonb_build_object('unit', source, 'persons', dp_register.persons))));
+  IF dp_register.unit IS NULL THEN
+    PERFORM dp_int.tell_several_rows(dp_register.relation);
+  END IF;
   PERFORM dp_int.tell_unscaled(dp_register.dataset, dp_register.scales);
   PERFORM pg_notify('dp_jobs', 'registered');
   PERFORM dp_int.notice_scales(dp_register.relation, dp_register.target || dp_register.features, dp_register.scales, dp_register.labels || levels);
 END $$;
 COMMENT ON FUNCTION public.dp_register IS
-  'Registers a relation, one row a person, with its target, features, whole budget (epsilon, delta; delta = 0: pure), public scales, the labels of columns that are targets of dp_logistic_regress, and the levels of columns that are categories. For dp_admin.';
+  'Registers a relation, one row a person or, with a unit, all rows with one value of that column, with its target, features, whole budget (epsilon, delta; delta = 0: pure), public scales, the labels of columns that are targets of dp_logistic_regress, and the levels of columns that are categories. For dp_admin.';
 
 CREATE OR REPLACE FUNCTION public.dp_set_budget(dataset text, epsilon float8, delta float8) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$

@@ -118,6 +118,19 @@ BEGIN
   ok := detail IS NULL;
   RETURN NEXT;
 
+  item := 'what tells persons apart is what the ledger names';
+  SELECT format('data set "%s"', d.name) INTO detail
+    FROM dp_int.dataset d
+   WHERE d.unregistered_at IS NULL
+     AND d.unit_source IS DISTINCT FROM (SELECT l.event #>> '{budget,unit}'
+                                           FROM dp_int.ledger l
+                                          WHERE l.account = d.account AND l.dataset = d.name AND l.kind = 'budget' AND l.event -> 'budget' ? 'relation'
+                                          ORDER BY l.seq DESC LIMIT 1)
+   ORDER BY d.name
+   LIMIT 1;
+  ok := detail IS NULL;
+  RETURN NEXT;
+
   item := 'every release has its own charge, which was not given back';
   SELECT format('release %s', r.id) INTO detail
     FROM dp_int.release r

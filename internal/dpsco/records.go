@@ -1,0 +1,134 @@
+package dpsco
+
+import (
+	"math"
+
+	"dpsidecar/internal/mech"
+)
+
+// A record is what one person gives to a release (proof: records.md). Of several rows it
+// is the mean of what each of them would give, or what the first gives, which whoever
+// read them drew at random.
+
+// span returns the rows of records a to b.
+func (x Data) span(a, b int) (first, end int) {
+	if x.First == nil {
+		return a, b
+	}
+	return x.First[a], x.First[b]
+}
+
+// flat is every row as a record of its own: for what no release sees.
+func (x Data) flat() Data {
+	x.N, x.MaxRows, x.First = len(x.Y), 0, nil
+	return x
+}
+
+// one is the first row of every record.
+func (x Data) one() Data {
+	if x.First == nil {
+		return x
+	}
+	first := x.First[:x.N]
+	x.MaxRows, x.First = 0, nil
+	return x.pick(first)
+}
+
+// records copies some records.
+func (x Data) records(some []int) Data {
+	if x.First == nil {
+		return x.pick(some)
+	}
+	var rows []int
+	first := make([]int, 1, len(some)+1)
+	for _, u := range some {
+		for i := x.First[u]; i < x.First[u+1]; i++ {
+			rows = append(rows, i)
+		}
+		first = append(first, len(rows))
+	}
+	part := x.pick(rows)
+	part.N, part.MaxRows, part.First = len(some), x.MaxRows, first
+	return part
+}
+
+// starts are where the records of a block begin among its own rows, and where the last
+// one ends; nil where every row is a record.
+func (x Data) starts(dst []int) []int {
+	if x.First == nil {
+		return nil
+	}
+	dst = dst[:0]
+	for _, first := range x.First {
+		dst = append(dst, first-x.First[0])
+	}
+	return dst
+}
+
+// meansOf writes the mean over each record's rows of c_i times x_i, by columns, and
+// returns it as as many columns. A product that is NaN counts as zero: the row says nothing.
+func meansOf(dst, x [][]float64, c []float64, starts []int) [][]float64 {
+	n := len(starts) - 1
+	means := make([][]float64, len(x))
+	for j, column := range x {
+		means[j] = dst[j][:n]
+		for u := range n {
+			means[j][u] = average(column, c, starts[u], starts[u+1])
+		}
+	}
+	return means
+}
+
+// average is the mean of c_i x_i over rows from first to end.
+func average(x, c []float64, first, end int) float64 {
+	sum := 0.0
+	for i := first; i < end; i++ {
+		if v := c[i] * x[i]; !math.IsNaN(v) {
+			sum += v
+		}
+	}
+	return sum / float64(end-first)
+}
+
+// averageSaid puts in the place of rows the means over each record's rows that say
+// something, and in the place of ones whether there are any; nothing where every row is a record.
+// What stands for row u is read before it is overwritten, for record u begins there or later.
+func averageSaid(x [][]float64, ones []float64, starts []int) {
+	for u := range max(len(starts), 1) - 1 {
+		first, end := starts[u], starts[u+1]
+		said := 0.0
+		for _, one := range ones[first:end] {
+			said += one
+		}
+		for _, column := range x {
+			sum := 0.0
+			for _, v := range column[first:end] {
+				sum += v
+			}
+			column[u] = sum / max(said, 1)
+		}
+		ones[u] = min(said, 1)
+	}
+}
+
+// addRows adds what each of n rows, or each record, gives to second moments.
+func addRows(m *mech.Moments, x mech.Rows, n int, starts []int) {
+	if starts == nil {
+		m.AddRows(x, n)
+		return
+	}
+	m.AddRecords(x, starts)
+}
+
+// lengths writes the lengths of rows that are given by columns.
+func lengths(dst []float64, x [][]float64) {
+	clear(dst)
+	for _, column := range x {
+		for i, v := range column {
+			dst[i] += v * v
+		}
+	}
+	for i, v := range dst {
+		dst[i] = math.Sqrt(v)
+	}
+}

@@ -1,0 +1,72 @@
+package job
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"dpsidecar/internal/arrowio"
+	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/mech"
+)
+
+// persons says how a data set's persons are known and counted: by a column or, without one, a
+// row each; and how many there are where that was registered. That number is public, and
+// with a unit that of the rows is not.
+type persons struct {
+	unit       *arrowio.Unit
+	registered *int64
+}
+
+func (c *claim) persons() persons {
+	if c.Dataset.Unit == nil {
+		return persons{}
+	}
+	return persons{&arrowio.Unit{Column: *c.Dataset.Unit, MaxRows: c.Dataset.MaxRows}, c.Dataset.Persons}
+}
+
+// count returns the number of persons in a relation.
+func (p persons) count(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier) (int64, error) {
+	switch {
+	case p.unit == nil:
+		return arrowio.Count(ctx, conn, relation)
+	case p.registered != nil:
+		return *p.registered, nil
+	}
+	return arrowio.CountUnits(ctx, conn, relation, *p.unit)
+}
+
+// describe reports whether the unit can tell persons apart.
+func (p persons) describe(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier) error {
+	if p.unit == nil {
+		return nil
+	}
+	return arrowio.DescribeUnit(ctx, conn, relation, *p.unit)
+}
+
+// data pulls what was asked for of n persons. A description takes one row of each at random,
+// with what is missing in it, and a category as the positions of its levels.
+func (c *claim) data(ctx context.Context, conn *pgx.Conn, n int64, src *mech.Source) (x dpsco.Data, err error) {
+	unit := c.persons().unit
+	if unit == nil {
+		record, err := arrowio.Pull(ctx, conn, c.pull(n), src)
+		switch {
+		case err != nil:
+			return x, err
+		case c.describes():
+			return arrowio.Positions(record), nil
+		}
+		return arrowio.Data(record, c.Request.Intercept, c.by() != ""), nil
+	}
+	if c.describes() {
+		unit.MaxRows, unit.Incomplete = 1, true
+	}
+	record, first, err := arrowio.PullUnits(ctx, conn, c.pull(n), *unit, src)
+	switch {
+	case err != nil:
+		return x, err
+	case c.describes():
+		return arrowio.Positions(record), nil
+	}
+	return arrowio.Grouped(arrowio.Data(record, c.Request.Intercept, c.by() != ""), first, *unit), nil
+}

@@ -1,0 +1,194 @@
+-- Whose a row is, where a person may have several: rows with the same value of one column,
+-- the unit, are one person's. Which column that is stays fixed with a registration.
+
+-- The column of a table that a column of a relation shows, through views and to the
+-- uppermost parent; no row where a view computes it.
+CREATE OR REPLACE FUNCTION dp_int.source_column(p_relid oid, p_column name) RETURNS TABLE(relid oid, attnum int2)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  kind "char";
+  entries int;
+  source oid;
+  col int2;
+BEGIN
+  relid := p_relid;
+  attnum := (SELECT a.attnum FROM pg_catalog.pg_attribute a WHERE a.attrelid = p_relid AND a.attname = p_column AND a.attnum > 0 AND NOT a.attisdropped);
+  LOOP
+    SELECT c.relkind INTO kind FROM pg_catalog.pg_class c WHERE c.oid = relid;
+    EXIT WHEN kind IS NULL OR kind NOT IN ('v', 'm') OR attnum IS NULL;
+    -- A query within the view may have columns of the same number: then it is not told which one is shown.
+    SELECT count(*), min(m[1])::oid, min(m[2])::int2 INTO entries, source, col
+      FROM pg_catalog.pg_rewrite w,
+           regexp_matches(w.ev_action::text, format(':resno %s :resname \S+ :ressortgroupref \d+ :resorigtbl (\d+) :resorigcol (\d+) :resjunk false', attnum), 'g') AS m
+     WHERE w.ev_class = relid AND w.ev_type = '1';
+    IF entries <> 1 OR source = 0 OR col < 1 THEN
+      IF kind = 'v' THEN
+        RETURN;
+      END IF;
+      EXIT;  -- a materialized view stores what it computes
+    END IF;
+    relid := source;
+    attnum := col;
+  END LOOP;
+  LOOP
+    SELECT i.inhparent, p.attnum INTO source, col
+      FROM pg_catalog.pg_inherits i
+      JOIN pg_catalog.pg_attribute a ON a.attrelid = i.inhrelid AND a.attnum = source_column.attnum
+      JOIN pg_catalog.pg_attribute p ON p.attrelid = i.inhparent AND p.attname = a.attname AND p.attnum > 0
+     WHERE i.inhrelid = relid
+     ORDER BY i.inhseqno
+     LIMIT 1;
+    EXIT WHEN NOT FOUND;
+    relid := source;
+    attnum := col;
+  END LOOP;
+  IF attnum IS NOT NULL THEN
+    RETURN NEXT;
+  END IF;
+END $$;
+
+-- The same as a name; NULL where a view computes the column.
+CREATE OR REPLACE FUNCTION dp_int.source_name(p_relid oid, p_column name) RETURNS text
+LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$
+BEGIN
+  RETURN (SELECT format('%I.%I.%I', n.nspname, c.relname, a.attname)
+            FROM dp_int.source_column(p_relid, p_column) s
+            JOIN pg_catalog.pg_class c ON c.oid = s.relid
+            JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+            JOIN pg_catalog.pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.attnum);
+END $$;
+
+-- The tables that a unit refers to by foreign keys of one column, step by step. A reference
+-- to the table itself names another row's person, and is not followed.
+CREATE OR REPLACE FUNCTION dp_int.referenced(p_relid oid, p_unit name) RETURNS TABLE(step int, relid oid, attnum int2)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
+  WITH RECURSIVE reached(step, relid, attnum) AS (
+    SELECT 0, s.relid, s.attnum FROM dp_int.source_column(p_relid, p_unit) s
+    UNION
+    SELECT r.step + 1, k.confrelid, k.confkey[1]
+      FROM reached r
+      JOIN pg_catalog.pg_constraint k ON k.conrelid = r.relid AND k.contype = 'f' AND k.conkey = ARRAY[r.attnum] AND k.confrelid <> r.relid
+     WHERE r.step < 16)
+  SELECT r.step, r.relid, r.attnum FROM reached r;
+END $$;
+
+-- The relations whose persons a registration shows: its base relations and, with a unit, those
+-- that the unit refers to. own: a base relation.
+CREATE OR REPLACE FUNCTION dp_int.population(p_relid oid, p_unit name) RETURNS TABLE(relid oid, relation text, own boolean)
+LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$
+BEGIN
+  RETURN QUERY
+  SELECT b.relid, b.relation, true FROM dp_int.base_relations(p_relid) b
+  UNION
+  SELECT c.oid, format('%I.%I', n.nspname, c.relname), false
+    FROM dp_int.referenced(p_relid, p_unit) r
+    JOIN pg_catalog.pg_class c ON c.oid = r.relid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+   WHERE p_unit IS NOT NULL AND c.oid NOT IN (SELECT b.relid FROM dp_int.base_relations(p_relid) b);
+END $$;
+
+-- What a person of a unit is, in words that are the same wherever it is the same: a row of
+-- the table that the unit refers to, or that it is a key of, or else its values.
+CREATE OR REPLACE FUNCTION dp_int.person_of(p_relid oid, p_unit name) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT format('%s %s', r.relid, CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_index i
+                                                             WHERE i.indrelid = r.relid AND i.indisunique AND i.indpred IS NULL AND i.indkey::text = r.attnum::text)
+                                               THEN 0 ELSE r.attnum END)
+            FROM dp_int.referenced(p_relid, p_unit) r
+           ORDER BY r.step DESC, r.relid
+           LIMIT 1);
+END $$;
+
+-- Checks what tells persons apart and returns the column of a table that it is, NULL where
+-- every row is a person's. Equal values of a unit have equal bytes.
+CREATE OR REPLACE FUNCTION dp_int.check_unit(p_relid oid, p_unit name, p_max_rows int, p_persons bigint, p_columns name[]) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  kind oid;
+  deterministic boolean;
+  source text;
+BEGIN
+  IF p_unit IS NULL THEN
+    IF p_max_rows IS NOT NULL OR p_persons IS NOT NULL THEN
+      RAISE EXCEPTION '% without a unit', CASE WHEN p_max_rows IS NOT NULL THEN 'max_rows' ELSE 'persons' END
+        USING ERRCODE = '22023', HINT = 'Name the column that tells persons apart, for instance unit => ''patient_id''.';
+    END IF;
+    RETURN NULL;
+  END IF;
+  SELECT dp_int.domain_base(a.atttypid), coalesce(l.collisdeterministic, true) INTO kind, deterministic
+    FROM pg_catalog.pg_attribute a
+    LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
+   WHERE a.attrelid = p_relid AND a.attname = p_unit AND a.attnum > 0 AND NOT a.attisdropped;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'column "%" does not exist in %', p_unit, p_relid::regclass
+      USING ERRCODE = '42703', HINT = 'The unit is the column that tells persons apart; names are case-sensitive here: give them as \d shows them.';
+  ELSIF kind NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'uuid'::regtype, 'text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'bytea'::regtype) THEN
+    RAISE EXCEPTION 'column "%" has type %, which cannot tell persons apart', p_unit, format_type(kind, NULL)
+      USING ERRCODE = '22023', HINT = 'A unit is a smallint, integer, bigint, uuid, text, varchar, char or bytea column. Of other types different bytes can be equal; a key of several columns can be one stored generated column.';
+  ELSIF NOT deterministic THEN
+    RAISE EXCEPTION 'column "%" has a nondeterministic collation, and cannot tell persons apart', p_unit
+      USING ERRCODE = '22023', HINT = 'Persons are told apart byte by byte, and this collation takes different bytes for equal. Let its owner give the column another collation, for instance COLLATE "C".';
+  ELSIF NOT coalesce(p_max_rows, 8) BETWEEN 1 AND 1000 THEN
+    RAISE EXCEPTION 'max_rows must be from 1 to 1000, not %', p_max_rows
+      USING ERRCODE = '22023', HINT = 'So many complete rows of a person take part, at random where there are more; 8, the default, is nearly as good as all.';
+  ELSIF p_persons < 1 THEN
+    RAISE EXCEPTION 'persons must be at least 1, not %', p_persons
+      USING ERRCODE = '22023', HINT = 'It is how many persons there are taken to be, public, in place of how many there are. Leave it out to have them counted.';
+  END IF;
+  source := dp_int.source_name(p_relid, p_unit);
+  IF source IS NULL THEN
+    RAISE EXCEPTION 'unit "%" of % is computed in a view', p_unit, p_relid::regclass
+      USING ERRCODE = '22023', HINT = 'A unit is a column of a table, as a view shows it. Give the table a stored generated column.';
+  ELSIF EXISTS (SELECT FROM unnest(p_columns) AS c WHERE c = p_unit OR dp_int.source_name(p_relid, c) = source) THEN
+    RAISE EXCEPTION 'unit "%" is a target or a feature too', p_unit
+      USING ERRCODE = '22023', HINT = 'What tells persons apart predicts nothing about others: leave it out of target and features.';
+  END IF;
+  RETURN source;
+END $$;
+
+-- Raises where an account cannot protect what a registration says a person is, beside what
+-- it protects already. Data sets that are gone count once the account was charged.
+CREATE OR REPLACE FUNCTION dp_int.refuse_other_unit(p_account bigint, p_relid oid, p_unit name, p_source text) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  o dp_int.dataset;
+BEGIN
+  FOR o IN SELECT * FROM dp_int.dataset d WHERE d.account = p_account AND (d.unregistered_at IS NULL OR dp_int.charged(p_account)) ORDER BY d.id LOOP
+    IF (o.unit IS NULL) <> (p_unit IS NULL) THEN
+      RAISE EXCEPTION 'these people''s account protects %', CASE WHEN o.unit IS NULL THEN 'single rows' ELSE 'all rows of a person' END
+        USING ERRCODE = '22023',
+              HINT = CASE WHEN p_unit IS NULL THEN 'Register it with the column that tells persons apart as unit; where that is its key, with max_rows => 1.'
+                          ELSE 'An account is of rows or of persons for ever once it was charged. Before that, dp_unregister its data sets and register all of them with a unit; where that is the key of a table, with max_rows => 1.' END
+                     || format(' Data set "%s" has the account too.', o.name);
+    ELSIF p_unit IS NOT NULL AND o.unit_source <> p_source
+          AND EXISTS (SELECT FROM dp_int.base_relations(o.relid) b JOIN dp_int.base_relations(p_relid) n ON n.relid = b.relid)
+       OR p_unit IS NOT NULL AND dp_int.person_of(o.relid, o.unit) <> dp_int.person_of(p_relid, p_unit)
+          AND EXISTS (SELECT FROM dp_int.population(o.relid, o.unit) b JOIN dp_int.population(p_relid, p_unit) n ON n.relid = b.relid) THEN
+      RAISE EXCEPTION 'data set "%" shows the same people by another unit, %', o.name, o.unit_source
+        USING ERRCODE = '22023', HINT = 'Two units on the same people are two guarantees, of which none follows from the other. Register with the same unit.';
+    END IF;
+  END LOOP;
+END $$;
+
+-- Tells a steward that a person may have several rows: a key of several columns often has a
+-- person among them.
+CREATE OR REPLACE FUNCTION dp_int.tell_several_rows(p_relid oid) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  key text;
+BEGIN
+  SELECT format('%s (%s)', b.relation, (SELECT string_agg(a.attname, ', ' ORDER BY k.n)
+                                          FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
+                                          JOIN pg_catalog.pg_attribute a ON a.attrelid = b.relid AND a.attnum = k.attnum)) INTO key
+    FROM dp_int.base_relations(p_relid) b
+    JOIN pg_catalog.pg_index i ON i.indrelid = b.relid AND i.indisprimary AND i.indnkeyatts > 1
+   ORDER BY b.relid
+   LIMIT 1;
+  IF FOUND THEN
+    RAISE WARNING 'the primary key of % has several columns: can a person have several rows?', key
+      USING HINT = 'Single rows are protected. If a person can have several, dp_unregister it and name the column that tells persons apart: unit => ''patient_id''.';
+  END IF;
+END $$;
