@@ -9,7 +9,7 @@ GORELEASER   = github.com/goreleaser/goreleaser/v2@v2.8.2
 BENCHES = $(sort $(dir $(shell grep -rl '^func Benchmark' --include='*_test.go' internal tests sql)))
 
 # Fuzz targets, 20,000 inputs each in make test; its seeds are tests as well.
-FUZZ = ./internal/arrowio:FuzzDecoder ./internal/privacy:FuzzEvent ./internal/privacy:FuzzHistory ./internal/privacy:FuzzUnmarshalEventRoundTrips ./internal/dpsco:FuzzOptions
+FUZZ = ./internal/arrowio:FuzzDecoder ./internal/arrowio:FuzzCategories ./internal/privacy:FuzzEvent ./internal/privacy:FuzzHistory ./internal/privacy:FuzzUnmarshalEventRoundTrips ./internal/dpsco:FuzzOptions
 
 # Packages that need no Postgres. Under the race detector the exact sampler and the whole
 # fits take ten minutes: they are for `make race` alone.

@@ -230,3 +230,25 @@ func TestThePageOnGroupsRuns(t *testing.T) {
 		}
 	}
 }
+
+// A request by groups about some levels of its category has a fit of each of these; one about
+// levels of another column has all groups.
+func TestGroupsOfAPartOfTheRows(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.shops(30000)
+	out := w.mustRegressBy(`SELECT * FROM dp_linear_regress_by($1, 'region', 5, features => '{age}', where_level => '{"region": ["south", "*"]}')`, w.dataset)
+	if len(out) != 4 || out[0].Grp != "south" || out[3].Grp != "*" || math.Abs(out[1].Coef-2) > 0.3 || math.Abs(out[3].Coef-3) > 0.3 || math.Abs(out[0].Share-0.3) > 0.02 {
+		t.Errorf("two regions: %v", out)
+	}
+	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	if !one[bool](w, w.analyst, `SELECT dp_predict($1::uuid, '{"region": "north", "age": 5}'::jsonb) IS NULL AND abs(dp_predict($1::uuid, '{"region": "atlantis", "age": 5}'::jsonb) - 45) < 2`, release) {
+		t.Error("predictions of two regions")
+	}
+	if r2 := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'r2'`, w.scored(release)); r2 < 0.7 {
+		t.Errorf("r2 is %v", r2)
+	}
+	out = w.mustRegressBy(`SELECT * FROM dp_linear_regress_by($1, 'region', 5, features => '{age}', where_level => '{"code": [1]}')`, w.dataset)
+	if len(out) != 6 || math.Abs(out[1].Coef-1) > 0.4 || math.Abs(out[3].Coef-2) > 0.4 || math.Abs(out[5].Coef-3) > 0.4 {
+		t.Errorf("of one code: %v", out)
+	}
+}

@@ -63,6 +63,9 @@ func TestUnitsFromEndToEnd(t *testing.T) {
 		t.Errorf("%q", p)
 	}
 	w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 1)`, w.dataset)
+	if v := one[float64](w, w.analyst, `SELECT value FROM dp_describe($1, 1, columns => '{age}') WHERE column_name = 'age' AND statistic = 'mean'`, w.dataset); math.Abs(v-2.5) > 0.1 {
+		t.Errorf("a mean age of %v", v)
+	}
 	w.mustRegress(w.analyst, `SELECT * FROM dp_huber_regress($1, 1)`, w.dataset)
 	if r2 := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'r2'`, w.scored(release)); r2 < 0.9 {
 		t.Errorf("r2 is %v", r2)

@@ -41,15 +41,29 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// levelCount is the key under which a field's metadata holds how many levels a category has.
-const levelCount = "levels"
+// levelCount is the key under which a field's metadata holds how many levels of a category
+// count; filters that under which it says that the column only tells which rows do.
+const (
+	levelCount = "levels"
+	filters    = "filters"
+)
 
 // Request is a pull of some columns of one relation.
 type Request struct {
 	Relation pgx.Identifier      // schema and name
 	Columns  []string            // at least one, as the catalogue spells them
+	Filters  int                 // how many of them, the last ones, are categories that only tell which rows count
 	Levels   map[string][]string // of the columns that are categories: public, in their order
+	Only     map[string][]string // the levels that count, where not all do: a row of another says nothing
 	Rows     int64               // N, public: Count on the same snapshot
+}
+
+// counting are the levels of a category that count.
+func (r Request) counting(column string) []string {
+	if only, ok := r.Only[column]; ok {
+		return only
+	}
+	return r.Levels[column]
 }
 
 // Lock locks a relation, and for a view the relations that it reads, against every
@@ -94,7 +108,8 @@ func Describe(ctx context.Context, conn *pgx.Conn, req Request) (*arrow.Schema, 
 // Pull returns Columns of Relation as a record of float64 arrays without nulls,
 // exactly Rows long: a missing value is NaN, fewer rows are padded with rows of
 // NaN, and of more rows a uniformly random subset is kept. TypeNames says how values
-// are converted; of a category a value becomes the position of its level, from 0. The order of the rows is that of the server's scan, which depends on
+// are converted; of a category a value becomes the position of its level among those that count, from 0, or
+// NaN. The order of the rows is that of the server's scan, which depends on
 // the data: permute them before splitting them by position.
 //
 // conn must be inside the REPEATABLE READ transaction that counted Rows, and
@@ -126,20 +141,24 @@ func Pull(ctx context.Context, conn *pgx.Conn, req Request, src *mech.Source) (a
 
 // Data returns a record as the data of a regression: the first column is the target,
 // the others are the features, of which a category becomes a column for every level but the
-// first. grouped: the last is a category and no feature, whose levels make groups of rows.
-// Nothing else is copied, and whoever gets the result may overwrite it: the record must not
-// be used any more.
-func Data(rec arrow.Record, intercept, grouped bool) dpsco.Data {
+// first. by names a category whose levels make groups of rows, empty for none. A row that a
+// filter leaves out has no target. Nothing else is copied, and whoever
+// gets the result may overwrite it: the record must not be used any more.
+func Data(rec arrow.Record, intercept bool, by string) dpsco.Data {
 	var columns [][]float64
-	last := int(rec.NumCols())
-	if grouped {
-		last--
-	}
-	for j := range last {
-		values := rec.Column(j).(*array.Float64).Float64Values()
-		if levels, ok := levelsOf(rec.Schema().Field(j)); ok && j > 0 {
+	var level []float64
+	groups := 0
+	for j := range int(rec.NumCols()) {
+		field, values := rec.Schema().Field(j), rec.Column(j).(*array.Float64).Float64Values()
+		levels, category := levelsOf(field)
+		switch {
+		case field.Metadata.FindKey(filters) >= 0:
+			leaveOut(columns[0], values)
+		case field.Name == by:
+			level, groups = values, levels
+		case category && j > 0:
 			columns = append(columns, dummies(values, levels)...)
-		} else {
+		default:
 			columns = append(columns, values)
 		}
 	}
@@ -147,12 +166,8 @@ func Data(rec arrow.Record, intercept, grouped bool) dpsco.Data {
 	if intercept {
 		shape.D++
 	}
-	x := dpsco.Data{Shape: shape, X: columns[1:], Y: columns[0]}
-	if grouped {
-		x.Level = rec.Column(last).(*array.Float64).Float64Values()
-		x.Levels, _ = levelsOf(rec.Schema().Field(last))
-	}
-	return x
+	shape.Levels = groups
+	return dpsco.Data{Shape: shape, X: columns[1:], Y: columns[0], Level: level}
 }
 
 // Positions returns a record as Data does, without a constant, but for categories: each stays
@@ -192,7 +207,7 @@ func columnTypes(ctx context.Context, conn *pgx.Conn, req Request) ([]columnType
 		var ok bool
 		if levels, category := req.Levels[req.Columns[j]]; category {
 			var err error
-			if types[j], err = categoryType(ctx, conn, req.Columns[j], f.DataTypeOID, levels); err != nil {
+			if types[j], err = categoryType(ctx, conn, req.Columns[j], f.DataTypeOID, levels, req.counting(req.Columns[j])); err != nil {
 				return nil, err
 			}
 		} else if types[j], ok = supportedTypes[f.DataTypeOID]; !ok {
@@ -230,7 +245,10 @@ func schema(req Request, types []columnType) *arrow.Schema {
 	for j, t := range types {
 		about := map[string]string{SQLType: t.name}
 		if t.category != nil {
-			about[levelCount] = strconv.Itoa(len(req.Levels[req.Columns[j]]))
+			about[levelCount] = strconv.Itoa(len(req.counting(req.Columns[j])))
+		}
+		if j >= len(types)-req.Filters {
+			about[filters] = ""
 		}
 		fields[j] = arrow.Field{Name: req.Columns[j], Type: arrow.PrimitiveTypes.Float64, Metadata: arrow.MetadataFrom(about)}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
@@ -18,7 +19,7 @@ const OtherLevel = "*"
 // category says which of some public levels a value is. Nothing else of the value can be
 // observed, however long it is.
 type category struct {
-	positions map[string]float64 // of levels, by the bytes in which they travel
+	positions map[string]float64 // of levels, by the bytes in which they travel; NaN of one that does not count
 	other     float64            // what a value is that is none of them: the position of OtherLevel, or NaN
 	longest   int                // bytes that the longest level has
 	padded    bool               // blanks at the end of a value mean nothing
@@ -75,19 +76,23 @@ func encodeInteger(size int) func(level string) ([]byte, error) {
 	}
 }
 
-// columnType is that of a category of this kind with these levels.
-func (k categoryKind) columnType(levels []string) (columnType, error) {
+// columnType is that of a category of this kind with these levels, of which some count.
+func (k categoryKind) columnType(levels, counting []string) (columnType, error) {
 	c := &category{positions: make(map[string]float64, len(levels)), other: math.NaN(), longest: k.size, padded: k.padded}
-	for i, level := range levels {
+	for _, level := range levels {
+		position := math.NaN()
+		if i := slices.Index(counting, level); i >= 0 {
+			position = float64(i)
+		}
 		if level == OtherLevel {
-			c.other = float64(i)
+			c.other = position
 			continue
 		}
 		b, err := k.encode(level)
 		if err != nil {
 			return columnType{}, err
 		}
-		c.positions[string(b)] = float64(i)
+		c.positions[string(b)] = position
 		c.longest = max(c.longest, len(b))
 	}
 	most := k.size
@@ -100,7 +105,7 @@ func (k categoryKind) columnType(levels []string) (columnType, error) {
 // categoryType returns the type of a column that is a category.
 //
 // Errors: ErrUnsupportedType, also where a level is no value of the type.
-func categoryType(ctx context.Context, conn *pgx.Conn, column string, oid uint32, levels []string) (columnType, error) {
+func categoryType(ctx context.Context, conn *pgx.Conn, column string, oid uint32, levels, counting []string) (columnType, error) {
 	kind, ok := categoryKinds[oid]
 	if !ok {
 		if err := conn.QueryRow(ctx, "SELECT typtype = 'e' FROM pg_catalog.pg_type WHERE oid = $1", oid).Scan(&ok); err != nil {
@@ -111,7 +116,7 @@ func categoryType(ctx context.Context, conn *pgx.Conn, column string, oid uint32
 	if !ok {
 		return columnType{}, fmt.Errorf("%w: column %q cannot be a category", ErrUnsupportedType, column)
 	}
-	t, err := kind.columnType(levels)
+	t, err := kind.columnType(levels, counting)
 	if err != nil {
 		return columnType{}, fmt.Errorf("%w: a level of column %q is no %s", ErrUnsupportedType, column, kind.name)
 	}
@@ -136,4 +141,13 @@ func dummies(positions []float64, levels int) [][]float64 {
 		}
 	}
 	return columns
+}
+
+// leaveOut takes the target from rows whose level in a filter is none that counts.
+func leaveOut(target, positions []float64) {
+	for i, p := range positions {
+		if math.IsNaN(p) {
+			target[i] = p
+		}
+	}
 }

@@ -453,7 +453,7 @@ func TestDataSharesTheRecordsMemory(t *testing.T) {
 	ctx, tx := begin(t, "CREATE TABLE t AS SELECT n AS y, 2 * n AS a, 3 * n AS b FROM generate_series(1, 5) AS rows(n)")
 	rec := mustPull(t, ctx, tx, pgx.Identifier{"public", "t"}, "y", "a", "b")
 	for intercept, d := range map[bool]int{false: 2, true: 3} {
-		data := arrowio.Data(rec, intercept, false)
+		data := arrowio.Data(rec, intercept, "")
 		if want := (dpsco.Shape{N: 5, D: d, Intercept: intercept}); data.Shape != want || len(data.X) != want.Columns() {
 			t.Errorf("%+v with %d columns, want %+v", data.Shape, len(data.X), want)
 		}
@@ -463,5 +463,62 @@ func TestDataSharesTheRecordsMemory(t *testing.T) {
 		if !slices.Equal(data.X[0], []float64{2, 4, 6, 8, 10}) {
 			t.Errorf("%v", data.X[0])
 		}
+	}
+}
+
+// TestPullReadsCategories compares with what the server says of the same rows, for every
+// type, through domains and a view, and with a filter that is no feature.
+func TestPullReadsCategories(t *testing.T) {
+	ctx, tx := begin(t, `CREATE TYPE colour AS ENUM ('red', 'green', 'blue')`, `CREATE DOMAIN word AS varchar(9)`, `CREATE DOMAIN hue AS colour`, `CREATE DOMAIN letter AS char(5)`,
+		`CREATE TABLE t AS SELECT i AS y, (ARRAY['a', 'b', 'longer than others', 'ü', '', NULL])[1 + i % 6] AS plain, (ARRAY['a', 'b', NULL])[1 + i % 3]::word AS worded,
+		   (ARRAY['a', 'b', 'bb'])[1 + i % 3]::letter AS padded, (ARRAY['red', 'green', 'blue'])[1 + i % 3]::hue AS hued, i % 2 = 0 AS truth,
+		   (i % 3)::smallint AS small, (i % 3) AS whole, (i % 3)::bigint AS big FROM generate_series(0, 99) AS i`,
+		`CREATE VIEW v AS SELECT * FROM t`)
+	levels := map[string][]string{
+		"plain": {"a", "ü", "*"}, "worded": {"b", "a"}, "padded": {"bb", "a"}, "hued": {"blue", "red"}, "truth": {"true", "false"}, "small": {"2", "0"}, "whole": {"1", "*"}, "big": {"0", "1"},
+	}
+	for column, of := range levels {
+		rec, err := arrowio.Pull(ctx, tx.Conn(), arrowio.Request{Relation: pgx.Identifier{"public", "v"}, Columns: []string{"y", column}, Levels: levels, Rows: 100}, mech.NewSource())
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := arrowio.Data(rec, true, "")
+		if data.D != len(of) || len(data.X) != len(of)-1 {
+			t.Errorf("%s: %d coefficients for %d levels", column, data.D, len(of))
+		}
+		rows, _ := tx.Query(ctx, fmt.Sprintf(`SELECT rtrim(%s::text) FROM v ORDER BY y`, column))
+		said, err := pgx.CollectRows(rows, pgx.RowTo[*string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, text := range said {
+			for k, level := range of[1:] {
+				known := text != nil && (slices.Contains(of, *text) || slices.Contains(of, "*"))
+				is := known && (*text == level || level == "*" && !slices.Contains(of, *text))
+				if v := data.X[k][i]; math.IsNaN(v) == known || known && (v == 1) != is {
+					t.Errorf("%s: row %d is %v at level %q", column, i, v, level)
+				}
+			}
+		}
+	}
+	rec, err := arrowio.Pull(ctx, tx.Conn(), arrowio.Request{
+		Relation: pgx.Identifier{"public", "v"}, Columns: []string{"y", "hued", "whole"}, Filters: 1, Rows: 100,
+		Levels: map[string][]string{"hued": {"red", "green", "blue"}, "whole": {"0", "1", "2"}}, Only: map[string][]string{"whole": {"1", "2"}},
+	}, mech.NewSource())
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := arrowio.Data(rec, false, "")
+	if data.N != 100 || data.D != 2 || len(data.X) != 2 {
+		t.Errorf("%+v with %d columns", data.Shape, len(data.X))
+	}
+	for i, y := range data.Y {
+		if math.IsNaN(y) != (i%3 == 0) {
+			t.Errorf("row %d: target %v", i, y)
+		}
+	}
+	_, err = arrowio.Describe(ctx, tx.Conn(), arrowio.Request{Relation: pgx.Identifier{"public", "v"}, Columns: []string{"y"}, Levels: map[string][]string{"y": {"one", "two"}}})
+	if !errors.Is(err, arrowio.ErrUnsupportedType) {
+		t.Errorf("levels that are no integers: %v", err)
 	}
 }

@@ -221,3 +221,21 @@ func TestKeysTravelBesideTheColumns(t *testing.T) {
 		}
 	}
 }
+
+// What is described has rows with missing values too.
+func TestIncompleteRowsAreKeptWhereTheyAreAskedFor(t *testing.T) {
+	src, missing := mech.NewSource(), 0
+	for range 1000 {
+		s := newUnits(1, 1, 1, src)
+		s.incomplete = true
+		s.add([]byte("a"), []float64{math.NaN()})
+		s.add([]byte("a"), []float64{1})
+		if columns, _ := s.finish(); math.IsNaN(columns[0][0]) {
+			missing++
+		}
+	}
+	// A Binomial(1000, 1/2) is outside with probability below 1e-9.
+	if missing < 400 || missing > 600 {
+		t.Errorf("%d of 1000 are the missing one", missing)
+	}
+}

@@ -40,6 +40,7 @@ type worstCase struct {
 	tables            func() (a, b dpsco.Data)
 	pure              bool // delta is 0
 	slowness          int  // as in Game
+	sources           int  // columns of the table that a row is made from, if not one a coefficient
 }
 
 // game is the fit that spends the budget gets and claims the cost of the budget claims.
@@ -49,10 +50,11 @@ func (c worstCase) game(gets, claims privacy.Budget) (Game, error) {
 		gets.Delta, claims.Delta = 0, 0
 	}
 	c.options["method"] = c.method()
-	algorithm, err := dpsco.Recipe(c.model, c.options, nil)
+	recipe, err := dpsco.Recipe(c.model, c.options, nil)
 	if err != nil {
 		return Game{}, err
 	}
+	algorithm := dpsco.Scaled{Algorithm: recipe, Sources: c.sources}.Inner()
 	a, _ := c.tables()
 	shape := a.Shape
 	plan, err := algorithm.Plan(shape, claims, privacy.Concentrated{})
@@ -104,6 +106,7 @@ var worstCases = []worstCase{
 	linear("auto", "one row that is not zero changes sides; whitened", options{"whitening": "on", "feature_norm": 1.}, alone(20)),
 	linear("auto", "a target of 1e6 becomes -1e6", options{"steps": 1.}, flip(20)),
 	linear("joint_moments", "a target of 1e6 becomes -1e6", options{}, flip(20)),
+	linear("joint_moments", "the one row of a level, with a target of 1e6, changes level", options{}, moves(20)).from(1),
 	huber("newton", "a target of 1e6 becomes -1e6", options{}, flip(20)),
 	linear("joint_moments", "a target of 1e6 moves to the other group", options{"by": "group", "pool": "none"}, move(20)),
 	huber("newton", "a target of 1e6 moves to the other group", options{"by": "group", "pool": "none"}, move(20)),
@@ -137,6 +140,12 @@ var worstCases = []worstCase{
 // slow is a case whose runs take so many times as long as others.
 func (c worstCase) slow(times int) worstCase {
 	c.slowness = times
+	return c
+}
+
+// from is a case whose rows are made from so many columns of the table.
+func (c worstCase) from(sources int) worstCase {
+	c.sources = sources
 	return c
 }
 
@@ -259,5 +268,21 @@ func alone(n int) func() (a, b dpsco.Data) {
 			x.X[0][0] = 1e3
 		}
 		return a, b
+	}
+}
+
+// moves is n rows of a category of three levels, all of the first, but for one with a large
+// target, of the second or the third.
+func moves(n int) func() (a, b dpsco.Data) {
+	return func() (dpsco.Data, dpsco.Data) {
+		var tables [2]dpsco.Data
+		for k := range tables {
+			x := table(make([]float64, n)...)
+			clear(x.X[0])
+			x.D, x.X = 2, append(x.X, make([]float64, n))
+			x.Y[0], x.X[k][0] = 1e6, 1
+			tables[k] = x
+		}
+		return tables[0], tables[1]
 	}
 }

@@ -29,6 +29,21 @@ const registerSQL = `SELECT dp_register('claims', 'claims', target => 'claim_cos
   scales => '{"claim_cost": 2000, "vehicle_value": 20000,
               "annual_km": 12000, "driver_age": 40}')`
 
+// staysSQL makes a table with a column of text, registerStaysSQL is what its steward types.
+const (
+	staysSQL = `CREATE TABLE stays AS
+  SELECT 500 + 8 * age + (ARRAY[0, 150, 400])[r] + 300 * (random() + random() - 1) AS cost,
+         age, (ARRAY['north', 'south', 'abroad'])[r] AS region
+    FROM (SELECT round(20 + 60 * random()) AS age, 1 + floor(3 * random())::int AS r
+            FROM generate_series(1, 20000)) AS people;
+GRANT SELECT ON stays TO dp_sidecar`
+	registerStaysSQL = `SELECT dp_register('stays', 'stays', target => 'cost',
+  features => '{age,region}', epsilon => 2, delta => 1e-6,
+  scales => '{"cost": 1000, "age": 50}',
+  categories => '{"region": ["north", "south", "*"]}')`
+	askStaysSQL = `SELECT * FROM dp_linear_regress('stays', 1)`
+)
+
 // scales are those of registerSQL: of the features, then of the target.
 var scales = []float64{20000, 12000, 40, 2000}
 
@@ -65,9 +80,9 @@ type demo struct {
 }
 
 // waits is how often a demonstration waits: for Postgres, for the table, for
-// every answer, the repeated and the refused one too, and for the fit without
-// privacy.
-var waits = 5 + len(asked)
+// every answer, the repeated, the refused and the last one too, and for the fit
+// without privacy.
+var waits = 6 + len(asked)
 
 // Run shows the demonstration and removes what it started, also when ctx ends
 // before. It fails where dpsidecar does not do what the demonstration says.
@@ -95,7 +110,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		}
 		defer (*conn).Close(context.WithoutCancel(ctx))
 	}
-	for _, step := range []func(context.Context) error{d.load, d.register, d.ask, d.compare, d.repeat, d.exhaust} {
+	for _, step := range []func(context.Context) error{d.load, d.register, d.ask, d.compare, d.repeat, d.exhaust, d.category} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -188,7 +203,11 @@ func rows(answer []coefficient) [][]string {
 
 // answer shows the statement, runs it, and tells how long it took.
 func (d *demo) answer(ctx context.Context, eps float64) ([]coefficient, time.Duration, error) {
-	statement := fmt.Sprintf(askSQL, eps)
+	return d.request(ctx, fmt.Sprintf(askSQL, eps), eps)
+}
+
+// request is answer for any statement that asks with eps.
+func (d *demo) request(ctx context.Context, statement string, eps float64) ([]coefficient, time.Duration, error) {
 	d.sql("analyst", statement)
 	d.wait("asking with epsilon %v", eps)
 	begin := time.Now()
@@ -307,6 +326,28 @@ func (d *demo) exhaust(ctx context.Context) error {
 		return fmt.Errorf("an exhausted budget was not refused: %w", err)
 	}
 	d.refusal(refusal.Code, refusal.Message, refusal.Hint)
+	return nil
+}
+
+// category shows that text can be a feature.
+func (d *demo) category(ctx context.Context) error {
+	d.heading("Text is a feature too, by levels that everybody knows")
+	if _, err := d.owner.Exec(ctx, staysSQL); err != nil {
+		return err
+	}
+	d.say("A hospital's table of stays has a region: north, south and others. Costs differ by 150 and 400, and by 8 a year of age.")
+	d.line("")
+	for _, statement := range []string{registerStaysSQL, `SELECT dp_grant('stays', 'analyst')`} {
+		if err := d.exec(ctx, "steward", d.steward, statement); err != nil {
+			return err
+		}
+	}
+	answer, took, err := d.request(ctx, askStaysSQL, 1)
+	if err != nil {
+		return err
+	}
+	d.note("%d rows in %s", len(answer), brief(took))
+	d.table(rows(answer))
 	return nil
 }
 

@@ -27,7 +27,10 @@ type Column struct {
 // as many rows away from a quartile as it may be off.
 //
 // Privacy: the event of the plan, which is that of its releases (proof: describe.md).
-type Describe struct{ Columns []Column }
+type Describe struct {
+	Columns []Column
+	MaxRows int // that are read of a person, of whom one is described; 0 where every row is a person's
+}
 
 // kind is how a column is described.
 type kind int
@@ -52,7 +55,10 @@ func (c Column) kind() kind {
 // out, and where they lie if that is far from zero.
 //
 // Privacy: as Describe.
-type SuggestScales struct{ Columns []Column }
+type SuggestScales struct {
+	Columns []Column
+	MaxRows int // as of Describe
+}
 
 // The releases of a description, in their order.
 const (
@@ -72,6 +78,7 @@ var (
 // describing is a description with the noise of its releases.
 type describing struct {
 	columns   []Column
+	maxRows   int
 	numbers   []int // the columns that are neither flags nor categories
 	levels    []int // the categories whose levels are counted
 	nonzero   bool  // zeros count as missing among the numbers: for scales
@@ -90,7 +97,7 @@ var percents = []int{25, 50, 75}
 //
 // Errors: ErrParameter, ErrInfeasible.
 func (a Describe) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
-	g := describing{columns: a.Columns, shape: s, pure: b.Delta == 0}
+	g := describing{columns: a.Columns, maxRows: a.MaxRows, shape: s, pure: b.Delta == 0}
 	return g.plan(b, accountant, describeShares, func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 		figures, err := g.describe(ctx, x, src)
 		return Result{Figures: figures}, err
@@ -99,7 +106,7 @@ func (a Describe) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant)
 
 // Plan is as that of Describe.
 func (a SuggestScales) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
-	g := describing{columns: a.Columns, shape: s, pure: b.Delta == 0, nonzero: true}
+	g := describing{columns: a.Columns, maxRows: a.MaxRows, shape: s, pure: b.Delta == 0, nonzero: true}
 	return g.plan(b, accountant, scaleShares, func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 		scales, err := g.suggest(ctx, x, src)
 		return Result{Scales: scales}, err
@@ -137,7 +144,10 @@ func (g *describing) plan(b privacy.Budget, accountant privacy.Accountant, split
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{Method: g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), shape: g.shape, run: run}, nil
+	p := &Plan{Method: g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), firstRow: true, shape: g.shape, run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+		return run(ctx, x.one(), src)
+	}}
+	return p, p.severalRows(g.maxRows)
 }
 
 // check refuses what cannot be described.

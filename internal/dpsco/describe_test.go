@@ -29,7 +29,7 @@ func describers(kinds string) []planner {
 		}
 		columns = append(columns, c)
 	}
-	return []planner{Describe{columns}, SuggestScales{slices.Clone(columns)}}
+	return []planner{Describe{Columns: columns}, SuggestScales{Columns: slices.Clone(columns)}}
 }
 
 func runOf(t *testing.T, a planner, x Data, b privacy.Budget, seed uint64) Result {
@@ -141,7 +141,7 @@ func TestADescriptionCostsItsBudget(t *testing.T) {
 
 func TestWhatCannotBeDescribedIsRefused(t *testing.T) {
 	s, b := Shape{N: 100, D: 1}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
-	good := Describe{[]Column{{Name: "a"}, {Name: "b"}}}
+	good := Describe{Columns: []Column{{Name: "a"}, {Name: "b"}}}
 	for name, c := range map[string]struct {
 		Describe
 		Shape
@@ -149,7 +149,7 @@ func TestWhatCannotBeDescribedIsRefused(t *testing.T) {
 		privacy.Accountant
 		error
 	}{
-		"too few columns":      {Describe{good.Columns[:1]}, s, b, privacy.Concentrated{}, ErrParameter},
+		"too few columns":      {Describe{Columns: good.Columns[:1]}, s, b, privacy.Concentrated{}, ErrParameter},
 		"eps 0":                {good, s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, ErrParameter},
 		"delta 1":              {good, s, privacy.Budget{Epsilon: 1, Delta: 1}, privacy.Concentrated{}, ErrParameter},
 		"delta on a pure data": {good, s, b, privacy.PureSum{}, ErrInfeasible},
@@ -197,7 +197,7 @@ func TestSharesOfLevels(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprint(i)
 	}
-	a := Describe{[]Column{{Name: "few", Levels: []string{"a", "b", "c"}}, {Name: "many", Levels: many}, {Name: "number"}}}
+	a := Describe{Columns: []Column{{Name: "few", Levels: []string{"a", "b", "c"}}, {Name: "many", Levels: many}, {Name: "number"}}}
 	for _, columns := range []int{2, 3} {
 		for _, delta := range []float64{1e-6, 0} {
 			x := Data{Shape: Shape{N: n, D: columns - 1}, X: make([][]float64, columns-1), Y: make([]float64, n)}
@@ -211,7 +211,7 @@ func TestSharesOfLevels(t *testing.T) {
 				}
 			}
 			within := 0
-			for _, f := range runOf(t, Describe{a.Columns[:columns]}, x, privacy.Budget{Epsilon: 20, Delta: delta}, 3).Figures {
+			for _, f := range runOf(t, Describe{Columns: a.Columns[:columns]}, x, privacy.Budget{Epsilon: 20, Delta: delta}, 3).Figures {
 				want := map[string]float64{"few usable_share": 0.8, "few share of a": 0.75, "few share of b": 0, "few share of c": 0.25, "many usable_share": 1, "complete_share": 0.8}[f.Column+" "+f.Statistic]
 				if f.Column == "many" && f.Statistic != "usable_share" {
 					want = 1. / 130
@@ -357,7 +357,7 @@ func TestRareValuesHideTheMean(t *testing.T) {
 		}
 	}
 	for epsilon, hidden := range map[float64]bool{0.3: true, 50: false} {
-		for _, f := range runOf(t, Describe{[]Column{{Name: "a"}}}, x, privacy.Budget{Epsilon: epsilon, Delta: 1e-6}, 1).Figures {
+		for _, f := range runOf(t, Describe{Columns: []Column{{Name: "a"}}}, x, privacy.Budget{Epsilon: epsilon, Delta: 1e-6}, 1).Figures {
 			if f.Statistic == "mean" && (f.Value == nil) != hidden {
 				t.Errorf("eps %v: %+v", epsilon, f)
 			}

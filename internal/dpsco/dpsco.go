@@ -108,8 +108,9 @@ type Plan struct {
 	run   run
 	spent atomic.Bool
 
-	maxRows int  // as Data.MaxRows
-	oneRow  bool // run reads one row of each record
+	maxRows  int  // as Data.MaxRows
+	allRows  bool // run takes records of several rows as records.md says
+	firstRow bool // run reads the first row of each record alone
 }
 
 // BandMiss is the probability with which a Band does not hold.
@@ -117,14 +118,20 @@ const BandMiss = 0.05
 
 // severalRows makes the plan one for records of up to so many rows; 0: of one each. How many
 // there are is not public: the time is that of the most.
-func (p *Plan) severalRows(most int) {
-	if most == 0 {
-		return
+//
+// Errors: ErrInfeasible where run is not known to take such records.
+func (p *Plan) severalRows(most int) error {
+	switch {
+	case most == 0:
+		return nil
+	case !p.allRows && !p.firstRow:
+		return fmt.Errorf("%w: this takes tables with one row a person only", ErrInfeasible)
 	}
 	p.Parameters["max_rows"], p.maxRows = most, most
-	if !p.oneRow {
+	if !p.firstRow {
 		p.Seconds *= float64(most)
 	}
+	return nil
 }
 
 // Run releases the D coefficients, once, and what is known of their errors. The
@@ -186,15 +193,14 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 	if a.centred() && !s.Intercept {
 		panic("dpsco: a centre without an intercept")
 	}
-	if a.MaxRows > 0 && s.Levels > 0 {
-		return nil, fmt.Errorf("%w: fits by groups are for tables with one row a person; leave the groups out, or have them among the features", ErrInfeasible)
-	}
 	p, err := a.Inner().Plan(s, b, accountant)
 	if err != nil {
 		return nil, err
 	}
 	p.Parameters["target_scale"], p.Parameters["feature_scales"] = a.Y, a.X
-	p.severalRows(a.MaxRows)
+	if err := p.severalRows(a.MaxRows); err != nil {
+		return nil, err
+	}
 	if a.centred() {
 		p.Parameters["target_center"], p.Parameters["feature_centers"] = a.CentreY, a.centres()
 	}

@@ -26,7 +26,7 @@ func (p *problem) momentNoiseOfAFit() float64 { return p.momentNoise() * float64
 // chooseJointMoments decides, for least squares, whether auto whitens: then it is
 // JointMoments. The papers' methods whiten when asked.
 func (p *problem) chooseJointMoments() {
-	enough := p.momentNoise() <= mostMoments
+	enough := p.momentNoise() <= mostMoments || p.fewSources()
 	if p.Method == catalogue.MethodAuto {
 		p.why = "joint moments of rows and residuals, then a step of least squares: skewed, long and badly conditioned rows cost little"
 		if !enough {

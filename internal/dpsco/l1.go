@@ -37,6 +37,7 @@ type L1 struct {
 	Method        string  // catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodExponential or catalogue.MethodObjective
 	Unscaled      bool    // no scale was registered: values may be of any size
 	Memory        int64   // bytes for the exact sampler beside the rows, 4 GiB when zero
+	Sources       int     // as Regression.Sources
 }
 
 // The sets of L1.
@@ -81,7 +82,7 @@ func (a L1) Plan(s Shape, b privacy.Budget, _ privacy.Accountant) (*Plan, error)
 	if err != nil {
 		return nil, err
 	}
-	p.Method, p.oneRow = method, true
+	p.Method, p.firstRow = method, true
 	p.Parameters["why"] = why
 	return p, nil
 }
@@ -155,7 +156,7 @@ func rowsPerCoefficient(s Shape, epsilon float64) float64 {
 
 // withPublicFacts implements factual.
 func (a L1) withPublicFacts(s Scaled) Algorithm {
-	a.Unscaled, a.Memory = s.Unknown, s.Memory
+	a.Unscaled, a.Memory, a.Sources = s.Unknown, s.Memory, s.Sources
 	return a
 }
 
@@ -164,12 +165,20 @@ func (a L1) withDefaults(s Shape, epsilon float64) L1 {
 	setDefault(&a.Theta, 2)
 	setDefault(&a.ResidualScale, 1)
 	setDefault(&a.Iota, defaultIota(a.Theta, rowsPerCoefficient(s, epsilon))/a.ResidualScale)
-	setDefault(&a.Clip, 1.1*math.Sqrt(float64(s.D)))
+	setDefault(&a.Clip, 1.1*math.Sqrt(a.sources(s)))
 	setDefault(&a.Smoothing, defaultSmoothing(rowsPerCoefficient(s, epsilon))*a.ResidualScale)
 	if a.Set == "" {
 		a.Set = SetBall
 	}
 	return a
+}
+
+// sources is how many columns of the table a row is made from.
+func (a L1) sources(s Shape) float64 {
+	if a.Sources == 0 {
+		return float64(s.D)
+	}
+	return float64(a.Sources)
 }
 
 // bounded has a radius in any case. A draw needs one, and the ridge of objective

@@ -114,8 +114,10 @@ func (f staged) check() error {
 			}
 		}
 	}
-	if err := f.contract().Check(); err != nil {
-		return infeasible(err)
+	for _, bound := range f.bounds() {
+		if err := f.contract(bound).Check(); err != nil {
+			return infeasible(err)
+		}
 	}
 	return nil
 }
@@ -127,8 +129,14 @@ const (
 	roughQuantile  = .4
 )
 
-func (f staged) contract() mech.MomentContract {
-	return mech.MomentContract{Bound: math.Sqrt(float64(f.shape.D)), N: f.shape.N, D: f.shape.D}
+// bounds are the lengths that rows have in the two passes of moments, before and after they
+// are whitened.
+func (f staged) bounds() [2]float64 {
+	return [2]float64{math.Sqrt(f.sources(f.shape)), math.Sqrt(float64(f.shape.D))}
+}
+
+func (f staged) contract(bound float64) mech.MomentContract {
+	return mech.MomentContract{Bound: bound, N: f.shape.N, D: f.shape.D}
 }
 
 // perturbation is a fit's mechanism; its grid is far below the smoothing, yet no finer
@@ -142,8 +150,8 @@ func (f staged) perturbation(epsilon, smoothing, clip float64) objpert.Params {
 // fit runs the stages on x, which it overwrites.
 func (f staged) fit(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 	t := f.bringBack(x, src)
-	for _, epsilon := range f.shares.moments {
-		p := f.whitener(x, epsilon, src)
+	for i, epsilon := range f.shares.moments {
+		p := f.whitener(x, f.bounds()[i], epsilon, src)
 		x = x.times(p.matrix)
 		t.Mul(t, p.matrix)
 	}
@@ -186,13 +194,13 @@ func (f staged) bringBack(x Data, src *mech.Source) *mat.Dense {
 	return t
 }
 
-// whitener is made of the second moments of rows that are shortened to the length they have
-// once they are whitened. Eigenvalues below the noise are raised to it.
-func (f staged) whitener(x Data, epsilon float64, src *mech.Source) whitener {
+// whitener is made of the second moments of rows that are shortened to bound. Eigenvalues
+// below the noise are raised to it.
+func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) whitener {
 	d := float64(x.D)
 	noise := mech.MatrixLaplace{Epsilon: below(epsilon)}
-	floor := .6 * d / (epsilon * float64(x.N)) * math.Sqrt(2*d*(d+1))
-	return newWhitener(secondMoments(x, f.contract(), noise, src), floor)
+	floor := .6 * bound * bound / (epsilon * float64(x.N)) * math.Sqrt(2*d*(d+1))
+	return newWhitener(secondMoments(x, f.contract(bound), noise, src), floor)
 }
 
 // width is the smoothing of the last fit.

@@ -20,9 +20,9 @@ const (
 // facts.
 func (p *problem) newtonServes() bool {
 	if p.Labels {
-		return p.momentNoise() <= mostLogisticMoments
+		return p.momentNoise() <= mostLogisticMoments || p.fewSources()
 	}
-	return p.momentNoise() <= mostHuberMoments
+	return p.momentNoise() <= mostHuberMoments || p.fewSources()
 }
 
 // newton is a private Newton fit of a logistic or Huber loss.
@@ -31,7 +31,7 @@ func (p *problem) newton() (fit, error) {
 	if err != nil {
 		return nil, err
 	}
-	setDefault(&p.FeatureNorm, p.leverage())
+	setDefault(&p.FeatureNorm, 1.2*math.Sqrt(p.sources()))
 	p.Whitening, p.Steps = catalogue.WhiteningOn, newtonSteps
 	why := ""
 	if p.Penalty != catalogue.PenaltyNone {

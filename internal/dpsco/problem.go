@@ -144,6 +144,24 @@ func (p *problem) sources() float64 {
 	return float64(p.Sources)
 }
 
+// The noise of the first pass over the rows, beside an eigenvalue of 1, up to which requests
+// with categories are whitened: plain descent hardly moves the coefficients of levels that
+// few rows have (docs/experiments.md).
+const (
+	mostCategoryMoments = 0.08
+	mostLabelCategories = 0.06 // where the target is a label
+)
+
+// fewSources reports whether categories make rows shorter than their coefficients are many,
+// and short enough to be whitened: a function of public facts.
+func (p *problem) fewSources() bool {
+	most := mostCategoryMoments
+	if p.Labels {
+		most = mostLabelCategories
+	}
+	return p.sources() < p.d() && p.sources()*math.Sqrt(p.d())/p.recordsPerNoise() <= most
+}
+
 // curvature is that of the loss along the prediction; a kink counts as 1.
 func (p *problem) curvature() float64 { return min(1, p.Loss.Smoothness()) }
 

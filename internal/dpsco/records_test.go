@@ -1,6 +1,7 @@
 package dpsco
 
 import (
+	"errors"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -246,5 +247,16 @@ func TestSecondMomentsOfRecords(t *testing.T) {
 	h := secondMoments(x, mech.MomentContract{Bound: 1, N: 3, D: 1}, mech.Gaussian{NoiseMultiplier: 0x1p-10}, mechtest.Source(t, 1)).At(0, 0)
 	if want := (1 + 0.25 + 1./3) / 3; math.Abs(h-want) > 5e-3 {
 		t.Errorf("%v, want %v", h, want)
+	}
+}
+
+// What is not known to take records of several rows refuses them, before anything is spent.
+func TestFitsByGroupsTakeSingleRows(t *testing.T) {
+	s := Shape{N: 100_000, D: 3, Intercept: true, Levels: 3}
+	for most, fits := range map[int]bool{0: true, 8: false} {
+		_, err := Scaled{Algorithm: Regression{Loss: loss.Squared{}}, X: repeat(1, 2), Y: 1, MaxRows: most}.Plan(s, generous, privacy.Concentrated{})
+		if fits != (err == nil) || err != nil && !errors.Is(err, ErrInfeasible) {
+			t.Errorf("up to %d rows: %v", most, err)
+		}
 	}
 }

@@ -88,14 +88,14 @@ func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*
 		return nil, err
 	}
 	p := &Plan{
-		Method: g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), shape: s,
+		allRows: true,
+		Method:  g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			metrics, err := g.measure(ctx, x, src)
 			return Result{Metrics: metrics}, err
 		},
 	}
-	p.severalRows(a.MaxRows)
-	return p, nil
+	return p, p.severalRows(a.MaxRows)
 }
 
 // check refuses what cannot be scored.

@@ -54,6 +54,7 @@ type claim struct {
 		Whole     []string // its columns of whole numbers
 
 		Categories map[string][]string // levels of the columns that are categories
+		WhereLevel map[string][]string `json:"where_level"` // those that count, where not all do
 	}
 	Scored   *scored         // nil: the job fits
 	RowCount *int64          `json:"row_count"`
@@ -67,7 +68,7 @@ func (c *claim) relation() pgx.Identifier {
 }
 func (c *claim) reading() bool { return c.State == "reading" }
 
-// columns are those that are read: the target, the features and what makes the groups.
+// columns are the target, the features and what makes the groups.
 func (c *claim) columns() []string {
 	columns := append([]string{c.Request.Target}, c.Request.Features...)
 	if by := c.by(); by != "" {
@@ -86,11 +87,38 @@ func (c *claim) by() string {
 }
 
 // groups are the levels that have a fit each, nil for one fit of all rows.
-func (c *claim) groups() []string { return c.Request.Categories[c.by()] }
+func (c *claim) groups() []string {
+	groups, _ := c.levels(c.by())
+	return groups
+}
+
+// filters are the columns that only tell which rows count.
+func (c *claim) filters() (names []string) {
+	columns := c.columns()
+	for _, name := range slices.Sorted(maps.Keys(c.Request.WhereLevel)) {
+		if !slices.Contains(columns, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
 
 // pull is what is read, of as many rows or persons.
 func (c *claim) pull(rows int64) arrowio.Request {
-	return arrowio.Request{Relation: c.relation(), Columns: c.columns(), Levels: c.Request.Categories, Rows: rows}
+	filters := c.filters()
+	return arrowio.Request{
+		Relation: c.relation(), Columns: append(c.columns(), filters...), Filters: len(filters),
+		Levels: c.Request.Categories, Only: c.Request.WhereLevel, Rows: rows,
+	}
+}
+
+// levels are those of a category that count; ok: it is one.
+func (c *claim) levels(column string) (levels []string, ok bool) {
+	if levels, ok = c.Request.WhereLevel[column]; ok {
+		return levels, ok
+	}
+	levels, ok = c.Request.Categories[column]
+	return levels, ok
 }
 
 // terms are those of a fit.
@@ -112,7 +140,7 @@ func (c *claim) slopes() (terms []string) {
 
 // slopesOf are the terms of a feature: itself, or of a category one for every level but the first.
 func (c *claim) slopesOf(feature string) []string {
-	levels, ok := c.Request.Categories[feature]
+	levels, ok := c.levels(feature)
 	if !ok {
 		return []string{feature}
 	}
@@ -148,7 +176,8 @@ func (c *claim) options() map[string]any {
 
 // position is that of a level of the target.
 func (c *claim) position(level string) float64 {
-	return float64(slices.Index(c.Request.Categories[c.Request.Target], level))
+	levels, _ := c.levels(c.Request.Target)
+	return float64(slices.Index(levels, level))
 }
 
 // expandGroups writes all terms of a category where its name stands.

@@ -1,11 +1,16 @@
 package job
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"dpsidecar/internal/dpsco"
 )
 
 // A server that ends a statement or a session fails no job: it is tried again.
@@ -48,5 +53,40 @@ func TestMemoryOfPersons(t *testing.T) {
 	}
 	if err := New(Config{}).checkMemory(c, 1<<29); err == nil {
 		t.Error("more rows than can be numbered are read")
+	}
+}
+
+// What a claim says of a category is by its levels that count: terms, scales, groups, labels,
+// what is read and how much memory that takes.
+func TestAClaimCountsLevels(t *testing.T) {
+	c := new(claim)
+	err := json.Unmarshal([]byte(`{"model": "logistic", "dataset": {"scales": {"age": 50}}, "request": {"target": "outcome", "features": ["age", "region"], "intercept": true, "eps": 1, "delta": 1e-6,
+		"categories": {"outcome": ["won", "drawn", "lost"], "region": ["north", "south", "east", "*"], "ward": ["a", "b"]}, "where_level": {"region": ["north", "east", "*"], "ward": ["b"]},
+		"options": {"negative_label": "lost", "positive_label": "won", "penalty": "group_l1", "lambda": 0.1, "groups": [["region"], ["age"]]}}}`), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.terms(), []string{"(intercept)", "age", "region=east", "region=*"}; !slices.Equal(got, want) {
+		t.Errorf("terms %q, want %q", got, want)
+	}
+	a, err := c.algorithm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(a.X, []float64{50, 1, 1}) || a.Sources != 3 {
+		t.Errorf("scales %v, %d sources", a.X, a.Sources)
+	}
+	r := a.Algorithm.(dpsco.Regression)
+	if !reflect.DeepEqual(r.Groups, [][]int{{1, 2}, {0}}) || r.Negative != 2 || r.Positive != 0 {
+		t.Errorf("groups %v, labels %v and %v", r.Groups, r.Negative, r.Positive)
+	}
+	if name := c.Request.Options["positive_label"]; name != "won" {
+		t.Errorf("the request names %v now", name)
+	}
+	if p := c.pull(7); !slices.Equal(p.Columns, []string{"outcome", "age", "region", "ward"}) || p.Filters != 1 || p.Rows != 7 {
+		t.Errorf("%+v is read", p)
+	}
+	if c.width() != 1+3+1+1 { // target, slopes, region and ward
+		t.Errorf("%d columns are held", c.width())
 	}
 }

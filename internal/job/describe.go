@@ -32,9 +32,9 @@ func (s *Sidecar) planDescription(c *claim, n int64) (*dpsco.Plan, error) {
 	}
 	var description interface {
 		Plan(dpsco.Shape, privacy.Budget, privacy.Accountant) (*dpsco.Plan, error)
-	} = dpsco.Describe{Columns: columns}
+	} = dpsco.Describe{Columns: columns, MaxRows: c.Dataset.MaxRows}
 	if c.Model == scalesModel {
-		description = dpsco.SuggestScales{Columns: columns}
+		description = dpsco.SuggestScales{Columns: columns, MaxRows: c.Dataset.MaxRows}
 	}
 	return description.Plan(c.shape(n), c.budget(), s.accountant(c))
 }

@@ -84,6 +84,9 @@ func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 	}
 	e.add("possible", "yes")
 	e.addPlan(plan)
+	if len(c.Request.WhereLevel) > 0 {
+		e.add("where_level", formatParameter(c.Request.WhereLevel)+": rows of other levels say nothing. How many count is private: figures here are those of all rows")
+	}
 	e.add("expected_duration", roundDuration(s.ladder(plan).First))
 	if err := e.addCost(c, plan.Event); err != nil {
 		return nil, err

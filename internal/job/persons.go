@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 
+	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/jackc/pgx/v5"
 
 	"dpsidecar/internal/arrowio"
@@ -45,18 +46,15 @@ func (p persons) describe(ctx context.Context, conn *pgx.Conn, relation pgx.Iden
 }
 
 // data pulls what was asked for of n persons. A description takes one row of each at random,
-// with what is missing in it, and a category as the positions of its levels.
+// with what is missing in it.
 func (c *claim) data(ctx context.Context, conn *pgx.Conn, n int64, src *mech.Source) (x dpsco.Data, err error) {
 	unit := c.persons().unit
 	if unit == nil {
 		record, err := arrowio.Pull(ctx, conn, c.pull(n), src)
-		switch {
-		case err != nil:
+		if err != nil {
 			return x, err
-		case c.describes():
-			return arrowio.Positions(record), nil
 		}
-		return arrowio.Data(record, c.Request.Intercept, c.by() != ""), nil
+		return c.dataOf(record), nil
 	}
 	if c.describes() {
 		unit.MaxRows, unit.Incomplete = 1, true
@@ -66,7 +64,16 @@ func (c *claim) data(ctx context.Context, conn *pgx.Conn, n int64, src *mech.Sou
 	case err != nil:
 		return x, err
 	case c.describes():
-		return arrowio.Positions(record), nil
+		return c.dataOf(record), nil
 	}
-	return arrowio.Grouped(arrowio.Data(record, c.Request.Intercept, c.by() != ""), first, *unit), nil
+	return arrowio.Grouped(c.dataOf(record), first, *unit), nil
+}
+
+// dataOf returns a record's columns as the job's model takes them: a description takes a
+// category as the positions of its levels, and a fit has a column for each.
+func (c *claim) dataOf(record arrow.Record) dpsco.Data {
+	if c.describes() {
+		return arrowio.Positions(record)
+	}
+	return arrowio.Data(record, c.Request.Intercept, c.by())
 }

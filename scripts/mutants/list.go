@@ -418,6 +418,39 @@ var mutants = []mutant{
 	{"a plan runs twice", "internal/dpsco/dpsco.go",
 		`p.spent.Swap(true)`, `p.spent.Load()`, []tests{{"./internal/dpsco", "TestAPlanRunsOnce"}}},
 
+	// Categories.
+	{"a value of no level counts as the reference", "internal/arrowio/category.go",
+		`	return c.other
+`, `	if math.IsNaN(c.other) {
+		return 0
+	}
+	return c.other
+`, []tests{{"./internal/arrowio", "TestAValueIsItsLevel"}}},
+	{"every other value takes NULL too", "internal/arrowio/decoder.go",
+		`		return math.NaN(), 4, 0, nil
+`, `		if t.category != nil {
+			return t.category.other, 4, 0, nil
+		}
+		return math.NaN(), 4, 0, nil
+`, []tests{{"./internal/arrowio", "TestAValueIsItsLevel"}}},
+	{"blanks at the end of a char column count", "internal/arrowio/category.go",
+		`	if c.padded {
+`, `	if c == nil {
+`, []tests{{"./internal/arrowio", "TestAValueIsItsLevel"}}},
+	{"a long text is the level that it begins with", "internal/arrowio/decoder.go",
+		`!c.padded || !allBlank(b[:n])`, `c.padded && !allBlank(b[:n])`, []tests{{"./internal/arrowio", "TestAValueIsItsLevel"}}},
+	{"a level spills into the row before", "internal/arrowio/category.go",
+		`			columns[int(p)-1][i] = 1
+`, `			columns[int(p)-1][i], columns[int(p)-1][max(i-1, 0)] = 1, 1
+`, []tests{{"./internal/arrowio", "TestAValueChangesItsRowAlone"}}},
+	{"rows of levels that a request is not about count", "internal/arrowio/arrowio.go",
+		`leaveOut(columns[0], values)`, `leaveOut(nil, values[:0])`, []tests{{"./internal/arrowio", "TestPullReadsCategories"}}},
+	{"categories change after the first charge", "sql/functions/categories.sql",
+		`WHERE j.dataset = d.id AND j.charge IS NOT NULL) THEN`, `WHERE j.dataset = d.id AND j.charge < 0) THEN`, []tests{{"./tests", "TestCategoriesAreFixedByTheFirstCharge"}}},
+	{"a bound of l1 in stages follows a value", "internal/dpsco/l1_staged.go",
+		`newWhitener(secondMoments(x, f.contract(bound), noise, src), floor)`,
+		`newWhitener(secondMoments(x, f.contract(bound+math.Abs(x.X[0][0])/1e9), noise, src), floor)`, []tests{{"./internal/dpsco", "TestReplaysOfCategories"}}},
+
 	// The filters of an account, as dpsidecar verify and the database have them.
 	{"filters: pure epsilons are admitted beside others", "internal/ledger/filters.go",
 		`return t.rest == 0 && t.epsilon.Cmp`, `return t.epsilon.Cmp`, []tests{{"./internal/ledger", "TestFiltersAt|TestAdaptive|TestReplay"}}},
@@ -431,6 +464,10 @@ var mutants = []mutant{
 		`t.rest -= 2`, `t.rest -= 0`, []tests{{"./internal/ledger", "TestReplay"}}},
 	{"filters: budgets of before have all filters", "internal/ledger/filters.go",
 		`b.epsilon != nil && b.accounting`, `b.accounting`, []tests{{"./internal/ledger", "TestFiltersAt|TestReplay"}}},
+	{"the view that a hint names raises an error on some text", "sql/functions/types.sql",
+		"CASE WHEN left(%1$I, 30) COLLATE \"C\" ~ ''^-?[0-9]{1,9}([.][0-9]{1,9})?$'' THEN left(%1$I, 30)::numeric END", "left(%1$I, 30)::numeric", []tests{{"./tests", "TestWhatHintsShowRaisesNoError"}}},
+	{"the view that a hint names raises an error on some json", "sql/functions/types.sql",
+		"CASE jsonb_typeof(%1$s -> ''field'') WHEN ''number'' THEN (%1$s -> ''field'')::numeric END", "(%1$s -> ''field'')::numeric", []tests{{"./tests", "TestWhatHintsShowRaisesNoError"}}},
 	{"filters: the database admits pure epsilons beside others", "sql/functions/accounts.sql",
 		`t.rest = 0 AND t.epsilon <= p_epsilon THEN`, `t.epsilon <= p_epsilon THEN`, []tests{{"./tests", "TestFiltersAgreeWithTheModel"}}},
 	{"filters: the database mixes them in one history", "sql/functions/accounts.sql",

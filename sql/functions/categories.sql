@@ -17,7 +17,7 @@ BEGIN
   IF NOT FOUND THEN
     RAISE EXCEPTION 'category "%" is no column of %', dp_int.excerpt(p_column), p_relid::regclass
       USING ERRCODE = '42703', HINT = 'Column names are case-sensitive here: give them as \d shows them.';
-  ELSIF kind.typtype <> 'e' AND kind.oid NOT IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'boolean'::regtype, 'smallint'::regtype, 'integer'::regtype, 'bigint'::regtype) THEN
+  ELSIF NOT dp_int.has_levels(kind.oid) THEN
     RAISE EXCEPTION 'column "%" has type %, which cannot be a category', p_column, format_type(kind.oid, NULL)
       USING ERRCODE = '22023', HINT = 'Categories are text, varchar, char, enum, boolean, smallint, integer or bigint columns.';
   END IF;
@@ -107,16 +107,79 @@ BEGIN
   RETURN clean;
 END $$;
 
--- The part of a request that fixes the levels of its columns; empty where none is a category,
--- as in requests of before there were any.
-CREATE OR REPLACE FUNCTION dp_int.categories_of(d dp_int.dataset, p_columns name[]) RETURNS jsonb
+-- The part of a request that fixes the levels of its columns and which of them it is about;
+-- empty where none is a category, as in requests of before there were any.
+CREATE OR REPLACE FUNCTION dp_int.levels_of_request(d dp_int.dataset, p_columns name[], p_where jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT CASE WHEN count(*) = 0 THEN '{}' ELSE jsonb_build_object('categories', jsonb_object_agg(c, d.categories -> c::text)) END
-    FROM unnest(p_columns) AS c
-   WHERE d.categories ? c::text
+  SELECT CASE WHEN count(*) = 0 THEN '{}' ELSE jsonb_build_object('categories', jsonb_object_agg(key, value)) END
+      || CASE WHEN p_where = '{}' THEN '{}' ELSE jsonb_build_object('where_level', p_where) END
+    FROM jsonb_each(d.categories)
+   WHERE key = ANY (p_columns::text[]) OR p_where ? key
 $$;
 
--- How many coefficients features have, the constant aside.
+-- The levels that a request is about, by column and in the order of the registration. Raises
+-- where they are none.
+CREATE OR REPLACE FUNCTION dp_int.canonical_where(d dp_int.dataset, p_where jsonb) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  given record;
+  clean jsonb := '{}';
+  stray text;
+BEGIN
+  IF p_where IS NULL THEN
+    RETURN clean;
+  ELSIF jsonb_typeof(p_where) <> 'object' THEN
+    RAISE EXCEPTION 'where_level must be a JSON object, not %', dp_int.excerpt(p_where::text)
+      USING ERRCODE = '22023', HINT = 'For instance {"region": ["south"]}. No privacy budget was spent.';
+  END IF;
+  FOR given IN SELECT key, value FROM jsonb_each(p_where) LOOP
+    IF NOT d.categories ? given.key THEN
+      RAISE EXCEPTION 'where_level names "%", which is no category of data set "%"', dp_int.excerpt(given.key), d.name
+        USING ERRCODE = '42703', HINT = format('%s. No privacy budget was spent.', CASE WHEN d.categories = '{}' THEN 'It has none: a steward registers columns with their levels'
+          ELSE (SELECT 'Categories are ' || string_agg(c, ', ' ORDER BY c) FROM jsonb_object_keys(d.categories) AS c) END);
+    ELSIF jsonb_typeof(given.value) <> 'array' OR given.value = '[]' THEN
+      RAISE EXCEPTION 'where_level needs a list of levels of "%", not %', given.key, dp_int.excerpt(given.value::text)
+        USING ERRCODE = '22023', HINT = 'For instance {"region": ["south"]}. No privacy budget was spent.';
+    END IF;
+    SELECT l #>> '{}' INTO stray FROM jsonb_array_elements(given.value) AS l WHERE NOT d.categories -> given.key ? coalesce(l #>> '{}', '') OR jsonb_typeof(l) IN ('null', 'array', 'object') LIMIT 1;
+    IF FOUND THEN
+      RAISE EXCEPTION 'category "%" has no level %', given.key, coalesce('"' || dp_int.excerpt(stray) || '"', 'null')
+        USING ERRCODE = '22023', HINT = format('Its levels are %s. No privacy budget was spent.', dp_int.excerpt((d.categories -> given.key)::text));
+    END IF;
+    clean := clean || jsonb_build_object(given.key, (SELECT jsonb_agg(l ORDER BY n) FROM jsonb_array_elements(d.categories -> given.key) WITH ORDINALITY AS t(l, n)
+                                                      WHERE l #>> '{}' IN (SELECT jsonb_array_elements_text(given.value))));
+  END LOOP;
+  RETURN clean;
+END $$;
+
+-- Raises where a feature would have one value in all rows that a request is about.
+CREATE OR REPLACE FUNCTION dp_int.check_left_levels(p_features name[], p_where jsonb) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  single text;
+BEGIN
+  SELECT f INTO single FROM unnest(p_features) AS f WHERE jsonb_array_length(p_where -> f::text) = 1 LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'where_level leaves feature "%" one level', single
+      USING ERRCODE = '22023', HINT = 'It is the same in all rows that count then: leave it out of the features. No privacy budget was spent.';
+  END IF;
+END $$;
+
+-- Options with the argument where_level, which is a key of them when submitted.
+CREATE OR REPLACE FUNCTION dp_int.with_where(p_options jsonb, p_where jsonb) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF p_where IS NULL OR jsonb_typeof(p_options) <> 'object' THEN
+    RETURN p_options;
+  ELSIF p_options ? 'where_level' AND p_options -> 'where_level' <> p_where THEN
+    RAISE EXCEPTION 'where_level is given twice, as % and among the options as %', dp_int.excerpt(p_where::text), dp_int.excerpt((p_options -> 'where_level')::text)
+      USING ERRCODE = '22023', HINT = 'Give it once. No privacy budget was spent.';
+  END IF;
+  RETURN coalesce(p_options, '{}') || jsonb_build_object('where_level', p_where);
+END $$;
+
+-- How many coefficients features have, the constant aside. p_categories: of each the levels
+-- that the request is about.
 CREATE OR REPLACE FUNCTION dp_int.slopes(p_features jsonb, p_categories jsonb) RETURNS int
 LANGUAGE sql IMMUTABLE AS $$
   SELECT coalesce(sum(CASE WHEN p_categories ? f THEN jsonb_array_length(p_categories -> f) - 1 ELSE 1 END), 0)::int FROM jsonb_array_elements_text(p_features) AS f

@@ -60,7 +60,7 @@ BEGIN
   r.fresh := coalesce(p_fresh, false);
   r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', asked[1], 'features', asked[2:], 'intercept', false,
     'flags', dp_int.columns_of(d.relid, asked, '{boolean}'), 'whole', dp_int.columns_of(d.relid, asked, '{smallint,integer,bigint}'))
-            || dp_int.categories_of(d, asked);
+            || dp_int.levels_of_request(d, asked, '{}');
   r.hash := sha256(convert_to(r.body::text, 'UTF8'));
   RETURN r;
 END $$;

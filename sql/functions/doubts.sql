@@ -65,11 +65,11 @@ DECLARE
   eps CONSTANT float8 := p_body ->> 'eps';
   delta CONSTANT float8 := p_body ->> 'delta';
   categories CONSTANT jsonb := coalesce(p_body -> 'categories', '{}');
-  coefficients CONSTANT int := dp_int.slopes(p_body -> 'features', categories) + (p_body ->> 'intercept')::boolean::int;
+  coefficients CONSTANT int := dp_int.slopes(p_body -> 'features', categories || coalesce(p_body -> 'where_level', '{}')) + (p_body ->> 'intercept')::boolean::int;
   columns CONSTANT name[] := ARRAY(SELECT c FROM (SELECT target WHERE NOT (SELECT m.labels FROM dp_int.model m WHERE m.name = asked)
                                                   UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c) WHERE NOT categories ? c);
   fits CONSTANT boolean := EXISTS (SELECT FROM dp_int.model m WHERE m.name = asked);
-  groups CONSTANT int := coalesce(jsonb_array_length(categories -> (options ->> 'by')), 1);  -- fits of their own
+  groups CONSTANT int := coalesce(jsonb_array_length(coalesce(p_body #> ARRAY['where_level', options ->> 'by'], categories -> (options ->> 'by'))), 1);  -- fits of their own
   scaled boolean;  -- is a scale registered for any of its columns that are numbers?
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;

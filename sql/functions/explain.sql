@@ -58,7 +58,7 @@ LANGUAGE sql STABLE AS $$
    WHERE r.dataset = p_dataset AND r.model = p_request ->> 'model'
      AND (j.request -> 'target') = (p_request -> 'target') AND (j.request -> 'intercept') = (p_request -> 'intercept')
      AND (j.request -> 'features') @> (p_request -> 'features') AND (j.request -> 'features') <@ (p_request -> 'features')
-     AND (j.request -> 'categories') IS NOT DISTINCT FROM (p_request -> 'categories') AND NOT j.request -> 'options' ? 'by' AND NOT p_request -> 'options' ? 'by'
+     AND (j.request -> 'categories', j.request -> 'where_level') IS NOT DISTINCT FROM (p_request -> 'categories', p_request -> 'where_level') AND NOT j.request -> 'options' ? 'by' AND NOT p_request -> 'options' ? 'by'
      AND dp_int.request_scales(p_dataset, j.request) = dp_int.request_scales(p_dataset, p_request)
    GROUP BY r.id
   HAVING bool_and(c.noise > 0)
@@ -212,18 +212,19 @@ EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled ou
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_explain(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
-                                  intercept boolean DEFAULT true, options jsonb DEFAULT '{}') RETURNS TABLE(property text, value text)
+                                  intercept boolean DEFAULT true, options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL) RETURNS TABLE(property text, value text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 30
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 DECLARE
+  asked CONSTANT jsonb := dp_int.with_where(dp_explain.options, dp_explain.where_level);
   -- Refused here, before there is a connection to close.
   r CONSTANT dp_int.request := dp_int.prepare_question(session_user, dp_explain.model, dp_explain.dataset, dp_explain.eps, dp_explain.delta,
-                                                       dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options);
+                                                       dp_explain.target, dp_explain.features, dp_explain.intercept, asked);
   id CONSTANT uuid := gen_random_uuid();
 BEGIN
   RETURN QUERY SELECT a.property, a.value
     FROM dp_int.ask_sidecar(id, format('SELECT dp_int.ask(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', id, session_user, r.model, dp_explain.dataset, r.eps, r.delta,
-           dp_explain.target, dp_explain.features, dp_explain.intercept, dp_explain.options, dp_int.here())) AS a;
+           dp_explain.target, dp_explain.features, dp_explain.intercept, asked, dp_int.here())) AS a;
 END $$;
 COMMENT ON FUNCTION public.dp_explain IS
   'What a request would do, cost and leave, and how large the error from its noise may be expected to be: from public facts alone, at no cost.';
@@ -244,11 +245,12 @@ COMMENT ON FUNCTION public.dp_explain_score IS
 -- The data sets that the caller may see, those first that he may ask about. label: the first
 -- column, target before features, of which it is known which values are labels.
 CREATE OR REPLACE FUNCTION dp_int.helpful_datasets() RETURNS TABLE(name text, relation text, target text, features text[], scales jsonb, labels jsonb,
-                                                                   epsilon numeric, delta numeric, label text, slopes int)
+                                                                   epsilon numeric, delta numeric, label text, categories jsonb, slopes int)
 LANGUAGE sql STABLE AS $$
   SELECT d.name, format('%I.%I', d.schema_name, d.relation_name), d.target::text, d.features::text[], d.scales, d.labels, d.epsilon, a.delta,
          (SELECT c.name::text FROM unnest(d.target || d.features) WITH ORDINALITY AS c(name, position)
-           WHERE d.labels ? c.name::text OR dp_int.is_boolean(d.relid, c.name) ORDER BY c.position LIMIT 1),
+           WHERE d.labels ? c.name::text OR dp_int.is_boolean(d.relid, c.name) AND NOT d.categories ? c.name::text ORDER BY c.position LIMIT 1),
+         d.categories,
          dp_int.slopes(to_jsonb(d.features), d.categories)
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account, LATERAL (SELECT d.id IN (SELECT dataset FROM dp_int.my_grant)) AS g(granted)
@@ -294,7 +296,7 @@ CREATE OR REPLACE FUNCTION public.dp_help() RETURNS TABLE(name text, does text, 
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT c.name, c.does, h.example
     FROM (VALUES
-      (1, 'dp_admin', 'dp_register', 'registers a relation, one row a person, with its whole budget', 'SELECT dp_register(''%s_too'', ''%r'', ''%t'', ''%f'', 1, %d, scales => ''%c'')'),
+      (1, 'dp_admin', 'dp_register', 'registers a relation, one row a person, with its whole budget', 'SELECT dp_register(''%s_too'', ''%r'', ''%t'', ''%f'', 1, %d, scales => ''%c''%k)'),
       (2, 'dp_admin', 'dp_grant', 'lets somebody ask', 'SELECT dp_grant(''%s'', session_user)'),
       (3, 'dp_admin', 'dp_set_labels', 'declares which two values of a column are labels, as in {"readmitted": [0, 1]}', 'SELECT dp_set_labels(''%s'', ''%l'')'),
       (3, 'dp_admin', 'dp_set_categories', 'declares the levels of columns that are categories, before the first charge', 'SELECT dp_set_categories(''%s'', d.categories) FROM dp.datasets d WHERE d.dataset = ''%s'' AND NOT EXISTS (SELECT FROM dp.releases r WHERE r.dataset = d.dataset)'),
@@ -352,6 +354,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                         WHEN 't' THEN replace(coalesce(first.target, 'amount'), '''', '''''')
                         WHEN 'f' THEN replace(asked.features::text, '''', '''''')
                         WHEN 'c' THEN replace(coalesce(first.scales, '{"amount": 2000, "vehicle_value": 20000, "annual_km": 12000, "driver_age": 40}')::text, '''', '''''')
+                        WHEN 'k' THEN CASE WHEN first.categories <> '{}' THEN format(', categories => %L', first.categories) ELSE '' END
                         WHEN 'l' THEN replace(coalesce(first.labels, '{}')::text, '''', '''''')
                         WHEN 'L' THEN dp_int.example_of('linear')
                         WHEN 'H' THEN dp_int.example_of('huber')

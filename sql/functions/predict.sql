@@ -114,7 +114,7 @@ BEGIN
   FOREACH f IN ARRAY names LOOP
     v := p_features -> f;
     IF asked -> 'categories' ? f THEN
-      more := dp_int.level_values(asked -> 'categories' -> f, v);
+      more := dp_int.level_values(asked -> 'categories' -> f, coalesce(asked #> ARRAY['where_level', f], asked -> 'categories' -> f), v);
     ELSIF jsonb_typeof(v) IN ('number', 'boolean', 'null') THEN
       more := ARRAY[CASE jsonb_typeof(v) WHEN 'number' THEN v::float8 WHEN 'boolean' THEN v::boolean::int END];
     ELSE
@@ -125,15 +125,15 @@ BEGIN
   RETURN row_values;
 END $$;
 
--- A value of a category as its coefficients take it: 1 for its own level and 0 for others,
--- the first aside; NULL where it is of no level.
-CREATE OR REPLACE FUNCTION dp_int.level_values(p_levels jsonb, p_value jsonb) RETURNS float8[]
+-- A value of a category as its coefficients take it: 1 for its own level and 0 for others, the
+-- first that the release is about aside; NULL where it is of none that the release is about.
+CREATE OR REPLACE FUNCTION dp_int.level_values(p_levels jsonb, p_left jsonb, p_value jsonb) RETURNS float8[]
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT array_agg(CASE WHEN w.position IS NOT NULL THEN (w.position = l.n)::int::float8 END ORDER BY l.n) FILTER (WHERE l.n > 1)
-    FROM jsonb_array_elements_text(p_levels) WITH ORDINALITY AS l(level, n),
+  SELECT array_agg(CASE WHEN p_left ? own.level THEN (l.level = own.level)::int::float8 END ORDER BY l.n)
+    FROM jsonb_array_elements_text(p_left) WITH ORDINALITY AS l(level, n),
          LATERAL (SELECT CASE jsonb_typeof(p_value) WHEN 'number' THEN trim_scale(p_value::numeric)::text ELSE p_value #>> '{}' END) AS given(value),
-         LATERAL (SELECT coalesce(array_position(a.levels, given.value), CASE WHEN given.value IS NOT NULL THEN array_position(a.levels, '*') END)
-                    FROM (SELECT ARRAY(SELECT e FROM jsonb_array_elements_text(p_levels) WITH ORDINALITY AS t(e, o) ORDER BY o)) AS a(levels)) AS w(position)
+         LATERAL (SELECT CASE WHEN p_levels ? given.value THEN given.value WHEN given.value IS NOT NULL AND p_levels ? '*' THEN '*' END) AS own(level)
+   WHERE l.n > 1
 $$;
 
 CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features jsonb) RETURNS float8

@@ -264,29 +264,18 @@ CREATE OR REPLACE FUNCTION dp_int.check_columns(p_relid oid, p_target name, p_fe
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   c name;
-  kind oid;
 BEGIN
   IF p_target IS NULL OR p_features IS NULL OR cardinality(p_features) = 0 OR array_ndims(p_features) <> 1 OR array_position(p_features, NULL) IS NOT NULL THEN
     RAISE EXCEPTION 'a data set needs a target and at least one feature'
       USING ERRCODE = '22023', HINT = 'For instance dp_register(''claims'', ''claims'', ''amount'', ''{age,region}'', 10).';
   END IF;
   FOREACH c IN ARRAY p_target || p_features LOOP
-    SELECT CASE t.typtype WHEN 'd' THEN dp_int.domain_base(t.oid) ELSE t.oid END INTO kind
-      FROM pg_catalog.pg_attribute a
-      JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-     WHERE a.attrelid = p_relid AND a.attname = c AND a.attnum > 0 AND NOT a.attisdropped;
-    IF NOT FOUND THEN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = p_relid AND a.attname = c AND a.attnum > 0 AND NOT a.attisdropped) THEN
       RAISE EXCEPTION 'column "%" does not exist in %', c, p_relid::regclass
         USING ERRCODE = '42703', HINT = 'Column names are case-sensitive here: give them as \d shows them.';
     END IF;
-    IF p_categories ? c::text THEN
-      CONTINUE;
-    ELSIF kind NOT IN ('boolean'::regtype, 'smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'real'::regtype, 'double precision'::regtype,
-                    'numeric'::regtype, 'date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype) THEN
-      RAISE EXCEPTION 'column "%" has type %, which no model can use', c, format_type(kind, NULL)
-        USING ERRCODE = '22023', HINT = 'Use smallint, integer, bigint, real, double precision, numeric, boolean, date or timestamp columns. A column of text or an enum can be a category: name its levels, from public knowledge, with categories => ''{"region": ["north", "south", "*"]}''.';
-    END IF;
   END LOOP;
+  PERFORM dp_int.refuse_types(p_relid, p_target, p_features, p_categories, false, NULL);
   IF (SELECT count(*) <> count(DISTINCT f) FROM unnest(p_target || p_features) AS f) THEN
     RAISE EXCEPTION 'a column stands twice among target and features' USING ERRCODE = '22023', HINT = 'Name every column once.';
   END IF;
@@ -335,7 +324,7 @@ BEGIN
   IF reason IS NOT NULL AND NOT p_total THEN
     RAISE EXCEPTION '% is refused: %', p_relid::regclass, reason
       USING ERRCODE = '22023',
-            HINT = 'Register the whole table. Or state with options {"total": true} that every person has exactly one row, and that reading never raises an error, whatever the values; the ledger records the statement. The reason: the number of rows is public, and a filter, a join or a partition key can drop or repeat a person''s row; an expression, a function or another server can raise an error on a person''s values.';
+            HINT = 'Register the whole table: of its categories a request may be about some levels, with where_level => ''{"region": ["south"]}''. Or state with options {"total": true} that every person has exactly one row, and that reading never raises an error, whatever the values; the ledger records the statement. The reason: the number of rows is public, and a filter, a join or a partition key can drop or repeat a person''s row; an expression, a function or another server can raise an error on a person''s values.';
   END IF;
   IF NOT (has_schema_privilege('dp_sidecar', c.relnamespace, 'USAGE') AND has_table_privilege('dp_sidecar', p_relid, 'SELECT')) THEN
     RAISE EXCEPTION 'dp_sidecar may not read %', p_relid::regclass
@@ -589,6 +578,7 @@ CREATE OR REPLACE FUNCTION public.dp_register(dataset text, relation regclass, t
                                    categories jsonb DEFAULT NULL, unit name DEFAULT NULL, max_rows int DEFAULT NULL, persons bigint DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
+  call jsonb;
   levels jsonb;
   source text;
   total boolean;
@@ -618,7 +608,11 @@ BEGIN
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
   total := coalesce((dp_register.options ->> 'total')::boolean, false);
   PERFORM dp_int.check_relation(dp_register.relation, total);
+  call := jsonb_strip_nulls(jsonb_build_object('dataset', dp_register.dataset, 'epsilon', dp_register.epsilon, 'delta', dp_register.delta, 'scales', dp_register.scales,
+                                               'accounting', dp_register.accounting, 'options', dp_register.options, 'labels', dp_register.labels));
+  PERFORM dp_int.refuse_types(dp_register.relation, dp_register.target, dp_register.features, dp_register.categories, true, call);
   levels := dp_int.canonical_categories(dp_register.relation, dp_register.target || dp_register.features, dp_register.categories);
+  PERFORM dp_int.refuse_types(dp_register.relation, dp_register.target, dp_register.features, levels, false, call);
   PERFORM dp_int.check_columns(dp_register.relation, dp_register.target, dp_register.features, dp_register.scales, levels);
   PERFORM dp_int.check_labels(dp_register.target, dp_register.features, dp_register.labels, levels);
   source := dp_int.check_unit(dp_register.relation, dp_register.unit, dp_register.max_rows, dp_register.persons, dp_register.target || dp_register.features);

@@ -69,7 +69,7 @@ BEGIN
         USING ERRCODE = '22023', HINT = format('Models %s do; here the category can be a feature. No privacy budget was spent.', (SELECT string_agg(model, ', ' ORDER BY model) FROM dp_int.option WHERE name = 'by'));
     ELSIF NOT FOUND THEN
       RAISE EXCEPTION 'unknown option "%" for model "%"', dp_int.excerpt(given.key), p_model
-        USING ERRCODE = '22023', HINT = format('Options are %s and fresh. No privacy budget was spent.',
+        USING ERRCODE = '22023', HINT = format('Options are %s, where_level and fresh. No privacy budget was spent.',
           (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.option WHERE model = p_model));
     END IF;
     IF o.type = 'groups' THEN
@@ -140,6 +140,7 @@ DECLARE
   c name;
   options jsonb := coalesce(p_options, '{}');
   clean jsonb;
+  chosen jsonb := '{}';  -- the levels that count
 BEGIN
   PERFORM dp_int.refuse_copy();
   SELECT * INTO m FROM dp_int.model WHERE name = p_model;
@@ -182,13 +183,18 @@ BEGIN
   IF cardinality(features) = 0 AND NOT coalesce(p_intercept, true) THEN
     RAISE EXCEPTION 'nothing to fit: no feature and no intercept' USING ERRCODE = '22023', HINT = 'Name a feature, or keep the intercept. No privacy budget was spent.';
   END IF;
+  IF jsonb_typeof(options) = 'object' THEN
+    chosen := dp_int.canonical_where(d, options -> 'where_level');
+    PERFORM dp_int.check_left_levels(features, chosen);
+    options := options - 'where_level';
+  END IF;
   IF m.labels THEN
     options := dp_int.with_labels(d, target, options);
   ELSIF d.categories ? target::text THEN
     RAISE EXCEPTION 'target "%" is a category, which model "%" cannot predict', target, p_model
       USING ERRCODE = '22023', HINT = 'dp_logistic_regress predicts which of two levels a row has. No privacy budget was spent.';
   END IF;
-  clean := dp_int.check_options(p_model, options, features, d.categories -> target::text);
+  clean := dp_int.check_options(p_model, options, features, (d.categories || chosen) -> target::text);
   PERFORM dp_int.check_by(d, target || features, clean ->> 'by');
   r.dataset := d.id;
   r.model := p_model;
@@ -196,7 +202,7 @@ BEGIN
   r.fresh := coalesce(p_options -> 'fresh' = 'true', false);
   r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', target, 'features', features,
                                'intercept', coalesce(p_intercept, true), 'options', clean)
-            || dp_int.categories_of(d, target || features || array_remove(ARRAY[(clean ->> 'by')::name], NULL));
+            || dp_int.levels_of_request(d, target || features || array_remove(ARRAY[(clean ->> 'by')::name], NULL), chosen);
   r.body := r.body || jsonb_build_object('scales', dp_int.scales_of(d.scales, r.body));
   r.hash := dp_int.request_hash(d.id, r.body);
   IF m.labels THEN

@@ -1,0 +1,3 @@
+-- Functions are gone before; nothing else was changed.
+BEGIN;
+COMMIT;
