@@ -21,6 +21,7 @@ type Model struct {
 	Name        string   `json:"name"`
 	Delta       float64  `json:"delta"`       // of a request that gives none; 0: the model is pure, and takes no other
 	Labels      bool     `json:"labels"`      // its target is one of two public labels, which no scale applies to
+	Counts      bool     `json:"counts"`      // its target is a count, the logarithm of whose mean is linear
 	Description string   `json:"description"` // of its function
 	Options     []Option `json:"options"`
 }
@@ -32,7 +33,7 @@ type Kind string
 const (
 	Number   Kind = "number"   // between Minimum and Maximum, both allowed
 	Integer  Kind = "integer"  // a whole Number
-	String   Kind = "string"   // one of Choices
+	String   Kind = "string"   // one of Choices; where there are none, a registered column beside target and features
 	Groups   Kind = "groups"   // lists of feature names, every name once at most
 	Category Kind = "category" // the name of a registered category
 )
@@ -149,10 +150,22 @@ func (o Option) CheckNumber(v float64) error {
 
 // CheckChoice refuses a string that is none of the choices.
 func (o Option) CheckChoice(v string) error {
-	if slices.Contains(o.Choices, v) {
+	if o.Choices == nil || slices.Contains(o.Choices, v) {
 		return nil
 	}
 	return fmt.Errorf("%w: option %q is %q; it must be one of %s", ErrRequest, o.Name, v, strings.Join(o.Choices, ", "))
+}
+
+// ExposureOf returns the column of exposures that the options of a request name; empty: none.
+func ExposureOf(options map[string]any) string {
+	column, _ := options[Exposure].(string)
+	return column
+}
+
+// IsCount reports whether the target of a model is a count.
+func IsCount(model string) bool {
+	m, err := Find(model)
+	return err == nil && m.Counts
 }
 
 // Classifies reports whether the target of a model is a label, which no scale

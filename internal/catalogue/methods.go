@@ -10,7 +10,7 @@ import (
 const (
 	MethodAuto            = "auto"
 	MethodJointMoments    = "joint_moments" // of least squares alone
-	MethodNewton          = "newton"        // of logistic and Huber fits alone
+	MethodNewton          = "newton"        // of logistic, Huber and Poisson fits alone
 	MethodStaged          = "staged"        // of l1 alone
 	MethodExponential     = "exponential_mechanism"
 	MethodObjective       = "objective_perturbation"
@@ -97,7 +97,7 @@ func (c choice) reads(option string) bool {
 	i := slices.IndexFunc(gradientMethods, func(m method) bool { return m.name == c.method })
 	reads := gradientMethods[i].reads
 	switch option {
-	case "method", "penalty", "radius", "negative_label", "positive_label", "huber_delta":
+	case "method", "penalty", "radius", "negative_label", "positive_label", "huber_delta", Exposure:
 		return true
 	case "by":
 		return c.method == MethodAuto && c.whitening != WhiteningOff || c.method == MethodJointMoments || c.method == MethodNewton

@@ -11,7 +11,7 @@ const gradientDelta = 1e-6
 var models = []Model{
 	{
 		Name: "l1", Options: l1Options,
-		Description: "Median regression under pure eps-differential privacy, made for heavy tails: coefficients in the table's units, (intercept) first.",
+		Description: "Median regression under pure eps-differential privacy, made for heavy tails, or with option tau that of another quantile: coefficients in the table's units, (intercept) first.",
 	},
 	{
 		Name: leastSquares, Delta: gradientDelta, Options: gradientOptions(true),
@@ -25,9 +25,17 @@ var models = []Model{
 		Name: "huber", Delta: gradientDelta, Options: slices.Concat(gradientOptions(false), huberOptions),
 		Description: "Huber regression under (eps, delta)-differential privacy, with penalties, by any method of the catalogue: robust to heavy-tailed targets; coefficients in the table's units, (intercept) first.",
 	},
+	{
+		Name: "poisson", Delta: gradientDelta, Counts: true, Options: poissonOptions(),
+		Description: "Poisson regression under (eps, delta)-differential privacy, with penalties: the logarithm of a count's mean, for each unit of an exposure where one is named; log-means per unit of the table, (intercept) first. A target below zero says nothing.",
+	},
 }
 
+// Exposure is the option that names a column of exposures.
+const Exposure = "exposure"
+
 var l1Options = []Option{
+	number("tau", 0.01, 0.99, 0.5, "quantile of the target that is fitted: 0.5 is the median; another one takes the method staged or objective_perturbation"),
 	number("theta", 1.05, 2, 2., "moments the residuals have: 2 for a bounded second moment, less for heavier tails"),
 	number("iota", 1e-9, 1e9, nil, "1 / the residual at which the loss saturates, in units of 1 / the target's scale").from("rows, columns, eps and `residual_scale`"),
 	number("radius", 1e-6, 1e9, nil, "radius of the set of coefficients, in scaled units").from("the method: none for staged, 10 for the others"),
@@ -61,6 +69,29 @@ func logisticOptions() []Option {
 	i := slices.IndexFunc(options, func(o Option) bool { return o.Name == "radius" })
 	options[i].Default = nil
 	options[i] = options[i].from("the method: 30 for `auto` where rows and budget suffice to whiten, else 10")
+	return options
+}
+
+// poissonOptions are those that a Newton fit reads: no gradient of a count's loss is bounded,
+// as the papers' methods ask.
+func poissonOptions() []Option {
+	options := []Option{
+		text("method", MethodAuto, "algorithm: auto and newton are the same; no other method serves, for the derivative of a count's loss has no bound", MethodAuto, MethodNewton),
+		{Name: Exposure, Kind: String, Description: "registered column, neither target nor feature, of what a count was counted over, such as years insured: means are proportional to it; a row without a positive number there says nothing"},
+	}
+	for _, o := range commonOptions {
+		switch o.Name {
+		case "radius":
+			o.Default = 30.
+		case "residual_scale":
+			o.Default, o.DefaultText = 1., ""
+			o.Description = "dp_explain: root of a typical mean count, in units of the target's scale, from public knowledge"
+		case "penalty", "lambda", "l1_ratio", "groups", "feature_norm":
+		default:
+			continue
+		}
+		options = append(options, o)
+	}
 	return options
 }
 

@@ -94,6 +94,10 @@ func (x Data) pick(rows []int) Data {
 	for j, column := range x.X {
 		gather(part.X[j], column, rows)
 	}
+	if x.Offset != nil {
+		part.Offset = make([]float64, len(rows))
+		gather(part.Offset, x.Offset, rows)
+	}
 	return part
 }
 

@@ -38,6 +38,9 @@ func (x Data) each(visitor func() func(first int, b Data)) {
 				if x.First != nil {
 					b.First = x.First[first : first+b.N+1]
 				}
+				if x.Offset != nil {
+					b.Offset = x.Offset[low:high]
+				}
 				visit(first, b)
 			}
 		})
@@ -45,13 +48,16 @@ func (x Data) each(visitor func() func(first int, b Data)) {
 	crew.Wait()
 }
 
-// predict writes <x_i, w> for every row.
+// predict writes <x_i, w> for every row, and adds its offset.
 func predict(dst []float64, b Data, w []float64) {
 	constant := 0.0
 	if b.Intercept {
 		constant, w = w[0], w[1:]
 	}
 	combine(dst, constant, w, b.X)
+	if b.Offset != nil {
+		floats.Add(dst, b.Offset)
+	}
 }
 
 // combine writes start + sum_j a_j x_j, added in that order.

@@ -15,7 +15,7 @@
 //	whiten              the same in coordinates in which second moments are the identity
 //	row_block, scan, magnitudes, triangular, intervals  what fits in few passes share
 //	joint_*             least squares from joint moments of rows and residuals
-//	newton_*            logistic and Huber fits by private Newton steps
+//	newton_*            logistic, Huber and Poisson fits by private Newton steps
 //	aggregate, rangemean  sample and aggregate
 //	l1                  median regression: the choice of a method, and its two single mechanisms
 //	l1_staged           median regression in private stages
@@ -70,14 +70,16 @@ func (s Shape) Columns() int {
 
 // Data is a design by columns: X holds Shape.Columns() slices of a value a row, Y the
 // target. A value that is missing in the table is NaN. Level says to which group a row
-// belongs, from 0; any number that is none of them is no group. Every row is one person's,
-// or rows First[u] to First[u+1] are person u's, one to MaxRows of them: see records.md. Run
-// owns the slices and may overwrite them.
+// belongs, from 0; any number that is none of them is no group. Offset, where there is one,
+// is a known part of what is predicted. Every row is one person's, or rows First[u] to
+// First[u+1] are person u's, one to MaxRows of them: see records.md. Run owns the slices
+// and may overwrite them.
 type Data struct {
 	Shape
 	X       [][]float64
 	Y       []float64
 	Level   []float64 // nil without Levels
+	Offset  []float64 // of Poisson fits alone; nil: none
 	First   []int     // N + 1 of them; nil: every row is a record
 	MaxRows int       // public; 0 where every row is a record
 }
@@ -156,6 +158,9 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 // are the centres, nil or 0 for none. A centre needs an intercept, which takes it up again.
 // Unknown: no scale was registered. Memory: as L1.Memory. Sources: as
 // Regression.Sources. MaxRows: as Data.MaxRows.
+// Of counts, whose coefficients are those of a logarithm, the target's scale moves the
+// constant alone, and Offset holds exposures, of which the logarithms of the ratios to a
+// typical Exposure are taken.
 //
 // Privacy: that of Algorithm; scaling is a function of one row and public
 // numbers before it, post-processing after it.
@@ -169,6 +174,8 @@ type Scaled struct {
 	Memory    int64
 	Sources   int
 	MaxRows   int
+	Counts    bool
+	Exposure  float64 // 0: there are none
 }
 
 // factual is an algorithm whose plan depends on whether any scale is known at all, on the
@@ -201,6 +208,9 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 	if err := p.severalRows(a.MaxRows); err != nil {
 		return nil, err
 	}
+	if a.Exposure != 0 {
+		p.Parameters["exposure_scale"] = a.Exposure
+	}
 	if a.centred() {
 		p.Parameters["target_center"], p.Parameters["feature_centers"] = a.CentreY, a.centres()
 	}
@@ -208,8 +218,10 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 	inner := p.run
 	p.run = func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 		a.scale(x)
+		a.offset(&x)
 		r, err := inner(ctx, x, src)
 		r.each(a.unscaleResult)
+		r.each(a.moveConstant)
 		return r, err
 	}
 	return p, nil

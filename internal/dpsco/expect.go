@@ -289,12 +289,13 @@ func (a L1) score(size float64) float64 {
 // proportional to exp(-|b|/noise) has a mean square of noise^2 (d+1) a coordinate.
 // The ridge holds back a share of the way.
 func (a L1) perturbation(s Shape, epsilon float64) (deviation, short float64) {
-	ridge, noise := objpert.Params{Epsilon: epsilon, Clip: a.Clip, Smoothing: a.Smoothing}.Scales(s.D)
+	ridge, noise := objpert.Params{Epsilon: epsilon, Clip: a.Clip, Smoothing: a.Smoothing, Tilt: a.tilt()}.Scales(s.D)
 	d := float64(s.D)
 	for range 30 {
-		curvature := overNormal(math.Hypot(a.ResidualScale, deviation*math.Sqrt(d)), func(r float64) float64 {
-			return a.Smoothing * a.Smoothing / math.Pow(math.Hypot(r, a.Smoothing), 3)
-		})
+		size := math.Hypot(a.ResidualScale, deviation*math.Sqrt(d))
+		away := size * math.Sqrt2 * math.Erfinv(a.tilt()) // of the quantile from the median
+		bend := func(r float64) float64 { return a.Smoothing * a.Smoothing / math.Pow(math.Hypot(r, a.Smoothing), 3) }
+		curvature := overNormal(size, func(r float64) float64 { return (bend(r-away) + bend(r+away)) / 2 })
 		total := float64(s.N)*curvature + ridge
 		deviation, short = min(a.Radius/math.Sqrt(d), noise*math.Sqrt(d+1)/total), ridge/total
 	}
@@ -318,7 +319,8 @@ func (f staged) expect() (deviation, short float64) {
 	fit.Clip, fit.Smoothing = math.Sqrt(float64(f.shape.D)), roughSmoothing*f.ResidualScale
 	rough, left := fit.perturbation(f.shape, f.shares.rough)
 	residual := math.Hypot(f.ResidualScale, rough*math.Sqrt(float64(f.shape.D)))
-	fit.Clip, fit.Smoothing = f.clip, residual*math.Sqrt2*math.Erfinv(f.level)
+	thinner := math.Exp(square(math.Erfinv(f.tilt()))) // than around the median are residuals there
+	fit.Clip, fit.Smoothing = f.clip, residual*math.Sqrt2*math.Erfinv(min(f.level*thinner, .9))
 	deviation, short = fit.perturbation(f.shape, f.shares.last)
 	return deviation, left * short
 }

@@ -157,7 +157,11 @@ func (x Data) byGroup() []Data {
 		next[g]++
 	}
 	scratch := make([]float64, x.N)
-	for _, column := range append(slices.Clone(x.X), x.Y) {
+	columns := append(slices.Clone(x.X), x.Y)
+	if x.Offset != nil {
+		columns = append(columns, x.Offset)
+	}
+	for _, column := range columns {
 		for i, v := range column {
 			scratch[at[i]] = v
 		}
@@ -183,6 +187,9 @@ func (x Data) rows(from, to int) Data {
 	part := Data{Shape: Shape{N: to - from, D: x.D, Intercept: x.Intercept}, Y: x.Y[from:to]}
 	for _, column := range x.X {
 		part.X = append(part.X, column[from:to])
+	}
+	if x.Offset != nil {
+		part.Offset = x.Offset[from:to]
 	}
 	return part
 }

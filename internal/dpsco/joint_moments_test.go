@@ -60,6 +60,9 @@ func testReplays[F fit](t *testing.T, fits map[string]F, labels func(F) bool) {
 		for k := range 120 {
 			s := Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
 			x, y := neighbours(r, s, labels(a))
+			if n, newton := any(a).(Newton); newton && n.Curve.counted() != nil {
+				asCounts(r, &x, &y)
+			}
 			z := []float64{0.01, 0.3, 3}[k%3]
 			shares, err := replay(t, func() *Plan { return planOf(t, a, s, z) }, x, y)
 			if err != nil {

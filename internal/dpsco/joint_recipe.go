@@ -62,9 +62,11 @@ func (p *problem) jointMoments() (fit, error) {
 
 // fitsLoss reports whether a method is one for a loss.
 func fitsLoss(l loss.Loss, method string) bool {
-	_, squares := l.(loss.Squared)
-	if squares {
+	switch l.(type) {
+	case loss.Squared:
 		return method != catalogue.MethodNewton
+	case loss.Poisson:
+		return method == catalogue.MethodAuto || method == catalogue.MethodNewton
 	}
 	return method != catalogue.MethodJointMoments
 }

@@ -14,8 +14,8 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// L1 is least-absolute-deviations regression under pure epsilon-DP, for
-// features and targets of any tail. All parameters are public; the zero value of
+// L1 is least-absolute-deviations regression, or that of another quantile, under pure
+// epsilon-DP, for features and targets of any tail. All parameters are public; the zero value of
 // each means its default, which Plan derives from rows, coefficients and epsilon.
 //
 // Privacy: epsilon-DP under replace-one. On zCDP accounts fits in stages cost about a
@@ -26,6 +26,7 @@ import (
 // Chaudhuri, Monteleoni & Sarwate 2011. Differs: expmech.md, objpert.md. Fits in stages
 // are ours: l1_staged.md.
 type L1 struct {
+	Tau           float64 // quantile of the target that is fitted, in [0.01, 0.99]: 0.5 is the median
 	Theta         float64 // moments the residuals have, in [1.05, 2]: 2 is a variance
 	Iota          float64 // residuals above 1/Iota all count the same
 	Radius        float64 // of the set of coefficients, in scaled units; fits in stages have none unless it is given
@@ -53,6 +54,7 @@ var l1Fields = fields[L1]{
 		"method": func(a *L1) *string { return &a.Method },
 	},
 	numbers: map[string]func(*L1) *float64{
+		"tau":            func(a *L1) *float64 { return &a.Tau },
 		"theta":          func(a *L1) *float64 { return &a.Theta },
 		"iota":           func(a *L1) *float64 { return &a.Iota },
 		"radius":         func(a *L1) *float64 { return &a.Radius },
@@ -103,6 +105,8 @@ func (a L1) check(s Shape, b privacy.Budget) error {
 func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
 	information := stagedInformation(s, epsilon)
 	switch {
+	case a.Method == catalogue.MethodExponential && a.tilt() != 0:
+		return "", "", fmt.Errorf("%w: method %q is for tau 0.5 alone; leave method at %q, or ask for %q or %q", ErrParameter, a.Method, catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodObjective)
 	case a.Method == catalogue.MethodExponential && a.samplerSeconds(s, epsilon) > forcedSeconds:
 		return "", "", fmt.Errorf("%w: the exact sampler would need many minutes for %d rows and %d coefficients; leave method at %q, or ask for fewer features or a smaller iota",
 			ErrInfeasible, s.N, s.D, catalogue.MethodAuto)
@@ -119,6 +123,8 @@ func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
 // errors where the exact sampler is practical.
 func (a L1) chooseSingle(s Shape, epsilon float64) (method, why string) {
 	switch {
+	case a.tilt() != 0:
+		return catalogue.MethodObjective, "the exact sampler is for medians"
 	case a.Unscaled:
 		return catalogue.MethodObjective, "no scale is registered, and without scales the exact sampler may take extremely long"
 	case a.samplerSeconds(s, epsilon) > autoSeconds:
@@ -162,6 +168,7 @@ func (a L1) withPublicFacts(s Scaled) Algorithm {
 
 // withDefaults fills in what was not given; pitch and radius wait for the method.
 func (a L1) withDefaults(s Shape, epsilon float64) L1 {
+	setDefault(&a.Tau, 0.5)
 	setDefault(&a.Theta, 2)
 	setDefault(&a.ResidualScale, 1)
 	setDefault(&a.Iota, defaultIota(a.Theta, rowsPerCoefficient(s, epsilon))/a.ResidualScale)
@@ -180,6 +187,9 @@ func (a L1) sources(s Shape) float64 {
 	}
 	return float64(a.Sources)
 }
+
+// tilt is what objective perturbation adds to the slope of the absolute loss.
+func (a L1) tilt() float64 { return 2*a.Tau - 1 }
 
 // bounded has a radius in any case. A draw needs one, and the ridge of objective
 // perturbation holds coefficients back anyway; fits in stages do without.
@@ -204,9 +214,18 @@ func defaultSmoothing(information float64) float64 {
 
 // parameters are those of both methods.
 func (a L1) parameters(s Shape) map[string]any {
-	return map[string]any{
+	m := map[string]any{
 		"rows": s.N, "coefficients": s.D, "intercept": s.Intercept,
 		"radius": a.Radius, "set": a.Set, "pitch": a.Pitch, "residual_scale": a.ResidualScale,
+	}
+	a.nameQuantile(m)
+	return m
+}
+
+// nameQuantile adds tau to parameters where it is not the median's.
+func (a L1) nameQuantile(parameters map[string]any) {
+	if a.tilt() != 0 {
+		parameters["tau"] = a.Tau
 	}
 }
 
@@ -257,7 +276,7 @@ func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
 	certified := float64(s.N) * math.Max(1, epsilon) * a.Smoothing / a.Clip * 0x1p-47
 	setDefault(&a.Pitch, math.Max(a.Radius*0x1p-29, certified))
 	a.Pitch = powerOfTwo(a.Pitch)
-	p := objpert.Params{Epsilon: below(epsilon), Clip: a.Clip, Smoothing: a.Smoothing, Pitch: a.Pitch, Intercept: s.Intercept}
+	p := objpert.Params{Epsilon: below(epsilon), Clip: a.Clip, Smoothing: a.Smoothing, Pitch: a.Pitch, Intercept: s.Intercept, Tilt: a.tilt()}
 	if err := p.Validate(s.N, s.D); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInfeasible, err)
 	}

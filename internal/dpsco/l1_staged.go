@@ -14,12 +14,13 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// staged is median regression in five private stages, each of which sees the rows through
+// staged is median regression, or that of another quantile, in five private stages, each of which sees the rows through
 // what the earlier ones released:
 //
 //	reach    features far beyond their scales are brought back
 //	moments  twice: coordinates in which features, the constant among them, are uncorrelated and of size 1
 //	rough    objective perturbation with a wide smoothing
+//	aside    another quantile than the median, with an intercept: how far it is from the median
 //	width    of the smoothing: near a low quantile of the absolute residuals
 //	last     objective perturbation of the residuals, with that smoothing and a wide clip
 //
@@ -28,7 +29,7 @@ type staged struct {
 	L1
 	shape       Shape
 	shares      stagedShares
-	clip, level float64 // of the last fit; of the quantile of the residuals
+	clip, level float64 // of the last fit; of the quantile of the residuals' sizes
 }
 
 // stagedShares are the epsilons of the stages. They are multiples of epsilon's last
@@ -36,6 +37,7 @@ type staged struct {
 type stagedShares struct {
 	reach              float64 // of each feature; 0: features are taken for as large as their scales
 	moments            [2]float64
+	aside              float64 // 0: the median is fitted, or there is no intercept
 	rough, width, last float64
 }
 
@@ -52,14 +54,17 @@ const (
 )
 
 // newStagedShares shares out epsilon; the last fit has what the others leave.
-func newStagedShares(s Shape, epsilon float64) stagedShares {
+func newStagedShares(s Shape, epsilon float64, median bool) stagedShares {
 	digit := math.Nextafter(epsilon, math.Inf(1)) - epsilon
 	part := func(share float64) float64 { return math.Floor(share*epsilon/digit) * digit }
 	p := stagedShares{moments: [2]float64{part(.06), part(.12)}, rough: part(.22), width: part(.06)}
 	if stagedInformation(s, epsilon) >= enoughForReach && s.Columns() > 0 {
 		p.reach = part(.03 / float64(s.Columns()))
 	}
-	p.last = epsilon - float64(s.Columns())*p.reach - p.moments[0] - p.moments[1] - p.rough - p.width
+	if !median && s.Intercept {
+		p.aside = part(.06)
+	}
+	p.last = epsilon - float64(s.Columns())*p.reach - p.moments[0] - p.moments[1] - p.rough - p.aside - p.width
 	return p
 }
 
@@ -68,8 +73,10 @@ func (p stagedShares) event(columns int) (e privacy.Compose) {
 	if p.reach > 0 {
 		e = append(e, privacy.Repeat{Count: columns, Event: privacy.Pure{Epsilon: p.reach}})
 	}
-	for _, epsilon := range []float64{p.moments[0], p.moments[1], p.rough, p.width, p.last} {
-		e = append(e, privacy.Pure{Epsilon: epsilon})
+	for _, epsilon := range []float64{p.moments[0], p.moments[1], p.rough, p.aside, p.width, p.last} {
+		if epsilon > 0 {
+			e = append(e, privacy.Pure{Epsilon: epsilon})
+		}
 	}
 	return e
 }
@@ -86,6 +93,7 @@ func (a L1) staged(s Shape, epsilon float64) (*Plan, error) {
 	if a.Radius != 0 {
 		parameters["radius"], parameters["set"] = a.Radius, a.Set
 	}
+	a.nameQuantile(parameters)
 	return &Plan{
 		Event: f.shares.event(s.Columns()), Parameters: parameters, Seconds: f.seconds(), shape: s,
 		run: f.medians(f.fit),
@@ -95,10 +103,10 @@ func (a L1) staged(s Shape, epsilon float64) (*Plan, error) {
 // newStaged fills in what follows from public facts: a wide clip once there are so many
 // rows that noise does not matter, and as small a smoothing as noise allows.
 func newStaged(a L1, s Shape, epsilon float64) staged {
-	f := staged{L1: a, shape: s, shares: newStagedShares(s, epsilon)}
+	f := staged{L1: a, shape: s, shares: newStagedShares(s, epsilon, a.tilt() == 0)}
 	d, information := float64(s.D), float64(s.N)*f.shares.last
 	f.clip = math.Sqrt(d) * clampBetween(.05*math.Sqrt(information/d), 1, 6)
-	f.level = clampBetween(30*f.clip*f.clip/information, .02, .6)
+	f.level = clampBetween(30*f.clip*f.clip/information, .02, .6) * (1 - math.Abs(f.tilt()))
 	return f
 }
 
@@ -109,7 +117,7 @@ const mostMagnitude = 24
 func (f staged) check() error {
 	for _, smoothing := range []float64{roughSmoothing, math.Exp2(-mostMagnitude / 2), math.Exp2(mostMagnitude / 2)} {
 		for _, epsilon := range []float64{f.shares.rough, f.shares.last} {
-			if err := f.perturbation(epsilon, smoothing, f.clip).Validate(f.shape.N, f.shape.D); err != nil {
+			if err := f.perturbation(epsilon, smoothing, f.clip, f.tilt()).Validate(f.shape.N, f.shape.D); err != nil {
 				return fmt.Errorf("%w: %w", ErrInfeasible, err)
 			}
 		}
@@ -141,10 +149,10 @@ func (f staged) contract(bound float64) mech.MomentContract {
 
 // perturbation is a fit's mechanism; its grid is far below the smoothing, yet no finer
 // than what float64 can certify for this many rows.
-func (f staged) perturbation(epsilon, smoothing, clip float64) objpert.Params {
+func (f staged) perturbation(epsilon, smoothing, clip, tilt float64) objpert.Params {
 	certified := float64(f.shape.N) * math.Max(1, epsilon) * smoothing / clip * 0x1p-47
 	pitch := powerOfTwo(math.Max(10*smoothing*0x1p-29, certified))
-	return objpert.Params{Epsilon: below(epsilon), Clip: clip, Smoothing: smoothing, Pitch: pitch}
+	return objpert.Params{Epsilon: below(epsilon), Clip: clip, Smoothing: smoothing, Pitch: pitch, Tilt: tilt}
 }
 
 // fit runs the stages on x, which it overwrites.
@@ -157,16 +165,23 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) ([]float64, e
 	}
 	divide(x.Y, f.ResidualScale)
 	u := make([]float64, f.shape.D)
-	rough := f.perturbation(f.shares.rough, roughSmoothing, math.Sqrt(float64(f.shape.D)))
+	rough := f.perturbation(f.shares.rough, roughSmoothing, math.Sqrt(float64(f.shape.D)), f.tilt())
+	lower := f.lower()
+	floats.AddConst(-lower, x.Y)
 	if err := f.step(ctx, u, x, rough, roughQuantile, src); err != nil {
 		return nil, err
 	}
-	last := f.perturbation(f.shares.last, f.width(x.Y, src), f.clip)
+	floats.AddConst(lower, x.Y)
+	aside := f.stepAside(x.Y, src)
+	last := f.perturbation(f.shares.last, f.width(x.Y, src), f.clip, f.tilt())
 	if err := f.step(ctx, u, x, last, f.level, src); err != nil {
 		return nil, err
 	}
 	w := mat.NewVecDense(f.shape.D, nil)
 	w.MulVec(t, mat.NewVecDense(f.shape.D, u))
+	if aside != 0 {
+		w.SetVec(0, w.AtVec(0)+aside)
+	}
 	w.ScaleVec(f.ResidualScale, w)
 	f.project(w.RawVector().Data)
 	return w.RawVector().Data, nil
@@ -203,9 +218,41 @@ func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) white
 	return newWhitener(secondMoments(x, f.contract(bound), noise, src), floor)
 }
 
+// lower is how far below its minimum the rough fit of another quantile than the median aims:
+// that of the smoothed loss lies as far beyond residuals which are all the same. The
+// way back is looked for.
+func (f staged) lower() float64 {
+	if f.shares.aside == 0 {
+		return 0
+	}
+	t := f.tilt()
+	return roughSmoothing * t / math.Sqrt(1-t*t)
+}
+
+// stepAside takes off residuals how far the quantile is from the rough fit, and returns that.
+func (f staged) stepAside(residuals []float64, src *mech.Source) float64 {
+	if f.shares.aside == 0 {
+		return 0
+	}
+	side := math.Copysign(1, f.tilt())
+	beyond := make([]float64, len(residuals)) // NaN stays
+	for i, r := range residuals {
+		beyond[i] = max(0, side*r)
+	}
+	counts := mech.NewMagnitudes(f.residualContract(len(residuals)))
+	counts.Add(beyond)
+	aside := side * mech.Quantile{Epsilon: below(f.shares.aside), Level: max(f.Tau, 1-f.Tau), Prior: 1}.Release(counts, src)
+	floats.AddConst(-aside, residuals)
+	return aside
+}
+
+func (staged) residualContract(n int) mech.MagnitudeContract {
+	return mech.MagnitudeContract{Lowest: -mostMagnitude, Highest: mostMagnitude, N: n}
+}
+
 // width is the smoothing of the last fit.
 func (f staged) width(residuals []float64, src *mech.Source) float64 {
-	counts := mech.NewMagnitudes(mech.MagnitudeContract{Lowest: -mostMagnitude, Highest: mostMagnitude, N: len(residuals)})
+	counts := mech.NewMagnitudes(f.residualContract(len(residuals)))
 	counts.Add(residuals)
 	return mech.Quantile{Epsilon: below(f.shares.width), Level: f.level, Prior: 1}.Release(counts, src)
 }
@@ -222,7 +269,7 @@ func (f staged) step(ctx context.Context, u []float64, x Data, p objpert.Params,
 	if err != nil {
 		return err
 	}
-	longer := 1 + math.Min(.5, 2*p.Clip*p.Clip/(p.Epsilon*float64(x.N)*quantile))
+	longer := 1 + math.Min(.5, 2*p.Clip*p.Clip*(1+math.Abs(p.Tilt))/(p.Epsilon*float64(x.N)*quantile))
 	for j := range v {
 		u[j] += longer * v[j]
 		floats.AddScaled(x.Y, -longer*v[j], x.X[j])

@@ -25,11 +25,12 @@ func TestStagedSharesAddUp(t *testing.T) {
 		if r.IntN(3) == 0 {
 			epsilon = []float64{.1, .3, 1, 3, minEpsilon, maxEpsilon, 2, .5}[r.IntN(8)]
 		}
-		p := newStagedShares(s, epsilon)
+		median := r.IntN(2) == 0
+		p := newStagedShares(s, epsilon, median)
 		sum := new(big.Rat).SetInt64(int64(s.Columns()))
 		sum.Mul(sum, new(big.Rat).SetFloat64(p.reach))
-		for _, share := range []float64{p.moments[0], p.moments[1], p.rough, p.width, p.last} {
-			if !(share > 0) {
+		for _, share := range []float64{p.moments[0], p.moments[1], p.rough, p.aside, p.width, p.last} {
+			if !(share > 0) && (share != p.aside || !median && s.Intercept) {
 				t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
 			}
 			sum.Add(sum, new(big.Rat).SetFloat64(share))
@@ -56,6 +57,9 @@ func TestReplaysOfStaged(t *testing.T) {
 	for k := range 250 {
 		s := Shape{N: 23, D: 1 + k%3, Intercept: k%2 == 0}
 		a, epsilon := L1{Method: catalogue.MethodStaged}, []float64{5, 200}[k/3%2]
+		if k%7 == 0 {
+			a.Tau = []float64{.1, .8}[k%2]
+		}
 		if k%5 == 0 {
 			a.Set, a.Radius, a.ResidualScale = SetBox, 2, .1
 		}
@@ -95,11 +99,17 @@ func TestReplaysOfStaged(t *testing.T) {
 
 // breakStaged is a plan that does wrong what how says.
 func breakStaged(how string, s Shape, epsilon float64) *Plan {
-	f := newStaged(L1{Method: catalogue.MethodStaged}.withDefaults(s, epsilon), s, epsilon)
+	request := L1{Method: catalogue.MethodStaged}
+	if how == "the way aside is not charged" {
+		request.Tau = .8
+	}
+	f := newStaged(request.withDefaults(s, epsilon), s, epsilon)
 	event := f.shares.event(s.Columns())
 	switch how {
 	case "the width is not charged":
 		event = slices.Delete(event, len(event)-2, len(event)-1)
+	case "the way aside is not charged":
+		event = slices.Delete(event, len(event)-3, len(event)-2)
 	case "the moments cost half":
 		event[len(event)-5] = privacy.Pure{Epsilon: f.shares.moments[0] / 2}
 	}
@@ -145,7 +155,7 @@ func breakStaged(how string, s Shape, epsilon float64) *Plan {
 func TestReplaysOfStagedRefuteMutants(t *testing.T) {
 	s := Shape{N: 23, D: 2, Intercept: true}
 	for _, how := range []string{
-		"nothing", "the width is not charged", "the moments cost half", "targets are centred at their mean", "features are scaled by the largest target",
+		"nothing", "the width is not charged", "the way aside is not charged", "the moments cost half", "targets are centred at their mean", "features are scaled by the largest target",
 		"the clip follows the data", "the quantile follows the data", "draws depend on the data", "where targets are small the last fit is left out", "the residuals' scale is told",
 	} {
 		var found error

@@ -9,7 +9,7 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// Newton estimates the minimiser of a logistic or Huber loss in few passes over the rows.
+// Newton estimates the minimiser of a logistic, Huber or Poisson loss in few passes over the rows.
 // The first releases joint moments of rows and targets, which whiten and give a start.
 // Each of the next ones releases the score and the curvature at the fit so far, both with
 // the same weights of rows, and makes a Newton step that is shrunk by what its noise
@@ -36,11 +36,11 @@ const newtonSteps = 3
 // newtonShares are the parts of the budget, of zCDP, that the releases take. They add up to
 // 1; what a fit does not release goes to the last score.
 var newtonShares = struct {
-	first, lengths                 float64
+	first, lengths, targets        float64              // targets: of counts, from the last score
 	scores, curvatures, magnitudes [newtonSteps]float64 // magnitudes: of each of two histograms
 	meat                           float64
 }{
-	first: 0.12, lengths: 0.015,
+	first: 0.12, lengths: 0.015, targets: 0.015,
 	scores:     [newtonSteps]float64{0.07, 0.10, 0.445},
 	curvatures: [newtonSteps]float64{0.05, 0.06, 0.06},
 	magnitudes: [newtonSteps]float64{0.01, 0.01, 0},
@@ -53,6 +53,7 @@ type newtonReleases struct {
 	shape                                      Shape
 	firstNoise, lengthNoise, meatNoise         mech.Gaussian
 	groupNoise                                 mech.Gaussian              // of the sizes of groups
+	targetNoise                                mech.Gaussian              // none but of counts
 	scoreNoise, curvatureNoise, magnitudeNoise [newtonSteps]mech.Gaussian // magnitudes: of each of two histograms; none with the last step
 }
 
@@ -75,6 +76,10 @@ func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
 	if !a.Intervals {
 		share.scores[newtonSteps-1] += share.meat
 	}
+	if a.Curve.counted() != nil {
+		r.targetNoise = part(share.targets)
+		share.scores[newtonSteps-1] -= share.targets
+	}
 	for t := range newtonSteps {
 		r.scoreNoise[t], r.curvatureNoise[t] = part(share.scores[t]), part(share.curvatures[t])
 		if t < newtonSteps-1 {
@@ -90,6 +95,9 @@ func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
 // all lists the noises in the order of their releases.
 func (r *newtonReleases) all() []mech.Gaussian {
 	noises := []mech.Gaussian{r.firstNoise, r.lengthNoise}
+	if r.Curve.counted() != nil {
+		noises = append(noises, r.targetNoise)
+	}
 	for t := range newtonSteps {
 		if t == firstGroupStep && r.shape.Levels > 0 {
 			noises = append(noises, r.groupNoise)

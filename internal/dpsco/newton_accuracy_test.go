@@ -70,10 +70,15 @@ func newtonStep(l loss.Loss, x Data, w []float64) []float64 {
 	for i := range x.N {
 		x.row(row, i)
 		z := floats.Dot(row, w)
+		if x.Offset != nil {
+			z += x.Offset[i]
+		}
 		derivative, curvature := l.Deriv(z, x.Y[i]), 1.0
 		switch l := l.(type) {
 		case loss.Logistic:
 			curvature = sigmoid(z) * sigmoid(-z)
+		case loss.Poisson:
+			curvature = math.Exp(z)
 		case loss.Huber:
 			curvature = min(1, l.Delta/math.Abs(z-x.Y[i]))
 		}

@@ -15,17 +15,26 @@ type curve interface {
 	// tailShare is how much the mean of tails times lengths beyond a limit weighs, as a
 	// bias, beside noise; the figures did best on a few tables and laws.
 	tailShare() float64
-	// first is what the target is in the first pass, at most firstCut in size.
-	first(y float64) float64
+	// first writes as residuals what the target is in the first pass, at most firstCut in
+	// size, and may make rows longer or shorter.
+	first(r *newtonRows)
 	firstCut() float64
+	// counted is what a curve needs to know of the sizes of targets, which the first pass then
+	// counts too: nil for one that needs nothing.
+	counted() *poissonCurve
 	// begin turns what the first pass says into coefficients, and says the mean
 	// curvature there.
 	begin(s *newtonStart) (w []float64, curvature float64)
+	// size is the unit of tails; unseen is by what tails are to be multiplied to be as scores
+	// are, where the traces of meat and curvature are as given.
+	size() float64
+	unseen(meat, curvature float64) float64
 	// reach is how far a prediction moves until its curvature is another one;
 	// longest how far a step but the last may move it, in the root mean square.
 	reach() float64
 	longest() float64
-	most() float64 // the largest curvature
+	least() float64 // of mean curvatures
+	most() float64  // of curvatures
 }
 
 // logisticCurve is that of labels 0 and 1.
@@ -52,11 +61,23 @@ func (logisticCurve) score(r *newtonRows) {
 	}
 }
 
-func (logisticCurve) first(y float64) float64 { return y - 0.5 }
-func (logisticCurve) firstCut() float64       { return 0.5 }
-func (logisticCurve) reach() float64          { return 1 }
-func (logisticCurve) longest() float64        { return 1 }
-func (logisticCurve) most() float64           { return 0.25 }
+func (logisticCurve) first(r *newtonRows) {
+	for i, y := range r.y {
+		r.e[i] = y - 0.5
+	}
+}
+
+func (logisticCurve) firstCut() float64      { return 0.5 }
+func (logisticCurve) counted() *poissonCurve { return nil }
+func (logisticCurve) size() float64          { return 1 }
+func (logisticCurve) reach() float64         { return 1 }
+func (logisticCurve) longest() float64       { return 1 }
+func (logisticCurve) least() float64         { return leastCurvature }
+func (logisticCurve) most() float64          { return 0.25 }
+
+func (logisticCurve) unseen(meat, curvature float64) float64 {
+	return math.Sqrt(meat / max(curvature, leastCurvature))
+}
 
 // tailShare counts twice what surprising labels show: the others of the same rows are
 // shortened by as much in the mean.
@@ -79,11 +100,19 @@ func (c huberCurve) score(r *newtonRows) {
 	}
 }
 
-func (c huberCurve) first(y float64) float64 { return y }
-func (c huberCurve) firstCut() float64       { return c.cut }
-func (c huberCurve) reach() float64          { return c.delta }
-func (c huberCurve) longest() float64        { return 8 * c.delta }
-func (huberCurve) most() float64             { return 1 }
+func (huberCurve) first(r *newtonRows)    { copy(r.e, r.y) }
+func (c huberCurve) firstCut() float64    { return c.cut }
+func (huberCurve) counted() *poissonCurve { return nil }
+func (c huberCurve) size() float64        { return c.delta }
+func (c huberCurve) reach() float64       { return c.delta }
+func (c huberCurve) longest() float64     { return 8 * c.delta }
+func (huberCurve) least() float64         { return leastCurvature }
+func (huberCurve) most() float64          { return 1 }
+
+// unseen makes up for tails that are as if all residuals were beyond delta.
+func (c huberCurve) unseen(meat, curvature float64) float64 {
+	return math.Sqrt(meat/max(curvature, leastCurvature)) / c.delta
+}
 
 // tailShare is less than for labels: most residuals are below delta, by which tails count.
 func (huberCurve) tailShare() float64 { return 0.08 }

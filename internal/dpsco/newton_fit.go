@@ -59,7 +59,8 @@ type newtonFit struct {
 }
 
 func newNewtonFit(r *newtonReleases) *newtonFit {
-	return &newtonFit{newtonReleases: r, n: float64(r.shape.N), perRow: 1, d: float64(r.shape.D), p: identity(r.shape.D), w: make([]float64, r.shape.D)}
+	own := *r // whose curve may come to know more
+	return &newtonFit{newtonReleases: &own, n: float64(r.shape.N), perRow: 1, d: float64(r.shape.D), p: identity(r.shape.D), w: make([]float64, r.shape.D)}
 }
 
 func identity(d int) *mat.Dense {
@@ -82,11 +83,16 @@ const tilt = 0.3
 // first makes the first pass.
 func (f *newtonFit) first(x Data, src *mech.Source) {
 	moments := merging[*mech.Moments]{total: mech.NewMoments(f.firstContract())}
-	lengths := magnitudeCounts(x.N)
+	lengths, targets := magnitudeCounts(x.N), magnitudeCounts(x.N)
+	counted := f.Curve.counted() != nil
 	x.scan(f.p, f.w, func() func(int, *rowBlock) {
-		m, l, rows := moments.fork(), lengths.fork(), newNewtonRows()
+		m, l, s, rows := moments.fork(), lengths.fork(), targets.fork(), newNewtonRows()
 		return func(_ int, r *rowBlock) {
 			rows.rowBlock = r
+			f.Curve.first(rows)
+			if counted {
+				r.count(s, rows.target)
+			}
 			r.count(l, func(i int) float64 { return r.length[i] })
 			rows.addFirst(m, f.Curve, f.Bound)
 		}
@@ -94,6 +100,9 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 	joint := make([]float64, (x.D+1)*(x.D+1))
 	moments.merged().Release(joint, f.firstNoise, src)
 	l := releaseMagnitudes(lengths, f.lengthNoise, 1, longest(x.D), x.N, src).apart()
+	if c := f.Curve.counted(); c != nil {
+		f.Curve = c.knowing(releaseMagnitudes(targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.d*f.scoreNoise[newtonSteps-1].NoiseMultiplier/f.n)
+	}
 	f.begin(f.readFirst(joint), l)
 }
 
@@ -135,15 +144,15 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 
 // choose sets limit and bound of step t, which balance noise with what they take away.
 func (f *newtonFit) choose(t int) {
-	reach := f.Curve.reach()
+	size := f.Curve.size()
 	if f.scores == nil {
-		f.limit, f.bound = 1.5*reach*math.Sqrt(f.d/f.mean), 1.5*math.Sqrt(f.d)
+		f.limit, f.bound = 1.5*size*math.Sqrt(f.d/f.mean), 1.5*math.Sqrt(f.d)
 		return
 	}
 	zScore, zCurvature := f.scoreNoise[t].NoiseMultiplier/f.n, f.curvatureNoise[t].NoiseMultiplier/f.n
 	weight, unit := f.Curve.tailShare(), f.rescaleScores
 	if !f.scoresAreKnown {
-		weight, unit = startShare*math.Sqrt(f.mean), unit*reach
+		weight, unit = startShare*math.Sqrt(f.mean), unit*size
 	}
 	f.limit = cheapest(unit*math.Sqrt(f.scores.excessSquare(0)), -8, 32, func(limit float64) float64 {
 		return f.d*square(2*limit*zScore) + square(weight*unit*f.scores.excess(limit/unit))
@@ -196,7 +205,7 @@ func (a *newtonParts) step(t int, src *mech.Source) {
 	lengths := releaseCounts(of(seen, func(s newtonSeen) *mech.Histogram { return s.lengths }), a.magnitudeNoise[t], src)
 	for g, f := range a.fits {
 		most := longest(f.shape.D)
-		f.advance(f.magnitudes(sizes[g], t, f.Curve.reach(), most*10), f.magnitudes(lengths[g], t, 1, most))
+		f.advance(f.magnitudes(sizes[g], t, f.Curve.size(), most*10), f.magnitudes(lengths[g], t, 1, most))
 	}
 }
 
@@ -234,7 +243,7 @@ func (f *newtonFit) seeStep(t int, x Data) newtonSeen {
 			switch {
 			case !last:
 				rows.addCurvature(c, rows.robust, f.bound)
-				r.count(p, func(i int) float64 { return rows.tail[i] * r.length[i] })
+				r.count(p, func(i int) float64 { return rows.tail[i] / f.Curve.size() * r.length[i] })
 				r.count(l, func(i int) float64 { return math.Sqrt(rows.robust[i]) * r.length[i] })
 			default:
 				rows.addCurvature(c, rows.model, f.bound)
@@ -312,7 +321,7 @@ func (f *newtonFit) meanCurvature() float64 {
 	if f.shape.Intercept {
 		mean = f.h.At(0, 0) / square(f.p.At(0, 0))
 	}
-	return clampBetween(mean, leastCurvature, f.Curve.most())
+	return clampBetween(mean, f.Curve.least(), f.Curve.most())
 }
 
 // shrunkStep is the Newton step, in the coordinates of the pass. In each direction of

@@ -37,6 +37,14 @@ const (
 	misfitLevel = 0.02
 )
 
+// mostHiddenOfCounts and leastIndexOfCounts are those of counts, whose lengths have the tail
+// of the exponential of a prediction, also where the model holds: there shells tell whether it
+// does, unless noise hides most of the tail.
+const (
+	mostHiddenOfCounts = 50
+	leastIndexOfCounts = 2.3
+)
+
 // scoresHide is what a histogram is taken to hide there.
 var scoresHide = cautious{deviations: 1, steepest: 8}
 
@@ -81,12 +89,22 @@ func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense) (bias float
 	switch {
 	case seen && most > mostShown:
 		return 0, "long rows do not follow the model, and count less in the fit"
-	case most > mostHidden, most > mostUnseen && f.tailIndex() < leastIndex:
+	case f.hides(most):
 		return 0, "a few long rows may carry the coefficients"
 	case seen:
 		return shownBias * cut, ""
 	}
 	return 0, ""
+}
+
+// hides reports whether too much lies beyond the limits, most in standard errors, for shells
+// to tell whether the model holds.
+func (f *newtonFit) hides(most float64) bool {
+	hidden := most > mostHidden || most > mostUnseen && f.tailIndex() < leastIndex
+	if f.Curve.counted() != nil {
+		return hidden && (most > mostHiddenOfCounts || f.tailIndex() <= leastIndexOfCounts)
+	}
+	return hidden
 }
 
 // tailIndex is the exponent of the tail of lengths: the mean of what scores and curvatures

@@ -19,13 +19,22 @@ const (
 // newtonServes reports whether auto takes Newton where it whitens: a function of public
 // facts.
 func (p *problem) newtonServes() bool {
-	if p.Labels {
+	switch {
+	case p.counts():
+		return true // there is nothing else
+	case p.Labels:
 		return p.momentNoise() <= mostLogisticMoments || p.fewSources()
 	}
 	return p.momentNoise() <= mostHuberMoments || p.fewSources()
 }
 
-// newton is a private Newton fit of a logistic or Huber loss.
+// counts reports whether the target is a count.
+func (p *problem) counts() bool {
+	_, counts := p.Loss.(loss.Poisson)
+	return counts
+}
+
+// newton is a private Newton fit of a logistic, Huber or Poisson loss.
 func (p *problem) newton() (fit, error) {
 	c, err := p.curve()
 	if err != nil {
@@ -49,8 +58,10 @@ func (p *problem) curve() (curve, error) {
 		return logisticCurve{}, nil
 	case loss.Huber:
 		return huberCurve{delta: l.Delta, cut: firstCut * p.ResidualScale}, nil
+	case loss.Poisson:
+		return poissonCurve{unit: 1, cut: firstCount}, nil
 	}
-	return nil, fmt.Errorf("%w: method %q is for dp_logistic_regress and dp_huber_regress; ask for another method", ErrParameter, p.Method)
+	return nil, fmt.Errorf("%w: method %q is for dp_logistic_regress, dp_huber_regress and dp_poisson_regress; ask for another method", ErrParameter, p.Method)
 }
 
 // forecastNewton is the noise of the last score at the limit that histograms without noise
@@ -61,8 +72,12 @@ func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 		return Forecast{}, err
 	}
 	size, curvature := 0.5, 0.25
-	if c, ok := a.Curve.(huberCurve); ok { // rows differ less in length than normal numbers in size
+	switch c := a.Curve.(type) {
+	case huberCurve: // rows differ less in length than normal numbers in size
 		size, curvature = 0.75*c.delta, math.Erf(c.delta/p.residual()/math.Sqrt2)
+	case poissonCurve: // of a count the mean is the square of a typical residual
+		curvature = square(p.ResidualScale)
+		size = max(1, curvature+2*p.ResidualScale)
 	}
 	f := newNewtonFit(r)
 	f.n /= float64(max(1, p.Levels))

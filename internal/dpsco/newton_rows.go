@@ -37,9 +37,6 @@ func (r *newtonRows) weigh(c curve, limit, bound float64) {
 
 // addFirst adds rows shortened to bound beside their targets.
 func (r *newtonRows) addFirst(m *mech.Moments, c curve, bound float64) {
-	for i, y := range r.y {
-		r.e[i] = c.first(y)
-	}
 	r.addPilot(m, bound, c.firstCut(), r.weight[:r.n])
 }
 

@@ -91,7 +91,8 @@ func (f *newtonFit) shellShares(k int) (curvature, spread float64) {
 // histograms show, and a tail that they may hide. Magnitudes of Huber scores are as if all
 // residuals were beyond delta; the meat over the curvature says how large they are.
 func (f *newtonFit) cut() float64 {
-	long := f.rescaleScores / f.Curve.reach() * f.scores.tail(f.limit/f.rescaleScores, scoresHide)
+	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), leastCurvature)
+	long := f.Curve.unseen(meat, curvature) * f.rescaleScores * f.scores.tail(f.limit/f.rescaleScores, scoresHide)
 	curved := f.rescale * f.lengths.trimmed(f.bound/f.rescale, scoresHide)
-	return math.Sqrt(max(0, mat.Trace(f.meat))/max(mat.Trace(f.h), leastCurvature)) * (long + curved)
+	return long + math.Sqrt(meat/curvature)*curved
 }

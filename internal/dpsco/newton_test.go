@@ -17,7 +17,7 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// newtonFits are the fits of each kind: both losses, with and without what intervals are
+// newtonFits are the fits of each kind: all losses, with and without what intervals are
 // made of, a penalty, an active ball, large and small units.
 func newtonFits() map[string]Newton {
 	return map[string]Newton{
@@ -27,6 +27,8 @@ func newtonFits() map[string]Newton {
 		"labels, an active ball":  {Curve: logisticCurve{}, Bound: 0.01, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
 		"residuals":               {Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Intervals: true},
 		"residuals, a penalty":    {Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Psi: prox.Sum{A: prox.L2{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
+		"counts":                  {Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Intervals: true},
+		"counts, a penalty":       {Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Cautious: true, Psi: prox.Sum{A: prox.L1{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
 		"residuals, large":        {Curve: huberCurve{delta: 1e6, cut: 1e7}, Bound: 5, Intervals: true},
 		"residuals, small":        {Curve: huberCurve{delta: 1e-6, cut: 1}, Bound: 2, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
 	}
@@ -152,8 +154,13 @@ func TestNewtonRowsKeepTheirContracts(t *testing.T) {
 		labels := k%2 == 0
 		x, _ := neighbours(r, s, labels)
 		var c curve = huberCurve{delta: math.Exp(r.NormFloat64()), cut: 1}
-		if labels {
+		switch {
+		case labels:
 			c, x.Y[0] = logisticCurve{}, float64(r.IntN(2))
+		case k%4 == 1:
+			c = poissonCurve{unit: 1, cut: math.Exp(r.NormFloat64())}
+			asCounts(r, &x, &Data{Shape: s, X: cloned(x).X, Y: []float64{x.Y[0] + 1}})
+			x.Y[0] = math.Abs(x.Y[0])
 		}
 		p, w := make([][]float64, s.D), make([]float64, s.D)
 		for j := range p {
@@ -209,7 +216,7 @@ func TestNewtonCostsWhatItReleases(t *testing.T) {
 		}
 	}
 	for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, privacy.AtOrder{Order: 32, Renyi: new(privacy.Renyi)}} {
-		for _, a := range []Regression{{Loss: loss.Logistic{}, Labels: true}, {Loss: loss.Huber{}}} {
+		for _, a := range []Regression{{Loss: loss.Logistic{}, Labels: true}, {Loss: loss.Huber{}}, {Loss: loss.Poisson{}}} {
 			a.Method = catalogue.MethodNewton
 			p, err := a.Plan(Shape{N: 30_000, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, accountant)
 			if err != nil {
@@ -225,8 +232,11 @@ func TestNewtonCostsWhatItReleases(t *testing.T) {
 
 // tableOf is a table that a fit is for.
 func tableOf(c curve, law string, n, d int, seed uint64) Data {
-	if _, labels := c.(logisticCurve); labels {
+	switch c.(type) {
+	case logisticCurve:
 		return labelLaw(law, n, d, seed)
+	case poissonCurve:
+		return countLaw(law, n, d, seed)
 	}
 	return drawLaw(law, n, d, seed)
 }
@@ -260,7 +270,7 @@ func TestNewtonDoesNotDependOnCoresOrOrder(t *testing.T) {
 
 // Rows that hold no numbers, or too large ones, are all the same row.
 func TestRowsWithoutNumbersAreOneRowToNewton(t *testing.T) {
-	for _, c := range []curve{logisticCurve{}, huberCurve{delta: 1, cut: 2}} {
+	for _, c := range []curve{logisticCurve{}, huberCurve{delta: 1, cut: 2}, poissonCurve{unit: 1, cut: 4}} {
 		x := tableOf(c, "gauss", 4000, 3, 1)
 		run := func(bad func(k int, x Data)) []float64 {
 			data := cloned(x)
@@ -318,7 +328,7 @@ func TestNewtonSolvesThePenalisedProblem(t *testing.T) {
 		curve curve
 		loss  loss.Loss
 		near  float64
-	}{{logisticCurve{}, loss.Logistic{}, 0.01}, {huberCurve{delta: 1, cut: 4}, loss.Huber{Delta: 1}, 0.01}} {
+	}{{logisticCurve{}, loss.Logistic{}, 0.01}, {huberCurve{delta: 1, cut: 4}, loss.Huber{Delta: 1}, 0.01}} { // the exact fit of counts is that of newton_poisson_test.go
 		x := tableOf(c.curve, "skew", 20_000, 5, 3)
 		ones := cloned(x)
 		ones.X, ones.Intercept = append([][]float64{slices.Repeat([]float64{1}, x.N)}, ones.X...), false
@@ -364,7 +374,7 @@ func TestNewtonOfDegenerateTables(t *testing.T) {
 		"separable":      func(i, j int) float64 { return float64(i % 2) },
 		"far from scale": func(i, j int) float64 { return 1e4 * float64(i%7) },
 	} {
-		for _, c := range []curve{logisticCurve{}, huberCurve{delta: 1, cut: 2}} {
+		for _, c := range []curve{logisticCurve{}, huberCurve{delta: 1, cut: 2}, poissonCurve{unit: 1, cut: 4}} {
 			for _, z := range []float64{0x1p-10, 1, 100} {
 				x := tableOf(c, "gauss", 3000, 3, 1)
 				for i := range x.N {

@@ -55,7 +55,9 @@ func (f fields[A]) check(a A, options []catalogue.Option) error {
 // allowed reports whether a string is a choice of one of the options of a name: models
 // that share an option may differ in its choices.
 func allowed(options []catalogue.Option, name, choice string) bool {
-	return slices.ContainsFunc(options, func(o catalogue.Option) bool { return o.Name == name && slices.Contains(o.Choices, choice) })
+	return slices.ContainsFunc(options, func(o catalogue.Option) bool {
+		return o.Name == name && (o.Choices == nil || slices.Contains(o.Choices, choice))
+	})
 }
 
 // optionsOf returns the options of models of the catalogue.

@@ -61,6 +61,9 @@ func (p *problem) defaults() error {
 	if p.Method == "" {
 		p.Method = catalogue.MethodAuto
 	}
+	if p.counts() && !fitsLoss(p.Loss, p.Method) {
+		return fmt.Errorf("%w: method %q needs a bounded derivative, and that of a count's loss has no bound; ask for method %q", ErrParameter, p.Method, catalogue.MethodAuto)
+	}
 	if p.Penalty == "" {
 		p.Penalty = catalogue.PenaltyNone
 	}
@@ -78,6 +81,9 @@ func (p *problem) defaults() error {
 // more than ten. Where rows and budget suffice to whiten, 30 was seen to cost as little
 // as 10 on seven tables; where they do not, noise fills whatever ball it is given.
 func (p *problem) usualRadius() float64 {
+	if p.counts() {
+		return 30
+	}
 	if p.Labels && (p.Method == catalogue.MethodNewton || p.Method == catalogue.MethodAuto && p.whitens()) {
 		return 30
 	}
@@ -96,6 +102,8 @@ func (p *problem) chooseWhitening() {
 	few := noise > 0.5 && !p.newtonServes()
 	if p.Method == catalogue.MethodAuto {
 		switch {
+		case p.counts():
+			p.why = "Newton steps are what there is for counts"
 		case few:
 			p.why = "too few rows for this budget and so many coefficients to learn the features' second moments: plain descent"
 		case p.newtonServes():
@@ -192,6 +200,9 @@ func (p *problem) parameters() map[string]any {
 	}
 	if p.Aggregator != "" {
 		m["aggregator"] = p.Aggregator
+	}
+	if p.Exposure != "" {
+		m["exposure"] = p.Exposure
 	}
 	if p.Penalty == catalogue.PenaltyGroupL1 {
 		m["groups"] = p.Groups

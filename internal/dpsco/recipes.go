@@ -35,6 +35,7 @@ var losses = map[string]loss.Loss{
 	"linear":   loss.Squared{},
 	"logistic": loss.Logistic{},
 	"huber":    loss.Huber{},
+	"poisson":  loss.Poisson{},
 }
 
 // Recipe returns the algorithm of a model with its options, a public parameter

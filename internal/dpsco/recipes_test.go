@@ -9,15 +9,15 @@ import (
 
 func TestRecipeSetsEveryOption(t *testing.T) {
 	a, err := Recipe("l1", map[string]any{
-		"theta": 1.5, "iota": .2, "radius": 3.0, "pitch": .001, "residual_scale": 2.0, "clip": 4.0, "smoothing": .25,
+		"tau": .25, "theta": 1.5, "iota": .2, "radius": 3.0, "pitch": .001, "residual_scale": 2.0, "clip": 4.0, "smoothing": .25,
 		"set": "box", "method": "objective_perturbation",
 	}, nil)
-	want := L1{Theta: 1.5, Iota: .2, Radius: 3, Pitch: .001, ResidualScale: 2, Clip: 4, Smoothing: .25, Set: SetBox, Method: catalogue.MethodObjective}
+	want := L1{Tau: .25, Theta: 1.5, Iota: .2, Radius: 3, Pitch: .001, ResidualScale: 2, Clip: 4, Smoothing: .25, Set: SetBox, Method: catalogue.MethodObjective}
 	if err != nil || a != want {
 		t.Errorf("got %+v, %v; want %+v", a, err, want)
 	}
-	if n := len(optionsOf("l1")); n != 9 {
-		t.Errorf("%d options; this test sets 9", n)
+	if n := len(optionsOf("l1")); n != 10 {
+		t.Errorf("%d options; this test sets 10", n)
 	}
 	if a, err := Recipe("l1", nil, nil); err != nil || a != (L1{}) {
 		t.Errorf("without options: %+v, %v", a, err)
@@ -30,8 +30,8 @@ func TestRecipeRefusesByName(t *testing.T) {
 		options map[string]any
 		text    string
 	}{
-		{"l7", nil, `unknown model "l7"; models are huber, l1, linear, logistic`},
-		{"l1", map[string]any{"lambda": 1.0}, `unknown option "lambda"; options are theta, iota, radius`},
+		{"l7", nil, `unknown model "l7"; models are huber, l1, linear, logistic, poisson`},
+		{"l1", map[string]any{"lambda": 1.0}, `unknown option "lambda"; options are tau, theta, iota, radius`},
 		{"l1", map[string]any{"Theta": 2.0}, `unknown option "Theta"`},
 		{"l1", map[string]any{"theta": "2"}, `option "theta" must be a number`},
 		{"l1", map[string]any{"theta": nil}, `option "theta" must be a number`},

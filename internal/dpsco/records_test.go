@@ -107,6 +107,9 @@ func TestReplaysOfRecordsOfSeveralRows(t *testing.T) {
 				return p
 			}
 			x, y := recordNeighbours(r, s, a.Labels)
+			if _, counts := a.Loss.(loss.Poisson); counts && k%2 == 0 { // a row's offset is its own
+				x.Offset, y.Offset = slices.Clone(x.Y), slices.Clone(y.Y)
+			}
 			replayed(name, plan, x, y)
 		}
 	}

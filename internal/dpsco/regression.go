@@ -47,6 +47,7 @@ type Regression struct {
 	Aggregator    string  // sample_aggregate: a choice of the catalogue
 	Whitening     string  // a choice of the catalogue
 	By            string  // fits by groups: the category that makes them
+	Exposure      string  // column of what counts are counted over, for the record: Data.Offset holds its logarithm
 	Pool          string  // fits by groups: a choice of the catalogue
 	Sources       int     // columns of the table that a row is made from, the constant among them; 0: one a coefficient
 }
@@ -65,6 +66,7 @@ var regressionFields = fields[Regression]{
 		"whitening":  func(a *Regression) *string { return &a.Whitening },
 		"aggregator": func(a *Regression) *string { return &a.Aggregator },
 		"by":         func(a *Regression) *string { return &a.By },
+		"exposure":   func(a *Regression) *string { return &a.Exposure },
 		"pool":       func(a *Regression) *string { return &a.Pool },
 	},
 	groups: map[string]func(*Regression) *[][]int{
@@ -112,6 +114,9 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 		Method:  p.Method, Runs: p.runs, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x.Y)
+			if p.counts() {
+				countTargets(x.Y)
+			}
 			r, err := stage.run(ctx, x, src)
 			if err != nil {
 				return r, err

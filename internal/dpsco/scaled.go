@@ -73,7 +73,9 @@ func (a Scaled) unscaleResult(r *Result) {
 func (a Scaled) unscale(w []float64) {
 	first := len(w) - len(a.X)
 	for j := range w {
-		w[j] *= a.Y
+		if !a.Counts { // a unit of those moves the constant alone
+			w[j] *= a.Y
+		}
 		if j >= first {
 			w[j] /= a.X[j-first]
 		}

@@ -15,8 +15,9 @@ import (
 // over the rows in which nothing is missing, whose number stays private.
 //
 // Where the budget has a delta these are r2, mean_absolute_error and
-// root_mean_squared_error, and for labels log_loss, accuracy and brier_score; where it
-// has none mean_absolute_error, and for labels log_loss and accuracy. A private
+// root_mean_squared_error, for labels log_loss, accuracy and brier_score, and for counts
+// deviance_explained and mean_deviance; where it has none mean_absolute_error, for labels
+// log_loss and accuracy, and for counts mean_deviance. A private
 // histogram tells how large residuals, or losses, are; from it follows where they are
 // cut, so that one row weighs little in the sums that are released then.
 //
@@ -26,6 +27,8 @@ type Score struct {
 	Coefficients       []float64 // in the table's units, (intercept) first; those of one group after those of another
 	Labels             bool      // the target is one of two labels
 	Negative, Positive float64   // the labels
+	Counts             bool      // the coefficients are those of the logarithm of a mean count
+	Exposure           float64   // a typical exposure of counts, from public knowledge; 1 where that is zero
 	Scale              float64   // a typical magnitude of the target's distance from Centre, from public knowledge; 1 where that is zero
 	Centre             float64   // of the target, from public knowledge
 	MaxRows            int       // as Data.MaxRows
@@ -36,15 +39,16 @@ type Score struct {
 var (
 	scoreShares      = map[string]float64{sizes: 0.22, targets: 0.04, centre: 0.04, deviations: 0.15, moments: 0.55}
 	labelScoreShares = map[string]float64{sizes: 0.25, moments: 0.75}
+	countScoreShares = map[string]float64{sizes: 0.2, targets: 0.04, centre: 0.06, deviations: 0.2, moments: 0.5}
 	pureScoreShares  = map[string]float64{sizes: 0.25, moments: 0.75}
 )
 
 // The releases of a Score, in their order.
 const (
-	sizes      = "sizes"      // histogram of |residual|, or of the loss of a label
+	sizes      = "sizes"      // histogram of |residual|, of the loss of a label, or of the deviance of a count
 	targets    = "targets"    // histogram of |target|
-	centre     = "centre"     // mean target
-	deviations = "deviations" // histogram of the target's distance from that
+	centre     = "centre"     // mean target, of counts a unit of exposure
+	deviations = "deviations" // histogram of the target's distance from that, or of a count's deviance with it
 	moments    = "moments"    // means of all of them, and their second moments
 )
 
@@ -70,6 +74,7 @@ type scoring struct {
 // Errors: ErrParameter, ErrInfeasible.
 func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
 	setDefault(&a.Scale, 1)
+	setDefault(&a.Exposure, 1)
 	if a.Labels && a.Negative == a.Positive {
 		a.Negative, a.Positive = 0, 1
 	}
@@ -104,8 +109,8 @@ func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) e
 	switch {
 	case len(a.Coefficients) != s.D*max(1, s.Levels) || slices.ContainsFunc(a.Coefficients, unusable):
 		return fmt.Errorf("%w: %d coefficients for %d terms, or one that is no number", ErrParameter, len(a.Coefficients), s.D*max(1, s.Levels))
-	case !(a.Scale > 0) || unusable(a.Scale) || unusable(a.Centre):
-		return fmt.Errorf("%w: scale %v, centre %v", ErrParameter, a.Scale, a.Centre)
+	case !(a.Scale > 0) || unusable(a.Scale) || unusable(a.Centre) || !(a.Exposure > 0) || unusable(a.Exposure):
+		return fmt.Errorf("%w: scale %v, centre %v, typical exposure %v", ErrParameter, a.Scale, a.Centre, a.Exposure)
 	case !(b.Delta >= 0 && b.Delta < 1):
 		return fmt.Errorf("%w: delta is %v; it must be at least 0 and below 1", ErrParameter, b.Delta)
 	case b.Delta > 0 && accountant == privacy.PureSum{}:
@@ -117,8 +122,11 @@ func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) e
 // concentrated is normal noise, as much as the accountant asks for.
 func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accountant) (*scoring, privacy.Event, error) {
 	shares := scoreShares
-	if a.Labels {
+	switch {
+	case a.Labels:
 		shares = labelScoreShares
+	case a.Counts:
+		shares = countScoreShares
 	}
 	at := func(z float64) *scoring {
 		g := &scoring{Score: a, shape: s, noises: map[string]release{}}
@@ -179,7 +187,7 @@ func (g *scoring) check() error {
 // columns is how many numbers of a row are averaged.
 func (g *scoring) columns() int {
 	switch {
-	case g.Labels && g.pure:
+	case g.Labels && g.pure, g.Counts && !g.pure:
 		return 2
 	case g.Labels:
 		return 3
@@ -228,6 +236,9 @@ func (g *scoring) parameters() map[string]any {
 		if g.Centre != 0 {
 			p["target_center"] = g.Centre
 		}
+	}
+	if g.Counts {
+		p["exposure_scale"] = g.Exposure
 	}
 	return p
 }

@@ -48,7 +48,10 @@ const (
 // chooseCuts weighs the noise of a cut against what it cuts off.
 func (m *measured) chooseCuts() {
 	m.cut = m.cheapest(m.sizes, 1)
-	if !m.pure && !m.Labels {
+	switch {
+	case m.Counts && !m.pure:
+		m.deviationCut = m.cheapest(m.deviations, 1)
+	case !m.pure && !m.Labels:
 		m.squareCut, m.deviationCut = m.cheapest(m.sizes, 2), m.cheapest(m.deviations, 2)
 	}
 }
@@ -225,6 +228,10 @@ func (m *measured) metrics() []Metric {
 		return []Metric{m.meanSize("log_loss"), m.share("accuracy", 1)}
 	case m.Labels:
 		return []Metric{m.meanSize("log_loss"), m.share("accuracy", 1), m.share("brier_score", 2)}
+	case m.Counts && m.pure:
+		return []Metric{m.meanSize("mean_deviance")}
+	case m.Counts:
+		return []Metric{m.devianceExplained(), m.meanSize("mean_deviance")}
 	case m.pure:
 		return []Metric{m.meanSize("mean_absolute_error")}
 	}
@@ -279,7 +286,7 @@ func (m *measured) number(j int, unit float64) []float64 {
 	return m.means.form(0, numbers...)
 }
 
-// meanSize is the mean absolute error, or the log-loss.
+// meanSize is the mean absolute error, the log-loss, or the mean deviance.
 func (m *measured) meanSize(name string) Metric {
 	if !m.sizes.seen {
 		return Metric{Name: name, WhyNull: whyNoSize}

@@ -15,6 +15,9 @@ type scoredRows struct{ Data }
 // in which a value is missing or infinite, whose prediction overflows, whose target is no
 // label or which is of no group says nothing. Rows of groups change their order.
 func (g *scoring) newScoredRows(x Data) scoredRows {
+	if g.Counts {
+		return g.newCountedRows(x)
+	}
 	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 1}, X: columns(1, len(x.Y)), Y: x.Y, First: x.First, MaxRows: x.MaxRows}}
 	if g.Labels {
 		labelTargets(x.Y, g.Negative, g.Positive)
@@ -96,8 +99,12 @@ func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metr
 			return nil, err
 		}
 		m.targets = g.histogram(targets, rows, g.Scale, src, func(_, y float64) float64 { return math.Abs(y) })
-		m.centre = g.mean(rows, m.targets.edge(), src)
-		m.deviations = g.histogram(deviations, rows, g.Scale, src, func(_, y float64) float64 { return math.Abs(y - m.centre) })
+		if g.Counts {
+			m.compareWithRate(rows, src)
+		} else {
+			m.centre = g.mean(rows, m.targets.edge(), src)
+			m.deviations = g.histogram(deviations, rows, g.Scale, src, func(_, y float64) float64 { return math.Abs(y - m.centre) })
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -179,6 +186,9 @@ func (m *measured) numbers(dst [][]float64, ones []float64, b Data) {
 		size := m.size(e)
 		dst[0][i] = min(size/m.cut, 1)
 		switch {
+		case m.Counts && m.pure:
+		case m.Counts:
+			dst[1][i] = min(b.X[1][i]/m.deviationCut, 1)
 		case m.Labels:
 			dst[1][i] = isCorrect(e, y)
 			if !m.pure {

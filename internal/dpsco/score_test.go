@@ -12,6 +12,8 @@ import (
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // scores are one of every kind, for coefficients of two terms.
@@ -20,6 +22,7 @@ func scores() map[string]Score {
 		"regression": {Coefficients: []float64{0.3, 0.9}, Scale: 2},
 		"centred":    {Coefficients: []float64{0.3, 0.9}, Scale: 2, Centre: 2.5},
 		"labels":     {Coefficients: []float64{-0.2, 1.4}, Labels: true},
+		"counts":     {Coefficients: []float64{-0.3, 0.5}, Counts: true},
 	}
 }
 
@@ -40,8 +43,43 @@ func scoreTable(seed uint64, n int, labels bool) Data {
 	return x
 }
 
+// table is one of n rows that a score is for: of counts with exposures, with a mean of e^(x/2 - .4) each.
+func (a Score) table(seed uint64, n int) Data {
+	x := scoreTable(seed, n, a.Labels)
+	if a.Counts {
+		src := rand.NewPCG(seed, 6)
+		r := rand.New(src)
+		x.Offset = make([]float64, n)
+		for i, v := range x.X[0] {
+			x.Offset[i] = 0.2 + r.Float64()
+			x.Y[i] = distuv.Poisson{Lambda: x.Offset[i] * math.Exp(v/2-.4), Src: src}.Rand()
+		}
+	}
+	return x
+}
+
+// exactDeviances are the metrics of counts.
+func exactDeviances(a Score, x Data) map[string]float64 {
+	var n, y, exposure, deviance, alike float64
+	for i, v := range x.Y {
+		if !math.IsNaN(v) {
+			n, y, exposure = n+1, y+v, exposure+x.Offset[i]
+		}
+	}
+	for i, v := range x.Y {
+		if !math.IsNaN(v) {
+			deviance += unitDeviance(v, x.Offset[i]*math.Exp(a.Coefficients[0]+a.Coefficients[1]*x.X[0][i]))
+			alike += unitDeviance(v, x.Offset[i]*y/exposure)
+		}
+	}
+	return map[string]float64{"deviance_explained": 1 - deviance/alike, "mean_deviance": deviance / n}
+}
+
 // exactMetrics are those of the rows in which nothing is missing.
 func exactMetrics(a Score, x Data) map[string]float64 {
+	if a.Counts {
+		return exactDeviances(a, x)
+	}
 	var n, absolute, squares, y1, y2, losses, hits, brier float64
 	for i, y := range x.Y {
 		z := a.Coefficients[0] + a.Coefficients[1]*x.X[0][i]
@@ -93,9 +131,15 @@ func TestReplaysOfScores(t *testing.T) {
 					return p
 				}
 				x, y := neighbours(r, s, a.Labels)
-				if k%4 == 3 {
+				if k%4 == 3 && !a.Counts {
 					x, y = inGroups(r, x, y, 3)
 					s, a.Coefficients = x.Shape, slices.Repeat(a.Coefficients, 3)
+				}
+				if a.Counts && k%5 > 0 {
+					asCounts(r, &x, &y)
+					for i := range s.N {
+						x.Offset[i], y.Offset[i] = math.Exp(x.Offset[i]), math.Exp(y.Offset[i])
+					}
 				}
 				shares, err := replay(t, plan, x, y)
 				if err != nil {
@@ -190,7 +234,7 @@ func TestAScoreCostsItsBudget(t *testing.T) {
 			t.Errorf("at eps %v the releases cost %v", epsilon, sum.FloatString(25))
 		}
 	}
-	for _, shares := range []map[string]float64{scoreShares, labelScoreShares, pureScoreShares} {
+	for _, shares := range []map[string]float64{scoreShares, labelScoreShares, countScoreShares, pureScoreShares} {
 		sum := 0.0
 		for _, share := range shares {
 			sum += share
@@ -230,7 +274,7 @@ func TestScoresAreThoseOfTheTable(t *testing.T) {
 	for name, a := range scores() {
 		for _, delta := range []float64{1e-6, 0} {
 			for _, missing := range []bool{false, true} {
-				x := scoreTable(1, 20_000, a.Labels)
+				x := a.table(1, 20_000)
 				for i := range x.Y {
 					if missing && i%3 == 0 {
 						x.Y[i] = []float64{math.NaN(), math.Inf(1)}[i%2]
@@ -278,11 +322,11 @@ func TestAScoreFindsTheCentreOfTheTarget(t *testing.T) {
 func TestIntervalsOfScoresCoverTheLaw(t *testing.T) {
 	const runs = 60
 	for name, a := range scores() {
-		law := exactMetrics(a, scoreTable(777, 1_000_000, a.Labels))
+		law := exactMetrics(a, a.table(777, 1_000_000))
 		for _, b := range []privacy.Budget{{Epsilon: 3, Delta: 1e-6}, {Epsilon: 3}} {
 			tried, covered, quarter := map[string]int{}, map[string]int{}, map[string]int{}
 			for seed := range uint64(runs) {
-				for _, m := range metricsOf(t, a, scoreTable(100+seed, 10_000, a.Labels), b, seed) {
+				for _, m := range metricsOf(t, a, a.table(100+seed, 10_000), b, seed) {
 					if m.Low == nil {
 						continue
 					}
@@ -296,9 +340,13 @@ func TestIntervalsOfScoresCoverTheLaw(t *testing.T) {
 					}
 				}
 			}
+			least := runs * 9 / 10
+			if a.Counts { // deviances have longer tails, which noise may hide
+				least = runs / 4
+			}
 			for metric, n := range tried {
 				t.Logf("%s, delta %v: %s covered %d of %d", name, b.Delta, metric, covered[metric], n)
-				if n < runs*9/10 || float64(covered[metric]) < 0.79*float64(n) {
+				if n < least || float64(covered[metric]) < 0.79*float64(n) {
 					t.Errorf("%s, delta %v: %s covered %d of %d", name, b.Delta, metric, covered[metric], n)
 				}
 				if float64(quarter[metric]) >= 0.79*float64(n) {
@@ -355,18 +403,20 @@ func TestStepsOfScoresAreRounded(t *testing.T) {
 
 func TestMetricsAreNamed(t *testing.T) {
 	for _, c := range []struct {
-		labels bool
-		delta  float64
-		names  []string
+		labels, counts bool
+		delta          float64
+		names          []string
 	}{
-		{false, 1e-6, []string{"r2", "mean_absolute_error", "root_mean_squared_error"}},
-		{false, 0, []string{"mean_absolute_error"}},
-		{true, 1e-6, []string{"log_loss", "accuracy", "brier_score"}},
-		{true, 0, []string{"log_loss", "accuracy"}},
+		{false, false, 1e-6, []string{"r2", "mean_absolute_error", "root_mean_squared_error"}},
+		{false, false, 0, []string{"mean_absolute_error"}},
+		{true, false, 1e-6, []string{"log_loss", "accuracy", "brier_score"}},
+		{true, false, 0, []string{"log_loss", "accuracy"}},
+		{false, true, 1e-6, []string{"deviance_explained", "mean_deviance"}},
+		{false, true, 0, []string{"mean_deviance"}},
 	} {
-		a := Score{Coefficients: []float64{0, 1}, Labels: c.labels}
+		a := Score{Coefficients: []float64{0, 1}, Labels: c.labels, Counts: c.counts}
 		var names []string
-		for _, m := range metricsOf(t, a, scoreTable(3, 100, c.labels), privacy.Budget{Epsilon: 1, Delta: c.delta}, 1) {
+		for _, m := range metricsOf(t, a, a.table(3, 100), privacy.Budget{Epsilon: 1, Delta: c.delta}, 1) {
 			names = append(names, m.Name)
 		}
 		if !slices.Equal(names, c.names) {

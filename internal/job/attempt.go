@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"dpsidecar/internal/arrowio"
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
@@ -68,9 +69,13 @@ func (c *claim) relation() pgx.Identifier {
 }
 func (c *claim) reading() bool { return c.State == "reading" }
 
-// columns are the target, the features and what makes the groups.
+// columns are those of the regression: target, features, and the exposure or what makes the
+// groups, if there is one.
 func (c *claim) columns() []string {
 	columns := append([]string{c.Request.Target}, c.Request.Features...)
+	if exposure := c.exposure(); exposure != "" {
+		columns = append(columns, exposure)
+	}
 	if by := c.by(); by != "" {
 		columns = append(columns, by)
 	}
@@ -91,6 +96,9 @@ func (c *claim) groups() []string {
 	groups, _ := c.levels(c.by())
 	return groups
 }
+
+// exposure is the column of what counts are counted over; empty: there is none.
+func (c *claim) exposure() string { return catalogue.ExposureOf(c.Request.Options) }
 
 // filters are the columns that only tell which rows count.
 func (c *claim) filters() (names []string) {

@@ -30,10 +30,13 @@ func (c *claim) unit(column string) unit {
 	return unit{Scale: 1}
 }
 
-// target returns the unit of the target: labels have none.
+// target returns the unit of the target: labels have none, and counts are from 0.
 func (c *claim) target() unit {
-	if catalogue.Classifies(c.Model) {
+	switch {
+	case catalogue.Classifies(c.Model):
 		return unit{Scale: 1}
+	case catalogue.IsCount(c.Model):
+		return unit{Scale: c.unit(c.Request.Target).Scale}
 	}
 	return c.unit(c.Request.Target)
 }
@@ -48,6 +51,10 @@ func (c *claim) algorithm() (dpsco.Scaled, error) {
 		for range c.slopesOf(f) {
 			scaled.X, scaled.CentreX = append(scaled.X, u.Scale), append(scaled.CentreX, u.Center)
 		}
+	}
+	scaled.Counts = catalogue.IsCount(c.Model)
+	if exposure := c.exposure(); exposure != "" {
+		scaled.Exposure = c.unit(exposure).Scale
 	}
 	scaled.Unknown = !c.anyScale()
 	return scaled, err

@@ -29,10 +29,16 @@ func (s *Sidecar) planScore(c *claim, n int64) (*dpsco.Plan, error) {
 		MaxRows:      c.Dataset.MaxRows,
 		Coefficients: c.Scored.Coefficients, Labels: catalogue.Classifies(c.Scored.Model),
 		Negative: c.label(c.Scored.Parameters.Negative), Positive: c.label(c.Scored.Parameters.Positive),
+		Counts: catalogue.IsCount(c.Scored.Model),
 	}
 	if !score.Labels {
 		target := c.unit(c.Request.Target)
-		score.Scale, score.Centre = target.Scale, target.Center
+		if score.Scale = target.Scale; !score.Counts {
+			score.Centre = target.Center
+		}
+	}
+	if exposure := c.exposure(); exposure != "" {
+		score.Exposure = c.unit(exposure).Scale
 	}
 	plan, err := score.Plan(c.shape(n), c.budget(), s.accountant(c))
 	if err == nil {

@@ -248,7 +248,7 @@ BEGIN
                      dp_l1_regress.intercept, dp_int.with_where(dp_l1_regress.options, dp_l1_regress.where_level)) c;
 END $$;
 COMMENT ON FUNCTION public.dp_l1_regress IS
-  'Median regression under pure eps-differential privacy, made for heavy tails: coefficients in the table''s units, (intercept) first. The same request again returns the same release at no cost.';
+  'Median regression under pure eps-differential privacy, made for heavy tails, or with option tau that of another quantile: coefficients in the table''s units, (intercept) first. The same request again returns the same release at no cost.';
 
 -- The arguments of a gradient model that are keys of options when submitted.
 CREATE OR REPLACE FUNCTION dp_int.with_arguments(p_options jsonb, p_method text, p_penalty text, p_lambda float8) RETURNS jsonb

@@ -316,6 +316,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (15, 'dp_analyst', 'dp_linear_regress_by', 'a fit of each group, by a category, for the price of one', '%B'),
       (15, 'dp_analyst', 'dp_huber_regress_by', 'the same of robust linear regression', '%U'),
       (15, 'dp_analyst', 'dp_logistic_regress_by', 'the same of log-odds', '%O'),
+      (15, 'dp_analyst', 'dp_poisson_regress', 'logarithm of a mean count, of an exposure', '%P'),
       (16, 'dp_analyst', 'dp_last_release', 'your latest release on a data set', 'SELECT dp_last_release(''%s'')'),
       (17, 'dp_analyst', 'dp_submit', 'queues a request and returns its job', 'SELECT dp_submit(''l1'', ''%s'', 0.5)'),
       (18, 'dp_analyst', 'dp_status', 'where a job stands', 'SELECT s.* FROM dp.jobs j, dp_status(j.id) s'),
@@ -362,6 +363,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                         WHEN 'U' THEN dp_int.example_by('huber')
                         WHEN 'O' THEN dp_int.example_by('logistic')
                         WHEN 'G' THEN dp_int.example_of('logistic')
+                        WHEN 'P' THEN dp_int.example_of('poisson')
                         WHEN 'n' THEN (asked.slopes + 1)::text
                         WHEN '1' THEN array_fill(1, ARRAY[asked.slopes])::text
                         WHEN 'e' THEN coalesce(first.epsilon, 2)::text

@@ -50,11 +50,23 @@ RETURN CASE WHEN pg_catalog.cardinality(coef) = pg_catalog.cardinality(features)
            ELSE dp.linear_predictor(coef, features) END
        ELSE dp.linear_predictor(coef, features) END;
 COMMENT ON FUNCTION public.dp_predict(float8[], float8[]) IS
-  'A linear prediction from the coefficients that dp_coef returns, put inline by the planner; for a logistic release these are log-odds.';
+  'A linear prediction from the coefficients that dp_coef returns, put inline by the planner; for a logistic release these are log-odds, for one of counts the logarithm of a mean.';
 
 -- The probability of log-odds z.
 CREATE OR REPLACE FUNCTION dp_int.probability(z float8) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$ SELECT 1 / (1 + exp(greatest(least(-z, 700), -700))) $$;  -- exp raises on what overflows
+
+-- The mean whose logarithm is z.
+CREATE OR REPLACE FUNCTION dp_int.mean_count(z float8) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$ SELECT exp(greatest(least(z, 700), -700)) $$;
+
+-- What a model predicts where its linear predictor is z.
+CREATE OR REPLACE FUNCTION dp_int.response(p_model text, z float8) RETURNS float8
+LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN (SELECT m.labels FROM dp_int.model m WHERE m.name = p_model) THEN dp_int.probability(z)
+              WHEN dp_int.is_count(p_model) THEN dp_int.mean_count(z)
+              ELSE z END
+$$;
 
 -- What a release predicts, by the coefficients of a group where there are any; a group is ''
 -- where there are none.
@@ -63,10 +75,7 @@ LANGUAGE plpgsql STABLE STRICT AS $$
 DECLARE
   z CONSTANT float8 := dp.linear_predictor(ARRAY(SELECT c.coef FROM dp_int.coefficient c WHERE c.release = r.id AND c.grp = p_grp ORDER BY c.position), p_features);
 BEGIN
-  IF (SELECT m.labels FROM dp_int.model m WHERE m.name = r.model) THEN
-    RETURN dp_int.probability(z);
-  END IF;
-  RETURN z;
+  RETURN dp_int.response(r.model, z);
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features float8[]) RETURNS float8
@@ -78,7 +87,7 @@ BEGIN
   RETURN dp_int.prediction(r, '', dp_predict.features);
 END $$;
 COMMENT ON FUNCTION public.dp_predict(uuid, float8[]) IS
-  'A prediction from a release, in the target''s units; for a logistic one the probability of the positive label. features in the release''s order, without the intercept.';
+  'A prediction from a release, in the target''s units; for a logistic one the probability of the positive label, for one of counts the mean count of an exposure of 1. features in the release''s order, without the intercept.';
 
 -- A release written as a literal would fit uuid and float8[] alike.
 CREATE OR REPLACE FUNCTION public.dp_predict(release text, features float8[]) RETURNS float8

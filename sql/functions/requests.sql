@@ -86,6 +86,7 @@ BEGIN
       RAISE EXCEPTION 'option "%" must be %, not %', o.name,
           CASE WHEN o.choices IS NOT NULL THEN 'one of ' || array_to_string(o.choices, ', ')
                WHEN o.type = 'category' THEN 'the name of a registered category'
+               WHEN o.type = 'string' THEN 'the name of a registered column'
                WHEN o.type = 'number' THEN format('a number from %s to %s', o.minimum, o.maximum)
                ELSE format('a whole number from %s to %s', o.minimum, o.maximum) END,
           dp_int.excerpt(given.value::text)
@@ -127,6 +128,31 @@ BEGIN
   END IF;
 END $$;
 
+-- Is the target of a model a count, the logarithm of whose mean is linear?
+CREATE OR REPLACE FUNCTION dp_int.is_count(p_model text) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$ SELECT p_model = 'poisson' $$;
+
+-- The column of exposures that options name; NULL: none.
+CREATE OR REPLACE FUNCTION dp_int.exposure_of(p_model text, p_options jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN dp_int.is_count(p_model) AND jsonb_typeof(p_options) = 'object' AND jsonb_typeof(p_options -> 'exposure') = 'string' THEN p_options ->> 'exposure' END
+$$;
+
+-- An exposure is a registered column with numbers, beside target and features.
+CREATE OR REPLACE FUNCTION dp_int.check_exposure(d dp_int.dataset, p_target name, p_features name[], p_exposure text) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF NOT p_exposure = ANY ((d.target || d.features)::text[]) THEN
+    RAISE EXCEPTION 'exposure "%" is not registered in data set "%"', dp_int.excerpt(p_exposure), d.name
+      USING ERRCODE = '42703', HINT = format('Registered columns are %s. No privacy budget was spent.', array_to_string(d.target || d.features, ', '));
+  ELSIF p_exposure = ANY ((p_target || p_features)::text[]) THEN
+    RAISE EXCEPTION 'exposure "%" is the target or a feature too', p_exposure USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
+  ELSIF d.categories ? p_exposure THEN
+    RAISE EXCEPTION 'exposure "%" is a category, not a number', p_exposure
+      USING ERRCODE = '22023', HINT = 'An exposure is what was counted over, such as years. No privacy budget was spent.';
+  END IF;
+END $$;
+
 -- p_spends: no for questions, which stewards may ask without a grant.
 CREATE OR REPLACE FUNCTION dp_int.prepare(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name, p_features name[],
                                p_intercept boolean, p_options jsonb, p_spends boolean DEFAULT true) RETURNS dp_int.request
@@ -141,6 +167,7 @@ DECLARE
   options jsonb := coalesce(p_options, '{}');
   clean jsonb;
   chosen jsonb := '{}';  -- the levels that count
+  exposure CONSTANT text := dp_int.exposure_of(p_model, p_options);
 BEGIN
   PERFORM dp_int.refuse_copy();
   SELECT * INTO m FROM dp_int.model WHERE name = p_model;
@@ -170,7 +197,7 @@ BEGIN
     r.delta := least(m.delta, d.default_delta::float8);
   END IF;
   target := coalesce(p_target, d.target);
-  features := coalesce(p_features, array_remove(d.features, target));
+  features := coalesce(p_features, array_remove(array_remove(d.features, target), exposure::name));
   FOREACH c IN ARRAY target || features LOOP
     IF c IS NULL OR NOT c = ANY (d.target || d.features) THEN
       RAISE EXCEPTION 'column % is not registered in data set "%"', coalesce('"' || c || '"', 'NULL'), d.name
@@ -187,6 +214,9 @@ BEGIN
     chosen := dp_int.canonical_where(d, options -> 'where_level');
     PERFORM dp_int.check_left_levels(features, chosen);
     options := options - 'where_level';
+  END IF;
+  IF exposure IS NOT NULL THEN
+    PERFORM dp_int.check_exposure(d, target, features, exposure);
   END IF;
   IF m.labels THEN
     options := dp_int.with_labels(d, target, options);

@@ -210,11 +210,8 @@ BEGIN
                    WHEN NOT s.variance > 0 OR s.variance IN ('NaN', 'Infinity') THEN 'rounding leaves no variance of this prediction' END;
   IF why_null IS NULL THEN
     ends := dp_int.confidence_interval(s.middle, s.variance, coalesce(s.bias, 0), s.df);
-    IF (SELECT m.labels FROM dp_int.model m WHERE m.name = r.model) THEN
-      ends := ARRAY[dp_int.probability(ends[1]), dp_int.probability(ends[2])];
-    END IF;
-    ci_low := ends[1];
-    ci_high := ends[2];
+    ci_low := dp_int.response(r.model, ends[1]);
+    ci_high := dp_int.response(r.model, ends[2]);
   END IF;
 END $$;
 
@@ -227,7 +224,7 @@ BEGIN
   RETURN QUERY SELECT p.* FROM dp_int.prediction_interval(r, '', dp_predict_interval.features) AS p;
 END $$;
 COMMENT ON FUNCTION public.dp_predict_interval(uuid, float8[]) IS
-  'What dp_predict gives, with a 95 % confidence interval: of the mean target, or the probability of the positive label, among people with these features, not of one person''s target. Where there is none, why_null says why. Free.';
+  'What dp_predict gives, with a 95 % confidence interval: of the mean target, the probability of the positive label, or the mean count of an exposure of 1, among people with these features, not of one person''s target. Where there is none, why_null says why. Free.';
 
 -- A release written as a literal would fit uuid and text alike.
 CREATE OR REPLACE FUNCTION public.dp_predict_interval(release text, features float8[]) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)

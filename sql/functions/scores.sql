@@ -43,11 +43,19 @@ BEGIN
   r.model := 'score';
   r.eps := p_eps;
   r.fresh := false;
-  SELECT j.request - '{options,scales}'::text[] || jsonb_build_object('model', r.model, 'eps', r.eps, 'delta', r.delta, 'release', p_release)
+  SELECT j.request - '{options,scales}'::text[] || dp_int.scored_options(scored.model, j.request -> 'options') || jsonb_build_object('model', r.model, 'eps', r.eps, 'delta', r.delta, 'release', p_release)
     INTO STRICT r.body FROM dp_int.job j WHERE j.id = scored.job;
   r.hash := sha256(convert_to(r.body::text, 'UTF8'));
   RETURN r;
 END $$;
+
+-- What of the options of a request stays with a score of its answer: the column that is read
+-- beside target and features.
+CREATE OR REPLACE FUNCTION dp_int.scored_options(p_model text, p_options jsonb) RETURNS jsonb
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN dp_int.exposure_of(p_model, p_options) IS NULL THEN '{}'::jsonb
+              ELSE jsonb_build_object('options', jsonb_build_object('exposure', p_options -> 'exposure')) END
+$$;
 
 -- The loopback's half of a synchronous score.
 CREATE OR REPLACE FUNCTION dp_int.enqueue_score(p_id uuid, p_caller name, p_release uuid, p_eps float8, p_delta float8, p_from jsonb) RETURNS uuid

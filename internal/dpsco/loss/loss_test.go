@@ -9,7 +9,7 @@ import (
 )
 
 var losses = []Loss{
-	Squared{}, Huber{Delta: 1.5}, Logistic{},
+	Squared{}, Huber{Delta: 1.5}, Logistic{}, Poisson{},
 }
 
 var extreme = []float64{
@@ -22,6 +22,9 @@ func target(l Loss, r *rand.Rand) float64 {
 	if _, labels := l.(Logistic); labels {
 		return float64(r.IntN(2))
 	}
+	if _, counts := l.(Poisson); counts {
+		return float64(r.IntN(5))
+	}
 	return r.NormFloat64()
 }
 
@@ -32,7 +35,7 @@ func TestDerivIsTheSlope(t *testing.T) {
 			z, y, h := 3*r.NormFloat64(), target(l, r), 1e-6
 			left, right := l.Deriv(z-h, y), l.Deriv(z+h, y)
 			slope := (l.Value(z+h, y) - l.Value(z-h, y)) / (2 * h)
-			if slope < left-1e-8 || slope > right+1e-8 {
+			if off := 1e-8 * max(1, math.Abs(slope)); slope < left-off || slope > right+off {
 				t.Fatalf("%T: slope %v at z = %v, y = %v; derivatives beside it %v, %v", l, slope, z, y, left, right)
 			}
 		}
@@ -48,7 +51,7 @@ func TestLossesAreConvex(t *testing.T) {
 			if r.IntN(4) == 0 {
 				a = y
 			}
-			if l.Value(b, y) < l.Value(a, y)+l.Deriv(a, y)*(b-a)-1e-12 {
+			if off := 1e-12 * max(1, math.Abs(l.Value(a, y)), math.Abs(l.Value(b, y))); l.Value(b, y) < l.Value(a, y)+l.Deriv(a, y)*(b-a)-off {
 				t.Fatalf("%T: tangent at %v above the loss at %v, y = %v", l, a, b, y)
 			}
 		}

@@ -26,7 +26,7 @@ func (o *objective) gradientError(w, unit, sum float64) float64 {
 // sumError adds to what the rows' vectors err by what their sum, ridge, b and
 // underflow do.
 func (o *objective) sumError(rows, w, unit, sum float64) float64 {
-	n, d, c := float64(len(o.y)), float64(len(o.x)), o.clip
+	n, d, c := float64(len(o.y)), float64(len(o.x)), o.clip*steepest(o.tilt)
 	rest := sum*n*c + 6*unit*(n*c+o.bNorm+o.ridge*w)
 	return (rows+rest)*(1+0x1p-20) + n*d*0x1p-500
 }
@@ -44,7 +44,7 @@ func (o *objective) fineError(w []float64) float64 {
 	const unit = 0x1p-53
 	n, d, c := float64(len(o.y)), float64(len(o.x)), o.clip
 	fine := (d + 2) * unit * (d + 2) * unit
-	return o.sumError(n*(10*unit*c+6*fine*c*c*norm(w)/o.smoothing), norm(w), unit, 2*n*n*unit*unit)
+	return o.sumError(n*(10*unit*c*steepest(o.tilt)+6*fine*c*c*norm(w)/o.smoothing), norm(w), unit, 2*n*n*unit*unit)
 }
 
 // refine continues from start with gradients in as many bits as it takes. A step
@@ -126,6 +126,7 @@ func (o *objective) farGradient(ctx context.Context, w []*big.Float, bits uint) 
 		g[j].Add(g[j], o.b[j])
 	}
 	square := float().Mul(big.NewFloat(o.smoothing), big.NewFloat(o.smoothing))
+	tilt := float().SetFloat64(o.tilt)
 	r, q, p, v := float(), float(), float(), new(big.Float)
 	for i := range o.y {
 		if i%block == 0 && ctx.Err() != nil {
@@ -136,7 +137,7 @@ func (o *objective) farGradient(ctx context.Context, w []*big.Float, bits uint) 
 			r.Sub(r, p.Mul(w[j], v.SetFloat64(column[i])))
 		}
 		q.Sqrt(q.Add(q.Mul(r, r), square))
-		r.Quo(r, q)
+		r.Add(r.Quo(r, q), tilt)
 		for j, column := range o.x {
 			g[j].Sub(g[j], p.Mul(r, v.SetFloat64(column[i])))
 		}

@@ -23,7 +23,7 @@ var ErrParams = errors.New("objpert: bad parameter")
 
 // Params are the public parameters of
 //
-//	sum_i H(f_i y_i - <f_i x_i, w>) + ridge/2 ||w||^2 + <b, w>,   H(r) = sqrt(r^2 + Smoothing^2) - Smoothing,
+//	sum_i H(f_i y_i - <f_i x_i, w>) + ridge/2 ||w||^2 + <b, w>,   H(r) = sqrt(r^2 + Smoothing^2) - Smoothing + Tilt r,
 //
 // where f_i = min(1, Clip/||x_i||), b has density proportional to exp(-||b||/noise),
 // and ridge and noise follow from Epsilon. No bound on features or target is assumed.
@@ -39,7 +39,11 @@ type Params struct {
 	Smoothing float64 // residuals well below it count as squares, above it as absolute values
 	Pitch     float64 // released coefficients are multiples of it; a power of two
 	Intercept bool    // the first coefficient belongs to a constant 1 that x does not hold
+	Tilt      float64 // 2 tau - 1 for the quantile tau of the target, in [-0.99, 0.99]; 0: the median
 }
+
+// mostTilt is beyond what Validate takes: the loss would hardly bend.
+const mostTilt = 0.99
 
 const (
 	maxRows    = 1 << 40
@@ -63,6 +67,7 @@ func (p Params) Validate(n, d int) error {
 		within("Clip", p.Clip, 1/hugeParameter, hugeParameter),
 		within("Smoothing", p.Smoothing, 1/hugeParameter, hugeParameter),
 		within("Pitch", p.Pitch, 1/hugeParameter, hugeParameter),
+		within("Tilt", p.Tilt, -mostTilt, mostTilt),
 		within("n", float64(n), 1, maxRows),
 		within("d", float64(d), 1, maxColumns),
 	)
@@ -93,12 +98,17 @@ func (p Params) newPlan(d int) plan {
 	epsilon := math.Nextafter(p.Epsilon-math.Ldexp(float64(d), -int(shift)), 0)
 	const up = 1 + 0x1p-48
 	return plan{
-		ridge: 1.5 * math.Sqrt(3) * p.Clip * p.Clip / (epsilon * p.Smoothing) * up,
-		noise: 2 * p.Clip / epsilon * up,
+		ridge: 1.5 * math.Sqrt(3) * p.Clip * p.Clip / (epsilon * p.Smoothing) * p.steepest() * up,
+		noise: 2 * p.Clip / epsilon * p.steepest() * up,
 		gap:   p.Pitch * 7 / 16,
 		shift: shift,
 	}
 }
+
+// steepest bounds the derivative of H: 2 max(tau, 1 - tau).
+func (p Params) steepest() float64 { return steepest(p.Tilt) }
+
+func steepest(tilt float64) float64 { return 1 + math.Abs(tilt) }
 
 // Scales returns the ridge and the scale of the noise vector for d coefficients,
 // public both.

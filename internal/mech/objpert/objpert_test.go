@@ -6,13 +6,14 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"dpsidecar/internal/mech/mechtest"
 )
 
 func TestValidateNamesWhatIsWrong(t *testing.T) {
-	good := Params{1, 2, .3, 0x1p-26, true}
+	good := Params{1, 2, .3, 0x1p-26, true, 0}
 	if err := good.Validate(1, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -26,6 +27,8 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		func(p *Params, n, d *int) { p.Smoothing = math.NaN() },
 		func(p *Params, n, d *int) { p.Pitch = .3 },
 		func(p *Params, n, d *int) { p.Pitch = 0 },
+		func(p *Params, n, d *int) { p.Tilt = 1 },
+		func(p *Params, n, d *int) { p.Tilt = math.NaN() },
 		func(p *Params, n, d *int) { *n = 0 },
 		func(p *Params, n, d *int) { *d = 0 },
 		func(p *Params, n, d *int) { *d = maxColumns + 1 },
@@ -43,30 +46,34 @@ func (pl plan) minimiserShare(epsilon float64, d int) float64 {
 	return epsilon - math.Ldexp(float64(d), -int(pl.shift))
 }
 
-// excess is the largest loss of the proof's Lemma 1 less what was promised: at
+// excess is the largest loss of the proof's Lemma 2 less what was promised: at
 // most 0 for a valid plan. Residuals are smoothing tan(phi).
 func (pl plan) excess(p Params, d int) float64 {
 	beta, kappa := 1/pl.noise, p.Clip*p.Clip/p.Smoothing/pl.ridge
 	worst := 0.0
-	for phi := 0.0; phi <= math.Pi/2; phi += 1e-4 {
-		loss := beta*p.Clip*math.Sin(phi) + math.Log1p(kappa*math.Pow(math.Cos(phi), 3))
+	for phi := -math.Pi / 2; phi <= math.Pi/2; phi += 1e-4 {
+		loss := beta*p.Clip*math.Abs(math.Sin(phi)+p.Tilt) + math.Log1p(kappa*math.Pow(math.Cos(phi), 3))
 		worst = math.Max(worst, loss)
 	}
-	return beta*p.Clip + worst - pl.minimiserShare(p.Epsilon, d)
+	return beta*p.Clip*(1+math.Abs(p.Tilt)) + worst - pl.minimiserShare(p.Epsilon, d)
 }
 
 func TestPlanSatisfiesThePrivacyInequality(t *testing.T) {
 	for _, eps := range []float64{1e-9, 1e-3, .1, 1, 5, 20, 1000} {
-		for _, d := range []int{1, 4, 100} {
-			p := Params{eps, 1.7, .3, 0x1p-26, true}
+		for k, d := range []int{1, 4, 100, 1, 4} {
+			p := Params{eps, 1.7, .3, 0x1p-26, true, []float64{0, 0, 0, .9, -.4}[k]}
 			pl := p.newPlan(d)
 			if pl.excess(p, d) > 0 || pl.minimiserShare(eps, d) < eps*(1-1.0/gapShare) {
 				t.Errorf("eps = %v, d = %d: plan %+v breaks the inequality by %g", eps, d, pl, pl.excess(p, d))
 			}
 			for name, mutant := range map[string]plan{
-				"half the noise": {pl.ridge, pl.noise / 2, pl.gap, pl.shift},
-				"half the ridge": {pl.ridge / 2, pl.noise, pl.gap, pl.shift},
+				"half the noise":               {pl.ridge, pl.noise / 2, pl.gap, pl.shift},
+				"half the ridge":               {pl.ridge / 2, pl.noise, pl.gap, pl.shift},
+				"the median's noise and ridge": {pl.ridge / p.steepest() * (1 - 0x1p-30), pl.noise / p.steepest() * (1 - 0x1p-30), pl.gap, pl.shift},
 			} {
+				if strings.HasPrefix(name, "the median") && p.Tilt == 0 {
+					continue
+				}
 				if eps <= 5 && mutant.excess(p, d) <= 0 { // beyond, the closed form of the ridge is not tight
 					t.Errorf("eps = %v: %s passes", eps, name)
 				}
@@ -78,7 +85,7 @@ func TestPlanSatisfiesThePrivacyInequality(t *testing.T) {
 // logDensity is that of the exact minimiser for one coefficient: b = -F'(w), so
 // log F”(w) - |F'(w)| / noise up to a constant of the plan.
 func logDensity(p Params, pl plan, x, y []float64, w float64) float64 {
-	o := objective{records: newRecords([][]float64{slices.Clone(x)}, slices.Clone(y), p.Clip, false), plan: pl, smoothing: p.Smoothing, bNear: []float64{0}}
+	o := objective{records: newRecords([][]float64{slices.Clone(x)}, slices.Clone(y), p.Clip, false), plan: pl, smoothing: p.Smoothing, tilt: p.Tilt, bNear: []float64{0}}
 	at := o.at([]float64{w}, newton)
 	return math.Log(at.h.At(0, 0)) - math.Abs(at.g[0])/pl.noise
 }
@@ -115,12 +122,17 @@ func worstLoss(p Params, pl plan) float64 {
 }
 
 func TestAuditOnNeighbouringTables(t *testing.T) {
-	for _, eps := range []float64{.1, 1, 5} {
-		p := Params{eps, 1.5, .3, 0x1p-26, false}
+	for k, eps := range []float64{.1, 1, 5, .1, 1, 5} {
+		p := Params{eps, 1.5, .3, 0x1p-26, false, []float64{0, 0, 0, .8, -.8, .5}[k]}
 		pl := p.newPlan(1)
 		loss := worstLoss(p, pl)
-		if loss > pl.minimiserShare(eps, 1) || loss < .95*eps {
-			t.Errorf("eps = %v: the worst loss found is %v", eps, loss)
+		if least := map[bool]float64{true: .95, false: .75}[p.Tilt == 0]; loss > pl.minimiserShare(eps, 1) || loss < least*eps {
+			t.Errorf("eps = %v, tilt %v: the worst loss found is %v", eps, p.Tilt, loss)
+		}
+		if p.Tilt != 0 {
+			if l := worstLoss(p, Params{eps, 1.5, .3, 0x1p-26, false, 0}.newPlan(1)); l <= eps {
+				t.Errorf("eps = %v, tilt %v: the plan of the median passes the audit with %v", eps, p.Tilt, l)
+			}
 		}
 		if l := worstLoss(p, plan{pl.ridge, pl.noise / 2, pl.gap, pl.shift}); l <= eps {
 			t.Errorf("eps = %v: half the noise passes the audit with %v", eps, l)
@@ -134,7 +146,7 @@ func TestAuditOnNeighbouringTables(t *testing.T) {
 // Two computed minimisers within gap of a common point are at most one step
 // apart on the grid, in every coordinate: what the noise on the grid pays for.
 func TestGapIsOneStepOnTheGrid(t *testing.T) {
-	p := Params{1, 1.5, .3, 0x1p-10, false}
+	p := Params{1, 1.5, .3, 0x1p-10, false, 0}
 	pl := p.newPlan(3)
 	rng := rand.New(rand.NewPCG(6, 6))
 	for range 100_000 {
@@ -153,10 +165,15 @@ func TestGapIsOneStepOnTheGrid(t *testing.T) {
 // What Draw releases has the audited density. With one coefficient F' increases
 // and w = F'^-1(-b), so P(W <= w) is the Laplace distribution function at F'(w).
 func TestDrawHasTheAuditedLaw(t *testing.T) {
+	for _, tilt := range []float64{0, .7} {
+		testAuditedLaw(t, Params{1, 1.5, .3, 0x1p-26, false, tilt})
+	}
+}
+
+func testAuditedLaw(t *testing.T, p Params) {
 	x, y := []float64{1, -.5, 3, math.NaN(), 1}, []float64{2, 1, 5, 1, -1e300}
-	p := Params{1, 1.5, .3, 0x1p-26, false}
 	pl := p.newPlan(1)
-	o := objective{records: newRecords([][]float64{slices.Clone(x)}, slices.Clone(y), p.Clip, false), plan: pl, smoothing: p.Smoothing, bNear: []float64{0}}
+	o := objective{records: newRecords([][]float64{slices.Clone(x)}, slices.Clone(y), p.Clip, false), plan: pl, smoothing: p.Smoothing, tilt: p.Tilt, bNear: []float64{0}}
 	src := mechtest.Source(t, 7)
 	draws := make([]float64, 20_000)
 	for i := range draws {
@@ -203,7 +220,7 @@ func TestDrawWorksOnDegenerateTables(t *testing.T) {
 			for j := range x {
 				x[j] = slices.Clone(table.x[j])
 			}
-			w, err := Draw(background, Params{eps, 1, .3, 0x1p-26, true}, x, slices.Clone(table.y), src)
+			w, err := Draw(background, Params{eps, 1, .3, 0x1p-26, true, 0}, x, slices.Clone(table.y), src)
 			if err != nil || len(w) != len(x)+1 || !finite(w) {
 				t.Errorf("%s at eps = %v: %v, %v", name, eps, w, err)
 			}
@@ -267,7 +284,7 @@ func TestDrawIsAccurate(t *testing.T) {
 		for seed := range c.tables {
 			x, y := lognormal(uint64(seed), c.n, c.d)
 			least := leastRisk(x, y)
-			w, err := Draw(background, Params{1, .75 * math.Sqrt(float64(c.d)), c.smoothing, 0x1p-26, true}, x, y, src)
+			w, err := Draw(background, Params{1, .75 * math.Sqrt(float64(c.d)), c.smoothing, 0x1p-26, true, 0}, x, y, src)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -286,7 +303,7 @@ func BenchmarkDraw(b *testing.B) {
 		b.StopTimer()
 		x, y := lognormal(1, 100_000, 10)
 		b.StartTimer()
-		if _, err := Draw(background, Params{1, .75 * math.Sqrt(10), .15, 0x1p-26, true}, x, y, src); err != nil {
+		if _, err := Draw(background, Params{1, .75 * math.Sqrt(10), .15, 0x1p-26, true, 0}, x, y, src); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -299,11 +316,11 @@ func BenchmarkDraw(b *testing.B) {
 func TestBandHoldsWhatThereWouldBeWithoutNoise(t *testing.T) {
 	const draws, outside = 4000, .05
 	nan := math.NaN()
-	p := Params{1, 1.5, .3, 0x1p-26, false}
+	p := Params{1, 1.5, .3, 0x1p-26, false, 0}
 	src := mechtest.Source(t, 8)
 	missed := func(x [][]float64, y []float64, radius float64) (misses float64) {
 		clone := func() [][]float64 { return [][]float64{slices.Clone(x[0]), slices.Clone(x[1])} }
-		quiet := objective{records: newRecords(clone(), slices.Clone(y), p.Clip, false), plan: p.newPlan(2), smoothing: p.Smoothing, bNear: []float64{0, 0}}
+		quiet := objective{records: newRecords(clone(), slices.Clone(y), p.Clip, false), plan: p.newPlan(2), smoothing: p.Smoothing, tilt: p.Tilt, bNear: []float64{0, 0}}
 		w0 := []float64{0, 0}
 		for range 100 {
 			w0 = quiet.at(w0, majorise).next()

@@ -10,12 +10,13 @@ import (
 )
 
 // objective is J(w) = sum_i H(y_i - <x_i, w>) + ridge/2 ||w||^2 + <b, w>, a
-// function of real numbers: x, y, smoothing and ridge are float64 and stand
+// function of real numbers: x, y, smoothing, tilt and ridge are float64 and stand
 // for themselves, and b is the real vector that was drawn.
 type objective struct {
 	records
 	plan
 	smoothing float64
+	tilt      float64
 
 	b      []*big.Float // b to within bError
 	bError float64
@@ -24,7 +25,7 @@ type objective struct {
 }
 
 func newObjective(t records, p Params, plan plan, noise radialNoise) *objective {
-	o := &objective{records: t, plan: plan, smoothing: p.Smoothing, bError: plan.gap * plan.ridge / 8}
+	o := &objective{records: t, plan: plan, smoothing: p.Smoothing, tilt: p.Tilt, bError: plan.gap * plan.ridge / 8}
 	o.b = noise.value(o.bError)
 	o.bNear = toFloats(o.b)
 	o.bNorm = norm(o.bNear)
@@ -142,7 +143,7 @@ func (o *objective) fineGradient(w []float64) []float64 {
 		}
 		for i := range r {
 			v := r[i] + e[i]
-			r[i] = v / math.Sqrt(v*v+o.smoothing*o.smoothing)
+			r[i] = v/math.Sqrt(v*v+o.smoothing*o.smoothing) + o.tilt
 		}
 		for j, column := range o.x {
 			high[j], low[j] = addProducts(high[j], low[j], column[first:first+size], r)
@@ -179,7 +180,7 @@ func (o *objective) rows(w []float64, first int, kind curvature, pull, curve []f
 		if kind == newton {
 			curve[i] *= square / (q * q)
 		}
-		pull[i] = r[i] / q
+		pull[i] = r[i]/q + o.tilt
 	}
 }
 

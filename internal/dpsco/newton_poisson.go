@@ -1,0 +1,109 @@
+package dpsco
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+)
+
+// poissonCurve is that of counts, whose mean is the exponential of the prediction: the loss
+// is mean - y log(mean). Targets above cut count as that, which bounds the score by a
+// number that depends on the features alone. The sizes of targets, which the first pass
+// counts, say where the cut belongs.
+type poissonCurve struct {
+	unit float64 // of the sizes that are counted
+	cut  float64
+	seen *magnitudes // sizes of targets; nil before the first pass
+}
+
+// cuts, in units of the target's scale: of the first pass, and where sizes are not seen.
+const firstCount = 4
+
+// farthestMean is the logarithm of the largest and of the smallest mean.
+const farthestMean = 40
+
+// firstTargets are the targets of the first pass: rates, for rows that count as the root of
+// their exposure. A row's product of both is its count times the row.
+func (poissonCurve) first(r *newtonRows) {
+	v := r.weight[:r.n]
+	for i, y := range r.y {
+		root := math.Exp((y - r.e[i]) / 2) // of the exposure, for the prediction is the offset
+		v[i], r.e[i] = root, y/root
+		r.length[i] *= root
+		if !(r.length[i]*r.length[i] <= math.MaxFloat64 && math.Abs(r.e[i]) <= math.MaxFloat64) {
+			r.length[i], r.e[i] = math.NaN(), math.NaN()
+		}
+	}
+	for _, z := range r.z {
+		for i := range v {
+			z[i] *= v[i]
+		}
+	}
+}
+
+// target is a row's target; NaN where the row says nothing.
+func (r *newtonRows) target(i int) float64 {
+	if math.IsNaN(r.length[i]) {
+		return math.NaN()
+	}
+	return r.y[i]
+}
+
+// knowing chooses the cut: noise of a coordinate of the score is 2 noise cut, and what is cut off is a
+// bias. It weighs more than noise, for no interval tells it.
+func (c poissonCurve) knowing(sizes *magnitudes, noise float64) poissonCurve {
+	if !sizes.seen {
+		return c
+	}
+	c.seen = sizes
+	c.cut = sizes.cheapestCut(func(cut float64) float64 {
+		return square(2*noise*cut) + square(cutWeight*sizes.excess(cut))
+	})
+	return c
+}
+
+const cutWeight = 3
+
+// score takes, for all passes but the last, the mean of the curvatures at the prediction
+// and where the mean were the target: as far as targets are right, steps of means that
+// are far off neither overshoot nor stop short.
+func (c poissonCurve) score(r *newtonRows) {
+	for i, e := range r.e[:r.n] {
+		y := min(r.y[i], c.cut)
+		mean := math.Exp(clampTo(r.y[i]-e, farthestMean))
+		r.score[i], r.tail[i], r.most[i] = y-mean, y-mean, max(mean, c.cut-mean)
+		r.model[i], r.robust[i] = mean, (mean+y)/2
+	}
+}
+
+func (c poissonCurve) counted() *poissonCurve    { return &c }
+func (c poissonCurve) firstCut() float64         { return firstCount * c.unit }
+func (c poissonCurve) size() float64             { return c.cut }
+func (poissonCurve) unseen(_, _ float64) float64 { return 1 }
+func (poissonCurve) tailShare() float64          { return 0.6 }
+func (poissonCurve) reach() float64              { return 1 }
+func (poissonCurve) longest() float64            { return 1 }
+func (poissonCurve) least() float64              { return 1e-6 }
+func (poissonCurve) most() float64               { return math.Exp(farthestMean) }
+
+// begin turns slopes of a linear rate into those of its logarithm: for normal rows they differ
+// by the rate. Without an intercept the mean is taken for one unit.
+func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
+	if !s.intercept {
+		return make([]float64, len(s.gradient.RawVector().Data)), c.unit
+	}
+	rate := max(s.gradient.AtVec(0)/s.moments.At(0, 0), 3*s.deviation, 3*c.unit/s.rows)
+	w = s.linearSlopes()
+	steepest := 1e-9
+	for _, v := range s.slopes(w) {
+		steepest = max(steepest, math.Abs(v))
+	}
+	factor := math.Log1p(steepest/rate) / steepest
+	spread := floats.Norm(s.slopes(solveTriangular(s.q, w)), 2)
+	if spread > 0 {
+		factor = min(factor, farthestStart/spread)
+	}
+	floats.Scale(factor, w)
+	w[0] += math.Log(rate) - square(factor*spread)/2
+	return w, rate
+}

@@ -1,0 +1,225 @@
+package dpsco
+
+import (
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/mech/mechtest"
+	"dpsidecar/internal/privacy"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// countLaw has the features of drawLaw, exposures that differ, and counts whose mean a unit of exposure is a
+// Poisson model's: near 1, or where they are "rare" near 1 in 20, or where they are "many" near 30. Those that
+// "vary" have three times the variance of a Poisson count.
+func countLaw(kind string, n, d int, seed uint64) Data {
+	constant, features := -0.5, kind
+	switch kind {
+	case "rare":
+		constant, features = -3, "gauss"
+	case "many":
+		constant, features = 3.4, "gauss"
+	case "vary":
+		features = "gauss"
+	}
+	x := drawLaw(features, n, d, seed)
+	src := rand.NewPCG(seed, 96)
+	r := rand.New(src)
+	x.Offset = make([]float64, n)
+	for i := range x.Y {
+		x.Offset[i] = math.Log(1 - 0.95*r.Float64())
+		mean := constant + x.Offset[i]
+		for j, column := range x.X {
+			mean += countSlope(kind, j, d) * column[i]
+		}
+		mean = math.Exp(min(mean, 8))
+		if kind == "vary" { // of a Gamma of mean 1 and variance 2 / mean
+			shape := mean / 2
+			mean *= distuv.Gamma{Alpha: shape, Beta: shape, Src: src}.Rand()
+		}
+		x.Y[i] = distuv.Poisson{Lambda: max(mean, 1e-300), Src: src}.Rand()
+	}
+	return x
+}
+
+func countSlope(kind string, j, d int) float64 {
+	slope := 0.7 / math.Sqrt(float64(d-1))
+	switch {
+	case kind == "flags" && j == d-2:
+		return 1
+	case j%2 == 1:
+		return -slope
+	}
+	return slope
+}
+
+// asCounts gives neighbours offsets, of all kinds in the rows that differ and in others, and
+// targets most of which are counts.
+func asCounts(r *rand.Rand, a, b *Data) {
+	a.Offset, b.Offset = make([]float64, a.N), make([]float64, a.N)
+	equal := func(v, w float64) bool { return v == w || v != v && w != w }
+	for i := range a.N {
+		same := equal(a.Y[i], b.Y[i])
+		for j := range a.X {
+			same = same && equal(a.X[j][i], b.X[j][i])
+		}
+		a.Offset[i] = r.NormFloat64()
+		if b.Offset[i] = a.Offset[i]; !same {
+			a.Offset[i], b.Offset[i] = hostile(r), hostile(r)
+		} else if r.IntN(2) == 0 {
+			a.Y[i] = math.Floor(math.Abs(a.Y[i]))
+			b.Y[i] = a.Y[i]
+		}
+	}
+}
+
+// meanDeviance is that of a Poisson model with a linear logarithm.
+func meanDeviance(x Data, w []float64) (mean float64) {
+	z := make([]float64, x.N)
+	predict(z, x, w)
+	for i, y := range x.Y {
+		mean += 2 * (math.Exp(z[i]) - y) / float64(x.N)
+		if y > 0 {
+			mean += 2 * y * (math.Log(y) - z[i]) / float64(x.N)
+		}
+	}
+	return mean
+}
+
+// excessDeviance is the median of draws over that of the best fit, in percent.
+func excessDeviance(t *testing.T, x Data, eps float64, draws int) float64 {
+	w, _ := best(loss.Poisson{}, x)
+	least := meanDeviance(x, w)
+	var all []float64
+	for seed := range draws {
+		all = append(all, 100*(meanDeviance(x, resultOf(t, Regression{Loss: loss.Poisson{}}, cloned(x), eps, uint64(seed)).Coefficients)/least-1))
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// Median excess deviance on laws with exposures that differ by a factor of twenty, at
+// eps 1: it goes to zero as rows grow. The bounds are about twice what is reached.
+func TestPoissonFitsAreAccurateOnLaws(t *testing.T) {
+	for kind, percent := range map[string]float64{"gauss": .09, "skew": .12, "rare": .7, "vary": .25, "many": 4} {
+		few, many := excessDeviance(t, countLaw(kind, 20_000, 4, 1), 1, 7), excessDeviance(t, countLaw(kind, 200_000, 4, 1), 1, 3)
+		t.Logf("%s: %.4f%% with 20,000 rows, %.5f%% with 200,000", kind, few, many)
+		if few > percent || many > percent/10 {
+			t.Errorf("%s: expected at most %g%%, and a tenth", kind, percent)
+		}
+	}
+}
+
+// fremtpl is claims of policies, by the year.
+func fremtpl(t testing.TB) Data {
+	folder := os.Getenv("DPSIDECAR_DATA")
+	if folder == "" {
+		t.Skip("DPSIDECAR_DATA names no folder with the data sets")
+	}
+	task := medianTask{"claims", "fremtpl2_policies", []string{"claim_nb", "veh_power", "veh_age", "driv_age", "bonus_malus", "density", "gas_diesel"}, []float64{1, 6, 10, 50, 60, 1000, 1}, false}
+	x := task.load(t, folder)
+	for _, v := range readCSV(t, filepath.Join(folder, task.file+".csv.gz"))["exposure"] {
+		x.Offset = append(x.Offset, math.Log(v))
+	}
+	return x
+}
+
+// The best model explains 3.0 % of the deviance of claims. The bounds are about twice what
+// is reached. DPSIDECAR_EXPERIMENTS=full draws more often.
+func TestPoissonFitsOfClaims(t *testing.T) {
+	x := fremtpl(t)
+	draws := 3
+	if full {
+		draws = 20
+	}
+	for eps, percent := range map[float64]float64{.1: .2, .3: .08, 1: .03} {
+		e := excessDeviance(t, x, eps, draws)
+		t.Logf("| %g | %.4f |", eps, e)
+		if e > percent {
+			t.Errorf("eps %g: expected at most %g%%", eps, percent)
+		}
+	}
+}
+
+// Intervals cover the coefficients of the law. Of 200 intervals at a true coverage of
+// 93 %, were they independent, 160 or fewer cover with probability 1e-9; seeds are fixed
+// besides. A quarter of their width would be found.
+func TestPoissonIntervalsCoverTheCoefficientsOfTheLaw(t *testing.T) {
+	for kind, constant := range map[string]float64{"gauss": -.5, "rare": -3, "vary": -.5} {
+		tried, covered, quarter := 0, 0, 0
+		for seed := range uint64(20) {
+			r := resultOf(t, Regression{Loss: loss.Poisson{}}, countLaw(kind, 150_000, 3, 300+seed), 1, seed)
+			for j := range r.StdErr {
+				truth := constant
+				if j > 0 {
+					truth = countSlope(kind, j-1, 3)
+				}
+				tried++
+				middle, half := (r.Low[j]+r.High[j])/2, (r.High[j]-r.Low[j])/2
+				if math.Abs(truth-middle) <= half {
+					covered++
+				}
+				if math.Abs(truth-middle) <= half/4 {
+					quarter++
+				}
+			}
+		}
+		t.Logf("%s: %d of %d", kind, covered, tried)
+		if tried < 30 || float64(covered) < .8*float64(tried) || float64(quarter) >= .8*float64(tried) {
+			t.Errorf("%s: %d of %d are covered, %d by a quarter of the width", kind, covered, tried, quarter)
+		}
+	}
+}
+
+// Units of target, features and exposure change coefficients as they must, with an intercept
+// and without; rows whose exposure is no positive number, and negative counts, say nothing.
+func TestUnitsOfCounts(t *testing.T) {
+	for _, intercept := range []bool{true, false} {
+		x := countLaw("gauss", 50_000, 3, 5)
+		if !intercept {
+			x.X, x.Intercept = append([][]float64{slices.Repeat([]float64{1}, x.N)}, x.X...), false
+		}
+		want, _ := best(loss.Poisson{}, x)
+		for _, c := range []Scaled{
+			{X: []float64{1, 1, 1}, Y: 1, Exposure: 1}, {X: []float64{1, 2, 3}, Y: 2, Exposure: .5},
+		} {
+			raw := cloned(x)
+			for i := range raw.Offset {
+				raw.Offset[i] = math.Exp(raw.Offset[i])
+				switch {
+				case i%10 == 0: // rows that say nothing
+					raw.Offset = append(raw.Offset, []float64{0, -1, math.NaN(), math.Inf(1)}[i/10%4])
+					raw.Y = append(raw.Y, 5)
+				case i%10 == 1:
+					raw.Offset = append(raw.Offset, 1)
+					raw.Y = append(raw.Y, []float64{-1, math.NaN(), math.Inf(1)}[i/10%3])
+				}
+			}
+			raw.N = len(raw.Y)
+			for j := range raw.X {
+				raw.X[j] = append(raw.X[j], slices.Repeat([]float64{1}, raw.N-x.N)...)
+			}
+			c.Algorithm, c.Counts, c.X = Regression{Loss: loss.Poisson{}}, true, c.X[:raw.Columns()]
+			p, err := c.Plan(raw.Shape, privacy.Budget{Epsilon: 1000, Delta: 1e-6}, privacy.Concentrated{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := p.Run(t.Context(), raw, mechtest.Source(t, 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for j, v := range r.Coefficients {
+				if math.Abs(v-want[j]) > .02 || r.Low != nil && !(r.Low[j] < v && v < r.High[j]) {
+					t.Errorf("intercept %v, scales %v, %v, %v: %v (%v to %v), want %v", intercept, c.X, c.Y, c.Exposure, r.Coefficients, r.Low, r.High, want)
+					break
+				}
+			}
+		}
+	}
+}

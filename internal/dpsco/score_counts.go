@@ -1,0 +1,116 @@
+package dpsco
+
+import (
+	"math"
+
+	"dpsidecar/internal/mech"
+)
+
+// How well a model of counts predicts is told by deviances: twice by how much the
+// log-likelihood of a row is below what it could be. What a model explains is told beside one
+// that gives every row the same rate, a private one.
+
+// unitDeviance is that of a count with a given mean, both of them not negative.
+func unitDeviance(y, mean float64) float64 {
+	d := 2 * (mean - y)
+	if y > 0 {
+		d += 2 * y * math.Log(y/mean)
+	}
+	return max(0, d) // rounding aside
+}
+
+// newCountedRows writes the deviance of every row, and its exposure, 1 where there are
+// none. A row without a count or a positive exposure, or whose deviance overflows, says
+// nothing. Of a record of several rows the first, drawn at random, stands for all.
+func (g *scoring) newCountedRows(x Data) scoredRows {
+	x = x.one()
+	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 2}, X: columns(2, x.N), Y: x.Y}}
+	exposures := x.Offset
+	if exposures == nil {
+		exposures = repeat(1, x.N)
+	}
+	x.Offset = nil
+	usable := func(v float64) bool { return v >= 0 && v <= math.MaxFloat64 }
+	x.each(func() func(int, Data) {
+		return func(first int, b Data) {
+			deviance, exposure := rows.X[0][first:first+b.N], rows.X[1][first:first+b.N]
+			predict(deviance, b, g.Coefficients)
+			copy(exposure, exposures[first:])
+			for i, y := range b.Y {
+				deviance[i] = unitDeviance(y, exposure[i]*math.Exp(deviance[i]))
+				if !(usable(deviance[i]) && usable(y) && usable(exposure[i]) && exposure[i] > 0) {
+					deviance[i], exposure[i], b.Y[i] = math.NaN(), math.NaN(), math.NaN()
+				}
+			}
+		}
+	})
+	return rows
+}
+
+// mostExposures is by how much a row's exposure may exceed the typical one until the row
+// weighs less in the rate.
+const mostExposures = 4
+
+// compareWithRate releases the rate of counts and the sizes of deviances with it, and
+// leaves these deviances in the place of exposures.
+func (m *measured) compareWithRate(rows scoredRows, src *mech.Source) {
+	m.centre = m.rate(rows, m.targets.edge(), src)
+	rows.each(func() func(int, Data) {
+		return func(_ int, b Data) {
+			for i, y := range b.Y {
+				if b.X[1][i] = unitDeviance(y, b.X[1][i]*m.centre); !(b.X[1][i] <= math.MaxFloat64) {
+					b.X[0][i], b.X[1][i], b.Y[i] = math.NaN(), math.NaN(), math.NaN()
+				}
+			}
+		}
+	})
+	alone := scoredRows{Data{Shape: Shape{N: rows.N, D: 1}, X: rows.X[1:], Y: rows.Y}}
+	m.deviations = m.histogram(deviations, alone, m.Scale, src, func(e, _ float64) float64 { return e })
+}
+
+// rate releases mean count over mean exposure, of rows that weigh less where their exposure
+// is long; counts are cut.
+func (g *scoring) rate(rows scoredRows, cut float64, src *mech.Source) float64 {
+	sums := merging[*mech.Sum]{total: mech.NewSum(g.centreContract())}
+	longest := mostExposures * g.Exposure
+	rows.each(func() func(int, Data) {
+		s, v, exposures, ones := sums.fork(), make([]float64, blockRows), make([]float64, blockRows), repeat(1, blockRows)
+		return func(_ int, b Data) {
+			for i, y := range b.Y {
+				weight := min(1, longest/b.X[1][i])
+				if v[i], exposures[i] = clampTo(weight*y, cut)/cut, weight*b.X[1][i]/longest; math.IsNaN(y) {
+					v[i], exposures[i] = 0, 0
+				}
+			}
+			s.AddRows(mech.Rows{X: [][]float64{exposures[:b.N], v[:b.N]}}, ones[:b.N])
+		}
+	})
+	total := make([]float64, 2)
+	g.noises[centre].Release(total, sums.merged().Bounded(), src)
+	least := 1 / float64(g.shape.N) // what noise may leave of a mean
+	return max(total[1], least) * cut / (max(total[0], least) * longest)
+}
+
+// devianceExplained is 1 less the mean deviance over that with one rate for all. What cuts take
+// from the two moves the ratio in opposite directions.
+func (m *measured) devianceExplained() Metric {
+	const name = "deviance_explained"
+	switch {
+	case !m.sizes.seen:
+		return Metric{Name: name, WhyNull: whyNoSize}
+	case !m.deviations.seen:
+		return Metric{Name: name, WhyNull: whyNoSpread}
+	}
+	why := heavy(m.sizes, leastSizeIndex, whyHeavyTail)
+	if why == "" {
+		why = heavy(m.deviations, leastSizeIndex, whyHeavyY)
+	}
+	deviance := m.number(0, m.cut)
+	return m.metric(quotient{
+		name: name, above: minus(make([]float64, len(m.means.first)), 1, deviance), below: m.number(1, m.deviationCut), why: why, hidden: whyNoSpread,
+		off: func(q float64) float64 {
+			return max(m.sizes.powerTail(m.cut, 1, scoreHides), -q*m.deviations.powerTail(m.deviationCut, 1, scoreHides))
+		},
+		to: func(q float64) float64 { return min(1, 1+q) },
+	})
+}
