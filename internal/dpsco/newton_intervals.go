@@ -7,7 +7,6 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
-	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Intervals of a Newton are about the coefficients that make the weighted score zero in the
@@ -21,29 +20,32 @@ const (
 	mostLastStep = 0.5
 )
 
-// Long rows weigh less in the fit. Where the model does not hold, that moves it. There are no
-// intervals where the weights may move a coefficient, by what they take away, by more than
-// mostHidden of its standard errors, or mostUnseen where lengths have a tail heavier than
-// leastIndex. Where shells of the score show that the model does not hold, there are none from
-// mostShown on; below, intervals allow for shownBias of it. The model is said not to hold with
-// probability misfitLevel at most where it does. The figures did best on laws and three
-// tables (newton.md).
+// Long rows weigh less in the fit, which moves it where the model does not hold. Intervals
+// allow for two biases. One is what the outer shell of the score shows and, by shownNoise
+// deviations, what its noise hides there, times missPerShell times what weights take away beside
+// what is in the shell; shellItself is added to that ratio. The other is hiddenBias times all
+// that is taken away, for rows beyond the limit that are unlike all others: none of it
+// where the ratio is below lightTail, all of it from heavyTail on.
+// There are no intervals where both together are above mostBias standard errors, nor where all
+// that is taken away might move a coefficient by mostHidden of them, the ratio is above
+// leastInShell and the lengths' tail has an index below leastIndex. The figures did best on laws
+// and three tables (newton.md).
 const (
-	mostHidden  = 12
-	mostUnseen  = 6
-	leastIndex  = 3.2
-	mostShown   = 2
-	shownBias   = 0.7
-	misfitLevel = 0.02
+	missPerShell = 2.5
+	shellItself  = 0.3
+	shownNoise   = 0.7
+	hiddenBias   = 0.3
+	lightTail    = 0.3
+	heavyTail    = 0.7
+	mostBias     = 10
+	mostHidden   = 10
+	leastInShell = 0.7
+	leastIndex   = 2.75
 )
 
-// mostHiddenOfCounts and leastIndexOfCounts are those of counts, whose lengths have the tail
-// of the exponential of a prediction, also where the model holds: there shells tell whether it
-// does, unless noise hides most of the tail.
-const (
-	mostHiddenOfCounts = 50
-	leastIndexOfCounts = 2.3
-)
+// leastIndexOfCounts is that of counts, whose lengths have the tail of the exponential of a
+// prediction, also where the model holds.
+const leastIndexOfCounts = 2.3
 
 // scoresHide is what a histogram is taken to hide there.
 var scoresHide = cautious{deviations: 1, steepest: 8}
@@ -62,14 +64,11 @@ func (f *newtonFit) errors(r *Result) {
 		r.withhold(why)
 		return
 	}
-	if bias > 0 {
-		r.Bias = mat.NewSymDense(f.shape.D, nil)
-		r.Bias.SymOuterK(square(bias), c)
-	}
+	r.Bias = bias
 	for j := range f.shape.D {
-		variance, a := r.Covariance.At(j, j), c.RawRowView(j)
-		deviation, df := math.Sqrt(variance), f.degrees(variance, a)
-		half := halfWidth(deviation, df, bias*floats.Norm(a, 2))
+		variance := r.Covariance.At(j, j)
+		deviation, df := math.Sqrt(variance), f.degrees(variance, c.RawRowView(j))
+		half := halfWidth(deviation, df, math.Sqrt(bias.At(j, j)))
 		r.StdErr, r.DF = append(r.StdErr, deviation), append(r.DF, df)
 		r.Low, r.High = append(r.Low, f.centre[j]-half), append(r.High, f.centre[j]+half)
 	}
@@ -78,33 +77,31 @@ func (f *newtonFit) errors(r *Result) {
 	}
 }
 
-// weighing is what intervals allow for the weights of rows, as a length of the mean score,
-// or why they may have moved the fit too far.
-func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense) (bias float64, why string) {
-	cut, most := f.cut(), 0.0
+// weighing is the square of what intervals allow for the weights of rows, or why these
+// may have moved the fit too far.
+func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense) (bias *mat.SymDense, why string) {
+	cut, missing := f.cut()
+	shown, hidden := f.shownBias(c, missing), mat.NewSymDense(f.shape.D, nil)
+	hidden.SymOuterK(square(hiddenBias*clampBetween((missing-lightTail)/(heavyTail-lightTail), 0, 1)*cut), c)
 	for j := range f.shape.D {
-		most = max(most, cut*floats.Norm(c.RawRowView(j), 2)/math.Sqrt(covariance.At(j, j)))
+		deviation := math.Sqrt(covariance.At(j, j))
+		switch {
+		case cut*floats.Norm(c.RawRowView(j), 2) > mostHidden*deviation && missing > leastInShell && f.heavy():
+			return nil, "a few long rows may carry the coefficients"
+		case math.Sqrt(shown.At(j, j))+math.Sqrt(hidden.At(j, j)) > mostBias*deviation:
+			return nil, "long rows count less in the fit, and may have moved it too far for an interval; ask for more eps, or give scales that fit"
+		}
 	}
-	seen := f.misfit(c) > distuv.UnitNormal.Quantile(1-misfitLevel/2/float64((scoreShells-1)*f.shape.D))
-	switch {
-	case seen && most > mostShown:
-		return 0, "long rows do not follow the model, and count less in the fit"
-	case f.hides(most):
-		return 0, "a few long rows may carry the coefficients"
-	case seen:
-		return shownBias * cut, ""
-	}
-	return 0, ""
+	shown.AddSym(shown, hidden)
+	return shown, ""
 }
 
-// hides reports whether too much lies beyond the limits, most in standard errors, for shells
-// to tell whether the model holds.
-func (f *newtonFit) hides(most float64) bool {
-	hidden := most > mostHidden || most > mostUnseen && f.tailIndex() < leastIndex
+// heavy reports whether lengths have a tail so heavy that what it hides cannot be bounded.
+func (f *newtonFit) heavy() bool {
 	if f.Curve.counted() != nil {
-		return hidden && (most > mostHiddenOfCounts || f.tailIndex() <= leastIndexOfCounts)
+		return f.tailIndex() < leastIndexOfCounts
 	}
-	return hidden
+	return f.tailIndex() < leastIndex
 }
 
 // tailIndex is the exponent of the tail of lengths: the mean of what scores and curvatures

@@ -3,7 +3,6 @@ package dpsco
 import (
 	"math"
 
-	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -14,9 +13,8 @@ import (
 // the widths, which is 1; the noise of a shell has w of the variance that the score's has,
 // and shells have independent noises, which add up to that of a score released whole.
 
-// scoreShells are those of the last score: up to an eighth of the limit, to a quarter, to a
-// half, and the rest.
-const scoreShells = 4
+// scoreShells are those of the last score: up to half of the limit, and the rest.
+const scoreShells = 2
 
 // shells is how many shells the score of step t has.
 func (r *newtonReleases) shells(t int) int {
@@ -40,38 +38,39 @@ func shellWidth(k, shells int) float64 { return shellEdge(k, shells) - shellEdge
 // the root of the width. Weights keep scores within the outermost edge.
 func (r *newtonRows) inShell(v []float64, k, shells int, limit float64) {
 	unit := limit * math.Sqrt(shellWidth(k, shells))
+	lower, upper := limit*shellEdge(k-1, shells), limit*shellEdge(k, shells)
+	if k == shells-1 {
+		upper = math.Inf(1)
+	}
+	length, most, weight, score := r.length[:len(v)], r.most[:len(v)], r.weight[:len(v)], r.score[:len(v)]
 	for i := range v {
-		reach := limit / (r.length[i] * r.most[i])
-		from, to := 0.0, r.weight[i]
-		if k > 0 {
-			from = min(to, shellEdge(k-1, shells)*reach)
+		size, inner := length[i]*most[i], 0.0
+		if lower > 0 {
+			inner = min(weight[i], lower/size)
 		}
-		if k < shells-1 {
-			to = min(to, shellEdge(k, shells)*reach)
-		}
-		v[i] = (to - from) * r.score[i] / unit
+		v[i] = (min(weight[i], upper/size) - inner) * score[i] / unit
 	}
 }
 
-// misfit is how far shells of the last score are from what the whole score and the lengths
-// of rows lead to expect, for the coefficient and the shell where that is farthest, in
-// standard deviations. Where the model holds, the score is zero at every length of rows, up
-// to the step that is left, which moves each shell by its part of the curvature. The
-// innermost shell follows from the others.
-func (f *newtonFit) misfit(c *mat.Dense) (most float64) {
-	sampling := sandwich(c, positivePart(f.meat))
-	total := times(c, f.g.RawVector().Data)
-	for k := 1; k < len(f.parts); k++ {
-		part, width := times(c, f.parts[k].RawVector().Data), shellWidth(k, len(f.parts))
-		curvature, spread := f.shellShares(k)
-		for j := range part {
-			a := c.RawRowView(j)
-			noise := (width - 2*curvature*width + square(curvature)) * square(f.gDeviation) * floats.Dot(a, a)
-			off := part[j] - curvature*total[j]
-			most = max(most, math.Abs(off)/math.Sqrt(noise+spread*sampling.At(j, j)/f.n))
-		}
+// shownBias is the square of what intervals allow for the scores that weights take away,
+// which are missing times those of the outer shell, by what that shell shows and its noise hides. Where the
+// model holds, the score is zero at every length of rows, up to the step that is left, which
+// moves the shell by its part of the curvature.
+func (f *newtonFit) shownBias(c *mat.Dense, missing float64) *mat.SymDense {
+	outer := len(f.parts) - 1
+	curvature, spread := f.shellShares(outer)
+	width := shellWidth(outer, len(f.parts))
+	off := mat.NewVecDense(f.shape.D, nil)
+	off.AddScaledVec(f.parts[outer], -curvature, f.g)
+	total := positivePart(f.meat)
+	total.ScaleSym(square(shownNoise)*spread/f.n, total)
+	noise := square(shownNoise*f.gDeviation) * (width - 2*curvature*width + square(curvature))
+	for j := range f.shape.D {
+		total.SetSym(j, j, total.At(j, j)+noise)
 	}
-	return most
+	total.SymRankOne(total, 1, off)
+	total.ScaleSym(square(missPerShell*(missing+shellItself)), total)
+	return sandwich(c, total)
 }
 
 // shellShares are the part of the curvature that is in a shell, and what sampling makes of
@@ -79,20 +78,26 @@ func (f *newtonFit) misfit(c *mat.Dense) (most float64) {
 // scores were as large as curvatures, which they are where the model holds.
 func (f *newtonFit) shellShares(k int) (curvature, spread float64) {
 	limit := f.limit / f.rescaleScores
-	upTo := func(u, edge float64) float64 { return min(u, limit*edge) }
-	from, to := shellEdge(k-1, len(f.parts)), shellEdge(k, len(f.parts))
-	inside := func(u float64) float64 { return upTo(u, to) - upTo(u, from) }
-	curvature = f.scores.mean(func(u float64) float64 { return u * inside(u) }) / f.scores.mean(func(u float64) float64 { return u * upTo(u, 1) })
-	spread = f.scores.mean(func(u float64) float64 { return square(inside(u) - curvature*upTo(u, 1)) }) / f.scores.mean(func(u float64) float64 { return square(upTo(u, 1)) })
+	inside := func(u float64) float64 { return f.shellPart(k, u) }
+	curvature = f.scores.mean(func(u float64) float64 { return u * inside(u) }) / f.scores.mean(func(u float64) float64 { return u * min(u, limit) })
+	spread = f.scores.mean(func(u float64) float64 { return square(inside(u) - curvature*min(u, limit)) }) / f.scores.mean(func(u float64) float64 { return square(min(u, limit)) })
 	return curvature, spread
 }
 
+// shellPart is what of a score of length u is in shell k, both in the units of the histogram.
+func (f *newtonFit) shellPart(k int, u float64) float64 {
+	limit := f.limit / f.rescaleScores
+	return min(u, limit*shellEdge(k, len(f.parts))) - min(u, limit*shellEdge(k-1, len(f.parts)))
+}
+
 // cut is the mean length of what weights take away from the scores of rows, at most: what
-// histograms show, and a tail that they may hide. Magnitudes of Huber scores are as if all
-// residuals were beyond delta; the meat over the curvature says how large they are.
-func (f *newtonFit) cut() float64 {
+// histograms show, and a tail that they may hide; missing is that beside what is in the outer
+// shell. Magnitudes of Huber scores are as if all residuals were beyond delta; the meat over the
+// curvature says how large they are.
+func (f *newtonFit) cut() (cut, missing float64) {
 	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), leastCurvature)
-	long := f.Curve.unseen(meat, curvature) * f.rescaleScores * f.scores.tail(f.limit/f.rescaleScores, scoresHide)
+	unit, outer := f.Curve.unseen(meat, curvature)*f.rescaleScores, len(f.parts)-1
 	curved := f.rescale * f.lengths.trimmed(f.bound/f.rescale, scoresHide)
-	return long + math.Sqrt(meat/curvature)*curved
+	cut = unit*f.scores.tail(f.limit/f.rescaleScores, scoresHide) + math.Sqrt(meat/curvature)*curved
+	return cut, cut / (unit * f.scores.mean(func(u float64) float64 { return f.shellPart(outer, u) }))
 }

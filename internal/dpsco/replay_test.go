@@ -190,7 +190,7 @@ func replays() map[string]Regression {
 		all[catalogue.MethodJointMoments+" linear penalty "+penalty] = Regression{
 			Loss: loss.Squared{}, Method: catalogue.MethodJointMoments, Radius: 2, Penalty: penalty, Lambda: 0.1, Groups: [][]int{{0}},
 		}
-		for _, model := range []string{"logistic", "huber"} {
+		for _, model := range []string{"logistic", "huber", "poisson"} {
 			m, _ := catalogue.Find(model)
 			a := regression(m)
 			a.Method, a.Radius, a.Penalty, a.Lambda, a.Groups = catalogue.MethodNewton, 2, penalty, 0.1, [][]int{{0}}
@@ -199,7 +199,7 @@ func replays() map[string]Regression {
 	}
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
 		for _, model := range regressions() {
-			if name == catalogue.MethodJointMoments || name == catalogue.MethodNewton { // which whiten, whatever is asked
+			if name == catalogue.MethodJointMoments || name == catalogue.MethodNewton || !fitsLoss(losses[model], name) { // the first two whiten, whatever is asked
 				continue
 			}
 			for _, whitening := range []string{catalogue.WhiteningOff, catalogue.WhiteningOn} {

@@ -609,7 +609,8 @@ BEGIN
   total := coalesce((dp_register.options ->> 'total')::boolean, false);
   PERFORM dp_int.check_relation(dp_register.relation, total);
   call := jsonb_strip_nulls(jsonb_build_object('dataset', dp_register.dataset, 'epsilon', dp_register.epsilon, 'delta', dp_register.delta, 'scales', dp_register.scales,
-                                               'accounting', dp_register.accounting, 'options', dp_register.options, 'labels', dp_register.labels));
+                                               'accounting', dp_register.accounting, 'options', dp_register.options, 'labels', dp_register.labels,
+                                               'unit', dp_register.unit, 'max_rows', dp_register.max_rows, 'persons', dp_register.persons));
   PERFORM dp_int.refuse_types(dp_register.relation, dp_register.target, dp_register.features, dp_register.categories, true, call);
   levels := dp_int.canonical_categories(dp_register.relation, dp_register.target || dp_register.features, dp_register.categories);
   PERFORM dp_int.refuse_types(dp_register.relation, dp_register.target, dp_register.features, levels, false, call);
