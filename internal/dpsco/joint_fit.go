@@ -13,9 +13,8 @@ import (
 // split, one of each of the disjoint parts. What their passes release is released together.
 type jointParts struct {
 	*jointReleases
-	fits   []*jointFit
-	parts  []Data     // sensitive
-	common *commonFit // of all rows, once they are split
+	fits []*jointFit
+	groups
 }
 
 // jointFit is a fit of a part of the rows. All of it but what is marked is released or public.
@@ -54,7 +53,7 @@ type jointFit struct {
 
 // newJointParts is a fit of all rows.
 func newJointParts(r *jointReleases, x Data) *jointParts {
-	return &jointParts{jointReleases: r, fits: []*jointFit{newJointFit(r)}, parts: []Data{x}}
+	return &jointParts{jointReleases: r, fits: []*jointFit{newJointFit(r)}, groups: groups{parts: []Data{x}}}
 }
 
 // firstResidualCut is that of the first pass, in residual scales; the target is

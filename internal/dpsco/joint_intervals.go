@@ -34,7 +34,7 @@ func (f *jointFit) whyNoIntervals() string {
 	case !f.Intervals:
 		return cmp.Or(f.WhyNull, noErrors)
 	case f.small:
-		return "too few rows of this group for this budget"
+		return smallGroup
 	case f.floored > 0:
 		return hiddenDirection(f.p, f.shape.Intercept)
 	case f.least < shortenedEigenvalue || f.lengths.excessSquare(f.bound) > mostExcess:

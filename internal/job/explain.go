@@ -231,10 +231,17 @@ func (f *former) tells(p *dpsco.Plan) (ratio float64, why string) {
 	return ratio, ""
 }
 
+// unknownGroupError is why none is given for groups.
+const unknownGroupError = "not known: it depends on how many rows each group has, which is not public, and on their features and residuals. noise_at_scales is that of groups of equal size; one with a quarter of their rows has about four times as much"
+
 // addExpectedError adds the error to be expected from the noise: what a former release tells,
 // or why it is not known.
 func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64, plan *dpsco.Plan) error {
 	ratio, why := c.Former.tells(plan)
+	if levels := len(c.groups()); levels > 0 {
+		e.add("rows_a_group", formatFloat(float64(n)/float64(levels)))
+		why = unknownGroupError
+	}
 	if why != "" {
 		e.add("expected_error", why)
 		return s.addNoiseAtScales(e, c, n)
