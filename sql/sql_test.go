@@ -376,7 +376,7 @@ func TestScalesGoDownAsNumbers(t *testing.T) {
 		INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, first_scales, options, epsilon, delta, cap, registered_by)
 		SELECT name, 1, 0, 'public', 'r', 'y', '{x}', scales::jsonb, first::jsonb, '{}', 1, 0, 1, 'steward'
 		  FROM (VALUES ('a', '{"x": {"center": -20, "scale": 10}, "y": {"scale": 3}, "z": 4}', NULL), ('b', '{"x": 7}', '{"x": {"center": 2, "scale": 1}}'), ('c', '{}', NULL)) AS v(name, scales, first)`)
-	down, err := fs.ReadFile(sql.Migrations, "030_scales.down.sql")
+	down, err := fs.ReadFile(sql.Migrations, "029_scales.down.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
