@@ -68,6 +68,18 @@ func TestCategoriesFromEndToEnd(t *testing.T) {
 			t.Errorf("%s has a prediction", features)
 		}
 	}
+	for features, says := range map[string]string{
+		`{"age": 40, "region": ["south"], "size": "small"}`:       "must be one value",
+		`{"age": 40, "region": {"south": true}, "size": "small"}`: "must be one value",
+		`{"age": [40], "region": "south", "size": "small"}`:       "must be one value",
+		`{"age": 1e400, "region": "south", "size": "small"}`:      "out of the range",
+	} {
+		_, err := w.analyst.Exec(context.Background(), `SELECT dp_predict($1::uuid, $2::jsonb)`, release, features)
+		w.wantError(err, "22023", says)
+	}
+	if got := one[float64](w, w.analyst, `SELECT dp_predict($1::uuid, '{"age": 1e-400, "region": "north", "size": "small"}'::jsonb)`, release); math.Abs(got-20) > 1 {
+		t.Errorf("an age next to 0: %v", got)
+	}
 	if got := one[float64](w, w.analyst, `SELECT dp_predict($1::uuid, '{40,1,0,0,0,1}')`, release); math.Abs(got-54) > 1 {
 		t.Errorf("by position %v", got)
 	}

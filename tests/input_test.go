@@ -38,7 +38,10 @@ func TestBadRequestsAreExplained(t *testing.T) {
 		{`dp_submit('l2', '%s', 1)`, "22023", `unknown model "l2"`},
 		{`dp_submit('l1', '%s', 1, 1e-6)`, "22023", "delta must be 0"},
 		{`dp_submit('l1', '%s', 1, 'NaN')`, "22023", "delta must be 0"},
+		{`dp_linear_regress('%s', 1, options => '[]')`, "22023", "must be a JSON object, not []"},
+		{`dp_linear_regress('%s', 1, options => 'null')`, "22023", "must be a JSON object, not null"},
 		{`dp_status(NULL)`, "22023", "you have no job"},
+		{`dp_cancel(NULL)`, "22023", "you have no job NULL"},
 		{`dp_result(gen_random_uuid())`, "22023", "you have no job"},
 	} {
 		before := w.spent()

@@ -166,6 +166,8 @@ func TestBadUnitsAreExplained(t *testing.T) {
 		w.wantError(w.registerUnit("x", w.dataset, visits+c.rest), c.code, c.says)
 	}
 	w.wantError(w.registerUnit("x", w.dataset, `'paid', '{age,doctor}', 1, unit => 'doctor'`), "22023", "is a target or a feature")
+	w.wantError(w.registerUnit("x", w.dataset, `'paid', '{age,note}', 1, unit => 'note'`), "22023", "is a target or a feature")
+	w.wantError(w.registerUnit("x", w.dataset, `'paid', '{{age},{n}}', 1`), "22023", "not an array of 2 dimensions")
 	w.wantError(w.registerUnit("x", w.dataset+"_low", `'paid', '{age}', 1, options => '{"total": true}', unit => 'who'`), "22023", "computed in a view")
 	w.wantError(w.registerUnit("x", w.dataset+"_low", `'paid', '{again}', 1, options => '{"total": true}', unit => 'patient'`), "22023", "is a target or a feature")
 }

@@ -243,7 +243,8 @@ func (d described) quantile(column, k int, at place, counts []float64) Figure {
 	}
 	p := float64(percent) / 100
 	rows := math.Hypot(1.96*math.Sqrt(values*p*(1-p)), offRanks/d.quartiles.Epsilon)
-	w := walk{at, counts, d.countNoise()}
+	w := walk{place: at, counts: counts, noise: d.countNoise()}
+	w.distinct = w.equal() > rows
 	r := at.distance(value)
 	low := at.median() - at.unit*w.outward(-r, rows, p*values, -1)
 	high := at.median() + at.unit*w.outward(r, rows, (1-p)*values, 1)
@@ -264,8 +265,18 @@ const offRanks = 9
 // walk passes rows from a value outward, in the units of a histogram of distances.
 type walk struct {
 	place
-	counts []float64
-	noise  float64 // standard deviation of a count's
+	counts   []float64
+	noise    float64 // standard deviation of a count's
+	distinct bool    // the rows of a bin may all be at its end: few values make up the column
+}
+
+// equal is how many rows are equal to a quartile, to the one that most are equal to.
+func (w walk) equal() float64 {
+	most := 0.0
+	for _, bin := range equalBins {
+		most = max(most, w.counts[position(bin)])
+	}
+	return most
 }
 
 // surelyPassed is how many deviations of its noise a number of rows is taken to be off.
@@ -288,8 +299,8 @@ func (w walk) outward(r, rows, beyond, side float64) float64 {
 		missing := rows + surelyPassed*w.noise*math.Sqrt(bins) - passed
 		switch passed += there; {
 		case there < missing || math.IsInf(b.high, 1):
-		case b.high == b.low:
-			return b.low
+		case b.high == b.low || w.distinct:
+			return b.high
 		default:
 			return from + (b.high-from)*missing/there
 		}

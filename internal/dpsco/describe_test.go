@@ -230,6 +230,35 @@ func TestSharesOfLevels(t *testing.T) {
 	}
 }
 
+// A column of few values that are no integers by type: 47 % are 0, so that its median is 1, and
+// few rows decide that. Its interval holds 1. Of intervals that hold it in 95 of 100 runs, 12
+// of 40 miss it with probability below 4e-7; those with ends within a bin missed it in 36.
+func TestIntervalsOfFewDistinctValues(t *testing.T) {
+	const n, runs = 9000, 40
+	x := Data{Shape: Shape{N: n}, Y: make([]float64, n)}
+	for i := range n {
+		switch at := i % 100; {
+		case at >= 85:
+			x.Y[i] = 3
+		case at >= 70:
+			x.Y[i] = 2
+		case at >= 47:
+			x.Y[i] = 1
+		}
+	}
+	missed := 0
+	for run := range runs {
+		for _, f := range runOf(t, Describe{Columns: []Column{{Name: "days"}}}, x, privacy.Budget{Epsilon: 0.15, Delta: 1e-6}, uint64(run)).Figures {
+			if f.Statistic == "median" && f.Low != nil && (*f.Low > 1 || *f.High < 1) {
+				missed++
+			}
+		}
+	}
+	if missed >= 12 {
+		t.Errorf("%d of %d intervals miss the median", missed, runs)
+	}
+}
+
 // With little noise figures are those of the table.
 func TestDescriptionsAreThoseOfTheTable(t *testing.T) {
 	for _, delta := range []float64{1e-6, 0} {

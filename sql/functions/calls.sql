@@ -257,6 +257,9 @@ DECLARE
   given record;
 BEGIN
   p_options := coalesce(p_options, '{}');
+  IF jsonb_typeof(p_options) <> 'object' THEN
+    RETURN p_options;  -- refused when the request is checked
+  END IF;
   FOR given IN SELECT * FROM (VALUES ('method', to_jsonb(p_method), to_jsonb('auto'::text)), ('penalty', to_jsonb(p_penalty), to_jsonb('none'::text)),
                                      ('lambda', to_jsonb(p_lambda), to_jsonb(0))) AS t(name, value, standard) LOOP
     IF given.value IS DISTINCT FROM given.standard AND p_options ? given.name AND p_options -> given.name IS DISTINCT FROM given.value THEN

@@ -34,7 +34,7 @@ BEGIN
   IF p_levels = '"enum"' AND kind.typtype = 'e' THEN
     levels := ARRAY(SELECT e.enumlabel::text FROM pg_catalog.pg_enum e WHERE e.enumtypid = kind.oid ORDER BY e.enumsortorder);
   ELSIF jsonb_typeof(p_levels) <> 'array' OR EXISTS (SELECT FROM jsonb_array_elements(p_levels) AS l WHERE jsonb_typeof(l) NOT IN ('string', 'number', 'boolean')) THEN
-    RAISE EXCEPTION 'the levels of category "%" must be a list, not %', p_column, dp_int.excerpt(p_levels::text)
+    RAISE EXCEPTION 'the levels of category "%" must be a list of strings, numbers or booleans, not %', p_column, dp_int.excerpt(p_levels::text)
       USING ERRCODE = '22023', HINT = 'For instance {"region": ["north", "south", "*"]}: the first is the reference, "*" every other value. For an enum column "enum" means all of its labels.';
   ELSE
     levels := ARRAY(SELECT CASE WHEN kind.oid = 'bpchar'::regtype THEN rtrim(l.level, ' ') ELSE l.level END

@@ -122,10 +122,14 @@ BEGIN
   END IF;
   FOREACH f IN ARRAY names LOOP
     v := p_features -> f;
-    IF asked -> 'categories' ? f THEN
+    IF jsonb_typeof(v) IN ('array', 'object') THEN
+      RAISE EXCEPTION 'feature "%" must be one value, not %', f, dp_int.excerpt(v::text) USING ERRCODE = '22023', HINT = 'Give a number, or of a category the name of a level.';
+    ELSIF asked -> 'categories' ? f THEN
       more := dp_int.level_values(asked -> 'categories' -> f, coalesce(asked #> ARRAY['where_level', f], asked -> 'categories' -> f), v);
+    ELSIF jsonb_typeof(v) = 'number' AND abs(v::numeric) > 1.7976931348623157e308 THEN
+      RAISE EXCEPTION 'feature "%" is out of the range of double precision: %', f, dp_int.excerpt(v::text) USING ERRCODE = '22023', HINT = 'Give a number between -1.7e308 and 1.7e308.';
     ELSIF jsonb_typeof(v) IN ('number', 'boolean', 'null') THEN
-      more := ARRAY[CASE jsonb_typeof(v) WHEN 'number' THEN v::float8 WHEN 'boolean' THEN v::boolean::int END];
+      more := ARRAY[CASE jsonb_typeof(v) WHEN 'number' THEN CASE WHEN abs(v::numeric) < 5e-324 THEN 0 ELSE v::float8 END WHEN 'boolean' THEN v::boolean::int END];
     ELSE
       RAISE EXCEPTION 'feature "%" must be a number, not %', f, dp_int.excerpt(v::text) USING ERRCODE = '22023', HINT = 'Only a category takes the name of a level.';
     END IF;

@@ -258,6 +258,18 @@ BEGIN
   RETURN cap;
 END $$;
 
+-- Are target and features a name and a list of names?
+CREATE OR REPLACE FUNCTION dp_int.check_names(p_target name, p_features name[]) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF array_ndims(p_features) > 1 THEN
+    RAISE EXCEPTION 'features must be a list of names, not an array of % dimensions', array_ndims(p_features) USING ERRCODE = '22023', HINT = 'For instance ''{age,region}''.';
+  ELSIF p_target IS NULL OR coalesce(cardinality(p_features), 0) = 0 OR array_position(p_features, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION 'a data set needs a target and at least one feature'
+      USING ERRCODE = '22023', HINT = 'For instance dp_register(''claims'', ''claims'', ''amount'', ''{age,region}'', 10).';
+  END IF;
+END $$;
+
 -- Raises where a registration names columns that do not exist, or types or scales that no
 -- model can use. Categories are checked already.
 CREATE OR REPLACE FUNCTION dp_int.check_columns(p_relid oid, p_target name, p_features name[], p_scales jsonb, p_categories jsonb) RETURNS void
@@ -265,10 +277,6 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
   c name;
 BEGIN
-  IF p_target IS NULL OR p_features IS NULL OR cardinality(p_features) = 0 OR array_ndims(p_features) <> 1 OR array_position(p_features, NULL) IS NOT NULL THEN
-    RAISE EXCEPTION 'a data set needs a target and at least one feature'
-      USING ERRCODE = '22023', HINT = 'For instance dp_register(''claims'', ''claims'', ''amount'', ''{age,region}'', 10).';
-  END IF;
   FOREACH c IN ARRAY p_target || p_features LOOP
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = p_relid AND a.attname = c AND a.attnum > 0 AND NOT a.attisdropped) THEN
       RAISE EXCEPTION 'column "%" does not exist in %', c, p_relid::regclass
@@ -605,9 +613,11 @@ BEGIN
     RAISE EXCEPTION 'dp_register needs isolation level read committed, not %', current_setting('transaction_isolation')
       USING ERRCODE = '25001', HINT = 'Begin with: BEGIN ISOLATION LEVEL READ COMMITTED.';
   END IF;
+  PERFORM dp_int.check_names(dp_register.target, dp_register.features);
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
   total := coalesce((dp_register.options ->> 'total')::boolean, false);
   PERFORM dp_int.check_relation(dp_register.relation, total);
+  source := dp_int.check_unit(dp_register.relation, dp_register.unit, dp_register.max_rows, dp_register.persons, dp_register.target || dp_register.features);
   call := jsonb_strip_nulls(jsonb_build_object('dataset', dp_register.dataset, 'epsilon', dp_register.epsilon, 'delta', dp_register.delta, 'scales', dp_register.scales,
                                                'accounting', dp_register.accounting, 'options', dp_register.options, 'labels', dp_register.labels,
                                                'unit', dp_register.unit, 'max_rows', dp_register.max_rows, 'persons', dp_register.persons));
@@ -616,7 +626,6 @@ BEGIN
   PERFORM dp_int.refuse_types(dp_register.relation, dp_register.target, dp_register.features, levels, false, call);
   PERFORM dp_int.check_columns(dp_register.relation, dp_register.target, dp_register.features, dp_register.scales, levels);
   PERFORM dp_int.check_labels(dp_register.target, dp_register.features, dp_register.labels, levels);
-  source := dp_int.check_unit(dp_register.relation, dp_register.unit, dp_register.max_rows, dp_register.persons, dp_register.target || dp_register.features);
   IF EXISTS (SELECT FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL) THEN
     RAISE EXCEPTION 'data set "%" is registered already', dp_register.dataset
       USING ERRCODE = '42710', HINT = 'Change its budget with dp_set_budget, or dp_unregister it first: what was spent stays spent.';

@@ -381,7 +381,7 @@ BEGIN
   BEGIN
     SELECT * INTO j FROM dp_int.job WHERE id = p_job AND principal = dp_int.principal_of(p_caller) FOR NO KEY UPDATE;  -- others may follow it
     IF NOT FOUND THEN
-      RAISE EXCEPTION 'you have no job %', p_job USING ERRCODE = '22023', HINT = 'See dp.jobs.';
+      RAISE EXCEPTION 'you have no job %', coalesce(p_job::text, 'NULL') USING ERRCODE = '22023', HINT = 'See dp.jobs.';
     ELSIF j.state NOT IN ('queued', 'claimed', 'charged') THEN
       RAISE SQLSTATE 'DP000';  -- gives the lock back
     END IF;

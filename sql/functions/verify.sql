@@ -4,10 +4,19 @@
 -- What is wrong with the first of these heads, NULL if nothing is.
 CREATE OR REPLACE FUNCTION dp_int.missed_head(p_heads jsonb) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  form CONSTANT text := 'For instance [{"account": 1, "entry": 7, "head": "the hash in hexadecimal"}], as dpsidecar verify and the log of dpsidecar serve have them.';
+  stray jsonb;
 BEGIN
   IF jsonb_typeof(p_heads) <> 'array' THEN
-    RAISE EXCEPTION 'heads must be a JSON list, not a %', jsonb_typeof(p_heads)
-      USING ERRCODE = '22023', HINT = 'For instance [{"account": 1, "entry": 7, "head": "the hash in hexadecimal"}], as dpsidecar verify and the log of dpsidecar serve have them.';
+    RAISE EXCEPTION 'heads must be a JSON list, not %', dp_int.excerpt(p_heads::text)
+      USING ERRCODE = '22023', HINT = form;
+  END IF;
+  -- One without an account, an entry or a hash would be compared with nothing, and pass.
+  SELECT h INTO stray FROM jsonb_array_elements(p_heads) AS h
+   WHERE (jsonb_typeof(h -> 'account'), jsonb_typeof(h -> 'entry'), jsonb_typeof(h -> 'head')) IS DISTINCT FROM ('number', 'number', 'string') LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'a head needs an account, an entry and a hash, and % has not', dp_int.excerpt(stray::text) USING ERRCODE = '22023', HINT = form;
   END IF;
   RETURN (
     SELECT CASE

@@ -97,7 +97,7 @@ COMMENT ON COLUMN dp.jobs.stage IS
   'Where the job stands. charged, running: its budget is spent, and it reads and fits. charged, waiting to read: its budget is spent, once; its table could not be read, and it is tried again by itself. charged, out of time: its budget is spent, once; it is tried again when the same is asked again.';
 COMMENT ON COLUMN dp.releases.id IS 'The release; see dp.coefficients, dp_coef, dp_predict';
 COMMENT ON COLUMN dp.releases.job IS 'The job that it is the result of';
-COMMENT ON COLUMN dp.releases.model IS 'l1, linear, logistic or huber; score for the metrics of another release, see dp.scores; describe and scales, see dp.descriptions and dp.suggested_scales';
+COMMENT ON COLUMN dp.releases.model IS 'l1, linear, huber, logistic or poisson; score for the metrics of another release, see dp.scores; describe and scales, see dp.descriptions and dp.suggested_scales';
 COMMENT ON COLUMN dp.releases.method IS 'The algorithm that ran';
 COMMENT ON COLUMN dp.releases.dataset IS 'The registered name of the data set';
 COMMENT ON COLUMN dp.releases.eps IS 'The epsilon that was asked for';
