@@ -141,16 +141,21 @@ func Pull(ctx context.Context, conn *pgx.Conn, req Request, src *mech.Source) (a
 
 // Data returns a record as the data of a regression: the first column is the target,
 // the others are the features, of which a category becomes a column for every level but the
-// first. A row that a filter leaves out has no target. Nothing else is copied, and whoever
+// first. by names a category whose levels make groups of rows, empty for none. A row that a
+// filter leaves out has no target. Nothing else is copied, and whoever
 // gets the result may overwrite it: the record must not be used any more.
-func Data(rec arrow.Record, intercept bool) dpsco.Data {
+func Data(rec arrow.Record, intercept bool, by string) dpsco.Data {
 	var columns [][]float64
+	var level []float64
+	groups := 0
 	for j := range int(rec.NumCols()) {
 		field, values := rec.Schema().Field(j), rec.Column(j).(*array.Float64).Float64Values()
 		levels, category := levelsOf(field)
 		switch {
 		case field.Metadata.FindKey(filters) >= 0:
 			leaveOut(columns[0], values)
+		case field.Name == by:
+			level, groups = values, levels
 		case category && j > 0:
 			columns = append(columns, dummies(values, levels)...)
 		default:
@@ -161,7 +166,8 @@ func Data(rec arrow.Record, intercept bool) dpsco.Data {
 	if intercept {
 		shape.D++
 	}
-	return dpsco.Data{Shape: shape, X: columns[1:], Y: columns[0]}
+	shape.Levels = groups
+	return dpsco.Data{Shape: shape, X: columns[1:], Y: columns[0], Level: level}
 }
 
 // Positions returns a record as Data does, without a constant, but for categories: each stays

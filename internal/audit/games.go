@@ -79,8 +79,17 @@ func (c worstCase) game(gets, claims privacy.Budget) (Game, error) {
 		if err != nil {
 			panic("audit: a run failed: " + err.Error())
 		}
-		return r.Coefficients[0]
+		return shown(r)
 	}}, nil
+}
+
+// shown is the number that the game looks at: the coefficient or, of two groups, the
+// difference of theirs.
+func shown(r dpsco.Result) float64 {
+	if len(r.Groups) == 2 {
+		return r.Groups[0].Coefficients[0] - r.Groups[1].Coefficients[0]
+	}
+	return r.Coefficients[0]
 }
 
 // method is the option of that name, by default the name of the case.
@@ -99,6 +108,8 @@ var worstCases = []worstCase{
 	linear("joint_moments", "a target of 1e6 becomes -1e6", options{}, flip(20)),
 	linear("joint_moments", "the one row of a level, with a target of 1e6, changes level", options{}, moves(20)).from(1),
 	huber("newton", "a target of 1e6 becomes -1e6", options{}, flip(20)),
+	linear("joint_moments", "a target of 1e6 moves to the other group", options{"by": "group", "pool": "none"}, move(20)),
+	huber("newton", "a target of 1e6 moves to the other group", options{"by": "group", "pool": "none"}, move(20)),
 	linear("catoni", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1.}, flip(20)),
 	linear("trimmed", "rows at both ends, one changes sides", options{"steps": 1., "trim": 2.}, halves(21)),
 	linear("trimmed", "no spread, one row becomes 1e9", options{"steps": 1., "trim": 5.}, outlier(100)),
@@ -174,6 +185,22 @@ func flip(n int) func() (a, b dpsco.Data) {
 		y, z := make([]float64, n), make([]float64, n)
 		y[0], z[0] = 1e6, -1e6
 		return table(y...), table(z...)
+	}
+}
+
+// move is n targets of 0 in two groups, but for one that is 1e6, in one group or in the other.
+func move(n int) func() (a, b dpsco.Data) {
+	return func() (dpsco.Data, dpsco.Data) {
+		a, _ := flip(n)()
+		b, _ := flip(n)()
+		for g, x := range []*dpsco.Data{&a, &b} {
+			x.Levels, x.Level = 2, make([]float64, n)
+			for i := range x.Level {
+				x.Level[i] = float64(i % 2)
+			}
+			x.Level[0] = float64(g)
+		}
+		return a, b
 	}
 }
 

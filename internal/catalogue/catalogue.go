@@ -31,10 +31,11 @@ type Kind string
 
 // The kinds of options.
 const (
-	Number  Kind = "number"  // between Minimum and Maximum, both allowed
-	Integer Kind = "integer" // a whole Number
-	String  Kind = "string"  // one of Choices; where there are none, a registered column beside target and features
-	Groups  Kind = "groups"  // lists of feature names, every name once at most
+	Number   Kind = "number"   // between Minimum and Maximum, both allowed
+	Integer  Kind = "integer"  // a whole Number
+	String   Kind = "string"   // one of Choices; where there are none, a registered column beside target and features
+	Groups   Kind = "groups"   // lists of feature names, every name once at most
+	Category Kind = "category" // the name of a registered category
 )
 
 // Option is a public parameter of a request.
@@ -127,6 +128,10 @@ func (o Option) check(value any) error {
 			return fmt.Errorf("%w: option %q must be a string", ErrRequest, o.Name)
 		}
 		return o.CheckChoice(v)
+	case Category:
+		if _, ok := value.(string); !ok {
+			return fmt.Errorf("%w: option %q must be the name of a registered category", ErrRequest, o.Name)
+		}
 	}
 	return nil // groups name the request's features, which are not known here
 }

@@ -99,6 +99,8 @@ func (c choice) reads(option string) bool {
 	switch option {
 	case "method", "penalty", "radius", "negative_label", "positive_label", "huber_delta", Exposure:
 		return true
+	case "by":
+		return c.method == MethodAuto && c.whitening != WhiteningOff || c.method == MethodJointMoments || c.method == MethodNewton
 	case "lambda":
 		return c.penalty != PenaltyNone
 	case "l1_ratio":
@@ -129,7 +131,11 @@ func (c choice) reads(option string) bool {
 // rows, and reads its options where they apply.
 func (m Model) refuseUseless(o Option, value any, given map[string]any) error {
 	c := m.choiceOf(given)
-	switch {
+	switch _, grouped := given["by"]; {
+	case o.Name == "pool" && grouped:
+		return nil
+	case o.Name == "pool":
+		return fmt.Errorf("%w: option %q is about fits by groups; name their category with option \"by\", or leave it out", ErrRequest, o.Name)
 	case m.Delta == 0, c.reads(o.Name) && !(o.Name == "l1_ratio" && value == 0.):
 		return nil
 	case o.Name == "l1_ratio" && value == 0.:

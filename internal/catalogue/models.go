@@ -54,7 +54,13 @@ func gradientOptions(squares bool) []Option {
 	if squares {
 		method = "algorithm: auto, which for dp_linear_regress is joint_moments and plain descent where rows and budget are few; dp_linear_regress only: joint_moments; or one of the papers' methods"
 	}
-	return append([]Option{text("method", MethodAuto, method, gradientMethodNames(squares)...)}, commonOptions...)
+	return slices.Concat([]Option{text("method", MethodAuto, method, gradientMethodNames(squares)...)}, commonOptions, groupOptions)
+}
+
+// groupOptions are those of fits by groups.
+var groupOptions = []Option{
+	{Name: "by", Kind: Category, Description: "a registered category: a fit of each of its levels, of the rows of that level"},
+	text("pool", PoolShrink, "by: whether fits of groups are moved toward their mean as far as noise explains that they differ", PoolShrink, PoolNone),
 }
 
 // logisticOptions are those of the others but for a radius that depends on public facts.

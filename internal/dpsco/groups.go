@@ -40,7 +40,7 @@ func (p *problem) checkGroups(f fit) error {
 		return nil
 	}
 	switch f.(type) {
-	case JointMoments:
+	case JointMoments, Newton:
 		return nil
 	}
 	if p.Method == catalogue.MethodAuto {
@@ -51,6 +51,71 @@ func (p *problem) checkGroups(f fit) error {
 
 // groupBins has a bin for each group.
 func groupBins(groups int) mech.Bins { return mech.Bins{Width: 1, Half: (groups + 1) / 2} }
+
+// checkGroupSizes reports whether the sizes of groups, if there are any, can be released.
+func checkGroupSizes(s Shape) error {
+	if s.Levels == 0 {
+		return nil
+	}
+	if err := mech.CheckHistogram(groupBins(s.Levels), s.N, 1); err != nil {
+		return infeasible(err)
+	}
+	return nil
+}
+
+// groups are the parts of the rows that fits under way are of: all rows or, once they are
+// split, those of each group.
+type groups struct {
+	parts  []Data     // sensitive
+	common *commonFit // of all rows, once they are split
+}
+
+// commonFit is that of all rows, from which those of groups start.
+type commonFit struct {
+	w      []float64
+	p      *mat.Dense
+	shares []float64
+}
+
+// groupSize is how many rows a group is taken to have, and whether noise nearly hides that.
+type groupSize struct {
+	rows  float64
+	small bool
+}
+
+// split releases the sizes of groups, sorts the rows by group and notes the fit of all.
+func (a *groups) split(noise mech.Gaussian, w []float64, p *mat.Dense, src *mech.Source) (sizes []groupSize) {
+	x := a.parts[0]
+	released := releaseGroupSizes(x, noise, src)
+	a.common = &commonFit{w: slices.Clone(w), p: mat.DenseCopyOf(p)}
+	for g, rows := range sizesToUse(released, x.N, noise) {
+		a.common.shares = append(a.common.shares, clampBetween(released[g]/float64(x.N), 0, 1))
+		sizes = append(sizes, groupSize{rows, released[g] < leastKnownGroup*math.Sqrt2*noise.NoiseMultiplier})
+	}
+	a.parts = x.byGroup()
+	return sizes
+}
+
+// pooled are the results of groups, moved toward their mean if that was asked for.
+func (a *groups) pooled(results []Result, estimates []estimate, asked bool) Result {
+	out := make([]Group, len(results))
+	for g, r := range results {
+		out[g] = Group{a.common.shares[g], r}
+	}
+	if asked {
+		for g, w := range pool(estimates, a.common.p, a.common.w) {
+			out[g].Coefficients = w
+		}
+	}
+	return Result{Groups: out}
+}
+
+// leastKnownGroup is how many deviations of the noise on its size a group must have for
+// intervals: they take the size for the number of its rows.
+const leastKnownGroup = 10
+
+// smallGroup is why there are none then.
+const smallGroup = "too few rows of this group for this budget"
 
 // releaseGroupSizes releases how many rows each group has.
 func releaseGroupSizes(x Data, noise mech.Gaussian, src *mech.Source) (sizes []float64) {
@@ -92,7 +157,11 @@ func (x Data) byGroup() []Data {
 		next[g]++
 	}
 	scratch := make([]float64, x.N)
-	for _, column := range append(slices.Clone(x.X), x.Y) {
+	columns := append(slices.Clone(x.X), x.Y)
+	if x.Offset != nil {
+		columns = append(columns, x.Offset)
+	}
+	for _, column := range columns {
 		for i, v := range column {
 			scratch[at[i]] = v
 		}
@@ -118,6 +187,9 @@ func (x Data) rows(from, to int) Data {
 	part := Data{Shape: Shape{N: to - from, D: x.D, Intercept: x.Intercept}, Y: x.Y[from:to]}
 	for _, column := range x.X {
 		part.X = append(part.X, column[from:to])
+	}
+	if x.Offset != nil {
+		part.Offset = x.Offset[from:to]
 	}
 	return part
 }
@@ -244,4 +316,28 @@ func weightedMean(values, variances []float64, between float64) float64 {
 		return floats.Sum(values) / float64(len(values))
 	}
 	return floats.Dot(weights, values) / total
+}
+
+// shrinkToward moves a matrix with noise of a deviation on its diagonal toward another as far
+// as noise explains that they differ. It returns the deviation of the noise that is left, and
+// that of what the matrix is an estimate of.
+func shrinkToward(h, other *mat.SymDense, deviation float64) (noise, errors float64) {
+	d := h.SymmetricDim()
+	pairs := float64(d*(d+1)) / 2
+	distance := 0.0
+	for i := range d {
+		for j := range d {
+			distance += square(h.At(i, j) - other.At(i, j))
+		}
+	}
+	keep := 0.0
+	if expected := square(deviation) * pairs; distance > expected {
+		keep = 1 - expected/distance
+	}
+	for i := range d {
+		for j := i; j < d; j++ {
+			h.SetSym(i, j, other.At(i, j)+keep*(h.At(i, j)-other.At(i, j)))
+		}
+	}
+	return keep * deviation, deviation * math.Sqrt(max(keep, min(1, math.Sqrt2/math.Sqrt(pairs))))
 }

@@ -1,14 +1,19 @@
 package dpsco
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
 
@@ -40,9 +45,12 @@ func (x Data) sameRow(y Data, i int) bool {
 
 func groupedFits() map[string]fit {
 	return map[string]fit{
-		"joint moments":         JointMoments{Bound: 2, Scale: 1, Intervals: true},
-		"joint moments, pooled": JointMoments{Bound: 2, Scale: 1, Intervals: true, Pool: true},
-		"joint moments, low":    JointMoments{Bound: 2, Scale: 1, Low: true, Pool: true},
+		"newton, labels":          Newton{Curve: logisticCurve{}, Bound: 2, Intervals: true, Pool: true},
+		"newton, labels, no meat": Newton{Curve: logisticCurve{}, Bound: 2, Pool: true},
+		"newton, huber":           Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Intervals: true},
+		"joint moments":           JointMoments{Bound: 2, Scale: 1, Intervals: true},
+		"joint moments, pooled":   JointMoments{Bound: 2, Scale: 1, Intervals: true, Pool: true},
+		"joint moments, low":      JointMoments{Bound: 2, Scale: 1, Low: true, Pool: true},
 	}
 }
 
@@ -55,7 +63,7 @@ func TestFitsByGroupsReplay(t *testing.T) {
 		largest := 0.0
 		for k := range 150 {
 			s := Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
-			x, y := neighbours(r, s, false)
+			x, y := neighbours(r, s, strings.Contains(name, "labels"))
 			x, y = inGroups(r, x, y, 1+k%4)
 			z := []float64{0.01, 0.3, 3}[k%3]
 			shares, err := replay(t, func() *Plan { return planOf(t, a, x.Shape, z) }, x, y)
@@ -112,6 +120,16 @@ func TestRowsAreSortedByGroup(t *testing.T) {
 			if parts[g].Y[i] != 10*v {
 				t.Errorf("group %d: targets %v", g, parts[g].Y)
 			}
+		}
+	}
+}
+
+// byGroup sorts all that rows hold: what it left behind would belong to another row then, and
+// one that changes its group would move many. Run refuses groups of records, which have First.
+func TestByGroupKnowsAllThatRowsHold(t *testing.T) {
+	for f := range reflect.TypeFor[Data]().Fields() {
+		if f.Type.Kind() == reflect.Slice && !slices.Contains([]string{"X", "Y", "Offset", "Level", "First"}, f.Name) {
+			t.Errorf("byGroup does not sort %s", f.Name)
 		}
 	}
 }
@@ -184,6 +202,63 @@ func TestGroupsAreFittedTogetherOrApart(t *testing.T) {
 	}
 }
 
+// groupLabels gives rows of groupedLaw labels, with log-odds for what they predict.
+func groupLabels(x Data, truth [][]float64, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 77))
+	for i := range x.N {
+		w := truth[int(x.Level[i])]
+		logOdds := w[0]
+		for j := range x.X {
+			logOdds += w[j+1] * x.X[j][i]
+		}
+		x.Y[i] = 0
+		if r.Float64() < sigmoid(logOdds) {
+			x.Y[i] = 1
+		}
+	}
+}
+
+// The same of Newton fits; the risk is that of predictions, or of log-odds. Their intervals
+// cover as often as they say: of 100, 85 or fewer do with probability below 1e-4 were they
+// independent, and seeds are fixed.
+func TestNewtonFitsGroupsTogetherOrApart(t *testing.T) {
+	for name, base := range map[string]Regression{"logistic": {Loss: loss.Logistic{}, Labels: true, Positive: 1}, "huber": {Loss: loss.Huber{}}} {
+		tried, covered := 0, 0
+		for _, c := range []struct{ eps, spread, logistic, huber float64 }{{.3, 0, .009, .002}, {1, .1, .012, .004}, {3, .4, .010, .004}} {
+			one, apart, pooled := 0.0, 0.0, 0.0
+			const draws = 3
+			for seed := range uint64(draws) {
+				x, truth := groupedLaw(40_000, 5, 8, c.spread, seed)
+				if base.Labels {
+					groupLabels(x, truth, seed)
+				}
+				all, none := cloned(x), base
+				all.Levels, all.Level, none.Pool = 0, nil, catalogue.PoolNone
+				common, own, both := resultOf(t, base, all, c.eps, seed), resultOf(t, none, x, c.eps, seed), resultOf(t, base, x, c.eps, seed)
+				one += excessOf(x, truth, func(int) []float64 { return common.Coefficients }) / draws
+				apart += excessOf(x, truth, func(g int) []float64 { return own.Groups[g].Coefficients }) / draws
+				pooled += excessOf(x, truth, func(g int) []float64 { return both.Groups[g].Coefficients }) / draws
+				for g, group := range both.Groups {
+					for j := range group.StdErr {
+						tried++
+						if truth[g][j] >= group.Low[j] && truth[g][j] <= group.High[j] {
+							covered++
+						}
+					}
+				}
+			}
+			t.Logf("%s, eps %v, spread %v: %.4f of one model, %.4f by groups, %.4f pooled", name, c.eps, c.spread, one, apart, pooled)
+			most := map[string]float64{"logistic": c.logistic, "huber": c.huber}[name]
+			if pooled > most || pooled > 1.3*apart || c.spread > 0 && pooled > one {
+				t.Errorf("%s, eps %v, spread %v: %v pooled, %v apart, %v of one model", name, c.eps, c.spread, pooled, apart, one)
+			}
+		}
+		if t.Logf("%s: %d of %d intervals cover", name, covered, tried); tried < 60 || float64(covered) < .85*float64(tried) {
+			t.Errorf("%s: %d of %d intervals cover", name, covered, tried)
+		}
+	}
+}
+
 // Intervals of groups cover the coefficients of the law. Of 400 intervals at a true coverage
 // of 95 %, were they independent, 350 or fewer cover with probability below 1e-8; seeds are
 // fixed besides.
@@ -238,6 +313,53 @@ func TestWhatDoesNotFitByGroupsIsRefused(t *testing.T) {
 		_, err := c.a.Plan(Shape{N: c.n, D: 3, Levels: 4}, privacy.Budget{Epsilon: .3, Delta: 1e-6}, privacy.Concentrated{})
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Options of groups are refused beside what does not read them, and pool without groups.
+func TestOptionsOfGroups(t *testing.T) {
+	for _, c := range []struct {
+		given map[string]any
+		says  string // empty: nothing
+	}{
+		{map[string]any{"by": "region"}, ""},
+		{map[string]any{"by": "region", "pool": "none", "method": "joint_moments"}, ""},
+		{map[string]any{"pool": "none"}, `option "by"`},
+		{map[string]any{"by": 3.}, "registered category"},
+		{map[string]any{"by": "region", "method": "trimmed"}, "another method: auto, joint_moments"},
+		{map[string]any{"by": "region", "whitening": "off"}, "another whitening: auto, on"},
+	} {
+		_, err := Recipe("linear", c.given, []string{"age"})
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v: %v", c.given, err)
+		}
+	}
+}
+
+// A score by groups is that of each row by the coefficients of its own group; rows of none say
+// nothing.
+func TestScoresOfGroups(t *testing.T) {
+	x, truth := groupedLaw(20_000, 3, 4, 1, 5)
+	y := cloned(x)
+	for i := range x.N / 10 { // their targets are far from what any group predicts
+		y.Level[i], y.Y[i] = math.NaN(), 1e6
+	}
+	for name, data := range map[string]Data{"all in groups": x, "some in none": y} {
+		plan, err := Score{Coefficients: slices.Concat(truth...), Scale: 1}.Plan(data.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-6}, privacy.Concentrated{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := plan.Run(context.Background(), data, mech.NewSource())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The residuals are normal with deviation 1; sampling and noise move either by less than .02.
+		for _, m := range r.Metrics {
+			want := map[string]float64{"root_mean_squared_error": 1, "mean_absolute_error": math.Sqrt(2 / math.Pi)}[m.Name]
+			if want != 0 && (m.Value == nil || math.Abs(*m.Value-want) > .1) {
+				t.Errorf("%s: %s is %v, want %v", name, m.Name, *cmp.Or(m.Value, new(float64)), want)
+			}
 		}
 	}
 }

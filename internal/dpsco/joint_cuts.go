@@ -2,6 +2,7 @@ package dpsco
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 )
@@ -62,26 +63,30 @@ type noisyMean struct {
 	deviation float64
 }
 
-// means turns a release of both sums, the first half and the second, with noise of a
-// deviation, into the mean cut at the outer length, and into one that takes the difference
-// between that and what the inner sum alone says for noise, where in the coordinates from
-// first on it is not longer than doubt times what noise explains.
-func (c cuts) means(release []float64, first int, deviation, doubt float64) (outer, kept noisyMean) {
+// cutMeans are the mean cut at the inner length, at the outer one, and one that takes for
+// noise what noise explains of the difference between both.
+type cutMeans struct{ inner, outer, kept noisyMean }
+
+// means reads a release of both sums, the first half and the second, with noise of a
+// deviation. What the outer mean says beyond what the inner one alone does is kept as far as it is
+// longer, in the coordinates from first on, than doubt times what noise explains.
+func (c cuts) means(release []float64, first int, deviation, doubt float64) (m cutMeans) {
 	d := len(release) / 2
 	unit, unitRest := c.units()
 	inner, rest := release[:d], release[d:]
 	floats.Scale(unit, inner)
 	floats.Scale(unitRest, rest)
 	noise, noiseRest := unit*deviation, unitRest*deviation
-	outer = noisyMean{append([]float64(nil), inner...), math.Hypot(noise, noiseRest)}
-	floats.Add(outer.mean, rest)
+	m.inner = noisyMean{slices.Clone(inner), noise}
+	m.outer = noisyMean{slices.Clone(inner), math.Hypot(noise, noiseRest)}
+	floats.Add(m.outer.mean, rest)
 	// The inner sum says 1/uncut of itself; rest becomes what both together say beyond that.
 	back := 1/c.uncut - 1
 	floats.AddScaled(rest, -back, inner)
 	explained := float64(d-first) * (square(noiseRest) + square(back*noise))
 	keep := max(0, 1-square(doubt*explained/max(square(floats.Norm(rest[first:], 2)), math.SmallestNonzeroFloat64)))
-	kept = noisyMean{inner, math.Hypot(noise*(1/c.uncut-keep*back), keep*noiseRest)}
+	m.kept = noisyMean{inner, math.Hypot(noise*(1/c.uncut-keep*back), keep*noiseRest)}
 	floats.Scale(1/c.uncut, inner)
 	floats.AddScaled(inner, keep, rest)
-	return outer, kept
+	return m
 }

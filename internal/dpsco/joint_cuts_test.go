@@ -55,7 +55,8 @@ func TestMeansTellTheirNoise(t *testing.T) {
 			truth, outer, kept := unitRest*signal, noisyMean{}, noisyMean{}
 			variance, keptVariance := 0.0, 0.0
 			for range draws {
-				outer, kept = c.means([]float64{deviation * r.NormFloat64(), signal + deviation*r.NormFloat64()}, 0, deviation, 1e3)
+				m := c.means([]float64{deviation * r.NormFloat64(), signal + deviation*r.NormFloat64()}, 0, deviation, 1e3)
+				outer, kept = m.outer, m.kept
 				variance += square(outer.mean[0]-truth) / draws
 				keptVariance += square(kept.mean[0]-truth) / draws
 			}

@@ -13,9 +13,8 @@ import (
 // split, one of each of the disjoint parts. What their passes release is released together.
 type jointParts struct {
 	*jointReleases
-	fits   []*jointFit
-	parts  []Data     // sensitive
-	common *commonFit // of all rows, once they are split
+	fits []*jointFit
+	groups
 }
 
 // jointFit is a fit of a part of the rows. All of it but what is marked is released or public.
@@ -44,17 +43,17 @@ type jointFit struct {
 	lengths   *magnitudes
 	products  *magnitudes
 
-	weights               []float64 // sensitive: of rows in the step
-	stepCuts, levelCuts   cuts
-	outer, kept           noisyMean // of the step, in the last coordinates
-	outerLevel, keptLevel noisyMean // of the mean residual; without means before they are known, or without an intercept
-	levelScale            float64   // what makes up for rows that say nothing
-	meat                  *mat.SymDense
+	weights             []float64 // sensitive: of rows in the step
+	stepCuts, levelCuts cuts
+	cutMeans                     // of the step, in the last coordinates
+	levels              cutMeans // of the mean residual; without means before they are known, or without an intercept
+	levelScale          float64  // what makes up for rows that say nothing
+	meat                *mat.SymDense
 }
 
 // newJointParts is a fit of all rows.
 func newJointParts(r *jointReleases, x Data) *jointParts {
-	return &jointParts{jointReleases: r, fits: []*jointFit{newJointFit(r)}, parts: []Data{x}}
+	return &jointParts{jointReleases: r, fits: []*jointFit{newJointFit(r)}, groups: groups{parts: []Data{x}}}
 }
 
 // firstResidualCut is that of the first pass, in residual scales; the target is
@@ -256,9 +255,17 @@ var cutsHide = cautious{deviations: 0.5, steepest: 3}
 
 // chooseCuts chooses the cuts of the step and of the level.
 func (f *jointFit) chooseCuts() {
-	step, level := f.deviations()
-	f.stepCuts = newCuts(f.products, max(f.slopes, 1), step, f.caution().step)
-	f.levelCuts = newCuts(f.residuals, 1, level, f.caution().level)
+	f.stepCuts, f.levelCuts = f.newStepCuts(f.products), f.newLevelCuts(f.residuals)
+}
+
+func (f *jointFit) newStepCuts(products *magnitudes) cuts {
+	deviation, _ := f.deviations()
+	return newCuts(products, max(f.slopes, 1), deviation, f.caution().step)
+}
+
+func (f *jointFit) newLevelCuts(residuals *magnitudes) cuts {
+	_, deviation := f.deviations()
+	return newCuts(residuals, 1, deviation, f.caution().level)
 }
 
 // deviations are those of the noise on a coordinate of the step's sums and of the level's,
@@ -302,7 +309,7 @@ func (a *jointParts) step(src *mech.Source) {
 	for g, f := range a.fits {
 		deviation, _ := f.deviations()
 		floats.Scale(f.perRow, steps[g])
-		f.outer, f.kept = f.stepCuts.means(steps[g], f.shape.D-int(f.slopes), deviation, f.caution().doubt)
+		f.cutMeans = f.stepCuts.means(steps[g], f.shape.D-int(f.slopes), deviation, f.caution().doubt)
 	}
 	if a.shape.Intercept {
 		levels := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.level }), a.levelContract(), a.levelNoise, src)
@@ -310,7 +317,7 @@ func (a *jointParts) step(src *mech.Source) {
 			_, deviation := f.deviations()
 			floats.Scale(f.perRow, levels[g])
 			f.levelScale = 1 / clampBetween(f.residuals.counted, 0.5, 1)
-			f.outerLevel, f.keptLevel = f.levelCuts.means(levels[g], 0, deviation, f.caution().doubt)
+			f.levels = f.levelCuts.means(levels[g], 0, deviation, f.caution().doubt)
 		}
 	}
 	if a.Intervals {
@@ -350,7 +357,7 @@ func (f *jointFit) proximal(w []float64) { proximal(f.Psi, f.p, w) }
 // finish returns the coefficients, with the correction of the slopes shrunk towards the
 // pilot fit by what its noise explains, and what is known of their errors.
 func (f *jointFit) finish() Result {
-	r := Result{Coefficients: f.coefficients(f.correction(f.kept, f.shrinkage()), f.keptLevel), NoiseCovariance: f.noise()}
+	r := Result{Coefficients: f.coefficients(f.correction(f.kept, f.shrinkage()), f.levels.kept), NoiseCovariance: f.noise()}
 	f.errors(&r)
 	return r
 }

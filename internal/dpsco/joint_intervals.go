@@ -34,7 +34,7 @@ func (f *jointFit) whyNoIntervals() string {
 	case !f.Intervals:
 		return cmp.Or(f.WhyNull, noErrors)
 	case f.small:
-		return "too few rows of this group for this budget"
+		return smallGroup
 	case f.floored > 0:
 		return hiddenDirection(f.p, f.shape.Intercept)
 	case f.least < shortenedEigenvalue || f.lengths.excessSquare(f.bound) > mostExcess:
@@ -78,7 +78,7 @@ func (f *jointFit) errors(r *Result) {
 		r.withhold(why)
 		return
 	}
-	centre, influences := f.coefficients(f.correction(f.outer, 1), f.outerLevel), f.influences()
+	centre, influences := f.coefficients(f.correction(f.outer, 1), f.levels.outer), f.influences()
 	r.Covariance, r.Bias = f.covariance(influences), f.bias(influences)
 	for j := range f.shape.D {
 		a, level := influences.RawRowView(j)[:f.shape.D], 0.0
@@ -112,25 +112,15 @@ func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
 		noise[i] = square(f.outer.deviation)
 	}
 	if f.shape.Intercept {
-		noise[d] = square(f.outerLevel.deviation)
-		sampling.SetSym(d, d, max(0, sampling.At(d, d)-square(f.outerLevel.mean[0])/f.n))
+		noise[d] = square(f.levels.outer.deviation)
+		sampling.SetSym(d, d, max(0, sampling.At(d, d)-square(f.levels.outer.mean[0])/f.n))
 	}
 	sampling = positivePart(sampling)
 	for i, v := range noise {
 		sampling.SetSym(i, i, sampling.At(i, i)+v)
 	}
 	total := sandwich(influences, sampling)
-	// What the noise E of the second moments moves: (Qa)'E(QD).
-	qa, qd := mat.NewDense(d, d, nil), mat.NewVecDense(d, nil)
-	qa.Mul(influences.Slice(0, d, 0, d), f.q.T())
-	qd.MulVec(f.q, mat.NewVecDense(d, f.correction(f.outer, 1)))
-	along := mat.NewVecDense(d, nil)
-	along.MulVec(qa, qd)
-	scale := square(f.hDeviation) / 2
-	var gram mat.SymDense
-	gram.SymOuterK(scale*mat.Dot(qd, qd), qa)
-	total.AddSym(total, &gram)
-	total.SymRankOne(total, scale, along)
+	total.AddSym(total, f.momentNoiseOf(influences.Slice(0, d, 0, d), f.correction(f.outer, 1)))
 	return total
 }
 

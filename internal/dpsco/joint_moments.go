@@ -117,10 +117,8 @@ func (r *jointReleases) all() (noises []mech.Gaussian) {
 
 // check reports whether every release can be made.
 func (r *jointReleases) check() error {
-	if r.shape.Levels > 0 {
-		if err := mech.CheckHistogram(groupBins(r.shape.Levels), r.shape.N, 1); err != nil {
-			return infeasible(err)
-		}
+	if err := checkGroupSizes(r.shape); err != nil {
+		return err
 	}
 	return checkReleases(r.shape.N, r.all(), r.pilotContract(), r.meatContract())
 }

@@ -72,15 +72,17 @@ func fitsLoss(l loss.Loss, method string) bool {
 }
 
 // forecastJoint is the noise of the step, and of the level, at the cuts that
-// histograms without noise would lead to.
+// histograms without noise would lead to; of groups, that of one of mean size.
 func (p *problem) forecastJoint(a JointMoments) (Forecast, error) {
 	r, err := a.releases(p.Shape, p.z)
 	if err != nil {
 		return Forecast{}, err
 	}
 	f := newJointFit(r)
-	f.residuals = expectedMagnitudes(r.residualNoise[pilotPasses-1], p.residual(), a.Scale, p.N).run()
-	f.products = expectedMagnitudes(r.productNoise, p.residual()*math.Sqrt(p.d()), a.Scale, p.N).run()
+	f.perRow = float64(max(1, p.Levels))
+	f.n /= f.perRow
+	f.residuals = expectedMagnitudes(r.residualNoise[pilotPasses-1], p.residual(), a.Scale, int(f.n)).run()
+	f.products = expectedMagnitudes(r.productNoise, p.residual()*math.Sqrt(p.d()), a.Scale, int(f.n)).run()
 	f.chooseCuts()
 	step, level := f.deviations()
 	most := p.Radius / math.Sqrt(p.d())

@@ -1,9 +1,6 @@
 package dpsco
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // magnitudeBins is how many bins halfOctaves has.
 const magnitudeBins = 50
@@ -65,6 +62,22 @@ func readMagnitudes(noisy []float64, sd, unit, limit, rows float64) *magnitudes 
 	copy(m.share[:], noisy)
 	m.top = mode
 	return m
+}
+
+// repeat is what another histogram of the same rows might say, read by run: of what was seen and,
+// where more stands above it than its noise easily makes, of a Pareto tail, with fresh noise.
+func (m *magnitudes) repeat(g *whatIf) *magnitudes {
+	counts := make([]float64, magnitudeBins)
+	_, exponent := m.hidden(cutsHide)
+	left := max(0, m.above-m.sd*math.Sqrt(3)/2)
+	for k := range counts {
+		counts[k] = m.share[k]*m.counted*m.rows + m.sd*g.normal()
+		if k > m.top {
+			counts[k] += left * (1 - math.Exp2(-exponent/2))
+			left *= math.Exp2(-exponent / 2)
+		}
+	}
+	return readMagnitudes(counts, m.sd, m.unit, math.Inf(1), m.rows).run()
 }
 
 // run keeps the bins around the mode, with gaps of one at most, the lowest two, and
@@ -204,16 +217,14 @@ func (m *magnitudes) index(c cautious) float64 {
 
 // cheapestCut returns the edge with the least cost.
 func (m *magnitudes) cheapestCut(cost func(cut float64) float64) float64 {
-	edges := make([]float64, 0, len(magnitudeEdges))
-	for _, edge := range magnitudeEdges {
-		edges = append(edges, edge*m.unit)
-	}
-	return slices.MinFunc(edges, func(a, b float64) int {
-		if cost(a) < cost(b) {
-			return -1
+	best := magnitudeEdges[0] * m.unit
+	least := cost(best)
+	for _, edge := range magnitudeEdges[1:] {
+		if c := cost(edge * m.unit); c < least {
+			best, least = edge*m.unit, c
 		}
-		return 1
-	})
+	}
+	return best
 }
 
 // clampBetween moves v into [low, high].

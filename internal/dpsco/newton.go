@@ -27,6 +27,7 @@ type Newton struct {
 	Psi       prox.Operator // penalty and constraint
 	Intervals bool          // also release what intervals are made of
 	WhyNull   string        // why not
+	Pool      bool          // of fits by groups: they borrow from each other
 }
 
 // newtonSteps are those after the first pass.
@@ -51,6 +52,7 @@ type newtonReleases struct {
 	Newton
 	shape                                      Shape
 	firstNoise, lengthNoise, meatNoise         mech.Gaussian
+	groupNoise                                 mech.Gaussian              // of the sizes of groups
 	targetNoise                                mech.Gaussian              // none but of counts
 	scoreNoise, curvatureNoise, magnitudeNoise [newtonSteps]mech.Gaussian // magnitudes: of each of two histograms; none with the last step
 }
@@ -59,9 +61,18 @@ type newtonReleases struct {
 //
 // Errors: ErrInfeasible.
 func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
-	part := func(share float64) mech.Gaussian { return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share)} }
+	left := 1.0
+	if s.Levels > 0 {
+		left -= groupShare
+	}
+	part := func(share float64) mech.Gaussian {
+		return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share*left)}
+	}
 	share := newtonShares
 	r := &newtonReleases{Newton: a, shape: s, firstNoise: part(share.first), lengthNoise: part(share.lengths)}
+	if s.Levels > 0 {
+		r.groupNoise = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(groupShare)}
+	}
 	if !a.Intervals {
 		share.scores[newtonSteps-1] += share.meat
 	}
@@ -88,6 +99,9 @@ func (r *newtonReleases) all() []mech.Gaussian {
 		noises = append(noises, r.targetNoise)
 	}
 	for t := range newtonSteps {
+		if t == firstGroupStep && r.shape.Levels > 0 {
+			noises = append(noises, r.groupNoise)
+		}
 		noises = append(noises, r.scoreNoise[t], r.curvatureNoise[t])
 		if t < newtonSteps-1 {
 			noises = append(noises, r.magnitudeNoise[t], r.magnitudeNoise[t])
@@ -101,6 +115,9 @@ func (r *newtonReleases) all() []mech.Gaussian {
 
 // check reports whether every release can be made.
 func (r *newtonReleases) check() error {
+	if err := checkGroupSizes(r.shape); err != nil {
+		return err
+	}
 	return checkReleases(r.shape.N, r.all(), r.firstContract(), r.curvatureContract())
 }
 
@@ -131,14 +148,18 @@ func (a Newton) at(s Shape, z float64) (*stage, error) {
 		event = append(event, noise.Event())
 	}
 	return &stage{event: event, seconds: a.seconds(s), run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		fit := newNewtonFit(r)
-		fit.first(x, src)
+		x.silenceRowsOfNoGroup()
+		fits := newNewtonParts(r, x)
+		fits.fits[0].first(x, src)
 		for t := range newtonSteps {
 			if err := ctx.Err(); err != nil {
 				return Result{}, err
 			}
-			fit.step(t, x, src)
+			if t == firstGroupStep && s.Levels > 0 {
+				fits.split(src)
+			}
+			fits.step(t, src)
 		}
-		return fit.finish(), nil
+		return fits.finish(), nil
 	}}, nil
 }

@@ -10,13 +10,29 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// newtonFit is a Newton under way. All of it is released or public.
+// newtonParts are the fits of a Newton under way. What their passes release is released
+// together.
+type newtonParts struct {
+	*newtonReleases
+	fits []*newtonFit
+	groups
+}
+
+// newNewtonParts is a fit of all rows.
+func newNewtonParts(r *newtonReleases, x Data) *newtonParts {
+	return &newtonParts{newtonReleases: r, fits: []*newtonFit{newNewtonFit(r)}, groups: groups{parts: []Data{x}}}
+}
+
+// newtonFit is a fit of a part of the rows. All of it is released or public.
 type newtonFit struct {
 	*newtonReleases
-	n, d float64
-	p    *mat.Dense // coordinates are z = P'x; upper triangular
-	w    []float64  // the fit so far
-	mean float64    // curvature
+	n, d    float64    // n: rows of the part
+	perRow  float64    // all rows over n: from a release, which is over all rows, to a mean of the part
+	grouped bool       // of one group
+	small   bool       // of one whose size noise nearly hides
+	p       *mat.Dense // coordinates are z = P'x; upper triangular
+	w       []float64  // the fit so far
+	mean    float64    // curvature
 
 	whitened *mat.Dense // whitens the rows by the first pass
 
@@ -31,18 +47,20 @@ type newtonFit struct {
 	// Of the latest step.
 	h          *mat.SymDense   // curvature
 	hDeviation float64         // of the noise on its diagonal
+	hNoise     float64         // of what shrinkage leaves of that
 	g          *mat.VecDense   // score
 	parts      []*mat.VecDense // its shells
 	gDeviation float64
-	q, a       *mat.Dense // whiten the curvature, in the coordinates of the pass and in those of the features
-	floored    int        // eigenvalues that noise hides
+	q, a       *mat.Dense    // whiten the curvature, in the coordinates of the pass and in those of the features
+	floored    int           // eigenvalues that noise hides
+	before     *mat.SymDense // curvature of the step before, in these coordinates
 	meat       *mat.SymDense
 	centre     []float64 // the fit with a full last step
 }
 
 func newNewtonFit(r *newtonReleases) *newtonFit {
 	own := *r // whose curve may come to know more
-	return &newtonFit{newtonReleases: &own, n: float64(r.shape.N), d: float64(r.shape.D), p: identity(r.shape.D), w: make([]float64, r.shape.D)}
+	return &newtonFit{newtonReleases: &own, n: float64(r.shape.N), perRow: 1, d: float64(r.shape.D), p: identity(r.shape.D), w: make([]float64, r.shape.D)}
 }
 
 func identity(d int) *mat.Dense {
@@ -159,15 +177,62 @@ func cheapest(unit float64, from, to int, cost func(v float64) float64) float64 
 	return best
 }
 
-// step makes step t: it releases the score and the curvature at the fit, and magnitudes
-// for the next or, with the last, what intervals are made of.
-func (f *newtonFit) step(t int, x Data, src *mech.Source) {
-	f.choose(t)
+// newtonSeen is what a step sees of a part of the rows.
+type newtonSeen struct {
+	score           *mech.Sum
+	curvature, meat *mech.Moments
+	sizes, lengths  *mech.Histogram
+}
+
+// step makes step t: it releases scores and curvatures at the fits, and magnitudes for the
+// next or, with the last, what intervals are made of.
+func (a *newtonParts) step(t int, src *mech.Source) {
+	seen := make([]newtonSeen, len(a.fits))
+	for g, f := range a.fits {
+		f.choose(t)
+		seen[g] = f.seeStep(t, a.parts[g])
+	}
+	scores := releaseSums(of(seen, func(s newtonSeen) *mech.Sum { return s.score }), a.scoreContract(t), a.scoreNoise[t], src)
+	curvatures := releaseMoments(of(seen, func(s newtonSeen) *mech.Moments { return s.curvature }), a.curvatureContract(), a.curvatureNoise[t], src)
+	for g, f := range a.fits {
+		f.read(t, scores[g], curvatures[g])
+	}
+	if t == newtonSteps-1 {
+		a.releaseMeats(seen, src)
+		return
+	}
+	sizes := releaseCounts(of(seen, func(s newtonSeen) *mech.Histogram { return s.sizes }), a.magnitudeNoise[t], src)
+	lengths := releaseCounts(of(seen, func(s newtonSeen) *mech.Histogram { return s.lengths }), a.magnitudeNoise[t], src)
+	for g, f := range a.fits {
+		most := longest(f.shape.D)
+		f.advance(f.magnitudes(sizes[g], t, f.Curve.size(), most*10), f.magnitudes(lengths[g], t, 1, most))
+	}
+}
+
+// releaseMeats releases what intervals are made of, with the last step.
+func (a *newtonParts) releaseMeats(seen []newtonSeen, src *mech.Source) {
+	if !a.Intervals {
+		return
+	}
+	meats := releaseMoments(of(seen, func(s newtonSeen) *mech.Moments { return s.meat }), a.curvatureContract(), a.meatNoise, src)
+	for g, f := range a.fits {
+		f.meat = mat.NewSymDense(f.shape.D, meats[g])
+		f.meat.ScaleSym(f.perRow*square(f.limit), f.meat)
+	}
+}
+
+// magnitudes reads a histogram of step t of the part.
+func (f *newtonFit) magnitudes(noisy []float64, t int, unit, limit float64) *magnitudes {
+	return readMagnitudes(noisy, f.magnitudeNoise[t].NoiseMultiplier*math.Sqrt2, unit, limit, f.n).apart()
+}
+
+// seeStep makes the pass of step t over a part of the rows.
+func (f *newtonFit) seeStep(t int, x Data) newtonSeen {
 	last := t == newtonSteps-1
 	scores := merging[*mech.Sum]{total: mech.NewSum(f.scoreContract(t))}
 	curvatures := merging[*mech.Moments]{total: mech.NewMoments(f.curvatureContract())}
 	meats := merging[*mech.Moments]{total: mech.NewMoments(f.curvatureContract())}
-	sizes, lengths := magnitudeCounts(x.N), magnitudeCounts(x.N)
+	sizes, lengths := magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N)
 	x.scan(f.p, f.w, func() func(int, *rowBlock) {
 		s, c, m, p, l := scores.fork(), curvatures.fork(), meats.fork(), sizes.fork(), lengths.fork()
 		rows := newNewtonRows()
@@ -188,46 +253,27 @@ func (f *newtonFit) step(t int, x Data, src *mech.Source) {
 			}
 		}
 	})
-	f.read(t, scores.merged(), curvatures.merged(), src)
-	if last {
-		f.readMeat(meats, src)
-		return
-	}
-	most := longest(x.D)
-	p := releaseMagnitudes(sizes, f.magnitudeNoise[t], f.Curve.size(), most*10, x.N, src).apart()
-	l := releaseMagnitudes(lengths, f.magnitudeNoise[t], 1, most, x.N, src).apart()
-	f.advance(p, l)
+	return newtonSeen{scores.merged(), curvatures.merged(), meats.merged(), sizes.merged(), lengths.merged()}
 }
 
-// read releases score and curvature of step t.
-func (f *newtonFit) read(t int, score *mech.Sum, curvature *mech.Moments, src *mech.Source) {
+// read reads score and curvature of step t.
+func (f *newtonFit) read(t int, shells, h []float64) {
 	d := f.shape.D
-	shells := make([]float64, d*f.shells(t))
-	f.scoreNoise[t].Release(shells, score.Bounded(), src)
 	f.g, f.parts = mat.NewVecDense(d, nil), nil
 	for k := range f.shells(t) {
 		part := mat.NewVecDense(d, shells[k*d:(k+1)*d])
-		part.ScaleVec(f.limit*math.Sqrt(shellWidth(k, f.shells(t))), part)
+		part.ScaleVec(f.perRow*f.limit*math.Sqrt(shellWidth(k, f.shells(t))), part)
 		f.g.AddVec(f.g, part)
 		f.parts = append(f.parts, part)
 	}
 	f.gDeviation = 2 * f.limit * f.scoreNoise[t].NoiseMultiplier / f.n
-	h := make([]float64, d*d)
-	curvature.Release(h, f.curvatureNoise[t], src)
-	floats.Scale(square(f.bound), h)
+	floats.Scale(f.perRow*square(f.bound), h)
 	f.h = mat.NewSymDense(d, h)
 	f.hDeviation = math.Sqrt2 * square(f.bound) * f.curvatureNoise[t].NoiseMultiplier / f.n
-}
-
-func (f *newtonFit) readMeat(meats merging[*mech.Moments], src *mech.Source) {
-	if !f.Intervals {
-		return
+	f.hNoise = f.hDeviation
+	if f.grouped {
+		f.shrinkCurvature()
 	}
-	d := f.shape.D
-	meat := make([]float64, d*d)
-	meats.merged().Release(meat, f.meatNoise, src)
-	f.meat = mat.NewSymDense(d, meat)
-	f.meat.ScaleSym(square(f.limit), f.meat)
 }
 
 // hidden is below what eigenvalues of the curvature are not seen.
@@ -236,7 +282,7 @@ func (f *newtonFit) hidden() float64 {
 	if f.Cautious {
 		factor = 1.5
 	}
-	return max(factor*f.hDeviation*math.Sqrt(f.d), leastCurvature)
+	return max(factor*f.hNoise*math.Sqrt(f.d), leastCurvature)
 }
 
 // advance moves the fit and chooses the next coordinates.
@@ -254,9 +300,10 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 			both.SetSym(i, j, f.h.At(i, j)+tilt*f.mean*gram.At(i, j))
 		}
 	}
-	hidden := max(f.hDeviation*math.Sqrt(f.d), leastCurvature)
+	hidden := max(f.hNoise*math.Sqrt(f.d), leastCurvature)
 	q, _, _ := newWhitener(both, hidden).triangular(both, hidden)
 	f.p.Mul(f.p, q)
+	f.before = sandwich(mat.DenseCopyOf(q.T()), f.h)
 	if scores.seen && lengths.seen {
 		f.scores, f.lengths, f.scoresAreKnown = scores, lengths, true
 		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / lengths.excessSquare(0))

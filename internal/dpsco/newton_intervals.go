@@ -115,6 +115,8 @@ func (f *newtonFit) whyNoIntervals() string {
 	switch {
 	case !f.Intervals:
 		return cmp.Or(f.WhyNull, noErrors)
+	case f.small:
+		return smallGroup
 	case !f.free():
 		return cutByRadius
 	case f.floored > 0:

@@ -46,7 +46,7 @@ func (p *problem) newton() (fit, error) {
 	if p.Penalty != catalogue.PenaltyNone {
 		why = "a penalty moves the coefficients on purpose"
 	}
-	return Newton{Curve: c, Bound: p.FeatureNorm, Cautious: p.momentNoise() > cautiousMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why}, nil
+	return Newton{Curve: c, Bound: p.FeatureNorm, Cautious: p.momentNoiseOfAFit() > cautiousMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink}, nil
 }
 
 // firstCut, in residual scales, is that of a Huber fit's targets in the first pass.
@@ -65,7 +65,7 @@ func (p *problem) curve() (curve, error) {
 }
 
 // forecastNewton is the noise of the last score at the limit that histograms without noise
-// would lead to, over the curvature.
+// would lead to, over the curvature; of groups, that of one of mean size.
 func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 	r, err := a.releases(p.Shape, p.z)
 	if err != nil {
@@ -80,8 +80,9 @@ func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 		size = max(1, curvature+2*p.ResidualScale)
 	}
 	f := newNewtonFit(r)
+	f.n /= float64(max(1, p.Levels))
 	f.mean, f.rescale, f.rescaleScores = curvature, 1, 1
-	tails := expectedMagnitudes(r.magnitudeNoise[0], size*math.Sqrt(p.d()), size, p.N).apart()
+	tails := expectedMagnitudes(r.magnitudeNoise[0], size*math.Sqrt(p.d()), size, int(f.n)).apart()
 	if tails.seen {
 		f.scores, f.lengths, f.scoresAreKnown = tails, tails, true
 	}

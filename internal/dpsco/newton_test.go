@@ -96,13 +96,13 @@ func TestNewtonReplaysRefuteMutants(t *testing.T) {
 				mutant(releases, x, p)
 				p.run = func(_ context.Context, x Data, src *mech.Source) (Result, error) {
 					twice := mutant(releases, x, &Plan{Event: p.Event})
-					f := newNewtonFit(releases)
-					f.first(x, src)
+					f := newNewtonParts(releases, x)
+					f.fits[0].first(x, src)
 					for t := range newtonSteps {
-						f.step(t, x, src)
+						f.step(t, src)
 					}
 					if twice {
-						f.step(newtonSteps-1, x, src)
+						f.step(newtonSteps-1, src)
 					}
 					return f.finish(), nil
 				}

@@ -45,7 +45,7 @@ func (f fields[A]) check(a A, options []catalogue.Option) error {
 				return err
 			}
 		}
-		if place := f.choices[o.Name]; place != nil && *place(&a) != "" && !allowed(options, o.Name, *place(&a)) {
+		if place := f.choices[o.Name]; place != nil && o.Kind == catalogue.String && *place(&a) != "" && !allowed(options, o.Name, *place(&a)) {
 			return o.CheckChoice(*place(&a))
 		}
 	}

@@ -208,7 +208,7 @@ func (p *problem) parameters() map[string]any {
 		m["groups"] = p.Groups
 	}
 	if p.Levels > 0 {
-		m["by_levels"], m["pool"] = p.Levels, p.Pool
+		m["by"], m["by_levels"], m["pool"] = p.By, p.Levels, p.Pool
 	}
 	if p.Labels {
 		m["positive_label"], m["negative_label"] = p.Positive, p.Negative

@@ -46,6 +46,7 @@ type Regression struct {
 	Blocks        float64 // sample_aggregate, spgd_kamath
 	Aggregator    string  // sample_aggregate: a choice of the catalogue
 	Whitening     string  // a choice of the catalogue
+	By            string  // fits by groups: the category that makes them
 	Exposure      string  // column of what counts are counted over, for the record: Data.Offset holds its logarithm
 	Pool          string  // fits by groups: a choice of the catalogue
 	Sources       int     // columns of the table that a row is made from, the constant among them; 0: one a coefficient
@@ -64,6 +65,7 @@ var regressionFields = fields[Regression]{
 		"penalty":    func(a *Regression) *string { return &a.Penalty },
 		"whitening":  func(a *Regression) *string { return &a.Whitening },
 		"aggregator": func(a *Regression) *string { return &a.Aggregator },
+		"by":         func(a *Regression) *string { return &a.By },
 		"exposure":   func(a *Regression) *string { return &a.Exposure },
 		"pool":       func(a *Regression) *string { return &a.Pool },
 	},

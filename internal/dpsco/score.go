@@ -24,7 +24,7 @@ import (
 // Privacy: the event of the plan, which is that of its releases (proof: score.md).
 // Source: ratios of means with their linearised variance are Fieller 1954.
 type Score struct {
-	Coefficients       []float64 // in the table's units, (intercept) first
+	Coefficients       []float64 // in the table's units, (intercept) first; those of one group after those of another
 	Labels             bool      // the target is one of two labels
 	Negative, Positive float64   // the labels
 	Counts             bool      // the coefficients are those of the logarithm of a mean count
@@ -107,8 +107,8 @@ func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*
 func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) error {
 	unusable := func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
 	switch {
-	case len(a.Coefficients) != s.D || slices.ContainsFunc(a.Coefficients, unusable):
-		return fmt.Errorf("%w: %d coefficients for %d terms, or one that is no number", ErrParameter, len(a.Coefficients), s.D)
+	case len(a.Coefficients) != s.D*max(1, s.Levels) || slices.ContainsFunc(a.Coefficients, unusable):
+		return fmt.Errorf("%w: %d coefficients for %d terms, or one that is no number", ErrParameter, len(a.Coefficients), s.D*max(1, s.Levels))
 	case !(a.Scale > 0) || unusable(a.Scale) || unusable(a.Centre) || !(a.Exposure > 0) || unusable(a.Exposure):
 		return fmt.Errorf("%w: scale %v, centre %v, typical exposure %v", ErrParameter, a.Scale, a.Centre, a.Exposure)
 	case !(b.Delta >= 0 && b.Delta < 1):

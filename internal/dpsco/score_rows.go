@@ -11,8 +11,9 @@ import (
 // of a label and the label. Both are NaN in a row that says nothing.
 type scoredRows struct{ Data }
 
-// newScoredRows predicts every row. One in which a value is missing or infinite, whose
-// prediction overflows, or whose target is no label says nothing.
+// newScoredRows predicts every row, by the coefficients of its group where there are any. One
+// in which a value is missing or infinite, whose prediction overflows, whose target is no
+// label or which is of no group says nothing. Rows of groups change their order.
 func (g *scoring) newScoredRows(x Data) scoredRows {
 	if g.Counts {
 		return g.newCountedRows(x)
@@ -21,10 +22,28 @@ func (g *scoring) newScoredRows(x Data) scoredRows {
 	if g.Labels {
 		labelTargets(x.Y, g.Negative, g.Positive)
 	}
+	if x.Levels == 0 {
+		g.predictRows(rows.X[0], x, g.Coefficients)
+		return rows
+	}
+	x.silenceRowsOfNoGroup()
+	e := rows.X[0]
+	for group, part := range x.byGroup() {
+		g.predictRows(e[:part.N], part, g.Coefficients[group*x.D:(group+1)*x.D])
+		e = e[part.N:]
+	}
+	for i := range e { // of no group
+		e[i] = math.NaN()
+	}
+	return rows
+}
+
+// predictRows writes the residuals, or margins of labels, of rows by coefficients.
+func (g *scoring) predictRows(residuals []float64, x Data, coefficients []float64) {
 	x.flat().each(func() func(int, Data) {
 		return func(first int, b Data) {
-			e := rows.X[0][first : first+b.N]
-			predict(e, b, g.Coefficients)
+			e := residuals[first : first+b.N]
+			predict(e, b, coefficients)
 			for i, y := range b.Y {
 				if g.Labels {
 					e[i] *= 2*y - 1
@@ -38,7 +57,6 @@ func (g *scoring) newScoredRows(x Data) scoredRows {
 			}
 		}
 	})
-	return rows
 }
 
 // size is what the histogram of sizes counts.

@@ -131,6 +131,10 @@ func TestReplaysOfScores(t *testing.T) {
 					return p
 				}
 				x, y := neighbours(r, s, a.Labels)
+				if k%4 == 3 && !a.Counts {
+					x, y = inGroups(r, x, y, 3)
+					s, a.Coefficients = x.Shape, slices.Repeat(a.Coefficients, 3)
+				}
 				if a.Counts && k%5 > 0 {
 					asCounts(r, &x, &y)
 					for i := range s.N {

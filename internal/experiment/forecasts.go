@@ -15,7 +15,7 @@ import (
 
 const forecastNote = `Both figures that dp_explain has of a coefficient's noise, over the standard deviation of its estimates in %d draws: the least, the median and the most over the
 coefficients. Before a first answer: noise_at_scales, for features as large and as independent as their scales. After one: expected_error, from a single
-release at %g times the eps; none where releases do not tell, or noise hides a direction. Within: coefficients for which the latter lies between half and twice what is seen.
+release at %g times the eps; none where it does not tell, and dp_explain says why. Within: coefficients for which the latter lies between half and twice what is seen.
 `
 
 // formerEpsilon is the budget of the release that forecasts are made from, over the budget

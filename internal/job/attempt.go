@@ -69,13 +69,32 @@ func (c *claim) relation() pgx.Identifier {
 }
 func (c *claim) reading() bool { return c.State == "reading" }
 
-// columns are those of the regression: target, features, and the exposure if there is one.
+// columns are those of the regression: target, features, and the exposure or what makes the
+// groups, if there is one.
 func (c *claim) columns() []string {
 	columns := append([]string{c.Request.Target}, c.Request.Features...)
 	if exposure := c.exposure(); exposure != "" {
 		columns = append(columns, exposure)
 	}
+	if by := c.by(); by != "" {
+		columns = append(columns, by)
+	}
 	return columns
+}
+
+// by is the category that makes the groups; empty where there are none.
+func (c *claim) by() string {
+	if c.Scored != nil {
+		return c.Scored.Parameters.By
+	}
+	by, _ := c.Request.Options["by"].(string)
+	return by
+}
+
+// groups are the levels that have a fit each, nil for one fit of all rows.
+func (c *claim) groups() []string {
+	groups, _ := c.levels(c.by())
+	return groups
 }
 
 // exposure is the column of what counts are counted over; empty: there is none.
@@ -110,6 +129,7 @@ func (c *claim) levels(column string) (levels []string, ok bool) {
 	return levels, ok
 }
 
+// terms are those of a fit.
 func (c *claim) terms() []string {
 	slopes := c.slopes()
 	if c.Request.Intercept {
@@ -188,7 +208,7 @@ func (c *claim) shape(n int64) dpsco.Shape {
 	if c.describes() {
 		return dpsco.Shape{N: int(n), D: len(c.Request.Features)}
 	}
-	return dpsco.Shape{N: int(n), D: len(c.terms()), Intercept: c.Request.Intercept}
+	return dpsco.Shape{N: int(n), D: len(c.terms()), Intercept: c.Request.Intercept, Levels: len(c.groups())}
 }
 
 func (c *claim) budget() privacy.Budget {

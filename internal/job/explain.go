@@ -199,44 +199,60 @@ type former struct {
 	WhyNull         *string `json:"why_null"`
 	Rows            float64
 	NoiseMultiplier float64            `json:"noise_multiplier"`
-	Noise           map[string]float64 // standard deviation by term, in the table's units
+	Noise           map[string]float64 // standard deviation by term, in the table's units; nil where it does not tell
 }
 
 // similarNoise is by how much the noise of two plans may differ for one to tell of the other:
 // where rows and residuals are cut, and how much is shrunk, changes with the noise.
 const similarNoise = 1.5
 
-// tells reports whether a former release tells of the noise of a plan, and by what the noise
-// differs.
-func (f *former) tells(p *dpsco.Plan) (ratio float64, ok bool) {
+// unknownError is why no figure is given where nothing was released.
+const unknownError = "not known: it depends on how far features spread, how they go together, how rarely flags hold and how far residuals reach. None of that is public, and no release of these coefficients tells of it"
+
+// tells returns by what the noise of a plan differs from that of a former release, or why the
+// release does not tell of it.
+func (f *former) tells(p *dpsco.Plan) (ratio float64, why string) {
 	z, known := p.Parameters["noise_multiplier"].(float64)
 	rows, counted := p.Parameters["rows"].(int)
-	if f == nil || f.Method != p.Method || !known || !counted || !(f.NoiseMultiplier > 0 && f.Rows > 0) {
-		return 0, false
+	if f == nil || !known || !counted || !(f.NoiseMultiplier > 0 && f.Rows > 0) {
+		return 0, unknownError
 	}
-	return z / f.NoiseMultiplier * f.Rows / float64(rows), true
+	ratio = z / f.NoiseMultiplier * f.Rows / float64(rows)
+	switch from := fmt.Sprintf("release %s at eps %v", f.Release, f.Eps); {
+	case f.Method != p.Method:
+		return 0, fmt.Sprintf("not known: the method at this budget is %s, and %s is of %s, whose noise does other things", p.Method, from, f.Method)
+	case f.Noise == nil && f.WhyNull != nil:
+		return 0, fmt.Sprintf("not known: %s does not tell. Noise hid too much of how features spread and go together, or this method never tells; of its intervals it says: %s", from, *f.WhyNull)
+	case f.Noise == nil:
+		return 0, fmt.Sprintf("not known: %s does not tell. Noise hid too much of how features spread and go together, or this method never tells", from)
+	case ratio > similarNoise || ratio < 1/similarNoise:
+		return 0, fmt.Sprintf("not known at this budget: %s is the nearest, and tells of noise up to %v times as large or small only", from, similarNoise)
+	}
+	return ratio, ""
 }
 
-// unknownError is why no figure is given where no release tells of one.
-const unknownError = "not known: it depends on how far features spread, how they go together, how rarely flags hold and how far residuals reach. None of that is public, and no release of these coefficients tells of it"
+// unknownGroupError is why none is given for groups.
+const unknownGroupError = "not known: it depends on how many rows each group has, which is not public, and on their features and residuals. noise_at_scales is that of groups of equal size; one with a quarter of their rows has about four times as much"
 
 // addExpectedError adds the error to be expected from the noise: what a former release tells,
 // or why it is not known.
 func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64, plan *dpsco.Plan) error {
-	switch ratio, ok := c.Former.tells(plan); {
-	case !ok:
-		e.add("expected_error", unknownError)
-	case ratio > similarNoise || ratio < 1/similarNoise:
-		e.add("expected_error", fmt.Sprintf("not known at this budget: release %s at eps %v is the nearest, and tells of noise up to %v times as large or small only", c.Former.Release, c.Former.Eps, similarNoise))
-	default:
-		text := fmt.Sprintf("forecast from release %s at eps %v: the standard deviation that the noise alone gives each coefficient; no bound", c.Former.Release, c.Former.Eps)
-		if c.Former.WhyNull != nil {
-			text += "; that release has no intervals, and errors beyond the noise are likely, for " + *c.Former.WhyNull
-		}
-		e.add("expected_error", text)
-		for _, term := range c.terms() {
-			e.add("expected_error:"+term, strconv.FormatFloat(ratio*c.Former.Noise[term], 'g', 3, 64))
-		}
+	ratio, why := c.Former.tells(plan)
+	if levels := len(c.groups()); levels > 0 {
+		e.add("rows_a_group", formatFloat(float64(n)/float64(levels)))
+		why = unknownGroupError
+	}
+	if why != "" {
+		e.add("expected_error", why)
+		return s.addNoiseAtScales(e, c, n)
+	}
+	text := fmt.Sprintf("forecast from release %s at eps %v: the standard deviation that the noise alone gives each coefficient; no bound", c.Former.Release, c.Former.Eps)
+	if c.Former.WhyNull != nil {
+		text += "; that release has no intervals, and errors beyond the noise are likely, for " + *c.Former.WhyNull
+	}
+	e.add("expected_error", text)
+	for _, term := range c.terms() {
+		e.add("expected_error:"+term, strconv.FormatFloat(ratio*c.Former.Noise[term], 'g', 3, 64))
 	}
 	return s.addNoiseAtScales(e, c, n)
 }

@@ -14,10 +14,10 @@ import (
 func footprint(rows int64, columns int) float64 { return 8 * float64(rows) * (2*float64(columns) + 10) }
 
 // width is how many columns of numbers are held: the target, one a slope, and one for every
-// category that slopes were made from or that tells which rows count.
+// category that slopes or groups were made from or that tells which rows count.
 func (c *claim) width() int {
 	width := 1 + len(c.slopes()) + len(c.filters())
-	for _, f := range c.Request.Features {
+	for _, f := range c.columns()[1:] {
 		if _, ok := c.Request.Categories[f]; ok {
 			width++
 		}

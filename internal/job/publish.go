@@ -137,6 +137,9 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 	case c.describes():
 		return s.publishDescription(ctx, c, f, step)
 	}
+	if f.result.Groups != nil {
+		return s.publishGroups(ctx, c, f, step)
+	}
 	err := s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6, $7, $8)",
 		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, knownErrors(f.result))
 	return ledger.Explain(err)

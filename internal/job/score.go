@@ -19,6 +19,7 @@ type scored struct {
 	Parameters   struct {
 		Positive any `json:"positive_label"` // a number, or a level
 		Negative any `json:"negative_label"`
+		By       string
 	}
 }
 

@@ -253,7 +253,7 @@ var mutants = []mutant{
 	{"newton: a histogram is not charged", "internal/dpsco/newton.go",
 		`noises = append(noises, r.magnitudeNoise[t], r.magnitudeNoise[t])`, `noises = append(noises, r.magnitudeNoise[t])`, []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
 	{"newton: the meat has the noise of the curvature", "internal/dpsco/newton_fit.go",
-		`meats.merged().Release(meat, f.meatNoise, src)`, `meats.merged().Release(meat, f.curvatureNoise[newtonSteps-1], src)`, []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
+		`a.curvatureContract(), a.meatNoise, src)`, `a.curvatureContract(), a.curvatureNoise[newtonSteps-1], src)`, []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
 	{"newton: weights follow the label", "internal/dpsco/newton_curve.go",
 		`derivative, max(p, 1-p), model`, `derivative, math.Abs(derivative), model`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
 	{"newton: scores are not brought within their limit", "internal/dpsco/newton_rows.go",
@@ -512,8 +512,12 @@ var mutants = []mutant{
 		`t.rest = 0 AND t.epsilon <= p_epsilon THEN`, `t.rest_rho <= p_cap AND t.epsilon <= p_epsilon THEN`, []tests{{"./tests", "TestFiltersAgreeWithTheModel"}}},
 
 	// Fits by groups.
-	{"a group works with its true size", "internal/dpsco/joint_groups.go",
-		`all.ofGroup(part.N, sizes[g], released[g])`, `all.ofGroup(part.N, 0*sizes[g]+float64(max(part.N, 1)), released[g])`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
+	{"a group of joint moments works with its true size", "internal/dpsco/joint_groups.go",
+		`all.ofGroup(part.N, sizes[g])`, `all.ofGroup(part.N, groupSize{float64(max(part.N, 1)), sizes[g].small})`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
+	{"a group of newton works with its true size", "internal/dpsco/newton_groups.go",
+		`all.ofGroup(size)`, `all.ofGroup(groupSize{float64(max(a.parts[len(a.fits)].N, 1)), size.small})`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
+	{"newton does not charge the sizes of groups", "internal/dpsco/newton.go",
+		`noises = append(noises, r.groupNoise)`, `noises = append(noises, []mech.Gaussian{}...)`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
 	{"a row is in two groups", "internal/dpsco/groups.go",
 		`x.rows(starts[g], starts[g+1])`, `x.rows(max(0, starts[g]-1), starts[g+1])`, []tests{{"./internal/dpsco", "TestRowsAreSortedByGroup"}}},
 	{"disjoint parts may hold more records than N", "internal/mech/fixedpoint.go",

@@ -191,13 +191,25 @@ BEGIN
     HINT = CASE WHEN hint <> '' THEN hint ELSE format('%sThe job: %s.', CASE code WHEN 'DP001' THEN 'Ask the same again once a dpsidecar is back. ' END, fate) END;
 END $$;
 
+-- A fit that has no kept release, by dp_int.call_sidecar.
+CREATE OR REPLACE FUNCTION dp_int.queue_and_wait(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
+                            p_features name[], p_intercept boolean, p_options jsonb, p_fetch text) RETURNS TABLE(label text, numbers float8[])
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  job CONSTANT uuid := gen_random_uuid();
+BEGIN
+  RETURN QUERY SELECT c.label, c.numbers
+    FROM dp_int.call_sidecar(p_caller, job,
+           format('SELECT dp_int.enqueue(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)',
+             job, p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, dp_int.here()), p_fetch) c;
+END $$;
+
 CREATE OR REPLACE FUNCTION dp_int.call(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
                             p_features name[], p_intercept boolean, p_options jsonb) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   r dp_int.request := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options);
   kept uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
-  job uuid := gen_random_uuid();
 BEGIN
   IF kept IS NOT NULL THEN
     RETURN QUERY SELECT c.term, c.coef FROM dp_int.coefficients(kept) c;
@@ -206,10 +218,8 @@ BEGIN
     PERFORM dp_int.warn(r);
     RETURN QUERY
     SELECT c.label, c.numbers[1]
-      FROM dp_int.call_sidecar(p_caller, job,
-             format('SELECT dp_int.enqueue(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)',
-               job, p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, dp_int.here()),
-             'SELECT term, ARRAY[coef] FROM dp_int.fetch(%L, %L)') c;
+      FROM dp_int.queue_and_wait(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options,
+                                 'SELECT term, ARRAY[coef] FROM dp_int.fetch(%L, %L)') c;
   END IF;
   PERFORM dp_int.tell_cut(coalesce(kept, dp_int.kept_release(r.dataset, r.hash)));
 END $$;
@@ -218,7 +228,9 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.tell_cut(p_release uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  why CONSTANT text := (SELECT r.why_null FROM dp_int.release r WHERE r.id = p_release AND r.why_null LIKE '%as large as the radius allows%');
+  why CONSTANT text := (SELECT w.why FROM (SELECT r.why_null FROM dp_int.release r WHERE r.id = p_release
+                                UNION ALL SELECT c.why_null FROM dp_int.coefficient c WHERE c.release = p_release) AS w(why)
+                         WHERE w.why LIKE '%as large as the radius allows%' LIMIT 1);
 BEGIN
   IF why IS NOT NULL THEN
     RAISE NOTICE 'dpsidecar: %', why;

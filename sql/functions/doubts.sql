@@ -69,6 +69,7 @@ DECLARE
   columns CONSTANT name[] := ARRAY(SELECT c FROM (SELECT target WHERE NOT (SELECT m.labels FROM dp_int.model m WHERE m.name = asked)
                                                   UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c) WHERE NOT categories ? c);
   fits CONSTANT boolean := EXISTS (SELECT FROM dp_int.model m WHERE m.name = asked);
+  groups CONSTANT int := coalesce(jsonb_array_length(coalesce(p_body #> ARRAY['where_level', options ->> 'by'], categories -> (options ->> 'by'))), 1);  -- fits of their own
   scaled boolean;  -- is a scale registered for any of its columns that are numbers?
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
@@ -83,9 +84,9 @@ BEGIN
   IF fits THEN
     RETURN QUERY SELECT * FROM dp_int.scale_doubts(d.relid, columns, d.scales, (p_body ->> 'intercept')::boolean);
   END IF;
-  IF fits AND d.row_count < dp_int.least_rows(asked, coefficients, eps, delta) THEN
-    RETURN NEXT format('too few rows for %s coefficients at eps %s: noise beyond a tenth of %s is to be expected, and beyond that where flags are rare or features go together; ask for more eps or fewer features',
-      coefficients, eps, CASE WHEN scaled THEN 'the scale' ELSE '1, as which a scale counts that is not registered,' END);
+  IF fits AND d.row_count < groups * dp_int.least_rows(asked, coefficients, eps, delta) THEN
+    RETURN NEXT format('too few rows for %s coefficients%s at eps %s: noise beyond a tenth of %s is to be expected, and beyond that where flags are rare or features go together; ask for more eps or fewer features',
+      coefficients, CASE WHEN groups > 1 THEN format(' of each of %s groups', groups) END, eps, CASE WHEN scaled THEN 'the scale' ELSE '1, as which a scale counts that is not registered,' END);
   END IF;
   IF delta * d.row_count > 1 THEN
     RETURN NEXT 'delta is above one in the number of rows: it would allow a method to publish somebody''s row now and then';

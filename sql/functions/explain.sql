@@ -46,23 +46,22 @@ BEGIN
 END $$;
 
 -- The release of the same coefficients of the same model under the same scales that tells what noise did to them, at
--- the budget nearest to the request's, the latest of several; NULL where there is none. Releases
--- are public to all who may ask about their data set.
+-- the budget nearest to the request's, the latest of several; where none tells, one that does not, without noise; NULL
+-- where there is none. Releases are public to all who may ask about their data set.
 CREATE OR REPLACE FUNCTION dp_int.former(p_dataset bigint, p_request jsonb) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('release', r.id, 'eps', r.eps, 'method', r.method, 'why_null', r.why_null, 'rows', r.parameters -> 'rows',
-                            'noise_multiplier', r.parameters -> 'noise_multiplier', 'noise', jsonb_object_agg(c.term, c.noise))
+                            'noise_multiplier', r.parameters -> 'noise_multiplier', 'noise', CASE WHEN bool_and(c.noise > 0) THEN jsonb_object_agg(c.term, c.noise) END)
     FROM dp_int.release r
     JOIN dp_int.job j ON j.id = r.job
     JOIN dp_int.coefficient c ON c.release = r.id
    WHERE r.dataset = p_dataset AND r.model = p_request ->> 'model'
      AND (j.request -> 'target') = (p_request -> 'target') AND (j.request -> 'intercept') = (p_request -> 'intercept')
      AND (j.request -> 'features') @> (p_request -> 'features') AND (j.request -> 'features') <@ (p_request -> 'features')
-     AND (j.request -> 'categories', j.request -> 'where_level') IS NOT DISTINCT FROM (p_request -> 'categories', p_request -> 'where_level')
+     AND (j.request -> 'categories', j.request -> 'where_level') IS NOT DISTINCT FROM (p_request -> 'categories', p_request -> 'where_level') AND NOT j.request -> 'options' ? 'by' AND NOT p_request -> 'options' ? 'by'
      AND dp_int.request_scales(p_dataset, j.request) = dp_int.request_scales(p_dataset, p_request)
    GROUP BY r.id
-  HAVING bool_and(c.noise > 0)
-   ORDER BY abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
+   ORDER BY bool_and(c.noise > 0) IS NOT TRUE, abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
    LIMIT 1
 $$;
 
@@ -280,6 +279,18 @@ BEGIN
                      WHEN classifies AND d.label <> d.target THEN format(', target => %L', d.label) END);
 END $$;
 
+-- A call by groups, on the first data set that has a category and, where targets are labels, a
+-- column whose labels are known; or a look at categories.
+CREATE OR REPLACE FUNCTION dp_int.example_by(p_model text) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT coalesce(
+    (SELECT format('SELECT * FROM dp_%s_regress_by(%L, %L, 1.0, target => %L, features => %L)', m.name, h.name, c.name, t.name, array_remove(array_remove(h.features, c.name), t.name))
+       FROM dp_int.model m, dp_int.helpful_datasets() h JOIN dp_int.dataset d ON d.name = h.name AND d.unregistered_at IS NULL,
+            LATERAL (SELECT CASE WHEN m.labels THEN h.label ELSE h.target END) AS t(name), LATERAL (SELECT min(k) FROM jsonb_object_keys(d.categories) AS k WHERE k <> t.name) AS c(name)
+      WHERE m.name = p_model AND h.delta > 0 AND c.name IS NOT NULL AND (m.labels OR NOT d.categories ? t.name) LIMIT 1),
+    CASE WHEN EXISTS (SELECT FROM dp_int.helpful_datasets()) THEN 'SELECT dataset, categories FROM dp.datasets' ELSE format('SELECT * FROM dp_%s_regress_by(''claims'', ''region'', 1.0)', p_model) END)
+$$;
+
 CREATE OR REPLACE FUNCTION public.dp_help() RETURNS TABLE(name text, does text, example text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT c.name, c.does, h.example
@@ -301,6 +312,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and fourteen methods', '%L'),
       (14, 'dp_analyst', 'dp_huber_regress', 'robust linear regression', '%H'),
       (15, 'dp_analyst', 'dp_logistic_regress', 'log-odds of a label', '%G'),
+      (15, 'dp_analyst', 'dp_linear_regress_by', 'a fit of each group, by a category, for the price of one', '%B'),
+      (15, 'dp_analyst', 'dp_huber_regress_by', 'the same of robust linear regression', '%U'),
+      (15, 'dp_analyst', 'dp_logistic_regress_by', 'the same of log-odds', '%O'),
       (15, 'dp_analyst', 'dp_poisson_regress', 'logarithm of a mean count, of an exposure', '%P'),
       (16, 'dp_analyst', 'dp_last_release', 'your latest release on a data set', 'SELECT dp_last_release(''%s'')'),
       (17, 'dp_analyst', 'dp_submit', 'queues a request and returns its job', 'SELECT dp_submit(''l1'', ''%s'', 0.5)'),
@@ -314,12 +328,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (25, 'dp_analyst', 'dp_explain_score', 'what a score would cost and leave; spends nothing', 'SELECT e.* FROM dp_last_release(''%s'') r, dp_explain_score(r, 0.5) e WHERE r IS NOT NULL'),
       (26, 'dp_analyst', 'dp_describe', 'what columns hold: means, quartiles, missing values; charged like a fit', 'SELECT * FROM dp_describe(''%s'', 0.1)'),
       (27, 'dp_analyst', 'dp_scales', 'scales for the columns, read with privacy; charged like a fit', 'SELECT * FROM dp_scales(''%s'', 0.1)'),
-      (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
+      (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' AND NOT r.parameters ? ''by'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
       (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'') LIMIT 1'),
       (33, NULL, 'dp_summary', 'a release as a table of results: errors, tests and intervals', 'SELECT s.* FROM dp.releases r, dp_summary(r.id) s WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'')'),
-      (34, NULL, 'dp_test', 'are all these coefficients 0?', 'SELECT c.terms, t.* FROM (SELECT release, array_agg(term) AS terms FROM dp.coefficients WHERE std_err IS NOT NULL GROUP BY release) c, dp_test(c.release, c.terms) t'),
+      (34, NULL, 'dp_test', 'are all these coefficients 0?', 'SELECT c.terms, t.* FROM (SELECT release, array_agg(term) AS terms FROM dp.coefficients WHERE std_err IS NOT NULL AND share IS NULL GROUP BY release) c, dp_test(c.release, c.terms) t'),
       (35, NULL, 'dp_covariance', 'the covariance of coefficients', 'SELECT dp_covariance(release) FROM dp.coefficients WHERE std_err IS NOT NULL LIMIT 1'),
-      (36, NULL, 'dp_predict_interval', 'a prediction with its interval, free', 'SELECT p.* FROM dp.releases r, dp_predict_interval(r.id, ''%1'') p WHERE r.dataset = ''%s'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
+      (36, NULL, 'dp_predict_interval', 'a prediction with its interval, free', 'SELECT p.* FROM dp.releases r, dp_predict_interval(r.id, ''%1'') p WHERE r.dataset = ''%s'' AND NOT r.parameters ? ''by'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
       (37, NULL, 'dp.datasets', 'what may be asked', 'SELECT * FROM dp.datasets'),
       (38, NULL, 'dp.budget', 'what is left', 'SELECT * FROM dp.budget'),
       (39, NULL, 'dp.releases', 'what was released', 'SELECT * FROM dp.releases'),
@@ -344,6 +358,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                         WHEN 'l' THEN replace(coalesce(first.labels, '{}')::text, '''', '''''')
                         WHEN 'L' THEN dp_int.example_of('linear')
                         WHEN 'H' THEN dp_int.example_of('huber')
+                        WHEN 'B' THEN dp_int.example_by('linear')
+                        WHEN 'U' THEN dp_int.example_by('huber')
+                        WHEN 'O' THEN dp_int.example_by('logistic')
                         WHEN 'G' THEN dp_int.example_of('logistic')
                         WHEN 'P' THEN dp_int.example_of('poisson')
                         WHEN 'n' THEN (asked.slopes + 1)::text

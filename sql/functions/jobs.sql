@@ -444,9 +444,10 @@ BEGIN
   RETURN new_release;
 END $$;
 
--- reading -> done: release, coefficients and the job's end in one transaction.
+-- reading -> done: release, coefficients and the job's end in one transaction. Of a fit by
+-- groups p_groups and p_shares name the group of every coefficient and its share of rows.
 CREATE OR REPLACE FUNCTION dp_int.job_publish(p_job uuid, p_token uuid, p_method text, p_terms text[], p_coefs float8[], p_bands float8[] DEFAULT NULL,
-                                   p_step int DEFAULT 0, p_errors jsonb DEFAULT NULL) RETURNS uuid
+                                   p_step int DEFAULT 0, p_errors jsonb DEFAULT NULL, p_groups text[] DEFAULT NULL, p_shares float8[] DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
@@ -455,12 +456,13 @@ BEGIN
   IF cardinality(p_terms) <> cardinality(p_coefs) THEN
     RAISE EXCEPTION 'job % has % coefficients for % terms', p_job, cardinality(p_coefs), cardinality(p_terms) USING ERRCODE = '55000';
   END IF;
-  INSERT INTO dp_int.coefficient (release, position, term, coef, band, std_err, df, ci_low, ci_high, p_value, covariance, bias, noise)
+  INSERT INTO dp_int.coefficient (release, position, term, coef, band, std_err, df, ci_low, ci_high, p_value, covariance, bias, noise, grp, share, why_null)
   SELECT new_release, c.position, c.term, c.coef, c.band, c.std_err, c.df, c.low, c.high, c.p_value,
-         dp_int.numbers(p_errors -> 'covariance' -> c.position::int - 1), dp_int.numbers(p_errors -> 'bias' -> c.position::int - 1), c.noise
+         dp_int.numbers(p_errors -> 'covariance' -> c.position::int - 1), dp_int.numbers(p_errors -> 'bias' -> c.position::int - 1), c.noise,
+         coalesce(c.grp, ''), c.share, p_errors -> 'why_nulls' ->> c.position::int - 1
     FROM unnest(p_terms, p_coefs, p_bands, dp_int.numbers(p_errors -> 'std_err'), dp_int.numbers(p_errors -> 'df'), dp_int.numbers(p_errors -> 'low'),
-                dp_int.numbers(p_errors -> 'high'), dp_int.numbers(p_errors -> 'p_value'), dp_int.numbers(p_errors -> 'noise'))
-           WITH ORDINALITY AS c(term, coef, band, std_err, df, low, high, p_value, noise, position);
+                dp_int.numbers(p_errors -> 'high'), dp_int.numbers(p_errors -> 'p_value'), dp_int.numbers(p_errors -> 'noise'), p_groups, p_shares)
+           WITH ORDINALITY AS c(term, coef, band, std_err, df, low, high, p_value, noise, grp, share, position);
   PERFORM dp_int.complete_job(j.id, new_release, dp_int.step(j, p_step));
   RETURN new_release;
 END $$;

@@ -68,12 +68,23 @@ LANGUAGE sql STABLE AS $$
               ELSE z END
 $$;
 
+-- What a release predicts, by the coefficients of a group where there are any; a group is ''
+-- where there are none.
+CREATE OR REPLACE FUNCTION dp_int.prediction(r dp_int.release, p_grp text, p_features float8[]) RETURNS float8
+LANGUAGE plpgsql STABLE STRICT AS $$
+DECLARE
+  z CONSTANT float8 := dp.linear_predictor(ARRAY(SELECT c.coef FROM dp_int.coefficient c WHERE c.release = r.id AND c.grp = p_grp ORDER BY c.position), p_features);
+BEGIN
+  RETURN dp_int.response(r.model, z);
+END $$;
+
 CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features float8[]) RETURNS float8
 LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  z CONSTANT float8 := dp.linear_predictor(public.dp_coef(dp_predict.release), dp_predict.features);
+  r dp_int.release := dp_int.visible_release(dp_predict.release);
 BEGIN
-  RETURN dp_int.response((SELECT r.model FROM dp_int.release r WHERE r.id = dp_predict.release), z);
+  PERFORM dp_int.refuse_groups(r);
+  RETURN dp_int.prediction(r, '', dp_predict.features);
 END $$;
 COMMENT ON FUNCTION public.dp_predict(uuid, float8[]) IS
   'A prediction from a release, in the target''s units; for a logistic one the probability of the positive label, for one of counts the mean count of an exposure of 1. features in the release''s order, without the intercept.';
@@ -85,7 +96,7 @@ RETURN public.dp_predict(release::uuid, features);
 COMMENT ON FUNCTION public.dp_predict(text, float8[]) IS 'The same for a release written as text.';
 
 -- The features of a release by name, as its coefficients take them; NULL where one is NULL or
--- of no level.
+-- of no level. The category of its groups is none of them.
 CREATE OR REPLACE FUNCTION dp_int.feature_values(r dp_int.release, p_features jsonb) RETURNS float8[]
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -103,6 +114,7 @@ BEGIN
     RAISE EXCEPTION 'features by name must be a JSON object, not %', dp_int.excerpt(p_features::text)
       USING ERRCODE = '22023', HINT = format('This release has the features %s.', array_to_string(names, ', '));
   END IF;
+  p_features := p_features - coalesce(r.parameters ->> 'by', '');  -- that says which coefficients
   SELECT coalesce((SELECT k FROM jsonb_object_keys(p_features) AS k WHERE NOT k = ANY (names) LIMIT 1), (SELECT n FROM unnest(names) AS n WHERE NOT p_features ? n LIMIT 1)) INTO stray;
   IF stray IS NOT NULL THEN
     RAISE EXCEPTION '% "%"', CASE WHEN p_features ? stray THEN 'this release has no feature' ELSE 'no value is given for feature' END, dp_int.excerpt(stray)
@@ -138,10 +150,13 @@ LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER COST 1000 SET search_path = pg_c
 DECLARE
   r dp_int.release := dp_int.visible_release(dp_predict.release);
 BEGIN
-  RETURN public.dp_predict(r.id, dp_int.feature_values(r, dp_predict.features));
+  IF r.parameters ? 'by' THEN
+    RETURN dp_int.prediction(r, dp_int.group_named(r, dp_predict.features), dp_int.feature_values(r, dp_predict.features));
+  END IF;
+  RETURN dp_int.prediction(r, '', dp_int.feature_values(r, dp_predict.features));
 END $$;
 COMMENT ON FUNCTION public.dp_predict(uuid, jsonb) IS
-  'The same with features by name, for instance {"age": 40, "region": "south"}: of a category its level. NULL where a value is null or of no level.';
+  'The same with features by name, for instance {"age": 40, "region": "south"}: of a category its level, also of the one that makes a release''s groups. NULL where a value is null or of no level.';
 
 -- Features written as a literal would fit float8[] and jsonb alike.
 CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features text) RETURNS float8

@@ -64,7 +64,10 @@ BEGIN
       CONTINUE;
     END IF;
     SELECT * INTO o FROM dp_int.option WHERE model = p_model AND name = given.key;
-    IF NOT FOUND THEN
+    IF NOT FOUND AND given.key IN ('by', 'pool') THEN
+      RAISE EXCEPTION 'model "%" does not fit by groups', p_model
+        USING ERRCODE = '22023', HINT = format('Models %s do; here the category can be a feature. No privacy budget was spent.', (SELECT string_agg(model, ', ' ORDER BY model) FROM dp_int.option WHERE name = 'by'));
+    ELSIF NOT FOUND THEN
       RAISE EXCEPTION 'unknown option "%" for model "%"', dp_int.excerpt(given.key), p_model
         USING ERRCODE = '22023', HINT = format('Options are %s, where_level and fresh. No privacy budget was spent.',
           (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.option WHERE model = p_model));
@@ -76,12 +79,13 @@ BEGIN
         RAISE EXCEPTION 'option "%" must be a level of the target, not %', o.name, dp_int.excerpt(given.value::text)
           USING ERRCODE = '22023', HINT = format('Its levels are %s. No privacy budget was spent.', dp_int.excerpt(p_levels::text));
       END IF;
-    ELSIF given.type <> (CASE o.type WHEN 'integer' THEN 'number' ELSE o.type END)
+    ELSIF given.type <> (CASE o.type WHEN 'integer' THEN 'number' WHEN 'category' THEN 'string' ELSE o.type END)
        OR given.type = 'number' AND NOT (given.value::numeric BETWEEN o.minimum::numeric AND o.maximum::numeric)
        OR o.type = 'integer' AND given.value::numeric <> trunc(given.value::numeric)
        OR o.choices IS NOT NULL AND NOT (given.value #>> '{}') = ANY (o.choices) THEN
       RAISE EXCEPTION 'option "%" must be %, not %', o.name,
           CASE WHEN o.choices IS NOT NULL THEN 'one of ' || array_to_string(o.choices, ', ')
+               WHEN o.type = 'category' THEN 'the name of a registered category'
                WHEN o.type = 'string' THEN 'the name of a registered column'
                WHEN o.type = 'number' THEN format('a number from %s to %s', o.minimum, o.maximum)
                ELSE format('a whole number from %s to %s', o.minimum, o.maximum) END,
@@ -161,6 +165,7 @@ DECLARE
   features name[];
   c name;
   options jsonb := coalesce(p_options, '{}');
+  clean jsonb;
   chosen jsonb := '{}';  -- the levels that count
   exposure CONSTANT text := dp_int.exposure_of(p_model, p_options);
 BEGIN
@@ -219,13 +224,15 @@ BEGIN
     RAISE EXCEPTION 'target "%" is a category, which model "%" cannot predict', target, p_model
       USING ERRCODE = '22023', HINT = 'dp_logistic_regress predicts which of two levels a row has. No privacy budget was spent.';
   END IF;
+  clean := dp_int.check_options(p_model, options, features, (d.categories || chosen) -> target::text);
+  PERFORM dp_int.check_by(d, target || features, clean ->> 'by');
   r.dataset := d.id;
   r.model := p_model;
   r.eps := p_eps;
   r.fresh := coalesce(p_options -> 'fresh' = 'true', false);
   r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', target, 'features', features,
-                               'intercept', coalesce(p_intercept, true), 'options', dp_int.check_options(p_model, options, features, (d.categories || chosen) -> target::text))
-            || dp_int.levels_of_request(d, target || features, chosen);
+                               'intercept', coalesce(p_intercept, true), 'options', clean)
+            || dp_int.levels_of_request(d, target || features || array_remove(ARRAY[(clean ->> 'by')::name], NULL), chosen);
   r.body := r.body || jsonb_build_object('scales', dp_int.scales_of(d.scales, r.body));
   r.hash := dp_int.request_hash(d.id, r.body);
   IF m.labels THEN
@@ -423,7 +430,8 @@ CREATE OR REPLACE FUNCTION dp_int.coefficients(p_release uuid) RETURNS TABLE(ter
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN QUERY
-  SELECT c.term, c.coef FROM dp_int.coefficient c WHERE c.release = p_release ORDER BY c.position;
+  SELECT dp_int.full_term(r.parameters ->> 'by', c.grp, c.term), c.coef
+    FROM dp_int.coefficient c JOIN dp_int.release r ON r.id = c.release WHERE c.release = p_release ORDER BY c.position;
   IF NOT FOUND THEN
     RETURN QUERY
     SELECT m.metric, m.value FROM dp_int.metrics(p_release) AS m

@@ -31,15 +31,23 @@ DECLARE
   r dp_int.release := dp_int.visible_release(dp_summary.release);
 BEGIN
   RETURN QUERY
-  SELECT c.term, dp_int.rounded(c.coef, s.decimals), dp_int.rounded(c.std_err, s.decimals), dp_int.rounded((c.ci_low + c.ci_high) / 2 / c.std_err, 2),
+  SELECT dp_int.full_term(r.parameters ->> 'by', c.grp, c.term), dp_int.rounded(c.coef, s.decimals), dp_int.rounded(c.std_err, s.decimals), dp_int.rounded((c.ci_low + c.ci_high) / 2 / c.std_err, 2),
          dp_int.rounded(c.p_value, dp_int.decimals(c.p_value, NULL)), dp_int.rounded(c.ci_low, s.decimals), dp_int.rounded(c.ci_high, s.decimals),
-         CASE WHEN c.ci_low IS NULL THEN r.why_null END
+         CASE WHEN c.ci_low IS NULL THEN coalesce(c.why_null, r.why_null) END
     FROM dp_int.coefficient c, LATERAL (SELECT dp_int.decimals(c.coef, c.std_err)) AS s(decimals)
    WHERE c.release = r.id
    ORDER BY c.position;
 END $$;
 COMMENT ON FUNCTION public.dp_summary IS
   'The table of results of a release, rounded to what its noise leaves meaningful: t is the middle of the 95 % interval over the standard error; dp.coefficients has all digits. Where there is no interval, why_null says why. Free.';
+
+-- The covariance of two coefficients of a release, of which a is not before b: it stands with
+-- a, from the first coefficient of their fit on. Fits of groups go by rows and noise of their
+-- own.
+CREATE OR REPLACE FUNCTION dp_int.covariance(a dp_int.coefficient, b dp_int.coefficient) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN a.covariance IS NULL OR b.covariance IS NULL THEN NULL WHEN a.grp = b.grp THEN a.covariance[cardinality(a.covariance) - (a.position - b.position)] ELSE 0 END
+$$;
 
 -- Why a release has no covariance, and what to do about it.
 CREATE OR REPLACE FUNCTION dp_int.refuse_without_covariance(r dp_int.release) RETURNS void
@@ -48,7 +56,7 @@ BEGIN
   IF r.why_null IS NOT NULL THEN
     RAISE EXCEPTION 'release % has no standard errors: %', r.id, r.why_null
       USING ERRCODE = '55000', HINT = 'The default method without a penalty has them where rows, budget and tails allow. Asking anew is charged; dp_summary shows what this release has.';
-  ELSIF EXISTS (SELECT FROM dp_int.coefficient c WHERE c.release = r.id AND c.covariance IS NULL) THEN
+  ELSIF EXISTS (SELECT FROM dp_int.coefficient c WHERE c.release = r.id AND c.covariance IS NULL AND c.why_null IS NULL) THEN
     RAISE EXCEPTION 'release % is from before dpsidecar kept the covariance of coefficients', r.id
       USING ERRCODE = '55000', HINT = 'dp_summary tests each of its coefficients alone. The option {"fresh": true} asks for another release, which is charged.';
   END IF;
@@ -61,26 +69,26 @@ DECLARE
 BEGIN
   PERFORM dp_int.refuse_without_covariance(r);
   RETURN (
-    SELECT array_agg((SELECT array_agg(CASE WHEN o.position <= c.position THEN c.covariance[o.position] ELSE o.covariance[c.position] END ORDER BY o.position)
+    SELECT array_agg((SELECT array_agg(CASE WHEN o.position <= c.position THEN dp_int.covariance(c, o) ELSE dp_int.covariance(o, c) END ORDER BY o.position)
                         FROM dp_int.coefficient o WHERE o.release = r.id) ORDER BY c.position)
       FROM dp_int.coefficient c WHERE c.release = r.id);
 END $$;
 COMMENT ON FUNCTION public.dp_covariance IS
-  'The covariance of the coefficients of a release, sampling and noise together, as a matrix in the order of dp_coef: that of the middles of their intervals. Free.';
+  'The covariance of the coefficients of a release, sampling and noise together, as a matrix in the order of dp_coef: that of the middles of their intervals; 0 between groups, NULL where a group has none. Free.';
 
 -- The positions of terms in a release.
 CREATE OR REPLACE FUNCTION dp_int.positions(r dp_int.release, p_terms text[]) RETURNS int[]
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  known CONSTANT text[] := ARRAY(SELECT c.term FROM dp_int.coefficient c WHERE c.release = r.id ORDER BY c.position);
+  known CONSTANT text[] := ARRAY(SELECT dp_int.full_term(r.parameters ->> 'by', c.grp, c.term) FROM dp_int.coefficient c WHERE c.release = r.id ORDER BY c.position);
   stray text;
 BEGIN
   IF coalesce(cardinality(p_terms), 0) = 0 OR (SELECT count(*) <> count(DISTINCT t) FROM unnest(p_terms) AS t) THEN
-    RAISE EXCEPTION 'a test needs the names of coefficients, each once' USING ERRCODE = '22023', HINT = format('This release has %s.', array_to_string(known, ', '));
+    RAISE EXCEPTION 'a test needs the names of coefficients, each once' USING ERRCODE = '22023', HINT = format('This release has %s.', dp_int.excerpt(array_to_string(known, ', ')));
   END IF;
   SELECT t INTO stray FROM unnest(p_terms) AS t WHERE NOT t = ANY (known) LIMIT 1;
   IF FOUND THEN
-    RAISE EXCEPTION 'this release has no coefficient "%"', dp_int.excerpt(stray) USING ERRCODE = '42703', HINT = format('It has %s.', array_to_string(known, ', '));
+    RAISE EXCEPTION 'this release has no coefficient "%"', dp_int.excerpt(stray) USING ERRCODE = '42703', HINT = format('It has %s.', dp_int.excerpt(array_to_string(known, ', ')));
   END IF;
   RETURN ARRAY(SELECT array_position(known, t.term) FROM unnest(p_terms) WITH ORDINALITY AS t(term, n) ORDER BY t.n);
 END $$;
@@ -130,15 +138,21 @@ DECLARE
   q CONSTANT int := cardinality(picked);
   least_df float8;
   w float8;
+  unknown record;
 BEGIN
   PERFORM dp_int.refuse_without_covariance(r);
+  SELECT c.grp, c.why_null INTO unknown FROM dp_int.coefficient c WHERE c.release = r.id AND c.position = ANY (picked) AND c.covariance IS NULL LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'the coefficients of group "%" have no standard errors: %', unknown.grp, unknown.why_null
+      USING ERRCODE = '55000', HINT = 'dp_summary shows which groups have them.';
+  END IF;
   WITH tested AS MATERIALIZED (
-    SELECT p.n, c.position, c.covariance, (c.ci_low + c.ci_high) / 2 / c.std_err AS t, c.std_err, c.df
+    SELECT p.n, c AS whole, c.position, (c.ci_low + c.ci_high) / 2 / c.std_err AS t, c.std_err, c.df
       FROM unnest(picked) WITH ORDINALITY AS p(position, n)
       JOIN dp_int.coefficient c ON c.release = r.id AND c.position = p.position)
   SELECT min(x.df), dp_int.squared_length(array_agg(x.t ORDER BY x.n),
-           ARRAY(SELECT CASE WHEN i.n = j.n THEN 1 WHEN i.position > j.position THEN i.covariance[j.position] / i.std_err / j.std_err
-                             ELSE j.covariance[i.position] / i.std_err / j.std_err END
+           ARRAY(SELECT CASE WHEN i.n = j.n THEN 1 WHEN i.position > j.position THEN dp_int.covariance(i.whole, j.whole) / i.std_err / j.std_err
+                             ELSE dp_int.covariance(j.whole, i.whole) / i.std_err / j.std_err END
                    FROM tested i, tested j ORDER BY i.n, j.n))
     INTO least_df, w FROM tested x;
   IF w IS NULL THEN
@@ -174,24 +188,24 @@ LANGUAGE sql IMMUTABLE AS $$
   SELECT w[cardinality(p_row)] * sum(m.v * w[m.k] * CASE WHEN m.k < cardinality(p_row) THEN 2 ELSE 1 END) FROM unnest(p_row) WITH ORDINALITY AS m(v, k)
 $$;
 
-CREATE OR REPLACE FUNCTION public.dp_predict_interval(release uuid, features float8[]) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
-LANGUAGE plpgsql STABLE SECURITY DEFINER COST 5000 ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
+-- dp_int.prediction with its interval.
+CREATE OR REPLACE FUNCTION dp_int.prediction_interval(r dp_int.release, p_grp text, p_features float8[],
+                                                      OUT prediction float8, OUT ci_low float8, OUT ci_high float8, OUT why_null text)
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  r dp_int.release := dp_int.visible_release(dp_predict_interval.release);
-  asked CONSTANT float8[] := dp_predict_interval.features;
-  w float8[] := asked;
+  w float8[] := p_features;
   s record;
   ends float8[];
 BEGIN
-  prediction := public.dp_predict(r.id, asked);
-  IF (SELECT count(*) FROM dp_int.coefficient c WHERE c.release = r.id) > cardinality(asked) THEN
-    w := 1::float8 || asked;
+  prediction := dp_int.prediction(r, p_grp, p_features);
+  IF (SELECT count(*) FROM dp_int.coefficient c WHERE c.release = r.id AND c.grp = p_grp) > cardinality(p_features) THEN
+    w := 1::float8 || p_features;
   END IF;
-  SELECT sum(w[c.position] * (c.ci_low + c.ci_high) / 2) AS middle, sum(dp_int.row_product(c.covariance, w)) AS variance,
-         sum(dp_int.row_product(c.bias, w)) AS bias, min(c.df) AS df, bool_or(c.covariance IS NULL) AS unknown INTO s
-    FROM dp_int.coefficient c WHERE c.release = r.id;
+  SELECT sum(w[c.place] * (c.ci_low + c.ci_high) / 2) AS middle, sum(dp_int.row_product(c.covariance, w)) AS variance,
+         sum(dp_int.row_product(c.bias, w)) AS bias, min(c.df) AS df, bool_or(c.covariance IS NULL) AS unknown, min(c.why_null) AS why_null INTO s
+    FROM (SELECT x.*, row_number() OVER (ORDER BY x.position) AS place FROM dp_int.coefficient x WHERE x.release = r.id AND x.grp = p_grp) AS c;
   why_null := CASE WHEN prediction IS NULL THEN 'a feature is missing'
-                   WHEN r.why_null IS NOT NULL THEN r.why_null
+                   WHEN coalesce(s.why_null, r.why_null) IS NOT NULL THEN coalesce(s.why_null, r.why_null)
                    WHEN s.unknown THEN 'it is from before dpsidecar kept the covariance of coefficients'
                    WHEN NOT s.variance > 0 OR s.variance IN ('NaN', 'Infinity') THEN 'rounding leaves no variance of this prediction' END;
   IF why_null IS NULL THEN
@@ -199,7 +213,15 @@ BEGIN
     ci_low := dp_int.response(r.model, ends[1]);
     ci_high := dp_int.response(r.model, ends[2]);
   END IF;
-  RETURN NEXT;
+END $$;
+
+CREATE OR REPLACE FUNCTION public.dp_predict_interval(release uuid, features float8[]) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER COST 5000 ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  r dp_int.release := dp_int.visible_release(dp_predict_interval.release);
+BEGIN
+  PERFORM dp_int.refuse_groups(r);
+  RETURN QUERY SELECT p.* FROM dp_int.prediction_interval(r, '', dp_predict_interval.features) AS p;
 END $$;
 COMMENT ON FUNCTION public.dp_predict_interval(uuid, float8[]) IS
   'What dp_predict gives, with a 95 % confidence interval: of the mean target, the probability of the positive label, or the mean count of an exposure of 1, among people with these features, not of one person''s target. Where there is none, why_null says why. Free.';
@@ -217,7 +239,9 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER COST 5000 ROWS 1 SET search_path = pg_c
 DECLARE
   r dp_int.release := dp_int.visible_release(dp_predict_interval.release);
 BEGIN
-  RETURN QUERY SELECT p.* FROM public.dp_predict_interval(r.id, dp_int.feature_values(r, dp_predict_interval.features)) AS p;
+  RETURN QUERY SELECT p.*
+    FROM dp_int.prediction_interval(r, CASE WHEN r.parameters ? 'by' THEN dp_int.group_named(r, dp_predict_interval.features) ELSE '' END,
+           dp_int.feature_values(r, dp_predict_interval.features)) AS p;
 END $$;
 COMMENT ON FUNCTION public.dp_predict_interval(uuid, jsonb) IS 'The same with features by name, for instance {"age": 40, "region": "south"}: of a category its level.';
 

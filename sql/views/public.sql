@@ -50,7 +50,8 @@ COMMENT ON VIEW dp.releases IS 'What has been released on the data sets granted 
 
 CREATE OR REPLACE VIEW dp.coefficients WITH (security_barrier) AS
   SELECT c.release, c.term, c.coef, c.coef - c.band AS noise_low, c.coef + c.band AS noise_high,
-         c.std_err, c.ci_low, c.ci_high, c.p_value, c.df, CASE WHEN c.ci_low IS NULL THEN r.why_null END AS why_null
+         c.std_err, c.ci_low, c.ci_high, c.p_value, c.df, CASE WHEN c.ci_low IS NULL THEN coalesce(c.why_null, r.why_null) END AS why_null,
+         c.grp, c.share
     FROM dp_int.coefficient c
     JOIN dp_int.release r ON r.id = c.release
    WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)
@@ -125,6 +126,8 @@ COMMENT ON COLUMN dp.coefficients.ci_high IS 'Its upper end';
 COMMENT ON COLUMN dp.coefficients.p_value IS 'Two-sided, of the middle of the interval over std_err, by the t distribution; it leaves the allowance for bias out; NULL: see why_null';
 COMMENT ON COLUMN dp.coefficients.df IS 'Degrees of freedom of std_err, for a t distribution; NULL: see why_null';
 COMMENT ON COLUMN dp.coefficients.why_null IS 'Why there is no interval; NULL where there is one';
+COMMENT ON COLUMN dp.coefficients.grp IS 'The group whose fit it belongs to, a level of the category that was named with by; empty where none was';
+COMMENT ON COLUMN dp.coefficients.share IS 'The share of rows that the group was taken to have, with noise; NULL where there are no groups';
 COMMENT ON COLUMN dp.descriptions.release IS 'The release, as in dp.releases';
 COMMENT ON COLUMN dp.descriptions.dataset IS 'The registered name of the data set';
 COMMENT ON COLUMN dp.descriptions.column_name IS 'The column; NULL: all columns of the request together';

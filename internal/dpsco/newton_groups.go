@@ -1,0 +1,78 @@
+package dpsco
+
+import (
+	"slices"
+
+	"dpsidecar/internal/mech"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// firstGroupStep is the step of a Newton from which on each group has a fit of its own; what
+// comes before finds coordinates and a start for all.
+const firstGroupStep = 1
+
+// split gives each group a fit that starts from the one of all rows.
+func (a *newtonParts) split(src *mech.Source) {
+	all := a.fits[0]
+	sizes := a.groups.split(a.groupNoise, all.w, all.p, src)
+	a.fits = nil
+	for _, size := range sizes {
+		a.fits = append(a.fits, all.ofGroup(size))
+	}
+}
+
+// ofGroup is a copy of the fit for a group.
+func (f *newtonFit) ofGroup(size groupSize) *newtonFit {
+	g := *f
+	g.n, g.perRow, g.small, g.grouped = size.rows, f.n/size.rows, size.small, true
+	g.p, g.w = mat.DenseCopyOf(f.p), slices.Clone(f.w)
+	return &g
+}
+
+// shrinkCurvature moves the curvature of a group toward the likeliest multiple of that of the
+// step before, which of the first is that of all rows.
+func (f *newtonFit) shrinkCurvature() {
+	along, size := 0.0, 0.0
+	for i := range f.shape.D {
+		for j := range f.shape.D {
+			along += f.h.At(i, j) * f.before.At(i, j)
+			size += square(f.before.At(i, j))
+		}
+	}
+	var likely mat.SymDense
+	likely.ScaleSym(clampBetween(along/size, leastMultiple, 1/leastMultiple), f.before)
+	f.hNoise, f.hDeviation = shrinkToward(f.h, &likely, f.hDeviation)
+}
+
+// leastMultiple is the least multiple of the curvature before that a curvature is expected to
+// be, and the inverse of the largest.
+const leastMultiple = 0.2
+
+// finish returns the fit of all rows, or those of groups.
+func (a *newtonParts) finish() Result {
+	if a.common == nil {
+		return a.fits[0].finish()
+	}
+	var results []Result
+	var estimates []estimate
+	for _, f := range a.fits {
+		r := f.finish()
+		results, estimates = append(results, r), append(estimates, f.estimate(r))
+	}
+	return a.pooled(results, estimates, a.Pool)
+}
+
+// estimate is what the rows of a group say, without shrinkage where no penalty moves the fit.
+// Where the meat was not released, the curvature stands for it, as where the model holds.
+func (f *newtonFit) estimate(r Result) estimate {
+	e := estimate{w: f.centre}
+	if !f.free() {
+		e.w = r.Coefficients
+	}
+	if f.meat == nil {
+		f.meat = f.h
+	}
+	e.covariance = f.covariance(f.influences(f.q))
+	return e
+}

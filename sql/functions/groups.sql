@@ -1,0 +1,134 @@
+-- Fits of each group: one request, one charge and one release, whose coefficients say to
+-- which group they belong.
+
+-- What a coefficient is called where it stands beside those of other groups. p_by: the
+-- category, which a release's parameters name, NULL where there are no groups.
+CREATE OR REPLACE FUNCTION dp_int.full_term(p_by text, p_grp text, p_term text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN p_by IS NULL THEN p_term ELSE p_by || '=' || p_grp || ':' || p_term END $$;
+
+-- Refuses groups by what is no category, or is a column of the fit itself.
+CREATE OR REPLACE FUNCTION dp_int.check_by(d dp_int.dataset, p_columns name[], p_by text) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF p_by IS NULL THEN
+    RETURN;
+  ELSIF NOT d.categories ? p_by THEN
+    RAISE EXCEPTION 'groups need a registered category, and "%" is none of data set "%"', dp_int.excerpt(p_by), d.name
+      USING ERRCODE = '42703', HINT = CASE WHEN d.categories = '{}' THEN 'It has none: a steward registers a category and its levels with dp_register(..., categories => ...), or with dp_set_categories.'
+        ELSE format('Its categories are %s.', (SELECT string_agg(k, ', ' ORDER BY k) FROM jsonb_object_keys(d.categories) AS k)) END || ' No privacy budget was spent.';
+  ELSIF d.unit IS NOT NULL THEN
+    RAISE EXCEPTION 'data set "%" has several rows a person, and groups are for one', d.name
+      USING ERRCODE = '22023', HINT = 'A person''s rows may lie in several groups. Fit one model with the category among its features. No privacy budget was spent.';
+  ELSIF p_by::name = ANY (p_columns) THEN
+    RAISE EXCEPTION 'category "%" cannot make the groups and be target or feature too', p_by
+      USING ERRCODE = '22023', HINT = 'Within a group it is the same for everybody. Name the features without it. No privacy budget was spent.';
+  END IF;
+END $$;
+
+-- Options with the category that makes the groups.
+CREATE OR REPLACE FUNCTION dp_int.with_groups(p_options jsonb, p_by name) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF p_by IS NULL THEN
+    RAISE EXCEPTION 'by must name a registered category, not NULL'
+      USING ERRCODE = '22023', HINT = 'See categories in dp.datasets. The functions without _by make one fit of all rows. No privacy budget was spent.';
+  ELSIF jsonb_typeof(p_options) <> 'object' THEN
+    RETURN p_options;  -- dp_int.check_options says so
+  ELSIF p_options ? 'by' AND p_options ->> 'by' IS DISTINCT FROM p_by::text THEN
+    RAISE EXCEPTION 'by is given twice, as "%" and among the options as %', p_by, dp_int.excerpt((p_options -> 'by')::text)
+      USING ERRCODE = '22023', HINT = 'Give it once. No privacy budget was spent.';
+  END IF;
+  RETURN p_options || jsonb_build_object('by', p_by);
+END $$;
+
+-- What a release by groups holds.
+CREATE OR REPLACE FUNCTION dp_int.groups(p_release uuid) RETURNS TABLE(grp text, term text, coef float8, share float8)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY SELECT c.grp, c.term, c.coef, c.share FROM dp_int.coefficient c WHERE c.release = p_release ORDER BY c.position;
+END $$;
+
+-- The loopback fetches what the caller's own snapshot may be too old to show, names as a JSON
+-- list.
+CREATE OR REPLACE FUNCTION dp_int.fetch_groups(p_caller name, p_release uuid) RETURNS TABLE(names text, numbers float8[])
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM dp_int.refuse_ungranted(p_caller, p_release);
+  RETURN QUERY SELECT jsonb_build_array(g.grp, g.term)::text, ARRAY[g.coef, g.share] FROM dp_int.groups(p_release) g;
+END $$;
+
+-- As dp_int.call, for a request by groups.
+CREATE OR REPLACE FUNCTION dp_int.call_by(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
+                            p_features name[], p_intercept boolean, p_options jsonb) RETURNS TABLE(grp text, term text, coef float8, share float8)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  r dp_int.request := dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options);
+  kept uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
+BEGIN
+  IF kept IS NOT NULL THEN
+    RETURN QUERY SELECT * FROM dp_int.groups(kept);
+    PERFORM dp_int.tell_kept(kept);
+  ELSE
+    PERFORM dp_int.warn(r);
+    RETURN QUERY
+    SELECT c.label::jsonb ->> 0, c.label::jsonb ->> 1, c.numbers[1], c.numbers[2]
+      FROM dp_int.queue_and_wait(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options,
+                                 'SELECT names, numbers FROM dp_int.fetch_groups(%L, %L)') c;
+  END IF;
+  PERFORM dp_int.tell_cut(coalesce(kept, dp_int.kept_release(r.dataset, r.hash)));
+END $$;
+
+-- The models that fit by groups have one function each more, alike but for the name.
+DO $do$
+DECLARE
+  m dp_int.model;
+  name name;
+BEGIN
+  FOR m IN SELECT x.* FROM dp_int.model x JOIN dp_int.option o ON o.model = x.name AND o.name = 'by' WHERE x.delta > 0 LOOP
+    name := format('dp_%s_regress_by', m.name);
+    EXECUTE format($fn$
+CREATE OR REPLACE FUNCTION public.%1$I(dataset text, by name, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
+                                       intercept boolean DEFAULT true, penalty text DEFAULT 'none', lambda float8 DEFAULT 0, method text DEFAULT 'auto',
+                                       options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL) RETURNS TABLE(grp text, term text, coef float8, share float8)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 100
+SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
+BEGIN
+  RETURN QUERY SELECT c.grp, c.term, c.coef, c.share
+    FROM dp_int.call_by(session_user, %2$L, %1$I.dataset, %1$I.eps, %1$I.delta, %1$I.target, %1$I.features, %1$I.intercept,
+                        dp_int.with_groups(dp_int.with_arguments(dp_int.with_where(%1$I.options, %1$I.where_level), %1$I.method, %1$I.penalty, %1$I.lambda), %1$I.by)) c;
+END $$$fn$, name, m.name);
+    EXECUTE format('COMMENT ON FUNCTION public.%I IS %L', name, 'A fit of each group for the price of one: by names a registered category, a group is the rows of a level. ' || m.description);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION public.%I TO dp_analyst', name);
+  END LOOP;
+END $do$;
+GRANT EXECUTE ON FUNCTION dp_int.fetch_groups TO dp_loopback;
+
+-- Refuses what makes no sense of coefficients of several groups at once.
+CREATE OR REPLACE FUNCTION dp_int.refuse_groups(r dp_int.release) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF r.parameters ? 'by' THEN
+    RAISE EXCEPTION 'release % has a fit of each group, by "%"', r.id, r.parameters ->> 'by'
+      USING ERRCODE = '22023', HINT = format('Give the features by name, with the group among them: a JSON object as in {"%s": %s, ...}.', r.parameters ->> 'by',
+        (SELECT to_jsonb(c.grp) FROM dp_int.coefficient c WHERE c.release = r.id ORDER BY c.position LIMIT 1));
+  END IF;
+END $$;
+
+-- The group that features by name belong to, NULL where that is none.
+CREATE OR REPLACE FUNCTION dp_int.group_named(r dp_int.release, p_features jsonb) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  category CONSTANT text := r.parameters ->> 'by';
+  asked CONSTANT jsonb := (SELECT j.request FROM dp_int.job j WHERE j.id = r.job);
+  levels CONSTANT jsonb := asked -> 'categories' -> category;
+  fitted CONSTANT jsonb := coalesce(asked #> ARRAY['where_level', category], levels);
+  given text;
+BEGIN
+  IF jsonb_typeof(p_features) <> 'object' OR NOT p_features ? category THEN
+    RAISE EXCEPTION 'no value is given for "%", by which this release has groups', category
+      USING ERRCODE = '42703', HINT = format('Name the group among the features: {"%s": %s, ...}.', category, fitted -> 0);
+  END IF;
+  given := CASE jsonb_typeof(p_features -> category) WHEN 'number' THEN trim_scale((p_features ->> category)::numeric)::text ELSE p_features ->> category END;
+  given := CASE WHEN levels ? given THEN given WHEN given IS NOT NULL AND levels ? '*' THEN '*' END;
+  RETURN CASE WHEN fitted ? given THEN given END;
+END $$;

@@ -1,0 +1,254 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// grouped is one row of a release by groups.
+type grouped struct {
+	Grp, Term   string
+	Coef, Share float64
+}
+
+func regressBy(conn *pgx.Conn, sql string, args ...any) ([]grouped, error) {
+	rows, _ := conn.Query(context.Background(), sql, args...)
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[grouped])
+}
+
+func (w *world) mustRegressBy(sql string, args ...any) []grouped {
+	w.Helper()
+	out, err := regressBy(w.analyst, sql, args...)
+	if err != nil {
+		w.Fatalf("%v: %s", err, hint(err))
+	}
+	return out
+}
+
+// shops gives the test a table in which what is paid depends on age in another way in each
+// region: 10, 20, 30 + (1, 2, 3) age in the north, the south and elsewhere; so do the log-odds of
+// kept: -2, -1, 0 + .2 age. Every tenth row is of no region.
+func (w *world) shops(rows int) {
+	w.Helper()
+	w.dataset += "_g"
+	w.exec(w.super, fmt.Sprintf(`
+		CREATE TABLE public.%[1]s AS
+		SELECT 10 * k + k * age + 10 * (random() + random() + random() - 1.5) AS paid, age, random() < 1 / (1 + exp(3 - k - 0.2 * age)) AS kept,
+		       CASE WHEN i %% 10 > 0 THEN (ARRAY['north', 'south', 'place ' || i])[k] END AS region, i %% 2 AS code
+		  FROM (SELECT i, 10 * random() AS age, 1 + (i %% 3) AS k FROM generate_series(1, %[2]d) AS i) AS rows;
+		GRANT SELECT ON public.%[1]s TO dp_sidecar`, w.dataset, rows))
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'paid', '{age,region,kept}', 100, 1e-5, scales => '{"paid": 30, "age": 10}',
+		categories => '{"region": ["north", "south", "*"], "code": [0, 1]}')`, w.dataset, "public."+w.dataset)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+}
+
+func TestGroupsFromEndToEnd(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.shops(30000)
+	const call = `SELECT * FROM dp_linear_regress_by($1, 'region', 5, features => '{age}')`
+	out := w.mustRegressBy(call, w.dataset)
+	if len(out) != 6 || w.entries() != 1 {
+		t.Fatalf("%d coefficients, %d entries: %v", len(out), w.entries(), out)
+	}
+	// Without noise these are the coefficients; its deviations, and those of sampling, are below
+	// a sixth of what is allowed, and shares have noise far below .02.
+	for i, c := range out {
+		k := float64(1 + i/2)
+		want := []grouped{{"", "(intercept)", 10 * k, 0.3}, {"", "age", k, 0.3}}[i%2]
+		if c.Grp != []string{"north", "south", "*"}[i/2] || c.Term != want.Term || math.Abs(c.Coef-want.Coef) > 1 || math.Abs(c.Share-want.Share) > 0.02 {
+			t.Errorf("%v, want %v of group %d", c, want, i/2)
+		}
+	}
+	if again := w.mustRegressBy(call, w.dataset); fmt.Sprint(again) != fmt.Sprint(out) || w.entries() != 1 {
+		t.Errorf("the same again: %v, %d entries", again, w.entries())
+	}
+	job := one[string](w, w.analyst, `SELECT dp_submit('linear', $1, 5, features => '{age}', options => '{"by": "region"}')::text`, w.dataset)
+	result := w.mustRegress(w.analyst, `SELECT * FROM dp_result($1::uuid)`, job)
+	for i, c := range result {
+		if c.Term != "region="+out[i].Grp+":"+out[i].Term || c.Coef != out[i].Coef {
+			t.Errorf("dp_result: %v, want %v", c, out[i])
+		}
+	}
+	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp.coefficients c JOIN dp.jobs j ON j.release = c.release WHERE j.id = $1::uuid AND grp IN ('north', 'south', '*') AND share > 0.2`, job); n != 6 {
+		t.Errorf("dp.coefficients has %d of groups", n)
+	}
+	w.resultsOfGroups(one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset))
+	if bad := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`); len(bad) > 0 {
+		t.Errorf("the ledger: %q", bad)
+	}
+}
+
+// resultsOfGroups checks predictions, tests and scores of the release of TestGroupsFromEndToEnd.
+func (w *world) resultsOfGroups(release string) {
+	w.Helper()
+	for features, want := range map[string]float64{`{"age": 5, "region": "north"}`: 15, `{"region": "south", "age": 5}`: 30, `{"region": "atlantis", "age": 1}`: 33} {
+		for _, call := range []string{`dp_predict($1::uuid, $2::jsonb)`, `dp_predict($1, $2)`, `(SELECT prediction FROM dp_predict_interval($1::uuid, $2::jsonb) WHERE ci_low < prediction + 1 AND ci_high - ci_low < 1)`} {
+			if got := one[float64](w, w.analyst, `SELECT `+call, release, features); math.Abs(got-want) > 1 {
+				w.Errorf("%s of %s: %v, want %v", call, features, got, want)
+			}
+		}
+	}
+	if !one[bool](w, w.analyst, `SELECT dp_predict($1::uuid, '{"age": 5, "region": null}'::jsonb) IS NULL`, release) {
+		w.Error("a prediction for no group")
+	}
+	for call, says := range map[string]string{
+		`SELECT dp_predict($1::uuid, '{5}'::float8[])`:                     `{"region": "north", ...}`,
+		`SELECT * FROM dp_predict_interval($1::uuid, '{5}'::float8[])`:     "a fit of each group",
+		`SELECT dp_predict($1::uuid, '{"age": 5}'::jsonb)`:                 `by which this release has groups`,
+		`SELECT dp_predict($1::uuid, '{"region": "north"}'::jsonb)`:        `no value is given for feature "age"`,
+		`SELECT * FROM dp_test($1::uuid, '{age}')`:                         "region=north:age",
+		`SELECT dp_predict($1::uuid, '{"region": "x", "q": 1}'::jsonb)`:    `no feature "q"`,
+		`SELECT dp_predict(dp_coef($1::uuid), '{5}'::float8[])`:            "6 coefficients",
+		`SELECT dp_predict($1::uuid, '[1]'::jsonb)`:                        "by which this release has groups",
+		`SELECT * FROM dp_predict_interval($1::uuid, '{"age": 5}'::jsonb)`: "by which this release has groups",
+	} {
+		_, err := w.analyst.Exec(context.Background(), call, release)
+		if err == nil {
+			w.Errorf("%s works", call)
+			continue
+		}
+		w.wantError(err, map[bool]string{true: "22023", false: "42703"}[says == `{"region": "north", ...}` || says == "a fit of each group" || says == "6 coefficients"], says)
+	}
+	if p := one[float64](w, w.analyst, `SELECT p_value FROM dp_test($1::uuid, '{region=north:age,region=south:age}')`, release); p > 1e-4 {
+		w.Errorf("slopes of two groups together: p = %v", p)
+	}
+	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp_summary($1::uuid) WHERE why_null IS NULL AND term LIKE 'region=%:%'`, release); n != 6 {
+		w.Errorf("%d terms have intervals", n)
+	}
+	if !one[bool](w, w.analyst, `WITH c AS (SELECT dp_covariance($1::uuid) AS c) SELECT c[1][3] = 0 AND c[4][2] = 0 AND c[3][3] > 0 AND c[3][4] = c[4][3] AND c[3][4] <> 0
+		  AND abs(sqrt(c[6][6]) - (SELECT std_err FROM dp.coefficients WHERE release = $1::uuid ORDER BY position('*' IN grp) DESC, term DESC LIMIT 1)) < 1e-9 FROM c`, release) {
+		w.Error("the covariance of groups")
+	}
+	if r2 := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'r2'`, w.scored(release)); r2 < 0.8 {
+		w.Errorf("r2 is %v", r2)
+	}
+}
+
+// Huber and logistic fits go by groups too, with predictions and scores.
+func TestHuberAndLogisticFitsByGroups(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.shops(30000)
+	huber := w.mustRegressBy(`SELECT * FROM dp_huber_regress_by($1, 'region', 5, features => '{age}')`, w.dataset)
+	labels := w.mustRegressBy(`SELECT * FROM dp_logistic_regress_by($1, by => 'region', eps => 5, target => 'kept', features => '{age}')`, w.dataset)
+	// Noise and sampling have deviations below a sixth of what is allowed.
+	for i := range 3 {
+		k := float64(1 + i)
+		for _, c := range []struct{ got, want, most float64 }{
+			{huber[2*i].Coef, 10 * k, 1.5}, {huber[2*i+1].Coef, k, 0.3}, {labels[2*i].Coef, k - 3, 0.6}, {labels[2*i+1].Coef, 0.2, 0.12}, {labels[2*i].Share, 0.3, 0.02},
+		} {
+			if math.Abs(c.got-c.want) > c.most {
+				t.Errorf("group %d: %v, want %v: %v, %v", i, c.got, c.want, huber, labels)
+			}
+		}
+	}
+	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	if p := one[float64](w, w.analyst, `SELECT dp_predict($1::uuid, '{"region": "elsewhere", "age": 5}'::jsonb)`, release); math.Abs(p-0.73) > 0.1 {
+		t.Errorf("the probability elsewhere is %v", p)
+	}
+	if a := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'accuracy'`, w.scored(release)); a < 0.65 {
+		t.Errorf("accuracy %v", a)
+	}
+}
+
+// Bad groups are refused before anything is charged, in words that say what serves.
+func TestBadGroupsAreRefused(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.shops(3000)
+	for call, want := range map[string][2]string{
+		`dp_linear_regress_by($1, 'age', 5, features => '{age}')`:                                   {"42703", "Its categories are code, region"},
+		`dp_linear_regress_by($1, 'nothing', 5)`:                                                    {"42703", "is none of data set"},
+		`dp_linear_regress_by($1, 'region', 5, features => '{age,region}')`:                         {"22023", "target or feature too"},
+		`dp_linear_regress_by($1, NULL, 5, features => '{age}')`:                                    {"22023", "not NULL"},
+		`dp_linear_regress_by($1, 'region', 5, features => '{age}', options => '{"by": "code"}')`:   {"22023", "given twice"},
+		`dp_linear_regress_by($1, 'region', 5, features => '{age}', options => '[]')`:               {"22023", "JSON object"},
+		`dp_linear_regress_by($1, 'region', 5, features => '{age}', options => '{"pool": "some"}')`: {"22023", "one of shrink, none"},
+		`dp_linear_regress_by($1, 'region', 5, features => '{age}', method => 'trimmed')`:           {"22023", "another method: auto, joint_moments"},
+		`dp_linear_regress($1, 5, features => '{age}', options => '{"pool": "none"}')`:              {"22023", `option "by"`},
+		`dp_linear_regress($1, 5, features => '{age}', options => '{"by": 3}')`:                     {"22023", "registered category"},
+		`dp_linear_regress_by($1, 'region', 0.01, features => '{age}')`:                             {"DP005", "too few rows"},
+		`dp_l1_regress($1, 5, features => '{age}', options => '{"by": "region"}')`:                  {"22023", "does not fit by groups"},
+		`dp_explain('linear', $1, 5, features => '{region}', options => '{"by": "region"}')`:        {"22023", "target or feature too"},
+	} {
+		_, err := w.analyst.Exec(context.Background(), `SELECT * FROM `+call, w.dataset)
+		if err == nil {
+			t.Errorf("%s works", call)
+			continue
+		}
+		w.wantError(err, want[0], want[1])
+	}
+	if w.entries() != 0 {
+		t.Errorf("%d entries", w.entries())
+	}
+}
+
+// A person's rows may lie in several groups.
+func TestGroupsOfPersonsWithSeveralRowsAreRefused(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s_u AS SELECT i / 3 AS person, random() AS y, random() AS x, 'abc'::text AS kind FROM generate_series(1, 3000) AS i;
+		GRANT SELECT ON public.%[1]s_u TO dp_sidecar`, w.dataset))
+	w.dataset += "_u"
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'y', '{x}', 10, 1e-6, categories => '{"kind": ["abc", "*"]}', unit => 'person')`, w.dataset, "public."+w.dataset)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+	_, err := regressBy(w.analyst, `SELECT * FROM dp_linear_regress_by($1, 'kind', 5)`, w.dataset)
+	w.wantError(err, "22023", "may lie in several groups")
+}
+
+// dp_explain says how many rows a group has, and what groups of equal size may expect.
+func TestExplainOfGroups(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.shops(30000)
+	const call = `SELECT * FROM dp_explain('linear', $1, 5, features => '{age}', options => $2)`
+	one, by := w.explain(w.analyst, call, w.dataset, `{}`), w.explain(w.analyst, call, w.dataset, `{"by": "region"}`)
+	if by["rows_a_group"] != "10000" || by["by"] != "region" || by["pool"] != "shrink" || by["cost_epsilon"] != one["cost_epsilon"] {
+		t.Errorf("%v", by)
+	}
+	var alone, grouped float64
+	fmt.Sscan(one["noise_at_scales:age"], &alone)
+	fmt.Sscan(by["noise_at_scales:age"], &grouped)
+	if !(grouped > 2*alone && grouped < 6*alone) {
+		t.Errorf("noise of a third of the rows is %v, of all rows %v", grouped, alone)
+	}
+	if pooled := w.mustRegressBy(`SELECT * FROM dp_linear_regress_by($1, 'code', 5, features => '{age}', options => '{"pool": "none"}')`, w.dataset); len(pooled) != 4 || pooled[2].Grp != "1" {
+		t.Errorf("by a code: %v", pooled)
+	}
+}
+
+// The page on groups runs as it tells.
+func TestThePageOnGroupsRuns(t *testing.T) {
+	w, people := newReader(t)
+	w.runPage("how-to/groups.md", people)
+	// More than six of the deviations that noise and sampling have at this budget, which are
+	// below .3.
+	for grp, truth := range map[string]float64{"north": 10, "south": 14, "*": 22} {
+		if !one[bool](w, people["analyst"], `SELECT count(*) = 2 AND bool_and(abs(coef - $2) < 2.5) FROM dp.coefficients c JOIN dp.releases r ON r.id = c.release
+			WHERE r.dataset = 'claims' AND c.term = 'age' AND c.grp = $1`, grp, truth) {
+			t.Errorf("age in group %s is not %v", grp, truth)
+		}
+	}
+}
+
+// A request by groups about some levels of its category has a fit of each of these; one about
+// levels of another column has all groups.
+func TestGroupsOfAPartOfTheRows(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.shops(30000)
+	out := w.mustRegressBy(`SELECT * FROM dp_linear_regress_by($1, 'region', 5, features => '{age}', where_level => '{"region": ["south", "*"]}')`, w.dataset)
+	if len(out) != 4 || out[0].Grp != "south" || out[3].Grp != "*" || math.Abs(out[1].Coef-2) > 0.3 || math.Abs(out[3].Coef-3) > 0.3 || math.Abs(out[0].Share-0.3) > 0.02 {
+		t.Errorf("two regions: %v", out)
+	}
+	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	if !one[bool](w, w.analyst, `SELECT dp_predict($1::uuid, '{"region": "north", "age": 5}'::jsonb) IS NULL AND abs(dp_predict($1::uuid, '{"region": "atlantis", "age": 5}'::jsonb) - 45) < 2`, release) {
+		t.Error("predictions of two regions")
+	}
+	if r2 := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'r2'`, w.scored(release)); r2 < 0.7 {
+		t.Errorf("r2 is %v", r2)
+	}
+	out = w.mustRegressBy(`SELECT * FROM dp_linear_regress_by($1, 'region', 5, features => '{age}', where_level => '{"code": [1]}')`, w.dataset)
+	if len(out) != 6 || math.Abs(out[1].Coef-1) > 0.4 || math.Abs(out[3].Coef-2) > 0.4 || math.Abs(out[5].Coef-3) > 0.4 {
+		t.Errorf("of one code: %v", out)
+	}
+}
