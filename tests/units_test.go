@@ -293,6 +293,25 @@ func TestUnitsThroughPartitions(t *testing.T) {
 	}
 }
 
+// A foreign key may be declared on partitions or children one by one.
+func TestReferencesOfPartitionsTellWhoPersonsAre(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.visited(100)
+	base := strings.TrimSuffix(w.dataset, "_v")
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s_t (age float8, patient bigint, paid float8) PARTITION BY LIST (patient);
+		CREATE TABLE public.%[1]s_1 (patient bigint REFERENCES public.%[1]s_patients, age float8, paid float8);
+		ALTER TABLE public.%[1]s_t ATTACH PARTITION public.%[1]s_1 DEFAULT;
+		GRANT SELECT ON public.%[1]s_t TO dp_sidecar`, base))
+	for name, rest := range map[string]string{"_t": visits + `, unit => 'patient'`, "_patients": `'weight', '{height}', 20, 1e-5, unit => 'id'`} {
+		if err := w.registerUnit(base+name, base+name, rest); err != nil {
+			t.Fatal(err, hint(err))
+		}
+	}
+	if n := one[int](w, w.super, `SELECT count(DISTINCT account)::int FROM dp_int.dataset WHERE name = ANY ($1)`, []string{base + "_t", base + "_patients"}); n != 1 {
+		t.Errorf("%d accounts of the same persons", n)
+	}
+}
+
 // A key of several columns often has a person among them.
 func TestAKeyOfSeveralColumnsIsWarnedOf(t *testing.T) {
 	w := newWorld(t, 1, 0)

@@ -132,7 +132,7 @@ func Pull(ctx context.Context, conn *pgx.Conn, req Request, src *mech.Source) (a
 		return nil, err
 	}
 	kept := newReservoir(len(types), req.Rows, src)
-	if err := copyOut(ctx, conn, req, newDecoder(types, kept.add)); err != nil {
+	if err := copyOut(ctx, conn, req, types, newDecoder(types, kept.add)); err != nil {
 		return nil, fmt.Errorf("copy %s: %w", req.Relation.Sanitize(), err)
 	}
 	kept.pad()
@@ -180,9 +180,9 @@ func Positions(rec arrow.Record) dpsco.Data {
 	return dpsco.Data{Shape: dpsco.Shape{N: int(rec.NumRows()), D: len(columns) - 1}, X: columns[1:], Y: columns[0]}
 }
 
-// query returns the SELECT of a request. Its column names are unqualified, so
-// they can only name columns: t.f could also call a function f on a row of t.
-func (r Request) query() string {
+// names are those of the columns, as SQL has them. They are unqualified, so that they can
+// only name columns: t.f could also call a function f on a row of t.
+func (r Request) names() []string {
 	if len(r.Columns) == 0 {
 		panic("arrowio: a request without columns")
 	}
@@ -190,13 +190,32 @@ func (r Request) query() string {
 	for j, c := range r.Columns {
 		names[j] = pgx.Identifier{c}.Sanitize()
 	}
-	return "SELECT " + strings.Join(names, ", ") + " FROM " + r.Relation.Sanitize()
+	return names
+}
+
+// from returns the SELECT of expressions.
+func (r Request) from(expressions []string) string {
+	return "SELECT " + strings.Join(expressions, ", ") + " FROM " + r.Relation.Sanitize()
+}
+
+// expressions are what a pull selects: the columns, and of a text that is longer than
+// every level another such text. The server cannot send a row of more than a gigabyte,
+// and would raise an error.
+func (r Request) expressions(types []columnType) []string {
+	expressions := r.names()
+	for j, t := range types {
+		if t.category != nil && t.category.text {
+			expressions[j] = fmt.Sprintf("CASE WHEN pg_catalog.octet_length(%s::pg_catalog.text) OPERATOR(pg_catalog.>) %d THEN '%s' ELSE %[1]s::pg_catalog.text END",
+				expressions[j], t.category.longest, strings.Repeat("x", t.category.longest+1))
+		}
+	}
+	return expressions
 }
 
 // columnTypes runs a request without its rows. The server then checks names and
 // privileges and reports types, for a domain the type beneath it, but scans nothing.
 func columnTypes(ctx context.Context, conn *pgx.Conn, req Request) ([]columnType, error) {
-	rows := conn.PgConn().ExecParams(ctx, req.query()+" WHERE false", nil, nil, nil, nil)
+	rows := conn.PgConn().ExecParams(ctx, req.from(req.names())+" WHERE false", nil, nil, nil, nil)
 	rows.NextRow()
 	fields := slices.Clone(rows.FieldDescriptions())
 	if _, err := rows.Close(); err != nil {
@@ -228,8 +247,8 @@ func unsupportedType(ctx context.Context, conn *pgx.Conn, column string, oid uin
 }
 
 // copyOut passes the relation's binary COPY stream to the decoder.
-func copyOut(ctx context.Context, conn *pgx.Conn, req Request, d *decoder) error {
-	return copyQuery(ctx, conn, req.query(), d)
+func copyOut(ctx context.Context, conn *pgx.Conn, req Request, types []columnType, d *decoder) error {
+	return copyQuery(ctx, conn, req.from(req.expressions(types)), d)
 }
 
 // copyQuery passes the binary COPY stream of a query to the decoder.

@@ -23,6 +23,7 @@ type category struct {
 	other     float64            // what a value is that is none of them: the position of OtherLevel, or NaN
 	longest   int                // bytes that the longest level has
 	padded    bool               // blanks at the end of a value mean nothing
+	text      bool               // a value may have any length
 }
 
 // position is total.
@@ -78,7 +79,7 @@ func encodeInteger(size int) func(level string) ([]byte, error) {
 
 // columnType is that of a category of this kind with these levels, of which some count.
 func (k categoryKind) columnType(levels, counting []string) (columnType, error) {
-	c := &category{positions: make(map[string]float64, len(levels)), other: math.NaN(), longest: k.size, padded: k.padded}
+	c := &category{positions: make(map[string]float64, len(levels)), other: math.NaN(), longest: k.size, padded: k.padded, text: k.size == 0 && k.name != enumKind.name}
 	for _, level := range levels {
 		position := math.NaN()
 		if i := slices.Index(counting, level); i >= 0 {

@@ -90,7 +90,7 @@ func CountUnits(ctx context.Context, q Querier, relation pgx.Identifier, unit Un
 // such that have a row of NaN, of more a random subset is kept.
 //
 // Memory: 16 bytes a value that is kept, 4 a row, and 80 for each person beside a key of more
-// than 16 bytes.
+// than 16 bytes, which takes 64 at most.
 // Keys are dropped when it returns.
 //
 // Privacy: as Pull, with "all rows of a person" for "row": replacing them by any others
@@ -98,7 +98,7 @@ func CountUnits(ctx context.Context, q Querier, relation pgx.Identifier, unit Un
 // multiset alone. Whether a row may be kept is seen from it alone; of more than MaxRows every subset is
 // equally likely, whatever the order of the scan; they are sorted by their bits; and one is
 // drawn to be first. All draws are fresh, so that given them other records do not change.
-// Keys are equal when their bytes are: no two persons share a record. Of more than req.Rows persons
+// Keys are equal when their bytes are, or the SHA-512 of long ones: no two persons share a record. Of more than req.Rows persons
 // those are kept whose keys come first in an order that depends on nothing but a random
 // seed: replacing one key by another replaces at most one of the kept.
 //
@@ -119,22 +119,34 @@ func PullUnits(ctx context.Context, conn *pgx.Conn, req Request, unit Unit, src 
 	kept.incomplete = unit.Incomplete
 	d := newDecoder(types, nil)
 	d.keyed, d.buffer, d.emit = true, make([]byte, 0, 64), func(row []float64) { kept.add(d.key, row) }
-	if err := copyQuery(ctx, conn, keyedQuery(req, unit.Column, oid), d); err != nil {
+	if err := copyQuery(ctx, conn, keyedQuery(req, types, unit.Column, oid), d); err != nil {
 		return nil, nil, fmt.Errorf("copy %s: %w", req.Relation.Sanitize(), err)
 	}
 	columns, first := kept.finish()
 	return record(schema(req, types), columns), first, nil
 }
 
-// keyedQuery is req's query with the key before its columns. Text travels in the
+// hashedKey is from how many bytes on a key travels as its hash, which has as many: keys that
+// are shorter never have the bytes of a hash. The server cannot send a row of more than
+// a gigabyte, and would raise an error.
+const hashedKey = 64
+
+// keyedQuery is a pull's query with the key before its columns. Text travels in the
 // database's own encoding: a conversion could fail, or make two keys one.
-func keyedQuery(req Request, column string, oid uint32) string {
-	key := pgx.Identifier{column}.Sanitize()
+func keyedQuery(req Request, types []columnType, column string, oid uint32) string {
+	key, varies := pgx.Identifier{column}.Sanitize(), true
 	switch oid {
 	case pgtype.TextOID, pgtype.VarcharOID, pgtype.BPCharOID:
 		key = "pg_catalog.convert_to(" + key + "::pg_catalog.text, pg_catalog.getdatabaseencoding())"
+	case pgtype.ByteaOID:
+		key += "::pg_catalog.bytea"
+	default:
+		varies = false
 	}
-	return "SELECT " + key + ", " + strings.TrimPrefix(req.query(), "SELECT ")
+	if varies {
+		key = fmt.Sprintf("CASE WHEN pg_catalog.octet_length(%s) OPERATOR(pg_catalog.<) %d THEN %[1]s ELSE pg_catalog.sha512(%[1]s) END", key, hashedKey)
+	}
+	return req.from(append([]string{key}, req.expressions(types)...))
 }
 
 // Grouped returns the data of a record whose rows are grouped by first.

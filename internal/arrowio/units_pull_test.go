@@ -119,3 +119,33 @@ func TestPullUnitsReturnsAsManyAsAskedFor(t *testing.T) {
 		}
 	}
 }
+
+// Two texts of a row that are more than the server can send in one neither raise an error nor
+// make two persons one. Longer keys than are sent as they are stay apart from their hashes.
+func TestTextsOfAnyLengthAreRead(t *testing.T) {
+	ctx, tx := begin(t,
+		`CREATE TABLE t (k text, c text, d text, y float8)`,
+		`INSERT INTO t (k, y) VALUES (repeat('k', 66), 1), (repeat('k', 63), 2), (repeat('k', 64), 3), (repeat('k', 65), 4), (repeat('k', 65), 5)`,
+		`UPDATE t SET c = CASE y WHEN 1 THEN repeat('c', 540000000) ELSE 'c' END`,
+		`UPDATE t SET d = c`,
+		`CREATE TABLE b AS SELECT convert_to(repeat('k', 65), 'UTF8') AS k, 1::float8 AS y`,
+		`INSERT INTO b SELECT sha512(k), 2 FROM b`,
+	)
+	unit, name := arrowio.Unit{Column: "k", MaxRows: 2}, pgx.Identifier{"public", "t"}
+	rec, first, err := arrowio.PullUnits(ctx, tx.Conn(),
+		arrowio.Request{Relation: name, Columns: []string{"y", "c", "d"}, Levels: map[string][]string{"c": {"c", "*"}, "d": {"c", "*"}}, Rows: 4}, unit, mech.NewSource())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(first, []int{0, 1, 2, 3, 5}) {
+		t.Errorf("records begin at %v", first)
+	}
+	for i, y := range values(rec, 0) {
+		if other := values(rec, 1)[i]; (other == 1) != (y == 1) || math.IsNaN(other) {
+			t.Errorf("row %v has level %v", y, other)
+		}
+	}
+	if got := pulledUnits(t, ctx, tx, "b", "k", 2); !slices.EqualFunc(got, [][]float64{{1}, {2}}, slices.Equal) {
+		t.Errorf("persons %v", got)
+	}
+}

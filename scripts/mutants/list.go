@@ -471,6 +471,12 @@ var mutants = []mutant{
 `, []tests{{"./internal/arrowio", "TestAValueIsItsLevel"}}},
 	{"a long text is the level that it begins with", "internal/arrowio/decoder.go",
 		`!c.padded || !allBlank(b[:n])`, `c.padded && !allBlank(b[:n])`, []tests{{"./internal/arrowio", "TestAValueIsItsLevel"}}},
+	{"texts of any length are sent as they are", "internal/arrowio/arrowio.go",
+		`t.category != nil && t.category.text`, `false`, []tests{{"./internal/arrowio", "TestTextsOfAnyLength"}}},
+	{"keys as long as a hash travel as they are", "internal/arrowio/units.go",
+		`OPERATOR(pg_catalog.<) %d`, `OPERATOR(pg_catalog.<=) %d`, []tests{{"./internal/arrowio", "TestTextsOfAnyLength"}}},
+	{"foreign keys of partitions are not followed", "sql/functions/units.sql",
+		`k.conrelid = h.relid AND k.contype`, `k.conrelid = r.relid AND k.contype`, []tests{{"./tests", "TestReferencesOfPartitions"}}},
 	{"a level spills into the row before", "internal/arrowio/category.go",
 		`			columns[int(p)-1][i] = 1
 `, `			columns[int(p)-1][i], columns[int(p)-1][max(i-1, 0)] = 1, 1

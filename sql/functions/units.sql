@@ -58,6 +58,22 @@ BEGIN
             JOIN pg_catalog.pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.attnum);
 END $$;
 
+-- A column of a table and of all tables that inherit it: each may have a foreign key of its own.
+CREATE OR REPLACE FUNCTION dp_int.heirs(p_relid oid, p_attnum int2) RETURNS TABLE(relid oid, attnum int2)
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  WITH RECURSIVE heir(relid) AS (
+    SELECT p_relid
+    UNION
+    SELECT i.inhrelid FROM heir h JOIN pg_catalog.pg_inherits i ON i.inhparent = h.relid)
+  SELECT a.attrelid, a.attnum
+    FROM heir h
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = h.relid AND NOT a.attisdropped
+                                  AND a.attname = (SELECT o.attname FROM pg_catalog.pg_attribute o WHERE o.attrelid = p_relid AND o.attnum = p_attnum);
+END $$;
+
 -- The tables that a unit refers to by foreign keys of one column, step by step. A reference
 -- to the table itself names another row's person, and is not followed.
 CREATE OR REPLACE FUNCTION dp_int.referenced(p_relid oid, p_unit name) RETURNS TABLE(step int, relid oid, attnum int2)
@@ -69,7 +85,8 @@ BEGIN
     UNION
     SELECT r.step + 1, k.confrelid, k.confkey[1]
       FROM reached r
-      JOIN pg_catalog.pg_constraint k ON k.conrelid = r.relid AND k.contype = 'f' AND k.conkey = ARRAY[r.attnum] AND k.confrelid <> r.relid
+     CROSS JOIN LATERAL dp_int.heirs(r.relid, r.attnum) h
+      JOIN pg_catalog.pg_constraint k ON k.conrelid = h.relid AND k.contype = 'f' AND k.conkey = ARRAY[h.attnum] AND k.confrelid <> r.relid
      WHERE r.step < 16)
   SELECT r.step, r.relid, r.attnum FROM reached r;
 END $$;
