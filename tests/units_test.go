@@ -190,6 +190,20 @@ func TestAUnitThatChangedIsNoticed(t *testing.T) {
 	}
 }
 
+// A column that takes over the name of the unit is another one: here every row would be a
+// person.
+func TestAColumnThatTakesTheUnitsNameIsNoticed(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.visited(300)
+	if err := w.registerUnit(w.dataset, w.dataset, visits+`, unit => 'patient'`); err != nil {
+		t.Fatal(err, hint(err))
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+	w.exec(w.super, fmt.Sprintf(`ALTER TABLE public.%[1]s RENAME patient TO former; ALTER TABLE public.%[1]s ADD COLUMN row_id bigserial; ALTER TABLE public.%[1]s RENAME row_id TO patient`, w.dataset))
+	_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1)`, w.dataset)
+	w.wantError(err, "DP004", "its unit was another column")
+}
+
 // A foreign key that comes later says that two accounts are of the same people.
 func TestALaterReferenceToAnotherAccountIsNoticed(t *testing.T) {
 	w := newWorld(t, 1, 0)

@@ -363,6 +363,7 @@ BEGIN
   SELECT k.account, k.relid, k.relation, bool_or(k.current), bool_and(k.child) FROM unnest(known) k GROUP BY k.account, k.relid, k.relation;
   UPDATE dp_int.dataset d
      SET relid = coalesce((SELECT c.oid FROM dp_int.named_relations() c WHERE c.name = format('%I.%I', d.schema_name, d.relation_name)), 0);
+  UPDATE dp_int.dataset d SET unit_number = dp_int.source_number(d.relid, d.unit) WHERE d.unit IS NOT NULL;  -- a dump numbers columns anew
 END $$;
 
 CREATE OR REPLACE FUNCTION dp_int.named_relations() RETURNS TABLE(oid oid, name text)
@@ -517,6 +518,8 @@ BEGIN
     PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales, d.categories);
     IF dp_int.check_unit(d.relid, d.unit, d.max_rows, d.persons, d.target || d.features) <> d.unit_source THEN
       RAISE EXCEPTION 'its unit was %', d.unit_source;
+    ELSIF dp_int.source_number(d.relid, d.unit) <> d.unit_number THEN
+      RAISE EXCEPTION 'its unit was another column % than the one of that name now', d.unit_source;
     END IF;
     unknown := CASE WHEN d.options ? 'total' AND NOT d.options ?| '{account,new_population}' THEN dp_int.why_unknown(d.relid) END;
     IF unknown IS NOT NULL THEN  -- what is not stated to be total has no functions
@@ -663,10 +666,10 @@ BEGIN
   SELECT a.id, k.relid, k.relation, bool_and(k.child) FROM dp_int.known_relations(dp_register.relation, dp_register.unit) k GROUP BY k.relid, k.relation
   ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
   INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, categories, options, epsilon, delta, cap, default_delta, registered_by,
-                              unit, max_rows, persons, unit_source, row_count)
+                              unit, max_rows, persons, unit_source, unit_number, row_count)
   SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
          dp_register.labels, levels, dp_register.options, eps, del, own_cap, nullif(del, 0), session_user,
-         dp_register.unit, CASE WHEN dp_register.unit IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END, dp_register.persons, source, dp_register.persons
+         dp_register.unit, CASE WHEN dp_register.unit IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END, dp_register.persons, source, dp_int.source_number(dp_register.relation, dp_register.unit), dp_register.persons
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE c.oid = dp_register.relation;
   INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;

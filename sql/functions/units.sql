@@ -58,6 +58,10 @@ BEGIN
             JOIN pg_catalog.pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.attnum);
 END $$;
 
+-- The same as its number among the columns of its table.
+CREATE OR REPLACE FUNCTION dp_int.source_number(p_relid oid, p_column name) RETURNS int2
+LANGUAGE sql STABLE AS $$ SELECT s.attnum FROM dp_int.source_column(p_relid, p_column) s $$;
+
 -- A column of a table and of all tables that inherit it: each may have a foreign key of its own.
 CREATE OR REPLACE FUNCTION dp_int.heirs(p_relid oid, p_attnum int2) RETURNS TABLE(relid oid, attnum int2)
 LANGUAGE plpgsql STABLE AS $$

@@ -6,6 +6,6 @@ DROP FUNCTION IF EXISTS dp_int.known_relations(oid, name);
 DROP FUNCTION IF EXISTS dp_int.account_of(oid, jsonb, name);
 DROP FUNCTION IF EXISTS dp_int.refuse_strangers(oid, name);
 DROP FUNCTION IF EXISTS dp_int.uncounted();
-ALTER TABLE dp_int.dataset DROP COLUMN unit, DROP COLUMN max_rows, DROP COLUMN persons, DROP COLUMN unit_source;
+ALTER TABLE dp_int.dataset DROP COLUMN unit, DROP COLUMN max_rows, DROP COLUMN persons, DROP COLUMN unit_source, DROP COLUMN unit_number;
 
 COMMIT;
