@@ -44,9 +44,12 @@ func TestFromPsql(t *testing.T) {
 	}
 	w := newWorld(t, 1, 0)
 	run := func(args ...string) string {
-		out, err := exec.Command(psql, append([]string{"-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", w.system.URL(w.person)}, args...)...).CombinedOutput()
+		var said strings.Builder // notices and errors
+		command := exec.Command(psql, append([]string{"-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", w.system.URL(w.person)}, args...)...)
+		command.Stderr = &said
+		out, err := command.Output()
 		if err != nil {
-			t.Fatalf("psql %q: %v\n%s", args, err, out)
+			t.Fatalf("psql %q: %v\n%s", args, err, &said)
 		}
 		return string(out)
 	}

@@ -78,6 +78,9 @@ func TestDefaultsAgree(t *testing.T) {
 		if err := rows.Scan(&model, &name, &value); err != nil {
 			t.Fatal(err)
 		}
+		if name == "pool" { // of fits by groups alone, refused beside others
+			continue
+		}
 		base := map[string]any{}
 		if name == "l1_ratio" {
 			base = map[string]any{"penalty": "elastic_net", "lambda": 0.5}
