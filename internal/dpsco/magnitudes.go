@@ -99,12 +99,20 @@ func (m *magnitudes) run() *magnitudes {
 	return m.keep(keep)
 }
 
+// seenFarther is by how many deviations more a bin must stand out for each half octave that
+// lies between it and what is seen below: what noise makes of a far bin costs the most, for
+// bounds go there.
+const seenFarther = 0.1
+
 // apart keeps the bins that stand out, wherever they are. It is for lengths of rows: a
 // rare flag lies far from the others.
 func (m *magnitudes) apart() *magnitudes {
-	keep := make([]bool, magnitudeBins)
+	keep, last := make([]bool, magnitudeBins), m.top
 	for k := range keep {
-		keep[k] = k == m.top || m.share[k] > seenAlone*m.sd
+		least := seenAlone + seenFarther*float64(max(0, k-last-1))
+		if keep[k] = k == m.top || m.share[k] > least*m.sd; keep[k] {
+			last = max(last, k)
+		}
 	}
 	return m.keep(keep)
 }
