@@ -98,8 +98,9 @@ func CountUnits(ctx context.Context, q Querier, relation pgx.Identifier, unit Un
 // multiset alone. Whether a row may be kept is seen from it alone; of more than MaxRows every subset is
 // equally likely, whatever the order of the scan; they are sorted by their bits; and one is
 // drawn to be first. All draws are fresh, so that given them other records do not change.
-// Keys are equal when their bytes are, or the SHA-512 of long ones: no two persons share a record. Of more than req.Rows persons
-// those are kept whose keys come first in an order that depends on nothing but a random
+// Keys are equal when their bytes are, so that no two persons share a record; of keys of
+// hashedKey bytes and more when their SHA-512 is, of which no two texts with the same one
+// are known. Of more than req.Rows persons those are kept whose keys come first in an order that depends on nothing but a random
 // seed: replacing one key by another replaces at most one of the kept.
 //
 // Errors: as Pull.
