@@ -161,6 +161,30 @@ func TestWhatCannotBeDescribedIsRefused(t *testing.T) {
 	}
 }
 
+// Too few rows for a scale of any column are known before the charge.
+func TestScalesNeedRows(t *testing.T) {
+	b := privacy.Budget{Epsilon: 0.1, Delta: 1e-6}
+	for n, want := range map[int]error{100: ErrInfeasible, 100_000: nil} {
+		_, err := SuggestScales{Columns: []Column{{Name: "a"}, {Name: "b"}}}.Plan(Shape{N: n, D: 1}, b, privacy.Concentrated{})
+		if !errors.Is(err, want) {
+			t.Errorf("%d rows: %v", n, err)
+		}
+	}
+	if _, err := (SuggestScales{Columns: []Column{{Name: "a", Flag: true}, {Name: "b", Flag: true}}}).Plan(Shape{N: 100, D: 1}, b, privacy.Concentrated{}); err != nil {
+		t.Errorf("flags need no scale: %v", err)
+	}
+}
+
+// A share that noise has made negative is taken for 0, and its interval is around that.
+func TestAShareHasAnIntervalOfSomeLength(t *testing.T) {
+	for _, mean := range []float64{-9, 0, 9} {
+		d := described{describing: &describing{shape: Shape{N: 100}}, noise: 1}
+		if f := d.shareOf(mean); !(*f.Low < *f.High && *f.Low <= *f.Value && *f.Value <= *f.High) {
+			t.Errorf("%v: %v in %v to %v", mean, *f.Value, *f.Low, *f.High)
+		}
+	}
+}
+
 // describedTable is of n rows: a heavy-tailed amount, a year, a flag; a part of them missing.
 func describedTable(seed uint64, n int, missing float64) Data {
 	r := rand.New(rand.NewPCG(seed, 5))

@@ -22,6 +22,9 @@ func (c *claim) width() int {
 			width++
 		}
 	}
+	if c.exposure() != "" {
+		width++
+	}
 	return width
 }
 
