@@ -107,15 +107,10 @@ func (a Describe) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant)
 // Plan is as that of Describe.
 func (a SuggestScales) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
 	g := describing{columns: a.Columns, maxRows: a.MaxRows, shape: s, pure: b.Delta == 0, nonzero: true}
-	p, err := g.plan(b, accountant, scaleShares, func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+	return g.plan(b, accountant, scaleShares, func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 		scales, err := g.suggest(ctx, x, src)
 		return Result{Scales: scales}, err
 	})
-	if needed := g.quartiles.Needs(25); err == nil && len(g.numbers) > 0 && float64(s.N) <= needed {
-		return nil, fmt.Errorf("%w: no column can have the %.0f values that a scale of it needs at eps %v and for %d columns of numbers, for there are %d rows; ask for more eps",
-			ErrInfeasible, math.Ceil(needed), b.Epsilon, len(g.numbers), s.N)
-	}
-	return p, err
 }
 
 func (g *describing) plan(b privacy.Budget, accountant privacy.Accountant, split map[string]float64, run run) (*Plan, error) {

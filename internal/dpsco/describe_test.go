@@ -161,20 +161,6 @@ func TestWhatCannotBeDescribedIsRefused(t *testing.T) {
 	}
 }
 
-// Too few rows for a scale of any column are known before the charge.
-func TestScalesNeedRows(t *testing.T) {
-	b := privacy.Budget{Epsilon: 0.1, Delta: 1e-6}
-	for n, want := range map[int]error{100: ErrInfeasible, 100_000: nil} {
-		_, err := SuggestScales{Columns: []Column{{Name: "a"}, {Name: "b"}}}.Plan(Shape{N: n, D: 1}, b, privacy.Concentrated{})
-		if !errors.Is(err, want) {
-			t.Errorf("%d rows: %v", n, err)
-		}
-	}
-	if _, err := (SuggestScales{Columns: []Column{{Name: "a", Flag: true}, {Name: "b", Flag: true}}}).Plan(Shape{N: 100, D: 1}, b, privacy.Concentrated{}); err != nil {
-		t.Errorf("flags need no scale: %v", err)
-	}
-}
-
 // A share that noise has made negative is taken for 0, and its interval is around that.
 func TestAShareHasAnIntervalOfSomeLength(t *testing.T) {
 	for _, mean := range []float64{-9, 0, 9} {

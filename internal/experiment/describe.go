@@ -119,11 +119,10 @@ func (c Config) describeOnce(ctx context.Context, t *Table, epsilon float64) (qu
 				q.covered.count(rankError(all[j], *f.Low, percent, -1) == 0 && rankError(all[j], *f.High, percent, 1) == 0)
 			}
 		}
-		suggested, err := t.suggested(ctx, epsilon)
-		if err != nil {
+		if r, err = t.described(ctx, dpsco.SuggestScales{Columns: t.columns()}, epsilon); err != nil {
 			return q, err
 		}
-		for j, s := range suggested {
+		for j, s := range r.Scales {
 			if q.scales.count(s.Scale != nil); s.Scale != nil && exact[j].Scale != nil {
 				ratio := *s.Scale / *exact[j].Scale
 				q.near.count(ratio >= .5 && ratio <= 2)
@@ -182,15 +181,6 @@ func (t *Table) described(ctx context.Context, a interface {
 	return p.Run(ctx, x, mech.NewSource())
 }
 
-// suggested are the scales of its columns at an epsilon: none where it has too few rows for any.
-func (t *Table) suggested(ctx context.Context, epsilon float64) ([]dpsco.SuggestedScale, error) {
-	r, err := t.described(ctx, dpsco.SuggestScales{Columns: t.columns()}, epsilon)
-	if refused(err) {
-		return make([]dpsco.SuggestedScale, len(t.columns())), nil
-	}
-	return r.Scales, err
-}
-
 func (c Config) writeScaled(ctx context.Context, w io.Writer, did func(string)) error {
 	fmt.Fprint(w, scaledNote+"\n| table | registered | dp_scales | none |\n|---|---|---|---|\n")
 	for _, s := range c.sources("linear", c.n(studyRows, studyRows)) {
@@ -221,13 +211,13 @@ func (c Config) writeScaled(ctx context.Context, w io.Writer, did func(string)) 
 
 // rescaled is a table with the scales that dp_scales gives, its columns moved to their centres.
 func (t *Table) rescaled(ctx context.Context, epsilon float64) (*Table, error) {
-	suggested, err := t.suggested(ctx, epsilon)
+	r, err := t.described(ctx, dpsco.SuggestScales{Columns: t.columns()}, epsilon)
 	if err != nil {
 		return nil, err
 	}
 	u := &Table{Data: t.copy(), Scales: slices.Clone(t.Scales), TargetScale: t.TargetScale}
 	for j, column := range slices.Concat([][]float64{u.Y}, u.X) {
-		s := suggested[j]
+		s := r.Scales[j]
 		if s.Scale == nil {
 			continue
 		}
