@@ -496,7 +496,7 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	// ledger's newest entries were cut off: see dpsidecar verify --expect.
 	s.log.Info("charged", "job", c.ID, "dataset", c.Dataset.Name, "account", head.Account, "entry", head.Entry, "head", head.Hash)
 	var wanted bool
-	if err := s.begin(ctx, c, plan, &wanted); err != nil {
+	if err := s.begin(ctx, conn, c, plan, &wanted); err != nil {
 		return nil, 0, ledger.Explain(err)
 	}
 	if !wanted {
@@ -518,10 +518,15 @@ func (s *Sidecar) check(c *claim, n int64) (*dpsco.Plan, placement, error) {
 }
 
 // begin passes the point of no return: from there on the charge stands, for the job may
-// have read values. It tells the database the job's ladder, the times of its steps.
-func (s *Sidecar) begin(ctx context.Context, c *claim, plan *dpsco.Plan, wanted *bool) error {
+// have read values. It tells the database the job's ladder, the times of its steps, and as of
+// when conn's snapshot shows the rows: Lock, the first statement of its transaction, takes it.
+func (s *Sidecar) begin(ctx context.Context, conn *pgx.Conn, c *claim, plan *dpsco.Plan, wanted *bool) error {
+	var snapshot time.Time
+	if err := conn.QueryRow(ctx, "SELECT pg_catalog.transaction_timestamp()").Scan(&snapshot); err != nil {
+		return err
+	}
 	l := s.ladder(plan)
-	return s.autocommit.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3, $4)", c.ID, c.Token, l.First, l.Last).Scan(wanted)
+	return s.autocommit.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3, $4, $5)", c.ID, c.Token, l.First, l.Last, snapshot).Scan(wanted)
 }
 
 // asFailure turns a refusal of the database, before which nothing was spent, into the
@@ -567,7 +572,7 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 		return nil, 0, s.asParked(ctx, err, "the data set cannot be read now")
 	}
 	var wanted bool // true: a job that is reading is always wanted
-	err = ledger.Explain(s.begin(ctx, c, plan, &wanted))
+	err = ledger.Explain(s.begin(ctx, conn, c, plan, &wanted))
 	var refusal *ledger.Refusal
 	if errors.As(err, &refusal) {
 		return nil, 0, parked(refusal.Message)
