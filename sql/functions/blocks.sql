@@ -70,6 +70,7 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
   days CONSTANT numeric := extract(day FROM p_width);
   months CONSTANT int := dp_int.months(p_width);
+  source text;
 BEGIN
   IF p_block IS NULL THEN
     IF num_nonnulls(p_width, p_origin, p_rows, p_is_fixed) > 0 THEN
@@ -92,11 +93,14 @@ BEGIN
   ELSIF p_unit IS NOT NULL AND p_persons IS NULL THEN
     RAISE EXCEPTION 'a unit and blocks need persons, how many persons a block is taken to have'
       USING ERRCODE = '22023', HINT = 'How many persons a window has depends on who is in several of its blocks, and is not public. Give a number from public knowledge: where there are fewer, empty records stand in for them; where there are more, some are left out at random.';
-  ELSIF coalesce(p_is_fixed, '') = '' THEN
-    RAISE EXCEPTION 'nothing says why rows stay in their blocks'
-      USING ERRCODE = '22023', HINT = format('A row that moves to another block has two budgets. State why "%s" does not change, with block_is_fixed => ''it is the day of the insert, and nobody may update it''; the ledger records the statement.', p_block);
   END IF;
-  RETURN dp_int.check_block_column(p_relid, p_block);
+  source := dp_int.check_block_column(p_relid, p_block);
+  IF coalesce(p_is_fixed, '') = '' THEN
+    RAISE EXCEPTION 'nothing says why rows stay in their blocks'
+      USING ERRCODE = '22023', HINT = format('A row that moves to another block has two budgets. Let the owner of the table call %s: no UPDATE can change the column then. Or state why it does not change, with block_is_fixed => ''it is the day of the insert, and nobody may update it''; the ledger records the statement.',
+        (SELECT format('dp_freeze(%L, %L)', s.relid::regclass, a.attname) FROM dp_int.source_column(p_relid, p_block) s JOIN pg_catalog.pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.attnum));
+  END IF;
+  RETURN source;
 END $$;
 
 -- Raises where the column of a data set is not the one that made its blocks at registration.
@@ -107,6 +111,8 @@ BEGIN
     RAISE EXCEPTION 'its blocks were by %', d.block_source;
   ELSIF dp_int.source_number(d.relid, d.block) <> d.block_number OR dp_int.column_type(d.relid, d.block) <> d.block_type THEN
     RAISE EXCEPTION 'its blocks were by another column % than the one of that name now', d.block_source;
+  ELSIF d.block_fixed_by IS NOT NULL THEN
+    PERFORM dp_int.refuse_unfixed(d.relid, d.block, d.block_fixed_by);
   END IF;
 END $$;
 
@@ -489,7 +495,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.describe_blocks(a dp_int.account, d dp_int.dataset) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_strip_nulls(jsonb_build_object('column', d.block_source, 'type', d.block_type, 'months', dp_int.months(a.block_width), 'days', extract(day FROM a.block_width),
-                                              'origin', dp_int.day_text(a.block_origin), 'rows', d.block_rows, 'is_fixed', d.block_is_fixed))
+                                              'origin', dp_int.day_text(a.block_origin), 'rows', d.block_rows, 'is_fixed', d.block_is_fixed, 'fixed_by', d.block_fixed_by))
    WHERE a.block_width IS NOT NULL
 $$;
 GRANT EXECUTE ON FUNCTION public.dp_last, public.dp_blocks TO dp_analyst, dp_admin;

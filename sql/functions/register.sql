@@ -599,6 +599,7 @@ DECLARE
   levels jsonb;
   source text;
   block_source text;
+  fixed_by text;
   total boolean;
   mode text := coalesce(dp_register.accounting, CASE WHEN dp_register.delta > 0 THEN 'zcdp' ELSE 'pure' END);
   eps numeric;
@@ -628,8 +629,9 @@ BEGIN
   total := coalesce((dp_register.options ->> 'total')::boolean, false);
   PERFORM dp_int.check_relation(dp_register.relation, total);
   source := dp_int.check_unit(dp_register.relation, dp_register.unit, dp_register.max_rows, dp_register.persons, dp_register.target || dp_register.features);
+  fixed_by := CASE WHEN dp_register.block_is_fixed IS NULL THEN dp_int.block_fixed_by(dp_register.relation, dp_register.block) END;
   block_source := dp_int.check_blocks(dp_register.relation, dp_register.block, dp_register.block_width, dp_register.block_origin, dp_register.block_rows,
-                                      dp_register.block_is_fixed, dp_register.unit, dp_register.persons);
+                                      coalesce(dp_register.block_is_fixed, fixed_by), dp_register.unit, dp_register.persons);
   call := jsonb_strip_nulls(jsonb_build_object('dataset', dp_register.dataset, 'epsilon', dp_register.epsilon, 'delta', dp_register.delta, 'scales', dp_register.scales,
                                                'accounting', dp_register.accounting, 'options', dp_register.options, 'labels', dp_register.labels,
                                                'unit', dp_register.unit, 'max_rows', dp_register.max_rows, 'persons', dp_register.persons,
@@ -680,13 +682,13 @@ BEGIN
   ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
   INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, categories, options, epsilon, delta, cap, default_delta, registered_by,
                               unit, max_rows, persons, unit_source, unit_number, row_count,
-                              block, block_source, block_number, block_type, block_rows, block_is_fixed)
+                              block, block_source, block_number, block_type, block_rows, block_is_fixed, block_fixed_by)
   SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
          dp_register.labels, levels, dp_register.options, eps, del, own_cap, nullif(del, 0), session_user,
          dp_register.unit, CASE WHEN dp_register.unit IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END, dp_register.persons, source, dp_int.source_number(dp_register.relation, dp_register.unit),
          CASE WHEN dp_register.block IS NULL THEN dp_register.persons END,
          dp_register.block, block_source, dp_int.source_number(dp_register.relation, dp_register.block), dp_int.column_type(dp_register.relation, dp_register.block),
-         dp_register.block_rows, dp_register.block_is_fixed
+         dp_register.block_rows, dp_register.block_is_fixed, fixed_by
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE c.oid = dp_register.relation;
   INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;
