@@ -3,9 +3,16 @@ package tests
 import (
 	"context"
 	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"dpsidecar/internal/ledger"
+	"dpsidecar/internal/privacy"
 )
 
 // admissions registers a table of 200 days with 40 rows each, the last of them yesterday, with a
@@ -60,60 +67,246 @@ func TestWindowsOfBlocks(t *testing.T) {
 	}
 }
 
-// What keeps rows in their blocks is found at registration, and looked for before each job; the
-// steward's word stands in where nothing is found.
-func TestRowsStayInTheirBlocks(t *testing.T) {
-	w := newWorld(t, 1, 0)
-	name := w.dataset + "_days"
-	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s (day date, cost float8, age float8) PARTITION BY RANGE (day);
-		CREATE TABLE public.%[1]s_old PARTITION OF public.%[1]s FOR VALUES FROM (MINVALUE) TO ('2027-01-01');
-		INSERT INTO public.%[1]s SELECT '2026-01-01'::date + i / 100, i %% 7, i %% 5 FROM generate_series(0, 999) AS i;
-		GRANT SELECT ON public.%[1]s TO dp_sidecar`, name))
-	register := func(rest string) error {
-		_, err := w.steward.Exec(context.Background(), fmt.Sprintf(`SELECT dp_register('%[1]s', '%[1]s', 'cost', '{age}', 2, 1e-6, '{"cost": 5, "age": 5}', block => 'day', block_width => '1 day', block_origin => '2026-01-01'%s)`, name, rest))
-		return err
+// tryCharge makes a claimed job about a window of blocks from 2020-01-01 on and charges it, as a worker
+// does. It returns the entry, NULL where the budget does not cover it.
+const tryCharge = `CREATE FUNCTION public.try_charge(p_dataset text, p_caller name, lo int, hi int, p_event jsonb, p_epsilon text, p_rho text, p_renyi text[], p_delta text) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+  e dp_int.ledger;
+  d bigint := (SELECT id FROM dp_int.dataset WHERE name = p_dataset AND unregistered_at IS NULL);
+BEGIN
+  INSERT INTO dp_int.job (id, principal, caller, dataset, model, eps, delta, request, request_hash, fresh, waited, state, attempt, token, lease_until)
+  VALUES (gen_random_uuid(), dp_int.admit_principal(p_caller), p_caller, d, 'linear', 1, 0,
+          jsonb_build_object('over', jsonb_build_array('2020-01-01'::date + lo, '2020-01-01'::date + hi)), '', true, false, 'claimed', 1, gen_random_uuid(), now() + interval '1 day')
+  RETURNING id INTO e.job;
+  e.event := p_event;
+  e.epsilon := p_epsilon::numeric;
+  e.rho := p_rho::numeric;
+  e.renyi := p_renyi::numeric[];
+  e.renyi_grid := CASE WHEN p_renyi IS NOT NULL THEN 1 END;
+  e.delta := p_delta::numeric;
+  e.id := dp_int.ledger_charge(d, e);
+  UPDATE dp_int.job SET state = 'charged', charge = e.id, row_count = 1, plan = '{}' WHERE id = e.job;
+  RETURN e.id;
+EXCEPTION WHEN SQLSTATE 'DP002' THEN
+  RETURN NULL;
+END $$`
+
+// blockCharge is one charge of a history: some blocks, an event, its price, and who asked.
+type blockCharge struct {
+	id     int64
+	lo, hi int
+	event  privacy.Event
+	price  privacy.Cost
+	spent  float64 // in the unit of the accounting
+	person int
+}
+
+// blockHistory plays charges, refunds and budgets on overlapping windows against a model that adds
+// up, for each block, the prices of the charges that stand.
+type blockHistory struct {
+	*world
+	rng        *rand.Rand
+	accounting string
+	renyi      *privacy.Renyi
+	order      float64 // of Renyi divergences
+	stand      []blockCharge
+	admitted   int
+	refused    int
+}
+
+// limit is a budget as its filters have it. Without a delta there is none to hold.
+type blockLimit struct{ epsilon, delta, cap, order float64 }
+
+// limit is the budget of (epsilon, delta). order under rdp is the account's.
+func (h *blockHistory) limit(epsilon, delta float64) blockLimit {
+	switch h.accounting {
+	case "zcdp":
+		return blockLimit{epsilon, delta, privacy.ZCDPRho(epsilon, .9*delta), privacy.ZCDPOrder(epsilon, .9*delta)}
+	case "rdp":
+		return blockLimit{epsilon, delta, epsilon - privacy.RenyiEpsilon(0, h.order, .9*delta), 0}
 	}
-	err := register(``)
-	w.wantError(err, "22023", "nothing says why rows stay in their blocks")
-	if !strings.Contains(hint(err), fmt.Sprintf("dp_freeze('public.%s', 'day')", name)) {
-		t.Error(hint(err))
+	return blockLimit{epsilon, delta, epsilon, 0}
+}
+
+// filled says how much of a limit the filter that is filled least has of some charges, 1 being all.
+func (l blockLimit) filled(charges []blockCharge, deltas bool) float64 {
+	var pure, spent, restRho, delta, alone float64
+	for _, c := range charges {
+		spent += c.spent
+		delta += c.price.Delta
+		if math.IsInf(c.price.Epsilon, 1) {
+			alone = math.Inf(1)
+			restRho += c.price.Rho
+		} else {
+			pure += c.price.Epsilon
+		}
 	}
-	freeze := `SELECT dp_freeze('public.` + name + `', 'day')`
-	w.exec(w.super, freeze)
-	if err := register(``); err != nil {
-		t.Fatal(err, hint(err))
+	best := min(max(alone, pure/l.epsilon), spent/l.cap)
+	if l.order > 0 {
+		best = min(best, (pure/l.order+restRho)/l.cap)
 	}
-	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
-	if by := one[string](w, w.analyst, `SELECT concat_ws(' ', block_fixed_by, block_is_fixed) FROM dp.datasets WHERE dataset = $1`, name); by != "trigger" {
-		t.Errorf("kept by %q", by)
+	if deltas && delta > 0 {
+		best = max(best, delta/(.1*l.delta))
 	}
-	ask := func(eps float64) error {
-		_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, over => '[2026-01-01,2026-01-11)')`, name, eps)
-		return err
+	return best
+}
+
+// of are the charges that are of a block.
+func of(charges []blockCharge, block int) (some []blockCharge) {
+	for _, c := range charges {
+		if c.lo <= block && block < c.hi {
+			some = append(some, c)
+		}
 	}
-	refused := func(eps float64) {
-		w.wantError(ask(eps), "DP004", `its column "day" can change now: what kept it was trigger`)
+	return some
+}
+
+// next draws a charge of a size that fits some times into a block.
+func (h *blockHistory) next(epsilon, taste float64) blockCharge {
+	c := blockCharge{lo: h.rng.IntN(40), person: h.rng.IntN(2)}
+	c.hi = c.lo + 1 + h.rng.IntN(1+h.rng.IntN(20))
+	size := epsilon * math.Exp(-3.5*h.rng.Float64())
+	rho := privacy.ZCDPRho(epsilon, 1e-6) * math.Exp(-3.5*h.rng.Float64())
+	switch k := h.rng.IntN(8); {
+	case h.accounting == "pure" || h.rng.Float64() < taste:
+		c.event = privacy.Pure{Epsilon: size}
+	case k == 0 && h.accounting == "zcdp":
+		c.event = privacy.Approx{Epsilon: size / 4, Delta: 1e-8 * h.rng.Float64()}
+	default:
+		c.event = privacy.Gaussian{NoiseMultiplier: 1 / math.Sqrt(2*rho)}
 	}
-	w.exec(w.super, `ALTER TABLE public.`+name+`_old DISABLE TRIGGER zz_dp_freeze_day`)
-	refused(0.1)
-	w.exec(w.super, freeze)
-	if err := ask(0.1); err != nil {
-		t.Error(err, hint(err))
+	price, err := privacy.Price(c.event)
+	if err != nil {
+		h.Fatal(err)
 	}
-	if over := one[string](w, w.analyst, `SELECT concat_ws(' ', over, rows) FROM dp.releases WHERE dataset = $1`, name); over != "[2026-01-01,2026-01-11) 1000" {
-		t.Errorf("the release is of %s", over)
+	c.price, c.spent = price, map[string]float64{"pure": price.Epsilon, "zcdp": price.Rho}[h.accounting]
+	if h.accounting == "rdp" {
+		curve, err := h.renyi.Curve(c.event)
+		if err != nil {
+			h.Fatal(err)
+		}
+		c.spent = curve[slices.Index(privacy.Orders(), h.order)]
 	}
-	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s_new PARTITION OF public.%[1]s DEFAULT; DROP TRIGGER zz_dp_freeze_day ON public.%[1]s; SELECT dp_freeze('public.%[1]s', 'day'); ALTER TABLE public.%[1]s_new ENABLE REPLICA TRIGGER zz_dp_freeze_day`, name))
-	refused(0.11)
-	if wrong := w.verify(); len(wrong) > 0 {
-		t.Error(wrong)
+	return c
+}
+
+// charge has the database charge c, and reports whether it does.
+func (h *blockHistory) charge(c *blockCharge) bool {
+	text, err := privacy.MarshalEvent(c.event)
+	if err != nil {
+		h.Fatal(err)
 	}
-	w.exec(w.steward, `SELECT dp_unregister($1)`, name)
-	if err := register(`, block_is_fixed => 'the load never updates'`); err != nil {
-		t.Fatal(err, hint(err))
+	cost, err := ledger.Price(c.event)
+	if err != nil {
+		h.Fatal(err)
 	}
-	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
-	if err := ask(0.12); err != nil {
-		t.Error("with the steward's word:", err)
+	var id *int64
+	if err := h.super.QueryRow(context.Background(), `SELECT public.try_charge($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		h.dataset, h.people()[c.person], c.lo, c.hi, text, cost.Epsilon, cost.Rho, cost.Renyi, cost.Delta).Scan(&id); err != nil {
+		h.Fatal(err)
+	}
+	if id != nil {
+		c.id = *id
+	}
+	return id != nil
+}
+
+func (h *blockHistory) people() []string { return []string{h.person, h.person + "_b"} }
+
+// run plays a history of so many steps on new people, and returns the first thing about which
+// database and model differ.
+func (h *blockHistory) run(steps int) string {
+	epsilon, taste, delta := []float64{.4, 1, 4}[h.rng.IntN(3)], []float64{1, .9, .5, .1}[h.rng.IntN(4)], 1e-6
+	if h.accounting == "pure" {
+		delta = 0
+	}
+	h.exec(h.steward, `SELECT dp_unregister($1)`, h.dataset)
+	h.exec(h.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', $3, $4, accounting => $5, options => '{"new_population": "another history"}',
+		block => 'day', block_width => '1 day', block_origin => '2020-01-01', block_is_fixed => 'a test')`, h.dataset, "public."+h.dataset, epsilon, delta, h.accounting)
+	h.exec(h.steward, `SELECT dp_grant($1, $2)`, h.dataset, h.people()[0])
+	h.exec(h.steward, `SELECT dp_grant($1, $2, $3)`, h.dataset, h.people()[1], 3*epsilon)
+	if h.accounting == "rdp" {
+		h.order = one[float64](h.world, h.super, `SELECT renyi_order FROM dp.datasets WHERE dataset = $1`, h.dataset)
+	}
+	h.stand = nil
+	set, largest := epsilon, epsilon
+	budget, personal := h.limit(set, delta), h.limit(3*epsilon, delta)
+	for step := range steps {
+		switch k := h.rng.IntN(20); {
+		case k < 4 && len(h.stand) > 0:
+			i := h.rng.IntN(len(h.stand))
+			h.exec(h.super, `SELECT dp_int.ledger_refund($1)`, h.stand[i].id)
+			h.stand = slices.Delete(h.stand, i, i+1)
+		case k == 4 && (h.accounting != "rdp" || len(h.stand) > 0):
+			set = epsilon * (.8 + .4*h.rng.Float64())
+			largest, budget = max(largest, set), h.limit(set, delta)
+			h.exec(h.steward, `SELECT dp_set_budget($1, $2, $3)`, h.dataset, set, delta)
+		default:
+			c := h.next(set, taste)
+			worst := 0.0
+			for block := c.lo; block < c.hi; block++ {
+				worst = max(worst, budget.filled(append(of(h.stand, block), c), true))
+			}
+			if c.person == 1 {
+				own := []blockCharge{c}
+				for _, s := range h.stand {
+					if s.person == 1 {
+						own = append(own, s)
+					}
+				}
+				worst = max(worst, personal.filled(own, false))
+			}
+			switch ok := h.charge(&c); {
+			case math.Abs(worst-1) < 1e-9:
+			case ok != (worst <= 1):
+				return fmt.Sprintf("%s, epsilon %v, step %d, blocks %d to %d: the model fills %v, the database charges: %v", h.accounting, set, step, c.lo, c.hi, worst, ok)
+			case ok:
+				h.admitted++
+			default:
+				h.refused++
+			}
+			if c.id != 0 {
+				h.stand = append(h.stand, c)
+			}
+		}
+	}
+	if proven := one[float64](h.world, h.super, `SELECT proven_epsilon::float8 FROM dp_int.account WHERE id = (SELECT account FROM dp_int.dataset WHERE name = $1 AND unregistered_at IS NULL)`, h.dataset); proven > largest {
+		return fmt.Sprintf("%v is proven of budgets up to %v", proven, largest)
+	}
+	if wrong := h.verify(); len(wrong) > 0 {
+		return strings.Join(wrong, "; ")
+	}
+	return ""
+}
+
+func newBlockHistory(t *testing.T, accounting string, seed uint64) *blockHistory {
+	w := lonelyWorld(t, 1, 0)
+	w.exec(w.super, `ALTER TABLE public.`+w.dataset+` ADD COLUMN day date`)
+	w.exec(w.super, tryCharge)
+	h := &blockHistory{world: w, rng: rand.New(rand.NewPCG(41, seed)), accounting: accounting, renyi: new(privacy.Renyi)}
+	if err := w.system.Login(context.Background(), h.people()[1], "dp_analyst"); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// The database charges what a model charges that adds up every block by itself, whatever windows
+// are asked, given back, and whatever budgets are set meanwhile. DPSIDECAR_HISTORIES is how many
+// histories of 600 steps there are.
+func TestBlocksAgreeWithTheModel(t *testing.T) {
+	n := 3
+	if v, err := strconv.Atoi(os.Getenv("DPSIDECAR_HISTORIES")); err == nil {
+		n = v
+	}
+	h := newBlockHistory(t, "zcdp", 1)
+	for k := range n {
+		h.accounting = []string{"zcdp", "pure", "rdp"}[k%3]
+		if wrong := h.run(600); wrong != "" {
+			t.Fatal(wrong)
+		}
+	}
+	if t.Logf("%d charged, %d refused", h.admitted, h.refused); h.admitted < 100*n || h.refused < 100*n {
+		t.Error("histories ask for too little or too much")
 	}
 }

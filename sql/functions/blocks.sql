@@ -70,7 +70,6 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
   days CONSTANT numeric := extract(day FROM p_width);
   months CONSTANT int := dp_int.months(p_width);
-  source text;
 BEGIN
   IF p_block IS NULL THEN
     IF num_nonnulls(p_width, p_origin, p_rows, p_is_fixed) > 0 THEN
@@ -93,14 +92,32 @@ BEGIN
   ELSIF p_unit IS NOT NULL AND p_persons IS NULL THEN
     RAISE EXCEPTION 'a unit and blocks need persons, how many persons a block is taken to have'
       USING ERRCODE = '22023', HINT = 'How many persons a window has depends on who is in several of its blocks, and is not public. Give a number from public knowledge: where there are fewer, empty records stand in for them; where there are more, some are left out at random.';
+  ELSIF p_is_fixed = '' THEN
+    RAISE EXCEPTION 'block_is_fixed says nothing' USING ERRCODE = '22023', HINT = 'State why rows stay in their blocks, or leave it out: then the database is asked.';
   END IF;
-  source := dp_int.check_block_column(p_relid, p_block);
-  IF coalesce(p_is_fixed, '') = '' THEN
-    RAISE EXCEPTION 'nothing says why rows stay in their blocks'
-      USING ERRCODE = '22023', HINT = format('A row that moves to another block has two budgets. Let the owner of the table call %s: no UPDATE can change the column then. Or state why it does not change, with block_is_fixed => ''it is the day of the insert, and nobody may update it''; the ledger records the statement.',
-        (SELECT format('dp_freeze(%L, %L)', s.relid::regclass, a.attname) FROM dp_int.source_column(p_relid, p_block) s JOIN pg_catalog.pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.attnum));
+  RETURN dp_int.check_block_column(p_relid, p_block);
+END $$;
+
+-- Why the values of a block's column cannot change, as the database knows it; NULL where the steward
+-- gives his word, or without blocks.
+CREATE OR REPLACE FUNCTION dp_int.why_block_stays(p_relid oid, p_block name, p_is_fixed text) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  reason text;
+BEGIN
+  IF p_block IS NULL OR p_is_fixed IS NOT NULL THEN
+    RETURN NULL;
   END IF;
-  RETURN source;
+  reason := dp_int.block_fixed_by(p_relid, p_block);
+  IF reason IS NULL THEN
+    RAISE EXCEPTION 'nothing keeps rows of % in their blocks: column "%" can be updated', p_relid::regclass, p_block
+      USING ERRCODE = '22023',
+            HINT = format('A row that moves to another block has two budgets. As the owner of the table run: SELECT %s; or state why its values do not change with block_is_fixed => ''it is the day of the insert, and nobody updates it'': the ledger records the statement.',
+                          (SELECT format('dp_freeze(%L, %L)', s.relid::regclass, a.attname)
+                             FROM dp_int.source_column(p_relid, p_block) s
+                             JOIN pg_catalog.pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.attnum));
+  END IF;
+  RETURN reason;
 END $$;
 
 -- Raises where the column of a data set is not the one that made its blocks at registration.

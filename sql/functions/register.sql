@@ -284,8 +284,8 @@ BEGIN
     END IF;
   END LOOP;
   PERFORM dp_int.refuse_types(p_relid, p_target, p_features, p_categories, false, NULL);
-  IF (SELECT count(*) <> count(DISTINCT f) FROM unnest(p_target || p_features) AS f) THEN
-    RAISE EXCEPTION 'a column stands twice among target and features' USING ERRCODE = '22023', HINT = 'Name every column once.';
+  IF dp_int.named_twice(p_target || p_features) IS NOT NULL THEN
+    RAISE EXCEPTION 'column "%" stands twice among target and features', dp_int.named_twice(p_target || p_features) USING ERRCODE = '22023', HINT = 'Name every column once.';
   END IF;
   PERFORM dp_int.check_scales(p_target || p_features, p_scales, p_categories);
 END $$;
@@ -599,7 +599,6 @@ DECLARE
   levels jsonb;
   source text;
   block_source text;
-  fixed_by text;
   total boolean;
   mode text := coalesce(dp_register.accounting, CASE WHEN dp_register.delta > 0 THEN 'zcdp' ELSE 'pure' END);
   eps numeric;
@@ -629,9 +628,8 @@ BEGIN
   total := coalesce((dp_register.options ->> 'total')::boolean, false);
   PERFORM dp_int.check_relation(dp_register.relation, total);
   source := dp_int.check_unit(dp_register.relation, dp_register.unit, dp_register.max_rows, dp_register.persons, dp_register.target || dp_register.features);
-  fixed_by := CASE WHEN dp_register.block_is_fixed IS NULL THEN dp_int.block_fixed_by(dp_register.relation, dp_register.block) END;
   block_source := dp_int.check_blocks(dp_register.relation, dp_register.block, dp_register.block_width, dp_register.block_origin, dp_register.block_rows,
-                                      coalesce(dp_register.block_is_fixed, fixed_by), dp_register.unit, dp_register.persons);
+                                      dp_register.block_is_fixed, dp_register.unit, dp_register.persons);
   call := jsonb_strip_nulls(jsonb_build_object('dataset', dp_register.dataset, 'epsilon', dp_register.epsilon, 'delta', dp_register.delta, 'scales', dp_register.scales,
                                                'accounting', dp_register.accounting, 'options', dp_register.options, 'labels', dp_register.labels,
                                                'unit', dp_register.unit, 'max_rows', dp_register.max_rows, 'persons', dp_register.persons,
@@ -688,14 +686,14 @@ BEGIN
          dp_register.unit, CASE WHEN dp_register.unit IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END, dp_register.persons, source, dp_int.source_number(dp_register.relation, dp_register.unit),
          CASE WHEN dp_register.block IS NULL THEN dp_register.persons END,
          dp_register.block, block_source, dp_int.source_number(dp_register.relation, dp_register.block), dp_int.column_type(dp_register.relation, dp_register.block),
-         dp_register.block_rows, dp_register.block_is_fixed, fixed_by
+         dp_register.block_rows, dp_register.block_is_fixed, dp_int.why_block_stays(dp_register.relation, dp_register.block, dp_register.block_is_fixed)
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE c.oid = dp_register.relation;
   INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;
   PERFORM dp_int.ledger_budget(a.id, dp_register.dataset, session_user, jsonb_build_object('budget',
     dp_int.describe_budget(a, eps, del) || jsonb_build_object('relation', dp_register.relation::text) || dp_register.options
       || CASE WHEN levels = '{}' THEN '{}' ELSE jsonb_build_object('categories', levels) END
-      || jsonb_strip_nulls(jsonb_build_object('unit', source, 'persons', dp_register.persons,
+      || jsonb_strip_nulls(jsonb_build_object('unit', source, 'persons', dp_register.persons, 'max_rows', CASE WHEN source IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END,
            'block', (SELECT dp_int.describe_blocks(a, d) FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL)))));
   IF dp_register.unit IS NULL THEN
     PERFORM dp_int.tell_several_rows(dp_register.relation);
@@ -764,7 +762,7 @@ BEGIN
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
   d := dp_int.dataset_of(dp_grant.dataset);
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = dp_grant.grantee) THEN
-    RAISE EXCEPTION 'role "%" does not exist', dp_grant.grantee USING ERRCODE = '42704', HINT = 'Create the role first and make it a member of dp_analyst.';
+    RAISE EXCEPTION 'role % does not exist', coalesce('"' || dp_grant.grantee || '"', 'NULL') USING ERRCODE = '42704', HINT = 'Create the role first and make it a member of dp_analyst.';
   END IF;
   IF dp_grant.epsilon IS NOT NULL THEN
     IF NOT (dp_grant.epsilon > 0 AND dp_grant.epsilon < 'Infinity') THEN

@@ -1,4 +1,4 @@
--- When the rows of a release were read, and how many there were; what keeps rows in their blocks.
+-- When the rows of a release were read, and how many there were.
 BEGIN;
 SET LOCAL ROLE dp_owner;
 
@@ -7,10 +7,6 @@ COMMENT ON COLUMN dp_int.job.snapshot_at IS 'As of when the attempt that reads s
 ALTER TABLE dp_int.release ADD COLUMN read_at timestamptz, ADD COLUMN rows bigint;
 COMMENT ON COLUMN dp_int.release.read_at IS 'As of when its rows were read; NULL: it is from before this was noted.';
 COMMENT ON COLUMN dp_int.release.rows IS 'The public number of rows, or of persons, that it was made for; NULL: it is from before this was noted.';
-ALTER TABLE dp_int.dataset ADD COLUMN block_fixed_by text,
-  ADD CONSTRAINT dataset_block_fixed CHECK (num_nonnulls(block_is_fixed, block_fixed_by) = (block IS NOT NULL)::int);
-COMMENT ON COLUMN dp_int.dataset.block_is_fixed IS 'Why a row stays in its block: the word of the steward; NULL: see block_fixed_by.';
-COMMENT ON COLUMN dp_int.dataset.block_fixed_by IS 'What the database found to keep values of the block column as they were written, see dp_int.fixed_by, and looks for again before each job.';
 -- It takes one argument more now.
 DROP FUNCTION IF EXISTS dp_int.job_read(uuid, uuid, interval, int);
 
