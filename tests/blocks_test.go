@@ -392,6 +392,7 @@ func newBlockHistory(t *testing.T, accounting string, seed uint64) *blockHistory
 // are asked, given back, and whatever budgets are set meanwhile. DPSIDECAR_HISTORIES is how many
 // histories of 600 steps there are.
 func TestBlocksAgreeWithTheModel(t *testing.T) {
+	t.Parallel()
 	n := 3
 	if v, err := strconv.Atoi(os.Getenv("DPSIDECAR_HISTORIES")); err == nil {
 		n = v
@@ -411,6 +412,7 @@ func TestBlocksAgreeWithTheModel(t *testing.T) {
 // Many sidecars charge at once, and no block is charged beyond its budget. Whoever changes what is
 // kept of blocks, or the entries, is found out; what a copy is adopted with covers nothing more.
 func TestVerifyNoticesChangedBlocks(t *testing.T) {
+	t.Parallel()
 	h := newBlockHistory(t, "zcdp", 3)
 	h.begin(1, 1e-6)
 	var working sync.WaitGroup
