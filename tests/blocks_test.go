@@ -65,7 +65,7 @@ func TestWindowsOfBlocks(t *testing.T) {
 		t.Errorf("blocks: %q, want %q", runs, want)
 	}
 	said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 0.9, over => $2::text::daterange)`, name, window(50, 20))
-	if !strings.HasPrefix(said["affordable"], "no") || said["rows"] != "1200" {
+	if !strings.HasPrefix(said["affordable"], "no") || said["rows"] != "1200" || said["over"] != day(50)+" to "+day(20) {
 		t.Errorf("explained: %v", said)
 	}
 	_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.9, over => $2::text::daterange)`, name, window(50, 20))
@@ -392,6 +392,7 @@ func newBlockHistory(t *testing.T, accounting string, seed uint64) *blockHistory
 // are asked, given back, and whatever budgets are set meanwhile. DPSIDECAR_HISTORIES is how many
 // histories of 600 steps there are.
 func TestBlocksAgreeWithTheModel(t *testing.T) {
+	t.Parallel()
 	n := 3
 	if v, err := strconv.Atoi(os.Getenv("DPSIDECAR_HISTORIES")); err == nil {
 		n = v
@@ -411,6 +412,7 @@ func TestBlocksAgreeWithTheModel(t *testing.T) {
 // Many sidecars charge at once, and no block is charged beyond its budget. Whoever changes what is
 // kept of blocks, or the entries, is found out; what a copy is adopted with covers nothing more.
 func TestVerifyNoticesChangedBlocks(t *testing.T) {
+	t.Parallel()
 	h := newBlockHistory(t, "zcdp", 3)
 	h.begin(1, 1e-6)
 	var working sync.WaitGroup
@@ -460,6 +462,7 @@ func TestVerifyNoticesChangedBlocks(t *testing.T) {
 		t.Error(wrong)
 	}
 	h.exec(h.super, "ROLLBACK")
+	h.handsBack()
 	h.exec(h.super, "BEGIN")
 	h.exec(h.super, "SELECT dp_int.adopt(false)")
 	for _, event := range []privacy.Event{privacy.Pure{Epsilon: 1e-6}, privacy.Gaussian{NoiseMultiplier: 1e4}} {
@@ -472,4 +475,36 @@ func TestVerifyNoticesChangedBlocks(t *testing.T) {
 		}
 	}
 	h.exec(h.super, "ROLLBACK")
+}
+
+// handsBack has a worker claim, charge and hand back a job about a window, and another one after it: every
+// block of the window is charged, given back, and charged again.
+func (h *blockHistory) handsBack() {
+	h.Helper()
+	h.begin(1, 1e-6)
+	job := one[string](h.world, h.analyst, `SELECT dp_submit('linear', $1, 0.5, over => '[2020-01-11,2020-01-21)')::text`, h.dataset)
+	spent := func() string {
+		return one[string](h.world, h.steward, `SELECT string_agg(concat(block_from, ' ', block_to), ', ' ORDER BY block_from) FILTER (WHERE epsilon_spent > 0.4) FROM dp_blocks($1)`, h.dataset)
+	}
+	for attempt := range 2 {
+		var o ledger.Owner
+		if err := h.super.QueryRow(context.Background(), `SELECT c ->> 'id', c ->> 'token' FROM dp_int.job_claim(gen_random_uuid(), '1 h') AS c`).Scan(&o.Job, &o.Token); err != nil || o.Job != job {
+			h.Fatalf("claimed %q, not %s: %v", o.Job, job, err)
+		}
+		if _, err := ledger.Charge(context.Background(), h.super, o, ledger.Entry{Event: privacy.Pure{Epsilon: .5}, Rows: 10}); err != nil {
+			h.Fatal(err)
+		}
+		if got := spent(); got != "2020-01-11 2020-01-21" {
+			h.Errorf("attempt %d charges blocks %s", attempt, got)
+		}
+		if attempt == 0 {
+			h.exec(h.super, `SELECT dp_int.job_hand_back($1, $2, true)`, o.Job, o.Token)
+			if got := one[int](h.world, h.super, `SELECT count(*)::int FROM dp_int.account_block WHERE spent > 0 AND account = (SELECT account FROM dp_int.dataset WHERE name = $1 AND unregistered_at IS NULL)`, h.dataset); got != 0 {
+				h.Errorf("%d blocks are charged for a job that was handed back", got)
+			}
+		}
+	}
+	if wrong := h.verify(); len(wrong) > 0 {
+		h.Error(wrong)
+	}
 }
