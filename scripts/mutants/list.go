@@ -9,7 +9,7 @@ var mutants = []mutant{
 	{"the exponential mechanism runs at twice the epsilon charged", "internal/dpsco/l1.go",
 		`expmech.Params{Epsilon: below(epsilon)`, `expmech.Params{Epsilon: 2 * below(epsilon)`, []tests{{"./internal/dpsco", "TheChargedEpsilon"}}},
 	{"the leverage limit follows the mean row length", "internal/dpsco/oracle.go",
-		"	weights := make([]float64, x.N)\n", "	weights := make([]float64, x.N)\n	total := 0.0\n	for _, column := range x.X {\n		for _, v := range column {\n			if square := v * v / float64(x.N); square < math.Inf(1) {\n				total += square\n			}\n		}\n	}\n	limit *= math.Sqrt(total)\n",
+		"	weights := x.numbers(x.N)\n", "	weights := x.numbers(x.N)\n	total := 0.0\n	for _, column := range x.X {\n		for _, v := range column {\n			if square := v * v / float64(x.N); square < math.Inf(1) {\n				total += square\n			}\n		}\n	}\n	limit *= math.Sqrt(total)\n",
 		[]tests{{"./internal/dpsco", "TestReplaysOfLognormalTables"}}},
 	{"each batch is used twice", "internal/dpsco/oracle.go",
 		"		x, weights = o.deal(u.Batch)\n", "		if o.batch.N == 0 || o.left[q.Use]%2 == 1 {\n			o.deal(u.Batch)\n		}\n		x, weights = o.batch, nil\n",
