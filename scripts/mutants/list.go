@@ -399,6 +399,33 @@ var mutants = []mutant{
 		`if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) {`, `if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) || t < halvings {`, []tests{{"./internal/mech", "TestRankQuantilesHaveTheirLaw"}}},
 	{"quantiles by ranks: one is charged of several", "internal/mech/ranks.go",
 		`privacy.Repeat{Count: len(q.Percents), Event:`, `privacy.Repeat{Count: 1, Event:`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"second moments are charged at twice their noise", "internal/dpsco/second_moments.go",
+		`Method: "moments_gaussian", Event: noise.Event()`, `Method: "moments_gaussian", Event: mech.Gaussian{NoiseMultiplier: 2 * z}.Event()`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsCost"}}},
+	{"second moments spend the reserve of delta", "internal/dpsco/second_moments.go",
+		`Delta: b.Delta - privacy.Reserve(b.Delta)}`, `Delta: b.Delta}`, []tests{{"./internal/dpsco", "TestSecondMomentsCost"}}},
+	{"second moments count complete rows exactly", "internal/dpsco/second_moments.go",
+		`	total.merged().Release(means, noise, src)
+`, `	total.merged().Release(means, noise, src)
+	means[0] = 0
+	for _, v := range x.Y {
+		if isUsable(v) {
+			means[0] += 1 / float64(c.N)
+		}
+	}
+`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments"}}},
+	{"rows of second moments are as long as the longest", "internal/dpsco/second_moments.go",
+		`	total := merging[*mech.Moments]{total: mech.NewMoments(c)}
+`, `	for _, v := range x.Y {
+		if math.Abs(v) < 1e100 {
+			c.Bound = max(c.Bound, math.Abs(v))
+		}
+	}
+	total := merging[*mech.Moments]{total: mech.NewMoments(c)}
+`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments"}}},
+	{"a person's rows count in full in second moments", "internal/dpsco/second_moments.go",
+		`len(b.Y), starts)`, `len(b.Y), nil)`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsAreThose"}}},
+	{"second moments tell half their noise", "internal/dpsco/second_moments.go",
+		`Noise: math.Sqrt2 * c.Bound`, `Noise: math.Sqrt2 / 2 * c.Bound`, []tests{{"./internal/dpsco", "TestSecondMomentsAddTheNoise"}}},
 	{"a description's histogram is not charged", "internal/dpsco/describe.go",
 		`	if g.distances != nil {
 		e = append(e, g.distances.Event())

@@ -258,9 +258,9 @@ BEGIN
   SELECT * INTO STRICT r FROM dp_int.release WHERE id = p_release;
   IF r.model = 'score' THEN
     RAISE NOTICE 'dpsidecar: the score of % again, free: it scores release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), r.parameters ->> 'release';
-  ELSIF r.model IN ('describe', 'scales') THEN
+  ELSIF r.model IN ('describe', 'scales', 'moments') THEN
     RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), p_release
-      USING HINT = format('It stands in %s.', CASE r.model WHEN 'describe' THEN 'dp.descriptions' ELSE 'dp.suggested_scales' END);
+      USING HINT = format('It stands in %s.', CASE r.model WHEN 'describe' THEN 'dp.descriptions' WHEN 'scales' THEN 'dp.suggested_scales' ELSE 'dp.moments' END);
   ELSE
     RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), p_release
       USING HINT = format('dp_last_release names the release that was made last. For this one: SELECT * FROM dp_summary(%L).', p_release);
@@ -425,7 +425,7 @@ BEGIN
   END IF;
 END $$;
 
--- What a release holds: coefficients, the metrics of a score, or what a description tells.
+-- What a release holds: coefficients, the metrics of a score, what a description tells, or sums.
 CREATE OR REPLACE FUNCTION dp_int.coefficients(p_release uuid) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -438,7 +438,9 @@ BEGIN
     UNION ALL
     SELECT concat_ws(' ', f.column_name, f.statistic), f.value FROM dp_int.column_statistic f WHERE f.release = p_release
     UNION ALL
-    SELECT s.column_name, s.scale FROM dp_int.suggested_scale s WHERE s.release = p_release;
+    SELECT s.column_name, s.scale FROM dp_int.suggested_scale s WHERE s.release = p_release
+    UNION ALL
+    SELECT concat_ws(' * ', m.label::jsonb ->> 0, m.label::jsonb ->> 1), m.numbers[1] FROM dp_int.moments(p_release) AS m;
   END IF;
 END $$;
 

@@ -1,0 +1,180 @@
+package tests
+
+import (
+	"context"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// product is one row of dp_moments.
+type product struct {
+	A, B       string
+	Sum, Noise float64
+}
+
+// fromMoments is one row of dp_linear_from_moments.
+type fromMoments struct {
+	Term                     string
+	Coef                     float64
+	StdErr, Low, High, Noise *float64
+	Why                      *string
+}
+
+const askMoments = `SELECT * FROM dp_moments($1, $2)`
+
+func TestSecondMomentsAreChargedOnceAndFitFree(t *testing.T) {
+	w := newWorld(t, 200, 1e-4)
+	first := rowsOf[product](w, w.analyst, askMoments, w.dataset, 50.0)
+	entries, spent := w.entries(), w.spent()
+	if again := rowsOf[product](w, w.analyst, askMoments, w.dataset, 50.0); !reflect.DeepEqual(again, first) || w.entries() != 1 || len(first) != 15 {
+		t.Errorf("the same again is %v, not %v; %d entries", again, first, w.entries())
+	}
+	// A normal law is beyond 8 deviations with a probability of 1e-15.
+	for k, want := range w.products() {
+		if math.Abs(first[k].Sum-want) > 8*first[k].Noise+1e-3*math.Abs(want) {
+			t.Errorf("%+v, in the table %v", first[k], want)
+		}
+	}
+	for _, c := range []struct {
+		target, features string
+		kept             []int // of (intercept), age, region, insured, amount; the target last
+	}{
+		{"amount", "{age,region,insured}", []int{0, 1, 2, 3, 4}},
+		{"age", "{amount,insured}", []int{0, 4, 3, 1}},
+		{"amount", "{}", []int{0, 4}},
+	} {
+		for _, ridge := range []*float64{nil, new(float64)} {
+			got := rowsOf[fromMoments](w, w.analyst, `SELECT * FROM dp_linear_from_moments($1, NULL, $2, $3, $4)`, w.dataset, c.target, c.features, ridge)
+			w.sameFit(got, momentFit(first, c.kept, ridge != nil))
+		}
+	}
+	plain := rowsOf[fromMoments](w, w.analyst, `SELECT * FROM dp_linear_from_moments($1)`, w.dataset)
+	for j, want := range []float64{10, 0, 0} { // amount = 100 + 10 age + what is independent
+		if got := plain[1+j]; got.Why != nil || math.Abs(got.Coef-want) > 4**got.StdErr+0.1 {
+			t.Errorf("%+v, want %v", got, want)
+		}
+	}
+	if w.entries() != entries || w.spent() != spent {
+		t.Error("a fit from moments was charged")
+	}
+	w.exec(w.analyst, `CALL dp_run('moments', $1, 20, features => '{age,amount}')`, w.dataset)
+	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp.moments WHERE dataset = $1 AND rows = 1000 AND abs(row_length - 1.5 * sqrt(cardinality(terms) - 1)) < 1e-9`, w.dataset); n != 2 {
+		t.Errorf("%d releases in dp.moments", n)
+	}
+	if n := len(w.mustRegress(w.analyst, `SELECT r.* FROM dp.jobs j, dp_result(j.id) r WHERE j.dataset = $1 AND j.eps = 20`, w.dataset)); n != 6 {
+		t.Errorf("dp_result has %d rows", n)
+	}
+	if bad := one[int](w, w.steward, `SELECT count(*)::int FROM dp_verify() WHERE NOT ok`); bad != 0 {
+		t.Error("dp_verify finds fault")
+	}
+}
+
+// products are the sums over the rows of worldIn, by pairs of terms, as nobody but a superuser may see them.
+func (w *world) products() []float64 {
+	w.Helper()
+	return all[float64](w, w.super, `WITH scaled AS (SELECT ARRAY[1, age / 40, region / 4.0, insured::int, amount / 500]::float8[] AS z FROM public.`+w.dataset+`),
+		cut AS (SELECT z, least(1, 9 / (SELECT sum(v * v) FROM unnest(z) v)) AS weight FROM scaled)
+		SELECT sum(weight * z[i] * z[k]) FROM cut, generate_series(1, 5) i, generate_series(i, 5) k GROUP BY i, k ORDER BY i, k`)
+}
+
+// momentFit computes what dp_linear_from_moments is to return from what dp_moments did, by
+// another route, in the units of worldIn.
+func momentFit(products []product, kept []int, unshrunk bool) (fits []fromMoments) {
+	scales := []float64{1, 40, 4, 1, 500}
+	full, k := mat.NewSymDense(5, nil), 0
+	for i := range 5 {
+		for j := i; j < 5; j++ {
+			full.SetSym(i, j, products[k].Sum)
+			k++
+		}
+	}
+	d, noise := len(kept)-1, products[0].Noise
+	h, g := mat.NewSymDense(d, nil), mat.NewVecDense(d, nil)
+	for i := range d {
+		g.SetVec(i, full.At(kept[i], kept[d]))
+		for j := range d {
+			h.SetSym(i, j, full.At(kept[i], kept[j]))
+		}
+	}
+	var plain, shrunk, squared mat.VecDense
+	var inverse mat.Dense
+	if inverse.Inverse(h) != nil || plain.SolveVec(h, g) != nil {
+		panic("singular moments")
+	}
+	var normal mat.Dense // (H^2 + lambda) b = H g
+	normal.Mul(h, h)
+	for i := range d {
+		normal.Set(i, i, normal.At(i, i)+noise*noise*float64(d+1))
+	}
+	squared.MulVec(h, g)
+	if shrunk.SolveVec(&normal, &squared) != nil {
+		panic("singular moments")
+	}
+	if unshrunk {
+		shrunk = plain
+	}
+	var toward mat.VecDense
+	toward.MulVec(&inverse, &plain)
+	length := 1 + mat.Dot(&plain, &plain)
+	yy := full.At(kept[d], kept[d])
+	residual := (max(0, yy-mat.Dot(&plain, g)) + noise*noise/2*(length*mat.Trace(&inverse)+mat.Dot(&plain, &toward))) / (full.At(0, 0) - float64(d))
+	var second mat.Dense
+	second.Mul(&inverse, &inverse)
+	for j := range d {
+		unit := scales[kept[d]] / scales[kept[j]]
+		byNoise := noise * noise / 2 * (length*second.At(j, j) + toward.AtVec(j)*toward.AtVec(j))
+		deviation, ofNoise := unit*math.Sqrt(residual*inverse.At(j, j)+byNoise), unit*math.Sqrt(byNoise)
+		low, high := unit*plain.AtVec(j)-1.96*deviation, unit*plain.AtVec(j)+1.96*deviation
+		fits = append(fits, fromMoments{products[kept[j]].B, unit * shrunk.AtVec(j), &deviation, &low, &high, &ofNoise, nil})
+	}
+	return fits
+}
+
+// sameFit compares fits up to rounding, and intervals up to the quantile of Student's law.
+func (w *world) sameFit(got, want []fromMoments) {
+	w.Helper()
+	if len(got) != len(want) {
+		w.Fatalf("%v, want %v", got, want)
+	}
+	for j, g := range got {
+		v := want[j]
+		if g.Why != nil || g.Term != v.Term || !closeTo(g.Coef, v.Coef, 1e-9) || !closeTo(*g.StdErr, *v.StdErr, 1e-9) || !closeTo(*g.Noise, *v.Noise, 1e-9) ||
+			math.Abs(*g.Low-*v.Low) > 0.01**v.StdErr || math.Abs(*g.High-*v.High) > 0.01**v.StdErr {
+			w.Errorf("%s: %v %v %v (%v %v), want %s: %v %v %v (%v %v)", g.Term, g.Coef, *g.StdErr, *g.Noise, *g.Low, *g.High, v.Term, v.Coef, *v.StdErr, *v.Noise, *v.Low, *v.High)
+		}
+	}
+}
+
+func closeTo(a, b, share float64) bool { return math.Abs(a-b) <= share*math.Max(1, math.Abs(b)) }
+
+func TestBadRequestsOfMomentsAreRefused(t *testing.T) {
+	w := newWorld(t, 1, 1e-6)
+	for sql, want := range map[string][2]string{
+		`SELECT * FROM dp_moments($1, 0)`:                                                {"22023", "eps must be a positive"},
+		`SELECT * FROM dp_moments($1, 0.5, 0)`:                                           {"22023", "need a delta"},
+		`SELECT * FROM dp_moments($1, 0.5, columns => '{age,note}')`:                     {"42703", "not registered"},
+		`SELECT * FROM dp_moments($1, 5)`:                                                {"DP002", ""},
+		`SELECT dp_submit('moments', $1, 0.5, target => 'age')`:                          {"22023", "no target"},
+		`SELECT dp_submit('moments', $1, 0.5, options => '{"radius": 2}')`:               {"22023", "no option but"},
+		`SELECT * FROM dp_linear_from_moments($1 || '_')`:                                {"42501", "not granted"},
+		`SELECT * FROM dp_linear_from_moments($1)`:                                       {"55000", "no second moments"},
+		`SELECT * FROM dp_linear_from_moments($1, daterange('2026-01-01', NULL))`:        {"22023", "two ends"},
+		`SELECT * FROM dp_linear_from_moments($1, ridge => -1)`:                          {"22023", "ridge must be"},
+		`SELECT * FROM dp_linear_from_moments($1, ridge => 'NaN')`:                       {"22023", "ridge must be"},
+		`SELECT * FROM dp_linear_from_moments($1, target => 'note')`:                     {"42703", "not registered"},
+		`SELECT * FROM dp_linear_from_moments($1, target => 'age', features => '{age}')`: {"22023", "every column once"},
+	} {
+		_, err := w.analyst.Exec(context.Background(), sql, w.dataset)
+		w.wantError(err, want[0], want[1])
+		if h := hint(err); !strings.Contains(h, "budget") && !strings.Contains(h, "free") {
+			t.Errorf("%s: hint %q", sql, h)
+		}
+	}
+	if w.entries() != 0 {
+		t.Errorf("%d entries", w.entries())
+	}
+}
