@@ -159,7 +159,7 @@ func TestBadRequestsOfMomentsAreRefused(t *testing.T) {
 		`SELECT * FROM dp_moments($1, 0.5, columns => '{age,note}')`:                     {"42703", "not registered"},
 		`SELECT * FROM dp_moments($1, 5)`:                                                {"DP002", ""},
 		`SELECT dp_submit('moments', $1, 0.5, target => 'age')`:                          {"22023", "no target"},
-		`SELECT dp_submit('moments', $1, 0.5, options => '{"radius": 2}')`:               {"22023", "no option but"},
+		`SELECT dp_submit('moments', $1, 0.5, options => '{"radius": 2}')`:               {"22023", "no options but"},
 		`SELECT * FROM dp_linear_from_moments($1 || '_')`:                                {"42501", "not granted"},
 		`SELECT * FROM dp_linear_from_moments($1)`:                                       {"55000", "no second moments"},
 		`SELECT * FROM dp_linear_from_moments($1, daterange('2026-01-01', NULL))`:        {"22023", "two ends"},
@@ -176,5 +176,51 @@ func TestBadRequestsOfMomentsAreRefused(t *testing.T) {
 	}
 	if w.entries() != 0 {
 		t.Errorf("%d entries", w.entries())
+	}
+}
+
+// Daily moments: each day is charged once, any window of days, target and subset of columns is
+// free afterwards, each row in one release of those that make up a window, and a day without
+// moments is named.
+func TestDailyMomentsServeEveryWindow(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	name := w.admissions(600, 1e-5)
+	day := func(back int) string {
+		return one[string](w, w.super, `SELECT to_char((now() AT TIME ZONE 'UTC')::date - $1::int, 'YYYY-MM-DD')`, back)
+	}
+	window := func(from, to int) string { return "[" + day(from) + "," + day(to) + ")" }
+	for back := 5; back > 1; back-- {
+		w.exec(w.analyst, `CALL dp_run('moments', $1, 100, over => $2::text::daterange)`, name, window(back, back-1))
+	}
+	rowsOf[product](w, w.analyst, `SELECT * FROM dp_moments($1, 100, over => $2::text::daterange)`, name, window(5, 3)) // two days with the noise of one
+	rowsOf[product](w, w.analyst, `SELECT * FROM dp_moments($1, 25, over => $2::text::daterange)`, name, window(3, 1))  // with more than that of two
+	entries := one[int64](w, w.steward, `SELECT entries FROM dp.budget WHERE dataset = $1`, name)
+	for _, c := range []struct {
+		window   string
+		releases []string
+	}{{window(5, 1), []string{window(5, 3), window(3, 2), window(2, 1)}}, {window(4, 2), []string{window(4, 3), window(3, 2)}}} {
+		chosen := all[string](w, w.super, `SELECT v.over::text FROM dp_int.dataset d,
+			LATERAL dp_int.choose_moments(d, '{age,cost}', $2::text::daterange) c, unnest(c.releases) r, dp.moments v WHERE v.release = r AND d.name = $1 ORDER BY v.over`, name, c.window)
+		if !reflect.DeepEqual(chosen, c.releases) {
+			t.Errorf("%s is made up of %v, not %v", c.window, chosen, c.releases)
+		}
+		fit := rowsOf[fromMoments](w, w.analyst, `SELECT * FROM dp_linear_from_moments($1, $2::text::daterange)`, name, c.window)
+		if g := fit[1]; g.Why != nil || math.Abs(g.Coef-2) > 5**g.StdErr+0.2 || !(*g.Noise < *g.StdErr) { // cost = 2 age + what is independent
+			t.Errorf("%s: %+v", c.window, g)
+		}
+	}
+	other := rowsOf[fromMoments](w, w.analyst, `SELECT * FROM dp_linear_from_moments($1, $2::text::daterange, 'age', '{cost}')`, name, window(5, 1))
+	if other[1].Term != "cost" || math.Abs(other[1].Coef-0.4) > 5**other[1].StdErr+0.1 { // 2 / (4 + 1)
+		t.Errorf("%+v", other)
+	}
+	_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_linear_from_moments($1, $2::text::daterange)`, name, window(7, 0))
+	w.wantError(err, "55000", "cover "+window(7, 5)+", "+window(1, 0))
+	_, err = w.analyst.Exec(context.Background(), `SELECT * FROM dp_linear_from_moments($1)`, name)
+	w.wantError(err, "22023", "needs a window")
+	if n := one[int64](w, w.steward, `SELECT entries FROM dp.budget WHERE dataset = $1`, name); n != entries {
+		t.Error("a fit from moments was charged")
+	}
+	if wrong := w.verify(); len(wrong) > 0 {
+		t.Error(wrong)
 	}
 }

@@ -37,8 +37,12 @@ type claim struct {
 		Scales   map[string]unit // those of the request
 		RowCount *int64          `json:"row_count"` // as published last: of persons where there is a unit
 		Unit     *string
-		MaxRows  int    `json:"max_rows"`
-		Persons  *int64 // registered in place of counted
+		MaxRows  int     `json:"max_rows"`
+		Persons  *int64  // registered in place of counted, of all blocks that are read
+		Rows     *int64  // the same of rows, where there is no unit
+		Block    *string // the column that says in which block of time a row is; nil: there are no blocks
+
+		BlockType string `json:"block_type"`
 
 		Accounting string   // pure, zcdp or rdp
 		Order      *float64 // of Renyi divergence, under rdp
@@ -53,6 +57,7 @@ type claim struct {
 		Release   string   // that a score is of
 		Flags     []string // the boolean columns of a description
 		Whole     []string // its columns of whole numbers
+		Over      []string // the window: its first day and the one after its last; nil without blocks
 
 		Categories map[string][]string // levels of the columns that are categories
 		WhereLevel map[string][]string `json:"where_level"` // those that count, where not all do
@@ -116,8 +121,17 @@ func (c *claim) pull(rows int64) arrowio.Request {
 	filters := c.filters()
 	return arrowio.Request{
 		Relation: c.relation(), Columns: append(c.columns(), filters...), Filters: len(filters),
-		Levels: c.Request.Categories, Only: c.Request.WhereLevel, Rows: rows,
+		Levels: c.Request.Categories, Only: c.Request.WhereLevel, Rows: rows, Where: c.window(),
 	}
+}
+
+// window are the rows that are read, nil for all. They are those of the blocks that are charged:
+// the database finds both from the same request.
+func (c *claim) window() *arrowio.Window {
+	if c.Dataset.Block == nil {
+		return nil
+	}
+	return &arrowio.Window{Column: *c.Dataset.Block, Type: c.Dataset.BlockType, From: c.Request.Over[0], To: c.Request.Over[1]}
 }
 
 // levels are those of a category that count; ok: it is one.

@@ -66,9 +66,10 @@ func (s *Sidecar) countRows(ctx context.Context, dataset int64, relation pgx.Ide
 	return n, s.autocommit.exec(ctx, "SELECT dp_int.counted($1, $2)", dataset, n)
 }
 
-// publishRowCount publishes the number of rows of a job's data set, if it has changed.
+// publishRowCount publishes the number of rows of a job's data set, if it has changed. With
+// blocks that of the window stands with the release, and the data set has none.
 func (s *Sidecar) publishRowCount(ctx context.Context, c *claim, n int64) error {
-	if known := c.Dataset.RowCount; known != nil && *known == n {
+	if known := c.Dataset.RowCount; c.Dataset.Block != nil || known != nil && *known == n {
 		return nil
 	}
 	return s.autocommit.exec(ctx, "SELECT dp_int.counted($1, $2)", c.Dataset.ID, n)

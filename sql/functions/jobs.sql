@@ -77,12 +77,15 @@ BEGIN
 END $$;
 
 -- The public facts about a data set from which sidecars plan jobs and explanations. The
--- scales are those of the request: a job that was charged is tried again under its own.
+-- scales are those of the request: a job that was charged is tried again under its own. persons and rows
+-- are those that are registered in place of counted, of all blocks that the request reads.
 CREATE OR REPLACE FUNCTION dp_int.facts(p_dataset bigint, p_request jsonb) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', dp_int.request_scales(d.id, p_request),
-                            'unit', d.unit, 'max_rows', d.max_rows, 'persons', d.persons, 'row_count', d.row_count, 'accounting', a.accounting, 'order', a.renyi_order)
-    FROM dp_int.dataset d JOIN dp_int.account a ON a.id = d.account
+                            'unit', d.unit, 'max_rows', d.max_rows, 'persons', d.persons * w.blocks, 'rows', d.block_rows * w.blocks, 'row_count', d.row_count,
+                            'block', d.block, 'block_type', d.block_type, 'accounting', a.accounting, 'order', a.renyi_order)
+    FROM dp_int.dataset d JOIN dp_int.account a ON a.id = d.account,
+         LATERAL (SELECT coalesce(upper(b) - lower(b), 1) FROM dp_int.blocks_read(d.id, p_request) AS b) AS w(blocks)
    WHERE d.id = p_dataset
 $$;
 
@@ -575,16 +578,17 @@ BEGIN
 END $$;
 
 -- Data sets whose rows, or persons where there is a unit, are to be counted. That number is
--- public: it is counted at registration, and by every job, unless it was registered.
+-- public: it is counted at registration, and by every job, unless it was registered. With blocks
+-- every window has a number of its own.
 CREATE OR REPLACE FUNCTION dp_int.uncounted() RETURNS TABLE(dataset bigint, schema_name name, relation_name name, unit name)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT id, schema_name, relation_name, unit FROM dp_int.dataset WHERE row_count IS NULL AND unregistered_at IS NULL
+  SELECT id, schema_name, relation_name, unit FROM dp_int.dataset WHERE row_count IS NULL AND unregistered_at IS NULL AND block IS NULL
 $$;
 
 -- Publishes a data set's number of rows, or of persons.
 CREATE OR REPLACE FUNCTION dp_int.counted(p_dataset bigint, p_row_count bigint) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = p_dataset AND persons IS NULL AND row_count IS DISTINCT FROM p_row_count
+  UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = p_dataset AND persons IS NULL AND block IS NULL AND row_count IS DISTINCT FROM p_row_count
 $$;
 GRANT EXECUTE ON FUNCTION dp_int.worker_beat, dp_int.worker_bye, dp_int.job_claim, dp_int.job_beat, dp_int.job_recheck, dp_int.dataset_recheck, dp_int.job_charge, dp_int.job_head, dp_int.job_read,
   dp_int.job_publish, dp_int.job_fail, dp_int.job_hand_back, dp_int.job_park, dp_int.job_stop, dp_int.uncounted, dp_int.counted TO dp_sidecar;

@@ -53,17 +53,13 @@ LANGUAGE sql IMMUTABLE AS $$
   SELECT array_agg(r.v ORDER BY r.i) FROM (SELECT i, sum(p_vectors[(i - 1) * n + k] * along.v) AS v FROM size, generate_series(1, n) AS i, along GROUP BY i) AS r
 $$;
 
--- The window of a request; NULL: it has none.
-CREATE OR REPLACE FUNCTION dp_int.over_of(p_request jsonb) RETURNS daterange
-LANGUAGE sql IMMUTABLE AS $$ SELECT daterange((p_request -> 'over' ->> 0)::date, (p_request -> 'over' ->> 1)::date) WHERE p_request ? 'over' $$;
-
 -- Where one looks for second moments: those of a data set that hold some columns. Of the
 -- same window there may be several; like ones have the same columns, scales and bound, so
 -- that their sums can be added up.
 CREATE OR REPLACE FUNCTION dp_int.moments_of(p_dataset bigint, p_columns name[])
 RETURNS TABLE(release uuid, likeness jsonb, over daterange, noise float8, released_at timestamptz)
 LANGUAGE sql STABLE AS $$
-  SELECT r.id, j.request - '{eps,delta,over}'::text[], dp_int.over_of(j.request), m.noise, r.released_at
+  SELECT r.id, j.request - '{eps,delta,over}'::text[], CASE WHEN j.request ? 'over' THEN dp_int.window_of(j.request -> 'over') END, m.noise, r.released_at
     FROM dp_int.second_moments m
     JOIN dp_int.release r ON r.id = m.release
     JOIN dp_int.job j ON j.id = r.job
@@ -210,15 +206,6 @@ $$;
 CREATE OR REPLACE FUNCTION dp_int.scale_of(p_scale jsonb) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$ SELECT coalesce((CASE jsonb_typeof(p_scale) WHEN 'object' THEN p_scale ->> 'scale' ELSE p_scale #>> '{}' END)::float8, 1) $$;
 
--- Refuses a window that ends nowhere, or holds more days than there are.
-CREATE OR REPLACE FUNCTION dp_int.check_window(p_over daterange) RETURNS void
-LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-  IF isempty(p_over) OR lower_inf(p_over) OR upper_inf(p_over) OR lower(p_over) = '-infinity' OR upper(p_over) = 'infinity' OR upper(p_over) - lower(p_over) > 1e6 THEN
-    RAISE EXCEPTION 'over must be a window with two ends, not %', p_over USING ERRCODE = '22023', HINT = 'For instance daterange(''2026-10-01'', ''2026-11-01''), of which the last day is left out. This question is free.';
-  END IF;
-END $$;
-
 -- The columns of a fit from second moments, the target last, checked.
 CREATE OR REPLACE FUNCTION dp_int.moment_columns(d dp_int.dataset, p_target name, p_features name[]) RETURNS name[]
 LANGUAGE plpgsql STABLE AS $$
@@ -261,7 +248,7 @@ BEGIN
   ELSIF NOT dp_linear_from_moments.ridge BETWEEN 0 AND 1e300 THEN
     RAISE EXCEPTION 'ridge must be a number from 0 on, not %', dp_linear_from_moments.ridge USING ERRCODE = '22023', HINT = 'Leave it out: then noise decides. This question is free.';
   END IF;
-  PERFORM dp_int.check_window(dp_linear_from_moments.over);
+  PERFORM dp_int.canonical_over(d, dp_int.window_json(dp_linear_from_moments.over));
   columns := dp_int.moment_columns(d, dp_linear_from_moments.target, dp_linear_from_moments.features);
   SELECT * INTO m FROM dp_int.choose_moments(d, columns, dp_linear_from_moments.over);
   terms := '(intercept)'::text || ARRAY(SELECT t FROM unnest(columns) WITH ORDINALITY AS c(name, n), LATERAL dp_int.terms_of(m.likeness, c.name::text) WITH ORDINALITY AS t(t, o) ORDER BY c.n, t.o);

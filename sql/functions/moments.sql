@@ -5,10 +5,10 @@
 -- numbers stands as the target, so that columns are read as those of a fit are. The matrix is
 -- the same, whatever a fit from it takes for its target.
 CREATE OR REPLACE FUNCTION dp_int.prepare_moments(p_caller name, p_dataset text, p_eps float8, p_delta float8, p_columns name[], p_fresh boolean,
-                                               p_spends boolean DEFAULT true) RETURNS dp_int.request
+                                               p_spends boolean, p_over jsonb) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  r dp_int.request := dp_int.prepare_description(p_caller, 'moments', p_dataset, p_eps, p_delta, p_columns, p_fresh, p_spends);
+  r dp_int.request := dp_int.prepare_description(p_caller, 'moments', p_dataset, p_eps, p_delta, p_columns, p_fresh, p_spends, p_over);
   columns text[] := ARRAY(SELECT jsonb_array_elements_text(jsonb_build_array(r.body -> 'target') || (r.body -> 'features')));
   target text;
 BEGIN
@@ -26,9 +26,9 @@ BEGIN
   RETURN r;
 END $$;
 
--- The same for dp_submit, which has the arguments of a fit.
+-- The same for dp_submit and dp_explain, which have the arguments of a fit.
 CREATE OR REPLACE FUNCTION dp_int.prepare_submitted_moments(p_caller name, p_dataset text, p_eps float8, p_delta float8, p_target name, p_features name[], p_intercept boolean,
-                                                         p_options jsonb) RETURNS dp_int.request
+                                                         p_options jsonb, p_spends boolean DEFAULT true) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   options CONSTANT jsonb := coalesce(p_options, '{}');
@@ -36,19 +36,20 @@ BEGIN
   IF p_target IS NOT NULL OR NOT coalesce(p_intercept, true) THEN
     RAISE EXCEPTION 'second moments have no %', CASE WHEN p_target IS NOT NULL THEN 'target' ELSE 'intercept to leave out' END
       USING ERRCODE = '22023', HINT = 'Give their columns as features, that of a later target among them; NULL stands for all. No privacy budget was spent.';
-  ELSIF jsonb_typeof(options) <> 'object' OR options - 'fresh' <> '{}' OR jsonb_typeof(coalesce(options -> 'fresh', 'true')) <> 'boolean' THEN
-    RAISE EXCEPTION 'second moments have no option but "fresh", which is true or false: not %', dp_int.excerpt(options::text)
+  ELSIF jsonb_typeof(options) <> 'object' OR options - '{fresh,over}'::text[] <> '{}' OR jsonb_typeof(coalesce(options -> 'fresh', 'true')) <> 'boolean' THEN
+    RAISE EXCEPTION 'second moments have no options but "over", and "fresh", which is true or false: not %', dp_int.excerpt(options::text)
       USING ERRCODE = '22023', HINT = 'No privacy budget was spent.';
   END IF;
-  RETURN dp_int.prepare_moments(p_caller, p_dataset, p_eps, p_delta, p_features, coalesce(options -> 'fresh' = 'true', false));
+  RETURN dp_int.prepare_moments(p_caller, p_dataset, p_eps, p_delta, p_features, coalesce(options -> 'fresh' = 'true', false), p_spends, options -> 'over');
 END $$;
 
 -- The loopback's half of a synchronous request.
-CREATE OR REPLACE FUNCTION dp_int.enqueue_moments(p_id uuid, p_caller name, p_dataset text, p_eps float8, p_delta float8, p_columns name[], p_fresh boolean, p_from jsonb) RETURNS uuid
+CREATE OR REPLACE FUNCTION dp_int.enqueue_moments(p_id uuid, p_caller name, p_dataset text, p_eps float8, p_delta float8, p_columns name[], p_fresh boolean,
+                                               p_over daterange, p_from jsonb) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 BEGIN
   PERFORM dp_int.refuse_elsewhere(p_from);
-  RETURN dp_int.enqueue_request(p_id, p_caller, dp_int.prepare_moments(p_caller, p_dataset, p_eps, p_delta, p_columns, p_fresh));
+  RETURN dp_int.enqueue_request(p_id, p_caller, dp_int.prepare_moments(p_caller, p_dataset, p_eps, p_delta, p_columns, p_fresh, true, dp_int.window_json(p_over)));
 END $$;
 
 -- What a release holds, a pair of terms a row: both as a JSON array, their sum, and the
@@ -69,12 +70,14 @@ BEGIN
   RETURN QUERY SELECT * FROM dp_int.moments(p_release);
 END $$;
 
-CREATE OR REPLACE FUNCTION public.dp_moments(dataset text, eps float8, delta float8 DEFAULT NULL, columns name[] DEFAULT NULL, fresh boolean DEFAULT false)
+CREATE OR REPLACE FUNCTION public.dp_moments(dataset text, eps float8, delta float8 DEFAULT NULL, columns name[] DEFAULT NULL, fresh boolean DEFAULT false,
+                                             over daterange DEFAULT NULL)
 RETURNS TABLE(term text, other_term text, sum float8, noise float8)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 30
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 DECLARE
-  r CONSTANT dp_int.request := dp_int.prepare_moments(session_user, dp_moments.dataset, dp_moments.eps, dp_moments.delta, dp_moments.columns, dp_moments.fresh);
+  r CONSTANT dp_int.request := dp_int.prepare_moments(session_user, dp_moments.dataset, dp_moments.eps, dp_moments.delta, dp_moments.columns, dp_moments.fresh, true,
+                                                             dp_int.window_json(dp_moments.over));
   kept CONSTANT uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
   job CONSTANT uuid := gen_random_uuid();
 BEGIN
@@ -86,8 +89,8 @@ BEGIN
   PERFORM dp_int.warn(r);
   RETURN QUERY
   SELECT c.label::jsonb ->> 0, c.label::jsonb ->> 1, c.numbers[1], c.numbers[2]
-    FROM dp_int.call_sidecar(session_user, job, format('SELECT dp_int.enqueue_moments(%L, %L, %L, %L, %L, %L, %L, %L)', job, session_user, dp_moments.dataset, dp_moments.eps,
-                                                       dp_moments.delta, dp_moments.columns, r.fresh, dp_int.here()),
+    FROM dp_int.call_sidecar(session_user, job, format('SELECT dp_int.enqueue_moments(%L, %L, %L, %L, %L, %L, %L, %L, %L)', job, session_user, dp_moments.dataset, dp_moments.eps,
+                                                       dp_moments.delta, dp_moments.columns, r.fresh, dp_moments.over, dp_int.here()),
                              'SELECT label, numbers FROM dp_int.fetch_moments(%L, %L)') AS c;
 END $$;
 COMMENT ON FUNCTION public.dp_moments IS

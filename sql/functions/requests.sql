@@ -69,7 +69,7 @@ BEGIN
         USING ERRCODE = '22023', HINT = format('Models %s do; here the category can be a feature. No privacy budget was spent.', (SELECT string_agg(model, ', ' ORDER BY model) FROM dp_int.option WHERE name = 'by'));
     ELSIF NOT FOUND THEN
       RAISE EXCEPTION 'unknown option "%" for model "%"', dp_int.excerpt(given.key), p_model
-        USING ERRCODE = '22023', HINT = format('Options are %s, where_level and fresh. No privacy budget was spent.',
+        USING ERRCODE = '22023', HINT = format('Options are %s, where_level, over and fresh. No privacy budget was spent.',
           (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.option WHERE model = p_model));
     END IF;
     IF o.type = 'groups' THEN
@@ -167,6 +167,7 @@ DECLARE
   options jsonb := coalesce(p_options, '{}');
   clean jsonb;
   chosen jsonb := '{}';  -- the levels that count
+  over jsonb;
   exposure CONSTANT text := dp_int.exposure_of(p_model, p_options);
 BEGIN
   PERFORM dp_int.refuse_copy();
@@ -213,7 +214,8 @@ BEGIN
   IF jsonb_typeof(options) = 'object' THEN
     chosen := dp_int.canonical_where(d, options -> 'where_level');
     PERFORM dp_int.check_left_levels(features, chosen);
-    options := options - 'where_level';
+    over := dp_int.canonical_over(d, options -> 'over');
+    options := options - '{where_level,over}'::text[];
   END IF;
   IF exposure IS NOT NULL THEN
     PERFORM dp_int.check_exposure(d, target, features, exposure);
@@ -233,7 +235,7 @@ BEGIN
   r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', target, 'features', features,
                                'intercept', coalesce(p_intercept, true), 'options', clean)
             || dp_int.levels_of_request(d, target || features || array_remove(ARRAY[(clean ->> 'by')::name], NULL), chosen);
-  r.body := r.body || jsonb_build_object('scales', dp_int.scales_of(d.scales, r.body));
+  r.body := r.body || jsonb_build_object('scales', dp_int.scales_of(d.scales, r.body)) || dp_int.over_of_request(over);
   r.hash := dp_int.request_hash(d.id, r.body);
   IF m.labels THEN
     PERFORM dp_int.refuse_unlabelled(d, r, target, options);

@@ -6,12 +6,14 @@ CREATE OR REPLACE VIEW dp.datasets WITH (security_barrier) AS
   SELECT d.name AS dataset, format('%I.%I', d.schema_name, d.relation_name) AS relation, d.target::text AS target, d.features::text[] AS features,
          d.scales, d.row_count, a.accounting, d.options, d.registered_at, a.renyi_order::float8 AS renyi_order, d.labels,
          CASE WHEN a.delta > 0 THEN least((SELECT max(m.delta) FROM dp_int.model m), d.default_delta::float8) END AS default_delta,
-         d.categories, d.unit::text AS unit, d.max_rows, d.persons
+         d.categories, d.unit::text AS unit, d.max_rows, d.persons,
+         d.block::text AS block, a.block_width, a.block_origin, d.block_rows, d.block_is_fixed,
+         CASE WHEN d.unit IS NULL THEN 'every row' WHEN d.block IS NULL THEN 'all rows of a person' ELSE 'all rows that a person has in one block' END AS protects
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account
    WHERE d.unregistered_at IS NULL
      AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR d.id IN (SELECT dataset FROM dp_int.my_grant));
-COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales, labels and levels of categories, public row count (of persons where there is a unit; NULL until a sidecar has counted), accounting (and its Renyi order, if it has one), and the delta of a request that gives none.';
+COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales, labels and levels of categories, public row count (of persons where there is a unit; NULL until a sidecar has counted), accounting (and its Renyi order, if it has one), the delta of a request that gives none, and where there is a budget for every block of time: by which column, and how long each is.';
 
 CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
   SELECT d.name AS dataset,
@@ -30,7 +32,7 @@ CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
    WHERE d.unregistered_at IS NULL
      AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR g.dataset IS NOT NULL);
 COMMENT ON VIEW dp.budget IS
-  'One row a data set: the least epsilon whose filters would have admitted what is spent, and what is left, for the people in it, whatever name they were asked under; entries: charges and refunds; my_*: the caller''s own, with a limit of NULL where there is none.';
+  'One row a data set: the least epsilon whose filters would have admitted what is spent, and what is left, for the people in it, whatever name they were asked under, where it is a budget for every block that of the fullest one; entries: charges and refunds; my_*: the caller''s own, with a limit of NULL where there is none.';
 
 CREATE OR REPLACE VIEW dp.jobs WITH (security_barrier) AS
   SELECT j.id, j.model, j.dataset, j.eps, j.delta, j.status,
@@ -98,7 +100,7 @@ COMMENT ON VIEW dp.moments IS 'Second moments: what dp_moments has returned so f
 CREATE OR REPLACE VIEW dp.ledger WITH (security_barrier) AS
   SELECT l.id, l.at, l.account, l.seq, l.kind, l.dataset, l.caller::text AS caller, l.job, l.event,
          l.epsilon::float8 AS epsilon, l.rho::float8 AS rho, l.renyi, l.renyi_grid, l.delta::float8 AS delta, l.arithmetic, l.refunds,
-         encode(l.previous, 'hex') AS previous, encode(l.hash, 'hex') AS hash
+         encode(l.previous, 'hex') AS previous, encode(l.hash, 'hex') AS hash, l.blocks
     FROM dp_int.ledger l
    ORDER BY l.id;
 COMMENT ON VIEW dp.ledger IS 'Every charge, refund and change of a budget; one hash chain an account. For dp_admin.';
