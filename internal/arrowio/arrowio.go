@@ -56,8 +56,10 @@ type Request struct {
 	Filters  int                 // how many of them, the last ones, are categories that only tell which rows count
 	Levels   map[string][]string // of the columns that are categories: public, in their order
 	Only     map[string][]string // the levels that count, where not all do: a row of another says nothing
-	Rows     int64               // N, public: Count on the same snapshot, or registered
+	Rows     int64               // N, public: Count on the same snapshot, or registered; of fewer a random subset is pulled
 	Where    *Window             // nil: all rows
+
+	Make func(n int) []float64 // makes the columns; nil: in memory
 }
 
 // Window is the rows whose day in a column, in UTC, is From or later and before To. A row where it
@@ -164,7 +166,7 @@ func Pull(ctx context.Context, conn *pgx.Conn, req Request, src *mech.Source) (a
 	if err != nil {
 		return nil, err
 	}
-	kept := newReservoir(len(types), req.Rows, src)
+	kept := newReservoir(len(types), req.Rows, req.Make, src)
 	if err := copyOut(ctx, conn, req, types, newDecoder(types, kept.add)); err != nil {
 		return nil, fmt.Errorf("copy %s: %w", req.Relation.Sanitize(), err)
 	}
@@ -176,8 +178,9 @@ func Pull(ctx context.Context, conn *pgx.Conn, req Request, src *mech.Source) (a
 // the others are the features, of which a category becomes a column for every level but the
 // first. by names a category whose levels make groups of rows, empty for none. A row that a
 // filter leaves out has no target. Nothing else is copied, and whoever
-// gets the result may overwrite it: the record must not be used any more.
-func Data(rec arrow.Record, intercept bool, by string) dpsco.Data {
+// gets the result may overwrite it: the record must not be used any more. numbers makes columns,
+// as Request.Make.
+func Data(rec arrow.Record, intercept bool, by string, numbers func(n int) []float64) dpsco.Data {
 	var columns [][]float64
 	var level []float64
 	groups := 0
@@ -190,7 +193,7 @@ func Data(rec arrow.Record, intercept bool, by string) dpsco.Data {
 		case field.Name == by:
 			level, groups = values, levels
 		case category && j > 0:
-			columns = append(columns, dummies(values, levels)...)
+			columns = append(columns, dummies(values, levels, numbers)...)
 		default:
 			columns = append(columns, values)
 		}
@@ -200,7 +203,7 @@ func Data(rec arrow.Record, intercept bool, by string) dpsco.Data {
 		shape.D++
 	}
 	shape.Levels = groups
-	return dpsco.Data{Shape: shape, X: columns[1:], Y: columns[0], Level: level}
+	return dpsco.Data{Shape: shape, X: columns[1:], Y: columns[0], Level: level, Make: numbers}
 }
 
 // Positions returns a record as Data does, without a constant, but for categories: each stays

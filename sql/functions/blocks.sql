@@ -92,11 +92,30 @@ BEGIN
   ELSIF p_unit IS NOT NULL AND p_persons IS NULL THEN
     RAISE EXCEPTION 'a unit and blocks need persons, how many persons a block is taken to have'
       USING ERRCODE = '22023', HINT = 'How many persons a window has depends on who is in several of its blocks, and is not public. Give a number from public knowledge: where there are fewer, empty records stand in for them; where there are more, some are left out at random.';
-  ELSIF coalesce(p_is_fixed, '') = '' THEN
-    RAISE EXCEPTION 'nothing says why rows stay in their blocks'
-      USING ERRCODE = '22023', HINT = format('A row that moves to another block has two budgets. State why "%s" does not change, with block_is_fixed => ''it is the day of the insert, and nobody may update it''; the ledger records the statement.', p_block);
+  ELSIF p_is_fixed = '' THEN
+    RAISE EXCEPTION 'block_is_fixed says nothing' USING ERRCODE = '22023', HINT = 'State why rows stay in their blocks, or leave it out: then the database is asked.';
   END IF;
   RETURN dp_int.check_block_column(p_relid, p_block);
+END $$;
+
+-- Why the values of a block's column cannot change, as the database knows it; NULL where the steward
+-- gives his word, or without blocks.
+CREATE OR REPLACE FUNCTION dp_int.why_block_stays(p_relid oid, p_block name, p_is_fixed text) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  reason text;
+BEGIN
+  IF p_block IS NULL OR p_is_fixed IS NOT NULL THEN
+    RETURN NULL;
+  END IF;
+  reason := dp_int.block_fixed_by(p_relid, p_block);
+  IF reason IS NULL THEN
+    RAISE EXCEPTION 'nothing keeps rows of % in their blocks: column "%" can be updated', p_relid::regclass, p_block
+      USING ERRCODE = '22023',
+            HINT = format('A row that moves to another block has two budgets. As the owner of the table run: SELECT dp_freeze(%L, %L); or state why its values do not change with block_is_fixed => ''it is the day of the insert, and nobody updates it'': the ledger records the statement.',
+                          split_part(dp_int.source_name(p_relid, p_block), '.', 1) || '.' || split_part(dp_int.source_name(p_relid, p_block), '.', 2), split_part(dp_int.source_name(p_relid, p_block), '.', 3));
+  END IF;
+  RETURN reason;
 END $$;
 
 -- Raises where the column of a data set is not the one that made its blocks at registration.
@@ -107,6 +126,8 @@ BEGIN
     RAISE EXCEPTION 'its blocks were by %', d.block_source;
   ELSIF dp_int.source_number(d.relid, d.block) <> d.block_number OR dp_int.column_type(d.relid, d.block) <> d.block_type THEN
     RAISE EXCEPTION 'its blocks were by another column % than the one of that name now', d.block_source;
+  ELSIF d.block_fixed_by IS NOT NULL THEN
+    PERFORM dp_int.refuse_unfixed(d.relid, d.block, d.block_fixed_by);
   END IF;
 END $$;
 
@@ -489,7 +510,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.describe_blocks(a dp_int.account, d dp_int.dataset) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_strip_nulls(jsonb_build_object('column', d.block_source, 'type', d.block_type, 'months', dp_int.months(a.block_width), 'days', extract(day FROM a.block_width),
-                                              'origin', dp_int.day_text(a.block_origin), 'rows', d.block_rows, 'is_fixed', d.block_is_fixed))
+                                              'origin', dp_int.day_text(a.block_origin), 'rows', d.block_rows, 'is_fixed', d.block_is_fixed, 'fixed_by', d.block_fixed_by))
    WHERE a.block_width IS NOT NULL
 $$;
 GRANT EXECUTE ON FUNCTION public.dp_last, public.dp_blocks TO dp_analyst, dp_admin;

@@ -400,14 +400,15 @@ END $$;
 --
 -- From now on everything that depends on a value may be seen at public times alone:
 -- at step k of a ladder, k from 0 to p_last_step, which is p_first_step * 1.5^k from now.
-CREATE OR REPLACE FUNCTION dp_int.job_read(p_job uuid, p_token uuid, p_first_step interval DEFAULT '0', p_last_step int DEFAULT 0) RETURNS boolean
+-- p_snapshot: as of when this attempt sees the rows.
+CREATE OR REPLACE FUNCTION dp_int.job_read(p_job uuid, p_token uuid, p_first_step interval DEFAULT '0', p_last_step int DEFAULT 0, p_snapshot timestamptz DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
 BEGIN
   IF j.state = 'reading' THEN
     PERFORM dp_int.recheck_dataset(j.dataset);
-    UPDATE dp_int.job SET read_at = clock_timestamp(), first_step = p_first_step, last_step = p_last_step WHERE id = p_job;
+    UPDATE dp_int.job SET read_at = clock_timestamp(), snapshot_at = p_snapshot, first_step = p_first_step, last_step = p_last_step WHERE id = p_job;
     RETURN true;
   END IF;
   IF j.state <> 'charged' THEN
@@ -417,7 +418,7 @@ BEGIN
     PERFORM dp_int.drop_job(j);
     RETURN false;
   END IF;
-  UPDATE dp_int.job SET state = 'reading', read_at = clock_timestamp(), first_step = p_first_step, last_step = p_last_step WHERE id = p_job;
+  UPDATE dp_int.job SET state = 'reading', read_at = clock_timestamp(), snapshot_at = p_snapshot, first_step = p_first_step, last_step = p_last_step WHERE id = p_job;
   RETURN true;
 END $$;
 
@@ -441,8 +442,8 @@ BEGIN
   IF j.state <> 'reading' OR (p_step BETWEEN 0 AND j.last_step) IS NOT TRUE THEN
     RAISE EXCEPTION 'job % is %, not reading, or step % of its ladder is beyond %', j.id, j.state, p_step, j.last_step USING ERRCODE = '55000';
   END IF;
-  INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, principal, caller, parameters, released_at, why_null)
-  VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.principal, j.caller, j.plan, dp_int.step(j, p_step), p_why_null)
+  INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, principal, caller, parameters, released_at, why_null, read_at, rows)
+  VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.principal, j.caller, j.plan, dp_int.step(j, p_step), p_why_null, j.snapshot_at, j.row_count)
   RETURNING id INTO new_release;
   RETURN new_release;
 END $$;

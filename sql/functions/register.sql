@@ -284,8 +284,8 @@ BEGIN
     END IF;
   END LOOP;
   PERFORM dp_int.refuse_types(p_relid, p_target, p_features, p_categories, false, NULL);
-  IF (SELECT count(*) <> count(DISTINCT f) FROM unnest(p_target || p_features) AS f) THEN
-    RAISE EXCEPTION 'a column stands twice among target and features' USING ERRCODE = '22023', HINT = 'Name every column once.';
+  IF dp_int.named_twice(p_target || p_features) IS NOT NULL THEN
+    RAISE EXCEPTION 'column "%" stands twice among target and features', dp_int.named_twice(p_target || p_features) USING ERRCODE = '22023', HINT = 'Name every column once.';
   END IF;
   PERFORM dp_int.check_scales(p_target || p_features, p_scales, p_categories);
 END $$;
@@ -680,20 +680,20 @@ BEGIN
   ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
   INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, categories, options, epsilon, delta, cap, default_delta, registered_by,
                               unit, max_rows, persons, unit_source, unit_number, row_count,
-                              block, block_source, block_number, block_type, block_rows, block_is_fixed)
+                              block, block_source, block_number, block_type, block_rows, block_is_fixed, block_fixed_by)
   SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
          dp_register.labels, levels, dp_register.options, eps, del, own_cap, nullif(del, 0), session_user,
          dp_register.unit, CASE WHEN dp_register.unit IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END, dp_register.persons, source, dp_int.source_number(dp_register.relation, dp_register.unit),
          CASE WHEN dp_register.block IS NULL THEN dp_register.persons END,
          dp_register.block, block_source, dp_int.source_number(dp_register.relation, dp_register.block), dp_int.column_type(dp_register.relation, dp_register.block),
-         dp_register.block_rows, dp_register.block_is_fixed
+         dp_register.block_rows, dp_register.block_is_fixed, dp_int.why_block_stays(dp_register.relation, dp_register.block, dp_register.block_is_fixed)
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE c.oid = dp_register.relation;
   INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;
   PERFORM dp_int.ledger_budget(a.id, dp_register.dataset, session_user, jsonb_build_object('budget',
     dp_int.describe_budget(a, eps, del) || jsonb_build_object('relation', dp_register.relation::text) || dp_register.options
       || CASE WHEN levels = '{}' THEN '{}' ELSE jsonb_build_object('categories', levels) END
-      || jsonb_strip_nulls(jsonb_build_object('unit', source, 'persons', dp_register.persons,
+      || jsonb_strip_nulls(jsonb_build_object('unit', source, 'persons', dp_register.persons, 'max_rows', CASE WHEN source IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END,
            'block', (SELECT dp_int.describe_blocks(a, d) FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL)))));
   IF dp_register.unit IS NULL THEN
     PERFORM dp_int.tell_several_rows(dp_register.relation);
@@ -762,7 +762,7 @@ BEGIN
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
   d := dp_int.dataset_of(dp_grant.dataset);
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = dp_grant.grantee) THEN
-    RAISE EXCEPTION 'role "%" does not exist', dp_grant.grantee USING ERRCODE = '42704', HINT = 'Create the role first and make it a member of dp_analyst.';
+    RAISE EXCEPTION 'role % does not exist', coalesce('"' || dp_grant.grantee || '"', 'NULL') USING ERRCODE = '42704', HINT = 'Create the role first and make it a member of dp_analyst.';
   END IF;
   IF dp_grant.epsilon IS NOT NULL THEN
     IF NOT (dp_grant.epsilon > 0 AND dp_grant.epsilon < 'Infinity') THEN

@@ -9,7 +9,7 @@ DO $$ BEGIN
   END IF;
 END $$;
 
-ALTER TABLE dp_int.dataset DROP COLUMN block, DROP COLUMN block_source, DROP COLUMN block_number, DROP COLUMN block_type, DROP COLUMN block_rows, DROP COLUMN block_is_fixed;
+ALTER TABLE dp_int.dataset DROP COLUMN block, DROP COLUMN block_source, DROP COLUMN block_number, DROP COLUMN block_type, DROP COLUMN block_rows, DROP COLUMN block_is_fixed, DROP COLUMN block_fixed_by;
 ALTER TABLE dp_int.ledger DROP COLUMN blocks;
 DROP TABLE dp_int.account_block CASCADE;  -- functions are gone before, but those that somebody put there by hand
 ALTER TABLE dp_int.account DROP COLUMN block_width, DROP COLUMN block_origin;

@@ -36,14 +36,16 @@ ALTER TABLE dp_int.dataset
   ADD COLUMN block_type text,
   ADD COLUMN block_rows bigint CONSTRAINT dataset_block_rows CHECK (block_rows >= 1),
   ADD COLUMN block_is_fixed text,
+  ADD COLUMN block_fixed_by text,
   ADD CONSTRAINT dataset_block CHECK ((block IS NULL) = (block_source IS NULL) AND (block IS NULL) = (block_number IS NULL) AND (block IS NULL) = (block_type IS NULL)
-                                      AND (block IS NOT NULL OR num_nonnulls(block_rows, block_is_fixed) = 0));
+                                      AND num_nonnulls(block_is_fixed, block_fixed_by) = (block IS NOT NULL)::int AND (block IS NOT NULL OR block_rows IS NULL));
 COMMENT ON COLUMN dp_int.dataset.block IS 'The column whose day says which block a row is in; NULL: there are no blocks.';
 COMMENT ON COLUMN dp_int.dataset.block_source IS 'The column of a table that block was at registration, through views: schema.table.column.';
 COMMENT ON COLUMN dp_int.dataset.block_number IS 'The number of that column: another that takes its name over has another.';
 COMMENT ON COLUMN dp_int.dataset.block_type IS 'Its type: with another one rows would be in other blocks.';
 COMMENT ON COLUMN dp_int.dataset.block_rows IS 'How many rows a block is taken to have, registered in place of counted; NULL: the rows of a window are counted, or there are persons.';
-COMMENT ON COLUMN dp_int.dataset.block_is_fixed IS 'Why a row stays in its block: the word of the steward.';
+COMMENT ON COLUMN dp_int.dataset.block_is_fixed IS 'Why a row stays in its block, by the word of the steward.';
+COMMENT ON COLUMN dp_int.dataset.block_fixed_by IS 'Why it does, as the database found at registration, and finds at every charge: see dp_int.fixed_by.';
 
 -- They take other arguments now.
 DROP FUNCTION IF EXISTS public.dp_register(text, regclass, name, name[], float8, float8, jsonb, text, jsonb, jsonb, jsonb, name, int, bigint);

@@ -7,7 +7,7 @@ CREATE OR REPLACE VIEW dp.datasets WITH (security_barrier) AS
          d.scales, d.row_count, a.accounting, d.options, d.registered_at, a.renyi_order::float8 AS renyi_order, d.labels,
          CASE WHEN a.delta > 0 THEN least((SELECT max(m.delta) FROM dp_int.model m), d.default_delta::float8) END AS default_delta,
          d.categories, d.unit::text AS unit, d.max_rows, d.persons,
-         d.block::text AS block, a.block_width, a.block_origin, d.block_rows, d.block_is_fixed,
+         d.block::text AS block, a.block_width, a.block_origin, d.block_rows, coalesce(d.block_is_fixed, d.block_fixed_by) AS block_is_fixed,
          CASE WHEN d.unit IS NULL THEN 'every row' WHEN d.block IS NULL THEN 'all rows of a person' ELSE 'all rows that a person has in one block' END AS protects
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account
@@ -44,7 +44,7 @@ CREATE OR REPLACE VIEW dp.jobs WITH (security_barrier) AS
 COMMENT ON VIEW dp.jobs IS 'The caller''s own jobs; for stewards everybody''s.';
 
 CREATE OR REPLACE VIEW dp.releases WITH (security_barrier) AS
-  SELECT r.id, r.job, r.model, r.method, d.name AS dataset, r.eps, r.delta, r.released_at, r.caller::text AS caller, r.parameters
+  SELECT r.id, r.job, r.model, r.method, d.name AS dataset, r.eps, r.delta, r.released_at, r.caller::text AS caller, r.parameters, r.read_at, r.rows
     FROM dp_int.release r
     JOIN dp_int.dataset d ON d.id = r.dataset
    WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant);
@@ -115,9 +115,11 @@ COMMENT ON COLUMN dp.releases.method IS 'The algorithm that ran';
 COMMENT ON COLUMN dp.releases.dataset IS 'The registered name of the data set';
 COMMENT ON COLUMN dp.releases.eps IS 'The epsilon that was asked for';
 COMMENT ON COLUMN dp.releases.delta IS 'The delta that was asked for';
-COMMENT ON COLUMN dp.releases.released_at IS 'When it was published; the rows are those of shortly before';
+COMMENT ON COLUMN dp.releases.released_at IS 'When it was published; the rows are those of read_at';
 COMMENT ON COLUMN dp.releases.caller IS 'Who asked first';
 COMMENT ON COLUMN dp.releases.parameters IS 'The public parameters it was made with, as a JSON object';
+COMMENT ON COLUMN dp.releases.read_at IS 'As of when the rows were read; NULL for releases from before this was noted';
+COMMENT ON COLUMN dp.releases.rows IS 'The public number of rows, or of persons, that it was made for: counted, or registered in place of that; NULL for releases from before this was noted';
 COMMENT ON COLUMN dp.scores.release IS 'The release that was scored, as in dp.coefficients';
 COMMENT ON COLUMN dp.scores.metric IS 'r2, mean_absolute_error, root_mean_squared_error, log_loss, accuracy or brier_score';
 COMMENT ON COLUMN dp.scores.value IS 'The metric, over the rows in which nothing is missing; errors in the target''s units; NULL: see why_null';
