@@ -224,3 +224,20 @@ func TestDailyMomentsServeEveryWindow(t *testing.T) {
 		t.Error(wrong)
 	}
 }
+
+// The page on daily moments runs as it tells, and finds what its table is made with.
+func TestThePageOnDailyMomentsRuns(t *testing.T) {
+	s, err := shared() // no other test has its table
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{T: t, system: s}
+	people := w.people()
+	w.runPage("how-to/daily-moments.md", people)
+	// Five half widths, each of 1.96 deviations, miss with a probability far below 1e-6.
+	for term, truth := range map[string]float64{"age": 40, "days": 500, "urgent": 900} {
+		if !one[bool](w, people["analyst"], `SELECT abs($2 - (ci_low + ci_high) / 2) < 2.5 * (ci_high - ci_low) FROM dp_linear_from_moments('visits', dp_last('visits', 7)) WHERE term = $1`, term, truth) {
+			t.Errorf("%s is far from %v", term, truth)
+		}
+	}
+}

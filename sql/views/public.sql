@@ -165,7 +165,7 @@ COMMENT ON COLUMN dp.suggested_scales.delta IS 'The delta that was asked for, or
 COMMENT ON COLUMN dp.suggested_scales.suggested_at IS 'When it was published; the rows are those of shortly before';
 COMMENT ON COLUMN dp.moments.release IS 'The release, as in dp.releases';
 COMMENT ON COLUMN dp.moments.dataset IS 'The registered name of the data set';
-COMMENT ON COLUMN dp.moments.over IS 'The window whose rows were summed; NULL: all rows';
+COMMENT ON COLUMN dp.moments.over IS 'The window whose rows were summed; NULL without blocks';
 COMMENT ON COLUMN dp.moments.terms IS '(intercept), which is 1 in every row, and the columns, or column=level for a level of a category but its first';
 COMMENT ON COLUMN dp.moments.sums IS 'Sums over rows of the products of two terms, with noise: of the first with each, of the second with itself and those after it, and so on. Columns are counted from their centers in their scales';
 COMMENT ON COLUMN dp.moments.noise IS 'The standard deviation that noise gives the sum of the squares of a term; of the products of two terms, this over the root of 2';
