@@ -426,6 +426,20 @@ var mutants = []mutant{
 		`len(b.Y), starts)`, `len(b.Y), nil)`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsAreThose"}}},
 	{"second moments tell half their noise", "internal/dpsco/second_moments.go",
 		`Noise: math.Sqrt2 * c.Bound`, `Noise: math.Sqrt2 / 2 * c.Bound`, []tests{{"./internal/dpsco", "TestSecondMomentsAddTheNoise"}}},
+	{"anybody fits from second moments", "sql/functions/linear_from_moments.sql",
+		`AND (dp_int.grant_of(d.id, session_user)).dataset IS NULL THEN`, `AND false THEN`, []tests{{"./tests", "TestBadRequestsOfMoments"}}},
+	{"second moments are seen by everybody", "sql/views/public.sql",
+		`    FROM dp_int.second_moments m
+    JOIN dp_int.release r ON r.id = m.release
+    JOIN dp_int.job j ON j.id = r.job
+    JOIN dp_int.dataset d ON d.id = r.dataset
+   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR`, `    FROM dp_int.second_moments m
+    JOIN dp_int.release r ON r.id = m.release
+    JOIN dp_int.job j ON j.id = r.job
+    JOIN dp_int.dataset d ON d.id = r.dataset
+   WHERE true OR`, []tests{{"./tests", "TestBadRequestsOfMoments"}}},
+	{"fits from second moments leave half the noise out of errors", "sql/functions/linear_from_moments.sql",
+		`half CONSTANT float8 := p_noise * p_noise / 2;`, `half CONSTANT float8 := p_noise * p_noise / 8;`, []tests{{"./tests", "TestSecondMomentsAreChargedOnce|TestIntervalsFromMoments"}}},
 	{"a description's histogram is not charged", "internal/dpsco/describe.go",
 		`	if g.distances != nil {
 		e = append(e, g.distances.Event())
