@@ -304,6 +304,7 @@ func TestFromPgBouncer(t *testing.T) {
 
 // On a hot standby the loopback points at the primary, where the job runs.
 func TestFromAHotStandby(t *testing.T) {
+	t.Parallel()
 	backup, err := exec.LookPath("pg_basebackup")
 	if err != nil {
 		t.Skip("pg_basebackup is not installed")
@@ -354,6 +355,7 @@ func TestFromAHotStandby(t *testing.T) {
 // that ask the same. What is scheduled runs when the server starts again: pg_cron knows no
 // other time that comes within a minute.
 func TestThePageOnSchedulesRuns(t *testing.T) {
+	t.Parallel()
 	s, err := shared()
 	if err != nil {
 		t.Fatal(err)
