@@ -581,6 +581,8 @@ var mutants = []mutant{
 		"WHERE x.privilege_type = 'UPDATE' AND", "WHERE x.privilege_type = 'UPDATE' AND x.grantee <> c.relowner AND", []tests{{"./sql", "TestWhatFixesAColumn"}}},
 	{"a generated column is kept whatever it is made from", "sql/functions/freeze.sql",
 		"WHERE NOT EXISTS (SELECT FROM dp_int.fixed_by(s.relid, g.source))", "WHERE false", []tests{{"./sql", "TestWhatFixesAColumn"}}},
+	{"a job does not look for what keeps rows in their blocks", "sql/functions/blocks.sql",
+		"ELSIF d.block_fixed_by IS NOT NULL THEN", "ELSIF false THEN", []tests{{"./tests", "TestRowsStayInTheirBlocks"}}},
 	{"a join's other row keeps a column", "sql/functions/freeze.sql",
 		"WHERE NOT EXISTS (SELECT FROM dp_int.derived_views(p_relid));", ";", []tests{{"./sql", "TestWhatFixesAColumn"}}},
 

@@ -112,8 +112,10 @@ BEGIN
   IF reason IS NULL THEN
     RAISE EXCEPTION 'nothing keeps rows of % in their blocks: column "%" can be updated', p_relid::regclass, p_block
       USING ERRCODE = '22023',
-            HINT = format('A row that moves to another block has two budgets. As the owner of the table run: SELECT dp_freeze(%L, %L); or state why its values do not change with block_is_fixed => ''it is the day of the insert, and nobody updates it'': the ledger records the statement.',
-                          split_part(dp_int.source_name(p_relid, p_block), '.', 1) || '.' || split_part(dp_int.source_name(p_relid, p_block), '.', 2), split_part(dp_int.source_name(p_relid, p_block), '.', 3));
+            HINT = format('A row that moves to another block has two budgets. As the owner of the table run: SELECT %s; or state why its values do not change with block_is_fixed => ''it is the day of the insert, and nobody updates it'': the ledger records the statement.',
+                          (SELECT format('dp_freeze(%L, %L)', s.relid::regclass, a.attname)
+                             FROM dp_int.source_column(p_relid, p_block) s
+                             JOIN pg_catalog.pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.attnum));
   END IF;
   RETURN reason;
 END $$;

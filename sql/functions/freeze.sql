@@ -189,6 +189,6 @@ CREATE OR REPLACE FUNCTION dp_int.refuse_unfixed(p_relid oid, p_column name, p_r
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM dp_int.fixed_by(p_relid, p_column) AS f(reason) WHERE f.reason = p_reason) THEN
-    RAISE EXCEPTION 'the values of column "%" can change now: what kept them was: %', p_column, p_reason;
+    RAISE EXCEPTION 'its column "%" can change now: what kept it was %', p_column, p_reason;
   END IF;
 END $$;
