@@ -23,8 +23,8 @@ func momentsIn(s Shape, b privacy.Budget, maxRows int, t *testing.T) *Plan {
 	return p
 }
 
-// Second moments of a table and of a neighbour, of rows or of persons with several, do the same
-// in public given the same answers, and what they hide differs by what the noise is scaled to.
+// Second moments of a table and of a neighbour, of rows, of persons with several, or of rows that
+// come from another block, do the same in public given the same answers, and what they hide differs by what the noise is scaled to.
 func TestReplaysOfSecondMoments(t *testing.T) {
 	largest := 0.0
 	r := rand.New(rand.NewPCG(9, 9))
@@ -32,7 +32,9 @@ func TestReplaysOfSecondMoments(t *testing.T) {
 		s := Shape{N: 1 + r.IntN(23), D: 1 + k%4, Intercept: true}
 		x, y := neighbours(r, s, false)
 		maxRows := 0
-		if k%2 == 0 {
+		if k%5 == 0 {
+			x, y = comingRows(r, s, false)
+		} else if k%2 == 0 {
 			x, y = recordNeighbours(r, s, false)
 			maxRows = mostFellows
 		}
