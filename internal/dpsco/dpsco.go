@@ -21,6 +21,7 @@
 //	l1_staged           median regression in private stages
 //	score_*             how well a release predicts
 //	describe_*          what columns hold, and scales for them
+//	second_moments      products of columns, for fits that the database makes
 //	groups              fits by groups
 //	expect              the error to expect from noise, from public facts
 package dpsco

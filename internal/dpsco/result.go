@@ -26,6 +26,7 @@ type Result struct {
 	Metrics      []Metric         // of a Score, which releases nothing else
 	Figures      []Figure         // of a Describe
 	Scales       []SuggestedScale // of a SuggestScales
+	Moments      *Moments         // of a SecondMoments
 	StdErr, DF   []float64
 	Low, High    []float64
 	Covariance   *mat.SymDense

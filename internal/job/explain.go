@@ -96,8 +96,8 @@ func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 	for j, width := range plan.Band {
 		e.add("noise_band:"+c.terms()[j], strconv.FormatFloat(width, 'g', 3, 64))
 	}
-	if c.Scored != nil || c.describes() {
-		return e, nil // intervals come with it
+	if c.Scored != nil || c.describes() || c.sumsMoments() {
+		return e, nil // what is known of errors comes with it
 	}
 	return e, s.addExpectedError(e, c, n, plan)
 }

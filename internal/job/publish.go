@@ -137,6 +137,8 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 		return s.publishScore(ctx, c, f, step)
 	case c.describes():
 		return s.publishDescription(ctx, c, f, step)
+	case c.sumsMoments():
+		return s.publishMoments(ctx, c, f, step)
 	}
 	if f.result.Groups != nil {
 		return s.publishGroups(ctx, c, f, step)

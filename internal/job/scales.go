@@ -43,7 +43,7 @@ func (c *claim) target() unit {
 
 // algorithm is what was asked for, in the scales of the request.
 func (c *claim) algorithm() (dpsco.Scaled, error) {
-	algorithm, err := dpsco.Recipe(c.Model, c.options(), c.slopes())
+	algorithm, err := c.recipe()
 	target := c.target()
 	scaled := dpsco.Scaled{Algorithm: algorithm, Y: target.Scale, CentreY: target.Center, Sources: c.sources()}
 	for _, f := range c.Request.Features {

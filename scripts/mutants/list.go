@@ -399,6 +399,47 @@ var mutants = []mutant{
 		`if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) {`, `if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) || t < halvings {`, []tests{{"./internal/mech", "TestRankQuantilesHaveTheirLaw"}}},
 	{"quantiles by ranks: one is charged of several", "internal/mech/ranks.go",
 		`privacy.Repeat{Count: len(q.Percents), Event:`, `privacy.Repeat{Count: 1, Event:`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"second moments are charged at twice their noise", "internal/dpsco/second_moments.go",
+		`Method: "moments_gaussian", Event: noise.Event()`, `Method: "moments_gaussian", Event: mech.Gaussian{NoiseMultiplier: 2 * z}.Event()`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsCost"}}},
+	{"second moments spend the reserve of delta", "internal/dpsco/second_moments.go",
+		`Delta: b.Delta - privacy.Reserve(b.Delta)}`, `Delta: b.Delta}`, []tests{{"./internal/dpsco", "TestSecondMomentsCost"}}},
+	{"second moments count complete rows exactly", "internal/dpsco/second_moments.go",
+		`	total.merged().Release(means, noise, src)
+`, `	total.merged().Release(means, noise, src)
+	means[0] = 0
+	for _, v := range x.Y {
+		if isUsable(v) {
+			means[0] += 1 / float64(c.N)
+		}
+	}
+`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments"}}},
+	{"rows of second moments are as long as the longest", "internal/dpsco/second_moments.go",
+		`	total := merging[*mech.Moments]{total: mech.NewMoments(c)}
+`, `	for _, v := range x.Y {
+		if math.Abs(v) < 1e100 {
+			c.Bound = max(c.Bound, math.Abs(v))
+		}
+	}
+	total := merging[*mech.Moments]{total: mech.NewMoments(c)}
+`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments"}}},
+	{"a person's rows count in full in second moments", "internal/dpsco/second_moments.go",
+		`len(b.Y), starts)`, `len(b.Y), nil)`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsAreThose"}}},
+	{"second moments tell half their noise", "internal/dpsco/second_moments.go",
+		`Noise: math.Sqrt2 * c.Bound`, `Noise: math.Sqrt2 / 2 * c.Bound`, []tests{{"./internal/dpsco", "TestSecondMomentsAddTheNoise"}}},
+	{"anybody fits from second moments", "sql/functions/linear_from_moments.sql",
+		`AND (dp_int.grant_of(d.id, session_user)).dataset IS NULL THEN`, `AND false THEN`, []tests{{"./tests", "TestBadRequestsOfMoments"}}},
+	{"second moments are seen by everybody", "sql/views/public.sql",
+		`    FROM dp_int.second_moments m
+    JOIN dp_int.release r ON r.id = m.release
+    JOIN dp_int.job j ON j.id = r.job
+    JOIN dp_int.dataset d ON d.id = r.dataset
+   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR`, `    FROM dp_int.second_moments m
+    JOIN dp_int.release r ON r.id = m.release
+    JOIN dp_int.job j ON j.id = r.job
+    JOIN dp_int.dataset d ON d.id = r.dataset
+   WHERE true OR`, []tests{{"./tests", "TestBadRequestsOfMoments"}}},
+	{"fits from second moments leave half the noise out of errors", "sql/functions/linear_from_moments.sql",
+		`half CONSTANT float8 := p_noise * p_noise / 2;`, `half CONSTANT float8 := p_noise * p_noise / 8;`, []tests{{"./tests", "TestSecondMomentsAreChargedOnce|TestIntervalsFromMoments"}}},
 	{"a description's histogram is not charged", "internal/dpsco/describe.go",
 		`	if g.distances != nil {
 		e = append(e, g.distances.Event())

@@ -270,9 +270,9 @@ BEGIN
   things := (SELECT CASE WHEN d.unit IS NULL THEN 'rows' ELSE 'persons' END FROM dp_int.dataset d WHERE d.id = r.dataset);
   IF r.model = 'score' THEN
     RAISE NOTICE 'dpsidecar: the score of % again, free: it scores release %', at, r.parameters ->> 'release';
-  ELSIF r.model IN ('describe', 'scales') THEN
+  ELSIF r.model IN ('describe', 'scales', 'moments') THEN
     RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', at, p_release
-      USING HINT = format('It stands in %s.', CASE r.model WHEN 'describe' THEN 'dp.descriptions' ELSE 'dp.suggested_scales' END);
+      USING HINT = format('It stands in %s.', CASE r.model WHEN 'describe' THEN 'dp.descriptions' WHEN 'scales' THEN 'dp.suggested_scales' ELSE 'dp.moments' END);
   ELSE
     RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', at, p_release
       USING HINT = format('dp_last_release names the release that was made last. For this one: SELECT * FROM dp_summary(%L).', p_release);
@@ -459,7 +459,7 @@ BEGIN
   END IF;
 END $$;
 
--- What a release holds: coefficients, the metrics of a score, or what a description tells.
+-- What a release holds: coefficients, the metrics of a score, what a description tells, or sums.
 CREATE OR REPLACE FUNCTION dp_int.coefficients(p_release uuid) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -472,7 +472,9 @@ BEGIN
     UNION ALL
     SELECT concat_ws(' ', f.column_name, f.statistic), f.value FROM dp_int.column_statistic f WHERE f.release = p_release
     UNION ALL
-    SELECT s.column_name, s.scale FROM dp_int.suggested_scale s WHERE s.release = p_release;
+    SELECT s.column_name, s.scale FROM dp_int.suggested_scale s WHERE s.release = p_release
+    UNION ALL
+    SELECT concat_ws(' * ', m.label::jsonb ->> 0, m.label::jsonb ->> 1), m.numbers[1] FROM dp_int.moments(p_release) AS m;
   END IF;
 END $$;
 
