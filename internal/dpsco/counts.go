@@ -13,11 +13,16 @@ func (a Scaled) constant() float64 {
 	return math.Log(a.Y / a.Exposure)
 }
 
-// offset turns exposures into offsets in scaled units. An exposure that is not a positive
+// offset writes offsets in scaled units, of exposures too. An exposure that is not a positive
 // number is none: its row says nothing.
 func (a Scaled) offset(x *Data) {
+	shiftBy(x.Offset, a.CentreOffset)
 	if !a.Counts {
+		divide(x.Offset, a.Y)
 		return
+	}
+	if x.Exposure != nil && x.Offset == nil {
+		x.Offset = make([]float64, len(x.Exposure))
 	}
 	constant := a.constant()
 	if x.Offset == nil && !x.Intercept && constant != 0 {
@@ -27,8 +32,11 @@ func (a Scaled) offset(x *Data) {
 	if x.Intercept {
 		constant = 0
 	}
-	for i, v := range x.Offset {
-		if x.Offset[i] = math.Log(v/a.Exposure) - constant; math.IsInf(x.Offset[i], 0) {
+	for i := range x.Offset {
+		if x.Exposure != nil {
+			x.Offset[i] += math.Log(x.Exposure[i] / a.Exposure)
+		}
+		if x.Offset[i] -= constant; math.IsInf(x.Offset[i], 0) {
 			x.Offset[i] = math.NaN()
 		}
 	}
