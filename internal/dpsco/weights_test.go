@@ -403,3 +403,53 @@ func TestWeightedMediansAreThoseOfRepeatedRows(t *testing.T) {
 		}
 	}
 }
+
+// Of rows that are few of all and have errors far from symmetric the level is corrected in full: by the mean
+// of weights it is, by the rows that say something it would be less than a half.
+func TestTheLevelIsWeighted(t *testing.T) {
+	x := weightedLaw("linear", 60_000, 9)
+	for i := range x.Weight {
+		if x.Weight[i] = 0.2 * mostWeight; i%3 > 0 {
+			x.Weight[i] = 0
+		}
+	}
+	want, _ := best(loss.Squared{}, Data{Shape: x.Shape, X: x.X, Y: x.Y})
+	r := weighedResult(t, withWeights("linear", catalogue.MethodJointMoments), false, x, privacy.Budget{Epsilon: 1000, Delta: 1e-6}, 1)
+	t.Log(r.Coefficients, want)
+	if math.Abs(r.Coefficients[0]-want[0]) > 0.03 {
+		t.Errorf("%v, want %v", r.Coefficients, want)
+	}
+}
+
+// A score of rows with weights is that of repeated rows: with much budget the same, and with
+// little it covers that.
+func TestScoresAreWeighted(t *testing.T) {
+	for model, score := range map[string]Score{"linear": {}, "logistic": {Labels: true, Positive: 1}, "poisson": {Counts: true}} {
+		x := weightedLaw(model, 40_000, 10)
+		score.Coefficients = []float64{0.2, 0.8, -0.3}
+		many := repeated(x)
+		for _, delta := range []float64{0, 1e-6} {
+			metrics := func(x Data, most, eps float64) []Metric {
+				score.MaxWeight = most
+				p, err := score.Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: delta}, privacy.Concentrated{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 11))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r.Metrics
+			}
+			want, got, rough := metrics(many, 0, 1000), metrics(x, mostWeight, 1000), metrics(x, mostWeight, 1)
+			for k, m := range want {
+				if g := got[k]; g.Value == nil || math.Abs(*g.Value-*m.Value) > 0.01*math.Abs(*m.Value) {
+					t.Errorf("%s, delta %v: %s is %v, want %v", model, delta, m.Name, g.Value, *m.Value)
+				}
+				if g := rough[k]; g.Low != nil && !(*g.Low <= *m.Value && *m.Value <= *g.High) {
+					t.Errorf("%s, delta %v: %s from %v to %v, want %v", model, delta, m.Name, *g.Low, *g.High, *m.Value)
+				}
+			}
+		}
+	}
+}

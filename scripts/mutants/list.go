@@ -292,6 +292,21 @@ var mutants = []mutant{
 	{"newton: rows without numbers have a length", "internal/dpsco/row_block.go",
 		`length[i], e[i] = math.NaN(), math.NaN()`, `length[i], e[i] = 1, 0`, []tests{{"./internal/dpsco", "TestRowsWithoutNumbersAreOneRowToNewton"}}},
 
+	{"weights: the largest one is the rows' own", "internal/dpsco/weights.go",
+		"func (x Data) weigh(most float64) {\n", "func (x Data) weigh(most float64) {\n	most = 1e-300\n	for _, v := range x.Weight {\n		if v < math.Inf(1) {\n			most = max(most, v)\n		}\n	}\n", []tests{{"./internal/dpsco", "TestReplaysOfWeights"}}},
+	{"weights: above the largest one they count as they are", "internal/dpsco/weights.go",
+		`min(v/most, 1)`, `v / most`, []tests{{"./internal/dpsco", "TestWeightsAreRepeatedRows"}}},
+	{"weights: scores have the squares", "internal/dpsco/weights.go",
+		`r.score[i] *= v`, `r.score[i] *= v * v`, []tests{{"./internal/dpsco", "TestWeightsAreRepeatedRows"}}},
+	{"weights: the level is taken for that of rows without", "internal/dpsco/weights.go",
+		`if !f.weighted {`, `if f.weighted || !f.weighted {`, []tests{{"./internal/dpsco", "TestTheLevelIsWeighted"}}},
+	{"weights: batches have those of other rows", "internal/dpsco/oracle.go",
+		"		gather(batch, column, rows)\n		return batch\n", "		copy(batch, column)\n		return batch\n", []tests{{"./internal/dpsco", "TestEveryMethodTakesWeights"}}},
+	{"weights: medians have weights of the target alone", "internal/dpsco/weights.go",
+		`range append(slices.Clone(x.X), x.Y) {`, `range append(slices.Clone(x.X[:0]), x.Y) {`, []tests{{"./internal/dpsco", "TestWeightedMedians"}}},
+	{"weights: scores count rows beside weighted numbers", "internal/dpsco/score_metrics.go",
+		"	if m.weighted {\n", "	if m.weighted && one == 0 {\n", []tests{{"./internal/dpsco", "TestScoresAreWeighted"}}},
+
 	// Means.
 	{"the search for a centre is not charged", "internal/dpsco/mean/ksu.go",
 		`func (e *ksuEstimator) Begin() privacy.Event { return e.centreNoise.Event() }`, `func (e *ksuEstimator) Begin() privacy.Event { return nil }`, []tests{{"./internal/dpsco", "TestDescentsCost"}}},
