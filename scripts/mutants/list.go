@@ -279,7 +279,7 @@ var mutants = []mutant{
 	{"newton: rows of large means have no bound", "internal/dpsco/newton_poisson.go",
 		`max(mean, c.cut-mean)`, `c.cut`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
 	{"newton: the cut of counts is the first row's", "internal/dpsco/newton_fit.go",
-		"	f.begin(f.readFirst(joint), l)\n", "	if c, ok := f.Curve.(poissonCurve); ok && x.Y[0] >= 1 && x.Y[0] < 1e9 {\n		c.cut = x.Y[0]\n		f.Curve = c\n	}\n	f.begin(f.readFirst(joint), l)\n", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
+		"	f.begin(f.readFirst(joint, x.Weight != nil), l)\n", "	if c, ok := f.Curve.(poissonCurve); ok && x.Y[0] >= 1 && x.Y[0] < 1e9 {\n		c.cut = x.Y[0]\n		f.Curve = c\n	}\n	f.begin(f.readFirst(joint, x.Weight != nil), l)\n", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
 	{"newton: exposures are left out", "internal/dpsco/block.go",
 		`	if b.Offset != nil {`, `	if b.Offset == nil && len(b.Offset) > 0 {`, []tests{{"./internal/dpsco", "TestPoissonIntervalsCover"}}},
 	{"score: the rate has half of its noise", "internal/dpsco/score_counts.go",
