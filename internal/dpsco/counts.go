@@ -21,9 +21,7 @@ func (a Scaled) offset(x *Data) {
 		divide(x.Offset, a.Y)
 		return
 	}
-	if x.Exposure != nil && x.Offset == nil {
-		x.Offset = make([]float64, len(x.Exposure))
-	}
+	a.addExposures(x)
 	constant := a.constant()
 	if x.Offset == nil && !x.Intercept && constant != 0 {
 		x.Offset = repeat(-constant, len(x.Y))
@@ -33,13 +31,24 @@ func (a Scaled) offset(x *Data) {
 		constant = 0
 	}
 	for i := range x.Offset {
-		if x.Exposure != nil {
-			x.Offset[i] += math.Log(x.Exposure[i] / a.Exposure)
-		}
 		if x.Offset[i] -= constant; math.IsInf(x.Offset[i], 0) {
 			x.Offset[i] = math.NaN()
 		}
 	}
+}
+
+// addExposures puts offsets in the place of exposures.
+func (a Scaled) addExposures(x *Data) {
+	if x.Exposure == nil {
+		return
+	}
+	for i, v := range x.Exposure {
+		x.Exposure[i] = math.Log(v / a.Exposure)
+	}
+	for i, v := range x.Offset {
+		x.Exposure[i] += v
+	}
+	x.Offset, x.Exposure = x.Exposure, nil
 }
 
 // moveConstant brings the intercept, and the ends of its interval, into the table's units.

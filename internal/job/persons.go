@@ -77,7 +77,7 @@ func (c *claim) dataOf(record arrow.Record) dpsco.Data {
 	if c.describes() {
 		return arrowio.Positions(record)
 	}
-	x := arrowio.Data(record, c.Request.Intercept, c.by())
+	x := arrowio.Data(record, c.Request.Intercept, c.by(), c.disk.Make)
 	for option, place := range map[string]*[]float64{catalogue.Exposure: &x.Exposure, catalogue.Weight: &x.Weight, catalogue.Offset: &x.Offset} {
 		if i := c.beside(option); i >= 0 {
 			*place = x.X[len(c.slopes())+i]
