@@ -231,11 +231,11 @@ func (f *jointFit) nextCuts(t int) {
 // nextBound balances the noise of moments of rows with what shortening takes from
 // them. The histogram is of the coordinates before, so it is rescaled.
 func (f *jointFit) nextBound(trace, z float64) float64 {
-	rescale := math.Sqrt(trace / f.lengths.excessSquare(0))
+	rescale := math.Sqrt(trace / f.beyond(0))
 	best, least := 0.0, math.Inf(1)
 	for k := range 17 {
 		bound := 1.2 * math.Sqrt(trace) * math.Exp2(float64(k)/4)
-		cost := 2*math.Sqrt(f.d)*jointBound*jointBound*bound*bound*z/f.n + rescale*rescale*f.lengths.excessSquare(bound/rescale)
+		cost := 2*math.Sqrt(f.d)*jointBound*jointBound*bound*bound*z/f.n + rescale*rescale*f.beyond(bound/rescale)
 		if cost < least {
 			best, least = bound, cost
 		}
@@ -280,6 +280,11 @@ func (f *jointFit) deviations() (step, level float64) {
 	return 2 * f.stepNoise.NoiseMultiplier / f.n, 2 * f.levelNoise.NoiseMultiplier / f.n
 }
 
+// beyond is how much of the second moments of all rows those longer than a bound hold beyond it.
+func (f *jointFit) beyond(bound float64) float64 {
+	return f.lengths.said() * f.lengths.excessSquare(bound)
+}
+
 // giveBack is how much of the second moments rows beyond the whitening's bound may hold and
 // count in full.
 const giveBack = 0.25
@@ -291,7 +296,7 @@ const giveBack = 0.25
 func (f *jointFit) weigh() {
 	back := 1.0
 	if f.lengths.seen {
-		back = min(1, giveBack/max(f.lengths.excessSquare(f.bound), 1/f.least-1, 1e-9))
+		back = min(1, giveBack/max(f.beyond(f.bound), 1/f.least-1, 1e-9))
 	}
 	f.weights = f.shortened
 	for i, k := range f.weights {

@@ -140,6 +140,19 @@ func (m *magnitudes) keep(kept []bool) *magnitudes {
 	return m
 }
 
+// mostSay is the share of rows that are seen above which all rows are taken to say something:
+// noise hides some of any table.
+const mostSay = 0.8
+
+// said is the share of rows that say something. What is seen is about those, and second moments
+// are about all rows.
+func (m *magnitudes) said() float64 {
+	if m.counted > mostSay {
+		return 1
+	}
+	return m.counted
+}
+
 // edge is the upper end of the highest bin that is seen.
 func (m *magnitudes) edge() float64 { return magnitudeEdges[min(m.top, magnitudeBins-2)] * m.unit }
 

@@ -143,7 +143,7 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	f.p.Scale(1/math.Sqrt(f.mean*(1+tilt)), s.q)
 	if lengths.seen {
 		f.scores, f.lengths = lengths, lengths
-		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / lengths.excessSquare(0))
+		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale / math.Sqrt(f.mean)
 	}
 }
@@ -312,7 +312,7 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 	f.before = sandwich(mat.DenseCopyOf(q.T()), f.h)
 	if scores.seen && lengths.seen {
 		f.scores, f.lengths, f.scoresAreKnown = scores, lengths, true
-		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / lengths.excessSquare(0))
+		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale
 	}
 }
