@@ -140,17 +140,20 @@ func (m *magnitudes) keep(kept []bool) *magnitudes {
 	return m
 }
 
-// mostSay is the share of rows that are seen above which all rows are taken to say something:
-// noise hides some of any table.
-const mostSay = 0.8
+// Noise hides some rows of any table: all are taken to say something unless more than
+// mostUnseen of them are not seen, and mostUnseenByNoise deviations of a count.
+const (
+	mostUnseen        = 0.2
+	mostUnseenByNoise = 20
+)
 
 // said is the share of rows that say something. What is seen is about those, and second moments
 // are about all rows.
 func (m *magnitudes) said() float64 {
-	if m.counted > mostSay {
-		return 1
+	if 1-m.counted > mostUnseen+mostUnseenByNoise*m.sd/m.rows {
+		return m.counted
 	}
-	return m.counted
+	return 1
 }
 
 // edge is the upper end of the highest bin that is seen.

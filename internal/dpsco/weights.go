@@ -173,8 +173,8 @@ func newNoisyConstant(h *mat.SymDense, deviation float64, p *mat.Dense) noisyCon
 // those. Rows were shortened in the moments that tell it; the histogram of their lengths says
 // by how much.
 func (f *jointFit) counted() float64 {
-	if !f.weighted && f.residuals.counted > mostSay {
-		return min(f.residuals.counted, 1)
+	if !f.weighted && f.residuals.said() == 1 {
+		return clampBetween(f.residuals.counted, 0.5, 1)
 	}
 	kept := 1.0
 	if f.lengths.seen {
