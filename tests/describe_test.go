@@ -195,6 +195,7 @@ func TestADescriptionPredictsNothing(t *testing.T) {
 // A sidecar that ends between the charge and the release of a description, or before, takes
 // nothing with it: the job goes on, charged once.
 func TestAnAbandonedDescriptionGoesOn(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		at      step
 		entries int64
