@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/mech"
@@ -129,6 +130,11 @@ var worstCases = []worstCase{
 	linear("joint_moments", "a person's five rows of 1e6 become one of -1e6", options{}, crowd(20)),
 	huber("newton", "a person's five rows of 1e6 become one of -1e6", options{}, crowd(20)),
 	linear("spgd_clip", "a person's five rows of 1e6 become one of -1e6, in batches of half the persons", options{"steps": 1., "batch": 10.}, crowd(20)),
+	linear("gd", "a target of 1e6 gets the largest weight instead of none", options{"steps": 1., "weight": "w", "max_weight": 1.}, weighs(20)),
+	linear("joint_moments", "a target of 1e6 gets the largest weight instead of none", options{"weight": "w", "max_weight": 1.}, weighs(20)),
+	huber("newton", "a target of 1e6 gets the largest weight instead of none", options{"weight": "w", "max_weight": 1.}, weighs(20)),
+	{name: "l1", model: "l1", pair: "objective perturbation, a target of 1e6 gets the largest weight instead of none", pure: true, tables: weighs(20),
+		options: options{"method": "objective_perturbation", "radius": 1e6, "weight": "w", "max_weight": 1.}},
 	{name: "l1", model: "l1", pair: "three points to choose from, one row changes sides", pure: true, tables: sides(2),
 		options: options{"method": "exponential_mechanism", "radius": 1., "pitch": 1., "iota": 1.}},
 	{name: "l1", model: "l1", pair: "objective perturbation, a target of 1e6 becomes -1e6", pure: true, tables: flip(20),
@@ -218,6 +224,19 @@ func crowd(n int) func() (a, b dpsco.Data) {
 		b.MaxRows, b.First = rows, []int{0}
 		for u := range n {
 			a.First, b.First = append(a.First, u+rows), append(b.First, u+1)
+		}
+		return a, b
+	}
+}
+
+// weighs is n targets of 0 with weight 1, but for one of 1e6 that has none or the same.
+func weighs(n int) func() (a, b dpsco.Data) {
+	return func() (dpsco.Data, dpsco.Data) {
+		a, _ := flip(n)()
+		b, _ := flip(n)()
+		for k, x := range []*dpsco.Data{&a, &b} {
+			x.Weight = slices.Repeat([]float64{1}, n)
+			x.Weight[0] = float64(k)
 		}
 		return a, b
 	}

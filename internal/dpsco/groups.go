@@ -158,8 +158,10 @@ func (x Data) byGroup() []Data {
 	}
 	scratch := make([]float64, x.N)
 	columns := append(slices.Clone(x.X), x.Y)
-	if x.Offset != nil {
-		columns = append(columns, x.Offset)
+	for _, column := range x.beside() {
+		if *column != nil {
+			columns = append(columns, *column)
+		}
 	}
 	for _, column := range columns {
 		for i, v := range column {
@@ -188,9 +190,7 @@ func (x Data) rows(from, to int) Data {
 	for _, column := range x.X {
 		part.X = append(part.X, column[from:to])
 	}
-	if x.Offset != nil {
-		part.Offset = x.Offset[from:to]
-	}
+	part.besides(x, func(_, column []float64) []float64 { return column[from:to] })
 	return part
 }
 

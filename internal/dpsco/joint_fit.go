@@ -27,6 +27,7 @@ type jointFit struct {
 	small     bool       // of one whose size noise nearly hides
 	p         *mat.Dense // whitened rows are P'x; upper triangular
 	w         []float64  // the pilot fit
+	weighted  bool       // rows have weights
 
 	bound, cut float64 // of the next pass: row length and residual
 	within     float64 // share of residuals that are not cut
@@ -47,13 +48,16 @@ type jointFit struct {
 	stepCuts, levelCuts cuts
 	cutMeans                     // of the step, in the last coordinates
 	levels              cutMeans // of the mean residual; without means before they are known, or without an intercept
-	levelScale          float64  // what makes up for rows that say nothing
+	levelScale          float64  // what makes up for rows that say nothing, and for weights
+	constant            noisyConstant
 	meat                *mat.SymDense
 }
 
 // newJointParts is a fit of all rows.
 func newJointParts(r *jointReleases, x Data) *jointParts {
-	return &jointParts{jointReleases: r, fits: []*jointFit{newJointFit(r)}, groups: groups{parts: []Data{x}}}
+	f := newJointFit(r)
+	f.weighted = x.Weight != nil
+	return &jointParts{jointReleases: r, fits: []*jointFit{f}, groups: groups{parts: []Data{x}}}
 }
 
 // firstResidualCut is that of the first pass, in residual scales; the target is
@@ -128,6 +132,7 @@ func (f *jointFit) seePilot(t int, x Data) jointPilot {
 	x.scan(f.p, f.w, func() func(int, *rowBlock) {
 		m, e, l, g := moments.fork(), residuals.fork(), lengths.fork(), products.fork()
 		return func(first int, r *rowBlock) {
+			r.scaleByWeight()
 			r.count(e, func(i int) float64 { return r.e[i] / f.Scale })
 			r.count(l, func(i int) float64 { return r.length[i] })
 			if t == pilotPasses-1 {
@@ -166,6 +171,7 @@ func (f *jointFit) readMoments(t int, joint []float64) {
 	if f.grouped {
 		noise = f.shrinkMoments()
 	}
+	f.constant = newNoisyConstant(f.h, noise, f.p)
 	hidden := max(noise*math.Sqrt(f.d), leastEigenvalue)
 	floor := hidden
 	if t > 0 && (f.floored == 0 || t == pilotPasses-1) {
@@ -225,11 +231,11 @@ func (f *jointFit) nextCuts(t int) {
 // nextBound balances the noise of moments of rows with what shortening takes from
 // them. The histogram is of the coordinates before, so it is rescaled.
 func (f *jointFit) nextBound(trace, z float64) float64 {
-	rescale := math.Sqrt(trace / f.lengths.excessSquare(0))
+	rescale := math.Sqrt(trace / f.beyond(0))
 	best, least := 0.0, math.Inf(1)
 	for k := range 17 {
 		bound := 1.2 * math.Sqrt(trace) * math.Exp2(float64(k)/4)
-		cost := 2*math.Sqrt(f.d)*jointBound*jointBound*bound*bound*z/f.n + rescale*rescale*f.lengths.excessSquare(bound/rescale)
+		cost := 2*math.Sqrt(f.d)*jointBound*jointBound*bound*bound*z/f.n + rescale*rescale*f.beyond(bound/rescale)
 		if cost < least {
 			best, least = bound, cost
 		}
@@ -274,6 +280,11 @@ func (f *jointFit) deviations() (step, level float64) {
 	return 2 * f.stepNoise.NoiseMultiplier / f.n, 2 * f.levelNoise.NoiseMultiplier / f.n
 }
 
+// beyond is how much of the second moments of all rows those longer than a bound hold beyond it.
+func (f *jointFit) beyond(bound float64) float64 {
+	return f.lengths.said() * f.lengths.excessSquare(bound)
+}
+
 // giveBack is how much of the second moments rows beyond the whitening's bound may hold and
 // count in full.
 const giveBack = 0.25
@@ -285,7 +296,7 @@ const giveBack = 0.25
 func (f *jointFit) weigh() {
 	back := 1.0
 	if f.lengths.seen {
-		back = min(1, giveBack/max(f.lengths.excessSquare(f.bound), 1/f.least-1, 1e-9))
+		back = min(1, giveBack/max(f.beyond(f.bound), 1/f.least-1, 1e-9))
 	}
 	f.weights = f.shortened
 	for i, k := range f.weights {
@@ -316,7 +327,7 @@ func (a *jointParts) step(src *mech.Source) {
 		for g, f := range a.fits {
 			_, deviation := f.deviations()
 			floats.Scale(f.perRow, levels[g])
-			f.levelScale = 1 / clampBetween(f.residuals.counted, 0.5, 1)
+			f.levelScale = 1 / f.counted()
 			f.levels = f.levelCuts.means(levels[g], 0, deviation, f.caution().doubt)
 		}
 	}
@@ -337,6 +348,7 @@ func (f *jointFit) seeStep(x Data) jointStep {
 	x.scan(f.p, f.w, func() func(int, *rowBlock) {
 		s, l, m := steps.fork(), levels.fork(), meats.fork()
 		return func(first int, r *rowBlock) {
+			r.scaleByWeight()
 			weights := f.weights[first : first+r.n]
 			r.addStep(s, weights, f.stepCuts)
 			if f.shape.Intercept {

@@ -37,7 +37,7 @@ func (f *jointFit) whyNoIntervals() string {
 		return smallGroup
 	case f.floored > 0:
 		return hiddenDirection(f.p, f.shape.Intercept)
-	case f.least < shortenedEigenvalue || f.lengths.excessSquare(f.bound) > mostExcess:
+	case f.least < shortenedEigenvalue || f.beyond(f.bound) > mostExcess:
 		return "long rows carry too much of the features' second moments"
 	case f.lengths.index(tails) < leastLengthIndex:
 		return "a few long rows may carry the coefficients"

@@ -140,6 +140,22 @@ func (m *magnitudes) keep(kept []bool) *magnitudes {
 	return m
 }
 
+// Noise hides some rows of any table: all are taken to say something unless more than
+// mostUnseen of them are not seen, and mostUnseenByNoise deviations of a count.
+const (
+	mostUnseen        = 0.2
+	mostUnseenByNoise = 20
+)
+
+// said is the share of rows that say something. What is seen is about those, and second moments
+// are about all rows.
+func (m *magnitudes) said() float64 {
+	if 1-m.counted > mostUnseen+mostUnseenByNoise*m.sd/m.rows {
+		return m.counted
+	}
+	return 1
+}
+
 // edge is the upper end of the highest bin that is seen.
 func (m *magnitudes) edge() float64 { return magnitudeEdges[min(m.top, magnitudeBins-2)] * m.unit }
 

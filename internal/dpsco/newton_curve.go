@@ -61,9 +61,10 @@ func (logisticCurve) score(r *newtonRows) {
 	}
 }
 
+// first is the score without features: predictions are offsets there.
 func (logisticCurve) first(r *newtonRows) {
 	for i, y := range r.y {
-		r.e[i] = y - 0.5
+		r.e[i] = y - sigmoid(y-r.e[i])
 	}
 }
 
@@ -100,7 +101,7 @@ func (c huberCurve) score(r *newtonRows) {
 	}
 }
 
-func (huberCurve) first(r *newtonRows)    { copy(r.e, r.y) }
+func (huberCurve) first(*newtonRows)      {} // it is the residual of no prediction but an offset
 func (c huberCurve) firstCut() float64    { return c.cut }
 func (huberCurve) counted() *poissonCurve { return nil }
 func (c huberCurve) size() float64        { return c.delta }

@@ -32,7 +32,8 @@ type newtonFit struct {
 	small   bool       // of one whose size noise nearly hides
 	p       *mat.Dense // coordinates are z = P'x; upper triangular
 	w       []float64  // the fit so far
-	mean    float64    // curvature
+	mean    float64    // curvature, by the weights of rows
+	weights float64    // mean of these; 1 where there are none, or no constant tells it
 
 	whitened *mat.Dense // whitens the rows by the first pass
 
@@ -60,7 +61,7 @@ type newtonFit struct {
 
 func newNewtonFit(r *newtonReleases) *newtonFit {
 	own := *r // whose curve may come to know more
-	return &newtonFit{newtonReleases: &own, n: float64(r.shape.N), perRow: 1, d: float64(r.shape.D), p: identity(r.shape.D), w: make([]float64, r.shape.D)}
+	return &newtonFit{newtonReleases: &own, n: float64(r.shape.N), perRow: 1, weights: 1, d: float64(r.shape.D), p: identity(r.shape.D), w: make([]float64, r.shape.D)}
 }
 
 func identity(d int) *mat.Dense {
@@ -90,6 +91,7 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 		return func(_ int, r *rowBlock) {
 			rows.rowBlock = r
 			f.Curve.first(rows)
+			r.scaleByWeight()
 			if counted {
 				r.count(s, rows.target)
 			}
@@ -103,11 +105,11 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 	if c := f.Curve.counted(); c != nil {
 		f.Curve = c.knowing(releaseMagnitudes(targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.d*f.scoreNoise[newtonSteps-1].NoiseMultiplier/f.n)
 	}
-	f.begin(f.readFirst(joint), l)
+	f.begin(f.readFirst(joint, x.Weight != nil), l)
 }
 
 // readFirst splits joint moments.
-func (f *newtonFit) readFirst(joint []float64) *newtonStart {
+func (f *newtonFit) readFirst(joint []float64, weighted bool) *newtonStart {
 	d := f.shape.D
 	unit := f.Bound * f.Curve.firstCut() / residualWeight
 	deviation := f.firstNoise.NoiseMultiplier * math.Sqrt2 * square(jointBound) / f.n
@@ -121,7 +123,11 @@ func (f *newtonFit) readFirst(joint []float64) *newtonStart {
 		}
 		s.gradient.SetVec(i, joint[i*(d+1)+d]*unit)
 	}
-	if s.intercept {
+	switch {
+	case s.intercept && weighted:
+		f.weights = min(1, max(s.moments.At(0, 0), s.hidden, leastWeight))
+		s.moments.SetSym(0, 0, f.weights)
+	case s.intercept:
 		s.moments.SetSym(0, 0, max(s.moments.At(0, 0), leastConstant))
 	}
 	s.q, _, _ = newWhitener(s.moments, s.hidden).triangular(s.moments, s.hidden)
@@ -137,7 +143,7 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	f.p.Scale(1/math.Sqrt(f.mean*(1+tilt)), s.q)
 	if lengths.seen {
 		f.scores, f.lengths = lengths, lengths
-		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / lengths.excessSquare(0))
+		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale / math.Sqrt(f.mean)
 	}
 }
@@ -297,7 +303,7 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 	both := mat.NewSymDense(f.shape.D, nil)
 	for i := range f.shape.D {
 		for j := i; j < f.shape.D; j++ {
-			both.SetSym(i, j, f.h.At(i, j)+tilt*f.mean*gram.At(i, j))
+			both.SetSym(i, j, f.h.At(i, j)+tilt*f.mean/f.weights*gram.At(i, j))
 		}
 	}
 	hidden := max(f.hNoise*math.Sqrt(f.d), leastCurvature)
@@ -306,7 +312,7 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 	f.before = sandwich(mat.DenseCopyOf(q.T()), f.h)
 	if scores.seen && lengths.seen {
 		f.scores, f.lengths, f.scoresAreKnown = scores, lengths, true
-		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / lengths.excessSquare(0))
+		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale
 	}
 }
@@ -321,7 +327,7 @@ func (f *newtonFit) meanCurvature() float64 {
 	if f.shape.Intercept {
 		mean = f.h.At(0, 0) / square(f.p.At(0, 0))
 	}
-	return clampBetween(mean, f.Curve.least(), f.Curve.most())
+	return clampBetween(mean, f.Curve.least()*f.weights, f.Curve.most())
 }
 
 // shrunkStep is the Newton step, in the coordinates of the pass. In each direction of

@@ -43,8 +43,11 @@ func (p *problem) newton() (fit, error) {
 	setDefault(&p.FeatureNorm, 1.2*math.Sqrt(p.sources()))
 	p.Whitening, p.Steps = catalogue.WhiteningOn, newtonSteps
 	why := ""
-	if p.Penalty != catalogue.PenaltyNone {
+	switch {
+	case p.Penalty != catalogue.PenaltyNone:
 		why = "a penalty moves the coefficients on purpose"
+	case p.MaxWeight > 0 && !p.Intercept:
+		why = "without an intercept nothing tells how large weights are on average"
 	}
 	return Newton{Curve: c, Bound: p.FeatureNorm, Cautious: p.momentNoiseOfAFit() > cautiousMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink}, nil
 }

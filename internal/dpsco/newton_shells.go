@@ -96,7 +96,7 @@ func (f *newtonFit) shellPart(k int, u float64) float64 {
 // curvature says how large they are.
 func (f *newtonFit) cut() (cut, missing float64) {
 	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), leastCurvature)
-	unit, outer := f.Curve.unseen(meat, curvature)*f.rescaleScores, len(f.parts)-1
+	unit, outer := f.Curve.unseen(meat, curvature)/math.Sqrt(f.weights)*f.rescaleScores, len(f.parts)-1
 	curved := f.rescale * f.lengths.trimmed(f.bound/f.rescale, scoresHide)
 	cut = unit*f.scores.tail(f.limit/f.rescaleScores, scoresHide) + math.Sqrt(meat/curvature)*curved
 	return cut, cut / (unit * f.scores.mean(func(u float64) float64 { return f.shellPart(outer, u) }))

@@ -54,9 +54,9 @@ func secondMoments(x Data, c mech.MomentContract, noise mech.MomentNoise, src *m
 	x.each(func() func(int, Data) {
 		part := total.Fork()
 		parts = append(parts, part)
-		starts := make([]int, 0, blockRows)
+		starts, weighing := make([]int, 0, blockRows), new(weighing)
 		return func(_ int, b Data) {
-			addRows(part, mech.Rows{X: b.X, Intercept: b.Intercept}, b.N, b.starts(starts))
+			addRows(part, weighing.rows(b), b.N, b.starts(starts))
 		}
 	})
 	for _, part := range parts {

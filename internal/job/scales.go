@@ -53,8 +53,11 @@ func (c *claim) algorithm() (dpsco.Scaled, error) {
 		}
 	}
 	scaled.Counts = catalogue.IsCount(c.Model)
-	if exposure := c.exposure(); exposure != "" {
+	if exposure := c.column(catalogue.Exposure); exposure != "" {
 		scaled.Exposure = c.unit(exposure).Scale
+	}
+	if offset := c.column(catalogue.Offset); offset != "" {
+		scaled.CentreOffset = c.unit(offset).Center
 	}
 	scaled.Unknown = !c.anyScale()
 	return scaled, err

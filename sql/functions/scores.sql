@@ -51,12 +51,12 @@ BEGIN
   RETURN r;
 END $$;
 
--- What of the options of a request stays with a score of its answer: the column that is read
+-- What of the options of a request stays with a score of its answer: what is known of rows
 -- beside target and features.
 CREATE OR REPLACE FUNCTION dp_int.scored_options(p_model text, p_options jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT CASE WHEN dp_int.exposure_of(p_model, p_options) IS NULL THEN '{}'::jsonb
-              ELSE jsonb_build_object('options', jsonb_build_object('exposure', p_options -> 'exposure')) END
+  SELECT CASE WHEN kept = '{}' THEN kept ELSE jsonb_build_object('options', kept || CASE WHEN kept ? 'weight' THEN jsonb_build_object('max_weight', p_options -> 'max_weight') ELSE '{}' END) END
+    FROM dp_int.beside_of(p_model, p_options) AS kept
 $$;
 
 -- The loopback's half of a synchronous score.
