@@ -47,7 +47,7 @@ type cover struct {
 func (c Config) coverage() Figure {
 	return Figure{Name: "coverage", Title: "Do 95 % intervals cover?", Study: func(ctx context.Context, c Config, w io.Writer, did func(string)) error {
 		fmt.Fprintf(w, "\n"+coverageNote+"\n| model | population | rows | d | eps | slopes | worst slope | intercept | width | NULL | why |\n|---|---|---|---|---|---|---|---|---|---|---|\n", coverDraws*c.draws(), largeRows)
-		for _, model := range []string{"linear", "logistic", "huber"} {
+		for _, model := range []string{"linear", "logistic", "huber", "poisson"} {
 			cells, err := c.covers(model)
 			if err != nil {
 				return err
@@ -77,7 +77,7 @@ func (c Config) covers(model string) (cells []cover, err error) {
 			return l.draw(rows, slopes, model, r.Uint64()), l.coefficients(slopes), nil
 		}})
 	}
-	for _, l := range laws {
+	for _, l := range lawsOf(model) {
 		for _, epsilon := range []float64{10, 1, .3} { // the first has intervals if any has
 			add(l, c.n(2*studyRows, 2*studyRows), lawSlopes, epsilon)
 		}
