@@ -11,6 +11,7 @@ import (
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
 )
 
 // Intervals cover the coefficients of the law. Of 150 intervals at a true coverage of
@@ -200,6 +201,24 @@ func cappedLaw(labels bool, n int, seed uint64) Data {
 		}
 	}
 	return x
+}
+
+// An interval that allows for a bias of many standard errors says little, and is withheld.
+func TestIntervalsThatAreAllBiasAreWithheld(t *testing.T) {
+	counts := make([]float64, magnitudeBins)
+	counts[1-lowestOctave] = 1e6
+	seen, one := readMagnitudes(counts, 1, 1, math.Inf(1), 1e6).apart(), mat.NewSymDense(1, []float64{1})
+	f := &newtonFit{
+		newtonReleases: &newtonReleases{Newton: Newton{Curve: logisticCurve{}}, shape: Shape{N: 1_000_000, D: 1}},
+		scores:         seen, lengths: seen, rescale: 1, rescaleScores: 1, limit: 1.5, bound: 1.5, meat: one, h: one, parts: make([]*mat.VecDense, scoreShells),
+	}
+	for size, withheld := range map[float64]bool{1: false, 100: true} {
+		x := extrapolation{off: mat.NewVecDense(1, []float64{size}), factor: 1, misfit: 1}
+		bias, why := f.weighing(identity(1), one, x)
+		if (why != "") != withheld || withheld != (bias == nil) || !withheld && !(bias.At(0, 0) > 1 && bias.At(0, 0) < 3) {
+			t.Errorf("a shell off by %v: %v, %q", size, bias, why)
+		}
+	}
 }
 
 // farFromScale has separable labels and a feature a thousandth of its scale.
