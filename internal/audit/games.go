@@ -109,6 +109,7 @@ var worstCases = []worstCase{
 	linear("joint_moments", "a target of 1e6 becomes -1e6", options{}, flip(20)),
 	linear("joint_moments", "the one row of a level, with a target of 1e6, changes level", options{}, moves(20)).from(1),
 	huber("newton", "a target of 1e6 becomes -1e6", options{}, flip(20)),
+	poisson("newton", "a count of 1e6 among ones becomes 0", options{}, count(200)),
 	linear("joint_moments", "a target of 1e6 moves to the other group", options{"by": "group", "pool": "none"}, move(20)),
 	huber("newton", "a target of 1e6 moves to the other group", options{"by": "group", "pool": "none"}, move(20)),
 	linear("catoni", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1.}, flip(20)),
@@ -176,6 +177,12 @@ func huber(name, pair string, o options, tables func() (a, b dpsco.Data)) worstC
 	return c
 }
 
+// poisson is a fit of counts, which is always whitened.
+func poisson(name, pair string, o options, tables func() (a, b dpsco.Data)) worstCase {
+	o["radius"] = 1e6
+	return worstCase{name: name, model: "poisson", pair: pair, options: o, tables: tables}
+}
+
 // table is one feature of ones and a target.
 func table(y ...float64) dpsco.Data {
 	x := dpsco.Data{Shape: dpsco.Shape{N: len(y), D: 1}, X: [][]float64{make([]float64, len(y))}, Y: y}
@@ -190,6 +197,15 @@ func flip(n int) func() (a, b dpsco.Data) {
 	return func() (dpsco.Data, dpsco.Data) {
 		y, z := make([]float64, n), make([]float64, n)
 		y[0], z[0] = 1e6, -1e6
+		return table(y...), table(z...)
+	}
+}
+
+// count is n counts of 1, but for one that is 1e6 or 0.
+func count(n int) func() (a, b dpsco.Data) {
+	return func() (dpsco.Data, dpsco.Data) {
+		y, z := slices.Repeat([]float64{1}, n), slices.Repeat([]float64{1}, n)
+		y[0], z[0] = 1e6, 0
 		return table(y...), table(z...)
 	}
 }

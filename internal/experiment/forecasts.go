@@ -23,7 +23,7 @@ release at %g times the eps; none where it does not tell, and dp_explain says wh
 const formerEpsilon = 1.25
 
 func (c Config) forecasts() (figures []Figure) {
-	for _, model := range []string{"linear", "logistic", "huber", "l1"} {
+	for _, model := range []string{"linear", "logistic", "huber", "poisson", "l1"} {
 		figures = append(figures, Figure{
 			Name: "forecasts-" + model, Title: "What dp_explain expects of dp_" + model + "_regress",
 			Study: func(ctx context.Context, c Config, w io.Writer, did func(string)) error {

@@ -81,7 +81,7 @@ func (c Config) Figures() ([]Figure, error) {
 	all = append(all, c.l1())
 	all = append(all, c.papers()...)
 	all = append(all, c.comparisons()...)
-	all = append(append(all, c.forecasts()...), c.coverage())
+	all = append(append(all, c.forecasts()...), c.coverage()...)
 	all = append(append(all, c.scores()...), c.descriptions()...)
 	all = append(all, c.windows())
 	var chosen []Figure
