@@ -54,6 +54,7 @@ var scoresHide = cautious{deviations: 1, steepest: 8}
 // with a full last step.
 func (f *newtonFit) errors(r *Result) {
 	if why := f.whyNoIntervals(); why != "" {
+		r.Cut = f.Intervals && !f.free() // a penalty has none
 		r.withhold(why)
 		return
 	}
