@@ -13,7 +13,7 @@ import (
 // no slopes, and where a penalty or the ball moves the fit. It is post-processing (formulas:
 // newton.md).
 func (f *newtonFit) noise() *mat.SymDense {
-	if f.floored > mostHiddenDirections || !f.free() || f.slopesKept == 0 {
+	if f.floored > mostHiddenDirections || !f.free() || f.slopesKept == 0 || f.Curve.counted() != nil && f.bends() {
 		return nil
 	}
 	total := mat.NewSymDense(f.shape.D, nil)
@@ -23,6 +23,14 @@ func (f *newtonFit) noise() *mat.SymDense {
 	}
 	return sandwich(f.shrunk(), total)
 }
+
+// bends reports whether the last step was so long that scores of counts, which go with the exponential of
+// predictions, are not near a line on it.
+func (f *newtonFit) bends() bool {
+	return floats.Norm(f.lastMove(), 2) > mostBend*f.Curve.reach()*math.Sqrt(f.mean)
+}
+
+const mostBend = 0.5
 
 // follow follows the noise of the fit over a step, of which shrinkage keeps parts by direction: of the
 // noise before, what it does not keep is left.
@@ -74,13 +82,13 @@ func (f *newtonFit) movedByLimit() mat.Vector {
 		return nil
 	}
 	low, high := f.limitFor(f.scores.beyond(-1), newtonSteps-1), f.limitFor(f.scores.beyond(1), newtonSteps-1)
-	curvature, _ := f.shellShares(outer)
-	width := shellWidth(outer, len(f.parts))
-	limit, shown := f.limit/f.rescaleScores, f.scores.mean(func(u float64) float64 { return f.shellPart(outer, u) })
+	limit, inShell := f.limit/f.rescaleScores, func(u float64) float64 { return f.shellPart(outer, u) }
+	shown := f.scores.mean(inShell)
 	if !(shown > 0) {
 		return nil
 	}
-	cut := limit * (1 - f.scores.below(limit)) / shown
+	cut, width := limit*(1-f.scores.below(limit))/shown, shellWidth(outer, len(f.parts))
+	curvature := f.scores.mean(func(u float64) float64 { return u * inShell(u) }) / f.scores.mean(func(u float64) float64 { return u * min(u, limit) })
 	off := mat.NewVecDense(f.shape.D, nil)
 	off.AddScaledVec(f.parts[outer], -curvature, f.g)
 	explained := f.d * square(f.gDeviation) * (width - 2*curvature*width + square(curvature))
