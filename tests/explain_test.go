@@ -194,6 +194,7 @@ func TestStewardsMayExplain(t *testing.T) {
 }
 
 func TestExplainWithoutASidecar(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
 	start := time.Now()
 	_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_explain('l1', $1, 1)`, w.dataset)
@@ -291,8 +292,9 @@ func TestHelpExamplesRun(t *testing.T) {
 		if role == "dp_admin" {
 			w.exec(conn, `ROLLBACK`)
 		}
+		// What the owner of a table runs, on it, is told where a column must be frozen.
 		for _, name := range all[string](w, w.super, `SELECT DISTINCT proname::text FROM pg_proc
-			WHERE pronamespace = 'public'::regnamespace AND proname LIKE 'dp\_%' AND has_function_privilege($1, oid, 'EXECUTE')`, role) {
+			WHERE pronamespace = 'public'::regnamespace AND proname LIKE 'dp\_%' AND proname NOT IN ('dp_freeze', 'dp_refuse_change') AND has_function_privilege($1, oid, 'EXECUTE')`, role) {
 			if !named[name] {
 				t.Errorf("dp_help does not tell %s of %s", role, name)
 			}

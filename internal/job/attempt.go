@@ -19,6 +19,7 @@ import (
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
+	"dpsidecar/internal/spill"
 )
 
 // claim is a job as dp_int.job_claim hands it out.
@@ -37,8 +38,12 @@ type claim struct {
 		Scales   map[string]unit // those of the request
 		RowCount *int64          `json:"row_count"` // as published last: of persons where there is a unit
 		Unit     *string
-		MaxRows  int    `json:"max_rows"`
-		Persons  *int64 // registered in place of counted
+		MaxRows  int     `json:"max_rows"`
+		Persons  *int64  // registered in place of counted, of all blocks that are read
+		Rows     *int64  // the same of rows, where there is no unit
+		Block    *string // the column that says in which block of time a row is; nil: there are no blocks
+
+		BlockType string `json:"block_type"`
 
 		Accounting string   // pure, zcdp or rdp
 		Order      *float64 // of Renyi divergence, under rdp
@@ -53,6 +58,7 @@ type claim struct {
 		Release   string   // that a score is of
 		Flags     []string // the boolean columns of a description
 		Whole     []string // its columns of whole numbers
+		Over      []string // the window: its first day and the one after its last; nil without blocks
 
 		Categories map[string][]string // levels of the columns that are categories
 		WhereLevel map[string][]string `json:"where_level"` // those that count, where not all do
@@ -61,6 +67,8 @@ type claim struct {
 	RowCount *int64          `json:"row_count"`
 	Event    json.RawMessage // what was charged
 	Former   *former         // of a question
+
+	disk *spill.File // where the rows of this attempt are; nil: in memory
 }
 
 func (c *claim) owner() ledger.Owner { return ledger.Owner{Job: c.ID, Token: c.Token} }
@@ -116,8 +124,17 @@ func (c *claim) pull(rows int64) arrowio.Request {
 	filters := c.filters()
 	return arrowio.Request{
 		Relation: c.relation(), Columns: append(c.columns(), filters...), Filters: len(filters),
-		Levels: c.Request.Categories, Only: c.Request.WhereLevel, Rows: rows,
+		Levels: c.Request.Categories, Only: c.Request.WhereLevel, Rows: rows, Where: c.window(), Make: c.disk.Make,
 	}
+}
+
+// window are the rows that are read, nil for all. They are those of the blocks that are charged:
+// the database finds both from the same request.
+func (c *claim) window() *arrowio.Window {
+	if c.Dataset.Block == nil {
+		return nil
+	}
+	return &arrowio.Window{Column: *c.Dataset.Block, Type: c.Dataset.BlockType, From: c.Request.Over[0], To: c.Request.Over[1]}
 }
 
 // levels are those of a category that count; ok: it is one.
@@ -167,10 +184,19 @@ func (c *claim) sources() int {
 	return len(c.Request.Features)
 }
 
-// options are those of the request with levels in the place of the categories that they
-// name: groups have terms, and labels positions.
+// sampled is how many of n rows or persons are fitted.
+func (c *claim) sampled(n int64) int64 {
+	if sample, ok := c.Request.Options[catalogue.SampleRows].(float64); ok && sample < float64(n) {
+		return int64(sample)
+	}
+	return n
+}
+
+// options are those of the request that its algorithm has, with levels in the place of the
+// categories that they name: groups have terms, and labels positions.
 func (c *claim) options() map[string]any {
 	options := maps.Clone(c.Request.Options)
+	delete(options, catalogue.SampleRows)
 	for _, name := range []string{"negative_label", "positive_label"} {
 		if label, ok := options[name].(string); ok {
 			options[name] = c.position(label)
@@ -229,10 +255,14 @@ func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 	}
 	algorithm.Memory, algorithm.MaxRows = s.samplerMemory(c, n), c.Dataset.MaxRows
 	plan, err := algorithm.Plan(c.shape(n), c.budget(), s.accountant(c))
-	if err == nil {
-		c.nameLabels(plan)
+	if err != nil {
+		return nil, err
 	}
-	return plan, err
+	c.nameLabels(plan)
+	if sample, ok := c.Request.Options[catalogue.SampleRows]; ok {
+		plan.Parameters[catalogue.SampleRows] = sample
+	}
+	return plan, nil
 }
 
 // nameLabels writes the labels of a category into what is kept with the release.
@@ -439,17 +469,18 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err != nil {
 		return nil, 0, relationFailure(err)
 	}
+	n = c.sampled(n)
 	if err := c.persons().describe(ctx, conn, c.relation()); err != nil {
 		return nil, 0, relationFailure(err)
 	}
 	if _, err := arrowio.Describe(ctx, conn, c.pull(n)); err != nil {
 		return nil, 0, relationFailure(err)
 	}
-	plan, err := s.plan(c, n)
-	if err != nil {
-		return nil, 0, planFailure(err)
+	plan, at, err := s.check(c, n)
+	if err == nil {
+		err = s.makeRoom(c, at, n)
 	}
-	if err := errors.Join(s.checkMemory(c, n), s.checkTime(plan)); err != nil {
+	if err != nil {
 		return nil, 0, err
 	}
 	head, err := ledger.Charge(ctx, s.autocommit, c.owner(), ledger.Entry{
@@ -465,7 +496,7 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	// ledger's newest entries were cut off: see dpsidecar verify --expect.
 	s.log.Info("charged", "job", c.ID, "dataset", c.Dataset.Name, "account", head.Account, "entry", head.Entry, "head", head.Hash)
 	var wanted bool
-	if err := s.begin(ctx, c, plan, &wanted); err != nil {
+	if err := s.begin(ctx, conn, c, plan, &wanted); err != nil {
 		return nil, 0, ledger.Explain(err)
 	}
 	if !wanted {
@@ -474,11 +505,28 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	return plan, n, nil
 }
 
+// check plans a job of n rows, and where they go.
+//
+// Errors: a failure where this sidecar cannot take it.
+func (s *Sidecar) check(c *claim, n int64) (*dpsco.Plan, placement, error) {
+	plan, err := s.plan(c, n)
+	if err != nil {
+		return nil, "", planFailure(err)
+	}
+	at, err := s.place(c, plan, n)
+	return plan, at, errors.Join(err, s.checkTime(plan))
+}
+
 // begin passes the point of no return: from there on the charge stands, for the job may
-// have read values. It tells the database the job's ladder, the times of its steps.
-func (s *Sidecar) begin(ctx context.Context, c *claim, plan *dpsco.Plan, wanted *bool) error {
+// have read values. It tells the database the job's ladder, the times of its steps, and as of
+// when conn's snapshot shows the rows: Lock, the first statement of its transaction, takes it.
+func (s *Sidecar) begin(ctx context.Context, conn *pgx.Conn, c *claim, plan *dpsco.Plan, wanted *bool) error {
+	var snapshot time.Time
+	if err := conn.QueryRow(ctx, "SELECT pg_catalog.transaction_timestamp()").Scan(&snapshot); err != nil {
+		return err
+	}
 	l := s.ladder(plan)
-	return s.autocommit.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3, $4)", c.ID, c.Token, l.First, l.Last).Scan(wanted)
+	return s.autocommit.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3, $4, $5)", c.ID, c.Token, l.First, l.Last, snapshot).Scan(wanted)
 }
 
 // asFailure turns a refusal of the database, before which nothing was spent, into the
@@ -510,8 +558,12 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err != nil || !sameEvent(event, plan.Event) {
 		return nil, 0, parked("this version of dpsidecar would spend other than what was charged")
 	}
-	if s.checkMemory(c, *c.RowCount) != nil {
-		return nil, 0, parked("this dpsidecar has too little memory for what another one charged")
+	at, err := s.place(c, plan, *c.RowCount)
+	if err == nil {
+		err = s.makeRoom(c, at, *c.RowCount)
+	}
+	if err != nil {
+		return nil, 0, parked("this dpsidecar has too little memory, or room on disk, for what another one charged")
 	}
 	if s.checkTime(plan) != nil {
 		return nil, 0, parked("this dpsidecar gives jobs too little time for what another one charged")
@@ -520,7 +572,7 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 		return nil, 0, s.asParked(ctx, err, "the data set cannot be read now")
 	}
 	var wanted bool // true: a job that is reading is always wanted
-	err = ledger.Explain(s.begin(ctx, c, plan, &wanted))
+	err = ledger.Explain(s.begin(ctx, conn, c, plan, &wanted))
 	var refusal *ledger.Refusal
 	if errors.As(err, &refusal) {
 		return nil, 0, parked(refusal.Message)

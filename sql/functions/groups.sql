@@ -89,13 +89,13 @@ BEGIN
     EXECUTE format($fn$
 CREATE OR REPLACE FUNCTION public.%1$I(dataset text, by name, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
                                        intercept boolean DEFAULT true, penalty text DEFAULT 'none', lambda float8 DEFAULT 0, method text DEFAULT 'auto',
-                                       options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL) RETURNS TABLE(grp text, term text, coef float8, share float8)
+                                       options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL) RETURNS TABLE(grp text, term text, coef float8, share float8)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 100
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 BEGIN
   RETURN QUERY SELECT c.grp, c.term, c.coef, c.share
     FROM dp_int.call_by(session_user, %2$L, %1$I.dataset, %1$I.eps, %1$I.delta, %1$I.target, %1$I.features, %1$I.intercept,
-                        dp_int.with_groups(dp_int.with_arguments(dp_int.with_where(%1$I.options, %1$I.where_level), %1$I.method, %1$I.penalty, %1$I.lambda), %1$I.by)) c;
+                        dp_int.with_groups(dp_int.with_arguments(dp_int.with_over(dp_int.with_where(%1$I.options, %1$I.where_level), %1$I.over), %1$I.method, %1$I.penalty, %1$I.lambda), %1$I.by)) c;
 END $$$fn$, name, m.name);
     EXECUTE format('COMMENT ON FUNCTION public.%I IS %L', name, 'A fit of each group for the price of one: by names a registered category, a group is the rows of a level. ' || m.description);
     EXECUTE format('GRANT EXECUTE ON FUNCTION public.%I TO dp_analyst', name);

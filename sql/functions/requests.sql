@@ -5,6 +5,12 @@
 CREATE OR REPLACE FUNCTION dp_int.excerpt(p_text text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN length(p_text) > 200 THEN left(p_text, 200) || '...' ELSE p_text END $$;
 
+-- The first name that a list has twice, NULL if every one stands once.
+CREATE OR REPLACE FUNCTION dp_int.named_twice(p_names name[]) RETURNS name
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT n.name FROM unnest(p_names) WITH ORDINALITY AS n(name, o) GROUP BY n.name HAVING count(*) > 1 ORDER BY min(n.o) LIMIT 1
+$$;
+
 -- Refuses what is too large to be meant before anything is made of it.
 CREATE OR REPLACE FUNCTION dp_int.check_size(d dp_int.dataset, p_features name[], p_options jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -69,7 +75,7 @@ BEGIN
         USING ERRCODE = '22023', HINT = format('Models %s do; here the category can be a feature. No privacy budget was spent.', (SELECT string_agg(model, ', ' ORDER BY model) FROM dp_int.option WHERE name = 'by'));
     ELSIF NOT FOUND THEN
       RAISE EXCEPTION 'unknown option "%" for model "%"', dp_int.excerpt(given.key), p_model
-        USING ERRCODE = '22023', HINT = format('Options are %s, where_level and fresh. No privacy budget was spent.',
+        USING ERRCODE = '22023', HINT = format('Options are %s, where_level, over and fresh. No privacy budget was spent.',
           (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.option WHERE model = p_model));
     END IF;
     IF o.type = 'groups' THEN
@@ -167,6 +173,7 @@ DECLARE
   options jsonb := coalesce(p_options, '{}');
   clean jsonb;
   chosen jsonb := '{}';  -- the levels that count
+  over jsonb;
   exposure CONSTANT text := dp_int.exposure_of(p_model, p_options);
 BEGIN
   PERFORM dp_int.refuse_copy();
@@ -204,8 +211,8 @@ BEGIN
         USING ERRCODE = '42703', HINT = format('Registered columns are %s. No privacy budget was spent.', array_to_string(d.target || d.features, ', '));
     END IF;
   END LOOP;
-  IF (SELECT count(*) <> count(DISTINCT f) FROM unnest(target || features) AS f) THEN
-    RAISE EXCEPTION 'a column stands twice among target and features' USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
+  IF dp_int.named_twice(target || features) IS NOT NULL THEN
+    RAISE EXCEPTION 'column "%" stands twice among target and features', dp_int.named_twice(target || features) USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
   END IF;
   IF cardinality(features) = 0 AND NOT coalesce(p_intercept, true) THEN
     RAISE EXCEPTION 'nothing to fit: no feature and no intercept' USING ERRCODE = '22023', HINT = 'Name a feature, or keep the intercept. No privacy budget was spent.';
@@ -213,7 +220,8 @@ BEGIN
   IF jsonb_typeof(options) = 'object' THEN
     chosen := dp_int.canonical_where(d, options -> 'where_level');
     PERFORM dp_int.check_left_levels(features, chosen);
-    options := options - 'where_level';
+    over := dp_int.canonical_over(d, options -> 'over');
+    options := options - '{where_level,over}'::text[];
   END IF;
   IF exposure IS NOT NULL THEN
     PERFORM dp_int.check_exposure(d, target, features, exposure);
@@ -233,7 +241,7 @@ BEGIN
   r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', target, 'features', features,
                                'intercept', coalesce(p_intercept, true), 'options', clean)
             || dp_int.levels_of_request(d, target || features || array_remove(ARRAY[(clean ->> 'by')::name], NULL), chosen);
-  r.body := r.body || jsonb_build_object('scales', dp_int.scales_of(d.scales, r.body));
+  r.body := r.body || jsonb_build_object('scales', dp_int.scales_of(d.scales, r.body)) || dp_int.over_of_request(over);
   r.hash := dp_int.request_hash(d.id, r.body);
   IF m.labels THEN
     PERFORM dp_int.refuse_unlabelled(d, r, target, options);
@@ -248,22 +256,48 @@ BEGIN
     SELECT id FROM dp_int.release WHERE dataset = p_dataset AND request_hash = p_hash ORDER BY released_at DESC LIMIT 1);
 END $$;
 
--- Tells whoever is given a kept answer again which release that is: dp_last_release may name
--- a later one, of another model.
+-- Tells whoever is given a kept answer again which release that is, for dp_last_release may name
+-- a later one, of another model, and of which rows.
 CREATE OR REPLACE FUNCTION dp_int.tell_kept(p_release uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   r dp_int.release;
+  at text;
+  things text;
 BEGIN
   SELECT * INTO STRICT r FROM dp_int.release WHERE id = p_release;
+  at := to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ');
+  things := (SELECT CASE WHEN d.unit IS NULL THEN 'rows' ELSE 'persons' END FROM dp_int.dataset d WHERE d.id = r.dataset);
   IF r.model = 'score' THEN
-    RAISE NOTICE 'dpsidecar: the score of % again, free: it scores release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), r.parameters ->> 'release';
+    RAISE NOTICE 'dpsidecar: the score of % again, free: it scores release %', at, r.parameters ->> 'release';
   ELSIF r.model IN ('describe', 'scales') THEN
-    RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), p_release
+    RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', at, p_release
       USING HINT = format('It stands in %s.', CASE r.model WHEN 'describe' THEN 'dp.descriptions' ELSE 'dp.suggested_scales' END);
   ELSE
-    RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), p_release
+    RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', at, p_release
       USING HINT = format('dp_last_release names the release that was made last. For this one: SELECT * FROM dp_summary(%L).', p_release);
+  END IF;
+  IF r.read_at IS NOT NULL THEN
+    RAISE NOTICE 'dpsidecar: it is of % %, as they were on %', r.rows, things, to_char(r.read_at, 'YYYY-MM-DD HH24:MI TZ');
+    PERFORM dp_int.tell_growth(r, things);
+  END IF;
+END $$;
+
+-- Tells whoever is given a kept answer about the whole table that it has grown by a tenth, or
+-- more. The number that was published last is compared: what the server estimates of a table
+-- (reltuples) depends on how long its rows are, and to count it anew would take too long.
+CREATE OR REPLACE FUNCTION dp_int.tell_growth(r dp_int.release, p_things text) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  now_has bigint;
+BEGIN
+  SELECT d.row_count INTO now_has
+    FROM dp_int.dataset d
+    JOIN dp_int.job j ON j.id = r.job
+   WHERE d.id = r.dataset AND d.row_count - r.rows >= r.rows / 10.0 AND d.row_count > r.rows AND NOT j.request ? 'over';
+  IF FOUND THEN
+    RAISE NOTICE 'dpsidecar: the data set had % % when they were counted last, % more', now_has, p_things, now_has - r.rows
+      USING HINT = 'The same request with options => ''{"fresh": true}'' is about those, and is charged anew.';
   END IF;
 END $$;
 

@@ -12,6 +12,9 @@ BEGIN
     RAISE EXCEPTION 'heads must be a JSON list, not %', dp_int.excerpt(p_heads::text)
       USING ERRCODE = '22023', HINT = form;
   END IF;
+  IF p_heads = '[]' THEN
+    RAISE EXCEPTION 'the list of heads is empty: there is nothing to hold the chains against' USING ERRCODE = '22023', HINT = form;
+  END IF;
   -- One without an account, an entry or a hash would be compared with nothing, and pass.
   SELECT h INTO stray FROM jsonb_array_elements(p_heads) AS h
    WHERE (jsonb_typeof(h -> 'account'), jsonb_typeof(h -> 'entry'), jsonb_typeof(h -> 'head')) IS DISTINCT FROM ('number', 'number', 'string') LIMIT 1;
@@ -61,7 +64,7 @@ BEGIN
     LEFT JOIN dp_int.entry_sums s ON s.account = a.id AND s.everybody
    WHERE (a.entries, a.spends, a.spent, a.spent_delta, a.head) IS DISTINCT FROM (c.entries, c.spends, c.spent, c.delta, coalesce(c.head, '\x'))
       OR (a.spent_epsilon, a.rest, a.rest_rho) IS DISTINCT FROM (coalesce(s.epsilon, 0), coalesce(s.rest, 0), coalesce(s.rest_rho, 0))
-      OR a.proven_epsilon <> dp_int.least_epsilon(a, dp_int.tally_of(a), c.delta)
+      OR a.block_width IS NULL AND a.proven_epsilon <> dp_int.least_epsilon(a, dp_int.tally_of(a), c.delta)
    ORDER BY a.id
    LIMIT 1;
   ok := detail IS NULL;
@@ -89,7 +92,7 @@ BEGIN
                  coalesce(sum(CASE l.kind WHEN 'charge' THEN 1 WHEN 'refund' THEN -1 END) FILTER (WHERE l.epsilon IS NULL) OVER chain, 0) AS rest,
                  coalesce(sum(l.rho) FILTER (WHERE l.epsilon IS NULL) OVER chain, 0) AS rest_rho,
                  max(l.seq) FILTER (WHERE l.kind = 'budget' AND l.event ? 'budget') OVER chain AS budget
-            FROM dp_int.ledger l JOIN dp_int.account a ON a.id = l.account
+            FROM dp_int.ledger l JOIN dp_int.account a ON a.id = l.account AND a.block_width IS NULL
           WINDOW chain AS (PARTITION BY l.account ORDER BY l.seq)) AS s
     LEFT JOIN dp_int.ledger b ON b.account = s.account AND b.seq = s.budget
    WHERE s.kind = 'charge'
@@ -102,6 +105,8 @@ BEGIN
    LIMIT 1;
   ok := detail IS NULL;
   RETURN NEXT;
+
+  RETURN QUERY SELECT * FROM dp_int.verify_blocks();
 
   item := 'no relation is in two accounts';
   SELECT min(relation) INTO detail
@@ -127,14 +132,17 @@ BEGIN
   ok := detail IS NULL;
   RETURN NEXT;
 
+  -- An entry of before dpsidecar wrote how many rows of a person take part names no number.
   item := 'what tells persons apart is what the ledger names';
   SELECT format('data set "%s"', d.name) INTO detail
     FROM dp_int.dataset d
+    LEFT JOIN LATERAL (SELECT l.event -> 'budget' AS named
+                         FROM dp_int.ledger l
+                        WHERE l.account = d.account AND l.dataset = d.name AND l.kind = 'budget' AND l.event -> 'budget' ? 'relation'
+                        ORDER BY l.seq DESC LIMIT 1) AS b ON true
    WHERE d.unregistered_at IS NULL
-     AND d.unit_source IS DISTINCT FROM (SELECT l.event #>> '{budget,unit}'
-                                           FROM dp_int.ledger l
-                                          WHERE l.account = d.account AND l.dataset = d.name AND l.kind = 'budget' AND l.event -> 'budget' ? 'relation'
-                                          ORDER BY l.seq DESC LIMIT 1)
+     AND ((d.unit_source, d.persons) IS DISTINCT FROM (b.named ->> 'unit', (b.named ->> 'persons')::bigint)
+          OR b.named ? 'max_rows' AND d.max_rows IS DISTINCT FROM (b.named ->> 'max_rows')::int)
    ORDER BY d.name
    LIMIT 1;
   ok := detail IS NULL;
