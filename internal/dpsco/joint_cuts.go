@@ -64,8 +64,11 @@ type noisyMean struct {
 }
 
 // cutMeans are the mean cut at the inner length, at the outer one, and one that takes for
-// noise what noise explains of the difference between both.
-type cutMeans struct{ inner, outer, kept noisyMean }
+// noise what noise explains of the difference between both: of that it keeps a part.
+type cutMeans struct {
+	inner, outer, kept noisyMean
+	keep               float64
+}
 
 // means reads a release of both sums, the first half and the second, with noise of a
 // deviation. What the outer mean says beyond what the inner one alone does is kept as far as it is
@@ -84,9 +87,9 @@ func (c cuts) means(release []float64, first int, deviation, doubt float64) (m c
 	back := 1/c.uncut - 1
 	floats.AddScaled(rest, -back, inner)
 	explained := float64(d-first) * (square(noiseRest) + square(back*noise))
-	keep := max(0, 1-square(doubt*explained/max(square(floats.Norm(rest[first:], 2)), math.SmallestNonzeroFloat64)))
-	m.kept = noisyMean{inner, math.Hypot(noise*(1/c.uncut-keep*back), keep*noiseRest)}
+	m.keep = max(0, 1-square(doubt*explained/max(square(floats.Norm(rest[first:], 2)), math.SmallestNonzeroFloat64)))
+	m.kept = noisyMean{inner, math.Hypot(noise*(1/c.uncut-m.keep*back), m.keep*noiseRest)}
 	floats.Scale(1/c.uncut, inner)
-	floats.AddScaled(inner, keep, rest)
+	floats.AddScaled(inner, m.keep, rest)
 	return m
 }

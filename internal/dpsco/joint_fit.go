@@ -37,6 +37,7 @@ type jointFit struct {
 	q           *mat.Dense    // from those coordinates to the next
 	floored     int           // eigenvalues that the noise hides
 	least       float64       // the smallest eigenvalue, or what hides it
+	pilotNoise  *mat.SymDense // covariance that noise gives the pilot fit, in the last coordinates
 	subgradient []float64     // of Psi at the pilot fit, in the last coordinates
 
 	shortened []float64 // sensitive: by how much each row was shortened in the last pilot pass
@@ -184,6 +185,7 @@ func (f *jointFit) readMoments(t int, joint []float64) {
 	}
 	floats.Add(f.w, times(f.p, step))
 	f.q, f.floored, f.least = w.triangular(f.h, hidden)
+	f.followPilot(w.gain(pilotKeeps(w, gradient, deviation, othersKeep)), step, deviation)
 	f.p.Mul(f.p, f.q)
 	f.penalise()
 }
@@ -193,14 +195,21 @@ func (f *jointFit) readMoments(t int, joint []float64) {
 // explains: the next passes would not see it.
 func pilotStep(w whitener, gradient *mat.VecDense, deviation float64) []float64 {
 	step := mat.NewVecDense(gradient.Len(), nil)
-	for k, v := range w.values {
-		along, keep := mat.Dot(w.vectors.ColView(k), gradient), 1.0
-		if v*v > 2 {
-			keep = max(0, 1-2*square(deviation/along))
-		}
-		step.AddScaledVec(step, keep*along*v*v, w.vectors.ColView(k))
-	}
+	step.MulVec(w.gain(pilotKeeps(w, gradient, deviation, 0)), gradient)
 	return step.RawVector().Data
+}
+
+// pilotKeeps are the parts of a pilot step that shrinkage leaves, by direction, at least
+// least.
+func pilotKeeps(w whitener, gradient *mat.VecDense, deviation, least float64) []float64 {
+	keeps := repeat(1, len(w.values))
+	for k, v := range w.values {
+		if v*v > 2 {
+			shrunk := max(0, 1-2*square(deviation/mat.Dot(w.vectors.ColView(k), gradient)))
+			keeps[k] = least + (1-least)*shrunk
+		}
+	}
+	return keeps
 }
 
 // penalise moves the fit to its proximal point in the released metric.

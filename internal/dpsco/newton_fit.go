@@ -56,7 +56,9 @@ type newtonFit struct {
 	floored    int           // eigenvalues that noise hides
 	before     *mat.SymDense // curvature of the step before, in these coordinates
 	meat       *mat.SymDense
-	centre     []float64 // the fit with a full last step
+	centre     []float64     // the fit with a full last step
+	fitNoise   *mat.SymDense // covariance that noise gives the fit
+	slopesKept float64       // of the slopes after the last step, by shrinkage
 }
 
 func newNewtonFit(r *newtonReleases) *newtonFit {
@@ -155,16 +157,21 @@ func (f *newtonFit) choose(t int) {
 		f.limit, f.bound = 1.5*size*math.Sqrt(f.d/f.mean), 1.5*math.Sqrt(f.d)
 		return
 	}
-	zScore, zCurvature := f.scoreNoise[t].NoiseMultiplier/f.n, f.curvatureNoise[t].NoiseMultiplier/f.n
-	weight, unit := f.Curve.tailShare(), f.rescaleScores
-	if !f.scoresAreKnown {
-		weight, unit = startShare*math.Sqrt(f.mean), unit*size
-	}
-	f.limit = cheapest(unit*math.Sqrt(f.scores.excessSquare(0)), -8, 32, func(limit float64) float64 {
-		return f.d*square(2*limit*zScore) + square(weight*unit*f.scores.excess(limit/unit))
-	})
+	zCurvature := f.curvatureNoise[t].NoiseMultiplier / f.n
+	f.limit = f.limitFor(f.scores, t)
 	f.bound = cheapest(1.2*f.rescale*math.Sqrt(f.lengths.excessSquare(0)), 0, 16, func(bound float64) float64 {
 		return 2*math.Sqrt(f.d)*square(bound)*zCurvature + square(f.rescale)*f.lengths.excessSquare(bound/f.rescale)
+	})
+}
+
+// limitFor is the limit of step t for magnitudes of scores.
+func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
+	z, weight, unit := f.scoreNoise[t].NoiseMultiplier/f.n, f.Curve.tailShare(), f.rescaleScores
+	if !f.scoresAreKnown {
+		weight, unit = startShare*math.Sqrt(f.mean), unit*f.Curve.size()
+	}
+	return cheapest(unit*math.Sqrt(scores.excessSquare(0)), -8, 32, func(limit float64) float64 {
+		return f.d*square(2*limit*z) + square(weight*unit*scores.excess(limit/unit))
 	})
 }
 
@@ -341,6 +348,7 @@ func (f *newtonFit) shrunkStep() []float64 {
 		along[k], values[k] = mat.Dot(w.vectors.ColView(k), f.g), 1/(v*v)
 	}
 	keep := shrinkage(along, values, repeat(square(f.gDeviation), d))
+	f.follow(w, keep)
 	step := mat.NewVecDense(d, nil)
 	for k := range along {
 		step.AddScaledVec(step, keep[k]*along[k]/values[k], w.vectors.ColView(k))
@@ -424,6 +432,7 @@ func (f *newtonFit) shrinkSlopes(w []float64) {
 	if !f.Cautious {
 		factor = max(1-2/max(f.d-1, 1), 0.35)
 	}
-	floats.Scale(max(0, 1-factor*noise/max(floats.Dot(slopes, slopes), math.SmallestNonzeroFloat64)), slopes)
+	f.slopesKept = max(0, 1-factor*noise/max(floats.Dot(slopes, slopes), math.SmallestNonzeroFloat64))
+	floats.Scale(f.slopesKept, slopes)
 	copy(w, times(f.a, u))
 }

@@ -60,6 +60,7 @@ var (
 // with a full last step.
 func (f *newtonFit) errors(r *Result) {
 	if why := f.whyNoIntervals(); why != "" {
+		r.Cut = f.Intervals && !f.free() // a penalty has none
 		r.withhold(why)
 		return
 	}

@@ -108,6 +108,15 @@ func (w whitener) apply(u []float64) []float64 {
 	return v.RawVector().Data
 }
 
+// gain is V diag(keeps) V' P^2: what a step keeps, by direction, of the way to a minimum.
+func (w whitener) gain(keeps []float64) *mat.SymDense {
+	g := mat.NewSymDense(len(keeps), nil)
+	for k, v := range w.values {
+		g.SymRankOne(g, keeps[k]*v*v, w.vectors.ColView(k))
+	}
+	return g
+}
+
 // metric returns u -> psi(P u).
 func (w whitener) metric(psi prox.Operator) prox.Operator {
 	if psi == (prox.Zero{}) {

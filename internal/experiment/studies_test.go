@@ -71,7 +71,7 @@ func TestPeersHaveTheNoiseOfTheirBudget(t *testing.T) {
 
 func TestWithinCountsAFactorOfTwo(t *testing.T) {
 	var w within
-	if text := w.add([]float64{.49, .5, 1, 2, 2.1}); text != "3 of 5" || w.add(nil) != "" || w.String() != "3 of 5" {
+	if text := w.add(withinTwo([]float64{.49, .5, 1, 2, 2.1})); text != "3 of 5" || w.add(withinTwo(nil)) != "" || w.String() != "3 of 5" {
 		t.Errorf("%q, %v", text, w)
 	}
 }

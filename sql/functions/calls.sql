@@ -227,13 +227,9 @@ END $$;
 -- Tells whoever reads coefficients alone that their radius may have cut them.
 CREATE OR REPLACE FUNCTION dp_int.tell_cut(p_release uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
-DECLARE
-  why CONSTANT text := (SELECT w.why FROM (SELECT r.why_null FROM dp_int.release r WHERE r.id = p_release
-                                UNION ALL SELECT c.why_null FROM dp_int.coefficient c WHERE c.release = p_release) AS w(why)
-                         WHERE w.why LIKE '%as large as the radius allows%' LIMIT 1);
 BEGIN
-  IF why IS NOT NULL THEN
-    RAISE NOTICE 'dpsidecar: %', why;
+  IF (SELECT r.cut FROM dp_int.release r WHERE r.id = p_release) THEN
+    RAISE NOTICE 'dpsidecar: the coefficients are as large as the radius allows; ask for a larger one';
   END IF;
 END $$;
 

@@ -141,7 +141,7 @@ COMMENT ON COLUMN dp.coefficients.noise_high IS 'The same, at most this';
 COMMENT ON COLUMN dp.coefficients.std_err IS 'Standard error: the sampling of rows and the noise together; NULL: see why_null';
 COMMENT ON COLUMN dp.coefficients.ci_low IS 'Lower end of a 95 % confidence interval, which allows for bias and need not be centred at coef; NULL: see why_null';
 COMMENT ON COLUMN dp.coefficients.ci_high IS 'Its upper end';
-COMMENT ON COLUMN dp.coefficients.p_value IS 'Two-sided, of the middle of the interval over std_err, by the t distribution; it leaves the allowance for bias out; NULL: see why_null';
+COMMENT ON COLUMN dp.coefficients.p_value IS 'Two-sided, of the middle of the interval over std_err, by the t distribution, at the least favourable bias that the interval allows for; NULL: see why_null';
 COMMENT ON COLUMN dp.coefficients.df IS 'Degrees of freedom of std_err, for a t distribution; NULL: see why_null';
 COMMENT ON COLUMN dp.coefficients.why_null IS 'Why there is no interval; NULL where there is one';
 COMMENT ON COLUMN dp.coefficients.grp IS 'The group whose fit it belongs to, a level of the category that was named with by; empty where none was';
