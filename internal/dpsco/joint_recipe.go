@@ -9,12 +9,9 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// The noise of second moments, in whitened coordinates, from which on JointMoments takes
-// information to be low, and auto takes plain descent instead.
-const (
-	fewMoments  = 0.01
-	mostMoments = 0.03
-)
+// mostMoments is the noise of second moments, in whitened coordinates, from which on auto takes
+// plain descent instead of JointMoments.
+const mostMoments = 0.03
 
 // momentNoise is about how large the noise of second moments would be beside an
 // eigenvalue of 1 if they took all of the budget: a function of public facts.
@@ -56,7 +53,7 @@ func (p *problem) jointMoments() (fit, error) {
 		why = "low information: too few rows for this budget and so many coefficients"
 	}
 	return JointMoments{
-		Bound: p.FeatureNorm, Scale: p.ResidualScale, Low: p.momentNoiseOfAFit() > fewMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink,
+		Bound: p.FeatureNorm, Scale: p.ResidualScale, Low: p.momentNoiseOfAFit() > mostIntervalMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink,
 	}, nil
 }
 
