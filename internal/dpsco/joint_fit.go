@@ -245,8 +245,11 @@ type caution struct{ step, level, doubt, gain float64 }
 // caution is greater at low information, but for groups: they start from the fit of all rows, and
 // noise that they keep is averaged where they are pooled.
 func (f *jointFit) caution() caution {
-	if f.Low && !f.grouped {
+	switch {
+	case f.Near && !f.grouped:
 		return caution{step: 0.02, level: 0.2, doubt: 2.5, gain: 0.3}
+	case f.Low && !f.grouped:
+		return caution{step: 0.2, level: 0.7, doubt: 2.5, gain: 0.3}
 	}
 	return caution{step: 0.2, level: 0.7, doubt: 1.2, gain: 0.8}
 }

@@ -9,9 +9,12 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// mostMoments is the noise of second moments, in whitened coordinates, from which on auto takes
-// plain descent instead of JointMoments.
-const mostMoments = 0.03
+// The noise of second moments, in whitened coordinates, from which on the last cuts of
+// JointMoments are nearer, and auto takes plain descent instead.
+const (
+	nearMoments = 0.01
+	mostMoments = 0.03
+)
 
 // momentNoise is about how large the noise of second moments would be beside an
 // eigenvalue of 1 if they took all of the budget: a function of public facts.
@@ -53,7 +56,7 @@ func (p *problem) jointMoments() (fit, error) {
 		why = "low information: too few rows for this budget and so many coefficients"
 	}
 	return JointMoments{
-		Bound: p.FeatureNorm, Scale: p.ResidualScale, Low: p.momentNoiseOfAFit() > mostIntervalMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink,
+		Bound: p.FeatureNorm, Scale: p.ResidualScale, Low: p.momentNoiseOfAFit() > mostIntervalMoments, Near: p.momentNoiseOfAFit() > nearMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink,
 	}, nil
 }
 
