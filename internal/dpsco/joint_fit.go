@@ -253,16 +253,20 @@ func (f *jointFit) nextBound(trace, z float64) float64 {
 }
 
 // caution is how much the squared tails beyond the cuts of the step and of the level weigh
-// against noise, and how far noise is taken to explain what lies between two cuts.
-type caution struct{ step, level, doubt float64 }
+// against noise, how far noise is taken to explain what lies between two cuts, and how far the
+// budget goes to the inner one, as in newCuts.
+type caution struct{ step, level, doubt, gain float64 }
 
 // caution is greater at low information, but for groups: they start from the fit of all rows, and
 // noise that they keep is averaged where they are pooled.
 func (f *jointFit) caution() caution {
-	if f.Low && !f.grouped {
-		return caution{step: 0.02, level: 0.2, doubt: 2.5}
+	switch {
+	case f.Near && !f.grouped:
+		return caution{step: 0.02, level: 0.2, doubt: 2.5, gain: 0.3}
+	case f.Low && !f.grouped:
+		return caution{step: 0.2, level: 0.7, doubt: 2.5, gain: 0.3}
 	}
-	return caution{step: 0.2, level: 0.7, doubt: 1.2}
+	return caution{step: 0.2, level: 0.7, doubt: 1.2, gain: 0.8}
 }
 
 // cutsHide is what a histogram is taken to hide.
@@ -275,12 +279,12 @@ func (f *jointFit) chooseCuts() {
 
 func (f *jointFit) newStepCuts(products *magnitudes) cuts {
 	deviation, _ := f.deviations()
-	return newCuts(products, max(f.slopes, 1), deviation, f.caution().step)
+	return newCuts(products, max(f.slopes, 1), deviation, f.caution().step, f.caution().gain)
 }
 
 func (f *jointFit) newLevelCuts(residuals *magnitudes) cuts {
 	_, deviation := f.deviations()
-	return newCuts(residuals, 1, deviation, f.caution().level)
+	return newCuts(residuals, 1, deviation, f.caution().level, f.caution().gain)
 }
 
 // deviations are those of the noise on a coordinate of the step's sums and of the level's,

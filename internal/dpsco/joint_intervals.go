@@ -13,7 +13,8 @@ import (
 // population that rows are drawn from. They hold sampling, all noise, and a bound
 // on what the cuts may hide; everything here is post-processing.
 
-// The noise of second moments, as in momentNoise, above which there are no intervals.
+// The noise of second moments, as in momentNoise, above which there are no intervals:
+// JointMoments then takes information to be low.
 const mostIntervalMoments = 0.006
 
 // What intervals take a histogram to hide, which share of the bound on the bias goes

@@ -83,7 +83,7 @@ func TestNoiseOfAKeptMean(t *testing.T) {
 	for k := 10; k < 30; k++ {
 		counts[k] = 10_000 * math.Exp2(-float64(k-10)/2)
 	}
-	choose := func(m *magnitudes) cuts { return newCuts(m, 3, deviation, 0.2) }
+	choose := func(m *magnitudes) cuts { return newCuts(m, 3, deviation, 0.2, 0.8) }
 	variance := func(sd float64, signal []float64) (told, kept, outer float64) {
 		seen := readMagnitudes(slices.Clone(counts), sd, 1, math.Inf(1), floats.Sum(counts)).run()
 		c := choose(seen)
