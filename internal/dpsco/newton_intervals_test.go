@@ -208,7 +208,7 @@ func TestIntervalsThatAreAllBiasAreWithheld(t *testing.T) {
 	counts := make([]float64, magnitudeBins)
 	counts[1-lowestOctave] = 1e6
 	seen, one := readMagnitudes(counts, 1, 1, math.Inf(1), 1e6).apart(), mat.NewSymDense(1, []float64{1})
-	f := &newtonFit{
+	f := &newtonFit{weights: 1,
 		newtonReleases: &newtonReleases{Newton: Newton{Curve: logisticCurve{}}, shape: Shape{N: 1_000_000, D: 1}},
 		scores:         seen, lengths: seen, rescale: 1, rescaleScores: 1, limit: 1.5, bound: 1.5, meat: one, h: one, parts: make([]*mat.VecDense, scoreShells),
 	}
