@@ -33,7 +33,7 @@ BEGIN
   PERFORM pg_notify('dp_jobs', 'inquiry');
 END $$;
 
--- The release of the same coefficients of the same model under the same scales that tells what noise did to them, at
+-- The release of the same coefficients of the same model under the same scales, weights, offset and exposure that tells what noise did to them, at
 -- the budget nearest to the request's, the latest of several; where none tells, one that does not, without noise; NULL
 -- where there is none. Releases are public to all who may ask about their data set.
 CREATE OR REPLACE FUNCTION dp_int.former(p_dataset bigint, p_request jsonb) RETURNS jsonb
@@ -47,6 +47,7 @@ LANGUAGE sql STABLE AS $$
      AND (j.request -> 'target') = (p_request -> 'target') AND (j.request -> 'intercept') = (p_request -> 'intercept')
      AND (j.request -> 'features') @> (p_request -> 'features') AND (j.request -> 'features') <@ (p_request -> 'features')
      AND (j.request -> 'categories', j.request -> 'where_level') IS NOT DISTINCT FROM (p_request -> 'categories', p_request -> 'where_level') AND NOT j.request -> 'options' ? 'by' AND NOT p_request -> 'options' ? 'by'
+     AND dp_int.beside_of(r.model, j.request -> 'options') = dp_int.beside_of(r.model, p_request -> 'options') AND j.request #> '{options,max_weight}' IS NOT DISTINCT FROM p_request #> '{options,max_weight}'
      AND dp_int.request_scales(p_dataset, j.request) = dp_int.request_scales(p_dataset, p_request)
    GROUP BY r.id
    ORDER BY bool_and(c.noise > 0) IS NOT TRUE, abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
