@@ -184,4 +184,7 @@ func TestThePageOnARealTableRuns(t *testing.T) {
 			t.Errorf("%s is %v, not %v", term, coef, truth)
 		}
 	}
+	if age := one[float64](w, people["analyst"], `SELECT coef FROM dp.coefficients c JOIN dp.releases r ON r.id = c.release WHERE r.dataset = 'visits' AND r.model = 'poisson' AND c.term = 'age'`); math.Abs(age-0.02) > 0.01 {
+		t.Errorf("a year makes %v more tests", age)
+	}
 }
