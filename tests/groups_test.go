@@ -31,17 +31,17 @@ func (w *world) mustRegressBy(sql string, args ...any) []grouped {
 
 // shops gives the test a table in which what is paid depends on age in another way in each
 // region: 10, 20, 30 + (1, 2, 3) age in the north, the south and elsewhere; so do the log-odds of
-// kept: -2, -1, 0 + .2 age. Every tenth row is of no region.
+// kept: -2, -1, 0 + .2 age, and the logarithm of visits a day: .3, .6, .9 + .1 age. Every tenth row is of no region.
 func (w *world) shops(rows int) {
 	w.Helper()
 	w.dataset += "_g"
 	w.exec(w.super, fmt.Sprintf(`
 		CREATE TABLE public.%[1]s AS
-		SELECT 10 * k + k * age + 10 * (random() + random() + random() - 1.5) AS paid, age, random() < 1 / (1 + exp(3 - k - 0.2 * age)) AS kept,
+		SELECT 10 * k + k * age + 10 * (random() + random() + random() - 1.5) AS paid, age, random() < 1 / (1 + exp(3 - k - 0.2 * age)) AS kept, days, floor(days * exp(0.3 * k + 0.1 * age) + random()) AS visits,
 		       CASE WHEN i %% 10 > 0 THEN (ARRAY['north', 'south', 'place ' || i])[k] END AS region, i %% 2 AS code
-		  FROM (SELECT i, 10 * random() AS age, 1 + (i %% 3) AS k FROM generate_series(1, %[2]d) AS i) AS rows;
+		  FROM (SELECT i, 10 * random() AS age, 1 + (i %% 3) AS k, 1 + random() AS days FROM generate_series(1, %[2]d) AS i) AS rows;
 		GRANT SELECT ON public.%[1]s TO dp_sidecar`, w.dataset, rows))
-	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'paid', '{age,region,kept}', 100, 1e-5, scales => '{"paid": 30, "age": 10}',
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'paid', '{age,region,kept,visits,days}', 100, 1e-5, scales => '{"paid": 30, "age": 10}',
 		categories => '{"region": ["north", "south", "*"], "code": [0, 1]}')`, w.dataset, "public."+w.dataset)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
 }
@@ -128,29 +128,38 @@ func (w *world) resultsOfGroups(release string) {
 	}
 }
 
-// Huber and logistic fits go by groups too, with predictions and scores.
-func TestHuberAndLogisticFitsByGroups(t *testing.T) {
+// Huber, logistic and Poisson fits go by groups too, with predictions and scores.
+func TestOtherModelsFitByGroups(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.shops(30000)
 	huber := w.mustRegressBy(`SELECT * FROM dp_huber_regress_by($1, 'region', 5, features => '{age}')`, w.dataset)
 	labels := w.mustRegressBy(`SELECT * FROM dp_logistic_regress_by($1, by => 'region', eps => 5, target => 'kept', features => '{age}')`, w.dataset)
+	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	counts := w.mustRegressBy(`SELECT * FROM dp_poisson_regress_by($1, 'region', 5, target => 'visits', features => '{age}', options => '{"exposure": "days"}')`, w.dataset)
 	// Noise and sampling have deviations below a sixth of what is allowed.
 	for i := range 3 {
 		k := float64(1 + i)
 		for _, c := range []struct{ got, want, most float64 }{
 			{huber[2*i].Coef, 10 * k, 1.5}, {huber[2*i+1].Coef, k, 0.3}, {labels[2*i].Coef, k - 3, 0.6}, {labels[2*i+1].Coef, 0.2, 0.12}, {labels[2*i].Share, 0.3, 0.02},
+			{counts[2*i].Coef, 0.3 * k, 0.2}, {counts[2*i+1].Coef, 0.1, 0.03},
 		} {
 			if math.Abs(c.got-c.want) > c.most {
-				t.Errorf("group %d: %v, want %v: %v, %v", i, c.got, c.want, huber, labels)
+				t.Errorf("group %d: %v, want %v: %v, %v, %v", i, c.got, c.want, huber, labels, counts)
 			}
 		}
 	}
-	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
 	if p := one[float64](w, w.analyst, `SELECT dp_predict($1::uuid, '{"region": "elsewhere", "age": 5}'::jsonb)`, release); math.Abs(p-0.73) > 0.1 {
 		t.Errorf("the probability elsewhere is %v", p)
 	}
 	if a := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'accuracy'`, w.scored(release)); a < 0.65 {
 		t.Errorf("accuracy %v", a)
+	}
+	release = one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	if m := one[float64](w, w.analyst, `SELECT dp_predict($1::uuid, '{"region": "south", "age": 5}'::jsonb)`, release); math.Abs(m-math.Exp(1.1)) > 0.6 {
+		t.Errorf("the mean of visits in the south is %v", m)
+	}
+	if d := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'deviance_explained'`, w.scored(release)); d < 0.5 {
+		t.Errorf("deviance explained %v", d)
 	}
 }
 

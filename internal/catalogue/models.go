@@ -92,7 +92,7 @@ func poissonOptions() []Option {
 		}
 		options = append(options, o)
 	}
-	return options
+	return append(options, groupOptions...)
 }
 
 // commonOptions are the others of every model that is fitted by private gradients.

@@ -41,6 +41,9 @@ func (x Data) each(visitor func() func(first int, b Data)) {
 				if x.Offset != nil {
 					b.Offset = x.Offset[low:high]
 				}
+				if x.Level != nil {
+					b.Level = x.Level[low:high]
+				}
 				visit(first, b)
 			}
 		})

@@ -15,6 +15,8 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // inGroups gives the rows of two neighbours groups, which the row that differs may change.
@@ -47,6 +49,7 @@ func groupedFits() map[string]fit {
 	return map[string]fit{
 		"newton, labels":          Newton{Curve: logisticCurve{}, Bound: 2, Intervals: true, Pool: true},
 		"newton, labels, no meat": Newton{Curve: logisticCurve{}, Bound: 2, Pool: true},
+		"newton, counts":          Newton{Curve: poissonCurve{unit: 1, cut: firstCount}, Bound: 2, Intervals: true, Pool: true},
 		"newton, huber":           Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Intervals: true},
 		"joint moments":           JointMoments{Bound: 2, Scale: 1, Intervals: true},
 		"joint moments, pooled":   JointMoments{Bound: 2, Scale: 1, Intervals: true, Pool: true},
@@ -64,8 +67,10 @@ func TestFitsByGroupsReplay(t *testing.T) {
 		for k := range 150 {
 			s := Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
 			x, y := neighbours(r, s, strings.Contains(name, "labels"))
-			x, y = inGroups(r, x, y, 1+k%4)
-			z := []float64{0.01, 0.3, 3}[k%3]
+			if x, y = inGroups(r, x, y, 1+k%4); strings.Contains(name, "counts") {
+				asCounts(r, &x, &y)
+			}
+			z := []float64{0.01, 0.05, 0.3, 3}[k/3%4]
 			shares, err := replay(t, func() *Plan { return planOf(t, a, x.Shape, z) }, x, y)
 			if err != nil {
 				t.Fatalf("%s, pair %d: %v", name, k, err)
@@ -218,19 +223,38 @@ func groupLabels(x Data, truth [][]float64, seed uint64) {
 	}
 }
 
-// The same of Newton fits; the risk is that of predictions, or of log-odds. Their intervals
+// groupCounts gives rows of groupedLaw exposures that differ by a factor of ten, and counts
+// with the logarithm of their mean for what they predict.
+func groupCounts(x *Data, truth [][]float64, seed uint64) {
+	src := rand.NewPCG(seed, 78)
+	r := rand.New(src)
+	x.Offset = make([]float64, x.N)
+	for i := range x.N {
+		w := truth[int(x.Level[i])]
+		x.Offset[i] = math.Log(1 - .9*r.Float64())
+		mean := w[0] + x.Offset[i]
+		for j := range x.X {
+			mean += w[j+1] * x.X[j][i]
+		}
+		x.Y[i] = distuv.Poisson{Lambda: math.Exp(min(mean, 8)), Src: src}.Rand()
+	}
+}
+
+// The same of Newton fits; the risk is that of predictions, of log-odds or logarithms. Their intervals
 // cover as often as they say: of 100, 85 or fewer do with probability below 1e-4 were they
 // independent, and seeds are fixed.
 func TestNewtonFitsGroupsTogetherOrApart(t *testing.T) {
-	for name, base := range map[string]Regression{"logistic": {Loss: loss.Logistic{}, Labels: true, Positive: 1}, "huber": {Loss: loss.Huber{}}} {
+	for name, base := range map[string]Regression{"logistic": {Loss: loss.Logistic{}, Labels: true, Positive: 1}, "huber": {Loss: loss.Huber{}}, "poisson": {Loss: loss.Poisson{}}} {
 		tried, covered := 0, 0
-		for _, c := range []struct{ eps, spread, logistic, huber float64 }{{.3, 0, .009, .002}, {1, .1, .012, .004}, {3, .4, .010, .004}} {
+		for _, c := range []struct{ eps, spread, logistic, huber, poisson float64 }{{.3, 0, .009, .002, .012}, {1, .1, .012, .004, .016}, {3, .4, .010, .004, .05}} {
 			one, apart, pooled := 0.0, 0.0, 0.0
 			const draws = 3
 			for seed := range uint64(draws) {
 				x, truth := groupedLaw(40_000, 5, 8, c.spread, seed)
 				if base.Labels {
 					groupLabels(x, truth, seed)
+				} else if name == "poisson" {
+					groupCounts(&x, truth, seed)
 				}
 				all, none := cloned(x), base
 				all.Levels, all.Level, none.Pool = 0, nil, catalogue.PoolNone
@@ -248,7 +272,7 @@ func TestNewtonFitsGroupsTogetherOrApart(t *testing.T) {
 				}
 			}
 			t.Logf("%s, eps %v, spread %v: %.4f of one model, %.4f by groups, %.4f pooled", name, c.eps, c.spread, one, apart, pooled)
-			most := map[string]float64{"logistic": c.logistic, "huber": c.huber}[name]
+			most := map[string]float64{"logistic": c.logistic, "huber": c.huber, "poisson": c.poisson}[name]
 			if pooled > most || pooled > 1.3*apart || c.spread > 0 && pooled > one {
 				t.Errorf("%s, eps %v, spread %v: %v pooled, %v apart, %v of one model", name, c.eps, c.spread, pooled, apart, one)
 			}
