@@ -29,20 +29,11 @@ func inGroups(r *rand.Rand, a, b Data, levels int) (Data, Data) {
 	}
 	b.Level = slices.Clone(a.Level)
 	for i := range a.Level {
-		if !a.sameRow(b, i) {
+		if !a.sameValues(i, b, i) {
 			b.Level[i] = float64(r.IntN(levels))
 		}
 	}
 	return a, b
-}
-
-func (x Data) sameRow(y Data, i int) bool {
-	for j := -1; j < len(x.X); j++ {
-		if math.Float64bits(x.value(i, j)) != math.Float64bits(y.value(i, j)) {
-			return false
-		}
-	}
-	return true
 }
 
 func groupedFits() map[string]fit {
@@ -130,7 +121,7 @@ func TestRowsAreSortedByGroup(t *testing.T) {
 }
 
 // byGroup sorts all that rows hold: what it left behind would belong to another row then, and
-// one that changes its group would move many. Run refuses groups of records, which have First.
+// one that changes its group would move many. Where records begin is told anew.
 func TestByGroupKnowsAllThatRowsHold(t *testing.T) {
 	for f := range reflect.TypeFor[Data]().Fields() {
 		if f.Type.Kind() == reflect.Slice && !slices.Contains([]string{"X", "Y", "Offset", "Level", "First"}, f.Name) {

@@ -160,9 +160,8 @@ func (a Newton) at(s Shape, z float64) (*stage, error) {
 		event = append(event, noise.Event())
 	}
 	return &stage{event: event, seconds: a.seconds(s), run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		x.silenceRowsOfNoGroup()
-		fits := newNewtonParts(r, x)
-		fits.fits[0].first(x, src)
+		fits := newNewtonParts(r, x.inGroups())
+		fits.fits[0].first(fits.parts[0], src)
 		for t := range newtonSteps {
 			if err := ctx.Err(); err != nil {
 				return Result{}, err

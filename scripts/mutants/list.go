@@ -513,7 +513,7 @@ var mutants = []mutant{
 
 	// Fits by groups.
 	{"a group of joint moments works with its true size", "internal/dpsco/joint_groups.go",
-		`all.ofGroup(part.N, sizes[g])`, `all.ofGroup(part.N, groupSize{float64(max(part.N, 1)), sizes[g].small})`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
+		`all.ofGroup(len(part.Y), sizes[g])`, `all.ofGroup(len(part.Y), groupSize{float64(max(part.N, 1)), sizes[g].small})`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
 	{"a group of newton works with its true size", "internal/dpsco/newton_groups.go",
 		`all.ofGroup(size)`, `all.ofGroup(groupSize{float64(max(a.parts[len(a.fits)].N, 1)), size.small})`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
 	{"newton does not charge the sizes of groups", "internal/dpsco/newton.go",
@@ -526,6 +526,10 @@ var mutants = []mutant{
 		`g.predict(deviance, b)`, `predict(deviance, b, g.Coefficients[:b.D])`, []tests{{"./tests", "TestOtherModelsFitByGroups"}}},
 	{"a row is in two groups", "internal/dpsco/groups.go",
 		`x.rows(starts[g], starts[g+1])`, `x.rows(max(0, starts[g]-1), starts[g+1])`, []tests{{"./internal/dpsco", "TestRowsAreSortedByGroup"}}},
+	{"rows of other groups stay in a person's record", "internal/dpsco/groups.go",
+		`if x.groupOf(i) == group {`, `if x.groupOf(i) == group || i == 3 {`, []tests{{"./internal/dpsco", "TestARecordIsInOneGroup"}, {"./internal/dpsco", "TestFitsByGroupsOfRecordsReplay"}}},
+	{"records of a group begin where others did", "internal/dpsco/groups.go",
+		`part.First[part.N]+x.First[u+1]-x.First[u])`, `x.First[u+1])`, []tests{{"./internal/dpsco", "TestARecordIsInOneGroup"}, {"./internal/dpsco", "TestFitsByGroupsOfRecordsReplay"}}},
 	{"disjoint parts may hold more records than N", "internal/mech/fixedpoint.go",
 		`if joined.records += part.records; joined.records > joined.contract.most() {`, `if joined.records += part.records; joined.records < 0 {`, []tests{{"./internal/mech", "TestMisuseOfDisjointPanics"}}},
 }

@@ -16,9 +16,6 @@ BEGIN
     RAISE EXCEPTION 'groups need a registered category, and "%" is none of data set "%"', dp_int.excerpt(p_by), d.name
       USING ERRCODE = '42703', HINT = CASE WHEN d.categories = '{}' THEN 'It has none: a steward registers a category and its levels with dp_register(..., categories => ...), or with dp_set_categories.'
         ELSE format('Its categories are %s.', (SELECT string_agg(k, ', ' ORDER BY k) FROM jsonb_object_keys(d.categories) AS k)) END || ' No privacy budget was spent.';
-  ELSIF d.unit IS NOT NULL THEN
-    RAISE EXCEPTION 'data set "%" has several rows a person, and groups are for one', d.name
-      USING ERRCODE = '22023', HINT = 'A person''s rows may lie in several groups. Fit one model with the category among its features. No privacy budget was spent.';
   ELSIF p_by::name = ANY (p_columns) THEN
     RAISE EXCEPTION 'category "%" cannot make the groups and be target or feature too', p_by
       USING ERRCODE = '22023', HINT = 'Within a group it is the same for everybody. Name the features without it. No privacy budget was spent.';
