@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -200,8 +201,9 @@ func TestOnlyDpSidecarServes(t *testing.T) {
 
 // What does not fit into memory is refused before it is charged; dp_explain says so.
 func TestAJobThatDoesNotFitIsRefused(t *testing.T) {
-	w := lonelyWorld(t, 1, 0)
-	s, _ := w.sidecar(func(c *job.Config) { c.Memory = 120_000 })
+	w := lonelyWorld(t, 4, 1e-6)
+	dir := t.TempDir()
+	s, _ := w.sidecar(func(c *job.Config) { c.Memory, c.SpillDir = 120_000, dir })
 	w.eventually("it is ready", func() bool { return s.Ready() == nil })
 	_, err := regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.1)`, w.dataset) // 1,000 rows of four columns: 144,000 bytes
 	w.wantError(err, "DP005", "memory")
@@ -213,6 +215,24 @@ func TestAJobThatDoesNotFitIsRefused(t *testing.T) {
 		t.Errorf("%d entries", w.entries())
 	}
 	w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.1, features => '{}')`, w.dataset) // 96,000 bytes
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.1, options => '{"sample_rows": 500}')`, w.dataset); said["placement"] != "memory" || said["rows"] != "500" {
+		t.Errorf("dp_explain of a sample: %v", said)
+	}
+	w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.1, options => '{"sample_rows": 500}')`, w.dataset)
+	if rows := one[string](w, w.analyst, `SELECT parameters ->> 'rows' FROM dp.releases ORDER BY released_at DESC LIMIT 1`); rows != "500" {
+		t.Errorf("a sample of %s rows", rows)
+	}
+
+	// What keeps no rows in memory has them on disk.
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 1)`, w.dataset); said["placement"] != "disk" {
+		t.Errorf("dp_explain: %v", said)
+	}
+	if fit := w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1)`, w.dataset); len(fit) != 4 {
+		t.Errorf("on disk: %v", fit)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v: files with names", left, err)
+	}
 }
 
 // The newest migrations go down and up again on a database at work: what was

@@ -148,7 +148,7 @@ func TestWhatCannotBeDescribedSpendsNothing(t *testing.T) {
 		`SELECT * FROM dp_describe($1, NULL)`:                    {"22023", "eps must be a positive"},
 		`SELECT * FROM dp_describe($1, 0.5, '{note}')`:           {"42703", "column \"note\" is not registered"},
 		`SELECT * FROM dp_describe($1, 0.5, '{age,NULL}')`:       {"42703", "column NULL"},
-		`SELECT * FROM dp_describe($1, 0.5, '{age,age}')`:        {"22023", "stands twice"},
+		`SELECT * FROM dp_describe($1, 0.5, '{age,age}')`:        {"22023", `column "age" stands twice`},
 		`SELECT * FROM dp_describe($1, 0.5, '{}')`:               {"22023", "must be a list"},
 		`SELECT * FROM dp_describe($1, 0.5, '{{age},{region}}')`: {"22023", "must be a list"},
 		`SELECT * FROM dp_describe($1, 0.5, '{a,b,c,d,e,f}')`:    {"22023", "6 features are named"},
@@ -181,6 +181,11 @@ func TestADescriptionPredictsNothing(t *testing.T) {
 	release := one[string](w, w.analyst, `SELECT id::text FROM dp.releases WHERE dataset = $1 AND model = 'describe'`, w.dataset)
 	_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_score($1::text::uuid, 1)`, release)
 	w.wantError(err, "22023", "predicts nothing")
+	for _, sql := range []string{`SELECT dp_coef($1::text::uuid)`, `SELECT dp_predict($1::text::uuid, '{1}'::float8[])`, `SELECT * FROM dp_predict_interval($1::text::uuid, '{1}'::float8[])`,
+		`SELECT * FROM dp_summary($1::text::uuid)`, `SELECT dp_covariance($1::text::uuid)`, `SELECT * FROM dp_test($1::text::uuid, '{age}')`} {
+		_, err := w.analyst.Exec(context.Background(), sql, release)
+		w.wantError(err, "22023", `is of model "describe" and has no coefficients`)
+	}
 	byJob := w.mustRegress(w.analyst, `SELECT r.term, coalesce(r.coef, 0) FROM dp.jobs j, dp_result(j.id) r WHERE j.release = $1::text::uuid`, release)
 	if len(byJob) == 0 || byJob[0].Term != "amount usable_share" {
 		t.Errorf("dp_result %v", byJob)

@@ -68,7 +68,7 @@ func BenchmarkLinearRegress(b *testing.B) {
 				b.Fatal(err)
 			}
 			start := time.Now()
-			if _, err := p.Run(ctx, arrowio.Data(record, true, ""), mech.NewSource()); err != nil {
+			if _, err := p.Run(ctx, arrowio.Data(record, true, "", nil), mech.NewSource()); err != nil {
 				b.Fatal(err)
 			}
 			return time.Since(start)

@@ -23,6 +23,7 @@ import (
 	"dpsidecar/internal/install"
 	"dpsidecar/internal/job"
 	"dpsidecar/internal/ledger"
+	"dpsidecar/internal/spill"
 	"dpsidecar/internal/version"
 	"dpsidecar/sql"
 )
@@ -157,6 +158,7 @@ func setupServe(fs *flag.FlagSet) action {
 	limit := memory(-1)
 	fs.Func("job-memory", "refuse a job that needs more memory than this `SIZE`, for instance 4GiB, 0 for no limit; else three quarters of the machine's, shared among jobs",
 		func(text string) error { return limit.UnmarshalText([]byte(text)) })
+	spillDir := fs.String("spill-dir", "", "keep rows that need more than job-memory in files without a name in `DIR`; else such a job is refused")
 	log := loggingFlags(fs)
 	return func(ctx context.Context, c console, _ []string) error {
 		if *jobs < 1 || *jobTime < time.Second || *lease < time.Second || *grace < 0 {
@@ -165,6 +167,11 @@ func setupServe(fs *flag.FlagSet) action {
 		logger, err := log.logger(c)
 		if err != nil {
 			return err
+		}
+		if *spillDir != "" {
+			if err := spill.Check(*spillDir); err != nil {
+				return fmt.Errorf("%w: --spill-dir: %w", errUsage, err)
+			}
 		}
 		pool, err := pgxpool.ParseConfig("")
 		if err != nil {
@@ -178,7 +185,7 @@ func setupServe(fs *flag.FlagSet) action {
 		}
 		metrics := admin.NewMetrics(version.String())
 		s := job.New(job.Config{
-			Database: pool, Jobs: *jobs, JobTime: *jobTime, Lease: *lease, Grace: *grace, Memory: int64(limit),
+			Database: pool, Jobs: *jobs, JobTime: *jobTime, Lease: *lease, Grace: *grace, Memory: int64(limit), SpillDir: *spillDir,
 			Schema: sql.Current(), Watch: metrics, Version: version.String(), Log: logger,
 		})
 		if *listen == "" {

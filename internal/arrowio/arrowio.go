@@ -55,7 +55,9 @@ type Request struct {
 	Filters  int                 // how many of them, the last ones, are categories that only tell which rows count
 	Levels   map[string][]string // of the columns that are categories: public, in their order
 	Only     map[string][]string // the levels that count, where not all do: a row of another says nothing
-	Rows     int64               // N, public: Count on the same snapshot
+	Rows     int64               // N, public: Count on the same snapshot; of fewer a random subset is pulled
+
+	Make func(n int) []float64 // makes the columns; nil: in memory
 }
 
 // counting are the levels of a category that count.
@@ -131,7 +133,7 @@ func Pull(ctx context.Context, conn *pgx.Conn, req Request, src *mech.Source) (a
 	if err != nil {
 		return nil, err
 	}
-	kept := newReservoir(len(types), req.Rows, src)
+	kept := newReservoir(len(types), req.Rows, req.Make, src)
 	if err := copyOut(ctx, conn, req, types, newDecoder(types, kept.add)); err != nil {
 		return nil, fmt.Errorf("copy %s: %w", req.Relation.Sanitize(), err)
 	}
@@ -143,8 +145,9 @@ func Pull(ctx context.Context, conn *pgx.Conn, req Request, src *mech.Source) (a
 // the others are the features, of which a category becomes a column for every level but the
 // first. by names a category whose levels make groups of rows, empty for none. A row that a
 // filter leaves out has no target. Nothing else is copied, and whoever
-// gets the result may overwrite it: the record must not be used any more.
-func Data(rec arrow.Record, intercept bool, by string) dpsco.Data {
+// gets the result may overwrite it: the record must not be used any more. numbers makes columns,
+// as Request.Make.
+func Data(rec arrow.Record, intercept bool, by string, numbers func(n int) []float64) dpsco.Data {
 	var columns [][]float64
 	var level []float64
 	groups := 0
@@ -157,7 +160,7 @@ func Data(rec arrow.Record, intercept bool, by string) dpsco.Data {
 		case field.Name == by:
 			level, groups = values, levels
 		case category && j > 0:
-			columns = append(columns, dummies(values, levels)...)
+			columns = append(columns, dummies(values, levels, numbers)...)
 		default:
 			columns = append(columns, values)
 		}
@@ -167,7 +170,7 @@ func Data(rec arrow.Record, intercept bool, by string) dpsco.Data {
 		shape.D++
 	}
 	shape.Levels = groups
-	return dpsco.Data{Shape: shape, X: columns[1:], Y: columns[0], Level: level}
+	return dpsco.Data{Shape: shape, X: columns[1:], Y: columns[0], Level: level, Make: numbers}
 }
 
 // Positions returns a record as Data does, without a constant, but for categories: each stays

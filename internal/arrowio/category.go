@@ -126,11 +126,8 @@ func categoryType(ctx context.Context, conn *pgx.Conn, column string, oid uint32
 
 // dummies returns a column for every level but the first, 1 in the rows of that level and 0
 // in others; NaN where a row is of no level.
-func dummies(positions []float64, levels int) [][]float64 {
-	columns := make([][]float64, levels-1)
-	for k := range columns {
-		columns[k] = make([]float64, len(positions))
-	}
+func dummies(positions []float64, levels int, numbers func(n int) []float64) [][]float64 {
+	columns := makeColumns(levels-1, len(positions), numbers)
 	for i, p := range positions {
 		switch {
 		case math.IsNaN(p):

@@ -92,7 +92,7 @@ func TestAValueChangesItsRowAlone(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	values := [][]byte{[]byte("north"), []byte("south"), []byte(""), []byte("elsewhere"), []byte(strings.Repeat("north", 99)), nil, []byte("north ")}
 	read := func(rows [][]byte) [][]float64 {
-		s := newReservoir(1, int64(len(rows)), nil)
+		s := newReservoir(1, int64(len(rows)), nil, nil)
 		var tuples [][]byte
 		for _, v := range rows {
 			tuples = append(tuples, tuple(v))
@@ -103,7 +103,7 @@ func TestAValueChangesItsRowAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		return dummies(s.columns[0], 4)
+		return dummies(s.columns[0], 4, nil)
 	}
 	for range 300 {
 		rows := make([][]byte, 9)

@@ -194,7 +194,7 @@ func BenchmarkDecoder(b *testing.B) {
 	const columns, rows = 10, 1024
 	types := slices.Repeat([]columnType{supportedTypes[pgtype.Float8OID]}, columns)
 	row := tuple(slices.Repeat([][]byte{make([]byte, 8)}, columns)...)
-	s := newReservoir(columns, rows, nil)
+	s := newReservoir(columns, rows, nil, nil)
 	d := newDecoder(types, s.add)
 	d.Write(header)
 	b.SetBytes(int64(len(row)))

@@ -453,7 +453,7 @@ func TestDataSharesTheRecordsMemory(t *testing.T) {
 	ctx, tx := begin(t, "CREATE TABLE t AS SELECT n AS y, 2 * n AS a, 3 * n AS b FROM generate_series(1, 5) AS rows(n)")
 	rec := mustPull(t, ctx, tx, pgx.Identifier{"public", "t"}, "y", "a", "b")
 	for intercept, d := range map[bool]int{false: 2, true: 3} {
-		data := arrowio.Data(rec, intercept, "")
+		data := arrowio.Data(rec, intercept, "", nil)
 		if want := (dpsco.Shape{N: 5, D: d, Intercept: intercept}); data.Shape != want || len(data.X) != want.Columns() {
 			t.Errorf("%+v with %d columns, want %+v", data.Shape, len(data.X), want)
 		}
@@ -482,7 +482,7 @@ func TestPullReadsCategories(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data := arrowio.Data(rec, true, "")
+		data := arrowio.Data(rec, true, "", nil)
 		if data.D != len(of) || len(data.X) != len(of)-1 {
 			t.Errorf("%s: %d coefficients for %d levels", column, data.D, len(of))
 		}
@@ -508,7 +508,7 @@ func TestPullReadsCategories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := arrowio.Data(rec, false, "")
+	data := arrowio.Data(rec, false, "", nil)
 	if data.N != 100 || data.D != 2 || len(data.X) != 2 {
 		t.Errorf("%+v with %d columns", data.Shape, len(data.X))
 	}

@@ -18,12 +18,21 @@ type reservoir struct {
 	src     *mech.Source
 }
 
-func newReservoir(columns int, n int64, src *mech.Source) *reservoir {
-	s := &reservoir{columns: make([][]float64, columns), n: uint64(n), src: src}
-	for j := range s.columns {
-		s.columns[j] = make([]float64, n)
+func newReservoir(columns int, n int64, numbers func(n int) []float64, src *mech.Source) *reservoir {
+	return &reservoir{columns: makeColumns(columns, int(n), numbers), n: uint64(n), src: src}
+}
+
+// makeColumns makes columns of n zeros each, by a function as Request.Make.
+func makeColumns(columns, n int, numbers func(n int) []float64) [][]float64 {
+	all := make([][]float64, columns)
+	for j := range all {
+		if numbers == nil {
+			all[j] = make([]float64, n)
+		} else {
+			all[j] = numbers(n)
+		}
 	}
-	return s
+	return all
 }
 
 // add takes the next row.

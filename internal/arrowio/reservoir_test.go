@@ -23,7 +23,7 @@ func uniform(fill func(s *reservoir)) bool {
 	src := mech.NewSource()
 	counts := map[int]int{}
 	for range draws {
-		s := newReservoir(1, 3, src)
+		s := newReservoir(1, 3, nil, src)
 		fill(s)
 		subset := 0
 		for _, v := range s.columns[0] {
@@ -71,7 +71,7 @@ func TestUniformityCatches(t *testing.T) {
 }
 
 func TestSamplePadsWithNaN(t *testing.T) {
-	s := newReservoir(2, 4, nil)
+	s := newReservoir(2, 4, nil, nil)
 	s.add([]float64{1, 10})
 	s.add([]float64{2, 20})
 	s.pad()
@@ -82,7 +82,7 @@ func TestSamplePadsWithNaN(t *testing.T) {
 }
 
 func TestSampleOfNothing(t *testing.T) {
-	s := newReservoir(1, 0, mech.NewSource())
+	s := newReservoir(1, 0, nil, mech.NewSource())
 	s.take(1, 2, 3)
 	s.pad()
 	if len(s.columns[0]) != 0 {
@@ -91,7 +91,7 @@ func TestSampleOfNothing(t *testing.T) {
 }
 
 func TestSampleKeepsRowsWhole(t *testing.T) {
-	s := newReservoir(2, 10, mech.NewSource())
+	s := newReservoir(2, 10, nil, mech.NewSource())
 	for i := range 100 {
 		s.add([]float64{float64(i), float64(-i)})
 	}

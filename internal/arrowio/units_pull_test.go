@@ -26,7 +26,7 @@ func pulledUnits(t *testing.T, ctx context.Context, tx pgx.Tx, relation, unit st
 	if err != nil {
 		t.Fatal(err)
 	}
-	if x := arrowio.Grouped(arrowio.Data(rec, true, ""), first, u); x.N != int(n) || x.MaxRows != maxRows || len(x.Y) != first[n] {
+	if x := arrowio.Grouped(arrowio.Data(rec, true, "", nil), first, u); x.N != int(n) || x.MaxRows != maxRows || len(x.Y) != first[n] {
 		t.Fatalf("%+v of %d", x.Shape, n)
 	}
 	for k := range int(n) {

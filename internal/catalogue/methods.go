@@ -97,7 +97,7 @@ func (c choice) reads(option string) bool {
 	i := slices.IndexFunc(gradientMethods, func(m method) bool { return m.name == c.method })
 	reads := gradientMethods[i].reads
 	switch option {
-	case "method", "penalty", "radius", "negative_label", "positive_label", "huber_delta", Exposure:
+	case "method", "penalty", "radius", "negative_label", "positive_label", "huber_delta", Exposure, SampleRows:
 		return true
 	case "by":
 		return c.method == MethodAuto && c.whitening != WhiteningOff || c.method == MethodJointMoments || c.method == MethodNewton

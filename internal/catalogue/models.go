@@ -34,6 +34,9 @@ var models = []Model{
 // Exposure is the option that names a column of exposures.
 const Exposure = "exposure"
 
+// SampleRows is the option that takes a random part of the rows.
+const SampleRows = "sample_rows"
+
 var l1Options = []Option{
 	number("tau", 0.01, 0.99, 0.5, "quantile of the target that is fitted: 0.5 is the median; another one takes the method staged or objective_perturbation"),
 	number("theta", 1.05, 2, 2., "moments the residuals have: 2 for a bounded second moment, less for heavier tails"),
@@ -45,7 +48,11 @@ var l1Options = []Option{
 	text("method", MethodAuto, "mechanism; auto is staged from some rows times eps on, with fewer the other one with the smaller expected error", MethodAuto, MethodStaged, MethodExponential, MethodObjective),
 	number("clip", 1e-9, 1e9, nil, "objective perturbation: bound on the norm of one person's gradient").from("the number of columns"),
 	number("smoothing", 1e-9, 1e9, nil, "objective perturbation: width over which the absolute loss is smoothed, in scaled units").from("public facts"),
+	sampleRows,
 }
+
+// sampleRows is an option of every model.
+var sampleRows = whole(SampleRows, 1, 1e12, "fit this many rows, or persons, drawn at random, where there are more: faster, and as private and as accurate as a table of that many").from("the data set: all of them")
 
 // gradientOptions are those of every model that is fitted by private gradients; least
 // squares has a method of its own, and so have the others.
@@ -86,7 +93,7 @@ func poissonOptions() []Option {
 		case "residual_scale":
 			o.Default, o.DefaultText = 1., ""
 			o.Description = "dp_explain: root of a typical mean count, in units of the target's scale, from public knowledge"
-		case "penalty", "lambda", "l1_ratio", "groups", "feature_norm":
+		case "penalty", "lambda", "l1_ratio", "groups", "feature_norm", SampleRows:
 		default:
 			continue
 		}
@@ -115,6 +122,7 @@ var commonOptions = []Option{
 	whole("blocks", 1, 1e6, "sample_aggregate, spgd_kamath: disjoint blocks, at most one a row").from("public facts"),
 	text("aggregator", AggregatorRangeMean, "sample_aggregate: how the fits of blocks become one answer: their clipped mean around where a noisy histogram shows most of them, or the printed centre", AggregatorRangeMean, AggregatorCentre),
 	text("whitening", WhiteningAuto, "whether a part of the budget is spent on the second moments of the features", WhiteningAuto, WhiteningOn, WhiteningOff),
+	sampleRows,
 }
 
 var labelOptions = []Option{

@@ -280,7 +280,7 @@ func TestPlansNameWhatIsWrong(t *testing.T) {
 	}{
 		{Regression{}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1}, ErrParameter, "delta is 0"},
 		{Regression{}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: math.NaN(), Delta: 1e-6}, ErrParameter, "eps is NaN"},
-		{Regression{}, Shape{N: 0, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "0 rows"},
+		{Regression{}, Shape{N: 0, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrInfeasible, "no rows"},
 		{Regression{Steps: 2.5}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 2.5`},
 		{Regression{Steps: 501}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, `"steps" is 501`},
 		{Regression{Penalty: catalogue.PenaltyGroupL1, Lambda: 1}, Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, ErrParameter, "groups"},

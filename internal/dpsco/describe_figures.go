@@ -60,9 +60,11 @@ func meanNoise(noise release, c mech.Contract) float64 {
 	return noise.(mech.Gaussian).NoiseMultiplier * 2 * c.Bound * math.Sqrt(float64(c.D)) / float64(c.N)
 }
 
-// interval is a value with what 95 % of errors with a standard deviation make of it.
+// interval is a value with what 95 % of errors with a standard deviation make of it, the value
+// first brought to where it can be.
 func interval(value, deviation float64, within func(float64) float64) Figure {
-	return Figure{Value: finite(within(value)), Low: finite(within(value - 1.96*deviation)), High: finite(within(value + 1.96*deviation))}
+	value = within(value)
+	return Figure{Value: finite(value), Low: finite(within(value - 1.96*deviation)), High: finite(within(value + 1.96*deviation))}
 }
 
 func toShare(v float64) float64 { return clampBetween(v, 0, 1) }

@@ -161,6 +161,16 @@ func TestWhatCannotBeDescribedIsRefused(t *testing.T) {
 	}
 }
 
+// A share that noise has made negative is taken for 0, and its interval is around that.
+func TestAShareHasAnIntervalOfSomeLength(t *testing.T) {
+	for _, mean := range []float64{-9, 0, 9} {
+		d := described{describing: &describing{shape: Shape{N: 100}}, noise: 1}
+		if f := d.shareOf(mean); !(*f.Low < *f.High && *f.Low <= *f.Value && *f.Value <= *f.High) {
+			t.Errorf("%v: %v in %v to %v", mean, *f.Value, *f.Low, *f.High)
+		}
+	}
+}
+
 // describedTable is of n rows: a heavy-tailed amount, a year, a flag; a part of them missing.
 func describedTable(seed uint64, n int, missing float64) Data {
 	r := rand.New(rand.NewPCG(seed, 5))

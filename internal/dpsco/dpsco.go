@@ -82,6 +82,16 @@ type Data struct {
 	Offset  []float64 // of Poisson fits alone; nil: none
 	First   []int     // N + 1 of them; nil: every row is a record
 	MaxRows int       // public; 0 where every row is a record
+
+	Make func(n int) []float64 // makes numbers a row beside the columns; nil: in memory
+}
+
+// numbers makes one number for each of n rows, all 0.
+func (x Data) numbers(n int) []float64 {
+	if x.Make == nil {
+		return make([]float64, n)
+	}
+	return x.Make(n)
 }
 
 // Algorithm plans a fit from public facts alone: a shape, a budget, and the
@@ -105,6 +115,7 @@ type Plan struct {
 	Arithmetic string    // mark in the ledger; empty: exact
 	Band       []float64 // one a coefficient; nil: none is known that holds for all data
 	Seconds    float64   // about how long Run takes on one core, where data are ordinary
+	Streams    bool      // Run keeps no number a row beside its Data but those that Data.Make makes, StreamColumns of them at most
 
 	shape Shape
 	run   run
@@ -114,6 +125,9 @@ type Plan struct {
 	allRows  bool // run takes records of several rows as records.md says
 	firstRow bool // run reads the first row of each record alone
 }
+
+// StreamColumns is how many columns a plan that streams makes beside those of its Data.
+const StreamColumns = 1
 
 // BandMiss is the probability with which a Band does not hold.
 const BandMiss = 0.05

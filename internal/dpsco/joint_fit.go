@@ -121,7 +121,7 @@ func (f *jointFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit 
 // seePilot makes a pilot pass over a part of the rows.
 func (f *jointFit) seePilot(t int, x Data) jointPilot {
 	if f.shortened == nil {
-		f.shortened = make([]float64, len(x.Y))
+		f.shortened = x.numbers(len(x.Y))
 	}
 	moments := merging[*mech.Moments]{total: mech.NewMoments(f.pilotContract())}
 	residuals, lengths, products := magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N)

@@ -102,8 +102,8 @@ func TestL1RefusesInWords(t *testing.T) {
 		{L1{Smoothing: -1}, 10, 2, one, ErrParameter, `option "smoothing" is -1`},
 		{L1{Set: "cube"}, 10, 2, one, ErrParameter, `option "set" is "cube"`},
 		{L1{Method: "mcmc"}, 10, 2, one, ErrParameter, `option "method" is "mcmc"`},
-		{L1{}, 0, 2, one, ErrInfeasible, "0 rows"},
-		{L1{}, 10, 0, one, ErrInfeasible, "0 coefficients"},
+		{L1{}, 0, 2, one, ErrInfeasible, "no rows"},
+		{L1{}, 10, 0, one, ErrInfeasible, "no coefficient"},
 		{L1{Method: catalogue.MethodExponential, Radius: 1e9, Pitch: 1e-12}, 10, 2, one, ErrInfeasible, "too fine for radius"},
 		{L1{Method: catalogue.MethodExponential}, 10_000, 30, one, ErrInfeasible, "ask for fewer features"},
 	} {

@@ -136,7 +136,7 @@ func (g gradients) derivatives(c, away []float64, first int, b Data) {
 // less: limit over length.
 func leverage(x Data, limit float64) []float64 {
 	x = x.flat()
-	weights := make([]float64, x.N)
+	weights := x.numbers(x.N)
 	x.each(func() func(first int, b Data) {
 		return func(first int, b Data) {
 			square := weights[first : first+b.N]

@@ -16,8 +16,8 @@ func TestRecipeSetsEveryOption(t *testing.T) {
 	if err != nil || a != want {
 		t.Errorf("got %+v, %v; want %+v", a, err, want)
 	}
-	if n := len(optionsOf("l1")); n != 10 {
-		t.Errorf("%d options; this test sets 10", n)
+	if n := len(optionsOf("l1")); n != 11 {
+		t.Errorf("%d options; this test sets 10, and one says which rows there are", n)
 	}
 	if a, err := Recipe("l1", nil, nil); err != nil || a != (L1{}) {
 		t.Errorf("without options: %+v, %v", a, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
@@ -110,8 +111,8 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 		return nil, err
 	}
 	return &Plan{
-		allRows: true,
-		Method:  p.Method, Runs: p.runs, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, shape: s,
+		allRows: true, Streams: p.streams(),
+		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x.Y)
 			if p.counts() {
@@ -129,6 +130,12 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 		},
 	}, nil
 }
+
+// streaming are the methods that read all rows in blocks, however often, and keep none.
+var streaming = []string{catalogue.MethodAuto, catalogue.MethodJointMoments, catalogue.MethodNewton, "gd", "accmd", "catoni", "ksu", "ksu_axis"}
+
+// streams is Plan.Streams: groups are sorted, which takes memory.
+func (p *problem) streams() bool { return p.Levels == 0 && slices.Contains(streaming, p.Method) }
 
 // mostNoise is a noise multiplier at which nothing is left of any table: who needs more
 // asks for an epsilon that the account cannot prove.

@@ -23,8 +23,11 @@ func checkRequest(s Shape, b privacy.Budget) error {
 	if !(b.Epsilon >= minEpsilon && b.Epsilon <= maxEpsilon) {
 		return fmt.Errorf("%w: eps is %v; it must be a number from %g to %g", ErrParameter, b.Epsilon, minEpsilon, float64(maxEpsilon))
 	}
-	if s.N < 1 || s.D < 1 {
-		return fmt.Errorf("%w: %d rows and %d coefficients; a regression needs one of each", ErrInfeasible, s.N, s.D)
+	switch {
+	case s.N < 1:
+		return fmt.Errorf("%w: there are no rows", ErrInfeasible)
+	case s.D < 1:
+		return fmt.Errorf("%w: there is no coefficient; name a feature or keep the intercept", ErrInfeasible)
 	}
 	return nil
 }

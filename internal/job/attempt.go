@@ -19,6 +19,7 @@ import (
 	"dpsidecar/internal/ledger"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
+	"dpsidecar/internal/spill"
 )
 
 // claim is a job as dp_int.job_claim hands it out.
@@ -61,6 +62,8 @@ type claim struct {
 	RowCount *int64          `json:"row_count"`
 	Event    json.RawMessage // what was charged
 	Former   *former         // of a question
+
+	disk *spill.File // where the rows of this attempt are; nil: in memory
 }
 
 func (c *claim) owner() ledger.Owner { return ledger.Owner{Job: c.ID, Token: c.Token} }
@@ -116,7 +119,7 @@ func (c *claim) pull(rows int64) arrowio.Request {
 	filters := c.filters()
 	return arrowio.Request{
 		Relation: c.relation(), Columns: append(c.columns(), filters...), Filters: len(filters),
-		Levels: c.Request.Categories, Only: c.Request.WhereLevel, Rows: rows,
+		Levels: c.Request.Categories, Only: c.Request.WhereLevel, Rows: rows, Make: c.disk.Make,
 	}
 }
 
@@ -167,10 +170,19 @@ func (c *claim) sources() int {
 	return len(c.Request.Features)
 }
 
-// options are those of the request with levels in the place of the categories that they
-// name: groups have terms, and labels positions.
+// sampled is how many of n rows or persons are fitted.
+func (c *claim) sampled(n int64) int64 {
+	if sample, ok := c.Request.Options[catalogue.SampleRows].(float64); ok && sample < float64(n) {
+		return int64(sample)
+	}
+	return n
+}
+
+// options are those of the request that its algorithm has, with levels in the place of the
+// categories that they name: groups have terms, and labels positions.
 func (c *claim) options() map[string]any {
 	options := maps.Clone(c.Request.Options)
+	delete(options, catalogue.SampleRows)
 	for _, name := range []string{"negative_label", "positive_label"} {
 		if label, ok := options[name].(string); ok {
 			options[name] = c.position(label)
@@ -229,10 +241,14 @@ func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 	}
 	algorithm.Memory, algorithm.MaxRows = s.samplerMemory(c, n), c.Dataset.MaxRows
 	plan, err := algorithm.Plan(c.shape(n), c.budget(), s.accountant(c))
-	if err == nil {
-		c.nameLabels(plan)
+	if err != nil {
+		return nil, err
 	}
-	return plan, err
+	c.nameLabels(plan)
+	if sample, ok := c.Request.Options[catalogue.SampleRows]; ok {
+		plan.Parameters[catalogue.SampleRows] = sample
+	}
+	return plan, nil
 }
 
 // nameLabels writes the labels of a category into what is kept with the release.
@@ -439,17 +455,18 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err != nil {
 		return nil, 0, relationFailure(err)
 	}
+	n = c.sampled(n)
 	if err := c.persons().describe(ctx, conn, c.relation()); err != nil {
 		return nil, 0, relationFailure(err)
 	}
 	if _, err := arrowio.Describe(ctx, conn, c.pull(n)); err != nil {
 		return nil, 0, relationFailure(err)
 	}
-	plan, err := s.plan(c, n)
-	if err != nil {
-		return nil, 0, planFailure(err)
+	plan, at, err := s.check(c, n)
+	if err == nil {
+		err = s.makeRoom(c, at, n)
 	}
-	if err := errors.Join(s.checkMemory(c, n), s.checkTime(plan)); err != nil {
+	if err != nil {
 		return nil, 0, err
 	}
 	head, err := ledger.Charge(ctx, s.autocommit, c.owner(), ledger.Entry{
@@ -472,6 +489,18 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 		return nil, 0, errUnwanted
 	}
 	return plan, n, nil
+}
+
+// check plans a job of n rows, and where they go.
+//
+// Errors: a failure where this sidecar cannot take it.
+func (s *Sidecar) check(c *claim, n int64) (*dpsco.Plan, placement, error) {
+	plan, err := s.plan(c, n)
+	if err != nil {
+		return nil, "", planFailure(err)
+	}
+	at, err := s.place(c, plan, n)
+	return plan, at, errors.Join(err, s.checkTime(plan))
 }
 
 // begin passes the point of no return: from there on the charge stands, for the job may
@@ -510,8 +539,12 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err != nil || !sameEvent(event, plan.Event) {
 		return nil, 0, parked("this version of dpsidecar would spend other than what was charged")
 	}
-	if s.checkMemory(c, *c.RowCount) != nil {
-		return nil, 0, parked("this dpsidecar has too little memory for what another one charged")
+	at, err := s.place(c, plan, *c.RowCount)
+	if err == nil {
+		err = s.makeRoom(c, at, *c.RowCount)
+	}
+	if err != nil {
+		return nil, 0, parked("this dpsidecar has too little memory, or room on disk, for what another one charged")
 	}
 	if s.checkTime(plan) != nil {
 		return nil, 0, parked("this dpsidecar gives jobs too little time for what another one charged")

@@ -47,12 +47,39 @@ func TestMemoryOfPersons(t *testing.T) {
 	c.Request.Target, c.Request.Features, c.Dataset.MaxRows = "y", []string{"x"}, 8
 	need := int64(footprint(8000, 2)) + 100_000
 	for memory, fits := range map[int64]bool{0: true, need: true, need - 1: false} {
-		if err := New(Config{Memory: memory}).checkMemory(c, 1000); (err == nil) != fits {
+		if _, err := New(Config{Memory: memory}).place(c, new(dpsco.Plan), 1000); (err == nil) != fits {
 			t.Errorf("of %d: %v", memory, err)
 		}
 	}
-	if err := New(Config{}).checkMemory(c, 1<<29); err == nil {
+	if _, err := New(Config{}).place(c, new(dpsco.Plan), 1<<29); err == nil {
 		t.Error("more rows than can be numbered are read")
+	}
+}
+
+// Rows go to disk when they do not fit into memory, there is a folder, and nothing else needs
+// memory for each of them.
+func TestWhereRowsGo(t *testing.T) {
+	c := new(claim)
+	c.Request.Target, c.Request.Features = "y", []string{"x"}
+	for _, k := range []struct {
+		memory  int64
+		dir     string
+		streams bool
+		maxRows int
+		want    placement
+	}{
+		{0, "/spill", true, 0, inMemory},
+		{1 << 20, "/spill", true, 0, inMemory},
+		{1 << 10, "/spill", true, 0, onDisk},
+		{1 << 10, "", true, 0, ""},
+		{1 << 10, "/spill", false, 0, ""},
+		{1 << 10, "/spill", true, 2, ""},
+	} {
+		c.Dataset.MaxRows = k.maxRows
+		at, err := New(Config{Memory: k.memory, SpillDir: k.dir}).place(c, &dpsco.Plan{Streams: k.streams}, 1000)
+		if at != k.want || (err == nil) != (k.want != "") {
+			t.Errorf("%+v: %q, %v", k, at, err)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"dpsidecar/internal/arrowio"
+	"dpsidecar/internal/catalogue"
 )
 
 // countRegistered counts the rows of newly registered data sets until ctx ends. It runs
@@ -66,9 +67,11 @@ func (s *Sidecar) countRows(ctx context.Context, dataset int64, relation pgx.Ide
 	return n, s.autocommit.exec(ctx, "SELECT dp_int.counted($1, $2)", dataset, n)
 }
 
-// publishRowCount publishes the number of rows of a job's data set, if it has changed.
+// publishRowCount publishes the number of rows of a job's data set, if it has changed. Of a
+// sample it is not known.
 func (s *Sidecar) publishRowCount(ctx context.Context, c *claim, n int64) error {
-	if known := c.Dataset.RowCount; known != nil && *known == n {
+	_, sample := c.Request.Options[catalogue.SampleRows]
+	if known := c.Dataset.RowCount; sample || known != nil && *known == n {
 		return nil
 	}
 	return s.autocommit.exec(ctx, "SELECT dp_int.counted($1, $2)", c.Dataset.ID, n)

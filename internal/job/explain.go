@@ -75,15 +75,14 @@ func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 	if err != nil {
 		return e.impossible(err)
 	}
-	plan, err := s.plan(c, n)
+	n = c.sampled(n)
+	plan, at, err := s.check(c, n)
 	if err != nil {
-		return e.impossible(planFailure(err))
-	}
-	if err := errors.Join(s.checkMemory(c, n), s.checkTime(plan)); err != nil {
 		return e.impossible(err)
 	}
 	e.add("possible", "yes")
 	e.addPlan(plan)
+	e.add("placement", string(at))
 	if len(c.Request.WhereLevel) > 0 {
 		e.add("where_level", formatParameter(c.Request.WhereLevel)+": rows of other levels say nothing. How many count is private: figures here are those of all rows")
 	}

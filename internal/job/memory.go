@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"dpsidecar/internal/arrowio"
+	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/spill"
 )
 
 // footprint is about how many bytes a job needs, from public facts alone: the
@@ -21,6 +23,9 @@ func (c *claim) width() int {
 		if _, ok := c.Request.Categories[f]; ok {
 			width++
 		}
+	}
+	if c.exposure() != "" {
+		width++
 	}
 	return width
 }
@@ -45,22 +50,54 @@ func (s *Sidecar) samplerMemory(c *claim, n int64) int64 {
 	return max(least, s.config.Memory-int64(c.need(n)))
 }
 
-// checkMemory refuses a job that would need more memory than one may have, or more rows than
+// placement is where the rows of a job are while it reads and fits.
+type placement string
+
+const (
+	inMemory placement = "memory"
+	onDisk   placement = "disk"
+)
+
+// bytesOnDisk is the room that the columns of a plan that streams take.
+func (c *claim) bytesOnDisk(n int64) int64 { return spill.Bytes(c.width()+dpsco.StreamColumns, n) }
+
+// place says where n rows go: into memory where they fit, else to disk where there is a folder
+// for them and the method keeps none in memory.
+//
+// Errors: a failure where a job would need more memory than one may have, or has more rows than
 // can be numbered.
-func (s *Sidecar) checkMemory(c *claim, n int64) error {
-	rows, hint := fmt.Sprintf("%d rows", n), "Ask for fewer features"
+func (s *Sidecar) place(c *claim, p *dpsco.Plan, n int64) (placement, error) {
+	rows, hint := fmt.Sprintf("%d rows", n), "Ask for fewer features or for a sample with option sample_rows"
 	if c.Dataset.MaxRows > 0 {
-		rows, hint = fmt.Sprintf("%d persons with up to %d rows", n, c.Dataset.MaxRows), "Ask for fewer features, have it registered with smaller max_rows"
+		rows, hint = fmt.Sprintf("%d persons with up to %d rows", n, c.Dataset.MaxRows), hint+", have it registered with smaller max_rows"
 	}
 	need := c.need(n)
 	switch {
 	case c.Dataset.MaxRows > 0 && n > arrowio.MostRows/int64(c.Dataset.MaxRows):
-		return &failure{"DP005", rows + " are more than a job can take", "Have it registered with smaller max_rows. " + nothingSpent}
+		return "", &failure{"DP005", rows + " are more than a job can take", "Have it registered with smaller max_rows. " + nothingSpent}
 	case s.config.Memory == 0 || need <= float64(s.config.Memory):
+		return inMemory, nil
+	case s.config.SpillDir == "":
+		hint += ", or let an operator raise job-memory or give a spill-dir. "
+	case !p.Streams || c.Dataset.MaxRows > 0:
+		hint += ", or let an operator raise job-memory: what keeps no rows in memory, and may have them on disk, are the default methods of dp_linear_regress, dp_logistic_regress, dp_huber_regress and dp_poisson_regress, without a unit and without groups. "
+	default:
+		return onDisk, nil
+	}
+	return "", &failure{"DP005", fmt.Sprintf("%s of %d columns need about %s of memory, a job may have %s", rows, c.width(), formatBytes(need), formatBytes(float64(s.config.Memory))), hint + nothingSpent}
+}
+
+// makeRoom takes the room that the rows of a job need on disk, if that is where they go.
+func (s *Sidecar) makeRoom(c *claim, at placement, n int64) (err error) {
+	if at != onDisk {
 		return nil
 	}
-	return &failure{"DP005", fmt.Sprintf("%s of %d columns need about %s of memory, a job may have %s", rows, c.width(), formatBytes(need), formatBytes(float64(s.config.Memory))),
-		hint + ", or let an operator raise job-memory. " + nothingSpent}
+	if c.disk, err = spill.New(s.config.SpillDir, c.bytesOnDisk(n)); err == nil {
+		return nil
+	}
+	s.log.Error("no room on disk", "error", err)
+	return &failure{"DP005", fmt.Sprintf("%d rows of %d columns need %s on disk, and there is no room now", n, c.width(), formatBytes(float64(c.bytesOnDisk(n)))),
+		"Ask again later, or for a sample with option sample_rows, or let an operator see the sidecar's log. " + nothingSpent}
 }
 
 func formatBytes(bytes float64) string {

@@ -75,7 +75,7 @@ func (c *claim) dataOf(record arrow.Record) dpsco.Data {
 	if c.describes() {
 		return arrowio.Positions(record)
 	}
-	x := arrowio.Data(record, c.Request.Intercept, c.by())
+	x := arrowio.Data(record, c.Request.Intercept, c.by(), c.disk.Make)
 	if c.exposure() != "" { // read after the features, and none of them
 		last := len(x.X) - 1
 		x.X, x.Offset = x.X[:last], x.X[last]

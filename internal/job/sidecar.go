@@ -31,6 +31,7 @@ type Config struct {
 	Lease    time.Duration   // how long a job stays ours without a heartbeat; 30 s when zero
 	Grace    time.Duration   // how long a job may go on after the context ends; 20 s when zero
 	Memory   int64           // bytes that a job may need; 0: no limit
+	SpillDir string          // folder for rows that need more; empty: such a job is refused
 	Schema   sql.Schema      // the only one to work with; zero: any
 	Watch    Watcher         // told what happens, for operators; nil: nobody
 	Version  string

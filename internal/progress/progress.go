@@ -12,7 +12,7 @@ import (
 // that the command prints is written through the Bar, which clears itself first.
 // Where the output is no terminal the bar is never shown.
 type Bar struct {
-	Total int // number of steps
+	Total int // number of steps, 0 where it is not known
 
 	out             io.Writer
 	terminal, shown bool
@@ -49,9 +49,17 @@ func (b *Bar) Show(done int, what string) {
 	if !b.terminal {
 		return
 	}
-	full := barWidth * done / b.Total
-	fmt.Fprintf(b.out, eraseLine+noWrap+"%s%s %d/%d  %s"+wrapAgain, strings.Repeat("█", full), strings.Repeat("░", barWidth-full), done, b.Total, what)
+	fmt.Fprint(b.out, eraseLine+noWrap+b.steps(done)+what+wrapAgain)
 	b.shown = true
+}
+
+// steps draws how many of Total steps are done; nothing where that cannot be told.
+func (b *Bar) steps(done int) string {
+	if b.Total == 0 || done > b.Total {
+		return ""
+	}
+	full := barWidth * done / b.Total
+	return fmt.Sprintf("%s%s %d/%d  ", strings.Repeat("█", full), strings.Repeat("░", barWidth-full), done, b.Total)
 }
 
 // Clear removes the bar until the next Show.

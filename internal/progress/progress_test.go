@@ -82,6 +82,18 @@ func TestOnlyTheLastBarIsSeenAndNoneInTheEnd(t *testing.T) {
 	}
 }
 
+// A command that does not know how much there is to do says what it does.
+func TestABarOfUnknownLength(t *testing.T) {
+	for _, total := range []int{0, 1} {
+		var out bytes.Buffer
+		b := Bar{Total: total, out: &out, terminal: true}
+		b.Show(2, "two")
+		if got := seen(t, out.String(), 80); got != "two" {
+			t.Errorf("%d in all: %q", total, got)
+		}
+	}
+}
+
 func TestABarNeedsATerminal(t *testing.T) {
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0) // a device of characters, as terminals are
 	if err != nil {

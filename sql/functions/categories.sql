@@ -54,7 +54,7 @@ BEGIN
     RAISE EXCEPTION 'category "%" has the level "%" twice', p_column, bad
       USING ERRCODE = '22023', HINT = 'Name every level once; blanks at the end of a char column do not count.';
   ELSIF cardinality(levels) NOT BETWEEN 2 AND 256 THEN
-    RAISE EXCEPTION 'category "%" has % levels; it must have 2 to 256', p_column, cardinality(levels)
+    RAISE EXCEPTION 'category "%" has % level%; it must have 2 to 256', p_column, cardinality(levels), CASE cardinality(levels) WHEN 1 THEN '' ELSE 's' END
       USING ERRCODE = '22023', HINT = 'Name the levels that matter: the last one, "*", stands for every other value.';
   END IF;
   RETURN levels;

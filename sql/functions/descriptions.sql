@@ -50,8 +50,8 @@ BEGIN
         USING ERRCODE = '42703', HINT = format('Registered columns are %s. No privacy budget was spent.', array_to_string(d.target || d.features, ', '));
     END IF;
   END LOOP;
-  IF (SELECT count(*) <> count(DISTINCT n) FROM unnest(p_columns) AS n) THEN
-    RAISE EXCEPTION 'a column stands twice among the columns' USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
+  IF dp_int.named_twice(p_columns) IS NOT NULL THEN
+    RAISE EXCEPTION 'column "%" stands twice among the columns', dp_int.named_twice(p_columns) USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
   END IF;
   asked := ARRAY(SELECT n.name FROM unnest(d.target || array_remove(d.features, d.target)) WITH ORDINALITY AS n(name, o) WHERE p_columns IS NULL OR n.name = ANY (p_columns) ORDER BY n.o);
   r.dataset := d.id;

@@ -5,7 +5,7 @@
 CREATE OR REPLACE FUNCTION public.dp_coef(release uuid) RETURNS float8[]
 LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  r dp_int.release := dp_int.visible_release(dp_coef.release);
+  r dp_int.release := dp_int.visible_fit(dp_coef.release);
 BEGIN
   RETURN ARRAY(SELECT c.coef FROM dp_int.coefficient c WHERE c.release = r.id ORDER BY c.position);
 END $$;
@@ -81,7 +81,7 @@ END $$;
 CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features float8[]) RETURNS float8
 LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  r dp_int.release := dp_int.visible_release(dp_predict.release);
+  r dp_int.release := dp_int.visible_fit(dp_predict.release);
 BEGIN
   PERFORM dp_int.refuse_groups(r);
   RETURN dp_int.prediction(r, '', dp_predict.features);
@@ -152,7 +152,7 @@ $$;
 CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features jsonb) RETURNS float8
 LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  r dp_int.release := dp_int.visible_release(dp_predict.release);
+  r dp_int.release := dp_int.visible_fit(dp_predict.release);
 BEGIN
   IF r.parameters ? 'by' THEN
     RETURN dp_int.prediction(r, dp_int.group_named(r, dp_predict.features), dp_int.feature_values(r, dp_predict.features));

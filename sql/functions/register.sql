@@ -284,8 +284,8 @@ BEGIN
     END IF;
   END LOOP;
   PERFORM dp_int.refuse_types(p_relid, p_target, p_features, p_categories, false, NULL);
-  IF (SELECT count(*) <> count(DISTINCT f) FROM unnest(p_target || p_features) AS f) THEN
-    RAISE EXCEPTION 'a column stands twice among target and features' USING ERRCODE = '22023', HINT = 'Name every column once.';
+  IF dp_int.named_twice(p_target || p_features) IS NOT NULL THEN
+    RAISE EXCEPTION 'column "%" stands twice among target and features', dp_int.named_twice(p_target || p_features) USING ERRCODE = '22023', HINT = 'Name every column once.';
   END IF;
   PERFORM dp_int.check_scales(p_target || p_features, p_scales, p_categories);
 END $$;
@@ -676,7 +676,7 @@ BEGIN
   PERFORM dp_int.ledger_budget(a.id, dp_register.dataset, session_user, jsonb_build_object('budget',
     dp_int.describe_budget(a, eps, del) || jsonb_build_object('relation', dp_register.relation::text) || dp_register.options
       || CASE WHEN levels = '{}' THEN '{}' ELSE jsonb_build_object('categories', levels) END
-      || jsonb_strip_nulls(jsonb_build_object('unit', source, 'persons', dp_register.persons))));
+      || jsonb_strip_nulls(jsonb_build_object('unit', source, 'persons', dp_register.persons, 'max_rows', CASE WHEN source IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END))));
   IF dp_register.unit IS NULL THEN
     PERFORM dp_int.tell_several_rows(dp_register.relation);
   END IF;
@@ -741,7 +741,7 @@ BEGIN
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
   d := dp_int.dataset_of(dp_grant.dataset);
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = dp_grant.grantee) THEN
-    RAISE EXCEPTION 'role "%" does not exist', dp_grant.grantee USING ERRCODE = '42704', HINT = 'Create the role first and make it a member of dp_analyst.';
+    RAISE EXCEPTION 'role % does not exist', coalesce('"' || dp_grant.grantee || '"', 'NULL') USING ERRCODE = '42704', HINT = 'Create the role first and make it a member of dp_analyst.';
   END IF;
   IF dp_grant.epsilon IS NOT NULL THEN
     IF NOT (dp_grant.epsilon > 0 AND dp_grant.epsilon < 'Infinity') THEN

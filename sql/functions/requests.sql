@@ -5,6 +5,12 @@
 CREATE OR REPLACE FUNCTION dp_int.excerpt(p_text text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN length(p_text) > 200 THEN left(p_text, 200) || '...' ELSE p_text END $$;
 
+-- The first name that a list has twice, NULL if every one stands once.
+CREATE OR REPLACE FUNCTION dp_int.named_twice(p_names name[]) RETURNS name
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT n.name FROM unnest(p_names) WITH ORDINALITY AS n(name, o) GROUP BY n.name HAVING count(*) > 1 ORDER BY min(n.o) LIMIT 1
+$$;
+
 -- Refuses what is too large to be meant before anything is made of it.
 CREATE OR REPLACE FUNCTION dp_int.check_size(d dp_int.dataset, p_features name[], p_options jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -204,8 +210,8 @@ BEGIN
         USING ERRCODE = '42703', HINT = format('Registered columns are %s. No privacy budget was spent.', array_to_string(d.target || d.features, ', '));
     END IF;
   END LOOP;
-  IF (SELECT count(*) <> count(DISTINCT f) FROM unnest(target || features) AS f) THEN
-    RAISE EXCEPTION 'a column stands twice among target and features' USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
+  IF dp_int.named_twice(target || features) IS NOT NULL THEN
+    RAISE EXCEPTION 'column "%" stands twice among target and features', dp_int.named_twice(target || features) USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
   END IF;
   IF cardinality(features) = 0 AND NOT coalesce(p_intercept, true) THEN
     RAISE EXCEPTION 'nothing to fit: no feature and no intercept' USING ERRCODE = '22023', HINT = 'Name a feature, or keep the intercept. No privacy budget was spent.';

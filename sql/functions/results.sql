@@ -14,6 +14,19 @@ BEGIN
   RETURN r;
 END $$;
 
+-- The same, if it is of a fit: others have no coefficients.
+CREATE OR REPLACE FUNCTION dp_int.visible_fit(p_release uuid) RETURNS dp_int.release
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  r dp_int.release := dp_int.visible_release(p_release);
+BEGIN
+  IF NOT EXISTS (SELECT FROM dp_int.model m WHERE m.name = r.model) THEN
+    RAISE EXCEPTION 'release % is of model "%" and has no coefficients', r.id, r.model
+      USING ERRCODE = '22023', HINT = 'Give the release of a fit, see dp_last_release. What others hold stands in dp.scores, dp.descriptions and dp.suggested_scales.';
+  END IF;
+  RETURN r;
+END $$;
+
 -- How many decimals of a coefficient mean something: to two digits of its standard error, or
 -- three of its own where nothing is known of its errors: a band is far wider than they are.
 CREATE OR REPLACE FUNCTION dp_int.decimals(p_coef float8, p_error float8) RETURNS int
@@ -28,7 +41,7 @@ CREATE OR REPLACE FUNCTION public.dp_summary(release uuid) RETURNS TABLE(term te
                                                                           ci_low float8, ci_high float8, why_null text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 ROWS 20 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  r dp_int.release := dp_int.visible_release(dp_summary.release);
+  r dp_int.release := dp_int.visible_fit(dp_summary.release);
 BEGIN
   RETURN QUERY
   SELECT dp_int.full_term(r.parameters ->> 'by', c.grp, c.term), dp_int.rounded(c.coef, s.decimals), dp_int.rounded(c.std_err, s.decimals), dp_int.rounded((c.ci_low + c.ci_high) / 2 / c.std_err, 2),
@@ -65,7 +78,7 @@ END $$;
 CREATE OR REPLACE FUNCTION public.dp_covariance(release uuid) RETURNS float8[]
 LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  r dp_int.release := dp_int.visible_release(dp_covariance.release);
+  r dp_int.release := dp_int.visible_fit(dp_covariance.release);
 BEGIN
   PERFORM dp_int.refuse_without_covariance(r);
   RETURN (
@@ -133,7 +146,7 @@ END $$;
 CREATE OR REPLACE FUNCTION public.dp_test(release uuid, terms text[]) RETURNS TABLE(statistic float8, df float8, p_value float8)
 LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  r dp_int.release := dp_int.visible_release(dp_test.release);
+  r dp_int.release := dp_int.visible_fit(dp_test.release);
   picked int[] := dp_int.positions(r, dp_test.terms);
   q CONSTANT int := cardinality(picked);
   least_df float8;
@@ -218,7 +231,7 @@ END $$;
 CREATE OR REPLACE FUNCTION public.dp_predict_interval(release uuid, features float8[]) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER COST 5000 ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  r dp_int.release := dp_int.visible_release(dp_predict_interval.release);
+  r dp_int.release := dp_int.visible_fit(dp_predict_interval.release);
 BEGIN
   PERFORM dp_int.refuse_groups(r);
   RETURN QUERY SELECT p.* FROM dp_int.prediction_interval(r, '', dp_predict_interval.features) AS p;
@@ -237,7 +250,7 @@ COMMENT ON FUNCTION public.dp_predict_interval(text, float8[]) IS 'The same for 
 CREATE OR REPLACE FUNCTION public.dp_predict_interval(release uuid, features jsonb) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER COST 5000 ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  r dp_int.release := dp_int.visible_release(dp_predict_interval.release);
+  r dp_int.release := dp_int.visible_fit(dp_predict_interval.release);
 BEGIN
   RETURN QUERY SELECT p.*
     FROM dp_int.prediction_interval(r, CASE WHEN r.parameters ? 'by' THEN dp_int.group_named(r, dp_predict_interval.features) ELSE '' END,

@@ -12,6 +12,9 @@ BEGIN
     RAISE EXCEPTION 'heads must be a JSON list, not %', dp_int.excerpt(p_heads::text)
       USING ERRCODE = '22023', HINT = form;
   END IF;
+  IF p_heads = '[]' THEN
+    RAISE EXCEPTION 'the list of heads is empty: there is nothing to hold the chains against' USING ERRCODE = '22023', HINT = form;
+  END IF;
   -- One without an account, an entry or a hash would be compared with nothing, and pass.
   SELECT h INTO stray FROM jsonb_array_elements(p_heads) AS h
    WHERE (jsonb_typeof(h -> 'account'), jsonb_typeof(h -> 'entry'), jsonb_typeof(h -> 'head')) IS DISTINCT FROM ('number', 'number', 'string') LIMIT 1;
@@ -127,14 +130,17 @@ BEGIN
   ok := detail IS NULL;
   RETURN NEXT;
 
+  -- An entry of before dpsidecar wrote how many rows of a person take part names no number.
   item := 'what tells persons apart is what the ledger names';
   SELECT format('data set "%s"', d.name) INTO detail
     FROM dp_int.dataset d
+    LEFT JOIN LATERAL (SELECT l.event -> 'budget' AS named
+                         FROM dp_int.ledger l
+                        WHERE l.account = d.account AND l.dataset = d.name AND l.kind = 'budget' AND l.event -> 'budget' ? 'relation'
+                        ORDER BY l.seq DESC LIMIT 1) AS b ON true
    WHERE d.unregistered_at IS NULL
-     AND d.unit_source IS DISTINCT FROM (SELECT l.event #>> '{budget,unit}'
-                                           FROM dp_int.ledger l
-                                          WHERE l.account = d.account AND l.dataset = d.name AND l.kind = 'budget' AND l.event -> 'budget' ? 'relation'
-                                          ORDER BY l.seq DESC LIMIT 1)
+     AND ((d.unit_source, d.persons) IS DISTINCT FROM (b.named ->> 'unit', (b.named ->> 'persons')::bigint)
+          OR b.named ? 'max_rows' AND d.max_rows IS DISTINCT FROM (b.named ->> 'max_rows')::int)
    ORDER BY d.name
    LIMIT 1;
   ok := detail IS NULL;

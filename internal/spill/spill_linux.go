@@ -1,0 +1,21 @@
+package spill
+
+import (
+	"os"
+	"syscall"
+)
+
+// reserve takes room on disk for a file and maps it.
+func reserve(f *os.File, bytes int64) ([]byte, error) {
+	if err := syscall.Fallocate(int(f.Fd()), 0, 0, bytes); err != nil {
+		return nil, err
+	}
+	return syscall.Mmap(int(f.Fd()), 0, int(bytes), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+}
+
+func release(mapped []byte) error {
+	if mapped == nil {
+		return nil
+	}
+	return syscall.Munmap(mapped)
+}
