@@ -48,6 +48,7 @@ func (w *world) sidecar(change func(*job.Config)) (s *job.Sidecar, ended <-chan 
 }
 
 func TestOperatorsSeeBudgetsQueueAndJobs(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
 	metrics := admin.NewMetrics("test")
 	s, _ := w.sidecar(func(c *job.Config) { c.Watch, c.Schema = metrics, sql.Current() })
@@ -109,6 +110,7 @@ func TestOperatorsSeeBudgetsQueueAndJobs(t *testing.T) {
 // An old program keeps away from a newer schema, and a new one from an older: at
 // the start, and when the schema moves under it.
 func TestVersionSkewIsRefused(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
 	refuses := func(schema sql.Schema, says ...string) {
 		t.Helper()
@@ -158,6 +160,7 @@ func TestVersionSkewIsRefused(t *testing.T) {
 // The database believes in sessions of dp_sidecar alone. Whoever else serves would
 // leave every caller with DP001, so it ends at once.
 func TestOnlyDpSidecarServes(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
 	if err := w.system.Login(context.Background(), "member", "dp_sidecar"); err != nil {
 		t.Fatal(err)
@@ -201,6 +204,7 @@ func TestOnlyDpSidecarServes(t *testing.T) {
 
 // What does not fit into memory is refused before it is charged; dp_explain says so.
 func TestAJobThatDoesNotFitIsRefused(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 4, 1e-6)
 	dir := t.TempDir()
 	s, _ := w.sidecar(func(c *job.Config) { c.Memory, c.SpillDir = 120_000, dir })
@@ -238,6 +242,7 @@ func TestAJobThatDoesNotFitIsRefused(t *testing.T) {
 // The newest migrations go down and up again on a database at work: what was
 // released is there, and asked again it is free.
 func TestMigrationsMoveUnderData(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
 	stop, err := w.system.Serve(context.Background())
 	if err != nil {
@@ -270,6 +275,7 @@ func TestMigrationsMoveUnderData(t *testing.T) {
 // Down past the jobs, what was released is gone and its charge stays: as
 // docs/how-to/upgrade.md says, dp_verify keeps saying so, and asking again is paid for.
 func TestGoingBackLosesReleases(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
 	stop, err := w.system.Serve(context.Background())
 	if err != nil {

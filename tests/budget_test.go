@@ -388,6 +388,7 @@ func TestRDPAccountingIsFixedByTheFirstCharge(t *testing.T) {
 // A claim tells the worker how its charge will be accounted for, and the entry
 // keeps the whole price of the event.
 func TestAClaimAndItsEntryNameTheAccounting(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 1, 1e-6)
 	w.registerAgain("rdp", 1, 1e-6)
 	w.exec(w.analyst, `SELECT dp_submit('l1', $1, 0.5)`, w.dataset)

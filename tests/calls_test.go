@@ -274,6 +274,7 @@ func TestACallerThatLocksTheTableIsToldSo(t *testing.T) {
 }
 
 func TestWithoutASidecarACallFailsAtOnce(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
 	start := time.Now()
 	_, err := regress(w.analyst, ask, w.dataset, 0.5)

@@ -304,6 +304,7 @@ func TestFromPgBouncer(t *testing.T) {
 
 // On a hot standby the loopback points at the primary, where the job runs.
 func TestFromAHotStandby(t *testing.T) {
+	t.Parallel()
 	backup, err := exec.LookPath("pg_basebackup")
 	if err != nil {
 		t.Skip("pg_basebackup is not installed")
@@ -352,6 +353,7 @@ func TestFromAHotStandby(t *testing.T) {
 
 // pg_cron runs a request every minute: as a job, and as a procedure that commits.
 func TestFromPgCron(t *testing.T) {
+	t.Parallel()
 	s, err := shared()
 	if err != nil {
 		t.Fatal(err)

@@ -118,6 +118,7 @@ func (c *copied) serve() {
 // loopback still points; installed anew it has a loopback of its own; adopted beside
 // its original it has nothing left to spend, until a steward gives it a share.
 func TestARestoredCopyIsNotItsOriginal(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 2, 0)
 	if _, err := w.system.Serve(context.Background()); err != nil {
 		t.Fatal(err)
@@ -199,6 +200,7 @@ func (w *world) try(conn *pgx.Conn, sql string, args ...any) error {
 // Whoever takes the original's place goes on with what is left, and pays again for what
 // was charged when the dump was made and not released.
 func TestACopyInAnotherClusterTakesTheOriginalsPlace(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 2, 0)
 	stop, err := w.system.Serve(context.Background())
 	if err != nil {
@@ -257,6 +259,7 @@ func TestACopyInAnotherClusterTakesTheOriginalsPlace(t *testing.T) {
 
 // What is registered must be in the copy as it was; the refusal changes nothing.
 func TestACopyThatLacksSomethingIsNotAdopted(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 2, 0)
 	w.exec(w.super, `CREATE VIEW public.seen AS SELECT amount, age FROM public.`+w.dataset)
 	w.exec(w.super, `GRANT SELECT ON public.seen TO dp_sidecar`)
@@ -303,6 +306,7 @@ func TestACopyThatLacksSomethingIsNotAdopted(t *testing.T) {
 // A copy of the cluster's files cannot know that it is one; but it asks nobody else:
 // where its loopback names the original's address, the call is refused there.
 func TestACopyOfTheFilesDoesNotReachItsOriginal(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 2, 0)
 	w.tool("pg_basebackup")
 	if _, err := w.system.Serve(context.Background()); err != nil {
@@ -417,6 +421,7 @@ func TestHeadsNoticeACutLedger(t *testing.T) {
 // The sidecar's log holds a head with every charge, as text and as JSON, and what it
 // holds is what the ledger is held against.
 func TestTheLogKeepsHeads(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	var text, object bytes.Buffer
 	for log, handler := range map[*bytes.Buffer]slog.Handler{&text: slog.NewTextHandler(&text, nil), &object: slog.NewJSONHandler(&object, nil)} {
@@ -445,6 +450,7 @@ func TestTheLogKeepsHeads(t *testing.T) {
 
 // A sidecar that finds itself in a copy, in the midst of a job, goes on with nothing.
 func TestAJobUnderWayDoesNotEndInACopy(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	hand := w.worker()
 	w.submit(0.5, `{}`)
@@ -458,6 +464,7 @@ func TestAJobUnderWayDoesNotEndInACopy(t *testing.T) {
 // Names that have gone over to another relation bind what they name now, not what had
 // them before: a view in the place of its table, and two tables that exchanged names.
 func TestACopyBindsNamesAsTheyAreNow(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 2, 0)
 	w.exec(w.super, fmt.Sprintf(`ALTER TABLE public.%[1]s RENAME TO raw; CREATE VIEW public.%[1]s AS SELECT amount, age FROM public.raw; GRANT SELECT ON public.%[1]s TO dp_sidecar`, w.dataset))
 	w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
@@ -490,6 +497,7 @@ func TestACopyBindsNamesAsTheyAreNow(t *testing.T) {
 
 // A step back below where locations are noted would let a copy forget that it is one.
 func TestACopyKeepsItsLocation(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 2, 0)
 	c := w.restore(w.system.Cluster, "stepping")
 	var err error

@@ -10,6 +10,7 @@ import (
 // is running, the one that ran published, and an identical request was claimed,
 // charged and released a second time.
 func TestAPublicationDuringAClaimIsNotMissed(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
 	const same = `SELECT dp_submit('l1', $1, 0.5, options => '{"method": "exponential_mechanism"}')::text`
 	w.exec(w.analyst, same, w.dataset)
@@ -44,6 +45,7 @@ func TestAPublicationDuringAClaimIsNotMissed(t *testing.T) {
 // an identical one that was claimed meanwhile, and its own followers waited for
 // ever.
 func TestFollowersOfAFollowerAreAnswered(t *testing.T) {
+	t.Parallel()
 	for _, late := range []bool{false, true} {
 		w := lonelyWorld(t, 1, 0)
 		submit := func() string {
@@ -96,6 +98,7 @@ func TestFollowersOfAFollowerAreAnswered(t *testing.T) {
 // Found by the crash runs: dp_run waited for ever for a job whose sidecar, the
 // last one, was lost in the middle of it.
 func TestARunningJobWithoutASidecarSaysSo(t *testing.T) {
+	t.Parallel()
 	for at, says := range map[step]string{claimed: "No privacy budget was spent", reading: "The privacy budget is spent, once"} {
 		w := lonelyWorld(t, 1, 0)
 		job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5, options => '{"method": "exponential_mechanism"}')::text`, w.dataset)

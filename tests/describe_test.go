@@ -181,7 +181,7 @@ func TestADescriptionPredictsNothing(t *testing.T) {
 	release := one[string](w, w.analyst, `SELECT id::text FROM dp.releases WHERE dataset = $1 AND model = 'describe'`, w.dataset)
 	_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_score($1::text::uuid, 1)`, release)
 	w.wantError(err, "22023", "predicts nothing")
-	for _, sql := range []string{`SELECT dp_coef($1::text::uuid)`, `SELECT dp_predict($1::text::uuid, '{1}'::float8[])`, `SELECT * FROM dp_predict_interval($1::text::uuid, '{1}'::float8[])`,
+	for _, sql := range []string{`SELECT dp_predict($1::text::uuid, '{1}'::float8[])`, `SELECT * FROM dp_predict_interval($1::text::uuid, '{1}'::float8[])`,
 		`SELECT * FROM dp_summary($1::text::uuid)`, `SELECT dp_covariance($1::text::uuid)`, `SELECT * FROM dp_test($1::text::uuid, '{age}')`} {
 		_, err := w.analyst.Exec(context.Background(), sql, release)
 		w.wantError(err, "22023", `is of model "describe" and has no coefficients`)
@@ -195,6 +195,7 @@ func TestADescriptionPredictsNothing(t *testing.T) {
 // A sidecar that ends between the charge and the release of a description, or before, takes
 // nothing with it: the job goes on, charged once.
 func TestAnAbandonedDescriptionGoesOn(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		at      step
 		entries int64

@@ -194,6 +194,7 @@ func TestStewardsMayExplain(t *testing.T) {
 }
 
 func TestExplainWithoutASidecar(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
 	start := time.Now()
 	_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_explain('l1', $1, 1)`, w.dataset)

@@ -296,6 +296,7 @@ func newRandom(t *testing.T, w *world, accounting string, seed uint64) *random {
 // The database admits what a model in float64 admits, whoever charges, gives back and sets
 // budgets; each filter is the only one that allows something.
 func TestFiltersAgreeWithTheModel(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
 	for accounting, filters := range map[string][]string{"pure": {"pure"}, "zcdp": {"pure", "rho", "mixture"}, "rdp": {"pure", "renyi"}} {
 		r := newRandom(t, w, accounting, 1)
@@ -314,6 +315,7 @@ func TestFiltersAgreeWithTheModel(t *testing.T) {
 }
 
 func TestTheModelCatchesMutants(t *testing.T) {
+	t.Parallel()
 	for name, m := range map[string]struct{ function, was, is string }{
 		"filters are mixed":              {"admits", "t.rest = 0 AND t.epsilon <= p_epsilon", "t.rest_rho <= p_cap AND t.epsilon <= p_epsilon"},
 		"the rest is forgotten":          {"admits", "t.rest = 0 AND ", ""},

@@ -28,6 +28,7 @@ const chargers = 16
 // charge and commit, while the budget is changed. DPSIDECAR_HISTORIES=10000 is
 // the long form.
 func TestRandomHistories(t *testing.T) {
+	t.Parallel()
 	n := 6
 	if v, err := strconv.Atoi(os.Getenv("DPSIDECAR_HISTORIES")); err == nil {
 		n = (v + 2) / 3
@@ -45,6 +46,7 @@ func TestRandomHistories(t *testing.T) {
 // A filter that reads the total without its lock, and one that lets deltas pass,
 // are found out.
 func TestHistoriesCatchMutants(t *testing.T) {
+	t.Parallel()
 	for name, m := range map[string]struct{ accounting, was, is string }{
 		"no lock":  {"pure", "WHERE id = d.account FOR UPDATE", "WHERE id = d.account"},
 		"no delta": {"zcdp", "PERFORM dp_int.refuse_delta(d.name, a, e.delta);", ""},

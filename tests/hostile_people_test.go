@@ -25,6 +25,7 @@ func (w *world) seen(conn *pgx.Conn) string {
 // Who has a dropped role's name is nobody's heir: neither of grants nor of jobs,
 // releases and what was spent. A job left behind is refused, and spends nothing.
 func TestADroppedRoleHasNoHeir(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	w.exec(w.steward, `SELECT dp_grant($1, $2, 0.5)`, w.dataset, w.person)
 	left := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.2)::text`, w.dataset)
@@ -81,6 +82,7 @@ func TestADroppedRoleHasNoHeir(t *testing.T) {
 // A renamed role is who it was: its limit, its jobs and its grants stay, also those
 // of a job that waits.
 func TestARenamedRoleStaysWhoItWas(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	w.exec(w.steward, `SELECT dp_grant($1, $2, 0.5)`, w.dataset, w.person)
 	waiting := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.4)::text`, w.dataset)
@@ -114,6 +116,7 @@ func TestARenamedRoleStaysWhoItWas(t *testing.T) {
 // A copy of the database in another cluster, in which the same OIDs are other people's,
 // hands nobody what was another's until a name is bound.
 func TestRolesOfAnotherClusterAreNobody(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	if _, err := w.system.Serve(context.Background()); err != nil {
 		t.Fatal(err)
@@ -191,6 +194,7 @@ func (w *world) replaced(notice string) (name string) {
 // A copy under a name that its table had only between two looks: somebody must say
 // whose rows they are.
 func TestWhatIsGoneIsAskedFor(t *testing.T) {
+	t.Parallel()
 	w := servedWorld(t)
 	moved := w.replaced("")
 	w.exec(w.super, `CREATE TABLE public.other (amount float8, age float8)`)
@@ -219,6 +223,7 @@ func TestWhatIsGoneIsAskedFor(t *testing.T) {
 // The name that a table had when anything was registered, or checked, is known as its
 // people's ever after.
 func TestRenamesAreFollowed(t *testing.T) {
+	t.Parallel()
 	for name, notice := range map[string]string{
 		"at a registration": `#CREATE TABLE public.%[1]s_o (amount float8, age float8); #GRANT SELECT ON public.%[1]s_o TO dp_sidecar; SELECT dp_register('o', 'public.%[1]s_o', 'amount', '{age}', 1)`,
 		"at a recheck":      `#SELECT dp_int.recheck_dataset(id) FROM dp_int.dataset WHERE name = 'v'; #DROP VIEW public.%[1]s_v`,
@@ -241,6 +246,7 @@ func TestRenamesAreFollowed(t *testing.T) {
 
 // Two tables that have exchanged their names have not exchanged their people.
 func TestExchangedNamesKeepTheirAccounts(t *testing.T) {
+	t.Parallel()
 	w := servedWorld(t)
 	w.exec(w.super, `CREATE TABLE public.other (amount float8, age float8)`)
 	if err := w.register("other", "{}"); err != nil {
@@ -263,6 +269,7 @@ func TestExchangedNamesKeepTheirAccounts(t *testing.T) {
 
 // Partitions that are dropped in time ask for no statement.
 func TestDroppedPartitionsAreNotAskedFor(t *testing.T) {
+	t.Parallel()
 	w := servedWorld(t)
 	w.exec(w.super, `CREATE TABLE public.p (amount float8, age float8) PARTITION BY RANGE (age);
 		CREATE TABLE public.p1 PARTITION OF public.p FOR VALUES FROM (0) TO (40); CREATE TABLE public.p2 PARTITION OF public.p FOR VALUES FROM (40) TO (100);
@@ -322,6 +329,7 @@ func TestAViewThatReadsAsTheSidecarIsRefused(t *testing.T) {
 // A dump, restored after a rename: OIDs are others', and the name is one that nobody
 // knew. Nothing is registered before the accounts know their relations again.
 func TestARestoredCopyKnowsItsPeople(t *testing.T) {
+	t.Parallel()
 	for _, program := range []string{"pg_dump", "pg_restore"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(err)

@@ -15,6 +15,7 @@ import (
 // A transaction of the caller's takes back nothing that was answered in it, and
 // is no way to be answered twice.
 func TestNoTransactionIsAnsweredUnpaid(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	s, err := dev.Start(ctx, dev.Options{Settings: map[string]string{"max_prepared_transactions": "4"}})
 	if err != nil {
@@ -132,6 +133,7 @@ func TestCanceledRacesReleaseNothingUnpaid(t *testing.T) {
 // The table is gone once the charge is made: the budget stays spent, whoever waits
 // is told, the same name gives no fresh budget, and other data sets go on.
 func TestATableDroppedAfterTheCharge(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 0.5, 0)
 	job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5, options => '{"method": "exponential_mechanism"}')::text`, w.dataset)
 	w.abandon(reading)

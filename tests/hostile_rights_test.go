@@ -118,6 +118,7 @@ func TestCastsOfTheCallersRunAsTheCaller(t *testing.T) {
 // Who waits, who is alive and what is done cannot be forged by locks, names and
 // notifications, which anybody may use.
 func TestLocksAndNotificationsForgeNothing(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	for _, sql := range []string{`SET application_name = 'dpsidecar'`, `LISTEN dp_jobs`, `NOTIFY dp_jobs, 'queued'`} {
 		w.exec(w.analyst, sql)

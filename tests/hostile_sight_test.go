@@ -27,6 +27,7 @@ func TestNothingButTheCoefficientsDependsOnARow(t *testing.T) {
 
 // A release that carries an extreme of the data is noticed.
 func TestAParameterFromTheDataIsNoticed(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
 	w.exec(w.super, `CREATE FUNCTION public.leak() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 		DECLARE d dp_int.dataset; extreme text;
@@ -161,6 +162,7 @@ func TestStatisticsViewsShowNoValues(t *testing.T) {
 // A view that the steward declared total and that raises on one row after all: the
 // caller learns that it could not be read, in our words and not the server's.
 func TestAnOracleOfErrorsSaysNothing(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	if _, err := w.system.Serve(context.Background()); err != nil {
 		t.Fatal(err)

@@ -44,6 +44,7 @@ func (w *world) abandon(at step) (job, token string) {
 }
 
 func TestAnAbandonedJobGoesOn(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		at      step
 		entries int64
@@ -85,6 +86,7 @@ func TestAnAbandonedJobGoesOn(t *testing.T) {
 // Past the charge there is no failure: what cannot be read waits, its caller is
 // told the truth, and the same call gets the result once it can be read.
 func TestAJobThatCannotReadIsParked(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 0.5, 0)
 	job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5, options => '{"method": "exponential_mechanism"}')::text`, w.dataset)
 	w.abandon(reading)
@@ -111,6 +113,7 @@ func TestAJobThatCannotReadIsParked(t *testing.T) {
 // A result that cannot be written keeps nobody waiting for ever, costs one charge,
 // and comes once it can.
 func TestAJobThatCannotPublishTellsItsCaller(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 5, 0)
 	if _, err := w.system.Serve(context.Background()); err != nil {
 		t.Fatal(err)
@@ -129,6 +132,7 @@ func TestAJobThatCannotPublishTellsItsCaller(t *testing.T) {
 }
 
 func TestCancelBetweenClaimAndRead(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
 	job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
 	w.abandon(charged)
@@ -147,6 +151,7 @@ func TestCancelBetweenClaimAndRead(t *testing.T) {
 // Two sidecars share a queue; one leaves in the middle, its jobs are finished or
 // handed back, and everything is answered and charged once.
 func TestSidecarsShareTheQueueAndMayLeave(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 100, 0)
 	first, err := w.system.Serve(context.Background())
 	if err != nil {
@@ -170,6 +175,7 @@ func TestSidecarsShareTheQueueAndMayLeave(t *testing.T) {
 // A claim is kept by a sidecar that is told to leave before it hears of it: the
 // job does not wait for its lease to run out.
 func TestALeavingSidecarKeepsWhatItClaims(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
 	leave, err := w.system.Serve(context.Background())
 	if err != nil {
@@ -204,6 +210,7 @@ func TestALeavingSidecarKeepsWhatItClaims(t *testing.T) {
 // Postgres restarts under a running sidecar: it reconnects, and the cached
 // loopback of a session that was restarted too is renewed.
 func TestASidecarSurvivesARestartOfPostgres(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	if _, err := w.system.Serve(context.Background()); err != nil {
 		t.Fatal(err)
@@ -369,6 +376,7 @@ func TestAStewardAbandonsAJob(t *testing.T) {
 // they wait for a worker or were claimed before it was committed, and are not
 // charged. An abandonment that is not committed holds up no claim.
 func TestIdenticalJobsAreAbandonedTogether(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 100, 0)
 	submit := func() string {
 		return one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5, options => '{"method": "exponential_mechanism"}')::text`, w.dataset)
@@ -432,6 +440,7 @@ func (w worker) publish(job, token string) {
 // A cancel in a transaction that stays open is its caller's affair: a release, its
 // identical requests and everybody else's jobs go on.
 func TestAnOpenCancelHoldsUpNobody(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	submit := func(conn *pgx.Conn, eps float64) string {
 		return one[string](w, conn, `SELECT dp_submit('l1', $1, $2)::text`, w.dataset, eps)
@@ -501,6 +510,7 @@ func TestAnOpenCancelHoldsUpNobody(t *testing.T) {
 // Many identical requests are settled a hundred at a time, each hundred for good: a
 // sidecar that gives up on a long claim would never get to the end of them.
 func TestAClaimSettlesAHundredJobs(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	hand := w.worker()
 	leading := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
@@ -530,6 +540,7 @@ func TestAClaimSettlesAHundredJobs(t *testing.T) {
 
 // A claim that finds a leader does not hold it up.
 func TestAnOpenClaimHoldsUpNobody(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	hand, slow := w.worker(), w.worker()
 	w.exec(w.analyst, `SELECT dp_submit('l1', $1, 0.5)`, w.dataset)
@@ -547,6 +558,7 @@ func TestAnOpenClaimHoldsUpNobody(t *testing.T) {
 
 // What ends every sidecar that takes it up must not end them all at once, for ever.
 func TestAJobThatEndsItsSidecarsIsParked(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
 	job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
 	hand := w.worker()

@@ -31,13 +31,13 @@ const (
 // here where it stands.
 var mayImport = map[string][]string{
 	"internal/admin":              {"internal/job"},
-	"cmd/dpsidecar":               {"internal/admin", "internal/audit", "internal/demo", "internal/dev", "internal/privacy", "internal/experiment", "internal/install", "internal/job", "internal/ledger", "internal/version", "sql"},
+	"cmd/dpsidecar":               {"internal/admin", "internal/audit", "internal/demo", "internal/dev", "internal/privacy", "internal/experiment", "internal/install", "internal/job", "internal/ledger", "internal/version", "sql", "internal/spill"},
 	"internal/audit":              {"internal/catalogue", "internal/dpsco", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
 	"internal/demo":               {"internal/dev", "internal/progress"},
 	"internal/dev":                {"internal/install", "internal/job", "internal/localpg", "sql"},
 	"internal/experiment":         {"internal/catalogue", "internal/dpsco", "internal/mech", "internal/privacy", "internal/progress"},
 	"internal/install":            {"internal/version", "sql"},
-	"internal/job":                {"internal/catalogue", "internal/arrowio", "internal/dpsco", "internal/mech", "internal/privacy", "internal/ledger", "sql"},
+	"internal/job":                {"internal/catalogue", "internal/arrowio", "internal/dpsco", "internal/mech", "internal/privacy", "internal/ledger", "sql", "internal/spill"},
 	"internal/arrowio":            {"internal/dpsco", "internal/mech"},
 	"internal/ledger":             {"internal/privacy"},
 	"internal/dpsco":              {"internal/catalogue", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
@@ -57,6 +57,7 @@ var mayImport = map[string][]string{
 	"internal/localpg/installed":  {"internal/localpg"},
 	"internal/version":            {},
 	"internal/progress":           {},
+	"internal/spill":              {},
 	"internal/catalogue":          {},
 	"sql":                         {"internal/catalogue"},
 }

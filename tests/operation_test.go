@@ -36,6 +36,7 @@ func (w worker) claimer() string {
 // Whoever has asked for much waits for his own jobs, and not others for them: fewest
 // running first, then served longest ago, and each caller first in, first out.
 func TestCallersAreServedInTurn(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 100, 0)
 	bob, cleo := "bob_"+w.person, "cleo_"+w.person
 	w.submitMany(w.analyst, 300)
@@ -63,6 +64,7 @@ func TestCallersAreServedInTurn(t *testing.T) {
 
 // A claim looks at few of the jobs that wait, however many they are.
 func TestAClaimDoesNotReadTheWholeQueue(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 100, 0)
 	w.submitMany(w.analyst, 1)
 	w.exec(w.super, `INSERT INTO dp_int.job (id, principal, caller, dataset, model, eps, delta, request, request_hash, fresh, waited)
@@ -92,6 +94,7 @@ func TestAClaimDoesNotReadTheWholeQueue(t *testing.T) {
 // A caller may queue so many jobs and no more; what is kept, and what others ask, is
 // not concerned.
 func TestTheQueueOfACallerIsLimited(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 100, 0)
 	stop := w.serve()
 	w.mustRegress(w.analyst, ask, w.dataset, 0.5)
@@ -127,6 +130,7 @@ func (w *world) sleepingSidecar() {
 // A steward's transaction that is left open holds charges up for a while, with pauses;
 // then they end, and say whose it is. Charges of other accounts go on meanwhile.
 func TestAChargeThatIsHeldUpSaysByWhom(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 100, 0)
 	w.serve()
 	other := worldIn(t, w.system, 100, 0)
@@ -166,6 +170,7 @@ func TestAChargeThatIsHeldUpSaysByWhom(t *testing.T) {
 // A charge that cannot be given back now, because somebody holds its account, keeps no
 // other job from being claimed.
 func TestARefundThatIsHeldUpStopsNoClaim(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 100, 0)
 	other := worldIn(t, w.system, 100, 0)
 	stuck := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
@@ -184,6 +189,7 @@ func TestARefundThatIsHeldUpStopsNoClaim(t *testing.T) {
 // What locks what others need cannot outlive its session: a transaction that has
 // canceled a job, or changed an account, cannot be prepared.
 func TestLocksOnOthersCannotBePrepared(t *testing.T) {
+	t.Parallel()
 	s, err := dev.Start(context.Background(), dev.Options{Settings: map[string]string{"max_prepared_transactions": "5"}})
 	if err != nil {
 		t.Fatal(err)
@@ -220,6 +226,7 @@ func TestLocksOnOthersCannotBePrepared(t *testing.T) {
 // A clock that is set back while a sidecar is dead must not make its lease longer, nor
 // take it from one that lives.
 func TestAClockSetBackMakesNoLeaseLonger(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 100, 0)
 	one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
 	hand := w.worker()
@@ -288,6 +295,7 @@ func TestLongArgumentsAreRefusedBriefly(t *testing.T) {
 // Where callers and their loopbacks need all connections of the server, they wait for
 // one another a little and are answered, and an idle session keeps none.
 func TestCallersShareFewConnections(t *testing.T) {
+	t.Parallel()
 	s, err := dev.Start(context.Background(), dev.Options{Settings: map[string]string{"max_connections": "40"}})
 	if err != nil {
 		t.Fatal(err)

@@ -215,6 +215,7 @@ func TestAViewOverNoTableNeedsAnAccount(t *testing.T) {
 
 // Nor is it known of a function whose people it reads when the table beside it is.
 func TestAKnownTableVouchesForNoFunction(t *testing.T) {
+	t.Parallel()
 	w := servedWorld(t)
 	w.exec(w.super, strings.ReplaceAll(`
 		CREATE TABLE public.few AS SELECT i::float8 AS age, i::float8 AS amount FROM generate_series(1, 9) i;

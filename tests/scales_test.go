@@ -145,6 +145,7 @@ func TestScalesCanBeChanged(t *testing.T) {
 // A fit that nothing was charged for is refused once its scales are taken back. One that was
 // charged is tried again under those that it was charged with.
 func TestJobsKeepTheirScales(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	submit := func(eps float64) string {
 		return one[string](w, w.analyst, `SELECT dp_submit('l1', $1, $2, features => '{age}', options => '{"method": "objective_perturbation"}')::text`, w.dataset, eps)

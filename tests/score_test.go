@@ -239,6 +239,7 @@ func TestAScoreCanBeSubmitted(t *testing.T) {
 // A sidecar that ends between the charge and the release of a score, or before, takes
 // nothing with it: the job goes on, charged once.
 func TestAnAbandonedScoreGoesOn(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		at      step
 		entries int64

@@ -101,6 +101,7 @@ const trace = "the owner runs as dp_sidecar"
 // What the owner of a registered relation puts in its place is looked at before
 // anything of it runs, on every way to it.
 func TestTheOwnerOfARelationRunsNothing(t *testing.T) {
+	t.Parallel()
 	const swap = `ALTER TABLE mal.t RENAME TO gone; CREATE VIEW mal.t AS SELECT y, x FROM mal.gone WHERE mal.run() AND mal.plan(); GRANT SELECT ON mal.t TO dp_sidecar`
 	counted := func(w *world) {
 		w.eventually("counted", func() bool { return one[bool](w, w.steward, `SELECT bool_and(row_count IS NOT NULL) FROM dp.datasets`) })
@@ -177,6 +178,7 @@ func TestTheOwnerOfARelationRunsNothing(t *testing.T) {
 
 // What functions of a view leave in a session does not outlive the read.
 func TestASessionKeepsNothingOfWhatItRead(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	m := w.owner()
 	w.exec(m, `CREATE FUNCTION mal.leave() RETURNS boolean LANGUAGE plpgsql AS $$
@@ -207,6 +209,7 @@ func TestASessionKeepsNothingOfWhatItRead(t *testing.T) {
 // Partitions that come between the check and the read are noticed before anything
 // leaves: the locks of a reader do not keep them away.
 func TestAPartitionOfOthersThatComesLateIsNotReleased(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	w.exec(w.super, `CREATE TABLE parts (y float8, x float8) PARTITION BY RANGE (x);
 		CREATE TABLE ours PARTITION OF parts FOR VALUES FROM (0) TO (1000); INSERT INTO parts SELECT i, i FROM generate_series(1, 500) i;
@@ -237,6 +240,7 @@ func TestAPartitionOfOthersThatComesLateIsNotReleased(t *testing.T) {
 // Settings of the server, the database or the role do not reach the sidecar where
 // its work rests on others.
 func TestSettingsOfTheDatabaseChangeNothing(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 100, 0)
 	w.slowView("slow", 3)
 	wanted := map[string]string{"synchronous_commit": "on", "transaction_isolation": "read committed", "transaction_read_only": "off", "statement_timeout": "0",
@@ -289,6 +293,7 @@ func TestSettingsOfTheDatabaseChangeNothing(t *testing.T) {
 // Of identical jobs that are claimed at once one is charged, whatever the
 // database's default isolation is.
 func TestIdenticalJobsCostOneUnderRepeatableRead(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 100, 0)
 	w.exec(w.super, `ALTER DATABASE dpsidecar SET default_transaction_isolation = 'repeatable read'`)
 	through := w.serveBehind()
@@ -330,6 +335,7 @@ const sleeping = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'd
 // A job that is canceled while it counts is gone with the next heartbeat, long
 // before its lease runs out.
 func TestAJobCanceledWhileItCountsIsDropped(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 100, 0)
 	w.slowToCount(300)
 	w.exec(w.super, `UPDATE dp_int.dataset SET row_count = 1000`)
@@ -343,6 +349,7 @@ func TestAJobCanceledWhileItCountsIsDropped(t *testing.T) {
 
 // A long count of rows keeps the sidecar from nothing else.
 func TestASlowCountStopsNoHeartbeat(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 100, 0)
 	w.serve()
 	w.slowToCount(300)
@@ -358,6 +365,7 @@ func TestASlowCountStopsNoHeartbeat(t *testing.T) {
 
 // Connections on which nothing comes any more are given up, and others opened.
 func TestConnectionsThatHangAreGivenUp(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 100, 0)
 	w.serve()
 	w.mustRegress(w.analyst, ask, w.dataset, 0.5)
@@ -383,6 +391,7 @@ func TestConnectionsThatHangAreGivenUp(t *testing.T) {
 // An account whose accounting moves between a claim and its charge is charged by
 // the new one, so that any sidecar can go on with the job.
 func TestAnOrderThatMovesUnderAClaimIsNotCharged(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 1, 1e-6)
 	w.registerAgain("rdp", 1, 1e-6)
 	through := w.serveBehind()

@@ -21,6 +21,7 @@ func (w *world) submit(eps float64, options string) string {
 // Whoever came to follow a job in the moment in which it ended at its last step, or could
 // not wake it because a steward's transaction held it, does not wait for ever.
 func TestWhoCameAsAJobStoppedIsAnswered(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	hand, slow := w.worker(), w.worker()
 	leading := w.submit(0.5, `{}`)
@@ -56,6 +57,7 @@ func TestWhoCameAsAJobStoppedIsAnswered(t *testing.T) {
 
 // To ask again for what takes too long is free, and must not take the workers from others.
 func TestAWokenJobWaitsItsTurn(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	bob := w.newAnalyst("bob_" + w.person)
 	hand := w.worker()
@@ -75,6 +77,7 @@ func TestAWokenJobWaitsItsTurn(t *testing.T) {
 // What a cancel that comes too late says of the budget holds: while a fresh job is spent
 // and not done, the same without fresh waits for it, or wakes it, and costs nothing.
 func TestTheSameAsASpentFreshJobIsFree(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	hand := w.worker()
 	fresh := w.submit(0.5, `{"fresh": true}`)
@@ -108,6 +111,7 @@ func TestTheSameAsASpentFreshJobIsFree(t *testing.T) {
 // A claim that would have to wait for a second data set gives up what it holds of the
 // first: two that pass both in another order would wait for each other.
 func TestAClaimPassesOneTurnstile(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 10, 0)
 	other := worldIn(t, w.system, 10, 0)
 	hand := w.worker()

@@ -202,6 +202,7 @@ func TestUpgradeKeepsTheDeltaOfKeptAnswers(t *testing.T) {
 // upgrade by any other: pure epsilons may add up to less than what their rho proved. That
 // holds also where an account had all filters before it went back to an older dpsidecar.
 func TestUpgradeLeavesAnAdoptedCopyNothing(t *testing.T) {
+	t.Parallel()
 	for name, older := range map[string]string{"never upgraded": `true`, "upgraded before": `event ? 'adopt'`} {
 		t.Run(name, func(t *testing.T) {
 			w := lonelyWorld(t, 4, 1e-6)

@@ -100,6 +100,7 @@ func (w *world) verify() (wrong []string) {
 
 // A sidecar that charges less than its event costs is found out by the event.
 func TestVerifyNoticesAPriceTooLow(t *testing.T) {
+	t.Parallel()
 	w := lonelyWorld(t, 9, 1e-6)
 	w.exec(w.analyst, `SELECT dp_submit('l1', $1, 0.5)`, w.dataset)
 	for _, c := range []struct {

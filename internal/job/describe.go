@@ -2,7 +2,6 @@ package job
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"dpsidecar/internal/dpsco"
@@ -37,14 +36,7 @@ func (s *Sidecar) planDescription(c *claim, n int64) (*dpsco.Plan, error) {
 	if c.Model == scalesModel {
 		description = dpsco.SuggestScales{Columns: columns, MaxRows: c.Dataset.MaxRows}
 	}
-	plan, err := description.Plan(c.shape(n), c.budget(), s.accountant(c))
-	if err != nil {
-		return nil, err
-	}
-	if needed, ok := plan.Parameters["values_needed"].(float64); ok && c.Model == scalesModel && float64(n) < needed {
-		return nil, fmt.Errorf("%w: no column can have the %.0f values that a scale of it needs at this eps and for so many columns, for there are %d rows; ask for more eps", dpsco.ErrInfeasible, needed, n)
-	}
-	return plan, nil
+	return description.Plan(c.shape(n), c.budget(), s.accountant(c))
 }
 
 // publishDescription releases figures or scales, once it is the time of their step.
