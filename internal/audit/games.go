@@ -136,6 +136,8 @@ var worstCases = []worstCase{
 		options: options{"method": "objective_perturbation", "radius": 1e6}},
 	{name: "l1", model: "l1", pair: "fits in stages, a target of 1e6 becomes -1e6", pure: true, tables: flip(20),
 		options: options{"method": "staged"}},
+	{name: "l1", model: "l1", pair: "fits in stages, a target of 1e6 moves to the other group", pure: true, tables: move(20),
+		options: options{"method": "staged", "by": "group", "pool": "none"}},
 }
 
 // slow is a case whose runs take so many times as long as others.

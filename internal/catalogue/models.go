@@ -37,7 +37,7 @@ const Exposure = "exposure"
 // SampleRows is the option that takes a random part of the rows.
 const SampleRows = "sample_rows"
 
-var l1Options = []Option{
+var l1Options = append([]Option{
 	number("tau", 0.01, 0.99, 0.5, "quantile of the target that is fitted: 0.5 is the median; another one takes the method staged or objective_perturbation"),
 	number("theta", 1.05, 2, 2., "moments the residuals have: 2 for a bounded second moment, less for heavier tails"),
 	number("iota", 1e-9, 1e9, nil, "1 / the residual at which the loss saturates, in units of 1 / the target's scale").from("rows, columns, eps and `residual_scale`"),
@@ -49,7 +49,7 @@ var l1Options = []Option{
 	number("clip", 1e-9, 1e9, nil, "objective perturbation: bound on the norm of one person's gradient").from("the number of columns"),
 	number("smoothing", 1e-9, 1e9, nil, "objective perturbation: width over which the absolute loss is smoothed, in scaled units").from("public facts"),
 	sampleRows,
-}
+}, groupOptions...)
 
 // sampleRows is an option of every model.
 var sampleRows = whole(SampleRows, 1, 1e12, "fit this many rows, or persons, drawn at random, where there are more: faster, and as private and as accurate as a table of that many").from("the data set: all of them")

@@ -43,10 +43,16 @@ func (p *problem) checkGroups(f fit) error {
 	case JointMoments, Newton:
 		return nil
 	}
-	if p.Method == catalogue.MethodAuto {
-		return fmt.Errorf("%w: too few rows for this budget to fit %d groups of %d coefficients; ask for more eps, or fit one model with the groups' column among its features", ErrInfeasible, p.Levels, p.D)
+	return whyNoGroups(p.Shape, p.Method)
+}
+
+// whyNoGroups is why a method makes no fit by groups: auto, because it would take another one than
+// those that do.
+func whyNoGroups(s Shape, method string) error {
+	if method == catalogue.MethodAuto {
+		return fmt.Errorf("%w: too few rows for this budget to fit %d groups of %d coefficients; ask for more eps, or fit one model with the groups' column among its features", ErrInfeasible, s.Levels, s.D)
 	}
-	return fmt.Errorf("%w: method %q does not fit by groups; leave it out", ErrParameter, p.Method)
+	return fmt.Errorf("%w: method %q does not fit by groups; leave it out", ErrParameter, method)
 }
 
 // groupBins has a bin for each group.
@@ -84,16 +90,22 @@ type groupSize struct {
 }
 
 // split releases the sizes of groups, sorts the records by group and notes the fit of all.
-func (a *groups) split(noise mech.Gaussian, w []float64, p *mat.Dense, src *mech.Source) (sizes []groupSize) {
+func (a *groups) split(noise mech.Gaussian, w []float64, p *mat.Dense, src *mech.Source) []groupSize {
 	x := a.parts[0]
-	released := releaseGroupSizes(x, noise, src)
-	a.common = &commonFit{w: slices.Clone(w), p: mat.DenseCopyOf(p)}
-	for g, rows := range sizesToUse(released, x.N, noise) {
-		a.common.shares = append(a.common.shares, clampBetween(released[g]/float64(x.N), 0, 1))
-		sizes = append(sizes, groupSize{rows, released[g] < leastKnownGroup*math.Sqrt2*noise.NoiseMultiplier})
-	}
+	shares, sizes := x.groupSizes(noise, src)
+	a.common = &commonFit{w: slices.Clone(w), p: mat.DenseCopyOf(p), shares: shares}
 	a.parts = x.byGroup()
 	return sizes
+}
+
+// groupSizes releases the sizes of groups, and says what they are taken for.
+func (x Data) groupSizes(noise release, src *mech.Source) (shares []float64, sizes []groupSize) {
+	released, deviation := releaseGroupSizes(x, noise, src), countDeviation(noise)
+	for g, rows := range sizesToUse(released, x.N, deviation) {
+		shares = append(shares, clampBetween(released[g]/float64(x.N), 0, 1))
+		sizes = append(sizes, groupSize{rows, released[g] < leastKnownGroup*deviation})
+	}
+	return shares, sizes
 }
 
 // pooled are the results of groups, moved toward their mean if that was asked for.
@@ -118,7 +130,7 @@ const leastKnownGroup = 10
 const smallGroup = "too few rows of this group for this budget"
 
 // releaseGroupSizes releases how many records each group has.
-func releaseGroupSizes(x Data, noise mech.Gaussian, src *mech.Source) (sizes []float64) {
+func releaseGroupSizes(x Data, noise release, src *mech.Source) (sizes []float64) {
 	bins := groupBins(x.Levels)
 	counts, place := mech.NewHistogram(bins, x.N, 1), make([]float64, x.N)
 	for u := range place {
@@ -131,9 +143,9 @@ func releaseGroupSizes(x Data, noise mech.Gaussian, src *mech.Source) (sizes []f
 	return noisy[:x.Levels]
 }
 
-// sizesToUse are what released sizes are taken for.
-func sizesToUse(released []float64, rows int, noise mech.Gaussian) []float64 {
-	least := max(leastGroupDeviations*math.Sqrt2*noise.NoiseMultiplier, leastShare*float64(rows)/float64(len(released)), 1)
+// sizesToUse are what released sizes, with noise of a deviation, are taken for.
+func sizesToUse(released []float64, rows int, deviation float64) []float64 {
+	least := max(leastGroupDeviations*deviation, leastShare*float64(rows)/float64(len(released)), 1)
 	sizes := make([]float64, len(released))
 	for g, v := range released {
 		sizes[g] = clampBetween(v, min(least, float64(rows)), float64(rows))

@@ -14,6 +14,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -198,6 +199,38 @@ func TestGroupsAreFittedTogetherOrApart(t *testing.T) {
 	}
 }
 
+// Medians by groups are no worse than one model or models of their own by much, in pure epsilon.
+func TestMediansByGroups(t *testing.T) {
+	run := func(a L1, x Data, eps float64, seed uint64) Result {
+		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: eps}, privacy.PureSum{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, seed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for _, c := range []struct{ eps, spread, most float64 }{{.3, 0, .016}, {.3, .1, .025}, {1, 0, .002}, {1, .1, .008}, {1, .4, .009}} {
+		one, apart, pooled := 0.0, 0.0, 0.0
+		const draws = 4
+		for seed := range uint64(draws) {
+			x, truth := groupedLaw(40_000, 5, 16, c.spread, seed)
+			all := cloned(x)
+			all.Levels, all.Level = 0, nil
+			common, own, both := run(L1{}, all, c.eps, seed), run(L1{Pool: catalogue.PoolNone}, x, c.eps, seed), run(L1{}, x, c.eps, seed)
+			one += excessOf(x, truth, func(int) []float64 { return common.Coefficients }) / draws
+			apart += excessOf(x, truth, func(g int) []float64 { return own.Groups[g].Coefficients }) / draws
+			pooled += excessOf(x, truth, func(g int) []float64 { return both.Groups[g].Coefficients }) / draws
+		}
+		t.Logf("eps %v, spread %v: excess risk %.4f of one model, %.4f by groups, %.4f pooled", c.eps, c.spread, one, apart, pooled)
+		if pooled > c.most || pooled > 1.15*apart || c.spread > 0 && pooled > one {
+			t.Errorf("eps %v, spread %v: %v pooled, %v apart, %v of one model", c.eps, c.spread, pooled, apart, one)
+		}
+	}
+}
+
 // groupLabels gives rows of groupedLaw labels, with log-odds for what they predict.
 func groupLabels(x Data, truth [][]float64, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 77))
@@ -328,6 +361,11 @@ func TestWhatDoesNotFitByGroupsIsRefused(t *testing.T) {
 		_, err := c.a.Plan(Shape{N: c.n, D: 3, Levels: 4}, privacy.Budget{Epsilon: .3, Delta: 1e-6}, privacy.Concentrated{})
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for method, want := range map[string]error{"": ErrInfeasible, catalogue.MethodAuto: ErrInfeasible, catalogue.MethodStaged: nil, catalogue.MethodExponential: ErrParameter, catalogue.MethodObjective: ErrParameter} {
+		if _, err := (L1{Method: method}).Plan(Shape{N: 300, D: 3, Levels: 4}, privacy.Budget{Epsilon: .3}, privacy.PureSum{}); !errors.Is(err, want) {
+			t.Errorf("medians by %q: %v", method, err)
 		}
 	}
 }

@@ -9,7 +9,7 @@ var mutants = []mutant{
 	{"the exponential mechanism runs at twice the epsilon charged", "internal/dpsco/l1.go",
 		`expmech.Params{Epsilon: below(epsilon)`, `expmech.Params{Epsilon: 2 * below(epsilon)`, []tests{{"./internal/dpsco", "TheChargedEpsilon"}}},
 	{"the leverage limit follows the mean row length", "internal/dpsco/oracle.go",
-		"	weights := make([]float64, x.N)\n", "	weights := make([]float64, x.N)\n	total := 0.0\n	for _, column := range x.X {\n		for _, v := range column {\n			if square := v * v / float64(x.N); square < math.Inf(1) {\n				total += square\n			}\n		}\n	}\n	limit *= math.Sqrt(total)\n",
+		"	weights := x.numbers(x.N)\n", "	weights := x.numbers(x.N)\n	total := 0.0\n	for _, column := range x.X {\n		for _, v := range column {\n			if square := v * v / float64(x.N); square < math.Inf(1) {\n				total += square\n			}\n		}\n	}\n	limit *= math.Sqrt(total)\n",
 		[]tests{{"./internal/dpsco", "TestReplaysOfLognormalTables"}}},
 	{"each batch is used twice", "internal/dpsco/oracle.go",
 		"		x, weights = o.deal(u.Batch)\n", "		if o.batch.N == 0 || o.left[q.Use]%2 == 1 {\n			o.deal(u.Batch)\n		}\n		x, weights = o.batch, nil\n",
@@ -201,7 +201,7 @@ var mutants = []mutant{
 	{"objective perturbation: minimisers two steps apart", "internal/mech/objpert/objpert.go",
 		`p.Pitch * 7 / 16`, `p.Pitch * 15 / 16`, []tests{{"./internal/mech/objpert", "TestGapIsOne"}}},
 	{"objective perturbation: the grid's share is spent twice", "internal/mech/objpert/objpert.go",
-		`math.Nextafter(p.Epsilon-math.Ldexp(float64(d), -int(shift)), 0)`, `math.Nextafter(p.Epsilon, 0)`, []tests{{"./internal/mech/objpert", "TestPlanSatisfies"}}},
+		`math.Nextafter(p.Epsilon-math.Ldexp(float64(changed*d), -int(shift)), 0)`, `math.Nextafter(p.Epsilon, 0)`, []tests{{"./internal/mech/objpert", "TestPlanSatisfies"}}},
 	{"objective perturbation: rows are shortened by the root of their length", "internal/mech/objpert/record.go",
 		`t.clip/math.Sqrt(square)*lower`, `math.Sqrt(t.clip/math.Sqrt(square))*lower`, []tests{{"./internal/mech/objpert", "TestRowsAreShort|TestGradientSens"}}},
 	{"objective perturbation: rows are shortened without room for rounding", "internal/mech/objpert/record.go",
@@ -322,13 +322,15 @@ var mutants = []mutant{
 	{"staged: the reach is not charged", "internal/dpsco/l1_staged.go",
 		`privacy.Repeat{Count: columns, Event: privacy.Pure{Epsilon: p.reach}}`, `privacy.Repeat{Count: 1, Event: privacy.Pure{Epsilon: p.reach}}`, []tests{{"./internal/dpsco", "TestStagedShares"}, {"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the last fit has the share of the width too", "internal/dpsco/l1_staged.go",
-		` - p.aside - p.width`, ` - p.aside`, []tests{{"./internal/dpsco", "TestStagedShares"}}},
+		` - p.aside - p.sizes - p.width`, ` - p.aside - p.sizes`, []tests{{"./internal/dpsco", "TestStagedShares"}}},
 	{"staged: the rough fit at twice its epsilon", "internal/dpsco/l1_staged.go",
 		`f.perturbation(f.shares.rough, roughSmoothing,`, `f.perturbation(2*f.shares.rough, roughSmoothing,`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the width at twice its epsilon", "internal/dpsco/l1_staged.go",
 		`Quantile{Epsilon: below(f.shares.width)`, `Quantile{Epsilon: 2 * below(f.shares.width)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the way aside is not charged", "internal/dpsco/l1_staged.go",
-		`p.rough, p.aside, p.width, p.last}`, `p.rough, p.width, p.last}`, []tests{{"./internal/dpsco", "TestStagedShares|TestReplaysOfStaged"}}},
+		`p.rough, p.aside, p.sizes, p.width, p.last} {
+		if epsilon > 0`, `p.rough, p.sizes, p.width, p.last} {
+		if epsilon > 0`, []tests{{"./internal/dpsco", "TestStagedShares|TestReplaysOfStaged"}}},
 	{"staged: the way aside is the largest residual", "internal/dpsco/l1_staged.go",
 		`	floats.AddConst(-aside, residuals)`, `	aside = side * max(aside, slices.Max(beyond))
 	floats.AddConst(-aside, residuals)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
@@ -526,6 +528,21 @@ var mutants = []mutant{
 		`g.predict(deviance, b)`, `predict(deviance, b, g.Coefficients[:b.D])`, []tests{{"./tests", "TestOtherModelsFitByGroups"}}},
 	{"a row is in two groups", "internal/dpsco/groups.go",
 		`x.rows(starts[g], starts[g+1])`, `x.rows(max(0, starts[g]-1), starts[g+1])`, []tests{{"./internal/dpsco", "TestRowsAreSortedByGroup"}}},
+	{"objective perturbation of parts pays for one gap", "internal/mech/objpert/objpert.go",
+		`const movedFits = 2`, `const movedFits = 1`, []tests{{"./internal/mech/objpert", "TestPlanOfPartsPaysForTwoGaps|TestPartsHaveTheirPlan"}}},
+	{"objective perturbation of parts is planned as of one", "internal/mech/objpert/objpert.go",
+		`p.planOf(d, movedFits), make`, `p.newPlan(d), make`, []tests{{"./internal/mech/objpert", "TestPartsHaveTheirPlan"}}},
+	{"each group of medians has the ridge of its own size", "internal/dpsco/l1_groups.go",
+		`objpert.DrawParts(ctx, last, f.shape.N,`, `objpert.DrawParts(ctx, f.perturbation(f.shares.last, last.Smoothing*float64(1+len(parts[0].Y)), f.clip, f.tilt()), f.shape.N,`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+	{"medians: the sizes of groups are not charged", "internal/dpsco/l1_staged.go",
+		`p.aside, p.sizes, p.width, p.last} {`, `p.aside, p.width, p.last} {`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}, {"./internal/dpsco", "TestStagedSharesByGroupsAddUp"}}},
+	{"a row's group in the last fit of medians follows from its residual", "internal/dpsco/l1_groups.go",
+		`for _, part := range x.byGroup() {`, `for i := range x.Level {
+		if len(x.Y) > 1 && x.Y[0] > 0 {
+			x.Level[i] = 0
+		}
+	}
+	for _, part := range x.byGroup() {`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
 	{"rows of other groups stay in a person's record", "internal/dpsco/groups.go",
 		`if x.groupOf(i) == group {`, `if x.groupOf(i) == group || i == 3 {`, []tests{{"./internal/dpsco", "TestARecordIsInOneGroup"}, {"./internal/dpsco", "TestFitsByGroupsOfRecordsReplay"}}},
 	{"records of a group begin where others did", "internal/dpsco/groups.go",
