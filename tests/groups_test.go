@@ -103,6 +103,7 @@ func (w *world) resultsOfGroups(release string) {
 		`SELECT * FROM dp_test($1::uuid, '{age}')`:                         "region=north:age",
 		`SELECT dp_predict($1::uuid, '{"region": "x", "q": 1}'::jsonb)`:    `no feature "q"`,
 		`SELECT dp_predict(dp_coef($1::uuid), '{5}'::float8[])`:            "6 coefficients",
+		`SELECT dp_predict($1::uuid, '{"age": 5, "region": ["x"]}')`:       "must be one value",
 		`SELECT dp_predict($1::uuid, '[1]'::jsonb)`:                        "by which this release has groups",
 		`SELECT * FROM dp_predict_interval($1::uuid, '{"age": 5}'::jsonb)`: "by which this release has groups",
 	} {
@@ -111,7 +112,7 @@ func (w *world) resultsOfGroups(release string) {
 			w.Errorf("%s works", call)
 			continue
 		}
-		w.wantError(err, map[bool]string{true: "22023", false: "42703"}[says == `{"region": "north", ...}` || says == "a fit of each group" || says == "6 coefficients"], says)
+		w.wantError(err, map[bool]string{true: "22023", false: "42703"}[says == `{"region": "north", ...}` || says == "a fit of each group" || says == "6 coefficients" || says == "must be one value"], says)
 	}
 	if p := one[float64](w, w.analyst, `SELECT p_value FROM dp_test($1::uuid, '{region=north:age,region=south:age}')`, release); p > 1e-4 {
 		w.Errorf("slopes of two groups together: p = %v", p)
@@ -136,6 +137,9 @@ func TestOtherModelsFitByGroups(t *testing.T) {
 	labels := w.mustRegressBy(`SELECT * FROM dp_logistic_regress_by($1, by => 'region', eps => 5, target => 'kept', features => '{age}')`, w.dataset)
 	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
 	medians := w.mustRegressBy(`SELECT * FROM dp_l1_regress_by($1, 'region', 5, features => '{age}')`, w.dataset)
+	if again := w.mustRegressBy(`SELECT * FROM dp_l1_regress_by($1, 'region', 5, features => '{age}', options => NULL)`, w.dataset); fmt.Sprint(again) != fmt.Sprint(medians) {
+		t.Errorf("without options: %v, want %v", again, medians)
+	}
 	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp_summary(dp_last_release($1)) WHERE why_null LIKE '%dp_huber_regress%' AND term LIKE 'region=%:%'`, w.dataset); n != 6 {
 		t.Errorf("the summary of medians has %d terms", n)
 	}

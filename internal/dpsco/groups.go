@@ -83,10 +83,11 @@ type commonFit struct {
 	shares []float64
 }
 
-// groupSize is how many records a group is taken to have, and whether noise nearly hides that.
+// groupSize is how many records a group is taken to have, how many it has at least, to a few
+// deviations of the noise, and whether that nearly hides them.
 type groupSize struct {
-	rows  float64
-	small bool
+	rows, least float64
+	small       bool
 }
 
 // split releases the sizes of groups, sorts the records by group and notes the fit of all.
@@ -103,7 +104,7 @@ func (x Data) groupSizes(noise release, src *mech.Source) (shares []float64, siz
 	released, deviation := releaseGroupSizes(x, noise, src), countDeviation(noise)
 	for g, rows := range sizesToUse(released, x.N, deviation) {
 		shares = append(shares, clampBetween(released[g]/float64(x.N), 0, 1))
-		sizes = append(sizes, groupSize{rows, released[g] < leastKnownGroup*deviation})
+		sizes = append(sizes, groupSize{rows, clampBetween(released[g]-sizeDoubt*deviation, 0, rows), released[g] < leastKnownGroup*deviation})
 	}
 	return shares, sizes
 }
@@ -121,6 +122,9 @@ func (a *groups) pooled(results []Result, estimates []estimate, asked bool) Resu
 	}
 	return Result{Groups: out}
 }
+
+// sizeDoubt is how many deviations of the noise a group may have fewer records than released.
+const sizeDoubt = 0.7
 
 // leastKnownGroup is how many deviations of the noise on its size a group must have for
 // intervals: they take the size for the number of its rows.

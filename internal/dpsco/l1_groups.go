@@ -53,7 +53,7 @@ func (f staged) groupFits(u []float64, steps [][]float64, sizes []groupSize, p o
 		for j, v := range step {
 			w[j] += (1 + longer) * v
 		}
-		estimates = append(estimates, estimate{w, f.stepError(p, sizes[g].rows)})
+		estimates = append(estimates, estimate{w, f.stepError(p, 1+longer, sizes[g].least)})
 	}
 	if pooled {
 		return pool(estimates, identity(f.shape.D), u)
@@ -61,11 +61,12 @@ func (f staged) groupFits(u []float64, steps [][]float64, sizes []groupSize, p o
 	return of(estimates, func(e estimate) []float64 { return e.w })
 }
 
-// stepError is the covariance, of sampling and of noise, of the fit of so many rows in whitened
-// coordinates, at the curvature of residuals of which the share level is within the smoothing.
-func (f staged) stepError(p objpert.Params, rows float64) *mat.SymDense {
-	_, noise := p.Scales(f.shape.D)
-	variance := (float64(f.shape.D+1)*square(noise) + rows) / square(rows*f.level/p.Smoothing)
+// stepError is the covariance, of sampling and of noise, of a fit of so many rows, lengthened by a
+// factor, in whitened coordinates, at the curvature of residuals of which the share level is
+// within the smoothing. Of few rows the ridge bounds it.
+func (f staged) stepError(p objpert.Params, factor, rows float64) *mat.SymDense {
+	ridge, noise := p.Scales(f.shape.D)
+	variance := square(factor) * (float64(f.shape.D+1)*square(noise) + rows) / square(ridge+rows*f.level/p.Smoothing)
 	covariance := mat.NewSymDense(f.shape.D, nil)
 	for j := range f.shape.D {
 		covariance.SetSym(j, j, variance)

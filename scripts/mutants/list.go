@@ -515,9 +515,9 @@ var mutants = []mutant{
 
 	// Fits by groups.
 	{"a group of joint moments works with its true size", "internal/dpsco/joint_groups.go",
-		`all.ofGroup(len(part.Y), sizes[g])`, `all.ofGroup(len(part.Y), groupSize{float64(max(part.N, 1)), sizes[g].small})`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
+		`all.ofGroup(len(part.Y), sizes[g])`, `all.ofGroup(len(part.Y), groupSize{float64(max(part.N, 1)), 0, sizes[g].small})`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
 	{"a group of newton works with its true size", "internal/dpsco/newton_groups.go",
-		`all.ofGroup(size)`, `all.ofGroup(groupSize{float64(max(a.parts[len(a.fits)].N, 1)), size.small})`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
+		`all.ofGroup(size)`, `all.ofGroup(groupSize{float64(max(a.parts[len(a.fits)].N, 1)), 0, size.small})`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
 	{"newton does not charge the sizes of groups", "internal/dpsco/newton.go",
 		`return []mech.Gaussian{r.groupNoise}`, `return nil`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
 	{"newton does not charge the sizes of targets of groups", "internal/dpsco/newton.go",

@@ -26,6 +26,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.with_groups(p_options jsonb, p_by name) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
+  p_options := coalesce(p_options, '{}');
   IF p_by IS NULL THEN
     RAISE EXCEPTION 'by must name a registered category, not NULL'
       USING ERRCODE = '22023', HINT = 'See categories in dp.datasets. The functions without _by make one fit of all rows. No privacy budget was spent.';
@@ -130,6 +131,9 @@ BEGIN
   IF jsonb_typeof(p_features) <> 'object' OR NOT p_features ? category THEN
     RAISE EXCEPTION 'no value is given for "%", by which this release has groups', category
       USING ERRCODE = '42703', HINT = format('Name the group among the features: {"%s": %s, ...}.', category, fitted -> 0);
+  ELSIF jsonb_typeof(p_features -> category) IN ('array', 'object') THEN
+    RAISE EXCEPTION 'the group "%" must be one value, not %', category, dp_int.excerpt((p_features -> category)::text)
+      USING ERRCODE = '22023', HINT = format('Give the name of a level, as in {"%s": %s, ...}.', category, fitted -> 0);
   END IF;
   given := CASE jsonb_typeof(p_features -> category) WHEN 'number' THEN trim_scale((p_features ->> category)::numeric)::text ELSE p_features ->> category END;
   given := CASE WHEN levels ? given THEN given WHEN given IS NOT NULL AND levels ? '*' THEN '*' END;
