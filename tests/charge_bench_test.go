@@ -3,8 +3,10 @@ package tests
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -32,6 +34,54 @@ func BenchmarkChargeAfterHistory(b *testing.B) {
 			t.fillLedger(b, entries)
 			t.run(b, 1)
 		})
+	}
+}
+
+// BenchmarkChargeOfWindows measures charges of windows of blocks beside plain ones, in turn: medians
+// in milliseconds, and what a window costs of a plain charge. All 3,650 blocks have sums of
+// their own, which is the worst case.
+func BenchmarkChargeOfWindows(b *testing.B) {
+	t := newChargeBench(b)
+	for _, sql := range []string{
+		`CREATE TABLE public.daily AS SELECT i::float8 AS amount, i AS age, date '2016-01-01' AS day FROM generate_series(1, 1000) i`,
+		`GRANT SELECT ON public.daily TO dp_sidecar`,
+		`SELECT dp_register('daily', 'public.daily', 'amount', '{age}', 1e6, 1e-6, block => 'day', block_width => '1 day', block_origin => '2016-01-01', block_is_fixed => 'a benchmark')`,
+		`SELECT dp_grant('daily', 'analyst')`,
+		`INSERT INTO dp_int.account_block SELECT a.id, g, random()::numeric, 0, 1, random()::numeric, 0 FROM dp_int.account a, generate_series(0, 3649) g WHERE a.block_width IS NOT NULL`,
+		`VACUUM ANALYZE dp_int.account_block`,
+	} {
+		t.exec(b, sql)
+	}
+	conn, err := pgx.Connect(context.Background(), t.system.URL("dp_sidecar"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	windows := []struct {
+		name, dataset, request string
+		times                  []float64
+	}{
+		{"plain", "claims", `{}`, nil},
+		{"30", "daily", `{"over": ["2018-01-01", "2018-01-31"]}`, nil},
+		{"3650", "daily", `{"over": ["2016-01-01", "2025-12-29"]}`, nil},
+	}
+	for i := range warmUp/5 + b.N {
+		for k := range windows {
+			w := &windows[k]
+			o := t.claimed(b, w.dataset, w.request, 1)[0]
+			began := time.Now()
+			if err := charge(conn, o); err != nil {
+				b.Fatal(err)
+			}
+			if i >= warmUp/5 {
+				w.times = append(w.times, float64(time.Since(began).Microseconds())/1000)
+			}
+		}
+	}
+	for _, w := range windows {
+		slices.Sort(w.times)
+		b.ReportMetric(w.times[len(w.times)/2], "ms/"+w.name)
+		b.ReportMetric(w.times[len(w.times)/2]/windows[0].times[len(windows[0].times)/2], "of-plain/"+w.name)
 	}
 }
 
@@ -74,11 +124,18 @@ func (t *chargeBench) exec(b *testing.B, sql string, args ...any) {
 // claimedJobs makes n jobs that a worker has claimed.
 func (t *chargeBench) claimedJobs(b *testing.B, n int) []ledger.Owner {
 	b.Helper()
+	return t.claimed(b, "claims", "{}", n)
+}
+
+// claimed makes n jobs of a request.
+func (t *chargeBench) claimed(b *testing.B, dataset, request string, n int) []ledger.Owner {
+	b.Helper()
 	rows, _ := t.super.Query(context.Background(), `
 		INSERT INTO dp_int.job (id, principal, caller, dataset, model, eps, delta, request, request_hash, fresh, waited, state, attempt, token, lease_until)
-		SELECT gen_random_uuid(), dp_int.admit_principal('analyst'), 'analyst', d.id, 'l1', 1, 0, '{}', '', true, false, 'claimed', 1, gen_random_uuid(), now() + interval '1 day'
+		SELECT gen_random_uuid(), dp_int.admit_principal('analyst'), 'analyst', d.id, 'l1', 1, 0, $3, '', true, false, 'claimed', 1, gen_random_uuid(), now() + interval '1 day'
 		  FROM dp_int.dataset d, generate_series(1, $1)
-		RETURNING id::text, token::text`, n)
+		 WHERE d.name = $2
+		RETURNING id::text, token::text`, n, dataset, request)
 	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ledger.Owner])
 	if err != nil {
 		b.Fatal(err)

@@ -323,7 +323,7 @@ func TestTheModelCatchesMutants(t *testing.T) {
 		"refunds of the rest are lost":   {"add_entry", "WHEN 'refund' THEN -1", "WHEN 'refund' THEN 0"},
 		"refunds count twice":            {"add_entry", "WHEN 'refund' THEN -1", "WHEN 'refund' THEN -2"},
 		"rho of the rest is not added":   {"add_entry", "ELSE coalesce(e.rho, 0) END", "ELSE 0 END"},
-		"a limit of everybody's sums":    {"ledger_charge", "own := dp_int.tally_of(a.id, j.principal)", "own := everybodys"},
+		"a limit of everybody's sums":    {"ledger_charge", "own := dp_int.tally_of(a.id, j.principal)", "own := dp_int.tally_of(a)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := lonelyWorld(t, 1, 0)

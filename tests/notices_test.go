@@ -230,6 +230,20 @@ func TestAKeptAnswerNamesItsRelease(t *testing.T) {
 	if said := strings.Join(heard()[before:], "\n"); strings.Contains(said, "again") {
 		t.Errorf("a new answer says %q", said)
 	}
+	// It also says of which rows it is, and where a tenth more were counted since.
+	if ok := one[bool](w, w.analyst, `SELECT rows = 1000 AND read_at BETWEEN (SELECT created_at FROM dp.jobs WHERE id = r.job) AND r.released_at FROM dp.releases r WHERE id = $1::uuid`, first); !ok {
+		t.Error("dp.releases does not say of which rows the release is")
+	}
+	for i, grown := range []string{"", "", "1100 rows when they were counted last, 100 more"} {
+		w.exec(w.super, `INSERT INTO public.`+w.dataset+` SELECT * FROM public.`+w.dataset+fmt.Sprint(` LIMIT `, []int{0, 99, 1}[i]))
+		w.exec(conn, fmt.Sprintf(`SELECT * FROM dp_l1_regress($1, %g, features => '{age}')`, 2+float64(i)), w.dataset)
+		before := len(heard())
+		w.exec(conn, strings.ReplaceAll(fit, "$1", "'"+w.dataset+"'"))
+		said := strings.Join(heard()[before:], "\n")
+		if !strings.Contains(said, "it is of 1000 rows, as they were on 2") || strings.Contains(said, "more") != (grown != "") || !strings.Contains(said, grown) {
+			t.Errorf("of a table that grew %d times: %q", i, said)
+		}
+	}
 }
 
 // A steward who registers without any scale is told, and nobody else is.

@@ -6,7 +6,7 @@
 // becomes a number or NaN, and nothing else of it can be observed.
 //
 // Privacy: a record has exactly Request.Rows rows, and replacing one row of the
-// relation replaces at most one row of the record (for any fixed outcome of the draw
+// relation, which stays in the window or out of it, replaces at most one row of the record (for any fixed outcome of the draw
 // that chooses rows of a longer relation). Errors that wrap a *pgconn.PgError may
 // quote values, in the server's text: never show it to an analyst.
 package arrowio
@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,9 +56,41 @@ type Request struct {
 	Filters  int                 // how many of them, the last ones, are categories that only tell which rows count
 	Levels   map[string][]string // of the columns that are categories: public, in their order
 	Only     map[string][]string // the levels that count, where not all do: a row of another says nothing
-	Rows     int64               // N, public: Count on the same snapshot; of fewer a random subset is pulled
+	Rows     int64               // N, public: Count on the same snapshot, or registered; of fewer a random subset is pulled
+	Where    *Window             // nil: all rows
 
 	Make func(n int) []float64 // makes the columns; nil: in memory
+}
+
+// Window is the rows whose day in a column, in UTC, is From or later and before To. A row where it
+// is NULL or infinite is in none. Days are compared by the system's own operators with literals of the
+// column's type: nothing else runs, and no setting of the session changes which rows these are.
+type Window struct {
+	Column   string
+	Type     string // date, or timestamp with or without time zone, as format_type spells it
+	From, To string // days, YYYY-MM-DD
+}
+
+// windowLiterals are how a day is written as a literal of a type.
+var windowLiterals = map[string]string{
+	"date":                        "'%s'::pg_catalog.date",
+	"timestamp without time zone": "'%s 00:00:00'::pg_catalog.timestamp",
+	"timestamp with time zone":    "'%s 00:00:00+00'::pg_catalog.timestamptz",
+}
+
+var dayForm = regexp.MustCompile(`^\d{4}-\d\d-\d\d$`)
+
+// where is a window's condition, empty for all rows.
+func (w *Window) where() string {
+	if w == nil {
+		return ""
+	}
+	literal, known := windowLiterals[w.Type]
+	if !known || !dayForm.MatchString(w.From) || !dayForm.MatchString(w.To) {
+		panic(fmt.Sprintf("arrowio: no window: %+v", *w))
+	}
+	return fmt.Sprintf(" WHERE %s OPERATOR(pg_catalog.>=) "+literal+" AND %[1]s OPERATOR(pg_catalog.<) "+strings.Replace(literal, "%s", "%[3]s", 1),
+		pgx.Identifier{w.Column}.Sanitize(), w.From, w.To)
 }
 
 // counting are the levels of a category that count.
@@ -84,11 +117,11 @@ func Lock(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier) error {
 	return nil
 }
 
-// Count returns N, the number of rows of a relation on q's snapshot.
-func Count(ctx context.Context, q Querier, relation pgx.Identifier) (int64, error) {
+// Count returns N, the number of rows of a relation on q's snapshot, or of those in a window.
+func Count(ctx context.Context, q Querier, relation pgx.Identifier, window *Window) (int64, error) {
 	var n int64
 	name := relation.Sanitize()
-	if err := q.QueryRow(ctx, "SELECT pg_catalog.count(*) FROM "+name).Scan(&n); err != nil {
+	if err := q.QueryRow(ctx, "SELECT pg_catalog.count(*) FROM "+name+window.where()).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count %s: %w", name, err)
 	}
 	return n, nil
@@ -198,7 +231,7 @@ func (r Request) names() []string {
 
 // from returns the SELECT of expressions.
 func (r Request) from(expressions []string) string {
-	return "SELECT " + strings.Join(expressions, ", ") + " FROM " + r.Relation.Sanitize()
+	return "SELECT " + strings.Join(expressions, ", ") + " FROM " + r.Relation.Sanitize() + r.Where.where()
 }
 
 // expressions are what a pull selects: the columns, and of a text that is longer than
@@ -218,7 +251,9 @@ func (r Request) expressions(types []columnType) []string {
 // columnTypes runs a request without its rows. The server then checks names and
 // privileges and reports types, for a domain the type beneath it, but scans nothing.
 func columnTypes(ctx context.Context, conn *pgx.Conn, req Request) ([]columnType, error) {
-	rows := conn.PgConn().ExecParams(ctx, req.from(req.names())+" WHERE false", nil, nil, nil, nil)
+	all := req
+	all.Where = nil
+	rows := conn.PgConn().ExecParams(ctx, all.from(req.names())+" WHERE false", nil, nil, nil, nil)
 	rows.NextRow()
 	fields := slices.Clone(rows.FieldDescriptions())
 	if _, err := rows.Close(); err != nil {

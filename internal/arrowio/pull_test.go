@@ -52,7 +52,7 @@ func begin(t *testing.T, setup ...string) (context.Context, pgx.Tx) {
 // mustPull pulls columns of a relation with as many rows as it has.
 func mustPull(t *testing.T, ctx context.Context, tx pgx.Tx, relation pgx.Identifier, columns ...string) arrow.Record {
 	t.Helper()
-	n, err := arrowio.Count(ctx, tx, relation)
+	n, err := arrowio.Count(ctx, tx, relation, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +300,7 @@ func TestPullReturnsExactlyTheRowsAskedFor(t *testing.T) {
 // TestPullReadsTheSnapshotThatCounted counts, lets another session insert, and pulls.
 func TestPullReadsTheSnapshotThatCounted(t *testing.T) {
 	ctx, tx := begin(t, "CREATE TABLE t AS SELECT n FROM generate_series(1, 10) AS rows(n)")
-	n, err := arrowio.Count(ctx, tx, pgx.Identifier{"public", "t"})
+	n, err := arrowio.Count(ctx, tx, pgx.Identifier{"public", "t"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,8 @@ BEGIN
 END $$;
 `
 
-// dropAll drops triggers, functions and views, where an installation has any.
+// dropAll drops triggers, functions and views, where an installation has any. The function of
+// triggers on people's own tables stays, see dp_freeze: nobody but their owners may drop those.
 const dropAll = `
 DO $$
 DECLARE
@@ -105,7 +106,8 @@ BEGIN
             WHERE c.relnamespace = 'dp_int'::regnamespace AND NOT t.tgisinternal LOOP
     EXECUTE format('DROP TRIGGER %I ON %s', r.tgname, r.relation);
   END LOOP;
-  SELECT string_agg(p.oid::regprocedure::text, ', ') INTO names` + ourRoutines + `;
+  SELECT string_agg(p.oid::regprocedure::text, ', ') INTO names` + ourRoutines + `
+     AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgfoid = p.oid);
   IF names IS NOT NULL THEN
     EXECUTE 'DROP ROUTINE ' || names;
   END IF;

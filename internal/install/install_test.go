@@ -226,14 +226,15 @@ func TestReinstallMovesTheLoopback(t *testing.T) {
 	install(t, config)
 }
 
-// Up, down and up again, with nothing left in between but roles that other
-// databases may use.
+// Up, down and up again, with nothing left in between but roles that other databases may use,
+// and what keeps a frozen column of somebody's table.
 func TestMigrateUpDownUp(t *testing.T) {
 	c := cluster(t)
 	db := c.Database(t)
 	admin := parse(t, c.SuperuserURL(db))
 	config := Config{Admin: admin, SidecarPassword: "side"}
 	install(t, config)
+	c.Exec(t, db, `CREATE TABLE public.kept (day date); INSERT INTO public.kept VALUES ('2026-01-01'); SELECT dp_freeze('public.kept', 'day')`)
 	versions := append([]int{0}, sql.Versions()...)
 	for _, want := range slices.Backward(versions[:len(versions)-1]) {
 		got, err := Down(t.Context(), admin)
@@ -251,9 +252,13 @@ func TestMigrateUpDownUp(t *testing.T) {
 		  (SELECT string_agg(rolname, ', ') FROM pg_roles WHERE rolname LIKE 'dp\_%'),
 		  (SELECT string_agg(proname, ', ') FROM pg_proc WHERE proname LIKE 'dp\_%'),
 		  (SELECT string_agg(srvname, ', ') FROM pg_foreign_server))`).Scan(&left)
-	if err != nil || left != "" {
+	if err != nil || left != "dp_owner, dp_refuse_change" {
 		t.Errorf("left behind: %s %v", left, err)
 	}
+	if _, err := connect(t, c.SuperuserURL(db)).Exec(t.Context(), `UPDATE public.kept SET day = day + 1`); err == nil {
+		t.Error("the frozen column changed")
+	}
+	c.Exec(t, db, `DROP TABLE public.kept; DROP FUNCTION public.dp_refuse_change; DROP ROLE dp_owner`)
 	install(t, config)
 }
 

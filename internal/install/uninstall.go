@@ -24,7 +24,7 @@ var (
 // and the tables themselves, for a view shows what its reader may see.
 var exports = []struct{ file, query string }{
 	{"ledger.csv", `SELECT * FROM dp.ledger`},
-	{"releases.csv", `SELECT r.id, r.job, r.charge, d.name AS dataset, r.model, r.method, r.eps, r.delta, r.caller, r.parameters, r.released_at, r.why_null
+	{"releases.csv", `SELECT r.id, r.job, r.charge, d.name AS dataset, r.model, r.method, r.eps, r.delta, r.caller, r.parameters, r.released_at, r.read_at, r.rows, r.why_null
 		FROM dp_int.release r JOIN dp_int.dataset d ON d.id = r.dataset ORDER BY r.released_at`},
 	{"coefficients.csv", `SELECT release, position, term, coef, coef - band AS noise_low, coef + band AS noise_high, std_err, df, ci_low, ci_high, p_value, covariance, bias FROM dp_int.coefficient ORDER BY release, position`},
 	{"metrics.csv", `SELECT release, position, metric, value, ci_low, ci_high, why_null FROM dp_int.metric ORDER BY release, position`},

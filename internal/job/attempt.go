@@ -38,8 +38,12 @@ type claim struct {
 		Scales   map[string]unit // those of the request
 		RowCount *int64          `json:"row_count"` // as published last: of persons where there is a unit
 		Unit     *string
-		MaxRows  int    `json:"max_rows"`
-		Persons  *int64 // registered in place of counted
+		MaxRows  int     `json:"max_rows"`
+		Persons  *int64  // registered in place of counted, of all blocks that are read
+		Rows     *int64  // the same of rows, where there is no unit
+		Block    *string // the column that says in which block of time a row is; nil: there are no blocks
+
+		BlockType string `json:"block_type"`
 
 		Accounting string   // pure, zcdp or rdp
 		Order      *float64 // of Renyi divergence, under rdp
@@ -54,6 +58,7 @@ type claim struct {
 		Release   string   // that a score is of
 		Flags     []string // the boolean columns of a description
 		Whole     []string // its columns of whole numbers
+		Over      []string // the window: its first day and the one after its last; nil without blocks
 
 		Categories map[string][]string // levels of the columns that are categories
 		WhereLevel map[string][]string `json:"where_level"` // those that count, where not all do
@@ -119,8 +124,17 @@ func (c *claim) pull(rows int64) arrowio.Request {
 	filters := c.filters()
 	return arrowio.Request{
 		Relation: c.relation(), Columns: append(c.columns(), filters...), Filters: len(filters),
-		Levels: c.Request.Categories, Only: c.Request.WhereLevel, Rows: rows, Make: c.disk.Make,
+		Levels: c.Request.Categories, Only: c.Request.WhereLevel, Rows: rows, Where: c.window(), Make: c.disk.Make,
 	}
+}
+
+// window are the rows that are read, nil for all. They are those of the blocks that are charged:
+// the database finds both from the same request.
+func (c *claim) window() *arrowio.Window {
+	if c.Dataset.Block == nil {
+		return nil
+	}
+	return &arrowio.Window{Column: *c.Dataset.Block, Type: c.Dataset.BlockType, From: c.Request.Over[0], To: c.Request.Over[1]}
 }
 
 // levels are those of a category that count; ok: it is one.
@@ -482,7 +496,7 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	// ledger's newest entries were cut off: see dpsidecar verify --expect.
 	s.log.Info("charged", "job", c.ID, "dataset", c.Dataset.Name, "account", head.Account, "entry", head.Entry, "head", head.Hash)
 	var wanted bool
-	if err := s.begin(ctx, c, plan, &wanted); err != nil {
+	if err := s.begin(ctx, conn, c, plan, &wanted); err != nil {
 		return nil, 0, ledger.Explain(err)
 	}
 	if !wanted {
@@ -504,10 +518,15 @@ func (s *Sidecar) check(c *claim, n int64) (*dpsco.Plan, placement, error) {
 }
 
 // begin passes the point of no return: from there on the charge stands, for the job may
-// have read values. It tells the database the job's ladder, the times of its steps.
-func (s *Sidecar) begin(ctx context.Context, c *claim, plan *dpsco.Plan, wanted *bool) error {
+// have read values. It tells the database the job's ladder, the times of its steps, and as of
+// when conn's snapshot shows the rows: Lock, the first statement of its transaction, takes it.
+func (s *Sidecar) begin(ctx context.Context, conn *pgx.Conn, c *claim, plan *dpsco.Plan, wanted *bool) error {
+	var snapshot time.Time
+	if err := conn.QueryRow(ctx, "SELECT pg_catalog.transaction_timestamp()").Scan(&snapshot); err != nil {
+		return err
+	}
 	l := s.ladder(plan)
-	return s.autocommit.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3, $4)", c.ID, c.Token, l.First, l.Last).Scan(wanted)
+	return s.autocommit.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3, $4, $5)", c.ID, c.Token, l.First, l.Last, snapshot).Scan(wanted)
 }
 
 // asFailure turns a refusal of the database, before which nothing was spent, into the
@@ -553,7 +572,7 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 		return nil, 0, s.asParked(ctx, err, "the data set cannot be read now")
 	}
 	var wanted bool // true: a job that is reading is always wanted
-	err = ledger.Explain(s.begin(ctx, c, plan, &wanted))
+	err = ledger.Explain(s.begin(ctx, conn, c, plan, &wanted))
 	var refusal *ledger.Refusal
 	if errors.As(err, &refusal) {
 		return nil, 0, parked(refusal.Message)

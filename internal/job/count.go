@@ -68,10 +68,10 @@ func (s *Sidecar) countRows(ctx context.Context, dataset int64, relation pgx.Ide
 }
 
 // publishRowCount publishes the number of rows of a job's data set, if it has changed. Of a
-// sample it is not known.
+// sample it is not known, and with blocks that of the window stands with the release.
 func (s *Sidecar) publishRowCount(ctx context.Context, c *claim, n int64) error {
 	_, sample := c.Request.Options[catalogue.SampleRows]
-	if known := c.Dataset.RowCount; sample || known != nil && *known == n {
+	if known := c.Dataset.RowCount; sample || c.Dataset.Block != nil || known != nil && *known == n {
 		return nil
 	}
 	return s.autocommit.exec(ctx, "SELECT dp_int.counted($1, $2)", c.Dataset.ID, n)

@@ -12,27 +12,28 @@ import (
 )
 
 // persons says how a data set's persons are known and counted: by a column or, without one, a
-// row each; and how many there are where that was registered. That number is public, and
+// row each; of which rows; and how many there are where that was registered. That number is public, and
 // with a unit that of the rows is not.
 type persons struct {
 	unit       *arrowio.Unit
 	registered *int64
+	window     *arrowio.Window
 }
 
 func (c *claim) persons() persons {
 	if c.Dataset.Unit == nil {
-		return persons{}
+		return persons{registered: c.Dataset.Rows, window: c.window()}
 	}
-	return persons{&arrowio.Unit{Column: *c.Dataset.Unit, MaxRows: c.Dataset.MaxRows}, c.Dataset.Persons}
+	return persons{&arrowio.Unit{Column: *c.Dataset.Unit, MaxRows: c.Dataset.MaxRows}, c.Dataset.Persons, c.window()}
 }
 
 // count returns the number of persons in a relation.
 func (p persons) count(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier) (int64, error) {
 	switch {
-	case p.unit == nil:
-		return arrowio.Count(ctx, conn, relation)
 	case p.registered != nil:
 		return *p.registered, nil
+	case p.unit == nil:
+		return arrowio.Count(ctx, conn, relation, p.window)
 	}
 	return arrowio.CountUnits(ctx, conn, relation, *p.unit)
 }

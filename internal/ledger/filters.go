@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/big"
 	"slices"
@@ -138,10 +139,13 @@ func exactly(v float64) *big.Rat {
 	return r
 }
 
-// replay walks along one chain, and keeps its sums and the budget in force.
+// replay walks along one chain, and keeps its sums and the budget in force. An account has one
+// budget for all time or one for every block, and so all of its charges have blocks or none has.
 type replay struct {
 	totals
-	budget *budget
+	budget  *budget
+	blocks  map[int64]*totals // of those that were charged
+	charges int
 }
 
 // follow takes the next entry of the chain, and reports whether it is no charge beyond the
@@ -154,8 +158,46 @@ func (r *replay) follow(l line) bool {
 		}
 		return err == nil
 	}
-	if r.budget == nil || l.Delta == nil || !r.add(*r.budget, l) {
+	if r.budget == nil || l.Delta == nil {
 		return false
 	}
-	return l.Kind != "charge" || r.budget.admits(r.totals)
+	r.charges++
+	if l.Blocks == nil {
+		return r.blocks == nil && r.add(*r.budget, l) && (l.Kind != "charge" || r.budget.admits(r.totals))
+	}
+	return r.followBlocks(l)
+}
+
+// followBlocks takes an entry that is of some blocks: each of them is held against the budget
+// as if there were no other.
+//
+// Privacy: proof in blocks.md.
+func (r *replay) followBlocks(l line) bool {
+	lo, hi, ok := blockRange(*l.Blocks)
+	if r.blocks == nil && r.charges == 1 {
+		r.blocks = map[int64]*totals{}
+	}
+	if !ok || r.blocks == nil {
+		return false
+	}
+	within := true
+	for block := lo; block < hi; block++ {
+		t := r.blocks[block]
+		if t == nil {
+			empty := newTotals()
+			t = &empty
+			r.blocks[block] = t
+		}
+		within = t.add(*r.budget, l) && (l.Kind != "charge" || r.budget.admits(*t)) && within
+	}
+	return within
+}
+
+// mostBlocks is how many one charge may be of.
+const mostBlocks = 10_000
+
+// blockRange reads an int8range in its canonical form, with blocks lo to hi - 1.
+func blockRange(text string) (lo, hi int64, ok bool) {
+	n, err := fmt.Sscanf(text, "[%d,%d)", &lo, &hi)
+	return lo, hi, n == 2 && err == nil && 0 <= lo && lo < hi && hi-lo <= mostBlocks
 }

@@ -208,3 +208,37 @@ func TestReplayFollowsRefundsAndBudgets(t *testing.T) {
 		}
 	}
 }
+
+// Every block is held against the budget by itself.
+func TestReplayOfBlocks(t *testing.T) {
+	cost := func(v float64) *float64 { return &v }
+	of := func(l line, blocks string) line { l.Blocks = &blocks; return l }
+	const four = `{"budget": {"accounting": "zcdp", "epsilon": 9, "account_epsilon": 4, "delta": 1e-6, "cap": 0.3}}`
+	pure := line{Kind: "charge", Epsilon: cost(3), Rho: cost(2.8)}
+	noise := line{Kind: "charge", Rho: cost(.2)}
+	back := line{Kind: "refund", Rho: cost(-.2)}
+	for what, c := range map[string]struct {
+		entries []line
+		ok      bool
+	}{
+		"each its own":                         {chain(four, of(pure, "[0,3)"), of(noise, "[3,6)"), of(pure, "[6,7)"), of(noise, "[7,9)")), true},
+		"one block of both":                    {chain(four, of(pure, "[0,3)"), of(noise, "[2,6)")), false},
+		"twice the same":                       {chain(four, of(noise, "[0,3)"), of(noise, "[2,6)")), false},
+		"given back":                           {chain(four, of(noise, "[0,3)"), of(back, "[0,3)"), of(noise, "[2,6)")), true},
+		"given back for others":                {chain(four, of(noise, "[0,3)"), of(back, "[0,2)"), of(noise, "[2,6)")), false},
+		"a charge without blocks among others": {chain(four, of(noise, "[0,3)"), line{Kind: "charge", Rho: cost(.01)}), false},
+		"one with blocks among others":         {chain(four, line{Kind: "charge", Rho: cost(.01)}, of(noise, "[0,3)")), false},
+		"no range":                             {chain(four, of(noise, "empty")), false},
+		"an endless one":                       {chain(four, of(noise, "[3,)")), false},
+		"too long a one":                       {chain(four, of(noise, "[0,10001)")), false},
+		"before the first":                     {chain(four, of(noise, "[-1,2)")), false},
+	} {
+		r, ok := replay{totals: newTotals()}, true
+		for _, l := range c.entries {
+			ok = r.follow(l) && ok
+		}
+		if ok != c.ok {
+			t.Errorf("%s: %v", what, ok)
+		}
+	}
+}

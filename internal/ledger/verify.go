@@ -39,7 +39,7 @@ func Verify(ctx context.Context, db Querier, kept ...Head) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err = db.Query(ctx, `SELECT id, account, seq, kind, at, dataset, caller, job::text, event::text, epsilon, rho, renyi::text, renyi_grid, delta, arithmetic, refunds, previous, hash
+	rows, err = db.Query(ctx, `SELECT id, account, seq, kind, at, dataset, caller, job::text, event::text, epsilon, rho, renyi::text, renyi_grid, delta, arithmetic, refunds, previous, hash, blocks::text
 		FROM dp.ledger ORDER BY account, seq`)
 	if err != nil {
 		return nil, err
@@ -94,6 +94,7 @@ type line struct {
 	Arithmetic       string
 	Refunds          *int64
 	Previous, Hash   string
+	Blocks           *string // as int8range has them, nil where the account has none
 }
 
 // follows reports whether l is the entry after last in its chain, with the right hash.
@@ -152,7 +153,8 @@ func parseCost(decimal string) float64 {
 }
 
 // hash is dp_int.ledger_hash: SHA-256 over the previous hash and every column,
-// each as its byte length, a colon and its text, or "-" where there is none.
+// each as its byte length, a colon and its text, or "-" where there is none; blocks only where
+// there are any.
 func (l line) hash() (string, error) {
 	previous, err := hex.DecodeString(l.Previous)
 	if err != nil {
@@ -163,14 +165,21 @@ func (l line) hash() (string, error) {
 	var fields []string
 	for _, v := range []*string{&account, &seq, &l.Kind, &at, &l.Dataset, &l.Caller, l.Job, &l.Event,
 		formatCost(l.Epsilon), formatCost(l.Rho), l.Renyi, formatInt(l.Grid), formatCost(l.Delta), &l.Arithmetic, formatInt(l.Refunds)} {
-		if v == nil {
-			fields = append(fields, "-")
-		} else {
-			fields = append(fields, strconv.Itoa(len(*v))+":"+*v)
-		}
+		fields = append(fields, field(v))
+	}
+	if l.Blocks != nil {
+		fields = append(fields, field(l.Blocks))
 	}
 	sum := sha256.Sum256(append(previous, strings.Join(fields, ",")...))
 	return hex.EncodeToString(sum[:]), nil
+}
+
+// field is a column as it is hashed.
+func field(v *string) string {
+	if v == nil {
+		return "-"
+	}
+	return strconv.Itoa(len(*v)) + ":" + *v
 }
 
 // formatInt writes a whole number, nil where there is none.

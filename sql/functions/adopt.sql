@@ -73,7 +73,8 @@ BEGIN
   PERFORM dp_int.abandon_copied_jobs();
   FOR a IN SELECT * FROM dp_int.account ORDER BY id FOR UPDATE LOOP
     IF NOT p_original_is_gone THEN
-      UPDATE dp_int.account n SET epsilon = least(n.epsilon, n.proven_epsilon), cap = 0 WHERE n.id = a.id RETURNING * INTO a;
+      -- Of blocks that are less full than the fullest, that epsilon would leave some.
+      UPDATE dp_int.account n SET epsilon = CASE WHEN n.block_width IS NULL THEN least(n.epsilon, n.proven_epsilon) ELSE 0 END, cap = 0 WHERE n.id = a.id RETURNING * INTO a;
     END IF;
     PERFORM dp_int.ledger_budget(a.id, (SELECT d.name FROM dp_int.dataset d WHERE d.account = a.id ORDER BY d.unregistered_at DESC NULLS FIRST, d.id DESC LIMIT 1), session_user,
       jsonb_build_object('adopt', jsonb_build_object(

@@ -238,14 +238,14 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_l1_regress(dataset text, eps float8, target name DEFAULT NULL, features name[] DEFAULT NULL,
-                                     intercept boolean DEFAULT true, options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL) RETURNS TABLE(term text, coef float8)
+                                     intercept boolean DEFAULT true, options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 BEGIN
   -- session_user is who logged in: neither SET ROLE nor SECURITY DEFINER changes it.
   RETURN QUERY SELECT c.term, c.coef
     FROM dp_int.call(session_user, 'l1', dp_l1_regress.dataset, dp_l1_regress.eps, NULL, dp_l1_regress.target, dp_l1_regress.features,
-                     dp_l1_regress.intercept, dp_int.with_where(dp_l1_regress.options, dp_l1_regress.where_level)) c;
+                     dp_l1_regress.intercept, dp_int.with_over(dp_int.with_where(dp_l1_regress.options, dp_l1_regress.where_level), dp_l1_regress.over)) c;
 END $$;
 COMMENT ON FUNCTION public.dp_l1_regress IS
   'Median regression under pure eps-differential privacy, made for heavy tails, or with option tau that of another quantile: coefficients in the table''s units, (intercept) first. The same request again returns the same release at no cost.';
@@ -284,13 +284,13 @@ BEGIN
     EXECUTE format($fn$
 CREATE OR REPLACE FUNCTION public.%1$I(dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
                                        intercept boolean DEFAULT true, penalty text DEFAULT 'none', lambda float8 DEFAULT 0, method text DEFAULT 'auto',
-                                       options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL) RETURNS TABLE(term text, coef float8)
+                                       options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 BEGIN
   RETURN QUERY SELECT c.term, c.coef
     FROM dp_int.call(session_user, %2$L, %1$I.dataset, %1$I.eps, %1$I.delta, %1$I.target, %1$I.features, %1$I.intercept,
-                     dp_int.with_arguments(dp_int.with_where(%1$I.options, %1$I.where_level), %1$I.method, %1$I.penalty, %1$I.lambda)) c;
+                     dp_int.with_arguments(dp_int.with_over(dp_int.with_where(%1$I.options, %1$I.where_level), %1$I.over), %1$I.method, %1$I.penalty, %1$I.lambda)) c;
 END $$$fn$, name, m.name);
     EXECUTE format('COMMENT ON FUNCTION public.%I IS %L', name, m.description || ' The same request again returns the same release at no cost.');
     EXECUTE format('GRANT EXECUTE ON FUNCTION public.%I TO dp_analyst', name);
@@ -298,11 +298,11 @@ END $$$fn$, name, m.name);
 END $do$;
 
 CREATE OR REPLACE FUNCTION public.dp_submit(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
-                                 intercept boolean DEFAULT true, options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL) RETURNS uuid
+                                 intercept boolean DEFAULT true, options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 BEGIN
   RETURN dp_int.submit_request(session_user, dp_int.prepare(session_user, dp_submit.model, dp_submit.dataset, dp_submit.eps, dp_submit.delta, dp_submit.target,
-                                                            dp_submit.features, dp_submit.intercept, dp_int.with_where(dp_submit.options, dp_submit.where_level)));
+                                                            dp_submit.features, dp_submit.intercept, dp_int.with_over(dp_int.with_where(dp_submit.options, dp_submit.where_level), dp_submit.over)));
 END $$;
 COMMENT ON FUNCTION public.dp_submit IS
   'Queues a request in the caller''s transaction and returns its job: follow it with dp_status, read it with dp_result. Rolled back, nothing was asked.';
@@ -370,7 +370,7 @@ COMMENT ON FUNCTION dp.commit_refusal IS 'How dp_run knows that it was called in
 -- is qualified.
 CREATE OR REPLACE PROCEDURE public.dp_run(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
                                intercept boolean DEFAULT true, options jsonb DEFAULT '{}', INOUT job uuid DEFAULT NULL,
-                               where_level jsonb DEFAULT NULL)
+                               where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL)
 LANGUAGE plpgsql AS $$
 DECLARE
   s record;
@@ -392,7 +392,7 @@ BEGIN
         USING ERRCODE = '2D000', HINT = 'Use dp_submit there, and dp_result afterwards. No privacy budget was spent.';
     END IF;
   END;
-  job := public.dp_submit(model, dataset, eps, delta, target, features, intercept, options, where_level);
+  job := public.dp_submit(model, dataset, eps, delta, target, features, intercept, options, where_level, over);
   COMMIT;
   LOOP
     BEGIN

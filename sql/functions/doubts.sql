@@ -73,7 +73,7 @@ DECLARE
   scaled boolean;  -- is a scale registered for any of its columns that are numbers?
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
-  d.row_count := coalesce(d.row_count, p_rows);
+  d.row_count := coalesce(d.row_count, p_rows, coalesce(d.persons, d.block_rows) * (SELECT upper(b) - lower(b) FROM dp_int.blocks_read(d.id, p_body) AS b));
   scaled := d.scales ?| columns::text[] OR columns = '{}';
   IF NOT scaled AND asked NOT IN ('describe', 'scales') THEN
     RETURN NEXT 'no scale is registered: were they forgotten? A steward registers typical magnitudes, from public knowledge';

@@ -8,7 +8,8 @@ CREATE OR REPLACE FUNCTION dp_int.prepare_question(p_caller name, p_model text, 
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF p_model IN ('describe', 'scales') THEN
-    RETURN dp_int.prepare_description(p_caller, p_model, p_dataset, p_eps, p_delta, CASE p_model WHEN 'describe' THEN p_features END, false, false);
+    RETURN dp_int.prepare_description(p_caller, p_model, p_dataset, p_eps, p_delta, CASE p_model WHEN 'describe' THEN p_features END, false, false,
+                                      CASE jsonb_typeof(p_options) WHEN 'object' THEN p_options -> 'over' END);
   END IF;
   RETURN dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, false);
 END $$;
@@ -24,11 +25,11 @@ BEGIN
 END $$;
 
 -- That of dp_explain_score.
-CREATE OR REPLACE FUNCTION dp_int.ask_score(p_id uuid, p_caller name, p_release uuid, p_eps float8, p_delta float8, p_from jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.ask_score(p_id uuid, p_caller name, p_release uuid, p_eps float8, p_delta float8, p_over daterange, p_from jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 BEGIN
   PERFORM dp_int.refuse_elsewhere(p_from);
-  PERFORM dp_int.insert_inquiry(p_id, p_caller, dp_int.prepare_score(p_caller, p_release, p_eps, p_delta));
+  PERFORM dp_int.insert_inquiry(p_id, p_caller, dp_int.prepare_score(p_caller, p_release, p_eps, p_delta, p_over));
 END $$;
 
 -- Puts a question about a request where sidecars find it.
@@ -109,39 +110,47 @@ DECLARE
   d dp_int.dataset;
   a dp_int.account;
   g dp_int.dataset_grant := dp_int.grant_of(p_dataset, p_caller);
+  n dp_int.account;  -- as it is in the block that the charge would leave fullest
   t dp_int.tally;
   mine dp_int.tally;
   proven numeric;
+  affordable boolean;
+  fits boolean;      -- into what is kept of delta
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
+  SELECT w.* INTO n FROM dp_int.fullest(a, e.blocks) AS b, dp_int.at_block(a, b) AS w
+   ORDER BY dp_int.least_epsilon(w, dp_int.add_entry(dp_int.tally_of(w), a, e), w.spent_delta + e.delta) DESC LIMIT 1;
   property := 'epsilon_remaining';
-  value := greatest(least(a.epsilon, d.epsilon) - a.proven_epsilon, 0)::float8;
+  value := greatest(least(a.epsilon, d.epsilon) - n.proven_epsilon, 0)::float8;
   RETURN NEXT;
   e.kind := 'charge';
   IF dp_int.cost(a, e) IS NULL THEN
     RETURN QUERY VALUES ('affordable', format('no: %s accounting cannot state the cost of this method', a.accounting));
     RETURN;
   END IF;
-  t := dp_int.add_entry(dp_int.tally_of(a), a, e);
+  t := dp_int.add_entry(dp_int.tally_of(n), a, e);
   mine := dp_int.add_entry(dp_int.tally_of(a.id, dp_int.principal_of(p_caller)), a, e);
-  proven := dp_int.least_epsilon(a, t, a.spent_delta + e.delta);
+  proven := dp_int.least_epsilon(n, t, n.spent_delta + e.delta);
   property := 'epsilon_charged';
-  value := (proven - a.proven_epsilon)::float8;
+  value := (proven - n.proven_epsilon)::float8;
   RETURN NEXT;
   property := 'epsilon_remaining_after';
   value := greatest(least(a.epsilon, d.epsilon) - proven, 0)::float8;
   RETURN NEXT;
   IF g.epsilon IS NOT NULL THEN
     property := 'my_epsilon_remaining_after';
-    value := greatest(g.epsilon - dp_int.least_epsilon(a, mine, a.spent_delta + e.delta), 0)::float8;
+    value := greatest(g.epsilon - dp_int.least_epsilon(n, mine, n.spent_delta + e.delta), 0)::float8;
     RETURN NEXT;
   END IF;
   property := 'affordable';
-  value := CASE WHEN NOT (dp_int.admits(a.accounting, a.epsilon, a.delta, a.cap, t) AND dp_int.admits(a.accounting, d.epsilon, a.delta, d.cap, t))
+  SELECT bool_and(dp_int.admits(a.accounting, a.epsilon, a.delta, a.cap, s) AND dp_int.admits(a.accounting, d.epsilon, a.delta, d.cap, s)), bool_and(dp_int.delta_fits(w, e.delta))
+    INTO affordable, fits
+    FROM dp_int.fullest(a, e.blocks) AS b, dp_int.at_block(a, b) AS w, dp_int.add_entry(dp_int.tally_of(w), a, e) AS s;
+  value := CASE WHEN NOT affordable
                   THEN 'no: the budget of the data set does not cover it'
                 WHEN g.epsilon IS NOT NULL AND NOT dp_int.admits(a.accounting, g.epsilon, a.delta, g.cap, mine) THEN 'no: your own limit does not cover it'
-                WHEN NOT dp_int.delta_fits(a, e.delta) THEN 'no: the part of delta that is kept for methods that spend delta themselves does not cover it'
+                WHEN NOT fits THEN 'no: the part of delta that is kept for methods that spend delta themselves does not cover it'
                 ELSE 'yes' END;
   RETURN NEXT;
 END $$;
@@ -151,6 +160,7 @@ CREATE OR REPLACE FUNCTION dp_int.answered(p_caller name, p_id uuid) RETURNS TAB
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   q dp_int.inquiry;
+  e dp_int.ledger;  -- what would be charged
   kept uuid;
 BEGIN
   SELECT * INTO q FROM dp_int.inquiry WHERE id = p_id AND caller = p_caller AND answer IS NOT NULL;
@@ -160,7 +170,9 @@ BEGIN
   DELETE FROM dp_int.inquiry WHERE id = p_id;
   RETURN QUERY SELECT p ->> 'property', p ->> 'value' FROM jsonb_array_elements(q.answer -> 'properties') AS p;
   IF q.answer ? 'cost' THEN
-    RETURN QUERY SELECT * FROM dp_int.afterwards(q.dataset, p_caller, dp_int.quoted(q.answer -> 'cost'));
+    e := dp_int.quoted(q.answer -> 'cost');
+    e.blocks := dp_int.blocks_read(q.dataset, q.request);
+    RETURN QUERY SELECT * FROM dp_int.afterwards(q.dataset, p_caller, e);
   END IF;
   kept := dp_int.kept_release(q.dataset, q.hash);
   IF kept IS NOT NULL THEN
@@ -211,11 +223,11 @@ EXCEPTION WHEN query_canceled OR OTHERS THEN  -- OTHERS leaves query_canceled ou
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_explain(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
-                                  intercept boolean DEFAULT true, options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL) RETURNS TABLE(property text, value text)
+                                  intercept boolean DEFAULT true, options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL) RETURNS TABLE(property text, value text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 30
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 DECLARE
-  asked CONSTANT jsonb := dp_int.with_where(dp_explain.options, dp_explain.where_level);
+  asked CONSTANT jsonb := dp_int.with_over(dp_int.with_where(dp_explain.options, dp_explain.where_level), dp_explain.over);
   -- Refused here, before there is a connection to close.
   r CONSTANT dp_int.request := dp_int.prepare_question(session_user, dp_explain.model, dp_explain.dataset, dp_explain.eps, dp_explain.delta,
                                                        dp_explain.target, dp_explain.features, dp_explain.intercept, asked);
@@ -228,15 +240,15 @@ END $$;
 COMMENT ON FUNCTION public.dp_explain IS
   'What a request would do, cost and leave, and how large the error from its noise may be expected to be: from public facts alone, at no cost.';
 
-CREATE OR REPLACE FUNCTION public.dp_explain_score(release uuid, eps float8, delta float8 DEFAULT NULL) RETURNS TABLE(property text, value text)
+CREATE OR REPLACE FUNCTION public.dp_explain_score(release uuid, eps float8, delta float8 DEFAULT NULL, over daterange DEFAULT NULL) RETURNS TABLE(property text, value text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 DECLARE
-  r CONSTANT dp_int.request := dp_int.prepare_score(session_user, dp_explain_score.release, dp_explain_score.eps, dp_explain_score.delta);
+  r CONSTANT dp_int.request := dp_int.prepare_score(session_user, dp_explain_score.release, dp_explain_score.eps, dp_explain_score.delta, dp_explain_score.over);
   id CONSTANT uuid := gen_random_uuid();
 BEGIN
   RETURN QUERY SELECT a.property, a.value
-    FROM dp_int.ask_sidecar(id, format('SELECT dp_int.ask_score(%L, %L, %L, %L, %L, %L)', id, session_user, dp_explain_score.release, r.eps, r.delta, dp_int.here())) AS a;
+    FROM dp_int.ask_sidecar(id, format('SELECT dp_int.ask_score(%L, %L, %L, %L, %L, %L, %L)', id, session_user, dp_explain_score.release, r.eps, r.delta, dp_explain_score.over, dp_int.here())) AS a;
 END $$;
 COMMENT ON FUNCTION public.dp_explain_score IS
   'What dp_score of the same release, eps and delta would cost and leave: from public facts alone, at no cost.';
@@ -244,13 +256,14 @@ COMMENT ON FUNCTION public.dp_explain_score IS
 -- The data sets that the caller may see, those first that he may ask about. label: the first
 -- column, target before features, of which it is known which values are labels.
 CREATE OR REPLACE FUNCTION dp_int.helpful_datasets() RETURNS TABLE(name text, relation text, target text, features text[], scales jsonb, labels jsonb,
-                                                                   epsilon numeric, delta numeric, label text, categories jsonb, slopes int)
+                                                                   epsilon numeric, delta numeric, label text, categories jsonb, slopes int, over text)
 LANGUAGE sql STABLE AS $$
   SELECT d.name, format('%I.%I', d.schema_name, d.relation_name), d.target::text, d.features::text[], d.scales, d.labels, d.epsilon, a.delta,
          (SELECT c.name::text FROM unnest(d.target || d.features) WITH ORDINALITY AS c(name, position)
            WHERE d.labels ? c.name::text OR dp_int.is_boolean(d.relid, c.name) AND NOT d.categories ? c.name::text ORDER BY c.position LIMIT 1),
          d.categories,
-         dp_int.slopes(to_jsonb(d.features), d.categories)
+         dp_int.slopes(to_jsonb(d.features), d.categories),
+         CASE WHEN d.block IS NULL THEN '' ELSE format(', over => dp_last(%L, 1)', d.name) END
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account, LATERAL (SELECT d.id IN (SELECT dataset FROM dp_int.my_grant)) AS g(granted)
    WHERE d.unregistered_at IS NULL AND (g.granted OR pg_has_role(session_user, 'dp_admin', 'USAGE'))
@@ -268,15 +281,15 @@ DECLARE
 BEGIN
   SELECT h.* INTO d FROM dp_int.helpful_datasets() h WHERE h.delta > 0 AND (NOT classifies OR h.label IS NOT NULL) LIMIT 1;
   IF FOUND THEN
-    RETURN format('SELECT * FROM dp_%s_regress(%L, 1.0%s)', p_model, d.name, CASE WHEN classifies AND d.label <> d.target THEN format(', target => %L', d.label) END);
+    RETURN format('SELECT * FROM dp_%s_regress(%L, 1.0%s%s)', p_model, d.name, CASE WHEN classifies AND d.label <> d.target THEN format(', target => %L', d.label) END, d.over);
   END IF;
   SELECT h.* INTO d FROM dp_int.helpful_datasets() h LIMIT 1;
   IF NOT FOUND THEN
     RETURN format('SELECT * FROM dp_%s_regress(''claims'', 1.0%s)', p_model, CASE WHEN classifies THEN ', target => ''insured''' END);
   END IF;
-  RETURN format('SELECT * FROM dp_explain(%L, %L, 1.0%s)', p_model, d.name,
+  RETURN format('SELECT * FROM dp_explain(%L, %L, 1.0%s%s)', p_model, d.name,
                 CASE WHEN classifies AND d.label IS NULL THEN ', options => ''{"positive_label": 1, "negative_label": 0}'''
-                     WHEN classifies AND d.label <> d.target THEN format(', target => %L', d.label) END);
+                     WHEN classifies AND d.label <> d.target THEN format(', target => %L', d.label) END, d.over);
 END $$;
 
 -- A call by groups, on the first data set that has a category and, where targets are labels, a
@@ -284,7 +297,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.example_by(p_model text) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT coalesce(
-    (SELECT format('SELECT * FROM dp_%s_regress_by(%L, %L, 1.0, target => %L, features => %L)', m.name, h.name, c.name, t.name, array_remove(array_remove(h.features, c.name), t.name))
+    (SELECT format('SELECT * FROM dp_%s_regress_by(%L, %L, 1.0, target => %L, features => %L%s)', m.name, h.name, c.name, t.name, array_remove(array_remove(h.features, c.name), t.name), h.over)
        FROM dp_int.model m, dp_int.helpful_datasets() h JOIN dp_int.dataset d ON d.name = h.name AND d.unregistered_at IS NULL,
             LATERAL (SELECT CASE WHEN m.labels THEN h.label ELSE h.target END) AS t(name), LATERAL (SELECT min(k) FROM jsonb_object_keys(d.categories) AS k WHERE k <> t.name) AS c(name)
       WHERE m.name = p_model AND (m.delta = 0 OR h.delta > 0) AND c.name IS NOT NULL AND (m.labels OR NOT d.categories ? t.name) LIMIT 1),
@@ -307,8 +320,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (9, 'dp_admin', 'dp.ledger', 'every charge, refund and change of a budget', 'SELECT * FROM dp.ledger'),
       (10, 'dp_admin', 'dp_set_queue_limit', 'how many jobs of one caller may be queued', 'SELECT dp_set_queue_limit(1000)'),
       (11, 'dp_admin', 'dp_set_scales', 'changes the typical magnitudes of columns, and their centers; grants and releases stay', 'SELECT dp_set_scales(d.dataset, d.scales) FROM dp.datasets d WHERE d.dataset = ''%s'''),
-      (0, NULL, 'dp_explain', 'what a request would do, cost and leave; spends nothing', 'SELECT * FROM dp_explain(''l1'', ''%s'', 1.0)'),
-      (12, 'dp_analyst', 'dp_l1_regress', 'median regression, for heavy tails', 'SELECT * FROM dp_l1_regress(''%s'', 1.0)'),
+      (0, NULL, 'dp_explain', 'what a request would do, cost and leave; spends nothing', 'SELECT * FROM dp_explain(''l1'', ''%s'', 1.0%o)'),
+      (12, 'dp_analyst', 'dp_l1_regress', 'median regression, for heavy tails', 'SELECT * FROM dp_l1_regress(''%s'', 1.0%o)'),
       (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and fourteen methods', '%L'),
       (14, 'dp_analyst', 'dp_huber_regress', 'robust linear regression', '%H'),
       (15, 'dp_analyst', 'dp_logistic_regress', 'log-odds of a label', '%G'),
@@ -319,17 +332,17 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (15, 'dp_analyst', 'dp_l1_regress_by', 'the same of medians, without a delta', '%M'),
       (15, 'dp_analyst', 'dp_poisson_regress', 'logarithm of a mean count, of an exposure', '%P'),
       (16, 'dp_analyst', 'dp_last_release', 'your latest release on a data set', 'SELECT dp_last_release(''%s'')'),
-      (17, 'dp_analyst', 'dp_submit', 'queues a request and returns its job', 'SELECT dp_submit(''l1'', ''%s'', 0.5)'),
+      (17, 'dp_analyst', 'dp_submit', 'queues a request and returns its job', 'SELECT dp_submit(''l1'', ''%s'', 0.5%o)'),
       (18, 'dp_analyst', 'dp_status', 'where a job stands', 'SELECT s.* FROM dp.jobs j, dp_status(j.id) s'),
       (19, 'dp_analyst', 'dp_result', 'the coefficients of a job that is done', 'SELECT r.* FROM dp.jobs j, dp_result(j.id) r WHERE j.status = ''done'''),
       (20, 'dp_analyst', 'dp_cancel', 'cancels a job unless its budget is spent already', 'SELECT dp_cancel(j.id) FROM dp.jobs j WHERE j.status = ''queued'''),
-      (21, 'dp_analyst', 'dp_run', 'submits, commits and waits: for psql and pg_cron', 'CALL dp_run(''l1'', ''%s'', 0.5)'),
+      (21, 'dp_analyst', 'dp_run', 'submits, commits and waits: for psql and pg_cron', 'CALL dp_run(''l1'', ''%s'', 0.5%o)'),
       (22, NULL, 'dp.jobs', 'your jobs; for stewards everybody''s', 'SELECT * FROM dp.jobs'),
       (23, 'dp_analyst', 'dp_score', 'how well a release predicts, with intervals; charged like a fit', 'SELECT s.* FROM dp_last_release(''%s'') r, dp_score(r, 0.5) s WHERE r IS NOT NULL'),
       (24, 'dp_analyst', 'dp_submit_score', 'queues a score and returns its job', 'SELECT dp_submit_score(r, 0.5) FROM dp_last_release(''%s'') r WHERE r IS NOT NULL'),
       (25, 'dp_analyst', 'dp_explain_score', 'what a score would cost and leave; spends nothing', 'SELECT e.* FROM dp_last_release(''%s'') r, dp_explain_score(r, 0.5) e WHERE r IS NOT NULL'),
-      (26, 'dp_analyst', 'dp_describe', 'what columns hold: means, quartiles, missing values; charged like a fit', 'SELECT * FROM dp_describe(''%s'', 0.1)'),
-      (27, 'dp_analyst', 'dp_scales', 'scales for the columns, read with privacy; charged like a fit', 'SELECT * FROM dp_scales(''%s'', 0.1)'),
+      (26, 'dp_analyst', 'dp_describe', 'what columns hold: means, quartiles, missing values; charged like a fit', 'SELECT * FROM dp_describe(''%s'', 0.1%o)'),
+      (27, 'dp_analyst', 'dp_scales', 'scales for the columns, read with privacy; charged like a fit', 'SELECT * FROM dp_scales(''%s'', 0.1%o)'),
       (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' AND NOT r.parameters ? ''by'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
       (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'') LIMIT 1'),
       (33, NULL, 'dp_summary', 'a release as a table of results: errors, tests and intervals', 'SELECT s.* FROM dp.releases r, dp_summary(r.id) s WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'')'),
@@ -338,6 +351,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (36, NULL, 'dp_predict_interval', 'a prediction with its interval, free', 'SELECT p.* FROM dp.releases r, dp_predict_interval(r.id, ''%1'') p WHERE r.dataset = ''%s'' AND NOT r.parameters ? ''by'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
       (37, NULL, 'dp.datasets', 'what may be asked', 'SELECT * FROM dp.datasets'),
       (38, NULL, 'dp.budget', 'what is left', 'SELECT * FROM dp.budget'),
+      (38, NULL, 'dp_blocks', 'what is spent and left of each block of a table that grows', 'SELECT d.dataset, b.* FROM dp.datasets d, dp_blocks(d.dataset) b WHERE d.block IS NOT NULL'),
+      (38, NULL, 'dp_last', 'the last complete blocks of a table that grows, as a window', 'SELECT dp_last(d.dataset, 28) FROM dp.datasets d WHERE d.block IS NOT NULL LIMIT 1'),
       (39, NULL, 'dp.releases', 'what was released', 'SELECT * FROM dp.releases'),
       (40, NULL, 'dp.coefficients', 'the coefficients of releases', 'SELECT * FROM dp.coefficients'),
       (41, NULL, 'dp.scores', 'how well releases predict', 'SELECT * FROM dp.scores'),
@@ -369,6 +384,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                         WHEN 'P' THEN dp_int.example_of('poisson')
                         WHEN 'n' THEN (asked.slopes + 1)::text
                         WHEN '1' THEN array_fill(1, ARRAY[asked.slopes])::text
+                        WHEN 'o' THEN coalesce(first.over, '')
                         WHEN 'e' THEN coalesce(first.epsilon, 2)::text
                         WHEN 'd' THEN coalesce(first.delta, 0)::text END || substr(piece.text, 2)
                     ELSE piece.text END, '' ORDER BY piece.n)

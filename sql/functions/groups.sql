@@ -87,7 +87,7 @@ BEGIN
     name := format('dp_%s_regress_by', m.name);
     EXECUTE format($fn$
 CREATE OR REPLACE FUNCTION public.%1$I(dataset text, by name, eps float8, %3$s target name DEFAULT NULL, features name[] DEFAULT NULL,
-                                       intercept boolean DEFAULT true, %4$s options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL)
+                                       intercept boolean DEFAULT true, %4$s options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL)
 RETURNS TABLE(grp text, term text, coef float8, share float8)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 100
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
@@ -99,8 +99,8 @@ END $$$fn$, name, m.name,
       CASE WHEN m.delta > 0 THEN 'delta float8 DEFAULT NULL,' END,
       CASE WHEN m.delta > 0 THEN $fn$penalty text DEFAULT 'none', lambda float8 DEFAULT 0, method text DEFAULT 'auto',$fn$ END,
       CASE WHEN m.delta > 0 THEN format('%I.delta', name) ELSE 'NULL' END,
-      format(CASE WHEN m.delta > 0 THEN 'dp_int.with_arguments(dp_int.with_where(%1$I.options, %1$I.where_level), %1$I.method, %1$I.penalty, %1$I.lambda)'
-        ELSE 'dp_int.with_where(%1$I.options, %1$I.where_level)' END, name));
+      format(CASE WHEN m.delta > 0 THEN 'dp_int.with_arguments(dp_int.with_over(dp_int.with_where(%1$I.options, %1$I.where_level), %1$I.over), %1$I.method, %1$I.penalty, %1$I.lambda)'
+        ELSE 'dp_int.with_over(dp_int.with_where(%1$I.options, %1$I.where_level), %1$I.over)' END, name));
     EXECUTE format('COMMENT ON FUNCTION public.%I IS %L', name, 'A fit of each group for the price of one: by names a registered category, a group is the rows of a level. ' || m.description);
     EXECUTE format('GRANT EXECUTE ON FUNCTION public.%I TO dp_analyst', name);
   END LOOP;

@@ -77,12 +77,15 @@ BEGIN
 END $$;
 
 -- The public facts about a data set from which sidecars plan jobs and explanations. The
--- scales are those of the request: a job that was charged is tried again under its own.
+-- scales are those of the request: a job that was charged is tried again under its own. persons and rows
+-- are those that are registered in place of counted, of all blocks that the request reads.
 CREATE OR REPLACE FUNCTION dp_int.facts(p_dataset bigint, p_request jsonb) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', dp_int.request_scales(d.id, p_request),
-                            'unit', d.unit, 'max_rows', d.max_rows, 'persons', d.persons, 'row_count', d.row_count, 'accounting', a.accounting, 'order', a.renyi_order)
-    FROM dp_int.dataset d JOIN dp_int.account a ON a.id = d.account
+                            'unit', d.unit, 'max_rows', d.max_rows, 'persons', d.persons * w.blocks, 'rows', d.block_rows * w.blocks, 'row_count', d.row_count,
+                            'block', d.block, 'block_type', d.block_type, 'accounting', a.accounting, 'order', a.renyi_order)
+    FROM dp_int.dataset d JOIN dp_int.account a ON a.id = d.account,
+         LATERAL (SELECT coalesce(upper(b) - lower(b), 1) FROM dp_int.blocks_read(d.id, p_request) AS b) AS w(blocks)
    WHERE d.id = p_dataset
 $$;
 
@@ -397,14 +400,15 @@ END $$;
 --
 -- From now on everything that depends on a value may be seen at public times alone:
 -- at step k of a ladder, k from 0 to p_last_step, which is p_first_step * 1.5^k from now.
-CREATE OR REPLACE FUNCTION dp_int.job_read(p_job uuid, p_token uuid, p_first_step interval DEFAULT '0', p_last_step int DEFAULT 0) RETURNS boolean
+-- p_snapshot: as of when this attempt sees the rows.
+CREATE OR REPLACE FUNCTION dp_int.job_read(p_job uuid, p_token uuid, p_first_step interval DEFAULT '0', p_last_step int DEFAULT 0, p_snapshot timestamptz DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
 BEGIN
   IF j.state = 'reading' THEN
     PERFORM dp_int.recheck_dataset(j.dataset);
-    UPDATE dp_int.job SET read_at = clock_timestamp(), first_step = p_first_step, last_step = p_last_step WHERE id = p_job;
+    UPDATE dp_int.job SET read_at = clock_timestamp(), snapshot_at = p_snapshot, first_step = p_first_step, last_step = p_last_step WHERE id = p_job;
     RETURN true;
   END IF;
   IF j.state <> 'charged' THEN
@@ -414,7 +418,7 @@ BEGIN
     PERFORM dp_int.drop_job(j);
     RETURN false;
   END IF;
-  UPDATE dp_int.job SET state = 'reading', read_at = clock_timestamp(), first_step = p_first_step, last_step = p_last_step WHERE id = p_job;
+  UPDATE dp_int.job SET state = 'reading', read_at = clock_timestamp(), snapshot_at = p_snapshot, first_step = p_first_step, last_step = p_last_step WHERE id = p_job;
   RETURN true;
 END $$;
 
@@ -438,8 +442,8 @@ BEGIN
   IF j.state <> 'reading' OR (p_step BETWEEN 0 AND j.last_step) IS NOT TRUE THEN
     RAISE EXCEPTION 'job % is %, not reading, or step % of its ladder is beyond %', j.id, j.state, p_step, j.last_step USING ERRCODE = '55000';
   END IF;
-  INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, principal, caller, parameters, released_at, why_null)
-  VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.principal, j.caller, j.plan, dp_int.step(j, p_step), p_why_null)
+  INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, principal, caller, parameters, released_at, why_null, read_at, rows)
+  VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.principal, j.caller, j.plan, dp_int.step(j, p_step), p_why_null, j.snapshot_at, j.row_count)
   RETURNING id INTO new_release;
   RETURN new_release;
 END $$;
@@ -575,16 +579,17 @@ BEGIN
 END $$;
 
 -- Data sets whose rows, or persons where there is a unit, are to be counted. That number is
--- public: it is counted at registration, and by every job, unless it was registered.
+-- public: it is counted at registration, and by every job, unless it was registered. With blocks
+-- every window has a number of its own.
 CREATE OR REPLACE FUNCTION dp_int.uncounted() RETURNS TABLE(dataset bigint, schema_name name, relation_name name, unit name)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT id, schema_name, relation_name, unit FROM dp_int.dataset WHERE row_count IS NULL AND unregistered_at IS NULL
+  SELECT id, schema_name, relation_name, unit FROM dp_int.dataset WHERE row_count IS NULL AND unregistered_at IS NULL AND block IS NULL
 $$;
 
 -- Publishes a data set's number of rows, or of persons.
 CREATE OR REPLACE FUNCTION dp_int.counted(p_dataset bigint, p_row_count bigint) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = p_dataset AND persons IS NULL AND row_count IS DISTINCT FROM p_row_count
+  UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = p_dataset AND persons IS NULL AND block IS NULL AND row_count IS DISTINCT FROM p_row_count
 $$;
 GRANT EXECUTE ON FUNCTION dp_int.worker_beat, dp_int.worker_bye, dp_int.job_claim, dp_int.job_beat, dp_int.job_recheck, dp_int.dataset_recheck, dp_int.job_charge, dp_int.job_head, dp_int.job_read,
   dp_int.job_publish, dp_int.job_fail, dp_int.job_hand_back, dp_int.job_park, dp_int.job_stop, dp_int.uncounted, dp_int.counted TO dp_sidecar;

@@ -13,8 +13,8 @@ CREATE OR REPLACE TRIGGER ledger_table_stays BEFORE TRUNCATE ON dp_int.ledger
   FOR EACH STATEMENT EXECUTE FUNCTION dp_int.ledger_is_append_only();
 
 -- SHA-256 over the previous hash and every column but id, each written as its
--- byte length, a colon and its text, or '-' where it is NULL. Times are
--- microseconds since 1970.
+-- byte length, a colon and its text, or '-' where it is NULL; blocks stand at the end, and
+-- only where there are any. Times are microseconds since 1970.
 CREATE OR REPLACE FUNCTION dp_int.ledger_hash(e dp_int.ledger) RETURNS bytea
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -23,7 +23,7 @@ BEGIN
       FROM unnest(ARRAY[
         e.account::text, e.seq::text, e.kind, (extract(epoch FROM e.at) * 1000000)::bigint::text, e.dataset, e.caller::text, e.job::text,
         e.event::text, e.epsilon::text, e.rho::text, e.renyi::text, e.renyi_grid::text, e.delta::text, e.arithmetic,
-        e.refunds::text]) WITH ORDINALITY AS f(v, o));
+        e.refunds::text] || CASE WHEN e.blocks IS NOT NULL THEN ARRAY[e.blocks::text] END) WITH ORDINALITY AS f(v, o));
 END $$;
 
 -- What an entry costs in its account's unit, NULL where it has no such cost.
@@ -60,11 +60,15 @@ BEGIN
   UPDATE dp_int.account
      SET spent = t.spent, spent_epsilon = t.epsilon, rest = t.rest, rest_rho = t.rest_rho,
          spent_delta = deltas,
-         proven_epsilon = dp_int.least_epsilon(a, t, deltas),
+         proven_epsilon = CASE WHEN a.block_width IS NULL THEN dp_int.least_epsilon(a, t, deltas) ELSE a.proven_epsilon END,
          spends = a.spends + (e.kind <> 'budget')::int,
          entries = e.seq,
          head = e.hash
    WHERE id = a.id;
+  IF a.block_width IS NOT NULL AND e.kind <> 'budget' THEN
+    PERFORM dp_int.add_to_blocks(a, e);
+    deltas := (SELECT max(b.spent_delta) FROM dp_int.account_block b WHERE b.account = a.id AND b.block BETWEEN lower(e.blocks) AND upper(e.blocks) - 1);
+  END IF;
   IF e.kind <> 'budget' THEN
     t := dp_int.add_entry(dp_int.tally_of(a.id, who), a, e);
     INSERT INTO dp_int.caller_total AS c (account, principal, caller, spent, spent_epsilon, rest, rest_rho, proven_epsilon)
@@ -73,7 +77,7 @@ BEGIN
       SET spent = excluded.spent, spent_epsilon = excluded.spent_epsilon, rest = excluded.rest, rest_rho = excluded.rest_rho,
           proven_epsilon = excluded.proven_epsilon;
   END IF;
-  IF greatest(deltas, a.spent_delta) > dp_int.reserve(a.delta) THEN
+  IF greatest(deltas, deltas - e.delta) > dp_int.reserve(a.delta) THEN
     PERFORM dp_int.prove(a.id);  -- then it concerns every caller
   END IF;
   RETURN e.id;
@@ -82,14 +86,18 @@ END $$;
 -- Brings what the accountant proves up to date after a change of its budget.
 CREATE OR REPLACE FUNCTION dp_int.prove(p_account bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  a dp_int.account;
+  deltas numeric;  -- of the block that has most, where there are blocks
 BEGIN
-  UPDATE dp_int.account a
-     SET proven_epsilon = dp_int.least_epsilon(a, dp_int.tally_of(a), a.spent_delta)
-   WHERE a.id = p_account;
+  SELECT * INTO STRICT a FROM dp_int.account WHERE id = p_account;
+  deltas := CASE WHEN a.block_width IS NULL THEN a.spent_delta ELSE coalesce((SELECT max(b.spent_delta) FROM dp_int.account_block b WHERE b.account = a.id), 0) END;
+  UPDATE dp_int.account n
+     SET proven_epsilon = CASE WHEN a.block_width IS NULL THEN dp_int.least_epsilon(a, dp_int.tally_of(a), deltas) ELSE dp_int.fullest_epsilon(a) END
+   WHERE n.id = a.id;
   UPDATE dp_int.caller_total t
-     SET proven_epsilon = dp_int.least_epsilon(a, ROW(t.spent, t.spent_epsilon, t.rest, t.rest_rho)::dp_int.tally, a.spent_delta)
-    FROM dp_int.account a
-   WHERE a.id = p_account AND t.account = a.id;
+     SET proven_epsilon = dp_int.least_epsilon(a, ROW(t.spent, t.spent_epsilon, t.rest, t.rest_rho)::dp_int.tally, deltas)
+   WHERE t.account = a.id;
 END $$;
 
 -- Accounts whose budget was set before the filters, or by an older dpsidecar since: their
@@ -122,7 +130,8 @@ END $$;
 -- add up, in every unit that they have, to a cap fixed with the budget; deltas to the
 -- reserve; neither is ever traded for the other, nor one Renyi order for another, and
 -- nothing but dp_int.admits says what is enough (Rogers et al. 2016; Feldman & Zrnic 2021;
--- Whitehouse et al. 2023; internal/ledger/filters.md).
+-- Whitehouse et al. 2023; internal/ledger/filters.md). With blocks they are those of each block that
+-- the job reads, whatever the others have spent (internal/ledger/blocks.md).
 CREATE OR REPLACE FUNCTION dp_int.ledger_charge(p_dataset bigint, e dp_int.ledger) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -132,8 +141,9 @@ DECLARE
   j dp_int.job;
   caller name;   -- as the role is called now
   cost numeric;
-  everybodys dp_int.tally;  -- what is spent
-  own dp_int.tally;         -- what the caller has spent of it
+  own dp_int.tally;         -- what the caller has spent, of all blocks together
+  b dp_int.account_block;
+  n dp_int.account;         -- the account as it is in a block
   l record;                 -- a limit, and the sums that it holds for
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
@@ -155,15 +165,18 @@ BEGIN
     RAISE EXCEPTION 'data set "%" has % accounting, which cannot state the cost of this method', d.name, a.accounting
       USING ERRCODE = 'DP005', HINT = 'Choose another method. No privacy budget was spent.';
   END IF;
-  PERFORM dp_int.refuse_delta(d.name, a, e.delta);
-  everybodys := dp_int.tally_of(a);
+  e.blocks := dp_int.blocks_read(p_dataset, j.request);
   own := dp_int.tally_of(a.id, j.principal);
-  FOR l IN SELECT * FROM (VALUES (NULL::name, a.epsilon, a.cap, everybodys), (NULL, d.epsilon, d.cap, everybodys), (caller, g.epsilon, g.cap, own)) AS v(whose, epsilon, cap, t)
-            WHERE v.epsilon IS NOT NULL ORDER BY v.whose NULLS FIRST, v.epsilon LOOP
-    IF NOT dp_int.admits(a.accounting, l.epsilon, a.delta, l.cap, dp_int.add_entry(l.t, a, e)) THEN
-      PERFORM dp_int.refuse_overdraft(d.name, l.whose, l.epsilon, l.t, a, e,
-        least(dp_int.affordable(a, a.epsilon, a.cap, everybodys, e), dp_int.affordable(a, d.epsilon, d.cap, everybodys, e), dp_int.affordable(a, g.epsilon, g.cap, own, e)));
-    END IF;
+  FOR b IN SELECT * FROM dp_int.fullest(a, e.blocks) LOOP
+    n := dp_int.at_block(a, b);
+    PERFORM dp_int.refuse_delta(d.name, n, e.delta);
+    FOR l IN SELECT * FROM (VALUES (NULL::name, a.epsilon, a.cap, dp_int.tally_of(n)), (NULL, d.epsilon, d.cap, dp_int.tally_of(n)), (caller, g.epsilon, g.cap, own)) AS v(whose, epsilon, cap, t)
+              WHERE v.epsilon IS NOT NULL ORDER BY v.whose NULLS FIRST, v.epsilon LOOP
+      IF NOT dp_int.admits(a.accounting, l.epsilon, a.delta, l.cap, dp_int.add_entry(l.t, a, e)) THEN
+        PERFORM dp_int.refuse_overdraft(d.name, l.whose, l.epsilon, l.t, n, e, dp_int.affordable_everywhere(a, d, g, own, e),
+                                        CASE WHEN l.whose IS NULL THEN dp_int.name_block(a, b) END);
+      END IF;
+    END LOOP;
   END LOOP;
   RETURN dp_int.ledger_append(e);
 END $$;
@@ -220,8 +233,9 @@ $$;
 -- Raises DP002: the filters of a limit of p_epsilon do not admit e after the charges t.
 -- Sums are in units that people are not shown: the message says what epsilon they prove. Without a caller the limit
 -- is the data set's. p_eps: the eps that would do under every limit, NULL where it is not known.
+-- p_block: what to say of the block that does not cover it, a being the account there; NULL without blocks.
 CREATE OR REPLACE FUNCTION dp_int.refuse_overdraft(p_dataset text, p_caller name, p_epsilon numeric, t dp_int.tally, a dp_int.account,
-                                        e dp_int.ledger, p_eps numeric) RETURNS void
+                                        e dp_int.ledger, p_eps numeric, p_block text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   before_epsilon CONSTANT numeric := dp_int.least_epsilon(a, t, a.spent_delta);
@@ -240,7 +254,7 @@ BEGIN
          ELSE 'the limit of "%1$s" on data set "%2$s" does not cover this request: it costs epsilon %7$s, and %8$s is left; it would raise the epsilon spent by "%1$s" from %3$s to %4$s, the limit is %5$s%6$s' END,
     p_caller, p_dataset, dp_int.shown_epsilon(before_epsilon), dp_int.shown_epsilon(after_epsilon), p_epsilon::float8, ' at delta ' || nullif(a.delta, 0)::float8,
     dp_int.shown_epsilon(after_epsilon - before_epsilon), greatest(p_epsilon - before_epsilon, 0)::float8)
-    USING ERRCODE = 'DP002', HINT = remedy || '. No privacy budget was spent. Requests answered before can still be repeated at no cost.';
+    USING ERRCODE = 'DP002', HINT = remedy || concat('. ', p_block || ' ') || 'No privacy budget was spent. Requests answered before can still be repeated at no cost.';
 END $$;
 
 -- Gives a charge back, once: the unique key on refunds sees to it.

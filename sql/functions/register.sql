@@ -364,6 +364,7 @@ BEGIN
   UPDATE dp_int.dataset d
      SET relid = coalesce((SELECT c.oid FROM dp_int.named_relations() c WHERE c.name = format('%I.%I', d.schema_name, d.relation_name)), 0);
   UPDATE dp_int.dataset d SET unit_number = dp_int.source_number(d.relid, d.unit) WHERE d.unit IS NOT NULL;  -- a dump numbers columns anew
+  UPDATE dp_int.dataset d SET block_number = coalesce(dp_int.source_number(d.relid, d.block), 0) WHERE d.block IS NOT NULL;
 END $$;
 
 CREATE OR REPLACE FUNCTION dp_int.named_relations() RETURNS TABLE(oid oid, name text)
@@ -521,6 +522,9 @@ BEGIN
     ELSIF dp_int.source_number(d.relid, d.unit) <> d.unit_number THEN
       RAISE EXCEPTION 'its unit was another column % than the one of that name now', d.unit_source;
     END IF;
+    IF d.block IS NOT NULL THEN
+      PERFORM dp_int.recheck_block(d);
+    END IF;
     unknown := CASE WHEN d.options ? 'total' AND NOT d.options ?| '{account,new_population}' THEN dp_int.why_unknown(d.relid) END;
     IF unknown IS NOT NULL THEN  -- what is not stated to be total has no functions
       RAISE EXCEPTION 'nobody knows whose rows it has: %', unknown;
@@ -586,12 +590,15 @@ $$;
 
 CREATE OR REPLACE FUNCTION public.dp_register(dataset text, relation regclass, target name, features name[], epsilon float8, delta float8 DEFAULT 0,
                                    scales jsonb DEFAULT '{}', accounting text DEFAULT NULL, options jsonb DEFAULT '{}', labels jsonb DEFAULT '{}',
-                                   categories jsonb DEFAULT NULL, unit name DEFAULT NULL, max_rows int DEFAULT NULL, persons bigint DEFAULT NULL) RETURNS void
+                                   categories jsonb DEFAULT NULL, unit name DEFAULT NULL, max_rows int DEFAULT NULL, persons bigint DEFAULT NULL,
+                                   block name DEFAULT NULL, block_width interval DEFAULT NULL, block_origin date DEFAULT NULL, block_rows bigint DEFAULT NULL,
+                                   block_is_fixed text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   call jsonb;
   levels jsonb;
   source text;
+  block_source text;
   total boolean;
   mode text := coalesce(dp_register.accounting, CASE WHEN dp_register.delta > 0 THEN 'zcdp' ELSE 'pure' END);
   eps numeric;
@@ -621,9 +628,13 @@ BEGIN
   total := coalesce((dp_register.options ->> 'total')::boolean, false);
   PERFORM dp_int.check_relation(dp_register.relation, total);
   source := dp_int.check_unit(dp_register.relation, dp_register.unit, dp_register.max_rows, dp_register.persons, dp_register.target || dp_register.features);
+  block_source := dp_int.check_blocks(dp_register.relation, dp_register.block, dp_register.block_width, dp_register.block_origin, dp_register.block_rows,
+                                      dp_register.block_is_fixed, dp_register.unit, dp_register.persons);
   call := jsonb_strip_nulls(jsonb_build_object('dataset', dp_register.dataset, 'epsilon', dp_register.epsilon, 'delta', dp_register.delta, 'scales', dp_register.scales,
                                                'accounting', dp_register.accounting, 'options', dp_register.options, 'labels', dp_register.labels,
-                                               'unit', dp_register.unit, 'max_rows', dp_register.max_rows, 'persons', dp_register.persons));
+                                               'unit', dp_register.unit, 'max_rows', dp_register.max_rows, 'persons', dp_register.persons,
+                                               'block', dp_register.block, 'block_width', dp_register.block_width, 'block_origin', dp_register.block_origin,
+                                               'block_rows', dp_register.block_rows, 'block_is_fixed', dp_register.block_is_fixed));
   PERFORM dp_int.refuse_types(dp_register.relation, dp_register.target, dp_register.features, dp_register.categories, true, call);
   levels := dp_int.canonical_categories(dp_register.relation, dp_register.target || dp_register.features, dp_register.categories);
   PERFORM dp_int.refuse_types(dp_register.relation, dp_register.target, dp_register.features, levels, false, call);
@@ -653,6 +664,7 @@ BEGIN
     a := NULL;
   END IF;
   PERFORM dp_int.refuse_other_unit(a.id, dp_register.relation, dp_register.unit, source);
+  PERFORM dp_int.refuse_other_blocks(a.id, block_source, dp_register.block_width, dp_register.block_origin);
   IF a.accounting <> mode AND (NOT alone OR dp_int.charged(a.id)) THEN
     RAISE EXCEPTION 'these people''s account has % accounting', a.accounting
       USING ERRCODE = '22023', HINT = 'Accounting is fixed with the first charge. Register with the same accounting.';
@@ -661,24 +673,33 @@ BEGIN
   ELSIF a.delta <> del THEN
     RAISE EXCEPTION 'these people''s account has delta %', a.delta::float8 USING ERRCODE = '22023', HINT = 'Register with the same delta.';
   END IF;
+  UPDATE dp_int.account n SET block_width = dp_register.block_width, block_origin = dp_register.block_origin WHERE n.id = a.id RETURNING * INTO a;
   own_cap := dp_int.positive_cap(a, eps, del);
   INSERT INTO dp_int.account_relation (account, relid, relation, child)
   SELECT a.id, k.relid, k.relation, bool_and(k.child) FROM dp_int.known_relations(dp_register.relation, dp_register.unit) k GROUP BY k.relid, k.relation
   ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
   INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, categories, options, epsilon, delta, cap, default_delta, registered_by,
-                              unit, max_rows, persons, unit_source, unit_number, row_count)
+                              unit, max_rows, persons, unit_source, unit_number, row_count,
+                              block, block_source, block_number, block_type, block_rows, block_is_fixed, block_fixed_by)
   SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
          dp_register.labels, levels, dp_register.options, eps, del, own_cap, nullif(del, 0), session_user,
-         dp_register.unit, CASE WHEN dp_register.unit IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END, dp_register.persons, source, dp_int.source_number(dp_register.relation, dp_register.unit), dp_register.persons
+         dp_register.unit, CASE WHEN dp_register.unit IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END, dp_register.persons, source, dp_int.source_number(dp_register.relation, dp_register.unit),
+         CASE WHEN dp_register.block IS NULL THEN dp_register.persons END,
+         dp_register.block, block_source, dp_int.source_number(dp_register.relation, dp_register.block), dp_int.column_type(dp_register.relation, dp_register.block),
+         dp_register.block_rows, dp_register.block_is_fixed, dp_int.why_block_stays(dp_register.relation, dp_register.block, dp_register.block_is_fixed)
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE c.oid = dp_register.relation;
   INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;
   PERFORM dp_int.ledger_budget(a.id, dp_register.dataset, session_user, jsonb_build_object('budget',
     dp_int.describe_budget(a, eps, del) || jsonb_build_object('relation', dp_register.relation::text) || dp_register.options
       || CASE WHEN levels = '{}' THEN '{}' ELSE jsonb_build_object('categories', levels) END
-      || jsonb_strip_nulls(jsonb_build_object('unit', source, 'persons', dp_register.persons, 'max_rows', CASE WHEN source IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END))));
+      || jsonb_strip_nulls(jsonb_build_object('unit', source, 'persons', dp_register.persons, 'max_rows', CASE WHEN source IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END,
+           'block', (SELECT dp_int.describe_blocks(a, d) FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL)))));
   IF dp_register.unit IS NULL THEN
     PERFORM dp_int.tell_several_rows(dp_register.relation);
+  END IF;
+  IF dp_register.block IS NOT NULL THEN
+    PERFORM dp_int.tell_blocks(dp_register.dataset, dp_register.unit);
   END IF;
   PERFORM dp_int.tell_unscaled(dp_register.dataset, dp_register.scales);
   PERFORM pg_notify('dp_jobs', 'registered');

@@ -72,7 +72,7 @@ BEGIN
     SELECT * INTO o FROM dp_int.option WHERE model = p_model AND name = given.key;
     IF NOT FOUND THEN
       RAISE EXCEPTION 'unknown option "%" for model "%"', dp_int.excerpt(given.key), p_model
-        USING ERRCODE = '22023', HINT = format('Options are %s, where_level and fresh. No privacy budget was spent.',
+        USING ERRCODE = '22023', HINT = format('Options are %s, where_level, over and fresh. No privacy budget was spent.',
           (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.option WHERE model = p_model));
     END IF;
     IF o.type = 'groups' THEN
@@ -170,6 +170,7 @@ DECLARE
   options jsonb := coalesce(p_options, '{}');
   clean jsonb;
   chosen jsonb := '{}';  -- the levels that count
+  over jsonb;
   exposure CONSTANT text := dp_int.exposure_of(p_model, p_options);
 BEGIN
   PERFORM dp_int.refuse_copy();
@@ -216,7 +217,8 @@ BEGIN
   IF jsonb_typeof(options) = 'object' THEN
     chosen := dp_int.canonical_where(d, options -> 'where_level');
     PERFORM dp_int.check_left_levels(features, chosen);
-    options := options - 'where_level';
+    over := dp_int.canonical_over(d, options -> 'over');
+    options := options - '{where_level,over}'::text[];
   END IF;
   IF exposure IS NOT NULL THEN
     PERFORM dp_int.check_exposure(d, target, features, exposure);
@@ -236,7 +238,7 @@ BEGIN
   r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', target, 'features', features,
                                'intercept', coalesce(p_intercept, true), 'options', clean)
             || dp_int.levels_of_request(d, target || features || array_remove(ARRAY[(clean ->> 'by')::name], NULL), chosen);
-  r.body := r.body || jsonb_build_object('scales', dp_int.scales_of(d.scales, r.body));
+  r.body := r.body || jsonb_build_object('scales', dp_int.scales_of(d.scales, r.body)) || dp_int.over_of_request(over);
   r.hash := dp_int.request_hash(d.id, r.body);
   IF m.labels THEN
     PERFORM dp_int.refuse_unlabelled(d, r, target, options);
@@ -251,22 +253,48 @@ BEGIN
     SELECT id FROM dp_int.release WHERE dataset = p_dataset AND request_hash = p_hash ORDER BY released_at DESC LIMIT 1);
 END $$;
 
--- Tells whoever is given a kept answer again which release that is: dp_last_release may name
--- a later one, of another model.
+-- Tells whoever is given a kept answer again which release that is, for dp_last_release may name
+-- a later one, of another model, and of which rows.
 CREATE OR REPLACE FUNCTION dp_int.tell_kept(p_release uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   r dp_int.release;
+  at text;
+  things text;
 BEGIN
   SELECT * INTO STRICT r FROM dp_int.release WHERE id = p_release;
+  at := to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ');
+  things := (SELECT CASE WHEN d.unit IS NULL THEN 'rows' ELSE 'persons' END FROM dp_int.dataset d WHERE d.id = r.dataset);
   IF r.model = 'score' THEN
-    RAISE NOTICE 'dpsidecar: the score of % again, free: it scores release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), r.parameters ->> 'release';
+    RAISE NOTICE 'dpsidecar: the score of % again, free: it scores release %', at, r.parameters ->> 'release';
   ELSIF r.model IN ('describe', 'scales') THEN
-    RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), p_release
+    RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', at, p_release
       USING HINT = format('It stands in %s.', CASE r.model WHEN 'describe' THEN 'dp.descriptions' ELSE 'dp.suggested_scales' END);
   ELSE
-    RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', to_char(r.released_at, 'YYYY-MM-DD HH24:MI TZ'), p_release
+    RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', at, p_release
       USING HINT = format('dp_last_release names the release that was made last. For this one: SELECT * FROM dp_summary(%L).', p_release);
+  END IF;
+  IF r.read_at IS NOT NULL THEN
+    RAISE NOTICE 'dpsidecar: it is of % %, as they were on %', r.rows, things, to_char(r.read_at, 'YYYY-MM-DD HH24:MI TZ');
+    PERFORM dp_int.tell_growth(r, things);
+  END IF;
+END $$;
+
+-- Tells whoever is given a kept answer about the whole table that it has grown by a tenth, or
+-- more. The number that was published last is compared: what the server estimates of a table
+-- (reltuples) depends on how long its rows are, and to count it anew would take too long.
+CREATE OR REPLACE FUNCTION dp_int.tell_growth(r dp_int.release, p_things text) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  now_has bigint;
+BEGIN
+  SELECT d.row_count INTO now_has
+    FROM dp_int.dataset d
+    JOIN dp_int.job j ON j.id = r.job
+   WHERE d.id = r.dataset AND d.row_count - r.rows >= r.rows / 10.0 AND d.row_count > r.rows AND NOT j.request ? 'over';
+  IF FOUND THEN
+    RAISE NOTICE 'dpsidecar: the data set had % % when they were counted last, % more', now_has, p_things, now_has - r.rows
+      USING HINT = 'The same request with options => ''{"fresh": true}'' is about those, and is charged anew.';
   END IF;
 END $$;
 

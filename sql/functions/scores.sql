@@ -2,8 +2,9 @@
 -- metrics in the place of coefficients, and a job like any other.
 
 -- What a caller asks to have scored, checked and made canonical. Its columns are those of
--- the request that was released, and its scales too (dp_int.request_scales).
-CREATE OR REPLACE FUNCTION dp_int.prepare_score(p_caller name, p_release uuid, p_eps float8, p_delta float8) RETURNS dp_int.request
+-- the request that was released, and its scales too (dp_int.request_scales); its window is that
+-- one's where none is given.
+CREATE OR REPLACE FUNCTION dp_int.prepare_score(p_caller name, p_release uuid, p_eps float8, p_delta float8, p_over daterange) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   scored dp_int.release;
@@ -45,6 +46,7 @@ BEGIN
   r.fresh := false;
   SELECT j.request - '{options,scales}'::text[] || dp_int.scored_options(scored.model, j.request -> 'options') || jsonb_build_object('model', r.model, 'eps', r.eps, 'delta', r.delta, 'release', p_release)
     INTO STRICT r.body FROM dp_int.job j WHERE j.id = scored.job;
+  r.body := r.body || dp_int.over_of_request(dp_int.canonical_over(d, coalesce(dp_int.window_json(p_over), r.body -> 'over')));
   r.hash := sha256(convert_to(r.body::text, 'UTF8'));
   RETURN r;
 END $$;
@@ -58,11 +60,11 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- The loopback's half of a synchronous score.
-CREATE OR REPLACE FUNCTION dp_int.enqueue_score(p_id uuid, p_caller name, p_release uuid, p_eps float8, p_delta float8, p_from jsonb) RETURNS uuid
+CREATE OR REPLACE FUNCTION dp_int.enqueue_score(p_id uuid, p_caller name, p_release uuid, p_eps float8, p_delta float8, p_over daterange, p_from jsonb) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 BEGIN
   PERFORM dp_int.refuse_elsewhere(p_from);
-  RETURN dp_int.enqueue_request(p_id, p_caller, dp_int.prepare_score(p_caller, p_release, p_eps, p_delta));
+  RETURN dp_int.enqueue_request(p_id, p_caller, dp_int.prepare_score(p_caller, p_release, p_eps, p_delta, p_over));
 END $$;
 
 CREATE OR REPLACE FUNCTION dp_int.metrics(p_release uuid) RETURNS TABLE(metric text, value float8, ci_low float8, ci_high float8)
@@ -80,11 +82,11 @@ BEGIN
   RETURN QUERY SELECT * FROM dp_int.metrics(p_release);
 END $$;
 
-CREATE OR REPLACE FUNCTION dp_int.score(p_caller name, p_release uuid, p_eps float8, p_delta float8)
+CREATE OR REPLACE FUNCTION dp_int.score(p_caller name, p_release uuid, p_eps float8, p_delta float8, p_over daterange)
 RETURNS TABLE(metric text, value float8, ci_low float8, ci_high float8)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  r dp_int.request := dp_int.prepare_score(p_caller, p_release, p_eps, p_delta);
+  r dp_int.request := dp_int.prepare_score(p_caller, p_release, p_eps, p_delta, p_over);
   kept uuid := dp_int.kept_release(r.dataset, r.hash);
   job uuid := gen_random_uuid();
 BEGIN
@@ -95,23 +97,23 @@ BEGIN
   END IF;
   RETURN QUERY
   SELECT c.label, c.numbers[1], c.numbers[2], c.numbers[3]
-    FROM dp_int.call_sidecar(p_caller, job, format('SELECT dp_int.enqueue_score(%L, %L, %L, %L, %L, %L)', job, p_caller, p_release, r.eps, r.delta, dp_int.here()),
+    FROM dp_int.call_sidecar(p_caller, job, format('SELECT dp_int.enqueue_score(%L, %L, %L, %L, %L, %L, %L)', job, p_caller, p_release, r.eps, r.delta, p_over, dp_int.here()),
                              'SELECT metric, ARRAY[value, ci_low, ci_high] FROM dp_int.fetch_score(%L, %L)') AS c;
 END $$;
 
-CREATE OR REPLACE FUNCTION public.dp_score(release uuid, eps float8, delta float8 DEFAULT NULL) RETURNS TABLE(metric text, value float8, ci_low float8, ci_high float8)
+CREATE OR REPLACE FUNCTION public.dp_score(release uuid, eps float8, delta float8 DEFAULT NULL, over daterange DEFAULT NULL) RETURNS TABLE(metric text, value float8, ci_low float8, ci_high float8)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 3
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 BEGIN
-  RETURN QUERY SELECT s.metric, s.value, s.ci_low, s.ci_high FROM dp_int.score(session_user, dp_score.release, dp_score.eps, dp_score.delta) AS s;
+  RETURN QUERY SELECT s.metric, s.value, s.ci_low, s.ci_high FROM dp_int.score(session_user, dp_score.release, dp_score.eps, dp_score.delta, dp_score.over) AS s;
 END $$;
 COMMENT ON FUNCTION public.dp_score IS
-  'How well a release predicts the rows that its data set has now, with 95 % intervals; dp.scores says why where there is none. It is charged like a fit; the same again returns the same at no cost.';
+  'How well a release predicts the rows that its data set has now, or those of a window, with 95 % intervals; dp.scores says why where there is none. It is charged like a fit; the same again returns the same at no cost.';
 
-CREATE OR REPLACE FUNCTION public.dp_submit_score(release uuid, eps float8, delta float8 DEFAULT NULL) RETURNS uuid
+CREATE OR REPLACE FUNCTION public.dp_submit_score(release uuid, eps float8, delta float8 DEFAULT NULL, over daterange DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 BEGIN
-  RETURN dp_int.submit_request(session_user, dp_int.prepare_score(session_user, dp_submit_score.release, dp_submit_score.eps, dp_submit_score.delta));
+  RETURN dp_int.submit_request(session_user, dp_int.prepare_score(session_user, dp_submit_score.release, dp_submit_score.eps, dp_submit_score.delta, dp_submit_score.over));
 END $$;
 COMMENT ON FUNCTION public.dp_submit_score IS
   'Queues a score in the caller''s transaction and returns its job: follow it with dp_status; once it is done, the same dp_score returns it at no cost.';

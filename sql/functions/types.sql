@@ -165,7 +165,7 @@ LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN bool_and((s ->> 'same')::boolean) THEN 'Run: ' || dp_int.register_statement(p_relation, p_target, p_features, p_shown, p_call)
     ELSE format('Show it in a view as something that a model can use. As the owner of %1$s run: CREATE VIEW %2$s AS SELECT %3$s FROM %1$s; GRANT SELECT ON %2$s TO dp_sidecar; Then register the view: %4$s Its option states that every person has %5$s there and that reading raises no error; these expressions raise none.',
       p_relation, p_view,
-      coalesce(quote_ident(p_call ->> 'unit') || ', ', '')
+      coalesce(quote_ident(p_call ->> 'unit') || ', ', '') || coalesce(quote_ident(p_call ->> 'block') || ', ', '')
         || string_agg(CASE WHEN (s ->> 'same')::boolean THEN s ->> 'expression' ELSE format('%s AS %I', s ->> 'expression', s ->> 'name') END, ', ' ORDER BY n),
       dp_int.register_statement(p_view, p_target, p_features, p_shown, jsonb_set(coalesce(p_call, '{}'), '{options}', coalesce(p_call -> 'options', '{}') || '{"total": true}')),
       CASE WHEN p_call ? 'unit' THEN 'rows' ELSE 'exactly one row' END) END

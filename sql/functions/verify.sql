@@ -64,7 +64,7 @@ BEGIN
     LEFT JOIN dp_int.entry_sums s ON s.account = a.id AND s.everybody
    WHERE (a.entries, a.spends, a.spent, a.spent_delta, a.head) IS DISTINCT FROM (c.entries, c.spends, c.spent, c.delta, coalesce(c.head, '\x'))
       OR (a.spent_epsilon, a.rest, a.rest_rho) IS DISTINCT FROM (coalesce(s.epsilon, 0), coalesce(s.rest, 0), coalesce(s.rest_rho, 0))
-      OR a.proven_epsilon <> dp_int.least_epsilon(a, dp_int.tally_of(a), c.delta)
+      OR a.block_width IS NULL AND a.proven_epsilon <> dp_int.least_epsilon(a, dp_int.tally_of(a), c.delta)
    ORDER BY a.id
    LIMIT 1;
   ok := detail IS NULL;
@@ -92,7 +92,7 @@ BEGIN
                  coalesce(sum(CASE l.kind WHEN 'charge' THEN 1 WHEN 'refund' THEN -1 END) FILTER (WHERE l.epsilon IS NULL) OVER chain, 0) AS rest,
                  coalesce(sum(l.rho) FILTER (WHERE l.epsilon IS NULL) OVER chain, 0) AS rest_rho,
                  max(l.seq) FILTER (WHERE l.kind = 'budget' AND l.event ? 'budget') OVER chain AS budget
-            FROM dp_int.ledger l JOIN dp_int.account a ON a.id = l.account
+            FROM dp_int.ledger l JOIN dp_int.account a ON a.id = l.account AND a.block_width IS NULL
           WINDOW chain AS (PARTITION BY l.account ORDER BY l.seq)) AS s
     LEFT JOIN dp_int.ledger b ON b.account = s.account AND b.seq = s.budget
    WHERE s.kind = 'charge'
@@ -105,6 +105,8 @@ BEGIN
    LIMIT 1;
   ok := detail IS NULL;
   RETURN NEXT;
+
+  RETURN QUERY SELECT * FROM dp_int.verify_blocks();
 
   item := 'no relation is in two accounts';
   SELECT min(relation) INTO detail

@@ -6,12 +6,14 @@ CREATE OR REPLACE VIEW dp.datasets WITH (security_barrier) AS
   SELECT d.name AS dataset, format('%I.%I', d.schema_name, d.relation_name) AS relation, d.target::text AS target, d.features::text[] AS features,
          d.scales, d.row_count, a.accounting, d.options, d.registered_at, a.renyi_order::float8 AS renyi_order, d.labels,
          CASE WHEN a.delta > 0 THEN least((SELECT max(m.delta) FROM dp_int.model m), d.default_delta::float8) END AS default_delta,
-         d.categories, d.unit::text AS unit, d.max_rows, d.persons
+         d.categories, d.unit::text AS unit, d.max_rows, d.persons,
+         d.block::text AS block, a.block_width, a.block_origin, d.block_rows, coalesce(d.block_is_fixed, d.block_fixed_by) AS block_is_fixed,
+         CASE WHEN d.unit IS NULL THEN 'every row' WHEN d.block IS NULL THEN 'all rows of a person' ELSE 'all rows that a person has in one block' END AS protects
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account
    WHERE d.unregistered_at IS NULL
      AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR d.id IN (SELECT dataset FROM dp_int.my_grant));
-COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales, labels and levels of categories, public row count (of persons where there is a unit; NULL until a sidecar has counted), accounting (and its Renyi order, if it has one), and the delta of a request that gives none.';
+COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales, labels and levels of categories, public row count (of persons where there is a unit; NULL until a sidecar has counted), accounting (and its Renyi order, if it has one), the delta of a request that gives none, and where there is a budget for every block of time: by which column, and how long each is.';
 
 CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
   SELECT d.name AS dataset,
@@ -30,7 +32,7 @@ CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
    WHERE d.unregistered_at IS NULL
      AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR g.dataset IS NOT NULL);
 COMMENT ON VIEW dp.budget IS
-  'One row a data set: the least epsilon whose filters would have admitted what is spent, and what is left, for the people in it, whatever name they were asked under; entries: charges and refunds; my_*: the caller''s own, with a limit of NULL where there is none.';
+  'One row a data set: the least epsilon whose filters would have admitted what is spent, and what is left, for the people in it, whatever name they were asked under, where it is a budget for every block that of the fullest one; entries: charges and refunds; my_*: the caller''s own, with a limit of NULL where there is none.';
 
 CREATE OR REPLACE VIEW dp.jobs WITH (security_barrier) AS
   SELECT j.id, j.model, j.dataset, j.eps, j.delta, j.status,
@@ -42,9 +44,11 @@ CREATE OR REPLACE VIEW dp.jobs WITH (security_barrier) AS
 COMMENT ON VIEW dp.jobs IS 'The caller''s own jobs; for stewards everybody''s.';
 
 CREATE OR REPLACE VIEW dp.releases WITH (security_barrier) AS
-  SELECT r.id, r.job, r.model, r.method, d.name AS dataset, r.eps, r.delta, r.released_at, r.caller::text AS caller, r.parameters
+  SELECT r.id, r.job, r.model, r.method, d.name AS dataset, r.eps, r.delta, r.released_at, r.caller::text AS caller, r.parameters, r.read_at, r.rows,
+         CASE WHEN j.request ? 'over' THEN daterange((j.request #>> '{over,0}')::date, (j.request #>> '{over,1}')::date) END AS over
     FROM dp_int.release r
     JOIN dp_int.dataset d ON d.id = r.dataset
+    JOIN dp_int.job j ON j.id = r.job
    WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant);
 COMMENT ON VIEW dp.releases IS 'What has been released on the data sets granted to the caller, under which public parameters.';
 
@@ -87,7 +91,7 @@ COMMENT ON VIEW dp.suggested_scales IS 'Scales that were read from the rows: wha
 CREATE OR REPLACE VIEW dp.ledger WITH (security_barrier) AS
   SELECT l.id, l.at, l.account, l.seq, l.kind, l.dataset, l.caller::text AS caller, l.job, l.event,
          l.epsilon::float8 AS epsilon, l.rho::float8 AS rho, l.renyi, l.renyi_grid, l.delta::float8 AS delta, l.arithmetic, l.refunds,
-         encode(l.previous, 'hex') AS previous, encode(l.hash, 'hex') AS hash
+         encode(l.previous, 'hex') AS previous, encode(l.hash, 'hex') AS hash, l.blocks
     FROM dp_int.ledger l
    ORDER BY l.id;
 COMMENT ON VIEW dp.ledger IS 'Every charge, refund and change of a budget; one hash chain an account. For dp_admin.';
@@ -102,9 +106,12 @@ COMMENT ON COLUMN dp.releases.method IS 'The algorithm that ran';
 COMMENT ON COLUMN dp.releases.dataset IS 'The registered name of the data set';
 COMMENT ON COLUMN dp.releases.eps IS 'The epsilon that was asked for';
 COMMENT ON COLUMN dp.releases.delta IS 'The delta that was asked for';
-COMMENT ON COLUMN dp.releases.released_at IS 'When it was published; the rows are those of shortly before';
+COMMENT ON COLUMN dp.releases.released_at IS 'When it was published; the rows are those of read_at';
 COMMENT ON COLUMN dp.releases.caller IS 'Who asked first';
 COMMENT ON COLUMN dp.releases.parameters IS 'The public parameters it was made with, as a JSON object';
+COMMENT ON COLUMN dp.releases.read_at IS 'As of when the rows were read; NULL for releases from before this was noted';
+COMMENT ON COLUMN dp.releases.over IS 'The window of time whose rows were read, where there are blocks';
+COMMENT ON COLUMN dp.releases.rows IS 'The public number of rows, or of persons, that it was made for: counted, or registered in place of that; NULL for releases from before this was noted';
 COMMENT ON COLUMN dp.scores.release IS 'The release that was scored, as in dp.coefficients';
 COMMENT ON COLUMN dp.scores.metric IS 'r2, mean_absolute_error, root_mean_squared_error, log_loss, accuracy or brier_score';
 COMMENT ON COLUMN dp.scores.value IS 'The metric, over the rows in which nothing is missing; errors in the target''s units; NULL: see why_null';

@@ -1,0 +1,518 @@
+-- Tables that grow. A block is a stretch of time: a column of the table says of every row in
+-- which one it is, and each block has the whole budget to itself. A request is about a
+-- window, some blocks one after the other, and is charged to each of them
+-- (internal/ledger/blocks.md). Days are those of UTC everywhere.
+
+-- Today by a public clock.
+CREATE OR REPLACE FUNCTION dp_int.today() RETURNS date
+LANGUAGE sql VOLATILE AS $$ SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date $$;
+
+-- The whole months of an interval.
+CREATE OR REPLACE FUNCTION dp_int.months(p_width interval) RETURNS int
+LANGUAGE sql IMMUTABLE AS $$ SELECT (extract(year FROM p_width) * 12 + extract(month FROM p_width))::int $$;
+
+-- The number of the block that a day is in, from 0 at the origin.
+CREATE OR REPLACE FUNCTION dp_int.block_of(p_origin date, p_width interval, p_day date) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT floor(CASE WHEN dp_int.months(p_width) = 0 THEN (p_day - p_origin) / extract(day FROM p_width)
+                    ELSE (dp_int.months(make_interval(years => extract(year FROM p_day)::int - extract(year FROM p_origin)::int,
+                                                      months => extract(month FROM p_day)::int - extract(month FROM p_origin)::int))
+                          - (extract(day FROM p_day) < extract(day FROM p_origin))::int)::numeric / dp_int.months(p_width) END)::bigint
+$$;
+
+-- The first day of a block, which is the day after the last one of the block before.
+CREATE OR REPLACE FUNCTION dp_int.block_start(p_origin date, p_width interval, p_block bigint) RETURNS date
+LANGUAGE sql IMMUTABLE AS $$ SELECT (p_origin + p_width * p_block::float8)::date $$;
+
+-- A day as a request and a literal have it, whatever the DateStyle.
+CREATE OR REPLACE FUNCTION dp_int.day_text(p_day date) RETURNS text
+LANGUAGE sql STABLE AS $$ SELECT to_char(p_day, 'YYYY-MM-DD') $$;
+
+-- Registration
+
+-- The type beneath a column, as format_type has it.
+CREATE OR REPLACE FUNCTION dp_int.column_type(p_relid oid, p_column name) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT format_type(dp_int.domain_base(a.atttypid), NULL)
+    FROM pg_catalog.pg_attribute a WHERE a.attrelid = p_relid AND a.attname = p_column AND a.attnum > 0 AND NOT a.attisdropped
+$$;
+
+-- Checks the column that says in which block a row is, and returns the column of a table that it
+-- is, NULL where there are no blocks.
+CREATE OR REPLACE FUNCTION dp_int.check_block_column(p_relid oid, p_block name) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  kind text;
+  source text;
+BEGIN
+  IF p_block IS NULL THEN
+    RETURN NULL;
+  END IF;
+  kind := dp_int.column_type(p_relid, p_block);
+  source := dp_int.source_name(p_relid, p_block);
+  IF kind IS NULL THEN
+    RAISE EXCEPTION 'column "%" does not exist in %', p_block, p_relid::regclass
+      USING ERRCODE = '42703', HINT = 'The block is the column whose day says in which block a row is; names are case-sensitive here: give them as \d shows them.';
+  ELSIF kind NOT IN ('date', 'timestamp without time zone', 'timestamp with time zone') THEN
+    RAISE EXCEPTION 'column "%" has type %, which tells no day', p_block, kind
+      USING ERRCODE = '22023', HINT = 'A block is a date, timestamp or timestamptz column. Of others let the table have a stored generated column.';
+  ELSIF source IS NULL THEN
+    RAISE EXCEPTION 'block "%" of % is computed in a view', p_block, p_relid::regclass
+      USING ERRCODE = '22023', HINT = 'A block is a column of a table, as a view shows it. Give the table a stored generated column.';
+  END IF;
+  RETURN source;
+END $$;
+
+-- Checks what is registered of blocks. That each lasts whole days, or whole months from a day
+-- that all months have, makes their borders exact.
+CREATE OR REPLACE FUNCTION dp_int.check_blocks(p_relid oid, p_block name, p_width interval, p_origin date, p_rows bigint, p_is_fixed text, p_unit name, p_persons bigint) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  days CONSTANT numeric := extract(day FROM p_width);
+  months CONSTANT int := dp_int.months(p_width);
+BEGIN
+  IF p_block IS NULL THEN
+    IF num_nonnulls(p_width, p_origin, p_rows, p_is_fixed) > 0 THEN
+      RAISE EXCEPTION '% without a block', CASE WHEN p_width IS NOT NULL THEN 'block_width' WHEN p_origin IS NOT NULL THEN 'block_origin' WHEN p_rows IS NOT NULL THEN 'block_rows' ELSE 'block_is_fixed' END
+        USING ERRCODE = '22023', HINT = 'Name the column whose day says in which block a row is, for instance block => ''admitted_on''.';
+    END IF;
+    RETURN NULL;
+  ELSIF p_width IS NULL OR p_origin IS NULL THEN
+    RAISE EXCEPTION 'a block needs a block_width and a block_origin'
+      USING ERRCODE = '22023', HINT = 'For instance block_width => ''1 day'', block_origin => ''2026-01-01'', the first day, in UTC, whose rows are ever read.';
+  ELSIF NOT (p_width > '0' AND p_width = make_interval(days => days::int, months => months) AND (days = 0 OR months = 0) AND days >= 0 AND months >= 0) THEN
+    RAISE EXCEPTION 'block_width must be whole days or whole months, not %', p_width
+      USING ERRCODE = '22023', HINT = 'For instance ''1 day'', ''7 days'' or ''1 month''.';
+  ELSIF NOT isfinite(p_origin) OR extract(year FROM p_origin) NOT BETWEEN 1 AND 9999 OR months > 0 AND extract(day FROM p_origin) > 28 THEN
+    RAISE EXCEPTION 'block_origin cannot be %', p_origin
+      USING ERRCODE = '22023', HINT = 'It is the first day of the first block, of the years 1 to 9999; of months it is one of the first 28 days.';
+  ELSIF p_rows < 1 OR p_rows IS NOT NULL AND p_unit IS NOT NULL THEN
+    RAISE EXCEPTION '%', CASE WHEN p_rows < 1 THEN format('block_rows must be at least 1, not %s', p_rows) ELSE 'block_rows goes with single rows, and here a unit tells persons apart' END
+      USING ERRCODE = '22023', HINT = 'It is how many rows a block is taken to have, public, in place of how many there are. With a unit give persons: how many persons a block is taken to have.';
+  ELSIF p_unit IS NOT NULL AND p_persons IS NULL THEN
+    RAISE EXCEPTION 'a unit and blocks need persons, how many persons a block is taken to have'
+      USING ERRCODE = '22023', HINT = 'How many persons a window has depends on who is in several of its blocks, and is not public. Give a number from public knowledge: where there are fewer, empty records stand in for them; where there are more, some are left out at random.';
+  ELSIF p_is_fixed = '' THEN
+    RAISE EXCEPTION 'block_is_fixed says nothing' USING ERRCODE = '22023', HINT = 'State why rows stay in their blocks, or leave it out: then the database is asked.';
+  END IF;
+  RETURN dp_int.check_block_column(p_relid, p_block);
+END $$;
+
+-- Why the values of a block's column cannot change, as the database knows it; NULL where the steward
+-- gives his word, or without blocks.
+CREATE OR REPLACE FUNCTION dp_int.why_block_stays(p_relid oid, p_block name, p_is_fixed text) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  reason text;
+BEGIN
+  IF p_block IS NULL OR p_is_fixed IS NOT NULL THEN
+    RETURN NULL;
+  END IF;
+  reason := dp_int.block_fixed_by(p_relid, p_block);
+  IF reason IS NULL THEN
+    RAISE EXCEPTION 'nothing keeps rows of % in their blocks: column "%" can be updated', p_relid::regclass, p_block
+      USING ERRCODE = '22023',
+            HINT = format('A row that moves to another block has two budgets. As the owner of the table run: SELECT %s; or state why its values do not change with block_is_fixed => ''it is the day of the insert, and nobody updates it'': the ledger records the statement.',
+                          (SELECT format('dp_freeze(%L, %L)', s.relid::regclass, a.attname)
+                             FROM dp_int.source_column(p_relid, p_block) s
+                             JOIN pg_catalog.pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.attnum));
+  END IF;
+  RETURN reason;
+END $$;
+
+-- Raises where the column of a data set is not the one that made its blocks at registration.
+CREATE OR REPLACE FUNCTION dp_int.recheck_block(d dp_int.dataset) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF dp_int.check_block_column(d.relid, d.block) <> d.block_source THEN
+    RAISE EXCEPTION 'its blocks were by %', d.block_source;
+  ELSIF dp_int.source_number(d.relid, d.block) <> d.block_number OR dp_int.column_type(d.relid, d.block) <> d.block_type THEN
+    RAISE EXCEPTION 'its blocks were by another column % than the one of that name now', d.block_source;
+  ELSIF d.block_fixed_by IS NOT NULL THEN
+    PERFORM dp_int.refuse_unfixed(d.relid, d.block, d.block_fixed_by);
+  END IF;
+END $$;
+
+-- Raises where an account has other blocks than a registration, or none. Data sets that are
+-- gone count once the account was charged.
+CREATE OR REPLACE FUNCTION dp_int.refuse_other_blocks(p_account bigint, p_source text, p_width interval, p_origin date) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  a dp_int.account;
+  o dp_int.dataset;
+BEGIN
+  SELECT * INTO a FROM dp_int.account WHERE id = p_account;
+  SELECT * INTO o FROM dp_int.dataset d
+   WHERE d.account = p_account AND (d.unregistered_at IS NULL OR dp_int.charged(p_account))
+     AND (d.block_source, a.block_width, a.block_origin) IS DISTINCT FROM (p_source, p_width, p_origin)
+   ORDER BY d.id LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'these people''s account has %', CASE WHEN o.block_source IS NULL THEN 'one budget for all time'
+        ELSE format('a budget for every block of %s from %s on, by %s', a.block_width, dp_int.day_text(a.block_origin), o.block_source) END
+      USING ERRCODE = '22023',
+            HINT = CASE WHEN p_source IS NULL THEN format('What reads rows of all blocks would be charged to none. Register it with the same block, block_width => %L and block_origin => %L.', a.block_width, dp_int.day_text(a.block_origin))
+                        WHEN o.block_source IS NULL THEN 'An account has blocks, or none, for ever once it was charged: what was charged without blocks read rows of any. Before that, dp_unregister its data sets and register all of them with the same block.'
+                        ELSE 'All data sets of an account have the same blocks. Register it with these.' END
+                   || format(' Data set "%s" has the account too.', o.name);
+  END IF;
+END $$;
+
+-- What a data set protects, in words that are the same in notices and views.
+CREATE OR REPLACE FUNCTION dp_int.tell_blocks(p_dataset text, p_unit name) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RAISE NOTICE 'dpsidecar: the budget of data set "%" is that of every block, and protects %', p_dataset,
+      CASE WHEN p_unit IS NULL THEN 'every row, for all time' ELSE 'all rows that a person has in one block, for all time' END
+    USING HINT = CASE WHEN p_unit IS NULL THEN 'Whoever has rows in several blocks is protected row by row. Name the column that tells persons apart as unit, to have the rows of a block protected together.'
+                      ELSE 'Whoever has rows in several blocks has that budget once for each. Where a person''s block is the same in all rows, as the day of enrolment is, all rows are protected together.' END;
+END $$;
+
+-- Windows
+
+-- Options with the window that was given as a range.
+CREATE OR REPLACE FUNCTION dp_int.with_over(p_options jsonb, p_over daterange) RETURNS jsonb
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  given CONSTANT jsonb := dp_int.window_json(p_over);
+BEGIN
+  IF given IS NULL OR jsonb_typeof(p_options) <> 'object' THEN
+    RETURN p_options;  -- dp_int.check_options refuses what is no object
+  ELSIF p_options ? 'over' AND p_options -> 'over' <> given THEN
+    RAISE EXCEPTION 'over is given twice, as % and among the options as %', p_over, dp_int.excerpt((p_options -> 'over')::text)
+      USING ERRCODE = '22023', HINT = 'Give it once. No privacy budget was spent.';
+  END IF;
+  RETURN coalesce(p_options, '{}') || jsonb_build_object('over', given);
+END $$;
+
+-- A window as a request has it: its first day, and the day after its last.
+CREATE OR REPLACE FUNCTION dp_int.window_json(p_over daterange) RETURNS jsonb
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF isempty(p_over) OR lower_inf(p_over) OR upper_inf(p_over) OR NOT isfinite(lower(p_over)) OR NOT isfinite(upper(p_over)) THEN
+    RAISE EXCEPTION 'over must be a window with two ends, not %', p_over
+      USING ERRCODE = '22023', HINT = 'For instance daterange(''2026-10-01'', ''2026-11-01''), the last day not among them. No privacy budget was spent.';
+  END IF;
+  RETURN CASE WHEN p_over IS NOT NULL THEN jsonb_build_array(dp_int.day_text(lower(p_over)), dp_int.day_text(upper(p_over))) END;
+END $$;
+
+-- The two days of a window as options have it.
+CREATE OR REPLACE FUNCTION dp_int.window_of(p_over jsonb) RETURNS daterange
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF jsonb_typeof(p_over) = 'array' AND jsonb_array_length(p_over) = 2 AND concat_ws(' ', p_over ->> 0, p_over ->> 1) ~ '^\d{4}-\d\d-\d\d \d{4}-\d\d-\d\d$' THEN
+    RETURN daterange(make_date(left(p_over ->> 0, 4)::int, substr(p_over ->> 0, 6, 2)::int, right(p_over ->> 0, 2)::int),
+                     make_date(left(p_over ->> 1, 4)::int, substr(p_over ->> 1, 6, 2)::int, right(p_over ->> 1, 2)::int));
+  END IF;
+  RAISE datetime_field_overflow;
+EXCEPTION WHEN datetime_field_overflow OR data_exception THEN
+  RAISE EXCEPTION 'option "over" must be a list of two days, the second after the first, not %', dp_int.excerpt(p_over::text)
+    USING ERRCODE = '22023', HINT = 'For instance ["2026-10-01", "2026-11-01"], the last day not among them. No privacy budget was spent.';
+END $$;
+
+-- The window that options name, checked and made canonical; NULL where there are no blocks. It may reach
+-- to the end of the block that runs, whose rows are still coming.
+CREATE OR REPLACE FUNCTION dp_int.canonical_over(d dp_int.dataset, p_over jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  a dp_int.account;
+  asked daterange;
+  running bigint;  -- the block of today
+  first bigint;
+  last bigint;
+  ending CONSTANT text := ' No privacy budget was spent.';
+BEGIN
+  SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
+  IF d.block IS NULL THEN
+    IF p_over IS NOT NULL THEN
+      RAISE EXCEPTION 'data set "%" has no blocks, and no windows over them', d.name
+        USING ERRCODE = '22023', HINT = 'Leave over out, or let a steward register the table with a block, before anything is charged to its account.' || ending;
+    END IF;
+    RETURN NULL;
+  ELSIF p_over IS NULL THEN
+    RAISE EXCEPTION 'data set "%" has a budget for every block: a request needs a window', d.name
+      USING ERRCODE = '22023', HINT = format('For instance over => dp_last(%L, 1), the last complete block of %s.', d.name, a.block_width) || ending;
+  END IF;
+  asked := dp_int.window_of(p_over);
+  IF isempty(asked) THEN
+    RAISE EXCEPTION 'the window % has no day', p_over USING ERRCODE = '22023', HINT = 'Its second day is the one after its last.' || ending;
+  END IF;
+  running := dp_int.block_of(a.block_origin, a.block_width, dp_int.today());
+  first := dp_int.block_of(a.block_origin, a.block_width, lower(asked));
+  last := dp_int.block_of(a.block_origin, a.block_width, upper(asked) - 1);
+  IF first < 0 THEN
+    RAISE EXCEPTION 'the blocks of data set "%" begin on %, and this window before', d.name, dp_int.day_text(a.block_origin)
+      USING ERRCODE = '22023', HINT = 'Earlier rows are never read.' || ending;
+  ELSIF last > running THEN
+    RAISE EXCEPTION 'the window ends on %, after the block that runs now', dp_int.day_text(upper(asked))
+      USING ERRCODE = '22023', HINT = format('A window may end on %s at the latest; dp_last(%L, 1) is the last complete block. Days are those of UTC.',
+        dp_int.day_text(dp_int.block_start(a.block_origin, a.block_width, running + 1)), d.name) || ending;
+  ELSIF asked <> daterange(dp_int.block_start(a.block_origin, a.block_width, first), dp_int.block_start(a.block_origin, a.block_width, last + 1)) THEN
+    RAISE EXCEPTION 'the window from % to % does not begin and end with a block', dp_int.day_text(lower(asked)), dp_int.day_text(upper(asked))
+      USING ERRCODE = '22023', HINT = format('Blocks are of %s from %s on. The nearest window around it is daterange(''%s'', ''%s'').', a.block_width, dp_int.day_text(a.block_origin),
+        dp_int.day_text(dp_int.block_start(a.block_origin, a.block_width, first)), dp_int.day_text(dp_int.block_start(a.block_origin, a.block_width, last + 1))) || ending;
+  ELSIF last - first >= 10000 THEN
+    RAISE EXCEPTION 'the window has % blocks, and may have 10000', last - first + 1 USING ERRCODE = '22023', HINT = 'Ask about a shorter one.' || ending;
+  END IF;
+  RETURN dp_int.window_json(asked);
+END $$;
+
+-- What a request says of its window: nothing where there is none, so that it is the request it always was.
+CREATE OR REPLACE FUNCTION dp_int.over_of_request(p_over jsonb) RETURNS jsonb
+LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN p_over IS NULL THEN '{}' ELSE jsonb_build_object('over', p_over) END $$;
+
+-- The blocks that a request reads, NULL where its data set has none.
+CREATE OR REPLACE FUNCTION dp_int.blocks_read(p_dataset bigint, p_request jsonb) RETURNS int8range
+LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN a.block_width IS NOT NULL THEN
+           int8range(dp_int.block_of(a.block_origin, a.block_width, lower(w.days)), dp_int.block_of(a.block_origin, a.block_width, upper(w.days))) END
+    FROM dp_int.dataset d
+    JOIN dp_int.account a ON a.id = d.account,
+         LATERAL (SELECT CASE WHEN a.block_width IS NOT NULL THEN dp_int.window_of(p_request -> 'over') END) AS w(days)
+   WHERE d.id = p_dataset
+$$;
+
+CREATE OR REPLACE FUNCTION public.dp_last(dataset text, blocks int) RETURNS daterange
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  d dp_int.dataset;
+  a dp_int.account;
+  running bigint;
+BEGIN
+  SELECT * INTO d FROM dp_int.dataset o
+   WHERE o.name = dp_last.dataset AND o.unregistered_at IS NULL AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR (dp_int.grant_of(o.id, session_user)).dataset IS NOT NULL);
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || dp_int.excerpt(dp_last.dataset) || '"', 'NULL'), session_user
+      USING ERRCODE = '42501', HINT = 'See dp.datasets for what may be asked, or ask the steward for dp_grant.';
+  ELSIF d.block IS NULL THEN
+    RAISE EXCEPTION 'data set "%" has no blocks', d.name USING ERRCODE = '22023', HINT = 'Requests about it are about all of its rows: leave over out.';
+  ELSIF (dp_last.blocks BETWEEN 1 AND 10000) IS NOT TRUE THEN
+    RAISE EXCEPTION 'blocks must be from 1 to 10000, not %', coalesce(dp_last.blocks::text, 'NULL') USING ERRCODE = '22023', HINT = 'For instance 28.';
+  END IF;
+  SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
+  running := dp_int.block_of(a.block_origin, a.block_width, dp_int.today());
+  IF running < 1 THEN
+    RAISE EXCEPTION 'no block of data set "%" is complete yet', d.name
+      USING ERRCODE = '55000', HINT = format('The first one is over on %s, in UTC.', dp_int.day_text(dp_int.block_start(a.block_origin, a.block_width, 1)));
+  END IF;
+  RETURN daterange(dp_int.block_start(a.block_origin, a.block_width, greatest(running - dp_last.blocks, 0)), dp_int.block_start(a.block_origin, a.block_width, running));
+END $$;
+COMMENT ON FUNCTION public.dp_last IS
+  'The last blocks of a data set that are complete by the clock, as a window for over: fewer where there are not as many yet.';
+
+-- The ledger
+
+-- The totals of an account in a block: what it would be if it had no other.
+CREATE OR REPLACE FUNCTION dp_int.at_block(a dp_int.account, b dp_int.account_block) RETURNS dp_int.account
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF a.block_width IS NOT NULL THEN
+    a.spent := b.spent;
+    a.spent_epsilon := b.spent_epsilon;
+    a.rest := b.rest;
+    a.rest_rho := b.rest_rho;
+    a.spent_delta := b.spent_delta;
+    a.proven_epsilon := dp_int.least_epsilon(a, dp_int.tally_of(a), a.spent_delta);
+  END IF;
+  RETURN a;
+END $$;
+
+-- Of some blocks of an account, all where none are given, those that say everything: no sum of
+-- any other is larger than the same sum of one of these. What all filters admit here they
+-- admit in every block, for a filter admits what has smaller sums. Without blocks it is the
+-- account's own totals, as those of one block.
+CREATE OR REPLACE FUNCTION dp_int.fullest(a dp_int.account, p_blocks int8range DEFAULT NULL) RETURNS SETOF dp_int.account_block
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  front dp_int.account_block[] := '{}';
+  b dp_int.account_block;
+  lo CONSTANT bigint := coalesce(lower(p_blocks), 0);
+  hi CONSTANT bigint := coalesce(upper(p_blocks) - 1, 9223372036854775807);
+BEGIN
+  IF a.block_width IS NULL THEN
+    RETURN NEXT ROW(a.id, NULL, a.spent, a.spent_epsilon, a.rest, a.rest_rho, a.spent_delta)::dp_int.account_block;
+    RETURN;
+  END IF;
+  LOOP
+    SELECT t.* INTO b
+      FROM dp_int.account_block t
+     WHERE t.account = a.id AND t.block BETWEEN lo AND hi
+       AND NOT EXISTS (SELECT FROM unnest(front) AS f WHERE t.spent <= f.spent AND t.spent_epsilon <= f.spent_epsilon AND t.rest_rho <= f.rest_rho
+                                                        AND t.spent_delta <= f.spent_delta AND (t.rest = 0 OR f.rest > 0))
+     ORDER BY t.spent DESC, t.spent_epsilon DESC, t.rest_rho DESC, t.spent_delta DESC, t.rest > 0 DESC, t.block
+     LIMIT 1;
+    EXIT WHEN NOT FOUND;
+    front := front || b;
+    RETURN NEXT b;
+  END LOOP;
+  IF front = '{}' THEN
+    RETURN NEXT ROW(a.id, lo, 0, 0, 0, 0, 0)::dp_int.account_block;
+  END IF;
+END $$;
+
+-- What the accountant proves of the fullest of these blocks, all where none are given.
+CREATE OR REPLACE FUNCTION dp_int.fullest_epsilon(a dp_int.account, p_blocks int8range DEFAULT NULL) RETURNS numeric
+LANGUAGE sql STABLE AS $$ SELECT max(n.proven_epsilon) FROM dp_int.fullest(a, p_blocks) AS b, dp_int.at_block(a, b) AS n $$;
+
+-- Adds a charge or a refund to every block that it is of, and brings what is proven of the
+-- fullest block of all up to date. Whoever calls it holds the lock on the account's row.
+CREATE OR REPLACE FUNCTION dp_int.add_to_blocks(a dp_int.account, e dp_int.ledger) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  t CONSTANT dp_int.tally := dp_int.add_entry(ROW(0, 0, 0, 0)::dp_int.tally, a, e);
+  lo CONSTANT bigint := lower(e.blocks);
+  hi CONSTANT bigint := upper(e.blocks) - 1;
+BEGIN
+  INSERT INTO dp_int.account_block (account, block)
+  SELECT a.id, g FROM generate_series(lo, hi) AS g
+   WHERE NOT EXISTS (SELECT FROM dp_int.account_block o WHERE o.account = a.id AND o.block = g);
+  UPDATE dp_int.account_block b
+     SET spent = b.spent + t.spent, spent_epsilon = b.spent_epsilon + t.epsilon, rest = b.rest + t.rest, rest_rho = b.rest_rho + t.rest_rho,
+         spent_delta = b.spent_delta + e.delta
+   WHERE b.account = a.id AND b.block BETWEEN lo AND hi;
+  UPDATE dp_int.account n
+     SET proven_epsilon = CASE e.kind WHEN 'charge' THEN greatest(a.proven_epsilon, dp_int.fullest_epsilon(a, e.blocks)) ELSE dp_int.fullest_epsilon(a) END
+   WHERE n.id = a.id;
+END $$;
+
+-- The largest eps with which the request of e would be admitted in all of its blocks, about;
+-- NULL where that is not known. own: what the caller has spent.
+CREATE OR REPLACE FUNCTION dp_int.affordable_everywhere(a dp_int.account, d dp_int.dataset, g dp_int.dataset_grant, own dp_int.tally, e dp_int.ledger) RETURNS numeric
+LANGUAGE sql STABLE AS $$
+  SELECT least(min(dp_int.affordable(n, a.epsilon, a.cap, t, e)), min(dp_int.affordable(n, d.epsilon, d.cap, t, e)), min(dp_int.affordable(n, g.epsilon, g.cap, own, e)))
+    FROM dp_int.fullest(a, e.blocks) AS b, dp_int.at_block(a, b) AS n, dp_int.tally_of(n) AS t
+$$;
+
+-- What to say of a block that does not cover a request; NULL without blocks.
+CREATE OR REPLACE FUNCTION dp_int.name_block(a dp_int.account, b dp_int.account_block) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT format('Of its blocks the one from %s to %s is among the fullest: see dp_blocks, and ask about a window without the full ones.',
+                dp_int.day_text(dp_int.block_start(a.block_origin, a.block_width, b.block)), dp_int.day_text(dp_int.block_start(a.block_origin, a.block_width, b.block + 1)))
+   WHERE a.block_width IS NOT NULL
+$$;
+
+CREATE OR REPLACE FUNCTION public.dp_blocks(dataset text) RETURNS TABLE(block_from date, block_to date, epsilon_spent float8, epsilon_remaining float8)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  d dp_int.dataset;
+  a dp_int.account;
+BEGIN
+  SELECT * INTO d FROM dp_int.dataset o
+   WHERE o.name = dp_blocks.dataset AND o.unregistered_at IS NULL AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR (dp_int.grant_of(o.id, session_user)).dataset IS NOT NULL);
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || dp_int.excerpt(dp_blocks.dataset) || '"', 'NULL'), session_user
+      USING ERRCODE = '42501', HINT = 'See dp.datasets for what may be asked, or ask the steward for dp_grant.';
+  END IF;
+  SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
+  RETURN QUERY
+  WITH known AS (
+    SELECT g.block, coalesce(b.spent, 0) AS spent, coalesce(b.spent_epsilon, 0) AS spent_epsilon, coalesce(b.rest, 0) AS rest, coalesce(b.rest_rho, 0) AS rest_rho,
+           coalesce(b.spent_delta, 0) AS spent_delta
+      FROM generate_series(0, greatest(dp_int.block_of(a.block_origin, a.block_width, dp_int.today()),
+                                       (SELECT max(m.block) FROM dp_int.account_block m WHERE m.account = a.id))) AS g(block)
+      LEFT JOIN dp_int.account_block b ON b.account = a.id AND b.block = g.block),
+  proven AS (
+    SELECT k.*, n.proven_epsilon
+      FROM (SELECT DISTINCT spent, spent_epsilon, rest, rest_rho, spent_delta FROM known) AS k,
+           dp_int.at_block(a, ROW(a.id, 0, k.spent, k.spent_epsilon, k.rest, k.rest_rho, k.spent_delta)::dp_int.account_block) AS n),
+  runs AS (
+    SELECT k.block, p.proven_epsilon, k.block - row_number() OVER (PARTITION BY p.proven_epsilon ORDER BY k.block) AS run
+      FROM known k JOIN proven p USING (spent, spent_epsilon, rest, rest_rho, spent_delta))
+  SELECT dp_int.block_start(a.block_origin, a.block_width, min(r.block)), dp_int.block_start(a.block_origin, a.block_width, max(r.block) + 1),
+         r.proven_epsilon::float8, greatest(least(a.epsilon, d.epsilon) - r.proven_epsilon, 0)::float8
+    FROM runs r
+   GROUP BY r.proven_epsilon, r.run
+   ORDER BY 1;
+END $$;
+COMMENT ON FUNCTION public.dp_blocks IS
+  'What is spent and left of each block of a data set, from its first to the one that runs: equal ones that follow each other in one row. No row without blocks.';
+
+-- Verification
+
+-- What dp_verify holds of blocks: every entry adds to each block that it is of.
+CREATE OR REPLACE FUNCTION dp_int.verify_blocks() RETURNS TABLE(item text, ok boolean, detail text)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  item := 'what every block has spent is the sum of the entries that are of it';
+  SELECT format('block %s of account %s', coalesce(b.block, s.block), coalesce(b.account, s.account)) INTO detail
+    FROM dp_int.account_block b
+    FULL JOIN (SELECT l.account, g.block, sum(dp_int.cost(a, l)) AS spent, coalesce(sum(l.epsilon), 0) AS spent_epsilon,
+                      coalesce(sum(CASE l.kind WHEN 'charge' THEN 1 ELSE -1 END) FILTER (WHERE l.epsilon IS NULL), 0) AS rest,
+                      coalesce(sum(l.rho) FILTER (WHERE l.epsilon IS NULL), 0) AS rest_rho, sum(l.delta) AS spent_delta
+                 FROM dp_int.ledger l
+                 JOIN dp_int.account a ON a.id = l.account,
+                      generate_series(lower(l.blocks), upper(l.blocks) - 1) AS g(block)
+                GROUP BY l.account, g.block) AS s ON (s.account, s.block) = (b.account, b.block)
+   WHERE (b.spent, b.spent_epsilon, b.rest, b.rest_rho, b.spent_delta) IS DISTINCT FROM (s.spent, s.spent_epsilon, s.rest, s.rest_rho, s.spent_delta)
+   ORDER BY 1
+   LIMIT 1;
+  ok := detail IS NULL;
+  RETURN NEXT;
+
+  -- Borders of filters are found anew each time, in their last digits.
+  item := 'what is proven of an account with blocks is that of its fullest block';
+  SELECT format('account %s', a.id) INTO detail
+    FROM dp_int.account a, LATERAL (SELECT dp_int.fullest_epsilon(a)) AS f(epsilon)
+   WHERE a.block_width IS NOT NULL AND (a.proven_epsilon BETWEEN f.epsilon * (1 - 1e-9) AND f.epsilon * (1 + 1e-9)) IS NOT TRUE
+   ORDER BY a.id
+   LIMIT 1;
+  ok := detail IS NULL;
+  RETURN NEXT;
+
+  item := 'no charge took a block beyond the budget that was in force';
+  SELECT format('entry %s of account %s', s.id, s.account) INTO detail
+    FROM (SELECT l.id, l.account, l.kind, a.accounting, l.budget,
+                 sum(dp_int.cost(a, l.entry)) OVER chain AS spent, sum((l.entry).delta) OVER chain AS spent_delta,
+                 coalesce(sum((l.entry).epsilon) OVER chain, 0) AS epsilon,
+                 coalesce(sum(CASE l.kind WHEN 'charge' THEN 1 WHEN 'refund' THEN -1 END) FILTER (WHERE (l.entry).epsilon IS NULL) OVER chain, 0) AS rest,
+                 coalesce(sum((l.entry).rho) FILTER (WHERE (l.entry).epsilon IS NULL) OVER chain, 0) AS rest_rho
+            FROM (SELECT e.id, e.account, e.seq, e.kind, e AS entry,
+                         max(e.seq) FILTER (WHERE e.kind = 'budget' AND e.event ? 'budget') OVER (PARTITION BY e.account ORDER BY e.seq) AS budget
+                    FROM dp_int.ledger e) AS l
+            JOIN dp_int.account a ON a.id = l.account,
+                 generate_series(lower((l.entry).blocks), upper((l.entry).blocks) - 1) AS g(block)
+          WINDOW chain AS (PARTITION BY l.account, g.block ORDER BY l.seq)) AS s
+    LEFT JOIN dp_int.ledger b ON b.account = s.account AND b.seq = s.budget
+   WHERE s.kind = 'charge'
+     AND (dp_int.admits(s.accounting, (b.event #>> '{budget,account_epsilon}')::numeric, (b.event #>> '{budget,delta}')::numeric,
+                        (b.event #>> '{budget,cap}')::numeric, ROW(s.spent, s.epsilon, s.rest, s.rest_rho)::dp_int.tally)
+          AND s.spent_delta <= dp_int.reserve((b.event #>> '{budget,delta}')::numeric)) IS NOT TRUE
+   ORDER BY s.id
+   LIMIT 1;
+  ok := detail IS NULL;
+  RETURN NEXT;
+
+  item := 'every charge of an account with blocks is of those that its job reads, and no other has any';
+  SELECT format('entry %s', l.id) INTO detail
+    FROM dp_int.ledger l
+    JOIN dp_int.account a ON a.id = l.account
+    LEFT JOIN dp_int.job j ON j.id = l.job
+   WHERE l.kind <> 'budget'
+     AND CASE WHEN a.block_width IS NULL THEN l.blocks IS NOT NULL ELSE l.blocks IS NULL OR l.blocks IS DISTINCT FROM dp_int.blocks_read(j.dataset, j.request) END
+   ORDER BY l.id
+   LIMIT 1;
+  ok := detail IS NULL;
+  RETURN NEXT;
+
+  item := 'what makes blocks is what the ledger names';
+  SELECT format('data set "%s"', d.name) INTO detail
+    FROM dp_int.dataset d
+    JOIN dp_int.account a ON a.id = d.account
+   WHERE d.unregistered_at IS NULL
+     AND dp_int.describe_blocks(a, d) IS DISTINCT FROM (SELECT l.event #> '{budget,block}'
+                                                          FROM dp_int.ledger l
+                                                         WHERE l.account = d.account AND l.dataset = d.name AND l.kind = 'budget' AND l.event -> 'budget' ? 'relation'
+                                                         ORDER BY l.seq DESC LIMIT 1)
+   ORDER BY d.name
+   LIMIT 1;
+  ok := detail IS NULL;
+  RETURN NEXT;
+END $$;
+
+-- What the ledger says of blocks at a registration; NULL without.
+CREATE OR REPLACE FUNCTION dp_int.describe_blocks(a dp_int.account, d dp_int.dataset) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+  SELECT jsonb_strip_nulls(jsonb_build_object('column', d.block_source, 'type', d.block_type, 'months', dp_int.months(a.block_width), 'days', extract(day FROM a.block_width),
+                                              'origin', dp_int.day_text(a.block_origin), 'rows', d.block_rows, 'is_fixed', d.block_is_fixed, 'fixed_by', d.block_fixed_by))
+   WHERE a.block_width IS NOT NULL
+$$;
+GRANT EXECUTE ON FUNCTION public.dp_last, public.dp_blocks TO dp_analyst, dp_admin;

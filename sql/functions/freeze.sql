@@ -1,0 +1,194 @@
+-- Columns whose values stay as they were written: the trigger that keeps a column so, and why
+-- the values of a column cannot change. freeze.md lists what could change them, and why it cannot.
+
+-- The body of the function that the trigger of dp_freeze calls.
+CREATE OR REPLACE FUNCTION dp_int.refusal() RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT $body$
+BEGIN
+  RAISE EXCEPTION 'column "%" of % cannot change: its owner froze it', TG_ARGV[0], TG_RELID::pg_catalog.regclass
+    USING ERRCODE = '23514', HINT = 'Leave it out of the UPDATE. Privacy budgets are kept for the rows of each block of time, and a row stays in the block that it was written to: see dp_freeze.';
+END $body$ $$;
+
+DO $do$
+BEGIN
+  EXECUTE format('CREATE OR REPLACE FUNCTION public.dp_refuse_change() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS %L', dp_int.refusal());
+END $do$;
+COMMENT ON FUNCTION public.dp_refuse_change() IS 'Raises: what the triggers of dp_freeze call.';
+
+-- Works with the rights of its caller. Of the triggers of a kind the one with the greatest name
+-- comes last. A partitioned table's is cloned to its partitions, also to later ones; one of a
+-- table that others inherit is not.
+CREATE OR REPLACE FUNCTION public.dp_freeze(relation regclass, "column" name) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  trigger_name CONSTANT name := 'zz_dp_freeze_' || CASE WHEN octet_length(dp_freeze."column") > 50 THEN md5(dp_freeze."column") ELSE dp_freeze."column" END;
+  refuse CONSTANT oid := 'public.dp_refuse_change()'::regprocedure;
+  kind "char" := (SELECT relkind FROM pg_catalog.pg_class WHERE oid = dp_freeze.relation);
+  parent regclass := (SELECT inhparent FROM pg_catalog.pg_inherits WHERE inhrelid = dp_freeze.relation ORDER BY inhseqno LIMIT 1);
+  generated "char";
+  t record;
+BEGIN
+  SELECT a.attgenerated INTO generated FROM pg_catalog.pg_attribute a WHERE a.attrelid = dp_freeze.relation AND a.attname = dp_freeze."column" AND a.attnum > 0;
+  IF kind IS NULL OR kind NOT IN ('r', 'p') THEN
+    RAISE EXCEPTION '% is no table', coalesce(dp_freeze.relation::text, 'NULL')
+      USING ERRCODE = '42809', HINT = 'Freeze the column of the table that holds the rows. Those of a foreign table change on another server, where no trigger sees it.';
+  ELSIF parent IS NOT NULL THEN
+    RAISE EXCEPTION '% is a part of %', dp_freeze.relation, parent USING ERRCODE = '42809', HINT = format('Freeze the column of the whole: dp_freeze(%L, %L).', parent, dp_freeze."column");
+  ELSIF generated IS NULL THEN
+    RAISE EXCEPTION 'column % does not exist in %', coalesce('"' || dp_freeze."column" || '"', 'NULL'), dp_freeze.relation
+      USING ERRCODE = '42703', HINT = 'Column names are case-sensitive here: give them as \d shows them.';
+  ELSIF generated <> '' THEN
+    RAISE EXCEPTION 'column "%" of % is generated', dp_freeze."column", dp_freeze.relation
+      USING ERRCODE = '22023', HINT = 'It changes with the columns that it is generated from: freeze those.';
+  END IF;
+  FOR t IN
+    WITH RECURSIVE tree(oid, depth) AS (
+      SELECT dp_freeze.relation::oid, 0
+      UNION
+      SELECT i.inhrelid, tree.depth + 1 FROM tree JOIN pg_catalog.pg_inherits i ON i.inhparent = tree.oid)
+    SELECT tree.oid::regclass AS relation, c.relispartition AND EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = tree.oid AND g.tgname = trigger_name AND g.tgfoid = refuse AND g.tgparentid = 0) AS alone
+      FROM tree JOIN pg_catalog.pg_class c ON c.oid = tree.oid ORDER BY alone DESC, tree.depth
+  LOOP
+    IF t.alone THEN  -- from before it was a partition: a clone would have its name
+      EXECUTE format('DROP TRIGGER %I ON %s', trigger_name, t.relation);
+    ELSIF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = t.relation AND g.tgname = trigger_name) THEN
+      EXECUTE format('CREATE TRIGGER %1$I BEFORE UPDATE ON %2$s FOR EACH ROW WHEN (OLD.%3$I IS DISTINCT FROM NEW.%3$I) EXECUTE FUNCTION public.dp_refuse_change(%3$L)',
+                     trigger_name, t.relation, dp_freeze."column");
+    END IF;
+    IF EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = t.relation AND g.tgname = trigger_name AND g.tgenabled <> 'A') THEN
+      EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', t.relation, trigger_name);
+    END IF;
+  END LOOP;
+END $$;
+COMMENT ON FUNCTION public.dp_freeze IS
+  'Makes every UPDATE that changes a column fail, in a table, its partitions and those that inherit it, now and later; again: nothing more. For the owner of the table.';
+GRANT EXECUTE ON FUNCTION public.dp_freeze, public.dp_refuse_change TO PUBLIC;
+
+-- Is a trigger on a table one that dp_freeze made for a column, and as it made it? It depends on
+-- its table and its function alone: an operator = of somebody else's would be a third.
+CREATE OR REPLACE FUNCTION dp_int.freezes(t pg_catalog.pg_trigger, p_column name) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN t.tgenabled = 'A' AND t.tgfoid = to_regprocedure('public.dp_refuse_change()')
+     AND EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = p.prolang
+                  WHERE p.oid = t.tgfoid AND p.prosrc = dp_int.refusal() AND l.lanname = 'plpgsql' AND p.proowner = 'dp_owner'::regrole)
+     AND starts_with(pg_get_triggerdef(t.oid), format('CREATE TRIGGER %1$I BEFORE UPDATE ON %2$s FOR EACH ROW WHEN ((old.%3$I IS DISTINCT FROM new.%3$I)) EXECUTE FUNCTION public.dp_refuse_change(',
+                                                      t.tgname, t.tgrelid::regclass, p_column))
+     AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d
+                      WHERE d.classid = 'pg_catalog.pg_trigger'::regclass AND d.objid = t.oid
+                        AND d.refclassid NOT IN ('pg_catalog.pg_class'::regclass, 'pg_catalog.pg_trigger'::regclass)
+                        AND (d.refclassid, d.refobjid) <> ('pg_catalog.pg_proc'::regclass, t.tgfoid));
+END $$;
+
+-- Can an UPDATE that leaves a column of a table alone have it changed by a trigger BEFORE it? A
+-- row that it moves is inserted into another partition, past the triggers of its own.
+-- p_frozen: only triggers that come after the one of dp_freeze count.
+CREATE OR REPLACE FUNCTION dp_int.set_by_triggers(p_relid oid, p_attnum int2, p_column name, p_frozen boolean) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  moves CONSTANT boolean := EXISTS (
+    SELECT FROM dp_int.heirs(p_relid, p_attnum) h
+      JOIN pg_catalog.pg_partitioned_table k ON k.partrelid = h.relid
+     WHERE EXISTS (SELECT FROM unnest(k.partattrs::int2[]) AS key WHERE key <> h.attnum));
+BEGIN
+  RETURN EXISTS (
+    SELECT FROM dp_int.heirs(p_relid, p_attnum) h
+      JOIN pg_catalog.pg_trigger t ON t.tgrelid = h.relid AND t.tgenabled <> 'D' AND t.tgtype & 3 = 3  -- BEFORE, for each row
+     WHERE moves AND t.tgtype & 4 > 0  -- INSERT
+        OR t.tgtype & 16 > 0           -- UPDATE
+           AND t.tgfoid IS DISTINCT FROM to_regprocedure('public.dp_refuse_change()')
+           AND (NOT p_frozen OR t.tgname COLLATE "C" > (SELECT max(f.tgname COLLATE "C") FROM pg_catalog.pg_trigger f WHERE f.tgrelid = h.relid AND dp_int.freezes(f, p_column))));
+END $$;
+
+-- May anybody but superusers UPDATE a column of a table, its owner included?
+CREATE OR REPLACE FUNCTION dp_int.updatable(p_relid oid, p_attnum int2) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (SELECT FROM pg_catalog.pg_roles r
+                  WHERE NOT r.rolsuper AND r.rolname <> 'pg_write_all_data' AND pg_has_role(r.oid, 'pg_write_all_data', 'MEMBER'))
+      OR EXISTS (
+    SELECT FROM dp_int.heirs(p_relid, p_attnum) h
+      JOIN pg_catalog.pg_class c ON c.oid = h.relid
+      JOIN pg_catalog.pg_roles owner ON owner.oid = c.relowner
+      JOIN pg_catalog.pg_attribute a ON a.attrelid = h.relid AND a.attnum = h.attnum
+     WHERE owner.rolsuper  -- what loads the table may run with his rights
+        OR EXISTS (SELECT FROM pg_catalog.pg_subscription_rel s WHERE s.srrelid = h.relid)
+        OR EXISTS (SELECT FROM (SELECT * FROM aclexplode(coalesce(c.relacl, acldefault('r', c.relowner)))
+                                UNION ALL SELECT * FROM aclexplode(a.attacl)) AS x
+                     LEFT JOIN pg_catalog.pg_roles r ON r.oid = x.grantee  -- none: it is everybody
+                    WHERE x.privilege_type = 'UPDATE' AND r.rolsuper IS NOT true));
+END $$;
+
+-- The expression that a column of a table is generated by, if that is the same in all tables that
+-- inherit it, made of columns, constants, and the system's own functions and operators alone, and
+-- knows no time zone but UTC: the rules of others change. NULL otherwise.
+CREATE OR REPLACE FUNCTION dp_int.generation(p_relid oid, p_attnum int2) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT CASE WHEN count(*) = count(e.expression) AND count(DISTINCT e.expression) = 1 THEN min(e.expression) END
+      FROM dp_int.heirs(p_relid, p_attnum) h
+      JOIN pg_catalog.pg_attribute a ON a.attrelid = h.relid AND a.attnum = h.attnum
+      LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = h.relid AND d.adnum = h.attnum AND a.attgenerated = 's'
+           AND NOT EXISTS (SELECT FROM regexp_matches(d.adbin::text, '(?<!\\)\{([A-Z_]+)', 'g') AS node WHERE node[1] NOT IN ('VAR', 'CONST', 'FUNCEXPR', 'OPEXPR', 'RELABELTYPE'))
+           AND NOT EXISTS (SELECT FROM regexp_matches(d.adbin::text, ':\w*(?:func|op|type|coll)\w* (\d+)', 'g') AS part WHERE part[1]::bigint >= 16384)
+           AND NOT EXISTS (SELECT FROM regexp_matches(d.adbin::text, ':varattno (-?\d+)', 'g') AS part WHERE part[1]::int < 1)
+      LEFT JOIN LATERAL pg_get_expr(d.adbin, d.adrelid) AS e(expression) ON replace(e.expression, 'AT TIME ZONE ''UTC''', '') !~* 'AT TIME ZONE|timezone');
+END $$;
+
+-- The columns of its table that a generated column is made from.
+CREATE OR REPLACE FUNCTION dp_int.generated_from(p_relid oid, p_attnum int2) RETURNS SETOF name
+LANGUAGE sql STABLE AS $$
+  SELECT DISTINCT a.attname
+    FROM pg_catalog.pg_attrdef d, regexp_matches(d.adbin::text, ':varattno (\d+)', 'g') AS part, pg_catalog.pg_attribute a
+   WHERE d.adrelid = p_relid AND d.adnum = p_attnum AND a.attrelid = p_relid AND a.attnum = part[1]::int
+$$;
+
+-- Why the values of a column of a relation cannot change once they are written, through plain
+-- views; no row where they can, or nobody knows. By a view that does more than show columns a row
+-- may come to another's value. An identity is none: UPDATE ... SET id = DEFAULT gives another.
+CREATE OR REPLACE FUNCTION dp_int.fixed_by(p_relid oid, p_column name) RETURNS SETOF text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET quote_all_identifiers = off AS $$
+DECLARE
+  s record;
+  expression text;
+BEGIN
+  SELECT c.relid, c.attnum, a.attname, a.attgenerated INTO s
+    FROM dp_int.source_column(p_relid, p_column) c
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.relid AND a.attnum = c.attnum
+   WHERE NOT EXISTS (SELECT FROM dp_int.derived_views(p_relid));
+  IF NOT FOUND OR EXISTS (SELECT FROM dp_int.heirs(s.relid, s.attnum) h
+                            JOIN pg_catalog.pg_class c ON c.oid = h.relid
+                            JOIN pg_catalog.pg_attribute a ON a.attrelid = h.relid AND a.attnum = h.attnum
+                           WHERE c.relkind NOT IN ('r', 'p') OR a.attgenerated <> s.attgenerated) THEN
+    RETURN;
+  ELSIF s.attgenerated <> '' THEN
+    expression := dp_int.generation(s.relid, s.attnum);
+    IF expression IS NOT NULL AND NOT EXISTS (SELECT FROM dp_int.generated_from(s.relid, s.attnum) AS g(source) WHERE NOT EXISTS (SELECT FROM dp_int.fixed_by(s.relid, g.source))) THEN
+      RETURN NEXT 'generated column: ' || expression;
+    END IF;
+    RETURN;
+  END IF;
+  IF NOT EXISTS (SELECT FROM dp_int.heirs(s.relid, s.attnum) h
+                   JOIN pg_catalog.pg_class c ON c.oid = h.relid AND c.relkind = 'r'
+                  WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = h.relid AND dp_int.freezes(t, s.attname)))
+     AND NOT dp_int.set_by_triggers(s.relid, s.attnum, s.attname, true) THEN
+    RETURN NEXT 'trigger';
+  END IF;
+  IF NOT dp_int.updatable(s.relid, s.attnum) AND NOT dp_int.set_by_triggers(s.relid, s.attnum, s.attname, false) THEN
+    RETURN NEXT 'no UPDATE rights';
+  END IF;
+END $$;
+
+-- The first of these reasons, NULL where there is none.
+CREATE OR REPLACE FUNCTION dp_int.block_fixed_by(p_relid oid, p_column name) RETURNS text
+LANGUAGE sql STABLE AS $$ SELECT f.reason FROM dp_int.fixed_by(p_relid, p_column) WITH ORDINALITY AS f(reason, n) ORDER BY f.n LIMIT 1 $$;
+
+-- Raises where the values of a column can change though they could not at registration.
+CREATE OR REPLACE FUNCTION dp_int.refuse_unfixed(p_relid oid, p_column name, p_reason text) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM dp_int.fixed_by(p_relid, p_column) AS f(reason) WHERE f.reason = p_reason) THEN
+    RAISE EXCEPTION 'its column "%" can change now: what kept it was %', p_column, p_reason;
+  END IF;
+END $$;
