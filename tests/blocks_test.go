@@ -59,7 +59,7 @@ func TestWindowsOfBlocks(t *testing.T) {
 		t.Errorf("%v rows are read of 1200", rows)
 	}
 	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.4, over => dp_last($1, 30))`, name)
-	runs := all[string](w, w.analyst, `SELECT concat(block_from, ' ', block_to, ' ', round(epsilon_spent::numeric, 1)) FROM dp_blocks($1)`, name)
+	runs := all[string](w, w.analyst, `SELECT concat("from", ' ', "to", ' ', round(epsilon_spent::numeric, 1)) FROM dp.blocks WHERE dataset = $1`, name)
 	want := []string{day(200) + " " + day(40) + " 0.0", day(40) + " " + day(30) + " 0.4", day(30) + " " + day(10) + " 0.6", day(10) + " " + day(0) + " 0.4", day(0) + " " + day(-1) + " 0.0"}
 	if !slices.Equal(runs, want) {
 		t.Errorf("blocks: %q, want %q", runs, want)

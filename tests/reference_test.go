@@ -135,6 +135,9 @@ func described(o catalogue.Option) string {
 	allowed := ""
 	switch o.Kind {
 	case catalogue.String:
+		if o.Choices == nil { // any column
+			break
+		}
 		allowed = "; `" + strings.Join(o.Choices, "`, `") + "`"
 	case catalogue.Number:
 		allowed = fmt.Sprintf("; %g to %g", o.Minimum, o.Maximum)

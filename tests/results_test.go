@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -38,16 +39,18 @@ func (w *world) released() (r released) {
 	return r
 }
 
-// wald is the test of the terms at these places by another library.
-func (r released) wald(t *testing.T, places ...int) (statistic, df, p float64) {
+// wald is the test of the terms at these places by another library, and by how much the root of
+// Wald's W may be too long by bias.
+func (r released) wald(t *testing.T, places ...int) (statistic, df, w, longest float64) {
 	t.Helper()
 	q := len(places)
-	m, s, least := mat.NewVecDense(q, nil), mat.NewSymDense(q, nil), math.Inf(1)
+	m, s, bias, least := mat.NewVecDense(q, nil), mat.NewSymDense(q, nil), mat.NewDense(q, q, nil), math.Inf(1)
 	for i, a := range places {
 		m.SetVec(i, r.middle[a])
 		least = min(least, r.df[a])
 		for k, b := range places {
 			s.SetSym(i, k, r.covariance.At(a, b))
+			bias.Set(i, k, r.biasRows.At(a, b))
 		}
 	}
 	var factor mat.Cholesky
@@ -55,9 +58,21 @@ func (r released) wald(t *testing.T, places ...int) (statistic, df, p float64) {
 	if !factor.Factorize(s) || factor.SolveVecTo(&solved, m) != nil {
 		t.Fatal("singular")
 	}
-	df = least - float64(q) + 1
-	statistic = mat.Dot(m, &solved) * df / (least * float64(q))
-	return statistic, df, mathext.RegIncBeta(df/2, float64(q)/2, df/(df+float64(q)*statistic))
+	df, w = least-float64(q)+1, mat.Dot(m, &solved)
+	var relative mat.Dense
+	var eigen mat.Eigen
+	if err := relative.Solve(s, bias); err != nil || !eigen.Factorize(&relative, mat.EigenNone) {
+		t.Fatal("no eigenvalues", err)
+	}
+	for _, v := range eigen.Values(nil) {
+		longest = max(longest, math.Sqrt(real(v)))
+	}
+	return w * df / (least * float64(q)), df, w, longest
+}
+
+// exceeds is the probability that F with q and df degrees of freedom is as large.
+func exceeds(statistic float64, q int, df float64) float64 {
+	return mathext.RegIncBeta(df/2, float64(q)/2, df/(df+float64(q)*statistic))
 }
 
 // agree reports numbers that differ by more than one in 1e9.
@@ -86,13 +101,25 @@ func TestResultsOfARelease(t *testing.T) {
 		for _, p := range places {
 			terms = append(terms, r.terms[p])
 		}
-		statistic, df, p := r.wald(t, places...)
+		statistic, df, wald, longest := r.wald(t, places...)
 		got := one[[]float64](w, w.analyst, `SELECT ARRAY[statistic, df, p_value] FROM dp_test($1, $2)`, r.id, terms)
 		w.agree("the statistic", got[0], statistic)
 		w.agree("df", got[1], df)
-		w.agree("the p value", got[2], p)
 		if len(places) == 1 {
 			w.agree("t squared", got[0], math.Pow(r.middle[places[0]]/r.stdErr[places[0]], 2))
+			w.agree("the p value", got[2], one[float64](w, w.analyst, `SELECT p_value FROM dp.coefficients WHERE release = $1 AND term = $2`, r.id, terms[0]))
+			continue
+		}
+		// The bias is bounded from above, within a hundredth of its length.
+		least, most := 0., 0.
+		for _, at := range []struct {
+			p     *float64
+			taken float64
+		}{{&least, longest}, {&most, 1.01 * longest}} {
+			*at.p = exceeds(statistic*math.Pow(max(0, 1-at.taken/math.Sqrt(wald)), 2), len(places), df)
+		}
+		if longest == 0 || !(got[2] >= least*(1-1e-9) && got[2] <= most*(1+1e-9)) {
+			t.Errorf("the p value of %v is %v, want %v to %v with a bias of %v", terms, got[2], least, most, longest)
 		}
 	}
 	for _, x := range [][]float64{{1, 50, 2, 1}, {1, 20, 0, 0}, {1, 0, 0, 0}, {1, 1e6, -3, 0.5}} {
@@ -114,6 +141,81 @@ func TestResultsOfARelease(t *testing.T) {
 	if w.entries() != before {
 		t.Error("results are not free")
 	}
+}
+
+// With the longest bias that intervals allow for, in its worst direction, a test at .05 rejects what is
+// true in at most that share of draws. 6,000 draws of a share of .05 are more than 386 with a
+// probability of 2e-7. Without the allowance more than a third would be.
+func TestTestsAllowForBias(t *testing.T) {
+	const q, draws, df = 3, 6000, 40.
+	w := newWorld(t, 1, 0)
+	correlation := mat.NewSymDense(q, []float64{1, .6, -.3, 0, 1, .2, 0, 0, 1})
+	bias := mat.NewSymDense(q, []float64{2, .5, .1, 0, .4, -.2, 0, 0, 1.5})
+	var factor mat.Cholesky
+	if !factor.Factorize(correlation) {
+		t.Fatal("no correlation")
+	}
+	var l mat.TriDense
+	factor.LTo(&l)
+	worst, flat := worstBias(t, &l, bias), func(m mat.Matrix) (v []float64) {
+		for i := range q {
+			v = append(v, mat.Row(nil, i, m)...)
+		}
+		return v
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	var values []float64
+	for range draws {
+		z := mat.NewVecDense(q, nil)
+		for i := range q {
+			z.SetVec(i, rng.NormFloat64())
+		}
+		z.MulVec(&l, z)
+		z.AddVec(z, worst)
+		values = append(values, z.RawVector().Data...)
+	}
+	var rejected, plain int64
+	row := w.super.QueryRow(t.Context(), `
+		WITH w AS (SELECT (SELECT sum(z * z) FROM unnest(dp_int.solve_lower(dp_int.cholesky($1, $2), ($4::float8[])[(k - 1) * $2 + 1 : k * $2], $2)) AS z) AS w FROM generate_series(1, $5::int) AS k)
+		SELECT count(*) FILTER (WHERE dp_int.wald_p(w, b, $2, 1e8) < .05), count(*) FILTER (WHERE dp_int.wald_p(w, 0, $2, 1e8) < .05)
+		  FROM w, (SELECT dp_int.longest_bias($1, $3, $2) AS b OFFSET 0) AS l`, flat(correlation), q, flat(bias), values, draws)
+	if err := row.Scan(&rejected, &plain); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("rejected: %d, without the allowance %d, of %d", rejected, plain, draws)
+	if rejected > 386 || plain < 1000 {
+		t.Errorf("of %d true hypotheses %d are rejected, and without the allowance for bias %d", draws, rejected, plain)
+	}
+}
+
+// worstBias is the longest in the metric of L L' of those whose square in any direction c is at most
+// c'Bc: with an eigenvector u of L^-1 B L^-1' for its largest eigenvalue e, it is sqrt(e) L u.
+func worstBias(t *testing.T, l *mat.TriDense, bias *mat.SymDense) *mat.VecDense {
+	t.Helper()
+	q := bias.SymmetricDim()
+	var inverse mat.TriDense
+	if err := inverse.InverseTri(l); err != nil {
+		t.Fatal(err)
+	}
+	var m mat.Dense
+	m.Mul(&inverse, bias)
+	m.Mul(&m, inverse.T())
+	s := mat.NewSymDense(q, nil)
+	for i := range q {
+		for j := i; j < q; j++ {
+			s.SetSym(i, j, m.At(i, j))
+		}
+	}
+	var eigen mat.EigenSym
+	if !eigen.Factorize(s, true) {
+		t.Fatal("no eigenvalues")
+	}
+	var vectors mat.Dense
+	eigen.VectorsTo(&vectors)
+	worst := mat.NewVecDense(q, nil)
+	worst.MulVec(l, vectors.ColView(q-1))
+	worst.ScaleVec(math.Sqrt(eigen.Values(nil)[q-1]), worst)
+	return worst
 }
 
 // Numbers are shown to two digits of their standard error, or three of their own.

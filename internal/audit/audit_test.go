@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -45,8 +46,23 @@ func TestNoMechanismIsRefuted(t *testing.T) {
 			t.Errorf("no game for %s", name)
 		}
 	}
+	if !slices.ContainsFunc(results, func(r Result) bool { return strings.HasPrefix(r.Pair, "a count") }) {
+		t.Error("no game for counts")
+	}
 	if r, err := ours(t, "gd", "a fifth of the noise", withNoise(1./5)).Run(t.Context(), 800, FalseAlarm/20, sources(t)); err != nil || !r.Refuted() {
 		t.Errorf("a fifth of the noise passes: at least %v, %v", r.Lower, err)
+	}
+}
+
+// A fit of counts with a fifth of the noise is refuted.
+func TestCountsWithAFifthOfTheNoiseAreRefuted(t *testing.T) {
+	i := slices.IndexFunc(worstCases, func(c worstCase) bool { return c.model == "poisson" })
+	g, err := worstCases[i].game(withNoise(1./5), auditBudget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := g.Run(t.Context(), 4000, FalseAlarm/20, sources(t)); err != nil || !r.Refuted() {
+		t.Errorf("at least %v, claims %v, %v", r.Lower, g.Claim, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/mech"
@@ -108,6 +109,7 @@ var worstCases = []worstCase{
 	linear("joint_moments", "a target of 1e6 becomes -1e6", options{}, flip(20)),
 	linear("joint_moments", "the one row of a level, with a target of 1e6, changes level", options{}, moves(20)).from(1),
 	huber("newton", "a target of 1e6 becomes -1e6", options{}, flip(20)),
+	poisson("newton", "a count of 1e6 among ones becomes 0", options{}, count(200)),
 	linear("joint_moments", "a target of 1e6 moves to the other group", options{"by": "group", "pool": "none"}, move(20)),
 	huber("newton", "a target of 1e6 moves to the other group", options{"by": "group", "pool": "none"}, move(20)),
 	huber("newton", "a person's five rows of 1e6 move to the other group", options{"by": "group", "pool": "none"}, crowdMoves(20)),
@@ -130,10 +132,15 @@ var worstCases = []worstCase{
 	linear("joint_moments", "a person's five rows of 1e6 become one of -1e6", options{}, crowd(20)),
 	huber("newton", "a person's five rows of 1e6 become one of -1e6", options{}, crowd(20)),
 	linear("spgd_clip", "a person's five rows of 1e6 become one of -1e6, in batches of half the persons", options{"steps": 1., "batch": 10.}, crowd(20)),
+	linear("gd", "a target of 1e6 gets the largest weight instead of none", options{"steps": 1., "weight": "w", "max_weight": 1.}, weighs(20)),
+	linear("joint_moments", "a target of 1e6 gets the largest weight instead of none", options{"weight": "w", "max_weight": 1.}, weighs(20)),
+	huber("newton", "a target of 1e6 gets the largest weight instead of none", options{"weight": "w", "max_weight": 1.}, weighs(20)),
 	{name: "l1", model: "l1", pair: "three points to choose from, one row changes sides", pure: true, tables: sides(2),
 		options: options{"method": "exponential_mechanism", "radius": 1., "pitch": 1., "iota": 1.}},
 	{name: "l1", model: "l1", pair: "objective perturbation, a target of 1e6 becomes -1e6", pure: true, tables: flip(20),
 		options: options{"method": "objective_perturbation", "radius": 1e6}},
+	{name: "l1", model: "l1", pair: "objective perturbation, a target of 1e6 gets the largest weight instead of none", pure: true, tables: weighs(20),
+		options: options{"method": "objective_perturbation", "radius": 1e6, "weight": "w", "max_weight": 1.}},
 	{name: "l1", model: "l1", pair: "fits in stages, a target of 1e6 becomes -1e6", pure: true, tables: flip(20),
 		options: options{"method": "staged"}},
 	{name: "l1", model: "l1", pair: "fits in stages, a target of 1e6 moves to the other group", pure: true, tables: move(20),
@@ -173,6 +180,12 @@ func huber(name, pair string, o options, tables func() (a, b dpsco.Data)) worstC
 	return c
 }
 
+// poisson is a fit of counts, which is always whitened.
+func poisson(name, pair string, o options, tables func() (a, b dpsco.Data)) worstCase {
+	o["radius"] = 1e6
+	return worstCase{name: name, model: "poisson", pair: pair, options: o, tables: tables}
+}
+
 // table is one feature of ones and a target.
 func table(y ...float64) dpsco.Data {
 	x := dpsco.Data{Shape: dpsco.Shape{N: len(y), D: 1}, X: [][]float64{make([]float64, len(y))}, Y: y}
@@ -187,6 +200,15 @@ func flip(n int) func() (a, b dpsco.Data) {
 	return func() (dpsco.Data, dpsco.Data) {
 		y, z := make([]float64, n), make([]float64, n)
 		y[0], z[0] = 1e6, -1e6
+		return table(y...), table(z...)
+	}
+}
+
+// count is n counts of 1, but for one that is 1e6 or 0.
+func count(n int) func() (a, b dpsco.Data) {
+	return func() (dpsco.Data, dpsco.Data) {
+		y, z := slices.Repeat([]float64{1}, n), slices.Repeat([]float64{1}, n)
+		y[0], z[0] = 1e6, 0
 		return table(y...), table(z...)
 	}
 }
@@ -241,6 +263,19 @@ func crowdMoves(n int) func() (a, b dpsco.Data) {
 				x.Level[i] = float64(g)
 			}
 			x.Level[x.First[1]-1], x.Y[x.First[1]-1] = float64(1-g), -1e6
+		}
+		return a, b
+	}
+}
+
+// weighs is n targets of 0 with weight 1, but for one of 1e6 that has none or the same.
+func weighs(n int) func() (a, b dpsco.Data) {
+	return func() (dpsco.Data, dpsco.Data) {
+		a, _ := flip(n)()
+		b, _ := flip(n)()
+		for k, x := range []*dpsco.Data{&a, &b} {
+			x.Weight = slices.Repeat([]float64{1}, n)
+			x.Weight[0] = float64(k)
 		}
 		return a, b
 	}

@@ -156,9 +156,9 @@ func (o Option) CheckChoice(v string) error {
 	return fmt.Errorf("%w: option %q is %q; it must be one of %s", ErrRequest, o.Name, v, strings.Join(o.Choices, ", "))
 }
 
-// ExposureOf returns the column of exposures that the options of a request name; empty: none.
-func ExposureOf(options map[string]any) string {
-	column, _ := options[Exposure].(string)
+// ColumnOf returns the column that an option of a request names; empty: none.
+func ColumnOf(options map[string]any, option string) string {
+	column, _ := options[option].(string)
 	return column
 }
 

@@ -97,7 +97,7 @@ func (c choice) reads(option string) bool {
 	i := slices.IndexFunc(gradientMethods, func(m method) bool { return m.name == c.method })
 	reads := gradientMethods[i].reads
 	switch option {
-	case "method", "penalty", "radius", "negative_label", "positive_label", "huber_delta", Exposure, SampleRows:
+	case "method", "penalty", "radius", "negative_label", "positive_label", "huber_delta", Exposure, Weight, MaxWeight, Offset, SampleRows:
 		return true
 	case "by":
 		return c.method == MethodAuto && c.whitening != WhiteningOff || c.method == MethodJointMoments || c.method == MethodNewton
@@ -131,7 +131,10 @@ func (c choice) reads(option string) bool {
 // rows, and reads its options where they apply.
 func (m Model) refuseUseless(o Option, value any, given map[string]any) error {
 	c := m.choiceOf(given)
+	_, weighs := given[Weight]
 	switch _, grouped := given["by"]; {
+	case o.Name == MaxWeight && !weighs:
+		return fmt.Errorf("%w: option %q is about weights; name their column with option %q, or leave it out", ErrRequest, o.Name, Weight)
 	case o.Name == "pool" && grouped:
 		return nil
 	case o.Name == "pool":

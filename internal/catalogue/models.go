@@ -31,13 +31,25 @@ var models = []Model{
 	},
 }
 
-// Exposure is the option that names a column of exposures.
-const Exposure = "exposure"
+// Options that name a column beside target and features, and the largest weight.
+const (
+	Exposure  = "exposure"
+	Weight    = "weight"
+	Offset    = "offset"
+	MaxWeight = "max_weight"
+)
+
+// rowOptions are what every model takes to be known of rows.
+var rowOptions = []Option{
+	{Name: Weight, Kind: String, Description: "registered column, neither target nor feature, of how much a row counts: its loss is multiplied by that; a row without a positive number there says nothing"},
+	number(MaxWeight, 1e-9, 1e9, nil, "`weight`: public bound above which weights count as that; close to the largest ones it costs least"),
+	{Name: Offset, Kind: String, Description: "registered column, neither target nor feature, that is a part of the prediction with coefficient 1: of the target, of log-odds, or of the logarithm of a mean count; a row without a number there says nothing"},
+}
 
 // SampleRows is the option that takes a random part of the rows.
 const SampleRows = "sample_rows"
 
-var l1Options = append([]Option{
+var l1Options = slices.Concat([]Option{
 	number("tau", 0.01, 0.99, 0.5, "quantile of the target that is fitted: 0.5 is the median; another one takes the method staged or objective_perturbation"),
 	number("theta", 1.05, 2, 2., "moments the residuals have: 2 for a bounded second moment, less for heavier tails"),
 	number("iota", 1e-9, 1e9, nil, "1 / the residual at which the loss saturates, in units of 1 / the target's scale").from("rows, columns, eps and `residual_scale`"),
@@ -49,7 +61,7 @@ var l1Options = append([]Option{
 	number("clip", 1e-9, 1e9, nil, "objective perturbation: bound on the norm of one person's gradient").from("the number of columns"),
 	number("smoothing", 1e-9, 1e9, nil, "objective perturbation: width over which the absolute loss is smoothed, in scaled units").from("public facts"),
 	sampleRows,
-}, groupOptions...)
+}, groupOptions, rowOptions)
 
 // sampleRows is an option of every model.
 var sampleRows = whole(SampleRows, 1, 1e12, "fit this many rows, or persons, drawn at random, where there are more: faster, and as private and as accurate as a table of that many").from("the data set: all of them")
@@ -61,7 +73,7 @@ func gradientOptions(squares bool) []Option {
 	if squares {
 		method = "algorithm: auto, which for dp_linear_regress is joint_moments and plain descent where rows and budget are few; dp_linear_regress only: joint_moments; or one of the papers' methods"
 	}
-	return slices.Concat([]Option{text("method", MethodAuto, method, gradientMethodNames(squares)...)}, commonOptions, groupOptions)
+	return slices.Concat([]Option{text("method", MethodAuto, method, gradientMethodNames(squares)...)}, rowOptions, commonOptions, groupOptions)
 }
 
 // groupOptions are those of fits by groups.
@@ -82,10 +94,10 @@ func logisticOptions() []Option {
 // poissonOptions are those that a Newton fit reads: no gradient of a count's loss is bounded,
 // as the papers' methods ask.
 func poissonOptions() []Option {
-	options := []Option{
+	options := append([]Option{
 		text("method", MethodAuto, "algorithm: auto and newton are the same; no other method serves, for the derivative of a count's loss has no bound", MethodAuto, MethodNewton),
 		{Name: Exposure, Kind: String, Description: "registered column, neither target nor feature, of what a count was counted over, such as years insured: means are proportional to it; a row without a positive number there says nothing"},
-	}
+	}, rowOptions...)
 	for _, o := range commonOptions {
 		switch o.Name {
 		case "radius":

@@ -94,14 +94,15 @@ func (x Data) pick(rows []int) Data {
 	for j, column := range x.X {
 		gather(part.X[j], column, rows)
 	}
-	if x.Offset != nil {
-		part.Offset = make([]float64, len(rows))
-		gather(part.Offset, x.Offset, rows)
-	}
 	if x.Level != nil {
 		part.Level = make([]float64, len(rows))
 		gather(part.Level, x.Level, rows)
 	}
+	part.besides(x, func(_, column []float64) []float64 {
+		some := make([]float64, len(rows))
+		gather(some, column, rows)
+		return some
+	})
 	return part
 }
 
@@ -133,13 +134,13 @@ func limited(psi prox.Operator) prox.Operator {
 	return psi
 }
 
-// exactMoments returns the mean of x x' over the finite rows.
+// exactMoments returns the mean of x x' over the finite rows, each by its weight.
 func exactMoments(x Data) *mat.SymDense {
 	h := mat.NewSymDense(x.D, nil)
 	row := make([]float64, x.D)
 	for i := range x.N {
 		if x.row(row, i) {
-			h.SymRankOne(h, 1/float64(x.N), mat.NewVecDense(x.D, row))
+			h.SymRankOne(h, x.weight(i)/float64(x.N), mat.NewVecDense(x.D, row))
 		}
 	}
 	return h

@@ -13,12 +13,15 @@ func (a Scaled) constant() float64 {
 	return math.Log(a.Y / a.Exposure)
 }
 
-// offset turns exposures into offsets in scaled units. An exposure that is not a positive
+// offset writes offsets in scaled units, of exposures too. An exposure that is not a positive
 // number is none: its row says nothing.
 func (a Scaled) offset(x *Data) {
+	shiftBy(x.Offset, a.CentreOffset)
 	if !a.Counts {
+		divide(x.Offset, a.Y)
 		return
 	}
+	a.addExposures(x)
 	constant := a.constant()
 	if x.Offset == nil && !x.Intercept && constant != 0 {
 		x.Offset = repeat(-constant, len(x.Y))
@@ -27,11 +30,25 @@ func (a Scaled) offset(x *Data) {
 	if x.Intercept {
 		constant = 0
 	}
-	for i, v := range x.Offset {
-		if x.Offset[i] = math.Log(v/a.Exposure) - constant; math.IsInf(x.Offset[i], 0) {
+	for i := range x.Offset {
+		if x.Offset[i] -= constant; math.IsInf(x.Offset[i], 0) {
 			x.Offset[i] = math.NaN()
 		}
 	}
+}
+
+// addExposures puts offsets in the place of exposures.
+func (a Scaled) addExposures(x *Data) {
+	if x.Exposure == nil {
+		return
+	}
+	for i, v := range x.Exposure {
+		x.Exposure[i] = math.Log(v / a.Exposure)
+	}
+	for i, v := range x.Offset {
+		x.Exposure[i] += v
+	}
+	x.Offset, x.Exposure = x.Exposure, nil
 }
 
 // moveConstant brings the intercept, and the ends of its interval, into the table's units.

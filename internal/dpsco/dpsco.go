@@ -11,6 +11,7 @@
 //	regression, problem a model with a loss, and that on a shape and a budget
 //	parts               the estimators and solvers that recipes are made of, with their defaults
 //	records, block      records of one row or of several, and passes over them
+//	weights             rows that count as much as a column says
 //	descent, oracle     first-order solvers on private means of row gradients
 //	whiten              the same in coordinates in which second moments are the identity
 //	row_block, scan, magnitudes, triangular, intervals  what fits in few passes share
@@ -21,6 +22,7 @@
 //	l1_staged           median regression in private stages
 //	score_*             how well a release predicts
 //	describe_*          what columns hold, and scales for them
+//	second_moments      products of columns, for fits that the database makes
 //	groups              fits by groups
 //	expect              the error to expect from noise, from public facts
 package dpsco
@@ -71,17 +73,21 @@ func (s Shape) Columns() int {
 // Data is a design by columns: X holds Shape.Columns() slices of a value a row, Y the
 // target. A value that is missing in the table is NaN. Level says to which group a row
 // belongs, from 0; any number that is none of them is no group. Offset, where there is one,
-// is a known part of what is predicted. Every row is one person's, or rows First[u] to
+// is a known part of what is predicted. Weight, where there is one, is what a row counts
+// (proof: weights.md). Every row is one person's, or rows First[u] to
 // First[u+1] are person u's, one to MaxRows of them: see records.md. Run owns the slices
 // and may overwrite them.
 type Data struct {
 	Shape
-	X       [][]float64
-	Y       []float64
-	Level   []float64 // nil without Levels
-	Offset  []float64 // of Poisson fits alone; nil: none
-	First   []int     // N + 1 of them; nil: every row is a record
-	MaxRows int       // public; 0 where every row is a record
+	X      [][]float64
+	Y      []float64
+	Level  []float64 // nil without Levels
+	Offset []float64 // nil: none
+	Weight []float64 // as read, and once Scaled has seen it within [0, 1]; nil: every row counts 1
+
+	Exposure []float64 // of counts, as read: Scaled makes offsets of it; nil: none
+	First    []int     // N + 1 of them; nil: every row is a record
+	MaxRows  int       // public; 0 where every row is a record
 
 	Make func(n int) []float64 // makes numbers a row beside the columns; nil: in memory
 }
@@ -124,6 +130,8 @@ type Plan struct {
 	maxRows  int  // as Data.MaxRows
 	allRows  bool // run takes records of several rows as records.md says
 	firstRow bool // run reads the first row of each record alone
+
+	maxWeight float64 // that of a row's ratio to it run takes as its weight; 0: there are none
 }
 
 // StreamColumns is how many columns a plan that streams makes beside those of its Data.
@@ -157,6 +165,9 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 	if x.Shape != p.shape || len(x.X) != p.shape.Columns() || (x.Level == nil) != (x.Levels == 0) {
 		panic(fmt.Sprintf("dpsco: plan for %+v run on %+v with %d columns", p.shape, x.Shape, len(x.X)))
 	}
+	if (x.Weight != nil) != (p.maxWeight > 0) {
+		panic("dpsco: weights that the plan does not know, or none where it expects them")
+	}
 	if p.spent.Swap(true) {
 		return Result{}, ErrSpent
 	}
@@ -170,8 +181,9 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 // Unknown: no scale was registered. Memory: as L1.Memory. Sources: as
 // Regression.Sources. MaxRows: as Data.MaxRows.
 // Of counts, whose coefficients are those of a logarithm, the target's scale moves the
-// constant alone, and Offset holds exposures, of which the logarithms of the ratios to a
-// typical Exposure are taken.
+// constant alone, and of Data.Exposure the logarithms of the ratios to a typical Exposure are
+// taken. An offset is in the units of predictions, which are those of the target or, of
+// labels and counts, logarithms. A weight counts as its ratio to the largest one, at most 1.
 //
 // Privacy: that of Algorithm; scaling is a function of one row and public
 // numbers before it, post-processing after it.
@@ -187,6 +199,8 @@ type Scaled struct {
 	MaxRows   int
 	Counts    bool
 	Exposure  float64 // 0: there are none
+
+	CentreOffset float64 // from public knowledge, as CentreX
 }
 
 // factual is an algorithm whose plan depends on whether any scale is known at all, on the
@@ -222,12 +236,16 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 	if a.Exposure != 0 {
 		p.Parameters["exposure_scale"] = a.Exposure
 	}
+	if a.CentreOffset != 0 {
+		p.Parameters["offset_center"] = a.CentreOffset
+	}
 	if a.centred() {
 		p.Parameters["target_center"], p.Parameters["feature_centers"] = a.CentreY, a.centres()
 	}
 	a.unscaleBand(p.Band)
 	inner := p.run
 	p.run = func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+		x.weigh(p.maxWeight)
 		a.scale(x)
 		a.offset(&x)
 		r, err := inner(ctx, x, src)

@@ -24,6 +24,9 @@ type Group struct {
 	Result
 }
 
+// errWeightsOfGroups is why a plan is none.
+var errWeightsOfGroups = fmt.Errorf("%w: fits by groups take no weights; leave the weight out, or fit one group at a time with where_level", ErrInfeasible)
+
 // groupShare is the part of the budget, of zCDP, that the sizes of groups take.
 const groupShare = 0.03
 
@@ -191,8 +194,10 @@ func (x Data) byGroup() []Data {
 // rowColumns are all columns but Level.
 func (x Data) rowColumns() [][]float64 {
 	columns := append(slices.Clone(x.X), x.Y)
-	if x.Offset != nil {
-		columns = append(columns, x.Offset)
+	for _, column := range x.beside() {
+		if *column != nil {
+			columns = append(columns, *column)
+		}
 	}
 	return columns
 }
@@ -228,9 +233,7 @@ func (x Data) rows(from, to int) Data {
 	for _, column := range x.X {
 		part.X = append(part.X, column[from:to])
 	}
-	if x.Offset != nil {
-		part.Offset = x.Offset[from:to]
-	}
+	part.besides(x, func(_, column []float64) []float64 { return column[from:to] })
 	return part
 }
 

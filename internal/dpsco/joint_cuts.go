@@ -17,30 +17,28 @@ type cuts struct {
 	uncut        float64 // share of rows within the inner cut
 }
 
-// leastUncut is the least share of rows within an inner cut; innerGain the power of the ratio
-// of the cuts by which they share the budget. At 1 the noise of both sums together is that of
-// one sum; less gives to the inner one more than it takes from both.
-const (
-	leastUncut = 0.75
-	innerGain  = 0.8
-)
+// leastUncut is the least share of rows within an inner cut.
+const leastUncut = 0.7
 
-// newCuts takes as inner cut the one with the least noise, where what is cut is made up
-// for. The outer one balances the noise on each of coordinates many sums, of a deviation for a
-// cut of 1, with the squared tail beyond.
-func newCuts(m *magnitudes, coordinates, deviation, tail float64) cuts {
+// newCuts takes as inner cut the one at which the inner mean, with what is cut made up for, is
+// nearest to that of all rows: it balances the noise on each of coordinates many sums, of a
+// deviation for a cut of 1, with how far apart the two means are by the chance of the rows,
+// where errors are symmetric. The outer cut balances noise with the squared tail beyond. gain
+// is the power of the ratio of the cuts by which they share the budget: at 1 the noise of both
+// sums together is that of one sum, less gives to the inner one more than it takes from both.
+func newCuts(m *magnitudes, coordinates, deviation float64, tail, gain float64) cuts {
 	var c cuts
+	noise := func(cut float64) float64 { return coordinates * square(cut*deviation) }
 	c.inner = m.cheapestCut(func(cut float64) float64 {
-		if share := m.below(cut); share >= leastUncut {
-			return cut / share
+		share := m.below(cut)
+		if share < leastUncut {
+			return math.Inf(1)
 		}
-		return math.Inf(1)
+		return noise(cut/share) + m.mean(func(v float64) float64 { return square(min(v, cut)/share - v) })/m.rows
 	})
-	c.outer = m.cheapestCut(func(cut float64) float64 {
-		return coordinates*square(cut*deviation) + tail*square(m.tail(cut, cutsHide))
-	})
+	c.outer = m.cheapestCut(func(cut float64) float64 { return noise(cut) + tail*square(m.tail(cut, cutsHide)) })
 	c.outer = max(c.outer, math.Sqrt2*c.inner)
-	c.share, c.uncut = math.Pow(c.inner/c.outer, innerGain), clampBetween(m.below(c.inner), leastUncut, 1)
+	c.share, c.uncut = math.Pow(c.inner/c.outer, gain), clampBetween(m.below(c.inner), leastUncut, 1)
 	return c
 }
 
@@ -64,8 +62,11 @@ type noisyMean struct {
 }
 
 // cutMeans are the mean cut at the inner length, at the outer one, and one that takes for
-// noise what noise explains of the difference between both.
-type cutMeans struct{ inner, outer, kept noisyMean }
+// noise what noise explains of the difference between both: of that it keeps a part.
+type cutMeans struct {
+	inner, outer, kept noisyMean
+	keep               float64
+}
 
 // means reads a release of both sums, the first half and the second, with noise of a
 // deviation. What the outer mean says beyond what the inner one alone does is kept as far as it is
@@ -84,9 +85,9 @@ func (c cuts) means(release []float64, first int, deviation, doubt float64) (m c
 	back := 1/c.uncut - 1
 	floats.AddScaled(rest, -back, inner)
 	explained := float64(d-first) * (square(noiseRest) + square(back*noise))
-	keep := max(0, 1-square(doubt*explained/max(square(floats.Norm(rest[first:], 2)), math.SmallestNonzeroFloat64)))
-	m.kept = noisyMean{inner, math.Hypot(noise*(1/c.uncut-keep*back), keep*noiseRest)}
+	m.keep = max(0, 1-square(doubt*explained/max(square(floats.Norm(rest[first:], 2)), math.SmallestNonzeroFloat64)))
+	m.kept = noisyMean{inner, math.Hypot(noise*(1/c.uncut-m.keep*back), m.keep*noiseRest)}
 	floats.Scale(1/c.uncut, inner)
-	floats.AddScaled(inner, keep, rest)
+	floats.AddScaled(inner, m.keep, rest)
 	return m
 }

@@ -12,7 +12,7 @@ import (
 func randomCuts(r *rand.Rand) cuts {
 	inner := math.Exp(3 * r.NormFloat64())
 	outer := inner * (math.Sqrt2 + r.ExpFloat64())
-	return cuts{inner: inner, outer: outer, share: math.Pow(inner/outer, innerGain), uncut: leastUncut + (1-leastUncut)*r.Float64()}
+	return cuts{inner: inner, outer: outer, share: math.Pow(inner/outer, 0.3+0.5*r.Float64()), uncut: leastUncut + (1-leastUncut)*r.Float64()}
 }
 
 // Both parts of a contribution are 1 long together at most, which long ones reach, and add up

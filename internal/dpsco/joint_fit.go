@@ -27,6 +27,7 @@ type jointFit struct {
 	small     bool       // of one whose size noise nearly hides
 	p         *mat.Dense // whitened rows are P'x; upper triangular
 	w         []float64  // the pilot fit
+	weighted  bool       // rows have weights
 
 	bound, cut float64 // of the next pass: row length and residual
 	within     float64 // share of residuals that are not cut
@@ -36,6 +37,7 @@ type jointFit struct {
 	q           *mat.Dense    // from those coordinates to the next
 	floored     int           // eigenvalues that the noise hides
 	least       float64       // the smallest eigenvalue, or what hides it
+	pilotNoise  *mat.SymDense // covariance that noise gives the pilot fit, in the last coordinates
 	subgradient []float64     // of Psi at the pilot fit, in the last coordinates
 
 	shortened []float64 // sensitive: by how much each row was shortened in the last pilot pass
@@ -47,13 +49,16 @@ type jointFit struct {
 	stepCuts, levelCuts cuts
 	cutMeans                     // of the step, in the last coordinates
 	levels              cutMeans // of the mean residual; without means before they are known, or without an intercept
-	levelScale          float64  // what makes up for rows that say nothing
+	levelScale          float64  // what makes up for rows that say nothing, and for weights
+	constant            noisyConstant
 	meat                *mat.SymDense
 }
 
 // newJointParts is a fit of all rows.
 func newJointParts(r *jointReleases, x Data) *jointParts {
-	return &jointParts{jointReleases: r, fits: []*jointFit{newJointFit(r)}, groups: groups{parts: []Data{x}}}
+	f := newJointFit(r)
+	f.weighted = x.Weight != nil
+	return &jointParts{jointReleases: r, fits: []*jointFit{f}, groups: groups{parts: []Data{x}}}
 }
 
 // firstResidualCut is that of the first pass, in residual scales; the target is
@@ -128,6 +133,7 @@ func (f *jointFit) seePilot(t int, x Data) jointPilot {
 	x.scan(f.p, f.w, func() func(int, *rowBlock) {
 		m, e, l, g := moments.fork(), residuals.fork(), lengths.fork(), products.fork()
 		return func(first int, r *rowBlock) {
+			r.scaleByWeight()
 			r.count(e, func(i int) float64 { return r.e[i] / f.Scale })
 			r.count(l, func(i int) float64 { return r.length[i] })
 			if t == pilotPasses-1 {
@@ -166,6 +172,7 @@ func (f *jointFit) readMoments(t int, joint []float64) {
 	if f.grouped {
 		noise = f.shrinkMoments()
 	}
+	f.constant = newNoisyConstant(f.h, noise, f.p)
 	hidden := max(noise*math.Sqrt(f.d), leastEigenvalue)
 	floor := hidden
 	if t > 0 && (f.floored == 0 || t == pilotPasses-1) {
@@ -178,6 +185,7 @@ func (f *jointFit) readMoments(t int, joint []float64) {
 	}
 	floats.Add(f.w, times(f.p, step))
 	f.q, f.floored, f.least = w.triangular(f.h, hidden)
+	f.followPilot(w.gain(pilotKeeps(w, gradient, deviation, othersKeep)), step, deviation)
 	f.p.Mul(f.p, f.q)
 	f.penalise()
 }
@@ -187,14 +195,21 @@ func (f *jointFit) readMoments(t int, joint []float64) {
 // explains: the next passes would not see it.
 func pilotStep(w whitener, gradient *mat.VecDense, deviation float64) []float64 {
 	step := mat.NewVecDense(gradient.Len(), nil)
-	for k, v := range w.values {
-		along, keep := mat.Dot(w.vectors.ColView(k), gradient), 1.0
-		if v*v > 2 {
-			keep = max(0, 1-2*square(deviation/along))
-		}
-		step.AddScaledVec(step, keep*along*v*v, w.vectors.ColView(k))
-	}
+	step.MulVec(w.gain(pilotKeeps(w, gradient, deviation, 0)), gradient)
 	return step.RawVector().Data
+}
+
+// pilotKeeps are the parts of a pilot step that shrinkage leaves, by direction, at least
+// least.
+func pilotKeeps(w whitener, gradient *mat.VecDense, deviation, least float64) []float64 {
+	keeps := repeat(1, len(w.values))
+	for k, v := range w.values {
+		if v*v > 2 {
+			shrunk := max(0, 1-2*square(deviation/mat.Dot(w.vectors.ColView(k), gradient)))
+			keeps[k] = least + (1-least)*shrunk
+		}
+	}
+	return keeps
 }
 
 // penalise moves the fit to its proximal point in the released metric.
@@ -225,11 +240,11 @@ func (f *jointFit) nextCuts(t int) {
 // nextBound balances the noise of moments of rows with what shortening takes from
 // them. The histogram is of the coordinates before, so it is rescaled.
 func (f *jointFit) nextBound(trace, z float64) float64 {
-	rescale := math.Sqrt(trace / f.lengths.excessSquare(0))
+	rescale := math.Sqrt(trace / f.beyond(0))
 	best, least := 0.0, math.Inf(1)
 	for k := range 17 {
 		bound := 1.2 * math.Sqrt(trace) * math.Exp2(float64(k)/4)
-		cost := 2*math.Sqrt(f.d)*jointBound*jointBound*bound*bound*z/f.n + rescale*rescale*f.lengths.excessSquare(bound/rescale)
+		cost := 2*math.Sqrt(f.d)*jointBound*jointBound*bound*bound*z/f.n + rescale*rescale*f.beyond(bound/rescale)
 		if cost < least {
 			best, least = bound, cost
 		}
@@ -238,16 +253,20 @@ func (f *jointFit) nextBound(trace, z float64) float64 {
 }
 
 // caution is how much the squared tails beyond the cuts of the step and of the level weigh
-// against noise, and how far noise is taken to explain what lies between two cuts.
-type caution struct{ step, level, doubt float64 }
+// against noise, how far noise is taken to explain what lies between two cuts, and how far the
+// budget goes to the inner one, as in newCuts.
+type caution struct{ step, level, doubt, gain float64 }
 
 // caution is greater at low information, but for groups: they start from the fit of all rows, and
 // noise that they keep is averaged where they are pooled.
 func (f *jointFit) caution() caution {
-	if f.Low && !f.grouped {
-		return caution{step: 0.02, level: 0.2, doubt: 2.5}
+	switch {
+	case f.Near && !f.grouped:
+		return caution{step: 0.02, level: 0.2, doubt: 2.5, gain: 0.3}
+	case f.Low && !f.grouped:
+		return caution{step: 0.2, level: 0.7, doubt: 2.5, gain: 0.3}
 	}
-	return caution{step: 0.2, level: 0.7, doubt: 1.2}
+	return caution{step: 0.2, level: 0.7, doubt: 1.2, gain: 0.8}
 }
 
 // cutsHide is what a histogram is taken to hide.
@@ -260,18 +279,23 @@ func (f *jointFit) chooseCuts() {
 
 func (f *jointFit) newStepCuts(products *magnitudes) cuts {
 	deviation, _ := f.deviations()
-	return newCuts(products, max(f.slopes, 1), deviation, f.caution().step)
+	return newCuts(products, max(f.slopes, 1), deviation, f.caution().step, f.caution().gain)
 }
 
 func (f *jointFit) newLevelCuts(residuals *magnitudes) cuts {
 	_, deviation := f.deviations()
-	return newCuts(residuals, 1, deviation, f.caution().level)
+	return newCuts(residuals, 1, deviation, f.caution().level, f.caution().gain)
 }
 
 // deviations are those of the noise on a coordinate of the step's sums and of the level's,
 // in their units.
 func (f *jointFit) deviations() (step, level float64) {
 	return 2 * f.stepNoise.NoiseMultiplier / f.n, 2 * f.levelNoise.NoiseMultiplier / f.n
+}
+
+// beyond is how much of the second moments of all rows those longer than a bound hold beyond it.
+func (f *jointFit) beyond(bound float64) float64 {
+	return f.lengths.said() * f.lengths.excessSquare(bound)
 }
 
 // giveBack is how much of the second moments rows beyond the whitening's bound may hold and
@@ -285,7 +309,7 @@ const giveBack = 0.25
 func (f *jointFit) weigh() {
 	back := 1.0
 	if f.lengths.seen {
-		back = min(1, giveBack/max(f.lengths.excessSquare(f.bound), 1/f.least-1, 1e-9))
+		back = min(1, giveBack/max(f.beyond(f.bound), 1/f.least-1, 1e-9))
 	}
 	f.weights = f.shortened
 	for i, k := range f.weights {
@@ -316,7 +340,7 @@ func (a *jointParts) step(src *mech.Source) {
 		for g, f := range a.fits {
 			_, deviation := f.deviations()
 			floats.Scale(f.perRow, levels[g])
-			f.levelScale = 1 / clampBetween(f.residuals.counted, 0.5, 1)
+			f.levelScale = 1 / f.counted()
 			f.levels = f.levelCuts.means(levels[g], 0, deviation, f.caution().doubt)
 		}
 	}
@@ -337,6 +361,7 @@ func (f *jointFit) seeStep(x Data) jointStep {
 	x.scan(f.p, f.w, func() func(int, *rowBlock) {
 		s, l, m := steps.fork(), levels.fork(), meats.fork()
 		return func(first int, r *rowBlock) {
+			r.scaleByWeight()
 			weights := f.weights[first : first+r.n]
 			r.addStep(s, weights, f.stepCuts)
 			if f.shape.Intercept {

@@ -13,7 +13,8 @@ import (
 // population that rows are drawn from. They hold sampling, all noise, and a bound
 // on what the cuts may hide; everything here is post-processing.
 
-// The noise of second moments, as in momentNoise, above which there are no intervals.
+// The noise of second moments, as in momentNoise, above which there are no intervals:
+// JointMoments then takes information to be low.
 const mostIntervalMoments = 0.006
 
 // What intervals take a histogram to hide, which share of the bound on the bias goes
@@ -37,7 +38,7 @@ func (f *jointFit) whyNoIntervals() string {
 		return smallGroup
 	case f.floored > 0:
 		return hiddenDirection(f.p, f.shape.Intercept)
-	case f.least < shortenedEigenvalue || f.lengths.excessSquare(f.bound) > mostExcess:
+	case f.least < shortenedEigenvalue || f.beyond(f.bound) > mostExcess:
 		return "long rows carry too much of the features' second moments"
 	case f.lengths.index(tails) < leastLengthIndex:
 		return "a few long rows may carry the coefficients"

@@ -27,6 +27,7 @@ type JointMoments struct {
 	Bound     float64       // of a row's length in the first pass; longer ones are shortened
 	Scale     float64       // a typical residual
 	Low       bool          // little information: noise weighs more beside what cuts take away
+	Near      bool          // very little: cuts are nearer too
 	Psi       prox.Operator // penalty and constraint
 	Intervals bool          // also release what intervals are made of
 	WhyNull   string        // why not

@@ -2,38 +2,38 @@ package dpsco
 
 import (
 	"math"
-	"slices"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
 
-// What keeps a release from telling its noise: more hidden directions, and a variance of which
-// noise in the second moments has a larger share, since that is followed to the first order alone.
+// What keeps a release from telling its noise, which is followed to the first order alone:
+// more hidden directions, a larger share of a variance that noise in the second moments makes, and
+// residuals times rows with a tail so heavy that they have no mean: each cut would find another one.
 const (
 	mostHiddenDirections = 1
-	mostMomentShare      = 0.5
+	mostMomentShare      = 0.9
+	leastToldIndex       = 1
 )
 
-// noise returns the covariance that noise gives the coefficients: what the last pass would give
-// again and again, and the noise in the second moments by which its correction is made. Shrinkage
-// leaves about as much of the pilot fit's noise as it takes of the last pass's. Nil where it is
-// not known. It is post-processing.
+// noise returns the covariance that noise gives the coefficients: that of the last pass and of
+// the second moments by which its correction is made, and what the correction leaves of the pilot fit's.
+// Nil where it is not known. It is post-processing (formulas: joint_moments.md).
 func (f *jointFit) noise() *mat.SymDense {
-	if f.floored > mostHiddenDirections {
+	if f.floored > mostHiddenDirections || f.products.index(cutsHide) < leastToldIndex {
 		return nil
 	}
-	influences := f.stepInfluences()
-	step := f.repeatedStep().covariance()
-	step.ScaleSym(2-f.shrinkage(), step)
-	total := sandwich(influences, step)
+	influences, keep := f.stepInfluences(), f.shrinkage()
+	total := sandwich(influences, f.keptStep().covariance())
+	total.ScaleSym(square(keep), total)
 	if f.shape.Intercept {
-		total.SetSym(0, 0, total.At(0, 0)+f.repeatedLevel().covariance().At(0, 0)*square(f.levelScale))
+		total.SetSym(0, 0, total.At(0, 0)+f.keptLevel().covariance().At(0, 0)*square(f.levelScale))
 	}
-	moments := f.momentNoiseOf(influences, f.correction(f.kept, 1))
+	total.AddSym(total, sandwich(f.leftOfPilot(keep), f.pilotNoise))
+	moments := f.momentNoiseOf(influences, f.correction(f.kept, keep))
 	total.AddSym(total, moments)
 	for j := range f.shape.D {
-		if moments.At(j, j) > mostMomentShare*total.At(j, j) {
+		if !(moments.At(j, j) <= mostMomentShare*total.At(j, j)) {
 			return nil
 		}
 	}
@@ -44,111 +44,122 @@ func (f *jointFit) noise() *mat.SymDense {
 // correction D, which enters the coefficients by A: that of (QA')'E(QD).
 func (f *jointFit) momentNoiseOf(influences mat.Matrix, correction []float64) *mat.SymDense {
 	var qa mat.Dense
-	var gram mat.SymDense
 	d, _ := influences.Dims()
-	qd, along := mat.NewVecDense(d, nil), mat.NewVecDense(d, nil)
+	qd := mat.NewVecDense(d, nil)
 	qa.Mul(influences, f.q.T())
 	qd.MulVec(f.q, mat.NewVecDense(d, correction))
-	along.MulVec(&qa, qd)
-	scale := square(f.hDeviation) / 2
-	gram.SymOuterK(scale*mat.Dot(qd, qd), &qa)
-	gram.SymRankOne(&gram, scale, along)
+	return movedByMoments(&qa, qd, f.hDeviation)
+}
+
+// movedByMoments is the covariance of A E v, for noise E of second moments with a deviation on its
+// diagonal.
+func movedByMoments(a *mat.Dense, v mat.Vector, deviation float64) *mat.SymDense {
+	var gram mat.SymDense
+	var along mat.VecDense
+	scale := square(deviation) / 2
+	along.MulVec(a, v)
+	gram.SymOuterK(scale*mat.Dot(v, v), a)
+	gram.SymRankOne(&gram, scale, &along)
 	return &gram
 }
 
-// repeatedMean says how the mean that a pass keeps varies, from one release of it. Not only its
-// noise does: the cuts follow a noisy histogram, with them what is cut off, and how much of what
-// lies between both is kept follows from noise too.
-type repeatedMean struct {
-	seen             *magnitudes
-	choose           func(*magnitudes) cuts
-	first            int // as in cuts.means
-	deviation, doubt float64
-	inner, gap       []float64 // the mean cut at the inner length, and from there to the outer one
-	from, to         float64   // what the tails beyond both cuts hold
-}
-
-func (f *jointFit) repeatedStep() *repeatedMean {
-	deviation, _ := f.deviations()
-	r := &repeatedMean{seen: f.products, first: f.shape.D - int(f.slopes), deviation: deviation, doubt: f.caution().doubt, choose: f.newStepCuts}
-	return r.between(f.stepCuts, f.cutMeans)
-}
-
-func (f *jointFit) repeatedLevel() *repeatedMean {
-	_, deviation := f.deviations()
-	r := &repeatedMean{seen: f.residuals, deviation: deviation, doubt: f.caution().doubt, choose: f.newLevelCuts}
-	return r.between(f.levelCuts, f.levels)
-}
-
-// between takes what lies between both cuts to be as long as it is without its noise.
-func (r *repeatedMean) between(c cuts, m cutMeans) *repeatedMean {
-	back := 1/c.uncut - 1
-	_, unitRest := c.units()
-	beyond := slices.Clone(m.outer.mean)
-	floats.AddScaled(beyond, -1-back, m.inner.mean)
-	explained := float64(len(beyond)-r.first) * (square(unitRest*r.deviation) + square(back*m.inner.deviation))
-	floats.Scale(math.Sqrt(max(0, 1-explained/max(square(floats.Norm(beyond[r.first:], 2)), math.SmallestNonzeroFloat64))), beyond)
-	floats.AddScaled(beyond, back, m.inner.mean)
-	r.inner, r.gap = m.inner.mean, beyond
-	r.from, r.to = r.seen.tail(c.inner, cutsHide), r.seen.tail(c.outer, cutsHide)
-	return r
-}
-
-// at is about the mean cut at a length, in units of unit: it goes from one cut to the other as
-// tails beyond do.
-func (r *repeatedMean) at(dst []float64, cut, unit float64) []float64 {
-	share := (r.from - r.seen.tail(cut, cutsHide)) / max(r.from-r.to, math.SmallestNonzeroFloat64)
-	for j, v := range r.inner {
-		dst = append(dst, (v+share*r.gap[j])/unit)
+// followPilot follows the noise of the pilot fit over a pass that made a step, which is a gain G
+// times a gradient with noise of a deviation, and has chosen the next coordinates: of the noise before
+// (1 - G H) is left.
+func (f *jointFit) followPilot(gain *mat.SymDense, step []float64, deviation float64) {
+	g := mat.DenseCopyOf(gain)
+	noise := movedByMoments(g, mat.NewVecDense(len(step), step), f.hDeviation)
+	if f.pilotNoise != nil {
+		left := mat.NewDense(len(step), len(step), nil)
+		left.Mul(g, f.h)
+		left.Sub(identity(len(step)), left)
+		noise.AddSym(noise, sandwich(left, f.pilotNoise))
 	}
-	return dst
+	var own mat.SymDense
+	own.SymOuterK(square(deviation), g)
+	noise.AddSym(noise, &own)
+	var back mat.Dense
+	_ = back.Inverse(f.q) // an error would say that it is badly conditioned, no more
+	f.pilotNoise = sandwich(&back, noise)
 }
 
-// noiseRepeats is from how many repeats a covariance is told.
-const noiseRepeats = 48
-
-func (r *repeatedMean) covariance() *mat.SymDense {
-	var g whatIf
-	d := len(r.inner)
-	means := mat.NewDense(noiseRepeats, d, nil)
-	for k := range noiseRepeats {
-		means.SetRow(k, r.repeat(&g))
-	}
-	for j := range d {
-		column := means.ColView(j).(*mat.VecDense)
-		centre := mat.Sum(column) / noiseRepeats
-		for k := range noiseRepeats {
-			column.SetVec(k, column.AtVec(k)-centre)
+// leftOfPilot says how errors of the pilot fit, in the last coordinates, enter the coefficients after
+// a correction of which a part is kept. The level follows them by the mean row.
+func (f *jointFit) leftOfPilot(keep float64) *mat.Dense {
+	d := f.shape.D
+	h, left := sandwich(mat.DenseCopyOf(f.q.T()), f.h), identity(d)
+	for i := range d {
+		part := keep
+		if i == 0 && f.shape.Intercept {
+			part = 1 / max(h.At(0, 0), leastConstant)
+		}
+		for j := range d {
+			left.Set(i, j, left.At(i, j)-part*h.At(i, j))
 		}
 	}
-	var total mat.SymDense
-	total.SymOuterK(1./(noiseRepeats-1), means.T())
-	return &total
+	left.Mul(f.p, left)
+	return left
 }
 
-// repeat is what another pass might keep.
-func (r *repeatedMean) repeat(g *whatIf) []float64 {
-	c := r.choose(r.seen.repeat(g))
-	unit, unitRest := c.units()
-	release := r.at(nil, c.inner, unit)
-	release = r.at(release, c.outer, unitRest)
-	for j, v := range r.at(nil, c.inner, unitRest) {
-		release[len(r.inner)+j] -= v
-	}
-	for j := range release {
-		release[j] += r.deviation * g.normal()
-	}
-	return c.means(release, r.first, r.deviation, r.doubt).kept.mean
+// keptMean is a mean that a pass keeps, from one release of it.
+type keptMean struct {
+	cuts
+	cutMeans
+	seen      *magnitudes
+	choose    func(*magnitudes) cuts
+	first     int     // as in cuts.means
+	deviation float64 // of the noise on a coordinate, in the units of the cuts
 }
 
-// whatIf gives fixed numbers that look like draws of a standard normal law, for questions about
-// what was released. No release is made from them. (Splitmix64: Steele, Lea & Flood 2014.)
-type whatIf uint64
+func (f *jointFit) keptStep() keptMean {
+	deviation, _ := f.deviations()
+	return keptMean{f.stepCuts, f.cutMeans, f.products, f.newStepCuts, f.shape.D - int(f.slopes), deviation}
+}
 
-func (g *whatIf) normal() float64 {
-	*g += 0x9e3779b97f4a7c15
-	z := uint64(*g)
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return math.Sqrt2 * math.Erfinv((float64((z^z>>31)>>11)+0.5)/(1<<52)-1)
+func (f *jointFit) keptLevel() keptMean {
+	_, deviation := f.deviations()
+	return keptMean{f.levelCuts, f.levels, f.residuals, f.newLevelCuts, 0, deviation}
+}
+
+// Another release keeps other parts of what noise may explain. othersKeep is how much they weigh, as
+// if all were kept, beside what this one keeps of a step; allBetween that of what lies
+// between the cuts, in the variance.
+const (
+	othersKeep = 0.5
+	allBetween = 0.25
+)
+
+// covariance is that of the mean over other releases: its noise, at cuts that the noise of the
+// histogram moves up or down, and what such cuts take from the mean or leave in it.
+func (k keptMean) covariance() *mat.SymDense {
+	kept, noise := math.Sqrt(allBetween+(1-allBetween)*square(k.keep)), 0.0
+	var lies [2]float64
+	for i, deviations := range []float64{-1, 1} {
+		c := k.choose(k.seen.beyond(deviations))
+		unit, unitRest := c.units()
+		noise += square(k.deviation) * (square(unit*(1/c.uncut-kept*(1/c.uncut-1))) + square(kept*unitRest)) / 2
+		lies[i] = k.seen.tail(c.outer, cutsHide)
+	}
+	from, to := k.seen.tail(k.cuts.inner, cutsHide), k.seen.tail(k.cuts.outer, cutsHide)
+	moved := kept * (lies[0] - lies[1]) / 2 / max(from-to, math.SmallestNonzeroFloat64)
+	between := k.between()
+	covariance := mat.NewSymDense(len(between), nil)
+	for j := range between {
+		covariance.SetSym(j, j, noise)
+	}
+	covariance.SymRankOne(covariance, square(moved), mat.NewVecDense(len(between), between))
+	return covariance
+}
+
+// between is about what lies between both cuts, without its noise.
+func (k keptMean) between() []float64 {
+	back := 1/k.uncut - 1
+	_, unitRest := k.units()
+	inner, outer := k.cutMeans.inner.mean, k.cutMeans.outer.mean
+	v := make([]float64, len(inner))
+	floats.AddScaledTo(v, outer, -1-back, inner)
+	explained := float64(len(v)-k.first) * (square(unitRest*k.deviation) + square(back*k.cutMeans.inner.deviation))
+	floats.Scale(math.Sqrt(max(0, 1-explained/max(square(floats.Norm(v[k.first:], 2)), math.SmallestNonzeroFloat64))), v)
+	floats.AddScaled(v, back, inner)
+	return v
 }

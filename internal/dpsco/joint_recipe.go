@@ -9,10 +9,10 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// The noise of second moments, in whitened coordinates, from which on JointMoments takes
-// information to be low, and auto takes plain descent instead.
+// The noise of second moments, in whitened coordinates, from which on the last cuts of
+// JointMoments are nearer, and auto takes plain descent instead.
 const (
-	fewMoments  = 0.01
+	nearMoments = 0.01
 	mostMoments = 0.03
 )
 
@@ -56,7 +56,7 @@ func (p *problem) jointMoments() (fit, error) {
 		why = "low information: too few rows for this budget and so many coefficients"
 	}
 	return JointMoments{
-		Bound: p.FeatureNorm, Scale: p.ResidualScale, Low: p.momentNoiseOfAFit() > fewMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink,
+		Bound: p.FeatureNorm, Scale: p.ResidualScale, Low: p.momentNoiseOfAFit() > mostIntervalMoments, Near: p.momentNoiseOfAFit() > nearMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink,
 	}, nil
 }
 

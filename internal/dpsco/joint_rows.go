@@ -62,7 +62,7 @@ func (r *rowBlock) sizes(given [][]float64) []float64 {
 
 // addLevel adds both parts of residuals, of records of several rows of their mean.
 func (r *rowBlock) addLevel(s *mech.Sum, c cuts) {
-	copy(r.joint[0], r.e[:r.n])
+	r.levels(r.joint[0][:r.n])
 	inner := r.given(1)[0]
 	rest := r.rest[0][:len(inner)]
 	for u, e := range inner {
@@ -83,9 +83,8 @@ func (r *rowBlock) addMeat(m *mech.Moments, weights []float64, cut, levelCut flo
 	d := len(r.z)
 	if level {
 		last := r.joint[d][:r.n]
-		for i := range last {
-			last[i] = r.e[i] / levelCut
-		}
+		r.levels(last)
+		divide(last, levelCut)
 		d++
 	}
 	x := r.given(d)

@@ -3,6 +3,7 @@ package dpsco
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -42,6 +43,9 @@ type L1 struct {
 	Sources       int     // as Regression.Sources
 	By            string  // the category that makes the groups of Shape.Levels, for who reads the release
 	Pool          string  // as Regression.Pool
+	Weight        string  // column of weights, for the record
+	MaxWeight     float64 // above which weights count as that; 0: there are none
+	Offset        string  // column of offsets, for the record
 }
 
 // The sets of L1.
@@ -57,6 +61,8 @@ var l1Fields = fields[L1]{
 		"method": func(a *L1) *string { return &a.Method },
 		"by":     func(a *L1) *string { return &a.By },
 		"pool":   func(a *L1) *string { return &a.Pool },
+		"weight": func(a *L1) *string { return &a.Weight },
+		"offset": func(a *L1) *string { return &a.Offset },
 	},
 	numbers: map[string]func(*L1) *float64{
 		"tau":            func(a *L1) *float64 { return &a.Tau },
@@ -67,6 +73,7 @@ var l1Fields = fields[L1]{
 		"residual_scale": func(a *L1) *float64 { return &a.ResidualScale },
 		"clip":           func(a *L1) *float64 { return &a.Clip },
 		"smoothing":      func(a *L1) *float64 { return &a.Smoothing },
+		"max_weight":     func(a *L1) *float64 { return &a.MaxWeight },
 	},
 }
 
@@ -85,12 +92,13 @@ func (a L1) Plan(s Shape, b privacy.Budget, _ privacy.Accountant) (*Plan, error)
 	}
 	p, err := map[string]func(Shape, float64) (*Plan, error){
 		catalogue.MethodStaged: a.staged, catalogue.MethodExponential: a.bounded().exponential, catalogue.MethodObjective: a.bounded().objective,
-	}[method](s, b.Epsilon)
+	}[method](a.fitted(s), b.Epsilon)
 	if err != nil {
 		return nil, err
 	}
-	p.Method, p.firstRow = method, true
-	p.Parameters["why"] = why
+	p.Method, p.firstRow, p.shape, p.maxWeight = method, true, s, a.MaxWeight
+	p.Parameters["why"], p.Parameters["intercept"] = why, s.Intercept
+	nameColumns(p.Parameters, a.Weight, a.MaxWeight, a.Offset)
 	return p, nil
 }
 
@@ -98,10 +106,19 @@ func (a L1) check(s Shape, b privacy.Budget) error {
 	if err := l1Fields.check(a, optionsOf("l1")); err != nil {
 		return err
 	}
+	if s.Levels > 0 && a.MaxWeight > 0 {
+		return errWeightsOfGroups
+	}
 	if b.Delta != 0 {
 		return fmt.Errorf("%w: delta is %v; dp_l1_regress takes delta = 0 only", ErrParameter, b.Delta)
 	}
-	return checkRequest(s, b)
+	return errors.Join(checkRequest(s, b), checkWeights(a.Weight, a.MaxWeight))
+}
+
+// fitted is the shape of what is fitted: with weights the constant is a column like others.
+func (a L1) fitted(s Shape) Shape {
+	s.Intercept = s.Intercept && a.MaxWeight == 0
+	return s
 }
 
 // choose decides the method and says why.
@@ -115,6 +132,8 @@ func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
 		return "", "", whyNoGroups(s, cmp.Or(a.Method, catalogue.MethodAuto))
 	case a.Method == catalogue.MethodExponential && a.tilt() != 0:
 		return "", "", fmt.Errorf("%w: method %q is for tau 0.5 alone; leave method at %q, or ask for %q or %q", ErrParameter, a.Method, catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodObjective)
+	case a.Method == catalogue.MethodExponential && a.MaxWeight > 0:
+		return "", "", fmt.Errorf("%w: method %q takes no weights: its loss is cut off, and cut off elsewhere for every weight; leave method at %q, or ask for %q or %q", ErrParameter, a.Method, catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodObjective)
 	case a.Method == catalogue.MethodExponential && a.samplerSeconds(s, epsilon) > forcedSeconds:
 		return "", "", fmt.Errorf("%w: the exact sampler would need many minutes for %d rows and %d coefficients; leave method at %q, or ask for fewer features or a smaller iota",
 			ErrInfeasible, s.N, s.D, catalogue.MethodAuto)
@@ -133,6 +152,8 @@ func (a L1) chooseSingle(s Shape, epsilon float64) (method, why string) {
 	switch {
 	case a.tilt() != 0:
 		return catalogue.MethodObjective, "the exact sampler is for medians"
+	case a.MaxWeight > 0:
+		return catalogue.MethodObjective, "the exact sampler takes no weights"
 	case a.Unscaled:
 		return catalogue.MethodObjective, "no scale is registered, and without scales the exact sampler may take extremely long"
 	case a.samplerSeconds(s, epsilon) > autoSeconds:
@@ -246,7 +267,7 @@ const noMedianIntervals = "no interval is known that holds for sampling and nois
 // them.
 func (a L1) medians(fit func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)) run {
 	return func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		w, err := fit(ctx, x.one(), src)
+		w, err := fit(ctx, x.one().unweighted(), src)
 		return a.result(w), err
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 // fitGroups runs the stages on x, which it overwrites.
 func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-	u, x, back, err := f.start(ctx, x.one().inGroups(), src)
+	u, x, back, err := f.start(ctx, x.one().unweighted().inGroups(), src)
 	if err != nil {
 		return Result{}, err
 	}

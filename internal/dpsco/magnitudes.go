@@ -64,20 +64,14 @@ func readMagnitudes(noisy []float64, sd, unit, limit, rows float64) *magnitudes 
 	return m
 }
 
-// repeat is what another histogram of the same rows might say, read by run: of what was seen and,
-// where more stands above it than its noise easily makes, of a Pareto tail, with fresh noise.
-func (m *magnitudes) repeat(g *whatIf) *magnitudes {
-	counts := make([]float64, magnitudeBins)
-	_, exponent := m.hidden(cutsHide)
-	left := max(0, m.above-m.sd*math.Sqrt(3)/2)
-	for k := range counts {
-		counts[k] = m.share[k]*m.counted*m.rows + m.sd*g.normal()
-		if k > m.top {
-			counts[k] += left * (1 - math.Exp2(-exponent/2))
-			left *= math.Exp2(-exponent / 2)
-		}
+// beyond is what the histogram would say if the count above what is seen were by so many
+// deviations of its noise larger.
+func (m *magnitudes) beyond(deviations float64) *magnitudes {
+	other := *m
+	if m.seen {
+		other.above = max(0, m.above+deviations*m.sd*math.Sqrt(3))
 	}
-	return readMagnitudes(counts, m.sd, m.unit, math.Inf(1), m.rows).run()
+	return &other
 }
 
 // run keeps the bins around the mode, with gaps of one at most, the lowest two, and
@@ -138,6 +132,22 @@ func (m *magnitudes) keep(kept []bool) *magnitudes {
 		m.above = max(0, m.above)
 	}
 	return m
+}
+
+// Noise hides some rows of any table: all are taken to say something unless more than
+// mostUnseen of them are not seen, and mostUnseenByNoise deviations of a count.
+const (
+	mostUnseen        = 0.2
+	mostUnseenByNoise = 20
+)
+
+// said is the share of rows that say something. What is seen is about those, and second moments
+// are about all rows.
+func (m *magnitudes) said() float64 {
+	if 1-m.counted > mostUnseen+mostUnseenByNoise*m.sd/m.rows {
+		return m.counted
+	}
+	return 1
 }
 
 // edge is the upper end of the highest bin that is seen.

@@ -32,7 +32,8 @@ type newtonFit struct {
 	small   bool       // of one whose size noise nearly hides
 	p       *mat.Dense // coordinates are z = P'x; upper triangular
 	w       []float64  // the fit so far
-	mean    float64    // curvature
+	mean    float64    // curvature, by the weights of rows
+	weights float64    // mean of these; 1 where there are none, or no constant tells it
 
 	whitened *mat.Dense // whitens the rows by the first pass
 
@@ -55,12 +56,14 @@ type newtonFit struct {
 	floored    int           // eigenvalues that noise hides
 	before     *mat.SymDense // curvature of the step before, in these coordinates
 	meat       *mat.SymDense
-	centre     []float64 // the fit with a full last step
+	centre     []float64     // the fit with a full last step
+	fitNoise   *mat.SymDense // covariance that noise gives the fit
+	slopesKept float64       // of the slopes after the last step, by shrinkage
 }
 
 func newNewtonFit(r *newtonReleases) *newtonFit {
 	own := *r // whose curve may come to know more
-	return &newtonFit{newtonReleases: &own, n: float64(r.shape.N), perRow: 1, d: float64(r.shape.D), p: identity(r.shape.D), w: make([]float64, r.shape.D)}
+	return &newtonFit{newtonReleases: &own, n: float64(r.shape.N), perRow: 1, weights: 1, d: float64(r.shape.D), p: identity(r.shape.D), w: make([]float64, r.shape.D)}
 }
 
 func identity(d int) *mat.Dense {
@@ -90,6 +93,7 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 		return func(_ int, r *rowBlock) {
 			rows.rowBlock = r
 			f.Curve.first(rows)
+			r.scaleByWeight()
 			if counted {
 				r.count(s, rows.target)
 			}
@@ -103,7 +107,7 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 	if c := f.Curve.counted(); c != nil {
 		f.Curve = f.knowing(releaseMagnitudes(targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.n/float64(max(1, f.shape.Levels)))
 	}
-	f.begin(f.readFirst(joint), l)
+	f.begin(f.readFirst(joint, x.Weight != nil), l)
 }
 
 // knowing is the curve of counts that knows the sizes of targets, for a last step of so many rows.
@@ -112,7 +116,7 @@ func (f *newtonFit) knowing(targets *magnitudes, rows float64) curve {
 }
 
 // readFirst splits joint moments.
-func (f *newtonFit) readFirst(joint []float64) *newtonStart {
+func (f *newtonFit) readFirst(joint []float64, weighted bool) *newtonStart {
 	d := f.shape.D
 	unit := f.Bound * f.Curve.firstCut() / residualWeight
 	deviation := f.firstNoise.NoiseMultiplier * math.Sqrt2 * square(jointBound) / f.n
@@ -126,7 +130,11 @@ func (f *newtonFit) readFirst(joint []float64) *newtonStart {
 		}
 		s.gradient.SetVec(i, joint[i*(d+1)+d]*unit)
 	}
-	if s.intercept {
+	switch {
+	case s.intercept && weighted:
+		f.weights = min(1, max(s.moments.At(0, 0), s.hidden, leastWeight))
+		s.moments.SetSym(0, 0, f.weights)
+	case s.intercept:
 		s.moments.SetSym(0, 0, max(s.moments.At(0, 0), leastConstant))
 	}
 	s.q, _, _ = newWhitener(s.moments, s.hidden).triangular(s.moments, s.hidden)
@@ -142,7 +150,7 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	f.p.Scale(1/math.Sqrt(f.mean*(1+tilt)), s.q)
 	if lengths.seen {
 		f.scores, f.lengths = lengths, lengths
-		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / lengths.excessSquare(0))
+		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale / math.Sqrt(f.mean)
 	}
 }
@@ -154,16 +162,21 @@ func (f *newtonFit) choose(t int) {
 		f.limit, f.bound = 1.5*size*math.Sqrt(f.d/f.mean), 1.5*math.Sqrt(f.d)
 		return
 	}
-	zScore, zCurvature := f.scoreNoise[t].NoiseMultiplier/f.n, f.curvatureNoise[t].NoiseMultiplier/f.n
-	weight, unit := f.Curve.tailShare(), f.rescaleScores
-	if !f.scoresAreKnown {
-		weight, unit = startShare*math.Sqrt(f.mean), unit*size
-	}
-	f.limit = cheapest(unit*math.Sqrt(f.scores.excessSquare(0)), -8, 32, func(limit float64) float64 {
-		return f.d*square(2*limit*zScore) + square(weight*unit*f.scores.excess(limit/unit))
-	})
+	zCurvature := f.curvatureNoise[t].NoiseMultiplier / f.n
+	f.limit = f.limitFor(f.scores, t)
 	f.bound = cheapest(1.2*f.rescale*math.Sqrt(f.lengths.excessSquare(0)), 0, 16, func(bound float64) float64 {
 		return 2*math.Sqrt(f.d)*square(bound)*zCurvature + square(f.rescale)*f.lengths.excessSquare(bound/f.rescale)
+	})
+}
+
+// limitFor is the limit of step t for magnitudes of scores.
+func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
+	z, weight, unit := f.scoreNoise[t].NoiseMultiplier/f.n, f.Curve.tailShare(), f.rescaleScores
+	if !f.scoresAreKnown {
+		weight, unit = startShare*math.Sqrt(f.mean), unit*f.Curve.size()
+	}
+	return cheapest(unit*math.Sqrt(scores.excessSquare(0)), -8, 32, func(limit float64) float64 {
+		return f.d*square(2*limit*z) + square(weight*unit*scores.excess(limit/unit))
 	})
 }
 
@@ -302,7 +315,7 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 	both := mat.NewSymDense(f.shape.D, nil)
 	for i := range f.shape.D {
 		for j := i; j < f.shape.D; j++ {
-			both.SetSym(i, j, f.h.At(i, j)+tilt*f.mean*gram.At(i, j))
+			both.SetSym(i, j, f.h.At(i, j)+tilt*f.mean/f.weights*gram.At(i, j))
 		}
 	}
 	hidden := max(f.hNoise*math.Sqrt(f.d), leastCurvature)
@@ -311,7 +324,7 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 	f.before = sandwich(mat.DenseCopyOf(q.T()), f.h)
 	if scores.seen && lengths.seen {
 		f.scores, f.lengths, f.scoresAreKnown = scores, lengths, true
-		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / lengths.excessSquare(0))
+		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale
 	}
 }
@@ -326,7 +339,7 @@ func (f *newtonFit) meanCurvature() float64 {
 	if f.shape.Intercept {
 		mean = f.h.At(0, 0) / square(f.p.At(0, 0))
 	}
-	return clampBetween(mean, f.Curve.least(), f.Curve.most())
+	return clampBetween(mean, f.Curve.least()*f.weights, f.Curve.most())
 }
 
 // shrunkStep is the Newton step, in the coordinates of the pass. In each direction of
@@ -340,6 +353,7 @@ func (f *newtonFit) shrunkStep() []float64 {
 		along[k], values[k] = mat.Dot(w.vectors.ColView(k), f.g), 1/(v*v)
 	}
 	keep := shrinkage(along, values, repeat(square(f.gDeviation), d))
+	f.follow(w, keep)
 	step := mat.NewVecDense(d, nil)
 	for k := range along {
 		step.AddScaledVec(step, keep[k]*along[k]/values[k], w.vectors.ColView(k))
@@ -423,6 +437,7 @@ func (f *newtonFit) shrinkSlopes(w []float64) {
 	if !f.Cautious {
 		factor = max(1-2/max(f.d-1, 1), 0.35)
 	}
-	floats.Scale(max(0, 1-factor*noise/max(floats.Dot(slopes, slopes), math.SmallestNonzeroFloat64)), slopes)
+	f.slopesKept = max(0, 1-factor*noise/max(floats.Dot(slopes, slopes), math.SmallestNonzeroFloat64))
+	floats.Scale(f.slopesKept, slopes)
 	copy(w, times(f.a, u))
 }

@@ -125,6 +125,6 @@ func (f *newtonFit) estimate(r Result) estimate {
 	if f.meat == nil {
 		f.meat = f.h
 	}
-	e.covariance = f.covariance(f.influences(f.q))
+	e.covariance = f.covariance(f.influences(f.q), asReleased)
 	return e
 }

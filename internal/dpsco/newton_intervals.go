@@ -16,30 +16,33 @@ import (
 // What the noise of the curvature may make of a standard error, as the deviation of its
 // logarithm, and how long the last step may be beside the reach of the curvature.
 const (
-	mostOpen     = 0.3
+	mostOpen     = 0.45
 	mostLastStep = 0.5
 )
 
-// Long rows weigh less in the fit, which moves it where the model does not hold. Intervals
-// allow for two biases. One is what the outer shell of the score shows and, by shownNoise
-// deviations, what its noise hides there, times missPerShell times what weights take away beside
-// what is in the shell; shellItself is added to that ratio. The other is hiddenBias times all
-// that is taken away, for rows beyond the limit that are unlike all others: none of it
-// where the ratio is below lightTail, all of it from heavyTail on.
+// Long rows weigh less in the fit, which moves it where the model does not hold. So the middle
+// of an interval is moved by what the outer shell of the score says of the scores that weights take
+// away: missPerShell times what is missing beside what is in the shell, mostFactor times the shell
+// at most. Its standard error holds what that adds. shellTilt is how much the shell's part of the
+// curvature may differ between directions.
+//
+// Intervals allow for two biases besides. One is that misfit beyond the limit is none, or twice as
+// much, where the shell shows misfit; the other is a part of all that is taken away, for rows
+// beyond the limit that are unlike all others: none of it where what is missing is below lightTail, all of
+// it from heavyTail on.
 // There are no intervals where both together are above mostBias standard errors, nor where all
-// that is taken away might move a coefficient by mostHidden of them, the ratio is above
+// that is taken away might move a coefficient by mostHidden of them, what is missing is above
 // leastInShell and the lengths' tail has an index below leastIndex. The figures did best on laws
 // and three tables (newton.md).
 const (
-	missPerShell = 2.5
-	shellItself  = 0.3
-	shownNoise   = 0.7
-	hiddenBias   = 0.3
+	missPerShell = 1.5
+	mostFactor   = 3
+	shellTilt    = 0.3
 	lightTail    = 0.3
 	heavyTail    = 0.7
 	mostBias     = 10
 	mostHidden   = 10
-	leastInShell = 0.7
+	leastInShell = 0.45
 	leastIndex   = 2.75
 )
 
@@ -47,30 +50,39 @@ const (
 // prediction, also where the model holds.
 const leastIndexOfCounts = 2.3
 
-// scoresHide is what a histogram is taken to hide there.
-var scoresHide = cautious{deviations: 1, steepest: 8}
+// What histograms are taken to hide there: as expected, and with caution.
+var (
+	expected   = cautious{deviations: 0, steepest: 8}
+	scoresHide = cautious{deviations: 1, steepest: 8}
+)
 
 // errors writes what the releases say of the errors of the coefficients, around the fit
 // with a full last step.
 func (f *newtonFit) errors(r *Result) {
 	if why := f.whyNoIntervals(); why != "" {
+		r.Cut = f.Intervals && !f.free() // a penalty has none
 		r.withhold(why)
 		return
 	}
 	c := f.influences(f.q)
-	r.Covariance = f.covariance(c)
-	bias, why := f.weighing(c, r.Covariance)
+	x := f.extrapolate()
+	r.Covariance = f.covariance(c, x)
+	bias, why := f.weighing(c, r.Covariance, x)
 	if why != "" {
 		r.withhold(why)
 		return
 	}
 	r.Bias = bias
+	middle := mat.NewVecDense(f.shape.D, nil)
+	middle.MulVec(c, x.off)
+	middle.AddScaledVec(mat.NewVecDense(f.shape.D, slices.Clone(f.centre)), x.factor, middle)
+	open := f.open()
 	for j := range f.shape.D {
 		variance := r.Covariance.At(j, j)
-		deviation, df := math.Sqrt(variance), f.degrees(variance, c.RawRowView(j))
+		deviation, df := math.Sqrt(variance), f.degrees(variance, c.RawRowView(j), open[j])
 		half := halfWidth(deviation, df, math.Sqrt(bias.At(j, j)))
 		r.StdErr, r.DF = append(r.StdErr, deviation), append(r.DF, df)
-		r.Low, r.High = append(r.Low, f.centre[j]-half), append(r.High, f.centre[j]+half)
+		r.Low, r.High = append(r.Low, middle.AtVec(j)-half), append(r.High, middle.AtVec(j)+half)
 	}
 	if slices.ContainsFunc(slices.Concat(r.StdErr, r.DF, r.Low, r.High), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
 		r.withhold("the noise leaves no numbers")
@@ -79,14 +91,15 @@ func (f *newtonFit) errors(r *Result) {
 
 // weighing is the square of what intervals allow for the weights of rows, or why these
 // may have moved the fit too far.
-func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense) (bias *mat.SymDense, why string) {
-	cut, missing := f.cut()
-	shown, hidden := f.shownBias(c, missing), mat.NewSymDense(f.shape.D, nil)
-	hidden.SymOuterK(square(hiddenBias*clampBetween((missing-lightTail)/(heavyTail-lightTail), 0, 1)*cut), c)
+func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense, x extrapolation) (bias *mat.SymDense, why string) {
+	taken, missing := f.taken(scoresHide), f.missing(scoresHide)
+	_, part := f.Curve.doubts()
+	shown, hidden := f.shownBias(c, x), mat.NewSymDense(f.shape.D, nil)
+	hidden.SymOuterK(square(part*clampBetween((missing-lightTail)/(heavyTail-lightTail), 0, 1)*taken), c)
 	for j := range f.shape.D {
 		deviation := math.Sqrt(covariance.At(j, j))
 		switch {
-		case cut*floats.Norm(c.RawRowView(j), 2) > mostHidden*deviation && missing > leastInShell && f.heavy():
+		case taken*floats.Norm(c.RawRowView(j), 2) > mostHidden*deviation && missing > leastInShell && f.heavy():
 			return nil, "a few long rows may carry the coefficients"
 		case math.Sqrt(shown.At(j, j))+math.Sqrt(hidden.At(j, j)) > mostBias*deviation:
 			return nil, "long rows count less in the fit, and may have moved it too far for an interval; ask for more eps, or give scales that fit"
@@ -123,7 +136,7 @@ func (f *newtonFit) whyNoIntervals() string {
 		return hiddenDirection(f.a, f.shape.Intercept)
 	case floats.Norm(f.lastMove(), 2) > mostLastStep*f.Curve.reach()*math.Sqrt(f.mean):
 		return "the last step is too long to say how much is left; ask for more eps, or give scales that fit"
-	case f.open() >= mostOpen:
+	case slices.Max(f.open()) >= mostOpen:
 		return "noise leaves the curvature too uncertain; ask for more eps, or leave out rare or nearly redundant features"
 	case !f.scoresAreKnown:
 		return "noise hides how long rows are; ask for more eps, or give scales that fit"
@@ -148,10 +161,10 @@ func (f *newtonFit) influences(q *mat.Dense) *mat.Dense {
 }
 
 // covariance is that of the estimates with the given influences: of sampling, of the noise
-// of the last score and of the curvature, and what one Newton step leaves.
-func (f *newtonFit) covariance(c *mat.Dense) *mat.SymDense {
+// of the last score, moved as x says, and of the curvature, and what one Newton step leaves.
+func (f *newtonFit) covariance(c *mat.Dense, x extrapolation) *mat.SymDense {
 	d := f.shape.D
-	move, spread := f.lastMove(), f.spread()
+	move, spread := f.lastMove(), f.spread(x)
 	// What the noise E of the curvature moves: C E (QD).
 	qd := mat.NewVecDense(d, times(f.q, move))
 	scale := square(f.hDeviation) / 2
@@ -166,28 +179,29 @@ func (f *newtonFit) covariance(c *mat.Dense) *mat.SymDense {
 	return total
 }
 
-// degrees are the degrees of freedom that the noise of the meat leaves a variance of the
-// estimate with a given influence (Satterthwaite).
-func (f *newtonFit) degrees(variance float64, influence []float64) float64 {
-	meat := math.Sqrt2 * square(f.limit) * f.meatNoise.NoiseMultiplier / f.n
-	return max(1, 2*square(variance*f.n/(meat*floats.Dot(influence, influence))))
+// degrees are the degrees of freedom that the noise of the meat and of the curvature leaves a
+// variance of the estimate with a given influence (Satterthwaite): two over the square of what
+// noise makes of the logarithm of the variance. open is that of the curvature's, of the standard error.
+func (f *newtonFit) degrees(variance float64, influence []float64, open float64) float64 {
+	meat := math.Sqrt2 * square(f.limit) * f.meatNoise.NoiseMultiplier / f.n * floats.Dot(influence, influence) / f.n
+	return max(1, 2/(square(meat/variance)+square(2*open)))
 }
 
-// spread is the covariance of the last score: of sampling and of its noise.
-func (f *newtonFit) spread() *mat.SymDense {
+// spread is the covariance of the last score moved as x says: of sampling and of its noise.
+func (f *newtonFit) spread(x extrapolation) *mat.SymDense {
 	spread := positivePart(f.meat)
-	spread.ScaleSym(1/f.n, spread)
+	spread.ScaleSym(x.sampling/f.n, spread)
 	for j := range f.shape.D {
-		spread.SetSym(j, j, spread.At(j, j)+square(f.gDeviation))
+		spread.SetSym(j, j, spread.At(j, j)+x.noise*square(f.gDeviation)+x.step)
 	}
 	return spread
 }
 
-// open is how much the noise of the curvature moves the standard error of a coefficient, at
-// most, as the deviation of its logarithm, to first order: an error E of the curvature H changes
-// the variance u'Su by -2 u'E (H^-1 Su).
-func (f *newtonFit) open() float64 {
-	c, spread, most := f.influences(f.q), f.spread(), 0.0
+// open is how much the noise of the curvature moves the standard error of each coefficient, as
+// the deviation of its logarithm, to first order: an error E of the curvature H changes the
+// variance u'Su by -2 u'E (H^-1 Su).
+func (f *newtonFit) open() (deviations []float64) {
+	c, spread := f.influences(f.q), f.spread(asReleased)
 	for j := range f.shape.D {
 		u, su := c.RowView(j), mat.NewVecDense(f.shape.D, nil)
 		su.MulVec(spread, u)
@@ -195,7 +209,7 @@ func (f *newtonFit) open() float64 {
 		q.MulVec(f.q.T(), su)
 		w.MulVec(f.q, q)
 		moved := square(f.hDeviation) / 2 * (mat.Dot(u, u)*mat.Dot(w, w) + square(mat.Dot(u, w)))
-		most = max(most, math.Sqrt(moved)/mat.Dot(u, su))
+		deviations = append(deviations, math.Sqrt(moved)/mat.Dot(u, su))
 	}
-	return most
+	return deviations
 }

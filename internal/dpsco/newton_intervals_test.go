@@ -11,6 +11,7 @@ import (
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
 )
 
 // Intervals cover the coefficients of the law. Of 150 intervals at a true coverage of
@@ -96,7 +97,7 @@ func TestNewtonGivesNoIntervalsWhereLongRowsMayCarryTheFit(t *testing.T) {
 			tail        float64 // index; 0 for none
 			counts, eps float64 // up to what the feature counts
 			least, most int     // tables without intervals
-		}{{1.8, 3, 1, 9, 10}, {3.5, 3, 1, 6, 10}, {3.5, 3, 4, 6, 10}, {0, 3, 1, 0, 2}, {0, math.Inf(1), 1, 0, 2}, {6, math.Inf(1), 10, 0, 2}} {
+		}{{1.8, 3, 1, 9, 10}, {3.5, 3, 1, 6, 10}, {3.5, 3, 4, 0, 10}, {0, 3, 1, 0, 2}, {0, math.Inf(1), 1, 0, 2}, {6, math.Inf(1), 10, 0, 2}} {
 			withheld := 0
 			for seed := range uint64(tables) {
 				if r := resultOf(t, a, bentLaw(a.Labels, c.tail, c.counts, 40_000, 200+seed), c.eps, seed); strings.Contains(r.WhyNull, "long rows") {
@@ -150,7 +151,7 @@ func TestNewtonsIntervalsAllowForBiasThatShellsShow(t *testing.T) {
 				for j, v := range r.StdErr {
 					bias := math.Sqrt(r.Bias.At(j, j))
 					shown[holds] += bias / v
-					if got, want := (r.High[j]-r.Low[j])/2, halfWidth(v, r.DF[j], bias); !(bias > 0) || math.Abs(got-want) > 1e-9*want {
+					if got, want := (r.High[j]-r.Low[j])/2, halfWidth(v, r.DF[j], bias); math.Abs(got-want) > 1e-9*want {
 						t.Errorf("%T: a half width of %v with a bias of %v, want %v", a.Loss, got, bias, want)
 					}
 				}
@@ -158,6 +159,64 @@ func TestNewtonsIntervalsAllowForBiasThatShellsShow(t *testing.T) {
 		}
 		if t.Logf("%T: %v", a.Loss, shown); !(shown[false] > 2*shown[true]) {
 			t.Errorf("%T: biases of %v standard errors where the model does not hold, %v where it does", a.Loss, shown[false], shown[true])
+		}
+	}
+}
+
+// The middles of intervals are nearer to the fit without weights than the coefficients are, where
+// the outer shell shows which way long rows pull. Seeds are fixed.
+func TestNewtonsIntervalsMoveTowardTheFitWithoutWeights(t *testing.T) {
+	const tables = 8
+	for _, a := range []Regression{{Loss: loss.Logistic{}, Labels: true}, {Loss: loss.Huber{Delta: 1}}} {
+		truth, _ := best(a.Loss, cappedLaw(a.Labels, 600_000, 777))
+		middle, coefficient, given := 0.0, 0.0, 0
+		for seed := range uint64(tables) {
+			r := resultOf(t, a, cappedLaw(a.Labels, 40_000, 400+seed), 1, seed)
+			if r.Low == nil {
+				continue
+			}
+			given++
+			middle += (r.Low[1]+r.High[1])/2 - truth[1]
+			coefficient += r.Coefficients[1] - truth[1]
+		}
+		t.Logf("%T: %d of %d given, off by %v, the coefficients by %v", a.Loss, given, tables, middle/float64(given), coefficient/float64(given))
+		if given < tables/2 || !(math.Abs(middle) < 0.6*math.Abs(coefficient)) {
+			t.Errorf("%T: %d given, off by %v, the coefficients by %v", a.Loss, given, middle, coefficient)
+		}
+	}
+}
+
+// cappedLaw has an exponential feature that counts up to 2 only, and a normal one.
+func cappedLaw(labels bool, n int, seed uint64) Data {
+	r := rand.New(rand.NewPCG(seed, 98))
+	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: columns(2, n), Y: make([]float64, n)}
+	for i := range n {
+		x.X[0][i], x.X[1][i] = r.ExpFloat64(), r.NormFloat64()
+		z := 0.8*min(x.X[0][i], 2) - 0.4*x.X[1][i] - 0.3
+		if x.Y[i] = z + r.NormFloat64(); labels {
+			x.Y[i] = 0
+			if r.Float64() < sigmoid(z) {
+				x.Y[i] = 1
+			}
+		}
+	}
+	return x
+}
+
+// An interval that allows for a bias of many standard errors says little, and is withheld.
+func TestIntervalsThatAreAllBiasAreWithheld(t *testing.T) {
+	counts := make([]float64, magnitudeBins)
+	counts[1-lowestOctave] = 1e6
+	seen, one := readMagnitudes(counts, 1, 1, math.Inf(1), 1e6).apart(), mat.NewSymDense(1, []float64{1})
+	f := &newtonFit{weights: 1,
+		newtonReleases: &newtonReleases{Newton: Newton{Curve: logisticCurve{}}, shape: Shape{N: 1_000_000, D: 1}},
+		scores:         seen, lengths: seen, rescale: 1, rescaleScores: 1, limit: 1.5, bound: 1.5, meat: one, h: one, parts: make([]*mat.VecDense, scoreShells),
+	}
+	for size, withheld := range map[float64]bool{1: false, 100: true} {
+		x := extrapolation{off: mat.NewVecDense(1, []float64{size}), factor: 1, misfit: 1}
+		bias, why := f.weighing(identity(1), one, x)
+		if (why != "") != withheld || withheld != (bias == nil) || !withheld && !(bias.At(0, 0) > 1 && bias.At(0, 0) < 3) {
+			t.Errorf("a shell off by %v: %v, %q", size, bias, why)
 		}
 	}
 }

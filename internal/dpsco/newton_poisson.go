@@ -84,7 +84,12 @@ func (poissonCurve) tailShare() float64          { return 0.6 }
 func (poissonCurve) reach() float64              { return 1 }
 func (poissonCurve) longest() float64            { return 1 }
 func (poissonCurve) least() float64              { return 1e-6 }
-func (poissonCurve) most() float64               { return math.Exp(farthestMean) }
+
+// doubts are larger in the shell: limits belong to the larger of mean and cut, and weights take
+// more from rows than their scores show.
+func (poissonCurve) doubts() (shell, hidden float64) { return 0.3, 0.15 }
+
+func (poissonCurve) most() float64 { return math.Exp(farthestMean) }
 
 // begin turns slopes of a linear rate into those of its logarithm: for normal rows they differ
 // by the rate. Without an intercept the mean is taken for one unit.

@@ -194,14 +194,15 @@ func TestUnitsOfCounts(t *testing.T) {
 			{X: []float64{1, 1, 1}, Y: 1, Exposure: 1}, {X: []float64{1, 2, 3}, Y: 2, Exposure: .5},
 		} {
 			raw := cloned(x)
-			for i := range raw.Offset {
-				raw.Offset[i] = math.Exp(raw.Offset[i])
+			raw.Offset, raw.Exposure = nil, raw.Offset
+			for i := range raw.Exposure {
+				raw.Exposure[i] = math.Exp(raw.Exposure[i])
 				switch {
 				case i%10 == 0: // rows that say nothing
-					raw.Offset = append(raw.Offset, []float64{0, -1, math.NaN(), math.Inf(1)}[i/10%4])
+					raw.Exposure = append(raw.Exposure, []float64{0, -1, math.NaN(), math.Inf(1)}[i/10%4])
 					raw.Y = append(raw.Y, 5)
 				case i%10 == 1:
-					raw.Offset = append(raw.Offset, 1)
+					raw.Exposure = append(raw.Exposure, 1)
 					raw.Y = append(raw.Y, []float64{-1, math.NaN(), math.Inf(1)}[i/10%3])
 				}
 			}

@@ -9,12 +9,18 @@ import (
 )
 
 // The noise of second moments, as in momentNoise, from which on Newton takes what is small
-// for noise, and auto takes a descent instead.
+// for noise, and auto takes a descent instead. Of labels the noise of one score may decide as
+// well: mostLabelScore, as in scoreNoise.
 const (
-	cautiousMoments     = 0.02
-	mostLogisticMoments = 0.04
-	mostHuberMoments    = 0.025
+	cautiousMoments  = 0.02
+	mostLabelMoments = 0.12
+	mostLabelScore   = 0.04
+	mostHuberMoments = 0.025
 )
+
+// scoreNoise is about how long the noise of a mean score would be if it took all of the budget,
+// beside the root of d: a function of public facts.
+func (p *problem) scoreNoise() float64 { return p.d() / p.recordsPerNoise() }
 
 // newtonServes reports whether auto takes Newton where it whitens: a function of public
 // facts.
@@ -23,7 +29,7 @@ func (p *problem) newtonServes() bool {
 	case p.counts():
 		return true // there is nothing else
 	case p.Labels:
-		return p.momentNoise() <= mostLogisticMoments || p.fewSources()
+		return p.scoreNoise() <= mostLabelScore && p.momentNoise() <= mostLabelMoments || p.fewSources()
 	}
 	return p.momentNoise() <= mostHuberMoments || p.fewSources()
 }
@@ -43,8 +49,11 @@ func (p *problem) newton() (fit, error) {
 	setDefault(&p.FeatureNorm, 1.2*math.Sqrt(p.sources()))
 	p.Whitening, p.Steps = catalogue.WhiteningOn, newtonSteps
 	why := ""
-	if p.Penalty != catalogue.PenaltyNone {
+	switch {
+	case p.Penalty != catalogue.PenaltyNone:
 		why = "a penalty moves the coefficients on purpose"
+	case p.MaxWeight > 0 && !p.Intercept:
+		why = "without an intercept nothing tells how large weights are on average"
 	}
 	return Newton{Curve: c, Bound: p.FeatureNorm, Cautious: p.momentNoiseOfAFit() > cautiousMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink}, nil
 }

@@ -30,6 +30,7 @@ func newNewtonRows() *newtonRows {
 // different ones would make steps overshoot along rare flags.
 func (r *newtonRows) weigh(c curve, limit, bound float64) {
 	c.score(r)
+	r.weighLosses()
 	for i, length := range r.length[:r.n] {
 		r.weight[i] = min(1, limit/(length*r.most[i]), square(bound/length)/r.model[i])
 	}

@@ -52,36 +52,75 @@ func (r *newtonRows) inShell(v []float64, k, shells int, limit float64) {
 	}
 }
 
-// shownBias is the square of what intervals allow for the scores that weights take away,
-// which are missing times those of the outer shell, by what that shell shows and its noise hides. Where the
-// model holds, the score is zero at every length of rows, up to the step that is left, which
-// moves the shell by its part of the curvature.
-func (f *newtonFit) shownBias(c *mat.Dense, missing float64) *mat.SymDense {
+// extrapolation is what the outer shell of the score says of the scores that weights take
+// away: as many times factor as lies in the shell. All of it is released or public.
+type extrapolation struct {
+	off      *mat.VecDense // the shell less its part of the curvature times the score
+	factor   float64
+	misfit   float64 // part of the square of off that neither noise nor sampling explains
+	sampling float64 // of the score with what it is moved by, over that of the score alone
+	noise    float64 // the same of its noise
+	step     float64 // variance of a coordinate of what a long step leaves in the shell
+}
+
+// asReleased takes the score for what it is.
+var asReleased = extrapolation{sampling: 1, noise: 1}
+
+// extrapolate reads the outer shell. Where the model holds, the score is zero at every length
+// of rows, up to the step that is left, which moves the shell by its part of the curvature.
+func (f *newtonFit) extrapolate() extrapolation {
 	outer := len(f.parts) - 1
-	curvature, spread := f.shellShares(outer)
-	width := shellWidth(outer, len(f.parts))
-	off := mat.NewVecDense(f.shape.D, nil)
-	off.AddScaledVec(f.parts[outer], -curvature, f.g)
-	total := positivePart(f.meat)
-	total.ScaleSym(square(shownNoise)*spread/f.n, total)
-	noise := square(shownNoise*f.gDeviation) * (width - 2*curvature*width + square(curvature))
-	for j := range f.shape.D {
-		total.SetSym(j, j, total.At(j, j)+noise)
+	curvature := f.shellCurvature(outer)
+	x := extrapolation{off: mat.NewVecDense(f.shape.D, nil), factor: min(mostFactor, missPerShell*f.missing(expected))}
+	x.off.AddScaledVec(f.parts[outer], -curvature, f.g)
+	rest := 1 - x.factor*curvature
+	x.sampling, x.noise = f.shellSpread(outer, rest, x.factor), f.shellNoise(outer, rest, x.factor)
+	step := square(shellTilt*curvature) * mat.Dot(f.g, f.g) / f.d
+	x.step = square(x.factor) * step
+	x.misfit = misfit(x.off, f.spread(extrapolation{
+		sampling: f.shellSpread(outer, -curvature, 1), noise: f.shellNoise(outer, -curvature, 1), step: step,
+	}))
+	return x
+}
+
+// misfit is the part of the square of a vector, in units of its covariance, that the covariance
+// does not explain.
+func misfit(v *mat.VecDense, covariance *mat.SymDense) float64 {
+	var c mat.Cholesky
+	u := mat.NewVecDense(v.Len(), nil)
+	if !c.Factorize(covariance) || c.SolveVecTo(u, v) != nil {
+		return 1
 	}
-	total.SymRankOne(total, 1, off)
-	total.ScaleSym(square(missPerShell*(missing+shellItself)), total)
+	return max(0, 1-float64(v.Len())/mat.Dot(u, v))
+}
+
+// shownBias is the square of what intervals allow for beside the middle's move: misfit of rows that are
+// taken away which is between none and twice what the shell says, and somewhat more.
+func (f *newtonFit) shownBias(c *mat.Dense, x extrapolation) *mat.SymDense {
+	shell, _ := f.Curve.doubts()
+	total := mat.NewSymDense(f.shape.D, nil)
+	total.SymRankOne(total, square(x.factor+shell)*x.misfit, x.off)
 	return sandwich(c, total)
 }
 
-// shellShares are the part of the curvature that is in a shell, and what sampling makes of
-// a shell less that part of the score, as a part of the score's variance: both as if
-// scores were as large as curvatures, which they are where the model holds.
-func (f *newtonFit) shellShares(k int) (curvature, spread float64) {
+// shellCurvature is the part of the curvature that is in a shell, as if scores were as large
+// as curvatures, which they are where the model holds.
+func (f *newtonFit) shellCurvature(k int) float64 {
 	limit := f.limit / f.rescaleScores
-	inside := func(u float64) float64 { return f.shellPart(k, u) }
-	curvature = f.scores.mean(func(u float64) float64 { return u * inside(u) }) / f.scores.mean(func(u float64) float64 { return u * min(u, limit) })
-	spread = f.scores.mean(func(u float64) float64 { return square(inside(u) - curvature*min(u, limit)) }) / f.scores.mean(func(u float64) float64 { return square(min(u, limit)) })
-	return curvature, spread
+	return f.scores.mean(func(u float64) float64 { return u * f.shellPart(k, u) }) / f.scores.mean(func(u float64) float64 { return u * min(u, limit) })
+}
+
+// shellSpread is what sampling makes of a times the score plus b times shell k, as a part of
+// the score's variance, also as if scores were as large as curvatures.
+func (f *newtonFit) shellSpread(k int, a, b float64) float64 {
+	limit := f.limit / f.rescaleScores
+	return f.scores.mean(func(u float64) float64 { return square(a*min(u, limit) + b*f.shellPart(k, u)) }) / f.scores.mean(func(u float64) float64 { return square(min(u, limit)) })
+}
+
+// shellNoise is what noise makes of it, as a part of the variance of the score's noise.
+func (f *newtonFit) shellNoise(k int, a, b float64) float64 {
+	width := shellWidth(k, len(f.parts))
+	return square(a)*(1-width) + square(a+b)*width
 }
 
 // shellPart is what of a score of length u is in shell k, both in the units of the histogram.
@@ -90,14 +129,23 @@ func (f *newtonFit) shellPart(k int, u float64) float64 {
 	return min(u, limit*shellEdge(k, len(f.parts))) - min(u, limit*shellEdge(k-1, len(f.parts)))
 }
 
-// cut is the mean length of what weights take away from the scores of rows, at most: what
-// histograms show, and a tail that they may hide; missing is that beside what is in the outer
-// shell. Magnitudes of Huber scores are as if all residuals were beyond delta; the meat over the
-// curvature says how large they are.
-func (f *newtonFit) cut() (cut, missing float64) {
+// taken is the mean length of what weights take away from the scores of rows: what histograms
+// show, and a tail that they may hide. Magnitudes of Huber scores are as if all residuals were
+// beyond delta; the meat over the curvature says how large they are.
+func (f *newtonFit) taken(c cautious) float64 {
 	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), leastCurvature)
-	unit, outer := f.Curve.unseen(meat, curvature)*f.rescaleScores, len(f.parts)-1
-	curved := f.rescale * f.lengths.trimmed(f.bound/f.rescale, scoresHide)
-	cut = unit*f.scores.tail(f.limit/f.rescaleScores, scoresHide) + math.Sqrt(meat/curvature)*curved
-	return cut, cut / (unit * f.scores.mean(func(u float64) float64 { return f.shellPart(outer, u) }))
+	curved := f.rescale * f.lengths.trimmed(f.bound/f.rescale, c)
+	return f.scoreUnit()*f.scores.tail(f.limit/f.rescaleScores, c) + math.Sqrt(meat/curvature)*curved
+}
+
+// scoreUnit is what a score of 1 in the histogram is in the step's coordinates.
+func (f *newtonFit) scoreUnit() float64 {
+	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), leastCurvature)
+	return f.Curve.unseen(meat, curvature) / math.Sqrt(f.weights) * f.rescaleScores
+}
+
+// missing is that beside the mean length of what is in the outer shell.
+func (f *newtonFit) missing(c cautious) float64 {
+	shell := f.scores.mean(func(u float64) float64 { return f.shellPart(len(f.parts)-1, u) })
+	return f.taken(c) / (f.scoreUnit() * shell)
 }

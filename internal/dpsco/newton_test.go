@@ -299,16 +299,28 @@ func TestRowsWithoutNumbersAreOneRowToNewton(t *testing.T) {
 
 // auto follows a public rule, and least squares has no such method.
 func TestAutoChoosesNewtonByAPublicRule(t *testing.T) {
+	labels, huber := Regression{Loss: loss.Logistic{}, Labels: true}, Regression{Loss: loss.Huber{}}
+	penalised := Regression{Loss: loss.Huber{}, Penalty: catalogue.PenaltyL1, Lambda: 0.1}
 	for _, c := range []struct {
-		n    int
-		want float64 // steps
+		a    Regression
+		n, d int
+		want string
 		on   string
-	}{{200_000, newtonSteps, catalogue.WhiteningOn}, {20_000, newtonSteps, catalogue.WhiteningOn}, {2000, 100, catalogue.WhiteningOff}} {
-		for _, a := range []Regression{{Loss: loss.Logistic{}, Labels: true}, {Loss: loss.Huber{}}, {Loss: loss.Huber{}, Penalty: catalogue.PenaltyL1, Lambda: 0.1}} {
-			p, err := a.Plan(Shape{N: c.n, D: 5, Intercept: true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})
-			if err != nil || p.Parameters["steps"] != c.want || p.Parameters["whitening"] != c.on || p.Method != catalogue.MethodAuto {
-				t.Errorf("%d rows: %v, %v", c.n, p.Parameters, err)
-			}
+	}{
+		{labels, 200_000, 5, catalogue.MethodNewton, catalogue.WhiteningOn},
+		{huber, 200_000, 5, catalogue.MethodNewton, catalogue.WhiteningOn},
+		{penalised, 200_000, 5, catalogue.MethodNewton, catalogue.WhiteningOn},
+		{huber, 20_000, 5, catalogue.MethodNewton, catalogue.WhiteningOn},
+		{penalised, 20_000, 5, catalogue.MethodNewton, catalogue.WhiteningOn},
+		{huber, 2500, 5, "gd", catalogue.WhiteningOff},
+		{penalised, 2500, 5, "gd", catalogue.WhiteningOff},
+		{labels, 2500, 5, catalogue.MethodNewton, catalogue.WhiteningOn},
+		{labels, 1500, 5, "accmd", catalogue.WhiteningOff},
+		{labels, 20_000, 40, "gd", catalogue.WhiteningOff},
+	} {
+		p, err := c.a.Plan(Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})
+		if err != nil || p.Runs != c.want || p.Parameters["whitening"] != c.on || p.Method != catalogue.MethodAuto {
+			t.Errorf("%T, %d rows, %d coefficients: %v, %v, %v", c.a.Loss, c.n, c.d, p.Runs, p.Parameters, err)
 		}
 	}
 	_, err := Regression{Loss: loss.Squared{}, Method: catalogue.MethodNewton}.Plan(Shape{N: 1000, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})

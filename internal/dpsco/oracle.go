@@ -8,6 +8,8 @@ import (
 	"dpsidecar/internal/dpsco/mean"
 	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/mech"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 // oracle answers a solver's queries through private estimators, and only as
@@ -50,6 +52,7 @@ func (o *oracle) deal(m int) (Data, []float64) {
 	if o.batch.N != m {
 		o.batch = Data{Shape: Shape{N: m, D: o.data.D, Intercept: o.data.Intercept}, X: columns(len(o.data.X), m), Y: make([]float64, m)}
 		o.lightness = make([]float64, m)
+		o.batch.besides(o.data, func(_, _ []float64) []float64 { return make([]float64, m) })
 	}
 	rows := o.deck.Deal(m)
 	if o.data.First != nil {
@@ -59,6 +62,10 @@ func (o *oracle) deal(m int) (Data, []float64) {
 	for j, x := range o.data.X {
 		gather(o.batch.X[j], x, rows)
 	}
+	o.batch.besides(o.data, func(batch, column []float64) []float64 {
+		gather(batch, column, rows)
+		return batch
+	})
 	if o.weights == nil {
 		return o.batch, nil
 	}
@@ -130,10 +137,13 @@ func (g gradients) derivatives(c, away []float64, first int, b Data) {
 			c[i] *= v
 		}
 	}
+	if b.Weight != nil {
+		floats.Mul(c, b.Weight)
+	}
 }
 
 // leverage returns how much each row weighs when those longer than limit weigh
-// less: limit over length.
+// less: limit over length, which is that of the row times the root of its own weight.
 func leverage(x Data, limit float64) []float64 {
 	x = x.flat()
 	weights := x.numbers(x.N)
@@ -151,7 +161,7 @@ func leverage(x Data, limit float64) []float64 {
 				}
 			}
 			for i, v := range square {
-				square[i] = min(1, limit/math.Sqrt(v)) // NaN stays: the row says nothing
+				square[i] = min(1, limit/math.Sqrt(v*b.weight(i))) // NaN stays: the row says nothing
 			}
 		}
 	})

@@ -43,10 +43,13 @@ func (p *problem) whitened(d Descent) Whitened {
 
 // auto is JointMoments for least squares and Newton for other losses; where less is known
 // of these a whitened descent that weighs long rows down, and plain descent where it is too
-// little to whiten. The figures are what served best on generated and real tables (docs/experiments.md).
+// little to whiten. Of labels that takes few and accelerated steps where even one score is mostly
+// noise. The figures are what served best on generated and real tables (docs/experiments.md).
 func (p *problem) auto() (fit, error) {
 	_, squares := p.Loss.(loss.Squared)
 	switch {
+	case !p.whitens() && p.Labels && p.scoreNoise() > mostLabelScore:
+		return p.descent(p.clip(), p.accmd())
 	case !p.whitens():
 		return p.descent(p.clip(), p.gd())
 	case squares:
@@ -65,13 +68,17 @@ func (p *problem) auto() (fit, error) {
 
 // taken names a fit of auto: the method that makes it, or what it is where none does.
 func taken(f fit) string {
-	switch f.(type) {
+	switch f := f.(type) {
 	case JointMoments:
 		return catalogue.MethodJointMoments
 	case Newton:
 		return catalogue.MethodNewton
 	case Whitened:
 		return "whitened descent"
+	case Descent:
+		if _, accelerated := f.Solver.(solve.AccMD); accelerated {
+			return "accmd"
+		}
 	}
 	return "gd"
 }

@@ -1,6 +1,7 @@
 package dpsco
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -29,7 +30,7 @@ func (a Regression) pose(s Shape, b privacy.Budget, accountant privacy.Accountan
 	if err := regressionFields.check(a, optionsOf(slices.Collect(maps.Keys(losses))...)); err != nil {
 		return nil, err
 	}
-	if err := checkRequest(s, b); err != nil {
+	if err := errors.Join(checkRequest(s, b), checkWeights(a.Weight, a.MaxWeight)); err != nil {
 		return nil, err
 	}
 	switch {
@@ -37,6 +38,8 @@ func (a Regression) pose(s Shape, b privacy.Budget, accountant privacy.Accountan
 		return nil, fmt.Errorf("%w: delta is %v; it must be above 0 and below 1", ErrParameter, b.Delta)
 	case a.Penalty == catalogue.PenaltyGroupL1 && len(a.Groups) == 0:
 		return nil, fmt.Errorf("%w: penalty %q needs option \"groups\"", ErrParameter, a.Penalty)
+	case s.Levels > 0 && a.MaxWeight > 0:
+		return nil, errWeightsOfGroups
 	case accountant == privacy.PureSum{}:
 		return nil, fmt.Errorf("%w: this data set has pure accounting and no delta to spend; dp_l1_regress needs none, or a steward registers the data with delta above 0", ErrInfeasible)
 	}
@@ -204,6 +207,7 @@ func (p *problem) parameters() map[string]any {
 	if p.Exposure != "" {
 		m["exposure"] = p.Exposure
 	}
+	nameColumns(m, p.Weight, p.MaxWeight, p.Offset)
 	if p.Penalty == catalogue.PenaltyGroupL1 {
 		m["groups"] = p.Groups
 	}

@@ -48,7 +48,10 @@ type Regression struct {
 	Aggregator    string  // sample_aggregate: a choice of the catalogue
 	Whitening     string  // a choice of the catalogue
 	By            string  // fits by groups: the category that makes them
-	Exposure      string  // column of what counts are counted over, for the record: Data.Offset holds its logarithm
+	Exposure      string  // column of what counts are counted over, for the record
+	Weight        string  // column of weights, for the record
+	MaxWeight     float64 // above which weights count as that; 0: there are none
+	Offset        string  // column of offsets, for the record
 	Pool          string  // fits by groups: a choice of the catalogue
 	Sources       int     // columns of the table that a row is made from, the constant among them; 0: one a coefficient
 }
@@ -68,6 +71,8 @@ var regressionFields = fields[Regression]{
 		"aggregator": func(a *Regression) *string { return &a.Aggregator },
 		"by":         func(a *Regression) *string { return &a.By },
 		"exposure":   func(a *Regression) *string { return &a.Exposure },
+		"weight":     func(a *Regression) *string { return &a.Weight },
+		"offset":     func(a *Regression) *string { return &a.Offset },
 		"pool":       func(a *Regression) *string { return &a.Pool },
 	},
 	groups: map[string]func(*Regression) *[][]int{
@@ -91,6 +96,7 @@ var regressionFields = fields[Regression]{
 		"negative_label": func(a *Regression) *float64 { return &a.Negative },
 		"positive_label": func(a *Regression) *float64 { return &a.Positive },
 		"huber_delta":    func(a *Regression) *float64 { return &a.HuberDelta },
+		"max_weight":     func(a *Regression) *float64 { return &a.MaxWeight },
 	},
 }
 
@@ -111,7 +117,7 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 		return nil, err
 	}
 	return &Plan{
-		allRows: true, Streams: p.streams(),
+		allRows: true, maxWeight: p.MaxWeight, Streams: p.streams(),
 		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x.Y)

@@ -19,18 +19,20 @@ import (
 // shrunk, and is wider than StdErr and DF alone make it where there may be a bias.
 // Covariance is that of the middles of the intervals, with the squares of StdErr on its
 // diagonal. The bias of a sum of middles with weights c is at most sqrt(c' Bias c); nil
-// for none. NoiseCovariance is what noise alone gives the coefficients, as far as the
+// for none. Cut says that a radius may have cut the coefficients. NoiseCovariance is what noise alone gives the coefficients, as far as the
 // releases tell; nil where they do not.
 type Result struct {
 	Coefficients []float64
 	Metrics      []Metric         // of a Score, which releases nothing else
 	Figures      []Figure         // of a Describe
 	Scales       []SuggestedScale // of a SuggestScales
+	Moments      *Moments         // of a SecondMoments
 	StdErr, DF   []float64
 	Low, High    []float64
 	Covariance   *mat.SymDense
 	Bias         *mat.SymDense
 	WhyNull      string
+	Cut          bool
 	Groups       []Group // of a fit by groups, which has no coefficients of its own
 
 	NoiseCovariance *mat.SymDense
@@ -88,15 +90,14 @@ func estimates(fit func(ctx context.Context, x Data, src *mech.Source) ([]float6
 
 // withhold takes back what is known of the errors.
 func (r *Result) withhold(why string) {
-	*r = Result{Coefficients: r.Coefficients, NoiseCovariance: r.NoiseCovariance, WhyNull: why}
+	*r = Result{Coefficients: r.Coefficients, NoiseCovariance: r.NoiseCovariance, WhyNull: why, Cut: r.Cut}
 }
 
 // edge is the share of a radius from which on coefficients count as cut by it: the mean of
 // iterates that were projected stays a little inside.
 const edge = 0.99
 
-// cutByRadius is why nothing is known of errors then. The database tells whoever reads
-// coefficients alone by these words (dp_int.tell_cut).
+// cutByRadius is why nothing is known of errors then.
 const cutByRadius = "the coefficients are as large as the radius allows; ask for a larger one"
 
 // aloneShare is the share of a hidden direction from which on it counts as that of one feature.
@@ -125,6 +126,7 @@ func hiddenDirection(a *mat.Dense, intercept bool) string {
 // norm, and takes back what is then not known of their errors.
 func (r *Result) checkEdge(size, radius float64) {
 	if size >= edge*radius {
+		r.Cut = true
 		r.withhold(cutByRadius)
 	}
 }

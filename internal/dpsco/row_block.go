@@ -40,6 +40,8 @@ type rowBlock struct {
 	joint  [][]float64 // scratch: rows and one number more
 	rest   [][]float64 // scratch: as much again
 	ones   []float64
+	counts []float64 // weights of rows; nil: all 1
+	root   []float64 // scratch: the root of it
 }
 
 func newRowBlock(d int) *rowBlock {
@@ -54,7 +56,7 @@ func newRowBlock(d int) *rowBlock {
 // load writes a block. A row with a number that is not finite, or too large to be
 // squared, says nothing.
 func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
-	r.n, r.y, r.starts = len(b.Y), b.Y, b.starts(r.starts)
+	r.n, r.y, r.counts, r.starts = len(b.Y), b.Y, b.Weight, b.starts(r.starts)
 	e, length := r.e[:r.n], r.length[:r.n]
 	predict(e, b, w)
 	for i, y := range b.Y {

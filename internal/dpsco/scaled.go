@@ -16,9 +16,11 @@ import (
 // multiplied by its units, and then the intercept takes up the centres: a map that is the
 // identity but for its first row, (1, -c_1, -c_2, ...), and a public shift by c_y.
 
+// An offset o is a part of the target, so what was said of c_y holds of c_y - c_o then.
+
 // centred reports whether any centre is not 0.
 func (a Scaled) centred() bool {
-	return a.CentreY != 0 || slices.ContainsFunc(a.CentreX, func(c float64) bool { return c != 0 })
+	return a.CentreY != 0 || a.CentreOffset != 0 || slices.ContainsFunc(a.CentreX, func(c float64) bool { return c != 0 })
 }
 
 // centres are those of the stored columns.
@@ -119,7 +121,7 @@ func (a Scaled) unscaleDeviations(deviations []float64) {
 
 // moveIntercept gives the centres to the intercept.
 func (a Scaled) moveIntercept(w []float64) {
-	w[0] += a.CentreY
+	w[0] += a.CentreY - a.CentreOffset
 	for j, c := range a.centres() {
 		w[0] -= c * w[1+j]
 	}

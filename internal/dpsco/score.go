@@ -32,6 +32,7 @@ type Score struct {
 	Scale              float64   // a typical magnitude of the target's distance from Centre, from public knowledge; 1 where that is zero
 	Centre             float64   // of the target, from public knowledge
 	MaxRows            int       // as Data.MaxRows
+	MaxWeight          float64   // above which weights of rows count as that; 0: there are none
 }
 
 // What the releases of a Score get of the budget, of zCDP or of epsilon. They add up to
@@ -93,9 +94,10 @@ func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*
 		return nil, err
 	}
 	p := &Plan{
-		allRows: true,
-		Method:  g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), shape: s,
+		allRows: true, maxWeight: g.MaxWeight,
+		Method: g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+			x.weigh(g.MaxWeight)
 			metrics, err := g.measure(ctx, x, src)
 			return Result{Metrics: metrics}, err
 		},
@@ -111,6 +113,8 @@ func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) e
 		return fmt.Errorf("%w: %d coefficients for %d terms, or one that is no number", ErrParameter, len(a.Coefficients), s.D*max(1, s.Levels))
 	case !(a.Scale > 0) || unusable(a.Scale) || unusable(a.Centre) || !(a.Exposure > 0) || unusable(a.Exposure):
 		return fmt.Errorf("%w: scale %v, centre %v, typical exposure %v", ErrParameter, a.Scale, a.Centre, a.Exposure)
+	case a.MaxWeight < 0 || unusable(a.MaxWeight):
+		return fmt.Errorf("%w: a largest weight of %v", ErrParameter, a.MaxWeight)
 	case !(b.Delta >= 0 && b.Delta < 1):
 		return fmt.Errorf("%w: delta is %v; it must be at least 0 and below 1", ErrParameter, b.Delta)
 	case b.Delta > 0 && accountant == privacy.PureSum{}:
@@ -184,8 +188,17 @@ func (g *scoring) check() error {
 	return nil
 }
 
-// columns is how many numbers of a row are averaged.
+// columns is how many numbers of a row are averaged; the last one is its weight, where there
+// are any.
 func (g *scoring) columns() int {
+	if g.MaxWeight > 0 {
+		return g.measures() + 1
+	}
+	return g.measures()
+}
+
+// measures is how many of them say how well the row is predicted.
+func (g *scoring) measures() int {
 	switch {
 	case g.Labels && g.pure, g.Counts && !g.pure:
 		return 2
@@ -236,6 +249,9 @@ func (g *scoring) parameters() map[string]any {
 		if g.Centre != 0 {
 			p["target_center"] = g.Centre
 		}
+	}
+	if g.MaxWeight > 0 {
+		p["max_weight"] = g.MaxWeight
 	}
 	if g.Counts {
 		p["exposure_scale"] = g.Exposure

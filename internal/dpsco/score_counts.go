@@ -20,16 +20,15 @@ func unitDeviance(y, mean float64) float64 {
 }
 
 // newCountedRows writes the deviance of every row, and its exposure, 1 where there are
-// none. A row without a count or a positive exposure, or whose deviance overflows, says
+// none, times the exponential of its offset. A row without a count or a positive exposure, or whose deviance overflows, says
 // nothing. Of a record of several rows the first, drawn at random, stands for all.
 func (g *scoring) newCountedRows(x Data) scoredRows {
 	x = x.one()
-	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 2}, X: columns(2, x.N), Y: x.Y}}
-	exposures := x.Offset
+	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 2}, X: columns(2, x.N), Y: x.Y, Weight: x.Weight}}
+	exposures := x.Exposure
 	if exposures == nil {
 		exposures = repeat(1, x.N)
 	}
-	x.Offset = nil
 	usable := func(v float64) bool { return v >= 0 && v <= math.MaxFloat64 }
 	x.each(func() func(int, Data) {
 		return func(first int, b Data) {
@@ -38,6 +37,9 @@ func (g *scoring) newCountedRows(x Data) scoredRows {
 			copy(exposure, exposures[first:])
 			for i, y := range b.Y {
 				deviance[i] = unitDeviance(y, exposure[i]*math.Exp(deviance[i]))
+				if b.Offset != nil {
+					exposure[i] *= math.Exp(b.Offset[i])
+				}
 				if !(usable(deviance[i]) && usable(y) && usable(exposure[i]) && exposure[i] > 0) {
 					deviance[i], exposure[i], b.Y[i] = math.NaN(), math.NaN(), math.NaN()
 				}
@@ -77,7 +79,7 @@ func (g *scoring) rate(rows scoredRows, cut float64, src *mech.Source) float64 {
 		s, v, exposures, ones := sums.fork(), make([]float64, blockRows), make([]float64, blockRows), repeat(1, blockRows)
 		return func(_ int, b Data) {
 			for i, y := range b.Y {
-				weight := min(1, longest/b.X[1][i])
+				weight := min(1, longest/b.X[1][i]) * b.weight(i)
 				if v[i], exposures[i] = clampTo(weight*y, cut)/cut, weight*b.X[1][i]/longest; math.IsNaN(y) {
 					v[i], exposures[i] = 0, 0
 				}

@@ -99,6 +99,7 @@ type scoreMeans struct {
 	sampling  *mat.SymDense                // covariance of one row
 	noise     *mat.SymDense                // covariance of the noise of first
 	deviation func(form []float64) float64 // of the noise in the variance of one row of a form
+	weighted  bool                         // the last number is the weight that the others were multiplied with
 }
 
 // gaussianMeans reads second moments of 1 and k numbers.
@@ -151,12 +152,24 @@ func laplaceMeans(released []float64, k int, noise mech.Laplace, c mech.Contract
 	return m
 }
 
-// form is a weighted sum of the means: of 1, and of numbers in the units of their cuts.
+// doubtWeights takes numbers to vary against weights as far as they can, where nothing tells how
+// they vary together: a quotient of them then varies the most.
+func (m *scoreMeans) doubtWeights() {
+	last := len(m.first) - 1
+	for j := 1; j < last; j++ {
+		m.sampling.SetSym(j, last, -math.Sqrt(m.sampling.At(j, j)*m.sampling.At(last, last)))
+	}
+}
+
+// form is a weighted sum of the means: of 1 or of weights, and of numbers in the units of their cuts.
 func (m *scoreMeans) form(one float64, numbers ...float64) []float64 {
 	x := make([]float64, len(m.first))
 	x[0] = one
 	for j, v := range numbers {
 		x[1+j] = v / m.weight
+	}
+	if m.weighted {
+		x[0], x[len(x)-1] = 0, one/m.weight
 	}
 	return x
 }
@@ -276,7 +289,7 @@ func finite(v float64) *float64 {
 	return &v
 }
 
-// one is the form of the share of rows that say something.
+// one is the form of the share of rows that say something, or of the mean of their weights.
 func (m *measured) one() []float64 { return m.means.form(1) }
 
 // number is the form of number j in a unit.

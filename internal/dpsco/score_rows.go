@@ -17,7 +17,7 @@ func (g *scoring) newScoredRows(x Data) scoredRows {
 	if g.Counts {
 		return g.newCountedRows(x)
 	}
-	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 1}, X: columns(1, len(x.Y)), Y: x.Y, First: x.First, MaxRows: x.MaxRows}}
+	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 1}, X: columns(1, len(x.Y)), Y: x.Y, First: x.First, MaxRows: x.MaxRows, Weight: x.Weight}}
 	if g.Labels {
 		labelTargets(x.Y, g.Negative, g.Positive)
 	}
@@ -44,6 +44,9 @@ func (g *scoring) predict(dst []float64, b Data) {
 		}
 		for j, column := range b.X {
 			dst[i] += float64(w[j] * column[i])
+		}
+		if b.Offset != nil {
+			dst[i] += b.Offset[i]
 		}
 	}
 }
@@ -182,7 +185,8 @@ func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
 }
 
 // numbers writes what is averaged of a block, each number within [-1, 1] and those that
-// have no sign within [0, 1], and 1 where a row says something, else 0.
+// have no sign within [0, 1], and 1 where a row says something, else 0. Numbers are multiplied
+// with the row's weight, which is the last of them.
 func (m *measured) numbers(dst [][]float64, ones []float64, b Data) {
 	for i, e := range b.X[0] {
 		y := b.Y[i]
@@ -208,15 +212,32 @@ func (m *measured) numbers(dst [][]float64, ones []float64, b Data) {
 			away := clampTo(y-m.centre, m.deviationCut) / m.deviationCut
 			dst[1][i], dst[2][i], dst[3][i] = square(min(size/m.squareCut, 1)), away, square(away)
 		}
+		if m.MaxWeight > 0 {
+			m.weighNumbers(dst, i, b.Weight[i])
+		}
 	}
 }
 
-// release releases the means of what numbers writes, and their second moments.
-func (m *measured) release(rows scoredRows, src *mech.Source) *scoreMeans {
-	if m.pure {
-		return m.releaseSums(rows, src)
+// weighNumbers multiplies the numbers of row i with its weight, and writes that.
+func (m *measured) weighNumbers(dst [][]float64, i int, weight float64) {
+	last := m.measures()
+	for _, column := range dst[:last] {
+		column[i] *= weight
 	}
-	return m.releaseMoments(rows, src)
+	dst[last][i] = weight
+}
+
+// release releases the means of what numbers writes, and their second moments.
+func (m *measured) release(rows scoredRows, src *mech.Source) (means *scoreMeans) {
+	if m.pure {
+		means = m.releaseSums(rows, src)
+	} else {
+		means = m.releaseMoments(rows, src)
+	}
+	if means.weighted = m.MaxWeight > 0; means.weighted && m.pure {
+		means.doubtWeights()
+	}
+	return means
 }
 
 // releaseMoments releases them with normal noise, in one matrix. What is positive is

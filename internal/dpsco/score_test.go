@@ -49,10 +49,10 @@ func (a Score) table(seed uint64, n int) Data {
 	if a.Counts {
 		src := rand.NewPCG(seed, 6)
 		r := rand.New(src)
-		x.Offset = make([]float64, n)
+		x.Exposure = make([]float64, n)
 		for i, v := range x.X[0] {
-			x.Offset[i] = 0.2 + r.Float64()
-			x.Y[i] = distuv.Poisson{Lambda: x.Offset[i] * math.Exp(v/2-.4), Src: src}.Rand()
+			x.Exposure[i] = 0.2 + r.Float64()
+			x.Y[i] = distuv.Poisson{Lambda: x.Exposure[i] * math.Exp(v/2-.4), Src: src}.Rand()
 		}
 	}
 	return x
@@ -63,13 +63,13 @@ func exactDeviances(a Score, x Data) map[string]float64 {
 	var n, y, exposure, deviance, alike float64
 	for i, v := range x.Y {
 		if !math.IsNaN(v) {
-			n, y, exposure = n+1, y+v, exposure+x.Offset[i]
+			n, y, exposure = n+1, y+v, exposure+x.Exposure[i]
 		}
 	}
 	for i, v := range x.Y {
 		if !math.IsNaN(v) {
-			deviance += unitDeviance(v, x.Offset[i]*math.Exp(a.Coefficients[0]+a.Coefficients[1]*x.X[0][i]))
-			alike += unitDeviance(v, x.Offset[i]*y/exposure)
+			deviance += unitDeviance(v, x.Exposure[i]*math.Exp(a.Coefficients[0]+a.Coefficients[1]*x.X[0][i]))
+			alike += unitDeviance(v, x.Exposure[i]*y/exposure)
 		}
 	}
 	return map[string]float64{"deviance_explained": 1 - deviance/alike, "mean_deviance": deviance / n}
@@ -137,8 +137,9 @@ func TestReplaysOfScores(t *testing.T) {
 				}
 				if a.Counts && k%5 > 0 {
 					asCounts(r, &x, &y)
+					x.Exposure, y.Exposure = make([]float64, s.N), make([]float64, s.N)
 					for i := range s.N {
-						x.Offset[i], y.Offset[i] = math.Exp(x.Offset[i]), math.Exp(y.Offset[i])
+						x.Exposure[i], y.Exposure[i] = math.Exp(x.Offset[i]), math.Exp(y.Offset[i])
 					}
 				}
 				shares, err := replay(t, plan, x, y)

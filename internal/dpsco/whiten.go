@@ -54,9 +54,9 @@ func secondMoments(x Data, c mech.MomentContract, noise mech.MomentNoise, src *m
 	x.each(func() func(int, Data) {
 		part := total.Fork()
 		parts = append(parts, part)
-		starts := make([]int, 0, blockRows)
+		starts, weighing := make([]int, 0, blockRows), new(weighing)
 		return func(_ int, b Data) {
-			addRows(part, mech.Rows{X: b.X, Intercept: b.Intercept}, b.N, b.starts(starts))
+			addRows(part, weighing.rows(b), b.N, b.starts(starts))
 		}
 	})
 	for _, part := range parts {
@@ -106,6 +106,15 @@ func (w whitener) apply(u []float64) []float64 {
 	v := mat.NewVecDense(len(u), nil)
 	v.MulVec(w.matrix, mat.NewVecDense(len(u), u))
 	return v.RawVector().Data
+}
+
+// gain is V diag(keeps) V' P^2: what a step keeps, by direction, of the way to a minimum.
+func (w whitener) gain(keeps []float64) *mat.SymDense {
+	g := mat.NewSymDense(len(keeps), nil)
+	for k, v := range w.values {
+		g.SymRankOne(g, keeps[k]*v*v, w.vectors.ColView(k))
+	}
+	return g
 }
 
 // metric returns u -> psi(P u).

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/privacy"
@@ -13,9 +14,9 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-const forecastNote = `Both figures that dp_explain has of a coefficient's noise, over the standard deviation of its estimates in %d draws: the least, the median and the most over the
-coefficients. Before a first answer: noise_at_scales, for features as large and as independent as their scales. After one: expected_error, from a single
-release at %g times the eps; none where it does not tell, and dp_explain says why. Within: coefficients for which the latter lies between half and twice what is seen.
+const forecastNote = `Both figures that dp_explain has of a coefficient's noise, over the standard deviation of its estimates in %d draws. Before a first answer: noise_at_scales, for features as large and as
+independent as their scales: the least, the median and the most over the coefficients. After one: expected_error, from a single release at %g times the eps, of which as many are drawn. Told: of how many
+dp_explain gives a figure; of the others it says why not. Then what nine of ten of these figures exceed, their median and what one of ten exceeds. Within: how many lie between half and twice what is seen.
 `
 
 // formerEpsilon is the budget of the release that forecasts are made from, over the budget
@@ -23,7 +24,7 @@ release at %g times the eps; none where it does not tell, and dp_explain says wh
 const formerEpsilon = 1.25
 
 func (c Config) forecasts() (figures []Figure) {
-	for _, model := range []string{"linear", "logistic", "huber", "l1"} {
+	for _, model := range []string{"linear", "logistic", "huber", "poisson", "l1"} {
 		figures = append(figures, Figure{
 			Name: "forecasts-" + model, Title: "What dp_explain expects of dp_" + model + "_regress",
 			Study: func(ctx context.Context, c Config, w io.Writer, did func(string)) error {
@@ -35,8 +36,8 @@ func (c Config) forecasts() (figures []Figure) {
 }
 
 func (c Config) writeForecasts(ctx context.Context, w io.Writer, did func(string), model string) error {
-	fmt.Fprintf(w, "\n"+forecastNote+"\n| table | eps | at scales | from a release | within |\n|---|---|---|---|---|\n", c.draws(), formerEpsilon)
-	total := new(within)
+	fmt.Fprintf(w, "\n"+forecastNote+"\n| table | eps | at scales | told | from a release | within |\n|---|---|---|---|---|---|\n", c.draws(), formerEpsilon)
+	told, good := new(within), new(within)
 	for _, s := range c.sources(model, c.n(studyRows, studyRows)) {
 		t, err := s.open()
 		if err != nil {
@@ -51,44 +52,54 @@ func (c Config) writeForecasts(ctx context.Context, w io.Writer, did func(string
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(w, "| %s | %g | %s | %s | %s |\n", s.name, epsilon, spread(f.atScales), spread(f.fromRelease), total.add(f.fromRelease))
+			fmt.Fprintf(w, "| %s | %g | %s | %s | %s | %s |\n", s.name, epsilon, quantiles(f.atScales, 0, .5, 1), told.add(within{f.told, f.releases}),
+				quantiles(f.fromReleases, .1, .5, .9), good.add(withinTwo(f.fromReleases)))
 		}
 	}
-	_, err := fmt.Fprintf(w, "| **all** | | | | %s |\n", total)
+	_, err := fmt.Fprintf(w, "| **all** | | | %s | | %s |\n", told, good)
 	return err
 }
 
-// within counts forecasts that are off by a factor of two at most.
+// within counts what is good, as forecasts are that are off by a factor of two at most.
 type within struct{ good, all int }
 
 func (t *within) String() string { return fmt.Sprintf("%d of %d", t.good, t.all) }
 
-func (t *within) add(ratios []float64) string {
-	own := new(within)
-	for _, r := range ratios {
-		own.all++
-		if r >= .5 && r <= 2 {
-			own.good++
-		}
-	}
-	t.good, t.all = t.good+own.good, t.all+own.all
-	if own.all == 0 {
+// add counts a cell of its own, and returns its count.
+func (t *within) add(cell within) string {
+	t.good, t.all = t.good+cell.good, t.all+cell.all
+	if cell.all == 0 {
 		return ""
 	}
-	return own.String()
+	return cell.String()
 }
 
-// spread is the least, the median and the most.
-func spread(ratios []float64) string {
+func withinTwo(ratios []float64) (w within) {
+	for _, r := range ratios {
+		w.count(r >= .5 && r <= 2)
+	}
+	return w
+}
+
+// quantiles of ratios, of which 0 is the least and 1 the most.
+func quantiles(ratios []float64, at ...float64) string {
 	if len(ratios) == 0 {
 		return "none"
 	}
 	slices.Sort(ratios)
-	return fmt.Sprintf("%.2g, %.2g, %.2g", ratios[0], ratios[len(ratios)/2], ratios[len(ratios)-1])
+	var text []string
+	for _, p := range at {
+		text = append(text, fmt.Sprintf("%.2g", ratios[int(p*float64(len(ratios)-1)+.5)]))
+	}
+	return strings.Join(text, ", ")
 }
 
-// forecastRatios are forecasts over what is seen, for each coefficient; nil where there are none.
-type forecastRatios struct{ atScales, fromRelease []float64 }
+// forecastRatios are forecasts over what is seen: at scales for each coefficient, nil where there are
+// none, and from those of a number of releases that tell, for each coefficient of each.
+type forecastRatios struct {
+	atScales, fromReleases []float64
+	told, releases         int
+}
 
 func (c Config) forecast(ctx context.Context, p *posed, epsilon float64) (f forecastRatios, err error) {
 	b := privacy.Budget{Epsilon: epsilon, Delta: studyDelta}
@@ -103,12 +114,9 @@ func (c Config) forecast(ctx context.Context, p *posed, epsilon float64) (f fore
 	if err != nil {
 		return f, err
 	}
-	told, err := p.told(ctx, b)
-	if err != nil {
-		return f, err
-	}
-	fits := make([][]float64, p.D)
-	for range max(2, c.draws()) {
+	f.releases = max(2, c.draws())
+	fits, releases := make([][]float64, p.D), make([][]float64, 0)
+	for range f.releases {
 		r, err := p.request(ctx, b, nil)
 		if err != nil {
 			return f, err
@@ -116,14 +124,22 @@ func (c Config) forecast(ctx context.Context, p *posed, epsilon float64) (f fore
 		for j, v := range r.Coefficients {
 			fits[j] = append(fits[j], v)
 		}
+		told, err := p.told(ctx, b)
+		if err != nil {
+			return f, err
+		}
+		if told != nil {
+			releases = append(releases, told)
+		}
 	}
+	f.told = len(releases)
 	for j, values := range fits {
 		seen := math.Sqrt(stat.Variance(values, nil))
 		if expected.Deviation != nil {
 			f.atScales = append(f.atScales, expected.Deviation[j]/seen)
 		}
-		if told != nil {
-			f.fromRelease = append(f.fromRelease, told[j]/seen)
+		for _, told := range releases {
+			f.fromReleases = append(f.fromReleases, told[j]/seen)
 		}
 	}
 	return f, nil

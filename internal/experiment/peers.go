@@ -56,6 +56,9 @@ var (
 		{"objective perturbation", setting{row: 1.2}, settings([]float64{.6, 1.2, 2.4, 4}, none, []int{0}, none), objectivePerturbation},
 		{"DP-GD", setting{target: 1, rounds: 50, rate: 1}, settings(none, []float64{.3, 1, 3}, []int{15, 50}, []float64{1, 3, 10}), gradientDescent},
 	}
+	poissonFew = []peer{
+		{"DP-GD", setting{target: 1, rounds: 50, rate: 1}, settings(none, []float64{.3, 1, 3, 10}, []int{15, 50}, []float64{.1, 1, 3, 10}), gradientDescent},
+	}
 )
 
 // adaSSP is Wang 2018: a third of the budget each for the second moments, their least
@@ -160,7 +163,7 @@ func gradientDescent(p *posed, s setting, b privacy.Budget, r *rand.Rand) []floa
 		g := make([]float64, p.D)
 		for i, y := range p.y {
 			row := p.row(i)
-			_, first, _ := loss(dot(row, w), y)
+			_, first, _ := loss(p.known[i]+dot(row, w), y)
 			if length := math.Abs(first) * math.Sqrt(dot(row, row)); length > s.target {
 				first *= s.target / length
 			}

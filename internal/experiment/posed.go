@@ -15,6 +15,7 @@ type posed struct {
 	model string
 	x     []float64 // N rows of D
 	y     []float64
+	known []float64 // part of each prediction that is known: logarithms of exposures
 	exact []float64
 	least float64       // mean loss of exact
 	h     *mat.SymDense // mean outer product of rows
@@ -23,7 +24,7 @@ type posed struct {
 
 // pose divides a table by its scales; labels have none.
 func pose(t *Table, model string) *posed {
-	p := &posed{Table: t, model: model, x: make([]float64, t.N*t.D), y: make([]float64, t.N), grams: map[gramKey]gram{}}
+	p := &posed{Table: t, model: model, x: make([]float64, t.N*t.D), y: make([]float64, t.N), known: make([]float64, t.N), grams: map[gramKey]gram{}}
 	first := t.D - len(t.X)
 	for i := range t.N {
 		row := p.row(i)
@@ -34,6 +35,9 @@ func pose(t *Table, model string) *posed {
 			row[first+j] = x[i] / t.Scales[j]
 		}
 		p.y[i] = t.Y[i] / p.targetScale()
+		if t.Offset != nil {
+			p.known[i] = math.Log(t.Offset[i])
+		}
 	}
 	p.h = p.gram(math.Inf(1), math.Inf(1)).h
 	p.h.ScaleSym(1/float64(t.N), p.h)
@@ -45,7 +49,7 @@ func pose(t *Table, model string) *posed {
 func (p *posed) row(i int) []float64 { return p.x[i*p.D : (i+1)*p.D] }
 
 func (p *posed) targetScale() float64 {
-	if catalogue.Classifies(p.model) {
+	if catalogue.Classifies(p.model) || catalogue.IsCount(p.model) {
 		return 1
 	}
 	return p.TargetScale
@@ -87,6 +91,8 @@ func (p *posed) loss(delta float64) lossOf {
 		return logLossOf
 	case "linear":
 		return func(z, y float64) (float64, float64, float64) { return (z - y) * (z - y) / 2, z - y, 1 }
+	case "poisson":
+		return devianceOf
 	}
 	return huberOf(delta)
 }
@@ -98,6 +104,19 @@ func logLossOf(z, y float64) (value, first, second float64) {
 		first = e / (1 + e)
 	}
 	return value, first - y, e / (1 + e) / (1 + e)
+}
+
+// mostExponent keeps means finite.
+const mostExponent = 100
+
+// devianceOf is half of the deviance of a count y at the mean e^z.
+func devianceOf(z, y float64) (value, first, second float64) {
+	mean := math.Exp(min(z, mostExponent))
+	value = mean - y
+	if y > 0 {
+		value += y * (math.Log(y) - z)
+	}
+	return value, mean - y, mean
 }
 
 func huberOf(delta float64) lossOf {
@@ -113,7 +132,7 @@ func huberOf(delta float64) lossOf {
 func (p *posed) meanLoss(w []float64) (sum float64) {
 	loss := p.loss(1)
 	for i, y := range p.y {
-		value, _, _ := loss(dot(p.row(i), w), y)
+		value, _, _ := loss(p.known[i]+dot(p.row(i), w), y)
 		sum += value
 	}
 	return sum / float64(p.N)
@@ -172,7 +191,7 @@ func (p *posed) derivatives(loss lossOf, longest, ridge float64, linear, w []flo
 		if !math.IsInf(longest, 1) {
 			weight = math.Min(1, longest*longest/dot(row, row))
 		}
-		v, first, second := loss(dot(row, w), y)
+		v, first, second := loss(p.known[i]+dot(row, w), y)
 		value += weight * v
 		first, second = weight*first, weight*max(second, 1e-9)
 		for j, a := range row {

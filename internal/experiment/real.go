@@ -224,6 +224,9 @@ func (t *Table) pick(rows []int) *Table {
 		return some
 	}
 	part.Y = take(t.Y)
+	if t.Offset != nil {
+		part.Offset = take(t.Offset)
+	}
 	for _, x := range t.X {
 		part.X = append(part.X, take(x))
 	}

@@ -81,8 +81,9 @@ func (c Config) Figures() ([]Figure, error) {
 	all = append(all, c.l1())
 	all = append(all, c.papers()...)
 	all = append(all, c.comparisons()...)
-	all = append(append(all, c.forecasts()...), c.coverage())
+	all = append(append(all, c.forecasts()...), c.coverage()...)
 	all = append(append(all, c.scores()...), c.descriptions()...)
+	all = append(all, c.windows())
 	var chosen []Figure
 	var names []string
 	for _, f := range all {

@@ -12,7 +12,7 @@ import (
 // bounds cut: the comparison is with what was published, not with a mistake of ours.
 func TestPeersComeToTheBestFit(t *testing.T) {
 	b := privacy.Budget{Epsilon: 1e6, Delta: 1e-6}
-	for model, peers := range map[string][]peer{"linear": linearFew, "logistic": logisticFew} {
+	for model, peers := range map[string][]peer{"linear": linearFew, "logistic": logisticFew, "poisson": poissonFew} {
 		p := pose(laws[0].table(5000, model, 1), model)
 		wide := setting{row: 6, target: 30, rounds: 300, rate: 1}
 		for _, peer := range peers {
@@ -25,7 +25,7 @@ func TestPeersComeToTheBestFit(t *testing.T) {
 
 // The exact fit is the least of each loss, in scaled units, whatever the units of the table.
 func TestPosedFitsAreLeast(t *testing.T) {
-	for _, model := range []string{"linear", "logistic", "huber"} {
+	for _, model := range []string{"linear", "logistic", "huber", "poisson"} {
 		table := laws[1].table(2000, model, 1)
 		p := pose(table, model)
 		for j := range p.exact {
@@ -71,7 +71,7 @@ func TestPeersHaveTheNoiseOfTheirBudget(t *testing.T) {
 
 func TestWithinCountsAFactorOfTwo(t *testing.T) {
 	var w within
-	if text := w.add([]float64{.49, .5, 1, 2, 2.1}); text != "3 of 5" || w.add(nil) != "" || w.String() != "3 of 5" {
+	if text := w.add(withinTwo([]float64{.49, .5, 1, 2, 2.1})); text != "3 of 5" || w.add(withinTwo(nil)) != "" || w.String() != "3 of 5" {
 		t.Errorf("%q, %v", text, w)
 	}
 }

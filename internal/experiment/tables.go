@@ -3,10 +3,13 @@ package experiment
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // source is a table that can be fitted by some model: a real one, or a draw from a law.
@@ -22,7 +25,7 @@ func (c Config) sources(model string, rows int) []source {
 	if c.Data != "" {
 		all = c.folder().tables(model)
 	}
-	for _, l := range laws {
+	for _, l := range lawsOf(model) {
 		all = append(all, source{l.name, model, func() (*Table, error) { return l.table(rows, model, 1), nil }})
 	}
 	return all
@@ -49,6 +52,13 @@ func (f Folder) tables(model string) (all []source) {
 		add("lgpif: any claim", labels, "lgpif", Column{"any_claim_bc", 1}, funds...)
 		return all
 	}
+	if catalogue.IsCount(model) {
+		add("fremtpl2: claims", f.loadClaims, "fremtpl2_policies", Column{"claim_nb", 1}, append(policies[1:], Column{"bonus_malus", 100})...)
+		add("blogfeedback: comments", numbers, "blogfeedback_core", Column{"target_comments_24h", 1}, blog...)
+		add("aus_auto_bi: injured", numbers, "aus_auto_bi", Column{"n_injured", 1}, Column{"op_time", 50}, Column{"legal_rep", 1}, Column{"settle_delay", 20})
+		add("lgpif: claims", numbers, "lgpif", Column{"freq_bc", 1}, funds...)
+		return all
+	}
 	add("california", numbers, "california_housing", Column{"median_house_value", 200000}, Column{"median_income", 4}, Column{"housing_median_age", 30}, Column{"households", 500})
 	add("aus_auto_bi", numbers, "aus_auto_bi", Column{"claim_amount", 30000}, claims...)
 	add("blogfeedback_core", numbers, "blogfeedback_core", Column{"target_comments_24h", 10}, blog...)
@@ -73,37 +83,51 @@ func (f Folder) loadLabels(file string, target Column, features ...Column) (*Tab
 	return t, err
 }
 
+// loadClaims is Load of counts with a column of exposures.
+func (f Folder) loadClaims(file string, target Column, features ...Column) (*Table, error) {
+	t, err := f.Load(file, target, append(slices.Clone(features), Column{"exposure", 1})...)
+	if err == nil {
+		last := len(features)
+		t.D, t.X, t.Scales, t.Offset = t.D-1, t.X[:last], t.Scales[:last], t.X[last]
+	}
+	return t, err
+}
+
 // law draws rows of features and the error of a target, all about as large as 1, from which
 // models make their targets by known coefficients.
 type law struct {
 	name string
 	row  func(x []float64, r *rand.Rand)
 	e    func(x []float64, r *rand.Rand) float64 // symmetric, so that all models have the same coefficients
+
+	// Of counts, whose exposures lie between .05 and 1.
+	constant float64 // .3 more is the logarithm of the mean of a row of zeros
+	vary     float64 // by so many times its mean the variance of a count is larger than that
 }
 
 // rare is the share of rows for which a rare flag holds.
 const rare = 0.0075
 
 var laws = []law{
-	{"law: normal", normals, func(_ []float64, r *rand.Rand) float64 { return r.NormFloat64() }},
-	{"law: skewed rows, heavy errors", func(x []float64, r *rand.Rand) {
+	{name: "law: normal", row: normals, e: func(_ []float64, r *rand.Rand) float64 { return r.NormFloat64() }},
+	{name: "law: skewed rows, heavy errors", row: func(x []float64, r *rand.Rand) {
 		for j := range x {
 			x[j] = math.Exp(.6 * r.NormFloat64())
 		}
-	}, func(_ []float64, r *rand.Rand) float64 { return .6 * studentThree(r) }},
-	{"law: a rare flag", func(x []float64, r *rand.Rand) {
+	}, e: func(_ []float64, r *rand.Rand) float64 { return .6 * studentThree(r) }},
+	{name: "law: a rare flag", row: func(x []float64, r *rand.Rand) {
 		normals(x, r)
 		if x[0] = 0; r.Float64() < rare {
 			x[0] = 1
 		}
-	}, func(_ []float64, r *rand.Rand) float64 { return r.NormFloat64() }},
-	{"law: badly conditioned", func(x []float64, r *rand.Rand) {
+	}, e: func(_ []float64, r *rand.Rand) float64 { return r.NormFloat64() }},
+	{name: "law: badly conditioned", row: func(x []float64, r *rand.Rand) {
 		common := r.NormFloat64()
 		for j := range x {
 			x[j] = 1 + .2*(math.Sqrt(.98)*common+math.Sqrt(.02)*r.NormFloat64())
 		}
-	}, func(_ []float64, r *rand.Rand) float64 { return .5 * r.NormFloat64() }},
-	{"law: heteroscedastic", normals, func(x []float64, r *rand.Rand) float64 { return r.NormFloat64() * (.2 + .8*math.Abs(x[0])) }},
+	}, e: func(_ []float64, r *rand.Rand) float64 { return .5 * r.NormFloat64() }},
+	{name: "law: heteroscedastic", row: normals, e: func(x []float64, r *rand.Rand) float64 { return r.NormFloat64() * (.2 + .8*math.Abs(x[0])) }},
 }
 
 func normals(x []float64, r *rand.Rand) {
@@ -125,9 +149,24 @@ func studentThree(r *rand.Rand) float64 {
 // lawSlopes is how many slopes a law's tables have.
 const lawSlopes = 4
 
-// coefficients are the law's, with an intercept of .3 first.
+// countLaws are further laws, of counts.
+var countLaws = []law{
+	{name: "law: rare counts", row: normals, constant: -3.3},
+	{name: "law: large counts", row: normals, constant: 3},
+	{name: "law: varying counts", row: normals, vary: 2},
+}
+
+// lawsOf lists the laws for a model. The errors of heteroscedastic ones are no part of counts.
+func lawsOf(model string) []law {
+	if catalogue.IsCount(model) {
+		return slices.Concat(laws[:4], countLaws)
+	}
+	return laws
+}
+
+// coefficients are the law's, with an intercept of .3 first, or of counts another.
 func (l law) coefficients(slopes int) []float64 {
-	w := []float64{.3}
+	w := []float64{.3 + l.constant}
 	for j := range slopes {
 		w = append(w, math.Pow(-1, float64(j))*.6/math.Sqrt(float64(slopes)))
 	}
@@ -150,13 +189,26 @@ func (l law) draw(n, slopes int, model string, seed uint64) *Table {
 		for j, v := range x {
 			t.X[j][i] = v
 		}
-		if catalogue.Classifies(model) {
+		switch {
+		case catalogue.IsCount(model):
+			exposure := 1 - .95*r.Float64()
+			t.Offset = append(t.Offset, exposure)
+			t.Y[i] = l.count(exposure*math.Exp(z), r)
+		case catalogue.Classifies(model):
 			if r.Float64() < 1/(1+math.Exp(-z)) {
 				t.Y[i] = 1
 			}
-			continue
+		default:
+			t.Y[i] = z + l.e(x, r)
 		}
-		t.Y[i] = z + l.e(x, r)
 	}
 	return t
+}
+
+// count draws a count of a mean.
+func (l law) count(mean float64, r *rand.Rand) float64 {
+	if l.vary > 0 { // of a Gamma law of variance vary mean
+		mean = distuv.Gamma{Alpha: mean / l.vary, Beta: 1 / l.vary, Src: r}.Rand()
+	}
+	return distuv.Poisson{Lambda: max(mean, 1e-300), Src: r}.Rand()
 }

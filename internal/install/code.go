@@ -106,6 +106,7 @@ BEGIN
             WHERE c.relnamespace = 'dp_int'::regnamespace AND NOT t.tgisinternal LOOP
     EXECUTE format('DROP TRIGGER %I ON %s', r.tgname, r.relation);
   END LOOP;
+  DROP VIEW IF EXISTS dp.blocks;  -- the one that uses a function
   SELECT string_agg(p.oid::regprocedure::text, ', ') INTO names` + ourRoutines + `
      AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgfoid = p.oid);
   IF names IS NOT NULL THEN

@@ -29,6 +29,7 @@ var exports = []struct{ file, query string }{
 	{"coefficients.csv", `SELECT release, position, term, coef, coef - band AS noise_low, coef + band AS noise_high, std_err, df, ci_low, ci_high, p_value, covariance, bias FROM dp_int.coefficient ORDER BY release, position`},
 	{"metrics.csv", `SELECT release, position, metric, value, ci_low, ci_high, why_null FROM dp_int.metric ORDER BY release, position`},
 	{"descriptions.csv", `SELECT release, position, column_name, statistic, value, ci_low, ci_high, why_null FROM dp_int.column_statistic ORDER BY release, position`},
+	{"moments.csv", `SELECT release, terms, sums, noise, bound FROM dp_int.second_moments ORDER BY release`},
 	{"suggested_scales.csv", `SELECT release, position, column_name, scale, center, note FROM dp_int.suggested_scale ORDER BY release, position`},
 	{"datasets.csv", `SELECT d.name AS dataset, d.account, format('%I.%I', d.schema_name, d.relation_name) AS relation, d.target, d.features, d.scales, d.labels, d.options, d.unit, d.max_rows, d.persons, d.row_count,
 		d.registered_by, d.registered_at, d.unregistered_at, a.accounting, a.renyi_order, least(a.epsilon, d.epsilon) AS epsilon, a.delta, a.proven_epsilon AS epsilon_spent,

@@ -77,12 +77,14 @@ func (c *claim) relation() pgx.Identifier {
 }
 func (c *claim) reading() bool { return c.State == "reading" }
 
-// columns are those of the regression: target, features, and the exposure or what makes the
-// groups, if there is one.
+// columns are those of the regression: target, features, what else is known of rows, and what
+// makes the groups, if there is something.
 func (c *claim) columns() []string {
 	columns := append([]string{c.Request.Target}, c.Request.Features...)
-	if exposure := c.exposure(); exposure != "" {
-		columns = append(columns, exposure)
+	for _, option := range besides {
+		if column := c.column(option); column != "" {
+			columns = append(columns, column)
+		}
 	}
 	if by := c.by(); by != "" {
 		columns = append(columns, by)
@@ -105,8 +107,17 @@ func (c *claim) groups() []string {
 	return groups
 }
 
-// exposure is the column of what counts are counted over; empty: there is none.
-func (c *claim) exposure() string { return catalogue.ExposureOf(c.Request.Options) }
+// besides are the options that name a column which is read after the features, in that order.
+var besides = []string{catalogue.Exposure, catalogue.Weight, catalogue.Offset}
+
+// column is the one that an option names; empty: none.
+func (c *claim) column(option string) string { return catalogue.ColumnOf(c.Request.Options, option) }
+
+// maxWeight is the largest weight that rows may have; 0: they have none.
+func (c *claim) maxWeight() float64 {
+	most, _ := c.Request.Options[catalogue.MaxWeight].(float64)
+	return most
+}
 
 // filters are the columns that only tell which rows count.
 func (c *claim) filters() (names []string) {

@@ -96,8 +96,8 @@ func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 	for j, width := range plan.Band {
 		e.add("noise_band:"+c.terms()[j], strconv.FormatFloat(width, 'g', 3, 64))
 	}
-	if c.Scored != nil || c.describes() {
-		return e, nil // intervals come with it
+	if c.Scored != nil || c.describes() || c.sumsMoments() {
+		return e, nil // what is known of errors comes with it
 	}
 	return e, s.addExpectedError(e, c, n, plan)
 }
@@ -208,6 +208,9 @@ type former struct {
 // where rows and residuals are cut, and how much is shrunk, changes with the noise.
 const similarNoise = 1.5
 
+// tellsNothing is what may keep a release from telling.
+const tellsNothing = "Noise hid too much of how features spread and go together, it left nothing of the coefficients, a few rows carry them, a penalty or the radius moves them, or this method never tells"
+
 // unknownError is why no figure is given where nothing was released.
 const unknownError = "not known: it depends on how far features spread, how they go together, how rarely flags hold and how far residuals reach. None of that is public, and no release of these coefficients tells of it"
 
@@ -224,9 +227,9 @@ func (f *former) tells(p *dpsco.Plan) (ratio float64, why string) {
 	case f.Method != p.Method:
 		return 0, fmt.Sprintf("not known: the method at this budget is %s, and %s is of %s, whose noise does other things", p.Method, from, f.Method)
 	case f.Noise == nil && f.WhyNull != nil:
-		return 0, fmt.Sprintf("not known: %s does not tell. Noise hid too much of how features spread and go together, or this method never tells; of its intervals it says: %s", from, *f.WhyNull)
+		return 0, fmt.Sprintf("not known: %s does not tell. %s; of its intervals it says: %s", from, tellsNothing, *f.WhyNull)
 	case f.Noise == nil:
-		return 0, fmt.Sprintf("not known: %s does not tell. Noise hid too much of how features spread and go together, or this method never tells", from)
+		return 0, fmt.Sprintf("not known: %s does not tell. %s", from, tellsNothing)
 	case ratio > similarNoise || ratio < 1/similarNoise:
 		return 0, fmt.Sprintf("not known at this budget: %s is the nearest, and tells of noise up to %v times as large or small only", from, similarNoise)
 	}

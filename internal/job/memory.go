@@ -24,8 +24,10 @@ func (c *claim) width() int {
 			width++
 		}
 	}
-	if c.exposure() != "" {
-		width++
+	for _, option := range besides {
+		if c.column(option) != "" {
+			width++
+		}
 	}
 	return width
 }

@@ -2,11 +2,13 @@ package job
 
 import (
 	"context"
+	"slices"
 
 	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/jackc/pgx/v5"
 
 	"dpsidecar/internal/arrowio"
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/mech"
 )
@@ -77,10 +79,26 @@ func (c *claim) dataOf(record arrow.Record) dpsco.Data {
 		return arrowio.Positions(record)
 	}
 	x := arrowio.Data(record, c.Request.Intercept, c.by(), c.disk.Make)
-	if c.exposure() != "" { // read after the features, and none of them
-		last := len(x.X) - 1
-		x.X, x.Offset = x.X[:last], x.X[last]
-		x.D--
+	for option, place := range map[string]*[]float64{catalogue.Exposure: &x.Exposure, catalogue.Weight: &x.Weight, catalogue.Offset: &x.Offset} {
+		if i := c.beside(option); i >= 0 {
+			*place = x.X[len(c.slopes())+i]
+		}
 	}
+	x.D -= len(x.X) - len(c.slopes())
+	x.X = x.X[:len(c.slopes())]
 	return x
+}
+
+// beside is where the column of an option stands among those that are read after the features;
+// below 0: there is none.
+func (c *claim) beside(option string) (place int) {
+	if c.column(option) == "" {
+		return -1
+	}
+	for _, other := range besides[:slices.Index(besides, option)] {
+		if c.column(other) != "" {
+			place++
+		}
+	}
+	return place
 }

@@ -137,6 +137,8 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 		return s.publishScore(ctx, c, f, step)
 	case c.describes():
 		return s.publishDescription(ctx, c, f, step)
+	case c.sumsMoments():
+		return s.publishMoments(ctx, c, f, step)
 	}
 	if f.result.Groups != nil {
 		return s.publishGroups(ctx, c, f, step)
@@ -158,16 +160,17 @@ type errorColumns struct {
 	Bias       [][]float64 `json:"bias,omitempty"`
 	Noise      []float64   `json:"noise,omitempty"`
 	WhyNull    string      `json:"why_null,omitempty"`
+	Cut        bool        `json:"cut,omitempty"` // by a radius
 }
 
 // knownErrors returns what a release tells of its errors. Numbers that JSON cannot hold
 // would fail the job, so that there is no interval where one is not finite.
 func knownErrors(r dpsco.Result) errorColumns {
-	e := errorColumns{StdErr: r.StdErr, DF: r.DF, Low: r.Low, High: r.High, Covariance: triangle(r.Covariance), Bias: triangle(r.Bias), WhyNull: r.WhyNull}
+	e := errorColumns{StdErr: r.StdErr, DF: r.DF, Low: r.Low, High: r.High, Covariance: triangle(r.Covariance), Bias: triangle(r.Bias), WhyNull: r.WhyNull, Cut: r.Cut}
 	if e.finite() {
 		e.PValue = r.PValues() // which asks for such numbers
 	} else {
-		e = errorColumns{WhyNull: "the noise has left no finite interval"}
+		e = errorColumns{WhyNull: "the noise has left no finite interval", Cut: r.Cut}
 	}
 	if noise := r.Noise(); !slices.ContainsFunc(noise, isNotFinite) {
 		e.Noise = noise

@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"slices"
 
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/ledger"
@@ -25,7 +26,7 @@ func (s *Sidecar) publishGroups(ctx context.Context, c *claim, f fitted, step in
 
 // groupErrors returns what is known of the errors of all groups, by column as errorColumns,
 // with nil where nothing is. why_nulls says why of each coefficient, and why_null where it is
-// the same for all.
+// the same for all; cut is whether a radius may have cut those of any group.
 func groupErrors(groups []dpsco.Group) map[string]any {
 	columns := map[string][]any{}
 	for _, group := range groups {
@@ -50,6 +51,7 @@ func groupErrors(groups []dpsco.Group) map[string]any {
 	for name, values := range columns {
 		all[name] = values
 	}
+	all["cut"] = slices.ContainsFunc(groups, func(g dpsco.Group) bool { return g.Cut })
 	if why := sameWhy(groups); why != "" {
 		all["why_null"] = why
 	}

@@ -43,7 +43,7 @@ func (c *claim) target() unit {
 
 // algorithm is what was asked for, in the scales of the request.
 func (c *claim) algorithm() (dpsco.Scaled, error) {
-	algorithm, err := dpsco.Recipe(c.Model, c.options(), c.slopes())
+	algorithm, err := c.recipe()
 	target := c.target()
 	scaled := dpsco.Scaled{Algorithm: algorithm, Y: target.Scale, CentreY: target.Center, Sources: c.sources()}
 	for _, f := range c.Request.Features {
@@ -53,8 +53,11 @@ func (c *claim) algorithm() (dpsco.Scaled, error) {
 		}
 	}
 	scaled.Counts = catalogue.IsCount(c.Model)
-	if exposure := c.exposure(); exposure != "" {
+	if exposure := c.column(catalogue.Exposure); exposure != "" {
 		scaled.Exposure = c.unit(exposure).Scale
+	}
+	if offset := c.column(catalogue.Offset); offset != "" {
+		scaled.CentreOffset = c.unit(offset).Center
 	}
 	scaled.Unknown = !c.anyScale()
 	return scaled, err

@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"math"
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
@@ -37,8 +38,11 @@ func (s *Sidecar) planScore(c *claim, n int64) (*dpsco.Plan, error) {
 			score.Centre = target.Center
 		}
 	}
-	if exposure := c.exposure(); exposure != "" {
-		score.Exposure = c.unit(exposure).Scale
+	if score.MaxWeight, score.Exposure = c.maxWeight(), 1; c.column(catalogue.Exposure) != "" {
+		score.Exposure = c.unit(c.column(catalogue.Exposure)).Scale
+	}
+	if offset := c.column(catalogue.Offset); offset != "" && score.Counts {
+		score.Exposure *= math.Exp(c.unit(offset).Center)
 	}
 	plan, err := score.Plan(c.shape(n), c.budget(), s.accountant(c))
 	if err == nil {

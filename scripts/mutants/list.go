@@ -263,9 +263,11 @@ var mutants = []mutant{
 	{"newton: shells overlap", "internal/dpsco/newton_shells.go",
 		`inner = min(weight[i], lower/size)`, `inner = min(weight[i], lower/size/2)`, []tests{{"./internal/dpsco", "TestShellsAreTheScore"}}},
 	{"newton: intervals do not allow for what a shell shows", "internal/dpsco/newton_shells.go",
-		"	total.SymRankOne(total, 1, off)\n", "", []tests{{"./internal/dpsco", "TestNewtonsIntervalsAllowForBias"}}},
+		"	total.SymRankOne(total, square(x.factor+shell)*x.misfit, x.off)\n", "	total.SymRankOne(total, 0*shell, x.off)\n", []tests{{"./internal/dpsco", "TestNewtonsIntervalsAllowForBias"}}},
+	{"newton: intervals are where the coefficients are", "internal/dpsco/newton_intervals.go",
+		`slices.Clone(f.centre)), x.factor, middle)`, `slices.Clone(f.centre)), 0, middle)`, []tests{{"./internal/dpsco", "TestNewtonsIntervalsMove"}}},
 	{"newton: intervals allow for any bias", "internal/dpsco/newton_intervals.go",
-		`> mostBias*deviation:`, `> 1e9*deviation:`, []tests{{"./internal/dpsco", "TestNewtonGivesNoIntervalsWhereLongRows"}}},
+		`> mostBias*deviation:`, `> 1e9*deviation:`, []tests{{"./internal/dpsco", "TestIntervalsThatAreAllBias"}}},
 	{"newton: no heavy tail is too heavy for intervals", "internal/dpsco/newton_intervals.go",
 		`missing > leastInShell && f.heavy()`, `missing > 1e9 && f.heavy()`, []tests{{"./internal/dpsco", "TestNewtonGivesNoIntervalsWhereLongRows"}}},
 	{"newton: the limit follows the rows", "internal/dpsco/newton_fit.go",
@@ -279,7 +281,7 @@ var mutants = []mutant{
 	{"newton: rows of large means have no bound", "internal/dpsco/newton_poisson.go",
 		`max(mean, c.cut-mean)`, `c.cut`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
 	{"newton: the cut of counts is the first row's", "internal/dpsco/newton_fit.go",
-		"	f.begin(f.readFirst(joint), l)\n", "	if c, ok := f.Curve.(poissonCurve); ok && x.Y[0] >= 1 && x.Y[0] < 1e9 {\n		c.cut = x.Y[0]\n		f.Curve = c\n	}\n	f.begin(f.readFirst(joint), l)\n", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
+		"	f.begin(f.readFirst(joint, x.Weight != nil), l)\n", "	if c, ok := f.Curve.(poissonCurve); ok && x.Y[0] >= 1 && x.Y[0] < 1e9 {\n		c.cut = x.Y[0]\n		f.Curve = c\n	}\n	f.begin(f.readFirst(joint, x.Weight != nil), l)\n", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
 	{"newton: exposures are left out", "internal/dpsco/block.go",
 		`	if b.Offset != nil {`, `	if b.Offset == nil && len(b.Offset) > 0 {`, []tests{{"./internal/dpsco", "TestPoissonIntervalsCover"}}},
 	{"score: the rate has half of its noise", "internal/dpsco/score_counts.go",
@@ -291,6 +293,21 @@ var mutants = []mutant{
 	}`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
 	{"newton: rows without numbers have a length", "internal/dpsco/row_block.go",
 		`length[i], e[i] = math.NaN(), math.NaN()`, `length[i], e[i] = 1, 0`, []tests{{"./internal/dpsco", "TestRowsWithoutNumbersAreOneRowToNewton"}}},
+
+	{"weights: the largest one is the rows' own", "internal/dpsco/weights.go",
+		"func (x Data) weigh(most float64) {\n", "func (x Data) weigh(most float64) {\n	most = 1e-300\n	for _, v := range x.Weight {\n		if v < math.Inf(1) {\n			most = max(most, v)\n		}\n	}\n", []tests{{"./internal/dpsco", "TestReplaysOfWeights"}}},
+	{"weights: above the largest one they count as they are", "internal/dpsco/weights.go",
+		`min(v/most, 1)`, `v / most`, []tests{{"./internal/dpsco", "TestWeightsAreRepeatedRows"}}},
+	{"weights: scores have the squares", "internal/dpsco/weights.go",
+		`r.score[i] *= v`, `r.score[i] *= v * v`, []tests{{"./internal/dpsco", "TestWeightsAreRepeatedRows"}}},
+	{"weights: the level is taken for that of rows without", "internal/dpsco/weights.go",
+		`if !f.weighted {`, `if f.weighted || !f.weighted {`, []tests{{"./internal/dpsco", "TestTheLevelIsWeighted"}}},
+	{"weights: batches have those of other rows", "internal/dpsco/oracle.go",
+		"		gather(batch, column, rows)\n		return batch\n", "		copy(batch, column)\n		return batch\n", []tests{{"./internal/dpsco", "TestEveryMethodTakesWeights"}}},
+	{"weights: medians have weights of the target alone", "internal/dpsco/weights.go",
+		`range append(slices.Clone(x.X), x.Y) {`, `range append(slices.Clone(x.X[:0]), x.Y) {`, []tests{{"./internal/dpsco", "TestWeightedMedians"}}},
+	{"weights: scores count rows beside weighted numbers", "internal/dpsco/score_metrics.go",
+		"	if m.weighted {\n", "	if m.weighted && one == 0 {\n", []tests{{"./internal/dpsco", "TestScoresAreWeighted"}}},
 
 	// Means.
 	{"the search for a centre is not charged", "internal/dpsco/mean/ksu.go",
@@ -401,6 +418,47 @@ var mutants = []mutant{
 		`if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) {`, `if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) || t < halvings {`, []tests{{"./internal/mech", "TestRankQuantilesHaveTheirLaw"}}},
 	{"quantiles by ranks: one is charged of several", "internal/mech/ranks.go",
 		`privacy.Repeat{Count: len(q.Percents), Event:`, `privacy.Repeat{Count: 1, Event:`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"second moments are charged at twice their noise", "internal/dpsco/second_moments.go",
+		`Method: "moments_gaussian", Event: noise.Event()`, `Method: "moments_gaussian", Event: mech.Gaussian{NoiseMultiplier: 2 * z}.Event()`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsCost"}}},
+	{"second moments spend the reserve of delta", "internal/dpsco/second_moments.go",
+		`Delta: b.Delta - privacy.Reserve(b.Delta)}`, `Delta: b.Delta}`, []tests{{"./internal/dpsco", "TestSecondMomentsCost"}}},
+	{"second moments count complete rows exactly", "internal/dpsco/second_moments.go",
+		`	total.merged().Release(means, noise, src)
+`, `	total.merged().Release(means, noise, src)
+	means[0] = 0
+	for _, v := range x.Y {
+		if isUsable(v) {
+			means[0] += 1 / float64(c.N)
+		}
+	}
+`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments"}}},
+	{"rows of second moments are as long as the longest", "internal/dpsco/second_moments.go",
+		`	total := merging[*mech.Moments]{total: mech.NewMoments(c)}
+`, `	for _, v := range x.Y {
+		if math.Abs(v) < 1e100 {
+			c.Bound = max(c.Bound, math.Abs(v))
+		}
+	}
+	total := merging[*mech.Moments]{total: mech.NewMoments(c)}
+`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments"}}},
+	{"a person's rows count in full in second moments", "internal/dpsco/second_moments.go",
+		`len(b.Y), starts)`, `len(b.Y), nil)`, []tests{{"./internal/dpsco", "TestReplaysOfSecondMoments|TestSecondMomentsAreThose"}}},
+	{"second moments tell half their noise", "internal/dpsco/second_moments.go",
+		`Noise: math.Sqrt2 * c.Bound`, `Noise: math.Sqrt2 / 2 * c.Bound`, []tests{{"./internal/dpsco", "TestSecondMomentsAddTheNoise"}}},
+	{"anybody fits from second moments", "sql/functions/linear_from_moments.sql",
+		`AND (dp_int.grant_of(d.id, session_user)).dataset IS NULL THEN`, `AND false THEN`, []tests{{"./tests", "TestBadRequestsOfMoments"}}},
+	{"second moments are seen by everybody", "sql/views/public.sql",
+		`    FROM dp_int.second_moments m
+    JOIN dp_int.release r ON r.id = m.release
+    JOIN dp_int.job j ON j.id = r.job
+    JOIN dp_int.dataset d ON d.id = r.dataset
+   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR`, `    FROM dp_int.second_moments m
+    JOIN dp_int.release r ON r.id = m.release
+    JOIN dp_int.job j ON j.id = r.job
+    JOIN dp_int.dataset d ON d.id = r.dataset
+   WHERE true OR`, []tests{{"./tests", "TestBadRequestsOfMoments"}}},
+	{"fits from second moments leave half the noise out of errors", "sql/functions/linear_from_moments.sql",
+		`half CONSTANT float8 := p_noise * p_noise / 2;`, `half CONSTANT float8 := p_noise * p_noise / 8;`, []tests{{"./tests", "TestSecondMomentsAreChargedOnce|TestIntervalsFromMoments"}}},
 	{"a description's histogram is not charged", "internal/dpsco/describe.go",
 		`	if g.distances != nil {
 		e = append(e, g.distances.Event())

@@ -426,6 +426,18 @@ END $$;
 COMMENT ON FUNCTION public.dp_blocks IS
   'What is spent and left of each block of a data set, from its first to the one that runs: equal ones that follow each other in one row. No row without blocks.';
 
+-- Here, and not among the other views, which functions use.
+CREATE OR REPLACE VIEW dp.blocks WITH (security_barrier) AS
+  SELECT d.name AS dataset, b.block_from AS "from", b.block_to AS "to", b.epsilon_spent, b.epsilon_remaining
+    FROM dp_int.dataset d
+    LEFT JOIN dp_int.my_grant g ON g.dataset = d.id,
+         public.dp_blocks(d.name) AS b
+   WHERE d.unregistered_at IS NULL AND d.block IS NOT NULL
+     AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR g.dataset IS NOT NULL)
+   ORDER BY d.name, b.block_from;
+COMMENT ON VIEW dp.blocks IS 'The blocks of data sets that have a budget for each, equal ones that follow each other in one row: from the first day to the one after the last.';
+GRANT SELECT ON dp.blocks TO dp_analyst, dp_admin;
+
 -- Verification
 
 -- What dp_verify holds of blocks: every entry adds to each block that it is of.

@@ -227,13 +227,9 @@ END $$;
 -- Tells whoever reads coefficients alone that their radius may have cut them.
 CREATE OR REPLACE FUNCTION dp_int.tell_cut(p_release uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
-DECLARE
-  why CONSTANT text := (SELECT w.why FROM (SELECT r.why_null FROM dp_int.release r WHERE r.id = p_release
-                                UNION ALL SELECT c.why_null FROM dp_int.coefficient c WHERE c.release = p_release) AS w(why)
-                         WHERE w.why LIKE '%as large as the radius allows%' LIMIT 1);
 BEGIN
-  IF why IS NOT NULL THEN
-    RAISE NOTICE 'dpsidecar: %', why;
+  IF (SELECT r.cut FROM dp_int.release r WHERE r.id = p_release) THEN
+    RAISE NOTICE 'dpsidecar: the coefficients are as large as the radius allows; ask for a larger one';
   END IF;
 END $$;
 
@@ -301,6 +297,10 @@ CREATE OR REPLACE FUNCTION public.dp_submit(model text, dataset text, eps float8
                                  intercept boolean DEFAULT true, options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 BEGIN
+  IF dp_submit.model = 'moments' THEN
+    RETURN dp_int.submit_request(session_user, dp_int.prepare_submitted_moments(session_user, dp_submit.dataset, dp_submit.eps, dp_submit.delta, dp_submit.target, dp_submit.features,
+                                                                                dp_submit.intercept, dp_int.with_over(dp_int.with_where(dp_submit.options, dp_submit.where_level), dp_submit.over)));
+  END IF;
   RETURN dp_int.submit_request(session_user, dp_int.prepare(session_user, dp_submit.model, dp_submit.dataset, dp_submit.eps, dp_submit.delta, dp_submit.target,
                                                             dp_submit.features, dp_submit.intercept, dp_int.with_over(dp_int.with_where(dp_submit.options, dp_submit.where_level), dp_submit.over)));
 END $$;

@@ -1,8 +1,8 @@
 -- What a request would do and cost, before anything is spent: a question that a
 -- sidecar answers from public facts alone, and a table of what can be asked.
 
--- The request that a question is about: of a fit, or by the models describe and scales of
--- dp_describe and dp_scales, with their columns as features.
+-- The request that a question is about: of a fit, or by the models describe, scales and moments
+-- of dp_describe, dp_scales and dp_moments, with their columns as features.
 CREATE OR REPLACE FUNCTION dp_int.prepare_question(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
                                                 p_features name[], p_intercept boolean, p_options jsonb) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
@@ -10,6 +10,8 @@ BEGIN
   IF p_model IN ('describe', 'scales') THEN
     RETURN dp_int.prepare_description(p_caller, p_model, p_dataset, p_eps, p_delta, CASE p_model WHEN 'describe' THEN p_features END, false, false,
                                       CASE jsonb_typeof(p_options) WHEN 'object' THEN p_options -> 'over' END);
+  ELSIF p_model = 'moments' THEN
+    RETURN dp_int.prepare_submitted_moments(p_caller, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, false);
   END IF;
   RETURN dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, false);
 END $$;
@@ -343,9 +345,11 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (25, 'dp_analyst', 'dp_explain_score', 'what a score would cost and leave; spends nothing', 'SELECT e.* FROM dp_last_release(''%s'') r, dp_explain_score(r, 0.5) e WHERE r IS NOT NULL'),
       (26, 'dp_analyst', 'dp_describe', 'what columns hold: means, quartiles, missing values; charged like a fit', 'SELECT * FROM dp_describe(''%s'', 0.1%o)'),
       (27, 'dp_analyst', 'dp_scales', 'scales for the columns, read with privacy; charged like a fit', 'SELECT * FROM dp_scales(''%s'', 0.1%o)'),
+      (28, 'dp_analyst', 'dp_moments', 'sums of all products of two columns, for free fits; charged like a fit', 'SELECT m.* FROM dp.datasets d, dp_moments(d.dataset, 0.2%o) m WHERE d.dataset = ''%s'' AND d.default_delta > 0'),
+      (29, NULL, 'dp_linear_from_moments', 'least squares from second moments that were released, free', 'SELECT f.* FROM dp.datasets d JOIN dp.moments m USING (dataset), dp_linear_from_moments(d.dataset, m.over, m.terms[cardinality(m.terms)], ''{}'') f WHERE m.dataset = ''%s'''),
       (31, NULL, 'dp_predict', 'a prediction from a release, free', 'SELECT dp_predict(r.id, ''%1'') FROM dp.releases r WHERE r.dataset = ''%s'' AND NOT r.parameters ? ''by'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
-      (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'') LIMIT 1'),
-      (33, NULL, 'dp_summary', 'a release as a table of results: errors, tests and intervals', 'SELECT s.* FROM dp.releases r, dp_summary(r.id) s WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'')'),
+      (32, NULL, 'dp_coef', 'coefficients as an array, for predictions on large tables', 'SELECT dp_coef(r.id) FROM dp.releases r WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'', ''moments'') LIMIT 1'),
+      (33, NULL, 'dp_summary', 'a release as a table of results: errors, tests and intervals', 'SELECT s.* FROM dp.releases r, dp_summary(r.id) s WHERE r.dataset = ''%s'' AND r.model NOT IN (''score'', ''describe'', ''scales'', ''moments'')'),
       (34, NULL, 'dp_test', 'are all these coefficients 0? one, or several at once', 'SELECT c.terms[1:1], t.* FROM (SELECT release, array_agg(term) AS terms FROM dp.coefficients WHERE std_err IS NOT NULL AND share IS NULL GROUP BY release) c, dp_test(c.release, c.terms[1:1]) t'),
       (35, NULL, 'dp_covariance', 'the covariance of coefficients', 'SELECT dp_covariance(release) FROM dp.coefficients WHERE std_err IS NOT NULL LIMIT 1'),
       (36, NULL, 'dp_predict_interval', 'a prediction with its interval, free', 'SELECT p.* FROM dp.releases r, dp_predict_interval(r.id, ''%1'') p WHERE r.dataset = ''%s'' AND NOT r.parameters ? ''by'' AND cardinality(dp_coef(r.id)) = %n LIMIT 1'),
@@ -358,6 +362,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (41, NULL, 'dp.scores', 'how well releases predict', 'SELECT * FROM dp.scores'),
       (42, NULL, 'dp.descriptions', 'what columns hold', 'SELECT * FROM dp.descriptions'),
       (43, NULL, 'dp.suggested_scales', 'scales that were read from the rows', 'SELECT * FROM dp.suggested_scales'),
+      (43, NULL, 'dp.moments', 'second moments that were released', 'SELECT * FROM dp.moments'),
       (44, NULL, 'dp_check_install', 'is everything in place?', 'SELECT * FROM dp_check_install()'),
       (45, NULL, 'dp_version', 'the version of the schema', 'SELECT dp_version()'),
       (46, NULL, 'dp_help', 'this list', 'SELECT * FROM dp_help()')

@@ -87,7 +87,7 @@ BEGIN
   RETURN dp_int.prediction(r, '', dp_predict.features);
 END $$;
 COMMENT ON FUNCTION public.dp_predict(uuid, float8[]) IS
-  'A prediction from a release, in the target''s units; for a logistic one the probability of the positive label, for one of counts the mean count of an exposure of 1. features in the release''s order, without the intercept.';
+  'A prediction from a release, in the target''s units; for a logistic one the probability of the positive label, for one of counts the mean count of an exposure of 1; where there was an offset, at offset 0. features in the release''s order, without the intercept.';
 
 -- A release written as a literal would fit uuid and float8[] alike.
 CREATE OR REPLACE FUNCTION public.dp_predict(release text, features float8[]) RETURNS float8

@@ -101,6 +101,7 @@ BEGIN
     END IF;
   END LOOP;
   PERFORM dp_int.check_penalty(clean);
+  PERFORM dp_int.check_weight(clean);
   IF (SELECT labels FROM dp_int.model WHERE name = p_model) AND coalesce(clean -> 'negative_label', '0') = coalesce(clean -> 'positive_label', '1') THEN
     RAISE EXCEPTION 'both labels are %', coalesce(clean -> 'positive_label', '1')
       USING ERRCODE = '22023', HINT = 'Give two values of the target, negative_label and positive_label. No privacy budget was spent.';
@@ -135,24 +136,53 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.is_count(p_model text) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$ SELECT p_model = 'poisson' $$;
 
--- The column of exposures that options name; NULL: none.
-CREATE OR REPLACE FUNCTION dp_int.exposure_of(p_model text, p_options jsonb) RETURNS text
+-- The options that name a column which is read beside target and features, as an object of
+-- option and column.
+CREATE OR REPLACE FUNCTION dp_int.beside_of(p_model text, p_options jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT CASE WHEN dp_int.is_count(p_model) AND jsonb_typeof(p_options) = 'object' AND jsonb_typeof(p_options -> 'exposure') = 'string' THEN p_options ->> 'exposure' END
+  SELECT coalesce(jsonb_object_agg(o.key, o.value), '{}')
+    FROM jsonb_each(CASE jsonb_typeof(p_options) WHEN 'object' THEN p_options ELSE '{}' END) AS o
+   WHERE o.key = ANY (CASE WHEN dp_int.is_count(p_model) THEN '{exposure,weight,offset}' ELSE '{weight,offset}' END::text[]) AND jsonb_typeof(o.value) = 'string'
 $$;
 
--- An exposure is a registered column with numbers, beside target and features.
-CREATE OR REPLACE FUNCTION dp_int.check_exposure(d dp_int.dataset, p_target name, p_features name[], p_exposure text) RETURNS void
+-- Their names.
+CREATE OR REPLACE FUNCTION dp_int.beside_columns(p_model text, p_options jsonb) RETURNS name[]
+LANGUAGE sql IMMUTABLE AS $$ SELECT ARRAY(SELECT value::name FROM jsonb_each_text(dp_int.beside_of(p_model, p_options)) ORDER BY key) $$;
+
+-- Such a column is registered and has numbers, and no other part of the request names it.
+CREATE OR REPLACE FUNCTION dp_int.check_beside(d dp_int.dataset, p_target name, p_features name[], p_beside jsonb) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  given record;
 BEGIN
-  IF NOT p_exposure = ANY ((d.target || d.features)::text[]) THEN
-    RAISE EXCEPTION 'exposure "%" is not registered in data set "%"', dp_int.excerpt(p_exposure), d.name
-      USING ERRCODE = '42703', HINT = format('Registered columns are %s. No privacy budget was spent.', array_to_string(d.target || d.features, ', '));
-  ELSIF p_exposure = ANY ((p_target || p_features)::text[]) THEN
-    RAISE EXCEPTION 'exposure "%" is the target or a feature too', p_exposure USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
-  ELSIF d.categories ? p_exposure THEN
-    RAISE EXCEPTION 'exposure "%" is a category, not a number', p_exposure
-      USING ERRCODE = '22023', HINT = 'An exposure is what was counted over, such as years. No privacy budget was spent.';
+  FOR given IN SELECT key AS option, value AS name FROM jsonb_each_text(p_beside) ORDER BY key LOOP
+    IF NOT given.name = ANY ((d.target || d.features)::text[]) THEN
+      RAISE EXCEPTION '% "%" is not registered in data set "%"', given.option, dp_int.excerpt(given.name), d.name
+        USING ERRCODE = '42703', HINT = format('Registered columns are %s. No privacy budget was spent.', array_to_string(d.target || d.features, ', '));
+    ELSIF given.name = ANY ((p_target || p_features)::text[]) THEN
+      RAISE EXCEPTION '% "%" is the target or a feature too', given.option, given.name USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
+    ELSIF d.categories ? given.name THEN
+      RAISE EXCEPTION '% "%" is a category, not a number', given.option, given.name
+        USING ERRCODE = '22023', HINT = CASE given.option WHEN 'exposure' THEN 'An exposure is what was counted over, such as years.' WHEN 'weight' THEN 'A weight is how much a row counts.'
+                                          ELSE 'An offset is a part of the prediction that is known.' END || ' No privacy budget was spent.';
+    ELSIF EXISTS (SELECT FROM jsonb_each_text(p_beside) AS other WHERE other.key < given.option AND other.value = given.name) THEN
+      RAISE EXCEPTION '% "%" is named by another option too', given.option, given.name USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
+    END IF;
+  END LOOP;
+END $$;
+
+-- A weight and its bound come together.
+CREATE OR REPLACE FUNCTION dp_int.check_weight(p_options jsonb) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF p_options ? 'weight' AND NOT p_options ? 'max_weight' THEN
+    RAISE EXCEPTION 'option "weight" needs option "max_weight"'
+      USING ERRCODE = '22023', HINT = 'Weights above it count as that: it is public, so take it from public knowledge, for instance {"weight": "w", "max_weight": 5}. No privacy budget was spent.';
+  ELSIF p_options ? 'max_weight' AND NOT p_options ? 'weight' THEN
+    RAISE EXCEPTION 'option "max_weight" is given, but no "weight"' USING ERRCODE = '22023', HINT = 'Give both or neither, for instance {"weight": "w", "max_weight": 5}. No privacy budget was spent.';
+  ELSIF p_options ?& '{weight,by}' THEN
+    RAISE EXCEPTION 'fits by groups take no weights'
+      USING ERRCODE = '22023', HINT = 'Leave the weight out, or fit one group at a time with where_level. No privacy budget was spent.';
   END IF;
 END $$;
 
@@ -170,8 +200,8 @@ DECLARE
   options jsonb := coalesce(p_options, '{}');
   clean jsonb;
   chosen jsonb := '{}';  -- the levels that count
+  beside CONSTANT jsonb := dp_int.beside_of(p_model, p_options);
   over jsonb;
-  exposure CONSTANT text := dp_int.exposure_of(p_model, p_options);
 BEGIN
   PERFORM dp_int.refuse_copy();
   SELECT * INTO m FROM dp_int.model WHERE name = p_model;
@@ -201,7 +231,8 @@ BEGIN
     r.delta := least(m.delta, d.default_delta::float8);
   END IF;
   target := coalesce(p_target, d.target);
-  features := coalesce(p_features, array_remove(array_remove(d.features, target), exposure::name));
+  features := coalesce(p_features, ARRAY(SELECT f FROM unnest(d.features) WITH ORDINALITY AS t(f, position)
+                                          WHERE f <> target AND NOT f = ANY (dp_int.beside_columns(p_model, p_options)) ORDER BY position));
   FOREACH c IN ARRAY target || features LOOP
     IF c IS NULL OR NOT c = ANY (d.target || d.features) THEN
       RAISE EXCEPTION 'column % is not registered in data set "%"', coalesce('"' || c || '"', 'NULL'), d.name
@@ -220,9 +251,7 @@ BEGIN
     over := dp_int.canonical_over(d, options -> 'over');
     options := options - '{where_level,over}'::text[];
   END IF;
-  IF exposure IS NOT NULL THEN
-    PERFORM dp_int.check_exposure(d, target, features, exposure);
-  END IF;
+  PERFORM dp_int.check_beside(d, target, features, beside);
   IF m.labels THEN
     options := dp_int.with_labels(d, target, options);
   ELSIF d.categories ? target::text THEN
@@ -267,9 +296,9 @@ BEGIN
   things := (SELECT CASE WHEN d.unit IS NULL THEN 'rows' ELSE 'persons' END FROM dp_int.dataset d WHERE d.id = r.dataset);
   IF r.model = 'score' THEN
     RAISE NOTICE 'dpsidecar: the score of % again, free: it scores release %', at, r.parameters ->> 'release';
-  ELSIF r.model IN ('describe', 'scales') THEN
+  ELSIF r.model IN ('describe', 'scales', 'moments') THEN
     RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', at, p_release
-      USING HINT = format('It stands in %s.', CASE r.model WHEN 'describe' THEN 'dp.descriptions' ELSE 'dp.suggested_scales' END);
+      USING HINT = format('It stands in %s.', CASE r.model WHEN 'describe' THEN 'dp.descriptions' WHEN 'scales' THEN 'dp.suggested_scales' ELSE 'dp.moments' END);
   ELSE
     RAISE NOTICE 'dpsidecar: the answer of % again, free: release %', at, p_release
       USING HINT = format('dp_last_release names the release that was made last. For this one: SELECT * FROM dp_summary(%L).', p_release);
@@ -456,7 +485,7 @@ BEGIN
   END IF;
 END $$;
 
--- What a release holds: coefficients, the metrics of a score, or what a description tells.
+-- What a release holds: coefficients, the metrics of a score, what a description tells, or sums.
 CREATE OR REPLACE FUNCTION dp_int.coefficients(p_release uuid) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -469,7 +498,9 @@ BEGIN
     UNION ALL
     SELECT concat_ws(' ', f.column_name, f.statistic), f.value FROM dp_int.column_statistic f WHERE f.release = p_release
     UNION ALL
-    SELECT s.column_name, s.scale FROM dp_int.suggested_scale s WHERE s.release = p_release;
+    SELECT s.column_name, s.scale FROM dp_int.suggested_scale s WHERE s.release = p_release
+    UNION ALL
+    SELECT concat_ws(' * ', m.label::jsonb ->> 0, m.label::jsonb ->> 1), m.numbers[1] FROM dp_int.moments(p_release) AS m;
   END IF;
 END $$;
 

@@ -62,6 +62,12 @@ LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN a.covariance IS NULL OR b.covariance IS NULL THEN NULL WHEN a.grp = b.grp THEN a.covariance[cardinality(a.covariance) - (a.position - b.position)] ELSE 0 END
 $$;
 
+-- That of their allowance for bias; NULL for none, 0 between groups.
+CREATE OR REPLACE FUNCTION dp_int.bias(a dp_int.coefficient, b dp_int.coefficient) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN a.grp = b.grp THEN a.bias[cardinality(a.bias) - (a.position - b.position)] ELSE 0 END
+$$;
+
 -- Why a release has no covariance, and what to do about it.
 CREATE OR REPLACE FUNCTION dp_int.refuse_without_covariance(r dp_int.release) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
@@ -106,51 +112,121 @@ BEGIN
   RETURN ARRAY(SELECT array_position(known, t.term) FROM unnest(p_terms) WITH ORDINALITY AS t(term, n) ORDER BY t.n);
 END $$;
 
--- The squared length of z with L z = p_values, where L L' is a correlation matrix, given by
--- its rows one after the other; NULL where the matrix is singular up to rounding.
-CREATE OR REPLACE FUNCTION dp_int.squared_length(p_values float8[], p_correlation float8[]) RETURNS float8
+-- The lower triangular L with L L' = p_matrix, a correlation matrix of p_n terms given by its rows one
+-- after the other; NULL where it is singular up to rounding.
+CREATE OR REPLACE FUNCTION dp_int.cholesky(p_matrix float8[], p_n int) RETURNS float8[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-  n CONSTANT int := cardinality(p_values);
-  l float8[] := array_fill(0::float8, ARRAY[n * n]);
-  z float8[] := array_fill(0::float8, ARRAY[n]);
-  total float8 := 0;
+  l float8[] := array_fill(0::float8, ARRAY[p_n * p_n]);
   v float8;
 BEGIN
-  FOR i IN 1 .. n LOOP
+  FOR i IN 1 .. p_n LOOP
     FOR j IN 1 .. i LOOP
-      v := p_correlation[(i - 1) * n + j];
+      v := p_matrix[(i - 1) * p_n + j];
       FOR k IN 1 .. j - 1 LOOP
-        v := v - l[(i - 1) * n + k] * l[(j - 1) * n + k];
+        v := v - l[(i - 1) * p_n + k] * l[(j - 1) * p_n + k];
       END LOOP;
       IF j < i THEN
-        l[(i - 1) * n + j] := v / l[(j - 1) * n + j];
+        l[(i - 1) * p_n + j] := v / l[(j - 1) * p_n + j];
       ELSIF v < 1e-10 THEN
         RETURN NULL;
       ELSE
-        l[(i - 1) * n + i] := sqrt(v);
+        l[(i - 1) * p_n + i] := sqrt(v);
       END IF;
     END LOOP;
-    v := p_values[i];
-    FOR k IN 1 .. i - 1 LOOP
-      v := v - l[(i - 1) * n + k] * z[k];
-    END LOOP;
-    z[i] := v / l[(i - 1) * n + i];
-    total := total + z[i] * z[i];
   END LOOP;
-  RETURN total;
+  RETURN l;
 END $$;
 
--- With W of q terms, whose covariance is known to v degrees of freedom at least, Hotelling's
--- rule refers W (v - q + 1) / (v q) to F with q and v - q + 1.
+-- L^-1 times a matrix of as many rows, given by its columns one after the other, as which the product comes back.
+CREATE OR REPLACE FUNCTION dp_int.solve_lower(l float8[], p_columns float8[], p_n int) RETURNS float8[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  z float8[] := p_columns;
+  v float8;
+BEGIN
+  FOR c IN 0 .. cardinality(z) / p_n - 1 LOOP
+    FOR i IN 1 .. p_n LOOP
+      v := z[c * p_n + i];
+      FOR k IN 1 .. i - 1 LOOP
+        v := v - l[(i - 1) * p_n + k] * z[c * p_n + k];
+      END LOOP;
+      z[c * p_n + i] := v / l[(i - 1) * p_n + i];
+    END LOOP;
+  END LOOP;
+  RETURN z;
+END $$;
+
+-- The largest eigenvalue of a positive semidefinite matrix, from above and within a part of ln(p_n) / 128: the root of
+-- order k of the trace of its power k, for k = 128.
+CREATE OR REPLACE FUNCTION dp_int.largest_eigenvalue(p_matrix float8[], p_n int) RETURNS float8
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  m float8[] := p_matrix;
+  trace float8 := (SELECT sum(m[(i - 1) * p_n + i]) FROM generate_series(1, p_n) AS i);
+  logarithm float8 := 0;  -- of the power's trace, where that of m is 1
+BEGIN
+  IF NOT trace > 0 OR p_n = 1 THEN
+    RETURN greatest(trace, 0);
+  END IF;
+  FOR squaring IN 1 .. 7 LOOP
+    m := ARRAY(SELECT v / trace FROM unnest(m) WITH ORDINALITY AS u(v, o) ORDER BY o);
+    logarithm := 2 * (logarithm + ln(trace));
+    m := ARRAY(SELECT (SELECT sum(m[(i - 1) * p_n + k] * m[(k - 1) * p_n + j]) FROM generate_series(1, p_n) AS k)
+                 FROM generate_series(1, p_n) AS i, generate_series(1, p_n) AS j ORDER BY i, j);
+    trace := (SELECT sum(m[(i - 1) * p_n + i]) FROM generate_series(1, p_n) AS i);
+  END LOOP;
+  RETURN exp((logarithm + ln(trace)) / 128);
+END $$;
+
+-- How long a bias may be at most, squared, in the metric of the inverse of p_correlation: one whose square, in the
+-- direction of any weights c, is at most c' p_bias c. Both matrices are in standard errors, row by row. NULL where
+-- the correlation is singular.
+CREATE OR REPLACE FUNCTION dp_int.longest_bias(p_correlation float8[], p_bias float8[], p_n int) RETURNS float8
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  l CONSTANT float8[] := dp_int.cholesky(p_correlation, p_n);
+  half CONSTANT float8[] := dp_int.solve_lower(l, p_bias, p_n);  -- of a symmetric matrix rows are columns
+BEGIN
+  RETURN dp_int.largest_eigenvalue(
+    dp_int.solve_lower(l, ARRAY(SELECT half[(j - 1) * p_n + i] FROM generate_series(1, p_n) AS i, generate_series(1, p_n) AS j ORDER BY i, j), p_n), p_n);
+END $$;
+
+-- The p value of q terms whose statistic is W, with a covariance known to v degrees of freedom and a bias
+-- of a squared length of at most p_bias in its metric. Hotelling's rule refers W (v - q + 1) / (v q) to F with q
+-- and v - q + 1. A bias lengthens by its own length at most, which is taken off first (triangle inequality).
+CREATE OR REPLACE FUNCTION dp_int.wald_p(p_w float8, p_bias float8, q int, v float8) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT dp_int.f_survival(power(greatest(sqrt(p_w) - sqrt(p_bias), 0), 2) * (v - q + 1) / (v * q), q, v - q + 1)
+$$;
+
+-- What a release says of the coefficients at some positions, in standard errors: the middles of their intervals, their
+-- correlation and their allowance for bias, as matrices row by row, and the least of their degrees of freedom.
+CREATE OR REPLACE FUNCTION dp_int.in_standard_errors(p_release uuid, p_positions int[], OUT t float8[], OUT correlation float8[], OUT bias float8[], OUT df float8)
+LANGUAGE sql STABLE AS $$
+  WITH tested AS MATERIALIZED (
+    SELECT p.n, c AS whole, (c.ci_low + c.ci_high) / 2 / c.std_err AS t, c.std_err, c.df
+      FROM unnest(p_positions) WITH ORDINALITY AS p(position, n)
+      JOIN dp_int.coefficient c ON c.release = p_release AND c.position = p.position),
+  pairs AS MATERIALIZED (
+    SELECT i.n AS i, j.n AS j, dp_int.covariance(a.later, a.earlier) / i.std_err / j.std_err AS covariance, coalesce(dp_int.bias(a.later, a.earlier), 0) / i.std_err / j.std_err AS bias
+      FROM tested i, tested j,
+           LATERAL (SELECT CASE WHEN (i.whole).position > (j.whole).position THEN i.whole ELSE j.whole END AS later,
+                           CASE WHEN (i.whole).position > (j.whole).position THEN j.whole ELSE i.whole END AS earlier) AS a)
+  SELECT ARRAY(SELECT x.t FROM tested x ORDER BY x.n), ARRAY(SELECT CASE WHEN i = j THEN 1 ELSE covariance END FROM pairs ORDER BY i, j),
+         ARRAY(SELECT p.bias FROM pairs p ORDER BY i, j), (SELECT min(x.df) FROM tested x)
+$$;
+
 CREATE OR REPLACE FUNCTION public.dp_test(release uuid, terms text[]) RETURNS TABLE(statistic float8, df float8, p_value float8)
 LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   r dp_int.release := dp_int.visible_fit(dp_test.release);
   picked int[] := dp_int.positions(r, dp_test.terms);
   q CONSTANT int := cardinality(picked);
+  x record;
   least_df float8;
   w float8;
+  longest float8;
   unknown record;
 BEGIN
   PERFORM dp_int.refuse_without_covariance(r);
@@ -159,30 +235,31 @@ BEGIN
     RAISE EXCEPTION 'the coefficients of group "%" have no standard errors: %', unknown.grp, unknown.why_null
       USING ERRCODE = '55000', HINT = 'dp_summary shows which groups have them.';
   END IF;
-  WITH tested AS MATERIALIZED (
-    SELECT p.n, c AS whole, c.position, (c.ci_low + c.ci_high) / 2 / c.std_err AS t, c.std_err, c.df
-      FROM unnest(picked) WITH ORDINALITY AS p(position, n)
-      JOIN dp_int.coefficient c ON c.release = r.id AND c.position = p.position)
-  SELECT min(x.df), dp_int.squared_length(array_agg(x.t ORDER BY x.n),
-           ARRAY(SELECT CASE WHEN i.n = j.n THEN 1 WHEN i.position > j.position THEN dp_int.covariance(i.whole, j.whole) / i.std_err / j.std_err
-                             ELSE dp_int.covariance(j.whole, i.whole) / i.std_err / j.std_err END
-                   FROM tested i, tested j ORDER BY i.n, j.n))
-    INTO least_df, w FROM tested x;
+  x := dp_int.in_standard_errors(r.id, picked);
+  SELECT sum(z * z) INTO w FROM unnest(dp_int.solve_lower(dp_int.cholesky(x.correlation, q), x.t, q)) AS z;
   IF w IS NULL THEN
     RAISE EXCEPTION 'the covariance of these coefficients is singular: up to rounding one follows from the others'
       USING ERRCODE = '55000', HINT = 'Test fewer of them at once.';
-  ELSIF least_df <= q - 1 THEN
-    RAISE EXCEPTION 'with % degrees of freedom % coefficients cannot be tested at once', round(least_df::numeric, 1), q
+  ELSIF x.df <= q - 1 THEN
+    RAISE EXCEPTION 'with % degrees of freedom % coefficients cannot be tested at once', round(x.df::numeric, 1), q
       USING ERRCODE = '55000', HINT = 'Test fewer of them at once.';
   END IF;
-  least_df := least(least_df, 1e8);  -- as good as any number
+  least_df := least(x.df, 1e8);  -- as good as any number
   df := least_df - q + 1;
   statistic := w * df / (least_df * q);
-  p_value := dp_int.f_survival(statistic, q, df);
+  IF q = 1 THEN
+    p_value := (SELECT c.p_value FROM dp_int.coefficient c WHERE c.release = r.id AND c.position = picked[1]);
+  ELSE
+    -- Fits of groups are independent, and each may have its own bias.
+    SELECT sum(dp_int.longest_bias(s.correlation, s.bias, cardinality(s.t))) INTO longest
+      FROM (SELECT array_agg(c.position) AS positions FROM dp_int.coefficient c WHERE c.release = r.id AND c.position = ANY (picked) GROUP BY c.grp) AS g,
+           dp_int.in_standard_errors(r.id, g.positions) AS s;
+    p_value := dp_int.wald_p(w, longest, q, least_df);
+  END IF;
   RETURN NEXT;
 END $$;
 COMMENT ON FUNCTION public.dp_test IS
-  'Tests that all of these coefficients of a release are 0 (Wald): statistic is compared with the F distribution of as many degrees of freedom as there are terms, and of df. The allowance for bias is left out. Free.';
+  'Tests that all of these coefficients of a release are 0 (Wald): statistic is compared with the F distribution of as many degrees of freedom as there are terms, and of df. p_value allows for the least favourable bias that the intervals allow for; of one term it is that of dp_summary. Free.';
 
 -- An interval of 95 % around p_middle for an estimate of a given variance, known to some
 -- degrees of freedom, and with a bias whose square is p_bias at most.

@@ -53,14 +53,15 @@ BEGIN
 END $$;
 
 -- The scales that a request has of those given: of its columns, in canonical form. Labels
--- have none; counts and exposures are from 0.
+-- have none; counts and exposures are from 0. Of an offset the centre matters, and weights are
+-- what they are.
 CREATE OR REPLACE FUNCTION dp_int.scales_of(p_scales jsonb, p_request jsonb) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT coalesce(jsonb_object_agg(s.key, dp_int.canonical_scale(s.value, (p_request ->> 'intercept')::boolean
-                                                                            AND (p_request -> 'features' ? s.key OR NOT dp_int.is_count(p_request ->> 'model')))), '{}')
+                                                                            AND (p_request -> 'features' ? s.key OR s.key = p_request #>> '{options,offset}' OR NOT dp_int.is_count(p_request ->> 'model')))), '{}')
     FROM jsonb_each(p_scales) AS s
    WHERE p_request -> 'features' ? s.key
-      OR s.key = dp_int.exposure_of(p_request ->> 'model', p_request -> 'options')
+      OR s.key = ANY (array_remove(dp_int.beside_columns(p_request ->> 'model', p_request -> 'options')::text[], p_request #>> '{options,weight}'))
       OR s.key = p_request ->> 'target' AND NOT EXISTS (SELECT FROM dp_int.model m WHERE m.name = p_request ->> 'model' AND m.labels)
 $$;
 

@@ -18,8 +18,8 @@ BEGIN
   IF NOT FOUND OR (dp_int.grant_of(scored.dataset, p_caller)).dataset IS NULL THEN
     RAISE EXCEPTION 'there is no release % that you may score', coalesce(p_release::text, 'NULL')
       USING ERRCODE = '22023', HINT = 'See dp.releases, and dp.datasets for what is granted to you. No privacy budget was spent.';
-  ELSIF scored.model IN ('describe', 'scales') THEN
-    RAISE EXCEPTION 'release % is a description and predicts nothing', p_release USING ERRCODE = '22023', HINT = 'Give the release of a fit, see dp_last_release. No privacy budget was spent.';
+  ELSIF scored.model IN ('describe', 'scales', 'moments') THEN
+    RAISE EXCEPTION 'release % is % and predicts nothing', p_release, CASE scored.model WHEN 'moments' THEN 'of second moments' ELSE 'a description' END USING ERRCODE = '22023', HINT = 'Give the release of a fit, see dp_last_release. No privacy budget was spent.';
   ELSIF scored.model = 'score' THEN
     RAISE EXCEPTION 'release % is itself a score', p_release
       USING ERRCODE = '22023', HINT = format('Its metrics stand in dp.scores. It scores release %s. No privacy budget was spent.', scored.parameters ->> 'release');
@@ -51,12 +51,12 @@ BEGIN
   RETURN r;
 END $$;
 
--- What of the options of a request stays with a score of its answer: the column that is read
+-- What of the options of a request stays with a score of its answer: what is known of rows
 -- beside target and features.
 CREATE OR REPLACE FUNCTION dp_int.scored_options(p_model text, p_options jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT CASE WHEN dp_int.exposure_of(p_model, p_options) IS NULL THEN '{}'::jsonb
-              ELSE jsonb_build_object('options', jsonb_build_object('exposure', p_options -> 'exposure')) END
+  SELECT CASE WHEN kept = '{}' THEN kept ELSE jsonb_build_object('options', kept || CASE WHEN kept ? 'weight' THEN jsonb_build_object('max_weight', p_options -> 'max_weight') ELSE '{}' END) END
+    FROM dp_int.beside_of(p_model, p_options) AS kept
 $$;
 
 -- The loopback's half of a synchronous score.

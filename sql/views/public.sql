@@ -88,6 +88,17 @@ CREATE OR REPLACE VIEW dp.suggested_scales WITH (security_barrier) AS
    ORDER BY r.released_at, s.release, s.position;
 COMMENT ON VIEW dp.suggested_scales IS 'Scales that were read from the rows: what dp_scales has returned so far.';
 
+CREATE OR REPLACE VIEW dp.moments WITH (security_barrier) AS
+  SELECT r.id AS release, d.name AS dataset,
+         CASE WHEN j.request ? 'over' THEN daterange((j.request -> 'over' ->> 0)::date, (j.request -> 'over' ->> 1)::date) END AS over,
+         m.terms, m.sums, m.noise, m.bound AS row_length, (r.parameters ->> 'rows')::bigint AS rows, j.request -> 'scales' AS scales, r.eps, r.delta, r.released_at
+    FROM dp_int.second_moments m
+    JOIN dp_int.release r ON r.id = m.release
+    JOIN dp_int.job j ON j.id = r.job
+    JOIN dp_int.dataset d ON d.id = r.dataset
+   WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant);
+COMMENT ON VIEW dp.moments IS 'Second moments: what dp_moments has returned so far, and what dp_linear_from_moments fits from.';
+
 CREATE OR REPLACE VIEW dp.ledger WITH (security_barrier) AS
   SELECT l.id, l.at, l.account, l.seq, l.kind, l.dataset, l.caller::text AS caller, l.job, l.event,
          l.epsilon::float8 AS epsilon, l.rho::float8 AS rho, l.renyi, l.renyi_grid, l.delta::float8 AS delta, l.arithmetic, l.refunds,
@@ -95,13 +106,13 @@ CREATE OR REPLACE VIEW dp.ledger WITH (security_barrier) AS
     FROM dp_int.ledger l
    ORDER BY l.id;
 COMMENT ON VIEW dp.ledger IS 'Every charge, refund and change of a budget; one hash chain an account. For dp_admin.';
-GRANT SELECT ON dp.datasets, dp.budget, dp.jobs, dp.releases, dp.coefficients, dp.scores, dp.descriptions, dp.suggested_scales TO dp_analyst, dp_admin;
+GRANT SELECT ON dp.datasets, dp.budget, dp.jobs, dp.releases, dp.coefficients, dp.scores, dp.descriptions, dp.suggested_scales, dp.moments TO dp_analyst, dp_admin;
 GRANT SELECT ON dp.ledger TO dp_admin;
 COMMENT ON COLUMN dp.jobs.stage IS
   'Where the job stands. charged, running: its budget is spent, and it reads and fits. charged, waiting to read: its budget is spent, once; its table could not be read, and it is tried again by itself. charged, out of time: its budget is spent, once; it is tried again when the same is asked again.';
 COMMENT ON COLUMN dp.releases.id IS 'The release; see dp.coefficients, dp_coef, dp_predict';
 COMMENT ON COLUMN dp.releases.job IS 'The job that it is the result of';
-COMMENT ON COLUMN dp.releases.model IS 'l1, linear, huber, logistic or poisson; score for the metrics of another release, see dp.scores; describe and scales, see dp.descriptions and dp.suggested_scales';
+COMMENT ON COLUMN dp.releases.model IS 'l1, linear, huber, logistic or poisson; score for the metrics of another release, see dp.scores; describe, scales and moments, see dp.descriptions, dp.suggested_scales and dp.moments';
 COMMENT ON COLUMN dp.releases.method IS 'The algorithm that ran';
 COMMENT ON COLUMN dp.releases.dataset IS 'The registered name of the data set';
 COMMENT ON COLUMN dp.releases.eps IS 'The epsilon that was asked for';
@@ -130,7 +141,7 @@ COMMENT ON COLUMN dp.coefficients.noise_high IS 'The same, at most this';
 COMMENT ON COLUMN dp.coefficients.std_err IS 'Standard error: the sampling of rows and the noise together; NULL: see why_null';
 COMMENT ON COLUMN dp.coefficients.ci_low IS 'Lower end of a 95 % confidence interval, which allows for bias and need not be centred at coef; NULL: see why_null';
 COMMENT ON COLUMN dp.coefficients.ci_high IS 'Its upper end';
-COMMENT ON COLUMN dp.coefficients.p_value IS 'Two-sided, of the middle of the interval over std_err, by the t distribution; it leaves the allowance for bias out; NULL: see why_null';
+COMMENT ON COLUMN dp.coefficients.p_value IS 'Two-sided, of the middle of the interval over std_err, by the t distribution, at the least favourable bias that the interval allows for; NULL: see why_null';
 COMMENT ON COLUMN dp.coefficients.df IS 'Degrees of freedom of std_err, for a t distribution; NULL: see why_null';
 COMMENT ON COLUMN dp.coefficients.why_null IS 'Why there is no interval; NULL where there is one';
 COMMENT ON COLUMN dp.coefficients.grp IS 'The group whose fit it belongs to, a level of the category that was named with by; empty where none was';
@@ -155,3 +166,15 @@ COMMENT ON COLUMN dp.suggested_scales.note IS 'What was seen';
 COMMENT ON COLUMN dp.suggested_scales.eps IS 'The epsilon that was asked for';
 COMMENT ON COLUMN dp.suggested_scales.delta IS 'The delta that was asked for, or chosen where none was';
 COMMENT ON COLUMN dp.suggested_scales.suggested_at IS 'When it was published; the rows are those of shortly before';
+COMMENT ON COLUMN dp.moments.release IS 'The release, as in dp.releases';
+COMMENT ON COLUMN dp.moments.dataset IS 'The registered name of the data set';
+COMMENT ON COLUMN dp.moments.over IS 'The window whose rows were summed; NULL without blocks';
+COMMENT ON COLUMN dp.moments.terms IS '(intercept), which is 1 in every row, and the columns, or column=level for a level of a category but its first';
+COMMENT ON COLUMN dp.moments.sums IS 'Sums over rows of the products of two terms, with noise: of the first with each, of the second with itself and those after it, and so on. Columns are counted from their centers in their scales';
+COMMENT ON COLUMN dp.moments.noise IS 'The standard deviation that noise gives the sum of the squares of a term; of the products of two terms, this over the root of 2';
+COMMENT ON COLUMN dp.moments.row_length IS 'Longer rows, in scaled units, were shortened to this length';
+COMMENT ON COLUMN dp.moments.rows IS 'How many rows there were, of persons where there is a unit; those that lack a value count for nothing';
+COMMENT ON COLUMN dp.moments.scales IS 'Scales and centers of the columns; a column that is not named has scale 1';
+COMMENT ON COLUMN dp.moments.eps IS 'The epsilon that was asked for';
+COMMENT ON COLUMN dp.moments.delta IS 'The delta that was asked for, or chosen where none was';
+COMMENT ON COLUMN dp.moments.released_at IS 'When it was published; the rows are those of shortly before';

@@ -1,0 +1,128 @@
+package dpsco
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
+)
+
+// SecondMoments releases the sums of the products of all pairs of 1, the features and the
+// target, from which any least squares fit among these columns can be computed afterwards.
+// Releases of the same columns on different rows can be added up, for their rows are cut
+// alike. A row in which something is missing says nothing.
+//
+// Privacy: the event of the plan, one Gaussian release of bounded second moments (proof:
+// second_moments.md).
+type SecondMoments struct {
+	Columns int // that rows are made from, the target among them; 0: as many as there are
+}
+
+// Moments are second moments that are released, in the units of Scaled.
+type Moments struct {
+	Sums  []float64 // of i <= j, row by row of the upper triangle: the constant, the features, the target
+	Noise float64   // the standard deviation of a sum on the diagonal; off it, over the root of 2
+	Bound float64   // rows count as if they were at most as long
+}
+
+// rowLength is how long rows may be, in lengths of one whose values are all as large as
+// their scales: longer ones are shortened.
+const rowLength = 1.5
+
+// mostMomentTerms is the largest number of rows of the matrix that is released: all fits from it
+// are made by the database.
+const mostMomentTerms = 64
+
+func (a SecondMoments) withPublicFacts(s Scaled) Algorithm {
+	a.Columns = s.Sources // the constant stands where the target does
+	return a
+}
+
+// contract is that of rows (1, x, y). Levels of a category are one column together.
+func (a SecondMoments) contract(s Shape) mech.MomentContract {
+	columns := a.Columns
+	if columns == 0 {
+		columns = s.D
+	}
+	return mech.MomentContract{Bound: rowLength * math.Sqrt(float64(columns)), N: s.N, D: s.D + 1}
+}
+
+// Plan chooses the noise from public facts.
+//
+// Errors: ErrParameter, ErrInfeasible.
+func (a SecondMoments) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
+	contract := a.contract(s)
+	if err := checkMoments(s, b); err != nil {
+		return nil, err
+	}
+	budget := privacy.Budget{Epsilon: below(b.Epsilon), Delta: b.Delta - privacy.Reserve(b.Delta)}
+	z, err := privacy.Calibrate(accountant, budget, func(z float64) (privacy.Event, error) {
+		if z > mostNoise {
+			return nil, privacy.ErrNoFit
+		}
+		return mech.Gaussian{NoiseMultiplier: z}.Event(), nil
+	})
+	switch {
+	case errors.Is(err, privacy.ErrNoFit) || errors.Is(err, privacy.ErrUnsupported):
+		return nil, fmt.Errorf("%w: second moments cannot keep within eps %v and delta %v; ask for more", ErrInfeasible, b.Epsilon, b.Delta)
+	case err != nil:
+		return nil, err
+	}
+	noise := mech.Gaussian{NoiseMultiplier: z}
+	if err := errors.Join(contract.Check(), noise.Check()); err != nil {
+		return nil, infeasible(err)
+	}
+	return &Plan{
+		Method: "moments_gaussian", Event: noise.Event(), allRows: true, shape: s,
+		Parameters: map[string]any{
+			"rows": s.N, "noise_multiplier": z, "row_length": contract.Bound,
+			"why": "all products of two columns are summed and released with noise, once; fits from them are free",
+		},
+		Seconds: 1e-9*float64(s.N)*float64(contract.D*contract.D) + 5e-3,
+		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+			if err := ctx.Err(); err != nil {
+				return Result{}, err
+			}
+			return Result{Moments: releaseRows(x, contract, noise, src)}, nil
+		},
+	}, nil
+}
+
+// checkMoments refuses what no second moments can be released of.
+func checkMoments(s Shape, b privacy.Budget) error {
+	switch {
+	case !(b.Delta > 0 && b.Delta < 1):
+		return fmt.Errorf("%w: delta is %v; second moments need one above 0 and below 1", ErrParameter, b.Delta)
+	case !s.Intercept || s.Levels > 0:
+		return fmt.Errorf("%w: second moments are of rows with a constant, and not by groups", ErrParameter)
+	case s.D+1 > mostMomentTerms:
+		return fmt.Errorf("%w: %d terms, a level of a category counting as one; second moments are for at most %d. Name fewer columns", ErrInfeasible, s.D+1, mostMomentTerms)
+	}
+	return checkRequest(s, b)
+}
+
+// releaseRows releases the second moments of rows (1, x, y).
+func releaseRows(x Data, c mech.MomentContract, noise mech.Gaussian, src *mech.Source) *Moments {
+	total := merging[*mech.Moments]{total: mech.NewMoments(c)}
+	x.each(func() func(int, Data) {
+		part := total.fork()
+		var starts []int
+		return func(_ int, b Data) {
+			starts = b.starts(starts)
+			addRows(part, mech.Rows{Intercept: true, X: append(b.X[:len(b.X):len(b.X)], b.Y)}, len(b.Y), starts)
+		}
+	})
+	means := make([]float64, c.D*c.D)
+	total.merged().Release(means, noise, src)
+	m := &Moments{Bound: c.Bound, Noise: math.Sqrt2 * c.Bound * c.Bound * noise.NoiseMultiplier}
+	for i := range c.D {
+		m.Sums = append(m.Sums, means[i*c.D+i:(i+1)*c.D]...)
+	}
+	floats.Scale(float64(c.N), m.Sums)
+	return m
+}

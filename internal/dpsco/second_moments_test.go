@@ -1,0 +1,157 @@
+package dpsco
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"dpsidecar/internal/mech/mechtest"
+	"dpsidecar/internal/privacy"
+)
+
+// momentsIn are second moments in scales that make rows of all lengths, some of them cut.
+func momentsIn(s Shape, b privacy.Budget, maxRows int, t *testing.T) *Plan {
+	t.Helper()
+	p, err := Scaled{
+		Algorithm: SecondMoments{}, X: []float64{0.1, 3, 1e-3}[:s.Columns()], Y: 7, CentreX: []float64{0.5, -2, 1e-3}[:s.Columns()], CentreY: 3,
+		Sources: s.D, MaxRows: maxRows,
+	}.Plan(s, b, privacy.Concentrated{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Second moments of a table and of a neighbour, of rows, of persons with several, or of rows that
+// come from another block, do the same in public given the same answers, and what they hide differs by what the noise is scaled to.
+func TestReplaysOfSecondMoments(t *testing.T) {
+	largest := 0.0
+	r := rand.New(rand.NewPCG(9, 9))
+	for k := range 150 {
+		s := Shape{N: 1 + r.IntN(23), D: 1 + k%4, Intercept: true}
+		x, y := neighbours(r, s, false)
+		maxRows := 0
+		if k%5 == 0 {
+			x, y = comingRows(r, s, false)
+		} else if k%2 == 0 {
+			x, y = recordNeighbours(r, s, false)
+			maxRows = mostFellows
+		}
+		moved, err := replay(t, func() *Plan { return momentsIn(s, generous, maxRows, t) }, x, y)
+		if err != nil {
+			t.Fatalf("pair %d: %v", k, err)
+		}
+		for _, share := range moved {
+			largest = max(largest, share)
+		}
+	}
+	if largest <= 0.5 { // half the bound would pass
+		t.Errorf("moved by %v of the bound at most", largest)
+	}
+}
+
+// They cost their budget, and no more.
+func TestSecondMomentsCostTheirBudget(t *testing.T) {
+	order := privacy.AtOrder{Order: 20, Renyi: new(privacy.Renyi)}
+	for _, accountant := range []privacy.Accountant{privacy.Concentrated{}, order} {
+		for _, b := range []privacy.Budget{{Epsilon: 1, Delta: 1e-6}, {Epsilon: 3, Delta: 1e-5}} {
+			p, err := SecondMoments{}.Plan(Shape{N: 500, D: 6, Intercept: true}, b, accountant)
+			if err != nil {
+				t.Fatal(err)
+			}
+			epsilon, err := accountant.Epsilon(p.Event, b.Delta-privacy.Reserve(b.Delta))
+			if err != nil || epsilon > b.Epsilon || epsilon < b.Epsilon*(1-1e-6) {
+				t.Errorf("%T: eps %v of %v, %v", accountant, epsilon, b.Epsilon, err)
+			}
+		}
+	}
+}
+
+func TestWhatHasNoSecondMomentsIsRefused(t *testing.T) {
+	s, b := Shape{N: 100, D: 2, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
+	for name, c := range map[string]struct {
+		Shape
+		privacy.Budget
+		privacy.Accountant
+		error
+	}{
+		"no delta":           {s, privacy.Budget{Epsilon: 1}, privacy.Concentrated{}, ErrParameter},
+		"delta 1":            {s, privacy.Budget{Epsilon: 1, Delta: 1}, privacy.Concentrated{}, ErrParameter},
+		"eps 0":              {s, privacy.Budget{Delta: 1e-6}, privacy.Concentrated{}, ErrParameter},
+		"no constant":        {Shape{N: 100, D: 2}, b, privacy.Concentrated{}, ErrParameter},
+		"groups":             {Shape{N: 100, D: 2, Intercept: true, Levels: 2}, b, privacy.Concentrated{}, ErrParameter},
+		"too many terms":     {Shape{N: 100, D: mostMomentTerms, Intercept: true}, b, privacy.Concentrated{}, ErrInfeasible},
+		"no rows":            {Shape{N: 0, D: 2, Intercept: true}, b, privacy.Concentrated{}, ErrInfeasible},
+		"delta on pure data": {s, b, privacy.PureSum{}, ErrInfeasible},
+	} {
+		if _, err := (SecondMoments{}).Plan(c.Shape, c.Budget, c.Accountant); !errors.Is(err, c.error) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// sumsOf releases second moments of x.
+func sumsOf(t *testing.T, x Data, b privacy.Budget, seed uint64) *Moments {
+	t.Helper()
+	a := SecondMoments{}
+	p, err := a.Plan(x.Shape, b, privacy.Concentrated{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.maxRows = x.MaxRows
+	r, err := p.Run(t.Context(), x, mechtest.Source(t, seed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Moments
+}
+
+// With little noise sums are those of the rows, shortened where they are too long; a row with a
+// missing value counts for nothing, and of a person's rows each for its part.
+func TestSecondMomentsAreThoseOfTheRows(t *testing.T) {
+	nan := math.NaN()
+	x := Data{Shape: Shape{N: 4, D: 2, Intercept: true}, X: [][]float64{{1, nan, 0, 30}}, Y: []float64{2, 1, nan, 40}}
+	m := sumsOf(t, cloned(x), privacy.Budget{Epsilon: 9000, Delta: 1e-3}, 1)
+	bound := 1.5 * math.Sqrt(2)
+	if m.Bound != bound {
+		t.Errorf("rows are %v long", m.Bound)
+	}
+	cut := func(v float64) float64 { return v * bound * bound }
+	f, g := cut(1./6), cut(1./2501) // the first row is too long as well
+	want := []float64{f + g, f + 30*g, 2*f + 40*g, f + 900*g, 2*f + 1200*g, 4*f + 1600*g}
+	for k, v := range m.Sums {
+		if math.Abs(v-want[k]) > 8*m.Noise+1e-3 {
+			t.Errorf("sum %d is %v, want %v (noise %v)", k, v, want[k], m.Noise)
+		}
+	}
+	persons := x
+	persons.N, persons.First, persons.MaxRows = 2, []int{0, 2, 4}, 2
+	for k, v := range sumsOf(t, persons, privacy.Budget{Epsilon: 9000, Delta: 1e-3}, 1).Sums {
+		if math.Abs(v-want[k]/2) > 8*m.Noise+1e-3 {
+			t.Errorf("of persons sum %d is %v, want %v", k, v, want[k]/2)
+		}
+	}
+}
+
+// What is published of the noise is its standard deviation. Of 900 squares of standard normal
+// draws the mean is outside [0.75, 1.3] with a probability below 1e-6; seeds are fixed besides.
+func TestSecondMomentsAddTheNoiseTheyTell(t *testing.T) {
+	diagonal, off, told := 0.0, 0.0, 0.0
+	const runs = 300
+	for seed := range uint64(runs) {
+		x := Data{Shape: Shape{N: 50, D: 2, Intercept: true}, X: [][]float64{repeat(math.NaN(), 50)}, Y: repeat(1, 50)}
+		m := sumsOf(t, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed)
+		told = m.Noise
+		for k, v := range m.Sums {
+			if square := v * v / (told * told) / (3 * runs); k == 0 || k == 3 || k == 5 {
+				diagonal += square
+			} else {
+				off += 2 * square
+			}
+		}
+	}
+	if diagonal < 0.75 || diagonal > 1.3 || off < 0.75 || off > 1.3 {
+		t.Errorf("noise of %v has the variances %v and %v of what is told", told, diagonal, off)
+	}
+}

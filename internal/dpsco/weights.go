@@ -1,0 +1,184 @@
+package dpsco
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"dpsidecar/internal/mech"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+)
+
+// Weights of rows (proof: weights.md). What a fit minimises is the mean, over all rows, of
+// weight times loss. A weight is a row's own and counts as its ratio to a public largest one.
+
+// beside are the columns that say more of rows than features, target and group.
+func (x *Data) beside() [3]*[]float64 {
+	return [3]*[]float64{&x.Offset, &x.Weight, &x.Exposure}
+}
+
+// besides writes what of gives for each of these columns that another design has, beside what
+// is there already.
+func (x *Data) besides(other Data, of func(old, column []float64) []float64) {
+	from := other.beside()
+	for k, column := range x.beside() {
+		if *from[k] != nil {
+			*column = of(*column, *from[k])
+		}
+	}
+}
+
+// weight is that of row i.
+func (x Data) weight(i int) float64 {
+	if x.Weight == nil {
+		return 1
+	}
+	return x.Weight[i]
+}
+
+// weigh turns weights, as they were read, into ratios to a public largest one. A row whose weight
+// is no finite number above 0 says nothing.
+func (x Data) weigh(most float64) {
+	for i, v := range x.Weight {
+		if x.Weight[i] = min(v/most, 1); !(v <= math.MaxFloat64 && x.Weight[i] > 0) {
+			x.Weight[i], x.Y[i] = 0, math.NaN()
+		}
+	}
+}
+
+// checkWeights refuses a largest weight without weights, and the other way round.
+func checkWeights(weight string, most float64) error {
+	if weight != "" && most == 0 {
+		return fmt.Errorf("%w: option \"weight\" needs option \"max_weight\", above which weights count as that", ErrParameter)
+	}
+	return nil
+}
+
+// nameColumns writes the columns of weights and offsets into parameters.
+func nameColumns(parameters map[string]any, weight string, most float64, offset string) {
+	if weight != "" {
+		parameters["weight"], parameters["max_weight"] = weight, most
+	}
+	if offset != "" {
+		parameters["offset"] = offset
+	}
+}
+
+// unweighted are rows whose absolute residuals, offsets taken off, are weight times the absolute
+// residuals of rows of x, and times what they are for another quantile: all of a row is
+// multiplied with its weight, the constant too.
+func (x Data) unweighted() Data {
+	for i, v := range x.Offset {
+		x.Y[i] -= v
+	}
+	if x.Offset = nil; x.Weight == nil {
+		return x
+	}
+	for _, column := range append(slices.Clone(x.X), x.Y) {
+		floats.Mul(column, x.Weight)
+	}
+	if x.Intercept {
+		x.X, x.Intercept = append([][]float64{x.Weight}, x.X...), false
+	}
+	x.Weight = nil
+	return x
+}
+
+// weighing holds rows times the roots of their weights, whose second moments are the weighted
+// ones of the rows.
+type weighing struct{ x [][]float64 }
+
+// rows returns those of a block.
+func (w *weighing) rows(b Data) mech.Rows {
+	if b.Weight == nil {
+		return mech.Rows{X: b.X, Intercept: b.Intercept}
+	}
+	if w.x == nil {
+		w.x = columns(b.D, blockRows)
+	}
+	x := firstRows(w.x, len(b.Y))
+	stored := x[b.D-len(b.X):]
+	for i, v := range b.Weight {
+		root := math.Sqrt(v)
+		if b.Intercept {
+			x[0][i] = root
+		}
+		for j, column := range b.X {
+			stored[j][i] = root * column[i]
+		}
+	}
+	return mech.Rows{X: x}
+}
+
+// scaleByWeight multiplies rows and residuals with the roots of their weights: least squares
+// of what they become are the weighted ones.
+func (r *rowBlock) scaleByWeight() {
+	if r.counts == nil {
+		return
+	}
+	if r.root == nil {
+		r.root = make([]float64, blockRows)
+	}
+	for i, v := range r.counts {
+		r.root[i] = math.Sqrt(v)
+		r.e[i] *= r.root[i]
+		r.length[i] *= r.root[i]
+	}
+	for _, z := range r.z {
+		for i, v := range r.root[:r.n] {
+			z[i] *= v
+		}
+	}
+}
+
+// levels writes what rows give to the mean residual: the residual times its weight.
+func (r *rowBlock) levels(dst []float64) {
+	copy(dst, r.e[:r.n])
+	if r.counts == nil {
+		return
+	}
+	for i, v := range r.root[:r.n] {
+		dst[i] *= v
+	}
+}
+
+// weighLosses multiplies losses with the weights of their rows.
+func (r *newtonRows) weighLosses() {
+	for i, v := range r.counts {
+		r.score[i] *= v
+		r.most[i] *= v
+		r.tail[i] *= v
+		r.model[i] *= v
+		r.robust[i] *= v
+	}
+}
+
+// leastWeight is what the mean of weights is at least taken for.
+const leastWeight = 1e-4
+
+// noisyConstant is what second moments say of the constant: the mean of the squares that it
+// enters with, and the deviation of the noise on that.
+type noisyConstant struct{ mean, deviation float64 }
+
+// newNoisyConstant reads second moments in the coordinates of an upper triangular P, which
+// have noise of a deviation on the diagonal.
+func newNoisyConstant(h *mat.SymDense, deviation float64, p *mat.Dense) noisyConstant {
+	unit := square(p.At(0, 0))
+	return noisyConstant{h.At(0, 0) / unit, deviation / unit}
+}
+
+// counted is the share of rows that say something or, where they have weights, the mean of
+// those. Rows were shortened in the moments that tell it; the histogram of their lengths says
+// by how much.
+func (f *jointFit) counted() float64 {
+	if !f.weighted && f.residuals.said() == 1 {
+		return clampBetween(f.residuals.counted, 0.5, 1)
+	}
+	kept := 1.0
+	if f.lengths.seen {
+		kept = f.lengths.mean(func(v float64) float64 { return square(min(1, f.bound/v)) })
+	}
+	return min(1, max(f.constant.mean/kept, 3*f.constant.deviation, leastWeight))
+}

@@ -1,0 +1,499 @@
+package dpsco
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/mech/mechtest"
+	"dpsidecar/internal/privacy"
+
+	"gonum.org/v1/gonum/floats"
+)
+
+// weightedLaw are rows of a law that no linear model fits, so that weights matter, with weights
+// from 0 to 4, which the features tell in part.
+func weightedLaw(model string, n int, seed uint64) Data {
+	r := rand.New(rand.NewPCG(seed, 17))
+	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: columns(2, n), Y: make([]float64, n), Weight: make([]float64, n)}
+	for i := range n {
+		a, b := r.NormFloat64(), r.NormFloat64()
+		x.X[0][i], x.X[1][i] = a, b
+		x.Weight[i] = math.Floor(5 * sigmoid(a+r.NormFloat64()))
+		mean := 0.5 + a - 0.5*b + 0.3*a*a
+		switch model {
+		case "logistic":
+			if r.Float64() < sigmoid(mean) {
+				x.Y[i] = 1
+			}
+		case "poisson":
+			x.Y[i] = float64(poissonOf(r, math.Exp(min(mean-1, 2))))
+		default: // skewed, so that a robust start has another level
+			x.Y[i] = mean + (r.ExpFloat64()-1)*(1+0.3*math.Abs(a))
+		}
+	}
+	return x
+}
+
+// poissonOf draws a count with a mean.
+func poissonOf(r *rand.Rand, mean float64) (count int) {
+	for left := r.ExpFloat64(); left < mean; left += r.ExpFloat64() {
+		count++
+	}
+	return count
+}
+
+// mostWeight is the largest of a weightedLaw.
+const mostWeight = 4
+
+// repeated has every row as often as its weight says: a fit of them without weights is the
+// weighted one.
+func repeated(x Data) Data {
+	out := Data{Shape: x.Shape, X: make([][]float64, len(x.X))}
+	for i, w := range x.Weight {
+		for range int(min(w, mostWeight)) {
+			out.Y = append(out.Y, x.Y[i])
+			for j, column := range x.X {
+				out.X[j] = append(out.X[j], column[i])
+			}
+			if x.Offset != nil {
+				out.Offset = append(out.Offset, x.Offset[i])
+			}
+		}
+	}
+	out.N = len(out.Y)
+	return out
+}
+
+// withWeights is a model with weights, at a method.
+func withWeights(model, method string) Algorithm {
+	given := map[string]any{"weight": "w", "max_weight": float64(mostWeight), "method": method}
+	a, err := Recipe(model, given, []string{"a", "b"})
+	if err != nil {
+		panic(err)
+	}
+	return a
+}
+
+// weighedResult is a fit as jobs run it.
+func weighedResult(t *testing.T, a Algorithm, counts bool, x Data, b privacy.Budget, seed uint64) Result {
+	t.Helper()
+	p, err := Scaled{Algorithm: a, X: repeat(1, x.Columns()), Y: 1, Counts: counts}.Plan(x.Shape, b, privacy.Concentrated{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, seed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// With much budget a weighted fit is the exact one of rows that are repeated as often as their
+// weights say, of every model, with and without an intercept and an offset.
+func TestWeightsAreRepeatedRows(t *testing.T) {
+	for model, within := range map[string]float64{"linear": 0.01, "logistic": 0.02, "huber": 0.02, "poisson": 0.04} {
+		for k := range 4 {
+			intercept, offset := k%2 == 0, k/2 == 1
+			x := weightedLaw(model, 60_000, 1)
+			if offset {
+				x.Offset = make([]float64, x.N)
+				for i := range x.Offset {
+					x.Offset[i] = 0.7*x.X[1][i] - 1
+				}
+			}
+			if !intercept {
+				x.X, x.Intercept = append([][]float64{slices.Repeat([]float64{1}, x.N)}, x.X...), false
+			}
+			l := losses[model]
+			if model == "huber" {
+				l = loss.Huber{Delta: 1}
+			}
+			want, _ := best(l, repeated(x))
+			for i := 0; i < x.N; i += 10 { // rows that say nothing, and weights above the largest one
+				if x.Weight[i] == mostWeight {
+					x.Weight[i] = 1e6
+				}
+				if x.Weight[i] == 0 {
+					x.Weight[i] = []float64{math.NaN(), -3, math.Inf(1), math.Inf(-1), 0}[i/10%5]
+				}
+			}
+			r := weighedResult(t, withWeights(model, catalogue.MethodAuto), model == "poisson", x, privacy.Budget{Epsilon: 1000, Delta: 1e-6}, 1)
+			t.Logf("%s, intercept %t, offset %t: %.4f, want %.4f; %q", model, intercept, offset, r.Coefficients, want, r.WhyNull)
+			for j, v := range r.Coefficients {
+				if math.Abs(v-want[j]) > within {
+					t.Errorf("%s, intercept %t, offset %t: %v, want %v", model, intercept, offset, r.Coefficients, want)
+					break
+				}
+				if r.Low != nil && !(r.Low[j] <= v && v <= r.High[j]) {
+					t.Errorf("%s: an interval from %v to %v around %v", model, r.Low[j], r.High[j], v)
+				}
+			}
+		}
+	}
+}
+
+// Weights that are all the largest one make no difference, but for rounding.
+func TestEqualWeightsAreNone(t *testing.T) {
+	for _, model := range regressions() {
+		for _, method := range []string{catalogue.MethodAuto, "gd", "ksu", "spgd_kamath", "svrg", catalogue.MethodSampleAggregate} {
+			if !fitsLoss(losses[model], method) {
+				continue
+			}
+			x := weightedLaw(model, 4000, 2)
+			x.Weight = slices.Repeat([]float64{mostWeight}, x.N)
+			budget := privacy.Budget{Epsilon: 100, Delta: 1e-6}
+			with := weighedResult(t, withWeights(model, method), model == "poisson", x, budget, 3)
+			x.Weight = nil
+			m, _ := catalogue.Find(model)
+			a := regression(m)
+			a.Method = method
+			without := weighedResult(t, a, model == "poisson", x, budget, 3)
+			for j, v := range with.Coefficients {
+				if math.Abs(v-without.Coefficients[j]) > 0.01 {
+					t.Errorf("%s by %s: %v with weights, %v without", model, method, with.Coefficients, without.Coefficients)
+					break
+				}
+			}
+		}
+	}
+}
+
+// Weights without their bound, or that a method does not take, are refused with what to do.
+func TestWeightsAreRefused(t *testing.T) {
+	s, b := Shape{N: 1000, D: 2, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}
+	for name, a := range map[string]Algorithm{
+		"no bound":          Regression{Loss: loss.Squared{}, Weight: "w"},
+		"no bound of l1":    L1{Weight: "w"},
+		"exact sampler":     L1{MaxWeight: 1, Method: catalogue.MethodExponential},
+		"bound of nothing":  Regression{Loss: loss.Squared{}, MaxWeight: -1},
+		"too large a bound": Regression{Loss: loss.Squared{}, MaxWeight: 1e12},
+	} {
+		if _, pure := a.(L1); pure {
+			b.Delta = 0
+		} else {
+			b.Delta = 1e-6
+		}
+		if _, err := a.Plan(s, b, privacy.Concentrated{}); !errors.Is(err, ErrParameter) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.Levels = 2
+	for name, a := range map[string]Algorithm{"groups": Regression{Loss: loss.Squared{}, MaxWeight: 1}, "groups of medians": L1{MaxWeight: 1}} {
+		if b.Delta = 1e-6; name == "groups of medians" {
+			b.Delta = 0
+		}
+		if _, err := a.Plan(s, b, privacy.Concentrated{}); !errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), "no weights") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for model, given := range map[string]map[string]any{"l1": {"max_weight": 3.}, "linear": {"max_weight": 3.}} {
+		if _, err := Recipe(model, given, nil); !errors.Is(err, ErrParameter) {
+			t.Errorf("%s: %v", fmt.Sprint(model, given), err)
+		}
+	}
+}
+
+// weightNeighbours are tables with weights and offsets, of all kinds in the one row that
+// differs: in some pairs by its weight alone, from none to the largest one.
+func weightNeighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
+	a, b = neighbours(r, s, labels)
+	if r.IntN(3) == 0 {
+		b = cloned(a)
+	}
+	give := func(old func() float64, kinds func(i int) (float64, float64), differs func(i int) bool) (v, w []float64) {
+		v, w = make([]float64, s.N), make([]float64, s.N)
+		for i := range s.N {
+			if v[i] = old(); differs(i) {
+				v[i], w[i] = kinds(i)
+			} else {
+				w[i] = v[i]
+			}
+		}
+		return v, w
+	}
+	changed := r.IntN(s.N)
+	for i := range s.N {
+		if !sameRow(a, b, i) {
+			changed = i
+		}
+	}
+	differs := func(i int) bool { return i == changed }
+	a.Weight, b.Weight = give(func() float64 { return []float64{0, 1, mostWeight, 1e9, math.NaN()}[r.IntN(5)] }, func(int) (float64, float64) {
+		if r.IntN(2) == 0 {
+			return 0, mostWeight
+		}
+		return hostile(r), hostile(r)
+	}, differs)
+	if r.IntN(2) == 0 {
+		a.Offset, b.Offset = give(r.NormFloat64, func(int) (float64, float64) { return hostile(r), hostile(r) }, differs)
+	}
+	return a, b
+}
+
+// sameRow reports whether row i is the same in both, NaN being NaN.
+func sameRow(a, b Data, i int) bool {
+	equal := func(v, w float64) bool { return v == w || v != v && w != w }
+	same := equal(a.Y[i], b.Y[i])
+	for j := range a.X {
+		same = same && equal(a.X[j][i], b.X[j][i])
+	}
+	return same
+}
+
+// Whatever weight, offset and values of a row become, the integers of every release move by no
+// more than its noise is scaled to hide, and given the answers nothing else differs: of every
+// method of every model, of rows and of persons with several. In some pair a weight that goes
+// from none to the largest one moves a release by more than 40 % of what is hidden.
+func TestReplaysOfWeights(t *testing.T) {
+	largest := map[string]float64{}
+	requests := replays()
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		a, r := requests[name], rand.New(rand.NewPCG(7, uint64(len(name))))
+		a.MaxWeight = mostWeight
+		_, counts := a.Loss.(loss.Poisson)
+		for k := range 4 {
+			s := Shape{N: 23 * (1 + k/3), D: 2 + k%2, Intercept: k%3 == 0}
+			scaled := Scaled{Algorithm: a, X: repeat(2, s.Columns()), Y: 1, Counts: counts}
+			x, y := weightNeighbours(r, s, a.Labels)
+			if k == 3 {
+				scaled.MaxRows = 2
+				pairs := make([]int, 0, s.N)
+				for i := 0; i < s.N; i += 2 {
+					pairs = append(pairs, min(2, s.N-i))
+				}
+				x, y = grouped(x, pairs), grouped(y, pairs)
+				x.MaxRows, y.MaxRows = 2, 2
+				s = x.Shape
+			}
+			plan := func() *Plan {
+				p, err := scaled.Plan(s, generous, privacy.Concentrated{})
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				return p
+			}
+			shares, err := replay(t, plan, x, y)
+			if err != nil {
+				t.Fatalf("%s, pair %d: %v", name, k, err)
+			}
+			for kind, share := range shares {
+				largest[kind] = max(largest[kind], share)
+			}
+		}
+	}
+	for kind, share := range largest {
+		t.Logf("%-60s %.3f", kind, share)
+		if share < 0.4 && !strings.HasSuffix(kind, "Centre on [2]int") {
+			t.Errorf("%s: no pair moves it by more than %v of what is allowed", kind, share)
+		}
+	}
+}
+
+// The same of the stages of l1 and of scores.
+func TestReplaysOfWeightsInStagesAndScores(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 8))
+	for k := range 40 {
+		s := Shape{N: 60, D: 2, Intercept: k%2 == 0}
+		x, y := weightNeighbours(r, s, false)
+		algorithms := map[string]Algorithm{"staged": Scaled{Algorithm: L1{Method: catalogue.MethodStaged, MaxWeight: mostWeight}, X: repeat(2, s.Columns()), Y: 1}}
+		for name, score := range map[string]Score{"score": {}, "score of labels": {Labels: true}, "score of counts": {Counts: true}} {
+			score.Coefficients, score.MaxWeight = repeat(0.5, s.D), mostWeight
+			algorithms[name] = score
+		}
+		for name, a := range algorithms {
+			b := privacy.Budget{Epsilon: 20}
+			if _, score := a.(Score); score && k%4 > 1 {
+				b.Delta = 1e-2
+			}
+			_, err := replay(t, func() *Plan {
+				p, err := a.Plan(s, b, privacy.Concentrated{})
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				return p
+			}, x, y)
+			if err != nil {
+				t.Fatalf("%s, pair %d: %v", name, k, err)
+			}
+		}
+	}
+}
+
+// Every method of least squares goes to the weighted fit, in batches and of persons too: at
+// much budget it ends far nearer to that than to the one without weights.
+func TestEveryMethodTakesWeights(t *testing.T) {
+	x := weightedLaw("linear", 20_000, 4)
+	weighted, _ := best(loss.Squared{}, repeated(x))
+	plain, _ := best(loss.Squared{}, weightless(x))
+	apart := distance(weighted, plain)
+	for _, method := range slices.Sorted(maps.Keys(methods)) {
+		if !fitsLoss(loss.Squared{}, method) {
+			continue
+		}
+		for _, a := range []Regression{{Method: method}, {Method: method, Whitening: catalogue.WhiteningOn, Batch: 4000}} {
+			a.Loss, a.MaxWeight, a.Clip = loss.Squared{}, mostWeight, 20
+			for _, persons := range []bool{false, true} {
+				data, rows := x, 0
+				if persons {
+					data, rows = grouped(x, slices.Repeat([]int{2}, x.N/2)), 2
+					data.MaxRows = 2
+				}
+				p, err := Scaled{Algorithm: a, X: repeat(1, 2), Y: 1, MaxRows: rows}.Plan(data.Shape, privacy.Budget{Epsilon: 300, Delta: 1e-6}, privacy.Concentrated{})
+				if err != nil {
+					t.Fatal(method, err)
+				}
+				w, err := coefficients(p.Run(t.Context(), cloned(data), mechtest.Source(t, 5)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				off := distance(w, weighted) / apart
+				most := 0.25
+				if slices.Contains([]string{"ksu", "ksu_axis", "spgd_kamath", "spgd_holland", "trimmed", "catoni"}, method) {
+					most = 0.7 // they are robust, and errors are skewed
+				}
+				if off > most {
+					t.Errorf("%s, whitening %q, persons %t: %v, want %v; without weights %v", method, a.Whitening, persons, w, weighted, plain)
+				}
+			}
+		}
+	}
+}
+
+// weightless are the same rows without weights.
+func weightless(x Data) Data {
+	x.Weight = nil
+	return x
+}
+
+func distance(v, w []float64) float64 {
+	d := slices.Clone(v)
+	floats.Sub(d, w)
+	return floats.Norm(d, 2)
+}
+
+// The weighted median is that of repeated rows, of both methods and of other quantiles.
+func TestWeightedMediansAreThoseOfRepeatedRows(t *testing.T) {
+	for _, tau := range []float64{0.5, 0.8} {
+		for _, method := range []string{catalogue.MethodStaged, catalogue.MethodObjective} {
+			for _, offset := range []bool{false, true} {
+				x := weightedLaw("l1", 40_000, 6)
+				if offset {
+					x.Offset = slices.Clone(x.X[1])
+				}
+				fit := func(x Data, most float64) []float64 {
+					p, err := Scaled{Algorithm: L1{Tau: tau, Method: method, MaxWeight: most}, X: repeat(1, 2), Y: 1}.Plan(x.Shape, privacy.Budget{Epsilon: 200}, privacy.Concentrated{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					w, err := coefficients(p.Run(t.Context(), cloned(x), mechtest.Source(t, 6)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return w
+				}
+				many := repeated(x)
+				got, want := fit(x, mostWeight), fit(many, 0)
+				if distance(got, want) > 0.05 || distance(got, want) > 0.2*distance(fit(weightless(x), 0), want) {
+					t.Errorf("tau %g, %s: %v, want %v", tau, method, got, want)
+				}
+			}
+		}
+	}
+}
+
+// Of rows that are few of all and have errors far from symmetric the level is corrected in full: by the mean
+// of weights it is, by the rows that say something it would be less than a half.
+func TestTheLevelIsWeighted(t *testing.T) {
+	x := weightedLaw("linear", 60_000, 9)
+	for i := range x.Weight {
+		if x.Weight[i] = 0.2 * mostWeight; i%3 > 0 {
+			x.Weight[i] = 0
+		}
+	}
+	want, _ := best(loss.Squared{}, Data{Shape: x.Shape, X: x.X, Y: x.Y})
+	r := weighedResult(t, withWeights("linear", catalogue.MethodJointMoments), false, x, privacy.Budget{Epsilon: 1000, Delta: 1e-6}, 1)
+	t.Log(r.Coefficients, want)
+	if math.Abs(r.Coefficients[0]-want[0]) > 0.03 {
+		t.Errorf("%v, want %v", r.Coefficients, want)
+	}
+}
+
+// A score of rows with weights is that of repeated rows: with much budget the same, and with
+// little it covers that.
+func TestScoresAreWeighted(t *testing.T) {
+	for model, score := range map[string]Score{"linear": {}, "logistic": {Labels: true, Positive: 1}, "poisson": {Counts: true}} {
+		x := weightedLaw(model, 40_000, 10)
+		score.Coefficients = []float64{0.2, 0.8, -0.3}
+		many := repeated(x)
+		for _, delta := range []float64{0, 1e-6} {
+			metrics := func(x Data, most, eps float64) []Metric {
+				score.MaxWeight = most
+				p, err := score.Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: delta}, privacy.Concentrated{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 11))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r.Metrics
+			}
+			want, got, rough := metrics(many, 0, 1000), metrics(x, mostWeight, 1000), metrics(x, mostWeight, 1)
+			for k, m := range want {
+				if g := got[k]; g.Value == nil || math.Abs(*g.Value-*m.Value) > 0.01*math.Abs(*m.Value) {
+					t.Errorf("%s, delta %v: %s is %v, want %v", model, delta, m.Name, g.Value, *m.Value)
+				}
+				if g := rough[k]; g.Low != nil && !(*g.Low <= *m.Value && *m.Value <= *g.High) {
+					t.Errorf("%s, delta %v: %s from %v to %v, want %v", model, delta, m.Name, *g.Low, *g.High, *m.Value)
+				}
+			}
+		}
+	}
+}
+
+// Rows that say nothing leave the others what they are: a fit of which seven in ten have no
+// target errs hardly more than one of the other three alone at the same budget. Of eight seeds, which
+// are fixed, so that the test fails or not on each machine alike.
+func TestRowsThatSayNothingLeaveTheOthers(t *testing.T) {
+	const n, seeds = 60_000, 8
+	for _, model := range []string{"linear", "logistic", "huber"} {
+		m, _ := catalogue.Find(model)
+		l := losses[model]
+		if model == "huber" {
+			l = loss.Huber{Delta: 1}
+		}
+		alone, among := 0.0, 0.0
+		for seed := range uint64(seeds) {
+			x := weightless(weightedLaw(model, n, 100+seed))
+			some := x.pick(firsts(3 * n / 10))
+			want, _ := best(l, some)
+			for i := some.N; i < n; i++ {
+				x.Y[i] = math.NaN()
+			}
+			b := privacy.Budget{Epsilon: 1, Delta: 1e-6}
+			alone += distance(weighedResult(t, regression(m), false, some, b, seed).Coefficients, want) / seeds
+			among += distance(weighedResult(t, regression(m), false, x, b, seed).Coefficients, want) / seeds
+		}
+		t.Logf("%s: off by %.4f, alone by %.4f", model, among, alone)
+		if among > 1.6*alone {
+			t.Errorf("%s: off by %v among rows that say nothing, by %v alone", model, among, alone)
+		}
+	}
+}
+
+// firsts are the numbers below n.
+func firsts(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}

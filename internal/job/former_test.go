@@ -1,0 +1,50 @@
+package job
+
+import (
+	"strings"
+	"testing"
+
+	"dpsidecar/internal/dpsco"
+)
+
+// A former release tells of a plan with the same method and similar noise, in proportion; any other
+// forecast says why it is not known.
+func TestWhatAFormerReleaseTells(t *testing.T) {
+	plan := func(method string, z float64) *dpsco.Plan {
+		return &dpsco.Plan{Method: method, Parameters: map[string]any{"noise_multiplier": z, "rows": 1000}}
+	}
+	release := func(change func(*former)) *former {
+		f := &former{Release: "R", Eps: 1, Method: "newton", Rows: 500, NoiseMultiplier: 10, Noise: map[string]float64{"age": 1}}
+		change(f)
+		return f
+	}
+	why := "too few rows"
+	for name, c := range map[string]struct {
+		f     *former
+		plan  *dpsco.Plan
+		ratio float64
+		says  []string
+	}{
+		"twice the noise and twice the rows":      {release(func(*former) {}), plan("newton", 20), 1, nil},
+		"a little more noise":                     {release(func(*former) {}), plan("newton", 28), 1.4, nil},
+		"no release":                              {nil, plan("newton", 10), 0, []string{"not known", "no release of these coefficients tells"}},
+		"a plan without noise of its own":         {release(func(*former) {}), &dpsco.Plan{Parameters: map[string]any{"rows": 1000}}, 0, []string{"no release of these coefficients tells"}},
+		"much more noise":                         {release(func(*former) {}), plan("newton", 40), 0, []string{"not known at this budget", "release R at eps 1", "1.5 times"}},
+		"another method":                          {release(func(*former) {}), plan("gd", 20), 0, []string{"the method at this budget is gd", "newton"}},
+		"a release that does not tell":            {release(func(f *former) { f.Noise = nil }), plan("newton", 20), 0, []string{"release R at eps 1 does not tell", "this method never tells"}},
+		"one that does not tell and has a reason": {release(func(f *former) { f.Noise, f.WhyNull = nil, &why }), plan("newton", 20), 0, []string{"release R at eps 1 does not tell", "of its intervals it says: too few rows"}},
+	} {
+		ratio, says := c.f.tells(c.plan)
+		if ratio != c.ratio || (says == "") != (c.says == nil) {
+			t.Errorf("%s: %v, %q", name, ratio, says)
+		}
+		for _, part := range c.says {
+			if !strings.Contains(says, part) {
+				t.Errorf("%s: %q does not say %q", name, says, part)
+			}
+		}
+		if c.f != nil && c.f.WhyNull == nil && strings.Contains(says, "of its intervals") {
+			t.Errorf("%s: %q", name, says)
+		}
+	}
+}

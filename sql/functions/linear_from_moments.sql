@@ -1,0 +1,291 @@
+-- Least squares from second moments that are released already: post-processing, and free.
+-- Matrices are arrays by rows.
+
+-- Eigenvalues of a symmetric matrix, and its eigenvectors as columns: cyclic rotations of
+-- Jacobi, until what is left beside the diagonal is rounding.
+CREATE OR REPLACE FUNCTION dp_int.eigen(p_matrix float8[], p_size int, OUT eigenvalues float8[], OUT vectors float8[])
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  a float8[] := p_matrix;
+  n CONSTANT int := p_size;
+  diagonal float8;
+  rest float8;
+  theta float8; t float8; c float8; s float8; u float8; w float8;
+BEGIN
+  vectors := ARRAY(SELECT (i = k)::int::float8 FROM generate_series(1, n) AS i, generate_series(1, n) AS k ORDER BY i, k);
+  FOR sweep IN 1..50 LOOP
+    SELECT sum(v * v) FILTER (WHERE (o - 1) % (n + 1) = 0), coalesce(sum(v * v) FILTER (WHERE (o - 1) % (n + 1) <> 0), 0) INTO diagonal, rest FROM unnest(a) WITH ORDINALITY AS e(v, o);
+    EXIT WHEN rest <= 1e-30 * diagonal;
+    FOR p IN 1..n - 1 LOOP
+      FOR q IN p + 1..n LOOP
+        CONTINUE WHEN a[(p - 1) * n + q] = 0;
+        theta := (a[(q - 1) * n + q] - a[(p - 1) * n + p]) / (2 * a[(p - 1) * n + q]);
+        t := CASE WHEN abs(theta) > 1e150 THEN 0.5 / theta ELSE CASE WHEN theta < 0 THEN -1 ELSE 1 END / (abs(theta) + sqrt(theta * theta + 1)) END;
+        c := 1 / sqrt(t * t + 1);
+        s := t * c;
+        FOR k IN 1..n LOOP
+          u := a[(k - 1) * n + p];
+          w := a[(k - 1) * n + q];
+          a[(k - 1) * n + p] := c * u - s * w;
+          a[(k - 1) * n + q] := s * u + c * w;
+          u := vectors[(k - 1) * n + p];
+          w := vectors[(k - 1) * n + q];
+          vectors[(k - 1) * n + p] := c * u - s * w;
+          vectors[(k - 1) * n + q] := s * u + c * w;
+        END LOOP;
+        FOR k IN 1..n LOOP
+          u := a[(p - 1) * n + k];
+          w := a[(q - 1) * n + k];
+          a[(p - 1) * n + k] := c * u - s * w;
+          a[(q - 1) * n + k] := s * u + c * w;
+        END LOOP;
+      END LOOP;
+    END LOOP;
+  END LOOP;
+  eigenvalues := ARRAY(SELECT a[(k - 1) * n + k] FROM generate_series(1, n) AS k ORDER BY k);
+END $$;
+
+-- A matrix with each eigenvalue replaced, times a vector.
+CREATE OR REPLACE FUNCTION dp_int.eigen_times(p_vectors float8[], p_values float8[], p_vector float8[]) RETURNS float8[]
+LANGUAGE sql IMMUTABLE AS $$
+  WITH size AS (SELECT cardinality(p_values) AS n),
+       along AS (SELECT k, p_values[k] * sum(p_vectors[(i - 1) * n + k] * p_vector[i]) AS v FROM size, generate_series(1, n) AS i, generate_series(1, n) AS k GROUP BY k)
+  SELECT array_agg(r.v ORDER BY r.i) FROM (SELECT i, sum(p_vectors[(i - 1) * n + k] * along.v) AS v FROM size, generate_series(1, n) AS i, along GROUP BY i) AS r
+$$;
+
+-- Where one looks for second moments: those of a data set that hold some columns. Of the
+-- same window there may be several; like ones have the same columns, scales and bound, so
+-- that their sums can be added up.
+CREATE OR REPLACE FUNCTION dp_int.moments_of(p_dataset bigint, p_columns name[])
+RETURNS TABLE(release uuid, likeness jsonb, over daterange, noise float8, released_at timestamptz)
+LANGUAGE sql STABLE AS $$
+  SELECT r.id, j.request - '{eps,delta,over}'::text[], CASE WHEN j.request ? 'over' THEN dp_int.window_of(j.request -> 'over') END, m.noise, r.released_at
+    FROM dp_int.second_moments m
+    JOIN dp_int.release r ON r.id = m.release
+    JOIN dp_int.job j ON j.id = r.job
+   WHERE r.dataset = p_dataset AND (j.request -> 'features') || (j.request -> 'target') ?& p_columns::text[]
+$$;
+
+-- The releases among like ones that make up a window, each row of the table in one of them:
+-- of all ways to do so the one of least noise. Of equal ones it is the latest. NULL: none does.
+CREATE OR REPLACE FUNCTION dp_int.moments_cover(p_dataset bigint, p_columns name[], p_likeness jsonb, p_over daterange, OUT releases uuid[], OUT variance float8)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  m record;
+  sums float8[] := ARRAY[0];  -- by days from the window's begin on: the variance of what sums the rows before,
+  latest uuid[];              -- the last release of that,
+  since int[];                -- and where it begins
+  day int := upper(p_over) - lower(p_over);
+BEGIN
+  IF p_over IS NULL THEN
+    SELECT ARRAY[o.release], o.noise * o.noise INTO releases, variance
+      FROM dp_int.moments_of(p_dataset, p_columns) AS o WHERE o.likeness = p_likeness AND o.over IS NULL ORDER BY o.noise, o.released_at DESC LIMIT 1;
+    RETURN;
+  END IF;
+  sums := sums || array_fill(NULL::float8, ARRAY[day]);
+  latest := array_fill(NULL::uuid, ARRAY[day]);
+  since := array_fill(NULL::int, ARRAY[day]);
+  FOR m IN SELECT DISTINCT ON (upper(o.over), lower(o.over)) o.release, lower(o.over) - lower(p_over) AS first, upper(o.over) - lower(p_over) AS after, o.noise * o.noise AS variance
+             FROM dp_int.moments_of(p_dataset, p_columns) AS o
+            WHERE o.likeness = p_likeness AND o.over <@ p_over ORDER BY upper(o.over), lower(o.over), o.noise, o.released_at DESC LOOP
+    IF sums[m.first + 1] + m.variance < coalesce(sums[m.after + 1], 'Infinity') THEN
+      sums[m.after + 1] := sums[m.first + 1] + m.variance;
+      latest[m.after] := m.release;
+      since[m.after] := m.first;
+    END IF;
+  END LOOP;
+  variance := sums[day + 1];
+  WHILE variance IS NOT NULL AND day > 0 LOOP
+    releases := latest[day] || releases;
+    day := since[day];
+  END LOOP;
+END $$;
+
+-- Says why there are no second moments for a window.
+CREATE OR REPLACE FUNCTION dp_int.refuse_uncovered(d dp_int.dataset, p_columns name[], p_over daterange) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  hint CONSTANT text := 'See dp.moments for what there is, and release what is missing with dp_moments or CALL dp_run(''moments'', ...). This question is free.';
+  missing text;
+BEGIN
+  IF NOT EXISTS (SELECT FROM dp_int.moments_of(d.id, p_columns) AS m WHERE (m.over IS NULL) = (p_over IS NULL)) THEN
+    RAISE EXCEPTION 'no second moments of data set "%" hold %', d.name, array_to_string(p_columns, ', ') USING ERRCODE = '55000', HINT = hint;
+  END IF;
+  SELECT string_agg(g.gap::text, ', ' ORDER BY g.gap) INTO missing
+    FROM (SELECT gap FROM unnest(datemultirange(p_over) - (SELECT range_agg(m.over) FROM dp_int.moments_of(d.id, p_columns) AS m)) AS gap ORDER BY gap LIMIT 20) AS g;
+  RAISE EXCEPTION 'no second moments of % cover %', array_to_string(p_columns, ', '), coalesce(missing, 'all of ' || p_over || ' without counting rows twice')
+    USING ERRCODE = '55000', HINT = hint;
+END $$;
+
+-- The releases that a fit is made from: those whose scales are in force before others, and of
+-- like noise the least. Also what they are alike in, and the variance of their noise.
+CREATE OR REPLACE FUNCTION dp_int.choose_moments(d dp_int.dataset, p_columns name[], p_over daterange, OUT releases uuid[], OUT variance float8, OUT likeness jsonb)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  SELECT c.releases, c.variance, k.likeness INTO releases, variance, likeness
+    FROM (SELECT DISTINCT m.likeness FROM dp_int.moments_of(d.id, p_columns) AS m) AS k, LATERAL dp_int.moments_cover(d.id, p_columns, k.likeness, p_over) AS c
+   WHERE c.variance IS NOT NULL
+   ORDER BY k.likeness -> 'scales' <> dp_int.scales_of(d.scales, k.likeness), c.variance LIMIT 1;
+  IF NOT FOUND THEN
+    PERFORM dp_int.refuse_uncovered(d, p_columns, p_over);
+  END IF;
+END $$;
+
+-- The terms of a column of like moments.
+CREATE OR REPLACE FUNCTION dp_int.terms_of(p_likeness jsonb, p_column text) RETURNS SETOF text
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT p_column WHERE NOT coalesce(p_likeness -> 'categories' ? p_column, false)
+  UNION ALL
+  SELECT * FROM (SELECT p_column || '=' || l.level FROM jsonb_array_elements_text(p_likeness -> 'categories' -> p_column) WITH ORDINALITY AS l(level, n) WHERE l.n > 1 ORDER BY l.n) AS t
+$$;
+
+-- The sums of the products of some terms over several releases, as a full matrix.
+CREATE OR REPLACE FUNCTION dp_int.sum_moments(p_releases uuid[], p_terms text[]) RETURNS float8[]
+LANGUAGE sql STABLE AS $$
+  WITH held AS (SELECT terms, cardinality(terms) AS size FROM dp_int.second_moments WHERE release = p_releases[1]),
+       total AS (SELECT array_agg(t.sum ORDER BY t.o) AS sums
+                   FROM (SELECT e.o, sum(e.v) FROM dp_int.second_moments m, unnest(m.sums) WITH ORDINALITY AS e(v, o) WHERE m.release = ANY (p_releases) GROUP BY e.o) AS t(o, sum)),
+       place AS (SELECT w.o, array_position(held.terms, w.term) AS i FROM held, unnest(p_terms) WITH ORDINALITY AS w(term, o))
+  SELECT array_agg(total.sums[(least(a.i, b.i) - 1) * (2 * held.size - least(a.i, b.i)) / 2 + greatest(a.i, b.i)] ORDER BY a.o, b.o)
+    FROM held, total, place a, place b
+$$;
+
+-- A least squares fit from second moments of (1, x_1 ... x_k, y), the last being y, whose noise
+-- has a standard deviation on the diagonal, and off it over the root of 2. With p_ridge NULL
+-- it is shrunk by what noise explains: it minimises |g - H b|^2 + noise^2 (k + 2) |b|^2, for
+-- coefficients whose squares add up to about 1. A ridge is that of each row. The interval
+-- is about the fit that is not shrunk: a, covariance its own by rows; noise is the part of it
+-- that noise has.
+CREATE OR REPLACE FUNCTION dp_int.solve_moments(p_sums float8[], p_size int, p_noise float8, p_ridge float8,
+                                             OUT b float8[], OUT a float8[], OUT covariance float8[], OUT noise float8[], OUT why_null text)
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  n CONSTANT int := p_size - 1;
+  h CONSTANT float8[] := ARRAY(SELECT p_sums[(i - 1) * p_size + k] FROM generate_series(1, n) AS i, generate_series(1, n) AS k ORDER BY i, k);
+  g CONSTANT float8[] := ARRAY(SELECT p_sums[i * p_size] FROM generate_series(1, n) AS i ORDER BY i);
+  half CONSTANT float8 := p_noise * p_noise / 2;
+  e record;
+  length float8;    -- of (a, -1), squared
+  inverse float8[]; -- of H times a
+  spread float8;    -- of the residuals, squared
+BEGIN
+  SELECT * INTO e FROM dp_int.eigen(h, n);
+  b := dp_int.eigen_times(e.vectors, ARRAY(SELECT dp_int.shrunk_inverse(v, p_noise * p_noise * p_size, p_ridge * greatest(p_sums[1], 1)) FROM unnest(e.eigenvalues) WITH ORDINALITY AS l(v, o) ORDER BY o), g);
+  IF (SELECT min(v) FROM unnest(e.eigenvalues) AS v) <= 2 * p_noise * sqrt(p_size) THEN
+    why_null := 'noise hides some direction of the features; sum more blocks, or leave out rare or nearly redundant features';
+    RETURN;
+  END IF;
+  a := dp_int.eigen_times(e.vectors, ARRAY(SELECT 1 / v FROM unnest(e.eigenvalues) WITH ORDINALITY AS l(v, o) ORDER BY o), g);
+  inverse := dp_int.eigen_times(e.vectors, ARRAY(SELECT 1 / v FROM unnest(e.eigenvalues) WITH ORDINALITY AS l(v, o) ORDER BY o), a);
+  length := 1 + (SELECT sum(v * v) FROM unnest(a) AS v);
+  -- The fit follows the noise: what it takes from the residuals is put back.
+  SELECT (greatest(0, p_sums[p_size * p_size] - sum(a[i] * g[i])) + half * (length * (SELECT sum(1 / v) FROM unnest(e.eigenvalues) AS v) + sum(a[i] * inverse[i])))
+         / greatest(p_sums[1] - n, 1) INTO spread FROM generate_series(1, n) AS i;
+  SELECT array_agg(c.total ORDER BY i, k), array_agg(c.by_noise ORDER BY i, k) INTO covariance, noise
+    FROM generate_series(1, n) AS i, generate_series(1, n) AS k,
+         LATERAL (SELECT sum(w.v * spread / l.v) + sum(w.v * half * length / (l.v * l.v)) + half * inverse[i] * inverse[k], sum(w.v * half * length / (l.v * l.v)) + half * inverse[i] * inverse[k]
+                    FROM unnest(e.eigenvalues) WITH ORDINALITY AS l(v, o), LATERAL (SELECT e.vectors[(i - 1) * n + l.o] * e.vectors[(k - 1) * n + l.o]) AS w(v)) AS c(total, by_noise);
+END $$;
+
+-- What stands for 1/v of an eigenvalue v.
+CREATE OR REPLACE FUNCTION dp_int.shrunk_inverse(v float8, p_noise float8, p_ridge float8) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN p_ridge IS NULL AND v > 0 THEN v / (v * v + p_noise) WHEN greatest(v, 0) + p_ridge > 0 THEN 1 / (greatest(v, 0) + p_ridge) ELSE 0 END
+$$;
+
+-- The rows of a linear map from scaled coefficients to one in the table's units: a term's own, and of
+-- the intercept what the centres take from it.
+CREATE OR REPLACE FUNCTION dp_int.units_of_terms(p_scales jsonb, p_target text, p_terms text[]) RETURNS TABLE(i int, weights float8[])
+LANGUAGE sql IMMUTABLE AS $$
+  WITH unit AS (SELECT t.o, dp_int.scale_of(p_scales -> p_target) / CASE t.o WHEN 1 THEN 1 ELSE dp_int.scale_of(p_scales -> t.term) END AS scale, dp_int.center(p_scales -> t.term) AS center
+                  FROM unnest(p_terms) WITH ORDINALITY AS t(term, o))
+  SELECT row.o::int, array_agg(CASE WHEN u.o = row.o THEN u.scale WHEN row.o = 1 THEN -u.scale * u.center ELSE 0 END ORDER BY u.o) FROM unit AS row, unit AS u GROUP BY row.o
+$$;
+
+-- The scale of a registered column, 1 where it has none.
+CREATE OR REPLACE FUNCTION dp_int.scale_of(p_scale jsonb) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$ SELECT coalesce((CASE jsonb_typeof(p_scale) WHEN 'object' THEN p_scale ->> 'scale' ELSE p_scale #>> '{}' END)::float8, 1) $$;
+
+-- The columns of a fit from second moments, the target last, checked.
+CREATE OR REPLACE FUNCTION dp_int.moment_columns(d dp_int.dataset, p_target name, p_features name[]) RETURNS name[]
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  target CONSTANT name := coalesce(p_target, d.target);
+  columns CONSTANT name[] := coalesce(p_features, array_remove(d.features, target)) || target;
+  c name;
+BEGIN
+  PERFORM dp_int.check_size(d, p_features, '{}');
+  IF array_ndims(p_features) > 1 OR (SELECT count(*) <> count(DISTINCT n) FROM unnest(columns) AS n) THEN
+    RAISE EXCEPTION 'features must be a list of names, every column once and the target not among them' USING ERRCODE = '22023', HINT = 'For instance ''{age,region}''. This question is free.';
+  END IF;
+  FOREACH c IN ARRAY columns LOOP
+    IF c IS NULL OR NOT c = ANY (d.target || d.features) THEN
+      RAISE EXCEPTION 'column % is not registered in data set "%"', coalesce('"' || c || '"', 'NULL'), d.name
+        USING ERRCODE = '42703', HINT = format('Registered columns are %s. This question is free.', array_to_string(d.target || d.features, ', '));
+    END IF;
+  END LOOP;
+  IF d.categories ? target::text THEN
+    RAISE EXCEPTION 'target "%" is a category, which least squares cannot predict', target USING ERRCODE = '22023', HINT = 'Choose a target of numbers. This question is free.';
+  END IF;
+  RETURN columns;
+END $$;
+
+CREATE OR REPLACE FUNCTION public.dp_linear_from_moments(dataset text, over daterange DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL, ridge float8 DEFAULT NULL)
+RETURNS TABLE(term text, coef float8, std_err float8, ci_low float8, ci_high float8, noise float8, why_null text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER COST 100000 ROWS 20 SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  d dp_int.dataset;
+  columns name[];
+  m record;
+  terms text[];
+  sums float8[];
+  fit record;
+BEGIN
+  SELECT * INTO d FROM dp_int.dataset x WHERE x.name = dp_linear_from_moments.dataset AND x.unregistered_at IS NULL;
+  IF NOT FOUND OR NOT pg_has_role(session_user, 'dp_admin', 'USAGE') AND (dp_int.grant_of(d.id, session_user)).dataset IS NULL THEN
+    RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || dp_int.excerpt(dp_linear_from_moments.dataset) || '"', 'NULL'), session_user
+      USING ERRCODE = '42501', HINT = 'See dp.datasets for what may be asked, or ask the steward for dp_grant. This question is free.';
+  ELSIF NOT dp_linear_from_moments.ridge BETWEEN 0 AND 1e300 THEN
+    RAISE EXCEPTION 'ridge must be a number from 0 on, not %', dp_linear_from_moments.ridge USING ERRCODE = '22023', HINT = 'Leave it out: then noise decides. This question is free.';
+  END IF;
+  PERFORM dp_int.canonical_over(d, dp_int.window_json(dp_linear_from_moments.over));
+  columns := dp_int.moment_columns(d, dp_linear_from_moments.target, dp_linear_from_moments.features);
+  SELECT * INTO m FROM dp_int.choose_moments(d, columns, dp_linear_from_moments.over);
+  terms := '(intercept)'::text || ARRAY(SELECT t FROM unnest(columns) WITH ORDINALITY AS c(name, n), LATERAL dp_int.terms_of(m.likeness, c.name::text) WITH ORDINALITY AS t(t, o) ORDER BY c.n, t.o);
+  sums := dp_int.sum_moments(m.releases, terms);
+  SELECT * INTO fit FROM dp_int.solve_moments(sums, cardinality(terms), sqrt(m.variance), dp_linear_from_moments.ridge);
+  PERFORM dp_int.tell_weight(m.releases, sums[1], sqrt(m.variance));
+  RETURN QUERY
+  SELECT terms[u.i], v.coef, sqrt(v.variance), v.middle - half.width, v.middle + half.width, sqrt(v.by_noise), fit.why_null
+    FROM dp_int.units_of_terms(m.likeness -> 'scales', terms[cardinality(terms)], terms[:cardinality(terms) - 1]) AS u,
+         LATERAL (SELECT dp_int.inner_product(u.weights, fit.b) + s.center, dp_int.inner_product(u.weights, fit.a) + s.center,
+                         dp_int.quadratic_form(fit.covariance, u.weights), dp_int.quadratic_form(fit.noise, u.weights)
+                    FROM (SELECT CASE u.i WHEN 1 THEN dp_int.center(m.likeness -> 'scales' -> terms[cardinality(terms)]) ELSE 0 END) AS s(center)) AS v(coef, middle, variance, by_noise),
+         LATERAL (SELECT sqrt(v.variance) * dp_int.t_quantile(least(greatest(sums[1] - cardinality(terms), 1), 1e6))) AS half(width)
+   ORDER BY u.i;
+END $$;
+COMMENT ON FUNCTION public.dp_linear_from_moments IS
+  'Least squares from second moments that were released: any target and features among their columns, over any window that their blocks make up. Coefficients in the table''s units, shrunk by what noise explains unless a ridge is given; std_err: sampling and noise together, noise: its part. Free.';
+
+CREATE OR REPLACE FUNCTION dp_int.inner_product(a float8[], b float8[]) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$ SELECT sum(t.x * t.y) FROM unnest(a, b) AS t(x, y) $$;
+
+-- w' M w.
+CREATE OR REPLACE FUNCTION dp_int.quadratic_form(p_matrix float8[], w float8[]) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT sum(m.v * w[(m.o - 1) / cardinality(w) + 1] * w[(m.o - 1) % cardinality(w) + 1]) FROM unnest(p_matrix) WITH ORDINALITY AS m(v, o)
+$$;
+
+-- Tells where rows that are missing or were shortened have left a tenth of the weight of rows.
+CREATE OR REPLACE FUNCTION dp_int.tell_weight(p_releases uuid[], p_weight float8, p_noise float8) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  rows float8;
+BEGIN
+  SELECT sum((r.parameters ->> 'rows')::float8) INTO rows FROM dp_int.release r WHERE r.id = ANY (p_releases);
+  IF p_weight + 2 * p_noise < 0.9 * rows THEN
+    RAISE NOTICE 'dpsidecar: about % %% of the weight of rows is lost: a value is missing, or they are longer than scales allow and were shortened', round((100 * (1 - p_weight / rows))::numeric)
+      USING HINT = 'The fit is of the other rows, and of shortened ones: intervals do not allow for that. With larger scales fewer are shortened, and noise counts for more.';
+  END IF;
+END $$;
+GRANT EXECUTE ON FUNCTION public.dp_linear_from_moments TO dp_analyst, dp_admin;

@@ -1,0 +1,7 @@
+BEGIN;
+SET LOCAL ROLE dp_owner;
+
+DROP VIEW IF EXISTS dp.moments;
+DROP TABLE dp_int.second_moments;
+
+COMMIT;

@@ -1,0 +1,63 @@
+package tests
+
+import (
+	"fmt"
+	"math"
+	"testing"
+)
+
+// The statements of the how-to run as it tells, and find the weighted fit.
+func TestTheHowToOfWeightsRuns(t *testing.T) {
+	w, people := newReader(t)
+	w.runPage("how-to/weights.md", people)
+	asked := func(sql string) map[string]float64 {
+		got := map[string]float64{}
+		for _, term := range w.mustRegress(people["analyst"], sql) {
+			got[term.Term] = term.Coef
+		}
+		return got
+	}
+	truth := one[[]float64](w, people["superuser"], `
+		SELECT ARRAY[regr_slope(income, age), (SELECT regr_slope(income, age) FROM survey)] FROM survey, generate_series(1, weight::int)`)
+	got := asked(`SELECT * FROM dp_linear_regress('survey', 2.0, features => '{age,urban}', options => '{"weight": "weight", "max_weight": 3}')`)
+	if math.Abs(got["age"]-truth[0]) > .05 || math.Abs(got["age"]-truth[0]) > math.Abs(got["age"]-truth[1]) || math.Abs(got["urban"]-6) > 1 {
+		t.Errorf("%v; the weighted slope is %v, the other one %v", got, truth[0], truth[1])
+	}
+	got = asked(`SELECT * FROM dp_logistic_regress('survey', 2.0, target => 'owner', features => '{age}', options => '{"offset": "prior", "weight": "weight", "max_weight": 3}')`)
+	if math.Abs(got["age"]-.03) > .01 || math.Abs(got["(intercept)"]+2) > .5 {
+		t.Errorf("%v, the law says -2 and .03", got)
+	}
+	for _, model := range []string{"l1", "huber"} {
+		got = asked(fmt.Sprintf(`SELECT * FROM dp_%s_regress('survey', 3.0, features => '{age,urban}', options => '{"weight": "weight", "max_weight": 3, "offset": "prior"}')`, model))
+		if math.Abs(got["age"]-truth[0]) > .15 || math.Abs(got["urban"]-6) > 2 {
+			t.Errorf("%s: %v", model, got)
+		}
+	}
+}
+
+// What cannot be a weight or an offset is refused with what can, before anything is spent.
+func TestWeightsThatCannotBe(t *testing.T) {
+	w := newWorld(t, 1, 1e-4)
+	for ask, says := range map[string]string{
+		`dp_linear_regress($1, 1, options => '{"weight": "nothing", "max_weight": 1}')`:                            "not registered",
+		`dp_l1_regress($1, 1, options => '{"offset": "amount"}')`:                                                  "target or a feature",
+		`dp_huber_regress($1, 1, features => '{age}', options => '{"weight": "age", "max_weight": 1}')`:            "target or a feature",
+		`dp_linear_regress($1, 1, options => '{"weight": "age", "max_weight": 1, "offset": "age"}')`:               "named by another option",
+		`dp_linear_regress($1, 1, options => '{"weight": "age"}')`:                                                 `needs option "max_weight"`,
+		`dp_l1_regress($1, 1, options => '{"max_weight": 2}')`:                                                     `no "weight"`,
+		`dp_linear_regress($1, 1, options => '{"weight": "age", "max_weight": 0}')`:                                "a number from",
+		`dp_linear_regress($1, 1, options => '{"weight": 3, "max_weight": 1}')`:                                    "must be the name of a registered column",
+		`dp_linear_regress($1, 1, options => '{"offset": null}')`:                                                  "must be the name of a registered column",
+		`dp_l1_regress($1, 1, options => '{"weight": "age", "max_weight": 1, "method": "exponential_mechanism"}')`: "takes no weights",
+	} {
+		_, err := regress(w.analyst, `SELECT * FROM `+ask, w.dataset)
+		code := "22023"
+		if says == "not registered" {
+			code = "42703"
+		}
+		w.wantError(err, code, says)
+	}
+	if n := w.spent(); n != 0 {
+		t.Errorf("spent %v", n)
+	}
+}
