@@ -117,4 +117,8 @@ func TestTheHowToOfCountsRuns(t *testing.T) {
 			t.Errorf("%s is %v, not %v", term, coef, truth)
 		}
 	}
+	ratio := one[float64](w, people["analyst"], `SELECT dp_predict(r, '{"age": 40, "power": 6, "urban": true, "years": 0.5}'::jsonb) / dp_predict(r, '{"age": 40, "power": 6, "urban": true}'::jsonb) FROM dp_last_release('policies') r`)
+	if math.Abs(ratio-0.5) > 1e-9 {
+		t.Errorf("half a year has %v of the claims of one", ratio)
+	}
 }

@@ -28,6 +28,20 @@ func TestTheHowToOfWeightsRuns(t *testing.T) {
 	if math.Abs(got["age"]-.03) > .01 || math.Abs(got["(intercept)"]+2) > .5 {
 		t.Errorf("%v, the law says -2 and .03", got)
 	}
+	// Log-odds at an offset are higher by it.
+	release := one[string](w, people["analyst"], `SELECT dp_last_release('survey')::text`)
+	for _, function := range []string{`SELECT dp_predict($1::uuid, $2::jsonb)`, `SELECT prediction FROM dp_predict_interval($1::uuid, $2::jsonb)`} {
+		logOdds := func(features string) float64 {
+			p := one[float64](w, people["analyst"], function, release, features)
+			return math.Log(p / (1 - p))
+		}
+		if at := logOdds(`{"age": 60, "prior": 1.2}`) - logOdds(`{"age": 60}`); math.Abs(at-1.2) > 1e-9 || math.Abs(logOdds(`{"age": 60, "prior": 0}`)-logOdds(`{"age": 60}`)) > 1e-9 {
+			t.Errorf("%s: an offset of 1.2 adds %v", function, at)
+		}
+	}
+	if missing := one[int](w, people["analyst"], `SELECT num_nulls(dp_predict($1::uuid, '{"age": 60, "prior": null}'::jsonb))`, release); missing != 1 {
+		t.Error("a prediction without its offset")
+	}
 	// A release tells of requests with the same weights alone.
 	for options, says := range map[string]string{`{"weight": "weight", "max_weight": 3}`: "forecast from release", `{"weight": "weight", "max_weight": 4}`: "not known", `{}`: "not known"} {
 		said := all[string](w, people["analyst"], `SELECT value FROM dp_explain('linear', 'survey', 2.0, features => '{age,urban}', options => $1) WHERE property IN ('expected_error', 'noise_at_scales') ORDER BY property`, options)

@@ -69,13 +69,13 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- What a release predicts, by the coefficients of a group where there are any; a group is ''
--- where there are none.
-CREATE OR REPLACE FUNCTION dp_int.prediction(r dp_int.release, p_grp text, p_features float8[]) RETURNS float8
+-- where there are none. p_known: what is added to the linear predictor.
+CREATE OR REPLACE FUNCTION dp_int.prediction(r dp_int.release, p_grp text, p_features float8[], p_known float8) RETURNS float8
 LANGUAGE plpgsql STABLE STRICT AS $$
 DECLARE
   z CONSTANT float8 := dp.linear_predictor(ARRAY(SELECT c.coef FROM dp_int.coefficient c WHERE c.release = r.id AND c.grp = p_grp ORDER BY c.position), p_features);
 BEGIN
-  RETURN dp_int.response(r.model, z);
+  RETURN dp_int.response(r.model, z + p_known);
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features float8[]) RETURNS float8
@@ -84,7 +84,7 @@ DECLARE
   r dp_int.release := dp_int.visible_fit(dp_predict.release);
 BEGIN
   PERFORM dp_int.refuse_groups(r);
-  RETURN dp_int.prediction(r, '', dp_predict.features);
+  RETURN dp_int.prediction(r, '', dp_predict.features, 0);
 END $$;
 COMMENT ON FUNCTION public.dp_predict(uuid, float8[]) IS
   'A prediction from a release, in the target''s units; for a logistic one the probability of the positive label, for one of counts the mean count of an exposure of 1; where there was an offset, at offset 0. features in the release''s order, without the intercept.';
@@ -95,8 +95,40 @@ LANGUAGE sql STABLE STRICT
 RETURN public.dp_predict(release::uuid, features);
 COMMENT ON FUNCTION public.dp_predict(text, float8[]) IS 'The same for a release written as text.';
 
+-- The value of a feature that is a number, or a boolean; NULL where it is null.
+CREATE OR REPLACE FUNCTION dp_int.feature_number(p_name text, p_value jsonb) RETURNS float8
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF jsonb_typeof(p_value) = 'number' AND abs(p_value::numeric) > 1.7976931348623157e308 THEN
+    RAISE EXCEPTION 'feature "%" is out of the range of double precision: %', p_name, dp_int.excerpt(p_value::text) USING ERRCODE = '22023', HINT = 'Give a number between -1.7e308 and 1.7e308.';
+  ELSIF jsonb_typeof(p_value) NOT IN ('number', 'boolean', 'null') THEN
+    RAISE EXCEPTION 'feature "%" must be a number, not %', p_name, dp_int.excerpt(p_value::text) USING ERRCODE = '22023', HINT = 'Only a category takes the name of a level.';
+  END IF;
+  RETURN CASE jsonb_typeof(p_value) WHEN 'number' THEN CASE WHEN abs(p_value::numeric) < 5e-324 THEN 0 ELSE p_value::float8 END WHEN 'boolean' THEN p_value::boolean::int END;
+END $$;
+
+-- The columns by which a part of a release's predictions is known, its offset and exposure, as an
+-- object of option and column.
+CREATE OR REPLACE FUNCTION dp_int.known_columns(r dp_int.release) RETURNS jsonb
+LANGUAGE sql STABLE AS $$ SELECT dp_int.beside_of(r.model, (SELECT j.request -> 'options' FROM dp_int.job j WHERE j.id = r.job)) - 'weight' $$;
+
+-- What features by name add to the linear predictor beside those that have coefficients: the
+-- offset, and the logarithm of the exposure. 0 where neither is named; NULL where one is null, or the
+-- exposure not above 0.
+CREATE OR REPLACE FUNCTION dp_int.known_part(r dp_int.release, p_features jsonb) RETURNS float8
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  known record;
+  total float8 := 0;
+BEGIN
+  FOR known IN SELECT c.key AS option, dp_int.feature_number(c.value, p_features -> c.value) AS value FROM jsonb_each_text(dp_int.known_columns(r)) AS c WHERE p_features ? c.value LOOP
+    total := total + CASE WHEN known.option = 'offset' THEN known.value WHEN known.value > 0 THEN ln(known.value) END;
+  END LOOP;
+  RETURN total;
+END $$;
+
 -- The features of a release by name, as its coefficients take them; NULL where one is NULL or
--- of no level. The category of its groups is none of them.
+-- of no level. The category of its groups is none of them, nor are offset and exposure.
 CREATE OR REPLACE FUNCTION dp_int.feature_values(r dp_int.release, p_features jsonb) RETURNS float8[]
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -114,7 +146,8 @@ BEGIN
     RAISE EXCEPTION 'features by name must be a JSON object, not %', dp_int.excerpt(p_features::text)
       USING ERRCODE = '22023', HINT = format('This release has the features %s.', array_to_string(names, ', '));
   END IF;
-  p_features := p_features - coalesce(r.parameters ->> 'by', '');  -- that says which coefficients
+  p_features := p_features - coalesce(r.parameters ->> 'by', '')  -- that says which coefficients
+                           - ARRAY(SELECT value FROM jsonb_each_text(dp_int.known_columns(r)));
   SELECT coalesce((SELECT k FROM jsonb_object_keys(p_features) AS k WHERE NOT k = ANY (names) LIMIT 1), (SELECT n FROM unnest(names) AS n WHERE NOT p_features ? n LIMIT 1)) INTO stray;
   IF stray IS NOT NULL THEN
     RAISE EXCEPTION '% "%"', CASE WHEN p_features ? stray THEN 'this release has no feature' ELSE 'no value is given for feature' END, dp_int.excerpt(stray)
@@ -126,12 +159,8 @@ BEGIN
       RAISE EXCEPTION 'feature "%" must be one value, not %', f, dp_int.excerpt(v::text) USING ERRCODE = '22023', HINT = 'Give a number, or of a category the name of a level.';
     ELSIF asked -> 'categories' ? f THEN
       more := dp_int.level_values(asked -> 'categories' -> f, coalesce(asked #> ARRAY['where_level', f], asked -> 'categories' -> f), v);
-    ELSIF jsonb_typeof(v) = 'number' AND abs(v::numeric) > 1.7976931348623157e308 THEN
-      RAISE EXCEPTION 'feature "%" is out of the range of double precision: %', f, dp_int.excerpt(v::text) USING ERRCODE = '22023', HINT = 'Give a number between -1.7e308 and 1.7e308.';
-    ELSIF jsonb_typeof(v) IN ('number', 'boolean', 'null') THEN
-      more := ARRAY[CASE jsonb_typeof(v) WHEN 'number' THEN CASE WHEN abs(v::numeric) < 5e-324 THEN 0 ELSE v::float8 END WHEN 'boolean' THEN v::boolean::int END];
     ELSE
-      RAISE EXCEPTION 'feature "%" must be a number, not %', f, dp_int.excerpt(v::text) USING ERRCODE = '22023', HINT = 'Only a category takes the name of a level.';
+      more := ARRAY[dp_int.feature_number(f, v)];
     END IF;
     row_values := row_values || more;
   END LOOP;
@@ -155,12 +184,12 @@ DECLARE
   r dp_int.release := dp_int.visible_fit(dp_predict.release);
 BEGIN
   IF r.parameters ? 'by' THEN
-    RETURN dp_int.prediction(r, dp_int.group_named(r, dp_predict.features), dp_int.feature_values(r, dp_predict.features));
+    RETURN dp_int.prediction(r, dp_int.group_named(r, dp_predict.features), dp_int.feature_values(r, dp_predict.features), dp_int.known_part(r, dp_predict.features));
   END IF;
-  RETURN dp_int.prediction(r, '', dp_int.feature_values(r, dp_predict.features));
+  RETURN dp_int.prediction(r, '', dp_int.feature_values(r, dp_predict.features), dp_int.known_part(r, dp_predict.features));
 END $$;
 COMMENT ON FUNCTION public.dp_predict(uuid, jsonb) IS
-  'The same with features by name, for instance {"age": 40, "region": "south"}: of a category its level, also of the one that makes a release''s groups. NULL where a value is null or of no level.';
+  'The same with features by name, for instance {"age": 40, "region": "south"}: of a category its level, also of the one that makes a release''s groups. They may name the columns of offset and exposure too. NULL where a value is null or of no level.';
 
 -- Features written as a literal would fit float8[] and jsonb alike.
 CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features text) RETURNS float8

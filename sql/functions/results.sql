@@ -279,7 +279,7 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- dp_int.prediction with its interval.
-CREATE OR REPLACE FUNCTION dp_int.prediction_interval(r dp_int.release, p_grp text, p_features float8[],
+CREATE OR REPLACE FUNCTION dp_int.prediction_interval(r dp_int.release, p_grp text, p_features float8[], p_known float8,
                                                       OUT prediction float8, OUT ci_low float8, OUT ci_high float8, OUT why_null text)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -287,7 +287,7 @@ DECLARE
   s record;
   ends float8[];
 BEGIN
-  prediction := dp_int.prediction(r, p_grp, p_features);
+  prediction := dp_int.prediction(r, p_grp, p_features, p_known);
   IF (SELECT count(*) FROM dp_int.coefficient c WHERE c.release = r.id AND c.grp = p_grp) > cardinality(p_features) THEN
     w := 1::float8 || p_features;
   END IF;
@@ -299,7 +299,7 @@ BEGIN
                    WHEN s.unknown THEN 'it is from before dpsidecar kept the covariance of coefficients'
                    WHEN NOT s.variance > 0 OR s.variance IN ('NaN', 'Infinity') THEN 'rounding leaves no variance of this prediction' END;
   IF why_null IS NULL THEN
-    ends := dp_int.confidence_interval(s.middle, s.variance, coalesce(s.bias, 0), s.df);
+    ends := dp_int.confidence_interval(s.middle + p_known, s.variance, coalesce(s.bias, 0), s.df);
     ci_low := dp_int.response(r.model, ends[1]);
     ci_high := dp_int.response(r.model, ends[2]);
   END IF;
@@ -311,7 +311,7 @@ DECLARE
   r dp_int.release := dp_int.visible_fit(dp_predict_interval.release);
 BEGIN
   PERFORM dp_int.refuse_groups(r);
-  RETURN QUERY SELECT p.* FROM dp_int.prediction_interval(r, '', dp_predict_interval.features) AS p;
+  RETURN QUERY SELECT p.* FROM dp_int.prediction_interval(r, '', dp_predict_interval.features, 0) AS p;
 END $$;
 COMMENT ON FUNCTION public.dp_predict_interval(uuid, float8[]) IS
   'What dp_predict gives, with a 95 % confidence interval: of the mean target, the probability of the positive label, or the mean count of an exposure of 1, among people with these features, not of one person''s target. Where there is none, why_null says why. Free.';
@@ -331,7 +331,7 @@ DECLARE
 BEGIN
   RETURN QUERY SELECT p.*
     FROM dp_int.prediction_interval(r, CASE WHEN r.parameters ? 'by' THEN dp_int.group_named(r, dp_predict_interval.features) ELSE '' END,
-           dp_int.feature_values(r, dp_predict_interval.features)) AS p;
+           dp_int.feature_values(r, dp_predict_interval.features), dp_int.known_part(r, dp_predict_interval.features)) AS p;
 END $$;
 COMMENT ON FUNCTION public.dp_predict_interval(uuid, jsonb) IS 'The same with features by name, for instance {"age": 40, "region": "south"}: of a category its level.';
 
