@@ -245,7 +245,7 @@ var mutants = []mutant{
 	{"joint moments: both parts of a step have all of the contract", "internal/dpsco/joint_cuts.go",
 		`(c.outer - c.inner) / math.Sqrt(1-c.share)`, `c.outer - c.inner`, []tests{{"./internal/dpsco", "TestBothPartsOfAStep"}}},
 	{"joint moments: what is kept tells the noise of the inner sum alone", "internal/dpsco/joint_cuts.go",
-		`math.Hypot(noise*(1/c.uncut-keep*back), keep*noiseRest)`, `noise`, []tests{{"./internal/dpsco", "TestMeansTellTheirNoise"}}},
+		`math.Hypot(noise*(1/c.uncut-m.keep*back), m.keep*noiseRest)`, `noise`, []tests{{"./internal/dpsco", "TestMeansTellTheirNoise"}}},
 
 	// Newton steps.
 	{"newton: half of the noise on scores", "internal/dpsco/newton.go",
@@ -301,7 +301,7 @@ var mutants = []mutant{
 	{"weights: scores have the squares", "internal/dpsco/weights.go",
 		`r.score[i] *= v`, `r.score[i] *= v * v`, []tests{{"./internal/dpsco", "TestWeightsAreRepeatedRows"}}},
 	{"weights: the level is taken for that of rows without", "internal/dpsco/weights.go",
-		`if !f.weighted {`, `if f.weighted || !f.weighted {`, []tests{{"./internal/dpsco", "TestTheLevelIsWeighted"}}},
+		`if !f.weighted && f.residuals.said() == 1 {`, `if f.weighted || !f.weighted {`, []tests{{"./internal/dpsco", "TestTheLevelIsWeighted"}}},
 	{"weights: batches have those of other rows", "internal/dpsco/oracle.go",
 		"		gather(batch, column, rows)\n		return batch\n", "		copy(batch, column)\n		return batch\n", []tests{{"./internal/dpsco", "TestEveryMethodTakesWeights"}}},
 	{"weights: medians have weights of the target alone", "internal/dpsco/weights.go",
