@@ -562,6 +562,32 @@ func TestBlocksOfAChargedAccountStay(t *testing.T) {
 	}
 }
 
+// Of a view that can show a row beside the block of another no other relation has the account: by
+// the statements about both every row would have the budget twice.
+func TestARowHasOneBlock(t *testing.T) {
+	w := newWorld(t, 1, 1e-6)
+	w.exec(w.super, `ALTER TABLE public.`+w.dataset+` ADD day date DEFAULT '2026-01-05', ADD id int GENERATED ALWAYS AS IDENTITY`)
+	w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
+	register := func(relation string) error {
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, ('public.' || $1)::regclass, 'amount', '{age}', 1, 1e-6, options => '{"total": true}',
+			block => 'day', block_width => '1 day', block_origin => '2026-01-01', block_is_fixed => 'a test')`, relation)
+		return err
+	}
+	if err := register(w.dataset); err != nil {
+		t.Fatal(err)
+	}
+	for k, view := range []string{"SELECT a.amount, a.age, b.day FROM %[1]s a JOIN %[1]s b ON b.id = a.id + 1", "SELECT a.amount, a.age, b.day FROM %[1]s a, LATERAL (SELECT day FROM %[1]s LIMIT 1) b",
+		"SELECT (SELECT b.amount FROM %[1]s b WHERE b.id = a.id + 1) AS amount, age, day FROM %[1]s a", "SELECT lag(amount) OVER () AS amount, age, day FROM %[1]s", "SELECT 2 * amount AS amount, age, day FROM %[1]s"} {
+		name := fmt.Sprintf("view%d_%s", k, w.dataset)
+		w.exec(w.super, "CREATE VIEW public."+name+" AS "+fmt.Sprintf(view, "public."+w.dataset)+"; GRANT SELECT ON public."+name+" TO dp_sidecar")
+		if err := register(name); k < 4 {
+			w.wantError(err, "22023", "a row could have another block")
+		} else if err != nil {
+			t.Errorf("%v: %s", err, hint(err))
+		}
+	}
+}
+
 // A job that was queued before its table was given blocks is refused, and holds nobody up.
 func TestAJobFromBeforeTheBlocksIsRefused(t *testing.T) {
 	w := newWorld(t, 1, 1e-6)

@@ -136,6 +136,7 @@ BEGIN
   ELSIF d.block_fixed_by IS NOT NULL THEN
     PERFORM dp_int.refuse_unfixed(d.relid, d.block, d.block_fixed_by);
   END IF;
+  PERFORM dp_int.refuse_mixed_rows(d.account, d.relid);
 END $$;
 
 -- Raises where an account has other blocks than a registration, or none. Data sets that are
@@ -161,6 +162,36 @@ BEGIN
                         ELSE 'All data sets of an account have the same blocks. Register it with these.' END
                    || format(' Data set "%s" has the account too.', o.name);
   END IF;
+END $$;
+
+-- Can a view show what it reads of one row beside the block of another, as joins, subqueries,
+-- windows and aggregates do? Of others a row shows what is its own.
+CREATE OR REPLACE FUNCTION dp_int.mixes_rows(p_relid oid) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (
+    SELECT FROM dp_int.derived_views(p_relid) v
+      JOIN pg_catalog.pg_rewrite w ON w.ev_class = v.relid AND w.ev_type = '1'
+     WHERE (SELECT bool_or(node IN ('SUBLINK', 'AGGREF', 'WINDOWFUNC', 'SETOPERATIONSTMT', 'JOINEXPR', 'RANGETBLFUNCTION', 'TABLEFUNC'))
+                OR count(*) FILTER (WHERE node = 'RANGETBLREF') <> count(*) FILTER (WHERE node = 'QUERY')
+              FROM regexp_matches(w.ev_action::text, '(?<!\\)\{([A-Z_]+)', 'g') AS m, unnest(m) AS node)
+         OR EXISTS (SELECT FROM dp_int.below(v.relid) b WHERE b.class <> 'pg_catalog.pg_class'::regclass));
+END $$;
+
+-- Raises where a view of an account's rows can give them other blocks than the account's other data
+-- sets do: a row has one block, or what is charged to one is read under another. Data sets that are gone
+-- count once the account was charged.
+CREATE OR REPLACE FUNCTION dp_int.refuse_mixed_rows(p_account bigint, p_relid oid) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  o dp_int.dataset;
+BEGIN
+  FOR o IN SELECT * FROM dp_int.dataset d WHERE d.account = p_account AND d.relid <> p_relid AND (d.unregistered_at IS NULL OR dp_int.charged(p_account)) ORDER BY d.id LOOP
+    IF dp_int.mixes_rows(p_relid) OR dp_int.mixes_rows(o.relid) THEN
+      RAISE EXCEPTION 'a row could have another block here than in data set "%": a view joins or combines rows', o.name
+        USING ERRCODE = '22023', HINT = 'Blocks of such a view are its own, and no other relation can have its account. Where a view is of one table, row by row, it can.';
+    END IF;
+  END LOOP;
 END $$;
 
 -- Raises where a column that tells blocks, or persons, apart is not the one by which the account was

@@ -667,6 +667,9 @@ BEGIN
   PERFORM dp_int.refuse_other_blocks(a.id, block_source, dp_register.block_width, dp_register.block_origin);
   PERFORM dp_int.refuse_renamed(a.id, dp_register.relation, dp_register.unit, false);
   PERFORM dp_int.refuse_renamed(a.id, dp_register.relation, dp_register.block, true);
+  IF dp_register.block IS NOT NULL THEN
+    PERFORM dp_int.refuse_mixed_rows(a.id, dp_register.relation);
+  END IF;
   IF a.accounting <> mode AND (NOT alone OR dp_int.charged(a.id)) THEN
     RAISE EXCEPTION 'these people''s account has % accounting', a.accounting
       USING ERRCODE = '22023', HINT = 'Accounting is fixed with the first charge. Register with the same accounting.';
