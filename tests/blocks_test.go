@@ -125,6 +125,7 @@ func TestWhatBlocksRefuse(t *testing.T) {
 		{other, fmt.Sprintf(days, "101 years", "2026-01-01", word), "100 years at most"},
 		{other, fmt.Sprintf(days, "1 day", w.day(200), word+`, block_rows => 9000000000000000`), "block_rows must be at most"},
 		{other, fmt.Sprintf(days, "1 day", w.day(200), word+`, unit => 'patient', persons => 9000000000000000`), "persons must be at most"},
+		{other, `, options => '{"one_block_a_person": "it is the day of enrolment"}'`, "about a unit and blocks"},
 	} {
 		w.wantError(register("refused_"+w.dataset, c.relation, c.more), "22023", c.says)
 	}
@@ -140,6 +141,13 @@ func TestWhatBlocksRefuse(t *testing.T) {
 		t.Errorf("%v persons in three blocks of 250", rows)
 	}
 	if said := one[string](w, w.analyst, `SELECT concat(protects, ', ', block_is_fixed) FROM dp.datasets WHERE dataset = $1`, other); said != "all rows that a person has in one block, trigger" {
+		t.Error(said)
+	}
+	again := "again_" + w.dataset
+	if err := register(again, other, fmt.Sprintf(days, "7 days", w.day(200), `, unit => 'patient', persons => 250, options => '{"one_block_a_person": "the day of enrolment"}'`)); err != nil {
+		t.Fatalf("%v: %s", err, hint(err))
+	}
+	if said := one[string](w, w.steward, `SELECT protects FROM dp.datasets WHERE dataset = $1`, again); said != "all rows of a person" {
 		t.Error(said)
 	}
 	// The column is held against what was registered before anything is charged.
