@@ -631,6 +631,16 @@ var mutants = []mutant{
 		"WHERE NOT EXISTS (SELECT FROM dp_int.derived_views(p_relid));", ";", []tests{{"./sql", "TestWhatFixesAColumn"}}},
 
 	// A budget for every block.
+	{"blocks: intervals that the server takes for equal make the same blocks", "sql/functions/blocks.sql",
+		`(d.block_source, dp_int.months(a.block_width), extract(day FROM a.block_width), a.block_origin)
+         IS DISTINCT FROM (p_source, dp_int.months(p_width), extract(day FROM p_width), p_origin)`,
+		`(d.block_source, a.block_width, a.block_origin) IS DISTINCT FROM (p_source, p_width, p_origin)`, []tests{{"./tests", "TestBlocksOfAChargedAccountStay"}}},
+	{"blocks: a column is taken for the one whose name it has now", "sql/functions/blocks.sql",
+		"o.number > 0 AND o.number <> s.attnum", "false", []tests{{"./tests", "TestBlocksOfAChargedAccountStay"}}},
+	{"blocks: a view shows a row beside the block of another", "sql/functions/blocks.sql",
+		"IF dp_int.mixes_rows(p_relid) OR dp_int.mixes_rows(o.relid) THEN", "IF false THEN", []tests{{"./tests", "TestARowHasOneBlock"}}},
+	{"blocks: a request without a window is an error of whoever claims it", "sql/functions/blocks.sql",
+		"CASE WHEN p_request ? 'over' THEN dp_int.window_of", "CASE WHEN a.block_width IS NOT NULL THEN dp_int.window_of", []tests{{"./tests", "TestAJobFromBeforeTheBlocksIsRefused"}}},
 	{"blocks: the last block of a window is not looked at", "sql/functions/blocks.sql",
 		"hi CONSTANT bigint := coalesce(upper(p_blocks) - 1, ", "hi CONSTANT bigint := coalesce(upper(p_blocks) - 2, ", []tests{{"./tests", "TestBlocksAgreeWithTheModel"}}},
 	{"blocks: the last block of a window is not charged", "sql/functions/blocks.sql",
