@@ -122,6 +122,7 @@ func TestWhatBlocksRefuse(t *testing.T) {
 		{other, fmt.Sprintf(days, "1 day", w.day(200), word+`, unit => 'patient', persons => 30, block_rows => 30`), "give persons"},
 		{other, `, block => 'age', block_width => '1 day', block_origin => '2026-01-01'` + word, "tells no day"},
 		{other, `, block_width => '1 day'`, "without a block"},
+		{other, `, options => '{"one_block_a_person": "it is the day of enrolment"}'`, "about a unit and blocks"},
 	} {
 		w.wantError(register("refused_"+w.dataset, c.relation, c.more), "22023", c.says)
 	}
@@ -137,6 +138,13 @@ func TestWhatBlocksRefuse(t *testing.T) {
 		t.Errorf("%v persons in three blocks of 250", rows)
 	}
 	if said := one[string](w, w.analyst, `SELECT concat(protects, ', ', block_is_fixed) FROM dp.datasets WHERE dataset = $1`, other); said != "all rows that a person has in one block, trigger" {
+		t.Error(said)
+	}
+	again := "again_" + w.dataset
+	if err := register(again, other, fmt.Sprintf(days, "7 days", w.day(200), `, unit => 'patient', persons => 250, options => '{"one_block_a_person": "the day of enrolment"}'`)); err != nil {
+		t.Fatalf("%v: %s", err, hint(err))
+	}
+	if said := one[string](w, w.steward, `SELECT protects FROM dp.datasets WHERE dataset = $1`, again); said != "all rows of a person" {
 		t.Error(said)
 	}
 	// The column is held against what was registered before anything is charged.

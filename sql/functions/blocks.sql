@@ -158,13 +158,15 @@ BEGIN
 END $$;
 
 -- What a data set protects, in words that are the same in notices and views.
-CREATE OR REPLACE FUNCTION dp_int.tell_blocks(p_dataset text, p_unit name) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.tell_blocks(p_dataset text, p_unit name, p_one_block boolean) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RAISE NOTICE 'dpsidecar: the budget of data set "%" is that of every block, and protects %', p_dataset,
-      CASE WHEN p_unit IS NULL THEN 'every row, for all time' ELSE 'all rows that a person has in one block, for all time' END
+      CASE WHEN p_unit IS NULL THEN 'every row, for all time' WHEN p_one_block THEN 'all rows of a person, for all time, by your statement that they are in one block'
+           ELSE 'all rows that a person has in one block, for all time' END
     USING HINT = CASE WHEN p_unit IS NULL THEN 'Whoever has rows in several blocks is protected row by row. Name the column that tells persons apart as unit, to have the rows of a block protected together.'
-                      ELSE 'Whoever has rows in several blocks has that budget once for each. Where a person''s block is the same in all rows, as the day of enrolment is, all rows are protected together.' END;
+                      WHEN p_one_block THEN 'Whoever has rows in several blocks all the same has that budget once for each.'
+                      ELSE 'Whoever has rows in several blocks has that budget once for each. Where a person''s block is the same in all rows, as the day of enrolment is, state so with options {"one_block_a_person": "why"}: then all rows are protected together.' END;
 END $$;
 
 -- Windows

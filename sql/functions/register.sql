@@ -482,11 +482,11 @@ BEGIN
     RAISE EXCEPTION 'options must be a JSON object' USING ERRCODE = '22023', HINT = 'For instance {"total": true}.';
   END IF;
   FOR o IN SELECT key, jsonb_typeof(value) AS type FROM jsonb_each(p_options) LOOP
-    IF o.key NOT IN ('total', 'account', 'new_population') THEN
-      RAISE EXCEPTION 'unknown option "%"', o.key USING ERRCODE = '22023', HINT = 'dp_register knows total, account and new_population.';
+    IF o.key NOT IN ('total', 'account', 'new_population', 'one_block_a_person') THEN
+      RAISE EXCEPTION 'unknown option "%"', o.key USING ERRCODE = '22023', HINT = 'dp_register knows total, account, new_population and one_block_a_person.';
     ELSIF o.type <> (CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END) THEN
       RAISE EXCEPTION 'option "%" must be a %', o.key, CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END
-        USING ERRCODE = '22023', HINT = 'total: true states that every person has exactly one row and reading never raises an error; account: the name of a data set of the same people; new_population: your statement why these are other people.';
+        USING ERRCODE = '22023', HINT = 'total: true states that every person has exactly one row and reading never raises an error; account: the name of a data set of the same people; new_population: your statement why these are other people; one_block_a_person: your statement why all rows of a person are in one block.';
     END IF;
   END LOOP;
   IF p_options ? 'account' AND p_options ? 'new_population' THEN
@@ -625,6 +625,9 @@ BEGIN
   END IF;
   PERFORM dp_int.check_names(dp_register.target, dp_register.features);
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
+  IF dp_register.options ? 'one_block_a_person' AND (dp_register.block IS NULL OR dp_register.unit IS NULL) THEN
+    RAISE EXCEPTION 'option "one_block_a_person" is about a unit and blocks' USING ERRCODE = '22023', HINT = 'Give unit and block, or leave it out.';
+  END IF;
   total := coalesce((dp_register.options ->> 'total')::boolean, false);
   PERFORM dp_int.check_relation(dp_register.relation, total);
   source := dp_int.check_unit(dp_register.relation, dp_register.unit, dp_register.max_rows, dp_register.persons, dp_register.target || dp_register.features);
@@ -699,7 +702,7 @@ BEGIN
     PERFORM dp_int.tell_several_rows(dp_register.relation);
   END IF;
   IF dp_register.block IS NOT NULL THEN
-    PERFORM dp_int.tell_blocks(dp_register.dataset, dp_register.unit);
+    PERFORM dp_int.tell_blocks(dp_register.dataset, dp_register.unit, dp_register.options ? 'one_block_a_person');
   END IF;
   PERFORM dp_int.tell_unscaled(dp_register.dataset, dp_register.scales);
   PERFORM pg_notify('dp_jobs', 'registered');

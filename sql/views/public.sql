@@ -8,7 +8,7 @@ CREATE OR REPLACE VIEW dp.datasets WITH (security_barrier) AS
          CASE WHEN a.delta > 0 THEN least((SELECT max(m.delta) FROM dp_int.model m), d.default_delta::float8) END AS default_delta,
          d.categories, d.unit::text AS unit, d.max_rows, d.persons,
          d.block::text AS block, a.block_width, a.block_origin, d.block_rows, coalesce(d.block_is_fixed, d.block_fixed_by) AS block_is_fixed,
-         CASE WHEN d.unit IS NULL THEN 'every row' WHEN d.block IS NULL THEN 'all rows of a person' ELSE 'all rows that a person has in one block' END AS protects
+         CASE WHEN d.unit IS NULL THEN 'every row' WHEN d.block IS NULL OR d.options ? 'one_block_a_person' THEN 'all rows of a person' ELSE 'all rows that a person has in one block' END AS protects
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account
    WHERE d.unregistered_at IS NULL
