@@ -37,6 +37,17 @@ func TestWhatStreamsKeepsNoRows(t *testing.T) {
 	}
 }
 
+func TestScoresKeepNoRows(t *testing.T) {
+	const n = 50_000
+	for name, a := range map[string]Score{"residuals": {}, "labels": {Labels: true}, "counts": {Counts: true}} {
+		a.Coefficients = []float64{0, 1}
+		few, more := ran(t, a, normalTable(1, n, 1, 4)), ran(t, a, normalTable(1, 4*n, 1, 4))
+		if kept := more.bytes - few.bytes; kept > 8*3*n/2 || more.columns > StreamColumns || !more.streams {
+			t.Errorf("%s: %d bytes more for %d rows more, and %d columns; it streams: %v", name, kept, 3*n, more.columns, more.streams)
+		}
+	}
+}
+
 // taking is what a run takes.
 type taking struct {
 	bytes   int64 // of memory, in all
@@ -60,6 +71,11 @@ func allocated(t *testing.T, m catalogue.Model, asked map[string]any, n int) (to
 	if m.Counts {
 		a.Y, a.Counts, x.Intercept, x.D = 2, true, false, 1
 	}
+	return ran(t, a, x)
+}
+
+// ran is what a run takes on a table whose target is made 0 or 1.
+func ran(t *testing.T, a Algorithm, x Data) (took taking) {
 	for i, y := range x.Y {
 		x.Y[i] = 0
 		if y > 0 {
@@ -70,7 +86,7 @@ func allocated(t *testing.T, m catalogue.Model, asked map[string]any, n int) (to
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := columns(2*StreamColumns, n)
+	made := columns(2*StreamColumns, x.N)
 	x.Make = func(n int) []float64 {
 		took.columns++
 		return made[took.columns-1][:n]
