@@ -320,7 +320,7 @@ BEGIN
   SELECT d.row_count INTO now_has
     FROM dp_int.dataset d
     JOIN dp_int.job j ON j.id = r.job
-   WHERE d.id = r.dataset AND d.row_count - r.rows >= r.rows / 10.0 AND d.row_count > r.rows AND NOT j.request ? 'over';
+   WHERE d.id = r.dataset AND d.row_count - r.rows >= r.rows / 10.0 AND d.row_count > r.rows AND NOT j.request ? 'over' AND j.request #> '{options,sample_rows}' IS NULL;
   IF FOUND THEN
     RAISE NOTICE 'dpsidecar: the data set had % % when they were counted last, % more', now_has, p_things, now_has - r.rows
       USING HINT = 'The same request with options => ''{"fresh": true}'' is about those, and is charged anew.';
