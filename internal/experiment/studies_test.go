@@ -23,6 +23,22 @@ func TestPeersComeToTheBestFit(t *testing.T) {
 	}
 }
 
+// Nearly without noise ours comes to the best fit too, with exposures and scales as a study has
+// them. The excess was .001 % at most
+// in 10 runs of each model, and noise of that budget makes it .5 % in none of a million.
+func TestOursComesToTheBestFit(t *testing.T) {
+	for _, model := range []string{"linear", "logistic", "huber", "poisson"} {
+		p := pose(laws[0].table(20_000, model, 1), model)
+		r, err := p.request(t.Context(), privacy.Budget{Epsilon: 1000, Delta: studyDelta}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if excess := p.excess(p.scaled(r.Coefficients)); !(excess >= -1e-6 && excess < 0.5) {
+			t.Errorf("%s: %v %% above the least", model, excess)
+		}
+	}
+}
+
 // The exact fit is the least of each loss, in scaled units, whatever the units of the table.
 func TestPosedFitsAreLeast(t *testing.T) {
 	for _, model := range []string{"linear", "logistic", "huber", "poisson"} {
