@@ -141,22 +141,53 @@ func TestSomeColumnsAreDescribed(t *testing.T) {
 	}
 }
 
+// A description that is submitted is the one that is asked for: either is kept for the other.
+func TestDescriptionsAreSubmitted(t *testing.T) {
+	w := newWorld(t, 100, 0)
+	w.exec(w.analyst, `CALL dp_run('scales', $1, 5)`, w.dataset)
+	job := one[string](w, w.analyst, `SELECT id::text FROM dp.jobs WHERE dataset = $1 AND model = 'scales' AND status = 'done'`, w.dataset)
+	if terms := len(w.mustRegress(w.analyst, `SELECT term, coalesce(coef, 0) FROM dp_result($1)`, job)); terms == 0 {
+		t.Error("the result of the job is empty")
+	}
+	if scales := rowsOf[suggestion](w, w.analyst, `SELECT * FROM dp_scales($1, 5)`, w.dataset); len(scales) != 5 || w.spent() != 5 {
+		t.Errorf("%v: %v", w.spent(), scales)
+	}
+	asked := rowsOf[figure](w, w.analyst, `SELECT * FROM dp_describe($1, 5, '{insured,age}')`, w.dataset)
+	for _, columns := range []string{`features => '{age,insured}'`, `target => 'insured', features => '{age}'`} {
+		w.exec(w.analyst, `CALL dp_run('describe', $1, 5, `+columns+`)`, w.dataset)
+	}
+	if done := one[int](w, w.analyst, `SELECT count(*)::int FROM dp.jobs WHERE dataset = $1 AND model = 'describe' AND status = 'done'`, w.dataset); done != 3 || w.spent() != 10 {
+		t.Errorf("%d descriptions, spent %v", done, w.spent())
+	}
+	w.exec(w.analyst, `CALL dp_run('describe', $1, 5, target => 'age', features => '{insured}', options => '{"fresh": true}')`, w.dataset)
+	if again := rowsOf[figure](w, w.analyst, `SELECT * FROM dp_describe($1, 5, '{insured,age}')`, w.dataset); w.spent() != 15 || len(again) != len(asked) || reflect.DeepEqual(again, asked) {
+		t.Errorf("a fresh one: spent %v, %v", w.spent(), again)
+	}
+}
+
 func TestWhatCannotBeDescribedSpendsNothing(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	for sql, want := range map[string][2]string{
-		`SELECT * FROM dp_describe($1, 0)`:                       {"22023", "eps must be a positive"},
-		`SELECT * FROM dp_describe($1, NULL)`:                    {"22023", "eps must be a positive"},
-		`SELECT * FROM dp_describe($1, 0.5, '{note}')`:           {"42703", "column \"note\" is not registered"},
-		`SELECT * FROM dp_describe($1, 0.5, '{age,NULL}')`:       {"42703", "column NULL"},
-		`SELECT * FROM dp_describe($1, 0.5, '{age,age}')`:        {"22023", `column "age" stands twice`},
-		`SELECT * FROM dp_describe($1, 0.5, '{}')`:               {"22023", "must be a list"},
-		`SELECT * FROM dp_describe($1, 0.5, '{{age},{region}}')`: {"22023", "must be a list"},
-		`SELECT * FROM dp_describe($1, 0.5, '{a,b,c,d,e,f}')`:    {"22023", "6 features are named"},
-		`SELECT * FROM dp_describe($1, 0.5, delta => 1e-6)`:      {"22023", "has no delta"},
-		`SELECT * FROM dp_scales($1, 0.5, 1e-6)`:                 {"22023", "has no delta"},
-		`SELECT * FROM dp_scales($1, 2)`:                         {"DP002", ""},
-		`SELECT * FROM dp_describe($1 || '_', 0.5)`:              {"42501", "does not exist or is not granted"},
-		`SELECT dp_submit('scales', $1, 0.5)`:                    {"22023", "unknown model"},
+		`SELECT * FROM dp_describe($1, 0)`:                                                        {"22023", "eps must be a positive"},
+		`SELECT * FROM dp_describe($1, NULL)`:                                                     {"22023", "eps must be a positive"},
+		`SELECT * FROM dp_describe($1, 0.5, '{note}')`:                                            {"42703", "column \"note\" is not registered"},
+		`SELECT * FROM dp_describe($1, 0.5, '{age,NULL}')`:                                        {"42703", "column NULL"},
+		`SELECT * FROM dp_describe($1, 0.5, '{age,age}')`:                                         {"22023", `column "age" stands twice`},
+		`SELECT * FROM dp_describe($1, 0.5, '{}')`:                                                {"22023", "must be a list"},
+		`SELECT * FROM dp_describe($1, 0.5, '{{age},{region}}')`:                                  {"22023", "must be a list"},
+		`SELECT * FROM dp_describe($1, 0.5, '{a,b,c,d,e,f}')`:                                     {"22023", "6 features are named"},
+		`SELECT * FROM dp_describe($1, 0.5, delta => 1e-6)`:                                       {"22023", "has no delta"},
+		`SELECT * FROM dp_scales($1, 0.5, 1e-6)`:                                                  {"22023", "has no delta"},
+		`SELECT * FROM dp_scales($1, 2)`:                                                          {"DP002", ""},
+		`SELECT * FROM dp_describe($1 || '_', 0.5)`:                                               {"42501", "does not exist or is not granted"},
+		`SELECT dp_submit('scales', $1, 0.5, features => '{age}')`:                                {"22023", "all columns"},
+		`SELECT dp_submit('scales', $1, 0.5, where_level => '{"region": ["a"]}')`:                 {"22023", "no options but fresh, over"},
+		`SELECT dp_submit('describe', $1, 0.5, intercept => false)`:                               {"22023", "no intercept"},
+		`SELECT dp_submit('describe', $1, 0.5, options => '{"tau": 0.5}')`:                        {"22023", "no options but fresh, over, where_level"},
+		`SELECT dp_submit('describe', $1, 0.5, options => '{"fresh": 1}')`:                        {"22023", "true or false"},
+		`SELECT dp_submit('describe', $1, 0.5, target => 'age', features => '{age}')`:             {"22023", `column "age" stands twice`},
+		`SELECT * FROM dp_describe($1, 0.5, where_level => '{"region": ["south"]}')`:              {"42703", "no category"},
+		`SELECT * FROM dp_explain('describe', $1, 0.5, options => '{"method": "joint_moments"}')`: {"22023", "no options but"},
 	} {
 		_, err := w.analyst.Exec(context.Background(), sql, w.dataset)
 		w.wantError(err, want[0], want[1])
@@ -288,6 +319,31 @@ func TestLevelsAreDescribed(t *testing.T) {
 			t.Errorf("%d figures of the category", seen)
 		}
 	}
+	// Of the south alone, which half of the rows are: shares are of all rows.
+	want = map[string]float64{"n usable_share": 0.5, "n mean": 1000, "site usable_share": 0.5, "site share of south": 1, "all complete_share": 0.5}
+	for _, ask := range []string{`SELECT * FROM dp_describe($1, 20, '{n}', where_level => '{"site": ["south"]}')`, `SELECT * FROM dp_describe($1, 20, where_level => '{"site": ["south"]}')`} {
+		for _, f := range rowsOf[figure](w, w.analyst, ask, table) {
+			column := "all"
+			if f.Column != nil {
+				column = *f.Column
+			}
+			share, asked := want[column+" "+f.Statistic]
+			if asked && (f.Value == nil || math.Abs(*f.Value-share) > 0.05*max(1, share)) || column == "site" && !asked {
+				t.Errorf("%s: %s %s is %v, want %v", ask, column, f.Statistic, f.Value, share)
+			}
+		}
+	}
+	if n := one[int](w, w.analyst, `SELECT count(DISTINCT release)::int FROM dp.descriptions JOIN dp.releases r ON r.id = release WHERE r.dataset = $1 AND r.where_level = '{"site": ["south"]}' AND dp.descriptions.where_level = r.where_level`, table); n != 2 {
+		t.Errorf("%d of 2 descriptions of levels say so", n)
+	}
+	entries := w.entries()
+	w.exec(w.analyst, `CALL dp_run('describe', $1, 20, target => 'n', where_level => '{"site": ["south"]}')`, table)
+	if w.entries() != entries {
+		t.Error("a submitted description of levels is another request")
+	}
+	if said := one[string](w, w.analyst, `SELECT value FROM dp_explain('describe', $1, 1, where_level => '{"site": ["south"]}') WHERE property = 'where_level'`, table); !strings.Contains(said, `{"site":["south"]}`) {
+		t.Errorf("dp_explain says %s", said)
+	}
 	got := rowsOf[suggestion](w, w.analyst, askScales, table, 20.0)
 	if len(got) != 3 || got[0].Scale == nil || *got[0].Scale != 2000 && *got[0].Scale != 1000 || got[1].Note != "a category: it needs no scale" || strings.Contains(got[2].Note, `"site"`) {
 		t.Errorf("%+v", got)
@@ -300,7 +356,7 @@ func TestThePageOnDescribingRuns(t *testing.T) {
 	w.runPage("how-to/describe.md", people)
 	for statistic, truth := range map[string]float64{"cost median": 800, "year median": 2014, "age median": 53, "urgent true_share": 0.3, "region share of south": 0.5} {
 		// Five half widths, each of 1.96 deviations or more, miss with a probability far below 1e-6.
-		if !one[bool](w, people["analyst"], `SELECT bool_and(abs($2 - (ci_low + ci_high) / 2) < 2.5 * (ci_high - ci_low)) FROM dp.descriptions WHERE column_name || ' ' || statistic = $1`, statistic, truth) {
+		if !one[bool](w, people["analyst"], `SELECT bool_and(abs($2 - (ci_low + ci_high) / 2) < 2.5 * (ci_high - ci_low)) FROM dp.descriptions WHERE where_level IS NULL AND column_name || ' ' || statistic = $1`, statistic, truth) {
 			t.Errorf("%s is far from %v", statistic, truth)
 		}
 	}

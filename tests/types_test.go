@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -183,5 +184,11 @@ func TestThePageOnARealTableRuns(t *testing.T) {
 			AND EXISTS (SELECT FROM dp.coefficients o WHERE o.release = r.id AND o.term = 'region=*')`, term); math.Abs(coef-truth) > 60 {
 			t.Errorf("%s is %v, not %v", term, coef, truth)
 		}
+	}
+	if days := all[float64](w, people["analyst"], `SELECT coef FROM dp.coefficients c JOIN dp.releases r ON r.id = c.release WHERE r.dataset = 'visits' AND c.grp <> '' AND c.term = 'days'`); len(days) != 3 || slices.ContainsFunc(days, func(v float64) bool { return math.Abs(v-800) > 100 }) {
+		t.Errorf("a day costs %v", days)
+	}
+	if age := one[float64](w, people["analyst"], `SELECT coef FROM dp.coefficients c JOIN dp.releases r ON r.id = c.release WHERE r.dataset = 'visits' AND r.model = 'poisson' AND c.term = 'age'`); math.Abs(age-0.02) > 0.01 {
+		t.Errorf("a year makes %v more tests", age)
 	}
 }

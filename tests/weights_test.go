@@ -3,6 +3,7 @@ package tests
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -26,6 +27,13 @@ func TestTheHowToOfWeightsRuns(t *testing.T) {
 	got = asked(`SELECT * FROM dp_logistic_regress('survey', 2.0, target => 'owner', features => '{age}', options => '{"offset": "prior", "weight": "weight", "max_weight": 3}')`)
 	if math.Abs(got["age"]-.03) > .01 || math.Abs(got["(intercept)"]+2) > .5 {
 		t.Errorf("%v, the law says -2 and .03", got)
+	}
+	// A release tells of requests with the same weights alone.
+	for options, says := range map[string]string{`{"weight": "weight", "max_weight": 3}`: "forecast from release", `{"weight": "weight", "max_weight": 4}`: "not known", `{}`: "not known"} {
+		said := all[string](w, people["analyst"], `SELECT value FROM dp_explain('linear', 'survey', 2.0, features => '{age,urban}', options => $1) WHERE property IN ('expected_error', 'noise_at_scales') ORDER BY property`, options)
+		if len(said) != 2 || !strings.HasPrefix(said[0], says) || strings.Contains(said[1], "every weight is taken for max_weight") != (options != `{}`) {
+			t.Errorf("%s: %q", options, said)
+		}
 	}
 	for _, model := range []string{"l1", "huber"} {
 		got = asked(fmt.Sprintf(`SELECT * FROM dp_%s_regress('survey', 3.0, features => '{age,urban}', options => '{"weight": "weight", "max_weight": 3, "offset": "prior"}')`, model))

@@ -207,11 +207,21 @@ func Data(rec arrow.Record, intercept bool, by string, numbers func(n int) []flo
 }
 
 // Positions returns a record as Data does, without a constant, but for categories: each stays
-// one column, of the positions of levels.
-func Positions(rec arrow.Record) dpsco.Data {
+// one column, of the positions of levels. A row has no value at all where one of the categories
+// named by only has none: its level does not count.
+func Positions(rec arrow.Record, only map[string][]string) dpsco.Data {
 	var columns [][]float64
 	for j := range int(rec.NumCols()) {
-		columns = append(columns, rec.Column(j).(*array.Float64).Float64Values())
+		if rec.Schema().Field(j).Metadata.FindKey(filters) < 0 {
+			columns = append(columns, rec.Column(j).(*array.Float64).Float64Values())
+		}
+	}
+	for j, field := range rec.Schema().Fields() {
+		if _, tells := only[field.Name]; tells {
+			for _, column := range columns {
+				leaveOut(column, rec.Column(j).(*array.Float64).Float64Values())
+			}
+		}
 	}
 	return dpsco.Data{Shape: dpsco.Shape{N: int(rec.NumRows()), D: len(columns) - 1}, X: columns[1:], Y: columns[0]}
 }

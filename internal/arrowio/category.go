@@ -141,11 +141,11 @@ func dummies(positions []float64, levels int, numbers func(n int) []float64) [][
 	return columns
 }
 
-// leaveOut takes the target from rows whose level in a filter is none that counts.
-func leaveOut(target, positions []float64) {
+// leaveOut takes the value of a column, as of the target, from rows whose level in a filter is none that counts.
+func leaveOut(column, positions []float64) {
 	for i, p := range positions {
 		if math.IsNaN(p) {
-			target[i] = p
+			column[i] = p
 		}
 	}
 }

@@ -126,6 +126,39 @@ func TestAValueChangesItsRowAlone(t *testing.T) {
 	}
 }
 
+// A description has no value of a row whose level does not count, and every other row as it
+// came: how many rows there are says nothing about levels.
+func TestRowsOfOtherLevelsHaveNoPlaceInADescription(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 5))
+	req := Request{Columns: []string{"age", "region", "ward"}, Filters: 1, Levels: map[string][]string{"region": {"north", "south", "*"}, "ward": {"a", "b"}},
+		Only: map[string][]string{"region": {"north", "south"}, "ward": {"a"}}}
+	types := []columnType{supportedTypes[pgtype.Float8OID], texts, texts}
+	for range 100 {
+		came := make([][]float64, 3)
+		for range 50 {
+			for j := range came {
+				came[j] = append(came[j], []float64{math.NaN(), 0, float64(r.IntN(2)), 1}[r.IntN(4)])
+			}
+		}
+		kept := [][]float64{slices.Clone(came[0]), slices.Clone(came[1]), slices.Clone(came[2])}
+		x := Positions(record(schema(req, types), kept), req.Only)
+		if x.N != 50 || len(x.X) != 1 {
+			t.Fatalf("%d rows, %d features", x.N, len(x.X))
+		}
+		for i := range x.N {
+			want := []float64{came[0][i], came[1][i]}
+			if math.IsNaN(came[1][i] + came[2][i]) {
+				want = []float64{math.NaN(), math.NaN()}
+			}
+			for j, column := range [][]float64{x.Y, x.X[0]} {
+				if math.Float64bits(column[i]) != math.Float64bits(want[j]) {
+					t.Fatalf("row %d came as %v, %v, %v: column %d has %v", i, came[0][i], came[1][i], came[2][i], j, column[i])
+				}
+			}
+		}
+	}
+}
+
 // FuzzCategories feeds arbitrary bytes to categories of every size, whole and cut in two.
 func FuzzCategories(f *testing.F) {
 	types := []columnType{texts, padded, kind(categoryKinds[pgtype.Int2OID], "1", "*"), kind(enumKind, "red", "green")}

@@ -26,7 +26,17 @@ type Unit struct {
 	Column  string
 	MaxRows int // rows that are kept of a person, public
 
-	Incomplete bool // rows with missing values are kept too, not only complete ones
+	Incomplete bool // rows with missing values are kept too, not only complete ones, but for rows of levels that do not count
+}
+
+// needed are the columns without whose values a row is not kept.
+func (u Unit) needed(req Request) (columns []int) {
+	for j, name := range req.Columns {
+		if _, tells := req.Only[name]; tells || !u.Incomplete {
+			columns = append(columns, j)
+		}
+	}
+	return columns
 }
 
 // MostRows is how many rows of all persons a pull may keep.
@@ -117,7 +127,7 @@ func PullUnits(ctx context.Context, conn *pgx.Conn, req Request, unit Unit, src 
 		return nil, nil, err
 	}
 	kept := newUnits(len(types), req.Rows, unit.MaxRows, src)
-	kept.incomplete = unit.Incomplete
+	kept.needed = unit.needed(req)
 	d := newDecoder(types, nil)
 	d.keyed, d.buffer, d.emit = true, make([]byte, 0, 64), func(row []float64) { kept.add(d.key, row) }
 	if err := copyQuery(ctx, conn, keyedQuery(req, types, unit.Column, oid), d); err != nil {
@@ -159,7 +169,7 @@ func Grouped(x dpsco.Data, first []int, unit Unit) dpsco.Data {
 // units keeps rows by person while they arrive in any order.
 type units struct {
 	width, maxRows, most int
-	incomplete           bool
+	needed               []int // columns without whose values a row is not kept
 	src                  *mech.Source
 
 	seed    maphash.Seed
@@ -194,6 +204,9 @@ const (
 
 func newUnits(width int, most int64, maxRows int, src *mech.Source) *units {
 	s := &units{width: width, maxRows: maxRows, most: int(most), src: src, free: none, seed: maphash.MakeSeed()}
+	for j := range width {
+		s.needed = append(s.needed, j)
+	}
 	s.slots = make([]int32, 1<<bits.Len(uint(2*most)))
 	for i := range s.slots {
 		s.slots[i] = none
@@ -255,8 +268,13 @@ func (s *units) placeWaiting() {
 // place gives a row to its person.
 func (s *units) place(owner person, row []float64) {
 	u := s.find(owner)
-	if u == none || !s.incomplete && slices.ContainsFunc(row, math.IsNaN) {
+	if u == none {
 		return
+	}
+	for _, j := range s.needed {
+		if math.IsNaN(row[j]) {
+			return
+		}
 	}
 	p := &s.persons[u]
 	if p.seen++; p.seen <= uint64(s.maxRows) {

@@ -227,7 +227,7 @@ func TestIncompleteRowsAreKeptWhereTheyAreAskedFor(t *testing.T) {
 	src, missing := mech.NewSource(), 0
 	for range 1000 {
 		s := newUnits(1, 1, 1, src)
-		s.incomplete = true
+		s.needed = Unit{Incomplete: true}.needed(Request{Columns: []string{"age"}})
 		s.add([]byte("a"), []float64{math.NaN()})
 		s.add([]byte("a"), []float64{1})
 		if columns, _ := s.finish(); math.IsNaN(columns[0][0]) {
@@ -237,5 +237,21 @@ func TestIncompleteRowsAreKeptWhereTheyAreAskedFor(t *testing.T) {
 	// A Binomial(1000, 1/2) is outside with probability below 1e-9.
 	if missing < 400 || missing > 600 {
 		t.Errorf("%d of 1000 are the missing one", missing)
+	}
+}
+
+// Which levels count decides of every row alone whether it is kept, whatever else is missing.
+func TestRowsOfLevelsThatDoNotCountAreNotKept(t *testing.T) {
+	unit, req := Unit{MaxRows: 1, Incomplete: true}, Request{Columns: []string{"age", "region"}, Only: map[string][]string{"region": {"south"}}}
+	for _, c := range []struct{ age, region, kept float64 }{{1, math.NaN(), math.NaN()}, {1, math.NaN(), 7}, {2, 0, 2}, {math.NaN(), 0, math.NaN()}} {
+		s := newUnits(2, 2, 1, mech.NewSource())
+		s.needed = unit.needed(req)
+		s.add([]byte("a"), []float64{c.age, c.region})
+		if c.kept == 7 { // a row that counts is the only one
+			s.add([]byte("a"), []float64{7, 0})
+		}
+		if columns, _ := s.finish(); math.Float64bits(columns[0][0]) != math.Float64bits(c.kept) {
+			t.Errorf("%+v: %v is kept", c, columns[0][0])
+		}
 	}
 }

@@ -29,18 +29,19 @@ const registerSQL = `SELECT dp_register('claims', 'claims', target => 'claim_cos
   scales => '{"claim_cost": 2000, "vehicle_value": 20000,
               "annual_km": 12000, "driver_age": 40}')`
 
-// staysSQL makes a table with a column of text, registerStaysSQL is what its steward types.
+// staysSQL makes a table of several rows a person, with a column of text, registerStaysSQL is what its steward types.
 const (
 	staysSQL = `CREATE TABLE stays AS
-  SELECT 500 + 8 * age + (ARRAY[0, 150, 400])[r] + 300 * (random() + random() - 1) AS cost,
+  SELECT patient, 500 + 8 * age + (ARRAY[0, 150, 400])[r] + 300 * (random() + random() - 1) AS cost,
          age, (ARRAY['north', 'south', 'abroad'])[r] AS region
-    FROM (SELECT round(20 + 60 * random()) AS age, 1 + floor(3 * random())::int AS r
-            FROM generate_series(1, 20000)) AS people;
+    FROM (SELECT i AS patient, round(20 + 60 * random()) AS age, 1 + floor(3 * random())::int AS r, 1 + floor(3 * random())::int AS stays
+            FROM generate_series(1, 20000) AS i) AS patients, generate_series(1, stays);
 GRANT SELECT ON stays TO dp_sidecar`
 	registerStaysSQL = `SELECT dp_register('stays', 'stays', target => 'cost',
   features => '{age,region}', epsilon => 2, delta => 1e-6,
   scales => '{"cost": 1000, "age": 50}',
-  categories => '{"region": ["north", "south", "*"]}')`
+  categories => '{"region": ["north", "south", "*"]}',
+  unit => 'patient', max_rows => 3)`
 	askStaysSQL = `SELECT * FROM dp_linear_regress('stays', 1)`
 )
 
@@ -110,7 +111,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		}
 		defer (*conn).Close(context.WithoutCancel(ctx))
 	}
-	for _, step := range []func(context.Context) error{d.load, d.register, d.ask, d.compare, d.repeat, d.exhaust, d.category} {
+	for _, step := range []func(context.Context) error{d.load, d.register, d.ask, d.compare, d.repeat, d.exhaust, d.persons} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -329,13 +330,13 @@ func (d *demo) exhaust(ctx context.Context) error {
 	return nil
 }
 
-// category shows that text can be a feature.
-func (d *demo) category(ctx context.Context) error {
-	d.heading("Text is a feature too, by levels that everybody knows")
+// persons shows that a person may have several rows, and that text can be a feature.
+func (d *demo) persons(ctx context.Context) error {
+	d.heading("Persons with several rows, and text by levels that everybody knows")
 	if _, err := d.owner.Exec(ctx, staysSQL); err != nil {
 		return err
 	}
-	d.say("A hospital's table of stays has a region: north, south and others. Costs differ by 150 and 400, and by 8 a year of age.")
+	d.say("A hospital's patients have one stay or more: unit protects all of a patient's rows together, at the price of one. Costs differ by region, 150 in the south and 400 elsewhere against the north, and by 8 a year of age.")
 	d.line("")
 	for _, statement := range []string{registerStaysSQL, `SELECT dp_grant('stays', 'analyst')`} {
 		if err := d.exec(ctx, "steward", d.steward, statement); err != nil {

@@ -40,7 +40,7 @@ func TestDemo(t *testing.T) {
 	}
 	for _, want := range []string{
 		"100,000", "dp_register('claims'", "SELECT * FROM dp_l1_regress('claims', 0.1);", "(intercept)", "vehicle_value", "no privacy",
-		"before        4       0           4", "after         4     3.1         0.9", "the same 4 rows", "DP002", "HINT:", "region=south", "region=*",
+		"before        4       0           4", "after         4     3.1         0.9", "the same 4 rows", "DP002", "HINT:", "unit => 'patient'", "region=south", "region=*",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the demonstration does not show %q", want)

@@ -25,8 +25,9 @@ func (c *claim) describes() bool { return c.Model == describeModel || c.Model ==
 func (s *Sidecar) planDescription(c *claim, n int64) (*dpsco.Plan, error) {
 	var columns []dpsco.Column
 	for _, name := range c.columns() {
+		levels, _ := c.levels(name)
 		columns = append(columns, dpsco.Column{
-			Name: name, Levels: c.Request.Categories[name], Scale: c.unit(name).Scale,
+			Name: name, Levels: levels, Scale: c.unit(name).Scale,
 			Flag: slices.Contains(c.Request.Flags, name), Whole: slices.Contains(c.Request.Whole, name),
 		})
 	}

@@ -281,7 +281,11 @@ func (s *Sidecar) addNoiseAtScales(e *explanation, c *claim, n int64) error {
 	if err != nil || at.Deviation == nil {
 		return err
 	}
-	e.add("noise_at_scales", "what the noise alone would give each coefficient if features were independent and they and residuals spread by their scales; a flag that holds for a share q of rows: times 1/sqrt(q(1-q)); a feature of which the others explain a share r: times 1/sqrt(1-r)")
+	text := "what the noise alone would give each coefficient if features were independent and they and residuals spread by their scales; a flag that holds for a share q of rows: times 1/sqrt(q(1-q)); a feature of which the others explain a share r: times 1/sqrt(1-r)"
+	if most := c.maxWeight(); most > 0 {
+		text += fmt.Sprintf("; every weight is taken for max_weight, %v: where the mean weight is a share s of it, up to 1/s times", most)
+	}
+	e.add("noise_at_scales", text)
 	for j, term := range c.terms() {
 		e.add("noise_at_scales:"+term, strconv.FormatFloat(at.Deviation[j], 'g', 3, 64))
 	}

@@ -48,8 +48,8 @@ func (p persons) describe(ctx context.Context, conn *pgx.Conn, relation pgx.Iden
 	return arrowio.DescribeUnit(ctx, conn, relation, *p.unit)
 }
 
-// data pulls what was asked for of n persons. A description takes one row of each at random,
-// with what is missing in it.
+// data pulls what was asked for of n persons. A description takes one row of each at random, of
+// those that count, with what is missing in it.
 func (c *claim) data(ctx context.Context, conn *pgx.Conn, n int64, src *mech.Source) (x dpsco.Data, err error) {
 	unit := c.persons().unit
 	if unit == nil {
@@ -76,7 +76,7 @@ func (c *claim) data(ctx context.Context, conn *pgx.Conn, n int64, src *mech.Sou
 // category as the positions of its levels, and a fit has a column for each.
 func (c *claim) dataOf(record arrow.Record) dpsco.Data {
 	if c.describes() {
-		return arrowio.Positions(record)
+		return arrowio.Positions(record, c.Request.WhereLevel)
 	}
 	x := arrowio.Data(record, c.Request.Intercept, c.by(), c.disk.Make)
 	for option, place := range map[string]*[]float64{catalogue.Exposure: &x.Exposure, catalogue.Weight: &x.Weight, catalogue.Offset: &x.Offset} {

@@ -487,6 +487,20 @@ var mutants = []mutant{
 		}
 	}
 `, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"means of a description are of the rows that say something", "internal/dpsco/describe_rows.go",
+		`	total, l := merging[*mech.Sum]{total: mech.NewSum(g.contract())}, g.layout()
+`, `	c, l := g.contract(), g.layout()
+	for _, v := range x.X[0] {
+		if math.IsNaN(v) {
+			c.N = max(1, c.N-1)
+		}
+	}
+	total := merging[*mech.Sum]{total: mech.NewSum(c)}
+`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"a description is of the rows of all levels", "internal/arrowio/arrowio.go",
+		`_, tells := only[field.Name]; tells {`, `_, tells := only[field.Name]; tells && false {`, []tests{{"./internal/arrowio", "TestRowsOfOtherLevelsHaveNoPlace"}}},
+	{"a person's rows of other levels may be the one that is described", "internal/arrowio/units.go",
+		`tells || !u.Incomplete`, `!u.Incomplete && !tells`, []tests{{"./internal/arrowio", "TestRowsOfLevelsThatDoNotCount"}}},
 	{"columns are centred at their first row", "internal/dpsco/scaled.go",
 		`shiftBy(column, a.centres()[j])`, `shiftBy(column, column[0])`, []tests{{"./internal/dpsco", "TestReplaysDiffer"}}},
 	{"the intercept does not take centres up", "internal/dpsco/scaled.go",

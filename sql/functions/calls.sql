@@ -297,12 +297,9 @@ CREATE OR REPLACE FUNCTION public.dp_submit(model text, dataset text, eps float8
                                  intercept boolean DEFAULT true, options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 BEGIN
-  IF dp_submit.model = 'moments' THEN
-    RETURN dp_int.submit_request(session_user, dp_int.prepare_submitted_moments(session_user, dp_submit.dataset, dp_submit.eps, dp_submit.delta, dp_submit.target, dp_submit.features,
-                                                                                dp_submit.intercept, dp_int.with_over(dp_int.with_where(dp_submit.options, dp_submit.where_level), dp_submit.over)));
-  END IF;
-  RETURN dp_int.submit_request(session_user, dp_int.prepare(session_user, dp_submit.model, dp_submit.dataset, dp_submit.eps, dp_submit.delta, dp_submit.target,
-                                                            dp_submit.features, dp_submit.intercept, dp_int.with_over(dp_int.with_where(dp_submit.options, dp_submit.where_level), dp_submit.over)));
+  RETURN dp_int.submit_request(session_user, dp_int.prepare_submitted(session_user, dp_submit.model, dp_submit.dataset, dp_submit.eps, dp_submit.delta, dp_submit.target,
+                                                                      dp_submit.features, dp_submit.intercept,
+                                                                      dp_int.with_over(dp_int.with_where(dp_submit.options, dp_submit.where_level), dp_submit.over), true));
 END $$;
 COMMENT ON FUNCTION public.dp_submit IS
   'Queues a request in the caller''s transaction and returns its job: follow it with dp_status, read it with dp_result. Rolled back, nothing was asked.';

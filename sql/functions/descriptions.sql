@@ -16,9 +16,9 @@ $$;
 -- What a caller asks to have described, checked and made canonical. Columns are given as those
 -- of a fit are, the first as the target, so that they are read like these. No scales are named:
 -- what a description says does not change with them. flags: the boolean ones;
--- whole: those of integers. p_spends: as dp_int.prepare has it.
+-- whole: those of integers. p_spends: as dp_int.prepare has it. p_where: the levels that count.
 CREATE OR REPLACE FUNCTION dp_int.prepare_description(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_columns name[], p_fresh boolean,
-                                                   p_spends boolean DEFAULT true, p_over jsonb DEFAULT NULL) RETURNS dp_int.request
+                                                   p_spends boolean DEFAULT true, p_over jsonb DEFAULT NULL, p_where jsonb DEFAULT NULL) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   d dp_int.dataset;
@@ -60,18 +60,39 @@ BEGIN
   r.fresh := coalesce(p_fresh, false);
   r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', asked[1], 'features', asked[2:], 'intercept', false,
     'flags', dp_int.columns_of(d.relid, asked, '{boolean}'), 'whole', dp_int.columns_of(d.relid, asked, '{smallint,integer,bigint}'))
-            || dp_int.levels_of_request(d, asked, '{}') || dp_int.over_of_request(dp_int.canonical_over(d, p_over));
+            || dp_int.levels_of_request(d, asked, dp_int.canonical_where(d, p_where)) || dp_int.over_of_request(dp_int.canonical_over(d, p_over));
   r.hash := sha256(convert_to(r.body::text, 'UTF8'));
   RETURN r;
 END $$;
 
+-- The same for dp_submit and dp_explain, which have the arguments of a fit: target and features
+-- name the columns.
+CREATE OR REPLACE FUNCTION dp_int.prepare_submitted_description(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name, p_features name[],
+                                                             p_intercept boolean, p_options jsonb, p_spends boolean) RETURNS dp_int.request
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  options CONSTANT jsonb := coalesce(p_options, '{}');
+  known CONSTANT text[] := CASE p_model WHEN 'describe' THEN '{fresh,over,where_level}' ELSE '{fresh,over}' END;
+BEGIN
+  IF NOT coalesce(p_intercept, true) THEN
+    RAISE EXCEPTION 'a description has no intercept to leave out' USING ERRCODE = '22023', HINT = 'No privacy budget was spent.';
+  ELSIF p_model = 'scales' AND (p_target IS NOT NULL OR p_features IS NOT NULL) THEN
+    RAISE EXCEPTION 'scales are suggested for all columns of a data set' USING ERRCODE = '22023', HINT = 'Leave target and features out. No privacy budget was spent.';
+  ELSIF jsonb_typeof(options) <> 'object' OR options - known <> '{}' OR jsonb_typeof(coalesce(options -> 'fresh', 'true')) <> 'boolean' THEN
+    RAISE EXCEPTION 'model "%" has no options but %, of which fresh is true or false: not %', p_model, array_to_string(known, ', '), dp_int.excerpt(options::text)
+      USING ERRCODE = '22023', HINT = 'No privacy budget was spent.';
+  END IF;
+  RETURN dp_int.prepare_description(p_caller, p_model, p_dataset, p_eps, p_delta, CASE WHEN p_target IS NULL THEN p_features ELSE p_target || ARRAY(SELECT unnest(p_features)) END,
+                                    coalesce(options -> 'fresh' = 'true', false), p_spends, options -> 'over', options -> 'where_level');
+END $$;
+
 -- The loopback's half of a synchronous description.
 CREATE OR REPLACE FUNCTION dp_int.enqueue_description(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_columns name[],
-                                                   p_fresh boolean, p_over daterange, p_from jsonb) RETURNS uuid
+                                                   p_fresh boolean, p_where jsonb, p_over daterange, p_from jsonb) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 BEGIN
   PERFORM dp_int.refuse_elsewhere(p_from);
-  RETURN dp_int.enqueue_request(p_id, p_caller, dp_int.prepare_description(p_caller, p_model, p_dataset, p_eps, p_delta, p_columns, p_fresh, true, dp_int.window_json(p_over)));
+  RETURN dp_int.enqueue_request(p_id, p_caller, dp_int.prepare_description(p_caller, p_model, p_dataset, p_eps, p_delta, p_columns, p_fresh, true, dp_int.window_json(p_over), p_where));
 END $$;
 
 -- What a description holds, as call_sidecar passes it on: texts as a JSON array, and numbers.
@@ -92,7 +113,7 @@ BEGIN
   RETURN QUERY SELECT * FROM dp_int.description(p_release);
 END $$;
 
-CREATE OR REPLACE FUNCTION dp_int.describe(p_caller name, r dp_int.request, p_dataset text, p_columns name[], p_over daterange) RETURNS TABLE(label text, numbers float8[])
+CREATE OR REPLACE FUNCTION dp_int.describe(p_caller name, r dp_int.request, p_dataset text, p_columns name[], p_where jsonb, p_over daterange) RETURNS TABLE(label text, numbers float8[])
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   kept CONSTANT uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
@@ -105,23 +126,23 @@ BEGIN
   END IF;
   RETURN QUERY
   SELECT c.label, c.numbers
-    FROM dp_int.call_sidecar(p_caller, job, format('SELECT dp_int.enqueue_description(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', job, p_caller, r.model, p_dataset, r.eps, r.delta,
-                                                   p_columns, r.fresh, p_over, dp_int.here()),
+    FROM dp_int.call_sidecar(p_caller, job, format('SELECT dp_int.enqueue_description(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', job, p_caller, r.model, p_dataset, r.eps, r.delta,
+                                                   p_columns, r.fresh, p_where, p_over, dp_int.here()),
                              'SELECT label, numbers FROM dp_int.fetch_description(%L, %L)') AS c;
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_describe(dataset text, eps float8, columns name[] DEFAULT NULL, delta float8 DEFAULT NULL, fresh boolean DEFAULT false,
-                                              over daterange DEFAULT NULL)
+                                              where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL)
 RETURNS TABLE(column_name text, statistic text, value float8, ci_low float8, ci_high float8)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 30
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 DECLARE
   r CONSTANT dp_int.request := dp_int.prepare_description(session_user, 'describe', dp_describe.dataset, dp_describe.eps, dp_describe.delta, dp_describe.columns, dp_describe.fresh,
-                                                              true, dp_int.window_json(dp_describe.over));
+                                                              true, dp_int.window_json(dp_describe.over), dp_describe.where_level);
 BEGIN
   RETURN QUERY
   SELECT d.label::jsonb ->> 0, d.label::jsonb ->> 1, d.numbers[1], d.numbers[2], d.numbers[3]
-    FROM dp_int.describe(session_user, r, dp_describe.dataset, dp_describe.columns, dp_describe.over) AS d;
+    FROM dp_int.describe(session_user, r, dp_describe.dataset, dp_describe.columns, dp_describe.where_level, dp_describe.over) AS d;
 END $$;
 COMMENT ON FUNCTION public.dp_describe IS
   'What columns hold: usable values, mean, median and quartiles, or the share of true, and complete rows, with 95 % intervals; dp.descriptions says why where there is none. It is charged like a fit; the same again returns the same at no cost.';
@@ -140,7 +161,7 @@ DECLARE
   seen jsonb := '{}';
 BEGIN
   FOR column_name, suggested_scale, suggested_center, note IN
-    SELECT d.label::jsonb ->> 0, d.numbers[1], d.numbers[2], d.label::jsonb ->> 1 FROM dp_int.describe(session_user, r, dp_scales.dataset, NULL, dp_scales.over) AS d LOOP
+    SELECT d.label::jsonb ->> 0, d.numbers[1], d.numbers[2], d.label::jsonb ->> 1 FROM dp_int.describe(session_user, r, dp_scales.dataset, NULL, NULL, dp_scales.over) AS d LOOP
     IF suggested_scale IS NOT NULL AND NOT r.body -> 'flags' ? column_name AND NOT coalesce(r.body -> 'categories' ? column_name, false) THEN
       seen := seen || jsonb_build_object(column_name, dp_int.scale_entry(suggested_scale, suggested_center));
     END IF;

@@ -1,21 +1,6 @@
 -- What a request would do and cost, before anything is spent: a question that a
 -- sidecar answers from public facts alone, and a table of what can be asked.
 
--- The request that a question is about: of a fit, or by the models describe, scales and moments
--- of dp_describe, dp_scales and dp_moments, with their columns as features.
-CREATE OR REPLACE FUNCTION dp_int.prepare_question(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
-                                                p_features name[], p_intercept boolean, p_options jsonb) RETURNS dp_int.request
-LANGUAGE plpgsql STABLE AS $$
-BEGIN
-  IF p_model IN ('describe', 'scales') THEN
-    RETURN dp_int.prepare_description(p_caller, p_model, p_dataset, p_eps, p_delta, CASE p_model WHEN 'describe' THEN p_features END, false, false,
-                                      CASE jsonb_typeof(p_options) WHEN 'object' THEN p_options -> 'over' END);
-  ELSIF p_model = 'moments' THEN
-    RETURN dp_int.prepare_submitted_moments(p_caller, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, false);
-  END IF;
-  RETURN dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, false);
-END $$;
-
 -- The loopback's half of dp_explain: checks the request again, and where it comes
 -- from, and asks.
 CREATE OR REPLACE FUNCTION dp_int.ask(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
@@ -23,7 +8,7 @@ CREATE OR REPLACE FUNCTION dp_int.ask(p_id uuid, p_caller name, p_model text, p_
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 BEGIN
   PERFORM dp_int.refuse_elsewhere(p_from);
-  PERFORM dp_int.insert_inquiry(p_id, p_caller, dp_int.prepare_question(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options));
+  PERFORM dp_int.insert_inquiry(p_id, p_caller, dp_int.prepare_submitted(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, false));
 END $$;
 
 -- That of dp_explain_score.
@@ -48,7 +33,7 @@ BEGIN
   PERFORM pg_notify('dp_jobs', 'inquiry');
 END $$;
 
--- The release of the same coefficients of the same model under the same scales that tells what noise did to them, at
+-- The release of the same coefficients of the same model under the same scales, weights, offset and exposure that tells what noise did to them, at
 -- the budget nearest to the request's, the latest of several; where none tells, one that does not, without noise; NULL
 -- where there is none. Releases are public to all who may ask about their data set.
 CREATE OR REPLACE FUNCTION dp_int.former(p_dataset bigint, p_request jsonb) RETURNS jsonb
@@ -62,6 +47,7 @@ LANGUAGE sql STABLE AS $$
      AND (j.request -> 'target') = (p_request -> 'target') AND (j.request -> 'intercept') = (p_request -> 'intercept')
      AND (j.request -> 'features') @> (p_request -> 'features') AND (j.request -> 'features') <@ (p_request -> 'features')
      AND (j.request -> 'categories', j.request -> 'where_level') IS NOT DISTINCT FROM (p_request -> 'categories', p_request -> 'where_level') AND NOT j.request -> 'options' ? 'by' AND NOT p_request -> 'options' ? 'by'
+     AND dp_int.beside_of(r.model, j.request -> 'options') = dp_int.beside_of(r.model, p_request -> 'options') AND j.request #> '{options,max_weight}' IS NOT DISTINCT FROM p_request #> '{options,max_weight}'
      AND dp_int.request_scales(p_dataset, j.request) = dp_int.request_scales(p_dataset, p_request)
    GROUP BY r.id
    ORDER BY bool_and(c.noise > 0) IS NOT TRUE, abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC
@@ -231,8 +217,8 @@ SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle =
 DECLARE
   asked CONSTANT jsonb := dp_int.with_over(dp_int.with_where(dp_explain.options, dp_explain.where_level), dp_explain.over);
   -- Refused here, before there is a connection to close.
-  r CONSTANT dp_int.request := dp_int.prepare_question(session_user, dp_explain.model, dp_explain.dataset, dp_explain.eps, dp_explain.delta,
-                                                       dp_explain.target, dp_explain.features, dp_explain.intercept, asked);
+  r CONSTANT dp_int.request := dp_int.prepare_submitted(session_user, dp_explain.model, dp_explain.dataset, dp_explain.eps, dp_explain.delta,
+                                                        dp_explain.target, dp_explain.features, dp_explain.intercept, asked, false);
   id CONSTANT uuid := gen_random_uuid();
 BEGIN
   RETURN QUERY SELECT a.property, a.value

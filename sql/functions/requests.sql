@@ -275,6 +275,20 @@ BEGIN
   RETURN r;
 END $$;
 
+-- The request of dp_submit and dp_explain: of a fit, or by the models describe, scales and moments
+-- of dp_describe, dp_scales and dp_moments, with their columns as features. p_spends: as dp_int.prepare has it.
+CREATE OR REPLACE FUNCTION dp_int.prepare_submitted(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
+                                                 p_features name[], p_intercept boolean, p_options jsonb, p_spends boolean) RETURNS dp_int.request
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF p_model IN ('describe', 'scales') THEN
+    RETURN dp_int.prepare_submitted_description(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, p_spends);
+  ELSIF p_model = 'moments' THEN
+    RETURN dp_int.prepare_submitted_moments(p_caller, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, p_spends);
+  END IF;
+  RETURN dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, p_spends);
+END $$;
+
 CREATE OR REPLACE FUNCTION dp_int.kept_release(p_dataset bigint, p_hash bytea) RETURNS uuid
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

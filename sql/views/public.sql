@@ -45,7 +45,8 @@ COMMENT ON VIEW dp.jobs IS 'The caller''s own jobs; for stewards everybody''s.';
 
 CREATE OR REPLACE VIEW dp.releases WITH (security_barrier) AS
   SELECT r.id, r.job, r.model, r.method, d.name AS dataset, r.eps, r.delta, r.released_at, r.caller::text AS caller, r.parameters, r.read_at, r.rows,
-         CASE WHEN j.request ? 'over' THEN daterange((j.request #>> '{over,0}')::date, (j.request #>> '{over,1}')::date) END AS over
+         CASE WHEN j.request ? 'over' THEN daterange((j.request #>> '{over,0}')::date, (j.request #>> '{over,1}')::date) END AS over,
+         j.request -> 'where_level' AS where_level
     FROM dp_int.release r
     JOIN dp_int.dataset d ON d.id = r.dataset
     JOIN dp_int.job j ON j.id = r.job
@@ -71,9 +72,10 @@ CREATE OR REPLACE VIEW dp.scores WITH (security_barrier) AS
 COMMENT ON VIEW dp.scores IS 'How well releases predict: what dp_score has returned so far.';
 
 CREATE OR REPLACE VIEW dp.descriptions WITH (security_barrier) AS
-  SELECT r.id AS release, d.name AS dataset, f.column_name, f.statistic, f.value, f.ci_low, f.ci_high, f.why_null, r.eps, r.delta, r.released_at AS described_at
+  SELECT r.id AS release, d.name AS dataset, f.column_name, f.statistic, f.value, f.ci_low, f.ci_high, f.why_null, r.eps, r.delta, r.released_at AS described_at, j.request -> 'where_level' AS where_level
     FROM dp_int.column_statistic f
     JOIN dp_int.release r ON r.id = f.release
+    JOIN dp_int.job j ON j.id = r.job
     JOIN dp_int.dataset d ON d.id = r.dataset
    WHERE pg_has_role(session_user, 'dp_admin', 'USAGE') OR r.dataset IN (SELECT dataset FROM dp_int.my_grant)
    ORDER BY r.released_at, f.release, f.position;
@@ -122,6 +124,7 @@ COMMENT ON COLUMN dp.releases.caller IS 'Who asked first';
 COMMENT ON COLUMN dp.releases.parameters IS 'The public parameters it was made with, as a JSON object';
 COMMENT ON COLUMN dp.releases.read_at IS 'As of when the rows were read; NULL for releases from before this was noted';
 COMMENT ON COLUMN dp.releases.over IS 'The window of time whose rows were read, where there are blocks';
+COMMENT ON COLUMN dp.releases.where_level IS 'The levels whose rows it is about; NULL: all';
 COMMENT ON COLUMN dp.releases.rows IS 'The public number of rows, or of persons, that it was made for: counted, or registered in place of that; NULL for releases from before this was noted';
 COMMENT ON COLUMN dp.scores.release IS 'The release that was scored, as in dp.coefficients';
 COMMENT ON COLUMN dp.scores.metric IS 'r2, mean_absolute_error, root_mean_squared_error, log_loss, accuracy or brier_score';
@@ -157,6 +160,7 @@ COMMENT ON COLUMN dp.descriptions.why_null IS 'Why there is no value or no inter
 COMMENT ON COLUMN dp.descriptions.eps IS 'The epsilon that was asked for';
 COMMENT ON COLUMN dp.descriptions.delta IS 'The delta that was asked for, or chosen where none was';
 COMMENT ON COLUMN dp.descriptions.described_at IS 'When it was published; the rows are those of shortly before';
+COMMENT ON COLUMN dp.descriptions.where_level IS 'The levels whose rows are described; NULL: all';
 COMMENT ON COLUMN dp.suggested_scales.release IS 'The release, as in dp.releases';
 COMMENT ON COLUMN dp.suggested_scales.dataset IS 'The registered name of the data set';
 COMMENT ON COLUMN dp.suggested_scales.column_name IS 'The column';
