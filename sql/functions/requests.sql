@@ -140,9 +140,9 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT p_model = 'poisson' $$;
 -- option and column.
 CREATE OR REPLACE FUNCTION dp_int.beside_of(p_model text, p_options jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT coalesce(jsonb_object_agg(o.key, o.value), '{}')
-    FROM jsonb_each(CASE jsonb_typeof(p_options) WHEN 'object' THEN p_options ELSE '{}' END) AS o
-   WHERE o.key = ANY (CASE WHEN dp_int.is_count(p_model) THEN '{exposure,weight,offset}' ELSE '{weight,offset}' END::text[]) AND jsonb_typeof(o.value) = 'string'
+  SELECT coalesce(jsonb_object_agg(o.key, p_options -> o.key), '{}')
+    FROM unnest(CASE WHEN dp_int.is_count(p_model) THEN '{exposure,weight,offset}' ELSE '{weight,offset}' END::text[]) AS o(key)
+   WHERE jsonb_typeof(p_options) = 'object' AND jsonb_typeof(p_options -> o.key) = 'string'
 $$;
 
 -- Their names.
