@@ -234,6 +234,10 @@ func TestAJobThatDoesNotFitIsRefused(t *testing.T) {
 	if fit := w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1)`, w.dataset); len(fit) != 4 {
 		t.Errorf("on disk: %v", fit)
 	}
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain_score(dp_last_release($1), 1)`, w.dataset); said["placement"] != "disk" {
+		t.Errorf("dp_explain_score: %v", said)
+	}
+	w.exec(w.analyst, `SELECT * FROM dp_score(dp_last_release($1), 1)`, w.dataset)
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v: files with names", left, err)
 	}

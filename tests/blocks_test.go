@@ -82,7 +82,7 @@ func TestWhatBlocksRefuse(t *testing.T) {
 	w := newWorld(t, 1, 1e-6)
 	name := w.admissions(4, 1e-6)
 	for _, c := range []struct{ over, says string }{
-		{"NULL", "needs a window"}, {`'[,2030-01-01)'`, "two ends"}, {`'empty'`, "two ends"}, {`daterange('-infinity', now()::date)`, "two ends"},
+		{"NULL", "needs a window"}, {`'[,2030-01-01)'`, "two ends"}, {`'empty'`, "two ends"}, {`daterange('-infinity', now()::date)`, "two ends"}, {`daterange('2026-03-01 BC', '2026-03-02')`, "of the years 1 to 9999"},
 		{"'" + w.window(201, 100) + "'", "Earlier rows are never read"}, {"'" + w.window(3, -2) + "'", "A window may end on " + w.day(-1)},
 	} {
 		for _, ask := range []string{`SELECT * FROM dp_linear_regress('%s', 0.1, over => %s)`, `SELECT dp_submit('l1', '%s', 0.1, over => %s)::text, 1.0::float8`,
@@ -122,6 +122,9 @@ func TestWhatBlocksRefuse(t *testing.T) {
 		{other, fmt.Sprintf(days, "1 day", w.day(200), word+`, unit => 'patient', persons => 30, block_rows => 30`), "give persons"},
 		{other, `, block => 'age', block_width => '1 day', block_origin => '2026-01-01'` + word, "tells no day"},
 		{other, `, block_width => '1 day'`, "without a block"},
+		{other, fmt.Sprintf(days, "101 years", "2026-01-01", word), "100 years at most"},
+		{other, fmt.Sprintf(days, "1 day", w.day(200), word+`, block_rows => 9000000000000000`), "block_rows must be at most"},
+		{other, fmt.Sprintf(days, "1 day", w.day(200), word+`, unit => 'patient', persons => 9000000000000000`), "persons must be at most"},
 		{other, `, options => '{"one_block_a_person": "it is the day of enrolment"}'`, "about a unit and blocks"},
 	} {
 		w.wantError(register("refused_"+w.dataset, c.relation, c.more), "22023", c.says)
@@ -520,4 +523,98 @@ func (h *blockHistory) handsBack() {
 	if wrong := h.verify(); len(wrong) > 0 {
 		h.Error(wrong)
 	}
+}
+
+// An account keeps the blocks, and the persons, that it was charged for: neither an interval that
+// the server takes for equal nor a column that comes by the name of another makes others of them.
+func TestBlocksOfAChargedAccountStay(t *testing.T) {
+	w := newWorld(t, 1, 1e-6)
+	table := "visits_" + w.dataset
+	w.exec(w.super, `CREATE TABLE public.`+table+` AS SELECT '2026-01-01'::date + i / 10 AS day, '2026-01-01'::date + (i * 7 % 1200) / 10 AS other, x AS age, x AS cost, i % 300 AS patient, i % 7 AS ward
+		FROM (SELECT i, random() AS x FROM generate_series(0, 1199) AS i) AS r`)
+	w.exec(w.super, `GRANT SELECT ON public.`+table+` TO dp_sidecar`)
+	register := func(name, width, more string) error {
+		_, err := w.steward.Exec(context.Background(), fmt.Sprintf(`SELECT dp_register('%s', 'public.%s', 'cost', '{age}', 1, 1e-6, block => 'day', block_width => '%s', block_origin => '2026-01-01',
+			block_is_fixed => 'a test'%s)`, name, table, width, more))
+		return err
+	}
+	const persons = `, unit => 'patient', persons => 100`
+	if err := register(table, "30 days", persons); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, table, w.person)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.5, over => '[2026-01-01,2026-01-31)')`, table)
+	w.wantError(register("months_"+table, "1 month", persons), "22023", "has a budget for every block of 30 days")
+	w.exec(w.steward, `SELECT dp_unregister($1)`, table)
+	for _, swap := range [][2]string{{"day", "other"}, {"patient", "ward"}} {
+		rename := func(from, to string) {
+			w.exec(w.super, fmt.Sprintf(`ALTER TABLE public.%s RENAME %s TO %s`, table, from, to))
+		}
+		rename(swap[0], "former")
+		rename(swap[1], swap[0])
+		w.wantError(register(table, "30 days", persons), "22023", "was another column")
+		rename(swap[0], swap[1])
+		rename("former", swap[0])
+	}
+	w.exec(w.super, `ALTER TABLE public.`+table+` ALTER day TYPE timestamp`)
+	w.wantError(register(table, "30 days", persons), "22023", "had another type")
+	w.exec(w.super, `ALTER TABLE public.`+table+` ALTER day TYPE date`)
+	if err := register(table, "30 days", persons); err != nil {
+		t.Errorf("%v: %s", err, hint(err))
+	}
+	// A table that was loaded anew may have its columns in another order.
+	w.exec(w.steward, `SELECT dp_unregister($1)`, table)
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.copy_%[1]s AS SELECT cost, age, patient, day FROM public.%[1]s; DROP TABLE public.%[1]s; ALTER TABLE public.copy_%[1]s RENAME TO %[1]s; GRANT SELECT ON public.%[1]s TO dp_sidecar`, table))
+	if err := register(table, "30 days", persons); err != nil {
+		t.Errorf("%v: %s", err, hint(err))
+	}
+}
+
+// Of a view that can show a row beside the block of another no other relation has the account: by
+// the statements about both every row would have the budget twice.
+func TestARowHasOneBlock(t *testing.T) {
+	w := newWorld(t, 1, 1e-6)
+	w.exec(w.super, `ALTER TABLE public.`+w.dataset+` ADD day date DEFAULT '2026-01-05', ADD id int GENERATED ALWAYS AS IDENTITY`)
+	w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
+	register := func(relation string) error {
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, ('public.' || $1)::regclass, 'amount', '{age}', 1, 1e-6, options => '{"total": true}',
+			block => 'day', block_width => '1 day', block_origin => '2026-01-01', block_is_fixed => 'a test')`, relation)
+		return err
+	}
+	if err := register(w.dataset); err != nil {
+		t.Fatal(err)
+	}
+	for k, view := range []string{"SELECT a.amount, a.age, b.day FROM %[1]s a JOIN %[1]s b ON b.id = a.id + 1", "SELECT a.amount, a.age, b.day FROM %[1]s a, LATERAL (SELECT day FROM %[1]s LIMIT 1) b",
+		"SELECT (SELECT b.amount FROM %[1]s b WHERE b.id = a.id + 1) AS amount, age, day FROM %[1]s a", "SELECT lag(amount) OVER () AS amount, age, day FROM %[1]s", "SELECT 2 * amount AS amount, age, day FROM %[1]s"} {
+		name := fmt.Sprintf("view%d_%s", k, w.dataset)
+		w.exec(w.super, "CREATE VIEW public."+name+" AS "+fmt.Sprintf(view, "public."+w.dataset)+"; GRANT SELECT ON public."+name+" TO dp_sidecar")
+		if err := register(name); k < 4 {
+			w.wantError(err, "22023", "a row could have another block")
+		} else if err != nil {
+			t.Errorf("%v: %s", err, hint(err))
+		}
+	}
+}
+
+// A job that was queued before its table was given blocks is refused, and holds nobody up.
+func TestAJobFromBeforeTheBlocksIsRefused(t *testing.T) {
+	w := newWorld(t, 1, 1e-6)
+	ctx := context.Background()
+	tx, err := w.analyst.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var job string
+	if err := tx.QueryRow(ctx, `SELECT dp_submit('linear', $1, 0.1)::text`, w.dataset).Scan(&job); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(w.super, `ALTER TABLE public.`+w.dataset+` ADD day date DEFAULT '2026-01-05'`)
+	w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1, 1e-6, block => 'day', block_width => '1 day', block_origin => '2026-01-01', block_is_fixed => 'a test')`, w.dataset, "public."+w.dataset)
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the job ends", func() bool {
+		return one[bool](w, w.analyst, `SELECT status = 'failed' AND sqlstate = '42501' FROM dp.jobs WHERE id = $1::text::uuid`, job)
+	})
 }

@@ -213,7 +213,7 @@ func TestADescriptionPredictsNothing(t *testing.T) {
 	_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_score($1::text::uuid, 1)`, release)
 	w.wantError(err, "22023", "predicts nothing")
 	for _, sql := range []string{`SELECT dp_predict($1::text::uuid, '{1}'::float8[])`, `SELECT * FROM dp_predict_interval($1::text::uuid, '{1}'::float8[])`,
-		`SELECT * FROM dp_summary($1::text::uuid)`, `SELECT dp_covariance($1::text::uuid)`, `SELECT * FROM dp_test($1::text::uuid, '{age}')`} {
+		`SELECT * FROM dp_summary($1::text::uuid)`, `SELECT dp_coef($1::text::uuid)`, `SELECT dp_covariance($1::text::uuid)`, `SELECT * FROM dp_test($1::text::uuid, '{age}')`} {
 		_, err := w.analyst.Exec(context.Background(), sql, release)
 		w.wantError(err, "22023", `is of model "describe" and has no coefficients`)
 	}

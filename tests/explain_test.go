@@ -85,6 +85,7 @@ func TestExplainSaysWhyNot(t *testing.T) {
 		{`SELECT * FROM dp_explain('l1', '%s', 0.3, options => '{"method": "exponential_mechanism", "radius": 1e9, "pitch": 1e-9}')`, "reason", "pitch"},
 		{`SELECT * FROM dp_explain('l1', '%s', 0.3, options => '{"method": "exponential_mechanism", "radius": 1e9, "pitch": 1e-9}')`, "sqlstate", "DP005"},
 		{`SELECT * FROM dp_explain('linear', '%s', 0.01)`, "warning", "too few rows"},
+		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"sample_rows": 20}')`, "warning", "too few rows"},
 		{`SELECT * FROM dp_explain('linear', '%s', 0.3, 0.01)`, "warning", "delta is above one"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"method": "trimmed"}')`, "expected_error", "no release of these coefficients tells"},
 		{`SELECT * FROM dp_explain('linear', '%s', 9, features => '{age}', options => '{"method": "sample_aggregate", "aggregator": "centre"}')`, "rows_for_10_percent", "no number of rows does"},

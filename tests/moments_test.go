@@ -231,6 +231,15 @@ func TestDailyMomentsServeEveryWindow(t *testing.T) {
 	if n := one[int64](w, w.steward, `SELECT entries FROM dp.budget WHERE dataset = $1`, name); n != entries {
 		t.Error("a fit from moments was charged")
 	}
+	// A day on which nobody came is released like any other.
+	w.exec(w.super, `DELETE FROM public.`+name+` WHERE admitted_on = $1::text::date`, day(6))
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('moments', $1, 100, over => $2::text::daterange)`, name, window(6, 5)); said["affordable"] != "yes" {
+		t.Error(said)
+	}
+	if sums := rowsOf[product](w, w.analyst, `SELECT * FROM dp_moments($1, 100, over => $2::text::daterange)`, name, window(6, 5)); math.Abs(sums[0].Sum) > 8*sums[0].Noise {
+		t.Errorf("a day without rows: %v", sums)
+	}
+	w.exec(w.analyst, `SELECT * FROM dp_linear_from_moments($1, $2::text::daterange)`, name, window(6, 1))
 	if wrong := w.verify(); len(wrong) > 0 {
 		t.Error(wrong)
 	}

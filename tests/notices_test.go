@@ -244,6 +244,14 @@ func TestAKeptAnswerNamesItsRelease(t *testing.T) {
 			t.Errorf("of a table that grew %d times: %q", i, said)
 		}
 	}
+	// What is of a sample never had all rows.
+	sample := `SELECT * FROM dp_l1_regress('` + w.dataset + `', 1, features => '{age}', options => '{"sample_rows": 500}')`
+	w.exec(conn, sample)
+	before = len(heard())
+	w.exec(conn, sample)
+	if said := strings.Join(heard()[before:], "\n"); !strings.Contains(said, "it is of 500 rows") || strings.Contains(said, "more") {
+		t.Errorf("of a sample: %q", said)
+	}
 }
 
 // A steward who registers without any scale is told, and nobody else is.

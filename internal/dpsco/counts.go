@@ -24,7 +24,8 @@ func (a Scaled) offset(x *Data) {
 	a.addExposures(x)
 	constant := a.constant()
 	if x.Offset == nil && !x.Intercept && constant != 0 {
-		x.Offset = repeat(-constant, len(x.Y))
+		x.Offset = x.numbers(len(x.Y))
+		shiftBy(x.Offset, constant)
 		return
 	}
 	if x.Intercept {

@@ -135,7 +135,7 @@ type Plan struct {
 }
 
 // StreamColumns is how many columns a plan that streams makes beside those of its Data.
-const StreamColumns = 1
+const StreamColumns = 2
 
 // BandMiss is the probability with which a Band does not hold.
 const BandMiss = 0.05

@@ -420,7 +420,13 @@ func TestScoresOfGroups(t *testing.T) {
 	for i := range x.N / 10 { // their targets are far from what any group predicts
 		y.Level[i], y.Y[i] = math.NaN(), 1e6
 	}
-	for name, data := range map[string]Data{"all in groups": x, "some in none": y} {
+	z := cloned(x)
+	z.Offset = make([]float64, x.N)
+	for i := range z.Offset {
+		z.Offset[i] = float64(i % 7)
+		z.Y[i] += z.Offset[i]
+	}
+	for name, data := range map[string]Data{"all in groups": x, "some in none": y, "with offsets": z} {
 		plan, err := Score{Coefficients: slices.Concat(truth...), Scale: 1}.Plan(data.Shape, privacy.Budget{Epsilon: 20, Delta: 1e-6}, privacy.Concentrated{})
 		if err != nil {
 			t.Fatal(err)

@@ -35,7 +35,7 @@ var linearTasks = []linearTask{
 	{"california", "california_housing.csv.gz", scaledColumn{"median_house_value", 200000}, []scaledColumn{{"median_income", 4}, {"housing_median_age", 30}, {"households", 500}},
 		[]atEpsilon{{0.1, 3}, {0.3, 0.5}, {1, 0.15}}},
 	{"claims", "aus_auto_bi.csv.gz", scaledColumn{"claim_amount", 30000}, []scaledColumn{{"op_time", 50}, {"legal_rep", 1}, {"n_injured", 1}},
-		[]atEpsilon{{0.1, 5}, {0.3, 1}, {1, 0.3}}},
+		[]atEpsilon{{0.1, 7}, {0.3, 1}, {1, 0.3}}},
 	{"blog", "blogfeedback_core.csv.gz", scaledColumn{"target_comments_24h", 10},
 		[]scaledColumn{{"blog_avg_comments_last24h", 10}, {"comments_last24h", 10}, {"links_last24h", 5}, {"hours_since_publication", 40}},
 		[]atEpsilon{{0.1, 24}, {0.3, 14}, {1, 2}}},

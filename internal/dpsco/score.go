@@ -94,7 +94,7 @@ func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*
 		return nil, err
 	}
 	p := &Plan{
-		allRows: true, maxWeight: g.MaxWeight,
+		allRows: true, maxWeight: g.MaxWeight, Streams: s.Levels == 0,
 		Method: g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			x.weigh(g.MaxWeight)

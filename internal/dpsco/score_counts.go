@@ -24,18 +24,17 @@ func unitDeviance(y, mean float64) float64 {
 // nothing. Of a record of several rows the first, drawn at random, stands for all.
 func (g *scoring) newCountedRows(x Data) scoredRows {
 	x = x.one()
-	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 2}, X: columns(2, x.N), Y: x.Y, Weight: x.Weight}}
-	exposures := x.Exposure
-	if exposures == nil {
-		exposures = repeat(1, x.N)
-	}
+	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 2}, X: [][]float64{x.numbers(x.N), x.numbers(x.N)}, Y: x.Y, Weight: x.Weight}}
 	usable := func(v float64) bool { return v >= 0 && v <= math.MaxFloat64 }
 	x.each(func() func(int, Data) {
 		return func(first int, b Data) {
 			deviance, exposure := rows.X[0][first:first+b.N], rows.X[1][first:first+b.N]
 			g.predict(deviance, b)
-			copy(exposure, exposures[first:])
+			copy(exposure, b.Exposure)
 			for i, y := range b.Y {
+				if b.Exposure == nil {
+					exposure[i] = 1
+				}
 				deviance[i] = unitDeviance(y, exposure[i]*math.Exp(deviance[i]))
 				if b.Offset != nil {
 					exposure[i] *= math.Exp(b.Offset[i])

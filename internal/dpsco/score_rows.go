@@ -17,7 +17,7 @@ func (g *scoring) newScoredRows(x Data) scoredRows {
 	if g.Counts {
 		return g.newCountedRows(x)
 	}
-	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 1}, X: columns(1, len(x.Y)), Y: x.Y, First: x.First, MaxRows: x.MaxRows, Weight: x.Weight}}
+	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 1}, X: [][]float64{x.numbers(len(x.Y))}, Y: x.Y, First: x.First, MaxRows: x.MaxRows, Weight: x.Weight}}
 	if g.Labels {
 		labelTargets(x.Y, g.Negative, g.Positive)
 	}

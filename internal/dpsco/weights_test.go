@@ -265,12 +265,7 @@ func TestReplaysOfWeights(t *testing.T) {
 			x, y := weightNeighbours(r, s, a.Labels)
 			if k == 3 {
 				scaled.MaxRows = 2
-				pairs := make([]int, 0, s.N)
-				for i := 0; i < s.N; i += 2 {
-					pairs = append(pairs, min(2, s.N-i))
-				}
-				x, y = grouped(x, pairs), grouped(y, pairs)
-				x.MaxRows, y.MaxRows = 2, 2
+				x, y = inPairs(x), inPairs(y)
 				s = x.Shape
 			}
 			plan := func() *Plan {
@@ -297,15 +292,34 @@ func TestReplaysOfWeights(t *testing.T) {
 	}
 }
 
-// The same of the stages of l1 and of scores.
+// inPairs makes every two rows those of one person.
+func inPairs(x Data) Data {
+	pairs := make([]int, 0, x.N)
+	for i := 0; i < x.N; i += 2 {
+		pairs = append(pairs, min(2, x.N-i))
+	}
+	x = grouped(x, pairs)
+	x.MaxRows = 2
+	return x
+}
+
+// The same of the stages of l1, also of another quantile, and of scores.
 func TestReplaysOfWeightsInStagesAndScores(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
 	for k := range 40 {
 		s := Shape{N: 60, D: 2, Intercept: k%2 == 0}
 		x, y := weightNeighbours(r, s, false)
-		algorithms := map[string]Algorithm{"staged": Scaled{Algorithm: L1{Method: catalogue.MethodStaged, MaxWeight: mostWeight}, X: repeat(2, s.Columns()), Y: 1}}
+		rows := 0
+		if k%5 == 4 {
+			x, y, rows = inPairs(x), inPairs(y), 2
+			s = x.Shape
+		}
+		algorithms := map[string]Algorithm{}
+		for name, tau := range map[string]float64{"staged": 0.5, "staged, another quantile": 0.8} {
+			algorithms[name] = Scaled{Algorithm: L1{Method: catalogue.MethodStaged, Tau: tau, MaxWeight: mostWeight}, X: repeat(2, s.Columns()), Y: 1, MaxRows: rows}
+		}
 		for name, score := range map[string]Score{"score": {}, "score of labels": {Labels: true}, "score of counts": {Counts: true}} {
-			score.Coefficients, score.MaxWeight = repeat(0.5, s.D), mostWeight
+			score.Coefficients, score.MaxWeight, score.MaxRows = repeat(0.5, s.D), mostWeight, rows
 			algorithms[name] = score
 		}
 		for name, a := range algorithms {

@@ -128,7 +128,8 @@ func (w whitener) metric(psi prox.Operator) prox.Operator {
 // times returns the rows P x, in the place of x; the constant becomes a column.
 func (x Data) times(p *mat.SymDense) Data {
 	if x.Intercept {
-		x.X, x.Intercept = append([][]float64{repeat(1, len(x.Y))}, x.X...), false
+		x.X, x.Intercept = append([][]float64{x.numbers(len(x.Y))}, x.X...), false
+		shiftBy(x.X[0], -1)
 	}
 	x.flat().each(func() func(int, Data) {
 		buffer, old := columns(x.D, blockRows), make([][]float64, x.D)

@@ -168,7 +168,7 @@ func (c Config) median(draw func(number int) (float64, error)) (float64, error) 
 func (p *posed) algorithm(options map[string]any) (dpsco.Scaled, error) {
 	algorithm, err := dpsco.Recipe(p.model, options, nil)
 	scaled := dpsco.Scaled{Algorithm: algorithm, X: p.Scales, Y: p.targetScale(), Counts: catalogue.IsCount(p.model)}
-	if p.Offset != nil {
+	if p.Exposure != nil {
 		scaled.Exposure = 1
 	}
 	return scaled, err

@@ -35,8 +35,8 @@ func pose(t *Table, model string) *posed {
 			row[first+j] = x[i] / t.Scales[j]
 		}
 		p.y[i] = t.Y[i] / p.targetScale()
-		if t.Offset != nil {
-			p.known[i] = math.Log(t.Offset[i])
+		if t.Exposure != nil {
+			p.known[i] = math.Log(t.Exposure[i])
 		}
 	}
 	p.h = p.gram(math.Inf(1), math.Inf(1)).h

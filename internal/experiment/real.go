@@ -224,8 +224,8 @@ func (t *Table) pick(rows []int) *Table {
 		return some
 	}
 	part.Y = take(t.Y)
-	if t.Offset != nil {
-		part.Offset = take(t.Offset)
+	if t.Exposure != nil {
+		part.Exposure = take(t.Exposure)
 	}
 	for _, x := range t.X {
 		part.X = append(part.X, take(x))

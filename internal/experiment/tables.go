@@ -88,7 +88,7 @@ func (f Folder) loadClaims(file string, target Column, features ...Column) (*Tab
 	t, err := f.Load(file, target, append(slices.Clone(features), Column{"exposure", 1})...)
 	if err == nil {
 		last := len(features)
-		t.D, t.X, t.Scales, t.Offset = t.D-1, t.X[:last], t.Scales[:last], t.X[last]
+		t.D, t.X, t.Scales, t.Exposure = t.D-1, t.X[:last], t.Scales[:last], t.X[last]
 	}
 	return t, err
 }
@@ -192,7 +192,7 @@ func (l law) draw(n, slopes int, model string, seed uint64) *Table {
 		switch {
 		case catalogue.IsCount(model):
 			exposure := 1 - .95*r.Float64()
-			t.Offset = append(t.Offset, exposure)
+			t.Exposure = append(t.Exposure, exposure)
 			t.Y[i] = l.count(exposure*math.Exp(z), r)
 		case catalogue.Classifies(model):
 			if r.Float64() < 1/(1+math.Exp(-z)) {

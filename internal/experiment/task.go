@@ -16,7 +16,7 @@ import (
 )
 
 // Table is a design in its own units, with the public scales it would be
-// registered with. Offset holds exposures, of counts alone; nil: there are none.
+// registered with.
 type Table struct {
 	dpsco.Data
 	Scales      []float64 // of the stored columns
@@ -25,7 +25,7 @@ type Table struct {
 
 // copy returns data that a fit may overwrite.
 func (t *Table) copy() dpsco.Data {
-	c := dpsco.Data{Shape: t.Shape, Y: append([]float64(nil), t.Y...), Offset: append([]float64(nil), t.Offset...)}
+	c := dpsco.Data{Shape: t.Shape, Y: append([]float64(nil), t.Y...), Exposure: append([]float64(nil), t.Exposure...)}
 	for _, x := range t.X {
 		c.X = append(c.X, append([]float64(nil), x...))
 	}

@@ -480,7 +480,7 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err != nil {
 		return nil, 0, relationFailure(err)
 	}
-	n = c.sampled(n)
+	n = c.sampled(c.atLeast(n))
 	if err := c.persons().describe(ctx, conn, c.relation()); err != nil {
 		return nil, 0, relationFailure(err)
 	}

@@ -75,7 +75,7 @@ func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 	if err != nil {
 		return e.impossible(err)
 	}
-	n = c.sampled(n)
+	n = c.sampled(c.atLeast(n))
 	plan, at, err := s.check(c, n)
 	if err != nil {
 		return e.impossible(err)

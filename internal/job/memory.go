@@ -82,7 +82,7 @@ func (s *Sidecar) place(c *claim, p *dpsco.Plan, n int64) (placement, error) {
 	case s.config.SpillDir == "":
 		hint += ", or let an operator raise job-memory or give a spill-dir. "
 	case !p.Streams || c.Dataset.MaxRows > 0:
-		hint += ", or let an operator raise job-memory: what keeps no rows in memory, and may have them on disk, are the default methods of dp_linear_regress, dp_logistic_regress, dp_huber_regress and dp_poisson_regress, without a unit and without groups. "
+		hint += ", or let an operator raise job-memory: what keeps no rows in memory, and may have them on disk, are the default methods of dp_linear_regress, dp_logistic_regress, dp_huber_regress and dp_poisson_regress, and scores, without a unit and without groups. "
 	default:
 		return onDisk, nil
 	}

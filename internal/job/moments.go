@@ -15,6 +15,15 @@ const momentsModel = "moments"
 
 func (c *claim) sumsMoments() bool { return c.Model == momentsModel }
 
+// atLeast is n, or of second moments of a window without a row 1, for an empty record: a day on
+// which nobody came has its release too, or no sum could reach over it. It is a function of n, which is public.
+func (c *claim) atLeast(n int64) int64 {
+	if c.sumsMoments() && c.Dataset.Block != nil {
+		return max(n, 1)
+	}
+	return n
+}
+
 // publishMoments releases second moments, once it is the time of their step.
 func (s *Sidecar) publishMoments(ctx context.Context, c *claim, f fitted, step int) error {
 	m := f.result.Moments

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -82,6 +83,7 @@ func (s *Sidecar) run(ctx context.Context, c *claim) error {
 // fit reads and fits. A panic becomes an error that says where it was and nothing else: a
 // value may have caused it, so that it must neither be printed nor end the program.
 func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f fitted) {
+	debug.SetPanicOnFault(true) // rows on disk that cannot be read must not end the program, nor print what it holds
 	defer func() {
 		if v := recover(); v != nil {
 			f = fitted{err: mech.Break(v)}

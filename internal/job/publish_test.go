@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -122,9 +124,13 @@ func (w *system) serve(change func(*job.Config)) *watcher {
 // was charged, once.
 func TestAPanicParksItsJob(t *testing.T) {
 	w := newSystem(t)
-	var once sync.Once
+	var once, onDisk sync.Once
+	unreadable := unreadable(t)
 	seen := w.serve(func(c *job.Config) {
-		c.Before(func(context.Context) { once.Do(func() { panic("the value is 4711") }) })
+		c.Before(func(context.Context) {
+			once.Do(func() { panic("the value is 4711") })
+			onDisk.Do(func() { unreadable[0]++ })
+		})
 	})
 	id := w.submit(1, `{}`)
 	w.until("it is parked", func() bool {
@@ -146,6 +152,21 @@ func TestAPanicParksItsJob(t *testing.T) {
 	if late := w.text(w.super, `SELECT count(*)::text FROM dp_int.job WHERE state <> 'done'`); late != "0" {
 		t.Errorf("%s jobs are not done", late)
 	}
+}
+
+// unreadable are numbers on a disk that fails: to touch them is a fault.
+func unreadable(t *testing.T) []byte {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	mapped, err := syscall.Mmap(int(f.Fd()), 0, 1, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED) // beyond the file's end
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Munmap(mapped) })
+	return mapped
 }
 
 // What is not done at the last step ends there, charged once, and is tried again, free,
@@ -227,7 +248,6 @@ func TestJobsEndAtPublicTimes(t *testing.T) {
 	w.watchEnds()
 	w.serve(func(c *job.Config) {
 		tries := 0
-		c.Jobs = 1
 		c.Before(func(context.Context) {
 			if tries++; tries == 3 {
 				time.Sleep(500 * time.Millisecond)

@@ -3,6 +3,7 @@ package mech
 import (
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,7 +11,7 @@ import (
 
 // Crew is a sync.WaitGroup whose Wait panics, with a *Broken, once a function that it
 // ran has panicked: on a goroutine of its own that would end the program, for reasons
-// that may lie in one person's row.
+// that may lie in one person's row. To read numbers on disk that cannot be read is a panic too.
 type Crew struct {
 	group  sync.WaitGroup
 	broken atomic.Pointer[Broken]
@@ -19,6 +20,7 @@ type Crew struct {
 // Go runs f on a goroutine of its own.
 func (c *Crew) Go(f func()) {
 	c.group.Go(func() {
+		debug.SetPanicOnFault(true)
 		defer func() {
 			if v := recover(); v != nil {
 				c.broken.CompareAndSwap(nil, Break(v))

@@ -1,13 +1,18 @@
 package spill
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
 
 // reserve takes room on disk for a file and maps it.
 func reserve(f *os.File, bytes int64) ([]byte, error) {
-	if err := syscall.Fallocate(int(f.Fd()), 0, 0, bytes); err != nil {
+	err := error(syscall.EINTR) // a signal that arrives meanwhile, until none does
+	for errors.Is(err, syscall.EINTR) {
+		err = syscall.Fallocate(int(f.Fd()), 0, 0, bytes)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return syscall.Mmap(int(f.Fd()), 0, int(bytes), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)

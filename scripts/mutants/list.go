@@ -245,7 +245,7 @@ var mutants = []mutant{
 	{"joint moments: both parts of a step have all of the contract", "internal/dpsco/joint_cuts.go",
 		`(c.outer - c.inner) / math.Sqrt(1-c.share)`, `c.outer - c.inner`, []tests{{"./internal/dpsco", "TestBothPartsOfAStep"}}},
 	{"joint moments: what is kept tells the noise of the inner sum alone", "internal/dpsco/joint_cuts.go",
-		`math.Hypot(noise*(1/c.uncut-keep*back), keep*noiseRest)`, `noise`, []tests{{"./internal/dpsco", "TestMeansTellTheirNoise"}}},
+		`math.Hypot(noise*(1/c.uncut-m.keep*back), m.keep*noiseRest)`, `noise`, []tests{{"./internal/dpsco", "TestMeansTellTheirNoise"}}},
 
 	// Newton steps.
 	{"newton: half of the noise on scores", "internal/dpsco/newton.go",
@@ -301,7 +301,7 @@ var mutants = []mutant{
 	{"weights: scores have the squares", "internal/dpsco/weights.go",
 		`r.score[i] *= v`, `r.score[i] *= v * v`, []tests{{"./internal/dpsco", "TestWeightsAreRepeatedRows"}}},
 	{"weights: the level is taken for that of rows without", "internal/dpsco/weights.go",
-		`if !f.weighted {`, `if f.weighted || !f.weighted {`, []tests{{"./internal/dpsco", "TestTheLevelIsWeighted"}}},
+		`if !f.weighted && f.residuals.said() == 1 {`, `if f.weighted || !f.weighted {`, []tests{{"./internal/dpsco", "TestTheLevelIsWeighted"}}},
 	{"weights: batches have those of other rows", "internal/dpsco/oracle.go",
 		"		gather(batch, column, rows)\n		return batch\n", "		copy(batch, column)\n		return batch\n", []tests{{"./internal/dpsco", "TestEveryMethodTakesWeights"}}},
 	{"weights: medians have weights of the target alone", "internal/dpsco/weights.go",
@@ -645,6 +645,16 @@ var mutants = []mutant{
 		"WHERE NOT EXISTS (SELECT FROM dp_int.derived_views(p_relid));", ";", []tests{{"./sql", "TestWhatFixesAColumn"}}},
 
 	// A budget for every block.
+	{"blocks: intervals that the server takes for equal make the same blocks", "sql/functions/blocks.sql",
+		`(d.block_source, dp_int.months(a.block_width), extract(day FROM a.block_width), a.block_origin)
+         IS DISTINCT FROM (p_source, dp_int.months(p_width), extract(day FROM p_width), p_origin)`,
+		`(d.block_source, a.block_width, a.block_origin) IS DISTINCT FROM (p_source, p_width, p_origin)`, []tests{{"./tests", "TestBlocksOfAChargedAccountStay"}}},
+	{"blocks: a column is taken for the one whose name it has now", "sql/functions/blocks.sql",
+		"o.number > 0 AND o.number <> s.attnum", "false", []tests{{"./tests", "TestBlocksOfAChargedAccountStay"}}},
+	{"blocks: a view shows a row beside the block of another", "sql/functions/blocks.sql",
+		"IF dp_int.mixes_rows(p_relid) OR dp_int.mixes_rows(o.relid) THEN", "IF false THEN", []tests{{"./tests", "TestARowHasOneBlock"}}},
+	{"blocks: a request without a window is an error of whoever claims it", "sql/functions/blocks.sql",
+		"CASE WHEN p_request ? 'over' THEN dp_int.window_of", "CASE WHEN a.block_width IS NOT NULL THEN dp_int.window_of", []tests{{"./tests", "TestAJobFromBeforeTheBlocksIsRefused"}}},
 	{"blocks: the last block of a window is not looked at", "sql/functions/blocks.sql",
 		"hi CONSTANT bigint := coalesce(upper(p_blocks) - 1, ", "hi CONSTANT bigint := coalesce(upper(p_blocks) - 2, ", []tests{{"./tests", "TestBlocksAgreeWithTheModel"}}},
 	{"blocks: the last block of a window is not charged", "sql/functions/blocks.sql",

@@ -83,12 +83,17 @@ BEGIN
   ELSIF NOT (p_width > '0' AND p_width = make_interval(days => days::int, months => months) AND (days = 0 OR months = 0) AND days >= 0 AND months >= 0) THEN
     RAISE EXCEPTION 'block_width must be whole days or whole months, not %', p_width
       USING ERRCODE = '22023', HINT = 'For instance ''1 day'', ''7 days'' or ''1 month''.';
+  ELSIF p_width > interval '100 years' THEN
+    RAISE EXCEPTION 'block_width can be 100 years at most, not %', p_width USING ERRCODE = '22023', HINT = 'Where rows of all time have one budget, register without a block.';
   ELSIF NOT isfinite(p_origin) OR extract(year FROM p_origin) NOT BETWEEN 1 AND 9999 OR months > 0 AND extract(day FROM p_origin) > 28 THEN
     RAISE EXCEPTION 'block_origin cannot be %', p_origin
       USING ERRCODE = '22023', HINT = 'It is the first day of the first block, of the years 1 to 9999; of months it is one of the first 28 days.';
   ELSIF p_rows < 1 OR p_rows IS NOT NULL AND p_unit IS NOT NULL THEN
     RAISE EXCEPTION '%', CASE WHEN p_rows < 1 THEN format('block_rows must be at least 1, not %s', p_rows) ELSE 'block_rows goes with single rows, and here a unit tells persons apart' END
       USING ERRCODE = '22023', HINT = 'It is how many rows a block is taken to have, public, in place of how many there are. With a unit give persons: how many persons a block is taken to have.';
+  ELSIF greatest(p_rows, p_persons) > 2147483647 THEN
+    RAISE EXCEPTION '% must be at most 2147483647, not %', CASE WHEN p_unit IS NULL THEN 'block_rows' ELSE 'persons' END, greatest(p_rows, p_persons)
+      USING ERRCODE = '22023', HINT = 'It is how many a block is taken to have, and a window may have 10000 blocks.';
   ELSIF p_unit IS NOT NULL AND p_persons IS NULL THEN
     RAISE EXCEPTION 'a unit and blocks need persons, how many persons a block is taken to have'
       USING ERRCODE = '22023', HINT = 'How many persons a window has depends on who is in several of its blocks, and is not public. Give a number from public knowledge: where there are fewer, empty records stand in for them; where there are more, some are left out at random.';
@@ -131,6 +136,7 @@ BEGIN
   ELSIF d.block_fixed_by IS NOT NULL THEN
     PERFORM dp_int.refuse_unfixed(d.relid, d.block, d.block_fixed_by);
   END IF;
+  PERFORM dp_int.refuse_mixed_rows(d.account, d.relid);
 END $$;
 
 -- Raises where an account has other blocks than a registration, or none. Data sets that are
@@ -144,7 +150,8 @@ BEGIN
   SELECT * INTO a FROM dp_int.account WHERE id = p_account;
   SELECT * INTO o FROM dp_int.dataset d
    WHERE d.account = p_account AND (d.unregistered_at IS NULL OR dp_int.charged(p_account))
-     AND (d.block_source, a.block_width, a.block_origin) IS DISTINCT FROM (p_source, p_width, p_origin)
+     AND (d.block_source, dp_int.months(a.block_width), extract(day FROM a.block_width), a.block_origin)
+         IS DISTINCT FROM (p_source, dp_int.months(p_width), extract(day FROM p_width), p_origin)  -- 1 month = 30 days is true
    ORDER BY d.id LIMIT 1;
   IF FOUND THEN
     RAISE EXCEPTION 'these people''s account has %', CASE WHEN o.block_source IS NULL THEN 'one budget for all time'
@@ -154,6 +161,57 @@ BEGIN
                         WHEN o.block_source IS NULL THEN 'An account has blocks, or none, for ever once it was charged: what was charged without blocks read rows of any. Before that, dp_unregister its data sets and register all of them with the same block.'
                         ELSE 'All data sets of an account have the same blocks. Register it with these.' END
                    || format(' Data set "%s" has the account too.', o.name);
+  END IF;
+END $$;
+
+-- Can a view show what it reads of one row beside the block of another, as joins, subqueries,
+-- windows and aggregates do? Of others a row shows what is its own.
+CREATE OR REPLACE FUNCTION dp_int.mixes_rows(p_relid oid) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (
+    SELECT FROM dp_int.derived_views(p_relid) v
+      JOIN pg_catalog.pg_rewrite w ON w.ev_class = v.relid AND w.ev_type = '1'
+     WHERE (SELECT bool_or(node IN ('SUBLINK', 'AGGREF', 'WINDOWFUNC', 'SETOPERATIONSTMT', 'JOINEXPR', 'RANGETBLFUNCTION', 'TABLEFUNC'))
+                OR count(*) FILTER (WHERE node = 'RANGETBLREF') <> count(*) FILTER (WHERE node = 'QUERY')
+              FROM regexp_matches(w.ev_action::text, '(?<!\\)\{([A-Z_]+)', 'g') AS m, unnest(m) AS node)
+         OR EXISTS (SELECT FROM dp_int.below(v.relid) b WHERE b.class <> 'pg_catalog.pg_class'::regclass));
+END $$;
+
+-- Raises where a view of an account's rows can give them other blocks than the account's other data
+-- sets do: a row has one block, or what is charged to one is read under another. Data sets that are gone
+-- count once the account was charged.
+CREATE OR REPLACE FUNCTION dp_int.refuse_mixed_rows(p_account bigint, p_relid oid) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  o dp_int.dataset;
+BEGIN
+  FOR o IN SELECT * FROM dp_int.dataset d WHERE d.account = p_account AND d.relid <> p_relid AND (d.unregistered_at IS NULL OR dp_int.charged(p_account)) ORDER BY d.id LOOP
+    IF dp_int.mixes_rows(p_relid) OR dp_int.mixes_rows(o.relid) THEN
+      RAISE EXCEPTION 'a row could have another block here than in data set "%": a view joins or combines rows', o.name
+        USING ERRCODE = '22023', HINT = 'Blocks of such a view are its own, and no other relation can have its account. Where a view is of one table, row by row, it can.';
+    END IF;
+  END LOOP;
+END $$;
+
+-- Raises where a column that tells blocks, or persons, apart is not the one by which the account was
+-- charged, but another that has its name now. A table that was made again is known by its names alone.
+CREATE OR REPLACE FUNCTION dp_int.refuse_renamed(p_account bigint, p_relid oid, p_column name, p_is_block boolean) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  source CONSTANT text := dp_int.source_name(p_relid, p_column);
+  s record;
+  o record;
+BEGIN
+  SELECT * INTO s FROM dp_int.source_column(p_relid, p_column);
+  SELECT d.name, CASE WHEN p_is_block THEN d.block_number ELSE d.unit_number END AS number, CASE WHEN p_is_block THEN d.block_type END AS type INTO o
+    FROM dp_int.dataset d
+   WHERE d.account = p_account AND dp_int.charged(p_account) AND CASE WHEN p_is_block THEN d.block_source ELSE d.unit_source END = source
+   ORDER BY d.id DESC LIMIT 1;
+  IF o.type <> dp_int.column_type(p_relid, p_column)
+     OR o.number > 0 AND o.number <> s.attnum AND EXISTS (SELECT FROM dp_int.account_relation r WHERE r.account = p_account AND r.current AND r.relid = s.relid) THEN
+    RAISE EXCEPTION '% was another column, or had another type, when data set "%" was registered', source, o.name
+      USING ERRCODE = '22023', HINT = format('By the new one %s that was charged would be another. Let its owner give the column of then its name and type back.', CASE WHEN p_is_block THEN 'the block of a row' ELSE 'a person' END);
   END IF;
 END $$;
 
@@ -190,8 +248,9 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.window_json(p_over daterange) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  IF isempty(p_over) OR lower_inf(p_over) OR upper_inf(p_over) OR NOT isfinite(lower(p_over)) OR NOT isfinite(upper(p_over)) THEN
-    RAISE EXCEPTION 'over must be a window with two ends, not %', p_over
+  IF isempty(p_over) OR lower_inf(p_over) OR upper_inf(p_over) OR NOT isfinite(lower(p_over)) OR NOT isfinite(upper(p_over))
+     OR lower(p_over) < '0001-01-01' OR upper(p_over) > '9999-12-31' THEN
+    RAISE EXCEPTION 'over must be a window with two ends, of the years 1 to 9999, not %', p_over
       USING ERRCODE = '22023', HINT = 'For instance daterange(''2026-10-01'', ''2026-11-01''), the last day not among them. No privacy budget was spent.';
   END IF;
   RETURN CASE WHEN p_over IS NOT NULL THEN jsonb_build_array(dp_int.day_text(lower(p_over)), dp_int.day_text(upper(p_over))) END;
@@ -262,14 +321,15 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.over_of_request(p_over jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN p_over IS NULL THEN '{}' ELSE jsonb_build_object('over', p_over) END $$;
 
--- The blocks that a request reads, NULL where its data set has none.
+-- The blocks that a request reads, NULL where its account has none, or where it has some since the
+-- request was made: nothing is charged for that one any more.
 CREATE OR REPLACE FUNCTION dp_int.blocks_read(p_dataset bigint, p_request jsonb) RETURNS int8range
 LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN a.block_width IS NOT NULL THEN
            int8range(dp_int.block_of(a.block_origin, a.block_width, lower(w.days)), dp_int.block_of(a.block_origin, a.block_width, upper(w.days))) END
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account,
-         LATERAL (SELECT CASE WHEN a.block_width IS NOT NULL THEN dp_int.window_of(p_request -> 'over') END) AS w(days)
+         LATERAL (SELECT CASE WHEN p_request ? 'over' THEN dp_int.window_of(p_request -> 'over') END) AS w(days)
    WHERE d.id = p_dataset
 $$;
 

@@ -166,6 +166,9 @@ BEGIN
       USING ERRCODE = 'DP005', HINT = 'Choose another method. No privacy budget was spent.';
   END IF;
   e.blocks := dp_int.blocks_read(p_dataset, j.request);
+  IF (a.block_width IS NULL) <> (e.blocks IS NULL) OR isempty(e.blocks) THEN
+    RAISE EXCEPTION 'the account of data set "%" has other blocks than when this was asked', d.name USING ERRCODE = 'DP004', HINT = 'Ask again. No privacy budget was spent.';
+  END IF;
   own := dp_int.tally_of(a.id, j.principal);
   FOR b IN SELECT * FROM dp_int.fullest(a, e.blocks) LOOP
     n := dp_int.at_block(a, b);

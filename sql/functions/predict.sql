@@ -5,7 +5,7 @@
 CREATE OR REPLACE FUNCTION public.dp_coef(release uuid) RETURNS float8[]
 LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  r dp_int.release := dp_int.visible_release(dp_coef.release);
+  r dp_int.release := dp_int.visible_fit(dp_coef.release);
 BEGIN
   RETURN ARRAY(SELECT c.coef FROM dp_int.coefficient c WHERE c.release = r.id ORDER BY c.position);
 END $$;

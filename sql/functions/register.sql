@@ -593,7 +593,7 @@ CREATE OR REPLACE FUNCTION public.dp_register(dataset text, relation regclass, t
                                    categories jsonb DEFAULT NULL, unit name DEFAULT NULL, max_rows int DEFAULT NULL, persons bigint DEFAULT NULL,
                                    block name DEFAULT NULL, block_width interval DEFAULT NULL, block_origin date DEFAULT NULL, block_rows bigint DEFAULT NULL,
                                    block_is_fixed text DEFAULT NULL) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET jit = off AS $$
 DECLARE
   call jsonb;
   levels jsonb;
@@ -668,6 +668,11 @@ BEGIN
   END IF;
   PERFORM dp_int.refuse_other_unit(a.id, dp_register.relation, dp_register.unit, source);
   PERFORM dp_int.refuse_other_blocks(a.id, block_source, dp_register.block_width, dp_register.block_origin);
+  PERFORM dp_int.refuse_renamed(a.id, dp_register.relation, dp_register.unit, false);
+  PERFORM dp_int.refuse_renamed(a.id, dp_register.relation, dp_register.block, true);
+  IF dp_register.block IS NOT NULL THEN
+    PERFORM dp_int.refuse_mixed_rows(a.id, dp_register.relation);
+  END IF;
   IF a.accounting <> mode AND (NOT alone OR dp_int.charged(a.id)) THEN
     RAISE EXCEPTION 'these people''s account has % accounting', a.accounting
       USING ERRCODE = '22023', HINT = 'Accounting is fixed with the first charge. Register with the same accounting.';

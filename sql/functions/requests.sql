@@ -140,9 +140,9 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT p_model = 'poisson' $$;
 -- option and column.
 CREATE OR REPLACE FUNCTION dp_int.beside_of(p_model text, p_options jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT coalesce(jsonb_object_agg(o.key, o.value), '{}')
-    FROM jsonb_each(CASE jsonb_typeof(p_options) WHEN 'object' THEN p_options ELSE '{}' END) AS o
-   WHERE o.key = ANY (CASE WHEN dp_int.is_count(p_model) THEN '{exposure,weight,offset}' ELSE '{weight,offset}' END::text[]) AND jsonb_typeof(o.value) = 'string'
+  SELECT coalesce(jsonb_object_agg(o.key, p_options -> o.key), '{}')
+    FROM unnest(CASE WHEN dp_int.is_count(p_model) THEN '{exposure,weight,offset}' ELSE '{weight,offset}' END::text[]) AS o(key)
+   WHERE jsonb_typeof(p_options) = 'object' AND jsonb_typeof(p_options -> o.key) = 'string'
 $$;
 
 -- Their names.
@@ -334,7 +334,7 @@ BEGIN
   SELECT d.row_count INTO now_has
     FROM dp_int.dataset d
     JOIN dp_int.job j ON j.id = r.job
-   WHERE d.id = r.dataset AND d.row_count - r.rows >= r.rows / 10.0 AND d.row_count > r.rows AND NOT j.request ? 'over';
+   WHERE d.id = r.dataset AND d.row_count - r.rows >= r.rows / 10.0 AND d.row_count > r.rows AND NOT j.request ? 'over' AND j.request #> '{options,sample_rows}' IS NULL;
   IF FOUND THEN
     RAISE NOTICE 'dpsidecar: the data set had % % when they were counted last, % more', now_has, p_things, now_has - r.rows
       USING HINT = 'The same request with options => ''{"fresh": true}'' is about those, and is charged anew.';
