@@ -134,7 +134,7 @@ func TestExplainSaysWhatAutoTakes(t *testing.T) {
 		{`'linear', $1, 0.1`, "auto (gd)"},
 		{`'huber', $1, 20, features => '{age}'`, "auto (newton)"},
 		{`'logistic', $1, 20, target => 'insured', features => '{age}'`, "auto (newton)"},
-		{`'logistic', $1, 0.1, target => 'insured'`, "auto (gd)"},
+		{`'logistic', $1, 0.1, target => 'insured'`, "auto (accmd)"},
 		{`'huber', $1, 1, options => '{"whitening": "on"}'`, "auto (whitened descent)"},
 		{`'linear', $1, 1, options => '{"method": "gd"}'`, "gd"},
 	} {

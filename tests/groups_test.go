@@ -31,17 +31,17 @@ func (w *world) mustRegressBy(sql string, args ...any) []grouped {
 
 // shops gives the test a table in which what is paid depends on age in another way in each
 // region: 10, 20, 30 + (1, 2, 3) age in the north, the south and elsewhere; so do the log-odds of
-// kept: -2, -1, 0 + .2 age. Every tenth row is of no region.
+// kept: -2, -1, 0 + .2 age, and the logarithm of visits a day: .3, .6, .9 + .1 age. Every tenth row is of no region.
 func (w *world) shops(rows int) {
 	w.Helper()
 	w.dataset += "_g"
 	w.exec(w.super, fmt.Sprintf(`
 		CREATE TABLE public.%[1]s AS
-		SELECT 10 * k + k * age + 10 * (random() + random() + random() - 1.5) AS paid, age, random() < 1 / (1 + exp(3 - k - 0.2 * age)) AS kept,
+		SELECT 10 * k + k * age + 10 * (random() + random() + random() - 1.5) AS paid, age, random() < 1 / (1 + exp(3 - k - 0.2 * age)) AS kept, days, floor(days * exp(0.3 * k + 0.1 * age) + random()) AS visits,
 		       CASE WHEN i %% 10 > 0 THEN (ARRAY['north', 'south', 'place ' || i])[k] END AS region, i %% 2 AS code
-		  FROM (SELECT i, 10 * random() AS age, 1 + (i %% 3) AS k FROM generate_series(1, %[2]d) AS i) AS rows;
+		  FROM (SELECT i, 10 * random() AS age, 1 + (i %% 3) AS k, 1 + random() AS days FROM generate_series(1, %[2]d) AS i) AS rows;
 		GRANT SELECT ON public.%[1]s TO dp_sidecar`, w.dataset, rows))
-	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'paid', '{age,region,kept}', 100, 1e-5, scales => '{"paid": 30, "age": 10}',
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'paid', '{age,region,kept,visits,days}', 100, 1e-5, scales => '{"paid": 30, "age": 10}',
 		categories => '{"region": ["north", "south", "*"], "code": [0, 1]}')`, w.dataset, "public."+w.dataset)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
 }
@@ -49,7 +49,7 @@ func (w *world) shops(rows int) {
 func TestGroupsFromEndToEnd(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.shops(30000)
-	const call = `SELECT * FROM dp_linear_regress_by($1, 'region', 5, features => '{age}')`
+	const call = `SELECT * FROM dp_linear_regress_by($1, 'region', 20, features => '{age}')`
 	out := w.mustRegressBy(call, w.dataset)
 	if len(out) != 6 || w.entries() != 1 {
 		t.Fatalf("%d coefficients, %d entries: %v", len(out), w.entries(), out)
@@ -66,7 +66,7 @@ func TestGroupsFromEndToEnd(t *testing.T) {
 	if again := w.mustRegressBy(call, w.dataset); fmt.Sprint(again) != fmt.Sprint(out) || w.entries() != 1 {
 		t.Errorf("the same again: %v, %d entries", again, w.entries())
 	}
-	job := one[string](w, w.analyst, `SELECT dp_submit('linear', $1, 5, features => '{age}', options => '{"by": "region"}')::text`, w.dataset)
+	job := one[string](w, w.analyst, `SELECT dp_submit('linear', $1, 20, features => '{age}', options => '{"by": "region"}')::text`, w.dataset)
 	result := w.mustRegress(w.analyst, `SELECT * FROM dp_result($1::uuid)`, job)
 	for i, c := range result {
 		if c.Term != "region="+out[i].Grp+":"+out[i].Term || c.Coef != out[i].Coef {
@@ -103,6 +103,7 @@ func (w *world) resultsOfGroups(release string) {
 		`SELECT * FROM dp_test($1::uuid, '{age}')`:                         "region=north:age",
 		`SELECT dp_predict($1::uuid, '{"region": "x", "q": 1}'::jsonb)`:    `no feature "q"`,
 		`SELECT dp_predict(dp_coef($1::uuid), '{5}'::float8[])`:            "6 coefficients",
+		`SELECT dp_predict($1::uuid, '{"age": 5, "region": ["x"]}')`:       "must be one value",
 		`SELECT dp_predict($1::uuid, '[1]'::jsonb)`:                        "by which this release has groups",
 		`SELECT * FROM dp_predict_interval($1::uuid, '{"age": 5}'::jsonb)`: "by which this release has groups",
 	} {
@@ -111,7 +112,7 @@ func (w *world) resultsOfGroups(release string) {
 			w.Errorf("%s works", call)
 			continue
 		}
-		w.wantError(err, map[bool]string{true: "22023", false: "42703"}[says == `{"region": "north", ...}` || says == "a fit of each group" || says == "6 coefficients"], says)
+		w.wantError(err, map[bool]string{true: "22023", false: "42703"}[says == `{"region": "north", ...}` || says == "a fit of each group" || says == "6 coefficients" || says == "must be one value"], says)
 	}
 	if p := one[float64](w, w.analyst, `SELECT p_value FROM dp_test($1::uuid, '{region=north:age,region=south:age}')`, release); p > 1e-4 {
 		w.Errorf("slopes of two groups together: p = %v", p)
@@ -128,29 +129,49 @@ func (w *world) resultsOfGroups(release string) {
 	}
 }
 
-// Huber and logistic fits go by groups too, with predictions and scores.
-func TestHuberAndLogisticFitsByGroups(t *testing.T) {
+// Huber, logistic, median and Poisson fits go by groups too, with predictions and scores.
+func TestOtherModelsFitByGroups(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.shops(30000)
 	huber := w.mustRegressBy(`SELECT * FROM dp_huber_regress_by($1, 'region', 5, features => '{age}')`, w.dataset)
 	labels := w.mustRegressBy(`SELECT * FROM dp_logistic_regress_by($1, by => 'region', eps => 5, target => 'kept', features => '{age}')`, w.dataset)
+	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	medians := w.mustRegressBy(`SELECT * FROM dp_l1_regress_by($1, 'region', 5, features => '{age}')`, w.dataset)
+	if again := w.mustRegressBy(`SELECT * FROM dp_l1_regress_by($1, 'region', 5, features => '{age}', options => NULL)`, w.dataset); fmt.Sprint(again) != fmt.Sprint(medians) {
+		t.Errorf("without options: %v, want %v", again, medians)
+	}
+	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp_summary(dp_last_release($1)) WHERE why_null LIKE '%dp_huber_regress%' AND term LIKE 'region=%:%'`, w.dataset); n != 6 {
+		t.Errorf("the summary of medians has %d terms", n)
+	}
+	if r := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'mean_absolute_error'`, w.scored(one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset))); r > 5 {
+		t.Errorf("medians err by %v", r)
+	}
+	counts := w.mustRegressBy(`SELECT * FROM dp_poisson_regress_by($1, 'region', 5, target => 'visits', features => '{age}', options => '{"exposure": "days"}')`, w.dataset)
 	// Noise and sampling have deviations below a sixth of what is allowed.
 	for i := range 3 {
 		k := float64(1 + i)
 		for _, c := range []struct{ got, want, most float64 }{
 			{huber[2*i].Coef, 10 * k, 1.5}, {huber[2*i+1].Coef, k, 0.3}, {labels[2*i].Coef, k - 3, 0.6}, {labels[2*i+1].Coef, 0.2, 0.12}, {labels[2*i].Share, 0.3, 0.02},
+			{medians[2*i].Coef, 10 * k, 1.5}, {medians[2*i+1].Coef, k, 0.3}, {medians[2*i].Share, 0.3, 0.02},
+			{counts[2*i].Coef, 0.3 * k, 0.2}, {counts[2*i+1].Coef, 0.1, 0.03},
 		} {
 			if math.Abs(c.got-c.want) > c.most {
-				t.Errorf("group %d: %v, want %v: %v, %v", i, c.got, c.want, huber, labels)
+				t.Errorf("group %d: %v, want %v: %v, %v, %v, %v", i, c.got, c.want, huber, labels, medians, counts)
 			}
 		}
 	}
-	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
 	if p := one[float64](w, w.analyst, `SELECT dp_predict($1::uuid, '{"region": "elsewhere", "age": 5}'::jsonb)`, release); math.Abs(p-0.73) > 0.1 {
 		t.Errorf("the probability elsewhere is %v", p)
 	}
 	if a := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'accuracy'`, w.scored(release)); a < 0.65 {
 		t.Errorf("accuracy %v", a)
+	}
+	release = one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	if m := one[float64](w, w.analyst, `SELECT dp_predict($1::uuid, '{"region": "south", "age": 5}'::jsonb)`, release); math.Abs(m-math.Exp(1.1)) > 0.6 {
+		t.Errorf("the mean of visits in the south is %v", m)
+	}
+	if d := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'deviance_explained'`, w.scored(release)); d < 0.5 {
+		t.Errorf("deviance explained %v", d)
 	}
 }
 
@@ -159,19 +180,20 @@ func TestBadGroupsAreRefused(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.shops(3000)
 	for call, want := range map[string][2]string{
-		`dp_linear_regress_by($1, 'age', 5, features => '{age}')`:                                   {"42703", "Its categories are code, region"},
-		`dp_linear_regress_by($1, 'nothing', 5)`:                                                    {"42703", "is none of data set"},
-		`dp_linear_regress_by($1, 'region', 5, features => '{age,region}')`:                         {"22023", "target or feature too"},
-		`dp_linear_regress_by($1, NULL, 5, features => '{age}')`:                                    {"22023", "not NULL"},
-		`dp_linear_regress_by($1, 'region', 5, features => '{age}', options => '{"by": "code"}')`:   {"22023", "given twice"},
-		`dp_linear_regress_by($1, 'region', 5, features => '{age}', options => '[]')`:               {"22023", "JSON object"},
-		`dp_linear_regress_by($1, 'region', 5, features => '{age}', options => '{"pool": "some"}')`: {"22023", "one of shrink, none"},
-		`dp_linear_regress_by($1, 'region', 5, features => '{age}', method => 'trimmed')`:           {"22023", "another method: auto, joint_moments"},
-		`dp_linear_regress($1, 5, features => '{age}', options => '{"pool": "none"}')`:              {"22023", `option "by"`},
-		`dp_linear_regress($1, 5, features => '{age}', options => '{"by": 3}')`:                     {"22023", "registered category"},
-		`dp_linear_regress_by($1, 'region', 0.01, features => '{age}')`:                             {"DP005", "too few rows"},
-		`dp_l1_regress($1, 5, features => '{age}', options => '{"by": "region"}')`:                  {"22023", "does not fit by groups"},
-		`dp_explain('linear', $1, 5, features => '{region}', options => '{"by": "region"}')`:        {"22023", "target or feature too"},
+		`dp_linear_regress_by($1, 'age', 5, features => '{age}')`:                                                   {"42703", "Its categories are code, region"},
+		`dp_linear_regress_by($1, 'nothing', 5)`:                                                                    {"42703", "is none of data set"},
+		`dp_linear_regress_by($1, 'region', 5, features => '{age,region}')`:                                         {"22023", "target or feature too"},
+		`dp_linear_regress_by($1, NULL, 5, features => '{age}')`:                                                    {"22023", "not NULL"},
+		`dp_linear_regress_by($1, 'region', 5, features => '{age}', options => '{"by": "code"}')`:                   {"22023", "given twice"},
+		`dp_linear_regress_by($1, 'region', 5, features => '{age}', options => '[]')`:                               {"22023", "JSON object"},
+		`dp_linear_regress_by($1, 'region', 5, features => '{age}', options => '{"pool": "some"}')`:                 {"22023", "one of shrink, none"},
+		`dp_linear_regress_by($1, 'region', 5, features => '{age}', method => 'trimmed')`:                           {"22023", "another method: auto, joint_moments"},
+		`dp_linear_regress($1, 5, features => '{age}', options => '{"pool": "none"}')`:                              {"22023", `option "by"`},
+		`dp_linear_regress($1, 5, features => '{age}', options => '{"by": 3}')`:                                     {"22023", "registered category"},
+		`dp_linear_regress_by($1, 'region', 0.01, features => '{age}')`:                                             {"DP005", "too few rows"},
+		`dp_l1_regress_by($1, 'region', 5, features => '{age}', options => '{"method": "objective_perturbation"}')`: {"22023", "does not fit by groups"},
+		`dp_l1_regress_by($1, 'region', 0.01, features => '{age}')`:                                                 {"DP005", "too few rows"},
+		`dp_explain('linear', $1, 5, features => '{region}', options => '{"by": "region"}')`:                        {"22023", "target or feature too"},
 	} {
 		_, err := w.analyst.Exec(context.Background(), `SELECT * FROM `+call, w.dataset)
 		if err == nil {
@@ -185,16 +207,29 @@ func TestBadGroupsAreRefused(t *testing.T) {
 	}
 }
 
-// A person's rows may lie in several groups.
-func TestGroupsOfPersonsWithSeveralRowsAreRefused(t *testing.T) {
+// Where a person has several rows, they are in the group of one of them, whose other rows take
+// part with it; a score takes every row by its own group.
+func TestGroupsOfPersonsWithSeveralRows(t *testing.T) {
 	w := newWorld(t, 1, 0)
-	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s_u AS SELECT i / 3 AS person, random() AS y, random() AS x, 'abc'::text AS kind FROM generate_series(1, 3000) AS i;
-		GRANT SELECT ON public.%[1]s_u TO dp_sidecar`, w.dataset))
+	w.shops(30000)
+	rows := w.dataset
 	w.dataset += "_u"
-	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'y', '{x}', 10, 1e-6, categories => '{"kind": ["abc", "*"]}', unit => 'person')`, w.dataset, "public."+w.dataset)
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s_u AS SELECT *, ctid::text || k AS row, 'p' || ((row_number() OVER (PARTITION BY region = 'north' ORDER BY age)) / 3) AS person FROM public.%[1]s, generate_series(1, 2) AS k;
+		GRANT SELECT ON public.%[1]s_u TO dp_sidecar`, rows))
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'paid', '{age}', 100, 1e-6, scales => '{"paid": 30, "age": 10}', categories => '{"region": ["north", "south", "*"]}', unit => 'person')`, w.dataset, "public."+w.dataset)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
-	_, err := regressBy(w.analyst, `SELECT * FROM dp_linear_regress_by($1, 'kind', 5)`, w.dataset)
-	w.wantError(err, "22023", "may lie in several groups")
+	out := w.mustRegressBy(`SELECT * FROM dp_linear_regress_by($1, 'region', 10, features => '{age}')`, w.dataset)
+	// Noise and sampling have deviations below a sixth of what is allowed.
+	for i, c := range out {
+		k := float64(1 + i/2)
+		if want := []float64{10 * k, k}[i%2]; math.Abs(c.Coef-want) > []float64{2, .4}[i%2] {
+			t.Errorf("%v, want %v", c, want)
+		}
+	}
+	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	if r2 := one[float64](w, w.analyst, `SELECT value FROM dp.scores WHERE release = $1::uuid AND metric = 'r2'`, w.scored(release)); r2 < 0.8 {
+		t.Errorf("r2 is %v", r2)
+	}
 }
 
 // dp_explain says how many rows a group has, and what groups of equal size may expect.
@@ -225,7 +260,7 @@ func TestThePageOnGroupsRuns(t *testing.T) {
 	// below .3.
 	for grp, truth := range map[string]float64{"north": 10, "south": 14, "*": 22} {
 		if !one[bool](w, people["analyst"], `SELECT count(*) = 2 AND bool_and(abs(coef - $2) < 2.5) FROM dp.coefficients c JOIN dp.releases r ON r.id = c.release
-			WHERE r.dataset = 'claims' AND c.term = 'age' AND c.grp = $1`, grp, truth) {
+			WHERE r.dataset = 'claims' AND c.term = 'age' AND c.grp = $1 AND NOT r.parameters ? 'tau'`, grp, truth) {
 			t.Errorf("age in group %s is not %v", grp, truth)
 		}
 	}

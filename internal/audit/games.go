@@ -112,6 +112,7 @@ var worstCases = []worstCase{
 	poisson("newton", "a count of 1e6 among ones becomes 0", options{}, count(200)),
 	linear("joint_moments", "a target of 1e6 moves to the other group", options{"by": "group", "pool": "none"}, move(20)),
 	huber("newton", "a target of 1e6 moves to the other group", options{"by": "group", "pool": "none"}, move(20)),
+	huber("newton", "a person's five rows of 1e6 move to the other group", options{"by": "group", "pool": "none"}, crowdMoves(20)),
 	linear("catoni", "a target of 1e6 becomes -1e6", options{"steps": 1., "truncation": 1.}, flip(20)),
 	linear("trimmed", "rows at both ends, one changes sides", options{"steps": 1., "trim": 2.}, halves(21)),
 	linear("trimmed", "no spread, one row becomes 1e9", options{"steps": 1., "trim": 5.}, outlier(100)),
@@ -142,6 +143,8 @@ var worstCases = []worstCase{
 		options: options{"method": "objective_perturbation", "radius": 1e6, "weight": "w", "max_weight": 1.}},
 	{name: "l1", model: "l1", pair: "fits in stages, a target of 1e6 becomes -1e6", pure: true, tables: flip(20),
 		options: options{"method": "staged"}},
+	{name: "l1", model: "l1", pair: "fits in stages, a target of 1e6 moves to the other group", pure: true, tables: move(20),
+		options: options{"method": "staged", "by": "group", "pool": "none"}},
 }
 
 // slow is a case whose runs take so many times as long as others.
@@ -240,6 +243,26 @@ func crowd(n int) func() (a, b dpsco.Data) {
 		b.MaxRows, b.First = rows, []int{0}
 		for u := range n {
 			a.First, b.First = append(a.First, u+rows), append(b.First, u+1)
+		}
+		return a, b
+	}
+}
+
+// crowdMoves is n persons in two groups, of whom one has five rows: of 1e6 in one group, or in
+// the other, beside one of -1e6 in the group that is left.
+func crowdMoves(n int) func() (a, b dpsco.Data) {
+	return func() (dpsco.Data, dpsco.Data) {
+		a, _ := crowd(n)()
+		b, _ := crowd(n)()
+		for g, x := range []*dpsco.Data{&a, &b} {
+			x.Levels, x.Level = 2, make([]float64, len(x.Y))
+			for i := range x.Level {
+				x.Level[i] = float64(i % 2)
+			}
+			for i := range x.First[1] {
+				x.Level[i] = float64(g)
+			}
+			x.Level[x.First[1]-1], x.Y[x.First[1]-1] = float64(1-g), -1e6
 		}
 		return a, b
 	}

@@ -61,7 +61,7 @@ var l1Options = slices.Concat([]Option{
 	number("clip", 1e-9, 1e9, nil, "objective perturbation: bound on the norm of one person's gradient").from("the number of columns"),
 	number("smoothing", 1e-9, 1e9, nil, "objective perturbation: width over which the absolute loss is smoothed, in scaled units").from("public facts"),
 	sampleRows,
-}, rowOptions)
+}, groupOptions, rowOptions)
 
 // sampleRows is an option of every model.
 var sampleRows = whole(SampleRows, 1, 1e12, "fit this many rows, or persons, drawn at random, where there are more: faster, and as private and as accurate as a table of that many").from("the data set: all of them")
@@ -111,7 +111,7 @@ func poissonOptions() []Option {
 		}
 		options = append(options, o)
 	}
-	return options
+	return append(options, groupOptions...)
 }
 
 // commonOptions are the others of every model that is fitted by private gradients.

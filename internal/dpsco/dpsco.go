@@ -165,9 +165,6 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 	if x.Shape != p.shape || len(x.X) != p.shape.Columns() || (x.Level == nil) != (x.Levels == 0) {
 		panic(fmt.Sprintf("dpsco: plan for %+v run on %+v with %d columns", p.shape, x.Shape, len(x.X)))
 	}
-	if x.First != nil && x.Levels > 0 {
-		panic("dpsco: groups of records of several rows")
-	}
 	if (x.Weight != nil) != (p.maxWeight > 0) {
 		panic("dpsco: weights that the plan does not know, or none where it expects them")
 	}

@@ -321,7 +321,9 @@ func (f staged) expect() (deviation, short float64) {
 	residual := math.Hypot(f.ResidualScale, rough*math.Sqrt(float64(f.shape.D)))
 	thinner := math.Exp(square(math.Erfinv(f.tilt()))) // than around the median are residuals there
 	fit.Clip, fit.Smoothing = f.clip, residual*math.Sqrt2*math.Erfinv(min(f.level*thinner, .9))
-	deviation, short = fit.perturbation(f.shape, f.shares.last)
+	of := f.shape
+	of.N = int(f.rowsOfLast())
+	deviation, short = fit.perturbation(of, f.shares.last)
 	return deviation, left * short
 }
 

@@ -12,8 +12,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Fits by groups: every row belongs to one of Shape.Levels groups, by a value of its own,
-// or to none. The first passes see all rows; then each group has a fit of its own. Passes
+// Fits by groups: every record belongs to one of Shape.Levels groups, by a value of its own,
+// or to none; of several rows by that of its first. The first passes see all rows; then each group has a fit of its own. Passes
 // over groups are made together, and what they release is released together, at the cost of
 // one release (mech/disjoint.md). How many rows a group has is not public: it is released
 // with noise, once, and everything that wants that number takes the released one.
@@ -23,6 +23,9 @@ type Group struct {
 	Share float64
 	Result
 }
+
+// errWeightsOfGroups is why a plan is none.
+var errWeightsOfGroups = fmt.Errorf("%w: fits by groups take no weights; leave the weight out, or fit one group at a time with where_level", ErrInfeasible)
 
 // groupShare is the part of the budget, of zCDP, that the sizes of groups take.
 const groupShare = 0.03
@@ -43,10 +46,16 @@ func (p *problem) checkGroups(f fit) error {
 	case JointMoments, Newton:
 		return nil
 	}
-	if p.Method == catalogue.MethodAuto {
-		return fmt.Errorf("%w: too few rows for this budget to fit %d groups of %d coefficients; ask for more eps, or fit one model with the groups' column among its features", ErrInfeasible, p.Levels, p.D)
+	return whyNoGroups(p.Shape, p.Method)
+}
+
+// whyNoGroups is why a method makes no fit by groups: auto, because it would take another one than
+// those that do.
+func whyNoGroups(s Shape, method string) error {
+	if method == catalogue.MethodAuto {
+		return fmt.Errorf("%w: too few rows for this budget to fit %d groups of %d coefficients; ask for more eps, or fit one model with the groups' column among its features", ErrInfeasible, s.Levels, s.D)
 	}
-	return fmt.Errorf("%w: method %q does not fit by groups; leave it out", ErrParameter, p.Method)
+	return fmt.Errorf("%w: method %q does not fit by groups; leave it out", ErrParameter, method)
 }
 
 // groupBins has a bin for each group.
@@ -77,23 +86,30 @@ type commonFit struct {
 	shares []float64
 }
 
-// groupSize is how many rows a group is taken to have, and whether noise nearly hides that.
+// groupSize is how many records a group is taken to have, how many it has at least, to a few
+// deviations of the noise, and whether that nearly hides them.
 type groupSize struct {
-	rows  float64
-	small bool
+	rows, least float64
+	small       bool
 }
 
-// split releases the sizes of groups, sorts the rows by group and notes the fit of all.
-func (a *groups) split(noise mech.Gaussian, w []float64, p *mat.Dense, src *mech.Source) (sizes []groupSize) {
+// split releases the sizes of groups, sorts the records by group and notes the fit of all.
+func (a *groups) split(noise mech.Gaussian, w []float64, p *mat.Dense, src *mech.Source) []groupSize {
 	x := a.parts[0]
-	released := releaseGroupSizes(x, noise, src)
-	a.common = &commonFit{w: slices.Clone(w), p: mat.DenseCopyOf(p)}
-	for g, rows := range sizesToUse(released, x.N, noise) {
-		a.common.shares = append(a.common.shares, clampBetween(released[g]/float64(x.N), 0, 1))
-		sizes = append(sizes, groupSize{rows, released[g] < leastKnownGroup*math.Sqrt2*noise.NoiseMultiplier})
-	}
+	shares, sizes := x.groupSizes(noise, src)
+	a.common = &commonFit{w: slices.Clone(w), p: mat.DenseCopyOf(p), shares: shares}
 	a.parts = x.byGroup()
 	return sizes
+}
+
+// groupSizes releases the sizes of groups, and says what they are taken for.
+func (x Data) groupSizes(noise release, src *mech.Source) (shares []float64, sizes []groupSize) {
+	released, deviation := releaseGroupSizes(x, noise, src), countDeviation(noise)
+	for g, rows := range sizesToUse(released, x.N, deviation) {
+		shares = append(shares, clampBetween(released[g]/float64(x.N), 0, 1))
+		sizes = append(sizes, groupSize{rows, clampBetween(released[g]-sizeDoubt*deviation, 0, rows), released[g] < leastKnownGroup*deviation})
+	}
+	return shares, sizes
 }
 
 // pooled are the results of groups, moved toward their mean if that was asked for.
@@ -110,6 +126,9 @@ func (a *groups) pooled(results []Result, estimates []estimate, asked bool) Resu
 	return Result{Groups: out}
 }
 
+// sizeDoubt is how many deviations of the noise a group may have fewer records than released.
+const sizeDoubt = 0.7
+
 // leastKnownGroup is how many deviations of the noise on its size a group must have for
 // intervals: they take the size for the number of its rows.
 const leastKnownGroup = 10
@@ -117,12 +136,13 @@ const leastKnownGroup = 10
 // smallGroup is why there are none then.
 const smallGroup = "too few rows of this group for this budget"
 
-// releaseGroupSizes releases how many rows each group has.
-func releaseGroupSizes(x Data, noise mech.Gaussian, src *mech.Source) (sizes []float64) {
+// releaseGroupSizes releases how many records each group has.
+func releaseGroupSizes(x Data, noise release, src *mech.Source) (sizes []float64) {
 	bins := groupBins(x.Levels)
 	counts, place := mech.NewHistogram(bins, x.N, 1), make([]float64, x.N)
-	for i, g := range x.Level {
-		place[i] = g + 0.5 - float64(bins.Half)
+	for u := range place {
+		first, _ := x.span(u, u+1)
+		place[u] = x.Level[first] + 0.5 - float64(bins.Half)
 	}
 	counts.AddRows(mech.Rows{Intercept: true}, place)
 	noisy := make([]float64, 2*bins.Half)
@@ -130,9 +150,9 @@ func releaseGroupSizes(x Data, noise mech.Gaussian, src *mech.Source) (sizes []f
 	return noisy[:x.Levels]
 }
 
-// sizesToUse are what released sizes are taken for.
-func sizesToUse(released []float64, rows int, noise mech.Gaussian) []float64 {
-	least := max(leastGroupDeviations*math.Sqrt2*noise.NoiseMultiplier, leastShare*float64(rows)/float64(len(released)), 1)
+// sizesToUse are what released sizes, with noise of a deviation, are taken for.
+func sizesToUse(released []float64, rows int, deviation float64) []float64 {
+	least := max(leastGroupDeviations*deviation, leastShare*float64(rows)/float64(len(released)), 1)
 	sizes := make([]float64, len(released))
 	for g, v := range released {
 		sizes[g] = clampBetween(v, min(least, float64(rows)), float64(rows))
@@ -140,8 +160,8 @@ func sizesToUse(released []float64, rows int, noise mech.Gaussian) []float64 {
 	return sizes
 }
 
-// byGroup sorts the rows of x, in place, and returns those of each group. A row of no group
-// is in none of them.
+// byGroup sorts records by group, in place, and returns those of each group. A record of no
+// group is in none of them. All rows of a record are of one group: see inGroups.
 func (x Data) byGroup() []Data {
 	starts := make([]int, x.Levels+2) // the last is for rows of no group
 	for i := range x.Level {
@@ -150,20 +170,14 @@ func (x Data) byGroup() []Data {
 	for g := range x.Levels + 1 {
 		starts[g+1] += starts[g]
 	}
-	at, next := make([]int32, x.N), slices.Clone(starts)
+	at, next := make([]int32, len(x.Y)), slices.Clone(starts)
 	for i := range x.Level {
 		g := x.groupOf(i)
 		at[i] = int32(next[g])
 		next[g]++
 	}
-	scratch := make([]float64, x.N)
-	columns := append(slices.Clone(x.X), x.Y)
-	for _, column := range x.beside() {
-		if *column != nil {
-			columns = append(columns, *column)
-		}
-	}
-	for _, column := range columns {
+	scratch := make([]float64, len(x.Y))
+	for _, column := range x.rowColumns() {
 		for i, v := range column {
 			scratch[at[i]] = v
 		}
@@ -173,7 +187,36 @@ func (x Data) byGroup() []Data {
 	for g := range parts {
 		parts[g] = x.rows(starts[g], starts[g+1])
 	}
+	x.markRecords(parts)
 	return parts
+}
+
+// rowColumns are all columns but Level.
+func (x Data) rowColumns() [][]float64 {
+	columns := append(slices.Clone(x.X), x.Y)
+	for _, column := range x.beside() {
+		if *column != nil {
+			columns = append(columns, *column)
+		}
+	}
+	return columns
+}
+
+// markRecords says where in the parts of x records of several rows begin.
+func (x Data) markRecords(parts []Data) {
+	if x.First == nil {
+		return
+	}
+	for g := range parts {
+		parts[g].N, parts[g].MaxRows, parts[g].First = 0, x.MaxRows, []int{0}
+	}
+	for u := range x.N {
+		if g := x.groupOf(x.First[u]); g < x.Levels {
+			part := &parts[g]
+			part.First = append(part.First, part.First[part.N]+x.First[u+1]-x.First[u])
+			part.N++
+		}
+	}
 }
 
 // groupOf is the group of row i, or Groups for none.
@@ -194,13 +237,41 @@ func (x Data) rows(from, to int) Data {
 	return part
 }
 
-// silenceRowsOfNoGroup has them say nothing.
-func (x Data) silenceRowsOfNoGroup() {
+// inGroups is x, in place, with each record in one group at most: that of its first row. Its rows
+// of other levels are left out. A record of no group says nothing.
+func (x Data) inGroups() Data {
+	if x.Levels == 0 {
+		return x
+	}
+	if x.First != nil {
+		x = x.likeFirstRows()
+	}
 	for i := range x.Level {
 		if x.groupOf(i) == x.Levels {
 			x.Y[i] = math.NaN()
 		}
 	}
+	return x
+}
+
+// likeFirstRows keeps, in place, the rows of each record that are of the group of its first row.
+func (x Data) likeFirstRows() Data {
+	kept, first := make([]int, 0, len(x.Y)), make([]int, 1, len(x.First))
+	for u := range x.N {
+		group := x.groupOf(x.First[u])
+		for i := x.First[u]; i < x.First[u+1]; i++ {
+			if x.groupOf(i) == group {
+				kept = append(kept, i)
+			}
+		}
+		first = append(first, len(kept))
+	}
+	for _, column := range append(x.rowColumns(), x.Level) {
+		gather(column, column, kept) // kept[i] >= i: what is read was not overwritten
+	}
+	all := x.rows(0, len(kept))
+	all.Shape, all.Level, all.First, all.MaxRows = x.Shape, x.Level[:len(kept)], first, x.MaxRows
+	return all
 }
 
 // estimate is what one group's rows say: coefficients and their covariance, nil where

@@ -14,7 +14,10 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // inGroups gives the rows of two neighbours groups, which the row that differs may change.
@@ -27,26 +30,18 @@ func inGroups(r *rand.Rand, a, b Data, levels int) (Data, Data) {
 	}
 	b.Level = slices.Clone(a.Level)
 	for i := range a.Level {
-		if !a.sameRow(b, i) {
+		if !a.sameValues(i, b, i) {
 			b.Level[i] = float64(r.IntN(levels))
 		}
 	}
 	return a, b
 }
 
-func (x Data) sameRow(y Data, i int) bool {
-	for j := -1; j < len(x.X); j++ {
-		if math.Float64bits(x.value(i, j)) != math.Float64bits(y.value(i, j)) {
-			return false
-		}
-	}
-	return true
-}
-
 func groupedFits() map[string]fit {
 	return map[string]fit{
 		"newton, labels":          Newton{Curve: logisticCurve{}, Bound: 2, Intervals: true, Pool: true},
 		"newton, labels, no meat": Newton{Curve: logisticCurve{}, Bound: 2, Pool: true},
+		"newton, counts":          Newton{Curve: poissonCurve{unit: 1, cut: firstCount}, Bound: 2, Intervals: true, Pool: true},
 		"newton, huber":           Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Intervals: true},
 		"joint moments":           JointMoments{Bound: 2, Scale: 1, Intervals: true},
 		"joint moments, pooled":   JointMoments{Bound: 2, Scale: 1, Intervals: true, Pool: true},
@@ -64,8 +59,10 @@ func TestFitsByGroupsReplay(t *testing.T) {
 		for k := range 150 {
 			s := Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
 			x, y := neighbours(r, s, strings.Contains(name, "labels"))
-			x, y = inGroups(r, x, y, 1+k%4)
-			z := []float64{0.01, 0.3, 3}[k%3]
+			if x, y = inGroups(r, x, y, 1+k%4); strings.Contains(name, "counts") {
+				asCounts(r, &x, &y)
+			}
+			z := []float64{0.01, 0.05, 0.3, 3}[k/3%4]
 			shares, err := replay(t, func() *Plan { return planOf(t, a, x.Shape, z) }, x, y)
 			if err != nil {
 				t.Fatalf("%s, pair %d: %v", name, k, err)
@@ -125,7 +122,7 @@ func TestRowsAreSortedByGroup(t *testing.T) {
 }
 
 // byGroup sorts all that rows hold: what it left behind would belong to another row then, and
-// one that changes its group would move many. Run refuses groups of records, which have First.
+// one that changes its group would move many. Where records begin is told anew.
 func TestByGroupKnowsAllThatRowsHold(t *testing.T) {
 	for f := range reflect.TypeFor[Data]().Fields() {
 		if f.Type.Kind() == reflect.Slice && !slices.Contains([]string{"X", "Y", "Offset", "Weight", "Exposure", "Level", "First"}, f.Name) {
@@ -202,6 +199,60 @@ func TestGroupsAreFittedTogetherOrApart(t *testing.T) {
 	}
 }
 
+// Medians by groups are no worse than one model or models of their own by much, in pure epsilon.
+func TestMediansByGroups(t *testing.T) {
+	run := func(a L1, x Data, eps float64, seed uint64) Result {
+		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: eps}, privacy.PureSum{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, seed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for _, c := range []struct{ eps, spread, most float64 }{{.3, 0, .003}, {.3, .1, .025}, {1, 0, .001}, {1, .1, .008}, {1, .4, .009}} {
+		one, apart, pooled := 0.0, 0.0, 0.0
+		const draws = 4
+		for seed := range uint64(draws) {
+			x, truth := groupedLaw(40_000, 5, 16, c.spread, seed)
+			all := cloned(x)
+			all.Levels, all.Level = 0, nil
+			common, own, both := run(L1{}, all, c.eps, seed), run(L1{Pool: catalogue.PoolNone}, x, c.eps, seed), run(L1{}, x, c.eps, seed)
+			one += excessOf(x, truth, func(int) []float64 { return common.Coefficients }) / draws
+			apart += excessOf(x, truth, func(g int) []float64 { return own.Groups[g].Coefficients }) / draws
+			pooled += excessOf(x, truth, func(g int) []float64 { return both.Groups[g].Coefficients }) / draws
+		}
+		t.Logf("eps %v, spread %v: excess risk %.4f of one model, %.4f by groups, %.4f pooled", c.eps, c.spread, one, apart, pooled)
+		if pooled > c.most || pooled > 1.15*apart || c.spread > 0 && pooled > one {
+			t.Errorf("eps %v, spread %v: %v pooled, %v apart, %v of one model", c.eps, c.spread, pooled, apart, one)
+		}
+	}
+}
+
+// Groups that nobody is in, and those of few rows, are taken for what all have in common.
+func TestMediansOfEmptyGroups(t *testing.T) {
+	x, truth := groupedLaw(40_000, 5, 200, 0, 1)
+	x.Levels = 256
+	p, err := L1{}.Plan(x.Shape, privacy.Budget{Epsilon: 3}, privacy.PureSum{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.Run(t.Context(), x, mechtest.Source(t, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for g, group := range r.Groups {
+		for j, v := range group.Coefficients {
+			if math.Abs(v-truth[0][j]) > .2 { // without pooling, 2
+				t.Errorf("group %d: %v, want %v", g, group.Coefficients, truth[0])
+				break
+			}
+		}
+	}
+}
+
 // groupLabels gives rows of groupedLaw labels, with log-odds for what they predict.
 func groupLabels(x Data, truth [][]float64, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 77))
@@ -218,19 +269,38 @@ func groupLabels(x Data, truth [][]float64, seed uint64) {
 	}
 }
 
-// The same of Newton fits; the risk is that of predictions, or of log-odds. Their intervals
+// groupCounts gives rows of groupedLaw exposures that differ by a factor of ten, and counts
+// with the logarithm of their mean for what they predict.
+func groupCounts(x *Data, truth [][]float64, seed uint64) {
+	src := rand.NewPCG(seed, 78)
+	r := rand.New(src)
+	x.Offset = make([]float64, x.N)
+	for i := range x.N {
+		w := truth[int(x.Level[i])]
+		x.Offset[i] = math.Log(1 - .9*r.Float64())
+		mean := w[0] + x.Offset[i]
+		for j := range x.X {
+			mean += w[j+1] * x.X[j][i]
+		}
+		x.Y[i] = distuv.Poisson{Lambda: math.Exp(min(mean, 8)), Src: src}.Rand()
+	}
+}
+
+// The same of Newton fits; the risk is that of predictions, of log-odds or logarithms. Their intervals
 // cover as often as they say: of 100, 85 or fewer do with probability below 1e-4 were they
 // independent, and seeds are fixed.
 func TestNewtonFitsGroupsTogetherOrApart(t *testing.T) {
-	for name, base := range map[string]Regression{"logistic": {Loss: loss.Logistic{}, Labels: true, Positive: 1}, "huber": {Loss: loss.Huber{}}} {
+	for name, base := range map[string]Regression{"logistic": {Loss: loss.Logistic{}, Labels: true, Positive: 1}, "huber": {Loss: loss.Huber{}}, "poisson": {Loss: loss.Poisson{}}} {
 		tried, covered := 0, 0
-		for _, c := range []struct{ eps, spread, logistic, huber float64 }{{.3, 0, .009, .002}, {1, .1, .012, .004}, {3, .4, .010, .004}} {
+		for _, c := range []struct{ eps, spread, logistic, huber, poisson float64 }{{.3, 0, .009, .002, .012}, {1, .1, .012, .004, .016}, {3, .4, .010, .004, .05}} {
 			one, apart, pooled := 0.0, 0.0, 0.0
 			const draws = 3
 			for seed := range uint64(draws) {
 				x, truth := groupedLaw(40_000, 5, 8, c.spread, seed)
 				if base.Labels {
 					groupLabels(x, truth, seed)
+				} else if name == "poisson" {
+					groupCounts(&x, truth, seed)
 				}
 				all, none := cloned(x), base
 				all.Levels, all.Level, none.Pool = 0, nil, catalogue.PoolNone
@@ -248,7 +318,7 @@ func TestNewtonFitsGroupsTogetherOrApart(t *testing.T) {
 				}
 			}
 			t.Logf("%s, eps %v, spread %v: %.4f of one model, %.4f by groups, %.4f pooled", name, c.eps, c.spread, one, apart, pooled)
-			most := map[string]float64{"logistic": c.logistic, "huber": c.huber}[name]
+			most := map[string]float64{"logistic": c.logistic, "huber": c.huber, "poisson": c.poisson}[name]
 			if pooled > most || pooled > 1.3*apart || c.spread > 0 && pooled > one {
 				t.Errorf("%s, eps %v, spread %v: %v pooled, %v apart, %v of one model", name, c.eps, c.spread, pooled, apart, one)
 			}
@@ -313,6 +383,11 @@ func TestWhatDoesNotFitByGroupsIsRefused(t *testing.T) {
 		_, err := c.a.Plan(Shape{N: c.n, D: 3, Levels: 4}, privacy.Budget{Epsilon: .3, Delta: 1e-6}, privacy.Concentrated{})
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for method, want := range map[string]error{"": ErrInfeasible, catalogue.MethodAuto: ErrInfeasible, catalogue.MethodStaged: nil, catalogue.MethodExponential: ErrParameter, catalogue.MethodObjective: ErrParameter} {
+		if _, err := (L1{Method: method}).Plan(Shape{N: 300, D: 3, Levels: 4}, privacy.Budget{Epsilon: .3}, privacy.PureSum{}); !errors.Is(err, want) {
+			t.Errorf("medians by %q: %v", method, err)
 		}
 	}
 }

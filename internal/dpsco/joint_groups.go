@@ -21,7 +21,7 @@ func (a *jointParts) split(src *mech.Source) {
 	sizes := a.groups.split(a.groupNoise, all.w, all.p, src)
 	a.fits = nil
 	for g, part := range a.parts {
-		a.fits = append(a.fits, all.ofGroup(part.N, sizes[g]))
+		a.fits = append(a.fits, all.ofGroup(len(part.Y), sizes[g]))
 	}
 }
 

@@ -158,8 +158,7 @@ func (a JointMoments) at(s Shape, z float64) (*stage, error) {
 		event = append(event, noise.Event())
 	}
 	return &stage{event: event, seconds: a.seconds(s), run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		x.silenceRowsOfNoGroup()
-		fits := newJointParts(r, x)
+		fits := newJointParts(r, x.inGroups())
 		for t := range pilotPasses {
 			if err := ctx.Err(); err != nil {
 				return Result{}, err

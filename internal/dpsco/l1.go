@@ -1,6 +1,7 @@
 package dpsco
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,8 @@ type L1 struct {
 	Unscaled      bool    // no scale was registered: values may be of any size
 	Memory        int64   // bytes for the exact sampler beside the rows, 4 GiB when zero
 	Sources       int     // as Regression.Sources
+	By            string  // the category that makes the groups of Shape.Levels, for who reads the release
+	Pool          string  // as Regression.Pool
 	Weight        string  // column of weights, for the record
 	MaxWeight     float64 // above which weights count as that; 0: there are none
 	Offset        string  // column of offsets, for the record
@@ -56,6 +59,8 @@ var l1Fields = fields[L1]{
 	choices: map[string]func(*L1) *string{
 		"set":    func(a *L1) *string { return &a.Set },
 		"method": func(a *L1) *string { return &a.Method },
+		"by":     func(a *L1) *string { return &a.By },
+		"pool":   func(a *L1) *string { return &a.Pool },
 		"weight": func(a *L1) *string { return &a.Weight },
 		"offset": func(a *L1) *string { return &a.Offset },
 	},
@@ -101,6 +106,9 @@ func (a L1) check(s Shape, b privacy.Budget) error {
 	if err := l1Fields.check(a, optionsOf("l1")); err != nil {
 		return err
 	}
+	if s.Levels > 0 && a.MaxWeight > 0 {
+		return errWeightsOfGroups
+	}
 	if b.Delta != 0 {
 		return fmt.Errorf("%w: delta is %v; dp_l1_regress takes delta = 0 only", ErrParameter, b.Delta)
 	}
@@ -118,7 +126,10 @@ func (a L1) fitted(s Shape) Shape {
 // Errors: ErrInfeasible where the exact sampler was asked for and would take too long.
 func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
 	information := stagedInformation(s, epsilon)
+	staged := a.Method == catalogue.MethodStaged || (a.Method == "" || a.Method == catalogue.MethodAuto) && information >= enoughForStaged
 	switch {
+	case s.Levels > 0 && !staged:
+		return "", "", whyNoGroups(s, cmp.Or(a.Method, catalogue.MethodAuto))
 	case a.Method == catalogue.MethodExponential && a.tilt() != 0:
 		return "", "", fmt.Errorf("%w: method %q is for tau 0.5 alone; leave method at %q, or ask for %q or %q", ErrParameter, a.Method, catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodObjective)
 	case a.Method == catalogue.MethodExponential && a.MaxWeight > 0:
@@ -195,6 +206,7 @@ func (a L1) withDefaults(s Shape, epsilon float64) L1 {
 	if a.Set == "" {
 		a.Set = SetBall
 	}
+	a.Pool = cmp.Or(a.Pool, catalogue.PoolShrink)
 	return a
 }
 
@@ -256,16 +268,21 @@ const noMedianIntervals = "no interval is known that holds for sampling and nois
 func (a L1) medians(fit func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)) run {
 	return func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 		w, err := fit(ctx, x.one().unweighted(), src)
-		r := Result{Coefficients: w, WhyNull: noMedianIntervals}
-		norm := 2.
-		if a.Set == SetBox {
-			norm = math.Inf(1)
-		}
-		if a.Radius != 0 {
-			r.checkEdge(floats.Norm(w, norm), a.Radius)
-		}
-		return r, err
+		return a.result(w), err
 	}
+}
+
+// result is what is released of coefficients.
+func (a L1) result(w []float64) Result {
+	r := Result{Coefficients: w, WhyNull: noMedianIntervals}
+	norm := 2.
+	if a.Set == SetBox {
+		norm = math.Inf(1)
+	}
+	if a.Radius != 0 {
+		r.checkEdge(floats.Norm(w, norm), a.Radius)
+	}
+	return r
 }
 
 // exponential plans a draw on a grid far below the spread of the draw.

@@ -38,6 +38,7 @@ type stagedShares struct {
 	reach              float64 // of each feature; 0: features are taken for as large as their scales
 	moments            [2]float64
 	aside              float64 // 0: the median is fitted, or there is no intercept
+	sizes              float64 // of groups; 0: there are none
 	rough, width, last float64
 }
 
@@ -64,7 +65,10 @@ func newStagedShares(s Shape, epsilon float64, median bool) stagedShares {
 	if !median && s.Intercept {
 		p.aside = part(.06)
 	}
-	p.last = epsilon - float64(s.Columns())*p.reach - p.moments[0] - p.moments[1] - p.rough - p.aside - p.width
+	if s.Levels > 0 {
+		p.sizes = part(groupShare)
+	}
+	p.last = epsilon - float64(s.Columns())*p.reach - p.moments[0] - p.moments[1] - p.rough - p.aside - p.sizes - p.width
 	return p
 }
 
@@ -73,7 +77,7 @@ func (p stagedShares) event(columns int) (e privacy.Compose) {
 	if p.reach > 0 {
 		e = append(e, privacy.Repeat{Count: columns, Event: privacy.Pure{Epsilon: p.reach}})
 	}
-	for _, epsilon := range []float64{p.moments[0], p.moments[1], p.rough, p.aside, p.width, p.last} {
+	for _, epsilon := range []float64{p.moments[0], p.moments[1], p.rough, p.aside, p.sizes, p.width, p.last} {
 		if epsilon > 0 {
 			e = append(e, privacy.Pure{Epsilon: epsilon})
 		}
@@ -94,21 +98,26 @@ func (a L1) staged(s Shape, epsilon float64) (*Plan, error) {
 		parameters["radius"], parameters["set"] = a.Radius, a.Set
 	}
 	a.nameQuantile(parameters)
-	return &Plan{
-		Event: f.shares.event(s.Columns()), Parameters: parameters, Seconds: f.seconds(), shape: s,
-		run: f.medians(f.fit),
-	}, nil
+	run := f.medians(f.fit)
+	if s.Levels > 0 {
+		parameters["by"], parameters["by_levels"], parameters["pool"] = a.By, s.Levels, a.Pool
+		run = f.fitGroups
+	}
+	return &Plan{Event: f.shares.event(s.Columns()), Parameters: parameters, Seconds: f.seconds(), shape: s, run: run}, nil
 }
 
 // newStaged fills in what follows from public facts: a wide clip once there are so many
 // rows that noise does not matter, and as small a smoothing as noise allows.
 func newStaged(a L1, s Shape, epsilon float64) staged {
 	f := staged{L1: a, shape: s, shares: newStagedShares(s, epsilon, a.tilt() == 0)}
-	d, information := float64(s.D), float64(s.N)*f.shares.last
+	d, information := float64(s.D), f.rowsOfLast()*f.shares.last
 	f.clip = math.Sqrt(d) * clampBetween(.05*math.Sqrt(information/d), 1, 6)
 	f.level = clampBetween(30*f.clip*f.clip/information, .02, .6) * (1 - math.Abs(f.tilt()))
 	return f
 }
+
+// rowsOfLast is of how many rows the last fit is; of groups, the mean one.
+func (f staged) rowsOfLast() float64 { return float64(f.shape.N) / float64(max(1, f.shape.Levels)) }
 
 // The grid of magnitudes: features up to 4096 times their scale, residuals down to as little.
 const mostMagnitude = 24
@@ -121,6 +130,9 @@ func (f staged) check() error {
 				return fmt.Errorf("%w: %w", ErrInfeasible, err)
 			}
 		}
+	}
+	if err := checkGroupSizes(f.shape); err != nil {
+		return err
 	}
 	for _, bound := range f.bounds() {
 		if err := f.contract(bound).Check(); err != nil {
@@ -157,6 +169,20 @@ func (f staged) perturbation(epsilon, smoothing, clip, tilt float64) objpert.Par
 
 // fit runs the stages on x, which it overwrites.
 func (f staged) fit(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	u, x, back, err := f.start(ctx, x, src)
+	if err != nil {
+		return nil, err
+	}
+	last := f.perturbation(f.shares.last, f.width(x.Y, src), f.clip, f.tilt())
+	if err := f.step(ctx, u, x, last, f.level, src); err != nil {
+		return nil, err
+	}
+	return back(u), nil
+}
+
+// start runs the stages before the width: it returns the fit so far, the rows with residuals in the
+// place of targets, and what brings a fit of these rows back to the table's.
+func (f staged) start(ctx context.Context, x Data, src *mech.Source) (u []float64, rows Data, back func([]float64) []float64, err error) {
 	t := f.bringBack(x, src)
 	for i, epsilon := range f.shares.moments {
 		p := f.whitener(x, f.bounds()[i], epsilon, src)
@@ -164,27 +190,25 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) ([]float64, e
 		t.Mul(t, p.matrix)
 	}
 	divide(x.Y, f.ResidualScale)
-	u := make([]float64, f.shape.D)
+	u = make([]float64, f.shape.D)
 	rough := f.perturbation(f.shares.rough, roughSmoothing, math.Sqrt(float64(f.shape.D)), f.tilt())
 	lower := f.lower()
 	floats.AddConst(-lower, x.Y)
 	if err := f.step(ctx, u, x, rough, roughQuantile, src); err != nil {
-		return nil, err
+		return nil, x, nil, err
 	}
 	floats.AddConst(lower, x.Y)
 	aside := f.stepAside(x.Y, src)
-	last := f.perturbation(f.shares.last, f.width(x.Y, src), f.clip, f.tilt())
-	if err := f.step(ctx, u, x, last, f.level, src); err != nil {
-		return nil, err
-	}
-	w := mat.NewVecDense(f.shape.D, nil)
-	w.MulVec(t, mat.NewVecDense(f.shape.D, u))
-	if aside != 0 {
-		w.SetVec(0, w.AtVec(0)+aside)
-	}
-	w.ScaleVec(f.ResidualScale, w)
-	f.project(w.RawVector().Data)
-	return w.RawVector().Data, nil
+	return u, x, func(u []float64) []float64 {
+		w := mat.NewVecDense(f.shape.D, nil)
+		w.MulVec(t, mat.NewVecDense(f.shape.D, u))
+		if aside != 0 {
+			w.SetVec(0, w.AtVec(0)+aside)
+		}
+		w.ScaleVec(f.ResidualScale, w)
+		f.project(w.RawVector().Data)
+		return w.RawVector().Data
+	}, nil
 }
 
 // bringBack divides features by their reach, and returns the matrix that turns
@@ -269,10 +293,19 @@ func (f staged) step(ctx context.Context, u []float64, x Data, p objpert.Params,
 	if err != nil {
 		return err
 	}
-	longer := 1 + math.Min(.5, 2*p.Clip*p.Clip*(1+math.Abs(p.Tilt))/(p.Epsilon*float64(x.N)*quantile))
+	longer := 1 + math.Min(mostLonger, heldBack(p, float64(x.N), quantile))
 	for j := range v {
 		u[j] += longer * v[j]
 		floats.AddScaled(x.Y, -longer*v[j], x.X[j])
 	}
 	return nil
+}
+
+// mostLonger is by what share of itself a fit is lengthened at most.
+const mostLonger = .5
+
+// heldBack is about by what share of it a fit is too short for its ridge, when a share of the rows,
+// quantile, has residuals within the smoothing.
+func heldBack(p objpert.Params, rows, quantile float64) float64 {
+	return 2 * p.Clip * p.Clip * (1 + math.Abs(p.Tilt)) / (p.Epsilon * rows * quantile)
 }

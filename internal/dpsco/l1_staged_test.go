@@ -97,6 +97,59 @@ func TestReplaysOfStaged(t *testing.T) {
 	}
 }
 
+// One person who changes groups, of one row or of several, moves nothing by more than noise hides,
+// and the sizes of groups are in nothing else.
+func TestReplaysOfStagedByGroups(t *testing.T) {
+	largest := map[string]float64{}
+	r := rand.New(rand.NewPCG(4, 6))
+	for k := range 200 {
+		s := Shape{N: 23, D: 1 + k%3, Intercept: k%2 == 0}
+		a, epsilon := L1{Method: catalogue.MethodStaged, Pool: []string{catalogue.PoolShrink, catalogue.PoolNone}[k/2%2]}, []float64{5, 200}[k/3%2]
+		if k%7 == 0 {
+			a.Tau, a.Set, a.Radius = []float64{.1, .8}[k%2], SetBox, 2
+		}
+		var x, y Data
+		if k%4 == 0 {
+			x, y = recordNeighbours(r, s, false)
+			x, y = recordsInGroups(r, x, y, 1+k/4%4)
+		} else {
+			x, y = neighbours(r, s, false)
+			x, y = inGroups(r, x, y, 1+k/4%4)
+		}
+		shares, err := replay(t, func() *Plan {
+			p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}, x, y)
+		if err != nil {
+			t.Fatalf("pair %d, %+v: %v", k, s, err)
+		}
+		for kind, share := range shares {
+			largest[kind] = max(largest[kind], share)
+		}
+	}
+	for kind, share := range largest {
+		t.Logf("%-50s %.3f", kind, share)
+		if share <= .5 {
+			t.Errorf("%s: moved by %v of its bound at most; half the bound would pass", kind, share)
+		}
+	}
+}
+
+// Shares by groups add up to epsilon, exactly, and cost what one fit costs.
+func TestStagedSharesByGroupsAddUp(t *testing.T) {
+	for _, epsilon := range []float64{.1, .3, 1, 3, minEpsilon, maxEpsilon} {
+		for _, s := range []Shape{{N: 100, D: 3, Intercept: true, Levels: 2}, {N: 1_000_000, D: 5, Levels: 256}} {
+			cost, err := privacy.Price(newStagedShares(s, epsilon, false).event(s.Columns()))
+			if err != nil || cost.Epsilon != epsilon || cost.Delta != 0 {
+				t.Errorf("%+v, eps %v: %+v, %v", s, epsilon, cost, err)
+			}
+		}
+	}
+}
+
 // breakStaged is a plan that does wrong what how says.
 func breakStaged(how string, s Shape, epsilon float64) *Plan {
 	request := L1{Method: catalogue.MethodStaged}

@@ -53,7 +53,7 @@ type newtonReleases struct {
 	shape                                      Shape
 	firstNoise, lengthNoise, meatNoise         mech.Gaussian
 	groupNoise                                 mech.Gaussian              // of the sizes of groups
-	targetNoise                                mech.Gaussian              // none but of counts
+	targetNoise                                mech.Gaussian              // of those of all rows, and of groups; none but of counts
 	scoreNoise, curvatureNoise, magnitudeNoise [newtonSteps]mech.Gaussian // magnitudes: of each of two histograms; none with the last step
 }
 
@@ -79,6 +79,9 @@ func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
 	if a.Curve.counted() != nil {
 		r.targetNoise = part(share.targets)
 		share.scores[newtonSteps-1] -= share.targets
+		if s.Levels > 0 {
+			share.scores[newtonSteps-1] -= share.targets
+		}
 	}
 	for t := range newtonSteps {
 		r.scoreNoise[t], r.curvatureNoise[t] = part(share.scores[t]), part(share.curvatures[t])
@@ -100,7 +103,7 @@ func (r *newtonReleases) all() []mech.Gaussian {
 	}
 	for t := range newtonSteps {
 		if t == firstGroupStep && r.shape.Levels > 0 {
-			noises = append(noises, r.groupNoise)
+			noises = append(noises, r.splitNoises()...)
 		}
 		noises = append(noises, r.scoreNoise[t], r.curvatureNoise[t])
 		if t < newtonSteps-1 {
@@ -111,6 +114,15 @@ func (r *newtonReleases) all() []mech.Gaussian {
 		noises = append(noises, r.meatNoise)
 	}
 	return noises
+}
+
+// splitNoises are those with which groups get fits of their own: on their sizes and, of counts, on
+// the sizes of their targets.
+func (r *newtonReleases) splitNoises() []mech.Gaussian {
+	if r.Curve.counted() == nil {
+		return []mech.Gaussian{r.groupNoise}
+	}
+	return []mech.Gaussian{r.groupNoise, r.targetNoise}
 }
 
 // check reports whether every release can be made.
@@ -148,9 +160,8 @@ func (a Newton) at(s Shape, z float64) (*stage, error) {
 		event = append(event, noise.Event())
 	}
 	return &stage{event: event, seconds: a.seconds(s), run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		x.silenceRowsOfNoGroup()
-		fits := newNewtonParts(r, x)
-		fits.fits[0].first(x, src)
+		fits := newNewtonParts(r, x.inGroups())
+		fits.fits[0].first(fits.parts[0], src)
 		for t := range newtonSteps {
 			if err := ctx.Err(); err != nil {
 				return Result{}, err

@@ -105,9 +105,14 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 	moments.merged().Release(joint, f.firstNoise, src)
 	l := releaseMagnitudes(lengths, f.lengthNoise, 1, longest(x.D), x.N, src).apart()
 	if c := f.Curve.counted(); c != nil {
-		f.Curve = c.knowing(releaseMagnitudes(targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.d*f.scoreNoise[newtonSteps-1].NoiseMultiplier/f.n)
+		f.Curve = f.knowing(releaseMagnitudes(targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.n/float64(max(1, f.shape.Levels)))
 	}
 	f.begin(f.readFirst(joint, x.Weight != nil), l)
+}
+
+// knowing is the curve of counts that knows the sizes of targets, for a last step of so many rows.
+func (f *newtonFit) knowing(targets *magnitudes, rows float64) curve {
+	return f.Curve.counted().knowing(targets, f.d*f.scoreNoise[newtonSteps-1].NoiseMultiplier/rows)
 }
 
 // readFirst splits joint moments.

@@ -1,6 +1,7 @@
 package dpsco
 
 import (
+	"math"
 	"slices"
 
 	"dpsidecar/internal/mech"
@@ -20,11 +21,57 @@ func (a *newtonParts) split(src *mech.Source) {
 	for _, size := range sizes {
 		a.fits = append(a.fits, all.ofGroup(size))
 	}
+	if a.Curve.counted() != nil {
+		a.countTargets(all.Curve.counted().seen, src)
+	}
+}
+
+// countTargets releases the sizes of targets of each group, and chooses where they are cut. Those
+// of all rows are known already, or nil.
+func (a *newtonParts) countTargets(common *magnitudes, src *mech.Source) {
+	counts := make([]*mech.Histogram, len(a.fits))
+	for g, f := range a.fits {
+		targets := magnitudeCounts(a.shape.N)
+		a.parts[g].scan(f.p, f.w, func() func(int, *rowBlock) {
+			t, rows := targets.fork(), newNewtonRows()
+			return func(_ int, r *rowBlock) {
+				rows.rowBlock = r
+				r.count(t, rows.target)
+			}
+		})
+		counts[g] = targets.merged()
+	}
+	for g, noisy := range releaseCounts(counts, a.targetNoise, src) {
+		f := a.fits[g]
+		if common != nil {
+			f.Curve = f.knowing(common.ofGroup(noisy, f.targetNoise.NoiseMultiplier*math.Sqrt2, f.n), f.n)
+		}
+	}
+}
+
+// ofGroup reads the histogram of a group, moved toward that of all rows as far as noise
+// explains that they differ.
+func (m *magnitudes) ofGroup(noisy []float64, sd, rows float64) *magnitudes {
+	distance := 0.0
+	for k, v := range noisy {
+		distance += square(v - m.share[k]*rows)
+	}
+	keep := max(0, 1-float64(len(noisy))*square(sd)/distance)
+	own := readMagnitudes(noisy, sd, m.unit, math.Inf(1), rows).apart()
+	if !own.seen {
+		keep = 0
+	}
+	for k := range own.share {
+		own.share[k] = keep*own.share[k] + (1-keep)*m.share[k]
+	}
+	own.seen = m.seen
+	return own
 }
 
 // ofGroup is a copy of the fit for a group.
 func (f *newtonFit) ofGroup(size groupSize) *newtonFit {
-	g := *f
+	g, own := *f, *f.newtonReleases // whose curve may come to know more
+	g.newtonReleases = &own
 	g.n, g.perRow, g.small, g.grouped = size.rows, f.n/size.rows, size.small, true
 	g.p, g.w = mat.DenseCopyOf(f.p), slices.Clone(f.w)
 	return &g
@@ -41,13 +88,18 @@ func (f *newtonFit) shrinkCurvature() {
 		}
 	}
 	var likely mat.SymDense
-	likely.ScaleSym(clampBetween(along/size, leastMultiple, 1/leastMultiple), f.before)
+	least := clampBetween(seenMultiple*f.hDeviation/math.Sqrt(size), leastMultiple, 1)
+	likely.ScaleSym(clampBetween(along/size, least, 1/leastMultiple), f.before)
 	f.hNoise, f.hDeviation = shrinkToward(f.h, &likely, f.hDeviation)
 }
 
 // leastMultiple is the least multiple of the curvature before that a curvature is expected to
-// be, and the inverse of the largest.
-const leastMultiple = 0.2
+// be, and the inverse of the largest; of counts it goes with their mean. One of fewer than
+// seenMultiple deviations of its noise is taken for that many.
+const (
+	leastMultiple = 0.02
+	seenMultiple  = 3
+)
 
 // finish returns the fit of all rows, or those of groups.
 func (a *newtonParts) finish() Result {

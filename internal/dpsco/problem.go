@@ -39,7 +39,7 @@ func (a Regression) pose(s Shape, b privacy.Budget, accountant privacy.Accountan
 	case a.Penalty == catalogue.PenaltyGroupL1 && len(a.Groups) == 0:
 		return nil, fmt.Errorf("%w: penalty %q needs option \"groups\"", ErrParameter, a.Penalty)
 	case s.Levels > 0 && a.MaxWeight > 0:
-		return nil, fmt.Errorf("%w: fits by groups take no weights; leave the weight out, or fit one group at a time with where_level", ErrInfeasible)
+		return nil, errWeightsOfGroups
 	case accountant == privacy.PureSum{}:
 		return nil, fmt.Errorf("%w: this data set has pure accounting and no delta to spend; dp_l1_regress needs none, or a steward registers the data with delta above 0", ErrInfeasible)
 	}

@@ -10,14 +10,14 @@ import (
 func TestRecipeSetsEveryOption(t *testing.T) {
 	a, err := Recipe("l1", map[string]any{
 		"tau": .25, "theta": 1.5, "iota": .2, "radius": 3.0, "pitch": .001, "residual_scale": 2.0, "clip": 4.0, "smoothing": .25,
-		"set": "box", "method": "objective_perturbation", "weight": "w", "max_weight": 5.0, "offset": "o",
+		"set": "box", "method": "objective_perturbation", "by": "region", "pool": "none", "weight": "w", "max_weight": 5.0, "offset": "o",
 	}, nil)
-	want := L1{Tau: .25, Theta: 1.5, Iota: .2, Radius: 3, Pitch: .001, ResidualScale: 2, Clip: 4, Smoothing: .25, Set: SetBox, Method: catalogue.MethodObjective, Weight: "w", MaxWeight: 5, Offset: "o"}
+	want := L1{Tau: .25, Theta: 1.5, Iota: .2, Radius: 3, Pitch: .001, ResidualScale: 2, Clip: 4, Smoothing: .25, Set: SetBox, Method: catalogue.MethodObjective, Weight: "w", MaxWeight: 5, Offset: "o", By: "region", Pool: catalogue.PoolNone}
 	if err != nil || a != want {
 		t.Errorf("got %+v, %v; want %+v", a, err, want)
 	}
-	if n := len(optionsOf("l1")); n != 14 {
-		t.Errorf("%d options; this test sets 13, and one says which rows there are", n)
+	if n := len(optionsOf("l1")); n != 16 {
+		t.Errorf("%d options; this test sets 15, and one says which rows there are", n)
 	}
 	if a, err := Recipe("l1", nil, nil); err != nil || a != (L1{}) {
 		t.Errorf("without options: %+v, %v", a, err)

@@ -1,11 +1,12 @@
 package dpsco
 
 import (
-	"errors"
 	"maps"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"dpsidecar/internal/dpsco/loss"
@@ -253,13 +254,121 @@ func TestSecondMomentsOfRecords(t *testing.T) {
 	}
 }
 
-// What is not known to take records of several rows refuses them, before anything is spent.
-func TestFitsByGroupsTakeSingleRows(t *testing.T) {
-	s := Shape{N: 100_000, D: 3, Intercept: true, Levels: 3}
-	for most, fits := range map[int]bool{0: true, 8: false} {
-		_, err := Scaled{Algorithm: Regression{Loss: loss.Squared{}}, X: repeat(1, 2), Y: 1, MaxRows: most}.Plan(s, generous, privacy.Concentrated{})
-		if fits != (err == nil) || err != nil && !errors.Is(err, ErrInfeasible) {
-			t.Errorf("up to %d rows: %v", most, err)
+// recordsInGroups gives rows of recordNeighbours levels: those of a record differ, and of the
+// record that differs all may.
+func recordsInGroups(r *rand.Rand, a, b Data, levels int) (Data, Data) {
+	level := func() float64 {
+		return []float64{0, float64(r.IntN(levels)), float64(r.IntN(levels)), float64(r.IntN(levels)), math.NaN(), -1, float64(levels)}[r.IntN(7)]
+	}
+	a.Levels, b.Levels = levels, levels
+	a.Level, b.Level = make([]float64, len(a.Y)), make([]float64, len(b.Y))
+	for u := range a.N {
+		first, end := a.span(u, u+1)
+		other, last := b.span(u, u+1)
+		same := end-first == last-other
+		for k := range end - first {
+			a.Level[first+k] = level()
+			same = same && a.sameValues(first+k, b, other+k)
+		}
+		for k := range last - other {
+			if b.Level[other+k] = level(); same {
+				b.Level[other+k] = a.Level[first+k]
+			}
+		}
+	}
+	return a, b
+}
+
+// sameValues reports whether a row has the bits of another table's row.
+func (x Data) sameValues(i int, y Data, k int) bool {
+	for j := -1; j < len(x.X); j++ {
+		if math.Float64bits(x.value(i, j)) != math.Float64bits(y.value(k, j)) {
+			return false
+		}
+	}
+	return true
+}
+
+// One person whose rows become any others, and who may change groups by it, moves the integers
+// of every release by no more than its noise is scaled to hide.
+func TestFitsByGroupsOfRecordsReplay(t *testing.T) {
+	for name, a := range groupedFits() {
+		r, largest := rand.New(rand.NewPCG(10, uint64(len(name)))), 0.0
+		for k := range 60 {
+			s := Shape{N: 1 + r.IntN(23), D: 1 + k%3, Intercept: k%2 == 0}
+			x, y := recordNeighbours(r, s, strings.Contains(name, "labels"))
+			x, y = recordsInGroups(r, x, y, 1+k%4)
+			z := []float64{0.01, 0.3, 3}[k/3%3]
+			shares, err := replay(t, func() *Plan { return planOf(t, a, x.Shape, z) }, x, y)
+			if err != nil {
+				t.Fatalf("%s, pair %d: %v", name, k, err)
+			}
+			for _, share := range shares {
+				largest = max(largest, share)
+			}
+		}
+		if largest < 0.9 {
+			t.Errorf("%s: no pair moves anything by more than %v of what is allowed", name, largest)
+		}
+	}
+}
+
+// The same of scores, in which each row of a record has the coefficients of its own group.
+func TestReplaysOfScoresOfRecordsInGroups(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 7))
+	for name, a := range scores() {
+		for k := range 60 {
+			s := Shape{N: 1 + r.IntN(23), D: len(a.Coefficients), Intercept: true}
+			x, y := recordNeighbours(r, s, a.Labels)
+			x, y = recordsInGroups(r, x, y, 1+k%3)
+			b := a
+			b.MaxRows, b.Coefficients = mostFellows, slices.Repeat(a.Coefficients, x.Levels)
+			_, err := replay(t, func() *Plan {
+				p, err := b.Plan(x.Shape, privacy.Budget{Epsilon: 20, Delta: []float64{0, 1e-3}[k%2]}, privacy.Concentrated{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return p
+			}, x, y)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// A record is in the group of its first row, with its rows of that group alone, in their order.
+func TestARecordIsInOneGroup(t *testing.T) {
+	r := rand.New(rand.NewPCG(12, 7))
+	for range 100 {
+		x, _ := recordNeighbours(r, Shape{N: 1 + r.IntN(40), D: 2}, false)
+		x, _ = recordsInGroups(r, x, cloned(x), 3)
+		for i := range x.Y { // a row is known by its target
+			x.Y[i], x.X[0][i], x.X[1][i] = float64(i), float64(i), -float64(i)
+		}
+		want := make([][][]float64, 3)
+		for u := range x.N {
+			if group := x.groupOf(x.First[u]); group < 3 {
+				var rows []float64
+				for i := x.First[u]; i < x.First[u+1]; i++ {
+					if x.Level[i] == x.Level[x.First[u]] {
+						rows = append(rows, float64(i))
+					}
+				}
+				want[group] = append(want[group], rows)
+			}
+		}
+		for group, part := range cloned(x).inGroups().byGroup() {
+			var got [][]float64
+			for u := range part.N {
+				rows := part.Y[part.First[u]:part.First[u+1]]
+				if got = append(got, rows); !slices.Equal(rows, part.X[0][part.First[u]:part.First[u+1]]) {
+					t.Fatalf("rows were torn apart: %v", part)
+				}
+			}
+			if !reflect.DeepEqual(got, want[group]) {
+				t.Fatalf("group %d has the rows %v, want %v", group, got, want[group])
+			}
 		}
 	}
 }

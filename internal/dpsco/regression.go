@@ -117,7 +117,7 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 		return nil, err
 	}
 	return &Plan{
-		allRows: s.Levels == 0, maxWeight: p.MaxWeight, Streams: p.streams(),
+		allRows: true, maxWeight: p.MaxWeight, Streams: p.streams(),
 		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x.Y)

@@ -33,7 +33,7 @@ func (g *scoring) newCountedRows(x Data) scoredRows {
 	x.each(func() func(int, Data) {
 		return func(first int, b Data) {
 			deviance, exposure := rows.X[0][first:first+b.N], rows.X[1][first:first+b.N]
-			predict(deviance, b, g.Coefficients)
+			g.predict(deviance, b)
 			copy(exposure, exposures[first:])
 			for i, y := range b.Y {
 				deviance[i] = unitDeviance(y, exposure[i]*math.Exp(deviance[i]))

@@ -11,9 +11,8 @@ import (
 // of a label and the label. Both are NaN in a row that says nothing.
 type scoredRows struct{ Data }
 
-// newScoredRows predicts every row, by the coefficients of its group where there are any. One
-// in which a value is missing or infinite, whose prediction overflows, whose target is no
-// label or which is of no group says nothing. Rows of groups change their order.
+// newScoredRows predicts every row. One in which a value is missing or infinite, whose
+// prediction overflows, whose target is no label or which is of no group says nothing.
 func (g *scoring) newScoredRows(x Data) scoredRows {
 	if g.Counts {
 		return g.newCountedRows(x)
@@ -22,28 +21,42 @@ func (g *scoring) newScoredRows(x Data) scoredRows {
 	if g.Labels {
 		labelTargets(x.Y, g.Negative, g.Positive)
 	}
-	if x.Levels == 0 {
-		g.predictRows(rows.X[0], x, g.Coefficients)
-		return rows
-	}
-	x.silenceRowsOfNoGroup()
-	e := rows.X[0]
-	for group, part := range x.byGroup() {
-		g.predictRows(e[:part.N], part, g.Coefficients[group*x.D:(group+1)*x.D])
-		e = e[part.N:]
-	}
-	for i := range e { // of no group
-		e[i] = math.NaN()
-	}
+	g.predictRows(rows.X[0], x)
 	return rows
 }
 
-// predictRows writes the residuals, or margins of labels, of rows by coefficients.
-func (g *scoring) predictRows(residuals []float64, x Data, coefficients []float64) {
+// predict writes what the model says of rows, by the coefficients of a row's group where there
+// are any; NaN of a row of no group.
+func (g *scoring) predict(dst []float64, b Data) {
+	if b.Levels == 0 {
+		predict(dst, b, g.Coefficients)
+		return
+	}
+	for i := range dst {
+		group := b.groupOf(i)
+		if group == b.Levels {
+			dst[i] = math.NaN()
+			continue
+		}
+		w := g.Coefficients[group*b.D : (group+1)*b.D]
+		if dst[i] = 0; b.Intercept {
+			dst[i], w = w[0], w[1:]
+		}
+		for j, column := range b.X {
+			dst[i] += float64(w[j] * column[i])
+		}
+		if b.Offset != nil {
+			dst[i] += b.Offset[i]
+		}
+	}
+}
+
+// predictRows writes the residuals, or margins of labels, of rows.
+func (g *scoring) predictRows(residuals []float64, x Data) {
 	x.flat().each(func() func(int, Data) {
 		return func(first int, b Data) {
 			e := residuals[first : first+b.N]
-			predict(e, b, coefficients)
+			g.predict(e, b)
 			for i, y := range b.Y {
 				if g.Labels {
 					e[i] *= 2*y - 1

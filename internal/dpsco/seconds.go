@@ -61,10 +61,10 @@ func (a L1) seconds(s Shape, epsilon float64) float64 {
 }
 
 // seconds are those of second moments and whitening, twice, and of the steps of two fits,
-// most of which go over products of all pairs of columns.
+// most of which go over products of all pairs of columns, and of noise and curvature of each group.
 func (f staged) seconds() float64 {
-	n, d := float64(f.shape.N), float64(f.shape.D)
-	return 1e-3 + n*(3e-7+1e-7*d+5e-9*d*d) + 3e-5*d*d + 4e-7*d*d*d
+	n, d, groups := float64(f.shape.N), float64(f.shape.D), float64(f.shape.Levels)
+	return 1e-3 + n*(3e-7+1e-7*d+5e-9*d*d) + 3e-5*d*d + 4e-7*d*d*d + groups*(5e-4+5e-6*d*d)
 }
 
 // seconds are those of the passes, each over products of all pairs of columns, which are

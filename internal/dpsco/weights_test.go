@@ -186,8 +186,13 @@ func TestWeightsAreRefused(t *testing.T) {
 		}
 	}
 	s.Levels = 2
-	if _, err := (Regression{Loss: loss.Squared{}, MaxWeight: 1}).Plan(s, b, privacy.Concentrated{}); !errors.Is(err, ErrInfeasible) {
-		t.Errorf("groups: %v", err)
+	for name, a := range map[string]Algorithm{"groups": Regression{Loss: loss.Squared{}, MaxWeight: 1}, "groups of medians": L1{MaxWeight: 1}} {
+		if b.Delta = 1e-6; name == "groups of medians" {
+			b.Delta = 0
+		}
+		if _, err := a.Plan(s, b, privacy.Concentrated{}); !errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), "no weights") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	for model, given := range map[string]map[string]any{"l1": {"max_weight": 3.}, "linear": {"max_weight": 3.}} {
 		if _, err := Recipe(model, given, nil); !errors.Is(err, ErrParameter) {

@@ -201,7 +201,7 @@ var mutants = []mutant{
 	{"objective perturbation: minimisers two steps apart", "internal/mech/objpert/objpert.go",
 		`p.Pitch * 7 / 16`, `p.Pitch * 15 / 16`, []tests{{"./internal/mech/objpert", "TestGapIsOne"}}},
 	{"objective perturbation: the grid's share is spent twice", "internal/mech/objpert/objpert.go",
-		`math.Nextafter(p.Epsilon-math.Ldexp(float64(d), -int(shift)), 0)`, `math.Nextafter(p.Epsilon, 0)`, []tests{{"./internal/mech/objpert", "TestPlanSatisfies"}}},
+		`math.Nextafter(p.Epsilon-math.Ldexp(float64(changed*d), -int(shift)), 0)`, `math.Nextafter(p.Epsilon, 0)`, []tests{{"./internal/mech/objpert", "TestPlanSatisfies"}}},
 	{"objective perturbation: rows are shortened by the root of their length", "internal/mech/objpert/record.go",
 		`t.clip/math.Sqrt(square)*lower`, `math.Sqrt(t.clip/math.Sqrt(square))*lower`, []tests{{"./internal/mech/objpert", "TestRowsAreShort|TestGradientSens"}}},
 	{"objective perturbation: rows are shortened without room for rounding", "internal/mech/objpert/record.go",
@@ -339,13 +339,15 @@ var mutants = []mutant{
 	{"staged: the reach is not charged", "internal/dpsco/l1_staged.go",
 		`privacy.Repeat{Count: columns, Event: privacy.Pure{Epsilon: p.reach}}`, `privacy.Repeat{Count: 1, Event: privacy.Pure{Epsilon: p.reach}}`, []tests{{"./internal/dpsco", "TestStagedShares"}, {"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the last fit has the share of the width too", "internal/dpsco/l1_staged.go",
-		` - p.aside - p.width`, ` - p.aside`, []tests{{"./internal/dpsco", "TestStagedShares"}}},
+		` - p.aside - p.sizes - p.width`, ` - p.aside - p.sizes`, []tests{{"./internal/dpsco", "TestStagedShares"}}},
 	{"staged: the rough fit at twice its epsilon", "internal/dpsco/l1_staged.go",
 		`f.perturbation(f.shares.rough, roughSmoothing,`, `f.perturbation(2*f.shares.rough, roughSmoothing,`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the width at twice its epsilon", "internal/dpsco/l1_staged.go",
 		`Quantile{Epsilon: below(f.shares.width)`, `Quantile{Epsilon: 2 * below(f.shares.width)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the way aside is not charged", "internal/dpsco/l1_staged.go",
-		`p.rough, p.aside, p.width, p.last}`, `p.rough, p.width, p.last}`, []tests{{"./internal/dpsco", "TestStagedShares|TestReplaysOfStaged"}}},
+		`p.rough, p.aside, p.sizes, p.width, p.last} {
+		if epsilon > 0`, `p.rough, p.sizes, p.width, p.last} {
+		if epsilon > 0`, []tests{{"./internal/dpsco", "TestStagedShares|TestReplaysOfStaged"}}},
 	{"staged: the way aside is the largest residual", "internal/dpsco/l1_staged.go",
 		`	floats.AddConst(-aside, residuals)`, `	aside = side * max(aside, slices.Max(beyond))
 	floats.AddConst(-aside, residuals)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
@@ -571,13 +573,38 @@ var mutants = []mutant{
 
 	// Fits by groups.
 	{"a group of joint moments works with its true size", "internal/dpsco/joint_groups.go",
-		`all.ofGroup(part.N, sizes[g])`, `all.ofGroup(part.N, groupSize{float64(max(part.N, 1)), sizes[g].small})`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
+		`all.ofGroup(len(part.Y), sizes[g])`, `all.ofGroup(len(part.Y), groupSize{float64(max(part.N, 1)), 0, sizes[g].small})`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
 	{"a group of newton works with its true size", "internal/dpsco/newton_groups.go",
-		`all.ofGroup(size)`, `all.ofGroup(groupSize{float64(max(a.parts[len(a.fits)].N, 1)), size.small})`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
+		`all.ofGroup(size)`, `all.ofGroup(groupSize{float64(max(a.parts[len(a.fits)].N, 1)), 0, size.small})`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
 	{"newton does not charge the sizes of groups", "internal/dpsco/newton.go",
-		`noises = append(noises, r.groupNoise)`, `noises = append(noises, []mech.Gaussian{}...)`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
+		`return []mech.Gaussian{r.groupNoise}`, `return nil`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
+	{"newton does not charge the sizes of targets of groups", "internal/dpsco/newton.go",
+		`return []mech.Gaussian{r.groupNoise, r.targetNoise}`, `return []mech.Gaussian{r.groupNoise}`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
+	{"where counts of a group are cut follows from its true size", "internal/dpsco/newton_groups.go",
+		`NoiseMultiplier*math.Sqrt2, f.n), f.n)`, `NoiseMultiplier*math.Sqrt2, f.n), float64(max(a.parts[g].N, 1)))`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
+	{"counts are scored by the coefficients of the first group", "internal/dpsco/score_counts.go",
+		`g.predict(deviance, b)`, `predict(deviance, b, g.Coefficients[:b.D])`, []tests{{"./tests", "TestOtherModelsFitByGroups"}}},
 	{"a row is in two groups", "internal/dpsco/groups.go",
 		`x.rows(starts[g], starts[g+1])`, `x.rows(max(0, starts[g]-1), starts[g+1])`, []tests{{"./internal/dpsco", "TestRowsAreSortedByGroup"}}},
+	{"objective perturbation of parts pays for one gap", "internal/mech/objpert/objpert.go",
+		`const movedFits = 2`, `const movedFits = 1`, []tests{{"./internal/mech/objpert", "TestPlanOfPartsPaysForTwoGaps|TestPartsHaveTheirPlan"}}},
+	{"objective perturbation of parts is planned as of one", "internal/mech/objpert/objpert.go",
+		`p.planOf(d, movedFits), make`, `p.newPlan(d), make`, []tests{{"./internal/mech/objpert", "TestPartsHaveTheirPlan"}}},
+	{"each group of medians has the ridge of its own size", "internal/dpsco/l1_groups.go",
+		`objpert.DrawParts(ctx, last, f.shape.N,`, `objpert.DrawParts(ctx, f.perturbation(f.shares.last, last.Smoothing*float64(1+len(parts[0].Y)), f.clip, f.tilt()), f.shape.N,`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+	{"medians: the sizes of groups are not charged", "internal/dpsco/l1_staged.go",
+		`p.aside, p.sizes, p.width, p.last} {`, `p.aside, p.width, p.last} {`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}, {"./internal/dpsco", "TestStagedSharesByGroupsAddUp"}}},
+	{"a row's group in the last fit of medians follows from its residual", "internal/dpsco/l1_groups.go",
+		`for _, part := range x.byGroup() {`, `for i := range x.Level {
+		if len(x.Y) > 1 && x.Y[0] > 0 {
+			x.Level[i] = 0
+		}
+	}
+	for _, part := range x.byGroup() {`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+	{"rows of other groups stay in a person's record", "internal/dpsco/groups.go",
+		`if x.groupOf(i) == group {`, `if x.groupOf(i) == group || i == 3 {`, []tests{{"./internal/dpsco", "TestARecordIsInOneGroup"}, {"./internal/dpsco", "TestFitsByGroupsOfRecordsReplay"}}},
+	{"records of a group begin where others did", "internal/dpsco/groups.go",
+		`part.First[part.N]+x.First[u+1]-x.First[u])`, `x.First[u+1])`, []tests{{"./internal/dpsco", "TestARecordIsInOneGroup"}, {"./internal/dpsco", "TestFitsByGroupsOfRecordsReplay"}}},
 	{"disjoint parts may hold more records than N", "internal/mech/fixedpoint.go",
 		`if joined.records += part.records; joined.records > joined.contract.most() {`, `if joined.records += part.records; joined.records < 0 {`, []tests{{"./internal/mech", "TestMisuseOfDisjointPanics"}}},
 

@@ -302,7 +302,7 @@ LANGUAGE sql STABLE AS $$
     (SELECT format('SELECT * FROM dp_%s_regress_by(%L, %L, 1.0, target => %L, features => %L%s)', m.name, h.name, c.name, t.name, array_remove(array_remove(h.features, c.name), t.name), h.over)
        FROM dp_int.model m, dp_int.helpful_datasets() h JOIN dp_int.dataset d ON d.name = h.name AND d.unregistered_at IS NULL,
             LATERAL (SELECT CASE WHEN m.labels THEN h.label ELSE h.target END) AS t(name), LATERAL (SELECT min(k) FROM jsonb_object_keys(d.categories) AS k WHERE k <> t.name) AS c(name)
-      WHERE m.name = p_model AND h.delta > 0 AND c.name IS NOT NULL AND (m.labels OR NOT d.categories ? t.name) LIMIT 1),
+      WHERE m.name = p_model AND (m.delta = 0 OR h.delta > 0) AND c.name IS NOT NULL AND (m.labels OR NOT d.categories ? t.name) LIMIT 1),
     CASE WHEN EXISTS (SELECT FROM dp_int.helpful_datasets()) THEN 'SELECT dataset, categories FROM dp.datasets' ELSE format('SELECT * FROM dp_%s_regress_by(''claims'', ''region'', 1.0)', p_model) END)
 $$;
 
@@ -330,6 +330,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (15, 'dp_analyst', 'dp_linear_regress_by', 'a fit of each group, by a category, for the price of one', '%B'),
       (15, 'dp_analyst', 'dp_huber_regress_by', 'the same of robust linear regression', '%U'),
       (15, 'dp_analyst', 'dp_logistic_regress_by', 'the same of log-odds', '%O'),
+      (15, 'dp_analyst', 'dp_poisson_regress_by', 'the same of counts', '%C'),
+      (15, 'dp_analyst', 'dp_l1_regress_by', 'the same of medians, without a delta', '%M'),
       (15, 'dp_analyst', 'dp_poisson_regress', 'logarithm of a mean count, of an exposure', '%P'),
       (16, 'dp_analyst', 'dp_last_release', 'your latest release on a data set', 'SELECT dp_last_release(''%s'')'),
       (17, 'dp_analyst', 'dp_submit', 'queues a request and returns its job', 'SELECT dp_submit(''l1'', ''%s'', 0.5%o)'),
@@ -381,6 +383,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
                         WHEN 'B' THEN dp_int.example_by('linear')
                         WHEN 'U' THEN dp_int.example_by('huber')
                         WHEN 'O' THEN dp_int.example_by('logistic')
+                        WHEN 'C' THEN dp_int.example_by('poisson')
+                        WHEN 'M' THEN dp_int.example_by('l1')
                         WHEN 'G' THEN dp_int.example_of('logistic')
                         WHEN 'P' THEN dp_int.example_of('poisson')
                         WHEN 'n' THEN (asked.slopes + 1)::text

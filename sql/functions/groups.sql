@@ -16,9 +16,6 @@ BEGIN
     RAISE EXCEPTION 'groups need a registered category, and "%" is none of data set "%"', dp_int.excerpt(p_by), d.name
       USING ERRCODE = '42703', HINT = CASE WHEN d.categories = '{}' THEN 'It has none: a steward registers a category and its levels with dp_register(..., categories => ...), or with dp_set_categories.'
         ELSE format('Its categories are %s.', (SELECT string_agg(k, ', ' ORDER BY k) FROM jsonb_object_keys(d.categories) AS k)) END || ' No privacy budget was spent.';
-  ELSIF d.unit IS NOT NULL THEN
-    RAISE EXCEPTION 'data set "%" has several rows a person, and groups are for one', d.name
-      USING ERRCODE = '22023', HINT = 'A person''s rows may lie in several groups. Fit one model with the category among its features. No privacy budget was spent.';
   ELSIF p_by::name = ANY (p_columns) THEN
     RAISE EXCEPTION 'category "%" cannot make the groups and be target or feature too', p_by
       USING ERRCODE = '22023', HINT = 'Within a group it is the same for everybody. Name the features without it. No privacy budget was spent.';
@@ -29,6 +26,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.with_groups(p_options jsonb, p_by name) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
+  p_options := coalesce(p_options, '{}');
   IF p_by IS NULL THEN
     RAISE EXCEPTION 'by must name a registered category, not NULL'
       USING ERRCODE = '22023', HINT = 'See categories in dp.datasets. The functions without _by make one fit of all rows. No privacy budget was spent.';
@@ -78,25 +76,31 @@ BEGIN
   PERFORM dp_int.tell_cut(coalesce(kept, dp_int.kept_release(r.dataset, r.hash)));
 END $$;
 
--- The models that fit by groups have one function each more, alike but for the name.
+-- The models that fit by groups have one function each more, alike but for the name; one that
+-- is pure takes neither delta nor what only gradients know.
 DO $do$
 DECLARE
   m dp_int.model;
   name name;
 BEGIN
-  FOR m IN SELECT x.* FROM dp_int.model x JOIN dp_int.option o ON o.model = x.name AND o.name = 'by' WHERE x.delta > 0 LOOP
+  FOR m IN SELECT x.* FROM dp_int.model x JOIN dp_int.option o ON o.model = x.name AND o.name = 'by' LOOP
     name := format('dp_%s_regress_by', m.name);
     EXECUTE format($fn$
-CREATE OR REPLACE FUNCTION public.%1$I(dataset text, by name, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
-                                       intercept boolean DEFAULT true, penalty text DEFAULT 'none', lambda float8 DEFAULT 0, method text DEFAULT 'auto',
-                                       options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL) RETURNS TABLE(grp text, term text, coef float8, share float8)
+CREATE OR REPLACE FUNCTION public.%1$I(dataset text, by name, eps float8, %3$s target name DEFAULT NULL, features name[] DEFAULT NULL,
+                                       intercept boolean DEFAULT true, %4$s options jsonb DEFAULT '{}', where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL)
+RETURNS TABLE(grp text, term text, coef float8, share float8)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 100
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 BEGIN
   RETURN QUERY SELECT c.grp, c.term, c.coef, c.share
-    FROM dp_int.call_by(session_user, %2$L, %1$I.dataset, %1$I.eps, %1$I.delta, %1$I.target, %1$I.features, %1$I.intercept,
-                        dp_int.with_groups(dp_int.with_arguments(dp_int.with_over(dp_int.with_where(%1$I.options, %1$I.where_level), %1$I.over), %1$I.method, %1$I.penalty, %1$I.lambda), %1$I.by)) c;
-END $$$fn$, name, m.name);
+    FROM dp_int.call_by(session_user, %2$L, %1$I.dataset, %1$I.eps, %5$s, %1$I.target, %1$I.features, %1$I.intercept,
+                        dp_int.with_groups(%6$s, %1$I.by)) c;
+END $$$fn$, name, m.name,
+      CASE WHEN m.delta > 0 THEN 'delta float8 DEFAULT NULL,' END,
+      CASE WHEN m.delta > 0 THEN $fn$penalty text DEFAULT 'none', lambda float8 DEFAULT 0, method text DEFAULT 'auto',$fn$ END,
+      CASE WHEN m.delta > 0 THEN format('%I.delta', name) ELSE 'NULL' END,
+      format(CASE WHEN m.delta > 0 THEN 'dp_int.with_arguments(dp_int.with_over(dp_int.with_where(%1$I.options, %1$I.where_level), %1$I.over), %1$I.method, %1$I.penalty, %1$I.lambda)'
+        ELSE 'dp_int.with_over(dp_int.with_where(%1$I.options, %1$I.where_level), %1$I.over)' END, name));
     EXECUTE format('COMMENT ON FUNCTION public.%I IS %L', name, 'A fit of each group for the price of one: by names a registered category, a group is the rows of a level. ' || m.description);
     EXECUTE format('GRANT EXECUTE ON FUNCTION public.%I TO dp_analyst', name);
   END LOOP;
@@ -127,6 +131,9 @@ BEGIN
   IF jsonb_typeof(p_features) <> 'object' OR NOT p_features ? category THEN
     RAISE EXCEPTION 'no value is given for "%", by which this release has groups', category
       USING ERRCODE = '42703', HINT = format('Name the group among the features: {"%s": %s, ...}.', category, fitted -> 0);
+  ELSIF jsonb_typeof(p_features -> category) IN ('array', 'object') THEN
+    RAISE EXCEPTION 'the group "%" must be one value, not %', category, dp_int.excerpt((p_features -> category)::text)
+      USING ERRCODE = '22023', HINT = format('Give the name of a level, as in {"%s": %s, ...}.', category, fitted -> 0);
   END IF;
   given := CASE jsonb_typeof(p_features -> category) WHEN 'number' THEN trim_scale((p_features ->> category)::numeric)::text ELSE p_features ->> category END;
   given := CASE WHEN levels ? given THEN given WHEN given IS NOT NULL AND levels ? '*' THEN '*' END;

@@ -70,10 +70,7 @@ BEGIN
       CONTINUE;
     END IF;
     SELECT * INTO o FROM dp_int.option WHERE model = p_model AND name = given.key;
-    IF NOT FOUND AND given.key IN ('by', 'pool') THEN
-      RAISE EXCEPTION 'model "%" does not fit by groups', p_model
-        USING ERRCODE = '22023', HINT = format('Models %s do; here the category can be a feature. No privacy budget was spent.', (SELECT string_agg(model, ', ' ORDER BY model) FROM dp_int.option WHERE name = 'by'));
-    ELSIF NOT FOUND THEN
+    IF NOT FOUND THEN
       RAISE EXCEPTION 'unknown option "%" for model "%"', dp_int.excerpt(given.key), p_model
         USING ERRCODE = '22023', HINT = format('Options are %s, where_level, over and fresh. No privacy budget was spent.',
           (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.option WHERE model = p_model));

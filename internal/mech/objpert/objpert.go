@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/internal/hook"
@@ -88,14 +89,20 @@ type plan struct {
 	shift uint    // the noise that covers the gap has scale 2^shift grid steps
 }
 
-// newPlan splits Epsilon into an exact power-of-two part for the gap and the
-// rest for the minimiser; ridge and noise are rounded upward.
-func (p Params) newPlan(d int) plan {
+// newPlan is that of one fit of all rows.
+func (p Params) newPlan(d int) plan { return p.planOf(d, 1) }
+
+// movedFits is how many fits of parts a row changes that becomes one of another part.
+const movedFits = 2
+
+// planOf splits Epsilon into an exact power-of-two part for the gaps of as many fits as one
+// row may change, and the rest for the minimisers; ridge and noise are rounded upward.
+func (p Params) planOf(d, changed int) plan {
 	shift := uint(0)
-	for math.Ldexp(float64(d), -int(shift)) > p.Epsilon/gapShare {
+	for math.Ldexp(float64(changed*d), -int(shift)) > p.Epsilon/gapShare {
 		shift++
 	}
-	epsilon := math.Nextafter(p.Epsilon-math.Ldexp(float64(d), -int(shift)), 0)
+	epsilon := math.Nextafter(p.Epsilon-math.Ldexp(float64(changed*d), -int(shift)), 0)
 	const up = 1 + 0x1p-48
 	return plan{
 		ridge: 1.5 * math.Sqrt(3) * p.Clip * p.Clip / (epsilon * p.Smoothing) * p.steepest() * up,
@@ -142,6 +149,56 @@ func Draw(ctx context.Context, p Params, x [][]float64, y []float64, src *mech.S
 	}
 	plan := p.newPlan(d)
 	noise, end := src.Observe(p, [2]int{len(y), d}, hook.Rows{Columns: append(t.x[:d:d], t.y), Features: d, Bound: p.Clip})
+	released, err := t.draw(ctx, p, plan, noise)
+	if err != nil {
+		return nil, err
+	}
+	end(released)
+	return released, nil
+}
+
+// Part is a part of the rows, by columns. It may have none.
+type Part struct {
+	X [][]float64
+	Y []float64
+}
+
+// DrawParts releases a fit of each of disjoint parts of n rows, each with d coefficients. A row
+// belongs to one part or to none, by a value of its own; how many rows a part has is not public.
+// It overwrites the parts.
+//
+// Privacy: p.Epsilon-DP under replace-one, n and the number of parts being public, also where a
+// row is replaced by one of another part (objpert.md); its running time depends on the data.
+// Errors: the context's only. It panics when p.Validate refuses the shape, and where parts
+// have more than n rows.
+func DrawParts(ctx context.Context, p Params, n, d int, parts []Part, src *mech.Source) ([][]float64, error) {
+	if err := p.Validate(n, d); err != nil {
+		panic(err.Error())
+	}
+	tables, rows := make([]records, len(parts)), make([]hook.Rows, len(parts))
+	for g, part := range parts {
+		t := newRecords(part.X, part.Y, p.Clip, p.Intercept)
+		if n -= len(t.y); n < 0 || len(t.x) != d {
+			panic("objpert: parts of other shapes than was said")
+		}
+		tables[g], rows[g] = t, hook.Rows{Columns: append(t.x[:d:d], t.y), Features: d, Bound: p.Clip}
+	}
+	noise, end := src.Observe(p, [2]int{d, len(parts)}, hook.Parts(rows))
+	plan, released := p.planOf(d, movedFits), make([]float64, 0, d*len(parts))
+	for _, t := range tables {
+		w, err := t.draw(ctx, p, plan, noise)
+		if err != nil {
+			return nil, err
+		}
+		released = append(released, w...)
+	}
+	end(released)
+	return slices.Collect(slices.Chunk(released, d)), nil
+}
+
+// draw returns a fit, on the grid and with the noise that hides which one exactly it is.
+func (t records) draw(ctx context.Context, p Params, plan plan, noise *mech.Source) ([]float64, error) {
+	d := len(t.x)
 	o := newObjective(t, p, plan, newRadialNoise(noise, d, plan.noise))
 	w, err := o.minimise(ctx)
 	if err != nil {
@@ -152,6 +209,5 @@ func Draw(ctx context.Context, p Params, x [][]float64, y []float64, src *mech.S
 	for j := range released {
 		released[j] = onGrid(w[j], p.Pitch, noise.DiscreteLaplace(scale))
 	}
-	end(released)
 	return released, nil
 }

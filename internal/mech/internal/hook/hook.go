@@ -170,7 +170,7 @@ func (v Rows) Clone() Statistic {
 func (v Rows) Share(neighbour Statistic) float64 {
 	w, moved, share := neighbour.(Rows), 0, 0.0
 	for i := range v.Columns[0] {
-		if v.same(w, i) {
+		if v.sameAs(w, i, i) {
 			continue
 		}
 		moved++
@@ -182,9 +182,10 @@ func (v Rows) Share(neighbour Statistic) float64 {
 	return share
 }
 
-func (v Rows) same(w Rows, i int) bool {
+// sameAs reports whether row i has the bits of another table's row k.
+func (v Rows) sameAs(w Rows, i, k int) bool {
 	for j, c := range v.Columns {
-		if math.Float64bits(c[i]) != math.Float64bits(w.Columns[j][i]) {
+		if math.Float64bits(c[i]) != math.Float64bits(w.Columns[j][k]) {
 			return false
 		}
 	}
@@ -197,6 +198,53 @@ func (v Rows) length(i int) float64 {
 		size = math.Hypot(size, c[i])
 	}
 	return size
+}
+
+// Parts are tables of disjoint parts of the rows, of which one row may become one of another
+// part, or of none.
+type Parts []Rows
+
+// Clone implements Statistic.
+func (v Parts) Clone() Statistic {
+	parts := make(Parts, len(v))
+	for g, rows := range v {
+		parts[g] = rows.Clone().(Rows)
+	}
+	return parts
+}
+
+// Share implements Statistic: the length of the longest row that only one of two tables has,
+// over its bound, or how many such rows one of them has if it is several.
+func (v Parts) Share(neighbour Statistic) float64 {
+	w, left, entered, share := neighbour.(Parts), 0, 0, 0.0
+	for g, rows := range v {
+		gone, come, longest := rows.changes(w[g])
+		left, entered, share = left+gone, entered+come, max(share, longest/rows.Bound)
+	}
+	if moved := max(left, entered); moved > 1 {
+		return float64(moved)
+	}
+	return share
+}
+
+// changes returns how many rows between what two tables begin and end with alike are only in
+// one of them, or in the other, and the length of the longest of these.
+func (v Rows) changes(w Rows) (gone, come int, longest float64) {
+	n, m := len(v.Columns[0]), len(w.Columns[0])
+	first := 0
+	for first < min(n, m) && v.sameAs(w, first, first) {
+		first++
+	}
+	for n > first && m > first && v.sameAs(w, n-1, m-1) {
+		n, m = n-1, m-1
+	}
+	for i := first; i < n; i++ {
+		longest = max(longest, v.length(i))
+	}
+	for i := first; i < m; i++ {
+		longest = max(longest, w.length(i))
+	}
+	return n - first, m - first, longest
 }
 
 // Symmetric are symmetric matrices of sums in grid steps, one after the other, each by rows
