@@ -574,26 +574,38 @@ func TestBlocksOfAChargedAccountStay(t *testing.T) {
 // the statements about both every row would have the budget twice.
 func TestARowHasOneBlock(t *testing.T) {
 	w := newWorld(t, 1, 1e-6)
-	w.exec(w.super, `ALTER TABLE public.`+w.dataset+` ADD day date DEFAULT '2026-01-05', ADD id int GENERATED ALWAYS AS IDENTITY`)
-	w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
+	table := "rows_" + w.dataset
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT i AS id, date '2026-01-05' AS day, random() AS amount, random() AS age FROM generate_series(1, 1000) AS i; GRANT SELECT ON public.%[1]s TO dp_sidecar`, table))
 	register := func(relation string) error {
 		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, ('public.' || $1)::regclass, 'amount', '{age}', 1, 1e-6, options => '{"total": true}',
 			block => 'day', block_width => '1 day', block_origin => '2026-01-01', block_is_fixed => 'a test')`, relation)
 		return err
 	}
-	if err := register(w.dataset); err != nil {
+	if err := register(table); err != nil {
 		t.Fatal(err)
 	}
 	for k, view := range []string{"SELECT a.amount, a.age, b.day FROM %[1]s a JOIN %[1]s b ON b.id = a.id + 1", "SELECT a.amount, a.age, b.day FROM %[1]s a, LATERAL (SELECT day FROM %[1]s LIMIT 1) b",
 		"SELECT (SELECT b.amount FROM %[1]s b WHERE b.id = a.id + 1) AS amount, age, day FROM %[1]s a", "SELECT lag(amount) OVER () AS amount, age, day FROM %[1]s", "SELECT 2 * amount AS amount, age, day FROM %[1]s"} {
 		name := fmt.Sprintf("view%d_%s", k, w.dataset)
-		w.exec(w.super, "CREATE VIEW public."+name+" AS "+fmt.Sprintf(view, "public."+w.dataset)+"; GRANT SELECT ON public."+name+" TO dp_sidecar")
+		w.exec(w.super, "CREATE VIEW public."+name+" AS "+fmt.Sprintf(view, "public."+table)+"; GRANT SELECT ON public."+name+" TO dp_sidecar")
 		if err := register(name); k < 4 {
 			w.wantError(err, "22023", "a row could have another block")
 		} else if err != nil {
 			t.Errorf("%v: %s", err, hint(err))
 		}
+		w.exec(w.steward, `SELECT dp_unregister(d.dataset) FROM dp.datasets d WHERE d.dataset = $1`, name)
 	}
+	// Nor has it one when the view is gone.
+	w.exec(w.steward, `SELECT dp_unregister($1)`, table)
+	view := "view0_" + w.dataset
+	if err := register(view); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, view, w.person)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.5, over => '[2026-01-05,2026-01-06)')`, view)
+	w.exec(w.steward, `SELECT dp_unregister($1)`, view)
+	w.exec(w.super, `DROP VIEW public.`+view)
+	w.wantError(register(table), "22023", "a view joined or combined rows")
 }
 
 // A job that was queued before its table was given blocks is refused, and holds nobody up.

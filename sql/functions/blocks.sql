@@ -180,18 +180,35 @@ END $$;
 
 -- Raises where a view of an account's rows can give them other blocks than the account's other data
 -- sets do: a row has one block, or what is charged to one is read under another. Data sets that are gone
--- count once the account was charged.
+-- count where they were charged.
 CREATE OR REPLACE FUNCTION dp_int.refuse_mixed_rows(p_account bigint, p_relid oid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   o dp_int.dataset;
 BEGIN
-  FOR o IN SELECT * FROM dp_int.dataset d WHERE d.account = p_account AND d.relid <> p_relid AND (d.unregistered_at IS NULL OR dp_int.charged(p_account)) ORDER BY d.id LOOP
-    IF dp_int.mixes_rows(p_relid) OR dp_int.mixes_rows(o.relid) THEN
+  FOR o IN SELECT * FROM dp_int.dataset d WHERE d.account = p_account AND d.relid <> p_relid ORDER BY d.id LOOP
+    IF (dp_int.mixes_rows(p_relid) OR dp_int.mixes_rows(o.relid))
+       AND (o.unregistered_at IS NULL OR EXISTS (SELECT FROM dp_int.job j WHERE j.dataset = o.id AND j.charge IS NOT NULL)) THEN
       RAISE EXCEPTION 'a row could have another block here than in data set "%": a view joins or combines rows', o.name
         USING ERRCODE = '22023', HINT = 'Blocks of such a view are its own, and no other relation can have its account. Where a view is of one table, row by row, it can.';
     END IF;
   END LOOP;
+END $$;
+
+-- The same for views that are gone, or were made anew: the ledger says what they were at registration.
+CREATE OR REPLACE FUNCTION dp_int.refuse_formerly_mixed(p_account bigint, p_relid oid) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  former text;
+BEGIN
+  SELECT l.dataset INTO former FROM dp_int.ledger l
+   WHERE l.account = p_account AND l.kind = 'budget' AND l.event #> '{budget,mixes_rows}' = 'true' AND l.event #>> '{budget,relation}' <> p_relid::regclass::text
+     AND EXISTS (SELECT FROM dp_int.ledger c WHERE c.account = p_account AND c.kind = 'charge' AND c.dataset = l.dataset)
+   LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'a row could have another block here than it had in data set "%": a view joined or combined rows', former
+      USING ERRCODE = '22023', HINT = 'The account was charged by the blocks of that view, and no other relation can have it.';
+  END IF;
 END $$;
 
 -- Raises where a column that tells blocks, or persons, apart is not the one by which the account was

@@ -672,6 +672,7 @@ BEGIN
   PERFORM dp_int.refuse_renamed(a.id, dp_register.relation, dp_register.block, true);
   IF dp_register.block IS NOT NULL THEN
     PERFORM dp_int.refuse_mixed_rows(a.id, dp_register.relation);
+    PERFORM dp_int.refuse_formerly_mixed(a.id, dp_register.relation);
   END IF;
   IF a.accounting <> mode AND (NOT alone OR dp_int.charged(a.id)) THEN
     RAISE EXCEPTION 'these people''s account has % accounting', a.accounting
@@ -700,6 +701,7 @@ BEGIN
   INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;
   PERFORM dp_int.ledger_budget(a.id, dp_register.dataset, session_user, jsonb_build_object('budget',
     dp_int.describe_budget(a, eps, del) || jsonb_build_object('relation', dp_register.relation::text) || dp_register.options
+      || CASE WHEN dp_register.block IS NOT NULL AND dp_int.mixes_rows(dp_register.relation) THEN '{"mixes_rows": true}' ELSE '{}' END::jsonb
       || CASE WHEN levels = '{}' THEN '{}' ELSE jsonb_build_object('categories', levels) END
       || jsonb_strip_nulls(jsonb_build_object('unit', source, 'persons', dp_register.persons, 'max_rows', CASE WHEN source IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END,
            'block', (SELECT dp_int.describe_blocks(a, d) FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL)))));
