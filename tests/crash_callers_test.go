@@ -24,7 +24,12 @@ func (r request) form() (model, price, options string) {
 	if r.dataset == "few" {
 		return "l1", "0.25", fmt.Sprintf(`{"method": "objective_perturbation", "radius": %v}`, r.radius)
 	}
-	return "linear", "0.25, 1e-7", fmt.Sprintf(`{"method": "gd", "steps": 3, "whitening": "off", "radius": %v}`, r.radius)
+	over := ""
+	if r.dataset == "more" { // which has a budget for every day: windows of three or four of ten, that overlap
+		first := int(32*r.radius) % 5
+		over = fmt.Sprintf(`, "over": ["2026-01-0%d", "2026-01-0%d"]`, 1+first, 4+first+first%2)
+	}
+	return "linear", "0.25, 1e-7", fmt.Sprintf(`{"method": "gd", "steps": 3, "whitening": "off", "radius": %v%s}`, r.radius, over)
 }
 
 func (r request) call() string {

@@ -95,7 +95,7 @@ const (
 	longest   = 60 * time.Second // that a call may take, whatever happens
 	crashSeed = `
 		CREATE TABLE public.few AS SELECT (5 + 2 * x + random())::float8 AS y, x, random() AS z FROM (SELECT random() AS x FROM generate_series(1, 300)) AS r;
-		CREATE TABLE public.more AS SELECT (5 + 2 * x + random())::float8 AS y, x, random() AS z FROM (SELECT random() AS x FROM generate_series(1, 2000)) AS r;
+		CREATE TABLE public.more AS SELECT (5 + 2 * x + random())::float8 AS y, x, random() AS z, date '2026-01-01' + i % 10 AS day FROM (SELECT i, random() AS x FROM generate_series(1, 2000) AS i) AS r;
 		CREATE TABLE public.many AS SELECT (5 + 2 * x + random())::float8 AS y, x, random() AS z FROM (SELECT random() AS x FROM generate_series(1, 200000)) AS r;
 		GRANT SELECT ON public.few, public.more, public.many TO dp_sidecar;
 
@@ -148,7 +148,8 @@ func newCrash(t *testing.T, binary string) *crash {
 	c.admin(crashSeed)
 	for _, d := range []string{"few", "more", "many"} {
 		accounting := map[bool]string{true: "1e6, 0", false: "1e4, 1e-6"}[d == "few"]
-		c.as(s.StewardURL(), fmt.Sprintf(`SELECT dp_register('%[1]s', 'public.%[1]s', 'y', '{x,z}', %[2]s)`, d, accounting))
+		blocks := map[bool]string{true: `, block => 'day', block_width => '1 day', block_origin => '2026-01-01', block_is_fixed => 'nothing updates it'`}[d == "more"]
+		c.as(s.StewardURL(), fmt.Sprintf(`SELECT dp_register('%[1]s', 'public.%[1]s', 'y', '{x,z}', %[2]s%[3]s)`, d, accounting, blocks))
 		c.as(s.StewardURL(), fmt.Sprintf(`SELECT dp_grant('%s', 'dp_analyst')`, d))
 	}
 	for i := range callers {
