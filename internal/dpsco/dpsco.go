@@ -128,10 +128,10 @@ type Plan struct {
 	spent atomic.Bool
 
 	maxRows  int  // as Data.MaxRows
-	allRows  bool // run takes records of several rows as records.md says
+	allRows  bool // run takes all rows of each record, as records.md says
 	firstRow bool // run reads the first row of each record alone
 
-	maxWeight float64 // that of a row's ratio to it run takes as its weight; 0: there are none
+	maxWeight float64 // public: a row weighs its ratio to this, 1 at most; 0: rows have no weights
 }
 
 // StreamColumns is how many columns a plan that streams makes beside those of its Data.

@@ -48,7 +48,8 @@ func (x Data) weigh(most float64) {
 	}
 }
 
-// checkWeights refuses a largest weight without weights, and the other way round.
+// checkWeights refuses weights without a public largest one. The database refuses that one
+// without weights.
 func checkWeights(weight string, most float64) error {
 	if weight != "" && most == 0 {
 		return fmt.Errorf("%w: option \"weight\" needs option \"max_weight\", above which weights count as that", ErrParameter)
