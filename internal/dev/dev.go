@@ -35,9 +35,13 @@ const (
 type Options struct {
 	Dir      string            // directory of a Postgres cluster that is kept; empty: throw-away
 	Port     int               // of Postgres; 0: a free one
+	Bin      string            // folder of the server's programs; empty: the newest that is installed
 	Settings map[string]string // of Postgres, over the defaults
 	Version  string            // that sidecars report
 	Log      *slog.Logger      // of sidecars; nil: discarded
+
+	// Extend is run once Postgres is there and before the schema is installed; nil: nothing.
+	Extend func(ctx context.Context, s *System) error
 }
 
 // System is a running Postgres with dpsidecar installed.
@@ -58,7 +62,7 @@ func Start(ctx context.Context, o Options) (*System, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	cluster, err := localpg.Start(ctx, localpg.Options{Dir: o.Dir, Port: o.Port, Settings: o.Settings})
+	cluster, err := localpg.Start(ctx, localpg.Options{Dir: o.Dir, Port: o.Port, Bin: o.Bin, Settings: o.Settings})
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +76,11 @@ func Start(ctx context.Context, o Options) (*System, error) {
 func (s *System) prepare(ctx context.Context) error {
 	if err := s.createDatabase(ctx); err != nil {
 		return err
+	}
+	if s.options.Extend != nil {
+		if err := s.options.Extend(ctx, s); err != nil {
+			return err
+		}
 	}
 	admin, err := pgx.ParseConfig(s.SuperuserURL())
 	if err != nil {

@@ -48,6 +48,7 @@ var ErrPortTaken = errors.New("localpg: port is taken")
 type Options struct {
 	Dir      string            // directory of a cluster that is kept; empty: throw-away
 	Port     int               // 0: the kept cluster's former port, or any free one
+	Bin      string            // folder of the server's programs; empty: the newest that is installed
 	Settings map[string]string // server settings, over the defaults
 }
 
@@ -84,7 +85,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 }
 
 func (c *Cluster) start(ctx context.Context, o Options) (err error) {
-	if c.server, err = newestServer(ctx, filepath.Join(o.Dir, dataName)); err != nil {
+	if c.server, err = chosenServer(ctx, o); err != nil {
 		return err
 	}
 	if c.as, err = unprivileged(o.Dir); err != nil {
