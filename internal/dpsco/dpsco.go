@@ -124,6 +124,8 @@ type Plan struct {
 	Passes     int       // how often Run sums something over all rows, batches by their share of them; 0: it also sorts, copies or searches them
 	Streams    bool      // Run keeps no number a row beside its Data but those that Data.Make makes, StreamColumns of them at most
 
+	InDatabase bool // set once it is known: the passes are made in a database, which Takes allows for
+
 	shape Shape
 	run   run
 	spent atomic.Bool
