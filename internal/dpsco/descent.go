@@ -23,6 +23,7 @@ type stage struct {
 	event      privacy.Event
 	arithmetic string
 	seconds    float64
+	sums       bool // as Plan.Sums
 	run        run
 }
 
