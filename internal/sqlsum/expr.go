@@ -13,6 +13,7 @@ package sqlsum
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -100,8 +101,12 @@ func literal(v float64) string {
 	return "'" + strconv.FormatFloat(v, 'g', -1, 64) + "'::pg_catalog.float8"
 }
 
-// Add is the sum of terms, from left to right; of none it is 0.
+// Add is the sum of terms, from left to right; of none it is 0. Terms that are always 0 are left out.
 func Add(terms ...Expr) Expr {
+	terms = slices.DeleteFunc(slices.Clone(terms), func(t Expr) bool {
+		v, number := t.number()
+		return number && v == 0
+	})
 	if len(terms) == 0 {
 		return Number(0)
 	}
@@ -268,6 +273,26 @@ func Exp(a Expr) Expr {
 type column struct {
 	index    int
 	low, top float64 // a row where it is not within says nothing
+	labels   labels
+}
+
+// labels are the two values that a column may have, if known.
+type labels struct {
+	are                bool
+	negative, positive float64
+}
+
+// admits reports whether a row with this value takes part.
+func (c column) admits(v float64) bool {
+	return v >= c.low && v <= c.top && (!c.labels.are || v == c.labels.negative || v == c.labels.positive)
+}
+
+// condition is that in SQL.
+func (c column) condition(name string) string {
+	if c.labels.are {
+		return fmt.Sprintf("(%s = %s OR %[1]s = %[3]s)", name, literal(c.labels.negative), literal(c.labels.positive))
+	}
+	return fmt.Sprintf("%s BETWEEN %s AND %s", name, literal(c.low), literal(c.top))
 }
 
 // Columns of scaled units are 0 or of a size from leastColumn to mostColumn.
@@ -288,7 +313,7 @@ func Column(j int, centre, scale float64) Expr {
 		centre = 0
 	}
 	reach := mostColumn * scale
-	raw := &node{column: &column{j, centre - reach, centre + reach}, leaf: true, span: span{least: smallestSize * 2, most: 0x1p999, zero: true, negative: true}}
+	raw := &node{column: &column{index: j, low: centre - reach, top: centre + reach}, leaf: true, span: span{least: smallestSize * 2, most: 0x1p999, zero: true, negative: true}}
 	s := span{least: leastColumn * 0x1p-30, most: 2 * mostColumn, zero: true, negative: true}
 	inverse := 1 / scale
 	n := &node{args: []*node{raw, raw}, span: s.check()}
@@ -312,14 +337,24 @@ func Column(j int, centre, scale float64) Expr {
 	return Expr{n}
 }
 
-// mostLevels is the most levels that a category can have.
-const mostLevels = 1 << 16
-
 // Is tells whether raw column j, the position of a level in a category, from 0, is one of them:
 // 1 or 0. A row in which it is missing says nothing at all.
 func Is(j, level int) Expr {
-	raw := &node{column: &column{j, 0, mostLevels}, leaf: true, span: span{least: smallestSize * 2, most: 0x1p999, zero: true}}
-	at := float64(level)
+	return indicator(column{index: j, low: 0, top: mostLevels}, float64(level))
+}
+
+// mostLevels is the most levels that a category can have.
+const mostLevels = 1 << 16
+
+// Label is 1 where raw column j is positive, 0 where it is negative; a row where it is neither
+// says nothing at all.
+func Label(j int, negative, positive float64) Expr {
+	return indicator(column{index: j, low: -math.MaxFloat64, top: math.MaxFloat64, labels: labels{true, negative, positive}}, positive)
+}
+
+// indicator is 1 where a column is a number, else 0.
+func indicator(c column, at float64) Expr {
+	raw := &node{column: &c, leaf: true, span: span{least: smallestSize * 2, most: 0x1p999, zero: true, negative: true}}
 	n := &node{args: []*node{raw}, span: span{least: 1, most: 1, zero: true}.check()}
 	n.sql = func(args []string) string {
 		return "CASE WHEN " + args[0] + " = " + literal(at) + " THEN '1'::pg_catalog.float8 ELSE '0'::pg_catalog.float8 END"
@@ -330,5 +365,16 @@ func Is(j, level int) Expr {
 		}
 		return 0
 	}
+	return Expr{n}
+}
+
+// Positive is raw column j over a public scale above 0, where that is between 2^-60 and 2^60; a row
+// where it is not says nothing at all.
+func Positive(j int, scale float64) Expr {
+	raw := &node{column: &column{index: j, low: leastColumn * scale, top: mostColumn * scale}, leaf: true, span: span{least: smallestSize * 2, most: 0x1p999}}
+	inverse := 1 / scale
+	n := &node{args: []*node{raw}, span: span{least: leastColumn / 2, most: 2 * mostColumn}.check()}
+	n.sql = func(args []string) string { return "(" + args[0] + " * " + literal(inverse) + ")" }
+	n.eval = func(v []float64) float64 { return v[0] * inverse }
 	return Expr{n}
 }

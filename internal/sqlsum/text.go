@@ -139,7 +139,7 @@ func (c *program) read(from string, columns []string) string {
 			list = append(list, item)
 		}
 		plain = plain && isName(text)
-		where = append(where, fmt.Sprintf("%s BETWEEN %s AND %s", name, literal(n.column.low), literal(n.column.top)))
+		where = append(where, n.column.condition(name))
 	}
 	if !plain {
 		list = append(list, fence)

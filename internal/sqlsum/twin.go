@@ -13,10 +13,9 @@ func (p Pass) Twin() func(t Totals, raw []float64) {
 	return func(t Totals, raw []float64) {
 		for k, n := range c.nodes {
 			if n.column != nil {
-				if v := raw[n.column.index]; !(v >= n.column.low && v <= n.column.top) {
+				if values[k] = raw[n.column.index]; !n.column.admits(values[k]) {
 					return
 				}
-				values[k] = raw[n.column.index]
 				continue
 			}
 			args = args[:0]

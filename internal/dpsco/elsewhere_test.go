@@ -1,0 +1,151 @@
+package dpsco
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/mech/mechtest"
+	"dpsidecar/internal/privacy"
+	"dpsidecar/internal/sqlsum"
+)
+
+// elsewhere is a design whose rows are added up by the twins of statements. Its raw columns are the
+// target, the features, the offset and the weight.
+func elsewhere(x Data) Data {
+	raw := append([][]float64{x.Y}, x.X...)
+	e := &Elsewhere{}
+	for j := range x.X {
+		e.Features = append(e.Features, Term{Column: 1 + j})
+	}
+	for _, beside := range []struct {
+		column []float64
+		place  *int
+	}{{x.Offset, &e.Offset}, {x.Weight, &e.Weight}} {
+		if beside.column != nil {
+			*beside.place = len(raw)
+			raw = append(raw, beside.column)
+		}
+	}
+	e.Totals = func(p sqlsum.Pass) (sqlsum.Totals, error) {
+		t, add, row := p.Empty(), p.Twin(), make([]float64, len(raw))
+		for i := range x.Y {
+			for j, column := range raw {
+				row[j] = column[i]
+			}
+			add(t, row)
+		}
+		return t, nil
+	}
+	return Data{Shape: x.Shape, Elsewhere: e}
+}
+
+// summable are the methods that take rows which are elsewhere, by model.
+var summable = map[string][]string{
+	"linear":   {catalogue.MethodAuto},
+	"logistic": {catalogue.MethodAuto},
+	"huber":    {catalogue.MethodAuto},
+}
+
+// Rows that stay elsewhere give to every release what they give where they are, but for how they
+// are rounded to steps: of every method that says so, with weights, offsets, scales and centres.
+func TestRowsElsewhereGiveTheSame(t *testing.T) {
+	for model, methods := range summable {
+		for _, method := range methods {
+			for k := range 4 {
+				x := weightedLaw(model, 3000, uint64(k))
+				for i := 0; i < x.N; i += 7 { // rows that say nothing, and far ones
+					x.X[i%2][i] = []float64{math.NaN(), math.Inf(1), 1e5, -1e9, 40}[i/7%5]
+				}
+				a := askedFor(t, model, method, k%2 == 0, &x)
+				a.X, a.CentreX = []float64{2, 0.3}, []float64{0.1, -3}
+				if model != "logistic" {
+					a.Y, a.CentreY = 3, 0.5
+				}
+				if k >= 2 {
+					x.X, x.Intercept = append([][]float64{x.X[0]}, x.X...), false
+					a.X, a.CentreX, a.CentreY = []float64{1, 2, 0.3}, nil, 0
+				}
+				if k%2 == 1 {
+					x.Offset = make([]float64, x.N)
+					for i := range x.Offset {
+						x.Offset[i] = x.X[1][i]/4 - 1
+					}
+				}
+				name := fmt.Sprintf("%s by %s, %d", model, method, k)
+				here := taped(t, a, cloned(x), nil)
+				there := taped(t, a, elsewhere(x), here)
+				if len(here.Releases) != len(there.Releases) {
+					t.Fatalf("%s: %d releases, elsewhere %d", name, len(here.Releases), len(there.Releases))
+				}
+				for r, release := range here.Releases {
+					if !release.Matches(there.Releases[r]) {
+						t.Fatalf("%s: release %d is another one: %+v, %+v", name, r, release, there.Releases[r])
+					}
+					if share := release.Share(there.Releases[r]); share > 0.02 {
+						t.Errorf("%s: release %d of %T differs by %.3f of what a row may change", name, r, release.Contract, share)
+					}
+				}
+			}
+		}
+	}
+}
+
+// askedFor is a model in the units of a table; without weights it takes them from x.
+func askedFor(t *testing.T, model, method string, weights bool, x *Data) Scaled {
+	t.Helper()
+	options := map[string]any{"method": method}
+	if weights {
+		options["weight"], options["max_weight"] = "w", float64(mostWeight)
+	} else {
+		x.Weight = nil
+	}
+	if method != catalogue.MethodAuto {
+		options["steps"] = 5.
+	}
+	inner, err := Recipe(model, options, []string{"a", "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Scaled{Algorithm: inner, X: []float64{1, 1}, Y: 1}
+}
+
+// taped runs a fit and notes its releases, answered as those of an earlier run if there is one.
+func taped(t *testing.T, a Scaled, x Data, earlier *mechtest.Tape) *mechtest.Tape {
+	t.Helper()
+	p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: 3, Delta: 1e-6}, privacy.Concentrated{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, tape := mechtest.NewTape(t, 1, earlier)
+	if _, err := p.Run(t.Context(), x, src); err != nil {
+		t.Fatal(err)
+	}
+	return tape
+}
+
+// A pass that fails ends the fit with its error, and nothing is released.
+func TestAFailedPassReleasesNothing(t *testing.T) {
+	broken := errors.New("a node is gone")
+	for pass := range 4 {
+		x := weightedLaw("linear", 3000, 1)
+		a := askedFor(t, "linear", catalogue.MethodAuto, false, &x)
+		there := elsewhere(x)
+		made, sums := 0, there.Elsewhere.Totals
+		there.Elsewhere.Totals = func(p sqlsum.Pass) (sqlsum.Totals, error) {
+			if made++; made > pass {
+				return sqlsum.Totals{}, broken
+			}
+			return sums(p)
+		}
+		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: 3, Delta: 1e-6}, privacy.Concentrated{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := p.Run(t.Context(), there, mechtest.Source(t, 1)); !errors.Is(err, broken) || r.Coefficients != nil || made != pass+1 {
+			t.Errorf("pass %d failed: %v, %v after %d passes", pass, r.Coefficients, err, made)
+		}
+	}
+}
