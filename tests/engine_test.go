@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -72,6 +74,7 @@ func buildCitus(script, root string) ([]string, error) {
 type distributed struct {
 	*dev.System
 	workers []*localpg.Cluster
+	page    []string // the statements of the how-to
 }
 
 // citusSettings are those of every node.
@@ -86,14 +89,22 @@ func newDistributed(t testing.TB, serve dev.Options) *distributed {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	d := new(distributed)
-	for range 2 {
-		worker, err := localpg.Start(context.Background(), localpg.Options{Bin: bin, Settings: citusSettings})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { worker.Stop() })
-		d.workers = append(d.workers, worker)
+	d := &distributed{workers: make([]*localpg.Cluster, 2)}
+	for _, statement := range citusStatements.FindAllStringSubmatch(document(t, "how-to/citus.md"), -1) {
+		d.page = append(d.page, statement[1])
+	}
+	var starting sync.WaitGroup
+	for i := range d.workers {
+		starting.Go(func() {
+			w, err := localpg.Start(context.Background(), localpg.Options{Bin: bin, Settings: citusSettings})
+			if err == nil {
+				t.Cleanup(func() { w.Stop() })
+				d.workers[i] = w
+			}
+		})
+	}
+	if starting.Wait(); d.workers[0] == nil || d.workers[1] == nil {
+		t.Fatal("the workers do not start")
 	}
 	serve.Bin, serve.Settings, serve.Extend = bin, citusSettings, d.join
 	if d.System, err = dev.Start(context.Background(), serve); err != nil {
@@ -104,27 +115,36 @@ func newDistributed(t testing.TB, serve dev.Options) *distributed {
 	return d
 }
 
-// join makes a cluster of the nodes: they get one superuser's password, and know it.
+// citusStatements are those with which the how-to makes a cluster: on every node, on the coordinator, and
+// for a role's password.
+var citusStatements = regexp.MustCompile(`(?m)^    (CREATE EXTENSION citus|SELECT citus_.*|INSERT INTO pg_dist_authinfo .*);`)
+
+// join makes a cluster of the nodes, as the how-to says. They get one superuser's password, and know it.
 func (d *distributed) join(ctx context.Context, s *dev.System) error {
 	password := s.Cluster.Password()
-	for _, w := range d.workers {
+	names := []string{"coordinator.example', 5432", at(s.Cluster)}
+	for i, w := range d.workers {
+		names = append(names, fmt.Sprintf("worker%d.example', 5432", i+1), at(w))
 		if err := executeAll(ctx, w.SuperuserURL("postgres"), "CREATE DATABASE "+dev.Database, fmt.Sprintf("ALTER ROLE postgres PASSWORD '%s'", password)); err != nil {
 			return err
 		}
-		if err := executeAll(ctx, w.URL(localpg.Superuser, password, dev.Database), "CREATE EXTENSION citus", authInfo(localpg.Superuser, password)); err != nil {
+		if err := executeAll(ctx, w.URL(localpg.Superuser, password, dev.Database), d.page[0], d.authInfo(localpg.Superuser, password)); err != nil {
 			return err
 		}
 	}
-	statements := []string{"CREATE EXTENSION citus", authInfo(localpg.Superuser, password), fmt.Sprintf("SELECT citus_set_coordinator_host('%s', %d)", s.Cluster.Host(), s.Cluster.Port())}
-	for _, w := range d.workers {
-		statements = append(statements, fmt.Sprintf("SELECT citus_add_node('%s', %d)", w.Host(), w.Port()))
+	statements := []string{d.page[0], d.authInfo(localpg.Superuser, password)}
+	for _, statement := range d.page[1 : len(d.page)-1] {
+		statements = append(statements, strings.NewReplacer(names...).Replace(statement))
 	}
 	return executeAll(ctx, s.SuperuserURL(), statements...)
 }
 
+// at is where a node listens, as the statements have it.
+func at(c *localpg.Cluster) string { return fmt.Sprintf("%s', %d", c.Host(), c.Port()) }
+
 // authInfo tells a node the password by which a role logs in to the others.
-func authInfo(role, password string) string {
-	return fmt.Sprintf("INSERT INTO pg_catalog.pg_dist_authinfo VALUES (0, '%s', 'password=%s')", role, password)
+func (d *distributed) authInfo(role, password string) string {
+	return strings.NewReplacer("dp_sidecar", role, "secret", password).Replace(d.page[len(d.page)-1])
 }
 
 // authenticate lets the coordinator log in to the workers as a role that was made here.
@@ -135,7 +155,7 @@ func (d *distributed) authenticate(t testing.TB, role string) {
 		t.Fatal(err)
 	}
 	password, _ := at.User.Password()
-	if err := executeAll(context.Background(), d.SuperuserURL(), authInfo(role, password)); err != nil {
+	if err := executeAll(context.Background(), d.SuperuserURL(), d.authInfo(role, password)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -40,6 +40,8 @@ type Options struct {
 	Version  string            // that sidecars report
 	Log      *slog.Logger      // of sidecars; nil: discarded
 
+	Nodes map[string]*pgx.ConnConfig // that sidecars may ask directly
+
 	// Extend is run once Postgres is there and before the schema is installed; nil: nothing.
 	Extend func(ctx context.Context, s *System) error
 }
@@ -170,7 +172,7 @@ func (s *System) Serve(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	sidecar := job.New(job.Config{Database: config, Schema: sql.Current(), Version: s.options.Version, Log: s.options.Log, Grace: grace})
+	sidecar := job.New(job.Config{Database: config, Schema: sql.Current(), Version: s.options.Version, Log: s.options.Log, Grace: grace, Nodes: s.options.Nodes})
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() {

@@ -45,7 +45,9 @@ type claim struct {
 
 		BlockType string `json:"block_type"`
 
-		Placement string // where its rows may be: auto, memory or database; empty is auto
+		Placement    string   // where its rows may be: auto, memory or database; empty is auto
+		Distribution *string  // over nodes; nil: all on one
+		Servers      []string // of its foreign partitions
 
 		Accounting string   // pure, zcdp or rdp
 		Order      *float64 // of Renyi divergence, under rdp
@@ -72,6 +74,9 @@ type claim struct {
 
 	at   placement   // where the rows of this attempt are, once that is planned
 	disk *spill.File // where those are that are on disk
+
+	shards *string // where those of Citus were when the transaction began; nil: there are none
+	nodes  *nodes  // that are asked one by one; nil: one connection shows all rows
 }
 
 func (c *claim) owner() ledger.Owner { return ledger.Owner{Job: c.ID, Token: c.Token} }
@@ -477,6 +482,9 @@ func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.
 // recheckRead checks once more what was read, before it is used for anything that leaves: a partition or an
 // inheriting table may have been added since the check, which the locks do not prevent.
 func (s *Sidecar) recheckRead(ctx context.Context, c *claim) error {
+	if err := s.checkShards(ctx, c); err != nil {
+		return err
+	}
 	err := ledger.Explain(s.recheck(ctx, recheckJob, c.ID, c.Token))
 	var refusal *ledger.Refusal
 	if errors.As(err, &refusal) {
@@ -485,12 +493,37 @@ func (s *Sidecar) recheckRead(ctx context.Context, c *claim) error {
 	return err
 }
 
+// open prepares the transaction of a job for rows on several nodes, on which conn has locked the relation.
+func (s *Sidecar) open(ctx context.Context, conn *pgx.Conn, c *claim) (err error) {
+	if len(c.Dataset.Servers) == 0 || c.Dataset.Placement == string(inMemory) || c.Dataset.MaxRows > 0 {
+		return nil
+	}
+	if c.nodes, err = s.openNodes(ctx, conn, c.relation()); err != nil || c.nodes == nil {
+		return err
+	}
+	return c.nodes.describe(ctx, conn, c.pull(0))
+}
+
+// count returns how many rows a job has, or persons.
+func (c *claim) count(ctx context.Context, conn *pgx.Conn) (int64, error) {
+	if c.nodes != nil && c.Dataset.Rows == nil {
+		return c.nodes.count(ctx, c.pull(0))
+	}
+	return c.persons().count(ctx, conn, c.relation())
+}
+
 // charge counts the rows, plans the fit, charges it and passes the point of no return.
 func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.Plan, int64, error) {
+	if err := s.settle(ctx, conn, c); err != nil {
+		return nil, 0, err
+	}
 	if err := s.lockChecked(ctx, conn, c.relation(), recheckJob, c.ID, c.Token); err != nil {
 		return nil, 0, err
 	}
-	n, err := c.persons().count(ctx, conn, c.relation())
+	if err := s.open(ctx, conn, c); err != nil {
+		return nil, 0, err
+	}
+	n, err := c.count(ctx, conn)
 	if err != nil {
 		return nil, 0, relationFailure(err)
 	}
@@ -596,8 +629,14 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if s.checkTime(plan) != nil {
 		return nil, 0, parked("this dpsidecar gives jobs too little time for what another one charged")
 	}
+	if err := s.settle(ctx, conn, c); err != nil {
+		return nil, 0, err
+	}
 	if err := arrowio.Lock(ctx, conn, c.relation()); err != nil {
 		return nil, 0, s.asParked(ctx, err, "the data set cannot be read now")
+	}
+	if err := s.open(ctx, conn, c); err != nil {
+		return nil, 0, s.asUnreachable(ctx, err)
 	}
 	var wanted bool // true: a job that is reading is always wanted
 	err = ledger.Explain(s.begin(ctx, conn, c, plan, &wanted))
@@ -645,6 +684,16 @@ func (s *Sidecar) asParked(ctx context.Context, err error, message parked) error
 	}
 	s.log.Error("cannot read", "sqlstate", pg.Code)
 	return message
+}
+
+// asUnreachable parks a charged job whose nodes cannot be opened.
+func (s *Sidecar) asUnreachable(ctx context.Context, err error) error {
+	var fail *failure
+	if errors.As(err, &fail) {
+		s.log.Error("cannot read", "reason", fail.message)
+		return unreachable
+	}
+	return s.asParked(ctx, err, unreachable)
 }
 
 // goingDown reports that the server ended the statement or the session for reasons of its

@@ -77,6 +77,18 @@ BEGIN
   RETURN how;
 END $$;
 
+-- The servers of a partitioned table's foreign partitions, which a sidecar may ask directly; NULL where there are
+-- none, or some that postgres_fdw does not reach.
+CREATE OR REPLACE FUNCTION dp_int.foreign_servers(p_relid oid) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+  SELECT jsonb_agg(DISTINCT s.srvname)
+    FROM pg_catalog.pg_partition_tree(p_relid) t
+    JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = t.relid
+    JOIN pg_catalog.pg_foreign_server s ON s.oid = f.ftserver
+    JOIN pg_catalog.pg_foreign_data_wrapper w ON w.oid = s.srvfdw
+  HAVING bool_and(w.fdwname = 'postgres_fdw')
+$$;
+
 -- Where each shard of a data set's tables is, as of now; NULL without Citus. A shard that moves while a
 -- job reads has its rows in no snapshot of the job's, or in two: what was read is thrown away then.
 CREATE OR REPLACE FUNCTION dp_int.job_shards(p_dataset bigint) RETURNS text
