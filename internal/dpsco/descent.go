@@ -23,7 +23,7 @@ type stage struct {
 	event      privacy.Event
 	arithmetic string
 	seconds    float64
-	passes     int // as Plan.Passes
+	passes     int  // as Plan.Passes
 	sums       bool // as Plan.Sums
 	run        run
 }
