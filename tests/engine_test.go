@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -93,10 +94,11 @@ func newDistributed(t testing.TB, serve dev.Options) *distributed {
 	for _, statement := range citusStatements.FindAllStringSubmatch(document(t, "how-to/citus.md"), -1) {
 		d.page = append(d.page, statement[1])
 	}
+	serve.Password = rand.Text()
 	var starting sync.WaitGroup
 	for i := range d.workers {
 		starting.Go(func() {
-			w, err := localpg.Start(context.Background(), localpg.Options{Bin: bin, Settings: citusSettings})
+			w, err := localpg.Start(context.Background(), localpg.Options{Bin: bin, Password: serve.Password, Settings: citusSettings})
 			if err == nil {
 				t.Cleanup(func() { w.Stop() })
 				d.workers[i] = w
@@ -119,16 +121,16 @@ func newDistributed(t testing.TB, serve dev.Options) *distributed {
 // for a role's password.
 var citusStatements = regexp.MustCompile(`(?m)^    (CREATE EXTENSION citus|SELECT citus_.*|INSERT INTO pg_dist_authinfo .*);`)
 
-// join makes a cluster of the nodes, as the how-to says. They get one superuser's password, and know it.
+// join makes a cluster of the nodes, as the how-to says. Superusers have one password.
 func (d *distributed) join(ctx context.Context, s *dev.System) error {
 	password := s.Cluster.Password()
 	names := []string{"coordinator.example', 5432", at(s.Cluster)}
 	for i, w := range d.workers {
 		names = append(names, fmt.Sprintf("worker%d.example', 5432", i+1), at(w))
-		if err := executeAll(ctx, w.SuperuserURL("postgres"), "CREATE DATABASE "+dev.Database, fmt.Sprintf("ALTER ROLE postgres PASSWORD '%s'", password)); err != nil {
+		if err := executeAll(ctx, w.SuperuserURL("postgres"), "CREATE DATABASE "+dev.Database); err != nil {
 			return err
 		}
-		if err := executeAll(ctx, w.URL(localpg.Superuser, password, dev.Database), d.page[0], d.authInfo(localpg.Superuser, password)); err != nil {
+		if err := executeAll(ctx, w.SuperuserURL(dev.Database), d.page[0], d.authInfo(localpg.Superuser, password)); err != nil {
 			return err
 		}
 	}
@@ -162,7 +164,7 @@ func (d *distributed) authenticate(t testing.TB, role string) {
 
 // worker returns how the superuser connects to a worker.
 func (d *distributed) worker(i int) string {
-	return d.workers[i].URL(localpg.Superuser, d.Cluster.Password(), dev.Database)
+	return d.workers[i].SuperuserURL(dev.Database)
 }
 
 // executeAll runs statements one after the other on a connection of their own.

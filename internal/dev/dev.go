@@ -36,6 +36,7 @@ type Options struct {
 	Dir      string            // directory of a Postgres cluster that is kept; empty: throw-away
 	Port     int               // of Postgres; 0: a free one
 	Bin      string            // folder of the server's programs; empty: the newest that is installed
+	Password string            // of its superuser; empty: a new one
 	Settings map[string]string // of Postgres, over the defaults
 	Version  string            // that sidecars report
 	Log      *slog.Logger      // of sidecars; nil: discarded
@@ -64,7 +65,7 @@ func Start(ctx context.Context, o Options) (*System, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	cluster, err := localpg.Start(ctx, localpg.Options{Dir: o.Dir, Port: o.Port, Bin: o.Bin, Settings: o.Settings})
+	cluster, err := localpg.Start(ctx, localpg.Options{Dir: o.Dir, Port: o.Port, Bin: o.Bin, Password: o.Password, Settings: o.Settings})
 	if err != nil {
 		return nil, err
 	}

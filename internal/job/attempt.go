@@ -679,7 +679,10 @@ func relationFailure(err error) error {
 // tried again at once. Which refusal it was could depend on values: only the log says.
 func (s *Sidecar) asParked(ctx context.Context, err error, message parked) error {
 	var pg *pgconn.PgError
-	if ctx.Err() != nil || !errors.As(err, &pg) || goingDown(pg) {
+	switch {
+	case ctx.Err() == nil && errors.As(err, &pg) && nodeLost(pg):
+		message = unreachable
+	case ctx.Err() != nil || pg == nil || goingDown(pg):
 		return err
 	}
 	s.log.Error("cannot read", "sqlstate", pg.Code)
@@ -703,6 +706,10 @@ func goingDown(pg *pgconn.PgError) bool {
 	return pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code == "25P03" || pg.Code == "25P04"
 }
 
+// nodeLost reports that the server could not reach another one, a worker of Citus or the server of a foreign
+// table: of its own connection it cannot tell. To ask again at once would only meet the same.
+func nodeLost(pg *pgconn.PgError) bool { return pg.Code[:2] == "08" }
+
 // passing says, for the job's callers, what stands in the way of the job and may stay for a
 // while: a lock that somebody's open transaction holds, or a server without connections, memory
 // or disk to spare. It returns nil for any other error. Such a job pauses before it is tried again.
@@ -713,6 +720,8 @@ func passing(err error) (reason, hint *string) {
 		return nil, nil
 	case pg.Code[:2] == "53":
 		pg = &pgconn.PgError{Message: "the server has no connection, memory or disk to spare for this job", Hint: "Ask again later, or let the administrator see the server's log. " + nothingSpent}
+	case nodeLost(pg):
+		pg = &pgconn.PgError{Message: string(unreachable), Hint: "Ask again later, or let the administrator see the server's log. " + nothingSpent}
 	case pg.Code != "55P03":
 		return nil, nil
 	case pg.Hint == "": // in the server's own words
