@@ -388,7 +388,7 @@ func (s *Sidecar) record(ctx context.Context, log *slog.Logger, c *claim, err er
 	case errors.Is(err, errUnwanted):
 		s.config.Watch.Ended("dropped")
 		log.Info("dropped", "reason", err)
-		// Unless it is gone already, the next claim drops it and gives its charge back.
+		// Unless it is gone already, the database drops it and gives its charge back.
 		return s.autocommit.exec(ctx, handBack, c.ID, c.Token, false)
 	case errors.As(err, &fail):
 		s.config.Watch.Ended(fail.outcome())
