@@ -36,8 +36,8 @@ const Superuser = "postgres"
 
 const (
 	host         = "127.0.0.1"
-	dataName     = "data" // the server's own directory inside ours
-	startTimeout = time.Minute
+	dataName     = "data"          // the server's own directory inside ours
+	startTimeout = 3 * time.Minute // initdb alone took more than one on a machine with far too much to do
 	stopTimeout  = 10 * time.Second
 )
 
