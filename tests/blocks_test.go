@@ -548,6 +548,8 @@ func TestBlocksOfAChargedAccountStay(t *testing.T) {
 	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.5, over => '[2026-01-01,2026-01-31)')`, table)
 	w.wantError(register("months_"+table, "1 month", persons), "22023", "has a budget for every block of 30 days")
 	w.exec(w.steward, `SELECT dp_unregister($1)`, table)
+	w.wantError(register("weeks_"+table, "7 days", persons), "22023", "has a budget for every block of 30 days")
+	w.wantError(register("rows_"+table, "30 days", ""), "22023", "protects all rows of a person")
 	for _, swap := range [][2]string{{"day", "other"}, {"patient", "ward"}} {
 		rename := func(from, to string) {
 			w.exec(w.super, fmt.Sprintf(`ALTER TABLE public.%s RENAME %s TO %s`, table, from, to))
