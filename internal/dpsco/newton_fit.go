@@ -307,7 +307,7 @@ func (f *newtonFit) hidden() float64 {
 func (f *newtonFit) advance(scores, lengths *magnitudes) {
 	f.mean = f.meanCurvature()
 	f.whiten()
-	f.w = f.next(f.Curve.longest())
+	f.w = f.toLevel(f.next(f.Curve.longest()))
 	// The second moments of rows in these coordinates are R'R.
 	var r, gram mat.Dense
 	r.Solve(f.whitened, f.p)
