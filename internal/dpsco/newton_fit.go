@@ -374,13 +374,19 @@ func (f *newtonFit) whiten() {
 // point in the metric of the curvature, and is not shrunk: it would not arrive.
 func (f *newtonFit) next(longest float64) []float64 {
 	w := f.plus(times(f.p, f.shrunkStep()), longest)
-	if ball, only := f.Psi.(prox.L2Ball); f.Psi == nil || only && floats.Norm(w, 2) <= ball.Radius {
+	if f.allows(w) {
 		return w
 	}
 	move := f.plus(f.full(), math.Inf(1))
 	proximal(f.Psi, f.a, move)
 	floats.Sub(move, f.w)
 	return f.plus(move, longest)
+}
+
+// allows reports whether neither a penalty nor the ball moves coefficients.
+func (f *newtonFit) allows(w []float64) bool {
+	ball, only := f.Psi.(prox.L2Ball)
+	return f.Psi == nil || only && floats.Norm(w, 2) <= ball.Radius
 }
 
 // full is the whole Newton step.

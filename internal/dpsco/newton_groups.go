@@ -115,7 +115,8 @@ const (
 // mean is several times less or more than the fit of all rows says would not arrive in those that are
 // left. The sums of counts y and of means m are known, though, from score, y - m, and
 // curvature, (m + y)/2, along the constant: u is twice the ratio of difference to sum, and the logarithm of y/m is
-// 2 atanh(u/2). Where noise does not explain it, the constant moves by that, and never by less than the step moved it.
+// 2 atanh(u/2). Where noise does not explain it, the constant moves by that, and never by less than the step moved it,
+// unless a penalty or the ball is in its way.
 func (f *newtonFit) toLevel(w []float64) []float64 {
 	if !f.grouped || f.Curve.counted() == nil || !f.shape.Intercept {
 		return w
@@ -131,8 +132,12 @@ func (f *newtonFit) toLevel(w []float64) []float64 {
 	doubt := math.Hypot(constant*f.gDeviation, u*f.hNoise) / curvature
 	known := clampBetween(math.Abs(u)-levelDoubts*doubt, 0, surestLevel)
 	level := math.Copysign(min(farthestLevel, 2*math.Atanh(known/2)), u)
-	if level*along >= 0 && math.Abs(level) > math.Abs(along) {
-		w[0] += level - along
+	if level*along < 0 || math.Abs(level) <= math.Abs(along) {
+		return w
+	}
+	moved := append([]float64(nil), w...)
+	if moved[0] += level - along; f.allows(moved) {
+		return moved
 	}
 	return w
 }
