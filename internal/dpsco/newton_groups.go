@@ -118,12 +118,12 @@ const (
 // 2 atanh(u/2). Where noise does not explain it, the constant moves by that, and never by less than the step moved it,
 // unless a penalty or the ball is in its way.
 func (f *newtonFit) toLevel(w []float64) []float64 {
-	if !f.grouped || f.Curve.counted() == nil || !f.shape.Intercept {
+	constant, curvature := f.p.At(0, 0), f.h.At(0, 0)
+	if !f.grouped || f.Curve.counted() == nil || !f.shape.Intercept || curvature <= levelDoubts*f.hNoise {
 		return w
 	}
 	step := append([]float64(nil), w...)
 	floats.Sub(step, f.w)
-	constant, curvature := f.p.At(0, 0), f.h.At(0, 0)
 	along := 0.0 // mean move of predictions, by curvature
 	for j, v := range solveTriangular(f.p, step) {
 		along += constant * f.h.At(0, j) * v / curvature
