@@ -336,7 +336,9 @@ func TestLevelsAreDescribed(t *testing.T) {
 	if n := one[int](w, w.analyst, `SELECT count(DISTINCT release)::int FROM dp.descriptions JOIN dp.releases r ON r.id = release WHERE r.dataset = $1 AND r.where_level = '{"site": ["south"]}' AND dp.descriptions.where_level = r.where_level`, table); n != 2 {
 		t.Errorf("%d of 2 descriptions of levels say so", n)
 	}
-	entries := func() int64 { return one[int64](w, w.steward, `SELECT entries FROM dp.budget WHERE dataset = $1`, table) }
+	entries := func() int64 {
+		return one[int64](w, w.steward, `SELECT entries FROM dp.budget WHERE dataset = $1`, table)
+	}
 	before := entries()
 	w.exec(w.analyst, `CALL dp_run('describe', $1, 20, target => 'n', where_level => '{"site": ["south"]}')`, table)
 	if entries() != before {
