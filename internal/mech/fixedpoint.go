@@ -287,6 +287,7 @@ type block struct {
 	square [blockRows]float64 // squared row norms
 	proved [blockRows]int64   // -1, a mask, where floating point proves that the row keeps the contract; else 0
 	ones   [blockRows]float64
+	view   [][]float64 // the columns of the block
 }
 
 // addL2 adds rows start to end: those whose bound floating point proves column
@@ -349,28 +350,39 @@ func (s *accumulator) prepare(r Rows, start, end int, c []float64) (unproved int
 		square[i] = base
 		s.ones[i] = 1
 	}
-	x := r.X
-	for ; len(x) >= 4; x = x[4:] {
-		addFourSquares(square, x[0][start:end], x[1][start:end], x[2][start:end], x[3][start:end])
+	s.view = s.view[:0]
+	for _, x := range r.X {
+		s.view = append(s.view, x[start:end])
 	}
-	for ; len(x) > 0; x = x[1:] {
-		addSquares(square, x[0][start:end])
-	}
-	limit, scale := float64(s.limit)*provedLimit, s.scale
+	addAllSquares(square, s.view)
 	factors, proved, c := s.factor[:n], s.proved[:n], c[:n]
+	limit, scale := float64(s.limit)*provedLimit, s.scale
+	short := limit * limit * (1 - 0x1p-40)
 	for i, v := range square {
-		factor := c[i] * scale
-		length := math.Abs(factor) * math.Sqrt(v)
-		if length > limit {
-			factor *= limit / length
+		factors[i], proved[i] = c[i]*scale, -1
+		if factors[i]*factors[i]*v <= short {
+			continue // so is the length, whatever rounding did, and so it is where squares underflow
 		}
-		factors[i], proved[i] = factor, -1
+		length := math.Abs(factors[i]) * math.Sqrt(v)
+		if length > limit {
+			factors[i] *= limit / length
+		}
 		if !(length <= 0x1p900) {
 			proved[i] = 0
 			unproved++
 		}
 	}
 	return unproved
+}
+
+// addAllSquares adds the squares of all columns, one after the other.
+func addAllSquares(sums []float64, x [][]float64) {
+	for ; len(x) >= 4; x = x[4:] {
+		addFourSquares(sums, x[0], x[1], x[2], x[3])
+	}
+	for ; len(x) > 0; x = x[1:] {
+		addSquares(sums, x[0])
+	}
 }
 
 // addSquares adds the squares of a column.

@@ -87,6 +87,7 @@ type clippedRows struct {
 	length [blockRows]float64 // an integer: squared, of a row of steps
 	fellow [blockRows]float64 // an integer: rows of the record that a row belongs to
 	ones   [blockRows]float64
+	view   [][]float64 // the columns of the block
 }
 
 // NewMoments returns empty sums. It panics when c.Check refuses.
@@ -189,26 +190,19 @@ func (m *moments) clip(r Rows, start, end int) {
 	square, length := m.square[:n], m.length[:n]
 	clear(square)
 	clear(length)
-	for j := range m.steps {
-		for i, v := range m.column(r, j, start, end) {
-			square[i] += float64(v * v)
-		}
+	columns := m.columns(r, start, end)
+	addAllSquares(square, columns)
+	m.toSteps(square)
+	steps, factor := m.steps, m.factor[:n]
+	for ; len(columns) >= 4; columns, steps = columns[4:], steps[4:] {
+		cutFourColumns(steps, columns, factor, length)
+	}
+	for j, x := range columns {
+		cutColumn(steps[j], x, factor, length)
 	}
 	limit := math.Ldexp(1, int(m.contract.bits()))
-	factor := m.factor[:n]
 	for i, s := range square {
-		factor[i] = limit * provedLimit / max(m.contract.Bound, math.Sqrt(s)) / math.Sqrt(m.fellow[i])
-	}
-	for j, steps := range m.steps {
-		x, steps := m.column(r, j, start, end), steps[:n]
-		for i, v := range x {
-			k := float64(clampedSteps(v*factor[i], limit))
-			steps[i] = k
-			length[i] += float64(k * k)
-		}
-	}
-	for i, s := range square {
-		if length[i]*m.fellow[i] > limit*limit || !(s <= math.MaxFloat64) {
+		if !(length[i]*m.fellow[i] <= limit*limit && s <= math.MaxFloat64) {
 			for _, steps := range m.steps {
 				steps[i] = 0
 			}
@@ -216,15 +210,58 @@ func (m *moments) clip(r Rows, start, end int) {
 	}
 }
 
-// column returns coordinate j of rows start to end.
-func (m *moments) column(r Rows, j, start, end int) []float64 {
-	if !r.Intercept {
-		return r.X[j][start:end]
+// toSteps writes what brings rows of some squared norms within the limit, in grid steps. The root
+// is left out where rounding cannot bring it above Bound.
+func (m *moments) toSteps(square []float64) {
+	c := m.contract
+	limit, short := math.Ldexp(1, int(c.bits()))*provedLimit, c.Bound*c.Bound*(1-0x1p-50)
+	factor, fellow := m.factor[:len(square)], m.fellow[:len(square)]
+	for i, s := range square {
+		if factor[i] = limit / c.Bound; !(s <= short) {
+			factor[i] = limit / max(c.Bound, math.Sqrt(s))
+		}
+		if fellow[i] != 1 {
+			factor[i] /= math.Sqrt(fellow[i])
+		}
 	}
-	if j == 0 {
-		return m.ones[:end-start]
+}
+
+// cutColumn writes x_i factor_i to steps, each cut toward zero, and adds its square to length_i. Of a
+// row whose norm is a number all products are small enough for that; whatever it makes of
+// another one counts as zero.
+func cutColumn(steps, x, factor, length []float64) {
+	steps, x, length = steps[:len(factor)], x[:len(factor)], length[:len(factor)]
+	for i, f := range factor {
+		k := float64(int64(x[i] * f))
+		steps[i] = k
+		length[i] += float64(k * k)
 	}
-	return r.X[j-1][start:end]
+}
+
+// cutFourColumns does that for the first four columns.
+func cutFourColumns(steps, columns [][]float64, factor, length []float64) {
+	n := len(factor)
+	x, y, z, w := columns[0][:n], columns[1][:n], columns[2][:n], columns[3][:n]
+	a, b, c, d := steps[0][:n], steps[1][:n], steps[2][:n], steps[3][:n]
+	length = length[:n]
+	for i, f := range factor {
+		p, q := float64(int64(x[i]*f)), float64(int64(y[i]*f))
+		r, s := float64(int64(z[i]*f)), float64(int64(w[i]*f))
+		a[i], b[i], c[i], d[i] = p, q, r, s
+		length[i] = length[i] + float64(p*p) + float64(q*q) + float64(r*r) + float64(s*s)
+	}
+}
+
+// columns returns the coordinates of rows start to end.
+func (m *moments) columns(r Rows, start, end int) [][]float64 {
+	m.view = m.view[:0]
+	if r.Intercept {
+		m.view = append(m.view, m.ones[:end-start])
+	}
+	for _, x := range r.X {
+		m.view = append(m.view, x[start:end])
+	}
+	return m.view
 }
 
 // addProducts adds the products of all pairs of the first n rows of steps: sums of
