@@ -3,6 +3,7 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
 )
 
@@ -28,14 +29,14 @@ func (r *rowBlock) addPilot(m *mech.Moments, bound, cut float64, shortened []flo
 // addStep adds both parts of weight e z, of records of several rows of its mean.
 func (r *rowBlock) addStep(s *mech.Sum, weights []float64, c cuts) {
 	d := len(r.z)
-	multiply(r.v[:r.n], weights, r.e)
+	lane.Multiply(r.v[:r.n], weights, r.e)
 	r.scaled()
 	given := r.given(d)
 	inner, rest := r.sizes(given), r.rest[d][:r.records()]
 	c.split(inner, rest, inner)
 	for j, column := range given {
-		multiply(r.rest[j][:len(column)], column, rest)
-		multiply(column, column, inner)
+		lane.Multiply(r.rest[j][:len(column)], column, rest)
+		lane.Multiply(column, column, inner)
 	}
 	s.AddRows(mech.Rows{X: append(given, firstRows(r.rest[:d], len(rest))...)}, r.ones[:len(rest)])
 }
@@ -63,15 +64,15 @@ func (r *rowBlock) addLevel(s *mech.Sum, c cuts) {
 		inner[u] = math.Abs(v)
 	}
 	c.split(inner, rest, inner)
-	multiply(rest, rest, e)
-	multiply(e, e, inner)
+	lane.Multiply(rest, rest, e)
+	lane.Multiply(e, e, inner)
 	s.AddRows(mech.Rows{X: [][]float64{e, rest}}, r.ones[:len(e)])
 }
 
 // addMeat adds the products of what a record gave to the step and, with an intercept, to the
 // level, both as they were cut.
 func (r *rowBlock) addMeat(m *mech.Moments, weights []float64, cut, levelCut float64, level bool) {
-	multiply(r.v[:r.n], weights, r.e)
+	lane.Multiply(r.v[:r.n], weights, r.e)
 	divide(r.v[:r.n], cut)
 	r.scaled()
 	d := len(r.z)
@@ -89,7 +90,7 @@ func (r *rowBlock) addMeat(m *mech.Moments, weights []float64, cut, levelCut flo
 		}
 	}
 	for _, column := range x[:len(r.z)] {
-		multiply(column, column, within)
+		lane.Multiply(column, column, within)
 	}
 	for _, last := range x[len(r.z):] {
 		for u, v := range last {

@@ -3,6 +3,7 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
 )
 
@@ -84,7 +85,7 @@ func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
 	for j := range z {
 		r.transform(z[j], b, p[j])
 	}
-	addSquares(length, z)
+	lane.AddSquares(length, z)
 	for i, square := range length {
 		if length[i] = math.Sqrt(square); !(square <= math.MaxFloat64 && math.Abs(e[i]) <= math.MaxFloat64) {
 			length[i], e[i] = math.NaN(), math.NaN()
@@ -103,7 +104,7 @@ func (r *rowBlock) transform(z []float64, b Data, p []float64) {
 	for first < len(p) && p[first] == 0 {
 		first++
 	}
-	combine(z, constant, p[first:], b.X[first:len(p)])
+	lane.Combine(z, constant, p[first:], b.X[first:len(p)])
 }
 
 // records is how many records the block has.
@@ -192,7 +193,7 @@ func (r *rowBlock) products(unit float64) []float64 {
 func (r *rowBlock) scaled() {
 	v := r.v[:r.n]
 	for j, z := range r.z {
-		multiply(r.joint[j][:r.n], v, z)
+		lane.Multiply(r.joint[j][:r.n], v, z)
 	}
 }
 

@@ -25,31 +25,6 @@ func divide(column []float64, scale float64) {
 	}
 }
 
-// multiply writes a_i b_i.
-func multiply(dst, a, b []float64) {
-	a, b = a[:len(dst)], b[:len(dst)]
-	for i := range dst {
-		dst[i] = a[i] * b[i]
-	}
-}
-
-// addSquares adds the squares of all columns, one after the other.
-func addSquares(sums []float64, x [][]float64) {
-	n := len(sums)
-	for ; len(x) >= 4; x = x[4:] {
-		a, b, c, d := x[0][:n], x[1][:n], x[2][:n], x[3][:n]
-		for i, sum := range sums {
-			sums[i] = sum + float64(a[i]*a[i]) + float64(b[i]*b[i]) + float64(c[i]*c[i]) + float64(d[i]*d[i])
-		}
-	}
-	for _, a := range x {
-		a = a[:n]
-		for i := range sums {
-			sums[i] += float64(a[i] * a[i])
-		}
-	}
-}
-
 // repeat makes n times the same number.
 func repeat(v float64, n int) []float64 {
 	all := make([]float64, n)

@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"math/bits"
 
+	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech/internal/hook"
 )
 
@@ -315,20 +316,16 @@ func (s *accumulator) addL2(r Rows, start, end int, c []float64) {
 	}
 }
 
-// addProved adds rows start to end, all of which floating point proves.
+// addProved adds rows start to end, all of which floating point proves: blockRows integers of 2^40 at
+// most.
 func (s *accumulator) addProved(r Rows, start, end int) {
 	totals, factor := s.totals, s.factor[:end-start]
 	if r.Intercept {
-		totals[0] += truncateAll(s.ones[:end-start], factor)
+		totals[0] += lane.SumCut(s.ones[:end-start], factor)
 		totals = totals[1:]
 	}
-	x := r.X
-	for ; len(x) >= 4; x, totals = x[4:], totals[4:] {
-		a, b, c, d := truncateFour(x[0][start:end], x[1][start:end], x[2][start:end], x[3][start:end], factor)
-		totals[0], totals[1], totals[2], totals[3] = totals[0]+a, totals[1]+b, totals[2]+c, totals[3]+d
-	}
-	for j := range x {
-		totals[j] += truncateAll(x[j][start:end], factor)
+	for j, x := range r.X {
+		totals[j] += lane.SumCut(x[start:end], factor)
 	}
 }
 
@@ -354,7 +351,7 @@ func (s *accumulator) prepare(r Rows, start, end int, c []float64) (unproved int
 	for _, x := range r.X {
 		s.view = append(s.view, x[start:end])
 	}
-	addAllSquares(square, s.view)
+	lane.AddSquares(square, s.view)
 	factors, proved, c := s.factor[:n], s.proved[:n], c[:n]
 	limit, scale := float64(s.limit)*provedLimit, s.scale
 	short := limit * limit * (1 - 0x1p-40)
@@ -373,56 +370,6 @@ func (s *accumulator) prepare(r Rows, start, end int, c []float64) (unproved int
 		}
 	}
 	return unproved
-}
-
-// addAllSquares adds the squares of all columns, one after the other.
-func addAllSquares(sums []float64, x [][]float64) {
-	for ; len(x) >= 4; x = x[4:] {
-		addFourSquares(sums, x[0], x[1], x[2], x[3])
-	}
-	for ; len(x) > 0; x = x[1:] {
-		addSquares(sums, x[0])
-	}
-}
-
-// addSquares adds the squares of a column.
-func addSquares(sums, x []float64) {
-	x = x[:len(sums)]
-	for i, v := range x {
-		sums[i] += float64(v * v)
-	}
-}
-
-// addFourSquares adds the squares of four columns, one after the other.
-func addFourSquares(sums, x, y, z, w []float64) {
-	x, y, z, w = x[:len(sums)], y[:len(sums)], z[:len(sums)], w[:len(sums)]
-	for i, sum := range sums {
-		sum += float64(x[i] * x[i])
-		sum += float64(y[i] * y[i])
-		sum += float64(z[i] * z[i])
-		sums[i] = sum + float64(w[i]*w[i])
-	}
-}
-
-// truncateAll adds up x_i factor_i, each cut toward zero.
-func truncateAll(x, factor []float64) (sum int64) {
-	x = x[:len(factor)]
-	for i, f := range factor {
-		sum += int64(x[i] * f)
-	}
-	return sum
-}
-
-// truncateFour does that for four columns.
-func truncateFour(x, y, z, w, factor []float64) (a, b, c, d int64) {
-	x, y, z, w = x[:len(factor)], y[:len(factor)], z[:len(factor)], w[:len(factor)]
-	for i, f := range factor {
-		a += int64(x[i] * f)
-		b += int64(y[i] * f)
-		c += int64(z[i] * f)
-		d += int64(w[i] * f)
-	}
-	return a, b, c, d
 }
 
 // truncate adds up x_i factor_i, each cut toward zero, over the proved rows.

@@ -7,8 +7,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"gonum.org/v1/gonum/floats"
-
+	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech/internal/hook"
 	"dpsidecar/internal/privacy"
 )
@@ -142,7 +141,7 @@ func (m *Moments) AddRows(r Rows, n int) {
 		end := min(start+blockRows, n)
 		copy(m.fellow[:], m.ones[:])
 		m.clip(r, start, end)
-		m.addProducts(end - start)
+		lane.AddProducts(m.totals, m.steps, end-start) // sums below 2^53: moments.md
 	}
 }
 
@@ -166,7 +165,7 @@ func (m *Moments) AddRecords(r Rows, first []int) {
 			m.fellow[i-start] = float64(first[record+1] - first[record])
 		}
 		m.clip(r, start, end)
-		m.addProducts(end - start)
+		lane.AddProducts(m.totals, m.steps, end-start) // sums below 2^53: moments.md
 	}
 }
 
@@ -191,15 +190,9 @@ func (m *moments) clip(r Rows, start, end int) {
 	clear(square)
 	clear(length)
 	columns := m.columns(r, start, end)
-	addAllSquares(square, columns)
+	lane.AddSquares(square, columns)
 	m.toSteps(square)
-	steps, factor := m.steps, m.factor[:n]
-	for ; len(columns) >= 4; columns, steps = columns[4:], steps[4:] {
-		cutFourColumns(steps, columns, factor, length)
-	}
-	for j, x := range columns {
-		cutColumn(steps[j], x, factor, length)
-	}
+	lane.Cut(m.steps, columns, m.factor[:n], length)
 	limit := math.Ldexp(1, int(m.contract.bits()))
 	for i, s := range square {
 		if !(length[i]*m.fellow[i] <= limit*limit && s <= math.MaxFloat64) {
@@ -226,32 +219,6 @@ func (m *moments) toSteps(square []float64) {
 	}
 }
 
-// cutColumn writes x_i factor_i to steps, each cut toward zero, and adds its square to length_i. Of a
-// row whose norm is a number all products are small enough for that; whatever it makes of
-// another one counts as zero.
-func cutColumn(steps, x, factor, length []float64) {
-	steps, x, length = steps[:len(factor)], x[:len(factor)], length[:len(factor)]
-	for i, f := range factor {
-		k := float64(int64(x[i] * f))
-		steps[i] = k
-		length[i] += float64(k * k)
-	}
-}
-
-// cutFourColumns does that for the first four columns.
-func cutFourColumns(steps, columns [][]float64, factor, length []float64) {
-	n := len(factor)
-	x, y, z, w := columns[0][:n], columns[1][:n], columns[2][:n], columns[3][:n]
-	a, b, c, d := steps[0][:n], steps[1][:n], steps[2][:n], steps[3][:n]
-	length = length[:n]
-	for i, f := range factor {
-		p, q := float64(int64(x[i]*f)), float64(int64(y[i]*f))
-		r, s := float64(int64(z[i]*f)), float64(int64(w[i]*f))
-		a[i], b[i], c[i], d[i] = p, q, r, s
-		length[i] = length[i] + float64(p*p) + float64(q*q) + float64(r*r) + float64(s*s)
-	}
-}
-
 // columns returns the coordinates of rows start to end.
 func (m *moments) columns(r Rows, start, end int) [][]float64 {
 	m.view = m.view[:0]
@@ -262,18 +229,6 @@ func (m *moments) columns(r Rows, start, end int) [][]float64 {
 		m.view = append(m.view, x[start:end])
 	}
 	return m.view
-}
-
-// addProducts adds the products of all pairs of the first n rows of steps: sums of
-// integers below 2^53, which are exact in floating point whatever the order (moments.md).
-func (m *moments) addProducts(n int) {
-	k := 0
-	for i, x := range m.steps {
-		for _, y := range m.steps[i:] {
-			m.totals[k] += int64(floats.Dot(x[:n], y[:n]))
-			k++
-		}
-	}
 }
 
 // MomentNoise is what can make second moments public: Gaussian or MatrixLaplace.

@@ -325,37 +325,6 @@ func BenchmarkMoments(b *testing.B) {
 	b.ReportMetric(float64(own)/float64(plain), "x-plain-sum")
 }
 
-// Products are added in floating point without rounding: whatever the number of columns
-// and the length of a block, they are the sums that integers give, also of the longest.
-func TestProductsAreExactForAllWidths(t *testing.T) {
-	r := rand.New(rand.NewPCG(9, 9))
-	for d := 1; d <= 9; d++ {
-		for _, n := range []int{1, 2, 3, 5, 255, 256} {
-			m := NewMoments(MomentContract{1, n, d})
-			want := make([]int64, len(m.totals))
-			for i := range n {
-				for j := range d {
-					m.steps[j][i] = float64(r.Int64N(1<<21+1) - 1<<20)
-					if n == 256 {
-						m.steps[j][i] = 1 << 20
-					}
-				}
-				k := 0
-				for a := range d {
-					for b := a; b < d; b++ {
-						want[k] += int64(m.steps[a][i]) * int64(m.steps[b][i])
-						k++
-					}
-				}
-			}
-			m.addProducts(n)
-			if !slices.Equal(m.totals, want) {
-				t.Errorf("%d columns, %d rows: %v, want %v", d, n, m.totals, want)
-			}
-		}
-	}
-}
-
 // plainMoments are the products of rows that are clipped one by one, as moments.md writes it
 // down, of records of some rows each.
 func plainMoments(c MomentContract, r Rows, first []int) []int64 {
