@@ -13,14 +13,15 @@ import (
 // units, and notes by how much rows were shortened.
 func (r *rowBlock) addPilot(m *mech.Moments, bound, cut float64, shortened []float64) {
 	n, unit, residual := len(shortened), 1/bound, residualWeight/cut
-	v, e, last := r.v[:n], r.e[:n], r.joint[len(r.joint)-1][:n]
+	v, last := r.v[:n], r.joint[len(r.joint)-1][:n]
+	lane.Clamp(last, r.e, cut)
 	for i, length := range r.length[:n] {
 		shortened[i], v[i] = 1, unit
 		if !(length <= bound) {
 			shortened[i] = min(1, bound/length)
 			v[i] = shortened[i] / bound
 		}
-		last[i] = shortened[i] * residual * clampTo(e[i], cut)
+		last[i] *= shortened[i] * residual
 	}
 	r.scaled()
 	r.gram(m, len(r.joint))
@@ -93,9 +94,7 @@ func (r *rowBlock) addMeat(m *mech.Moments, weights []float64, cut, levelCut flo
 		lane.Multiply(column, column, within)
 	}
 	for _, last := range x[len(r.z):] {
-		for u, v := range last {
-			last[u] = clampTo(v, 1)
-		}
+		lane.Clamp(last, last, 1)
 	}
 	m.AddRows(mech.Rows{X: x}, r.records())
 }

@@ -86,8 +86,9 @@ func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
 		r.transform(z[j], b, p[j])
 	}
 	lane.AddSquares(length, z)
-	for i, square := range length {
-		if length[i] = math.Sqrt(square); !(square <= math.MaxFloat64 && math.Abs(e[i]) <= math.MaxFloat64) {
+	lane.Roots(length)
+	for i, v := range length {
+		if !(v <= math.MaxFloat64 && math.Abs(e[i]) <= math.MaxFloat64) { // a root is finite where its square is
 			length[i], e[i] = math.NaN(), math.NaN()
 		}
 	}

@@ -55,6 +55,28 @@ func Multiply(dst, a, b []float64) {
 	}
 }
 
+// Clamp writes v moved into [-limit, limit]; NaN stays.
+func Clamp(dst, v []float64, limit float64) {
+	v = v[:len(dst)]
+	for i := clampLanes(dst, v, limit); i < len(dst); i++ {
+		switch {
+		case v[i] > limit:
+			dst[i] = limit
+		case v[i] < -limit:
+			dst[i] = -limit
+		default:
+			dst[i] = v[i]
+		}
+	}
+}
+
+// Roots writes the roots of squares.
+func Roots(squares []float64) {
+	for i := rootsLanes(squares); i < len(squares); i++ {
+		squares[i] = math.Sqrt(squares[i])
+	}
+}
+
 // Cut writes x_ij factor_i, cut toward zero to an integer, to steps_ij and adds the squares of
 // these to length_i, one after the other.
 func Cut(steps, x [][]float64, factor, length []float64) {
@@ -89,6 +111,9 @@ func SumCut(x, factor []float64) (sum int64) {
 func AddProducts(totals []int64, x [][]float64, n int) {
 	check(n, x)
 	done := addProductsLanes(totals, x, n)
+	if done == n {
+		return
+	}
 	k := 0
 	for i, a := range x {
 		for _, b := range x[i:] {

@@ -41,6 +41,22 @@ func multiplyLanes(dst, a, b []float64) int {
 	return n
 }
 
+func clampLanes(dst, v []float64, limit float64) int {
+	n := whole(len(dst), 8)
+	if n > 0 {
+		clamp(&dst[0], &v[0], n, limit)
+	}
+	return n
+}
+
+func rootsLanes(squares []float64) int {
+	n := whole(len(squares), 8)
+	if n > 0 {
+		roots(&squares[0], n)
+	}
+	return n
+}
+
 func cutLanes(steps, x [][]float64, factor, length []float64) int {
 	n := whole(len(factor), 8)
 	if n > 0 && len(x) > 0 {
@@ -88,6 +104,12 @@ func addSquares(sums *float64, n int, x *[]float64, columns int)
 
 //go:noescape
 func multiply(dst, a, b *float64, n int)
+
+//go:noescape
+func clamp(dst, v *float64, n int, limit float64)
+
+//go:noescape
+func roots(squares *float64, n int)
 
 //go:noescape
 func cut(steps, x *[]float64, columns int, factor, length *float64, n int)

@@ -113,6 +113,50 @@ multiplyRows:
 	VZEROUPPER
 	RET
 
+// func clamp(dst, v *float64, n int, limit float64)
+//
+// The last operand of VMINPD and VMAXPD here is the one that is left where either is NaN.
+TEXT ·clamp(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ v+8(FP), SI
+	MOVQ n+16(FP), CX
+	VBROADCASTSD limit+24(FP), Y2
+	VXORPD Y3, Y3, Y3
+	VSUBPD Y2, Y3, Y3
+	SHLQ $3, CX
+	XORQ AX, AX
+
+clampRows:
+	VMINPD (SI)(AX*1), Y2, Y0
+	VMINPD 32(SI)(AX*1), Y2, Y1
+	VMAXPD Y0, Y3, Y0
+	VMAXPD Y1, Y3, Y1
+	VMOVUPD Y0, (DI)(AX*1)
+	VMOVUPD Y1, 32(DI)(AX*1)
+	ADDQ $64, AX
+	CMPQ AX, CX
+	JLT  clampRows
+	VZEROUPPER
+	RET
+
+// func roots(squares *float64, n int)
+TEXT ·roots(SB), NOSPLIT, $0-16
+	MOVQ squares+0(FP), DI
+	MOVQ n+8(FP), CX
+	SHLQ $3, CX
+	XORQ AX, AX
+
+rootRows:
+	VSQRTPD (DI)(AX*1), Y0
+	VSQRTPD 32(DI)(AX*1), Y1
+	VMOVUPD Y0, (DI)(AX*1)
+	VMOVUPD Y1, 32(DI)(AX*1)
+	ADDQ $64, AX
+	CMPQ AX, CX
+	JLT  rootRows
+	VZEROUPPER
+	RET
+
 // func cut(steps, x *[]float64, columns int, factor, length *float64, n int)
 TEXT ·cut(SB), NOSPLIT, $0-48
 	MOVQ steps+0(FP), DI

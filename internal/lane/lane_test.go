@@ -43,6 +43,15 @@ func TestColumnsAreTheirRows(t *testing.T) {
 	sizes(func(r *rand.Rand, d, n int) {
 		x, own := awkward(r, d, n), awkward(r, 4, n)
 		a, start := awkward(r, 1, d)[0], r.NormFloat64()
+		clamped, roots := make([]float64, n), slices.Clone(own[3])
+		Clamp(clamped, own[2], 2)
+		Roots(roots)
+		for i, v := range own[2] {
+			within := max(-2, min(v, 2)) // NaN stays
+			if root := math.Sqrt(own[3][i]); !same([][]float64{{clamped[i], roots[i]}}, [][]float64{{within, root}}) {
+				t.Errorf("%v is clamped to %v, and the root of %v is %v", v, clamped[i], own[3][i], roots[i])
+			}
+		}
 		combined, squares, product, length := make([]float64, n), slices.Clone(own[0]), make([]float64, n), slices.Clone(own[1])
 		steps, want := awkward(r, d, n), [][]float64{make([]float64, n), slices.Clone(own[0]), make([]float64, n), slices.Clone(own[1])}
 		wantSteps := awkward(r, d, n)

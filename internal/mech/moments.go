@@ -193,9 +193,9 @@ func (m *moments) clip(r Rows, start, end int) {
 	lane.AddSquares(square, columns)
 	m.toSteps(square)
 	lane.Cut(m.steps, columns, m.factor[:n], length)
-	limit := math.Ldexp(1, int(m.contract.bits()))
+	longest, fellow := math.Ldexp(1, 2*int(m.contract.bits())), m.fellow[:n]
 	for i, s := range square {
-		if !(length[i]*m.fellow[i] <= limit*limit && s <= math.MaxFloat64) {
+		if !(length[i]*fellow[i] <= longest && s <= math.MaxFloat64) {
 			for _, steps := range m.steps {
 				steps[i] = 0
 			}
@@ -208,9 +208,9 @@ func (m *moments) clip(r Rows, start, end int) {
 func (m *moments) toSteps(square []float64) {
 	c := m.contract
 	limit, short := math.Ldexp(1, int(c.bits()))*provedLimit, c.Bound*c.Bound*(1-0x1p-50)
-	factor, fellow := m.factor[:len(square)], m.fellow[:len(square)]
+	factor, fellow, whole := m.factor[:len(square)], m.fellow[:len(square)], limit/c.Bound
 	for i, s := range square {
-		if factor[i] = limit / c.Bound; !(s <= short) {
+		if factor[i] = whole; !(s <= short) {
 			factor[i] = limit / max(c.Bound, math.Sqrt(s))
 		}
 		if fellow[i] != 1 {
