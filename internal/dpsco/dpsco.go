@@ -121,6 +121,7 @@ type Plan struct {
 	Arithmetic string    // mark in the ledger; empty: exact
 	Band       []float64 // one a coefficient; nil: none is known that holds for all data
 	Seconds    float64   // about how long Run takes on one core, where data are ordinary
+	Passes     int       // how often Run sums something over all rows, batches by their share of them; 0: it also sorts, copies or searches them
 	Streams    bool      // Run keeps no number a row beside its Data but those that Data.Make makes, StreamColumns of them at most
 
 	shape Shape

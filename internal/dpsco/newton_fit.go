@@ -97,7 +97,7 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 			if counted {
 				r.count(s, rows.target)
 			}
-			r.count(l, func(i int) float64 { return r.length[i] })
+			r.countFirst(l, r.length, 1)
 			rows.addFirst(m, f.Curve, f.Bound)
 		}
 	})

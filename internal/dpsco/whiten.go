@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/mat"
@@ -35,7 +36,7 @@ func (a Whitened) at(s Shape, z float64) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stage{event: append(event, noise.Event()), arithmetic: marks(estimators), seconds: a.seconds(s), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	return &stage{event: append(event, noise.Event()), arithmetic: marks(estimators), seconds: a.seconds(s), passes: 1 + a.Descent.passes(s, estimators), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 		p := newWhitener(secondMoments(x, contract, noise, src), momentFloor(contract, noise))
 		x = x.times(p.matrix)
 		inner := a.Descent
@@ -131,14 +132,14 @@ func (x Data) times(p *mat.SymDense) Data {
 		x.X, x.Intercept = append([][]float64{x.numbers(len(x.Y))}, x.X...), false
 		shiftBy(x.X[0], -1)
 	}
-	x.flat().each(func() func(int, Data) {
+	x.flat().blocks(func() func(int, Data) {
 		buffer, old := columns(x.D, blockRows), make([][]float64, x.D)
 		return func(_ int, b Data) {
 			for j, column := range b.X {
 				old[j] = append(buffer[j][:0], column...)
 			}
 			for j, column := range b.X {
-				combine(column, 0, mat.Row(nil, j, p), old)
+				lane.Combine(column, 0, mat.Row(nil, j, p), old)
 			}
 		}
 	})
