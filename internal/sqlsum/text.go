@@ -14,13 +14,14 @@ type program struct {
 	place map[*node]int // in nodes
 	uses  map[*node]int // how often other expressions, sums and bins name it
 	level map[*node]int // the subquery that computes it; 0 for what is no column of one
+	until map[*node]int // the last one that names it
 
 	sums, moments [][]Expr // integers
 }
 
 // compile orders all that a Pass is made of.
 func (p Pass) compile() *program {
-	c := &program{Pass: p, place: map[*node]int{}, uses: map[*node]int{}, level: map[*node]int{}}
+	c := &program{Pass: p, place: map[*node]int{}, uses: map[*node]int{}, level: map[*node]int{}, until: map[*node]int{}}
 	for _, v := range p.Sums {
 		c.sums = append(c.sums, v.steps())
 	}
@@ -31,11 +32,8 @@ func (p Pass) compile() *program {
 			c.uses[k.node]++ // in products with all others
 		}
 	}
-	for _, e := range slices.Concat(slices.Concat(c.sums...), slices.Concat(c.moments...)) {
-		c.visit(e.node)
-	}
-	for _, b := range p.Counts {
-		c.visit(b.Of.node)
+	for _, n := range c.outputs() {
+		c.visit(n)
 	}
 	return c
 }
@@ -122,7 +120,30 @@ func (c *program) levels() (most int) {
 			most = max(most, below[n])
 		}
 	}
+	for _, n := range c.outputs() {
+		c.until[n] = most + 1
+	}
+	for _, n := range slices.Backward(c.nodes) {
+		by := c.until[n]
+		if c.kept(n) {
+			by = c.level[n]
+		}
+		for _, a := range n.args {
+			c.until[a] = max(c.until[a], by)
+		}
+	}
 	return most
+}
+
+// outputs are the nodes that sums and bins are of.
+func (c *program) outputs() (nodes []*node) {
+	for _, e := range slices.Concat(slices.Concat(c.sums...), slices.Concat(c.moments...)) {
+		nodes = append(nodes, e.node)
+	}
+	for _, b := range c.Counts {
+		nodes = append(nodes, b.Of.node)
+	}
+	return nodes
 }
 
 // read selects the raw columns of the rows that say something.
@@ -163,46 +184,11 @@ func (c *program) subquery(query string, level int) string {
 		switch {
 		case c.level[n] == level:
 			list = append(list, c.text(n)+" AS "+c.name(n))
-		case c.kept(n) && c.level[n] < level && c.usedAbove(n, level):
+		case c.kept(n) && c.level[n] < level && c.until[n] > level:
 			list = append(list, c.name(n))
 		}
 	}
 	return "SELECT " + strings.Join(append(list, fence), ", ") + " FROM (" + query + ") level" + strconv.Itoa(level-1)
-}
-
-// usedAbove reports whether something above a level names a kept node.
-func (c *program) usedAbove(n *node, level int) bool {
-	for _, user := range c.users(n) {
-		if user == nil || c.level[user] > level {
-			return true
-		}
-	}
-	return false
-}
-
-// users are the kept nodes in whose SQL a node's name is, nil for sums and bins.
-func (c *program) users(n *node) (users []*node) {
-	for _, m := range c.nodes {
-		if !slices.Contains(m.args, n) {
-			continue
-		}
-		if c.kept(m) {
-			users = append(users, m)
-		} else {
-			users = append(users, c.users(m)...)
-		}
-	}
-	if c.isOutput(n) {
-		users = append(users, nil)
-	}
-	return users
-}
-
-// isOutput reports whether a sum or a bin names a node itself.
-func (c *program) isOutput(n *node) bool {
-	is := func(e Expr) bool { return e.node == n }
-	return slices.ContainsFunc(slices.Concat(slices.Concat(c.sums...), slices.Concat(c.moments...)), is) ||
-		slices.ContainsFunc(c.Counts, func(b Bins) bool { return is(b.Of) })
 }
 
 // sum adds up.
