@@ -13,9 +13,18 @@ import (
 // cache between one pass over them and the next.
 const blockRows = 2048
 
-// each passes blocks of records to visitors, one for each core; first is the
-// position of a block's first record.
+// onPass is told how many records a pass goes over: tests count what plans foretell.
+var onPass = func(records int) {}
+
+// each makes a pass: it hands all rows, in blocks, to visitors that sum something.
 func (x Data) each(visitor func() func(first int, b Data)) {
+	onPass(x.N)
+	x.blocks(visitor)
+}
+
+// blocks hands blocks of records to visitors, one for each core; first is the
+// position of a block's first record.
+func (x Data) blocks(visitor func() func(first int, b Data)) {
 	size := blockRows / max(1, x.MaxRows)
 	blocks := (x.N + size - 1) / size
 	var next atomic.Int64

@@ -124,9 +124,11 @@ type Plan struct {
 	Arithmetic string    // mark in the ledger; empty: exact
 	Band       []float64 // one a coefficient; nil: none is known that holds for all data
 	Seconds    float64   // about how long Run takes on one core, where data are ordinary
+	Passes     int       // how often Run sums something over all rows, batches by their share of them; 0: it also sorts, copies or searches them
 	Streams    bool      // Run keeps no number a row beside its Data but those that Data.Make makes, StreamColumns of them at most
 
-	Sums bool // Run takes Data.Elsewhere: all that it reads of rows are sums that a database can make
+	Sums       bool // Run takes Data.Elsewhere: all that it reads of rows are sums that a database can make
+	InDatabase bool // set once it is known: the passes are made in a database, which Takes allows for
 
 	shape Shape
 	run   run

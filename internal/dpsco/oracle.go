@@ -152,7 +152,7 @@ func (g gradients) derivatives(c, away []float64, first int, b Data) {
 func leverage(x Data, limit float64) []float64 {
 	x = x.flat()
 	weights := x.numbers(x.N)
-	x.each(func() func(first int, b Data) {
+	x.blocks(func() func(first int, b Data) {
 		return func(first int, b Data) {
 			square := weights[first : first+b.N]
 			if b.Intercept {

@@ -119,7 +119,7 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 	}
 	return &Plan{
 		allRows: true, maxWeight: p.MaxWeight, Streams: p.streams(), Sums: p.sums(stage),
-		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, shape: s,
+		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, Passes: stage.passes, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x)
 			if p.counts() {

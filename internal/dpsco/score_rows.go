@@ -53,7 +53,7 @@ func (g *scoring) predict(dst []float64, b Data) {
 
 // predictRows writes the residuals, or margins of labels, of rows.
 func (g *scoring) predictRows(residuals []float64, x Data) {
-	x.flat().each(func() func(int, Data) {
+	x.flat().blocks(func() func(int, Data) {
 		return func(first int, b Data) {
 			e := residuals[first : first+b.N]
 			g.predict(e, b)

@@ -35,7 +35,7 @@ func (a Whitened) at(s Shape, z float64) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stage{event: append(event, noise.Event()), arithmetic: marks(estimators), seconds: a.seconds(s), sums: a.Descent.sums(), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	return &stage{event: append(event, noise.Event()), arithmetic: marks(estimators), seconds: a.seconds(s), sums: a.Descent.sums(), passes: 1 + a.Descent.passes(s, estimators), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 		p := newWhitener(secondMoments(x, contract, noise, src), momentFloor(contract, noise))
 		x = x.times(p.matrix)
 		inner := a.Descent
@@ -143,7 +143,7 @@ func (x Data) times(p *mat.SymDense) Data {
 		x.X, x.Intercept = append([][]float64{x.numbers(len(x.Y))}, x.X...), false
 		shiftBy(x.X[0], -1)
 	}
-	x.flat().each(func() func(int, Data) {
+	x.flat().blocks(func() func(int, Data) {
 		buffer, old := columns(x.D, blockRows), make([][]float64, x.D)
 		return func(_ int, b Data) {
 			for j, column := range b.X {

@@ -700,7 +700,7 @@ var mutants = []mutant{
 	{"elsewhere: rounding has no margin", "internal/sqlsum/pass.go",
 		" - math.Ceil(math.Sqrt(float64(len(v.Of))))", "", []tests{{"./internal/sqlsum", "TestRoundingHasItsMargin"}}},
 	{"elsewhere: a row takes part whatever its columns hold", "internal/sqlsum/text.go",
-		`") rows WHERE CASE WHEN "`, `") rows WHERE CASE WHEN true OR "`, []tests{{"./internal/sqlsum", "TestStatementsAgreeWithTheirTwins"}}},
+		`condition := "CASE WHEN "`, `condition := "CASE WHEN true OR "`, []tests{{"./internal/sqlsum", "TestStatementsAgreeWithTheirTwins"}}},
 	{"elsewhere: tiny values stay what they are", "internal/sqlsum/expr.go",
 		`" THEN " + args[0] + " * " + literal(inverse) + " ELSE '0'`, `" OR true THEN " + args[0] + " * " + literal(inverse) + " ELSE '0'`, []tests{{"./internal/sqlsum", "TestStatementsAgreeWithTheirTwins"}}},
 	{"elsewhere: a sum is as far from 0 as its terms", "internal/sqlsum/expr.go",
