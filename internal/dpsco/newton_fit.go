@@ -83,8 +83,28 @@ const leastCurvature = 0.002
 // rows alone, the curvature would be wasted.
 const tilt = 0.3
 
+// newtonFirst is what the first pass sees.
+type newtonFirst struct {
+	moments          *mech.Moments
+	lengths, targets *mech.Histogram
+}
+
 // first makes the first pass.
 func (f *newtonFit) first(x Data, src *mech.Source) {
+	seen := f.seeFirst(x)
+	joint := make([]float64, (x.D+1)*(x.D+1))
+	seen.moments.Release(joint, f.firstNoise, src)
+	l := releaseMagnitudes(seen.lengths, f.lengthNoise, 1, longest(x.D), x.N, src).apart()
+	if c := f.Curve.counted(); c != nil {
+		f.Curve = f.knowing(releaseMagnitudes(seen.targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.n/float64(max(1, f.shape.Levels)))
+	}
+	f.begin(f.readFirst(joint, x.weighted()), l)
+}
+
+func (f *newtonFit) seeFirst(x Data) newtonFirst {
+	if x.Elsewhere != nil {
+		return f.askFirst(x.Elsewhere)
+	}
 	moments := merging[*mech.Moments]{total: mech.NewMoments(f.firstContract())}
 	lengths, targets := magnitudeCounts(x.N), magnitudeCounts(x.N)
 	counted := f.Curve.counted() != nil
@@ -101,13 +121,7 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 			rows.addFirst(m, f.Curve, f.Bound)
 		}
 	})
-	joint := make([]float64, (x.D+1)*(x.D+1))
-	moments.merged().Release(joint, f.firstNoise, src)
-	l := releaseMagnitudes(lengths, f.lengthNoise, 1, longest(x.D), x.N, src).apart()
-	if c := f.Curve.counted(); c != nil {
-		f.Curve = f.knowing(releaseMagnitudes(targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.n/float64(max(1, f.shape.Levels)))
-	}
-	f.begin(f.readFirst(joint, x.Weight != nil), l)
+	return newtonFirst{moments.merged(), lengths.merged(), targets.merged()}
 }
 
 // knowing is the curve of counts that knows the sizes of targets, for a last step of so many rows.
@@ -246,6 +260,9 @@ func (f *newtonFit) magnitudes(noisy []float64, t int, unit, limit float64) *mag
 
 // seeStep makes the pass of step t over a part of the rows.
 func (f *newtonFit) seeStep(t int, x Data) newtonSeen {
+	if x.Elsewhere != nil {
+		return f.askStep(t, x.Elsewhere)
+	}
 	last := t == newtonSteps-1
 	scores := merging[*mech.Sum]{total: mech.NewSum(f.scoreContract(t))}
 	curvatures := merging[*mech.Moments]{total: mech.NewMoments(f.curvatureContract())}
