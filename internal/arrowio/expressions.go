@@ -47,9 +47,9 @@ func (r Request) Elsewhere(relation pgx.Identifier, names map[string]string) Req
 // but for a timestamp far from 1970, which is within one unit in the last place.
 //
 // Privacy: no expression raises an error, whatever the row holds: everything that a cast could
-// refuse is sorted out before it (proof: TestExpressionsAreWhatPullReads, on what is awkward in each type). Nothing
-// but a window can be found with an index, so that no counter of the server's statistics tells how many
-// rows a filter leaves. All functions, operators and collations are the system's own, by their full names.
+// refuse is sorted out before it (proof: TestExpressionsAreWhatPullReads, on what is awkward in each type). A
+// filter is part of an expression and no condition, so that no index finds the rows it leaves, whose counters
+// would tell how many there are. All functions, operators and collations are the system's own, by their full names.
 //
 // Errors: as Describe. It scans no row.
 func Expressions(ctx context.Context, conn *pgx.Conn, req Request) (from string, columns []string, err error) {
@@ -81,15 +81,14 @@ func (t columnType) expression(name string) string {
 
 // numberExpressions has % for the column, by type. Numerics beyond the range of float8 are sorted
 // out first, and so are those that would be rounded to 0, which their cast refuses as well; 1.797693134862315807e308 and
-// 2.4703282292062328e-324 are just inside. That 0 is taken from a float8 changes no bit of it, but
-// keeps an index on the column from telling which rows are within a range.
+// 2.4703282292062328e-324 are just inside.
 var numberExpressions = map[string]string{
 	"boolean":                     "%::pg_catalog.int4::pg_catalog.float8",
 	"smallint":                    "%::pg_catalog.float8",
 	"integer":                     "%::pg_catalog.float8",
 	"bigint":                      "%::pg_catalog.float8",
 	"real":                        "%::pg_catalog.float8",
-	"double precision":            "(%::pg_catalog.float8 OPERATOR(pg_catalog.-) '0'::pg_catalog.float8)",
+	"double precision":            "%::pg_catalog.float8",
 	"numeric":                     "CASE WHEN pg_catalog.abs(%::pg_catalog.numeric) OPERATOR(pg_catalog.<=) '1.797693134862315807e308'::pg_catalog.numeric THEN CASE WHEN pg_catalog.abs(%::pg_catalog.numeric) OPERATOR(pg_catalog.>=) '2.4703282292062328e-324'::pg_catalog.numeric THEN %::pg_catalog.float8 ELSE '0'::pg_catalog.float8 END END",
 	"date":                        "CASE WHEN pg_catalog.isfinite(%::pg_catalog.date) THEN (%::pg_catalog.date OPERATOR(pg_catalog.-) '1970-01-01'::pg_catalog.date)::pg_catalog.float8 OPERATOR(pg_catalog.*) '86400'::pg_catalog.float8 END",
 	"timestamp without time zone": "pg_catalog.date_part('epoch'::pg_catalog.text, %::pg_catalog.timestamp)",

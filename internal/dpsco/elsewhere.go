@@ -93,24 +93,13 @@ type exprRow struct {
 
 // row is one in the coordinates of an upper triangular P, with the residual of w.
 func (x *Elsewhere) row(p mat.Matrix, w []float64, intercept bool) exprRow {
-	source := x.x
-	if intercept {
-		source = append([]sqlsum.Expr{sqlsum.Number(1)}, source...)
-	}
-	r := exprRow{y: x.y, weight: x.weight, root: sqlsum.Number(1)}
-	r.predicted = linear(source, w)
-	if x.offset != (sqlsum.Expr{}) {
-		r.predicted = sqlsum.Add(r.predicted, x.offset)
-	}
+	source := x.source(intercept)
+	r := exprRow{y: x.y, weight: x.weight, root: sqlsum.Number(1), predicted: x.predict(w, intercept)}
 	r.e = sqlsum.Snap(sqlsum.Sub(x.y, r.predicted), tiny)
 	for j := range source {
 		r.z = append(r.z, sqlsum.Snap(linear(source[:j+1], mat.Col(nil, j, p)[:j+1]), tiny))
 	}
-	squares := make([]sqlsum.Expr, len(r.z))
-	for j, z := range r.z {
-		squares[j] = sqlsum.Square(z)
-	}
-	r.square = sqlsum.Add(squares...)
+	r.square = sumOfSquares(r.z)
 	r.length = sqlsum.Max(sqlsum.Number(tiny), sqlsum.Sqrt(r.square))
 	return r
 }
@@ -148,8 +137,8 @@ func (r *exprRow) direction() []sqlsum.Expr {
 	return multiplied(r.z, sqlsum.Div(sqlsum.Number(1), r.length))
 }
 
-// bins are those of magnitudes whose square is given, in units.
-func bins(square sqlsum.Expr) sqlsum.Bins { return sqlsum.Bins{Of: square, Edges: squareEdges} }
+// sizesOf are those of magnitudes whose square is given, in units.
+func sizesOf(square sqlsum.Expr) sqlsum.Bins { return sqlsum.Bins{Of: square, Edges: squareEdges} }
 
 // squareEdges are the squares of magnitudeEdges.
 var squareEdges = func() []float64 {
@@ -162,7 +151,7 @@ var squareEdges = func() []float64 {
 
 // squareIn is the square of v in a unit.
 func squareIn(v sqlsum.Expr, unit float64) sqlsum.Expr {
-	return sqlsum.Square(sqlsum.Div(v, sqlsum.Number(max(unit, tiny))))
+	return sqlsum.Square(sqlsum.Div(v, sqlsum.Bound(unit)))
 }
 
 // momentVector and sumVector are vectors under a contract.

@@ -4,12 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/internal/sqlsum"
+
+	"gonum.org/v1/gonum/mat"
 )
 
 // elsewhere is a design whose rows are added up by the twins of statements. Its raw columns are the
@@ -44,9 +49,9 @@ func elsewhere(x Data) Data {
 
 // summable are the methods that take rows which are elsewhere, by model.
 var summable = map[string][]string{
-	"linear":   {catalogue.MethodAuto},
-	"logistic": {catalogue.MethodAuto},
-	"huber":    {catalogue.MethodAuto},
+	"linear":   {catalogue.MethodAuto, "gd", "accmd", "whitened gd"},
+	"logistic": {catalogue.MethodAuto, "gd", "accmd", "whitened gd"},
+	"huber":    {catalogue.MethodAuto, "gd", "accmd", "whitened gd"},
 }
 
 // Rows that stay elsewhere give to every release what they give where they are, but for how they
@@ -97,6 +102,9 @@ func TestRowsElsewhereGiveTheSame(t *testing.T) {
 func askedFor(t *testing.T, model, method string, weights bool, x *Data) Scaled {
 	t.Helper()
 	options := map[string]any{"method": method}
+	if inner, ok := strings.CutPrefix(method, "whitened "); ok {
+		options["method"], options["whitening"] = inner, catalogue.WhiteningOn
+	}
 	if weights {
 		options["weight"], options["max_weight"] = "w", float64(mostWeight)
 	} else {
@@ -147,5 +155,88 @@ func TestAFailedPassReleasesNothing(t *testing.T) {
 		if r, err := p.Run(t.Context(), there, mechtest.Source(t, 1)); !errors.Is(err, broken) || r.Coefficients != nil || made != pass+1 {
 			t.Errorf("pass %d failed: %v, %v after %d passes", pass, r.Coefficients, err, made)
 		}
+	}
+}
+
+// Passes can be written, and no row makes them fail, whatever the numbers are that they are made of:
+// all of those are public, or were released with noise.
+func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
+	extremes := []float64{math.Inf(1), 1e30, 1, 1e-30, math.NaN()}
+	shape := Shape{N: 1000, D: 4, Intercept: true}
+	passes := 0
+	x := &Elsewhere{Features: []Term{{1, 0}, {2, 3}, {3, 0}}, Offset: 4, Weight: 5, Totals: func(p sqlsum.Pass) (sqlsum.Totals, error) {
+		passes++
+		p.SQL("t", []string{"a", "b", "c", "d", "e", "f"})
+		return p.Empty(), nil
+	}}
+	Scaled{X: []float64{1e100, 1, 1e-100}, Y: 1e-100, CentreX: []float64{1, 0, 1e-120}, CentreOffset: 1}.express(x, 1e100)
+	for _, a := range extremes {
+		for _, b := range extremes {
+			for _, c := range extremes {
+				p, w := mat.NewDense(4, 4, nil), []float64{a, -b, c, a}
+				for i := range 4 {
+					for j := i; j < 4; j++ {
+						p.Set(i, j, []float64{a, b, -c}[(i+j)%3])
+					}
+				}
+				joint, err := JointMoments{Bound: 1, Scale: b, Intervals: true}.releases(shape, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f := newJointFit(joint)
+				f.p, f.w, f.bound, f.cut, f.back = p, w, a, b, min(1, c)
+				f.stepCuts, f.levelCuts = cuts{inner: a, outer: b, share: 0.5}, cuts{inner: c, outer: a, share: 0.5}
+				f.askPilot(pilotPasses-1, x)
+				f.askStep(x)
+				for _, curve := range []curve{logisticCurve{}, huberCurve{delta: b, cut: c}} {
+					newton, err := Newton{Curve: curve, Bound: 1, Intervals: true}.releases(shape, 1)
+					if err != nil {
+						t.Fatal(err)
+					}
+					f := newNewtonFit(newton)
+					f.p, f.w, f.limit, f.bound = p, w, a, b
+					f.askFirst(x)
+					f.askStep(0, x)
+					f.askStep(newtonSteps-1, x)
+				}
+				contract := mech.Contract{Norm: mech.L2, Bound: 1, N: shape.N, D: 4}
+				for _, l := range []loss.Loss{loss.Squared{}, loss.Logistic{}, loss.Huber{Delta: c}} {
+					gradients{l, Data{Shape: shape, Elsewhere: x}, nil, w, []float64{c, a, b, -a}}.ask(contract, b)
+				}
+			}
+		}
+	}
+	if x.err != nil || passes != 125*(2+2*3+3) {
+		t.Errorf("%d passes, %v", passes, x.err)
+	}
+}
+
+// A row that is replaced by another one moves every release by what its noise hides, and no more:
+// by rows at the ends of floating point, rows that say nothing, and ordinary ones.
+func TestNeighboursOfRowsElsewhere(t *testing.T) {
+	others := [][]float64{{math.NaN(), 1, 1}, {1e300, -1e300, 1}, {1, 1e9, -1e9}, {0, 0, 0}, {1, 5e-324, 1e-310}, {-1e18, 1e18, 1e-18}, {1, 40, -3}, {0, math.Inf(1), 1}}
+	fullest := 0.0
+	for model, methods := range summable {
+		for _, method := range methods {
+			x := weightedLaw(model, 400, 1)
+			a := askedFor(t, model, method, method == catalogue.MethodAuto, &x)
+			tape := taped(t, a, elsewhere(cloned(x)), nil)
+			for k, other := range others {
+				neighbour := cloned(x)
+				neighbour.Y[k], neighbour.X[0][k], neighbour.X[1][k] = other[0], other[1], other[2]
+				if neighbour.Weight != nil {
+					neighbour.Weight[k] = mostWeight
+				}
+				for r, release := range taped(t, a, elsewhere(neighbour), tape).Releases {
+					share := release.Share(tape.Releases[r])
+					if fullest = max(fullest, share); share > 1 {
+						t.Errorf("%s by %s: neighbour %d moves release %d by %v", model, method, k, r, share)
+					}
+				}
+			}
+		}
+	}
+	if fullest < 0.4 {
+		t.Errorf("no neighbour moves a release by more than %v of what it may", fullest)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // pilotVector is what addPilot adds.
 func (r *exprRow) pilotVector(bound, cut float64) []sqlsum.Expr {
-	inverse := sqlsum.Div(sqlsum.Number(1), sqlsum.Max(r.length, sqlsum.Number(bound)))
+	inverse := sqlsum.Div(sqlsum.Number(1), sqlsum.Max(r.length, sqlsum.Bound(bound)))
 	last := sqlsum.Mul(sqlsum.Mul(inverse, sqlsum.Number(bound*residualWeight/cut)), sqlsum.Clamp(r.e, cut))
 	return append(multiplied(r.z, inverse), last)
 }
@@ -25,10 +25,10 @@ func (f *jointFit) askPilot(t int, x *Elsewhere) jointPilot {
 	r.scaleByWeight()
 	p := sqlsum.Pass{
 		Moments: []sqlsum.Vector{momentVector(r.pilotVector(f.bound, f.cut), f.pilotContract())},
-		Counts:  []sqlsum.Bins{bins(squareIn(r.e, f.Scale)), bins(r.square)},
+		Counts:  []sqlsum.Bins{sizesOf(squareIn(r.e, f.Scale)), sizesOf(r.square)},
 	}
 	if t == pilotPasses-1 {
-		p.Counts = append(p.Counts, bins(sqlsum.Mul(squareIn(r.e, f.Scale), r.square)))
+		p.Counts = append(p.Counts, sizesOf(sqlsum.Mul(squareIn(r.e, f.Scale), r.square)))
 	}
 	totals := x.totals(p)
 	seen := jointPilot{
@@ -48,7 +48,7 @@ const leastStep = 0x1p-40
 func (f *jointFit) stepWeight(x *Elsewhere) sqlsum.Expr {
 	before := x.row(f.wide, f.w, f.shape.Intercept)
 	before.scaleByWeight()
-	shortened := sqlsum.Div(sqlsum.Number(f.bound), sqlsum.Max(before.length, sqlsum.Number(f.bound)))
+	shortened := sqlsum.Div(sqlsum.Bound(f.bound), sqlsum.Max(before.length, sqlsum.Bound(f.bound)))
 	kept := sqlsum.Square(sqlsum.Max(shortened, sqlsum.Number(leastStep)))
 	return sqlsum.Max(sqlsum.Add(kept, sqlsum.Mul(sqlsum.Number(f.back), sqlsum.Sub(sqlsum.Number(1), kept))), sqlsum.Number(leastStep))
 }

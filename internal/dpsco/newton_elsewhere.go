@@ -44,7 +44,7 @@ func (logisticCurve) firstOf(r *exprRow) sqlsum.Expr { return sqlsum.Sub(r.y, si
 
 // lossesOf implements exprCurve.
 func (c huberCurve) lossesOf(r *exprRow) exprLosses {
-	delta, size := sqlsum.Number(c.delta), sqlsum.Abs(r.e)
+	delta, size := sqlsum.Bound(c.delta), sqlsum.Abs(r.e)
 	return exprLosses{
 		score: sqlsum.Clamp(r.e, c.delta), most: delta, tail: delta,
 		model:  sqlsum.IfBelow(delta, size, sqlsum.Number(0), sqlsum.Number(1)),
@@ -62,7 +62,7 @@ func (f *newtonFit) askFirst(x *Elsewhere) newtonFirst {
 	r.scaleByWeight()
 	totals := x.totals(sqlsum.Pass{
 		Moments: []sqlsum.Vector{momentVector(r.pilotVector(f.Bound, f.Curve.firstCut()), f.firstContract())},
-		Counts:  []sqlsum.Bins{bins(r.square)},
+		Counts:  []sqlsum.Bins{sizesOf(r.square)},
 	})
 	return newtonFirst{moments: summedMoments(f.firstContract(), totals.Moments[0]), lengths: counted(f.shape.N, totals.Counts[0])}
 }
@@ -79,8 +79,8 @@ func (f *newtonFit) askStep(t int, x *Elsewhere) newtonSeen {
 	if last {
 		curvature = l.model
 	} else {
-		size := sqlsum.Number(f.Curve.size())
-		p.Counts = []sqlsum.Bins{bins(sqlsum.Mul(sqlsum.Square(sqlsum.Div(l.tail, size)), r.square)), bins(sqlsum.Mul(l.robust, r.square))}
+		size := sqlsum.Bound(f.Curve.size())
+		p.Counts = []sqlsum.Bins{sizesOf(sqlsum.Mul(sqlsum.Square(sqlsum.Div(l.tail, size)), r.square)), sizesOf(sqlsum.Mul(l.robust, r.square))}
 	}
 	p.Moments = []sqlsum.Vector{momentVector(f.curvatureVector(&r, curvature, weight), f.curvatureContract())}
 	meat := last && f.Intervals
@@ -111,8 +111,8 @@ func (l *exprLosses) weigh(weight sqlsum.Expr) {
 
 // weightOf is that of a row in score and curvature, as newtonRows.weigh has it.
 func (f *newtonFit) weightOf(r *exprRow, l exprLosses) sqlsum.Expr {
-	bound := sqlsum.Div(sqlsum.Number(f.bound), r.length)
-	score := sqlsum.Div(sqlsum.Number(f.limit), sqlsum.Mul(r.length, l.most))
+	bound := sqlsum.Div(sqlsum.Bound(f.bound), r.length)
+	score := sqlsum.Div(sqlsum.Bound(f.limit), sqlsum.Mul(r.length, l.most))
 	curvature := sqlsum.Div(sqlsum.Square(bound), sqlsum.Max(l.model, sqlsum.Number(tiny)))
 	least := sqlsum.Square(sqlsum.Number(tiny))
 	return sqlsum.Max(sqlsum.Min(sqlsum.Number(1), sqlsum.Min(score, curvature)), least)
@@ -126,7 +126,7 @@ func (f *newtonFit) scoreVector(t int, r *exprRow, l exprLosses, weight sqlsum.E
 	for k := range shells {
 		outer := weight
 		if k < shells-1 {
-			outer = sqlsum.Min(weight, sqlsum.Div(sqlsum.Number(f.limit*shellEdge(k, shells)), size))
+			outer = sqlsum.Min(weight, sqlsum.Div(sqlsum.Bound(f.limit*shellEdge(k, shells)), size))
 		}
 		unit := sqlsum.Number(1 / (f.limit * math.Sqrt(shellWidth(k, shells))))
 		part := outer
@@ -141,7 +141,7 @@ func (f *newtonFit) scoreVector(t int, r *exprRow, l exprLosses, weight sqlsum.E
 
 // curvatureVector is what addCurvature adds.
 func (f *newtonFit) curvatureVector(r *exprRow, curvature, weight sqlsum.Expr) []sqlsum.Expr {
-	bound := sqlsum.Number(f.bound)
+	bound := sqlsum.Bound(f.bound)
 	within := sqlsum.Min(sqlsum.Sqrt(sqlsum.Mul(weight, curvature)), sqlsum.Div(bound, r.length))
 	return multiplied(r.z, sqlsum.Div(within, bound))
 }

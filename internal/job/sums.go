@@ -120,11 +120,11 @@ func (c *claim) design() *dpsco.Elsewhere {
 	return x
 }
 
-// sumSettings hold for the statements of a transaction. Names in them are the system's. Groups are
-// hashed, in memory: to sort the rows by them would write all of them to the server's disk. Just
-// in time compilation takes half the time of long statements over many rows, and less than a
-// second; the server decides by how many there are.
-const sumSettings = `SET LOCAL search_path = pg_catalog; SET LOCAL enable_sort = off; SET LOCAL work_mem = '256MB'; SET LOCAL jit = on`
+// sumSettings hold for the statements of a transaction. Operators are the system's before any other, and the path is what it
+// was beyond that, for functions that a view calls. Groups are hashed, in memory: to sort rows by them would write
+// all of them to the server's disk.
+const sumSettings = `SELECT pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', nullif(pg_catalog.current_setting('search_path'), '')), true);
+	SET LOCAL enable_sort = off; SET LOCAL work_mem = '256MB'`
 
 // source is rows that a transaction sees, and what a pass adds up of them: arrowio.Expressions.
 type source struct {

@@ -96,6 +96,15 @@ func Number(v float64) Expr {
 	return Expr{&node{sql: func([]string) string { return text }, eval: func([]float64) float64 { return v }, span: s.check(), leaf: true}}
 }
 
+// Bound is a public number above 0: one that is not, or is smaller than 2^-60, is taken for that,
+// and a larger one than 2^60 for that.
+func Bound(v float64) Expr {
+	if !(v >= leastNumber) {
+		v = leastNumber
+	}
+	return Number(v)
+}
+
 // literal is a number as SQL reads it, to the last bit.
 func literal(v float64) string {
 	return "'" + strconv.FormatFloat(v, 'g', -1, 64) + "'::pg_catalog.float8"
@@ -220,13 +229,10 @@ func either(a, b Expr) span {
 	return span{least: min(a.least, b.least), most: max(a.most, b.most), zero: a.zero || b.zero, negative: a.negative || b.negative}
 }
 
-// Clamp moves a into [-limit, limit]; limit is a public number above 0.
+// Clamp moves a into [-limit, limit]; limit is a Bound.
 func Clamp(a Expr, limit float64) Expr {
-	high := Number(limit)
+	high := Bound(limit)
 	s := span{least: min(a.least, high.least), most: high.most, zero: a.zero, negative: a.negative}
-	if !high.positive() {
-		panic("sqlsum: a limit that is not above 0")
-	}
 	v := high.eval(nil)
 	return operation("GREATEST("+literal(-v)+", LEAST("+literal(v)+", %s))", func(x []float64) float64 { return max(-v, min(v, x[0])) }, s, a)
 }

@@ -14,13 +14,14 @@ type program struct {
 	place map[*node]int // in nodes
 	uses  map[*node]int // how often other expressions, sums and bins name it
 	level map[*node]int // the subquery that computes it; 0 for what is no column of one
+	until map[*node]int // the last one that names it
 
 	sums, moments [][]Expr // integers
 }
 
 // compile orders all that a Pass is made of.
 func (p Pass) compile() *program {
-	c := &program{Pass: p, place: map[*node]int{}, uses: map[*node]int{}, level: map[*node]int{}}
+	c := &program{Pass: p, place: map[*node]int{}, uses: map[*node]int{}, level: map[*node]int{}, until: map[*node]int{}}
 	for _, v := range p.Sums {
 		c.sums = append(c.sums, v.steps())
 	}
@@ -31,11 +32,8 @@ func (p Pass) compile() *program {
 			c.uses[k.node]++ // in products with all others
 		}
 	}
-	for _, e := range slices.Concat(slices.Concat(c.sums...), slices.Concat(c.moments...)) {
-		c.visit(e.node)
-	}
-	for _, b := range p.Counts {
-		c.visit(b.Of.node)
+	for _, n := range c.outputs() {
+		c.visit(n)
 	}
 	return c
 }
@@ -122,10 +120,36 @@ func (c *program) levels() (most int) {
 			most = max(most, below[n])
 		}
 	}
+	for _, n := range c.outputs() {
+		c.until[n] = most + 1
+	}
+	for _, n := range slices.Backward(c.nodes) {
+		by := c.until[n]
+		if c.kept(n) {
+			by = c.level[n]
+		}
+		for _, a := range n.args {
+			c.until[a] = max(c.until[a], by)
+		}
+	}
 	return most
 }
 
-// read selects the raw columns of the rows that say something.
+// outputs are the nodes that sums and bins are of.
+func (c *program) outputs() (nodes []*node) {
+	for _, e := range slices.Concat(slices.Concat(c.sums...), slices.Concat(c.moments...)) {
+		nodes = append(nodes, e.node)
+	}
+	for _, b := range c.Counts {
+		nodes = append(nodes, b.Of.node)
+	}
+	return nodes
+}
+
+// read selects the raw columns of the rows that say something. The condition is one CASE, of which the planner
+// takes half of all rows: it would multiply what it takes a range of each column to leave, and plan for a single row. No
+// index serves for it, so that no counter of one tells how many rows say something. It stands above
+// the fence, so that expressions are evaluated once.
 func (c *program) read(from string, columns []string) string {
 	var list, where []string
 	plain, seen := true, map[column]bool{}
@@ -148,11 +172,16 @@ func (c *program) read(from string, columns []string) string {
 	if len(where) == 0 {
 		return query
 	}
-	return "SELECT * FROM (" + query + ") rows WHERE " + strings.Join(where, " AND ")
+	condition := "CASE WHEN " + strings.Join(where, " AND ") + " THEN true ELSE false END"
+	if !plain {
+		condition = strings.Replace(condition, "CASE", "CASE WHEN fence IS NULL THEN false", 1)
+	}
+	return "SELECT * FROM (" + query + ") rows WHERE " + condition
 }
 
-// isName reports whether SQL is a quoted name alone.
+// isName reports whether SQL is a quoted name, perhaps as a float8, and nothing else.
 func isName(text string) bool {
+	text = strings.TrimSuffix(text, "::pg_catalog.float8")
 	return len(text) > 1 && text[0] == '"' && text[len(text)-1] == '"' && strings.Count(text, `"`) == 2
 }
 
@@ -163,46 +192,11 @@ func (c *program) subquery(query string, level int) string {
 		switch {
 		case c.level[n] == level:
 			list = append(list, c.text(n)+" AS "+c.name(n))
-		case c.kept(n) && c.level[n] < level && c.usedAbove(n, level):
+		case c.kept(n) && c.level[n] < level && c.until[n] > level:
 			list = append(list, c.name(n))
 		}
 	}
 	return "SELECT " + strings.Join(append(list, fence), ", ") + " FROM (" + query + ") level" + strconv.Itoa(level-1)
-}
-
-// usedAbove reports whether something above a level names a kept node.
-func (c *program) usedAbove(n *node, level int) bool {
-	for _, user := range c.users(n) {
-		if user == nil || c.level[user] > level {
-			return true
-		}
-	}
-	return false
-}
-
-// users are the kept nodes in whose SQL a node's name is, nil for sums and bins.
-func (c *program) users(n *node) (users []*node) {
-	for _, m := range c.nodes {
-		if !slices.Contains(m.args, n) {
-			continue
-		}
-		if c.kept(m) {
-			users = append(users, m)
-		} else {
-			users = append(users, c.users(m)...)
-		}
-	}
-	if c.isOutput(n) {
-		users = append(users, nil)
-	}
-	return users
-}
-
-// isOutput reports whether a sum or a bin names a node itself.
-func (c *program) isOutput(n *node) bool {
-	is := func(e Expr) bool { return e.node == n }
-	return slices.ContainsFunc(slices.Concat(slices.Concat(c.sums...), slices.Concat(c.moments...)), is) ||
-		slices.ContainsFunc(c.Counts, func(b Bins) bool { return is(b.Of) })
 }
 
 // sum adds up.
