@@ -48,6 +48,7 @@ type claim struct {
 		Placement    string   // where its rows may be: auto, memory or database; empty is auto
 		Distribution *string  // over nodes; nil: all on one
 		Servers      []string // of its foreign partitions
+		Nodes        int      // of Citus that share its rows about equally; 0: there are none
 
 		Accounting string   // pure, zcdp or rdp
 		Order      *float64 // of Renyi divergence, under rdp
@@ -585,7 +586,7 @@ func (s *Sidecar) check(c *claim, n int64) (*dpsco.Plan, placement, error) {
 		return nil, "", planFailure(err)
 	}
 	at, err := s.place(c, plan, n)
-	plan.InDatabase = at == inDatabase
+	plan.InDatabase, plan.Nodes = at == inDatabase, c.Dataset.Nodes
 	return plan, at, errors.Join(err, s.checkTime(plan))
 }
 
@@ -637,7 +638,7 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err != nil {
 		return nil, 0, parked("this dpsidecar has too little memory, or room on disk, for what another one charged, or its rows may be somewhere else now")
 	}
-	c.at, plan.InDatabase = at, at == inDatabase
+	c.at, plan.InDatabase, plan.Nodes = at, at == inDatabase, c.Dataset.Nodes
 	if s.checkTime(plan) != nil {
 		return nil, 0, parked("this dpsidecar gives jobs too little time for what another one charged")
 	}

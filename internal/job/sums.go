@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,8 +87,8 @@ func (s *Sidecar) checkGrowth(ctx context.Context, conn *pgx.Conn, c *claim) err
 // registered ones: a pass sees partitions that were added since the check, which the locks do not prevent.
 func (s *Sidecar) sum(ctx context.Context, c *claim, plan *dpsco.Plan, x dpsco.Data, src *mech.Source) (r dpsco.Result, err error) {
 	r, err = s.runTimed(ctx, plan, x, src)
-	if elsewhere := s.checkShards(ctx, c); elsewhere != nil {
-		return r, elsewhere
+	if err != nil {
+		err = cmp.Or(s.checkShards(ctx, c), err) // which may be why
 	}
 	switch {
 	case errors.Is(err, errAnswer) || errors.Is(err, sqlsum.ErrAnswer):

@@ -101,7 +101,7 @@ func sumsOf(tb testing.TB, model, kind string, rows, features int) tableOfSums {
 // run makes the fit; each is told every statement.
 func (t tableOfSums) run(tb testing.TB, each func(statement string)) dpsco.Result {
 	tb.Helper()
-	pass := passes(context.Background(), t.conn, t.from, t.columns, int64(t.data.N))
+	pass := passes(context.Background(), []source{{t.conn, t.from, t.columns}}, nil, int64(t.data.N))
 	x := *t.data.Elsewhere
 	t.data.Elsewhere = &x
 	x.Totals = func(p sqlsum.Pass) (sqlsum.Totals, error) {

@@ -89,6 +89,22 @@ LANGUAGE sql STABLE AS $$
   HAVING bool_and(w.fdwname = 'postgres_fdw')
 $$;
 
+-- How many nodes of Citus share a relation's rows, of the table that fewest do; 0 without such tables.
+CREATE OR REPLACE FUNCTION dp_int.sharing_nodes(p_relid oid) RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF to_regclass('pg_catalog.pg_dist_partition') IS NULL THEN
+    RETURN 0;
+  END IF;
+  RETURN (SELECT coalesce(min(t.nodes), 0)
+            FROM (SELECT count(DISTINCT c.groupid)
+                    FROM dp_int.base_relations(p_relid) b
+                    JOIN pg_catalog.pg_dist_partition p ON p.logicalrelid = b.relid AND p.partmethod = 'h'
+                    JOIN pg_catalog.pg_dist_shard s ON s.logicalrelid = b.relid
+                    JOIN pg_catalog.pg_dist_placement c ON c.shardid = s.shardid
+                   GROUP BY b.relid) AS t(nodes));
+END $$;
+
 -- Where each shard of a data set's tables is, as of now; NULL without Citus. A shard that moves while a
 -- job reads has its rows in no snapshot of the job's, or in two: what was read is thrown away then.
 CREATE OR REPLACE FUNCTION dp_int.job_shards(p_dataset bigint) RETURNS text
