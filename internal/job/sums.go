@@ -113,7 +113,7 @@ func (c *claim) design() *dpsco.Elsewhere {
 			x.Features = append(x.Features, dpsco.Term{Column: 1 + j, Level: level})
 		}
 	}
-	for option, place := range map[string]*int{catalogue.Weight: &x.Weight, catalogue.Offset: &x.Offset} {
+	for option, place := range map[string]*int{catalogue.Weight: &x.Weight, catalogue.Offset: &x.Offset, catalogue.Exposure: &x.Exposure} {
 		if i := c.beside(option); i >= 0 {
 			*place = 1 + len(c.Request.Features) + i
 		}
