@@ -22,7 +22,9 @@ func newServers(t testing.TB, count int) (s *dev.System, servers []*localpg.Clus
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Stop() })
-	s.Cluster.Exec(t, dev.Database, "CREATE EXTENSION postgres_fdw")
+	if err := executeAll(context.Background(), s.SuperuserURL(), "CREATE EXTENSION postgres_fdw"); err != nil {
+		t.Skip(err)
+	}
 	urls = map[string]*pgx.ConnConfig{}
 	for i := range count {
 		c, err := localpg.Start(context.Background(), localpg.Options{})
@@ -112,6 +114,13 @@ func TestForeignPartitions(t *testing.T) {
 	w.exec(w.super, `CREATE FOREIGN TABLE twice PARTITION OF spread FOR VALUES IN (7) SERVER n0 OPTIONS (schema_name 'far', table_name 'Visits'); ALTER FOREIGN TABLE twice ALTER age OPTIONS (column_name 'years')`)
 	w.wantError(ask(call), "DP004", "show the same rows")
 	w.exec(w.super, `DROP FOREIGN TABLE twice`)
+	w.exec(w.super, `CREATE TABLE grows (LIKE visits) PARTITION BY LIST (place); CREATE TABLE kept PARTITION OF grows FOR VALUES IN (2); GRANT SELECT ON grows TO dp_sidecar`)
+	if err := register("grows", "auto", `{"total": true, "new_population": "a test"}`); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(w.super, `CREATE FOREIGN TABLE new PARTITION OF grows FOR VALUES IN (0) SERVER n0 OPTIONS (schema_name 'far', table_name 'Visits')`)
+	_, err = w.analyst.Exec(context.Background(), call, "grows")
+	w.wantError(err, "DP004", "on several nodes")
 	if n := w.entries(); n != 0 {
 		t.Errorf("%d charges of what was refused", n)
 	}
