@@ -1,29 +1,26 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// nodes are foreign servers that may be asked directly, by their names.
-type nodes map[string]*pgx.ConnConfig
-
-// add takes "SERVER=URL", several with blanks between them. Its errors do not repeat a URL, which
-// may hold a password.
-func (n nodes) add(text string) error {
+// nodes reads "SERVER=URL", several with blanks between them: foreign servers that may be asked directly, by their
+// names. Its errors do not repeat a URL, which may hold a password.
+func nodes(text string) (map[string]*pgx.ConnConfig, error) {
+	servers := map[string]*pgx.ConnConfig{}
 	for one := range strings.FieldsSeq(text) {
 		name, url, ok := strings.Cut(one, "=")
-		if !ok || name == "" || url == "" {
-			return errors.New("want SERVER=URL")
+		if !ok || name == "" || url == "" || strings.ContainsAny(name, ":/@") {
+			return nil, fmt.Errorf("%w: --node wants SERVER=URL", errUsage)
 		}
 		config, err := pgx.ParseConfig(url)
 		if err != nil {
-			return fmt.Errorf("the URL of %s cannot be read", name)
+			return nil, fmt.Errorf("%w: --node: the URL of %s cannot be read", errUsage, name)
 		}
-		n[name] = config
+		servers[name] = config
 	}
-	return nil
+	return servers, nil
 }
