@@ -124,6 +124,9 @@ func (w *world) workersFail(d *distributed) {
 		w.eventually("a pass runs on a worker", func() bool {
 			return one[bool](w, worker, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'dp_sidecar' AND state = 'active' AND query LIKE '%sum(%')`)
 		})
+		if asked := one[int](w, worker, `SELECT count(*) FROM pg_stat_activity WHERE usename = 'dp_sidecar' AND xact_start IS NOT NULL`); i == 1 && asked != 1 {
+			w.Errorf("a job asks a worker on %d connections", asked)
+		}
 		fail()
 		w.eventually("the job is done", func() bool {
 			return one[string](w, w.analyst, `SELECT status::text FROM dp.jobs WHERE id = $1::text::uuid`, id) == "done"

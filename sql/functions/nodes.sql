@@ -1,6 +1,20 @@
 -- Tables whose rows are on several nodes: distributed by Citus, or with partitions that are foreign
 -- tables. Every node has a snapshot of its own. What that asks of the rows: internal/job/nodes.md.
 
+-- The tables whose rows a relation shows: those below it, but of a partition or child itself only what is below it.
+CREATE OR REPLACE FUNCTION dp_int.shown_relations(p_relid oid) RETURNS TABLE(relid oid, relation text)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
+  WITH RECURSIVE under(oid) AS (
+    SELECT p_relid
+    UNION
+    SELECT i.inhrelid FROM under u JOIN pg_catalog.pg_inherits i ON i.inhparent = u.oid)
+  SELECT b.relid, b.relation
+    FROM dp_int.base_relations(p_relid) b
+   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = p_relid) OR b.relid IN (SELECT u.oid FROM under u);
+END $$;
+
 -- How a relation's rows are distributed, table by table; NULL where one snapshot shows them all,
 -- as of reference tables and tables of one shard.
 CREATE OR REPLACE FUNCTION dp_int.distribution(p_relid oid) RETURNS text
@@ -12,13 +26,13 @@ BEGIN
   IF to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
     SELECT string_agg(format('%s by %s of %I', b.relation, CASE p.partmethod WHEN 'h' THEN 'hash' WHEN 'r' THEN 'range' ELSE 'append' END, a.attname), ', ' ORDER BY b.relation)
       INTO sharded
-      FROM dp_int.base_relations(p_relid) b
+      FROM dp_int.shown_relations(p_relid) b
       JOIN pg_catalog.pg_dist_partition p ON p.logicalrelid = b.relid AND p.partmethod <> 'n'
       LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = b.relid AND a.attnum = substring(p.partkey FROM ':varattno (\d+)')::int
-     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = b.relid);  -- what is said of the table holds for its partitions
+     WHERE b.relid = p_relid OR NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = b.relid);  -- what is said of a table holds for its partitions
   END IF;
   SELECT string_agg(DISTINCT format('%s with foreign partitions', b.relation), ', ') INTO over_servers
-    FROM dp_int.base_relations(p_relid) b
+    FROM dp_int.shown_relations(p_relid) b
     JOIN pg_catalog.pg_inherits i ON i.inhparent = b.relid
     JOIN pg_catalog.pg_class f ON f.oid = i.inhrelid AND f.relkind = 'f';
   RETURN nullif(concat_ws(', ', sharded, over_servers), '');
