@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	"internal/progress":           {},
 	"internal/spill":              {},
 	"internal/catalogue":          {},
-	"internal/lane":             {},
+	"internal/lane":               {},
 	"sql":                         {"internal/catalogue"},
 }
 
