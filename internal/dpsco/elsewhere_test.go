@@ -210,3 +210,33 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 		t.Errorf("%d passes, %v", passes, x.err)
 	}
 }
+
+// A row that is replaced by another one moves every release by what its noise hides, and no more:
+// by rows at the ends of floating point, rows that say nothing, and ordinary ones.
+func TestNeighboursOfRowsElsewhere(t *testing.T) {
+	others := [][]float64{{math.NaN(), 1, 1}, {1e300, -1e300, 1}, {1, 1e9, -1e9}, {0, 0, 0}, {1, 5e-324, 1e-310}, {-1e18, 1e18, 1e-18}, {1, 40, -3}, {0, math.Inf(1), 1}}
+	fullest := 0.0
+	for model, methods := range summable {
+		for _, method := range methods {
+			x := weightedLaw(model, 400, 1)
+			a := askedFor(t, model, method, method == catalogue.MethodAuto, &x)
+			tape := taped(t, a, elsewhere(cloned(x)), nil)
+			for k, other := range others {
+				neighbour := cloned(x)
+				neighbour.Y[k], neighbour.X[0][k], neighbour.X[1][k] = other[0], other[1], other[2]
+				if neighbour.Weight != nil {
+					neighbour.Weight[k] = mostWeight
+				}
+				for r, release := range taped(t, a, elsewhere(neighbour), tape).Releases {
+					share := release.Share(tape.Releases[r])
+					if fullest = max(fullest, share); share > 1 {
+						t.Errorf("%s by %s: neighbour %d moves release %d by %v", model, method, k, r, share)
+					}
+				}
+			}
+		}
+	}
+	if fullest < 0.4 {
+		t.Errorf("no neighbour moves a release by more than %v of what it may", fullest)
+	}
+}

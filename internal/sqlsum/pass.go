@@ -108,7 +108,7 @@ func (v Vector) steps() []Expr {
 	if len(squares) > 0 {
 		square = Add(squares...)
 	}
-	factor := Div(Expr{constant(v.cut())}, Max(Number(v.Bound), Sqrt(square)))
+	factor := Div(Expr{constant(v.cut())}, Max(Bound(v.Bound), Sqrt(square)))
 	steps := make([]Expr, len(v.Of))
 	for j, e := range v.Of {
 		steps[j] = rounding(Mul(e, factor))

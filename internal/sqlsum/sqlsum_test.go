@@ -265,3 +265,68 @@ func trace(v []int64, d int) (sum float64) {
 	}
 	return sum
 }
+
+// A vector as long as it may be stays so when its coordinates are rounded.
+func TestRoundingHasItsMargin(t *testing.T) {
+	const d = 100
+	var of []Expr
+	for j := range d {
+		of = append(of, Column(j, 0, 1))
+	}
+	p := Pass{Sums: []Vector{{of, 1, 1 << 10}}}
+	add, row := p.Twin(), make([]float64, d)
+	rng := rand.New(rand.NewPCG(5, 6))
+	longest := 0.0
+	for range 200 {
+		for j := range row {
+			row[j] = rng.NormFloat64()
+		}
+		given := p.Empty()
+		add(given, row)
+		longest = max(longest, length(given.Sums[0]))
+	}
+	if longest > 1<<10 || longest < 1<<10-2*d {
+		t.Errorf("the longest is %v of %d steps", longest, 1<<10)
+	}
+}
+
+// Every number that a row makes of a pass lies in the span that is proved for it.
+func TestNumbersLieInTheirSpans(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	rows := someRows(rng, 300)
+	checked := 0
+	for range 300 {
+		c := randomPass(rng).compile()
+		for _, row := range rows {
+			values, ok := c.values(row)
+			if !ok {
+				continue
+			}
+			for k, n := range c.nodes {
+				if n.column != nil {
+					continue
+				}
+				checked++
+				if v := values[k]; v == 0 && !n.zero || v < 0 && !n.negative || v != 0 && !(math.Abs(v) >= n.least && math.Abs(v) <= n.most) {
+					t.Fatalf("%v is not within %+v", v, n.span)
+				}
+			}
+		}
+	}
+	if checked < 1e6 {
+		t.Errorf("%d numbers", checked)
+	}
+}
+
+// Terms of both signs come as near to 0 as their sum's span says, and no nearer.
+func TestSumsCancelNoFurtherThanTheirSpans(t *testing.T) {
+	one := Number(1)
+	above := Max(Column(0, 0, 1), one)
+	for name, e := range map[string]Expr{"difference": Sub(above, one), "sum": Add(above, Number(-1)), "centre": Column(0, 1, 1)} {
+		c := Pass{Sums: []Vector{{[]Expr{e}, 1, 1 << 20}}}.compile()
+		values, ok := c.values([]float64{math.Nextafter(1, 2), 0, 0, 0, 0})
+		if got := values[c.place[e.node]]; !ok || got != 0x1p-52 || got < e.least {
+			t.Errorf("%s: %g, least %g", name, got, e.least)
+		}
+	}
+}

@@ -172,11 +172,11 @@ func (c *program) read(from string, columns []string) string {
 	if len(where) == 0 {
 		return query
 	}
-	condition := "CASE WHEN " + strings.Join(where, " AND ") + " THEN true ELSE false END"
+	above := ""
 	if !plain {
-		condition = strings.Replace(condition, "CASE", "CASE WHEN fence IS NULL THEN false", 1)
+		above = "fence IS NULL THEN false WHEN "
 	}
-	return "SELECT * FROM (" + query + ") rows WHERE " + condition
+	return "SELECT * FROM (" + query + ") rows WHERE CASE WHEN " + above + strings.Join(where, " AND ") + " THEN true ELSE false END"
 }
 
 // isName reports whether SQL is a quoted name, perhaps as a float8, and nothing else.

@@ -7,40 +7,52 @@ import "sort"
 // library may round another way.
 func (p Pass) Twin() func(t Totals, raw []float64) {
 	c := p.compile()
-	values := make([]float64, len(c.nodes))
-	args := make([]float64, 0, 8)
-	value := func(e Expr) float64 { return values[c.place[e.node]] }
 	return func(t Totals, raw []float64) {
-		for k, n := range c.nodes {
-			if n.column != nil {
-				if values[k] = raw[n.column.index]; !n.column.admits(values[k]) {
-					return
-				}
-				continue
-			}
-			args = args[:0]
-			for _, a := range n.args {
-				args = append(args, values[c.place[a]])
-			}
-			values[k] = n.eval(args)
+		if values, ok := c.values(raw); ok {
+			c.add(t, values)
 		}
-		for s, steps := range c.sums {
-			for j, e := range steps {
-				t.Sums[s][j] += int64(value(e))
+	}
+}
+
+// values are those of all nodes; ok: the row says something.
+func (c *program) values(raw []float64) (values []float64, ok bool) {
+	values = make([]float64, len(c.nodes))
+	args := make([]float64, 0, 8)
+	for k, n := range c.nodes {
+		if n.column != nil {
+			if values[k] = raw[n.column.index]; !n.column.admits(values[k]) {
+				return nil, false
+			}
+			continue
+		}
+		args = args[:0]
+		for _, a := range n.args {
+			args = append(args, values[c.place[a]])
+		}
+		values[k] = n.eval(args)
+	}
+	return values, true
+}
+
+// add adds what a row of these values gives.
+func (c *program) add(t Totals, values []float64) {
+	integer := func(e Expr) int64 { return int64(values[c.place[e.node]]) }
+	for s, steps := range c.sums {
+		for j, e := range steps {
+			t.Sums[s][j] += integer(e)
+		}
+	}
+	for s, steps := range c.moments {
+		k := 0
+		for i, a := range steps {
+			for _, b := range steps[i:] {
+				t.Moments[s][k] += integer(a) * integer(b)
+				k++
 			}
 		}
-		for s, steps := range c.moments {
-			k := 0
-			for i, a := range steps {
-				for _, b := range steps[i:] {
-					t.Moments[s][k] += int64(value(a)) * int64(value(b))
-					k++
-				}
-			}
-		}
-		for s, b := range c.Counts {
-			v := value(b.Of)
-			t.Counts[s][sort.Search(len(b.Edges), func(i int) bool { return b.Edges[i] > v })]++
-		}
+	}
+	for s, b := range c.Counts {
+		v := values[c.place[b.Of.node]]
+		t.Counts[s][sort.Search(len(b.Edges), func(i int) bool { return b.Edges[i] > v })]++
 	}
 }
