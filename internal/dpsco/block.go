@@ -6,6 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
+	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
 )
 
@@ -64,18 +65,8 @@ func predict(dst []float64, b Data, w []float64) {
 	if b.Intercept {
 		constant, w = w[0], w[1:]
 	}
-	combine(dst, constant, w, b.X)
+	lane.Combine(dst, constant, w, b.X)
 	if b.Offset != nil {
 		floats.Add(dst, b.Offset)
-	}
-}
-
-// combine writes start + sum_j a_j x_j, added in that order.
-func combine(dst []float64, start float64, a []float64, x [][]float64) {
-	for i := range dst {
-		dst[i] = start
-	}
-	for j, column := range x {
-		floats.AddScaled(dst, a[j], column)
 	}
 }

@@ -50,11 +50,7 @@ func (x *Elsewhere) source(intercept bool) []sqlsum.Expr {
 
 // predict is the prediction of w, with its offset.
 func (x *Elsewhere) predict(w []float64, intercept bool) sqlsum.Expr {
-	predicted := linear(x.source(intercept), w)
-	if x.offset == (sqlsum.Expr{}) {
-		return predicted
-	}
-	return sqlsum.Add(predicted, x.offset)
+	return sqlsum.Add(linear(x.source(intercept), w), x.knownOffset())
 }
 
 // ask adds up gradients under a contract.

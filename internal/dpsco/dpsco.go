@@ -257,7 +257,7 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 	inner := p.run
 	p.run = func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 		if x.Elsewhere != nil {
-			a.express(x.Elsewhere, p.maxWeight)
+			a.express(x.Elsewhere, s, p.maxWeight)
 		} else {
 			x.weigh(p.maxWeight)
 			a.scale(x)

@@ -18,10 +18,11 @@ type Elsewhere struct {
 	Features []Term
 	Offset   int // 0: none; the target is a column before it
 	Weight   int // as Offset
+	Exposure int // as Offset
 
-	x                 []sqlsum.Expr // in scaled units
-	y, offset, weight sqlsum.Expr   // nothing in the last two: none
-	err               error         // of the first pass that failed
+	x                           []sqlsum.Expr // in scaled units
+	y, offset, weight, exposure sqlsum.Expr   // nothing in the last three: none
+	err                         error         // of the first pass that failed
 }
 
 // Term is a coefficient's column: a number or, with a Level above 0, whether a category is at
@@ -42,7 +43,7 @@ func (x Data) weighted() bool {
 }
 
 // express writes columns in scaled units.
-func (a Scaled) express(x *Elsewhere, mostWeight float64) {
+func (a Scaled) express(x *Elsewhere, shape Shape, mostWeight float64) {
 	for j, term := range x.Features {
 		if term.Level > 0 {
 			x.x = append(x.x, sqlsum.Mul(sqlsum.Sub(sqlsum.Is(term.Column, term.Level), sqlsum.Number(a.centres()[j])), sqlsum.Number(1/a.X[j])))
@@ -51,12 +52,33 @@ func (a Scaled) express(x *Elsewhere, mostWeight float64) {
 		x.x = append(x.x, sqlsum.Column(term.Column, a.centres()[j], a.X[j]))
 	}
 	x.y = sqlsum.Column(x.Target, a.CentreY, a.Y)
+	unit, constant := a.Y, 0.0
+	if a.Counts {
+		x.y, unit = sqlsum.Count(x.Target, a.Y), 1
+		if len(x.Features) == shape.D {
+			constant = a.constant()
+		}
+	}
 	if x.Offset > 0 {
-		x.offset = sqlsum.Column(x.Offset, a.CentreOffset, a.Y)
+		x.offset = sqlsum.Column(x.Offset, a.CentreOffset, unit)
+	}
+	if constant != 0 {
+		x.offset = sqlsum.Sub(x.knownOffset(), sqlsum.Number(constant))
+	}
+	if x.Exposure > 0 {
+		x.exposure = sqlsum.Positive(x.Exposure, a.Exposure)
 	}
 	if x.Weight > 0 {
 		x.weight = sqlsum.Min(sqlsum.Positive(x.Weight, mostWeight), sqlsum.Number(1))
 	}
+}
+
+// knownOffset is the offset, or 0.
+func (x *Elsewhere) knownOffset() sqlsum.Expr {
+	if x.offset == (sqlsum.Expr{}) {
+		return sqlsum.Number(0)
+	}
+	return x.offset
 }
 
 // label makes the target one of two labels.
@@ -88,6 +110,7 @@ type exprRow struct {
 	square    sqlsum.Expr // of the length of z
 	length    sqlsum.Expr // not below tiny
 	weight    sqlsum.Expr // of the row; nothing without weights
+	exposure  sqlsum.Expr // 1 without
 	root      sqlsum.Expr // of the weight; 1 without
 }
 
@@ -95,6 +118,9 @@ type exprRow struct {
 func (x *Elsewhere) row(p mat.Matrix, w []float64, intercept bool) exprRow {
 	source := x.source(intercept)
 	r := exprRow{y: x.y, weight: x.weight, root: sqlsum.Number(1), predicted: x.predict(w, intercept)}
+	if r.exposure = x.exposure; r.exposure == (sqlsum.Expr{}) {
+		r.exposure = sqlsum.Number(1)
+	}
 	r.e = sqlsum.Snap(sqlsum.Sub(x.y, r.predicted), tiny)
 	for j := range source {
 		r.z = append(r.z, sqlsum.Snap(linear(source[:j+1], mat.Col(nil, j, p)[:j+1]), tiny))
@@ -137,8 +163,8 @@ func (r *exprRow) direction() []sqlsum.Expr {
 	return multiplied(r.z, sqlsum.Div(sqlsum.Number(1), r.length))
 }
 
-// bins are those of magnitudes whose square is given, in units.
-func bins(square sqlsum.Expr) sqlsum.Bins { return sqlsum.Bins{Of: square, Edges: squareEdges} }
+// sizesOf are those of magnitudes whose square is given, in units.
+func sizesOf(square sqlsum.Expr) sqlsum.Bins { return sqlsum.Bins{Of: square, Edges: squareEdges} }
 
 // squareEdges are the squares of magnitudeEdges.
 var squareEdges = func() []float64 {

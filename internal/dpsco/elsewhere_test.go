@@ -28,7 +28,7 @@ func elsewhere(x Data) Data {
 	for _, beside := range []struct {
 		column []float64
 		place  *int
-	}{{x.Offset, &e.Offset}, {x.Weight, &e.Weight}} {
+	}{{x.Offset, &e.Offset}, {x.Weight, &e.Weight}, {x.Exposure, &e.Exposure}} {
 		if beside.column != nil {
 			*beside.place = len(raw)
 			raw = append(raw, beside.column)
@@ -52,6 +52,7 @@ var summable = map[string][]string{
 	"linear":   {catalogue.MethodAuto, "gd", "accmd", "whitened gd"},
 	"logistic": {catalogue.MethodAuto, "gd", "accmd", "whitened gd"},
 	"huber":    {catalogue.MethodAuto, "gd", "accmd", "whitened gd"},
+	"poisson":  {catalogue.MethodAuto},
 }
 
 // Rows that stay elsewhere give to every release what they give where they are, but for how they
@@ -66,7 +67,11 @@ func TestRowsElsewhereGiveTheSame(t *testing.T) {
 				}
 				a := askedFor(t, model, method, k%2 == 0, &x)
 				a.X, a.CentreX = []float64{2, 0.3}, []float64{0.1, -3}
-				if model != "logistic" {
+				switch model {
+				case "poisson":
+					a.Y, a.Counts = 2, true
+				case "logistic":
+				default:
 					a.Y, a.CentreY = 3, 0.5
 				}
 				if k >= 2 {
@@ -76,7 +81,13 @@ func TestRowsElsewhereGiveTheSame(t *testing.T) {
 				if k%2 == 1 {
 					x.Offset = make([]float64, x.N)
 					for i := range x.Offset {
-						x.Offset[i] = x.X[1][i]/4 - 1
+						x.Offset[i] = clampTo(x.X[1][i]/4-1, 30)
+					}
+				}
+				if model == "poisson" && k > 0 {
+					a.Exposure, x.Exposure = 0.5, make([]float64, x.N)
+					for i := range x.Exposure {
+						x.Exposure[i] = float64(i%5) / 2
 					}
 				}
 				name := fmt.Sprintf("%s by %s, %d", model, method, k)
@@ -117,7 +128,7 @@ func askedFor(t *testing.T, model, method string, weights bool, x *Data) Scaled 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Scaled{Algorithm: inner, X: []float64{1, 1}, Y: 1}
+	return Scaled{Algorithm: inner, X: []float64{1, 1}, Y: 1, Counts: model == "poisson"}
 }
 
 // taped runs a fit and notes its releases, answered as those of an earlier run if there is one.
@@ -164,12 +175,16 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 	extremes := []float64{math.Inf(1), 1e30, 1, 1e-30, math.NaN()}
 	shape := Shape{N: 1000, D: 4, Intercept: true}
 	passes := 0
-	x := &Elsewhere{Features: []Term{{1, 0}, {2, 3}, {3, 0}}, Offset: 4, Weight: 5, Totals: func(p sqlsum.Pass) (sqlsum.Totals, error) {
+	x := &Elsewhere{Features: []Term{{1, 0}, {2, 3}, {3, 0}}, Offset: 4, Weight: 5, Exposure: 6, Totals: func(p sqlsum.Pass) (sqlsum.Totals, error) {
 		passes++
-		p.SQL("t", []string{"a", "b", "c", "d", "e", "f"})
+		p.SQL("t", []string{"a", "b", "c", "d", "e", "f", "g"})
 		return p.Empty(), nil
 	}}
-	Scaled{X: []float64{1e100, 1, 1e-100}, Y: 1e-100, CentreX: []float64{1, 0, 1e-120}, CentreOffset: 1}.express(x, 1e100)
+	scaled := Scaled{X: []float64{1e100, 1, 1e-100}, Y: 1e-100, CentreX: []float64{1, 0, 1e-120}, CentreOffset: 1, Exposure: 1}
+	scaled.express(x, shape, 1e100)
+	counts := &Elsewhere{Features: x.Features, Offset: 4, Weight: 5, Exposure: 6, Totals: x.Totals}
+	scaled.Counts = true
+	scaled.express(counts, Shape{D: 3}, 1e100)
 	for _, a := range extremes {
 		for _, b := range extremes {
 			for _, c := range extremes {
@@ -188,13 +203,17 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 				f.stepCuts, f.levelCuts = cuts{inner: a, outer: b, share: 0.5}, cuts{inner: c, outer: a, share: 0.5}
 				f.askPilot(pilotPasses-1, x)
 				f.askStep(x)
-				for _, curve := range []curve{logisticCurve{}, huberCurve{delta: b, cut: c}} {
+				for _, curve := range []curve{logisticCurve{}, huberCurve{delta: b, cut: c}, poissonCurve{unit: 1, cut: b}} {
 					newton, err := Newton{Curve: curve, Bound: 1, Intervals: true}.releases(shape, 1)
 					if err != nil {
 						t.Fatal(err)
 					}
 					f := newNewtonFit(newton)
 					f.p, f.w, f.limit, f.bound = p, w, a, b
+					x := x
+					if curve.counted() != nil {
+						x = counts
+					}
 					f.askFirst(x)
 					f.askStep(0, x)
 					f.askStep(newtonSteps-1, x)
@@ -206,7 +225,7 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 			}
 		}
 	}
-	if x.err != nil || passes != 125*(2+2*3+3) {
+	if x.err != nil || passes != 125*(2+3*3+3) {
 		t.Errorf("%d passes, %v", passes, x.err)
 	}
 }

@@ -25,10 +25,10 @@ func (f *jointFit) askPilot(t int, x *Elsewhere) jointPilot {
 	r.scaleByWeight()
 	p := sqlsum.Pass{
 		Moments: []sqlsum.Vector{momentVector(r.pilotVector(f.bound, f.cut), f.pilotContract())},
-		Counts:  []sqlsum.Bins{bins(squareIn(r.e, f.Scale)), bins(r.square)},
+		Counts:  []sqlsum.Bins{sizesOf(squareIn(r.e, f.Scale)), sizesOf(r.square)},
 	}
 	if t == pilotPasses-1 {
-		p.Counts = append(p.Counts, bins(sqlsum.Mul(squareIn(r.e, f.Scale), r.square)))
+		p.Counts = append(p.Counts, sizesOf(sqlsum.Mul(squareIn(r.e, f.Scale), r.square)))
 	}
 	totals := x.totals(p)
 	seen := jointPilot{

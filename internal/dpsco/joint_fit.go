@@ -139,10 +139,10 @@ func (f *jointFit) seePilot(t int, x Data) jointPilot {
 		m, e, l, g := moments.fork(), residuals.fork(), lengths.fork(), products.fork()
 		return func(first int, r *rowBlock) {
 			r.scaleByWeight()
-			r.count(e, func(i int) float64 { return r.e[i] / f.Scale })
-			r.count(l, func(i int) float64 { return r.length[i] })
+			r.countFirst(e, r.e, f.Scale)
+			r.countFirst(l, r.length, 1)
 			if t == pilotPasses-1 {
-				countSizes(g, r.products(f.Scale))
+				countSizes(g, r.products(f.Scale), r.bins)
 			}
 			r.addPilot(m, f.bound, f.cut, f.shortened[first:first+r.n])
 		}

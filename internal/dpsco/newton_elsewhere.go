@@ -14,8 +14,8 @@ type exprCurve interface {
 	curve
 	// lossesOf is what score writes.
 	lossesOf(r *exprRow) exprLosses
-	// firstOf is what first writes as residual.
-	firstOf(r *exprRow) sqlsum.Expr
+	// firstOf is what first makes of a row.
+	firstOf(r *exprRow)
 }
 
 // exprLosses are what newtonRows has of each row.
@@ -40,7 +40,7 @@ func sigmoidOf(z sqlsum.Expr) sqlsum.Expr {
 }
 
 // firstOf implements exprCurve.
-func (logisticCurve) firstOf(r *exprRow) sqlsum.Expr { return sqlsum.Sub(r.y, sigmoidOf(r.predicted)) }
+func (logisticCurve) firstOf(r *exprRow) { r.e = sqlsum.Sub(r.y, sigmoidOf(r.predicted)) }
 
 // lossesOf implements exprCurve.
 func (c huberCurve) lossesOf(r *exprRow) exprLosses {
@@ -53,18 +53,46 @@ func (c huberCurve) lossesOf(r *exprRow) exprLosses {
 }
 
 // firstOf implements exprCurve.
-func (huberCurve) firstOf(r *exprRow) sqlsum.Expr { return r.e }
+func (huberCurve) firstOf(*exprRow) {}
+
+// lossesOf implements exprCurve.
+func (c poissonCurve) lossesOf(r *exprRow) exprLosses {
+	y, mean := sqlsum.Min(r.y, sqlsum.Bound(c.cut)), sqlsum.Mul(r.exposure, exponentialOf(r.predicted))
+	score := sqlsum.Sub(y, mean)
+	return exprLosses{
+		score: score, tail: sqlsum.Abs(score), most: sqlsum.Max(mean, sqlsum.Sub(sqlsum.Bound(c.cut), mean)),
+		model: mean, robust: sqlsum.Mul(sqlsum.Number(0.5), sqlsum.Add(mean, y)),
+	}
+}
+
+// exponentialOf is that of a logarithm of a mean.
+func exponentialOf(z sqlsum.Expr) sqlsum.Expr { return sqlsum.Exp(sqlsum.Clamp(z, farthestMean)) }
+
+// firstOf implements exprCurve.
+func (poissonCurve) firstOf(r *exprRow) {
+	root := sqlsum.Sqrt(sqlsum.Mul(r.exposure, exponentialOf(r.predicted)))
+	r.e, r.z = sqlsum.Div(r.y, root), multiplied(r.z, root)
+	r.length, r.square = sqlsum.Mul(r.length, root), sqlsum.Mul(r.square, sqlsum.Square(root))
+}
 
 // askFirst makes the first pass.
 func (f *newtonFit) askFirst(x *Elsewhere) newtonFirst {
 	r := x.row(f.p, f.w, f.shape.Intercept)
-	r.e = f.Curve.(exprCurve).firstOf(&r)
+	f.Curve.(exprCurve).firstOf(&r)
 	r.scaleByWeight()
-	totals := x.totals(sqlsum.Pass{
+	p := sqlsum.Pass{
 		Moments: []sqlsum.Vector{momentVector(r.pilotVector(f.Bound, f.Curve.firstCut()), f.firstContract())},
-		Counts:  []sqlsum.Bins{bins(r.square)},
-	})
-	return newtonFirst{moments: summedMoments(f.firstContract(), totals.Moments[0]), lengths: counted(f.shape.N, totals.Counts[0])}
+		Counts:  []sqlsum.Bins{sizesOf(r.square)},
+	}
+	if c := f.Curve.counted(); c != nil {
+		p.Counts = append(p.Counts, sizesOf(squareIn(r.y, c.unit)))
+	}
+	totals := x.totals(p)
+	seen := newtonFirst{moments: summedMoments(f.firstContract(), totals.Moments[0]), lengths: counted(f.shape.N, totals.Counts[0])}
+	if len(p.Counts) > 1 {
+		seen.targets = counted(f.shape.N, totals.Counts[1])
+	}
+	return seen
 }
 
 // askStep makes the pass of step t.
@@ -80,7 +108,7 @@ func (f *newtonFit) askStep(t int, x *Elsewhere) newtonSeen {
 		curvature = l.model
 	} else {
 		size := sqlsum.Bound(f.Curve.size())
-		p.Counts = []sqlsum.Bins{bins(sqlsum.Mul(sqlsum.Square(sqlsum.Div(l.tail, size)), r.square)), bins(sqlsum.Mul(l.robust, r.square))}
+		p.Counts = []sqlsum.Bins{sizesOf(sqlsum.Mul(sqlsum.Square(sqlsum.Div(l.tail, size)), r.square)), sizesOf(sqlsum.Mul(l.robust, r.square))}
 	}
 	p.Moments = []sqlsum.Vector{momentVector(f.curvatureVector(&r, curvature, weight), f.curvatureContract())}
 	meat := last && f.Intervals

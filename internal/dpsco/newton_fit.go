@@ -117,7 +117,7 @@ func (f *newtonFit) seeFirst(x Data) newtonFirst {
 			if counted {
 				r.count(s, rows.target)
 			}
-			r.count(l, func(i int) float64 { return r.length[i] })
+			r.countFirst(l, r.length, 1)
 			rows.addFirst(m, f.Curve, f.Bound)
 		}
 	})
@@ -324,7 +324,7 @@ func (f *newtonFit) hidden() float64 {
 func (f *newtonFit) advance(scores, lengths *magnitudes) {
 	f.mean = f.meanCurvature()
 	f.whiten()
-	f.w = f.next(f.Curve.longest())
+	f.w = f.toLevel(f.next(f.Curve.longest()))
 	// The second moments of rows in these coordinates are R'R.
 	var r, gram mat.Dense
 	r.Solve(f.whitened, f.p)
@@ -391,13 +391,19 @@ func (f *newtonFit) whiten() {
 // point in the metric of the curvature, and is not shrunk: it would not arrive.
 func (f *newtonFit) next(longest float64) []float64 {
 	w := f.plus(times(f.p, f.shrunkStep()), longest)
-	if ball, only := f.Psi.(prox.L2Ball); f.Psi == nil || only && floats.Norm(w, 2) <= ball.Radius {
+	if f.allows(w) {
 		return w
 	}
 	move := f.plus(f.full(), math.Inf(1))
 	proximal(f.Psi, f.a, move)
 	floats.Sub(move, f.w)
 	return f.plus(move, longest)
+}
+
+// allows reports whether neither a penalty nor the ball moves coefficients.
+func (f *newtonFit) allows(w []float64) bool {
+	ball, only := f.Psi.(prox.L2Ball)
+	return f.Psi == nil || only && floats.Norm(w, 2) <= ball.Radius
 }
 
 // full is the whole Newton step.

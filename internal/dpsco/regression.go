@@ -122,7 +122,7 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, Passes: stage.passes, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x)
-			if p.counts() {
+			if p.counts() && x.Elsewhere == nil {
 				countTargets(x.Y)
 			}
 			r, err := stage.run(ctx, x, src)
@@ -151,7 +151,7 @@ func (p *problem) sums(s *stage) bool {
 	if p.Method == catalogue.MethodNewton || p.runs == catalogue.MethodNewton {
 		products = 2 // of curvature and of scores, in its last pass
 	}
-	return s.sums && p.Levels == 0 && !p.counts() && 2+2*d+products*d*(d+1)/2 <= sqlsum.MostColumns
+	return s.sums && p.Levels == 0 && 2+2*d+products*d*(d+1)/2 <= sqlsum.MostColumns
 }
 
 // mostNoise is a noise multiplier at which nothing is left of any table: who needs more

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/mat"
@@ -150,7 +151,7 @@ func (x Data) times(p *mat.SymDense) Data {
 				old[j] = append(buffer[j][:0], column...)
 			}
 			for j, column := range b.X {
-				combine(column, 0, mat.Row(nil, j, p), old)
+				lane.Combine(column, 0, mat.Row(nil, j, p), old)
 			}
 		}
 	})

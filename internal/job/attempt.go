@@ -394,7 +394,7 @@ func (s *Sidecar) record(ctx context.Context, log *slog.Logger, c *claim, err er
 	case errors.Is(err, errUnwanted):
 		s.config.Watch.Ended("dropped")
 		log.Info("dropped", "reason", err)
-		// Unless it is gone already, the next claim drops it and gives its charge back.
+		// Unless it is gone already, the database drops it and gives its charge back.
 		return s.autocommit.exec(ctx, handBack, c.ID, c.Token, false)
 	case errors.As(err, &fail):
 		s.config.Watch.Ended(fail.outcome())
@@ -531,10 +531,22 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	return plan, n, nil
 }
 
+// noRows is the failure of a job whose table, or window, has none.
+func (c *claim) noRows() *failure {
+	if w := c.window(); w != nil {
+		return &failure{"DP005", fmt.Sprintf("there are no rows from %s to %s, the last day not among them", w.From, w.To),
+			"Ask about a window that has some. Where days may be empty, a steward registers block_rows, how many rows a block is taken to have: then every window can be asked about. " + nothingSpent}
+	}
+	return &failure{"DP005", "there are no rows", "Ask again once the table has some. " + nothingSpent}
+}
+
 // check plans a job of n rows, and where they go.
 //
 // Errors: a failure where this sidecar cannot take it.
 func (s *Sidecar) check(c *claim, n int64) (*dpsco.Plan, placement, error) {
+	if n < 1 {
+		return nil, "", c.noRows()
+	}
 	plan, err := s.plan(c, n)
 	if err != nil {
 		return nil, "", planFailure(err)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"testing"
@@ -25,6 +26,14 @@ func TestASessionThatEndsFailsNoJob(t *testing.T) {
 		if errors.As(err, &fail) != fails {
 			t.Errorf("%s: %v", code, err)
 		}
+	}
+}
+
+// A fault in an explanation is an answer, and ends nothing.
+func TestAPanicIsAnAnswer(t *testing.T) {
+	e, err := New(Config{Log: slog.New(slog.DiscardHandler)}).answer(t.Context(), nil)
+	if err != nil || !slices.Contains(e.Properties, property{"sqlstate", "DP004"}) || e.Cost != nil {
+		t.Errorf("%v %v", e, err)
 	}
 }
 

@@ -44,7 +44,7 @@ func (c *claim) stays(p *dpsco.Plan) (why string) {
 	case c.Dataset.Rows != nil:
 		return "where block_rows is registered, a part of the rows is drawn"
 	case !p.Sums:
-		return fmt.Sprintf("%s takes more from rows than sums", p.Method)
+		return fmt.Sprintf("method %s takes more from rows than sums, or with so many columns more sums than a statement returns", p.Method)
 	}
 	return ""
 }
@@ -102,7 +102,7 @@ func (c *claim) design() *dpsco.Elsewhere {
 			x.Features = append(x.Features, dpsco.Term{Column: 1 + j, Level: level})
 		}
 	}
-	for option, place := range map[string]*int{catalogue.Weight: &x.Weight, catalogue.Offset: &x.Offset} {
+	for option, place := range map[string]*int{catalogue.Weight: &x.Weight, catalogue.Offset: &x.Offset, catalogue.Exposure: &x.Exposure} {
 		if i := c.beside(option); i >= 0 {
 			*place = 1 + len(c.Request.Features) + i
 		}

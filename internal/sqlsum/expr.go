@@ -374,6 +374,14 @@ func indicator(c column, at float64) Expr {
 	return Expr{n}
 }
 
+// Count is raw column j over a public scale above 0, where it is from 0 to 2^60 scales; a row where it is not
+// says nothing at all. Below 2^-60 scales it is taken for 0.
+func Count(j int, scale float64) Expr {
+	e := Column(j, 0, scale)
+	e.args[0].column.low, e.args[0].negative, e.negative = 0, false, false
+	return e
+}
+
 // Positive is raw column j over a public scale above 0, where that is between 2^-60 and 2^60; a row
 // where it is not says nothing at all.
 func Positive(j int, scale float64) Expr {

@@ -54,7 +54,12 @@ LANGUAGE sql STABLE AS $$
    LIMIT 1
 $$;
 
--- The next question, or NULL. One that its sidecar has not answered is asked again.
+-- How long whoever asks waits for an answer.
+CREATE OR REPLACE FUNCTION dp_int.answer_patience() RETURNS interval
+LANGUAGE sql IMMUTABLE AS $$ SELECT interval '60 s' $$;
+
+-- The next question, or NULL. One that its sidecar has not answered is asked again while somebody
+-- may wait for it: one that no sidecar can answer would come back for ever.
 CREATE OR REPLACE FUNCTION dp_int.inquiry_take() RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
@@ -63,7 +68,7 @@ BEGIN
   UPDATE dp_int.inquiry
      SET taken_at = clock_timestamp()
    WHERE id = (SELECT id FROM dp_int.inquiry
-                WHERE answer IS NULL AND coalesce(taken_at < clock_timestamp() - interval '20 s', true)
+                WHERE answer IS NULL AND asked_at > clock_timestamp() - dp_int.answer_patience() AND coalesce(taken_at < clock_timestamp() - interval '20 s', true)
                 ORDER BY asked_at FOR UPDATE SKIP LOCKED LIMIT 1)
   RETURNING * INTO q;
   RETURN CASE WHEN FOUND THEN
@@ -175,7 +180,7 @@ CREATE OR REPLACE FUNCTION dp_int.loopback_answer(p_connection text, p_caller na
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   ask CONSTANT text := format('SELECT * FROM dp_int.answered(%L, %L)', p_caller, p_id);
-  patience CONSTANT timestamptz := clock_timestamp() + interval '60 s';
+  patience CONSTANT timestamptz := clock_timestamp() + dp_int.answer_patience();
   asked timestamptz;
 BEGIN
   LOOP
