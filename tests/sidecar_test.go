@@ -226,7 +226,10 @@ func TestAPartitionOfOthersThatComesLateIsNotReleased(t *testing.T) {
 		through.set(atReading, func() {
 			attached <- runAs(w.system.SuperuserURL(), `ALTER TABLE parts ATTACH PARTITION theirs FOR VALUES FROM (1000) TO (3000)`)
 		})
-		fit := func() error { _, err := regress(w.analyst, `SELECT * FROM dp_linear_regress('parts', $1)`, 0.5+float64(charges)); return err }
+		fit := func() error {
+			_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress('parts', $1)`, 0.5+float64(charges))
+			return err
+		}
 		w.wantError(fit(), "DP004", "reads relations that it did not read when it was registered")
 		if err := <-attached; err != nil {
 			t.Fatal(err)

@@ -172,11 +172,11 @@ func (c *program) read(from string, columns []string) string {
 	if len(where) == 0 {
 		return query
 	}
-	above := ""
+	condition := "CASE WHEN " + strings.Join(where, " AND ") + " THEN true ELSE false END"
 	if !plain {
-		above = "fence IS NULL THEN false WHEN "
+		condition = strings.Replace(condition, "CASE", "CASE WHEN fence IS NULL THEN false", 1)
 	}
-	return "SELECT * FROM (" + query + ") rows WHERE CASE WHEN " + above + strings.Join(where, " AND ") + " THEN true ELSE false END"
+	return "SELECT * FROM (" + query + ") rows WHERE " + condition
 }
 
 // isName reports whether SQL is a quoted name, perhaps as a float8, and nothing else.
