@@ -147,8 +147,11 @@ func (p *problem) streams() bool { return p.Levels == 0 && slices.Contains(strea
 // sums is Plan.Sums: the stage says so, but groups are none of it, and a statement has so many
 // columns at most.
 func (p *problem) sums(s *stage) bool {
-	d := p.D + 1
-	return s.sums && p.Levels == 0 && 2+2*d+d*(d+1)/2 <= sqlsum.MostColumns
+	d, products := p.D+1, 1
+	if p.Method == catalogue.MethodNewton || p.runs == catalogue.MethodNewton {
+		products = 2 // of curvature and of scores, in its last pass
+	}
+	return s.sums && p.Levels == 0 && 2+2*d+products*d*(d+1)/2 <= sqlsum.MostColumns
 }
 
 // mostNoise is a noise multiplier at which nothing is left of any table: who needs more

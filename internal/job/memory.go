@@ -97,7 +97,7 @@ func mustLeave(why string) error {
 		return nil
 	}
 	return &failure{"DP005", "the rows of this data set stay in the database: " + why,
-		"What takes sums alone are the default methods of dp_linear_regress, dp_logistic_regress and dp_huber_regress, without a unit, groups or a sample. Or a steward lets the rows leave: dp_set_placement(dataset, 'auto'). " + nothingSpent}
+		"What takes sums alone are the default methods of dp_linear_regress, dp_logistic_regress, dp_huber_regress and dp_poisson_regress, gd and accmd, without a unit, groups or a sample; ask for fewer features where those are many. Or a steward lets the rows leave: dp_set_placement(dataset, 'auto'). " + nothingSpent}
 }
 
 // pulled says where n rows go that leave the database.

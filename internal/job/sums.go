@@ -45,7 +45,7 @@ func (c *claim) stays(p *dpsco.Plan) (why string) {
 	case c.Dataset.Rows != nil:
 		return "where block_rows is registered, a part of the rows is drawn"
 	case !p.Sums:
-		return fmt.Sprintf("%s takes more from rows than sums", p.Method)
+		return fmt.Sprintf("method %s takes more from rows than sums, or with so many columns more sums than a statement returns", p.Method)
 	}
 	return ""
 }

@@ -6,10 +6,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/apache/arrow/go/v15/arrow/array"
 	"github.com/jackc/pgx/v5"
 
 	"dpsidecar/internal/arrowio"
@@ -40,7 +42,7 @@ func TestAnswersAreReadExactly(t *testing.T) {
 	}
 }
 
-// inDatabaseOf is a table of so many rows with a target and so many features, in the form that a job's passes have.
+// tableOfSums is a table whose rows are added up where they are, as a job does it.
 type tableOfSums struct {
 	conn    *pgx.Conn
 	from    string
@@ -65,7 +67,7 @@ func sumsOf(tb testing.TB, model, kind string, rows, features int) tableOfSums {
 	if model == "logistic" {
 		target = "(" + target + " > 0.5)::int"
 	}
-	c.Exec(tb, database, fmt.Sprintf("CREATE TABLE t AS SELECT *, %s AS y FROM (SELECT %s FROM generate_series(1, %d)) r", target, strings.Join(columns, ", "), rows), "VACUUM ANALYZE t")
+	c.Exec(tb, database, fmt.Sprintf("CREATE TABLE t AS SELECT *, %s AS y FROM (SELECT %s FROM generate_series(1, %d)) r", target, strings.Join(columns, ", "), rows), "CREATE INDEX ON t (y)", "VACUUM ANALYZE t")
 	conn, err := pgx.Connect(ctx, c.SuperuserURL(database))
 	if err != nil {
 		tb.Fatal(err)
@@ -78,24 +80,38 @@ func sumsOf(tb testing.TB, model, kind string, rows, features int) tableOfSums {
 	if t.from, t.columns, err = arrowio.Expressions(ctx, conn, arrowio.Request{Relation: pgx.Identifier{"public", "t"}, Columns: names}); err != nil {
 		tb.Fatal(err)
 	}
+	t.data = dpsco.Data{Shape: dpsco.Shape{N: rows, D: features + 1, Intercept: true}, Elsewhere: new(dpsco.Elsewhere)}
+	for j := range features {
+		t.data.Elsewhere.Features = append(t.data.Elsewhere.Features, dpsco.Term{Column: 1 + j})
+	}
+	t.plan = sumsPlan(tb, model, rows, features)
+	return t
+}
+
+// sumsPlan is the plan of a model's default method.
+func sumsPlan(tb testing.TB, model string, rows, features int) *dpsco.Plan {
+	tb.Helper()
 	options := map[string]any{}
 	if model == "logistic" {
 		options["negative_label"], options["positive_label"] = 0., 1.
 	}
-	algorithm, err := dpsco.Recipe(model, options, names[1:])
+	names := make([]string, features)
+	for j := range names {
+		names[j] = fmt.Sprintf("x%d", j)
+	}
+	algorithm, err := dpsco.Recipe(model, options, names)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	t.data = dpsco.Data{Shape: dpsco.Shape{N: rows, D: features + 1, Intercept: true}, Elsewhere: new(dpsco.Elsewhere)}
 	scaled := dpsco.Scaled{Algorithm: algorithm, Y: 1, X: make([]float64, features), CentreX: make([]float64, features)}
 	for j := range features {
 		scaled.X[j] = 1
-		t.data.Elsewhere.Features = append(t.data.Elsewhere.Features, dpsco.Term{Column: 1 + j})
 	}
-	if t.plan, err = scaled.Plan(t.data.Shape, privacy.Budget{Epsilon: 10, Delta: 1e-6}, privacy.Concentrated{}); err != nil {
+	plan, err := scaled.Plan(dpsco.Shape{N: rows, D: features + 1, Intercept: true}, privacy.Budget{Epsilon: 10, Delta: 1e-6}, privacy.Concentrated{})
+	if err != nil {
 		tb.Fatal(err)
 	}
-	return t
+	return plan
 }
 
 // run makes the fit; each is told every statement.
@@ -113,6 +129,104 @@ func (t tableOfSums) run(tb testing.TB, each func(statement string)) dpsco.Resul
 		tb.Fatal(err)
 	}
 	return r
+}
+
+// A pass is what its twin makes of the rows that a pull reads, to the last integer: of awkward values of many types, under operators and settings
+// that would make something else of it, through a view. How many groups there are stays inside the statement.
+func TestAPassIsItsTwinWhateverTheSession(t *testing.T) {
+	ctx := context.Background()
+	c := localpg.Postgres(t)
+	database := c.Database(t)
+	c.Exec(t, database, `CREATE DOMAIN public.price AS float8`,
+		`CREATE TABLE t AS SELECT a::price, b::numeric, c::date, d::text, e::float8, f::timestamp FROM (VALUES
+			(1.5, 2, '2020-01-01', 'x', 0.25, '2020-01-01 00:00:00.5'), (-3e5, '-7.25', '5874897-12-31', 'y', '-0', '294276-12-31'), ('NaN', 1, NULL, 'x', 1, 'infinity'), ('Infinity', 1e100, '-infinity', 'zz', 2, NULL),
+			(5e-324, 'NaN', '4713-01-01 BC', NULL, 1e300, '4713-01-01 BC'), (1e18, 1e-300, '1970-01-01', 'y', -1e-300, '1970-01-01'), (0, 0, '2000-01-01', '*', 1e17, '2000-01-01'), (7, 8, '1999-12-31', 'x', 1e5, '1999-12-31')) AS v(a, b, c, d, e, f)`,
+		`INSERT INTO t SELECT (random() - .5) * 10 ^ (random() * 20 - 10), (random() * 1e6)::numeric, date '2000-01-01' + (random() * 1e4)::int, (ARRAY['x', 'y', 'z'])[1 + i % 3], random() * 1e5, timestamp '2000-01-01' + random() * interval '1 year' FROM generate_series(1, 500) i`,
+		`CREATE VIEW v AS SELECT e, d, c, b, a, f FROM t`,
+		`CREATE FUNCTION public.wrong(float8, float8) RETURNS float8 LANGUAGE sql AS 'SELECT 13::float8'`, `CREATE FUNCTION public.never(float8, float8) RETURNS boolean LANGUAGE sql AS 'SELECT false'`,
+		`CREATE OPERATOR public.* (LEFTARG = float8, RIGHTARG = float8, FUNCTION = public.wrong)`, `CREATE OPERATOR public.+ (LEFTARG = float8, RIGHTARG = float8, FUNCTION = public.wrong)`,
+		`CREATE OPERATOR public.>= (LEFTARG = float8, RIGHTARG = float8, FUNCTION = public.never)`, `CREATE FUNCTION public.wrong(public.price, float8) RETURNS float8 LANGUAGE sql AS 'SELECT 13::float8'`,
+		`CREATE OPERATOR public.* (LEFTARG = public.price, RIGHTARG = float8, FUNCTION = public.wrong)`)
+	conn, err := pgx.Connect(ctx, c.SuperuserURL(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.PgConn().Exec(ctx, `SET search_path = public, pg_catalog; SET standard_conforming_strings = off; SET extra_float_digits = -15; SET work_mem = '64kB'; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `+sumSettings).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	req := arrowio.Request{Relation: pgx.Identifier{"public", "v"}, Columns: []string{"a", "b", "c", "d", "e", "f"}, Levels: map[string][]string{"d": {"x", "y", "*"}}, Rows: 508}
+	from, columns, err := arrowio.Expressions(ctx, conn, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := arrowio.Pull(ctx, conn, req, mech.NewSource())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := []sqlsum.Expr{sqlsum.Column(0, 0, 1), sqlsum.Column(1, 3, 10), sqlsum.Column(2, 1e9, 1e9), sqlsum.Is(3, 1), sqlsum.Column(4, 0, 1e5), sqlsum.Column(5, 1e9, 1e9)}
+	edges := []float64{-1, 0, 1, 2}
+	pass := sqlsum.Pass{
+		Sums: []sqlsum.Vector{{Of: x, Bound: 2, Steps: 1 << 30}}, Moments: []sqlsum.Vector{{Of: append(x[:3:3], sqlsum.Mul(x[0], x[3])), Bound: 3, Steps: 1 << 25}},
+		Counts: []sqlsum.Bins{{Of: x[0], Edges: edges}, {Of: sqlsum.Square(x[1]), Edges: edges}},
+	}
+	got, err := passes(ctx, []source{{conn, from, columns}}, nil, 508)(pass)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, add := pass.Empty(), pass.Twin()
+	for i := range int(rec.NumRows()) {
+		raw := make([]float64, rec.NumCols())
+		for j := range raw {
+			raw[j] = rec.Column(j).(*array.Float64).Value(i)
+		}
+		add(want, raw)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the pass:\n%v\nits twin:\n%v", got, want)
+	}
+	results, err := conn.PgConn().Exec(ctx, oneRow(pass.SQL(from, columns))).ReadAll()
+	if err != nil || results[0].CommandTag.RowsAffected() != 1 {
+		t.Errorf("the server counts %d rows of an answer, %v", results[0].CommandTag.RowsAffected(), err)
+	}
+	if _, err := passes(ctx, []source{{conn, from, columns}}, nil, 100)(pass); err != grown {
+		t.Errorf("508 rows where there may be 100: %v", err)
+	}
+}
+
+// The widest fits that plans let a database sum are statements that it takes.
+func TestTheWidestPassesRun(t *testing.T) {
+	for _, model := range []string{"linear", "logistic"} {
+		features := 1
+		const planned = 10_000_000 // for the methods of few passes
+		for ; sumsPlan(t, model, planned, features+1).Sums; features++ {
+		}
+		longest, x := 0, sumsOf(t, model, "float8", 100, features)
+		x.plan, x.data.N = sumsPlan(t, model, planned, features), planned
+		x.run(t, func(statement string) { longest = max(longest, len(statement)) })
+		if t.Logf("%s: %d features, %d bytes", x.plan.Runs, features, longest); features < 20 || longest > 2<<20 {
+			t.Errorf("%s: %d features, %d bytes", model, features, longest)
+		}
+	}
+}
+
+// The condition on rows makes the planner neither believe that there is one, for which any join is cheap, nor use an index of a column.
+func TestThePlannerExpectsRows(t *testing.T) {
+	x := sumsOf(t, "linear", "float8", 2000, 3)
+	ctx := context.Background()
+	if _, err := x.conn.PgConn().Exec(ctx, "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashagg = off").ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	x.run(t, func(statement string) {
+		rows, _ := x.conn.Query(ctx, "EXPLAIN "+oneRow(statement))
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := strings.Join(lines, "\n"); !strings.Contains(text, "rows=1000 ") || strings.Contains(text, "Index Cond") {
+			t.Errorf("%s", text)
+		}
+	})
 }
 
 var (
