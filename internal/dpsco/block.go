@@ -12,7 +12,7 @@ import (
 
 // blockRows is how many rows are visited at a time, at most: their columns stay in the
 // cache between one pass over them and the next.
-const blockRows = 2048
+const blockRows = 1024
 
 // onPass is told how many records a pass goes over: tests count what plans foretell.
 var onPass = func(records int) {}

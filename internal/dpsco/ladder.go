@@ -54,6 +54,12 @@ func (p *Plan) Takes() time.Duration {
 	return time.Duration(min(most, values*float64(pull)+p.Seconds*float64(time.Second)))
 }
 
+// LeavesOut tells the plan how many rows, or persons, are read beside those that it is about: those that
+// a sample leaves out.
+func (p *Plan) LeavesOut(rows int64) {
+	p.Seconds += float64(rows) * float64(max(1, p.maxRows)) * float64(p.shape.Columns()+1) * pull.Seconds()
+}
+
 // Step returns when step k is.
 func (l Ladder) Step(k int) time.Duration {
 	return time.Duration(float64(l.First) * math.Pow(growth, float64(k)))

@@ -42,6 +42,8 @@ type newtonFit struct {
 	rescale        float64     // of lengths, to the coming coordinates
 	rescaleScores  float64     // of scores
 	scoresAreKnown bool        // the pass before saw scores
+	perLength      float64     // of counts: what bounds a score, over the length of its row times the root of its curvature; 0: not known
+	kept           float64     // part of the curvature of the pass before that weights kept, where perLength is known
 
 	limit, bound float64 // of scores and curvatures in the pass
 
@@ -189,9 +191,13 @@ func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
 	if !f.scoresAreKnown {
 		weight, unit = startShare*math.Sqrt(f.mean), unit*f.Curve.size()
 	}
-	return cheapest(unit*math.Sqrt(scores.excessSquare(0)), -8, 32, func(limit float64) float64 {
+	limit := cheapest(unit*math.Sqrt(scores.excessSquare(0)), -8, 32, func(limit float64) float64 {
 		return f.d*square(2*limit*z) + square(weight*unit*scores.excess(limit/unit))
 	})
+	if t == newtonSteps-1 && f.perLength > 0 {
+		limit = max(limit, f.cheapLimit(z))
+	}
+	return limit
 }
 
 // startShare is how much the mean of lengths beyond the first step's limit weighs.
@@ -340,6 +346,9 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 	f.p.Mul(f.p, q)
 	f.before = sandwich(mat.DenseCopyOf(q.T()), f.h)
 	if scores.seen && lengths.seen {
+		if f.Curve.counted() != nil {
+			f.perLength, f.kept = f.boundsOf(lengths)
+		}
 		f.scores, f.lengths, f.scoresAreKnown = scores, lengths, true
 		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale

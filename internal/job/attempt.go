@@ -68,6 +68,7 @@ type claim struct {
 	Scored   *scored         // nil: the job fits
 	RowCount *int64          `json:"row_count"`
 	Event    json.RawMessage // what was charged
+	leftOut  int64           // by a sample, of those that are read
 	Former   *former         // of a question
 
 	at   placement   // where the rows of this attempt are, once that is planned
@@ -198,12 +199,15 @@ func (c *claim) sources() int {
 	return len(c.Request.Features)
 }
 
-// sampled is how many of n rows or persons are fitted.
+// sampled is how many of n rows or persons are fitted. All are read: the claim remembers how many
+// are left out.
 func (c *claim) sampled(n int64) int64 {
+	fitted := n
 	if sample, ok := c.Request.Options[catalogue.SampleRows].(float64); ok && sample < float64(n) {
-		return int64(sample)
+		fitted = int64(sample)
 	}
-	return n
+	c.leftOut = n - fitted
+	return fitted
 }
 
 // options are those of the request that its algorithm has, with levels in the place of the
@@ -275,6 +279,7 @@ func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 	c.nameLabels(plan)
 	if sample, ok := c.Request.Options[catalogue.SampleRows]; ok {
 		plan.Parameters[catalogue.SampleRows] = sample
+		plan.LeavesOut(c.leftOut)
 	}
 	return plan, nil
 }
@@ -589,6 +594,9 @@ func planFailure(err error) error {
 // resume plans a job that an earlier attempt has charged, with the number of
 // rows of that charge, once the relation is locked and found unchanged.
 func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.Plan, int64, error) {
+	if published := c.Dataset.RowCount; published != nil {
+		c.sampled(*published)
+	}
 	plan, err := s.plan(c, *c.RowCount)
 	if err != nil {
 		return nil, 0, parked("this version of dpsidecar cannot plan what another one charged")
