@@ -742,5 +742,7 @@ var mutants = []mutant{
 	{"elsewhere: rows that came with a late partition are released", "internal/job/sums.go",
 		"	return r, s.recheckRead(ctx, c)\n", "	return r, nil\n", []tests{{"./tests", "TestAPartitionOfOthersThatComesLate"}}},
 	{"elsewhere: an error of a pass is told", "internal/job/sums.go",
-		"		return r, s.asParked(ctx, err, notRead)\n	}\n	return r, s.recheckRead", "		return r, &failure{\"DP004\", err.Error(), \"\"}\n	}\n	return r, s.recheckRead", []tests{{"./tests", "TestAnOracleOfErrors"}}},
+		"		return r, s.asParked(ctx, err, notRead)\n	}\n	return r, s.recheckRead", "		return r, parked(err.Error())\n	}\n	return r, s.recheckRead", []tests{{"./tests", "TestAnOracleOfErrors"}}},
+	{"elsewhere: a job goes on over a table that has tripled", "internal/job/sums.go",
+		"n > mostGrowth*(*c.RowCount)", "n < 0", []tests{{"./tests", "TestRowsStayInTheDatabase"}}},
 }
