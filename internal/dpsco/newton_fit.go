@@ -85,8 +85,28 @@ const leastCurvature = 0.002
 // rows alone, the curvature would be wasted.
 const tilt = 0.3
 
+// newtonFirst is what the first pass sees.
+type newtonFirst struct {
+	moments          *mech.Moments
+	lengths, targets *mech.Histogram
+}
+
 // first makes the first pass.
 func (f *newtonFit) first(x Data, src *mech.Source) {
+	seen := f.seeFirst(x)
+	joint := make([]float64, (x.D+1)*(x.D+1))
+	seen.moments.Release(joint, f.firstNoise, src)
+	l := releaseMagnitudes(seen.lengths, f.lengthNoise, 1, longest(x.D), x.N, src).apart()
+	if c := f.Curve.counted(); c != nil {
+		f.Curve = f.knowing(releaseMagnitudes(seen.targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.n/float64(max(1, f.shape.Levels)))
+	}
+	f.begin(f.readFirst(joint, x.weighted()), l)
+}
+
+func (f *newtonFit) seeFirst(x Data) newtonFirst {
+	if x.Elsewhere != nil {
+		return f.askFirst(x.Elsewhere)
+	}
 	moments := merging[*mech.Moments]{total: mech.NewMoments(f.firstContract())}
 	lengths, targets := magnitudeCounts(x.N), magnitudeCounts(x.N)
 	counted := f.Curve.counted() != nil
@@ -99,17 +119,11 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 			if counted {
 				r.count(s, rows.target)
 			}
-			r.count(l, func(i int) float64 { return r.length[i] })
+			r.countFirst(l, r.length, 1)
 			rows.addFirst(m, f.Curve, f.Bound)
 		}
 	})
-	joint := make([]float64, (x.D+1)*(x.D+1))
-	moments.merged().Release(joint, f.firstNoise, src)
-	l := releaseMagnitudes(lengths, f.lengthNoise, 1, longest(x.D), x.N, src).apart()
-	if c := f.Curve.counted(); c != nil {
-		f.Curve = f.knowing(releaseMagnitudes(targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.n/float64(max(1, f.shape.Levels)))
-	}
-	f.begin(f.readFirst(joint, x.Weight != nil), l)
+	return newtonFirst{moments.merged(), lengths.merged(), targets.merged()}
 }
 
 // knowing is the curve of counts that knows the sizes of targets, for a last step of so many rows.
@@ -252,6 +266,9 @@ func (f *newtonFit) magnitudes(noisy []float64, t int, unit, limit float64) *mag
 
 // seeStep makes the pass of step t over a part of the rows.
 func (f *newtonFit) seeStep(t int, x Data) newtonSeen {
+	if x.Elsewhere != nil {
+		return f.askStep(t, x.Elsewhere)
+	}
 	last := t == newtonSteps-1
 	scores := merging[*mech.Sum]{total: mech.NewSum(f.scoreContract(t))}
 	curvatures := merging[*mech.Moments]{total: mech.NewMoments(f.curvatureContract())}
@@ -313,7 +330,7 @@ func (f *newtonFit) hidden() float64 {
 func (f *newtonFit) advance(scores, lengths *magnitudes) {
 	f.mean = f.meanCurvature()
 	f.whiten()
-	f.w = f.next(f.Curve.longest())
+	f.w = f.toLevel(f.next(f.Curve.longest()))
 	// The second moments of rows in these coordinates are R'R.
 	var r, gram mat.Dense
 	r.Solve(f.whitened, f.p)
@@ -383,13 +400,19 @@ func (f *newtonFit) whiten() {
 // point in the metric of the curvature, and is not shrunk: it would not arrive.
 func (f *newtonFit) next(longest float64) []float64 {
 	w := f.plus(times(f.p, f.shrunkStep()), longest)
-	if ball, only := f.Psi.(prox.L2Ball); f.Psi == nil || only && floats.Norm(w, 2) <= ball.Radius {
+	if f.allows(w) {
 		return w
 	}
 	move := f.plus(f.full(), math.Inf(1))
 	proximal(f.Psi, f.a, move)
 	floats.Sub(move, f.w)
 	return f.plus(move, longest)
+}
+
+// allows reports whether neither a penalty nor the ball moves coefficients.
+func (f *newtonFit) allows(w []float64) bool {
+	ball, only := f.Psi.(prox.L2Ball)
+	return f.Psi == nil || only && floats.Norm(w, 2) <= ball.Radius
 }
 
 // full is the whole Newton step.

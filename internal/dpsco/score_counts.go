@@ -20,13 +20,14 @@ func unitDeviance(y, mean float64) float64 {
 }
 
 // newCountedRows writes the deviance of every row, and its exposure, 1 where there are
-// none, times the exponential of its offset. A row without a count or a positive exposure, or whose deviance overflows, says
-// nothing. Of a record of several rows the first, drawn at random, stands for all.
+// none, times the exponential of its offset less the typical one: what an offset of hundreds
+// multiplies cannot be written as a number. A row without a count or a positive exposure, or whose deviance
+// overflows, says nothing. Of a record of several rows the first, drawn at random, stands for all.
 func (g *scoring) newCountedRows(x Data) scoredRows {
 	x = x.one()
 	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 2}, X: [][]float64{x.numbers(x.N), x.numbers(x.N)}, Y: x.Y, Weight: x.Weight}}
 	usable := func(v float64) bool { return v >= 0 && v <= math.MaxFloat64 }
-	x.each(func() func(int, Data) {
+	x.blocks(func() func(int, Data) {
 		return func(first int, b Data) {
 			deviance, exposure := rows.X[0][first:first+b.N], rows.X[1][first:first+b.N]
 			g.predict(deviance, b)
@@ -37,7 +38,7 @@ func (g *scoring) newCountedRows(x Data) scoredRows {
 				}
 				deviance[i] = unitDeviance(y, exposure[i]*math.Exp(deviance[i]))
 				if b.Offset != nil {
-					exposure[i] *= math.Exp(b.Offset[i])
+					exposure[i] *= math.Exp(b.Offset[i] - g.CentreOffset)
 				}
 				if !(usable(deviance[i]) && usable(y) && usable(exposure[i]) && exposure[i] > 0) {
 					deviance[i], exposure[i], b.Y[i] = math.NaN(), math.NaN(), math.NaN()
@@ -56,7 +57,7 @@ const mostExposures = 4
 // leaves these deviances in the place of exposures.
 func (m *measured) compareWithRate(rows scoredRows, src *mech.Source) {
 	m.centre = m.rate(rows, m.targets.edge(), src)
-	rows.each(func() func(int, Data) {
+	rows.blocks(func() func(int, Data) {
 		return func(_ int, b Data) {
 			for i, y := range b.Y {
 				if b.X[1][i] = unitDeviance(y, b.X[1][i]*m.centre); !(b.X[1][i] <= math.MaxFloat64) {
