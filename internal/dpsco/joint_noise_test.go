@@ -27,6 +27,7 @@ func TestReleasesTellTheirNoise(t *testing.T) {
 		{"gauss", Regression{Loss: loss.Squared{}}, drawLaw}, {"skew", Regression{Loss: loss.Squared{}}, drawLaw}, {"flags", Regression{Loss: loss.Squared{}}, drawLaw}, {"cond", Regression{Loss: loss.Squared{}}, drawLaw},
 		{"gauss", Regression{Loss: loss.Logistic{}, Labels: true}, labelLaw}, {"skew", Regression{Loss: loss.Logistic{}, Labels: true}, labelLaw}, {"flags", Regression{Loss: loss.Logistic{}, Labels: true}, labelLaw},
 		{"gauss", Regression{Loss: loss.Huber{}}, drawLaw}, {"cond", Regression{Loss: loss.Huber{}}, drawLaw},
+		{"gauss", Regression{Loss: loss.Poisson{}}, countLaw},
 	} {
 		kind := c.kind
 		x := c.draw(kind, 30_000, 5, 1)
