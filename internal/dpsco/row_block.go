@@ -87,10 +87,9 @@ func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
 	}
 	lane.AddSquares(length, z)
 	lane.Roots(length)
-	nothing := math.NaN()
 	for i, v := range e {
 		if !(math.Abs(v) <= math.MaxFloat64 && length[i] <= math.MaxFloat64) { // a root is finite where its square is
-			length[i], e[i] = nothing, nothing
+			length[i], e[i] = math.NaN(), math.NaN()
 		}
 	}
 }
