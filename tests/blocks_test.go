@@ -70,6 +70,8 @@ func TestWindowsOfBlocks(t *testing.T) {
 	}
 	_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.9, over => $2::text::daterange)`, name, window(50, 20))
 	w.wantError(err, "DP002", "is among the fullest")
+	_, err = regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.1, over => $2::text::daterange)`, name, window(0, -1))
+	w.wantError(err, "DP005", "a steward registers block_rows")
 	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.9, over => $2::text::daterange)`, name, window(80, 40))
 	if wrong := w.verify(); len(wrong) > 0 {
 		t.Error(wrong)
@@ -474,7 +476,7 @@ func TestVerifyNoticesChangedBlocks(t *testing.T) {
 	h.exec(h.super, "BEGIN")
 	h.exec(h.super, "SET LOCAL session_replication_role = replica")
 	h.exec(h.super, `UPDATE dp_int.ledger SET rho = rho * 4, epsilon = epsilon * 4 WHERE kind = 'charge'`)
-	if wrong := strings.Join(h.verify(), "; "); !strings.Contains(wrong, "took a block beyond") || !strings.Contains(wrong, "computed outside the database") {
+	if wrong := strings.Join(h.verify(), "; "); !strings.Contains(wrong, "no charge went beyond the budget that was in force:") || !strings.Contains(wrong, "computed outside the database") {
 		t.Error(wrong)
 	}
 	h.exec(h.super, "ROLLBACK")
@@ -546,6 +548,8 @@ func TestBlocksOfAChargedAccountStay(t *testing.T) {
 	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.5, over => '[2026-01-01,2026-01-31)')`, table)
 	w.wantError(register("months_"+table, "1 month", persons), "22023", "has a budget for every block of 30 days")
 	w.exec(w.steward, `SELECT dp_unregister($1)`, table)
+	w.wantError(register("weeks_"+table, "7 days", persons), "22023", "has a budget for every block of 30 days")
+	w.wantError(register("rows_"+table, "30 days", ""), "22023", "protects all rows of a person")
 	for _, swap := range [][2]string{{"day", "other"}, {"patient", "ward"}} {
 		rename := func(from, to string) {
 			w.exec(w.super, fmt.Sprintf(`ALTER TABLE public.%s RENAME %s TO %s`, table, from, to))
@@ -629,4 +633,13 @@ func TestAJobFromBeforeTheBlocksIsRefused(t *testing.T) {
 	w.eventually("the job ends", func() bool {
 		return one[bool](w, w.analyst, `SELECT status = 'failed' AND sqlstate = '42501' FROM dp.jobs WHERE id = $1::text::uuid`, job)
 	})
+	// The data set without blocks, which is gone and was never charged, is no reason against others
+	// with these blocks once the account is charged.
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.5, over => '[2026-01-05,2026-01-06)')`, w.dataset)
+	const again = `SELECT dp_register('again_' || $1, $2::text::regclass, 'amount', '{age}', 1, 1e-6`
+	w.exec(w.steward, again+`, block => 'day', block_width => '1 day', block_origin => '2026-01-01', block_is_fixed => 'a test')`, w.dataset, "public."+w.dataset)
+	w.exec(w.steward, `SELECT dp_unregister(d) FROM unnest(ARRAY[$1, 'again_' || $1]) AS d`, w.dataset)
+	_, err = w.steward.Exec(ctx, again+`)`, w.dataset, "public."+w.dataset)
+	w.wantError(err, "22023", "charged to none")
 }

@@ -177,11 +177,11 @@ func TestWhatCannotBeDescribedSpendsNothing(t *testing.T) {
 		`SELECT * FROM dp_describe($1, 0.5, '{{age},{region}}')`:                                  {"22023", "must be a list"},
 		`SELECT * FROM dp_describe($1, 0.5, '{a,b,c,d,e,f}')`:                                     {"22023", "6 features are named"},
 		`SELECT * FROM dp_describe($1, 0.5, delta => 1e-6)`:                                       {"22023", "has no delta"},
-		`SELECT * FROM dp_scales($1, 0.5, 1e-6)`:                                                  {"22023", "has no delta"},
+		`SELECT * FROM dp_scales($1, 0.5, delta => 1e-6)`:                                         {"22023", "has no delta"},
 		`SELECT * FROM dp_scales($1, 2)`:                                                          {"DP002", ""},
 		`SELECT * FROM dp_describe($1 || '_', 0.5)`:                                               {"42501", "does not exist or is not granted"},
-		`SELECT dp_submit('scales', $1, 0.5, features => '{age}')`:                                {"22023", "all columns"},
-		`SELECT dp_submit('scales', $1, 0.5, where_level => '{"region": ["a"]}')`:                 {"22023", "no options but fresh, over"},
+		`SELECT * FROM dp_scales($1, 0.5, '{note}')`:                                              {"42703", "column \"note\" is not registered"},
+		`SELECT dp_submit('scales', $1, 0.5, where_level => '{"region": ["a"]}')`:                 {"42703", "no category"},
 		`SELECT dp_submit('describe', $1, 0.5, intercept => false)`:                               {"22023", "no intercept"},
 		`SELECT dp_submit('describe', $1, 0.5, options => '{"tau": 0.5}')`:                        {"22023", "no options but fresh, over, where_level"},
 		`SELECT dp_submit('describe', $1, 0.5, options => '{"fresh": 1}')`:                        {"22023", "true or false"},
@@ -336,13 +336,25 @@ func TestLevelsAreDescribed(t *testing.T) {
 	if n := one[int](w, w.analyst, `SELECT count(DISTINCT release)::int FROM dp.descriptions JOIN dp.releases r ON r.id = release WHERE r.dataset = $1 AND r.where_level = '{"site": ["south"]}' AND dp.descriptions.where_level = r.where_level`, table); n != 2 {
 		t.Errorf("%d of 2 descriptions of levels say so", n)
 	}
-	entries := w.entries()
+	entries := func() int64 {
+		return one[int64](w, w.steward, `SELECT entries FROM dp.budget WHERE dataset = $1`, table)
+	}
+	before := entries()
 	w.exec(w.analyst, `CALL dp_run('describe', $1, 20, target => 'n', where_level => '{"site": ["south"]}')`, table)
-	if w.entries() != entries {
+	if entries() != before {
 		t.Error("a submitted description of levels is another request")
 	}
 	if said := one[string](w, w.analyst, `SELECT value FROM dp_explain('describe', $1, 1, where_level => '{"site": ["south"]}') WHERE property = 'where_level'`, table); !strings.Contains(said, `{"site":["south"]}`) {
 		t.Errorf("dp_explain says %s", said)
+	}
+	few := rowsOf[suggestion](w, w.analyst, `SELECT * FROM dp_scales($1, 20, '{n}', where_level => '{"site": ["*"]}')`, table)
+	if len(few) != 2 || few[0].Scale != nil || !strings.Contains(few[0].Note, "too few values") {
+		t.Errorf("scales of levels that no row has: %+v", few)
+	}
+	before = entries()
+	w.exec(w.analyst, `CALL dp_run('scales', $1, 20, features => '{n}', where_level => '{"site": ["*"]}')`, table)
+	if alone := rowsOf[suggestion](w, w.analyst, `SELECT * FROM dp_scales($1, 20, '{site}')`, table); entries() != before+1 || len(alone) != 2 {
+		t.Errorf("%d entries, %+v", entries()-before, alone)
 	}
 	got := rowsOf[suggestion](w, w.analyst, askScales, table, 20.0)
 	if len(got) != 3 || got[0].Scale == nil || *got[0].Scale != 2000 && *got[0].Scale != 1000 || got[1].Note != "a category: it needs no scale" || strings.Contains(got[2].Note, `"site"`) {

@@ -86,6 +86,7 @@ func TestExplainSaysWhyNot(t *testing.T) {
 		{`SELECT * FROM dp_explain('l1', '%s', 0.3, options => '{"method": "exponential_mechanism", "radius": 1e9, "pitch": 1e-9}')`, "sqlstate", "DP005"},
 		{`SELECT * FROM dp_explain('linear', '%s', 0.01)`, "warning", "too few rows"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"sample_rows": 20}')`, "warning", "too few rows"},
+		{`SELECT * FROM dp_explain('linear', '%s', 0.01, features => '{region}', options => '{"weight": "age", "max_weight": 70}')`, "warning", "or most weights are far below max_weight"},
 		{`SELECT * FROM dp_explain('linear', '%s', 0.3, 0.01)`, "warning", "delta is above one"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"method": "trimmed"}')`, "expected_error", "no release of these coefficients tells"},
 		{`SELECT * FROM dp_explain('linear', '%s', 9, features => '{age}', options => '{"method": "sample_aggregate", "aggregator": "centre"}')`, "rows_for_10_percent", "no number of rows does"},
@@ -202,6 +203,15 @@ func TestExplainWithoutASidecar(t *testing.T) {
 	w.wantError(err, "DP001", "dpsidecar serve")
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("failed after %v", took)
+	}
+	// A question for which nobody can be waiting any more is not taken up: what no sidecar can
+	// answer would come back for ever.
+	for age, taken := range map[string]bool{"30 s": true, "70 s": false} {
+		w.exec(w.super, `INSERT INTO dp_int.inquiry (id, asked_at, caller, dataset, request, hash)
+			SELECT gen_random_uuid(), clock_timestamp() - $1::text::interval, 'somebody', id, '{"model": "l1", "eps": 1, "target": "amount", "features": ["age"], "intercept": true, "options": {}}', '' FROM dp_int.dataset`, age)
+		if got := one[bool](w, w.super, `SELECT dp_int.inquiry_take() IS NOT NULL`); got != taken {
+			t.Errorf("asked %s ago: taken %v", age, got)
+		}
 	}
 }
 

@@ -131,9 +131,27 @@ func TestAJobThatCannotPublishTellsItsCaller(t *testing.T) {
 	}
 }
 
+// A canceled job ends as canceled, at once and whatever its worker met: a lock that it waited
+// for too long, an account that somebody holds, the end of its lease.
 func TestCancelBetweenClaimAndRead(t *testing.T) {
 	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
+	hand := w.worker()
+	for i, end := range []string{
+		`SELECT dp_int.job_fail($1, $2, 'DP004', 'the relation of the data set is locked', '')`,
+		`SELECT dp_int.job_hand_back($1, $2, false)`,
+		`SELECT dp_int.job_hand_back($1, $2, false, 'the account is held', '')`,
+	} {
+		job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
+		_, token := hand.claim()
+		w.exec(hand.conn, `SELECT dp_int.job_charge($1, $2, 1000, '{"pure": {"epsilon": 0.5}}', 0.5, 0.125, 0, '{}')`, job, token)
+		w.exec(w.analyst, `SELECT dp_cancel($1)`, job)
+		w.exec(hand.conn, end, job, token)
+		if status := one[string](w, w.analyst, `SELECT status FROM dp_status($1)`, job); status != "canceled" || w.spent() != 0 || w.entries() != 2*int64(i+1) {
+			t.Errorf("%s: %s, spent %g in %d entries", end, status, w.spent(), w.entries())
+		}
+	}
+
 	job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
 	w.abandon(charged)
 	if says := one[string](w, w.analyst, `SELECT dp_cancel($1)`, job); says != "will be canceled before it reads; no privacy budget will be spent" {
@@ -143,8 +161,8 @@ func TestCancelBetweenClaimAndRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("canceled", func() bool { return one[string](w, w.analyst, `SELECT status FROM dp_status($1)`, job) == "canceled" })
-	if w.spent() != 0 || w.entries() != 2 {
-		t.Errorf("spent %g in %d entries, want 0 in 2", w.spent(), w.entries())
+	if w.spent() != 0 || w.entries() != 8 {
+		t.Errorf("spent %g in %d entries, want 0 in 8", w.spent(), w.entries())
 	}
 }
 

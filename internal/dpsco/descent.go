@@ -23,7 +23,8 @@ type stage struct {
 	event      privacy.Event
 	arithmetic string
 	seconds    float64
-	passes     int // as Plan.Passes
+	passes     int  // as Plan.Passes
+	sums       bool // as Plan.Sums
 	run        run
 }
 
@@ -46,7 +47,7 @@ func (d Descent) at(s Shape, z float64) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stage{event: event, arithmetic: marks(estimators), seconds: d.seconds(s), passes: d.passes(s, estimators), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	return &stage{event: event, arithmetic: marks(estimators), seconds: d.seconds(s), sums: d.sums(), passes: d.passes(s, estimators), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 		return d.solve(ctx, x, estimators, src)
 	})}, nil
 }
@@ -100,7 +101,7 @@ func (d Descent) solve(ctx context.Context, x Data, estimators []mean.Estimator,
 	for _, u := range o.uses {
 		o.left = append(o.left, u.Calls)
 	}
-	if d.Leverage > 0 {
+	if o.leverage = d.Leverage; d.Leverage > 0 && x.Elsewhere == nil {
 		o.weights = leverage(x, d.Leverage)
 	}
 	if err := d.Solver.Solve(ctx, w, o, d.Psi); err != nil {

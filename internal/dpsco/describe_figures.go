@@ -377,7 +377,7 @@ func (d described) scaleOf(column int, q []float64) SuggestedScale {
 	there, _ := d.usable(column)
 	nonzero := (1 + d.means[d.start[column]+1]) / 2
 	if !(nonzero*n > d.quartiles.Needs(25)) {
-		s.Note = fmt.Sprintf("too few values that are not 0 to see how large they are: %.0f are needed at this eps and for so many columns; keep what is registered, or ask for more eps", math.Ceil(d.quartiles.Needs(25)))
+		s.Note = fmt.Sprintf("too few values that are not 0 to see how large they are: %.0f are needed at this eps and for so many columns; keep what is registered, or ask for more eps or fewer columns", math.Ceil(d.quartiles.Needs(25)))
 		return s
 	}
 	largest := max(math.Abs(q[0]), math.Abs(q[2]))

@@ -6,6 +6,7 @@ import (
 
 	"dpsidecar/internal/mech"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -100,6 +101,46 @@ const (
 	leastMultiple = 0.02
 	seenMultiple  = 3
 )
+
+// Of a group's mean count: how many deviations of what its score and curvature say of it may be
+// noise, the nearest to the 2 of infinitely far that they are believed, and how far in logarithms a group
+// may be moved at once.
+const (
+	levelDoubts   = 2
+	surestLevel   = 1.9
+	farthestLevel = 3
+)
+
+// toLevel moves a group of counts to its mean. A step is linear, and its length bounded: a group whose
+// mean is several times less or more than the fit of all rows says would not arrive in those that are
+// left. The sums of counts y and of means m are known, though, from score, y - m, and
+// curvature, (m + y)/2, along the constant: u is twice the ratio of difference to sum, and the logarithm of y/m is
+// 2 atanh(u/2). Where noise does not explain it, the constant moves by that, and never by less than the step moved it,
+// unless a penalty or the ball is in its way.
+func (f *newtonFit) toLevel(w []float64) []float64 {
+	constant, curvature := f.p.At(0, 0), f.h.At(0, 0)
+	if !f.grouped || f.Curve.counted() == nil || !f.shape.Intercept || curvature <= levelDoubts*f.hNoise {
+		return w
+	}
+	step := append([]float64(nil), w...)
+	floats.Sub(step, f.w)
+	along := 0.0 // mean move of predictions, by curvature
+	for j, v := range solveTriangular(f.p, step) {
+		along += constant * f.h.At(0, j) * v / curvature
+	}
+	u := constant * f.g.AtVec(0) / curvature
+	doubt := math.Hypot(constant*f.gDeviation, u*f.hNoise) / curvature
+	known := clampBetween(math.Abs(u)-levelDoubts*doubt, 0, surestLevel)
+	level := math.Copysign(min(farthestLevel, 2*math.Atanh(known/2)), u)
+	if level*along < 0 || math.Abs(level) <= math.Abs(along) {
+		return w
+	}
+	moved := append([]float64(nil), w...)
+	if moved[0] += level - along; f.allows(moved) {
+		return moved
+	}
+	return w
+}
 
 // finish returns the fit of all rows, or those of groups.
 func (a *newtonParts) finish() Result {

@@ -29,6 +29,7 @@ type Score struct {
 	Negative, Positive float64   // the labels
 	Counts             bool      // the coefficients are those of the logarithm of a mean count
 	Exposure           float64   // a typical exposure of counts, from public knowledge; 1 where that is zero
+	CentreOffset       float64   // a typical offset of counts, from public knowledge
 	Scale              float64   // a typical magnitude of the target's distance from Centre, from public knowledge; 1 where that is zero
 	Centre             float64   // of the target, from public knowledge
 	MaxRows            int       // as Data.MaxRows
@@ -111,8 +112,8 @@ func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) e
 	switch {
 	case len(a.Coefficients) != s.D*max(1, s.Levels) || slices.ContainsFunc(a.Coefficients, unusable):
 		return fmt.Errorf("%w: %d coefficients for %d terms, or one that is no number", ErrParameter, len(a.Coefficients), s.D*max(1, s.Levels))
-	case !(a.Scale > 0) || unusable(a.Scale) || unusable(a.Centre) || !(a.Exposure > 0) || unusable(a.Exposure):
-		return fmt.Errorf("%w: scale %v, centre %v, typical exposure %v", ErrParameter, a.Scale, a.Centre, a.Exposure)
+	case !(a.Scale > 0) || unusable(a.Scale) || unusable(a.Centre) || !(a.Exposure > 0) || unusable(a.Exposure) || unusable(a.CentreOffset):
+		return fmt.Errorf("%w: scale %v, centre %v, typical exposure %v and offset %v", ErrParameter, a.Scale, a.Centre, a.Exposure, a.CentreOffset)
 	case a.MaxWeight < 0 || unusable(a.MaxWeight):
 		return fmt.Errorf("%w: a largest weight of %v", ErrParameter, a.MaxWeight)
 	case !(b.Delta >= 0 && b.Delta < 1):
@@ -255,6 +256,9 @@ func (g *scoring) parameters() map[string]any {
 	}
 	if g.Counts {
 		p["exposure_scale"] = g.Exposure
+	}
+	if g.CentreOffset != 0 {
+		p["offset_center"] = g.CentreOffset
 	}
 	return p
 }

@@ -20,8 +20,9 @@ func unitDeviance(y, mean float64) float64 {
 }
 
 // newCountedRows writes the deviance of every row, and its exposure, 1 where there are
-// none, times the exponential of its offset. A row without a count or a positive exposure, or whose deviance overflows, says
-// nothing. Of a record of several rows the first, drawn at random, stands for all.
+// none, times the exponential of its offset less the typical one: what an offset of hundreds
+// multiplies cannot be written as a number. A row without a count or a positive exposure, or whose deviance
+// overflows, says nothing. Of a record of several rows the first, drawn at random, stands for all.
 func (g *scoring) newCountedRows(x Data) scoredRows {
 	x = x.one()
 	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 2}, X: [][]float64{x.numbers(x.N), x.numbers(x.N)}, Y: x.Y, Weight: x.Weight}}
@@ -37,7 +38,7 @@ func (g *scoring) newCountedRows(x Data) scoredRows {
 				}
 				deviance[i] = unitDeviance(y, exposure[i]*math.Exp(deviance[i]))
 				if b.Offset != nil {
-					exposure[i] *= math.Exp(b.Offset[i])
+					exposure[i] *= math.Exp(b.Offset[i] - g.CentreOffset)
 				}
 				if !(usable(deviance[i]) && usable(y) && usable(exposure[i]) && exposure[i] > 0) {
 					deviance[i], exposure[i], b.Y[i] = math.NaN(), math.NaN(), math.NaN()

@@ -292,6 +292,21 @@ func TestScoresAreThoseOfTheTable(t *testing.T) {
 	}
 }
 
+// Offsets around 800 and a constant around -800 are a model like any other: e^800 is no number.
+func TestAScoreOfCountsWithOffsetsFarFromZero(t *testing.T) {
+	near := scores()["counts"]
+	x := near.table(1, 20_000)
+	exact := exactMetrics(near, x)
+	far := near
+	far.Coefficients, far.CentreOffset = []float64{near.Coefficients[0] - 800, near.Coefficients[1]}, 800.5
+	x.Offset = repeat(800, x.N)
+	for _, m := range metricsOf(t, far, x, privacy.Budget{Epsilon: 500, Delta: 1e-6}, 1) {
+		if m.Value == nil || math.Abs(*m.Value-exact[m.Name]) > 4e-3 {
+			t.Errorf("%s is %v, in the table %v; %s", m.Name, m.Value, exact[m.Name], m.WhyNull)
+		}
+	}
+}
+
 // masked makes infinities NaN.
 func masked(x Data) Data {
 	x = cloned(x)

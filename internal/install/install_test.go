@@ -330,7 +330,8 @@ func TestReplacingCodeUnderReaders(t *testing.T) {
 	}
 }
 
-// A function that no file has any more goes, also where another such function calls it.
+// A function that no file has any more goes, also where another such function calls it, and so
+// does a former form of one that files name with its arguments.
 func TestReplacingCodeDropsWhatNoFileHas(t *testing.T) {
 	c := cluster(t)
 	db := c.Database(t)
@@ -338,7 +339,10 @@ func TestReplacingCodeDropsWhatNoFileHas(t *testing.T) {
 	install(t, config)
 	c.Exec(t, db, `SET ROLE dp_owner;
 		CREATE FUNCTION dp_int.of_an_older_build(int) RETURNS int LANGUAGE sql RETURN $1;
-		CREATE FUNCTION dp_int.also_of_it(int) RETURNS int LANGUAGE sql RETURN dp_int.of_an_older_build($1)`)
+		CREATE FUNCTION dp_int.also_of_it(int) RETURNS int LANGUAGE sql RETURN dp_int.of_an_older_build($1);
+		RESET ROLE;
+		CREATE FUNCTION public.dp_scales(text, float8, delta float8 DEFAULT NULL, over daterange DEFAULT NULL) RETURNS int LANGUAGE sql RETURN 1;
+		ALTER FUNCTION public.dp_scales(text, float8, float8, daterange) OWNER TO dp_owner`)
 	routines := func() (n int) {
 		if err := connect(t, c.SuperuserURL(db)).QueryRow(t.Context(), `SELECT count(*) FROM pg_proc WHERE proowner = 'dp_owner'::regrole`).Scan(&n); err != nil {
 			t.Fatal(err)
@@ -349,8 +353,8 @@ func TestReplacingCodeDropsWhatNoFileHas(t *testing.T) {
 	if _, err := Up(t.Context(), config.Admin); err != nil {
 		t.Fatal(err)
 	}
-	if after := routines(); after != before-2 {
-		t.Errorf("%d functions, %d before with two that no file has", after, before)
+	if after := routines(); after != before-3 {
+		t.Errorf("%d functions, %d before with three that no file has", after, before)
 	}
 }
 

@@ -45,6 +45,8 @@ type claim struct {
 
 		BlockType string `json:"block_type"`
 
+		Placement string // where its rows may be: auto, memory or database; empty is auto
+
 		Accounting string   // pure, zcdp or rdp
 		Order      *float64 // of Renyi divergence, under rdp
 	}
@@ -66,9 +68,11 @@ type claim struct {
 	Scored   *scored         // nil: the job fits
 	RowCount *int64          `json:"row_count"`
 	Event    json.RawMessage // what was charged
+	leftOut  int64           // by a sample, of those that are read
 	Former   *former         // of a question
 
-	disk *spill.File // where the rows of this attempt are; nil: in memory
+	at   placement   // where the rows of this attempt are, once that is planned
+	disk *spill.File // where those are that are on disk
 }
 
 func (c *claim) owner() ledger.Owner { return ledger.Owner{Job: c.ID, Token: c.Token} }
@@ -195,12 +199,15 @@ func (c *claim) sources() int {
 	return len(c.Request.Features)
 }
 
-// sampled is how many of n rows or persons are fitted.
+// sampled is how many of n rows or persons are fitted. All are read: the claim remembers how many
+// are left out.
 func (c *claim) sampled(n int64) int64 {
+	fitted := n
 	if sample, ok := c.Request.Options[catalogue.SampleRows].(float64); ok && sample < float64(n) {
-		return int64(sample)
+		fitted = int64(sample)
 	}
-	return n
+	c.leftOut = n - fitted
+	return fitted
 }
 
 // options are those of the request that its algorithm has, with levels in the place of the
@@ -272,6 +279,7 @@ func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 	c.nameLabels(plan)
 	if sample, ok := c.Request.Options[catalogue.SampleRows]; ok {
 		plan.Parameters[catalogue.SampleRows] = sample
+		plan.LeavesOut(c.leftOut)
 	}
 	return plan, nil
 }
@@ -345,6 +353,9 @@ const (
 	recheckDataset = "SELECT dp_int.dataset_recheck($1)"
 )
 
+// notRead parks a job whose rows the server did not give.
+const notRead parked = "the data set could not be read"
+
 const nothingSpent = "No privacy budget was spent."
 
 // fitPanicked parks a job whose fit panicked. The panic does not end the program: it would
@@ -388,7 +399,7 @@ func (s *Sidecar) record(ctx context.Context, log *slog.Logger, c *claim, err er
 	case errors.Is(err, errUnwanted):
 		s.config.Watch.Ended("dropped")
 		log.Info("dropped", "reason", err)
-		// Unless it is gone already, the next claim drops it and gives its charge back.
+		// Unless it is gone already, the database drops it and gives its charge back.
 		return s.autocommit.exec(ctx, handBack, c.ID, c.Token, false)
 	case errors.As(err, &fail):
 		s.config.Watch.Ended(fail.outcome())
@@ -440,8 +451,8 @@ func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc,
 	}
 }
 
-// read charges a job, unless an earlier attempt has, and pulls its columns. It sends on
-// reads once, right after the point of no return.
+// read charges a job, unless an earlier attempt has, and pulls its columns, or prepares to have them
+// summed where they are. It sends on reads once, right after the point of no return.
 func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.Source, reads chan<- timetable) (plan *dpsco.Plan, x dpsco.Data, err error) {
 	prepare := s.charge
 	if c.reading() {
@@ -455,20 +466,28 @@ func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.
 	if err := s.publishRowCount(ctx, c, n); err != nil {
 		return nil, x, err
 	}
+	if c.at == inDatabase {
+		x, err = s.elsewhere(ctx, conn, c, n)
+		return plan, x, s.asParked(ctx, err, notRead)
+	}
 	began := time.Now()
 	x, err = c.data(ctx, conn, n, src)
 	if err != nil {
-		return nil, x, s.asParked(ctx, err, "the data set could not be read")
+		return nil, x, s.asParked(ctx, err, notRead)
 	}
 	s.config.Watch.Pulled(time.Since(began))
-	// A partition or an inheriting table may have been added since the check, which the
-	// locks do not prevent.
-	err = ledger.Explain(s.recheck(ctx, recheckJob, c.ID, c.Token))
+	return plan, x, s.recheckRead(ctx, c)
+}
+
+// recheckRead checks once more what was read, before it is used for anything that leaves: a partition or an
+// inheriting table may have been added since the check, which the locks do not prevent.
+func (s *Sidecar) recheckRead(ctx context.Context, c *claim) error {
+	err := ledger.Explain(s.recheck(ctx, recheckJob, c.ID, c.Token))
 	var refusal *ledger.Refusal
 	if errors.As(err, &refusal) {
 		err = parked(refusal.Message)
 	}
-	return plan, x, err
+	return err
 }
 
 // charge counts the rows, plans the fit, charges it and passes the point of no return.
@@ -494,6 +513,7 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err != nil {
 		return nil, 0, err
 	}
+	c.at = at
 	head, err := ledger.Charge(ctx, s.autocommit, c.owner(), ledger.Entry{
 		Event: plan.Event, Rows: n, Parameters: plan.Parameters, Arithmetic: plan.Arithmetic, Accounting: c.Dataset.Accounting, Order: c.Dataset.Order,
 	})
@@ -516,15 +536,28 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	return plan, n, nil
 }
 
+// noRows is the failure of a job whose table, or window, has none.
+func (c *claim) noRows() *failure {
+	if w := c.window(); w != nil {
+		return &failure{"DP005", fmt.Sprintf("there are no rows from %s to %s, the last day not among them", w.From, w.To),
+			"Ask about a window that has some. Where days may be empty, a steward registers block_rows, how many rows a block is taken to have: then every window can be asked about. " + nothingSpent}
+	}
+	return &failure{"DP005", "there are no rows", "Ask again once the table has some. " + nothingSpent}
+}
+
 // check plans a job of n rows, and where they go.
 //
 // Errors: a failure where this sidecar cannot take it.
 func (s *Sidecar) check(c *claim, n int64) (*dpsco.Plan, placement, error) {
+	if n < 1 {
+		return nil, "", c.noRows()
+	}
 	plan, err := s.plan(c, n)
 	if err != nil {
 		return nil, "", planFailure(err)
 	}
 	at, err := s.place(c, plan, n)
+	plan.InDatabase = at == inDatabase
 	return plan, at, errors.Join(err, s.checkTime(plan))
 }
 
@@ -561,6 +594,9 @@ func planFailure(err error) error {
 // resume plans a job that an earlier attempt has charged, with the number of
 // rows of that charge, once the relation is locked and found unchanged.
 func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.Plan, int64, error) {
+	if published := c.Dataset.RowCount; published != nil {
+		c.sampled(*published)
+	}
 	plan, err := s.plan(c, *c.RowCount)
 	if err != nil {
 		return nil, 0, parked("this version of dpsidecar cannot plan what another one charged")
@@ -574,8 +610,9 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 		err = s.makeRoom(c, at, *c.RowCount)
 	}
 	if err != nil {
-		return nil, 0, parked("this dpsidecar has too little memory, or room on disk, for what another one charged")
+		return nil, 0, parked("this dpsidecar has too little memory, or room on disk, for what another one charged, or its rows may be somewhere else now")
 	}
+	c.at, plan.InDatabase = at, at == inDatabase
 	if s.checkTime(plan) != nil {
 		return nil, 0, parked("this dpsidecar gives jobs too little time for what another one charged")
 	}
@@ -587,6 +624,9 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	var refusal *ledger.Refusal
 	if errors.As(err, &refusal) {
 		return nil, 0, parked(refusal.Message)
+	}
+	if err == nil && at == inDatabase {
+		err = s.checkGrowth(ctx, conn, c)
 	}
 	return plan, *c.RowCount, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/ledger"
+	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
 
@@ -59,11 +60,23 @@ func (s *Sidecar) explainNext(ctx context.Context) (found bool, err error) {
 	if err := json.Unmarshal(text, c); err != nil {
 		return true, fmt.Errorf("question: %w", err)
 	}
-	e, err := s.explain(ctx, c)
+	e, err := s.answer(ctx, c)
 	if err != nil {
 		return true, err
 	}
 	return true, s.autocommit.exec(ctx, "SELECT dp_int.inquiry_answer($1, $2)", c.ID, e)
+}
+
+// answer is explain, but for a panic, which is an answer too: it must not end the program, and
+// would come again each time that the question was asked again.
+func (s *Sidecar) answer(ctx context.Context, c *claim) (e *explanation, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.log.Error("panic", "error", mech.Break(v))
+			e, err = new(explanation).impossible(&failure{sqlstate: "DP004", message: "a fault in dpsidecar: an operator sees in its log where"})
+		}
+	}()
+	return s.explain(ctx, c)
 }
 
 // explain answers what a request would do, from public facts alone: it reads no

@@ -2,7 +2,6 @@ package job
 
 import (
 	"context"
-	"math"
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
@@ -42,7 +41,7 @@ func (s *Sidecar) planScore(c *claim, n int64) (*dpsco.Plan, error) {
 		score.Exposure = c.unit(c.column(catalogue.Exposure)).Scale
 	}
 	if offset := c.column(catalogue.Offset); offset != "" && score.Counts {
-		score.Exposure *= math.Exp(c.unit(offset).Center)
+		score.CentreOffset = c.unit(offset).Center
 	}
 	plan, err := score.Plan(c.shape(n), c.budget(), s.accountant(c))
 	if err == nil {

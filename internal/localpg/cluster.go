@@ -36,13 +36,16 @@ const Superuser = "postgres"
 
 const (
 	host         = "127.0.0.1"
-	dataName     = "data" // the server's own directory inside ours
-	startTimeout = time.Minute
+	dataName     = "data"          // the server's own directory inside ours
+	startTimeout = 3 * time.Minute // initdb alone took more than one on a machine with far too much to do
 	stopTimeout  = 10 * time.Second
 )
 
 // ErrPortTaken is returned when another program listens on the port asked for.
 var ErrPortTaken = errors.New("localpg: port is taken")
+
+// errOrphans is why a server does not start while processes of one that was killed live on.
+var errOrphans = errors.New("processes of a former server still run")
 
 // Options say what cluster to start; the zero value is a throw-away one.
 type Options struct {
@@ -316,8 +319,11 @@ func (c *Cluster) startError(err error, begin int64) error {
 		return errors.Join(err, readErr)
 	}
 	log = log[min(begin, int64(len(log))):]
-	if bytes.Contains(log, []byte("could not create any TCP/IP sockets")) {
+	switch { // in all of it: processes of a former server may have logged much since
+	case bytes.Contains(log, []byte("could not create any TCP/IP sockets")):
 		return fmt.Errorf("%w: %d", ErrPortTaken, c.port)
+	case bytes.Contains(log, []byte("pre-existing shared memory block")):
+		err = errOrphans
 	}
 	return fmt.Errorf("localpg: %w; its log ends with:\n%s", err, log[max(0, len(log)-most):])
 }
@@ -376,14 +382,15 @@ func (c *Cluster) Halt(mode Mode) error {
 	return fmt.Errorf("localpg: server %d does not end", c.process.Pid)
 }
 
-// Resume starts the server again after a Halt, on the same port. After a Kill
-// the first attempts may find processes that have not yet noticed.
+// Resume starts the server again after a Halt, on the same port. After a Kill the first
+// attempts may find processes that have not yet noticed, or that still hold the port; in
+// between another program's outgoing connection may have got it.
 func (c *Cluster) Resume(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
 		err := c.run(ctx)
-		if err == nil || !strings.Contains(err.Error(), "still in use") || ctx.Err() != nil {
+		if !errors.Is(err, errOrphans) && !errors.Is(err, ErrPortTaken) || ctx.Err() != nil {
 			return err
 		}
 		time.Sleep(100 * time.Millisecond)

@@ -326,6 +326,25 @@ func TestCommittedRowsSurviveCrashes(t *testing.T) {
 	}
 }
 
+// After a kill the server comes back although an orphan goes on for seconds, and logs more
+// than an error shows.
+func TestAServerThatWasKilledWaitsForItsOrphans(t *testing.T) {
+	c := start(t, Options{})
+	conn, err := pgx.Connect(t.Context(), c.SuperuserURL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go conn.Exec(t.Context(), `DO $$ DECLARE until timestamptz := clock_timestamp() + interval '3 s'; BEGIN
+		WHILE clock_timestamp() < until LOOP RAISE LOG '%', repeat('busy ', 400); PERFORM count(*) FROM generate_series(1, 1000); END LOOP; END $$`)
+	eventually(t, "the orphan-to-be is busy", func() bool {
+		log, err := os.ReadFile(c.LogFile())
+		return err == nil && strings.Contains(string(log), "busy busy")
+	})
+	if err := c.Restart(t.Context(), Kill); err != nil {
+		t.Fatalf("%.300v", err)
+	}
+}
+
 func TestKeptCluster(t *testing.T) {
 	o := Options{Dir: keptDir(t)}
 	c := start(t, o)
@@ -335,7 +354,8 @@ func TestKeptCluster(t *testing.T) {
 	}
 	impatient, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := Start(impatient, o); !errors.Is(err, ErrInUse) {
+	// A start, but for looking for a server, which may take longer.
+	if _, err := startGuard(impatient, &Cluster{dir: c.dir, as: c.as, server: c.server, kept: true}); !errors.Is(err, ErrInUse) {
 		t.Errorf("a second start: %v", err)
 	}
 	if err := c.Stop(); err != nil {

@@ -139,8 +139,14 @@ BEGIN
   PERFORM dp_int.refuse_mixed_rows(d.account, d.relid);
 END $$;
 
+-- Was anything ever charged for a data set, given back or not?
+CREATE OR REPLACE FUNCTION dp_int.ever_charged(p_dataset bigint) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+  SELECT EXISTS (SELECT FROM dp_int.job j JOIN dp_int.ledger l ON l.job = j.id WHERE j.dataset = p_dataset AND l.kind = 'charge')
+$$;
+
 -- Raises where an account has other blocks than a registration, or none. Data sets that are
--- gone count once the account was charged.
+-- gone count where they were charged.
 CREATE OR REPLACE FUNCTION dp_int.refuse_other_blocks(p_account bigint, p_source text, p_width interval, p_origin date) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -149,7 +155,7 @@ DECLARE
 BEGIN
   SELECT * INTO a FROM dp_int.account WHERE id = p_account;
   SELECT * INTO o FROM dp_int.dataset d
-   WHERE d.account = p_account AND (d.unregistered_at IS NULL OR dp_int.charged(p_account))
+   WHERE d.account = p_account AND (d.unregistered_at IS NULL OR dp_int.ever_charged(d.id))
      AND (d.block_source, dp_int.months(a.block_width), extract(day FROM a.block_width), a.block_origin)
          IS DISTINCT FROM (p_source, dp_int.months(p_width), extract(day FROM p_width), p_origin)  -- 1 month = 30 days is true
    ORDER BY d.id LIMIT 1;
@@ -545,29 +551,6 @@ BEGIN
     FROM dp_int.account a, LATERAL (SELECT dp_int.fullest_epsilon(a)) AS f(epsilon)
    WHERE a.block_width IS NOT NULL AND (a.proven_epsilon BETWEEN f.epsilon * (1 - 1e-9) AND f.epsilon * (1 + 1e-9)) IS NOT TRUE
    ORDER BY a.id
-   LIMIT 1;
-  ok := detail IS NULL;
-  RETURN NEXT;
-
-  item := 'no charge took a block beyond the budget that was in force';
-  SELECT format('entry %s of account %s', s.id, s.account) INTO detail
-    FROM (SELECT l.id, l.account, l.kind, a.accounting, l.budget,
-                 sum(dp_int.cost(a, l.entry)) OVER chain AS spent, sum((l.entry).delta) OVER chain AS spent_delta,
-                 coalesce(sum((l.entry).epsilon) OVER chain, 0) AS epsilon,
-                 coalesce(sum(CASE l.kind WHEN 'charge' THEN 1 WHEN 'refund' THEN -1 END) FILTER (WHERE (l.entry).epsilon IS NULL) OVER chain, 0) AS rest,
-                 coalesce(sum((l.entry).rho) FILTER (WHERE (l.entry).epsilon IS NULL) OVER chain, 0) AS rest_rho
-            FROM (SELECT e.id, e.account, e.seq, e.kind, e AS entry,
-                         max(e.seq) FILTER (WHERE e.kind = 'budget' AND e.event ? 'budget') OVER (PARTITION BY e.account ORDER BY e.seq) AS budget
-                    FROM dp_int.ledger e) AS l
-            JOIN dp_int.account a ON a.id = l.account,
-                 generate_series(lower((l.entry).blocks), upper((l.entry).blocks) - 1) AS g(block)
-          WINDOW chain AS (PARTITION BY l.account, g.block ORDER BY l.seq)) AS s
-    LEFT JOIN dp_int.ledger b ON b.account = s.account AND b.seq = s.budget
-   WHERE s.kind = 'charge'
-     AND (dp_int.admits(s.accounting, (b.event #>> '{budget,account_epsilon}')::numeric, (b.event #>> '{budget,delta}')::numeric,
-                        (b.event #>> '{budget,cap}')::numeric, ROW(s.spent, s.epsilon, s.rest, s.rest_rho)::dp_int.tally)
-          AND s.spent_delta <= dp_int.reserve((b.event #>> '{budget,delta}')::numeric)) IS NOT TRUE
-   ORDER BY s.id
    LIMIT 1;
   ok := detail IS NULL;
   RETURN NEXT;

@@ -72,12 +72,10 @@ CREATE OR REPLACE FUNCTION dp_int.prepare_submitted_description(p_caller name, p
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   options CONSTANT jsonb := coalesce(p_options, '{}');
-  known CONSTANT text[] := CASE p_model WHEN 'describe' THEN '{fresh,over,where_level}' ELSE '{fresh,over}' END;
+  known CONSTANT text[] := '{fresh,over,where_level}';
 BEGIN
   IF NOT coalesce(p_intercept, true) THEN
     RAISE EXCEPTION 'a description has no intercept to leave out' USING ERRCODE = '22023', HINT = 'No privacy budget was spent.';
-  ELSIF p_model = 'scales' AND (p_target IS NOT NULL OR p_features IS NOT NULL) THEN
-    RAISE EXCEPTION 'scales are suggested for all columns of a data set' USING ERRCODE = '22023', HINT = 'Leave target and features out. No privacy budget was spent.';
   ELSIF jsonb_typeof(options) <> 'object' OR options - known <> '{}' OR jsonb_typeof(coalesce(options -> 'fresh', 'true')) <> 'boolean' THEN
     RAISE EXCEPTION 'model "%" has no options but %, of which fresh is true or false: not %', p_model, array_to_string(known, ', '), dp_int.excerpt(options::text)
       USING ERRCODE = '22023', HINT = 'No privacy budget was spent.';
@@ -151,17 +149,19 @@ COMMENT ON FUNCTION public.dp_describe IS
 CREATE OR REPLACE FUNCTION dp_int.scale_entry(p_scale float8, p_center float8) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN p_center = 0 THEN to_jsonb(p_scale) ELSE jsonb_build_object('center', p_center, 'scale', p_scale) END $$;
 
-CREATE OR REPLACE FUNCTION public.dp_scales(dataset text, eps float8, delta float8 DEFAULT NULL, over daterange DEFAULT NULL)
+-- Where it is named with its arguments, the installation drops the form that it had before.
+CREATE OR REPLACE FUNCTION public.dp_scales(dataset text, eps float8, columns name[] DEFAULT NULL, delta float8 DEFAULT NULL, where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL)
 RETURNS TABLE(column_name text, suggested_scale float8, suggested_center float8, note text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 10
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 DECLARE
-  r CONSTANT dp_int.request := dp_int.prepare_description(session_user, 'scales', dp_scales.dataset, dp_scales.eps, dp_scales.delta, NULL, false,
-                                                              true, dp_int.window_json(dp_scales.over));
+  r CONSTANT dp_int.request := dp_int.prepare_description(session_user, 'scales', dp_scales.dataset, dp_scales.eps, dp_scales.delta, dp_scales.columns, false,
+                                                              true, dp_int.window_json(dp_scales.over), dp_scales.where_level);
   seen jsonb := '{}';
 BEGIN
   FOR column_name, suggested_scale, suggested_center, note IN
-    SELECT d.label::jsonb ->> 0, d.numbers[1], d.numbers[2], d.label::jsonb ->> 1 FROM dp_int.describe(session_user, r, dp_scales.dataset, NULL, NULL, dp_scales.over) AS d LOOP
+    SELECT d.label::jsonb ->> 0, d.numbers[1], d.numbers[2], d.label::jsonb ->> 1
+      FROM dp_int.describe(session_user, r, dp_scales.dataset, dp_scales.columns, dp_scales.where_level, dp_scales.over) AS d LOOP
     IF suggested_scale IS NOT NULL AND NOT r.body -> 'flags' ? column_name AND NOT coalesce(r.body -> 'categories' ? column_name, false) THEN
       seen := seen || jsonb_build_object(column_name, dp_int.scale_entry(suggested_scale, suggested_center));
     END IF;
@@ -174,7 +174,7 @@ BEGIN
                     ELSE format('a steward registers these: SELECT dp_set_scales(%L, %L)', dp_scales.dataset, seen) END;
   RETURN NEXT;
 END $$;
-COMMENT ON FUNCTION public.dp_scales IS
+COMMENT ON FUNCTION public.dp_scales(text, float8, name[], float8, jsonb, daterange) IS
   'Scales for the columns of a data set, and centres for those far from 0, read from the rows with differential privacy; the last note is the statement that registers them. It is charged like a fit; the same again returns the same at no cost.';
 
 -- reading -> done for a description, as job_publish does it for a fit. p_entries is a list of
@@ -200,4 +200,4 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION dp_int.enqueue_description, dp_int.fetch_description TO dp_loopback;
 GRANT EXECUTE ON FUNCTION dp_int.job_publish_description TO dp_sidecar;
-GRANT EXECUTE ON FUNCTION public.dp_describe, public.dp_scales TO dp_analyst;
+GRANT EXECUTE ON FUNCTION public.dp_describe, public.dp_scales(text, float8, name[], float8, jsonb, daterange) TO dp_analyst;

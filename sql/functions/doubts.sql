@@ -2,8 +2,8 @@
 -- and whoever is about to spend without having asked is warned.
 
 -- Rows from which noise is expected below a tenth of the scale, in the best case: features
--- that are as large and as independent as their scales. The factors are what forecasts of
--- the default methods at such features say.
+-- that are as large and as independent as their scales, in rows of the largest weight. The factors are
+-- what forecasts of the default methods at such features say.
 CREATE OR REPLACE FUNCTION dp_int.least_rows(p_model text, p_coefficients int, p_eps float8, p_delta float8) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN p_delta = 0 THEN 55 * p_coefficients / p_eps
@@ -85,8 +85,9 @@ BEGIN
     RETURN QUERY SELECT * FROM dp_int.scale_doubts(d.relid, columns, d.scales, (p_body ->> 'intercept')::boolean);
   END IF;
   IF fits AND least(d.row_count, (options ->> 'sample_rows')::float8) < groups * dp_int.least_rows(asked, coefficients, eps, delta) THEN
-    RETURN NEXT format('too few rows for %s coefficients%s at eps %s: noise beyond a tenth of %s is to be expected, and beyond that where flags are rare or features go together; ask for more eps or fewer features',
-      coefficients, CASE WHEN groups > 1 THEN format(' of each of %s groups', groups) END, eps, CASE WHEN scaled THEN 'the scale' ELSE '1, as which a scale counts that is not registered,' END);
+    RETURN NEXT format('too few rows for %s coefficients%s at eps %s: noise beyond a tenth of %s is to be expected, and beyond that where flags are rare or features go together%s; ask for more eps or fewer features',
+      coefficients, CASE WHEN groups > 1 THEN format(' of each of %s groups', groups) END, eps, CASE WHEN scaled THEN 'the scale' ELSE '1, as which a scale counts that is not registered,' END,
+      CASE WHEN options ? 'weight' THEN ' or most weights are far below max_weight' END);
   END IF;
   IF delta * d.row_count > 1 THEN
     RETURN NEXT 'delta is above one in the number of rows: it would allow a method to publish somebody''s row now and then';

@@ -54,7 +54,12 @@ LANGUAGE sql STABLE AS $$
    LIMIT 1
 $$;
 
--- The next question, or NULL. One that its sidecar has not answered is asked again.
+-- How long whoever asks waits for an answer.
+CREATE OR REPLACE FUNCTION dp_int.answer_patience() RETURNS interval
+LANGUAGE sql IMMUTABLE AS $$ SELECT interval '60 s' $$;
+
+-- The next question, or NULL. One that its sidecar has not answered is asked again while somebody
+-- may wait for it: one that no sidecar can answer would come back for ever.
 CREATE OR REPLACE FUNCTION dp_int.inquiry_take() RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
@@ -63,7 +68,7 @@ BEGIN
   UPDATE dp_int.inquiry
      SET taken_at = clock_timestamp()
    WHERE id = (SELECT id FROM dp_int.inquiry
-                WHERE answer IS NULL AND coalesce(taken_at < clock_timestamp() - interval '20 s', true)
+                WHERE answer IS NULL AND asked_at > clock_timestamp() - dp_int.answer_patience() AND coalesce(taken_at < clock_timestamp() - interval '20 s', true)
                 ORDER BY asked_at FOR UPDATE SKIP LOCKED LIMIT 1)
   RETURNING * INTO q;
   RETURN CASE WHEN FOUND THEN
@@ -175,7 +180,7 @@ CREATE OR REPLACE FUNCTION dp_int.loopback_answer(p_connection text, p_caller na
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   ask CONSTANT text := format('SELECT * FROM dp_int.answered(%L, %L)', p_caller, p_id);
-  patience CONSTANT timestamptz := clock_timestamp() + interval '60 s';
+  patience CONSTANT timestamptz := clock_timestamp() + dp_int.answer_patience();
   asked timestamptz;
 BEGIN
   LOOP
@@ -308,6 +313,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (9, 'dp_admin', 'dp.ledger', 'every charge, refund and change of a budget', 'SELECT * FROM dp.ledger'),
       (10, 'dp_admin', 'dp_set_queue_limit', 'how many jobs of one caller may be queued', 'SELECT dp_set_queue_limit(1000)'),
       (11, 'dp_admin', 'dp_set_scales', 'changes the typical magnitudes of columns, and their centers; grants and releases stay', 'SELECT dp_set_scales(d.dataset, d.scales) FROM dp.datasets d WHERE d.dataset = ''%s'''),
+      (11, 'dp_admin', 'dp_set_placement', 'says where the rows of a data set are while a job works on them', 'SELECT dp_set_placement(d.dataset, d.placement) FROM dp.datasets d WHERE d.dataset = ''%s'''),
       (0, NULL, 'dp_explain', 'what a request would do, cost and leave; spends nothing', 'SELECT * FROM dp_explain(''l1'', ''%s'', 1.0%o)'),
       (12, 'dp_analyst', 'dp_l1_regress', 'median regression, for heavy tails', 'SELECT * FROM dp_l1_regress(''%s'', 1.0%o)'),
       (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and fourteen methods', '%L'),

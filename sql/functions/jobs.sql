@@ -83,7 +83,7 @@ CREATE OR REPLACE FUNCTION dp_int.facts(p_dataset bigint, p_request jsonb) RETUR
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', dp_int.request_scales(d.id, p_request),
                             'unit', d.unit, 'max_rows', d.max_rows, 'persons', d.persons * w.blocks, 'rows', d.block_rows * w.blocks, 'row_count', d.row_count,
-                            'block', d.block, 'block_type', d.block_type, 'accounting', a.accounting, 'order', a.renyi_order)
+                            'block', d.block, 'block_type', d.block_type, 'accounting', a.accounting, 'order', a.renyi_order, 'placement', d.placement)
     FROM dp_int.dataset d JOIN dp_int.account a ON a.id = d.account,
          LATERAL (SELECT coalesce(upper(b) - lower(b), 1) FROM dp_int.blocks_read(d.id, p_request) AS b) AS w(blocks)
    WHERE d.id = p_dataset
@@ -471,7 +471,8 @@ BEGIN
   RETURN new_release;
 END $$;
 
--- Ends a job that nothing was read for; a charge is given back.
+-- Ends a job that nothing was read for; a charge is given back. A job that nobody wants any
+-- more is canceled, whatever else its worker met: so its caller was told.
 CREATE OR REPLACE FUNCTION dp_int.job_fail(p_job uuid, p_token uuid, p_sqlstate text, p_message text, p_hint text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -480,13 +481,18 @@ BEGIN
   IF j.state NOT IN ('claimed', 'charged') THEN
     RAISE EXCEPTION 'job % is %, and can no longer fail', p_job, j.state USING ERRCODE = '55000';
   END IF;
+  IF dp_int.unwanted(j) THEN
+    PERFORM dp_int.drop_job(j);
+    RETURN;
+  END IF;
   PERFORM dp_int.refund_job(j);
   PERFORM dp_int.finish_job(j.id, 'failed', p_sqlstate, p_message, p_hint);
 END $$;
 
 -- Hands a job back that its worker could not end. Before reading, its charge is given back
 -- and the job is queued again, five attempts at most: at once, or after a pause if there is
--- a reason that may last, which its status then shows. Once reading has begun another
+-- a reason that may last, which its status then shows; unless nobody wants it any more, which
+-- ends it here and now. Once reading has begun another
 -- worker tries it: at once if this one shuts down (p_leaving), else after a pause; after the
 -- fourth attempt the job is parked.
 CREATE OR REPLACE FUNCTION dp_int.job_hand_back(p_job uuid, p_token uuid, p_leaving boolean, p_reason text DEFAULT NULL, p_hint text DEFAULT NULL) RETURNS void
@@ -500,6 +506,8 @@ BEGIN
     UPDATE dp_int.job
        SET token = NULL, leased_at = clock_timestamp(), lease_until = clock_timestamp() + CASE WHEN p_leaving THEN interval '0' ELSE dp_int.pause(j.attempt) END
      WHERE id = j.id;
+  ELSIF dp_int.unwanted(j) THEN
+    PERFORM dp_int.drop_job(j);
   ELSE
     PERFORM dp_int.refund_job(j);
     UPDATE dp_int.job

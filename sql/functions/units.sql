@@ -171,13 +171,13 @@ BEGIN
 END $$;
 
 -- Raises where an account cannot protect what a registration says a person is, beside what
--- it protects already. Data sets that are gone count once the account was charged.
+-- it protects already. Data sets that are gone count where they were charged.
 CREATE OR REPLACE FUNCTION dp_int.refuse_other_unit(p_account bigint, p_relid oid, p_unit name, p_source text) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   o dp_int.dataset;
 BEGIN
-  FOR o IN SELECT * FROM dp_int.dataset d WHERE d.account = p_account AND (d.unregistered_at IS NULL OR dp_int.charged(p_account)) ORDER BY d.id LOOP
+  FOR o IN SELECT * FROM dp_int.dataset d WHERE d.account = p_account AND (d.unregistered_at IS NULL OR dp_int.ever_charged(d.id)) ORDER BY d.id LOOP
     IF (o.unit IS NULL) <> (p_unit IS NULL) THEN
       RAISE EXCEPTION 'these people''s account protects %', CASE WHEN o.unit IS NULL THEN 'single rows' ELSE 'all rows of a person' END
         USING ERRCODE = '22023',

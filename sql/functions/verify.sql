@@ -34,6 +34,36 @@ BEGIN
      LIMIT 1);
 END $$;
 
+-- The first charge that went beyond the budget, of its account or of a block of it, that was in
+-- force: the last one that the chain names before it. One that does not name the account's epsilon
+-- is of before there was more than the filter of the cap. NULL where there is none.
+CREATE OR REPLACE FUNCTION dp_int.overdraft() RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT format('entry %s of account %s', s.id, s.account)
+      FROM (SELECT l.id, l.account, l.kind, a.accounting, l.budget,
+                   sum(dp_int.cost(a, l.entry)) OVER chain AS spent, sum((l.entry).delta) OVER chain AS spent_delta,
+                   coalesce(sum((l.entry).epsilon) OVER chain, 0) AS epsilon,
+                   coalesce(sum(CASE l.kind WHEN 'charge' THEN 1 WHEN 'refund' THEN -1 END) FILTER (WHERE (l.entry).epsilon IS NULL) OVER chain, 0) AS rest,
+                   coalesce(sum((l.entry).rho) FILTER (WHERE (l.entry).epsilon IS NULL) OVER chain, 0) AS rest_rho
+              FROM (SELECT e.id, e.account, e.seq, e.kind, e AS entry,
+                           max(e.seq) FILTER (WHERE e.kind = 'budget' AND e.event ? 'budget') OVER (PARTITION BY e.account ORDER BY e.seq) AS budget
+                      FROM dp_int.ledger e) AS l
+              JOIN dp_int.account a ON a.id = l.account,
+                   LATERAL (SELECT NULL WHERE a.block_width IS NULL
+                            UNION ALL
+                            SELECT generate_series(lower((l.entry).blocks), upper((l.entry).blocks) - 1) WHERE a.block_width IS NOT NULL) AS g(block)
+            WINDOW chain AS (PARTITION BY l.account, g.block ORDER BY l.seq)) AS s
+      LEFT JOIN dp_int.ledger n ON n.account = s.account AND n.seq = s.budget,
+           LATERAL (SELECT (n.event #>> '{budget,account_epsilon}')::numeric, (n.event #>> '{budget,delta}')::numeric, (n.event #>> '{budget,cap}')::numeric) AS b(epsilon, delta, cap)
+     WHERE s.kind = 'charge'
+       AND (CASE WHEN b.epsilon IS NULL THEN s.spent <= b.cap ELSE dp_int.admits(s.accounting, b.epsilon, b.delta, b.cap, ROW(s.spent, s.epsilon, s.rest, s.rest_rho)::dp_int.tally) END
+            AND s.spent_delta <= dp_int.reserve(b.delta)) IS NOT TRUE
+     ORDER BY s.id
+     LIMIT 1);
+END $$;
+
 CREATE OR REPLACE FUNCTION public.dp_verify(heads jsonb DEFAULT NULL) RETURNS TABLE(item text, ok boolean, detail text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -82,27 +112,8 @@ BEGIN
   ok := detail IS NULL;
   RETURN NEXT;
 
-  -- The budget in force at an entry is the last one that the chain names. One that does not
-  -- name the account's epsilon is of before there was more than the filter of the cap.
   item := 'no charge went beyond the budget that was in force';
-  SELECT format('entry %s of account %s', s.id, s.account) INTO detail
-    FROM (SELECT l.id, l.account, l.kind, a.accounting,
-                 sum(dp_int.cost(a, l)) OVER chain AS spent, sum(l.delta) OVER chain AS spent_delta,
-                 coalesce(sum(l.epsilon) OVER chain, 0) AS epsilon,
-                 coalesce(sum(CASE l.kind WHEN 'charge' THEN 1 WHEN 'refund' THEN -1 END) FILTER (WHERE l.epsilon IS NULL) OVER chain, 0) AS rest,
-                 coalesce(sum(l.rho) FILTER (WHERE l.epsilon IS NULL) OVER chain, 0) AS rest_rho,
-                 max(l.seq) FILTER (WHERE l.kind = 'budget' AND l.event ? 'budget') OVER chain AS budget
-            FROM dp_int.ledger l JOIN dp_int.account a ON a.id = l.account AND a.block_width IS NULL
-          WINDOW chain AS (PARTITION BY l.account ORDER BY l.seq)) AS s
-    LEFT JOIN dp_int.ledger b ON b.account = s.account AND b.seq = s.budget
-   WHERE s.kind = 'charge'
-     AND ((s.spent <= (b.event #>> '{budget,cap}')::numeric
-           OR (b.event #>> '{budget,account_epsilon}') IS NOT NULL
-              AND dp_int.admits(s.accounting, (b.event #>> '{budget,account_epsilon}')::numeric, (b.event #>> '{budget,delta}')::numeric,
-                                (b.event #>> '{budget,cap}')::numeric, ROW(s.spent, s.epsilon, s.rest, s.rest_rho)::dp_int.tally))
-          AND s.spent_delta <= dp_int.reserve((b.event #>> '{budget,delta}')::numeric)) IS NOT TRUE
-   ORDER BY s.id
-   LIMIT 1;
+  detail := dp_int.overdraft();
   ok := detail IS NULL;
   RETURN NEXT;
 
