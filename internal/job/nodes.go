@@ -27,8 +27,9 @@ const moved parked = "a shard of the data set went to another node while the job
 const unreachable parked = "a node of the data set cannot be reached now"
 
 // citusSettings hold for the transaction of a job on tables of Citus: every worker is asked on one
-// connection, whose transaction lasts as long, and is told the settings of the passes.
-const citusSettings = `SET LOCAL citus.max_adaptive_executor_pool_size = 1; SET LOCAL citus.propagate_set_commands = 'local'`
+// connection, whose transaction lasts as long, and is told the settings of this one. Citus writes the system's functions
+// without their schema into what it sends.
+const citusSettings = `SET LOCAL citus.max_adaptive_executor_pool_size = 1; SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL search_path = pg_catalog`
 
 // settle prepares the transaction of a job whose rows are on several nodes, before it sees any.
 func (s *Sidecar) settle(ctx context.Context, conn *pgx.Conn, c *claim) (err error) {
