@@ -64,8 +64,11 @@ func sumsOf(tb testing.TB, model, kind string, rows, features int) tableOfSums {
 		names = append(names, fmt.Sprintf("x%d", j))
 	}
 	target := "(" + strings.Join(sum, " + ") + " + random())"
-	if model == "logistic" {
+	switch model {
+	case "logistic":
 		target = "(" + target + " > 0.5)::int"
+	case "poisson":
+		target = "floor(abs(" + target + "))"
 	}
 	c.Exec(tb, database, fmt.Sprintf("CREATE TABLE t AS SELECT *, %s AS y FROM (SELECT %s FROM generate_series(1, %d)) r", target, strings.Join(columns, ", "), rows), "CREATE INDEX ON t (y)", "VACUUM ANALYZE t")
 	conn, err := pgx.Connect(ctx, c.SuperuserURL(database))
@@ -103,7 +106,7 @@ func sumsPlan(tb testing.TB, model string, rows, features int) *dpsco.Plan {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	scaled := dpsco.Scaled{Algorithm: algorithm, Y: 1, X: make([]float64, features), CentreX: make([]float64, features)}
+	scaled := dpsco.Scaled{Algorithm: algorithm, Counts: model == "poisson", Y: 1, X: make([]float64, features), CentreX: make([]float64, features)}
 	for j := range features {
 		scaled.X[j] = 1
 	}
@@ -196,7 +199,7 @@ func TestAPassIsItsTwinWhateverTheSession(t *testing.T) {
 
 // The widest fits that plans let a database sum are statements that it takes.
 func TestTheWidestPassesRun(t *testing.T) {
-	for _, model := range []string{"linear", "logistic"} {
+	for _, model := range []string{"linear", "logistic", "poisson"} {
 		features := 1
 		const planned = 10_000_000 // for the methods of few passes
 		for ; sumsPlan(t, model, planned, features+1).Sums; features++ {
