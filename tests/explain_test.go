@@ -38,12 +38,12 @@ func (w *world) simple(name string) string {
 
 func TestExplainForetellsTheChargeAndSpendsNothing(t *testing.T) {
 	w := newWorld(t, 8, 1e-5)
-	for _, c := range []struct{ explain, call string }{
-		{`SELECT * FROM dp_explain('l1', '%s', 0.5, features => '{age}')`, `SELECT * FROM dp_l1_regress('%s', 0.5, features => '{age}')`},
-		{`SELECT * FROM dp_explain('linear', '%s', 1, 1e-6, features => '{age}')`, `SELECT * FROM dp_linear_regress('%s', 1, 1e-6, features => '{age}')`},
-		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"method": "gd", "steps": 7}')`, `SELECT * FROM dp_linear_regress('%s', 1, method => 'gd', options => '{"steps": 7}')`},
-		{`SELECT * FROM dp_explain('huber', '%s', 0.5, 1e-7, intercept => false)`, `SELECT * FROM dp_huber_regress('%s', 0.5, 1e-7, intercept => false)`},
-		{`SELECT * FROM dp_explain('logistic', '%s', 1, target => 'insured', features => '{age}')`, `SELECT * FROM dp_logistic_regress('%s', 1, target => 'insured', features => '{age}')`},
+	for _, c := range []struct{ explain, call, passes string }{
+		{`SELECT * FROM dp_explain('l1', '%s', 0.5, features => '{age}')`, `SELECT * FROM dp_l1_regress('%s', 0.5, features => '{age}')`, ""},
+		{`SELECT * FROM dp_explain('linear', '%s', 1, 1e-6, features => '{age}')`, `SELECT * FROM dp_linear_regress('%s', 1, 1e-6, features => '{age}')`, "4"},
+		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"method": "gd", "steps": 7}')`, `SELECT * FROM dp_linear_regress('%s', 1, method => 'gd', options => '{"steps": 7}')`, "7"},
+		{`SELECT * FROM dp_explain('huber', '%s', 0.5, 1e-7, intercept => false)`, `SELECT * FROM dp_huber_regress('%s', 0.5, 1e-7, intercept => false)`, "100"},
+		{`SELECT * FROM dp_explain('logistic', '%s', 1, target => 'insured', features => '{age}')`, `SELECT * FROM dp_logistic_regress('%s', 1, target => 'insured', features => '{age}')`, "4"},
 	} {
 		explain, call := fmt.Sprintf(c.explain, w.dataset), fmt.Sprintf(c.call, w.dataset)
 		before := w.entries()
@@ -56,7 +56,7 @@ func TestExplainForetellsTheChargeAndSpendsNothing(t *testing.T) {
 				t.Errorf("%s does not say %s: %v", explain, property, said)
 			}
 		}
-		if said["possible"] != "yes" || said["affordable"] != "yes" || said["rows"] != "1000" {
+		if said["possible"] != "yes" || said["affordable"] != "yes" || said["rows"] != "1000" || said["passes"] != c.passes {
 			t.Errorf("%s: %v", explain, said)
 		}
 		w.mustRegress(w.analyst, call)

@@ -57,6 +57,8 @@ func tellsApart(t *testing.T, s *dev.System) string {
 		w.exec(w.super, fmt.Sprintf(`INSERT INTO public.%[1]s (amount, age, region, insured) VALUES (%[2]s)`, w.dataset, row))
 		w.exec(w.super, `ANALYZE public.`+w.dataset)
 		w.registerAgain("zcdp", 4, 1e-5)
+		w.exec(w.steward, `SELECT dp_register($1 || '_stays', $2::text::regclass, 'amount', '{age,region,insured}', 4, 1e-5, placement => 'database')`, w.dataset, "public."+w.dataset)
+		w.exec(w.steward, `SELECT dp_grant($1 || '_stays', $2)`, w.dataset, w.person)
 		sight := w.sight(`
 			SELECT * FROM dp_l1_regress('{d}', 0.1);
 			SELECT * FROM dp_l1_regress('{d}', 0.1, options => '{"method": "objective_perturbation"}');
@@ -65,6 +67,8 @@ func tellsApart(t *testing.T, s *dev.System) string {
 			SELECT * FROM dp_linear_regress('{d}', 0.5, method => 'sample_aggregate', options => '{"blocks": 20}');
 			SELECT * FROM dp_logistic_regress('{d}', 0.5, target => 'insured', features => '{age,region}', method => 'svrg');
 			SELECT * FROM dp_huber_regress('{d}', 0.5, penalty => 'l1', lambda => 0.01);
+			SELECT * FROM dp_linear_regress('{d}_stays', 0.3);
+			SELECT * FROM dp_logistic_regress('{d}_stays', 0.3, target => 'insured', features => '{age,region}', method => 'newton');
 			SELECT * FROM dp_l1_regress('{d}', 100);
 			SELECT model, eps, delta, status, stage, sqlstate, error, hint FROM dp.jobs ORDER BY created_at;
 			SELECT model, method, eps, delta, parameters FROM dp.releases WHERE dataset = '{d}' ORDER BY released_at;
@@ -163,7 +167,7 @@ func TestStatisticsViewsShowNoValues(t *testing.T) {
 // caller learns that it could not be read, in our words and not the server's.
 func TestAnOracleOfErrorsSaysNothing(t *testing.T) {
 	t.Parallel()
-	w := lonelyWorld(t, 10, 0)
+	w := lonelyWorld(t, 10, 1e-6)
 	if _, err := w.system.Serve(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -176,13 +180,16 @@ func TestAnOracleOfErrorsSaysNothing(t *testing.T) {
 		}
 		view := w.dataset + "_" + name
 		w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.%s AS SELECT amount, %s AS age FROM public.%s; GRANT SELECT ON public.%[1]s TO dp_sidecar`, view, expression, w.dataset))
-		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 10)`, view, "public."+view)
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 10, 1e-6)`, view, "public."+view)
 		w.wantError(err, "22023", "more than show columns")
-		w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 10, options => '{"total": true}')`, view, "public."+view)
+		w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 10, 1e-6, options => '{"total": true}')`, view, "public."+view)
 		w.exec(w.steward, `SELECT dp_grant($1, $2)`, view, w.person)
-		_, err = regress(w.analyst, ask, view, 0.5)
-		w.wantError(err, "DP004", "The privacy budget is spent, once")
-		told = append(told, err.Error()+hint(err)+one[string](w, w.analyst, `SELECT concat(error, hint, stage) FROM dp.jobs WHERE dataset = $1`, view))
+		for _, placement := range []string{"memory", "database"} {
+			w.exec(w.steward, `SELECT dp_set_placement($1, $2)`, view, placement)
+			_, err = regress(w.analyst, `SELECT * FROM dp_linear_regress($1, $2)`, view, 0.1*float64(len(placement)))
+			w.wantError(err, "DP004", "The privacy budget is spent, once")
+			told = append(told, err.Error()+hint(err)+one[string](w, w.analyst, `SELECT concat(error, hint, stage) FROM dp.jobs WHERE dataset = $1 ORDER BY created_at DESC LIMIT 1`, view))
+		}
 	}
 	for _, s := range told {
 		if s != told[0] || strings.Contains(s, "secret") || strings.Contains(s, "zero") {

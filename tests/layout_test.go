@@ -37,13 +37,13 @@ var mayImport = map[string][]string{
 	"internal/dev":                {"internal/install", "internal/job", "internal/localpg", "sql"},
 	"internal/experiment":         {"internal/catalogue", "internal/dpsco", "internal/mech", "internal/privacy", "internal/progress"},
 	"internal/install":            {"internal/version", "sql"},
-	"internal/job":                {"internal/catalogue", "internal/arrowio", "internal/dpsco", "internal/mech", "internal/privacy", "internal/ledger", "sql", "internal/spill"},
+	"internal/job":                {"internal/catalogue", "internal/arrowio", "internal/dpsco", "internal/mech", "internal/privacy", "internal/ledger", "sql", "internal/spill", "internal/sqlsum"},
 	"internal/arrowio":            {"internal/dpsco", "internal/mech"},
 	"internal/ledger":             {"internal/privacy"},
-	"internal/dpsco":              {"internal/catalogue", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve"},
+	"internal/dpsco":              {"internal/catalogue", "internal/lane", "internal/dpsco/loss", "internal/dpsco/mean", "internal/mech", "internal/mech/expmech", "internal/mech/objpert", "internal/privacy", "internal/dpsco/prox", "internal/dpsco/solve", "internal/sqlsum"},
 	"internal/dpsco/loss":         {},
 	"internal/dpsco/mean":         {"internal/mech", "internal/privacy"},
-	"internal/mech":               {"internal/mech/internal/hook", "internal/privacy"},
+	"internal/mech":               {"internal/lane", "internal/mech/internal/hook", "internal/privacy"},
 	"internal/mech/internal/hook": {},
 	"internal/mech/mechtest":      {"internal/mech", "internal/mech/internal/hook"}, // for tests: nothing else imports it
 	"scripts/mutants":             {},
@@ -58,7 +58,9 @@ var mayImport = map[string][]string{
 	"internal/version":            {},
 	"internal/progress":           {},
 	"internal/spill":              {},
+	"internal/sqlsum":             {},
 	"internal/catalogue":          {},
+	"internal/lane":               {},
 	"sql":                         {"internal/catalogue"},
 }
 

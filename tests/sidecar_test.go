@@ -215,25 +215,33 @@ func TestAPartitionOfOthersThatComesLateIsNotReleased(t *testing.T) {
 		CREATE TABLE ours PARTITION OF parts FOR VALUES FROM (0) TO (1000); INSERT INTO parts SELECT i, i FROM generate_series(1, 500) i;
 		CREATE TABLE theirs (y float8, x float8); INSERT INTO theirs SELECT 7, 2000 FROM generate_series(1, 500);
 		GRANT SELECT ON parts, theirs TO dp_sidecar`)
-	w.registerFor("ours", "parts", `{}`, w.person)
-	w.registerFor("theirs", "theirs", `{}`)
+	for _, name := range []string{"parts", "theirs"} {
+		w.exec(w.steward, `SELECT dp_register($1, $1::text::regclass, 'y', '{x}', 100, 1e-6)`, name)
+	}
+	w.exec(w.steward, `SELECT dp_grant('parts', $1)`, w.person)
 	through := w.serveBehind()
-	attached := make(chan error, 1)
-	through.set(atReading, func() {
-		attached <- runAs(w.system.SuperuserURL(), `ALTER TABLE parts ATTACH PARTITION theirs FOR VALUES FROM (1000) TO (3000)`)
-	})
-	_, err := regress(w.analyst, ask, "ours", 0.5)
-	w.wantError(err, "DP004", "reads relations that it did not read when it was registered")
-	if err := <-attached; err != nil {
-		t.Fatal(err)
-	}
-	if n := one[int](w, w.super, `SELECT count(*) FROM dp_int.release`); n != 0 {
-		t.Error("there is a release")
-	}
-	w.exec(w.super, `ALTER TABLE parts DETACH PARTITION theirs`)
-	w.eventually("the job goes on", func() bool { _, err := regress(w.analyst, ask, "ours", 0.5); return err == nil })
-	if n := one[int64](w, w.steward, `SELECT entries FROM dp.budget WHERE dataset = 'ours'`); n != 1 {
-		t.Errorf("%d entries, want 1", n)
+	for charges, placement := range []string{"memory", "database"} {
+		w.exec(w.steward, `SELECT dp_set_placement('parts', $1)`, placement)
+		attached := make(chan error, 1)
+		through.set(atReading, func() {
+			attached <- runAs(w.system.SuperuserURL(), `ALTER TABLE parts ATTACH PARTITION theirs FOR VALUES FROM (1000) TO (3000)`)
+		})
+		fit := func() error {
+			_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress('parts', $1)`, 0.5+float64(charges))
+			return err
+		}
+		w.wantError(fit(), "DP004", "reads relations that it did not read when it was registered")
+		if err := <-attached; err != nil {
+			t.Fatal(err)
+		}
+		if n := one[int](w, w.super, `SELECT count(*) FROM dp_int.release`); n != charges {
+			t.Errorf("%s: there is a release", placement)
+		}
+		w.exec(w.super, `ALTER TABLE parts DETACH PARTITION theirs`)
+		w.eventually("the job goes on", func() bool { return fit() == nil })
+		if n := one[int](w, w.steward, `SELECT entries FROM dp.budget WHERE dataset = 'parts'`); n != charges+1 {
+			t.Errorf("%s: %d entries, want %d", placement, n, charges+1)
+		}
 	}
 }
 

@@ -158,7 +158,7 @@ func setupServe(fs *flag.FlagSet) action {
 	limit := memory(-1)
 	fs.Func("job-memory", "refuse a job that needs more memory than this `SIZE`, for instance 4GiB, 0 for no limit; else three quarters of the machine's, shared among jobs",
 		func(text string) error { return limit.UnmarshalText([]byte(text)) })
-	spillDir := fs.String("spill-dir", "", "keep rows that need more than job-memory in files without a name in `DIR`; else such a job is refused")
+	spillDir := fs.String("spill-dir", "", "keep rows that need more than job-memory in files without a name in `DIR`; else they stay in the database or such a job is refused")
 	log := loggingFlags(fs)
 	return func(ctx context.Context, c console, _ []string) error {
 		if *jobs < 1 || *jobTime < time.Second || *lease < time.Second || *grace < 0 {

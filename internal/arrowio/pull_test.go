@@ -115,35 +115,39 @@ func randomTimes(n int) []string {
 // halfway is a numeric exactly between 1 and the next float64.
 const halfway = "1.00000000000000011102230246251565404236316680908203125"
 
+// How Postgres itself writes a number: as text, times by their epoch, which is a numeric and so exact.
+const epoch, plain, truth = "extract(epoch FROM v)::text", "v::text", "v::int::text"
+
+// awkward are values of every type, the least and the largest among them.
+var awkward = []struct {
+	sql, text string
+	bits      int // of the float that tells all such texts apart
+	literals  []string
+}{
+	{"smallint", plain, 64, []string{"0", "1", "-1", "32767", "-32768"}},
+	{"integer", plain, 64, []string{"0", "1", "-1", "2147483647", "-2147483648"}},
+	{"bigint", plain, 64, []string{"0", "-1", "9223372036854775807", "-9223372036854775808", "9007199254740993", "-9007199254740995"}},
+	{"real", plain, 32, []string{"0", "-0", "1.5", "3.4028235e38", "-3.4028235e38", "1.4e-45", "NaN", "Infinity", "-Infinity"}},
+	{"double precision", plain, 64, []string{"0", "-0", "0.1", "1.7976931348623157e308", "5e-324", "2.2250738585072014e-308", "NaN", "Infinity", "-Infinity"}},
+	{"numeric", plain, 64, append(randomNumerics(3000),
+		"0", "0.000", "-0.1", "0.1", "1e-20", "1e22", "1e23", "1e400", "-1e400", "1e-400", "1e131071", "1e-16383", "NaN", "Infinity", "-Infinity",
+		"123456789012345678901234567890.123456789", "9007199254740991", "9007199254740992", "9007199254740993", "9007199254740995", "9999999999999999",
+		halfway, halfway+strings.Repeat("0", 2000)+"1", "1."+strings.Repeat("9", 5000), strings.Repeat("9", 309),
+		"1.7976931348623157e308", "1.7976931348623158e308", "1.7976931348623159e308", "2.2250738585072011e-308",
+		"4.9406564584124654e-324", "2.4703282292062327e-324", "2.4703282292062328e-324", "7.4109846876186981e-324")},
+	{"numeric(12,2)", plain, 64, []string{"0", "0.01", "-9999999999.99", "1234.50"}},
+	{"boolean", truth, 64, []string{"true", "false"}},
+	{"date", epoch, 64, []string{"1970-01-01", "2000-01-01", "4713-01-01 BC", "5874897-12-31", "infinity", "-infinity"}},
+	{"timestamp", epoch, 64, append(randomTimes(3000), "1970-01-01", "1970-01-01 02:16:32.000001", "1999-12-31 23:59:59.999999", "2000-01-01 00:00:00.000001",
+		"4713-01-01 BC", "294276-12-31 23:59:59.999999", "infinity", "-infinity")},
+	{"timestamptz", epoch, 64, append(randomTimes(3000), "2024-02-29 12:00:00.5+05:45", "4713-01-02 BC", "294276-12-31 23:59:59.999999+00", "infinity", "-infinity")},
+}
+
 // TestPullAgreesWithPostgresText pulls values of every type and compares them
-// with the text Postgres gives for the same rows. As text, times are their
-// epoch: a numeric, and so exact.
+// with the text Postgres gives for the same rows.
 func TestPullAgreesWithPostgresText(t *testing.T) {
 	ctx, tx := begin(t)
-	const epoch, plain, truth = "extract(epoch FROM v)::text", "v::text", "v::int::text"
-	for _, c := range []struct {
-		sql, text string
-		bits      int // of the float that tells all such texts apart
-		literals  []string
-	}{
-		{"smallint", plain, 64, []string{"0", "1", "-1", "32767", "-32768"}},
-		{"integer", plain, 64, []string{"0", "1", "-1", "2147483647", "-2147483648"}},
-		{"bigint", plain, 64, []string{"0", "-1", "9223372036854775807", "-9223372036854775808", "9007199254740993", "-9007199254740995"}},
-		{"real", plain, 32, []string{"0", "-0", "1.5", "3.4028235e38", "-3.4028235e38", "1.4e-45", "NaN", "Infinity", "-Infinity"}},
-		{"double precision", plain, 64, []string{"0", "-0", "0.1", "1.7976931348623157e308", "5e-324", "2.2250738585072014e-308", "NaN", "Infinity", "-Infinity"}},
-		{"numeric", plain, 64, append(randomNumerics(3000),
-			"0", "0.000", "-0.1", "0.1", "1e-20", "1e22", "1e23", "1e400", "-1e400", "1e-400", "1e131071", "1e-16383", "NaN", "Infinity", "-Infinity",
-			"123456789012345678901234567890.123456789", "9007199254740991", "9007199254740992", "9007199254740993", "9007199254740995", "9999999999999999",
-			halfway, halfway+strings.Repeat("0", 2000)+"1", "1."+strings.Repeat("9", 5000), strings.Repeat("9", 309),
-			"1.7976931348623157e308", "1.7976931348623158e308", "1.7976931348623159e308", "2.2250738585072011e-308",
-			"4.9406564584124654e-324", "2.4703282292062327e-324", "2.4703282292062328e-324", "7.4109846876186981e-324")},
-		{"numeric(12,2)", plain, 64, []string{"0", "0.01", "-9999999999.99", "1234.50"}},
-		{"boolean", truth, 64, []string{"true", "false"}},
-		{"date", epoch, 64, []string{"1970-01-01", "2000-01-01", "4713-01-01 BC", "5874897-12-31", "infinity", "-infinity"}},
-		{"timestamp", epoch, 64, append(randomTimes(3000), "1970-01-01", "1970-01-01 02:16:32.000001", "1999-12-31 23:59:59.999999", "2000-01-01 00:00:00.000001",
-			"4713-01-01 BC", "294276-12-31 23:59:59.999999", "infinity", "-infinity")},
-		{"timestamptz", epoch, 64, append(randomTimes(3000), "2024-02-29 12:00:00.5+05:45", "4713-01-02 BC", "294276-12-31 23:59:59.999999+00", "infinity", "-infinity")},
-	} {
+	for _, c := range awkward {
 		t.Run(c.sql, func(t *testing.T) {
 			relation := pgx.Identifier{"public", c.sql}
 			_, err := tx.Exec(ctx, "CREATE TABLE "+relation.Sanitize()+" (id, v) AS SELECT n - 1, l::"+c.sql+

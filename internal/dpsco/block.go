@@ -6,16 +6,26 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
+	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
 )
 
 // blockRows is how many rows are visited at a time, at most: their columns stay in the
 // cache between one pass over them and the next.
-const blockRows = 2048
+const blockRows = 1024
 
-// each passes blocks of records to visitors, one for each core; first is the
-// position of a block's first record.
+// onPass is told how many records a pass goes over: tests count what plans foretell.
+var onPass = func(records int) {}
+
+// each makes a pass: it hands all rows, in blocks, to visitors that sum something.
 func (x Data) each(visitor func() func(first int, b Data)) {
+	onPass(x.N)
+	x.blocks(visitor)
+}
+
+// blocks hands blocks of records to visitors, one for each core; first is the
+// position of a block's first record.
+func (x Data) blocks(visitor func() func(first int, b Data)) {
 	size := blockRows / max(1, x.MaxRows)
 	blocks := (x.N + size - 1) / size
 	var next atomic.Int64
@@ -55,18 +65,8 @@ func predict(dst []float64, b Data, w []float64) {
 	if b.Intercept {
 		constant, w = w[0], w[1:]
 	}
-	combine(dst, constant, w, b.X)
+	lane.Combine(dst, constant, w, b.X)
 	if b.Offset != nil {
 		floats.Add(dst, b.Offset)
-	}
-}
-
-// combine writes start + sum_j a_j x_j, added in that order.
-func combine(dst []float64, start float64, a []float64, x [][]float64) {
-	for i := range dst {
-		dst[i] = start
-	}
-	for j, column := range x {
-		floats.AddScaled(dst, a[j], column)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 )
@@ -47,7 +48,7 @@ func explained(x [][]float64, y, w []float64) float64 {
 		mean += v / float64(len(y))
 	}
 	prediction := make([]float64, len(y))
-	combine(prediction, w[0], w[1:], x)
+	lane.Combine(prediction, w[0], w[1:], x)
 	for i, v := range y {
 		variance += square(v - mean)
 		left += square(v - prediction[i])

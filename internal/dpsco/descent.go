@@ -23,6 +23,8 @@ type stage struct {
 	event      privacy.Event
 	arithmetic string
 	seconds    float64
+	passes     int  // as Plan.Passes
+	sums       bool // as Plan.Sums
 	run        run
 }
 
@@ -45,7 +47,7 @@ func (d Descent) at(s Shape, z float64) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stage{event: event, arithmetic: marks(estimators), seconds: d.seconds(s), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	return &stage{event: event, arithmetic: marks(estimators), seconds: d.seconds(s), sums: d.sums(), passes: d.passes(s, estimators), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 		return d.solve(ctx, x, estimators, src)
 	})}, nil
 }
@@ -99,13 +101,31 @@ func (d Descent) solve(ctx context.Context, x Data, estimators []mean.Estimator,
 	for _, u := range o.uses {
 		o.left = append(o.left, u.Calls)
 	}
-	if d.Leverage > 0 {
+	if o.leverage = d.Leverage; d.Leverage > 0 && x.Elsewhere == nil {
 		o.weights = leverage(x, d.Leverage)
 	}
 	if err := d.Solver.Solve(ctx, w, o, d.Psi); err != nil {
 		return nil, err
 	}
 	return w, nil
+}
+
+// passes are those of all estimates, batches by their share of the rows.
+func (d Descent) passes(s Shape, estimators []mean.Estimator) int {
+	rows := 0
+	for k, u := range d.Solver.Uses() {
+		n, each := s.N, 1
+		if u.Batch > 0 {
+			n = u.Batch
+		}
+		if e, several := estimators[k].(interface{ Passes() int }); several {
+			each = e.Passes()
+		}
+		if rows += n * each * u.Calls; u.Calls > 0 && estimators[k].Begin() != nil {
+			rows += n
+		}
+	}
+	return (rows + s.N - 1) / s.N
 }
 
 // marks is the arithmetic of estimators that are not exact.

@@ -144,7 +144,7 @@ func (g *describing) plan(b privacy.Budget, accountant privacy.Accountant, split
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Method: g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), firstRow: true, shape: g.shape, run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+	p := &Plan{Method: g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), Passes: g.passes(), firstRow: true, shape: g.shape, run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 		return run(ctx, x.one(), src)
 	}}
 	return p, p.severalRows(g.maxRows)
@@ -261,6 +261,17 @@ func (g *describing) parameters() map[string]any {
 		p["values_needed"], p["rank_error"] = math.Ceil(g.quartiles.Needs(25)), 2/g.quartiles.Epsilon
 	}
 	return p
+}
+
+// passes are those of levels and means; numbers are sorted.
+func (g *describing) passes() int {
+	switch {
+	case len(g.numbers) > 0:
+		return 0
+	case g.distances != nil:
+		return 2
+	}
+	return 1
 }
 
 // seconds are those of sorting every column and of two passes over all.

@@ -14,6 +14,7 @@
 //	weights             rows that count as much as a column says
 //	descent, oracle     first-order solvers on private means of row gradients
 //	whiten              the same in coordinates in which second moments are the identity
+//	elsewhere, *_elsewhere  the same for rows that stay in a database
 //	row_block, scan, magnitudes, triangular, intervals  what fits in few passes share
 //	joint_*             least squares from joint moments of rows and residuals
 //	newton_*            logistic, Huber and Poisson fits by private Newton steps
@@ -90,6 +91,8 @@ type Data struct {
 	MaxRows  int       // public; 0 where every row is a record
 
 	Make func(n int) []float64 // makes numbers a row beside the columns; nil: in memory
+
+	Elsewhere *Elsewhere // where the rows are, which have no columns here then; nil: here
 }
 
 // numbers makes one number for each of n rows, all 0.
@@ -121,7 +124,11 @@ type Plan struct {
 	Arithmetic string    // mark in the ledger; empty: exact
 	Band       []float64 // one a coefficient; nil: none is known that holds for all data
 	Seconds    float64   // about how long Run takes on one core, where data are ordinary
+	Passes     int       // how often Run sums something over all rows, batches by their share of them; 0: it also sorts, copies or searches them
 	Streams    bool      // Run keeps no number a row beside its Data but those that Data.Make makes, StreamColumns of them at most
+
+	Sums       bool // Run takes Data.Elsewhere: all that it reads of rows are sums that a database can make
+	InDatabase bool // set once it is known: the passes are made in a database, which Takes allows for
 
 	shape Shape
 	run   run
@@ -159,19 +166,23 @@ func (p *Plan) severalRows(most int) error {
 }
 
 // Run releases the D coefficients, once, and what is known of their errors. The
-// only errors are ErrSpent and the context's own: nothing here fails because of data
-// or draw.
+// only errors are ErrSpent, the context's own and those of Data.Elsewhere's passes: nothing
+// here fails because of data or draw.
 func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-	if x.Shape != p.shape || len(x.X) != p.shape.Columns() || (x.Level == nil) != (x.Levels == 0) {
-		panic(fmt.Sprintf("dpsco: plan for %+v run on %+v with %d columns", p.shape, x.Shape, len(x.X)))
+	if x.Shape != p.shape || x.columns() != p.shape.Columns() || (x.Level == nil) != (x.Levels == 0) || x.Elsewhere != nil && !p.Sums {
+		panic(fmt.Sprintf("dpsco: plan for %+v run on %+v with %d columns", p.shape, x.Shape, x.columns()))
 	}
-	if (x.Weight != nil) != (p.maxWeight > 0) {
+	if x.weighted() != (p.maxWeight > 0) {
 		panic("dpsco: weights that the plan does not know, or none where it expects them")
 	}
 	if p.spent.Swap(true) {
 		return Result{}, ErrSpent
 	}
-	return p.run(ctx, x, src)
+	r, err := p.run(ctx, x, src)
+	if x.Elsewhere != nil && x.Elsewhere.err != nil {
+		return Result{}, x.Elsewhere.err
+	}
+	return r, err
 }
 
 // Scaled runs Algorithm in scaled units: from every column its public centre is taken, and
@@ -245,9 +256,13 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 	a.unscaleBand(p.Band)
 	inner := p.run
 	p.run = func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		x.weigh(p.maxWeight)
-		a.scale(x)
-		a.offset(&x)
+		if x.Elsewhere != nil {
+			a.express(x.Elsewhere, s, p.maxWeight)
+		} else {
+			x.weigh(p.maxWeight)
+			a.scale(x)
+			a.offset(&x)
+		}
 		r, err := inner(ctx, x, src)
 		r.each(a.unscaleResult)
 		r.each(a.moveConstant)

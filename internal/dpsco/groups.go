@@ -93,6 +93,9 @@ type groupSize struct {
 	small       bool
 }
 
+// passesOfSplit is how many releases about groups are made of passes of their own.
+func passesOfSplit(s Shape) int { return min(s.Levels, 1) }
+
 // split releases the sizes of groups, sorts the records by group and notes the fit of all.
 func (a *groups) split(noise mech.Gaussian, w []float64, p *mat.Dense, src *mech.Source) []groupSize {
 	x := a.parts[0]
@@ -138,6 +141,7 @@ const smallGroup = "too few rows of this group for this budget"
 
 // releaseGroupSizes releases how many records each group has.
 func releaseGroupSizes(x Data, noise release, src *mech.Source) (sizes []float64) {
+	onPass(x.N)
 	bins := groupBins(x.Levels)
 	counts, place := mech.NewHistogram(bins, x.N, 1), make([]float64, x.N)
 	for u := range place {

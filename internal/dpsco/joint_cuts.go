@@ -48,11 +48,20 @@ func (c cuts) units() (inner, rest float64) {
 	return c.inner / math.Sqrt(c.share), (c.outer - c.inner) / math.Sqrt(1-c.share)
 }
 
-// split returns what a contribution of a length is multiplied with in both sums.
-func (c cuts) split(length float64) (inner, rest float64) {
+// split writes what contributions of some lengths are multiplied with in both sums; what stands
+// for a length may be its inner factor afterwards.
+func (c cuts) split(inner, rest, lengths []float64) {
 	unit, unitRest := c.units()
-	within := min(1, c.inner/length)
-	return within / unit, (min(1, c.outer/length) - within) / unitRest
+	whole := 1 / unit
+	inner, rest = inner[:len(lengths)], rest[:len(lengths)]
+	for i, length := range lengths {
+		if length <= c.inner {
+			inner[i], rest[i] = whole, 0
+			continue
+		}
+		within := min(1, c.inner/length)
+		inner[i], rest[i] = within/unit, (min(1, c.outer/length)-within)/unitRest
+	}
 }
 
 // noisyMean is a mean with the deviation of its noise.

@@ -45,7 +45,9 @@ type jointFit struct {
 	lengths   *magnitudes
 	products  *magnitudes
 
-	weights             []float64 // sensitive: of rows in the step
+	back                float64    // how far rows that were shortened count in the step
+	wide                *mat.Dense // P of the last pilot pass, of rows that are elsewhere
+	weights             []float64  // sensitive: of rows in the step, where they are here
 	stepCuts, levelCuts cuts
 	cutMeans                     // of the step, in the last coordinates
 	levels              cutMeans // of the mean residual; without means before they are known, or without an intercept
@@ -57,7 +59,7 @@ type jointFit struct {
 // newJointParts is a fit of all rows.
 func newJointParts(r *jointReleases, x Data) *jointParts {
 	f := newJointFit(r)
-	f.weighted = x.Weight != nil
+	f.weighted = x.weighted()
 	return &jointParts{jointReleases: r, fits: []*jointFit{f}, groups: groups{parts: []Data{x}}}
 }
 
@@ -125,6 +127,9 @@ func (f *jointFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit 
 
 // seePilot makes a pilot pass over a part of the rows.
 func (f *jointFit) seePilot(t int, x Data) jointPilot {
+	if x.Elsewhere != nil {
+		return f.askPilot(t, x.Elsewhere)
+	}
 	if f.shortened == nil {
 		f.shortened = x.numbers(len(x.Y))
 	}
@@ -134,10 +139,10 @@ func (f *jointFit) seePilot(t int, x Data) jointPilot {
 		m, e, l, g := moments.fork(), residuals.fork(), lengths.fork(), products.fork()
 		return func(first int, r *rowBlock) {
 			r.scaleByWeight()
-			r.count(e, func(i int) float64 { return r.e[i] / f.Scale })
-			r.count(l, func(i int) float64 { return r.length[i] })
+			r.countFirst(e, r.e, f.Scale)
+			r.countFirst(l, r.length, 1)
 			if t == pilotPasses-1 {
-				countSizes(g, r.products(f.Scale))
+				countSizes(g, r.products(f.Scale), r.bins)
 			}
 			r.addPilot(m, f.bound, f.cut, f.shortened[first:first+r.n])
 		}
@@ -307,13 +312,13 @@ const giveBack = 0.25
 // second moments, or because a direction that was whitened before holds little once
 // rows are shortened.
 func (f *jointFit) weigh() {
-	back := 1.0
+	f.back = 1
 	if f.lengths.seen {
-		back = min(1, giveBack/max(f.beyond(f.bound), 1/f.least-1, 1e-9))
+		f.back = min(1, giveBack/max(f.beyond(f.bound), 1/f.least-1, 1e-9))
 	}
 	f.weights = f.shortened
 	for i, k := range f.weights {
-		f.weights[i] = k*k + (1-k*k)*back
+		f.weights[i] = k*k + (1-k*k)*f.back
 	}
 }
 
@@ -355,6 +360,9 @@ func (a *jointParts) step(src *mech.Source) {
 
 // seeStep makes the pass of the step over a part of the rows.
 func (f *jointFit) seeStep(x Data) jointStep {
+	if x.Elsewhere != nil {
+		return f.askStep(x.Elsewhere)
+	}
 	steps := merging[*mech.Sum]{total: mech.NewSum(f.stepContract())}
 	levels := merging[*mech.Sum]{total: mech.NewSum(f.levelContract())}
 	meats := merging[*mech.Moments]{total: mech.NewMoments(f.meatContract())}

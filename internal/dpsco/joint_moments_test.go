@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
@@ -16,8 +15,6 @@ import (
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
-
-	"gonum.org/v1/gonum/floats"
 )
 
 // jointFits are the fits of each kind: much information and little, with and without what
@@ -431,32 +428,4 @@ func TestJointMomentsSolveThePenalisedProblem(t *testing.T) {
 			break
 		}
 	}
-}
-
-// BenchmarkJointMoments reports the time of a fit of 500,000 rows by ten coefficients
-// over that of one pass that sums the columns.
-func BenchmarkJointMoments(b *testing.B) {
-	x := drawLaw("hetero", 500_000, 10, 1)
-	fit, plain := time.Hour, time.Hour
-	for b.Loop() {
-		p, err := Regression{Loss: loss.Squared{}}.Plan(x.Shape, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		data := cloned(x)
-		start := time.Now()
-		if _, err := p.Run(b.Context(), data, mech.NewSource()); err != nil {
-			b.Fatal(err)
-		}
-		middle, total := time.Now(), 0.0
-		for _, column := range append(data.X, data.Y) {
-			total += floats.Sum(column)
-		}
-		fit, plain = min(fit, middle.Sub(start)), min(plain, time.Since(middle))
-		if math.IsNaN(total) {
-			b.Fatal(total)
-		}
-	}
-	b.ReportMetric(fit.Seconds(), "s/fit")
-	b.ReportMetric(float64(fit)/float64(plain), "x-plain-sum")
 }

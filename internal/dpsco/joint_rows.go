@@ -3,6 +3,7 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
 )
 
@@ -11,40 +12,34 @@ import (
 // addPilot adds rows shortened to bound, beside residuals cut at cut, each in its
 // units, and notes by how much rows were shortened.
 func (r *rowBlock) addPilot(m *mech.Moments, bound, cut float64, shortened []float64) {
-	for i := range shortened {
-		shortened[i] = min(1, bound/r.length[i])
-		r.v[i] = shortened[i] / bound
+	n, unit, residual := len(shortened), 1/bound, residualWeight/cut
+	v, last := r.v[:n], r.joint[len(r.joint)-1][:n]
+	lane.Clamp(last, r.e, cut)
+	for i, length := range r.length[:n] {
+		shortened[i], v[i] = 1, unit
+		if !(length <= bound) {
+			shortened[i] = min(1, bound/length)
+			v[i] = shortened[i] / bound
+		}
+		last[i] *= shortened[i] * residual
 	}
 	r.scaled()
-	last := r.joint[len(r.joint)-1][:r.n]
-	for i := range last {
-		last[i] = shortened[i] * (residualWeight / cut) * clampTo(r.e[i], cut)
-	}
 	r.gram(m, len(r.joint))
 }
 
 // addStep adds both parts of weight e z, of records of several rows of its mean.
 func (r *rowBlock) addStep(s *mech.Sum, weights []float64, c cuts) {
 	d := len(r.z)
-	inner, rest := r.v[:r.n], r.rest[d][:r.records()]
-	for i, weight := range weights {
-		inner[i] = weight * r.e[i]
-	}
+	lane.Multiply(r.v[:r.n], weights, r.e)
 	r.scaled()
 	given := r.given(d)
-	size := r.sizes(given)
-	inner = inner[:len(size)]
-	for u, v := range size {
-		inner[u], rest[u] = c.split(v)
-	}
+	inner, rest := r.sizes(given), r.rest[d][:r.records()]
+	c.split(inner, rest, inner)
 	for j, column := range given {
-		product := r.rest[j][:len(column)]
-		for u, v := range column {
-			product[u] = rest[u] * v
-			column[u] = inner[u] * v
-		}
+		lane.Multiply(r.rest[j][:len(column)], column, rest)
+		lane.Multiply(column, column, inner)
 	}
-	s.AddRows(mech.Rows{X: append(given, firstRows(r.rest[:d], len(size))...)}, r.ones[:len(size)])
+	s.AddRows(mech.Rows{X: append(given, firstRows(r.rest[:d], len(rest))...)}, r.ones[:len(rest)])
 }
 
 // sizes returns the lengths of what records give, of single rows those of v_i z_i.
@@ -54,8 +49,9 @@ func (r *rowBlock) sizes(given [][]float64) []float64 {
 		lengths(size, given)
 		return size
 	}
+	length := r.length[:len(size)]
 	for i, v := range size {
-		size[i] = math.Abs(v) * r.length[i]
+		size[i] = math.Abs(v) * length[i]
 	}
 	return size
 }
@@ -63,22 +59,22 @@ func (r *rowBlock) sizes(given [][]float64) []float64 {
 // addLevel adds both parts of residuals, of records of several rows of their mean.
 func (r *rowBlock) addLevel(s *mech.Sum, c cuts) {
 	r.levels(r.joint[0][:r.n])
-	inner := r.given(1)[0]
-	rest := r.rest[0][:len(inner)]
-	for u, e := range inner {
-		inner[u], rest[u] = c.split(math.Abs(e))
-		inner[u] *= e
-		rest[u] *= e
+	e := r.given(1)[0]
+	inner, rest := r.v[:len(e)], r.rest[0][:len(e)]
+	for u, v := range e {
+		inner[u] = math.Abs(v)
 	}
-	s.AddRows(mech.Rows{X: [][]float64{inner, rest}}, r.ones[:len(inner)])
+	c.split(inner, rest, inner)
+	lane.Multiply(rest, rest, e)
+	lane.Multiply(e, e, inner)
+	s.AddRows(mech.Rows{X: [][]float64{e, rest}}, r.ones[:len(e)])
 }
 
 // addMeat adds the products of what a record gave to the step and, with an intercept, to the
 // level, both as they were cut.
 func (r *rowBlock) addMeat(m *mech.Moments, weights []float64, cut, levelCut float64, level bool) {
-	for i, weight := range weights {
-		r.v[i] = weight * r.e[i] / cut
-	}
+	lane.Multiply(r.v[:r.n], weights, r.e)
+	divide(r.v[:r.n], cut)
 	r.scaled()
 	d := len(r.z)
 	if level {
@@ -88,18 +84,17 @@ func (r *rowBlock) addMeat(m *mech.Moments, weights []float64, cut, levelCut flo
 		d++
 	}
 	x := r.given(d)
-	for u, size := range r.sizes(x[:len(r.z)]) {
-		r.v[u] = min(1, 1/size)
+	within := r.sizes(x[:len(r.z)])
+	for u, size := range within {
+		if within[u] = 1; !(size <= 1) {
+			within[u] = min(1, 1/size)
+		}
 	}
 	for _, column := range x[:len(r.z)] {
-		for u := range column {
-			column[u] *= r.v[u]
-		}
+		lane.Multiply(column, column, within)
 	}
 	for _, last := range x[len(r.z):] {
-		for u, v := range last {
-			last[u] = clampTo(v, 1)
-		}
+		lane.Clamp(last, last, 1)
 	}
 	m.AddRows(mech.Rows{X: x}, r.records())
 }

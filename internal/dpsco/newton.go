@@ -159,7 +159,8 @@ func (a Newton) at(s Shape, z float64) (*stage, error) {
 	for _, noise := range r.all() {
 		event = append(event, noise.Event())
 	}
-	return &stage{event: event, seconds: a.seconds(s), run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+	_, sums := a.Curve.(exprCurve)
+	return &stage{event: event, seconds: a.seconds(s), sums: sums, passes: 1 + newtonSteps + passesOfSplit(s)*len(r.splitNoises()), run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 		fits := newNewtonParts(r, x.inGroups())
 		fits.fits[0].first(fits.parts[0], src)
 		for t := range newtonSteps {

@@ -42,6 +42,8 @@ type newtonFit struct {
 	rescale        float64     // of lengths, to the coming coordinates
 	rescaleScores  float64     // of scores
 	scoresAreKnown bool        // the pass before saw scores
+	perLength      float64     // of counts: what bounds a score, over the length of its row times the root of its curvature; 0: not known
+	kept           float64     // part of the curvature of the pass before that weights kept, where perLength is known
 
 	limit, bound float64 // of scores and curvatures in the pass
 
@@ -83,8 +85,28 @@ const leastCurvature = 0.002
 // rows alone, the curvature would be wasted.
 const tilt = 0.3
 
+// newtonFirst is what the first pass sees.
+type newtonFirst struct {
+	moments          *mech.Moments
+	lengths, targets *mech.Histogram
+}
+
 // first makes the first pass.
 func (f *newtonFit) first(x Data, src *mech.Source) {
+	seen := f.seeFirst(x)
+	joint := make([]float64, (x.D+1)*(x.D+1))
+	seen.moments.Release(joint, f.firstNoise, src)
+	l := releaseMagnitudes(seen.lengths, f.lengthNoise, 1, longest(x.D), x.N, src).apart()
+	if c := f.Curve.counted(); c != nil {
+		f.Curve = f.knowing(releaseMagnitudes(seen.targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.n/float64(max(1, f.shape.Levels)))
+	}
+	f.begin(f.readFirst(joint, x.weighted()), l)
+}
+
+func (f *newtonFit) seeFirst(x Data) newtonFirst {
+	if x.Elsewhere != nil {
+		return f.askFirst(x.Elsewhere)
+	}
 	moments := merging[*mech.Moments]{total: mech.NewMoments(f.firstContract())}
 	lengths, targets := magnitudeCounts(x.N), magnitudeCounts(x.N)
 	counted := f.Curve.counted() != nil
@@ -97,17 +119,11 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 			if counted {
 				r.count(s, rows.target)
 			}
-			r.count(l, func(i int) float64 { return r.length[i] })
+			r.countFirst(l, r.length, 1)
 			rows.addFirst(m, f.Curve, f.Bound)
 		}
 	})
-	joint := make([]float64, (x.D+1)*(x.D+1))
-	moments.merged().Release(joint, f.firstNoise, src)
-	l := releaseMagnitudes(lengths, f.lengthNoise, 1, longest(x.D), x.N, src).apart()
-	if c := f.Curve.counted(); c != nil {
-		f.Curve = f.knowing(releaseMagnitudes(targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.n/float64(max(1, f.shape.Levels)))
-	}
-	f.begin(f.readFirst(joint, x.Weight != nil), l)
+	return newtonFirst{moments.merged(), lengths.merged(), targets.merged()}
 }
 
 // knowing is the curve of counts that knows the sizes of targets, for a last step of so many rows.
@@ -175,9 +191,13 @@ func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
 	if !f.scoresAreKnown {
 		weight, unit = startShare*math.Sqrt(f.mean), unit*f.Curve.size()
 	}
-	return cheapest(unit*math.Sqrt(scores.excessSquare(0)), -8, 32, func(limit float64) float64 {
+	limit := cheapest(unit*math.Sqrt(scores.excessSquare(0)), -8, 32, func(limit float64) float64 {
 		return f.d*square(2*limit*z) + square(weight*unit*scores.excess(limit/unit))
 	})
+	if t == newtonSteps-1 && f.perLength > 0 {
+		limit = max(limit, f.cheapLimit(z))
+	}
+	return limit
 }
 
 // startShare is how much the mean of lengths beyond the first step's limit weighs.
@@ -246,6 +266,9 @@ func (f *newtonFit) magnitudes(noisy []float64, t int, unit, limit float64) *mag
 
 // seeStep makes the pass of step t over a part of the rows.
 func (f *newtonFit) seeStep(t int, x Data) newtonSeen {
+	if x.Elsewhere != nil {
+		return f.askStep(t, x.Elsewhere)
+	}
 	last := t == newtonSteps-1
 	scores := merging[*mech.Sum]{total: mech.NewSum(f.scoreContract(t))}
 	curvatures := merging[*mech.Moments]{total: mech.NewMoments(f.curvatureContract())}
@@ -323,6 +346,9 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 	f.p.Mul(f.p, q)
 	f.before = sandwich(mat.DenseCopyOf(q.T()), f.h)
 	if scores.seen && lengths.seen {
+		if f.Curve.counted() != nil {
+			f.perLength, f.kept = f.boundsOf(lengths)
+		}
 		f.scores, f.lengths, f.scoresAreKnown = scores, lengths, true
 		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale

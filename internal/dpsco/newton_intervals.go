@@ -29,26 +29,27 @@ const (
 // Intervals allow for two biases besides. One is that misfit beyond the limit is none, or twice as
 // much, where the shell shows misfit; the other is a part of all that is taken away, for rows
 // beyond the limit that are unlike all others: none of it where what is missing is below lightTail, all of
-// it from heavyTail on.
+// it from heavyTail on, and whereSeen times as much where shells leave no doubt that the model does not hold. Of
+// counts it is another part (newton_counts.go).
 // There are no intervals where both together are above mostBias standard errors, nor where all
 // that is taken away might move a coefficient by mostHidden of them, what is missing is above
-// leastInShell and the lengths' tail has an index below leastIndex. The figures did best on laws
-// and three tables (newton.md).
+// leastInShell and the lengths' tail has an index below leastIndex; of counts, whose lengths have the tail
+// of the exponential of a prediction also where the model holds, by mostHiddenOfCounts, and fewer where it is seen
+// not to hold. The figures did best on laws and three tables (newton.md).
 const (
-	missPerShell = 1.5
-	mostFactor   = 3
-	shellTilt    = 0.3
-	lightTail    = 0.3
-	heavyTail    = 0.7
-	mostBias     = 10
-	mostHidden   = 10
-	leastInShell = 0.45
-	leastIndex   = 2.75
+	missPerShell       = 1.5
+	mostFactor         = 3
+	shellTilt          = 0.3
+	lightTail          = 0.3
+	heavyTail          = 0.7
+	whereSeen          = 1.3
+	mostBias           = 10
+	mostHidden         = 10
+	leastInShell       = 0.45
+	leastIndex         = 2.75
+	mostHiddenOfCounts = 3
+	leastIndexOfCounts = 2.5
 )
-
-// leastIndexOfCounts is that of counts, whose lengths have the tail of the exponential of a
-// prediction, also where the model holds.
-const leastIndexOfCounts = 2.3
 
 // What histograms are taken to hide there: as expected, and with caution.
 var (
@@ -93,13 +94,13 @@ func (f *newtonFit) errors(r *Result) {
 // may have moved the fit too far.
 func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense, x extrapolation) (bias *mat.SymDense, why string) {
 	taken, missing := f.taken(scoresHide), f.missing(scoresHide)
-	_, part := f.Curve.doubts()
 	shown, hidden := f.shownBias(c, x), mat.NewSymDense(f.shape.D, nil)
-	hidden.SymOuterK(square(part*clampBetween((missing-lightTail)/(heavyTail-lightTail), 0, 1)*taken), c)
+	hidden.SymOuterK(square(f.pull(taken, missing, x)), c)
+	most := f.mostHidden(missing, x)
 	for j := range f.shape.D {
 		deviation := math.Sqrt(covariance.At(j, j))
 		switch {
-		case taken*floats.Norm(c.RawRowView(j), 2) > mostHidden*deviation && missing > leastInShell && f.heavy():
+		case taken*floats.Norm(c.RawRowView(j), 2) > most*deviation:
 			return nil, "a few long rows may carry the coefficients"
 		case math.Sqrt(shown.At(j, j))+math.Sqrt(hidden.At(j, j)) > mostBias*deviation:
 			return nil, "long rows count less in the fit, and may have moved it too far for an interval; ask for more eps, or give scales that fit"
@@ -109,12 +110,27 @@ func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense, x extrapola
 	return shown, ""
 }
 
-// heavy reports whether lengths have a tail so heavy that what it hides cannot be bounded.
-func (f *newtonFit) heavy() bool {
-	if f.Curve.counted() != nil {
-		return f.tailIndex() < leastIndexOfCounts
+// pull is how long the mean of scores that weights take away may be besides what shells show: a part of all of it
+// where much is missing, and somewhat more where the model is seen not to hold.
+func (f *newtonFit) pull(taken, missing float64, x extrapolation) float64 {
+	if f.perLength > 0 {
+		return f.pullOfCounts(taken, x)
 	}
-	return f.tailIndex() < leastIndex
+	_, part := f.Curve.doubts()
+	return part * taken * max(clampBetween((missing-lightTail)/(heavyTail-lightTail), 0, 1), whereSeen*x.misfit)
+}
+
+// mostHidden is by how many standard errors all that weights take away may move a coefficient: tails may be so
+// heavy that what they hide cannot be bounded.
+func (f *newtonFit) mostHidden(missing float64, x extrapolation) float64 {
+	index := f.tailIndex()
+	switch {
+	case f.perLength > 0 && index < leastIndexOfCounts:
+		return mostHiddenOfCounts * (1 - x.misfit)
+	case f.perLength == 0 && index < leastIndex && missing > leastInShell:
+		return mostHidden
+	}
+	return math.Inf(1)
 }
 
 // tailIndex is the exponent of the tail of lengths: the mean of what scores and curvatures

@@ -82,13 +82,14 @@ func (f *newtonFit) movedByLimit() mat.Vector {
 		return nil
 	}
 	low, high := f.limitFor(f.scores.beyond(-1), newtonSteps-1), f.limitFor(f.scores.beyond(1), newtonSteps-1)
-	limit, inShell := f.limit/f.rescaleScores, func(u float64) float64 { return f.shellPart(outer, u) }
-	shown := f.scores.mean(inShell)
+	sizes, limit := f.sizes()
+	inShell := func(u float64) float64 { return f.shellPart(outer, u) }
+	shown := sizes.mean(inShell)
 	if !(shown > 0) {
 		return nil
 	}
-	cut, width := limit*(1-f.scores.below(limit))/shown, shellWidth(outer, len(f.parts))
-	curvature := f.scores.mean(func(u float64) float64 { return u * inShell(u) }) / f.scores.mean(func(u float64) float64 { return u * min(u, limit) })
+	cut, width := limit*(1-sizes.below(limit))/shown, shellWidth(outer, len(f.parts))
+	curvature := f.shellCurvature(outer)
 	off := mat.NewVecDense(f.shape.D, nil)
 	off.AddScaledVec(f.parts[outer], -curvature, f.g)
 	explained := f.d * square(f.gDeviation) * (width - 2*curvature*width + square(curvature))

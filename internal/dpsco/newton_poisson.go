@@ -85,9 +85,9 @@ func (poissonCurve) reach() float64              { return 1 }
 func (poissonCurve) longest() float64            { return 1 }
 func (poissonCurve) least() float64              { return 1e-6 }
 
-// doubts are larger in the shell: limits belong to the larger of mean and cut, and weights take
-// more from rows than their scores show.
-func (poissonCurve) doubts() (shell, hidden float64) { return 0.3, 0.15 }
+// doubts: the part of all that weights take away is beside the root of the coefficients, where tails are
+// light (newton_counts.go).
+func (poissonCurve) doubts() (shell, hidden float64) { return 0.3, 0.2 }
 
 func (poissonCurve) most() float64 { return math.Exp(farthestMean) }
 

@@ -94,6 +94,9 @@ func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 	tails := expectedMagnitudes(r.magnitudeNoise[0], size*math.Sqrt(p.d()), size, int(f.n)).apart()
 	if tails.seen {
 		f.scores, f.lengths, f.scoresAreKnown = tails, tails, true
+		if a.Curve.counted() != nil { // these lengths are of what bounds scores
+			f.perLength, f.kept = 1, 1
+		}
 	}
 	last := newtonSteps - 1
 	f.choose(last)

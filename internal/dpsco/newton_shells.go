@@ -57,6 +57,7 @@ func (r *newtonRows) inShell(v []float64, k, shells int, limit float64) {
 type extrapolation struct {
 	off      *mat.VecDense // the shell less its part of the curvature times the score
 	factor   float64
+	most     float64 // of counts: how long the mean of all that may be
 	misfit   float64 // part of the square of off that neither noise nor sampling explains
 	sampling float64 // of the score with what it is moved by, over that of the score alone
 	noise    float64 // the same of its noise
@@ -73,6 +74,9 @@ func (f *newtonFit) extrapolate() extrapolation {
 	curvature := f.shellCurvature(outer)
 	x := extrapolation{off: mat.NewVecDense(f.shape.D, nil), factor: min(mostFactor, missPerShell*f.missing(expected))}
 	x.off.AddScaledVec(f.parts[outer], -curvature, f.g)
+	if f.perLength > 0 {
+		x.factor, x.most = f.shownByCounts(x.off, curvature)
+	}
 	rest := 1 - x.factor*curvature
 	x.sampling, x.noise = f.shellSpread(outer, rest, x.factor), f.shellNoise(outer, rest, x.factor)
 	step := square(shellTilt*curvature) * mat.Dot(f.g, f.g) / f.d
@@ -106,15 +110,15 @@ func (f *newtonFit) shownBias(c *mat.Dense, x extrapolation) *mat.SymDense {
 // shellCurvature is the part of the curvature that is in a shell, as if scores were as large
 // as curvatures, which they are where the model holds.
 func (f *newtonFit) shellCurvature(k int) float64 {
-	limit := f.limit / f.rescaleScores
-	return f.scores.mean(func(u float64) float64 { return u * f.shellPart(k, u) }) / f.scores.mean(func(u float64) float64 { return u * min(u, limit) })
+	sizes, limit := f.sizes()
+	return sizes.mean(func(u float64) float64 { return u * f.shellPart(k, u) }) / sizes.mean(func(u float64) float64 { return u * min(u, limit) })
 }
 
 // shellSpread is what sampling makes of a times the score plus b times shell k, as a part of
 // the score's variance, also as if scores were as large as curvatures.
 func (f *newtonFit) shellSpread(k int, a, b float64) float64 {
-	limit := f.limit / f.rescaleScores
-	return f.scores.mean(func(u float64) float64 { return square(a*min(u, limit) + b*f.shellPart(k, u)) }) / f.scores.mean(func(u float64) float64 { return square(min(u, limit)) })
+	sizes, limit := f.sizes()
+	return sizes.mean(func(u float64) float64 { return square(a*min(u, limit) + b*f.shellPart(k, u)) }) / sizes.mean(func(u float64) float64 { return square(min(u, limit)) })
 }
 
 // shellNoise is what noise makes of it, as a part of the variance of the score's noise.
@@ -125,7 +129,7 @@ func (f *newtonFit) shellNoise(k int, a, b float64) float64 {
 
 // shellPart is what of a score of length u is in shell k, both in the units of the histogram.
 func (f *newtonFit) shellPart(k int, u float64) float64 {
-	limit := f.limit / f.rescaleScores
+	_, limit := f.sizes()
 	return min(u, limit*shellEdge(k, len(f.parts))) - min(u, limit*shellEdge(k-1, len(f.parts)))
 }
 
@@ -135,17 +139,24 @@ func (f *newtonFit) shellPart(k int, u float64) float64 {
 func (f *newtonFit) taken(c cautious) float64 {
 	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), leastCurvature)
 	curved := f.rescale * f.lengths.trimmed(f.bound/f.rescale, c)
-	return f.scoreUnit()*f.scores.tail(f.limit/f.rescaleScores, c) + math.Sqrt(meat/curvature)*curved
+	sizes, limit := f.sizes()
+	even := f.evenly()
+	return f.scoreUnit()*even*sizes.tail(limit/even, c) + math.Sqrt(meat/curvature)*curved
 }
 
 // scoreUnit is what a score of 1 in the histogram is in the step's coordinates.
 func (f *newtonFit) scoreUnit() float64 {
+	if f.perLength > 0 {
+		identity := func(v float64) float64 { return v }
+		return f.unweighted() * f.scores.mean(identity) / f.lengths.mean(identity)
+	}
 	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), leastCurvature)
 	return f.Curve.unseen(meat, curvature) / math.Sqrt(f.weights) * f.rescaleScores
 }
 
 // missing is that beside the mean length of what is in the outer shell.
 func (f *newtonFit) missing(c cautious) float64 {
-	shell := f.scores.mean(func(u float64) float64 { return f.shellPart(len(f.parts)-1, u) })
+	sizes, _ := f.sizes()
+	shell := sizes.mean(func(u float64) float64 { return f.shellPart(len(f.parts)-1, u) })
 	return f.taken(c) / (f.scoreUnit() * shell)
 }

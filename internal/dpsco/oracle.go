@@ -18,6 +18,7 @@ type oracle struct {
 	loss       loss.Loss
 	data       Data
 	weights    []float64 // of rows, in the order of data.Y; nil: all 1
+	leverage   float64   // where rows are elsewhere, the length from which on they weigh less; 0: none
 	uses       []solve.Use
 	estimators []mean.Estimator
 	left       []int       // calls of each use
@@ -39,7 +40,11 @@ func (o *oracle) Gradient(dst []float64, q solve.Query) {
 	if u.Batch > 0 && u.Batch < o.data.N {
 		x, weights = o.deal(u.Batch)
 	}
-	rows := gradients{o.loss, x, weights, q.W, q.Anchor}.rows()
+	g := gradients{o.loss, x, weights, q.W, q.Anchor}
+	rows := g.rows()
+	if x.Elsewhere != nil {
+		rows.Sum = func(c mech.Contract) *mech.Sum { return g.ask(c, o.leverage) }
+	}
 	o.estimators[q.Use].Estimate(dst, rows, mean.Hints{Norm: q.Norm, Centre: o.answers[q.Use]}, o.src)
 	o.answers[q.Use] = append(o.answers[q.Use][:0], dst...)
 }
@@ -147,7 +152,7 @@ func (g gradients) derivatives(c, away []float64, first int, b Data) {
 func leverage(x Data, limit float64) []float64 {
 	x = x.flat()
 	weights := x.numbers(x.N)
-	x.each(func() func(first int, b Data) {
+	x.blocks(func() func(first int, b Data) {
 		return func(first int, b Data) {
 			square := weights[first : first+b.N]
 			if b.Intercept {

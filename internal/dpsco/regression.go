@@ -11,6 +11,7 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
+	"dpsidecar/internal/sqlsum"
 
 	"gonum.org/v1/gonum/floats"
 )
@@ -117,11 +118,11 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 		return nil, err
 	}
 	return &Plan{
-		allRows: true, maxWeight: p.MaxWeight, Streams: p.streams(),
-		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, shape: s,
+		allRows: true, maxWeight: p.MaxWeight, Streams: p.streams(), Sums: p.sums(stage),
+		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, Passes: stage.passes, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-			p.label(x.Y)
-			if p.counts() {
+			p.label(x)
+			if p.counts() && x.Elsewhere == nil {
 				countTargets(x.Y)
 			}
 			r, err := stage.run(ctx, x, src)
@@ -142,6 +143,16 @@ var streaming = []string{catalogue.MethodAuto, catalogue.MethodJointMoments, cat
 
 // streams is Plan.Streams: groups are sorted, which takes memory.
 func (p *problem) streams() bool { return p.Levels == 0 && slices.Contains(streaming, p.Method) }
+
+// sums is Plan.Sums: the stage says so, but groups are none of it, and a statement has so many
+// columns at most.
+func (p *problem) sums(s *stage) bool {
+	d, products := p.D+1, 1
+	if p.Method == catalogue.MethodNewton || p.runs == catalogue.MethodNewton {
+		products = 2 // of curvature and of scores, in its last pass
+	}
+	return s.sums && p.Levels == 0 && 2+2*d+products*d*(d+1)/2 <= sqlsum.MostColumns
+}
 
 // mostNoise is a noise multiplier at which nothing is left of any table: who needs more
 // asks for an epsilon that the account cannot prove.
@@ -189,9 +200,12 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 }
 
 // label maps the public pair of labels to 0 and 1; any other target says nothing.
-func (p *problem) label(y []float64) {
-	if p.Labels {
-		labelTargets(y, p.Negative, p.Positive)
+func (p *problem) label(x Data) {
+	switch {
+	case p.Labels && x.Elsewhere != nil:
+		x.Elsewhere.label(p.Negative, p.Positive)
+	case p.Labels:
+		labelTargets(x.Y, p.Negative, p.Positive)
 	}
 }
 

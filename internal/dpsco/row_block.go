@@ -3,6 +3,7 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
 )
 
@@ -27,6 +28,22 @@ func halfOctave(v float64) float64 {
 	return float64(exponent-lowestOctave) + 1.5 - float64(halfOctaves.Half)
 }
 
+// bins writes the positions of magnitudes, in units, among halfOctaves, as halfOctave has them; -1
+// for NaN.
+func bins(dst []int32, v []float64) {
+	dst = dst[:len(v)]
+	for i, x := range v {
+		square := math.Float64bits(x * x)
+		bin := int32(square>>52) - 1023 - lowestOctave + 1
+		if dst[i] = min(max(bin, 0), magnitudeBins-1); square > infinity {
+			dst[i] = -1
+		}
+	}
+}
+
+// infinity is its bits: above are those of what is no number.
+const infinity = 0x7ff << 52
+
 // rowBlock is a block of rows in the coordinates of a pass.
 type rowBlock struct {
 	n      int
@@ -42,11 +59,12 @@ type rowBlock struct {
 	ones   []float64
 	counts []float64 // weights of rows; nil: all 1
 	root   []float64 // scratch: the root of it
+	bins   []int32   // scratch: where magnitudes belong
 }
 
 func newRowBlock(d int) *rowBlock {
 	one := columns(4, blockRows)
-	r := &rowBlock{z: columns(d, blockRows), e: one[0], length: one[1], v: one[2], ones: one[3], joint: columns(d+1, blockRows), rest: columns(d+1, blockRows)}
+	r := &rowBlock{z: columns(d, blockRows), e: one[0], length: one[1], v: one[2], ones: one[3], joint: columns(d+1, blockRows), rest: columns(d+1, blockRows), bins: make([]int32, blockRows)}
 	for i := range r.ones {
 		r.ones[i] = 1
 	}
@@ -63,27 +81,31 @@ func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
 		e[i] = y - e[i]
 	}
 	clear(length)
-	for j := range r.z {
-		z := r.z[j][:r.n]
-		r.transform(z, b, p[j])
-		for i, v := range z {
-			length[i] += float64(v * v)
-		}
+	z := firstRows(r.z, r.n)
+	for j := range z {
+		r.transform(z[j], b, p[j])
 	}
-	for i, square := range length {
-		if length[i] = math.Sqrt(square); !(square <= math.MaxFloat64 && math.Abs(e[i]) <= math.MaxFloat64) {
+	lane.AddSquares(length, z)
+	lane.Roots(length)
+	for i, v := range length {
+		if !(v <= math.MaxFloat64 && math.Abs(e[i]) <= math.MaxFloat64) { // a root is finite where its square is
 			length[i], e[i] = math.NaN(), math.NaN()
 		}
 	}
 }
 
-// transform writes one coordinate of P'x, by its column of P: upper triangular.
+// transform writes one coordinate of P'x, by its column of P: upper triangular. A feature whose
+// entry is 0 is left out: it would matter where it is not finite, and there the residual is not.
 func (r *rowBlock) transform(z []float64, b Data, p []float64) {
 	constant := 0.0
 	if b.Intercept {
 		constant, p = p[0], p[1:]
 	}
-	combine(z, constant, p, b.X[:len(p)])
+	first := 0
+	for first < len(p) && p[first] == 0 {
+		first++
+	}
+	lane.Combine(z, constant, p[first:], b.X[first:len(p)])
 }
 
 // records is how many records the block has.
@@ -105,15 +127,23 @@ func (r *rowBlock) count(h *mech.Histogram, f func(i int) float64) {
 		}
 		v[u] = f(i)
 	}
-	countSizes(h, v)
+	countSizes(h, v, r.bins)
 }
 
-// countSizes adds magnitudes, in units, to a histogram, and overwrites them.
-func countSizes(h *mech.Histogram, v []float64) {
-	for u := range v {
-		v[u] = halfOctave(v[u])
+// countFirst adds the magnitudes of v, in units, to a histogram, of records of several rows those
+// of the first.
+func (r *rowBlock) countFirst(h *mech.Histogram, v []float64, unit float64) {
+	if unit != 1 || r.starts != nil {
+		r.count(h, func(i int) float64 { return v[i] / unit })
+		return
 	}
-	h.AddRows(mech.Rows{Intercept: true}, v)
+	countSizes(h, v[:r.n], r.bins)
+}
+
+// countSizes adds magnitudes, in units, to a histogram. bins is scratch.
+func countSizes(h *mech.Histogram, v []float64, scratch []int32) {
+	bins(scratch, v)
+	h.AddBins(scratch[:len(v)])
 }
 
 // sum adds v_i x_i to a sum, of records of several rows the mean.
@@ -162,11 +192,9 @@ func (r *rowBlock) products(unit float64) []float64 {
 
 // scaled writes v_i z_i.
 func (r *rowBlock) scaled() {
+	v := r.v[:r.n]
 	for j, z := range r.z {
-		product := r.joint[j][:r.n]
-		for i := range product {
-			product[i] = r.v[i] * z[i]
-		}
+		lane.Multiply(r.joint[j][:r.n], v, z)
 	}
 }
 
@@ -180,4 +208,12 @@ func (r *rowBlock) rowsOf(columns [][]float64, d int) [][]float64 {
 }
 
 // clampTo moves v into [-limit, limit]; NaN stays.
-func clampTo(v, limit float64) float64 { return max(-limit, min(v, limit)) }
+func clampTo(v, limit float64) float64 {
+	switch {
+	case v > limit:
+		return limit
+	case v < -limit:
+		return -limit
+	}
+	return v
+}

@@ -89,8 +89,8 @@ func releaseCounts(parts []*mech.Histogram, noise mech.Gaussian, src *mech.Sourc
 
 // releaseMagnitudes releases a histogram of magnitudes of all n rows, in units, and reads
 // it up to limit.
-func releaseMagnitudes(h *merging[*mech.Histogram], noise mech.Gaussian, unit, limit float64, n int, src *mech.Source) *magnitudes {
-	noisy := releaseCounts([]*mech.Histogram{h.merged()}, noise, src)
+func releaseMagnitudes(h *mech.Histogram, noise mech.Gaussian, unit, limit float64, n int, src *mech.Source) *magnitudes {
+	noisy := releaseCounts([]*mech.Histogram{h}, noise, src)
 	return readMagnitudes(noisy[0], noise.NoiseMultiplier*math.Sqrt2, unit, limit, float64(n))
 }
 

@@ -96,7 +96,7 @@ func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*
 	}
 	p := &Plan{
 		allRows: true, maxWeight: g.MaxWeight, Streams: s.Levels == 0,
-		Method: g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), shape: s,
+		Method: g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), Passes: len(g.noises), shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			x.weigh(g.MaxWeight)
 			metrics, err := g.measure(ctx, x, src)

@@ -27,7 +27,7 @@ func (g *scoring) newCountedRows(x Data) scoredRows {
 	x = x.one()
 	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 2}, X: [][]float64{x.numbers(x.N), x.numbers(x.N)}, Y: x.Y, Weight: x.Weight}}
 	usable := func(v float64) bool { return v >= 0 && v <= math.MaxFloat64 }
-	x.each(func() func(int, Data) {
+	x.blocks(func() func(int, Data) {
 		return func(first int, b Data) {
 			deviance, exposure := rows.X[0][first:first+b.N], rows.X[1][first:first+b.N]
 			g.predict(deviance, b)
@@ -57,7 +57,7 @@ const mostExposures = 4
 // leaves these deviances in the place of exposures.
 func (m *measured) compareWithRate(rows scoredRows, src *mech.Source) {
 	m.centre = m.rate(rows, m.targets.edge(), src)
-	rows.each(func() func(int, Data) {
+	rows.blocks(func() func(int, Data) {
 		return func(_ int, b Data) {
 			for i, y := range b.Y {
 				if b.X[1][i] = unitDeviance(y, b.X[1][i]*m.centre); !(b.X[1][i] <= math.MaxFloat64) {

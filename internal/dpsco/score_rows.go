@@ -53,7 +53,7 @@ func (g *scoring) predict(dst []float64, b Data) {
 
 // predictRows writes the residuals, or margins of labels, of rows.
 func (g *scoring) predictRows(residuals []float64, x Data) {
-	x.flat().each(func() func(int, Data) {
+	x.flat().blocks(func() func(int, Data) {
 		return func(first int, b Data) {
 			e := residuals[first : first+b.N]
 			g.predict(e, b)
@@ -131,12 +131,12 @@ func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metr
 func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mech.Source, size func(e, y float64) float64) *magnitudes {
 	counts := merging[*mech.Histogram]{total: mech.NewHistogram(halfOctaves, rows.N, 1)}
 	rows.one().each(func() func(int, Data) {
-		h, v := counts.fork(), make([]float64, blockRows)
+		h, v, bins := counts.fork(), make([]float64, blockRows), make([]int32, blockRows)
 		return func(_ int, b Data) {
 			for i, y := range b.Y {
 				v[i] = size(b.X[0][i], y) / unit
 			}
-			countSizes(h, v[:b.N])
+			countSizes(h, v[:b.N], bins)
 		}
 	})
 	noisy := make([]float64, 2*halfOctaves.Half)

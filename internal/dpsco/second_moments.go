@@ -83,7 +83,7 @@ func (a SecondMoments) Plan(s Shape, b privacy.Budget, accountant privacy.Accoun
 			"rows": s.N, "noise_multiplier": z, "row_length": contract.Bound,
 			"why": "all products of two columns are summed and released with noise, once; fits from them are free",
 		},
-		Seconds: 1e-9*float64(s.N)*float64(contract.D*contract.D) + 5e-3,
+		Seconds: 1e-9*float64(s.N)*float64(contract.D*contract.D) + 5e-3, Passes: 1,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			if err := ctx.Err(); err != nil {
 				return Result{}, err

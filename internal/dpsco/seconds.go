@@ -67,11 +67,11 @@ func (f staged) seconds() float64 {
 	return 1e-3 + n*(3e-7+1e-7*d+5e-9*d*d) + 3e-5*d*d + 4e-7*d*d*d + groups*(5e-4+5e-6*d*d)
 }
 
-// seconds are those of the passes, each over products of all pairs of columns, which are
-// fast beside what is done once a column, of the noise, and of the proximal points of a penalty.
+// seconds are those of the passes, each over products of all pairs of columns, of the noise, and
+// of the proximal points of a penalty. A processor without lanes takes twice as long for the passes.
 func (a JointMoments) seconds(s Shape) float64 {
 	d, products, fits := float64(s.D), float64(s.D+8)*float64(s.D+8), float64(max(1, s.Levels))
-	seconds := 1e-9*float64(pilotPasses+1)*float64(s.N)*(20+7*d+0.05*d*d) + fits*(4e-6*products+3e-8*d*d*d) + 3e-4
+	seconds := 1e-9*float64(pilotPasses+1)*float64(s.N)*(21+1.3*d+0.13*d*d) + fits*(4e-6*products+3e-8*d*d*d) + 3e-4
 	if _, ball := a.Psi.(prox.L2Ball); !ball {
 		seconds += fits * (4e-5*products + 1e-2)
 	}
@@ -81,8 +81,8 @@ func (a JointMoments) seconds(s Shape) float64 {
 // seconds are those of the passes and of what stands between them, as of JointMoments; a
 // start of labels takes a while, however few they are.
 func (a Newton) seconds(s Shape) float64 {
-	products, fits := float64(s.D+8)*float64(s.D+8), float64(max(1, s.Levels))
-	seconds := 7e-10*float64(1+newtonSteps)*float64(s.N)*products + fits*(5e-6*products+5e-8*math.Pow(float64(s.D), 3)) + 3e-3
+	d, products, fits := float64(s.D), float64(s.D+8)*float64(s.D+8), float64(max(1, s.Levels))
+	seconds := 1e-9*float64(1+newtonSteps)*float64(s.N)*(44+1.6*d+0.17*d*d) + fits*(5e-6*products+5e-8*d*d*d) + 3e-3
 	if _, ball := a.Psi.(prox.L2Ball); !ball {
 		seconds += fits * (4e-5*products + 1e-2)
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/mat"
@@ -35,7 +36,7 @@ func (a Whitened) at(s Shape, z float64) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stage{event: append(event, noise.Event()), arithmetic: marks(estimators), seconds: a.seconds(s), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	return &stage{event: append(event, noise.Event()), arithmetic: marks(estimators), seconds: a.seconds(s), sums: a.Descent.sums(), passes: 1 + a.Descent.passes(s, estimators), run: estimates(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
 		p := newWhitener(secondMoments(x, contract, noise, src), momentFloor(contract, noise))
 		x = x.times(p.matrix)
 		inner := a.Descent
@@ -49,6 +50,15 @@ func (a Whitened) at(s Shape, z float64) (*stage, error) {
 }
 
 func secondMoments(x Data, c mech.MomentContract, noise mech.MomentNoise, src *mech.Source) *mat.SymDense {
+	h := make([]float64, c.D*c.D)
+	seeMoments(x, c).Release(h, noise, src)
+	return mat.NewSymDense(c.D, h)
+}
+
+func seeMoments(x Data, c mech.MomentContract) *mech.Moments {
+	if x.Elsewhere != nil {
+		return x.Elsewhere.askMoments(c, x.Intercept)
+	}
 	total := mech.NewMoments(c)
 	var parts []*mech.Moments
 	x.each(func() func(int, Data) {
@@ -62,9 +72,7 @@ func secondMoments(x Data, c mech.MomentContract, noise mech.MomentNoise, src *m
 	for _, part := range parts {
 		total.Merge(part)
 	}
-	h := make([]float64, c.D*c.D)
-	total.Release(h, noise, src)
-	return mat.NewSymDense(c.D, h)
+	return total
 }
 
 // momentFloor is what eigenvalues of the second moments are raised to: lower ones are
@@ -127,18 +135,23 @@ func (w whitener) metric(psi prox.Operator) prox.Operator {
 
 // times returns the rows P x, in the place of x; the constant becomes a column.
 func (x Data) times(p *mat.SymDense) Data {
+	if x.Elsewhere != nil {
+		x.Elsewhere.times(p, x.Intercept)
+		x.Intercept = false
+		return x
+	}
 	if x.Intercept {
 		x.X, x.Intercept = append([][]float64{x.numbers(len(x.Y))}, x.X...), false
 		shiftBy(x.X[0], -1)
 	}
-	x.flat().each(func() func(int, Data) {
+	x.flat().blocks(func() func(int, Data) {
 		buffer, old := columns(x.D, blockRows), make([][]float64, x.D)
 		return func(_ int, b Data) {
 			for j, column := range b.X {
 				old[j] = append(buffer[j][:0], column...)
 			}
 			for j, column := range b.X {
-				combine(column, 0, mat.Row(nil, j, p), old)
+				lane.Combine(column, 0, mat.Row(nil, j, p), old)
 			}
 		}
 	})

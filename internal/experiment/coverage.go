@@ -7,24 +7,32 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco"
 	"dpsidecar/internal/privacy"
 
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 const coverageNote = `95 %% intervals of default methods: the share that covers the coefficient of the population, over %d draws, each of a fresh sample, and half as many of more than %d rows. A law's population has
 the coefficients that its targets are made of; a table is a population of which as many rows are drawn, with replacement, as it has. NULL: the share of draws
-without intervals, and the reason met most often. A share p of k draws has a standard error of sqrt(p (1 - p) / k) for one coefficient. Width: the median half width over 1.96 standard deviations of the middle, for the slopes: 1 would be exact.
+without intervals, and the reason met most often; of counts on which no model holds, in brackets, the shares of slopes and of the worst one that ordinary sandwich intervals of fits without privacy cover, in half of the draws. A share p of k draws has a standard error of sqrt(p (1 - p) / k) for one coefficient. Width: the median half width over 1.96 standard deviations of the middle, for the slopes: 1 would be exact.
 `
 
 // coverDraws is how many samples are drawn for each draw that is asked for.
 const coverDraws = 10
 
-// manyRows is the size of the largest tables of laws; tables beyond largeRows are drawn half as
-// often.
-const manyRows = 1_000_000
+// fewRows and manyRows are the sizes of the smallest and the largest tables of laws; tables beyond largeRows
+// are drawn half as often.
+const (
+	fewRows  = 5_000
+	manyRows = 1_000_000
+)
 
 // coverDraws is how many samples of so many rows are drawn.
 func (c Config) coverDraws(rows int) int {
@@ -42,27 +50,35 @@ type cover struct {
 	epsilon    float64
 	draws      int
 	seed       uint64 // of its samples: those of other cells are others
+	ordinary   bool   // also count intervals of a fit without privacy
 	population func(r *rand.Rand) (t *Table, truth []float64, err error)
 }
 
 func (c Config) coverage() (figures []Figure) {
-	for _, model := range []string{"linear", "logistic", "huber", "poisson"} {
+	add := func(name, title string, model string, cells func(model string) ([]cover, error)) {
 		figures = append(figures, Figure{
-			Name: "coverage-" + model, Title: "Do 95 % intervals of dp_" + model + "_regress cover?",
+			Name: name + model, Title: "Do 95 % intervals of dp_" + model + "_regress cover" + title + "?",
 			Study: func(ctx context.Context, c Config, w io.Writer, did func(string)) error {
-				return c.writeCoverage(ctx, w, did, model)
+				return c.writeCoverage(ctx, w, did, model, cells)
 			},
 		})
+	}
+	models := []string{"linear", "logistic", "huber", "poisson"}
+	for _, model := range models {
+		add("coverage-", "", model, c.covers)
+	}
+	for _, model := range models[1:] {
+		add("coverage-misfit-", " where the model does not hold, or rows say nothing", model, c.misfitCovers)
 	}
 	return figures
 }
 
-func (c Config) writeCoverage(ctx context.Context, w io.Writer, did func(string), model string) error {
-	fmt.Fprintf(w, "\n"+coverageNote+"\n| population | rows | d | eps | slopes | worst slope | intercept | width | NULL | why |\n|---|---|---|---|---|---|---|---|---|---|\n", coverDraws*c.draws(), largeRows)
-	cells, err := c.covers(model)
+func (c Config) writeCoverage(ctx context.Context, w io.Writer, did func(string), model string, covers func(model string) ([]cover, error)) error {
+	cells, err := covers(model)
 	if err != nil {
 		return err
 	}
+	fmt.Fprintf(w, "\n"+coverageNote+"\n| population | rows | d | eps | slopes | worst slope | intercept | width | NULL | why |\n|---|---|---|---|---|---|---|---|---|---|\n", coverDraws*c.draws(), largeRows)
 	for k, cell := range cells {
 		cell.seed = uint64(k)
 		line, err := c.cover(ctx, model, cell, did)
@@ -70,6 +86,7 @@ func (c Config) writeCoverage(ctx context.Context, w io.Writer, did func(string)
 			return err
 		}
 		fmt.Fprintf(w, "| %s | %d | %d | %g |%s\n", cell.name, cell.rows, cell.slopes, cell.epsilon, line)
+		cells[k] = cover{} // and its table
 	}
 	return nil
 }
@@ -77,9 +94,7 @@ func (c Config) writeCoverage(ctx context.Context, w io.Writer, did func(string)
 // covers lists the cells of a model.
 func (c Config) covers(model string) (cells []cover, err error) {
 	add := func(l law, rows, slopes int, epsilon float64) {
-		cells = append(cells, cover{l.name, slopes, rows, epsilon, c.coverDraws(rows), 0, func(r *rand.Rand) (*Table, []float64, error) {
-			return l.draw(rows, slopes, model, r.Uint64()), l.coefficients(slopes), nil
-		}})
+		cells = append(cells, c.coverOfLaw(l, l.name, rows, slopes, model, epsilon))
 	}
 	for _, l := range lawsOf(model) {
 		for _, epsilon := range []float64{10, 1, .3} { // the first has intervals if any has
@@ -91,6 +106,9 @@ func (c Config) covers(model string) (cells []cover, err error) {
 	}
 	for _, l := range laws[:2] {
 		add(l, c.n(manyRows, manyRows), lawSlopes, 1)
+		for _, epsilon := range []float64{3, 10} {
+			add(l, c.n(fewRows, fewRows), lawSlopes, epsilon)
+		}
 	}
 	if c.Data == "" {
 		return cells, nil
@@ -103,18 +121,52 @@ func (c Config) covers(model string) (cells []cover, err error) {
 		if t.N > largeRows && !c.Full {
 			continue
 		}
-		p := pose(t, model)
-		for _, epsilon := range []float64{1, 10} {
-			cells = append(cells, cover{s.name, p.D - 1, p.N, epsilon, c.coverDraws(p.N), 0, func(r *rand.Rand) (*Table, []float64, error) {
-				rows := make([]int, p.N)
-				for i := range rows {
-					rows[i] = r.IntN(p.N)
-				}
-				return t.pick(rows), p.exact, nil
-			}})
+		cells = append(cells, c.samples(s.name, func() *Table { return t }, t.D-1, t.N, model, false)...)
+	}
+	return cells, nil
+}
+
+// samples are cells of so many rows each of a table, drawn with replacement; misfit says that no model holds on it.
+func (c Config) samples(name string, open func() *Table, slopes, n int, model string, misfit bool) (cells []cover) {
+	population := sync.OnceValue(func() *posed { return pose(open(), model) })
+	for _, epsilon := range []float64{1, 10} {
+		ordinary := misfit && catalogue.IsCount(model) && epsilon > 1
+		cells = append(cells, cover{name, slopes, n, epsilon, c.coverDraws(n), 0, ordinary, func(r *rand.Rand) (*Table, []float64, error) {
+			p, rows := population(), make([]int, n)
+			for i := range rows {
+				rows[i] = r.IntN(p.N)
+			}
+			return p.pick(rows), p.exact, nil
+		}})
+	}
+	return cells
+}
+
+// misfitRows is how many rows a table of a misfit has as a population; a tenth is a sample.
+const misfitRows = 20 * studyRows
+
+// misfitCovers lists cells of misfits, and of laws whose first feature is missing in most rows.
+func (c Config) misfitCovers(model string) (cells []cover, err error) {
+	for _, l := range slices.Concat(misfits, otherMisfits) {
+		n := c.n(misfitRows, misfitRows)
+		cells = append(cells, c.samples(l.name, func() *Table { return l.table(n, model, 1) }, lawSlopes, n/10, model, true)...)
+	}
+	for _, l := range laws[:2] {
+		for _, share := range missingShares {
+			l.missing = share
+			for _, epsilon := range []float64{1, 10} {
+				cells = append(cells, c.coverOfLaw(l, fmt.Sprintf("%s, %g %% NULL", l.name, 100*share), c.n(largeRows, largeRows), lawSlopes, model, epsilon))
+			}
 		}
 	}
 	return cells, nil
+}
+
+// coverOfLaw is the cell of a law.
+func (c Config) coverOfLaw(l law, name string, rows, slopes int, model string, epsilon float64) cover {
+	return cover{name, slopes, rows, epsilon, c.coverDraws(rows), 0, false, func(r *rand.Rand) (*Table, []float64, error) {
+		return l.draw(rows, slopes, model, r.Uint64()), l.coefficients(slopes), nil
+	}}
 }
 
 // cover draws samples and counts.
@@ -122,16 +174,20 @@ func (c Config) cover(ctx context.Context, model string, cell cover, did func(st
 	draws, d := cell.draws, cell.slopes+1
 	covered, middles, halves := make([]float64, d), make([][]float64, d), make([][]float64, d)
 	reasons, given := map[string]int{}, 0
+	without := ordinary{covered: make([]float64, d)}
 	for draw := 0; draw < draws; draw++ {
 		did(fmt.Sprintf("%s, %s at %g", model, cell.name, cell.epsilon))
 		r, truth, p, err := cell.request(ctx, model, draw)
 		if err != nil {
 			return "", err
 		}
+		if cell.ordinary && 2*draw < cell.draws {
+			without.add(p, truth)
+		}
 		if r.Low == nil {
 			reasons[r.WhyNull]++
-			if given == 0 && draw+1 == coverDraws {
-				draws = coverDraws // a cell that has none
+			if given == 0 && draw+1 >= coverDraws && !(cell.ordinary && 2*(draw+1) < cell.draws) {
+				draws = draw + 1 // a cell that has none
 				break
 			}
 			continue
@@ -152,7 +208,7 @@ func (c Config) cover(ctx context.Context, model string, cell cover, did func(st
 		}
 	}
 	if given < 2 {
-		return fmt.Sprintf(" | | | | %.0f %% | %s |", 100*float64(draws-given)/float64(draws), why), nil
+		return fmt.Sprintf("%s | | | | %.0f %% | %s |", without, 100*float64(draws-given)/float64(draws), why), nil
 	}
 	slopes, worst, widths := 0., 1., []float64{}
 	for j := 1; j < d; j++ {
@@ -162,7 +218,7 @@ func (c Config) cover(ctx context.Context, model string, cell cover, did func(st
 		widths = append(widths, halves[j][given/2]/1.96/math.Sqrt(stat.Variance(middles[j], nil)))
 	}
 	slices.Sort(widths)
-	return fmt.Sprintf(" %.3f | %.2f | %.3f | %.2g | %.0f %% | %s |", slopes, worst, covered[0]/float64(given), widths[len(widths)/2],
+	return fmt.Sprintf(" %.3f%s | %.2f | %.3f | %.2g | %.0f %% | %s |", slopes, without, worst, covered[0]/float64(given), widths[len(widths)/2],
 		100*float64(draws-given)/float64(draws), why), nil
 }
 
@@ -176,4 +232,42 @@ func (cell cover) request(ctx context.Context, model string, number int) (r dpsc
 	p = &posed{Table: t, model: model}
 	r, err = p.request(ctx, privacy.Budget{Epsilon: cell.epsilon, Delta: studyDelta}, nil)
 	return r, truth, p, err
+}
+
+// ordinary counts sandwich intervals of fits without privacy.
+type ordinary struct {
+	covered []float64
+	fits    int
+}
+
+// add fits a table and counts the intervals that hold the truth, in scaled units.
+func (o *ordinary) add(t *posed, truth []float64) {
+	p := pose(t.Table, t.model)
+	loss, meat := p.loss(1), mat.NewSymDense(p.D, nil)
+	for i, y := range p.y {
+		_, first, _ := loss(p.known[i]+dot(p.row(i), p.exact), y)
+		meat.SymRankOne(meat, first*first, mat.NewVecDense(p.D, p.row(i)))
+	}
+	_, _, h := p.derivatives(loss, math.Inf(1), 0, make([]float64, p.D), p.exact)
+	var inverse, v mat.Dense
+	if inverse.Inverse(h) != nil {
+		return
+	}
+	v.Mul(&inverse, meat)
+	v.Mul(&v, &inverse)
+	o.fits++
+	for j := range truth {
+		if math.Abs(truth[j]-p.exact[j]) <= distuv.UnitNormal.Quantile(.975)*math.Sqrt(v.At(j, j)) {
+			o.covered[j]++
+		}
+	}
+}
+
+// String is the share of slopes that are covered, and that of the worst; empty without fits.
+func (o ordinary) String() string {
+	if o.fits == 0 {
+		return ""
+	}
+	slopes := o.covered[1:]
+	return fmt.Sprintf(" (%.2f, %.2f)", floats.Sum(slopes)/float64(len(slopes)*o.fits), floats.Min(slopes)/float64(o.fits))
 }

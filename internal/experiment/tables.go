@@ -100,6 +100,9 @@ type law struct {
 	row  func(x []float64, r *rand.Rand)
 	e    func(x []float64, r *rand.Rand) float64 // symmetric, so that all models have the same coefficients
 
+	effect  func(x []float64) float64 // that adds to predictions, where the model does not hold; nil: none
+	missing float64                   // share of rows whose first feature is missing
+
 	// Of counts, whose exposures lie between .05 and 1.
 	constant float64 // .3 more is the logarithm of the mean of a row of zeros
 	vary     float64 // by so many times its mean the variance of a count is larger than that
@@ -186,6 +189,9 @@ func (l law) draw(n, slopes int, model string, seed uint64) *Table {
 	for i := range n {
 		l.row(x, r)
 		z := w[0] + dot(x, w[1:])
+		if l.effect != nil {
+			z += l.effect(x)
+		}
 		for j, v := range x {
 			t.X[j][i] = v
 		}
@@ -200,6 +206,9 @@ func (l law) draw(n, slopes int, model string, seed uint64) *Table {
 			}
 		default:
 			t.Y[i] = z + l.e(x, r)
+		}
+		if l.missing > 0 && r.Float64() < l.missing {
+			t.X[0][i] = math.NaN()
 		}
 	}
 	return t

@@ -45,6 +45,8 @@ type claim struct {
 
 		BlockType string `json:"block_type"`
 
+		Placement string // where its rows may be: auto, memory or database; empty is auto
+
 		Accounting string   // pure, zcdp or rdp
 		Order      *float64 // of Renyi divergence, under rdp
 	}
@@ -69,7 +71,8 @@ type claim struct {
 	leftOut  int64           // by a sample, of those that are read
 	Former   *former         // of a question
 
-	disk *spill.File // where the rows of this attempt are; nil: in memory
+	at   placement   // where the rows of this attempt are, once that is planned
+	disk *spill.File // where those are that are on disk
 }
 
 func (c *claim) owner() ledger.Owner { return ledger.Owner{Job: c.ID, Token: c.Token} }
@@ -350,6 +353,9 @@ const (
 	recheckDataset = "SELECT dp_int.dataset_recheck($1)"
 )
 
+// notRead parks a job whose rows the server did not give.
+const notRead parked = "the data set could not be read"
+
 const nothingSpent = "No privacy budget was spent."
 
 // fitPanicked parks a job whose fit panicked. The panic does not end the program: it would
@@ -445,8 +451,8 @@ func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc,
 	}
 }
 
-// read charges a job, unless an earlier attempt has, and pulls its columns. It sends on
-// reads once, right after the point of no return.
+// read charges a job, unless an earlier attempt has, and pulls its columns, or prepares to have them
+// summed where they are. It sends on reads once, right after the point of no return.
 func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.Source, reads chan<- timetable) (plan *dpsco.Plan, x dpsco.Data, err error) {
 	prepare := s.charge
 	if c.reading() {
@@ -460,20 +466,28 @@ func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.
 	if err := s.publishRowCount(ctx, c, n); err != nil {
 		return nil, x, err
 	}
+	if c.at == inDatabase {
+		x, err = s.elsewhere(ctx, conn, c, n)
+		return plan, x, s.asParked(ctx, err, notRead)
+	}
 	began := time.Now()
 	x, err = c.data(ctx, conn, n, src)
 	if err != nil {
-		return nil, x, s.asParked(ctx, err, "the data set could not be read")
+		return nil, x, s.asParked(ctx, err, notRead)
 	}
 	s.config.Watch.Pulled(time.Since(began))
-	// A partition or an inheriting table may have been added since the check, which the
-	// locks do not prevent.
-	err = ledger.Explain(s.recheck(ctx, recheckJob, c.ID, c.Token))
+	return plan, x, s.recheckRead(ctx, c)
+}
+
+// recheckRead checks once more what was read, before it is used for anything that leaves: a partition or an
+// inheriting table may have been added since the check, which the locks do not prevent.
+func (s *Sidecar) recheckRead(ctx context.Context, c *claim) error {
+	err := ledger.Explain(s.recheck(ctx, recheckJob, c.ID, c.Token))
 	var refusal *ledger.Refusal
 	if errors.As(err, &refusal) {
 		err = parked(refusal.Message)
 	}
-	return plan, x, err
+	return err
 }
 
 // charge counts the rows, plans the fit, charges it and passes the point of no return.
@@ -499,6 +513,7 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err != nil {
 		return nil, 0, err
 	}
+	c.at = at
 	head, err := ledger.Charge(ctx, s.autocommit, c.owner(), ledger.Entry{
 		Event: plan.Event, Rows: n, Parameters: plan.Parameters, Arithmetic: plan.Arithmetic, Accounting: c.Dataset.Accounting, Order: c.Dataset.Order,
 	})
@@ -542,6 +557,7 @@ func (s *Sidecar) check(c *claim, n int64) (*dpsco.Plan, placement, error) {
 		return nil, "", planFailure(err)
 	}
 	at, err := s.place(c, plan, n)
+	plan.InDatabase = at == inDatabase
 	return plan, at, errors.Join(err, s.checkTime(plan))
 }
 
@@ -594,8 +610,9 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 		err = s.makeRoom(c, at, *c.RowCount)
 	}
 	if err != nil {
-		return nil, 0, parked("this dpsidecar has too little memory, or room on disk, for what another one charged")
+		return nil, 0, parked("this dpsidecar has too little memory, or room on disk, for what another one charged, or its rows may be somewhere else now")
 	}
+	c.at, plan.InDatabase = at, at == inDatabase
 	if s.checkTime(plan) != nil {
 		return nil, 0, parked("this dpsidecar gives jobs too little time for what another one charged")
 	}
@@ -607,6 +624,9 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	var refusal *ledger.Refusal
 	if errors.As(err, &refusal) {
 		return nil, 0, parked(refusal.Message)
+	}
+	if err == nil && at == inDatabase {
+		err = s.checkGrowth(ctx, conn, c)
 	}
 	return plan, *c.RowCount, err
 }

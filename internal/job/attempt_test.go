@@ -92,6 +92,61 @@ func TestWhereRowsGo(t *testing.T) {
 	}
 }
 
+// Rows stay in the database where they must, or may and fit nowhere else; what takes more than sums of them is refused then.
+func TestWhoseRowsStay(t *testing.T) {
+	rows := int64(5)
+	for name, k := range map[string]struct {
+		registered string
+		memory     int64
+		dir        string
+		change     func(*claim, *dpsco.Plan)
+		want       placement
+	}{
+		"must":                  {"database", 0, "/spill", func(*claim, *dpsco.Plan) {}, inDatabase},
+		"fit":                   {"auto", 1 << 20, "", func(*claim, *dpsco.Plan) {}, inMemory},
+		"of a job of before":    {"", 1 << 20, "", func(*claim, *dpsco.Plan) {}, inMemory},
+		"fit on disk":           {"auto", 1 << 10, "/spill", func(*claim, *dpsco.Plan) {}, onDisk},
+		"fit nowhere":           {"auto", 1 << 10, "", func(*claim, *dpsco.Plan) {}, inDatabase},
+		"fit nowhere, may not":  {"memory", 1 << 10, "", func(*claim, *dpsco.Plan) {}, ""},
+		"other methods":         {"database", 0, "", func(_ *claim, p *dpsco.Plan) { p.Sums = false }, ""},
+		"fit nowhere, others":   {"auto", 1 << 10, "", func(_ *claim, p *dpsco.Plan) { p.Sums = false }, ""},
+		"a unit":                {"database", 0, "", func(c *claim, _ *dpsco.Plan) { c.Dataset.MaxRows = 1 }, ""},
+		"groups":                {"database", 0, "", func(c *claim, _ *dpsco.Plan) { c.Request.Options["by"] = "x" }, ""},
+		"a sample":              {"database", 0, "", func(c *claim, _ *dpsco.Plan) { c.Request.Options["sample_rows"] = 5. }, ""},
+		"a sample that fits":    {"auto", 1 << 20, "", func(c *claim, _ *dpsco.Plan) { c.Request.Options["sample_rows"] = 5. }, inMemory},
+		"a registered number":   {"database", 0, "", func(c *claim, _ *dpsco.Plan) { c.Dataset.Rows = &rows }, ""},
+		"a number, fit nowhere": {"auto", 1 << 10, "", func(c *claim, _ *dpsco.Plan) { c.Dataset.Rows = &rows }, ""},
+		"a window": {"database", 0, "", func(c *claim, _ *dpsco.Plan) {
+			c.Dataset.Block = new(string)
+			c.Request.Over = []string{"2026-01-01", "2026-01-02"}
+		}, inDatabase},
+	} {
+		c := new(claim)
+		c.Request.Target, c.Request.Features, c.Request.Options, c.Dataset.Placement = "y", []string{"x"}, map[string]any{}, k.registered
+		p := &dpsco.Plan{Streams: true, Sums: true}
+		k.change(c, p)
+		at, err := New(Config{Memory: k.memory, SpillDir: k.dir}).place(c, p, 1000)
+		if (err == nil) != (k.want != "") || err == nil && at != k.want {
+			t.Errorf("%s: %q, %v", name, at, err)
+		}
+	}
+}
+
+// The columns of a design are those of the request in its order.
+func TestADesignNamesItsColumns(t *testing.T) {
+	c := new(claim)
+	c.Model, c.Request.Target, c.Request.Features = "linear", "y", []string{"age", "region", "km"}
+	c.Request.Categories = map[string][]string{"region": {"north", "south", "*"}}
+	c.Request.Options = map[string]any{"weight": "w", "max_weight": 2., "offset": "o"}
+	x := c.design()
+	if columns := c.columns(); columns[x.Weight] != "w" || columns[x.Offset] != "o" || columns[x.Target] != "y" {
+		t.Errorf("%v of %v", x, columns)
+	}
+	if want := []dpsco.Term{{Column: 1}, {Column: 2, Level: 1}, {Column: 2, Level: 2}, {Column: 3}}; !slices.Equal(x.Features, want) {
+		t.Errorf("features %v, want %v", x.Features, want)
+	}
+}
+
 // What a claim says of a category is by its levels that count: terms, scales, groups, labels,
 // what is read and how much memory that takes.
 func TestAClaimCountsLevels(t *testing.T) {

@@ -95,6 +95,9 @@ func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 	}
 	e.add("possible", "yes")
 	e.addPlan(plan)
+	if plan.Passes > 0 {
+		e.add("passes", strconv.Itoa(plan.Passes))
+	}
 	e.add("placement", string(at))
 	if w := c.window(); w != nil {
 		e.add("over", w.From+" to "+w.To)

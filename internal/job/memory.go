@@ -56,19 +56,44 @@ func (s *Sidecar) samplerMemory(c *claim, n int64) int64 {
 type placement string
 
 const (
-	inMemory placement = "memory"
-	onDisk   placement = "disk"
+	inMemory   placement = "memory"
+	onDisk     placement = "disk"
+	inDatabase placement = "database" // and only sums leave it
 )
 
 // bytesOnDisk is the room that the columns of a plan that streams take.
 func (c *claim) bytesOnDisk(n int64) int64 { return spill.Bytes(c.width()+dpsco.StreamColumns, n) }
 
-// place says where n rows go: into memory where they fit, else to disk where there is a folder
-// for them and the method keeps none in memory.
+// place says where n rows are, as their registration has it: in the database where they may not leave it, else
+// in memory where they fit, else on disk where there is a folder
+// for them and the method keeps none in memory, else in the database where that is not excluded and sums are all that
+// the method takes.
 //
-// Errors: a failure where a job would need more memory than one may have, or has more rows than
-// can be numbered.
+// Errors: a failure where a job would need more memory than one may have, has more rows than
+// can be numbered, or takes more than sums from rows that may not leave the database.
 func (s *Sidecar) place(c *claim, p *dpsco.Plan, n int64) (placement, error) {
+	why := c.stays(p)
+	if c.Dataset.Placement == string(inDatabase) {
+		return inDatabase, mustLeave(why)
+	}
+	at, err := s.pulled(c, p, n)
+	if err != nil && why == "" && c.Dataset.Placement != string(inMemory) {
+		return inDatabase, nil
+	}
+	return at, err
+}
+
+// mustLeave is the failure of a job whose rows would have to leave the database, nil where they need not.
+func mustLeave(why string) error {
+	if why == "" {
+		return nil
+	}
+	return &failure{"DP005", "the rows of this data set stay in the database: " + why,
+		"What takes sums alone are the default methods of dp_linear_regress, dp_logistic_regress, dp_huber_regress and dp_poisson_regress, gd and accmd, without a unit, groups or a sample; ask for fewer features where those are many. Or a steward lets the rows leave: dp_set_placement(dataset, 'auto'). " + nothingSpent}
+}
+
+// pulled says where n rows go that leave the database.
+func (s *Sidecar) pulled(c *claim, p *dpsco.Plan, n int64) (placement, error) {
 	rows, hint := fmt.Sprintf("%d rows", n), "Ask for fewer features or for a sample with option sample_rows"
 	if c.Dataset.MaxRows > 0 {
 		rows, hint = fmt.Sprintf("%d persons with up to %d rows", n, c.Dataset.MaxRows), hint+", have it registered with smaller max_rows"

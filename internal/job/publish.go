@@ -94,17 +94,25 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 	defer func() { c.disk.Close() }() // nothing of the rows is used after this
 	var x dpsco.Data
 	f.err = s.inSnapshot(ctx, func(conn *pgx.Conn) (err error) {
-		f.plan, x, err = s.read(ctx, conn, c, src, reads)
+		if f.plan, x, err = s.read(ctx, conn, c, src, reads); err == nil && c.at == inDatabase {
+			f.result, err = s.sum(ctx, c, f.plan, x, src)
+		}
 		return err
 	})
-	if f.err != nil {
-		return f
-	}
-	began := time.Now()
-	if f.result, f.err = s.config.runPlan(ctx, f.plan, x, src); f.err == nil {
-		s.config.Watch.Ran(time.Since(began))
+	if f.err == nil && c.at != inDatabase {
+		f.result, f.err = s.runTimed(ctx, f.plan, x, src)
 	}
 	return f
+}
+
+// runTimed fits, and tells operators how long that took.
+func (s *Sidecar) runTimed(ctx context.Context, p *dpsco.Plan, x dpsco.Data, src *mech.Source) (dpsco.Result, error) {
+	began := time.Now()
+	r, err := s.config.runPlan(ctx, p, x, src)
+	if err == nil {
+		s.config.Watch.Ran(time.Since(began))
+	}
+	return r, err
 }
 
 // runPlan fits.

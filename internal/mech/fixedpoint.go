@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"math/bits"
 
+	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech/internal/hook"
 )
 
@@ -287,6 +288,7 @@ type block struct {
 	square [blockRows]float64 // squared row norms
 	proved [blockRows]int64   // -1, a mask, where floating point proves that the row keeps the contract; else 0
 	ones   [blockRows]float64
+	view   [][]float64 // the columns of the block
 }
 
 // addL2 adds rows start to end: those whose bound floating point proves column
@@ -314,20 +316,16 @@ func (s *accumulator) addL2(r Rows, start, end int, c []float64) {
 	}
 }
 
-// addProved adds rows start to end, all of which floating point proves.
+// addProved adds rows start to end, all of which floating point proves: blockRows integers of 2^40 at
+// most.
 func (s *accumulator) addProved(r Rows, start, end int) {
 	totals, factor := s.totals, s.factor[:end-start]
 	if r.Intercept {
-		totals[0] += truncateAll(s.ones[:end-start], factor)
+		totals[0] += lane.SumCut(s.ones[:end-start], factor)
 		totals = totals[1:]
 	}
-	x := r.X
-	for ; len(x) >= 4; x, totals = x[4:], totals[4:] {
-		a, b, c, d := truncateFour(x[0][start:end], x[1][start:end], x[2][start:end], x[3][start:end], factor)
-		totals[0], totals[1], totals[2], totals[3] = totals[0]+a, totals[1]+b, totals[2]+c, totals[3]+d
-	}
-	for j := range x {
-		totals[j] += truncateAll(x[j][start:end], factor)
+	for j, x := range r.X {
+		totals[j] += lane.SumCut(x[start:end], factor)
 	}
 }
 
@@ -349,68 +347,29 @@ func (s *accumulator) prepare(r Rows, start, end int, c []float64) (unproved int
 		square[i] = base
 		s.ones[i] = 1
 	}
-	x := r.X
-	for ; len(x) >= 4; x = x[4:] {
-		addFourSquares(square, x[0][start:end], x[1][start:end], x[2][start:end], x[3][start:end])
+	s.view = s.view[:0]
+	for _, x := range r.X {
+		s.view = append(s.view, x[start:end])
 	}
-	for ; len(x) > 0; x = x[1:] {
-		addSquares(square, x[0][start:end])
-	}
-	limit, scale := float64(s.limit)*provedLimit, s.scale
+	lane.AddSquares(square, s.view)
 	factors, proved, c := s.factor[:n], s.proved[:n], c[:n]
+	limit, scale := float64(s.limit)*provedLimit, s.scale
+	short := limit * limit * (1 - 0x1p-40)
 	for i, v := range square {
-		factor := c[i] * scale
-		length := math.Abs(factor) * math.Sqrt(v)
-		if length > limit {
-			factor *= limit / length
+		factors[i], proved[i] = c[i]*scale, -1
+		if factors[i]*factors[i]*v <= short {
+			continue // so is the length, whatever rounding did, and so it is where squares underflow
 		}
-		factors[i], proved[i] = factor, -1
+		length := math.Abs(factors[i]) * math.Sqrt(v)
+		if length > limit {
+			factors[i] *= limit / length
+		}
 		if !(length <= 0x1p900) {
 			proved[i] = 0
 			unproved++
 		}
 	}
 	return unproved
-}
-
-// addSquares adds the squares of a column.
-func addSquares(sums, x []float64) {
-	x = x[:len(sums)]
-	for i, v := range x {
-		sums[i] += float64(v * v)
-	}
-}
-
-// addFourSquares adds the squares of four columns, one after the other.
-func addFourSquares(sums, x, y, z, w []float64) {
-	x, y, z, w = x[:len(sums)], y[:len(sums)], z[:len(sums)], w[:len(sums)]
-	for i, sum := range sums {
-		sum += float64(x[i] * x[i])
-		sum += float64(y[i] * y[i])
-		sum += float64(z[i] * z[i])
-		sums[i] = sum + float64(w[i]*w[i])
-	}
-}
-
-// truncateAll adds up x_i factor_i, each cut toward zero.
-func truncateAll(x, factor []float64) (sum int64) {
-	x = x[:len(factor)]
-	for i, f := range factor {
-		sum += int64(x[i] * f)
-	}
-	return sum
-}
-
-// truncateFour does that for four columns.
-func truncateFour(x, y, z, w, factor []float64) (a, b, c, d int64) {
-	x, y, z, w = x[:len(factor)], y[:len(factor)], z[:len(factor)], w[:len(factor)]
-	for i, f := range factor {
-		a += int64(x[i] * f)
-		b += int64(y[i] * f)
-		c += int64(z[i] * f)
-		d += int64(w[i] * f)
-	}
-	return a, b, c, d
 }
 
 // truncate adds up x_i factor_i, each cut toward zero, over the proved rows.

@@ -499,3 +499,34 @@ func TestSumsAreThoseOfSingleRows(t *testing.T) {
 		}
 	}
 }
+
+// The length of a row is computed only where its square does not show that the row is short: that
+// changes no factor.
+func TestShortRowsNeedNoRoot(t *testing.T) {
+	r := rand.New(rand.NewPCG(12, 10))
+	s := NewSum(Contract{L2, 1, 256, 1})
+	limit := float64(s.limit) * provedLimit
+	for range 200 {
+		x, c := awkwardSlice(r, 256), awkwardSlice(r, 256)
+		for i := range x {
+			if i%2 == 0 { // about as long as the bound, and as large and small as can be
+				x[i] = math.Ldexp(1+r.NormFloat64()*0x1p-38, r.IntN(2100)-1050)
+				c[i] = 1 / x[i]
+			}
+		}
+		s.prepare(Rows{X: [][]float64{x}}, 0, 256, c)
+		for i, v := range s.square {
+			factor, proved := c[i]*s.scale, int64(-1)
+			length := math.Abs(factor) * math.Sqrt(v)
+			if length > limit {
+				factor *= limit / length
+			}
+			if !(length <= 0x1p900) {
+				proved = 0
+			}
+			if math.Float64bits(factor) != math.Float64bits(s.factor[i]) || proved != s.proved[i] {
+				t.Fatalf("%v times %v: factor %v, proved %v; want %v, %v", c[i], x[i], s.factor[i], s.proved[i], factor, proved)
+			}
+		}
+	}
+}

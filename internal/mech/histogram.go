@@ -120,6 +120,21 @@ func (h *Histogram) AddRows(r Rows, c []float64) {
 	}
 }
 
+// AddBins counts one-dimensional contributions by the positions of their bins, from 0; one that
+// is no position falls into none. It panics as AddRows does.
+func (h *Histogram) AddBins(positions []int32) {
+	if h.shape.d != 1 {
+		panic("mech: a contribution of the wrong length")
+	}
+	h.count(len(positions))
+	counts := h.counts
+	for _, k := range positions {
+		if uint(k) < uint(len(counts)) {
+			counts[k]++
+		}
+	}
+}
+
 // Bounded returns the counts, bin by bin and coordinate by coordinate, and
 // leaves h empty. A mechanism releases them as they are, not divided by N.
 func (h *Histogram) Bounded() Bounded {

@@ -7,8 +7,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"gonum.org/v1/gonum/floats"
-
+	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech/internal/hook"
 	"dpsidecar/internal/privacy"
 )
@@ -87,6 +86,7 @@ type clippedRows struct {
 	length [blockRows]float64 // an integer: squared, of a row of steps
 	fellow [blockRows]float64 // an integer: rows of the record that a row belongs to
 	ones   [blockRows]float64
+	view   [][]float64 // the columns of the block
 }
 
 // NewMoments returns empty sums. It panics when c.Check refuses.
@@ -141,7 +141,7 @@ func (m *Moments) AddRows(r Rows, n int) {
 		end := min(start+blockRows, n)
 		copy(m.fellow[:], m.ones[:])
 		m.clip(r, start, end)
-		m.addProducts(end - start)
+		lane.AddProducts(m.totals, m.steps, end-start) // sums below 2^53: moments.md
 	}
 }
 
@@ -165,7 +165,7 @@ func (m *Moments) AddRecords(r Rows, first []int) {
 			m.fellow[i-start] = float64(first[record+1] - first[record])
 		}
 		m.clip(r, start, end)
-		m.addProducts(end - start)
+		lane.AddProducts(m.totals, m.steps, end-start) // sums below 2^53: moments.md
 	}
 }
 
@@ -189,26 +189,13 @@ func (m *moments) clip(r Rows, start, end int) {
 	square, length := m.square[:n], m.length[:n]
 	clear(square)
 	clear(length)
-	for j := range m.steps {
-		for i, v := range m.column(r, j, start, end) {
-			square[i] += float64(v * v)
-		}
-	}
-	limit := math.Ldexp(1, int(m.contract.bits()))
-	factor := m.factor[:n]
+	columns := m.columns(r, start, end)
+	lane.AddSquares(square, columns)
+	m.toSteps(square)
+	lane.Cut(m.steps, columns, m.factor[:n], length)
+	longest, fellow := math.Ldexp(1, 2*int(m.contract.bits())), m.fellow[:n]
 	for i, s := range square {
-		factor[i] = limit * provedLimit / max(m.contract.Bound, math.Sqrt(s)) / math.Sqrt(m.fellow[i])
-	}
-	for j, steps := range m.steps {
-		x, steps := m.column(r, j, start, end), steps[:n]
-		for i, v := range x {
-			k := float64(clampedSteps(v*factor[i], limit))
-			steps[i] = k
-			length[i] += float64(k * k)
-		}
-	}
-	for i, s := range square {
-		if length[i]*m.fellow[i] > limit*limit || !(s <= math.MaxFloat64) {
+		if !(length[i]*fellow[i] <= longest && s <= math.MaxFloat64) {
 			for _, steps := range m.steps {
 				steps[i] = 0
 			}
@@ -216,27 +203,32 @@ func (m *moments) clip(r Rows, start, end int) {
 	}
 }
 
-// column returns coordinate j of rows start to end.
-func (m *moments) column(r Rows, j, start, end int) []float64 {
-	if !r.Intercept {
-		return r.X[j][start:end]
-	}
-	if j == 0 {
-		return m.ones[:end-start]
-	}
-	return r.X[j-1][start:end]
-}
-
-// addProducts adds the products of all pairs of the first n rows of steps: sums of
-// integers below 2^53, which are exact in floating point whatever the order (moments.md).
-func (m *moments) addProducts(n int) {
-	k := 0
-	for i, x := range m.steps {
-		for _, y := range m.steps[i:] {
-			m.totals[k] += int64(floats.Dot(x[:n], y[:n]))
-			k++
+// toSteps writes what brings rows of some squared norms within the limit, in grid steps. The root
+// is left out where rounding cannot bring it above Bound.
+func (m *moments) toSteps(square []float64) {
+	c := m.contract
+	limit, short := math.Ldexp(1, int(c.bits()))*provedLimit, c.Bound*c.Bound*(1-0x1p-50)
+	factor, fellow, whole := m.factor[:len(square)], m.fellow[:len(square)], limit/c.Bound
+	for i, s := range square {
+		if factor[i] = whole; !(s <= short) {
+			factor[i] = limit / max(c.Bound, math.Sqrt(s))
+		}
+		if fellow[i] != 1 {
+			factor[i] /= math.Sqrt(fellow[i])
 		}
 	}
+}
+
+// columns returns the coordinates of rows start to end.
+func (m *moments) columns(r Rows, start, end int) [][]float64 {
+	m.view = m.view[:0]
+	if r.Intercept {
+		m.view = append(m.view, m.ones[:end-start])
+	}
+	for _, x := range r.X {
+		m.view = append(m.view, x[start:end])
+	}
+	return m.view
 }
 
 // MomentNoise is what can make second moments public: Gaussian or MatrixLaplace.

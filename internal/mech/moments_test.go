@@ -325,32 +325,82 @@ func BenchmarkMoments(b *testing.B) {
 	b.ReportMetric(float64(own)/float64(plain), "x-plain-sum")
 }
 
-// Products are added in floating point without rounding: whatever the number of columns
-// and the length of a block, they are the sums that integers give, also of the longest.
-func TestProductsAreExactForAllWidths(t *testing.T) {
-	r := rand.New(rand.NewPCG(9, 9))
-	for d := 1; d <= 9; d++ {
-		for _, n := range []int{1, 2, 3, 5, 255, 256} {
-			m := NewMoments(MomentContract{1, n, d})
-			want := make([]int64, len(m.totals))
-			for i := range n {
-				for j := range d {
-					m.steps[j][i] = float64(r.Int64N(1<<21+1) - 1<<20)
-					if n == 256 {
-						m.steps[j][i] = 1 << 20
-					}
+// plainMoments are the products of rows that are clipped one by one, as moments.md writes it
+// down, of records of some rows each.
+func plainMoments(c MomentContract, r Rows, first []int) []int64 {
+	totals, row := make([]int64, c.D*(c.D+1)/2), make([]float64, c.D)
+	limit := math.Ldexp(1, int(c.bits()))
+	for u := range len(first) - 1 {
+		fellows := float64(first[u+1] - first[u])
+		for i := first[u]; i < first[u+1]; i++ {
+			r.scaled(row, i, 1)
+			square, length := 0.0, 0.0
+			for _, v := range row {
+				square += float64(v * v)
+			}
+			factor := limit * provedLimit / max(c.Bound, math.Sqrt(square)) / math.Sqrt(fellows)
+			for j, v := range row {
+				row[j] = float64(clampedSteps(v*factor, limit))
+				length += float64(row[j] * row[j])
+			}
+			if length*fellows > limit*limit || !(square <= math.MaxFloat64) {
+				continue
+			}
+			k := 0
+			for a, v := range row {
+				for _, w := range row[a:] {
+					totals[k] += int64(v) * int64(w)
+					k++
 				}
-				k := 0
-				for a := range d {
-					for b := a; b < d; b++ {
-						want[k] += int64(m.steps[a][i]) * int64(m.steps[b][i])
-						k++
+			}
+		}
+	}
+	return totals
+}
+
+// Blocks of columns give the integers that single rows do, whatever the number of columns, also of
+// rows at their bound and of numbers that break floating point.
+func TestMomentsAreThoseOfSingleRows(t *testing.T) {
+	r := rand.New(rand.NewPCG(21, 1))
+	for d := 1; d <= 25; d++ {
+		for _, intercept := range []bool{false, true} {
+			n := []int{1, 7, 255, 256, 300}[d%5]
+			stored := d
+			if intercept {
+				stored--
+			}
+			rows := awkwardTable(r, n, stored, intercept).rows
+			for i := range n {
+				if i%8 == 0 {
+					continue // awkward ones
+				}
+				size := []float64{1e-3, 1, 1, 1, 1 + 0x1p-52, 1e3}[r.IntN(6)] / math.Sqrt(float64(d)) // up to the bound, and at it
+				for _, x := range rows.X {
+					if x[i] = size * r.NormFloat64(); i%8 < 4 {
+						x[i] = math.Copysign(size, x[i])
 					}
 				}
 			}
-			m.addProducts(n)
-			if !slices.Equal(m.totals, want) {
-				t.Errorf("%d columns, %d rows: %v, want %v", d, n, m.totals, want)
+			first := []int{0}
+			for last := 0; last < n; {
+				last = min(n, last+1+r.IntN(3))
+				first = append(first, last)
+			}
+			each := make([]int, n+1)
+			for i := range each {
+				each[i] = i
+			}
+			for _, bound := range []float64{1, math.Sqrt(2), 0x1p-400} {
+				c := MomentContract{bound, n, d}
+				alone, together := NewMoments(c), NewMoments(c)
+				alone.AddRows(rows, n)
+				together.AddRecords(rows, first)
+				if want := plainMoments(c, rows, each); !slices.Equal(alone.totals, want) {
+					t.Errorf("%d columns, intercept %v, bound %v: %v, want %v", d, intercept, bound, alone.totals, want)
+				}
+				if want := plainMoments(c, rows, first); !slices.Equal(together.totals, want) {
+					t.Errorf("%d columns, intercept %v, bound %v, records: %v, want %v", d, intercept, bound, together.totals, want)
+				}
 			}
 		}
 	}

@@ -313,6 +313,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (9, 'dp_admin', 'dp.ledger', 'every charge, refund and change of a budget', 'SELECT * FROM dp.ledger'),
       (10, 'dp_admin', 'dp_set_queue_limit', 'how many jobs of one caller may be queued', 'SELECT dp_set_queue_limit(1000)'),
       (11, 'dp_admin', 'dp_set_scales', 'changes the typical magnitudes of columns, and their centers; grants and releases stay', 'SELECT dp_set_scales(d.dataset, d.scales) FROM dp.datasets d WHERE d.dataset = ''%s'''),
+      (11, 'dp_admin', 'dp_set_placement', 'says where the rows of a data set are while a job works on them', 'SELECT dp_set_placement(d.dataset, d.placement) FROM dp.datasets d WHERE d.dataset = ''%s'''),
       (0, NULL, 'dp_explain', 'what a request would do, cost and leave; spends nothing', 'SELECT * FROM dp_explain(''l1'', ''%s'', 1.0%o)'),
       (12, 'dp_analyst', 'dp_l1_regress', 'median regression, for heavy tails', 'SELECT * FROM dp_l1_regress(''%s'', 1.0%o)'),
       (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and fourteen methods', '%L'),

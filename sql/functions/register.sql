@@ -592,7 +592,7 @@ CREATE OR REPLACE FUNCTION public.dp_register(dataset text, relation regclass, t
                                    scales jsonb DEFAULT '{}', accounting text DEFAULT NULL, options jsonb DEFAULT '{}', labels jsonb DEFAULT '{}',
                                    categories jsonb DEFAULT NULL, unit name DEFAULT NULL, max_rows int DEFAULT NULL, persons bigint DEFAULT NULL,
                                    block name DEFAULT NULL, block_width interval DEFAULT NULL, block_origin date DEFAULT NULL, block_rows bigint DEFAULT NULL,
-                                   block_is_fixed text DEFAULT NULL) RETURNS void
+                                   block_is_fixed text DEFAULT NULL, placement text DEFAULT 'auto') RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET jit = off AS $$
 DECLARE
   call jsonb;
@@ -614,6 +614,7 @@ BEGIN
   END IF;
   PERFORM dp_int.check_accounting(mode, dp_register.epsilon, dp_register.delta);
   PERFORM dp_int.check_register_options(dp_register.options);
+  PERFORM dp_int.check_placement(dp_register.placement);
   IF dp_register.relation IS NULL THEN
     RAISE EXCEPTION 'a data set needs a relation' USING ERRCODE = '22023', HINT = 'For instance ''public.claims''.';
   END IF;
@@ -637,7 +638,8 @@ BEGIN
                                                'accounting', dp_register.accounting, 'options', dp_register.options, 'labels', dp_register.labels,
                                                'unit', dp_register.unit, 'max_rows', dp_register.max_rows, 'persons', dp_register.persons,
                                                'block', dp_register.block, 'block_width', dp_register.block_width, 'block_origin', dp_register.block_origin,
-                                               'block_rows', dp_register.block_rows, 'block_is_fixed', dp_register.block_is_fixed));
+                                               'block_rows', dp_register.block_rows, 'block_is_fixed', dp_register.block_is_fixed,
+                                               'placement', nullif(dp_register.placement, 'auto')));
   PERFORM dp_int.refuse_types(dp_register.relation, dp_register.target, dp_register.features, dp_register.categories, true, call);
   levels := dp_int.canonical_categories(dp_register.relation, dp_register.target || dp_register.features, dp_register.categories);
   PERFORM dp_int.refuse_types(dp_register.relation, dp_register.target, dp_register.features, levels, false, call);
@@ -689,13 +691,14 @@ BEGIN
   ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
   INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, categories, options, epsilon, delta, cap, default_delta, registered_by,
                               unit, max_rows, persons, unit_source, unit_number, row_count,
-                              block, block_source, block_number, block_type, block_rows, block_is_fixed, block_fixed_by)
+                              block, block_source, block_number, block_type, block_rows, block_is_fixed, block_fixed_by, placement)
   SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
          dp_register.labels, levels, dp_register.options, eps, del, own_cap, nullif(del, 0), session_user,
          dp_register.unit, CASE WHEN dp_register.unit IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END, dp_register.persons, source, dp_int.source_number(dp_register.relation, dp_register.unit),
          CASE WHEN dp_register.block IS NULL THEN dp_register.persons END,
          dp_register.block, block_source, dp_int.source_number(dp_register.relation, dp_register.block), dp_int.column_type(dp_register.relation, dp_register.block),
-         dp_register.block_rows, dp_register.block_is_fixed, dp_int.why_block_stays(dp_register.relation, dp_register.block, dp_register.block_is_fixed)
+         dp_register.block_rows, dp_register.block_is_fixed, dp_int.why_block_stays(dp_register.relation, dp_register.block, dp_register.block_is_fixed),
+         dp_register.placement
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE c.oid = dp_register.relation;
   INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;

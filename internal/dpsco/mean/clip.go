@@ -37,6 +37,9 @@ func (e *clipEstimator) sum(r Rows, hints Hints) mech.Bounded {
 	if hints.Norm > 0 && hints.Norm < c.Bound {
 		c.Bound = math.Max(hints.Norm, smallestNorm)
 	}
+	if r.Sum != nil {
+		return r.Sum(c).Bounded()
+	}
 	whole := mech.NewSum(c)
 	accumulate(whole, r, func(part *mech.Sum) func(Block) {
 		return func(b Block) { part.AddRows(b.X, b.C) }

@@ -27,6 +27,8 @@ type Block struct {
 type Rows struct {
 	N, D  int
 	Range func(visitor func() func(Block))
+
+	Sum func(mech.Contract) *mech.Sum // of rows that stay in a database, in place of Range; nil: they are here
 }
 
 // Hints holds public facts that can make an estimate more accurate.

@@ -84,6 +84,9 @@ func (e *trimmedEstimator) Arithmetic() string { return e.noise.Arithmetic() }
 // pass itself takes about as long as one coordinate.
 const columnsAtATime = 4
 
+// Passes is how often an estimate goes over the rows.
+func (e *trimmedEstimator) Passes() int { return (e.d + columnsAtATime - 1) / columnsAtATime }
+
 // Estimate implements Estimator. A norm in hints narrows [Low, High].
 func (e *trimmedEstimator) Estimate(dst []float64, r Rows, hints Hints, src *mech.Source) {
 	if r.N != e.n || r.D != e.d || len(dst) != e.d {

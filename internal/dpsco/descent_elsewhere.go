@@ -1,0 +1,104 @@
+package dpsco
+
+import (
+	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/sqlsum"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// The passes of a Descent over rows that stay in a database.
+
+// sums reports whether all that the descent reads of rows are sums that a database can make: clipped
+// gradients, of all rows, of a loss that it can compute.
+func (d Descent) sums() bool {
+	if _, clipped := d.Mean.(mean.Clip); !clipped {
+		return false
+	}
+	for _, u := range d.Solver.Uses() {
+		if u.Batch > 0 {
+			return false
+		}
+	}
+	switch d.Loss.(type) {
+	case loss.Squared, loss.Logistic, loss.Huber:
+		return true
+	}
+	return false
+}
+
+// derivativeOf is the derivative of a loss by a prediction.
+func derivativeOf(l loss.Loss, predicted, y sqlsum.Expr) sqlsum.Expr {
+	switch l := l.(type) {
+	case loss.Logistic:
+		return sqlsum.Sub(sigmoidOf(predicted), y)
+	case loss.Huber:
+		return sqlsum.Clamp(sqlsum.Sub(predicted, y), l.Delta)
+	}
+	return sqlsum.Sub(predicted, y)
+}
+
+// source are the numbers that coefficients multiply, the constant among them.
+func (x *Elsewhere) source(intercept bool) []sqlsum.Expr {
+	if intercept {
+		return append([]sqlsum.Expr{sqlsum.Number(1)}, x.x...)
+	}
+	return x.x
+}
+
+// predict is the prediction of w, with its offset.
+func (x *Elsewhere) predict(w []float64, intercept bool) sqlsum.Expr {
+	return sqlsum.Add(linear(x.source(intercept), w), x.knownOffset())
+}
+
+// ask adds up gradients under a contract.
+func (g gradients) ask(c mech.Contract, leverage float64) *mech.Sum {
+	x, intercept := g.data.Elsewhere, g.data.Intercept
+	derivative := derivativeOf(g.loss, x.predict(g.w, intercept), x.y)
+	if g.anchor != nil {
+		derivative = sqlsum.Sub(derivative, derivativeOf(g.loss, x.predict(g.anchor, intercept), x.y))
+	}
+	source := x.source(intercept)
+	if leverage > 0 {
+		length := sqlsum.Sqrt(sumOfSquares(source))
+		if x.weight != (sqlsum.Expr{}) {
+			length = sqlsum.Mul(length, sqlsum.Sqrt(x.weight))
+		}
+		limit := sqlsum.Bound(leverage)
+		derivative = sqlsum.Mul(derivative, sqlsum.Div(limit, sqlsum.Max(limit, length)))
+	}
+	if x.weight != (sqlsum.Expr{}) {
+		derivative = sqlsum.Mul(derivative, x.weight)
+	}
+	given := multiplied(source, sqlsum.Snap(derivative, tiny))
+	return summed(c, x.totals(sqlsum.Pass{Sums: []sqlsum.Vector{sumVector(given, c)}}).Sums[0])
+}
+
+// sumOfSquares is the square of a length.
+func sumOfSquares(v []sqlsum.Expr) sqlsum.Expr {
+	squares := make([]sqlsum.Expr, len(v))
+	for j, e := range v {
+		squares[j] = sqlsum.Square(e)
+	}
+	return sqlsum.Add(squares...)
+}
+
+// askMoments makes the pass of secondMoments.
+func (x *Elsewhere) askMoments(c mech.MomentContract, intercept bool) *mech.Moments {
+	rows := x.source(intercept)
+	if x.weight != (sqlsum.Expr{}) {
+		rows = multiplied(rows, sqlsum.Sqrt(x.weight))
+	}
+	return summedMoments(c, x.totals(sqlsum.Pass{Moments: []sqlsum.Vector{momentVector(rows, c)}}).Moments[0])
+}
+
+// times takes rows to P x.
+func (x *Elsewhere) times(p *mat.SymDense, intercept bool) {
+	source := x.source(intercept)
+	x.x = nil
+	for j := range source {
+		x.x = append(x.x, sqlsum.Snap(linear(source, mat.Row(nil, j, p)), tiny))
+	}
+}

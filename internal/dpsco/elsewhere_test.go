@@ -1,0 +1,261 @@
+package dpsco
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
+	"dpsidecar/internal/privacy"
+	"dpsidecar/internal/sqlsum"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// elsewhere is a design whose rows are added up by the twins of statements. Its raw columns are the
+// target, the features, the offset and the weight.
+func elsewhere(x Data) Data {
+	raw := append([][]float64{x.Y}, x.X...)
+	e := &Elsewhere{}
+	for j := range x.X {
+		e.Features = append(e.Features, Term{Column: 1 + j})
+	}
+	for _, beside := range []struct {
+		column []float64
+		place  *int
+	}{{x.Offset, &e.Offset}, {x.Weight, &e.Weight}, {x.Exposure, &e.Exposure}} {
+		if beside.column != nil {
+			*beside.place = len(raw)
+			raw = append(raw, beside.column)
+		}
+	}
+	e.Totals = func(p sqlsum.Pass) (sqlsum.Totals, error) {
+		t, add, row := p.Empty(), p.Twin(), make([]float64, len(raw))
+		for i := range x.Y {
+			for j, column := range raw {
+				row[j] = column[i]
+			}
+			add(t, row)
+		}
+		return t, nil
+	}
+	return Data{Shape: x.Shape, Elsewhere: e}
+}
+
+// summable are the methods that take rows which are elsewhere, by model.
+var summable = map[string][]string{
+	"linear":   {catalogue.MethodAuto, "gd", "accmd", "whitened gd"},
+	"logistic": {catalogue.MethodAuto, "gd", "accmd", "whitened gd"},
+	"huber":    {catalogue.MethodAuto, "gd", "accmd", "whitened gd"},
+	"poisson":  {catalogue.MethodAuto},
+}
+
+// Rows that stay elsewhere give to every release what they give where they are, but for how they
+// are rounded to steps: of every method that says so, with weights, offsets, scales and centres.
+func TestRowsElsewhereGiveTheSame(t *testing.T) {
+	for model, methods := range summable {
+		for _, method := range methods {
+			for k := range 4 {
+				x := weightedLaw(model, 3000, uint64(k))
+				for i := 0; i < x.N; i += 7 { // rows that say nothing, and far ones
+					x.X[i%2][i] = []float64{math.NaN(), math.Inf(1), 1e5, -1e9, 40}[i/7%5]
+				}
+				a := askedFor(t, model, method, k%2 == 0, &x)
+				a.X, a.CentreX = []float64{2, 0.3}, []float64{0.1, -3}
+				switch model {
+				case "poisson":
+					a.Y, a.Counts = 2, true
+				case "logistic":
+				default:
+					a.Y, a.CentreY = 3, 0.5
+				}
+				if k >= 2 {
+					x.X, x.Intercept = append([][]float64{x.X[0]}, x.X...), false
+					a.X, a.CentreX, a.CentreY = []float64{1, 2, 0.3}, nil, 0
+				}
+				if k%2 == 1 {
+					x.Offset = make([]float64, x.N)
+					for i := range x.Offset {
+						x.Offset[i] = clampTo(x.X[1][i]/4-1, 30)
+					}
+				}
+				if model == "poisson" && k > 0 {
+					a.Exposure, x.Exposure = 0.5, make([]float64, x.N)
+					for i := range x.Exposure {
+						x.Exposure[i] = float64(i%5) / 2
+					}
+				}
+				name := fmt.Sprintf("%s by %s, %d", model, method, k)
+				here := taped(t, a, cloned(x), nil)
+				there := taped(t, a, elsewhere(x), here)
+				if len(here.Releases) != len(there.Releases) {
+					t.Fatalf("%s: %d releases, elsewhere %d", name, len(here.Releases), len(there.Releases))
+				}
+				for r, release := range here.Releases {
+					if !release.Matches(there.Releases[r]) {
+						t.Fatalf("%s: release %d is another one: %+v, %+v", name, r, release, there.Releases[r])
+					}
+					if share := release.Share(there.Releases[r]); share > 0.02 {
+						t.Errorf("%s: release %d of %T differs by %.3f of what a row may change", name, r, release.Contract, share)
+					}
+				}
+			}
+		}
+	}
+}
+
+// askedFor is a model in the units of a table; without weights it takes them from x.
+func askedFor(t *testing.T, model, method string, weights bool, x *Data) Scaled {
+	t.Helper()
+	options := map[string]any{"method": method}
+	if inner, ok := strings.CutPrefix(method, "whitened "); ok {
+		options["method"], options["whitening"] = inner, catalogue.WhiteningOn
+	}
+	if weights {
+		options["weight"], options["max_weight"] = "w", float64(mostWeight)
+	} else {
+		x.Weight = nil
+	}
+	if method != catalogue.MethodAuto {
+		options["steps"] = 5.
+	}
+	inner, err := Recipe(model, options, []string{"a", "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Scaled{Algorithm: inner, X: []float64{1, 1}, Y: 1, Counts: model == "poisson"}
+}
+
+// taped runs a fit and notes its releases, answered as those of an earlier run if there is one.
+func taped(t *testing.T, a Scaled, x Data, earlier *mechtest.Tape) *mechtest.Tape {
+	t.Helper()
+	p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: 3, Delta: 1e-6}, privacy.Concentrated{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, tape := mechtest.NewTape(t, 1, earlier)
+	if _, err := p.Run(t.Context(), x, src); err != nil {
+		t.Fatal(err)
+	}
+	return tape
+}
+
+// A pass that fails ends the fit with its error, and nothing is released.
+func TestAFailedPassReleasesNothing(t *testing.T) {
+	broken := errors.New("a node is gone")
+	for pass := range 4 {
+		x := weightedLaw("linear", 3000, 1)
+		a := askedFor(t, "linear", catalogue.MethodAuto, false, &x)
+		there := elsewhere(x)
+		made, sums := 0, there.Elsewhere.Totals
+		there.Elsewhere.Totals = func(p sqlsum.Pass) (sqlsum.Totals, error) {
+			if made++; made > pass {
+				return sqlsum.Totals{}, broken
+			}
+			return sums(p)
+		}
+		p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: 3, Delta: 1e-6}, privacy.Concentrated{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := p.Run(t.Context(), there, mechtest.Source(t, 1)); !errors.Is(err, broken) || r.Coefficients != nil || made != pass+1 {
+			t.Errorf("pass %d failed: %v, %v after %d passes", pass, r.Coefficients, err, made)
+		}
+	}
+}
+
+// Passes can be written, and no row makes them fail, whatever the numbers are that they are made of:
+// all of those are public, or were released with noise.
+func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
+	extremes := []float64{math.Inf(1), 1e30, 1, 1e-30, math.NaN()}
+	shape := Shape{N: 1000, D: 4, Intercept: true}
+	passes := 0
+	x := &Elsewhere{Features: []Term{{1, 0}, {2, 3}, {3, 0}}, Offset: 4, Weight: 5, Exposure: 6, Totals: func(p sqlsum.Pass) (sqlsum.Totals, error) {
+		passes++
+		p.SQL("t", []string{"a", "b", "c", "d", "e", "f", "g"})
+		return p.Empty(), nil
+	}}
+	scaled := Scaled{X: []float64{1e100, 1, 1e-100}, Y: 1e-100, CentreX: []float64{1, 0, 1e-120}, CentreOffset: 1, Exposure: 1}
+	scaled.express(x, shape, 1e100)
+	counts := &Elsewhere{Features: x.Features, Offset: 4, Weight: 5, Exposure: 6, Totals: x.Totals}
+	scaled.Counts = true
+	scaled.express(counts, Shape{D: 3}, 1e100)
+	for _, a := range extremes {
+		for _, b := range extremes {
+			for _, c := range extremes {
+				p, w := mat.NewDense(4, 4, nil), []float64{a, -b, c, a}
+				for i := range 4 {
+					for j := i; j < 4; j++ {
+						p.Set(i, j, []float64{a, b, -c}[(i+j)%3])
+					}
+				}
+				joint, err := JointMoments{Bound: 1, Scale: b, Intervals: true}.releases(shape, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f := newJointFit(joint)
+				f.p, f.w, f.bound, f.cut, f.back = p, w, a, b, min(1, c)
+				f.stepCuts, f.levelCuts = cuts{inner: a, outer: b, share: 0.5}, cuts{inner: c, outer: a, share: 0.5}
+				f.askPilot(pilotPasses-1, x)
+				f.askStep(x)
+				for _, curve := range []curve{logisticCurve{}, huberCurve{delta: b, cut: c}, poissonCurve{unit: 1, cut: b}} {
+					newton, err := Newton{Curve: curve, Bound: 1, Intervals: true}.releases(shape, 1)
+					if err != nil {
+						t.Fatal(err)
+					}
+					f := newNewtonFit(newton)
+					f.p, f.w, f.limit, f.bound = p, w, a, b
+					x := x
+					if curve.counted() != nil {
+						x = counts
+					}
+					f.askFirst(x)
+					f.askStep(0, x)
+					f.askStep(newtonSteps-1, x)
+				}
+				contract := mech.Contract{Norm: mech.L2, Bound: 1, N: shape.N, D: 4}
+				for _, l := range []loss.Loss{loss.Squared{}, loss.Logistic{}, loss.Huber{Delta: c}} {
+					gradients{l, Data{Shape: shape, Elsewhere: x}, nil, w, []float64{c, a, b, -a}}.ask(contract, b)
+				}
+			}
+		}
+	}
+	if x.err != nil || passes != 125*(2+3*3+3) {
+		t.Errorf("%d passes, %v", passes, x.err)
+	}
+}
+
+// A row that is replaced by another one moves every release by what its noise hides, and no more:
+// by rows at the ends of floating point, rows that say nothing, and ordinary ones.
+func TestNeighboursOfRowsElsewhere(t *testing.T) {
+	others := [][]float64{{math.NaN(), 1, 1}, {1e300, -1e300, 1}, {1, 1e9, -1e9}, {0, 0, 0}, {1, 5e-324, 1e-310}, {-1e18, 1e18, 1e-18}, {1, 40, -3}, {0, math.Inf(1), 1}}
+	fullest := 0.0
+	for model, methods := range summable {
+		for _, method := range methods {
+			x := weightedLaw(model, 400, 1)
+			a := askedFor(t, model, method, method == catalogue.MethodAuto, &x)
+			tape := taped(t, a, elsewhere(cloned(x)), nil)
+			for k, other := range others {
+				neighbour := cloned(x)
+				neighbour.Y[k], neighbour.X[0][k], neighbour.X[1][k] = other[0], other[1], other[2]
+				if neighbour.Weight != nil {
+					neighbour.Weight[k] = mostWeight
+				}
+				for r, release := range taped(t, a, elsewhere(neighbour), tape).Releases {
+					share := release.Share(tape.Releases[r])
+					if fullest = max(fullest, share); share > 1 {
+						t.Errorf("%s by %s: neighbour %d moves release %d by %v", model, method, k, r, share)
+					}
+				}
+			}
+		}
+	}
+	if fullest < 0.4 {
+		t.Errorf("no neighbour moves a release by more than %v of what it may", fullest)
+	}
+}

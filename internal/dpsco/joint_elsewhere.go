@@ -1,0 +1,93 @@
+package dpsco
+
+import (
+	"slices"
+
+	"dpsidecar/internal/sqlsum"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// The passes of a JointMoments over rows that stay in a database: what rows give is what
+// joint_rows.go has them give, each Vector brought into its contract once more by itself.
+
+// pilotVector is what addPilot adds.
+func (r *exprRow) pilotVector(bound, cut float64) []sqlsum.Expr {
+	inverse := sqlsum.Div(sqlsum.Number(1), sqlsum.Max(r.length, sqlsum.Bound(bound)))
+	last := sqlsum.Mul(sqlsum.Mul(inverse, sqlsum.Number(bound*residualWeight/cut)), sqlsum.Clamp(r.e, cut))
+	return append(multiplied(r.z, inverse), last)
+}
+
+// askPilot makes pilot pass t.
+func (f *jointFit) askPilot(t int, x *Elsewhere) jointPilot {
+	f.wide = mat.DenseCopyOf(f.p)
+	r := x.row(f.p, f.w, f.shape.Intercept)
+	r.scaleByWeight()
+	p := sqlsum.Pass{
+		Moments: []sqlsum.Vector{momentVector(r.pilotVector(f.bound, f.cut), f.pilotContract())},
+		Counts:  []sqlsum.Bins{sizesOf(squareIn(r.e, f.Scale)), sizesOf(r.square)},
+	}
+	if t == pilotPasses-1 {
+		p.Counts = append(p.Counts, sizesOf(sqlsum.Mul(squareIn(r.e, f.Scale), r.square)))
+	}
+	totals := x.totals(p)
+	seen := jointPilot{
+		moments:   summedMoments(f.pilotContract(), totals.Moments[0]),
+		residuals: counted(f.shape.N, totals.Counts[0]), lengths: counted(f.shape.N, totals.Counts[1]),
+	}
+	if t == pilotPasses-1 {
+		seen.products = counted(f.shape.N, totals.Counts[2])
+	}
+	return seen
+}
+
+// leastStep is what the weight of a row in the step is not taken for less than.
+const leastStep = 0x1p-40
+
+// stepWeight is that of a row, as weigh sets it: f.wide are the coordinates of the last pilot pass.
+func (f *jointFit) stepWeight(x *Elsewhere) sqlsum.Expr {
+	before := x.row(f.wide, f.w, f.shape.Intercept)
+	before.scaleByWeight()
+	shortened := sqlsum.Div(sqlsum.Bound(f.bound), sqlsum.Max(before.length, sqlsum.Bound(f.bound)))
+	kept := sqlsum.Square(sqlsum.Max(shortened, sqlsum.Number(leastStep)))
+	return sqlsum.Max(sqlsum.Add(kept, sqlsum.Mul(sqlsum.Number(f.back), sqlsum.Sub(sqlsum.Number(1), kept))), sqlsum.Number(leastStep))
+}
+
+// parts are both parts of a number, in their units.
+func (c cuts) parts(v sqlsum.Expr) (inner, rest sqlsum.Expr) {
+	unit, unitRest := c.units()
+	inner = sqlsum.Clamp(v, c.inner)
+	rest = sqlsum.Sub(sqlsum.Clamp(v, c.outer), inner)
+	return sqlsum.Mul(inner, sqlsum.Number(1/unit)), sqlsum.Mul(rest, sqlsum.Number(1/unitRest))
+}
+
+// askStep makes the pass of the step.
+func (f *jointFit) askStep(x *Elsewhere) jointStep {
+	r := x.row(f.p, f.w, f.shape.Intercept)
+	r.scaleByWeight()
+	direction := r.direction()
+	size := sqlsum.Mul(sqlsum.Mul(f.stepWeight(x), r.e), r.length)
+	inner, rest := f.stepCuts.parts(size)
+	p := sqlsum.Pass{Sums: []sqlsum.Vector{sumVector(slices.Concat(multiplied(direction, inner), multiplied(direction, rest)), f.stepContract())}}
+	level := sqlsum.Mul(r.e, r.root)
+	if f.shape.Intercept {
+		inner, rest := f.levelCuts.parts(level)
+		p.Sums = append(p.Sums, sumVector([]sqlsum.Expr{inner, rest}, f.levelContract()))
+	}
+	if f.Intervals {
+		meat := multiplied(direction, sqlsum.Mul(sqlsum.Clamp(size, f.stepCuts.outer), sqlsum.Number(1/f.stepCuts.outer)))
+		if f.shape.Intercept {
+			meat = append(meat, sqlsum.Mul(sqlsum.Clamp(level, f.levelCuts.outer), sqlsum.Number(1/f.levelCuts.outer)))
+		}
+		p.Moments = append(p.Moments, momentVector(meat, f.meatContract()))
+	}
+	totals := x.totals(p)
+	seen := jointStep{step: summed(f.stepContract(), totals.Sums[0])}
+	if f.shape.Intercept {
+		seen.level = summed(f.levelContract(), totals.Sums[1])
+	}
+	if f.Intervals {
+		seen.meat = summedMoments(f.meatContract(), totals.Moments[0])
+	}
+	return seen
+}

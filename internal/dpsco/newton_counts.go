@@ -1,0 +1,84 @@
+package dpsco
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// Weights of counts go with what bounds a score, the largest count that the cut lets pass, and that
+// is many times as large as most scores. Histograms of scores show little of what weights take away there.
+// So limits and intervals of counts go by the lengths of rows times the roots of their curvatures, and by how many
+// times as large as these the bounds are: perLength.
+
+// noiseBesideSampling is how large the deviation of the last score's noise may be, beside that of sampling, to
+// spare counts from weights.
+const noiseBesideSampling = 0.75
+
+// boundsOf says, by the step that was made, what bounds a count's score over the length of its row times the
+// root of its curvature, and which part of the curvature weights kept: by such bounds they keep of the squares of
+// lengths what is left of them in the curvature.
+func (f *newtonFit) boundsOf(lengths *magnitudes) (perLength, kept float64) {
+	least := math.Sqrt(f.Curve.size() / 2) // of max(u, C - u) / sqrt(u)
+	all := lengths.said() * lengths.excessSquare(0)
+	keeps := func(perLength float64) float64 {
+		return lengths.said() / all * lengths.mean(func(v float64) float64 { return v * v * min(1, f.limit/(perLength*v), square(f.bound/v)) })
+	}
+	kept = clampBetween(mat.Trace(f.h)/all, keeps(mostPerLength*least), keeps(least))
+	return bisect(least, mostPerLength*least, func(v float64) bool { return keeps(v) > kept }), kept
+}
+
+const mostPerLength = 1000
+
+// cheapLimit is how large a limit of counts may be at little cost: noise of deviation 2 limit z is small
+// beside the sampling of rows, or no row weighs less.
+func (f *newtonFit) cheapLimit(z float64) float64 {
+	return min(noiseBesideSampling/(2*z*math.Sqrt(f.n)), f.perLength*f.unweighted()*f.lengths.edge())
+}
+
+// unweighted takes lengths to the coordinates of the step, as rescale does, but as if all rows had
+// weighed as much in what tells how long they are together.
+func (f *newtonFit) unweighted() float64 { return f.rescale / math.Sqrt(f.kept) }
+
+// sizes are those of scores, or of what bounds them where that is known, and the limit above which weights
+// shorten them, in the same units.
+func (f *newtonFit) sizes() (sizes *magnitudes, limit float64) {
+	if f.perLength > 0 {
+		return f.lengths, f.limit / f.perLength / f.unweighted()
+	}
+	return f.scores, f.limit / f.rescaleScores
+}
+
+// evenly is what weights keep of all rows alike, which moves no fit: of counts their mean, which may
+// be much less than 1.
+func (f *newtonFit) evenly() float64 {
+	if f.perLength == 0 {
+		return 1
+	}
+	sizes, limit := f.sizes()
+	return sizes.mean(func(u float64) float64 { return u * min(u, limit) }) / sizes.excessSquare(0)
+}
+
+// Where weights shorten nearly all rows of counts, both shells hold the same of each and say nothing of
+// misfit. It may then be anything up to a part of what weights take away, which goes from that of light
+// tails to heavyPull between these indices of the tail of lengths. Where shells do say something, it is at most
+// countsPerShell times what is missing of what is shown, over the contrast that is left.
+const (
+	countsPerShell = 6
+	lightIndex     = 2.8
+	heavyPull      = 1.5
+	leastContrast  = 1e-9
+)
+
+// pullOfCounts is how long the mean of scores that weights take away may be.
+func (f *newtonFit) pullOfCounts(taken float64, x extrapolation) float64 {
+	_, light := f.Curve.doubts()
+	heavy := clampBetween((lightIndex-f.tailIndex())/(lightIndex-leastIndexOfCounts), 0, 1)
+	return min(taken/math.Sqrt(f.d)*(light+(heavyPull-light)*heavy), x.most)
+}
+
+// shownByCounts are what extrapolations use of a shell with a part of the curvature.
+func (f *newtonFit) shownByCounts(off *mat.VecDense, curvature float64) (factor, most float64) {
+	factor = min(mostFactor, countsPerShell*f.missing(expected)*max(0, 1-2*curvature))
+	return factor, countsPerShell * f.missing(scoresHide) * mat.Norm(off, 2) / max(1-2.5*curvature, leastContrast)
+}

@@ -1,0 +1,175 @@
+package dpsco
+
+import (
+	"math"
+
+	"dpsidecar/internal/sqlsum"
+)
+
+// The passes of a Newton over rows that stay in a database: what rows give is what
+// newton_rows.go has them give, each Vector brought into its contract once more by itself.
+
+// exprCurve is a curve of which a database can compute the losses.
+type exprCurve interface {
+	curve
+	// lossesOf is what score writes.
+	lossesOf(r *exprRow) exprLosses
+	// firstOf is what first makes of a row.
+	firstOf(r *exprRow)
+}
+
+// exprLosses are what newtonRows has of each row.
+type exprLosses struct{ score, most, tail, model, robust sqlsum.Expr }
+
+// lossesOf implements exprCurve.
+func (logisticCurve) lossesOf(r *exprRow) exprLosses {
+	p := sigmoidOf(r.predicted)
+	score := sqlsum.Sub(r.y, p)
+	one := sqlsum.Number(1)
+	model := sqlsum.Mul(p, sqlsum.Max(sqlsum.Sub(one, p), sqlsum.Number(0)))
+	return exprLosses{
+		score: score, tail: sqlsum.Abs(score), most: sqlsum.Max(p, sqlsum.Sub(one, p)), model: model,
+		robust: sqlsum.Add(sqlsum.Mul(sqlsum.Number(1-residualCurvature), model), sqlsum.Mul(sqlsum.Number(residualCurvature), sqlsum.Square(score))),
+	}
+}
+
+// sigmoidOf is that of log-odds, which count as 100 beyond that.
+func sigmoidOf(z sqlsum.Expr) sqlsum.Expr {
+	power := sqlsum.Exp(sqlsum.Mul(sqlsum.Number(-1), z))
+	return sqlsum.Div(sqlsum.Number(1), sqlsum.Add(sqlsum.Number(1), power))
+}
+
+// firstOf implements exprCurve.
+func (logisticCurve) firstOf(r *exprRow) { r.e = sqlsum.Sub(r.y, sigmoidOf(r.predicted)) }
+
+// lossesOf implements exprCurve.
+func (c huberCurve) lossesOf(r *exprRow) exprLosses {
+	delta, size := sqlsum.Bound(c.delta), sqlsum.Abs(r.e)
+	return exprLosses{
+		score: sqlsum.Clamp(r.e, c.delta), most: delta, tail: delta,
+		model:  sqlsum.IfBelow(delta, size, sqlsum.Number(0), sqlsum.Number(1)),
+		robust: sqlsum.Div(delta, sqlsum.Max(delta, size)),
+	}
+}
+
+// firstOf implements exprCurve.
+func (huberCurve) firstOf(*exprRow) {}
+
+// lossesOf implements exprCurve.
+func (c poissonCurve) lossesOf(r *exprRow) exprLosses {
+	y, mean := sqlsum.Min(r.y, sqlsum.Bound(c.cut)), sqlsum.Mul(r.exposure, exponentialOf(r.predicted))
+	score := sqlsum.Sub(y, mean)
+	return exprLosses{
+		score: score, tail: sqlsum.Abs(score), most: sqlsum.Max(mean, sqlsum.Sub(sqlsum.Bound(c.cut), mean)),
+		model: mean, robust: sqlsum.Mul(sqlsum.Number(0.5), sqlsum.Add(mean, y)),
+	}
+}
+
+// exponentialOf is that of a logarithm of a mean.
+func exponentialOf(z sqlsum.Expr) sqlsum.Expr { return sqlsum.Exp(sqlsum.Clamp(z, farthestMean)) }
+
+// firstOf implements exprCurve.
+func (poissonCurve) firstOf(r *exprRow) {
+	root := sqlsum.Sqrt(sqlsum.Mul(r.exposure, exponentialOf(r.predicted)))
+	r.e, r.z = sqlsum.Div(r.y, root), multiplied(r.z, root)
+	r.length, r.square = sqlsum.Mul(r.length, root), sqlsum.Mul(r.square, sqlsum.Square(root))
+}
+
+// askFirst makes the first pass.
+func (f *newtonFit) askFirst(x *Elsewhere) newtonFirst {
+	r := x.row(f.p, f.w, f.shape.Intercept)
+	f.Curve.(exprCurve).firstOf(&r)
+	r.scaleByWeight()
+	p := sqlsum.Pass{
+		Moments: []sqlsum.Vector{momentVector(r.pilotVector(f.Bound, f.Curve.firstCut()), f.firstContract())},
+		Counts:  []sqlsum.Bins{sizesOf(r.square)},
+	}
+	if c := f.Curve.counted(); c != nil {
+		p.Counts = append(p.Counts, sizesOf(squareIn(r.y, c.unit)))
+	}
+	totals := x.totals(p)
+	seen := newtonFirst{moments: summedMoments(f.firstContract(), totals.Moments[0]), lengths: counted(f.shape.N, totals.Counts[0])}
+	if len(p.Counts) > 1 {
+		seen.targets = counted(f.shape.N, totals.Counts[1])
+	}
+	return seen
+}
+
+// askStep makes the pass of step t.
+func (f *newtonFit) askStep(t int, x *Elsewhere) newtonSeen {
+	last := t == newtonSteps-1
+	r := x.row(f.p, f.w, f.shape.Intercept)
+	l := f.Curve.(exprCurve).lossesOf(&r)
+	l.weigh(r.weight)
+	weight := f.weightOf(&r, l)
+	p := sqlsum.Pass{Sums: []sqlsum.Vector{sumVector(f.scoreVector(t, &r, l, weight), f.scoreContract(t))}}
+	curvature := l.robust
+	if last {
+		curvature = l.model
+	} else {
+		size := sqlsum.Bound(f.Curve.size())
+		p.Counts = []sqlsum.Bins{sizesOf(sqlsum.Mul(sqlsum.Square(sqlsum.Div(l.tail, size)), r.square)), sizesOf(sqlsum.Mul(l.robust, r.square))}
+	}
+	p.Moments = []sqlsum.Vector{momentVector(f.curvatureVector(&r, curvature, weight), f.curvatureContract())}
+	meat := last && f.Intervals
+	if meat {
+		given := multiplied(r.z, sqlsum.Snap(sqlsum.Mul(sqlsum.Mul(weight, l.score), sqlsum.Number(1/f.limit)), tiny))
+		p.Moments = append(p.Moments, momentVector(given, f.curvatureContract()))
+	}
+	totals := x.totals(p)
+	seen := newtonSeen{score: summed(f.scoreContract(t), totals.Sums[0]), curvature: summedMoments(f.curvatureContract(), totals.Moments[0])}
+	if meat {
+		seen.meat = summedMoments(f.curvatureContract(), totals.Moments[1])
+	}
+	if !last {
+		seen.sizes, seen.lengths = counted(f.shape.N, totals.Counts[0]), counted(f.shape.N, totals.Counts[1])
+	}
+	return seen
+}
+
+// weigh multiplies losses with the weights of their rows.
+func (l *exprLosses) weigh(weight sqlsum.Expr) {
+	if weight == (sqlsum.Expr{}) {
+		return
+	}
+	for _, v := range []*sqlsum.Expr{&l.score, &l.most, &l.tail, &l.model, &l.robust} {
+		*v = sqlsum.Mul(*v, weight)
+	}
+}
+
+// weightOf is that of a row in score and curvature, as newtonRows.weigh has it.
+func (f *newtonFit) weightOf(r *exprRow, l exprLosses) sqlsum.Expr {
+	bound := sqlsum.Div(sqlsum.Bound(f.bound), r.length)
+	score := sqlsum.Div(sqlsum.Bound(f.limit), sqlsum.Mul(r.length, l.most))
+	curvature := sqlsum.Div(sqlsum.Square(bound), sqlsum.Max(l.model, sqlsum.Number(tiny)))
+	least := sqlsum.Square(sqlsum.Number(tiny))
+	return sqlsum.Max(sqlsum.Min(sqlsum.Number(1), sqlsum.Min(score, curvature)), least)
+}
+
+// scoreVector is what addScore adds in step t: shell by shell.
+func (f *newtonFit) scoreVector(t int, r *exprRow, l exprLosses, weight sqlsum.Expr) (v []sqlsum.Expr) {
+	shells := f.shells(t)
+	size := sqlsum.Mul(r.length, l.most)
+	inner := sqlsum.Number(0)
+	for k := range shells {
+		outer := weight
+		if k < shells-1 {
+			outer = sqlsum.Min(weight, sqlsum.Div(sqlsum.Bound(f.limit*shellEdge(k, shells)), size))
+		}
+		unit := sqlsum.Number(1 / (f.limit * math.Sqrt(shellWidth(k, shells))))
+		part := outer
+		if k > 0 {
+			part = sqlsum.Sub(outer, inner)
+		}
+		v = append(v, multiplied(r.z, sqlsum.Snap(sqlsum.Mul(sqlsum.Mul(part, l.score), unit), tiny))...)
+		inner = outer
+	}
+	return v
+}
+
+// curvatureVector is what addCurvature adds.
+func (f *newtonFit) curvatureVector(r *exprRow, curvature, weight sqlsum.Expr) []sqlsum.Expr {
+	bound := sqlsum.Bound(f.bound)
+	within := sqlsum.Min(sqlsum.Sqrt(sqlsum.Mul(weight, curvature)), sqlsum.Div(bound, r.length))
+	return multiplied(r.z, sqlsum.Div(within, bound))
+}

@@ -1,0 +1,97 @@
+package experiment
+
+import (
+	"math"
+	"math/rand/v2"
+)
+
+// Laws that no model here holds on: the first feature, whose tail may be heavy, adds to predictions what
+// is not linear in it. The others are normal.
+
+// misfit is such a law. Its first feature is a function of a uniform number, or normal without one, and adds
+// an effect instead of what it would add as a linear one.
+func misfit(name string, feature func(u float64) float64, effect func(v float64) float64) law {
+	return law{name: "misfit: " + name, e: func(_ []float64, r *rand.Rand) float64 { return r.NormFloat64() },
+		row: func(x []float64, r *rand.Rand) {
+			normals(x, r)
+			if feature != nil {
+				x[0] = feature(1 - r.Float64())
+			}
+		},
+		effect: func(x []float64) float64 { return misfitSlope*effect(x[0]) - lawSlope*x[0] },
+	}
+}
+
+// misfitSlope is that of the effect; lawSlope what the first feature of any law has.
+const (
+	misfitSlope = .6
+	lawSlope    = .6 / 2 // of lawSlopes
+)
+
+// Features of misfits, of a number that is uniform between 0 and 1.
+func exponential(u float64) float64 { return -math.Log(u) }
+func lognormal(u float64) float64   { return math.Exp(math.Sqrt2 * math.Erfinv(1-2*u)) }
+
+func paretoTail(index float64) func(u float64) float64 {
+	return func(u float64) float64 { return math.Pow(u, -1/index) }
+}
+
+func capped(most float64) func(v float64) float64 {
+	return func(v float64) float64 { return math.Min(v, most) }
+}
+
+// misfits are the laws on which the figures behind intervals were chosen.
+var misfits = []law{
+	misfit("normal up to 1", nil, capped(1)),
+	misfit("square of a normal", nil, func(v float64) float64 { return v * v / 2 }),
+	misfit("size of a normal", nil, math.Abs),
+	misfit("exponential up to 2", exponential, capped(2)),
+	misfit("logarithm of an exponential", exponential, math.Log1p),
+	misfit("lognormal up to 4", lognormal, capped(4)),
+	misfit("logarithm of a lognormal", lognormal, math.Log1p),
+	misfit("Pareto 3.5 up to 3", paretoTail(3.5), capped(3)),
+	misfit("Pareto 5 up to 1.5", paretoTail(5), capped(1.5)),
+	misfit("root of a Pareto 2.5", paretoTail(2.5), math.Sqrt),
+	misfit("step of a normal", nil, func(v float64) float64 { return math.Copysign(.5, v) }),
+	misfit("wave of an exponential", exponential, func(v float64) float64 { return math.Sin(2 * v) }),
+	misfit("Pareto 4 from 2", paretoTail(4), func(v float64) float64 { return math.Max(v, 2) }),
+	misfit("square of an exponential up to 4", func(u float64) float64 { return -math.Log(u) / 2 }, func(v float64) float64 { return math.Min(v*v, 4) }),
+	{name: "misfit: product of two", row: normals, e: laws[0].e, effect: func(x []float64) float64 { return .5 * x[0] * x[1] }},
+	{name: "misfit: lognormals together", e: laws[0].e, row: func(x []float64, r *rand.Rand) {
+		common := r.NormFloat64()
+		for j := range x {
+			x[j] = math.Exp(.5*common + .5*r.NormFloat64())
+		}
+	}, effect: func(x []float64) float64 { return -.3 * math.Max(0, x[0]-2) }},
+}
+
+// otherMisfits were made when the figures stood.
+var otherMisfits = []law{
+	misfit("square of a uniform", func(u float64) float64 { return 2 * u }, func(v float64) float64 { return v * v }),
+	misfit("logarithm of a Pareto 3", paretoTail(3), math.Log),
+	misfit("lognormal .7 from 1", func(u float64) float64 { return math.Pow(lognormal(u), .7) }, func(v float64) float64 { return math.Max(v, 1) }),
+	misfit("one in twenty far away, up to 2", func(u float64) float64 {
+		if u < .05 {
+			return 2 - 3*math.Log(u/.05)
+		}
+		return 2 * (u - .05)
+	}, capped(2)),
+	{name: "misfit: arctangent of Student 5", e: laws[0].e, row: func(x []float64, r *rand.Rand) {
+		normals(x, r)
+		chi := 0.
+		for range 5 {
+			v := r.NormFloat64()
+			chi += v * v / 5
+		}
+		x[0] /= math.Sqrt(chi)
+	}, effect: func(x []float64) float64 { return misfitSlope*math.Atan(x[0]) - lawSlope*x[0] }},
+	{name: "misfit: common factor up to 1", e: laws[0].e, row: func(x []float64, r *rand.Rand) {
+		common := r.NormFloat64()
+		for j := range x {
+			x[j] = .7*common + .7*r.NormFloat64()
+		}
+	}, effect: func(x []float64) float64 { return -.4 * math.Max(0, x[0]+x[1]-1) }},
+}
+
+// missingShares are those of rows that say nothing, for its first feature is missing.
+var missingShares = []float64{.8, .95, .99}

@@ -1,0 +1,394 @@
+// Package sqlsum says what rows give to sums in a way that a database can add up: each
+// row gives integers of bounded length, and of the rows nothing but sums of those comes out.
+//
+// A Pass is built of expressions of a row and public numbers. It has two readings: one SQL
+// statement, and Go, which is what the statement is tested against.
+//
+// Privacy: whatever the expressions are, the integers that one row gives to a Vector are at
+// most Steps long, and it falls into one bin at most of each Bins. No row makes the statement
+// fail: every expression has a range that excludes overflow, underflow and division by zero
+// (proof: sqlsum.md).
+package sqlsum
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Expr is a number that follows from a row and public numbers alone.
+type Expr struct{ *node }
+
+// node is an operation on other nodes. Nodes are shared: what is used twice is computed once.
+type node struct {
+	args []*node
+	sql  func(args []string) string
+	eval func(args []float64) float64
+	span
+	column *column // of a leaf that reads the row
+	leaf   bool    // its SQL is as short as a name
+}
+
+// span is where a number lies: its size is from least to most or, if it may, 0.
+type span struct {
+	least, most    float64
+	zero, negative bool // whether it may be
+}
+
+// Sizes of numbers stay so far inside of what floating point has that no rounding leads out.
+const (
+	smallestSize = 0x1p-1000
+	largestSize  = 0x1p1000
+)
+
+// rounded is by how much rounding may make a number larger or smaller, and more.
+const rounded = 1 + 0x1p-40
+
+// check panics unless all of the span can be computed with.
+func (s span) check() span {
+	s.least, s.most = s.least/rounded, s.most*rounded
+	if !(s.least >= smallestSize && s.most <= largestSize && s.least <= s.most) {
+		panic(fmt.Sprintf("sqlsum: numbers from %g to %g", s.least, s.most))
+	}
+	return s
+}
+
+// positive reports that the number is above 0.
+func (s span) positive() bool { return !s.zero && !s.negative }
+
+// operation is an expression of others: pattern has a %s for each.
+func operation(pattern string, eval func(v []float64) float64, s span, args ...Expr) Expr {
+	n := &node{eval: eval, span: s.check()}
+	for _, a := range args {
+		n.args = append(n.args, a.node)
+	}
+	n.sql = func(args []string) string {
+		values := make([]any, len(args))
+		for i, a := range args {
+			values[i] = a
+		}
+		return fmt.Sprintf(pattern, values...)
+	}
+	return Expr{n}
+}
+
+// Public numbers are 0 or of a size from leastNumber to mostNumber.
+const (
+	leastNumber = 0x1p-60
+	mostNumber  = 0x1p60
+)
+
+// Number is a public one. One that is smaller than 2^-60 or no number at all is taken for 0,
+// one that is larger than 2^60 for that.
+func Number(v float64) Expr {
+	if size := math.Abs(v); !(size >= leastNumber) {
+		v = 0
+	} else if size > mostNumber {
+		v = math.Copysign(mostNumber, v)
+	}
+	s := span{least: 1, most: 1, zero: true}
+	if v != 0 {
+		s = span{least: math.Abs(v), most: math.Abs(v), negative: v < 0}
+	}
+	text := literal(v)
+	return Expr{&node{sql: func([]string) string { return text }, eval: func([]float64) float64 { return v }, span: s.check(), leaf: true}}
+}
+
+// Bound is a public number above 0: one that is not, or is smaller than 2^-60, is taken for that,
+// and a larger one than 2^60 for that.
+func Bound(v float64) Expr {
+	if !(v >= leastNumber) {
+		v = leastNumber
+	}
+	return Number(v)
+}
+
+// literal is a number as SQL reads it, to the last bit.
+func literal(v float64) string {
+	return "'" + strconv.FormatFloat(v, 'g', -1, 64) + "'::pg_catalog.float8"
+}
+
+// Add is the sum of terms, from left to right; of none it is 0. Terms that are always 0 are left out.
+func Add(terms ...Expr) Expr {
+	terms = slices.DeleteFunc(slices.Clone(terms), func(t Expr) bool {
+		v, number := t.number()
+		return number && v == 0
+	})
+	if len(terms) == 0 {
+		return Number(0)
+	}
+	if len(terms) == 1 {
+		return terms[0]
+	}
+	s := span{least: math.Inf(1), zero: true}
+	for _, t := range terms {
+		s.least, s.most = min(s.least, t.least), s.most+t.most
+		s.negative, s.zero = s.negative || t.negative, s.zero && t.zero
+	}
+	if s.negative {
+		// Numbers that are not smaller than least are multiples of 2^-53 least, and so are sums
+		// of them, which rounding takes to multiples of larger powers of 2.
+		s.least, s.zero = s.least*0x1p-54, true
+	}
+	return operation("("+strings.Repeat("%s + ", len(terms)-1)+"%s)", func(v []float64) float64 {
+		sum := v[0]
+		for _, t := range v[1:] {
+			sum += t
+		}
+		return sum
+	}, s, terms...)
+}
+
+// Sub is a - b.
+func Sub(a, b Expr) Expr {
+	s := span{least: min(a.least, b.least) * 0x1p-54, most: a.most + b.most, zero: true, negative: true}
+	return operation("(%s - %s)", func(v []float64) float64 { return v[0] - v[1] }, s, a, b)
+}
+
+// Mul is the product of two. A factor of 0 or 1 is left out.
+func Mul(a, b Expr) Expr {
+	for _, pair := range [][2]Expr{{a, b}, {b, a}} {
+		switch v, number := pair[0].number(); {
+		case number && v == 0:
+			return Number(0)
+		case number && v == 1:
+			return pair[1]
+		}
+	}
+	s := span{least: a.least * b.least, most: a.most * b.most, zero: a.zero || b.zero, negative: a.negative || b.negative}
+	if a.node == b.node {
+		s.negative = false
+	}
+	return operation("(%s * %s)", func(v []float64) float64 { return v[0] * v[1] }, s, a, b)
+}
+
+// number is what the expression always is, if it is a Number.
+func (e Expr) number() (v float64, ok bool) {
+	if !e.leaf || e.column != nil {
+		return 0, false
+	}
+	return e.eval(nil), true
+}
+
+// Square is a times itself.
+func Square(a Expr) Expr { return Mul(a, a) }
+
+// Div is a over b, which must be above 0.
+func Div(a, b Expr) Expr {
+	if !b.positive() {
+		panic("sqlsum: a division by what may be 0")
+	}
+	s := span{least: a.least / b.most, most: a.most / b.least, zero: a.zero, negative: a.negative}
+	return operation("(%s / %s)", func(v []float64) float64 { return v[0] / v[1] }, s, a, b)
+}
+
+// Sqrt is the root of what is not below 0.
+func Sqrt(a Expr) Expr {
+	if a.negative {
+		panic("sqlsum: a root of what may be below 0")
+	}
+	s := span{least: math.Sqrt(a.least), most: math.Sqrt(a.most), zero: a.zero}
+	return operation("pg_catalog.sqrt(%s)", func(v []float64) float64 { return math.Sqrt(v[0]) }, s, a)
+}
+
+// Abs is the size of a.
+func Abs(a Expr) Expr {
+	s := a.span
+	s.negative = false
+	return operation("pg_catalog.abs(%s)", func(v []float64) float64 { return math.Abs(v[0]) }, s, a)
+}
+
+// Min is the smaller one of two.
+func Min(a, b Expr) Expr {
+	s := either(a, b)
+	if !a.negative && !b.negative {
+		s.most = max(s.least, min(a.most, b.most))
+	}
+	return operation("LEAST(%s, %s)", func(v []float64) float64 { return min(v[0], v[1]) }, s, a, b)
+}
+
+// Max is the larger one of two.
+func Max(a, b Expr) Expr {
+	s := either(a, b)
+	s.negative = a.negative && b.negative
+	if a.positive() || b.positive() {
+		s.zero = false
+		for _, e := range []Expr{a, b} {
+			if e.positive() {
+				s.least = min(s.most, max(s.least, e.least))
+			}
+		}
+	}
+	return operation("GREATEST(%s, %s)", func(v []float64) float64 { return max(v[0], v[1]) }, s, a, b)
+}
+
+// either is the span of what may be one or the other.
+func either(a, b Expr) span {
+	return span{least: min(a.least, b.least), most: max(a.most, b.most), zero: a.zero || b.zero, negative: a.negative || b.negative}
+}
+
+// Clamp moves a into [-limit, limit]; limit is a Bound.
+func Clamp(a Expr, limit float64) Expr {
+	high := Bound(limit)
+	s := span{least: min(a.least, high.least), most: high.most, zero: a.zero, negative: a.negative}
+	v := high.eval(nil)
+	return operation("GREATEST("+literal(-v)+", LEAST("+literal(v)+", %s))", func(x []float64) float64 { return max(-v, min(v, x[0])) }, s, a)
+}
+
+// Snap is a or, where that is smaller than least in size, 0.
+func Snap(a Expr, least float64) Expr {
+	s := a.span
+	s.least, s.zero = max(s.least, least), true
+	s.most = max(s.most, s.least)
+	return operation("CASE WHEN pg_catalog.abs(%s) >= "+literal(least)+" THEN %s ELSE '0'::pg_catalog.float8 END", func(v []float64) float64 {
+		if math.Abs(v[0]) >= least {
+			return v[0]
+		}
+		return 0
+	}, s, a).twice()
+}
+
+// twice marks an operation whose SQL names its arguments several times.
+func (e Expr) twice() Expr {
+	e.args = append(e.args, e.args...)
+	return e
+}
+
+// IfBelow is x where a < b, else y.
+func IfBelow(a, b, x, y Expr) Expr {
+	return operation("CASE WHEN %s < %s THEN %s ELSE %s END", func(v []float64) float64 {
+		if v[0] < v[1] {
+			return v[2]
+		}
+		return v[3]
+	}, either(x, y), a, b, x, y)
+}
+
+// mostExponent is the largest size of what Exp takes.
+const mostExponent = 100
+
+// Exp is e^a, of an a that is clamped to 100 in size.
+func Exp(a Expr) Expr {
+	s := span{least: math.Exp(-mostExponent), most: math.Exp(mostExponent)}
+	return operation("pg_catalog.exp(%s)", func(v []float64) float64 { return math.Exp(v[0]) }, s, Clamp(a, mostExponent))
+}
+
+// column is a raw one of a row, as the statement is given it.
+type column struct {
+	index    int
+	low, top float64 // a row where it is not within says nothing
+	labels   labels
+}
+
+// labels are the two values that a column may have, if known.
+type labels struct {
+	are                bool
+	negative, positive float64
+}
+
+// admits reports whether a row with this value takes part.
+func (c column) admits(v float64) bool {
+	return v >= c.low && v <= c.top && (!c.labels.are || v == c.labels.negative || v == c.labels.positive)
+}
+
+// condition is that in SQL.
+func (c column) condition(name string) string {
+	if c.labels.are {
+		return fmt.Sprintf("(%s = %s OR %[1]s = %[3]s)", name, literal(c.labels.negative), literal(c.labels.positive))
+	}
+	return fmt.Sprintf("%s BETWEEN %s AND %s", name, literal(c.low), literal(c.top))
+}
+
+// Columns of scaled units are 0 or of a size from leastColumn to mostColumn.
+const (
+	leastColumn = 0x1p-60
+	mostColumn  = 0x1p60
+)
+
+// Column is raw column j, less a public centre, over a public scale above 0. A row in which it is
+// missing, no number, infinite or more than 2^60 scales from the centre says nothing at all. A
+// centre closer than 2^-30 scales to 0 is taken for that, and so is, without a centre, a value that is
+// closer than 2^-60 scales.
+func Column(j int, centre, scale float64) Expr {
+	if !(scale >= 0x1p-500 && scale <= 0x1p500 && math.Abs(centre) <= 0x1p500) {
+		panic(fmt.Sprintf("sqlsum: a column with centre %g and scale %g", centre, scale))
+	}
+	if math.Abs(centre) < 0x1p-30*scale {
+		centre = 0
+	}
+	reach := mostColumn * scale
+	raw := &node{column: &column{index: j, low: centre - reach, top: centre + reach}, leaf: true, span: span{least: smallestSize * 2, most: 0x1p999, zero: true, negative: true}}
+	s := span{least: leastColumn * 0x1p-30, most: 2 * mostColumn, zero: true, negative: true}
+	inverse := 1 / scale
+	n := &node{args: []*node{raw, raw}, span: s.check()}
+	if centre != 0 {
+		n.sql = func(args []string) string {
+			return "((" + args[0] + " - " + literal(centre) + ") * " + literal(inverse) + ")"
+		}
+		n.eval = func(v []float64) float64 { return (v[0] - centre) * inverse }
+		return Expr{n}
+	}
+	least := leastColumn * scale
+	n.sql = func(args []string) string {
+		return "CASE WHEN pg_catalog.abs(" + args[0] + ") >= " + literal(least) + " THEN " + args[0] + " * " + literal(inverse) + " ELSE '0'::pg_catalog.float8 END"
+	}
+	n.eval = func(v []float64) float64 {
+		if math.Abs(v[0]) >= least {
+			return v[0] * inverse
+		}
+		return 0
+	}
+	return Expr{n}
+}
+
+// Is tells whether raw column j, the position of a level in a category, from 0, is one of them:
+// 1 or 0. A row in which it is missing says nothing at all.
+func Is(j, level int) Expr {
+	return indicator(column{index: j, low: 0, top: mostLevels}, float64(level))
+}
+
+// mostLevels is the most levels that a category can have.
+const mostLevels = 1 << 16
+
+// Label is 1 where raw column j is positive, 0 where it is negative; a row where it is neither
+// says nothing at all.
+func Label(j int, negative, positive float64) Expr {
+	return indicator(column{index: j, low: -math.MaxFloat64, top: math.MaxFloat64, labels: labels{true, negative, positive}}, positive)
+}
+
+// indicator is 1 where a column is a number, else 0.
+func indicator(c column, at float64) Expr {
+	raw := &node{column: &c, leaf: true, span: span{least: smallestSize * 2, most: 0x1p999, zero: true, negative: true}}
+	n := &node{args: []*node{raw}, span: span{least: 1, most: 1, zero: true}.check()}
+	n.sql = func(args []string) string {
+		return "CASE WHEN " + args[0] + " = " + literal(at) + " THEN '1'::pg_catalog.float8 ELSE '0'::pg_catalog.float8 END"
+	}
+	n.eval = func(v []float64) float64 {
+		if v[0] == at {
+			return 1
+		}
+		return 0
+	}
+	return Expr{n}
+}
+
+// Count is raw column j over a public scale above 0, where it is from 0 to 2^60 scales; a row where it is not
+// says nothing at all. Below 2^-60 scales it is taken for 0.
+func Count(j int, scale float64) Expr {
+	e := Column(j, 0, scale)
+	e.args[0].column.low, e.args[0].negative, e.negative = 0, false, false
+	return e
+}
+
+// Positive is raw column j over a public scale above 0, where that is between 2^-60 and 2^60; a row
+// where it is not says nothing at all.
+func Positive(j int, scale float64) Expr {
+	raw := &node{column: &column{index: j, low: leastColumn * scale, top: mostColumn * scale}, leaf: true, span: span{least: smallestSize * 2, most: 0x1p999}}
+	inverse := 1 / scale
+	n := &node{args: []*node{raw}, span: span{least: leastColumn / 2, most: 2 * mostColumn}.check()}
+	n.sql = func(args []string) string { return "(" + args[0] + " * " + literal(inverse) + ")" }
+	n.eval = func(v []float64) float64 { return v[0] * inverse }
+	return Expr{n}
+}

@@ -1,0 +1,104 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+)
+
+// A data set whose rows stay in the database gives the same fit as one whose rows are pulled, of numbers, categories and
+// some levels alone; what needs rows is refused and spends nothing; and a pass that is killed or canceled is made
+// again under the same charge. Takes about 4 s.
+func TestRowsStayInTheDatabase(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1e7, 1e-5)
+	w.regressable("zcdp", 1e7, 1e-5)
+	stays := w.dataset + "_stays"
+	w.exec(w.super, fmt.Sprintf(`ALTER TABLE %[1]q ADD shop text; UPDATE %[1]q SET shop = (ARRAY['it''s', 'sud', 'other', NULL])[1 + floor(random() * 4)::int]`, w.dataset))
+	w.exec(w.super, fmt.Sprintf(`CREATE FUNCTION public.%[1]s_wait(float8) RETURNS float8 LANGUAGE plpgsql AS $$ BEGIN IF random() < 0.01 THEN PERFORM pg_sleep(0.02); END IF; RETURN $1; END $$`, stays))
+	w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.%[1]s_slow AS SELECT amount, public.%[1]s_wait(age) AS age, region, insured, label, shop FROM public.%[2]s WHERE age < 23`, stays, w.dataset))
+	w.exec(w.super, fmt.Sprintf(`GRANT SELECT ON public.%s_slow TO dp_sidecar`, stays))
+	register := func(name, relation, placement, options string) {
+		w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age,region,insured,label,shop}', 1e7, 1e-5, scales => '{"amount": 10000, "age": 50, "region": 3}', labels => '{"label": [0, 1]}',
+			categories => '{"shop": ["it''s", "sud", "*"]}', placement => $3, options => $4)`, name, relation, placement, options)
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
+	}
+	register(stays, "public."+w.dataset, "database", `{}`)
+	register(stays+"_here", "public."+w.dataset, "memory", `{}`)
+	register(stays+"_slow", fmt.Sprintf("public.%s_slow", stays), "database", fmt.Sprintf(`{"total": true, "account": %q}`, stays))
+	for _, call := range []string{
+		`SELECT * FROM dp_linear_regress($1, 1e4, features => '{age,region,insured,shop}')`,
+		`SELECT * FROM dp_linear_regress($1, 1e4, features => '{age,region}', where_level => '{"shop": ["sud"]}')`,
+		`SELECT * FROM dp_huber_regress($1, 1e4, features => '{age,region,insured}')`,
+		`SELECT * FROM dp_logistic_regress($1, 1e4, target => 'label', features => '{region,insured}')`,
+	} {
+		here, there := w.mustRegress(w.analyst, call, stays+"_here"), w.mustRegress(w.analyst, call, stays)
+		for j, c := range here {
+			if got := there[j]; got.Term != c.Term || math.Abs(got.Coef-c.Coef) > 1e-3*math.Abs(c.Coef)+1 {
+				t.Errorf("%s: %v in the database, %v pulled", call, got, c)
+			}
+		}
+	}
+
+	// dp_explain says where the rows are, and what is refused.
+	explain := func(model string) map[string]string {
+		return w.explain(w.analyst, fmt.Sprintf(`SELECT * FROM dp_explain('%s', $1, 1)`, model), stays)
+	}
+	if said := explain("linear"); said["placement"] != "database" || said["possible"] != "yes" {
+		t.Errorf("dp_explain: %v", said)
+	}
+	entries := w.entries()
+	for _, call := range []string{
+		`SELECT * FROM dp_l1_regress($1, 1)`, `SELECT * FROM dp_linear_regress($1, 1, method => 'trimmed')`, `SELECT * FROM dp_linear_regress($1, 1, options => '{"sample_rows": 100}')`,
+		`SELECT * FROM dp_describe($1, 1)`, `SELECT term, coef FROM dp_linear_regress_by($1, 'shop', 1, features => '{age}')`,
+	} {
+		_, err := w.analyst.Exec(context.Background(), call, stays)
+		w.wantError(err, "DP005", "stay in the database")
+		w.wantError(err, "DP005", "No privacy budget was spent")
+	}
+	if w.entries() != entries {
+		t.Errorf("%d entries, %d before what was refused", w.entries(), entries)
+	}
+
+	// Whoever ends its statement or its session loses nothing.
+	ended := make(chan error, 1)
+	go func() {
+		_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_linear_regress($1, 1e4, features => '{age,region}')`, stays+"_slow")
+		ended <- err
+	}()
+	for _, end := range []string{"pg_cancel_backend", "pg_terminate_backend"} {
+		w.eventually("a pass is ended by "+end, func() bool {
+			return one[bool](w, w.super, fmt.Sprintf(`SELECT coalesce(bool_or(%s(pid)), false) FROM pg_stat_activity WHERE state = 'active' AND backend_type = 'client backend' AND query LIKE 'SELECT pg_catalog.string_agg%%'`, end))
+		})
+		time.Sleep(100 * time.Millisecond)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if w.entries() != entries+1 {
+		t.Errorf("%d entries, want one more than %d", w.entries(), entries)
+	}
+}
+
+// Where rows are is registered, shown and changed; what is no placement is refused.
+func TestPlacementIsRegistered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, 1e-6)
+	if at := one[string](w, w.analyst, `SELECT placement FROM dp.datasets WHERE dataset = $1`, w.dataset); at != "auto" {
+		t.Errorf("placement %q by default", at)
+	}
+	for _, at := range []any{"disk", nil, "Database"} {
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_set_placement($1, $2)`, w.dataset, at)
+		w.wantError(err, "22023", "there is no placement")
+		_, err = w.steward.Exec(context.Background(), `SELECT dp_register('another', $1::text::regclass, 'amount', '{age}', 1, 1e-6, placement => $2)`, "public."+w.dataset, at)
+		w.wantError(err, "22023", "rows stay, and only sums of them leave the database")
+	}
+	_, err := w.analyst.Exec(context.Background(), `SELECT dp_set_placement($1, 'database')`, w.dataset)
+	w.wantError(err, "42501", "dp_set_placement")
+	w.exec(w.steward, `SELECT dp_set_placement($1, 'database')`, w.dataset)
+	if at := one[string](w, w.analyst, `SELECT placement FROM dp.datasets WHERE dataset = $1`, w.dataset); at != "database" {
+		t.Errorf("placement %q", at)
+	}
+}
