@@ -269,7 +269,7 @@ var mutants = []mutant{
 	{"newton: intervals allow for any bias", "internal/dpsco/newton_intervals.go",
 		`> mostBias*deviation:`, `> 1e9*deviation:`, []tests{{"./internal/dpsco", "TestIntervalsThatAreAllBias"}}},
 	{"newton: no heavy tail is too heavy for intervals", "internal/dpsco/newton_intervals.go",
-		`missing > leastInShell && f.heavy()`, `missing > 1e9 && f.heavy()`, []tests{{"./internal/dpsco", "TestNewtonGivesNoIntervalsWhereLongRows"}}},
+		`index < leastIndex && missing > leastInShell`, `index < leastIndex && missing > 1e9`, []tests{{"./internal/dpsco", "TestNewtonGivesNoIntervalsWhereLongRows"}}},
 	{"newton: the limit follows the rows", "internal/dpsco/newton_fit.go",
 		"		f.choose(t)\n", "		f.choose(t)\n		if y := a.parts[g].Y; len(y) > 0 && math.Abs(y[0]) < 1e9 {\n			f.limit += math.Abs(y[0])\n		}\n", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
 	{"newton: the sizes of counts are not charged", "internal/dpsco/newton.go",
