@@ -148,7 +148,7 @@ func newCrash(t *testing.T, binary string) *crash {
 	c.admin(crashSeed)
 	for _, d := range []string{"few", "more", "many"} {
 		accounting := map[bool]string{true: "1e6, 0", false: "1e4, 1e-6"}[d == "few"]
-		blocks := map[bool]string{true: `, block => 'day', block_width => '1 day', block_origin => '2026-01-01', block_is_fixed => 'nothing updates it'`}[d == "more"]
+		blocks := map[bool]string{true: `, block => 'day', block_width => '1 day', block_origin => '2026-01-01', block_is_fixed => 'nothing updates it', placement => 'database'`}[d == "more"]
 		c.as(s.StewardURL(), fmt.Sprintf(`SELECT dp_register('%[1]s', 'public.%[1]s', 'y', '{x,z}', %[2]s%[3]s)`, d, accounting, blocks))
 		c.as(s.StewardURL(), fmt.Sprintf(`SELECT dp_grant('%s', 'dp_analyst')`, d))
 	}

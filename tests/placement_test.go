@@ -28,15 +28,16 @@ func TestRowsStayInTheDatabase(t *testing.T) {
 	register(stays, "public."+w.dataset, "database", `{}`)
 	register(stays+"_here", "public."+w.dataset, "memory", `{}`)
 	register(stays+"_slow", fmt.Sprintf("public.%s_slow", stays), "database", fmt.Sprintf(`{"total": true, "account": %q}`, stays))
-	for _, call := range []string{
-		`SELECT * FROM dp_linear_regress($1, 1e4, features => '{age,region,insured,shop}')`,
-		`SELECT * FROM dp_linear_regress($1, 1e4, features => '{age,region}', where_level => '{"shop": ["sud"]}')`,
-		`SELECT * FROM dp_huber_regress($1, 1e4, features => '{age,region,insured}')`,
-		`SELECT * FROM dp_logistic_regress($1, 1e4, target => 'label', features => '{region,insured}')`,
+	for call, near := range map[string]float64{
+		`SELECT * FROM dp_linear_regress($1, 1e4, features => '{age,region,insured,shop}')`:                                          10,
+		`SELECT * FROM dp_linear_regress($1, 1e4, features => '{age}', where_level => '{"shop": ["sud"]}')`:                          10,
+		`SELECT * FROM dp_huber_regress($1, 1e4, features => '{age,insured}', options => '{"weight": "region", "max_weight": 5}')`:   1,
+		`SELECT * FROM dp_logistic_regress($1, 1e4, target => 'label', features => '{region,insured}')`:                              1e-3,
+		`SELECT * FROM dp_poisson_regress($1, 1e4, target => 'label', features => '{insured}', options => '{"exposure": "region"}')`: 1e-3,
 	} {
 		here, there := w.mustRegress(w.analyst, call, stays+"_here"), w.mustRegress(w.analyst, call, stays)
 		for j, c := range here {
-			if got := there[j]; got.Term != c.Term || math.Abs(got.Coef-c.Coef) > 1e-3*math.Abs(c.Coef)+1 {
+			if got := there[j]; got.Term != c.Term || math.Abs(got.Coef-c.Coef) > near {
 				t.Errorf("%s: %v in the database, %v pulled", call, got, c)
 			}
 		}
@@ -62,24 +63,35 @@ func TestRowsStayInTheDatabase(t *testing.T) {
 		t.Errorf("%d entries, %d before what was refused", w.entries(), entries)
 	}
 
-	// Whoever ends its statement or its session loses nothing.
-	ended := make(chan error, 1)
-	go func() {
-		_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_linear_regress($1, 1e4, features => '{age,region}')`, stays+"_slow")
-		ended <- err
-	}()
-	for _, end := range []string{"pg_cancel_backend", "pg_terminate_backend"} {
-		w.eventually("a pass is ended by "+end, func() bool {
-			return one[bool](w, w.super, fmt.Sprintf(`SELECT coalesce(bool_or(%s(pid)), false) FROM pg_stat_activity WHERE state = 'active' AND backend_type = 'client backend' AND query LIKE 'SELECT pg_catalog.string_agg%%'`, end))
-		})
-		time.Sleep(100 * time.Millisecond)
+	// Whoever ends its statement or its session loses nothing; a job that finds more than twice its rows then waits.
+	fit := func(eps float64) <-chan error {
+		ended := make(chan error, 1)
+		go func() {
+			_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_linear_regress($1, $2, features => '{age,region}')`, stays+"_slow", eps)
+			ended <- err
+		}()
+		return ended
 	}
+	end := func(how string) {
+		w.eventually("a pass is ended by "+how, func() bool {
+			return one[bool](w, w.super, fmt.Sprintf(`SELECT coalesce(bool_or(%s(pid)), false) FROM pg_stat_activity WHERE state = 'active' AND backend_type = 'client backend' AND query LIKE 'SELECT pg_catalog.string_agg%%'`, how))
+		})
+	}
+	ended := fit(1e4)
+	end("pg_cancel_backend")
+	time.Sleep(100 * time.Millisecond)
+	end("pg_terminate_backend")
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
 	if w.entries() != entries+1 {
 		t.Errorf("%d entries, want one more than %d", w.entries(), entries)
 	}
+	ended = fit(5e3)
+	w.eventually("it is charged", func() bool { return w.entries() == entries+2 })
+	w.exec(w.super, fmt.Sprintf(`INSERT INTO %[1]q (amount, age, region, insured) SELECT amount, 22, region, insured FROM %[1]q LIMIT 6000`, w.dataset))
+	end("pg_terminate_backend")
+	w.wantError(<-ended, "DP004", "more than twice the rows")
 }
 
 // Where rows are is registered, shown and changed; what is no placement is refused.

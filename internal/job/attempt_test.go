@@ -137,9 +137,9 @@ func TestADesignNamesItsColumns(t *testing.T) {
 	c := new(claim)
 	c.Model, c.Request.Target, c.Request.Features = "linear", "y", []string{"age", "region", "km"}
 	c.Request.Categories = map[string][]string{"region": {"north", "south", "*"}}
-	c.Request.Options = map[string]any{"weight": "w", "max_weight": 2., "offset": "o"}
+	c.Request.Options = map[string]any{"weight": "w", "max_weight": 2., "offset": "o", "exposure": "e"}
 	x := c.design()
-	if columns := c.columns(); columns[x.Weight] != "w" || columns[x.Offset] != "o" || columns[x.Target] != "y" {
+	if columns := c.columns(); columns[x.Weight] != "w" || columns[x.Offset] != "o" || columns[x.Exposure] != "e" || columns[x.Target] != "y" {
 		t.Errorf("%v of %v", x, columns)
 	}
 	if want := []dpsco.Term{{Column: 1}, {Column: 2, Level: 1}, {Column: 2, Level: 2}, {Column: 3}}; !slices.Equal(x.Features, want) {

@@ -64,8 +64,11 @@ func sumsOf(tb testing.TB, model, kind string, rows, features int) tableOfSums {
 		names = append(names, fmt.Sprintf("x%d", j))
 	}
 	target := "(" + strings.Join(sum, " + ") + " + random())"
-	if model == "logistic" {
+	switch model {
+	case "logistic":
 		target = "(" + target + " > 0.5)::int"
+	case "poisson":
+		target = "floor(abs(" + target + "))"
 	}
 	c.Exec(tb, database, fmt.Sprintf("CREATE TABLE t AS SELECT *, %s AS y FROM (SELECT %s FROM generate_series(1, %d)) r", target, strings.Join(columns, ", "), rows), "CREATE INDEX ON t (y)", "VACUUM ANALYZE t")
 	conn, err := pgx.Connect(ctx, c.SuperuserURL(database))
@@ -103,7 +106,7 @@ func sumsPlan(tb testing.TB, model string, rows, features int) *dpsco.Plan {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	scaled := dpsco.Scaled{Algorithm: algorithm, Y: 1, X: make([]float64, features), CentreX: make([]float64, features)}
+	scaled := dpsco.Scaled{Algorithm: algorithm, Counts: model == "poisson", Y: 1, X: make([]float64, features), CentreX: make([]float64, features)}
 	for j := range features {
 		scaled.X[j] = 1
 	}
@@ -117,7 +120,7 @@ func sumsPlan(tb testing.TB, model string, rows, features int) *dpsco.Plan {
 // run makes the fit; each is told every statement.
 func (t tableOfSums) run(tb testing.TB, each func(statement string)) dpsco.Result {
 	tb.Helper()
-	pass := passes(context.Background(), t.conn, t.from, t.columns, int64(t.data.N))
+	pass := passes(context.Background(), []source{{t.conn, t.from, t.columns}}, nil, int64(t.data.N))
 	x := *t.data.Elsewhere
 	t.data.Elsewhere = &x
 	x.Totals = func(p sqlsum.Pass) (sqlsum.Totals, error) {
@@ -170,7 +173,7 @@ func TestAPassIsItsTwinWhateverTheSession(t *testing.T) {
 		Sums: []sqlsum.Vector{{Of: x, Bound: 2, Steps: 1 << 30}}, Moments: []sqlsum.Vector{{Of: append(x[:3:3], sqlsum.Mul(x[0], x[3])), Bound: 3, Steps: 1 << 25}},
 		Counts: []sqlsum.Bins{{Of: x[0], Edges: edges}, {Of: sqlsum.Square(x[1]), Edges: edges}},
 	}
-	got, err := passes(ctx, conn, from, columns, 508)(pass)
+	got, err := passes(ctx, []source{{conn, from, columns}}, nil, 508)(pass)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,14 +192,14 @@ func TestAPassIsItsTwinWhateverTheSession(t *testing.T) {
 	if err != nil || results[0].CommandTag.RowsAffected() != 1 {
 		t.Errorf("the server counts %d rows of an answer, %v", results[0].CommandTag.RowsAffected(), err)
 	}
-	if _, err := passes(ctx, conn, from, columns, 100)(pass); err != grown {
+	if _, err := passes(ctx, []source{{conn, from, columns}}, nil, 100)(pass); err != grown {
 		t.Errorf("508 rows where there may be 100: %v", err)
 	}
 }
 
 // The widest fits that plans let a database sum are statements that it takes.
 func TestTheWidestPassesRun(t *testing.T) {
-	for _, model := range []string{"linear", "logistic"} {
+	for _, model := range []string{"linear", "logistic", "poisson"} {
 		features := 1
 		const planned = 10_000_000 // for the methods of few passes
 		for ; sumsPlan(t, model, planned, features+1).Sums; features++ {
