@@ -108,6 +108,10 @@ func TestPlacementIsRegistered(t *testing.T) {
 		_, err = w.steward.Exec(context.Background(), `SELECT dp_register('another', $1::text::regclass, 'amount', '{age}', 1, 1e-6, placement => $2)`, "public."+w.dataset, at)
 		w.wantError(err, "22023", "rows stay, and only sums of them leave the database")
 	}
+	for more, says := range map[string]string{`unit => 'note'`: "with a unit", `block => 'day', block_width => '1 day', block_origin => '2026-01-01', block_is_fixed => 'a test', block_rows => 5`: "registered number of rows"} {
+		_, err := w.steward.Exec(context.Background(), fmt.Sprintf(`SELECT dp_register('another', $1::text::regclass, 'amount', '{age}', 1, 1e-6, placement => 'database', %s)`, more), "public."+w.dataset)
+		w.wantError(err, "22023", says)
+	}
 	_, err := w.analyst.Exec(context.Background(), `SELECT dp_set_placement($1, 'database')`, w.dataset)
 	w.wantError(err, "42501", "dp_set_placement")
 	w.exec(w.steward, `SELECT dp_set_placement($1, 'database')`, w.dataset)
