@@ -15,7 +15,7 @@ import (
 	"dpsidecar/internal/catalogue"
 )
 
-func document(t *testing.T, name string) string {
+func document(t testing.TB, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs", name))
 	if err != nil {

@@ -82,7 +82,7 @@ func (w *world) runPage(page string, people map[string]*pgx.Conn, shell ...strin
 		}
 		ran++
 	}
-	if ran < 7 {
+	if ran < 4 {
 		w.Errorf("only %d blocks of SQL", ran)
 	}
 }

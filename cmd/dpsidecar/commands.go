@@ -159,6 +159,9 @@ func setupServe(fs *flag.FlagSet) action {
 	fs.Func("job-memory", "refuse a job that needs more memory than this `SIZE`, for instance 4GiB, 0 for no limit; else three quarters of the machine's, shared among jobs",
 		func(text string) error { return limit.UnmarshalText([]byte(text)) })
 	spillDir := fs.String("spill-dir", "", "keep rows that need more than job-memory in files without a name in `DIR`; else they stay in the database or such a job is refused")
+	servers := ""
+	fs.Func("node", "ask a foreign server directly whose tables are partitions of a data set: `SERVER=URL`, again for each, or several with blanks between them",
+		func(text string) error { servers += " " + text; return nil })
 	log := loggingFlags(fs)
 	return func(ctx context.Context, c console, _ []string) error {
 		if *jobs < 1 || *jobTime < time.Second || *lease < time.Second || *grace < 0 {
@@ -173,6 +176,10 @@ func setupServe(fs *flag.FlagSet) action {
 				return fmt.Errorf("%w: --spill-dir: %w", errUsage, err)
 			}
 		}
+		asked, err := nodes(servers)
+		if err != nil {
+			return err
+		}
 		pool, err := pgxpool.ParseConfig("")
 		if err != nil {
 			return err
@@ -185,7 +192,7 @@ func setupServe(fs *flag.FlagSet) action {
 		}
 		metrics := admin.NewMetrics(version.String())
 		s := job.New(job.Config{
-			Database: pool, Jobs: *jobs, JobTime: *jobTime, Lease: *lease, Grace: *grace, Memory: int64(limit), SpillDir: *spillDir,
+			Database: pool, Jobs: *jobs, JobTime: *jobTime, Lease: *lease, Grace: *grace, Memory: int64(limit), SpillDir: *spillDir, Nodes: asked,
 			Schema: sql.Current(), Watch: metrics, Version: version.String(), Log: logger,
 		})
 		if *listen == "" {

@@ -82,3 +82,16 @@ func TestInstallPrintsItsSQL(t *testing.T) {
 		t.Errorf("%v: %d bytes", err, len(out))
 	}
 }
+
+func TestNodesAreNamedServers(t *testing.T) {
+	servers, err := nodes(" north=postgres://r@north.example/a  south=postgres://r:secret@south.example:5433/b?sslmode=disable")
+	if err != nil || len(servers) != 2 || servers["north"].Host != "north.example" || servers["south"].Port != 5433 {
+		t.Errorf("%v: %v", servers, err)
+	}
+	for _, text := range []string{"north", "=postgres://r:secret@h/a", "north=", "north=postgres://r:secret@h:port/a", "postgres://r:secret@h/a?x=y"} {
+		out, err := dpsidecar(t, nil, "serve", "--node", text)
+		if !errors.Is(err, errUsage) || strings.Contains(err.Error()+out, "secret") {
+			t.Errorf("%s: %v: %s", text, err, out)
+		}
+	}
+}

@@ -12,6 +12,34 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// Elsewhere is the same request of another relation, in which some columns have another name.
+func (r Request) Elsewhere(relation pgx.Identifier, names map[string]string) Request {
+	there := func(column string) string {
+		if name, ok := names[column]; ok {
+			return name
+		}
+		return column
+	}
+	levels := func(of map[string][]string) map[string][]string {
+		renamed := make(map[string][]string, len(of))
+		for column, list := range of {
+			renamed[there(column)] = list
+		}
+		return renamed
+	}
+	columns := make([]string, len(r.Columns))
+	for j, column := range r.Columns {
+		columns[j] = there(column)
+	}
+	r.Relation, r.Columns, r.Levels, r.Only = relation, columns, levels(r.Levels), levels(r.Only)
+	if r.Where != nil {
+		window := *r.Where
+		window.Column = there(window.Column)
+		r.Where = &window
+	}
+	return r
+}
+
 // Expressions returns what Pull would read as SQL, for a database that adds up rows where they
 // are: from is what follows FROM, and columns[j] an expression of type float8 for column j of
 // the request, filters left out. Where Pull has NaN the expression is NULL, NaN or infinite, and in rows

@@ -35,9 +35,16 @@ const (
 type Options struct {
 	Dir      string            // directory of a Postgres cluster that is kept; empty: throw-away
 	Port     int               // of Postgres; 0: a free one
+	Bin      string            // folder of the server's programs; empty: the newest that is installed
+	Password string            // of its superuser; empty: a new one
 	Settings map[string]string // of Postgres, over the defaults
 	Version  string            // that sidecars report
 	Log      *slog.Logger      // of sidecars; nil: discarded
+
+	Nodes map[string]*pgx.ConnConfig // that sidecars may ask directly
+
+	// Extend is run once Postgres is there and before the schema is installed; nil: nothing.
+	Extend func(ctx context.Context, s *System) error
 }
 
 // System is a running Postgres with dpsidecar installed.
@@ -58,7 +65,7 @@ func Start(ctx context.Context, o Options) (*System, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	cluster, err := localpg.Start(ctx, localpg.Options{Dir: o.Dir, Port: o.Port, Settings: o.Settings})
+	cluster, err := localpg.Start(ctx, localpg.Options{Dir: o.Dir, Port: o.Port, Bin: o.Bin, Password: o.Password, Settings: o.Settings})
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +79,11 @@ func Start(ctx context.Context, o Options) (*System, error) {
 func (s *System) prepare(ctx context.Context) error {
 	if err := s.createDatabase(ctx); err != nil {
 		return err
+	}
+	if s.options.Extend != nil {
+		if err := s.options.Extend(ctx, s); err != nil {
+			return err
+		}
 	}
 	admin, err := pgx.ParseConfig(s.SuperuserURL())
 	if err != nil {
@@ -161,7 +173,7 @@ func (s *System) Serve(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	sidecar := job.New(job.Config{Database: config, Schema: sql.Current(), Version: s.options.Version, Log: s.options.Log, Grace: grace})
+	sidecar := job.New(job.Config{Database: config, Schema: sql.Current(), Version: s.options.Version, Log: s.options.Log, Grace: grace, Nodes: s.options.Nodes})
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() {

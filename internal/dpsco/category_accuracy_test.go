@@ -79,8 +79,8 @@ func copyOf(x [][]float64) (c [][]float64) {
 }
 
 // The levels of a category are worth their coefficients, because a row is as long as it has
-// columns. Of 8 runs R2 was .811 on average, with a deviation of .011, and .554 with one of
-// .0003 where every level counts as a column: .65 and .6 are more than twelve of these away,
+// columns. Of 40 runs R2 was .840 on average, with a deviation of .003, and .554 with one of
+// .0003 where every level counts as a column: .8 and .6 are more than twelve of these away,
 // which no run in a million reaches.
 func TestSeventyLevelsAreWorthTheirNoise(t *testing.T) {
 	x, y := zipCodes()
@@ -89,7 +89,7 @@ func TestSeventyLevelsAreWorthTheirNoise(t *testing.T) {
 	a.Sources = 7
 	with := fitOnce(t, a, x, y, 1)
 	t.Logf("without levels %.3f, as so many columns %.3f, as a category %.3f", without, unknown, with)
-	if with < 0.65 || with < without || unknown > 0.6 {
+	if with < 0.8 || with < without || unknown > 0.6 {
 		t.Errorf("R2 is %.3f with 70 levels, %.3f without, %.3f if each counts as a column", with, without, unknown)
 	}
 }

@@ -129,6 +129,7 @@ type Plan struct {
 
 	Sums       bool // Run takes Data.Elsewhere: all that it reads of rows are sums that a database can make
 	InDatabase bool // set once it is known: the passes are made in a database, which Takes allows for
+	Nodes      int  // as InDatabase: how many nodes of it share the rows; 0 is one
 
 	shape Shape
 	run   run

@@ -63,7 +63,7 @@ func (c cuts) parts(v sqlsum.Expr) (inner, rest sqlsum.Expr) {
 
 // askStep makes the pass of the step.
 func (f *jointFit) askStep(x *Elsewhere) jointStep {
-	r := x.row(f.p, f.w, f.shape.Intercept)
+	r := x.row(f.stepCoordinates(), f.w, f.shape.Intercept)
 	r.scaleByWeight()
 	direction := r.direction()
 	size := sqlsum.Mul(sqlsum.Mul(f.stepWeight(x), r.e), r.length)

@@ -179,20 +179,51 @@ func (f *jointFit) readMoments(t int, joint []float64) {
 	}
 	f.constant = newNoisyConstant(f.h, noise, f.p)
 	hidden := max(noise*math.Sqrt(f.d), leastEigenvalue)
-	floor := hidden
+	floor := max(noise*math.Sqrt((f.d+1)/2), leastEigenvalue)
 	if t > 0 && (f.floored == 0 || t == pilotPasses-1) {
-		floor = max(hidden, shortenedEigenvalue)
+		floor = max(floor, shortenedEigenvalue)
 	}
 	w := newWhitener(f.h, floor)
-	step := pilotStep(w, gradient, deviation)
-	if f.grouped {
-		step = shrunkBy(step, deviation)
-	}
+	step, gain := f.pilotStep(w, gradient, deviation)
 	floats.Add(f.w, times(f.p, step))
 	f.q, f.floored, f.least = w.triangular(f.h, hidden)
-	f.followPilot(w.gain(pilotKeeps(w, gradient, deviation, othersKeep)), step, deviation)
+	f.followPilot(gain, step, deviation)
 	f.p.Mul(f.p, f.q)
 	f.penalise()
+}
+
+// pilotStep returns the step of a pilot pass, which is shrunk where noise explains it, and the gain by which
+// other releases would make it.
+func (f *jointFit) pilotStep(w whitener, gradient *mat.VecDense, deviation float64) (step []float64, gain *mat.SymDense) {
+	others := pilotKeeps(w, gradient, deviation, othersKeep)
+	if f.grouped || f.pilotNoise == nil {
+		step = pilotStep(w, gradient, deviation)
+		if f.grouped {
+			step = shrunkBy(step, deviation)
+		}
+		return step, w.gain(others)
+	}
+	keeps := f.pilotGains(w, gradient, deviation)
+	for k, small := range pilotKeeps(w, gradient, deviation, 0) {
+		others[k] = min(others[k], keeps[k])
+		keeps[k] = min(keeps[k], small)
+	}
+	v := mat.NewVecDense(gradient.Len(), nil)
+	v.MulVec(w.gain(keeps), gradient)
+	return v.RawVector().Data, w.gain(others)
+}
+
+// pilotGains are the parts of a pilot step, by direction, that combine it best with the fit before,
+// whose noise is known too.
+func (f *jointFit) pilotGains(w whitener, gradient *mat.VecDense, deviation float64) []float64 {
+	d := len(w.values)
+	step, before, noise := make([]float64, d), make([]float64, d), make([]float64, d)
+	for k, v := range w.values {
+		direction := w.vectors.ColView(k)
+		step[k], noise[k] = v*mat.Dot(direction, gradient), square(v*deviation)
+		before[k] = mat.Inner(direction, f.pilotNoise, direction) / square(v)
+	}
+	return gains(step, before, noise)
 }
 
 // pilotStep returns H^-1 g. In directions in which the second moments are small, which
@@ -262,6 +293,9 @@ func (f *jointFit) nextBound(trace, z float64) float64 {
 // budget goes to the inner one, as in newCuts.
 type caution struct{ step, level, doubt, gain float64 }
 
+// usualDoubt is the doubt where information is not low.
+const usualDoubt = 1.2
+
 // caution is greater at low information, but for groups: they start from the fit of all rows, and
 // noise that they keep is averaged where they are pooled.
 func (f *jointFit) caution() caution {
@@ -271,7 +305,20 @@ func (f *jointFit) caution() caution {
 	case f.Low && !f.grouped:
 		return caution{step: 0.2, level: 0.7, doubt: 2.5, gain: 0.3}
 	}
-	return caution{step: 0.2, level: 0.7, doubt: 1.2, gain: 0.8}
+	return caution{step: 0.2, level: 0.7, doubt: usualDoubt, gain: 0.8}
+}
+
+// symmetricDoubt is the doubt about what lies between the cuts of the step where the level shows errors
+// that are symmetric: then that is likely to be noise.
+const symmetricDoubt = 2.5
+
+// stepDoubt is the doubt about what lies between the cuts of the step, once the level is known.
+func (f *jointFit) stepDoubt() float64 {
+	doubt := f.caution().doubt
+	if f.grouped || !f.shape.Intercept {
+		return doubt
+	}
+	return doubt + max(0, symmetricDoubt-doubt)*(1-f.levels.keep)
 }
 
 // cutsHide is what a histogram is taken to hide.
@@ -284,7 +331,13 @@ func (f *jointFit) chooseCuts() {
 
 func (f *jointFit) newStepCuts(products *magnitudes) cuts {
 	deviation, _ := f.deviations()
-	return newCuts(products, max(f.slopes, 1), deviation, f.caution().step, f.caution().gain)
+	c := newCuts(products, max(f.slopes, 1), deviation, f.caution().step, f.caution().gain)
+	if f.shape.Intercept && f.slopes > 0 {
+		// Rows have no constant in the step, and had one where they were counted.
+		c.inner *= math.Sqrt(f.slopes / f.d)
+		c.share = math.Pow(c.inner/c.outer, f.caution().gain)
+	}
+	return c
 }
 
 func (f *jointFit) newLevelCuts(residuals *magnitudes) cuts {
@@ -335,11 +388,6 @@ func (a *jointParts) step(src *mech.Source) {
 		seen[g] = f.seeStep(a.parts[g])
 	}
 	steps := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.step }), a.stepContract(), a.stepNoise, src)
-	for g, f := range a.fits {
-		deviation, _ := f.deviations()
-		floats.Scale(f.perRow, steps[g])
-		f.cutMeans = f.stepCuts.means(steps[g], f.shape.D-int(f.slopes), deviation, f.caution().doubt)
-	}
 	if a.shape.Intercept {
 		levels := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.level }), a.levelContract(), a.levelNoise, src)
 		for g, f := range a.fits {
@@ -348,6 +396,11 @@ func (a *jointParts) step(src *mech.Source) {
 			f.levelScale = 1 / f.counted()
 			f.levels = f.levelCuts.means(levels[g], 0, deviation, f.caution().doubt)
 		}
+	}
+	for g, f := range a.fits {
+		deviation, _ := f.deviations()
+		floats.Scale(f.perRow, steps[g])
+		f.cutMeans = f.stepCuts.means(steps[g], f.shape.D-int(f.slopes), deviation, f.stepDoubt())
 	}
 	if a.Intervals {
 		meats := releaseMoments(of(seen, func(s jointStep) *mech.Moments { return s.meat }), a.meatContract(), a.meatNoise, src)
@@ -366,7 +419,7 @@ func (f *jointFit) seeStep(x Data) jointStep {
 	steps := merging[*mech.Sum]{total: mech.NewSum(f.stepContract())}
 	levels := merging[*mech.Sum]{total: mech.NewSum(f.levelContract())}
 	meats := merging[*mech.Moments]{total: mech.NewMoments(f.meatContract())}
-	x.scan(f.p, f.w, func() func(int, *rowBlock) {
+	x.scan(f.stepCoordinates(), f.w, func() func(int, *rowBlock) {
 		s, l, m := steps.fork(), levels.fork(), meats.fork()
 		return func(first int, r *rowBlock) {
 			r.scaleByWeight()
@@ -383,36 +436,112 @@ func (f *jointFit) seeStep(x Data) jointStep {
 	return jointStep{steps.merged(), levels.merged(), meats.merged()}
 }
 
+// stepCoordinates are those of rows in the step: without the constant, which the level
+// tells, rows are shorter.
+func (f *jointFit) stepCoordinates() *mat.Dense {
+	if !f.shape.Intercept {
+		return f.p
+	}
+	p := mat.DenseCopyOf(f.p)
+	p.SetCol(0, make([]float64, f.shape.D))
+	return p
+}
+
 // proximal moves w to where half its squared distance, in the released metric, and
 // Psi are least together.
 func (f *jointFit) proximal(w []float64) { proximal(f.Psi, f.p, w) }
 
-// finish returns the coefficients, with the correction of the slopes shrunk towards the
+// finish returns the coefficients, with the correction of the slopes and of the level shrunk towards the
 // pilot fit by what its noise explains, and what is known of their errors.
 func (f *jointFit) finish() Result {
-	r := Result{Coefficients: f.coefficients(f.correction(f.kept, f.shrinkage()), f.levels.kept), NoiseCovariance: f.noise()}
+	keeps := f.keeps()
+	r := Result{Coefficients: f.coefficients(f.correction(f.kept, keeps), f.keptLevel(f.levelKeep())), NoiseCovariance: f.noise(keeps)}
 	f.errors(&r)
 	return r
 }
 
-// correction is a step, of which what is beyond the subgradient is kept in part: what Psi
+// correction is a step, of which what is beyond the subgradient is kept in part, all where keeps is nil: what Psi
 // alone makes of the gradient is no correction. The constant's own coordinate is left to
 // the level.
-func (f *jointFit) correction(step noisyMean, keep float64) []float64 {
-	v := make([]float64, f.shape.D)
-	for j := f.shape.D - int(f.slopes); j < f.shape.D; j++ {
-		v[j] = f.subgradient[j] + keep*(step.mean[j]-f.subgradient[j])
+func (f *jointFit) correction(step noisyMean, keeps *mat.SymDense) []float64 {
+	beyond, v := make([]float64, f.shape.D), mat.NewVecDense(f.shape.D, nil)
+	floats.SubTo(beyond, step.mean, f.subgradient)
+	if f.shape.Intercept {
+		beyond[0] = 0
 	}
-	return v
+	v.CopyVec(mat.NewVecDense(f.shape.D, beyond))
+	if keeps != nil {
+		v.MulVec(keeps, v)
+	}
+	for j := f.first(); j < f.shape.D; j++ {
+		v.SetVec(j, v.AtVec(j)+f.subgradient[j])
+	}
+	return v.RawVector().Data
+}
+
+// first is the first coordinate of the slopes.
+func (f *jointFit) first() int { return f.shape.D - int(f.slopes) }
+
+// keeps is what of the slopes' correction is kept, a matrix: as much as combines it best with the pilot fit, whose
+// noise is known. For groups it is a number, by the positive-part James-Stein rule.
+func (f *jointFit) keeps() *mat.SymDense {
+	keeps := mat.NewSymDense(f.shape.D, nil)
+	if f.grouped || f.slopes == 0 {
+		keep := f.shrinkage()
+		for j := range f.shape.D {
+			keeps.SetSym(j, j, keep)
+		}
+		return keeps
+	}
+	slopes, step := mat.NewSymDense(int(f.slopes), nil), mat.NewVecDense(int(f.slopes), nil)
+	for i := range slopes.SymmetricDim() {
+		step.SetVec(i, f.kept.mean[f.first()+i]-f.subgradient[f.first()+i])
+		for j := i; j < slopes.SymmetricDim(); j++ {
+			slopes.SetSym(i, j, f.pilotNoise.At(f.first()+i, f.first()+j))
+		}
+	}
+	values, vectors := eigen(slopes)
+	along := make([]float64, len(values))
+	for k := range values {
+		along[k] = mat.Dot(vectors.ColView(k), step)
+	}
+	kept := mat.NewSymDense(len(values), nil)
+	for k, keep := range gains(along, values, repeat(square(f.kept.deviation), len(values))) {
+		kept.SymRankOne(kept, keep, vectors.ColView(k))
+	}
+	for i := range values {
+		for j := i; j < len(values); j++ {
+			keeps.SetSym(f.first()+i, f.first()+j, kept.At(i, j))
+		}
+	}
+	return keeps
 }
 
 // shrinkage is the positive-part James-Stein rule for the slopes' correction.
 func (f *jointFit) shrinkage() float64 {
 	signal := 0.0
-	for j := f.shape.D - int(f.slopes); j < f.shape.D; j++ {
+	for j := f.first(); j < f.shape.D; j++ {
 		signal += square(f.kept.mean[j] - f.subgradient[j])
 	}
 	return max(0, 1-max(f.slopes-1, 0.7)*square(f.kept.deviation)/max(signal, math.SmallestNonzeroFloat64))
+}
+
+// levelKeep is what of the level is kept, as keeps is of the slopes' correction.
+func (f *jointFit) levelKeep() float64 {
+	if f.grouped || !f.shape.Intercept {
+		return 1
+	}
+	before := f.pilotNoise.At(0, 0) * square(f.p.At(0, 0))
+	return gains(f.levels.kept.mean, []float64{before}, []float64{square(f.levels.kept.deviation)})[0]
+}
+
+// keptLevel is a part of the level.
+func (f *jointFit) keptLevel(keep float64) noisyMean {
+	level := noisyMean{deviation: keep * f.levels.kept.deviation}
+	for _, v := range f.levels.kept.mean {
+		level.mean = append(level.mean, keep*v)
+	}
+	return level
 }
 
 // coefficients returns the pilot fit with a correction, a level and Psi.

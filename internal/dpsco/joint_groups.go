@@ -73,10 +73,10 @@ func (a *jointParts) finish() Result {
 // what lies between both cuts for noise where noise explains it.
 func (f *jointFit) estimate() estimate {
 	if f.meat != nil {
-		return estimate{w: f.coefficients(f.correction(f.outer, 1), f.levels.outer), covariance: f.covariance(f.influences())}
+		return estimate{w: f.coefficients(f.correction(f.outer, nil), f.levels.outer), covariance: f.covariance(f.influences())}
 	}
-	e := estimate{w: f.coefficients(f.correction(f.kept, 1), f.levels.kept)}
-	move := times(f.q, f.correction(f.kept, 1))
+	e := estimate{w: f.coefficients(f.correction(f.kept, nil), f.levels.kept)}
+	move := times(f.q, f.correction(f.kept, nil))
 	variance := square(f.kept.deviation) + f.residuals.excessSquare(0)/f.n + square(f.hDeviation)*floats.Dot(move, move)
 	spread := mat.DenseCopyOf(f.p)
 	e.covariance = mat.NewSymDense(f.shape.D, nil)

@@ -79,7 +79,7 @@ func (f *jointFit) errors(r *Result) {
 		r.withhold(why)
 		return
 	}
-	centre, influences := f.coefficients(f.correction(f.outer, 1), f.levels.outer), f.influences()
+	centre, influences := f.coefficients(f.correction(f.outer, nil), f.levels.outer), f.influences()
 	r.Covariance, r.Bias = f.covariance(influences), f.bias(influences)
 	for j := range f.shape.D {
 		a, level := influences.RawRowView(j)[:f.shape.D], 0.0
@@ -121,7 +121,7 @@ func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
 		sampling.SetSym(i, i, sampling.At(i, i)+v)
 	}
 	total := sandwich(influences, sampling)
-	total.AddSym(total, f.momentNoiseOf(influences.Slice(0, d, 0, d), f.correction(f.outer, 1)))
+	total.AddSym(total, f.momentNoiseOf(influences.Slice(0, d, 0, d), f.correction(f.outer, nil)))
 	return total
 }
 

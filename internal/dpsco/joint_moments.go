@@ -7,6 +7,8 @@ import (
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 // JointMoments estimates least squares in few passes over the rows. Each of
@@ -28,6 +30,7 @@ type JointMoments struct {
 	Scale     float64       // a typical residual
 	Low       bool          // little information: noise weighs more beside what cuts take away
 	Near      bool          // very little: cuts are nearer too
+	Whiten    float64       // by how much more of the budget goes to second moments; 0: none
 	Psi       prox.Operator // penalty and constraint
 	Intervals bool          // also release what intervals are made of
 	WhyNull   string        // why not
@@ -38,7 +41,8 @@ type JointMoments struct {
 const pilotPasses = 3
 
 // jointShares are the parts of the budget, of zCDP, that the releases take. They
-// add up to 1; what a fit does not release goes to the steps.
+// add up to 1; what a fit does not release goes to the step. Where Whiten asks for more for
+// the second moments, step and level have as much less.
 var jointShares = struct {
 	moments, residuals, lengths [pilotPasses]float64
 	products, step, level, meat float64
@@ -80,14 +84,16 @@ func (a JointMoments) releases(s Shape, z float64) (*jointReleases, error) {
 	if s.Levels > 0 {
 		r.groupNoise = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(groupShare)}
 	}
+	more := max(1, a.Whiten)
 	for t := range pilotPasses {
-		r.momentNoise[t], r.residualNoise[t], r.lengthNoise[t] = part(jointShares.moments[t]), part(jointShares.residuals[t]), part(jointShares.lengths[t])
+		r.momentNoise[t], r.residualNoise[t], r.lengthNoise[t] = part(more*jointShares.moments[t]), part(jointShares.residuals[t]), part(jointShares.lengths[t])
 	}
-	step := jointShares.step
+	less := 1 - (more-1)*floats.Sum(jointShares.moments[:])/(jointShares.step+jointShares.level)
+	step, level := less*jointShares.step, less*jointShares.level
 	if s.Intercept {
-		r.levelNoise = part(jointShares.level)
+		r.levelNoise = part(level)
 	} else {
-		step += jointShares.level
+		step += level
 	}
 	if a.Intervals {
 		r.meatNoise = part(jointShares.meat)

@@ -19,18 +19,19 @@ const (
 // noise returns the covariance that noise gives the coefficients: that of the last pass and of
 // the second moments by which its correction is made, and what the correction leaves of the pilot fit's.
 // Nil where it is not known. It is post-processing (formulas: joint_moments.md).
-func (f *jointFit) noise() *mat.SymDense {
+func (f *jointFit) noise(keeps *mat.SymDense) *mat.SymDense {
 	if f.floored > mostHiddenDirections || f.products.index(cutsHide) < leastToldIndex {
 		return nil
 	}
-	influences, keep := f.stepInfluences(), f.shrinkage()
-	total := sandwich(influences, f.keptStep().covariance())
-	total.ScaleSym(square(keep), total)
+	influences, levelKeep := f.stepInfluences(), f.levelKeep()
+	kept := new(mat.Dense)
+	kept.Mul(influences, keeps)
+	total := sandwich(kept, f.stepOfReleases().covariance())
 	if f.shape.Intercept {
-		total.SetSym(0, 0, total.At(0, 0)+f.keptLevel().covariance().At(0, 0)*square(f.levelScale))
+		total.SetSym(0, 0, total.At(0, 0)+f.levelOfReleases().covariance().At(0, 0)*square(levelKeep*f.levelScale))
 	}
-	total.AddSym(total, sandwich(f.leftOfPilot(keep), f.pilotNoise))
-	moments := f.momentNoiseOf(influences, f.correction(f.kept, keep))
+	total.AddSym(total, sandwich(f.leftOfPilot(keeps, levelKeep), f.pilotNoise))
+	moments := f.momentNoiseOf(influences, f.correction(f.kept, keeps))
 	total.AddSym(total, moments)
 	for j := range f.shape.D {
 		if !(moments.At(j, j) <= mostMomentShare*total.At(j, j)) {
@@ -84,19 +85,17 @@ func (f *jointFit) followPilot(gain *mat.SymDense, step []float64, deviation flo
 }
 
 // leftOfPilot says how errors of the pilot fit, in the last coordinates, enter the coefficients after
-// a correction of which a part is kept. The level follows them by the mean row.
-func (f *jointFit) leftOfPilot(keep float64) *mat.Dense {
+// a correction and a level of which parts are kept. The level follows them by the mean row.
+func (f *jointFit) leftOfPilot(keeps *mat.SymDense, levelKeep float64) *mat.Dense {
 	d := f.shape.D
-	h, left := sandwich(mat.DenseCopyOf(f.q.T()), f.h), identity(d)
-	for i := range d {
-		part := keep
-		if i == 0 && f.shape.Intercept {
-			part = 1 / max(h.At(0, 0), leastConstant)
-		}
-		for j := range d {
-			left.Set(i, j, left.At(i, j)-part*h.At(i, j))
-		}
+	h, part, left := sandwich(mat.DenseCopyOf(f.q.T()), f.h), mat.DenseCopyOf(keeps), identity(d)
+	if f.shape.Intercept {
+		part.SetRow(0, make([]float64, d))
+		part.Set(0, 0, levelKeep/max(h.At(0, 0), leastConstant))
 	}
+	var corrected mat.Dense
+	corrected.Mul(part, h)
+	left.Sub(left, &corrected)
 	left.Mul(f.p, left)
 	return left
 }
@@ -108,22 +107,23 @@ type keptMean struct {
 	seen      *magnitudes
 	choose    func(*magnitudes) cuts
 	first     int     // as in cuts.means
+	doubt     float64 // of releases that show no symmetry
 	deviation float64 // of the noise on a coordinate, in the units of the cuts
 }
 
-func (f *jointFit) keptStep() keptMean {
+func (f *jointFit) stepOfReleases() keptMean {
 	deviation, _ := f.deviations()
-	return keptMean{f.stepCuts, f.cutMeans, f.products, f.newStepCuts, f.shape.D - int(f.slopes), deviation}
+	return keptMean{f.stepCuts, f.cutMeans, f.products, f.newStepCuts, f.first(), f.caution().doubt, deviation}
 }
 
-func (f *jointFit) keptLevel() keptMean {
+func (f *jointFit) levelOfReleases() keptMean {
 	_, deviation := f.deviations()
-	return keptMean{f.levelCuts, f.levels, f.residuals, f.newLevelCuts, 0, deviation}
+	return keptMean{f.levelCuts, f.levels, f.residuals, f.newLevelCuts, 0, f.caution().doubt, deviation}
 }
 
 // Another release keeps other parts of what noise may explain. othersKeep is how much they weigh, as
 // if all were kept, beside what this one keeps of a step; allBetween that of what lies
-// between the cuts, in the variance.
+// between the cuts, in the variance, at the usual doubt: with more less is kept.
 const (
 	othersKeep = 0.5
 	allBetween = 0.25
@@ -132,7 +132,8 @@ const (
 // covariance is that of the mean over other releases: its noise, at cuts that the noise of the
 // histogram moves up or down, and what such cuts take from the mean or leave in it.
 func (k keptMean) covariance() *mat.SymDense {
-	kept, noise := math.Sqrt(allBetween+(1-allBetween)*square(k.keep)), 0.0
+	all := allBetween * square(usualDoubt/k.doubt)
+	kept, noise := math.Sqrt(all+(1-all)*square(k.keep)), 0.0
 	var lies [2]float64
 	for i, deviations := range []float64{-1, 1} {
 		c := k.choose(k.seen.beyond(deviations))

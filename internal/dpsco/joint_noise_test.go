@@ -27,6 +27,7 @@ func TestReleasesTellTheirNoise(t *testing.T) {
 		{"gauss", Regression{Loss: loss.Squared{}}, drawLaw}, {"skew", Regression{Loss: loss.Squared{}}, drawLaw}, {"flags", Regression{Loss: loss.Squared{}}, drawLaw}, {"cond", Regression{Loss: loss.Squared{}}, drawLaw},
 		{"gauss", Regression{Loss: loss.Logistic{}, Labels: true}, labelLaw}, {"skew", Regression{Loss: loss.Logistic{}, Labels: true}, labelLaw}, {"flags", Regression{Loss: loss.Logistic{}, Labels: true}, labelLaw},
 		{"gauss", Regression{Loss: loss.Huber{}}, drawLaw}, {"cond", Regression{Loss: loss.Huber{}}, drawLaw},
+		{"gauss", Regression{Loss: loss.Poisson{}}, countLaw},
 	} {
 		kind := c.kind
 		x := c.draw(kind, 30_000, 5, 1)
@@ -88,7 +89,7 @@ func TestNoiseOfAKeptMean(t *testing.T) {
 		seen := readMagnitudes(slices.Clone(counts), sd, 1, math.Inf(1), floats.Sum(counts)).run()
 		c := choose(seen)
 		m := c.means(append(make([]float64, 3), signal...), 0, deviation, doubt)
-		told = mat.Trace(keptMean{cuts: c, cutMeans: m, seen: seen, choose: choose, deviation: deviation}.covariance()) / 3
+		told = mat.Trace(keptMean{cuts: c, cutMeans: m, seen: seen, choose: choose, doubt: doubt, deviation: deviation}.covariance()) / 3
 		return told, square(m.kept.deviation), square(m.outer.deviation)
 	}
 	none, far := make([]float64, 3), []float64{1, 1, 1}
@@ -129,7 +130,7 @@ func TestNoiseOfThePilotFit(t *testing.T) {
 		}
 		f.q, _, _ = w.triangular(f.h, 1e-6)
 		f.p = identity(2)
-		if left := f.leftOfPilot(1).At(1, 1); math.Abs(left-c.left) > 1e-9 {
+		if left := f.leftOfPilot(mat.NewSymDense(2, []float64{1, 0, 0, 1}), 1).At(1, 1); math.Abs(left-c.left) > 1e-9 {
 			t.Errorf("moment %v: %v of the pilot fit is left, want %v", c.moment, left, c.left)
 		}
 	}

@@ -16,6 +16,19 @@ const (
 	mostMoments = 0.03
 )
 
+// mostWhiten leaves a fifth of the budget to the step and the level.
+const mostWhiten = 2.3
+
+// moreForMoments is by how much more of the budget JointMoments gives to second moments: where
+// their noise hides directions, what is lost there is far more than the noise of the step. A function of
+// public facts.
+func (p *problem) moreForMoments() float64 {
+	if p.Levels > 0 {
+		return 1
+	}
+	return clampBetween(math.Sqrt(p.momentNoise()/nearMoments), 1, mostWhiten)
+}
+
 // momentNoise is about how large the noise of second moments would be beside an
 // eigenvalue of 1 if they took all of the budget: a function of public facts.
 func (p *problem) momentNoise() float64 { return math.Pow(p.d(), 1.5) / p.recordsPerNoise() }
@@ -56,7 +69,7 @@ func (p *problem) jointMoments() (fit, error) {
 		why = "low information: too few rows for this budget and so many coefficients"
 	}
 	return JointMoments{
-		Bound: p.FeatureNorm, Scale: p.ResidualScale, Low: p.momentNoiseOfAFit() > mostIntervalMoments, Near: p.momentNoiseOfAFit() > nearMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink,
+		Bound: p.FeatureNorm, Scale: p.ResidualScale, Low: p.momentNoiseOfAFit() > mostIntervalMoments, Near: p.momentNoiseOfAFit() > nearMoments, Whiten: p.moreForMoments(), Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink,
 	}, nil
 }
 

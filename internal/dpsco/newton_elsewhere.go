@@ -57,7 +57,7 @@ func (huberCurve) firstOf(*exprRow) {}
 
 // lossesOf implements exprCurve.
 func (c poissonCurve) lossesOf(r *exprRow) exprLosses {
-	y, mean := sqlsum.Min(r.y, sqlsum.Bound(c.cut)), sqlsum.Mul(r.exposure, exponentialOf(r.predicted))
+	y, mean := sqlsum.Min(r.y, sqlsum.Bound(c.cut)), r.mean()
 	score := sqlsum.Sub(y, mean)
 	return exprLosses{
 		score: score, tail: sqlsum.Abs(score), most: sqlsum.Max(mean, sqlsum.Sub(sqlsum.Bound(c.cut), mean)),
@@ -65,12 +65,16 @@ func (c poissonCurve) lossesOf(r *exprRow) exprLosses {
 	}
 }
 
-// exponentialOf is that of a logarithm of a mean.
-func exponentialOf(z sqlsum.Expr) sqlsum.Expr { return sqlsum.Exp(sqlsum.Clamp(z, farthestMean)) }
+// mean is that of a count, e^40 at most and e^-40 at least.
+func (r *exprRow) mean() sqlsum.Expr {
+	most := sqlsum.Exp(sqlsum.Number(farthestMean))
+	least := sqlsum.Exp(sqlsum.Number(-farthestMean))
+	return sqlsum.Max(least, sqlsum.Min(most, sqlsum.Mul(r.exposure, sqlsum.Exp(r.predicted))))
+}
 
 // firstOf implements exprCurve.
 func (poissonCurve) firstOf(r *exprRow) {
-	root := sqlsum.Sqrt(sqlsum.Mul(r.exposure, exponentialOf(r.predicted)))
+	root := sqlsum.Sqrt(r.mean())
 	r.e, r.z = sqlsum.Div(r.y, root), multiplied(r.z, root)
 	r.length, r.square = sqlsum.Mul(r.length, root), sqlsum.Mul(r.square, sqlsum.Square(root))
 }

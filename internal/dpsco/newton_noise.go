@@ -10,10 +10,10 @@ import (
 // noise returns the covariance that noise gives the coefficients: that of all scores and
 // curvatures, as far as later steps do not take it away, and of a limit that moves, shrunk as the
 // coefficients are. Nil where noise hides more than one direction of the features, where it has left
-// no slopes, and where a penalty or the ball moves the fit. It is post-processing (formulas:
+// no slopes, where a penalty or the ball moves the fit, and where tails of counts are too heavy. It is post-processing (formulas:
 // newton.md).
 func (f *newtonFit) noise() *mat.SymDense {
-	if f.floored > mostHiddenDirections || !f.free() || f.slopesKept == 0 || f.Curve.counted() != nil && f.bends() {
+	if f.floored > mostHiddenDirections || !f.free() || f.slopesKept == 0 || f.Curve.counted() != nil && (f.bends() || f.cutsMove()) {
 		return nil
 	}
 	total := mat.NewSymDense(f.shape.D, nil)
@@ -31,6 +31,23 @@ func (f *newtonFit) bends() bool {
 }
 
 const mostBend = 0.5
+
+// cutsMove reports whether counts or the lengths of their rows have so heavy a tail, or weights take so much beside what
+// is in the outer shell, that another release would cut them elsewhere and find something else, which this one
+// does not show.
+func (f *newtonFit) cutsMove() bool {
+	counts := f.Curve.counted().seen
+	if counts == nil || !f.scoresAreKnown {
+		return true
+	}
+	missing := len(f.parts) > 1 && f.missing(scoresHide) > mostToldMissing
+	return missing || counts.index(intervalsHide) < leastToldIndex || f.tailIndex() < leastToldLengths
+}
+
+const (
+	leastToldLengths = 1.15
+	mostToldMissing  = 2.5
+)
 
 // follow follows the noise of the fit over a step, of which shrinkage keeps parts by direction: of the
 // noise before, what it does not keep is left.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
 )
 
@@ -53,9 +54,7 @@ func (r *newtonRows) addScore(s *mech.Sum, limit float64, shells int) {
 		r.inShell(v, k, shells, limit)
 		for j, z := range r.z {
 			x[k*d+j] = r.products[k*d+j][:r.n]
-			for i, c := range v {
-				x[k*d+j][i] = c * z[i]
-			}
+			lane.Multiply(x[k*d+j], v, z)
 		}
 	}
 	r.sum(s, mech.Rows{X: x}, ones)

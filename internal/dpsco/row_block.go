@@ -75,10 +75,10 @@ func newRowBlock(d int) *rowBlock {
 // squared, says nothing.
 func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
 	r.n, r.y, r.counts, r.starts = len(b.Y), b.Y, b.Weight, b.starts(r.starts)
-	e, length := r.e[:r.n], r.length[:r.n]
+	e, length, y := r.e[:r.n], r.length[:r.n], b.Y[:r.n]
 	predict(e, b, w)
-	for i, y := range b.Y {
-		e[i] = y - e[i]
+	for i, prediction := range e {
+		e[i] = y[i] - prediction
 	}
 	clear(length)
 	z := firstRows(r.z, r.n)
@@ -87,8 +87,8 @@ func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
 	}
 	lane.AddSquares(length, z)
 	lane.Roots(length)
-	for i, v := range length {
-		if !(v <= math.MaxFloat64 && math.Abs(e[i]) <= math.MaxFloat64) { // a root is finite where its square is
+	for i, v := range e {
+		if !(math.Abs(v) <= math.MaxFloat64 && length[i] <= math.MaxFloat64) { // a root is finite where its square is
 			length[i], e[i] = math.NaN(), math.NaN()
 		}
 	}

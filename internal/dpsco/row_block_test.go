@@ -108,14 +108,16 @@ func newSeenPass(f *jointFit, rows int) *seenPass {
 // add adds a record, row by row.
 func (s *seenPass) add(x Data, u int) {
 	first, last := x.span(u, u+1)
-	var rows []plainRow
+	var rows, stepRows []plainRow
 	records := x.First != nil
 	weights := map[*float64]float64{}
 	block := Data{Shape: x.Shape, X: columns(x.D+1, last-first)}
 	for i := first; i < last; i++ {
 		r := plainRowOf(x, i, s.p, s.w)
 		rows = append(rows, r)
-		weights[&r.z[0]] = s.weight[i]
+		stepRow := plainRowOf(x, i, s.stepCoordinates(), s.w)
+		stepRows = append(stepRows, stepRow)
+		weights[&stepRow.z[0]] = s.weight[i]
 		s.shortened[i] = min(1, s.bound/r.length)
 		for j, z := range r.z {
 			block.X[j][i-first] = s.shortened[i] / s.bound * z
@@ -150,6 +152,7 @@ func (s *seenPass) add(x Data, u int) {
 		}
 		return parts
 	}
+	rows = stepRows
 	weight := func(r plainRow) float64 { return weights[&r.z[0]] }
 	given := plainMean(rows, records, func(r plainRow) []float64 { return r.times(weight(r) * r.e) })
 	s.step.Add(split(given, size(given, weight(rows[0])*rows[0].e), s.stepCuts))

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"dpsidecar/internal/lane"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -124,13 +125,9 @@ func (r *rowBlock) scaleByWeight() {
 	}
 	for i, v := range r.counts {
 		r.root[i] = math.Sqrt(v)
-		r.e[i] *= r.root[i]
-		r.length[i] *= r.root[i]
 	}
-	for _, z := range r.z {
-		for i, v := range r.root[:r.n] {
-			z[i] *= v
-		}
+	for _, column := range append(firstRows(r.z, r.n), r.e[:r.n], r.length[:r.n]) {
+		lane.Multiply(column, column, r.root)
 	}
 }
 
@@ -140,9 +137,7 @@ func (r *rowBlock) levels(dst []float64) {
 	if r.counts == nil {
 		return
 	}
-	for i, v := range r.root[:r.n] {
-		dst[i] *= v
-	}
+	lane.Multiply(dst, dst, r.root)
 }
 
 // weighLosses multiplies losses with the weights of their rows.

@@ -57,7 +57,7 @@ func Run(ctx context.Context, c Config) (Result, error) {
 // connectAlone connects and takes the lock of installations, which lasts as long as the
 // connection: it waits until nobody else installs.
 func connectAlone(ctx context.Context, admin *pgx.ConnConfig) (*pgx.Conn, error) {
-	conn, err := pgx.ConnectConfig(ctx, admin)
+	conn, err := pgx.ConnectConfig(ctx, onThisNode(admin))
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,10 @@ func installWith(ctx context.Context, conn *pgx.Conn, c Config) (Result, error) 
 		return Result{}, err
 	}
 	var r Result
-	var err error
+	err := execute(ctx, c.Admin, rolesOnAllNodes)
+	if err != nil {
+		return r, fmt.Errorf("roles on the nodes of Citus: %w", err)
+	}
 	if r.Version, err = Up(ctx, c.Admin); err != nil {
 		return r, err
 	}
@@ -91,12 +94,22 @@ func installWith(ctx context.Context, conn *pgx.Conn, c Config) (Result, error) 
 		r.SidecarPassword = password
 	}
 	if password != "" {
-		if err := SetPassword(ctx, conn, "dp_sidecar", password); err != nil {
+		if err := setSidecarPassword(ctx, c.Admin, password); err != nil {
 			return r, err
 		}
 	}
 	r.Checks, err = CheckAll(ctx, conn)
 	return r, err
+}
+
+// setSidecarPassword gives role dp_sidecar a password, with Citus on all nodes.
+func setSidecarPassword(ctx context.Context, admin *pgx.ConnConfig, password string) error {
+	conn, err := pgx.ConnectConfig(ctx, admin)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	return SetPassword(ctx, conn, "dp_sidecar", password)
 }
 
 // SetPassword gives a login role a password. The server only sees the verifier.

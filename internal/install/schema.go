@@ -59,7 +59,7 @@ func Version(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 // to be replaced.
 func Up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	defer func() { err = explainBusy(err) }()
-	admin = impatient(admin)
+	admin = impatient(onThisNode(admin))
 	if err := execute(ctx, admin, `CREATE SCHEMA IF NOT EXISTS dp_int`); err != nil {
 		return 0, err
 	}

@@ -45,7 +45,10 @@ type claim struct {
 
 		BlockType string `json:"block_type"`
 
-		Placement string // where its rows may be: auto, memory or database; empty is auto
+		Placement    string   // where its rows may be: auto, memory or database; empty is auto
+		Distribution *string  // over nodes; nil: all on one
+		Servers      []string // of its foreign partitions
+		Nodes        int      // of Citus that share its rows about equally; 0: there are none
 
 		Accounting string   // pure, zcdp or rdp
 		Order      *float64 // of Renyi divergence, under rdp
@@ -73,6 +76,9 @@ type claim struct {
 
 	at   placement   // where the rows of this attempt are, once that is planned
 	disk *spill.File // where those are that are on disk
+
+	shards *string // where those of Citus were when the transaction began; nil: there are none
+	nodes  *nodes  // that are asked one by one; nil: one connection shows all rows
 }
 
 func (c *claim) owner() ledger.Owner { return ledger.Owner{Job: c.ID, Token: c.Token} }
@@ -482,6 +488,9 @@ func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.
 // recheckRead checks once more what was read, before it is used for anything that leaves: a partition or an
 // inheriting table may have been added since the check, which the locks do not prevent.
 func (s *Sidecar) recheckRead(ctx context.Context, c *claim) error {
+	if err := s.checkShards(ctx, c); err != nil {
+		return err
+	}
 	err := ledger.Explain(s.recheck(ctx, recheckJob, c.ID, c.Token))
 	var refusal *ledger.Refusal
 	if errors.As(err, &refusal) {
@@ -490,12 +499,37 @@ func (s *Sidecar) recheckRead(ctx context.Context, c *claim) error {
 	return err
 }
 
+// open prepares the transaction of a job for rows on several nodes, on which conn has locked the relation.
+func (s *Sidecar) open(ctx context.Context, conn *pgx.Conn, c *claim) (err error) {
+	if len(c.Dataset.Servers) == 0 || c.Dataset.Placement == string(inMemory) || c.Dataset.MaxRows > 0 {
+		return nil
+	}
+	if c.nodes, err = s.openNodes(ctx, conn, c.relation()); err != nil || c.nodes == nil {
+		return err
+	}
+	return c.nodes.describe(ctx, conn, c.pull(0))
+}
+
+// count returns how many rows a job has, or persons.
+func (c *claim) count(ctx context.Context, conn *pgx.Conn) (int64, error) {
+	if c.nodes != nil && c.Dataset.Rows == nil {
+		return c.nodes.count(ctx, c.pull(0))
+	}
+	return c.persons().count(ctx, conn, c.relation())
+}
+
 // charge counts the rows, plans the fit, charges it and passes the point of no return.
 func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.Plan, int64, error) {
+	if err := s.settle(ctx, conn, c); err != nil {
+		return nil, 0, err
+	}
 	if err := s.lockChecked(ctx, conn, c.relation(), recheckJob, c.ID, c.Token); err != nil {
 		return nil, 0, err
 	}
-	n, err := c.persons().count(ctx, conn, c.relation())
+	if err := s.open(ctx, conn, c); err != nil {
+		return nil, 0, err
+	}
+	n, err := c.count(ctx, conn)
 	if err != nil {
 		return nil, 0, relationFailure(err)
 	}
@@ -557,7 +591,7 @@ func (s *Sidecar) check(c *claim, n int64) (*dpsco.Plan, placement, error) {
 		return nil, "", planFailure(err)
 	}
 	at, err := s.place(c, plan, n)
-	plan.InDatabase = at == inDatabase
+	plan.InDatabase, plan.Nodes = at == inDatabase, c.Dataset.Nodes
 	return plan, at, errors.Join(err, s.checkTime(plan))
 }
 
@@ -612,12 +646,18 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err != nil {
 		return nil, 0, parked("this dpsidecar has too little memory, or room on disk, for what another one charged, or its rows may be somewhere else now")
 	}
-	c.at, plan.InDatabase = at, at == inDatabase
+	c.at, plan.InDatabase, plan.Nodes = at, at == inDatabase, c.Dataset.Nodes
 	if s.checkTime(plan) != nil {
 		return nil, 0, parked("this dpsidecar gives jobs too little time for what another one charged")
 	}
+	if err := s.settle(ctx, conn, c); err != nil {
+		return nil, 0, err
+	}
 	if err := arrowio.Lock(ctx, conn, c.relation()); err != nil {
 		return nil, 0, s.asParked(ctx, err, "the data set cannot be read now")
+	}
+	if err := s.open(ctx, conn, c); err != nil {
+		return nil, 0, s.asUnreachable(ctx, err)
 	}
 	var wanted bool // true: a job that is reading is always wanted
 	err = ledger.Explain(s.begin(ctx, conn, c, plan, &wanted))
@@ -660,11 +700,24 @@ func relationFailure(err error) error {
 // tried again at once. Which refusal it was could depend on values: only the log says.
 func (s *Sidecar) asParked(ctx context.Context, err error, message parked) error {
 	var pg *pgconn.PgError
-	if ctx.Err() != nil || !errors.As(err, &pg) || goingDown(pg) {
+	switch {
+	case ctx.Err() == nil && errors.As(err, &pg) && nodeLost(pg):
+		message = unreachable
+	case ctx.Err() != nil || pg == nil || goingDown(pg):
 		return err
 	}
 	s.log.Error("cannot read", "sqlstate", pg.Code)
 	return message
+}
+
+// asUnreachable parks a charged job whose nodes cannot be opened.
+func (s *Sidecar) asUnreachable(ctx context.Context, err error) error {
+	var fail *failure
+	if errors.As(err, &fail) {
+		s.log.Error("cannot read", "reason", fail.message)
+		return unreachable
+	}
+	return s.asParked(ctx, err, unreachable)
 }
 
 // goingDown reports that the server ended the statement or the session for reasons of its
@@ -673,6 +726,10 @@ func (s *Sidecar) asParked(ctx context.Context, err error, message parked) error
 func goingDown(pg *pgconn.PgError) bool {
 	return pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code == "25P03" || pg.Code == "25P04"
 }
+
+// nodeLost reports that the server could not reach another one, a worker of Citus or the server of a foreign
+// table: of its own connection it cannot tell. To ask again at once would only meet the same.
+func nodeLost(pg *pgconn.PgError) bool { return pg.Code[:2] == "08" }
 
 // passing says, for the job's callers, what stands in the way of the job and may stay for a
 // while: a lock that somebody's open transaction holds, or a server without connections, memory
@@ -684,6 +741,8 @@ func passing(err error) (reason, hint *string) {
 		return nil, nil
 	case pg.Code[:2] == "53":
 		pg = &pgconn.PgError{Message: "the server has no connection, memory or disk to spare for this job", Hint: "Ask again later, or let the administrator see the server's log. " + nothingSpent}
+	case nodeLost(pg):
+		pg = &pgconn.PgError{Message: string(unreachable), Hint: "Ask again later, or let the administrator see the server's log. " + nothingSpent}
 	case pg.Code != "55P03":
 		return nil, nil
 	case pg.Hint == "": // in the server's own words

@@ -27,6 +27,8 @@ func pinSettings(config *pgx.ConnConfig) {
 		"idle_session_timeout":                "0",
 		"plan_cache_mode":                     "force_generic_plan",
 		"jit":                                 "off",
+		"datestyle":                           "ISO", // with extra_float_digits what a coordinator of Citus writes into its workers' statements
+		"extra_float_digits":                  "1",
 		"client_encoding":                     "UTF8", // that of the database where there are categories of text: nothing is converted
 	} {
 		config.RuntimeParams[name] = value

@@ -58,13 +58,28 @@ func (s *Sidecar) countRows(ctx context.Context, dataset int64, relation pgx.Ide
 		if err := s.lockChecked(ctx, conn, relation, recheckDataset, dataset); err != nil {
 			return err
 		}
-		n, err = p.count(ctx, conn, relation)
+		n, err = s.countIn(ctx, conn, relation, p)
 		return relationFailure(err)
 	})
 	if err != nil {
 		return 0, err
 	}
 	return n, s.autocommit.exec(ctx, "SELECT dp_int.counted($1, $2)", dataset, n)
+}
+
+// countIn counts what conn's transaction sees of a relation, node by node where it can be.
+func (s *Sidecar) countIn(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier, p persons) (int64, error) {
+	if p.unit == nil && p.registered == nil {
+		ns, err := s.openNodes(ctx, conn, relation)
+		if err != nil {
+			return 0, err
+		}
+		if ns != nil {
+			defer ns.close()
+			return ns.count(ctx, arrowio.Request{Where: p.window})
+		}
+	}
+	return p.count(ctx, conn, relation)
 }
 
 // publishRowCount publishes the number of rows of a job's data set, if it has changed. Of a

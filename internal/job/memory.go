@@ -64,7 +64,8 @@ const (
 // bytesOnDisk is the room that the columns of a plan that streams take.
 func (c *claim) bytesOnDisk(n int64) int64 { return spill.Bytes(c.width()+dpsco.StreamColumns, n) }
 
-// place says where n rows are, as their registration has it: in the database where they may not leave it, else
+// place says where n rows are, as their registration has it: in the database where they may not leave it, or are on several nodes and
+// sums are all that the method takes: a pull sends all of them through one; else
 // in memory where they fit, else on disk where there is a folder
 // for them and the method keeps none in memory, else in the database where that is not excluded and sums are all that
 // the method takes.
@@ -72,9 +73,16 @@ func (c *claim) bytesOnDisk(n int64) int64 { return spill.Bytes(c.width()+dpsco.
 // Errors: a failure where a job would need more memory than one may have, has more rows than
 // can be numbered, or takes more than sums from rows that may not leave the database.
 func (s *Sidecar) place(c *claim, p *dpsco.Plan, n int64) (placement, error) {
-	why := c.stays(p)
-	if c.Dataset.Placement == string(inDatabase) {
+	why, unlisted := c.stays(p), s.unlisted(c)
+	switch {
+	case c.Dataset.Placement == string(inDatabase) && why == "" && len(unlisted) > 0:
+		return "", notListed(unlisted)
+	case c.Dataset.Placement == string(inDatabase):
 		return inDatabase, mustLeave(why)
+	case len(unlisted) > 0:
+		return s.pulled(c, p, n)
+	case c.Dataset.Distribution != nil && why == "" && c.Dataset.Placement != string(inMemory):
+		return inDatabase, nil
 	}
 	at, err := s.pulled(c, p, n)
 	if err != nil && why == "" && c.Dataset.Placement != string(inMemory) {

@@ -91,7 +91,7 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 		}
 	}()
 	src := mech.NewSource()
-	defer func() { c.disk.Close() }() // nothing of the rows is used after this
+	defer func() { c.disk.Close(); c.nodes.close() }() // nothing of the rows is used after this
 	var x dpsco.Data
 	f.err = s.inSnapshot(ctx, func(conn *pgx.Conn) (err error) {
 		if f.plan, x, err = s.read(ctx, conn, c, src, reads); err == nil && c.at == inDatabase {

@@ -25,15 +25,16 @@ import (
 
 // Config says how a sidecar works. Its zero values are defaults, but for Database and Log.
 type Config struct {
-	Database *pgxpool.Config // as role dp_sidecar
-	Jobs     int             // jobs at a time, each until its public time; 4 when zero
-	JobTime  time.Duration   // how long one may read and fit; an hour when zero
-	Lease    time.Duration   // how long a job stays ours without a heartbeat; 30 s when zero
-	Grace    time.Duration   // how long a job may go on after the context ends; 20 s when zero
-	Memory   int64           // bytes that a job may need; 0: no limit
-	SpillDir string          // folder for rows that need more; empty: such a job is refused
-	Schema   sql.Schema      // the only one to work with; zero: any
-	Watch    Watcher         // told what happens, for operators; nil: nobody
+	Database *pgxpool.Config            // as role dp_sidecar
+	Jobs     int                        // jobs at a time, each until its public time; 4 when zero
+	JobTime  time.Duration              // how long one may read and fit; an hour when zero
+	Lease    time.Duration              // how long a job stays ours without a heartbeat; 30 s when zero
+	Grace    time.Duration              // how long a job may go on after the context ends; 20 s when zero
+	Memory   int64                      // bytes that a job may need; 0: no limit
+	SpillDir string                     // folder for rows that need more; empty: such a job is refused
+	Nodes    map[string]*pgx.ConnConfig // servers of foreign partitions that may be asked directly, by their names
+	Schema   sql.Schema                 // the only one to work with; zero: any
+	Watch    Watcher                    // told what happens, for operators; nil: nobody
 	Version  string
 	Log      *slog.Logger
 

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,22 +54,29 @@ func (c *claim) stays(p *dpsco.Plan) (why string) {
 //
 // Errors: as arrowio.Expressions.
 func (s *Sidecar) elsewhere(ctx context.Context, conn *pgx.Conn, c *claim, n int64) (x dpsco.Data, err error) {
-	from, columns, err := arrowio.Expressions(ctx, conn, c.pull(n))
+	asked := []source{{conn: conn}}
+	if c.nodes != nil {
+		asked, err = c.nodes.sources(ctx, c.pull(n))
+	} else {
+		asked[0].from, asked[0].columns, err = arrowio.Expressions(ctx, conn, c.pull(n))
+	}
 	if err != nil {
 		return x, err
 	}
-	if _, err := conn.PgConn().Exec(ctx, sumSettings).ReadAll(); err != nil {
-		return x, err
+	for _, a := range asked {
+		if _, err := a.conn.PgConn().Exec(ctx, sumSettings).ReadAll(); err != nil {
+			return x, err
+		}
 	}
 	design := c.design()
-	design.Totals = passes(ctx, conn, from, columns, mostGrowth*n)
+	design.Totals = passes(ctx, asked, c.nodes, mostGrowth*n)
 	return dpsco.Data{Shape: c.shape(n), Elsewhere: design}, nil
 }
 
 // checkGrowth parks a job that was charged for fewer than half of the rows that its relation has by now: of
 // rows that are pulled a random part would be kept. The number of rows is public.
 func (s *Sidecar) checkGrowth(ctx context.Context, conn *pgx.Conn, c *claim) error {
-	n, err := c.persons().count(ctx, conn, c.relation())
+	n, err := c.count(ctx, conn)
 	if err == nil && n > mostGrowth*(*c.RowCount) {
 		err = grown
 	}
@@ -79,6 +87,9 @@ func (s *Sidecar) checkGrowth(ctx context.Context, conn *pgx.Conn, c *claim) err
 // registered ones: a pass sees partitions that were added since the check, which the locks do not prevent.
 func (s *Sidecar) sum(ctx context.Context, c *claim, plan *dpsco.Plan, x dpsco.Data, src *mech.Source) (r dpsco.Result, err error) {
 	r, err = s.runTimed(ctx, plan, x, src)
+	if err != nil {
+		err = cmp.Or(s.checkShards(ctx, c), err) // which may be why
+	}
 	switch {
 	case errors.Is(err, errAnswer) || errors.Is(err, sqlsum.ErrAnswer):
 		s.log.Error("fault", "job", c.ID, "error", err)
@@ -116,24 +127,49 @@ func (c *claim) design() *dpsco.Elsewhere {
 const sumSettings = `SELECT pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', nullif(pg_catalog.current_setting('search_path'), '')), true);
 	SET LOCAL enable_sort = off; SET LOCAL work_mem = '256MB'`
 
-// passes returns what makes a pass over the rows of a relation that conn's transaction sees, most at most. Each
-// pass is one statement, which comes back in one row: how many bins have rows is not seen in the
-// server's statistics.
-func passes(ctx context.Context, conn *pgx.Conn, from string, columns []string, most int64) func(sqlsum.Pass) (sqlsum.Totals, error) {
+// source is rows that a transaction sees, and what a pass adds up of them: arrowio.Expressions.
+type source struct {
+	conn    *pgx.Conn
+	from    string
+	columns []string
+}
+
+// passes returns what makes a pass over the rows of all sources, most at most together: those of the parts of nodes
+// or, without, of one relation.
+func passes(ctx context.Context, asked []source, ns *nodes, most int64) func(sqlsum.Pass) (sqlsum.Totals, error) {
 	return func(p sqlsum.Pass) (t sqlsum.Totals, err error) {
-		results, err := conn.PgConn().Exec(ctx, oneRow(p.SQL(from, columns))).ReadAll()
+		answers := make([]string, len(asked))
+		ask := func(i int) (err error) {
+			answers[i], err = asked[i].ask(ctx, p)
+			return err
+		}
+		if ns != nil {
+			err = ns.each(ask)
+		} else {
+			err = ask(0)
+		}
 		if err != nil {
 			return t, err
 		}
-		if len(results) != 1 || len(results[0].Rows) != 1 || len(results[0].Rows[0]) != 1 {
-			return t, errAnswer
-		}
-		answer, err := parseAnswer(string(results[0].Rows[0][0]), most)
+		answer, err := parseAnswer(strings.Join(answers, " "), most)
 		if err != nil {
 			return t, err
 		}
 		return p.Totals(answer)
 	}
+}
+
+// ask makes a pass over the rows of a source. It is one statement, which comes back in one row: how many bins have
+// rows is not seen in the server's statistics.
+func (x source) ask(ctx context.Context, p sqlsum.Pass) (answer string, err error) {
+	results, err := x.conn.PgConn().Exec(ctx, oneRow(p.SQL(x.from, x.columns))).ReadAll()
+	if err != nil {
+		return "", err
+	}
+	if len(results) != 1 || len(results[0].Rows) != 1 || len(results[0].Rows[0]) != 1 {
+		return "", errAnswer
+	}
+	return string(results[0].Rows[0][0]), nil
 }
 
 // oneRow has all rows of a statement as one text: those of parseAnswer.

@@ -120,7 +120,7 @@ func sumsPlan(tb testing.TB, model string, rows, features int) *dpsco.Plan {
 // run makes the fit; each is told every statement.
 func (t tableOfSums) run(tb testing.TB, each func(statement string)) dpsco.Result {
 	tb.Helper()
-	pass := passes(context.Background(), t.conn, t.from, t.columns, int64(t.data.N))
+	pass := passes(context.Background(), []source{{t.conn, t.from, t.columns}}, nil, int64(t.data.N))
 	x := *t.data.Elsewhere
 	t.data.Elsewhere = &x
 	x.Totals = func(p sqlsum.Pass) (sqlsum.Totals, error) {
@@ -173,7 +173,7 @@ func TestAPassIsItsTwinWhateverTheSession(t *testing.T) {
 		Sums: []sqlsum.Vector{{Of: x, Bound: 2, Steps: 1 << 30}}, Moments: []sqlsum.Vector{{Of: append(x[:3:3], sqlsum.Mul(x[0], x[3])), Bound: 3, Steps: 1 << 25}},
 		Counts: []sqlsum.Bins{{Of: x[0], Edges: edges}, {Of: sqlsum.Square(x[1]), Edges: edges}},
 	}
-	got, err := passes(ctx, conn, from, columns, 20008)(pass)
+	got, err := passes(ctx, []source{{conn, from, columns}}, nil, 20008)(pass)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,14 +195,14 @@ func TestAPassIsItsTwinWhateverTheSession(t *testing.T) {
 	if _, err := conn.PgConn().Exec(ctx, `SET LOCAL parallel_setup_cost = 0; SET LOCAL min_parallel_table_scan_size = 0; SET LOCAL max_parallel_workers_per_gather = 2`).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := passes(ctx, conn, from, columns, 20008)(pass); err != nil || !reflect.DeepEqual(got, want) {
+	if got, err := passes(ctx, []source{{conn, from, columns}}, nil, 20008)(pass); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("with parallel workers:\n%v, %v\nits twin:\n%v", got, err, want)
 	}
 	plan, err := conn.PgConn().Exec(ctx, "EXPLAIN "+oneRow(pass.SQL(from, columns))).ReadAll()
 	if err != nil || !strings.Contains(fmt.Sprintf("%s", plan[0].Rows), "Partial HashAggregate") {
 		t.Errorf("workers add nothing up: %s, %v", plan[0].Rows, err)
 	}
-	if _, err := passes(ctx, conn, from, columns, 100)(pass); err != grown {
+	if _, err := passes(ctx, []source{{conn, from, columns}}, nil, 100)(pass); err != grown {
 		t.Errorf("20008 rows where there may be 100: %v", err)
 	}
 }

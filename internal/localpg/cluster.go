@@ -10,6 +10,7 @@ package localpg
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -51,6 +52,8 @@ var errOrphans = errors.New("processes of a former server still run")
 type Options struct {
 	Dir      string            // directory of a cluster that is kept; empty: throw-away
 	Port     int               // 0: the kept cluster's former port, or any free one
+	Bin      string            // folder of the server's programs; empty: the newest that is installed
+	Password string            // of the superuser; empty: a new one
 	Settings map[string]string // server settings, over the defaults
 }
 
@@ -79,7 +82,7 @@ type Cluster struct {
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	c := &Cluster{kept: o.Dir != "", port: o.Port, settings: settings(o)}
+	c := &Cluster{kept: o.Dir != "", port: o.Port, password: cmp.Or(o.Password, rand.Text()), settings: settings(o)}
 	if err := c.start(ctx, o); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
@@ -87,7 +90,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 }
 
 func (c *Cluster) start(ctx context.Context, o Options) (err error) {
-	if c.server, err = newestServer(ctx, filepath.Join(o.Dir, dataName)); err != nil {
+	if c.server, err = chosenServer(ctx, o); err != nil {
 		return err
 	}
 	if c.as, err = unprivileged(o.Dir); err != nil {
@@ -165,7 +168,6 @@ func (c *Cluster) create(ctx context.Context) error {
 	if _, err := os.Stat(c.data()); err == nil {
 		return c.readPassword()
 	}
-	c.password = rand.Text()
 	if err := c.write(c.passwordFile(), c.password); err != nil {
 		return err
 	}

@@ -38,6 +38,18 @@ func Installed(ctx context.Context) (string, error) {
 	return fmt.Sprintf("Postgres %d.%d in %s", s.major, s.minor, s.bin), nil
 }
 
+// chosenServer returns the server that a cluster runs.
+func chosenServer(ctx context.Context, o Options) (server, error) {
+	if o.Bin == "" {
+		return newestServer(ctx, filepath.Join(o.Dir, dataName))
+	}
+	s, ok := serverIn(ctx, o.Bin)
+	if !ok {
+		return server{}, fmt.Errorf("%w: its programs are not in %s", ErrNoServer, o.Bin)
+	}
+	return s, nil
+}
+
 // newestServer returns the newest installed server. Where data holds a cluster it is
 // the newest of the major version that made it.
 func newestServer(ctx context.Context, data string) (server, error) {

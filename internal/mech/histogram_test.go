@@ -139,3 +139,26 @@ func TestHistogramSensitivityInSteps(t *testing.T) {
 		t.Errorf("a count is %v; counts move by the root of %v", s.inUnits(one), s.l2Squared())
 	}
 }
+
+// Positions count where the same contributions do, and as many.
+func TestPositionsAreThoseOfContributions(t *testing.T) {
+	bins := Bins{Width: 1, Half: 3}
+	contributions, positions := NewHistogram(bins, 6, 1), NewHistogram(bins, 6, 1)
+	contributions.AddRows(Rows{Intercept: true}, []float64{-3, -0.5, 0.5, 0.7, 2.5, math.NaN()})
+	positions.AddBins([]int32{0, 2, 3, 3, 5, -1})
+	if got, want := positions.counts, contributions.counts; !slices.Equal(got, want) || positions.records != contributions.records {
+		t.Errorf("counts %v of %d records, want %v of %d", got, positions.records, want, contributions.records)
+	}
+	for name, f := range map[string]func(){
+		"more than N":    func() { positions.AddBins([]int32{0}) },
+		"two dimensions": func() { NewHistogram(bins, 6, 2).AddBins([]int32{0}) },
+	} {
+		if !panics(f) {
+			t.Errorf("%s: no panic", name)
+		}
+	}
+	outside := NewHistogram(bins, 3, 1)
+	if outside.AddBins([]int32{6, math.MaxInt32, math.MinInt32}); slices.Max(outside.counts) > 0 {
+		t.Errorf("what is no position counts: %v", outside.counts)
+	}
+}

@@ -482,11 +482,11 @@ BEGIN
     RAISE EXCEPTION 'options must be a JSON object' USING ERRCODE = '22023', HINT = 'For instance {"total": true}.';
   END IF;
   FOR o IN SELECT key, jsonb_typeof(value) AS type FROM jsonb_each(p_options) LOOP
-    IF o.key NOT IN ('total', 'account', 'new_population', 'one_block_a_person') THEN
-      RAISE EXCEPTION 'unknown option "%"', o.key USING ERRCODE = '22023', HINT = 'dp_register knows total, account, new_population and one_block_a_person.';
+    IF o.key NOT IN ('total', 'account', 'new_population', 'one_block_a_person', 'rows_stay') THEN
+      RAISE EXCEPTION 'unknown option "%"', o.key USING ERRCODE = '22023', HINT = 'dp_register knows total, account, new_population, one_block_a_person and rows_stay.';
     ELSIF o.type <> (CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END) THEN
       RAISE EXCEPTION 'option "%" must be a %', o.key, CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END
-        USING ERRCODE = '22023', HINT = 'total: true states that every person has exactly one row and reading never raises an error; account: the name of a data set of the same people; new_population: your statement why these are other people; one_block_a_person: your statement why all rows of a person are in one block.';
+        USING ERRCODE = '22023', HINT = 'total: true states that every person has exactly one row and reading never raises an error; account: the name of a data set of the same people; new_population: your statement why these are other people; one_block_a_person: your statement why all rows of a person are in one block; rows_stay: your statement why no row moves from one node to another while a job reads.';
     END IF;
   END LOOP;
   IF p_options ? 'account' AND p_options ? 'new_population' THEN
@@ -524,6 +524,9 @@ BEGIN
     END IF;
     IF d.block IS NOT NULL THEN
       PERFORM dp_int.recheck_block(d);
+    END IF;
+    IF dp_int.check_nodes(d.relid, d.unit, d.options ->> 'rows_stay') IS DISTINCT FROM d.distribution THEN
+      RAISE EXCEPTION 'its rows are distributed in another way now: %', coalesce(dp_int.distribution(d.relid), 'on one node');
     END IF;
     unknown := CASE WHEN d.options ? 'total' AND NOT d.options ?| '{account,new_population}' THEN dp_int.why_unknown(d.relid) END;
     IF unknown IS NOT NULL THEN  -- what is not stated to be total has no functions
@@ -599,6 +602,7 @@ DECLARE
   levels jsonb;
   source text;
   block_source text;
+  distribution text;
   total boolean;
   mode text := coalesce(dp_register.accounting, CASE WHEN dp_register.delta > 0 THEN 'zcdp' ELSE 'pure' END);
   eps numeric;
@@ -631,6 +635,7 @@ BEGIN
   END IF;
   total := coalesce((dp_register.options ->> 'total')::boolean, false);
   PERFORM dp_int.check_relation(dp_register.relation, total);
+  distribution := dp_int.check_nodes(dp_register.relation, dp_register.unit, dp_register.options ->> 'rows_stay');
   source := dp_int.check_unit(dp_register.relation, dp_register.unit, dp_register.max_rows, dp_register.persons, dp_register.target || dp_register.features);
   block_source := dp_int.check_blocks(dp_register.relation, dp_register.block, dp_register.block_width, dp_register.block_origin, dp_register.block_rows,
                                       dp_register.block_is_fixed, dp_register.unit, dp_register.persons);
@@ -691,14 +696,14 @@ BEGIN
   ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
   INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, categories, options, epsilon, delta, cap, default_delta, registered_by,
                               unit, max_rows, persons, unit_source, unit_number, row_count,
-                              block, block_source, block_number, block_type, block_rows, block_is_fixed, block_fixed_by, placement)
+                              block, block_source, block_number, block_type, block_rows, block_is_fixed, block_fixed_by, placement, distribution)
   SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
          dp_register.labels, levels, dp_register.options, eps, del, own_cap, nullif(del, 0), session_user,
          dp_register.unit, CASE WHEN dp_register.unit IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END, dp_register.persons, source, dp_int.source_number(dp_register.relation, dp_register.unit),
          CASE WHEN dp_register.block IS NULL THEN dp_register.persons END,
          dp_register.block, block_source, dp_int.source_number(dp_register.relation, dp_register.block), dp_int.column_type(dp_register.relation, dp_register.block),
          dp_register.block_rows, dp_register.block_is_fixed, dp_int.why_block_stays(dp_register.relation, dp_register.block, dp_register.block_is_fixed),
-         dp_register.placement
+         dp_register.placement, distribution
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE c.oid = dp_register.relation;
   INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;
@@ -706,7 +711,7 @@ BEGIN
     dp_int.describe_budget(a, eps, del) || jsonb_build_object('relation', dp_register.relation::text) || dp_register.options
       || CASE WHEN dp_register.block IS NOT NULL AND dp_int.mixes_rows(dp_register.relation) THEN '{"mixes_rows": true}' ELSE '{}' END::jsonb
       || CASE WHEN levels = '{}' THEN '{}' ELSE jsonb_build_object('categories', levels) END
-      || jsonb_strip_nulls(jsonb_build_object('unit', source, 'persons', dp_register.persons, 'max_rows', CASE WHEN source IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END,
+      || jsonb_strip_nulls(jsonb_build_object('distribution', distribution, 'unit', source, 'persons', dp_register.persons, 'max_rows', CASE WHEN source IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END,
            'block', (SELECT dp_int.describe_blocks(a, d) FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL)))));
   IF dp_register.unit IS NULL THEN
     PERFORM dp_int.tell_several_rows(dp_register.relation);

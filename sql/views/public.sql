@@ -9,12 +9,12 @@ CREATE OR REPLACE VIEW dp.datasets WITH (security_barrier) AS
          d.categories, d.unit::text AS unit, d.max_rows, d.persons,
          d.block::text AS block, a.block_width, a.block_origin, d.block_rows, coalesce(d.block_is_fixed, d.block_fixed_by) AS block_is_fixed,
          CASE WHEN d.unit IS NULL THEN 'every row' WHEN d.block IS NULL OR d.options ? 'one_block_a_person' THEN 'all rows of a person' ELSE 'all rows that a person has in one block' END AS protects,
-         d.placement
+         d.placement, d.distribution
     FROM dp_int.dataset d
     JOIN dp_int.account a ON a.id = d.account
    WHERE d.unregistered_at IS NULL
      AND (pg_has_role(session_user, 'dp_admin', 'USAGE') OR d.id IN (SELECT dataset FROM dp_int.my_grant));
-COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales, labels and levels of categories, public row count (of persons where there is a unit; NULL until a sidecar has counted), accounting (and its Renyi order, if it has one), the delta of a request that gives none, and where there is a budget for every block of time: by which column, and how long each is; and where rows are while a job works on them.';
+COMMENT ON VIEW dp.datasets IS 'What may be asked: columns, public scales, labels and levels of categories, public row count (of persons where there is a unit; NULL until a sidecar has counted), accounting (and its Renyi order, if it has one), the delta of a request that gives none, and where there is a budget for every block of time: by which column, and how long each is; where rows are while a job works on them, and how they are distributed over nodes (NULL: on one).';
 
 CREATE OR REPLACE VIEW dp.budget WITH (security_barrier) AS
   SELECT d.name AS dataset,

@@ -1,0 +1,307 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"dpsidecar/internal/arrowio"
+	"dpsidecar/internal/mech"
+)
+
+// Rows may be on several nodes, each with a snapshot of its own: nodes.md says why that is enough.
+// The coordinator of Citus asks its workers itself. Servers of postgres_fdw are asked directly:
+// through a partitioned table every row would travel.
+
+// moved parks a job of whose table a shard went to another node while it was read: its rows are in none
+// of the job's snapshots then, or in two.
+const moved parked = "a shard of the data set went to another node while the job read it"
+
+// unreachable parks a charged job one of whose nodes does not answer.
+const unreachable parked = "a node of the data set cannot be reached now"
+
+// citusSettings hold for the transaction of a job on tables of Citus: every worker is asked on one
+// connection, whose transaction lasts as long, and is told the settings of this one. Citus writes the system's functions
+// without their schema into what it sends.
+const citusSettings = `SET LOCAL citus.max_adaptive_executor_pool_size = 1; SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL search_path = pg_catalog`
+
+// settle prepares the transaction of a job whose rows are on several nodes, before it sees any.
+func (s *Sidecar) settle(ctx context.Context, conn *pgx.Conn, c *claim) (err error) {
+	if c.Dataset.Distribution == nil {
+		return nil
+	}
+	if err := s.autocommit.QueryRow(ctx, "SELECT dp_int.job_shards($1)", c.Dataset.ID).Scan(&c.shards); err != nil || c.shards == nil {
+		return err
+	}
+	_, err = conn.PgConn().Exec(ctx, citusSettings).ReadAll()
+	return err
+}
+
+// checkShards parks a job if a shard is not where it was when its transaction began.
+func (s *Sidecar) checkShards(ctx context.Context, c *claim) error {
+	if c.shards == nil {
+		return nil
+	}
+	var now *string
+	if err := s.autocommit.QueryRow(ctx, "SELECT dp_int.job_shards($1)", c.Dataset.ID).Scan(&now); err != nil {
+		return err
+	}
+	if now == nil || *now != *c.shards {
+		return moved
+	}
+	return nil
+}
+
+// unlisted are the servers of a data set's foreign partitions that this sidecar may not ask.
+func (s *Sidecar) unlisted(c *claim) (servers []string) {
+	for _, server := range c.Dataset.Servers {
+		if s.config.Nodes[server] == nil {
+			servers = append(servers, server)
+		}
+	}
+	return servers
+}
+
+// nodes are connections to the servers of a partitioned table's foreign partitions, each in a
+// transaction that sees one state of its data and can write nothing; and which part is where.
+type nodes struct {
+	conns map[string]*pgx.Conn
+	parts []*part
+}
+
+// part is a partition without partitions of its own.
+type part struct {
+	Schema, Relation string            // as its node has them
+	Server           string            // empty: the database of the sidecar
+	Renamed          map[string]string // columns that have another name there
+
+	conn *pgx.Conn
+}
+
+func (p *part) relation() pgx.Identifier { return pgx.Identifier{p.Schema, p.Relation} }
+
+// where says on which node a part is.
+func (p *part) where() string {
+	if p.Server == "" {
+		return ""
+	}
+	return fmt.Sprintf(" on node %q", p.Server)
+}
+
+// findParts lists the parts of a relation, those of postgres_fdw with what their options say.
+const findParts = `
+	SELECT coalesce(o.schema_name, n.nspname), coalesce(o.table_name, c.relname), coalesce(s.srvname, ''),
+	       coalesce((SELECT jsonb_object_agg(a.attname, x.option_value) FROM pg_catalog.pg_attribute a, pg_options_to_table(a.attfdwoptions) x
+	                  WHERE a.attrelid = c.oid AND x.option_name = 'column_name'), '{}')
+	  FROM pg_partition_tree($1::regclass) t
+	  JOIN pg_catalog.pg_class c ON c.oid = t.relid
+	  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+	  LEFT JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = c.oid
+	  LEFT JOIN pg_catalog.pg_foreign_server s ON s.oid = f.ftserver
+	  LEFT JOIN LATERAL (SELECT max(option_value) FILTER (WHERE option_name = 'schema_name') AS schema_name, max(option_value) FILTER (WHERE option_name = 'table_name') AS table_name
+	                       FROM pg_options_to_table(f.ftoptions)) o ON true
+	 WHERE t.isleaf
+	 ORDER BY c.oid`
+
+// openNodes begins a transaction on every node of a relation that conn has locked, and checks that
+// parts are what they seem. It is nil for a relation whose rows are not asked for node by node: one without foreign partitions, or
+// with one on a server that is not listed.
+//
+// Errors: a failure where a node cannot be reached, or a part is not to be read there.
+func (s *Sidecar) openNodes(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier) (_ *nodes, err error) {
+	rows, _ := conn.Query(ctx, findParts, relation.Sanitize())
+	parts, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[part])
+	if err != nil {
+		return nil, err
+	}
+	foreign := func(p *part) bool { return p.Server != "" }
+	if !slices.ContainsFunc(parts, foreign) || slices.ContainsFunc(parts, func(p *part) bool { return foreign(p) && s.config.Nodes[p.Server] == nil }) {
+		return nil, nil
+	}
+	ns := &nodes{map[string]*pgx.Conn{}, parts}
+	defer func() {
+		if err != nil {
+			ns.close()
+		}
+	}()
+	for _, p := range parts {
+		if p.conn, err = s.connectNode(ctx, ns, conn, p.Server); err != nil {
+			return nil, err
+		}
+		if err := lockPart(ctx, p); err != nil {
+			return nil, relationFailure(err)
+		}
+	}
+	return ns, ns.check(ctx)
+}
+
+// connectNode returns the connection to a server, begun when it is first asked for.
+func (s *Sidecar) connectNode(ctx context.Context, ns *nodes, own *pgx.Conn, server string) (*pgx.Conn, error) {
+	if server == "" {
+		return own, nil
+	}
+	if conn := ns.conns[server]; conn != nil {
+		return conn, nil
+	}
+	config := s.config.Nodes[server].Copy()
+	pinSettings(config)
+	maps.Copy(config.RuntimeParams, map[string]string{"search_path": "pg_catalog", "lock_timeout": "5s"}) // as role dp_sidecar has them
+	ctx, done := context.WithTimeout(ctx, statementTimeout)
+	defer done()
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err == nil {
+		ns.conns[server] = conn
+		_, err = conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+	}
+	if err != nil {
+		s.log.Error("cannot reach a node", "server", server, "error", err)
+		return nil, &failure{"DP005", fmt.Sprintf("node %q of the data set cannot be reached now", server), "Ask again once it can be, or let an operator see the sidecar's log. " + nothingSpent}
+	}
+	return conn, nil
+}
+
+// lockPart locks a part's relation against changes of its definition.
+func lockPart(ctx context.Context, p *part) error {
+	ctx, done := context.WithTimeout(ctx, statementTimeout)
+	defer done()
+	return arrowio.Lock(ctx, p.conn, p.relation())
+}
+
+// examinePart says whether a relation and all below it are tables that show every row, and what tells each from
+// all other tables.
+const examinePart = `
+	WITH RECURSIVE below(oid) AS (
+	  SELECT $1::regclass::oid
+	  UNION
+	  SELECT i.inhrelid FROM below b JOIN pg_catalog.pg_inherits i ON i.inhparent = b.oid)
+	SELECT bool_and(c.relkind IN ('r', 'p', 'm') AND NOT pg_catalog.row_security_active(c.oid)), has_table_privilege($1::regclass, 'SELECT'),
+	       array_agg(concat_ws(' ', (SELECT system_identifier FROM pg_catalog.pg_control_system()), (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()), c.oid))
+	  FROM below b JOIN pg_catalog.pg_class c ON c.oid = b.oid`
+
+// check refuses parts that show other than all rows of tables, and two that show the same rows.
+func (ns *nodes) check(ctx context.Context) error {
+	known := map[string]bool{}
+	for _, p := range ns.parts {
+		var plain, readable bool
+		var tables []string
+		if err := p.conn.QueryRow(ctx, examinePart, p.relation().Sanitize()).Scan(&plain, &readable, &tables); err != nil {
+			return relationFailure(err)
+		}
+		if !readable {
+			return &failure{"DP004", fmt.Sprintf("partition %s of the data set may not be read%s", p.relation().Sanitize(), p.where()),
+				"As its owner run: GRANT SELECT ON " + p.relation().Sanitize() + " TO " + pgx.Identifier{p.conn.Config().User}.Sanitize() + ". " + nothingSpent}
+		}
+		if !plain {
+			return &failure{"DP004", fmt.Sprintf("partition %s of the data set is no table%s, or row-level security applies to it", p.relation().Sanitize(), p.where()),
+				"Let its foreign table name a table there, whose rows the role of the sidecar may all read. " + nothingSpent}
+		}
+		for _, t := range tables {
+			if known[t] {
+				return &failure{"DP004", fmt.Sprintf("two partitions of the data set show the same rows of %s", p.relation().Sanitize()), "Let every foreign table name a table of its own. " + nothingSpent}
+			}
+			known[t] = true
+		}
+	}
+	return nil
+}
+
+// requests are what is asked of each part.
+func (ns *nodes) requests(req arrowio.Request) (requests []arrowio.Request) {
+	for _, p := range ns.parts {
+		requests = append(requests, req.Elsewhere(p.relation(), p.Renamed))
+	}
+	return requests
+}
+
+// describe refuses parts whose columns have other types than those of the relation.
+func (ns *nodes) describe(ctx context.Context, conn *pgx.Conn, req arrowio.Request) error {
+	want, err := arrowio.Describe(ctx, conn, req)
+	if err != nil {
+		return relationFailure(err)
+	}
+	for i, part := range ns.requests(req) {
+		p := ns.parts[i]
+		got, err := arrowio.Describe(ctx, p.conn, part)
+		if err != nil {
+			return relationFailure(err)
+		}
+		for j, field := range want.Fields() {
+			if !got.Field(j).Metadata.Equal(field.Metadata) {
+				return &failure{"DP004", fmt.Sprintf("column %q of the data set has another type in %s%s", field.Name, p.relation().Sanitize(), p.where()),
+					"Let the foreign table have the types of the table that it stands for. " + nothingSpent}
+			}
+		}
+	}
+	return nil
+}
+
+// count adds up the rows of all parts.
+func (ns *nodes) count(ctx context.Context, req arrowio.Request) (n int64, err error) {
+	counts := make([]int64, len(ns.parts))
+	requests := ns.requests(req)
+	err = ns.each(func(i int) (err error) {
+		counts[i], err = arrowio.Count(ctx, ns.parts[i].conn, requests[i].Relation, requests[i].Where)
+		return err
+	})
+	for _, c := range counts {
+		n += c
+	}
+	return n, err
+}
+
+// each does something with every part, at the same time with those on different nodes.
+func (ns *nodes) each(do func(i int) error) error {
+	on := map[*pgx.Conn][]int{}
+	for i, p := range ns.parts {
+		on[p.conn] = append(on[p.conn], i)
+	}
+	errs := make([]error, len(ns.parts))
+	var crew mech.Crew
+	for _, parts := range on {
+		crew.Go(func() {
+			for _, i := range parts {
+				if errs[i] = do(i); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	crew.Wait()
+	return errors.Join(errs...)
+}
+
+// sources are the expressions that passes over all parts add up.
+func (ns *nodes) sources(ctx context.Context, req arrowio.Request) (list []source, err error) {
+	for i, r := range ns.requests(req) {
+		x := source{conn: ns.parts[i].conn}
+		if x.from, x.columns, err = arrowio.Expressions(ctx, x.conn, r); err != nil {
+			return nil, err
+		}
+		list = append(list, x)
+	}
+	return list, nil
+}
+
+// close ends the transactions with their connections.
+func (ns *nodes) close() {
+	if ns == nil {
+		return
+	}
+	ctx, done := context.WithTimeout(context.Background(), time.Second)
+	defer done()
+	for _, conn := range ns.conns {
+		conn.Close(ctx)
+	}
+}
+
+// notListed is the failure of a job whose rows stay on servers that this sidecar may not ask.
+func notListed(servers []string) error {
+	return &failure{"DP005", "the rows of this data set stay in the database, and this dpsidecar may not ask " + strings.Join(servers, ", "),
+		"Let an operator start it with --node SERVER=URL for each of them. Or a steward lets the rows travel through this server: dp_set_placement(dataset, 'memory'). " + nothingSpent}
+}

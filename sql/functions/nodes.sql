@@ -1,0 +1,137 @@
+-- Tables whose rows are on several nodes: distributed by Citus, or with partitions that are foreign
+-- tables. Every node has a snapshot of its own. What that asks of the rows: internal/job/nodes.md.
+
+-- The tables whose rows a relation shows: those below it, but of a partition or child itself only what is below it.
+CREATE OR REPLACE FUNCTION dp_int.shown_relations(p_relid oid) RETURNS TABLE(relid oid, relation text)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
+  WITH RECURSIVE under(oid) AS (
+    SELECT p_relid
+    UNION
+    SELECT i.inhrelid FROM under u JOIN pg_catalog.pg_inherits i ON i.inhparent = u.oid)
+  SELECT b.relid, b.relation
+    FROM dp_int.base_relations(p_relid) b
+   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = p_relid) OR b.relid IN (SELECT u.oid FROM under u);
+END $$;
+
+-- How a relation's rows are distributed, table by table; NULL where one snapshot shows them all,
+-- as of reference tables and tables of one shard.
+CREATE OR REPLACE FUNCTION dp_int.distribution(p_relid oid) RETURNS text
+LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$
+DECLARE
+  sharded text;
+  over_servers text;
+BEGIN
+  IF to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
+    SELECT string_agg(format('%s by %s of %I', b.relation, CASE p.partmethod WHEN 'h' THEN 'hash' WHEN 'r' THEN 'range' ELSE 'append' END, a.attname), ', ' ORDER BY b.relation)
+      INTO sharded
+      FROM dp_int.shown_relations(p_relid) b
+      JOIN pg_catalog.pg_dist_partition p ON p.logicalrelid = b.relid AND p.partmethod <> 'n'
+      LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = b.relid AND a.attnum = substring(p.partkey FROM ':varattno (\d+)')::int
+     WHERE b.relid = p_relid OR NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = b.relid);  -- what is said of a table holds for its partitions
+  END IF;
+  SELECT string_agg(DISTINCT format('%s with foreign partitions', b.relation), ', ') INTO over_servers
+    FROM dp_int.shown_relations(p_relid) b
+    JOIN pg_catalog.pg_inherits i ON i.inhparent = b.relid
+    JOIN pg_catalog.pg_class f ON f.oid = i.inhrelid AND f.relkind = 'f';
+  RETURN nullif(concat_ws(', ', sharded, over_servers), '');
+END $$;
+
+-- Raises where a table of Citus cannot be read at all: one shard of a table, whose people would get a
+-- budget of their own; shards that may share a person; and copies of shards, of which a node that fails
+-- could leave the rows of both.
+CREATE OR REPLACE FUNCTION dp_int.refuse_shards(p_relid oid) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  t record;
+BEGIN
+  IF to_regclass('pg_catalog.pg_dist_partition') IS NULL THEN
+    RETURN;
+  END IF;
+  FOR t IN
+    SELECT b.relation, p.partmethod, pg_catalog.relation_is_a_known_shard(b.relid::regclass) AS is_shard,
+           p.partmethod <> 'n' AND EXISTS (SELECT FROM pg_catalog.pg_dist_shard s JOIN pg_catalog.pg_dist_placement c ON c.shardid = s.shardid
+                                            WHERE s.logicalrelid = b.relid GROUP BY s.shardid HAVING count(*) > 1) AS copied
+      FROM dp_int.base_relations(p_relid) b
+      LEFT JOIN pg_catalog.pg_dist_partition p ON p.logicalrelid = b.relid
+     ORDER BY b.relation
+  LOOP
+    IF t.is_shard THEN
+      RAISE EXCEPTION '% is a shard of a distributed table', t.relation USING ERRCODE = '22023', HINT = 'Register the distributed table.';
+    ELSIF t.partmethod NOT IN ('h', 'n') THEN
+      RAISE EXCEPTION '% is distributed by %, where nothing keeps a person in one shard', t.relation, CASE t.partmethod WHEN 'r' THEN 'range' ELSE 'append' END
+        USING ERRCODE = '22023', HINT = 'Distribute it by hash of the column that tells persons apart: SELECT create_distributed_table(...).';
+    ELSIF t.copied THEN
+      RAISE EXCEPTION '% has several copies of a shard', t.relation
+        USING ERRCODE = '22023', HINT = 'Where a node fails in mid-statement, rows of two copies could be added up. Distribute it with citus.shard_replication_factor = 1, and replicate the nodes.';
+    END IF;
+  END LOOP;
+END $$;
+
+-- Checks what a relation on several nodes needs, and says how its rows are distributed. No one snapshot
+-- shows the rows of all nodes: a row that moves from one to another while a job reads could be read
+-- twice. With a unit all rows of a person are protected together, wherever they are; without, that
+-- rows stay is the steward's word: no engine keeps a row from being deleted and inserted elsewhere.
+CREATE OR REPLACE FUNCTION dp_int.check_nodes(p_relid oid, p_unit name, p_rows_stay text) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  how CONSTANT text := dp_int.distribution(p_relid);
+BEGIN
+  PERFORM dp_int.refuse_shards(p_relid);
+  IF p_rows_stay IS NOT NULL AND how IS NULL THEN
+    RAISE EXCEPTION 'option "rows_stay" is about rows on several nodes, and those of % are on one', p_relid::regclass USING ERRCODE = '22023', HINT = 'Leave it out.';
+  ELSIF btrim(p_rows_stay) = '' THEN
+    RAISE EXCEPTION 'option "rows_stay" says nothing' USING ERRCODE = '22023', HINT = 'State why no row moves to another node while a job reads.';
+  ELSIF how IS NOT NULL AND p_unit IS NULL AND p_rows_stay IS NULL THEN
+    RAISE EXCEPTION 'the rows of % are on several nodes, and no one snapshot shows them all: %', p_relid::regclass, how
+      USING ERRCODE = '22023',
+            HINT = 'A row that moves to another node while a job reads, as one does that is deleted and inserted again with another value of the column by which it is distributed, could count twice. State why that does not happen with options => ''{"rows_stay": "patient numbers are never reused or changed"}'': the ledger records the statement. Or name the column that tells persons apart as unit: all rows of a person are protected together then, wherever they are.';
+  END IF;
+  RETURN how;
+END $$;
+
+-- The servers of a partitioned table's foreign partitions, which a sidecar may ask directly; NULL where there are
+-- none, or some that postgres_fdw does not reach.
+CREATE OR REPLACE FUNCTION dp_int.foreign_servers(p_relid oid) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+  SELECT jsonb_agg(DISTINCT s.srvname)
+    FROM pg_catalog.pg_partition_tree(p_relid) t
+    JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = t.relid
+    JOIN pg_catalog.pg_foreign_server s ON s.oid = f.ftserver
+    JOIN pg_catalog.pg_foreign_data_wrapper w ON w.oid = s.srvfdw
+  HAVING bool_and(w.fdwname = 'postgres_fdw')
+$$;
+
+-- How many nodes of Citus share a relation's rows, of the table that fewest do; 0 without such tables.
+CREATE OR REPLACE FUNCTION dp_int.sharing_nodes(p_relid oid) RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF to_regclass('pg_catalog.pg_dist_partition') IS NULL THEN
+    RETURN 0;
+  END IF;
+  RETURN (SELECT coalesce(min(t.nodes), 0)
+            FROM (SELECT count(DISTINCT c.groupid)
+                    FROM dp_int.base_relations(p_relid) b
+                    JOIN pg_catalog.pg_dist_partition p ON p.logicalrelid = b.relid AND p.partmethod = 'h'
+                    JOIN pg_catalog.pg_dist_shard s ON s.logicalrelid = b.relid
+                    JOIN pg_catalog.pg_dist_placement c ON c.shardid = s.shardid
+                   GROUP BY b.relid) AS t(nodes));
+END $$;
+
+-- Where each shard of a data set's tables is, as of now; NULL without Citus. A shard that moves while a
+-- job reads has its rows in no snapshot of the job's, or in two: what was read is thrown away then.
+CREATE OR REPLACE FUNCTION dp_int.job_shards(p_dataset bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF to_regclass('pg_catalog.pg_dist_partition') IS NULL THEN
+    RETURN NULL;
+  END IF;
+  RETURN (SELECT string_agg(concat_ws(' ', s.shardid, c.placementid, c.groupid), ',' ORDER BY s.shardid, c.placementid)
+            FROM dp_int.dataset d
+            JOIN LATERAL dp_int.base_relations(d.relid) b ON true
+            JOIN pg_catalog.pg_dist_shard s ON s.logicalrelid = b.relid
+            JOIN pg_catalog.pg_dist_placement c ON c.shardid = s.shardid
+           WHERE d.id = p_dataset);
+END $$;
+GRANT EXECUTE ON FUNCTION dp_int.job_shards TO dp_sidecar;
