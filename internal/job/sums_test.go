@@ -242,6 +242,74 @@ func TestThePlannerExpectsRows(t *testing.T) {
 	})
 }
 
+// A pass calls the functions of a view once for every row, whatever the row holds: of a view that is total, the
+// server's counters of calls would tell how many rows say something, or are at a level.
+func TestPassesCallFunctionsOfViewsOnceARow(t *testing.T) {
+	ctx := context.Background()
+	c := localpg.Postgres(t)
+	database := c.Database(t)
+	const rows = 300
+	c.Exec(t, database, fmt.Sprintf(`CREATE TABLE t AS SELECT CASE WHEN i %% 3 > 0 THEN i / 7. END AS y, CASE WHEN i %% 5 > 0 THEN i END AS x, (ARRAY['in', 'out', NULL])[1 + i %% 3] AS k FROM generate_series(1, %d) i`, rows),
+		`CREATE FUNCTION same(numeric) RETURNS numeric LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS 'BEGIN RETURN $1; END'`,
+		`CREATE VIEW v AS SELECT same(y) AS y, same(x) AS x, k FROM t`)
+	conn, err := pgx.Connect(ctx, c.SuperuserURL(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.PgConn().Exec(ctx, "SET track_functions = 'all'; SET max_parallel_workers_per_gather = 0; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "+sumSettings).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	from, columns, err := arrowio.Expressions(ctx, conn, arrowio.Request{Relation: pgx.Identifier{"public", "v"}, Columns: []string{"y", "x", "k"}, Filters: 1,
+		Levels: map[string][]string{"k": {"in", "out"}}, Only: map[string][]string{"k": {"in"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, y := sqlsum.Column(1, 0, 100), sqlsum.Column(0, 0, 100)
+	pass := sqlsum.Pass{Sums: []sqlsum.Vector{{Of: []sqlsum.Expr{x, y, sqlsum.Mul(x, y)}, Bound: 2, Steps: 1 << 30}}, Counts: []sqlsum.Bins{{Of: sqlsum.Square(y), Edges: []float64{0.1, 0.2}}}}
+	for k := range 3 {
+		if _, err := passes(ctx, []source{{conn: conn, from: from, columns: columns}}, nil, rows)(pass); err != nil {
+			t.Fatal(err)
+		}
+		var calls int
+		if err := conn.QueryRow(ctx, "SELECT pg_stat_get_xact_function_calls('same'::regproc)").Scan(&calls); err != nil || calls != 2*rows*(k+1) {
+			t.Errorf("%d calls after %d passes over %d rows of two columns, %v", calls, k+1, rows, err)
+		}
+	}
+}
+
+// A foreign table's server is asked for all rows: of a condition it would count how many meet it.
+func TestOtherServersAreAskedForAllRows(t *testing.T) {
+	ctx := context.Background()
+	c := localpg.Postgres(t)
+	database := c.Database(t)
+	conn, err := pgx.Connect(ctx, c.SuperuserURL(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, "CREATE EXTENSION postgres_fdw"); err != nil {
+		t.Skip(err)
+	}
+	c.Exec(t, database, "CREATE SERVER other FOREIGN DATA WRAPPER postgres_fdw", "CREATE USER MAPPING FOR public SERVER other", "CREATE TABLE whole (y float8, x float8) PARTITION BY RANGE (y)",
+		"CREATE FOREIGN TABLE part PARTITION OF whole FOR VALUES FROM (0) TO (1) SERVER other", "CREATE VIEW v AS SELECT y, x FROM whole")
+	for _, relation := range []string{"part", "whole", "v"} {
+		from, columns, err := arrowio.Expressions(ctx, conn, arrowio.Request{Relation: pgx.Identifier{"public", relation}, Columns: []string{"y", "x"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass := sqlsum.Pass{Sums: []sqlsum.Vector{{Of: []sqlsum.Expr{sqlsum.Column(0, 0, 1), sqlsum.Column(1, 0, 1)}, Bound: 2, Steps: 1 << 30}}}
+		rows, _ := conn.Query(ctx, "EXPLAIN VERBOSE "+oneRow(pass.SQL(from, columns)))
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := strings.Join(lines, "\n"); !strings.Contains(text, "Remote SQL: SELECT y, x FROM public.part") || strings.Contains(text, "public.part WHERE") {
+			t.Errorf("%s: %s", relation, text)
+		}
+	}
+}
+
 var (
 	passRows     = flag.Int("pass-rows", 20_000, "rows of BenchmarkPassInDatabase")
 	passFeatures = flag.Int("pass-features", 10, "its features")
