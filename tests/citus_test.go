@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -135,7 +136,10 @@ func (w *world) workersFail(d *distributed) {
 		entries, worker := w.entries(), w.connect(d.worker(0))
 		id := one[string](w, w.analyst, `SELECT dp_submit('linear', 'slow', $1)`, 1e4-float64(i))
 		w.eventually("a pass runs on a worker", func() bool {
-			return one[bool](w, worker, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'dp_sidecar' AND state = 'active' AND query LIKE '%sum(%')`)
+			if said := one[string](w, w.analyst, `SELECT concat_ws(' ', status, sqlstate, error) FROM dp.jobs WHERE id = $1::text::uuid`, id); strings.HasPrefix(said, "done") || strings.HasPrefix(said, "failed") {
+				w.Fatalf("job %d ended before a worker could fail: %s", i, said)
+			}
+			return one[bool](w, worker, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = 'dp_sidecar' AND state = 'active' AND query LIKE '%worker_column_1%')`)
 		})
 		if asked := one[int](w, worker, `SELECT count(*) FROM pg_stat_activity WHERE usename = 'dp_sidecar' AND xact_start IS NOT NULL`); i == 1 && asked != 1 {
 			w.Errorf("a job asks a worker on %d connections", asked)
