@@ -277,7 +277,10 @@ func TestRegisteringWithoutScalesIsNoticed(t *testing.T) {
 	} {
 		before := len(heard())
 		w.exec(conn, `BEGIN`)
-		w.exec(conn, fmt.Sprintf(`SELECT dp_register('%[1]s_' || $1, ($1 || '_other')::regclass, 'amount', '{region}', %[2]s, scales => '{"region": 3}', placement => 'database')`, name, k.options), w.dataset)
+		w.exec(conn, fmt.Sprintf(`SELECT dp_register('%[1]s_' || $1, ($1 || '_other')::regclass, 'amount', '{region}', %[2]s, scales => '{"region": 3}')`, name, k.options), w.dataset)
+		if name == "later" {
+			w.exec(conn, `SELECT dp_set_placement('later_' || $1, 'database')`, w.dataset)
+		}
 		w.exec(conn, `ROLLBACK`)
 		if said := strings.Join(heard()[before:], "\n"); strings.Contains(said, "nothing can be asked") != (k.why != "") || !strings.Contains(said, k.why) {
 			t.Errorf("%s: %q", name, said)
