@@ -68,7 +68,42 @@ func Expressions(ctx context.Context, conn *pgx.Conn, req Request) (from string,
 	if len(kept) > 0 {
 		columns[0] = "CASE WHEN " + strings.Join(kept, " AND ") + " THEN " + columns[0] + " END"
 	}
-	return req.Relation.Sanitize() + req.Where.where(), columns, nil
+	from, err = req.source(ctx, conn)
+	return from, columns, err
+}
+
+// computes tells whether reading a relation calls functions, of a view that is not the system's own, or asks
+// another server for rows.
+const computes = `WITH RECURSIVE read(oid) AS (
+		SELECT pg_catalog.to_regclass($1)::pg_catalog.oid
+		UNION
+		SELECT below.oid
+		  FROM read, LATERAL (
+			SELECT d.refobjid FROM pg_catalog.pg_rewrite w, pg_catalog.pg_depend d
+			 WHERE w.ev_class OPERATOR(pg_catalog.=) read.oid AND d.objid OPERATOR(pg_catalog.=) w.oid
+			   AND d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_rewrite'::pg_catalog.regclass AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
+			UNION ALL
+			SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent OPERATOR(pg_catalog.=) read.oid) AS below(oid))
+	SELECT EXISTS (SELECT FROM read, pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) read.oid AND c.relkind OPERATOR(pg_catalog.=) 'f'::pg_catalog."char")
+	    OR EXISTS (SELECT FROM read, pg_catalog.pg_rewrite w, pg_catalog.pg_depend d
+			WHERE w.ev_class OPERATOR(pg_catalog.=) read.oid AND d.objid OPERATOR(pg_catalog.=) w.oid
+			  AND d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_rewrite'::pg_catalog.regclass AND d.refclassid OPERATOR(pg_catalog.<>) 'pg_catalog.pg_class'::pg_catalog.regclass)`
+
+// source is what follows FROM: the relation, or all its rows with each column computed once, where computing it is
+// noticed. The server would write a view's functions into every place where a column is used, behind conditions
+// on others, and hand a foreign table's server the conditions: the counters of both would tell how many rows meet them. It
+// moves nothing across an OFFSET.
+func (r Request) source(ctx context.Context, conn *pgx.Conn) (from string, err error) {
+	from = r.Relation.Sanitize()
+	var once bool
+	if err := conn.QueryRow(ctx, computes, from).Scan(&once); err != nil {
+		return "", fmt.Errorf("see what %s computes: %w", from, err)
+	}
+	from += r.Where.where()
+	if once {
+		from = "(SELECT " + strings.Join(slices.Compact(slices.Sorted(slices.Values(r.names()))), ", ") + " FROM " + from + " OFFSET 0) AS computed"
+	}
+	return from, nil
 }
 
 // expression is the number that a value becomes, or the position of its level, as SQL.

@@ -438,8 +438,8 @@ const farthestMove = 4
 // finish makes the last step.
 func (f *newtonFit) finish() Result {
 	f.whiten()
-	w := f.next(f.Curve.reach())
-	f.centre = f.plus(f.full(), f.Curve.reach())
+	w := f.toLastLevel(f.next(f.Curve.reach()))
+	f.centre = f.toLastLevel(f.plus(f.full(), f.Curve.reach()))
 	if f.free() {
 		f.shrinkSlopes(w)
 	}

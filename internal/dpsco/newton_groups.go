@@ -103,31 +103,25 @@ const (
 )
 
 // Of a group's mean count: how many deviations of what its score and curvature say of it may be
-// noise, the nearest to the 2 of infinitely far that they are believed, and how far in logarithms a group
-// may be moved at once.
+// noise, the nearest to the 2 of infinitely far that they are believed, how far in logarithms a group
+// may be moved at once, and from how near the last step gets there.
 const (
 	levelDoubts   = 2
 	surestLevel   = 1.9
 	farthestLevel = 3
+	nearLevel     = 0.5
 )
 
 // toLevel moves a group of counts to its mean. A step is linear, and its length bounded: a group whose
 // mean is several times less or more than the fit of all rows says would not arrive in those that are
 // left. The sums of counts y and of means m are known, though, from score, y - m, and
 // curvature, (m + y)/2, along the constant: u is twice the ratio of difference to sum, and the logarithm of y/m is
-// 2 atanh(u/2). Where noise does not explain it, the constant moves by that, and never by less than the step moved it,
-// unless a penalty or the ball is in its way.
+// 2 atanh(u/2). Where noise does not explain it, the constant moves by that, and never by less than the step moved it.
 func (f *newtonFit) toLevel(w []float64) []float64 {
-	constant, curvature := f.p.At(0, 0), f.h.At(0, 0)
-	if !f.grouped || f.Curve.counted() == nil || !f.shape.Intercept || curvature <= levelDoubts*f.hNoise {
+	if !f.seesLevel() {
 		return w
 	}
-	step := append([]float64(nil), w...)
-	floats.Sub(step, f.w)
-	along := 0.0 // mean move of predictions, by curvature
-	for j, v := range solveTriangular(f.p, step) {
-		along += constant * f.h.At(0, j) * v / curvature
-	}
+	constant, curvature, along := f.p.At(0, 0), f.h.At(0, 0), f.along(w)
 	u := constant * f.g.AtVec(0) / curvature
 	doubt := math.Hypot(constant*f.gDeviation, u*f.hNoise) / curvature
 	known := clampBetween(math.Abs(u)-levelDoubts*doubt, 0, surestLevel)
@@ -135,8 +129,41 @@ func (f *newtonFit) toLevel(w []float64) []float64 {
 	if level*along < 0 || math.Abs(level) <= math.Abs(along) {
 		return w
 	}
+	return f.raised(w, level-along)
+}
+
+// toLastLevel is the same for the last step, whose curvature is m: u is y/m - 1. One
+// that is farther off has slopes that are too, and the constant makes up for them.
+func (f *newtonFit) toLastLevel(w []float64) []float64 {
+	if !f.seesLevel() {
+		return w
+	}
+	u := f.along(w)
+	if math.Abs(u) > nearLevel {
+		return w
+	}
+	return f.raised(w, math.Log1p(u)-u)
+}
+
+// seesLevel reports whether the fit is that of a group of counts, with a curvature along the constant.
+func (f *newtonFit) seesLevel() bool {
+	return f.grouped && f.Curve.counted() != nil && f.shape.Intercept && f.h.At(0, 0) > levelDoubts*f.hNoise
+}
+
+// along is by how much a step to w moves predictions in the mean, by curvature.
+func (f *newtonFit) along(w []float64) (sum float64) {
+	step := append([]float64(nil), w...)
+	floats.Sub(step, f.w)
+	for j, v := range solveTriangular(f.p, step) {
+		sum += f.p.At(0, 0) * f.h.At(0, j) * v / f.h.At(0, 0)
+	}
+	return sum
+}
+
+// raised is w with more of the constant, unless a penalty or the ball is in its way.
+func (f *newtonFit) raised(w []float64, by float64) []float64 {
 	moved := append([]float64(nil), w...)
-	if moved[0] += level - along; f.allows(moved) {
+	if moved[0] += by; f.allows(moved) {
 		return moved
 	}
 	return w

@@ -144,7 +144,7 @@ func TestAPassIsItsTwinWhateverTheSession(t *testing.T) {
 		`CREATE TABLE t AS SELECT a::price, b::numeric, c::date, d::text, e::float8, f::timestamp FROM (VALUES
 			(1.5, 2, '2020-01-01', 'x', 0.25, '2020-01-01 00:00:00.5'), (-3e5, '-7.25', '5874897-12-31', 'y', '-0', '294276-12-31'), ('NaN', 1, NULL, 'x', 1, 'infinity'), ('Infinity', 1e100, '-infinity', 'zz', 2, NULL),
 			(5e-324, 'NaN', '4713-01-01 BC', NULL, 1e300, '4713-01-01 BC'), (1e18, 1e-300, '1970-01-01', 'y', -1e-300, '1970-01-01'), (0, 0, '2000-01-01', '*', 1e17, '2000-01-01'), (7, 8, '1999-12-31', 'x', 1e5, '1999-12-31')) AS v(a, b, c, d, e, f)`,
-		`INSERT INTO t SELECT (random() - .5) * 10 ^ (random() * 20 - 10), (random() * 1e6)::numeric, date '2000-01-01' + (random() * 1e4)::int, (ARRAY['x', 'y', 'z'])[1 + i % 3], random() * 1e5, timestamp '2000-01-01' + random() * interval '1 year' FROM generate_series(1, 500) i`,
+		`INSERT INTO t SELECT (random() - .5) * 10 ^ (random() * 20 - 10), (random() * 1e6)::numeric, date '2000-01-01' + (random() * 1e4)::int, (ARRAY['x', 'y', 'z'])[1 + i % 3], random() * 1e5, timestamp '2000-01-01' + random() * interval '1 year' FROM generate_series(1, 20000) i`,
 		`CREATE VIEW v AS SELECT e, d, c, b, a, f FROM t`,
 		`CREATE FUNCTION public.wrong(float8, float8) RETURNS float8 LANGUAGE sql AS 'SELECT 13::float8'`, `CREATE FUNCTION public.never(float8, float8) RETURNS boolean LANGUAGE sql AS 'SELECT false'`,
 		`CREATE OPERATOR public.* (LEFTARG = float8, RIGHTARG = float8, FUNCTION = public.wrong)`, `CREATE OPERATOR public.+ (LEFTARG = float8, RIGHTARG = float8, FUNCTION = public.wrong)`,
@@ -158,7 +158,7 @@ func TestAPassIsItsTwinWhateverTheSession(t *testing.T) {
 	if _, err := conn.PgConn().Exec(ctx, `SET search_path = public, pg_catalog; SET standard_conforming_strings = off; SET extra_float_digits = -15; SET work_mem = '64kB'; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `+sumSettings).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
-	req := arrowio.Request{Relation: pgx.Identifier{"public", "v"}, Columns: []string{"a", "b", "c", "d", "e", "f"}, Levels: map[string][]string{"d": {"x", "y", "*"}}, Rows: 508}
+	req := arrowio.Request{Relation: pgx.Identifier{"public", "v"}, Columns: []string{"a", "b", "c", "d", "e", "f"}, Levels: map[string][]string{"d": {"x", "y", "*"}}, Rows: 20008}
 	from, columns, err := arrowio.Expressions(ctx, conn, req)
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func TestAPassIsItsTwinWhateverTheSession(t *testing.T) {
 		Sums: []sqlsum.Vector{{Of: x, Bound: 2, Steps: 1 << 30}}, Moments: []sqlsum.Vector{{Of: append(x[:3:3], sqlsum.Mul(x[0], x[3])), Bound: 3, Steps: 1 << 25}},
 		Counts: []sqlsum.Bins{{Of: x[0], Edges: edges}, {Of: sqlsum.Square(x[1]), Edges: edges}},
 	}
-	got, err := passes(ctx, []source{{conn, from, columns}}, nil, 508)(pass)
+	got, err := passes(ctx, []source{{conn, from, columns}}, nil, 20008)(pass)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,8 +192,18 @@ func TestAPassIsItsTwinWhateverTheSession(t *testing.T) {
 	if err != nil || results[0].CommandTag.RowsAffected() != 1 {
 		t.Errorf("the server counts %d rows of an answer, %v", results[0].CommandTag.RowsAffected(), err)
 	}
+	if _, err := conn.PgConn().Exec(ctx, `SET LOCAL parallel_setup_cost = 0; SET LOCAL min_parallel_table_scan_size = 0; SET LOCAL max_parallel_workers_per_gather = 2`).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := passes(ctx, []source{{conn, from, columns}}, nil, 20008)(pass); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("with parallel workers:\n%v, %v\nits twin:\n%v", got, err, want)
+	}
+	plan, err := conn.PgConn().Exec(ctx, "EXPLAIN "+oneRow(pass.SQL(from, columns))).ReadAll()
+	if err != nil || !strings.Contains(fmt.Sprintf("%s", plan[0].Rows), "Partial HashAggregate") {
+		t.Errorf("workers add nothing up: %s, %v", plan[0].Rows, err)
+	}
 	if _, err := passes(ctx, []source{{conn, from, columns}}, nil, 100)(pass); err != grown {
-		t.Errorf("508 rows where there may be 100: %v", err)
+		t.Errorf("20008 rows where there may be 100: %v", err)
 	}
 }
 
@@ -230,6 +240,74 @@ func TestThePlannerExpectsRows(t *testing.T) {
 			t.Errorf("%s", text)
 		}
 	})
+}
+
+// A pass calls the functions of a view once for every row, whatever the row holds: of a view that is total, the
+// server's counters of calls would tell how many rows say something, or are at a level.
+func TestPassesCallFunctionsOfViewsOnceARow(t *testing.T) {
+	ctx := context.Background()
+	c := localpg.Postgres(t)
+	database := c.Database(t)
+	const rows = 300
+	c.Exec(t, database, fmt.Sprintf(`CREATE TABLE t AS SELECT CASE WHEN i %% 3 > 0 THEN i / 7. END AS y, CASE WHEN i %% 5 > 0 THEN i END AS x, (ARRAY['in', 'out', NULL])[1 + i %% 3] AS k FROM generate_series(1, %d) i`, rows),
+		`CREATE FUNCTION same(numeric) RETURNS numeric LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS 'BEGIN RETURN $1; END'`,
+		`CREATE VIEW v AS SELECT same(y) AS y, same(x) AS x, k FROM t`)
+	conn, err := pgx.Connect(ctx, c.SuperuserURL(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.PgConn().Exec(ctx, "SET track_functions = 'all'; SET max_parallel_workers_per_gather = 0; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "+sumSettings).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	from, columns, err := arrowio.Expressions(ctx, conn, arrowio.Request{Relation: pgx.Identifier{"public", "v"}, Columns: []string{"y", "x", "k"}, Filters: 1,
+		Levels: map[string][]string{"k": {"in", "out"}}, Only: map[string][]string{"k": {"in"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, y := sqlsum.Column(1, 0, 100), sqlsum.Column(0, 0, 100)
+	pass := sqlsum.Pass{Sums: []sqlsum.Vector{{Of: []sqlsum.Expr{x, y, sqlsum.Mul(x, y)}, Bound: 2, Steps: 1 << 30}}, Counts: []sqlsum.Bins{{Of: sqlsum.Square(y), Edges: []float64{0.1, 0.2}}}}
+	for k := range 3 {
+		if _, err := passes(ctx, []source{{conn: conn, from: from, columns: columns}}, nil, rows)(pass); err != nil {
+			t.Fatal(err)
+		}
+		var calls int
+		if err := conn.QueryRow(ctx, "SELECT pg_stat_get_xact_function_calls('same'::regproc)").Scan(&calls); err != nil || calls != 2*rows*(k+1) {
+			t.Errorf("%d calls after %d passes over %d rows of two columns, %v", calls, k+1, rows, err)
+		}
+	}
+}
+
+// A foreign table's server is asked for all rows: of a condition it would count how many meet it.
+func TestOtherServersAreAskedForAllRows(t *testing.T) {
+	ctx := context.Background()
+	c := localpg.Postgres(t)
+	database := c.Database(t)
+	conn, err := pgx.Connect(ctx, c.SuperuserURL(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, "CREATE EXTENSION postgres_fdw"); err != nil {
+		t.Skip(err)
+	}
+	c.Exec(t, database, "CREATE SERVER other FOREIGN DATA WRAPPER postgres_fdw", "CREATE USER MAPPING FOR public SERVER other", "CREATE TABLE whole (y float8, x float8) PARTITION BY RANGE (y)",
+		"CREATE FOREIGN TABLE part PARTITION OF whole FOR VALUES FROM (0) TO (1) SERVER other", "CREATE VIEW v AS SELECT y, x FROM whole")
+	for _, relation := range []string{"part", "whole", "v"} {
+		from, columns, err := arrowio.Expressions(ctx, conn, arrowio.Request{Relation: pgx.Identifier{"public", relation}, Columns: []string{"y", "x"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass := sqlsum.Pass{Sums: []sqlsum.Vector{{Of: []sqlsum.Expr{sqlsum.Column(0, 0, 1), sqlsum.Column(1, 0, 1)}, Bound: 2, Steps: 1 << 30}}}
+		rows, _ := conn.Query(ctx, "EXPLAIN VERBOSE "+oneRow(pass.SQL(from, columns)))
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := strings.Join(lines, "\n"); !strings.Contains(text, "Remote SQL: SELECT y, x FROM public.part") || strings.Contains(text, "public.part WHERE") {
+			t.Errorf("%s: %s", relation, text)
+		}
+	}
 }
 
 var (

@@ -755,6 +755,8 @@ var mutants = []mutant{
 		"strings.NewReplacer(`\\`, `\\\\`, `'`, `''`)", "strings.NewReplacer(`'`, `''`)", []tests{{"./internal/arrowio", "TestExpressionsOfCategories"}}},
 	{"elsewhere: rows of other levels take part", "internal/arrowio/expressions.go",
 		"	if len(kept) > 0 {", "	if false {", []tests{{"./internal/arrowio", "TestExpressionsHaveTheWindow"}}},
+	{"elsewhere: a view's functions are called as often as planners like", "internal/arrowio/expressions.go",
+		"	if once {", "	if false {", []tests{{"./internal/job", "TestPassesCallFunctionsOfViewsOnceARow"}, {"./internal/job", "TestOtherServersAreAskedForAllRows"}}},
 	{"elsewhere: operators are those of the search path", "internal/job/sums.go",
 		"pg_catalog.concat_ws(', ', 'pg_catalog', nullif(", "pg_catalog.concat_ws(', ', nullif(", []tests{{"./internal/job", "TestAPassIsItsTwin"}}},
 	{"elsewhere: more rows than sums are made for", "internal/job/sums.go",

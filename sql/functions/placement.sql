@@ -1,12 +1,18 @@
 -- Where the rows of a data set are while jobs work on them. What is released and what it costs
 -- does not depend on it, so it may change at any time.
 
-CREATE OR REPLACE FUNCTION dp_int.check_placement(p_placement text) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.check_placement(p_placement text, p_unit name, p_block_rows bigint) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   IF coalesce(p_placement NOT IN ('auto', 'memory', 'database'), true) THEN
     RAISE EXCEPTION 'there is no placement %', coalesce('"' || dp_int.excerpt(p_placement) || '"', 'NULL')
       USING ERRCODE = '22023', HINT = 'auto: in the sidecar''s memory where they fit, else on its disk, else in the database; memory: in the sidecar''s memory or on its disk, never as sums; database: rows stay, and only sums of them leave the database. Nothing was changed.';
+  ELSIF p_placement = 'database' AND p_unit IS NOT NULL THEN
+    RAISE EXCEPTION 'rows of a table with a unit cannot stay in the database'
+      USING ERRCODE = '22023', HINT = 'The rows of each person are brought together by the sidecar: choose placement auto or memory. Nothing was changed.';
+  ELSIF p_placement = 'database' AND p_block_rows IS NOT NULL THEN
+    RAISE EXCEPTION 'rows of blocks with a registered number of rows cannot stay in the database'
+      USING ERRCODE = '22023', HINT = 'Of more rows than block_rows the sidecar draws a part: choose placement auto or memory, or register without block_rows. Nothing was changed.';
   END IF;
 END $$;
 
@@ -16,7 +22,7 @@ DECLARE
   d dp_int.dataset := dp_int.dataset_of(dp_set_placement.dataset);
 BEGIN
   PERFORM dp_int.refuse_copy();
-  PERFORM dp_int.check_placement(dp_set_placement.placement);
+  PERFORM dp_int.check_placement(dp_set_placement.placement, d.unit, d.block_rows);
   UPDATE dp_int.dataset n SET placement = dp_set_placement.placement WHERE n.id = d.id;
 END $$;
 COMMENT ON FUNCTION public.dp_set_placement IS

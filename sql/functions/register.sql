@@ -618,7 +618,7 @@ BEGIN
   END IF;
   PERFORM dp_int.check_accounting(mode, dp_register.epsilon, dp_register.delta);
   PERFORM dp_int.check_register_options(dp_register.options);
-  PERFORM dp_int.check_placement(dp_register.placement);
+  PERFORM dp_int.check_placement(dp_register.placement, dp_register.unit, dp_register.block_rows);
   IF dp_register.relation IS NULL THEN
     RAISE EXCEPTION 'a data set needs a relation' USING ERRCODE = '22023', HINT = 'For instance ''public.claims''.';
   END IF;
