@@ -4,9 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"path/filepath"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"dpsidecar/internal/dev"
+	"dpsidecar/internal/install"
 )
 
 // The how-to runs as it tells, on a coordinator and two workers. What the nodes add up is the fit that one node
@@ -15,7 +19,8 @@ import (
 func TestCitus(t *testing.T) {
 	t.Parallel()
 	d := newDistributed(t, dev.Options{})
-	if _, err := d.Serve(context.Background()); err != nil {
+	stop, err := d.Serve(context.Background())
+	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{T: t, system: d.System, dataset: "visits", person: "analyst"}
@@ -26,6 +31,14 @@ func TestCitus(t *testing.T) {
 	w.refusedOnCitus()
 	w.fitsOnCitus()
 	w.workersFail(d)
+	stop()
+	admin, err := pgx.ParseConfig(d.SuperuserURL())
+	if err == nil {
+		_, _, err = install.Uninstall(context.Background(), admin, filepath.Join(t.TempDir(), "export"))
+	}
+	if err != nil {
+		t.Errorf("uninstall: %v", err)
+	}
 }
 
 // registerHuge registers a relation of visits with a budget that leaves hardly any noise.

@@ -70,7 +70,7 @@ var mayUse = map[string][]string{
 	"math/rand": {},
 	"math/rand/v2": {"internal/mech/mechtest/mechtest.go",
 		"internal/experiment/task.go", "internal/experiment/papers.go", "internal/experiment/score.go", "internal/experiment/synthetic.go", "internal/experiment/real.go", "internal/experiment/windows.go", // generated tables
-		"internal/experiment/compare.go", "internal/experiment/coverage.go", "internal/experiment/peers.go", "internal/experiment/tables.go"}, // and peers with noise in floating point
+		"internal/experiment/compare.go", "internal/experiment/coverage.go", "internal/experiment/misfits.go", "internal/experiment/peers.go", "internal/experiment/tables.go"}, // and peers with noise in floating point
 	"testing": {"internal/mech/mechtest/mechtest.go", "internal/localpg/testing.go"},
 }
 

@@ -139,4 +139,35 @@ func TestForeignPartitions(t *testing.T) {
 	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', 'spread', 1)`); said["placement"] != "database" {
 		t.Errorf("dp_explain: %v", said)
 	}
+	w.serversFail(servers)
+}
+
+// serversFail ends the session on a server between two passes of a job, and then a server.
+func (w *world) serversFail(servers []*localpg.Cluster) {
+	far := w.connect(servers[0].SuperuserURL("postgres"))
+	for eps := 9000.; ; eps-- { // until a session is met in time
+		entries, ended, done := w.entries(), false, false
+		id := one[string](w, w.analyst, `SELECT dp_submit('linear', 'spread', $1)`, eps)
+		w.eventually("the job is done", func() bool {
+			ended = ended || one[bool](w, far, `SELECT coalesce(bool_or(pg_terminate_backend(pid)), false) FROM pg_stat_activity WHERE usename = 'reader' AND query LIKE '%sum(%'`)
+			done = one[string](w, w.analyst, `SELECT status::text FROM dp.jobs WHERE id = $1::text::uuid`, id) == "done"
+			return done
+		})
+		tries := one[int](w, w.super, `SELECT attempt FROM dp_int.job WHERE id = $1::text::uuid`, id)
+		if n := w.entries(); n != entries+1 {
+			w.Errorf("%d charges in %d tries", n-entries, tries)
+		}
+		if ended && tries > 1 {
+			break
+		}
+	}
+	if err := servers[1].Halt(localpg.Immediate); err != nil {
+		w.Fatal(err)
+	}
+	entries := w.entries()
+	_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_linear_regress('spread', 1)`)
+	w.wantError(err, "DP005", `node "n1" of the data set cannot be reached now`)
+	if w.entries() != entries {
+		w.Error("a job is charged though a node cannot be reached")
+	}
 }

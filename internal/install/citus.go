@@ -23,27 +23,31 @@ func onThisNode(admin *pgx.ConnConfig) *pgx.ConnConfig {
 	return admin
 }
 
-// rolesOnAllNodes makes the roles of people and of the sidecar on all nodes of a Citus cluster:
-// whoever may read a distributed table, or is a member of a role, is known on every node. The
-// migrations then find them. Where there is no Citus they make them.
+// rolesOnAllNodes makes dpsidecar's roles on all nodes of a Citus cluster: whoever may read a distributed table, or is a
+// member of a role, is known on every node, and so is whoever has rights on the database. The migrations then find
+// them. Where there is no Citus they make them.
 const rolesOnAllNodes = `
 DO $$
+DECLARE
+  made record;
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'citus') THEN
     RETURN;
   END IF;
-  IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'dp_admin') THEN
-    CREATE ROLE dp_admin NOLOGIN;
-    COMMENT ON ROLE dp_admin IS 'dpsidecar: privacy officers; they register data sets, set budgets, read the ledger';
-  END IF;
-  IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'dp_analyst') THEN
-    CREATE ROLE dp_analyst NOLOGIN;
-    COMMENT ON ROLE dp_analyst IS 'dpsidecar: analysts; they ask for releases on data sets granted to them';
-  END IF;
-  IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'dp_sidecar') THEN
-    CREATE ROLE dp_sidecar LOGIN;
-    COMMENT ON ROLE dp_sidecar IS 'dpsidecar: the sidecar; it reads registered tables and advances jobs through functions';
-    ALTER ROLE dp_sidecar SET search_path = pg_catalog;
-    ALTER ROLE dp_sidecar SET lock_timeout = '5s';
-  END IF;
+  FOR made IN
+    SELECT * FROM (VALUES
+      ('dp_owner', 'NOLOGIN', 'owns schemas dp and dp_int; nobody logs in as it'),
+      ('dp_admin', 'NOLOGIN', 'privacy officers; they register data sets, set budgets, read the ledger'),
+      ('dp_analyst', 'NOLOGIN', 'analysts; they ask for releases on data sets granted to them'),
+      ('dp_loopback', 'LOGIN', 'how a synchronous call enqueues outside its caller''s transaction'),
+      ('dp_sidecar', 'LOGIN', 'the sidecar; it reads registered tables and advances jobs through functions')) AS r(name, login, comment)
+     WHERE name NOT IN (SELECT rolname FROM pg_catalog.pg_roles)
+  LOOP
+    EXECUTE format('CREATE ROLE %I %s', made.name, made.login);
+    EXECUTE format('COMMENT ON ROLE %I IS %L', made.name, 'dpsidecar: ' || made.comment);
+    IF made.login = 'LOGIN' THEN
+      EXECUTE format('ALTER ROLE %I SET search_path = pg_catalog', made.name);
+      EXECUTE format('ALTER ROLE %I SET lock_timeout = %L', made.name, CASE made.name WHEN 'dp_sidecar' THEN '5s' ELSE '3s' END);
+    END IF;
+  END LOOP;
 END $$`
