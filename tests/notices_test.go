@@ -271,9 +271,9 @@ func TestRegisteringWithoutScalesIsNoticed(t *testing.T) {
 	}
 
 	// Nor does anybody find out by asking that rows which stay in the database answer nothing.
-	w.exec(w.super, fmt.Sprintf(`CREATE TABLE "%[1]s_other" AS SELECT *, 1 AS who FROM %[1]q; GRANT SELECT ON "%[1]s_other" TO dp_sidecar`, w.dataset))
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE "%[1]s_other" AS SELECT * FROM %[1]q; GRANT SELECT ON "%[1]s_other" TO dp_sidecar`, w.dataset))
 	for name, k := range map[string]struct{ options, why string }{
-		"pure": {`1`, "a budget without a delta"}, "unit": {`1, 1e-6, unit => 'who'`, "with a unit"}, "plain": {`1, 1e-6`, ""},
+		"pure": {`1, placement => 'database'`, "a budget without a delta"}, "later": {`1`, "a budget without a delta"}, "plain": {`1, 1e-6, placement => 'database'`, ""},
 	} {
 		before := len(heard())
 		w.exec(conn, `BEGIN`)

@@ -16,6 +16,17 @@ BEGIN
   END IF;
 END $$;
 
+-- Says that nothing can be asked of a data set whose rows stay in the database while its budget has no
+-- delta: there is dp_l1_regress alone then, which takes the rows.
+CREATE OR REPLACE FUNCTION dp_int.tell_placement(d dp_int.dataset) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF d.placement = 'database' AND d.delta = 0 THEN
+    RAISE NOTICE 'dpsidecar: nothing can be asked of data set "%" while its rows stay in the database: a budget without a delta serves dp_l1_regress alone, which takes the rows', d.name
+      USING HINT = format('Let the rows leave, with SELECT dp_set_placement(%L, ''auto''), or register otherwise.', d.name);
+  END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION public.dp_set_placement(dataset text, placement text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
