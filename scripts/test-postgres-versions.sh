@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 versions='14.23.0-beta.17 15.18.0-beta.17 16.14.0-beta.17 17.10.0-beta.17 18.4.0-beta.17'
-packages=${PACKAGES:-./sql ./internal/install ./internal/arrowio ./internal/localpg ./tests}
+packages=${PACKAGES:-./sql ./internal/install ./internal/arrowio ./internal/sqlsum ./internal/job ./internal/localpg ./tests}
 platform=linux-x64
 [ "$(uname -m)" = aarch64 ] && platform=linux-arm64
 

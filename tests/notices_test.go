@@ -269,4 +269,21 @@ func TestRegisteringWithoutScalesIsNoticed(t *testing.T) {
 	if said := strings.Join(heard(), "\n"); !strings.Contains(said, "registered without scales") {
 		t.Errorf("without: %q", said)
 	}
+
+	// Nor does anybody find out by asking that rows which stay in the database answer nothing.
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE "%[1]s_other" AS SELECT * FROM %[1]q; GRANT SELECT ON "%[1]s_other" TO dp_sidecar`, w.dataset))
+	for name, k := range map[string]struct{ options, why string }{
+		"pure": {`1, placement => 'database'`, "a budget without a delta"}, "later": {`1`, "a budget without a delta"}, "plain": {`1, 1e-6, placement => 'database'`, ""},
+	} {
+		before := len(heard())
+		w.exec(conn, `BEGIN`)
+		w.exec(conn, fmt.Sprintf(`SELECT dp_register('%[1]s_' || $1, ($1 || '_other')::regclass, 'amount', '{region}', %[2]s, scales => '{"region": 3}')`, name, k.options), w.dataset)
+		if name == "later" {
+			w.exec(conn, `SELECT dp_set_placement('later_' || $1, 'database')`, w.dataset)
+		}
+		w.exec(conn, `ROLLBACK`)
+		if said := strings.Join(heard()[before:], "\n"); strings.Contains(said, "nothing can be asked") != (k.why != "") || !strings.Contains(said, k.why) {
+			t.Errorf("%s: %q", name, said)
+		}
+	}
 }

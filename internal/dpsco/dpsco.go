@@ -128,6 +128,7 @@ type Plan struct {
 	Streams    bool      // Run keeps no number a row beside its Data but those that Data.Make makes, StreamColumns of them at most
 
 	Sums       bool // Run takes Data.Elsewhere: all that it reads of rows are sums that a database can make
+	TooWide    bool // it would, but a statement returns no more than sqlsum.MostColumns of them
 	InDatabase bool // set once it is known: the passes are made in a database, which Takes allows for
 	Nodes      int  // as InDatabase: how many nodes of it share the rows; 0 is one
 

@@ -87,8 +87,12 @@ func (m *magnitudes) run() *magnitudes {
 		}
 	}
 	keep[0], keep[1] = keep[0] || visible(0), keep[1] || visible(1)
+	last := magnitudeBins
 	for k := range keep {
-		keep[k] = keep[k] || m.share[k] > seenMode*m.sd
+		least := seenMode + seenFarther*float64(max(0, k-last-1))
+		if keep[k] = keep[k] || m.share[k] > least*m.sd; keep[k] {
+			last = k
+		}
 	}
 	return m.keep(keep)
 }

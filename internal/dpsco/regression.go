@@ -117,8 +117,9 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 	case err != nil:
 		return nil, err
 	}
+	sums, few := stage.sums && p.Levels == 0, p.fewSums()
 	return &Plan{
-		allRows: true, maxWeight: p.MaxWeight, Streams: p.streams(), Sums: p.sums(stage),
+		allRows: true, maxWeight: p.MaxWeight, Streams: p.streams(), Sums: sums && few, TooWide: sums && !few,
 		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, Passes: stage.passes, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x)
@@ -144,14 +145,13 @@ var streaming = []string{catalogue.MethodAuto, catalogue.MethodJointMoments, cat
 // streams is Plan.Streams: groups are sorted, which takes memory.
 func (p *problem) streams() bool { return p.Levels == 0 && slices.Contains(streaming, p.Method) }
 
-// sums is Plan.Sums: the stage says so, but groups are none of it, and a statement has so many
-// columns at most.
-func (p *problem) sums(s *stage) bool {
+// fewSums reports whether a statement has columns for all sums of a pass.
+func (p *problem) fewSums() bool {
 	d, products := p.D+1, 1
 	if p.Method == catalogue.MethodNewton || p.runs == catalogue.MethodNewton {
 		products = 2 // of curvature and of scores, in its last pass
 	}
-	return s.sums && p.Levels == 0 && 2+2*d+products*d*(d+1)/2 <= sqlsum.MostColumns
+	return 2+2*d+products*d*(d+1)/2 <= sqlsum.MostColumns
 }
 
 // mostNoise is a noise multiplier at which nothing is left of any table: who needs more

@@ -147,12 +147,16 @@ const misfitRows = 20 * studyRows
 
 // misfitCovers lists cells of misfits, and of laws whose first feature is missing in most rows.
 func (c Config) misfitCovers(model string) (cells []cover, err error) {
-	for _, l := range slices.Concat(misfits, otherMisfits) {
+	all, shares := slices.Concat(misfits, otherMisfits), missingShares
+	if c.brief {
+		all, shares = all[:1], shares[:1]
+	}
+	for _, l := range all {
 		n := c.n(misfitRows, misfitRows)
 		cells = append(cells, c.samples(l.name, func() *Table { return l.table(n, model, 1) }, lawSlopes, n/10, model, true)...)
 	}
 	for _, l := range laws[:2] {
-		for _, share := range missingShares {
+		for _, share := range shares {
 			l.missing = share
 			for _, epsilon := range []float64{1, 10} {
 				cells = append(cells, c.coverOfLaw(l, fmt.Sprintf("%s, %g %% NULL", l.name, 100*share), c.n(largeRows, largeRows), lawSlopes, model, epsilon))

@@ -109,6 +109,7 @@ func TestWhoseRowsStay(t *testing.T) {
 		"fit nowhere":           {"auto", 1 << 10, "", func(*claim, *dpsco.Plan) {}, inDatabase},
 		"fit nowhere, may not":  {"memory", 1 << 10, "", func(*claim, *dpsco.Plan) {}, ""},
 		"other methods":         {"database", 0, "", func(_ *claim, p *dpsco.Plan) { p.Sums = false }, ""},
+		"too many sums":         {"database", 0, "", func(_ *claim, p *dpsco.Plan) { p.Sums, p.TooWide = false, true }, ""},
 		"fit nowhere, others":   {"auto", 1 << 10, "", func(_ *claim, p *dpsco.Plan) { p.Sums = false }, ""},
 		"a unit":                {"database", 0, "", func(c *claim, _ *dpsco.Plan) { c.Dataset.MaxRows = 1 }, ""},
 		"groups":                {"database", 0, "", func(c *claim, _ *dpsco.Plan) { c.Request.Options["by"] = "x" }, ""},

@@ -44,8 +44,10 @@ func (c *claim) stays(p *dpsco.Plan) (why string) {
 		return "a sample is drawn from the rows"
 	case c.Dataset.Rows != nil:
 		return "where block_rows is registered, a part of the rows is drawn"
+	case p.TooWide:
+		return "so many columns have more sums than a statement returns"
 	case !p.Sums:
-		return fmt.Sprintf("method %s takes more from rows than sums, or with so many columns more sums than a statement returns", p.Method)
+		return fmt.Sprintf("method %s takes more from rows than sums", p.Method)
 	}
 	return ""
 }
@@ -122,10 +124,10 @@ func (c *claim) design() *dpsco.Elsewhere {
 }
 
 // sumSettings hold for the statements of a transaction. Operators are the system's before any other, and the path is what it
-// was beyond that, for functions that a view calls. Groups are hashed, in memory: to sort rows by them would write
-// all of them to the server's disk.
+// was beyond that, for functions that a view calls. Groups are hashed, in memory: to sort rows by them, or to hash groups that
+// do not fit, would write rows to the server's disk, which counts them.
 const sumSettings = `SELECT pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', nullif(pg_catalog.current_setting('search_path'), '')), true);
-	SET LOCAL enable_sort = off; SET LOCAL work_mem = '256MB'`
+	SET LOCAL enable_sort = off; SET LOCAL work_mem = '256MB'; SET LOCAL hash_mem_multiplier = 8`
 
 // source is rows that a transaction sees, and what a pass adds up of them: arrowio.Expressions.
 type source struct {

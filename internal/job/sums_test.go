@@ -199,7 +199,8 @@ func TestAPassIsItsTwinWhateverTheSession(t *testing.T) {
 		t.Errorf("with parallel workers:\n%v, %v\nits twin:\n%v", got, err, want)
 	}
 	plan, err := conn.PgConn().Exec(ctx, "EXPLAIN "+oneRow(pass.SQL(from, columns))).ReadAll()
-	if err != nil || !strings.Contains(fmt.Sprintf("%s", plan[0].Rows), "Partial HashAggregate") {
+	before15 := strings.HasPrefix(conn.PgConn().ParameterStatus("server_version"), "14") // takes a worker's rows for all, above a subquery
+	if err != nil || !before15 && !strings.Contains(fmt.Sprintf("%s", plan[0].Rows), "Partial HashAggregate") {
 		t.Errorf("workers add nothing up: %s, %v", plan[0].Rows, err)
 	}
 	if _, err := passes(ctx, []source{{conn, from, columns}}, nil, 100)(pass); err != grown {

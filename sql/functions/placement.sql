@@ -16,6 +16,17 @@ BEGIN
   END IF;
 END $$;
 
+-- Says that nothing can be asked of a data set whose rows stay in the database while its budget has no
+-- delta: there is dp_l1_regress alone then, which takes the rows.
+CREATE OR REPLACE FUNCTION dp_int.tell_placement(d dp_int.dataset) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF d.placement = 'database' AND d.delta = 0 THEN
+    RAISE NOTICE 'dpsidecar: nothing can be asked of data set "%" while its rows stay in the database: a budget without a delta serves dp_l1_regress alone, which takes the rows', d.name
+      USING HINT = format('Let the rows leave, with SELECT dp_set_placement(%L, ''auto''), or register otherwise.', d.name);
+  END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION public.dp_set_placement(dataset text, placement text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -23,7 +34,8 @@ DECLARE
 BEGIN
   PERFORM dp_int.refuse_copy();
   PERFORM dp_int.check_placement(dp_set_placement.placement, d.unit, d.block_rows);
-  UPDATE dp_int.dataset n SET placement = dp_set_placement.placement WHERE n.id = d.id;
+  UPDATE dp_int.dataset n SET placement = dp_set_placement.placement WHERE n.id = d.id RETURNING * INTO d;
+  PERFORM dp_int.tell_placement(d);
 END $$;
 COMMENT ON FUNCTION public.dp_set_placement IS
   'Says where the rows of a data set are while a job works on them: auto (in the sidecar''s memory where they fit, else on its disk, else in the database), memory (never as sums in the database) or database (rows never leave it). Holds for jobs from the next attempt on; answers, grants and budgets stay. For dp_admin.';

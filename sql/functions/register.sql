@@ -720,6 +720,7 @@ BEGIN
     PERFORM dp_int.tell_blocks(dp_register.dataset, dp_register.unit, dp_register.options ? 'one_block_a_person');
   END IF;
   PERFORM dp_int.tell_unscaled(dp_register.dataset, dp_register.scales);
+  PERFORM dp_int.tell_placement(dp_int.dataset_of(dp_register.dataset));
   PERFORM pg_notify('dp_jobs', 'registered');
   PERFORM dp_int.notice_scales(dp_register.relation, dp_register.target || dp_register.features, dp_register.scales, dp_register.labels || levels);
 END $$;
