@@ -180,7 +180,7 @@ func TestWhatCannotBeDescribedSpendsNothing(t *testing.T) {
 		`SELECT * FROM dp_scales($1, 0.5, delta => 1e-6)`:                                         {"22023", "has no delta"},
 		`SELECT * FROM dp_scales($1, 2)`:                                                          {"DP002", ""},
 		`SELECT * FROM dp_describe($1 || '_', 0.5)`:                                               {"42501", "does not exist or is not granted"},
-		`SELECT * FROM dp_scales($1, 0.5, '{note}')`:                                              {"42703", "column \"note\" is not registered"},
+		`SELECT * FROM dp_scales($1, 0.5, columns => '{note}')`:                                   {"42703", "column \"note\" is not registered"},
 		`SELECT dp_submit('scales', $1, 0.5, where_level => '{"region": ["a"]}')`:                 {"42703", "no category"},
 		`SELECT dp_submit('describe', $1, 0.5, intercept => false)`:                               {"22023", "no intercept"},
 		`SELECT dp_submit('describe', $1, 0.5, options => '{"tau": 0.5}')`:                        {"22023", "no options but fresh, over, where_level"},
@@ -347,13 +347,13 @@ func TestLevelsAreDescribed(t *testing.T) {
 	if said := one[string](w, w.analyst, `SELECT value FROM dp_explain('describe', $1, 1, where_level => '{"site": ["south"]}') WHERE property = 'where_level'`, table); !strings.Contains(said, `{"site":["south"]}`) {
 		t.Errorf("dp_explain says %s", said)
 	}
-	few := rowsOf[suggestion](w, w.analyst, `SELECT * FROM dp_scales($1, 20, '{n}', where_level => '{"site": ["*"]}')`, table)
+	few := rowsOf[suggestion](w, w.analyst, `SELECT * FROM dp_scales($1, 20, columns => '{n}', where_level => '{"site": ["*"]}')`, table)
 	if len(few) != 2 || few[0].Scale != nil || !strings.Contains(few[0].Note, "too few values") {
 		t.Errorf("scales of levels that no row has: %+v", few)
 	}
 	before = entries()
 	w.exec(w.analyst, `CALL dp_run('scales', $1, 20, features => '{n}', where_level => '{"site": ["*"]}')`, table)
-	if alone := rowsOf[suggestion](w, w.analyst, `SELECT * FROM dp_scales($1, 20, '{site}')`, table); entries() != before+1 || len(alone) != 2 {
+	if alone := rowsOf[suggestion](w, w.analyst, `SELECT * FROM dp_scales($1, 20, columns => '{site}')`, table); entries() != before+1 || len(alone) != 2 {
 		t.Errorf("%d entries, %+v", entries()-before, alone)
 	}
 	got := rowsOf[suggestion](w, w.analyst, askScales, table, 20.0)

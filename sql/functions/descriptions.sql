@@ -150,7 +150,7 @@ CREATE OR REPLACE FUNCTION dp_int.scale_entry(p_scale float8, p_center float8) R
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN p_center = 0 THEN to_jsonb(p_scale) ELSE jsonb_build_object('center', p_center, 'scale', p_scale) END $$;
 
 -- Where it is named with its arguments, the installation drops the form that it had before.
-CREATE OR REPLACE FUNCTION public.dp_scales(dataset text, eps float8, columns name[] DEFAULT NULL, delta float8 DEFAULT NULL, where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL)
+CREATE OR REPLACE FUNCTION public.dp_scales(dataset text, eps float8, delta float8 DEFAULT NULL, columns name[] DEFAULT NULL, where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL)
 RETURNS TABLE(column_name text, suggested_scale float8, suggested_center float8, note text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 10
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
@@ -174,7 +174,7 @@ BEGIN
                     ELSE format('a steward registers these: SELECT dp_set_scales(%L, %L)', dp_scales.dataset, seen) END;
   RETURN NEXT;
 END $$;
-COMMENT ON FUNCTION public.dp_scales(text, float8, name[], float8, jsonb, daterange) IS
+COMMENT ON FUNCTION public.dp_scales(text, float8, float8, name[], jsonb, daterange) IS
   'Scales for the columns of a data set, and centres for those far from 0, read from the rows with differential privacy; the last note is the statement that registers them. It is charged like a fit; the same again returns the same at no cost.';
 
 -- reading -> done for a description, as job_publish does it for a fit. p_entries is a list of
@@ -200,4 +200,4 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION dp_int.enqueue_description, dp_int.fetch_description TO dp_loopback;
 GRANT EXECUTE ON FUNCTION dp_int.job_publish_description TO dp_sidecar;
-GRANT EXECUTE ON FUNCTION public.dp_describe, public.dp_scales(text, float8, name[], float8, jsonb, daterange) TO dp_analyst;
+GRANT EXECUTE ON FUNCTION public.dp_describe, public.dp_scales(text, float8, float8, name[], jsonb, daterange) TO dp_analyst;
