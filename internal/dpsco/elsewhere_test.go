@@ -183,11 +183,11 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 		p.SQL("t", []string{"a", "b", "c", "d", "e", "f", "g"})
 		return p.Empty(), nil
 	}}
-	scaled := Scaled{X: []float64{1e100, 1, 1e-100}, Y: 1e-100, CentreX: []float64{1, 0, 1e-120}, CentreOffset: 1, Exposure: 1}
+	scaled := Scaled{X: []float64{1e300, 1, 1e-300}, Y: 1e-100, CentreX: []float64{1, 0, 1e-120}, CentreOffset: 1, Exposure: 1}
 	scaled.express(x, shape, 1e100)
 	counts := &Elsewhere{Features: x.Features, Offset: 4, Weight: 5, Exposure: 6, Totals: x.Totals}
 	scaled.Counts = true
-	scaled.express(counts, Shape{D: 3}, 1e100)
+	scaled.express(counts, Shape{D: 3}, 1e300)
 	for _, a := range extremes {
 		for _, b := range extremes {
 			for _, c := range extremes {

@@ -88,6 +88,11 @@ func Number(v float64) Expr {
 	} else if size > mostNumber {
 		v = math.Copysign(mostNumber, v)
 	}
+	return constant(v)
+}
+
+// constant is a number whatever its size.
+func constant(v float64) Expr {
 	s := span{least: 1, most: 1, zero: true}
 	if v != 0 {
 		s = span{least: math.Abs(v), most: math.Abs(v), negative: v < 0}
@@ -307,22 +312,31 @@ const (
 	mostColumn  = 0x1p60
 )
 
+// raw is a column of the row, before anything is made of it: of any size.
+func raw(c column) *node {
+	return &node{column: &c, leaf: true, span: span{least: smallestSize * 2, most: 0x1p999, zero: true, negative: true}}
+}
+
+// Scales and centres are of a size up to mostScale, and scales not smaller than leastScale.
+const (
+	leastScale = 0x1p-500
+	mostScale  = 0x1p500
+)
+
 // Column is raw column j, less a public centre, over a public scale above 0. A row in which it is
 // missing, no number, infinite or more than 2^60 scales from the centre says nothing at all. A
 // centre closer than 2^-30 scales to 0 is taken for that, and so is, without a centre, a value that is
-// closer than 2^-60 scales.
+// closer than 2^-60 scales. A scale counts as one from 2^-500 to 2^500, and a centre as one within that.
 func Column(j int, centre, scale float64) Expr {
-	if !(scale >= 0x1p-500 && scale <= 0x1p500 && math.Abs(centre) <= 0x1p500) {
-		panic(fmt.Sprintf("sqlsum: a column with centre %g and scale %g", centre, scale))
-	}
+	scale, centre = inScales(scale), max(-mostScale, min(centre, mostScale))
 	if math.Abs(centre) < 0x1p-30*scale {
 		centre = 0
 	}
 	reach := mostColumn * scale
-	raw := &node{column: &column{index: j, low: centre - reach, top: centre + reach}, leaf: true, span: span{least: smallestSize * 2, most: 0x1p999, zero: true, negative: true}}
+	from := raw(column{index: j, low: centre - reach, top: centre + reach})
 	s := span{least: leastColumn * 0x1p-30, most: 2 * mostColumn, zero: true, negative: true}
 	inverse := 1 / scale
-	n := &node{args: []*node{raw, raw}, span: s.check()}
+	n := &node{args: []*node{from, from}, span: s.check()}
 	if centre != 0 {
 		n.sql = func(args []string) string {
 			return "((" + args[0] + " - " + literal(centre) + ") * " + literal(inverse) + ")"
@@ -343,6 +357,9 @@ func Column(j int, centre, scale float64) Expr {
 	return Expr{n}
 }
 
+// inScales is a scale as a column takes it.
+func inScales(scale float64) float64 { return max(leastScale, min(scale, mostScale)) }
+
 // Is tells whether raw column j, the position of a level in a category, from 0, is one of them:
 // 1 or 0. A row in which it is missing says nothing at all.
 func Is(j, level int) Expr {
@@ -360,8 +377,7 @@ func Label(j int, negative, positive float64) Expr {
 
 // indicator is 1 where a column is a number, else 0.
 func indicator(c column, at float64) Expr {
-	raw := &node{column: &c, leaf: true, span: span{least: smallestSize * 2, most: 0x1p999, zero: true, negative: true}}
-	n := &node{args: []*node{raw}, span: span{least: 1, most: 1, zero: true}.check()}
+	n := &node{args: []*node{raw(c)}, span: span{least: 1, most: 1, zero: true}.check()}
 	n.sql = func(args []string) string {
 		return "CASE WHEN " + args[0] + " = " + literal(at) + " THEN '1'::pg_catalog.float8 ELSE '0'::pg_catalog.float8 END"
 	}
@@ -378,16 +394,16 @@ func indicator(c column, at float64) Expr {
 // says nothing at all. Below 2^-60 scales it is taken for 0.
 func Count(j int, scale float64) Expr {
 	e := Column(j, 0, scale)
-	e.args[0].column.low, e.args[0].negative, e.negative = 0, false, false
+	e.args[0].column.low, e.negative = 0, false
 	return e
 }
 
 // Positive is raw column j over a public scale above 0, where that is between 2^-60 and 2^60; a row
-// where it is not says nothing at all.
+// where it is not says nothing at all. The scale is as Column's.
 func Positive(j int, scale float64) Expr {
-	raw := &node{column: &column{index: j, low: leastColumn * scale, top: mostColumn * scale}, leaf: true, span: span{least: smallestSize * 2, most: 0x1p999}}
+	scale = inScales(scale)
 	inverse := 1 / scale
-	n := &node{args: []*node{raw}, span: span{least: leastColumn / 2, most: 2 * mostColumn}.check()}
+	n := &node{args: []*node{raw(column{index: j, low: leastColumn * scale, top: mostColumn * scale})}, span: span{least: leastColumn / 2, most: 2 * mostColumn}.check()}
 	n.sql = func(args []string) string { return "(" + args[0] + " * " + literal(inverse) + ")" }
 	n.eval = func(v []float64) float64 { return v[0] * inverse }
 	return Expr{n}

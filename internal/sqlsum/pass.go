@@ -100,15 +100,12 @@ func (p Pass) Totals(answer [][]int64) (Totals, error) {
 // steps are the integers of a Vector: its coordinates times one factor, the same for all, and
 // rounded to the nearest.
 func (v Vector) steps() []Expr {
-	square := Number(0)
-	var squares []Expr
-	for _, e := range v.Of {
-		squares = append(squares, Square(e))
+	squares := make([]Expr, len(v.Of))
+	for j, e := range v.Of {
+		squares[j] = Square(e)
 	}
-	if len(squares) > 0 {
-		square = Add(squares...)
-	}
-	factor := Div(Expr{constant(v.cut())}, Max(Bound(v.Bound), Sqrt(square)))
+	square := Add(squares...)
+	factor := Div(constant(v.cut()), Max(Bound(v.Bound), Sqrt(square)))
 	steps := make([]Expr, len(v.Of))
 	for j, e := range v.Of {
 		steps[j] = rounding(Mul(e, factor))
@@ -124,12 +121,6 @@ func (v Vector) cut() float64 {
 		panic(fmt.Sprintf("sqlsum: a vector of %d coordinates with bound %g in %d steps", len(v.Of), v.Bound, v.Steps))
 	}
 	return cut
-}
-
-// constant is a number whatever its size.
-func constant(v float64) *node {
-	text := literal(v)
-	return &node{sql: func([]string) string { return text }, eval: func([]float64) float64 { return v }, span: span{least: v, most: v}.check(), leaf: true}
 }
 
 // rounding is a as an integer, to the nearest, of two the even one. It is below 2^41 in size.
