@@ -132,13 +132,15 @@ func (f *newtonFit) mostHidden(missing float64, x extrapolation) float64 {
 	switch {
 	case f.perLength > 0 && index < leastIndexOfCounts:
 		return mostHiddenOfCounts * (1 - x.misfit)
-	case f.perLength == 0 && f.Curve.doubts().unsure > 0 && f.scores.standsOut() > surelyBeyond:
+	case f.perLength == 0 && f.ofLabels() && f.scores.standsOut() > surelyBeyond:
 		return mostHiddenBeyond
 	case f.perLength == 0 && index < leastIndex && missing > leastInShell:
 		return mostHidden
 	}
 	return math.Inf(1)
 }
+
+func (f *newtonFit) ofLabels() bool { _, labels := f.Curve.(logisticCurve); return labels }
 
 // tailIndex is the exponent of the tail of lengths: the mean of what scores and curvatures
 // show of it.

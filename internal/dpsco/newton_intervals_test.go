@@ -273,6 +273,12 @@ func TestWhatIsMissingFollowsTheHistogram(t *testing.T) {
 			t.Errorf("limit %v: %v missing", limit, got)
 		}
 	}
+	f.scoresAreKnown = true
+	for limit, moves := range map[float64]bool{.6: true, 1.15: false} {
+		if f.limit = limit; f.limitMoves() != moves {
+			t.Errorf("limit %v, %v missing: it moves, %v", limit, f.missing(expected), !moves)
+		}
+	}
 	quiet := f.pull(1, 1, asReleased)
 	f.scores.above = 2 * f.scores.sd * math.Sqrt(3)
 	if loud := f.pull(1, 1, asReleased); math.Abs(loud-2*quiet) > 1e-12 {

@@ -13,7 +13,7 @@ import (
 // no slopes, where a penalty or the ball moves the fit, and where tails of counts are too heavy. It is post-processing (formulas:
 // newton.md).
 func (f *newtonFit) noise() *mat.SymDense {
-	if f.floored > mostHiddenDirections || !f.free() || f.slopesKept == 0 || f.Curve.counted() != nil && (f.bends() || f.cutsMove()) {
+	if f.floored > mostHiddenDirections || !f.free() || f.slopesKept == 0 || f.limitMoves() || f.Curve.counted() != nil && (f.bends() || f.cutsMove()) {
 		return nil
 	}
 	total := mat.NewSymDense(f.shape.D, nil)
@@ -22,6 +22,12 @@ func (f *newtonFit) noise() *mat.SymDense {
 		total.SymRankOne(total, 1, moved)
 	}
 	return sandwich(f.shrunk(), total)
+}
+
+// limitMoves reports whether weights take so much of scores of labels, beside what is in the outer shell, that the
+// limit of another release takes away another part, which movedByLimit does not follow.
+func (f *newtonFit) limitMoves() bool {
+	return f.ofLabels() && f.scoresAreKnown && len(f.parts) > 1 && f.missing(expected) > mostToldMissingOfLabels
 }
 
 // bends reports whether the last step was so long that scores of counts, which go with the exponential of
@@ -45,8 +51,9 @@ func (f *newtonFit) cutsMove() bool {
 }
 
 const (
-	leastToldLengths = 1.15
-	mostToldMissing  = 2.5
+	leastToldLengths        = 1.15
+	mostToldMissingOfLabels = 1.2
+	mostToldMissing         = 2.5
 )
 
 // follow follows the noise of the fit over a step, of which shrinkage keeps parts by direction: of the

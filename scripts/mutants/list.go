@@ -290,6 +290,8 @@ var mutants = []mutant{
 		`if f.perLength == 0 {`, `if f.perLength >= 0 {`, []tests{{"./internal/dpsco", "TestWeightsOfCountsAreKnown"}}},
 	{"newton: limits of counts go by scores", "internal/dpsco/newton_fit.go",
 		`limit = max(limit, f.cheapLimit(z))`, `limit = max(limit, 0*z)`, []tests{{"./internal/dpsco", "TestWeightsOfCountsAreKnown"}}},
+	{"newton: heavy scores of labels tell their noise", "internal/dpsco/newton_noise.go",
+		`f.missing(expected) > mostToldMissingOfLabels`, `f.missing(expected) > 1e9`, []tests{{"./internal/dpsco", "TestWhatIsMissingFollowsTheHistogram"}}},
 	{"newton: heavy counts tell their noise", "internal/dpsco/newton_noise.go",
 		`(f.bends() || f.cutsMove())`, `f.bends()`, []tests{{"./internal/dpsco", "TestHeavyCountsDoNotTell"}}},
 	{"newton: the limit follows the rows", "internal/dpsco/newton_fit.go",
