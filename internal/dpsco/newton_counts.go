@@ -72,7 +72,7 @@ const (
 
 // pullOfCounts is how long the mean of scores that weights take away may be.
 func (f *newtonFit) pullOfCounts(taken float64, x extrapolation) float64 {
-	_, light := f.Curve.doubts()
+	light := f.Curve.doubts().hidden
 	heavy := clampBetween((lightIndex-f.tailIndex())/(lightIndex-leastIndexOfCounts), 0, 1)
 	return min(taken/math.Sqrt(f.d)*(light+(heavyPull-light)*heavy), x.most)
 }

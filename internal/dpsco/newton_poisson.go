@@ -87,7 +87,7 @@ func (poissonCurve) least() float64              { return 1e-6 }
 
 // doubts: the part of all that weights take away is beside the root of the coefficients, where tails are
 // light (newton_counts.go).
-func (poissonCurve) doubts() (shell, hidden float64) { return 0.3, 0.2 }
+func (poissonCurve) doubts() doubts { return doubts{shell: 0.3, hidden: 0.2} }
 
 func (poissonCurve) most() float64 { return math.Exp(farthestMean) }
 
