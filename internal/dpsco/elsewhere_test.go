@@ -49,9 +49,9 @@ func elsewhere(x Data) Data {
 
 // summable are the methods that take rows which are elsewhere, by model.
 var summable = map[string][]string{
-	"linear":   {catalogue.MethodAuto, "gd", "accmd", "whitened gd"},
-	"logistic": {catalogue.MethodAuto, "gd", "accmd", "whitened gd"},
-	"huber":    {catalogue.MethodAuto, "gd", "accmd", "whitened gd"},
+	"linear":   {catalogue.MethodAuto, "plain auto", "gd", "accmd", "whitened gd"},
+	"logistic": {catalogue.MethodAuto, "plain auto", "gd", "accmd", "whitened gd"},
+	"huber":    {catalogue.MethodAuto, "plain auto", "gd", "accmd", "whitened gd"},
 	"poisson":  {catalogue.MethodAuto},
 }
 
@@ -116,8 +116,10 @@ func TestRowsElsewhereGiveTheSame(t *testing.T) {
 func askedFor(t *testing.T, model, method string, weights bool, x *Data) Scaled {
 	t.Helper()
 	options := map[string]any{"method": method}
-	if inner, ok := strings.CutPrefix(method, "whitened "); ok {
-		options["method"], options["whitening"] = inner, catalogue.WhiteningOn
+	for prefix, choice := range map[string]string{"whitened ": catalogue.WhiteningOn, "plain ": catalogue.WhiteningOff} {
+		if inner, ok := strings.CutPrefix(method, prefix); ok {
+			options["method"], options["whitening"] = inner, choice
+		}
 	}
 	if weights {
 		options["weight"], options["max_weight"] = "w", float64(mostWeight)

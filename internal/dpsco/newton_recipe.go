@@ -14,13 +14,13 @@ import (
 const (
 	cautiousMoments  = 0.02
 	mostLabelMoments = 0.12
-	mostLabelScore   = 0.04
+	mostLabelScore   = 0.0125
 	mostHuberMoments = 0.025
 )
 
-// scoreNoise is about how long the noise of a mean score would be if it took all of the budget,
-// beside the root of d: a function of public facts.
-func (p *problem) scoreNoise() float64 { return p.d() / p.recordsPerNoise() }
+// scoreNoise is about how large the noise on a coordinate of a mean score would be if it took all of the
+// budget: a function of public facts.
+func (p *problem) scoreNoise() float64 { return math.Sqrt(p.d()) / p.recordsPerNoise() }
 
 // newtonServes reports whether auto takes Newton where it whitens: a function of public
 // facts.
@@ -29,7 +29,8 @@ func (p *problem) newtonServes() bool {
 	case p.counts():
 		return true // there is nothing else
 	case p.Labels:
-		return p.scoreNoise() <= mostLabelScore && p.momentNoise() <= mostLabelMoments || p.fewSources()
+		enough := p.scoreNoise() <= mostLabelScore || p.Levels > 0 // descents make no fits by groups
+		return enough && p.momentNoise() <= mostLabelMoments || p.fewSources()
 	}
 	return p.momentNoise() <= mostHuberMoments || p.fewSources()
 }

@@ -314,9 +314,9 @@ func TestAutoChoosesNewtonByAPublicRule(t *testing.T) {
 		{penalised, 20_000, 5, catalogue.MethodNewton, catalogue.WhiteningOn},
 		{huber, 2500, 5, "gd", catalogue.WhiteningOff},
 		{penalised, 2500, 5, "gd", catalogue.WhiteningOff},
-		{labels, 2500, 5, catalogue.MethodNewton, catalogue.WhiteningOn},
-		{labels, 1500, 5, "accmd", catalogue.WhiteningOff},
-		{labels, 20_000, 40, "gd", catalogue.WhiteningOff},
+		{labels, 3000, 5, catalogue.MethodNewton, catalogue.WhiteningOn},
+		{labels, 2000, 5, "accmd", catalogue.WhiteningOff},
+		{labels, 20_000, 40, "accmd", catalogue.WhiteningOff},
 	} {
 		p, err := c.a.Plan(Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})
 		if err != nil || p.Runs != c.want || p.Parameters["whitening"] != c.on || p.Method != catalogue.MethodAuto {

@@ -42,16 +42,16 @@ func (p *problem) whitened(d Descent) Whitened {
 }
 
 // auto is JointMoments for least squares and Newton for other losses; where less is known
-// of these a whitened descent that weighs long rows down, and plain descent where it is too
-// little to whiten. Of labels that takes few and accelerated steps where even one score is mostly
-// noise. The figures are what served best on generated and real tables (docs/experiments.md).
+// of these a whitened descent that weighs long rows down, and a descent in the coordinates of the
+// scales where it is too little to whiten. The figures are what served best on generated and real
+// tables (docs/experiments.md).
 func (p *problem) auto() (fit, error) {
 	_, squares := p.Loss.(loss.Squared)
 	switch {
-	case !p.whitens() && p.Labels && p.scoreNoise() > mostLabelScore:
-		return p.descent(p.clip(), p.accmd())
+	case !p.whitens() && p.Labels:
+		return p.weighedDescent(), nil
 	case !p.whitens():
-		return p.descent(p.clip(), p.gd())
+		return p.clippedDescent()
 	case squares:
 		return p.jointMoments()
 	case p.newtonServes():
@@ -64,6 +64,37 @@ func (p *problem) auto() (fit, error) {
 		steps.Average = 0.5 // log-odds come from far
 	}
 	return p.whitened(Descent{Loss: p.Loss, Psi: p.penalty(), Mean: p.clip(), Solver: steps, Leverage: p.leverage()}), nil
+}
+
+// mostWander is how far the noise of all steps together may take a clipped descent where there is no curvature, in
+// scale units.
+const mostWander = 1
+
+// clippedDescent is descent that clips gradients as near as its noise asks for: where there is little
+// curvature, nothing brings the fit back. Nearer clips would lose the mean of skewed residuals.
+func (p *problem) clippedDescent() (fit, error) {
+	steps := p.gd()
+	perClip := p.Steps * p.StepSize * 2 / p.recordsPerNoise() * math.Sqrt(p.d())
+	setDefault(&p.Clip, min(p.gradientNorm(), mostWander/perClip))
+	return p.descent(p.clip(), steps)
+}
+
+// The length, over the root of the mean square, from which on rows weigh less in an accelerated
+// descent on labels, and how many more steps it makes than noise and
+// smoothness alone ask for: it starts farther off than their rule takes it to.
+const (
+	labelLeverage = 0.7
+	moreSteps     = 4
+	mostSteps     = 200
+)
+
+// weighedDescent is an accelerated descent on labels. Clipped gradients of labels would say how many there are of
+// either kind and no more, so that long rows weigh less instead.
+func (p *problem) weighedDescent() Descent {
+	longest := labelLeverage * math.Sqrt(p.sources())
+	setDefault(&p.Clip, p.Loss.Lipschitz()*longest)
+	setDefault(&p.Steps, min(mostSteps, moreSteps*float64(p.facts().AccMDSteps())))
+	return Descent{Loss: p.Loss, Psi: p.bounded(), Mean: p.clip(), Solver: p.accmd(), Leverage: longest}
 }
 
 // taken names a fit of auto: the method that makes it, or what it is where none does.

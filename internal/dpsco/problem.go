@@ -107,6 +107,8 @@ func (p *problem) chooseWhitening() {
 		switch {
 		case p.counts():
 			p.why = "Newton steps are what there is for counts"
+		case few && p.Labels:
+			p.why = "too few rows for this budget and so many coefficients for Newton steps: accelerated descent, in which long rows weigh less"
 		case few:
 			p.why = "too few rows for this budget and so many coefficients to learn the features' second moments: plain descent"
 		case p.newtonServes():

@@ -737,6 +737,8 @@ var mutants = []mutant{
 		"  ELSIF d.block_fixed_by IS NOT NULL THEN\n    PERFORM dp_int.refuse_unfixed(d.relid, d.block, d.block_fixed_by);\n", "", []tests{{"./tests", "TestWhatBlocksRefuse"}}},
 
 	// Rows that stay in a database.
+	{"elsewhere: long rows weigh as much as others", "internal/dpsco/descent_elsewhere.go",
+		"	if leverage > 0 {\n", "	if leverage < 0 {\n", []tests{{"./internal/dpsco", "TestRowsElsewhereGiveTheSame"}}},
 	{"elsewhere: a vector is not shortened", "internal/sqlsum/pass.go",
 		"Max(Bound(v.Bound), Sqrt(square))", "Min(Bound(v.Bound), Max(Bound(v.Bound), Sqrt(square)))", []tests{{"./internal/sqlsum", "TestNoRowGivesMoreThanItMay"}, {"./internal/dpsco", "TestNeighboursOfRowsElsewhere"}}},
 	{"elsewhere: rounding has no margin", "internal/sqlsum/pass.go",
