@@ -34,21 +34,19 @@ const (
 // There are no intervals where both together are above mostBias standard errors, nor where all
 // that is taken away might move a coefficient by mostHidden of them, what is missing is above
 // leastInShell and the lengths' tail has an index below leastIndex; of counts, whose lengths have the tail
-// of the exponential of a prediction also where the model holds, by mostHiddenOfCounts, and fewer where it is seen
-// not to hold. The figures did best on laws and three tables (newton.md).
+// of the exponential of a prediction also where the model holds, see newton_counts.go.
+// The figures did best on laws and three tables (newton.md).
 const (
-	missPerShell       = 1.5
-	mostFactor         = 3
-	shellTilt          = 0.3
-	lightTail          = 0.3
-	heavyTail          = 0.7
-	whereSeen          = 1.3
-	mostBias           = 10
-	mostHidden         = 10
-	leastInShell       = 0.45
-	leastIndex         = 2.75
-	mostHiddenOfCounts = 3
-	leastIndexOfCounts = 2.5
+	missPerShell = 1.5
+	mostFactor   = 3
+	shellTilt    = 0.3
+	lightTail    = 0.3
+	heavyTail    = 0.7
+	whereSeen    = 1.3
+	mostBias     = 10
+	mostHidden   = 10
+	leastInShell = 0.45
+	leastIndex   = 2.75
 )
 
 // What histograms are taken to hide there: as expected, and with caution.
@@ -107,6 +105,9 @@ func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense, x extrapola
 		}
 	}
 	shown.AddSym(shown, hidden)
+	if f.perLength > 0 && f.shape.Intercept {
+		shown.SymRankOne(shown, square(f.pullOfConstant(taken, x)), c.ColView(0))
+	}
 	return shown, ""
 }
 
@@ -125,9 +126,9 @@ func (f *newtonFit) pull(taken, missing float64, x extrapolation) float64 {
 func (f *newtonFit) mostHidden(missing float64, x extrapolation) float64 {
 	index := f.tailIndex()
 	switch {
-	case f.perLength > 0 && index < leastIndexOfCounts:
-		return mostHiddenOfCounts * (1 - x.misfit)
-	case f.perLength == 0 && index < leastIndex && missing > leastInShell:
+	case f.perLength > 0:
+		return f.mostHiddenOfCounts(x)
+	case index < leastIndex && missing > leastInShell:
 		return mostHidden
 	}
 	return math.Inf(1)
