@@ -65,16 +65,18 @@ func (f *newtonFit) evenly() float64 {
 // tails to heavyPull between these indices of the tail of lengths, and is larger by what overdispersion says where the
 // model is seen not to hold. Where shells do say something, it is at most
 // countsPerShell times what is missing of what is shown, over the contrast that is left.
-// There are no intervals where all that is taken away might move a coefficient by mostHiddenOfCounts standard errors,
+// That is many standard errors where weights shorten nearly all rows, also where the model holds: there are intervals up to mostBiasOfCounts.
+// There are none where all that is taken away might move a coefficient by mostHiddenOfCounts standard errors,
 // fewer where the model is seen not to hold, and the index is below leastIndexOfCounts; nor where it is below noSquares:
 // lengths then may have no mean square, which the curvature is, and a few rows carry all of it.
 const (
 	countsPerShell     = 6
-	lightIndex         = 2.7
+	lightIndex         = 2.9
 	leastIndexOfCounts = 2.4
 	noSquares          = 1.5
 	heavyPull          = 1.5
 	mostHiddenOfCounts = 3
+	mostBiasOfCounts   = 15
 	leastContrast      = 1e-9
 )
 
@@ -106,7 +108,7 @@ func (f *newtonFit) pullOfCounts(taken float64, x extrapolation) float64 {
 // gives all scores that are taken away one sign, and shells need not show it. The mean square of misfit is part of
 // the overdispersion.
 func (f *newtonFit) pullOfConstant(taken float64, x extrapolation) float64 {
-	return min(heavyPull*math.Sqrt(f.overdispersion())*taken/math.Sqrt(f.d), x.most)
+	return min(math.Sqrt(f.overdispersion())*taken/math.Sqrt(f.d), x.most)
 }
 
 // mostHiddenOfCounts is mostHidden of counts.

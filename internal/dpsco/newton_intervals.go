@@ -100,7 +100,7 @@ func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense, x extrapola
 		switch {
 		case taken*floats.Norm(c.RawRowView(j), 2) > most*deviation:
 			return nil, "a few long rows may carry the coefficients"
-		case math.Sqrt(shown.At(j, j))+math.Sqrt(hidden.At(j, j)) > mostBias*deviation:
+		case math.Sqrt(shown.At(j, j))+math.Sqrt(hidden.At(j, j)) > f.mostBias()*deviation:
 			return nil, "long rows count less in the fit, and may have moved it too far for an interval; ask for more eps, or give scales that fit"
 		}
 	}
@@ -109,6 +109,14 @@ func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense, x extrapola
 		shown.SymRankOne(shown, square(f.pullOfConstant(taken, x)), c.ColView(0))
 	}
 	return shown, ""
+}
+
+// mostBias is by how many standard errors what intervals allow for may move a coefficient, at most.
+func (f *newtonFit) mostBias() float64 {
+	if f.perLength > 0 {
+		return mostBiasOfCounts
+	}
+	return mostBias
 }
 
 // pull is how long the mean of scores that weights take away may be besides what shells show: a part of all of it
