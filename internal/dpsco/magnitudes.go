@@ -197,6 +197,9 @@ func (m *magnitudes) excessSquare(cut float64) float64 {
 	return m.mean(func(v float64) float64 { return max(0, v*v-cut*cut) })
 }
 
+// standsOut is the count above what is seen in deviations of its noise.
+func (m *magnitudes) standsOut() float64 { return m.above / (m.sd * math.Sqrt(3)) }
+
 // cautious says how much a histogram is taken to hide: rows, in deviations of its
 // noise, and the largest exponent of their Pareto tail.
 type cautious struct{ deviations, steepest float64 }

@@ -36,25 +36,27 @@ const newtonSteps = 3
 // newtonShares are the parts of the budget, of zCDP, that the releases take. They add up to
 // 1; what a fit does not release goes to the last score.
 var newtonShares = struct {
-	first, lengths, targets        float64              // targets: of counts, from the last score
-	scores, curvatures, magnitudes [newtonSteps]float64 // magnitudes: of each of two histograms
-	meat                           float64
+	first, firstLengths, targets       float64 // targets: of counts, from the last score
+	scores, curvatures, sizes, lengths [newtonSteps]float64
+	meat                               float64
 }{
-	first: 0.12, lengths: 0.015, targets: 0.015,
-	scores:     [newtonSteps]float64{0.07, 0.10, 0.445},
+	first: 0.12, firstLengths: 0.015, targets: 0.015,
+	scores:     [newtonSteps]float64{0.07, 0.10, 0.425},
 	curvatures: [newtonSteps]float64{0.05, 0.06, 0.06},
-	magnitudes: [newtonSteps]float64{0.01, 0.01, 0},
+	sizes:      [newtonSteps]float64{0.01, 0.03, 0},
+	lengths:    [newtonSteps]float64{0.01, 0.01, 0},
 	meat:       0.04,
 }
 
 // newtonReleases are the noises of a Newton and what they are added to.
 type newtonReleases struct {
 	Newton
-	shape                                      Shape
-	firstNoise, lengthNoise, meatNoise         mech.Gaussian
-	groupNoise                                 mech.Gaussian              // of the sizes of groups
-	targetNoise                                mech.Gaussian              // of those of all rows, and of groups; none but of counts
-	scoreNoise, curvatureNoise, magnitudeNoise [newtonSteps]mech.Gaussian // magnitudes: of each of two histograms; none with the last step
+	shape                                   Shape
+	firstNoise, firstLengthNoise, meatNoise mech.Gaussian
+	groupNoise                              mech.Gaussian // of the sizes of groups
+	targetNoise                             mech.Gaussian // of those of all rows, and of groups; none but of counts
+	scoreNoise, curvatureNoise              [newtonSteps]mech.Gaussian
+	sizeNoise, lengthNoise                  [newtonSteps]mech.Gaussian // of histograms of scores and of rows; none with the last step
 }
 
 // releases shares the budget that one release of noise multiplier z would take.
@@ -69,7 +71,7 @@ func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
 		return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share*left)}
 	}
 	share := newtonShares
-	r := &newtonReleases{Newton: a, shape: s, firstNoise: part(share.first), lengthNoise: part(share.lengths)}
+	r := &newtonReleases{Newton: a, shape: s, firstNoise: part(share.first), firstLengthNoise: part(share.firstLengths)}
 	if s.Levels > 0 {
 		r.groupNoise = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(groupShare)}
 	}
@@ -78,6 +80,8 @@ func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
 	}
 	if a.Curve.counted() != nil {
 		r.targetNoise = part(share.targets)
+		share.scores[newtonSteps-1] += share.sizes[newtonSteps-2] - share.sizes[0] // limits of counts go by lengths
+		share.sizes[newtonSteps-2] = share.sizes[0]
 		share.scores[newtonSteps-1] -= share.targets
 		if s.Levels > 0 {
 			share.scores[newtonSteps-1] -= share.targets
@@ -86,7 +90,7 @@ func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
 	for t := range newtonSteps {
 		r.scoreNoise[t], r.curvatureNoise[t] = part(share.scores[t]), part(share.curvatures[t])
 		if t < newtonSteps-1 {
-			r.magnitudeNoise[t] = part(share.magnitudes[t])
+			r.sizeNoise[t], r.lengthNoise[t] = part(share.sizes[t]), part(share.lengths[t])
 		}
 	}
 	if a.Intervals {
@@ -97,7 +101,7 @@ func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
 
 // all lists the noises in the order of their releases.
 func (r *newtonReleases) all() []mech.Gaussian {
-	noises := []mech.Gaussian{r.firstNoise, r.lengthNoise}
+	noises := []mech.Gaussian{r.firstNoise, r.firstLengthNoise}
 	if r.Curve.counted() != nil {
 		noises = append(noises, r.targetNoise)
 	}
@@ -107,7 +111,7 @@ func (r *newtonReleases) all() []mech.Gaussian {
 		}
 		noises = append(noises, r.scoreNoise[t], r.curvatureNoise[t])
 		if t < newtonSteps-1 {
-			noises = append(noises, r.magnitudeNoise[t], r.magnitudeNoise[t])
+			noises = append(noises, r.sizeNoise[t], r.lengthNoise[t])
 		}
 	}
 	if r.Intervals {

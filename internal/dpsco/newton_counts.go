@@ -65,8 +65,7 @@ func (f *newtonFit) evenly() float64 {
 // tails to heavyPull between these indices of the tail of lengths, and is larger by what overdispersion says where the
 // model is seen not to hold. Where shells do say something, it is at most
 // countsPerShell times what is missing of what is shown, over the contrast that is left.
-// That is many standard errors where weights shorten nearly all rows, also where the model holds: there are intervals up to mostBiasOfCounts.
-// There are none where all that is taken away might move a coefficient by mostHiddenOfCounts standard errors,
+// There are no intervals where all that is taken away might move a coefficient by mostHiddenOfCounts standard errors,
 // fewer where the model is seen not to hold, and the index is below leastIndexOfCounts; nor where it is below noSquares:
 // lengths then may have no mean square, which the curvature is, and a few rows carry all of it.
 const (
@@ -76,7 +75,6 @@ const (
 	noSquares          = 1.5
 	heavyPull          = 1.5
 	mostHiddenOfCounts = 3
-	mostBiasOfCounts   = 15
 	leastContrast      = 1e-9
 )
 
@@ -98,7 +96,7 @@ func (f *newtonFit) overdispersion() float64 {
 
 // pullOfCounts is how long the mean of scores that weights take away may be.
 func (f *newtonFit) pullOfCounts(taken float64, x extrapolation) float64 {
-	_, light := f.Curve.doubts()
+	light := f.Curve.doubts().hidden
 	heavy := clampBetween((lightIndex-f.indexOfCounts())/(lightIndex-leastIndexOfCounts), 0, 1)
 	part := light + (heavyPull-light)*heavy + x.misfit*math.Sqrt(f.overdispersion())
 	return min(part*taken/math.Sqrt(f.d), x.most)

@@ -33,12 +33,17 @@ type curve interface {
 	// longest how far a step but the last may move it, in the root mean square.
 	reach() float64
 	longest() float64
-	// doubts are what intervals allow for where misfit shows: shell is added to how many times the
-	// outer shell of the score is missing, and hidden is the part of all that weights take away
-	// which may pull in one direction. The figures did best on laws and three tables.
-	doubts() (shell, hidden float64)
+	doubts() doubts
 	least() float64 // of mean curvatures
 	most() float64  // of curvatures
+}
+
+// doubts are what intervals allow for where long rows count less. The figures did best on laws and three tables.
+type doubts struct {
+	shell  float64 // added to how many times the outer shell of the score is missing
+	hidden float64 // part of all that weights take away which may pull in one direction
+	unsure float64 // by how much that grows where rows beyond all that histograms show stand out of their noise
+	most   float64 // where the model is certain not to hold, how many times what the shell shows of it weights may take away
 }
 
 // logisticCurve is that of labels 0 and 1.
@@ -81,7 +86,7 @@ func (logisticCurve) least() float64         { return leastCurvature }
 
 // doubts are larger in the shell: weights take much from rows whose labels are nearly certain, of
 // which magnitudes of scores show little.
-func (logisticCurve) doubts() (shell, hidden float64) { return 0.3, 0.15 }
+func (logisticCurve) doubts() doubts { return doubts{shell: 0.3, hidden: 0.2, unsure: 1, most: 4} }
 
 func (logisticCurve) most() float64 { return 0.25 }
 
@@ -91,7 +96,7 @@ func (logisticCurve) unseen(meat, curvature float64) float64 {
 
 // tailShare counts twice what surprising labels show: the others of the same rows are
 // shortened by as much in the mean.
-func (logisticCurve) tailShare() float64 { return 0.6 }
+func (logisticCurve) tailShare() float64 { return 0.4 }
 
 // huberCurve is that of Huber's loss.
 type huberCurve struct {
@@ -110,15 +115,15 @@ func (c huberCurve) score(r *newtonRows) {
 	}
 }
 
-func (huberCurve) first(*newtonRows)               {} // it is the residual of no prediction but an offset
-func (c huberCurve) firstCut() float64             { return c.cut }
-func (huberCurve) counted() *poissonCurve          { return nil }
-func (c huberCurve) size() float64                 { return c.delta }
-func (c huberCurve) reach() float64                { return c.delta }
-func (c huberCurve) longest() float64              { return 8 * c.delta }
-func (huberCurve) least() float64                  { return leastCurvature }
-func (huberCurve) doubts() (shell, hidden float64) { return 0.1, 0.2 }
-func (huberCurve) most() float64                   { return 1 }
+func (huberCurve) first(*newtonRows)      {} // it is the residual of no prediction but an offset
+func (c huberCurve) firstCut() float64    { return c.cut }
+func (huberCurve) counted() *poissonCurve { return nil }
+func (c huberCurve) size() float64        { return c.delta }
+func (c huberCurve) reach() float64       { return c.delta }
+func (c huberCurve) longest() float64     { return 8 * c.delta }
+func (huberCurve) least() float64         { return leastCurvature }
+func (huberCurve) doubts() doubts         { return doubts{shell: 0.1, hidden: 0.2, most: 1} }
+func (huberCurve) most() float64          { return 1 }
 
 // unseen makes up for tails that are as if all residuals were beyond delta.
 func (c huberCurve) unseen(meat, curvature float64) float64 {

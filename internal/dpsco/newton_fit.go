@@ -97,7 +97,7 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 	seen := f.seeFirst(x)
 	joint := make([]float64, (x.D+1)*(x.D+1))
 	seen.moments.Release(joint, f.firstNoise, src)
-	l := releaseMagnitudes(seen.lengths, f.lengthNoise, 1, longest(x.D), x.N, src).apart()
+	l := releaseMagnitudes(seen.lengths, f.firstLengthNoise, 1, longest(x.D), x.N, src).apart()
 	if c := f.Curve.counted(); c != nil {
 		f.Curve = f.knowing(releaseMagnitudes(seen.targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.n/float64(max(1, f.shape.Levels)))
 	}
@@ -240,11 +240,11 @@ func (a *newtonParts) step(t int, src *mech.Source) {
 		a.releaseMeats(seen, src)
 		return
 	}
-	sizes := releaseCounts(of(seen, func(s newtonSeen) *mech.Histogram { return s.sizes }), a.magnitudeNoise[t], src)
-	lengths := releaseCounts(of(seen, func(s newtonSeen) *mech.Histogram { return s.lengths }), a.magnitudeNoise[t], src)
+	sizes := releaseCounts(of(seen, func(s newtonSeen) *mech.Histogram { return s.sizes }), a.sizeNoise[t], src)
+	lengths := releaseCounts(of(seen, func(s newtonSeen) *mech.Histogram { return s.lengths }), a.lengthNoise[t], src)
 	for g, f := range a.fits {
 		most := longest(f.shape.D)
-		f.advance(f.magnitudes(sizes[g], t, f.Curve.size(), most*10), f.magnitudes(lengths[g], t, 1, most))
+		f.advance(f.magnitudes(sizes[g], a.sizeNoise[t], f.Curve.size(), most*10), f.magnitudes(lengths[g], a.lengthNoise[t], 1, most))
 	}
 }
 
@@ -260,9 +260,9 @@ func (a *newtonParts) releaseMeats(seen []newtonSeen, src *mech.Source) {
 	}
 }
 
-// magnitudes reads a histogram of step t of the part.
-func (f *newtonFit) magnitudes(noisy []float64, t int, unit, limit float64) *magnitudes {
-	return readMagnitudes(noisy, f.magnitudeNoise[t].NoiseMultiplier*math.Sqrt2, unit, limit, f.n).apart()
+// magnitudes reads a histogram of the part.
+func (f *newtonFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit float64) *magnitudes {
+	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.n).apart()
 }
 
 // seeStep makes the pass of step t over a part of the rows.

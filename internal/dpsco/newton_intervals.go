@@ -33,26 +33,29 @@ const (
 // counts it is another part (newton_counts.go).
 // There are no intervals where both together are above mostBias standard errors, nor where all
 // that is taken away might move a coefficient by mostHidden of them, what is missing is above
-// leastInShell and the lengths' tail has an index below leastIndex; of counts, whose lengths have the tail
-// of the exponential of a prediction also where the model holds, see newton_counts.go.
-// The figures did best on laws and three tables (newton.md).
+// leastInShell and the lengths' tail has an index below leastIndex; of labels, mostHiddenBeyond where rows beyond all that
+// histograms show stand out by surelyBeyond deviations of their noise: nobody knows how far these are. Of counts, whose lengths have the tail
+// of the exponential of a prediction also where the model holds, see newton_counts.go. The figures did best on laws and three tables (newton.md).
 const (
-	missPerShell = 1.5
-	mostFactor   = 3
-	shellTilt    = 0.3
-	lightTail    = 0.3
-	heavyTail    = 0.7
-	whereSeen    = 1.3
-	mostBias     = 10
-	mostHidden   = 10
-	leastInShell = 0.45
-	leastIndex   = 2.75
+	missPerShell     = 1.5
+	mostFactor       = 3
+	shellTilt        = 0.3
+	lightTail        = 0.2
+	heavyTail        = 0.5
+	whereSeen        = 1.3
+	mostBias         = 14
+	mostHidden       = 10
+	leastInShell     = 0.45
+	leastIndex       = 2.75
+	surelyBeyond     = 3
+	mostHiddenBeyond = 5
 )
 
 // What histograms are taken to hide there: as expected, and with caution.
 var (
-	expected   = cautious{deviations: 0, steepest: 8}
-	scoresHide = cautious{deviations: 1, steepest: 8}
+	expected       = cautious{deviations: 0, steepest: 8}
+	scoresHide     = cautious{deviations: 1, steepest: 8}
+	scoresMustHide = cautious{deviations: 2, steepest: 8} // where the model is certain not to hold
 )
 
 // errors writes what the releases say of the errors of the coefficients, around the fit
@@ -100,7 +103,7 @@ func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense, x extrapola
 		switch {
 		case taken*floats.Norm(c.RawRowView(j), 2) > most*deviation:
 			return nil, "a few long rows may carry the coefficients"
-		case math.Sqrt(shown.At(j, j))+math.Sqrt(hidden.At(j, j)) > f.mostBias()*deviation:
+		case math.Sqrt(shown.At(j, j))+math.Sqrt(hidden.At(j, j)) > mostBias*deviation:
 			return nil, "long rows count less in the fit, and may have moved it too far for an interval; ask for more eps, or give scales that fit"
 		}
 	}
@@ -111,21 +114,14 @@ func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense, x extrapola
 	return shown, ""
 }
 
-// mostBias is by how many standard errors what intervals allow for may move a coefficient, at most.
-func (f *newtonFit) mostBias() float64 {
-	if f.perLength > 0 {
-		return mostBiasOfCounts
-	}
-	return mostBias
-}
-
 // pull is how long the mean of scores that weights take away may be besides what shells show: a part of all of it
 // where much is missing, and somewhat more where the model is seen not to hold.
 func (f *newtonFit) pull(taken, missing float64, x extrapolation) float64 {
 	if f.perLength > 0 {
 		return f.pullOfCounts(taken, x)
 	}
-	_, part := f.Curve.doubts()
+	doubts := f.Curve.doubts()
+	part := doubts.hidden * (1 + doubts.unsure*clampBetween(f.scores.standsOut()-1, 0, 1))
 	return part * taken * max(clampBetween((missing-lightTail)/(heavyTail-lightTail), 0, 1), whereSeen*x.misfit)
 }
 
@@ -136,6 +132,8 @@ func (f *newtonFit) mostHidden(missing float64, x extrapolation) float64 {
 	switch {
 	case f.perLength > 0:
 		return f.mostHiddenOfCounts(x)
+	case f.Curve.doubts().unsure > 0 && f.scores.standsOut() > surelyBeyond:
+		return mostHiddenBeyond
 	case index < leastIndex && missing > leastInShell:
 		return mostHidden
 	}

@@ -87,7 +87,7 @@ func (poissonCurve) least() float64              { return 1e-6 }
 
 // doubts: shells say little of scores of counts, whose bounds, by which weights go, are many times as large. The part of
 // all that weights take away is beside the root of the coefficients, where tails are light (newton_counts.go).
-func (poissonCurve) doubts() (shell, hidden float64) { return 1, 0.2 }
+func (poissonCurve) doubts() doubts { return doubts{shell: 1, hidden: 0.2} }
 
 func (poissonCurve) most() float64 { return math.Exp(farthestMean) }
 

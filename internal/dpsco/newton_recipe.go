@@ -91,7 +91,7 @@ func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 	f := newNewtonFit(r)
 	f.n /= float64(max(1, p.Levels))
 	f.mean, f.rescale, f.rescaleScores = curvature, 1, 1
-	tails := expectedMagnitudes(r.magnitudeNoise[0], size*math.Sqrt(p.d()), size, int(f.n)).apart()
+	tails := expectedMagnitudes(r.sizeNoise[newtonSteps-2], size*math.Sqrt(p.d()), size, int(f.n)).apart()
 	if tails.seen {
 		f.scores, f.lengths, f.scoresAreKnown = tails, tails, true
 		if a.Curve.counted() != nil { // these lengths are of what bounds scores

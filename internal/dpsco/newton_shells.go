@@ -59,6 +59,7 @@ type extrapolation struct {
 	factor   float64
 	most     float64 // of counts: how long the mean of all that may be
 	misfit   float64 // part of the square of off that neither noise nor sampling explains
+	certain  float64 // the same, where they explain as much as they do once in some thirty fits
 	sampling float64 // of the score with what it is moved by, over that of the score alone
 	noise    float64 // the same of its noise
 	step     float64 // variance of a coordinate of what a long step leaves in the shell
@@ -81,29 +82,34 @@ func (f *newtonFit) extrapolate() extrapolation {
 	x.sampling, x.noise = f.shellSpread(outer, rest, x.factor), f.shellNoise(outer, rest, x.factor)
 	step := square(shellTilt*curvature) * mat.Dot(f.g, f.g) / f.d
 	x.step = square(x.factor) * step
-	x.misfit = misfit(x.off, f.spread(extrapolation{
+	x.misfit, x.certain = misfit(x.off, f.spread(extrapolation{
 		sampling: f.shellSpread(outer, -curvature, 1), noise: f.shellNoise(outer, -curvature, 1), step: step,
 	}))
 	return x
 }
 
 // misfit is the part of the square of a vector, in units of its covariance, that the covariance
-// does not explain.
-func misfit(v *mat.VecDense, covariance *mat.SymDense) float64 {
+// does not explain: its mean, and two deviations more of it.
+func misfit(v *mat.VecDense, covariance *mat.SymDense) (beyondMean, certain float64) {
 	var c mat.Cholesky
 	u := mat.NewVecDense(v.Len(), nil)
 	if !c.Factorize(covariance) || c.SolveVecTo(u, v) != nil {
-		return 1
+		return 1, 1
 	}
-	return max(0, 1-float64(v.Len())/mat.Dot(u, v))
+	d, size := float64(v.Len()), mat.Dot(u, v)
+	return max(0, 1-d/size), max(0, 1-(d+2*math.Sqrt(2*d))/size)
 }
 
 // shownBias is the square of what intervals allow for beside the middle's move: misfit of rows that are
-// taken away which is between none and twice what the shell says, and somewhat more.
+// taken away which is between none and twice what the shell says, and somewhat more. Where the model is certain
+// not to hold, all that is taken away may pull as the shell does.
 func (f *newtonFit) shownBias(c *mat.Dense, x extrapolation) *mat.SymDense {
-	shell, _ := f.Curve.doubts()
-	total := mat.NewSymDense(f.shape.D, nil)
-	total.SymRankOne(total, square(x.factor+shell)*x.misfit, x.off)
+	doubts, total := f.Curve.doubts(), mat.NewSymDense(f.shape.D, nil)
+	times := square(x.factor+doubts.shell) * x.misfit
+	if size := mat.Norm(x.off, 2); doubts.most*x.certain > 0 {
+		times = max(times, square(min(doubts.most, f.taken(scoresMustHide)/size))*x.certain)
+	}
+	total.SymRankOne(total, times, x.off)
 	return sandwich(c, total)
 }
 
@@ -158,5 +164,9 @@ func (f *newtonFit) scoreUnit() float64 {
 func (f *newtonFit) missing(c cautious) float64 {
 	sizes, _ := f.sizes()
 	shell := sizes.mean(func(u float64) float64 { return f.shellPart(len(f.parts)-1, u) })
-	return f.taken(c) / (f.scoreUnit() * shell)
+	taken := f.taken(c)
+	if taken == 0 {
+		return 0 // also of an empty shell
+	}
+	return taken / (f.scoreUnit() * shell)
 }

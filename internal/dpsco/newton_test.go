@@ -199,9 +199,9 @@ func TestNewtonRowsKeepTheirContracts(t *testing.T) {
 
 // What is planned is what is spent, within the budget, under each accountant.
 func TestNewtonCostsWhatItReleases(t *testing.T) {
-	total := newtonShares.first + newtonShares.lengths + newtonShares.meat
+	total := newtonShares.first + newtonShares.firstLengths + newtonShares.meat
 	for t := range newtonSteps {
-		total += newtonShares.scores[t] + newtonShares.curvatures[t] + 2*newtonShares.magnitudes[t]
+		total += newtonShares.scores[t] + newtonShares.curvatures[t] + newtonShares.sizes[t] + newtonShares.lengths[t]
 	}
 	if math.Abs(total-1) > 1e-12 {
 		t.Errorf("shares add up to %v", total)
