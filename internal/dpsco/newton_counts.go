@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
 )
 
 // Weights of counts go with what bounds a score, the largest count that the cut lets pass, and that
@@ -61,20 +62,62 @@ func (f *newtonFit) evenly() float64 {
 
 // Where weights shorten nearly all rows of counts, both shells hold the same of each and say nothing of
 // misfit. It may then be anything up to a part of what weights take away, which goes from that of light
-// tails to heavyPull between these indices of the tail of lengths. Where shells do say something, it is at most
+// tails to heavyPull between these indices of the tail of lengths, and is larger by what overdispersion says where the
+// model is seen not to hold. Where shells do say something, it is at most
 // countsPerShell times what is missing of what is shown, over the contrast that is left.
+// There are no intervals where all that is taken away might move a coefficient by mostHiddenOfCounts standard errors,
+// fewer where the model is seen not to hold, and the index is below leastIndexOfCounts; nor where it is below noSquares:
+// lengths then may have no mean square, which the curvature is, and a few rows carry all of it.
 const (
-	countsPerShell = 6
-	lightIndex     = 2.8
-	heavyPull      = 1.5
-	leastContrast  = 1e-9
+	countsPerShell     = 6
+	lightIndex         = 2.9
+	leastIndexOfCounts = 2.4
+	noSquares          = 1.5
+	heavyPull          = 1.5
+	mostHiddenOfCounts = 3
+	leastContrast      = 1e-9
 )
+
+// indexOfCounts is the exponent of the tail of lengths, the mean of what passes show of it: noise hides a
+// heavy tail in two passes less often than in one.
+func (f *newtonFit) indexOfCounts() float64 { return stat.Mean(f.indices, nil) }
+
+// overdispersion is by how much squares of scores are larger than the model would have them, as a part of
+// that, as far as noise does not explain it: the meat beside what the curvature would be if its weights were squared too.
+func (f *newtonFit) overdispersion() float64 {
+	model := f.evenly() * max(mat.Trace(f.h), leastCurvature)
+	noise := math.Sqrt2 * square(f.limit) * f.meatNoise.NoiseMultiplier / f.n * math.Sqrt(f.d)
+	over := mat.Trace(f.meat) - model
+	if over <= noise {
+		return 0
+	}
+	return (over - noise*noise/over) / model
+}
 
 // pullOfCounts is how long the mean of scores that weights take away may be.
 func (f *newtonFit) pullOfCounts(taken float64, x extrapolation) float64 {
 	light := f.Curve.doubts().hidden
-	heavy := clampBetween((lightIndex-f.tailIndex())/(lightIndex-leastIndexOfCounts), 0, 1)
-	return min(taken/math.Sqrt(f.d)*(light+(heavyPull-light)*heavy), x.most)
+	heavy := clampBetween((lightIndex-f.indexOfCounts())/(lightIndex-leastIndexOfCounts), 0, 1)
+	part := light + (heavyPull-light)*heavy + x.misfit*math.Sqrt(f.overdispersion())
+	return min(part*taken/math.Sqrt(f.d), x.most)
+}
+
+// pullOfConstant is how long it may be along the constant besides: a mean that bends up or down at both ends of a feature
+// gives all scores that are taken away one sign, and shells need not show it. The mean square of misfit is part of
+// the overdispersion.
+func (f *newtonFit) pullOfConstant(taken float64, x extrapolation) float64 {
+	return min(math.Sqrt(f.overdispersion())*taken/math.Sqrt(f.d), x.most)
+}
+
+// mostHiddenOfCounts is mostHidden of counts.
+func (f *newtonFit) mostHiddenOfCounts(x extrapolation) float64 {
+	switch index := f.indexOfCounts(); {
+	case index < noSquares:
+		return 0
+	case index < leastIndexOfCounts:
+		return mostHiddenOfCounts * (1 - x.misfit)
+	}
+	return math.Inf(1)
 }
 
 // shownByCounts are what extrapolations use of a shell with a part of the curvature.

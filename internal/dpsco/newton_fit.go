@@ -44,6 +44,7 @@ type newtonFit struct {
 	scoresAreKnown bool        // the pass before saw scores
 	perLength      float64     // of counts: what bounds a score, over the length of its row times the root of its curvature; 0: not known
 	kept           float64     // part of the curvature of the pass before that weights kept, where perLength is known
+	indices        []float64   // exponents of tails, one of each pass that saw them
 
 	limit, bound float64 // of scores and curvatures in the pass
 
@@ -350,6 +351,7 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 			f.perLength, f.kept = f.boundsOf(lengths)
 		}
 		f.scores, f.lengths, f.scoresAreKnown = scores, lengths, true
+		f.indices = append(f.indices, f.tailIndex())
 		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale
 	}

@@ -35,23 +35,20 @@ const (
 // that is taken away might move a coefficient by mostHidden of them, what is missing is above
 // leastInShell and the lengths' tail has an index below leastIndex; of labels, mostHiddenBeyond where rows beyond all that
 // histograms show stand out by surelyBeyond deviations of their noise: nobody knows how far these are. Of counts, whose lengths have the tail
-// of the exponential of a prediction also where the model holds, by mostHiddenOfCounts, and fewer where it is seen
-// not to hold. The figures did best on laws and three tables (newton.md).
+// of the exponential of a prediction also where the model holds, see newton_counts.go. The figures did best on laws and three tables (newton.md).
 const (
-	missPerShell       = 1.5
-	mostFactor         = 3
-	shellTilt          = 0.3
-	lightTail          = 0.2
-	heavyTail          = 0.5
-	whereSeen          = 1.3
-	mostBias           = 14
-	mostHidden         = 10
-	leastInShell       = 0.45
-	leastIndex         = 2.75
-	surelyBeyond       = 3
-	mostHiddenBeyond   = 5
-	mostHiddenOfCounts = 3
-	leastIndexOfCounts = 2.5
+	missPerShell     = 1.5
+	mostFactor       = 3
+	shellTilt        = 0.3
+	lightTail        = 0.2
+	heavyTail        = 0.5
+	whereSeen        = 1.3
+	mostBias         = 14
+	mostHidden       = 10
+	leastInShell     = 0.45
+	leastIndex       = 2.75
+	surelyBeyond     = 3
+	mostHiddenBeyond = 5
 )
 
 // What histograms are taken to hide there: as expected, and with caution.
@@ -111,6 +108,9 @@ func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense, x extrapola
 		}
 	}
 	shown.AddSym(shown, hidden)
+	if f.perLength > 0 && f.shape.Intercept {
+		shown.SymRankOne(shown, square(f.pullOfConstant(taken, x)), c.ColView(0))
+	}
 	return shown, ""
 }
 
@@ -130,11 +130,11 @@ func (f *newtonFit) pull(taken, missing float64, x extrapolation) float64 {
 func (f *newtonFit) mostHidden(missing float64, x extrapolation) float64 {
 	index := f.tailIndex()
 	switch {
-	case f.perLength > 0 && index < leastIndexOfCounts:
-		return mostHiddenOfCounts * (1 - x.misfit)
-	case f.perLength == 0 && f.ofLabels() && f.scores.standsOut() > surelyBeyond:
+	case f.perLength > 0:
+		return f.mostHiddenOfCounts(x)
+	case f.ofLabels() && f.scores.standsOut() > surelyBeyond:
 		return mostHiddenBeyond
-	case f.perLength == 0 && index < leastIndex && missing > leastInShell:
+	case index < leastIndex && missing > leastInShell:
 		return mostHidden
 	}
 	return math.Inf(1)
