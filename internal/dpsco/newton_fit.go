@@ -35,7 +35,8 @@ type newtonFit struct {
 	mean    float64    // curvature, by the weights of rows
 	weights float64    // mean of these; 1 where there are none, or no constant tells it
 
-	whitened *mat.Dense // whitens the rows by the first pass
+	whitened     *mat.Dense  // whitens the rows by the first pass
+	firstLengths *magnitudes // of rows, in the first pass
 
 	scores         *magnitudes // what score writes as tails, times lengths, or after the first pass lengths of rows; nil: not seen
 	lengths        *magnitudes // of rows times the root of their curvatures, or after the first pass of rows
@@ -162,7 +163,7 @@ func (f *newtonFit) readFirst(joint []float64, weighted bool) *newtonStart {
 func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	f.w, f.mean = f.Curve.begin(s)
 	proximal(f.Psi, s.q, f.w)
-	f.whitened = s.q
+	f.whitened, f.firstLengths = s.q, lengths
 	f.p = mat.NewDense(f.shape.D, f.shape.D, nil)
 	f.p.Scale(1/math.Sqrt(f.mean*(1+tilt)), s.q)
 	if lengths.seen {

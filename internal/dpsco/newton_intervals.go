@@ -33,7 +33,7 @@ const (
 // counts it is another part (newton_counts.go).
 // There are no intervals where both together are above mostBias standard errors, nor where all
 // that is taken away might move a coefficient by mostHidden of them, what is missing is above
-// leastInShell and the lengths' tail has an index below leastIndex; of labels, mostHiddenBeyond where rows beyond all that
+// leastInShell and the lengths' tail has an index below leastIndex, or by mostHiddenBeyond where rows beyond all that
 // histograms show stand out by surelyBeyond deviations of their noise: nobody knows how far these are. Of counts, whose lengths have the tail
 // of the exponential of a prediction also where the model holds, see newton_counts.go. The figures did best on laws and three tables (newton.md).
 const (
@@ -121,7 +121,7 @@ func (f *newtonFit) pull(taken, missing float64, x extrapolation) float64 {
 		return f.pullOfCounts(taken, x)
 	}
 	doubts := f.Curve.doubts()
-	part := doubts.hidden * (1 + doubts.unsure*clampBetween(f.scores.standsOut()-1, 0, 1))
+	part := doubts.hidden * (1 + doubts.unsure*clampBetween(f.beyondSight()-1, 0, 1))
 	return part * taken * max(clampBetween((missing-lightTail)/(heavyTail-lightTail), 0, 1), whereSeen*x.misfit)
 }
 
@@ -132,12 +132,18 @@ func (f *newtonFit) mostHidden(missing float64, x extrapolation) float64 {
 	switch {
 	case f.perLength > 0:
 		return f.mostHiddenOfCounts(x)
-	case f.ofLabels() && f.scores.standsOut() > surelyBeyond:
+	case f.beyondSight() > surelyBeyond:
 		return mostHiddenBeyond
 	case index < leastIndex && missing > leastInShell:
 		return mostHidden
 	}
 	return math.Inf(1)
+}
+
+// beyondSight is by how many deviations of their noise the counts above all that histograms show stand out, together:
+// that of scores, and that of lengths of rows in the first pass.
+func (f *newtonFit) beyondSight() float64 {
+	return (f.scores.standsOut() + f.firstLengths.standsOut()) / math.Sqrt2
 }
 
 func (f *newtonFit) ofLabels() bool { _, labels := f.Curve.(logisticCurve); return labels }

@@ -279,7 +279,7 @@ var mutants = []mutant{
 	{"newton: an empty shell makes no numbers of intervals", "internal/dpsco/newton_shells.go",
 		"if taken == 0 {", "if taken < 0 {", []tests{{"./internal/dpsco", "TestWhatIsMissingFollowsTheHistogram"}}},
 	{"newton: rows beyond all that histograms show are no reason to withhold", "internal/dpsco/newton_intervals.go",
-		"f.scores.standsOut() > surelyBeyond", "f.scores.standsOut() > 1e9", []tests{{"./internal/dpsco", "TestWhatIsMissingFollowsTheHistogram"}}},
+		"f.beyondSight() > surelyBeyond", "f.beyondSight() > 1e9", []tests{{"./internal/dpsco", "TestWhatIsMissingFollowsTheHistogram"}}},
 	{"newton: intervals are where the coefficients are", "internal/dpsco/newton_intervals.go",
 		`slices.Clone(f.centre)), x.factor, middle)`, `slices.Clone(f.centre)), 0, middle)`, []tests{{"./internal/dpsco", "TestNewtonsIntervalsMove"}}},
 	{"newton: intervals allow for any bias", "internal/dpsco/newton_intervals.go",
