@@ -75,7 +75,7 @@ func (f *newtonFit) ofGroup(size groupSize) *newtonFit {
 	g.newtonReleases = &own
 	g.n, g.perRow, g.small, g.grouped = size.rows, f.n/size.rows, size.small, true
 	g.p, g.w = mat.DenseCopyOf(f.p), slices.Clone(f.w)
-	g.indices, g.firstLengths = slices.Clone(f.indices), f.firstLengths
+	g.indices = slices.Clone(f.indices)
 	return &g
 }
 

@@ -115,7 +115,8 @@ func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense, x extrapola
 }
 
 // pull is how long the mean of scores that weights take away may be besides what shells show: a part of all of it
-// where much is missing, and somewhat more where the model is seen not to hold.
+// where much is missing, somewhat more where the model is seen not to hold, and of labels up to twice that where
+// rows stand out beyond all that histograms show.
 func (f *newtonFit) pull(taken, missing float64, x extrapolation) float64 {
 	if f.perLength > 0 {
 		return f.pullOfCounts(taken, x)
@@ -145,8 +146,6 @@ func (f *newtonFit) mostHidden(missing float64, x extrapolation) float64 {
 func (f *newtonFit) beyondSight() float64 {
 	return (f.scores.standsOut() + f.firstLengths.standsOut()) / math.Sqrt2
 }
-
-func (f *newtonFit) ofLabels() bool { _, labels := f.Curve.(logisticCurve); return labels }
 
 // tailIndex is the exponent of the tail of lengths: the mean of what scores and curvatures
 // show of it.

@@ -10,7 +10,7 @@ import (
 // noise returns the covariance that noise gives the coefficients: that of all scores and
 // curvatures, as far as later steps do not take it away, and of a limit that moves, shrunk as the
 // coefficients are. Nil where noise hides more than one direction of the features, where it has left
-// no slopes, where a penalty or the ball moves the fit, and where tails of counts are too heavy. It is post-processing (formulas:
+// no slopes, where a penalty or the ball moves the fit, and where tails of labels' scores or of counts are too heavy. It is post-processing (formulas:
 // newton.md).
 func (f *newtonFit) noise() *mat.SymDense {
 	if f.floored > mostHiddenDirections || !f.free() || f.slopesKept == 0 || f.limitMoves() || f.Curve.counted() != nil && (f.bends() || f.cutsMove()) {
@@ -27,7 +27,8 @@ func (f *newtonFit) noise() *mat.SymDense {
 // limitMoves reports whether weights take so much of scores of labels, beside what is in the outer shell, that the
 // limit of another release takes away another part, which movedByLimit does not follow.
 func (f *newtonFit) limitMoves() bool {
-	return f.ofLabels() && f.scoresAreKnown && len(f.parts) > 1 && f.missing(expected) > mostToldMissingOfLabels
+	_, labels := f.Curve.(logisticCurve)
+	return labels && f.scoresAreKnown && len(f.parts) > 1 && f.missing(expected) > mostToldMissingOfLabels
 }
 
 // bends reports whether the last step was so long that scores of counts, which go with the exponential of

@@ -9,11 +9,13 @@ import (
 )
 
 // The noise of second moments, as in momentNoise, from which on Newton takes what is small
-// for noise, and auto takes a descent instead. Of labels the noise of one score may decide as
-// well: mostLabelScore, as in scoreNoise.
+// for noise, and auto takes a descent instead. Of labels the noise of one score decides as
+// well, mostLabelScore, as in scoreNoise, unless that of moments is below fewLabelMoments: of one or
+// two coefficients.
 const (
 	cautiousMoments  = 0.02
 	mostLabelMoments = 0.12
+	fewLabelMoments  = 0.03
 	mostLabelScore   = 0.0125
 	mostHuberMoments = 0.025
 )
@@ -29,7 +31,7 @@ func (p *problem) newtonServes() bool {
 	case p.counts():
 		return true // there is nothing else
 	case p.Labels:
-		enough := p.scoreNoise() <= mostLabelScore || p.Levels > 0 // descents make no fits by groups
+		enough := p.scoreNoise() <= mostLabelScore || p.momentNoise() <= fewLabelMoments || p.Levels > 0 // descents make no fits by groups
 		return enough && p.momentNoise() <= mostLabelMoments || p.fewSources()
 	}
 	return p.momentNoise() <= mostHuberMoments || p.fewSources()

@@ -59,7 +59,7 @@ type extrapolation struct {
 	factor   float64
 	most     float64 // of counts: how long the mean of all that may be
 	misfit   float64 // part of the square of off that neither noise nor sampling explains
-	certain  float64 // the same, where they explain as much as they do once in some thirty fits
+	certain  float64 // the same, where they explain as much as they do once in some twenty fits
 	sampling float64 // of the score with what it is moved by, over that of the score alone
 	noise    float64 // the same of its noise
 	step     float64 // variance of a coordinate of what a long step leaves in the shell

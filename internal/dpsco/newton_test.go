@@ -197,6 +197,28 @@ func TestNewtonRowsKeepTheirContracts(t *testing.T) {
 	}
 }
 
+// Whatever a fit releases, its shares are the whole budget: releases of noise multiplier z / sqrt(share) cost together what one of z does.
+func TestNewtonsSharesAreTheBudget(t *testing.T) {
+	const z = 3.0
+	for _, c := range []curve{logisticCurve{}, huberCurve{delta: 1, cut: firstCut}, poissonCurve{unit: 1, cut: firstCount}} {
+		for _, intervals := range []bool{true, false} {
+			for _, levels := range []int{0, 4} {
+				r, err := Newton{Curve: c, Bound: 2, Intervals: intervals}.releases(Shape{N: 10_000, D: 3, Intercept: true, Levels: levels}, z)
+				if err != nil {
+					t.Fatal(err)
+				}
+				total := 0.0
+				for _, noise := range r.all() {
+					total += square(z / noise.NoiseMultiplier)
+				}
+				if math.Abs(total-1) > 1e-12 {
+					t.Errorf("%T, intervals %v, %d groups: shares add up to %v", c, intervals, levels, total)
+				}
+			}
+		}
+	}
+}
+
 // What is planned is what is spent, within the budget, under each accountant.
 func TestNewtonCostsWhatItReleases(t *testing.T) {
 	total := newtonShares.first + newtonShares.firstLengths + newtonShares.meat
@@ -301,6 +323,7 @@ func TestRowsWithoutNumbersAreOneRowToNewton(t *testing.T) {
 func TestAutoChoosesNewtonByAPublicRule(t *testing.T) {
 	labels, huber := Regression{Loss: loss.Logistic{}, Labels: true}, Regression{Loss: loss.Huber{}}
 	penalised := Regression{Loss: loss.Huber{}, Penalty: catalogue.PenaltyL1, Lambda: 0.1}
+	shortened := Regression{Loss: loss.Logistic{}, Labels: true, FeatureNorm: 1}
 	for _, c := range []struct {
 		a    Regression
 		n, d int
@@ -316,6 +339,8 @@ func TestAutoChoosesNewtonByAPublicRule(t *testing.T) {
 		{penalised, 2500, 5, "gd", catalogue.WhiteningOff},
 		{labels, 3000, 5, catalogue.MethodNewton, catalogue.WhiteningOn},
 		{labels, 2000, 5, "accmd", catalogue.WhiteningOff},
+		{labels, 1500, 2, catalogue.MethodNewton, catalogue.WhiteningOn}, // the score's noise alone would be too much
+		{shortened, 2000, 5, "accmd", catalogue.WhiteningOff},            // second moments could be learned of short rows
 		{labels, 20_000, 40, "accmd", catalogue.WhiteningOff},
 	} {
 		p, err := c.a.Plan(Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})

@@ -102,7 +102,7 @@ func (p *problem) chooseWhitening() {
 		return
 	}
 	noise := 2 * math.Sqrt2 * p.featureNorm() * p.featureNorm() * math.Sqrt(p.d()/whiteningShare) / p.recordsPerNoise()
-	few := noise > 0.5 && !p.newtonServes()
+	few := (noise > 0.5 || p.Labels) && !p.newtonServes() // a whitened descent on labels is behind both others
 	if p.Method == catalogue.MethodAuto {
 		switch {
 		case p.counts():
