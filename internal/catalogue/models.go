@@ -123,7 +123,7 @@ var commonOptions = []Option{
 	number("radius", 1e-6, 1e9, 10., "radius of the ball of coefficients, in scaled units"),
 	number("residual_scale", 1e-9, 1e9, nil, "typical residual in units of the target's scale, from public knowledge").from("the loss: 1, or half its largest derivative if that is less"),
 	number("feature_norm", 1e-9, 1e9, nil, "whitening: length of a row of scaled features beyond which it weighs less").from("the number of columns"),
-	number("clip", 1e-9, 1e9, nil, "bound on the norm of one person's gradient").from("`residual_scale` and the number of columns"),
+	number("clip", 1e-9, 1e9, nil, "bound on the norm of one person's gradient").from("the method, `residual_scale` and the number of columns; of `auto` also rows and budget"),
 	number("moment", 1e-12, 1e12, nil, "catoni, spgd_holland: second moment of one coordinate of a gradient, from public knowledge").from("`residual_scale`"),
 	number("truncation", 1e-9, 1e9, nil, "catoni, spgd_holland: scale of a gradient's coordinate; ksu, ksu_axis: distance from the centre at which gradients are cut").from("public facts"),
 	number("range", 1e-9, 1e9, nil, "trimmed, spgd_kamath, ksu, ksu_axis: width of the interval that holds a gradient's coordinate").from("`residual_scale`"),

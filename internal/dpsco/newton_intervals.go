@@ -34,7 +34,7 @@ const (
 // There are no intervals where both together are above mostBias standard errors, nor where all
 // that is taken away might move a coefficient by mostHidden of them, what is missing is above
 // leastInShell and the lengths' tail has an index below leastIndex, or by mostHiddenBeyond where rows beyond all that
-// histograms show stand out by surelyBeyond deviations of their noise: nobody knows how far these are. Of counts, whose lengths have the tail
+// histograms show stand out by surelyBeyond deviations of their noise: they are there, and nothing tells how far away. Of counts, whose lengths have the tail
 // of the exponential of a prediction also where the model holds, see newton_counts.go. The figures did best on laws and three tables (newton.md).
 const (
 	missPerShell     = 1.5
