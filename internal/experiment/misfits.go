@@ -65,7 +65,7 @@ var misfits = []law{
 	}, effect: func(x []float64) float64 { return -.3 * math.Max(0, x[0]-2) }},
 }
 
-// otherMisfits were made when the figures stood.
+// otherMisfits were made when the figures stood; one row in twenty far away led to further ones.
 var otherMisfits = []law{
 	misfit("square of a uniform", func(u float64) float64 { return 2 * u }, func(v float64) float64 { return v * v }),
 	misfit("logarithm of a Pareto 3", paretoTail(3), math.Log),
