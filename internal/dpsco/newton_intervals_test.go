@@ -180,7 +180,11 @@ func TestNewtonsIntervalsMoveTowardTheFitWithoutWeights(t *testing.T) {
 			coefficient += r.Coefficients[1] - truth[1]
 		}
 		t.Logf("%T: %d of %d given, off by %v, the coefficients by %v", a.Loss, given, tables, middle/float64(given), coefficient/float64(given))
-		if given < 3 || !(math.Abs(middle) < 0.6*math.Abs(coefficient)) {
+		least := tables / 2
+		if a.Labels { // the shell shows that the model does not hold, and intervals allow for more
+			least = 3
+		}
+		if given < least || !(math.Abs(middle) < 0.6*math.Abs(coefficient)) {
 			t.Errorf("%T: %d given, off by %v, the coefficients by %v", a.Loss, given, middle, coefficient)
 		}
 	}

@@ -263,16 +263,11 @@ func TestPoissonIntervalsWhereTheModelDoesNotHold(t *testing.T) {
 	}
 }
 
-// sizeLaw has counts whose mean goes with the size of the first of four normal features.
+// sizeLaw has the features and exposures of countLaw, and counts whose mean goes with the size of the first of four features.
 func sizeLaw(n int, seed uint64) Data {
 	src := rand.NewPCG(seed, 94)
-	r := rand.New(src)
-	x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: columns(4, n), Y: make([]float64, n), Offset: make([]float64, n)}
+	x := countLaw("gauss", n, 5, seed)
 	for i := range n {
-		for _, column := range x.X {
-			column[i] = r.NormFloat64()
-		}
-		x.Offset[i] = math.Log(1 - 0.95*r.Float64())
 		mean := 0.3 + 0.6*math.Abs(x.X[0][i]) - 0.3*x.X[1][i] + 0.3*x.X[2][i] - 0.3*x.X[3][i]
 		x.Y[i] = distuv.Poisson{Lambda: math.Exp(mean + x.Offset[i]), Src: src}.Rand()
 	}
