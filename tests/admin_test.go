@@ -212,7 +212,7 @@ func TestAJobThatDoesNotFitIsRefused(t *testing.T) {
 	_, err := regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.1)`, w.dataset) // 1,000 rows of four columns: 144,000 bytes
 	w.wantError(err, "DP005", "memory")
 	w.wantError(err, "DP005", "No privacy budget was spent")
-	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.1)`, w.dataset); said["possible"] != "no" || said["sqlstate"] != "DP005" {
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.1)`, w.dataset); said["possible"] != "no" || said["sqlstate"] != "DP005" || !strings.Contains(said["hint"], "memory") {
 		t.Errorf("dp_explain: %v", said)
 	}
 	if w.entries() != 0 {

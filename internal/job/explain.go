@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"dpsidecar/internal/dpsco"
@@ -127,8 +128,8 @@ func roundDuration(d time.Duration) string {
 	return d.Round(least).String()
 }
 
-// impossible answers with the failure that a job would end with; any other error is
-// returned.
+// impossible answers with the failure that a job would end with, its hint without what was
+// spent, for a question spends nothing; any other error is returned.
 func (e *explanation) impossible(err error) (*explanation, error) {
 	var fail *failure
 	if !errors.As(err, &fail) {
@@ -137,6 +138,9 @@ func (e *explanation) impossible(err error) (*explanation, error) {
 	e.add("possible", "no")
 	e.add("sqlstate", fail.sqlstate)
 	e.add("reason", fail.message)
+	if hint := strings.TrimSpace(strings.TrimSuffix(fail.hint, nothingSpent)); hint != "" {
+		e.add("hint", hint)
+	}
 	return e, nil
 }
 
