@@ -72,6 +72,14 @@ func TestExplainForetellsTheChargeAndSpendsNothing(t *testing.T) {
 			t.Errorf("%s, asked before: %v", explain, again)
 		}
 	}
+	w.exec(w.steward, `SELECT dp_set_budget($1, 0.1, 1e-5)`, w.dataset)
+	const kept, fresh = `SELECT * FROM dp_explain('l1', $1, 0.5, features => '{age}')`, `SELECT * FROM dp_explain('l1', $1, 0.5, features => '{age}', options => '{"fresh": true}')`
+	if said := w.explain(w.analyst, kept, w.dataset); said["affordable"] != "yes: the answer is kept" {
+		t.Errorf("a kept answer needs no budget: %v", said)
+	}
+	if said := w.explain(w.analyst, fresh, w.dataset); said["kept_release"] != "" || !strings.HasPrefix(said["affordable"], "no: ") {
+		t.Errorf("a fresh answer does: %v", said)
+	}
 }
 
 func TestExplainSaysWhyNot(t *testing.T) {

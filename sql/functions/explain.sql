@@ -29,7 +29,8 @@ BEGIN
   END IF;
   PERFORM dp_int.recheck_dataset(r.dataset);
   DELETE FROM dp_int.inquiry WHERE asked_at < clock_timestamp() - interval '10 min';
-  INSERT INTO dp_int.inquiry (id, caller, dataset, request, hash) VALUES (p_id, p_caller, r.dataset, r.body, r.hash);
+  INSERT INTO dp_int.inquiry (id, caller, dataset, request, hash)
+  VALUES (p_id, p_caller, r.dataset, r.body, CASE WHEN r.fresh THEN '' ELSE r.hash END);  -- no kept answer serves a fresh request
   PERFORM pg_notify('dp_jobs', 'inquiry');
 END $$;
 
@@ -161,13 +162,14 @@ BEGIN
     RETURN;
   END IF;
   DELETE FROM dp_int.inquiry WHERE id = p_id;
+  kept := dp_int.kept_release(q.dataset, q.hash);
   RETURN QUERY SELECT p ->> 'property', p ->> 'value' FROM jsonb_array_elements(q.answer -> 'properties') AS p;
   IF q.answer ? 'cost' THEN
     e := dp_int.quoted(q.answer -> 'cost');
     e.blocks := dp_int.blocks_read(q.dataset, q.request);
-    RETURN QUERY SELECT * FROM dp_int.afterwards(q.dataset, p_caller, e);
+    RETURN QUERY SELECT a.property, CASE WHEN a.property = 'affordable' AND kept IS NOT NULL THEN 'yes: the answer is kept' ELSE a.value END
+      FROM dp_int.afterwards(q.dataset, p_caller, e) AS a;
   END IF;
-  kept := dp_int.kept_release(q.dataset, q.hash);
   IF kept IS NOT NULL THEN
     RETURN QUERY SELECT 'kept_release', format('%s: the same request returns it at no cost', kept);
   END IF;
