@@ -37,6 +37,15 @@ func TestLabelsMustBeNamed(t *testing.T) {
 			}
 		}
 	}
+	for _, options := range []string{`{"negative_label": 1, "positive_label": 2}`, `{"positive_label": 5}`} {
+		_, err := w.analyst.Exec(context.Background(), logistic, w.dataset, "truth", options)
+		w.wantError(err, "22023", "must be 0 and 1")
+		w.wantError(err, "22023", "No privacy budget was spent")
+	}
+	_, err := w.steward.Exec(context.Background(), `SELECT dp_set_labels($1, '{"truth": [1, 2]}')`, w.dataset)
+	w.wantError(err, "22023", "must be 0 and 1")
+	w.exec(w.steward, `SELECT dp_set_labels($1, '{"truth": [0, 1]}')`, w.dataset)
+	w.exec(w.steward, `SELECT dp_set_labels($1, '{}')`, w.dataset)
 	if w.entries() != 0 {
 		t.Errorf("%d entries", w.entries())
 	}
@@ -44,7 +53,7 @@ func TestLabelsMustBeNamed(t *testing.T) {
 		w.mustRegress(w.analyst, logistic, w.dataset, target, options)
 	}
 	// The hint is a statement that helps.
-	_, err := w.analyst.Exec(context.Background(), logistic, w.dataset, "label", `{}`)
+	_, err = w.analyst.Exec(context.Background(), logistic, w.dataset, "label", `{}`)
 	said := hint(err)
 	call := said[strings.Index(said, "dp_set_labels("):]
 	w.exec(w.steward, `SELECT `+call[:strings.Index(call, ")")+1])

@@ -32,6 +32,17 @@ LANGUAGE sql STABLE AS $$
                      FROM pg_catalog.pg_attribute a WHERE a.attrelid = p_relid AND a.attname = p_column AND a.attnum > 0 AND NOT a.attisdropped), false)
 $$;
 
+-- Refuses labels that a boolean column cannot hold, after which every row would say nothing.
+-- p_ending: what the hint says at its end.
+CREATE OR REPLACE FUNCTION dp_int.refuse_labels_of_boolean(p_relid oid, p_column name, p_labels jsonb, p_ending text DEFAULT '') RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF NOT p_labels <@ '[0, 1]' AND dp_int.is_boolean(p_relid, p_column) THEN
+    RAISE EXCEPTION 'labels of boolean column "%" must be 0 and 1, not %', p_column, dp_int.excerpt(p_labels::text)
+      USING ERRCODE = '22023', HINT = 'False counts as 0 and true as 1: [0, 1], which needs not be given, or [1, 0].' || p_ending;
+  END IF;
+END $$;
+
 -- The options of a request with the labels that its target was registered with, unless
 -- it gives its own.
 CREATE OR REPLACE FUNCTION dp_int.with_labels(d dp_int.dataset, p_target name, p_options jsonb) RETURNS jsonb
@@ -67,6 +78,7 @@ DECLARE
 BEGIN
   PERFORM dp_int.refuse_copy();
   PERFORM dp_int.check_labels(d.target, d.features, dp_set_labels.labels, d.categories);
+  PERFORM dp_int.refuse_labels_of_boolean(d.relid, l.key::name, l.value) FROM jsonb_each(dp_set_labels.labels) AS l WHERE NOT d.categories ? l.key;
   PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- before the data set, as everywhere
   UPDATE dp_int.dataset SET labels = dp_set_labels.labels WHERE id = d.id;
 END $$;

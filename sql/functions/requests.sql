@@ -271,6 +271,9 @@ BEGIN
   r.hash := dp_int.request_hash(d.id, r.body);
   IF m.labels THEN
     PERFORM dp_int.refuse_unlabelled(d, r, target, options);
+    IF NOT d.categories ? target::text THEN
+      PERFORM dp_int.refuse_labels_of_boolean(d.relid, target, jsonb_build_array(coalesce(options -> 'negative_label', '0'), coalesce(options -> 'positive_label', '1')), ' No privacy budget was spent.');
+    END IF;
   END IF;
   RETURN r;
 END $$;
