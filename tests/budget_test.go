@@ -376,6 +376,7 @@ func TestRDPAccountingIsFixedByTheFirstCharge(t *testing.T) {
 		refused("these people's account has rdp accounting", `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 10, $3, accounting => $4)`,
 			"public."+w.dataset, delta, accounting)
 	}
+	refused("Register with accounting => 'rdp', delta => 1e-06", `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 10)`, "public."+w.dataset)
 	v := newWorld(t, 1, 1e-6)
 	v.exec(v.steward, `SELECT dp_unregister($1)`, v.dataset)
 	for says, epsilon := range map[string]float64{"at most 20": 21, "leaves nothing": 1e-4} {

@@ -35,12 +35,14 @@ func TestBadRequestsAreExplained(t *testing.T) {
 		{`dp_l1_regress('%s', 1, options => '{"set": "cube"}')`, "22023", "ball, box"},
 		{`dp_l1_regress('%s', 1, options => '{"fresh": 1}')`, "22023", `"fresh"`},
 		{`dp_l1_regress('%s', 1, options => '{"pitch": 1e-12}')`, "", ""}, // refused or feasible: the plan's word
-		{`dp_submit('l2', '%s', 1)`, "22023", `unknown model "l2"`},
+		{`dp_submit('l2', '%s', 1)`, "22023", `unknown model "l2" Models are huber, l1, linear, logistic, poisson, and describe, scales and moments.`},
 		{`dp_submit('l1', '%s', 1, 1e-6)`, "22023", "delta must be 0"},
 		{`dp_submit('l1', '%s', 1, 'NaN')`, "22023", "delta must be 0"},
 		{`dp_linear_regress('%s', 1, options => '[]')`, "22023", "must be a JSON object, not []"},
 		{`dp_linear_regress('%s', 1, options => 'null')`, "22023", "must be a JSON object, not null"},
 		{`dp_status(NULL)`, "22023", "you have no job"},
+		{`dp_summary(NULL)`, "22023", "dp_last_release is NULL where"},
+		{`dp_score(NULL, 1)`, "22023", "dp_last_release is NULL where"},
 		{`dp_cancel(NULL)`, "22023", "you have no job NULL"},
 		{`dp_result(gen_random_uuid())`, "22023", "you have no job"},
 	} {

@@ -254,8 +254,8 @@ func TestAKeptAnswerNamesItsRelease(t *testing.T) {
 	}
 }
 
-// A steward who registers without any scale is told, and nobody else is.
-func TestRegisteringWithoutScalesIsNoticed(t *testing.T) {
+// A steward is told of what only he can mend: a registration without any scale, a grant to a role that may not ask.
+func TestAStewardIsToldOfOversights(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	if err := w.system.Login(context.Background(), w.person+"s", "dp_admin"); err != nil {
 		t.Fatal(err)
@@ -268,6 +268,20 @@ func TestRegisteringWithoutScalesIsNoticed(t *testing.T) {
 	w.exec(conn, `SELECT dp_register('bare_' || $1, $1::text::regclass, 'amount', '{age}', 1)`, w.dataset)
 	if said := strings.Join(heard(), "\n"); !strings.Contains(said, "registered without scales") {
 		t.Errorf("without: %q", said)
+	}
+
+	// Nor does a role that is granted a data set and may not ask find out by itself.
+	before := len(heard())
+	w.exec(w.super, fmt.Sprintf(`CREATE ROLE "%[1]s_group"; CREATE ROLE "%[1]s_member"; GRANT "%[1]s_group" TO "%[1]s_member"`, w.person))
+	w.exec(conn, `SELECT dp_grant($1, $2)`, w.dataset, w.person+"_group")
+	if said := strings.Join(heard()[before:], "\n"); !strings.Contains(said, "may call the functions that ask") {
+		t.Errorf("neither the group nor its member may ask: %q", said)
+	}
+	before = len(heard())
+	w.exec(w.super, fmt.Sprintf(`GRANT dp_analyst TO "%s_member"`, w.person))
+	w.exec(conn, `SELECT dp_grant($1, $2)`, w.dataset, w.person+"_group")
+	if said := heard()[before:]; len(said) != 0 {
+		t.Errorf("a member may ask: %q", said)
 	}
 
 	// Nor does anybody find out by asking that rows which stay in the database answer nothing.

@@ -684,7 +684,7 @@ BEGIN
   END IF;
   IF a.accounting <> mode AND (NOT alone OR dp_int.charged(a.id)) THEN
     RAISE EXCEPTION 'these people''s account has % accounting', a.accounting
-      USING ERRCODE = '22023', HINT = 'Accounting is fixed with the first charge. Register with the same accounting.';
+      USING ERRCODE = '22023', HINT = format('Accounting is fixed with the first charge, and by other data sets of theirs. Register with accounting => %L, delta => %s.', a.accounting, a.delta::float8);
   ELSIF alone THEN
     a := dp_int.keep_account(a, mode, eps, del);
   ELSIF a.delta <> del THEN
@@ -798,6 +798,11 @@ BEGIN
   ON CONFLICT ON CONSTRAINT dataset_grant_pk DO UPDATE SET grantee = excluded.grantee, epsilon = excluded.epsilon, cap = excluded.cap;
   PERFORM dp_int.ledger_budget(d.account, d.name, session_user, jsonb_build_object('grant',
     jsonb_build_object('grantee', dp_grant.grantee, 'epsilon', eps)));
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles r  -- a superuser is a member of every role
+                  WHERE (r.rolname = dp_grant.grantee OR NOT r.rolsuper) AND pg_has_role(r.oid, dp_grant.grantee, 'USAGE') AND pg_has_role(r.oid, 'dp_analyst', 'USAGE')) THEN
+    RAISE NOTICE 'dpsidecar: "%" is granted data set "%", but neither it nor a member of it may call the functions that ask', dp_grant.grantee, d.name
+      USING HINT = format('An administrator of the roles runs: GRANT dp_analyst TO %I;', dp_grant.grantee);
+  END IF;
 END $$;
 COMMENT ON FUNCTION public.dp_grant IS
   'Lets a role and its members ask on a data set, optionally with a personal limit for each of them. For dp_admin.';

@@ -1,6 +1,10 @@
 -- What a release tells of its errors, as tables of results are read elsewhere: all of it is
 -- post-processing, and free.
 
+-- What helps whoever gives NULL for a release: dp_last_release has returned it.
+CREATE OR REPLACE FUNCTION dp_int.hint_no_release() RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT 'dp_last_release is NULL where you have asked for no fit of a data set of that name. See dp.releases for those of others.' $$;
+
 -- The release, if the caller may see it: what dp.releases shows him.
 CREATE OR REPLACE FUNCTION dp_int.visible_release(p_release uuid) RETURNS dp_int.release
 LANGUAGE plpgsql STABLE AS $$
@@ -9,7 +13,8 @@ DECLARE
 BEGIN
   SELECT * INTO r FROM dp_int.release WHERE id = p_release;
   IF NOT FOUND OR NOT pg_has_role(session_user, 'dp_admin', 'USAGE') AND (dp_int.grant_of(r.dataset, session_user)).dataset IS NULL THEN
-    RAISE EXCEPTION 'there is no release % that you may see', coalesce(p_release::text, 'NULL') USING ERRCODE = '22023', HINT = 'See dp.releases.';
+    RAISE EXCEPTION 'there is no release % that you may see', coalesce(p_release::text, 'NULL')
+      USING ERRCODE = '22023', HINT = CASE WHEN p_release IS NULL THEN dp_int.hint_no_release() ELSE 'See dp.releases.' END;
   END IF;
   RETURN r;
 END $$;
