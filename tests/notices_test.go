@@ -230,6 +230,16 @@ func TestAKeptAnswerNamesItsRelease(t *testing.T) {
 	if said := strings.Join(heard()[before:], "\n"); strings.Contains(said, "again") {
 		t.Errorf("a new answer says %q", said)
 	}
+	// Figures that are missing are explained, whether the answer is new or kept.
+	for _, sql := range []string{`SELECT * FROM dp_describe('` + w.dataset + `', 0.01)`, `SELECT * FROM dp_score('` + first + `', 0.01)`} {
+		for range 2 {
+			before := len(heard())
+			w.exec(conn, sql)
+			if said := strings.Join(heard()[before:], "\n"); !strings.Contains(said, "not every figure has a value and an interval: ") {
+				t.Errorf("%s says %q", sql, said)
+			}
+		}
+	}
 	// It also says of which rows it is, and where a tenth more were counted since.
 	if ok := one[bool](w, w.analyst, `SELECT rows = 1000 AND read_at BETWEEN (SELECT created_at FROM dp.jobs WHERE id = r.job) AND r.released_at FROM dp.releases r WHERE id = $1::uuid`, first); !ok {
 		t.Error("dp.releases does not say of which rows the release is")

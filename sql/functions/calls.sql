@@ -224,6 +224,19 @@ BEGIN
   PERFORM dp_int.tell_cut(coalesce(kept, dp_int.kept_release(r.dataset, r.hash)));
 END $$;
 
+-- Tells whoever reads a score or a description, which have no column for it, why figures are missing.
+CREATE OR REPLACE FUNCTION dp_int.tell_missing(p_release uuid) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  why CONSTANT text := (SELECT string_agg(DISTINCT f.why_null, '; ')
+                          FROM (SELECT m.why_null FROM dp_int.metric m WHERE m.release = p_release
+                                UNION ALL SELECT s.why_null FROM dp_int.column_statistic s WHERE s.release = p_release) AS f);
+BEGIN
+  IF why IS NOT NULL THEN
+    RAISE NOTICE 'dpsidecar: not every figure has a value and an interval: %', why USING HINT = 'why_null in dp.scores, or in dp.descriptions, says which and why.';
+  END IF;
+END $$;
+
 -- Tells whoever reads coefficients alone that their radius may have cut them.
 CREATE OR REPLACE FUNCTION dp_int.tell_cut(p_release uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$

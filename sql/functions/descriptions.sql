@@ -120,6 +120,7 @@ BEGIN
   IF kept IS NOT NULL THEN
     RETURN QUERY SELECT * FROM dp_int.description(kept);
     PERFORM dp_int.tell_kept(kept);
+    PERFORM dp_int.tell_missing(kept);
     RETURN;
   END IF;
   RETURN QUERY
@@ -127,6 +128,7 @@ BEGIN
     FROM dp_int.call_sidecar(p_caller, job, format('SELECT dp_int.enqueue_description(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', job, p_caller, r.model, p_dataset, r.eps, r.delta,
                                                    p_columns, r.fresh, p_where, p_over, dp_int.here()),
                              'SELECT label, numbers FROM dp_int.fetch_description(%L, %L)') AS c;
+  PERFORM dp_int.tell_missing(dp_int.kept_release(r.dataset, r.hash));
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_describe(dataset text, eps float8, columns name[] DEFAULT NULL, delta float8 DEFAULT NULL, fresh boolean DEFAULT false,

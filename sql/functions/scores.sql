@@ -93,12 +93,14 @@ BEGIN
   IF kept IS NOT NULL THEN
     RETURN QUERY SELECT * FROM dp_int.metrics(kept);
     PERFORM dp_int.tell_kept(kept);
+    PERFORM dp_int.tell_missing(kept);
     RETURN;
   END IF;
   RETURN QUERY
   SELECT c.label, c.numbers[1], c.numbers[2], c.numbers[3]
     FROM dp_int.call_sidecar(p_caller, job, format('SELECT dp_int.enqueue_score(%L, %L, %L, %L, %L, %L, %L)', job, p_caller, p_release, r.eps, r.delta, p_over, dp_int.here()),
                              'SELECT metric, ARRAY[value, ci_low, ci_high] FROM dp_int.fetch_score(%L, %L)') AS c;
+  PERFORM dp_int.tell_missing(dp_int.kept_release(r.dataset, r.hash));
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_score(release uuid, eps float8, delta float8 DEFAULT NULL, over daterange DEFAULT NULL) RETURNS TABLE(metric text, value float8, ci_low float8, ci_high float8)
