@@ -292,6 +292,28 @@ func TestADescriptionIsExplained(t *testing.T) {
 	}
 }
 
+// Where no quartile can be given, dp_explain and whoever is about to spend are told, by a bound
+// that is near the one that follows from the noise.
+func TestADescriptionOfFewRowsIsDoubted(t *testing.T) {
+	for _, delta := range []float64{0, 1e-9, 1e-5} {
+		w := newWorld(t, 20, delta)
+		for _, model := range []string{"describe", "scales"} {
+			for _, eps := range []float64{0.05, 0.5, 4} {
+				needed := one[float64](w, w.analyst, `SELECT value::float8 FROM dp_explain($2, $1, $3, features => '{age,region}') WHERE property = 'values_needed'`, w.dataset, model, eps)
+				about := one[float64](w, w.super, `SELECT dp_int.least_values($1, 2, $2, $3)`, model, eps, min(delta, 1e-6))
+				if about < needed*6/7 || about > needed*8/7 {
+					t.Errorf("%s at eps %v, delta %v: about %.0f of %.0f", model, eps, delta, about, needed)
+				}
+			}
+		}
+		conn, heard := w.listening(w.person)
+		w.exec(conn, `SELECT * FROM dp_describe($1, 0.05, columns => '{age}')`, w.dataset)
+		if said := strings.Join(heard(), "\n"); !strings.Contains(said, "too few rows for quartiles at eps 0.05: every column of numbers needs about") {
+			t.Errorf("of 1,000 rows at eps 0.05: %q", said)
+		}
+	}
+}
+
 // A category is described by the shares of its levels, needs no scale, and keeps no number from one.
 func TestLevelsAreDescribed(t *testing.T) {
 	w := newWorld(t, 100, 1e-4)

@@ -123,6 +123,7 @@ BEGIN
     PERFORM dp_int.tell_missing(kept);
     RETURN;
   END IF;
+  PERFORM dp_int.warn(r);
   RETURN QUERY
   SELECT c.label, c.numbers
     FROM dp_int.call_sidecar(p_caller, job, format('SELECT dp_int.enqueue_description(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L, %L)', job, p_caller, r.model, p_dataset, r.eps, r.delta,

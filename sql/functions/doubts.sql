@@ -11,6 +11,14 @@ LANGUAGE sql IMMUTABLE AS $$
                    / (sqrt(p_eps - ln(p_delta)) - sqrt(-ln(p_delta))) END  -- the root of a rho that is worth eps
 $$;
 
+-- About how many values each of so many columns of numbers must have for its quartiles, or its scale, to be given: within
+-- a seventh of values_needed, which follows from the noise (TestADescriptionOfFewRowsIsDoubted).
+CREATE OR REPLACE FUNCTION dp_int.least_values(p_model text, p_columns int, p_eps float8, p_delta float8) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN p_delta = 0 THEN CASE p_model WHEN 'scales' THEN 530 ELSE 850 END * p_columns / p_eps
+              ELSE CASE p_model WHEN 'scales' THEN 78 ELSE 99 END * sqrt(p_columns) / (sqrt(p_eps - ln(p_delta)) - sqrt(-ln(p_delta))) END
+$$;
+
 -- A column that is named like a year of the calendar.
 CREATE OR REPLACE FUNCTION dp_int.named_like_year(p_column name) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$ SELECT p_column ~* '(^|_)(year|yob)(_|$)|year$' AND p_column !~* 'per_?year' $$;
@@ -70,6 +78,8 @@ DECLARE
                                                   UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c) WHERE NOT categories ? c);
   fits CONSTANT boolean := EXISTS (SELECT FROM dp_int.model m WHERE m.name = asked);
   groups CONSTANT int := coalesce(jsonb_array_length(coalesce(p_body #> ARRAY['where_level', options ->> 'by'], categories -> (options ->> 'by'))), 1);  -- fits of their own
+  described CONSTANT int := (SELECT count(*) FROM jsonb_array_elements_text(jsonb_build_array(target) || (p_body -> 'features')) AS c
+                              WHERE asked IN ('describe', 'scales') AND NOT categories ? c AND NOT p_body -> 'flags' ? c);  -- columns of numbers
   scaled boolean;  -- is a scale registered for any of its columns that are numbers?
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
@@ -88,6 +98,10 @@ BEGIN
     RETURN NEXT format('too few rows for %s coefficients%s at eps %s: noise beyond a tenth of %s is to be expected, and beyond that where flags are rare or features go together%s; ask for more eps or fewer features',
       coefficients, CASE WHEN groups > 1 THEN format(' of each of %s groups', groups) END, eps, CASE WHEN scaled THEN 'the scale' ELSE '1, as which a scale counts that is not registered,' END,
       CASE WHEN options ? 'weight' THEN ' or most weights are far below max_weight' END);
+  END IF;
+  IF d.row_count < dp_int.least_values(asked, described, eps, delta) THEN
+    RETURN NEXT format('too few rows for %s at eps %s: every column of numbers needs about %s values; ask for more eps or fewer columns',
+      CASE asked WHEN 'scales' THEN 'scales' ELSE 'quartiles' END, eps, ceil(dp_int.least_values(asked, described, eps, delta)));
   END IF;
   IF delta * d.row_count > 1 THEN
     RETURN NEXT 'delta is above one in the number of rows: it would allow a method to publish somebody''s row now and then';

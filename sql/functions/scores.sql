@@ -96,6 +96,7 @@ BEGIN
     PERFORM dp_int.tell_missing(kept);
     RETURN;
   END IF;
+  PERFORM dp_int.warn(r);
   RETURN QUERY
   SELECT c.label, c.numbers[1], c.numbers[2], c.numbers[3]
     FROM dp_int.call_sidecar(p_caller, job, format('SELECT dp_int.enqueue_score(%L, %L, %L, %L, %L, %L, %L)', job, p_caller, p_release, r.eps, r.delta, p_over, dp_int.here()),
