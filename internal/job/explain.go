@@ -204,7 +204,7 @@ func (e *explanation) addCost(c *claim, event privacy.Event) error {
 		return err
 	}
 	e.Cost = &cost
-	e.add("event", string(text))
+	e.add("event", strings.ReplaceAll(string(text), "},{", "},\n{")) // a mechanism a line: psql makes a table as wide as its longest
 	e.add("cost_epsilon", strconv.FormatFloat(c.Request.Eps, 'g', -1, 64))
 	e.add("cost_delta", strconv.FormatFloat(c.Request.Delta, 'g', -1, 64))
 	if cost.Rho != nil {

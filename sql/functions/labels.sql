@@ -39,7 +39,7 @@ LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF NOT p_labels <@ '[0, 1]' AND dp_int.is_boolean(p_relid, p_column) THEN
     RAISE EXCEPTION 'labels of boolean column "%" must be 0 and 1, not %', p_column, dp_int.excerpt(p_labels::text)
-      USING ERRCODE = '22023', HINT = 'False counts as 0 and true as 1: [0, 1], which needs not be given, or [1, 0].' || p_ending;
+      USING ERRCODE = '22023', HINT = 'False counts as 0 and true as 1: [0, 1], which need not be given, or [1, 0].' || p_ending;
   END IF;
 END $$;
 
