@@ -264,7 +264,8 @@ func TestAKeptAnswerNamesItsRelease(t *testing.T) {
 	}
 }
 
-// A steward is told of what only he can mend: a registration without any scale, a grant to a role that may not ask.
+// A steward is told of what only he can mend: a registration without any
+// scale, a budget that promises little, a grant to a role that may not ask.
 func TestAStewardIsToldOfOversights(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	if err := w.system.Login(context.Background(), w.person+"s", "dp_admin"); err != nil {
@@ -278,6 +279,15 @@ func TestAStewardIsToldOfOversights(t *testing.T) {
 	w.exec(conn, `SELECT dp_register('bare_' || $1, $1::text::regclass, 'amount', '{age}', 1)`, w.dataset)
 	if said := strings.Join(heard(), "\n"); !strings.Contains(said, "registered without scales") {
 		t.Errorf("without: %q", said)
+	}
+
+	// Nor does anybody else see that a budget promises little.
+	for epsilon, large := range map[float64]bool{10: false, 10.5: true} {
+		before := len(heard())
+		w.exec(conn, `SELECT dp_set_budget($1, $2, 0)`, w.dataset, epsilon)
+		if said := strings.Join(heard()[before:], "\n"); strings.Contains(said, "promises little") != large {
+			t.Errorf("epsilon %v: %q", epsilon, said)
+		}
 	}
 
 	// Nor does a role that is granted a data set and may not ask find out by itself.

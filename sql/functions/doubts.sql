@@ -121,6 +121,16 @@ BEGIN
   END IF;
 END $$;
 
+-- Tells a steward who sets a budget that it promises little. What was ever set is what is guaranteed.
+CREATE OR REPLACE FUNCTION dp_int.tell_large_budget(p_dataset text, p_epsilon float8) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF p_epsilon > 10 THEN
+    RAISE NOTICE 'dpsidecar: epsilon % of data set "%" promises little: all answers together may change the odds of a belief about one person by a factor of e^%', p_epsilon, p_dataset, p_epsilon
+      USING HINT = 'Up to 1 is a strong promise, many publish with up to 4. dp_set_budget lowers it: once more is spent, nothing takes that back.';
+  END IF;
+END $$;
+
 -- Warns of a request that is about to be queued.
 CREATE OR REPLACE FUNCTION dp_int.warn(r dp_int.request) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
