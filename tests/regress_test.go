@@ -191,7 +191,7 @@ func TestOneMeaningIsOneRequest(t *testing.T) {
 	for _, ask := range []string{
 		`dp_linear_regress($1, 1)`,
 		`dp_linear_regress($1, 1, 1e-6, 'amount', '{age,region,insured,label}', true, 'none', 0, 'auto', '{}')`,
-		`dp_linear_regress($1, 1, options => '{"method": "auto", "lambda": 0, "radius": 10, "whitening": "auto"}')`,
+		`dp_linear_regress($1, 1, options => '{"method": "auto", "lambda": 0, "whitening": "auto"}')`,
 	} {
 		w.mustRegress(w.analyst, `SELECT * FROM `+ask, w.dataset)
 	}

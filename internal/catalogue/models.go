@@ -82,12 +82,18 @@ var groupOptions = []Option{
 	text("pool", PoolShrink, "by: whether fits of groups are moved toward their mean as far as noise explains that they differ", PoolShrink, PoolNone),
 }
 
-// logisticOptions are those of the others but for a radius that depends on public facts.
+// Radii of the ball of coefficients, in scaled units, of methods that whiten: of logarithms of odds
+// and of means, and of others.
+const (
+	LogRadius      = 30.
+	WhitenedRadius = 100.
+)
+
+// logisticOptions are those of the others but for the radius.
 func logisticOptions() []Option {
 	options := gradientOptions(false)
 	i := slices.IndexFunc(options, func(o Option) bool { return o.Name == "radius" })
-	options[i].Default = nil
-	options[i] = options[i].from("the method: 30 for `auto` where rows and budget suffice to whiten, else 10")
+	options[i] = options[i].from("the method: 30 for `auto` where rows and budget suffice to whiten, and `newton`, else 10")
 	return options
 }
 
@@ -101,7 +107,7 @@ func poissonOptions() []Option {
 	for _, o := range commonOptions {
 		switch o.Name {
 		case "radius":
-			o.Default = 30.
+			o.Default, o.DefaultText = LogRadius, ""
 		case "residual_scale":
 			o.Default, o.DefaultText = 1., ""
 			o.Description = "dp_explain: root of a typical mean count, in units of the target's scale, from public knowledge"
@@ -120,7 +126,7 @@ var commonOptions = []Option{
 	number("lambda", 0, 1e9, 0., "weight of the penalty"),
 	number("l1_ratio", 0, 1, 0.5, "elastic net: share of the l1 norm"),
 	{Name: "groups", Kind: Groups, Description: `group l1: lists of feature names, for instance [["a", "b"], ["c"]]; a feature in none is not penalised`},
-	number("radius", 1e-6, 1e9, 10., "radius of the ball of coefficients, in scaled units"),
+	number("radius", 1e-6, 1e9, nil, "radius of the ball of coefficients, in scaled units").from("the method: 100 for `auto` where rows and budget suffice to whiten, `joint_moments` and `newton`, else 10"),
 	number("residual_scale", 1e-9, 1e9, nil, "typical residual in units of the target's scale, from public knowledge").from("the loss: 1, or half its largest derivative if that is less"),
 	number("feature_norm", 1e-9, 1e9, nil, "whitening: length of a row of scaled features beyond which it weighs less").from("the number of columns"),
 	number("clip", 1e-9, 1e9, nil, "bound on the norm of one person's gradient").from("the method, `residual_scale` and the number of columns; of `auto` also rows and budget"),

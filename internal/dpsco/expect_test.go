@@ -139,7 +139,7 @@ func TestExpectServesEveryMethod(t *testing.T) {
 				t.Errorf("%s of %+v: %v, %v; the plan says %v", method, s, expected, err, refused)
 			}
 			for _, v := range expected.Deviation {
-				if !(v > 0 && v <= 20) || !(expected.Short >= 0 && expected.Short <= 1) {
+				if !(v > 0 && v <= catalogue.WhitenedRadius) || !(expected.Short >= 0 && expected.Short <= 1) {
 					t.Errorf("%s of %+v: %v", method, s, expected)
 				}
 			}

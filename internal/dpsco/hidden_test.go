@@ -3,8 +3,10 @@ package dpsco
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
+	"slices"
 	"testing"
+
+	"gonum.org/v1/gonum/mat"
 
 	"dpsidecar/internal/dpsco/loss"
 )
@@ -26,19 +28,37 @@ func hiddenLaw(labels bool, n int, last func(second float64) float64) Data {
 	return x
 }
 
-// A constant column beside the intercept costs all intervals: the reason asks whether there
-// is one. Two columns that say the same are no such case.
-func TestAConstantColumnIsNamedAsAReason(t *testing.T) {
-	columns := map[string]func(float64) float64{"twice": func(v float64) float64 { return v }}
+// A constant column beside the intercept costs all intervals: it is told. Of two columns that say
+// the same both are.
+func TestAHiddenDirectionNamesItsFeatures(t *testing.T) {
+	columns := map[string]func(float64) float64{"twice": func(v float64) float64 { return v }, "year": func(v float64) float64 { return 1 + 0.003*v }}
 	for _, c := range []float64{0, 0.01, 1, 3} {
 		columns[fmt.Sprintf("constant %v", c)] = func(float64) float64 { return c }
 	}
 	for name, a := range map[string]Regression{"linear": {Loss: loss.Squared{}}, "huber": {Loss: loss.Huber{Delta: 1}}, "logistic": {Loss: loss.Logistic{}, Labels: true}} {
 		for kind, column := range columns {
-			why := resultOf(t, a, hiddenLaw(a.Labels, 30_000, column), 1, 1).WhyNull
-			if !strings.HasPrefix(why, "noise hides some direction") || strings.Contains(why, "constant") != (kind != "twice") {
-				t.Errorf("%s, %s: %q", name, kind, why)
+			want := []int{3}
+			if kind == "twice" {
+				want = []int{2, 3}
 			}
+			r := resultOf(t, a, hiddenLaw(a.Labels, 30_000, column), 1, 1)
+			if got := slices.Sorted(slices.Values(r.Hidden)); r.WhyNull != hiddenDirection || !slices.Equal(got, want) {
+				t.Errorf("%s, %s: %v, %q", name, kind, got, r.WhyNull)
+			}
+		}
+	}
+}
+
+// A direction of many features names none, and so does one of none.
+func TestADirectionOfManyFeaturesNamesNone(t *testing.T) {
+	many := mat.NewDense(5, 5, nil)
+	for j := range 5 {
+		many.Set(j, j, 1)
+		many.Set(j, 4, 9) // the longest axis
+	}
+	for name, a := range map[string]*mat.Dense{"many": many, "none": mat.NewDense(1, 1, []float64{1})} {
+		if got := hiddenFeatures(a, name == "none"); got != nil {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

@@ -36,6 +36,7 @@ type jointFit struct {
 	hDeviation  float64       // standard deviation of the noise on their diagonal
 	q           *mat.Dense    // from those coordinates to the next
 	floored     int           // eigenvalues that the noise hides
+	unresolved  bool          // it hid some in the pass before
 	least       float64       // the smallest eigenvalue, or what hides it
 	pilotNoise  *mat.SymDense // covariance that noise gives the pilot fit, in the last coordinates
 	subgradient []float64     // of Psi at the pilot fit, in the last coordinates
@@ -180,7 +181,8 @@ func (f *jointFit) readMoments(t int, joint []float64) {
 	f.constant = newNoisyConstant(f.h, noise, f.p)
 	hidden := max(noise*math.Sqrt(f.d), leastEigenvalue)
 	floor := max(noise*math.Sqrt((f.d+1)/2), leastEigenvalue)
-	if t > 0 && (f.floored == 0 || t == pilotPasses-1) {
+	f.unresolved = f.floored > 0
+	if t > 0 && (!f.unresolved || t == pilotPasses-1) {
 		floor = max(floor, shortenedEigenvalue)
 	}
 	w := newWhitener(f.h, floor)

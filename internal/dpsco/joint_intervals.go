@@ -36,8 +36,8 @@ func (f *jointFit) whyNoIntervals() string {
 		return cmp.Or(f.WhyNull, noErrors)
 	case f.small:
 		return smallGroup
-	case f.floored > 0:
-		return hiddenDirection(f.p, f.shape.Intercept)
+	case f.floored > 0 || f.unresolved && f.least < shortenedEigenvalue:
+		return hiddenDirection
 	case f.least < shortenedEigenvalue || f.beyond(f.bound) > mostExcess:
 		return "long rows carry too much of the features' second moments"
 	case f.lengths.index(tails) < leastLengthIndex:
@@ -76,7 +76,9 @@ func (f *jointFit) influences() *mat.Dense {
 // they would be without shrinkage.
 func (f *jointFit) errors(r *Result) {
 	if why := f.whyNoIntervals(); why != "" {
-		r.withhold(why)
+		if r.withhold(why); why == hiddenDirection {
+			r.Hidden = hiddenFeatures(f.p, f.shape.Intercept)
+		}
 		return
 	}
 	centre, influences := f.coefficients(f.correction(f.outer, nil), f.levels.outer), f.influences()

@@ -63,7 +63,9 @@ var (
 func (f *newtonFit) errors(r *Result) {
 	if why := f.whyNoIntervals(); why != "" {
 		r.Cut = f.Intervals && !f.free() // a penalty has none
-		r.withhold(why)
+		if r.withhold(why); why == hiddenDirection {
+			r.Hidden = hiddenFeatures(f.a, f.shape.Intercept)
+		}
 		return
 	}
 	c := f.influences(f.q)
@@ -163,7 +165,7 @@ func (f *newtonFit) whyNoIntervals() string {
 	case !f.free():
 		return cutByRadius
 	case f.floored > 0:
-		return hiddenDirection(f.a, f.shape.Intercept)
+		return hiddenDirection
 	case floats.Norm(f.lastMove(), 2) > mostLastStep*f.Curve.reach()*math.Sqrt(f.mean):
 		return "the last step is too long to say how much is left; ask for more eps, or give scales that fit"
 	case slices.Max(f.open()) >= mostOpen:

@@ -140,8 +140,8 @@ func TestIdleOptionsAreNamed(t *testing.T) {
 		{"linear", map[string]any{"penalty": "elastic_net", "lambda": 1.0, "l1_ratio": 0.0}, `option "l1_ratio" is 0; ask for penalty l2`},
 		{"linear", map[string]any{"method": "gd", "feature_norm": 3.0, "whitening": "on"}, ""},
 		{"linear", map[string]any{"method": "sample_aggregate", "whitening": "off"}, ""},
-		{"linear", map[string]any{"lambda": 0.0, "radius": 10.0, "whitening": "auto"}, ""}, // defaults, typed
-		{"logistic", map[string]any{"residual_scale": 0.1, "feature_norm": 3.0}, ""},       // the one for few rows, the other for many
+		{"linear", map[string]any{"lambda": 0.0, "whitening": "auto"}, ""},           // defaults, typed
+		{"logistic", map[string]any{"residual_scale": 0.1, "feature_norm": 3.0}, ""}, // the one for few rows, the other for many
 		{"logistic", map[string]any{"negative_label": -1.0, "clip": 3.0}, ""},
 	} {
 		_, err := Recipe(c.model, c.given, []string{"a"})

@@ -80,17 +80,21 @@ func (p *problem) defaults() error {
 }
 
 // usualRadius is that of coefficients which nobody has bounded. In scaled units those of a
-// regression are of order one. Log-odds have no such unit: a few strong features add up to
-// more than ten. Where rows and budget suffice to whiten, 30 was seen to cost as little
-// as 10 on seven tables; where they do not, noise fills whatever ball it is given.
+// regression are of order one, and ten times as large or more where scales are guessed that much
+// too small. Log-odds have no such unit: a few strong features add up to more than ten, and where
+// features separate the labels they have no bound. Where rows and budget suffice to whiten, a ball
+// that large was seen to cost nothing; where they do not, noise fills whatever ball it is given.
 func (p *problem) usualRadius() float64 {
-	if p.counts() {
-		return 30
+	whitened := p.Method == catalogue.MethodNewton || p.Method == catalogue.MethodJointMoments || p.Method == catalogue.MethodAuto && p.whitens()
+	switch {
+	case p.counts():
+		return catalogue.LogRadius
+	case !whitened:
+		return 10
+	case p.Labels:
+		return catalogue.LogRadius
 	}
-	if p.Labels && (p.Method == catalogue.MethodNewton || p.Method == catalogue.MethodAuto && p.whitens()) {
-		return 30
-	}
-	return 10
+	return catalogue.WhitenedRadius
 }
 
 // chooseWhitening decides whether a part of the budget goes to the second

@@ -60,7 +60,7 @@ func TestCutCoordinatesSayIt(t *testing.T) {
 	}
 }
 
-// Log-odds have room where rows and budget suffice to whiten; noise has none.
+// Coefficients have room where rows and budget suffice to whiten, log-odds less; noise has none.
 func TestTheUsualRadius(t *testing.T) {
 	for _, c := range []struct {
 		a      Regression
@@ -71,8 +71,12 @@ func TestTheUsualRadius(t *testing.T) {
 		{Regression{Loss: loss.Logistic{}, Labels: true}, 500, 10},
 		{Regression{Loss: loss.Logistic{}, Labels: true, Method: "gd"}, 50_000, 10},
 		{Regression{Loss: loss.Logistic{}, Labels: true, Radius: 7}, 50_000, 7},
-		{Regression{Loss: loss.Squared{}}, 50_000, 10},
-		{Regression{Loss: loss.Huber{}}, 50_000, 10},
+		{Regression{Loss: loss.Squared{}}, 50_000, 100},
+		{Regression{Loss: loss.Squared{}}, 500, 10},
+		{Regression{Loss: loss.Squared{}, Method: "joint_moments"}, 500, 100},
+		{Regression{Loss: loss.Squared{}, Method: "catoni", Whitening: "on"}, 50_000, 10},
+		{Regression{Loss: loss.Huber{}}, 50_000, 100},
+		{Regression{Loss: loss.Huber{}}, 500, 10},
 	} {
 		p, err := c.a.Plan(Shape{N: c.rows, D: 5, Intercept: true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})
 		if err != nil || p.Parameters["radius"] != c.radius {

@@ -1,8 +1,10 @@
 package dpsco
 
 import (
+	"cmp"
 	"context"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -19,8 +21,9 @@ import (
 // shrunk, and is wider than StdErr and DF alone make it where there may be a bias.
 // Covariance is that of the middles of the intervals, with the squares of StdErr on its
 // diagonal. The bias of a sum of middles with weights c is at most sqrt(c' Bias c); nil
-// for none. Cut says that a radius may have cut the coefficients. NoiseCovariance is what noise alone gives the coefficients, as far as the
-// releases tell; nil where they do not.
+// for none. Cut says that a radius may have cut the coefficients, and Hidden which of them noise hides a
+// direction of; nil where it hides none, or one of many. NoiseCovariance is what noise alone gives the
+// coefficients, as far as the releases tell; nil where they do not.
 type Result struct {
 	Coefficients []float64
 	Metrics      []Metric         // of a Score, which releases nothing else
@@ -32,6 +35,7 @@ type Result struct {
 	Covariance   *mat.SymDense
 	Bias         *mat.SymDense
 	WhyNull      string
+	Hidden       []int
 	Cut          bool
 	Groups       []Group // of a fit by groups, which has no coefficients of its own
 
@@ -100,26 +104,44 @@ const edge = 0.99
 // cutByRadius is why nothing is known of errors then.
 const cutByRadius = "the coefficients are as large as the radius allows; ask for a larger one"
 
-// aloneShare is the share of a hidden direction from which on it counts as that of one feature.
-const aloneShare = 0.9
+// namedShare is the share of a hidden direction that its named features make up.
+const namedShare = 0.9
 
 // hiddenDirection is why nothing is known of errors where noise hides a direction of the
-// features. a takes whitened coordinates to those of the features, so that the longest axis of
-// A A' is the direction in which rows vary least. Where that is one feature alone, beside the
-// constant, the feature may not vary at all. It is post-processing of released moments.
-func hiddenDirection(a *mat.Dense, intercept bool) string {
+// features.
+const hiddenDirection = "noise hides some direction of the features; ask for more eps, or leave out rare or nearly redundant features"
+
+// mostNamed is how many features a hidden direction may be made of to be told by their names.
+const mostNamed = 3
+
+// hiddenFeatures returns the coefficients of the features that the direction is made of in which rows vary
+// least, most of it first; nil if they are many. a takes whitened coordinates to those of the
+// features, so that this is the longest axis of A A'. The constant does not count: a feature that
+// does not vary is a multiple of it. It is post-processing of released moments.
+func hiddenFeatures(a *mat.Dense, intercept bool) []int {
 	var gram mat.SymDense
 	gram.SymOuterK(1, a)
-	axes := newWhitener(&gram, 0).vectors
-	d := gram.SymmetricDim()
+	d, axes := gram.SymmetricDim(), newWhitener(&gram, 0).vectors
 	direction := mat.Col(nil, d-1, axes)
 	if intercept {
-		direction = direction[1:]
+		direction[0] = 0
 	}
-	if d > 1 && square(floats.Norm(direction, math.Inf(1))) >= aloneShare*floats.Dot(direction, direction) {
-		return "noise hides some direction of the features, that of one feature alone: is it constant, or a rare flag? Leave it out, or ask for more eps"
+	order := make([]int, d)
+	for j, v := range direction {
+		order[j], direction[j] = j, v*v
 	}
-	return "noise hides some direction of the features; ask for more eps, or leave out rare or nearly redundant features"
+	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(direction[j], direction[i]) })
+	left := floats.Sum(direction) * (1 - namedShare)
+	for named := 1; named <= min(mostNamed, d); named++ {
+		rest := 0.0
+		for _, j := range order[named:] {
+			rest += direction[j]
+		}
+		if rest <= left && left > 0 {
+			return order[:named]
+		}
+	}
+	return nil
 }
 
 // checkEdge says so where the radius may have cut the coefficients, of which size is the

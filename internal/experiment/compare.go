@@ -52,9 +52,11 @@ func (c Config) comparisons() []Figure {
 	}
 }
 
-const comparisonNote = `Excess of the mean loss, of counts the deviance, over the least, in percent of it, median of %d draws, delta %g. Ours is as a request without options. Of each peer the first figure
-is at a setting that was fixed beforehand, the second at the best of its grid in hindsight, in each cell another, which is not private: no one who has only the
-table's public facts could ask for it. Peers have real-valued noise and are no products.
+const comparisonNote = `Excess of the mean loss, of counts the deviance, over the least, in percent of it: median of %d draws, delta %g.
+
+- *ours*: the default method, as a request without options.
+- *fixed*: a peer at a setting that was chosen beforehand. *best*: at the best one of its grid in hindsight, in each cell another. That is not private: no one who has only the table's public facts could ask for it.
+- Peers have real-valued noise and are no products.
 `
 
 // compare writes a row for each table and eps.

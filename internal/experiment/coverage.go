@@ -19,9 +19,13 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-const coverageNote = `95 %% intervals of default methods: the share that covers the coefficient of the population, over %d draws, each of a fresh sample, and half as many of more than %d rows. A law's population has
-the coefficients that its targets are made of; a table is a population of which as many rows are drawn, with replacement, as it has. NULL: the share of draws
-without intervals, and the reason met most often; of counts on which no model holds, in brackets, the shares of slopes and of the worst one that ordinary sandwich intervals of fits without privacy cover, in half of the draws. A share p of k draws has a standard error of sqrt(p (1 - p) / k) for one coefficient. Width: the median half width over 1.96 standard deviations of the middle, for the slopes: 1 would be exact.
+const coverageNote = `How often the intervals of default methods hold the coefficient of the population:
+
+- A row is of %d samples, each fresh, and of half as many of more than %d rows. A share p of k samples has a standard error of sqrt(p (1 - p) / k) for one coefficient.
+- *population*: a law has the coefficients that its targets are made of; a table is a population of which as many rows are drawn, with replacement, as it has.
+- *slopes*, *worst slope*, *intercept*: the share of given 95 %% intervals that cover. In brackets, of counts on which no model holds: the shares of slopes, and of the worst one, that ordinary sandwich intervals of fits without privacy cover, in half of the samples.
+- *width*: the median half width over 1.96 standard deviations of the middle, for the slopes: 1 would be exact.
+- *NULL*: the share of samples without intervals; *why*: the reason met most often. A cell whose first 10 samples have no interval ends there and says 100 %%.
 `
 
 // coverDraws is how many samples are drawn for each draw that is asked for.

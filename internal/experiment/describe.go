@@ -12,14 +12,20 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-const describeNote = `Quartiles and scales of all columns of a table that a fit has, delta = %g. Rank error: how many rows, in percent of all, lie between the median that dp_describe gives and the nearest value
-that is a median, the mean over columns and draws; Q1 and Q3 the same. Given: how many of the columns have quartiles. Covered: intervals of quartiles that hold the table's own quartile; they allow for the sampling of rows too, so that more than 95 %% do.
-Scales: how many of the columns dp_scales gives a scale, and how many of these lie within a factor of two of what it would give without noise.
+const describeNote = `Quartiles and scales of all columns of a table that a fit has, delta = %g.
+
+- *rank error*: how many rows, in percent of all, lie between the median that dp_describe gives and the nearest value that is a median: the mean over columns and draws. *of Q1 and Q3*: the same of these.
+- *given*: how many of the columns have quartiles.
+- *covered*: how many intervals of quartiles hold the table's own quartile. They allow for the sampling of rows too, so that more than 95 %% do.
+- *scales*: how many of the columns dp_scales gives a scale. *within 2*: how many of these lie within a factor of two of what it would give without noise.
 `
 
 const scaledNote = `
-What a fit of least squares loses at eps 1, excess of the mean square over the least in percent, in the mean of the draws: with the registered scales; with those that dp_scales gives at eps 0.1, where it sees one, and the registered ones else; and where no scale is
-registered, so that all are 1.
+What a fit of least squares loses at eps 1: excess of the mean square over the least in percent, in the mean of the draws.
+
+- *registered*: with the registered scales.
+- *dp_scales*: with those that dp_scales gives at eps 0.1, where it finds one, and the registered ones else.
+- *none*: where no scale is registered, so that all are 1.
 `
 
 func (c Config) descriptions() []Figure {

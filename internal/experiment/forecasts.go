@@ -14,9 +14,12 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-const forecastNote = `Both figures that dp_explain has of a coefficient's noise, over the standard deviation of its estimates in %d draws. Before a first answer: noise_at_scales, for features as large and as
-independent as their scales: the least, the median and the most over the coefficients. After one: expected_error, from a single release at %g times the eps, of which as many are drawn. Told: of how many
-dp_explain gives a figure; of the others it says why not. Then what nine of ten of these figures exceed, their median and what one of ten exceeds. Within: how many lie between half and twice what is seen.
+const forecastNote = `Both figures that dp_explain has of a coefficient's noise, over the standard deviation of its estimates in %d draws: 1 would be exact.
+
+- *at scales*: noise_at_scales, before a first answer, for features as large and as independent as their scales: the least, the median and the most over the coefficients.
+- *told*: for how many of as many releases, at %g times the eps, dp_explain gives a figure after one; for the others it says why not.
+- *from a release*: expected_error of these: what nine of ten exceed, the median, and what one of ten exceeds.
+- *within*: how many of these lie between half and twice what is seen.
 `
 
 // formerEpsilon is the budget of the release that forecasts are made from, over the budget

@@ -17,9 +17,12 @@ import (
 
 // A table that grows by a day at a time, and is fitted again every day for a year.
 
-const windowsNote = `A table grows by so many rows a day, and least squares of its last days is to be refitted every day of a year, at an epsilon of 1 in total and delta = %g. Root mean square error of the 6 coefficients together, whose length is .80, over windows and draws; all scales are 1.
-One account: dp_linear_regress, each fit with 1/365 of the budget, as where all rows share one account. Blocks: each fit with a share of every block's budget as large as one over the number of fits that read it, 28 for windows of 28 days. Daily moments: dp_moments
-of each day at epsilon 1, once, and dp_linear_from_moments; with close scales the features have the scale .6 and the target .9, about their standard deviations. Other target: a feature on the other four and the target, from the same daily moments with close scales, at no cost.
+const windowsNote = `A table grows by so many rows a day, and least squares of its last days is to be refitted every day of a year, at an epsilon of 1 in total and delta = %g. The figures are the root mean square error of the 6 coefficients together, whose length is .80, over windows and draws; all scales are 1.
+
+- *one account*: dp_linear_regress, each fit with 1/365 of the budget, as where all rows share one account.
+- *blocks*: each fit with a share of every block's budget as large as one over the number of fits that read it, 28 for windows of 28 days.
+- *daily moments*: dp_moments of each day at epsilon 1, once, and dp_linear_from_moments. *with close scales*: the features have the scale .6 and the target .9, about their standard deviations.
+- *other target*: a feature on the other four and the target, from the same daily moments with close scales, at no cost.
 `
 
 // growing is a table by days.

@@ -7,6 +7,8 @@ import (
 	"math"
 	"runtime/debug"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -154,7 +156,7 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 		return s.publishGroups(ctx, c, f, step)
 	}
 	err := s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6, $7, $8)",
-		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, knownErrors(f.result))
+		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, knownErrors(f.result, c.terms()))
 	return ledger.Explain(err)
 }
 
@@ -175,8 +177,8 @@ type errorColumns struct {
 
 // knownErrors returns what a release tells of its errors. Numbers that JSON cannot hold
 // would fail the job, so that there is no interval where one is not finite.
-func knownErrors(r dpsco.Result) errorColumns {
-	e := errorColumns{StdErr: r.StdErr, DF: r.DF, Low: r.Low, High: r.High, Covariance: triangle(r.Covariance), Bias: triangle(r.Bias), WhyNull: r.WhyNull, Cut: r.Cut}
+func knownErrors(r dpsco.Result, terms []string) errorColumns {
+	e := errorColumns{StdErr: r.StdErr, DF: r.DF, Low: r.Low, High: r.High, Covariance: triangle(r.Covariance), Bias: triangle(r.Bias), WhyNull: whyNull(r, terms), Cut: r.Cut}
 	if e.finite() {
 		e.PValue = r.PValues() // which asks for such numbers
 	} else {
@@ -186,6 +188,21 @@ func knownErrors(r dpsco.Result) errorColumns {
 		e.Noise = noise
 	}
 	return e
+}
+
+// whyNull is why a release has no intervals, which may be for some features.
+func whyNull(r dpsco.Result, terms []string) string {
+	var names []string
+	for _, j := range r.Hidden {
+		names = append(names, strconv.Quote(terms[j]))
+	}
+	switch len(names) {
+	case 0:
+		return r.WhyNull
+	case 1:
+		return "noise hides how " + names[0] + " varies: is it constant, a rare flag, or far from 0 beside how it varies? Leave it out, give it a center, or ask for more eps"
+	}
+	return "noise hides a direction of " + strings.Join(names, " and ") + ": does one follow from the others? Leave it out, or ask for more eps"
 }
 
 // finite reports whether all numbers are finite, and standard errors and degrees of freedom

@@ -21,16 +21,16 @@ func (s *Sidecar) publishGroups(ctx context.Context, c *claim, f fitted, step in
 		}
 	}
 	return ledger.Explain(s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, NULL, $6, $7, $8, $9)",
-		c.ID, c.Token, f.plan.Method, terms, coefficients, step, groupErrors(f.result.Groups), groups, shares))
+		c.ID, c.Token, f.plan.Method, terms, coefficients, step, groupErrors(f.result.Groups, c.terms()), groups, shares))
 }
 
 // groupErrors returns what is known of the errors of all groups, by column as errorColumns,
 // with nil where nothing is. why_nulls says why of each coefficient, and why_null where it is
 // the same for all; cut is whether a radius may have cut those of any group.
-func groupErrors(groups []dpsco.Group) map[string]any {
+func groupErrors(groups []dpsco.Group, terms []string) map[string]any {
 	columns := map[string][]any{}
 	for _, group := range groups {
-		e := knownErrors(group.Result)
+		e := knownErrors(group.Result, terms)
 		for name, values := range map[string][]any{
 			"std_err": boxed(e.StdErr), "df": boxed(e.DF), "low": boxed(e.Low), "high": boxed(e.High), "p_value": boxed(e.PValue),
 			"covariance": boxed(e.Covariance), "bias": boxed(e.Bias), "noise": boxed(e.Noise), "why_nulls": nil,
@@ -52,20 +52,21 @@ func groupErrors(groups []dpsco.Group) map[string]any {
 		all[name] = values
 	}
 	all["cut"] = slices.ContainsFunc(groups, func(g dpsco.Group) bool { return g.Cut })
-	if why := sameWhy(groups); why != "" {
+	if why := sameWhy(columns["why_nulls"]); why != "" {
 		all["why_null"] = why
 	}
 	return all
 }
 
 // sameWhy is why no group has intervals, empty where one has or reasons differ.
-func sameWhy(groups []dpsco.Group) string {
-	for _, group := range groups {
-		if group.WhyNull != groups[0].WhyNull {
+func sameWhy(whys []any) string {
+	for _, why := range whys {
+		if why != whys[0] {
 			return ""
 		}
 	}
-	return groups[0].WhyNull
+	why, _ := whys[0].(string)
+	return why
 }
 
 // boxed returns values as JSON lists take them; nil for none.
