@@ -430,3 +430,18 @@ func TestRareValuesHideTheMean(t *testing.T) {
 		}
 	}
 }
+
+// The last bin of a histogram of sizes has no upper edge: where rows are in it nothing bounds a mean.
+func TestValuesWithoutABoundHaveNoInterval(t *testing.T) {
+	x := Data{Shape: Shape{N: 40_000}, Y: make([]float64, 40_000)}
+	for i := range x.Y {
+		if x.Y[i] = float64(i % 7); i%10 == 0 {
+			x.Y[i] = 1e9
+		}
+	}
+	for _, f := range runOf(t, Describe{Columns: []Column{{Name: "a"}}}, x, privacy.Budget{Epsilon: 10, Delta: 1e-6}, 1).Figures {
+		if f.Statistic == "mean" && (f.Low != nil || f.WhyNull == "") {
+			t.Errorf("%+v", f)
+		}
+	}
+}

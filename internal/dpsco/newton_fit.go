@@ -61,6 +61,7 @@ type newtonFit struct {
 	before     *mat.SymDense // curvature of the step before, in these coordinates
 	meat       *mat.SymDense
 	centre     []float64     // the fit with a full last step
+	stretched  float64       // by how much that was lengthened
 	fitNoise   *mat.SymDense // covariance that noise gives the fit
 	slopesKept float64       // of the slopes after the last step, by shrinkage
 }
@@ -332,7 +333,7 @@ func (f *newtonFit) hidden() float64 {
 func (f *newtonFit) advance(scores, lengths *magnitudes) {
 	f.mean = f.meanCurvature()
 	f.whiten()
-	f.w = f.toLevel(f.next(f.Curve.longest()))
+	f.w, _ = f.stretch(f.toLevel(f.next(f.Curve.longest())))
 	// The second moments of rows in these coordinates are R'R.
 	var r, gram mat.Dense
 	r.Solve(f.whitened, f.p)
@@ -441,8 +442,9 @@ const farthestMove = 4
 // finish makes the last step.
 func (f *newtonFit) finish() Result {
 	f.whiten()
-	w := f.toLastLevel(f.next(f.Curve.reach()))
-	f.centre = f.toLastLevel(f.plus(f.full(), f.Curve.reach()))
+	w, factor := f.stretch(f.toLastLevel(f.next(f.Curve.reach())))
+	f.fitNoise.ScaleSym(square(factor), f.fitNoise)
+	f.centre, f.stretched = f.stretch(f.toLastLevel(f.plus(f.full(), f.Curve.reach())))
 	if f.free() {
 		f.shrinkSlopes(w)
 	}

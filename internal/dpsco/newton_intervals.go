@@ -72,6 +72,9 @@ func (f *newtonFit) errors(r *Result) {
 	x := f.extrapolate()
 	r.Covariance = f.covariance(c, x)
 	bias, why := f.weighing(c, r.Covariance, x)
+	if f.stillFar(r.Covariance) {
+		why = longLastStep
+	}
 	if why != "" {
 		r.withhold(why)
 		return
@@ -155,6 +158,9 @@ func (f *newtonFit) tailIndex() float64 {
 	return (f.scores.index(intervalsHide) + f.lengths.index(intervalsHide)) / 2
 }
 
+// longLastStep is why there are none where the step before the last did not come near.
+const longLastStep = "the last step is too long to say how much is left; ask for more eps, or give scales that fit"
+
 // whyNoIntervals says why the releases do not carry intervals; empty if they do.
 func (f *newtonFit) whyNoIntervals() string {
 	switch {
@@ -166,8 +172,8 @@ func (f *newtonFit) whyNoIntervals() string {
 		return cutByRadius
 	case f.floored > 0:
 		return hiddenDirection
-	case floats.Norm(f.lastMove(), 2) > mostLastStep*f.Curve.reach()*math.Sqrt(f.mean):
-		return "the last step is too long to say how much is left; ask for more eps, or give scales that fit"
+	case floats.Norm(f.lastMove(), 2) > mostLastStep*f.Curve.reach()*math.Sqrt(f.mean), math.Abs(f.stretched-1) > mostStretch:
+		return longLastStep
 	case slices.Max(f.open()) >= mostOpen:
 		return "noise leaves the curvature too uncertain; ask for more eps, or leave out rare or nearly redundant features"
 	case !f.scoresAreKnown:
@@ -208,6 +214,10 @@ func (f *newtonFit) covariance(c *mat.Dense, x extrapolation) *mat.SymDense {
 	var left mat.SymDense
 	left.SymOuterK(square(floats.Dot(move, move)/2/f.Curve.reach())/f.mean, f.a)
 	total.AddSym(total, &left)
+	total.SymRankOne(total, square(f.stretched-1), mat.NewVecDense(d, f.centre))
+	for j, left := range f.leftAlone() {
+		total.SetSym(j, j, total.At(j, j)+square(left))
+	}
 	return total
 }
 

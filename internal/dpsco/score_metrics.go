@@ -372,7 +372,7 @@ func (m *measured) spread() []float64 {
 
 // heavy says why where a tail is too heavy for an interval.
 func heavy(of *magnitudes, least float64, why string) string {
-	if of.index(scoreHides) < least {
+	if of.top == magnitudeBins-1 || of.index(scoreHides) < least { // the last bin has no upper edge
 		return why
 	}
 	return ""

@@ -1,0 +1,109 @@
+package dpsco
+
+import (
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+)
+
+// How far a Newton step of labels falls short. Where features all but separate the labels, the curvature
+// falls with the cube of the spread of predictions: from a spread c a step goes to no more than 1.5 c, however
+// large the best one is, and from above it goes far below. Where predictions are normal the spread that a
+// step was on the way to is known: the one whose mean score is what the step has seen. Everything
+// here is post-processing of releases.
+
+// Where predictions are not normal that is no more than a guess, so that it serves where it matters most: at
+// spreads from leastStretched on, after a step whose square is by alongShare along the predictions.
+const (
+	leastStretched = 2.5
+	alongShare     = 0.9
+)
+
+// predictions are the mean of those of w and, in whitened coordinates of the first pass, their slopes, whose
+// length is how much they spread.
+func (f *newtonFit) predictions(w []float64) (mean float64, slopes []float64) {
+	u := solveTriangular(f.whitened, w)
+	if f.shape.Intercept {
+		return u[0] * f.whitened.At(0, 0), u[1:]
+	}
+	return 0, u
+}
+
+// stretch returns the coefficients after a step, lengthened or shortened to the spread that the step
+// was on the way to, and by what factor. They stay of other losses than that of labels, and where a penalty
+// or the ball would move them.
+func (f *newtonFit) stretch(w []float64) (stretched []float64, factor float64) {
+	mean, slopes := f.predictions(f.w)
+	_, after := f.predictions(w)
+	from, to := floats.Norm(slopes, 2), floats.Norm(after, 2)
+	floats.Sub(after, slopes)
+	along := square(floats.Dot(after, slopes)) >= alongShare*square(from)*floats.Dot(after, after)
+	if _, labels := f.Curve.(logisticCurve); !labels || !along || !(to >= leastStretched) || !f.allows(w) {
+		return w, 1
+	}
+	factor = spreadOfStep(mean, from, to) / to
+	stretched = append([]float64(nil), w...)
+	if floats.Scale(factor, stretched); !f.allows(stretched) {
+		return w, 1
+	}
+	return stretched, factor
+}
+
+// spreadOfStep is the spread of normal log-odds towards which a Newton step goes from a spread and a mean to
+// another spread; between half and twice of the one from where it goes, or of 1.
+func spreadOfStep(mean, from, to float64) float64 {
+	rate, curvature, along := 0.0, 0.0, 0.0 // of the labels; in the mean; along the predictions
+	for _, v := range normalNodes {
+		p := sigmoid(mean + from*v)
+		rate += p / float64(len(normalNodes))
+		curvature += p * (1 - p) / float64(len(normalNodes))
+		along += p * (1 - p) * v * v / float64(len(normalNodes))
+	}
+	// The mean of v sigmoid(mean + k v) is k times the mean curvature at k (Stein), of which along is the derivative.
+	linear := from*curvature + (to-from)*along
+	farthest := 2 * max(from, 1)
+	return max(from/2, normalSpread(clampBetween(rate, 1e-6, 1-1e-6), linear, farthest))
+}
+
+// mostStretch is by how much the last step may be lengthened, or shortened, for intervals: beyond, too
+// little is known of what is left.
+const mostStretch = 0.1
+
+// leftAlone is what the last step leaves of each coefficient of labels if its feature is that of a few rows, such
+// as a level, of which others tell nothing: half of the square of the move, in log-odds of a scale unit along which
+// the other features follow by their correlations.
+func (f *newtonFit) leftAlone() []float64 {
+	left := make([]float64, f.shape.D)
+	if _, labels := f.Curve.(logisticCurve); !labels {
+		return left
+	}
+	move := append([]float64(nil), f.centre...)
+	floats.Sub(move, f.w)
+	mean, slopes := f.predictions(move)
+	for j := range left {
+		unit := make([]float64, f.shape.D)
+		unit[j] = 1
+		if _, column := f.predictions(unit); j == 0 && f.shape.Intercept {
+			left[j] = square(mean) / 2
+		} else {
+			left[j] = square(floats.Dot(column, slopes)/floats.Dot(column, column)) / 2
+		}
+	}
+	return left
+}
+
+// mostAlone is the largest of these for intervals, where it is more than aloneShare of the standard error: a
+// level whose labels are nearly all alike comes nearer by about 1 with each step, from however far.
+const (
+	mostAlone  = 0.35
+	aloneShare = 0.35
+)
+
+// stillFar reports whether a coefficient may be far from where steps would end.
+func (f *newtonFit) stillFar(covariance *mat.SymDense) bool {
+	for j, left := range f.leftAlone() {
+		if left > mostAlone && square(left) > square(aloneShare)*covariance.At(j, j) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,88 @@
+package dpsco
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"dpsidecar/internal/dpsco/loss"
+
+	"gonum.org/v1/gonum/floats"
+)
+
+// overNormals integrates f against the standard normal density, by a rule of its own.
+func overNormals(f func(v float64) float64) (sum float64) {
+	const step = 1e-3
+	for v := -9.; v <= 9; v += step {
+		sum += step * f(v) * math.Exp(-v*v/2) / math.Sqrt(2*math.Pi)
+	}
+	return sum
+}
+
+// A Newton step of normal log-odds goes from one spread to another, and is told to which it was on the way.
+func TestASpreadIsToldByAStep(t *testing.T) {
+	for _, c := range []struct{ from, best float64 }{{1, 1}, {0.5, 1.2}, {1.5, 3}, {3, 6}, {4, 3}, {6, 4}, {8, 8}, {6, 7}} {
+		score := overNormals(func(v float64) float64 { return v * (sigmoid(c.best*v) - sigmoid(c.from*v)) })
+		curvature := overNormals(func(v float64) float64 { p := sigmoid(c.from * v); return v * v * p * (1 - p) })
+		to := c.from + score/curvature
+		if got := spreadOfStep(0, c.from, to); math.Abs(got-c.best) > 0.02*c.best {
+			t.Errorf("from %v towards %v a step goes to %v: told %v", c.from, c.best, to, got)
+		}
+		if again := spreadOfStep(0.7, c.from, c.from); math.Abs(again-c.from) > 0.02*c.from {
+			t.Errorf("no step from %v: told %v", c.from, again)
+		}
+	}
+	for _, to := range []float64{-50, 0, 1e9} {
+		if got := spreadOfStep(0, 2, to); got < 1 || got > 4 {
+			t.Errorf("from 2 to %v: told %v", to, got)
+		}
+	}
+}
+
+// Labels that features all but separate are fitted as well as others: log-odds spread by 8, and Newton's own
+// steps, from 1.5 on, would end at 4.7.
+func TestLabelsThatAreAlmostSeparatedAreFitted(t *testing.T) {
+	r, n := rand.New(rand.NewPCG(8, 8)), 100_000
+	x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: [][]float64{make([]float64, n), make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
+	want := []float64{1, 5, -4, 4.8}
+	for i := range n {
+		z := want[0]
+		for j := range x.X {
+			x.X[j][i] = r.NormFloat64()
+			z += want[1+j] * x.X[j][i]
+		}
+		if r.Float64() < sigmoid(z) {
+			x.Y[i] = 1
+		}
+	}
+	for _, eps := range []float64{1, 4} {
+		fit := resultOf(t, Regression{Loss: loss.Logistic{}, Labels: true}, x, eps, 1)
+		if away := floats.Distance(fit.Coefficients, want, 2); away > 0.6 {
+			t.Errorf("eps %v: %v, %v away from %v", eps, fit.Coefficients, away, want)
+		}
+		for j, low := range fit.Low {
+			if !(low < want[j] && want[j] < fit.High[j]) {
+				t.Errorf("eps %v: %v of %v to %v", eps, want[j], low, fit.High[j])
+			}
+		}
+		t.Logf("eps %v: %.3f, %.3f to %.3f %s", eps, fit.Coefficients, fit.Low, fit.High, fit.WhyNull)
+	}
+}
+
+// A level whose labels are all alike has no log-odds: there is no interval, and the fit stays within the ball.
+func TestALevelWhoseLabelsAreAlikeHasNoInterval(t *testing.T) {
+	r, n := rand.New(rand.NewPCG(9, 9)), 100_000
+	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: [][]float64{make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
+	for i := range n {
+		x.X[0][i], x.X[1][i] = float64(i%4/3), r.NormFloat64()
+		if x.X[0][i] == 0 && r.Float64() < sigmoid(x.X[1][i]) {
+			x.Y[i] = 1
+		}
+	}
+	for _, eps := range []float64{1, 10} {
+		fit := resultOf(t, Regression{Loss: loss.Logistic{}, Labels: true}, x, eps, 1)
+		if fit.Low != nil || !(fit.Coefficients[1] < -3) || math.Abs(fit.Coefficients[2]-1) > 0.2 {
+			t.Errorf("eps %v: %v, %v to %v", eps, fit.Coefficients, fit.Low, fit.High)
+		}
+	}
+}
