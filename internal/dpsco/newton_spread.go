@@ -1,6 +1,8 @@
 package dpsco
 
 import (
+	"math"
+
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
@@ -12,10 +14,12 @@ import (
 // here is post-processing of releases.
 
 // Where predictions are not normal that is no more than a guess, so that it serves where it matters most: at
-// spreads from leastStretched on, after a step whose square is by alongShare along the predictions.
+// spreads from leastStretched on, after a step whose square is by alongShare along the predictions and which
+// moves their mean by mostMeanMoved at most.
 const (
 	leastStretched = 2.5
 	alongShare     = 0.9
+	mostMeanMoved  = 1
 )
 
 // predictions are the mean of those of w and, in whitened coordinates of the first pass, their slopes, whose
@@ -33,14 +37,15 @@ func (f *newtonFit) predictions(w []float64) (mean float64, slopes []float64) {
 // or the ball would move them.
 func (f *newtonFit) stretch(w []float64) (stretched []float64, factor float64) {
 	mean, slopes := f.predictions(f.w)
-	_, after := f.predictions(w)
-	from, to := floats.Norm(slopes, 2), floats.Norm(after, 2)
+	meanAfter, after := f.predictions(w)
+	unit := math.Sqrt(f.weights) // slopes whiten the weighted rows, whose mean weight is that
+	from, to := floats.Norm(slopes, 2)/unit, floats.Norm(after, 2)/unit
 	floats.Sub(after, slopes)
-	along := square(floats.Dot(after, slopes)) >= alongShare*square(from)*floats.Dot(after, after)
+	along := math.Abs(meanAfter-mean) <= mostMeanMoved && square(floats.Dot(after, slopes)) >= alongShare*floats.Dot(slopes, slopes)*floats.Dot(after, after)
 	if _, labels := f.Curve.(logisticCurve); !labels || !along || !(to >= leastStretched) || !f.allows(w) {
 		return w, 1
 	}
-	factor = spreadOfStep(mean, from, to) / to
+	factor = spreadOfStep(mean, from, meanAfter, to) / to
 	stretched = append([]float64(nil), w...)
 	if floats.Scale(factor, stretched); !f.allows(stretched) {
 		return w, 1
@@ -48,18 +53,21 @@ func (f *newtonFit) stretch(w []float64) (stretched []float64, factor float64) {
 	return stretched, factor
 }
 
-// spreadOfStep is the spread of normal log-odds towards which a Newton step goes from a spread and a mean to
-// another spread; between half and twice of the one from where it goes, or of 1.
-func spreadOfStep(mean, from, to float64) float64 {
-	rate, curvature, along := 0.0, 0.0, 0.0 // of the labels; in the mean; along the predictions
+// spreadOfStep is the spread of normal log-odds towards which a Newton step goes from a mean and a spread to
+// others; between half and twice of the spread from where it goes, or of 1.
+func spreadOfStep(mean, from, meanAfter, to float64) float64 {
+	rate, curvature, across, along := 0.0, 0.0, 0.0, 0.0 // of the labels; in the mean; of both; along the predictions
 	for _, v := range normalNodes {
 		p := sigmoid(mean + from*v)
 		rate += p / float64(len(normalNodes))
 		curvature += p * (1 - p) / float64(len(normalNodes))
+		across += p * (1 - p) * v / float64(len(normalNodes))
 		along += p * (1 - p) * v * v / float64(len(normalNodes))
 	}
-	// The mean of v sigmoid(mean + k v) is k times the mean curvature at k (Stein), of which along is the derivative.
-	linear := from*curvature + (to-from)*along
+	// The mean of v sigmoid(mean + k v) is k times the mean curvature at k (Stein). A step ends where it, and the
+	// rate, would be those of the labels if they were linear.
+	linear := from*curvature + (to-from)*along + (meanAfter-mean)*across
+	rate += (meanAfter-mean)*curvature + (to-from)*across
 	farthest := 2 * max(from, 1)
 	return max(from/2, normalSpread(clampBetween(rate, 1e-6, 1-1e-6), linear, farthest))
 }

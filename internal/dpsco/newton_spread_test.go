@@ -19,22 +19,50 @@ func overNormals(f func(v float64) float64) (sum float64) {
 	return sum
 }
 
-// A Newton step of normal log-odds goes from one spread to another, and is told to which it was on the way.
+// A Newton step of normal log-odds goes from one mean and spread to others, and tells to which spread it was on the way.
 func TestASpreadIsToldByAStep(t *testing.T) {
-	for _, c := range []struct{ from, best float64 }{{1, 1}, {0.5, 1.2}, {1.5, 3}, {3, 6}, {4, 3}, {6, 4}, {8, 8}, {6, 7}} {
-		score := overNormals(func(v float64) float64 { return v * (sigmoid(c.best*v) - sigmoid(c.from*v)) })
-		curvature := overNormals(func(v float64) float64 { p := sigmoid(c.from * v); return v * v * p * (1 - p) })
-		to := c.from + score/curvature
-		if got := spreadOfStep(0, c.from, to); math.Abs(got-c.best) > 0.02*c.best {
-			t.Errorf("from %v towards %v a step goes to %v: told %v", c.from, c.best, to, got)
+	for _, c := range []struct{ mean, from, bestMean, best float64 }{
+		{0, 1, 0, 1}, {0, 0.5, 0, 1.2}, {0, 1.5, 0, 3}, {0, 3, 0, 6}, {0, 4, 0, 3}, {0, 6, 0, 4}, {0, 8, 0, 8}, {0, 6, 0, 7},
+		{-2, 2, -3, 3}, {-2.5, 2.4, -3, 3}, {-3, 3, -3, 3}, {3, 4, 4, 6}, {-5, 3, -5, 3.5}, {1, 5, 1.5, 8},
+	} {
+		curvature := func(v float64) float64 { p := sigmoid(c.mean + c.from*v); return p * (1 - p) }
+		off := func(v float64) float64 { return sigmoid(c.bestMean+c.best*v) - sigmoid(c.mean+c.from*v) }
+		of := func(g func(v float64) float64, power float64) float64 {
+			return overNormals(func(v float64) float64 { return g(v) * math.Pow(v, power) })
 		}
-		if again := spreadOfStep(0.7, c.from, c.from); math.Abs(again-c.from) > 0.02*c.from {
-			t.Errorf("no step from %v: told %v", c.from, again)
+		h, cross, along, score, spread := of(curvature, 0), of(curvature, 1), of(curvature, 2), of(off, 0), of(off, 1)
+		determinant := h*along - cross*cross
+		meanAfter, to := c.mean+(along*score-cross*spread)/determinant, c.from+(h*spread-cross*score)/determinant
+		if got := spreadOfStep(c.mean, c.from, meanAfter, to); math.Abs(got-c.best) > 0.02*c.best {
+			t.Errorf("%+v: a step goes to %v and %v: told %v", c, meanAfter, to, got)
 		}
 	}
 	for _, to := range []float64{-50, 0, 1e9} {
-		if got := spreadOfStep(0, 2, to); got < 1 || got > 4 {
+		if got := spreadOfStep(0, 2, 0, to); got < 1 || got > 4 {
 			t.Errorf("from 2 to %v: told %v", to, got)
+		}
+	}
+}
+
+// Where the model holds and labels are rare, steps are as long as they should be, and so they are with flags.
+func TestStepsOfRareLabelsAreNotStretched(t *testing.T) {
+	for name, feature := range map[string]func(r *rand.Rand) float64{"normal": (*rand.Rand).NormFloat64, "flags": func(r *rand.Rand) float64 { return 2 * float64(r.IntN(2)) }} {
+		r, n := rand.New(rand.NewPCG(3, 3)), 30_000
+		x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: [][]float64{make([]float64, n), make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
+		want := []float64{-3, 1.73, -1.73, 1.73}
+		for i := range n {
+			z := want[0]
+			for j := range x.X {
+				x.X[j][i] = feature(r)
+				z += want[1+j] * x.X[j][i]
+			}
+			if r.Float64() < sigmoid(z) {
+				x.Y[i] = 1
+			}
+		}
+		fit := resultOf(t, Regression{Loss: loss.Logistic{}, Labels: true}, x, 10, 1)
+		if away := floats.Distance(fit.Coefficients, want, 2); away > 0.3 || fit.Low == nil {
+			t.Errorf("%s: %v, %v away from %v; %s", name, fit.Coefficients, away, want, fit.WhyNull)
 		}
 	}
 }

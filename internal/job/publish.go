@@ -200,9 +200,9 @@ func whyNull(r dpsco.Result, terms []string) string {
 	case 0:
 		return r.WhyNull
 	case 1:
-		return "noise hides how " + names[0] + " varies: is it constant, a rare flag, or far from 0 beside how it varies? Leave it out, give it a center, or ask for more eps"
+		return "noise hides how " + names[0] + " varies: is it constant, a rare flag, far from 0 beside how it varies, or are labels nearly all alike where it is set? Leave it out, give it a center, or ask for more eps"
 	}
-	return "noise hides a direction of " + strings.Join(names, " and ") + ": does one follow from the others? Leave it out, or ask for more eps"
+	return "noise hides a direction of " + strings.Join(names, " and ") + ": does one follow from the others, or are they constant or rare flags? Leave them out, or ask for more eps"
 }
 
 // finite reports whether all numbers are finite, and standard errors and degrees of freedom
