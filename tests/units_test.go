@@ -337,7 +337,7 @@ func TestAKeyOfSeveralColumnsIsWarnedOf(t *testing.T) {
 			t.Fatal(err, hint(err))
 		}
 		w.exec(w.steward, `SELECT dp_unregister('k')`)
-		if all := strings.Join(heard(), "\n"); !strings.Contains(all, want) || want == "" && all != "" {
+		if all := strings.Join(heard(), "\n"); !strings.Contains(all, want) || want == "" && strings.Contains(all, "key") {
 			t.Errorf("%s: heard %q", rest, all)
 		}
 	}
