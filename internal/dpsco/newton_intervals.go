@@ -215,8 +215,8 @@ func (f *newtonFit) covariance(c *mat.Dense, x extrapolation) *mat.SymDense {
 	left.SymOuterK(square(floats.Dot(move, move)/2/f.Curve.reach())/f.mean, f.a)
 	total.AddSym(total, &left)
 	total.SymRankOne(total, square(f.stretched-1), mat.NewVecDense(d, f.centre))
-	for j, left := range f.leftAlone() {
-		total.SetSym(j, j, total.At(j, j)+square(left))
+	for j, alone := range f.leftAlone() {
+		total.SetSym(j, j, total.At(j, j)+square(alone))
 	}
 	return total
 }

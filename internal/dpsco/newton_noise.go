@@ -27,8 +27,7 @@ func (f *newtonFit) noise() *mat.SymDense {
 // limitMoves reports whether weights take so much of scores of labels, beside what is in the outer shell, that the
 // limit of another release takes away another part, which movedByLimit does not follow.
 func (f *newtonFit) limitMoves() bool {
-	_, labels := f.Curve.(logisticCurve)
-	return labels && f.scoresAreKnown && len(f.parts) > 1 && f.missing(expected) > mostToldMissingOfLabels
+	return f.ofLabels() && f.scoresAreKnown && len(f.parts) > 1 && f.missing(expected) > mostToldMissingOfLabels
 }
 
 // bends reports whether the last step was so long that scores of counts, which go with the exponential of

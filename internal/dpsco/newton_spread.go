@@ -22,6 +22,8 @@ const (
 	mostMeanMoved  = 1
 )
 
+func (f *newtonFit) ofLabels() bool { _, labels := f.Curve.(logisticCurve); return labels }
+
 // predictions are the mean of those of w and, in whitened coordinates of the first pass, their slopes, whose
 // length is how much they spread.
 func (f *newtonFit) predictions(w []float64) (mean float64, slopes []float64) {
@@ -36,13 +38,16 @@ func (f *newtonFit) predictions(w []float64) (mean float64, slopes []float64) {
 // was on the way to, and by what factor. They stay of other losses than that of labels, and where a penalty
 // or the ball would move them.
 func (f *newtonFit) stretch(w []float64) (stretched []float64, factor float64) {
+	if !f.ofLabels() || !f.allows(w) {
+		return w, 1
+	}
 	mean, slopes := f.predictions(f.w)
 	meanAfter, after := f.predictions(w)
 	unit := math.Sqrt(f.weights) // slopes whiten the weighted rows, whose mean weight is that
 	from, to := floats.Norm(slopes, 2)/unit, floats.Norm(after, 2)/unit
 	floats.Sub(after, slopes)
 	along := math.Abs(meanAfter-mean) <= mostMeanMoved && square(floats.Dot(after, slopes)) >= alongShare*floats.Dot(slopes, slopes)*floats.Dot(after, after)
-	if _, labels := f.Curve.(logisticCurve); !labels || !along || !(to >= leastStretched) || !f.allows(w) {
+	if !along || !(to >= leastStretched) {
 		return w, 1
 	}
 	factor = spreadOfStep(mean, from, meanAfter, to) / to
@@ -81,7 +86,7 @@ const mostStretch = 0.1
 // the other features follow by their correlations.
 func (f *newtonFit) leftAlone() []float64 {
 	left := make([]float64, f.shape.D)
-	if _, labels := f.Curve.(logisticCurve); !labels {
+	if !f.ofLabels() {
 		return left
 	}
 	move := append([]float64(nil), f.centre...)

@@ -44,23 +44,28 @@ func TestASpreadIsToldByAStep(t *testing.T) {
 	}
 }
 
-// Where the model holds and labels are rare, steps are as long as they should be, and so they are with flags.
-func TestStepsOfRareLabelsAreNotStretched(t *testing.T) {
-	for name, feature := range map[string]func(r *rand.Rand) float64{"normal": (*rand.Rand).NormFloat64, "flags": func(r *rand.Rand) float64 { return 2 * float64(r.IntN(2)) }} {
-		r, n := rand.New(rand.NewPCG(3, 3)), 30_000
-		x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: [][]float64{make([]float64, n), make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
-		want := []float64{-3, 1.73, -1.73, 1.73}
-		for i := range n {
-			z := want[0]
-			for j := range x.X {
-				x.X[j][i] = feature(r)
-				z += want[1+j] * x.X[j][i]
-			}
-			if r.Float64() < sigmoid(z) {
-				x.Y[i] = 1
-			}
+// logOddsTable is one of labels with the given coefficients, the constant's first, and features of a law.
+func logOddsTable(r *rand.Rand, n int, want []float64, feature func(r *rand.Rand) float64) Data {
+	slopes := len(want) - 1
+	x := Data{Shape: Shape{N: n, D: len(want), Intercept: true}, X: columns(slopes, n), Y: make([]float64, n)}
+	for i := range n {
+		z := want[0]
+		for j := range slopes {
+			x.X[j][i] = feature(r)
+			z += want[1+j] * x.X[j][i]
 		}
-		fit := resultOf(t, Regression{Loss: loss.Logistic{}, Labels: true}, x, 10, 1)
+		if r.Float64() < sigmoid(z) {
+			x.Y[i] = 1
+		}
+	}
+	return x
+}
+
+// Where the model holds and labels are rare, steps are as long as they should be, and so they are with flags.
+func TestStepsOfRareLabelsAreAsLongAsTheyShouldBe(t *testing.T) {
+	for name, feature := range map[string]func(r *rand.Rand) float64{"normal": (*rand.Rand).NormFloat64, "flags": func(r *rand.Rand) float64 { return 2 * float64(r.IntN(2)) }} {
+		want := []float64{-3, 1.73, -1.73, 1.73}
+		fit := resultOf(t, Regression{Loss: loss.Logistic{}, Labels: true}, logOddsTable(rand.New(rand.NewPCG(3, 3)), 30_000, want, feature), 10, 1)
 		if away := floats.Distance(fit.Coefficients, want, 2); away > 0.3 || fit.Low == nil {
 			t.Errorf("%s: %v, %v away from %v; %s", name, fit.Coefficients, away, want, fit.WhyNull)
 		}
@@ -70,19 +75,8 @@ func TestStepsOfRareLabelsAreNotStretched(t *testing.T) {
 // Labels that features all but separate are fitted as well as others: log-odds spread by 8, and Newton's own
 // steps, from 1.5 on, would end at 4.7.
 func TestLabelsThatAreAlmostSeparatedAreFitted(t *testing.T) {
-	r, n := rand.New(rand.NewPCG(8, 8)), 100_000
-	x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: [][]float64{make([]float64, n), make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
 	want := []float64{1, 5, -4, 4.8}
-	for i := range n {
-		z := want[0]
-		for j := range x.X {
-			x.X[j][i] = r.NormFloat64()
-			z += want[1+j] * x.X[j][i]
-		}
-		if r.Float64() < sigmoid(z) {
-			x.Y[i] = 1
-		}
-	}
+	x := logOddsTable(rand.New(rand.NewPCG(8, 8)), 100_000, want, (*rand.Rand).NormFloat64)
 	for _, eps := range []float64{1, 4} {
 		fit := resultOf(t, Regression{Loss: loss.Logistic{}, Labels: true}, x, eps, 1)
 		if away := floats.Distance(fit.Coefficients, want, 2); away > 0.6 {
@@ -93,7 +87,6 @@ func TestLabelsThatAreAlmostSeparatedAreFitted(t *testing.T) {
 				t.Errorf("eps %v: %v of %v to %v", eps, want[j], low, fit.High[j])
 			}
 		}
-		t.Logf("eps %v: %.3f, %.3f to %.3f %s", eps, fit.Coefficients, fit.Low, fit.High, fit.WhyNull)
 	}
 }
 

@@ -131,14 +131,10 @@ func hiddenFeatures(a *mat.Dense, intercept bool) []int {
 		order[j], direction[j] = j, v*v
 	}
 	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(direction[j], direction[i]) })
-	left := floats.Sum(direction) * (1 - namedShare)
-	for named := 1; named <= min(mostNamed, d); named++ {
-		rest := 0.0
-		for _, j := range order[named:] {
-			rest += direction[j]
-		}
-		if rest <= left && left > 0 {
-			return order[:named]
+	all, named := floats.Sum(direction), 0.0
+	for k, j := range order[:min(mostNamed, d)] {
+		if named += direction[j]; named > 0 && named >= namedShare*all {
+			return order[:k+1]
 		}
 	}
 	return nil
