@@ -48,6 +48,7 @@ func (c Config) comparisons() []Figure {
 	return []Figure{
 		{Name: "peers-linear", Title: "Least squares: ours at its defaults against published peers", Study: against("linear", linearFew)},
 		{Name: "peers-logistic", Title: "Logistic regression: ours at its defaults against published peers", Study: against("logistic", logisticFew)},
+		{Name: "peers-huber", Title: "Huber regression: ours at its defaults against published peers", Study: against("huber", huberFew)},
 		{Name: "peers-poisson", Title: "Poisson regression: ours at its defaults against descent on clipped gradients", Study: against("poisson", poissonFew)},
 	}
 }
