@@ -25,6 +25,7 @@ type jointFit struct {
 	d, slopes float64
 	grouped   bool       // of one group
 	small     bool       // of one whose size noise nearly hides
+	tooLong   bool       // rows are far too long for their scales
 	p         *mat.Dense // whitened rows are P'x; upper triangular
 	w         []float64  // the pilot fit
 	weighted  bool       // rows have weights
@@ -98,14 +99,14 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 		seen[g] = f.seePilot(t, a.parts[g])
 	}
 	joint := releaseMoments(of(seen, func(p jointPilot) *mech.Moments { return p.moments }), a.pilotContract(), a.momentNoise[t], src)
-	for g, f := range a.fits {
-		f.readMoments(t, joint[g])
-	}
 	residuals := releaseCounts(of(seen, func(p jointPilot) *mech.Histogram { return p.residuals }), a.residualNoise[t], src)
 	lengths := releaseCounts(of(seen, func(p jointPilot) *mech.Histogram { return p.lengths }), a.lengthNoise[t], src)
 	for g, f := range a.fits {
+		var longer float64
+		f.lengths, longer = readLengths(lengths[g], a.lengthNoise[t], f.shape.D, f.bound, f.n)
+		f.tooLong = f.tooLong || longer > 1
+		f.readMoments(t, joint[g], longer)
 		f.residuals = f.magnitudes(residuals[g], a.residualNoise[t], f.Scale, math.Inf(1)).run()
-		f.lengths = f.magnitudes(lengths[g], a.lengthNoise[t], 1, longest(f.shape.D)).apart()
 	}
 	if t < pilotPasses-1 {
 		for _, f := range a.fits {
@@ -160,9 +161,10 @@ const leastEigenvalue = 1e-6
 const shortenedEigenvalue = 0.25
 
 // readMoments whitens by the moments of rows that pass t released and moves the fit by
-// those of rows with residuals.
-func (f *jointFit) readMoments(t int, joint []float64) {
+// those of rows with residuals. longer is what readLengths says of the pass.
+func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 	d := f.shape.D
+	floats.Scale(square(longer), joint)
 	f.h = mat.NewSymDense(d, nil)
 	gradient := mat.NewVecDense(d, nil)
 	unit := f.cut / f.bound / residualWeight / f.within
@@ -172,7 +174,7 @@ func (f *jointFit) readMoments(t int, joint []float64) {
 		}
 		gradient.SetVec(i, joint[i*(d+1)+d]*f.perRow*f.bound*f.bound*unit)
 	}
-	f.hDeviation = f.momentNoise[t].NoiseMultiplier * math.Sqrt2 * jointBound * jointBound * f.bound * f.bound / f.n
+	f.hDeviation = square(longer) * f.momentNoise[t].NoiseMultiplier * math.Sqrt2 * jointBound * jointBound * f.bound * f.bound / f.n
 	deviation := f.hDeviation / math.Sqrt2 * unit // of the noise on a coordinate of the gradient
 	noise := f.hDeviation
 	if f.grouped {
@@ -186,9 +188,9 @@ func (f *jointFit) readMoments(t int, joint []float64) {
 		floor = max(floor, shortenedEigenvalue)
 	}
 	w := newWhitener(f.h, floor)
-	step, gain := f.pilotStep(w, gradient, deviation)
+	step, gain := f.pilotStep(w, gradient, deviation, smallMoment(longer))
 	floats.Add(f.w, times(f.p, step))
-	f.q, f.floored, f.least = w.triangular(f.h, hidden)
+	f.q, f.floored, f.least = w.atScales(longer).triangular(f.h, hidden)
 	f.followPilot(gain, step, deviation)
 	f.p.Mul(f.p, f.q)
 	f.penalise()
@@ -196,19 +198,19 @@ func (f *jointFit) readMoments(t int, joint []float64) {
 
 // pilotStep returns the step of a pilot pass, which is shrunk where noise explains it, and the gain by which
 // other releases would make it.
-func (f *jointFit) pilotStep(w whitener, gradient *mat.VecDense, deviation float64) (step []float64, gain *mat.SymDense) {
-	others := pilotKeeps(w, gradient, deviation, othersKeep)
+func (f *jointFit) pilotStep(w whitener, gradient *mat.VecDense, deviation, small float64) (step []float64, gain *mat.SymDense) {
+	others := pilotKeeps(w, gradient, deviation, small, othersKeep)
 	if f.grouped || f.pilotNoise == nil {
-		step = pilotStep(w, gradient, deviation)
+		step = pilotStep(w, gradient, deviation, small)
 		if f.grouped {
 			step = shrunkBy(step, deviation)
 		}
 		return step, w.gain(others)
 	}
 	keeps := f.pilotGains(w, gradient, deviation)
-	for k, small := range pilotKeeps(w, gradient, deviation, 0) {
+	for k, keep := range pilotKeeps(w, gradient, deviation, small, 0) {
 		others[k] = min(others[k], keeps[k])
-		keeps[k] = min(keeps[k], small)
+		keeps[k] = min(keeps[k], keep)
 	}
 	v := mat.NewVecDense(gradient.Len(), nil)
 	v.MulVec(w.gain(keeps), gradient)
@@ -231,18 +233,27 @@ func (f *jointFit) pilotGains(w whitener, gradient *mat.VecDense, deviation floa
 // pilotStep returns H^-1 g. In directions in which the second moments are small, which
 // hold few rows, it is shrunk by twice what the noise of g, of a known deviation,
 // explains: the next passes would not see it.
-func pilotStep(w whitener, gradient *mat.VecDense, deviation float64) []float64 {
+func pilotStep(w whitener, gradient *mat.VecDense, deviation, small float64) []float64 {
 	step := mat.NewVecDense(gradient.Len(), nil)
-	step.MulVec(w.gain(pilotKeeps(w, gradient, deviation, 0)), gradient)
+	step.MulVec(w.gain(pilotKeeps(w, gradient, deviation, small, 0)), gradient)
 	return step.RawVector().Data
+}
+
+// smallMoment is below what a second moment is small to a pilot step. All are where half of the rows are longer times
+// as long as the bound: to make up for that multiplies noise.
+func smallMoment(longer float64) float64 {
+	if longer > 1 {
+		return math.Inf(1)
+	}
+	return 0.5
 }
 
 // pilotKeeps are the parts of a pilot step that shrinkage leaves, by direction, at least
 // least.
-func pilotKeeps(w whitener, gradient *mat.VecDense, deviation, least float64) []float64 {
+func pilotKeeps(w whitener, gradient *mat.VecDense, deviation, small, least float64) []float64 {
 	keeps := repeat(1, len(w.values))
 	for k, v := range w.values {
-		if v*v > 2 {
+		if 1/(v*v) < small {
 			shrunk := max(0, 1-2*square(deviation/mat.Dot(w.vectors.ColView(k), gradient)))
 			keeps[k] = least + (1-least)*shrunk
 		}

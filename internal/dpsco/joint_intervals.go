@@ -36,6 +36,8 @@ func (f *jointFit) whyNoIntervals() string {
 		return cmp.Or(f.WhyNull, noErrors)
 	case f.small:
 		return smallGroup
+	case f.tooLong:
+		return farFromScales
 	case f.floored > 0 || f.unresolved && f.least < shortenedEigenvalue:
 		return hiddenDirection
 	case f.least < shortenedEigenvalue || f.beyond(f.bound) > mostExcess:

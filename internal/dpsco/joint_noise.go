@@ -20,7 +20,7 @@ const (
 // the second moments by which its correction is made, and what the correction leaves of the pilot fit's.
 // Nil where it is not known. It is post-processing (formulas: joint_moments.md).
 func (f *jointFit) noise(keeps *mat.SymDense) *mat.SymDense {
-	if f.floored > mostHiddenDirections || f.products.index(cutsHide) < leastToldIndex {
+	if f.tooLong || f.floored > mostHiddenDirections || f.products.index(cutsHide) < leastToldIndex {
 		return nil
 	}
 	influences, levelKeep := f.stepInfluences(), f.levelKeep()

@@ -9,12 +9,9 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// The noise of second moments, in whitened coordinates, from which on the last cuts of
-// JointMoments are nearer, and auto takes plain descent instead.
-const (
-	nearMoments = 0.01
-	mostMoments = 0.03
-)
+// nearMoments is the noise of second moments, in whitened coordinates, from which on the last cuts of
+// JointMoments are nearer, and Newton does not save on those of a Huber fit.
+const nearMoments = 0.01
 
 // mostWhiten leaves a fifth of the budget to the step and the level.
 const mostWhiten = 2.3
@@ -39,7 +36,7 @@ func (p *problem) momentNoiseOfAFit() float64 { return p.momentNoise() * float64
 // chooseJointMoments decides, for least squares, whether auto whitens: then it is
 // JointMoments. The papers' methods whiten when asked.
 func (p *problem) chooseJointMoments() {
-	enough := p.momentNoise() <= mostMoments || p.fewSources()
+	enough := p.enough(jointMoments) || p.fewSources()
 	if p.Method == catalogue.MethodAuto {
 		p.why = "joint moments of rows and residuals, then a step of least squares: skewed, long and badly conditioned rows cost little"
 		if !enough {

@@ -1,6 +1,11 @@
 package dpsco
 
-import "math"
+import (
+	"math"
+	"slices"
+
+	"dpsidecar/internal/mech"
+)
 
 // magnitudeBins is how many bins halfOctaves has.
 const magnitudeBins = 50
@@ -62,6 +67,23 @@ func readMagnitudes(noisy []float64, sd, unit, limit, rows float64) *magnitudes 
 	copy(m.share[:], noisy)
 	m.top = mode
 	return m
+}
+
+// farTooLong is by how many times rows must be longer than a bound that fits their scales to show that these
+// are far too small. Skewed features, and such as are far from 0, make most rows a few times longer.
+const farTooLong = 30
+
+// readLengths reads a histogram of the lengths of rows of d coordinates, and says how many times longer than bound
+// half of all rows are at least, if that is more than farTooLong, and 1 if not.
+func readLengths(noisy []float64, noise mech.Gaussian, d int, bound, rows float64) (lengths *magnitudes, longer float64) {
+	sd := noise.NoiseMultiplier * math.Sqrt2
+	limit, longer := longest(d), 1.0
+	if all := readMagnitudes(slices.Clone(noisy), sd, 1, math.Inf(1), rows).apart(); all.seen && all.counted >= 0.5 {
+		if typical := all.quantile(1 - 0.5/all.counted); typical > farTooLong*bound {
+			limit, longer = max(limit, 4*typical), typical/bound
+		}
+	}
+	return readMagnitudes(noisy, sd, 1, limit, rows).apart(), longer
 }
 
 // beyond is what the histogram would say if the count above what is seen were by so many

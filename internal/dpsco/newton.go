@@ -35,18 +35,32 @@ const newtonSteps = 3
 
 // newtonShares are the parts of the budget, of zCDP, that the releases take. They add up to
 // 1; what a fit does not release goes to the last score.
-var newtonShares = struct {
+type newtonShares struct {
 	first, firstLengths, targets       float64 // targets: of counts, from the last score
 	scores, curvatures, sizes, lengths [newtonSteps]float64
 	meat                               float64
-}{
-	first: 0.12, firstLengths: 0.015, targets: 0.015,
-	scores:     [newtonSteps]float64{0.07, 0.10, 0.425},
-	curvatures: [newtonSteps]float64{0.05, 0.06, 0.06},
-	sizes:      [newtonSteps]float64{0.01, 0.03, 0},
-	lengths:    [newtonSteps]float64{0.01, 0.01, 0},
-	meat:       0.04,
 }
+
+// usualShares are those of labels and counts. The start of a Huber fit, least squares of cut targets, is nearer,
+// so that huberShares have more for the last score, where second moments are not noisy.
+var (
+	usualShares = newtonShares{
+		first: 0.12, firstLengths: 0.015, targets: 0.015,
+		scores:     [newtonSteps]float64{0.07, 0.10, 0.425},
+		curvatures: [newtonSteps]float64{0.05, 0.06, 0.06},
+		sizes:      [newtonSteps]float64{0.01, 0.03, 0},
+		lengths:    [newtonSteps]float64{0.01, 0.01, 0},
+		meat:       0.04,
+	}
+	huberShares = newtonShares{
+		first: 0.08, firstLengths: 0.015,
+		scores:     [newtonSteps]float64{0.05, 0.06, 0.575},
+		curvatures: [newtonSteps]float64{0.04, 0.04, 0.05},
+		sizes:      [newtonSteps]float64{0.01, 0.03, 0},
+		lengths:    [newtonSteps]float64{0.01, 0.01, 0},
+		meat:       0.03,
+	}
+)
 
 // newtonReleases are the noises of a Newton and what they are added to.
 type newtonReleases struct {
@@ -70,7 +84,7 @@ func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
 	part := func(share float64) mech.Gaussian {
 		return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share*left)}
 	}
-	share := newtonShares
+	share := a.Curve.shares()
 	r := &newtonReleases{Newton: a, shape: s, firstNoise: part(share.first), firstLengthNoise: part(share.firstLengths)}
 	if s.Levels > 0 {
 		r.groupNoise = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(groupShare)}

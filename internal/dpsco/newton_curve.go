@@ -34,6 +34,7 @@ type curve interface {
 	reach() float64
 	longest() float64
 	doubts() doubts
+	shares() newtonShares
 	least() float64 // of mean curvatures
 	most() float64  // of curvatures
 }
@@ -88,7 +89,8 @@ func (logisticCurve) least() float64         { return leastCurvature }
 // which magnitudes of scores show little.
 func (logisticCurve) doubts() doubts { return doubts{shell: 0.3, hidden: 0.2, unsure: 1, most: 4} }
 
-func (logisticCurve) most() float64 { return 0.25 }
+func (logisticCurve) most() float64        { return 0.25 }
+func (logisticCurve) shares() newtonShares { return usualShares }
 
 func (logisticCurve) unseen(meat, curvature float64) float64 {
 	return math.Sqrt(meat / max(curvature, leastCurvature))
@@ -102,15 +104,21 @@ func (logisticCurve) tailShare() float64 { return 0.4 }
 type huberCurve struct {
 	delta float64 // residual beyond which it is linear
 	cut   float64 // of the target in the first pass
+	noisy bool    // noise of second moments is large beside that of scores: they need as much of the budget as those of labels
 }
 
-// score takes, for all passes but the last, the curvature of the parabola that touches
-// the loss at the residual and lies above it: a step to its minimum never goes too far.
+// touching is a part of the curvature of the parabola that touches the loss at a residual beyond delta and
+// lies above it. A step to the minimum of such parabolas never goes too far, and falls short where most residuals
+// are beyond delta: by the logarithm of how far they are. With more than half of their curvature the loss still falls.
+const touching = 0.7
+
+// score takes, for all passes but the last, a part of the curvature of the parabola that touches
+// the loss at the residual.
 func (c huberCurve) score(r *newtonRows) {
 	for i, e := range r.e[:r.n] {
 		r.score[i], r.tail[i], r.most[i], r.model[i], r.robust[i] = e, c.delta, c.delta, 1, 1
 		if size := math.Abs(e); size > c.delta {
-			r.score[i], r.model[i], r.robust[i] = clampTo(e, c.delta), 0, c.delta/size
+			r.score[i], r.model[i], r.robust[i] = clampTo(e, c.delta), 0, touching*c.delta/size
 		}
 	}
 }
@@ -125,6 +133,13 @@ func (huberCurve) least() float64         { return leastCurvature }
 func (huberCurve) doubts() doubts         { return doubts{shell: 0.1, hidden: 0.2, most: 1} }
 func (huberCurve) most() float64          { return 1 }
 
+func (c huberCurve) shares() newtonShares {
+	if c.noisy {
+		return usualShares
+	}
+	return huberShares
+}
+
 // unseen makes up for tails that are as if all residuals were beyond delta.
 func (c huberCurve) unseen(meat, curvature float64) float64 {
 	return math.Sqrt(meat/max(curvature, leastCurvature)) / c.delta
@@ -135,5 +150,5 @@ func (huberCurve) tailShare() float64 { return 0.08 }
 
 // begin is a step of least squares of the cut target.
 func (huberCurve) begin(s *newtonStart) (w []float64, curvature float64) {
-	return pilotStep(newWhitener(s.moments, s.hidden), s.gradient, s.deviation), 1
+	return pilotStep(newWhitener(s.moments, s.hidden), s.gradient, s.deviation, smallMoment(s.longer)), 1
 }

@@ -30,6 +30,7 @@ type newtonFit struct {
 	perRow  float64    // all rows over n: from a release, which is over all rows, to a mean of the part
 	grouped bool       // of one group
 	small   bool       // of one whose size noise nearly hides
+	tooLong bool       // rows are far too long for their scales
 	p       *mat.Dense // coordinates are z = P'x; upper triangular
 	w       []float64  // the fit so far
 	mean    float64    // curvature, by the weights of rows
@@ -61,6 +62,7 @@ type newtonFit struct {
 	before     *mat.SymDense // curvature of the step before, in these coordinates
 	meat       *mat.SymDense
 	centre     []float64     // the fit with a full last step
+	arrives    bool          // the full last step was no longer than a step may be
 	stretched  float64       // by how much that was lengthened
 	fitNoise   *mat.SymDense // covariance that noise gives the fit
 	slopesKept float64       // of the slopes after the last step, by shrinkage
@@ -99,11 +101,17 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 	seen := f.seeFirst(x)
 	joint := make([]float64, (x.D+1)*(x.D+1))
 	seen.moments.Release(joint, f.firstNoise, src)
-	l := releaseMagnitudes(seen.lengths, f.firstLengthNoise, 1, longest(x.D), x.N, src).apart()
-	if c := f.Curve.counted(); c != nil {
+	noisy := releaseCounts([]*mech.Histogram{seen.lengths}, f.firstLengthNoise, src)[0]
+	var l *magnitudes
+	longer := 1.0
+	if c := f.Curve.counted(); c == nil {
+		l, longer = readLengths(noisy, f.firstLengthNoise, f.shape.D, f.Bound, f.n)
+		f.tooLong = longer > 1
+	} else { // means are the exponential of what a start that is far off would predict
+		l = f.magnitudes(noisy, f.firstLengthNoise, 1, longest(f.shape.D))
 		f.Curve = f.knowing(releaseMagnitudes(seen.targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.n/float64(max(1, f.shape.Levels)))
 	}
-	f.begin(f.readFirst(joint, x.weighted()), l)
+	f.begin(f.readFirst(joint, longer, x.weighted()), l)
 }
 
 func (f *newtonFit) seeFirst(x Data) newtonFirst {
@@ -134,13 +142,14 @@ func (f *newtonFit) knowing(targets *magnitudes, rows float64) curve {
 	return f.Curve.counted().knowing(targets, f.d*f.scoreNoise[newtonSteps-1].NoiseMultiplier/rows)
 }
 
-// readFirst splits joint moments.
-func (f *newtonFit) readFirst(joint []float64, weighted bool) *newtonStart {
+// readFirst splits joint moments. longer is what readLengths says of the pass.
+func (f *newtonFit) readFirst(joint []float64, longer float64, weighted bool) *newtonStart {
 	d := f.shape.D
+	floats.Scale(square(longer), joint)
 	unit := f.Bound * f.Curve.firstCut() / residualWeight
-	deviation := f.firstNoise.NoiseMultiplier * math.Sqrt2 * square(jointBound) / f.n
+	deviation := square(longer) * f.firstNoise.NoiseMultiplier * math.Sqrt2 * square(jointBound) / f.n
 	s := &newtonStart{
-		intercept: f.shape.Intercept, rows: f.n, moments: mat.NewSymDense(d, nil), gradient: mat.NewVecDense(d, nil),
+		intercept: f.shape.Intercept, rows: f.n, longer: longer, moments: mat.NewSymDense(d, nil), gradient: mat.NewVecDense(d, nil),
 		deviation: deviation / math.Sqrt2 * unit, hidden: max(deviation*square(f.Bound)*math.Sqrt(f.d), leastEigenvalue),
 	}
 	for i := range d {
@@ -156,7 +165,7 @@ func (f *newtonFit) readFirst(joint []float64, weighted bool) *newtonStart {
 	case s.intercept:
 		s.moments.SetSym(0, 0, max(s.moments.At(0, 0), leastConstant))
 	}
-	s.q, _, _ = newWhitener(s.moments, s.hidden).triangular(s.moments, s.hidden)
+	s.q, _, _ = newWhitener(s.moments, s.hidden).atScales(longer).triangular(s.moments, s.hidden)
 	return s
 }
 
@@ -428,11 +437,15 @@ func (f *newtonFit) full() []float64 {
 
 // plus returns the fit after a move, or after as much of it as longest allows.
 func (f *newtonFit) plus(move []float64, longest float64) []float64 {
-	size := floats.Norm(solveTriangular(f.a, move), 2) / math.Sqrt(f.mean)
-	factor := min(1, longest/size, farthestMove*longest/floats.Norm(move, math.Inf(1)))
 	w := append([]float64(nil), f.w...)
-	floats.AddScaled(w, factor, move)
+	floats.AddScaled(w, f.partOf(move, longest), move)
 	return w
+}
+
+// partOf is how much of a move longest allows.
+func (f *newtonFit) partOf(move []float64, longest float64) float64 {
+	size := floats.Norm(solveTriangular(f.a, move), 2) / math.Sqrt(f.mean)
+	return min(1, longest/size, farthestMove*longest/floats.Norm(move, math.Inf(1)))
 }
 
 // farthestMove is how much farther one coefficient may move, in a scale unit of its feature:
@@ -444,7 +457,9 @@ func (f *newtonFit) finish() Result {
 	f.whiten()
 	w, factor := f.stretch(f.toLastLevel(f.next(f.Curve.reach())))
 	f.fitNoise.ScaleSym(square(factor), f.fitNoise)
-	f.centre, f.stretched = f.stretch(f.toLastLevel(f.plus(f.full(), f.Curve.reach())))
+	full := f.full()
+	f.arrives = f.partOf(full, f.Curve.reach()) == 1
+	f.centre, f.stretched = f.stretch(f.toLastLevel(f.plus(full, f.Curve.reach())))
 	if f.free() {
 		f.shrinkSlopes(w)
 	}

@@ -168,11 +168,13 @@ func (f *newtonFit) whyNoIntervals() string {
 		return cmp.Or(f.WhyNull, noErrors)
 	case f.small:
 		return smallGroup
+	case f.tooLong:
+		return farFromScales
 	case !f.free():
 		return cutByRadius
 	case f.floored > 0:
 		return hiddenDirection
-	case floats.Norm(f.lastMove(), 2) > mostLastStep*f.Curve.reach()*math.Sqrt(f.mean), math.Abs(f.stretched-1) > mostStretch:
+	case !f.arrives, floats.Norm(f.lastMove(), 2) > mostLastStep*f.Curve.reach()*math.Sqrt(f.mean), math.Abs(f.stretched-1) > mostStretch:
 		return longLastStep
 	case slices.Max(f.open()) >= mostOpen:
 		return "noise leaves the curvature too uncertain; ask for more eps, or leave out rare or nearly redundant features"

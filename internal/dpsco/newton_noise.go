@@ -13,7 +13,7 @@ import (
 // no slopes, where a penalty or the ball moves the fit, and where tails of labels' scores or of counts are too heavy. It is post-processing (formulas:
 // newton.md).
 func (f *newtonFit) noise() *mat.SymDense {
-	if f.floored > mostHiddenDirections || !f.free() || f.slopesKept == 0 || f.limitMoves() || f.Curve.counted() != nil && (f.bends() || f.cutsMove()) {
+	if f.tooLong || f.floored > mostHiddenDirections || !f.free() || f.slopesKept == 0 || f.limitMoves() || f.Curve.counted() != nil && (f.bends() || f.cutsMove()) {
 		return nil
 	}
 	total := mat.NewSymDense(f.shape.D, nil)

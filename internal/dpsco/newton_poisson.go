@@ -91,6 +91,8 @@ func (poissonCurve) doubts() doubts { return doubts{shell: 1, hidden: 0.2} }
 
 func (poissonCurve) most() float64 { return math.Exp(farthestMean) }
 
+func (poissonCurve) shares() newtonShares { return usualShares }
+
 // begin turns slopes of a linear rate into those of its logarithm: for normal rows they differ
 // by the rate. Without an intercept the mean is taken for one unit.
 func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {

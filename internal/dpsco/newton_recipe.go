@@ -8,17 +8,26 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 )
 
-// The noise of second moments, as in momentNoise, from which on Newton takes what is small
-// for noise, and auto takes a descent instead. Of labels the noise of one score decides as
-// well, mostLabelScore, as in scoreNoise, unless that of moments is below fewLabelMoments: of one or
-// two coefficients.
-const (
-	cautiousMoments  = 0.02
-	mostLabelMoments = 0.12
-	fewLabelMoments  = 0.03
-	mostLabelScore   = 0.0125
-	mostHuberMoments = 0.025
+// cautiousMoments is the noise of second moments, as in momentNoise, from which on Newton takes what is small
+// for noise.
+const cautiousMoments = 0.02
+
+// information is how much noise there may be where auto whitens: of second moments; of a score, as in
+// scoreNoise; and of moments so small that the score's does not matter, as with one or two coefficients.
+type information struct{ moments, score, few float64 }
+
+var (
+	newtonOfLabels = information{moments: 0.12, score: 0.0125, few: 0.03}
+	newtonOfHuber  = information{moments: 0.07, score: 0.006, few: 0.025}
+	jointMoments   = information{moments: 0.075, score: 0.0045, few: 0.03}
 )
+
+// enough reports whether there is that information, a function of public facts. Descents make no fits by
+// groups, for which moments decide alone.
+func (p *problem) enough(most information) bool {
+	noise := p.momentNoise()
+	return noise <= most.few || noise <= most.moments && (p.scoreNoise() <= most.score || p.Levels > 0)
+}
 
 // scoreNoise is about how large the noise on a coordinate of a mean score would be if it took all of the
 // budget: a function of public facts.
@@ -30,11 +39,12 @@ func (p *problem) newtonServes() bool {
 	switch {
 	case p.counts():
 		return true // there is nothing else
+	case p.fewSources():
+		return true
 	case p.Labels:
-		enough := p.scoreNoise() <= mostLabelScore || p.momentNoise() <= fewLabelMoments || p.Levels > 0 // descents make no fits by groups
-		return enough && p.momentNoise() <= mostLabelMoments || p.fewSources()
+		return p.enough(newtonOfLabels)
 	}
-	return p.momentNoise() <= mostHuberMoments || p.fewSources()
+	return p.enough(newtonOfHuber)
 }
 
 // counts reports whether the target is a count.
@@ -64,12 +74,16 @@ func (p *problem) newton() (fit, error) {
 // firstCut, in residual scales, is that of a Huber fit's targets in the first pass.
 const firstCut = 4
 
+// manyCoefficients are those from which on noise of second moments that is more than nearMoments costs a Huber fit
+// more than that of scores.
+const manyCoefficients = 10
+
 func (p *problem) curve() (curve, error) {
 	switch l := p.Loss.(type) {
 	case loss.Logistic:
 		return logisticCurve{}, nil
 	case loss.Huber:
-		return huberCurve{delta: l.Delta, cut: firstCut * p.ResidualScale}, nil
+		return huberCurve{delta: l.Delta, cut: firstCut * p.ResidualScale, noisy: p.D > manyCoefficients && p.momentNoiseOfAFit() > nearMoments}, nil
 	case loss.Poisson:
 		return poissonCurve{unit: 1, cut: firstCount}, nil
 	}

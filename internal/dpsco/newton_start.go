@@ -16,6 +16,7 @@ type newtonStart struct {
 	gradient  *mat.VecDense // mean of row times target
 	deviation float64       // of the noise on a coordinate of it
 	hidden    float64       // eigenvalues below are not seen
+	longer    float64       // what readLengths says of the pass; moments, gradient and noise make up for it
 	q         *mat.Dense    // whitens the rows
 }
 

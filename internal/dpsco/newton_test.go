@@ -30,7 +30,7 @@ func newtonFits() map[string]Newton {
 		"counts":                  {Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Intervals: true},
 		"counts, a penalty":       {Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Cautious: true, Psi: prox.Sum{A: prox.L1{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
 		"residuals, large":        {Curve: huberCurve{delta: 1e6, cut: 1e7}, Bound: 5, Intervals: true},
-		"residuals, small":        {Curve: huberCurve{delta: 1e-6, cut: 1}, Bound: 2, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
+		"residuals, small":        {Curve: huberCurve{delta: 1e-6, cut: 1, noisy: true}, Bound: 2, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
 	}
 }
 
@@ -200,7 +200,7 @@ func TestNewtonRowsKeepTheirContracts(t *testing.T) {
 // Whatever a fit releases, its shares are the whole budget: releases of noise multiplier z / sqrt(share) cost together what one of z does.
 func TestNewtonsSharesAreTheBudget(t *testing.T) {
 	const z = 3.0
-	for _, c := range []curve{logisticCurve{}, huberCurve{delta: 1, cut: firstCut}, poissonCurve{unit: 1, cut: firstCount}} {
+	for _, c := range []curve{logisticCurve{}, huberCurve{delta: 1, cut: firstCut}, huberCurve{delta: 1, cut: firstCut, noisy: true}, poissonCurve{unit: 1, cut: firstCount}} {
 		for _, intervals := range []bool{true, false} {
 			for _, levels := range []int{0, 4} {
 				r, err := Newton{Curve: c, Bound: 2, Intervals: intervals}.releases(Shape{N: 10_000, D: 3, Intercept: true, Levels: levels}, z)
@@ -221,12 +221,14 @@ func TestNewtonsSharesAreTheBudget(t *testing.T) {
 
 // What is planned is what is spent, within the budget, under each accountant.
 func TestNewtonCostsWhatItReleases(t *testing.T) {
-	total := newtonShares.first + newtonShares.firstLengths + newtonShares.meat
-	for t := range newtonSteps {
-		total += newtonShares.scores[t] + newtonShares.curvatures[t] + newtonShares.sizes[t] + newtonShares.lengths[t]
-	}
-	if math.Abs(total-1) > 1e-12 {
-		t.Errorf("shares add up to %v", total)
+	for _, share := range []newtonShares{usualShares, huberShares} {
+		total := share.first + share.firstLengths + share.meat
+		for t := range newtonSteps {
+			total += share.scores[t] + share.curvatures[t] + share.sizes[t] + share.lengths[t]
+		}
+		if math.Abs(total-1) > 1e-12 {
+			t.Errorf("shares add up to %v", total)
+		}
 	}
 	for name, a := range newtonFits() {
 		for _, s := range []Shape{{N: 1000, D: 4, Intercept: true}, {N: 1000, D: 4, Intercept: false}} {

@@ -3,6 +3,7 @@ package dpsco
 import (
 	"context"
 	"math"
+	"slices"
 
 	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/lane"
@@ -108,6 +109,22 @@ func newWhitener(h *mat.SymDense, floor float64) whitener {
 	}
 	return w
 }
+
+// atScales is that of second moments which were multiplied by the square of longer, because rows were shortened by so
+// many times. That is right in directions in which such rows are long; in others a moment is 1, as scales say, or
+// what it was before, if that is more.
+func (w whitener) atScales(longer float64) whitener {
+	values, most := slices.Clone(w.values), 1/square(w.values[len(w.values)-1])
+	for k, v := range values {
+		if moment := 1 / (v * v); moment < longDirection*most {
+			values[k] = 1 / math.Sqrt(min(moment, max(1, moment/square(longer))))
+		}
+	}
+	return whitener{w.matrix, w.vectors, values}
+}
+
+// longDirection is the least second moment of such a direction, as a part of the largest.
+const longDirection = 0.05
 
 // apply returns P u.
 func (w whitener) apply(u []float64) []float64 {

@@ -242,7 +242,7 @@ CREATE OR REPLACE FUNCTION dp_int.tell_cut(p_release uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF (SELECT r.cut FROM dp_int.release r WHERE r.id = p_release) THEN
-    RAISE NOTICE 'dpsidecar: the coefficients are as large as the radius allows; ask for a larger one';
+    RAISE NOTICE 'dpsidecar: the coefficients are as large as the radius allows; ask for a larger one, or give scales that fit';
   END IF;
 END $$;
 

@@ -1,0 +1,42 @@
+package dpsco
+
+import (
+	"testing"
+
+	"dpsidecar/internal/dpsco/loss"
+)
+
+// A target's scale that is ten times too small costs little: steps of residuals that are nearly all beyond delta come near.
+// With the whole curvature of the parabolas the excess is four and a half times as large. Seeds are fixed.
+func TestHuberFitsForgiveASmallScaleOfTheTarget(t *testing.T) {
+	a := Regression{Loss: loss.Huber{Delta: 1}}
+	for _, c := range []struct{ times, percent float64 }{{10, 0.4}, {1, 0.005}} {
+		x := drawLaw("gauss", 30_000, 5, 1)
+		for i := range x.Y {
+			x.Y[i] *= c.times
+		}
+		_, least := best(a.Loss, x)
+		e := excessLosses(t, a, x, least, 1, 15)
+		t.Logf("a target %g times as large as its scale: median excess %.4f%%", c.times, e[len(e)/2])
+		if e[len(e)/2] > c.percent {
+			t.Errorf("expected at most %g%%", c.percent)
+		}
+	}
+}
+
+// A feature whose scale is fifty times too large has a coefficient that the steps do not reach: there is no interval, not
+// one around where the last step was cut short. Seeds are fixed.
+func TestAStepThatWasCutShortHasNoInterval(t *testing.T) {
+	a := Regression{Loss: loss.Huber{Delta: 1}, Radius: 1000}
+	x := drawLaw("gauss", 20_000, 2, 1)
+	for i := range x.Y {
+		x.Y[i] += 3 * x.X[0][i]
+		x.X[0][i] /= 50
+	}
+	w, _ := best(a.Loss, x)
+	for seed := range uint64(10) {
+		if r := resultOf(t, a, x, 10, seed); r.Low != nil && (w[1] < r.Low[1] || w[1] > r.High[1]) {
+			t.Errorf("the best fit has %v, and the interval goes from %v to %v", w[1], r.Low[1], r.High[1])
+		}
+	}
+}
