@@ -91,8 +91,7 @@ func (f *newtonFit) extrapolate() extrapolation {
 // restored is the last score with a part of what weights took from it, as far as the outer shell says what that is, and
 // the deviation of its noise. A fit goes there only as far as the model is certain not to hold, and less far than the
 // middle of an interval where more is taken away than the shell shows: rows beyond the limit need not go on as those in
-// it do. Counts
-// were no nearer to the best fit with it, and what groups pool is the fit with a full last step.
+// it do. Counts were no nearer to the best fit with it, and what groups pool is the fit with a full last step.
 func (f *newtonFit) restored() (score *mat.VecDense, deviation float64) {
 	if len(f.parts) == 1 || !f.scoresAreKnown || f.grouped || f.Curve.counted() != nil {
 		return f.g, f.gDeviation
