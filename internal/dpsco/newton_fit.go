@@ -455,14 +455,17 @@ const farthestMove = 4
 // finish makes the last step.
 func (f *newtonFit) finish() Result {
 	f.whiten()
-	w, factor := f.stretch(f.toLastLevel(f.next(f.Curve.reach())))
-	f.fitNoise.ScaleSym(square(factor), f.fitNoise)
 	full := f.full()
 	f.arrives = f.partOf(full, f.Curve.reach()) == 1
 	f.centre, f.stretched = f.stretch(f.toLastLevel(f.plus(full, f.Curve.reach())))
+	score, deviation := f.g, f.gDeviation
+	f.g, f.gDeviation = f.restored()
+	w, factor := f.stretch(f.toLastLevel(f.next(f.Curve.reach())))
+	f.fitNoise.ScaleSym(square(factor), f.fitNoise)
 	if f.free() {
 		f.shrinkSlopes(w)
 	}
+	f.g, f.gDeviation = score, deviation
 	r := Result{Coefficients: w, NoiseCovariance: f.noise()}
 	f.errors(&r)
 	return r

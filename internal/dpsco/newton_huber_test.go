@@ -1,6 +1,7 @@
 package dpsco
 
 import (
+	"math"
 	"testing"
 
 	"dpsidecar/internal/dpsco/loss"
@@ -38,5 +39,23 @@ func TestAStepThatWasCutShortHasNoInterval(t *testing.T) {
 		if r := resultOf(t, a, x, 10, seed); r.Low != nil && (w[1] < r.Low[1] || w[1] > r.High[1]) {
 			t.Errorf("the best fit has %v, and the interval goes from %v to %v", w[1], r.Low[1], r.High[1])
 		}
+	}
+}
+
+// Where an effect ends at long rows, which weigh less, a fit is moved by what the outer shell of the last score shows of them.
+// Without that the excess is 25 times as large. Seeds are fixed.
+func TestHuberFitsFollowLongRowsThatTheModelMisses(t *testing.T) {
+	a := Regression{Loss: loss.Huber{Delta: 1}}
+	x := drawLaw("gauss", 30_000, 3, 1)
+	for i, v := range x.X[0] {
+		long := math.Exp(v)
+		x.X[0][i] = long
+		x.Y[i] += .6*math.Min(long, 4) - v/2
+	}
+	_, least := best(a.Loss, x)
+	e := excessLosses(t, a, x, least, 10, 15)
+	t.Logf("median excess %.4f%%", e[len(e)/2])
+	if e[len(e)/2] > 0.004 {
+		t.Errorf("expected at most .004%%")
 	}
 }

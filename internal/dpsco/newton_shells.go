@@ -88,6 +88,21 @@ func (f *newtonFit) extrapolate() extrapolation {
 	return x
 }
 
+// restored is the last score with a part of what weights took from it, as far as the outer shell says what that is, and
+// the deviation of its noise. A fit goes there only as far as the model is certain not to hold, and less far than the
+// middle of an interval where more is taken away than the shell shows: rows beyond the limit need not go on as those in
+// it do. Counts were no nearer to the best fit with it, and what groups pool is the fit with a full last step.
+func (f *newtonFit) restored() (score *mat.VecDense, deviation float64) {
+	if len(f.parts) == 1 || !f.scoresAreKnown || f.grouped || f.Curve.counted() != nil {
+		return f.g, f.gDeviation
+	}
+	x, outer := f.extrapolate(), len(f.parts)-1
+	factor := x.certain * x.factor / (1 + x.factor)
+	score = mat.NewVecDense(f.shape.D, nil)
+	score.AddScaledVec(f.g, factor, x.off)
+	return score, f.gDeviation * math.Sqrt(f.shellNoise(outer, 1-factor*f.shellCurvature(outer), factor))
+}
+
 // misfit is the part of the square of a vector, in units of its covariance, that the covariance
 // does not explain: its mean, and two deviations more of it.
 func misfit(v *mat.VecDense, covariance *mat.SymDense) (beyondMean, certain float64) {
