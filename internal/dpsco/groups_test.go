@@ -352,6 +352,39 @@ func TestGroupsOfFewRowsStayNear(t *testing.T) {
 	}
 }
 
+// A coefficient that a penalty has made 0 in a group stays 0 where groups borrow from each other.
+func TestPooledGroupsKeepTheZerosOfAPenalty(t *testing.T) {
+	x, truth := groupedLaw(20_000, 5, 4, .2, 1)
+	y := cloned(x)
+	groupLabels(y, truth, 1)
+	for name, c := range map[string]struct {
+		Regression
+		x Data
+	}{
+		"linear":   {Regression{Loss: loss.Squared{}, Lambda: .2}, x},
+		"huber":    {Regression{Loss: loss.Huber{}, Lambda: .1}, x},
+		"logistic": {Regression{Loss: loss.Logistic{}, Labels: true, Positive: 1, Lambda: .04}, y},
+	} {
+		c.Penalty = catalogue.PenaltyL1
+		apart := c.Regression
+		apart.Pool = catalogue.PoolNone
+		own, pooled, zeros := resultOf(t, apart, c.x, 3, 5), resultOf(t, c.Regression, c.x, 3, 5), 0
+		for g, group := range own.Groups {
+			for j, v := range group.Coefficients {
+				if v == 0 {
+					zeros++
+				}
+				if now := pooled.Groups[g].Coefficients[j]; (v == 0) != (now == 0) {
+					t.Errorf("%s, group %d, coefficient %d: %v, and %v pooled", name, g, j, v, now)
+				}
+			}
+		}
+		if zeros == 0 || zeros == 16 {
+			t.Errorf("%s: %d zeros", name, zeros)
+		}
+	}
+}
+
 // Groups of counts whose means differ by a factor of e^4 have fits of their own: one whose mean is a
 // seventh of the common one was left at a third of it. Seeds are fixed.
 func TestGroupsOfCountsFarApart(t *testing.T) {

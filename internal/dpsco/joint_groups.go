@@ -66,7 +66,7 @@ func (a *jointParts) finish() Result {
 	for _, f := range a.fits {
 		results, estimates = append(results, f.finish()), append(estimates, f.estimate())
 	}
-	return a.pooled(results, estimates, a.Pool)
+	return a.pooled(results, estimates, a.Pool, a.Psi)
 }
 
 // estimate is what the rows of a group say, without shrinkage. Where the meat was not

@@ -181,7 +181,7 @@ func (a *newtonParts) finish() Result {
 		r := f.finish()
 		results, estimates = append(results, r), append(estimates, f.estimate(r))
 	}
-	return a.pooled(results, estimates, a.Pool)
+	return a.pooled(results, estimates, a.Pool, a.Psi)
 }
 
 // estimate is what the rows of a group say, without shrinkage where no penalty moves the fit.
