@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/mech"
 
 	"gonum.org/v1/gonum/floats"
@@ -115,16 +116,24 @@ func (x Data) groupSizes(noise release, src *mech.Source) (shares []float64, siz
 	return shares, sizes
 }
 
-// pooled are the results of groups, moved toward their mean if that was asked for.
-func (a *groups) pooled(results []Result, estimates []estimate, asked bool) Result {
+// pooled are the results of groups, moved toward their mean if that was asked for. What a penalty has made 0
+// stays 0.
+func (a *groups) pooled(results []Result, estimates []estimate, asked bool, psi prox.Operator) Result {
 	out := make([]Group, len(results))
 	for g, r := range results {
 		out[g] = Group{a.common.shares[g], r}
 	}
-	if asked {
-		for g, w := range pool(estimates, a.common.p, a.common.w) {
-			out[g].Coefficients = w
+	if !asked {
+		return Result{Groups: out}
+	}
+	_, penalised := psi.(prox.Sum)
+	for g, w := range pool(estimates, a.common.p, a.common.w) {
+		for j, own := range results[g].Coefficients {
+			if penalised && math.Abs(own) < roundOff {
+				w[j] = 0
+			}
 		}
+		out[g].Coefficients = w
 	}
 	return Result{Groups: out}
 }

@@ -47,11 +47,12 @@ func (f *jointFit) shrinkMoments() (noise float64) {
 	return noise
 }
 
-// shrunkBy scales a step by what noise of a deviation on each coordinate leaves of it
-// (James & Stein, positive part).
+// shrunkBy scales the pilot step of a group by what twice the noise of a deviation on each coordinate leaves
+// of it (James & Stein, positive part): the last step, which is cut, would not bring back a group that noise has
+// moved far away.
 func shrunkBy(step []float64, deviation float64) []float64 {
 	size := max(floats.Dot(step, step), math.SmallestNonzeroFloat64)
-	floats.Scale(max(0, 1-float64(len(step))*square(deviation)/size), step)
+	floats.Scale(max(0, 1-2*float64(len(step))*square(deviation)/size), step)
 	return step
 }
 
@@ -65,7 +66,7 @@ func (a *jointParts) finish() Result {
 	for _, f := range a.fits {
 		results, estimates = append(results, f.finish()), append(estimates, f.estimate())
 	}
-	return a.pooled(results, estimates, a.Pool)
+	return a.pooled(results, estimates, a.Pool, a.Psi)
 }
 
 // estimate is what the rows of a group say, without shrinkage. Where the meat was not

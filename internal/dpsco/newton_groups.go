@@ -181,11 +181,12 @@ func (a *newtonParts) finish() Result {
 		r := f.finish()
 		results, estimates = append(results, r), append(estimates, f.estimate(r))
 	}
-	return a.pooled(results, estimates, a.Pool)
+	return a.pooled(results, estimates, a.Pool, a.Psi)
 }
 
 // estimate is what the rows of a group say, without shrinkage where no penalty moves the fit.
-// Where the meat was not released, the curvature stands for it, as where the model holds.
+// Where the meat was not released, the curvature stands for it, as where the model holds. What
+// a step may leave is bounded, not likely: with it a group far from the others would count as unknown.
 func (f *newtonFit) estimate(r Result) estimate {
 	e := estimate{w: f.centre}
 	if !f.free() {
@@ -194,6 +195,6 @@ func (f *newtonFit) estimate(r Result) estimate {
 	if f.meat == nil {
 		f.meat = f.h
 	}
-	e.covariance = f.covariance(f.influences(f.q), asReleased)
+	e.covariance = f.variance(f.influences(f.q), asReleased)
 	return e
 }

@@ -200,19 +200,23 @@ func (f *newtonFit) influences(q *mat.Dense) *mat.Dense {
 	return c
 }
 
-// covariance is that of the estimates with the given influences: of sampling, of the noise
-// of the last score, moved as x says, and of the curvature, and what one Newton step leaves.
-func (f *newtonFit) covariance(c *mat.Dense, x extrapolation) *mat.SymDense {
-	d := f.shape.D
-	move, spread := f.lastMove(), f.spread(x)
+// variance is the covariance of the estimates with the given influences: of sampling, of the noise
+// of the last score, moved as x says, and of the curvature.
+func (f *newtonFit) variance(c *mat.Dense, x extrapolation) *mat.SymDense {
+	spread := f.spread(x)
 	// What the noise E of the curvature moves: C E (QD).
-	qd := mat.NewVecDense(d, times(f.q, move))
+	qd := mat.NewVecDense(f.shape.D, times(f.q, f.lastMove()))
 	scale := square(f.hDeviation) / 2
-	for j := range d {
+	for j := range f.shape.D {
 		spread.SetSym(j, j, spread.At(j, j)+scale*mat.Dot(qd, qd))
 	}
 	spread.SymRankOne(spread, scale, qd)
-	total := sandwich(c, spread)
+	return sandwich(c, spread)
+}
+
+// covariance is their variance, and what one Newton step may leave, which is a bound in every direction.
+func (f *newtonFit) covariance(c *mat.Dense, x extrapolation) *mat.SymDense {
+	d, move, total := f.shape.D, f.lastMove(), f.variance(c, x)
 	var left mat.SymDense
 	left.SymOuterK(square(floats.Dot(move, move)/2/f.Curve.reach())/f.mean, f.a)
 	total.AddSym(total, &left)
