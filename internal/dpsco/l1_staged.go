@@ -19,7 +19,7 @@ import (
 //
 //	reach    features far beyond their scales are brought back
 //	moments  twice: coordinates in which features, the constant among them, are uncorrelated and of size 1
-//	rough    objective perturbation with a wide smoothing
+//	rough    objective perturbation with a wide smoothing, rare features not as large as the others
 //	aside    another quantile than the median, with an intercept: how far it is from the median
 //	width    of the smoothing: near a low quantile of the absolute residuals
 //	last     objective perturbation of the residuals, with that smoothing and a wide clip
@@ -183,19 +183,27 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) ([]float64, e
 // start runs the stages before the width: it returns the fit so far, the rows with residuals in the
 // place of targets, and what brings a fit of these rows back to the table's.
 func (f staged) start(ctx context.Context, x Data, src *mech.Source) (u []float64, rows Data, back func([]float64) []float64, err error) {
-	t := f.bringBack(x, src)
+	t, inverse := f.bringBack(x, src)
 	for i, epsilon := range f.shares.moments {
 		p := f.whitener(x, f.bounds()[i], epsilon, src)
 		x = x.times(p.matrix)
 		t.Mul(t, p.matrix)
+		inverse.Mul(p.inverse().matrix, inverse)
 	}
 	divide(x.Y, f.ResidualScale)
 	u = make([]float64, f.shape.D)
 	rough := f.perturbation(f.shares.rough, roughSmoothing, math.Sqrt(float64(f.shape.D)), f.tilt())
 	lower := f.lower()
 	floats.AddConst(-lower, x.Y)
+	rare, found := f.rare(t, inverse)
+	if found {
+		x = x.times(rare.matrix)
+	}
 	if err := f.step(ctx, u, x, rough, roughQuantile, src); err != nil {
 		return nil, x, nil, err
+	}
+	if found {
+		x, u = x.times(rare.inverse().matrix), rare.apply(u)
 	}
 	floats.AddConst(lower, x.Y)
 	aside := f.stepAside(x.Y, src)
@@ -212,14 +220,11 @@ func (f staged) start(ctx context.Context, x Data, src *mech.Source) (u []float6
 }
 
 // bringBack divides features by their reach, and returns the matrix that turns
-// coefficients of what became of the rows into coefficients of the rows.
-func (f staged) bringBack(x Data, src *mech.Source) *mat.Dense {
-	t := mat.NewDense(x.D, x.D, nil)
-	for j := range x.D {
-		t.Set(j, j, 1)
-	}
+// coefficients of what became of the rows into coefficients of the rows, and its inverse.
+func (f staged) bringBack(x Data, src *mech.Source) (t, inverse *mat.Dense) {
+	t, inverse = identity(x.D), identity(x.D)
 	if f.shares.reach == 0 {
-		return t
+		return t, inverse
 	}
 	q := mech.Quantile{Epsilon: below(f.shares.reach), Level: .75, Prior: 2, Upward: true}
 	for j, column := range x.X {
@@ -229,8 +234,9 @@ func (f staged) bringBack(x Data, src *mech.Source) *mat.Dense {
 		divide(column, reach)
 		k := x.D - len(x.X) + j
 		t.Set(k, k, 1/reach)
+		inverse.Set(k, k, reach)
 	}
-	return t
+	return t, inverse
 }
 
 // whitener is made of the second moments of rows that are shortened to bound. Eigenvalues
@@ -240,6 +246,33 @@ func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) white
 	noise := mech.MatrixLaplace{Epsilon: below(epsilon)}
 	floor := .6 * bound * bound / (epsilon * float64(x.N)) * math.Sqrt(2*d*(d+1))
 	return newWhitener(secondMoments(x, f.contract(bound), noise, src), floor)
+}
+
+// leastMoment is what the second moment of a feature, in units of its scale, counts for at
+// least in the rough fit.
+const leastMoment = .03
+
+// rare is by what whitened rows are multiplied for the rough fit, if by anything: a feature that is 0 in most
+// rows, as a rare flag is, is whitened as if its second moment were leastMoment. Its few rows are shortened
+// to the clip anyway: the longer they were before, the more the noise of its coefficient is magnified, and
+// where that is far off, the ridge of the last fit keeps it there. The rows are whitened by t, of which
+// the inverse is given.
+func (f staged) rare(t, inverse *mat.Dense) (w whitener, found bool) {
+	raised := mat.NewSymDense(f.shape.D, nil)
+	for j := range f.shape.D {
+		raised.SetSym(j, j, 1)
+	}
+	for j := range f.shape.D {
+		if f.shape.Intercept && j == 0 {
+			continue
+		}
+		column := inverse.ColView(j)
+		if missing := leastMoment - mat.Dot(column, column); missing > 0 {
+			raised.SymRankOne(raised, missing, t.RowView(j))
+			found = true
+		}
+	}
+	return newWhitener(raised, 1), found // no eigenvalue is below 1
 }
 
 // lower is how far below its minimum the rough fit of another quantile than the median aims:

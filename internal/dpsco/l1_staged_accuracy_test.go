@@ -157,6 +157,11 @@ func oddTable(name string, n int) Data {
 			noise += 300 * (a - 1)
 		case "a target far from its scale":
 			noise += 100
+		case "a rare flag":
+			b, noise = 0, noise/5
+			if i%333 == 0 {
+				b = 1
+			}
 		case "a column twice":
 			b = a
 		case "a zero and a constant column":
@@ -181,7 +186,7 @@ func TestStagedIsAccurateOnAwkwardTables(t *testing.T) {
 		name  string
 		bound float64
 	}{
-		{"a plain one", .003}, {"features without a mean", 1}, {"a year", 2}, {"a target far from its scale", .01}, {"a column twice", .003}, {"a zero and a constant column", .003},
+		{"a plain one", .003}, {"features without a mean", 1}, {"a year", 2}, {"a target far from its scale", .01}, {"a rare flag", .02}, {"a column twice", .003}, {"a zero and a constant column", .003},
 		{"residuals without a mean", .001}, {"scales a hundred times too small", .01},
 	} {
 		x := oddTable(c.name, 20_000)

@@ -126,6 +126,16 @@ func (w whitener) atScales(longer float64) whitener {
 // longDirection is the least second moment of such a direction, as a part of the largest.
 const longDirection = 0.05
 
+// inverse is that of P^-1.
+func (w whitener) inverse() whitener {
+	v := whitener{mat.NewSymDense(len(w.values), nil), w.vectors, slices.Clone(w.values)}
+	for k, value := range w.values {
+		v.values[k] = 1 / value
+		v.matrix.SymRankOne(v.matrix, v.values[k], v.vectors.ColView(k))
+	}
+	return v
+}
+
 // apply returns P u.
 func (w whitener) apply(u []float64) []float64 {
 	v := mat.NewVecDense(len(u), nil)

@@ -398,6 +398,9 @@ var mutants = []mutant{
 	floats.AddConst(-aside, residuals)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the second moments are those of the first epsilon", "internal/dpsco/l1_staged.go",
 		`MatrixLaplace{Epsilon: below(epsilon)}`, `MatrixLaplace{Epsilon: below(f.shares.moments[1])}`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+	{"staged: what a rare feature counts for follows from the table", "internal/dpsco/l1_staged.go",
+		`	rare, found := f.rare(t, inverse)`, `	inverse.Scale(1/(1+floats.Norm(x.X[len(x.X)-1], 1)), inverse)
+	rare, found := f.rare(t, inverse)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: targets are centred at a median of the table", "internal/dpsco/l1_staged.go",
 		"	divide(x.Y, f.ResidualScale)\n", "	divide(x.Y, f.ResidualScale)\n	middle := slices.Sorted(slices.Values(x.Y))[x.N/2]\n	for i := range x.Y {\n		x.Y[i] -= middle\n	}\n", []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"whitening is not charged", "internal/dpsco/whiten.go",
