@@ -275,11 +275,17 @@ func (m *magnitudes) standsOut() float64 { return m.above / m.aboveDeviation() }
 type cautious struct{ deviations, steepest float64 }
 
 // hidden returns how many rows may lie beyond what is seen, and the exponent of
-// their tail.
+// their tail. It goes by the last rows that are seen; beyond a reach it is farExponent at least, for rows there do not continue these.
 func (m *magnitudes) hidden(c cautious) (rows, exponent float64) {
 	rows = min(m.above+c.deviations*m.aboveDeviation(), m.rows/4)
-	return rows, clampBetween(2*math.Log2((m.last+rows)/rows), 1.5, c.steepest)
+	least := 1.5
+	if m.far > m.edge() {
+		least = farExponent
+	}
+	return rows, clampBetween(2*math.Log2((m.last+rows)/rows), least, c.steepest)
 }
+
+const farExponent = 2.5
 
 // tail is the mean of (v - cut)+: of what is seen, and of a Pareto tail of what
 // may be hidden.
