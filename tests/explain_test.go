@@ -56,6 +56,9 @@ func TestExplainForetellsTheChargeAndSpendsNothing(t *testing.T) {
 				t.Errorf("%s does not say %s: %v", explain, property, said)
 			}
 		}
+		if strings.Contains(said["noise_at_scales"], "1/(4q(1-q))") != (said["model"] == "logistic") {
+			t.Errorf("%s: what rare labels cost: %s", explain, said["noise_at_scales"])
+		}
 		if said["possible"] != "yes" || said["affordable"] != "yes" || said["rows"] != "1000" || said["passes"] != c.passes {
 			t.Errorf("%s: %v", explain, said)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -61,6 +62,9 @@ func TestAnAccountWithADeltaAddsPureEpsilons(t *testing.T) {
 	}
 }
 
+// fewDigitsLeft is how a refusal says what is left: six digits at most behind the point, or six digits.
+var fewDigitsLeft = regexp.MustCompile(`and (\d+(\.\d{1,6})?|0\.0*\d{1,6}) is left`)
+
 // Pure requests and others share an account, and dp_explain says which are affordable.
 func TestPureRequestsAndOthersShareAnAccount(t *testing.T) {
 	w := newWorld(t, 1, 0)
@@ -85,6 +89,9 @@ func TestPureRequestsAndOthersShareAnAccount(t *testing.T) {
 		_, err := regress(w.analyst, fmt.Sprintf(`SELECT * FROM %s($1, $2)`, c.call), name, c.eps)
 		if (err == nil) != c.ok {
 			t.Errorf("%v: %v", c, err)
+		}
+		if err != nil && !fewDigitsLeft.MatchString(err.Error()) {
+			t.Errorf("%v: what is left has more digits than mean anything: %v", c, err)
 		}
 		left := one[float64](w, w.analyst, `SELECT epsilon_remaining FROM dp.budget WHERE dataset = $1`, name)
 		if c.ok && said["epsilon_remaining_after"] != fmt.Sprint(left) {

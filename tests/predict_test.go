@@ -51,6 +51,11 @@ func TestPredictionsFollowTheCoefficients(t *testing.T) {
 					t.Errorf("%s is %v, want %v", sql, got, want)
 				}
 			}
+			more := strings.Replace(c.features, "{", "{1,", 1)
+			for _, sql := range []string{`SELECT dp_predict($1::text, $2::text)`, `SELECT prediction FROM dp_predict_interval($1::text, $2::text)`} {
+				_, err := w.analyst.Exec(context.Background(), sql, release, strings.Replace(more, ",}", "}", 1)) // as if the first were the intercept's
+				w.wantError(err, "22023", fmt.Sprintf("%d features, but %d coefficients beside the intercept", len(x)+1, len(x)))
+			}
 		})
 	}
 	if w.entries() != 4 {

@@ -281,13 +281,20 @@ func (w walk) equal() float64 {
 	return most
 }
 
-// surelyPassed is how many deviations of its noise a number of rows is taken to be off.
-const surelyPassed = 1.3
+// surelyPassed is how many deviations of its noise a number of rows is taken to be off, and surelyFarther how many the
+// number of all rows beyond a value.
+const (
+	surelyPassed  = 1.3
+	surelyFarther = 3
+)
 
 // outward is the value beyond r that so many rows lie between, surely; r itself where there
 // are surely fewer beyond than would be, for then many are equal to it; infinite where noise
 // hides which. side is 1 for upward, -1 for downward, where all signs are turned.
 func (w walk) outward(r, rows, beyond, side float64) float64 {
+	if w.distinct && w.beyond(r, side) < beyond-rows {
+		return r
+	}
 	passed, bins := 0.0, 0.0
 	for _, b := range w.bins(side) {
 		if b.high <= r {
@@ -311,6 +318,17 @@ func (w walk) outward(r, rows, beyond, side float64) float64 {
 		return r
 	}
 	return math.Inf(1)
+}
+
+// beyond is how many rows lie beyond r at most.
+func (w walk) beyond(r, side float64) float64 {
+	rows, bins := 0.0, 0.0
+	for _, b := range w.bins(side) {
+		if b.high > r {
+			rows, bins = rows+b.count, bins+1
+		}
+	}
+	return rows + surelyFarther*w.noise*math.Sqrt(bins)
 }
 
 // distanceBin is a bin of a histogram of distances. One of no width is of equal values.

@@ -296,6 +296,29 @@ func TestIntervalsOfFewDistinctValues(t *testing.T) {
 	}
 }
 
+// Where surely fewer rows lie beyond a quartile than would have to, its interval ends there: of a column that is 0 in 19 of 20 rows
+// all three are 0, and of a flag of which two thirds are 1 nothing between 0 and 1 can be the median.
+func TestIntervalsEndWhereManyRowsAreEqual(t *testing.T) {
+	const n = 40_000
+	x := Data{Shape: Shape{N: n, D: 1}, X: columns(1, n), Y: make([]float64, n)}
+	for i := range n {
+		if i%20 == 0 {
+			x.Y[i] = float64(1 + i%3)
+		}
+		if i%3 > 0 {
+			x.X[0][i] = 1
+		}
+	}
+	want := map[string]float64{"claims quartile_1": 0, "claims median": 0, "claims quartile_3": 0, "flag quartile_1": 0, "flag median": 1, "flag quartile_3": 1}
+	for run := range uint64(20) {
+		for _, f := range runOf(t, Describe{Columns: []Column{{Name: "claims"}, {Name: "flag"}}}, x, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, run).Figures {
+			if v, is := want[f.Column+" "+f.Statistic]; is && (f.Low == nil || *f.Low != v || *f.High != v) {
+				t.Errorf("run %d: %s %s is %v, from %v to %v", run, f.Column, f.Statistic, *f.Value, *f.Low, *f.High)
+			}
+		}
+	}
+}
+
 // With little noise figures are those of the table.
 func TestDescriptionsAreThoseOfTheTable(t *testing.T) {
 	for _, delta := range []float64{1e-6, 0} {

@@ -26,6 +26,7 @@ type jointFit struct {
 	grouped   bool       // of one group
 	small     bool       // of one whose size noise nearly hides
 	tooLong   bool       // rows are far too long for their scales
+	rare      bool       // the target is rarely as large as its scale says
 	p         *mat.Dense // whitened rows are P'x; upper triangular
 	w         []float64  // the pilot fit
 	weighted  bool       // rows have weights
@@ -107,6 +108,10 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 		f.tooLong = f.tooLong || longer > 1
 		f.readMoments(t, joint[g], longer)
 		f.residuals = f.magnitudes(residuals[g], a.residualNoise[t], f.Scale, math.Inf(1)).run()
+		if t == 0 {
+			f.rare = f.residuals.rarelyAsLargeAs(f.Scale)
+		}
+		f.mayHide(f.residuals, f.Scale)
 	}
 	if t < pilotPasses-1 {
 		for _, f := range a.fits {
@@ -117,8 +122,17 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 	products := releaseCounts(of(seen, func(p jointPilot) *mech.Histogram { return p.products }), a.productNoise, src)
 	for g, f := range a.fits {
 		f.products = f.magnitudes(products[g], a.productNoise, f.Scale, math.Inf(1)).run()
+		f.mayHide(f.products, f.Scale*math.Sqrt(f.d))
 		f.chooseCuts()
 		f.weigh()
+	}
+}
+
+// mayHide says up to where rows may be hidden by the noise of a histogram: where the target is rarely as large
+// as its scale, there. Else residuals far below the scale are those of a model that explains it.
+func (f *jointFit) mayHide(m *magnitudes, size float64) {
+	if f.rare {
+		m.reach(size)
 	}
 }
 
@@ -276,6 +290,9 @@ func (f *jointFit) nextCuts(t int) {
 		f.cut = max(1.5*f.residuals.quantile(0.75), 0.05*f.Scale)
 		if t == 0 {
 			f.cut = max(f.cut, f.residuals.quantile(0.9))
+		}
+		if f.rare {
+			f.cut = max(f.cut, f.Scale)
 		}
 		f.within = clampBetween(f.residuals.below(f.cut), 0.5, 1)
 	}

@@ -32,7 +32,10 @@ type magnitudes struct {
 	share    [magnitudeBins]float64 // of the rows that are seen
 	top      int                    // the highest bin that is seen
 	last     float64                // its count
-	above    float64                // noisy count of the three bins above
+	above    float64                // noisy count of as many bins above as hide rows
+	hides    int                    // how many that are: three, or more where reach says so
+	far      float64                // size up to which rows may be hidden; 0: they lie beyond what is seen
+	noisy    [magnitudeBins]float64 // counts as released
 	quantity [magnitudeBins]float64 // middles of the bins, in the units of the data
 }
 
@@ -47,7 +50,7 @@ const (
 // readMagnitudes reads a histogram of noisy counts whose noise has standard
 // deviation sd, up to limit: what is larger is not looked at.
 func readMagnitudes(noisy []float64, sd, unit, limit, rows float64) *magnitudes {
-	m := &magnitudes{unit: unit, rows: rows, sd: sd}
+	m := &magnitudes{unit: unit, rows: rows, sd: sd, hides: 3}
 	for k, middle := range magnitudeMiddles {
 		m.quantity[k] = middle * unit
 	}
@@ -91,7 +94,7 @@ func readLengths(noisy []float64, noise mech.Gaussian, d int, bound, rows float6
 func (m *magnitudes) beyond(deviations float64) *magnitudes {
 	other := *m
 	if m.seen {
-		other.above = max(0, m.above+deviations*m.sd*math.Sqrt(3))
+		other.above = max(0, m.above+deviations*m.aboveDeviation())
 	}
 	return &other
 }
@@ -140,6 +143,7 @@ func (m *magnitudes) apart() *magnitudes {
 // keep normalises what is kept, and notes what is above it.
 func (m *magnitudes) keep(kept []bool) *magnitudes {
 	counts := m.share
+	m.noisy = counts
 	total := 0.0
 	for k := range m.share {
 		if m.share[k] = 0; kept[k] && counts[k] > 0 {
@@ -152,13 +156,57 @@ func (m *magnitudes) keep(kept []bool) *magnitudes {
 		m.share[k] /= total
 	}
 	if m.seen {
-		for _, v := range counts[m.top+1 : min(m.top+4, magnitudeBins)] {
-			m.above += v
-		}
-		m.above = max(0, m.above)
+		m.countAbove()
 	}
 	return m
 }
+
+// countAbove counts what the bins above show that may hide rows.
+func (m *magnitudes) countAbove() {
+	m.above = 0
+	for _, v := range m.noisy[m.top+1 : min(m.top+1+m.hides, magnitudeBins)] {
+		m.above += v
+	}
+	m.above = max(0, m.above)
+}
+
+// aboveDeviation is the standard deviation of the noise in that.
+func (m *magnitudes) aboveDeviation() float64 { return m.sd * math.Sqrt(float64(m.hides)) }
+
+// reach says that rows may be hidden up to a size: a few that are far larger than all others, as where a
+// label is rare, are no tail of what is seen, and lie in any bin between.
+func (m *magnitudes) reach(size float64) {
+	if m.seen && size > m.edge() {
+		m.far = size
+		m.hides = max(m.hides, min(sizeBin(size/m.unit), magnitudeBins-1)-m.top)
+		m.countAbove()
+	}
+}
+
+// reachOf is the mean of what other says of rows, of those for which that is beyond all that is seen; 0 where there are none.
+func (m *magnitudes) reachOf(other func(v float64) float64) float64 {
+	rows, sum := 0.0, 0.0
+	for k, share := range m.share {
+		if size := other(m.quantity[k]); share > 0 && size > m.edge() {
+			rows, sum = rows+share, sum+share*size
+		}
+	}
+	return sum / max(rows, math.SmallestNonzeroFloat64)
+}
+
+// How large a part of what is seen must be at least how large a part of a scale for that to be typical.
+const (
+	typicalShare = 0.25
+	typicalPart  = 0.125
+)
+
+// rarelyAsLargeAs reports whether hardly anything that is seen is about as large as a scale.
+func (m *magnitudes) rarelyAsLargeAs(scale float64) bool {
+	return m.seen && 1-m.below(typicalPart*scale) < typicalShare
+}
+
+// hiddenFrom is where the tail of what may be hidden begins.
+func (m *magnitudes) hiddenFrom() float64 { return max(m.edge(), m.far) }
 
 // Noise hides some rows of any table: all are taken to say something unless more than
 // mostUnseen of them are not seen, and mostUnseenByNoise deviations of a count.
@@ -220,24 +268,30 @@ func (m *magnitudes) excessSquare(cut float64) float64 {
 }
 
 // standsOut is the count above what is seen in deviations of its noise.
-func (m *magnitudes) standsOut() float64 { return m.above / (m.sd * math.Sqrt(3)) }
+func (m *magnitudes) standsOut() float64 { return m.above / m.aboveDeviation() }
 
 // cautious says how much a histogram is taken to hide: rows, in deviations of its
 // noise, and the largest exponent of their Pareto tail.
 type cautious struct{ deviations, steepest float64 }
 
 // hidden returns how many rows may lie beyond what is seen, and the exponent of
-// their tail.
+// their tail. It goes by the last rows that are seen; beyond a reach it is farExponent at least, for rows there do not continue these.
 func (m *magnitudes) hidden(c cautious) (rows, exponent float64) {
-	rows = min(m.above+c.deviations*m.sd*math.Sqrt(3), m.rows/4)
-	return rows, clampBetween(2*math.Log2((m.last+rows)/rows), 1.5, c.steepest)
+	rows = min(m.above+c.deviations*m.aboveDeviation(), m.rows/4)
+	least := 1.5
+	if m.far > m.edge() {
+		least = farExponent
+	}
+	return rows, clampBetween(2*math.Log2((m.last+rows)/rows), least, c.steepest)
 }
+
+const farExponent = 2.5
 
 // tail is the mean of (v - cut)+: of what is seen, and of a Pareto tail of what
 // may be hidden.
 func (m *magnitudes) tail(cut float64, c cautious) float64 {
 	rows, a := m.hidden(c)
-	share, edge := rows/m.rows, m.edge()
+	share, edge := rows/m.rows, m.hiddenFrom()
 	if cut >= edge {
 		return m.excess(cut) + share*math.Pow(cut/edge, -a)*cut/(a-1)
 	}

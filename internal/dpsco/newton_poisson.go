@@ -59,6 +59,9 @@ func (c poissonCurve) knowing(sizes *magnitudes, noise float64) poissonCurve {
 	c.cut = sizes.cheapestCut(func(cut float64) float64 {
 		return square(2*noise*cut) + square(cutWeight*sizes.excess(cut))
 	})
+	if sizes.top == 0 { // noise hides all but zeros, and counts that are rare are about as large as their scale
+		c.cut = max(c.cut, c.unit)
+	}
 	return c
 }
 

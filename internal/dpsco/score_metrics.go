@@ -68,7 +68,7 @@ func (m *measured) cheapest(of *magnitudes, power float64) float64 {
 // be hidden, whose p-th moment is taken to exist.
 func (m *magnitudes) powerTail(cut, p float64, c cautious) float64 {
 	rows, exponent := m.hidden(c)
-	a, share, edge := max(exponent, p+0.5), rows/m.rows, m.edge()
+	a, share, edge := max(exponent, p+0.5), rows/m.rows, m.hiddenFrom()
 	seen := m.mean(func(v float64) float64 { return max(0, math.Pow(v, p)-math.Pow(cut, p)) })
 	if cut >= edge {
 		return seen + share*math.Pow(cut/edge, -a)*math.Pow(cut, p)*p/(a-p)
@@ -304,8 +304,12 @@ func (m *measured) meanSize(name string) Metric {
 	if !m.sizes.seen {
 		return Metric{Name: name, WhyNull: whyNoSize}
 	}
+	least := leastSizeIndex
+	if m.Labels { // their losses have an end that mayHide knows
+		least = 0
+	}
 	return m.metric(quotient{
-		name: name, above: m.number(0, m.cut), below: m.one(), why: heavy(m.sizes, leastSizeIndex, whyHeavyTail), hidden: whyNoRows, to: atLeastZero,
+		name: name, above: m.number(0, m.cut), below: m.one(), why: heavy(m.sizes, least, whyHeavyTail), hidden: whyNoRows, to: atLeastZero,
 		off: func(float64) float64 { return m.sizes.powerTail(m.cut, 1, scoreHides) },
 	})
 }

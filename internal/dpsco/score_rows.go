@@ -107,6 +107,7 @@ func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metr
 	rows := g.newScoredRows(x)
 	m := &measured{scoring: g}
 	m.sizes = g.histogram(sizes, rows, g.Scale, src, func(e, _ float64) float64 { return g.size(e) })
+	rare := g.pure
 	if !g.pure && !g.Labels {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -117,14 +118,31 @@ func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metr
 		} else {
 			m.centre = g.mean(rows, m.targets.edge(), src)
 			m.deviations = g.histogram(deviations, rows, g.Scale, src, func(_, y float64) float64 { return math.Abs(y - m.centre) })
+			rare = m.targets.rarelyAsLargeAs(g.Scale)
 		}
+		g.mayHide(m.deviations, rare)
 	}
+	g.mayHide(m.sizes, rare)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	m.chooseCuts()
 	m.means = m.release(rows, src)
 	return m.metrics(), nil
+}
+
+// mayHide says up to where rows may be hidden by the noise of a histogram. The loss of a row tells what it would be with the other
+// label, and a small deviance what that of a count of 1 would be. A residual may be as large as the target's scale, unless targets
+// are seen to be so and it is the model that makes residuals smaller: rare says that they are not, or that nobody knows.
+func (g *scoring) mayHide(m *magnitudes, rare bool) {
+	switch {
+	case g.Labels:
+		m.reach(m.reachOf(func(loss float64) float64 { return -math.Log(-math.Expm1(-loss)) }))
+	case g.Counts:
+		m.reach(m.reachOf(func(deviance float64) float64 { return unitDeviance(1, deviance/2) }))
+	case rare:
+		m.reach(g.Scale)
+	}
 }
 
 // histogram releases how large a number of every row is, in half octaves of unit.

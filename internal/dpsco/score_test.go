@@ -373,6 +373,58 @@ func TestIntervalsOfScoresCoverTheLaw(t *testing.T) {
 	}
 }
 
+// What is rare has scores that cover: labels of which one in 400 is the positive one, claims of one row in 150, and a target that is 1 in
+// three rows of a thousand and 0 elsewhere. Noise hides these rows in histograms, though nearly all of the loss is theirs. To take what is seen for all there is
+// covered nothing.
+func TestScoresOfWhatIsRareCover(t *testing.T) {
+	for name, c := range map[string]struct {
+		a     Score
+		rate  func(x float64) float64
+		least int // of 40 scores have an interval
+	}{
+		"labels":     {Score{Coefficients: []float64{-6, 0.5}, Labels: true}, func(x float64) float64 { return 1 / (1 + math.Exp(6-x/2)) }, 36},
+		"counts":     {Score{Coefficients: []float64{-5, 0.4}, Counts: true}, func(x float64) float64 { return math.Exp(0.4*x - 5) }, 0},
+		"regression": {Score{Coefficients: []float64{0.003, 0}}, func(float64) float64 { return 0.003 }, 20},
+	} {
+		draw := func(seed uint64, n int) Data {
+			x := scoreTable(seed, n, false)
+			r := rand.New(rand.NewPCG(seed, 9))
+			for i, v := range x.X[0] {
+				if x.Y[i] = 0; r.Float64() < c.rate(v) {
+					x.Y[i] = 1
+				}
+			}
+			if c.a.Counts {
+				x.Exposure = repeat(1, n)
+			}
+			return x
+		}
+		law := exactMetrics(c.a, draw(777, 2_000_000))
+		for _, delta := range []float64{1e-6, 0} {
+			given, missed := map[string]int{}, map[string]int{}
+			for seed := range uint64(40) {
+				for _, m := range metricsOf(t, c.a, draw(100+seed, 20_000), privacy.Budget{Epsilon: 1, Delta: delta}, seed) {
+					if m.Low == nil {
+						continue
+					}
+					if given[m.Name]++; *m.Low > law[m.Name] || law[m.Name] > *m.High {
+						missed[m.Name]++
+					}
+				}
+			}
+			t.Logf("%s, delta %v: given %v, missed %v", name, delta, given, missed)
+			for metric, n := range missed {
+				if n > 6 {
+					t.Errorf("%s, delta %v: %s missed in %d of %d", name, delta, metric, n, given[metric])
+				}
+			}
+			if tells := map[string]string{"labels": "log_loss", "regression": "mean_absolute_error"}[name]; tells != "" && given[tells] < c.least {
+				t.Errorf("%s, delta %v: %s is given in %d of 40", name, delta, tells, given[tells])
+			}
+		}
+	}
+}
+
 // Whatever a table holds, a score ends with numbers, or says why not.
 func TestScoresOfAwkwardTables(t *testing.T) {
 	fills := map[string]func(i int) float64{

@@ -116,6 +116,7 @@ func (c Config) populations() []population {
 		lawOf("lognormal errors", false, 0, func(r *rand.Rand, _ float64) float64 { return math.Exp(r.NormFloat64()) - math.Exp(0.5) }, rows),
 		lawOf("labels", true, 0, func(*rand.Rand, float64) float64 { return 0 }, rows),
 		lawOf("rare labels", true, -4, func(*rand.Rand, float64) float64 { return -4 }, rows),
+		lawOf("very rare labels", true, -7, func(*rand.Rand, float64) float64 { return -7 }, rows),
 	}
 	if f := c.folder(); f.Dir != "" {
 		all = append(all, rowsOf("california", false, f.California()), rowsOf("aus_auto_bi", false, f.ClaimsLS()),

@@ -233,6 +233,12 @@ LANGUAGE sql IMMUTABLE STRICT AS $$
     FROM (SELECT CASE WHEN epsilon > 0 AND epsilon < 1 THEN 10::numeric ^ (floor(log(epsilon)) - 5) ELSE 1e-6 END) AS u(unit)
 $$;
 
+-- What is left of one, rounded downward likewise.
+CREATE OR REPLACE FUNCTION dp_int.shown_remaining(epsilon numeric) RETURNS text
+LANGUAGE sql IMMUTABLE STRICT AS $$
+  SELECT CASE WHEN epsilon > 0 AND epsilon < 'Infinity' THEN trim_scale(trunc(epsilon, CASE WHEN epsilon < 1 THEN 5 - floor(log(epsilon))::int ELSE 6 END)) ELSE greatest(epsilon, 0) END::text
+$$;
+
 -- Raises DP002: the filters of a limit of p_epsilon do not admit e after the charges t.
 -- Sums are in units that people are not shown: the message says what epsilon they prove. Without a caller the limit
 -- is the data set's. p_eps: the eps that would do under every limit, NULL where it is not known.
@@ -256,7 +262,7 @@ BEGIN
     CASE WHEN p_caller IS NULL THEN 'the budget of data set "%2$s" does not cover this request: it costs epsilon %7$s, and %8$s is left; it would raise the epsilon spent from %3$s to %4$s, the budget is %5$s%6$s'
          ELSE 'the limit of "%1$s" on data set "%2$s" does not cover this request: it costs epsilon %7$s, and %8$s is left; it would raise the epsilon spent by "%1$s" from %3$s to %4$s, the limit is %5$s%6$s' END,
     p_caller, p_dataset, dp_int.shown_epsilon(before_epsilon), dp_int.shown_epsilon(after_epsilon), p_epsilon::float8, ' at delta ' || nullif(a.delta, 0)::float8,
-    dp_int.shown_epsilon(after_epsilon - before_epsilon), greatest(p_epsilon - before_epsilon, 0)::float8)
+    dp_int.shown_epsilon(after_epsilon - before_epsilon), dp_int.shown_remaining(p_epsilon - before_epsilon))
     USING ERRCODE = 'DP002', HINT = remedy || concat('. ', p_block || ' ') || 'No privacy budget was spent. Requests answered before can still be repeated at no cost.';
 END $$;
 

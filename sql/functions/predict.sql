@@ -69,13 +69,19 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- What a release predicts, by the coefficients of a group where there are any; a group is ''
--- where there are none. p_known: what is added to the linear predictor.
+-- where there are none. p_known: what is added to the linear predictor. As many features as there are
+-- coefficients with the intercept's are those of another release: nothing else would tell.
 CREATE OR REPLACE FUNCTION dp_int.prediction(r dp_int.release, p_grp text, p_features float8[], p_known float8) RETURNS float8
 LANGUAGE plpgsql STABLE STRICT AS $$
 DECLARE
-  z CONSTANT float8 := dp.linear_predictor(ARRAY(SELECT c.coef FROM dp_int.coefficient c WHERE c.release = r.id AND c.grp = p_grp ORDER BY c.position), p_features);
+  w CONSTANT float8[] := ARRAY(SELECT c.coef FROM dp_int.coefficient c WHERE c.release = r.id AND c.grp = p_grp ORDER BY c.position);
+  terms CONSTANT text[] := ARRAY(SELECT c.term FROM dp_int.coefficient c WHERE c.release = r.id AND c.grp = p_grp AND c.term <> '(intercept)' ORDER BY c.position);
 BEGIN
-  RETURN dp_int.response(r.model, z + p_known);
+  IF cardinality(p_features) <> cardinality(terms) THEN
+    RAISE EXCEPTION '% features, but % coefficients beside the intercept', cardinality(p_features), cardinality(terms)
+      USING ERRCODE = '22023', HINT = format('Give the features in the release''s order, without the intercept: %s.', dp_int.excerpt(array_to_string(terms, ', ')));
+  END IF;
+  RETURN dp_int.response(r.model, dp.linear_predictor(w, p_features) + p_known);
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features float8[]) RETURNS float8

@@ -235,7 +235,7 @@ BEGIN
     RAISE EXCEPTION 'there is no accounting "%"', p_accounting USING ERRCODE = '22023', HINT = 'pure needs delta = 0, zcdp and rdp need delta > 0.';
   ELSIF (p_accounting = 'pure') <> (p_delta = 0) THEN
     RAISE EXCEPTION '% accounting does not go with delta %', p_accounting, p_delta
-      USING ERRCODE = '22023', HINT = 'pure needs delta = 0, zcdp and rdp need delta > 0.';
+      USING ERRCODE = '22023', HINT = 'pure needs delta = 0, zcdp and rdp need delta > 0. Before the first charge dp_unregister and dp_register choose another accounting; the first charge fixes it.';
   ELSIF p_accounting = 'rdp' AND p_epsilon > 20 THEN
     RAISE EXCEPTION 'epsilon % is too large for rdp accounting', p_epsilon
       USING ERRCODE = '22023', HINT = 'Give at most 20, or choose zcdp accounting.';
