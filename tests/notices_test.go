@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -44,7 +45,7 @@ func (w *world) listeningAt(url string) (*pgx.Conn, func() []string) {
 func TestACallerWhoWaitsIsToldTheStage(t *testing.T) {
 	w := newWorld(t, 100, 0)
 	slow := w.dataset + "_slow"
-	w.slowView(slow, 2.5)
+	w.slowView(slow, 4)
 	blocker := w.connect(w.system.SuperuserURL())
 	for _, sql := range []string{
 		`SELECT * FROM dp_l1_regress('` + slow + `', 1)`,
@@ -85,11 +86,20 @@ func TestAQuickCallIsSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("all are done", func() bool { return one[int64](w, w.analyst, `SELECT count(*) FROM dp.jobs WHERE stage = 'done'`) == 3 })
-	conn, heard := w.listening(w.person)
-	w.mustRegress(conn, `SELECT * FROM dp_l1_regress($1, 0.7, features => '{age}')`, w.dataset)
-	if said := heard(); len(said) != 0 {
-		t.Errorf("a quick call says %q", said)
+	// Whoever waits for more than 0.9 s is told: on a machine with too much to do another call is the quick one.
+	for attempt := range 100 {
+		conn, heard := w.listening(w.person)
+		begun := time.Now()
+		w.mustRegress(conn, `SELECT * FROM dp_l1_regress($1, $2, features => '{age}')`, w.dataset, 0.4+float64(attempt)/1000)
+		if time.Since(begun) > 900*time.Millisecond {
+			continue
+		}
+		if said := heard(); len(said) != 0 {
+			t.Errorf("a quick call says %q", said)
+		}
+		return
 	}
+	t.Error("no call is quick")
 }
 
 // Whoever is about to spend is warned of what dp_explain would have said, before anything
