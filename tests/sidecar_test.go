@@ -371,6 +371,23 @@ func TestASlowCountStopsNoHeartbeat(t *testing.T) {
 	}
 }
 
+// The number of rows that a job has published while a long count ran is the newer one, and stays.
+func TestALongCountReplacesNoNewerOne(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 100, 0)
+	w.serve()
+	w.slowToCount(3)
+	w.eventually("it counts", func() bool { return one[bool](w, w.super, sleeping) })
+	w.exec(w.super, `SELECT dp_int.counted(id, 999) FROM dp_int.dataset WHERE name = 'sleeper'`)
+	w.eventually("the count has ended", func() bool { return !one[bool](w, w.super, sleeping) })
+	w.idle()
+	time.Sleep(200 * time.Millisecond) // between its end and what it may write
+	w.idle()
+	if n := one[int64](w, w.steward, `SELECT row_count FROM dp.datasets WHERE dataset = 'sleeper'`); n != 999 {
+		t.Errorf("%d rows, want 999", n)
+	}
+}
+
 // Connections on which nothing comes any more are given up, and others opened.
 func TestConnectionsThatHangAreGivenUp(t *testing.T) {
 	t.Parallel()
