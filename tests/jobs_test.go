@@ -439,10 +439,16 @@ func (w *world) worker() worker {
 	return worker{w, conn}
 }
 
-// claim returns a job and its token, empty when there is none.
+// claim returns a job and its token, empty when there is none. It stays this worker's however
+// long a test takes.
 func (w worker) claim() (job, token string) {
 	w.Helper()
-	c := one[string](w.world, w.conn, `SELECT coalesce(dp_int.job_claim(gen_random_uuid(), '30 s'), '{"id": "", "token": ""}')::text`)
+	return w.claimFor("1 h")
+}
+
+func (w worker) claimFor(lease string) (job, token string) {
+	w.Helper()
+	c := one[string](w.world, w.conn, `SELECT coalesce(dp_int.job_claim(gen_random_uuid(), $1::text::interval), '{"id": "", "token": ""}')::text`, lease)
 	return one[string](w.world, w.super, `SELECT $1::jsonb ->> 'id'`, c), one[string](w.world, w.super, `SELECT $1::jsonb ->> 'token'`, c)
 }
 

@@ -151,7 +151,10 @@ func TestSpendersAreWarned(t *testing.T) {
 func TestACallerWhoWaitsIsToldTheTimeLeft(t *testing.T) {
 	w := lonelyWorld(t, 100, 0)
 	worker := w.connect(w.system.URL("dp_sidecar"))
-	w.exec(worker, `SELECT dp_int.worker_beat(gen_random_uuid(), pg_backend_pid(), 'by hand')`)
+	alive := func() { // for 15 s
+		w.exec(worker, `SELECT dp_int.worker_beat('00000000-0000-4000-8000-000000000001', pg_backend_pid(), 'by hand')`)
+	}
+	alive()
 	conn, heard := w.listening(w.person)
 	ended := make(chan error, 1)
 	go func() {
@@ -165,12 +168,16 @@ func TestACallerWhoWaitsIsToldTheTimeLeft(t *testing.T) {
 	job, token := one[string](w, w.super, `SELECT $1::jsonb ->> 'id'`, claim), one[string](w, w.super, `SELECT $1::jsonb ->> 'token'`, claim)
 	w.exec(worker, `SELECT dp_int.job_charge($1, $2, 1000, '{"bounded_range": {"epsilon": 0.5}}', 0.5, 0.03125, 0, '{}')`, job, token)
 	w.exec(worker, `SELECT dp_int.job_read($1, $2, '4 min 20 s', 9)`, job, token)
-	w.eventually("it says how long", func() bool { return slices.Contains(heard(), "dpsidecar: charged, running, about 4 min left") })
+	w.eventually("it says how long", func() bool {
+		alive()
+		return slices.Contains(heard(), "dpsidecar: charged, running, about 4 min left")
+	})
 	if n := one[int64](w, w.super, `SELECT count(*) FROM dp.jobs j JOIN dp_int.job i USING (id) WHERE j.expected_at = i.read_at + i.first_step`); n != 1 {
 		t.Error("the first step is not what is expected")
 	}
 	w.exec(w.super, `UPDATE dp_int.job SET first_step = first_step * 1.5 WHERE id = $1`, job)
 	w.eventually("it says that this was not enough", func() bool {
+		alive()
 		return slices.ContainsFunc(heard(), func(s string) bool {
 			return strings.HasPrefix(s, "dpsidecar: charged, running, longer than expected, about ")
 		})

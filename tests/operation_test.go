@@ -229,7 +229,7 @@ func TestAClockSetBackMakesNoLeaseLonger(t *testing.T) {
 	w := lonelyWorld(t, 100, 0)
 	one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
 	hand := w.worker()
-	job, token := hand.claim()
+	job, token := hand.claimFor("30 s")
 	// As if it had been claimed an hour ahead of what the clock says now.
 	const back = `UPDATE dp_int.job SET leased_at = leased_at + interval '1 hour', lease_until = lease_until + interval '1 hour' WHERE id = $1`
 	left := func() float64 {
