@@ -160,9 +160,10 @@ func TestATimeoutBeforeTheChargeSpendsNothing(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	blocker := w.connect(w.system.SuperuserURL())
 	w.exec(blocker, "BEGIN; LOCK TABLE public."+w.dataset)
-	w.exec(w.analyst, `SET statement_timeout = '400ms'`)
+	hasty := w.connect(w.system.URL(w.person))
+	w.exec(hasty, `SET statement_timeout = '2s'`) // the sidecar waits 5 s for a lock
 	start := time.Now()
-	_, err := regress(w.analyst, ask, w.dataset, 0.5)
+	_, err := regress(hasty, ask, w.dataset, 0.5)
 	w.wantError(err, "57014", "no privacy budget")
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("the wait ended after %v", took)
@@ -181,7 +182,7 @@ func TestATimeoutBeforeTheChargeSpendsNothing(t *testing.T) {
 func TestAnInterruptAfterTheChargeKeepsTheResult(t *testing.T) {
 	w := newWorld(t, 100, 0)
 	slow := w.dataset + "_slow"
-	w.slowView(slow, 2)
+	w.slowView(slow, 4)
 	ctx, cancel := context.WithCancel(context.Background())
 	interrupted := make(chan error, 1)
 	pid := one[int32](w, w.analyst, `SELECT pg_backend_pid()`)

@@ -119,7 +119,7 @@ func (w *world) fitsOnCitus() {
 
 // workersFail ends a worker, and moves a shard, while a pass of a slow data set runs.
 func (w *world) workersFail(d *distributed) {
-	w.exec(w.super, `CREATE FUNCTION public.wait(float8) RETURNS float8 LANGUAGE plpgsql AS $$ BEGIN IF random() < 0.001 THEN PERFORM pg_catalog.pg_sleep(0.05); END IF; RETURN $1; END $$`)
+	w.exec(w.super, `CREATE FUNCTION public.wait(float8) RETURNS float8 LANGUAGE plpgsql AS $$ BEGIN IF random() < 0.003 THEN PERFORM pg_catalog.pg_sleep(0.05); END IF; RETURN $1; END $$`)
 	w.exec(w.super, `CREATE VIEW public.slow AS SELECT patient_id, cost, public.wait(age) AS age, days FROM public.visits; GRANT SELECT ON slow TO dp_sidecar`)
 	w.mustRegisterHuge("slow", "slow", "auto", `{"total": true, "account": "there", "rows_stay": "a test"}`)
 	for i, fail := range []func(){

@@ -107,7 +107,7 @@ func (j *jdbc) timeOut(w *world, ask func()) {
 // cancel cancels a call after its charge.
 func (j *jdbc) cancel(w *world, ask func()) {
 	slow := w.dataset + "_slow"
-	w.slowView(slow, 3)
+	w.slowView(slow, 5)
 	w.dataset = slow
 	ask()
 	w.eventually("the job reads", func() bool {

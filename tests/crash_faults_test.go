@@ -70,7 +70,7 @@ func (c *crash) faults() []fault {
 		}},
 		{"disk full", false, false, []moment{atAnyTime, atClaimed, atPlanned, atCharged, atCopying, atComputed}, func(c *crash, _ *process) {
 			c.change(nil, `UPDATE public.disk SET "full" = true`, `UPDATE public.disk SET "full" = false`)
-			time.AfterFunc(time.Second, func() { _ = runAs(c.system.SuperuserURL(), `UPDATE public.disk SET "full" = false`) })
+			c.after(time.Second, func() { _ = runAs(c.system.SuperuserURL(), `UPDATE public.disk SET "full" = false`) })
 		}},
 	}
 	if _, err := exec.LookPath("prlimit"); err == nil {
@@ -86,7 +86,7 @@ func (c *crash) kill(p *process) {
 	c.kills.Add(1)
 	p.signal(syscall.SIGKILL)
 	p.cut()
-	time.AfterFunc(time.Duration(rand.IntN(100))*time.Millisecond, func() {
+	c.after(time.Duration(rand.IntN(100))*time.Millisecond, func() {
 		p.kill()
 		_ = p.start() // the round's end tries again
 	})
@@ -97,8 +97,8 @@ func (c *crash) terminate(who string) {
 }
 
 func (c *crash) restartPostgres(mode localpg.Mode) {
+	c.restart.Lock()
 	go func() {
-		c.restart.Lock()
 		defer c.restart.Unlock()
 		if err := c.system.Cluster.Restart(context.Background(), mode); err != nil {
 			c.Error(err)
@@ -141,7 +141,7 @@ func (c *crash) fillMemory(p *process) {
 	pid := p.pid
 	p.mu.Unlock()
 	_ = exec.Command("prlimit", "--pid", strconv.Itoa(pid), "--data=1").Run()
-	time.AfterFunc(time.Second, func() {
+	c.after(time.Second, func() {
 		if strings.Contains(p.log.String(), "cannot allocate memory") || strings.Contains(p.log.String(), "out of memory") {
 			c.Log("a sidecar ran out of memory")
 		}

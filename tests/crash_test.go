@@ -91,8 +91,8 @@ func TestCrashesAreNoticed(t *testing.T) {
 
 const (
 	callers   = 16
-	patience  = 30 * time.Second // for a job to end once nothing is broken any more
-	longest   = 60 * time.Second // that a call may take, whatever happens
+	patience  = 2 * time.Minute // for a job to end once nothing is broken any more
+	longest   = 4 * time.Minute // that a call may take, whatever happens
 	crashSeed = `
 		CREATE TABLE public.few AS SELECT (5 + 2 * x + random())::float8 AS y, x, random() AS z FROM (SELECT random() AS x FROM generate_series(1, 300)) AS r;
 		CREATE TABLE public.more AS SELECT (5 + 2 * x + random())::float8 AS y, x, random() AS z, date '2026-01-01' + i % 10 AS day FROM (SELECT i, random() AS x FROM generate_series(1, 2000) AS i) AS r;
@@ -125,9 +125,11 @@ type crash struct {
 	people   []*caller
 	serial   int
 	kills    atomic.Int64
-	restart  sync.Mutex // one at a time
-	healing  []func()   // what a fault did and the round's end undoes
-	healed   sync.Mutex
+	restart  sync.Mutex     // one at a time
+	healing  []func()       // what a fault did and the round's end undoes
+	healed   sync.Mutex     // guards healing, and the beginning of what happens against the round's end
+	under    sync.WaitGroup // faults that happen now
+	soon     sync.WaitGroup // what a fault has left to do
 
 	tolerant   bool // violations are collected, not reported
 	violations []string
@@ -262,7 +264,9 @@ func (c *crash) round(f fault, at []moment, sidecars int) {
 		asking.Go(func() { outcomes[i] = person.ask(i, c.request(f, i)) })
 	}
 	asking.Wait()
+	c.healed.Lock()
 	close(over)
+	c.healed.Unlock()
 	for _, p := range c.sidecars {
 		p.set("", nil)
 	}
@@ -276,11 +280,16 @@ func (c *crash) round(f fault, at []moment, sidecars int) {
 // and then sets the next moment.
 func (c *crash) set(f fault, at []moment, p *process, hits *atomic.Int64, over <-chan struct{}) {
 	happen := func() {
+		c.healed.Lock()
 		select {
 		case <-over:
+			c.healed.Unlock()
 			return
 		default:
 		}
+		c.under.Add(1)
+		c.healed.Unlock()
+		defer c.under.Done()
 		hits.Add(1)
 		f.happen(c, p)
 		if f.everywhere && len(at) > 1 {
@@ -312,10 +321,18 @@ func (c *crash) until(what string, ok func() bool) {
 	}
 }
 
-// repair undoes what a fault did to the database, and sees that the sidecars run.
+// after has a fault do something a little later, before the round ends.
+func (c *crash) after(wait time.Duration, do func()) {
+	c.soon.Go(func() { time.Sleep(wait); do() })
+}
+
+// repair undoes what a fault did to the database, and sees that the sidecars run. What
+// happens now ends first.
 func (c *crash) repair(sidecars int) {
 	c.Helper()
-	c.restart.Lock() // a restart under way ends first
+	c.under.Wait()
+	c.soon.Wait()
+	c.restart.Lock()
 	defer c.restart.Unlock()
 	c.healed.Lock()
 	healing := c.healing

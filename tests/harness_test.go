@@ -184,14 +184,28 @@ func hint(err error) string {
 	return ""
 }
 
-// eventually waits until ok holds.
+// eventually waits until ok holds: for long, as the machine may have far too much to do.
 func (w *world) eventually(what string, ok func() bool) {
 	w.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	w.within(2*time.Minute, what, ok)
+}
+
+// within waits until ok holds, which must be soon: something else would bring it about later.
+func (w *world) within(limit time.Duration, what string, ok func() bool) {
+	w.Helper()
+	for deadline := time.Now().Add(limit); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.Fatalf("not within 20 s: %s", what)
+			w.Fatalf("not within %v: %s", limit, what)
 		}
 	}
+}
+
+// endSessions ends those of a role, and waits until they are gone.
+func (w *world) endSessions(role string) {
+	w.Helper()
+	w.eventually("the sessions of "+role+" have ended", func() bool {
+		return one[int](w, w.super, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename LIKE $1`, role) == 0
+	})
 }
 
 // slowView registers a view whose rows take a while to read but not to count, so

@@ -165,7 +165,7 @@ func TestCheckInstallNoticesAnOpenPublicSchema(t *testing.T) {
 func TestAGrantTakenBackWhileWaiting(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	slow := w.dataset + "_slow"
-	w.slowView(slow, 2)
+	w.slowView(slow, 4)
 	ended := make(chan error)
 	go func() {
 		_, err := regress(w.analyst, ask, slow, 1)

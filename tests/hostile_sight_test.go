@@ -134,7 +134,7 @@ func TestStatisticsViewsShowNoValues(t *testing.T) {
 	w.exec(w.super, `ANALYZE public.`+w.dataset)
 	w.exec(w.super, fmt.Sprintf(`CREATE STATISTICS public.%[1]s_s ON (age * 2), region FROM public.%[1]s; ANALYZE public.%[1]s; ANALYZE dp_int.dataset`, w.dataset))
 	slow := w.dataset + "_slow"
-	w.slowView(slow, 2)
+	w.slowView(slow, 5)
 	job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 1)::text`, slow)
 	w.eventually("the sidecar copies", func() bool {
 		return one[int64](w, w.super, `SELECT count(*) FROM pg_stat_progress_copy WHERE bytes_processed > 0`) == 1

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -44,7 +45,7 @@ func (w *world) listeningAt(url string) (*pgx.Conn, func() []string) {
 func TestACallerWhoWaitsIsToldTheStage(t *testing.T) {
 	w := newWorld(t, 100, 0)
 	slow := w.dataset + "_slow"
-	w.slowView(slow, 2.5)
+	w.slowView(slow, 4)
 	blocker := w.connect(w.system.SuperuserURL())
 	for _, sql := range []string{
 		`SELECT * FROM dp_l1_regress('` + slow + `', 1)`,
@@ -85,11 +86,20 @@ func TestAQuickCallIsSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("all are done", func() bool { return one[int64](w, w.analyst, `SELECT count(*) FROM dp.jobs WHERE stage = 'done'`) == 3 })
-	conn, heard := w.listening(w.person)
-	w.mustRegress(conn, `SELECT * FROM dp_l1_regress($1, 0.7, features => '{age}')`, w.dataset)
-	if said := heard(); len(said) != 0 {
-		t.Errorf("a quick call says %q", said)
+	// Whoever waits for more than 0.9 s is told: on a machine with too much to do another call is the quick one.
+	for attempt := range 100 {
+		conn, heard := w.listening(w.person)
+		begun := time.Now()
+		w.mustRegress(conn, `SELECT * FROM dp_l1_regress($1, $2, features => '{age}')`, w.dataset, 0.4+float64(attempt)/1000)
+		if time.Since(begun) > 900*time.Millisecond {
+			continue
+		}
+		if said := heard(); len(said) != 0 {
+			t.Errorf("a quick call says %q", said)
+		}
+		return
 	}
+	t.Error("no call is quick")
 }
 
 // Whoever is about to spend is warned of what dp_explain would have said, before anything
@@ -141,7 +151,10 @@ func TestSpendersAreWarned(t *testing.T) {
 func TestACallerWhoWaitsIsToldTheTimeLeft(t *testing.T) {
 	w := lonelyWorld(t, 100, 0)
 	worker := w.connect(w.system.URL("dp_sidecar"))
-	w.exec(worker, `SELECT dp_int.worker_beat(gen_random_uuid(), pg_backend_pid(), 'by hand')`)
+	alive := func() { // for 15 s
+		w.exec(worker, `SELECT dp_int.worker_beat('00000000-0000-4000-8000-000000000001', pg_backend_pid(), 'by hand')`)
+	}
+	alive()
 	conn, heard := w.listening(w.person)
 	ended := make(chan error, 1)
 	go func() {
@@ -155,12 +168,16 @@ func TestACallerWhoWaitsIsToldTheTimeLeft(t *testing.T) {
 	job, token := one[string](w, w.super, `SELECT $1::jsonb ->> 'id'`, claim), one[string](w, w.super, `SELECT $1::jsonb ->> 'token'`, claim)
 	w.exec(worker, `SELECT dp_int.job_charge($1, $2, 1000, '{"bounded_range": {"epsilon": 0.5}}', 0.5, 0.03125, 0, '{}')`, job, token)
 	w.exec(worker, `SELECT dp_int.job_read($1, $2, '4 min 20 s', 9)`, job, token)
-	w.eventually("it says how long", func() bool { return slices.Contains(heard(), "dpsidecar: charged, running, about 4 min left") })
+	w.eventually("it says how long", func() bool {
+		alive()
+		return slices.Contains(heard(), "dpsidecar: charged, running, about 4 min left")
+	})
 	if n := one[int64](w, w.super, `SELECT count(*) FROM dp.jobs j JOIN dp_int.job i USING (id) WHERE j.expected_at = i.read_at + i.first_step`); n != 1 {
 		t.Error("the first step is not what is expected")
 	}
 	w.exec(w.super, `UPDATE dp_int.job SET first_step = first_step * 1.5 WHERE id = $1`, job)
 	w.eventually("it says that this was not enough", func() bool {
+		alive()
 		return slices.ContainsFunc(heard(), func(s string) bool {
 			return strings.HasPrefix(s, "dpsidecar: charged, running, longer than expected, about ")
 		})

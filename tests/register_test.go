@@ -160,6 +160,9 @@ func TestPartitionsAddedLaterBelong(t *testing.T) {
 		GRANT SELECT ON public.%[1]s TO dp_sidecar`, p))
 	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1)`, p, "public."+p)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, p, w.person)
+	w.eventually("the first partition is counted", func() bool {
+		return one[bool](w, w.steward, `SELECT row_count IS NOT DISTINCT FROM 500 FROM dp.datasets WHERE dataset = $1`, p)
+	})
 	w.exec(w.super, fmt.Sprintf(`
 		CREATE TABLE public.%[1]s2 PARTITION OF public.%[1]s FOR VALUES FROM (40) TO (100);
 		INSERT INTO public.%[1]s2 SELECT i, 40 + i %% 40 FROM generate_series(1, 500) i;

@@ -137,8 +137,8 @@ func TestTheOwnerOfARelationRunsNothing(t *testing.T) {
 			w.registerFor("m", "mal.t", `{}`, "mallory")
 			w.exec(m, `BEGIN`)
 			w.exec(m, swap)
-			w.serve()
 			answer, asker := make(chan error, 1), w.connect(w.system.URL("mallory"))
+			w.serve()
 			go func() {
 				var why string
 				err := asker.QueryRow(context.Background(), `SELECT value FROM dp_explain('l1', 'm', 0.5) WHERE property = 'reason'`).Scan(&why)
@@ -198,9 +198,9 @@ func TestASessionKeepsNothingOfWhatItRead(t *testing.T) {
 		w.mustRegress(w.analyst, ask, "m", 0.25*float64(1+i))
 	}
 	w.idle()
-	if n := one[int](w, w.super, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 424242`); n != 0 {
-		t.Errorf("%d advisory locks are left", n)
-	}
+	w.eventually("no advisory lock is left", func() bool {
+		return one[int](w, w.super, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 424242`) == 0
+	})
 	if w.logged("an earlier read left a statement") {
 		t.Error("a prepared statement is left")
 	}
@@ -351,7 +351,7 @@ func TestAJobCanceledWhileItCountsIsDropped(t *testing.T) {
 	id := one[string](w, w.analyst, `SELECT dp_submit('l1', 'sleeper', 0.5)::text`)
 	w.eventually("it counts", func() bool { return one[bool](w, w.super, sleeping) })
 	one[string](w, w.analyst, `SELECT dp_cancel($1)`, id)
-	w.eventually("it is canceled", func() bool { return w.jobState(id) == "canceled" })
+	w.within(beforeItsLease, "it is canceled", func() bool { return w.jobState(id) == "canceled" })
 	w.eventually("the count has ended", func() bool { return !one[bool](w, w.super, sleeping) })
 }
 
@@ -368,6 +368,23 @@ func TestASlowCountStopsNoHeartbeat(t *testing.T) {
 	})
 	if !one[bool](w, w.super, sleeping) {
 		t.Error("the count has ended")
+	}
+}
+
+// The number of rows that a job has published while a long count ran is the newer one, and stays.
+func TestALongCountReplacesNoNewerOne(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 100, 0)
+	w.serve()
+	w.slowToCount(3)
+	w.eventually("it counts", func() bool { return one[bool](w, w.super, sleeping) })
+	w.exec(w.super, `SELECT dp_int.counted(id, 999) FROM dp_int.dataset WHERE name = 'sleeper'`)
+	w.eventually("the count has ended", func() bool { return !one[bool](w, w.super, sleeping) })
+	w.idle()
+	time.Sleep(200 * time.Millisecond) // between its end and what it may write
+	w.idle()
+	if n := one[int64](w, w.steward, `SELECT row_count FROM dp.datasets WHERE dataset = 'sleeper'`); n != 999 {
+		t.Errorf("%d rows, want 999", n)
 	}
 }
 

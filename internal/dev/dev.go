@@ -27,8 +27,8 @@ import (
 const Database = "dpsidecar"
 
 const (
-	connectTimeout = 15 * time.Second // for a sidecar to be seen by the database
-	grace          = 2 * time.Second  // for its jobs to end when it stops
+	connectTimeout = 2 * time.Minute // for a sidecar to be seen by the database
+	grace          = 2 * time.Second // for its jobs to end when it stops
 )
 
 // Options say what to start; the zero value is a throw-away system.

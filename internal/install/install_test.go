@@ -401,6 +401,7 @@ func TestVerifierIsPostgresOwn(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), "CREATE ROLE verified LOGIN"); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { c.Exec(t, "postgres", "DROP ROLE verified") })
 	if err := SetPassword(t.Context(), conn, "verified", password); err != nil {
 		t.Fatal(err)
 	}

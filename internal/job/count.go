@@ -52,7 +52,8 @@ func (s *Sidecar) uncounted(ctx context.Context) ([]uncountedDataset, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[uncountedDataset])
 }
 
-// countRows counts a data set's rows, or persons, and publishes the number, which is public.
+// countRows counts the rows, or persons, of a data set that has no number of them yet, and
+// publishes it: it is public. One that a job has published meanwhile is newer, and stays.
 func (s *Sidecar) countRows(ctx context.Context, dataset int64, relation pgx.Identifier, p persons) (n int64, err error) {
 	err = s.inSnapshot(ctx, func(conn *pgx.Conn) error {
 		if err := s.lockChecked(ctx, conn, relation, recheckDataset, dataset); err != nil {
@@ -64,7 +65,7 @@ func (s *Sidecar) countRows(ctx context.Context, dataset int64, relation pgx.Ide
 	if err != nil {
 		return 0, err
 	}
-	return n, s.autocommit.exec(ctx, "SELECT dp_int.counted($1, $2)", dataset, n)
+	return n, s.autocommit.exec(ctx, "SELECT dp_int.counted(dataset, $2) FROM dp_int.uncounted() WHERE dataset = $1", dataset, n)
 }
 
 // countIn counts what conn's transaction sees of a relation, node by node where it can be.

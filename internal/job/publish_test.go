@@ -70,11 +70,26 @@ func (w *system) submit(eps float64, options string) string {
 
 func (w *system) until(what string, ok func() bool) {
 	w.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.Fatalf("not within 20 s: %s", what)
+			w.Fatalf("not within two minutes: %s", what)
 		}
 	}
+}
+
+// answered asks, and again what has not ended within its time: the machine may have too much
+// to do. It returns the job that is done.
+func (w *system) answered(what string, eps float64, options string) (id string) {
+	w.Helper()
+	id = w.submit(eps, options)
+	w.until(what, func() bool {
+		says := w.status(id)
+		if strings.HasPrefix(says, "running charged, out of time") {
+			id = w.submit(eps, options)
+		}
+		return strings.HasPrefix(says, "done")
+	})
+	return id
 }
 
 func (w *system) status(id string) string {
@@ -190,14 +205,12 @@ func TestAJobEndsWithinItsTime(t *testing.T) {
 		if says := w.status(id); !strings.Contains(says, "The privacy budget is spent, once: the same request tries again at no further cost.") {
 			t.Errorf("its caller is told %q", says)
 		}
-		other := w.submit(2, `{}`)
-		w.until("the slot is free", func() bool { return strings.HasPrefix(w.status(other), "done") })
+		w.answered("the slot is free", 2, `{}`)
 		time.Sleep(time.Second)
 		if says := w.status(id); !strings.HasPrefix(says, "running charged, out of time") {
 			t.Errorf("by itself it is %q", says)
 		}
-		again := w.submit(1, options)
-		w.until("the same request is answered", func() bool { return strings.HasPrefix(w.status(again), "done") })
+		again := w.answered("the same request is answered", 1, options)
 		if n := w.text(w.steward, `SELECT entries || ' for ' || epsilon_spent FROM dp.budget`); n != "2 for 3" {
 			t.Errorf("%s: %s, want 2 for 3", options, n)
 		}
