@@ -71,6 +71,13 @@ func TestAScoreIsChargedOnceAndKept(t *testing.T) {
 	if cost <= 0 || w.entries() != entries+1 {
 		t.Errorf("a score cost %g in %d entries", cost, w.entries()-entries)
 	}
+	stored := one[[]float64](w, w.analyst, `SELECT array_agg(value ORDER BY metric) FROM dp.scores WHERE release::text = $1`, release)
+	shown := one[[]float64](w, w.analyst, `SELECT array_agg(value ORDER BY metric) FROM dp_score($1::text::uuid, 10)`, release)
+	for k, v := range shown {
+		if text := fmt.Sprint(v); len(text) > 8 || v == stored[k] || math.Abs(v-stored[k]) > .01*math.Abs(v) {
+			t.Errorf("%v is shown as %v", stored[k], text)
+		}
+	}
 	for _, m := range first {
 		if truth := w.truth(m.Metric, release); m.Value == nil || math.Abs(*m.Value-truth) > 0.35*math.Max(1, truth) {
 			t.Errorf("%s: %v, in the table %v", m.Metric, m.Value, truth)
@@ -218,7 +225,7 @@ func TestAScoreCanBeSubmitted(t *testing.T) {
 	spent := w.spent()
 	got := w.mustScore(w.analyst, askScore, release, 0.5)
 	byJob := w.mustRegress(w.analyst, `SELECT term, coalesce(coef, 0) FROM dp_result($1::text::uuid)`, job)
-	if len(byJob) != 1 || byJob[0].Term != got[0].Metric || got[0].Value != nil && byJob[0].Coef != *got[0].Value {
+	if len(byJob) != 1 || byJob[0].Term != got[0].Metric || got[0].Value != nil && math.Abs(byJob[0].Coef-*got[0].Value) > .01*math.Abs(byJob[0].Coef) {
 		t.Errorf("dp_result %v, dp_score %v", byJob, got)
 	}
 	again := one[string](w, w.analyst, `SELECT dp_submit_score($1::text::uuid, 0.5)::text`, release)

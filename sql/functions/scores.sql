@@ -108,10 +108,12 @@ CREATE OR REPLACE FUNCTION public.dp_score(release uuid, eps float8, delta float
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 3
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 BEGIN
-  RETURN QUERY SELECT s.metric, s.value, s.ci_low, s.ci_high FROM dp_int.score(session_user, dp_score.release, dp_score.eps, dp_score.delta, dp_score.over) AS s;
+  RETURN QUERY
+  SELECT s.metric, dp_int.rounded(s.value, d.decimals), dp_int.rounded(s.ci_low, d.decimals), dp_int.rounded(s.ci_high, d.decimals)
+    FROM dp_int.score(session_user, dp_score.release, dp_score.eps, dp_score.delta, dp_score.over) AS s, LATERAL (SELECT dp_int.decimals(s.value, (s.ci_high - s.ci_low) / 4)) AS d(decimals);
 END $$;
 COMMENT ON FUNCTION public.dp_score IS
-  'How well a release predicts the rows that its data set has now, or those of a window, with 95 % intervals; dp.scores says why where there is none. It is charged like a fit; the same again returns the same at no cost.';
+  'How well a release predicts the rows that its data set has now, or those of a window, with 95 % intervals, rounded to what they leave meaningful; dp.scores has all digits, and says why where there is no interval. It is charged like a fit; the same again returns the same at no cost.';
 
 CREATE OR REPLACE FUNCTION public.dp_submit_score(release uuid, eps float8, delta float8 DEFAULT NULL, over daterange DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
