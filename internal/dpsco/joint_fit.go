@@ -109,7 +109,7 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 		f.readMoments(t, joint[g], longer)
 		f.residuals = f.magnitudes(residuals[g], a.residualNoise[t], f.Scale, math.Inf(1)).run()
 		if t == 0 {
-			f.rare = f.residuals.rarelyAsLargeAs(f.Scale)
+			f.rare = f.residuals.rarelyAsLargeAs(f.Scale * f.rootWeight())
 		}
 		f.mayHide(f.residuals, f.Scale)
 	}
@@ -126,6 +126,18 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 		f.chooseCuts()
 		f.weigh()
 	}
+}
+
+// rootWeight is the root of the mean weight, by what pass 0 released of the constant: residuals are multiplied with
+// that of their row. Without an intercept nothing tells it, and no target of rows with weights is rare.
+func (f *jointFit) rootWeight() float64 {
+	switch {
+	case !f.weighted:
+		return 1
+	case !f.shape.Intercept:
+		return 0
+	}
+	return math.Sqrt(clampBetween(f.h.At(0, 0), f.hDeviation, 1))
 }
 
 // mayHide says up to where rows may be hidden by the noise of a histogram: where the target is rarely as large

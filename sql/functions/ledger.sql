@@ -230,7 +230,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.shown_epsilon(epsilon numeric) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT AS $$
   SELECT CASE WHEN epsilon > 0 AND epsilon < 'Infinity' THEN trim_scale(ceil(epsilon / unit) * unit) ELSE epsilon END::text
-    FROM (SELECT CASE WHEN epsilon > 0 AND epsilon < 1 THEN 10::numeric ^ (floor(log(epsilon)) - 5) ELSE 1e-6 END) AS u(unit)
+    FROM (SELECT CASE WHEN epsilon > 0 AND epsilon < 1 THEN ('1e' || floor(log(epsilon)) - 5)::numeric ELSE 1e-6 END) AS u(unit)
 $$;
 
 -- What is left of one, rounded downward likewise.

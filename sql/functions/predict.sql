@@ -69,8 +69,8 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- What a release predicts, by the coefficients of a group where there are any; a group is ''
--- where there are none. p_known: what is added to the linear predictor. As many features as there are
--- coefficients with the intercept's are those of another release: nothing else would tell.
+-- where there are none. p_known: what is added to the linear predictor. Their number is checked here: to
+-- dp.linear_predictor one feature too many looks like a model without an intercept.
 CREATE OR REPLACE FUNCTION dp_int.prediction(r dp_int.release, p_grp text, p_features float8[], p_known float8) RETURNS float8
 LANGUAGE plpgsql STABLE STRICT AS $$
 DECLARE
