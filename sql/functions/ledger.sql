@@ -236,7 +236,7 @@ $$;
 -- What is left of one, rounded downward likewise.
 CREATE OR REPLACE FUNCTION dp_int.shown_remaining(epsilon numeric) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT AS $$
-  SELECT CASE WHEN epsilon > 0 AND epsilon < 'Infinity' THEN trim_scale(trunc(epsilon, CASE WHEN epsilon < 1 THEN 5 - floor(log(epsilon))::int ELSE 6 END)) ELSE greatest(epsilon, 0) END::text
+  SELECT CASE WHEN epsilon > 0 AND epsilon < 'Infinity' THEN trim_scale(trunc(epsilon, CASE WHEN epsilon < 1 THEN 5 - floor(log(epsilon))::int ELSE 6 END)) ELSE trim_scale(greatest(epsilon, 0)) END::text
 $$;
 
 -- Raises DP002: the filters of a limit of p_epsilon do not admit e after the charges t.
