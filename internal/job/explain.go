@@ -305,7 +305,7 @@ func (s *Sidecar) addNoiseAtScales(e *explanation, c *claim, n int64) error {
 	text := "what the noise alone would give each coefficient if features were independent and they and residuals spread by their scales; a flag that holds for a share q of rows: times 1/sqrt(q(1-q)); a feature of which the others explain a share r: times 1/sqrt(1-r)"
 	switch {
 	case catalogue.Classifies(c.Model):
-		text += "; labels of which a share q is positive: times about 1/(4q(1-q))"
+		text += "; labels of which a share q is positive: up to about 1/(4q(1-q)) times"
 	case catalogue.IsCount(c.Model):
 		text += "; a mean count that is a share m of its scale: times about 1/sqrt(m)"
 	}
