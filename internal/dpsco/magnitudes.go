@@ -298,6 +298,22 @@ func (m *magnitudes) tail(cut float64, c cautious) float64 {
 	return m.excess(cut) + share*(edge-cut+edge/(a-1))
 }
 
+// tailAlong is the same with what may be hidden as far away as lengths are, in units, that lie beyond all that is seen:
+// as many of those rows as may be hidden. 0 where there are none.
+func (m *magnitudes) tailAlong(lengths *magnitudes, unit, cut float64, c cautious) float64 {
+	rows, _ := m.hidden(c)
+	beyond, excess := 0.0, 0.0
+	for k, share := range lengths.share {
+		if size := lengths.quantity[k] * unit; share > 0 && size > m.edge() {
+			beyond, excess = beyond+share*lengths.counted, excess+share*lengths.counted*max(0, size-cut)
+		}
+	}
+	if beyond == 0 {
+		return 0
+	}
+	return m.excess(cut) + excess*min(1, rows/m.rows/beyond)
+}
+
 // trimmed is the mean of (v - cut^2/v)+, what a weight (cut/v)^2 takes away, of what is seen
 // and, at most, of a Pareto tail of what may be hidden.
 func (m *magnitudes) trimmed(cut float64, c cautious) float64 {

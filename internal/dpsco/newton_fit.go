@@ -38,6 +38,7 @@ type newtonFit struct {
 
 	whitened     *mat.Dense  // whitens the rows by the first pass
 	firstLengths *magnitudes // of rows, in the first pass
+	firstScore   float64     // what a score of 1 is in the first step's coordinates for a row of length 1 there
 
 	scores         *magnitudes // what score writes as tails, times lengths, or after the first pass lengths of rows; nil: not seen
 	lengths        *magnitudes // of rows times the root of their curvatures, or after the first pass of rows
@@ -180,6 +181,7 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 		f.scores, f.lengths = lengths, lengths
 		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale / math.Sqrt(f.mean)
+		f.firstScore = f.rescaleScores
 	}
 }
 

@@ -101,7 +101,8 @@ func (f *newtonFit) errors(r *Result) {
 func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense, x extrapolation) (bias *mat.SymDense, why string) {
 	taken, missing := f.taken(scoresHide), f.missing(scoresHide)
 	shown, hidden := f.shownBias(c, x), mat.NewSymDense(f.shape.D, nil)
-	hidden.SymOuterK(square(f.pull(taken, missing, x)), c)
+	pull := f.pull(taken, missing, x)
+	hidden.SymOuterK(square(pull), c)
 	most := f.mostHidden(missing, x)
 	for j := range f.shape.D {
 		deviation := math.Sqrt(covariance.At(j, j))
@@ -112,6 +113,7 @@ func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense, x extrapola
 			return nil, "long rows count less in the fit, and may have moved it too far for an interval; ask for more eps, or give scales that fit"
 		}
 	}
+	hidden.SymOuterK(square(pull+f.takenUnseen(scoresHide)), c)
 	shown.AddSym(shown, hidden)
 	if f.perLength > 0 && f.shape.Intercept {
 		shown.SymRankOne(shown, square(f.pullOfConstant(taken, x)), c.ColView(0))

@@ -185,3 +185,13 @@ func (f *newtonFit) missing(c cautious) float64 {
 	}
 	return taken / (f.scoreUnit() * shell)
 }
+
+// takenUnseen is by how much that may be larger for labels that the model is nearly certain of: their scores are 0 but for
+// the few that it is wrong about, which noise hides, and these may be as long as the first pass has seen rows.
+func (f *newtonFit) takenUnseen(c cautious) float64 {
+	if !f.ofLabels() || !f.firstLengths.seen {
+		return 0
+	}
+	cut := f.limit / f.rescaleScores
+	return f.scoreUnit() * max(0, f.scores.tailAlong(f.firstLengths, f.firstScore/f.rescaleScores, cut, c)-f.scores.tail(cut, c))
+}
