@@ -224,6 +224,7 @@ func TestRaisingAndLoweringABudget(t *testing.T) {
 // Under zCDP accounting a release at eps costs eps^2/8 if that is cheaper: a budget of
 // (1, 1e-6), rho 0.024356, holds 19 releases at 0.1 where pure accounting holds 10.
 func TestZCDPAccountingComposesTightly(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, 1e-6)
 	_, err := regress(w.analyst, ask, w.dataset, 1.5)
 	w.wantError(err, "DP002", "the budget is 1 at delta 1e-06")
@@ -299,6 +300,7 @@ var refusal = regexp.MustCompile(`from ([0-9.]+) to ([0-9.]+), the budget is ([0
 // A refusal tells in epsilon, in every accounting, what is spent, as dp.budget has it
 // but rounded upward, and what the request would make of it: more than the budget.
 func TestARefusalTellsWhatTheRequestCosts(t *testing.T) {
+	t.Parallel()
 	for accounting, delta := range map[string]float64{"pure": 0, "zcdp": 1e-6, "rdp": 1e-6} {
 		w := newWorld(t, 1, delta)
 		w.registerAgain(accounting, 1, delta)

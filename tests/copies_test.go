@@ -346,7 +346,9 @@ func TestACopyOfTheFilesDoesNotReachItsOriginal(t *testing.T) {
 // The newest entries, cut off with their jobs and releases and the heads set back, or an
 // older backup, are sound in themselves. Heads that were kept outside show it.
 func TestHeadsNoticeACutLedger(t *testing.T) {
-	w := newWorld(t, 10, 0)
+	t.Parallel()
+	w := lonelyWorld(t, 10, 0)
+	w.serve()
 	w.mustRegress(w.analyst, ask, w.dataset, 0.5)
 	w.mustRegress(w.analyst, ask, w.dataset, 0.25)
 	ctx := context.Background()

@@ -16,11 +16,10 @@ import (
 // whatever one person's row holds: answers, errors, notices, jobs, releases,
 // row counts, budgets. Times and names aside.
 func TestNothingButTheCoefficientsDependsOnARow(t *testing.T) {
-	s, err := shared()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if told := tellsApart(t, s); told != "" {
+	t.Parallel()
+	w := lonelyWorld(t, 1, 0)
+	w.serve()
+	if told := tellsApart(t, w.system); told != "" {
 		t.Error(told)
 	}
 }

@@ -69,6 +69,7 @@ func TestBadRequestsAreExplained(t *testing.T) {
 // Whatever the values are, the answer is a valid private one: finite numbers,
 // the charge that was asked, no word about the data.
 func TestAwkwardDataGetAnAnswer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1000, 0)
 	for name, query := range map[string]string{
 		"one row":       `SELECT 1.0::float8 AS y, 2.0::float8 AS x`,

@@ -126,6 +126,7 @@ func budgetOf(model string) (privacy.Budget, privacy.Accountant) {
 
 // Every method of every model answers, says how, and costs at most what was asked.
 func TestEveryMethodAnswersFromSQL(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, 0)
 	w.regressable("zcdp", 5000, 1e-3)
 	for _, model := range gradientModels {

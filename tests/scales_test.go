@@ -38,6 +38,7 @@ func coefficient(terms []term, name string) float64 {
 // What is fitted around centres is told in the table's units: coefficients, errors,
 // predictions with their intervals, and scores.
 func TestCentresAreMappedBack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, 0)
 	dataset := w.yearly(centredScales)
 	// Deviations of noise and sampling are below 0.2 a year and 20 at 2015: seven of them are

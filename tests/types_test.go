@@ -176,6 +176,7 @@ func TestTheHintOfARefusedTypeIsComplete(t *testing.T) {
 
 // The page on a real table runs as it tells.
 func TestThePageOnARealTableRuns(t *testing.T) {
+	t.Parallel()
 	w, people := newReader(t)
 	w.runPage("how-to/real-table.md", people)
 	// Ten of the deviations that its noise and sampling have at this budget, and more.

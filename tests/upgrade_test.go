@@ -66,6 +66,7 @@ func oldWorld(t *testing.T) *world {
 // An upgrade from the schema before functions were put in place whole keeps
 // registrations, budgets, grants, releases and the ledger, and goes on from there.
 func TestUpgradeFromMigratedFunctions(t *testing.T) {
+	t.Parallel()
 	w := oldWorld(t)
 	const kept = `SELECT release::text || term || coef FROM dp.coefficients ORDER BY 1`
 	before := all[string](w, w.super, kept)
@@ -127,6 +128,7 @@ func TestUpgradeFromMigratedFunctions(t *testing.T) {
 // Jobs that are queued at the upgrade are done after it, and people's own views of
 // every view of ours stay.
 func TestUpgradeKeepsJobsAndViewsOfOthers(t *testing.T) {
+	t.Parallel()
 	w := oldWorld(t)
 	w.analyst = w.connect(w.system.URL("analyst"))
 	queued := one[string](w, w.analyst, `SELECT dp_submit('huber', 'claims', 0.125)::text`)
@@ -159,6 +161,7 @@ func (w *world) upgrade() {
 // A dump of before locations were noted, restored and upgraded, is a copy: its relations
 // have other OIDs. It can be adopted.
 func TestAnOldDumpIsACopy(t *testing.T) {
+	t.Parallel()
 	w := oldWorld(t)
 	w.exec(w.super, `UPDATE dp_int.dataset SET relid = 4000000000; UPDATE dp_int.account_relation SET relid = 4000000000`)
 	w.upgrade()
@@ -186,6 +189,7 @@ func TestAnOldDumpIsACopy(t *testing.T) {
 // the data set has less than the delta that it got; without such answers requests get what
 // the data set has.
 func TestUpgradeKeepsTheDeltaOfKeptAnswers(t *testing.T) {
+	t.Parallel()
 	w := oldWorld(t)
 	w.exec(w.super, `UPDATE dp_int.dataset SET delta = 1e-7`)
 	w.exec(w.super, `INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, options, epsilon, delta, cap, registered_by)
