@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -245,6 +246,74 @@ func TestDailyMomentsServeEveryWindow(t *testing.T) {
 	}
 }
 
+// A person may be in several of the blocks that a fit sums, and say the same in all: then four days tell no more
+// than one does, and intervals are as wide, unless a steward states that nobody is in two blocks. Noise is a hundredth
+// of the error of sampling here, so that the ratio of variances is 1, or 1/4, within a tenth.
+func TestMomentsOfPersonsInSeveralBlocks(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	for options, want := range map[string]float64{`{}`: 1, `{"one_block_a_person": "a test"}`: 0.25} {
+		name := fmt.Sprintf("panel%d_%s", len(options), w.dataset)
+		w.exec(w.super, `CREATE TABLE public.`+name+` AS SELECT i AS patient, x AS age, 2 * x + 4 * (random() - 0.5) AS cost, (now() AT TIME ZONE 'UTC')::date - 4 + g AS admitted_on
+			FROM (SELECT i, random() - 0.5 AS x FROM generate_series(1, 1000) AS i) AS r, generate_series(0, 3) AS g`)
+		w.exec(w.super, `UPDATE public.`+name+` AS v SET cost = o.cost FROM public.`+name+` AS o WHERE o.patient = v.patient AND o.admitted_on = $1::date`, w.day(4))
+		w.exec(w.super, `GRANT SELECT ON public.`+name+` TO dp_sidecar`)
+		w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'cost', '{age}', 10000, 1e-4, '{"cost": 1.5, "age": 0.5}', unit => 'patient', persons => 1000, max_rows => 2,
+			block => 'admitted_on', block_width => '1 day', block_origin => $3::date, block_is_fixed => 'nobody may update it', options => $4)`, name, "public."+name, w.day(4), options)
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
+		for back := 4; back > 0; back-- {
+			w.exec(w.analyst, `CALL dp_run('moments', $1, 1000, over => $2::text::daterange)`, name, w.window(back, back-1))
+		}
+		sampling := func(window string) float64 {
+			g := rowsOf[fromMoments](w, w.analyst, `SELECT * FROM dp_linear_from_moments($1, $2::text::daterange)`, name, window)[1]
+			if g.Why != nil || !(*g.Noise < 0.2**g.StdErr) {
+				t.Fatalf("%s: %+v", window, g)
+			}
+			return *g.StdErr**g.StdErr - *g.Noise**g.Noise
+		}
+		if ratio := sampling(w.window(4, 0)) / sampling(w.window(4, 3)); math.Abs(ratio/want-1) > 0.2 {
+			t.Errorf("%s: the variance of four days is %.2f of that of one, want %v", options, ratio, want)
+		}
+	}
+}
+
+// A day that was released while it ran may lack rows: whoever fits it is told, and where it was released again
+// afterwards that release serves, though it has more noise. What weight is lost to is told in words of the data set.
+func TestMomentsThatWereReadEarly(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	name := w.admissions(600, 1e-5)
+	w.exec(w.steward, `SELECT dp_unregister($1)`, name)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'cost', '{age}', 600, 1e-5, '{"cost": 2, "age": 1}', block_rows => 100, block => 'admitted_on', block_width => '1 day',
+		block_origin => (now() AT TIME ZONE 'UTC')::date - 200, block_is_fixed => 'nobody may update it')`, name, "public."+name)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
+	analyst, heard := w.listening(w.person)
+	const fit, early = `SELECT * FROM dp_linear_from_moments($1, $2::text::daterange)`, "may lack rows"
+	for _, window := range []string{w.window(0, -1), w.window(2, 1)} {
+		w.exec(analyst, `SELECT * FROM dp_moments($1, 100, over => $2::text::daterange)`, name, window)
+		before := len(heard())
+		w.exec(analyst, fit, name, window)
+		said := strings.Join(heard()[before:], "\n")
+		if !strings.Contains(said, "fewer than the 100 that are registered") || strings.Contains(said, early) != (window == w.window(0, -1)) {
+			t.Errorf("%s: %s", window, said)
+		}
+	}
+	// As if the first of these had been read at noon of its day.
+	w.exec(w.super, `UPDATE dp_int.release SET read_at = $2::date + interval '12 hours' WHERE id = (SELECT release FROM dp.moments WHERE dataset = $1 AND over = $3::text::daterange)`, name, w.day(2), w.window(2, 1))
+	w.exec(analyst, fit, name, w.window(2, 1))
+	if said := heard(); !strings.Contains(said[len(said)-1], w.window(2, 1)+" were read before") {
+		t.Errorf("%q", said)
+	}
+	w.exec(analyst, `SELECT * FROM dp_moments($1, 50, over => $2::text::daterange)`, name, w.window(2, 1))
+	before := len(heard())
+	w.exec(analyst, fit, name, w.window(2, 1))
+	if said := strings.Join(heard()[before:], "\n"); strings.Contains(said, early) {
+		t.Errorf("what was read early serves before what was not: %s", said)
+	}
+	w.exec(w.steward, `SELECT dp_set_scales($1, '{"cost": 3}')`, name)
+	w.exec(w.analyst, `SELECT * FROM dp_moments($1, 50, over => $2::text::daterange)`, name, w.window(3, 2))
+	_, err := w.analyst.Exec(context.Background(), fit, name, w.window(3, 1))
+	w.wantError(err, "55000", "other columns or scales")
+}
+
 // The page on daily moments runs as it tells, and finds what its table is made with.
 func TestThePageOnDailyMomentsRuns(t *testing.T) {
 	s, err := shared() // no other test has its table
@@ -277,7 +346,7 @@ func TestIntervalsFromMomentsCover(t *testing.T) {
 		var covered, all int
 		var width float64
 		err := w.super.QueryRow(context.Background(), `SELECT count(*) FILTER (WHERE abs(s.a[j] - ($2::float8[])[j]) < 1.96 * sqrt(s.covariance[5 * j - 4])), count(*), avg(sqrt(s.covariance[5 * j - 4] ))
-			FROM jsonb_array_elements($1::jsonb) AS m, LATERAL dp_int.solve_moments(ARRAY(SELECT v::float8 FROM jsonb_array_elements_text(m) WITH ORDINALITY AS e(v, o) ORDER BY o), 5, $3, NULL) AS s,
+			FROM jsonb_array_elements($1::jsonb) AS m, LATERAL dp_int.solve_moments(ARRAY(SELECT v::float8 FROM jsonb_array_elements_text(m) WITH ORDINALITY AS e(v, o) ORDER BY o), 5, $3, NULL, 1) AS s,
 			     generate_series(1, 4) AS j WHERE s.why_null IS NULL`, sums, truth, noise).Scan(&covered, &all, &width)
 		if err != nil || all < 460 || covered <= 425*all/480 || covered > 475*all/480 {
 			t.Errorf("noise %v: %d of %d intervals cover, standard errors of %v: %v", noise, covered, all, width, err)

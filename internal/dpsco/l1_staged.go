@@ -112,9 +112,12 @@ func newStaged(a L1, s Shape, epsilon float64) staged {
 	f := staged{L1: a, shape: s, shares: newStagedShares(s, epsilon, a.tilt() == 0)}
 	d, information := float64(s.D), f.rowsOfLast()*f.shares.last
 	f.clip = math.Sqrt(d) * clampBetween(.05*math.Sqrt(information/d), 1, 6)
-	f.level = clampBetween(30*f.clip*f.clip/information, .02, .6) * (1 - math.Abs(f.tilt()))
+	f.level = min(f.mostLevel(), max(30*f.clip*f.clip/information, .02)*(1-math.Abs(f.tilt())))
 	return f
 }
+
+// mostLevel is the largest share of rows, of those that have a residual, that the smoothing of the last fit is to hold.
+func (f staged) mostLevel() float64 { return .6 * (1 - math.Abs(f.tilt())) }
 
 // rowsOfLast is of how many rows the last fit is; of groups, the mean one.
 func (f staged) rowsOfLast() float64 { return float64(f.shape.N) / float64(max(1, f.shape.Levels)) }
@@ -184,8 +187,10 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) ([]float64, e
 // place of targets, and what brings a fit of these rows back to the table's.
 func (f staged) start(ctx context.Context, x Data, src *mech.Source) (u []float64, rows Data, back func([]float64) []float64, err error) {
 	t, inverse := f.bringBack(x, src)
+	said := 1.0
 	for i, epsilon := range f.shares.moments {
-		p := f.whitener(x, f.bounds()[i], epsilon, src)
+		var p whitener
+		p, said = f.whitener(x, f.bounds()[i], epsilon, src)
 		x = x.times(p.matrix)
 		t.Mul(t, p.matrix)
 		inverse.Mul(p.inverse().matrix, inverse)
@@ -195,11 +200,11 @@ func (f staged) start(ctx context.Context, x Data, src *mech.Source) (u []float6
 	rough := f.perturbation(f.shares.rough, roughSmoothing, math.Sqrt(float64(f.shape.D)), f.tilt())
 	lower := f.lower()
 	floats.AddConst(-lower, x.Y)
-	rare, found := f.rare(t, inverse)
+	rare, found := f.rare(t, inverse, said)
 	if found {
 		x = x.times(rare.matrix)
 	}
-	if err := f.step(ctx, u, x, rough, roughQuantile, src); err != nil {
+	if err := f.step(ctx, u, x, rough, roughQuantile*said, src); err != nil {
 		return nil, x, nil, err
 	}
 	if found {
@@ -226,7 +231,7 @@ func (f staged) bringBack(x Data, src *mech.Source) (t, inverse *mat.Dense) {
 	if f.shares.reach == 0 {
 		return t, inverse
 	}
-	q := mech.Quantile{Epsilon: below(f.shares.reach), Level: .75, Prior: 2, Upward: true}
+	q := mech.Quantile{Epsilon: below(f.shares.reach), Level: .75, Most: .75, Prior: 2, Upward: true}
 	for j, column := range x.X {
 		counts := mech.NewMagnitudes(mech.MagnitudeContract{Highest: mostMagnitude, N: x.N})
 		counts.Add(column)
@@ -241,12 +246,26 @@ func (f staged) bringBack(x Data, src *mech.Source) (t, inverse *mat.Dense) {
 
 // whitener is made of the second moments of rows that are shortened to bound. Eigenvalues
 // below the noise are raised to it.
-func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) whitener {
+//
+// said is about the share of rows that say something, where many do not: rows that are whitened are longer than bound, all of them,
+// where few say something, and the mean square of what they are shortened to tells how few. Else it is 1.
+func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) (w whitener, said float64) {
 	d := float64(x.D)
 	noise := mech.MatrixLaplace{Epsilon: below(epsilon)}
 	floor := .6 * bound * bound / (epsilon * float64(x.N)) * math.Sqrt(2*d*(d+1))
-	return newWhitener(secondMoments(x, f.contract(bound), noise, src), floor)
+	h := secondMoments(x, f.contract(bound), noise, src)
+	if said = mat.Trace(h) / square(bound); said > manySaid {
+		said = 1
+	}
+	return newWhitener(h, floor), max(said, leastSaid)
 }
+
+// A share of rows that say something above manySaid counts as all, for the mean square of rows that are whitened and shortened
+// is about .8 bound^2 where all do; one below leastSaid counts as that.
+const (
+	manySaid  = .6
+	leastSaid = .01
+)
 
 // leastMoment is what the second moment of a feature, in units of its scale, counts for at
 // least in the rough fit.
@@ -257,10 +276,10 @@ const leastMoment = .03
 // to the clip anyway: the longer they were before, the more the noise of its coefficient is magnified, and
 // where that is far off, the ridge of the last fit keeps it there. The rows are whitened by t, of which
 // the inverse is given.
-func (f staged) rare(t, inverse *mat.Dense) (w whitener, found bool) {
+func (f staged) rare(t, inverse *mat.Dense, said float64) (w whitener, found bool) {
 	raised := mat.NewSymDense(f.shape.D, nil)
 	for j := range f.shape.D {
-		raised.SetSym(j, j, 1)
+		raised.SetSym(j, j, 1/said)
 	}
 	for j := range f.shape.D {
 		if f.shape.Intercept && j == 0 {
@@ -272,7 +291,7 @@ func (f staged) rare(t, inverse *mat.Dense) (w whitener, found bool) {
 			found = true
 		}
 	}
-	return newWhitener(raised, 1), found // no eigenvalue is below 1
+	return newWhitener(raised, 1), found || said < 1 // no eigenvalue is below 1
 }
 
 // lower is how far below its minimum the rough fit of another quantile than the median aims:
@@ -298,7 +317,8 @@ func (f staged) stepAside(residuals []float64, src *mech.Source) float64 {
 	}
 	counts := mech.NewMagnitudes(f.residualContract(len(residuals)))
 	counts.Add(beyond)
-	aside := side * mech.Quantile{Epsilon: below(f.shares.aside), Level: max(f.Tau, 1-f.Tau), Prior: 1}.Release(counts, src)
+	level := max(f.Tau, 1-f.Tau)
+	aside := side * mech.Quantile{Epsilon: below(f.shares.aside), Level: level, Most: level, Prior: 1}.Release(counts, src)
 	floats.AddConst(-aside, residuals)
 	return aside
 }
@@ -311,7 +331,7 @@ func (staged) residualContract(n int) mech.MagnitudeContract {
 func (f staged) width(residuals []float64, src *mech.Source) float64 {
 	counts := mech.NewMagnitudes(f.residualContract(len(residuals)))
 	counts.Add(residuals)
-	return mech.Quantile{Epsilon: below(f.shares.width), Level: f.level, Prior: 1}.Release(counts, src)
+	return mech.Quantile{Epsilon: below(f.shares.width), Level: f.level, Most: f.mostLevel(), Prior: 1}.Release(counts, src)
 }
 
 // step adds to u a fit of the targets in x and leaves their residuals there. It is

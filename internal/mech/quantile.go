@@ -56,6 +56,7 @@ type magnitudes struct {
 	sensitive
 	contract MagnitudeContract
 	records  int
+	numbers  int64 // how many are neither missing nor infinite
 	counts   []int64
 }
 
@@ -74,6 +75,9 @@ func (m *Magnitudes) Add(v []float64) {
 	}
 	m.records += len(v)
 	for _, x := range v {
+		if math.Abs(x) <= math.MaxFloat64 {
+			m.numbers++
+		}
 		if k, ok := m.contract.bin(x); ok {
 			m.counts[k]++
 		}
@@ -81,8 +85,9 @@ func (m *Magnitudes) Add(v []float64) {
 }
 
 // Quantile selects a magnitude near the quantile of a Level by permute-and-flip: the less
-// the number of records up to a magnitude differs from Level times N, the likelier it is.
-// A magnitude a step further from 1 must win 2 Prior/Epsilon records by it. Upward, a magnitude
+// the number of records up to a magnitude differs from Level times N, or from Most times how many
+// have a number where that is less, the likelier it is: with Most as large as Level it is a quantile
+// of the numbers that there are. A magnitude a step further from 1 must win 2 Prior/Epsilon records by it. Upward, a magnitude
 // with more records than that below it is no worse than the quantile.
 //
 // Privacy: Epsilon-DP under replace-one (proof: quantile.md).
@@ -91,6 +96,7 @@ func (m *Magnitudes) Add(v []float64) {
 type Quantile struct {
 	Epsilon, Level, Prior float64
 	Upward                bool
+	Most                  float64
 }
 
 // mostPriorRecords is what Prior/Epsilon is at most: scores then fit an int64.
@@ -102,6 +108,9 @@ const mostPriorRecords = 0x1p52
 func (q Quantile) Check() error {
 	if !(q.Level > 0 && q.Level < 1) {
 		return fmt.Errorf("%w: Level = %v; it must be between 0 and 1", ErrParams, q.Level)
+	}
+	if !(q.Most > 0 && q.Most < 1) {
+		return fmt.Errorf("%w: Most = %v; it must be between 0 and 1", ErrParams, q.Most)
 	}
 	if !(q.Prior >= 0 && q.Prior <= 64) {
 		return fmt.Errorf("%w: Prior = %v; it must be in [0, 64]", ErrParams, q.Prior)
@@ -123,19 +132,27 @@ func (q Quantile) Release(m *Magnitudes, src *Source) float64 {
 	if err := q.Check(); err != nil {
 		panic(err.Error())
 	}
-	scores := q.scores(m.contract, m.counts)
+	scores := q.scores(m.magnitudes)
 	from := src.begin(q, m.contract, hook.Scores{Values: scores})
 	selected := []float64{float64(m.contract.Lowest + permuteAndFlip(scores, q.Epsilon, from))}
 	src.end(selected)
 	clear(m.counts)
-	m.records = 0
+	m.records, m.numbers = 0, 0
 	return math.Pow(2, selected[0]/2)
 }
 
+// aim is how many records are to be up to the magnitude. One record moves it as it moves the
+// numbers, or not at all: in float64 a product could move by 2.
+func (q Quantile) aim(m *magnitudes) int64 {
+	const digits = 20
+	return min(int64(q.Level*float64(m.contract.N)), m.numbers*int64(q.Most*(1<<digits))>>digits)
+}
+
 // scores returns how bad every magnitude is: an integer that one record moves by at most 1.
-func (q Quantile) scores(c MagnitudeContract, counts []int64) []int64 {
+func (q Quantile) scores(m *magnitudes) []int64 {
+	c, counts := m.contract, m.counts
 	scores := make([]int64, len(counts))
-	aim, below := int64(q.Level*float64(c.N)), int64(0)
+	aim, below := q.aim(m), int64(0)
 	for i, count := range counts {
 		below += count
 		miss := below - aim

@@ -29,10 +29,10 @@ func TestMagnitudesFallIntoTheirBins(t *testing.T) {
 
 var oddMagnitudes = []float64{0, 5e-324, -1e-300, .3, 1, -1, math.Sqrt2, 7, 4096, -4096.1, 1e300, math.Inf(1), math.Inf(-1), math.NaN()}
 
-func magnitudeCounts(c MagnitudeContract, v []float64) []int64 {
+func magnitudesOf(c MagnitudeContract, v []float64) *magnitudes {
 	m := NewMagnitudes(c)
 	m.Add(v)
-	return m.counts
+	return m.magnitudes
 }
 
 // One record moves every score by at most 1, whatever it is; the square of a miss would move more.
@@ -41,14 +41,14 @@ func TestScoresMoveByOne(t *testing.T) {
 	moved, squares := int64(0), int64(0)
 	for range 20_000 {
 		c := MagnitudeContract{-r.IntN(25), 24, 1 + r.IntN(9)}
-		q := Quantile{Epsilon: .01 + r.Float64(), Level: .02 + .9*r.Float64(), Prior: 2 * r.Float64(), Upward: r.IntN(2) == 0}
+		q := Quantile{Epsilon: .01 + r.Float64(), Level: .02 + .9*r.Float64(), Prior: 2 * r.Float64(), Upward: r.IntN(2) == 0, Most: .02 + .97*r.Float64()}
 		v := make([]float64, c.N)
 		for i := range v {
 			v[i] = oddMagnitudes[r.IntN(len(oddMagnitudes))]
 		}
 		w := slices.Clone(v)
 		w[r.IntN(c.N)] = oddMagnitudes[r.IntN(len(oddMagnitudes))]
-		a, b := q.scores(c, magnitudeCounts(c, v)), q.scores(c, magnitudeCounts(c, w))
+		a, b := q.scores(magnitudesOf(c, v)), q.scores(magnitudesOf(c, w))
 		for k := range a {
 			moved = max(moved, max(a[k]-b[k], b[k]-a[k]))
 			squares = max(squares, a[k]*a[k]-b[k]*b[k])
@@ -66,13 +66,15 @@ func TestScoresMoveByOne(t *testing.T) {
 // what is selected by; a Prior that would not is refused.
 func TestScoresDoNotOverflow(t *testing.T) {
 	c := MagnitudeContract{-200, 200, maxRecords}
-	for _, q := range []Quantile{{0x1p-46, .999, 64, false}, {0x1p-50, .999, 4, true}} {
-		scores := q.scores(c, make([]int64, 401))
+	for _, q := range []Quantile{{0x1p-46, .999, 64, false, .999}, {0x1p-50, .999, 4, true, .999}} {
+		all := NewMagnitudes(c)
+		all.numbers = maxRecords
+		scores := q.scores(all.magnitudes)
 		if err := q.Check(); err != nil || slices.Min(scores) < 0 || slices.Max(scores) >= 1<<61 {
 			t.Errorf("%+v: scores from %d to %d, %v", q, slices.Min(scores), slices.Max(scores), err)
 		}
 	}
-	for _, q := range []Quantile{{0x1p-47, .5, 64, false}, {0x1p-50, .5, 4.1, false}} {
+	for _, q := range []Quantile{{0x1p-47, .5, 64, false, .5}, {0x1p-50, .5, 4.1, false, .5}} {
 		if err := q.Check(); !errors.Is(err, ErrParams) {
 			t.Errorf("%+v: %v", q, err)
 		}
@@ -112,12 +114,12 @@ func TestQuantileHasItsLaw(t *testing.T) {
 	const draws = 40_000
 	c := MagnitudeContract{-2, 3, 30}
 	r := rand.New(rand.NewPCG(2, 5))
-	for _, q := range []Quantile{{.5, .4, 0, false}, {.3, .75, .3, true}, {.1, .1, 1, false}} {
+	for _, q := range []Quantile{{.5, .4, 0, false, .9}, {.3, .75, .3, true, .75}, {.1, .1, 1, false, .1}} {
 		v := make([]float64, c.N)
 		for i := range v {
 			v[i] = math.Exp(r.NormFloat64())
 		}
-		scores := q.scores(c, magnitudeCounts(c, v))
+		scores := q.scores(magnitudesOf(c, v))
 		src, seen := testSource(t, 9), make([]float64, len(scores))
 		for range draws {
 			m := NewMagnitudes(c)
@@ -146,7 +148,7 @@ func TestQuantileHasItsLaw(t *testing.T) {
 			for _, x := range []float64{0, 1, 100, math.NaN()} {
 				w := slices.Clone(v)
 				w[i] = x
-				other := selectionLaw(q.scores(c, magnitudeCounts(c, w)), q.Epsilon/2)
+				other := selectionLaw(q.scores(magnitudesOf(c, w)), q.Epsilon/2)
 				for k, p := range selectionLaw(scores, q.Epsilon/2) {
 					if loss := math.Abs(math.Log(p / other[k])); loss > q.Epsilon*(1+1e-9) {
 						t.Errorf("%+v: a neighbour shows a loss of %v", q, loss)
@@ -186,14 +188,14 @@ func TestQuantileIsNearTheQuantile(t *testing.T) {
 	for range 50 {
 		m := NewMagnitudes(c)
 		m.Add(v)
-		if got := (Quantile{Epsilon: .5, Level: .5, Prior: 1}).Release(m, src); got < 45 || got > 95 { // the median is 67
+		if got := (Quantile{Epsilon: .5, Level: .5, Most: .5, Prior: 1}).Release(m, src); got < 45 || got > 95 { // the median is 67
 			t.Errorf("the median is about %v", got)
 		}
 		m.Add(v)
-		if got := (Quantile{Epsilon: 1e-6, Level: .5, Prior: 64}).Release(m, src); got != 1 {
+		if got := (Quantile{Epsilon: 1e-6, Level: .5, Most: .5, Prior: 64}).Release(m, src); got != 1 {
 			t.Errorf("with hardly any budget %v", got)
 		}
-		if got := (Quantile{Epsilon: .5, Level: .75, Upward: true, Prior: 2}).Release(NewMagnitudes(MagnitudeContract{0, 24, 9}), src); got < 1 {
+		if got := (Quantile{Epsilon: .5, Level: .75, Most: .75, Upward: true, Prior: 2}).Release(NewMagnitudes(MagnitudeContract{0, 24, 9}), src); got < 1 {
 			t.Errorf("upward it is %v", got)
 		}
 	}
@@ -205,7 +207,8 @@ func TestMisuseOfMagnitudes(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	for _, q := range []Quantile{{0, .5, 0, false}, {1, 0, 0, false}, {1, 1, 0, false}, {1, math.NaN(), 0, false}, {1, .5, -1, false}, {1, .5, math.NaN(), false}, {0x1p-50, .5, 64, false}} {
+	for _, q := range []Quantile{{0, .5, 0, false, .5}, {1, 0, 0, false, .5}, {1, 1, 0, false, .5}, {1, math.NaN(), 0, false, .5}, {1, .5, -1, false, .5}, {1, .5, math.NaN(), false, .5}, {0x1p-50, .5, 64, false, .5},
+		{1, .5, 0, false, 0}, {1, .5, 0, false, 1}, {1, .5, 0, false, math.NaN()}} {
 		if err := q.Check(); !errors.Is(err, ErrParams) {
 			t.Errorf("%+v: %v", q, err)
 		}

@@ -154,8 +154,8 @@ var mutants = []mutant{
 		`rate.Quo(rate, big.NewRat(2, 1))`, `rate.Quo(rate, big.NewRat(1, 1))`, []tests{{"./internal/mech", "TestQuantileHasItsLaw"}}},
 	{"quantile: a miss counts twice", "internal/mech/quantile.go",
 		`scores[i] = max(miss, -miss)`, `scores[i] = 2*max(miss, -miss)`, []tests{{"./internal/mech", "TestScoresMoveByOne"}}},
-	{"quantile: the aim is a share of the numbers that are not missing", "internal/mech/quantile.go",
-		"	for i, count := range counts {\n		below += count\n", "	for _, count := range counts {\n		below += count\n	}\n	aim, below = 3*int64(q.Level*float64(below)), 0\n	for i, count := range counts {\n		below += count\n", []tests{{"./internal/mech", "TestScoresMoveByOne"}}},
+	{"quantile: a number moves the aim three times", "internal/mech/quantile.go",
+		`m.numbers*int64(`, `3*m.numbers*int64(`, []tests{{"./internal/mech", "TestScoresMoveByOne"}}},
 	{"quantile: the first that is kept is selected", "internal/mech/quantile.go",
 		`return kept[src.Uint64n(uint64(len(kept)))]`, `return kept[0]`, []tests{{"./internal/mech", "TestQuantileHasItsLaw"}}},
 	{"matrix Laplace: half the noise", "internal/mech/matrixlaplace.go",
@@ -399,8 +399,10 @@ var mutants = []mutant{
 	{"staged: the second moments are those of the first epsilon", "internal/dpsco/l1_staged.go",
 		`MatrixLaplace{Epsilon: below(epsilon)}`, `MatrixLaplace{Epsilon: below(f.shares.moments[1])}`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: what a rare feature counts for follows from the table", "internal/dpsco/l1_staged.go",
-		`	rare, found := f.rare(t, inverse)`, `	inverse.Scale(1/(1+floats.Norm(x.X[len(x.X)-1], 1)), inverse)
-	rare, found := f.rare(t, inverse)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+		`	rare, found := f.rare(t, inverse, said)`, `	inverse.Scale(1/(1+floats.Norm(x.X[len(x.X)-1], 1)), inverse)
+	rare, found := f.rare(t, inverse, said)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+	{"staged: how many rows say something follows from the table", "internal/dpsco/l1_staged.go",
+		`mat.Trace(h) / square(bound)`, `mat.Trace(h) / square(bound) / (1 + floats.Norm(x.X[len(x.X)-1], 1))`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: targets are centred at a median of the table", "internal/dpsco/l1_staged.go",
 		"	divide(x.Y, f.ResidualScale)\n", "	divide(x.Y, f.ResidualScale)\n	middle := slices.Sorted(slices.Values(x.Y))[x.N/2]\n	for i := range x.Y {\n		x.Y[i] -= middle\n	}\n", []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"whitening is not charged", "internal/dpsco/whiten.go",
@@ -608,8 +610,8 @@ var mutants = []mutant{
 	{"categories change after the first charge", "sql/functions/categories.sql",
 		`WHERE j.dataset = d.id AND j.charge IS NOT NULL) THEN`, `WHERE j.dataset = d.id AND j.charge < 0) THEN`, []tests{{"./tests", "TestCategoriesAreFixedByTheFirstCharge"}}},
 	{"a bound of l1 in stages follows a value", "internal/dpsco/l1_staged.go",
-		`newWhitener(secondMoments(x, f.contract(bound), noise, src), floor)`,
-		`newWhitener(secondMoments(x, f.contract(bound+math.Abs(x.X[0][0])/1e9), noise, src), floor)`, []tests{{"./internal/dpsco", "TestReplaysOfCategories"}}},
+		`h := secondMoments(x, f.contract(bound), noise, src)`,
+		`h := secondMoments(x, f.contract(bound+math.Abs(x.X[0][0])/1e9), noise, src)`, []tests{{"./internal/dpsco", "TestReplaysOfCategories"}}},
 
 	// The filters of an account, as dpsidecar verify and the database have them.
 	{"filters: pure epsilons are admitted beside others", "internal/ledger/filters.go",

@@ -66,9 +66,20 @@ LANGUAGE sql STABLE AS $$
    WHERE r.dataset = p_dataset AND (j.request -> 'features') || (j.request -> 'target') ?& p_columns::text[]
 $$;
 
+-- The window of a release that was read before that was over, NULL for others.
+CREATE OR REPLACE FUNCTION dp_int.ran_at_reading(p_release uuid) RETURNS daterange
+LANGUAGE sql STABLE AS $$
+  SELECT w.days
+    FROM dp_int.release r
+    JOIN dp_int.job j ON j.id = r.job,
+         LATERAL (SELECT CASE WHEN j.request ? 'over' THEN dp_int.window_of(j.request -> 'over') END) AS w(days)
+   WHERE r.id = p_release AND r.read_at < upper(w.days)::timestamp AT TIME ZONE 'UTC'
+$$;
+
 -- The releases among like ones that make up a window, each row of the table in one of them:
--- of all ways to do so the one of least noise. Of equal ones it is the latest. NULL: none does.
-CREATE OR REPLACE FUNCTION dp_int.moments_cover(p_dataset bigint, p_columns name[], p_likeness jsonb, p_over daterange, OUT releases uuid[], OUT variance float8)
+-- of all ways to do so the one of least noise. Of equal ones it is the latest. NULL: none does. Those that
+-- were read before their window was over serve if p_early says so.
+CREATE OR REPLACE FUNCTION dp_int.moments_cover(p_dataset bigint, p_columns name[], p_likeness jsonb, p_over daterange, p_early boolean, OUT releases uuid[], OUT variance float8)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   m record;
@@ -87,7 +98,7 @@ BEGIN
   since := array_fill(NULL::int, ARRAY[day]);
   FOR m IN SELECT DISTINCT ON (upper(o.over), lower(o.over)) o.release, lower(o.over) - lower(p_over) AS first, upper(o.over) - lower(p_over) AS after, o.noise * o.noise AS variance
              FROM dp_int.moments_of(p_dataset, p_columns) AS o
-            WHERE o.likeness = p_likeness AND o.over <@ p_over ORDER BY upper(o.over), lower(o.over), o.noise, o.released_at DESC LOOP
+            WHERE o.likeness = p_likeness AND o.over <@ p_over AND (p_early OR dp_int.ran_at_reading(o.release) IS NULL) ORDER BY upper(o.over), lower(o.over), o.noise, o.released_at DESC LOOP
     IF sums[m.first + 1] + m.variance < coalesce(sums[m.after + 1], 'Infinity') THEN
       sums[m.after + 1] := sums[m.first + 1] + m.variance;
       latest[m.after] := m.release;
@@ -113,19 +124,23 @@ BEGIN
   END IF;
   SELECT string_agg(g.gap::text, ', ' ORDER BY g.gap) INTO missing
     FROM (SELECT gap FROM unnest(datemultirange(p_over) - (SELECT range_agg(m.over) FROM dp_int.moments_of(d.id, p_columns) AS m)) AS gap ORDER BY gap LIMIT 20) AS g;
-  RAISE EXCEPTION 'no second moments of % cover %', array_to_string(p_columns, ', '), coalesce(missing, 'all of ' || p_over || ' without counting rows twice')
-    USING ERRCODE = '55000', HINT = hint;
+  IF missing IS NULL THEN
+    RAISE EXCEPTION 'no second moments of % that can be added up cover %', array_to_string(p_columns, ', '), p_over
+      USING ERRCODE = '55000', HINT = 'Those that do have other columns or scales in other parts of it, or count rows twice: release all of it with the same columns and scales, see dp.moments. This question is free.';
+  END IF;
+  RAISE EXCEPTION 'no second moments of % cover %', array_to_string(p_columns, ', '), missing USING ERRCODE = '55000', HINT = hint;
 END $$;
 
--- The releases that a fit is made from: those whose scales are in force before others, and of
--- like noise the least. Also what they are alike in, and the variance of their noise.
+-- The releases that a fit is made from: those whose scales are in force before others, then those whose windows
+-- were over, and then those of least noise. Also what they are alike in, and the variance of their noise.
 CREATE OR REPLACE FUNCTION dp_int.choose_moments(d dp_int.dataset, p_columns name[], p_over daterange, OUT releases uuid[], OUT variance float8, OUT likeness jsonb)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   SELECT c.releases, c.variance, k.likeness INTO releases, variance, likeness
-    FROM (SELECT DISTINCT m.likeness FROM dp_int.moments_of(d.id, p_columns) AS m) AS k, LATERAL dp_int.moments_cover(d.id, p_columns, k.likeness, p_over) AS c
+    FROM (SELECT DISTINCT m.likeness FROM dp_int.moments_of(d.id, p_columns) AS m) AS k, unnest('{false,true}'::boolean[]) AS early,
+         LATERAL dp_int.moments_cover(d.id, p_columns, k.likeness, p_over, early) AS c
    WHERE c.variance IS NOT NULL
-   ORDER BY k.likeness -> 'scales' <> dp_int.scales_of(d.scales, k.likeness), c.variance LIMIT 1;
+   ORDER BY k.likeness -> 'scales' <> dp_int.scales_of(d.scales, k.likeness), early, c.variance LIMIT 1;
   IF NOT FOUND THEN
     PERFORM dp_int.refuse_uncovered(d, p_columns, p_over);
   END IF;
@@ -155,8 +170,9 @@ $$;
 -- it is shrunk by what noise explains: it minimises |g - H b|^2 + noise^2 (k + 2) |b|^2, for
 -- coefficients whose squares add up to about 1. A ridge is that of each row. The interval
 -- is about the fit that is not shrunk: a, covariance its own by rows; noise is the part of it
--- that noise has.
-CREATE OR REPLACE FUNCTION dp_int.solve_moments(p_sums float8[], p_size int, p_noise float8, p_ridge float8,
+-- that noise has. So many records may be of one person, and alike, which makes the variance of
+-- their sum as many times as large at most.
+CREATE OR REPLACE FUNCTION dp_int.solve_moments(p_sums float8[], p_size int, p_noise float8, p_ridge float8, p_alike int,
                                              OUT b float8[], OUT a float8[], OUT covariance float8[], OUT noise float8[], OUT why_null text)
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -183,7 +199,7 @@ BEGIN
          / greatest(p_sums[1] - n, 1) INTO spread FROM generate_series(1, n) AS i;
   SELECT array_agg(c.total ORDER BY i, k), array_agg(c.by_noise ORDER BY i, k) INTO covariance, noise
     FROM generate_series(1, n) AS i, generate_series(1, n) AS k,
-         LATERAL (SELECT sum(w.v * spread / l.v) + sum(w.v * half * length / (l.v * l.v)) + half * inverse[i] * inverse[k], sum(w.v * half * length / (l.v * l.v)) + half * inverse[i] * inverse[k]
+         LATERAL (SELECT sum(w.v * p_alike * spread / l.v) + sum(w.v * half * length / (l.v * l.v)) + half * inverse[i] * inverse[k], sum(w.v * half * length / (l.v * l.v)) + half * inverse[i] * inverse[k]
                     FROM unnest(e.eigenvalues) WITH ORDINALITY AS l(v, o), LATERAL (SELECT e.vectors[(i - 1) * n + l.o] * e.vectors[(k - 1) * n + l.o]) AS w(v)) AS c(total, by_noise);
 END $$;
 
@@ -253,8 +269,10 @@ BEGIN
   SELECT * INTO m FROM dp_int.choose_moments(d, columns, dp_linear_from_moments.over);
   terms := '(intercept)'::text || ARRAY(SELECT t FROM unnest(columns) WITH ORDINALITY AS c(name, n), LATERAL dp_int.terms_of(m.likeness, c.name::text) WITH ORDINALITY AS t(t, o) ORDER BY c.n, t.o);
   sums := dp_int.sum_moments(m.releases, terms);
-  SELECT * INTO fit FROM dp_int.solve_moments(sums, cardinality(terms), sqrt(m.variance), dp_linear_from_moments.ridge);
-  PERFORM dp_int.tell_weight(m.releases, sums[1], sqrt(m.variance));
+  SELECT * INTO fit FROM dp_int.solve_moments(sums, cardinality(terms), sqrt(m.variance), dp_linear_from_moments.ridge,
+                                              CASE WHEN d.unit IS NULL OR d.options ? 'one_block_a_person' THEN 1 ELSE cardinality(m.releases) END);
+  PERFORM dp_int.tell_weight(d, m.releases, sums[1], sqrt(m.variance));
+  PERFORM dp_int.tell_early(m.releases);
   RETURN QUERY
   SELECT terms[u.i], v.coef, sqrt(v.variance), v.middle - half.width, v.middle + half.width, sqrt(v.by_noise), fit.why_null
     FROM dp_int.units_of_terms(m.likeness -> 'scales', terms[cardinality(terms)], terms[:cardinality(terms) - 1]) AS u,
@@ -276,16 +294,32 @@ LANGUAGE sql IMMUTABLE AS $$
   SELECT sum(m.v * w[(m.o - 1) / cardinality(w) + 1] * w[(m.o - 1) % cardinality(w) + 1]) FROM unnest(p_matrix) WITH ORDINALITY AS m(v, o)
 $$;
 
--- Tells where rows that are missing or were shortened have left a tenth of the weight of rows.
-CREATE OR REPLACE FUNCTION dp_int.tell_weight(p_releases uuid[], p_weight float8, p_noise float8) RETURNS void
+-- Tells where rows that are missing or were shortened have left a tenth of the weight of rows. Records
+-- that fill up a registered number have none.
+CREATE OR REPLACE FUNCTION dp_int.tell_weight(d dp_int.dataset, p_releases uuid[], p_weight float8, p_noise float8) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   rows float8;
 BEGIN
   SELECT sum((r.parameters ->> 'rows')::float8) INTO rows FROM dp_int.release r WHERE r.id = ANY (p_releases);
   IF p_weight + 2 * p_noise < 0.9 * rows THEN
-    RAISE NOTICE 'dpsidecar: about % %% of the weight of rows is lost: a value is missing, or they are longer than scales allow and were shortened', round((100 * (1 - p_weight / rows))::numeric)
-      USING HINT = 'The fit is of the other rows, and of shortened ones: intervals do not allow for that. With larger scales fewer are shortened, and noise counts for more.';
+    RAISE NOTICE 'dpsidecar: about % %% of the weight of % is lost: %a value is missing, or they are longer than scales allow and were shortened',
+        round((100 * least(1 - p_weight / rows, 1))::numeric), CASE WHEN d.unit IS NULL THEN 'rows' ELSE 'persons' END,
+        CASE WHEN coalesce(d.persons, d.block_rows) IS NOT NULL THEN 'there are fewer than the ' || rows || ' that are registered, ' ELSE '' END
+      USING HINT = 'The fit is of the others, and of shortened ones: intervals do not allow for that. With larger scales fewer are shortened, and noise counts for more.';
+  END IF;
+END $$;
+
+-- Tells which releases were read before their windows were over.
+CREATE OR REPLACE FUNCTION dp_int.tell_early(p_releases uuid[]) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  early text;
+BEGIN
+  SELECT string_agg(w.days::text, ', ' ORDER BY w.days) INTO early FROM unnest(p_releases) AS r(id), dp_int.ran_at_reading(r.id) AS w(days);
+  IF early IS NOT NULL THEN
+    RAISE NOTICE 'dpsidecar: the second moments of % were read before that was over, and may lack rows that came later', early
+      USING HINT = 'Once it is over, dp_moments with fresh => true releases them again, and is charged.';
   END IF;
 END $$;
 GRANT EXECUTE ON FUNCTION public.dp_linear_from_moments TO dp_analyst, dp_admin;
