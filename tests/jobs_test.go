@@ -110,6 +110,27 @@ func TestAJobThatCannotReadIsParked(t *testing.T) {
 	}
 }
 
+// A job that was charged is tried again at what it was charged alone: a sidecar whose plan costs other than that,
+// for instance of another version, reads nothing.
+func TestAJobIsNotTriedAgainAtAnotherCost(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 2, 0)
+	job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 1, options => '{"method": "exponential_mechanism"}')::text`, w.dataset)
+	w.abandon(reading) // which charges half of that
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the job is parked, or done", func() bool {
+		return one[bool](w, w.analyst, `SELECT sqlstate IS NOT NULL OR status = 'done' FROM dp_status($1)`, job)
+	})
+	if said := one[string](w, w.analyst, `SELECT coalesce(message, status) FROM dp_status($1)`, job); !strings.Contains(said, "would spend other than what was charged") {
+		t.Errorf("the job says %q", said)
+	}
+	if w.spent() != 0.5 || one[int](w, w.super, `SELECT count(*)::int FROM dp_int.release`) != 0 {
+		t.Errorf("spent %g, or there is a release", w.spent())
+	}
+}
+
 // A result that cannot be written keeps nobody waiting for ever, costs one charge,
 // and comes once it can.
 func TestAJobThatCannotPublishTellsItsCaller(t *testing.T) {

@@ -873,6 +873,8 @@ var mutants = []mutant{
 		"	return r, s.recheckRead(ctx, c)\n", "	return r, nil\n", []tests{{"./tests", "TestAPartitionOfOthersThatComesLate"}}},
 	{"elsewhere: an error of a pass is told", "internal/job/sums.go",
 		"		return r, s.asParked(ctx, err, notRead)\n	}\n	return r, s.recheckRead", "		return r, parked(err.Error())\n	}\n	return r, s.recheckRead", []tests{{"./tests", "TestAnOracleOfErrors"}}},
+	{"a job that was charged is tried again at another cost", "internal/job/attempt.go",
+		`err != nil || !sameEvent(event, plan.Event)`, `err != nil || false && !sameEvent(event, plan.Event)`, []tests{{"./tests", "TestAJobIsNotTriedAgainAtAnotherCost"}}},
 	{"an error while rows are counted is told in the server's words", "internal/job/attempt.go",
 		`return &failure{"DP004", "the data set cannot be read", "Ask`, `return &failure{"DP004", pg.Message, "Ask`, []tests{{"./tests", "TestAnErrorWhileRowsAreCounted"}}},
 	{"what was pulled is not checked once more", "internal/job/attempt.go",
