@@ -715,6 +715,17 @@ var mutants = []mutant{
 	{"filters: the database mixes them in one history", "sql/functions/accounts.sql",
 		`t.rest = 0 AND t.epsilon <= p_epsilon THEN`, `t.rest_rho <= p_cap AND t.epsilon <= p_epsilon THEN`, []tests{{"./tests", "TestFiltersAgreeWithTheModel"}}},
 
+	{"filters: all of delta serves the conversion in the database", "sql/functions/accounts.sql",
+		"SELECT least(delta * 0.9, ", "SELECT least(delta, ", []tests{{"./tests", "TestFiltersAgreeWithTheModel"}}},
+	{"filters: the reserve of delta is half of it in the database", "sql/functions/accounts.sql",
+		"delta * 0.1 $$", "delta * 0.5 $$", []tests{{"./tests", "TestDeltasOfMechanismsHaveAReserve"}}},
+	{"filters: divergences of another order are added", "sql/functions/ledger.sql",
+		"e.renyi[array_position(dp_int.renyi_orders(), a.renyi_order)]", "e.renyi[array_position(dp_int.renyi_orders(), a.renyi_order) - 1]", []tests{{"./tests", "TestFiltersAgreeWithTheModel"}}},
+	{"a cost below 0 gives budget back", "sql/functions/ledger.sql",
+		"NOT (cost >= 0 AND cost < 'Infinity')", "NOT (cost < 'Infinity')", []tests{{"./tests", "TestNoCostGivesBudgetBack"}}},
+	{"a delta below 0 gives delta back", "sql/functions/ledger.sql",
+		"NOT coalesce(e.delta >= 0 AND e.delta < 1, false)", "NOT coalesce(e.delta < 1, false)", []tests{{"./tests", "TestNoCostGivesBudgetBack"}}},
+
 	// Fits by groups.
 	{"a group of joint moments works with its true size", "internal/dpsco/joint_groups.go",
 		`all.ofGroup(len(part.Y), sizes[g])`, `all.ofGroup(len(part.Y), groupSize{float64(max(part.N, 1)), 0, sizes[g].small})`, []tests{{"./internal/dpsco", "TestFitsByGroupsReplay"}}},
