@@ -433,6 +433,26 @@ func TestTheLedgerIsAppendOnly(t *testing.T) {
 	}
 }
 
+// A cost is a number from 0 on, in every unit: one below 0 would give back what was spent.
+func TestNoCostGivesBudgetBack(t *testing.T) {
+	t.Parallel()
+	for _, delta := range []float64{0, 1e-6} {
+		w := lonelyWorld(t, 1, delta)
+		w.exec(w.analyst, `SELECT dp_submit('l1', $1, 0.5, options => '{"method": "exponential_mechanism"}')`, w.dataset)
+		job, token := w.abandon(claimed)
+		for _, c := range [][3]string{
+			{"-0.5", "-0.03125", "0"}, {"NaN", "NaN", "0"}, {"Infinity", "Infinity", "0"}, {"0.5", "0.03125", "-1e-9"}, {"0.5", "0.03125", "1"}, {"0.5", "0.03125", "NaN"},
+		} {
+			_, err := w.connect(w.system.URL("dp_sidecar")).Exec(context.Background(),
+				`SELECT dp_int.job_charge($1, $2, 1000, '{"bounded_range": {"epsilon": 0.5}}', $3::text::numeric, $4::text::numeric, $5::text::numeric, '{}')`, job, token, c[0], c[1], c[2])
+			w.wantError(err, "DP005", "cannot state the cost")
+		}
+		if w.spent() != 0 || w.entries() != 0 {
+			t.Errorf("spent %g in %d entries", w.spent(), w.entries())
+		}
+	}
+}
+
 // A delta lowered below what mechanisms have spent of it leaves nothing, not even
 // to what has none of its own, and what is shown is what is proved at that delta.
 func TestALoweredDeltaLeavesNothing(t *testing.T) {

@@ -458,9 +458,16 @@ func TestAJobUnderWayDoesNotEndInACopy(t *testing.T) {
 	w.submit(0.5, `{}`)
 	job, token := hand.claim()
 	hand.read(job, token)
+	w.submit(0.25, `{}`)
+	w.abandon(charged)
+	entries := w.entries()
 	w.exec(w.super, `UPDATE dp_int.location SET database = 0`)
 	_, err := hand.conn.Exec(context.Background(), `SELECT dp_int.job_publish($1, $2, 'by hand', '{x}', '{1}')`, job, token)
 	w.wantError(err, "DP003", "is a copy")
+	// Nor does it claim one that the original may release by now, and give its charge back.
+	if !one[bool](w, hand.conn, `SELECT dp_int.job_claim(gen_random_uuid(), '30 s') IS NULL`) || w.entries() != entries {
+		t.Error("a job is claimed in a copy")
+	}
 }
 
 // Names that have gone over to another relation bind what they name now, not what had

@@ -196,3 +196,19 @@ func TestAnOracleOfErrorsSaysNothing(t *testing.T) {
 		}
 	}
 }
+
+// A filter that raises on one row does so while rows are counted, before anything is charged. The server's message would
+// quote that row's value.
+func TestAnErrorWhileRowsAreCountedSaysNothing(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	view := w.dataset + "_filter"
+	w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.%s AS SELECT amount, age FROM public.%s WHERE (CASE region WHEN 3 THEN 'secret 3' ELSE '1' END)::int = 1; GRANT SELECT ON public.%[1]s TO dp_sidecar`, view, w.dataset))
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 10, options => '{"total": true}')`, view, "public."+view)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, view, w.person)
+	_, err := regress(w.analyst, ask, view, 1.0)
+	w.wantError(err, "DP004", "the data set cannot be read")
+	told := err.Error() + hint(err) + one[string](w, w.analyst, `SELECT concat(error, hint, stage) FROM dp.jobs WHERE dataset = $1`, view)
+	if strings.Contains(told, "secret") || strings.Contains(told, "integer") || !strings.Contains(told, "No privacy budget was spent") {
+		t.Errorf("told %q", told)
+	}
+}

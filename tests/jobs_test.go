@@ -110,6 +110,47 @@ func TestAJobThatCannotReadIsParked(t *testing.T) {
 	}
 }
 
+// Once a job reads, its worker can neither fail it, which would tell of the rows, nor publish at another time than a
+// step of its ladder.
+func TestAJobThatReadsEndsAtItsStepsAlone(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 0.5, 0)
+	w.exec(w.analyst, `SELECT dp_submit('l1', $1, 0.5, options => '{"method": "exponential_mechanism"}')`, w.dataset)
+	job, token := w.abandon(reading) // with one step, 0
+	worker := w.connect(w.system.URL("dp_sidecar"))
+	for _, sql := range []string{
+		`SELECT dp_int.job_fail($1, $2, 'DP004', 'row 3', '')`,
+		`SELECT dp_int.job_publish($1, $2, 'exponential_mechanism', '{x}', '{1}', p_step => 1)`,
+		`SELECT dp_int.job_publish($1, $2, 'exponential_mechanism', '{x}', '{1}', p_step => -1)`,
+		`SELECT dp_int.job_publish($1, $2, 'exponential_mechanism', '{x}', '{1}', p_step => NULL)`,
+	} {
+		_, err := worker.Exec(context.Background(), sql, job, token)
+		w.wantError(err, "55000", "reading")
+	}
+	w.exec(worker, `SELECT dp_int.job_publish($1, $2, 'exponential_mechanism', '{x}', '{1}', p_step => 0)`, job, token)
+}
+
+// A job that was charged is tried again at what it was charged alone: a sidecar whose plan costs other than that,
+// for instance of another version, reads nothing.
+func TestAJobIsNotTriedAgainAtAnotherCost(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 2, 0)
+	job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 1, options => '{"method": "exponential_mechanism"}')::text`, w.dataset)
+	w.abandon(reading) // which charges half of that
+	if _, err := w.system.Serve(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the job is parked, or done", func() bool {
+		return one[bool](w, w.analyst, `SELECT sqlstate IS NOT NULL OR status = 'done' FROM dp_status($1)`, job)
+	})
+	if said := one[string](w, w.analyst, `SELECT coalesce(message, status) FROM dp_status($1)`, job); !strings.Contains(said, "would spend other than what was charged") {
+		t.Errorf("the job says %q", said)
+	}
+	if w.spent() != 0.5 || one[int](w, w.super, `SELECT count(*)::int FROM dp_int.release`) != 0 {
+		t.Errorf("spent %g, or there is a release", w.spent())
+	}
+}
+
 // A result that cannot be written keeps nobody waiting for ever, costs one charge,
 // and comes once it can.
 func TestAJobThatCannotPublishTellsItsCaller(t *testing.T) {

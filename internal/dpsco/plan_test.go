@@ -10,6 +10,40 @@ import (
 )
 
 // One charge pays for one run.
+// A plan is of so many records, columns and groups, and of rows with or without weights: on others it does not run, for
+// noise and sensitivity are of those.
+func TestAPlanRunsOnItsRowsAlone(t *testing.T) {
+	x := normalTable(1, 50, 1, 2)
+	p, err := L1{Method: catalogue.MethodObjective}.Plan(x.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(x *Data){
+		"more records":   func(x *Data) { x.N++ },
+		"fewer records":  func(x *Data) { x.N-- },
+		"no intercept":   func(x *Data) { x.Intercept, x.D = false, x.D-1 },
+		"another column": func(x *Data) { x.X = append(x.X, x.X[0]) },
+		"groups":         func(x *Data) { x.Levels, x.Level = 2, make([]float64, x.N) },
+		"levels alone":   func(x *Data) { x.Level = make([]float64, x.N) },
+		"weights":        func(x *Data) { x.Weight = repeat(1, x.N) },
+		"rows from sums": func(x *Data) { x.X, x.Elsewhere = nil, &Elsewhere{Features: make([]Term, len(x.X))} },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			other := cloned(x)
+			change(&other)
+			_, _ = p.Run(t.Context(), other, mechtest.Source(t, 1))
+		}()
+	}
+	if _, err := coefficients(p.Run(t.Context(), cloned(x), mechtest.Source(t, 1))); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAPlanRunsOnce(t *testing.T) {
 	x := normalTable(1, 50, 1, 2)
 	p, err := L1{Method: catalogue.MethodObjective}.Plan(x.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})

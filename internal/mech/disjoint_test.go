@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"dpsidecar/internal/mech/internal/hook"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // of returns the rows of a table that are in a part.
@@ -110,6 +112,37 @@ func TestReplacedAcrossPartsMovesWhatOneSumMoves(t *testing.T) {
 	for _, name := range []string{"histogram", "histogram, l1", "moments", "moments, trace"} {
 		if shares[name] < 1.2 {
 			t.Errorf("%s: a row in two parts moved it by %v of the bound", name, shares[name])
+		}
+	}
+}
+
+// Each part has noise of its own, as much as if it were released alone: draws are of that law, and so is
+// the difference of two neighbours, which would be less where they shared some. (The draws are fixed.)
+func TestPartsHaveNoiseOfTheirOwn(t *testing.T) {
+	const n, z, parts = 7, 1.5, 60
+	var sums, products []float64
+	src := testSource(t, 7)
+	for range 100 {
+		s, m := make([]Bounded, parts), make([]*Moments, parts)
+		for g := range parts {
+			s[g], m[g] = NewSum(Contract{L2, 1, n, 1}).Bounded(), NewMoments(MomentContract{1, n, 1})
+		}
+		dst := make([]float64, parts)
+		Gaussian{z}.Release(dst, Disjoint(s), src)
+		sums = append(sums, dst...)
+		ReleaseDisjoint(dst, m, Gaussian{z}, src)
+		products = append(products, dst...)
+	}
+	for name, c := range map[string]struct {
+		draws []float64
+		sigma float64
+	}{"sums": {sums, z * 2 / n}, "moments": {products, z * math.Sqrt2 / n}} {
+		var differences []float64
+		for k := 0; k < len(c.draws); k += 2 {
+			differences = append(differences, c.draws[k+1]-c.draws[k])
+		}
+		if !fitsLaw(c.draws, distuv.Normal{Sigma: c.sigma}.CDF) || !fitsLaw(differences, distuv.Normal{Sigma: c.sigma * math.Sqrt2}.CDF) {
+			t.Errorf("%s: wrong noise", name)
 		}
 	}
 }

@@ -348,6 +348,8 @@ func TestMisuseOfSumsPanics(t *testing.T) {
 		"a second release":         func() { Gaussian{1}.Release(make([]float64, 2), once, testSource(t, 1)) },
 		"no value":                 func() { Gaussian{1}.Release(nil, Bounded{}, testSource(t, 1)) },
 		"a short release":          func() { Gaussian{1}.Release(make([]float64, 1), NewSum(c).Bounded(), testSource(t, 1)) },
+		"sums of all beside":       func() { full.AddSummed(make([]int64, 2)) },
+		"sums of another length":   func() { NewSum(c).AddSummed(make([]int64, 1)) },
 	} {
 		if !panics(f) {
 			t.Errorf("%s: no panic", name)

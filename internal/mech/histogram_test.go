@@ -129,6 +129,18 @@ func TestHistogramRefusals(t *testing.T) {
 	if !panics(func() { h.Merge(NewHistogram(good, 2, 1)) }) {
 		t.Error("different shapes merge")
 	}
+	another := h.Fork()
+	another.AddBins([]int32{0})
+	if !panics(func() { h.Merge(another) }) {
+		t.Error("a record too many is merged")
+	}
+	if !panics(func() { h.AddCounted(make([]int64, 8)) }) || !panics(func() { h.Fork().AddCounted(make([]int64, 7)) }) {
+		t.Error("counts are added beside others, or to another histogram's")
+	}
+	h.Bounded()
+	if h.counts[4] != 0 || h.counts[5] != 0 {
+		t.Error("counts are there after they were handed on")
+	}
 }
 
 // Counts in steps and their sensitivity: one count is 2^bits steps.

@@ -278,14 +278,27 @@ func TestMomentsAndBlockSumsDoNotPrint(t *testing.T) {
 func TestMisuseOfMomentsPanics(t *testing.T) {
 	c := MomentContract{1, 2, 2}
 	one := []float64{1}
+	three := Rows{X: [][]float64{{1, 1, 1}}, Intercept: true}
+	full := NewMoments(c)
+	full.AddRecords(three, []int{0, 2, 3})
+	last := full.Fork()
+	last.AddRows(Rows{X: [][]float64{one}, Intercept: true}, 1)
 	for name, f := range map[string]func(){
-		"a bad contract":   func() { NewMoments(MomentContract{}) },
-		"rows too many":    func() { NewMoments(c).AddRows(Rows{X: [][]float64{{1, 1, 1}}, Intercept: true}, 3) },
-		"another length":   func() { NewMoments(c).AddRows(Rows{X: [][]float64{one}}, 1) },
-		"a short column":   func() { NewMoments(c).AddRows(Rows{X: [][]float64{{}}, Intercept: true}, 1) },
-		"another contract": func() { NewMoments(c).Merge(NewMoments(MomentContract{2, 2, 2})) },
-		"a short release":  func() { NewMoments(c).Release(one, Gaussian{1}, testSource(t, 1)) },
-		"no noise":         func() { NewMoments(c).Release(make([]float64, 4), Gaussian{}, testSource(t, 1)) },
+		"a bad contract":     func() { NewMoments(MomentContract{}) },
+		"rows too many":      func() { NewMoments(c).AddRows(three, 3) },
+		"records too many":   func() { NewMoments(c).AddRecords(three, []int{0, 1, 2, 3}) },
+		"a record too many":  func() { full.AddRows(Rows{X: [][]float64{one}, Intercept: true}, 1) },
+		"one more, merged":   func() { full.Merge(last) },
+		"records of no row":  func() { NewMoments(MomentContract{1, 3, 2}).AddRecords(three, []int{1, 2, 3}) },
+		"overlapping ones":   func() { NewMoments(MomentContract{1, 3, 2}).AddRecords(three, []int{0, 2, 1, 3}) },
+		"rows of no record":  func() { NewMoments(c).AddRecords(three, []int{0, 2}) },
+		"another length":     func() { NewMoments(c).AddRows(Rows{X: [][]float64{one}}, 1) },
+		"a short column":     func() { NewMoments(c).AddRows(Rows{X: [][]float64{{}}, Intercept: true}, 1) },
+		"another contract":   func() { NewMoments(c).Merge(NewMoments(MomentContract{2, 2, 2})) },
+		"a short release":    func() { NewMoments(c).Release(one, Gaussian{1}, testSource(t, 1)) },
+		"no noise":           func() { NewMoments(c).Release(make([]float64, 4), Gaussian{}, testSource(t, 1)) },
+		"sums of some rows":  func() { full.Fork().AddSummed(make([]int64, 2)) },
+		"sums of all beside": func() { last.AddSummed(make([]int64, 3)) },
 	} {
 		if !panics(f) {
 			t.Errorf("%s: no panic", name)
@@ -295,6 +308,16 @@ func TestMisuseOfMomentsPanics(t *testing.T) {
 		if err := c.Check(); !errors.Is(err, ErrParams) {
 			t.Errorf("%+v: %v", c, err)
 		}
+	}
+}
+
+// A release takes the sums away, so that another one, for which nobody was charged, is of nothing.
+func TestMomentsAreReleasedOnce(t *testing.T) {
+	m := NewMoments(MomentContract{1, 2, 1})
+	m.AddRows(Rows{X: [][]float64{{1, 1}}}, 2)
+	m.Release(make([]float64, 1), Gaussian{1}, testSource(t, 1))
+	if m.totals[0] != 0 || m.records != 0 {
+		t.Errorf("%d of %d rows are left", m.totals[0], m.records)
 	}
 }
 

@@ -283,4 +283,13 @@ func TestMisuseOfRanks(t *testing.T) {
 	if !panics(func() { NewRanks(RankContract{2}).Add(make([]float64, 3)) }) {
 		t.Error("more records than N")
 	}
+	r := NewRanks(RankContract{2})
+	r.Add(make([]float64, 1))
+	if !panics(func() { r.Add(make([]float64, 2)) }) {
+		t.Error("more records than N, in two parts")
+	}
+	RankQuantiles{1, []int{50}}.Release(make([]float64, 1), r, testSource(t, 1))
+	if len(r.points) != 0 {
+		t.Error("numbers are there after their release")
+	}
 }

@@ -14,6 +14,18 @@ func testSource(_ testing.TB, seed uint64) *Source {
 	return &Source{r: rand.NewChaCha8(key)}
 }
 
+// Nobody can foretell the noise: two sources of production code do not give the same 256 bits (false-failure rate
+// 2^-256).
+func TestSourcesAreIndependent(t *testing.T) {
+	a, b := NewSource(), NewSource()
+	for range 4 {
+		if a.Uint64() != b.Uint64() {
+			return
+		}
+	}
+	t.Error("two sources give the same numbers")
+}
+
 // Near 2^63 the multiples of n leave up to half of all words over. Without
 // rejection some integers get two words and others one: under 3 2^62, those
 // that 3 divides come up half of the time instead of a third.

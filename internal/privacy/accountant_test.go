@@ -266,6 +266,23 @@ func TestBestTakesTheSmallestBound(t *testing.T) {
 	}
 }
 
+// What mechanisms spend of delta is not there for the conversion: a history with an event that is one of delta
+// alone costs what it costs without it at what is left of delta.
+func TestDeltasOfEventsAreTakenOff(t *testing.T) {
+	const delta, own = 1e-6, 3e-7
+	renyi := new(Renyi)
+	for _, a := range []Accountant{Concentrated{}, renyi, AtOrder{16, renyi}, new(Best)} {
+		for _, e := range []Event{Gaussian{2}, Repeat{10, Sampled{.01, Gaussian{1}}}, ZCDP{.1}} {
+			without, err := a.Epsilon(e, delta-own)
+			with, err2 := a.Epsilon(Compose{Approx{0, own}, e}, delta)
+			all, err3 := a.Epsilon(e, delta)
+			if errors.Join(err, err2, err3) != nil || math.Abs(with/without-1) > 1e-9 || !(with > all) {
+				t.Errorf("%T: %#v: %v with a delta of its own, %v at what is left, %v at all of delta, %v", a, e, with, without, all, errors.Join(err, err2, err3))
+			}
+		}
+	}
+}
+
 func TestAccountantsNeverGuess(t *testing.T) {
 	for _, a := range []Accountant{PureSum{}, Concentrated{}, new(Renyi), exactGaussian{}, new(Best)} {
 		for _, e := range []Event{strange{}, &Pure{1}, Compose{Pure{1}, strange{}}, Sampled{.5, strange{}}, Repeat{2, Parallel{strange{}}}} {
