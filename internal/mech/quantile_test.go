@@ -224,7 +224,7 @@ func TestMisuseOfMagnitudes(t *testing.T) {
 	if !panics(func() { m.Add(make([]float64, 2)) }) {
 		t.Error("more records than N, in two parts")
 	}
-	Quantile{1, .5, 0, false}.Release(m, testSource(t, 1))
+	Quantile{1, .5, 0, false, .5}.Release(m, testSource(t, 1))
 	if m.counts[0] != 0 || m.counts[1] != 0 {
 		t.Error("counts are there after their release")
 	}
