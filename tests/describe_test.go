@@ -51,8 +51,22 @@ func TestADescriptionIsChargedOnceAndKept(t *testing.T) {
 		if again := rowsOf[figure](w, w.analyst, askDescription, w.dataset, 20.0); !reflect.DeepEqual(again, first) || w.entries() != entries+1 {
 			t.Errorf("the same again is %v, not %v", again, first)
 		}
-		if kept := rowsOf[figure](w, w.analyst, `SELECT column_name, statistic, value, ci_low, ci_high FROM dp.descriptions WHERE dataset = $1`, w.dataset); !reflect.DeepEqual(kept, first) {
-			t.Errorf("dp.descriptions has %v, not %v", kept, first)
+		kept := rowsOf[figure](w, w.analyst, `SELECT column_name, statistic, value, ci_low, ci_high FROM dp.descriptions WHERE dataset = $1`, w.dataset)
+		if len(kept) != len(first) {
+			t.Fatalf("dp.descriptions has %v, not %v", kept, first)
+		}
+		for i, k := range kept {
+			f := first[i]
+			if !reflect.DeepEqual(k.Column, f.Column) || k.Statistic != f.Statistic || (k.Value == nil) != (f.Value == nil) || (k.Low == nil) != (f.Low == nil) {
+				t.Errorf("dp.descriptions has %v, not %v", k, f)
+				continue
+			}
+			if k.Low != nil {
+				within := 0.0126 * (*k.High - *k.Low) // half a unit of the second digit of a quarter
+				if math.Abs(*k.Value-*f.Value) > within || math.Abs(*k.Low-*f.Low) > within || math.Abs(*k.High-*f.High) > within {
+					t.Errorf("%s: %v, %v to %v is shown as %v, %v to %v", k.Statistic, *k.Value, *k.Low, *k.High, *f.Value, *f.Low, *f.High)
+				}
+			}
 		}
 		for _, f := range first {
 			column := "all"

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -70,6 +73,15 @@ func (r released) wald(t *testing.T, places ...int) (statistic, df, w, longest f
 	return w * df / (least * float64(q)), df, w, longest
 }
 
+// unroundedInterval is dp_predict_interval with all digits.
+const unroundedInterval = `SELECT ARRAY[p.prediction, p.ci_low, p.ci_high] FROM dp_int.release r, dp_int.prediction_interval(r, '', $2::float8[], 0) p WHERE r.id = $1`
+
+// fewestDecimals is how many decimals a number is written with at least.
+func fewestDecimals(v float64) int {
+	_, decimals, _ := strings.Cut(strconv.FormatFloat(v, 'f', -1, 64), ".")
+	return len(decimals)
+}
+
 // exceeds is the probability that F with q and df degrees of freedom is as large.
 func exceeds(statistic float64, q int, df float64) float64 {
 	return mathext.RegIncBeta(df/2, float64(q)/2, df/(df+float64(q)*statistic))
@@ -102,7 +114,11 @@ func TestResultsOfARelease(t *testing.T) {
 			terms = append(terms, r.terms[p])
 		}
 		statistic, df, wald, longest := r.wald(t, places...)
-		got := one[[]float64](w, w.analyst, `SELECT ARRAY[statistic, df, p_value] FROM dp_test($1, $2)`, r.id, terms)
+		got := one[[]float64](w, w.super, `SELECT ARRAY[t.statistic, t.df, t.p_value] FROM dp_int.release r, dp_int.wald_test(r, $2) t WHERE r.id = $1`, r.id, terms)
+		if shown := one[[]float64](w, w.analyst, `SELECT ARRAY[statistic, df, p_value] FROM dp_test($1, $2)`, r.id, terms); !(math.Abs(shown[0]-got[0]) < 0.00501 && math.Abs(shown[1]-got[1]) < 0.0501 &&
+			math.Abs(shown[2]-got[2]) <= 0.00501*got[2]) || fewestDecimals(shown[0]) > 2 || fewestDecimals(shown[1]) > 1 {
+			t.Errorf("the test of %v is shown as %v, it is %v", terms, shown, got)
+		}
 		w.agree("the statistic", got[0], statistic)
 		w.agree("df", got[1], df)
 		if len(places) == 1 {
@@ -126,7 +142,13 @@ func TestResultsOfARelease(t *testing.T) {
 		c := mat.NewVecDense(4, x)
 		variance, least := mat.Inner(c, r.covariance, c), min(r.df[0], r.df[1], r.df[2], r.df[3])
 		bias := math.Sqrt(mat.Inner(c, r.biasRows, c) / variance)
-		got := one[[]float64](w, w.analyst, `SELECT ARRAY[prediction, ci_low, ci_high] FROM dp_predict_interval($1, $2::float8[]) WHERE why_null IS NULL`, r.id, x[1:])
+		got := one[[]float64](w, w.super, unroundedInterval, r.id, x[1:])
+		shown := one[[]float64](w, w.analyst, `SELECT ARRAY[prediction, ci_low, ci_high] FROM dp_predict_interval($1, $2::float8[]) WHERE why_null IS NULL`, r.id, x[1:])
+		for i, v := range shown {
+			if off := math.Abs(v-got[i]) / (got[2] - got[1]); off > 0.0126 || fewestDecimals(v) > max(0, 1-int(math.Floor(math.Log10((got[2]-got[1])/4)))) {
+				t.Errorf("%v is shown as %v", got, shown)
+			}
+		}
 		w.agree("the prediction", got[0], one[float64](w, w.analyst, `SELECT dp_predict($1, $2::float8[])`, r.id, x[1:]))
 		w.agree("the middle", (got[1]+got[2])/2, mat.Dot(c, mat.NewVecDense(4, r.middle)))
 		// The half width is in units of sd and t what 95 % of |N(bias, 1)| lie below.
@@ -134,8 +156,8 @@ func TestResultsOfARelease(t *testing.T) {
 		w.agree("the coverage", distuv.UnitNormal.CDF(k-bias)-distuv.UnitNormal.CDF(-k-bias), 0.95)
 	}
 	// Where all features are 0 the interval is the intercept's, up to how it bounds the bias.
-	if !one[bool](w, w.analyst, `SELECT (p.ci_high - p.ci_low) / (c.ci_high - c.ci_low) BETWEEN 0.999 AND 1.42 AND abs(p.ci_low + p.ci_high - c.ci_low - c.ci_high) < 1e-6 * c.std_err
-		FROM dp_predict_interval($1, '{0,0,0}') p, dp.coefficients c WHERE c.release = $1::uuid AND c.term = '(intercept)'`, r.id) {
+	if !one[bool](w, w.super, `SELECT (p.ci_high - p.ci_low) / (c.ci_high - c.ci_low) BETWEEN 0.999 AND 1.42 AND abs(p.ci_low + p.ci_high - c.ci_low - c.ci_high) < 1e-6 * c.std_err
+		FROM dp_int.release r, dp_int.prediction_interval(r, '', '{0,0,0}', 0) p, dp_int.coefficient c WHERE r.id = $1::uuid AND c.release = r.id AND c.term = '(intercept)'`, r.id) {
 		t.Error("the intercept's interval is another one")
 	}
 	if w.entries() != before {
@@ -229,6 +251,40 @@ func TestResultsAreRounded(t *testing.T) {
 			t.Errorf("%v with error %v is shown as %v", c.value, c.err, got)
 		}
 	}
+	// Predictions near 0, or 1 for a probability, keep how far from there they are.
+	for _, c := range []struct {
+		model        string
+		value, shown float64
+		width        any
+	}{
+		{"linear", 27.39592268, 27.396, .0747}, {"linear", -3.14159, -3, 50.}, {"linear", 2014.3333333, 2014.3333333, nil},
+		{"logistic", 0.43219, 0.432, .1}, {"logistic", 0.0000123456, 0.000012, .1}, {"logistic", 0.99998765, 0.999988, .1}, {"logistic", 1, 1, .1}, {"logistic", 0, 0, .1},
+		{"poisson", 27.39592268, 27.396, .0747}, {"poisson", 0.0000123456, 0.000012, 4.}, {"poisson", 5.4321, 5.4, 4.},
+	} {
+		if got := one[float64](w, w.super, `SELECT dp_int.shown_prediction($1, $2, $3)`, c.model, c.value, c.width); got != c.shown {
+			t.Errorf("%s: %v in an interval as wide as %v is shown as %v", c.model, c.value, c.width, got)
+		}
+	}
+	// What dp_describe shows, with and without an interval, and where it ends at the value.
+	for _, c := range []struct {
+		value     float64
+		low, high any
+		shown     []float64
+	}{
+		{1192.0321, 1150.123, 1233.46789, []float64{1192, 1150, 1233}}, {2014.321, nil, nil, []float64{2014.3}}, {.60654321, .6007123, .6124321, []float64{.6065, .6007, .6124}},
+		{803.12, 787.3341, 822.4819, []float64{803.1, 787.3, 822.5}}, {803.12, 803.12, 1022.4819, []float64{803.12, 803.12, 1022.48}}, {42311, 42311., 43211., []float64{42311, 42311, 43211}},
+		{2014, 2014., 2014., []float64{2014, 2014, 2014}}, {1, .99943123, 1., []float64{1, .99943, 1}}, {0, 0., 0., []float64{0, 0, 0}},
+	} {
+		got := one[[]float64](w, w.super, `SELECT array_agg(dp_int.rounded(v, dp_int.decimals_described($1::float8, $2::float8, $3::float8)) ORDER BY n) FROM unnest(ARRAY[$1, $2, $3]::float8[]) WITH ORDINALITY AS u(v, n) WHERE v IS NOT NULL`, c.value, c.low, c.high)
+		if !slices.Equal(got, c.shown) {
+			t.Errorf("%v, %v to %v is shown as %v", c.value, c.low, c.high, got)
+		}
+	}
+	for _, v := range []string{"NaN", "Infinity", "-Infinity"} {
+		if got := one[string](w, w.super, `SELECT dp_int.rounded($1::text::float8, dp_int.decimals($1::text::float8, NULL))::text`, v); got != v {
+			t.Errorf("%s is shown as %s", v, got)
+		}
+	}
 }
 
 // Where there is nothing to test or no interval, the reason is told.
@@ -282,7 +338,7 @@ func TestIntervalsOfProbabilities(t *testing.T) {
 		covariance = array_fill(0::float8, ARRAY[position - 1]) || 1::float8 WHERE release = $1`, r)
 	w.exec(w.super, `UPDATE dp_int.release SET why_null = NULL WHERE id = $1`, r)
 	odds := func(p float64) float64 { return math.Log(p / (1 - p)) }
-	got := one[[]float64](w, w.analyst, `SELECT ARRAY[prediction, ci_low, ci_high] FROM dp_predict_interval($1, '{0.5,-1}')`, r)
+	got := one[[]float64](w, w.super, unroundedInterval, r, []float64{0.5, -1})
 	half := distuv.StudentsT{Sigma: 1, Nu: 50}.Quantile(0.975) * math.Sqrt(1+0.25+1)
 	for _, end := range []float64{odds(got[0]) - half - odds(got[1]), odds(got[0]) + half - odds(got[2])} {
 		if math.Abs(end) > 1e-9 {

@@ -386,9 +386,11 @@ func TestPooledGroupsKeepTheZerosOfAPenalty(t *testing.T) {
 }
 
 // Groups of counts whose means differ by a factor of e^4 have fits of their own: one whose mean is a
-// seventh of the common one was left at a third of it. Seeds are fixed.
+// seventh of the common one was left at a third of it, and with a penalty, which spares the constant, still
+// was. Seeds are fixed.
 func TestGroupsOfCountsFarApart(t *testing.T) {
 	const levels = 6
+	slight := Regression{Loss: loss.Poisson{}, Penalty: catalogue.PenaltyL1, Lambda: .001}
 	for seed := range uint64(2) {
 		x, truth := groupedLaw(40_000, 4, levels, 0, seed)
 		for i := range x.Level {
@@ -399,9 +401,11 @@ func TestGroupsOfCountsFarApart(t *testing.T) {
 			w[0] = 4*float64(g)/(levels-1) - 1
 		}
 		groupCounts(&x, truth, seed)
-		for g, group := range resultOf(t, Regression{Loss: loss.Poisson{}}, x, 3, seed).Groups {
-			if off := group.Coefficients[0] - truth[g][0]; math.Abs(off) > .25 {
-				t.Errorf("group %d with constant %v: off by %v", g, truth[g][0], off)
+		for _, a := range []Regression{{Loss: loss.Poisson{}}, slight} {
+			for g, group := range resultOf(t, a, x, 3, seed).Groups {
+				if off := group.Coefficients[0] - truth[g][0]; math.Abs(off) > .25 {
+					t.Errorf("penalty %q, group %d with constant %v: off by %v", a.Penalty, g, truth[g][0], off)
+				}
 			}
 		}
 	}

@@ -491,7 +491,7 @@ func (f *jointFit) stepCoordinates() *mat.Dense {
 
 // proximal moves w to where half its squared distance, in the released metric, and
 // Psi are least together.
-func (f *jointFit) proximal(w []float64) { proximal(f.Psi, f.p, w) }
+func (f *jointFit) proximal(w []float64) { proximal(f.Psi, f.p, w, 1) }
 
 // finish returns the coefficients, with the correction of the slopes and of the level shrunk towards the
 // pilot fit by what its noise explains, and what is known of their errors.

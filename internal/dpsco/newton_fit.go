@@ -173,7 +173,7 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted bool) *n
 // begin sets the fit, the coordinates and the lengths of the first step.
 func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	f.w, f.mean = f.Curve.begin(s)
-	proximal(f.Psi, s.q, f.w)
+	proximal(f.Psi, s.q, f.w, 1)
 	f.whitened, f.firstLengths = s.q, lengths
 	f.p = mat.NewDense(f.shape.D, f.shape.D, nil)
 	f.p.Scale(1/math.Sqrt(f.mean*(1+tilt)), s.q)
@@ -412,14 +412,15 @@ func (f *newtonFit) whiten() {
 
 // next returns the fit after a step that moves predictions by longest at most, in the root
 // mean square. Where the ball is active, or with a penalty, the step goes to the proximal
-// point in the metric of the curvature, and is not shrunk: it would not arrive.
+// point in the metric of the curvature, and is not shrunk: it would not arrive. What weights keep of score and
+// curvature alike, of counts perhaps little, is kept of the penalty too: it would be as many times too strong.
 func (f *newtonFit) next(longest float64) []float64 {
 	w := f.plus(times(f.p, f.shrunkStep()), longest)
 	if f.allows(w) {
 		return w
 	}
 	move := f.plus(f.full(), math.Inf(1))
-	proximal(f.Psi, f.a, move)
+	proximal(f.Psi, f.a, move, f.evenly())
 	floats.Sub(move, f.w)
 	return f.plus(move, longest)
 }
@@ -428,6 +429,16 @@ func (f *newtonFit) next(longest float64) []float64 {
 func (f *newtonFit) allows(w []float64) bool {
 	ball, only := f.Psi.(prox.L2Ball)
 	return f.Psi == nil || only && floats.Norm(w, 2) <= ball.Radius
+}
+
+// inBall reports whether the ball does not move coefficients.
+func (f *newtonFit) inBall(w []float64) bool {
+	psi := f.Psi
+	if both, penalised := psi.(prox.Sum); penalised {
+		psi = both.B
+	}
+	ball, bounded := psi.(prox.L2Ball)
+	return !bounded || floats.Norm(w, 2) <= ball.Radius
 }
 
 // full is the whole Newton step.

@@ -161,10 +161,10 @@ func (f *newtonFit) along(w []float64) (sum float64) {
 	return sum
 }
 
-// raised is w with more of the constant, unless a penalty or the ball is in its way.
+// raised is w with more of the constant, which no penalty is on, unless the ball is in its way.
 func (f *newtonFit) raised(w []float64, by float64) []float64 {
 	moved := append([]float64(nil), w...)
-	if moved[0] += by; f.allows(moved) {
+	if moved[0] += by; f.inBall(moved) {
 		return moved
 	}
 	return w

@@ -96,18 +96,18 @@ func newPenaltyMetric(psi prox.Operator, p *mat.Dense) *penaltyMetric {
 	return m
 }
 
-// nearest moves w to where half its squared distance and Psi are least together.
-func (m *penaltyMetric) nearest(w []float64) {
+// nearest moves w to where half its squared distance and as many times Psi are least together.
+func (m *penaltyMetric) nearest(w []float64, times float64) {
 	u := m.flattened.apply(w)
-	m.metric.Prox(u, 1)
+	m.metric.Prox(u, times)
 	mat.NewVecDense(len(w), w).MulVec(m.root, mat.NewVecDense(len(u), u))
 }
 
-// proximal moves w to where half its squared distance, in the metric (P P')^-1, and Psi
+// proximal moves w to where half its squared distance, in the metric (P P')^-1, and as many times Psi
 // are least together.
-func proximal(psi prox.Operator, p *mat.Dense, w []float64) {
+func proximal(psi prox.Operator, p *mat.Dense, w []float64, times float64) {
 	if ball, only := psi.(prox.L2Ball); psi == nil || only && floats.Norm(w, 2) <= ball.Radius {
 		return
 	}
-	newPenaltyMetric(psi, p).nearest(w)
+	newPenaltyMetric(psi, p).nearest(w, times)
 }

@@ -132,6 +132,15 @@ BEGIN
   PERFORM dp_int.tell_missing(dp_int.kept_release(r.dataset, r.hash));
 END $$;
 
+-- How many decimals of a statistic and its interval mean something: to two digits of its standard error, a quarter of the
+-- interval's width, or five of its own where there is none. Where many rows are equal to a quartile its interval may
+-- begin or end there: it keeps the digits that it was released with, which are few.
+CREATE OR REPLACE FUNCTION dp_int.decimals_described(p_value float8, p_low float8, p_high float8) RETURNS int
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT greatest(CASE WHEN p_low < p_high THEN dp_int.decimals(p_value, (p_high - p_low) / 4) ELSE dp_int.decimals(p_value, NULL) + 2 END,
+                  CASE WHEN p_value IN (p_low, p_high) THEN scale(p_value::numeric) END)
+$$;
+
 CREATE OR REPLACE FUNCTION public.dp_describe(dataset text, eps float8, columns name[] DEFAULT NULL, delta float8 DEFAULT NULL, fresh boolean DEFAULT false,
                                               where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL)
 RETURNS TABLE(column_name text, statistic text, value float8, ci_low float8, ci_high float8)
@@ -142,11 +151,12 @@ DECLARE
                                                               true, dp_int.window_json(dp_describe.over), dp_describe.where_level);
 BEGIN
   RETURN QUERY
-  SELECT d.label::jsonb ->> 0, d.label::jsonb ->> 1, d.numbers[1], d.numbers[2], d.numbers[3]
-    FROM dp_int.describe(session_user, r, dp_describe.dataset, dp_describe.columns, dp_describe.where_level, dp_describe.over) AS d;
+  SELECT d.label::jsonb ->> 0, d.label::jsonb ->> 1, dp_int.rounded(d.numbers[1], s.decimals), dp_int.rounded(d.numbers[2], s.decimals), dp_int.rounded(d.numbers[3], s.decimals)
+    FROM dp_int.describe(session_user, r, dp_describe.dataset, dp_describe.columns, dp_describe.where_level, dp_describe.over) AS d,
+         LATERAL (SELECT dp_int.decimals_described(d.numbers[1], d.numbers[2], d.numbers[3])) AS s(decimals);
 END $$;
 COMMENT ON FUNCTION public.dp_describe IS
-  'What columns hold: usable values, mean, median and quartiles, or the share of true, and complete rows, with 95 % intervals; dp.descriptions says why where there is none. It is charged like a fit; the same again returns the same at no cost.';
+  'What columns hold: usable values, mean, median and quartiles, or the share of true, and complete rows, with 95 % intervals, rounded to what they leave meaningful; dp.descriptions has all digits, and says why where there is no interval. It is charged like a fit; the same again returns the same at no cost.';
 
 -- What dp_set_scales takes of a scale and a centre.
 CREATE OR REPLACE FUNCTION dp_int.scale_entry(p_scale float8, p_center float8) RETURNS jsonb

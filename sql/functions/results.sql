@@ -36,7 +36,7 @@ END $$;
 -- three of its own where nothing is known of its errors: a band is far wider than they are.
 CREATE OR REPLACE FUNCTION dp_int.decimals(p_coef float8, p_error float8) RETURNS int
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT CASE WHEN p_error > 0 THEN 1 - floor(log(p_error)) WHEN p_coef <> 0 THEN 2 - floor(log(abs(p_coef))) ELSE 0 END::int
+  SELECT CASE WHEN p_error > 0 AND p_error < 'Infinity' THEN 1 - floor(log(p_error)) WHEN p_coef <> 0 AND abs(p_coef) < 'Infinity' THEN 2 - floor(log(abs(p_coef))) ELSE 0 END::int
 $$;
 
 CREATE OR REPLACE FUNCTION dp_int.rounded(p float8, p_decimals int) RETURNS float8
@@ -222,11 +222,11 @@ LANGUAGE sql STABLE AS $$
          ARRAY(SELECT p.bias FROM pairs p ORDER BY i, j), (SELECT min(x.df) FROM tested x)
 $$;
 
-CREATE OR REPLACE FUNCTION public.dp_test(release uuid, terms text[]) RETURNS TABLE(statistic float8, df float8, p_value float8)
-LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
+-- dp_test with all digits.
+CREATE OR REPLACE FUNCTION dp_int.wald_test(r dp_int.release, p_terms text[], OUT statistic float8, OUT df float8, OUT p_value float8)
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  r dp_int.release := dp_int.visible_fit(dp_test.release);
-  picked int[] := dp_int.positions(r, dp_test.terms);
+  picked int[] := dp_int.positions(r, p_terms);
   q CONSTANT int := cardinality(picked);
   x record;
   least_df float8;
@@ -261,7 +261,13 @@ BEGIN
            dp_int.in_standard_errors(r.id, g.positions) AS s;
     p_value := dp_int.wald_p(w, longest, q, least_df);
   END IF;
-  RETURN NEXT;
+END $$;
+
+CREATE OR REPLACE FUNCTION public.dp_test(release uuid, terms text[]) RETURNS TABLE(statistic float8, df float8, p_value float8)
+LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY SELECT dp_int.rounded(w.statistic, 2), dp_int.rounded(w.df, 1), dp_int.rounded(w.p_value, dp_int.decimals(w.p_value, NULL))
+    FROM dp_int.wald_test(dp_int.visible_fit(dp_test.release), dp_test.terms) AS w;
 END $$;
 COMMENT ON FUNCTION public.dp_test IS
   'Tests that all of these coefficients of a release are 0 (Wald): statistic is compared with the F distribution of as many degrees of freedom as there are terms, and of df. p_value allows for the least favourable bias that the intervals allow for; of one term it is that of dp_summary. Free.';
@@ -310,16 +316,34 @@ BEGIN
   END IF;
 END $$;
 
+-- A prediction, or an end of its interval, to two digits of its standard error, a quarter of the interval's
+-- width; or of how far it is from what no prediction reaches, 0 and for a probability 1, where that is
+-- less: there intervals are short on one side. As it is where there is no interval.
+CREATE OR REPLACE FUNCTION dp_int.shown_prediction(p_model text, p float8, p_width float8) RETURNS float8
+LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN p_width IS NULL THEN p
+              ELSE dp_int.rounded(p, dp_int.decimals(p, least(p_width / 4, CASE WHEN m.labels OR dp_int.is_count(m.name) THEN p END, CASE WHEN m.labels THEN 1 - p END))) END
+    FROM dp_int.model m WHERE m.name = p_model
+$$;
+
+-- dp_int.prediction_interval as it is shown.
+CREATE OR REPLACE FUNCTION dp_int.shown_interval(r dp_int.release, p_grp text, p_features float8[], p_known float8) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
+LANGUAGE sql STABLE ROWS 1 AS $$
+  SELECT dp_int.shown_prediction(r.model, p.prediction, p.ci_high - p.ci_low), dp_int.shown_prediction(r.model, p.ci_low, p.ci_high - p.ci_low),
+         dp_int.shown_prediction(r.model, p.ci_high, p.ci_high - p.ci_low), p.why_null
+    FROM dp_int.prediction_interval(r, p_grp, p_features, p_known) AS p
+$$;
+
 CREATE OR REPLACE FUNCTION public.dp_predict_interval(release uuid, features float8[]) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER COST 5000 ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   r dp_int.release := dp_int.visible_fit(dp_predict_interval.release);
 BEGIN
   PERFORM dp_int.refuse_groups(r);
-  RETURN QUERY SELECT p.* FROM dp_int.prediction_interval(r, '', dp_predict_interval.features, 0) AS p;
+  RETURN QUERY SELECT p.* FROM dp_int.shown_interval(r, '', dp_predict_interval.features, 0) AS p;
 END $$;
 COMMENT ON FUNCTION public.dp_predict_interval(uuid, float8[]) IS
-  'What dp_predict gives, with a 95 % confidence interval: of the mean target, the probability of the positive label, or the mean count of an exposure of 1, among people with these features, not of one person''s target. Where there is none, why_null says why. Free.';
+  'What dp_predict gives, with a 95 % confidence interval, rounded to what it leaves meaningful: of the mean target, the probability of the positive label, or the mean count of an exposure of 1, among people with these features, not of one person''s target. Where there is none, why_null says why. Free.';
 
 -- A release written as a literal would fit uuid and text alike.
 CREATE OR REPLACE FUNCTION public.dp_predict_interval(release text, features float8[]) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
@@ -335,7 +359,7 @@ DECLARE
   r dp_int.release := dp_int.visible_fit(dp_predict_interval.release);
 BEGIN
   RETURN QUERY SELECT p.*
-    FROM dp_int.prediction_interval(r, CASE WHEN r.parameters ? 'by' THEN dp_int.group_named(r, dp_predict_interval.features) ELSE '' END,
+    FROM dp_int.shown_interval(r, CASE WHEN r.parameters ? 'by' THEN dp_int.group_named(r, dp_predict_interval.features) ELSE '' END,
            dp_int.feature_values(r, dp_predict_interval.features), dp_int.known_part(r, dp_predict_interval.features)) AS p;
 END $$;
 COMMENT ON FUNCTION public.dp_predict_interval(uuid, jsonb) IS 'The same with features by name, for instance {"age": 40, "region": "south"}: of a category its level.';
