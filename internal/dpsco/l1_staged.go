@@ -14,12 +14,13 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// staged is median regression, or that of another quantile, in five private stages, each of which sees the rows through
+// staged is median regression, or that of another quantile, in private stages, each of which sees the rows through
 // what the earlier ones released:
 //
 //	reach    features far beyond their scales are brought back
 //	moments  twice: coordinates in which features, the constant among them, are uncorrelated and of size 1
 //	rough    objective perturbation with a wide smoothing, rare features not as large as the others
+//	apart    by groups: how far groups are from all rows (l1_groups.go)
 //	aside    another quantile than the median, with an intercept: how far it is from the median
 //	width    of the smoothing: near a low quantile of the absolute residuals
 //	last     objective perturbation of the residuals, with that smoothing and a wide clip
@@ -39,6 +40,7 @@ type stagedShares struct {
 	moments            [2]float64
 	aside              float64 // 0: the median is fitted, or there is no intercept
 	sizes              float64 // of groups; 0: there are none
+	spread, apart      float64 // of the smoothing of their first fits, and of these
 	rough, width, last float64
 }
 
@@ -67,8 +69,9 @@ func newStagedShares(s Shape, epsilon float64, median bool) stagedShares {
 	}
 	if s.Levels > 0 {
 		p.sizes = part(groupShare)
+		p.rough, p.spread, p.apart, p.width = part(.1), part(.02), part(.12), part(.05)
 	}
-	p.last = epsilon - float64(s.Columns())*p.reach - p.moments[0] - p.moments[1] - p.rough - p.aside - p.sizes - p.width
+	p.last = epsilon - float64(s.Columns())*p.reach - p.moments[0] - p.moments[1] - p.rough - p.sizes - p.spread - p.apart - p.aside - p.width
 	return p
 }
 
@@ -77,7 +80,7 @@ func (p stagedShares) event(columns int) (e privacy.Compose) {
 	if p.reach > 0 {
 		e = append(e, privacy.Repeat{Count: columns, Event: privacy.Pure{Epsilon: p.reach}})
 	}
-	for _, epsilon := range []float64{p.moments[0], p.moments[1], p.rough, p.aside, p.sizes, p.width, p.last} {
+	for _, epsilon := range []float64{p.moments[0], p.moments[1], p.rough, p.sizes, p.spread, p.apart, p.aside, p.width, p.last} {
 		if epsilon > 0 {
 			e = append(e, privacy.Pure{Epsilon: epsilon})
 		}
@@ -128,7 +131,10 @@ const mostMagnitude = 24
 // check refuses what a mechanism of a stage refuses, whatever earlier stages release.
 func (f staged) check() error {
 	for _, smoothing := range []float64{roughSmoothing, math.Exp2(-mostMagnitude / 2), math.Exp2(mostMagnitude / 2)} {
-		for _, epsilon := range []float64{f.shares.rough, f.shares.last} {
+		for _, epsilon := range []float64{f.shares.rough, f.shares.apart, f.shares.last} {
+			if epsilon == 0 {
+				continue
+			}
 			if err := f.perturbation(epsilon, smoothing, f.clip, f.tilt()).Validate(f.shape.N, f.shape.D); err != nil {
 				return fmt.Errorf("%w: %w", ErrInfeasible, err)
 			}
@@ -172,20 +178,21 @@ func (f staged) perturbation(epsilon, smoothing, clip, tilt float64) objpert.Par
 
 // fit runs the stages on x, which it overwrites.
 func (f staged) fit(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
-	u, x, back, err := f.start(ctx, x, src)
+	u, x, t, err := f.start(ctx, x, src)
 	if err != nil {
 		return nil, err
 	}
+	aside := f.stepAside(x.Y, src)
 	last := f.perturbation(f.shares.last, f.width(x.Y, src), f.clip, f.tilt())
 	if err := f.step(ctx, u, x, last, f.level, src); err != nil {
 		return nil, err
 	}
-	return back(u), nil
+	return f.back(t, aside, u), nil
 }
 
-// start runs the stages before the width: it returns the fit so far, the rows with residuals in the
-// place of targets, and what brings a fit of these rows back to the table's.
-func (f staged) start(ctx context.Context, x Data, src *mech.Source) (u []float64, rows Data, back func([]float64) []float64, err error) {
+// start runs the stages up to the rough fit: it returns that, the rows with residuals in the
+// place of targets, and the matrix that brings a fit of these rows back to the table's.
+func (f staged) start(ctx context.Context, x Data, src *mech.Source) (u []float64, rows Data, back *mat.Dense, err error) {
 	t, inverse := f.bringBack(x, src)
 	said := 1.0
 	for i, epsilon := range f.shares.moments {
@@ -211,17 +218,19 @@ func (f staged) start(ctx context.Context, x Data, src *mech.Source) (u []float6
 		x, u = x.times(rare.inverse().matrix), rare.apply(u)
 	}
 	floats.AddConst(lower, x.Y)
-	aside := f.stepAside(x.Y, src)
-	return u, x, func(u []float64) []float64 {
-		w := mat.NewVecDense(f.shape.D, nil)
-		w.MulVec(t, mat.NewVecDense(f.shape.D, u))
-		if aside != 0 {
-			w.SetVec(0, w.AtVec(0)+aside)
-		}
-		w.ScaleVec(f.ResidualScale, w)
-		f.project(w.RawVector().Data)
-		return w.RawVector().Data
-	}, nil
+	return u, x, t, nil
+}
+
+// back brings a fit of the rows that start returned, and of what residuals were moved aside by, back to the table.
+func (f staged) back(t *mat.Dense, aside float64, u []float64) []float64 {
+	w := mat.NewVecDense(f.shape.D, nil)
+	w.MulVec(t, mat.NewVecDense(f.shape.D, u))
+	if aside != 0 {
+		w.SetVec(0, w.AtVec(0)+aside)
+	}
+	w.ScaleVec(f.ResidualScale, w)
+	f.project(w.RawVector().Data)
+	return w.RawVector().Data
 }
 
 // bringBack divides features by their reach, and returns the matrix that turns
@@ -329,9 +338,14 @@ func (staged) residualContract(n int) mech.MagnitudeContract {
 
 // width is the smoothing of the last fit.
 func (f staged) width(residuals []float64, src *mech.Source) float64 {
+	return f.sizeOf(residuals, mech.Quantile{Epsilon: below(f.shares.width), Level: f.level, Most: f.mostLevel(), Prior: 1}, src)
+}
+
+// sizeOf is a quantile of the sizes of residuals.
+func (f staged) sizeOf(residuals []float64, q mech.Quantile, src *mech.Source) float64 {
 	counts := mech.NewMagnitudes(f.residualContract(len(residuals)))
 	counts.Add(residuals)
-	return mech.Quantile{Epsilon: below(f.shares.width), Level: f.level, Most: f.mostLevel(), Prior: 1}.Release(counts, src)
+	return q.Release(counts, src)
 }
 
 // step adds to u a fit of the targets in x and leaves their residuals there. It is

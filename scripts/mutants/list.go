@@ -756,16 +756,24 @@ var mutants = []mutant{
 	{"objective perturbation of parts is planned as of one", "internal/mech/objpert/objpert.go",
 		`p.planOf(d, movedFits), make`, `p.newPlan(d), make`, []tests{{"./internal/mech/objpert", "TestPartsHaveTheirPlan"}}},
 	{"each group of medians has the ridge of its own size", "internal/dpsco/l1_groups.go",
-		`objpert.DrawParts(ctx, last, f.shape.N,`, `objpert.DrawParts(ctx, f.perturbation(f.shares.last, last.Smoothing*float64(1+len(parts[0].Y)), f.clip, f.tilt()), f.shape.N,`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+		`objpert.DrawParts(ctx, p, f.shape.N,`, `objpert.DrawParts(ctx, f.perturbation(f.shares.last, p.Smoothing*float64(1+len(parts[0].Y)), f.clip, p.Tilt), f.shape.N,`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
 	{"medians: the sizes of groups are not charged", "internal/dpsco/l1_staged.go",
-		`p.aside, p.sizes, p.width, p.last} {`, `p.aside, p.width, p.last} {`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}, {"./internal/dpsco", "TestStagedSharesByGroupsAddUp"}}},
-	{"a row's group in the last fit of medians follows from its residual", "internal/dpsco/l1_groups.go",
-		`for _, part := range x.byGroup() {`, `for i := range x.Level {
+		`p.rough, p.sizes, p.spread,`, `p.rough, p.spread,`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}, {"./internal/dpsco", "TestStagedSharesByGroupsAddUp"}}},
+	{"medians: the first fits of groups are not charged", "internal/dpsco/l1_staged.go",
+		`p.spread, p.apart, p.aside, p.width, p.last} {`, `p.spread, p.aside, p.width, p.last} {`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}, {"./internal/dpsco", "TestStagedSharesByGroupsAddUp"}}},
+	{"medians: the first fits of groups at twice their epsilon", "internal/dpsco/l1_groups.go",
+		`f.perturbation(f.shares.apart,`, `f.perturbation(2*f.shares.apart,`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+	{"medians: the smoothing of the groups' first fits at twice its epsilon", "internal/dpsco/l1_groups.go",
+		`below(f.shares.spread)`, `below(2*f.shares.spread)`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+	{"medians: residuals follow a fit of their group's rows", "internal/dpsco/l1_groups.go",
+		`floats.AddScaled(rows.Y, common[j]-fits[g][j], column)`, `floats.AddScaled(rows.Y, common[j]-fits[g][j]-floats.Sum(rows.Y)/float64(1+len(rows.Y)), column)`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+	{"a row's group in the fits of medians follows from its residual", "internal/dpsco/l1_groups.go",
+		"	groups, fits := x.byGroup()", `	for i := range x.Level {
 		if len(x.Y) > 1 && x.Y[0] > 0 {
 			x.Level[i] = 0
 		}
 	}
-	for _, part := range x.byGroup() {`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+	groups, fits := x.byGroup()`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
 	{"rows of other groups stay in a person's record", "internal/dpsco/groups.go",
 		`if x.groupOf(i) == group {`, `if x.groupOf(i) == group || i == 3 {`, []tests{{"./internal/dpsco", "TestARecordIsInOneGroup"}, {"./internal/dpsco", "TestFitsByGroupsOfRecordsReplay"}}},
 	{"records of a group begin where others did", "internal/dpsco/groups.go",
