@@ -296,8 +296,10 @@ func TestMomentsThatWereReadEarly(t *testing.T) {
 			t.Errorf("%s: %s", window, said)
 		}
 	}
-	// As if the first of these had been read at noon of its day.
-	w.exec(w.super, `UPDATE dp_int.release SET read_at = $2::date + interval '12 hours' WHERE id = (SELECT release FROM dp.moments WHERE dataset = $1 AND over = $3::text::daterange)`, name, w.day(2), w.window(2, 1))
+	readAtNoon := func(back int) { // as if it had been read at noon of its day
+		w.exec(w.super, `UPDATE dp_int.release SET read_at = $2::date + interval '12 hours' WHERE id = (SELECT release FROM dp.moments WHERE dataset = $1 AND over = $3::text::daterange)`, name, w.day(back), w.window(back, back-1))
+	}
+	readAtNoon(2)
 	w.exec(analyst, fit, name, w.window(2, 1))
 	if said := heard(); !strings.Contains(said[len(said)-1], w.window(2, 1)+" were read before") {
 		t.Errorf("%q", said)
@@ -307,6 +309,13 @@ func TestMomentsThatWereReadEarly(t *testing.T) {
 	w.exec(analyst, fit, name, w.window(2, 1))
 	if said := strings.Join(heard()[before:], "\n"); strings.Contains(said, early) {
 		t.Errorf("what was read early serves before what was not: %s", said)
+	}
+	w.exec(analyst, `SELECT * FROM dp_moments($1, 100, over => $2::text::daterange)`, name, w.window(1, 0))
+	readAtNoon(1)
+	before = len(heard())
+	w.exec(analyst, fit, name, w.window(2, 0))
+	if said := strings.Join(heard()[before:], "\n"); !strings.Contains(said, "moments of "+w.window(1, 0)+" were read before") {
+		t.Errorf("beside a day that was read early alone: %s", said)
 	}
 	w.exec(w.steward, `SELECT dp_set_scales($1, '{"cost": 3}')`, name)
 	w.exec(w.analyst, `SELECT * FROM dp_moments($1, 50, over => $2::text::daterange)`, name, w.window(3, 2))

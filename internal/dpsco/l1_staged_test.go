@@ -20,7 +20,7 @@ import (
 func TestStagedSharesAddUp(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 6))
 	for range 20_000 {
-		s := Shape{N: 1 + int(math.Exp(20*r.Float64())), D: 1 + r.IntN(40), Intercept: r.IntN(2) == 0}
+		s := Shape{N: 1 + int(math.Exp(20*r.Float64())), D: 1 + r.IntN(40), Intercept: r.IntN(2) == 0, Levels: []int{0, 3}[r.IntN(2)]}
 		epsilon := math.Exp(30*r.Float64() - 20)
 		if r.IntN(3) == 0 {
 			epsilon = []float64{.1, .3, 1, 3, minEpsilon, maxEpsilon, 2, .5}[r.IntN(8)]
@@ -29,8 +29,18 @@ func TestStagedSharesAddUp(t *testing.T) {
 		p := newStagedShares(s, epsilon, median)
 		sum := new(big.Rat).SetInt64(int64(s.Columns()))
 		sum.Mul(sum, new(big.Rat).SetFloat64(p.reach))
-		for _, share := range []float64{p.moments[0], p.moments[1], p.rough, p.aside, p.width, p.last} {
-			if !(share > 0) && (share != p.aside || !median && s.Intercept) {
+		for _, share := range []float64{p.moments[0], p.moments[1], p.rough, p.width, p.last} {
+			if !(share > 0) {
+				t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
+			}
+			sum.Add(sum, new(big.Rat).SetFloat64(share))
+		}
+		if (p.aside > 0) != (!median && s.Intercept) {
+			t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
+		}
+		sum.Add(sum, new(big.Rat).SetFloat64(p.aside))
+		for _, share := range []float64{p.sizes, p.spread, p.apart} {
+			if (share > 0) != (s.Levels > 0) {
 				t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
 			}
 			sum.Add(sum, new(big.Rat).SetFloat64(share))

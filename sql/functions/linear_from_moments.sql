@@ -78,7 +78,7 @@ $$;
 
 -- The releases among like ones that make up a window, each row of the table in one of them:
 -- of all ways to do so the one of least noise. Of equal ones it is the latest. NULL: none does. Those that
--- were read before their window was over serve if p_early says so.
+-- were read before their window was over serve if p_early says so, and no other is of the same window.
 CREATE OR REPLACE FUNCTION dp_int.moments_cover(p_dataset bigint, p_columns name[], p_likeness jsonb, p_over daterange, p_early boolean, OUT releases uuid[], OUT variance float8)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -98,7 +98,7 @@ BEGIN
   since := array_fill(NULL::int, ARRAY[day]);
   FOR m IN SELECT DISTINCT ON (upper(o.over), lower(o.over)) o.release, lower(o.over) - lower(p_over) AS first, upper(o.over) - lower(p_over) AS after, o.noise * o.noise AS variance
              FROM dp_int.moments_of(p_dataset, p_columns) AS o
-            WHERE o.likeness = p_likeness AND o.over <@ p_over AND (p_early OR dp_int.ran_at_reading(o.release) IS NULL) ORDER BY upper(o.over), lower(o.over), o.noise, o.released_at DESC LOOP
+            WHERE o.likeness = p_likeness AND o.over <@ p_over AND (p_early OR dp_int.ran_at_reading(o.release) IS NULL) ORDER BY upper(o.over), lower(o.over), dp_int.ran_at_reading(o.release) IS NOT NULL, o.noise, o.released_at DESC LOOP
     IF sums[m.first + 1] + m.variance < coalesce(sums[m.after + 1], 'Infinity') THEN
       sums[m.after + 1] := sums[m.first + 1] + m.variance;
       latest[m.after] := m.release;
