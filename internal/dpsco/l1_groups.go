@@ -29,7 +29,7 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 	for g := range fits {
 		fits[g] = common
 	}
-	apart := f.perturbation(f.shares.apart, f.spread(x.Y, src), math.Sqrt(float64(f.shape.D)), 0)
+	apart := f.perturbation(f.shares.apart, f.spread(x.Y, src), f.firstClip(), 0)
 	if fits, err = f.stepByGroup(ctx, fits, groups, sizes, apart, apartLevel, src); err != nil {
 		return Result{}, err
 	}

@@ -119,6 +119,9 @@ func newStaged(a L1, s Shape, epsilon float64) staged {
 	return f
 }
 
+// firstClip is the length that rows are shortened to in the fits before the last: about what they have.
+func (f staged) firstClip() float64 { return math.Sqrt(float64(f.shape.D)) }
+
 // mostLevel is the largest share of rows, of those that have a residual, that the smoothing of the last fit is to hold.
 func (f staged) mostLevel() float64 { return .6 * (1 - math.Abs(f.tilt())) }
 
@@ -131,11 +134,11 @@ const mostMagnitude = 24
 // check refuses what a mechanism of a stage refuses, whatever earlier stages release.
 func (f staged) check() error {
 	for _, smoothing := range []float64{roughSmoothing, math.Exp2(-mostMagnitude / 2), math.Exp2(mostMagnitude / 2)} {
-		for _, epsilon := range []float64{f.shares.rough, f.shares.apart, f.shares.last} {
-			if epsilon == 0 {
-				continue
+		for _, fit := range []struct{ epsilon, clip float64 }{{f.shares.rough, f.firstClip()}, {f.shares.apart, f.firstClip()}, {f.shares.last, f.clip}} {
+			if fit.epsilon == 0 {
+				continue // no groups
 			}
-			if err := f.perturbation(epsilon, smoothing, f.clip, f.tilt()).Validate(f.shape.N, f.shape.D); err != nil {
+			if err := f.perturbation(fit.epsilon, smoothing, fit.clip, f.tilt()).Validate(f.shape.N, f.shape.D); err != nil {
 				return fmt.Errorf("%w: %w", ErrInfeasible, err)
 			}
 		}
@@ -204,7 +207,7 @@ func (f staged) start(ctx context.Context, x Data, src *mech.Source) (u []float6
 	}
 	divide(x.Y, f.ResidualScale)
 	u = make([]float64, f.shape.D)
-	rough := f.perturbation(f.shares.rough, roughSmoothing, math.Sqrt(float64(f.shape.D)), f.tilt())
+	rough := f.perturbation(f.shares.rough, roughSmoothing, f.firstClip(), f.tilt())
 	lower := f.lower()
 	floats.AddConst(-lower, x.Y)
 	rare, found := f.rare(t, inverse, said)

@@ -456,15 +456,13 @@ var mutants = []mutant{
 	{"staged: the reach is not charged", "internal/dpsco/l1_staged.go",
 		`privacy.Repeat{Count: columns, Event: privacy.Pure{Epsilon: p.reach}}`, `privacy.Repeat{Count: 1, Event: privacy.Pure{Epsilon: p.reach}}`, []tests{{"./internal/dpsco", "TestStagedShares"}, {"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the last fit has the share of the width too", "internal/dpsco/l1_staged.go",
-		` - p.aside - p.sizes - p.width`, ` - p.aside - p.sizes`, []tests{{"./internal/dpsco", "TestStagedShares"}}},
+		` - p.aside - p.width`, ` - p.aside`, []tests{{"./internal/dpsco", "TestStagedShares"}}},
 	{"staged: the rough fit at twice its epsilon", "internal/dpsco/l1_staged.go",
 		`f.perturbation(f.shares.rough, roughSmoothing,`, `f.perturbation(2*f.shares.rough, roughSmoothing,`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the width at twice its epsilon", "internal/dpsco/l1_staged.go",
 		`Quantile{Epsilon: below(f.shares.width)`, `Quantile{Epsilon: 2 * below(f.shares.width)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the way aside is not charged", "internal/dpsco/l1_staged.go",
-		`p.rough, p.aside, p.sizes, p.width, p.last} {
-		if epsilon > 0`, `p.rough, p.sizes, p.width, p.last} {
-		if epsilon > 0`, []tests{{"./internal/dpsco", "TestStagedShares|TestReplaysOfStaged"}}},
+		`p.apart, p.aside, p.width, p.last} {`, `p.apart, p.width, p.last} {`, []tests{{"./internal/dpsco", "TestStagedShares|TestReplaysOfStaged"}}},
 	{"staged: the way aside is the largest residual", "internal/dpsco/l1_staged.go",
 		`	floats.AddConst(-aside, residuals)`, `	aside = side * max(aside, slices.Max(beyond))
 	floats.AddConst(-aside, residuals)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
