@@ -327,16 +327,10 @@ func (f staged) stepAside(residuals []float64, src *mech.Source) float64 {
 	for i, r := range residuals {
 		beyond[i] = max(0, side*r)
 	}
-	counts := mech.NewMagnitudes(f.residualContract(len(residuals)))
-	counts.Add(beyond)
 	level := max(f.Tau, 1-f.Tau)
-	aside := side * mech.Quantile{Epsilon: below(f.shares.aside), Level: level, Most: level, Prior: 1}.Release(counts, src)
+	aside := side * f.sizeOf(beyond, mech.Quantile{Epsilon: below(f.shares.aside), Level: level, Most: level, Prior: 1}, src)
 	floats.AddConst(-aside, residuals)
 	return aside
-}
-
-func (staged) residualContract(n int) mech.MagnitudeContract {
-	return mech.MagnitudeContract{Lowest: -mostMagnitude, Highest: mostMagnitude, N: n}
 }
 
 // width is the smoothing of the last fit.
@@ -345,8 +339,8 @@ func (f staged) width(residuals []float64, src *mech.Source) float64 {
 }
 
 // sizeOf is a quantile of the sizes of residuals.
-func (f staged) sizeOf(residuals []float64, q mech.Quantile, src *mech.Source) float64 {
-	counts := mech.NewMagnitudes(f.residualContract(len(residuals)))
+func (staged) sizeOf(residuals []float64, q mech.Quantile, src *mech.Source) float64 {
+	counts := mech.NewMagnitudes(mech.MagnitudeContract{Lowest: -mostMagnitude, Highest: mostMagnitude, N: len(residuals)})
 	counts.Add(residuals)
 	return q.Release(counts, src)
 }

@@ -38,7 +38,7 @@ type newtonFit struct {
 
 	whitened     *mat.Dense  // whitens the rows by the first pass
 	firstLengths *magnitudes // of rows, in the first pass
-	firstScore   float64     // what a score of 1 is in the first step's coordinates for a row of length 1 there
+	firstScore   float64     // turns lengths of the first pass into those of scores of 1 in the coordinates of the first step
 
 	scores         *magnitudes // what score writes as tails, times lengths, or after the first pass lengths of rows; nil: not seen
 	lengths        *magnitudes // of rows times the root of their curvatures, or after the first pass of rows

@@ -186,7 +186,7 @@ func (f *newtonFit) missing(c cautious) float64 {
 	return taken / (f.scoreUnit() * shell)
 }
 
-// takenUnseen is by how much that may be larger for labels that the model is nearly certain of: their scores are 0 but for
+// takenUnseen is by how much taken may be larger for labels that the model is nearly certain of: their scores are 0 but for
 // the few that it is wrong about, which noise hides, and these may be as long as the first pass has seen rows.
 func (f *newtonFit) takenUnseen(c cautious) float64 {
 	if !f.ofLabels() || !f.firstLengths.seen {
