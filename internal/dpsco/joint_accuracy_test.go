@@ -13,6 +13,7 @@ import (
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -232,5 +233,28 @@ func TestLinearIsAccurateOnLaws(t *testing.T) {
 		if e[4] > percent || more[1] > percent/10 {
 			t.Errorf("%s: expected at most %g%%, and a tenth", kind, percent)
 		}
+	}
+}
+
+// Rows in which a rare flag is set are long once features are whitened, and histograms do not show it before. Where the
+// bound of the second pass did not follow them they were shortened, and the mean excess was .0043 %. Seeds are fixed.
+func TestLinearIsAccurateWithRareFlags(t *testing.T) {
+	r, truth := rand.New(rand.NewPCG(1, 6)), []float64{0.3, 0.3, -0.3, 0.3, -0.3}
+	x := Data{Shape: Shape{N: 20_000, D: 5, Intercept: true}, X: columns(4, 20_000), Y: make([]float64, 20_000)}
+	for i := range x.Y {
+		x.Y[i] = truth[0] + r.NormFloat64()
+		for j, share := range []float64{0.004, 0.01, 0.03, 1} {
+			x.X[j][i] = indicatorOf(r.Float64() < share)
+			if share == 1 {
+				x.X[j][i] = r.NormFloat64()
+			}
+			x.Y[i] += truth[j+1] * x.X[j][i]
+		}
+	}
+	e := excesses(t, Regression{Loss: loss.Squared{}}, x, exactLeastSquares(x), 10, 20)
+	mean := floats.Sum(e) / float64(len(e))
+	t.Logf("mean excess %.4f%%, median %.4f%%", mean, e[len(e)/2])
+	if mean > 0.0022 {
+		t.Error("expected at most .0022%")
 	}
 }

@@ -311,23 +311,43 @@ func (f *jointFit) nextCuts(t int) {
 	trace := meanSquare(f.q, f.h, f.hDeviation)
 	f.bound = 1.5 * math.Sqrt(trace)
 	if f.lengths.seen {
-		f.bound = f.nextBound(trace, f.momentNoise[t+1].NoiseMultiplier)
+		var rare []float64
+		if t == 0 {
+			rare = f.rareLengths()
+		}
+		f.bound = f.nextBound(trace, f.momentNoise[t+1].NoiseMultiplier, rare)
 	}
 }
 
 // nextBound balances the noise of moments of rows with what shortening takes from
-// them. The histogram is of the coordinates before, so it is rescaled.
-func (f *jointFit) nextBound(trace, z float64) float64 {
+// them. The histogram is of the coordinates before, so it is rescaled. rare are lengths of rows that it does not
+// show, each with all of a second moment of 1.
+func (f *jointFit) nextBound(trace, z float64, rare []float64) float64 {
 	rescale := math.Sqrt(trace / f.beyond(0))
-	best, least := 0.0, math.Inf(1)
-	for k := range 17 {
-		bound := 1.2 * math.Sqrt(trace) * math.Exp2(float64(k)/4)
+	return cheapest(1.2*math.Sqrt(trace), 0, 16, func(bound float64) float64 {
 		cost := 2*math.Sqrt(f.d)*jointBound*jointBound*bound*bound*z/f.n + rescale*rescale*f.beyond(bound/rescale)
-		if cost < least {
-			best, least = bound, cost
+		for _, length := range rare {
+			cost += max(0, 1-square(bound/length))
+		}
+		return cost
+	})
+}
+
+// rareShare is up to what mean square, in scale units, a feature may be 0 but for a few rows, as flags and levels are.
+const rareShare = 0.25
+
+// rareLengths are how long rows become by whitening if a feature with a small mean square is 0 but for rows in which it is
+// as large as its scale: in pass 0, at scales, these are no longer than others. It goes by features of which there may be as
+// many such rows, as the constant and one feature at its scale are long.
+func (f *jointFit) rareLengths() (lengths []float64) {
+	long := 1 - f.lengths.below(math.Sqrt(float64(f.first()+1)))
+	for j := f.first(); j < f.shape.D; j++ {
+		share := max(f.h.At(j, j), f.hDeviation*math.Sqrt((f.d+1)/2), leastEigenvalue)
+		if share < rareShare && share < 2*long {
+			lengths = append(lengths, 1/math.Sqrt(share))
 		}
 	}
-	return best
+	return lengths
 }
 
 // caution is how much the squared tails beyond the cuts of the step and of the level weigh
