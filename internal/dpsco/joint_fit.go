@@ -325,29 +325,13 @@ func (f *jointFit) nextCuts(t int) {
 func (f *jointFit) nextBound(trace, z float64, rare []float64) float64 {
 	rescale := math.Sqrt(trace / f.beyond(0))
 	return cheapest(1.2*math.Sqrt(trace), 0, 16, func(bound float64) float64 {
-		cost := 2*math.Sqrt(f.d)*jointBound*jointBound*bound*bound*z/f.n + rescale*rescale*f.beyond(bound/rescale)
-		for _, length := range rare {
-			cost += max(0, 1-square(bound/length))
-		}
-		return cost
+		return 2*math.Sqrt(f.d)*jointBound*jointBound*bound*bound*z/f.n + rescale*rescale*f.beyond(bound/rescale) + excessOfRare(rare, bound)
 	})
 }
 
-// rareShare is up to what mean square, in scale units, a feature may be 0 but for a few rows, as flags and levels are.
-const rareShare = 0.25
-
-// rareLengths are how long rows become by whitening if a feature with a small mean square is 0 but for rows in which it is
-// as large as its scale: in pass 0, at scales, these are no longer than others. It goes by features of which there may be as
-// many such rows, as the constant and one feature at its scale are long.
-func (f *jointFit) rareLengths() (lengths []float64) {
-	long := 1 - f.lengths.below(math.Sqrt(float64(f.first()+1)))
-	for j := f.first(); j < f.shape.D; j++ {
-		share := max(f.h.At(j, j), f.hDeviation*math.Sqrt((f.d+1)/2), leastEigenvalue)
-		if share < rareShare && share < 2*long {
-			lengths = append(lengths, 1/math.Sqrt(share))
-		}
-	}
-	return lengths
+// rareLengths are those of rare features after pass 0.
+func (f *jointFit) rareLengths() []float64 {
+	return rareLengths(f.h, f.hDeviation*math.Sqrt((f.d+1)/2), f.lengths, f.shape.Intercept)
 }
 
 // caution is how much the squared tails beyond the cuts of the step and of the level weigh

@@ -38,6 +38,7 @@ type newtonFit struct {
 
 	whitened     *mat.Dense  // whitens the rows by the first pass
 	firstLengths *magnitudes // of rows, in the first pass
+	rare         []float64   // in the coordinates of the first step, how long rows of rare features may be
 	firstScore   float64     // turns lengths of the first pass into those of scores of 1 in the coordinates of the first step
 
 	scores         *magnitudes // what score writes as tails, times lengths, or after the first pass lengths of rows; nil: not seen
@@ -178,6 +179,8 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	f.p = mat.NewDense(f.shape.D, f.shape.D, nil)
 	f.p.Scale(1/math.Sqrt(f.mean*(1+tilt)), s.q)
 	if lengths.seen {
+		f.rare = rareLengths(s.moments, s.hidden, lengths, s.intercept)
+		floats.Scale(1/math.Sqrt(1+tilt), f.rare)
 		f.scores, f.lengths = lengths, lengths
 		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale / math.Sqrt(f.mean)
@@ -195,7 +198,7 @@ func (f *newtonFit) choose(t int) {
 	zCurvature := f.curvatureNoise[t].NoiseMultiplier / f.n
 	f.limit = f.limitFor(f.scores, t)
 	f.bound = cheapest(1.2*f.rescale*math.Sqrt(f.lengths.excessSquare(0)), 0, 16, func(bound float64) float64 {
-		return 2*math.Sqrt(f.d)*square(bound)*zCurvature + square(f.rescale)*f.lengths.excessSquare(bound/f.rescale)
+		return 2*math.Sqrt(f.d)*square(bound)*zCurvature + square(f.rescale)*f.lengths.excessSquare(bound/f.rescale) + excessOfRare(f.rare, bound)
 	})
 }
 
@@ -363,7 +366,7 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 		if f.Curve.counted() != nil {
 			f.perLength, f.kept = f.boundsOf(lengths)
 		}
-		f.scores, f.lengths, f.scoresAreKnown = scores, lengths, true
+		f.scores, f.lengths, f.scoresAreKnown, f.rare = scores, lengths, true, nil
 		f.indices = append(f.indices, f.tailIndex())
 		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale

@@ -126,6 +126,35 @@ func (w whitener) atScales(longer float64) whitener {
 // longDirection is the least second moment of such a direction, as a part of the largest.
 const longDirection = 0.05
 
+// rareShare is up to what mean square, in scale units, a feature may be 0 but for a few rows, as flags and levels are.
+const rareShare = 0.25
+
+// rareLengths are how long rows become by whitening if a feature with a small second moment is 0 but for rows in which it is
+// as large as its scale: in rows at their scales, of which lengths are, these are no longer than others. It goes by features
+// of which there may be as many such rows, as the constant and one feature at its scale are long. Moments below hidden are noise.
+func rareLengths(moments *mat.SymDense, hidden float64, lengths *magnitudes, intercept bool) (rare []float64) {
+	first := 0
+	if intercept {
+		first = 1
+	}
+	long := 1 - lengths.below(math.Sqrt(float64(first+1)))
+	for j := first; j < moments.SymmetricDim(); j++ {
+		share := max(moments.At(j, j), hidden, leastEigenvalue)
+		if share < rareShare && share < 2*long {
+			rare = append(rare, 1/math.Sqrt(share))
+		}
+	}
+	return rare
+}
+
+// excessOfRare is how much of the second moments such rows hold beyond a bound, if each of the directions has a moment of 1.
+func excessOfRare(rare []float64, bound float64) (excess float64) {
+	for _, length := range rare {
+		excess += max(0, 1-square(bound/length))
+	}
+	return excess
+}
+
 // inverse is that of P^-1.
 func (w whitener) inverse() whitener {
 	v := whitener{mat.NewSymDense(len(w.values), nil), w.vectors, slices.Clone(w.values)}
