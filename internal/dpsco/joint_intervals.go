@@ -17,20 +17,24 @@ import (
 // JointMoments then takes information to be low.
 const mostIntervalMoments = 0.006
 
-// What intervals take a histogram to hide, which share of the bound on the bias goes
-// into one direction, and the tails that are too heavy for either.
-var intervalsHide = cautious{deviations: 0.75, steepest: 2.5}
+// What intervals take a histogram to hide, for the bias and to tell tails that are too heavy.
+var (
+	intervalsHide = cautious{deviations: 0.75, steepest: 2.5}
+	tailsHide     = cautious{deviations: intervalsHide.deviations, steepest: cutsHide.steepest}
+)
 
+// Which share of the bound on the bias goes into one direction; the tails that are too heavy, those of lengths unless
+// the rows that may be hidden have a small second moment; and how much of the second moments long rows may hold.
 const (
 	biasShare         = 0.5
 	leastProductIndex = 2.2
 	leastLengthIndex  = 3
 	mostExcess        = 1
+	mostHiddenSquare  = 0.5
 )
 
 // whyNoIntervals says why the releases do not carry intervals; empty if they do.
 func (f *jointFit) whyNoIntervals() string {
-	tails := cautious{deviations: intervalsHide.deviations, steepest: cutsHide.steepest}
 	switch {
 	case !f.Intervals:
 		return cmp.Or(f.WhyNull, noErrors)
@@ -42,12 +46,25 @@ func (f *jointFit) whyNoIntervals() string {
 		return hiddenDirection
 	case f.least < shortenedEigenvalue || f.beyond(f.bound) > mostExcess:
 		return "long rows carry too much of the features' second moments"
-	case f.lengths.index(tails) < leastLengthIndex:
+	case f.hiddenSquare() > mostHiddenSquare:
 		return "a few long rows may carry the coefficients"
-	case f.products.index(tails) < leastProductIndex:
+	case f.products.index(tailsHide) < leastProductIndex:
 		return "a few rows with large residuals may carry the coefficients"
 	}
 	return ""
+}
+
+// hiddenSquare is how large a second moment rows may have that the histogram of lengths hides, in the last coordinates: 0
+// where the tail that is seen is light, with few rows or many. A group far from all others, as rows of a rare flag are, has no light tail.
+func (f *jointFit) hiddenSquare() float64 {
+	if f.lengths.index(tailsHide) >= leastLengthIndex {
+		return 0
+	}
+	rows, exponent := f.lengths.hidden(tailsHide)
+	if exponent <= 2 {
+		return math.Inf(1)
+	}
+	return rows / f.n * square(f.lengths.edge()) * exponent / (exponent - 2) / max(f.least, shortenedEigenvalue)
 }
 
 // stepInfluences says how the correction enters the coefficients: a row for each, with the
@@ -83,14 +100,14 @@ func (f *jointFit) errors(r *Result) {
 		}
 		return
 	}
-	centre, influences := f.coefficients(f.correction(f.outer, nil), f.levels.outer), f.influences()
+	centre, influences, steps := f.coefficients(f.correction(f.outer, nil), f.levels.outer), f.influences(), f.stepAllowance()
 	r.Covariance, r.Bias = f.covariance(influences), f.bias(influences)
 	for j := range f.shape.D {
 		a, level := influences.RawRowView(j)[:f.shape.D], 0.0
 		if f.shape.Intercept {
 			level = influences.At(j, f.shape.D)
 		}
-		bias := biasShare * (floats.Norm(a, 2)*f.products.tail(f.stepCuts.outer, intervalsHide) + math.Abs(level)*f.residuals.tail(f.levelCuts.outer, intervalsHide))
+		bias := floats.Norm(a, 2)*steps + math.Abs(level)*f.levelAllowance()
 		deviation, df := math.Sqrt(r.Covariance.At(j, j)), f.degrees(r.Covariance.At(j, j), influences.RowView(j))
 		half := halfWidth(deviation, df, bias)
 		r.StdErr, r.DF = append(r.StdErr, deviation), append(r.DF, df)
@@ -99,6 +116,18 @@ func (f *jointFit) errors(r *Result) {
 	if slices.ContainsFunc(slices.Concat(r.StdErr, r.DF, r.Low, r.High), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
 		r.withhold("the noise leaves no numbers")
 	}
+}
+
+// stepAllowance is for the bias of the step, of 1 in any direction: what its outer cut takes away, and what rows that
+// the histogram hides would add to the second moments by which the correction was made.
+func (f *jointFit) stepAllowance() float64 {
+	cut := biasShare * f.products.tail(f.stepCuts.outer, intervalsHide)
+	return cut + f.hiddenSquare()*floats.Norm(f.correction(f.outer, nil), 2)
+}
+
+// levelAllowance is that for the bias of the level.
+func (f *jointFit) levelAllowance() float64 {
+	return biasShare * f.residuals.tail(f.levelCuts.outer, intervalsHide)
 }
 
 // covariance is that of the estimates with the given influences: of sampling, of the noise
@@ -134,11 +163,11 @@ func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
 // on the level; (x + y)^2 <= 2 (x^2 + y^2).
 func (f *jointFit) bias(influences *mat.Dense) *mat.SymDense {
 	d := f.shape.D
-	steps := square(biasShare * f.products.tail(f.stepCuts.outer, intervalsHide))
+	steps := square(f.stepAllowance())
 	b := mat.NewSymDense(d, nil)
 	if f.shape.Intercept {
 		steps *= 2
-		b.SetSym(0, 0, 2*square(biasShare*f.levelScale*f.residuals.tail(f.levelCuts.outer, intervalsHide)))
+		b.SetSym(0, 0, 2*square(f.levelScale*f.levelAllowance()))
 	}
 	var gram mat.SymDense
 	gram.SymOuterK(steps, influences.Slice(0, d, 0, d))
