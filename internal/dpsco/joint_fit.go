@@ -47,6 +47,7 @@ type jointFit struct {
 	residuals *magnitudes
 	lengths   *magnitudes
 	products  *magnitudes
+	standsOut float64 // sum of what counts above all that histograms of lengths, and of products, show stand out
 
 	back                float64    // how far rows that were shortened count in the step
 	wide                *mat.Dense // P of the last pilot pass, of rows that are elsewhere
@@ -105,7 +106,7 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 	for g, f := range a.fits {
 		var longer float64
 		f.lengths, longer = readLengths(lengths[g], a.lengthNoise[t], f.shape.D, f.bound, f.n)
-		f.tooLong = f.tooLong || longer > 1
+		f.tooLong, f.standsOut = f.tooLong || longer > 1, f.standsOut+f.lengths.standsOut()
 		f.readMoments(t, joint[g], longer)
 		f.residuals = f.magnitudes(residuals[g], a.residualNoise[t], f.Scale, math.Inf(1)).run()
 		if t == 0 {
@@ -122,6 +123,7 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 	products := releaseCounts(of(seen, func(p jointPilot) *mech.Histogram { return p.products }), a.productNoise, src)
 	for g, f := range a.fits {
 		f.products = f.magnitudes(products[g], a.productNoise, f.Scale, math.Inf(1)).run()
+		f.standsOut += f.products.standsOut()
 		f.mayHide(f.products, f.Scale*math.Sqrt(f.d))
 		f.chooseCuts()
 		f.weigh()

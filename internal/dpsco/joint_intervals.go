@@ -24,7 +24,8 @@ var (
 )
 
 // Which share of the bound on the bias goes into one direction; the tails that are too heavy, those of lengths unless
-// the rows that may be hidden have a small second moment; and how much of the second moments long rows may hold.
+// the rows that may be hidden have a small second moment; and how much of the second moments long rows may hold. There are no
+// intervals either where the counts above all that histograms show stand out by surelyBeyond deviations of their noise, together.
 const (
 	biasShare         = 0.5
 	leastProductIndex = 2.2
@@ -46,7 +47,7 @@ func (f *jointFit) whyNoIntervals() string {
 		return hiddenDirection
 	case f.least < shortenedEigenvalue || f.beyond(f.bound) > mostExcess:
 		return "long rows carry too much of the features' second moments"
-	case f.hiddenSquare() > mostHiddenSquare:
+	case f.hiddenSquare() > mostHiddenSquare, f.standsOut/math.Sqrt(pilotPasses+1) > surelyBeyond:
 		return "a few long rows may carry the coefficients"
 	case f.products.index(tailsHide) < leastProductIndex:
 		return "a few rows with large residuals may carry the coefficients"
