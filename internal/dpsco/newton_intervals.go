@@ -140,13 +140,13 @@ func (f *newtonFit) pull(taken, missing float64, x extrapolation) float64 {
 // mostHidden is by how many standard errors all that weights take away may move a coefficient: tails may be so
 // heavy that what they hide cannot be bounded. Shells in which the model seems to hold speak for it at every length up to the limit.
 func (f *newtonFit) mostHidden(missing float64, x extrapolation) float64 {
-	fits := x.certain == 0
+	fits, index := x.certain == 0, f.tailIndex()
 	switch {
 	case f.perLength > 0:
 		return f.mostHiddenOfCounts(x)
 	case !fits && f.beyondSight() > surelyBeyond:
 		return mostHiddenBeyond
-	case f.tailIndex() < leastIndex && missing > leastInShell && !(fits && f.firstLengths.index(intervalsHide) >= leastIndex):
+	case index < leastIndex && missing > leastInShell && !(fits && f.firstLengths.index(intervalsHide) >= leastIndex):
 		return mostHidden
 	}
 	return math.Inf(1)

@@ -9,6 +9,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -407,6 +408,28 @@ func TestTheShellTellsWhatIsMissingOfRowsThatAreCut(t *testing.T) {
 	want := (far - 1.2*unit) / (1.2 * unit) / (.5 - curvature)
 	if got := f.missingOfCut(); math.Abs(got-want) > 1e-9*want {
 		t.Errorf("%v times the shell is missing, want %v", got, want)
+	}
+}
+
+// Moments are of rows shortened to the bound, lengths of whole ones: of two normal features, of which one is 30 in one row in a hundred,
+// lengths become those of scores by about what whitens them, 1.07 over the root of the curvature, and not by .4 of that for what the bound cuts off.
+func TestFarRowsAreAsFarAwayAsLengthsSay(t *testing.T) {
+	x := Data{Shape: Shape{N: 100_000, D: 2}, X: columns(2, 100_000), Y: make([]float64, 100_000)}
+	r := rand.New(rand.NewPCG(4, 4))
+	for i := range x.N {
+		x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
+		if i%100 == 0 {
+			x.X[0][i] = 30
+		}
+	}
+	release, err := Newton{Curve: logisticCurve{}, Bound: 2, Intervals: true}.releases(x.Shape, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newNewtonFit(release)
+	f.first(x, mechtest.Source(t, 1))
+	if got := f.firstScore * math.Sqrt(f.mean*(1+tilt)); !(got > 0.95 && got < 1.2) {
+		t.Errorf("lengths become those of scores by %v over the root of the curvature", got)
 	}
 }
 
