@@ -298,20 +298,31 @@ func (m *magnitudes) tail(cut float64, c cautious) float64 {
 	return m.excess(cut) + share*(edge-cut+edge/(a-1))
 }
 
-// tailAlong is the same with what may be hidden as far away as lengths are, in units, that lie beyond all that is seen:
-// as many of those rows as may be hidden. 0 where there are none.
+// tailAlong is the same with what may be hidden as far away as lengths are, in units, that lie beyond all that is seen: of
+// these rows the farthest, from any size on no more than the counts from there on, which may hide them, say. 0 where there are none.
 func (m *magnitudes) tailAlong(lengths *magnitudes, unit, cut float64, c cautious) float64 {
-	rows, _ := m.hidden(c)
-	beyond, excess := 0.0, 0.0
-	for k, share := range lengths.share {
-		if size := lengths.quantity[k] * unit; share > 0 && size > m.edge() {
-			beyond, excess = beyond+share*lengths.counted, excess+share*lengths.counted*max(0, size-cut)
+	counts, bins, last, hidden, excess := 0.0, 0.0, 0, 0.0, 0.0
+	for k := magnitudeBins - 1; k >= 0; k-- {
+		size := lengths.quantity[k] * unit
+		if !(lengths.share[k] > 0 && size > m.edge()) {
+			continue
 		}
+		bin := sizeBin(size / m.unit)
+		if bins == 0 {
+			last = min(bin+1, magnitudeBins-1) // rows of a bin of lengths lie in two
+		}
+		for ; last >= bin; last-- {
+			counts, bins = counts+m.noisy[last], bins+1
+		}
+		most := max(0, counts) + c.deviations*m.sd*math.Sqrt(bins)
+		rows := clampBetween(most-hidden, 0, lengths.share[k]*lengths.counted*m.rows)
+		hidden += rows
+		excess += rows * max(0, size-cut)
 	}
-	if beyond == 0 {
+	if bins == 0 {
 		return 0
 	}
-	return m.excess(cut) + excess*min(1, rows/m.rows/beyond)
+	return m.excess(cut) + excess/m.rows
 }
 
 // trimmed is the mean of (v - cut^2/v)+, what a weight (cut/v)^2 takes away, of what is seen

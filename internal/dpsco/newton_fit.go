@@ -184,7 +184,8 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 		f.scores, f.lengths = lengths, lengths
 		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale / math.Sqrt(f.mean)
-		f.firstScore = f.rescaleScores
+		whole := lengths.excessSquare(0)
+		f.firstScore = f.rescaleScores * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound))) // moments are of rows shortened to the bound
 	}
 }
 

@@ -29,12 +29,14 @@ const (
 // Intervals allow for two biases besides. One is that misfit beyond the limit is none, or twice as
 // much, where the shell shows misfit; the other is a part of all that is taken away, for rows
 // beyond the limit that are unlike all others: none of it where what is missing is below lightTail, all of
-// it from heavyTail on, and whereSeen times as much where shells leave no doubt that the model does not hold. Of
-// counts it is another part (newton_counts.go).
-// There are no intervals where both together are above mostBias standard errors, nor where all
-// that is taken away might move a coefficient by mostHidden of them, what is missing is above
-// leastInShell and the lengths' tail has an index below leastIndex, or by mostHiddenBeyond where rows beyond all that
-// histograms show stand out by surelyBeyond deviations of their noise: they are there, and nothing tells how far away. Of counts, whose lengths have the tail
+// it from heavyTail on, and whereSeen times as much where shells leave no doubt that the model does not hold; and
+// partBeyond of it where rows beyond all that histograms show stand out by surelyBeyond deviations of their noise: they are
+// there, and nothing tells how far away. Of counts it is another part (newton_counts.go).
+// There are no intervals where both together are above mostBias standard errors. Where shells show that the model does not
+// hold there are none either where all that is taken away might move a coefficient by mostHiddenBeyond of them and rows stand
+// out so, nor where it might by mostHidden, what is missing is above leastInShell and the lengths' tail has an index below
+// leastIndex. Where shells do not show it the last holds if lengths have such a tail in the first pass too: rare flags and
+// levels are long only in the coordinates of the steps, and all about equally. Of counts, whose lengths have the tail
 // of the exponential of a prediction also where the model holds, see newton_counts.go. The figures did best on laws and three tables (newton.md).
 const (
 	missPerShell     = 1.5
@@ -43,6 +45,7 @@ const (
 	lightTail        = 0.2
 	heavyTail        = 0.5
 	whereSeen        = 1.3
+	partBeyond       = 0.5
 	mostBias         = 14
 	mostHidden       = 10
 	leastInShell     = 0.45
@@ -123,26 +126,27 @@ func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense, x extrapola
 
 // pull is how long the mean of scores that weights take away may be besides what shells show: a part of all of it
 // where much is missing, somewhat more where the model is seen not to hold, and of labels up to twice that where
-// rows stand out beyond all that histograms show.
+// rows stand out beyond all that histograms show; half of all of it at least where they certainly do.
 func (f *newtonFit) pull(taken, missing float64, x extrapolation) float64 {
 	if f.perLength > 0 {
 		return f.pullOfCounts(taken, x)
 	}
-	doubts := f.Curve.doubts()
-	part := doubts.hidden * (1 + doubts.unsure*clampBetween(f.beyondSight()-1, 0, 1))
-	return part * taken * max(clampBetween((missing-lightTail)/(heavyTail-lightTail), 0, 1), whereSeen*x.misfit)
+	doubts, beyond := f.Curve.doubts(), f.beyondSight()
+	part := doubts.hidden * (1 + doubts.unsure*clampBetween(beyond-1, 0, 1))
+	part *= max(clampBetween((missing-lightTail)/(heavyTail-lightTail), 0, 1), whereSeen*x.misfit)
+	return taken * max(part, partBeyond*clampBetween(beyond-(surelyBeyond-1), 0, 1))
 }
 
 // mostHidden is by how many standard errors all that weights take away may move a coefficient: tails may be so
-// heavy that what they hide cannot be bounded.
+// heavy that what they hide cannot be bounded. Shells in which the model seems to hold speak for it at every length up to the limit.
 func (f *newtonFit) mostHidden(missing float64, x extrapolation) float64 {
-	index := f.tailIndex()
+	fits, index := x.certain == 0, f.tailIndex()
 	switch {
 	case f.perLength > 0:
 		return f.mostHiddenOfCounts(x)
-	case f.beyondSight() > surelyBeyond:
+	case !fits && f.beyondSight() > surelyBeyond:
 		return mostHiddenBeyond
-	case index < leastIndex && missing > leastInShell:
+	case index < leastIndex && missing > leastInShell && !(fits && f.firstLengths.index(intervalsHide) >= leastIndex):
 		return mostHidden
 	}
 	return math.Inf(1)

@@ -9,6 +9,7 @@ import (
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -88,8 +89,8 @@ func TestNewtonsMissingIntervalsHaveAReason(t *testing.T) {
 }
 
 // Tables whose feature counts up to 3 only mostly have no intervals where it has a tail: of index
-// 1.8, whose fits are about rows that are not long, and of index 3.5. They have them without a tail,
-// and where the model holds. Seeds are fixed.
+// 1.8, whose fits are about rows that are not long, and by Huber's loss of index 3.5. (Of labels there they are wide: of 33 given to
+// 60 tables 29 cover.) They have them without a tail, and where the model holds. Seeds are fixed.
 func TestNewtonGivesNoIntervalsWhereLongRowsMayCarryTheFit(t *testing.T) {
 	const tables = 10
 	for _, a := range []Regression{{Loss: loss.Logistic{}, Labels: true}, {Loss: loss.Huber{Delta: 1}}} {
@@ -97,7 +98,7 @@ func TestNewtonGivesNoIntervalsWhereLongRowsMayCarryTheFit(t *testing.T) {
 			tail        float64 // index; 0 for none
 			counts, eps float64 // up to what the feature counts
 			least, most int     // tables without intervals
-		}{{1.8, 3, 1, 9, 10}, {3.5, 3, 1, 6, 10}, {3.5, 3, 4, 0, 10}, {0, 3, 1, 0, 2}, {0, math.Inf(1), 1, 0, 2}, {6, math.Inf(1), 10, 0, 2}} {
+		}{{1.8, 3, 1, 9, 10}, {3.5, 3, 1, map[bool]int{true: 1, false: 6}[a.Labels], 10}, {3.5, 3, 4, 0, 10}, {0, 3, 1, 0, 2}, {0, math.Inf(1), 1, 0, 2}, {6, math.Inf(1), 10, 0, 2}} {
 			withheld := 0
 			for seed := range uint64(tables) {
 				if r := resultOf(t, a, bentLaw(a.Labels, c.tail, c.counts, 40_000, 200+seed), c.eps, seed); strings.Contains(r.WhyNull, "long rows") {
@@ -235,18 +236,18 @@ func shownFit(limit float64) *newtonFit {
 // had one. Seeds are fixed.
 func TestNewtonsIntervalsAllowForRowsFarAway(t *testing.T) {
 	const tables = 10
-	given, covered := slopesCovered(t, farLaw, 40_000, tables)
+	given, covered := slopesCovered(t, farLaw, 40_000, tables, 1)
 	if missed := given - covered; missed > tables/5 {
 		t.Errorf("%d of %d intervals miss the slope", missed, given)
 	}
 }
 
-// slopesCovered is how many of so many tables of a law of labels have intervals at eps 1, and how many of these hold the slope.
-func slopesCovered(t *testing.T, law func(n int, seed uint64) Data, rows, tables int) (given, covered int) {
+// slopesCovered is how many of so many tables of a law of labels have intervals, and how many of these hold the slope.
+func slopesCovered(t *testing.T, law func(n int, seed uint64) Data, rows, tables int, eps float64) (given, covered int) {
 	t.Helper()
 	truth, _ := best(loss.Logistic{}, law(600_000, 777))
 	for seed := range uint64(tables) {
-		r := resultOf(t, Regression{Loss: loss.Logistic{}, Labels: true}, law(rows, 500+seed), 1, seed)
+		r := resultOf(t, Regression{Loss: loss.Logistic{}, Labels: true}, law(rows, 500+seed), eps, seed)
 		if r.Low == nil {
 			continue
 		}
@@ -274,29 +275,191 @@ func farLaw(n int, seed uint64) Data {
 	return x
 }
 
-// One row in fifty lies ten times as far away as the others, where the model is certain of the label and one label in
-// seven is the other one: noise hides these scores, and intervals allow for as many as it may. Where it may not, 2 to 15 % of
-// intervals held the slope, by 40 to 60 samples, and 88 % where it may. Seeds are fixed.
+// A few rows lie far away, where the model is certain of the label and one label in seven is the other one: noise hides these
+// scores, and intervals allow for as many as it may, as far away as the first pass has seen rows. Of 100 samples each 98, 100 and 96 had
+// intervals, which held the slope in 96, 88 and 91 %. Where these rows were taken to be as far away as all beyond what is seen, and
+// any that stood out withheld them, 98, 100 and 68 had them, with 60, 23 and 79 %. Seeds are fixed.
 func TestNewtonsIntervalsAllowForLabelsWhoseScoresAreHidden(t *testing.T) {
-	if given, covered := slopesCovered(t, certainLaw, 20_000, 20); given < 15 || covered < given*7/10 {
+	for name, c := range map[string]struct {
+		law func(n int, seed uint64) Data
+		eps float64
+	}{
+		"one in fifty at 10":       {certainLaw(.02, func(*rand.Rand) float64 { return 10 }), 1},
+		"one in two hundred at 30": {certainLaw(.005, func(*rand.Rand) float64 { return 30 }), 10},
+		"one in fifty, from 3 on":  {certainLaw(.02, func(r *rand.Rand) float64 { return 3 + 3*r.ExpFloat64() }), 1},
+	} {
+		if given, covered := slopesCovered(t, c.law, 20_000, 20, c.eps); given < 15 || covered < given*7/10 {
+			t.Errorf("%s: %d of %d intervals hold the slope", name, covered, given)
+		}
+	}
+}
+
+// certainLaw has labels and a normal feature but for a share of rows, which lie far away; it counts up to 3 only.
+func certainLaw(share float64, far func(r *rand.Rand) float64) func(n int, seed uint64) Data {
+	return func(n int, seed uint64) Data {
+		r := rand.New(rand.NewPCG(seed, 98))
+		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
+		for i := range n {
+			v := r.NormFloat64()
+			if r.Float64() < share {
+				v = far(r)
+			}
+			if x.X[0][i] = v; r.Float64() < sigmoid(.6*min(v, 3)) {
+				x.Y[i] = 1
+			}
+		}
+		return x
+	}
+}
+
+// Where rows far away are cut, and shells show that they obey another model, an interval allows for what is missing of these rows alone. By
+// Huber's loss 10 of 20 intervals hold the slope of this law, and 4 where they do not. Seeds are fixed.
+func TestNewtonsIntervalsAllowForRowsThatAreCut(t *testing.T) {
+	draw := func(n int, seed uint64) Data {
+		r := rand.New(rand.NewPCG(seed, 95))
+		x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: columns(4, n), Y: make([]float64, n)}
+		for i := range n {
+			for j := range x.X {
+				x.X[j][i] = r.NormFloat64()
+			}
+			if r.Float64() < .005 {
+				x.X[0][i] = 10
+			}
+			x.Y[i] = .6*min(x.X[0][i], 3) + r.NormFloat64()
+		}
+		return x
+	}
+	a := Regression{Loss: loss.Huber{Delta: 1}}
+	truth, _ := best(a.Loss, draw(600_000, 777))
+	given, covered := 0, 0
+	for seed := range uint64(20) {
+		r := resultOf(t, a, draw(40_000, 700+seed), 1, seed)
+		if r.Low == nil {
+			continue
+		}
+		if given++; r.Low[1] <= truth[1] && truth[1] <= r.High[1] {
+			covered++
+		}
+	}
+	if t.Logf("%d given, %d cover", given, covered); given < 10 || covered < given/3 {
 		t.Errorf("%d of %d intervals hold the slope", covered, given)
 	}
 }
 
-// certainLaw has labels and a normal feature but for one row in fifty, which lies at 10; it counts up to 3 only.
-func certainLaw(n int, seed uint64) Data {
-	r := rand.New(rand.NewPCG(seed, 98))
-	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
-	for i := range n {
-		v := r.NormFloat64()
-		if r.Float64() < .02 {
-			v = 10
+// Rare flags are long in the coordinates of the steps alone, and all about equally: intervals are given where shells do not show that
+// the model does not hold, for 50 and 52 of 60 tables; else 7 and 1 had any. Seeds are fixed.
+func TestRareFlagsLeaveNewtonItsIntervals(t *testing.T) {
+	const tables = 16
+	for _, a := range []Regression{{Loss: loss.Logistic{}, Labels: true}, {Loss: loss.Huber{Delta: 1}}} {
+		truth, given, covered := []float64{.3, .4, -.4, .3, -.3}, 0, 0
+		for seed := range uint64(tables) {
+			r := resultOf(t, a, twoFlags(a.Labels, truth, 20_000, 600+seed), 1, seed)
+			if r.Low == nil {
+				continue
+			}
+			given++
+			for j, low := range r.Low {
+				if low <= truth[j] && truth[j] <= r.High[j] {
+					covered++
+				}
+			}
 		}
-		if x.X[0][i] = v; r.Float64() < sigmoid(.6*min(v, 3)) {
-			x.Y[i] = 1
+		if t.Logf("%T: %d of %d given, %d intervals cover", a.Loss, given, tables, covered); given < tables/2 || covered < 9*len(truth)*given/10 {
+			t.Errorf("%T: %d of %d given, %d intervals cover", a.Loss, given, tables, covered)
+		}
+	}
+}
+
+// twoFlags has flags of one and of three rows in a hundred, and two normal features.
+func twoFlags(labels bool, w []float64, n int, seed uint64) Data {
+	r := rand.New(rand.NewPCG(seed, 96))
+	x := Data{Shape: Shape{N: n, D: 5, Intercept: true}, X: columns(4, n), Y: make([]float64, n)}
+	for i := range n {
+		z := w[0]
+		for j, column := range x.X {
+			switch {
+			case j >= 2:
+				column[i] = r.NormFloat64()
+			case r.Float64() < []float64{.01, .03}[j]:
+				column[i] = 1
+			}
+			z += w[1+j] * column[i]
+		}
+		if x.Y[i] = z + r.NormFloat64(); labels {
+			x.Y[i] = 0
+			if r.Float64() < sigmoid(z) {
+				x.Y[i] = 1
+			}
 		}
 	}
 	return x
+}
+
+// One row in ten lies at ten limits, and all that is missing is of it: nine limits, of which the shell has half of one, less what the
+// fit moves it by to make up for one.
+func TestTheShellTellsWhatIsMissingOfRowsThatAreCut(t *testing.T) {
+	f := shownFit(1)
+	unit := magnitudeMiddles[1-lowestOctave]
+	far := magnitudeMiddles[8-lowestOctave]
+	counts := make([]float64, magnitudeBins)
+	counts[1-lowestOctave], counts[8-lowestOctave] = 9e5, 1e5
+	f.scores, f.limit = readMagnitudes(counts, 1, 1, math.Inf(1), 1e6).apart(), 1.2*unit
+	curvature := (.9*unit*(unit-.6*unit) + .1*far*.6*unit) / (.9*unit*unit + .1*far*1.2*unit)
+	want := (far - 1.2*unit) / (1.2 * unit) / (.5 - curvature)
+	if got := f.missingOfCut(); math.Abs(got-want) > 1e-9*want {
+		t.Errorf("%v times the shell is missing, want %v", got, want)
+	}
+}
+
+// Moments are of rows shortened to the bound, lengths of whole ones: of two normal features, of which one is 30 in one row in a hundred,
+// lengths become those of scores by about what whitens them, 1.07 over the root of the curvature, and not by .4 of that for what the bound cuts off.
+func TestFarRowsAreAsFarAwayAsLengthsSay(t *testing.T) {
+	x := Data{Shape: Shape{N: 100_000, D: 2}, X: columns(2, 100_000), Y: make([]float64, 100_000)}
+	r := rand.New(rand.NewPCG(4, 4))
+	for i := range x.N {
+		x.X[0][i], x.X[1][i] = r.NormFloat64(), r.NormFloat64()
+		if i%100 == 0 {
+			x.X[0][i] = 30
+		}
+	}
+	release, err := Newton{Curve: logisticCurve{}, Bound: 2, Intervals: true}.releases(x.Shape, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newNewtonFit(release)
+	f.first(x, mechtest.Source(t, 1))
+	if got := f.firstScore * math.Sqrt(f.mean*(1+tilt)); !(got > 0.95 && got < 1.2) {
+		t.Errorf("lengths become those of scores by %v over the root of the curvature", got)
+	}
+}
+
+// Rows that a histogram may hide are as far away as the farthest that another one shows, no more of them from any size on than the
+// counts there say, and none that are not there.
+func TestHiddenRowsAreAsFarAwayAsTheFarthest(t *testing.T) {
+	counts := func(at map[int]float64) *magnitudes {
+		noisy := make([]float64, magnitudeBins)
+		for k, v := range at {
+			noisy[k-lowestOctave] = v
+		}
+		return readMagnitudes(noisy, 1, 1, math.Inf(1), 1000).apart()
+	}
+	scores := counts(map[int]float64{1: 997, 10: 3}) // all that is seen is about 1; three rows at 27, say
+	lengths := counts(map[int]float64{1: 700, 4: 200, 10: 100})
+	near, far := magnitudeMiddles[4-lowestOctave], magnitudeMiddles[10-lowestOctave]
+	for _, c := range []struct{ deviations, want float64 }{
+		{0, 3 * (far - 1)},
+		{1, (3+math.Sqrt2)*(far-1) + (math.Sqrt(8)-math.Sqrt2)*(near-1)}, // two bins of counts, and eight
+		{80, 100*(far-1) + (80*math.Sqrt(8)+3-100)*(near-1)},
+		{1000, 100*(far-1) + 200*(near-1)},
+	} {
+		got := 1000 * (scores.tailAlong(lengths, 1, 1, cautious{deviations: c.deviations, steepest: 8}) - scores.excess(1))
+		if math.Abs(got-c.want) > 1e-9*c.want {
+			t.Errorf("%v deviations: %v, want %v", c.deviations, got, c.want)
+		}
+	}
+	if got := scores.tailAlong(counts(map[int]float64{1: 1000}), 1, 1, expected); got != 0 {
+		t.Errorf("%v where no row is beyond what is seen", got)
+	}
 }
 
 // A histogram that ends below the shell leaves nothing missing; rows beyond all that it shows double what may pull in one
@@ -323,16 +486,24 @@ func TestWhatIsMissingFollowsTheHistogram(t *testing.T) {
 	if before := f.mostHidden(1, asReleased); !math.IsInf(before, 1) {
 		t.Errorf("no more than %v standard errors may be hidden", before)
 	}
+	if f.limit = 1.5; f.missingOfCut() != 0 {
+		t.Errorf("%v times the shell is missing where no row is cut", f.missingOfCut())
+	}
 	shown := map[float64]float64{}
 	for _, certain := range []float64{0, 1} {
-		shown[certain] = f.shownBias(identity(1), extrapolation{off: mat.NewVecDense(1, []float64{1e-6}), factor: 1, misfit: 1, certain: certain}).At(0, 0)
+		shown[certain] = f.shownBias(identity(1), extrapolation{off: mat.NewVecDense(1, []float64{1e-9}), factor: 1, misfit: 1, certain: certain}).At(0, 0)
 	}
-	if most := square(f.Curve.doubts().most * 1e-6); math.Abs(shown[1]-most) > 1e-9*most || !(shown[0] < shown[1]/4) {
+	if most := square(f.Curve.doubts().most * 1e-9); math.Abs(shown[1]-most) > 1e-9*most || !(shown[0] < shown[1]/4) {
 		t.Errorf("a bias of %v where the model is certain not to hold, %v else", shown[1], shown[0])
 	}
-	f.scores.above *= 2
-	if after := f.mostHidden(1, asReleased); after != mostHiddenBeyond {
-		t.Errorf("up to %v standard errors may be hidden where rows are surely beyond", after)
+	f.scores.above *= 3
+	if far := f.pull(1, 0, asReleased); math.Abs(far-partBeyond) > 1e-12 {
+		t.Errorf("a pull of %v where rows are surely beyond, and little is missing", far)
+	}
+	for certain, most := range map[float64]float64{0: math.Inf(1), 1: mostHiddenBeyond} {
+		if after := f.mostHidden(1, extrapolation{certain: certain}); after != most {
+			t.Errorf("up to %v standard errors may be hidden where rows are surely beyond and the model is certain not to hold by %v", after, certain)
+		}
 	}
 }
 

@@ -122,10 +122,21 @@ func (f *newtonFit) shownBias(c *mat.Dense, x extrapolation) *mat.SymDense {
 	doubts, total := f.Curve.doubts(), mat.NewSymDense(f.shape.D, nil)
 	times := square(x.factor+doubts.shell) * x.misfit
 	if size := mat.Norm(x.off, 2); doubts.most*x.certain > 0 {
-		times = max(times, square(min(doubts.most, f.taken(scoresMustHide)/size))*x.certain)
+		most := max(doubts.most, f.missingOfCut())
+		times = max(times, square(min(most, f.taken(scoresMustHide)/size))*x.certain)
 	}
 	total.SymRankOne(total, times, x.off)
 	return sandwich(c, total)
+}
+
+// missingOfCut is how many times the shell's misfit is missing if all of it is that of the rows beyond the limit which the histogram
+// shows. Of such a row's score half of the limit is in the shell, and the rest of it is missing. The fit makes up for all that is kept,
+// also in the shell, by its part of the curvature.
+func (f *newtonFit) missingOfCut() float64 {
+	sizes, limit := f.sizes()
+	cut, outer := 1-sizes.below(limit), len(f.parts)-1
+	left := 1 - shellEdge(outer-1, len(f.parts)) - f.shellCurvature(outer)
+	return sizes.excess(limit) / max(limit*cut*left, math.SmallestNonzeroFloat64)
 }
 
 // shellCurvature is the part of the curvature that is in a shell, as if scores were as large
