@@ -173,10 +173,22 @@ func TestExplainForecastsFromARelease(t *testing.T) {
 		`SELECT * FROM dp_explain('linear', $1, 10, options => '{"method": "joint_moments"}')`,
 		`SELECT * FROM dp_explain('linear', $1, 10, features => '{age}', options => '{"method": "gd"}')`,
 		`SELECT * FROM dp_explain('huber', $1, 10, features => '{age}')`,
+		`SELECT * FROM dp_explain('linear', $1, 10, features => '{age}', options => '{"method": "joint_moments", "penalty": "l2", "lambda": 0.1}')`,
 		`SELECT * FROM dp_explain('linear', $1, 10, features => '{age}', intercept => false, options => '{"method": "joint_moments"}')`,
 	} {
 		if said := w.explain(w.analyst, other, w.dataset); said["expected_error:age"] != "" || !strings.HasPrefix(said["expected_error"], "not known") {
 			t.Errorf("%s: %v", other, said)
+		}
+	}
+}
+
+// Of another Huber loss a release tells nothing: its noise is another.
+func TestExplainForecastsOfTheSameLossAlone(t *testing.T) {
+	w := newWorld(t, 40, 1e-5)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_huber_regress($1, 12.5, features => '{age}')`, w.dataset)
+	for options, from := range map[string]string{`{"residual_scale": 2}`: "release ", `{"huber_delta": 0.1}`: "no release of these coefficients"} {
+		if said := w.explain(w.analyst, `SELECT * FROM dp_explain('huber', $1, 10, features => '{age}', options => $2)`, w.dataset, options); !strings.Contains(said["expected_error"], from) {
+			t.Errorf("%s: %v", options, said)
 		}
 	}
 }
