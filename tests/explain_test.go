@@ -125,6 +125,14 @@ func TestExplainSaysWhyNot(t *testing.T) {
 			t.Errorf("no scale is registered, and yet: %s %s", property, value)
 		}
 	}
+	flags := "flags_" + w.dataset
+	w.exec(w.super, `CREATE TABLE public.`+flags+` AS SELECT i % 2 = 0 AS yes, i % 3 = 0 AS insured, 'north' AS region FROM generate_series(1, 1000) AS i`)
+	w.exec(w.super, `GRANT SELECT ON public.`+flags+` TO dp_sidecar`)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'yes', '{insured,region}', 10, 1e-6, categories => '{"region": ["north", "south"]}')`, flags, "public."+flags)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, flags, w.person)
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('logistic', $1, 3)`, flags); strings.Contains(said["warning"], "no scale") || said["noise_at_scales:insured"] == "" || said["noise_at_scales:region=south"] == "" {
+		t.Errorf("flags and categories want no scales, and yet: %v", said)
+	}
 	for _, c := range []struct{ sql, code, says string }{
 		{`SELECT * FROM dp_explain('l1', 'nothing', 1)`, "42501", "does not exist"},
 		{`SELECT * FROM dp_explain('l2', '%s', 1)`, "22023", "unknown model"},

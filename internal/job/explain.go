@@ -300,7 +300,7 @@ const smallNoise = 0.1
 // addNoiseAtScales adds what noise would do to features as large and as independent as their
 // scales, and how many rows would make it small there.
 func (s *Sidecar) addNoiseAtScales(e *explanation, c *claim, n int64, plan *dpsco.Plan) error {
-	if !c.anyScale() {
+	if !c.anyScale() && c.wantsScales() {
 		e.add("noise_at_scales", "not known: no scale is registered for these columns")
 		return nil
 	}

@@ -75,12 +75,13 @@ DECLARE
   categories CONSTANT jsonb := coalesce(p_body -> 'categories', '{}');
   coefficients CONSTANT int := dp_int.slopes(p_body -> 'features', categories || coalesce(p_body -> 'where_level', '{}')) + (p_body ->> 'intercept')::boolean::int;
   columns CONSTANT name[] := ARRAY(SELECT c FROM (SELECT target WHERE NOT (SELECT m.labels FROM dp_int.model m WHERE m.name = asked)
-                                                  UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c) WHERE NOT categories ? c);
+                                                  UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c)
+                                   WHERE NOT categories ? c AND NOT dp_int.is_boolean((SELECT relid FROM dp_int.dataset WHERE id = p_dataset), c));  -- those that want a scale
   fits CONSTANT boolean := EXISTS (SELECT FROM dp_int.model m WHERE m.name = asked);
   groups CONSTANT int := coalesce(jsonb_array_length(coalesce(p_body #> ARRAY['where_level', options ->> 'by'], categories -> (options ->> 'by'))), 1);  -- fits of their own
   described CONSTANT int := (SELECT count(*) FROM jsonb_array_elements_text(jsonb_build_array(target) || (p_body -> 'features')) AS c
                               WHERE asked IN ('describe', 'scales') AND NOT categories ? c AND NOT p_body -> 'flags' ? c);  -- columns of numbers
-  scaled boolean;  -- is a scale registered for any of its columns that are numbers?
+  scaled boolean;  -- is a scale registered for any of these, if there are any?
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   d.row_count := coalesce(d.row_count, p_rows, coalesce(d.persons, d.block_rows) * (SELECT upper(b) - lower(b) FROM dp_int.blocks_read(d.id, p_body) AS b));
