@@ -124,6 +124,9 @@ BEGIN
       RETURN NEXT format('too few rows for the intervals of a score at eps %s: noise may leave none; about %s rows are needed, more where tails are heavy; ask for more eps', eps, ceil(scored.for_intervals));
     END IF;
   END IF;
+  IF p_body ? 'over' AND upper(dp_int.window_of(p_body -> 'over')) > dp_int.today() THEN
+    RETURN NEXT 'the window is not over: rows that come later are not in the answer, and once it is over the same request is charged anew, for all of them';
+  END IF;
   IF delta * d.row_count > 1 THEN
     RETURN NEXT 'delta is above one in the number of rows: it would allow a method to publish somebody''s row now and then';
   END IF;
