@@ -57,8 +57,14 @@ func (f *newtonFit) evenly() float64 {
 		return 1
 	}
 	sizes, limit := f.sizes()
-	return sizes.mean(func(u float64) float64 { return u * min(u, limit) }) / sizes.excessSquare(0)
+	longest := mostAlike * sizes.excessSquare(0)
+	squares := func(u float64) float64 { return min(u*u, longest) }
+	return sizes.mean(func(u float64) float64 { return squares(u) * min(1, limit/u) }) / sizes.mean(squares)
 }
+
+// mostAlike is how many times the mean square of a length counts for it in that: the few rows of a rare flag have all of
+// what is known of its coefficient, and what weights take from these moves no other.
+const mostAlike = 12
 
 // Where weights shorten nearly all rows of counts, both shells hold the same of each and say nothing of
 // misfit. It may then be anything up to a part of what weights take away, which goes from that of light
