@@ -52,19 +52,24 @@ func (f *newtonFit) sizes() (sizes *magnitudes, limit float64) {
 
 // evenly is what weights keep of all rows alike, which moves no fit: of counts their mean, which may
 // be much less than 1.
-func (f *newtonFit) evenly() float64 {
+func (f *newtonFit) evenly() float64 { return f.keptOfSquares(math.Inf(1)) }
+
+// penaltyKept is the same for a penalty. The few rows of a rare flag have as much of all squares of lengths as any
+// coefficient, and what weights take from them moves no other: so squares count up to mostAlike times their mean.
+func (f *newtonFit) penaltyKept() float64 { return f.keptOfSquares(mostAlike) }
+
+const mostAlike = 12
+
+// keptOfSquares is the part of squares of lengths, up to so many times their mean, that weights keep.
+func (f *newtonFit) keptOfSquares(most float64) float64 {
 	if f.perLength == 0 {
 		return 1
 	}
 	sizes, limit := f.sizes()
-	longest := mostAlike * sizes.excessSquare(0)
-	squares := func(u float64) float64 { return min(u*u, longest) }
+	mean := sizes.excessSquare(0)
+	squares := func(u float64) float64 { return min(u*u, most*mean) }
 	return sizes.mean(func(u float64) float64 { return squares(u) * min(1, limit/u) }) / sizes.mean(squares)
 }
-
-// mostAlike is how many times the mean square of a length counts for it in that: the few rows of a rare flag have all of
-// what is known of its coefficient, and what weights take from these moves no other.
-const mostAlike = 12
 
 // Where weights shorten nearly all rows of counts, both shells hold the same of each and say nothing of
 // misfit. It may then be anything up to a part of what weights take away, which goes from that of light
