@@ -78,6 +78,44 @@ func TestWindowsOfBlocks(t *testing.T) {
 	}
 }
 
+// An answer that was read while its window ran serves until that is over. Then the same request, as a schedule makes it, is
+// about all rows of the window, and is charged once more.
+func TestAWindowThatWasReadEarlyIsReadAgain(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	name := w.admissions(3, 1e-6)
+	const ask, early = `SELECT * FROM dp_linear_regress($1, 0.4, over => $2::text::daterange)`, "the window is not over"
+	analyst, heard := w.listening(w.person)
+	for _, c := range []struct {
+		window  string
+		running bool
+	}{{w.window(30, -1), true}, {w.window(31, 1), false}} {
+		before := len(heard())
+		first := w.mustRegress(analyst, ask, name, c.window)
+		if said := strings.Join(heard()[before:], "\n"); strings.Contains(said, early) != c.running {
+			t.Errorf("%s: %q", c.window, said)
+		}
+		if again := w.mustRegress(analyst, ask, name, c.window); !slices.Equal(again, first) {
+			t.Errorf("%s: %v and %v", c.window, again, first)
+		}
+	}
+	window := w.window(31, 1)
+	w.exec(w.super, `UPDATE dp_int.release SET read_at = read_at - interval '2 days' WHERE id IN (SELECT id FROM dp.releases WHERE dataset = $1)`, name) // that of the other window ran then, too
+	charged := func() int64 {
+		return one[int64](w, w.super, `SELECT count(*) FROM dp.ledger WHERE dataset = $1 AND kind = 'charge'`, name)
+	}
+	for i, want := range []int64{3, 3} {
+		if i == 0 {
+			w.exec(w.analyst, `CALL dp_run('linear', $1, 0.4, over => $2::text::daterange)`, name, window)
+		} else {
+			w.mustRegress(analyst, ask, name, window)
+		}
+		w.mustRegress(analyst, ask, name, w.window(30, -1))
+		if got := charged(); got != want {
+			t.Errorf("%d charges, want %d", got, want)
+		}
+	}
+}
+
 // What is no window of blocks is refused and says what to do, whatever asks; with a unit a window
 // has as many persons as were registered.
 func TestWhatBlocksRefuse(t *testing.T) {

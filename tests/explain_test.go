@@ -125,6 +125,14 @@ func TestExplainSaysWhyNot(t *testing.T) {
 			t.Errorf("no scale is registered, and yet: %s %s", property, value)
 		}
 	}
+	flags := "flags_" + w.dataset
+	w.exec(w.super, `CREATE TABLE public.`+flags+` AS SELECT i % 2 = 0 AS yes, i % 3 = 0 AS insured, 'north' AS region FROM generate_series(1, 1000) AS i`)
+	w.exec(w.super, `GRANT SELECT ON public.`+flags+` TO dp_sidecar`)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'yes', '{insured,region}', 10, 1e-6, categories => '{"region": ["north", "south"]}')`, flags, "public."+flags)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, flags, w.person)
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('logistic', $1, 3)`, flags); strings.Contains(said["warning"], "no scale") || said["noise_at_scales:insured"] == "" || said["noise_at_scales:region=south"] == "" {
+		t.Errorf("flags and categories want no scales, and yet: %v", said)
+	}
 	for _, c := range []struct{ sql, code, says string }{
 		{`SELECT * FROM dp_explain('l1', 'nothing', 1)`, "42501", "does not exist"},
 		{`SELECT * FROM dp_explain('l2', '%s', 1)`, "22023", "unknown model"},
@@ -173,10 +181,22 @@ func TestExplainForecastsFromARelease(t *testing.T) {
 		`SELECT * FROM dp_explain('linear', $1, 10, options => '{"method": "joint_moments"}')`,
 		`SELECT * FROM dp_explain('linear', $1, 10, features => '{age}', options => '{"method": "gd"}')`,
 		`SELECT * FROM dp_explain('huber', $1, 10, features => '{age}')`,
+		`SELECT * FROM dp_explain('linear', $1, 10, features => '{age}', options => '{"method": "joint_moments", "penalty": "l2", "lambda": 0.1}')`,
 		`SELECT * FROM dp_explain('linear', $1, 10, features => '{age}', intercept => false, options => '{"method": "joint_moments"}')`,
 	} {
 		if said := w.explain(w.analyst, other, w.dataset); said["expected_error:age"] != "" || !strings.HasPrefix(said["expected_error"], "not known") {
 			t.Errorf("%s: %v", other, said)
+		}
+	}
+}
+
+// Of another Huber loss a release tells nothing: its noise is another.
+func TestExplainForecastsOfTheSameLossAlone(t *testing.T) {
+	w := newWorld(t, 40, 1e-5)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_huber_regress($1, 12.5, features => '{age}')`, w.dataset)
+	for options, from := range map[string]string{`{"residual_scale": 2}`: "release ", `{"huber_delta": 0.1}`: "no release of these coefficients"} {
+		if said := w.explain(w.analyst, `SELECT * FROM dp_explain('huber', $1, 10, features => '{age}', options => $2)`, w.dataset, options); !strings.Contains(said["expected_error"], from) {
+			t.Errorf("%s: %v", options, said)
 		}
 	}
 }

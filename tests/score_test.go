@@ -4,10 +4,16 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"dpsidecar/internal/dpsco"
+	"dpsidecar/internal/mech/mechtest"
+	"dpsidecar/internal/privacy"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -300,6 +306,85 @@ func TestAScoreEndsAtAStepOfItsLadder(t *testing.T) {
 	}
 }
 
+// Whoever asks for a score that noise would hide is told before anything is spent, of values and else of intervals.
+func TestAScoreOfFewRowsIsDoubted(t *testing.T) {
+	for delta, eps := range map[float64][2]float64{1e-4: {0.05, 0.5}, 0: {0.05, 1}} {
+		w := newWorld(t, 20, delta)
+		release := w.lastRelease(`SELECT * FROM dp_l1_regress($1, 1, features => '{age}')`, w.dataset)
+		conn, heard := w.listening(w.person)
+		for i, says := range []string{"every value be NULL", "the intervals of a score"} {
+			if said := w.explain(w.analyst, `SELECT * FROM dp_explain_score($1::text::uuid, $2)`, release, eps[i])["warning"]; !strings.Contains(said, says) {
+				t.Errorf("delta %v, eps %v: %q", delta, eps[i], said)
+			}
+			w.mustScore(conn, askScore, release, eps[i])
+			if said := strings.Join(heard(), "\n"); !strings.Contains(said, says) {
+				t.Errorf("delta %v, eps %v: %q", delta, eps[i], said)
+			}
+		}
+		if said := w.explain(w.analyst, `SELECT * FROM dp_explain_score($1::text::uuid, 8)`, release)["warning"]; said != "" {
+			t.Errorf("delta %v, eps 8: %q", delta, said)
+		}
+	}
+}
+
+// The rows that a score is said to need are about those at which half of fits with normal residuals, balanced labels or
+// counts have a first value: few have one with half as many, most with twice as many. Likewise of
+// intervals, whose number grows slowly. Seeds are fixed.
+func TestTheRowsThatAScoreNeeds(t *testing.T) {
+	const draws = 12
+	w, mean := newWorld(t, 1, 0), map[string]float64{"poisson": math.Log(4)}
+	for model, delta := range map[string]float64{"linear": 1e-6, "logistic": 1e-6, "poisson": 1e-6, "l1": 0} {
+		need := rowsOf[struct{ Values, Intervals float64 }](w, w.super, `SELECT * FROM dp_int.least_scored($1, 1, $2)`, model, delta)[0]
+		a := dpsco.Score{Coefficients: []float64{mean[model]}, Labels: model == "logistic", Counts: model == "poisson", Positive: 1}
+		var accountant privacy.Accountant = privacy.PureSum{}
+		if delta > 0 {
+			accountant = privacy.Concentrated{}
+		}
+		r, src := rand.New(rand.NewPCG(5, 5)), mechtest.Source(t, 5)
+		counted := func(rows float64) (values, intervals int) {
+			for range draws {
+				x := dpsco.Data{Shape: dpsco.Shape{N: int(rows), D: 1, Intercept: true}, Y: make([]float64, int(rows))}
+				for i := range x.Y {
+					switch u := r.Float64(); model {
+					case "logistic":
+						x.Y[i] = math.Round(u)
+					case "poisson":
+						for p := math.Exp(-4); u > p; p *= 4 / x.Y[i] {
+							u -= p
+							x.Y[i]++
+						}
+					default:
+						x.Y[i] = r.NormFloat64()
+					}
+				}
+				p, err := a.Plan(x.Shape, privacy.Budget{Epsilon: 1, Delta: delta}, accountant)
+				if err != nil {
+					t.Fatal(err)
+				}
+				result, err := p.Run(t.Context(), x, src)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if slices.ContainsFunc(result.Metrics, func(m dpsco.Metric) bool { return m.Value != nil }) {
+					values++
+				}
+				if slices.ContainsFunc(result.Metrics, func(m dpsco.Metric) bool { return m.Low != nil }) {
+					intervals++
+				}
+			}
+			return values, intervals
+		}
+		few, _ := counted(need.Values / 2)
+		many, _ := counted(need.Values * 2)
+		_, fewIntervals := counted(need.Intervals / 2)
+		_, manyIntervals := counted(need.Intervals * 2)
+		t.Logf("%s: values %d, %d; intervals %d, %d", model, few, many, fewIntervals, manyIntervals)
+		if few > draws/3 || many < draws*2/3 || fewIntervals > draws/3 || manyIntervals < draws/3 {
+			t.Errorf("%s: of %d with half and twice the rows, %d and %d have a value, %d and %d an interval", model, draws, few, many, fewIntervals, manyIntervals)
+		}
+	}
+}
+
 // What a score would cost is told beforehand, free; what dp_score refuses is refused alike.
 func TestExplainScoreForetellsTheCharge(t *testing.T) {
 	w := newWorld(t, 50, 1e-4)
@@ -308,7 +393,7 @@ func TestExplainScoreForetellsTheCharge(t *testing.T) {
 		before := w.entries()
 		const explain = `SELECT * FROM dp_explain_score($1::text::uuid, 0.5)`
 		said := w.explain(w.analyst, explain, release)
-		if w.entries() != before || said["possible"] != "yes" || said["affordable"] != "yes" || said["model"] != "score" || said["warning"] != "" {
+		if w.entries() != before || said["possible"] != "yes" || said["affordable"] != "yes" || said["model"] != "score" || strings.Contains(said["warning"], "too few rows") == strings.Contains(fit, "logistic") {
 			t.Errorf("%s: %v", fit, said)
 		}
 		w.mustScore(w.analyst, askScore, release, 0.5)

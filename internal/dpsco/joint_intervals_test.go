@@ -212,7 +212,7 @@ func TestMissingIntervalsHaveAReason(t *testing.T) {
 	}{
 		"a penalty":         {Regression{Penalty: catalogue.PenaltyL2, Lambda: 0.1}, gauss, 1, "penalty"},
 		"low information":   {Regression{}, gauss, 0.1, "low information"},
-		"plain descent":     {Regression{}, drawLaw("gauss", 500, 3, 1), 0.1, noErrors},
+		"plain descent":     {Regression{}, drawLaw("gauss", 500, 3, 1), 0.1, "for a method with standard errors"},
 		"a method":          {Regression{Method: "gd"}, gauss, 1, noErrors},
 		"an active ball":    {Regression{Radius: 0.1}, gauss, 1, "radius"},
 		"a rare flag":       {Regression{}, drawLaw("flags", 30_000, 3, 1), 0.5, ""},

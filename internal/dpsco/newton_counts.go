@@ -52,12 +52,23 @@ func (f *newtonFit) sizes() (sizes *magnitudes, limit float64) {
 
 // evenly is what weights keep of all rows alike, which moves no fit: of counts their mean, which may
 // be much less than 1.
-func (f *newtonFit) evenly() float64 {
+func (f *newtonFit) evenly() float64 { return f.keptOfSquares(math.Inf(1)) }
+
+// penaltyKept is the same for a penalty. The few rows of a rare flag have as much of all squares of lengths as any
+// coefficient, and what weights take from them moves no other: so squares count up to mostAlike times their mean.
+func (f *newtonFit) penaltyKept() float64 { return f.keptOfSquares(mostAlike) }
+
+const mostAlike = 12
+
+// keptOfSquares is the part of squares of lengths, up to so many times their mean, that weights keep.
+func (f *newtonFit) keptOfSquares(most float64) float64 {
 	if f.perLength == 0 {
 		return 1
 	}
 	sizes, limit := f.sizes()
-	return sizes.mean(func(u float64) float64 { return u * min(u, limit) }) / sizes.excessSquare(0)
+	mean := sizes.excessSquare(0)
+	squares := func(u float64) float64 { return min(u*u, most*mean) }
+	return sizes.mean(func(u float64) float64 { return squares(u) * min(1, limit/u) }) / sizes.mean(squares)
 }
 
 // Where weights shorten nearly all rows of counts, both shells hold the same of each and say nothing of

@@ -424,7 +424,7 @@ func (f *newtonFit) next(longest float64) []float64 {
 		return w
 	}
 	move := f.plus(f.full(), math.Inf(1))
-	proximal(f.Psi, f.a, move, f.evenly())
+	proximal(f.Psi, f.a, move, f.penaltyKept())
 	floats.Sub(move, f.w)
 	return f.plus(move, longest)
 }

@@ -427,16 +427,17 @@ func TestHeavyCountsDoNotTellTheirNoise(t *testing.T) {
 }
 
 // Weights keep little of nearly all rows of counts, and the penalty is about as strong as it says nevertheless: at the
-// best fit the mean gradient along the slopes is minus the penalty's, and it was 1.5 to 2.6 times as much. Seeds are fixed.
+// best fit the mean gradient along the slopes is minus the penalty's, and it was 1.5 to 2.6 times as much. Beside a rare flag,
+// of whose few rows they keep less, it was .8 times. Seeds are fixed.
 func TestPenaltiesOfCountsAreAsStrongAsTheySay(t *testing.T) {
 	const draws = 6
-	for _, law := range []string{"gauss", "skew", "vary"} {
+	for law, c := range map[string]struct{ eps, least, most float64 }{"gauss": {1, .75, 1.4}, "skew": {1, .75, 1.4}, "vary": {1, .75, 1.4}, "flags": {30, .9, 1.1}} {
 		x := countLaw(law, 20_000, 5, 1)
 		for _, a := range []Regression{{Penalty: catalogue.PenaltyL2, Lambda: .1}, {Penalty: catalogue.PenaltyL1, Lambda: .03}} {
 			a.Loss = loss.Poisson{}
 			gradient, penalty := 0.0, 0.0
 			for seed := range uint64(draws) {
-				w := resultOf(t, a, x, 1, seed).Coefficients
+				w := resultOf(t, a, x, c.eps, seed).Coefficients
 				z := make([]float64, x.N)
 				predict(z, x, w)
 				for i, v := range z {
@@ -453,7 +454,7 @@ func TestPenaltiesOfCountsAreAsStrongAsTheySay(t *testing.T) {
 				}
 			}
 			t.Logf("%s, %s: %.2f times as strong", law, a.Penalty, gradient/penalty)
-			if times := gradient / penalty; times < .75 || times > 1.4 {
+			if times := gradient / penalty; times < c.least || times > c.most {
 				t.Errorf("%s: the penalty %s is %.2f times as strong as it says", law, a.Penalty, times)
 			}
 		}

@@ -3,6 +3,8 @@ package dpsco
 import (
 	"math"
 
+	"dpsidecar/internal/dpsco/prox"
+
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
@@ -35,10 +37,10 @@ func (f *newtonFit) predictions(w []float64) (mean float64, slopes []float64) {
 }
 
 // stretch returns the coefficients after a step, lengthened or shortened to the spread that the step
-// was on the way to, and by what factor. They stay of other losses than that of labels, and where a penalty
-// or the ball would move them.
+// was on the way to, and by what factor. They stay of other losses than that of labels, and where the ball
+// would move them.
 func (f *newtonFit) stretch(w []float64) (stretched []float64, factor float64) {
-	if !f.ofLabels() || !f.allows(w) {
+	if !f.ofLabels() || !f.inBall(w) {
 		return w, 1
 	}
 	mean, slopes := f.predictions(f.w)
@@ -50,17 +52,30 @@ func (f *newtonFit) stretch(w []float64) (stretched []float64, factor float64) {
 	if !along || !(to >= leastStretched) {
 		return w, 1
 	}
-	factor = spreadOfStep(mean, from, meanAfter, to) / to
+	factor = spreadOfStep(mean, from, meanAfter, to, f.curvatureOfPenalty(w)/f.weights/square(to)) / to
 	stretched = append([]float64(nil), w...)
-	if floats.Scale(factor, stretched); !f.allows(stretched) {
+	if floats.Scale(factor, stretched); !f.inBall(stretched) {
 		return w, 1
 	}
 	return stretched, factor
 }
 
+// curvatureOfPenalty is the second derivative of the penalty at factor times w, which no penalty of the catalogue
+// changes with the factor: along w it is a line and a square.
+func (f *newtonFit) curvatureOfPenalty(w []float64) float64 {
+	both, penalised := f.Psi.(prox.Sum)
+	if !penalised {
+		return 0
+	}
+	twice := append([]float64(nil), w...)
+	floats.Scale(2, twice)
+	return both.A.Value(twice) - 2*both.A.Value(w)
+}
+
 // spreadOfStep is the spread of normal log-odds towards which a Newton step goes from a mean and a spread to
-// others; between half and twice of the spread from where it goes, or of 1.
-func spreadOfStep(mean, from, meanAfter, to float64) float64 {
+// others; between half and twice of the spread from where it goes, or of 1. Where it ends a penalty pulls as it does at
+// the end of the step, and by its curvature more the farther away that is.
+func spreadOfStep(mean, from, meanAfter, to, penalty float64) float64 {
 	rate, curvature, across, along := 0.0, 0.0, 0.0, 0.0 // of the labels; in the mean; of both; along the predictions
 	for _, v := range normalNodes {
 		p := sigmoid(mean + from*v)
@@ -74,7 +89,7 @@ func spreadOfStep(mean, from, meanAfter, to float64) float64 {
 	linear := from*curvature + (to-from)*along + (meanAfter-mean)*across
 	rate += (meanAfter-mean)*curvature + (to-from)*across
 	farthest := 2 * max(from, 1)
-	return max(from/2, normalSpread(clampBetween(rate, 1e-6, 1-1e-6), linear, farthest))
+	return max(from/2, normalSpread(clampBetween(rate, 1e-6, 1-1e-6), linear+penalty*to, penalty, farthest))
 }
 
 // mostStretch is by how much the last step may be lengthened, or shortened, for intervals: beyond, too

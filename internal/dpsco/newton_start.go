@@ -47,7 +47,7 @@ func (logisticCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	spread := floats.Norm(s.slopes(solveTriangular(s.q, w)), 2)
 	factor := 4.0
 	if spread > 0 {
-		factor = normalSpread(rate, spread, farthestStart) / spread
+		factor = normalSpread(rate, spread, 0, farthestStart) / spread
 	}
 	factor = min(factor, secant(rate, s.slopes(w)))
 	constant, curvature := normalLogit(rate, factor*spread)
@@ -137,11 +137,11 @@ func normalLogit(rate, spread float64) (constant, curvature float64) {
 }
 
 // normalSpread returns the spread of normal log-odds, up to a limit, whose linear
-// probability has a given one.
-func normalSpread(rate, linear, limit float64) float64 {
+// probability has a given one, together with as many times the spread as a penalty has curvature.
+func normalSpread(rate, linear, penalty, limit float64) float64 {
 	return bisect(0, limit, func(spread float64) bool {
 		_, curvature := normalLogit(rate, spread)
-		return spread*curvature < linear
+		return spread*(curvature+penalty) < linear
 	})
 }
 

@@ -132,11 +132,22 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 			}
 			r.each(func(r *Result) {
 				p.intoBall(r.Coefficients)
+				if r.WhyNull == noErrors && p.Method == catalogue.MethodAuto && a.Whitening != p.Whitening {
+					r.WhyNull = p.noDefaultErrors()
+				}
 				r.checkEdge(floats.Norm(r.Coefficients, 2), p.Radius)
 			})
 			return r, nil
 		},
 	}, nil
+}
+
+// noDefaultErrors is why a descent that stands in for the default method leaves no standard errors.
+func (p *problem) noDefaultErrors() string {
+	if p.Penalty != catalogue.PenaltyNone {
+		return "a penalty moves the coefficients on purpose"
+	}
+	return "low information: too few rows for this budget and so many coefficients for a method with standard errors"
 }
 
 // streaming are the methods that read all rows in blocks, however often, and keep none.

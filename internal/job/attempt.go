@@ -36,6 +36,7 @@ type claim struct {
 		Schema   string
 		Relation string
 		Scales   map[string]unit // those of the request
+		Flags    []string        // its boolean columns
 		RowCount *int64          `json:"row_count"` // as published last: of persons where there is a unit
 		Unit     *string
 		MaxRows  int     `json:"max_rows"`

@@ -230,14 +230,25 @@ type former struct {
 const similarNoise = 1.5
 
 // tellsNothing is what may keep a release from telling.
-const tellsNothing = "Noise hid too much of how features spread and go together, it left nothing of the coefficients, a few rows carry them, a penalty or the radius moves them, or this method never tells"
+const tellsNothing = "Noise hid too much of how features spread and go together, it left nothing of the coefficients, a few rows carry them, the radius moves them, or this method never tells"
+
+// penalisedError is why none is given where a penalty moves the fit.
+const penalisedError = "not known: a penalty takes away a part of the noise too, and all of it from coefficients that it makes 0. Without the penalty there would be more"
 
 // unknownError is why no figure is given where nothing was released.
 const unknownError = "not known: it depends on how far features spread, how they go together, how rarely flags hold and how far residuals reach. None of that is public, and no release of these coefficients tells of it"
 
+func penalised(p *dpsco.Plan) bool {
+	penalty, known := p.Parameters["penalty"].(string)
+	return known && penalty != catalogue.PenaltyNone
+}
+
 // tells returns by what the noise of a plan differs from that of a former release, or why the
 // release does not tell of it.
 func (f *former) tells(p *dpsco.Plan) (ratio float64, why string) {
+	if penalised(p) {
+		return 0, penalisedError
+	}
 	z, known := p.Parameters["noise_multiplier"].(float64)
 	rows, counted := p.Parameters["rows"].(int)
 	if f == nil || !known || !counted || !(f.NoiseMultiplier > 0 && f.Rows > 0) {
@@ -270,7 +281,7 @@ func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64, plan *dpsc
 	}
 	if why != "" {
 		e.add("expected_error", why)
-		return s.addNoiseAtScales(e, c, n)
+		return s.addNoiseAtScales(e, c, n, plan)
 	}
 	text := fmt.Sprintf("forecast from release %s at eps %v: the standard deviation that the noise alone gives each coefficient; no bound", c.Former.Release, c.Former.Eps)
 	if c.Former.WhyNull != nil {
@@ -280,7 +291,7 @@ func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64, plan *dpsc
 	for _, term := range c.terms() {
 		e.add("expected_error:"+term, strconv.FormatFloat(ratio*c.Former.Noise[term], 'g', 3, 64))
 	}
-	return s.addNoiseAtScales(e, c, n)
+	return s.addNoiseAtScales(e, c, n, plan)
 }
 
 // smallNoise is the share of a scale below which noise is called small.
@@ -288,8 +299,8 @@ const smallNoise = 0.1
 
 // addNoiseAtScales adds what noise would do to features as large and as independent as their
 // scales, and how many rows would make it small there.
-func (s *Sidecar) addNoiseAtScales(e *explanation, c *claim, n int64) error {
-	if !c.anyScale() {
+func (s *Sidecar) addNoiseAtScales(e *explanation, c *claim, n int64, plan *dpsco.Plan) error {
+	if !c.anyScale() && c.wantsScales() {
 		e.add("noise_at_scales", "not known: no scale is registered for these columns")
 		return nil
 	}
@@ -308,6 +319,9 @@ func (s *Sidecar) addNoiseAtScales(e *explanation, c *claim, n int64) error {
 		text += "; labels of which a share q is positive: up to about 1/(4q(1-q)) times"
 	case catalogue.IsCount(c.Model):
 		text += "; a mean count that is a share m of its scale: times about 1/sqrt(m)"
+	}
+	if penalised(plan) {
+		text += "; a penalty takes a part of it away, which is left out here"
 	}
 	if most := c.maxWeight(); most > 0 {
 		text += fmt.Sprintf("; every weight is taken for max_weight, %v: where the mean weight is a share s of it, up to 1/s times", most)

@@ -29,6 +29,7 @@ func TestWhatAFormerReleaseTells(t *testing.T) {
 		"a little more noise":                     {release(func(*former) {}), plan("newton", 28), 1.4, nil},
 		"no release":                              {nil, plan("newton", 10), 0, []string{"not known", "no release of these coefficients tells"}},
 		"a plan without noise of its own":         {release(func(*former) {}), &dpsco.Plan{Parameters: map[string]any{"rows": 1000}}, 0, []string{"no release of these coefficients tells"}},
+		"a penalty":                               {release(func(*former) {}), &dpsco.Plan{Method: "newton", Parameters: map[string]any{"noise_multiplier": 10., "rows": 500, "penalty": "l2"}}, 0, []string{"not known: a penalty"}},
 		"much more noise":                         {release(func(*former) {}), plan("newton", 40), 0, []string{"not known at this budget", "release R at eps 1", "1.5 times"}},
 		"another method":                          {release(func(*former) {}), plan("gd", 20), 0, []string{"the method at this budget is gd", "newton"}},
 		"a release that does not tell":            {release(func(f *former) { f.Noise = nil }), plan("newton", 20), 0, []string{"release R at eps 1 does not tell", "this method never tells"}},

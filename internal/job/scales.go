@@ -67,3 +67,15 @@ func (c *claim) algorithm() (dpsco.Scaled, error) {
 func (c *claim) anyScale() bool {
 	return slices.ContainsFunc(c.columns(), func(column string) bool { _, ok := c.Dataset.Scales[column]; return ok })
 }
+
+// wantsScales reports whether any column of the request wants a scale, as flags, categories and labels do not.
+func (c *claim) wantsScales() bool {
+	columns := c.columns()
+	if catalogue.Classifies(c.Model) {
+		columns = columns[1:]
+	}
+	return slices.ContainsFunc(columns, func(column string) bool {
+		_, category := c.Request.Categories[column]
+		return !category && !slices.Contains(c.Dataset.Flags, column)
+	})
+}

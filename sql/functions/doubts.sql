@@ -19,6 +19,17 @@ LANGUAGE sql IMMUTABLE AS $$
               ELSE CASE p_model WHEN 'scales' THEN 78 ELSE 99 END * sqrt(p_columns) / (sqrt(p_eps - ln(p_delta)) - sqrt(-ln(p_delta))) END
 $$;
 
+-- About how many rows half of all scores need for their first value, and for their first interval, where residuals are
+-- normal and labels balanced: counted over 40 tables each. Both go with the noise of a sum over the rows.
+CREATE OR REPLACE FUNCTION dp_int.least_scored(p_model text, p_eps float8, p_delta float8, OUT for_values float8, OUT for_intervals float8)
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN p_delta = 0 THEN pure[1] / p_eps ELSE normal[1] / r.root END, CASE WHEN p_delta = 0 THEN pure[2] / p_eps ELSE normal[2] / r.root END
+    FROM (SELECT sqrt(p_eps - ln(nullif(p_delta, 0))) - sqrt(-ln(nullif(p_delta, 0))) AS root) AS r,
+         LATERAL (SELECT CASE WHEN m.labels THEN '{8,8}' WHEN dp_int.is_count(m.name) THEN '{50,600}' ELSE '{38,180}' END::float8[] AS normal,
+                         CASE WHEN m.labels THEN '{78,78}' WHEN dp_int.is_count(m.name) THEN '{700,9000}' ELSE '{550,2900}' END::float8[] AS pure
+                    FROM dp_int.model m WHERE m.name = p_model) AS k
+$$;
+
 -- A column that is named like a year of the calendar.
 CREATE OR REPLACE FUNCTION dp_int.named_like_year(p_column name) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$ SELECT p_column ~* '(^|_)(year|yob)(_|$)|year$' AND p_column !~* 'per_?year' $$;
@@ -75,12 +86,14 @@ DECLARE
   categories CONSTANT jsonb := coalesce(p_body -> 'categories', '{}');
   coefficients CONSTANT int := dp_int.slopes(p_body -> 'features', categories || coalesce(p_body -> 'where_level', '{}')) + (p_body ->> 'intercept')::boolean::int;
   columns CONSTANT name[] := ARRAY(SELECT c FROM (SELECT target WHERE NOT (SELECT m.labels FROM dp_int.model m WHERE m.name = asked)
-                                                  UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c) WHERE NOT categories ? c);
+                                                  UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c)
+                                   WHERE NOT categories ? c AND NOT dp_int.is_boolean((SELECT relid FROM dp_int.dataset WHERE id = p_dataset), c));  -- those that want a scale
   fits CONSTANT boolean := EXISTS (SELECT FROM dp_int.model m WHERE m.name = asked);
   groups CONSTANT int := coalesce(jsonb_array_length(coalesce(p_body #> ARRAY['where_level', options ->> 'by'], categories -> (options ->> 'by'))), 1);  -- fits of their own
   described CONSTANT int := (SELECT count(*) FROM jsonb_array_elements_text(jsonb_build_array(target) || (p_body -> 'features')) AS c
                               WHERE asked IN ('describe', 'scales') AND NOT categories ? c AND NOT p_body -> 'flags' ? c);  -- columns of numbers
-  scaled boolean;  -- is a scale registered for any of its columns that are numbers?
+  scored record;   -- how many rows a score needs
+  scaled boolean;  -- is a scale registered for any of these, if there are any?
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   d.row_count := coalesce(d.row_count, p_rows, coalesce(d.persons, d.block_rows) * (SELECT upper(b) - lower(b) FROM dp_int.blocks_read(d.id, p_body) AS b));
@@ -102,6 +115,17 @@ BEGIN
   IF d.row_count < dp_int.least_values(asked, described, eps, delta) THEN
     RETURN NEXT format('too few rows for %s at eps %s: every column of numbers needs about %s values; ask for more eps or fewer columns',
       CASE asked WHEN 'scales' THEN 'scales' ELSE 'quartiles' END, eps, ceil(dp_int.least_values(asked, described, eps, delta)));
+  END IF;
+  IF asked = 'score' THEN
+    scored := dp_int.least_scored((SELECT r.model FROM dp_int.release r WHERE r.id = (p_body ->> 'release')::uuid), eps, delta);
+    IF d.row_count < scored.for_values THEN
+      RETURN NEXT format('too few rows for a score at eps %s: noise may hide how far predictions are off, and every value be NULL; about %s rows are needed; ask for more eps', eps, ceil(scored.for_values));
+    ELSIF d.row_count < scored.for_intervals THEN
+      RETURN NEXT format('too few rows for the intervals of a score at eps %s: noise may leave none; about %s rows are needed, more where tails are heavy; ask for more eps', eps, ceil(scored.for_intervals));
+    END IF;
+  END IF;
+  IF p_body ? 'over' AND upper(dp_int.window_of(p_body -> 'over')) > dp_int.today() THEN
+    RETURN NEXT 'the window is not over: rows that come later are not in the answer, and once it is over the same request is charged anew, for all of them';
   END IF;
   IF delta * d.row_count > 1 THEN
     RETURN NEXT 'delta is above one in the number of rows: it would allow a method to publish somebody''s row now and then';

@@ -34,9 +34,10 @@ BEGIN
   PERFORM pg_notify('dp_jobs', 'inquiry');
 END $$;
 
--- The release of the same coefficients of the same model under the same scales, weights, offset and exposure that tells what noise did to them, at
+-- The release of the same coefficients of the same model under the same scales and options that tells what noise did to them, at
 -- the budget nearest to the request's, the latest of several; where none tells, one that does not, without noise; NULL
--- where there is none. Releases are public to all who may ask about their data set.
+-- where there is none. Releases are public to all who may ask about their data set. Options that are left out here choose a method,
+-- which says so itself, or rows, which are counted.
 CREATE OR REPLACE FUNCTION dp_int.former(p_dataset bigint, p_request jsonb) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('release', r.id, 'eps', r.eps, 'method', r.method, 'why_null', r.why_null, 'rows', r.parameters -> 'rows',
@@ -47,8 +48,8 @@ LANGUAGE sql STABLE AS $$
    WHERE r.dataset = p_dataset AND r.model = p_request ->> 'model'
      AND (j.request -> 'target') = (p_request -> 'target') AND (j.request -> 'intercept') = (p_request -> 'intercept')
      AND (j.request -> 'features') @> (p_request -> 'features') AND (j.request -> 'features') <@ (p_request -> 'features')
-     AND (j.request -> 'categories', j.request -> 'where_level') IS NOT DISTINCT FROM (p_request -> 'categories', p_request -> 'where_level') AND NOT j.request -> 'options' ? 'by' AND NOT p_request -> 'options' ? 'by'
-     AND dp_int.beside_of(r.model, j.request -> 'options') = dp_int.beside_of(r.model, p_request -> 'options') AND j.request #> '{options,max_weight}' IS NOT DISTINCT FROM p_request #> '{options,max_weight}'
+     AND (j.request -> 'categories', j.request -> 'where_level') IS NOT DISTINCT FROM (p_request -> 'categories', p_request -> 'where_level') AND NOT p_request -> 'options' ? 'by'
+     AND (j.request -> 'options') - '{method,residual_scale,sample_rows}'::text[] = (p_request -> 'options') - '{method,residual_scale,sample_rows}'::text[]
      AND dp_int.request_scales(p_dataset, j.request) = dp_int.request_scales(p_dataset, p_request)
    GROUP BY r.id
    ORDER BY bool_and(c.noise > 0) IS NOT TRUE, abs(ln(r.eps) - ln((p_request ->> 'eps')::float8)), r.released_at DESC

@@ -292,11 +292,14 @@ BEGIN
   RETURN dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, p_spends);
 END $$;
 
+-- The answer that is given again to the same request. One that was read while its window ran serves until that is over:
+-- then the request is about all of its rows.
 CREATE OR REPLACE FUNCTION dp_int.kept_release(p_dataset bigint, p_hash bytea) RETURNS uuid
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
-    SELECT id FROM dp_int.release WHERE dataset = p_dataset AND request_hash = p_hash ORDER BY released_at DESC LIMIT 1);
+    SELECT id FROM dp_int.release WHERE dataset = p_dataset AND request_hash = p_hash AND (upper(dp_int.ran_at_reading(id)) <= dp_int.today()) IS NOT TRUE
+     ORDER BY released_at DESC LIMIT 1);
 END $$;
 
 -- Tells whoever is given a kept answer again which release that is, for dp_last_release may name
