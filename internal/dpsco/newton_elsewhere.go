@@ -106,6 +106,9 @@ func (f *newtonFit) askStep(t int, x *Elsewhere) newtonSeen {
 	l := f.Curve.(exprCurve).lossesOf(&r)
 	l.weigh(r.weight)
 	weight := f.weightOf(&r, l)
+	if c, ok := f.Curve.(huberCurve); ok {
+		weight = c.straightenOf(&r, &l, weight, f.bound)
+	}
 	p := sqlsum.Pass{Sums: []sqlsum.Vector{sumVector(f.scoreVector(t, &r, l, weight), f.scoreContract(t))}}
 	curvature := l.robust
 	if last {
@@ -148,6 +151,16 @@ func (f *newtonFit) weightOf(r *exprRow, l exprLosses) sqlsum.Expr {
 	curvature := sqlsum.Div(sqlsum.Square(bound), sqlsum.Max(l.model, sqlsum.Number(tiny)))
 	least := sqlsum.Square(sqlsum.Number(tiny))
 	return sqlsum.Max(sqlsum.Min(sqlsum.Number(1), sqlsum.Min(score, curvature)), least)
+}
+
+// straightenOf is what straighten makes of losses and of a weight.
+func (c huberCurve) straightenOf(r *exprRow, l *exprLosses, weight sqlsum.Expr, bound float64) sqlsum.Expr {
+	delta := sqlsum.Bound(c.delta)
+	beyond, steep := sqlsum.Div(sqlsum.Max(delta, sqlsum.Abs(r.e)), delta), sqlsum.Div(l.most, delta)
+	line := sqlsum.Mul(sqlsum.Div(sqlsum.Square(sqlsum.Div(sqlsum.Bound(bound), r.length)), steep), beyond)
+	curvature := sqlsum.Div(steep, beyond)
+	l.model, l.robust = sqlsum.IfBelow(line, weight, curvature, l.model), sqlsum.IfBelow(line, weight, curvature, l.robust)
+	return sqlsum.Min(line, weight)
 }
 
 // scoreVector is what addScore adds in step t: shell by shell.

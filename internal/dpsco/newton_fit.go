@@ -397,7 +397,18 @@ func (f *newtonFit) shrunkStep() []float64 {
 	for k, v := range w.values {
 		along[k], values[k] = mat.Dot(w.vectors.ColView(k), f.g), 1/(v*v)
 	}
-	keep := shrinkage(along, values, repeat(square(f.gDeviation), d))
+	noise := repeat(square(f.gDeviation), d)
+	keep := shrinkage(along, values, noise)
+	// That of the curvature moves a step by what E makes of the whole of it, also along directions in which little is known.
+	whole, moves := 0.0, make([]float64, d)
+	for k := range along {
+		moves[k] = square(keep[k] * along[k] / values[k])
+		whole += moves[k]
+	}
+	for k := range along {
+		noise[k] += square(f.hNoise) / 2 * (whole + moves[k])
+	}
+	keep = shrinkage(along, values, noise)
 	f.follow(w, keep)
 	step := mat.NewVecDense(d, nil)
 	for k := range along {

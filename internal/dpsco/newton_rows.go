@@ -35,6 +35,22 @@ func (r *newtonRows) weigh(c curve, limit, bound float64) {
 	for i, length := range r.length[:r.n] {
 		r.weight[i] = min(1, limit/(length*r.most[i]), square(bound/length)/r.model[i])
 	}
+	if c, ok := c.(huberCurve); ok {
+		c.straighten(r, bound)
+	}
+}
+
+// straighten gives rows that the bound shortens and whose residual is beyond delta the score and the curvature of a
+// line that goes on as it does below delta, until the score is what the limit allows. The whole score
+// from delta on would be a jump, of which the curvature tells nothing: steps went up to six times too far
+// along rare flags.
+func (c huberCurve) straighten(r *newtonRows, bound float64) {
+	for i, length := range r.length[:r.n] {
+		beyond, steep := math.Abs(r.e[i])/c.delta, r.most[i]/c.delta
+		if line := square(bound/length) / steep * beyond; beyond > 1 && line < r.weight[i] {
+			r.weight[i], r.model[i], r.robust[i] = line, steep/beyond, steep/beyond
+		}
+	}
 }
 
 // addFirst adds rows shortened to bound beside their targets.
