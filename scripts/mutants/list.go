@@ -774,7 +774,7 @@ var mutants = []mutant{
 	{"quantiles: the unit of a group follows from whether it has rows", "internal/dpsco/l1_groups.go",
 		`groups.units[g] = typical * units[g]`, `groups.units[g] = typical * (units[g] + min(1, float64(len(rows.Y))))`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
 	{"quantiles: how far units are pooled follows from true sizes", "internal/dpsco/l1_groups.go",
-		`(q.Epsilon*size.least*q.near)`, `(q.Epsilon*float64(len(groups.rows[len(variances)].Y))*q.near)`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+		`(q.Epsilon*size.least*q.near)`, `(q.Epsilon*(0*size.least+float64(len(groups.rows[len(variances)].Y)))*q.near)`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
 	{"quantiles of parts: the rate pays for one part", "internal/mech/disjoint_quantile.go",
 		`const movedRanges = 4`, `const movedRanges = 2`, []tests{{"./internal/mech", "TestDisjointScoresMove|TestDisjointQuantileHasItsLaw"}}},
 	{"quantiles of parts: every level at the rate of the median", "internal/mech/disjoint_quantile.go",
