@@ -16,7 +16,16 @@ import (
 // Medians by groups: the stages up to the rough fit see all rows. Then the residuals of each group are fitted by
 // themselves, twice: with a wide smoothing, which finds groups wherever they are, and then, all of them being where
 // residuals are small, with that of the last fit. The ridge of a fit holds a group back toward where it begins: the
-// fit of all, or the first of its own. What is released of groups is released at the cost of one fit each (groups.md).
+// fit of all, or the first of its own. Of another quantile the last fit begins at about that quantile of each group, and in units of
+// how far its residuals spread: else it would have a long way to go in groups that spread less or more than most. What is released of groups is released at the cost of one release each (groups.md).
+
+// l1Groups are groups while they are fitted.
+type l1Groups struct {
+	rows  []Data // sensitive; with residuals in the place of targets
+	sizes []groupSize
+	fits  [][]float64
+	units []float64 // of residuals
+}
 
 // fitGroups runs the stages on x, which it overwrites.
 func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result, error) {
@@ -25,27 +34,29 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 		return Result{}, err
 	}
 	shares, sizes := x.groupSizes(mech.Laplace{Epsilon: below(f.shares.sizes)}, src)
-	groups, fits := x.byGroup(), make([][]float64, f.shape.Levels)
-	for g := range fits {
-		fits[g] = common
+	groups := l1Groups{rows: x.byGroup(), sizes: sizes}
+	for range groups.rows {
+		groups.fits, groups.units = append(groups.fits, common), append(groups.units, 1)
 	}
-	apart := f.perturbation(f.shares.apart, f.spread(x.Y, src), f.firstClip(), 0)
-	if fits, err = f.stepByGroup(ctx, fits, groups, sizes, apart, apartLevel, src); err != nil {
+	spread := f.spread(x.Y, src)
+	apart := f.perturbation(f.shares.apart, spread, f.firstClip(), 0)
+	if err = f.stepByGroup(ctx, groups, apart, apartLevel, src); err != nil {
 		return Result{}, err
 	}
-	for g, rows := range groups {
+	for g, rows := range groups.rows {
 		for j, column := range rows.X {
-			floats.AddScaled(rows.Y, common[j]-fits[g][j], column)
+			floats.AddScaled(rows.Y, common[j]-groups.fits[g][j], column)
 		}
 	}
-	aside := f.stepAside(x.Y, src)
+	f.changeUnits(groups, spread, src)
+	f.stepAsideByGroup(groups, t, src)
 	last := f.perturbation(f.shares.last, f.width(x.Y, src), f.clip, f.tilt())
-	if fits, err = f.stepByGroup(ctx, fits, groups, sizes, last, f.level, src); err != nil {
+	if err = f.stepByGroup(ctx, groups, last, f.level, src); err != nil {
 		return Result{}, err
 	}
 	r := Result{}
-	for g, fit := range fits {
-		r.Groups = append(r.Groups, Group{shares[g], f.result(f.back(t, aside, fit))})
+	for g, fit := range groups.fits {
+		r.Groups = append(r.Groups, Group{shares[g], f.result(f.back(t, 0, fit))})
 	}
 	return r, nil
 }
@@ -58,11 +69,74 @@ func (f staged) spread(residuals []float64, src *mech.Source) float64 {
 	return f.sizeOf(residuals, mech.Quantile{Epsilon: below(f.shares.spread), Level: apartLevel, Most: apartLevel, Prior: 1}, src)
 }
 
+// changeUnits divides residuals of each group by their typical size, which is looked for around that of all rows: spread is a
+// larger one, from before the groups' first fits.
+func (f staged) changeUnits(groups l1Groups, spread float64, src *mech.Source) {
+	if f.shares.units == 0 {
+		return
+	}
+	typical := .6 * spread // of normal residuals, as what near is
+	sizes := groupMagnitudes{
+		DisjointQuantile: mech.DisjointQuantile{Epsilon: below(f.shares.units), Level: .5, Prior: .5}, lowest: -mostMagnitude, highest: mostMagnitude, near: .14,
+	}
+	units := sizes.release(groups, f.shape.N, func(r float64) float64 { return r / typical }, src)
+	for g, rows := range groups.rows {
+		groups.units[g] = typical * units[g]
+		divide(rows.Y, groups.units[g])
+	}
+}
+
+// stepAsideByGroup takes off residuals of each group about how far its quantile is from the fit, and adds that to the fit.
+func (f staged) stepAsideByGroup(groups l1Groups, t rowCoordinates, src *mech.Source) {
+	if f.shares.aside == 0 {
+		return
+	}
+	level := f.asideLevel()
+	sizes := groupMagnitudes{
+		DisjointQuantile: mech.DisjointQuantile{Epsilon: below(f.shares.aside), Level: level, Prior: 1}, lowest: -mostAside, highest: mostAside, near: .35 * min(2*(1-level), level-.5),
+	}
+	for g, size := range sizes.release(groups, f.shape.N, f.beyond, src) {
+		aside := f.side() * size
+		floats.AddConst(-aside, groups.rows[g].Y)
+		for j := range groups.fits[g] {
+			groups.fits[g][j] += groups.units[g] * aside * t.inverse.At(j, 0) // the coordinates of a constant
+		}
+	}
+}
+
+// mostAside bounds the magnitude of how far a quantile is from the median, in the group's unit: of 2^-4 to 2^4. Few rows tell the magnitudes beyond a high quantile apart.
+const mostAside = 8
+
+// groupMagnitudes are quantiles of the sizes of each group's residuals, on a grid of magnitudes; a step of it is about the share near of a group's rows.
+type groupMagnitudes struct {
+	mech.DisjointQuantile
+	lowest, highest int
+	near            float64
+}
+
+// release returns quantiles of what is made of each residual. Their logarithms are moved toward their mean, as far as noise, which is
+// some 6 max(Level, 1 - Level)/Epsilon rows, and the grid explain that they differ.
+func (q groupMagnitudes) release(groups l1Groups, rows int, made func(residual float64) float64, src *mech.Source) []float64 {
+	var counts []*mech.Magnitudes
+	for _, rowsOfGroup := range groups.rows {
+		m := mech.NewMagnitudes(mech.MagnitudeContract{Lowest: q.lowest, Highest: q.highest, N: rows})
+		m.Add(of(rowsOfGroup.Y, made))
+		counts = append(counts, m)
+	}
+	const step = .5 // of the grid, in octaves
+	logs, variances := of(q.Release(counts, src), math.Log2), []float64{}
+	for _, size := range groups.sizes {
+		variances = append(variances, square(step)/12+square(step*6*max(q.Level, 1-q.Level)/(q.Epsilon*size.least*q.near)))
+	}
+	towardTheMean(logs, variances, 0)
+	return of(logs, math.Exp2)
+}
+
 // stepByGroup adds to the fit of each group one of its residuals, which stay what they are; of level of them the sizes are
 // within the smoothing.
-func (f staged) stepByGroup(ctx context.Context, fits [][]float64, groups []Data, sizes []groupSize, p objpert.Params, level float64, src *mech.Source) ([][]float64, error) {
+func (f staged) stepByGroup(ctx context.Context, groups l1Groups, p objpert.Params, level float64, src *mech.Source) error {
 	var parts []objpert.Part
-	for _, rows := range groups {
+	for _, rows := range groups.rows {
 		part := objpert.Part{Y: slices.Clone(rows.Y)}
 		for _, column := range rows.X {
 			part.X = append(part.X, slices.Clone(column))
@@ -70,32 +144,32 @@ func (f staged) stepByGroup(ctx context.Context, fits [][]float64, groups []Data
 		parts = append(parts, part)
 	}
 	steps, err := objpert.DrawParts(ctx, p, f.shape.N, f.shape.D, parts, src)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		f.addSteps(groups, steps, p, level)
 	}
-	return f.groupFits(fits, steps, sizes, p, level), nil
+	return err
 }
 
-// groupFits adds steps of groups to where they began: lengthened by what the ridge took off or,
+// addSteps adds steps of groups to where they began: lengthened by what the ridge took off or,
 // where fits are pooled, by all that it did, and moved toward their mean.
-func (f staged) groupFits(fits, steps [][]float64, sizes []groupSize, p objpert.Params, level float64) [][]float64 {
+func (f staged) addSteps(groups l1Groups, steps [][]float64, p objpert.Params, level float64) {
 	pooled := f.Pool != catalogue.PoolNone
 	var estimates []estimate
 	for g, step := range steps {
-		longer := heldBack(p, sizes[g].rows, level)
+		longer := heldBack(p, groups.sizes[g].rows, level)
 		if !pooled {
 			longer = math.Min(mostLonger, longer)
 		}
-		w := slices.Clone(fits[g])
-		for j, v := range step {
-			w[j] += (1 + longer) * v
-		}
-		estimates = append(estimates, estimate{w, f.stepError(p, level, 1+longer, sizes[g].least)})
+		factor := groups.units[g] * (1 + longer)
+		w := slices.Clone(groups.fits[g])
+		floats.AddScaled(w, factor, step)
+		estimates = append(estimates, estimate{w, f.stepError(p, level, factor, groups.sizes[g].least)})
 	}
 	if pooled {
-		return pool(estimates, identity(f.shape.D), fits[0])
+		copy(groups.fits, pool(estimates, identity(f.shape.D), groups.fits[0]))
+		return
 	}
-	return of(estimates, func(e estimate) []float64 { return e.w })
+	copy(groups.fits, of(estimates, func(e estimate) []float64 { return e.w }))
 }
 
 // stepError is the covariance, of sampling and of noise, of a fit of so many rows, lengthened by a

@@ -21,7 +21,8 @@ import (
 //	moments  twice: coordinates in which features, the constant among them, are uncorrelated and of size 1
 //	rough    objective perturbation with a wide smoothing, rare features not as large as the others
 //	apart    by groups: how far groups are from all rows (l1_groups.go)
-//	aside    another quantile than the median, with an intercept: how far it is from the median
+//	units    by groups, another quantile than the median: how far residuals of each group spread
+//	aside    another quantile than the median, with an intercept: how far it is from the median; by groups, of each
 //	width    of the smoothing: near a low quantile of the absolute residuals
 //	last     objective perturbation of the residuals, with that smoothing and a wide clip
 //
@@ -41,6 +42,7 @@ type stagedShares struct {
 	aside              float64 // 0: the median is fitted, or there is no intercept
 	sizes              float64 // of groups; 0: there are none
 	spread, apart      float64 // of the smoothing of their first fits, and of these
+	units              float64 // of their residuals; 0: medians are fitted
 	rough, width, last float64
 }
 
@@ -70,8 +72,12 @@ func newStagedShares(s Shape, epsilon float64, median bool) stagedShares {
 	if s.Levels > 0 {
 		p.sizes = part(groupShare)
 		p.rough, p.spread, p.apart, p.width = part(.1), part(.02), part(.12), part(.05)
+		if !median {
+			p.units = part(.05)
+			p.aside = min(p.aside, p.units) // 0 without an intercept
+		}
 	}
-	p.last = epsilon - float64(s.Columns())*p.reach - p.moments[0] - p.moments[1] - p.rough - p.sizes - p.spread - p.apart - p.aside - p.width
+	p.last = epsilon - float64(s.Columns())*p.reach - p.moments[0] - p.moments[1] - p.rough - p.sizes - p.spread - p.apart - p.units - p.aside - p.width
 	return p
 }
 
@@ -80,7 +86,7 @@ func (p stagedShares) event(columns int) (e privacy.Compose) {
 	if p.reach > 0 {
 		e = append(e, privacy.Repeat{Count: columns, Event: privacy.Pure{Epsilon: p.reach}})
 	}
-	for _, epsilon := range []float64{p.moments[0], p.moments[1], p.rough, p.sizes, p.spread, p.apart, p.aside, p.width, p.last} {
+	for _, epsilon := range []float64{p.moments[0], p.moments[1], p.rough, p.sizes, p.spread, p.apart, p.units, p.aside, p.width, p.last} {
 		if epsilon > 0 {
 			e = append(e, privacy.Pure{Epsilon: epsilon})
 		}
@@ -115,8 +121,18 @@ func newStaged(a L1, s Shape, epsilon float64) staged {
 	f := staged{L1: a, shape: s, shares: newStagedShares(s, epsilon, a.tilt() == 0)}
 	d, information := float64(s.D), f.rowsOfLast()*f.shares.last
 	f.clip = math.Sqrt(d) * clampBetween(.05*math.Sqrt(information/d), 1, 6)
-	f.level = min(f.mostLevel(), max(30*f.clip*f.clip/information, .02)*(1-math.Abs(f.tilt())))
+	f.level = min(f.mostLevel(), max(30*f.clip*f.clip/information, f.leastLevel())*(1-math.Abs(f.tilt())))
 	return f
+}
+
+// leastLevel is the least share of rows that the smoothing of the last fit is to hold, for medians; for other quantiles fewer, as fewer
+// lie beyond them. By groups it is to cover what the way aside may be off by, half a step of its grid: where residuals are thin the ridge keeps
+// the fit of a group's few rows from going further, the more the smaller the smoothing is.
+func (f staged) leastLevel() float64 {
+	if f.shares.units > 0 {
+		return .2
+	}
+	return .02
 }
 
 // firstClip is the length that rows are shortened to in the fits before the last: about what they have.
@@ -193,29 +209,32 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) ([]float64, e
 	return f.back(t, aside, u), nil
 }
 
+// rowCoordinates are a matrix that turns coefficients of what became of the rows into coefficients of the rows, and its inverse.
+type rowCoordinates struct{ matrix, inverse *mat.Dense }
+
 // start runs the stages up to the rough fit: it returns that, the rows with residuals in the
-// place of targets, and the matrix that brings a fit of these rows back to the table's.
-func (f staged) start(ctx context.Context, x Data, src *mech.Source) (u []float64, rows Data, back *mat.Dense, err error) {
-	t, inverse := f.bringBack(x, src)
+// place of targets, and the coordinates of these rows.
+func (f staged) start(ctx context.Context, x Data, src *mech.Source) (u []float64, rows Data, t rowCoordinates, err error) {
+	t = f.bringBack(x, src)
 	said := 1.0
 	for i, epsilon := range f.shares.moments {
 		var p whitener
 		p, said = f.whitener(x, f.bounds()[i], epsilon, src)
 		x = x.times(p.matrix)
-		t.Mul(t, p.matrix)
-		inverse.Mul(p.inverse().matrix, inverse)
+		t.matrix.Mul(t.matrix, p.matrix)
+		t.inverse.Mul(p.inverse().matrix, t.inverse)
 	}
 	divide(x.Y, f.ResidualScale)
 	u = make([]float64, f.shape.D)
 	rough := f.perturbation(f.shares.rough, roughSmoothing, f.firstClip(), f.tilt())
 	lower := f.lower()
 	floats.AddConst(-lower, x.Y)
-	rare, found := f.rare(t, inverse, said)
+	rare, found := f.rare(t, said)
 	if found {
 		x = x.times(rare.matrix)
 	}
 	if err := f.step(ctx, u, x, rough, roughQuantile*said, src); err != nil {
-		return nil, x, nil, err
+		return nil, x, t, err
 	}
 	if found {
 		x, u = x.times(rare.inverse().matrix), rare.apply(u)
@@ -225,9 +244,9 @@ func (f staged) start(ctx context.Context, x Data, src *mech.Source) (u []float6
 }
 
 // back brings a fit of the rows that start returned, and of what residuals were moved aside by, back to the table.
-func (f staged) back(t *mat.Dense, aside float64, u []float64) []float64 {
+func (f staged) back(t rowCoordinates, aside float64, u []float64) []float64 {
 	w := mat.NewVecDense(f.shape.D, nil)
-	w.MulVec(t, mat.NewVecDense(f.shape.D, u))
+	w.MulVec(t.matrix, mat.NewVecDense(f.shape.D, u))
 	if aside != 0 {
 		w.SetVec(0, w.AtVec(0)+aside)
 	}
@@ -236,12 +255,11 @@ func (f staged) back(t *mat.Dense, aside float64, u []float64) []float64 {
 	return w.RawVector().Data
 }
 
-// bringBack divides features by their reach, and returns the matrix that turns
-// coefficients of what became of the rows into coefficients of the rows, and its inverse.
-func (f staged) bringBack(x Data, src *mech.Source) (t, inverse *mat.Dense) {
-	t, inverse = identity(x.D), identity(x.D)
+// bringBack divides features by their reach.
+func (f staged) bringBack(x Data, src *mech.Source) rowCoordinates {
+	t := rowCoordinates{identity(x.D), identity(x.D)}
 	if f.shares.reach == 0 {
-		return t, inverse
+		return t
 	}
 	q := mech.Quantile{Epsilon: below(f.shares.reach), Level: .75, Most: .75, Prior: 2, Upward: true}
 	for j, column := range x.X {
@@ -250,10 +268,10 @@ func (f staged) bringBack(x Data, src *mech.Source) (t, inverse *mat.Dense) {
 		reach := q.Release(counts, src)
 		divide(column, reach)
 		k := x.D - len(x.X) + j
-		t.Set(k, k, 1/reach)
-		inverse.Set(k, k, reach)
+		t.matrix.Set(k, k, 1/reach)
+		t.inverse.Set(k, k, reach)
 	}
-	return t, inverse
+	return t
 }
 
 // whitener is made of the second moments of rows that are shortened to bound. Eigenvalues
@@ -286,9 +304,8 @@ const leastMoment = .03
 // rare is by what whitened rows are multiplied for the rough fit, if by anything: a feature that is 0 in most
 // rows, as a rare flag is, is whitened as if its second moment were leastMoment. Its few rows are shortened
 // to the clip anyway: the longer they were before, the more the noise of its coefficient is magnified, and
-// where that is far off, the ridge of the last fit keeps it there. The rows are whitened by t, of which
-// the inverse is given.
-func (f staged) rare(t, inverse *mat.Dense, said float64) (w whitener, found bool) {
+// where that is far off, the ridge of the last fit keeps it there. The rows are whitened by t.
+func (f staged) rare(t rowCoordinates, said float64) (w whitener, found bool) {
 	raised := mat.NewSymDense(f.shape.D, nil)
 	for j := range f.shape.D {
 		raised.SetSym(j, j, 1/said)
@@ -297,9 +314,9 @@ func (f staged) rare(t, inverse *mat.Dense, said float64) (w whitener, found boo
 		if f.shape.Intercept && j == 0 {
 			continue
 		}
-		column := inverse.ColView(j)
+		column := t.inverse.ColView(j)
 		if missing := leastMoment - mat.Dot(column, column); missing > 0 {
-			raised.SymRankOne(raised, missing, t.RowView(j))
+			raised.SymRankOne(raised, missing, t.matrix.RowView(j))
 			found = true
 		}
 	}
@@ -322,16 +339,20 @@ func (f staged) stepAside(residuals []float64, src *mech.Source) float64 {
 	if f.shares.aside == 0 {
 		return 0
 	}
-	side := math.Copysign(1, f.tilt())
-	beyond := make([]float64, len(residuals)) // NaN stays
-	for i, r := range residuals {
-		beyond[i] = max(0, side*r)
-	}
-	level := max(f.Tau, 1-f.Tau)
-	aside := side * f.sizeOf(beyond, mech.Quantile{Epsilon: below(f.shares.aside), Level: level, Most: level, Prior: 1}, src)
+	level := f.asideLevel()
+	aside := f.side() * f.sizeOf(of(residuals, f.beyond), mech.Quantile{Epsilon: below(f.shares.aside), Level: level, Most: level, Prior: 1}, src)
 	floats.AddConst(-aside, residuals)
 	return aside
 }
+
+// side is on which side of the median the quantile is.
+func (f staged) side() float64 { return math.Copysign(1, f.tilt()) }
+
+// asideLevel is the share of residuals that are not beyond the quantile on that side.
+func (f staged) asideLevel() float64 { return max(f.Tau, 1-f.Tau) }
+
+// beyond is how far a residual is on that side; NaN stays.
+func (f staged) beyond(residual float64) float64 { return max(0, f.side()*residual) }
 
 // width is the smoothing of the last fit.
 func (f staged) width(residuals []float64, src *mech.Source) float64 {

@@ -38,7 +38,11 @@ func TestStagedSharesAddUp(t *testing.T) {
 		if (p.aside > 0) != (!median && s.Intercept) {
 			t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
 		}
+		if (p.units > 0) != (!median && s.Levels > 0) {
+			t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
+		}
 		sum.Add(sum, new(big.Rat).SetFloat64(p.aside))
+		sum.Add(sum, new(big.Rat).SetFloat64(p.units))
 		for _, share := range []float64{p.sizes, p.spread, p.apart} {
 			if (share > 0) != (s.Levels > 0) {
 				t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
@@ -115,8 +119,11 @@ func TestReplaysOfStagedByGroups(t *testing.T) {
 	for k := range 200 {
 		s := Shape{N: 23, D: 1 + k%3, Intercept: k%2 == 0}
 		a, epsilon := L1{Method: catalogue.MethodStaged, Pool: []string{catalogue.PoolShrink, catalogue.PoolNone}[k/2%2]}, []float64{5, 200}[k/3%2]
+		if k%3 == 0 {
+			a.Tau = []float64{.1, .8, .99}[k/3%3]
+		}
 		if k%7 == 0 {
-			a.Tau, a.Set, a.Radius = []float64{.1, .8}[k%2], SetBox, 2
+			a.Set, a.Radius = SetBox, 2
 		}
 		var x, y Data
 		if k%4 == 0 {

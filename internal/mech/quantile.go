@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 
 	"dpsidecar/internal/mech/internal/hook"
 	"dpsidecar/internal/privacy"
@@ -134,18 +135,26 @@ func (q Quantile) Release(m *Magnitudes, src *Source) float64 {
 	}
 	scores := q.scores(m.magnitudes)
 	from := src.begin(q, m.contract, hook.Scores{Values: scores})
-	selected := []float64{float64(m.contract.Lowest + permuteAndFlip(scores, q.Epsilon, from))}
+	rate := rational(q.Epsilon)
+	selected := []float64{float64(m.contract.Lowest + permuteAndFlip(scores, rate.Quo(rate, big.NewRat(2, 1)), from))}
 	src.end(selected)
-	clear(m.counts)
-	m.records, m.numbers = 0, 0
+	m.clear()
 	return math.Pow(2, selected[0]/2)
 }
+
+// clear forgets all records.
+func (m *magnitudes) clear() {
+	clear(m.counts)
+	m.records, m.numbers = 0, 0
+}
+
+// levelDigits is how many binary digits the share of the numbers has that is to be up to a magnitude.
+const levelDigits = 20
 
 // aim is how many records are to be up to the magnitude. One record moves it as it moves the
 // numbers, or not at all: in float64 a product could move by 2.
 func (q Quantile) aim(m *magnitudes) int64 {
-	const digits = 20
-	return min(int64(q.Level*float64(m.contract.N)), m.numbers*int64(q.Most*(1<<digits))>>digits)
+	return min(int64(q.Level*float64(m.contract.N)), m.numbers*int64(q.Most*(1<<levelDigits))>>levelDigits)
 }
 
 // scores returns how bad every magnitude is: an integer that one record moves by at most 1.
@@ -166,15 +175,10 @@ func (q Quantile) scores(m *magnitudes) []int64 {
 }
 
 // permuteAndFlip selects the position of one of the smallest scores: each is kept with
-// probability exp(-Epsilon/2 times what it is above the least), and one of those that are kept
+// probability exp(-rate times what it is above the least), and one of those that are kept
 // is drawn.
-func permuteAndFlip(scores []int64, epsilon float64, src *Source) int {
-	least := scores[0]
-	for _, s := range scores {
-		least = min(least, s)
-	}
-	rate := rational(epsilon)
-	rate.Quo(rate, big.NewRat(2, 1))
+func permuteAndFlip(scores []int64, rate *big.Rat, src *Source) int {
+	least := slices.Min(scores)
 	var kept []int
 	for i, s := range scores {
 		x := new(big.Rat).SetInt64(s - least)

@@ -472,15 +472,15 @@ var mutants = []mutant{
 	{"staged: the width at twice its epsilon", "internal/dpsco/l1_staged.go",
 		`Quantile{Epsilon: below(f.shares.width)`, `Quantile{Epsilon: 2 * below(f.shares.width)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the way aside is not charged", "internal/dpsco/l1_staged.go",
-		`p.apart, p.aside, p.width, p.last} {`, `p.apart, p.width, p.last} {`, []tests{{"./internal/dpsco", "TestStagedShares|TestReplaysOfStaged"}}},
+		`p.units, p.aside, p.width, p.last} {`, `p.units, p.width, p.last} {`, []tests{{"./internal/dpsco", "TestStagedShares|TestReplaysOfStaged"}}},
 	{"staged: the way aside is the largest residual", "internal/dpsco/l1_staged.go",
-		`	floats.AddConst(-aside, residuals)`, `	aside = side * max(aside, slices.Max(beyond))
+		`	floats.AddConst(-aside, residuals)`, `	aside = f.side() * max(aside, slices.Max(of(residuals, f.beyond)))
 	floats.AddConst(-aside, residuals)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the second moments are those of the first epsilon", "internal/dpsco/l1_staged.go",
 		`MatrixLaplace{Epsilon: below(epsilon)}`, `MatrixLaplace{Epsilon: below(f.shares.moments[1])}`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: what a rare feature counts for follows from the table", "internal/dpsco/l1_staged.go",
-		`	rare, found := f.rare(t, inverse, said)`, `	inverse.Scale(1/(1+floats.Norm(x.X[len(x.X)-1], 1)), inverse)
-	rare, found := f.rare(t, inverse, said)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+		`	rare, found := f.rare(t, said)`, `	t.inverse.Scale(1/(1+floats.Norm(x.X[len(x.X)-1], 1)), t.inverse)
+	rare, found := f.rare(t, said)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: how many rows say something follows from the table", "internal/dpsco/l1_staged.go",
 		`mat.Trace(h) / square(bound)`, `mat.Trace(h) / square(bound) / (1 + floats.Norm(x.X[len(x.X)-1], 1))`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: targets are centred at a median of the table", "internal/dpsco/l1_staged.go",
@@ -768,20 +768,36 @@ var mutants = []mutant{
 	{"medians: the sizes of groups are not charged", "internal/dpsco/l1_staged.go",
 		`p.rough, p.sizes, p.spread,`, `p.rough, p.spread,`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}, {"./internal/dpsco", "TestStagedSharesByGroupsAddUp"}}},
 	{"medians: the first fits of groups are not charged", "internal/dpsco/l1_staged.go",
-		`p.spread, p.apart, p.aside, p.width, p.last} {`, `p.spread, p.aside, p.width, p.last} {`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}, {"./internal/dpsco", "TestStagedSharesByGroupsAddUp"}}},
+		`p.spread, p.apart, p.units, p.aside, p.width, p.last} {`, `p.spread, p.units, p.aside, p.width, p.last} {`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}, {"./internal/dpsco", "TestStagedSharesByGroupsAddUp"}}},
 	{"medians: the first fits of groups at twice their epsilon", "internal/dpsco/l1_groups.go",
 		`f.perturbation(f.shares.apart,`, `f.perturbation(2*f.shares.apart,`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
 	{"medians: the smoothing of the groups' first fits at twice its epsilon", "internal/dpsco/l1_groups.go",
 		`below(f.shares.spread)`, `below(2*f.shares.spread)`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
 	{"medians: residuals follow a fit of their group's rows", "internal/dpsco/l1_groups.go",
-		`floats.AddScaled(rows.Y, common[j]-fits[g][j], column)`, `floats.AddScaled(rows.Y, common[j]-fits[g][j]-floats.Sum(rows.Y)/float64(1+len(rows.Y)), column)`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+		`floats.AddScaled(rows.Y, common[j]-groups.fits[g][j], column)`, `floats.AddScaled(rows.Y, common[j]-groups.fits[g][j]-floats.Sum(rows.Y)/float64(1+len(rows.Y)), column)`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+	{"quantiles: the units of groups are not charged", "internal/dpsco/l1_staged.go",
+		`p.apart, p.units, p.aside, p.width, p.last} {`, `p.apart, p.aside, p.width, p.last} {`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}, {"./internal/dpsco", "TestStagedSharesByGroupsAddUp"}}},
+	{"quantiles: the units of groups at twice their epsilon", "internal/dpsco/l1_groups.go",
+		`below(f.shares.units)`, `2 * below(f.shares.units)`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+	{"quantiles: the ways aside of groups at twice their epsilon", "internal/dpsco/l1_groups.go",
+		`below(f.shares.aside)`, `2 * below(f.shares.aside)`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+	{"quantiles: the unit of a group follows from whether it has rows", "internal/dpsco/l1_groups.go",
+		`groups.units[g] = typical * units[g]`, `groups.units[g] = typical * (units[g] + min(1, float64(len(rows.Y))))`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+	{"quantiles: how far units are pooled follows from true sizes", "internal/dpsco/l1_groups.go",
+		`(q.Epsilon*size.least*q.near)`, `(q.Epsilon*(0*size.least+float64(len(groups.rows[len(variances)].Y)))*q.near)`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+	{"quantiles of parts: the rate pays for one part", "internal/mech/disjoint_quantile.go",
+		`const movedRanges = 4`, `const movedRanges = 2`, []tests{{"./internal/mech", "TestDisjointScoresMove|TestDisjointQuantileHasItsLaw"}}},
+	{"quantiles of parts: every level at the rate of the median", "internal/mech/disjoint_quantile.go",
+		`return max(q.aim(), 1<<levelDigits-q.aim())`, `return 1 << (levelDigits - 1)`, []tests{{"./internal/mech", "TestDisjointScoresMove|TestDisjointQuantileHasItsLaw"}}},
+	{"quantiles of parts: more records than N", "internal/mech/disjoint_quantile.go",
+		` || records > m.contract.N`, ` || records < 0`, []tests{{"./internal/mech", "TestMisuseOfDisjointQuantiles"}}},
 	{"a row's group in the fits of medians follows from its residual", "internal/dpsco/l1_groups.go",
-		"	groups, fits := x.byGroup()", `	for i := range x.Level {
+		"	groups := l1Groups{rows: x.byGroup()", `	for i := range x.Level {
 		if len(x.Y) > 1 && x.Y[0] > 0 {
 			x.Level[i] = 0
 		}
 	}
-	groups, fits := x.byGroup()`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
+	groups := l1Groups{rows: x.byGroup()`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
 	{"rows of other groups stay in a person's record", "internal/dpsco/groups.go",
 		`if x.groupOf(i) == group {`, `if x.groupOf(i) == group || i == 3 {`, []tests{{"./internal/dpsco", "TestARecordIsInOneGroup"}, {"./internal/dpsco", "TestFitsByGroupsOfRecordsReplay"}}},
 	{"records of a group begin where others did", "internal/dpsco/groups.go",

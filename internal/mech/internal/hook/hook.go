@@ -305,6 +305,36 @@ func (v Scores) Share(neighbour Statistic) float64 {
 	return most
 }
 
+// DisjointScores are scores of each of some parts. All that a record moves them by may be spread over Bound, added up over the parts: what
+// all scores of a part have in common shows nothing.
+type DisjointScores struct {
+	Parts [][]int64
+	Bound int64
+}
+
+// Clone implements Statistic.
+func (v DisjointScores) Clone() Statistic {
+	parts := make([][]int64, len(v.Parts))
+	for g, scores := range v.Parts {
+		parts[g] = slices.Clone(scores)
+	}
+	return DisjointScores{parts, v.Bound}
+}
+
+// Share implements Statistic.
+func (v DisjointScores) Share(neighbour Statistic) float64 {
+	spread := int64(0)
+	for g, scores := range neighbour.(DisjointScores).Parts {
+		lowest, highest := int64(math.MaxInt64), int64(math.MinInt64)
+		for k, score := range scores {
+			moved := score - v.Parts[g][k]
+			lowest, highest = min(lowest, moved), max(highest, moved)
+		}
+		spread += highest - lowest
+	}
+	return float64(spread) / float64(v.Bound)
+}
+
 // Viewer is shown the integers of a mech.Bounded, and the square of how far one
 // record moves them in l2.
 type Viewer func(totals []int64, squaredSensitivity *big.Int)
