@@ -397,24 +397,30 @@ func (f *newtonFit) shrunkStep() []float64 {
 	for k, v := range w.values {
 		along[k], values[k] = mat.Dot(w.vectors.ColView(k), f.g), 1/(v*v)
 	}
-	noise := repeat(square(f.gDeviation), d)
-	keep := shrinkage(along, values, noise)
-	// That of the curvature moves a step by what E makes of the whole of it, also along directions in which little is known.
-	whole, moves := 0.0, make([]float64, d)
-	for k := range along {
-		moves[k] = square(keep[k] * along[k] / values[k])
-		whole += moves[k]
+	keep := shrinkage(along, values, repeat(square(f.gDeviation), d))
+	if _, huber := f.Curve.(huberCurve); huber && !f.grouped {
+		keep = shrinkage(along, values, f.noiseOfStep(along, values, keep))
 	}
-	for k := range along {
-		noise[k] += square(f.hNoise) / 2 * (whole + moves[k])
-	}
-	keep = shrinkage(along, values, noise)
 	f.follow(w, keep)
 	step := mat.NewVecDense(d, nil)
 	for k := range along {
 		step.AddScaledVec(step, keep[k]*along[k]/values[k], w.vectors.ColView(k))
 	}
 	return step.RawVector().Data
+}
+
+// noiseOfStep is that along each direction of a score and, in its units, of what an error of the curvature makes of the whole step:
+// where the constant is far off, that is most of what a step says of directions in which little is known, as of a rare flag.
+func (f *newtonFit) noiseOfStep(along, values, keep []float64) (noise []float64) {
+	whole, moves := 0.0, make([]float64, len(along))
+	for k := range along {
+		moves[k] = square(keep[k] * along[k] / values[k])
+		whole += moves[k]
+	}
+	for _, move := range moves {
+		noise = append(noise, square(f.gDeviation)+square(f.hNoise)/2*(whole+move))
+	}
+	return noise
 }
 
 // whiten whitens the curvature of the pass.
