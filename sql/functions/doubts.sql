@@ -1,14 +1,19 @@
 -- What looks like an oversight in a request, by public facts alone. dp_explain lists it,
 -- and whoever is about to spend without having asked is warned.
 
+-- The root of a rho that is worth eps at delta, NULL without one.
+CREATE OR REPLACE FUNCTION dp_int.root_of_rho(p_eps float8, p_delta float8) RETURNS float8
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT p_eps / (sqrt(p_eps - ln(nullif(p_delta, 0))) + sqrt(-ln(nullif(p_delta, 0))))  -- sqrt(eps - ln delta) - sqrt(-ln delta), and never 0
+$$;
+
 -- Rows from which noise is expected below a tenth of the scale, in the best case: features
 -- that are as large and as independent as their scales, in rows of the largest weight. The factors are
 -- what forecasts of the default methods at such features say.
 CREATE OR REPLACE FUNCTION dp_int.least_rows(p_model text, p_coefficients int, p_eps float8, p_delta float8) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN p_delta = 0 THEN 55 * p_coefficients / p_eps
-              ELSE CASE WHEN (SELECT labels FROM dp_int.model WHERE name = p_model) THEN 80 ELSE 30 END * sqrt(p_coefficients / 2.0)
-                   / (sqrt(p_eps - ln(p_delta)) - sqrt(-ln(p_delta))) END  -- the root of a rho that is worth eps
+              ELSE CASE WHEN (SELECT labels FROM dp_int.model WHERE name = p_model) THEN 80 ELSE 30 END * sqrt(p_coefficients / 2.0) / dp_int.root_of_rho(p_eps, p_delta) END
 $$;
 
 -- About how many values each of so many columns of numbers must have for its quartiles, or its scale, to be given: within
@@ -16,7 +21,7 @@ $$;
 CREATE OR REPLACE FUNCTION dp_int.least_values(p_model text, p_columns int, p_eps float8, p_delta float8) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN p_delta = 0 THEN CASE p_model WHEN 'scales' THEN 530 ELSE 850 END * p_columns / p_eps
-              ELSE CASE p_model WHEN 'scales' THEN 78 ELSE 99 END * sqrt(p_columns) / (sqrt(p_eps - ln(p_delta)) - sqrt(-ln(p_delta))) END
+              ELSE CASE p_model WHEN 'scales' THEN 78 ELSE 99 END * sqrt(p_columns) / dp_int.root_of_rho(p_eps, p_delta) END
 $$;
 
 -- About how many rows half of all scores need for their first value, and for their first interval, where residuals are
@@ -24,7 +29,7 @@ $$;
 CREATE OR REPLACE FUNCTION dp_int.least_scored(p_model text, p_eps float8, p_delta float8, OUT for_values float8, OUT for_intervals float8)
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN p_delta = 0 THEN pure[1] / p_eps ELSE normal[1] / r.root END, CASE WHEN p_delta = 0 THEN pure[2] / p_eps ELSE normal[2] / r.root END
-    FROM (SELECT sqrt(p_eps - ln(nullif(p_delta, 0))) - sqrt(-ln(nullif(p_delta, 0))) AS root) AS r,
+    FROM dp_int.root_of_rho(p_eps, p_delta) AS r(root),
          LATERAL (SELECT CASE WHEN m.labels THEN '{8,8}' WHEN dp_int.is_count(m.name) THEN '{50,600}' ELSE '{38,180}' END::float8[] AS normal,
                          CASE WHEN m.labels THEN '{78,78}' WHEN dp_int.is_count(m.name) THEN '{700,9000}' ELSE '{550,2900}' END::float8[] AS pure
                     FROM dp_int.model m WHERE m.name = p_model) AS k

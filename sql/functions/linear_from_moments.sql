@@ -66,14 +66,16 @@ LANGUAGE sql STABLE AS $$
    WHERE r.dataset = p_dataset AND (j.request -> 'features') || (j.request -> 'target') ?& p_columns::text[]
 $$;
 
--- The window of a release that was read before that was over, NULL for others.
+-- The window of a release that was read before that was over, NULL for others. Of one that was tried again afterwards the
+-- number of rows is that of the first time, before the charge.
 CREATE OR REPLACE FUNCTION dp_int.ran_at_reading(p_release uuid) RETURNS daterange
 LANGUAGE sql STABLE AS $$
   SELECT w.days
     FROM dp_int.release r
-    JOIN dp_int.job j ON j.id = r.job,
+    JOIN dp_int.job j ON j.id = r.job
+    JOIN dp_int.ledger l ON l.id = r.charge,
          LATERAL (SELECT CASE WHEN j.request ? 'over' THEN dp_int.window_of(j.request -> 'over') END) AS w(days)
-   WHERE r.id = p_release AND r.read_at < upper(w.days)::timestamp AT TIME ZONE 'UTC'
+   WHERE r.id = p_release AND least(r.read_at, l.at) < upper(w.days)::timestamp AT TIME ZONE 'UTC'
 $$;
 
 -- The releases among like ones that make up a window, each row of the table in one of them:
