@@ -315,7 +315,7 @@ func (f *jointFit) nextCuts(t int) {
 	if f.lengths.seen {
 		var rare []float64
 		if t == 0 {
-			rare = f.rareLengths()
+			rare = rareLengths(f.h, f.hDeviation*math.Sqrt((f.d+1)/2), f.lengths, f.shape.Intercept)
 		}
 		f.bound = f.nextBound(trace, f.momentNoise[t+1].NoiseMultiplier, rare)
 	}
@@ -329,11 +329,6 @@ func (f *jointFit) nextBound(trace, z float64, rare []float64) float64 {
 	return cheapest(1.2*math.Sqrt(trace), 0, 16, func(bound float64) float64 {
 		return 2*math.Sqrt(f.d)*jointBound*jointBound*bound*bound*z/f.n + rescale*rescale*f.beyond(bound/rescale) + excessOfRare(rare, bound)
 	})
-}
-
-// rareLengths are those of rare features after pass 0.
-func (f *jointFit) rareLengths() []float64 {
-	return rareLengths(f.h, f.hDeviation*math.Sqrt((f.d+1)/2), f.lengths, f.shape.Intercept)
 }
 
 // caution is how much the squared tails beyond the cuts of the step and of the level weigh

@@ -975,7 +975,7 @@ var mutants = []mutant{
 	{"huber: no line beyond delta", "internal/dpsco/newton_rows.go",
 		"beyond > 1 && line", "beyond > 1e9 && line", []tests{{"./internal/dpsco", "TestHuberFitsFindTheCoefficientOfARareFlag"}}},
 	{"joint: rare features are not foreseen", "internal/dpsco/joint_fit.go",
-		"rare = f.rareLengths()", "rare = nil", []tests{{"./internal/dpsco", "TestLinearIsAccurateWithRareFlags"}}},
+		"rare = rareLengths(f.h", "_ = rareLengths(f.h", []tests{{"./internal/dpsco", "TestLinearIsAccurateWithRareFlags"}}},
 	{"joint: counts beyond histograms are not taken together", "internal/dpsco/joint_intervals.go",
 		"> surelyBeyond:", "> 100:", []tests{{"./internal/dpsco", "TestIntervalsAreWithheldWhereHiddenRowsStandOut"}}},
 	{"elsewhere: a job goes on over a table that has tripled", "internal/job/sums.go",
