@@ -11,10 +11,11 @@ BENCHES = $(sort $(dir $(shell grep -rl '^func Benchmark' --include='*_test.go' 
 # Fuzz targets, 20,000 inputs each in make test; its seeds are tests as well.
 FUZZ = ./internal/arrowio:FuzzDecoder ./internal/arrowio:FuzzCategories ./internal/privacy:FuzzEvent ./internal/privacy:FuzzHistory ./internal/privacy:FuzzUnmarshalEventRoundTrips ./internal/dpsco:FuzzOptions
 
-# Packages that need no Postgres. Under the race detector the exact sampler and the whole
-# fits take ten minutes: they are for `make race` alone.
-RACE_CI = ./internal/privacy/... ./internal/dpsco/mean ./internal/dpsco/loss ./internal/dpsco/prox ./internal/dpsco/solve ./internal/ledger ./internal/admin ./internal/mech/objpert
-RACE    = $(RACE_CI) ./internal/mech ./internal/mech/expmech ./internal/dpsco
+# What runs on several goroutines, under the race detector: whole packages that are quick, and of those in which the exact
+# sampler and whole fits take ten minutes the tests that split work. `make race` has these packages whole.
+RACE_CI  = ./internal/job ./internal/privacy ./internal/spill
+RACE     = ./internal/mech ./internal/mech/expmech ./internal/dpsco
+RACE_RUN = OrderOrParts|Cores|Crew|DrawStops|NotedOdds
 
 .PHONY: help demo test race race-ci audit crash mutants build bench bench-once experiments lint postgres postgres-versions release-snapshot
 
@@ -61,12 +62,13 @@ experiments: build
 bench-once: postgres
 	@$(GO) test -p 1 -timeout 30m -run '^$$' -bench . -benchtime 1x $(addprefix ./,$(BENCHES)) >/dev/null
 
-## race: the packages without Postgres under the race detector
-race:
-	@$(GO) test -race -short -timeout 30m $(RACE)
+## race: what runs on several goroutines under the race detector
+race: postgres
+	@$(GO) test -race -short -timeout 30m $(RACE_CI) $(RACE)
 
-race-ci:
+race-ci: postgres
 	@$(GO) test -race -short -timeout 15m $(RACE_CI)
+	@$(GO) test -race -short -timeout 15m -run '$(RACE_RUN)' $(RACE)
 
 ## lint: formatting, vet, staticcheck, and code that nothing reaches
 lint:

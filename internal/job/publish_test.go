@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -190,10 +191,10 @@ func TestAJobEndsWithinItsTime(t *testing.T) {
 	for _, options := range []string{`{}`, `{"fresh": true}`} {
 		w := newSystem(t)
 		w.serve(func(c *job.Config) {
-			tries := 0
+			var tries atomic.Int32
 			c.Jobs, c.JobTime = 1, time.Second
 			c.Before(func(ctx context.Context) {
-				if tries++; tries == 1 {
+				if tries.Add(1) == 1 {
 					<-ctx.Done()
 				}
 			})
@@ -260,9 +261,9 @@ func TestJobsEndAtPublicTimes(t *testing.T) {
 	w := newSystem(t)
 	w.watchEnds()
 	w.serve(func(c *job.Config) {
-		tries := 0
+		var tries atomic.Int32
 		c.Before(func(context.Context) {
-			if tries++; tries == 3 {
+			if tries.Add(1) == 3 {
 				time.Sleep(500 * time.Millisecond)
 			}
 		})
