@@ -70,9 +70,19 @@ func (p *problem) auto() (fit, error) {
 // scale units.
 const mostWander = 1
 
+// stepsPerCoefficient is how many steps a clipped descent makes for each coefficient, between fewestSteps and mostClippedSteps: rows
+// are as long as the root of their number, so that a step goes one part in so many of the way along a feature that is
+// independent of the others.
+const (
+	stepsPerCoefficient = 6
+	fewestSteps         = 100
+	mostClippedSteps    = 400
+)
+
 // clippedDescent is descent that clips gradients as near as its noise asks for: where there is little
 // curvature, nothing brings the fit back. Nearer clips would lose the mean of skewed residuals.
 func (p *problem) clippedDescent() (fit, error) {
+	setDefault(&p.Steps, clampBetween(stepsPerCoefficient*p.d(), fewestSteps, mostClippedSteps))
 	steps := p.gd()
 	perClip := p.Steps * p.StepSize * 2 / p.recordsPerNoise() * math.Sqrt(p.d())
 	setDefault(&p.Clip, min(p.gradientNorm(), mostWander/perClip))
