@@ -49,6 +49,23 @@ func TestAHiddenDirectionNamesItsFeatures(t *testing.T) {
 	}
 }
 
+// So it is where there is too little information for intervals anyway: the coefficient of a column far from 0, and the
+// constant, may be far off.
+func TestAHiddenFeatureIsNamedAtLowInformation(t *testing.T) {
+	const rows = 5000
+	a := Regression{Loss: loss.Squared{}}
+	for name, column := range map[string]func(float64) float64{"year": func(v float64) float64 { return 1 + 0.003*v }, "constant": func(float64) float64 { return 1 }} {
+		if r := resultOf(t, a, hiddenLaw(false, rows, column), 1, 1); r.WhyNull != hiddenDirection || !slices.Equal(r.Hidden, []int{3}) {
+			t.Errorf("%s: %v, %q", name, r.Hidden, r.WhyNull)
+		}
+	}
+	for name, column := range map[string]func(float64) float64{"two that say the same": func(v float64) float64 { return v }, "none": func(v float64) float64 { return v*v - 1 }} {
+		if r := resultOf(t, a, hiddenLaw(false, rows, column), 1, 1); r.WhyNull != lowInformation || r.Hidden != nil {
+			t.Errorf("%s: %v, %q", name, r.Hidden, r.WhyNull)
+		}
+	}
+}
+
 // A direction of many features names none, and so does one of none.
 func TestADirectionOfManyFeaturesNamesNone(t *testing.T) {
 	many := mat.NewDense(5, 5, nil)

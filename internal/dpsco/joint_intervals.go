@@ -34,6 +34,9 @@ const (
 	mostHiddenSquare  = 0.5
 )
 
+// lowInformation is why there are none by public facts.
+const lowInformation = "low information: too few rows for this budget and so many coefficients"
+
 // whyNoIntervals says why the releases do not carry intervals; empty if they do.
 func (f *jointFit) whyNoIntervals() string {
 	switch {
@@ -96,8 +99,12 @@ func (f *jointFit) influences() *mat.Dense {
 // they would be without shrinkage.
 func (f *jointFit) errors(r *Result) {
 	if why := f.whyNoIntervals(); why != "" {
+		hidden := hiddenFeatures(f.p, f.shape.Intercept)
+		if why == lowInformation && f.floored > 0 && len(hidden) == 1 {
+			why = hiddenDirection // as of a year without a center: that helps more than a few more rows
+		}
 		if r.withhold(why); why == hiddenDirection {
-			r.Hidden = hiddenFeatures(f.p, f.shape.Intercept)
+			r.Hidden = hidden
 		}
 		return
 	}

@@ -63,7 +63,7 @@ func (p *problem) jointMoments() (fit, error) {
 	case p.Penalty != catalogue.PenaltyNone:
 		why = "a penalty moves the coefficients on purpose"
 	case p.momentNoiseOfAFit() > mostIntervalMoments:
-		why = "low information: too few rows for this budget and so many coefficients"
+		why = lowInformation
 	}
 	return JointMoments{
 		Bound: p.FeatureNorm, Scale: p.ResidualScale, Low: p.momentNoiseOfAFit() > mostIntervalMoments, Near: p.momentNoiseOfAFit() > nearMoments, Whiten: p.moreForMoments(), Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink,

@@ -46,6 +46,7 @@ type newtonFit struct {
 	rescale        float64     // of lengths, to the coming coordinates
 	rescaleScores  float64     // of scores
 	scoresAreKnown bool        // the pass before saw scores
+	rareLabel      bool        // its noise hid those of a label
 	perLength      float64     // of counts: what bounds a score, over the length of its row times the root of its curvature; 0: not known
 	kept           float64     // part of the curvature of the pass before that weights kept, where perLength is known
 	indices        []float64   // exponents of tails, one of each pass that saw them
@@ -208,6 +209,9 @@ func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
 	z, weight, unit := f.scoreNoise[t].NoiseMultiplier/f.n, f.Curve.tailShare(), f.rescaleScores
 	if !f.scoresAreKnown {
 		weight, unit = startShare*math.Sqrt(f.mean), unit*f.Curve.size()
+		if f.rareLabel {
+			weight *= rareLabelShare
+		}
 	}
 	limit := cheapest(unit*math.Sqrt(scores.excessSquare(0)), -8, 32, func(limit float64) float64 {
 		return f.d*square(2*limit*z) + square(weight*unit*scores.excess(limit/unit))
@@ -218,8 +222,12 @@ func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
 	return limit
 }
 
-// startShare is how much the mean of lengths beyond the first step's limit weighs.
-const startShare = 0.3
+// startShare is how much the mean of lengths beyond the first step's limit weighs; rareLabelShare is the part of it where
+// noise hides a label.
+const (
+	startShare     = 0.3
+	rareLabelShare = 0.16
+)
 
 // cheapest returns the multiple of unit, by powers of the fourth root of 2, of least cost.
 func cheapest(unit float64, from, to int, cost func(v float64) float64) float64 {
@@ -371,8 +379,24 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 		f.indices = append(f.indices, f.tailIndex())
 		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale
+		if f.rareLabel = f.hidesALabel(); f.rareLabel {
+			f.scores, f.scoresAreKnown = lengths, false
+			f.rescaleScores /= math.Sqrt(f.mean / f.weights)
+		}
 	}
 }
+
+// hidesALabel reports whether noise hides the scores of the rows that the fit is surprised by, as where one label is rare:
+// scores of the others are small, and lack most of the curvature, which is as large as the squares of all scores where
+// the model holds; and so few rows are expected that bins of them may not stand out.
+func (f *newtonFit) hidesALabel() bool {
+	surprising := f.n * f.mean / f.weights
+	seen, all := f.scores.said()*f.scores.excessSquare(0), f.lengths.said()*f.lengths.excessSquare(0)
+	return f.ofLabels() && surprising < mostHiddenLabels*f.scores.sd && seen < all/2
+}
+
+// mostHiddenLabels is how many deviations of the noise of a count rows may be that lie in half a dozen bins and stand out in none.
+const mostHiddenLabels = 20
 
 // meanCurvature is that along the constant or, without one, of all directions.
 func (f *newtonFit) meanCurvature() float64 {

@@ -167,6 +167,9 @@ func (f *newtonFit) tailIndex() float64 {
 // longLastStep is why there are none where the step before the last did not come near.
 const longLastStep = "the last step is too long to say how much is left; ask for more eps, or give scales that fit"
 
+// hiddenLabel is why there are none where one label is rare.
+const hiddenLabel = "one label is so rare that noise hides its rows; ask for more eps"
+
 // whyNoIntervals says why the releases do not carry intervals; empty if they do.
 func (f *newtonFit) whyNoIntervals() string {
 	switch {
@@ -178,6 +181,8 @@ func (f *newtonFit) whyNoIntervals() string {
 		return farFromScales
 	case !f.free():
 		return cutByRadius
+	case f.rareLabel:
+		return hiddenLabel
 	case f.floored > 0:
 		return hiddenDirection
 	case !f.arrives, floats.Norm(f.lastMove(), 2) > mostLastStep*f.Curve.reach()*math.Sqrt(f.mean), math.Abs(f.stretched-1) > mostStretch:
