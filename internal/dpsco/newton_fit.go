@@ -151,7 +151,7 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted bool) *n
 	unit := f.Bound * f.Curve.firstCut() / residualWeight
 	deviation := square(longer) * f.firstNoise.NoiseMultiplier * math.Sqrt2 * square(jointBound) / f.n
 	s := &newtonStart{
-		intercept: f.shape.Intercept, rows: f.n, longer: longer, moments: mat.NewSymDense(d, nil), gradient: mat.NewVecDense(d, nil),
+		intercept: f.shape.Intercept, rows: f.n, longer: longer, shortened: 1, weighted: weighted, moments: mat.NewSymDense(d, nil), gradient: mat.NewVecDense(d, nil),
 		deviation: deviation / math.Sqrt2 * unit, hidden: max(deviation*square(f.Bound)*math.Sqrt(f.d), leastEigenvalue),
 	}
 	for i := range d {
@@ -173,6 +173,9 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted bool) *n
 
 // begin sets the fit, the coordinates and the lengths of the first step.
 func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
+	if lengths.seen {
+		s.shortened = max(1, lengths.said()*lengths.excessSquare(0)/mat.Trace(s.moments))
+	}
 	f.w, f.mean = f.Curve.begin(s)
 	proximal(f.Psi, s.q, f.w, 1)
 	f.whitened, f.firstLengths = s.q, lengths
