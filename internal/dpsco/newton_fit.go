@@ -371,7 +371,7 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 			f.perLength, f.kept = f.boundsOf(lengths)
 		}
 		f.scores, f.lengths, f.scoresAreKnown, f.rare = scores, lengths, true, nil
-		f.indices = append(f.indices, f.tailIndex())
+		f.indices = append(f.indices, f.indexOfPass())
 		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale
 	}
