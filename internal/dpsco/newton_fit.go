@@ -174,7 +174,7 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted bool) *n
 // begin sets the fit, the coordinates and the lengths of the first step.
 func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	if lengths.seen {
-		s.shortened = max(1, lengths.said()*lengths.excessSquare(0)/mat.Trace(s.moments))
+		s.shortened = 1 / lengths.mean(func(v float64) float64 { return square(min(1, f.Bound/v)) })
 	}
 	f.w, f.mean = f.Curve.begin(s)
 	proximal(f.Psi, s.q, f.w, 1)
