@@ -343,6 +343,39 @@ func (m *magnitudes) index(c cautious) float64 {
 	return math.Log2((beyond*m.counted*m.rows+rows)/rows) / 2
 }
 
+// bulk is what is seen up to a gap beyond which lies a group of few rows: more of them than in the gap, by apartBy deviations, which is no
+// tail of those below. m itself where there is none.
+func (m *magnitudes) bulk() *magnitudes {
+	last, below := -1, 0.0
+	for k, share := range m.share {
+		if share <= 0 {
+			continue
+		}
+		if last >= 0 && k > last+1 && below > 0.5 && m.group(last, k) {
+			own := *m
+			clear(own.share[k:])
+			own.top, own.hides, own.far = last, min(3, k-last-1), 0
+			own.countAbove()
+			own.hides = 3 // noise is as large as elsewhere
+			return &own
+		}
+		last, below = k, below+share
+	}
+	return m
+}
+
+// group reports whether bin next, or the one after it, has more rows than the bins between last and next in the mean.
+func (m *magnitudes) group(last, next int) bool {
+	between := 0.0
+	for _, v := range m.noisy[last+1 : next] {
+		between += v / float64(next-last-1)
+	}
+	return slices.Max(m.noisy[next:min(next+2, magnitudeBins)])-max(0, between) > apartBy*m.sd
+}
+
+// apartBy is three deviations of the difference of two counts.
+const apartBy = 3 * math.Sqrt2
+
 // cheapestCut returns the edge with the least cost.
 func (m *magnitudes) cheapestCut(cost func(cut float64) float64) float64 {
 	best := magnitudeEdges[0] * m.unit

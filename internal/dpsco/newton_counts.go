@@ -89,6 +89,16 @@ const (
 	leastContrast      = 1e-9
 )
 
+// indexOfPass is the exponent of the tail of lengths in the pass that was made. Rows of a rare flag, and where counts are rare those that have
+// one, are a group far from the others, about equally long: their noise is no sign of a tail where the first pass, in scale
+// units, shows no such group and a light tail.
+func (f *newtonFit) indexOfPass() float64 {
+	if first := f.firstLengths; first.bulk() != first || first.index(intervalsHide) < lightIndex {
+		return f.tailIndex()
+	}
+	return (f.scores.bulk().index(intervalsHide) + f.lengths.bulk().index(intervalsHide)) / 2
+}
+
 // indexOfCounts is the exponent of the tail of lengths, the mean of what passes show of it: noise hides a
 // heavy tail in two passes less often than in one.
 func (f *newtonFit) indexOfCounts() float64 { return stat.Mean(f.indices, nil) }

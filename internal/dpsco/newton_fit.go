@@ -152,7 +152,7 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted bool) *n
 	unit := f.Bound * f.Curve.firstCut() / residualWeight
 	deviation := square(longer) * f.firstNoise.NoiseMultiplier * math.Sqrt2 * square(jointBound) / f.n
 	s := &newtonStart{
-		intercept: f.shape.Intercept, rows: f.n, longer: longer, moments: mat.NewSymDense(d, nil), gradient: mat.NewVecDense(d, nil),
+		intercept: f.shape.Intercept, rows: f.n, longer: longer, shortened: 1, weighted: weighted, moments: mat.NewSymDense(d, nil), gradient: mat.NewVecDense(d, nil),
 		deviation: deviation / math.Sqrt2 * unit, hidden: max(deviation*square(f.Bound)*math.Sqrt(f.d), leastEigenvalue),
 	}
 	for i := range d {
@@ -174,6 +174,9 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted bool) *n
 
 // begin sets the fit, the coordinates and the lengths of the first step.
 func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
+	if lengths.seen {
+		s.shortened = 1 / lengths.mean(func(v float64) float64 { return square(min(1, f.Bound/v)) })
+	}
 	f.w, f.mean = f.Curve.begin(s)
 	proximal(f.Psi, s.q, f.w, 1)
 	f.whitened, f.firstLengths = s.q, lengths
@@ -376,7 +379,7 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 			f.perLength, f.kept = f.boundsOf(lengths)
 		}
 		f.scores, f.lengths, f.scoresAreKnown, f.rare = scores, lengths, true, nil
-		f.indices = append(f.indices, f.tailIndex())
+		f.indices = append(f.indices, f.indexOfPass())
 		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale
 		if f.rareLabel = f.hidesALabel(); f.rareLabel {

@@ -102,13 +102,13 @@ func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	if !s.intercept {
 		return make([]float64, len(s.gradient.RawVector().Data)), c.unit
 	}
-	rate := max(s.gradient.AtVec(0)/s.moments.At(0, 0), 3*s.deviation, 3*c.unit/s.rows)
+	rate, cut := c.rates(s)
 	w = s.linearSlopes()
 	steepest := 1e-9
 	for _, v := range s.slopes(w) {
 		steepest = max(steepest, math.Abs(v))
 	}
-	factor := math.Log1p(steepest/rate) / steepest
+	factor := math.Log1p(steepest/cut) / steepest
 	spread := floats.Norm(s.slopes(solveTriangular(s.q, w)), 2)
 	if spread > 0 {
 		factor = min(factor, farthestStart/spread)
@@ -116,4 +116,22 @@ func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	floats.Scale(factor, w)
 	w[0] += math.Log(rate) - square(factor*spread)/2
 	return w, rate
+}
+
+// rates are that of counts and that of counts as the first pass has them, cut. Sizes of targets tell both, whatever
+// the unit, and with less noise than moments. These tell it where noise hides all but zeros, and where rows have weights, which sizes do not have,
+// but for how much is cut off.
+func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
+	exposure := s.moments.At(0, 0) * s.shortened
+	least := 3 * c.unit / s.rows
+	cut = max(s.gradient.AtVec(0)/s.moments.At(0, 0), 3*s.deviation, least)
+	if c.seen == nil || c.seen.top == 0 {
+		return cut, cut
+	}
+	mean := c.seen.excess(0)
+	kept := mean - c.seen.excess(c.firstCut()*math.Sqrt(exposure))
+	if !s.weighted {
+		cut = max(kept/exposure, least)
+	}
+	return cut * mean / kept, cut
 }

@@ -18,6 +18,8 @@ type newtonStart struct {
 	hidden    float64       // eigenvalues below are not seen
 	longer    float64       // what readLengths says of the pass; moments, gradient and noise make up for it
 	q         *mat.Dense    // whitens the rows
+	shortened float64       // by how many times rows that the pass shortened make second moments too small
+	weighted  bool          // rows have weights
 }
 
 // farthestStart is how much the predictions of a start may spread.

@@ -56,7 +56,7 @@ const mostExposures = 4
 // compareWithRate releases the rate of counts and the sizes of deviances with it, and
 // leaves these deviances in the place of exposures.
 func (m *measured) compareWithRate(rows scoredRows, src *mech.Source) {
-	m.centre = m.rate(rows, m.targets.edge(), src)
+	m.centre, m.rateDoubt = m.rate(rows, m.targets.edge(), src)
 	rows.blocks(func() func(int, Data) {
 		return func(_ int, b Data) {
 			for i, y := range b.Y {
@@ -71,8 +71,9 @@ func (m *measured) compareWithRate(rows scoredRows, src *mech.Source) {
 }
 
 // rate releases mean count over mean exposure, of rows that weigh less where their exposure
-// is long; counts are cut.
-func (g *scoring) rate(rows scoredRows, cut float64, src *mech.Source) float64 {
+// is long; counts are cut. doubt is the deviation of the count's noise, as a part of what is left of it
+// without two: where there is little but noise, what is released is as large as that.
+func (g *scoring) rate(rows scoredRows, cut float64, src *mech.Source) (rate, doubt float64) {
 	sums := merging[*mech.Sum]{total: mech.NewSum(g.centreContract())}
 	longest := mostExposures * g.Exposure
 	rows.each(func() func(int, Data) {
@@ -90,7 +91,20 @@ func (g *scoring) rate(rows scoredRows, cut float64, src *mech.Source) float64 {
 	total := make([]float64, 2)
 	g.noises[centre].Release(total, sums.merged().Bounded(), src)
 	least := 1 / float64(g.shape.N) // what noise may leave of a mean
-	return max(total[1], least) * cut / (max(total[0], least) * longest)
+	count, contract := max(total[1], least), g.centreContract()
+	deviation := 2 * math.Sqrt(float64(contract.D)) * contract.Bound * g.noises[centre].(mech.Gaussian).NoiseMultiplier / float64(contract.N)
+	return count * cut / (max(total[0], least) * longest), deviation / max(count-2*deviation, least)
+}
+
+// mostOfRate is how much of the deviance with one rate may be due to the noise of the rate: where that is off by a small part, the mean
+// deviance is larger by its square times the mean count. Exposures that are many times as large as their scale make counts of rows small.
+const mostOfRate = 0.03
+
+const whyNoRate = "noise hides the rate of counts: ask for more eps, or give the exposure a scale that fits"
+
+// rateIsNoise reports whether more of it is.
+func (m *measured) rateIsNoise() bool {
+	return square(m.rateDoubt)*m.targets.excess(0) > mostOfRate*m.deviations.excess(0)
 }
 
 // devianceExplained is 1 less the mean deviance over that with one rate for all. What cuts take
@@ -102,6 +116,8 @@ func (m *measured) devianceExplained() Metric {
 		return Metric{Name: name, WhyNull: whyNoSize}
 	case !m.deviations.seen:
 		return Metric{Name: name, WhyNull: whyNoSpread}
+	case m.rateIsNoise():
+		return Metric{Name: name, WhyNull: whyNoRate}
 	}
 	why := heavy(m.sizes, leastSizeIndex, whyHeavyTail)
 	if why == "" {

@@ -26,6 +26,7 @@ type measured struct {
 	*scoring
 	sizes, targets, deviations   *magnitudes
 	centre                       float64 // of the target
+	rateDoubt                    float64 // of counts: the deviation of the noise of the rate, as a part of it
 	cut, squareCut, deviationCut float64 // of sizes, of sizes that are squared, of the target's distance from the centre
 	means                        *scoreMeans
 }
