@@ -13,9 +13,9 @@ import (
 // population that rows are drawn from. They hold sampling, all noise, and a bound
 // on what the cuts may hide; everything here is post-processing.
 
-// The noise of second moments, as in momentNoise, above which there are no intervals:
-// JointMoments then takes information to be low.
-const mostIntervalMoments = 0.006
+// intervalsOfJointMoments is the information without which there are no intervals, but for groups. With many coefficients that of scores decides, by which
+// histograms tell rows that are far from all others: noise of second moments makes intervals wider, and covers none less.
+var intervalsOfJointMoments = information{score: 0.0013, few: lowMoments}
 
 // What intervals take a histogram to hide, for the bias and to tell tails that are too heavy.
 var (

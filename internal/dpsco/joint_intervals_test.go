@@ -62,6 +62,33 @@ func TestIntervalsCoverTheCoefficientsOfTheLaw(t *testing.T) {
 	}
 }
 
+// Requests with many coefficients have intervals where histograms tell rows far from others, although second moments are noisy; with
+// few coefficients the same noise of these is that of few rows, and there are none. Seeds are fixed.
+func TestManyCoefficientsHaveIntervals(t *testing.T) {
+	a := Regression{Loss: loss.Squared{}}
+	truth := exactLeastSquares(drawLaw("gauss", 400_000, 12, 777)).w
+	given, tried, covered := 0, 0, 0
+	for seed := range uint64(8) {
+		r := resultOf(t, a, drawLaw("gauss", 20_000, 12, 100+seed), 1, seed)
+		if r.StdErr != nil {
+			given++
+		}
+		for j := range r.StdErr {
+			tried++
+			if r.Low[j] <= truth[j] && truth[j] <= r.High[j] {
+				covered++
+			}
+		}
+	}
+	t.Logf("%d of %d in %d of 8", covered, tried, given)
+	if given < 6 || float64(covered) < 0.85*float64(tried) {
+		t.Errorf("%d of %d are covered, in %d of 8", covered, tried, given)
+	}
+	if r := resultOf(t, a, drawLaw("gauss", 20_000, 5, 1), 0.3, 1); r.WhyNull != lowInformation {
+		t.Errorf("few coefficients: %q", r.WhyNull)
+	}
+}
+
 // A target that is 1 in a few rows of a thousand, and 0 in all others, has intervals that cover: noise hides these rows in
 // histograms of residuals, where nothing else is nearly as large. To take what is seen for all there is covered none of 90.
 func TestIntervalsOfARareTargetCover(t *testing.T) {

@@ -9,9 +9,12 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// nearMoments is the noise of second moments, in whitened coordinates, from which on the last cuts of
-// JointMoments are nearer, and Newton does not save on those of a Huber fit.
-const nearMoments = 0.01
+// The noise of second moments, in whitened coordinates, from which on JointMoments takes information to be low: more of what lies
+// between cuts is taken for noise. From nearMoments on its last cuts are nearer too, and Newton does not save on those of a Huber fit.
+const (
+	lowMoments  = 0.006
+	nearMoments = 0.01
+)
 
 // mostWhiten leaves a fifth of the budget to the step and the level.
 const mostWhiten = 2.3
@@ -62,12 +65,20 @@ func (p *problem) jointMoments() (fit, error) {
 	switch {
 	case p.Penalty != catalogue.PenaltyNone:
 		why = "a penalty moves the coefficients on purpose"
-	case p.momentNoiseOfAFit() > mostIntervalMoments:
+	case !p.enoughForIntervals():
 		why = lowInformation
 	}
 	return JointMoments{
-		Bound: p.FeatureNorm, Scale: p.ResidualScale, Low: p.momentNoiseOfAFit() > mostIntervalMoments, Near: p.momentNoiseOfAFit() > nearMoments, Whiten: p.moreForMoments(), Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink,
+		Bound: p.FeatureNorm, Scale: p.ResidualScale, Low: p.momentNoiseOfAFit() > lowMoments, Near: p.momentNoiseOfAFit() > nearMoments, Whiten: p.moreForMoments(), Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink,
 	}, nil
+}
+
+// enoughForIntervals reports whether there is so much of it, of a group of mean size, or of all rows.
+func (p *problem) enoughForIntervals() bool {
+	if p.Levels > 0 {
+		return p.momentNoiseOfAFit() <= lowMoments
+	}
+	return p.enough(intervalsOfJointMoments)
 }
 
 // fitsLoss reports whether a method is one for a loss.
