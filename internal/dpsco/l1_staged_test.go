@@ -26,7 +26,7 @@ func TestStagedSharesAddUp(t *testing.T) {
 			epsilon = []float64{.1, .3, 1, 3, minEpsilon, maxEpsilon, 2, .5}[r.IntN(8)]
 		}
 		median := r.IntN(2) == 0
-		p := newStagedShares(s, epsilon, median)
+		p := newStagedShares(s, epsilon, median, s.Intercept)
 		sum := new(big.Rat).SetInt64(int64(s.Columns()))
 		sum.Mul(sum, new(big.Rat).SetFloat64(p.reach))
 		for _, share := range []float64{p.moments[0], p.moments[1], p.rough, p.width, p.last} {
@@ -100,7 +100,7 @@ func TestReplaysOfStaged(t *testing.T) {
 			largest[kind] = max(largest[kind], share)
 		}
 	}
-	if len(largest) != 3 {
+	if len(largest) != 4 {
 		t.Errorf("mechanisms %v", largest)
 	}
 	for kind, share := range largest {
@@ -159,7 +159,7 @@ func TestReplaysOfStagedByGroups(t *testing.T) {
 func TestStagedSharesByGroupsAddUp(t *testing.T) {
 	for _, epsilon := range []float64{.1, .3, 1, 3, minEpsilon, maxEpsilon} {
 		for _, s := range []Shape{{N: 100, D: 3, Intercept: true, Levels: 2}, {N: 1_000_000, D: 5, Levels: 256}} {
-			cost, err := privacy.Price(newStagedShares(s, epsilon, false).event(s.Columns()))
+			cost, err := privacy.Price(newStagedShares(s, epsilon, false, s.Intercept).event(s.Columns()))
 			if err != nil || cost.Epsilon != epsilon || cost.Delta != 0 {
 				t.Errorf("%+v, eps %v: %+v, %v", s, epsilon, cost, err)
 			}
