@@ -538,7 +538,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
 BEGIN
-  PERFORM dp_int.suspend_job(j, p_message, format('The privacy budget is spent, once: the job is tried again by itself, and the same request%s returns its result at no further cost.',
+  PERFORM dp_int.suspend_job(j, p_message, format('The privacy budget is spent, once: the job is tried again by itself, and the same request%s returns its result at no further cost. If it cannot end, a steward ends it for good with dp_abandon.',
     CASE WHEN j.fresh THEN ' without fresh' END), clock_timestamp() + dp_int.pause(j.attempt));
 END $$;
 
