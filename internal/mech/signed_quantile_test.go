@@ -2,6 +2,7 @@ package mech
 
 import (
 	"math"
+	"math/big"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -81,6 +82,21 @@ func TestSignedScoresDoNotOverflow(t *testing.T) {
 			if scores := q.scores(all.signedMagnitudes); slices.Min(scores) < 0 || slices.Max(scores) >= 1<<62 {
 				t.Errorf("%+v: scores from %d to %d", q, slices.Min(scores), slices.Max(scores))
 			}
+		}
+	}
+}
+
+// The aim is the floor of an exact product, also where weights add up to more than float64 can tell apart: a rounded one would move by
+// more than the weight that moves it.
+func TestSignedAimIsExact(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 21))
+	for range 2000 {
+		q := SignedQuantile{Epsilon: 1, Level: .001 + .998*r.Float64()}
+		weight := r.Int64N(maxRecords*fullWeight + 1)
+		want := big.NewInt(int64(q.Level * (1 << levelDigits)))
+		want.Rsh(want.Mul(want, big.NewInt(weight)), levelDigits)
+		if got := q.aim(&signedMagnitudes{weight: weight}); !want.IsInt64() || got != want.Int64() {
+			t.Fatalf("level %v, weight %d: aim %d, want %v", q.Level, weight, got, want)
 		}
 	}
 }

@@ -500,6 +500,9 @@ var mutants = []mutant{
 		`min(weight, 1)`, `min(weight, 100)`, []tests{{"./internal/mech", "TestSignedScoresMoveByOneWeight"}}},
 	{"signed quantile: a number moves the aim three times", "internal/mech/signed_quantile.go",
 		`bits.Mul64(uint64(m.weight),`, `bits.Mul64(3*uint64(m.weight),`, []tests{{"./internal/mech", "TestSignedScoresMoveByOneWeight"}}},
+	{"signed quantile: a rounded aim", "internal/mech/signed_quantile.go",
+		`	return int64(high<<(64-levelDigits) | low>>levelDigits)`, `	_, _ = high, low
+	return int64(q.Level * float64(m.weight))`, []tests{{"./internal/mech", "TestSignedAimIsExact"}}},
 	{"signed magnitudes of more records than N", "internal/mech/signed_quantile.go",
 		"	m.records += len(v)\n", "", []tests{{"./internal/mech", "TestMisuseOfSignedMagnitudes"}}},
 	{"signed magnitudes are released twice", "internal/mech/signed_quantile.go",
