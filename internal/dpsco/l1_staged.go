@@ -22,7 +22,7 @@ import (
 //	rough    objective perturbation with a wide smoothing, rare features not as large as the others
 //	apart    by groups: how far groups are from all rows (l1_groups.go)
 //	units    by groups, another quantile than the median: how far residuals of each group spread
-//	aside    another quantile than the median, with an intercept: how far it is from the rough fit; by groups, of each
+//	aside    another quantile than the median, with an intercept and enough rows beyond it: how far it is from the rough fit; by groups, of each
 //	width    of the smoothing: near a low quantile of the absolute residuals
 //	last     objective perturbation of the residuals, with that smoothing and a wide clip
 //
@@ -40,7 +40,7 @@ type staged struct {
 type stagedShares struct {
 	reach              float64 // of each feature; 0: features are taken for as large as their scales
 	moments            [2]float64
-	aside              float64 // 0: the median is fitted, or there is no intercept
+	aside              float64 // 0: the median is fitted, or there is no intercept, or few rows are beyond the quantile
 	sizes              float64 // of groups; 0: there are none
 	spread, apart      float64 // of the smoothing of their first fits, and of these
 	units              float64 // of their residuals; 0: medians are fitted
@@ -59,16 +59,21 @@ const (
 	enoughForReach  = 400
 )
 
+// enoughForAside is from how many rows beyond the quantile, times the share of epsilon, on the way aside is looked for. Noise moves that by some
+// such number of rows: with fewer it leads further off than the rough fit is.
+const enoughForAside = 20
+
 // newStagedShares shares out epsilon; the last fit has what the others leave.
-func newStagedShares(s Shape, epsilon float64, median, constant bool) stagedShares {
+func newStagedShares(s Shape, epsilon, tau float64, constant bool) stagedShares {
+	median := tau == .5
 	digit := math.Nextafter(epsilon, math.Inf(1)) - epsilon
 	part := func(share float64) float64 { return math.Floor(share*epsilon/digit) * digit }
 	p := stagedShares{moments: [2]float64{part(.06), part(.12)}, rough: part(.22), width: part(.06)}
 	if stagedInformation(s, epsilon) >= enoughForReach && s.Columns() > 0 {
 		p.reach = part(.03 / float64(s.Columns()))
 	}
-	if !median && constant {
-		p.aside = part(.06)
+	if p.aside = part(.06); median || !constant || s.Levels == 0 && min(tau, 1-tau)*float64(s.N)*p.aside < enoughForAside {
+		p.aside = 0
 	}
 	if s.Levels > 0 {
 		p.sizes = part(groupShare)
@@ -120,7 +125,7 @@ func (a L1) staged(s Shape, epsilon float64) (*Plan, error) {
 // rows that noise does not matter, and as small a smoothing as noise allows.
 func newStaged(a L1, s Shape, epsilon float64) staged {
 	f := staged{L1: a, shape: a.fitted(s), constant: s.Intercept}
-	f.shares = newStagedShares(f.shape, epsilon, a.tilt() == 0, f.constant)
+	f.shares = newStagedShares(f.shape, epsilon, a.Tau, f.constant)
 	d, information := float64(s.D), f.rowsOfLast()*f.shares.last
 	f.clip = math.Sqrt(d) * clampBetween(.05*math.Sqrt(information/d), 1, 6)
 	f.level = min(f.mostLevel(), max(30*f.clip*f.clip/information, f.leastLevel())*(1-math.Abs(f.tilt())))

@@ -323,7 +323,7 @@ func TestReplaysOfWeightsInStagesAndScores(t *testing.T) {
 			algorithms[name] = score
 		}
 		for name, a := range algorithms {
-			b := privacy.Budget{Epsilon: 20}
+			b := privacy.Budget{Epsilon: 60}
 			if _, score := a.(Score); score && k%4 > 1 {
 				b.Delta = 1e-2
 			}
@@ -356,7 +356,7 @@ func TestReplaysOfLightWeightsInStages(t *testing.T) {
 		y.Y[i] = hostile(r)
 		shares, err := replay(t, func() *Plan {
 			a := L1{Method: catalogue.MethodStaged, Tau: []float64{.2, .9, .5}[k/3%3], MaxWeight: mostWeight}
-			p, err := Scaled{Algorithm: a, X: repeat(1, x.Columns()), Y: 1}.Plan(x.Shape, privacy.Budget{Epsilon: 20}, privacy.PureSum{})
+			p, err := Scaled{Algorithm: a, X: repeat(1, x.Columns()), Y: 1}.Plan(x.Shape, privacy.Budget{Epsilon: 100}, privacy.PureSum{})
 			if err != nil {
 				t.Fatal(err)
 			}
