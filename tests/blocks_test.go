@@ -116,6 +116,43 @@ func TestAWindowThatWasReadEarlyIsReadAgain(t *testing.T) {
 	}
 }
 
+// A request that waits for an identical one, which read the window while it ran, has that answer if it was asked for then, too; one
+// that was asked for when the window was over goes on by itself.
+func TestWhoAsksOnceAWindowIsOverIsNotGivenAnEarlyAnswer(t *testing.T) {
+	w := lonelyWorld(t, 1, 0)
+	name, window := w.admissions(3, 1e-6), w.window(31, 1)
+	stop, err := w.system.Serve(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const submit = `SELECT dp_submit('linear', $1, 0.4, over => $2::text::daterange)::text`
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.4, over => $2::text::daterange)`, name, window)
+	stop()
+	w.exec(w.super, `UPDATE dp_int.release SET read_at = read_at - interval '2 days'`)
+	leader, release := one[string](w, w.super, `SELECT job::text FROM dp_int.release`), one[string](w, w.super, `SELECT id::text FROM dp_int.release`)
+	before, after := one[string](w, w.analyst, submit, name, window), one[string](w, w.analyst, submit, name, window)
+	w.exec(w.super, `UPDATE dp_int.job SET created_at = created_at - interval '2 days' WHERE id = $1::text::uuid`, before)
+	w.exec(w.super, `UPDATE dp_int.job SET follows = $1::text::uuid WHERE state = 'queued'`, leader)
+	w.exec(w.super, `SELECT dp_int.complete_job($1::text::uuid, $2::text::uuid)`, leader, release)
+	const became = `SELECT concat_ws(' ', state, release, follows) FROM dp_int.job WHERE id = $1::text::uuid`
+	if got := one[string](w, w.super, became, before); got != "done "+release {
+		t.Errorf("who asked while the window ran: %s", got)
+	}
+	if got := one[string](w, w.super, became, after); got != "queued" {
+		t.Errorf("who asked once it was over: %s", got)
+	}
+	if _, err := w.system.Serve(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(w.analyst, `CALL dp_run('linear', $1, 0.4, over => $2::text::daterange)`, name, window)
+	if n := one[int64](w, w.super, `SELECT count(*) FROM dp.ledger WHERE dataset = $1 AND kind = 'charge'`, name); n != 2 {
+		t.Errorf("%d charges, want 2", n)
+	}
+	if got := one[string](w, w.super, became, after); !strings.HasPrefix(got, "done ") || got == "done "+release {
+		t.Errorf("who asked once it was over: %s", got)
+	}
+}
+
 // What is no window of blocks is refused and says what to do, whatever asks; with a unit a window
 // has as many persons as were registered.
 func TestWhatBlocksRefuse(t *testing.T) {

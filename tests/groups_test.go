@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -44,6 +45,23 @@ func (w *world) shops(rows int) {
 	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'paid', '{age,region,kept,visits,days}', 100, 1e-5, scales => '{"paid": 30, "age": 10}',
 		categories => '{"region": ["north", "south", "*"], "code": [0, 1]}')`, w.dataset, "public."+w.dataset)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+}
+
+// A category that is no feature, here code, is not refused as if nobody knew it.
+func TestACategoryBesideTheFeaturesIsExplained(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.shops(1000)
+	for _, ask := range []string{`SELECT * FROM dp_l1_regress($1, 1, features => '{age,code}')`, `SELECT column_name, value FROM dp_describe($1, 1, columns => '{code}')`} {
+		_, err := regress(w.analyst, ask, w.dataset)
+		w.wantError(err, "42703", `"code" is a category beside them`)
+		if said := hint(err); !strings.HasSuffix(said, "No privacy budget was spent.") {
+			t.Error(said)
+		}
+	}
+	_, err := regress(w.analyst, `SELECT * FROM dp_l1_regress($1, 1, features => '{age,cod}')`, w.dataset)
+	if said := hint(err); strings.Contains(said, "beside") {
+		t.Error(said)
+	}
 }
 
 func TestGroupsFromEndToEnd(t *testing.T) {

@@ -149,6 +149,14 @@ func TestAJobIsNotTriedAgainAtAnotherCost(t *testing.T) {
 	if w.spent() != 0.5 || one[int](w, w.super, `SELECT count(*)::int FROM dp_int.release`) != 0 {
 		t.Errorf("spent %g, or there is a release", w.spent())
 	}
+	const again = `SELECT * FROM dp_l1_regress($1, 1, options => '{"method": "exponential_mechanism"}')`
+	_, err := regress(w.analyst, again, w.dataset)
+	w.wantError(err, "DP004", "a steward ends it for good with dp_abandon")
+	w.exec(w.steward, `SELECT dp_abandon($1)`, job)
+	w.mustRegress(w.analyst, again, w.dataset)
+	if w.spent() != 1.5 {
+		t.Errorf("spent %g, not .5 of the job that was abandoned and 1", w.spent())
+	}
 }
 
 // A result that cannot be written keeps nobody waiting for ever, costs one charge,

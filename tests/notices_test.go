@@ -146,6 +146,19 @@ func TestSpendersAreWarned(t *testing.T) {
 	}
 }
 
+// Features of size 1 need no scale: where only the target has one, neither the fit nor its score asks for scales.
+func TestAScaleOfTheTargetIsAScale(t *testing.T) {
+	w := newWorld(t, 50, 0)
+	w.exec(w.steward, `SELECT dp_set_scales($1, '{"age": null, "region": null}')`, w.dataset)
+	conn, heard := w.listening(w.person)
+	for _, sql := range []string{`SELECT * FROM dp_l1_regress($1, 2, features => '{insured,age}')`, `SELECT * FROM dp_score(dp_last_release($1), 2)`} {
+		w.exec(conn, sql, w.dataset)
+		if said := strings.Join(heard(), "\n"); strings.Contains(said, "were they forgotten") {
+			t.Errorf("%s: %s", sql, said)
+		}
+	}
+}
+
 // Whoever waits long is told about how long it will take, as public facts have it;
 // so is who looks at dp.jobs, until the job cannot be read.
 func TestACallerWhoWaitsIsToldTheTimeLeft(t *testing.T) {

@@ -92,7 +92,7 @@ func (a L1) Plan(s Shape, b privacy.Budget, _ privacy.Accountant) (*Plan, error)
 	}
 	p, err := map[string]func(Shape, float64) (*Plan, error){
 		catalogue.MethodStaged: a.staged, catalogue.MethodExponential: a.bounded().exponential, catalogue.MethodObjective: a.bounded().objective,
-	}[method](a.fitted(s), b.Epsilon)
+	}[method](s, b.Epsilon)
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +267,7 @@ const noMedianIntervals = "no interval is known that holds for sampling and nois
 // them.
 func (a L1) medians(fit func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)) run {
 	return func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		w, err := fit(ctx, x.one().unweighted(), src)
+		w, err := fit(ctx, x.one(), src)
 		return a.result(w), err
 	}
 }
@@ -300,6 +300,7 @@ func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 	return &Plan{
 		Event: privacy.BoundedRange{Epsilon: epsilon}, Parameters: parameters, Seconds: a.seconds(s, epsilon), shape: s,
 		run: a.medians(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+			x = x.unweighted()
 			return expmech.Draw(ctx, p, x.X, x.Y, src)
 		}),
 	}, nil
@@ -308,6 +309,7 @@ func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 // objective plans a perturbed minimiser on a fine grid, for it has noise of some
 // steps, yet no finer than what float64 can certify for this many rows.
 func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
+	s = a.fitted(s)
 	certified := float64(s.N) * math.Max(1, epsilon) * a.Smoothing / a.Clip * 0x1p-47
 	setDefault(&a.Pitch, math.Max(a.Radius*0x1p-29, certified))
 	a.Pitch = powerOfTwo(a.Pitch)
@@ -321,6 +323,7 @@ func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
 		Event: privacy.Pure{Epsilon: epsilon}, Parameters: parameters, shape: s,
 		Band: repeat(p.Band(s.D, BandMiss), s.D), Seconds: 1e-7 * float64(s.N) * float64(s.D),
 		run: a.medians(func(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+			x = x.unweighted()
 			w, err := objpert.Draw(ctx, p, x.X, x.Y, src)
 			if err == nil {
 				a.project(w)

@@ -29,7 +29,7 @@ type l1Groups struct {
 
 // fitGroups runs the stages on x, which it overwrites.
 func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-	common, x, t, err := f.start(ctx, x.one().unweighted().inGroups(), src)
+	common, x, t, err := f.start(ctx, x.one().unweighted().inGroups(), nil, src)
 	if err != nil {
 		return Result{}, err
 	}
@@ -103,6 +103,15 @@ func (f staged) stepAsideByGroup(groups l1Groups, t rowCoordinates, src *mech.So
 		}
 	}
 }
+
+// side is on which side of the median the quantile is.
+func (f staged) side() float64 { return math.Copysign(1, f.tilt()) }
+
+// asideLevel is the share of residuals that are not beyond the quantile on that side.
+func (f staged) asideLevel() float64 { return max(f.Tau, 1-f.Tau) }
+
+// beyond is how far a residual is on that side; NaN stays.
+func (f staged) beyond(residual float64) float64 { return max(0, f.side()*residual) }
 
 // mostAside bounds the magnitude of how far a quantile is from the median, in the group's unit: of 2^-4 to 2^4. Few rows tell the magnitudes beyond a high quantile apart.
 const mostAside = 8

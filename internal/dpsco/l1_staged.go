@@ -22,14 +22,15 @@ import (
 //	rough    objective perturbation with a wide smoothing, rare features not as large as the others
 //	apart    by groups: how far groups are from all rows (l1_groups.go)
 //	units    by groups, another quantile than the median: how far residuals of each group spread
-//	aside    another quantile than the median, with an intercept: how far it is from the median; by groups, of each
+//	aside    another quantile than the median, with an intercept and enough rows beyond it: how far it is from the rough fit; by groups, of each
 //	width    of the smoothing: near a low quantile of the absolute residuals
 //	last     objective perturbation of the residuals, with that smoothing and a wide clip
 //
 // Privacy: its shares of epsilon add up to epsilon (proof: l1_staged.md).
 type staged struct {
 	L1
-	shape       Shape
+	shape       Shape // of what is fitted
+	constant    bool  // whether the first coefficient is the intercept's; with weights it is a column's
 	shares      stagedShares
 	clip, level float64 // of the last fit; of the quantile of the residuals' sizes
 }
@@ -39,7 +40,7 @@ type staged struct {
 type stagedShares struct {
 	reach              float64 // of each feature; 0: features are taken for as large as their scales
 	moments            [2]float64
-	aside              float64 // 0: the median is fitted, or there is no intercept
+	aside              float64 // 0: the median is fitted, or there is no intercept, or few rows are beyond the quantile
 	sizes              float64 // of groups; 0: there are none
 	spread, apart      float64 // of the smoothing of their first fits, and of these
 	units              float64 // of their residuals; 0: medians are fitted
@@ -58,16 +59,21 @@ const (
 	enoughForReach  = 400
 )
 
+// enoughForAside is from how many rows beyond the quantile, times the share of epsilon, on the way aside is looked for. Noise moves that by some
+// such number of rows: with fewer it leads further off than the rough fit is.
+const enoughForAside = 20
+
 // newStagedShares shares out epsilon; the last fit has what the others leave.
-func newStagedShares(s Shape, epsilon float64, median bool) stagedShares {
+func newStagedShares(s Shape, epsilon, tau float64, constant bool) stagedShares {
+	median := tau == .5
 	digit := math.Nextafter(epsilon, math.Inf(1)) - epsilon
 	part := func(share float64) float64 { return math.Floor(share*epsilon/digit) * digit }
 	p := stagedShares{moments: [2]float64{part(.06), part(.12)}, rough: part(.22), width: part(.06)}
 	if stagedInformation(s, epsilon) >= enoughForReach && s.Columns() > 0 {
 		p.reach = part(.03 / float64(s.Columns()))
 	}
-	if !median && s.Intercept {
-		p.aside = part(.06)
+	if p.aside = part(.06); median || !constant || s.Levels == 0 && min(tau, 1-tau)*float64(s.N)*p.aside < enoughForAside {
+		p.aside = 0
 	}
 	if s.Levels > 0 {
 		p.sizes = part(groupShare)
@@ -112,13 +118,14 @@ func (a L1) staged(s Shape, epsilon float64) (*Plan, error) {
 		parameters["by"], parameters["by_levels"], parameters["pool"] = a.By, s.Levels, a.Pool
 		run = f.fitGroups
 	}
-	return &Plan{Event: f.shares.event(s.Columns()), Parameters: parameters, Seconds: f.seconds(), shape: s, run: run}, nil
+	return &Plan{Event: f.shares.event(f.shape.Columns()), Parameters: parameters, Seconds: f.seconds(), shape: s, run: run}, nil
 }
 
 // newStaged fills in what follows from public facts: a wide clip once there are so many
 // rows that noise does not matter, and as small a smoothing as noise allows.
 func newStaged(a L1, s Shape, epsilon float64) staged {
-	f := staged{L1: a, shape: s, shares: newStagedShares(s, epsilon, a.tilt() == 0)}
+	f := staged{L1: a, shape: a.fitted(s), constant: s.Intercept}
+	f.shares = newStagedShares(f.shape, epsilon, a.Tau, f.constant)
 	d, information := float64(s.D), f.rowsOfLast()*f.shares.last
 	f.clip = math.Sqrt(d) * clampBetween(.05*math.Sqrt(information/d), 1, 6)
 	f.level = min(f.mostLevel(), max(30*f.clip*f.clip/information, f.leastLevel())*(1-math.Abs(f.tilt())))
@@ -197,11 +204,12 @@ func (f staged) perturbation(epsilon, smoothing, clip, tilt float64) objpert.Par
 
 // fit runs the stages on x, which it overwrites.
 func (f staged) fit(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
-	u, x, t, err := f.start(ctx, x, src)
+	weights := slices.Clone(x.Weight)
+	u, x, t, err := f.start(ctx, x.unweighted(), weights, src)
 	if err != nil {
 		return nil, err
 	}
-	aside := f.stepAside(x.Y, src)
+	aside := f.stepAside(x.Y, weights, t, src)
 	last := f.perturbation(f.shares.last, f.width(x.Y, src), f.clip, f.tilt())
 	if err := f.step(ctx, u, x, last, f.level, src); err != nil {
 		return nil, err
@@ -213,8 +221,8 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) ([]float64, e
 type rowCoordinates struct{ matrix, inverse *mat.Dense }
 
 // start runs the stages up to the rough fit: it returns that, the rows with residuals in the
-// place of targets, and the coordinates of these rows.
-func (f staged) start(ctx context.Context, x Data, src *mech.Source) (u []float64, rows Data, t rowCoordinates, err error) {
+// place of targets, and the coordinates of these rows. Where they have weights x has been multiplied with them.
+func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.Source) (u []float64, rows Data, t rowCoordinates, err error) {
 	t = f.bringBack(x, src)
 	said := 1.0
 	for i, epsilon := range f.shares.moments {
@@ -226,10 +234,11 @@ func (f staged) start(ctx context.Context, x Data, src *mech.Source) (u []float6
 	}
 	divide(x.Y, f.ResidualScale)
 	u = make([]float64, f.shape.D)
-	rough := f.perturbation(f.shares.rough, roughSmoothing, f.firstClip(), f.tilt())
+	weight := f.typicalWeight(t)
+	rough := f.perturbation(f.shares.rough, roughSmoothing*weight, f.firstClip(), f.tilt())
 	lower := f.lower()
-	floats.AddConst(-lower, x.Y)
-	rare, found := f.rare(t, said)
+	shift(x.Y, -lower, weights)
+	rare, found := f.rare(t, said, weight)
 	if found {
 		x = x.times(rare.matrix)
 	}
@@ -239,9 +248,30 @@ func (f staged) start(ctx context.Context, x Data, src *mech.Source) (u []float6
 	if found {
 		x, u = x.times(rare.inverse().matrix), rare.apply(u)
 	}
-	floats.AddConst(lower, x.Y)
+	shift(x.Y, lower, weights)
 	return u, x, t, nil
 }
+
+// shift adds a constant to targets or residuals, or so many times their weights where they have been multiplied with weights.
+func shift(y []float64, constant float64, weights []float64) {
+	if weights == nil {
+		floats.AddConst(constant, y)
+		return
+	}
+	floats.AddScaled(y, constant, weights)
+}
+
+// typicalWeight is about the root of the mean square of the weights that rows have been multiplied with: rows are whitened by t, whose
+// second moments hold that of the constant.
+func (f staged) typicalWeight(t rowCoordinates) float64 {
+	if f.MaxWeight == 0 || !f.constant {
+		return 1
+	}
+	return clampBetween(mat.Norm(t.inverse.ColView(0), 2), leastTypicalWeight, 1)
+}
+
+// leastTypicalWeight keeps the smoothing of the rough fit within what check has seen.
+const leastTypicalWeight = 0x1p-10
 
 // back brings a fit of the rows that start returned, and of what residuals were moved aside by, back to the table.
 func (f staged) back(t rowCoordinates, aside float64, u []float64) []float64 {
@@ -302,20 +332,20 @@ const (
 const leastMoment = .03
 
 // rare is by what whitened rows are multiplied for the rough fit, if by anything: a feature that is 0 in most
-// rows, as a rare flag is, is whitened as if its second moment were leastMoment. Its few rows are shortened
+// rows, as a rare flag is, is whitened as if its second moment were leastMoment, of rows with the typical weight. Its few rows are shortened
 // to the clip anyway: the longer they were before, the more the noise of its coefficient is magnified, and
 // where that is far off, the ridge of the last fit keeps it there. The rows are whitened by t.
-func (f staged) rare(t rowCoordinates, said float64) (w whitener, found bool) {
+func (f staged) rare(t rowCoordinates, said, weight float64) (w whitener, found bool) {
 	raised := mat.NewSymDense(f.shape.D, nil)
 	for j := range f.shape.D {
 		raised.SetSym(j, j, 1/said)
 	}
 	for j := range f.shape.D {
-		if f.shape.Intercept && j == 0 {
+		if f.constant && j == 0 {
 			continue
 		}
 		column := t.inverse.ColView(j)
-		if missing := leastMoment - mat.Dot(column, column); missing > 0 {
+		if missing := leastMoment*square(weight) - mat.Dot(column, column); missing > 0 {
 			raised.SymRankOne(raised, missing, t.matrix.RowView(j))
 			found = true
 		}
@@ -334,25 +364,22 @@ func (f staged) lower() float64 {
 	return roughSmoothing * t / math.Sqrt(1-t*t)
 }
 
-// stepAside takes off residuals how far the quantile is from the rough fit, and returns that.
-func (f staged) stepAside(residuals []float64, src *mech.Source) float64 {
+// stepAside takes off residuals how far the quantile is from the rough fit, on either side, and returns that. Weights count as
+// ratios to twice the typical one, so that noise is some rows of those that there are, whatever MaxWeight is.
+func (f staged) stepAside(residuals, weights []float64, t rowCoordinates, src *mech.Source) float64 {
 	if f.shares.aside == 0 {
 		return 0
 	}
-	level := f.asideLevel()
-	aside := f.side() * f.sizeOf(of(residuals, f.beyond), mech.Quantile{Epsilon: below(f.shares.aside), Level: level, Most: level, Prior: 1}, src)
-	floats.AddConst(-aside, residuals)
+	away, full := slices.Clone(residuals), min(1, 2*f.typicalWeight(t))
+	for i, weight := range weights {
+		away[i] /= weight
+	}
+	counts := mech.NewSignedMagnitudes(mech.MagnitudeContract{Lowest: -mostMagnitude, Highest: mostMagnitude, N: len(residuals)})
+	counts.Add(away, of(weights, func(weight float64) float64 { return weight / full }))
+	aside := mech.SignedQuantile{Epsilon: below(f.shares.aside), Level: f.Tau, Prior: 1}.Release(counts, src)
+	shift(residuals, -aside, weights)
 	return aside
 }
-
-// side is on which side of the median the quantile is.
-func (f staged) side() float64 { return math.Copysign(1, f.tilt()) }
-
-// asideLevel is the share of residuals that are not beyond the quantile on that side.
-func (f staged) asideLevel() float64 { return max(f.Tau, 1-f.Tau) }
-
-// beyond is how far a residual is on that side; NaN stays.
-func (f staged) beyond(residual float64) float64 { return max(0, f.side()*residual) }
 
 // width is the smoothing of the last fit.
 func (f staged) width(residuals []float64, src *mech.Source) float64 {

@@ -26,7 +26,11 @@ func TestStagedSharesAddUp(t *testing.T) {
 			epsilon = []float64{.1, .3, 1, 3, minEpsilon, maxEpsilon, 2, .5}[r.IntN(8)]
 		}
 		median := r.IntN(2) == 0
-		p := newStagedShares(s, epsilon, median)
+		tau := .5
+		if !median {
+			tau = []float64{.01, .3, .9}[r.IntN(3)]
+		}
+		p := newStagedShares(s, epsilon, tau, s.Intercept)
 		sum := new(big.Rat).SetInt64(int64(s.Columns()))
 		sum.Mul(sum, new(big.Rat).SetFloat64(p.reach))
 		for _, share := range []float64{p.moments[0], p.moments[1], p.rough, p.width, p.last} {
@@ -35,7 +39,8 @@ func TestStagedSharesAddUp(t *testing.T) {
 			}
 			sum.Add(sum, new(big.Rat).SetFloat64(share))
 		}
-		if (p.aside > 0) != (!median && s.Intercept) {
+		enough := s.Levels > 0 || min(tau, 1-tau)*float64(s.N)*.06*epsilon >= 20
+		if (p.aside > 0) != (!median && s.Intercept && enough) {
 			t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
 		}
 		if (p.units > 0) != (!median && s.Levels > 0) {
@@ -100,7 +105,7 @@ func TestReplaysOfStaged(t *testing.T) {
 			largest[kind] = max(largest[kind], share)
 		}
 	}
-	if len(largest) != 3 {
+	if len(largest) != 4 {
 		t.Errorf("mechanisms %v", largest)
 	}
 	for kind, share := range largest {
@@ -159,7 +164,7 @@ func TestReplaysOfStagedByGroups(t *testing.T) {
 func TestStagedSharesByGroupsAddUp(t *testing.T) {
 	for _, epsilon := range []float64{.1, .3, 1, 3, minEpsilon, maxEpsilon} {
 		for _, s := range []Shape{{N: 100, D: 3, Intercept: true, Levels: 2}, {N: 1_000_000, D: 5, Levels: 256}} {
-			cost, err := privacy.Price(newStagedShares(s, epsilon, false).event(s.Columns()))
+			cost, err := privacy.Price(newStagedShares(s, epsilon, .3, s.Intercept).event(s.Columns()))
 			if err != nil || cost.Epsilon != epsilon || cost.Delta != 0 {
 				t.Errorf("%+v, eps %v: %+v, %v", s, epsilon, cost, err)
 			}

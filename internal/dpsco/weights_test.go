@@ -323,7 +323,7 @@ func TestReplaysOfWeightsInStagesAndScores(t *testing.T) {
 			algorithms[name] = score
 		}
 		for name, a := range algorithms {
-			b := privacy.Budget{Epsilon: 20}
+			b := privacy.Budget{Epsilon: 60}
 			if _, score := a.(Score); score && k%4 > 1 {
 				b.Delta = 1e-2
 			}
@@ -338,6 +338,39 @@ func TestReplaysOfWeightsInStagesAndScores(t *testing.T) {
 				t.Fatalf("%s, pair %d: %v", name, k, err)
 			}
 		}
+	}
+}
+
+// The same where all weights but that of one row are far below the largest that they may be: what a weight counts for follows from
+// released numbers, and from no other row.
+func TestReplaysOfLightWeightsInStages(t *testing.T) {
+	r, largest := rand.New(rand.NewPCG(9, 8)), map[string]float64{}
+	for k := range 40 {
+		x := drawLaw("gauss", 60, 1+k%3, uint64(k))
+		x.Weight = make([]float64, x.N)
+		for i := range x.N {
+			x.Weight[i] = .01 * mostWeight * float64(1+i%3)
+		}
+		y, i := cloned(x), r.IntN(x.N)
+		x.Weight[i], y.Weight[i] = []float64{0, .02 * mostWeight, math.NaN()}[k%3], mostWeight
+		y.Y[i] = hostile(r)
+		shares, err := replay(t, func() *Plan {
+			a := L1{Method: catalogue.MethodStaged, Tau: []float64{.2, .9, .5}[k/3%3], MaxWeight: mostWeight}
+			p, err := Scaled{Algorithm: a, X: repeat(1, x.Columns()), Y: 1}.Plan(x.Shape, privacy.Budget{Epsilon: 100}, privacy.PureSum{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}, x, y)
+		if err != nil {
+			t.Fatalf("pair %d: %v", k, err)
+		}
+		for kind, share := range shares {
+			largest[kind] = max(largest[kind], share)
+		}
+	}
+	if share := largest["mech.SignedQuantile on mech.MagnitudeContract"]; share <= .5 {
+		t.Errorf("the way aside is moved by %v of its bound at most: %v", share, largest)
 	}
 }
 

@@ -634,11 +634,11 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	}
 	plan, err := s.plan(c, *c.RowCount)
 	if err != nil {
-		return nil, 0, parked("this version of dpsidecar cannot plan what another one charged")
+		return nil, 0, parked("this version of dpsidecar cannot plan what another one charged, and cannot finish the job")
 	}
 	event, err := privacy.UnmarshalEvent(c.Event)
 	if err != nil || !sameEvent(event, plan.Event) {
-		return nil, 0, parked("this version of dpsidecar would spend other than what was charged")
+		return nil, 0, parked("this version of dpsidecar would spend other than what was charged, and cannot finish the job")
 	}
 	at, err := s.place(c, plan, *c.RowCount)
 	if err == nil {

@@ -134,7 +134,7 @@ func (q Quantile) Release(m *Magnitudes, src *Source) float64 {
 		panic(err.Error())
 	}
 	scores := q.scores(m.magnitudes)
-	from := src.begin(q, m.contract, hook.Scores{Values: scores})
+	from := src.begin(q, m.contract, hook.Scores{Values: scores, Bound: 1})
 	rate := rational(q.Epsilon)
 	selected := []float64{float64(m.contract.Lowest + permuteAndFlip(scores, rate.Quo(rate, big.NewRat(2, 1)), from))}
 	src.end(selected)

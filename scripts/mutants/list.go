@@ -468,19 +468,50 @@ var mutants = []mutant{
 	{"staged: the last fit has the share of the width too", "internal/dpsco/l1_staged.go",
 		` - p.aside - p.width`, ` - p.aside`, []tests{{"./internal/dpsco", "TestStagedShares"}}},
 	{"staged: the rough fit at twice its epsilon", "internal/dpsco/l1_staged.go",
-		`f.perturbation(f.shares.rough, roughSmoothing,`, `f.perturbation(2*f.shares.rough, roughSmoothing,`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+		`f.perturbation(f.shares.rough, roughSmoothing*weight,`, `f.perturbation(2*f.shares.rough, roughSmoothing*weight,`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the width at twice its epsilon", "internal/dpsco/l1_staged.go",
 		`Quantile{Epsilon: below(f.shares.width)`, `Quantile{Epsilon: 2 * below(f.shares.width)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the way aside is not charged", "internal/dpsco/l1_staged.go",
 		`p.units, p.aside, p.width, p.last} {`, `p.units, p.width, p.last} {`, []tests{{"./internal/dpsco", "TestStagedShares|TestReplaysOfStaged"}}},
 	{"staged: the way aside is the largest residual", "internal/dpsco/l1_staged.go",
-		`	floats.AddConst(-aside, residuals)`, `	aside = f.side() * max(aside, slices.Max(of(residuals, f.beyond)))
-	floats.AddConst(-aside, residuals)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+		`	shift(residuals, -aside, weights)`, `	aside = max(aside, slices.Max(residuals))
+	shift(residuals, -aside, weights)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+	{"staged: the way aside at twice its epsilon", "internal/dpsco/l1_staged.go",
+		`SignedQuantile{Epsilon: below(f.shares.aside)`, `SignedQuantile{Epsilon: 2 * below(f.shares.aside)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+	{"staged: weights count as ratios to the largest in the table", "internal/dpsco/l1_staged.go",
+		`min(1, 2*f.typicalWeight(t))`, `slices.Max(append(slices.Clone(weights), 1e-9))`, []tests{{"./internal/dpsco", "TestReplaysOfLightWeightsInStages"}}},
+	{"staged: the smoothing of the rough fit follows the weights", "internal/dpsco/l1_staged.go",
+		`	weight := f.typicalWeight(t)
+`, `	weight := f.typicalWeight(t)
+	if weights != nil {
+		weight = clampBetween(floats.Sum(weights)/float64(len(weights)), leastTypicalWeight, 1)
+	}
+`, []tests{{"./internal/dpsco", "TestReplaysOfLightWeightsInStages"}}},
+	{"staged: with weights the way aside is not charged", "internal/dpsco/l1_staged.go",
+		`&Plan{Event: f.shares.event(`, `&Plan{Event: func(p stagedShares) stagedShares {
+		if a.MaxWeight > 0 {
+			p.aside = 0
+		}
+		return p
+	}(f.shares).event(`, []tests{{"./internal/dpsco", "TestReplaysOfLightWeightsInStages"}}},
+	{"signed quantile: twice the rate", "internal/mech/signed_quantile.go",
+		`big.NewRat(2*fullWeight, 1)`, `big.NewRat(fullWeight, 1)`, []tests{{"./internal/mech", "TestSignedQuantileHasItsLaw"}}},
+	{"signed quantile: weights above 1 count as they are", "internal/mech/signed_quantile.go",
+		`min(weight, 1)`, `min(weight, 100)`, []tests{{"./internal/mech", "TestSignedScoresMoveByOneWeight"}}},
+	{"signed quantile: a number moves the aim three times", "internal/mech/signed_quantile.go",
+		`bits.Mul64(uint64(m.weight),`, `bits.Mul64(3*uint64(m.weight),`, []tests{{"./internal/mech", "TestSignedScoresMoveByOneWeight"}}},
+	{"signed quantile: a rounded aim", "internal/mech/signed_quantile.go",
+		`	return int64(high<<(64-levelDigits) | low>>levelDigits)`, `	_, _ = high, low
+	return int64(q.Level * float64(m.weight))`, []tests{{"./internal/mech", "TestSignedAimIsExact"}}},
+	{"signed magnitudes of more records than N", "internal/mech/signed_quantile.go",
+		"	m.records += len(v)\n", "", []tests{{"./internal/mech", "TestMisuseOfSignedMagnitudes"}}},
+	{"signed magnitudes are released twice", "internal/mech/signed_quantile.go",
+		"	clear(m.weights)\n", "", []tests{{"./internal/mech", "TestMisuseOfSignedMagnitudes"}}},
 	{"staged: the second moments are those of the first epsilon", "internal/dpsco/l1_staged.go",
 		`MatrixLaplace{Epsilon: below(epsilon)}`, `MatrixLaplace{Epsilon: below(f.shares.moments[1])}`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: what a rare feature counts for follows from the table", "internal/dpsco/l1_staged.go",
-		`	rare, found := f.rare(t, said)`, `	t.inverse.Scale(1/(1+floats.Norm(x.X[len(x.X)-1], 1)), t.inverse)
-	rare, found := f.rare(t, said)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+		`	rare, found := f.rare(t, said, weight)`, `	t.inverse.Scale(1/(1+floats.Norm(x.X[len(x.X)-1], 1)), t.inverse)
+	rare, found := f.rare(t, said, weight)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: how many rows say something follows from the table", "internal/dpsco/l1_staged.go",
 		`mat.Trace(h) / square(bound)`, `mat.Trace(h) / square(bound) / (1 + floats.Norm(x.X[len(x.X)-1], 1))`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: targets are centred at a median of the table", "internal/dpsco/l1_staged.go",

@@ -47,7 +47,7 @@ BEGIN
   FOREACH c IN ARRAY coalesce(p_columns, '{}') LOOP
     IF c IS NULL OR NOT c = ANY (d.target || d.features) THEN
       RAISE EXCEPTION 'column % is not registered in data set "%"', coalesce('"' || c || '"', 'NULL'), d.name
-        USING ERRCODE = '42703', HINT = format('Registered columns are %s. No privacy budget was spent.', array_to_string(d.target || d.features, ', '));
+        USING ERRCODE = '42703', HINT = dp_int.columns_hint(d, c);
     END IF;
   END LOOP;
   IF dp_int.named_twice(p_columns) IS NOT NULL THEN

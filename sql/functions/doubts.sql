@@ -90,7 +90,7 @@ DECLARE
   delta CONSTANT float8 := p_body ->> 'delta';
   categories CONSTANT jsonb := coalesce(p_body -> 'categories', '{}');
   coefficients CONSTANT int := dp_int.slopes(p_body -> 'features', categories || coalesce(p_body -> 'where_level', '{}')) + (p_body ->> 'intercept')::boolean::int;
-  columns CONSTANT name[] := ARRAY(SELECT c FROM (SELECT target WHERE NOT (SELECT m.labels FROM dp_int.model m WHERE m.name = asked)
+  columns CONSTANT name[] := ARRAY(SELECT c FROM (SELECT target WHERE (SELECT m.labels FROM dp_int.model m WHERE m.name = asked) IS NOT TRUE
                                                   UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c)
                                    WHERE NOT categories ? c AND NOT dp_int.is_boolean((SELECT relid FROM dp_int.dataset WHERE id = p_dataset), c));  -- those that want a scale
   fits CONSTANT boolean := EXISTS (SELECT FROM dp_int.model m WHERE m.name = asked);

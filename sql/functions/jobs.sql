@@ -60,19 +60,25 @@ END $$;
 -- Completes a job with its release, and every identical job that waits for it (follows
 -- it), directly or through others. A follower whose row another transaction has locked is
 -- left to job_claim, so that nobody can delay a release. The job ends at p_at, or when it
--- was asked for if that is later.
+-- was asked for if that is later. One that was asked for when its window was over goes on by itself
+-- where the release was read before: kept_release would not give it that either.
 CREATE OR REPLACE FUNCTION dp_int.complete_job(p_job uuid, p_release uuid, p_at timestamptz DEFAULT clock_timestamp()) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  follower uuid;
+  follower dp_int.job;
 BEGIN
   UPDATE dp_int.job
      SET state = 'done', release = p_release, sqlstate = NULL, message = NULL, hint = NULL,
          follows = NULL, worker = NULL, token = NULL, lease_until = NULL, finished_at = greatest(p_at, created_at)
    WHERE id = p_job;
   PERFORM pg_notify(dp_int.job_channel(p_job), 'done');
-  FOR follower IN SELECT id FROM dp_int.job WHERE follows = p_job FOR NO KEY UPDATE SKIP LOCKED LOOP
-    PERFORM dp_int.complete_job(follower, p_release, p_at);
+  FOR follower IN SELECT * FROM dp_int.job WHERE follows = p_job FOR NO KEY UPDATE SKIP LOCKED LOOP
+    IF (follower.created_at AT TIME ZONE 'UTC')::date >= upper(dp_int.ran_at_reading(p_release)) THEN
+      UPDATE dp_int.job SET follows = NULL WHERE id = follower.id;
+      PERFORM pg_notify('dp_jobs', 'queued');
+    ELSE
+      PERFORM dp_int.complete_job(follower.id, p_release, p_at);
+    END IF;
   END LOOP;
 END $$;
 
@@ -532,7 +538,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
 BEGIN
-  PERFORM dp_int.suspend_job(j, p_message, format('The privacy budget is spent, once: the job is tried again by itself, and the same request%s returns its result at no further cost.',
+  PERFORM dp_int.suspend_job(j, p_message, format('The privacy budget is spent, once: the job is tried again by itself, and the same request%s returns its result at no further cost. If it cannot end, a steward ends it for good with dp_abandon.',
     CASE WHEN j.fresh THEN ' without fresh' END), clock_timestamp() + dp_int.pause(j.attempt));
 END $$;
 

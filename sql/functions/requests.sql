@@ -149,6 +149,14 @@ $$;
 CREATE OR REPLACE FUNCTION dp_int.beside_columns(p_model text, p_options jsonb) RETURNS name[]
 LANGUAGE sql IMMUTABLE AS $$ SELECT ARRAY(SELECT value::name FROM jsonb_each_text(dp_int.beside_of(p_model, p_options)) ORDER BY key) $$;
 
+-- What may be named where a column is not.
+CREATE OR REPLACE FUNCTION dp_int.columns_hint(d dp_int.dataset, p_column name) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT format('Registered columns are %s. %sNo privacy budget was spent.', array_to_string(d.target || d.features, ', '),
+                CASE WHEN d.categories ? p_column::text
+                     THEN format('"%s" is a category beside them, for where_level and for fits by groups; a steward who registers the data set again may name it among the features as well. ', p_column) END)
+$$;
+
 -- Such a column is registered and has numbers, and no other part of the request names it.
 CREATE OR REPLACE FUNCTION dp_int.check_beside(d dp_int.dataset, p_target name, p_features name[], p_beside jsonb) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
@@ -236,7 +244,7 @@ BEGIN
   FOREACH c IN ARRAY target || features LOOP
     IF c IS NULL OR NOT c = ANY (d.target || d.features) THEN
       RAISE EXCEPTION 'column % is not registered in data set "%"', coalesce('"' || c || '"', 'NULL'), d.name
-        USING ERRCODE = '42703', HINT = format('Registered columns are %s. No privacy budget was spent.', array_to_string(d.target || d.features, ', '));
+        USING ERRCODE = '42703', HINT = dp_int.columns_hint(d, c);
     END IF;
   END LOOP;
   IF dp_int.named_twice(target || features) IS NOT NULL THEN

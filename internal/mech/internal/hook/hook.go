@@ -290,19 +290,22 @@ func (v Symmetric) traceNorm(neighbour Symmetric, k int) (sum float64) {
 	return sum
 }
 
-// Scores are integers of which one record moves each by at most one.
-type Scores struct{ Values []int64 }
+// Scores are integers of which one record moves each by at most Bound.
+type Scores struct {
+	Values []int64
+	Bound  int64
+}
 
 // Clone implements Statistic.
-func (v Scores) Clone() Statistic { return Scores{slices.Clone(v.Values)} }
+func (v Scores) Clone() Statistic { return Scores{slices.Clone(v.Values), v.Bound} }
 
 // Share implements Statistic.
 func (v Scores) Share(neighbour Statistic) float64 {
-	most := 0.0
+	most := int64(0)
 	for k, u := range neighbour.(Scores).Values {
-		most = max(most, math.Abs(float64(u-v.Values[k])))
+		most = max(most, u-v.Values[k], v.Values[k]-u)
 	}
-	return most
+	return float64(most) / float64(v.Bound)
 }
 
 // DisjointScores are scores of each of some parts. All that a record moves them by may be spread over Bound, added up over the parts: what
