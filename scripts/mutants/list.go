@@ -414,7 +414,7 @@ var mutants = []mutant{
 	{"score: the rate has half of its noise", "internal/dpsco/score_counts.go",
 		`g.noises[centre].Release(total`, `mech.Gaussian{NoiseMultiplier: g.noises[centre].(mech.Gaussian).NoiseMultiplier / 2}.Release(total`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
 	{"score: the rate is the table's own", "internal/dpsco/score_counts.go",
-		`	m.centre = m.rate(rows, m.targets.edge(), src)`, `	m.centre = m.rate(rows, m.targets.edge(), src)
+		`	m.centre, m.rateDoubt = m.rate(rows, m.targets.edge(), src)`, `	m.centre, m.rateDoubt = m.rate(rows, m.targets.edge(), src)
 	if y := rows.Y[0]; y > 0 && y < 1e9 {
 		m.centre *= 1 + y
 	}`, []tests{{"./internal/dpsco", "TestReplaysOfScores"}}},
