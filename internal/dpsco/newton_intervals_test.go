@@ -434,16 +434,19 @@ func TestFarRowsAreAsFarAwayAsLengthsSay(t *testing.T) {
 	}
 }
 
+// magnitudesOf reads a histogram of counts of some half octaves, whose noise has a standard deviation.
+func magnitudesOf(counts map[int]float64, sd, rows float64) *magnitudes {
+	noisy := make([]float64, magnitudeBins)
+	for k, v := range counts {
+		noisy[k-lowestOctave] = v
+	}
+	return readMagnitudes(noisy, sd, 1, math.Inf(1), rows).apart()
+}
+
 // Rows that a histogram may hide are as far away as the farthest that another one shows, no more of them from any size on than the
 // counts there say, and none that are not there.
 func TestHiddenRowsAreAsFarAwayAsTheFarthest(t *testing.T) {
-	counts := func(at map[int]float64) *magnitudes {
-		noisy := make([]float64, magnitudeBins)
-		for k, v := range at {
-			noisy[k-lowestOctave] = v
-		}
-		return readMagnitudes(noisy, 1, 1, math.Inf(1), 1000).apart()
-	}
+	counts := func(at map[int]float64) *magnitudes { return magnitudesOf(at, 1, 1000) }
 	scores := counts(map[int]float64{1: 997, 10: 3}) // all that is seen is about 1; three rows at 27, say
 	lengths := counts(map[int]float64{1: 700, 4: 200, 10: 100})
 	near, far := magnitudeMiddles[4-lowestOctave], magnitudeMiddles[10-lowestOctave]

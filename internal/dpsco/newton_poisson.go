@@ -129,7 +129,7 @@ func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 		return cut, cut
 	}
 	mean := c.seen.excess(0)
-	kept := mean - c.seen.excess(c.firstCut()*math.Sqrt(exposure))
+	kept := c.seen.mean(func(y float64) float64 { return min(y, c.firstCut()*math.Sqrt(exposure)) })
 	if !s.weighted {
 		cut = max(kept/exposure, least)
 	}

@@ -476,13 +476,7 @@ func TestAGroupOfCountsFarFromOthersHasIntervals(t *testing.T) {
 
 // What is seen ends before a gap beyond which lies a group of rows, but not before one that a tail has.
 func TestBulkOfMagnitudes(t *testing.T) {
-	read := func(counts map[int]float64) *magnitudes {
-		noisy := make([]float64, magnitudeBins)
-		for k, v := range counts {
-			noisy[k-lowestOctave] = v
-		}
-		return readMagnitudes(noisy, 20, 1, math.Inf(1), 10_000).apart()
-	}
+	read := func(counts map[int]float64) *magnitudes { return magnitudesOf(counts, 20, 10_000) }
 	near := map[int]float64{0: 4000, 1: 5000, 2: 600}
 	with := func(far map[int]float64) map[int]float64 {
 		all := maps.Clone(near)

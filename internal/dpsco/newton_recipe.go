@@ -22,9 +22,9 @@ var (
 	jointMoments   = information{moments: 0.075, score: 0.0045, few: 0.03}
 )
 
-// enough reports whether there is that information, a function of public facts. Descents make no fits by
-// groups, for which moments decide alone. Of least squares and Huber fits scores do: with many coefficients noisy moments hide
-// some directions of rows, and a descent on clipped gradients comes to none of them as near. That of labels does.
+// enough reports whether there is that information, a function of public facts. Descents make no fits by groups, for which second
+// moments decide alone. For least squares and Huber's loss scores do: with many coefficients noisy moments hide some directions of rows,
+// and a descent on clipped gradients is farther off all the same. That on labels is not: there both decide.
 func (p *problem) enough(most information) bool {
 	noise := p.momentNoise()
 	switch {
