@@ -49,10 +49,12 @@ func TestTheHowToOfWeightsRuns(t *testing.T) {
 			t.Errorf("%s: %q", options, said)
 		}
 	}
-	for _, model := range []string{"l1", "huber"} {
+	// No line fits the hump, so each loss has its own best slope. Over draws of the table and of the noise they are spread by .007 and .004,
+	// those of urban by .17: less than one run in a million fails. Without weights the slope of l1 is -.72.
+	for model, slope := range map[string]float64{"l1": -.41, "huber": -.286} {
 		got = asked(fmt.Sprintf(`SELECT * FROM dp_%s_regress('survey', 3.0, features => '{age,urban}', options => '{"weight": "weight", "max_weight": 3, "offset": "prior"}')`, model))
-		if math.Abs(got["age"]-truth[0]) > .15 || math.Abs(got["urban"]-6) > 2 {
-			t.Errorf("%s: %v", model, got)
+		if math.Abs(got["age"]-slope) > .05 || math.Abs(got["urban"]-6) > 1.2 {
+			t.Errorf("%s: %v, want a slope of %v", model, got, slope)
 		}
 	}
 }
