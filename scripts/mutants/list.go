@@ -168,6 +168,8 @@ var mutants = []mutant{
 		"	clear(m.counts)\n", "", []tests{{"./internal/mech", "TestMisuseOfMagnitudes"}}},
 	{"ranks of more records than N", "internal/mech/ranks.go",
 		"	r.records += len(v)\n", "", []tests{{"./internal/mech", "TestMisuseOfRanks"}}},
+	{"counts that were made elsewhere may be twice as many as int64 holds", "internal/mech/summed.go",
+		">= 2*int64(h.shape.n)", "> 2*int64(h.shape.n)", []tests{{"./internal/mech", "TestHistogramRefusals"}}},
 	{"sums that were made elsewhere are not counted", "internal/mech/summed.go",
 		"	count(n)\n", "", []tests{{"./internal/mech", "TestMisuseOfSums|TestMisuseOfMoments|TestHistogramRefusals"}}},
 	{"only the first part has noise", "internal/mech/moments.go",
@@ -1010,5 +1012,7 @@ var mutants = []mutant{
 	{"joint: counts beyond histograms are not taken together", "internal/dpsco/joint_intervals.go",
 		"> surelyBeyond:", "> 100:", []tests{{"./internal/dpsco", "TestIntervalsAreWithheldWhereHiddenRowsStandOut"}}},
 	{"elsewhere: a job goes on over a table that has tripled", "internal/job/sums.go",
-		"n > mostGrowth*(*c.RowCount)", "n < 0", []tests{{"./tests", "TestRowsStayInTheDatabase"}}},
+		"n >= mostGrowth*(*c.RowCount)", "n < 0", []tests{{"./tests", "TestRowsStayInTheDatabase"}}},
+	{"elsewhere: a job goes on over a table that has doubled, whose counts int64 may not hold", "internal/job/sums.go",
+		"n >= mostGrowth*(*c.RowCount)", "n > mostGrowth*(*c.RowCount)", []tests{{"./tests", "TestRowsStayInTheDatabase"}}},
 }
