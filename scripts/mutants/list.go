@@ -1015,4 +1015,6 @@ var mutants = []mutant{
 		"n >= mostGrowth*(*c.RowCount)", "n < 0", []tests{{"./tests", "TestRowsStayInTheDatabase"}}},
 	{"elsewhere: a job goes on over a table that has doubled, whose counts int64 may not hold", "internal/job/sums.go",
 		"n >= mostGrowth*(*c.RowCount)", "n > mostGrowth*(*c.RowCount)", []tests{{"./tests", "TestRowsStayInTheDatabase"}}},
+	{"a step down forgets whose rows are one person's", "internal/install/schema.go",
+		"WHERE unit IS NOT NULL", "WHERE false", []tests{{"./tests", "TestNoStepDownForgetsWhoIsAPerson"}}},
 }
