@@ -29,6 +29,7 @@ import (
 const (
 	ledgerVersion = 12
 	jobsVersion   = 13
+	unitsVersion  = 28
 )
 
 // sidecar starts one that the test configures; it ends with the test.
@@ -280,6 +281,37 @@ func TestMigrationsMoveUnderData(t *testing.T) {
 		t.Errorf("the ledger: %q", bad)
 	}
 	w.spentOnce()
+}
+
+// A step down below units would leave a data set whose persons have several rows as one whose rows are a person's each, and up again
+// single rows are all that it protects. Nothing is forgotten by it, and up again all is as it was.
+func TestNoStepDownForgetsWhoIsAPerson(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 1, 1e-5)
+	w.visited(50)
+	if err := w.registerUnit(w.dataset, w.dataset, visits+`, unit => 'patient', max_rows => 4`); err != nil {
+		t.Fatal(err, hint(err))
+	}
+	config, err := pgx.ParseConfig(w.system.SuperuserURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := install.Latest()
+	for err == nil && at > jobsVersion {
+		at, err = install.Down(context.Background(), config)
+	}
+	if at != unitsVersion || err == nil || !strings.Contains(err.Error(), "all rows of a person") {
+		t.Errorf("down to %d: %v", at, err)
+	}
+	if _, err := install.Up(context.Background(), config); err != nil {
+		t.Fatal(err)
+	}
+	if said := one[string](w, w.steward, `SELECT concat_ws(' ', unit, max_rows, protects) FROM dp.datasets WHERE dataset = $1`, w.dataset); said != "patient 4 all rows of a person" {
+		t.Errorf("up again it is %q", said)
+	}
+	if bad := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`); len(bad) > 0 {
+		t.Errorf("the ledger: %q", bad)
+	}
 }
 
 // Down past the jobs, what was released is gone and its charge stays: as

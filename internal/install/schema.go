@@ -96,6 +96,11 @@ func Down(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	if version > Latest() {
 		return version, fmt.Errorf("%w: it has version %d, this program knows %d", ErrNewer, version, Latest())
 	}
+	if version == unitsVersion {
+		if err := execute(ctx, admin, refuseUnits); err != nil {
+			return version, err
+		}
+	}
 	if err := removeCode(ctx, admin); err != nil {
 		return version, err
 	}
@@ -134,6 +139,20 @@ func explainBusy(err error) error {
 	}
 	return err
 }
+
+// unitsVersion is the migration that brought units, whose step down knew of no data set that had one.
+const unitsVersion = 28
+
+// refuseUnits raises where a data set has, or had, a unit: without it, and up again, single rows would be
+// what is protected, in the place of all rows of a person.
+const refuseUnits = `
+DO $$
+BEGIN
+  IF EXISTS (SELECT FROM dp_int.dataset WHERE unit IS NOT NULL) AND current_setting('dp.discard_ledger', true) IS DISTINCT FROM 'yes' THEN
+    RAISE EXCEPTION 'a data set protects all rows of a person, which an older dpsidecar does not know'
+      USING ERRCODE = '55000', HINT = 'Stay with this version. Where steps before this one have removed functions and views, dpsidecar migrate up brings them again. Nothing was changed.';
+  END IF;
+END $$`
 
 const dropLoopback = `
 DO $$

@@ -22,12 +22,12 @@ import (
 // the transaction that counted them. What comes back are sums of bounded integers, to which the
 // fit adds its noise; the statements hold public numbers, and what earlier passes have released.
 
-// mostGrowth is how many times as many rows as were charged for a job that is tried again may find:
-// sums of integers are made for so many at least.
+// mostGrowth is from how many times as many rows as were charged for on a job that is tried again waits:
+// sums of integers are made for fewer.
 const mostGrowth = 2
 
 // grown parks a job that finds more.
-const grown parked = "the data set has more than twice the rows that it had when the job was charged"
+const grown parked = "the data set has twice the rows that it had when the job was charged, or more"
 
 // errAnswer marks an answer that is none of a pass: a fault.
 var errAnswer = errors.New("job: an answer that no pass has")
@@ -71,15 +71,15 @@ func (s *Sidecar) elsewhere(ctx context.Context, conn *pgx.Conn, c *claim, n int
 		}
 	}
 	design := c.design()
-	design.Totals = passes(ctx, asked, c.nodes, mostGrowth*n)
+	design.Totals = passes(ctx, asked, c.nodes, mostGrowth*n-1)
 	return dpsco.Data{Shape: c.shape(n), Elsewhere: design}, nil
 }
 
-// checkGrowth parks a job that was charged for fewer than half of the rows that its relation has by now: of
+// checkGrowth parks a job that was charged for half of the rows that its relation has by now, or for fewer: of
 // rows that are pulled a random part would be kept. The number of rows is public.
 func (s *Sidecar) checkGrowth(ctx context.Context, conn *pgx.Conn, c *claim) error {
 	n, err := c.count(ctx, conn)
-	if err == nil && n > mostGrowth*(*c.RowCount) {
+	if err == nil && n >= mostGrowth*(*c.RowCount) {
 		err = grown
 	}
 	return s.asParked(ctx, err, notRead)

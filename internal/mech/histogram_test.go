@@ -137,6 +137,15 @@ func TestHistogramRefusals(t *testing.T) {
 	if !panics(func() { h.AddCounted(make([]int64, 8)) }) || !panics(func() { h.Fork().AddCounted(make([]int64, 7)) }) {
 		t.Error("counts are added beside others, or to another histogram's")
 	}
+	const n = 1 << 21 // counts of it are steps of the finest grid
+	if !panics(func() { NewHistogram(good, n, 1).AddCounted([]int64{1: 2 * n, 7: 0}) }) {
+		t.Error("counts of twice as many records are added: int64 does not hold them in steps")
+	}
+	most := NewHistogram(good, n, 1)
+	most.AddCounted([]int64{1: 2*n - 1, 7: 0})
+	if totals := most.Bounded().totals; totals[1]>>most.shape.bits() != 2*n-1 {
+		t.Errorf("%d counts are %d steps", 2*n-1, totals[1])
+	}
 	h.Bounded()
 	if h.counts[4] != 0 || h.counts[5] != 0 {
 		t.Error("counts are there after they were handed on")

@@ -1,5 +1,7 @@
 package mech
 
+import "slices"
+
 // A database can add up what records give. It then has to hold each record to the contract, in
 // integers, as Add does: see package sqlsum.
 
@@ -8,6 +10,9 @@ func (c Contract) Steps() int64 { return 1 << c.bits() }
 
 // Steps is that of a row.
 func (c MomentContract) Steps() int64 { return 1 << c.bits() }
+
+// What is tried again over a table that has grown may sum up more records than N, but fewer than 2 N: int64 holds
+// that, and one record moves the sums as far.
 
 // AddSummed adds all N records, summed up in steps under s's contract. It panics unless s is
 // empty and totals are as many as D.
@@ -18,8 +23,11 @@ func (s *Sum) AddSummed(totals []int64) { addSummed(s.totals, totals, s.count, s
 func (m *Moments) AddSummed(totals []int64) { addSummed(m.totals, totals, m.count, m.contract.N) }
 
 // AddCounted adds all N records, each counted in one bin of every coordinate at most. It panics
-// unless h is empty and there is a count for every bin.
+// unless h is empty and there is a count for every bin, below 2 N.
 func (h *Histogram) AddCounted(counts []int64) {
+	if slices.Max(counts) >= 2*int64(h.shape.n) {
+		panic("mech: counts of twice as many records as N")
+	}
 	addSummed(h.counts, counts, h.tally.count, h.shape.n)
 }
 
