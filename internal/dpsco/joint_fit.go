@@ -38,8 +38,8 @@ type jointFit struct {
 	hDeviation  float64       // standard deviation of the noise on their diagonal
 	q           *mat.Dense    // from those coordinates to the next
 	floored     int           // eigenvalues that the noise hides
-	unresolved  bool          // it hid some in the pass before
 	least       float64       // the smallest eigenvalue, or what hides it
+	short       int           // how many are below shortenedEigenvalue
 	pilotNoise  *mat.SymDense // covariance that noise gives the pilot fit, in the last coordinates
 	subgradient []float64     // of Psi at the pilot fit, in the last coordinates
 
@@ -211,14 +211,15 @@ func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 	f.constant = newNoisyConstant(f.h, noise, f.p)
 	hidden := max(noise*math.Sqrt(f.d), leastEigenvalue)
 	floor := max(noise*math.Sqrt((f.d+1)/2), leastEigenvalue)
-	f.unresolved = f.floored > 0
-	if t > 0 && (!f.unresolved || t == pilotPasses-1) {
+	if t > 0 && (f.floored == 0 || t == pilotPasses-1) { // in the pass before
 		floor = max(floor, shortenedEigenvalue)
 	}
 	w := newWhitener(f.h, floor)
 	step, gain := f.pilotStep(w, gradient, deviation, smallMoment(longer))
 	floats.Add(f.w, times(f.p, step))
-	f.q, f.floored, f.least = w.atScales(longer).triangular(f.h, hidden)
+	q, along := w.atScales(longer).triangular(f.h)
+	f.q, f.floored, f.least = q, countBelow(along, hidden), max(along[0], hidden)
+	f.short = countBelow(along, shortenedEigenvalue)
 	f.followPilot(gain, step, deviation)
 	f.p.Mul(f.p, f.q)
 	f.penalise()

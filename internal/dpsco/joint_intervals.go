@@ -23,21 +23,16 @@ var (
 	tailsHide     = cautious{deviations: intervalsHide.deviations, steepest: cutsHide.steepest}
 )
 
-// Which share of the bound on the bias goes into one direction; the tails that are too heavy, those of lengths unless
-// the rows that may be hidden have a small second moment; and how much of the second moments long rows may hold. There are no
-// intervals either where the counts above all that histograms show stand out by surelyBeyond deviations of their noise, together.
+// Which share of the bound on the bias goes into one direction, and the tail of lengths from which on rows that may be hidden add to it.
 const (
-	biasShare         = 0.5
-	leastProductIndex = 2.2
-	leastLengthIndex  = 3
-	mostExcess        = 1
-	mostHiddenSquare  = 0.5
+	biasShare        = 0.5
+	leastLengthIndex = 3
 )
 
 // lowInformation is why there are none by public facts.
 const lowInformation = "low information: too few rows for this budget and so many coefficients"
 
-// whyNoIntervals says why the releases do not carry intervals; empty if they do.
+// whyNoIntervals says why the releases do not carry intervals; empty if they do, but for directions that are hidden.
 func (f *jointFit) whyNoIntervals() string {
 	switch {
 	case !f.Intervals:
@@ -46,17 +41,25 @@ func (f *jointFit) whyNoIntervals() string {
 		return smallGroup
 	case f.tooLong:
 		return farFromScales
-	case f.floored > 0 || f.unresolved && f.least < shortenedEigenvalue:
-		return hiddenDirection
-	case f.least < shortenedEigenvalue || f.beyond(f.bound) > mostExcess:
-		return "long rows carry too much of the features' second moments"
-	case f.hiddenSquare() > mostHiddenSquare, f.standsOut/math.Sqrt(pilotPasses+1) > surelyBeyond:
-		return "a few long rows may carry the coefficients"
-	case f.products.index(tailsHide) < leastProductIndex:
-		return "a few rows with large residuals may carry the coefficients"
 	}
 	return ""
 }
+
+// whyUncertain says why they do not, besides directions that are hidden.
+func (f *jointFit) whyUncertain() string {
+	switch {
+	case math.IsInf(f.hiddenSquare(), 1), f.standsOut/math.Sqrt(pilotPasses+1) > surelyBeyond:
+		return fewLongRows
+	}
+	return ""
+}
+
+// fewLongRows is why there are none where rows certainly lie beyond all that histograms show, and nothing tells how far.
+const fewLongRows = "a few long rows may carry the coefficients"
+
+// hiddenDirections is of how many directions few rows say anything: noise hides them, or rows that say something about them
+// were shortened to so little that the step was made for others.
+func (f *jointFit) hiddenDirections() int { return max(f.floored, f.short) }
 
 // hiddenSquare is how large a second moment rows may have that the histogram of lengths hides, in the last coordinates: 0
 // where the tail that is seen is light, with few rows or many. A group far from all others, as rows of a rare flag are, has no light tail.
@@ -98,14 +101,17 @@ func (f *jointFit) influences() *mat.Dense {
 // errors writes what the releases say of the errors of the coefficients, around what
 // they would be without shrinkage.
 func (f *jointFit) errors(r *Result) {
-	if why := f.whyNoIntervals(); why != "" {
-		hidden := hiddenFeatures(f.p, f.shape.Intercept)
-		if why == lowInformation && f.floored > 0 && len(hidden) == 1 {
-			why = hiddenDirection // as of a year without a center: that helps more than a few more rows
+	why := f.whyNoIntervals()
+	switch {
+	case why == "":
+		why = r.hide(f.p, f.shape.Intercept, f.hiddenDirections(), f.whyUncertain)
+	case why == lowInformation && f.floored > 0:
+		if hidden := hiddenFeatures(f.p, f.shape.Intercept, 1); len(hidden) == 1 {
+			why, r.Hidden = hiddenDirection, hidden // as of a year without a center: that helps more than a few more rows
 		}
-		if r.withhold(why); why == hiddenDirection {
-			r.Hidden = hidden
-		}
+	}
+	if why != "" {
+		r.withhold(why)
 		return
 	}
 	centre, influences, steps := f.coefficients(f.correction(f.outer, nil), f.levels.outer), f.influences(), f.stepAllowance()

@@ -128,7 +128,7 @@ func TestNoiseOfThePilotFit(t *testing.T) {
 				t.Errorf("moment %v, pass %d: %v, want %v", c.moment, pass, got, want)
 			}
 		}
-		f.q, _, _ = w.triangular(f.h, 1e-6)
+		f.q, _ = w.triangular(f.h)
 		f.p = identity(2)
 		if left := f.leftOfPilot(mat.NewSymDense(2, []float64{1, 0, 0, 1}), 1).At(1, 1); math.Abs(left-c.left) > 1e-9 {
 			t.Errorf("moment %v: %v of the pilot fit is left, want %v", c.moment, left, c.left)

@@ -76,9 +76,9 @@ func (f *newtonFit) keptOfSquares(most float64) float64 {
 // tails to heavyPull between these indices of the tail of lengths, and is larger by what overdispersion says where the
 // model is seen not to hold. Where shells do say something, it is at most
 // countsPerShell times what is missing of what is shown, over the contrast that is left.
-// There are no intervals where all that is taken away might move a coefficient by mostHiddenOfCounts standard errors,
-// fewer where the model is seen not to hold, and the index is below leastIndexOfCounts; nor where it is below noSquares:
-// lengths then may have no mean square, which the curvature is, and a few rows carry all of it.
+// There are no intervals where both allowances for bias together are above mostBiasOfCounts standard errors, or where all that is taken away
+// might move a coefficient by mostHiddenOfCounts of them, fewer where the model is seen not to hold, and the index is below leastIndexOfCounts;
+// nor where it is below noSquares: lengths then may have no mean square, which the curvature is, and a few rows carry all of it.
 const (
 	countsPerShell     = 6
 	lightIndex         = 2.9
@@ -86,6 +86,7 @@ const (
 	noSquares          = 1.5
 	heavyPull          = 1.5
 	mostHiddenOfCounts = 3
+	mostBiasOfCounts   = 14
 	leastContrast      = 1e-9
 )
 
@@ -130,7 +131,8 @@ func (f *newtonFit) pullOfConstant(taken float64, x extrapolation) float64 {
 	return min(math.Sqrt(f.overdispersion())*taken/math.Sqrt(f.d), x.most)
 }
 
-// mostHiddenOfCounts is mostHidden of counts.
+// mostHiddenOfCounts is by how many standard errors all that weights take away may move a coefficient: tails may be so
+// heavy that what they hide cannot be bounded.
 func (f *newtonFit) mostHiddenOfCounts(x extrapolation) float64 {
 	switch index := f.indexOfCounts(); {
 	case index < noSquares:

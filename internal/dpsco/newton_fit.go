@@ -168,7 +168,7 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted bool) *n
 	case s.intercept:
 		s.moments.SetSym(0, 0, max(s.moments.At(0, 0), leastConstant))
 	}
-	s.q, _, _ = newWhitener(s.moments, s.hidden).atScales(longer).triangular(s.moments, s.hidden)
+	s.q, _ = newWhitener(s.moments, s.hidden).atScales(longer).triangular(s.moments)
 	return s
 }
 
@@ -371,7 +371,7 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 		}
 	}
 	hidden := max(f.hNoise*math.Sqrt(f.d), leastCurvature)
-	q, _, _ := newWhitener(both, hidden).triangular(both, hidden)
+	q, _ := newWhitener(both, hidden).triangular(both)
 	f.p.Mul(f.p, q)
 	f.before = sandwich(mat.DenseCopyOf(q.T()), f.h)
 	if scores.seen && lengths.seen {
@@ -453,7 +453,8 @@ func (f *newtonFit) noiseOfStep(along, values, keep []float64) (noise []float64)
 // whiten whitens the curvature of the pass.
 func (f *newtonFit) whiten() {
 	hidden := f.hidden()
-	f.q, f.floored, _ = newWhitener(f.h, hidden).triangular(f.h, hidden)
+	q, along := newWhitener(f.h, hidden).triangular(f.h)
+	f.q, f.floored = q, countBelow(along, hidden)
 	f.a = mat.NewDense(f.shape.D, f.shape.D, nil)
 	f.a.Mul(f.p, f.q)
 }

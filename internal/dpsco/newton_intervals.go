@@ -32,26 +32,16 @@ const (
 // it from heavyTail on, and whereSeen times as much where shells leave no doubt that the model does not hold; and
 // partBeyond of it where rows beyond all that histograms show stand out by surelyBeyond deviations of their noise: they are
 // there, and nothing tells how far away. Of counts it is another part (newton_counts.go).
-// There are no intervals where both together are above mostBias standard errors. Where shells show that the model does not
-// hold there are none either where all that is taken away might move a coefficient by mostHiddenBeyond of them and rows stand
-// out so, nor where it might by mostHidden, what is missing is above leastInShell and the lengths' tail has an index below
-// leastIndex. Where shells do not show it the last holds if lengths have such a tail in the first pass too: rare flags and
-// levels are long only in the coordinates of the steps, and all about equally. Of counts, whose lengths have the tail
-// of the exponential of a prediction also where the model holds, see newton_counts.go. The figures did best on laws and three tables (newton.md).
+// The figures did best on laws and three tables (newton.md).
 const (
-	missPerShell     = 1.5
-	mostFactor       = 3
-	shellTilt        = 0.3
-	lightTail        = 0.2
-	heavyTail        = 0.5
-	whereSeen        = 1.3
-	partBeyond       = 0.5
-	mostBias         = 14
-	mostHidden       = 10
-	leastInShell     = 0.45
-	leastIndex       = 2.75
-	surelyBeyond     = 3
-	mostHiddenBeyond = 5
+	missPerShell = 1.5
+	mostFactor   = 3
+	shellTilt    = 0.3
+	lightTail    = 0.2
+	heavyTail    = 0.5
+	whereSeen    = 1.3
+	partBeyond   = 0.5
+	surelyBeyond = 3
 )
 
 // What histograms are taken to hide there: as expected, and with caution.
@@ -64,22 +54,26 @@ var (
 // errors writes what the releases say of the errors of the coefficients, around the fit
 // with a full last step.
 func (f *newtonFit) errors(r *Result) {
-	if why := f.whyNoIntervals(); why != "" {
+	why := f.whyNoIntervals()
+	if why != "" {
 		r.Cut = f.Intervals && !f.free() // a penalty has none
-		if r.withhold(why); why == hiddenDirection {
-			r.Hidden = hiddenFeatures(f.a, f.shape.Intercept)
-		}
+	} else {
+		why = r.hide(f.a, f.shape.Intercept, f.floored, func() string { return f.whyUncertain(r) })
+	}
+	if why != "" {
+		r.withhold(why)
 		return
 	}
 	c := f.influences(f.q)
 	x := f.extrapolate()
 	r.Covariance = f.covariance(c, x)
-	bias, why := f.weighing(c, r.Covariance, x)
-	if f.stillFar(r.Covariance) {
+	var bias *mat.SymDense
+	bias, why = f.weighing(c, r.Covariance, x)
+	if f.stillFar(r) {
 		why = longLastStep
 	}
 	if why != "" {
-		r.withhold(why)
+		r.withhold(cmp.Or(r.WhyNull, why))
 		return
 	}
 	r.Bias = bias
@@ -100,20 +94,21 @@ func (f *newtonFit) errors(r *Result) {
 }
 
 // weighing is the square of what intervals allow for the weights of rows, or why these
-// may have moved the fit too far.
+// may have moved a fit of counts too far.
 func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense, x extrapolation) (bias *mat.SymDense, why string) {
 	taken, missing := f.taken(scoresHide), f.missing(scoresHide)
 	shown, hidden := f.shownBias(c, x), mat.NewSymDense(f.shape.D, nil)
 	pull := f.pull(taken, missing, x)
 	hidden.SymOuterK(square(pull), c)
-	most := f.mostHidden(missing, x)
-	for j := range f.shape.D {
-		deviation := math.Sqrt(covariance.At(j, j))
-		switch {
-		case taken*floats.Norm(c.RawRowView(j), 2) > most*deviation:
-			return nil, "a few long rows may carry the coefficients"
-		case math.Sqrt(shown.At(j, j))+math.Sqrt(hidden.At(j, j)) > mostBias*deviation:
-			return nil, "long rows count less in the fit, and may have moved it too far for an interval; ask for more eps, or give scales that fit"
+	if f.Curve.counted() != nil {
+		for j, most := 0, f.mostHiddenOfCounts(x); j < f.shape.D; j++ {
+			deviation := math.Sqrt(covariance.At(j, j))
+			switch {
+			case taken*floats.Norm(c.RawRowView(j), 2) > most*deviation:
+				return nil, fewLongRows
+			case math.Sqrt(shown.At(j, j))+math.Sqrt(hidden.At(j, j)) > mostBiasOfCounts*deviation:
+				return nil, "long rows count less in the fit, and may have moved it too far for an interval; ask for more eps, or give scales that fit"
+			}
 		}
 	}
 	hidden.SymOuterK(square(pull+f.takenUnseen(scoresHide)), c)
@@ -137,21 +132,6 @@ func (f *newtonFit) pull(taken, missing float64, x extrapolation) float64 {
 	return taken * max(part, partBeyond*clampBetween(beyond-(surelyBeyond-1), 0, 1))
 }
 
-// mostHidden is by how many standard errors all that weights take away may move a coefficient: tails may be so
-// heavy that what they hide cannot be bounded. Shells in which the model seems to hold speak for it at every length up to the limit.
-func (f *newtonFit) mostHidden(missing float64, x extrapolation) float64 {
-	fits, index := x.certain == 0, f.tailIndex()
-	switch {
-	case f.perLength > 0:
-		return f.mostHiddenOfCounts(x)
-	case !fits && f.beyondSight() > surelyBeyond:
-		return mostHiddenBeyond
-	case index < leastIndex && missing > leastInShell && !(fits && f.firstLengths.index(intervalsHide) >= leastIndex):
-		return mostHidden
-	}
-	return math.Inf(1)
-}
-
 // beyondSight is by how many deviations of their noise the counts above all that histograms show stand out, together:
 // that of scores, and that of lengths of rows in the first pass.
 func (f *newtonFit) beyondSight() float64 {
@@ -170,7 +150,7 @@ const longLastStep = "the last step is too long to say how much is left; ask for
 // hiddenLabel is why there are none where one label is rare.
 const hiddenLabel = "one label is so rare that noise hides its rows; ask for more eps"
 
-// whyNoIntervals says why the releases do not carry intervals; empty if they do.
+// whyNoIntervals says why the releases do not carry intervals; empty if they do, but for directions that are hidden.
 func (f *newtonFit) whyNoIntervals() string {
 	switch {
 	case !f.Intervals:
@@ -183,11 +163,22 @@ func (f *newtonFit) whyNoIntervals() string {
 		return cutByRadius
 	case f.rareLabel:
 		return hiddenLabel
-	case f.floored > 0:
-		return hiddenDirection
+	}
+	return ""
+}
+
+// whyUncertain says why the releases do not carry intervals of coefficients that nothing hides.
+func (f *newtonFit) whyUncertain(r *Result) string {
+	open := 0.0
+	for j, deviation := range f.open() {
+		if !r.hides(j) {
+			open = max(open, deviation)
+		}
+	}
+	switch {
 	case !f.arrives, floats.Norm(f.lastMove(), 2) > mostLastStep*f.Curve.reach()*math.Sqrt(f.mean), math.Abs(f.stretched-1) > mostStretch:
 		return longLastStep
-	case slices.Max(f.open()) >= mostOpen:
+	case open >= mostOpen:
 		return "noise leaves the curvature too uncertain; ask for more eps, or leave out rare or nearly redundant features"
 	case !f.scoresAreKnown:
 		return "noise hides how long rows are; ask for more eps, or give scales that fit"

@@ -89,26 +89,22 @@ func TestNewtonsMissingIntervalsHaveAReason(t *testing.T) {
 	}
 }
 
-// Tables whose feature counts up to 3 only mostly have no intervals where it has a tail: of index
-// 1.8, whose fits are about rows that are not long, and by Huber's loss of index 3.5. (Of labels there they are wide: of 33 given to
-// 60 tables 29 cover.) They have them without a tail, and where the model holds. Seeds are fixed.
-func TestNewtonGivesNoIntervalsWhereLongRowsMayCarryTheFit(t *testing.T) {
-	const tables = 10
+// Where a feature counts up to 3 only and has a tail, of index 1.8 also, fits are about rows that are not long. Intervals allow for that: they
+// are wide, and hold the best fit of the population. Of 24 tables of each kind all did at eps 1 but one. Seeds are fixed.
+func TestIntervalsHoldWhereLongRowsCarryTheFit(t *testing.T) {
+	const tables = 8
 	for _, a := range []Regression{{Loss: loss.Logistic{}, Labels: true}, {Loss: loss.Huber{Delta: 1}}} {
-		for _, c := range []struct {
-			tail        float64 // index; 0 for none
-			counts, eps float64 // up to what the feature counts
-			least, most int     // tables without intervals
-		}{{1.8, 3, 1, 9, 10}, {3.5, 3, 1, map[bool]int{true: 1, false: 6}[a.Labels], 10}, {3.5, 3, 4, 0, 10}, {0, 3, 1, 0, 2}, {0, math.Inf(1), 1, 0, 2}, {6, math.Inf(1), 10, 0, 2}} {
-			withheld := 0
+		for _, tail := range []float64{1.8, 3.5} {
+			truth, _ := best(a.Loss, bentLaw(a.Labels, tail, 3, 1_000_000, 777))
+			held := 0
 			for seed := range uint64(tables) {
-				if r := resultOf(t, a, bentLaw(a.Labels, c.tail, c.counts, 40_000, 200+seed), c.eps, seed); strings.Contains(r.WhyNull, "long rows") {
-					withheld++
+				r := resultOf(t, a, bentLaw(a.Labels, tail, 3, 40_000, 200+seed), 1, seed)
+				if r.Low != nil && r.Low[1] <= truth[1] && truth[1] <= r.High[1] && r.High[1]-r.Low[1] < 2 {
+					held++
 				}
 			}
-			t.Logf("%T, %+v: no intervals for %d of %d tables", a.Loss, c, withheld, tables)
-			if withheld < c.least || withheld > c.most {
-				t.Errorf("%T, %+v: no intervals for %d of %d tables", a.Loss, c, withheld, tables)
+			if held < tables-1 {
+				t.Errorf("%T, a tail of %v: %d of %d tables have an interval that holds %v", a.Loss, tail, held, tables, truth[1])
 			}
 		}
 	}
@@ -165,29 +161,25 @@ func TestNewtonsIntervalsAllowForBiasThatShellsShow(t *testing.T) {
 	}
 }
 
-// The middles of intervals are nearer to the fit without weights than the coefficients are, where
-// the outer shell shows which way long rows pull. Seeds are fixed.
-func TestNewtonsIntervalsMoveTowardTheFitWithoutWeights(t *testing.T) {
+// Where the outer shell shows which way long rows pull, the middles of intervals of Huber fits are nearer to the fit without weights than
+// coefficients are, which go only as far as the shell is certain. Intervals hold it. Seeds are fixed.
+func TestIntervalsMoveTowardTheFitWithoutWeights(t *testing.T) {
 	const tables = 8
 	for _, a := range []Regression{{Loss: loss.Logistic{}, Labels: true}, {Loss: loss.Huber{Delta: 1}}} {
 		truth, _ := best(a.Loss, cappedLaw(a.Labels, 600_000, 777))
-		middle, coefficient, given := 0.0, 0.0, 0
+		middle, coefficient := 0.0, 0.0
 		for seed := range uint64(tables) {
 			r := resultOf(t, a, cappedLaw(a.Labels, 40_000, 400+seed), 1, seed)
-			if r.Low == nil {
+			if r.Low == nil || !(r.Low[1] <= truth[1] && truth[1] <= r.High[1]) {
+				t.Errorf("%T: an interval from %v to %v, want %v: %q", a.Loss, r.Low, r.High, truth, r.WhyNull)
 				continue
 			}
-			given++
 			middle += (r.Low[1]+r.High[1])/2 - truth[1]
 			coefficient += r.Coefficients[1] - truth[1]
 		}
-		t.Logf("%T: %d of %d given, off by %v, the coefficients by %v", a.Loss, given, tables, middle/float64(given), coefficient/float64(given))
-		least := tables / 2
-		if a.Labels { // the shell shows that the model does not hold, and intervals allow for more
-			least = 3
-		}
-		if given < least || !(math.Abs(middle) < 0.6*math.Abs(coefficient)) {
-			t.Errorf("%T: %d given, off by %v, the coefficients by %v", a.Loss, given, middle, coefficient)
+		t.Logf("%T: middles are off by %v, the coefficients by %v", a.Loss, middle/tables, coefficient/tables)
+		if !a.Labels && !(math.Abs(middle) < 0.6*math.Abs(coefficient)) {
+			t.Errorf("%T: middles are off by %v, the coefficients by %v", a.Loss, middle, coefficient)
 		}
 	}
 }
@@ -209,13 +201,14 @@ func cappedLaw(labels bool, n int, seed uint64) Data {
 	return x
 }
 
-// An interval that allows for a bias of many standard errors says little, and is withheld.
-func TestIntervalsThatAreAllBiasAreWithheld(t *testing.T) {
+// An interval of counts that allows for a bias of many standard errors is withheld: it may be larger. Those of others hold.
+func TestIntervalsOfCountsThatAreAllBiasAreWithheld(t *testing.T) {
 	f, one := shownFit(1.5), mat.NewSymDense(1, []float64{1})
+	f.Curve = poissonCurve{unit: 1}
 	for size, withheld := range map[float64]bool{1: false, 100: true} {
 		x := extrapolation{off: mat.NewVecDense(1, []float64{size}), factor: 1, misfit: 1}
 		bias, why := f.weighing(identity(1), one, x)
-		if (why != "") != withheld || withheld != (bias == nil) || !withheld && !(bias.At(0, 0) > 1 && bias.At(0, 0) < 3) {
+		if (why != "") != withheld || withheld != (bias == nil) || !withheld && !(bias.At(0, 0) > 1 && bias.At(0, 0) < 5) {
 			t.Errorf("a shell off by %v: %v, %q", size, bias, why)
 		}
 	}
@@ -487,9 +480,6 @@ func TestWhatIsMissingFollowsTheHistogram(t *testing.T) {
 	if loud := f.pull(1, 1, asReleased); math.Abs(loud-2*quiet) > 1e-12 {
 		t.Errorf("a pull of %v where rows stand out, %v where not", loud, quiet)
 	}
-	if before := f.mostHidden(1, asReleased); !math.IsInf(before, 1) {
-		t.Errorf("no more than %v standard errors may be hidden", before)
-	}
 	if f.limit = 1.5; f.missingOfCut() != 0 {
 		t.Errorf("%v times the shell is missing where no row is cut", f.missingOfCut())
 	}
@@ -503,11 +493,6 @@ func TestWhatIsMissingFollowsTheHistogram(t *testing.T) {
 	f.scores.above *= 3
 	if far := f.pull(1, 0, asReleased); math.Abs(far-partBeyond) > 1e-12 {
 		t.Errorf("a pull of %v where rows are surely beyond, and little is missing", far)
-	}
-	for certain, most := range map[float64]float64{0: math.Inf(1), 1: mostHiddenBeyond} {
-		if after := f.mostHidden(1, extrapolation{certain: certain}); after != most {
-			t.Errorf("up to %v standard errors may be hidden where rows are surely beyond and the model is certain not to hold by %v", after, certain)
-		}
 	}
 }
 

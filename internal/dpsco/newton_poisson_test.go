@@ -434,7 +434,7 @@ func TestTailsOfCountsInAllPasses(t *testing.T) {
 		most    float64
 	}{{[]float64{2.9, 2.1}, 0, math.Inf(1)}, {[]float64{2.6, 2.1}, 0, 3}, {[]float64{2.6, 2.1}, .5, 1.5}, {[]float64{2.1}, 0, 3}, {[]float64{1.6, 1.2}, 0, 0}} {
 		f.indices = c.indices
-		if got := f.mostHidden(1, extrapolation{misfit: c.misfit}); got != c.most {
+		if got := f.mostHiddenOfCounts(extrapolation{misfit: c.misfit}); got != c.most {
 			t.Errorf("%v, misfit %v: up to %v standard errors, want %v", c.indices, c.misfit, got, c.most)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"dpsidecar/internal/dpsco/prox"
 
 	"gonum.org/v1/gonum/floats"
-	"gonum.org/v1/gonum/mat"
 )
 
 // How far a Newton step of labels falls short. Where features all but separate the labels, the curvature
@@ -126,10 +125,10 @@ const (
 	aloneShare = 0.35
 )
 
-// stillFar reports whether a coefficient may be far from where steps would end.
-func (f *newtonFit) stillFar(covariance *mat.SymDense) bool {
+// stillFar reports whether a coefficient, of those that noise does not hide, may be far from where steps would end.
+func (f *newtonFit) stillFar(r *Result) bool {
 	for j, left := range f.leftAlone() {
-		if left > mostAlone && square(left) > square(aloneShare)*covariance.At(j, j) {
+		if !r.hides(j) && left > mostAlone && square(left) > square(aloneShare)*r.Covariance.At(j, j) {
 			return true
 		}
 	}

@@ -21,9 +21,9 @@ import (
 // shrunk, and is wider than StdErr and DF alone make it where there may be a bias.
 // Covariance is that of the middles of the intervals, with the squares of StdErr on its
 // diagonal. The bias of a sum of middles with weights c is at most sqrt(c' Bias c); nil
-// for none. Cut says that a radius may have cut the coefficients, and Hidden which of them noise hides a
-// direction of; nil where it hides none, or one of many. NoiseCovariance is what noise alone gives the
-// coefficients, as far as the releases tell; nil where they do not.
+// for none. Cut says that a radius may have cut the coefficients, and Hidden which of them noise hides
+// directions of; nil where it hides none, or one of many. The others may have intervals then: WhyNull is about those that
+// Withholds reports. NoiseCovariance is what noise alone gives the coefficients, as far as the releases tell; nil where they do not.
 type Result struct {
 	Coefficients []float64
 	Metrics      []Metric         // of a Score, which releases nothing else
@@ -36,6 +36,7 @@ type Result struct {
 	Bias         *mat.SymDense
 	WhyNull      string
 	Hidden       []int
+	Intercept    bool // whether the first coefficient is the constant; known where Hidden is
 	Cut          bool
 	Groups       []Group // of a fit by groups, which has no coefficients of its own
 
@@ -52,6 +53,16 @@ func (r Result) Noise() (deviations []float64) {
 		deviations = append(deviations, math.Sqrt(r.NoiseCovariance.At(j, j)))
 	}
 	return deviations
+}
+
+// Withholds reports whether nothing is known of the error of a coefficient: of all without intervals, and
+// else of those of which noise hides a direction. Then nothing is known of the constant either, which takes up what the features of
+// these are in the mean.
+func (r Result) Withholds(j int) bool { return r.Low == nil || r.hides(j) }
+
+// hides reports whether noise hides a direction that a coefficient is about.
+func (r Result) hides(j int) bool {
+	return r.Hidden != nil && (slices.Contains(r.Hidden, j) || j == 0 && r.Intercept)
 }
 
 // each calls f with the result or, of a fit by groups, with that of each of them.
@@ -94,7 +105,23 @@ func estimates(fit func(ctx context.Context, x Data, src *mech.Source) ([]float6
 
 // withhold takes back what is known of the errors.
 func (r *Result) withhold(why string) {
-	*r = Result{Coefficients: r.Coefficients, NoiseCovariance: r.NoiseCovariance, WhyNull: why, Cut: r.Cut}
+	hidden := r.Hidden
+	if *r = (Result{Coefficients: r.Coefficients, NoiseCovariance: r.NoiseCovariance, WhyNull: why, Cut: r.Cut}); why == hiddenDirection {
+		r.Hidden = hidden
+	}
+}
+
+// hide says of which features noise hides so many directions, and returns why nothing is known of any error: where these are
+// many features, or uncertain says why not. a takes whitened coordinates to those of the features.
+func (r *Result) hide(a *mat.Dense, intercept bool, directions int, uncertain func() string) (why string) {
+	if directions == 0 {
+		return uncertain()
+	}
+	r.Hidden, r.Intercept, r.WhyNull = hiddenFeatures(a, intercept, directions), intercept, hiddenDirection
+	if r.Hidden == nil || uncertain() != "" {
+		return hiddenDirection
+	}
+	return ""
 }
 
 // edge is the share of a radius from which on coefficients count as cut by it: the mean of
@@ -117,15 +144,31 @@ const hiddenDirection = "noise hides some direction of the features; ask for mor
 // mostNamed is how many features a hidden direction may be made of to be told by their names.
 const mostNamed = 3
 
-// hiddenFeatures returns the coefficients of the features that the direction is made of in which rows vary
-// least, most of it first; nil if they are many. a takes whitened coordinates to those of the
-// features, so that this is the longest axis of A A'. The constant does not count: a feature that
-// does not vary is a multiple of it. It is post-processing of released moments.
-func hiddenFeatures(a *mat.Dense, intercept bool) []int {
+// hiddenFeatures returns the coefficients of the features that the directions, of a number, are made of in which rows vary
+// least, most of each first; nil if those of one are many. a takes whitened coordinates to those of the
+// features, so that these are the longest axes of A A'. It is post-processing of released moments.
+func hiddenFeatures(a *mat.Dense, intercept bool, directions int) (hidden []int) {
 	var gram mat.SymDense
 	gram.SymOuterK(1, a)
 	d, axes := gram.SymmetricDim(), newWhitener(&gram, 0).vectors
-	direction := mat.Col(nil, d-1, axes)
+	for k := range min(directions, d) {
+		features := featuresOf(mat.Col(nil, d-1-k, axes), intercept)
+		if features == nil {
+			return nil
+		}
+		for _, j := range features {
+			if !slices.Contains(hidden, j) {
+				hidden = append(hidden, j)
+			}
+		}
+	}
+	return hidden
+}
+
+// featuresOf returns the coefficients of the features that a direction is made of; nil if they are many. The constant does not
+// count: a feature that does not vary is a multiple of it.
+func featuresOf(direction []float64, intercept bool) []int {
+	d := len(direction)
 	if intercept {
 		direction[0] = 0
 	}

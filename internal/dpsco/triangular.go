@@ -10,20 +10,13 @@ import (
 )
 
 // triangular returns an upper triangular Q with Q'HQ = 1, of H with its eigenvalues
-// raised; how many of them noise hides, which is those below hidden; and the least of
-// them, or hidden. The first coordinate of Q'x is a multiple of the first one of x: a
+// raised, and these as they were, the least first. The first coordinate of Q'x is a multiple of the first one of x: a
 // constant stays one.
-func (w whitener) triangular(h *mat.SymDense, hidden float64) (q *mat.Dense, floored int, least float64) {
+func (w whitener) triangular(h *mat.SymDense) (q *mat.Dense, along []float64) {
 	d := h.SymmetricDim()
 	raised := mat.NewSymDense(d, nil)
 	for k, v := range w.values {
-		along := mat.Inner(w.vectors.ColView(k), h, w.vectors.ColView(k))
-		if along < hidden {
-			floored++
-		}
-		if k == 0 {
-			least = max(along, hidden)
-		}
+		along = append(along, mat.Inner(w.vectors.ColView(k), h, w.vectors.ColView(k)))
 		raised.SymRankOne(raised, 1/(v*v), w.vectors.ColView(k))
 	}
 	var factor mat.Cholesky
@@ -32,13 +25,23 @@ func (w whitener) triangular(h *mat.SymDense, hidden float64) (q *mat.Dense, flo
 		for j := range d {
 			q.Set(j, j, w.values[0])
 		}
-		return q, d, hidden
+		return q, make([]float64, d)
 	}
 	var upper, inverse mat.TriDense
 	factor.UTo(&upper)             // H = U'U
 	_ = inverse.InverseTri(&upper) // an error would say that it is badly conditioned, no more
 	q.Copy(&inverse)
-	return q, floored, least
+	return q, along
+}
+
+// countBelow is how many values are below a limit.
+func countBelow(values []float64, limit float64) (count int) {
+	for _, v := range values {
+		if v < limit {
+			count++
+		}
+	}
+	return count
 }
 
 // meanSquare bounds the mean square of the length of Q'x where H, with noise of a

@@ -25,7 +25,7 @@ const coverageNote = `How often the intervals of default methods hold the coeffi
 - *population*: a law has the coefficients that its targets are made of; a table is a population of which as many rows are drawn, with replacement, as it has.
 - *slopes*, *worst slope*, *intercept*: the share of given 95 %% intervals that cover. In brackets, of counts on which no model holds: the shares of slopes, and of the worst one, that ordinary sandwich intervals of fits without privacy cover, in half of the samples.
 - *width*: the median half width over 1.96 standard deviations of the middle, for the slopes: 1 would be exact.
-- *NULL*: the share of samples without intervals; *why*: the reason met most often. A cell whose first 10 samples have no interval ends there and says 100 %%.
+- *NULL*: the share of intervals that are withheld; *why*: the reason met most often. A cell whose first 10 samples have no interval ends there and says 100 %%.
 `
 
 // coverDraws is how many samples are drawn for each draw that is asked for.
@@ -201,7 +201,13 @@ func (c Config) cover(ctx context.Context, model string, cell cover, did func(st
 			continue
 		}
 		given++
+		if r.WhyNull != "" {
+			reasons[r.WhyNull]++
+		}
 		for j, low := range p.scaled(r.Low) {
+			if r.Withholds(j) {
+				continue
+			}
 			high := p.scaled(r.High)[j]
 			if low <= truth[j] && truth[j] <= high {
 				covered[j]++
@@ -215,19 +221,31 @@ func (c Config) cover(ctx context.Context, model string, cell cover, did func(st
 			why = reason
 		}
 	}
-	if given < 2 {
-		return fmt.Sprintf("%s | | | | %.0f %% | %s |", without, 100*float64(draws-given)/float64(draws), why), nil
+	all := 0 // intervals that are given
+	for _, half := range halves {
+		all += len(half)
 	}
-	slopes, worst, widths := 0., 1., []float64{}
+	withheld := 100 * (1 - float64(all)/float64(draws*d))
+	hold, slopes, worst, widths := 0., 0, 1., []float64{}
 	for j := 1; j < d; j++ {
-		share := covered[j] / float64(given)
-		slopes, worst = slopes+share/float64(d-1), min(worst, share)
+		n := len(halves[j])
+		hold, slopes = hold+covered[j], slopes+n
+		if n < 2 {
+			continue
+		}
+		worst = min(worst, covered[j]/float64(n))
 		slices.Sort(halves[j])
-		widths = append(widths, halves[j][given/2]/1.96/math.Sqrt(stat.Variance(middles[j], nil)))
+		widths = append(widths, halves[j][n/2]/1.96/math.Sqrt(stat.Variance(middles[j], nil)))
+	}
+	if len(widths) == 0 {
+		return fmt.Sprintf("%s | | | | %.0f %% | %s |", without, withheld, why), nil
 	}
 	slices.Sort(widths)
-	return fmt.Sprintf(" %.3f%s | %.2f | %.3f | %.2g | %.0f %% | %s |", slopes, without, worst, covered[0]/float64(given), widths[len(widths)/2],
-		100*float64(draws-given)/float64(draws), why), nil
+	constant := ""
+	if n := len(halves[0]); n > 0 {
+		constant = fmt.Sprintf("%.3f", covered[0]/float64(n))
+	}
+	return fmt.Sprintf(" %.3f%s | %.2f | %s | %.2g | %.0f %% | %s |", hold/float64(slopes), without, worst, constant, widths[len(widths)/2], withheld, why), nil
 }
 
 // request fits one sample of a cell, by its number. The result is in the table's units, and truth

@@ -160,34 +160,62 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 	return ledger.Explain(err)
 }
 
-// errorColumns is what is known of the errors of coefficients, as the database takes it:
-// of matrices the rows up to the diagonal.
+// errorColumns is what is known of the errors of coefficients, by column as the database takes it: a value for each
+// coefficient, nil where it is not known, and of matrices the row up to the diagonal.
 type errorColumns struct {
-	StdErr     []float64   `json:"std_err,omitempty"`
-	DF         []float64   `json:"df,omitempty"`
-	Low        []float64   `json:"low,omitempty"`
-	High       []float64   `json:"high,omitempty"`
-	PValue     []float64   `json:"p_value,omitempty"`
-	Covariance [][]float64 `json:"covariance,omitempty"`
-	Bias       [][]float64 `json:"bias,omitempty"`
-	Noise      []float64   `json:"noise,omitempty"`
-	WhyNull    string      `json:"why_null,omitempty"`
-	Cut        bool        `json:"cut,omitempty"` // by a radius
+	StdErr     []any  `json:"std_err,omitempty"`
+	DF         []any  `json:"df,omitempty"`
+	Low        []any  `json:"low,omitempty"`
+	High       []any  `json:"high,omitempty"`
+	PValue     []any  `json:"p_value,omitempty"`
+	Covariance []any  `json:"covariance,omitempty"`
+	Bias       []any  `json:"bias,omitempty"`
+	Noise      []any  `json:"noise,omitempty"`
+	WhyNulls   []any  `json:"why_nulls,omitempty"`
+	WhyNull    string `json:"why_null,omitempty"` // of all coefficients, where it is the same
+	Cut        bool   `json:"cut,omitempty"`      // by a radius
+}
+
+// columns are those that hold a value for each coefficient.
+func (e *errorColumns) columns() []*[]any {
+	return []*[]any{&e.StdErr, &e.DF, &e.Low, &e.High, &e.PValue, &e.Covariance, &e.Bias, &e.Noise, &e.WhyNulls}
 }
 
 // knownErrors returns what a release tells of its errors. Numbers that JSON cannot hold
 // would fail the job, so that there is no interval where one is not finite.
-func knownErrors(r dpsco.Result, terms []string) errorColumns {
-	e := errorColumns{StdErr: r.StdErr, DF: r.DF, Low: r.Low, High: r.High, Covariance: triangle(r.Covariance), Bias: triangle(r.Bias), WhyNull: whyNull(r, terms), Cut: r.Cut}
-	if e.finite() {
-		e.PValue = r.PValues() // which asks for such numbers
-	} else {
-		e = errorColumns{WhyNull: "the noise has left no finite interval", Cut: r.Cut}
+func knownErrors(r dpsco.Result, terms []string) (e errorColumns) {
+	switch {
+	case !finite(r):
+		e.WhyNull = "the noise has left no finite interval"
+	case r.Low == nil:
+		e.WhyNull = whyNull(r, terms)
+	default:
+		e = errorColumns{StdErr: boxed(r.StdErr), DF: boxed(r.DF), Low: boxed(r.Low), High: boxed(r.High), PValue: boxed(r.PValues()), Covariance: triangle(r.Covariance), Bias: triangle(r.Bias)}
+		e.withhold(r, terms)
 	}
 	if noise := r.Noise(); !slices.ContainsFunc(noise, isNotFinite) {
-		e.Noise = noise
+		e.Noise = boxed(noise)
 	}
+	e.Cut = r.Cut
 	return e
+}
+
+// withhold takes back what is known of coefficients that a result withholds, and says why.
+func (e *errorColumns) withhold(r dpsco.Result, terms []string) {
+	for j := range terms {
+		if !r.Withholds(j) {
+			continue
+		}
+		for _, column := range e.columns() {
+			if *column != nil {
+				(*column)[j] = nil
+			}
+		}
+		if e.WhyNulls == nil {
+			e.WhyNulls = make([]any, len(terms))
+		}
+		e.WhyNulls[j] = whyNull(r, terms)
+	}
 }
 
 // whyNull is why a release has no intervals, which may be for some features.
@@ -207,16 +235,28 @@ func whyNull(r dpsco.Result, terms []string) string {
 
 // finite reports whether all numbers are finite, and standard errors and degrees of freedom
 // above zero.
-func (e errorColumns) finite() bool {
-	columns := slices.Concat([][]float64{e.StdErr, e.DF, e.Low, e.High}, e.Covariance, e.Bias)
-	return !slices.ContainsFunc(columns, func(c []float64) bool { return slices.ContainsFunc(c, isNotFinite) }) &&
-		!slices.ContainsFunc(slices.Concat(e.StdErr, e.DF), func(v float64) bool { return v <= 0 })
+func finite(r dpsco.Result) bool {
+	numbers := slices.Concat(r.StdErr, r.DF, r.Low, r.High)
+	for _, m := range []*mat.SymDense{r.Covariance, r.Bias} {
+		if m != nil {
+			numbers = append(numbers, mat.DenseCopyOf(m).RawMatrix().Data...)
+		}
+	}
+	return !slices.ContainsFunc(numbers, isNotFinite) && !slices.ContainsFunc(slices.Concat(r.StdErr, r.DF), func(v float64) bool { return v <= 0 })
 }
 
 func isNotFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
 
+// boxed returns values as JSON lists take them; nil for none.
+func boxed[T any](values []T) (list []any) {
+	for _, v := range values {
+		list = append(list, v)
+	}
+	return list
+}
+
 // triangle returns the rows of a matrix, each up to the diagonal; nil for nil.
-func triangle(m *mat.SymDense) (rows [][]float64) {
+func triangle(m *mat.SymDense) (rows []any) {
 	if m == nil {
 		return nil
 	}

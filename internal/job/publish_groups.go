@@ -24,37 +24,24 @@ func (s *Sidecar) publishGroups(ctx context.Context, c *claim, f fitted, step in
 		c.ID, c.Token, f.plan.Method, terms, coefficients, step, groupErrors(f.result.Groups, c.terms()), groups, shares))
 }
 
-// groupErrors returns what is known of the errors of all groups, by column as errorColumns,
-// with nil where nothing is. why_nulls says why of each coefficient, and why_null where it is
-// the same for all; cut is whether a radius may have cut those of any group.
-func groupErrors(groups []dpsco.Group, terms []string) map[string]any {
-	columns := map[string][]any{}
+// groupErrors returns what is known of the errors of all groups; cut is whether a radius may have cut those of any.
+func groupErrors(groups []dpsco.Group, terms []string) (all errorColumns) {
 	for _, group := range groups {
 		e := knownErrors(group.Result, terms)
-		for name, values := range map[string][]any{
-			"std_err": boxed(e.StdErr), "df": boxed(e.DF), "low": boxed(e.Low), "high": boxed(e.High), "p_value": boxed(e.PValue),
-			"covariance": boxed(e.Covariance), "bias": boxed(e.Bias), "noise": boxed(e.Noise), "why_nulls": nil,
-		} {
-			if values == nil {
-				values = make([]any, len(group.Coefficients))
-			}
-			columns[name] = append(columns[name], values...)
-		}
 		if e.WhyNull != "" {
-			why := columns["why_nulls"]
-			for j := range group.Coefficients {
-				why[len(why)-1-j] = e.WhyNull
-			}
+			e.WhyNulls = slices.Repeat([]any{e.WhyNull}, len(terms))
 		}
+		columns := e.columns()
+		for k, column := range all.columns() {
+			values := *columns[k]
+			if values == nil {
+				values = make([]any, len(terms))
+			}
+			*column = append(*column, values...)
+		}
+		all.Cut = all.Cut || e.Cut
 	}
-	all := map[string]any{}
-	for name, values := range columns {
-		all[name] = values
-	}
-	all["cut"] = slices.ContainsFunc(groups, func(g dpsco.Group) bool { return g.Cut })
-	if why := sameWhy(columns["why_nulls"]); why != "" {
-		all["why_null"] = why
-	}
+	all.WhyNull = sameWhy(all.WhyNulls)
 	return all
 }
 
@@ -67,12 +54,4 @@ func sameWhy(whys []any) string {
 	}
 	why, _ := whys[0].(string)
 	return why
-}
-
-// boxed returns values as JSON lists take them; nil for none.
-func boxed[T any](values []T) (list []any) {
-	for _, v := range values {
-		list = append(list, v)
-	}
-	return list
 }

@@ -98,7 +98,7 @@ BEGIN
       FROM dp_int.coefficient c WHERE c.release = r.id);
 END $$;
 COMMENT ON FUNCTION public.dp_covariance IS
-  'The covariance of the coefficients of a release, sampling and noise together, as a matrix in the order of dp_coef: that of the middles of their intervals; 0 between groups, NULL where a group has none. Free.';
+  'The covariance of the coefficients of a release, sampling and noise together, as a matrix in the order of dp_coef: that of the middles of their intervals; 0 between groups, NULL where a coefficient has none. Free.';
 
 -- The positions of terms in a release.
 CREATE OR REPLACE FUNCTION dp_int.positions(r dp_int.release, p_terms text[]) RETURNS int[]
@@ -235,10 +235,10 @@ DECLARE
   unknown record;
 BEGIN
   PERFORM dp_int.refuse_without_covariance(r);
-  SELECT c.grp, c.why_null INTO unknown FROM dp_int.coefficient c WHERE c.release = r.id AND c.position = ANY (picked) AND c.covariance IS NULL LIMIT 1;
+  SELECT dp_int.full_term(r.parameters ->> 'by', c.grp, c.term) AS term, c.why_null INTO unknown FROM dp_int.coefficient c WHERE c.release = r.id AND c.position = ANY (picked) AND c.covariance IS NULL LIMIT 1;
   IF FOUND THEN
-    RAISE EXCEPTION 'the coefficients of group "%" have no standard errors: %', unknown.grp, unknown.why_null
-      USING ERRCODE = '55000', HINT = 'dp_summary shows which groups have them.';
+    RAISE EXCEPTION 'coefficient "%" has no standard error: %', unknown.term, unknown.why_null
+      USING ERRCODE = '55000', HINT = 'dp_summary shows which coefficients have one.';
   END IF;
   x := dp_int.in_standard_errors(r.id, picked);
   SELECT sum(z * z) INTO w FROM unnest(dp_int.solve_lower(dp_int.cholesky(x.correlation, q), x.t, q)) AS z;
