@@ -156,7 +156,7 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 		return s.publishGroups(ctx, c, f, step)
 	}
 	err := s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6, $7, $8)",
-		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, knownErrors(f.result, c.terms()))
+		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, knownErrors(f.result, c.Model, c.terms()))
 	return ledger.Explain(err)
 }
 
@@ -177,8 +177,8 @@ type errorColumns struct {
 
 // knownErrors returns what a release tells of its errors. Numbers that JSON cannot hold
 // would fail the job, so that there is no interval where one is not finite.
-func knownErrors(r dpsco.Result, terms []string) errorColumns {
-	e := errorColumns{StdErr: r.StdErr, DF: r.DF, Low: r.Low, High: r.High, Covariance: triangle(r.Covariance), Bias: triangle(r.Bias), WhyNull: whyNull(r, terms), Cut: r.Cut}
+func knownErrors(r dpsco.Result, model string, terms []string) errorColumns {
+	e := errorColumns{StdErr: r.StdErr, DF: r.DF, Low: r.Low, High: r.High, Covariance: triangle(r.Covariance), Bias: triangle(r.Bias), WhyNull: whyNull(r, model, terms), Cut: r.Cut}
 	if e.finite() {
 		e.PValue = r.PValues() // which asks for such numbers
 	} else {
@@ -191,7 +191,7 @@ func knownErrors(r dpsco.Result, terms []string) errorColumns {
 }
 
 // whyNull is why a release has no intervals, which may be for some features.
-func whyNull(r dpsco.Result, terms []string) string {
+func whyNull(r dpsco.Result, model string, terms []string) string {
 	var names []string
 	for _, j := range r.Hidden {
 		names = append(names, strconv.Quote(terms[j]))
@@ -200,7 +200,14 @@ func whyNull(r dpsco.Result, terms []string) string {
 	case 0:
 		return r.WhyNull
 	case 1:
-		return "noise hides how " + names[0] + " varies: is it constant, a rare flag, far from 0 beside how it varies, or are labels nearly all alike where it is set? Leave it out, give it a center, or ask for more eps"
+		could := ", or far from 0 beside how it varies"
+		switch model {
+		case "logistic":
+			could = ", far from 0 beside how it varies, or are labels nearly all alike where it is set"
+		case "poisson":
+			could = ", far from 0 beside how it varies, or are counts nearly all 0 where it is set"
+		}
+		return "noise hides how " + names[0] + " varies: is it constant, a rare flag" + could + "? Leave it out, give it a center, or ask for more eps"
 	}
 	return "noise hides a direction of " + strings.Join(names, " and ") + ": does one follow from the others, or are they constant or rare flags? Leave them out, or ask for more eps"
 }

@@ -21,16 +21,16 @@ func (s *Sidecar) publishGroups(ctx context.Context, c *claim, f fitted, step in
 		}
 	}
 	return ledger.Explain(s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, NULL, $6, $7, $8, $9)",
-		c.ID, c.Token, f.plan.Method, terms, coefficients, step, groupErrors(f.result.Groups, c.terms()), groups, shares))
+		c.ID, c.Token, f.plan.Method, terms, coefficients, step, groupErrors(f.result.Groups, c.Model, c.terms()), groups, shares))
 }
 
 // groupErrors returns what is known of the errors of all groups, by column as errorColumns,
 // with nil where nothing is. why_nulls says why of each coefficient, and why_null where it is
 // the same for all; cut is whether a radius may have cut those of any group.
-func groupErrors(groups []dpsco.Group, terms []string) map[string]any {
+func groupErrors(groups []dpsco.Group, model string, terms []string) map[string]any {
 	columns := map[string][]any{}
 	for _, group := range groups {
-		e := knownErrors(group.Result, terms)
+		e := knownErrors(group.Result, model, terms)
 		for name, values := range map[string][]any{
 			"std_err": boxed(e.StdErr), "df": boxed(e.DF), "low": boxed(e.Low), "high": boxed(e.High), "p_value": boxed(e.PValue),
 			"covariance": boxed(e.Covariance), "bias": boxed(e.Bias), "noise": boxed(e.Noise), "why_nulls": nil,
