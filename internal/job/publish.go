@@ -200,16 +200,16 @@ func whyNull(r dpsco.Result, model string, terms []string) string {
 	case 0:
 		return r.WhyNull
 	case 1:
-		could := ", or far from 0 beside how it varies"
+		alike := ""
 		switch model {
 		case "logistic":
-			could = ", far from 0 beside how it varies, or are labels nearly all alike where it is set"
+			alike = ", or are labels nearly all alike where it is set"
 		case "poisson":
-			could = ", far from 0 beside how it varies, or are counts nearly all 0 where it is set"
+			alike = ", or are counts nearly all 0 where it is set"
 		}
-		return "noise hides how " + names[0] + " varies: is it constant, a rare flag" + could + "? Leave it out, give it a center, or ask for more eps"
+		return "noise hides how " + names[0] + " varies: is it constant, a rare flag, far from 0 or its scale far larger than it varies" + alike + "? Leave it out, give it a center and a scale that fit, or ask for more eps"
 	}
-	return "noise hides a direction of " + strings.Join(names, " and ") + ": does one follow from the others, or are they constant or rare flags? Leave them out, or ask for more eps"
+	return "noise hides a direction of " + strings.Join(names, " and ") + ": does one follow from the others, or are they constant, rare flags or their scales too large? Leave them out, give scales that fit, or ask for more eps"
 }
 
 // finite reports whether all numbers are finite, and standard errors and degrees of freedom
