@@ -339,3 +339,29 @@ func TestSubmitStatusResultCancel(t *testing.T) {
 		t.Errorf("spent %g, want 0.625", w.spent())
 	}
 }
+
+// What queues or cancels a job writes in the caller's transaction. Where that is read-only it says what to do instead.
+func TestJobsInAReadOnlyTransaction(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	ctx := context.Background()
+	w.mustRegress(w.analyst, ask, w.dataset, 0.125)
+	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	job := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.125)::text`, w.dataset)
+	for _, sql := range []string{
+		`SELECT dp_submit('l1', '` + w.dataset + `', 0.125)`, // is kept
+		`SELECT dp_submit('l1', '` + w.dataset + `', 0.25)`,
+		`SELECT dp_submit_score('` + release + `', 0.25)`,
+		`SELECT dp_cancel('` + job + `')`,
+		`CALL dp_run('l1', '` + w.dataset + `', 0.25)`,
+	} {
+		w.exec(w.analyst, `SET default_transaction_read_only = on`)
+		_, err := w.analyst.Exec(ctx, sql)
+		w.exec(w.analyst, `SET default_transaction_read_only = off`)
+		w.wantError(err, "25006", "in a read-only transaction")
+		w.wantError(err, "25006", "BEGIN READ WRITE")
+		w.wantError(err, "25006", "No privacy budget was spent.")
+	}
+	if w.spent() != 0.125 {
+		t.Errorf("spent %g, want 0.125", w.spent())
+	}
+}

@@ -40,6 +40,7 @@ func TestExplainForetellsTheChargeAndSpendsNothing(t *testing.T) {
 	w := newWorld(t, 8, 1e-5)
 	for _, c := range []struct{ explain, call, passes string }{
 		{`SELECT * FROM dp_explain('l1', '%s', 0.5, features => '{age}')`, `SELECT * FROM dp_l1_regress('%s', 0.5, features => '{age}')`, ""},
+		{`SELECT * FROM dp_explain('l1', '%s', 0.5, options => '{"method": "objective_perturbation"}')`, `SELECT * FROM dp_l1_regress('%s', 0.5, options => '{"method": "objective_perturbation"}')`, ""},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, 1e-6, features => '{age}')`, `SELECT * FROM dp_linear_regress('%s', 1, 1e-6, features => '{age}')`, "4"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"method": "gd", "steps": 7}')`, `SELECT * FROM dp_linear_regress('%s', 1, method => 'gd', options => '{"steps": 7}')`, "7"},
 		{`SELECT * FROM dp_explain('huber', '%s', 0.5, 1e-7, intercept => false)`, `SELECT * FROM dp_huber_regress('%s', 0.5, 1e-7, intercept => false)`, "100"},
@@ -58,6 +59,9 @@ func TestExplainForetellsTheChargeAndSpendsNothing(t *testing.T) {
 		}
 		if strings.Contains(said["noise_at_scales"], "1/(4q(1-q))") != (said["model"] == "logistic") {
 			t.Errorf("%s: what rare labels cost: %s", explain, said["noise_at_scales"])
+		}
+		if strings.Contains(said["noise_at_scales"], "times 1/(q(1-q))") != (said["method"] == "objective_perturbation") {
+			t.Errorf("%s: what rare flags cost: %s", explain, said["noise_at_scales"])
 		}
 		if said["possible"] != "yes" || said["affordable"] != "yes" || said["rows"] != "1000" || said["passes"] != c.passes {
 			t.Errorf("%s: %v", explain, said)

@@ -34,7 +34,7 @@ func catalog(w *world) map[string][]string {
 		UNION ALL SELECT '| `+"`dp.' || relname || '`"+`', (SELECT array_agg('`+"`' || attname || '`"+`') FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0)
 		            FROM pg_class c WHERE relnamespace = 'dp'::regnamespace AND relkind = 'v'
 		UNION ALL SELECT '`+"`' || name || '`"+`', '{}' FROM dp_int.option
-		UNION ALL SELECT '`+"`' || s || '`"+`', '{}' FROM unnest('{DP001,DP002,DP003,DP004,DP005,22023,2D000,42501,42703,53300,53400,55000}'::text[]) s`)
+		UNION ALL SELECT '`+"`' || s || '`"+`', '{}' FROM unnest('{DP001,DP002,DP003,DP004,DP005,22023,25006,2D000,42501,42703,53300,53400,55000}'::text[]) s`)
 	things := map[string][]string{}
 	var name string
 	var words []string

@@ -116,7 +116,7 @@ func (d described) levelShare(column int, rows float64) Figure {
 func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure {
 	m, noise := d.usable(column)
 	switch {
-	case !(m > surely*noise):
+	case !(m > surely*noise), !(d.values(column) > d.quartiles.Needs(25)): // else quartiles, centre and cut with them, may be anywhere
 		return Figure{WhyNull: whyFewValues}
 	case !sizes.seen:
 		return Figure{WhyNull: whyHidden}

@@ -468,3 +468,28 @@ func TestValuesWithoutABoundHaveNoInterval(t *testing.T) {
 		}
 	}
 }
+
+// Where a column has too few values for its quartiles, from which the mean is cut, these are anywhere from -1e18 to 1e18, and
+// so would the mean be.
+func TestTooFewValuesForQuartilesHaveNoMean(t *testing.T) {
+	a := describers("nnnn")[0]
+	for _, n := range []int{400, 1200, 4000} {
+		given, farthest := 0, 0.0
+		for seed := range uint64(20) {
+			r := rand.New(rand.NewPCG(seed, 3))
+			x := Data{Shape: Shape{N: n, D: 3}, X: columns(3, n), Y: make([]float64, n)}
+			for i := range n {
+				x.set(i, func(int) float64 { return 60 + 9*r.NormFloat64() })
+			}
+			for _, f := range runOf(t, a, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
+				if f.Statistic == "mean" && f.Value != nil {
+					given, farthest = given+1, max(farthest, math.Abs(*f.Value-60))
+				}
+			}
+		}
+		t.Logf("%d rows: %d of 80 means, %.3g off at most", n, given, farthest)
+		if farthest > 10 || n == 4000 && given < 80 {
+			t.Errorf("%d rows: %d of 80 means, %.3g off at most", n, given, farthest)
+		}
+	}
+}

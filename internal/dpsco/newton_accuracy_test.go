@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -213,5 +214,22 @@ func TestARareLabelThatNoiseHidesIsFitted(t *testing.T) {
 	t.Logf("lost %.3f of what features tell in the median, %.3f in one of ten; told in %d, why in %d of 21", lost[10], lost[18], told, named)
 	if lost[10] > 0.045 || told < 17 || named < 17 {
 		t.Error("expected at most 0.045, and to be told in 17, and why in as many")
+	}
+}
+
+// Of labels that are about as frequent none is rare: where weights are so small that noise hides the rows of both, why says so.
+func TestWeightsThatNoiseHidesAreNoRareLabel(t *testing.T) {
+	x := labelLaw("gauss", 15_000, 3, 7)
+	r := rand.New(rand.NewPCG(5, 3))
+	for range x.N {
+		x.Weight = append(x.Weight, mostWeight/9.*min(6, math.Exp(0.8*r.NormFloat64())))
+	}
+	whys := map[string]int{}
+	for seed := range uint64(5) {
+		whys[weighedResult(t, withWeights("logistic", catalogue.MethodAuto), false, x, privacy.Budget{Epsilon: 0.15, Delta: 1e-6}, seed).WhyNull]++
+	}
+	t.Log(whys)
+	if whys[hiddenLabel] > 0 || whys[hiddenWeights] == 0 {
+		t.Errorf("%v", whys)
 	}
 }

@@ -147,8 +147,11 @@ func (f *newtonFit) tailIndex() float64 {
 // longLastStep is why there are none where the step before the last did not come near.
 const longLastStep = "the last step is too long to say how much is left; ask for more eps, or give scales that fit"
 
-// hiddenLabel is why there are none where one label is rare.
-const hiddenLabel = "one label is so rare that noise hides its rows; ask for more eps"
+// Why there are none where noise hides the rows of a label: it is rare, or rows weigh little.
+const (
+	hiddenLabel   = "one label is so rare that noise hides its rows; ask for more eps"
+	hiddenWeights = "noise hides the rows of a label: it is rare, or weights are far below max_weight; ask for more eps, or give a max_weight that fits"
+)
 
 // whyNoIntervals says why the releases do not carry intervals; empty if they do, but for directions that are hidden.
 func (f *newtonFit) whyNoIntervals() string {
@@ -161,6 +164,8 @@ func (f *newtonFit) whyNoIntervals() string {
 		return farFromScales
 	case !f.free():
 		return cutByRadius
+	case f.rareLabel && f.weights < 1:
+		return hiddenWeights
 	case f.rareLabel:
 		return hiddenLabel
 	}

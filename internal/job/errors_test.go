@@ -44,3 +44,13 @@ func TestErrorsThatAreNotFiniteAreWithheld(t *testing.T) {
 		}
 	}
 }
+
+// A feature that noise hides may be one whose labels are all alike, which is said of labels alone.
+func TestWhyAFeatureIsHiddenFitsTheModel(t *testing.T) {
+	for model, want := range map[string]string{"linear": "", "huber": "", "logistic": "labels nearly all alike", "poisson": "counts nearly all 0"} {
+		why := job.WhyNull(dpsco.Result{Hidden: []int{1}, WhyNull: "hidden"}, model, []string{"(intercept)", "icu"})
+		if !strings.Contains(why, `how "icu" varies`) || !strings.Contains(why, "a scale that fit") || !strings.Contains(why, want) || strings.Contains(why, "alike") != (model == "logistic") || strings.Contains(why, "counts") != (model == "poisson") {
+			t.Errorf("%s: %s", model, why)
+		}
+	}
+}

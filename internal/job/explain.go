@@ -313,7 +313,12 @@ func (s *Sidecar) addNoiseAtScales(e *explanation, c *claim, n int64, plan *dpsc
 	if err != nil || at.Deviation == nil {
 		return err
 	}
-	text := "what the noise alone would give each coefficient if features were independent and they and residuals spread by their scales; a flag that holds for a share q of rows: times 1/sqrt(q(1-q)); a feature of which the others explain a share r: times 1/sqrt(1-r)"
+	text := "what the noise alone would give each coefficient if features were independent and they and residuals spread by their scales; a flag that holds for a share q of rows: times "
+	if plan.Method == catalogue.MethodObjective { // its noise is as large along every feature, whatever rows say of it
+		text += "1/(q(1-q)); a feature of which the others explain a share r: times 1/(1-r) or more"
+	} else {
+		text += "1/sqrt(q(1-q)); a feature of which the others explain a share r: times 1/sqrt(1-r)"
+	}
 	switch {
 	case catalogue.Classifies(c.Model):
 		text += "; labels of which a share q is positive: up to about 1/(4q(1-q)) times"

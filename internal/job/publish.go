@@ -156,7 +156,7 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 		return s.publishGroups(ctx, c, f, step)
 	}
 	err := s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6, $7, $8)",
-		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, knownErrors(f.result, c.terms()))
+		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, knownErrors(f.result, c.Model, c.terms()))
 	return ledger.Explain(err)
 }
 
@@ -183,15 +183,15 @@ func (e *errorColumns) columns() []*[]any {
 
 // knownErrors returns what a release tells of its errors. Numbers that JSON cannot hold
 // would fail the job, so that there is no interval where one is not finite.
-func knownErrors(r dpsco.Result, terms []string) (e errorColumns) {
+func knownErrors(r dpsco.Result, model string, terms []string) (e errorColumns) {
 	switch {
 	case !finite(r):
 		e.WhyNull = "the noise has left no finite interval"
 	case r.Low == nil:
-		e.WhyNull = whyNull(r, terms)
+		e.WhyNull = whyNull(r, model, terms)
 	default:
 		e = errorColumns{StdErr: boxed(r.StdErr), DF: boxed(r.DF), Low: boxed(r.Low), High: boxed(r.High), PValue: boxed(r.PValues()), Covariance: triangle(r.Covariance), Bias: triangle(r.Bias)}
-		e.withhold(r, terms)
+		e.withhold(r, model, terms)
 	}
 	if noise := r.Noise(); !slices.ContainsFunc(noise, isNotFinite) {
 		e.Noise = boxed(noise)
@@ -201,7 +201,7 @@ func knownErrors(r dpsco.Result, terms []string) (e errorColumns) {
 }
 
 // withhold takes back what is known of coefficients that a result withholds, and says why.
-func (e *errorColumns) withhold(r dpsco.Result, terms []string) {
+func (e *errorColumns) withhold(r dpsco.Result, model string, terms []string) {
 	for j := range terms {
 		if !r.Withholds(j) {
 			continue
@@ -214,12 +214,12 @@ func (e *errorColumns) withhold(r dpsco.Result, terms []string) {
 		if e.WhyNulls == nil {
 			e.WhyNulls = make([]any, len(terms))
 		}
-		e.WhyNulls[j] = whyNull(r, terms)
+		e.WhyNulls[j] = whyNull(r, model, terms)
 	}
 }
 
 // whyNull is why a release has no intervals, which may be for some features.
-func whyNull(r dpsco.Result, terms []string) string {
+func whyNull(r dpsco.Result, model string, terms []string) string {
 	var names []string
 	for _, j := range r.Hidden {
 		names = append(names, strconv.Quote(terms[j]))
@@ -228,9 +228,16 @@ func whyNull(r dpsco.Result, terms []string) string {
 	case 0:
 		return r.WhyNull
 	case 1:
-		return "noise hides how " + names[0] + " varies: is it constant, a rare flag, far from 0 beside how it varies, or are labels nearly all alike where it is set? Leave it out, give it a center, or ask for more eps"
+		alike := ""
+		switch model {
+		case "logistic":
+			alike = ", or are labels nearly all alike where it is set"
+		case "poisson":
+			alike = ", or are counts nearly all 0 where it is set"
+		}
+		return "noise hides how " + names[0] + " varies: is it constant, a rare flag, far from 0 or its scale far larger than it varies" + alike + "? Leave it out, give it a center and a scale that fit, or ask for more eps"
 	}
-	return "noise hides a direction of " + strings.Join(names, " and ") + ": does one follow from the others, or are they constant or rare flags? Leave them out, or ask for more eps"
+	return "noise hides a direction of " + strings.Join(names, " and ") + ": does one follow from the others, or are they constant, rare flags or their scales too large? Leave them out, give scales that fit, or ask for more eps"
 }
 
 // finite reports whether all numbers are finite, and standard errors and degrees of freedom

@@ -410,6 +410,18 @@ BEGIN
   RETURN dp_int.enqueue_request(p_id, p_caller, dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options));
 END $$;
 
+-- Refuses what writes in the caller's own transaction where that is read-only, as it always is on a standby.
+CREATE OR REPLACE FUNCTION dp_int.check_writable(p_what text) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF current_setting('transaction_read_only')::boolean THEN
+    RAISE EXCEPTION '% in a read-only transaction', p_what
+      USING ERRCODE = '25006', HINT = CASE WHEN pg_is_in_recovery() THEN 'This server is a standby: connect to the primary.'
+        ELSE 'Begin it with BEGIN READ WRITE, or SET default_transaction_read_only = off.' END
+        || ' The functions that wait for their answer, such as dp_linear_regress and dp_score, work here too. No privacy budget was spent.';
+  END IF;
+END $$;
+
 -- Queues a request that nobody waits for, or answers it with the kept release; returns its job.
 CREATE OR REPLACE FUNCTION dp_int.submit_request(p_caller name, r dp_int.request) RETURNS uuid
 LANGUAGE plpgsql VOLATILE AS $$
@@ -417,6 +429,7 @@ DECLARE
   kept CONSTANT uuid := CASE WHEN NOT r.fresh THEN dp_int.kept_release(r.dataset, r.hash) END;
   job CONSTANT uuid := gen_random_uuid();
 BEGIN
+  PERFORM dp_int.check_writable('a job cannot be queued');
   IF kept IS NULL THEN
     PERFORM dp_int.check_queue(p_caller);
     PERFORM dp_int.warn(r);
@@ -466,6 +479,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   j dp_int.job;
 BEGIN
+  PERFORM dp_int.check_writable('a job cannot be canceled');
   BEGIN
     SELECT * INTO j FROM dp_int.job WHERE id = p_job AND principal = dp_int.principal_of(p_caller) FOR NO KEY UPDATE;  -- others may follow it
     IF NOT FOUND THEN
