@@ -132,7 +132,7 @@ func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure
 	sampling := max(0, squares-t*t) / m / n
 	variance := sampling + square(d.noise/m) + square(t*noise/m)
 	df := max(1, 2*square(variance/(d.noise/2/m/m/n)))
-	half := halfWidth(c.cut*math.Sqrt(variance), df, scoreBiasShare*sizes.powerTail(c.cut, 1, scoreHides)/m)
+	half := halfWidth(c.cut*math.Sqrt(variance), df, scoreBiasShare*sizes.powerTail(c.cut, 1, tailHides)/m)
 	f.Low, f.High = finite(c.centre+c.cut*t-half), finite(c.centre+c.cut*t+half)
 	return f
 }
@@ -202,7 +202,7 @@ func (g *describing) countNoise() float64 {
 func (g *describing) cheapest(sizes *magnitudes) float64 {
 	deviation := meanNoise(g.averages, g.contract())
 	return sizes.cheapestCut(func(cut float64) float64 {
-		return square(deviation*cut) + square(sizes.powerTail(cut, 1, scoreHides))
+		return square(deviation*cut) + square(sizes.powerTail(cut, 1, tailHides))
 	})
 }
 

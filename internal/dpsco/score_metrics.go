@@ -31,19 +31,24 @@ type measured struct {
 	means                        *scoreMeans
 }
 
-// scoreHides is what intervals take histograms to hide, and scoreBiasShare how much of the
-// bound on what cuts take they allow for.
-var scoreHides = cautious{deviations: 0.75, steepest: 5}
+// scoreHides is what intervals of scores take histograms to hide, tailHides what those of means do, and what tells that a tail is too heavy;
+// scoreBiasShare is how much of the bound on what cuts take they allow for.
+var (
+	scoreHides = cautious{deviations: 1.5, steepest: 5}
+	tailHides  = cautious{deviations: 0.75, steepest: 5}
+)
 
 const scoreBiasShare = 0.8
 
 // The tails that are too heavy for an interval of the mean size, of the mean of squares,
-// and of two of those over each other, which vary together. They serve laws and tables
+// and of two of those over each other, which vary together, where noise may hide more than
+// coarse of the rows in a bin: then nothing is seen of a tail that is far away. They serve laws and tables
 // that were tried (docs/experiments.md).
 const (
 	leastSizeIndex   = 2.5
 	leastSquareIndex = 3.3
 	leastRatioIndex  = 2.9
+	coarse           = 0.012
 )
 
 // chooseCuts weighs the noise of a cut against what it cuts off.
@@ -310,7 +315,7 @@ func (m *measured) meanSize(name string) Metric {
 		least = 0
 	}
 	return m.metric(quotient{
-		name: name, above: m.number(0, m.cut), below: m.one(), why: heavy(m.sizes, least, whyHeavyTail), hidden: whyNoRows, to: atLeastZero,
+		name: name, above: m.number(0, m.cut), below: m.one(), why: heavyIfCoarse(m.sizes, least, whyHeavyTail), hidden: whyNoRows, to: atLeastZero,
 		off: func(float64) float64 { return m.sizes.powerTail(m.cut, 1, scoreHides) },
 	})
 }
@@ -330,7 +335,7 @@ func (m *measured) rootMeanSquare() Metric {
 		return Metric{Name: name, WhyNull: whyNoSize}
 	}
 	return m.metric(quotient{
-		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: heavy(m.sizes, leastSquareIndex, whyHeavyTail), hidden: whyNoRows,
+		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: heavyIfCoarse(m.sizes, leastSquareIndex, whyHeavyTail), hidden: whyNoRows,
 		off: func(float64) float64 { return m.squaresOff() }, to: func(q float64) float64 { return math.Sqrt(atLeastZero(q)) },
 	})
 }
@@ -351,9 +356,9 @@ func (m *measured) rSquared() Metric {
 	case !m.deviations.seen:
 		return Metric{Name: name, WhyNull: whyNoSpread}
 	}
-	why := heavy(m.sizes, leastRatioIndex, whyHeavyTail)
+	why := heavyIfCoarse(m.sizes, leastRatioIndex, whyHeavyTail)
 	if why == "" {
-		why = heavy(m.deviations, leastRatioIndex, whyHeavyY)
+		why = heavyIfCoarse(m.deviations, leastRatioIndex, whyHeavyY)
 	}
 	squares := m.number(1, square(m.squareCut))
 	return m.metric(quotient{
@@ -377,8 +382,16 @@ func (m *measured) spread() []float64 {
 
 // heavy says why where a tail is too heavy for an interval.
 func heavy(of *magnitudes, least float64, why string) string {
-	if of.top == magnitudeBins-1 || of.index(scoreHides) < least { // the last bin has no upper edge
+	if of.top == magnitudeBins-1 || of.index(tailHides) < least { // the last bin has no upper edge
 		return why
 	}
 	return ""
+}
+
+// heavyIfCoarse is heavy, of a tail that only a coarse histogram leaves uncertain.
+func heavyIfCoarse(of *magnitudes, least float64, why string) string {
+	if seenAlone*of.sd <= coarse*of.rows {
+		least = 0
+	}
+	return heavy(of, least, why)
 }

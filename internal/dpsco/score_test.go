@@ -523,3 +523,17 @@ func TestMetricsAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// A heavy tail has no interval where noise hides so much of each bin that the tail may be anywhere, and has one where it is seen.
+func TestHeavyTailsOfScores(t *testing.T) {
+	const rows = 20_000
+	for sd, want := range map[float64]string{20: "", 60: "", 200: whyHeavyTail} {
+		counts := make([]float64, magnitudeBins)
+		for k, left := 10, float64(rows); k < magnitudeBins; k, left = k+1, left/1.3 { // an index of .76
+			counts[k] = left * 0.3 / 1.3
+		}
+		if got := heavyIfCoarse(readMagnitudes(counts, sd, 1, math.Inf(1), rows).run(), leastSizeIndex, whyHeavyTail); got != want {
+			t.Errorf("noise of %v rows: %q, want %q", sd, got, want)
+		}
+	}
+}
