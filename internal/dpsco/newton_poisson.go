@@ -108,7 +108,7 @@ func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	for _, v := range s.slopes(w) {
 		steepest = max(steepest, math.Abs(v))
 	}
-	factor := math.Log1p(steepest/cut) / steepest
+	factor := math.Log1p(steepest/max(cut, s.noise())) / steepest
 	spread := floats.Norm(s.slopes(solveTriangular(s.q, w)), 2)
 	if spread > 0 {
 		factor = min(factor, farthestStart/spread)
@@ -120,12 +120,31 @@ func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 
 // rates are that of counts and that of counts as the first pass has them, cut. Sizes of targets tell both, whatever
 // the unit, and with less noise than moments. These tell it where noise hides all but zeros, and where rows have weights, which sizes do not have,
-// but for how much is cut off.
+// but for how much is cut off. Where their noise is more than a unit they tell nothing, and a count is taken to be one unit; the number of zeros
+// may tell that it is less.
 func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
-	exposure := s.moments.At(0, 0) * s.shortened
 	least := 3 * c.unit / s.rows
-	cut = max(s.gradient.AtVec(0)/s.moments.At(0, 0), 3*s.deviation, least)
-	if c.seen == nil || c.seen.top == 0 {
+	constant, shortened, sum := s.moments.At(0, 0), s.shortened, s.gradient.AtVec(0)
+	doubt := s.hidden / math.Sqrt(float64(s.moments.SymmetricDim())) // of a moment
+	if s.deviation <= c.unit {
+		constant = max(constant, min(doubt, 1))
+		cut = max(sum/constant, s.noise(), least)
+	} else {
+		if constant < 3*doubt {
+			constant, shortened = 1, 1
+		}
+		if cut = c.unit / (constant * shortened); sum > s.noise() {
+			cut = max(cut, sum/constant)
+		}
+	}
+	exposure := constant * shortened
+	switch {
+	case c.seen == nil:
+		return cut, cut
+	case c.seen.top == 0:
+		if doubt = c.seen.sd / s.rows; doubt < s.deviation && !s.weighted {
+			cut = min(cut, max(-math.Log(min(c.seen.counted, 1-doubt))*c.unit/exposure, least))
+		}
 		return cut, cut
 	}
 	mean := c.seen.excess(0)
@@ -135,3 +154,6 @@ func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 	}
 	return cut * mean / kept, cut
 }
+
+// noise is what a mean of targets may be by noise alone.
+func (s *newtonStart) noise() float64 { return 3 * s.deviation }

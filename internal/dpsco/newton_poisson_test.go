@@ -147,6 +147,42 @@ func TestCountsFarFromTheirScale(t *testing.T) {
 	}
 }
 
+// Where noise hides the rate a fit began at three deviations of the noise, and stayed there: the median deviance was 8.8, 4.6, 4.2 and 1.6
+// times that of one rate for all.
+func TestCountsThatNoiseHidesAreNotFarAboveTheirScale(t *testing.T) {
+	for _, c := range []struct {
+		n, features     int
+		rate, eps, most float64
+	}{{500, 12, .8, .3, 1.5}, {500, 12, .3, 1, 1.8}, {3000, 20, .3, .2, 1.8}, {4000, 6, .05, .3, 1.1}} {
+		src := rand.NewPCG(uint64(c.n), 6)
+		r := rand.New(src)
+		x := Data{Shape: Shape{N: c.n, D: 1 + c.features, Intercept: true}, X: columns(c.features, c.n), Y: make([]float64, c.n), Offset: make([]float64, c.n)}
+		mean, exposures := 0., 0.
+		for i := range c.n {
+			z := 0.
+			for j := range c.features {
+				x.X[j][i] = r.NormFloat64()
+				z += .3 * x.X[j][i] / math.Sqrt(float64(c.features))
+			}
+			exposure := .1 + .9*r.Float64()
+			x.Offset[i] = math.Log(exposure)
+			x.Y[i] = distuv.Poisson{Lambda: c.rate * exposure * math.Exp(z), Src: src}.Rand()
+			mean, exposures = mean+x.Y[i], exposures+exposure
+		}
+		constant := make([]float64, x.D)
+		constant[0] = math.Log(mean / exposures)
+		var all []float64
+		for seed := range 15 {
+			all = append(all, meanDeviance(x, resultOf(t, Regression{Loss: loss.Poisson{}}, cloned(x), c.eps, uint64(seed)).Coefficients)/meanDeviance(x, constant))
+		}
+		slices.Sort(all)
+		t.Logf("%d rows, %d features, rate %g, eps %g: %.3f times the deviance of one rate", c.n, c.features, c.rate, c.eps, all[7])
+		if all[7] > c.most {
+			t.Errorf("expected at most %g", c.most)
+		}
+	}
+}
+
 // fremtpl is claims of policies, by the year.
 func fremtpl(t testing.TB) Data {
 	folder := os.Getenv("DPSIDECAR_DATA")
