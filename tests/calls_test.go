@@ -165,7 +165,7 @@ func TestATimeoutBeforeTheChargeSpendsNothing(t *testing.T) {
 	start := time.Now()
 	_, err := regress(hasty, ask, w.dataset, 0.5)
 	w.wantError(err, "57014", "no privacy budget")
-	if took := time.Since(start); took > 10*time.Second {
+	if took := time.Since(start); took > time.Minute {
 		t.Errorf("the wait ended after %v", took)
 	}
 	w.exec(blocker, "ROLLBACK")
@@ -182,7 +182,8 @@ func TestATimeoutBeforeTheChargeSpendsNothing(t *testing.T) {
 func TestAnInterruptAfterTheChargeKeepsTheResult(t *testing.T) {
 	w := newWorld(t, 100, 0)
 	slow := w.dataset + "_slow"
-	w.slowView(slow, 4)
+	hold, release := w.heldView(slow)
+	hold()
 	ctx, cancel := context.WithCancel(context.Background())
 	interrupted := make(chan error, 1)
 	pid := one[int32](w, w.analyst, `SELECT pg_backend_pid()`)
@@ -196,6 +197,7 @@ func TestAnInterruptAfterTheChargeKeepsTheResult(t *testing.T) {
 	})
 	w.exec(w.super, `SELECT pg_cancel_backend($1)`, pid)
 	w.wantError(<-interrupted, "57014", "the result will be kept")
+	release()
 	out, err := regress(w.analyst, ask, slow, 1.0)
 	if err != nil || len(out) != 2 {
 		t.Fatalf("the same call: %v %v", out, err)
@@ -282,7 +284,7 @@ func TestWithoutASidecarACallFailsAtOnce(t *testing.T) {
 	w.wantError(err, "DP001", "dpsidecar serve")
 	_, err = w.analyst.Exec(context.Background(), `CALL dp_run('l1', $1, 0.5)`, w.dataset)
 	w.wantError(err, "DP001", "dp_submit")
-	if took := time.Since(start); took > 10*time.Second {
+	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("failed after %v", took)
 	}
 

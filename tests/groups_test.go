@@ -67,9 +67,11 @@ func TestACategoryBesideTheFeaturesIsExplained(t *testing.T) {
 func TestGroupsFromEndToEnd(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.shops(30000)
-	const call = `SELECT * FROM dp_linear_regress_by($1, 'region', 20, features => '{age}')`
-	out := w.mustRegressBy(call, w.dataset)
-	if len(out) != 6 || w.entries() != 1 {
+	const call = `FROM dp_linear_regress_by($1, 'region', $2, features => '{age}')`
+	_, eps := w.withIntervals(w.analyst, `SELECT term, coef `+call, w.dataset, 20)
+	entries := w.entries()
+	out := w.mustRegressBy(`SELECT * `+call, w.dataset, eps)
+	if len(out) != 6 || w.entries() != entries || eps == 20 && entries != 1 {
 		t.Fatalf("%d coefficients, %d entries: %v", len(out), w.entries(), out)
 	}
 	// Without noise these are the coefficients; its deviations, and those of sampling, are below
@@ -81,10 +83,10 @@ func TestGroupsFromEndToEnd(t *testing.T) {
 			t.Errorf("%v, want %v of group %d", c, want, i/2)
 		}
 	}
-	if again := w.mustRegressBy(call, w.dataset); fmt.Sprint(again) != fmt.Sprint(out) || w.entries() != 1 {
+	if again := w.mustRegressBy(`SELECT * `+call, w.dataset, eps); fmt.Sprint(again) != fmt.Sprint(out) || w.entries() != entries {
 		t.Errorf("the same again: %v, %d entries", again, w.entries())
 	}
-	job := one[string](w, w.analyst, `SELECT dp_submit('linear', $1, 20, features => '{age}', options => '{"by": "region"}')::text`, w.dataset)
+	job := one[string](w, w.analyst, `SELECT dp_submit('linear', $1, $2, features => '{age}', options => '{"by": "region"}')::text`, w.dataset, eps)
 	result := w.mustRegress(w.analyst, `SELECT * FROM dp_result($1::uuid)`, job)
 	for i, c := range result {
 		if c.Term != "region="+out[i].Grp+":"+out[i].Term || c.Coef != out[i].Coef {
@@ -273,8 +275,7 @@ func TestExplainOfGroups(t *testing.T) {
 
 // The page on groups runs as it tells.
 func TestThePageOnGroupsRuns(t *testing.T) {
-	w, people := newReader(t)
-	w.runPage("how-to/groups.md", people)
+	w, people := runPageWithIntervals(t, "how-to/groups.md")
 	// More than six of the deviations that noise and sampling have at this budget, which are
 	// below .3.
 	for grp, truth := range map[string]float64{"north": 10, "south": 14, "*": 22} {

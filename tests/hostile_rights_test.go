@@ -165,7 +165,8 @@ func TestCheckInstallNoticesAnOpenPublicSchema(t *testing.T) {
 func TestAGrantTakenBackWhileWaiting(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	slow := w.dataset + "_slow"
-	w.slowView(slow, 4)
+	hold, release := w.heldView(slow)
+	hold()
 	ended := make(chan error)
 	go func() {
 		_, err := regress(w.analyst, ask, slow, 1)
@@ -175,6 +176,7 @@ func TestAGrantTakenBackWhileWaiting(t *testing.T) {
 		return one[bool](w, w.steward, `SELECT EXISTS (SELECT FROM dp.jobs WHERE dataset = $1 AND stage LIKE 'charged%')`, slow)
 	})
 	w.exec(w.steward, `SELECT dp_revoke($1, $2)`, slow, w.person)
+	release()
 	w.wantError(<-ended, "42501", "the release is kept")
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, slow, w.person)
 	w.mustRegress(w.analyst, ask, slow, 1)

@@ -45,7 +45,7 @@ func (w *world) listeningAt(url string) (*pgx.Conn, func() []string) {
 func TestACallerWhoWaitsIsToldTheStage(t *testing.T) {
 	w := newWorld(t, 100, 0)
 	slow := w.dataset + "_slow"
-	w.slowView(slow, 4)
+	hold, release := w.heldView(slow)
 	blocker := w.connect(w.system.SuperuserURL())
 	for _, sql := range []string{
 		`SELECT * FROM dp_l1_regress('` + slow + `', 1)`,
@@ -53,6 +53,7 @@ func TestACallerWhoWaitsIsToldTheStage(t *testing.T) {
 	} {
 		conn, heard := w.listening(w.person)
 		w.exec(blocker, `BEGIN; LOCK TABLE public.`+w.dataset)
+		hold()
 		ended := make(chan error, 1)
 		go func() {
 			_, err := conn.Exec(context.Background(), sql)
@@ -64,6 +65,7 @@ func TestACallerWhoWaitsIsToldTheStage(t *testing.T) {
 		if stage := one[string](w, w.analyst, `SELECT stage FROM dp.jobs WHERE status = 'running'`); stage != "charged, running" {
 			t.Errorf("dp.jobs says %q", stage)
 		}
+		release()
 		if err := <-ended; err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}

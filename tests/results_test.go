@@ -100,7 +100,7 @@ func (w *world) agree(name string, got, want float64) {
 func TestResultsOfARelease(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.regressable("zcdp", 500, 1e-4)
-	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 20, 1e-5, features => '{age,region,insured}')`, w.dataset)
+	w.withIntervals(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, 1e-5, features => '{age,region,insured}')`, w.dataset, 20)
 	r, before := w.released(), w.entries()
 	if !one[bool](w, w.analyst, `SELECT bool_and(abs(s.coef - c.coef) <= 0.0501 * c.std_err AND abs(s.std_err / c.std_err - 1) <= 0.0501 AND abs(s.p_value - c.p_value) <= 0.00501 * c.p_value
 		  AND abs(s.t - (c.ci_low + c.ci_high) / 2 / c.std_err) <= 0.0051 AND abs(s.ci_low - c.ci_low) <= 0.0501 * c.std_err AND abs(s.ci_high - c.ci_high) <= 0.0501 * c.std_err
@@ -291,7 +291,7 @@ func TestResultsAreRounded(t *testing.T) {
 func TestResultsSayWhyThereAreNone(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.regressable("zcdp", 500, 1e-4)
-	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 20, 1e-5, features => '{age,region}')`, w.dataset)
+	w.withIntervals(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, 1e-5, features => '{age,region}')`, w.dataset, 20)
 	good := w.released().id
 	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 20, 1e-5, features => '{age,region}', method => 'gd')`, w.dataset)
 	bare := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
@@ -383,7 +383,7 @@ func TestIntervalsOfProbabilities(t *testing.T) {
 func TestResultsAreForWhoMaySeeTheRelease(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.regressable("zcdp", 500, 1e-4)
-	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 20, 1e-5, features => '{age}')`, w.dataset)
+	w.withIntervals(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, 1e-5, features => '{age}')`, w.dataset, 20)
 	release := w.released().id
 	stranger := w.newAnalyst(w.person + "b")
 	for _, sql := range []string{`SELECT * FROM dp_summary($1)`, `SELECT * FROM dp_test($1, '{age}')`, `SELECT dp_covariance($1)`, `SELECT * FROM dp_predict_interval($1, '{50}')`,

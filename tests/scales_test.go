@@ -57,7 +57,8 @@ func TestCentresAreMappedBack(t *testing.T) {
 			t.Errorf("%s: centres %s", call, said)
 		}
 	}
-	release := w.lastRelease(`SELECT * FROM dp_linear_regress($1, 6, features => '{year,age}')`, dataset)
+	w.withIntervals(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, features => '{year,age}')`, dataset, 6)
+	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, dataset)
 	var prediction, low, high, slopeError, interceptError float64
 	row := w.analyst.QueryRow(context.Background(), `SELECT prediction, ci_low, ci_high FROM dp_predict_interval($1::text::uuid, '{2018,40}')`, release)
 	if err := row.Scan(&prediction, &low, &high); err != nil || math.Abs(prediction-9170) > 30 || !(low < prediction && prediction < high && high-low < 60) {

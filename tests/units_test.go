@@ -43,7 +43,7 @@ func TestUnitsFromEndToEnd(t *testing.T) {
 		t.Fatal(err, hint(err))
 	}
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
-	out := w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 2)`, w.dataset)
+	out, _ := w.withIntervals(w.analyst, `SELECT * FROM dp_linear_regress($1, $2)`, w.dataset, 2)
 	for i, want := range []float64{10, 2} {
 		if math.Abs(out[i].Coef-want) > 0.1 {
 			t.Errorf("%v, want %v", out[i], want)

@@ -79,9 +79,9 @@ func copyOf(x [][]float64) (c [][]float64) {
 }
 
 // The levels of a category are worth their coefficients, because a row is as long as it has
-// columns. Of 30 runs R2 was .797 on average, with a deviation of .009, and of 8 runs .591 with one of
-// .003 where every level counts as a column: .72 and .65 are more than eight of these away,
-// which no run in a million reaches.
+// columns. Of 40 runs R2 was .795 on average, with a deviation of .011 and a longer tail below, and .590 with one of
+// .003 where every level counts as a column: .68 and .65 are ten and twenty of these away, which no run in a
+// million reaches, be what is lost of the best R2, .85, of a Gamma law.
 func TestSeventyLevelsAreWorthTheirNoise(t *testing.T) {
 	const epsilon = 0.3
 	x, y := zipCodes()
@@ -90,7 +90,7 @@ func TestSeventyLevelsAreWorthTheirNoise(t *testing.T) {
 	a.Sources = 7
 	with := fitOnce(t, a, x, y, epsilon)
 	t.Logf("without levels %.3f, as so many columns %.3f, as a category %.3f", without, unknown, with)
-	if with < 0.72 || with < without || unknown > 0.65 {
+	if with < 0.68 || with < without || unknown > 0.65 {
 		t.Errorf("R2 is %.3f with 70 levels, %.3f without, %.3f if each counts as a column", with, without, unknown)
 	}
 }

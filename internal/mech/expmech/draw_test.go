@@ -79,7 +79,7 @@ func TestDrawStopsWithItsContext(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || w != nil {
 			t.Errorf("after %v: %v, %v", wait, w, err)
 		}
-		if late := time.Since(start) - wait; late > 5*time.Second {
+		if late := time.Since(start) - wait; late > 30*time.Second {
 			t.Errorf("%v late", late)
 		}
 		cancel()
