@@ -349,6 +349,9 @@ func TestAFeatureThatNoiseHidesHasNoInterval(t *testing.T) {
 	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM unnest(dp_covariance($1)) AS v WHERE v IS NULL`, id); n != 8 {
 		t.Errorf("%d of 9 covariances are not known, want 8", n)
 	}
+	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp_explain('linear', $1, 20, 1e-5) AS e(line) WHERE e::text LIKE '%lacks intervals%noise hides how%version%varies%'`, name); n != 1 {
+		t.Error("a forecast from that release does not say what it is worth")
+	}
 	_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_test($1, '{age,version}')`, id)
 	w.wantError(err, "55000", `coefficient "version" has no standard error: noise hides how "version" varies`)
 	if why := one[string](w, w.analyst, `SELECT why_null FROM dp_predict_interval($1, '{0.5,1}') WHERE prediction IS NOT NULL AND ci_low IS NULL`, id); !strings.HasPrefix(why, `noise hides how "version" varies`) {
