@@ -26,4 +26,4 @@ func (c *Config) PublishAtOnce() {
 const LivesFor = livesFor
 
 // KnownErrors is what a release tells of its errors, as the database takes it.
-func KnownErrors(r dpsco.Result) ([]byte, error) { return json.Marshal(knownErrors(r, nil)) }
+func KnownErrors(r dpsco.Result) ([]byte, error) { return json.Marshal(knownErrors(r, nil, nil)) }
