@@ -328,19 +328,19 @@ func TestResultsSayWhyThereAreNone(t *testing.T) {
 	}
 }
 
-// A column that is the same in all rows has no interval, nor has the intercept, which nothing tells apart from it. The other
+// A flag that is the same in all rows has no interval, nor has the intercept, which nothing tells apart from it. The other
 // coefficients have theirs, and can be tested. With 40,000 rows at eps 20 the slope's standard error is some .01.
 func TestAFeatureThatNoiseHidesHasNoInterval(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	name := w.dataset + "_constant"
-	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT 3 * age + random() + random() AS amount, age, 1.0::float8 AS version FROM (SELECT random() AS age FROM generate_series(1, 40000)) AS r;
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT 3 * age + random() + random() AS amount, age, true AS member, 1.0::float8 AS version FROM (SELECT random() AS age FROM generate_series(1, 40000)) AS r;
 		GRANT SELECT ON public.%[1]s TO dp_sidecar`, name))
-	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age,version}', 50, 1e-4)`, name, "public."+name)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age,member,version}', 90, 1e-4)`, name, "public."+name)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
-	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 20, 1e-5)`, name)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 20, 1e-5, features => '{age,member}')`, name)
 	id := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, name)
-	shown := all[string](w, w.analyst, `SELECT concat_ws(' ', term, num_nulls(std_err, t, p_value, ci_low, ci_high), why_null LIKE 'noise hides how "version" varies%') FROM dp_summary($1)`, id)
-	if want := []string{"(intercept) 5 t", "age 0", "version 5 t"}; !slices.Equal(shown, want) {
+	shown := all[string](w, w.analyst, `SELECT concat_ws(' ', term, num_nulls(std_err, t, p_value, ci_low, ci_high), why_null LIKE 'noise hides how "member" varies%') FROM dp_summary($1)`, id)
+	if want := []string{"(intercept) 5 t", "age 0", "member 5 t"}; !slices.Equal(shown, want) {
 		t.Errorf("%q, want %q", shown, want)
 	}
 	if p := one[float64](w, w.analyst, `SELECT p_value FROM dp_test($1, '{age}')`, id); p > 0.001 {
@@ -349,10 +349,18 @@ func TestAFeatureThatNoiseHidesHasNoInterval(t *testing.T) {
 	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM unnest(dp_covariance($1)) AS v WHERE v IS NULL`, id); n != 8 {
 		t.Errorf("%d of 9 covariances are not known, want 8", n)
 	}
-	_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_test($1, '{age,version}')`, id)
-	w.wantError(err, "55000", `coefficient "version" has no standard error: noise hides how "version" varies`)
-	if why := one[string](w, w.analyst, `SELECT why_null FROM dp_predict_interval($1, '{0.5,1}') WHERE prediction IS NOT NULL AND ci_low IS NULL`, id); !strings.HasPrefix(why, `noise hides how "version" varies`) {
+	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp_explain('linear', $1, 20, 1e-5, features => '{age,member}') AS e(line) WHERE e::text LIKE '%lacks intervals%noise hides how%member%varies%'`, name); n != 1 {
+		t.Error("a forecast from that release does not say what it is worth")
+	}
+	_, err := w.analyst.Exec(context.Background(), `SELECT * FROM dp_test($1, '{age,member}')`, id)
+	w.wantError(err, "55000", `coefficient "member" has no standard error: noise hides how "member" varies`)
+	if why := one[string](w, w.analyst, `SELECT why_null FROM dp_predict_interval($1, '{0.5,1}') WHERE prediction IS NOT NULL AND ci_low IS NULL`, id); !strings.HasPrefix(why, `noise hides how "member" varies`) {
 		t.Error(why)
+	}
+	// A column of numbers may hide what goes together with others, as a year without a center does: nothing has an interval then.
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 20, 1e-5, features => '{age,version}')`, name)
+	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp_summary(dp_last_release($1)) WHERE ci_low IS NULL AND why_null LIKE 'noise hides how "version" varies%'`, name); n != 3 {
+		t.Errorf("%d of 3 coefficients have no interval", n)
 	}
 }
 

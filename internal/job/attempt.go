@@ -185,6 +185,16 @@ func (c *claim) slopes() (terms []string) {
 	return terms
 }
 
+// flags are the terms that are 0 or 1 by what is registered: those of boolean columns and of levels.
+func (c *claim) flags() (terms []string) {
+	for _, f := range c.Request.Features {
+		if _, category := c.levels(f); category || slices.Contains(c.Dataset.Flags, f) {
+			terms = append(terms, c.slopesOf(f)...)
+		}
+	}
+	return terms
+}
+
 // slopesOf are the terms of a feature: itself, or of a category one for every level but the first.
 func (c *claim) slopesOf(feature string) []string {
 	levels, ok := c.levels(feature)

@@ -219,7 +219,7 @@ type former struct {
 	Release         string
 	Eps             float64
 	Method          string
-	WhyNull         *string `json:"why_null"`
+	WhyNull         *string `json:"why_null"` // of some coefficients or all
 	Rows            float64
 	NoiseMultiplier float64            `json:"noise_multiplier"`
 	Noise           map[string]float64 // standard deviation by term, in the table's units; nil where it does not tell
@@ -285,7 +285,7 @@ func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64, plan *dpsc
 	}
 	text := fmt.Sprintf("forecast from release %s at eps %v: the standard deviation that the noise alone gives each coefficient; no bound", c.Former.Release, c.Former.Eps)
 	if c.Former.WhyNull != nil {
-		text += "; that release has no intervals, and errors beyond the noise are likely, for " + *c.Former.WhyNull
+		text += "; that release lacks intervals, and errors beyond the noise are likely, for " + *c.Former.WhyNull
 	}
 	e.add("expected_error", text)
 	for _, term := range c.terms() {

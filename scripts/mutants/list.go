@@ -377,6 +377,8 @@ var mutants = []mutant{
 		`> mostBiasOfCounts*deviation:`, `> 1e9*deviation:`, []tests{{"./internal/dpsco", "TestIntervalsOfCountsThatAreAllBias"}}},
 	{"hidden directions leave no coefficient without an interval", "internal/dpsco/result.go",
 		"return r.Hidden != nil && (slices", "return r.Hidden == nil && (slices", []tests{{"./internal/dpsco", "TestAHiddenDirectionNames"}}},
+	{"hidden columns of numbers leave others an interval", "internal/job/publish.go",
+		"return !slices.Contains(flags, terms[j])", "return false", []tests{{"./tests", "TestAFeatureThatNoiseHides"}}},
 	{"hidden directions leave the constant an interval", "internal/dpsco/result.go",
 		"|| j == 0 && r.Intercept)", "|| j == 0 && r.Cut)", []tests{{"./internal/dpsco", "TestAHiddenDirectionNames"}}},
 	{"score: heavy tails have no intervals, however much is seen of them", "internal/dpsco/score_metrics.go",

@@ -40,7 +40,7 @@ END $$;
 -- which says so itself, or rows, which are counted.
 CREATE OR REPLACE FUNCTION dp_int.former(p_dataset bigint, p_request jsonb) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
-  SELECT jsonb_build_object('release', r.id, 'eps', r.eps, 'method', r.method, 'why_null', r.why_null, 'rows', r.parameters -> 'rows',
+  SELECT jsonb_build_object('release', r.id, 'eps', r.eps, 'method', r.method, 'why_null', coalesce(r.why_null, min(c.why_null)), 'rows', r.parameters -> 'rows',
                             'noise_multiplier', r.parameters -> 'noise_multiplier', 'noise', CASE WHEN bool_and(c.noise > 0) THEN jsonb_object_agg(c.term, c.noise) END)
     FROM dp_int.release r
     JOIN dp_int.job j ON j.id = r.job
