@@ -26,7 +26,9 @@ func (c *Config) PublishAtOnce() {
 const LivesFor = livesFor
 
 // KnownErrors is what a release tells of its errors, as the database takes it.
-func KnownErrors(r dpsco.Result) ([]byte, error) { return json.Marshal(knownErrors(r, "linear", nil, nil)) }
+func KnownErrors(r dpsco.Result) ([]byte, error) {
+	return json.Marshal(knownErrors(r, "linear", nil, nil))
+}
 
 // WhyNull is why a release of a model has no intervals.
 var WhyNull = whyNull
