@@ -231,8 +231,8 @@ func TestACancelThatArrivesTwiceDropsTheJob(t *testing.T) {
 			return !one[bool](w, w.super, `SELECT bool_or(dp_int.awaited(id)) FROM dp_int.job WHERE caller = $1`, w.person)
 		})
 		w.exec(blocker, "ROLLBACK")
-		w.eventually("the job is canceled", func() bool {
-			return one[int64](w, w.super, `SELECT count(*) FROM dp_int.job WHERE caller = $1 AND state <> 'canceled'`, w.person) == 0
+		w.eventually("the job is canceled", func() bool { // or has failed: on a busy machine it may have waited for the lock in vain five times before
+			return one[int64](w, w.super, `SELECT count(*) FROM dp_int.job WHERE caller = $1 AND state NOT IN ('canceled', 'failed')`, w.person) == 0
 		})
 	}
 	if w.spent() != 0 {

@@ -213,7 +213,7 @@ func TestAPartitionOfOthersThatComesLateIsNotReleased(t *testing.T) {
 	w := lonelyWorld(t, 10, 0)
 	w.exec(w.super, `CREATE TABLE parts (y float8, x float8) PARTITION BY RANGE (x);
 		CREATE TABLE ours PARTITION OF parts FOR VALUES FROM (0) TO (1000); INSERT INTO parts SELECT i, i FROM generate_series(1, 500) i;
-		CREATE TABLE theirs (y float8, x float8); INSERT INTO theirs SELECT 7, 2000 FROM generate_series(1, 500);
+		CREATE TABLE theirs (y float8, x float8); INSERT INTO theirs SELECT 7, 2000 FROM generate_series(1, 400);
 		GRANT SELECT ON parts, theirs TO dp_sidecar`)
 	for _, name := range []string{"parts", "theirs"} {
 		w.exec(w.steward, `SELECT dp_register($1, $1::text::regclass, 'y', '{x}', 100, 1e-6)`, name)
