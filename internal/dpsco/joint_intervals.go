@@ -17,7 +17,7 @@ import (
 // histograms tell rows that are far from all others: noise of second moments makes intervals wider, and covers none less.
 var intervalsOfJointMoments = information{score: 0.0013, few: lowMoments}
 
-// What intervals take a histogram to hide, for the bias and to tell tails that are too heavy.
+// What intervals take histograms to hide: of products and residuals, for the bias of cuts, and of lengths, for second moments.
 var (
 	intervalsHide = cautious{deviations: 0.75, steepest: 2.5}
 	tailsHide     = cautious{deviations: intervalsHide.deviations, steepest: cutsHide.steepest}
