@@ -191,7 +191,7 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 // the rest divided by its public scale, before the fit; what is released comes back in the
 // table's units. X holds one scale per stored column, Y the target's; CentreX and CentreY
 // are the centres, nil or 0 for none. A centre needs an intercept, which takes it up again.
-// Unknown: no scale was registered. Memory: as L1.Memory. Sources: as
+// Flags are the stored columns that hold 0 and 1 alone. Unknown: no scale was registered. Memory: as L1.Memory. Sources: as
 // Regression.Sources. MaxRows: as Data.MaxRows.
 // Of counts, whose coefficients are those of a logarithm, the target's scale moves the
 // constant alone, and of Data.Exposure the logarithms of the ratios to a typical Exposure are
@@ -206,6 +206,7 @@ type Scaled struct {
 	Y         float64
 	CentreX   []float64
 	CentreY   float64
+	Flags     []int
 	Unknown   bool
 	Memory    int64
 	Sources   int
@@ -266,6 +267,7 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 			a.offset(&x)
 		}
 		r, err := inner(ctx, x, src)
+		r.each(a.withholdBesideNumbers)
 		r.each(a.unscaleResult)
 		r.each(a.moveConstant)
 		return r, err

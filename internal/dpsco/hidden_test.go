@@ -118,3 +118,20 @@ func TestADirectionOfManyFeaturesNamesNone(t *testing.T) {
 		}
 	}
 }
+
+// A column that is no flag leaves nothing an interval where noise hides it: it may go together with any other.
+func TestAHiddenNumberLeavesNoIntervals(t *testing.T) {
+	for _, c := range []struct {
+		flags, hidden []int
+		intervals     bool
+	}{
+		{nil, nil, true}, {[]int{0, 1}, []int{1, 2}, true}, {[]int{1}, []int{2}, true},
+		{nil, []int{2}, false}, {[]int{0}, []int{2}, false}, {[]int{1}, []int{1, 2}, false}, {[]int{2}, []int{2}, false},
+	} {
+		r := Result{Coefficients: make([]float64, 3), Low: make([]float64, 3), Hidden: c.hidden, WhyNull: hiddenDirection}
+		Scaled{X: []float64{1, 1}, Flags: c.flags}.withholdBesideNumbers(&r)
+		if (r.Low != nil) != c.intervals || !slices.Equal(r.Hidden, c.hidden) || r.WhyNull != hiddenDirection {
+			t.Errorf("flags %v, hidden %v: %+v", c.flags, c.hidden, r)
+		}
+	}
+}

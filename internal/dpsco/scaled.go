@@ -51,6 +51,15 @@ func shiftBy(column []float64, centre float64) {
 	}
 }
 
+// withholdBesideNumbers takes back all intervals where noise hides a column that is no flag: the fit is then as if
+// that one were left out, and nothing tells how far it goes together with others (proof: joint_moments.md).
+func (a Scaled) withholdBesideNumbers(r *Result) {
+	isNumber := func(j int) bool { return !slices.Contains(a.Flags, j-(len(r.Coefficients)-len(a.X))) }
+	if r.Low != nil && slices.ContainsFunc(r.Hidden, isNumber) {
+		r.withhold(hiddenDirection)
+	}
+}
+
 // unscaleResult takes a release to the table's units.
 func (a Scaled) unscaleResult(r *Result) {
 	for _, part := range [][]float64{r.Coefficients, r.StdErr, r.Low, r.High} {

@@ -170,7 +170,7 @@ func (c Config) median(draw func(number int) (float64, error)) (float64, error) 
 // algorithm is a request for the model in the table's scales.
 func (p *posed) algorithm(options map[string]any) (dpsco.Scaled, error) {
 	algorithm, err := dpsco.Recipe(p.model, options, nil)
-	scaled := dpsco.Scaled{Algorithm: algorithm, X: p.Scales, Y: p.targetScale(), Counts: catalogue.IsCount(p.model)}
+	scaled := dpsco.Scaled{Algorithm: algorithm, X: p.Scales, Y: p.targetScale(), Flags: p.flags(), Counts: catalogue.IsCount(p.model)}
 	if p.Exposure != nil {
 		scaled.Exposure = 1
 	}

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"math"
+	"slices"
 
 	"dpsidecar/internal/catalogue"
 
@@ -47,6 +48,16 @@ func pose(t *Table, model string) *posed {
 }
 
 func (p *posed) row(i int) []float64 { return p.x[i*p.D : (i+1)*p.D] }
+
+// flags are the columns that hold 0 and 1 alone, as boolean ones do.
+func (t *Table) flags() (flags []int) {
+	for j, x := range t.X {
+		if !slices.ContainsFunc(x, func(v float64) bool { return v != 0 && v != 1 && !math.IsNaN(v) }) {
+			flags = append(flags, j)
+		}
+	}
+	return flags
+}
 
 func (p *posed) targetScale() float64 {
 	if catalogue.Classifies(p.model) || catalogue.IsCount(p.model) {

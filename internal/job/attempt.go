@@ -185,14 +185,10 @@ func (c *claim) slopes() (terms []string) {
 	return terms
 }
 
-// flags are the terms that are 0 or 1 by what is registered: those of boolean columns and of levels.
-func (c *claim) flags() (terms []string) {
-	for _, f := range c.Request.Features {
-		if _, category := c.levels(f); category || slices.Contains(c.Dataset.Flags, f) {
-			terms = append(terms, c.slopesOf(f)...)
-		}
-	}
-	return terms
+// isFlag reports whether the terms of a feature are 0 or 1 by what is registered: those of boolean columns and of levels.
+func (c *claim) isFlag(feature string) bool {
+	_, category := c.levels(feature)
+	return category || slices.Contains(c.Dataset.Flags, feature)
 }
 
 // slopesOf are the terms of a feature: itself, or of a category one for every level but the first.

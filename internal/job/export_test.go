@@ -27,7 +27,7 @@ const LivesFor = livesFor
 
 // KnownErrors is what a release tells of its errors, as the database takes it.
 func KnownErrors(r dpsco.Result) ([]byte, error) {
-	return json.Marshal(knownErrors(r, "linear", nil, nil))
+	return json.Marshal(knownErrors(r, "linear", nil))
 }
 
 // WhyNull is why a release of a model has no intervals.

@@ -156,7 +156,7 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 		return s.publishGroups(ctx, c, f, step)
 	}
 	err := s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6, $7, $8)",
-		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, knownErrors(f.result, c.Model, c.terms(), c.flags()))
+		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, knownErrors(f.result, c.Model, c.terms()))
 	return ledger.Explain(err)
 }
 
@@ -183,13 +183,11 @@ func (e *errorColumns) columns() []*[]any {
 
 // knownErrors returns what a release tells of its errors. Numbers that JSON cannot hold
 // would fail the job, so that there is no interval where one is not finite.
-// Where noise hides a feature that is no flag there is none at all: the fit is then as if that one were left out, and
-// nothing tells how far it goes together with others.
-func knownErrors(r dpsco.Result, model string, terms, flags []string) (e errorColumns) {
+func knownErrors(r dpsco.Result, model string, terms []string) (e errorColumns) {
 	switch {
 	case !finite(r):
 		e.WhyNull = "the noise has left no finite interval"
-	case r.Low == nil, slices.ContainsFunc(r.Hidden, func(j int) bool { return !slices.Contains(flags, terms[j]) }):
+	case r.Low == nil:
 		e.WhyNull = whyNull(r, model, terms)
 	default:
 		e = errorColumns{StdErr: boxed(r.StdErr), DF: boxed(r.DF), Low: boxed(r.Low), High: boxed(r.High), PValue: boxed(r.PValues()), Covariance: triangle(r.Covariance), Bias: triangle(r.Bias)}

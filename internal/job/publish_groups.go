@@ -21,13 +21,13 @@ func (s *Sidecar) publishGroups(ctx context.Context, c *claim, f fitted, step in
 		}
 	}
 	return ledger.Explain(s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, NULL, $6, $7, $8, $9)",
-		c.ID, c.Token, f.plan.Method, terms, coefficients, step, groupErrors(f.result.Groups, c.Model, c.terms(), c.flags()), groups, shares))
+		c.ID, c.Token, f.plan.Method, terms, coefficients, step, groupErrors(f.result.Groups, c.Model, c.terms()), groups, shares))
 }
 
 // groupErrors returns what is known of the errors of all groups; cut is whether a radius may have cut those of any.
-func groupErrors(groups []dpsco.Group, model string, terms, flags []string) (all errorColumns) {
+func groupErrors(groups []dpsco.Group, model string, terms []string) (all errorColumns) {
 	for _, group := range groups {
-		e := knownErrors(group.Result, model, terms, flags)
+		e := knownErrors(group.Result, model, terms)
 		if e.WhyNull != "" {
 			e.WhyNulls = slices.Repeat([]any{e.WhyNull}, len(terms))
 		}

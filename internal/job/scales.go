@@ -49,6 +49,9 @@ func (c *claim) algorithm() (dpsco.Scaled, error) {
 	for _, f := range c.Request.Features {
 		u := c.unit(f) // 1 for a category: none is registered
 		for range c.slopesOf(f) {
+			if c.isFlag(f) {
+				scaled.Flags = append(scaled.Flags, len(scaled.X))
+			}
 			scaled.X, scaled.CentreX = append(scaled.X, u.Scale), append(scaled.CentreX, u.Center)
 		}
 	}
@@ -74,8 +77,5 @@ func (c *claim) wantsScales() bool {
 	if catalogue.Classifies(c.Model) {
 		columns = columns[1:]
 	}
-	return slices.ContainsFunc(columns, func(column string) bool {
-		_, category := c.Request.Categories[column]
-		return !category && !slices.Contains(c.Dataset.Flags, column)
-	})
+	return slices.ContainsFunc(columns, func(column string) bool { return !c.isFlag(column) })
 }
