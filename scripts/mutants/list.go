@@ -80,6 +80,8 @@ var mutants = []mutant{
 		"IF (o.unit IS NULL) <> (p_unit IS NULL) THEN", "IF false THEN", []tests{{"./tests", "TestAnAccountOfRowsStaysOne"}}},
 	{"one table has two units", "sql/functions/units.sql",
 		"ELSIF p_unit IS NOT NULL AND o.unit_source <> p_source", "ELSIF false", []tests{{"./tests", "TestPersonsOfSeveralTables"}}},
+	{"a table that was made again has another unit", "sql/functions/units.sql",
+		"n.relid = b.relid) OR dp_int.shows_source(p_account, p_relid, o.unit_source))\n", "n.relid = b.relid))\n", []tests{{"./tests", "TestATableMadeAgainKeepsItsUnit"}}},
 	{"who a unit refers to is not looked at", "sql/functions/units.sql",
 		"WHERE p_unit IS NOT NULL AND c.oid NOT IN", "WHERE false AND c.oid NOT IN", []tests{{"./tests", "TestPersonsOfSeveralTables"}}},
 	{"a column that took the unit's name over is read", "sql/functions/register.sql",
