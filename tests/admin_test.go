@@ -27,9 +27,10 @@ import (
 
 // Migrations by what they make.
 const (
-	ledgerVersion = 12
-	jobsVersion   = 13
-	unitsVersion  = 28
+	ledgerVersion    = 12
+	jobsVersion      = 13
+	unitsVersion     = 28
+	placementVersion = 37
 )
 
 // sidecar starts one that the test configures; it ends with the test.
@@ -311,6 +312,38 @@ func TestNoStepDownForgetsWhoIsAPerson(t *testing.T) {
 	}
 	if bad := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`); len(bad) > 0 {
 		t.Errorf("the ledger: %q", bad)
+	}
+}
+
+// Nor does one forget where rows may be: of a data set whose rows stay in the database they would leave it, up again.
+func TestNoStepDownForgetsWhereRowsStay(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 1, 1e-5)
+	config, err := pgx.ParseConfig(w.system.SuperuserURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, placement := range []string{"database", "memory"} {
+		w.exec(w.steward, `SELECT dp_set_placement($1, $2)`, w.dataset, placement)
+		at, err := install.Latest(), error(nil)
+		for err == nil && at >= placementVersion {
+			at, err = install.Down(context.Background(), config)
+		}
+		if at != placementVersion || err == nil || !strings.Contains(err.Error(), "where its steward has said") {
+			t.Errorf("%s: down to %d: %v", placement, at, err)
+		}
+		if _, err := install.Up(context.Background(), config); err != nil {
+			t.Fatal(err)
+		}
+		if got := one[string](w, w.steward, `SELECT placement FROM dp.datasets WHERE dataset = $1`, w.dataset); got != placement {
+			t.Errorf("up again its placement is %q, not %q", got, placement)
+		}
+	}
+	w.exec(w.steward, `SELECT dp_set_placement($1, 'auto')`, w.dataset)
+	for at := install.Latest(); at >= placementVersion; {
+		if at, err = install.Down(context.Background(), config); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -144,6 +144,32 @@ func TestAnAccountOfRowsStaysOne(t *testing.T) {
 	w.wantError(w.registerUnit("x", w.dataset, visits+`, unit => 'patient'`), "22023", "protects single rows")
 }
 
+// A table that is made again, or takes another's name over, has the people that its names stand for, and their unit.
+func TestATableMadeAgainKeepsItsUnit(t *testing.T) {
+	for name, again := range map[string]string{
+		"dropped":   `CREATE TABLE public.%[1]s_new AS TABLE public.%[1]s; DROP TABLE public.%[1]s; ALTER TABLE public.%[1]s_new RENAME TO %[1]s`,
+		"exchanged": `CREATE TABLE public.%[1]s_new AS TABLE public.%[1]s; ALTER TABLE public.%[1]s RENAME TO %[1]s_old; ALTER TABLE public.%[1]s_new RENAME TO %[1]s`,
+	} {
+		w := newWorld(t, 1, 0)
+		w.visited(300)
+		if err := w.registerUnit(w.dataset, w.dataset, visits+`, unit => 'patient'`); err != nil {
+			t.Fatal(err)
+		}
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, w.dataset, w.person)
+		w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1)`, w.dataset)
+		w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
+		w.exec(w.super, fmt.Sprintf(again+`; CREATE VIEW public.%[1]s_view AS SELECT doctor AS who, age, paid FROM public.%[1]s; GRANT SELECT ON public.%[1]s, public.%[1]s_view TO dp_sidecar`, w.dataset))
+		w.wantError(w.registerUnit(w.dataset, w.dataset, visits+`, unit => 'doctor'`), "22023", "by another unit")
+		w.wantError(w.registerUnit(w.dataset, w.dataset+"_view", visits+`, unit => 'who'`), "22023", "by another unit")
+		if err := w.registerUnit(w.dataset, w.dataset, visits+`, unit => 'patient'`); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if spent := one[float64](w, w.steward, `SELECT epsilon_spent FROM dp.budget WHERE dataset = $1`, w.dataset); spent == 0 {
+			t.Errorf("%s: a fresh budget", name)
+		}
+	}
+}
+
 func TestBadUnitsAreExplained(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.visited(10)

@@ -223,14 +223,16 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 					f.askStep(0, x)
 					f.askStep(newtonSteps-1, x)
 				}
-				contract := mech.Contract{Norm: mech.L2, Bound: 1, N: shape.N, D: 4}
-				for _, l := range []loss.Loss{loss.Squared{}, loss.Logistic{}, loss.Huber{Delta: c}} {
-					gradients{l, Data{Shape: shape, Elsewhere: x}, nil, w, []float64{c, a, b, -a}}.ask(contract, b)
+				for _, bound := range []float64{0x1p-400, 1, 0x1p400} { // that of svrg goes with the distance from its anchor
+					contract := mech.Contract{Norm: mech.L2, Bound: bound, N: shape.N, D: 4}
+					for _, l := range []loss.Loss{loss.Squared{}, loss.Logistic{}, loss.Huber{Delta: c}} {
+						gradients{l, Data{Shape: shape, Elsewhere: x}, nil, w, []float64{c, a, b, -a}}.ask(contract, b)
+					}
 				}
 			}
 		}
 	}
-	if x.err != nil || passes != 125*(2+3*3+3) {
+	if x.err != nil || passes != 125*(2+3*3+3*3) {
 		t.Errorf("%d passes, %v", passes, x.err)
 	}
 }

@@ -96,8 +96,8 @@ func Down(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	if version > Latest() {
 		return version, fmt.Errorf("%w: it has version %d, this program knows %d", ErrNewer, version, Latest())
 	}
-	if version == unitsVersion {
-		if err := execute(ctx, admin, refuseUnits); err != nil {
+	if refuse, ok := refusals[version]; ok {
+		if err := execute(ctx, admin, refuse); err != nil {
 			return version, err
 		}
 	}
@@ -140,19 +140,27 @@ func explainBusy(err error) error {
 	return err
 }
 
-// unitsVersion is the migration that brought units, whose step down knew of no data set that had one.
-const unitsVersion = 28
+// refusals raise, by version, where the step down from it would forget what a steward has said, and the step
+// itself does not ask: its file was released before. Up again, data sets would be active without it.
+var refusals = map[int]string{
+	// Single rows would be what is protected, in the place of all rows of a person.
+	28: refusal("unit IS NOT NULL", "a data set protects all rows of a person, which an older dpsidecar does not know", "Stay with this version."),
+	// Rows that stay in the database would leave it, and those that are read would be added up there.
+	37: refusal("placement <> 'auto' AND unregistered_at IS NULL", "the rows of a data set are where its steward has said, which an older dpsidecar does not know",
+		"Stay with this version, or let a steward allow any place: dp_set_placement(dataset, ''auto'')."),
+}
 
-// refuseUnits raises where a data set has, or had, a unit: without it, and up again, single rows would be
-// what is protected, in the place of all rows of a person.
-const refuseUnits = `
+// refusal raises where there is such a data set, unless all is discarded.
+func refusal(condition, message, hint string) string {
+	return `
 DO $$
 BEGIN
-  IF EXISTS (SELECT FROM dp_int.dataset WHERE unit IS NOT NULL) AND current_setting('dp.discard_ledger', true) IS DISTINCT FROM 'yes' THEN
-    RAISE EXCEPTION 'a data set protects all rows of a person, which an older dpsidecar does not know'
-      USING ERRCODE = '55000', HINT = 'Stay with this version. Where steps before this one have removed functions and views, dpsidecar migrate up brings them again. Nothing was changed.';
+  IF EXISTS (SELECT FROM dp_int.dataset WHERE ` + condition + `) AND current_setting('dp.discard_ledger', true) IS DISTINCT FROM 'yes' THEN
+    RAISE EXCEPTION '` + message + `'
+      USING ERRCODE = '55000', HINT = '` + hint + ` Where steps before this one have removed functions and views, dpsidecar migrate up brings them again. Nothing was changed.';
   END IF;
 END $$`
+}
 
 const dropLoopback = `
 DO $$

@@ -195,7 +195,8 @@ func randomPass(rng *rand.Rand) Pass {
 		return v
 	}
 	bits := 10 + rng.IntN(30)
-	p := Pass{Sums: []Vector{{some(1 + rng.IntN(5)), math.Ldexp(1, rng.IntN(40)-20), 1 << bits}, {some(2), 1, 1 << 20}}}
+	bound := []float64{math.Ldexp(1, rng.IntN(40)-20), math.Ldexp(1, rng.IntN(40)-20), math.Ldexp(1, rng.IntN(800)-400)}[rng.IntN(3)]
+	p := Pass{Sums: []Vector{{some(1 + rng.IntN(5)), bound, 1 << bits}, {some(2), 1, 1 << 20}}}
 	p.Moments = []Vector{{some(1 + rng.IntN(3)), math.Ldexp(1, rng.IntN(40)-20), 1 << (10 + rng.IntN(8))}}
 	for range rng.IntN(3) {
 		p.Counts = append(p.Counts, Bins{some(1)[0], []float64{-1, 0, 0x1p-20, 1, 1e10}})

@@ -80,6 +80,8 @@ var mutants = []mutant{
 		"IF (o.unit IS NULL) <> (p_unit IS NULL) THEN", "IF false THEN", []tests{{"./tests", "TestAnAccountOfRowsStaysOne"}}},
 	{"one table has two units", "sql/functions/units.sql",
 		"ELSIF p_unit IS NOT NULL AND o.unit_source <> p_source", "ELSIF false", []tests{{"./tests", "TestPersonsOfSeveralTables"}}},
+	{"a table that was made again has another unit", "sql/functions/units.sql",
+		"n.relid = b.relid) OR dp_int.shows_source(p_account, p_relid, o.unit_source))\n", "n.relid = b.relid))\n", []tests{{"./tests", "TestATableMadeAgainKeepsItsUnit"}}},
 	{"who a unit refers to is not looked at", "sql/functions/units.sql",
 		"WHERE p_unit IS NOT NULL AND c.oid NOT IN", "WHERE false AND c.oid NOT IN", []tests{{"./tests", "TestPersonsOfSeveralTables"}}},
 	{"a column that took the unit's name over is read", "sql/functions/register.sql",
@@ -1024,5 +1026,7 @@ var mutants = []mutant{
 	{"elsewhere: a job goes on over a table that has doubled, whose counts int64 may not hold", "internal/job/sums.go",
 		"n >= mostGrowth*(*c.RowCount)", "n > mostGrowth*(*c.RowCount)", []tests{{"./tests", "TestRowsStayInTheDatabase"}}},
 	{"a step down forgets whose rows are one person's", "internal/install/schema.go",
-		"WHERE unit IS NOT NULL", "WHERE false", []tests{{"./tests", "TestNoStepDownForgetsWhoIsAPerson"}}},
+		`refusal("unit IS NOT NULL",`, `refusal("false",`, []tests{{"./tests", "TestNoStepDownForgetsWhoIsAPerson"}}},
+	{"a step down forgets where rows stay", "internal/install/schema.go",
+		`refusal("placement <> 'auto' AND unregistered_at IS NULL",`, `refusal("false",`, []tests{{"./tests", "TestNoStepDownForgetsWhereRowsStay"}}},
 }

@@ -170,6 +170,17 @@ BEGIN
   RETURN source;
 END $$;
 
+-- Does a relation show rows of a table by one of the names that an account knows it by? A table that was made again
+-- is known by those alone. p_source: a column of the table, as dp_int.source_name has it.
+CREATE OR REPLACE FUNCTION dp_int.shows_source(p_account bigint, p_relid oid, p_source text) RETURNS boolean
+LANGUAGE sql STABLE SET quote_all_identifiers = off AS $$
+  SELECT EXISTS (
+    SELECT FROM dp_int.base_relations(p_relid) b
+      JOIN dp_int.account_relation k ON k.account = p_account AND k.relation = b.relation
+      JOIN dp_int.account_relation s ON s.account = p_account AND (s.relation = k.relation OR s.relid = k.relid AND s.relid <> 0)
+     WHERE s.relation = (SELECT format('%I.%I', n[1], n[2]) FROM parse_ident(p_source) AS n))
+$$;
+
 -- Raises where an account cannot protect what a registration says a person is, beside what
 -- it protects already. Data sets that are gone count where they were charged.
 CREATE OR REPLACE FUNCTION dp_int.refuse_other_unit(p_account bigint, p_relid oid, p_unit name, p_source text) RETURNS void
@@ -185,7 +196,7 @@ BEGIN
                           ELSE 'An account is of rows or of persons for ever once it was charged. Before that, dp_unregister its data sets and register all of them with a unit; where that is the key of a table, with max_rows => 1.' END
                      || format(' Data set "%s" has the account too.', o.name);
     ELSIF p_unit IS NOT NULL AND o.unit_source <> p_source
-          AND EXISTS (SELECT FROM dp_int.base_relations(o.relid) b JOIN dp_int.base_relations(p_relid) n ON n.relid = b.relid)
+          AND (EXISTS (SELECT FROM dp_int.base_relations(o.relid) b JOIN dp_int.base_relations(p_relid) n ON n.relid = b.relid) OR dp_int.shows_source(p_account, p_relid, o.unit_source))
        OR p_unit IS NOT NULL AND dp_int.person_of(o.relid, o.unit) <> dp_int.person_of(p_relid, p_unit)
           AND EXISTS (SELECT FROM dp_int.population(o.relid, o.unit) b JOIN dp_int.population(p_relid, p_unit) n ON n.relid = b.relid) THEN
       RAISE EXCEPTION 'data set "%" shows the same people by another unit, %', o.name, o.unit_source
