@@ -156,7 +156,8 @@ func TestExplainSaysWhatAutoTakes(t *testing.T) {
 	w := newWorld(t, 200, 1e-5)
 	for _, c := range []struct{ request, method string }{
 		{`'linear', $1, 20, features => '{age}'`, "auto (joint_moments)"},
-		{`'linear', $1, 0.1`, "auto (gd)"},
+		{`'linear', $1, 0.1`, "auto (centred descent)"},
+		{`'linear', $1, 0.1, features => '{age}'`, "auto (gd)"},
 		{`'huber', $1, 20, features => '{age}'`, "auto (newton)"},
 		{`'logistic', $1, 20, target => 'insured', features => '{age}'`, "auto (newton)"},
 		{`'logistic', $1, 0.1, target => 'insured'`, "auto (accmd)"},

@@ -71,7 +71,7 @@ var sampleRows = whole(SampleRows, 1, 1e12, "fit this many rows, or persons, dra
 func gradientOptions(squares bool) []Option {
 	method := "algorithm: auto, which is newton for dp_logistic_regress and dp_huber_regress and a descent, whitened or plain, where rows and budget are few; newton; or one of the papers' methods"
 	if squares {
-		method = "algorithm: auto, which for dp_linear_regress is joint_moments and plain descent where rows and budget are few; dp_linear_regress only: joint_moments; or one of the papers' methods"
+		method = "algorithm: auto, which for dp_linear_regress is joint_moments and a descent that clips gradients where rows and budget are few; dp_linear_regress only: joint_moments; or one of the papers' methods"
 	}
 	return slices.Concat([]Option{text("method", MethodAuto, method, gradientMethodNames(squares)...)}, rowOptions, commonOptions, groupOptions)
 }

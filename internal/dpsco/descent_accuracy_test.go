@@ -21,9 +21,9 @@ func TestDescentsAreAccurateAtLowInformation(t *testing.T) {
 		than      string
 		by, worst float64 // worst: of all excess, in percent
 	}{
-		{squares, "gauss", 2000, 0.1, "gd", 1.8, 9},
-		{squares, "cond", 2000, 0.1, "gd", 2, 5},
-		{squares, "skew", 5000, 0.1, "gd", 0.7, 8}, // near clips miss the mean of skewed errors
+		{squares, "gauss", 2000, 0.1, "gd", 1.1, 15},
+		{squares, "cond", 2000, 0.1, "gd", 4, 2.6},  // features on one side of 0
+		{squares, "skew", 5000, 0.1, "gd", 0.5, 10}, // near clips miss the mean of skewed errors
 		{labels, "gauss", 5000, 0.1, "accmd", 1.4, 12},
 		{labels, "skew", 5000, 0.1, "accmd", 1.4, 15},
 		{labels, "rare", 2000, 0.3, "accmd", 1.3, 220},

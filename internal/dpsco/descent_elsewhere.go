@@ -32,6 +32,8 @@ func (d Descent) sums() bool {
 // derivativeOf is the derivative of a loss by a prediction.
 func derivativeOf(l loss.Loss, predicted, y sqlsum.Expr) sqlsum.Expr {
 	switch l := l.(type) {
+	case rowItself:
+		return sqlsum.Number(1)
 	case loss.Logistic:
 		return sqlsum.Sub(sigmoidOf(predicted), y)
 	case loss.Huber:
@@ -95,7 +97,7 @@ func (x *Elsewhere) askMoments(c mech.MomentContract, intercept bool) *mech.Mome
 }
 
 // times takes rows to P x.
-func (x *Elsewhere) times(p *mat.SymDense, intercept bool) {
+func (x *Elsewhere) times(p mat.Matrix, intercept bool) {
 	source := x.source(intercept)
 	x.x = nil
 	for j := range source {

@@ -69,6 +69,8 @@ func TestDescentsCostWhatTheyRelease(t *testing.T) {
 			privacy.Compose{privacy.Gaussian{NoiseMultiplier: 9}, privacy.Repeat{Count: 9, Event: gaussian}}},
 		"whitened": {Whitened{Descent: Descent{Mean: mean.Clip{Norm: 1}, Solver: solve.GD{Steps: 9}}, Bound: 3, Ratio: 0.5},
 			privacy.Compose{privacy.Repeat{Count: 9, Event: gaussian}, privacy.Gaussian{NoiseMultiplier: 1.5}}},
+		"centred": {Centred{Descent: Descent{Mean: mean.Clip{Norm: 1}, Solver: solve.GD{Steps: 9}}, Bound: 3, Ratio: 0.5},
+			privacy.Compose{privacy.Repeat{Count: 9, Event: gaussian}, privacy.Gaussian{NoiseMultiplier: 1.5}}},
 	} {
 		g, err := c.fit.at(s, 3)
 		if err != nil {

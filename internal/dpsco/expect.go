@@ -92,6 +92,8 @@ func (a Regression) expect(s Shape, b privacy.Budget, accountant privacy.Account
 		return p.forecast(f)
 	case Whitened:
 		return p.forecast(f.Descent)
+	case Centred:
+		return p.forecast(f.Descent)
 	case JointMoments:
 		return p.forecastJoint(f)
 	case Newton:

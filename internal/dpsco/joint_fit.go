@@ -183,9 +183,9 @@ func (f *jointFit) seePilot(t int, x Data) jointPilot {
 // leastEigenvalue is below what eigenvalues of second moments are never divided by.
 const leastEigenvalue = 1e-6
 
-// shortenedEigenvalue is what eigenvalues are raised to that a pass before had made 1, and
-// all of them in the last: one below holds few rows, which are shortened. To stretch it
-// by what is left of them would stretch what they are by far more.
+// shortenedEigenvalue is what eigenvalues are raised to in the last pass, which passes before
+// had made 1: one below holds few rows, which are shortened. To stretch it
+// by what is left of them would stretch what they are by far more, and the last step overshoots there.
 const shortenedEigenvalue = 0.25
 
 // readMoments whitens by the moments of rows that pass t released and moves the fit by
@@ -211,7 +211,7 @@ func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 	f.constant = newNoisyConstant(f.h, noise, f.p)
 	hidden := max(noise*math.Sqrt(f.d), leastEigenvalue)
 	floor := max(noise*math.Sqrt((f.d+1)/2), leastEigenvalue)
-	if t > 0 && (f.floored == 0 || t == pilotPasses-1) { // in the pass before
+	if t == pilotPasses-1 {
 		floor = max(floor, shortenedEigenvalue)
 	}
 	w := newWhitener(f.h, floor)
@@ -302,10 +302,7 @@ func (f *jointFit) penalise() {
 func (f *jointFit) nextCuts(t int) {
 	f.cut, f.within = f.Scale, 1
 	if f.residuals.seen {
-		f.cut = max(1.5*f.residuals.quantile(0.75), 0.05*f.Scale)
-		if t == 0 {
-			f.cut = max(f.cut, f.residuals.quantile(0.9))
-		}
+		f.cut = 1.5 * f.residuals.quantile(0.75)
 		if f.rare {
 			f.cut = max(f.cut, f.Scale)
 		}

@@ -99,9 +99,9 @@ func (m *magnitudes) beyond(deviations float64) *magnitudes {
 	return &other
 }
 
-// run keeps the bins around the mode, with gaps of one at most, the lowest two, and
-// what stands out as the mode must. It is for residuals, whose law has one piece,
-// perhaps an atom at zero, and others where the target is rarely not zero.
+// run keeps the bins around the mode, with gaps of one at most, and
+// what stands out as the mode must, as an atom at zero does. It is for residuals, whose law has one piece
+// but for such, and others where the target is rarely not zero.
 func (m *magnitudes) run() *magnitudes {
 	visible := func(k int) bool { return k >= 0 && k < magnitudeBins && m.share[k] > seenRun*m.sd }
 	keep, mode := make([]bool, magnitudeBins), m.top
@@ -111,7 +111,6 @@ func (m *magnitudes) run() *magnitudes {
 			keep[k] = m.share[k] > 0
 		}
 	}
-	keep[0], keep[1] = keep[0] || visible(0), keep[1] || visible(1)
 	last := magnitudeBins
 	for k := range keep {
 		least := seenMode + seenFarther*float64(max(0, k-last-1))

@@ -337,8 +337,8 @@ func TestAutoChoosesNewtonByAPublicRule(t *testing.T) {
 		{penalised, 200_000, 5, catalogue.MethodNewton, catalogue.WhiteningOn},
 		{huber, 20_000, 5, catalogue.MethodNewton, catalogue.WhiteningOn},
 		{penalised, 20_000, 5, catalogue.MethodNewton, catalogue.WhiteningOn},
-		{huber, 2500, 5, "gd", catalogue.WhiteningOff},
-		{penalised, 2500, 5, "gd", catalogue.WhiteningOff},
+		{huber, 2500, 5, "centred descent", catalogue.WhiteningOff},
+		{penalised, 2500, 5, "centred descent", catalogue.WhiteningOff},
 		{labels, 3000, 5, catalogue.MethodNewton, catalogue.WhiteningOn},
 		{labels, 2000, 5, "accmd", catalogue.WhiteningOff},
 		{labels, 1500, 2, catalogue.MethodNewton, catalogue.WhiteningOn}, // the score's noise alone would be too much

@@ -114,7 +114,7 @@ func (p *problem) chooseWhitening() {
 		case few && p.Labels:
 			p.why = "too few rows for this budget and so many coefficients for Newton steps: accelerated descent, in which long rows weigh less"
 		case few:
-			p.why = "too few rows for this budget and so many coefficients to learn the features' second moments: plain descent"
+			p.why = "too few rows for this budget and so many coefficients to learn the features' second moments: a descent that clips gradients"
 		case p.newtonServes():
 			p.why = "Newton steps from a start by joint moments: skewed, long and badly conditioned rows cost little"
 		default:
@@ -162,7 +162,7 @@ func (p *problem) sources() float64 {
 }
 
 // The noise of the first pass over the rows, beside an eigenvalue of 1, up to which requests
-// with categories are whitened: plain descent hardly moves the coefficients of levels that
+// with categories are whitened: a clipped descent hardly moves the coefficients of levels that
 // few rows have (docs/experiments.md).
 const (
 	mostCategoryMoments = 0.08

@@ -41,6 +41,10 @@ func (a Whitened) seconds(s Shape) float64 {
 	return a.Descent.seconds(s) + 5e-9*float64(s.N)*products + 1e-5*products
 }
 
+func (a Centred) seconds(s Shape) float64 {
+	return a.Descent.seconds(s) + 1e-8*float64(s.N)*float64(s.D)
+}
+
 // seconds of penalised blocks leave to one of them the time that a row far from all
 // others makes it take.
 func (a SampleAggregate) seconds(s Shape) float64 {

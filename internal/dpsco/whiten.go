@@ -190,7 +190,7 @@ func (w whitener) metric(psi prox.Operator) prox.Operator {
 }
 
 // times returns the rows P x, in the place of x; the constant becomes a column.
-func (x Data) times(p *mat.SymDense) Data {
+func (x Data) times(p mat.Matrix) Data {
 	if x.Elsewhere != nil {
 		x.Elsewhere.times(p, x.Intercept)
 		x.Intercept = false
