@@ -347,6 +347,55 @@ func TestNoStepDownForgetsWhereRowsStay(t *testing.T) {
 	}
 }
 
+// Nor does one lose what was paid for: what is no coefficient stood in tables of its own, and up again the same request was
+// given an empty answer, free.
+func TestNoStepDownLosesWhatWasReleased(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 60, 1e-5)
+	config, err := pgx.ParseConfig(w.system.SuperuserURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "'" + w.dataset + "'"
+	for _, kind := range []struct {
+		version   int
+		says, ask string
+	}{ // each newer than those before
+		{24, "scores have been released", `SELECT coalesce(value::text, metric) FROM dp_score(dp_last_release(` + name + `), 3)`},
+		{26, "a data set has categories", `SELECT categories::text FROM dp.datasets WHERE dataset = 'regions'`},
+		{30, "descriptions have been released", `SELECT coalesce(value::text, statistic) FROM dp_describe(` + name + `, 3, '{age}')`},
+		{31, "fits by groups have been released", `SELECT grp || term || coef FROM dp_linear_regress_by('regions', 'region', 5, features => '{age}')`},
+		{34, "second moments have been released", `SELECT sum::text FROM dp_moments(` + name + `, 3)`},
+	} {
+		stop, err := w.system.Serve(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind.version == 26 {
+			w.exec(w.steward, `SELECT dp_register('regions', $1::text::regclass, 'amount', '{age,region}', 60, 1e-5, '{"amount": 500, "age": 40}', categories => '{"region": ["0", "*"]}')`, w.dataset)
+			w.exec(w.steward, `SELECT dp_grant('regions', $1)`, w.person)
+		}
+		analyst := w.connect(w.system.URL(w.person))
+		w.mustRegress(analyst, `SELECT * FROM dp_linear_regress(`+name+`, 3, features => '{age}')`)
+		first := all[string](w, analyst, kind.ask)
+		stop()
+		spent, at := w.spent(), install.Latest()
+		for err == nil && at > jobsVersion {
+			at, err = install.Down(context.Background(), config)
+		}
+		if at != kind.version || err == nil || !strings.Contains(err.Error(), kind.says) {
+			t.Errorf("down to %d: %v, want %d: %s", at, err, kind.version, kind.says)
+		}
+		if _, err := install.Up(context.Background(), config); err != nil {
+			t.Fatal(err)
+		}
+		w.steward = w.connect(w.system.StewardURL())
+		if again := all[string](w, w.connect(w.system.URL(w.person)), kind.ask); len(first) == 0 || !slices.Equal(again, first) || w.spent() != spent {
+			t.Errorf("up again %q, first %q", again, first)
+		}
+	}
+}
+
 // Down past the jobs, what was released is gone and its charge stays: as
 // docs/how-to/upgrade.md says, dp_verify keeps saying so, and asking again is paid for.
 func TestGoingBackLosesReleases(t *testing.T) {

@@ -1030,7 +1030,7 @@ var mutants = []mutant{
 	{"elsewhere: a job goes on over a table that has doubled, whose counts int64 may not hold", "internal/job/sums.go",
 		"n >= mostGrowth*(*c.RowCount)", "n > mostGrowth*(*c.RowCount)", []tests{{"./tests", "TestRowsStayInTheDatabase"}}},
 	{"a step down forgets whose rows are one person's", "internal/install/schema.go",
-		`refusal("unit IS NOT NULL",`, `refusal("false",`, []tests{{"./tests", "TestNoStepDownForgetsWhoIsAPerson"}}},
+		"dp_int.dataset WHERE unit IS NOT NULL", "dp_int.dataset WHERE false", []tests{{"./tests", "TestNoStepDownForgetsWhoIsAPerson"}}},
 	{"a step down forgets where rows stay", "internal/install/schema.go",
-		`refusal("placement <> 'auto' AND unregistered_at IS NULL",`, `refusal("false",`, []tests{{"./tests", "TestNoStepDownForgetsWhereRowsStay"}}},
+		"dp_int.dataset WHERE placement <> 'auto' AND", "dp_int.dataset WHERE false AND", []tests{{"./tests", "TestNoStepDownForgetsWhereRowsStay"}}},
 }
