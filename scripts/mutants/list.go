@@ -1019,6 +1019,8 @@ var mutants = []mutant{
 		"rare = rareLengths(f.h", "_ = rareLengths(f.h", []tests{{"./internal/dpsco", "TestLinearIsAccurateWithRareFlags"}}},
 	{"joint: counts beyond histograms are not taken together", "internal/dpsco/joint_intervals.go",
 		"> surelyBeyond:", "> 100:", []tests{{"./internal/dpsco", "TestIntervalsAreWithheldWhereHiddenRowsStandOut"}}},
+	{"joint: a few rows in each of many bins are not taken together", "internal/dpsco/joint_intervals.go",
+		"> surelySpread,", "> 100,", []tests{{"./internal/dpsco", "TestIntervalsAreWithheldWhereAThinTailStandsOut"}}},
 	{"elsewhere: a job goes on over a table that has tripled", "internal/job/sums.go",
 		"n >= mostGrowth*(*c.RowCount)", "n < 0", []tests{{"./tests", "TestRowsStayInTheDatabase"}}},
 	{"elsewhere: a job goes on over a table that has doubled, whose counts int64 may not hold", "internal/job/sums.go",
