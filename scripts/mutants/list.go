@@ -389,6 +389,8 @@ var mutants = []mutant{
 		"if seenAlone*of.sd <= coarse*of.rows {", "if seenAlone*of.sd <= 1e9*of.rows {", []tests{{"./internal/dpsco", "TestHeavyTailsOfScores"}}},
 	{"joint: a direction that few rows tell about has intervals", "internal/dpsco/joint_intervals.go",
 		"return max(f.floored, f.short)", "return f.floored", []tests{{"./internal/dpsco", "TestARareFlagWithALargeEffect"}}},
+	{"newton: counts beside zeros are as large as their scale", "internal/dpsco/newton_poisson.go",
+		"mean < s.noise() || over <= 0", "mean < s.noise() || over < 1e9", []tests{{"./internal/dpsco", "TestCountsBesideZeros"}}},
 	{"newton: weights of counts go by scores", "internal/dpsco/newton_counts.go",
 		`if f.perLength == 0 {`, `if f.perLength >= 0 {`, []tests{{"./internal/dpsco", "TestWeightsOfCountsAreKnown"}}},
 	{"newton: intercepts of counts do not allow for overdispersion", "internal/dpsco/newton_counts.go",
