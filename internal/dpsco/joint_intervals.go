@@ -48,11 +48,19 @@ func (f *jointFit) whyNoIntervals() string {
 // whyUncertain says why they do not, besides directions that are hidden.
 func (f *jointFit) whyUncertain() string {
 	switch {
-	case math.IsInf(f.hiddenSquare(), 1), f.standsOut/math.Sqrt(pilotPasses+1) > surelyBeyond:
+	case math.IsInf(f.hiddenSquare(), 1), f.spreadStandsOut() > surelySpread, f.standsOut/math.Sqrt(pilotPasses+1) > surelyBeyond:
 		return fewLongRows
 	}
 	return ""
 }
+
+// spreadStandsOut is what counts beyond the bins that tails are taken to hide in show, of residuals and products together.
+func (f *jointFit) spreadStandsOut() float64 {
+	return (f.residuals.spreadStandsOut() + f.products.spreadStandsOut()) / math.Sqrt2
+}
+
+// surelySpread is from where on noise does not explain that: it alone shows more in two of a thousand fits.
+const surelySpread = 4
 
 // fewLongRows is why there are none where rows certainly lie beyond all that histograms show, and nothing tells how far.
 const fewLongRows = "a few long rows may carry the coefficients"

@@ -297,6 +297,17 @@ func (m *magnitudes) tail(cut float64, c cautious) float64 {
 	return m.excess(cut) + share*(edge-cut+edge/(a-1))
 }
 
+// spreadStandsOut is by how many deviations of their noise the counts stand out from three bins after the beginning of that tail
+// on, over as many bins as show the most: a few rows in each of many bins are no tail that goes on falling.
+func (m *magnitudes) spreadStandsOut() (most float64) {
+	first, sum := sizeBin(m.hiddenFrom()/m.unit)+3, 0.0
+	for k, v := range m.noisy[min(first, magnitudeBins):] {
+		sum += v
+		most = max(most, sum/(m.sd*math.Sqrt(float64(k+1))))
+	}
+	return most
+}
+
 // tailAlong is the same with what may be hidden as far away as lengths are, in units, that lie beyond all that is seen: of
 // these rows the farthest, from any size on no more than the counts from there on, which may hide them, say. 0 where there are none.
 func (m *magnitudes) tailAlong(lengths *magnitudes, unit, cut float64, c cautious) float64 {

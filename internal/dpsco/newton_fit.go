@@ -142,7 +142,12 @@ func (f *newtonFit) seeFirst(x Data) newtonFirst {
 
 // knowing is the curve of counts that knows the sizes of targets, for a last step of so many rows.
 func (f *newtonFit) knowing(targets *magnitudes, rows float64) curve {
-	return f.Curve.counted().knowing(targets, f.d*f.scoreNoise[newtonSteps-1].NoiseMultiplier/rows)
+	return f.Curve.counted().knowing(targets, f.countNoise(rows))
+}
+
+// countNoise is the noise of that step by which counts are cut.
+func (f *newtonFit) countNoise(rows float64) float64 {
+	return f.d * f.scoreNoise[newtonSteps-1].NoiseMultiplier / rows
 }
 
 // readFirst splits joint moments. longer is what readLengths says of the pass.
@@ -176,6 +181,9 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted bool) *n
 func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	if lengths.seen {
 		s.shortened = 1 / lengths.mean(func(v float64) float64 { return square(min(1, f.Bound/v)) })
+	}
+	if c := f.Curve.counted(); c != nil {
+		f.Curve = c.besideZeros(s, f.countNoise(f.n/float64(max(1, f.shape.Levels))))
 	}
 	f.w, f.mean = f.Curve.begin(s)
 	proximal(f.Psi, s.q, f.w, 1)

@@ -67,6 +67,24 @@ func (c poissonCurve) knowing(sizes *magnitudes, noise float64) poissonCurve {
 
 const cutWeight = 3
 
+// besideZeros chooses the cut in the same way where noise hides all sizes but zeros. Counts that are not 0 are as large in the
+// mean, at least, as the mean of all over the share that is not seen to be 0, and by what that is more than a unit they
+// exceed one as an exponential law does.
+func (c poissonCurve) besideZeros(s *newtonStart, noise float64) poissonCurve {
+	if c.seen == nil || c.seen.top > 0 || !s.intercept {
+		return c
+	}
+	mean, share := s.gradient.AtVec(0)*s.shortened, max(1-c.seen.counted, c.seen.sd/c.seen.rows)
+	over := mean/share - c.unit
+	if mean < s.noise() || over <= 0 {
+		return c
+	}
+	c.cut = cheapest(c.cut, 0, 16, func(cut float64) float64 {
+		return square(2*noise*cut) + square(cutWeight*share*over*math.Exp((c.unit-cut)/over))
+	})
+	return c
+}
+
 // score takes, for all passes but the last, the mean of the curvatures at the prediction
 // and where the mean were the target: as far as targets are right, steps of means that
 // are far off neither overshoot nor stop short.
