@@ -76,18 +76,13 @@ func (f *newtonFit) keptOfSquares(most float64) float64 {
 // tails to heavyPull between these indices of the tail of lengths, and is larger by what overdispersion says where the
 // model is seen not to hold. Where shells do say something, it is at most
 // countsPerShell times what is missing of what is shown, over the contrast that is left.
-// There are no intervals where both allowances for bias together are above mostBiasOfCounts standard errors, or where all that is taken away
-// might move a coefficient by mostHiddenOfCounts of them, fewer where the model is seen not to hold, and the index is below leastIndexOfCounts;
-// nor where it is below noSquares: lengths then may have no mean square, which the curvature is, and a few rows carry all of it.
+// There are no intervals where lengths have an index below heavyIndex and the model is certain not to hold.
 const (
-	countsPerShell     = 6
-	lightIndex         = 2.9
-	leastIndexOfCounts = 2.4
-	noSquares          = 1.5
-	heavyPull          = 1.5
-	mostHiddenOfCounts = 3
-	mostBiasOfCounts   = 14
-	leastContrast      = 1e-9
+	countsPerShell = 6
+	lightIndex     = 2.9
+	heavyIndex     = 2.4
+	heavyPull      = 1.5
+	leastContrast  = 1e-9
 )
 
 // indexOfPass is the exponent of the tail of lengths in the pass that was made. Rows of a rare flag, and where counts are rare those that have
@@ -119,7 +114,7 @@ func (f *newtonFit) overdispersion() float64 {
 // pullOfCounts is how long the mean of scores that weights take away may be.
 func (f *newtonFit) pullOfCounts(taken float64, x extrapolation) float64 {
 	light := f.Curve.doubts().hidden
-	heavy := clampBetween((lightIndex-f.indexOfCounts())/(lightIndex-leastIndexOfCounts), 0, 1)
+	heavy := clampBetween((lightIndex-f.indexOfCounts())/(lightIndex-heavyIndex), 0, 1)
 	part := light + (heavyPull-light)*heavy + x.misfit*math.Sqrt(f.overdispersion())
 	return min(part*taken/math.Sqrt(f.d), x.most)
 }
@@ -129,18 +124,6 @@ func (f *newtonFit) pullOfCounts(taken float64, x extrapolation) float64 {
 // the overdispersion.
 func (f *newtonFit) pullOfConstant(taken float64, x extrapolation) float64 {
 	return min(math.Sqrt(f.overdispersion())*taken/math.Sqrt(f.d), x.most)
-}
-
-// mostHiddenOfCounts is by how many standard errors all that weights take away may move a coefficient: tails may be so
-// heavy that what they hide cannot be bounded.
-func (f *newtonFit) mostHiddenOfCounts(x extrapolation) float64 {
-	switch index := f.indexOfCounts(); {
-	case index < noSquares:
-		return 0
-	case index < leastIndexOfCounts:
-		return mostHiddenOfCounts * (1 - x.misfit)
-	}
-	return math.Inf(1)
 }
 
 // shownByCounts are what extrapolations use of a shell with a part of the curvature.

@@ -434,7 +434,7 @@ func (f *newtonFit) shrunkStep() []float64 {
 	}
 	keep := shrinkage(along, values, repeat(square(f.gDeviation), d))
 	if _, huber := f.Curve.(huberCurve); huber && !f.grouped {
-		keep = shrinkage(along, values, f.noiseOfStep(along, values, keep))
+		keep = shrinkage(along, values, repeat(f.noiseOfStep(along, values, keep), d))
 	}
 	f.follow(w, keep)
 	step := mat.NewVecDense(d, nil)
@@ -444,18 +444,15 @@ func (f *newtonFit) shrunkStep() []float64 {
 	return step.RawVector().Data
 }
 
-// noiseOfStep is that along each direction of a score and, in its units, of what an error of the curvature makes of the whole step:
+// noiseOfStep is that along a direction of a score and, in its units, of what an error of the curvature makes of the whole step:
 // where the constant is far off, that is most of what a step says of directions in which little is known, as of a rare flag.
-func (f *newtonFit) noiseOfStep(along, values, keep []float64) (noise []float64) {
-	whole, moves := 0.0, make([]float64, len(along))
+// An error along the direction itself makes its own step longer or shorter, which says nothing against a long one.
+func (f *newtonFit) noiseOfStep(along, values, keep []float64) float64 {
+	whole := 0.0
 	for k := range along {
-		moves[k] = square(keep[k] * along[k] / values[k])
-		whole += moves[k]
+		whole += square(keep[k] * along[k] / values[k])
 	}
-	for _, move := range moves {
-		noise = append(noise, square(f.gDeviation)+square(f.hNoise)/2*(whole+move))
-	}
-	return noise
+	return square(f.gDeviation) + square(f.hNoise)/2*whole
 }
 
 // whiten whitens the curvature of the pass.

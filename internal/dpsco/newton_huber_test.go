@@ -68,8 +68,24 @@ func TestHuberFitsFindTheCoefficientOfARareFlag(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d are far, %d of %d intervals miss", far, draws, missed, given)
-	if far > 3 || missed > 1 || given < draws/2 {
+	if far > 5 || missed > 1 || given < draws/2 {
 		t.Errorf("%d of %d are far, %d of %d intervals miss", far, draws, missed, given)
+	}
+}
+
+// Where the target's mean is ten residual scales from 0, whole steps are long, and what an error of the curvature makes of the
+// long one along the constant is no reason to make that one shorter: with it fits were farther off than none. Seeds are fixed.
+func TestHuberFitsReachATargetThatIsFarFromZero(t *testing.T) {
+	a := Regression{Loss: loss.Huber{Delta: 1}}
+	x := drawLaw("gauss", 5_000, 5, 1)
+	for i := range x.Y {
+		x.Y[i] += 10
+	}
+	_, least := best(a.Loss, x)
+	e := excessLosses(t, a, x, least, 3, 15)
+	t.Logf("excess %.4f%%", e)
+	if e[len(e)/2] > .15 || e[12] > 5 {
+		t.Errorf("expected a median of at most .15%% and 12 of 15 of at most 5%%")
 	}
 }
 

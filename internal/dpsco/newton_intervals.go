@@ -68,7 +68,7 @@ func (f *newtonFit) errors(r *Result) {
 	x := f.extrapolate()
 	r.Covariance = f.covariance(c, x)
 	var bias *mat.SymDense
-	bias, why = f.weighing(c, r.Covariance, x)
+	bias, why = f.weighing(c, x)
 	if f.stillFar(r) {
 		why = longLastStep
 	}
@@ -94,24 +94,14 @@ func (f *newtonFit) errors(r *Result) {
 }
 
 // weighing is the square of what intervals allow for the weights of rows, or why these
-// may have moved a fit of counts too far.
-func (f *newtonFit) weighing(c *mat.Dense, covariance *mat.SymDense, x extrapolation) (bias *mat.SymDense, why string) {
-	taken, missing := f.taken(scoresHide), f.missing(scoresHide)
-	shown, hidden := f.shownBias(c, x), mat.NewSymDense(f.shape.D, nil)
-	pull := f.pull(taken, missing, x)
-	hidden.SymOuterK(square(pull), c)
-	if f.Curve.counted() != nil {
-		for j, most := 0, f.mostHiddenOfCounts(x); j < f.shape.D; j++ {
-			deviation := math.Sqrt(covariance.At(j, j))
-			switch {
-			case taken*floats.Norm(c.RawRowView(j), 2) > most*deviation:
-				return nil, fewLongRows
-			case math.Sqrt(shown.At(j, j))+math.Sqrt(hidden.At(j, j)) > mostBiasOfCounts*deviation:
-				return nil, "long rows count less in the fit, and may have moved it too far for an interval; ask for more eps, or give scales that fit"
-			}
-		}
+// may have moved a fit of counts too far: a few long rows carry it, and the model is certain not to hold.
+func (f *newtonFit) weighing(c *mat.Dense, x extrapolation) (bias *mat.SymDense, why string) {
+	if f.Curve.counted() != nil && x.certain > 0 && f.indexOfCounts() < heavyIndex {
+		return nil, fewLongRows
 	}
-	hidden.SymOuterK(square(pull+f.takenUnseen(scoresHide)), c)
+	taken := f.taken(scoresHide)
+	shown, hidden := f.shownBias(c, x), mat.NewSymDense(f.shape.D, nil)
+	hidden.SymOuterK(square(f.pull(taken, f.missing(scoresHide), x)+f.takenUnseen(scoresHide)), c)
 	shown.AddSym(shown, hidden)
 	if f.perLength > 0 && f.shape.Intercept {
 		shown.SymRankOne(shown, square(f.pullOfConstant(taken, x)), c.ColView(0))

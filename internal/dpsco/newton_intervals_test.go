@@ -201,19 +201,6 @@ func cappedLaw(labels bool, n int, seed uint64) Data {
 	return x
 }
 
-// An interval of counts that allows for a bias of many standard errors is withheld: it may be larger. Those of others hold.
-func TestIntervalsOfCountsThatAreAllBiasAreWithheld(t *testing.T) {
-	f, one := shownFit(1.5), mat.NewSymDense(1, []float64{1})
-	f.Curve = poissonCurve{unit: 1}
-	for size, withheld := range map[float64]bool{1: false, 100: true} {
-		x := extrapolation{off: mat.NewVecDense(1, []float64{size}), factor: 1, misfit: 1}
-		bias, why := f.weighing(identity(1), one, x)
-		if (why != "") != withheld || withheld != (bias == nil) || !withheld && !(bias.At(0, 0) > 1 && bias.At(0, 0) < 5) {
-			t.Errorf("a shell off by %v: %v, %q", size, bias, why)
-		}
-	}
-}
-
 // shownFit is a fit of labels at a limit, whose histograms show rows of one length, about 1.2.
 func shownFit(limit float64) *newtonFit {
 	counts := make([]float64, magnitudeBins)

@@ -15,6 +15,7 @@ import (
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
+	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
@@ -489,18 +490,19 @@ func weightedSquares(f *newtonFit, x Data) (kept, all, squares, model float64) {
 	return kept, all, squares, model
 }
 
-// Tails of counts are judged by all passes together: below one index there are no intervals where weights take much, below
-// another none at all.
+// Tails of counts are judged by all passes together: there are no intervals where they are heavy and the model is certain not to hold.
 func TestTailsOfCountsInAllPasses(t *testing.T) {
-	f := &newtonFit{newtonReleases: &newtonReleases{Newton: Newton{Curve: poissonCurve{}}}, perLength: 1, scores: &magnitudes{}, lengths: &magnitudes{}}
+	f := shownFit(1.5)
+	f.Curve = poissonCurve{unit: 1}
 	for _, c := range []struct {
-		indices []float64
-		misfit  float64
-		most    float64
-	}{{[]float64{2.9, 2.1}, 0, math.Inf(1)}, {[]float64{2.6, 2.1}, 0, 3}, {[]float64{2.6, 2.1}, .5, 1.5}, {[]float64{2.1}, 0, 3}, {[]float64{1.6, 1.2}, 0, 0}} {
+		indices  []float64
+		certain  float64
+		withheld bool
+	}{{[]float64{2.9, 2.1}, .5, false}, {[]float64{2.6, 2.1}, .5, true}, {[]float64{2.6, 2.1}, 0, false}, {[]float64{1.6, 1.2}, 0, false}, {[]float64{1.6, 1.2}, .1, true}} {
 		f.indices = c.indices
-		if got := f.mostHiddenOfCounts(extrapolation{misfit: c.misfit}); got != c.most {
-			t.Errorf("%v, misfit %v: up to %v standard errors, want %v", c.indices, c.misfit, got, c.most)
+		x := extrapolation{off: mat.NewVecDense(1, []float64{1}), factor: 1, misfit: 1, certain: c.certain}
+		if bias, why := f.weighing(identity(1), x); (why != "") != c.withheld || (bias == nil) != c.withheld {
+			t.Errorf("%v, certain %v: %v, %q", c.indices, c.certain, bias, why)
 		}
 	}
 }
