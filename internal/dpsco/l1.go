@@ -266,7 +266,7 @@ func (a L1) nameQuantile(parameters map[string]any) {
 
 // noMedianIntervals is why none is released: an interval must hold for sampling and noise
 // together, and needs the density of the residuals at 0.
-const noMedianIntervals = "no interval is known that holds for sampling and noise of median regression together; dp_huber_regress is a robust model that can have one"
+const noMedianIntervals = "no interval is known that holds for sampling and noise of medians and other quantiles together; dp_huber_regress is a robust model that can have one"
 
 // medians is a run that releases coefficients alone, and says where the set may have cut
 // them.

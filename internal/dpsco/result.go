@@ -191,6 +191,8 @@ func featuresOf(direction []float64, intercept bool) []int {
 func (r *Result) checkEdge(size, radius float64) {
 	if size >= edge*radius {
 		r.Cut = true
-		r.withhold(cutByRadius)
+		if r.WhyNull != farFromScales { // which is why they are so large
+			r.withhold(cutByRadius)
+		}
 	}
 }

@@ -42,3 +42,13 @@ func TestPValuesAgreeWithIntervals(t *testing.T) {
 		}
 	}
 }
+
+// Coefficients of features that are far larger than their scales say are large: that they are cut is told, and scales are why.
+func TestScalesThatAreFarOffAreWhyARadiusCuts(t *testing.T) {
+	for before, want := range map[string]string{"": cutByRadius, farFromScales: farFromScales} {
+		r := Result{Coefficients: []float64{100}, WhyNull: before}
+		if r.checkEdge(100, 100); !r.Cut || r.WhyNull != want {
+			t.Errorf("%q: %+v", before, r)
+		}
+	}
+}
