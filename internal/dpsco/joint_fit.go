@@ -350,7 +350,7 @@ func (f *jointFit) caution() caution {
 }
 
 // symmetricDoubt is the doubt about what lies between the cuts of the step where the level shows errors
-// that are symmetric: then that is likely to be noise.
+// that are symmetric: then that is likely to be noise. It brings 1 to 2 %, a quarter with 100,000 normal rows at eps .3.
 const symmetricDoubt = 2.5
 
 // stepDoubt is the doubt about what lies between the cuts of the step, once the level is known.
@@ -398,7 +398,7 @@ func (f *jointFit) beyond(bound float64) float64 {
 }
 
 // giveBack is how much of the second moments rows beyond the whitening's bound may hold and
-// count in full.
+// count in full. Always in full has 1.13 times the excess, 58 with a feature fifty times its scale at eps .1; never in full 1.02, on california 3.
 const giveBack = 0.25
 
 // weigh sets the weights of rows in the step. Rows that the whitening shortened
