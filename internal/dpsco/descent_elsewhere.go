@@ -32,8 +32,8 @@ func (d Descent) sums() bool {
 // derivativeOf is the derivative of a loss by a prediction.
 func derivativeOf(l loss.Loss, predicted, y sqlsum.Expr) sqlsum.Expr {
 	switch l := l.(type) {
-	case rowItself:
-		return sqlsum.Number(1)
+	case rowItself: // 1 for a row that has a target: those that where_level leaves out have none
+		return sqlsum.IfBelow(predicted, y, sqlsum.Number(1), sqlsum.Number(1))
 	case loss.Logistic:
 		return sqlsum.Sub(sigmoidOf(predicted), y)
 	case loss.Huber:

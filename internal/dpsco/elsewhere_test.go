@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,9 +78,16 @@ func TestRowsElsewhereGiveTheSame(t *testing.T) {
 				default:
 					a.Y, a.CentreY = 3, 0.5
 				}
-				if k%4 >= 2 {
+				switch k % 4 {
+				case 1: // enough coefficients for features less their means
+					x.X, x.D = append(x.X, slices.Clone(x.Y)), 4
+					a.X, a.CentreX = append(a.X, 4), append(a.CentreX, -9)
+				case 2, 3:
 					x.X, x.Intercept = append([][]float64{x.X[0]}, x.X...), false
 					a.X, a.CentreX, a.CentreY = []float64{1, 2, 0.3}, nil, 0
+				}
+				for i := 3; i < x.N/2; i += 7 { // nor do those without a target, of which features have another mean
+					x.X[0][i], x.Y[i] = 9, math.NaN()
 				}
 				if k%2 == 1 {
 					x.Offset = make([]float64, x.N)

@@ -99,7 +99,7 @@ func TestReplaysOfRecordsOfSeveralRows(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		a, r := requests[name], rand.New(rand.NewPCG(5, uint64(len(name))))
 		for k := range 6 {
-			s := Shape{N: 23, D: 2 + k%2, Intercept: k%3 == 0}
+			s := Shape{N: 23, D: []int{4, 3, 2, 4, 2, 3}[k%6], Intercept: k%3 == 0}
 			plan := func() *Plan {
 				p, err := Scaled{Algorithm: a, X: repeat(1, s.Columns()), Y: 1, MaxRows: mostFellows}.Plan(s, generous, privacy.Concentrated{})
 				if err != nil {

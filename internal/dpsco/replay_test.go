@@ -208,7 +208,7 @@ func replays() map[string]Regression {
 				a.Method, a.Whitening, a.Steps, a.Radius = name, whitening, 6, 2
 				a.Penalty, a.Lambda, a.Groups = penalties[len(all)%len(penalties)], 0.1, [][]int{{0}}
 				if name == "sample_aggregate" {
-					a.Blocks, a.Aggregator = 5, catalogue.AggregatorCentre
+					a.Blocks, a.Aggregator = 7, catalogue.AggregatorCentre
 					all[fmt.Sprint(name, " ", model, " by its centre, whitening ", whitening)] = a
 					a.Aggregator = catalogue.AggregatorRangeMean
 				}
@@ -244,7 +244,7 @@ func TestReplaysDifferByWhatNoiseHides(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		a, r := requests[name], rand.New(rand.NewPCG(1, uint64(len(name))))
 		for k := range 9 {
-			s := Shape{N: 23, D: 2 + k%2, Intercept: k%3 == 0}
+			s := Shape{N: 23, D: []int{4, 3, 2, 4, 2, 3}[k%6], Intercept: k%3 == 0}
 			var request Algorithm = a
 			if k%2 == 0 && !a.Labels { // as jobs run it
 				scaled := Scaled{Algorithm: a, X: []float64{0.1, 3, 1e-3}[:s.Columns()], Y: 7}

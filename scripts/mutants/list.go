@@ -534,6 +534,8 @@ var mutants = []mutant{
 		`event: append(event, centre.Event()),`, `event: event,`, []tests{{"./internal/dpsco", "TestDescentsCost|TestReplaysOfCentred"}}},
 	{"the mean row is released once more than charged", "internal/dpsco/centre.go",
 		`p := newCentring(meanRow(`, "meanRow(x, centre, src)\n		p := newCentring(meanRow(", []tests{{"./internal/dpsco", "TestReplaysOfCentred"}}},
+	{"elsewhere: rows without a target are in the mean row", "internal/dpsco/descent_elsewhere.go",
+		"sqlsum.IfBelow(predicted, y, sqlsum.Number(1), sqlsum.Number(1))", "sqlsum.Number(1)", []tests{{"./internal/dpsco", "TestRowsElsewhereGiveTheSame"}}},
 	{"whitening is not charged", "internal/dpsco/whiten.go",
 		`event: append(event, noise.Event()),`, `event: event,`, []tests{{"./internal/dpsco", "TestDescentsCost"}}},
 	{"second moments with half the noise that is charged", "internal/dpsco/whiten.go",
