@@ -23,7 +23,7 @@ import (
 type Newton struct {
 	Curve     curve
 	Bound     float64       // of a row's length in the first pass; longer ones are shortened
-	Cautious  bool          // little information: small eigenvalues and coefficients are taken for noise
+	Cautious  bool          // little information: small eigenvalues are taken for noise
 	Psi       prox.Operator // penalty and constraint
 	Intervals bool          // also release what intervals are made of
 	WhyNull   string        // why not

@@ -555,10 +555,7 @@ func (f *newtonFit) shrinkSlopes(w []float64) {
 		column := mat.Col(nil, j, f.q)
 		noise += square(f.gDeviation) * floats.Dot(column, column)
 	}
-	slopes, factor := u[first:], 1.2
-	if !f.Cautious {
-		factor = max(1-2/max(f.d-1, 1), 0.35)
-	}
+	slopes, factor := u[first:], max(1-2/max(f.d-1, 1), 0.35)
 	f.slopesKept = max(0, 1-factor*noise/max(floats.Dot(slopes, slopes), math.SmallestNonzeroFloat64))
 	floats.Scale(f.slopesKept, slopes)
 	copy(w, times(f.a, u))

@@ -126,8 +126,10 @@ func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	for _, v := range s.slopes(w) {
 		steepest = max(steepest, math.Abs(v))
 	}
+	long := math.Sqrt(s.shortened) // rows are that much longer than moments say
+	steepest *= long
 	factor := math.Log1p(steepest/max(cut, s.noise())) / steepest
-	spread := floats.Norm(s.slopes(solveTriangular(s.q, w)), 2)
+	spread := long * floats.Norm(s.slopes(solveTriangular(s.q, w)), 2)
 	if spread > 0 {
 		factor = min(factor, farthestStart/spread)
 	}
@@ -143,6 +145,9 @@ func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 	least := 3 * c.unit / s.rows
 	constant, shortened, sum := s.moments.At(0, 0), s.shortened, s.gradient.AtVec(0)
+	if constant <= leastConstant { // it says nothing of how long rows are that were shortened to less
+		shortened = min(shortened, 1/constant)
+	}
 	doubt := s.hidden / math.Sqrt(float64(s.moments.SymmetricDim())) // of a moment
 	if s.deviation <= c.unit {
 		constant = max(constant, min(doubt, 1))

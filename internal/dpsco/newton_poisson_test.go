@@ -490,6 +490,27 @@ func weightedSquares(f *newtonFit, x Data) (kept, all, squares, model float64) {
 	return kept, all, squares, model
 }
 
+// Scales fifty times too small make the first pass shorten rows by that, and a start goes by how long they are without:
+// else predictions spread by fifty times as much as a start may, and slopes were off by .5. Seeds are fixed.
+func TestStartsOfCountsGoByHowLongRowsAre(t *testing.T) {
+	x := countLaw("gauss", 20_000, 4, 1)
+	for _, column := range x.X {
+		for i := range column {
+			column[i] *= 50
+		}
+	}
+	off := 0.0 // of a slope, over what the scale says, in the mean
+	for seed := range uint64(12) {
+		w := resultOf(t, Regression{Loss: loss.Poisson{}}, x, 1, seed).Coefficients
+		for k, v := range w[1:] {
+			off += math.Abs(50*v-countSlope("gauss", k, 4)) / 12 / 3
+		}
+	}
+	if t.Logf("off by %.3f", off); off > 0.1 {
+		t.Error("expected at most .1")
+	}
+}
+
 // Tails of counts are judged by all passes together: there are no intervals where they are heavy and the model is certain not to hold.
 func TestTailsOfCountsInAllPasses(t *testing.T) {
 	f := shownFit(1.5)

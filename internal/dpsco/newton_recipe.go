@@ -8,8 +8,8 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 )
 
-// cautiousMoments is the noise of second moments, as in momentNoise, from which on Newton takes what is small
-// for noise.
+// cautiousMoments is the noise of second moments, as in momentNoise, from which on Newton takes small
+// eigenvalues for noise.
 const cautiousMoments = 0.02
 
 // information is how much noise there may be where auto whitens: of second moments; of a score, as in
