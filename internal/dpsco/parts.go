@@ -107,6 +107,7 @@ func (p *problem) clippedDescent() (fit, error) {
 	if !centred {
 		return d, nil
 	}
+	d.Psi = p.penalty() // the ball is of coefficients, which have another constant than those of features less their means
 	setDefault(&p.FeatureNorm, math.Sqrt(p.sources()))
 	return Centred{Descent: d, Bound: p.FeatureNorm, Ratio: p.ratio(d, whiteningShare)}, nil
 }
