@@ -43,7 +43,7 @@ func (p *problem) chooseJointMoments() {
 	if p.Method == catalogue.MethodAuto {
 		p.why = "joint moments of rows and residuals, then a step of least squares: skewed, long and badly conditioned rows cost little"
 		if !enough {
-			p.why = "too few rows for this budget and so many coefficients to learn the features' second moments: a descent that clips gradients"
+			p.why = p.whyClipped()
 		}
 	}
 	if p.Whitening == catalogue.WhiteningOn || p.Whitening == catalogue.WhiteningOff {

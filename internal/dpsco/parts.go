@@ -92,10 +92,22 @@ const (
 	centredStep   = 2
 )
 
+// centres reports whether a clipped descent is on features less their means.
+func (p *problem) centres() bool { return p.Intercept && p.D >= fewestCentred }
+
+// whyClipped is why auto takes one.
+func (p *problem) whyClipped() string {
+	why := "too few rows for this budget and so many coefficients to learn the features' second moments: a descent that clips gradients"
+	if p.centres() {
+		why += ", on features less their means"
+	}
+	return why
+}
+
 // clippedDescent is descent that clips gradients as near as its noise asks for: where there is little
 // curvature, nothing brings the fit back. Nearer clips would lose the mean of skewed residuals.
 func (p *problem) clippedDescent() (fit, error) {
-	centred := p.Intercept && p.D >= fewestCentred
+	centred := p.centres()
 	setDefault(&p.Steps, clampBetween(stepsPerCoefficient*p.d(), fewestSteps, mostClippedSteps))
 	if centred {
 		setDefault(&p.StepSize, centredStep/p.smoothness())
@@ -107,6 +119,7 @@ func (p *problem) clippedDescent() (fit, error) {
 	if !centred {
 		return d, nil
 	}
+	d.Psi = p.penalty() // the ball is of coefficients, which have another constant than those of features less their means
 	setDefault(&p.FeatureNorm, math.Sqrt(p.sources()))
 	return Centred{Descent: d, Bound: p.FeatureNorm, Ratio: p.ratio(d, whiteningShare)}, nil
 }

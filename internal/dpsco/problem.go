@@ -114,7 +114,7 @@ func (p *problem) chooseWhitening() {
 		case few && p.Labels:
 			p.why = "too few rows for this budget and so many coefficients for Newton steps: accelerated descent, in which long rows weigh less"
 		case few:
-			p.why = "too few rows for this budget and so many coefficients to learn the features' second moments: a descent that clips gradients"
+			p.why = p.whyClipped()
 		case p.newtonServes():
 			p.why = "Newton steps from a start by joint moments: skewed, long and badly conditioned rows cost little"
 		default:

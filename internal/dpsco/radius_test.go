@@ -46,6 +46,25 @@ func TestCutCoefficientsSayIt(t *testing.T) {
 	}
 }
 
+// A radius is that of coefficients, also where a descent is on features less their means, whose constant is the
+// mean prediction: one that the best fit keeps within, .7 long here, cuts nothing, and of a smaller one the release says so.
+func TestARadiusIsThatOfUncentredCoefficients(t *testing.T) {
+	x := normalTable(1, 20_000, 0.3, 0.4, 0.4, 0.4)
+	for i := range x.Y {
+		x.Y[i]--
+		for _, column := range x.X {
+			column[i]++
+			x.Y[i] += 0.4
+		}
+	}
+	for _, radius := range []float64{0.5, 0.9, 10} {
+		r := resultOf(t, Regression{Loss: loss.Squared{}, Whitening: catalogue.WhiteningOff, Radius: radius}, x, 5, 1)
+		if r.Cut != (radius < 0.7) || !r.Cut && floats.Distance(r.Coefficients, []float64{0, 0.4, 0.4, 0.4}, 2) > 0.1 || floats.Norm(r.Coefficients, 2) > radius*(1+1e-12) {
+			t.Errorf("radius %v: %v, cut %v", radius, r.Coefficients, r.Cut)
+		}
+	}
+}
+
 // A set that is a box cuts coordinates.
 func TestCutCoordinatesSayIt(t *testing.T) {
 	for _, c := range []struct {
