@@ -159,14 +159,20 @@ func (w *world) mustRegress(conn *pgx.Conn, sql string, args ...any) []term {
 // one after another are with a probability below 1e-6, were it one in twenty.
 func (w *world) withIntervals(conn *pgx.Conn, sql, dataset string, eps float64) ([]term, float64) {
 	w.Helper()
+	return w.askUntil(conn, sql, dataset, eps, `coalesce(bool_and(ci_low IS NOT NULL AND df > 5), false)`)
+}
+
+// askUntil asks, five times at most, until the coefficients of the release are as an aggregate of dp.coefficients says.
+func (w *world) askUntil(conn *pgx.Conn, sql, dataset string, eps float64, condition string) ([]term, float64) {
+	w.Helper()
 	for range 5 {
 		out := w.mustRegress(conn, sql, dataset, eps)
-		if one[bool](w, conn, `SELECT coalesce(bool_and(ci_low IS NOT NULL AND df > 5), false) FROM dp.coefficients WHERE release = dp_last_release($1)`, dataset) {
+		if one[bool](w, conn, `SELECT `+condition+` FROM dp.coefficients WHERE release = dp_last_release($1)`, dataset) {
 			return out, eps
 		}
 		eps *= 1.001 // another request
 	}
-	w.Fatalf("no intervals: %q", all[string](w, conn, `SELECT concat_ws(' ', term, coef, ci_low, ci_high, df, why_null) FROM dp.coefficients WHERE release = dp_last_release($1)`, dataset))
+	w.Fatalf("not "+condition+": %q", all[string](w, conn, `SELECT concat_ws(' ', term, coef, ci_low, ci_high, df, why_null) FROM dp.coefficients WHERE release = dp_last_release($1)`, dataset))
 	return nil, 0
 }
 

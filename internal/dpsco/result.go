@@ -191,7 +191,11 @@ func featuresOf(direction []float64, intercept bool) []int {
 func (r *Result) checkEdge(size, radius float64) {
 	if size >= edge*radius {
 		r.Cut = true
-		if r.WhyNull != farFromScales { // which is why they are so large
+		switch { // why they are so large, where that is known
+		case r.WhyNull == farFromScales:
+		case r.Hidden != nil:
+			r.withhold(hiddenDirection)
+		default:
 			r.withhold(cutByRadius)
 		}
 	}

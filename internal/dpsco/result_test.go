@@ -2,6 +2,7 @@ package dpsco
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -43,12 +44,20 @@ func TestPValuesAgreeWithIntervals(t *testing.T) {
 	}
 }
 
-// Coefficients of features that are far larger than their scales say are large: that they are cut is told, and scales are why.
-func TestScalesThatAreFarOffAreWhyARadiusCuts(t *testing.T) {
-	for before, want := range map[string]string{"": cutByRadius, farFromScales: farFromScales} {
-		r := Result{Coefficients: []float64{100}, WhyNull: before}
-		if r.checkEdge(100, 100); !r.Cut || r.WhyNull != want {
-			t.Errorf("%q: %+v", before, r)
+// Coefficients of features that are far larger than their scales say are large, and so are those of a column that noise hides, as
+// a constant one: that they are cut is told, and why. None has an interval.
+func TestWhyARadiusCuts(t *testing.T) {
+	for _, c := range []struct {
+		before string
+		hidden []int
+		want   string
+	}{{"", nil, cutByRadius}, {farFromScales, nil, farFromScales}, {hiddenDirection, []int{1}, hiddenDirection}} {
+		r := Result{Coefficients: []float64{1, 100}, WhyNull: c.before, Hidden: c.hidden}
+		if c.before != farFromScales {
+			r.Low = []float64{0, 0}
+		}
+		if r.checkEdge(100, 100); !r.Cut || r.Low != nil || r.WhyNull != c.want || !slices.Equal(r.Hidden, c.hidden) {
+			t.Errorf("%+v: %+v", c, r)
 		}
 	}
 }
