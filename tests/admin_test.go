@@ -284,6 +284,25 @@ func TestMigrationsMoveUnderData(t *testing.T) {
 	w.spentOnce()
 }
 
+// refusesStepDown goes down until a step is refused, which is to be that from a version, with a reason, and up again.
+func (w *world) refusesStepDown(version int, says string) {
+	w.Helper()
+	config, err := pgx.ParseConfig(w.system.SuperuserURL())
+	if err != nil {
+		w.Fatal(err)
+	}
+	at := install.Latest()
+	for err == nil && at > jobsVersion {
+		at, err = install.Down(context.Background(), config)
+	}
+	if at != version || err == nil || !strings.Contains(err.Error(), says) {
+		w.Errorf("down to %d: %v, want %d: %s", at, err, version, says)
+	}
+	if _, err := install.Up(context.Background(), config); err != nil {
+		w.Fatal(err)
+	}
+}
+
 // A step down below units would leave a data set whose persons have several rows as one whose rows are a person's each, and up again
 // single rows are all that it protects. Nothing is forgotten by it, and up again all is as it was.
 func TestNoStepDownForgetsWhoIsAPerson(t *testing.T) {
@@ -293,20 +312,7 @@ func TestNoStepDownForgetsWhoIsAPerson(t *testing.T) {
 	if err := w.registerUnit(w.dataset, w.dataset, visits+`, unit => 'patient', max_rows => 4`); err != nil {
 		t.Fatal(err, hint(err))
 	}
-	config, err := pgx.ParseConfig(w.system.SuperuserURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := install.Latest()
-	for err == nil && at > jobsVersion {
-		at, err = install.Down(context.Background(), config)
-	}
-	if at != unitsVersion || err == nil || !strings.Contains(err.Error(), "all rows of a person") {
-		t.Errorf("down to %d: %v", at, err)
-	}
-	if _, err := install.Up(context.Background(), config); err != nil {
-		t.Fatal(err)
-	}
+	w.refusesStepDown(unitsVersion, "all rows of a person")
 	if said := one[string](w, w.steward, `SELECT concat_ws(' ', unit, max_rows, protects) FROM dp.datasets WHERE dataset = $1`, w.dataset); said != "patient 4 all rows of a person" {
 		t.Errorf("up again it is %q", said)
 	}
@@ -319,27 +325,18 @@ func TestNoStepDownForgetsWhoIsAPerson(t *testing.T) {
 func TestNoStepDownForgetsWhereRowsStay(t *testing.T) {
 	t.Parallel()
 	w := lonelyWorld(t, 1, 1e-5)
-	config, err := pgx.ParseConfig(w.system.SuperuserURL())
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, placement := range []string{"database", "memory"} {
 		w.exec(w.steward, `SELECT dp_set_placement($1, $2)`, w.dataset, placement)
-		at, err := install.Latest(), error(nil)
-		for err == nil && at >= placementVersion {
-			at, err = install.Down(context.Background(), config)
-		}
-		if at != placementVersion || err == nil || !strings.Contains(err.Error(), "where its steward has said") {
-			t.Errorf("%s: down to %d: %v", placement, at, err)
-		}
-		if _, err := install.Up(context.Background(), config); err != nil {
-			t.Fatal(err)
-		}
+		w.refusesStepDown(placementVersion, "where its steward has said")
 		if got := one[string](w, w.steward, `SELECT placement FROM dp.datasets WHERE dataset = $1`, w.dataset); got != placement {
 			t.Errorf("up again its placement is %q, not %q", got, placement)
 		}
 	}
 	w.exec(w.steward, `SELECT dp_set_placement($1, 'auto')`, w.dataset)
+	config, err := pgx.ParseConfig(w.system.SuperuserURL())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for at := install.Latest(); at >= placementVersion; {
 		if at, err = install.Down(context.Background(), config); err != nil {
 			t.Fatal(err)
@@ -352,10 +349,6 @@ func TestNoStepDownForgetsWhereRowsStay(t *testing.T) {
 func TestNoStepDownLosesWhatWasReleased(t *testing.T) {
 	t.Parallel()
 	w := lonelyWorld(t, 60, 1e-5)
-	config, err := pgx.ParseConfig(w.system.SuperuserURL())
-	if err != nil {
-		t.Fatal(err)
-	}
 	name := "'" + w.dataset + "'"
 	for _, kind := range []struct {
 		version   int
@@ -379,16 +372,8 @@ func TestNoStepDownLosesWhatWasReleased(t *testing.T) {
 		w.mustRegress(analyst, `SELECT * FROM dp_linear_regress(`+name+`, 3, features => '{age}')`)
 		first := all[string](w, analyst, kind.ask)
 		stop()
-		spent, at := w.spent(), install.Latest()
-		for err == nil && at > jobsVersion {
-			at, err = install.Down(context.Background(), config)
-		}
-		if at != kind.version || err == nil || !strings.Contains(err.Error(), kind.says) {
-			t.Errorf("down to %d: %v, want %d: %s", at, err, kind.version, kind.says)
-		}
-		if _, err := install.Up(context.Background(), config); err != nil {
-			t.Fatal(err)
-		}
+		spent := w.spent()
+		w.refusesStepDown(kind.version, kind.says)
 		w.steward = w.connect(w.system.StewardURL())
 		if again := all[string](w, w.connect(w.system.URL(w.person)), kind.ask); len(first) == 0 || !slices.Equal(again, first) || w.spent() != spent {
 			t.Errorf("up again %q, first %q", again, first)

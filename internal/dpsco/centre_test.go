@@ -12,7 +12,7 @@ import (
 )
 
 // A centred descent releases what it charges, and no release, the mean row's among them, moves by more than its noise
-// hides: of single rows and of persons with several. Other replays have too few coefficients for one.
+// hides: of single rows and of persons with several.
 func TestReplaysOfCentredDescents(t *testing.T) {
 	largest := 0.0
 	for _, l := range []loss.Loss{loss.Squared{}, loss.Huber{}} {

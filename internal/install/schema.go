@@ -144,27 +144,27 @@ func explainBusy(err error) error {
 // was paid for, and the step itself does not ask: its file was released before. Up again, data sets would be active
 // without the one, and the same request would be given an empty answer in the place of the other.
 var refusals = map[int]string{
-	24: refusal("dp_int.metric", "scores have been released, which an older dpsidecar does not know", stay),
-	26: refusal("dp_int.dataset WHERE categories <> '{}' AND unregistered_at IS NULL", "a data set has categories, which an older dpsidecar does not know", stay),
+	24: refusal("dp_int.metric", "scores have been released", stay),
+	26: refusal("dp_int.dataset WHERE categories <> '{}' AND unregistered_at IS NULL", "a data set has categories", stay),
 	// Single rows would be what is protected, in the place of all rows of a person.
-	28: refusal("dp_int.dataset WHERE unit IS NOT NULL", "a data set protects all rows of a person, which an older dpsidecar does not know", stay),
-	30: refusal("dp_int.release WHERE model IN ('describe', 'scales')", "descriptions have been released, which an older dpsidecar does not know", stay),
-	31: refusal("dp_int.coefficient WHERE grp <> ''", "fits by groups have been released, which an older dpsidecar does not know", stay),
-	34: refusal("dp_int.second_moments", "second moments have been released, which an older dpsidecar does not know", stay),
+	28: refusal("dp_int.dataset WHERE unit IS NOT NULL", "a data set protects all rows of a person", stay),
+	30: refusal("dp_int.release WHERE model IN ('describe', 'scales')", "descriptions have been released", stay),
+	31: refusal("dp_int.coefficient WHERE grp <> ''", "fits by groups have been released", stay),
+	34: refusal("dp_int.second_moments", "second moments have been released", stay),
 	// Rows that stay in the database would leave it, and those that are read would be added up there.
-	37: refusal("dp_int.dataset WHERE placement <> 'auto' AND unregistered_at IS NULL", "the rows of a data set are where its steward has said, which an older dpsidecar does not know",
+	37: refusal("dp_int.dataset WHERE placement <> 'auto' AND unregistered_at IS NULL", "the rows of a data set are where its steward has said",
 		"Stay with this version, or let a steward allow any place: dp_set_placement(dataset, ''auto'')."),
 }
 
 const stay = "Stay with this version."
 
-// refusal raises where there is a row, unless all is discarded.
+// refusal raises where there is a row, with what that means, unless all is discarded.
 func refusal(rows, message, hint string) string {
 	return `
 DO $$
 BEGIN
   IF EXISTS (SELECT FROM ` + rows + `) AND current_setting('dp.discard_ledger', true) IS DISTINCT FROM 'yes' THEN
-    RAISE EXCEPTION '` + message + `'
+    RAISE EXCEPTION '` + message + `, which an older dpsidecar does not know'
       USING ERRCODE = '55000', HINT = '` + hint + ` Where steps before this one have removed functions and views, dpsidecar migrate up brings them again. Nothing was changed.';
   END IF;
 END $$`
