@@ -50,7 +50,7 @@ func (p *problem) ratio(d Descent, share float64) float64 {
 // auto is JointMoments for least squares and Newton for other losses; where less is known
 // of these a whitened descent that weighs long rows down, and a descent in the coordinates of the
 // scales where it is too little to whiten. The figures are what served best on generated and real
-// tables (docs/experiments.md).
+// tables (docs/experiments/methods.md).
 func (p *problem) auto() (fit, error) {
 	_, squares := p.Loss.(loss.Squared)
 	switch {
@@ -305,7 +305,7 @@ func (p *problem) aggregate() (fit, error) {
 }
 
 // Constants of RangeMean, as served best on generated and real tables
-// (docs/experiments.md).
+// (docs/experiments/methods.md).
 const (
 	rangeShare     = 1. / 3 // of the budget, for the histogram
 	blocksPerNoise = 12     // blocks for each standard deviation of a count's noise, to find the windows

@@ -163,7 +163,7 @@ func (p *problem) sources() float64 {
 
 // The noise of the first pass over the rows, beside an eigenvalue of 1, up to which requests
 // with categories are whitened: a clipped descent hardly moves the coefficients of levels that
-// few rows have (docs/experiments.md).
+// few rows have (docs/experiments/categories.md).
 const (
 	mostCategoryMoments = 0.08
 	mostLabelCategories = 0.06 // where the target is a label

@@ -43,7 +43,7 @@ const scoreBiasShare = 0.8
 // The tails that are too heavy for an interval of the mean size, of the mean of squares,
 // and of two of those over each other, which vary together, where noise may hide more than
 // coarse of the rows in a bin: then nothing is seen of a tail that is far away. They serve laws and tables
-// that were tried (docs/experiments.md).
+// that were tried (docs/experiments/scores.md).
 const (
 	leastSizeIndex   = 2.5
 	leastSquareIndex = 3.3
