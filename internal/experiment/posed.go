@@ -42,7 +42,11 @@ func pose(t *Table, model string) *posed {
 	}
 	p.h = p.gram(math.Inf(1), math.Inf(1)).h
 	p.h.ScaleSym(1/float64(t.N), p.h)
-	p.exact = p.minimise(p.loss(1), math.Inf(1), 0, make([]float64, t.D))
+	loss, none := p.loss(1), make([]float64, t.D)
+	if model == "huber" { // flat where most residuals are beyond delta, as they may be at 0
+		p.exact = p.minimise(squaredOf, math.Inf(1), 0, none)
+	}
+	p.exact = p.minimise(loss, math.Inf(1), 0, none)
 	p.least = p.meanLoss(p.exact)
 	return p
 }
@@ -95,13 +99,15 @@ func (p *posed) excess(w []float64) float64 {
 // lossOf is a loss of the prediction z: its value, and first and second derivatives.
 type lossOf func(z, y float64) (value, first, second float64)
 
+func squaredOf(z, y float64) (value, first, second float64) { return (z - y) * (z - y) / 2, z - y, 1 }
+
 // loss is that of the model; delta is Huber's.
 func (p *posed) loss(delta float64) lossOf {
 	switch p.model {
 	case "logistic":
 		return logLossOf
 	case "linear":
-		return func(z, y float64) (float64, float64, float64) { return (z - y) * (z - y) / 2, z - y, 1 }
+		return squaredOf
 	case "poisson":
 		return devianceOf
 	}

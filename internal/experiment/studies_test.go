@@ -63,6 +63,18 @@ func TestPosedFitsAreLeast(t *testing.T) {
 	}
 }
 
+// Huber's loss is flat at 0 where all targets are many scales away; the fit arrives all the same.
+func TestPosedHuberFitsArriveFromFar(t *testing.T) {
+	table := laws[0].table(2000, "huber", 1)
+	near := pose(table, "huber").least
+	for i := range table.Y {
+		table.Y[i] += 100 * table.TargetScale
+	}
+	if far := pose(table, "huber").least; math.Abs(far/near-1) > 1e-6 {
+		t.Errorf("the least loss is %v, and %v with targets far from 0", near, far)
+	}
+}
+
 // With a bound that no row reaches, a peer's sensitivity is that of the noise it has: twice the
 // length of a row's contribution, and Frobenius sqrt 2 times the square of it.
 func TestPeersHaveTheNoiseOfTheirBudget(t *testing.T) {
