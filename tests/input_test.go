@@ -185,3 +185,17 @@ func TestBackslashesInLiteralsDoNotMatter(t *testing.T) {
 		t.Errorf("verify: %q", wrong)
 	}
 }
+
+// Checks that developers switch on for their own functions find nothing in those of a job.
+func TestJobsUnderPLpgSQLsOwnChecks(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	w.exec(w.analyst, `SET plpgsql.extra_errors = 'all'`)
+	id := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
+	w.eventually("the job is done", func() bool {
+		return one[string](w, w.analyst, `SELECT status FROM dp_status($1::text::uuid)`, id) == "done"
+	})
+	if terms := w.mustRegress(w.analyst, `SELECT * FROM dp_result($1::text::uuid)`, id); len(terms) < 2 {
+		t.Errorf("%v", terms)
+	}
+	w.exec(w.analyst, `CALL dp_run('l1', '`+w.dataset+`', 0.5)`)
+}
