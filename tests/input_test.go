@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 )
 
 func TestBadRequestsAreExplained(t *testing.T) {
@@ -160,4 +162,40 @@ func TestOutputSettingsDoNotMatter(t *testing.T) {
 	if eps := one[float64](w, w.steward, `SELECT sum(epsilon) FROM dp.ledger WHERE dataset = $1`, w.dataset); eps != 0.3734567890123456 {
 		t.Errorf("charged %v", eps)
 	}
+}
+
+// Whether a backslash in a literal is one decides no check: where old applications need
+// standard_conforming_strings off, views, units, windows and the ledger are what they are elsewhere.
+func TestBackslashesInLiteralsDoNotMatter(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	admissions := w.admissions(1, 1e-6)
+	view := "shown_" + w.dataset
+	w.exec(w.super, `CREATE TABLE public.visits_`+w.dataset+` (patient int, cost float8, age float8);
+		CREATE VIEW public.`+view+` AS SELECT cost, age, patient FROM public.visits_`+w.dataset+`; GRANT SELECT ON public.`+view+` TO dp_sidecar`)
+	w.exec(w.super, `CREATE FUNCTION public.read_`+w.dataset+`() RETURNS SETOF public.`+w.dataset+` LANGUAGE sql STABLE AS 'SELECT * FROM public.`+w.dataset+`';
+		CREATE VIEW public.hidden_`+w.dataset+` AS SELECT amount, age FROM public.read_`+w.dataset+`(); GRANT SELECT ON public.hidden_`+w.dataset+` TO dp_sidecar`)
+	for _, conn := range []*pgx.Conn{w.steward, w.analyst} {
+		w.exec(conn, `SET standard_conforming_strings = off; SET escape_string_warning = off`)
+	}
+	w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.5, over => $2::text::daterange)`, admissions, w.window(10, 3))
+	_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1, options => '{"total": true}')`, "hidden_"+w.dataset, "public.hidden_"+w.dataset)
+	w.wantError(err, "22023", "it is not known whose rows it has")
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'cost', '{age}', 1, 1e-6, unit => 'patient')`, view, "public."+view)
+	if wrong := all[string](w, w.steward, `SELECT item FROM dp_verify() WHERE NOT ok`); len(wrong) > 0 {
+		t.Errorf("verify: %q", wrong)
+	}
+}
+
+// Checks that developers switch on for their own functions find nothing in those of a job.
+func TestJobsUnderPLpgSQLsOwnChecks(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	w.exec(w.analyst, `SET plpgsql.extra_errors = 'all'`)
+	id := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 0.5)::text`, w.dataset)
+	w.eventually("the job is done", func() bool {
+		return one[string](w, w.analyst, `SELECT status FROM dp_status($1::text::uuid)`, id) == "done"
+	})
+	if terms := w.mustRegress(w.analyst, `SELECT * FROM dp_result($1::text::uuid)`, id); len(terms) < 2 {
+		t.Errorf("%v", terms)
+	}
+	w.exec(w.analyst, `CALL dp_run('l1', '`+w.dataset+`', 0.5)`)
 }

@@ -107,6 +107,23 @@ func TestPredictionsWithManyFeaturesAndWithNone(t *testing.T) {
 	w.wantError(err, "22023", "3 features, but 2 coefficients")
 }
 
+// A missing feature is no small number: it leaves nothing to predict, also where predictions are kept within what exp can take.
+func TestWhatIsMissingHasNoPrediction(t *testing.T) {
+	w := newWorld(t, 10, 1e-5)
+	for _, ask := range []string{`dp_linear_regress($1, 1, features => '{age,insured}')`, `dp_logistic_regress($1, 1, target => 'insured', features => '{age,region}')`,
+		`dp_poisson_regress($1, 1, target => 'region', features => '{age,insured}')`} {
+		terms := w.mustRegress(w.analyst, `SELECT * FROM `+ask, w.dataset)
+		release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+		byName := fmt.Sprintf(`{"%s": 40, "%s": null}`, terms[1].Term, terms[2].Term)
+		for features, missing := range map[string]string{`{40,NULL}`: "IS NULL", `{NULL,1}`: "IS NULL", `{40,NaN}`: "= 'NaN'", byName: "IS NULL"} {
+			if !one[bool](w, w.analyst, `SELECT dp_predict($1::uuid, $2::text) `+missing+` AND i.prediction `+missing+` AND num_nulls(i.ci_low, i.ci_high) = 2 AND i.why_null = 'a feature is missing'
+				FROM dp_predict_interval($1::uuid, $2::text) AS i`, release, features) {
+				t.Errorf("%s: %s is predicted as %v", ask, features, one[string](w, w.analyst, `SELECT coalesce(dp_predict($1::uuid, $2::text)::text, 'NULL')`, release, features))
+			}
+		}
+	}
+}
+
 // Who may not see a release does not get at it by predicting.
 func TestPredictionsAreForWhoMaySeeTheRelease(t *testing.T) {
 	w := newWorld(t, 1, 0)

@@ -254,7 +254,7 @@ func TestSettingsOfTheDatabaseChangeNothing(t *testing.T) {
 	wanted := map[string]string{"synchronous_commit": "on", "transaction_isolation": "read committed", "transaction_read_only": "off", "statement_timeout": "0",
 		"idle_in_transaction_session_timeout": "0", "idle_session_timeout": "0", "lock_timeout": "5s"}
 	hostile := map[string]string{"synchronous_commit": "off", "default_transaction_isolation": "serializable", "default_transaction_read_only": "on", "statement_timeout": "2s",
-		"idle_in_transaction_session_timeout": "1s", "idle_session_timeout": "1s"}
+		"idle_in_transaction_session_timeout": "1s", "idle_session_timeout": "1s", "standard_conforming_strings": "off"}
 	if one[int](w, w.super, `SELECT current_setting('server_version_num')::int`) >= 170000 {
 		wanted["transaction_timeout"], hostile["transaction_timeout"] = "0", "2s"
 	}

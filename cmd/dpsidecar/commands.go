@@ -269,7 +269,7 @@ func setupVerify(fs *flag.FlagSet) action {
 		}
 		findings, err := ledger.Verify(ctx, tx, kept...)
 		if err != nil {
-			return adviseSteward(err)
+			return adviseVerify(ctx, tx, conn, err)
 		}
 		heads, err := ledger.Heads(ctx, tx)
 		if err != nil {

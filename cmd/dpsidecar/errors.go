@@ -1,13 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"dpsidecar/internal/job"
+	"dpsidecar/sql"
 )
 
 // describe is an error as people read it: with the hint of Postgres, if there is one.
@@ -58,4 +63,15 @@ func adviseSteward(err error) error {
 		return fmt.Errorf("%w: connect as a steward, a member of dp_admin", err)
 	}
 	return err
+}
+
+// adviseVerify is adviseSteward, and where the schema lacks what a verification asks names the schema's version. It ends tx.
+func adviseVerify(ctx context.Context, tx pgx.Tx, conn *pgx.Conn, err error) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && slices.Contains([]string{"42883", "42P01", "42703"}, pg.Code) && tx.Rollback(ctx) == nil { // no such function, relation or column
+		if schema := job.CheckSchema(ctx, conn, sql.Current()); errors.Is(schema, job.ErrSchema) {
+			return schema
+		}
+	}
+	return adviseSteward(err)
 }

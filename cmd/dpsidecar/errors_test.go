@@ -84,6 +84,15 @@ func TestVerifyIsForStewards(t *testing.T) {
 	}
 }
 
+// verify of a database without dpsidecar's schema says so, in the words of check.
+func TestVerifyNamesTheVersion(t *testing.T) {
+	c, _, _ := installed(t)
+	out, err := dpsidecar(t, nil, "verify", "--database-url", c.SuperuserURL(c.Database(t)))
+	if err == nil || !strings.Contains(err.Error(), "it is missing, or has been taken down") || !strings.Contains(err.Error(), "dpsidecar install") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // check does not judge a schema that it does not know: it says how to come to its own.
 func TestCheckNamesTheVersion(t *testing.T) {
 	c, db, admin := installed(t)

@@ -133,6 +133,17 @@ func TestTwoInstallersShareTheRoles(t *testing.T) {
 	}
 }
 
+// Migrations mean the same in a database whose settings are those of long ago.
+func TestInstallWhereBackslashesEscape(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	c.Exec(t, db, `ALTER DATABASE `+db+` SET standard_conforming_strings = off`)
+	install(t, Config{Admin: parse(t, c.SuperuserURL(db)), SidecarPassword: "side"})
+	if got := query[string](t, c, db, `SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum WHERE adrelid = 'dp_int.account'::regclass AND attname = 'head'`); got != `'\\x'::bytea` {
+		t.Errorf("a new account's chain begins with %s", got)
+	}
+}
+
 func TestInstallAsSuperuser(t *testing.T) {
 	c := cluster(t)
 	first, second := c.Database(t), c.Database(t)

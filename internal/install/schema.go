@@ -123,12 +123,13 @@ func Down(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 }
 
 // impatient limits how long a statement waits for a lock, unless that is set: everybody
-// who comes after one that waits waits too.
+// who comes after one that waits waits too. Migrations have literals with backslashes, as '\x'.
 func impatient(admin *pgx.ConnConfig) *pgx.ConnConfig {
 	admin = admin.Copy()
 	if _, set := admin.RuntimeParams["lock_timeout"]; !set {
 		admin.RuntimeParams["lock_timeout"] = "5s"
 	}
+	admin.RuntimeParams["standard_conforming_strings"] = "on"
 	return admin
 }
 

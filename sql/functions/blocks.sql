@@ -52,7 +52,7 @@ BEGIN
   source := dp_int.source_name(p_relid, p_block);
   IF kind IS NULL THEN
     RAISE EXCEPTION 'column "%" does not exist in %', p_block, p_relid::regclass
-      USING ERRCODE = '42703', HINT = 'The block is the column whose day says in which block a row is; names are case-sensitive here: give them as \d shows them.';
+      USING ERRCODE = '42703', HINT = E'The block is the column whose day says in which block a row is; names are case-sensitive here: give them as \\d shows them.';
   ELSIF kind NOT IN ('date', 'timestamp without time zone', 'timestamp with time zone') THEN
     RAISE EXCEPTION 'column "%" has type %, which tells no day', p_block, kind
       USING ERRCODE = '22023', HINT = 'A block is a date, timestamp or timestamptz column. Of others let the table have a stored generated column.';
@@ -180,7 +180,7 @@ BEGIN
       JOIN pg_catalog.pg_rewrite w ON w.ev_class = v.relid AND w.ev_type = '1'
      WHERE (SELECT bool_or(node IN ('SUBLINK', 'AGGREF', 'WINDOWFUNC', 'SETOPERATIONSTMT', 'JOINEXPR', 'RANGETBLFUNCTION', 'TABLEFUNC'))
                 OR count(*) FILTER (WHERE node = 'RANGETBLREF') <> count(*) FILTER (WHERE node = 'QUERY')
-              FROM regexp_matches(w.ev_action::text, '(?<!\\)\{([A-Z_]+)', 'g') AS m, unnest(m) AS node)
+              FROM regexp_matches(w.ev_action::text, E'(?<!\\\\)\\{([A-Z_]+)', 'g') AS m, unnest(m) AS node)
          OR EXISTS (SELECT FROM dp_int.below(v.relid) b WHERE b.class <> 'pg_catalog.pg_class'::regclass));
 END $$;
 
@@ -283,7 +283,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.window_of(p_over jsonb) RETURNS daterange
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-  IF jsonb_typeof(p_over) = 'array' AND jsonb_array_length(p_over) = 2 AND concat_ws(' ', p_over ->> 0, p_over ->> 1) ~ '^\d{4}-\d\d-\d\d \d{4}-\d\d-\d\d$' THEN
+  IF jsonb_typeof(p_over) = 'array' AND jsonb_array_length(p_over) = 2 AND concat_ws(' ', p_over ->> 0, p_over ->> 1) ~ '^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{4}-[0-9]{2}-[0-9]{2}$' THEN
     RETURN daterange(make_date(left(p_over ->> 0, 4)::int, substr(p_over ->> 0, 6, 2)::int, right(p_over ->> 0, 2)::int),
                      make_date(left(p_over ->> 1, 4)::int, substr(p_over ->> 1, 6, 2)::int, right(p_over ->> 1, 2)::int));
   END IF;

@@ -323,7 +323,8 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
   j dp.jobs;
 BEGIN
-  SELECT * INTO j FROM dp_int.status v WHERE v.id = p_job AND v.principal = (SELECT me.principal FROM dp_int.me);
+  SELECT v.id, v.model, v.dataset, v.eps, v.delta, v.status, v.stage, v.sqlstate, v.error, v.created_at, v.finished_at, v.hint, v.release, v.expected_at, v.caller, v.request INTO j
+    FROM dp_int.status v WHERE v.id = p_job AND v.principal = (SELECT me.principal FROM dp_int.me);
   IF NOT FOUND THEN
     RAISE EXCEPTION 'you have no job %', coalesce(p_job::text, 'NULL') USING ERRCODE = '22023', HINT = 'See dp.jobs.';
   END IF;

@@ -16,7 +16,7 @@ BEGIN
    WHERE a.attrelid = p_relid AND a.attname::text = p_column AND a.attnum > 0 AND NOT a.attisdropped;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'category "%" is no column of %', dp_int.excerpt(p_column), p_relid::regclass
-      USING ERRCODE = '42703', HINT = 'Column names are case-sensitive here: give them as \d shows them.';
+      USING ERRCODE = '42703', HINT = E'Column names are case-sensitive here: give them as \\d shows them.';
   ELSIF NOT dp_int.has_levels(kind.oid) THEN
     RAISE EXCEPTION 'column "%" has type %, which cannot be a category', p_column, format_type(kind.oid, NULL)
       USING ERRCODE = '22023', HINT = 'Categories are text, varchar, char, enum, boolean, smallint, integer or bigint columns.';
@@ -66,7 +66,7 @@ LANGUAGE sql STABLE AS $$
   SELECT CASE
     WHEN p_kind = 'boolean'::regtype THEN CASE WHEN p_level IN ('true', 'false') THEN p_level END
     WHEN p_kind IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype) THEN
-      CASE WHEN p_level ~ '^-?\d{1,19}$' AND p_level::numeric BETWEEN -2::numeric ^ (8 * t.typlen - 1) AND 2::numeric ^ (8 * t.typlen - 1) - 1 THEN (p_level::numeric)::text END
+      CASE WHEN p_level ~ '^-?[0-9]{1,19}$' AND p_level::numeric BETWEEN -2::numeric ^ (8 * t.typlen - 1) AND 2::numeric ^ (8 * t.typlen - 1) - 1 THEN (p_level::numeric)::text END
     WHEN t.typtype = 'e' THEN (SELECT e.enumlabel::text FROM pg_catalog.pg_enum e WHERE e.enumtypid = p_kind AND e.enumlabel::text = p_level)
     ELSE p_level END
     FROM pg_catalog.pg_type t WHERE t.oid = p_kind

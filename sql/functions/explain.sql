@@ -319,7 +319,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (11, 'dp_admin', 'dp_set_placement', 'says where the rows of a data set are while a job works on them', 'SELECT dp_set_placement(d.dataset, d.placement) FROM dp.datasets d WHERE d.dataset = ''%s'''),
       (0, NULL, 'dp_explain', 'what a request would do, cost and leave; spends nothing', 'SELECT * FROM dp_explain(''l1'', ''%s'', 1.0%o)'),
       (12, 'dp_analyst', 'dp_l1_regress', 'median regression, for heavy tails', 'SELECT * FROM dp_l1_regress(''%s'', 1.0%o)'),
-      (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and fourteen methods', '%L'),
+      (13, 'dp_analyst', 'dp_linear_regress', 'least squares, with penalties and thirteen methods', '%L'),
       (14, 'dp_analyst', 'dp_huber_regress', 'robust linear regression', '%H'),
       (15, 'dp_analyst', 'dp_logistic_regress', 'log-odds of a label', '%G'),
       (15, 'dp_analyst', 'dp_linear_regress_by', 'a fit of each group, by a category, for the price of one', '%B'),

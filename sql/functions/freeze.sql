@@ -36,7 +36,7 @@ BEGIN
     RAISE EXCEPTION '% is a part of %', dp_freeze.relation, parent USING ERRCODE = '42809', HINT = format('Freeze the column of the whole: dp_freeze(%L, %L).', parent, dp_freeze."column");
   ELSIF generated IS NULL THEN
     RAISE EXCEPTION 'column % does not exist in %', coalesce('"' || dp_freeze."column" || '"', 'NULL'), dp_freeze.relation
-      USING ERRCODE = '42703', HINT = 'Column names are case-sensitive here: give them as \d shows them.';
+      USING ERRCODE = '42703', HINT = E'Column names are case-sensitive here: give them as \\d shows them.';
   ELSIF generated <> '' THEN
     RAISE EXCEPTION 'column "%" of % is generated', dp_freeze."column", dp_freeze.relation
       USING ERRCODE = '22023', HINT = 'It changes with the columns that it is generated from: freeze those.';
@@ -130,9 +130,9 @@ BEGIN
       FROM dp_int.heirs(p_relid, p_attnum) h
       JOIN pg_catalog.pg_attribute a ON a.attrelid = h.relid AND a.attnum = h.attnum
       LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = h.relid AND d.adnum = h.attnum AND a.attgenerated = 's'
-           AND NOT EXISTS (SELECT FROM regexp_matches(d.adbin::text, '(?<!\\)\{([A-Z_]+)', 'g') AS node WHERE node[1] NOT IN ('VAR', 'CONST', 'FUNCEXPR', 'OPEXPR', 'RELABELTYPE'))
-           AND NOT EXISTS (SELECT FROM regexp_matches(d.adbin::text, ':\w*(?:func|op|type|coll)\w* (\d+)', 'g') AS part WHERE part[1]::bigint >= 16384)
-           AND NOT EXISTS (SELECT FROM regexp_matches(d.adbin::text, ':varattno (-?\d+)', 'g') AS part WHERE part[1]::int < 1)
+           AND NOT EXISTS (SELECT FROM regexp_matches(d.adbin::text, E'(?<!\\\\)\\{([A-Z_]+)', 'g') AS node WHERE node[1] NOT IN ('VAR', 'CONST', 'FUNCEXPR', 'OPEXPR', 'RELABELTYPE'))
+           AND NOT EXISTS (SELECT FROM regexp_matches(d.adbin::text, E':\\w*(?:func|op|type|coll)\\w* ([0-9]+)', 'g') AS part WHERE part[1]::bigint >= 16384)
+           AND NOT EXISTS (SELECT FROM regexp_matches(d.adbin::text, ':varattno (-?[0-9]+)', 'g') AS part WHERE part[1]::int < 1)
       LEFT JOIN LATERAL pg_get_expr(d.adbin, d.adrelid) AS e(expression) ON replace(e.expression, 'AT TIME ZONE ''UTC''', '') !~* 'AT TIME ZONE|timezone');
 END $$;
 
@@ -140,7 +140,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.generated_from(p_relid oid, p_attnum int2) RETURNS SETOF name
 LANGUAGE sql STABLE AS $$
   SELECT DISTINCT a.attname
-    FROM pg_catalog.pg_attrdef d, regexp_matches(d.adbin::text, ':varattno (\d+)', 'g') AS part, pg_catalog.pg_attribute a
+    FROM pg_catalog.pg_attrdef d, regexp_matches(d.adbin::text, ':varattno ([0-9]+)', 'g') AS part, pg_catalog.pg_attribute a
    WHERE d.adrelid = p_relid AND d.adnum = p_attnum AND a.attrelid = p_relid AND a.attnum = part[1]::int
 $$;
 

@@ -28,7 +28,7 @@ BEGIN
       INTO sharded
       FROM dp_int.shown_relations(p_relid) b
       JOIN pg_catalog.pg_dist_partition p ON p.logicalrelid = b.relid AND p.partmethod <> 'n'
-      LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = b.relid AND a.attnum = substring(p.partkey FROM ':varattno (\d+)')::int
+      LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = b.relid AND a.attnum = substring(p.partkey FROM ':varattno ([0-9]+)')::int
      WHERE b.relid = p_relid OR NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = b.relid);  -- what is said of a table holds for its partitions
   END IF;
   SELECT string_agg(DISTINCT format('%s with foreign partitions', b.relation), ', ') INTO over_servers

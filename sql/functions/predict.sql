@@ -52,13 +52,13 @@ RETURN CASE WHEN pg_catalog.cardinality(coef) = pg_catalog.cardinality(features)
 COMMENT ON FUNCTION public.dp_predict(float8[], float8[]) IS
   'A linear prediction from the coefficients that dp_coef returns, put inline by the planner; for a logistic release these are log-odds, for one of counts the logarithm of a mean.';
 
--- The probability of log-odds z.
+-- The probability of log-odds z; NULL and NaN stay what they are, which least would take for 700.
 CREATE OR REPLACE FUNCTION dp_int.probability(z float8) RETURNS float8
-LANGUAGE sql IMMUTABLE AS $$ SELECT 1 / (1 + exp(greatest(least(-z, 700), -700))) $$;  -- exp raises on what overflows
+LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN z <> 'NaN' THEN 1 / (1 + exp(greatest(least(-z, 700), -700))) ELSE z END $$;  -- exp raises on what overflows
 
--- The mean whose logarithm is z.
+-- The mean whose logarithm is z; NULL and NaN as above.
 CREATE OR REPLACE FUNCTION dp_int.mean_count(z float8) RETURNS float8
-LANGUAGE sql IMMUTABLE AS $$ SELECT exp(greatest(least(z, 700), -700)) $$;
+LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN z <> 'NaN' THEN exp(greatest(least(z, 700), -700)) ELSE z END $$;
 
 -- What a model predicts where its linear predictor is z.
 CREATE OR REPLACE FUNCTION dp_int.response(p_model text, z float8) RETURNS float8

@@ -64,11 +64,11 @@ BEGIN
         FROM below b JOIN pg_catalog.pg_proc p ON b.class = 'pg_catalog.pg_proc'::regclass AND p.oid = b.id AND p.prosqlbody IS NULL
       UNION ALL
       SELECT 4, format('what function %s reads is not known', p.oid::regprocedure)
-        FROM trees, regexp_matches(tree, ':funcid (\d+)', 'g') AS m
+        FROM trees, regexp_matches(tree, ':funcid ([0-9]+)', 'g') AS m
         JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid AND p.pronamespace = 'pg_catalog'::regnamespace AND (p.provolatile = 'v' OR p.proname ~ '_to_xml')
       UNION ALL
       SELECT 5, format('it shows %s, which is the system''s own', m[1]::oid::regclass)
-        FROM trees, regexp_matches(tree, ':rtekind 0 :relid (\d+)', 'g') AS m
+        FROM trees, regexp_matches(tree, ':rtekind 0 :relid ([0-9]+)', 'g') AS m
        WHERE m[1]::oid BETWEEN 1 AND 16383
     ) AS reasons(rank, reason)
     ORDER BY rank, reason
@@ -109,7 +109,7 @@ BEGIN
     FROM views v
    WHERE (SELECT bool_or(node NOT IN ('QUERY', 'RTE', 'RANGETBLENTRY', 'RTEPERMISSIONINFO', 'ALIAS', 'TARGETENTRY', 'VAR', 'FROMEXPR', 'RANGETBLREF'))
               OR count(*) FILTER (WHERE node = 'RANGETBLREF') <> count(*) FILTER (WHERE node = 'QUERY')
-            FROM regexp_matches(v.parsed, '(?<!\\)\{([A-Z_]+)|:quals (?!<>)', 'g') AS m, coalesce(m[1], 'filter') AS node)
+            FROM regexp_matches(v.parsed, E'(?<!\\\\)\\{([A-Z_]+)|:quals (?!<>)', 'g') AS m, coalesce(m[1], 'filter') AS node)
       OR EXISTS (SELECT FROM string_to_table(v.parsed, ':rtekind 0 :relid ') WITH ORDINALITY AS r(entry, n)  -- an older server lists the view itself
                   WHERE n > 1 AND split_part(entry, ' ', 1) <> v.oid::text AND split_part(entry, ':inh ', 2) LIKE 'false%');
 END $$;
@@ -280,7 +280,7 @@ BEGIN
   FOREACH c IN ARRAY p_target || p_features LOOP
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = p_relid AND a.attname = c AND a.attnum > 0 AND NOT a.attisdropped) THEN
       RAISE EXCEPTION 'column "%" does not exist in %', c, p_relid::regclass
-        USING ERRCODE = '42703', HINT = 'Column names are case-sensitive here: give them as \d shows them.';
+        USING ERRCODE = '42703', HINT = E'Column names are case-sensitive here: give them as \\d shows them.';
     END IF;
   END LOOP;
   PERFORM dp_int.refuse_types(p_relid, p_target, p_features, p_categories, false, NULL);

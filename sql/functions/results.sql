@@ -305,7 +305,7 @@ BEGIN
   SELECT sum(w[c.place] * (c.ci_low + c.ci_high) / 2) AS middle, sum(dp_int.row_product(c.covariance, w)) AS variance,
          sum(dp_int.row_product(c.bias, w)) AS bias, min(c.df) AS df, bool_or(c.covariance IS NULL) AS unknown, min(c.why_null) AS why_null INTO s
     FROM (SELECT x.*, row_number() OVER (ORDER BY x.position) AS place FROM dp_int.coefficient x WHERE x.release = r.id AND x.grp = p_grp) AS c;
-  why_null := CASE WHEN prediction IS NULL THEN 'a feature is missing'
+  why_null := CASE WHEN prediction IS NULL OR prediction = 'NaN' THEN 'a feature is missing'
                    WHEN coalesce(s.why_null, r.why_null) IS NOT NULL THEN coalesce(s.why_null, r.why_null)
                    WHEN s.unknown THEN 'it is from before dpsidecar kept the covariance of coefficients'
                    WHEN NOT s.variance > 0 OR s.variance IN ('NaN', 'Infinity') THEN 'rounding leaves no variance of this prediction' END;

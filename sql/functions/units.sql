@@ -19,7 +19,7 @@ BEGIN
     -- A query within the view may have columns of the same number: then it is not told which one is shown.
     SELECT count(*), min(m[1])::oid, min(m[2])::int2 INTO entries, source, col
       FROM pg_catalog.pg_rewrite w,
-           regexp_matches(w.ev_action::text, format(':resno %s :resname \S+ :ressortgroupref \d+ :resorigtbl (\d+) :resorigcol (\d+) :resjunk false', attnum), 'g') AS m
+           regexp_matches(w.ev_action::text, format(E':resno %s :resname \\S+ :ressortgroupref [0-9]+ :resorigtbl ([0-9]+) :resorigcol ([0-9]+) :resjunk false', attnum), 'g') AS m
      WHERE w.ev_class = relid AND w.ev_type = '1';
     IF entries <> 1 OR source = 0 OR col < 1 THEN
       IF kind = 'v' THEN
@@ -145,7 +145,7 @@ BEGIN
    WHERE a.attrelid = p_relid AND a.attname = p_unit AND a.attnum > 0 AND NOT a.attisdropped;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'column "%" does not exist in %', p_unit, p_relid::regclass
-      USING ERRCODE = '42703', HINT = 'The unit is the column that tells persons apart; names are case-sensitive here: give them as \d shows them.';
+      USING ERRCODE = '42703', HINT = E'The unit is the column that tells persons apart; names are case-sensitive here: give them as \\d shows them.';
   ELSIF kind NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'uuid'::regtype, 'text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'bytea'::regtype) THEN
     RAISE EXCEPTION 'column "%" has type %, which cannot tell persons apart', p_unit, format_type(kind, NULL)
       USING ERRCODE = '22023', HINT = 'A unit is a smallint, integer, bigint, uuid, text, varchar, char or bytea column. Of other types different bytes can be equal; a key of several columns can be one stored generated column.';

@@ -78,7 +78,7 @@ BEGIN
   SELECT format('entry %s of account %s', l.id, l.account) INTO detail
     FROM dp_int.ledger l
     LEFT JOIN dp_int.ledger p ON p.account = l.account AND p.seq = l.seq - 1
-   WHERE l.hash <> dp_int.ledger_hash(l) OR l.previous <> coalesce(p.hash, '\x') OR (p.id IS NULL) <> (l.seq = 1)
+   WHERE l.hash <> dp_int.ledger_hash(l) OR l.previous <> coalesce(p.hash, '') OR (p.id IS NULL) <> (l.seq = 1)
    ORDER BY l.id
    LIMIT 1;
   ok := detail IS NULL;
@@ -92,7 +92,7 @@ BEGIN
              count(*) FILTER (WHERE l.kind <> 'budget') AS spends, (array_agg(l.hash ORDER BY l.seq DESC))[1] AS head
         FROM dp_int.ledger l WHERE l.account = a.id) AS c ON true
     LEFT JOIN dp_int.entry_sums s ON s.account = a.id AND s.everybody
-   WHERE (a.entries, a.spends, a.spent, a.spent_delta, a.head) IS DISTINCT FROM (c.entries, c.spends, c.spent, c.delta, coalesce(c.head, '\x'))
+   WHERE (a.entries, a.spends, a.spent, a.spent_delta, a.head) IS DISTINCT FROM (c.entries, c.spends, c.spent, c.delta, coalesce(c.head, ''))
       OR (a.spent_epsilon, a.rest, a.rest_rho) IS DISTINCT FROM (coalesce(s.epsilon, 0), coalesce(s.rest, 0), coalesce(s.rest_rho, 0))
       OR a.block_width IS NULL AND a.proven_epsilon <> dp_int.least_epsilon(a, dp_int.tally_of(a), c.delta)
    ORDER BY a.id
