@@ -105,7 +105,7 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 	lengths := releaseCounts(of(seen, func(p jointPilot) *mech.Histogram { return p.lengths }), a.lengthNoise[t], src)
 	for g, f := range a.fits {
 		var longer float64
-		f.lengths, longer = readLengths(lengths[g], a.lengthNoise[t], f.shape.D, f.bound, f.n)
+		f.lengths, longer = readLengths(lengths[g], a.lengthNoise[t], f.shape.D, f.bound, jointTooLong, f.n)
 		f.tooLong, f.standsOut = f.tooLong || longer > 1, f.standsOut+f.lengths.standsOut()
 		f.readMoments(t, joint[g], longer)
 		f.residuals = f.magnitudes(residuals[g], a.residualNoise[t], f.Scale, math.Inf(1)).run()
