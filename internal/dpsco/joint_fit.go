@@ -105,7 +105,7 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 	lengths := releaseCounts(of(seen, func(p jointPilot) *mech.Histogram { return p.lengths }), a.lengthNoise[t], src)
 	for g, f := range a.fits {
 		var longer float64
-		f.lengths, longer = readLengths(lengths[g], a.lengthNoise[t], f.shape.D, f.bound, f.n)
+		f.lengths, longer = readLengths(lengths[g], a.lengthNoise[t], f.shape.D, f.bound, jointTooLong, f.n)
 		f.tooLong, f.standsOut = f.tooLong || longer > 1, f.standsOut+f.lengths.standsOut()
 		f.readMoments(t, joint[g], longer)
 		f.residuals = f.magnitudes(residuals[g], a.residualNoise[t], f.Scale, math.Inf(1)).run()
@@ -397,18 +397,23 @@ func (f *jointFit) beyond(bound float64) float64 {
 	return f.lengths.said() * f.lengths.excessSquare(bound)
 }
 
-// giveBack is how much of the second moments rows beyond the whitening's bound may hold and
-// count in full. Always in full has 1.13 times the excess, 58 with a feature fifty times its scale at eps .1; never in full 1.02, on california 3.
+// giveBack is how much more than all of the second moments rows that were shortened may hold, along a direction of the
+// last coordinates, to count in the step as they are given back.
 const giveBack = 0.25
 
-// weigh sets the weights of rows in the step. Rows that the whitening shortened
-// count in full, unless they would make it overshoot: by their share of the
-// second moments, or because a direction that was whitened before holds little once
-// rows are shortened.
+// givenBack is how far rows that were shortened count as if they had not been, where beyond is what they hold beyond
+// the bound in all directions, and least the smallest second moment of what is left of them, along a direction that
+// the pass before had made 1 and this one stretches. Counted so, that direction holds 1 + giveBack at most, and the step overshoots by no more.
+func givenBack(beyond, least float64) float64 {
+	along := ((1+giveBack)*max(least, shortenedEigenvalue) - least) / max(1-least, 1e-9)
+	return min(1, max(0, along), giveBack/max(beyond, 1e-9))
+}
+
+// weigh sets the weights of rows in the step.
 func (f *jointFit) weigh() {
 	f.back = 1
 	if f.lengths.seen {
-		f.back = min(1, giveBack/max(f.beyond(f.bound), 1/f.least-1, 1e-9))
+		f.back = givenBack(f.beyond(f.bound), f.least)
 	}
 	f.weights = f.shortened
 	for i, k := range f.weights {

@@ -72,17 +72,20 @@ func readMagnitudes(noisy []float64, sd, unit, limit, rows float64) *magnitudes 
 	return m
 }
 
-// farTooLong is by how many times rows must be longer than a bound that fits their scales to show that these
-// are far too small. Skewed features, and such as are far from 0, make most rows a few times longer.
-const farTooLong = 30
+// By how many times rows must be longer than a bound that fits their scales to show that these are far too small.
+// Skewed features, and such as are far from 0, make most rows a few times longer; Newton's start makes up for those worse than JointMoments.
+const (
+	jointTooLong  = 10
+	newtonTooLong = 30
+)
 
 // readLengths reads a histogram of the lengths of rows of d coordinates, and says how many times longer than bound
-// half of all rows are at least, if that is more than farTooLong, and 1 if not.
-func readLengths(noisy []float64, noise mech.Gaussian, d int, bound, rows float64) (lengths *magnitudes, longer float64) {
+// half of all rows are at least, if that is more than tooLong, and 1 if not.
+func readLengths(noisy []float64, noise mech.Gaussian, d int, bound, tooLong, rows float64) (lengths *magnitudes, longer float64) {
 	sd := noise.NoiseMultiplier * math.Sqrt2
 	limit, longer := longest(d), 1.0
 	if all := readMagnitudes(slices.Clone(noisy), sd, 1, math.Inf(1), rows).apart(); all.seen && all.counted >= 0.5 {
-		if typical := all.quantile(1 - 0.5/all.counted); typical > farTooLong*bound {
+		if typical := all.quantile(1 - 0.5/all.counted); typical > tooLong*bound {
 			limit, longer = max(limit, 4*typical), typical/bound
 		}
 	}

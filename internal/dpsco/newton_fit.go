@@ -108,7 +108,7 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 	var l *magnitudes
 	longer := 1.0
 	if c := f.Curve.counted(); c == nil {
-		l, longer = readLengths(noisy, f.firstLengthNoise, f.shape.D, f.Bound, f.n)
+		l, longer = readLengths(noisy, f.firstLengthNoise, f.shape.D, f.Bound, newtonTooLong, f.n)
 		f.tooLong = longer > 1
 	} else { // means are the exponential of what a start that is far off would predict
 		l = f.magnitudes(noisy, f.firstLengthNoise, 1, longest(f.shape.D))

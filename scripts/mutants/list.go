@@ -334,7 +334,7 @@ var mutants = []mutant{
 		`math.Hypot(noise*(1/c.uncut-m.keep*back), m.keep*noiseRest)`, `noise`, []tests{{"./internal/dpsco", "TestMeansTellTheirNoise"}}},
 
 	{"joint moments: nothing says how far rows are shortened", "internal/dpsco/magnitudes.go",
-		"typical > farTooLong*bound", "typical > 1e9*farTooLong*bound", []tests{{"./internal/dpsco", "TestScalesThatAreFarTooSmall"}}},
+		"typical > tooLong*bound", "typical > 1e9*tooLong*bound", []tests{{"./internal/dpsco", "TestScalesThatAreFarTooSmall"}}},
 	{"joint moments: one long row in three passes for all", "internal/dpsco/magnitudes.go",
 		"all.quantile(1 - 0.5/all.counted)", "all.quantile(0.67)", []tests{{"./internal/dpsco", "TestLengthsSayHowFar"}}},
 	{"joint moments: intervals are where rows are far too long for their scales", "internal/dpsco/joint_intervals.go",
