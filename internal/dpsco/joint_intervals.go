@@ -23,10 +23,12 @@ var (
 	tailsHide     = cautious{deviations: intervalsHide.deviations, steepest: cutsHide.steepest}
 )
 
-// Which share of the bound on the bias goes into one direction, and the tail of lengths from which on rows that may be hidden add to it.
+// Which share of the bound on the bias goes into one direction, the tail of lengths from which on rows that may be hidden add to it, and by how
+// many deviations of their noise rows beyond all that histograms show stand out where they are surely there.
 const (
 	biasShare        = 0.5
 	leastLengthIndex = 3
+	surelyBeyond     = 3
 )
 
 // lowInformation is why there are none by public facts.

@@ -73,14 +73,17 @@ func (f *newtonFit) keptOfSquares(most float64) float64 {
 
 // Where weights shorten nearly all rows of counts, both shells hold the same of each and say nothing of
 // misfit. It may then be anything up to a part of what weights take away, which goes from that of light
-// tails to heavyPull between these indices of the tail of lengths, and is larger by what overdispersion says where the
+// tails, lightPull, to heavyPull between these indices of the tail of lengths, and is larger by what overdispersion says where the
 // model is seen not to hold. Where shells do say something, it is at most
-// countsPerShell times what is missing of what is shown, over the contrast that is left.
+// countsPerShell times what is missing of what is shown, over the contrast that is left. What shells show is taken for
+// once more, or less, of them than the middle takes: countsDoubt.
 // There are no intervals where lengths have an index below heavyIndex and the model is certain not to hold.
 const (
 	countsPerShell = 6
+	countsDoubt    = 1
 	lightIndex     = 2.9
 	heavyIndex     = 2.4
+	lightPull      = 0.2
 	heavyPull      = 1.5
 	leastContrast  = 1e-9
 )
@@ -113,9 +116,8 @@ func (f *newtonFit) overdispersion() float64 {
 
 // pullOfCounts is how long the mean of scores that weights take away may be.
 func (f *newtonFit) pullOfCounts(taken float64, x extrapolation) float64 {
-	light := f.Curve.doubts().hidden
 	heavy := clampBetween((lightIndex-f.indexOfCounts())/(lightIndex-heavyIndex), 0, 1)
-	part := light + (heavyPull-light)*heavy + x.misfit*math.Sqrt(f.overdispersion())
+	part := lightPull + (heavyPull-lightPull)*heavy + x.misfit*math.Sqrt(f.overdispersion())
 	return min(part*taken/math.Sqrt(f.d), x.most)
 }
 

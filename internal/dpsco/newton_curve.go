@@ -33,18 +33,9 @@ type curve interface {
 	// longest how far a step but the last may move it, in the root mean square.
 	reach() float64
 	longest() float64
-	doubts() doubts
 	shares() newtonShares
 	least() float64 // of mean curvatures
 	most() float64  // of curvatures
-}
-
-// doubts are what intervals allow for where long rows count less. The figures did best on laws and three tables.
-type doubts struct {
-	shell  float64 // added to how many times the outer shell of the score is missing
-	hidden float64 // part of all that weights take away which may pull in one direction
-	unsure float64 // by how much that grows where rows beyond all that histograms show stand out of their noise
-	most   float64 // where the model is certain not to hold, how many times what the shell shows of it weights may take away
 }
 
 // logisticCurve is that of labels 0 and 1.
@@ -84,10 +75,6 @@ func (logisticCurve) size() float64          { return 1 }
 func (logisticCurve) reach() float64         { return 1 }
 func (logisticCurve) longest() float64       { return 1 }
 func (logisticCurve) least() float64         { return leastCurvature }
-
-// doubts are larger in the shell: weights take much from rows whose labels are nearly certain, of
-// which magnitudes of scores show little.
-func (logisticCurve) doubts() doubts { return doubts{shell: 0.3, hidden: 0.2, unsure: 1, most: 4} }
 
 func (logisticCurve) most() float64        { return 0.25 }
 func (logisticCurve) shares() newtonShares { return usualShares }
@@ -130,7 +117,6 @@ func (c huberCurve) size() float64        { return c.delta }
 func (c huberCurve) reach() float64       { return c.delta }
 func (c huberCurve) longest() float64     { return 8 * c.delta }
 func (huberCurve) least() float64         { return leastCurvature }
-func (huberCurve) doubts() doubts         { return doubts{shell: 0.1, hidden: 0.2, most: 1} }
 func (huberCurve) most() float64          { return 1 }
 
 func (c huberCurve) shares() newtonShares {

@@ -26,29 +26,31 @@ const (
 // at most. Its standard error holds what that adds. shellTilt is how much the shell's part of the
 // curvature may differ between directions.
 //
-// Intervals allow for two biases besides. One is that misfit beyond the limit is none, or twice as
-// much, where the shell shows misfit; the other is a part of all that is taken away, for rows
-// beyond the limit that are unlike all others: none of it where what is missing is below lightTail, all of
-// it from heavyTail on, and whereSeen times as much where shells leave no doubt that the model does not hold; and
-// partBeyond of it where rows beyond all that histograms show stand out by surelyBeyond deviations of their noise: they are
-// there, and nothing tells how far away. Of counts it is another part (newton_counts.go).
-// The figures did best on laws and three tables (newton.md).
+// Intervals allow for two biases besides, parts of all that weights take away. Where the model is certain not to hold,
+// partAlong of it may pull as the outer shell says. And rows beyond the limit may be unlike all others: partHidden of it may
+// pull in any direction, none of it where what is missing is below lightTail, all from heavyTail on, whereSeen of it at
+// least where the model is certain not to hold; and partBeyond where rows beyond all that histograms show stand out by as many
+// deviations of their noise as beyondFrom and one more, of labels beyondFromOfLabels: they are there, and nothing tells how far away.
+// Histograms of scores show fewer of those whose label is nearly certain. Of counts both are other parts (newton_counts.go).
+// The figures did best on laws and tables (newton.md).
 const (
-	missPerShell = 1.5
-	mostFactor   = 3
-	shellTilt    = 0.3
-	lightTail    = 0.2
-	heavyTail    = 0.5
-	whereSeen    = 1.3
-	partBeyond   = 0.5
-	surelyBeyond = 3
+	missPerShell       = 1.5
+	mostFactor         = 3
+	shellTilt          = 0.3
+	partAlong          = 0.7
+	partHidden         = 0.2
+	lightTail          = 0.2
+	heavyTail          = 0.5
+	whereSeen          = 0.5
+	partBeyond         = 0.5
+	beyondFrom         = 2
+	beyondFromOfLabels = 1.5
 )
 
 // What histograms are taken to hide there: as expected, and with caution.
 var (
-	expected       = cautious{deviations: 0, steepest: 8}
-	scoresHide     = cautious{deviations: 1, steepest: 8}
-	scoresMustHide = cautious{deviations: 2, steepest: 8} // where the model is certain not to hold
+	expected   = cautious{deviations: 0, steepest: 8}
+	scoresHide = cautious{deviations: 1, steepest: 8}
 )
 
 // errors writes what the releases say of the errors of the coefficients, around the fit
@@ -100,7 +102,7 @@ func (f *newtonFit) weighing(c *mat.Dense, x extrapolation) (bias *mat.SymDense,
 		return nil, fewLongRows
 	}
 	taken := f.taken(scoresHide)
-	shown, hidden := f.shownBias(c, x), mat.NewSymDense(f.shape.D, nil)
+	shown, hidden := f.shownBias(c, taken, x), mat.NewSymDense(f.shape.D, nil)
 	hidden.SymOuterK(square(f.pull(taken, f.missing(scoresHide), x)+f.takenUnseen(scoresHide)), c)
 	shown.AddSym(shown, hidden)
 	if f.perLength > 0 && f.shape.Intercept {
@@ -109,17 +111,17 @@ func (f *newtonFit) weighing(c *mat.Dense, x extrapolation) (bias *mat.SymDense,
 	return shown, ""
 }
 
-// pull is how long the mean of scores that weights take away may be besides what shells show: a part of all of it
-// where much is missing, somewhat more where the model is seen not to hold, and of labels up to twice that where
-// rows stand out beyond all that histograms show; half of all of it at least where they certainly do.
+// pull is how long the mean of scores that weights take away may be in any direction, besides what shells show.
 func (f *newtonFit) pull(taken, missing float64, x extrapolation) float64 {
 	if f.perLength > 0 {
 		return f.pullOfCounts(taken, x)
 	}
-	doubts, beyond := f.Curve.doubts(), f.beyondSight()
-	part := doubts.hidden * (1 + doubts.unsure*clampBetween(beyond-1, 0, 1))
-	part *= max(clampBetween((missing-lightTail)/(heavyTail-lightTail), 0, 1), whereSeen*x.misfit)
-	return taken * max(part, partBeyond*clampBetween(beyond-(surelyBeyond-1), 0, 1))
+	from := float64(beyondFrom)
+	if f.ofLabels() {
+		from = beyondFromOfLabels
+	}
+	part := partHidden * max(clampBetween((missing-lightTail)/(heavyTail-lightTail), 0, 1), whereSeen*x.certain)
+	return taken * max(part, partBeyond*clampBetween(f.beyondSight()-from, 0, 1))
 }
 
 // beyondSight is by how many deviations of their noise the counts above all that histograms show stand out, together:

@@ -99,7 +99,7 @@ func TestIntervalsHoldWhereLongRowsCarryTheFit(t *testing.T) {
 			held := 0
 			for seed := range uint64(tables) {
 				r := resultOf(t, a, bentLaw(a.Labels, tail, 3, 40_000, 200+seed), 1, seed)
-				if r.Low != nil && r.Low[1] <= truth[1] && truth[1] <= r.High[1] && r.High[1]-r.Low[1] < 2 {
+				if r.Low != nil && r.Low[1] <= truth[1] && truth[1] <= r.High[1] && r.High[1]-r.Low[1] < 3 {
 					held++
 				}
 			}
@@ -293,8 +293,8 @@ func certainLaw(share float64, far func(r *rand.Rand) float64) func(n int, seed 
 	}
 }
 
-// Where rows far away are cut, and shells show that they obey another model, an interval allows for what is missing of these rows alone. By
-// Huber's loss 10 of 20 intervals hold the slope of this law, and 4 where they do not. Seeds are fixed.
+// Where rows far away are cut, and shells show that they obey another model, an interval allows for what is missing of these rows along the
+// shell. By Huber's loss 16 of 20 intervals hold the slope of this law. Seeds are fixed.
 func TestNewtonsIntervalsAllowForRowsThatAreCut(t *testing.T) {
 	draw := func(n int, seed uint64) Data {
 		r := rand.New(rand.NewPCG(seed, 95))
@@ -322,7 +322,7 @@ func TestNewtonsIntervalsAllowForRowsThatAreCut(t *testing.T) {
 			covered++
 		}
 	}
-	if t.Logf("%d given, %d cover", given, covered); given < 10 || covered < given/3 {
+	if t.Logf("%d given, %d cover", given, covered); given < 10 || covered < given/2 {
 		t.Errorf("%d of %d intervals hold the slope", covered, given)
 	}
 }
@@ -374,22 +374,6 @@ func twoFlags(labels bool, w []float64, n int, seed uint64) Data {
 		}
 	}
 	return x
-}
-
-// One row in ten lies at ten limits, and all that is missing is of it: nine limits, of which the shell has half of one, less what the
-// fit moves it by to make up for one.
-func TestTheShellTellsWhatIsMissingOfRowsThatAreCut(t *testing.T) {
-	f := shownFit(1)
-	unit := magnitudeMiddles[1-lowestOctave]
-	far := magnitudeMiddles[8-lowestOctave]
-	counts := make([]float64, magnitudeBins)
-	counts[1-lowestOctave], counts[8-lowestOctave] = 9e5, 1e5
-	f.scores, f.limit = readMagnitudes(counts, 1, 1, math.Inf(1), 1e6).apart(), 1.2*unit
-	curvature := (.9*unit*(unit-.6*unit) + .1*far*.6*unit) / (.9*unit*unit + .1*far*1.2*unit)
-	want := (far - 1.2*unit) / (1.2 * unit) / (.5 - curvature)
-	if got := f.missingOfCut(); math.Abs(got-want) > 1e-9*want {
-		t.Errorf("%v times the shell is missing, want %v", got, want)
-	}
 }
 
 // Moments are of rows shortened to the bound, lengths of whole ones: of two normal features, of which one is 30 in one row in a hundred,
@@ -446,8 +430,8 @@ func TestHiddenRowsAreAsFarAwayAsTheFarthest(t *testing.T) {
 	}
 }
 
-// A histogram that ends below the shell leaves nothing missing; rows beyond all that it shows double what may pull in one
-// direction when they stand out.
+// A histogram that ends below the shell leaves nothing missing; where rows beyond all that it shows surely stand out, half of all that is
+// taken away may pull, and along the shell a part of it where the model is certain not to hold.
 func TestWhatIsMissingFollowsTheHistogram(t *testing.T) {
 	f := shownFit(1)
 	for limit, missing := range map[float64]bool{1: true, 8: false} {
@@ -462,24 +446,30 @@ func TestWhatIsMissingFollowsTheHistogram(t *testing.T) {
 			t.Errorf("limit %v, %v missing: it moves, %v", limit, f.missing(expected), !moves)
 		}
 	}
-	quiet := f.pull(1, 1, asReleased)
-	f.scores.above = math.Sqrt2 * f.scores.sd * math.Sqrt(3) // in both histograms
-	if loud := f.pull(1, 1, asReleased); math.Abs(loud-2*quiet) > 1e-12 {
-		t.Errorf("a pull of %v where rows stand out, %v where not", loud, quiet)
+	f.limit = 1.5
+	for _, c := range []struct {
+		name                  string
+		beyond, missing, want float64
+		certain               float64
+	}{
+		{"little is missing", 0, 0, 0, 0},
+		{"much is missing", 0, 1, partHidden, 0},
+		{"the model is certain not to hold", 0, 0, partHidden * whereSeen, 1},
+		{"rows may stand out", 1.5, 1, partHidden, 0},
+		{"rows stand out", 2.25, 0, .75 * partBeyond, 0},
+		{"rows surely stand out", 3, 0, partBeyond, 0},
+	} {
+		f.scores.above = math.Sqrt2 * c.beyond * f.scores.sd * math.Sqrt(float64(f.scores.hides)) // in both histograms
+		f.firstLengths = f.scores.beyond(-math.Inf(1))
+		if got := f.pull(1, c.missing, extrapolation{certain: c.certain}); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%s: a pull of %v, want %v", c.name, got, c.want)
+		}
 	}
-	if f.limit = 1.5; f.missingOfCut() != 0 {
-		t.Errorf("%v times the shell is missing where no row is cut", f.missingOfCut())
-	}
-	shown := map[float64]float64{}
-	for _, certain := range []float64{0, 1} {
-		shown[certain] = f.shownBias(identity(1), extrapolation{off: mat.NewVecDense(1, []float64{1e-9}), factor: 1, misfit: 1, certain: certain}).At(0, 0)
-	}
-	if most := square(f.Curve.doubts().most * 1e-9); math.Abs(shown[1]-most) > 1e-9*most || !(shown[0] < shown[1]/4) {
-		t.Errorf("a bias of %v where the model is certain not to hold, %v else", shown[1], shown[0])
-	}
-	f.scores.above *= 3
-	if far := f.pull(1, 0, asReleased); math.Abs(far-partBeyond) > 1e-12 {
-		t.Errorf("a pull of %v where rows are surely beyond, and little is missing", far)
+	off := mat.NewVecDense(1, []float64{1e-9})
+	for certain, want := range map[float64]float64{0: 0, .5: .5 * square(partAlong*2), 1: square(partAlong * 2)} {
+		if got := f.shownBias(identity(1), 2, extrapolation{off: off, factor: 1, misfit: 1, certain: certain}).At(0, 0); math.Abs(got-want) > 1e-9 {
+			t.Errorf("a bias of %v where the model is certain by %v not to hold, want %v", got, certain, want)
+		}
 	}
 }
 

@@ -106,10 +106,6 @@ func (poissonCurve) reach() float64              { return 1 }
 func (poissonCurve) longest() float64            { return 1 }
 func (poissonCurve) least() float64              { return 1e-6 }
 
-// doubts: shells say little of scores of counts, whose bounds, by which weights go, are many times as large. The part of
-// all that weights take away is beside the root of the coefficients, where tails are light (newton_counts.go).
-func (poissonCurve) doubts() doubts { return doubts{shell: 1, hidden: 0.2} }
-
 func (poissonCurve) most() float64 { return math.Exp(farthestMean) }
 
 func (poissonCurve) shares() newtonShares { return usualShares }

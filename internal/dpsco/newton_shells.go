@@ -58,7 +58,7 @@ type extrapolation struct {
 	off      *mat.VecDense // the shell less its part of the curvature times the score
 	factor   float64
 	most     float64 // of counts: how long the mean of all that may be
-	misfit   float64 // part of the square of off that neither noise nor sampling explains
+	misfit   float64 // of counts: part of the square of off that neither noise nor sampling explains
 	certain  float64 // the same, where they explain as much as they do once in some twenty fits
 	sampling float64 // of the score with what it is moved by, over that of the score alone
 	noise    float64 // the same of its noise
@@ -115,28 +115,18 @@ func misfit(v *mat.VecDense, covariance *mat.SymDense) (beyondMean, certain floa
 	return max(0, 1-d/size), max(0, 1-(d+2*math.Sqrt(2*d))/size)
 }
 
-// shownBias is the square of what intervals allow for beside the middle's move: misfit of rows that are
-// taken away which is between none and twice what the shell says, and somewhat more. Where the model is certain
-// not to hold, all that is taken away may pull as the shell does.
-func (f *newtonFit) shownBias(c *mat.Dense, x extrapolation) *mat.SymDense {
-	doubts, total := f.Curve.doubts(), mat.NewSymDense(f.shape.D, nil)
-	times := square(x.factor+doubts.shell) * x.misfit
-	if size := mat.Norm(x.off, 2); doubts.most*x.certain > 0 {
-		most := max(doubts.most, f.missingOfCut())
-		times = max(times, square(min(most, f.taken(scoresMustHide)/size))*x.certain)
+// shownBias is the square of what intervals allow for along what the outer shell shows, beside the middle's move. Where the model is
+// certain not to hold, a part of all that weights take away may pull that way.
+func (f *newtonFit) shownBias(c *mat.Dense, taken float64, x extrapolation) *mat.SymDense {
+	times, total := 0.0, mat.NewSymDense(f.shape.D, nil)
+	switch {
+	case f.Curve.counted() != nil:
+		times = square(x.factor+countsDoubt) * x.misfit
+	case x.certain > 0:
+		times = square(partAlong*taken/mat.Norm(x.off, 2)) * x.certain
 	}
 	total.SymRankOne(total, times, x.off)
 	return sandwich(c, total)
-}
-
-// missingOfCut is how many times the shell's misfit is missing if all of it is that of the rows beyond the limit which the histogram
-// shows. Of such a row's score half of the limit is in the shell, and the rest of it is missing. The fit makes up for all that is kept,
-// also in the shell, by its part of the curvature.
-func (f *newtonFit) missingOfCut() float64 {
-	sizes, limit := f.sizes()
-	cut, outer := 1-sizes.below(limit), len(f.parts)-1
-	left := 1 - shellEdge(outer-1, len(f.parts)) - f.shellCurvature(outer)
-	return sizes.excess(limit) / max(limit*cut*left, math.SmallestNonzeroFloat64)
 }
 
 // shellCurvature is the part of the curvature that is in a shell, as if scores were as large
