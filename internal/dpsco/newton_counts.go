@@ -2,9 +2,7 @@ package dpsco
 
 import (
 	"math"
-	"slices"
 
-	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 )
@@ -134,75 +132,4 @@ func (f *newtonFit) pullOfConstant(taken float64, x extrapolation) float64 {
 func (f *newtonFit) shownByCounts(off *mat.VecDense, curvature float64) (factor, most float64) {
 	factor = min(mostFactor, countsPerShell*f.missing(expected)*max(0, 1-2*curvature))
 	return factor, countsPerShell * f.missing(scoresHide) * mat.Norm(off, 2) / max(1-2.5*curvature, leastContrast)
-}
-
-// Means are the exponential of predictions: a few rows far from all others, as where a feature is an amount, decide whether a fit is of
-// use, and noise hides most of them. Steps are shorter where the farthest row that is seen is farther than farthestRows times the median.
-// The prediction of the farthest row is taken to be farShare times its distance, in deviations of predictions, from the mean; it may
-// be beyondCounts above the logarithm of the largest count. The figures did best on laws and tables (newton.md).
-const (
-	farthestRows = 4
-	farShare     = 0.4
-	beyondCounts = 1.5
-)
-
-// farthest is how large the largest one may be: rows that stand out beyond what is seen, less a deviation of the noise of their
-// count, thin out as the last two octaves that are seen do.
-func (m *magnitudes) farthest() float64 {
-	rows, last := max(1, m.above-m.aboveDeviation()), 0.0
-	for _, share := range m.share[max(m.top-3, 0):] {
-		last += share * m.counted * m.rows
-	}
-	return m.edge() * math.Pow(rows, 1/max(1, math.Log2(1+last/rows)/2))
-}
-
-// lengthsAreFar reports whether lengths of the first pass say how far rows are from others: with weights they say how much
-// rows weigh as well, and without an intercept slopes hold the constant.
-func (f *newtonFit) lengthsAreFar() bool {
-	return f.firstLengths.seen && f.shape.Intercept && f.weights == 1
-}
-
-// farther is by how many times farthestRows the farthest row of the first pass that is seen is farther than usual; 1 where it is not.
-func (f *newtonFit) farther() float64 {
-	if f.Curve.counted() == nil || !f.lengthsAreFar() {
-		return 1
-	}
-	return max(1, f.firstLengths.edge()/f.firstLengths.quantile(0.5)/farthestRows)
-}
-
-// partForFar is how much of a move longest allows for the farthest rows of counts that are seen: it moves their predictions by farthestRows
-// times that at most.
-func (f *newtonFit) partForFar(move []float64, longest float64) float64 {
-	farther := f.farther()
-	if farther == 1 {
-		return 1
-	}
-	_, slopes := f.predictions(move)
-	return longest / (farther * floats.Norm(slopes, 2))
-}
-
-// boundFar makes slopes of counts smaller where the farthest row, were it in the direction of the slopes, would have a mean far above
-// the largest count. The mean of all predictions stays, as it is where they are normal.
-func (f *newtonFit) boundFar(w []float64) {
-	counts := f.Curve.counted()
-	if counts == nil || counts.seen == nil || !f.lengthsAreFar() || f.grouped { // groups pool what full steps find
-		return
-	}
-	mean, slopes := f.predictions(w)
-	spread, least := floats.Norm(slopes, 2), seenAlone*counts.seen.sd/counts.seen.rows*counts.unit
-	far := farShare * spread * f.firstLengths.farthest() / f.firstLengths.quantile(0.5)
-	most := beyondCounts + math.Log(max(counts.seen.farthest(), counts.unit)/max(counts.seen.excess(0), least))
-	if far <= most {
-		return
-	}
-	keep := most / far
-	bounded := slices.Clone(w)
-	floats.Scale(keep, bounded[1:])
-	after, _ := f.predictions(bounded)
-	bounded[0] += mean - after + (1-keep*keep)*spread*spread/2
-	if f.inBall(bounded) {
-		copy(w, bounded)
-		f.slopesKept *= keep
-		f.bounded = true
-	}
 }

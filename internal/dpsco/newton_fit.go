@@ -69,7 +69,6 @@ type newtonFit struct {
 	stretched  float64       // by how much that was lengthened
 	fitNoise   *mat.SymDense // covariance that noise gives the fit
 	slopesKept float64       // of the slopes after the last step, by shrinkage
-	bounded    bool          // slopes of counts were made smaller for the farthest rows
 }
 
 func newNewtonFit(r *newtonReleases) *newtonFit {
@@ -186,10 +185,9 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	if c := f.Curve.counted(); c != nil {
 		f.Curve = c.besideZeros(s, f.countNoise(f.n/float64(max(1, f.shape.Levels))))
 	}
-	f.whitened, f.firstLengths = s.q, lengths
-	s.farther = f.farther()
 	f.w, f.mean = f.Curve.begin(s)
 	proximal(f.Psi, s.q, f.w, 1)
+	f.whitened, f.firstLengths = s.q, lengths
 	f.p = mat.NewDense(f.shape.D, f.shape.D, nil)
 	f.p.Scale(1/math.Sqrt(f.mean*(1+tilt)), s.q)
 	if lengths.seen {
@@ -514,7 +512,7 @@ func (f *newtonFit) plus(move []float64, longest float64) []float64 {
 // partOf is how much of a move longest allows.
 func (f *newtonFit) partOf(move []float64, longest float64) float64 {
 	size := floats.Norm(solveTriangular(f.a, move), 2) / math.Sqrt(f.mean)
-	return min(1, longest/size, farthestMove*longest/floats.Norm(move, math.Inf(1)), f.partForFar(move, longest))
+	return min(1, longest/size, farthestMove*longest/floats.Norm(move, math.Inf(1)))
 }
 
 // farthestMove is how much farther one coefficient may move, in a scale unit of its feature:
@@ -534,7 +532,6 @@ func (f *newtonFit) finish() Result {
 	if f.free() {
 		f.shrinkSlopes(w)
 	}
-	f.boundFar(w)
 	f.g, f.gDeviation = score, deviation
 	r := Result{Coefficients: w, NoiseCovariance: f.noise()}
 	f.errors(&r)

@@ -139,9 +139,6 @@ func (f *newtonFit) tailIndex() float64 {
 // longLastStep is why there are none where the step before the last did not come near.
 const longLastStep = "the last step is too long to say how much is left; ask for more eps, or give scales that fit"
 
-// farRows is why there are none where slopes of counts were made smaller.
-const farRows = "rows far from all others would have means far above the counts, so slopes are smaller than the rows say; give logarithms of features that are amounts or sizes"
-
 // Why there are none where noise hides the rows of a label: it is rare, or rows weigh little.
 const (
 	hiddenLabel   = "one label is so rare that noise hides its rows; ask for more eps"
@@ -159,8 +156,6 @@ func (f *newtonFit) whyNoIntervals() string {
 		return farFromScales
 	case !f.free():
 		return cutByRadius
-	case f.bounded:
-		return farRows
 	case f.rareLabel && f.weights < 1:
 		return hiddenWeights
 	case f.rareLabel:

@@ -127,7 +127,7 @@ func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	factor := math.Log1p(steepest/max(cut, s.noise())) / steepest
 	spread := long * floats.Norm(s.slopes(solveTriangular(s.q, w)), 2)
 	if spread > 0 {
-		factor = min(factor, farthestStart/s.farther/spread)
+		factor = min(factor, farthestStart/spread)
 	}
 	floats.Scale(factor, w)
 	w[0] += math.Log(rate) - square(factor*spread)/2

@@ -16,7 +16,6 @@ import (
 	"dpsidecar/internal/privacy"
 
 	"gonum.org/v1/gonum/mat"
-	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
@@ -629,50 +628,5 @@ func TestPenaltiesOfCountsAreAsStrongAsTheySay(t *testing.T) {
 				t.Errorf("%s: the penalty %s is %.2f times as strong as it says", law, a.Penalty, times)
 			}
 		}
-	}
-}
-
-// amountLaw are counts that grow with the logarithm of the first feature, a lognormal amount.
-func amountLaw(n int, seed uint64) Data {
-	src := rand.NewPCG(seed, 5)
-	r := rand.New(src)
-	x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: columns(3, n), Y: make([]float64, n)}
-	for i := range n {
-		x.X[0][i], x.X[1][i], x.X[2][i] = math.Exp(1.5*r.NormFloat64()), r.NormFloat64(), indicatorOf(r.Float64() < .3)
-		z := .6*math.Log1p(x.X[0][i]) + .3*x.X[1][i] - .3*x.X[2][i]
-		x.Y[i] = distuv.Poisson{Lambda: math.Exp(z), Src: src}.Rand()
-	}
-	return x
-}
-
-// Slopes that most rows ask for give the farthest rows of an amount means beyond all bounds: without boundFar and partForFar the median
-// excess is 2e14, 6e11 and 2e7 %. Where slopes were bounded there is the reason in place of intervals. Seeds are fixed.
-func TestCountsByAmountsAreNotFarWorseThanAConstant(t *testing.T) {
-	x := amountLaw(20_000, 1)
-	w, _ := best(loss.Poisson{}, x)
-	constant := 100 * (meanDeviance(x, []float64{math.Log(stat.Mean(x.Y, nil)), 0, 0, 0})/meanDeviance(x, w) - 1)
-	for _, eps := range []float64{.3, 1, 10} {
-		excess := excessDeviance(t, x, eps, 9)
-		t.Logf("eps %g: the median excess is %.3g%%, of a constant %.3g%%", eps, excess, constant)
-		if excess > 1.5*constant {
-			t.Errorf("eps %g: the median excess is %.3g%%, of a constant %.3g%%", eps, excess, constant)
-		}
-	}
-	if r := resultOf(t, Regression{Loss: loss.Poisson{}}, cloned(x), 1, 0); r.Low != nil || r.WhyNull != farRows {
-		t.Errorf("intervals %v to %v, because %q", r.Low, r.High, r.WhyNull)
-	}
-}
-
-// The farthest row is where a tail that thins out as its last two octaves do has one row. Without rows beyond what is seen it is there.
-func TestFarthestRows(t *testing.T) {
-	light := magnitudesOf(map[int]float64{1: 5000, 2: 5000}, 1, 10_000)
-	if got := light.farthest(); got != light.edge() {
-		t.Errorf("the farthest row is at %v where the last that is seen is at %v", got, light.edge())
-	}
-	heavy := magnitudesOf(map[int]float64{1: 8100, 5: 900}, 1, 10_000)
-	heavy.above = 100 + heavy.aboveDeviation()
-	want := heavy.edge() * math.Pow(100, 2/math.Log2(10)) // 900 and 100 beyond: ten times fewer with two octaves
-	if got := heavy.farthest(); math.Abs(got-want) > 1e-9*want {
-		t.Errorf("the farthest row is at %v, want %v", got, want)
 	}
 }

@@ -20,7 +20,6 @@ type newtonStart struct {
 	q         *mat.Dense    // whitens the rows
 	shortened float64       // by how many times rows that the pass shortened make second moments too small
 	weighted  bool          // rows have weights
-	farther   float64       // of counts: by how many times the farthest rows that are seen are farther than most
 }
 
 // farthestStart is how much the predictions of a start may spread.
