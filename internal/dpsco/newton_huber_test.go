@@ -44,10 +44,10 @@ func TestAStepThatWasCutShortHasNoInterval(t *testing.T) {
 }
 
 // The rows of a rare flag weigh little, and most of them may be beyond delta at a fit that is off: their scores go on from
-// what they are below delta, and so does the curvature. With a jump there 12 of 20 fits had the flag's coefficient farther
-// than 1 from what it is, and intervals missed it. Seeds are fixed.
+// what they are below delta, and so does the curvature. With a jump there more than half of all fits had the flag's coefficient farther
+// than 1 from what it is, and intervals missed it. Now it is 23 of 200, and 8 of 186 intervals miss. Seeds are fixed.
 func TestHuberFitsFindTheCoefficientOfARareFlag(t *testing.T) {
-	const rows, draws, flag = 40_000, 20, .1
+	const rows, draws, flag = 40_000, 200, .1
 	r := rand.New(rand.NewPCG(4, 4))
 	x := Data{Shape: Shape{N: rows, D: 4, Intercept: true}, X: columns(3, rows), Y: make([]float64, rows)}
 	for i := range x.Y { // log wages by schooling, experience and the flag, at scales 12 and 20 years
@@ -68,7 +68,7 @@ func TestHuberFitsFindTheCoefficientOfARareFlag(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d are far, %d of %d intervals miss", far, draws, missed, given)
-	if far > 5 || missed > 1 || given < draws/2 {
+	if far > draws/6 || missed > given/16 || given < draws/2 {
 		t.Errorf("%d of %d are far, %d of %d intervals miss", far, draws, missed, given)
 	}
 }
