@@ -132,7 +132,7 @@ const edge = 0.99
 const cutByRadius = "the coefficients are as large as the radius allows; ask for a larger one, or give scales that fit"
 
 // farFromScales is why nothing is known of errors where half of the rows are far too long for their scales.
-const farFromScales = "rows are dozens of times as long as the scales of the features say; give scales that fit"
+const farFromScales = "rows are more than a dozen times as long as the scales of the features say; give scales that fit"
 
 // namedShare is the share of a hidden direction that its named features make up.
 const namedShare = 0.9
