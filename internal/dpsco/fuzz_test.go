@@ -36,6 +36,7 @@ func FuzzOptions(f *testing.F) {
 		{"linear", `{"method":"spgd_kamath","blocks":4}`, 23, 1, 20},
 		{"linear", `{"method":"spgd_holland","moment":1e-12,"batch":1}`, 1, 1, 1e4},
 		{"linear", `{"method":"catoni","radius":1e9,"steps":3}`, 23, 1, 1e-10},
+		{"huber", `{"penalty":"group_l1","groups":[["b"]]}`, 23, 1, 92},
 		{"linear", `{"groups":[[]]}`, 5, 2, 1}, {"linear", `{"groups":[["a","a"]]}`, 5, 2, 1}, {"linear", `{"steps":1e400}`, 5, 2, 1}, {"linear", `[]`, 5, 2, 1},
 		{"l1", `{"method":"objective_perturbation","clip":1e-9,"smoothing":1e9}`, 23, 2, 1},
 		{"l1", `{"method":"staged","residual_scale":1e-9}`, 23, 2, 100},
@@ -50,7 +51,8 @@ func FuzzOptions(f *testing.F) {
 		if json.Unmarshal([]byte(text), &given) != nil {
 			return
 		}
-		a, err := Recipe(model, given, []string{"a", "b", "c"})
+		s := Shape{N: n % 64, D: d % 4}
+		a, err := Recipe(model, given, []string{"a", "b", "c"}[:max(0, s.D)])
 		if err != nil {
 			if !errors.Is(err, ErrParameter) {
 				t.Errorf("an error of another kind: %v", err)
@@ -60,7 +62,6 @@ func FuzzOptions(f *testing.F) {
 		if model == "l1" {
 			delta = 0
 		}
-		s := Shape{N: n % 64, D: d % 4}
 		p, err := a.Plan(s, privacy.Budget{Epsilon: epsilon, Delta: delta}, privacy.Concentrated{})
 		if err != nil {
 			if !errors.Is(err, ErrParameter) && !errors.Is(err, ErrInfeasible) {
