@@ -70,11 +70,11 @@ type noisyMean struct {
 	deviation float64
 }
 
-// cutMeans are the mean cut at the inner length, at the outer one, and one that takes for
-// noise what noise explains of the difference between both: of that it keeps a part.
+// cutMeans are the mean cut at the inner length, at the outer one, what the latter says beyond what the
+// former alone does, and a mean that takes for noise what noise explains of that: it keeps a part of it.
 type cutMeans struct {
-	inner, outer, kept noisyMean
-	keep               float64
+	inner, outer, between, kept noisyMean
+	keep                        float64
 }
 
 // means reads a release of both sums, the first half and the second, with noise of a
@@ -93,7 +93,8 @@ func (c cuts) means(release []float64, first int, deviation, doubt float64) (m c
 	// The inner sum says 1/uncut of itself; rest becomes what both together say beyond that.
 	back := 1/c.uncut - 1
 	floats.AddScaled(rest, -back, inner)
-	explained := float64(d-first) * (square(noiseRest) + square(back*noise))
+	m.between = noisyMean{rest, math.Hypot(noiseRest, back*noise)}
+	explained := float64(d-first) * square(m.between.deviation)
 	m.keep = max(0, 1-square(doubt*explained/max(square(floats.Norm(rest[first:], 2)), math.SmallestNonzeroFloat64)))
 	m.kept = noisyMean{inner, math.Hypot(noise*(1/c.uncut-m.keep*back), m.keep*noiseRest)}
 	floats.Scale(1/c.uncut, inner)

@@ -125,13 +125,15 @@ func (f *jointFit) errors(r *Result) {
 		return
 	}
 	centre, influences, steps := f.coefficients(f.correction(f.outer, nil), f.levels.outer), f.influences(), f.stepAllowance()
+	shown := f.shownBias(influences)
 	r.Covariance, r.Bias = f.covariance(influences), f.bias(influences)
+	r.Bias.SymRankOne(r.Bias, 1, mat.NewVecDense(len(shown), shown))
 	for j := range f.shape.D {
 		a, level := influences.RawRowView(j)[:f.shape.D], 0.0
 		if f.shape.Intercept {
 			level = influences.At(j, f.shape.D)
 		}
-		bias := floats.Norm(a, 2)*steps + math.Abs(level)*f.levelAllowance()
+		bias := max(floats.Norm(a, 2)*steps+math.Abs(level)*f.levelAllowance(), math.Abs(shown[j]))
 		deviation, df := math.Sqrt(r.Covariance.At(j, j)), f.degrees(r.Covariance.At(j, j), influences.RowView(j))
 		half := halfWidth(deviation, df, bias)
 		r.StdErr, r.DF = append(r.StdErr, deviation), append(r.DF, df)
@@ -147,6 +149,37 @@ func (f *jointFit) errors(r *Result) {
 func (f *jointFit) stepAllowance() float64 {
 	cut := biasShare * f.products.tail(f.stepCuts.outer, intervalsHide)
 	return cut + f.hiddenSquare()*floats.Norm(f.correction(f.outer, nil), 2)
+}
+
+// shownParts is how many times what lies between the cuts of the step, and what is beyond them in proportion, may pull a
+// coefficient; shownFrom is by how many deviations of its noise it has to stand out, mostBeyond the largest proportion.
+const (
+	shownParts = 2
+	shownFrom  = 2
+	mostBeyond = 3
+)
+
+// shownBias is by how much each coefficient may be off along what lies between the cuts of the step, as far as neither its noise nor
+// skewed errors explain it, which show in the level as well: where effects are bent, rows beyond the outer cut are likely to go on so.
+func (f *jointFit) shownBias(influences *mat.Dense) []float64 {
+	level := 0.0
+	if f.shape.Intercept {
+		level = f.levels.between.mean[0]
+	}
+	beyond := f.products.tail(f.stepCuts.outer, intervalsHide)
+	between := f.products.tail(f.stepCuts.inner, cutsHide) - f.products.tail(f.stepCuts.outer, cutsHide)
+	shown := make([]float64, f.shape.D)
+	if !(between > 0) {
+		return shown
+	}
+	factor := shownParts * (1 + min(beyond/between, mostBeyond))
+	for j := range shown {
+		a := influences.RawRowView(j)[:f.shape.D]
+		along := floats.Dot(a[f.first():], f.cutMeans.between.mean[f.first():])
+		unexplained := square(along) - (square(shownFrom*f.cutMeans.between.deviation)+square(level))*floats.Dot(a, a)
+		shown[j] = math.Copysign(factor*math.Sqrt(max(0, unexplained)), along)
+	}
+	return shown
 }
 
 // levelAllowance is that for the bias of the level.

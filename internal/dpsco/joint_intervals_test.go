@@ -319,3 +319,36 @@ func TestErrorsAreScaledBack(t *testing.T) {
 		}
 	}
 }
+
+// Intervals allow for what lies between the cuts of the step where it stands out from its noise, along its direction alone.
+func TestIntervalsAllowForABentEffect(t *testing.T) {
+	r, err := JointMoments{Bound: 3, Scale: 1, Intervals: true}.releases(Shape{N: 20000, D: 3, Intercept: true}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newJointFit(r)
+	f.products = expectedMagnitudes(r.productNoise, 1, 1, r.shape.N).run()
+	c := cuts{inner: 1, outer: 2, share: .64, uncut: .8}
+	f.stepCuts, f.levelCuts = c, c
+	unit, unitRest := c.units()
+	level := 0.0
+	shown := func(off float64) []float64 {
+		f.levels = c.means([]float64{.8 / unit, (.2 + level) / unitRest}, 0, .24, 1)
+		f.cutMeans = c.means([]float64{0, .8 / unit, 0, 0, (.2 + off) / unitRest, 0}, f.first(), .24, 1)
+		return f.shownBias(identity(3))
+	}
+	shown(0)
+	deviation := f.cutMeans.between.deviation
+	if want := math.Hypot(.4, .25*.3); math.Abs(deviation-want) > 1e-12 {
+		t.Errorf("noise %v, want %v", deviation, want)
+	}
+	if v := shown(1.9 * deviation); v[1] != 0 {
+		t.Errorf("noise is allowed for: %v", v)
+	}
+	if v := shown(-10 * deviation); v[0] != 0 || v[2] != 0 || !(v[1] < -shownParts*9*deviation && v[1] > -shownParts*20*deviation) {
+		t.Errorf("a bent effect: %v of %v", v, deviation)
+	}
+	if level = -11 * deviation; shown(10 * deviation)[1] != 0 {
+		t.Error("skewed errors are allowed for")
+	}
+}
