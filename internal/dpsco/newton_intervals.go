@@ -72,7 +72,7 @@ func (f *newtonFit) errors(r *Result) {
 	var bias *mat.SymDense
 	bias, why = f.weighing(c, x)
 	if f.stillFar(r) {
-		why = longLastStep
+		why = f.whyLongStep()
 	}
 	if why != "" {
 		r.withhold(cmp.Or(r.WhyNull, why))
@@ -99,7 +99,7 @@ func (f *newtonFit) errors(r *Result) {
 // may have moved a fit of counts too far: a few long rows carry it, and the model is certain not to hold.
 func (f *newtonFit) weighing(c *mat.Dense, x extrapolation) (bias *mat.SymDense, why string) {
 	if f.Curve.counted() != nil && x.certain > 0 && f.indexOfCounts() < heavyIndex {
-		return nil, fewLongRows
+		return nil, fewLongRows + logarithms
 	}
 	taken := f.taken(scoresHide)
 	shown, hidden := f.shownBias(c, taken, x), mat.NewSymDense(f.shape.D, nil)
@@ -139,6 +139,17 @@ func (f *newtonFit) tailIndex() float64 {
 // longLastStep is why there are none where the step before the last did not come near.
 const longLastStep = "the last step is too long to say how much is left; ask for more eps, or give scales that fit"
 
+// logarithms is what helps counts, whose mean is the exponential of a sum: a row a hundred times larger than most has one beyond all bounds.
+const logarithms = "; give the logarithm of a feature that is an amount or a size"
+
+// whyLongStep is longLastStep, of counts with what helps them.
+func (f *newtonFit) whyLongStep() string {
+	if f.Curve.counted() != nil {
+		return longLastStep + logarithms
+	}
+	return longLastStep
+}
+
 // Why there are none where noise hides the rows of a label: it is rare, or rows weigh little.
 const (
 	hiddenLabel   = "one label is so rare that noise hides its rows; ask for more eps"
@@ -174,7 +185,7 @@ func (f *newtonFit) whyUncertain(r *Result) string {
 	}
 	switch {
 	case !f.arrives, floats.Norm(f.lastMove(), 2) > mostLastStep*f.Curve.reach()*math.Sqrt(f.mean), math.Abs(f.stretched-1) > mostStretch:
-		return longLastStep
+		return f.whyLongStep()
 	case open >= mostOpen:
 		return "noise leaves the curvature too uncertain; ask for more eps, or leave out rare or nearly redundant features"
 	case !f.scoresAreKnown:

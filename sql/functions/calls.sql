@@ -144,9 +144,10 @@ END $$;
 -- release of a caller, %L and %L, with a label and numbers a row. What ends it early
 -- without a hint of its own (a cancel, a lost loopback) cancels the job if nothing
 -- is spent yet, and the hint says which it was. A client's cancel may arrive twice,
--- for the server signals a process and its group: again while it is dealt with.
+-- for the server signals a process and its group: again while it is dealt with. What
+-- has no value arrives as NULL in an array, which is read in the caller's session: by array_nulls.
 CREATE OR REPLACE FUNCTION dp_int.call_sidecar(p_caller name, p_job uuid, p_enqueue text, p_fetch text) RETURNS TABLE(label text, numbers float8[])
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET array_nulls = on AS $$
 DECLARE
   connection text;
   asked boolean := false;
@@ -221,19 +222,25 @@ BEGIN
       FROM dp_int.queue_and_wait(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options,
                                  'SELECT term, ARRAY[coef] FROM dp_int.fetch(%L, %L)') c;
   END IF;
-  PERFORM dp_int.tell_cut(coalesce(kept, dp_int.kept_release(r.dataset, r.hash)));
+  kept := coalesce(kept, dp_int.kept_release(r.dataset, r.hash));
+  PERFORM dp_int.tell_cut(kept);
+  PERFORM dp_int.tell_missing(kept);
 END $$;
 
--- Tells whoever reads a score or a description, which have no column for it, why figures are missing.
+-- Tells whoever reads coefficients, a score or a description, which have no column for it, why figures are missing; of coefficients
+-- why some have no interval, but where the model or the method never gives any and where tell_cut says it.
 CREATE OR REPLACE FUNCTION dp_int.tell_missing(p_release uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   why CONSTANT text := (SELECT string_agg(DISTINCT f.why_null, '; ')
                           FROM (SELECT m.why_null FROM dp_int.metric m WHERE m.release = p_release
-                                UNION ALL SELECT s.why_null FROM dp_int.column_statistic s WHERE s.release = p_release) AS f);
+                                UNION ALL SELECT s.why_null FROM dp_int.column_statistic s WHERE s.release = p_release
+                                UNION ALL SELECT coalesce(c.why_null, r.why_null) FROM dp_int.release r JOIN dp_int.coefficient c ON c.release = r.id
+                                           WHERE r.id = p_release AND c.ci_low IS NULL AND NOT r.cut AND r.model <> 'l1') AS f
+                         WHERE f.why_null <> 'this method releases no standard errors');
 BEGIN
   IF why IS NOT NULL THEN
-    RAISE NOTICE 'dpsidecar: not every figure has a value and an interval: %', why USING HINT = 'why_null in dp.scores, or in dp.descriptions, says which and why.';
+    RAISE NOTICE 'dpsidecar: not every figure has a value and an interval: %', why USING HINT = 'why_null in dp.coefficients, dp.scores or dp.descriptions says which and why.';
   END IF;
 END $$;
 

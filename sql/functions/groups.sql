@@ -73,7 +73,9 @@ BEGIN
       FROM dp_int.queue_and_wait(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options,
                                  'SELECT names, numbers FROM dp_int.fetch_groups(%L, %L)') c;
   END IF;
-  PERFORM dp_int.tell_cut(coalesce(kept, dp_int.kept_release(r.dataset, r.hash)));
+  kept := coalesce(kept, dp_int.kept_release(r.dataset, r.hash));
+  PERFORM dp_int.tell_cut(kept);
+  PERFORM dp_int.tell_missing(kept);
 END $$;
 
 -- The models that fit by groups have one function each more, alike but for the name; one that
