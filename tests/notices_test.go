@@ -250,6 +250,20 @@ func TestMissingIntervalsAreTold(t *testing.T) {
 	}
 }
 
+// Whoever reads a summary in which t rejects what p_value does not is told of the bias that only the latter allows for.
+func TestSummariesTellOfBias(t *testing.T) {
+	w := newWorld(t, 10, 1e-5)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1, features => '{age,insured}')`, w.dataset)
+	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	w.exec(w.super, `UPDATE dp_int.coefficient SET coef = 10, std_err = 1, df = 50, ci_low = 10 - h, ci_high = 10 + h, p_value = p, why_null = NULL
+		FROM (VALUES (1, 2, 1e-9), (2, 12, 0.1), (3, 9, 0.04)) AS v(n, h, p) WHERE release = $1 AND position = n`, release)
+	conn, heard := w.listening(w.person)
+	w.exec(conn, `SELECT * FROM dp_summary($1::uuid)`, release)
+	if said := heard(); len(said) != 1 || !strings.HasPrefix(said[0], `dpsidecar: t of "age" counts chance and noise alone`) {
+		t.Errorf("heard %q", said)
+	}
+}
+
 // Whoever is given a kept answer again is told which release it is, however it is asked:
 // dp_last_release may name one of another model.
 func TestAKeptAnswerNamesItsRelease(t *testing.T) {
@@ -331,11 +345,13 @@ func TestAStewardIsToldOfOversights(t *testing.T) {
 	}
 
 	// Nor does anybody else see that a budget promises little.
-	for epsilon, large := range map[float64]bool{10: false, 10.5: true} {
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE "%[1]s_delta" AS SELECT * FROM %[1]q; GRANT SELECT ON "%[1]s_delta" TO dp_sidecar`, w.dataset))
+	w.exec(conn, fmt.Sprintf(`SELECT dp_register('%[1]s_delta', '"%[1]s_delta"', 'amount', '{age}', 1, 1e-6, scales => '{"age": 40}')`, w.dataset))
+	for budget, promises := range map[[2]float64]string{{10, 9e-5}: "", {10.5, 1e-6}: "epsilon 10.5", {1, 2e-4}: "delta 0.0002"} {
 		before := len(heard())
-		w.exec(conn, `SELECT dp_set_budget($1, $2, 0)`, w.dataset, epsilon)
-		if said := strings.Join(heard()[before:], "\n"); strings.Contains(said, "promises little") != large {
-			t.Errorf("epsilon %v: %q", epsilon, said)
+		w.exec(conn, `SELECT dp_set_budget($1, $2, $3)`, w.dataset+"_delta", budget[0], budget[1])
+		if said := strings.Join(heard()[before:], "\n"); strings.Contains(said, "promises little") != (promises != "") || !strings.Contains(said, promises) {
+			t.Errorf("budget %v: %q", budget, said)
 		}
 	}
 

@@ -114,6 +114,11 @@ func TestWhatIsMissingHasNoPrediction(t *testing.T) {
 		`dp_poisson_regress($1, 1, target => 'region', features => '{age,insured}')`} {
 		terms := w.mustRegress(w.analyst, `SELECT * FROM `+ask, w.dataset)
 		release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+		for _, huge := range []string{`{Infinity,1}`, `{1,-Infinity}`, `{Infinity,-Infinity}`, `{1e101,1}`, `{-1e300,1}`} {
+			if why := one[string](w, w.analyst, `SELECT why_null FROM dp_predict_interval($1::uuid, $2::text) WHERE ci_low IS NULL`, release, huge); why != "a feature is infinite or beyond 1e100" {
+				t.Errorf("%s: the interval at %s is missing because %q", ask, huge, why)
+			}
+		}
 		byName := fmt.Sprintf(`{"%s": 40, "%s": null}`, terms[1].Term, terms[2].Term)
 		for features, missing := range map[string]string{`{40,NULL}`: "IS NULL", `{NULL,1}`: "IS NULL", `{40,NaN}`: "= 'NaN'", byName: "IS NULL"} {
 			if !one[bool](w, w.analyst, `SELECT dp_predict($1::uuid, $2::text) `+missing+` AND i.prediction `+missing+` AND num_nulls(i.ci_low, i.ci_high) = 2 AND i.why_null = 'a feature is missing'

@@ -42,6 +42,9 @@ func TestTheHowToOfWeightsRuns(t *testing.T) {
 	if missing := one[int](w, people["analyst"], `SELECT num_nulls(dp_predict($1::uuid, '{"age": 60, "prior": null}'::jsonb))`, release); missing != 1 {
 		t.Error("a prediction without its offset")
 	}
+	if why := one[string](w, people["analyst"], `SELECT why_null FROM dp_predict_interval($1::uuid, '{"age": 60, "prior": null}'::jsonb)`, release); !strings.HasPrefix(why, "the offset or the exposure is missing") {
+		t.Errorf("without its offset there is no interval because %q", why)
+	}
 	// A release tells of requests with the same weights alone.
 	for options, says := range map[string]string{`{"weight": "weight", "max_weight": 3}`: "forecast from release", `{"weight": "weight", "max_weight": 4}`: "not known", `{}`: "not known"} {
 		said := all[string](w, people["analyst"], `SELECT value FROM dp_explain('linear', 'survey', 2.0, features => '{age,urban}', options => $1) WHERE property IN ('expected_error', 'noise_at_scales') ORDER BY property`, options)

@@ -130,7 +130,7 @@ func setupMigrate(fs *flag.FlagSet) action {
 			return fmt.Errorf("%w: migrate up, down or version", errUsage)
 		}
 		move, ok := map[string]func(context.Context, *pgx.ConnConfig) (int, error){
-			"up": install.Up, "down": install.Down, "version": install.Version,
+			"up": upgrade, "down": install.Down, "version": install.Version,
 		}[args[0]]
 		if !ok {
 			return fmt.Errorf("%w: migrate up, down or version", errUsage)
@@ -146,6 +146,19 @@ func setupMigrate(fs *flag.FlagSet) action {
 		fmt.Fprintf(c.out, "version %d of %d\n", at, install.Latest())
 		return nil
 	}
+}
+
+// upgrade is install.Up for a database that dpsidecar is installed in: elsewhere it would leave no way
+// for calls to queue.
+func upgrade(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
+	at, err := install.Version(ctx, admin)
+	if err == nil && at == 0 {
+		err = errors.New("dpsidecar is not installed in this database: run dpsidecar install, which also creates its loopback connection")
+	}
+	if err != nil {
+		return at, err
+	}
+	return install.Up(ctx, admin)
 }
 
 func setupServe(fs *flag.FlagSet) action {

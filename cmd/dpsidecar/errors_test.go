@@ -72,6 +72,19 @@ func TestMigrateDownPastTheLedger(t *testing.T) {
 	}
 }
 
+// Where nothing is installed there is nothing to upgrade: a schema without a loopback would not answer.
+func TestMigrateUpDoesNotInstall(t *testing.T) {
+	c, _, _ := installed(t)
+	empty := c.SuperuserURL(c.Database(t))
+	out, err := dpsidecar(t, nil, "migrate", "up", "--admin-url", empty)
+	if err == nil || !strings.Contains(err.Error(), "run dpsidecar install") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := dpsidecar(t, nil, "migrate", "version", "--admin-url", empty); err != nil || !strings.HasPrefix(out, "version 0 of ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // Who verifies as somebody else is told as whom to connect.
 func TestVerifyIsForStewards(t *testing.T) {
 	c, db, _ := installed(t)

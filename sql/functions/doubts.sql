@@ -150,13 +150,21 @@ BEGIN
   END IF;
 END $$;
 
--- Tells a steward who sets a budget that it promises little. What was ever set is what is guaranteed.
-CREATE OR REPLACE FUNCTION dp_int.tell_large_budget(p_dataset text, p_epsilon float8) RETURNS void
+-- Tells a steward who sets a budget that it promises little: a large epsilon, or a delta above one in the number of rows or in
+-- 10,000. What was ever set is what is guaranteed.
+CREATE OR REPLACE FUNCTION dp_int.tell_large_budget(d dp_int.dataset) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  epsilon CONSTANT float8 := d.epsilon;
+  delta CONSTANT float8 := d.delta;
 BEGIN
-  IF p_epsilon > 10 THEN
-    RAISE NOTICE 'dpsidecar: epsilon % of data set "%" promises little: all answers together may change the odds of a belief about one person by a factor of e^%', p_epsilon, p_dataset, p_epsilon
+  IF epsilon > 10 THEN
+    RAISE NOTICE 'dpsidecar: epsilon % of data set "%" promises little: all answers together may change the odds of a belief about one person by a factor of e^%', epsilon, d.name, epsilon
       USING HINT = 'Up to 1 is a strong promise, many publish with up to 4. dp_set_budget lowers it: once more is spent, nothing takes that back.';
+  END IF;
+  IF delta * greatest(coalesce(d.row_count, 0), 10000) > 1 THEN
+    RAISE NOTICE 'dpsidecar: delta % of data set "%" promises little: it allows a method to publish somebody''s row with this probability', delta, d.name
+      USING HINT = 'Choose it far below one in the number of people, as 1e-6 for 10,000 rows. dp_set_budget lowers it: once something is spent, nothing takes that back.';
   END IF;
 END $$;
 

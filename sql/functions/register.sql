@@ -720,7 +720,7 @@ BEGIN
   IF dp_register.block IS NOT NULL THEN
     PERFORM dp_int.tell_blocks(dp_register.dataset, dp_register.unit, dp_register.options ? 'one_block_a_person');
   END IF;
-  PERFORM dp_int.tell_large_budget(dp_register.dataset, dp_register.epsilon);
+  PERFORM dp_int.tell_large_budget(dp_int.dataset_of(dp_register.dataset));
   PERFORM dp_int.tell_unscaled(dp_register.dataset, dp_register.scales);
   PERFORM dp_int.tell_placement(dp_int.dataset_of(dp_register.dataset));
   PERFORM pg_notify('dp_jobs', 'registered');
@@ -755,7 +755,7 @@ BEGIN
     FROM dp_int.dataset o
    WHERE o.account = a.id AND o.unregistered_at IS NULL AND g.dataset = o.id AND g.epsilon IS NOT NULL;
   PERFORM dp_int.ledger_budget(a.id, d.name, session_user, jsonb_build_object('budget', dp_int.describe_budget(a, eps, del)));
-  PERFORM dp_int.tell_large_budget(d.name, dp_set_budget.epsilon);
+  PERFORM dp_int.tell_large_budget(dp_int.dataset_of(d.name));
 END $$;
 COMMENT ON FUNCTION public.dp_set_budget IS
   'Sets the whole budget of a data set and of the people in it. What is spent stays spent: lowering it below that leaves nothing. The guarantee is the largest budget ever set. For dp_admin.';

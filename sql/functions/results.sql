@@ -42,6 +42,19 @@ $$;
 CREATE OR REPLACE FUNCTION dp_int.rounded(p float8, p_decimals int) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$ SELECT round(p::numeric, p_decimals)::float8 $$;
 
+-- Tells who reads a t beyond 2 beside a p value that rejects nothing that the two allow for different errors.
+CREATE OR REPLACE FUNCTION dp_int.tell_bias(r dp_int.release) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  terms CONSTANT text := (SELECT dp_int.excerpt(string_agg(format('"%s"', dp_int.full_term(r.parameters ->> 'by', c.grp, c.term)), ', ' ORDER BY c.position)) FROM dp_int.coefficient c
+                           WHERE c.release = r.id AND c.p_value > .05 AND abs(c.ci_low + c.ci_high) / 2 > c.std_err * greatest(2, dp_int.t_quantile(least(c.df, 1e6))));
+BEGIN
+  IF terms IS NOT NULL THEN
+    RAISE NOTICE 'dpsidecar: t of % counts chance and noise alone; p_value and the interval also allow for the bias of rows that were clipped or weigh less', terms
+      USING HINT = 'Go by p_value and the interval. More eps or more rows make the bias smaller.';
+  END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION public.dp_summary(release uuid) RETURNS TABLE(term text, coef float8, std_err float8, t float8, p_value float8,
                                                                           ci_low float8, ci_high float8, why_null text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 ROWS 20 SET search_path = pg_catalog, pg_temp AS $$
@@ -55,6 +68,7 @@ BEGIN
     FROM dp_int.coefficient c, LATERAL (SELECT dp_int.decimals(c.coef, c.std_err)) AS s(decimals)
    WHERE c.release = r.id
    ORDER BY c.position;
+  PERFORM dp_int.tell_bias(r);
 END $$;
 COMMENT ON FUNCTION public.dp_summary IS
   'The table of results of a release, rounded to what its noise leaves meaningful: t is the middle of the 95 % interval over the standard error; dp.coefficients has all digits. Where there is no interval, why_null says why. Free.';
@@ -289,7 +303,7 @@ LANGUAGE sql IMMUTABLE AS $$
   SELECT w[cardinality(p_row)] * sum(m.v * w[m.k] * CASE WHEN m.k < cardinality(p_row) THEN 2 ELSE 1 END) FROM unnest(p_row) WITH ORDINALITY AS m(v, k)
 $$;
 
--- dp_int.prediction with its interval.
+-- dp_int.prediction with its interval. Features beyond 1e100 have none: products of two of them may overflow, which raises.
 CREATE OR REPLACE FUNCTION dp_int.prediction_interval(r dp_int.release, p_grp text, p_features float8[], p_known float8,
                                                       OUT prediction float8, OUT ci_low float8, OUT ci_high float8, OUT why_null text)
 LANGUAGE plpgsql STABLE AS $$
@@ -299,14 +313,19 @@ DECLARE
   ends float8[];
 BEGIN
   prediction := dp_int.prediction(r, p_grp, p_features, p_known);
+  why_null := CASE WHEN p_known IS NULL THEN 'the offset or the exposure is missing, or the exposure is not above 0'
+                   WHEN prediction IS NULL OR 'NaN' = ANY (p_features) THEN 'a feature is missing'
+                   WHEN EXISTS (SELECT FROM unnest(p_features) AS f WHERE abs(f) > 1e100) THEN 'a feature is infinite or beyond 1e100' END;
+  IF why_null IS NOT NULL THEN
+    RETURN;
+  END IF;
   IF (SELECT count(*) FROM dp_int.coefficient c WHERE c.release = r.id AND c.grp = p_grp) > cardinality(p_features) THEN
     w := 1::float8 || p_features;
   END IF;
   SELECT sum(w[c.place] * (c.ci_low + c.ci_high) / 2) AS middle, sum(dp_int.row_product(c.covariance, w)) AS variance,
          sum(dp_int.row_product(c.bias, w)) AS bias, min(c.df) AS df, bool_or(c.covariance IS NULL) AS unknown, min(c.why_null) AS why_null INTO s
     FROM (SELECT x.*, row_number() OVER (ORDER BY x.position) AS place FROM dp_int.coefficient x WHERE x.release = r.id AND x.grp = p_grp) AS c;
-  why_null := CASE WHEN prediction IS NULL OR prediction = 'NaN' THEN 'a feature is missing'
-                   WHEN coalesce(s.why_null, r.why_null) IS NOT NULL THEN coalesce(s.why_null, r.why_null)
+  why_null := CASE WHEN coalesce(s.why_null, r.why_null) IS NOT NULL THEN coalesce(s.why_null, r.why_null)
                    WHEN s.unknown THEN 'it is from before dpsidecar kept the covariance of coefficients'
                    WHEN NOT s.variance > 0 OR s.variance IN ('NaN', 'Infinity') THEN 'rounding leaves no variance of this prediction' END;
   IF why_null IS NULL THEN
