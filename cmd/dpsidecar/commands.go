@@ -148,8 +148,8 @@ func setupMigrate(fs *flag.FlagSet) action {
 	}
 }
 
-// upgrade is install.Up for a database that dpsidecar is installed in: elsewhere it would leave no way
-// for calls to queue.
+// upgrade is install.Up for a database that dpsidecar is installed in. Elsewhere that would make a
+// schema without the loopback connection, through which calls queue requests.
 func upgrade(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 	at, err := install.Version(ctx, admin)
 	if err == nil && at == 0 {

@@ -42,7 +42,7 @@ $$;
 CREATE OR REPLACE FUNCTION dp_int.rounded(p float8, p_decimals int) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$ SELECT round(p::numeric, p_decimals)::float8 $$;
 
--- Tells who reads a t beyond 2 beside a p value that rejects nothing that the two allow for different errors.
+-- Tells who reads a summary of coefficients whose t alone would reject 0 while p_value does not: only p_value allows for bias.
 CREATE OR REPLACE FUNCTION dp_int.tell_bias(r dp_int.release) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
