@@ -74,6 +74,9 @@ func (c Config) coverage() (figures []Figure) {
 	for _, model := range models[1:] {
 		add("coverage-misfit-", " where the model does not hold, or rows say nothing", model, c.misfitCovers)
 	}
+	for _, model := range models[:3] {
+		add("coverage-far-", " where few rows lie far away", model, c.farCovers)
+	}
 	return figures
 }
 
@@ -166,6 +169,18 @@ func (c Config) misfitCovers(model string) (cells []cover, err error) {
 				cells = append(cells, c.coverOfLaw(l, fmt.Sprintf("%s, %g %% NULL", l.name, 100*share), c.n(largeRows, largeRows), lawSlopes, model, epsilon))
 			}
 		}
+	}
+	return cells, nil
+}
+
+// farCovers lists cells of laws with few rows far away.
+func (c Config) farCovers(model string) (cells []cover, err error) {
+	all, n := farRows, c.n(misfitRows, misfitRows)
+	if c.brief {
+		all = all[:1]
+	}
+	for _, l := range all {
+		cells = append(cells, c.samples(l.name, func() *Table { return l.table(n, model, 1) }, lawSlopes, n/20, model, true)...)
 	}
 	return cells, nil
 }

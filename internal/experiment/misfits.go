@@ -3,6 +3,8 @@ package experiment
 import (
 	"math"
 	"math/rand/v2"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Laws that no model here holds on: the first feature, whose tail may be heavy, adds to predictions what
@@ -91,6 +93,27 @@ var otherMisfits = []law{
 			x[j] = .7*common + .7*r.NormFloat64()
 		}
 	}, effect: func(x []float64) float64 { return -.4 * math.Max(0, x[0]+x[1]-1) }},
+}
+
+// farRows are laws of which few rows lie far away, where the effect has ended: intervals fail on some.
+var farRows = []law{
+	farMisfit("one in fifty at 10", .02, func(float64) float64 { return 10 }),
+	farMisfit("one in a hundred at 10", .01, func(float64) float64 { return 10 }),
+	farMisfit("one in two hundred at 10", .005, func(float64) float64 { return 10 }),
+	farMisfit("one in two hundred at 30", .005, func(float64) float64 { return 30 }),
+	farMisfit("one in fifty from 3 on", .02, func(u float64) float64 { return 3 + 3*exponential(u) }),
+	farMisfit("one in a hundred from 3 on", .01, func(u float64) float64 { return 3 + 3*exponential(u) }),
+	misfit("Pareto 2.2 up to 3", paretoTail(2.2), capped(3)),
+}
+
+// farMisfit has a first feature that is normal but for a share of rows, and counts up to 3.
+func farMisfit(name string, share float64, far func(u float64) float64) law {
+	return misfit(name, func(u float64) float64 {
+		if u < share {
+			return far(u / share)
+		}
+		return distuv.UnitNormal.Quantile((u - share) / (1 - share))
+	}, capped(3))
 }
 
 // missingShares are those of rows that say nothing, for its first feature is missing.
