@@ -1,0 +1,166 @@
+package dpsco
+
+import (
+	"errors"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/privacy"
+)
+
+// combined draws a request and the kind of table that it is about: any model and method, or
+// stages of l1, or a score, or second moments, with scales, centres, weights, groups and persons
+// as they come. labels and counts say what the target is.
+func combined(r *rand.Rand, s *Shape, rows int) (request Algorithm, b privacy.Budget, weights, labels, counts bool) {
+	weights = r.IntN(2) == 0
+	if r.IntN(3) == 0 {
+		s.Levels = 1 + r.IntN(4)
+	}
+	most := 0.
+	if weights {
+		most = mostWeight
+	}
+	scaled := Scaled{X: make([]float64, s.Columns()), Y: 1, MaxRows: rows}
+	for j := range scaled.X {
+		scaled.X[j] = []float64{1, 0.1, 3, 1e-3, 1e100, 1e-100}[r.IntN(6)]
+	}
+	if s.Intercept && r.IntN(2) == 0 {
+		scaled.CentreX = []float64{0.5, -2, 1e-3}[:s.Columns()]
+	}
+	b = privacy.Budget{Epsilon: []float64{0.05, 0.3, 1, 20, 300}[r.IntN(5)], Delta: 1e-6}
+	switch r.IntN(8) {
+	case 0, 1: // weights and groups together are for scores alone
+		a := L1{Method: catalogue.MethodStaged, Tau: []float64{0.5, 0.1, 0.9}[r.IntN(3)], MaxWeight: most}
+		if s.Levels > 0 {
+			a.MaxWeight, weights = 0, false
+		}
+		scaled.Algorithm = a
+		return scaled, privacy.Budget{Epsilon: []float64{5, 50, 300}[r.IntN(3)]}, weights, false, false
+	case 2, 3:
+		all := scores()
+		a := all[slices.Sorted(maps.Keys(all))[r.IntN(len(all))]]
+		a.Coefficients = slices.Repeat([]float64{0.3, 0.9, -2, 4}[:s.D], max(1, s.Levels))
+		a.MaxRows, a.MaxWeight = rows, most
+		if r.IntN(2) == 0 {
+			b.Delta = 0
+		}
+		return a, b, weights, a.Labels, a.Counts
+	case 4:
+		s.Levels = 0
+		scaled.Algorithm = SecondMoments{}
+		return scaled, b, false, false, false
+	}
+	all := replays()
+	a := all[slices.Sorted(maps.Keys(all))[r.IntN(len(all))]]
+	if a.MaxWeight = most; s.Levels > 0 {
+		a.Method, a.Whitening, a.Batch, a.Steps, a.Blocks, a.Aggregator = catalogue.MethodAuto, "", 0, 0, 0, ""
+		a.By, a.MaxWeight, weights = "g", 0, false
+	}
+	if s.Columns() == 0 {
+		a.Penalty, a.Groups = catalogue.PenaltyNone, nil
+	}
+	_, counts = a.Loss.(loss.Poisson)
+	scaled.Algorithm, scaled.Counts = a, counts
+	return scaled, b, weights, a.Labels, counts
+}
+
+// besidesAlike gives the rows of neighbours one more column: the same where the record is, of any kind in
+// the record that differs.
+func (x Data) besidesAlike(y Data, usual, any func() float64) (a, b []float64) {
+	a, b = make([]float64, len(x.Y)), make([]float64, len(y.Y))
+	for u := range x.N {
+		i, end := x.span(u, u+1)
+		k, last := y.span(u, u+1)
+		same := x.sameRecord(y, u)
+		for ; i < end; i++ {
+			if a[i] = any(); same {
+				a[i] = usual()
+				b[k], k = a[i], k+1
+			}
+		}
+		for ; k < last; k++ {
+			b[k] = any()
+		}
+	}
+	return a, b
+}
+
+// sameRecord reports whether record u has the bits of another table's.
+func (x Data) sameRecord(y Data, u int) bool {
+	first, end := x.span(u, u+1)
+	other, last := y.span(u, u+1)
+	same := end-first == last-other
+	for k := 0; same && k < end-first; k++ {
+		same = x.sameValues(first+k, y, other+k)
+	}
+	return same
+}
+
+// What other replays look at by itself is replayed together: persons with several rows, groups, weights, offsets,
+// exposures, scales and centres, of budgets from nearly none to generous, of tables of less than one
+// block of rows and of several. Whatever a record becomes in all of its columns at once, integers move by
+// what noise hides, and given the answers nothing else differs.
+func TestReplaysOfAllTogether(t *testing.T) {
+	r, ran := rand.New(rand.NewPCG(12, 12)), 0
+	for k := range 900 {
+		s, rows := Shape{N: []int{1 + r.IntN(30), 60, 300, 700}[r.IntN(4)], D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}, 0
+		if r.IntN(3) == 0 {
+			rows = mostFellows
+		}
+		a, b, weights, labels, counts := combined(r, &s, rows)
+		var accountant privacy.Accountant = privacy.Concentrated{}
+		if b.Delta == 0 {
+			accountant = privacy.PureSum{}
+		}
+		if _, err := a.Plan(s, b, accountant); errors.Is(err, ErrInfeasible) || errors.Is(err, ErrParameter) {
+			continue
+		}
+		x, y := neighbours(r, s, labels)
+		if rows > 0 {
+			x, y = recordNeighbours(r, s, labels)
+		}
+		any := func() float64 {
+			return []float64{0, 1, -1, 5e-324, 1e300, math.Inf(1), math.NaN(), math.Inf(-1), 700, -700, mostWeight}[r.IntN(11)]
+		}
+		group := func() float64 {
+			return []float64{float64(r.IntN(max(1, s.Levels))), 0, math.NaN(), -1, float64(s.Levels), 0.5, 1e300}[r.IntN(7)]
+		}
+		// The columns are made before any is given, so that all follow the same record.
+		weight, otherWeight := x.besidesAlike(y, func() float64 { return mostWeight * r.Float64() }, any)
+		offset, otherOffset := x.besidesAlike(y, r.NormFloat64, any)
+		exposure, otherExposure := x.besidesAlike(y, func() float64 { return math.Exp(r.NormFloat64()) }, any)
+		level, otherLevel := x.besidesAlike(y, group, group)
+		if weights {
+			x.Weight, y.Weight = weight, otherWeight
+		}
+		if r.IntN(2) == 0 {
+			x.Offset, y.Offset = offset, otherOffset
+		}
+		if counts && r.IntN(2) == 0 {
+			x.Exposure, y.Exposure = exposure, otherExposure
+		}
+		if s.Levels > 0 {
+			x.Level, y.Level = level, otherLevel
+		}
+		x.Levels, y.Levels = s.Levels, s.Levels
+		ran++
+		_, err := replay(t, func() *Plan {
+			p, err := a.Plan(s, b, accountant)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}, x, y)
+		if err != nil {
+			t.Fatalf("pair %d, %+v of %+v, %+v: %v", k, a, s, b, err)
+		}
+	}
+	if ran < 450 {
+		t.Errorf("%d pairs", ran)
+	}
+}
