@@ -57,6 +57,21 @@ func TestStagedSharesAddUp(t *testing.T) {
 		if sum.Cmp(new(big.Rat).SetFloat64(epsilon)) != 0 {
 			t.Fatalf("%+v: shares of %v add up to %v", s, epsilon, sum)
 		}
+		// What runs is below each share, and in all at most the decimal that is booked, which is half a digit below epsilon at most.
+		runs, booked := new(big.Rat), new(big.Rat).SetFloat64(epsilon)
+		for _, e := range p.event(s.Columns()) {
+			times := 1
+			if many, ok := e.(privacy.Repeat); ok {
+				times, e = many.Count, many.Event
+			}
+			for range times {
+				runs.Add(runs, new(big.Rat).SetFloat64(below(e.(privacy.Pure).Epsilon)))
+			}
+		}
+		digit := new(big.Rat).SetFloat64((math.Nextafter(epsilon, math.Inf(1)) - epsilon) / 2)
+		if runs.Cmp(booked.Sub(booked, digit)) > 0 {
+			t.Fatalf("%+v, eps %v: stages run at %v in all", s, epsilon, runs)
+		}
 		if p.reach > 0 != (stagedInformation(s, epsilon) >= enoughForReach && s.Columns() > 0) {
 			t.Fatalf("%+v, eps %v: reach %v", s, epsilon, p.reach)
 		}
