@@ -58,7 +58,7 @@ func TestStagedSharesAddUp(t *testing.T) {
 			t.Fatalf("%+v: shares of %v add up to %v", s, epsilon, sum)
 		}
 		// What runs is below each share, and in all at most the decimal that is booked, which is half a digit below epsilon at most.
-		runs, booked := new(big.Rat), new(big.Rat).SetFloat64(epsilon)
+		runs, least := new(big.Rat), new(big.Rat).SetFloat64(epsilon)
 		for _, e := range p.event(s.Columns()) {
 			times := 1
 			if many, ok := e.(privacy.Repeat); ok {
@@ -68,8 +68,8 @@ func TestStagedSharesAddUp(t *testing.T) {
 				runs.Add(runs, new(big.Rat).SetFloat64(below(e.(privacy.Pure).Epsilon)))
 			}
 		}
-		digit := new(big.Rat).SetFloat64((math.Nextafter(epsilon, math.Inf(1)) - epsilon) / 2)
-		if runs.Cmp(booked.Sub(booked, digit)) > 0 {
+		half := new(big.Rat).SetFloat64((math.Nextafter(epsilon, math.Inf(1)) - epsilon) / 2)
+		if least.Sub(least, half); runs.Cmp(least) > 0 {
 			t.Fatalf("%+v, eps %v: stages run at %v in all", s, epsilon, runs)
 		}
 		if p.reach > 0 != (stagedInformation(s, epsilon) >= enoughForReach && s.Columns() > 0) {

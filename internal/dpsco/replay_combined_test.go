@@ -71,20 +71,20 @@ func combined(r *rand.Rand, s *Shape, rows int) (request Algorithm, b privacy.Bu
 
 // besidesAlike gives the rows of neighbours one more column: the same where the record is, of any kind in
 // the record that differs.
-func (x Data) besidesAlike(y Data, usual, any func() float64) (a, b []float64) {
+func (x Data) besidesAlike(y Data, usual, hostile func() float64) (a, b []float64) {
 	a, b = make([]float64, len(x.Y)), make([]float64, len(y.Y))
 	for u := range x.N {
 		i, end := x.span(u, u+1)
 		k, last := y.span(u, u+1)
 		same := x.sameRecord(y, u)
 		for ; i < end; i++ {
-			if a[i] = any(); same {
+			if a[i] = hostile(); same {
 				a[i] = usual()
 				b[k], k = a[i], k+1
 			}
 		}
 		for ; k < last; k++ {
-			b[k] = any()
+			b[k] = hostile()
 		}
 	}
 	return a, b
@@ -124,16 +124,16 @@ func TestReplaysOfAllTogether(t *testing.T) {
 		if rows > 0 {
 			x, y = recordNeighbours(r, s, labels)
 		}
-		any := func() float64 {
+		hostile := func() float64 {
 			return []float64{0, 1, -1, 5e-324, 1e300, math.Inf(1), math.NaN(), math.Inf(-1), 700, -700, mostWeight}[r.IntN(11)]
 		}
 		group := func() float64 {
 			return []float64{float64(r.IntN(max(1, s.Levels))), 0, math.NaN(), -1, float64(s.Levels), 0.5, 1e300}[r.IntN(7)]
 		}
 		// The columns are made before any is given, so that all follow the same record.
-		weight, otherWeight := x.besidesAlike(y, func() float64 { return mostWeight * r.Float64() }, any)
-		offset, otherOffset := x.besidesAlike(y, r.NormFloat64, any)
-		exposure, otherExposure := x.besidesAlike(y, func() float64 { return math.Exp(r.NormFloat64()) }, any)
+		weight, otherWeight := x.besidesAlike(y, func() float64 { return mostWeight * r.Float64() }, hostile)
+		offset, otherOffset := x.besidesAlike(y, r.NormFloat64, hostile)
+		exposure, otherExposure := x.besidesAlike(y, func() float64 { return math.Exp(r.NormFloat64()) }, hostile)
 		level, otherLevel := x.besidesAlike(y, group, group)
 		if weights {
 			x.Weight, y.Weight = weight, otherWeight

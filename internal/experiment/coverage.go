@@ -149,7 +149,7 @@ func (c Config) samples(name string, open func() *Table, slopes, n int, model st
 	return cells
 }
 
-// misfitRows is how many rows a table of a misfit has as a population; a tenth is a sample.
+// misfitRows is how many rows a table of a misfit has as a population; a sample is a tenth of it, of farRows a twentieth.
 const misfitRows = 20 * studyRows
 
 // misfitCovers lists cells of misfits, and of laws whose first feature is missing in most rows.
