@@ -261,22 +261,43 @@ func recordsInGroups(r *rand.Rand, a, b Data, levels int) (Data, Data) {
 		return []float64{0, float64(r.IntN(levels)), float64(r.IntN(levels)), float64(r.IntN(levels)), math.NaN(), -1, float64(levels)}[r.IntN(7)]
 	}
 	a.Levels, b.Levels = levels, levels
-	a.Level, b.Level = make([]float64, len(a.Y)), make([]float64, len(b.Y))
+	a.Level, b.Level = besidesAlike(a, b, level, level)
+	return a, b
+}
+
+// besidesAlike is one more column of neighbours, of usual values where a record is the same in both, and of others in
+// the record that differs.
+func besidesAlike(a, b Data, usual, others func() float64) (v, w []float64) {
+	v, w = make([]float64, len(a.Y)), make([]float64, len(b.Y))
 	for u := range a.N {
 		first, end := a.span(u, u+1)
 		other, last := b.span(u, u+1)
-		same := end-first == last-other
-		for k := range end - first {
-			a.Level[first+k] = level()
-			same = same && a.sameValues(first+k, b, other+k)
-		}
-		for k := range last - other {
-			if b.Level[other+k] = level(); same {
-				b.Level[other+k] = a.Level[first+k]
+		if a.sameRecord(b, u) {
+			for i := first; i < end; i++ {
+				v[i] = usual()
 			}
+			copy(w[other:last], v[first:end])
+			continue
+		}
+		for i := first; i < end; i++ {
+			v[i] = others()
+		}
+		for k := other; k < last; k++ {
+			w[k] = others()
 		}
 	}
-	return a, b
+	return v, w
+}
+
+// sameRecord reports whether record u has the bits of another table's.
+func (x Data) sameRecord(y Data, u int) bool {
+	first, end := x.span(u, u+1)
+	other, last := y.span(u, u+1)
+	same := end-first == last-other
+	for k := 0; same && k < end-first; k++ {
+		same = x.sameValues(first+k, y, other+k)
+	}
+	return same
 }
 
 // sameValues reports whether a row has the bits of another table's row.

@@ -69,38 +69,6 @@ func combined(r *rand.Rand, s *Shape, rows int) (request Algorithm, b privacy.Bu
 	return scaled, b, weights, a.Labels, counts
 }
 
-// besidesAlike gives the rows of neighbours one more column: the same where the record is, of any kind in
-// the record that differs.
-func (x Data) besidesAlike(y Data, usual, hostile func() float64) (a, b []float64) {
-	a, b = make([]float64, len(x.Y)), make([]float64, len(y.Y))
-	for u := range x.N {
-		i, end := x.span(u, u+1)
-		k, last := y.span(u, u+1)
-		same := x.sameRecord(y, u)
-		for ; i < end; i++ {
-			if a[i] = hostile(); same {
-				a[i] = usual()
-				b[k], k = a[i], k+1
-			}
-		}
-		for ; k < last; k++ {
-			b[k] = hostile()
-		}
-	}
-	return a, b
-}
-
-// sameRecord reports whether record u has the bits of another table's.
-func (x Data) sameRecord(y Data, u int) bool {
-	first, end := x.span(u, u+1)
-	other, last := y.span(u, u+1)
-	same := end-first == last-other
-	for k := 0; same && k < end-first; k++ {
-		same = x.sameValues(first+k, y, other+k)
-	}
-	return same
-}
-
 // What other replays look at by itself is replayed together: persons with several rows, groups, weights, offsets,
 // exposures, scales and centres, of budgets from nearly none to generous, of tables of less than one
 // block of rows and of several. Whatever a record becomes in all of its columns at once, integers move by
@@ -124,17 +92,13 @@ func TestReplaysOfAllTogether(t *testing.T) {
 		if rows > 0 {
 			x, y = recordNeighbours(r, s, labels)
 		}
-		hostile := func() float64 {
+		extreme := func() float64 {
 			return []float64{0, 1, -1, 5e-324, 1e300, math.Inf(1), math.NaN(), math.Inf(-1), 700, -700, mostWeight}[r.IntN(11)]
 		}
-		group := func() float64 {
-			return []float64{float64(r.IntN(max(1, s.Levels))), 0, math.NaN(), -1, float64(s.Levels), 0.5, 1e300}[r.IntN(7)]
-		}
 		// The columns are made before any is given, so that all follow the same record.
-		weight, otherWeight := x.besidesAlike(y, func() float64 { return mostWeight * r.Float64() }, hostile)
-		offset, otherOffset := x.besidesAlike(y, r.NormFloat64, hostile)
-		exposure, otherExposure := x.besidesAlike(y, func() float64 { return math.Exp(r.NormFloat64()) }, hostile)
-		level, otherLevel := x.besidesAlike(y, group, group)
+		weight, otherWeight := besidesAlike(x, y, func() float64 { return mostWeight * r.Float64() }, extreme)
+		offset, otherOffset := besidesAlike(x, y, r.NormFloat64, extreme)
+		exposure, otherExposure := besidesAlike(x, y, func() float64 { return math.Exp(r.NormFloat64()) }, extreme)
 		if weights {
 			x.Weight, y.Weight = weight, otherWeight
 		}
@@ -145,9 +109,8 @@ func TestReplaysOfAllTogether(t *testing.T) {
 			x.Exposure, y.Exposure = exposure, otherExposure
 		}
 		if s.Levels > 0 {
-			x.Level, y.Level = level, otherLevel
+			x, y = recordsInGroups(r, x, y, s.Levels)
 		}
-		x.Levels, y.Levels = s.Levels, s.Levels
 		ran++
 		_, err := replay(t, func() *Plan {
 			p, err := a.Plan(s, b, accountant)
