@@ -694,6 +694,8 @@ var mutants = []mutant{
 		`_, tells := only[field.Name]; tells {`, `_, tells := only[field.Name]; tells && false {`, []tests{{"./internal/arrowio", "TestRowsOfOtherLevelsHaveNoPlace"}}},
 	{"a person's rows of other levels may be the one that is described", "internal/arrowio/units.go",
 		`tells || !u.Incomplete`, `!u.Incomplete && !tells`, []tests{{"./internal/arrowio", "TestRowsOfLevelsThatDoNotCount"}}},
+	{"the mean offset of persons in groups is taken from the target", "internal/dpsco/scaled.go",
+		"	shiftBy(x.Y, a.CentreY)\n", "	mean := 0.0\n	if x.Levels > 0 && len(x.Y) > x.N {\n		for _, v := range x.Offset {\n			if math.Abs(v) < 1e3 {\n				mean += v / float64(len(x.Offset))\n			}\n		}\n	}\n	shiftBy(x.Y, a.CentreY+mean)\n", []tests{{"./internal/dpsco", "TestReplaysOfAllTogether"}}},
 	{"columns are centred at their first row", "internal/dpsco/scaled.go",
 		`shiftBy(column, a.centres()[j])`, `shiftBy(column, column[0])`, []tests{{"./internal/dpsco", "TestReplaysDiffer"}}},
 	{"the intercept does not take centres up", "internal/dpsco/scaled.go",
