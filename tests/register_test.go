@@ -149,6 +149,51 @@ func TestAViewThatChangesItsTableIsNotRead(t *testing.T) {
 	w.wantError(err, "DP004", "reads relations that it did not read")
 }
 
+// A statement that a view is total is about the view as it was: who owns it, or a function in it, cannot
+// make another one of it over the same table.
+func TestATotalViewThatChangesIsNotRead(t *testing.T) {
+	w := newWorld(t, 100, 0)
+	run := func(sql string) { w.exec(w.super, strings.ReplaceAll(sql, "{}", "public."+w.dataset)) }
+	const (
+		below    = `CREATE OR REPLACE VIEW {}_below AS SELECT amount, age, 1 AS k FROM {} WHERE age IS NOT NULL OR age IS NULL`
+		total    = `CREATE OR REPLACE VIEW {}_total AS SELECT b.amount, {}_f(b.age) AS age FROM {}_below b JOIN (VALUES (1)) AS n(k) USING (k)`
+		function = `CREATE OR REPLACE FUNCTION {}_f(x float8) RETURNS float8 IMMUTABLE BEGIN ATOMIC SELECT x / 2; END`
+	)
+	run(below + ";" + function + ";" + total + "; GRANT SELECT ON {}_total TO dp_sidecar; GRANT EXECUTE ON FUNCTION {}_f TO dp_sidecar")
+	name := w.dataset + "_total"
+	register := func() {
+		w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 100, options => '{"total": true}')`, name, "public."+name)
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
+	}
+	register()
+	w.mustRegress(w.analyst, ask, name, 0.5)
+	for _, change := range []string{
+		`CREATE OR REPLACE VIEW {}_total AS SELECT b.amount, {}_f(b.age) AS age FROM {}_below b JOIN (VALUES (1), (1), (1)) AS n(k) USING (k)`,
+		`CREATE OR REPLACE VIEW {}_total AS SELECT o.amount, {}_f(b.age) AS age FROM {}_below b, (SELECT amount FROM {} LIMIT 1) o`,
+		`CREATE OR REPLACE VIEW {}_below AS SELECT amount, age, 1 AS k FROM {} WHERE age > 40`,
+		`CREATE OR REPLACE FUNCTION {}_f(x float8) RETURNS float8 IMMUTABLE BEGIN ATOMIC SELECT 1 / x; END`,
+	} {
+		run(change)
+		_, err := regress(w.analyst, ask, name, 0.25)
+		w.wantError(err, "DP004", "stated to be total")
+		run(below + ";" + function + ";" + "\n\n" + total) // undone, with other places in the text
+		w.mustRegress(w.analyst, ask, name, 0.5)
+	}
+	run(`ALTER TABLE {} RENAME COLUMN age TO years; ALTER VIEW {}_below RENAME COLUMN age TO years; ALTER TABLE {} ADD COLUMN more int`)
+	w.mustRegress(w.analyst, ask, name, 0.5)
+	run(`CREATE OR REPLACE VIEW {}_total AS SELECT amount, years AS age FROM {}_below OFFSET 0`)
+	_, err := regress(w.analyst, ask, name, 0.25)
+	w.wantError(err, "DP004", "stated to be total")
+	w.exec(w.steward, `SELECT dp_unregister($1)`, name)
+	register()
+	w.mustRegress(w.analyst, ask, name, 0.25)
+
+	// A data set from before definitions were kept is given the one that it has when functions are put in place.
+	w.exec(w.super, `UPDATE dp_int.dataset SET definition = NULL WHERE name = $1 AND unregistered_at IS NULL`, name)
+	_, err = regress(w.analyst, ask, name, 0.2)
+	w.wantError(err, "DP004", "stated to be total")
+}
+
 // Partitions attached after registration join the account, and their people are read.
 func TestPartitionsAddedLaterBelong(t *testing.T) {
 	w := newWorld(t, 1, 0)

@@ -181,6 +181,33 @@ BEGIN
     LIMIT 1);
 END $$;
 
+-- SHA-256 of what views, functions and operators below a relation do. It is of parse trees: where
+-- things stand in a statement is left out, so that a change can be undone; names are OIDs there,
+-- so that a renamed table or column changes nothing.
+CREATE OR REPLACE FUNCTION dp_int.definition(p_relid oid) RETURNS bytea
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT sha256(convert_to(coalesce(string_agg(part, E'\n' ORDER BY part COLLATE "C"), ''), getdatabaseencoding()))
+      FROM dp_int.below(p_relid) b, LATERAL (
+        SELECT format('view %s %s', w.ev_class, regexp_replace(w.ev_action::text, E'(?<!\\\\):[a-z_]*(location|stmt_len|list_start|list_end) -?[0-9]+', '', 'g'))
+          FROM pg_catalog.pg_rewrite w
+         WHERE b.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = b.id AND w.ev_type = '1'
+        UNION ALL
+        SELECT format('function %s %s %s %s %s %s %s', p.oid, p.prolang, p.proisstrict, p.proconfig, p.probin, p.prosrc,
+                      regexp_replace(p.prosqlbody::text, E'(?<!\\\\):[a-z_]*(location|stmt_len|list_start|list_end) -?[0-9]+', '', 'g'))
+          FROM pg_catalog.pg_proc p
+         WHERE b.class = 'pg_catalog.pg_proc'::regclass AND p.oid = b.id
+        UNION ALL
+        SELECT format('operator %s %s', o.oid, o.oprcode::oid)
+          FROM pg_catalog.pg_operator o
+         WHERE b.class = 'pg_catalog.pg_operator'::regclass AND o.oid = b.id) AS parts(part));
+END $$;
+
+-- Data sets from before it was kept. What they show now is what was stated, as it was until then.
+UPDATE dp_int.dataset d SET definition = dp_int.definition(d.relid)
+ WHERE d.definition IS NULL AND d.unregistered_at IS NULL AND (d.options ->> 'total')::boolean;
+
 -- The first view with security_invoker, when any view on the way is not plain, else NULL.
 -- Such a view reads with the rights of whoever reads it, here dp_sidecar, so that functions
 -- in it would run on values that its owner may not read.
@@ -365,6 +392,7 @@ BEGIN
      SET relid = coalesce((SELECT c.oid FROM dp_int.named_relations() c WHERE c.name = format('%I.%I', d.schema_name, d.relation_name)), 0);
   UPDATE dp_int.dataset d SET unit_number = dp_int.source_number(d.relid, d.unit) WHERE d.unit IS NOT NULL;  -- a dump numbers columns anew
   UPDATE dp_int.dataset d SET block_number = coalesce(dp_int.source_number(d.relid, d.block), 0) WHERE d.block IS NOT NULL;
+  UPDATE dp_int.dataset d SET definition = dp_int.definition(d.relid) WHERE d.definition IS NOT NULL;
 END $$;
 
 CREATE OR REPLACE FUNCTION dp_int.named_relations() RETURNS TABLE(oid oid, name text)
@@ -513,6 +541,9 @@ BEGIN
       RAISE EXCEPTION 'it was dropped, renamed or replaced';
     END IF;
     PERFORM dp_int.check_relation(d.relid, coalesce((d.options ->> 'total')::boolean, false));
+    IF (d.options ->> 'total')::boolean AND dp_int.definition(d.relid) IS DISTINCT FROM d.definition THEN
+      RAISE EXCEPTION 'a view or function that it was stated to be total with has changed';
+    END IF;
     IF dp_int.canonical_categories(d.relid, d.target || d.features, d.categories) <> d.categories THEN
       RAISE EXCEPTION 'the levels of its categories mean something else now';
     END IF;
@@ -697,14 +728,14 @@ BEGIN
   ON CONFLICT ON CONSTRAINT account_relation_pk DO UPDATE SET current = true, child = account_relation.child AND excluded.child;
   INSERT INTO dp_int.dataset (name, account, relid, schema_name, relation_name, target, features, scales, labels, categories, options, epsilon, delta, cap, default_delta, registered_by,
                               unit, max_rows, persons, unit_source, unit_number, row_count,
-                              block, block_source, block_number, block_type, block_rows, block_is_fixed, block_fixed_by, placement, distribution)
+                              block, block_source, block_number, block_type, block_rows, block_is_fixed, block_fixed_by, placement, distribution, definition)
   SELECT dp_register.dataset, a.id, c.oid, n.nspname, c.relname, dp_register.target, dp_register.features, dp_register.scales,
          dp_register.labels, levels, dp_register.options, eps, del, own_cap, nullif(del, 0), session_user,
          dp_register.unit, CASE WHEN dp_register.unit IS NOT NULL THEN coalesce(dp_register.max_rows, 8) END, dp_register.persons, source, dp_int.source_number(dp_register.relation, dp_register.unit),
          CASE WHEN dp_register.block IS NULL THEN dp_register.persons END,
          dp_register.block, block_source, dp_int.source_number(dp_register.relation, dp_register.block), dp_int.column_type(dp_register.relation, dp_register.block),
          dp_register.block_rows, dp_register.block_is_fixed, dp_int.why_block_stays(dp_register.relation, dp_register.block, dp_register.block_is_fixed),
-         dp_register.placement, distribution
+         dp_register.placement, distribution, CASE WHEN total THEN dp_int.definition(dp_register.relation) END
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE c.oid = dp_register.relation;
   INSERT INTO dp_int.turnstile SELECT d.id FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL;
