@@ -541,9 +541,6 @@ BEGIN
       RAISE EXCEPTION 'it was dropped, renamed or replaced';
     END IF;
     PERFORM dp_int.check_relation(d.relid, coalesce((d.options ->> 'total')::boolean, false));
-    IF (d.options ->> 'total')::boolean AND dp_int.definition(d.relid) IS DISTINCT FROM d.definition THEN
-      RAISE EXCEPTION 'a view or function that it was stated to be total with has changed';
-    END IF;
     IF dp_int.canonical_categories(d.relid, d.target || d.features, d.categories) <> d.categories THEN
       RAISE EXCEPTION 'the levels of its categories mean something else now';
     END IF;
@@ -562,6 +559,8 @@ BEGIN
     unknown := CASE WHEN d.options ? 'total' AND NOT d.options ?| '{account,new_population}' THEN dp_int.why_unknown(d.relid) END;
     IF unknown IS NOT NULL THEN  -- what is not stated to be total has no functions
       RAISE EXCEPTION 'nobody knows whose rows it has: %', unknown;
+    ELSIF (d.options ->> 'total')::boolean AND dp_int.definition(d.relid) IS DISTINCT FROM d.definition THEN
+      RAISE EXCEPTION 'a view or function that it was stated to be total with has changed';
     END IF;
     SELECT bool_or(k.account IS DISTINCT FROM d.account AND NOT (k.account IS NULL AND (k.child OR NOT k.own))), bool_and(k.noted) INTO strange, noted
       FROM dp_int.known_relations(d.relid, d.unit) k;
