@@ -129,8 +129,7 @@ func exact(l loss.Loss, psi prox.Operator, x Data) []float64 {
 	return p.apply(u)
 }
 
-// limited bounds the inner steps of the proximal point if psi is a prox.Metric, the only operator
-// with inner steps.
+// limited bounds the inner steps of the proximal point if psi is a prox.Metric.
 func limited(psi prox.Operator) prox.Operator {
 	if m, ok := psi.(*prox.Metric); ok {
 		return m.AtMost(exactProxSteps)

@@ -64,7 +64,7 @@ type SuggestScales struct {
 // The releases of a description, in order.
 const (
 	quartiles = "quartiles" // of each column of numbers
-	distances = "distances" // histograms: of distances from the median in units of the interquartile range, and of levels
+	distances = "distances" // histograms of distances from the median, in interquartile ranges, and of levels
 	averages  = "averages"  // means: of indicators that values are present, and of the clamped values
 )
 
@@ -72,8 +72,8 @@ const (
 var (
 	describeShares = map[string]float64{quartiles: 0.5, distances: 0.2, averages: 0.3}
 	scaleShares    = map[string]float64{quartiles: 0.8, averages: 0.2}
-	levelShares    = map[string]float64{distances: 0.5, averages: 0.5} // without levels as well, and for scales without columns of numbers
-	flagShares     = map[string]float64{averages: 1}                   // without levels as well, or for scales, which need none
+	levelShares    = map[string]float64{distances: 0.5, averages: 0.5} // without columns of numbers
+	flagShares     = map[string]float64{averages: 1}                   // without both; for scales, without numbers
 )
 
 // describing is a description with the noise of its releases.

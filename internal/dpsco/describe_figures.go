@@ -117,11 +117,11 @@ func (d described) levelShare(column int, rows float64) Figure {
 func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure {
 	m, noise := d.usable(column)
 	switch {
-	case !(m > surely*noise), !(d.values(column) > d.quartiles.Needs(25)): // with fewer values the quartiles, and with them centre and cut, may be anywhere
+	case !(m > surely*noise), !(d.values(column) > d.quartiles.Needs(25)): // centre and cut may be anywhere
 		return Figure{WhyNull: whyFewValues}
 	case !sizes.seen:
 		return Figure{WhyNull: whyHidden}
-	case at.quartiles[0] == at.quartiles[2] && sizes.top <= leastEdge: // the sizes of the values that differ are hidden
+	case at.quartiles[0] == at.quartiles[2] && sizes.top <= leastEdge: // the other values are hidden
 		return Figure{WhyNull: whyFewDiffer}
 	}
 	n := float64(d.shape.N)
@@ -261,8 +261,8 @@ func (d described) quantile(column, k int, at place, counts []float64) Figure {
 	return f
 }
 
-// offRanks / Epsilon bounds the rank error of a selected quantile in 95 of 100 cases. It is above 2
-// ln 20 = 6.0 because the selection gives more weight to numbers with few digits.
+// offRanks / Epsilon bounds the rank error of a selected quantile in 95 of 100 cases. It exceeds
+// 2 ln 20 = 6.0 because the selection gives more weight to numbers with few digits.
 const offRanks = 9
 
 // walk accumulates counts outward from a value, in the units of a histogram of distances.

@@ -11,7 +11,7 @@ import (
 // complete rows, then the means of each column.
 type layout struct {
 	size  int
-	start []int // first mean of each column: usable; then of numbers value and square, or for scales nonzero; of flags true
+	start []int // of each column: usable; then of numbers value and square, or for scales nonzero; of flags true
 }
 
 func (g *describing) layout() layout {
@@ -75,8 +75,8 @@ func withoutZeros(v []float64) []float64 {
 
 // signedHalfOctaves are the bins for distances from the median: those of halfOctaves for positive
 // distances and their mirror images for negative ones. Distances below leastDistance go into the bin
-// next to zero. This leaves bins unused, three of which count the values equal to a quartile,
-// because many rows may be.
+// next to zero. This leaves bins unused, three of which count the values equal to a quartile: there
+// may be many.
 var signedHalfOctaves = mech.Bins{Width: 1, Half: 2 * halfOctaves.Half}
 
 // leastDistance is magnitudeEdges[leastEdge].

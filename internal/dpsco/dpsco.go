@@ -71,23 +71,25 @@ func (s Shape) Columns() int {
 }
 
 // Data is a design stored by columns: X holds Shape.Columns() slices with one value per row, Y the
-// target. A missing value is NaN. Level is the group of a row, from 0; any other number means no
-// group. Offset is added to the row's prediction, Weight multiplies its contribution (proof:
-// weights.md). Every row is one person's record, or rows First[u] to First[u+1] are the record of
-// person u, with 1 to MaxRows rows (records.md). Run owns the slices and may overwrite them.
+// target. A missing value is NaN. In fits it makes its row unusable: the row contributes nothing to
+// sums and histograms and still counts in N. Level is the group of a row, from 0; any other number
+// means no group. Offset is added to the row's prediction, Weight multiplies its contribution
+// (proof: weights.md). Every row is one person's record, or rows First[u] to First[u+1]-1 are the
+// record of person u, with 1 to MaxRows rows (records.md). Run owns the slices and may overwrite
+// them.
 type Data struct {
 	Shape
 	X      [][]float64
 	Y      []float64
 	Level  []float64 // nil without Levels
 	Offset []float64 // nil: none
-	Weight []float64 // as read, and within [0, 1] once Scaled has divided by the largest; nil: every row has weight 1
+	Weight []float64 // as read, or in [0, 1] once scaled by the largest allowed; nil: every row has weight 1
 
 	Exposure []float64 // of counts, as read; Scaled converts exposures to offsets; nil: none
 	First    []int     // N + 1 indices; nil: every row is a record
 	MaxRows  int       // public; 0 if every row is a record
 
-	Make func(n int) []float64 // allocates further columns of n numbers; nil: in memory
+	Make func(n int) []float64 // allocates further columns, of n numbers; nil: in memory
 
 	Elsewhere *Elsewhere // the rows, if they stay in a database; the columns are nil then; nil: in memory
 }
@@ -121,8 +123,8 @@ type Plan struct {
 	Arithmetic string    // mark in the ledger; empty: exact
 	Band       []float64 // one number per coefficient; nil: no band is known that holds for all data
 	Seconds    float64   // estimated time of Run on one core, for ordinary data
-	Passes     int       // number of sums over all rows, batches by their share of the rows; 0: it also sorts, copies or searches rows
-	Streams    bool      // Run stores no per-row numbers besides its Data and at most StreamColumns columns from Data.Make
+	Passes     int       // number of passes, batches by their share of the rows; 0: Run also sorts, copies or searches rows
+	Streams    bool      // Run stores no number per row outside Data but at most StreamColumns columns of Data.Make
 
 	Sums       bool // Run accepts Data.Elsewhere: a database can compute all sums that it needs
 	TooWide    bool // Sums is false only because a statement would return more than sqlsum.MostColumns columns
@@ -146,8 +148,8 @@ const StreamColumns = 2
 // BandMiss bounds the probability that some coefficient lies outside its Band.
 const BandMiss = 0.05
 
-// severalRows adapts the plan to records of up to most rows; 0: one row each. The numbers of rows
-// are not public, so the estimated time is that for most rows in every record.
+// severalRows adapts the plan to records of at most the given number of rows; 0: of one row each. The
+// actual numbers are not public, so the estimated time assumes the largest for every record.
 //
 // Errors: ErrInfeasible if run does not accept such records.
 func (p *Plan) severalRows(most int) error {

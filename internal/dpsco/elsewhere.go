@@ -16,7 +16,7 @@ type Elsewhere struct {
 	Totals   func(sqlsum.Pass) (sqlsum.Totals, error) // runs a pass
 	Target   int
 	Features []Term
-	Offset   int // column number; 0: none, because the target precedes it
+	Offset   int // column number, above that of the target; 0: none
 	Weight   int // as Offset
 	Exposure int // as Offset
 

@@ -54,7 +54,7 @@ type jointFit struct {
 	weights             []float64  // sensitive: weights of rows in the step, for rows in memory
 	stepCuts, levelCuts cuts
 	cutMeans                     // of the step, in the last coordinates
-	levels              cutMeans // of the mean residual; without means before its release, or without an intercept
+	levels              cutMeans // of the mean residual (the level); empty before its release or without an intercept
 	levelScale          float64  // corrects the level for unusable rows and weights of rows
 	constant            noisyConstant
 	meat                *mat.SymDense
@@ -271,9 +271,8 @@ func pilotStep(w whitener, gradient *mat.VecDense, deviation, small float64) []f
 	return step.RawVector().Data
 }
 
-// smallMoment returns the threshold below which pilotStep shrinks directions with a second moment.
-// It is +Inf if longer is above 1: correcting for that length multiplies the noise in all
-// directions.
+// smallMoment returns the second moment below which pilotStep shrinks the step along a direction. It
+// is +Inf if longer is above 1: correcting for that length multiplies the noise in all directions.
 func smallMoment(longer float64) float64 {
 	if longer > 1 {
 		return math.Inf(1)
@@ -325,8 +324,8 @@ func (f *jointFit) nextCuts(t int) {
 
 // nextBound returns the bound on row lengths that balances the noise of the next moments with the
 // second moments lost to shortening. The histogram of lengths is in the previous coordinates, so it
-// is rescaled. rare lists lengths of possible rows that it does not show, each with a whole second
-// moment of 1.
+// is rescaled. rare lists possible lengths of rows that it does not show, each of which holds the
+// whole second moment, 1, of a direction.
 func (f *jointFit) nextBound(trace, z float64, rare []float64) float64 {
 	rescale := math.Sqrt(trace / f.beyond(0))
 	return cheapest(1.2*math.Sqrt(trace), 0, 16, func(bound float64) float64 {
@@ -355,8 +354,8 @@ func (f *jointFit) caution() caution {
 }
 
 // symmetricDoubt is the doubt for the step where the level shows symmetric errors: then the part
-// between the cuts is likely to be noise. It reduces the excess by 1 to 2 %, by a quarter with
-// 100,000 normal rows at eps .3.
+// between the cuts is likely to be noise. It reduces the excess risk by 1 to 2 %, by a quarter
+// with 100,000 normal rows at eps .3.
 const symmetricDoubt = 2.5
 
 // stepDoubt returns the doubt for the step, once the level is known.

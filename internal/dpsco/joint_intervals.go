@@ -14,9 +14,9 @@ import (
 // clipping at the cuts. Everything here is post-processing.
 
 // intervalsOfJointMoments is the information required for intervals, without groups. With many
-// coefficients the noise of scores decides, because the histograms, which show rows that are far
-// from all others, depend on it; noise of second moments makes intervals wider and does not reduce
-// their coverage.
+// coefficients the noise of scores is the criterion, because it also decides whether histograms show
+// rows that are far from all others; noise of second moments makes intervals wider and does not
+// reduce their coverage.
 var intervalsOfJointMoments = information{score: 0.0013, few: lowMoments}
 
 // The assumptions about hidden rows for intervals: intervalsHide in the histograms of products and
@@ -125,7 +125,7 @@ func (f *jointFit) errors(r *Result) {
 		why = r.hide(f.p, f.shape.Intercept, f.hiddenDirections(), f.whyUncertain)
 	case why == lowInformation && f.floored > 0:
 		if hidden := hiddenFeatures(f.p, f.shape.Intercept, 1); len(hidden) == 1 {
-			why, r.Hidden = hiddenDirection, hidden // a year without a center, for instance: naming it helps more than asking for more rows
+			why, r.Hidden = hiddenDirection, hidden // such as a year without a center: more useful to know
 		}
 	}
 	if why != "" {

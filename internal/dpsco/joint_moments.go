@@ -16,7 +16,9 @@ import (
 // whitens, the mixed part gives a step of a robust regression, and both together cost the noise of
 // one release. The last pass starts from that pilot fit and makes a step of least squares, in which
 // only the length of residual times row is clipped, at two cuts chosen from a private histogram. The
-// part between the cuts is released separately, and is discarded as far as noise explains it.
+// part between the cuts is released separately, and is discarded as far as noise explains it. With an
+// intercept the last pass also releases the mean residual, called the level, which corrects the
+// intercept.
 //
 // Privacy: the composition of its releases, each a bounded sum with Gaussian
 // noise (proof: joint_moments.md).
@@ -30,7 +32,7 @@ type JointMoments struct {
 	Near      bool          // very little information: cuts are smaller as well
 	Whiten    float64       // factor for the budget of the second moments; below 1 counts as 1
 	Psi       prox.Operator // penalty and constraint
-	Intervals bool          // also release the meat, for intervals
+	Intervals bool          // also release the meat of the sandwich covariance, for intervals
 	WhyNull   string        // the reason if Intervals is false
 	Pool      bool          // with groups: shrink their fits toward their mean
 }

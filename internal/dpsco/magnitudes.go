@@ -27,14 +27,14 @@ type magnitudes struct {
 	unit     float64
 	rows     float64                // of the table
 	sd       float64                // standard deviation of the noise of a count
-	seen     bool                   // some bin is visible; otherwise all rows are taken to be in the bin from 1 unit on
+	seen     bool                   // some bin is visible; if none, all rows are taken to be about 1 unit
 	counted  float64                // rows in the visible bins, as a share of all rows
 	share    [magnitudeBins]float64 // of each visible bin among the rows in visible bins; 0 for hidden bins
 	top      int                    // the highest visible bin
 	last     float64                // count of bin top
 	above    float64                // noisy count of the hides bins above top, in which rows may be hidden
 	hides    int                    // number of those bins: three, or more after reach
-	far      float64                // size up to which rows may be hidden, set by reach; 0: they lie next to the visible bins
+	far      float64                // size up to which reach says rows may be hidden; 0: next to the visible bins
 	noisy    [magnitudeBins]float64 // counts as released
 	quantity [magnitudeBins]float64 // middles of the bins, in the unit of the data
 }
@@ -81,8 +81,8 @@ const (
 	newtonTooLong = 30
 )
 
-// readLengths reads a histogram of the lengths of rows of d coordinates. longer is the median length
-// over bound if that ratio is above tooLong, else 1.
+// readLengths reads a histogram of the lengths of rows of d coordinates. longer is the length that half
+// of all rows exceed, over bound, if that ratio is above tooLong, else 1.
 func readLengths(noisy []float64, noise mech.Gaussian, d int, bound, tooLong, rows float64) (lengths *magnitudes, longer float64) {
 	sd := noise.NoiseMultiplier * math.Sqrt2
 	limit, longer := longest(d), 1.0
@@ -104,7 +104,7 @@ func (m *magnitudes) beyond(deviations float64) *magnitudes {
 	return &other
 }
 
-// run makes visible the bins around the mode, with gaps of at most one bin, and other bins that
+// run keeps as visible the bins around the mode, with gaps of at most one bin, and other bins that
 // stand out as the mode must. It is for residuals: their law is unimodal, except for an atom at zero
 // or, where the target is rarely nonzero, a second group of larger values.
 func (m *magnitudes) run() *magnitudes {
@@ -131,7 +131,7 @@ func (m *magnitudes) run() *magnitudes {
 // an error is costliest.
 const seenFarther = 0.1
 
-// apart makes visible all bins that stand out, wherever they are. It is for lengths of rows: those
+// apart keeps as visible all bins that stand out, wherever they are. It is for lengths of rows: those
 // with a rare flag are far longer than the others.
 func (m *magnitudes) apart() *magnitudes {
 	keep, last := make([]bool, magnitudeBins), m.top
@@ -207,8 +207,7 @@ const (
 	typicalPart  = 0.125
 )
 
-// rarelyAsLargeAs reports whether fewer visible rows than that are as large, so that the scale is
-// not typical.
+// rarelyAsLargeAs reports whether scale is not typical of the values.
 func (m *magnitudes) rarelyAsLargeAs(scale float64) bool {
 	return m.seen && 1-m.below(typicalPart*scale) < typicalShare
 }

@@ -79,7 +79,7 @@ const mostWander = 0.5
 
 // stepsPerCoefficient is the number of steps of a clipped descent per coefficient; the number is
 // kept between fewestSteps and mostClippedSteps. Rows with d coefficients have length sqrt(d), so
-// that a step makes 1/d of the way along a feature that is independent of the others.
+// that a step of length 1/smoothness makes 1/d of the way along a feature that is independent of the others.
 const (
 	stepsPerCoefficient = 6
 	fewestSteps         = 100
@@ -122,7 +122,7 @@ func (p *problem) clippedDescent() (fit, error) {
 	if !centred {
 		return d, nil
 	}
-	d.Psi = p.penalty() // the ball is for the final coefficients, whose constant differs from that of centred features
+	d.Psi = p.penalty() // the ball is for the final coefficients, whose constant is another
 	setDefault(&p.FeatureNorm, math.Sqrt(p.sources()))
 	return Centred{Descent: d, Bound: p.FeatureNorm, Ratio: p.ratio(d, whiteningShare)}, nil
 }
@@ -312,7 +312,7 @@ const (
 	blocksPerNoise = 12     // blocks for each standard deviation of a count's noise, needed to find the windows
 	binSpreads     = 2      // width of a bin, in standard deviations of a block's fit
 	leastBlockRows = 4      // least number of rows of a block per coefficient
-	labelBlockRows = 20     // the same for labels, if there are enough rows: fits to few labels are too large
+	labelBlockRows = 20     // the same for labels, if rows suffice: coefficients from few labels are too large
 )
 
 // rangeMean chooses blocks and bins: as many blocks as make the noise small beside the spread of the
@@ -334,7 +334,7 @@ func (p *problem) rangeMean() (Aggregator, error) {
 	}
 	p.Blocks = min(p.Blocks, rows)
 	spread := p.ResidualScale / p.curvature() / math.Sqrt(max(1, rows/p.Blocks-d))
-	width := max(binSpreads*spread, p.Radius*max(d/(1<<18), 1./(1<<10))) // the second term bounds the number of bins that need noise
+	width := max(binSpreads*spread, p.Radius*max(d/(1<<18), 1./(1<<10))) // not too many bins for their noise
 	half := int(math.Ceil(p.Radius/width)) + 1
 	return RangeMean{Bins: mech.Bins{Width: width, Half: half}, Ratio: math.Sqrt((1 - rangeShare) / rangeShare)}, nil
 }

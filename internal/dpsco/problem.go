@@ -106,7 +106,7 @@ func (p *problem) chooseWhitening() {
 		return
 	}
 	noise := 2 * math.Sqrt2 * p.featureNorm() * p.featureNorm() * math.Sqrt(p.d()/whiteningShare) / p.recordsPerNoise()
-	few := (noise > 0.5 || p.Labels) && !p.newtonServes() // on labels a whitened descent is less accurate than both alternatives
+	few := (noise > 0.5 || p.Labels) && !p.newtonServes() // for labels whitened descent is less accurate than either
 	if p.Method == catalogue.MethodAuto {
 		switch {
 		case p.counts():
