@@ -13,14 +13,14 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// SampleAggregate fits random disjoint blocks of the rows without privacy and
-// releases one answer for all fits.
+// SampleAggregate fits random disjoint blocks of the rows without privacy and releases one answer
+// aggregated from the fits of all blocks.
 //
-// Privacy: one record moves one fit, to anywhere: that of Aggregator (proof:
-// aggregate.md).
+// Privacy: one record changes the fit of one block, arbitrarily, so that the cost is that of
+// Aggregator for one changed point (proof: aggregate.md).
 //
-// Source: Nissim, Raskhodnikova & Smith 2007; Wang, Xiao, Devadas & Xu 2020,
-// Algorithm 1. Differs: disjoint blocks, so that a record is in one.
+// Source: Nissim, Raskhodnikova & Smith 2007; Wang, Xiao, Devadas & Xu 2020, Algorithm 1. Differs:
+// blocks are disjoint, so that every record is in one block only.
 type SampleAggregate struct {
 	Blocks     int
 	Loss       loss.Loss
@@ -28,24 +28,25 @@ type SampleAggregate struct {
 	Aggregator Aggregator
 }
 
-// Aggregator releases one point for many, of which one record moves one.
+// Aggregator releases one point from many points, at most one of which depends on any one record.
 type Aggregator interface {
-	// at fixes the noise for some points of length d.
+	// at fixes the noise for the given number of points of length d.
 	at(points, d int, z float64) (*aggregation, error)
 }
 
-// aggregation is an Aggregator whose noise is fixed.
+// aggregation is an Aggregator with its noise fixed.
 type aggregation struct {
 	event      privacy.Event
 	arithmetic string
 	release    func(dst []float64, points [][]float64, src *mech.Source)
 }
 
-// SmoothCentre is the printed aggregator: a point near which most of the fits
-// lie, with noise that follows their spread by a smooth bound.
+// SmoothCentre is the aggregator of the paper: it releases a point near most of the fits, with noise
+// scaled to a smooth upper bound on their spread.
 type SmoothCentre struct{ mech.Centre }
 
-// at implements Aggregator for any noise multiplier: the noise has a scale of its own.
+// at implements Aggregator. It ignores the noise multiplier, because mech.Centre sets its own noise
+// scale.
 func (c SmoothCentre) at(points, d int, _ float64) (*aggregation, error) {
 	if err := c.Check(points, d); err != nil {
 		return nil, infeasible(err)
@@ -75,7 +76,7 @@ func (a SampleAggregate) at(s Shape, z float64) (*stage, error) {
 	})}, nil
 }
 
-// points are the fits of the blocks of a random partition.
+// points returns the fits of the blocks of a random partition.
 func (a SampleAggregate) points(ctx context.Context, x Data, src *mech.Source) ([][]float64, error) {
 	points := make([][]float64, 0, a.Blocks)
 	for _, rows := range mech.NewDeck(x.N, src).Blocks(a.Blocks) {
@@ -87,7 +88,7 @@ func (a SampleAggregate) points(ctx context.Context, x Data, src *mech.Source) (
 	return points, nil
 }
 
-// pick copies some rows.
+// pick returns a copy of the given rows.
 func (x Data) pick(rows []int) Data {
 	part := Data{Shape: Shape{N: len(rows), D: x.D, Intercept: x.Intercept, Levels: x.Levels}, X: columns(len(x.X), len(rows)), Y: make([]float64, len(rows))}
 	gather(part.Y, x.Y, rows)
@@ -106,27 +107,29 @@ func (x Data) pick(rows []int) Data {
 	return part
 }
 
-// exactSteps of a whitened descent, whose curvature is at most 1 along every
-// direction, leave what does not matter beside the spread of the blocks.
+// exactSteps is the number of descent steps for a block. The descent is whitened, with curvature at
+// most 1 in every direction, so that after this many steps its error is negligible beside the spread
+// of the blocks' fits.
 const exactSteps = 60
 
-// exactProxSteps bounds the inner steps of a proximal point: without, a row far from all
-// others could make its block take a hundred times as long, which is seen.
+// exactProxSteps bounds the inner steps of a proximal point. Without the bound a row far from all
+// others could make the fit of its block take a hundred times as long, which an observer would
+// notice.
 const exactProxSteps = 2000
 
-// exact is the fit of some rows without privacy, a function of them that always
-// returns D numbers. Rows that are not finite say nothing.
+// exact returns the fit of x without privacy. It is a deterministic function of x that always
+// returns D numbers. Rows with values that are not finite contribute nothing.
 func exact(l loss.Loss, psi prox.Operator, x Data) []float64 {
 	p := newWhitener(exactMoments(x), 1e-6)
 	x = x.times(p.matrix)
 	u := make([]float64, x.D)
 	descent := solve.GD{Steps: exactSteps, Rate: 1 / math.Min(1, l.Smoothness())}
-	// The context's is the only error there is, and this one never ends.
+	// Solve fails only when its context ends, and this context never does.
 	_ = descent.Solve(context.Background(), u, exactOracle{l, x}, limited(p.metric(psi)))
 	return p.apply(u)
 }
 
-// limited bounds the inner steps of a proximal point, where it takes any.
+// limited bounds the inner steps of the proximal point if psi is a prox.Metric.
 func limited(psi prox.Operator) prox.Operator {
 	if m, ok := psi.(*prox.Metric); ok {
 		return m.AtMost(exactProxSteps)
@@ -134,7 +137,7 @@ func limited(psi prox.Operator) prox.Operator {
 	return psi
 }
 
-// exactMoments returns the mean of x x' over the finite rows, each by its weight.
+// exactMoments returns the weighted sum of x x' over the finite rows, divided by N.
 func exactMoments(x Data) *mat.SymDense {
 	h := mat.NewSymDense(x.D, nil)
 	row := make([]float64, x.D)
@@ -146,7 +149,8 @@ func exactMoments(x Data) *mat.SymDense {
 	return h
 }
 
-// row writes row i and reports whether its square is finite.
+// row writes row i to dst and reports whether the sum of squares of its features is below 1e200
+// (false for NaN).
 func (x Data) row(dst []float64, i int) bool {
 	stored := dst
 	if x.Intercept {
@@ -160,7 +164,7 @@ func (x Data) row(dst []float64, i int) bool {
 	return square < 1e200
 }
 
-// exactOracle answers with the mean gradient itself.
+// exactOracle answers queries with the exact mean gradient; terms that are not finite count as 0.
 type exactOracle struct {
 	loss loss.Loss
 	data Data

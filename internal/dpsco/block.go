@@ -10,21 +10,22 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// blockRows is how many rows are visited at a time, at most: their columns stay in the
-// cache between one pass over them and the next.
+// blockRows is the largest number of rows in a block. It keeps the columns of a block in the
+// processor's cache from one loop over them to the next.
 const blockRows = 1024
 
-// onPass is told how many records a pass goes over: tests count what plans foretell.
+// onPass is called with the number of records of every pass. Tests use it to compare passes with
+// those planned.
 var onPass = func(records int) {}
 
-// each makes a pass: it hands all rows, in blocks, to visitors that sum something.
+// each makes one pass: it hands all rows, in blocks, to visitors that compute sums.
 func (x Data) each(visitor func() func(first int, b Data)) {
 	onPass(x.N)
 	x.blocks(visitor)
 }
 
-// blocks hands blocks of records to visitors, one for each core; first is the
-// position of a block's first record.
+// blocks hands blocks of records to visitors, one visitor per core; first is the index of the
+// block's first record.
 func (x Data) blocks(visitor func() func(first int, b Data)) {
 	size := blockRows / max(1, x.MaxRows)
 	blocks := (x.N + size - 1) / size
@@ -59,7 +60,7 @@ func (x Data) blocks(visitor func() func(first int, b Data)) {
 	crew.Wait()
 }
 
-// predict writes <x_i, w> for every row, and adds its offset.
+// predict writes <x_i, w> plus the row's offset for every row.
 func predict(dst []float64, b Data, w []float64) {
 	constant := 0.0
 	if b.Intercept {

@@ -11,15 +11,16 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Centred spends a part of the budget on the mean row and runs Descent on features less their
-// means: a feature on one side of 0, as ages are, goes together with the constant, and a descent
-// that knows neither means nor second moments hardly parts them. The first coefficient is the intercept's.
+// Centred spends part of the budget on the mean row and runs Descent on the centred features. A
+// feature whose values have one sign, such as an age, is nearly collinear with the constant, and a
+// descent without means or second moments needs many steps to separate the two. The first
+// coefficient is the intercept.
 //
-// Privacy: the mean row and the descent compose, what is made of it is
-// post-processing (proof: centre.md).
+// Privacy: the mean row and the descent compose; the change of coordinates is post-processing
+// (proof: centre.md).
 type Centred struct {
 	Descent Descent
-	Bound   float64 // rows longer than this are shortened, in their mean alone
+	Bound   float64 // longer rows are shortened to this length, for the mean only
 	Ratio   float64 // noise multiplier of the mean row over that of one estimate
 }
 
@@ -44,7 +45,8 @@ func (a Centred) at(s Shape, z float64) (*stage, error) {
 	})}, nil
 }
 
-// meanRow estimates the mean of the rows, with the constant first, that say something: each counts with its weight, those that say nothing as zeros.
+// meanRow estimates the mean of (1, x) over all rows, each multiplied by its weight. Unusable rows
+// count as zeros.
 func meanRow(x Data, e mean.Estimator, src *mech.Source) []float64 {
 	row := make([]float64, x.D)
 	g := gradients{loss: rowItself{}, data: x, w: make([]float64, x.D)}
@@ -56,8 +58,10 @@ func meanRow(x Data, e mean.Estimator, src *mech.Source) []float64 {
 	return row
 }
 
-// newCentring returns P, by which P x is a row less the mean of all but for its constant. Shortened rows, and
-// such as say nothing, make the constant's mean less than 1, and those of features by as much.
+// newCentring returns the matrix P for which P x is row x with the mean subtracted from all
+// coordinates but the constant. Shortened and unusable rows reduce the mean of the constant below 1
+// and the means of the features in the same proportion, so that the latter are divided by the
+// former.
 func newCentring(row []float64) *mat.Dense {
 	p := identity(len(row))
 	for j := 1; j < len(row); j++ {
@@ -66,13 +70,14 @@ func newCentring(row []float64) *mat.Dense {
 	return p
 }
 
-// leastConstantMean keeps a mean that is noise from being divided by nothing.
+// leastConstantMean is the smallest divisor in newCentring, where the mean of the constant may be
+// mostly noise.
 const leastConstantMean = 0.1
 
-// rowItself is a loss whose gradients are the rows, for a prediction of 0.
+// rowItself is a loss whose derivative is 1, so that the gradient of a row is the row itself.
 type rowItself struct{ loss.Squared }
 
-// Deriv returns 1, and 0 where a row cannot be used.
+// Deriv returns 1, or 0 if z - y is not finite: the row is unusable.
 func (rowItself) Deriv(z, y float64) float64 {
 	if r := z - y; !(math.Abs(r) <= math.MaxFloat64) {
 		return 0

@@ -2,10 +2,12 @@ package dpsco
 
 import "math"
 
-// Counts have a mean whose logarithm is linear. A unit of the target, or of exposures, moves
-// its constant; where there is none, it becomes a part of every row's offset.
+// Count models have a mean whose logarithm is linear in the features. Scaling the target or the
+// exposures therefore shifts the intercept; without an intercept the shift becomes part of every
+// row's offset.
 
-// constant is what the units of target and exposures add to the logarithm of a mean.
+// constant returns the logarithm of the target's scale over that of the exposures, the shift of the
+// intercept.
 func (a Scaled) constant() float64 {
 	if a.Exposure == 0 {
 		return math.Log(a.Y)
@@ -13,8 +15,8 @@ func (a Scaled) constant() float64 {
 	return math.Log(a.Y / a.Exposure)
 }
 
-// offset writes offsets in scaled units, of exposures too. An exposure that is not a positive
-// number is none: its row says nothing.
+// offset converts offsets and exposures into offsets in scaled units. A row whose exposure is not a
+// positive finite number gets a NaN offset and is unusable.
 func (a Scaled) offset(x *Data) {
 	shiftBy(x.Offset, a.CentreOffset)
 	if !a.Counts {
@@ -38,7 +40,7 @@ func (a Scaled) offset(x *Data) {
 	}
 }
 
-// addExposures puts offsets in the place of exposures.
+// addExposures replaces x.Offset by the logarithm of the scaled exposures plus the offsets.
 func (a Scaled) addExposures(x *Data) {
 	if x.Exposure == nil {
 		return
@@ -52,7 +54,8 @@ func (a Scaled) addExposures(x *Data) {
 	x.Offset, x.Exposure = x.Exposure, nil
 }
 
-// moveConstant brings the intercept, and the ends of its interval, into the table's units.
+// moveConstant converts the intercept and the ends of its interval into the table's units, for count
+// models.
 func (a Scaled) moveConstant(r *Result) {
 	if !a.Counts {
 		return
@@ -64,7 +67,7 @@ func (a Scaled) moveConstant(r *Result) {
 	}
 }
 
-// countTargets leaves what is no count: a target below zero says nothing.
+// countTargets replaces targets that are negative by NaN, so that their rows are unusable.
 func countTargets(y []float64) {
 	for i, v := range y {
 		if !(v >= 0) {

@@ -12,13 +12,13 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// fit is an algorithm whose cost falls with one noise multiplier.
+// fit is an algorithm whose cost is determined by one noise multiplier z and does not grow with z.
 type fit interface {
-	// at fixes the noise. What it returns must not cost more for a larger z.
+	// at fixes the noise multiplier. The returned stage must not cost more for a larger z.
 	at(s Shape, z float64) (*stage, error)
 }
 
-// stage is a fit whose noise is fixed: what it releases, and how.
+// stage is a fit with its noise fixed: its privacy event and the function that runs it.
 type stage struct {
 	event      privacy.Event
 	arithmetic string
@@ -28,9 +28,9 @@ type stage struct {
 	run        run
 }
 
-// Descent minimises the mean of Loss plus Psi by a first-order Solver, which is
-// fed private means of row gradients and sees nothing else. Rows longer than
-// Leverage > 0 weigh less, in proportion.
+// Descent minimises the mean of Loss plus Psi by a first-order Solver, whose only access to the data
+// is through private means of row gradients. If Leverage > 0, a row longer than Leverage is weighted
+// by Leverage over its length.
 //
 // Privacy: the composition of the estimates that Solver declares, each of all
 // rows or of a fresh batch without replacement (proof: descent.md).
@@ -52,8 +52,8 @@ func (d Descent) at(s Shape, z float64) (*stage, error) {
 	})}, nil
 }
 
-// estimators returns one for each use that the solver declares, and what all
-// calls of them cost.
+// estimators returns one estimator per use that the solver declares, and the total cost of all
+// calls.
 func (d Descent) estimators(s Shape, z float64) (all []mean.Estimator, cost privacy.Compose, err error) {
 	for _, u := range d.Solver.Uses() {
 		n := s.N
@@ -73,8 +73,8 @@ func (d Descent) estimators(s Shape, z float64) (all []mean.Estimator, cost priv
 		}
 		begin := e.Begin()
 		if _, plain := e.Event().(privacy.Gaussian); n < s.N && (begin != nil || !plain) {
-			// Two mechanisms on one batch have no price here, and the surcharge
-			// counts the coordinates of one Gaussian of length D.
+			// There is no price here for two mechanisms on one batch, and the surcharge counts the
+			// coordinates of one Gaussian release of length D.
 			return nil, nil, fmt.Errorf("%w: this method takes all rows", ErrInfeasible)
 		}
 		if begin != nil {
@@ -110,7 +110,8 @@ func (d Descent) solve(ctx context.Context, x Data, estimators []mean.Estimator,
 	return w, nil
 }
 
-// passes are those of all estimates, batches by their share of the rows.
+// passes returns the number of passes over the table, rounded up. A batch counts by its share of the
+// rows.
 func (d Descent) passes(s Shape, estimators []mean.Estimator) int {
 	rows := 0
 	for k, u := range d.Solver.Uses() {
@@ -128,7 +129,7 @@ func (d Descent) passes(s Shape, estimators []mean.Estimator) int {
 	return (rows + s.N - 1) / s.N
 }
 
-// marks is the arithmetic of estimators that are not exact.
+// marks returns the arithmetic mark of the last estimator that is not exact; empty if all are exact.
 func marks(estimators []mean.Estimator) (mark string) {
 	for _, e := range estimators {
 		if m, ok := e.(interface{ Arithmetic() string }); ok {

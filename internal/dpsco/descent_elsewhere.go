@@ -11,8 +11,8 @@ import (
 
 // The passes of a Descent over rows that stay in a database.
 
-// sums reports whether all that the descent reads of rows are sums that a database can make: clipped
-// gradients, of all rows, of a loss that it can compute.
+// sums reports whether the descent needs only sums that a database can compute: clipped gradients,
+// over all rows, of a loss that can be expressed in SQL.
 func (d Descent) sums() bool {
 	if _, clipped := d.Mean.(mean.Clip); !clipped {
 		return false
@@ -29,10 +29,10 @@ func (d Descent) sums() bool {
 	return false
 }
 
-// derivativeOf is the derivative of a loss by a prediction.
+// derivativeOf returns the derivative of the loss with respect to the prediction.
 func derivativeOf(l loss.Loss, predicted, y sqlsum.Expr) sqlsum.Expr {
 	switch l := l.(type) {
-	case rowItself: // 1 for a row that has a target: those that where_level leaves out have none
+	case rowItself: // 1 for a row that has a target; rows left out by where_level have none
 		return sqlsum.IfBelow(predicted, y, sqlsum.Number(1), sqlsum.Number(1))
 	case loss.Logistic:
 		return sqlsum.Sub(sigmoidOf(predicted), y)
@@ -42,7 +42,7 @@ func derivativeOf(l loss.Loss, predicted, y sqlsum.Expr) sqlsum.Expr {
 	return sqlsum.Sub(predicted, y)
 }
 
-// source are the numbers that coefficients multiply, the constant among them.
+// source returns the regressors that the coefficients multiply, including the constant.
 func (x *Elsewhere) source(intercept bool) []sqlsum.Expr {
 	if intercept {
 		return append([]sqlsum.Expr{sqlsum.Number(1)}, x.x...)
@@ -50,12 +50,12 @@ func (x *Elsewhere) source(intercept bool) []sqlsum.Expr {
 	return x.x
 }
 
-// predict is the prediction of w, with its offset.
+// predict returns the prediction <x, w> plus the offset.
 func (x *Elsewhere) predict(w []float64, intercept bool) sqlsum.Expr {
 	return sqlsum.Add(linear(x.source(intercept), w), x.knownOffset())
 }
 
-// ask adds up gradients under a contract.
+// ask adds up the row gradients in the database, under contract c.
 func (g gradients) ask(c mech.Contract, leverage float64) *mech.Sum {
 	x, intercept := g.data.Elsewhere, g.data.Intercept
 	derivative := derivativeOf(g.loss, x.predict(g.w, intercept), x.y)
@@ -78,7 +78,7 @@ func (g gradients) ask(c mech.Contract, leverage float64) *mech.Sum {
 	return summed(c, x.totals(sqlsum.Pass{Sums: []sqlsum.Vector{sumVector(given, c)}}).Sums[0])
 }
 
-// sumOfSquares is the square of a length.
+// sumOfSquares returns the squared Euclidean length of v.
 func sumOfSquares(v []sqlsum.Expr) sqlsum.Expr {
 	squares := make([]sqlsum.Expr, len(v))
 	for j, e := range v {
@@ -87,7 +87,8 @@ func sumOfSquares(v []sqlsum.Expr) sqlsum.Expr {
 	return sqlsum.Add(squares...)
 }
 
-// askMoments makes the pass of secondMoments.
+// askMoments adds up the second moments of the weighted rows in the database, as secondMoments does
+// in memory.
 func (x *Elsewhere) askMoments(c mech.MomentContract, intercept bool) *mech.Moments {
 	rows := x.source(intercept)
 	if x.weight != (sqlsum.Expr{}) {
@@ -96,7 +97,7 @@ func (x *Elsewhere) askMoments(c mech.MomentContract, intercept bool) *mech.Mome
 	return summedMoments(c, x.totals(sqlsum.Pass{Moments: []sqlsum.Vector{momentVector(rows, c)}}).Moments[0])
 }
 
-// times takes rows to P x.
+// times replaces the rows x by P x.
 func (x *Elsewhere) times(p mat.Matrix, intercept bool) {
 	source := x.source(intercept)
 	x.x = nil

@@ -10,26 +10,27 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// Column is what is public about a column that is described.
+// Column holds the public facts about one column to be described.
 type Column struct {
 	Name   string
-	Levels []string // of a category, whose values are positions among them, from 0; nil: it is none
-	Flag   bool     // its values are false and true, 0 and 1
-	Whole  bool     // its values are whole numbers
+	Levels []string // of a category, whose values are positions in Levels, from 0; nil: the column is no category
+	Flag   bool     // its values are booleans, 0 and 1
+	Whole  bool     // its values are integers
 	Scale  float64  // a typical magnitude, from public knowledge; 1 where that is zero
 }
 
-// Describe tells of each column how many of its values can be used, their mean, median and
-// quartiles, or which share of them is true, or is each level, and in how many rows no value is missing.
+// Describe releases for each column the share of usable values and, of numbers, the mean, median and
+// quartiles, of booleans the share of true, of categories the share of each level; and the share of
+// rows without missing values.
 //
-// Quartiles are selected on a public grid. A histogram of the distances from the median
-// tells how far values reach; from it follow where the mean is cut, and which values lie
-// as many rows away from a quartile as it may be off.
+// Quartiles are selected from a public grid. A histogram of the distances from the median determines
+// where values are clamped for the mean, and the confidence intervals of the quartiles: the values
+// as many rows away as the selected quartile may be off.
 //
-// Privacy: the event of the plan, which is that of its releases (proof: describe.md).
+// Privacy: the plan's event, which is the composition of its releases (proof: describe.md).
 type Describe struct {
 	Columns []Column
-	MaxRows int // that are read of a person, of whom one is described; 0 where every row is a person's
+	MaxRows int // rows read per person, of which one is described; 0 if every row is a different person's
 }
 
 // kind is how a column is described.
@@ -51,8 +52,8 @@ func (c Column) kind() kind {
 	return number
 }
 
-// SuggestScales tells of each column how large its values usually are, those that are zero left
-// out, and where they lie if that is far from zero.
+// SuggestScales releases for each column of numbers the usual size of its nonzero values, and a
+// centre if the values are far from zero.
 //
 // Privacy: as Describe.
 type SuggestScales struct {
@@ -60,19 +61,19 @@ type SuggestScales struct {
 	MaxRows int // as of Describe
 }
 
-// The releases of a description, in their order.
+// The releases of a description, in order.
 const (
 	quartiles = "quartiles" // of each column of numbers
-	distances = "distances" // histograms: of values about the median, in units of the distance of the quartiles, and of levels
-	averages  = "averages"  // means: of which values are there, and of where they lie
+	distances = "distances" // histograms of distances from the median, in interquartile ranges, and of levels
+	averages  = "averages"  // means: of indicators that values are present, and of the clamped values
 )
 
-// What the releases get of the budget, of zCDP or of epsilon.
+// The shares of the budget that the releases take, of zCDP or of epsilon.
 var (
 	describeShares = map[string]float64{quartiles: 0.5, distances: 0.2, averages: 0.3}
 	scaleShares    = map[string]float64{quartiles: 0.8, averages: 0.2}
-	levelShares    = map[string]float64{distances: 0.5, averages: 0.5} // where no column holds numbers
-	flagShares     = map[string]float64{averages: 1}                   // nor levels, or they need no scale
+	levelShares    = map[string]float64{distances: 0.5, averages: 0.5} // without columns of numbers
+	flagShares     = map[string]float64{averages: 1}                   // without both; for scales, without numbers
 )
 
 // describing is a description with the noise of its releases.
@@ -81,19 +82,19 @@ type describing struct {
 	maxRows   int
 	numbers   []int // the columns that are neither flags nor categories
 	levels    []int // the categories whose levels are counted
-	nonzero   bool  // zeros count as missing among the numbers: for scales
+	nonzero   bool  // zeros count as missing in columns of numbers; for scales
 	shape     Shape
 	pure      bool
 	quartiles mech.RankQuantiles // of one column
-	distances release            // nil: not made
+	distances release            // nil: not released
 	averages  release
 }
 
-// percents are those of the quartiles.
+// percents are the percentages of the three quartiles.
 var percents = []int{25, 50, 75}
 
-// Plan chooses the noise of every release from public facts. The columns are the target, then
-// the features.
+// Plan chooses the noise of every release from public facts. The first column is the target, the
+// others are the features.
 //
 // Errors: ErrParameter, ErrInfeasible.
 func (a Describe) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
@@ -104,7 +105,7 @@ func (a Describe) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant)
 	})
 }
 
-// Plan is as that of Describe.
+// Plan is as Describe.Plan.
 func (a SuggestScales) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
 	g := describing{columns: a.Columns, maxRows: a.MaxRows, shape: s, pure: b.Delta == 0, nonzero: true}
 	return g.plan(b, accountant, scaleShares, func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
@@ -150,7 +151,7 @@ func (g *describing) plan(b privacy.Budget, accountant privacy.Accountant, split
 	return p, p.severalRows(g.maxRows)
 }
 
-// check refuses what cannot be described.
+// check refuses requests that cannot be planned.
 func (g *describing) check(b privacy.Budget, accountant privacy.Accountant) error {
 	switch {
 	case len(g.columns) != g.shape.Columns()+1:
@@ -163,8 +164,9 @@ func (g *describing) check(b privacy.Budget, accountant privacy.Accountant) erro
 	return checkRequest(Shape{N: g.shape.N, D: len(g.columns)}, b)
 }
 
-// concentrate is as much noise as the accountant asks for. With a multiplier z for the whole,
-// a share of 1/(2 z^2) buys m selections of epsilon 2/z sqrt(share/m) each, at epsilon^2/8.
+// concentrate chooses the least noise that the accountant allows. With noise multiplier z for all
+// releases together, a share f of rho = 1/(2 z^2) pays for m selections with epsilon 2/z sqrt(f/m)
+// each, which cost epsilon^2/8.
 func (g *describing) concentrate(b privacy.Budget, accountant privacy.Accountant, split map[string]float64) (privacy.Event, error) {
 	at := func(z float64) privacy.Event {
 		g.quartiles = mech.RankQuantiles{Epsilon: 2 / z * math.Sqrt(split[quartiles]/float64(g.selections())), Percents: percents}
@@ -190,8 +192,8 @@ func (g *describing) concentrate(b privacy.Budget, accountant privacy.Accountant
 	return at(z), nil
 }
 
-// purify shares out epsilon. What each release has is a multiple of epsilon's last binary
-// digit, and all together are a little less than epsilon (describe.md).
+// purify divides epsilon among the releases. Every part is a multiple of epsilon's last binary
+// digit, and their sum is slightly below epsilon (describe.md).
 func (g *describing) purify(b privacy.Budget, _ privacy.Accountant, split map[string]float64) (privacy.Event, error) {
 	digit := math.Nextafter(b.Epsilon, math.Inf(1)) - b.Epsilon
 	part := func(share float64) float64 { return math.Floor(share*(1-0x1p-40)*b.Epsilon/digit) * digit }
@@ -203,11 +205,11 @@ func (g *describing) purify(b privacy.Budget, _ privacy.Accountant, split map[st
 	return privacy.Pure{Epsilon: b.Epsilon}, nil
 }
 
-// selections is how many quartiles are selected; 1 where there is none, for there is none to
-// pay for.
+// selections returns the number of quartiles to be selected. It is 1 rather than 0 without columns
+// of numbers, to avoid a division by zero; nothing is charged then.
 func (g *describing) selections() int { return max(1, len(percents)*len(g.numbers)) }
 
-// event composes the events of the releases.
+// event returns the composition of the events of all releases.
 func (g *describing) event() (e privacy.Compose) {
 	if len(g.numbers) > 0 {
 		e = append(e, privacy.Repeat{Count: len(g.numbers), Event: g.quartiles.Event()})
@@ -218,7 +220,7 @@ func (g *describing) event() (e privacy.Compose) {
 	return append(e, g.averages.Event())
 }
 
-// checkReleases reports whether every release can be made.
+// checkReleases reports whether every release is possible with these parameters.
 func (g *describing) checkReleases() error {
 	checks := []error{g.averages.Check(), g.contract().Check()}
 	if len(g.numbers) > 0 {
@@ -235,7 +237,7 @@ func (g *describing) checkReleases() error {
 
 func (g *describing) rankContract() mech.RankContract { return mech.RankContract{N: g.shape.N} }
 
-// contract is that of the means, each of a number within [-1, 1].
+// contract is the contract of the means: every coordinate lies within [-1, 1].
 func (g *describing) contract() mech.Contract {
 	return mech.Contract{Norm: mech.LInf, Bound: 1, N: g.shape.N, D: g.layout().size}
 }
@@ -247,7 +249,7 @@ func (g *describing) method() string {
 	return "quantiles_gaussian"
 }
 
-// parameters are public.
+// parameters returns the public parameters of the plan.
 func (g *describing) parameters() map[string]any {
 	names := make([]string, len(g.columns))
 	for j, c := range g.columns {
@@ -263,7 +265,8 @@ func (g *describing) parameters() map[string]any {
 	return p
 }
 
-// passes are those of levels and means; numbers are sorted.
+// passes returns the number of passes: one for the histograms and one for the means; 0 with columns
+// of numbers, which are sorted as well.
 func (g *describing) passes() int {
 	switch {
 	case len(g.numbers) > 0:
@@ -274,7 +277,7 @@ func (g *describing) passes() int {
 	return 1
 }
 
-// seconds are those of sorting every column and of two passes over all.
+// seconds estimates the time for sorting every column and for two passes over all columns.
 func (g *describing) seconds() float64 {
 	return 3e-7*float64(g.shape.N)*float64(len(g.columns)) + 5e-3
 }

@@ -11,8 +11,9 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// Figure is one statistic of a column, or of all of them, where Column is empty. Low to High
-// covers 95 % of sampling and noise. What is not known is nil, and WhyNull says why.
+// Figure is one statistic of a column, or of all columns if Column is empty. Low to High is a 95 %
+// confidence interval that allows for sampling and noise. Unknown numbers are nil, and WhyNull gives
+// the reason.
 type Figure struct {
 	Column    string   `json:"column,omitempty"`
 	Statistic string   `json:"statistic"`
@@ -22,7 +23,7 @@ type Figure struct {
 	WhyNull   string   `json:"why_null,omitempty"`
 }
 
-// SuggestedScale is the scale and centre of a column, nil where they are not seen.
+// SuggestedScale is a scale and a centre for a column, nil where the noise hides them.
 type SuggestedScale struct {
 	Column string   `json:"column"`
 	Scale  *float64 `json:"scale"`
@@ -30,7 +31,7 @@ type SuggestedScale struct {
 	Note   string   `json:"note"`
 }
 
-// Why a figure has no value or no interval.
+// Reasons why a figure has no value or no interval.
 const (
 	whyFewValues = "there are too few values for this eps: ask for more, or for fewer columns"
 	whyHidden    = "noise hides how values lie about it: ask for more eps, or for fewer columns"
@@ -38,21 +39,21 @@ const (
 	whyFewCarry  = "a few extreme values may carry it: more eps shows whether they do"
 )
 
-// described is what the releases of a description say. Everything here is post-processing.
+// described holds the released means of a description. All its methods are post-processing.
 type described struct {
 	*describing
 	means []float64
 	layout
-	noise float64 // standard deviation of the noise on a mean
+	noise float64 // standard deviation of the noise of a mean
 }
 
-// read keeps released means.
+// read combines the released means with their layout and noise.
 func (g *describing) read(means []float64) described {
 	return described{g, means, g.layout(), meanNoise(g.averages, g.contract())}
 }
 
-// meanNoise is the standard deviation of the noise on a mean, of normal noise that is as
-// rarely beyond twice that.
+// meanNoise returns the standard deviation of the noise of a mean. For Laplace noise it is the
+// standard deviation of the normal law with the same 95 % interval.
 func meanNoise(noise release, c mech.Contract) float64 {
 	if noise, pure := noise.(mech.Laplace); pure {
 		return laplaceScale(noise, c) * math.Log(20) / 1.96
@@ -60,8 +61,8 @@ func meanNoise(noise release, c mech.Contract) float64 {
 	return noise.(mech.Gaussian).NoiseMultiplier * 2 * c.Bound * math.Sqrt(float64(c.D)) / float64(c.N)
 }
 
-// interval is a value with what 95 % of errors with a standard deviation make of it, the value
-// first brought to where it can be.
+// interval returns a figure with value and its 95 % interval for a normal error with the given
+// standard deviation. Value and ends are mapped into the range of the statistic by within.
 func interval(value, deviation float64, within func(float64) float64) Figure {
 	value = within(value)
 	return Figure{Value: finite(value), Low: finite(within(value - 1.96*deviation)), High: finite(within(value + 1.96*deviation))}
@@ -69,25 +70,25 @@ func interval(value, deviation float64, within func(float64) float64) Figure {
 
 func toShare(v float64) float64 { return clampBetween(v, 0, 1) }
 
-// shareOf is the share of rows for which something is so, from the mean of 1 and -1.
+// shareOf returns the share of rows with a property, from the mean of an indicator that is 1 or -1.
 func (d described) shareOf(mean float64) Figure {
 	p := (1 + mean) / 2
 	return interval(p, math.Hypot(d.noise/2, math.Sqrt(toShare(p)*(1-toShare(p))/float64(d.shape.N))), toShare)
 }
 
-// usable is the share of rows in which a column has a value, and the standard deviation of its
-// noise.
+// usable returns the released share of rows with a value in the column, and the standard deviation
+// of its noise.
 func (d described) usable(column int) (share, deviation float64) {
 	return (1 + d.means[d.start[column]]) / 2, d.noise / 2
 }
 
-// values is about how many of them there are.
+// values returns the estimated number of values in the column.
 func (d described) values(column int) float64 {
 	share, _ := d.usable(column)
 	return share * float64(d.shape.N)
 }
 
-// trueShare is that of a flag, among the values that there are.
+// trueShare returns the share of true among the values of a boolean column.
 func (d described) trueShare(column int) Figure {
 	m, noise := d.usable(column)
 	if !(m > surely*noise) {
@@ -99,7 +100,7 @@ func (d described) trueShare(column int) Figure {
 	return interval(p, math.Sqrt(sampling+square(d.noise/2/m)+square(s/2/m/m*noise)), toShare)
 }
 
-// levelShare is that of a level with so many rows, among the values that there are.
+// levelShare returns the share, among the values of the column, of a level with the given released count.
 func (d described) levelShare(column int, rows float64) Figure {
 	m, noise := d.usable(column)
 	if !(m > surely*noise) {
@@ -111,16 +112,16 @@ func (d described) levelShare(column int, rows float64) Figure {
 	return interval(p, math.Sqrt(sampling+square(d.countNoise()/n/m)+square(p*noise/m)), toShare)
 }
 
-// mean is that of a column of numbers that were cut, about which sizes tell how much that
-// took.
+// mean returns the mean of a column of numbers, whose values were clamped at c. The histogram of
+// sizes bounds the bias from clamping.
 func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure {
 	m, noise := d.usable(column)
 	switch {
-	case !(m > surely*noise), !(d.values(column) > d.quartiles.Needs(25)): // else quartiles, centre and cut with them, may be anywhere
+	case !(m > surely*noise), !(d.values(column) > d.quartiles.Needs(25)): // centre and cut may be anywhere
 		return Figure{WhyNull: whyFewValues}
 	case !sizes.seen:
 		return Figure{WhyNull: whyHidden}
-	case at.quartiles[0] == at.quartiles[2] && sizes.top <= leastEdge: // how large the others are is not seen at all
+	case at.quartiles[0] == at.quartiles[2] && sizes.top <= leastEdge: // the other values are hidden
 		return Figure{WhyNull: whyFewDiffer}
 	}
 	n := float64(d.shape.N)
@@ -137,7 +138,7 @@ func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure
 	return f
 }
 
-// describe makes the releases and reads the figures.
+// describe makes the releases and computes the figures from them.
 func (g *describing) describe(ctx context.Context, x Data, src *mech.Source) ([]Figure, error) {
 	x = table(x)
 	three, err := g.selectQuartiles(ctx, x, src)
@@ -163,7 +164,7 @@ func (g *describing) describe(ctx context.Context, x Data, src *mech.Source) ([]
 	return d.figures(at, counts, cuts, sizes), nil
 }
 
-// placeOf has the distance of the quartiles as its unit; where that is zero the scale.
+// placeOf has the interquartile range as its unit, or the column's scale if that range is zero.
 func (g *describing) placeOf(column int, q []float64) place {
 	unit := q[2] - q[0]
 	if unit == 0 {
@@ -172,10 +173,10 @@ func (g *describing) placeOf(column int, q []float64) place {
 	return place{unit, q}
 }
 
-// position is where a histogram has what a place puts into a bin.
+// position returns the index in a histogram's counts of the bin that contains the value of place.bin.
 func position(bin float64) int { return magnitudeBins + int(math.Floor(bin)) }
 
-// sizes is the histogram of distances from the median, of either sign.
+// sizes returns the histogram of absolute distances from the median.
 func (g *describing) sizes(counts []float64, at place) *magnitudes {
 	either := make([]float64, magnitudeBins)
 	for k := range either {
@@ -189,7 +190,7 @@ func (g *describing) sizes(counts []float64, at place) *magnitudes {
 	return readMagnitudes(either, math.Sqrt2*g.countNoise(), at.unit, math.Inf(1), float64(g.shape.N)).run()
 }
 
-// countNoise is the standard deviation of the noise on a count.
+// countNoise returns the standard deviation of the noise of a count.
 func (g *describing) countNoise() float64 {
 	columns := float64(g.histograms())
 	if noise, pure := g.distances.(mech.Laplace); pure {
@@ -198,7 +199,7 @@ func (g *describing) countNoise() float64 {
 	return countDeviation(g.distances) * math.Sqrt(columns)
 }
 
-// cheapest is the cut that balances noise and what it cuts off.
+// cheapest returns the cut that minimises the squared noise of the mean plus the squared bias from clamping.
 func (g *describing) cheapest(sizes *magnitudes) float64 {
 	deviation := meanNoise(g.averages, g.contract())
 	return sizes.cheapestCut(func(cut float64) float64 {
@@ -206,7 +207,7 @@ func (g *describing) cheapest(sizes *magnitudes) float64 {
 	})
 }
 
-// figures lists all of them: of the columns in their order, then of complete rows.
+// figures lists all figures: those of the columns in their order, then the share of complete rows.
 func (d described) figures(at []place, counts [][]float64, cuts []cutAt, sizes []*magnitudes) (all []Figure) {
 	add := func(column, statistic string, f Figure) {
 		f.Column, f.Statistic = column, statistic
@@ -236,8 +237,8 @@ func (d described) figures(at []place, counts [][]float64, cuts []cutAt, sizes [
 	return all
 }
 
-// quantile is quartile number k, with the values that are as many rows away from it as it may
-// be off.
+// quantile returns quartile number k. Its interval ends at the values that are as many rows away as
+// sampling and selection may shift the quartile.
 func (d described) quantile(column, k int, at place, counts []float64) Figure {
 	values, percent, value := d.values(column), percents[k], at.quartiles[k]
 	if !(values > d.quartiles.Needs(percent)) {
@@ -260,19 +261,19 @@ func (d described) quantile(column, k int, at place, counts []float64) Figure {
 	return f
 }
 
-// offRanks over Epsilon is by how many rows a selected quantile is off, at most in 95 of 100:
-// 2 ln 20, and more because plain numbers attract.
+// offRanks / Epsilon bounds the rank error of a selected quantile in 95 of 100 cases. It exceeds
+// 2 ln 20 = 6.0 because the selection gives more weight to numbers with few digits.
 const offRanks = 9
 
-// walk passes rows from a value outward, in the units of a histogram of distances.
+// walk accumulates counts outward from a value, in the units of a histogram of distances.
 type walk struct {
 	place
 	counts   []float64
-	noise    float64 // standard deviation of a count's
-	distinct bool    // the rows of a bin may all be at its end: few values make up the column
+	noise    float64 // standard deviation of a count's noise
+	distinct bool    // the column has few distinct values, so that all rows of a bin may be equal to its far end
 }
 
-// equal is how many rows are equal to a quartile, to the one that most are equal to.
+// equal returns the largest of the released counts of rows that equal a quartile.
 func (w walk) equal() float64 {
 	most := 0.0
 	for _, bin := range equalBins {
@@ -281,16 +282,17 @@ func (w walk) equal() float64 {
 	return most
 }
 
-// surelyPassed is how many deviations of its noise a number of rows is taken to be off, and surelyFarther how many the
-// number of all rows beyond a value.
+// surelyPassed and surelyFarther are the numbers of standard deviations of noise that are allowed
+// for in a count of rows passed by outward, and in the number of all rows beyond a value.
 const (
 	surelyPassed  = 1.3
 	surelyFarther = 3
 )
 
-// outward is the value beyond r that so many rows lie between, surely; r itself where there
-// are surely fewer beyond than would be, for then many are equal to it; infinite where noise
-// hides which. side is 1 for upward, -1 for downward, where all signs are turned.
+// outward returns the end of an interval: the distance beyond r up to which the given number of rows
+// lies with confidence. It returns r if, with confidence, fewer than beyond - rows rows lie beyond
+// r, which means that many rows are equal to it, and +Inf if the noise hides the end. side is 1 for
+// upward and -1 for downward, for which all signs are reversed.
 func (w walk) outward(r, rows, beyond, side float64) float64 {
 	if w.distinct && w.beyond(r, side) < beyond-rows {
 		return r
@@ -320,7 +322,7 @@ func (w walk) outward(r, rows, beyond, side float64) float64 {
 	return math.Inf(1)
 }
 
-// beyond is how many rows lie beyond r at most.
+// beyond returns an upper bound on the number of rows beyond r.
 func (w walk) beyond(r, side float64) float64 {
 	rows, bins := 0.0, 0.0
 	for _, b := range w.bins(side) {
@@ -331,10 +333,10 @@ func (w walk) beyond(r, side float64) float64 {
 	return rows + surelyFarther*w.noise*math.Sqrt(bins)
 }
 
-// distanceBin is a bin of a histogram of distances. One of no width is of equal values.
+// distanceBin is a bin of a histogram of distances. A bin of width 0 holds values equal to a quartile.
 type distanceBin struct{ low, high, count float64 }
 
-// bins are those that hold anything, in the order of a side.
+// bins returns the bins that are in use, sorted by upper end, mirrored for side -1.
 func (w walk) bins(side float64) (bins []distanceBin) {
 	add := func(sign, low, high float64, bin int) {
 		b := distanceBin{low, high, w.counts[position(side*sign*(float64(bin)+0.5))]}
@@ -361,7 +363,7 @@ func (w walk) bins(side float64) (bins []distanceBin) {
 	return bins
 }
 
-// suggest makes the releases and reads the scales.
+// suggest makes the releases and computes the scales from them.
 func (g *describing) suggest(ctx context.Context, x Data, src *mech.Source) (all []SuggestedScale, err error) {
 	x = table(x)
 	three, err := g.selectQuartiles(ctx, x, src)
@@ -381,14 +383,14 @@ func (g *describing) suggest(ctx context.Context, x Data, src *mech.Source) (all
 	return all, nil
 }
 
-// How far from zero the median must be, in distances of the quartiles, for there to be a
-// centre, and how few zeros.
+// A column gets a centre if its median is more than farFromZero interquartile ranges away from zero
+// and more than fewZeros of its values are not zero.
 const (
 	farFromZero = 4
 	fewZeros    = 0.95
 )
 
-// scaleOf is the scale of a column of numbers with quartiles q of those that are not zero.
+// scaleOf returns the scale of a column of numbers; q holds the quartiles of its nonzero values.
 func (d described) scaleOf(column int, q []float64) SuggestedScale {
 	s := SuggestedScale{Column: d.columns[column].Name}
 	n := float64(d.shape.N)
@@ -405,7 +407,7 @@ func (d described) scaleOf(column int, q []float64) SuggestedScale {
 	}
 	s.Note = fmt.Sprintf("half of its values%s lie between %s and %s", exceptZeros(nonzero/there), fourDigits(q[0]), fourDigits(q[2]))
 	if spread := q[2] - q[0]; spread > 0 && math.Abs(q[1]) > farFromZero*spread && nonzero > fewZeros*there {
-		scale := roundScale(spread / 1.35) // that of a normal law
+		scale := roundScale(spread / 1.35) // the standard deviation of a normal law with this interquartile range
 		s.Scale, s.Center = finite(scale), finite(math.Round(q[1]/scale)*scale)
 		return s
 	}
@@ -413,7 +415,7 @@ func (d described) scaleOf(column int, q []float64) SuggestedScale {
 	return s
 }
 
-// exceptZeros says so where not nearly all values are not zero.
+// exceptZeros returns a phrase for the note if fewer than about fewZeros of the values are nonzero.
 func exceptZeros(nonzero float64) string {
 	if nonzero > fewZeros {
 		return ""
@@ -421,7 +423,7 @@ func exceptZeros(nonzero float64) string {
 	return fmt.Sprintf(" that are not 0, about %s %% of all,", strconv.FormatFloat(100*max(nonzero, 0), 'g', 2, 64))
 }
 
-// fourDigits writes a number to four digits.
+// fourDigits formats a number with four significant digits.
 func fourDigits(v float64) string {
 	short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
 	if size := math.Abs(short); err != nil || size != 0 && (size < 1e-4 || size >= 1e15) {
@@ -430,7 +432,7 @@ func fourDigits(v float64) string {
 	return strconv.FormatFloat(short, 'f', -1, 64)
 }
 
-// roundScale is the nearest of 1, 2, 5, 10 and so on, by ratio.
+// roundScale returns the number nearest to v, by ratio, of the form 1, 2 or 5 times a power of ten.
 func roundScale(v float64) float64 {
 	best, off := 0.0, math.Inf(1)
 	exponent := int(math.Floor(math.Log10(v)))

@@ -7,11 +7,11 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// layout is where the means of a description stand: first that of complete rows, then what
-// there is of each column.
+// layout gives the positions of the means in the released vector: first the mean of the indicator of
+// complete rows, then the means of each column.
 type layout struct {
 	size  int
-	start []int // of each column: usable; then numbers: value and square, or for scales whether it is not zero; flags: whether it is true
+	start []int // of each column: usable; then of numbers value and square, or for scales nonzero; of flags true
 }
 
 func (g *describing) layout() layout {
@@ -29,16 +29,16 @@ func (g *describing) layout() layout {
 	return l
 }
 
-// table is all columns of a request as those of a design.
+// table returns a design whose features are all columns of the request, target first.
 func table(x Data) Data {
 	all := append([][]float64{x.Y}, x.X...)
 	return Data{Shape: Shape{N: x.N, D: len(all)}, X: all, Y: x.Y}
 }
 
-// isUsable reports whether a value is there.
+// isUsable reports whether v is finite, that is, present.
 func isUsable(v float64) bool { return math.Abs(v) <= math.MaxFloat64 }
 
-// selectQuartiles releases the quartiles of every column of numbers, each three in order.
+// selectQuartiles releases the three quartiles of every column of numbers, in ascending order.
 func (g *describing) selectQuartiles(ctx context.Context, x Data, src *mech.Source) (all [][]float64, err error) {
 	for _, j := range g.numbers {
 		if err := ctx.Err(); err != nil {
@@ -56,13 +56,13 @@ func (g *describing) selectQuartiles(ctx context.Context, x Data, src *mech.Sour
 	return all, nil
 }
 
-// sorted brings three numbers into order.
+// sorted returns three numbers in ascending order.
 func sorted(v []float64) []float64 {
 	low, high := min(v[0], v[1], v[2]), max(v[0], v[1], v[2])
 	return []float64{low, max(min(v[0], v[1]), min(max(v[0], v[1]), v[2])), high}
 }
 
-// withoutZeros has NaN in the place of every zero.
+// withoutZeros returns v with every zero replaced by NaN.
 func withoutZeros(v []float64) []float64 {
 	rest := make([]float64, len(v))
 	for i, x := range v {
@@ -73,21 +73,22 @@ func withoutZeros(v []float64) []float64 {
 	return rest
 }
 
-// signedHalfOctaves are the bins of halfOctaves twice: of distances above the median, and
-// mirrored of those below. Distances below leastDistance fall into the bin next to zero, and
-// three of those that this leaves free take what is equal to a quartile, for many rows may be.
+// signedHalfOctaves are the bins for distances from the median: those of halfOctaves for positive
+// distances and their mirror images for negative ones. Distances below leastDistance go into the bin
+// next to zero. This leaves bins unused, three of which count the values equal to a quartile: there
+// may be many.
 var signedHalfOctaves = mech.Bins{Width: 1, Half: 2 * halfOctaves.Half}
 
-// leastDistance is the edge with number leastEdge among magnitudeEdges.
+// leastDistance is magnitudeEdges[leastEdge].
 const (
 	leastEdge     = 10
 	leastDistance = 0.125
 )
 
-// equalBins are of what is equal to each quartile.
+// equalBins are the bins of values equal to the first, second and third quartile.
 var equalBins = [3]float64{-1.5, 1.5, 2.5}
 
-// place says where values of a column lie: in units about the median, by their quartiles.
+// place locates the values of a column: distances are from the median, in units of unit.
 type place struct {
 	unit      float64
 	quartiles []float64
@@ -95,10 +96,10 @@ type place struct {
 
 func (p place) median() float64 { return p.quartiles[1] }
 
-// distance is that of a value from the median.
+// distance returns the signed distance of v from the median, in units.
 func (p place) distance(v float64) float64 { return (v - p.median()) / p.unit }
 
-// bin is the one of signedHalfOctaves that a value belongs to; NaN for none.
+// bin returns a position inside the bin of signedHalfOctaves that v belongs to; NaN for no bin.
 func (p place) bin(v float64) float64 {
 	for k, q := range p.quartiles {
 		if math.Abs(v-q) <= 0x1p-16*math.Abs(q) {
@@ -116,15 +117,15 @@ func (p place) bin(v float64) float64 {
 	}
 }
 
-// sizeBin is the one of magnitudes for a size in units.
+// sizeBin returns the number of the magnitude bin for a size in units.
 func sizeBin(size float64) int {
 	return int(clampBetween(math.Floor(halfOctave(size)+float64(halfOctaves.Half)), 0, magnitudeBins-1))
 }
 
-// histograms is how many there are: of columns of numbers, then of categories.
+// histograms returns the number of histograms: one per column of numbers, then one per category.
 func (g *describing) histograms() int { return len(g.numbers) + len(g.levels) }
 
-// bins are those of all histograms; positions of levels start at the lowest.
+// bins returns the common bins of all histograms. Positions of levels start at the lowest bin.
 func (g *describing) bins() mech.Bins {
 	b := signedHalfOctaves
 	for _, j := range g.levels {
@@ -133,7 +134,7 @@ func (g *describing) bins() mech.Bins {
 	return b
 }
 
-// countDistances releases the histograms, one after the other.
+// countDistances releases all histograms in one release and returns the counts of each.
 func (g *describing) countDistances(x Data, at []place, src *mech.Source) [][]float64 {
 	bins := g.bins()
 	counts := merging[*mech.Histogram]{total: mech.NewHistogram(bins, x.N, g.histograms())}
@@ -166,10 +167,10 @@ func (g *describing) countDistances(x Data, at []place, src *mech.Source) [][]fl
 	return all
 }
 
-// cutAt is where the values of a column are cut: as far from a centre.
+// cutAt says where the values of a column are clamped: to [centre-cut, centre+cut].
 type cutAt struct{ centre, cut float64 }
 
-// average releases the means. A value counts as (value - centre)/cut, brought to [-1, 1].
+// average releases the means. Values enter as (value - centre)/cut, clamped to [-1, 1].
 func (g *describing) average(x Data, cuts []cutAt, src *mech.Source) []float64 {
 	total, l := merging[*mech.Sum]{total: mech.NewSum(g.contract())}, g.layout()
 	x.each(func() func(int, Data) {
@@ -184,14 +185,14 @@ func (g *describing) average(x Data, cuts []cutAt, src *mech.Source) []float64 {
 	return means
 }
 
-// writeNumbers writes what is averaged of a block. What is either so or not counts as 1 or
-// -1, what is missing as 0 but among what is there.
+// writeNumbers writes the vectors to be averaged for a block. Indicators are 1 or -1. A missing
+// value has -1 as its indicators of usable and, for scales, nonzero, and 0 in all other entries.
 func (g *describing) writeNumbers(dst [][]float64, l layout, b Data, cuts []cutAt) {
 	complete := dst[0]
 	for i := range b.N {
 		complete[i] = 1
 	}
-	column := 0 // among those of numbers
+	column := 0 // index among the columns of numbers
 	for j, c := range g.columns {
 		kind := c.kind()
 		own := dst[l.start[j]:]
@@ -217,7 +218,7 @@ func (g *describing) writeNumbers(dst [][]float64, l layout, b Data, cuts []cutA
 	}
 }
 
-// sign is 1 for what is so, else -1.
+// sign returns 1 for true, -1 for false.
 func sign(so bool) float64 {
 	if so {
 		return 1
@@ -225,7 +226,7 @@ func sign(so bool) float64 {
 	return -1
 }
 
-// either is v where it is there, else 0.
+// either returns v if there is true, else 0.
 func either(there bool, v float64) float64 {
 	if there {
 		return v

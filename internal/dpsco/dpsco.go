@@ -1,31 +1,30 @@
-// Package dpsco is differentially private stochastic convex optimisation: it fits
-// regressions. An Algorithm is planned from public facts, priced, charged to the ledger,
-// and only then run.
+// Package dpsco fits regressions by differentially private stochastic convex optimisation. An
+// Algorithm is planned from public facts, priced, charged to the ledger, and only then run.
 //
-// What stands where:
+// Files:
 //
-//	dpsco, result       plans, what they are made for, and what they release
+//	dpsco, result       plans, their inputs, and their results
 //	ladder, seconds     when a release is published, and how long a fit takes, from public facts
-//	request, options    what a request may hold, and its defaults
+//	request, options    options of a request and their defaults
 //	recipes             the table of methods
-//	regression, problem a model with a loss, and that on a shape and a budget
+//	regression, problem a model with a loss; the same with a shape and a budget
 //	parts               the estimators and solvers that recipes are made of, with their defaults
 //	records, block      records of one row or of several, and passes over them
-//	weights             rows that count as much as a column says
+//	weights             row weights from a column
 //	descent, oracle     first-order solvers on private means of row gradients
 //	whiten              the same in coordinates in which second moments are the identity
 //	elsewhere, *_elsewhere  the same for rows that stay in a database
-//	row_block, scan, magnitudes, triangular, intervals  what fits in few passes share
+//	row_block, scan, magnitudes, triangular, intervals  code shared by fits of few passes
 //	joint_*             least squares from joint moments of rows and residuals
 //	newton_*            logistic, Huber and Poisson fits by private Newton steps
 //	aggregate, rangemean  sample and aggregate
 //	l1                  median regression: the choice of a method, and its two single mechanisms
 //	l1_staged           median regression in private stages
-//	score_*             how well a release predicts
-//	describe_*          what columns hold, and scales for them
-//	second_moments      products of columns, for fits that the database makes
+//	score_*             accuracy of a release's predictions
+//	describe_*          descriptions of columns, and scales for them
+//	second_moments      released second moments, from which the database fits
 //	groups              fits by groups
-//	expect              the error to expect from noise, from public facts
+//	expect              forecasts of the error from noise, from public facts
 package dpsco
 
 import (
@@ -40,23 +39,23 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// ErrParameter marks a public parameter that is not usable at all (SQLSTATE
-// 22023); ErrInfeasible marks parameters that are fine one by one but cannot
-// work with this many rows and columns (SQLSTATE DP005).
+// ErrParameter marks a public parameter that is never valid (SQLSTATE 22023); ErrInfeasible marks
+// parameters that are valid one by one but cannot work with this many rows and columns (SQLSTATE
+// DP005).
 var (
 	ErrParameter  = catalogue.ErrRequest
 	ErrInfeasible = errors.New("infeasible with these public parameters")
 	ErrSpent      = errors.New("dpsco: plan already run")
 )
 
-// infeasible passes on what a mechanism says of public parameters.
+// infeasible wraps a mechanism's error about public parameters in ErrInfeasible.
 func infeasible(err error) error {
 	return fmt.Errorf("%w: %s", ErrInfeasible, strings.TrimPrefix(err.Error(), mech.ErrParams.Error()+": "))
 }
 
-// Shape is what is public about a design before it is read: N records and D
-// coefficients. With Intercept the first coefficient belongs to a constant 1
-// that Data does not store. With Levels there are D for each group.
+// Shape holds the public facts about a design before it is read: N records and D coefficients. With
+// Intercept the first coefficient is that of a constant 1 that Data does not store. With Levels
+// there are D coefficients for each group.
 type Shape struct {
 	N, D      int
 	Intercept bool
@@ -71,31 +70,31 @@ func (s Shape) Columns() int {
 	return s.D
 }
 
-// Data is a design by columns: X holds Shape.Columns() slices of a value a row, Y the
-// target. A value that is missing in the table is NaN. Level says to which group a row
-// belongs, from 0; any number that is none of them is no group. Offset, where there is one,
-// is a known part of what is predicted. Weight, where there is one, is what a row counts
-// (proof: weights.md). Every row is one person's, or rows First[u] to
-// First[u+1] are person u's, one to MaxRows of them: see records.md. Run owns the slices
-// and may overwrite them.
+// Data is a design stored by columns: X holds Shape.Columns() slices with one value per row, Y the
+// target. A missing value is NaN. In fits it makes its row unusable: the row contributes nothing to
+// sums and histograms and still counts in N. Level is the group of a row, from 0; any other number
+// means no group. Offset is added to the row's prediction, Weight multiplies its contribution
+// (proof: weights.md). Every row is one person's record, or rows First[u] to First[u+1]-1 are the
+// record of person u, with 1 to MaxRows rows (records.md). Run owns the slices and may overwrite
+// them.
 type Data struct {
 	Shape
 	X      [][]float64
 	Y      []float64
 	Level  []float64 // nil without Levels
 	Offset []float64 // nil: none
-	Weight []float64 // as read, and once Scaled has seen it within [0, 1]; nil: every row counts 1
+	Weight []float64 // as read, or in [0, 1] once scaled by the largest allowed; nil: every row has weight 1
 
-	Exposure []float64 // of counts, as read: Scaled makes offsets of it; nil: none
-	First    []int     // N + 1 of them; nil: every row is a record
-	MaxRows  int       // public; 0 where every row is a record
+	Exposure []float64 // of counts, as read; Scaled converts exposures to offsets; nil: none
+	First    []int     // N + 1 indices; nil: every row is a record
+	MaxRows  int       // public; 0 if every row is a record
 
-	Make func(n int) []float64 // makes numbers a row beside the columns; nil: in memory
+	Make func(n int) []float64 // allocates further columns, of n numbers; nil: in memory
 
-	Elsewhere *Elsewhere // where the rows are, which have no columns here then; nil: here
+	Elsewhere *Elsewhere // the rows, if they stay in a database; the columns are nil then; nil: in memory
 }
 
-// numbers makes one number for each of n rows, all 0.
+// numbers allocates a column of n numbers, all 0.
 func (x Data) numbers(n int) []float64 {
 	if x.Make == nil {
 		return make([]float64, n)
@@ -103,56 +102,56 @@ func (x Data) numbers(n int) []float64 {
 	return x.Make(n)
 }
 
-// Algorithm plans a fit from public facts alone: a shape, a budget, and the
-// accountant that prices releases on the account in question.
+// Algorithm plans a fit from public facts alone: a shape, a budget, and the accountant that prices
+// releases for the account in question.
 //
-// Errors: wraps ErrParameter or ErrInfeasible; the text says what would do.
+// Errors: wraps ErrParameter or ErrInfeasible; the text says which request would be possible.
 type Algorithm interface {
 	Plan(s Shape, b privacy.Budget, a privacy.Accountant) (*Plan, error)
 }
 
-// Plan is a priced fit. Event is charged before Run; Parameters are public and
-// stored with the release. All of it follows from public facts.
+// Plan is a priced fit. Event is charged before Run; Parameters are public and stored with the
+// release. All fields follow from public facts.
 //
-// Whatever the data, but for a probability of BandMiss the released coefficients
-// all lie within Band of those that the same fit without its noise would have.
+// For all data, with probability at least 1 - BandMiss, every released coefficient lies within its
+// Band of the coefficient that the same fit gives without noise.
 type Plan struct {
 	Method     string
-	Runs       string // what Method auto takes, from the public facts; empty: Method itself
+	Runs       string // the method chosen by auto, from the public facts; empty: Method itself
 	Event      privacy.Event
 	Parameters map[string]any
 	Arithmetic string    // mark in the ledger; empty: exact
-	Band       []float64 // one a coefficient; nil: none is known that holds for all data
-	Seconds    float64   // about how long Run takes on one core, where data are ordinary
-	Passes     int       // how often Run sums something over all rows, batches by their share of them; 0: it also sorts, copies or searches them
-	Streams    bool      // Run keeps no number a row beside its Data but those that Data.Make makes, StreamColumns of them at most
+	Band       []float64 // one number per coefficient; nil: no band is known that holds for all data
+	Seconds    float64   // estimated time of Run on one core, for ordinary data
+	Passes     int       // number of passes, batches by their share of the rows; 0: Run also sorts, copies or searches rows
+	Streams    bool      // Run stores no number per row outside Data but at most StreamColumns columns of Data.Make
 
-	Sums       bool // Run takes Data.Elsewhere: all that it reads of rows are sums that a database can make
-	TooWide    bool // it would, but a statement returns no more than sqlsum.MostColumns of them
-	InDatabase bool // set once it is known: the passes are made in a database, which Takes allows for
-	Nodes      int  // as InDatabase: how many nodes of it share the rows; 0 is one
+	Sums       bool // Run accepts Data.Elsewhere: a database can compute all sums that it needs
+	TooWide    bool // Sums is false only because a statement would return more than sqlsum.MostColumns columns
+	InDatabase bool // set after planning: a database makes the passes, which Takes allows for
+	Nodes      int  // set with InDatabase: number of database nodes that share the rows; 0 counts as 1
 
 	shape Shape
 	run   run
 	spent atomic.Bool
 
 	maxRows  int  // as Data.MaxRows
-	allRows  bool // run takes all rows of each record, as records.md says
-	firstRow bool // run reads the first row of each record alone
+	allRows  bool // run uses all rows of each record, as in records.md
+	firstRow bool // run uses the first row of each record only
 
-	maxWeight float64 // public: a row weighs its ratio to this, 1 at most; 0: rows have no weights
+	maxWeight float64 // public: weights are divided by it and cut at 1; 0: rows have no weights
 }
 
-// StreamColumns is how many columns a plan that streams makes beside those of its Data.
+// StreamColumns bounds the columns that a plan with Streams allocates in addition to those of its Data.
 const StreamColumns = 2
 
-// BandMiss is the probability with which a Band does not hold.
+// BandMiss bounds the probability that some coefficient lies outside its Band.
 const BandMiss = 0.05
 
-// severalRows makes the plan one for records of up to so many rows; 0: of one each. How many
-// there are is not public: the time is that of the most.
+// severalRows adapts the plan to records of at most the given number of rows; 0: of one row each. The
+// actual numbers are not public, so the estimated time assumes the largest for every record.
 //
-// Errors: ErrInfeasible where run is not known to take such records.
+// Errors: ErrInfeasible if run does not accept such records.
 func (p *Plan) severalRows(most int) error {
 	switch {
 	case most == 0:
@@ -167,9 +166,9 @@ func (p *Plan) severalRows(most int) error {
 	return nil
 }
 
-// Run releases the D coefficients, once, and what is known of their errors. The
-// only errors are ErrSpent, the context's own and those of Data.Elsewhere's passes: nothing
-// here fails because of data or draw.
+// Run releases the D coefficients and estimates of their errors, once. The only errors are ErrSpent,
+// that of the context, and those of passes of Data.Elsewhere: Run never fails because of the data or
+// the noise.
 func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 	if x.Shape != p.shape || x.columns() != p.shape.Columns() || (x.Level == nil) != (x.Levels == 0) || x.Elsewhere != nil && !p.Sums {
 		panic(fmt.Sprintf("dpsco: plan for %+v run on %+v with %d columns", p.shape, x.Shape, x.columns()))
@@ -187,19 +186,20 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 	return r, err
 }
 
-// Scaled runs Algorithm in scaled units: from every column its public centre is taken, and
-// the rest divided by its public scale, before the fit; what is released comes back in the
-// table's units. X holds one scale per stored column, Y the target's; CentreX and CentreY
-// are the centres, nil or 0 for none. A centre needs an intercept, which takes it up again.
-// Flags are the stored columns that hold 0 and 1 alone. Unknown: no scale was registered. Memory: as L1.Memory. Sources: as
-// Regression.Sources. MaxRows: as Data.MaxRows.
-// Of counts, whose coefficients are those of a logarithm, the target's scale moves the
-// constant alone, and of Data.Exposure the logarithms of the ratios to a typical Exposure are
-// taken. An offset is in the units of predictions, which are those of the target or, of
-// labels and counts, logarithms. A weight counts as its ratio to the largest one, at most 1.
+// Scaled runs Algorithm in scaled units: before the fit the public centre of every column is
+// subtracted and the difference divided by the column's public scale; results are converted back to
+// the table's units. X holds one scale per stored column, Y the target's; CentreX and CentreY are
+// the centres, nil or 0 for none. A centre requires an intercept, which absorbs it. Flags are the
+// stored columns that hold only 0 and 1. Unknown: no scale was registered. Memory: as L1.Memory.
+// Sources: as Regression.Sources. MaxRows: as Data.MaxRows.
 //
-// Privacy: that of Algorithm; scaling is a function of one row and public
-// numbers before it, post-processing after it.
+// The coefficients of count models are those of a logarithm, so the target's scale shifts the
+// intercept only. An exposure enters as the logarithm of its ratio to the typical value Exposure. An
+// offset has the unit of the prediction: that of the target, or of log-odds or logarithms for labels
+// and counts. A weight enters as its ratio to the largest allowed one, at most 1.
+//
+// Privacy: that of Algorithm; before it, scaling is a function of one row and public numbers, after
+// it, post-processing.
 type Scaled struct {
 	Algorithm Algorithm
 	X         []float64
@@ -212,18 +212,18 @@ type Scaled struct {
 	Sources   int
 	MaxRows   int
 	Counts    bool
-	Exposure  float64 // 0: there are none
+	Exposure  float64 // 0: no exposures
 
-	CentreOffset float64 // from public knowledge, as CentreX
+	CentreOffset float64 // public, as CentreX
 }
 
-// factual is an algorithm whose plan depends on whether any scale is known at all, on the
-// memory that it may take, or on how many columns rows are made from.
+// factual is an algorithm whose plan also depends on whether any scale is registered, on the memory
+// that it may use, or on the number of columns that features are made from.
 type factual interface {
 	withPublicFacts(Scaled) Algorithm
 }
 
-// Inner is Algorithm, told of what it depends on.
+// Inner returns Algorithm with the public facts that its plan depends on filled in.
 func (a Scaled) Inner() Algorithm {
 	if f, ok := a.Algorithm.(factual); ok {
 		return f.withPublicFacts(a)
@@ -231,7 +231,7 @@ func (a Scaled) Inner() Algorithm {
 	return a.Algorithm
 }
 
-// Plan plans Algorithm; the scales stand in the plan's parameters.
+// Plan plans Algorithm and adds the scales to the plan's parameters.
 func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
 	if len(a.X) != s.Columns() || a.CentreX != nil && len(a.CentreX) != len(a.X) {
 		panic("dpsco: one scale per stored column, and one centre or none")

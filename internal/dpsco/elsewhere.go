@@ -9,27 +9,27 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Elsewhere is a design whose rows stay in a database, which adds up what each gives to a pass.
-// Its columns are numbered as those of the passes' statements. A row that lacks one of them
-// says nothing.
+// Elsewhere is a design whose rows stay in a database, which computes the sums of every pass.
+// Columns are numbered as in the statements of the passes. A row with a missing value in one of them
+// is unusable: it contributes nothing.
 type Elsewhere struct {
-	Totals   func(sqlsum.Pass) (sqlsum.Totals, error) // makes a pass
+	Totals   func(sqlsum.Pass) (sqlsum.Totals, error) // runs a pass
 	Target   int
 	Features []Term
-	Offset   int // 0: none; the target is a column before it
+	Offset   int // column number, above that of the target; 0: none
 	Weight   int // as Offset
 	Exposure int // as Offset
 
-	x                           []sqlsum.Expr // in scaled units
-	y, offset, weight, exposure sqlsum.Expr   // nothing in the last three: none
+	x                           []sqlsum.Expr // features, in scaled units
+	y, offset, weight, exposure sqlsum.Expr   // the last three are zero values if there is no such column
 	err                         error         // of the first pass that failed
 }
 
-// Term is a coefficient's column: a number or, with a Level above 0, whether a category is at
-// that level.
+// Term is the column of a coefficient: a number or, if Level is above 0, the indicator of that level
+// of a category.
 type Term struct{ Column, Level int }
 
-// columns is how many stored feature columns the design has.
+// columns returns the number of stored feature columns of the design.
 func (x Data) columns() int {
 	if x.Elsewhere != nil {
 		return len(x.Elsewhere.Features)
@@ -42,7 +42,7 @@ func (x Data) weighted() bool {
 	return x.Weight != nil || x.Elsewhere != nil && x.Elsewhere.Weight > 0
 }
 
-// express writes columns in scaled units.
+// express sets the expressions of the columns in scaled units.
 func (a Scaled) express(x *Elsewhere, shape Shape, mostWeight float64) {
 	for j, term := range x.Features {
 		if term.Level > 0 {
@@ -73,7 +73,7 @@ func (a Scaled) express(x *Elsewhere, shape Shape, mostWeight float64) {
 	}
 }
 
-// knownOffset is the offset, or 0.
+// knownOffset returns the offset, or the number 0 without one.
 func (x *Elsewhere) knownOffset() sqlsum.Expr {
 	if x.offset == (sqlsum.Expr{}) {
 		return sqlsum.Number(0)
@@ -81,13 +81,13 @@ func (x *Elsewhere) knownOffset() sqlsum.Expr {
 	return x.offset
 }
 
-// label makes the target one of two labels.
+// label replaces the target by the indicator of the positive label.
 func (x *Elsewhere) label(negative, positive float64) {
 	x.y = sqlsum.Label(x.Target, negative, positive)
 }
 
-// totals makes a pass. Once one has failed, all are of no rows: Plan.Run then ends with its
-// error, and nothing of them leaves.
+// totals runs a pass. After a failed pass it returns the totals of no rows for all later ones:
+// Plan.Run then returns the error, and nothing computed from them is released.
 func (x *Elsewhere) totals(p sqlsum.Pass) sqlsum.Totals {
 	if x.err == nil {
 		var t sqlsum.Totals
@@ -98,23 +98,23 @@ func (x *Elsewhere) totals(p sqlsum.Pass) sqlsum.Totals {
 	return p.Empty()
 }
 
-// How rows are expressed: numbers of a size below tiny count as 0, which keeps what is made of
-// them within the range that package sqlsum proves. Lengths are not taken for less.
+// tiny is the size below which numbers in expressions are replaced by 0, which keeps derived numbers
+// within the range that package sqlsum proves. Lengths are raised to tiny.
 const tiny = 0x1p-60
 
-// exprRow is a row in the coordinates of a pass, as rowBlock has it.
+// exprRow is a row in the coordinates of a pass, as expressions. It corresponds to rowBlock.
 type exprRow struct {
 	z         []sqlsum.Expr
-	y, e      sqlsum.Expr // target, and residual
+	y, e      sqlsum.Expr // target and residual
 	predicted sqlsum.Expr
-	square    sqlsum.Expr // of the length of z
-	length    sqlsum.Expr // not below tiny
-	weight    sqlsum.Expr // of the row; nothing without weights
-	exposure  sqlsum.Expr // 1 without
-	root      sqlsum.Expr // of the weight; 1 without
+	square    sqlsum.Expr // squared length of z
+	length    sqlsum.Expr // of z, at least tiny
+	weight    sqlsum.Expr // the row's weight; the zero value without weights
+	exposure  sqlsum.Expr // 1 without exposures
+	root      sqlsum.Expr // square root of the weight; 1 without weights
 }
 
-// row is one in the coordinates of an upper triangular P, with the residual of w.
+// row returns a row in the coordinates of the upper triangular P, with the residual of w.
 func (x *Elsewhere) row(p mat.Matrix, w []float64, intercept bool) exprRow {
 	source := x.source(intercept)
 	r := exprRow{y: x.y, weight: x.weight, root: sqlsum.Number(1), predicted: x.predict(w, intercept)}
@@ -130,7 +130,7 @@ func (x *Elsewhere) row(p mat.Matrix, w []float64, intercept bool) exprRow {
 	return r
 }
 
-// linear is the sum of w_i x_i.
+// linear returns the sum of w_i x_i.
 func linear(x []sqlsum.Expr, w []float64) sqlsum.Expr {
 	terms := make([]sqlsum.Expr, len(x))
 	for i, e := range x {
@@ -139,7 +139,8 @@ func linear(x []sqlsum.Expr, w []float64) sqlsum.Expr {
 	return sqlsum.Add(terms...)
 }
 
-// scaleByWeight is what rowBlock's does.
+// scaleByWeight multiplies the row and its residual by the root of the weight, as
+// rowBlock.scaleByWeight does.
 func (r *exprRow) scaleByWeight() {
 	if r.weight == (sqlsum.Expr{}) {
 		return
@@ -150,7 +151,7 @@ func (r *exprRow) scaleByWeight() {
 	r.length = sqlsum.Max(sqlsum.Number(tiny), sqlsum.Mul(r.length, r.root))
 }
 
-// multiplied are numbers times another one.
+// multiplied returns the products of every x_i and v.
 func multiplied(x []sqlsum.Expr, v sqlsum.Expr) (products []sqlsum.Expr) {
 	for _, e := range x {
 		products = append(products, sqlsum.Mul(e, v))
@@ -158,15 +159,15 @@ func multiplied(x []sqlsum.Expr, v sqlsum.Expr) (products []sqlsum.Expr) {
 	return products
 }
 
-// direction is z over its length.
+// direction returns z divided by its length.
 func (r *exprRow) direction() []sqlsum.Expr {
 	return multiplied(r.z, sqlsum.Div(sqlsum.Number(1), r.length))
 }
 
-// sizesOf are those of magnitudes whose square is given, in units.
+// sizesOf returns the bins of magnitudes for a magnitude given by its square, in units.
 func sizesOf(square sqlsum.Expr) sqlsum.Bins { return sqlsum.Bins{Of: square, Edges: squareEdges} }
 
-// squareEdges are the squares of magnitudeEdges.
+// squareEdges holds the squares of magnitudeEdges.
 var squareEdges = func() []float64 {
 	edges := make([]float64, magnitudeBins-1)
 	for k := range edges {
@@ -175,12 +176,12 @@ var squareEdges = func() []float64 {
 	return edges
 }()
 
-// squareIn is the square of v in a unit.
+// squareIn returns the square of v/unit.
 func squareIn(v sqlsum.Expr, unit float64) sqlsum.Expr {
 	return sqlsum.Square(sqlsum.Div(v, sqlsum.Bound(unit)))
 }
 
-// momentVector and sumVector are vectors under a contract.
+// momentVector and sumVector put a vector under a contract.
 func momentVector(v []sqlsum.Expr, c mech.MomentContract) sqlsum.Vector {
 	return sqlsum.Vector{Of: v, Bound: c.Bound, Steps: c.Steps()}
 }
@@ -189,7 +190,7 @@ func sumVector(v []sqlsum.Expr, c mech.Contract) sqlsum.Vector {
 	return sqlsum.Vector{Of: v, Bound: c.Bound, Steps: c.Steps()}
 }
 
-// summed, summedMoments and counted are sums that were made elsewhere.
+// summed, summedMoments and counted return accumulators that hold totals computed by the database.
 func summed(c mech.Contract, totals []int64) *mech.Sum {
 	s := mech.NewSum(c)
 	s.AddSummed(totals)

@@ -13,32 +13,32 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Fits by groups: every record belongs to one of Shape.Levels groups, by a value of its own,
-// or to none; of several rows by that of its first. The first passes see all rows; then each group has a fit of its own. Passes
-// over groups are made together, and what they release is released together, at the cost of
-// one release (mech/disjoint.md). How many rows a group has is not public: it is released
-// with noise, once, and everything that wants that number takes the released one.
+// Fits by groups. Every record belongs to one of Shape.Levels groups or to none, by a value of its
+// (first) row. The first passes use all rows; after the split each group has a fit of its own. A
+// pass runs over all groups together, and the sums of all groups are released together, at the cost
+// of one release (mech/disjoint.md). The sizes of the groups are private: they are released once,
+// with noise, and every computation that needs a size uses the released one.
 
-// Group is a fit of one group, and the share of rows that it was taken to have.
+// Group is the fit of one group and the group's released share of the rows, clamped to [0, 1].
 type Group struct {
 	Share float64
 	Result
 }
 
-// errWeightsOfGroups is why a plan is none.
+// errWeightsOfGroups is the error for a fit by groups with weights.
 var errWeightsOfGroups = fmt.Errorf("%w: fits by groups take no weights; leave the weight out, or fit one group at a time with where_level", ErrInfeasible)
 
-// groupShare is the part of the budget, of zCDP, that the sizes of groups take.
+// groupShare is the share of the zCDP budget that the release of the group sizes takes.
 const groupShare = 0.03
 
-// Groups are taken to have so many deviations of the noise on their size at least, and
-// less than leastShare of the rows divided by the number of groups is taken for that.
+// A group's size is taken to be at least leastGroupDeviations standard deviations of its noise and
+// at least leastShare of the mean group size: a lower size would multiply noise without bound.
 const (
 	leastGroupDeviations = 3
 	leastShare           = 0.05
 )
 
-// checkGroups reports whether a fit can be made by groups, if that is asked for.
+// checkGroups returns an error if groups are requested and the fit does not support them.
 func (p *problem) checkGroups(f fit) error {
 	if p.Levels == 0 {
 		return nil
@@ -50,8 +50,8 @@ func (p *problem) checkGroups(f fit) error {
 	return whyNoGroups(p.Shape, p.Method)
 }
 
-// whyNoGroups is why a method makes no fit by groups: auto, because it would take another one than
-// those that do.
+// whyNoGroups returns the error for a method that does not fit by groups. With method auto it means
+// that there are too few rows for the methods that do.
 func whyNoGroups(s Shape, method string) error {
 	if method == catalogue.MethodAuto {
 		return fmt.Errorf("%w: too few rows for this budget to fit %d groups of %d coefficients; ask for more eps, or fit one model with the groups' column among its features", ErrInfeasible, s.Levels, s.D)
@@ -59,10 +59,10 @@ func whyNoGroups(s Shape, method string) error {
 	return fmt.Errorf("%w: method %q does not fit by groups; leave it out", ErrParameter, method)
 }
 
-// groupBins has a bin for each group.
+// groupBins returns one bin per group.
 func groupBins(groups int) mech.Bins { return mech.Bins{Width: 1, Half: (groups + 1) / 2} }
 
-// checkGroupSizes reports whether the sizes of groups, if there are any, can be released.
+// checkGroupSizes reports whether the group sizes can be released, if there are groups.
 func checkGroupSizes(s Shape) error {
 	if s.Levels == 0 {
 		return nil
@@ -73,31 +73,30 @@ func checkGroupSizes(s Shape) error {
 	return nil
 }
 
-// groups are the parts of the rows that fits under way are of: all rows or, once they are
-// split, those of each group.
+// groups holds the parts of the rows that are fitted: all rows or, after the split, one part per group.
 type groups struct {
 	parts  []Data     // sensitive
-	common *commonFit // of all rows, once they are split
+	common *commonFit // the fit of all rows; nil before the split
 }
 
-// commonFit is that of all rows, from which those of groups start.
+// commonFit is the fit of all rows from which the fits of groups start.
 type commonFit struct {
 	w      []float64
 	p      *mat.Dense
 	shares []float64
 }
 
-// groupSize is how many records a group is taken to have, how many it has at least, to a few
-// deviations of the noise, and whether that nearly hides them.
+// groupSize holds the number of records that a group is taken to have, a lower bound on it that
+// allows for the noise, and whether the size is small beside its noise.
 type groupSize struct {
 	rows, least float64
 	small       bool
 }
 
-// passesOfSplit is how many releases about groups are made of passes of their own.
+// passesOfSplit returns the number of passes that release group sizes: 1 with groups, else 0.
 func passesOfSplit(s Shape) int { return min(s.Levels, 1) }
 
-// split releases the sizes of groups, sorts the records by group and notes the fit of all.
+// split releases the group sizes, sorts the records by group and stores the common fit.
 func (a *groups) split(noise mech.Gaussian, w []float64, p *mat.Dense, src *mech.Source) []groupSize {
 	x := a.parts[0]
 	shares, sizes := x.groupSizes(noise, src)
@@ -106,7 +105,7 @@ func (a *groups) split(noise mech.Gaussian, w []float64, p *mat.Dense, src *mech
 	return sizes
 }
 
-// groupSizes releases the sizes of groups, and says what they are taken for.
+// groupSizes releases the group sizes and returns the shares of the rows and the sizes to be used.
 func (x Data) groupSizes(noise release, src *mech.Source) (shares []float64, sizes []groupSize) {
 	released, deviation := releaseGroupSizes(x, noise, src), countDeviation(noise)
 	for g, rows := range sizesToUse(released, x.N, deviation) {
@@ -116,8 +115,8 @@ func (x Data) groupSizes(noise release, src *mech.Source) (shares []float64, siz
 	return shares, sizes
 }
 
-// pooled are the results of groups, moved toward their mean if that was asked for. What a penalty has made 0
-// stays 0.
+// pooled returns the results of all groups, shrunk toward their mean if asked. Coefficients that a
+// penalty has set to 0 stay 0.
 func (a *groups) pooled(results []Result, estimates []estimate, asked bool, psi prox.Operator) Result {
 	out := make([]Group, len(results))
 	for g, r := range results {
@@ -138,17 +137,18 @@ func (a *groups) pooled(results []Result, estimates []estimate, asked bool, psi 
 	return Result{Groups: out}
 }
 
-// sizeDoubt is how many deviations of the noise a group may have fewer records than released.
+// sizeDoubt is the number of standard deviations of noise by which groupSize.least is below the
+// released size.
 const sizeDoubt = 0.7
 
-// leastKnownGroup is how many deviations of the noise on its size a group must have for
-// intervals: they take the size for the number of its rows.
+// leastKnownGroup is the number of standard deviations of noise that a group's size must reach for
+// intervals, which take the released size for the number of rows.
 const leastKnownGroup = 10
 
-// smallGroup is why there are none then.
+// smallGroup is the reason why a smaller group has no intervals.
 const smallGroup = "too few rows of this group for this budget"
 
-// releaseGroupSizes releases how many records each group has.
+// releaseGroupSizes releases the number of records of each group.
 func releaseGroupSizes(x Data, noise release, src *mech.Source) (sizes []float64) {
 	onPass(x.N)
 	bins := groupBins(x.Levels)
@@ -163,7 +163,8 @@ func releaseGroupSizes(x Data, noise release, src *mech.Source) (sizes []float64
 	return noisy[:x.Levels]
 }
 
-// sizesToUse are what released sizes, with noise of a deviation, are taken for.
+// sizesToUse raises released sizes to a public minimum and cuts them at rows; deviation is that of
+// their noise.
 func sizesToUse(released []float64, rows int, deviation float64) []float64 {
 	least := max(leastGroupDeviations*deviation, leastShare*float64(rows)/float64(len(released)), 1)
 	sizes := make([]float64, len(released))
@@ -173,10 +174,10 @@ func sizesToUse(released []float64, rows int, deviation float64) []float64 {
 	return sizes
 }
 
-// byGroup sorts records by group, in place, and returns those of each group. A record of no
-// group is in none of them. All rows of a record are of one group: see inGroups.
+// byGroup sorts the records by group, in place, and returns the records of each group; those of no
+// group are in none. All rows of a record must be in one group: see inGroups.
 func (x Data) byGroup() []Data {
-	starts := make([]int, x.Levels+2) // the last is for rows of no group
+	starts := make([]int, x.Levels+2) // the last entry is for rows of no group
 	for i := range x.Level {
 		starts[x.groupOf(i)+1]++
 	}
@@ -204,7 +205,7 @@ func (x Data) byGroup() []Data {
 	return parts
 }
 
-// rowColumns are all columns but Level.
+// rowColumns returns all columns except Level.
 func (x Data) rowColumns() [][]float64 {
 	columns := append(slices.Clone(x.X), x.Y)
 	for _, column := range x.beside() {
@@ -215,7 +216,7 @@ func (x Data) rowColumns() [][]float64 {
 	return columns
 }
 
-// markRecords says where in the parts of x records of several rows begin.
+// markRecords sets First in the parts of x, if records have several rows.
 func (x Data) markRecords(parts []Data) {
 	if x.First == nil {
 		return
@@ -232,7 +233,7 @@ func (x Data) markRecords(parts []Data) {
 	}
 }
 
-// groupOf is the group of row i, or Groups for none.
+// groupOf returns the group of row i, or Levels for none.
 func (x Data) groupOf(i int) int {
 	if g := x.Level[i]; g >= 0 && g < float64(x.Levels) {
 		return int(g)
@@ -240,7 +241,7 @@ func (x Data) groupOf(i int) int {
 	return x.Levels
 }
 
-// rows returns rows from one to before another, of no groups.
+// rows returns rows from to to-1 as a design without groups.
 func (x Data) rows(from, to int) Data {
 	part := Data{Shape: Shape{N: to - from, D: x.D, Intercept: x.Intercept}, Y: x.Y[from:to]}
 	for _, column := range x.X {
@@ -250,8 +251,8 @@ func (x Data) rows(from, to int) Data {
 	return part
 }
 
-// inGroups is x, in place, with each record in one group at most: that of its first row. Its rows
-// of other levels are left out. A record of no group says nothing.
+// inGroups reduces every record, in place, to its rows in the group of its first row, so that it is
+// in at most one group. The target of a record of no group becomes NaN: it contributes nothing.
 func (x Data) inGroups() Data {
 	if x.Levels == 0 {
 		return x
@@ -267,7 +268,7 @@ func (x Data) inGroups() Data {
 	return x
 }
 
-// likeFirstRows keeps, in place, the rows of each record that are of the group of its first row.
+// likeFirstRows keeps, in place, those rows of each record that are in the group of its first row.
 func (x Data) likeFirstRows() Data {
 	kept, first := make([]int, 0, len(x.Y)), make([]int, 1, len(x.First))
 	for u := range x.N {
@@ -280,25 +281,25 @@ func (x Data) likeFirstRows() Data {
 		first = append(first, len(kept))
 	}
 	for _, column := range append(x.rowColumns(), x.Level) {
-		gather(column, column, kept) // kept[i] >= i: what is read was not overwritten
+		gather(column, column, kept) // kept[i] >= i: no value is read after it was overwritten
 	}
 	all := x.rows(0, len(kept))
 	all.Shape, all.Level, all.First, all.MaxRows = x.Shape, x.Level[:len(kept)], first, x.MaxRows
 	return all
 }
 
-// estimate is what one group's rows say: coefficients and their covariance, nil where
-// they are not known, which counts for nothing.
+// estimate is the estimate from one group's rows: coefficients and their covariance. The covariance
+// is nil if it is unknown, which counts as infinite.
 type estimate struct {
 	w          []float64
 	covariance *mat.SymDense
 }
 
-// pool moves estimates toward their mean as far as their errors explain that they differ
-// (empirical Bayes), in the coordinates u = P^-1 w in which rows are uncorrelated. One that
-// is not known becomes the mean, or common where none is known.
+// pool shrinks the estimates of groups toward their weighted mean (empirical Bayes), each coordinate
+// separately, in the coordinates u = P^-1 w in which features are uncorrelated. An estimate with
+// unknown covariance is replaced by the mean, or by common if all are unknown.
 //
-// Source: the moment estimate of the variance between groups is Paule & Mandel 1982.
+// Source: the moment estimator of the variance between groups is that of Paule & Mandel 1982.
 func pool(estimates []estimate, p *mat.Dense, common []float64) [][]float64 {
 	d := len(common)
 	pooled := make([][]float64, len(estimates))
@@ -343,7 +344,7 @@ func inCoordinates(p *mat.Dense, covariance *mat.SymDense) *mat.SymDense {
 	return sandwich(inverse, covariance)
 }
 
-// towardTheMean shrinks values with errors of the given variances toward their mean; where
+// towardTheMean shrinks values whose errors have the given variances toward their weighted mean; if
 // no variance is finite all become common.
 func towardTheMean(values, variances []float64, common float64) {
 	between, known := varianceBetween(values, variances), false
@@ -363,8 +364,9 @@ func towardTheMean(values, variances []float64, common float64) {
 	}
 }
 
-// varianceBetween is that of what the values are estimates of: with it the squared distances
-// from the weighted mean are as large as they are expected to be.
+// varianceBetween estimates the variance of the true values behind the estimates: at the returned
+// value the sum of squared distances from the weighted mean, each over its total variance, equals
+// its expectation.
 func varianceBetween(values, variances []float64) float64 {
 	finite, largest := -1.0, 0.0
 	for g, v := range variances {
@@ -387,7 +389,7 @@ func varianceBetween(values, variances []float64) float64 {
 	})
 }
 
-// weightedMean is the mean of values weighted by precision.
+// weightedMean returns the mean of values weighted by 1/(variance + between).
 func weightedMean(values, variances []float64, between float64) float64 {
 	weights := make([]float64, len(values))
 	for g, v := range variances {
@@ -402,9 +404,9 @@ func weightedMean(values, variances []float64, between float64) float64 {
 	return floats.Dot(weights, values) / total
 }
 
-// shrinkToward moves a matrix with noise of a deviation on its diagonal toward another as far
-// as noise explains that they differ. It returns the deviation of the noise that is left, and
-// that of what the matrix is an estimate of.
+// shrinkToward shrinks the matrix h, whose noise has the given standard deviation on the diagonal,
+// toward other (James-Stein). It returns the standard deviation of the noise that is left in h, and
+// that of h as an estimate of the true matrix.
 func shrinkToward(h, other *mat.SymDense, deviation float64) (noise, errors float64) {
 	d := h.SymmetricDim()
 	pairs := float64(d*(d+1)) / 2

@@ -5,7 +5,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// What intervals of all methods are made with.
+// Functions for confidence intervals, shared by all methods.
 
 // sandwich returns A S A'.
 func sandwich(a *mat.Dense, s *mat.SymDense) *mat.SymDense {
@@ -22,8 +22,8 @@ func sandwich(a *mat.Dense, s *mat.SymDense) *mat.SymDense {
 	return total
 }
 
-// positivePart raises negative eigenvalues to zero; a matrix whose eigenvalues are not
-// found is left as it is.
+// positivePart raises negative eigenvalues to zero. It returns s itself if the eigenvalues cannot be
+// computed.
 func positivePart(s *mat.SymDense) *mat.SymDense {
 	var e mat.EigenSym
 	if !e.Factorize(s, true) {
@@ -40,18 +40,18 @@ func positivePart(s *mat.SymDense) *mat.SymDense {
 	return part
 }
 
-// mostDegrees are as good as any number; with far more, from about 1e12 on, what computes the
-// t distribution is wrong.
+// mostDegrees caps degrees of freedom. The t quantile does not change beyond it, and its computation
+// is wrong from about 1e12 on.
 const mostDegrees = 1e6
 
-// halfWidth is that of an interval that covers 95 % of estimates with a given
-// standard deviation, known to some degrees of freedom, and off by bias at most.
+// halfWidth returns half the width of a 95 % interval for an estimate with the given standard
+// deviation, known to df degrees of freedom, and with a bias of at most bias.
 func halfWidth(deviation, df, bias float64) float64 {
 	student := distuv.StudentsT{Sigma: 1, Nu: min(df, mostDegrees)}
 	return biasedQuantile(bias/deviation) * deviation * student.Quantile(0.975) / distuv.UnitNormal.Quantile(0.975)
 }
 
-// biasedQuantile is what 95 % of |N(bias, 1)| lie below.
+// biasedQuantile returns the 95 % quantile of |N(bias, 1)|.
 func biasedQuantile(bias float64) float64 {
 	low, high := 1.9, bias+3
 	for range 60 {

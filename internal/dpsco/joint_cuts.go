@@ -7,25 +7,26 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// cuts are two lengths at which what rows give to a sum is cut. The sum of what is within
-// the inner one is released beside that of what lies between both: together they are the
-// sum cut at the outer one. Where errors are symmetric the inner sum alone tells as much as
-// all of it, with far less noise.
+// cuts are two lengths at which contributions to a sum are cut. The part of each contribution within
+// the inner cut and the part between both cuts are released as separate sums; together they are the
+// contribution cut at the outer length. Where errors are symmetric the inner sum alone, divided by
+// uncut, estimates the same mean with far less noise.
 type cuts struct {
 	inner, outer float64
-	share        float64 // of the budget that goes to the inner sum
-	uncut        float64 // share of rows within the inner cut
+	share        float64 // of the budget, for the inner sum
+	uncut        float64 // share of rows whose contribution is within the inner cut
 }
 
 // leastUncut is the least share of rows within an inner cut.
 const leastUncut = 0.7
 
-// newCuts takes as inner cut the one at which the inner mean, with what is cut made up for, is
-// nearest to that of all rows: it balances the noise on each of coordinates many sums, of a
-// deviation for a cut of 1, with how far apart the two means are by the chance of the rows,
-// where errors are symmetric. The outer cut balances noise with the squared tail beyond. gain
-// is the power of the ratio of the cuts by which they share the budget: at 1 the noise of both
-// sums together is that of one sum, less gives to the inner one more than it takes from both.
+// newCuts chooses both cuts by a histogram of the lengths of contributions. The inner cut minimises
+// the variance of the difference between the rescaled inner mean and the mean of all rows, for
+// symmetric errors: the noise of coordinates many sums, with standard deviation deviation at a cut
+// of 1, plus the sampling variance of the difference. The outer cut minimises the noise plus tail
+// times the square of the mean beyond the cut. The inner sum gets the share (inner/outer)^gain of
+// the budget: with gain 1 the noise of both sums together is that of one sum cut at outer, and a
+// smaller gain gives more to the inner sum.
 func newCuts(m *magnitudes, coordinates, deviation float64, tail, gain float64) cuts {
 	var c cuts
 	noise := func(cut float64) float64 { return coordinates * square(cut*deviation) }
@@ -42,14 +43,14 @@ func newCuts(m *magnitudes, coordinates, deviation float64, tail, gain float64) 
 	return c
 }
 
-// units are the lengths of both sums' contributions in units of which both together are 1
-// long at most.
+// units returns the units of the inner and the outer sum: divided by them, the two parts of a
+// contribution together have a length of at most 1.
 func (c cuts) units() (inner, rest float64) {
 	return c.inner / math.Sqrt(c.share), (c.outer - c.inner) / math.Sqrt(1-c.share)
 }
 
-// split writes what contributions of some lengths are multiplied with in both sums; what stands
-// for a length may be its inner factor afterwards.
+// split writes the factors by which contributions of the given lengths are multiplied in the inner
+// and the outer sum. inner may be the same slice as lengths.
 func (c cuts) split(inner, rest, lengths []float64) {
 	unit, unitRest := c.units()
 	whole := 1 / unit
@@ -64,22 +65,24 @@ func (c cuts) split(inner, rest, lengths []float64) {
 	}
 }
 
-// noisyMean is a mean with the deviation of its noise.
+// noisyMean is a mean with the standard deviation of its noise.
 type noisyMean struct {
 	mean      []float64
 	deviation float64
 }
 
-// cutMeans are the mean cut at the inner length, at the outer one, what the latter says beyond what the
-// former alone does, and a mean that takes for noise what noise explains of that: it keeps a part of it.
+// cutMeans holds estimates of one mean from a release: inner, cut at the inner length; outer, cut at
+// the outer length; between, the difference of outer and the rescaled inner mean inner/uncut; and
+// kept, inner/uncut plus the fraction keep of between, which is near 0 where noise explains between.
 type cutMeans struct {
 	inner, outer, between, kept noisyMean
 	keep                        float64
 }
 
-// means reads a release of both sums, the first half and the second, with noise of a
-// deviation. What the outer mean says beyond what the inner one alone does is kept as far as it is
-// longer, in the coordinates from first on, than doubt times what noise explains.
+// means computes the estimates from a release of the inner sum, in the first half, and the outer
+// sum, in the second, whose noise has standard deviation deviation. keep = max(0, 1 - (doubt e /
+// |between|^2)^2), with e the expected square of between's noise; both are over the coordinates from
+// first on.
 func (c cuts) means(release []float64, first int, deviation, doubt float64) (m cutMeans) {
 	d := len(release) / 2
 	unit, unitRest := c.units()
@@ -90,7 +93,7 @@ func (c cuts) means(release []float64, first int, deviation, doubt float64) (m c
 	m.inner = noisyMean{slices.Clone(inner), noise}
 	m.outer = noisyMean{slices.Clone(inner), math.Hypot(noise, noiseRest)}
 	floats.Add(m.outer.mean, rest)
-	// The inner sum says 1/uncut of itself; rest becomes what both together say beyond that.
+	// inner/uncut estimates the whole mean; rest becomes inner + rest - inner/uncut.
 	back := 1/c.uncut - 1
 	floats.AddScaled(rest, -back, inner)
 	m.between = noisyMean{rest, math.Hypot(noiseRest, back*noise)}

@@ -8,17 +8,17 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// The passes of a JointMoments over rows that stay in a database: what rows give is what
-// joint_rows.go has them give, each Vector brought into its contract once more by itself.
+// The passes of a JointMoments over rows that stay in a database. The contributions are those of
+// joint_rows.go, and the database brings each Vector into its contract once more.
 
-// pilotVector is what addPilot adds.
+// pilotVector returns a row's contribution to the joint moments, as addPilot computes it.
 func (r *exprRow) pilotVector(bound, cut float64) []sqlsum.Expr {
 	inverse := sqlsum.Div(sqlsum.Number(1), sqlsum.Max(r.length, sqlsum.Bound(bound)))
 	last := sqlsum.Mul(sqlsum.Mul(inverse, sqlsum.Number(bound*residualWeight/cut)), sqlsum.Clamp(r.e, cut))
 	return append(multiplied(r.z, inverse), last)
 }
 
-// askPilot makes pilot pass t.
+// askPilot runs pilot pass t in the database.
 func (f *jointFit) askPilot(t int, x *Elsewhere) jointPilot {
 	f.wide = mat.DenseCopyOf(f.p)
 	r := x.row(f.p, f.w, f.shape.Intercept)
@@ -41,10 +41,12 @@ func (f *jointFit) askPilot(t int, x *Elsewhere) jointPilot {
 	return seen
 }
 
-// leastStep is what the weight of a row in the step is not taken for less than.
+// leastStep is a lower bound for a row's weight in the step, to stay within the range that package
+// sqlsum proves.
 const leastStep = 0x1p-40
 
-// stepWeight is that of a row, as weigh sets it: f.wide are the coordinates of the last pilot pass.
+// stepWeight returns a row's weight in the step, as computed by weigh; f.wide are the coordinates of
+// the last pilot pass.
 func (f *jointFit) stepWeight(x *Elsewhere) sqlsum.Expr {
 	before := x.row(f.wide, f.w, f.shape.Intercept)
 	before.scaleByWeight()
@@ -53,7 +55,7 @@ func (f *jointFit) stepWeight(x *Elsewhere) sqlsum.Expr {
 	return sqlsum.Max(sqlsum.Add(kept, sqlsum.Mul(sqlsum.Number(f.back), sqlsum.Sub(sqlsum.Number(1), kept))), sqlsum.Number(leastStep))
 }
 
-// parts are both parts of a number, in their units.
+// parts returns v cut at the inner length, and the rest up to the outer one, each in its unit.
 func (c cuts) parts(v sqlsum.Expr) (inner, rest sqlsum.Expr) {
 	unit, unitRest := c.units()
 	inner = sqlsum.Clamp(v, c.inner)
@@ -61,7 +63,7 @@ func (c cuts) parts(v sqlsum.Expr) (inner, rest sqlsum.Expr) {
 	return sqlsum.Mul(inner, sqlsum.Number(1/unit)), sqlsum.Mul(rest, sqlsum.Number(1/unitRest))
 }
 
-// askStep makes the pass of the step.
+// askStep runs the pass of the step in the database.
 func (f *jointFit) askStep(x *Elsewhere) jointStep {
 	r := x.row(f.stepCoordinates(), f.w, f.shape.Intercept)
 	r.scaleByWeight()

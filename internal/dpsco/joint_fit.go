@@ -9,66 +9,66 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// jointParts are the fits of a JointMoments under way: one of all rows or, once they are
-// split, one of each of the disjoint parts. What their passes release is released together.
+// jointParts are the fits of a JointMoments in progress: one for all rows or, after the split, one
+// for each group. The sums of all parts in a pass are released together.
 type jointParts struct {
 	*jointReleases
 	fits []*jointFit
 	groups
 }
 
-// jointFit is a fit of a part of the rows. All of it but what is marked is released or public.
+// jointFit is a fit of a part of the rows. All fields except those marked sensitive are released or public.
 type jointFit struct {
 	*jointReleases
-	n         float64 // rows of the part
-	perRow    float64 // all rows over n: from a release, which is over all rows, to a mean of the part
+	n         float64 // number of rows of the part
+	perRow    float64 // all rows over n: converts a released mean over all rows to a mean over the part
 	d, slopes float64
-	grouped   bool       // of one group
-	small     bool       // of one whose size noise nearly hides
-	tooLong   bool       // rows are far too long for their scales
-	rare      bool       // the target is rarely as large as its scale says
+	grouped   bool       // the part is a group
+	small     bool       // a group whose size is small beside its noise
+	tooLong   bool       // rows are far longer than their scales suggest
+	rare      bool       // the target is rarely as large as its scale
 	p         *mat.Dense // whitened rows are P'x; upper triangular
 	w         []float64  // the pilot fit
 	weighted  bool       // rows have weights
 
-	bound, cut float64 // of the next pass: row length and residual
-	within     float64 // share of residuals that are not cut
+	bound, cut float64 // bounds of the next pass on row length and residual
+	within     float64 // share of residuals that are below cut
 
 	h           *mat.SymDense // second moments of the last pilot pass, in its coordinates
-	hDeviation  float64       // standard deviation of the noise on their diagonal
-	q           *mat.Dense    // from those coordinates to the next
-	floored     int           // eigenvalues that the noise hides
-	least       float64       // the smallest eigenvalue, or what hides it
-	short       int           // how many are below shortenedEigenvalue
-	pilotNoise  *mat.SymDense // covariance that noise gives the pilot fit, in the last coordinates
+	hDeviation  float64       // standard deviation of the noise on the diagonal of h
+	q           *mat.Dense    // maps those coordinates to the next
+	floored     int           // number of eigenvalues that the noise hides
+	least       float64       // the smallest eigenvalue, raised to the noise that may hide it
+	short       int           // number of eigenvalues below shortenedEigenvalue
+	pilotNoise  *mat.SymDense // covariance of the pilot fit due to noise, in the last coordinates
 	subgradient []float64     // of Psi at the pilot fit, in the last coordinates
 
-	shortened []float64 // sensitive: by how much each row was shortened in the last pilot pass
+	shortened []float64 // sensitive: factor by which each row was shortened in the last pilot pass
 	residuals *magnitudes
 	lengths   *magnitudes
 	products  *magnitudes
-	standsOut float64 // sum of what counts above all that histograms of lengths, and of products, show stand out
+	standsOut float64 // sum of magnitudes.standsOut of the histograms of lengths and of products
 
-	back                float64    // how far rows that were shortened count in the step
-	wide                *mat.Dense // P of the last pilot pass, of rows that are elsewhere
-	weights             []float64  // sensitive: of rows in the step, where they are here
+	back                float64    // share of the shortening that is undone in a row's weight in the step
+	wide                *mat.Dense // P of the last pilot pass, for rows in a database
+	weights             []float64  // sensitive: weights of rows in the step, for rows in memory
 	stepCuts, levelCuts cuts
 	cutMeans                     // of the step, in the last coordinates
-	levels              cutMeans // of the mean residual; without means before they are known, or without an intercept
-	levelScale          float64  // what makes up for rows that say nothing, and for weights
+	levels              cutMeans // of the mean residual (the level); empty before its release or without an intercept
+	levelScale          float64  // corrects the level for unusable rows and weights of rows
 	constant            noisyConstant
 	meat                *mat.SymDense
 }
 
-// newJointParts is a fit of all rows.
+// newJointParts returns a fit of all rows.
 func newJointParts(r *jointReleases, x Data) *jointParts {
 	f := newJointFit(r)
 	f.weighted = x.weighted()
 	return &jointParts{jointReleases: r, fits: []*jointFit{f}, groups: groups{parts: []Data{x}}}
 }
 
-// firstResidualCut is that of the first pass, in residual scales; the target is
-// then its own residual.
+// firstResidualCut is the cut of residuals in the first pass, in residual scales. The targets are
+// the residuals then, because the fit is 0.
 const firstResidualCut = 2
 
 func newJointFit(r *jointReleases) *jointFit {
@@ -87,14 +87,14 @@ func newJointFit(r *jointReleases) *jointFit {
 	return f
 }
 
-// jointPilot is what a pilot pass sees of a part of the rows.
+// jointPilot holds the sums of a pilot pass over a part of the rows, before noise.
 type jointPilot struct {
 	moments                      *mech.Moments
 	residuals, lengths, products *mech.Histogram
 }
 
-// pilot makes one pilot pass: it releases joint moments and histograms, moves
-// the fits by a regression step, whitens, and sets the cuts of the next pass.
+// pilot makes one pilot pass: it releases joint moments and histograms, moves the fits by a
+// regression step, whitens, and chooses the bounds of the next pass.
 func (a *jointParts) pilot(t int, src *mech.Source) {
 	seen := make([]jointPilot, len(a.fits))
 	for g, f := range a.fits {
@@ -130,8 +130,9 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 	}
 }
 
-// rootWeight is the root of the mean weight, by what pass 0 released of the constant: residuals are multiplied with
-// that of their row. Without an intercept nothing tells it, and no target of rows with weights is rare.
+// rootWeight returns the root of the mean weight, as released in pass 0 as the second moment of the
+// constant: every residual is multiplied by the root of its row's weight. Without an intercept the
+// mean weight is unknown and 0 is returned, so that no target of weighted rows counts as rare.
 func (f *jointFit) rootWeight() float64 {
 	switch {
 	case !f.weighted:
@@ -142,20 +143,21 @@ func (f *jointFit) rootWeight() float64 {
 	return math.Sqrt(clampBetween(f.h.At(0, 0), f.hDeviation, 1))
 }
 
-// mayHide says up to where rows may be hidden by the noise of a histogram: where the target is rarely as large
-// as its scale, there. Else residuals far below the scale are those of a model that explains it.
+// mayHide extends the range in which the histogram's noise may hide rows up to size, if the target
+// is rarely as large as its scale. Otherwise residuals far below the scale mean that the model
+// explains the target.
 func (f *jointFit) mayHide(m *magnitudes, size float64) {
 	if f.rare {
 		m.reach(size)
 	}
 }
 
-// magnitudes reads a histogram of the part.
+// magnitudes reads a released histogram of the part.
 func (f *jointFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit float64) *magnitudes {
 	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.n)
 }
 
-// seePilot makes a pilot pass over a part of the rows.
+// seePilot computes the sums of a pilot pass over a part of the rows.
 func (f *jointFit) seePilot(t int, x Data) jointPilot {
 	if x.Elsewhere != nil {
 		return f.askPilot(t, x.Elsewhere)
@@ -180,16 +182,17 @@ func (f *jointFit) seePilot(t int, x Data) jointPilot {
 	return jointPilot{moments.merged(), residuals.merged(), lengths.merged(), products.merged()}
 }
 
-// leastEigenvalue is below what eigenvalues of second moments are never divided by.
+// leastEigenvalue is a lower bound for eigenvalues of second moments wherever they are divisors.
 const leastEigenvalue = 1e-6
 
-// shortenedEigenvalue is what eigenvalues are raised to in the last pass, which passes before
-// had made 1: one below holds few rows, which are shortened. To stretch it
-// by what is left of them would stretch what they are by far more, and the last step overshoots there.
+// shortenedEigenvalue is the floor of the eigenvalues in the last pilot pass. The passes before it
+// made them 1, so that a direction with a smaller one is due to few rows, which are shortened.
+// Whitening it by the small moment that is left after shortening would stretch the rows themselves
+// by far more, and the last step would overshoot along it.
 const shortenedEigenvalue = 0.25
 
-// readMoments whitens by the moments of rows that pass t released and moves the fit by
-// those of rows with residuals. longer is what readLengths says of the pass.
+// readMoments whitens by the released second moments of pass t and moves the fit by the products of
+// rows and residuals. longer is the result of readLengths for the pass.
 func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 	d := f.shape.D
 	floats.Scale(square(longer), joint)
@@ -225,8 +228,8 @@ func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 	f.penalise()
 }
 
-// pilotStep returns the step of a pilot pass, which is shrunk where noise explains it, and the gain by which
-// other releases would make it.
+// pilotStep returns the step of a pilot pass, shrunk where noise explains it, and the gain matrix
+// that other releases would apply, which is used to follow the noise.
 func (f *jointFit) pilotStep(w whitener, gradient *mat.VecDense, deviation, small float64) (step []float64, gain *mat.SymDense) {
 	others := pilotKeeps(w, gradient, deviation, small, othersKeep)
 	if f.grouped || f.pilotNoise == nil {
@@ -246,8 +249,8 @@ func (f *jointFit) pilotStep(w whitener, gradient *mat.VecDense, deviation, smal
 	return v.RawVector().Data, w.gain(others)
 }
 
-// pilotGains are the parts of a pilot step, by direction, that combine it best with the fit before,
-// whose noise is known too.
+// pilotGains returns for each direction the fraction of a pilot step that combines it best with the
+// fit before it. The noise of both is known.
 func (f *jointFit) pilotGains(w whitener, gradient *mat.VecDense, deviation float64) []float64 {
 	d := len(w.values)
 	step, before, noise := make([]float64, d), make([]float64, d), make([]float64, d)
@@ -259,17 +262,17 @@ func (f *jointFit) pilotGains(w whitener, gradient *mat.VecDense, deviation floa
 	return gains(step, before, noise)
 }
 
-// pilotStep returns H^-1 g. In directions in which the second moments are small, which
-// hold few rows, it is shrunk by twice what the noise of g, of a known deviation,
-// explains: the next passes would not see it.
+// pilotStep returns H^-1 g. Directions with small second moments hold few rows. There the step is
+// shrunk by twice the noise of g, whose standard deviation is deviation, because the next passes
+// could not correct it.
 func pilotStep(w whitener, gradient *mat.VecDense, deviation, small float64) []float64 {
 	step := mat.NewVecDense(gradient.Len(), nil)
 	step.MulVec(w.gain(pilotKeeps(w, gradient, deviation, small, 0)), gradient)
 	return step.RawVector().Data
 }
 
-// smallMoment is below what a second moment is small to a pilot step. All are where half of the rows are longer times
-// as long as the bound: to make up for that multiplies noise.
+// smallMoment returns the second moment below which pilotStep shrinks the step along a direction. It
+// is +Inf if longer is above 1: correcting for that length multiplies the noise in all directions.
 func smallMoment(longer float64) float64 {
 	if longer > 1 {
 		return math.Inf(1)
@@ -277,8 +280,8 @@ func smallMoment(longer float64) float64 {
 	return 0.5
 }
 
-// pilotKeeps are the parts of a pilot step that shrinkage leaves, by direction, at least
-// least.
+// pilotKeeps returns for each direction the fraction of a pilot step left by shrinkage, which is at
+// least least.
 func pilotKeeps(w whitener, gradient *mat.VecDense, deviation, small, least float64) []float64 {
 	keeps := repeat(1, len(w.values))
 	for k, v := range w.values {
@@ -290,7 +293,7 @@ func pilotKeeps(w whitener, gradient *mat.VecDense, deviation, small, least floa
 	return keeps
 }
 
-// penalise moves the fit to its proximal point in the released metric.
+// penalise moves the fit to its proximal point in the metric of the released second moments.
 func (f *jointFit) penalise() {
 	free := append([]float64(nil), f.w...)
 	f.proximal(f.w)
@@ -319,9 +322,10 @@ func (f *jointFit) nextCuts(t int) {
 	}
 }
 
-// nextBound balances the noise of moments of rows with what shortening takes from
-// them. The histogram is of the coordinates before, so it is rescaled. rare are lengths of rows that it does not
-// show, each with all of a second moment of 1.
+// nextBound returns the bound on row lengths that balances the noise of the next moments with the
+// second moments lost to shortening. The histogram of lengths is in the previous coordinates, so it
+// is rescaled. rare lists possible lengths of rows that it does not show, each of which holds the
+// whole second moment, 1, of a direction.
 func (f *jointFit) nextBound(trace, z float64, rare []float64) float64 {
 	rescale := math.Sqrt(trace / f.beyond(0))
 	return cheapest(1.2*math.Sqrt(trace), 0, 16, func(bound float64) float64 {
@@ -329,16 +333,16 @@ func (f *jointFit) nextBound(trace, z float64, rare []float64) float64 {
 	})
 }
 
-// caution is how much the squared tails beyond the cuts of the step and of the level weigh
-// against noise, how far noise is taken to explain what lies between two cuts, and how far the
-// budget goes to the inner one, as in newCuts.
+// caution holds the weights of the squared tails beyond the cuts of the step and of the level,
+// relative to noise; the doubt about the part between two cuts (cutMeans); and the gain that divides
+// the budget (newCuts).
 type caution struct{ step, level, doubt, gain float64 }
 
 // usualDoubt is the doubt where information is not low.
 const usualDoubt = 1.2
 
-// caution is greater at low information, but for groups: they start from the fit of all rows, and
-// noise that they keep is averaged where they are pooled.
+// caution is greater at low information, except for groups: they start from the common fit, and
+// noise that they keep is averaged by pooling.
 func (f *jointFit) caution() caution {
 	switch {
 	case f.Near && !f.grouped:
@@ -349,11 +353,12 @@ func (f *jointFit) caution() caution {
 	return caution{step: 0.2, level: 0.7, doubt: usualDoubt, gain: 0.8}
 }
 
-// symmetricDoubt is the doubt about what lies between the cuts of the step where the level shows errors
-// that are symmetric: then that is likely to be noise. It brings 1 to 2 %, a quarter with 100,000 normal rows at eps .3.
+// symmetricDoubt is the doubt for the step where the level shows symmetric errors: then the part
+// between the cuts is likely to be noise. It reduces the excess risk by 1 to 2 %, by a quarter
+// with 100,000 normal rows at eps .3.
 const symmetricDoubt = 2.5
 
-// stepDoubt is the doubt about what lies between the cuts of the step, once the level is known.
+// stepDoubt returns the doubt for the step, once the level is known.
 func (f *jointFit) stepDoubt() float64 {
 	doubt := f.caution().doubt
 	if f.grouped || !f.shape.Intercept {
@@ -362,7 +367,7 @@ func (f *jointFit) stepDoubt() float64 {
 	return doubt + max(0, symmetricDoubt-doubt)*(1-f.levels.keep)
 }
 
-// cutsHide is what a histogram is taken to hide.
+// cutsHide is the assumption about hidden rows for the choice of cuts.
 var cutsHide = cautious{deviations: 0.5, steepest: 3}
 
 // chooseCuts chooses the cuts of the step and of the level.
@@ -374,7 +379,7 @@ func (f *jointFit) newStepCuts(products *magnitudes) cuts {
 	deviation, _ := f.deviations()
 	c := newCuts(products, max(f.slopes, 1), deviation, f.caution().step, f.caution().gain)
 	if f.shape.Intercept && f.slopes > 0 {
-		// Rows have no constant in the step, and had one where they were counted.
+		// In the step rows are without the constant, but the histogram counted them with it.
 		c.inner *= math.Sqrt(f.slopes / f.d)
 		c.share = math.Pow(c.inner/c.outer, f.caution().gain)
 	}
@@ -386,24 +391,25 @@ func (f *jointFit) newLevelCuts(residuals *magnitudes) cuts {
 	return newCuts(residuals, 1, deviation, f.caution().level, f.caution().gain)
 }
 
-// deviations are those of the noise on a coordinate of the step's sums and of the level's,
-// in their units.
+// deviations returns the standard deviations of the noise on a coordinate of the step's sums and of
+// the level's sums, in their units.
 func (f *jointFit) deviations() (step, level float64) {
 	return 2 * f.stepNoise.NoiseMultiplier / f.n, 2 * f.levelNoise.NoiseMultiplier / f.n
 }
 
-// beyond is how much of the second moments of all rows those longer than a bound hold beyond it.
+// beyond returns the part of all rows' second moments that lies beyond bound in the rows longer than it.
 func (f *jointFit) beyond(bound float64) float64 {
 	return f.lengths.said() * f.lengths.excessSquare(bound)
 }
 
-// giveBack is how much more than all of the second moments rows that were shortened may hold, along a direction of the
-// last coordinates, to count in the step as they are given back.
+// giveBack limits how far the weights in the step make up for shortening. Along a direction of the
+// last coordinates rows may hold at most giveBack more than a second moment of 1.
 const giveBack = 0.25
 
-// givenBack is how far rows that were shortened count as if they had not been, where beyond is what they hold beyond
-// the bound in all directions, and least the smallest second moment of what is left of them, along a direction that
-// the pass before had made 1 and this one stretches. Counted so, that direction holds 1 + giveBack at most, and the step overshoots by no more.
+// givenBack returns the share of the shortening that is undone in the weights of the step. beyond is
+// the second moment lost to shortening, in all directions; least is the smallest eigenvalue that is
+// left, along a direction that the pass before had made 1 and this one stretches. With the returned
+// share that direction holds at most 1 + giveBack, so that the step overshoots by no more.
 func givenBack(beyond, least float64) float64 {
 	along := ((1+giveBack)*max(least, shortenedEigenvalue) - least) / max(1-least, 1e-9)
 	return min(1, max(0, along), giveBack/max(beyond, 1e-9))
@@ -421,13 +427,13 @@ func (f *jointFit) weigh() {
 	}
 }
 
-// jointStep is what the step sees of a part of the rows.
+// jointStep holds the sums of the step over a part of the rows, before noise.
 type jointStep struct {
 	step, level *mech.Sum
 	meat        *mech.Moments
 }
 
-// step makes the step of least squares, with the level and the meat.
+// step releases the sums of the least squares step, of the level and of the meat.
 func (a *jointParts) step(src *mech.Source) {
 	seen := make([]jointStep, len(a.fits))
 	for g, f := range a.fits {
@@ -457,7 +463,7 @@ func (a *jointParts) step(src *mech.Source) {
 	}
 }
 
-// seeStep makes the pass of the step over a part of the rows.
+// seeStep computes the sums of the step over a part of the rows.
 func (f *jointFit) seeStep(x Data) jointStep {
 	if x.Elsewhere != nil {
 		return f.askStep(x.Elsewhere)
@@ -482,8 +488,8 @@ func (f *jointFit) seeStep(x Data) jointStep {
 	return jointStep{steps.merged(), levels.merged(), meats.merged()}
 }
 
-// stepCoordinates are those of rows in the step: without the constant, which the level
-// tells, rows are shorter.
+// stepCoordinates returns the coordinates of rows in the step. They are without the constant, which
+// the level estimates, because that makes rows shorter.
 func (f *jointFit) stepCoordinates() *mat.Dense {
 	if !f.shape.Intercept {
 		return f.p
@@ -493,12 +499,11 @@ func (f *jointFit) stepCoordinates() *mat.Dense {
 	return p
 }
 
-// proximal moves w to where half its squared distance, in the released metric, and
-// Psi are least together.
+// proximal moves w to the minimiser of half the squared distance, in the released metric, plus Psi.
 func (f *jointFit) proximal(w []float64) { proximal(f.Psi, f.p, w, 1) }
 
-// finish returns the coefficients, with the correction of the slopes and of the level shrunk towards the
-// pilot fit by what its noise explains, and what is known of their errors.
+// finish returns the coefficients, with the corrections of the slopes and of the level shrunk toward
+// the pilot fit by as much as noise explains, and the estimates of their errors.
 func (f *jointFit) finish() Result {
 	keeps := f.keeps()
 	r := Result{Coefficients: f.coefficients(f.correction(f.kept, keeps), f.keptLevel(f.levelKeep())), NoiseCovariance: f.noise(keeps)}
@@ -506,9 +511,9 @@ func (f *jointFit) finish() Result {
 	return r
 }
 
-// correction is a step, of which what is beyond the subgradient is kept in part, all where keeps is nil: what Psi
-// alone makes of the gradient is no correction. The constant's own coordinate is left to
-// the level.
+// correction returns a step in which the part beyond the subgradient of Psi is multiplied by keeps
+// (nil: the identity): the subgradient is no evidence of an error of the pilot fit. The constant's
+// coordinate is left to the level.
 func (f *jointFit) correction(step noisyMean, keeps *mat.SymDense) []float64 {
 	beyond, v := make([]float64, f.shape.D), mat.NewVecDense(f.shape.D, nil)
 	floats.SubTo(beyond, step.mean, f.subgradient)
@@ -525,11 +530,12 @@ func (f *jointFit) correction(step noisyMean, keeps *mat.SymDense) []float64 {
 	return v.RawVector().Data
 }
 
-// first is the first coordinate of the slopes.
+// first returns the index of the first slope.
 func (f *jointFit) first() int { return f.shape.D - int(f.slopes) }
 
-// keeps is what of the slopes' correction is kept, a matrix: as much as combines it best with the pilot fit, whose
-// noise is known. For groups it is a number, by the positive-part James-Stein rule.
+// keeps returns the matrix by which the slopes' correction is multiplied. It combines the correction
+// best with the pilot fit, whose noise is known. For groups it is a multiple of the identity, by the
+// positive-part James-Stein rule.
 func (f *jointFit) keeps() *mat.SymDense {
 	keeps := mat.NewSymDense(f.shape.D, nil)
 	if f.grouped || f.slopes == 0 {
@@ -563,7 +569,7 @@ func (f *jointFit) keeps() *mat.SymDense {
 	return keeps
 }
 
-// shrinkage is the positive-part James-Stein rule for the slopes' correction.
+// shrinkage returns the factor of the positive-part James-Stein rule for the slopes' correction.
 func (f *jointFit) shrinkage() float64 {
 	signal := 0.0
 	for j := f.first(); j < f.shape.D; j++ {
@@ -572,7 +578,7 @@ func (f *jointFit) shrinkage() float64 {
 	return max(0, 1-max(f.slopes-1, 0.7)*square(f.kept.deviation)/max(signal, math.SmallestNonzeroFloat64))
 }
 
-// levelKeep is what of the level is kept, as keeps is of the slopes' correction.
+// levelKeep returns the fraction of the level that is kept, by the same rule as keeps.
 func (f *jointFit) levelKeep() float64 {
 	if f.grouped || !f.shape.Intercept {
 		return 1
@@ -581,7 +587,7 @@ func (f *jointFit) levelKeep() float64 {
 	return gains(f.levels.kept.mean, []float64{before}, []float64{square(f.levels.kept.deviation)})[0]
 }
 
-// keptLevel is a part of the level.
+// keptLevel returns the level multiplied by keep.
 func (f *jointFit) keptLevel(keep float64) noisyMean {
 	level := noisyMean{deviation: keep * f.levels.kept.deviation}
 	for _, v := range f.levels.kept.mean {
@@ -590,7 +596,7 @@ func (f *jointFit) keptLevel(keep float64) noisyMean {
 	return level
 }
 
-// coefficients returns the pilot fit with a correction, a level and Psi.
+// coefficients returns the pilot fit plus a correction and a level, after the proximal step.
 func (f *jointFit) coefficients(correction []float64, level noisyMean) []float64 {
 	w := times(f.p, correction)
 	floats.Add(w, f.w)

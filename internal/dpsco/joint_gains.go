@@ -6,15 +6,16 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// gains returns how much of each step v_k is to be made from a fit with noise of a variance before_k, where
-// the step has noise of variance noise_k: v_k ~ N(0, before_k + t^2 + noise_k), with t, what else the fit
-// is off by, as likely as can be. That is a Kalman filter with an unknown drift.
+// gains returns the fraction of each step v_k to be applied to an estimate whose noise has variance
+// before_k, if the step's noise has variance noise_k. The model is v_k ~ N(0, before_k + t^2 +
+// noise_k), where t, the other error of the estimate, is found by maximum likelihood: a Kalman
+// filter with an unknown drift t.
 func gains(v, before, noise []float64) []float64 {
 	unit := math.Inf(1)
 	for k, s := range noise {
 		unit = min(unit, math.Sqrt(s))
 		if !(before[k] >= 0 && before[k] <= math.MaxFloat64) {
-			before[k] = 0 // what is not known is drift
+			before[k] = 0 // an unknown variance is left to the drift
 		}
 	}
 	best, least := 0.0, math.Inf(1)
@@ -39,13 +40,14 @@ func gains(v, before, noise []float64) []float64 {
 	return keep
 }
 
-// Drifts that gains tries: none, and half octaves from a quarter of the least noise on.
+// The drifts that gains tries: 0, and powers of sqrt 2 times the least noise, from a quarter of it on.
 const (
 	driftSteps = 45
 	firstDrift = 5
 )
 
-// eigen returns eigenvalues, ascending, and eigenvectors; of a matrix that has none to be found those of zero.
+// eigen returns eigenvalues in ascending order and eigenvectors; those of the zero matrix if s has
+// none that can be computed.
 func eigen(s *mat.SymDense) (values []float64, vectors *mat.Dense) {
 	var e mat.EigenSym
 	for _, v := range s.RawSymmetric().Data {

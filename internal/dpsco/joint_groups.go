@@ -10,12 +10,11 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// firstGroupPass is the pilot pass of a JointMoments from which on each group has a fit of
-// its own; those before whiten and find a start for all.
+// firstGroupPass is the first pilot pass in which each group has a fit of its own. The passes before
+// it compute a common whitening and a common start.
 const firstGroupPass = pilotPasses - 1
 
-// split gives each group a fit that starts from the one of all rows, with the bounds that its
-// size calls for.
+// split gives each group a fit that starts from the common one, with bounds chosen for its released size.
 func (a *jointParts) split(src *mech.Source) {
 	all := a.fits[0]
 	sizes := a.groups.split(a.groupNoise, all.w, all.p, src)
@@ -25,7 +24,7 @@ func (a *jointParts) split(src *mech.Source) {
 	}
 }
 
-// ofGroup is a copy of the fit for a group that has rows, which is not public.
+// ofGroup returns a copy of the fit for a group. rows is the true number of its rows, which is private.
 func (f *jointFit) ofGroup(rows int, size groupSize) *jointFit {
 	g := *f
 	g.n, g.perRow, g.small, g.grouped = size.rows, f.n/size.rows, size.small, true
@@ -36,8 +35,8 @@ func (f *jointFit) ofGroup(rows int, size groupSize) *jointFit {
 	return &g
 }
 
-// shrinkMoments moves the second moments of a group toward those of all rows, which are 1 in
-// these coordinates. It returns the deviation of the noise that is left in them.
+// shrinkMoments shrinks the second moments of a group toward those of all rows, the identity in
+// these coordinates. It returns the standard deviation of the noise that is left in them.
 func (f *jointFit) shrinkMoments() (noise float64) {
 	one := mat.NewSymDense(f.shape.D, nil)
 	for i := range f.shape.D {
@@ -47,16 +46,16 @@ func (f *jointFit) shrinkMoments() (noise float64) {
 	return noise
 }
 
-// shrunkBy scales the pilot step of a group by what twice the noise of a deviation on each coordinate leaves
-// of it (James & Stein, positive part): the last step, which is cut, would not bring back a group that noise has
-// moved far away.
+// shrunkBy multiplies the pilot step of a group by max(0, 1 - 2 d deviation^2 / |step|^2), the
+// positive-part James-Stein rule with twice the noise: the last step is cut, and could not bring
+// back a group that noise has moved far away.
 func shrunkBy(step []float64, deviation float64) []float64 {
 	size := max(floats.Dot(step, step), math.SmallestNonzeroFloat64)
 	floats.Scale(max(0, 1-2*float64(len(step))*square(deviation)/size), step)
 	return step
 }
 
-// finish returns the fit of all rows, or those of groups, which are pooled if that was asked for.
+// finish returns the fit of all rows, or the fits of the groups, pooled if asked.
 func (a *jointParts) finish() Result {
 	if a.common == nil {
 		return a.fits[0].finish()
@@ -69,9 +68,9 @@ func (a *jointParts) finish() Result {
 	return a.pooled(results, estimates, a.Pool, a.Psi)
 }
 
-// estimate is what the rows of a group say, without shrinkage. Where the meat was not
-// released, their sampling is taken for that of rows that are independent of residuals, and
-// what lies between both cuts for noise where noise explains it.
+// estimate returns the estimate from the rows of a group, without shrinkage, for pooling. Where the
+// meat was not released the sampling variance is that of residuals independent of the features, and
+// the step keeps the part between its cuts only as far as noise does not explain it.
 func (f *jointFit) estimate() estimate {
 	if f.meat != nil {
 		return estimate{w: f.coefficients(f.correction(f.outer, nil), f.levels.outer), covariance: f.covariance(f.influences())}
@@ -82,7 +81,7 @@ func (f *jointFit) estimate() estimate {
 	spread := mat.DenseCopyOf(f.p)
 	e.covariance = mat.NewSymDense(f.shape.D, nil)
 	if f.shape.Intercept {
-		spread.SetCol(0, make([]float64, f.shape.D)) // the level takes the constant's place
+		spread.SetCol(0, make([]float64, f.shape.D)) // the level replaces the constant's coordinate
 		e.covariance.SetSym(0, 0, square(f.levels.kept.deviation*f.levelScale)+f.residuals.excessSquare(0)/f.n)
 	}
 	var slopes mat.SymDense

@@ -9,32 +9,38 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Intervals of a JointMoments are about the coefficients of least squares in the
-// population that rows are drawn from. They hold sampling, all noise, and a bound
-// on what the cuts may hide; everything here is post-processing.
+// The intervals of a JointMoments are for the coefficients of least squares in the population that
+// rows are drawn from. They allow for sampling, for all noise, and for a bound on the bias from
+// clipping at the cuts. Everything here is post-processing.
 
-// intervalsOfJointMoments is the information without which there are no intervals, but for groups. With many coefficients that of scores decides, by which
-// histograms tell rows that are far from all others: noise of second moments makes intervals wider, and covers none less.
+// intervalsOfJointMoments is the information required for intervals, without groups. With many
+// coefficients the noise of scores is the criterion, because it also decides whether histograms show
+// rows that are far from all others; noise of second moments makes intervals wider and does not
+// reduce their coverage.
 var intervalsOfJointMoments = information{score: 0.0013, few: lowMoments}
 
-// What intervals take histograms to hide: of products and residuals, for the bias of cuts, and of lengths, for second moments.
+// The assumptions about hidden rows for intervals: intervalsHide in the histograms of products and
+// residuals, for the bias of cuts, and tailsHide in that of lengths, for second moments.
 var (
 	intervalsHide = cautious{deviations: 0.75, steepest: 2.5}
 	tailsHide     = cautious{deviations: intervalsHide.deviations, steepest: cutsHide.steepest}
 )
 
-// Which share of the bound on the bias goes into one direction, the tail of lengths from which on rows that may be hidden add to it, and by how
-// many deviations of their noise rows beyond all that histograms show stand out where they are surely there.
+// biasShare is the share of the bound on the bias that is allowed for in any one direction,
+// leastLengthIndex the index of the tail of lengths below which hidden rows add to the allowance,
+// and surelyBeyond the number of standard deviations of noise from which a count above the visible
+// bins certainly contains rows.
 const (
 	biasShare        = 0.5
 	leastLengthIndex = 3
 	surelyBeyond     = 3
 )
 
-// lowInformation is why there are none by public facts.
+// lowInformation is the reason for withholding all intervals that follows from public facts.
 const lowInformation = "low information: too few rows for this budget and so many coefficients"
 
-// whyNoIntervals says why the releases do not carry intervals; empty if they do, but for directions that are hidden.
+// whyNoIntervals returns the reason for withholding all intervals, whether or not directions are
+// hidden; empty if there is none.
 func (f *jointFit) whyNoIntervals() string {
 	switch {
 	case !f.Intervals:
@@ -47,7 +53,8 @@ func (f *jointFit) whyNoIntervals() string {
 	return ""
 }
 
-// whyUncertain says why they do not, besides directions that are hidden.
+// whyUncertain returns a reason for withholding all intervals that does not concern hidden
+// directions; empty if there is none.
 func (f *jointFit) whyUncertain() string {
 	switch {
 	case math.IsInf(f.hiddenSquare(), 1), f.spreadStandsOut() > surelySpread, f.standsOut/math.Sqrt(pilotPasses+1) > surelyBeyond:
@@ -56,23 +63,25 @@ func (f *jointFit) whyUncertain() string {
 	return ""
 }
 
-// spreadStandsOut is what counts beyond the bins that tails are taken to hide in show, of residuals and products together.
+// spreadStandsOut combines magnitudes.spreadStandsOut of residuals and products.
 func (f *jointFit) spreadStandsOut() float64 {
 	return (f.residuals.spreadStandsOut() + f.products.spreadStandsOut()) / math.Sqrt2
 }
 
-// surelySpread is from where on noise does not explain that: it alone shows more in two of a thousand fits.
+// surelySpread is the value of spreadStandsOut above which noise does not explain it: noise alone
+// exceeds it in 2 of 1,000 fits.
 const surelySpread = 4
 
-// fewLongRows is why there are none where rows certainly lie beyond all that histograms show, and nothing tells how far.
+// fewLongRows is the reason where rows certainly lie beyond the visible bins, at an unknown distance.
 const fewLongRows = "a few long rows may carry the coefficients"
 
-// hiddenDirections is of how many directions few rows say anything: noise hides them, or rows that say something about them
-// were shortened to so little that the step was made for others.
+// hiddenDirections returns the number of directions about which few rows carry information: noise
+// hides them, or their rows were shortened so much that the step reflects other rows.
 func (f *jointFit) hiddenDirections() int { return max(f.floored, f.short) }
 
-// hiddenSquare is how large a second moment rows may have that the histogram of lengths hides, in the last coordinates: 0
-// where the tail that is seen is light, with few rows or many. A group far from all others, as rows of a rare flag are, has no light tail.
+// hiddenSquare bounds the second moment, in the last coordinates, of rows that the histogram of
+// lengths hides. It is 0 if the visible tail is light, however many rows there are. The tail is not
+// light if there is a group of rows far from all others, such as those of a rare flag.
 func (f *jointFit) hiddenSquare() float64 {
 	if f.lengths.index(tailsHide) >= leastLengthIndex {
 		return 0
@@ -84,20 +93,19 @@ func (f *jointFit) hiddenSquare() float64 {
 	return rows / f.n * square(f.lengths.edge()) * exponent / (exponent - 2) / max(f.least, shortenedEigenvalue)
 }
 
-// stepInfluences says how the correction enters the coefficients: a row for each, with the
-// weights of its coordinates.
+// stepInfluences returns the matrix that maps the correction to the coefficients, one row per coefficient.
 func (f *jointFit) stepInfluences() *mat.Dense {
 	a := mat.DenseCopyOf(f.p)
 	if f.shape.Intercept {
 		for j := range f.shape.D {
-			a.Set(j, 0, 0) // the level takes the constant's place
+			a.Set(j, 0, 0) // the level replaces the constant's coordinate
 		}
 	}
 	return a
 }
 
-// influences says how the releases of the last pass enter the coefficients: those of the
-// correction and, with an intercept, the weight of the level.
+// influences returns the matrix that maps the releases of the last pass to the coefficients: those
+// of the correction and, with an intercept, the level.
 func (f *jointFit) influences() *mat.Dense {
 	d := f.shape.D
 	a := mat.NewDense(d, f.meat.SymmetricDim(), nil)
@@ -108,8 +116,8 @@ func (f *jointFit) influences() *mat.Dense {
 	return a
 }
 
-// errors writes what the releases say of the errors of the coefficients, around what
-// they would be without shrinkage.
+// errors writes the standard errors and intervals of the coefficients to r, or the reason why there
+// are none. The intervals are centred at the fit without shrinkage.
 func (f *jointFit) errors(r *Result) {
 	why := f.whyNoIntervals()
 	switch {
@@ -117,7 +125,7 @@ func (f *jointFit) errors(r *Result) {
 		why = r.hide(f.p, f.shape.Intercept, f.hiddenDirections(), f.whyUncertain)
 	case why == lowInformation && f.floored > 0:
 		if hidden := hiddenFeatures(f.p, f.shape.Intercept, 1); len(hidden) == 1 {
-			why, r.Hidden = hiddenDirection, hidden // as of a year without a center: that helps more than a few more rows
+			why, r.Hidden = hiddenDirection, hidden // such as a year without a center: more useful to know
 		}
 	}
 	if why != "" {
@@ -144,23 +152,27 @@ func (f *jointFit) errors(r *Result) {
 	}
 }
 
-// stepAllowance is for the bias of the step, of 1 in any direction: what its outer cut takes away, and what rows that
-// the histogram hides would add to the second moments by which the correction was made.
+// stepAllowance bounds the bias of the step in any one direction: the part clipped at the outer cut,
+// and the contribution of hidden rows to the second moments that multiply the correction.
 func (f *jointFit) stepAllowance() float64 {
 	cut := biasShare * f.products.tail(f.stepCuts.outer, intervalsHide)
 	return cut + f.hiddenSquare()*floats.Norm(f.correction(f.outer, nil), 2)
 }
 
-// shownParts is how many times what lies between the cuts of the step, and what is beyond them in proportion, may pull a
-// coefficient; shownFrom is by how many deviations of its noise it has to stand out, mostBeyond the largest proportion.
+// shownParts times the part between the cuts of the step, extrapolated beyond the outer one, bounds
+// its effect on a coefficient; shownFrom is the number of standard deviations of noise that this
+// part must exceed, and mostBeyond the largest ratio of the tail beyond the outer cut to the tail
+// between the cuts.
 const (
 	shownParts = 2
 	shownFrom  = 2
 	mostBeyond = 3
 )
 
-// shownBias is by how much each coefficient may be off along what lies between the cuts of the step, as far as neither its noise nor
-// skewed errors explain it, which show in the level as well: where effects are bent, rows beyond the outer cut are likely to go on so.
+// shownBias bounds the bias of each coefficient by the part of the step between its cuts, as far as
+// neither its noise nor skewness of the errors explains it; skewness shows in the level as well.
+// Where effects are not linear, rows beyond the outer cut are likely to deviate in the same
+// direction.
 func (f *jointFit) shownBias(influences *mat.Dense) []float64 {
 	level := 0.0
 	if f.shape.Intercept {
@@ -182,14 +194,14 @@ func (f *jointFit) shownBias(influences *mat.Dense) []float64 {
 	return shown
 }
 
-// levelAllowance is that for the bias of the level.
+// levelAllowance bounds the bias of the level from clipping at its outer cut.
 func (f *jointFit) levelAllowance() float64 {
 	return biasShare * f.residuals.tail(f.levelCuts.outer, intervalsHide)
 }
 
-// covariance is that of the estimates with the given influences: of sampling, of the noise
-// of the last pass, and of the noise in the second moments by which the correction was
-// made. Noise may leave the first a negative eigenvalue, which is raised to zero.
+// covariance returns the covariance of the estimates with the given influences: the sum of those due
+// to sampling, to the noise of the last pass, and to the noise of the second moments that multiply
+// the correction. Noise may give the first a negative eigenvalue, which is raised to zero.
 func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
 	d := f.shape.D
 	sampling, noise := mat.NewSymDense(f.meat.SymmetricDim(), nil), make([]float64, f.meat.SymmetricDim())
@@ -215,9 +227,9 @@ func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
 	return total
 }
 
-// bias is that of Result: the allowance for a sum of estimates has a part that goes with
-// the length of its influence on the steps and, with an intercept, one that goes with that
-// on the level; (x + y)^2 <= 2 (x^2 + y^2).
+// bias returns Result.Bias. The allowance for a linear combination of estimates is x + y: x is
+// proportional to the length of its influence on the step and, with an intercept, y to its influence
+// on the level. Its square is bounded by 2 (x^2 + y^2).
 func (f *jointFit) bias(influences *mat.Dense) *mat.SymDense {
 	d := f.shape.D
 	steps := square(f.stepAllowance())
@@ -232,7 +244,7 @@ func (f *jointFit) bias(influences *mat.Dense) *mat.SymDense {
 	return b
 }
 
-// units are the lengths at which a row was cut in each coordinate of the meat.
+// units returns the outer cut of each coordinate of the meat.
 func (f *jointFit) units() []float64 {
 	u := slices.Repeat([]float64{f.stepCuts.outer}, f.meat.SymmetricDim())
 	if f.shape.Intercept {
@@ -241,8 +253,8 @@ func (f *jointFit) units() []float64 {
 	return u
 }
 
-// degrees are the degrees of freedom that the noise of the meat leaves a variance of the
-// estimate with a given influence (Satterthwaite).
+// degrees returns the degrees of freedom (Satterthwaite) of a variance whose meat has noise, for an
+// estimate with the given influence.
 func (f *jointFit) degrees(variance float64, influence mat.Vector) float64 {
 	length := 0.0
 	for i, u := range f.units() {

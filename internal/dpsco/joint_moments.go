@@ -11,14 +11,14 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// JointMoments estimates least squares in few passes over the rows. Each of
-// three pilot passes releases the second moments of row and cut residual in one
-// matrix: the rows' part whitens, the mixed part is a step of a robust
-// regression, and both together cost the noise of one. The last pass starts from
-// that pilot fit and takes a step of least squares itself, of which only the
-// length of residual times row is cut, far out, at a length that a private
-// histogram tells. What lies beyond a nearer cut is released apart, and is
-// taken for noise where noise explains it.
+// JointMoments estimates least squares in few passes over the rows. Each of three pilot passes
+// releases the second moments of rows and their clipped residuals in one matrix: the rows' part
+// whitens, the mixed part gives a step of a robust regression, and both together cost the noise of
+// one release. The last pass starts from that pilot fit and makes a step of least squares, in which
+// only the length of residual times row is clipped, at two cuts chosen from a private histogram. The
+// part between the cuts is released separately, and is discarded as far as noise explains it. With an
+// intercept the last pass also releases the mean residual, called the level, which corrects the
+// intercept.
 //
 // Privacy: the composition of its releases, each a bounded sum with Gaussian
 // noise (proof: joint_moments.md).
@@ -26,23 +26,23 @@ import (
 // Source: one-step estimation from a robust pilot is Bickel 1975; the shrinkage
 // is the positive-part James-Stein rule.
 type JointMoments struct {
-	Bound     float64       // of a row's length in the first pass; longer ones are shortened
+	Bound     float64       // of row lengths in the first pass; longer rows are shortened to it
 	Scale     float64       // a typical residual
-	Low       bool          // little information: noise weighs more beside what cuts take away
-	Near      bool          // very little: cuts are nearer too
-	Whiten    float64       // by how much more of the budget goes to second moments; 0: none
+	Low       bool          // little information: noise counts for more relative to bias from cuts
+	Near      bool          // very little information: cuts are smaller as well
+	Whiten    float64       // factor for the budget of the second moments; below 1 counts as 1
 	Psi       prox.Operator // penalty and constraint
-	Intervals bool          // also release what intervals are made of
-	WhyNull   string        // why not
-	Pool      bool          // of fits by groups: they borrow from each other
+	Intervals bool          // also release the meat of the sandwich covariance, for intervals
+	WhyNull   string        // the reason if Intervals is false
+	Pool      bool          // with groups: shrink their fits toward their mean
 }
 
 // pilotPasses is the number of passes that whiten and find the pilot fit.
 const pilotPasses = 3
 
-// jointShares are the parts of the budget, of zCDP, that the releases take. They
-// add up to 1; what a fit does not release goes to the step. Where Whiten asks for more for
-// the second moments, step and level have as much less.
+// jointShares are the shares of the zCDP budget that the releases take. They add up to 1; the share
+// of a release that a fit does not make goes to the step. Whiten increases the shares of the second
+// moments at the expense of the step and the level.
 var jointShares = struct {
 	moments, residuals, lengths [pilotPasses]float64
 	products, step, level, meat float64
@@ -53,14 +53,13 @@ var jointShares = struct {
 	products:  0.03, step: 0.445, level: 0.08, meat: 0.05,
 }
 
-// residualWeight is the largest length of a cut residual in the joint moments,
-// whose rows have length 1.
+// residualWeight is the largest contribution of a residual to the joint moments, relative to that of a row.
 const residualWeight = 0.7
 
-// jointBound is the length of a row with its residual in the joint moments.
+// jointBound is the length bound of a row together with its residual in the joint moments.
 var jointBound = math.Sqrt(1 + residualWeight*residualWeight)
 
-// jointReleases are the noises of a JointMoments and what they are added to.
+// jointReleases holds the noise of every release of a JointMoments.
 type jointReleases struct {
 	JointMoments
 	shape                                          Shape
@@ -69,7 +68,7 @@ type jointReleases struct {
 	groupNoise                                     mech.Gaussian // of the sizes of groups
 }
 
-// releases shares the budget that one release of noise multiplier z would take.
+// releases divides the budget, that of one release of noise multiplier z, among all releases.
 //
 // Errors: ErrInfeasible.
 func (a JointMoments) releases(s Shape, z float64) (*jointReleases, error) {
@@ -104,7 +103,7 @@ func (a JointMoments) releases(s Shape, z float64) (*jointReleases, error) {
 	return r, r.check()
 }
 
-// all lists the noises in the order of their releases.
+// all lists the noises in the order of the releases.
 func (r *jointReleases) all() (noises []mech.Gaussian) {
 	for t := range pilotPasses {
 		if t == firstGroupPass && r.shape.Levels > 0 {
@@ -122,7 +121,7 @@ func (r *jointReleases) all() (noises []mech.Gaussian) {
 	return noises
 }
 
-// check reports whether every release can be made.
+// check reports whether all releases are possible.
 func (r *jointReleases) check() error {
 	if err := checkGroupSizes(r.shape); err != nil {
 		return err
@@ -130,23 +129,23 @@ func (r *jointReleases) check() error {
 	return checkReleases(r.shape.N, r.all(), r.pilotContract(), r.meatContract())
 }
 
-// pilotContract is that of the joint moments of a row and its residual.
+// pilotContract is the contract of the joint moments of a row and its residual.
 func (r *jointReleases) pilotContract() mech.MomentContract {
 	return mech.MomentContract{Bound: jointBound, N: r.shape.N, D: r.shape.D + 1}
 }
 
-// stepContract is that of both sums of the step, in their units.
+// stepContract is the contract of the inner and outer sums of the step, in their units.
 func (r *jointReleases) stepContract() mech.Contract {
 	return mech.Contract{Norm: mech.L2, Bound: 1, N: r.shape.N, D: 2 * r.shape.D}
 }
 
-// levelContract is that of both sums of residuals, in their units.
+// levelContract is the contract of the inner and outer sums of residuals, in their units.
 func (r *jointReleases) levelContract() mech.Contract {
 	return mech.Contract{Norm: mech.L2, Bound: 1, N: r.shape.N, D: 2}
 }
 
-// meatContract is that of the second moments of a row's part in the step and, with
-// an intercept, in the level, each at most 1 long.
+// meatContract is the contract of the second moments of a row's contributions to the step and, with
+// an intercept, to the level, each at most 1 long.
 func (r *jointReleases) meatContract() mech.MomentContract {
 	if r.shape.Intercept {
 		return mech.MomentContract{Bound: math.Sqrt2, N: r.shape.N, D: r.shape.D + 1}

@@ -9,19 +9,20 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// The noise of second moments, in whitened coordinates, from which on JointMoments takes information to be low: more of what lies
-// between cuts is taken for noise. From nearMoments on its last cuts are nearer too, and Newton does not save on those of a Huber fit.
+// Thresholds of momentNoise. Above lowMoments JointMoments treats information as low and discards
+// more of the sums between cuts as noise. Above nearMoments its last cuts are smaller as well, and
+// Newton does not take budget from the second moments of a Huber fit with many coefficients.
 const (
 	lowMoments  = 0.006
 	nearMoments = 0.01
 )
 
-// mostWhiten leaves a fifth of the budget to the step and the level.
+// mostWhiten bounds moreForMoments. At the bound a fifth of the budget is left for the step and the level.
 const mostWhiten = 2.3
 
-// moreForMoments is by how much more of the budget JointMoments gives to second moments: where
-// their noise hides directions, what is lost there is far more than the noise of the step. A function of
-// public facts.
+// moreForMoments returns the factor by which JointMoments increases the budget of the second
+// moments. Where their noise hides directions the loss is far larger than from noise of the step. It
+// is a function of public facts.
 func (p *problem) moreForMoments() float64 {
 	if p.Levels > 0 {
 		return 1
@@ -29,15 +30,16 @@ func (p *problem) moreForMoments() float64 {
 	return clampBetween(math.Sqrt(p.momentNoise()/nearMoments), 1, mostWhiten)
 }
 
-// momentNoise is about how large the noise of second moments would be beside an
-// eigenvalue of 1 if they took all of the budget: a function of public facts.
+// momentNoise estimates the noise of second moments relative to an eigenvalue of 1 if they took the
+// whole budget. It is a function of public facts.
 func (p *problem) momentNoise() float64 { return math.Pow(p.d(), 1.5) / p.recordsPerNoise() }
 
-// momentNoiseOfAFit is that beside the second moments of a group of mean size, or of all rows.
+// momentNoiseOfAFit is the same relative to the second moments of a group of mean size; without
+// groups, momentNoise.
 func (p *problem) momentNoiseOfAFit() float64 { return p.momentNoise() * float64(max(1, p.Levels)) }
 
-// chooseJointMoments decides, for least squares, whether auto whitens: then it is
-// JointMoments. The papers' methods whiten when asked.
+// chooseJointMoments decides, for least squares, whether auto whitens, that is, uses JointMoments.
+// Methods from papers whiten only if asked.
 func (p *problem) chooseJointMoments() {
 	enough := p.enough(jointMoments) || p.fewSources()
 	if p.Method == catalogue.MethodAuto {
@@ -55,7 +57,7 @@ func (p *problem) chooseJointMoments() {
 	}
 }
 
-// jointMoments is least squares from joint moments of rows and residuals.
+// jointMoments returns least squares from joint moments of rows and residuals.
 func (p *problem) jointMoments() (fit, error) {
 	if !fitsLoss(p.Loss, p.Method) {
 		return nil, fmt.Errorf("%w: method %q is for least squares, which is dp_linear_regress; ask for another method", ErrParameter, p.Method)
@@ -73,7 +75,8 @@ func (p *problem) jointMoments() (fit, error) {
 	}, nil
 }
 
-// enoughForIntervals reports whether there is so much of it, of a group of mean size, or of all rows.
+// enoughForIntervals reports whether the information suffices for intervals; with groups, for one of
+// mean size.
 func (p *problem) enoughForIntervals() bool {
 	if p.Levels > 0 {
 		return p.momentNoiseOfAFit() <= lowMoments
@@ -81,7 +84,7 @@ func (p *problem) enoughForIntervals() bool {
 	return p.enough(intervalsOfJointMoments)
 }
 
-// fitsLoss reports whether a method is one for a loss.
+// fitsLoss reports whether a method supports a loss.
 func fitsLoss(l loss.Loss, method string) bool {
 	switch l.(type) {
 	case loss.Squared:
@@ -92,8 +95,8 @@ func fitsLoss(l loss.Loss, method string) bool {
 	return method != catalogue.MethodJointMoments
 }
 
-// forecastJoint is the noise of the step, and of the level, at the cuts that
-// histograms without noise would lead to; of groups, that of one of mean size.
+// forecastJoint forecasts the standard deviation of the noise of the step and the level, at the cuts
+// that histograms without noise would give; with groups, for one of mean size.
 func (p *problem) forecastJoint(a JointMoments) (Forecast, error) {
 	r, err := a.releases(p.Shape, p.z)
 	if err != nil {
@@ -114,7 +117,7 @@ func (p *problem) forecastJoint(a JointMoments) (Forecast, error) {
 	return Forecast{Deviation: deviation}, nil
 }
 
-// expectedMagnitudes are those of normal numbers of a size.
+// expectedMagnitudes returns the histogram expected for centred normal numbers of standard deviation size.
 func expectedMagnitudes(noise mech.Gaussian, size, unit float64, rows int) *magnitudes {
 	counts, below := make([]float64, magnitudeBins), 0.0
 	for k := range counts {

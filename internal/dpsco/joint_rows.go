@@ -7,10 +7,10 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// What a record hands to the releases of a JointMoments.
+// The contributions of records to the releases of a JointMoments.
 
-// addPilot adds rows shortened to bound, beside residuals cut at cut, each in its
-// units, and notes by how much rows were shortened.
+// addPilot adds rows shortened to bound with residuals cut at cut, each in its unit, and stores the
+// factor by which each row was shortened.
 func (r *rowBlock) addPilot(m *mech.Moments, bound, cut float64, shortened []float64) {
 	n, unit, residual := len(shortened), 1/bound, residualWeight/cut
 	v, last := r.v[:n], r.joint[len(r.joint)-1][:n]
@@ -27,7 +27,7 @@ func (r *rowBlock) addPilot(m *mech.Moments, bound, cut float64, shortened []flo
 	r.gram(m, len(r.joint))
 }
 
-// addStep adds both parts of weight e z, of records of several rows of its mean.
+// addStep adds the inner and outer parts of weight e z; of a record of several rows, those of its mean.
 func (r *rowBlock) addStep(s *mech.Sum, weights []float64, c cuts) {
 	d := len(r.z)
 	lane.Multiply(r.v[:r.n], weights, r.e)
@@ -42,7 +42,7 @@ func (r *rowBlock) addStep(s *mech.Sum, weights []float64, c cuts) {
 	s.AddRows(mech.Rows{X: append(given, firstRows(r.rest[:d], len(rest))...)}, r.ones[:len(rest)])
 }
 
-// sizes returns the lengths of what records give, of single rows those of v_i z_i.
+// sizes returns the lengths of the records' contributions; for single rows these are |v_i| |z_i|.
 func (r *rowBlock) sizes(given [][]float64) []float64 {
 	size := r.v[:r.records()]
 	if r.starts != nil {
@@ -56,7 +56,8 @@ func (r *rowBlock) sizes(given [][]float64) []float64 {
 	return size
 }
 
-// addLevel adds both parts of residuals, of records of several rows of their mean.
+// addLevel adds the inner and outer parts of residuals; of a record of several rows, those of its
+// mean residual.
 func (r *rowBlock) addLevel(s *mech.Sum, c cuts) {
 	r.levels(r.joint[0][:r.n])
 	e := r.given(1)[0]
@@ -70,8 +71,8 @@ func (r *rowBlock) addLevel(s *mech.Sum, c cuts) {
 	s.AddRows(mech.Rows{X: [][]float64{e, rest}}, r.ones[:len(e)])
 }
 
-// addMeat adds the products of what a record gave to the step and, with an intercept, to the
-// level, both as they were cut.
+// addMeat adds the products of a record's contributions to the step and, with an intercept, to the
+// level, both cut at their outer lengths.
 func (r *rowBlock) addMeat(m *mech.Moments, weights []float64, cut, levelCut float64, level bool) {
 	lane.Multiply(r.v[:r.n], weights, r.e)
 	divide(r.v[:r.n], cut)

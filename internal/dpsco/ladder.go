@@ -5,26 +5,28 @@ import (
 	"time"
 )
 
-// Ladder is the times, from the moment when reading begins, at which what depends on
-// a value may be seen: steps 0 to Last, the first after First, each after 1.5 times the
-// one before. It is made from public facts. Of how long a fit took, whoever watches
-// learns a step and nothing finer.
+// Ladder holds the times, measured from the start of reading, at which results that depend on values
+// may become visible: steps 0 to Last, the first after First, each 1.5 times as late as the one
+// before. It follows from public facts. An observer learns the step in which a fit ended, and
+// nothing finer about its duration.
 type Ladder struct {
 	First time.Duration
 	Last  int
 }
 
-// growth is that of steps. The database computes the same times (sql/functions/jobs.sql).
+// growth is the ratio of consecutive steps. The database computes the same times (sql/functions/jobs.sql).
 const growth = 1.5
 
-// What reading and fitting take beside what grows with the table, and a value's part of it.
+// overhead is the time for reading and fitting that does not grow with the table, pull the time to
+// read one value.
 const (
 	overhead = 8 * time.Millisecond
 	pull     = 50 * time.Nanosecond
 )
 
-// statement is the seconds that a statement takes beside its rows, and rowOfStatement those of a row with so many
-// numbers, their products among them: what Postgres 15 was seen to take without just in time compilation, rounded upward.
+// statement is the time of a statement in seconds without that for its rows, and rowOfStatement the
+// time for a row with the given number of columns, including their products. Both were measured on
+// Postgres 15 without just-in-time compilation and rounded upward.
 const statement = 0.05
 
 func rowOfStatement(columns int) float64 {
@@ -32,9 +34,9 @@ func rowOfStatement(columns int) float64 {
 	return 1e-9 * (500 + 150*d + 25*d*d)
 }
 
-// NewLadder returns that of a plan whose columns are read with it, all within limit. Its
-// first step leaves twice the time that one core takes where data are ordinary: as many
-// jobs at a time as twice the cores do not make each other late.
+// NewLadder returns the ladder of a plan and the reading of its columns, with all steps within
+// limit. The first step leaves twice the time that one core takes for ordinary data, so that twice
+// as many jobs as cores can run at a time without missing it.
 func NewLadder(p *Plan, limit time.Duration) Ladder {
 	l := Ladder{First: min(limit, overhead+2*p.Takes())}
 	for l.Step(l.Last+1) <= limit {
@@ -43,7 +45,7 @@ func NewLadder(p *Plan, limit time.Duration) Ladder {
 	return l
 }
 
-// Takes is about how long reading and fitting take on one core, where data are ordinary.
+// Takes estimates the time for reading and fitting on one core, for ordinary data.
 func (p *Plan) Takes() time.Duration {
 	const most = float64(math.MaxInt64 / 8)
 	if p.InDatabase {
@@ -54,21 +56,20 @@ func (p *Plan) Takes() time.Duration {
 	return time.Duration(min(most, values*float64(pull)+p.Seconds*float64(time.Second)))
 }
 
-// LeavesOut tells the plan how many rows, or persons, are read beside those that it is about: those that
-// a sample leaves out.
+// LeavesOut adds the time for reading the given number of rows, or persons, that a sample leaves out.
 func (p *Plan) LeavesOut(rows int64) {
 	p.Seconds += float64(rows) * float64(max(1, p.maxRows)) * float64(p.shape.Columns()+1) * pull.Seconds()
 }
 
-// Step returns when step k is.
+// Step returns the time of step k.
 func (l Ladder) Step(k int) time.Duration {
 	return time.Duration(float64(l.First) * math.Pow(growth, float64(k)))
 }
 
-// End is the last step: whatever is not done by then ends.
+// End returns the time of the last step, at which unfinished jobs end.
 func (l Ladder) End() time.Duration { return l.Step(l.Last) }
 
-// At returns the first step that is not over after elapsed, the last one when all are.
+// At returns the first step at or after elapsed, or the last step if there is none.
 func (l Ladder) At(elapsed time.Duration) (k int) {
 	for k < l.Last && l.Step(k) < elapsed {
 		k++

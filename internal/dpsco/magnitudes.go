@@ -7,11 +7,11 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// magnitudeBins is how many bins halfOctaves has.
+// magnitudeBins is the number of bins of halfOctaves.
 const magnitudeBins = 50
 
-// magnitudeEdges are the lower edges of all bins but the first, in units;
-// magnitudeMiddles stand for what is in a bin.
+// magnitudeEdges are the lower edges of all bins but the first, in units; magnitudeMiddles are the
+// values that stand for the rows of each bin.
 var magnitudeEdges, magnitudeMiddles = func() (edges [magnitudeBins - 1]float64, middles [magnitudeBins]float64) {
 	for k := range edges {
 		edges[k] = math.Exp2(float64(lowestOctave+k) / 2)
@@ -21,34 +21,34 @@ var magnitudeEdges, magnitudeMiddles = func() (edges [magnitudeBins - 1]float64,
 	return edges, middles
 }()
 
-// magnitudes is what a released histogram of magnitudes says. Everything here is
-// post-processing.
+// magnitudes holds a released histogram of magnitudes. A bin is visible if its count stands out from
+// the noise; rows in other bins are hidden. All methods are post-processing.
 type magnitudes struct {
 	unit     float64
 	rows     float64                // of the table
-	sd       float64                // of the noise on a count
-	seen     bool                   // a bin stands out of the noise; else all rows are taken for one unit
-	counted  float64                // rows in the bins that are seen, as a share of all
-	share    [magnitudeBins]float64 // of the rows that are seen
-	top      int                    // the highest bin that is seen
-	last     float64                // its count
-	above    float64                // noisy count of as many bins above as hide rows
-	hides    int                    // how many that are: three, or more where reach says so
-	far      float64                // size up to which rows may be hidden; 0: they lie beyond what is seen
+	sd       float64                // standard deviation of the noise of a count
+	seen     bool                   // some bin is visible; if none, all rows are taken to be about 1 unit
+	counted  float64                // rows in the visible bins, as a share of all rows
+	share    [magnitudeBins]float64 // of each visible bin among the rows in visible bins; 0 for hidden bins
+	top      int                    // the highest visible bin
+	last     float64                // count of bin top
+	above    float64                // noisy count of the hides bins above top, in which rows may be hidden
+	hides    int                    // number of those bins: three, or more after reach
+	far      float64                // size up to which reach says rows may be hidden; 0: next to the visible bins
 	noisy    [magnitudeBins]float64 // counts as released
-	quantity [magnitudeBins]float64 // middles of the bins, in the units of the data
+	quantity [magnitudeBins]float64 // middles of the bins, in the unit of the data
 }
 
-// How many deviations of the noise a count must have to be seen: the fullest bin
-// of all, one that continues a run of bins, and one that stands alone.
+// The numbers of standard deviations of noise that a count must exceed to be visible: for the
+// fullest bin, for one that continues a run of bins, and for one that stands alone.
 const (
 	seenMode  = 4.5
 	seenRun   = 3
 	seenAlone = 3.5
 )
 
-// readMagnitudes reads a histogram of noisy counts whose noise has standard
-// deviation sd, up to limit: what is larger is not looked at.
+// readMagnitudes reads a histogram of noisy counts whose noise has standard deviation sd. Counts of
+// bins beyond limit are set to 0.
 func readMagnitudes(noisy []float64, sd, unit, limit, rows float64) *magnitudes {
 	m := &magnitudes{unit: unit, rows: rows, sd: sd, hides: 3}
 	for k, middle := range magnitudeMiddles {
@@ -72,15 +72,17 @@ func readMagnitudes(noisy []float64, sd, unit, limit, rows float64) *magnitudes 
 	return m
 }
 
-// By how many times rows must be longer than a bound that fits their scales to show that these are far too small.
-// Skewed features, and such as are far from 0, make most rows a few times longer; Newton's start makes up for those worse than JointMoments.
+// Rows show that scales are far too small if they are this many times longer than the bound that
+// fits the scales. The thresholds are high because skewed features, and those far from 0, make most
+// rows a few times longer than the bound. Newton's is higher because its start corrects for such
+// scales less well than JointMoments.
 const (
 	jointTooLong  = 10
 	newtonTooLong = 30
 )
 
-// readLengths reads a histogram of the lengths of rows of d coordinates, and says how many times longer than bound
-// half of all rows are at least, if that is more than tooLong, and 1 if not.
+// readLengths reads a histogram of the lengths of rows of d coordinates. longer is the length that half
+// of all rows exceed, over bound, if that ratio is above tooLong, else 1.
 func readLengths(noisy []float64, noise mech.Gaussian, d int, bound, tooLong, rows float64) (lengths *magnitudes, longer float64) {
 	sd := noise.NoiseMultiplier * math.Sqrt2
 	limit, longer := longest(d), 1.0
@@ -92,8 +94,8 @@ func readLengths(noisy []float64, noise mech.Gaussian, d int, bound, tooLong, ro
 	return readMagnitudes(noisy, sd, 1, limit, rows).apart(), longer
 }
 
-// beyond is what the histogram would say if the count above what is seen were by so many
-// deviations of its noise larger.
+// beyond returns the histogram with the count above the visible bins increased by the given number
+// of standard deviations of its noise.
 func (m *magnitudes) beyond(deviations float64) *magnitudes {
 	other := *m
 	if m.seen {
@@ -102,9 +104,9 @@ func (m *magnitudes) beyond(deviations float64) *magnitudes {
 	return &other
 }
 
-// run keeps the bins around the mode, with gaps of one at most, and
-// what stands out as the mode must, as an atom at zero does. It is for residuals, whose law has one piece
-// but for such, and others where the target is rarely not zero.
+// run keeps as visible the bins around the mode, with gaps of at most one bin, and other bins that
+// stand out as the mode must. It is for residuals: their law is unimodal, except for an atom at zero
+// or, where the target is rarely nonzero, a second group of larger values.
 func (m *magnitudes) run() *magnitudes {
 	visible := func(k int) bool { return k >= 0 && k < magnitudeBins && m.share[k] > seenRun*m.sd }
 	keep, mode := make([]bool, magnitudeBins), m.top
@@ -124,13 +126,13 @@ func (m *magnitudes) run() *magnitudes {
 	return m.keep(keep)
 }
 
-// seenFarther is by how many deviations more a bin must stand out for each half octave that
-// lies between it and what is seen below: what noise makes of a far bin costs the most, for
-// bounds go there.
+// seenFarther is the number of standard deviations added to a bin's threshold for each bin between
+// it and the next lower visible one. Far bins need more evidence because bounds follow them: there
+// an error is costliest.
 const seenFarther = 0.1
 
-// apart keeps the bins that stand out, wherever they are. It is for lengths of rows: a
-// rare flag lies far from the others.
+// apart keeps as visible all bins that stand out, wherever they are. It is for lengths of rows: those
+// with a rare flag are far longer than the others.
 func (m *magnitudes) apart() *magnitudes {
 	keep, last := make([]bool, magnitudeBins), m.top
 	for k := range keep {
@@ -142,7 +144,7 @@ func (m *magnitudes) apart() *magnitudes {
 	return m.keep(keep)
 }
 
-// keep normalises what is kept, and notes what is above it.
+// keep normalises the counts of the visible bins and counts the rows above them.
 func (m *magnitudes) keep(kept []bool) *magnitudes {
 	counts := m.share
 	m.noisy = counts
@@ -163,7 +165,7 @@ func (m *magnitudes) keep(kept []bool) *magnitudes {
 	return m
 }
 
-// countAbove counts what the bins above show that may hide rows.
+// countAbove sums the released counts of the bins above the visible ones in which rows may be hidden.
 func (m *magnitudes) countAbove() {
 	m.above = 0
 	for _, v := range m.noisy[m.top+1 : min(m.top+1+m.hides, magnitudeBins)] {
@@ -172,11 +174,12 @@ func (m *magnitudes) countAbove() {
 	m.above = max(0, m.above)
 }
 
-// aboveDeviation is the standard deviation of the noise in that.
+// aboveDeviation returns the standard deviation of the noise of above.
 func (m *magnitudes) aboveDeviation() float64 { return m.sd * math.Sqrt(float64(m.hides)) }
 
-// reach says that rows may be hidden up to a size: a few that are far larger than all others, as where a
-// label is rare, are no tail of what is seen, and lie in any bin between.
+// reach extends the range in which rows may be hidden up to size. A few rows that are far larger
+// than all others, such as those of a rare label, do not continue the visible tail and may lie in
+// any bin up to size.
 func (m *magnitudes) reach(size float64) {
 	if m.seen && size > m.edge() {
 		m.far = size
@@ -185,7 +188,8 @@ func (m *magnitudes) reach(size float64) {
 	}
 }
 
-// reachOf is the mean of what other says of rows, of those for which that is beyond all that is seen; 0 where there are none.
+// reachOf returns the mean of other(v) over the visible bins for which other(v) lies beyond the
+// highest visible bin; 0 if there are none.
 func (m *magnitudes) reachOf(other func(v float64) float64) float64 {
 	rows, sum := 0.0, 0.0
 	for k, share := range m.share {
@@ -196,29 +200,30 @@ func (m *magnitudes) reachOf(other func(v float64) float64) float64 {
 	return sum / max(rows, math.SmallestNonzeroFloat64)
 }
 
-// How large a part of what is seen must be at least how large a part of a scale for that to be typical.
+// A scale is typical of the values if at least typicalShare of the visible rows are at least
+// typicalPart of it.
 const (
 	typicalShare = 0.25
 	typicalPart  = 0.125
 )
 
-// rarelyAsLargeAs reports whether hardly anything that is seen is about as large as a scale.
+// rarelyAsLargeAs reports whether scale is not typical of the values.
 func (m *magnitudes) rarelyAsLargeAs(scale float64) bool {
 	return m.seen && 1-m.below(typicalPart*scale) < typicalShare
 }
 
-// hiddenFrom is where the tail of what may be hidden begins.
+// hiddenFrom returns the size from which the tail of hidden rows is taken to begin.
 func (m *magnitudes) hiddenFrom() float64 { return max(m.edge(), m.far) }
 
-// Noise hides some rows of any table: all are taken to say something unless more than
-// mostUnseen of them are not seen, and mostUnseenByNoise deviations of a count.
+// Noise hides some rows of any table. All rows count as usable unless the hidden share is above
+// mostUnseen plus mostUnseenByNoise standard deviations of a count.
 const (
 	mostUnseen        = 0.2
 	mostUnseenByNoise = 20
 )
 
-// said is the share of rows that say something. What is seen is about those, and second moments
-// are about all rows.
+// said returns the share of usable rows, that is, without missing values. Histograms describe only
+// these, whereas second moments are means over all rows.
 func (m *magnitudes) said() float64 {
 	if 1-m.counted > mostUnseen+mostUnseenByNoise*m.sd/m.rows {
 		return m.counted
@@ -226,7 +231,7 @@ func (m *magnitudes) said() float64 {
 	return 1
 }
 
-// edge is the upper end of the highest bin that is seen.
+// edge returns the upper edge of the highest visible bin.
 func (m *magnitudes) edge() float64 { return magnitudeEdges[min(m.top, magnitudeBins-2)] * m.unit }
 
 // quantile returns the middle of the bin in which the p-quantile lies.
@@ -240,7 +245,7 @@ func (m *magnitudes) quantile(p float64) float64 {
 	return m.quantity[m.top]
 }
 
-// below returns the share of what is seen that lies below v.
+// below returns the share of visible rows below v.
 func (m *magnitudes) below(v float64) float64 {
 	return m.mean(func(u float64) float64 {
 		if u < v {
@@ -250,7 +255,7 @@ func (m *magnitudes) below(v float64) float64 {
 	})
 }
 
-// mean is that of f over what is seen.
+// mean returns the mean of f over the visible rows.
 func (m *magnitudes) mean(f func(v float64) float64) (sum float64) {
 	for k, share := range m.share {
 		if share > 0 {
@@ -260,7 +265,7 @@ func (m *magnitudes) mean(f func(v float64) float64) (sum float64) {
 	return sum
 }
 
-// excess is the mean of (v - cut)+ of what is seen; excessSquare that of (v^2 - cut^2)+.
+// excess returns the mean of max(0, v - cut) over the visible rows, excessSquare that of max(0, v^2 - cut^2).
 func (m *magnitudes) excess(cut float64) float64 {
 	return m.mean(func(v float64) float64 { return max(0, v-cut) })
 }
@@ -269,15 +274,18 @@ func (m *magnitudes) excessSquare(cut float64) float64 {
 	return m.mean(func(v float64) float64 { return max(0, v*v-cut*cut) })
 }
 
-// standsOut is the count above what is seen in deviations of its noise.
+// standsOut returns the count above the visible bins in standard deviations of its noise.
 func (m *magnitudes) standsOut() float64 { return m.above / m.aboveDeviation() }
 
-// cautious says how much a histogram is taken to hide: rows, in deviations of its
-// noise, and the largest exponent of their Pareto tail.
+// cautious is an assumption about hidden rows: they number deviations standard deviations of noise
+// more than the count above the visible bins, and steepest is the largest exponent of their Pareto
+// tail.
 type cautious struct{ deviations, steepest float64 }
 
-// hidden returns how many rows may lie beyond what is seen, and the exponent of
-// their tail. It goes by the last rows that are seen; beyond a reach it is farExponent at least, for rows there do not continue these.
+// hidden returns an upper estimate of the number of rows beyond the visible bins, and the exponent
+// of their tail, estimated by comparing that number with the count of the highest visible bin. After
+// reach the exponent is at least farExponent, because the hidden rows do not continue the visible
+// tail.
 func (m *magnitudes) hidden(c cautious) (rows, exponent float64) {
 	rows = min(m.above+c.deviations*m.aboveDeviation(), m.rows/4)
 	least := 1.5
@@ -289,8 +297,7 @@ func (m *magnitudes) hidden(c cautious) (rows, exponent float64) {
 
 const farExponent = 2.5
 
-// tail is the mean of (v - cut)+: of what is seen, and of a Pareto tail of what
-// may be hidden.
+// tail returns the mean of max(0, v - cut) over the visible rows and a Pareto tail of hidden rows.
 func (m *magnitudes) tail(cut float64, c cautious) float64 {
 	rows, a := m.hidden(c)
 	share, edge := rows/m.rows, m.hiddenFrom()
@@ -300,8 +307,9 @@ func (m *magnitudes) tail(cut float64, c cautious) float64 {
 	return m.excess(cut) + share*(edge-cut+edge/(a-1))
 }
 
-// spreadStandsOut is by how many deviations of their noise the counts stand out from three bins after the beginning of that tail
-// on, over as many bins as show the most: a few rows in each of many bins are no tail that goes on falling.
+// spreadStandsOut returns the largest sum of consecutive counts, in standard deviations of its
+// noise, over the runs of bins that begin three bins above the start of the hidden tail. A few rows
+// in each of many bins do not form the falling tail that tail assumes.
 func (m *magnitudes) spreadStandsOut() (most float64) {
 	first, sum := sizeBin(m.hiddenFrom()/m.unit)+3, 0.0
 	for k, v := range m.noisy[min(first, magnitudeBins):] {
@@ -311,8 +319,9 @@ func (m *magnitudes) spreadStandsOut() (most float64) {
 	return most
 }
 
-// tailAlong is the same with what may be hidden as far away as lengths are, in units, that lie beyond all that is seen: of
-// these rows the farthest, from any size on no more than the counts from there on, which may hide them, say. 0 where there are none.
+// tailAlong is tail with the hidden rows placed at the visible lengths, times unit, that lie beyond
+// the visible bins. From the longest on, their number is limited to an upper bound on the rows
+// hidden in the bins from that size on. It returns 0 if there are no such lengths.
 func (m *magnitudes) tailAlong(lengths *magnitudes, unit, cut float64, c cautious) float64 {
 	counts, bins, last, hidden, excess := 0.0, 0.0, 0, 0.0, 0.0
 	for k := magnitudeBins - 1; k >= 0; k-- {
@@ -322,7 +331,7 @@ func (m *magnitudes) tailAlong(lengths *magnitudes, unit, cut float64, c cautiou
 		}
 		bin := sizeBin(size / m.unit)
 		if bins == 0 {
-			last = min(bin+1, magnitudeBins-1) // rows of a bin of lengths lie in two
+			last = min(bin+1, magnitudeBins-1) // the rows of one bin of lengths may lie in two bins here
 		}
 		for ; last >= bin; last-- {
 			counts, bins = counts+m.noisy[last], bins+1
@@ -338,15 +347,15 @@ func (m *magnitudes) tailAlong(lengths *magnitudes, unit, cut float64, c cautiou
 	return m.excess(cut) + excess/m.rows
 }
 
-// trimmed is the mean of (v - cut^2/v)+, what a weight (cut/v)^2 takes away, of what is seen
-// and, at most, of a Pareto tail of what may be hidden.
+// trimmed returns an upper bound on the mean of max(0, v - cut^2/v), the amount that a weight of
+// (cut/v)^2 takes away, over the visible rows and a Pareto tail of hidden rows.
 func (m *magnitudes) trimmed(cut float64, c cautious) float64 {
 	seen := m.mean(func(v float64) float64 { return max(0, v-cut*cut/max(v, cut)) })
 	return seen + m.tail(cut, c) - m.excess(cut)
 }
 
-// index is the exponent of the tail over the last two octaves that are seen, with
-// what may be hidden beyond.
+// index estimates the exponent of the tail from the four bins up to the highest visible one (two
+// octaves) and the hidden rows.
 func (m *magnitudes) index(c cautious) float64 {
 	rows, _ := m.hidden(c)
 	beyond := 0.0
@@ -356,8 +365,9 @@ func (m *magnitudes) index(c cautious) float64 {
 	return math.Log2((beyond*m.counted*m.rows+rows)/rows) / 2
 }
 
-// bulk is what is seen up to a gap beyond which lies a group of few rows: more of them than in the gap, by apartBy deviations, which is no
-// tail of those below. m itself where there is none.
+// bulk returns the histogram up to the first gap that is followed by a separate group of rows: by a
+// bin with apartBy standard deviations more rows than the gap's bins, which no falling tail has. It
+// returns m if there is no such gap.
 func (m *magnitudes) bulk() *magnitudes {
 	last, below := -1, 0.0
 	for k, share := range m.share {
@@ -369,7 +379,7 @@ func (m *magnitudes) bulk() *magnitudes {
 			clear(own.share[k:])
 			own.top, own.hides, own.far = last, min(3, k-last-1), 0
 			own.countAbove()
-			own.hides = 3 // noise is as large as elsewhere
+			own.hides = 3 // for aboveDeviation the noise is that of three bins
 			return &own
 		}
 		last, below = k, below+share
@@ -377,7 +387,8 @@ func (m *magnitudes) bulk() *magnitudes {
 	return m
 }
 
-// group reports whether bin next, or the one after it, has more rows than the bins between last and next in the mean.
+// group reports whether bin next, or the bin after it, has significantly more rows than the mean bin
+// between last and next.
 func (m *magnitudes) group(last, next int) bool {
 	between := 0.0
 	for _, v := range m.noisy[last+1 : next] {
@@ -386,10 +397,10 @@ func (m *magnitudes) group(last, next int) bool {
 	return slices.Max(m.noisy[next:min(next+2, magnitudeBins)])-max(0, between) > apartBy*m.sd
 }
 
-// apartBy is three deviations of the difference of two counts.
+// apartBy is three standard deviations of the difference of two counts, in units of that of one count.
 const apartBy = 3 * math.Sqrt2
 
-// cheapestCut returns the edge with the least cost.
+// cheapestCut returns the bin edge with the least cost.
 func (m *magnitudes) cheapestCut(cost func(cut float64) float64) float64 {
 	best := magnitudeEdges[0] * m.unit
 	least := cost(best)

@@ -7,16 +7,16 @@ import (
 	"dpsidecar/internal/catalogue"
 )
 
-// fields says where the options of a model go in an algorithm. What an option may be
-// stands in package catalogue.
+// fields maps the option names of a model to the fields of an algorithm. Package catalogue defines
+// the permitted values.
 type fields[A any] struct {
 	numbers map[string]func(*A) *float64
 	choices map[string]func(*A) *string
 	groups  map[string]func(*A) *[][]int
 }
 
-// set writes options that the catalogue has checked into an algorithm. Groups name
-// features, and become their positions.
+// set writes options that the catalogue has checked into an algorithm. Groups list names of
+// features, which become positions.
 func (f fields[A]) set(a *A, given map[string]any, features []string) error {
 	for name, value := range given {
 		switch {
@@ -37,7 +37,7 @@ func (f fields[A]) set(a *A, given map[string]any, features []string) error {
 	return nil
 }
 
-// check validates the options that a struct literal sets; zero is the default.
+// check validates the options that a struct literal sets; zero means the default.
 func (f fields[A]) check(a A, options []catalogue.Option) error {
 	for _, o := range options {
 		if place := f.numbers[o.Name]; place != nil && *place(&a) != 0 {
@@ -52,15 +52,15 @@ func (f fields[A]) check(a A, options []catalogue.Option) error {
 	return nil
 }
 
-// allowed reports whether a string is a choice of one of the options of a name: models
-// that share an option may differ in its choices.
+// allowed reports whether a choice is valid for any option with this name: models that share an
+// option may differ in its choices.
 func allowed(options []catalogue.Option, name, choice string) bool {
 	return slices.ContainsFunc(options, func(o catalogue.Option) bool {
 		return o.Name == name && (o.Choices == nil || slices.Contains(o.Choices, choice))
 	})
 }
 
-// optionsOf returns the options of models of the catalogue.
+// optionsOf returns the options of the given models of the catalogue.
 func optionsOf(models ...string) (options []catalogue.Option) {
 	for _, m := range catalogue.Models() {
 		if slices.Contains(models, m.Name) {
@@ -70,8 +70,7 @@ func optionsOf(models ...string) (options []catalogue.Option) {
 	return options
 }
 
-// positions turns lists of feature names, as JSON has them, into lists of their
-// positions.
+// positions converts lists of feature names, as decoded from JSON, into lists of positions.
 func positions(value any, features []string) (groups [][]int, ok bool) {
 	lists, ok := value.([]any)
 	seen := map[int]bool{}

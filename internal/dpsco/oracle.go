@@ -12,19 +12,19 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// oracle answers a solver's queries through private estimators, and only as
-// many as were declared and charged.
+// oracle answers a solver's queries through private estimators, and no more of them than were
+// declared and charged.
 type oracle struct {
 	loss       loss.Loss
 	data       Data
-	weights    []float64 // of rows, in the order of data.Y; nil: all 1
-	leverage   float64   // where rows are elsewhere, the length from which on they weigh less; 0: none
+	weights    []float64 // leverage weights of rows, in the order of data.Y; nil: all 1
+	leverage   float64   // for rows in a database: the length above which rows weigh less; 0: none
 	uses       []solve.Use
 	estimators []mean.Estimator
-	left       []int       // calls of each use
-	answers    [][]float64 // the latest of each use; nil before the first
-	deck       *mech.Deck  // of batches
-	batch      Data        // the rows of a batch, copied, and their weights
+	left       []int       // calls left of each use
+	answers    [][]float64 // the latest answer of each use; nil before the first
+	deck       *mech.Deck  // deals batches
+	batch      Data        // copies of the rows of a batch; lightness holds their weights
 	lightness  []float64
 	src        *mech.Source
 }
@@ -49,7 +49,7 @@ func (o *oracle) Gradient(dst []float64, q solve.Query) {
 	o.answers[q.Use] = append(o.answers[q.Use][:0], dst...)
 }
 
-// deal copies a fresh batch of m rows.
+// deal copies a fresh random batch of m rows.
 func (o *oracle) deal(m int) (Data, []float64) {
 	if o.deck == nil {
 		o.deck = mech.NewDeck(o.data.N, o.src)
@@ -78,7 +78,7 @@ func (o *oracle) deal(m int) (Data, []float64) {
 	return o.batch, o.lightness
 }
 
-// dealRecords copies records of several rows; those of weighed rows are not dealt.
+// dealRecords copies a batch of records of several rows. It panics if rows have leverage weights.
 func (o *oracle) dealRecords(some []int) (Data, []float64) {
 	if o.weights != nil {
 		panic("dpsco: batches of weighed rows")
@@ -86,8 +86,8 @@ func (o *oracle) dealRecords(some []int) (Data, []float64) {
 	return o.data.records(some), nil
 }
 
-// gradients are the weighted gradients of a loss at w, less those at anchor: of rows, or
-// of records of several rows the mean.
+// gradients are the weighted gradients of a loss at w, minus those at anchor; of a record of several
+// rows, the mean over its rows.
 type gradients struct {
 	loss    loss.Loss
 	data    Data
@@ -112,7 +112,7 @@ func (g gradients) rows() mean.Rows {
 	}}
 }
 
-// averaged hands on the mean gradient of every record, as a row of its own.
+// averaged passes the mean gradient of every record to visit, as a row with coefficient 1.
 func (g gradients) averaged(visit func(mean.Block)) func(first int, b Data) {
 	c, away, constant := make([]float64, blockRows), make([]float64, blockRows), repeat(1, blockRows)
 	means, starts := columns(g.data.D, blockRows), make([]int, 0, blockRows)
@@ -126,7 +126,8 @@ func (g gradients) averaged(visit func(mean.Block)) func(first int, b Data) {
 	}
 }
 
-// derivatives writes the factor of every row of a block whose first row is at first.
+// derivatives writes the factor by which each row of a block is multiplied in its gradient; first is
+// the index of the block's first row.
 func (g gradients) derivatives(c, away []float64, first int, b Data) {
 	predict(c, b, g.w)
 	loss.Derivs(g.loss, c, c, b.Y)
@@ -147,8 +148,8 @@ func (g gradients) derivatives(c, away []float64, first int, b Data) {
 	}
 }
 
-// leverage returns how much each row weighs when those longer than limit weigh
-// less: limit over length, which is that of the row times the root of its own weight.
+// leverage returns a weight for every row: min(1, limit/length), where length is that of the row
+// times the root of the row's own weight.
 func leverage(x Data, limit float64) []float64 {
 	x = x.flat()
 	weights := x.numbers(x.N)
@@ -166,7 +167,7 @@ func leverage(x Data, limit float64) []float64 {
 				}
 			}
 			for i, v := range square {
-				square[i] = min(1, limit/math.Sqrt(v*b.weight(i))) // NaN stays: the row says nothing
+				square[i] = min(1, limit/math.Sqrt(v*b.weight(i))) // NaN stays: the row is unusable
 			}
 		}
 	})

@@ -13,10 +13,10 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// The parts that recipes are made of. Each fills in the public parameters it
-// uses, so that a plan names those and no others.
+// The estimators and solvers that recipes consist of. Each sets the public parameters that it uses,
+// so that a plan lists those and no others.
 
-// descent runs a solver on a private mean, whitened if that was decided.
+// descent returns a descent on a private mean, whitened if that was decided.
 func (p *problem) descent(m mean.Method, s solve.Solver) (fit, error) {
 	if p.whitens() {
 		return p.whitened(Descent{Loss: p.Loss, Psi: p.penalty(), Mean: m, Solver: s}), nil
@@ -24,19 +24,19 @@ func (p *problem) descent(m mean.Method, s solve.Solver) (fit, error) {
 	return Descent{Loss: p.Loss, Psi: p.bounded(), Mean: m, Solver: s}, nil
 }
 
-// whiteningShare is the part of the budget, of zCDP, that whitening or centring takes.
+// whiteningShare is the share of the zCDP budget that whitening or centring takes.
 const whiteningShare = 0.15
 
-// whitened puts private whitening in front of a descent.
+// whitened adds private whitening to a descent.
 func (p *problem) whitened(d Descent) Whitened {
 	p.FeatureNorm = p.featureNorm()
 	return Whitened{Descent: d, Bound: p.FeatureNorm, Ratio: p.ratio(d, whiteningShare)}
 }
 
-// ratio is the noise multiplier of a release that takes a share of the budget, over that of one
-// estimate of the descent that has the rest.
+// ratio returns the noise multiplier of a release that takes the given share of the budget, over
+// that of one estimate of the descent, which has the rest.
 func (p *problem) ratio(d Descent, share float64) float64 {
-	calls := 0.0 // as many of all rows would cost as much
+	calls := 0.0 // the number of calls on all rows with the same cost
 	for _, u := range d.Solver.Uses() {
 		part := 1.0
 		if u.Batch > 0 {
@@ -47,10 +47,10 @@ func (p *problem) ratio(d Descent, share float64) float64 {
 	return math.Sqrt((1 - share) / (share * calls))
 }
 
-// auto is JointMoments for least squares and Newton for other losses; where less is known
-// of these a whitened descent that weighs long rows down, and a descent in the coordinates of the
-// scales where it is too little to whiten. The figures are what served best on generated and real
-// tables (docs/experiments/methods.md).
+// auto chooses JointMoments for least squares and Newton for other losses. With less information
+// about the latter it chooses a whitened descent in which long rows weigh less, and where there is
+// too little for whitening a descent in scaled units. The constants are those that were most
+// accurate on generated and real tables (docs/experiments/methods.md).
 func (p *problem) auto() (fit, error) {
 	_, squares := p.Loss.(loss.Squared)
 	switch {
@@ -67,35 +67,37 @@ func (p *problem) auto() (fit, error) {
 	setDefault(&p.Clip, p.Loss.Lipschitz()*p.leverage())
 	steps := p.gd()
 	if p.Labels {
-		steps.Average = 0.5 // log-odds come from far
+		steps.Average = 0.5 // log-odds may be far from the start
 	}
 	return p.whitened(Descent{Loss: p.Loss, Psi: p.penalty(), Mean: p.clip(), Solver: steps, Leverage: p.leverage()}), nil
 }
 
-// mostWander is how far the noise of all steps together may take a clipped descent where there is no curvature, in
-// scale units. Half or twice as much costs a tenth of the excess of 21 laws and 8 tables, which have opposite optima.
+// mostWander bounds, in scale units, how far the noise of all steps together may move a clipped
+// descent where the loss has no curvature. With half or twice this value the excess risk is a tenth
+// higher over 21 generated distributions and 8 tables, whose individual optima lie on both sides.
 const mostWander = 0.5
 
-// stepsPerCoefficient is how many steps a clipped descent makes for each coefficient, between fewestSteps and mostClippedSteps: rows
-// are as long as the root of their number, so that a step goes one part in so many of the way along a feature that is
-// independent of the others.
+// stepsPerCoefficient is the number of steps of a clipped descent per coefficient; the number is
+// kept between fewestSteps and mostClippedSteps. Rows with d coefficients have length sqrt(d), so
+// that a step of length 1/smoothness makes 1/d of the way along a feature that is independent of the others.
 const (
 	stepsPerCoefficient = 6
 	fewestSteps         = 100
 	mostClippedSteps    = 400
 )
 
-// From how many coefficients on a clipped descent is one on features less their means, and how much longer its steps are then: of
-// features that may all be the same, and go together with the constant, a step goes one part in as many as there are coefficients, so that few are parted without that.
+// From fewestCentred coefficients on a clipped descent uses centred features, with steps centredStep
+// times as long. Features of one sign are nearly collinear with the constant, and a step makes 1/d
+// of the way, so that few steps do not separate them without centring.
 const (
 	fewestCentred = 4
 	centredStep   = 2
 )
 
-// centres reports whether a clipped descent is on features less their means.
+// centres reports whether a clipped descent uses centred features.
 func (p *problem) centres() bool { return p.Intercept && p.D >= fewestCentred }
 
-// whyClipped is why auto takes one.
+// whyClipped returns the reason why auto chooses a clipped descent.
 func (p *problem) whyClipped() string {
 	why := "too few rows for this budget and so many coefficients to learn the features' second moments: a descent that clips gradients"
 	if p.centres() {
@@ -104,8 +106,9 @@ func (p *problem) whyClipped() string {
 	return why
 }
 
-// clippedDescent is descent that clips gradients as near as its noise asks for: where there is little
-// curvature, nothing brings the fit back. Nearer clips would lose the mean of skewed residuals.
+// clippedDescent returns a descent that clips gradients as closely as its noise requires: in
+// directions of little curvature nothing corrects the effect of noise. Closer clipping would bias
+// the mean of skewed residuals.
 func (p *problem) clippedDescent() (fit, error) {
 	centred := p.centres()
 	setDefault(&p.Steps, clampBetween(stepsPerCoefficient*p.d(), fewestSteps, mostClippedSteps))
@@ -119,23 +122,23 @@ func (p *problem) clippedDescent() (fit, error) {
 	if !centred {
 		return d, nil
 	}
-	d.Psi = p.penalty() // the ball is of coefficients, which have another constant than those of features less their means
+	d.Psi = p.penalty() // the ball is for the final coefficients, whose constant is another
 	setDefault(&p.FeatureNorm, math.Sqrt(p.sources()))
 	return Centred{Descent: d, Bound: p.FeatureNorm, Ratio: p.ratio(d, whiteningShare)}, nil
 }
 
-// The length, over the root of the mean square, from which on rows weigh less in an accelerated
-// descent on labels, and how many more steps it makes than noise and
-// smoothness alone ask for: it starts farther off than their rule takes it to. mostSteps bounds the passes over
-// the rows, of which it makes some 25 with five columns and 150 with a hundred.
+// labelLeverage is the length, relative to the root mean square, above which rows weigh less in an
+// accelerated descent on labels. The descent makes moreSteps times as many steps as noise and
+// smoothness alone require, because its start is farther from the optimum than that rule assumes.
+// mostSteps bounds the passes over the rows: about 25 with five columns and 150 with a hundred.
 const (
 	labelLeverage = 0.7
 	moreSteps     = 4
 	mostSteps     = 200
 )
 
-// weighedDescent is an accelerated descent on labels. Clipped gradients of labels would say how many there are of
-// either kind and no more, so that long rows weigh less instead.
+// weighedDescent returns an accelerated descent on labels. Long rows weigh less in it, because
+// clipped gradients of labels would carry little information beyond the counts of the two labels.
 func (p *problem) weighedDescent() Descent {
 	longest := labelLeverage * math.Sqrt(p.sources())
 	setDefault(&p.Clip, p.Loss.Lipschitz()*longest)
@@ -143,7 +146,7 @@ func (p *problem) weighedDescent() Descent {
 	return Descent{Loss: p.Loss, Psi: p.bounded(), Mean: p.clip(), Solver: p.accmd(), Leverage: longest}
 }
 
-// taken names a fit of auto: the method that makes it, or what it is where none does.
+// taken returns the name of auto's choice: that of a method, or a description if it is no method of its own.
 func taken(f fit) string {
 	switch f := f.(type) {
 	case JointMoments:
@@ -162,12 +165,12 @@ func taken(f fit) string {
 	return "gd"
 }
 
-// leverage is the length from which on whitened rows, sqrt(d) long in the root mean
-// square, weigh less. With their weights no gradient is longer than that times the
-// loss's Lipschitz constant: nothing is clipped, so that the fit stays consistent.
+// leverage returns the length above which whitened rows weigh less; their root mean square is
+// sqrt(d). With these weights no gradient is longer than that length times the loss's Lipschitz
+// constant, so that nothing is clipped and the fit stays consistent.
 func (p *problem) leverage() float64 { return 1.2 * math.Sqrt(p.d()) }
 
-// gd is gradient descent on all rows.
+// gd returns gradient descent on all rows.
 func (p *problem) gd() solve.GD {
 	if p.whitens() {
 		setDefault(&p.Steps, 15)
@@ -177,20 +180,19 @@ func (p *problem) gd() solve.GD {
 	return solve.GD{Steps: int(p.Steps), Rate: p.StepSize, Average: averaged}
 }
 
-// averaged is the share of a descent's iterates that its answer is the mean of:
-// noise asks for many, the way from the start for few.
+// averaged is the share of a descent's last iterates that are averaged. A large share reduces noise,
+// a small one leaves out more of the path from the start.
 const averaged = 0.7
 
-// spgd is proximal gradient descent on batches.
+// spgd returns proximal gradient descent on batches.
 func (p *problem) spgd() solve.GD {
 	s := p.gd()
 	s.Batch, s.Decay = p.batch(float64(p.N)), p.facts().Decay(s.Steps)
 	return s
 }
 
-// svrg is variance reduction with a fixed (1) or doubling (2) length of epochs,
-// of about as many steps as a descent has. Batches serve where the account
-// prices them as such.
+// svrg returns variance reduction whose epochs have a fixed (1) or doubling (2) length, with about
+// as many steps as gd. It uses batches if the accountant gives credit for sampling.
 func (p *problem) svrg(growth int) solve.SVRG {
 	p.clip()
 	setDefault(&p.Steps, 100)
@@ -207,7 +209,7 @@ func (p *problem) svrg(growth int) solve.SVRG {
 	return s
 }
 
-// accmd is accelerated mirror descent with the Euclidean mirror.
+// accmd returns accelerated mirror descent with the Euclidean mirror map.
 func (p *problem) accmd() solve.AccMD {
 	f := p.facts()
 	setDefault(&p.Steps, float64(f.AccMDSteps()))
@@ -215,8 +217,8 @@ func (p *problem) accmd() solve.AccMD {
 	return solve.AccMD{Steps: int(p.Steps), Rate: p.StepSize}
 }
 
-// batch returns the rows of a batch as solvers take it, 0 for all, which more than
-// there are mean too: a table may shrink below what a scheduled request asks for.
+// batch returns the size of a batch as solvers expect it, 0 for all rows. A size above the number of
+// rows means all rows, because a table may shrink below the batch of a scheduled request.
 func (p *problem) batch(usual float64) int {
 	setDefault(&p.Batch, usual)
 	p.Batch = min(p.Batch, float64(p.N))
@@ -226,7 +228,7 @@ func (p *problem) batch(usual float64) int {
 	return int(p.Batch)
 }
 
-// facts are what the papers' rules for steps and step sizes take.
+// facts returns the input of the papers' rules for numbers of steps and step sizes.
 func (p *problem) facts() solve.Facts {
 	norm := p.gradientNorm()
 	return solve.Facts{
@@ -235,33 +237,33 @@ func (p *problem) facts() solve.Facts {
 	}
 }
 
-// clip cuts row gradients at the length of a typical one.
+// clip returns the estimator that clips row gradients, by default at the length of a typical one.
 func (p *problem) clip() mean.Clip {
 	setDefault(&p.Clip, p.gradientNorm())
 	return mean.Clip{Norm: p.Clip}
 }
 
-// differences leaves room for the difference of two clipped gradients.
+// differences is clip for the differences of two clipped gradients, which are twice as long.
 func (p *problem) differences() mean.Clip { return mean.Clip{Norm: 2 * p.clip().Norm} }
 
-// catoniShare of the scale that balances noise with the worst bias which the
-// moment allows: the bias of real gradients is far from the worst.
+// catoniShare is multiplied with the scale that balances noise and the worst bias that the moment
+// allows. It is below 1 because the bias of real gradients is far smaller than the worst.
 const catoniShare = 1. / 6
 
-// catoni is the estimator for n rows.
+// catoni returns the estimator for n rows.
 func (p *problem) catoni(n int) mean.Catoni {
 	setDefault(&p.Moment, p.ResidualScale*p.ResidualScale)
 	setDefault(&p.Truncation, catoniShare*mean.CatoniScale(p.Moment, math.Inf(1), p.z, n, p.D))
 	return mean.Catoni{Scale: p.Truncation, Beta: math.Inf(1)}
 }
 
-// holland is catoni on batches.
+// holland returns catoni for batches.
 func (p *problem) holland() mean.Catoni {
 	p.batch(float64(p.N))
 	return p.catoni(int(p.Batch))
 }
 
-// trimmed cuts off so many records that the worst case weighs little.
+// trimmed trims enough records that the worst case has little weight in the smooth sensitivity.
 func (p *problem) trimmed() mean.TrimmedMean {
 	setDefault(&p.Steps, 50)
 	setDefault(&p.StepSize, 2/p.smoothness())
@@ -270,7 +272,7 @@ func (p *problem) trimmed() mean.TrimmedMean {
 	return mean.TrimmedMean{Trim: int(p.Trim), Low: -p.Range / 2, High: p.Range / 2}
 }
 
-// ksu is the joint estimator, on balls or on boxes.
+// ksu returns the joint estimator, on balls or on boxes.
 func (p *problem) ksu(axis bool) mean.KSU {
 	setDefault(&p.Range, 4*p.ResidualScale)
 	if axis {
@@ -280,18 +282,18 @@ func (p *problem) ksu(axis bool) mean.KSU {
 	return mean.KSU{Radius: p.Truncation, Range: p.Range, Axis: axis}
 }
 
-// kamath is the median of block means, of an odd number of blocks.
+// kamath returns the median of the means of an odd number of blocks.
 func (p *problem) kamath() mean.MedianOfMeans {
 	setDefault(&p.Blocks, 7)
 	p.batch(float64(p.N))
 	if p.Blocks > p.Batch {
-		p.Blocks = float64((int(p.Batch) - 1) | 1) // of one row each; an even number loses one
+		p.Blocks = float64((int(p.Batch) - 1) | 1) // blocks of one row; of an even number of rows one is left out
 	}
 	setDefault(&p.Range, 4*p.ResidualScale)
 	return mean.MedianOfMeans{Blocks: int(p.Blocks), Range: p.Range}
 }
 
-// aggregate is sample and aggregate.
+// aggregate returns sample and aggregate.
 func (p *problem) aggregate() (fit, error) {
 	choose := p.rangeMean
 	if p.Aggregator == catalogue.AggregatorCentre {
@@ -304,18 +306,17 @@ func (p *problem) aggregate() (fit, error) {
 	return SampleAggregate{Blocks: int(p.Blocks), Loss: p.Loss, Psi: p.penalty(), Aggregator: aggregator}, nil
 }
 
-// Constants of RangeMean, as served best on generated and real tables
-// (docs/experiments/methods.md).
+// Constants of RangeMean that were most accurate on generated and real tables (docs/experiments/methods.md).
 const (
-	rangeShare     = 1. / 3 // of the budget, for the histogram
-	blocksPerNoise = 12     // blocks for each standard deviation of a count's noise, to find the windows
-	binSpreads     = 2      // of a bin, in spreads of a block's fit
-	leastBlockRows = 4      // rows of a block for each coefficient, at least
-	labelBlockRows = 20     // the same for labels where rows allow: fits of few labels exaggerate
+	rangeShare     = 1. / 3 // share of the budget for the histogram
+	blocksPerNoise = 12     // blocks for each standard deviation of a count's noise, needed to find the windows
+	binSpreads     = 2      // width of a bin, in standard deviations of a block's fit
+	leastBlockRows = 4      // least number of rows of a block per coefficient
+	labelBlockRows = 20     // the same for labels, if rows suffice: coefficients from few labels are too large
 )
 
-// rangeMean chooses blocks and bins: as many blocks as make the noise small
-// beside the spread of the fits, but none smaller than it can be fitted.
+// rangeMean chooses blocks and bins: as many blocks as make the noise small beside the spread of the
+// fits, but none too small to be fitted.
 func (p *problem) rangeMean() (Aggregator, error) {
 	rows, d := float64(p.N), p.d()
 	p.Aggregator = catalogue.AggregatorRangeMean
@@ -333,15 +334,15 @@ func (p *problem) rangeMean() (Aggregator, error) {
 	}
 	p.Blocks = min(p.Blocks, rows)
 	spread := p.ResidualScale / p.curvature() / math.Sqrt(max(1, rows/p.Blocks-d))
-	width := max(binSpreads*spread, p.Radius*max(d/(1<<18), 1./(1<<10))) // so that the bins are few enough to be noised
+	width := max(binSpreads*spread, p.Radius*max(d/(1<<18), 1./(1<<10))) // not too many bins for their noise
 	half := int(math.Ceil(p.Radius/width)) + 1
 	return RangeMean{Bins: mech.Bins{Width: width, Half: half}, Ratio: math.Sqrt((1 - rangeShare) / rangeShare)}, nil
 }
 
-// leastDelta is that of which the reserve serves mech.Centre.
+// leastDelta is the least delta for which the reserve suffices for mech.Centre.
 const leastDelta = 1e-9
 
-// smoothCentre chooses as many blocks as serve and the rows allow.
+// smoothCentre chooses the number of blocks, as many as are useful and the rows allow.
 func (p *problem) smoothCentre() (Aggregator, error) {
 	if p.reserve < privacy.Reserve(leastDelta) {
 		return nil, fmt.Errorf("%w: aggregator %q takes a delta of at least %g; ask for that", ErrInfeasible, p.Aggregator, leastDelta)
@@ -360,7 +361,7 @@ func (p *problem) smoothCentre() (Aggregator, error) {
 	return SmoothCentre{centre}, nil
 }
 
-// penalty is the operator of the request's penalty and no more.
+// penalty returns the operator of the request's penalty, without the ball.
 func (p *problem) penalty() prox.Operator {
 	var psi prox.Operator
 	switch p.Penalty {
@@ -382,7 +383,7 @@ func (p *problem) penalty() prox.Operator {
 	return psi
 }
 
-// bounded is the penalty on the ball of coefficients.
+// bounded returns the penalty restricted to the ball of coefficients.
 func (p *problem) bounded() prox.Operator {
 	ball := prox.L2Ball{Radius: p.Radius}
 	if p.Penalty == catalogue.PenaltyNone {

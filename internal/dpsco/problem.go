@@ -12,20 +12,20 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// problem is a Regression on a shape and a budget: what recipes are written in.
+// problem is a Regression with a shape and a budget, the receiver of all recipes.
 type problem struct {
 	Regression
 	Shape
 	budget  privacy.Budget
-	reserve float64 // of delta, for what mechanisms spend of it themselves
-	rho     float64 // what the budget buys in zCDP
-	rdp     bool    // the account prices batches by their amplification
-	z       float64 // noise multiplier of one estimate, once it is known
+	reserve float64 // part of delta that mechanisms spend themselves
+	rho     float64 // zCDP parameter equivalent to the budget
+	rdp     bool    // the accountant gives credit for sampling
+	z       float64 // noise multiplier of one estimate; 0 before calibration
 	why     string
-	runs    string // what auto takes; empty: the method itself
+	runs    string // the choice of auto; empty: the method itself
 }
 
-// pose checks the request and fills in what all methods share.
+// pose checks the request and fills in the parameters common to all methods.
 func (a Regression) pose(s Shape, b privacy.Budget, accountant privacy.Accountant) (*problem, error) {
 	if err := regressionFields.check(a, optionsOf(slices.Collect(maps.Keys(losses))...)); err != nil {
 		return nil, err
@@ -79,11 +79,12 @@ func (p *problem) defaults() error {
 	return nil
 }
 
-// usualRadius is that of coefficients which nobody has bounded. In scaled units those of a
-// regression are of order one, and ten times as large or more where scales are guessed that much
-// too small. Log-odds have no such unit: a few strong features add up to more than ten, and where
-// features separate the labels they have no bound. Where rows and budget suffice to whiten, a ball
-// that large was seen to cost nothing; where they do not, noise fills whatever ball it is given.
+// usualRadius returns the default radius of the ball of coefficients. In scaled units the
+// coefficients of a regression are of order one, or ten times as large or more if scales are guessed
+// that much too small. Log-odds have no such unit: the effects of a few strong features add up to
+// more than ten, and where features separate the labels they have no bound. Where rows and budget
+// suffice for whitening, a ball that large was found to cost no accuracy; otherwise noise fills a
+// ball of any size.
 func (p *problem) usualRadius() float64 {
 	whitened := p.Method == catalogue.MethodNewton || p.Method == catalogue.MethodJointMoments || p.Method == catalogue.MethodAuto && p.whitens()
 	switch {
@@ -97,16 +98,15 @@ func (p *problem) usualRadius() float64 {
 	return catalogue.WhitenedRadius
 }
 
-// chooseWhitening decides whether a part of the budget goes to the second
-// moments. auto whitens unless their noise would hide the smaller ones; the
-// papers' methods do it when asked.
+// chooseWhitening decides whether part of the budget goes to the second moments. auto whitens unless
+// their noise would hide the smaller ones; methods from papers whiten only if asked.
 func (p *problem) chooseWhitening() {
 	if _, squares := p.Loss.(loss.Squared); squares {
 		p.chooseJointMoments()
 		return
 	}
 	noise := 2 * math.Sqrt2 * p.featureNorm() * p.featureNorm() * math.Sqrt(p.d()/whiteningShare) / p.recordsPerNoise()
-	few := (noise > 0.5 || p.Labels) && !p.newtonServes() // a whitened descent on labels is behind both others
+	few := (noise > 0.5 || p.Labels) && !p.newtonServes() // for labels whitened descent is less accurate than either
 	if p.Method == catalogue.MethodAuto {
 		switch {
 		case p.counts():
@@ -130,22 +130,23 @@ func (p *problem) chooseWhitening() {
 	}
 }
 
-// withNoise is the problem at a noise multiplier.
+// withNoise returns the problem at a noise multiplier.
 func (p problem) withNoise(z float64) *problem {
 	p.z = z
 	return &p
 }
 
-// recordsPerNoise is N over the noise, counted in records, of one sum that is given
-// all of the budget.
+// recordsPerNoise returns N over the standard deviation of the noise, counted in records, of one sum
+// that has the whole budget.
 func (p *problem) recordsPerNoise() float64 { return float64(p.N) * math.Sqrt(2*p.rho) }
 
 func (p *problem) d() float64 { return float64(p.D) }
 
 func (p *problem) whitens() bool { return p.Whitening == catalogue.WhiteningOn }
 
-// featureNorm bounds a row in the second moments. Of the levels of a category a row has one:
-// each column of the table, not each coefficient, adds about 1 to its squared length.
+// featureNorm returns the bound on row lengths for the second moments. A row has only one level of
+// each category, so that each column of the table, not each coefficient, adds about 1 to its squared
+// length.
 func (p *problem) featureNorm() float64 {
 	if p.FeatureNorm == 0 {
 		return 1.5 * math.Sqrt(p.sources())
@@ -153,7 +154,7 @@ func (p *problem) featureNorm() float64 {
 	return p.FeatureNorm
 }
 
-// sources is how many columns of the table a row is made from.
+// sources returns the number of columns of the table that features are made from.
 func (p *problem) sources() float64 {
 	if p.Sources == 0 {
 		return p.d()
@@ -161,16 +162,16 @@ func (p *problem) sources() float64 {
 	return float64(p.Sources)
 }
 
-// The noise of the first pass over the rows, beside an eigenvalue of 1, up to which requests
-// with categories are whitened: a clipped descent hardly moves the coefficients of levels that
-// few rows have (docs/experiments/categories.md).
+// The largest noise in the first pass, relative to an eigenvalue of 1, at which requests with
+// categories are whitened. The alternative, a clipped descent, hardly moves the coefficients of rare
+// levels (docs/experiments/categories.md).
 const (
 	mostCategoryMoments = 0.08
-	mostLabelCategories = 0.06 // where the target is a label
+	mostLabelCategories = 0.06 // for labels
 )
 
-// fewSources reports whether categories make rows shorter than their coefficients are many,
-// and short enough to be whitened: a function of public facts.
+// fewSources reports whether rows are shorter than their number of coefficients suggests, because of
+// categories, and short enough for whitening. It is a function of public facts.
 func (p *problem) fewSources() bool {
 	most := mostCategoryMoments
 	if p.Labels {
@@ -179,10 +180,10 @@ func (p *problem) fewSources() bool {
 	return p.sources() < p.d() && p.sources()*math.Sqrt(p.d())/p.recordsPerNoise() <= most
 }
 
-// curvature is that of the loss along the prediction; a kink counts as 1.
+// curvature bounds the second derivative of the loss in the prediction; for a loss with a kink it is 1.
 func (p *problem) curvature() float64 { return min(1, p.Loss.Smoothness()) }
 
-// smoothness is that of the mean loss, for features of length sqrt(d).
+// smoothness bounds the curvature of the mean loss, for features of length sqrt(d).
 func (p *problem) smoothness() float64 {
 	if p.whitens() {
 		return p.curvature()
@@ -190,10 +191,10 @@ func (p *problem) smoothness() float64 {
 	return p.curvature() * p.d()
 }
 
-// gradientNorm is the length of a typical row gradient.
+// gradientNorm returns the length of a typical row gradient.
 func (p *problem) gradientNorm() float64 { return p.ResidualScale * math.Sqrt(p.d()) }
 
-// parameters are those that were decided on, public all.
+// parameters returns the parameters of the plan, all public.
 func (p *problem) parameters() map[string]any {
 	m := map[string]any{
 		"rows": p.N, "coefficients": p.D, "intercept": p.Intercept, "penalty": p.Penalty, "whitening": p.Whitening, "why": p.why,

@@ -2,9 +2,9 @@ package loss
 
 import "math"
 
-// Poisson is that of a count y >= 0 whose mean is e^z: minus its log-likelihood, but for a
-// constant. It serves other targets that are not negative too. Beyond an exponent of 700
-// it is linear; a target that is negative or infinite has value and derivative 0.
+// Poisson is the negative log-likelihood, up to a constant, of a count y >= 0 whose mean is e^z. It
+// also serves for other targets that are not negative. Beyond an exponent of 700 it is linear; for a
+// target that is negative or not finite, value and derivative are 0.
 type Poisson struct{}
 
 // Value returns e^z - y z.

@@ -1,7 +1,6 @@
-// Package loss holds convex losses of a linear prediction z = <x, w> for a target
-// y. They are total: whatever numbers a row holds, its derivative is a finite
-// number, and for a row that cannot be used, as with a NaN or with a target that is
-// no label, it is 0.
+// Package loss holds convex losses of a linear prediction z = <x, w> for a target y. They are total:
+// the derivative is finite for all arguments. For unusable rows, such as those with a NaN or with a
+// target that is no label, it is 0.
 package loss
 
 // Loss is a convex function of the prediction z for the target y. The gradient

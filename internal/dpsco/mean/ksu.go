@@ -19,9 +19,9 @@ import (
 // 2 Radius / n, with Axis times sqrt(d), and one of 3z to begin with: a single
 // estimate spends a tenth of its rho on the centre (proof: ksu.md).
 //
-// Source: Kamath, Liu & Zhang 2021, Algorithms 2 and 3 and Appendix B. Differs: all
-// rows serve the centre and the mean, where the print finds the centre from one half
-// and from the other drops the rows that are farther away than Radius.
+// Source: Kamath, Liu & Zhang 2021, Algorithms 2 and 3 and Appendix B. Differs: all rows serve for
+// both the centre and the mean; the paper finds the centre from one half of the rows, and of the
+// other half drops those farther away than Radius.
 type KSU struct {
 	Radius float64
 	Range  float64 // bounds the coordinates of the mean
@@ -49,8 +49,8 @@ func (m KSU) At(z float64, n, d int) (Estimator, error) {
 	return &ksuEstimator{gaussianNoise: noise, centreNoise: finder, bins: bins}, nil
 }
 
-// bins are as wide as a coordinate may be away from the centre: Radius / sqrt(d), or
-// Radius with Axis. One more than covers the range lies on either side.
+// bins returns bins as wide as a coordinate may be away from the centre: Radius / sqrt(d), or Radius
+// with Axis. On either side they extend one bin beyond Range.
 func (m KSU) bins(d int) (mech.Bins, error) {
 	width := m.Radius
 	if !m.Axis {
@@ -83,8 +83,8 @@ func (e *ksuEstimator) Estimate(dst []float64, r Rows, hints Hints, src *mech.So
 	e.last = slices.Clone(dst)
 }
 
-// centre returns the previous answer, which is public. Without one it is released
-// from the rows, which the first estimate may do once.
+// centre returns the previous answer, which is public. Without one it releases a centre from the
+// rows, which happens only in the first estimate.
 func (e *ksuEstimator) centre(r Rows, hints Hints, src *mech.Source) []float64 {
 	previous := hints.Centre
 	if previous == nil {

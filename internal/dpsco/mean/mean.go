@@ -52,7 +52,7 @@ type Method interface {
 // nothing else of the data. It is not safe for concurrent use.
 type Estimator interface {
 	Begin() privacy.Event // charged once, for the first estimate, besides its Event; nil: nothing
-	Event() privacy.Event // what one estimate releases
+	Event() privacy.Event // the cost of one estimate
 	// Estimate writes the private mean to dst, of length d. r has the n and d of At,
 	// and hints are public.
 	Estimate(dst []float64, r Rows, hints Hints, src *mech.Source)

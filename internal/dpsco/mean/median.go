@@ -14,8 +14,8 @@ import (
 // Privacy: rho-zCDP with rho = 1/(2 z^2): one Gaussian release with l2 sensitivity
 // Range sqrt(d) / floor(n/Blocks) (proof: median.md).
 //
-// Source: Xie et al., Algorithm 3. Differs: blocks are random, of equal size, and
-// fixed before the data are read; the printed ones move with the size of the batch.
+// Source: Xie et al., Algorithm 3. Differs: blocks are random, of equal size, and fixed before the
+// data are read; those of the paper change with the size of the batch.
 type MedianOfMeans struct {
 	Blocks int
 	Range  float64

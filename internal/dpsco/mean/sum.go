@@ -7,8 +7,8 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// gaussianNoise is normal noise on a sum under one contract. It is the part that the
-// estimators have in common whose only release is such a sum.
+// gaussianNoise is normal noise on a sum under one contract, shared by the estimators whose only
+// release is such a sum.
 type gaussianNoise struct {
 	mech.Gaussian
 	contract mech.Contract
@@ -22,14 +22,14 @@ func newGaussianNoise(z float64, c mech.Contract) (gaussianNoise, error) {
 // Begin implements Estimator.
 func (gaussianNoise) Begin() privacy.Event { return nil }
 
-// accumulator adds up rows, parts of them at the same time: a mech.Sum, for instance.
+// accumulator adds up rows, in parts that run concurrently: a mech.Sum, for instance.
 type accumulator[A any] interface {
 	Fork() A
 	Merge(A)
 }
 
-// accumulate adds all rows to whole. visit returns the function that adds a block to
-// a part of it, which one goroutine owns.
+// accumulate adds all rows to whole. visit returns the function that adds a block to one part, which
+// is owned by one goroutine.
 func accumulate[A accumulator[A]](whole A, r Rows, visit func(part A) func(Block)) {
 	var parts []A
 	r.Range(func() func(Block) {

@@ -53,10 +53,9 @@ func (m TrimmedMean) At(z float64, n, d int) (Estimator, error) {
 	return &trimmedEstimator{m, n, d, noise}, nil
 }
 
-// TrimmedCount returns a good Trim: the least for which high - low, the worst case,
-// has so small a weight in the smooth bound that it adds less than spread, a public
-// guess of how far apart typical values are; but at most a twentieth of the rows. It
-// is 0, which At refuses, below 20 rows.
+// TrimmedCount returns a good Trim: the least for which the weight of high - low, the worst case, in
+// the smooth bound is so small that it adds less than spread, a public guess of the distance between
+// typical values; but at most a twentieth of the rows. Below 20 rows it is 0, which At refuses.
 func TrimmedCount(z float64, n, d int, low, high, spread float64) int {
 	smoothness := smoothnessRatio / (z * math.Sqrt(float64(d)))
 	needed := math.Ceil(math.Log((high-low)/spread) / smoothness)

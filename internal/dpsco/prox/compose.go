@@ -6,7 +6,7 @@ import "math"
 // not penalised. Operator sees w[1:]: positions in its groups count from there.
 type ExceptFirst struct{ Operator }
 
-// Value returns that of Operator at w[1:].
+// Value returns the value of Operator at w[1:].
 func (p ExceptFirst) Value(w []float64) float64 { return p.Operator.Value(w[1:]) }
 
 // Prox leaves w[0] alone.
@@ -23,8 +23,8 @@ type Sum struct{ A, B Operator }
 // Value returns A + B.
 func (p Sum) Value(w []float64) float64 { return p.A.Value(w) + p.B.Value(w) }
 
-// The alternation of Sum.Prox ends when the results of the two operators differ by
-// less than this, relative to their size, or after so many rounds.
+// The alternation of Sum.Prox ends when the results of the two operators differ by less than
+// sumTolerance, relative to their size, or after maxRounds.
 const (
 	sumTolerance = 1e-13
 	maxRounds    = 20000

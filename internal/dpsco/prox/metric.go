@@ -10,11 +10,10 @@ import (
 // Metric is the function u -> psi(P u): psi is the penalty of w = P u, and a solver
 // works in u.
 //
-// With Q = P^-2 the prox of v minimises t psi(w) + (w-w0)' Q (w-w0) / 2, w0 = P v.
-// It is solved by accelerated proximal gradient steps. They end when the optimality
-// residual proves the result to be within a part in 1e10 of the size of input and
-// result. Their number depends on P and on what is moved: who passes what is not released
-// bounds it by AtMost.
+// With Q = P^-2 the prox of v minimises t psi(w) + (w-w0)' Q (w-w0) / 2, w0 = P v. It is solved by
+// accelerated proximal gradient steps, which end when the optimality residual proves the error to be
+// below 1e-10 of the size of input and result. Their number depends on P and on v: a caller whose v
+// is private bounds it by AtMost.
 //
 // Source: Beck & Teboulle 2009; restarts: O'Donoghue & Candes 2015.
 type Metric struct {
@@ -47,7 +46,8 @@ func NewMetric(psi Operator, vectors *mat.Dense, values []float64) *Metric {
 	}
 }
 
-// AtMost is the same function whose prox ends after so many inner steps, proved or not.
+// AtMost returns the same function, whose prox ends after the given number of inner steps even above
+// the tolerance.
 func (m Metric) AtMost(steps int) *Metric {
 	m.steps = steps
 	return &m
@@ -60,7 +60,7 @@ func (m *Metric) Value(u []float64) float64 {
 	return m.psi.Value(w)
 }
 
-// The inner steps of a prox end at this relative residual, or after so many.
+// The inner steps of a prox end at the relative residual innerTolerance, or after maxInnerSteps.
 const (
 	innerTolerance = 1e-10
 	maxInnerSteps  = 20000

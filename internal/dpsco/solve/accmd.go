@@ -10,10 +10,9 @@ import (
 // r = 2/(k+2) at step k = 0, 1, ... the gradient is taken at x = (1-r) y + r z, a
 // proximal step of length Rate/r moves z, and y becomes (1-r) y + r z. The answer is
 // y.
-//
-// Source: Wang, Ye & Xu 2017, Algorithm 3; AC-SA: Lan 2012. Differs: the mirror map
-// is half the squared Euclidean norm; y is an average, as in AC-SA, where the print
-// makes y by a step with the exact gradient and so releases the data.
+// Source: Wang, Ye & Xu 2017, Algorithm 3; AC-SA: Lan 2012. Differs: the mirror map is half the
+// squared Euclidean norm; y is an average, as in AC-SA, whereas the paper computes y by a step with
+// the exact gradient and so releases the data.
 type AccMD struct {
 	Steps int
 	Rate  float64

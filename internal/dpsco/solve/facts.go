@@ -34,8 +34,8 @@ func (f Facts) Decay(steps int) float64 {
 	return f.Diameter / math.Sqrt(f.Signal*f.Signal+float64(steps)*f.Noise)
 }
 
-// AccMDSteps is the number of steps at which what acceleration gains and what the
-// noise costs balance, from 1 to 200.
+// AccMDSteps returns the number of steps, from 1 to 200, that balances the gain of acceleration with
+// the cost of the noise.
 //
 // Source: Wang, Ye & Xu 2017, on DP-AccMD. Differs: distances are not divided by
 // the radius R of the set, so that L R^2, B0 / R^2 and R times the dual noise of

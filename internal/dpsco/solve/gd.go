@@ -10,10 +10,10 @@ import (
 // GD is gradient descent, projected or proximal by psi, on all rows or on
 // batches.
 //
-// Source: Wang, Ye & Xu 2017, Algorithm 4 (DP-GD); Xie et al., Algorithms 1 to 4
-// (DP-SPGD). Differs: the step length is min(Rate, Decay/sqrt(t+1)) for K1/sqrt(t),
-// which is undefined at t = 0 and not in the unit of a step length; the answer is the
-// mean of the last iterates, or the last one, and no iterate drawn at random.
+// Source: Wang, Ye & Xu 2017, Algorithm 4 (DP-GD); Xie et al., Algorithms 1 to 4 (DP-SPGD). Differs:
+// the step length is min(Rate, Decay/sqrt(t+1)) instead of K1/sqrt(t), which is undefined at t = 0
+// and does not have the unit of a step length; the answer is the mean of the last iterates, or the
+// last one, instead of an iterate drawn at random.
 type GD struct {
 	Steps   int
 	Rate    float64 // length of a step, at most 1/L
@@ -44,7 +44,7 @@ func (s GD) Solve(ctx context.Context, w []float64, g Oracle, psi prox.Operator)
 	return nil
 }
 
-// stepLength is that of step t.
+// stepLength returns the length of step t.
 func (s GD) stepLength(t int) float64 {
 	if s.Decay > 0 {
 		return min(s.Rate, s.Decay/math.Sqrt(float64(t+1)))

@@ -25,8 +25,8 @@ type Query struct {
 	Norm      float64   // public norm to clip row gradients, or differences, to; 0: the estimator's own
 }
 
-// Oracle answers a query into dst, which has the length of q.W. It panics for a
-// query beyond what Uses declared.
+// Oracle answers a query into dst, which has the length of q.W. It panics for a query that exceeds
+// the uses declared by Uses.
 type Oracle interface {
 	Gradient(dst []float64, q Query)
 }

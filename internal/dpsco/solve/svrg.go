@@ -20,11 +20,10 @@ import (
 // shrinks with the distance. No difference is longer if Norm and Smoothness are true
 // bounds. At distance 0 the difference is known to be 0 and no query is made.
 //
-// Source: Wang, Ye & Xu 2017, Algorithms 1 and 2; Xiao & Zhang 2014; Allen-Zhu &
-// Yuan 2016. Differs: the noise of the anchor's gradient is drawn once an epoch, that
-// of differences every step; batches are drawn without replacement; differences are
-// clipped. The print adds noise to the sum of both gradients, which depends on all
-// rows, and claims amplification by sampling for it.
+// Source: Wang, Ye & Xu 2017, Algorithms 1 and 2; Xiao & Zhang 2014; Allen-Zhu & Yuan 2016. Differs:
+// the noise of the anchor's gradient is drawn once an epoch, that of differences every step; batches
+// are drawn without replacement; differences are clipped. The paper adds noise to the sum of both
+// gradients, which depends on all rows, and claims amplification by sampling for it.
 type SVRG struct {
 	Epochs, Inner int
 	Growth        int // 1: SVRG, 2: SVRG++
