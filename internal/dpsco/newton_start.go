@@ -25,8 +25,8 @@ type newtonStart struct {
 // farthestStart is the largest spread of predictions of a start.
 const farthestStart = 1.5
 
-// leastConstant is the least second moment of the constant: noise or unusable rows may reduce it further,
-// below any plausible value.
+// leastConstant is the value to which the second moment of the constant is raised: noise or unusable rows
+// may make it smaller.
 const leastConstant = 0.05
 
 // slopes are the coordinates of v without the constant's.
@@ -160,7 +160,7 @@ func secant(rate float64, slopes []float64) float64 {
 	return (logit(rare+steepest) - logit(rare)) / steepest
 }
 
-// bisect returns the number between low and high below which below is true.
+// bisect returns the number between low and high at which below changes from true to false.
 func bisect(low, high float64, below func(v float64) bool) float64 {
 	for range 60 {
 		if middle := (low + high) / 2; below(middle) {

@@ -18,8 +18,7 @@ func (x Data) span(a, b int) (first, end int) {
 	return x.First[a], x.First[b]
 }
 
-// flat returns the data with every row as a record of its own, for computations that reach no release
-// directly.
+// flat returns the data with every row as a record of its own, for computations on single rows.
 func (x Data) flat() Data {
 	x.N, x.MaxRows, x.First = len(x.Y), 0, nil
 	return x

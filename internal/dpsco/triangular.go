@@ -99,15 +99,15 @@ func newPenaltyMetric(psi prox.Operator, p *mat.Dense) *penaltyMetric {
 	return m
 }
 
-// nearest moves w to the minimum of half of the squared distance from w plus times Psi.
+// nearest moves w to the minimum of half of the squared distance from w plus Psi multiplied by times.
 func (m *penaltyMetric) nearest(w []float64, times float64) {
 	u := m.flattened.apply(w)
 	m.metric.Prox(u, times)
 	mat.NewVecDense(len(w), w).MulVec(m.root, mat.NewVecDense(len(u), u))
 }
 
-// proximal moves w to the minimum of half of the squared distance from w, in the metric (P P')^-1, plus
-// times Psi.
+// proximal moves w to the minimum of half of the squared distance from w, in the metric (P P')^-1, plus Psi
+// multiplied by times.
 func proximal(psi prox.Operator, p *mat.Dense, w []float64, times float64) {
 	if ball, only := psi.(prox.L2Ball); psi == nil || only && floats.Norm(w, 2) <= ball.Radius {
 		return
