@@ -39,7 +39,7 @@ type L1 struct {
 	Set           string  // shape of the set: SetBall or SetBox
 	Method        string  // catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodExponential or catalogue.MethodObjective
 	Unscaled      bool    // no scale was registered: values may be of any size
-	Memory        int64   // bytes for the exact sampler beside the rows, 4 GiB when zero
+	Memory        int64   // bytes for the exact sampler in addition to the rows, 4 GiB when zero
 	Sources       int     // as Regression.Sources
 	By            string  // the category that defines the groups of Shape.Levels, for readers of the release
 	Pool          string  // as Regression.Pool
@@ -175,8 +175,9 @@ const (
 // samplerSeconds is a rough figure for the time of one exact draw on two cores, measured with lognormal
 // features. It is multiplied by 3.7 for each coefficient, and is proportional to the rows from about 15,000
 // on. An iota above its default gives the density many peaks, and a set larger than usual is searched in
-// more steps. It holds for columns about as large as their scales, and residuals as theirs: otherwise the
-// time is minutes at three times the scales for six coefficients, and at ten times for five, then hours.
+// more steps. It holds for columns about as large as their scales, and residuals as theirs. Larger values
+// take minutes (three times the scales with six coefficients, ten times with five) and, beyond these,
+// hours.
 func (a L1) samplerSeconds(s Shape, epsilon float64) float64 {
 	peaks := math.Max(1, a.Iota*a.ResidualScale/defaultIota(a.Theta, rowsPerCoefficient(s, epsilon)))
 	search := math.Max(1, 1.5*math.Log2(a.Radius/10))
@@ -218,7 +219,7 @@ func (a L1) sources(s Shape) float64 {
 	return float64(a.Sources)
 }
 
-// tilt is the linear term that objective perturbation adds to the absolute loss.
+// tilt is the slope of the linear term that objective perturbation adds to the absolute loss.
 func (a L1) tilt() float64 { return 2*a.Tau - 1 }
 
 // bounded sets a radius if there is none. A draw of the exponential mechanism needs one, and the ridge of
@@ -229,9 +230,9 @@ func (a L1) bounded() L1 {
 }
 
 // defaultIota balances the spread of the draw, whose excess risk is about log(theta) / (information iota),
-// with the bias of the truncation, about iota^(2 theta - 2): iota is proportional to information^(-1/(2
-// theta - 1)). The factor was the best one for theta = 2 at information 25 to 50,000, and is good for theta
-// = 1.5 as well.
+// with the bias of the truncation, about iota^(2 theta - 2): iota is proportional to
+// information^(-1/(2 theta - 1)). The factor was the best one for theta = 2 at information 25 to 50,000,
+// and is good for theta = 1.5 as well.
 func defaultIota(theta, information float64) float64 {
 	return math.Min(0.5, 0.24*math.Pow(information/250, -1/(2*theta-1)))
 }

@@ -63,8 +63,8 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 	return r, nil
 }
 
-// apartLevel is the quantile of the absolute residuals, of all groups together, that is the smoothing of
-// the groups' first fits.
+// apartLevel is the level of the quantile of the absolute residuals, of all groups together, that is the
+// smoothing of the groups' first fits.
 const apartLevel = .75
 
 // spread is the smoothing of the groups' first fits.
@@ -79,7 +79,7 @@ func (f staged) changeUnits(groups l1Groups, spread float64, src *mech.Source) {
 	if f.shares.units == 0 {
 		return
 	}
-	typical := .6 * spread // ratio for normal residuals, as in near
+	typical := .6 * spread // for normal residuals, which near assumes as well
 	sizes := groupMagnitudes{
 		DisjointQuantile: mech.DisjointQuantile{Epsilon: below(f.shares.units), Level: .5, Prior: .5}, lowest: -mostMagnitude, highest: mostMagnitude, near: .14,
 	}
@@ -130,9 +130,9 @@ type groupMagnitudes struct {
 	near            float64
 }
 
-// release returns, for each group, the quantile of made of its residuals. Logarithms of the quantiles are
-// shrunk toward their mean by the share of their variance that the grid and the noise explain; the noise is
-// some 6 max(Level, 1 - Level)/Epsilon rows.
+// release returns, for each group, the quantile of the values of made at its residuals. Logarithms of the
+// quantiles are shrunk toward their mean by the share of their variance that the grid and the noise
+// explain; the noise is some 6 max(Level, 1 - Level)/Epsilon rows.
 func (q groupMagnitudes) release(groups l1Groups, rows int, made func(residual float64) float64, src *mech.Source) []float64 {
 	var counts []*mech.Magnitudes
 	for _, rowsOfGroup := range groups.rows {

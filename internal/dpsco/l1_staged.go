@@ -45,7 +45,7 @@ type stagedShares struct {
 	aside              float64 // 0: the median is fitted, there is no intercept, or few rows are beyond the quantile
 	sizes              float64 // histogram of group sizes; 0: no groups
 	spread, apart      float64 // smoothing of the groups' first fits, and these fits
-	units              float64 // units of the groups' residuals; 0: the median is fitted
+	units              float64 // units of the groups' residuals; 0: no groups, or the median is fitted
 	rough, width, last float64
 }
 
@@ -159,8 +159,8 @@ func (f staged) mostLevel() float64 { return .6 * (1 - math.Abs(f.tilt())) }
 // rowsOfLast is the number of rows of the last fit, by groups that of a mean group.
 func (f staged) rowsOfLast() float64 { return float64(f.shape.N) / float64(max(1, f.shape.Levels)) }
 
-// mostMagnitude is the largest magnitude of the grid, in half octaves: features up to 4096 times their
-// scale, residuals down to 1/4096.
+// mostMagnitude is the largest magnitude of the grid, in half octaves: features are up to 4096 times their
+// scale, residuals down to 1/4096 of theirs.
 const mostMagnitude = 24
 
 // check refuses parameters that the mechanism of a stage would refuse for any release of the earlier

@@ -35,13 +35,13 @@ const newtonSteps = 3
 // newtonShares are the shares of the zCDP budget of each release. They add up to 1; the share of a release
 // that a fit does not make goes to the last score.
 type newtonShares struct {
-	first, firstLengths, targets       float64 // targets: the histogram of counts; its share is taken from the last score
+	first, firstLengths, targets       float64 // targets: the histogram of counts, taken from the last score
 	scores, curvatures, sizes, lengths [newtonSteps]float64
 	meat                               float64
 }
 
-// usualShares are those of labels and counts. The start of a Huber fit, least squares of clipped targets,
-// is closer to the minimiser, so that huberShares have more for the last score; they serve where the noise
+// usualShares are those of labels and counts. huberShares, of Huber fits, have more for the last score,
+// since the start, least squares of clipped targets, is closer to the minimiser; they apply where the noise
 // of second moments is small.
 var (
 	usualShares = newtonShares{
@@ -68,9 +68,9 @@ type newtonReleases struct {
 	shape                                   Shape
 	firstNoise, firstLengthNoise, meatNoise mech.Gaussian
 	groupNoise                              mech.Gaussian // of the histogram of group sizes
-	targetNoise                             mech.Gaussian // of the histogram of counts, of all rows and by group; unused for other targets
+	targetNoise                             mech.Gaussian // of the histograms of counts, of all rows and by group
 	scoreNoise, curvatureNoise              [newtonSteps]mech.Gaussian
-	sizeNoise, lengthNoise                  [newtonSteps]mech.Gaussian // of the histograms of scores and of row lengths; the last step has none
+	sizeNoise, lengthNoise                  [newtonSteps]mech.Gaussian // of histograms; the last step has none
 }
 
 // releases divides among the releases the budget of a single release with noise multiplier z.
@@ -94,7 +94,7 @@ func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
 	}
 	if a.Curve.counted() != nil {
 		r.targetNoise = part(share.targets)
-		share.scores[newtonSteps-1] += share.sizes[newtonSteps-2] - share.sizes[0] // limits of counts follow from lengths
+		share.scores[newtonSteps-1] += share.sizes[newtonSteps-2] - share.sizes[0] // limits of counts follow lengths
 		share.sizes[newtonSteps-2] = share.sizes[0]
 		share.scores[newtonSteps-1] -= share.targets
 		if s.Levels > 0 {

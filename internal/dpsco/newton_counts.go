@@ -9,9 +9,9 @@ import (
 
 // The weight of a row of counts depends on the bound max(u, C - u) of its score, where u is its mean and C
 // the largest count after clipping. That bound is many times as large as most scores, so that histograms of
-// scores show little of the mass that weights remove. Limits and intervals of counts are therefore computed
-// from row lengths times the square root of their curvatures, and from perLength, the typical ratio of a
-// score's bound to such a length.
+// scores show little of the part of scores that weights remove. Limits and intervals of counts are
+// therefore computed from row lengths times the square root of their curvatures, and from perLength, the
+// typical ratio of a score's bound to that product.
 
 // noiseBesideSampling is the ratio of the standard deviation of the last score's noise to that of sampling
 // up to which the limit of counts is raised to avoid weights below 1.
@@ -34,8 +34,8 @@ func (f *newtonFit) boundsOf(lengths *magnitudes) (perLength, kept float64) {
 // mostPerLength is the largest perLength considered, as a multiple of its least value.
 const mostPerLength = 1000
 
-// cheapLimit returns a limit for counts that costs little accuracy: the one at which noise, of deviation 2
-// limit z, has noiseBesideSampling of the deviation of sampling or, if less, the one at which no visible
+// cheapLimit returns a limit for counts that costs little accuracy: the one at which noise, of deviation
+// 2 limit z, has noiseBesideSampling of the deviation of sampling or, if less, the one at which no visible
 // row has a weight below 1.
 func (f *newtonFit) cheapLimit(z float64) float64 {
 	return min(noiseBesideSampling/(2*z*math.Sqrt(f.n)), f.perLength*f.unweighted()*f.lengths.edge())
@@ -59,10 +59,11 @@ func (f *newtonFit) sizes() (sizes *magnitudes, limit float64) {
 func (f *newtonFit) evenly() float64 { return f.keptOfSquares(math.Inf(1)) }
 
 // penaltyKept is the mean weight by which a penalty is multiplied. The few rows of a rare flag make up as
-// large a share of all squared lengths as any other coefficient, and their weights affect their own
-// coefficient alone. Each square therefore counts as at most mostAlike times the mean square.
+// large a share of all squared lengths as any other coefficient, but their weights affect no other
+// coefficient. Each square therefore counts as at most mostAlike times the mean square.
 func (f *newtonFit) penaltyKept() float64 { return f.keptOfSquares(mostAlike) }
 
+// mostAlike is the largest square of a length in penaltyKept, as a multiple of the mean square.
 const mostAlike = 12
 
 // keptOfSquares is the mean weight of rows by squared length, where a square counts as at most most times
@@ -77,15 +78,15 @@ func (f *newtonFit) keptOfSquares(most float64) float64 {
 	return sizes.mean(func(u float64) float64 { return squares(u) * min(1, limit/u) }) / sizes.mean(squares)
 }
 
-// Bias allowances of counts. Where weights shorten nearly all rows, both shells contain the same part of
-// every score and do not reveal misfit. The bias may then be as large as a part of the score mass that
-// weights remove. That part goes from lightPull, at tail indices of lengths of lightIndex and above, to
-// heavyPull at heavyIndex and below, and is larger by the root of the overdispersion where the model is
-// seen not to hold. Where the shells differ, the bias is at most countsPerShell times the missing mass
-// relative to the shell, times the shell's excess, over the remaining contrast between shells (at least
-// leastContrast). The factor by which the middle of an interval extrapolates the shell may be too large or
-// too small by countsDoubt. There are no intervals if the index of lengths is below heavyIndex and the
-// model is certain not to hold.
+// Bias allowances of counts (the terms are defined in newton_intervals.go). Where weights shorten nearly
+// all rows, both shells contain the same part of every score and do not reveal misfit. The bias may then be
+// as large as a fraction of the removed part of scores. That fraction goes from lightPull, at tail indices
+// of lengths of lightIndex and above, to heavyPull at heavyIndex and below, and is larger by the root of
+// the overdispersion where the model is seen not to hold. Where the shells differ, the bias is at most
+// countsPerShell times the missing ratio, times the shell's excess, over the remaining contrast between
+// shells (at least leastContrast). The factor by which the middle of an interval extrapolates the shell may
+// be too large or too small by countsDoubt. There are no intervals if the index of lengths is below
+// heavyIndex and the model is certain not to hold.
 const (
 	countsPerShell = 6
 	countsDoubt    = 1
@@ -124,7 +125,7 @@ func (f *newtonFit) overdispersion() float64 {
 	return (over - noise*noise/over) / model
 }
 
-// pullOfCounts bounds the length of the mean of the score mass that weights remove.
+// pullOfCounts bounds the length of the mean of the removed part of scores.
 func (f *newtonFit) pullOfCounts(taken float64, x extrapolation) float64 {
 	heavy := clampBetween((lightIndex-f.indexOfCounts())/(lightIndex-heavyIndex), 0, 1)
 	part := lightPull + (heavyPull-lightPull)*heavy + x.misfit*math.Sqrt(f.overdispersion())

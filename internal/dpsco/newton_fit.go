@@ -27,7 +27,7 @@ func newNewtonParts(r *newtonReleases, x Data) *newtonParts {
 type newtonFit struct {
 	*newtonReleases
 	n, d    float64    // n: rows of the part; d: coefficients
-	perRow  float64    // rows of the table over n: the factor from a released mean, which is over all rows, to a mean over the part
+	perRow  float64    // factor from a released mean, over all rows, to a mean over the part
 	grouped bool       // of one group
 	small   bool       // of a group whose size is barely above its noise
 	tooLong bool       // rows are far too long for the registered scales
@@ -39,24 +39,24 @@ type newtonFit struct {
 	whitened     *mat.Dense  // whitens the rows, by the moments of the first pass
 	firstLengths *magnitudes // histogram of row lengths in the first pass
 	rare         []float64   // lengths that rows of rare features may have in the coordinates of the first step
-	firstScore   float64     // factor from lengths of the first pass to lengths of scores of size 1 in the coordinates of the first step
+	firstScore   float64     // factor from those lengths to scores of size 1 in the first step
 
-	scores         *magnitudes // histogram of tail times length or, after the first pass, of row lengths; nil: not visible
-	lengths        *magnitudes // histogram of row length times root of curvature or, after the first pass, of row lengths
+	scores         *magnitudes // histogram of tail times length; after the first pass, of row lengths; nil: not visible
+	lengths        *magnitudes // of row length times root of curvature; after the first pass, of row lengths
 	rescale        float64     // factor from these lengths to lengths in the next coordinates
 	rescaleScores  float64     // the same factor for scores
 	scoresAreKnown bool        // scores is a visible histogram of scores of the previous pass
 	rareLabel      bool        // the noise of that pass masked the scores of a rare label
-	perLength      float64     // counts: bound of a score over the row's length times the root of its curvature; 0: not known
-	kept           float64     // where perLength is known: the share of the previous pass's curvature that weights kept
+	perLength      float64     // counts: a score's bound over length times root of curvature; 0: not known
+	kept           float64     // share of the previous curvature that weights kept, if perLength is known
 	indices        []float64   // tail indices, one of each pass whose histograms were visible
 
 	limit, bound float64 // of the pass: largest lengths of a score and of a row times the root of its curvature
 
 	// Of the latest step.
 	h          *mat.SymDense   // curvature
-	hDeviation float64         // standard deviation of the noise on its diagonal, or of its error where it was shrunk
-	hNoise     float64         // standard deviation of the noise on its diagonal, less what shrinkage removed
+	hDeviation float64         // standard deviation of the noise on its diagonal or, if shrunk, of its error
+	hNoise     float64         // standard deviation of the noise on its diagonal that shrinkage leaves
 	g          *mat.VecDense   // score
 	parts      []*mat.VecDense // shells of the score
 	gDeviation float64         // standard deviation of the noise on a coordinate of the score
@@ -200,11 +200,12 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale / math.Sqrt(f.mean)
 		whole := lengths.excessSquare(0)
-		f.firstScore = f.rescaleScores * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound))) // moments are of rows shortened to the bound
+		f.firstScore = f.rescaleScores * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound))) // moments are of shortened rows
 	}
 }
 
-// choose sets limit and bound of step t, which balance noise with the mass that they remove.
+// choose sets limit and bound of step t, which balance noise with the parts of scores and curvature that
+// they remove.
 func (f *newtonFit) choose(t int) {
 	size := f.Curve.size()
 	if f.scores == nil {
@@ -243,8 +244,7 @@ const (
 	rareLabelShare = 0.16
 )
 
-// cheapest returns unit times the power of the fourth root of 2, with an exponent between from and to, that
-// has the least cost.
+// cheapest returns unit times 2^(k/4) for the k between from and to that has the least cost.
 func cheapest(unit float64, from, to int, cost func(v float64) float64) float64 {
 	best, least := unit, math.Inf(1)
 	for k := from; k <= to; k++ {

@@ -118,8 +118,8 @@ const (
 // group whose mean is several times smaller or larger than the fit of all rows predicts would not arrive in
 // the remaining steps. The sums of counts y and of means m are known, however, from the score, y - m, and
 // the curvature, (m + y)/2, along the constant: u is twice the ratio of difference to sum, and the
-// logarithm of y/m is 2 atanh(u/2). With u less its noise, the constant moves by that logarithm where it is
-// a longer move in the same direction than the step's.
+// logarithm of y/m is 2 atanh(u/2). With u less its noise, the constant moves by that logarithm where this
+// is a longer move than the step's, in the same direction.
 func (f *newtonFit) toLevel(w []float64) []float64 {
 	if !f.seesLevel() {
 		return w

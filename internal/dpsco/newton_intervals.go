@@ -21,21 +21,22 @@ const (
 	mostLastStep = 0.5
 )
 
-// Long rows have lower weights, which moves the fit where the model does not hold. The middle of an
-// interval is therefore moved by an extrapolation of the outer shell of the score to the score mass that
-// weights remove: by missPerShell times the ratio of the removed mass to the shell's, at most mostFactor,
-// times the shell's excess. The standard error includes the variance of that move. shellTilt is the
-// relative deviation of the shell's share of the curvature between directions.
+// Weights shorten the scores of long rows, which moves the fit where the model does not hold. The removed
+// part of scores, whose mean length is taken, is estimated from the outer shell of the score: missing is
+// the ratio of taken to the mean length in the shell, and the shell's excess, off, is the shell less its
+// share of the curvature times the score. The middle of an interval is moved by missPerShell times missing,
+// at most mostFactor, times the excess. The standard error includes the variance of that move. shellTilt is
+// the relative deviation of the shell's share of the curvature between directions.
 //
-// Intervals also allow for two biases, each a fraction of the removed score mass. Where the model is
-// certain not to hold, partAlong of it may point along the outer shell's excess. And rows beyond the limit
-// may differ from all others, so that a fraction may point in any direction: partHidden where the missing
-// ratio is at least heavyTail, falling to 0 at lightTail, and at least whereSeen times partHidden where the
-// model is certain not to hold. The fraction is at least partBeyond where the counts above the visible bins
-// stand out by beyondFrom + 1 deviations of their noise (labels: beyondFromOfLabels + 1), falling to 0 at
-// one deviation fewer: such rows exist, and their distance is not known. The threshold is lower for labels,
-// since histograms of scores show fewer of the rows whose label is nearly certain. Counts have other
-// fractions (newton_counts.go). The values gave the best results on laws and tables (newton.md).
+// Intervals also allow for two biases, each a fraction of taken. Where the model is certain not to hold,
+// partAlong of it may point along the outer shell's excess. And rows beyond the limit may differ from all
+// others, so that a fraction may point in any direction: partHidden where missing is at least heavyTail,
+// falling to 0 at lightTail, and at least whereSeen times partHidden where the model is certain not to
+// hold. The fraction is at least partBeyond where the counts above the visible bins stand out by beyondFrom
+// + 1 deviations of their noise (labels: beyondFromOfLabels + 1), falling to 0 at one deviation fewer: such
+// rows exist, and their distance is not known. The threshold is lower for labels, since histograms of
+// scores show fewer of the rows whose label is nearly certain. Counts have other fractions
+// (newton_counts.go). The values gave the best results on laws and tables (newton.md).
 const (
 	missPerShell       = 1.5
 	mostFactor         = 3
@@ -60,7 +61,7 @@ var (
 func (f *newtonFit) errors(r *Result) {
 	why := f.whyNoIntervals()
 	if why != "" {
-		r.Cut = f.Intervals && !f.free() // a penalty has none
+		r.Cut = f.Intervals && !f.free() // with a penalty Intervals is false
 	} else {
 		why = r.hide(f.a, f.shape.Intercept, f.floored, func() string { return f.whyUncertain(r) })
 	}
@@ -114,8 +115,8 @@ func (f *newtonFit) weighing(c *mat.Dense, x extrapolation) (bias *mat.SymDense,
 	return shown, ""
 }
 
-// pull bounds the length of the mean of the removed scores in any direction, besides the bias that shells
-// show.
+// pull bounds the length of the mean of the removed part of scores in any direction, besides the bias along
+// the outer shell.
 func (f *newtonFit) pull(taken, missing float64, x extrapolation) float64 {
 	if f.perLength > 0 {
 		return f.pullOfCounts(taken, x)
@@ -264,8 +265,8 @@ func (f *newtonFit) spread(x extrapolation) *mat.SymDense {
 }
 
 // open is the standard deviation, for each coefficient, of the logarithm of the standard error due to the
-// noise of the curvature, to first order: an error E of the curvature H changes the variance u'Su by -2 u'E
-// (H^-1 Su).
+// noise of the curvature, to first order: an error E of the curvature H changes the variance u'Su by
+// -2 u'E (H^-1 Su).
 func (f *newtonFit) open() (deviations []float64) {
 	c, spread := f.influences(f.q), f.spread(asReleased)
 	for j := range f.shape.D {

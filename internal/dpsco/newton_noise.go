@@ -24,8 +24,9 @@ func (f *newtonFit) noise() *mat.SymDense {
 	return sandwich(f.shrunk(), total)
 }
 
-// limitMoves reports whether weights remove so much of the scores of labels, relative to the outer shell,
-// that another release would have a limit that removes another part, which movedByLimit does not model.
+// limitMoves reports whether weights remove so large a part of the scores of labels, relative to the outer
+// shell, that the limit of another release would remove a different part, which movedByLimit does not
+// model.
 func (f *newtonFit) limitMoves() bool {
 	return f.ofLabels() && f.scoresAreKnown && len(f.parts) > 1 && f.missing(expected) > mostToldMissingOfLabels
 }

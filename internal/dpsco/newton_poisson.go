@@ -6,9 +6,9 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// poissonCurve is the curve of counts, whose mean is the exponential of the prediction: the loss is mean -
-// y log(mean). Targets above cut count as cut, which bounds the score by a number that depends on the
-// features alone. cut follows from the histogram of targets that the first pass releases.
+// poissonCurve is the curve of counts, whose mean is the exponential of the prediction: the loss is
+// mean - y log(mean). Targets above cut count as cut, which bounds the score by a number that depends on
+// the features alone. cut follows from the histogram of targets that the first pass releases.
 type poissonCurve struct {
 	unit float64     // of the bins of the histogram of targets
 	cut  float64     // largest target
@@ -50,8 +50,8 @@ func (r *newtonRows) target(i int) float64 {
 }
 
 // knowing chooses the clipping threshold. The noise of a coordinate of the score is 2 noise cut, and the
-// mean of counts beyond the threshold is a bias, which weighs cutWeight times as much as noise, since no
-// interval includes it.
+// mean excess of counts over the threshold is a bias, which weighs cutWeight times as much as noise, since
+// no interval includes it.
 func (c poissonCurve) knowing(sizes *magnitudes, noise float64) poissonCurve {
 	if !sizes.seen {
 		return c
@@ -70,8 +70,9 @@ func (c poissonCurve) knowing(sizes *magnitudes, noise float64) poissonCurve {
 const cutWeight = 3
 
 // besideZeros chooses the clipping threshold in the same way where zeros are the only visible bin. The mean
-// of the counts above 0 is at least the mean of all counts over the share that is not known to be 0. The
-// excess of that mean over one unit is taken for the mean of an exponential law of counts less one unit.
+// of the counts above 0 is at least the mean of all counts over the share that is not known to be 0. If it
+// exceeds one unit, these counts are taken to be one unit plus an exponential variable with the excess as
+// its mean.
 func (c poissonCurve) besideZeros(s *newtonStart, noise float64) poissonCurve {
 	if c.seen == nil || c.seen.top > 0 || !s.intercept {
 		return c

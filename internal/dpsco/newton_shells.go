@@ -52,12 +52,12 @@ func (r *newtonRows) inShell(v []float64, k, shells int, limit float64) {
 	}
 }
 
-// extrapolation estimates, from the outer shell of the score, the score mass that weights remove: factor
-// times the shell's excess off. All of it is released or public.
+// extrapolation estimates the part of scores that weights remove as factor times the excess of the outer
+// shell (terms: newton_intervals.go). All of it is released or public.
 type extrapolation struct {
-	off      *mat.VecDense // the outer shell less its share of the curvature times the score
+	off      *mat.VecDense // the excess: the shell less its share of the curvature times the score
 	factor   float64
-	most     float64 // counts: largest length of the mean of the removed mass
+	most     float64 // counts: largest length of the mean of the removed part
 	misfit   float64 // fraction of the square of off that neither noise nor sampling explains
 	certain  float64 // the same fraction beyond the value that they exceed about once in twenty fits
 	sampling float64 // sampling variance of the extrapolated score, over that of the score alone
@@ -65,7 +65,7 @@ type extrapolation struct {
 	step     float64 // variance of a coordinate due to the effect of a long step on the shell
 }
 
-// asReleased is no extrapolation.
+// asReleased is the extrapolation that leaves the score unchanged.
 var asReleased = extrapolation{sampling: 1, noise: 1}
 
 // extrapolate reads the outer shell. Where the model holds, the expected score is zero at every length of
@@ -88,12 +88,12 @@ func (f *newtonFit) extrapolate() extrapolation {
 	return x
 }
 
-// restored returns the last score plus a part of the mass that weights removed, as estimated from the outer
-// shell, and the standard deviation of its noise. A fit uses it only to the extent that the model is
-// certain not to hold, and with a factor smaller than that of an interval's middle, the more so the more
-// mass is removed relative to the shell: rows beyond the limit may differ from those in the shell. It is
-// unchanged for counts, which it brought no closer to the best fit, and for groups, which pool the fit with
-// a full last step.
+// restored returns the last score plus a fraction of the part that weights removed, as estimated from the
+// outer shell, and the standard deviation of its noise. A fit uses it only to the extent that the model is
+// certain not to hold, and with a factor smaller than that of an interval's middle, the more so the larger
+// that factor is: rows beyond the limit may differ from those in the shell. The score is unchanged for
+// counts, whose fit did not come closer to the best fit with it, and for groups, which pool the fit with a
+// full last step.
 func (f *newtonFit) restored() (score *mat.VecDense, deviation float64) {
 	if len(f.parts) == 1 || !f.scoresAreKnown || f.grouped || f.Curve.counted() != nil {
 		return f.g, f.gDeviation
@@ -118,8 +118,8 @@ func misfit(v *mat.VecDense, covariance *mat.SymDense) (beyondMean, certain floa
 }
 
 // shownBias is the matrix of squared biases that intervals allow for along the outer shell's excess, in
-// addition to the move of the middle. Where the model is certain not to hold, a fraction of all removed
-// mass may point that way.
+// addition to the move of the middle. Where the model is certain not to hold, a fraction of taken may point
+// that way.
 func (f *newtonFit) shownBias(c *mat.Dense, taken float64, x extrapolation) *mat.SymDense {
 	times, total := 0.0, mat.NewSymDense(f.shape.D, nil)
 	switch {
@@ -132,8 +132,8 @@ func (f *newtonFit) shownBias(c *mat.Dense, taken float64, x extrapolation) *mat
 	return sandwich(c, total)
 }
 
-// shellCurvature is the share of the curvature in shell k, if scores have the distribution of lengths of
-// curvatures, as they do where the model holds.
+// shellCurvature is the share of the curvature in shell k, if the lengths of scores are distributed as
+// those of rows times the root of their curvature, as where the model holds.
 func (f *newtonFit) shellCurvature(k int) float64 {
 	sizes, limit := f.sizes()
 	return sizes.mean(func(u float64) float64 { return u * f.shellPart(k, u) }) / sizes.mean(func(u float64) float64 { return u * min(u, limit) })
@@ -158,9 +158,9 @@ func (f *newtonFit) shellPart(k int, u float64) float64 {
 	return min(u, limit*shellEdge(k, len(f.parts))) - min(u, limit*shellEdge(k-1, len(f.parts)))
 }
 
-// taken is the mean length that weights remove from the scores of rows: by the visible bins, and a tail of
-// rows that histograms may hide. The histogram of Huber scores is computed as if all residuals were beyond
-// delta; the ratio of meat to curvature gives their actual size.
+// taken is the mean length that weights remove from the scores of rows, estimated from the visible bins and
+// a tail of rows that histograms may hide. The histogram of Huber scores is computed as if all residuals
+// were beyond delta; the ratio of meat to curvature gives their actual size.
 func (f *newtonFit) taken(c cautious) float64 {
 	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), leastCurvature)
 	curved := f.rescale * f.lengths.trimmed(f.bound/f.rescale, c)

@@ -75,7 +75,7 @@ func (f *newtonFit) curvatureOfPenalty(w []float64) float64 {
 // another aims, between half and twice of the larger of the former spread and 1. The slope of a penalty is
 // the one at the end of the step, plus its curvature times the distance from there.
 func spreadOfStep(mean, from, meanAfter, to, penalty float64) float64 {
-	rate, curvature, across, along := 0.0, 0.0, 0.0, 0.0 // mean probability, mean curvature, and its first and second moments along the predictions
+	rate, curvature, across, along := 0.0, 0.0, 0.0, 0.0 // means of p, p(1-p), p(1-p)v and p(1-p)v^2
 	for _, v := range normalNodes {
 		p := sigmoid(mean + from*v)
 		rate += p / float64(len(normalNodes))

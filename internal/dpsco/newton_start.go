@@ -79,8 +79,8 @@ func (s *newtonStart) linearSlopes() []float64 {
 	return times(s.q, t.RawVector().Data)
 }
 
-// shrinkage returns the share of signal in each v_i where v_i ~ N(0, values_i t^2 + variances_i), with the
-// most likely t of a grid.
+// shrinkage returns the share of signal in each v_i, of distribution N(0, values_i t^2 + variances_i), with
+// the most likely t of a grid.
 func shrinkage(v, values, variances []float64) []float64 {
 	unit := math.Inf(1)
 	for i, s := range variances {

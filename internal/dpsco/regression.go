@@ -54,7 +54,7 @@ type Regression struct {
 	MaxWeight     float64 // clipping threshold of weights; 0: no weights
 	Offset        string  // column of offsets, for the record
 	Pool          string  // fits by groups: a choice of the catalogue
-	Sources       int     // number of columns of the table that a row is made from, the constant among them; 0: one for each coefficient
+	Sources       int     // columns of the table that a row is made from, with the constant; 0: one a coefficient
 }
 
 // withPublicFacts implements factual.
@@ -220,7 +220,7 @@ func (p *problem) label(x Data) {
 	}
 }
 
-// labelTargets maps two labels to 0 and 1, and what is neither to NaN.
+// labelTargets maps two labels to 0 and 1, and any other value to NaN.
 func labelTargets(y []float64, negative, positive float64) {
 	for i, v := range y {
 		switch v {

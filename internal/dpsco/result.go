@@ -13,7 +13,7 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// Result is what a fit releases: a coefficient for the constant, if there is one, and for each column, and
+// Result is the release of a fit: a coefficient for the constant, if there is one, and for each column, and
 // their errors, due to sampling and noise together. Where no errors are given, WhyNull says why and the
 // slices of errors are nil.
 //
@@ -111,9 +111,9 @@ func (r *Result) withhold(why string) {
 	}
 }
 
-// hide sets Hidden to the features of the given number of directions masked by noise, and returns why no
-// coefficient has a known error: the reason of uncertain, or a direction of many features. a is the matrix
-// from whitened coordinates to those of the features.
+// hide sets Hidden to the features of the given number of directions masked by noise. It returns why no
+// coefficient has a known error, if a direction is made of many features or uncertain returns a reason, and
+// otherwise nothing. a is the matrix from whitened coordinates to those of the features.
 func (r *Result) hide(a *mat.Dense, intercept bool, directions int, uncertain func() string) (why string) {
 	if directions == 0 {
 		return uncertain()

@@ -88,7 +88,7 @@ func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
 	lane.AddSquares(length, z)
 	lane.Roots(length)
 	for i, v := range e {
-		if !(math.Abs(v) <= math.MaxFloat64 && length[i] <= math.MaxFloat64) { // the root of a square is finite if the square is
+		if !(math.Abs(v) <= math.MaxFloat64 && length[i] <= math.MaxFloat64) { // finite if the square is
 			length[i], e[i] = math.NaN(), math.NaN()
 		}
 	}
@@ -140,7 +140,7 @@ func (r *rowBlock) countFirst(h *mech.Histogram, v []float64, unit float64) {
 	countSizes(h, v[:r.n], r.bins)
 }
 
-// countSizes adds magnitudes, in units, to a histogram. bins is scratch.
+// countSizes adds magnitudes, in units, to a histogram. scratch holds the bin numbers.
 func countSizes(h *mech.Histogram, v []float64, scratch []int32) {
 	bins(scratch, v)
 	h.AddBins(scratch[:len(v)])
@@ -207,7 +207,7 @@ func (r *rowBlock) rowsOf(columns [][]float64, d int) [][]float64 {
 	return x
 }
 
-// clampTo moves v into [-limit, limit]; NaN stays.
+// clampTo moves v into [-limit, limit]; NaN remains NaN.
 func clampTo(v, limit float64) float64 {
 	switch {
 	case v > limit:

@@ -20,16 +20,17 @@ import (
 // histogram of absolute residuals, or losses, determines their clipping threshold, so that one row has
 // little weight in the sums that are released then.
 //
-// Privacy: the event of the plan, which is that of its releases (proof: score.md). Source: ratios of means
-// with their linearised variance are Fieller 1954.
+// Privacy: the event of the plan, which is that of its releases (proof: score.md).
+//
+// Source: ratios of means with their linearised variance are Fieller 1954.
 type Score struct {
-	Coefficients       []float64 // in the table's units, (intercept) first; by groups, the coefficients of each group in turn
+	Coefficients       []float64 // in the table's units, (intercept) first; those of one group after another
 	Labels             bool      // the target is one of two labels
 	Negative, Positive float64   // the labels
 	Counts             bool      // the coefficients are those of the logarithm of a mean count
 	Exposure           float64   // a typical exposure of counts, from public knowledge; 1 where that is zero
 	CentreOffset       float64   // a typical offset of counts, from public knowledge
-	Scale              float64   // a typical distance of the target from Centre, from public knowledge; 1 where that is zero
+	Scale              float64   // a typical distance of the target from Centre, public; 1 where that is zero
 	Centre             float64   // of the target, from public knowledge
 	MaxRows            int       // as Data.MaxRows
 	MaxWeight          float64   // clipping threshold of weights of rows; 0: no weights
@@ -49,7 +50,7 @@ const (
 	sizes      = "sizes"      // histogram of |residual|, of the loss of a label, or of the deviance of a count
 	targets    = "targets"    // histogram of |target|
 	centre     = "centre"     // mean target; of counts, the mean per unit of exposure
-	deviations = "deviations" // histogram of the target's distance from the centre, or of a count's deviance with that rate
+	deviations = "deviations" // histogram of the target's distance from that, or of a count's deviance with it
 	moments    = "moments"    // means of all of these, and their second moments
 )
 

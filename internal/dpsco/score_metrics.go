@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Everything here is post-processing of what a Score has released.
+// Everything here is post-processing of the releases of a Score.
 
 // Metric is a measure of how well a model predicts, with an interval that covers 95 % of sampling and
 // noise. Unknown values are nil, and WhyNull says why.
@@ -27,7 +27,7 @@ type measured struct {
 	sizes, targets, deviations   *magnitudes
 	centre                       float64 // of the target
 	rateDoubt                    float64 // counts: relative standard deviation of the noise of the rate
-	cut, squareCut, deviationCut float64 // clipping thresholds of sizes, of sizes that are squared, and of the target's distance from the centre
+	cut, squareCut, deviationCut float64 // clipping thresholds: of sizes, of squared sizes, of distances from the centre
 	means                        *scoreMeans
 }
 
@@ -38,13 +38,13 @@ var (
 	tailHides  = cautious{deviations: 0.75, steepest: 5}
 )
 
-// scoreBiasShare is the fraction of the bound on the mass removed by clipping that intervals allow for.
+// scoreBiasShare is the fraction that intervals allow for of the bound on the bias by clipping.
 const scoreBiasShare = 0.8
 
 // Least tail indices for an interval of the mean size, of the mean of squares, and of the ratio of two such
-// means, which are correlated. They apply only where a bin may hide more than the share coarse of the rows
-// in noise, so that a distant tail is not visible. They were chosen on laws and tables
-// (docs/experiments/scores.md).
+// means, which are correlated. Except for deviance_explained, they apply only where noise may hide more
+// than the share coarse of the rows in a bin, so that a distant tail is not visible. They were chosen on
+// laws and tables (docs/experiments/scores.md).
 const (
 	leastSizeIndex   = 2.5
 	leastSquareIndex = 3.3
@@ -52,7 +52,7 @@ const (
 	coarse           = 0.012
 )
 
-// chooseCuts chooses clipping thresholds, which balance noise with the mass that they remove.
+// chooseCuts chooses clipping thresholds, which balance noise with the bias by clipping.
 func (m *measured) chooseCuts() {
 	m.cut = m.cheapest(m.sizes, 1)
 	switch {
@@ -209,8 +209,8 @@ func minus(x []float64, q float64, y []float64) []float64 {
 const surely = 4
 
 // ratio is a quotient q of two forms and the ends of its interval. off bounds the error of above - q below.
-// known is false where noise may account for the whole denominator, and bounded where its sign is
-// uncertain.
+// known is false where noise may account for the whole denominator. bounded is false where the sign of the
+// denominator is uncertain, so that the interval has no ends.
 func (m *scoreMeans) ratio(above, below []float64, off func(q float64) float64) (q, low, high float64, known, bounded bool) {
 	a, b := m.value(above), m.value(below)
 	if !(b > surely*math.Sqrt(m.covariance(below, below))) {
@@ -344,7 +344,7 @@ func (m *measured) rootMeanSquare() Metric {
 
 func atLeastZero(q float64) float64 { return max(0, q) }
 
-// squaresOff bounds the mean square that clipping removes.
+// squaresOff bounds the bias of the mean of squares by clipping.
 func (m *measured) squaresOff() float64 { return m.sizes.powerTail(m.squareCut, 2, scoreHides) }
 
 // rSquared is 1 less the mean square of residuals over that of the target about its mean. The distance of
@@ -390,8 +390,8 @@ func heavy(of *magnitudes, least float64, why string) string {
 	return ""
 }
 
-// heavyIfCoarse is heavy, except that a tail counts as too heavy only if the noise of the histogram leaves
-// it uncertain.
+// heavyIfCoarse is heavy, without its test of the index where the noise of the histogram is small: at most
+// the share coarse of the rows may be hidden in a bin.
 func heavyIfCoarse(of *magnitudes, least float64, why string) string {
 	if seenAlone*of.sd <= coarse*of.rows {
 		least = 0

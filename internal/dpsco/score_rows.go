@@ -204,9 +204,9 @@ func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
 	return clampTo(total[1]/total[0], 1) * cut
 }
 
-// numbers writes the columns that are averaged over a block, each in [-1, 1] and nonnegative ones in [0,
-// 1], and ones: 1 for a usable row, otherwise 0. Columns are multiplied by the row's weight, which is the
-// last column.
+// numbers writes the columns that are averaged over a block, each in [-1, 1] and nonnegative ones in
+// [0, 1], and ones: 1 for a usable row, otherwise 0. Columns are multiplied by the row's weight, which is
+// the last column.
 func (m *measured) numbers(dst [][]float64, ones []float64, b Data) {
 	for i, e := range b.X[0] {
 		y := b.Y[i]

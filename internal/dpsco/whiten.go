@@ -12,9 +12,9 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Whitened spends a part of the budget on the second moments H of the rows and runs Descent on the rows P
-// x, P = H^(-1/2), so that badly conditioned features do not slow it down. Descent works in u, with w = P
-// u; its Psi is a function of w.
+// Whitened spends a part of the budget on the second moments H of the rows and runs Descent on the rows
+// P x, P = H^(-1/2), so that badly conditioned features do not slow it down. Descent works in u, with
+// w = P u; its Psi is a function of w.
 //
 // Privacy: the second moments and the descent compose, P is post-processing (proof: whiten.md).
 type Whitened struct {
