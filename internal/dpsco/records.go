@@ -18,7 +18,8 @@ func (x Data) span(a, b int) (first, end int) {
 	return x.First[a], x.First[b]
 }
 
-// flat returns the data with every row as a record of its own, for computations on single rows.
+// flat returns the data with every row as a record of its own, for computations on single rows. No release
+// sees the result, whose number of rows is not public.
 func (x Data) flat() Data {
 	x.N, x.MaxRows, x.First = len(x.Y), 0, nil
 	return x
