@@ -29,22 +29,22 @@ import (
 // are ours: l1_staged.md.
 type L1 struct {
 	Tau           float64 // quantile of the target that is fitted, in [0.01, 0.99]: 0.5 is the median
-	Theta         float64 // moments the residuals have, in [1.05, 2]: 2 is a variance
-	Iota          float64 // residuals above 1/Iota all count the same
+	Theta         float64 // number of moments of the residuals that exist, in [1.05, 2]: 2 is a variance
+	Iota          float64 // all residuals above 1/Iota have the same loss
 	Radius        float64 // of the set of coefficients, in scaled units; fits in stages have none unless it is given
 	Pitch         float64 // of the grid of coefficients, in scaled units
 	ResidualScale float64 // a typical residual, in scaled units
-	Clip          float64 // norm to which objective perturbation shortens longer rows
-	Smoothing     float64 // objective perturbation: residuals well below it count as squares
-	Set           string  // SetBall or SetBox
+	Clip          float64 // largest norm of a row in objective perturbation; longer ones are shortened
+	Smoothing     float64 // objective perturbation: the loss of residuals well below it is quadratic
+	Set           string  // shape of the set: SetBall or SetBox
 	Method        string  // catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodExponential or catalogue.MethodObjective
 	Unscaled      bool    // no scale was registered: values may be of any size
-	Memory        int64   // bytes for the exact sampler beside the rows, 4 GiB when zero
+	Memory        int64   // bytes for the exact sampler in addition to the rows, 4 GiB when zero
 	Sources       int     // as Regression.Sources
-	By            string  // the category that makes the groups of Shape.Levels, for who reads the release
+	By            string  // the category that defines the groups of Shape.Levels, for readers of the release
 	Pool          string  // as Regression.Pool
 	Weight        string  // column of weights, for the record
-	MaxWeight     float64 // above which weights count as that; 0: there are none
+	MaxWeight     float64 // clipping threshold of weights; 0: no weights
 	Offset        string  // column of offsets, for the record
 }
 
@@ -54,7 +54,7 @@ const (
 	SetBox  = "box"
 )
 
-// l1Fields says where the options of l1 go.
+// l1Fields maps options of l1 to fields.
 var l1Fields = fields[L1]{
 	choices: map[string]func(*L1) *string{
 		"set":    func(a *L1) *string { return &a.Set },
@@ -79,8 +79,8 @@ var l1Fields = fields[L1]{
 
 // Plan chooses the mechanism and its parameters from public facts.
 //
-// Errors: ErrParameter names the parameter and its range; ErrInfeasible says
-// what would do.
+// Errors: ErrParameter names the parameter and its range; ErrInfeasible says which request would be
+// feasible.
 func (a L1) Plan(s Shape, b privacy.Budget, _ privacy.Accountant) (*Plan, error) {
 	if err := a.check(s, b); err != nil {
 		return nil, err
@@ -115,13 +115,14 @@ func (a L1) check(s Shape, b privacy.Budget) error {
 	return errors.Join(checkRequest(s, b), checkWeights(a.Weight, a.MaxWeight))
 }
 
-// fitted is the shape of what is fitted: with weights the constant is a column like others.
+// fitted is the shape of the table that the mechanisms see: with weights the constant is an ordinary
+// column.
 func (a L1) fitted(s Shape) Shape {
 	s.Intercept = s.Intercept && a.MaxWeight == 0
 	return s
 }
 
-// choose decides the method and says why.
+// choose returns the method and the reason for it.
 //
 // Errors: ErrInfeasible where the exact sampler was asked for and would take too long.
 func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
@@ -146,8 +147,8 @@ func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
 	return method, fmt.Sprintf("rows times eps over coefficients to the power 1.5 is %.3g, too little for fits in stages; %s", information, why), nil
 }
 
-// chooseSingle decides between the mechanisms that are one release, by the forecast of their
-// errors where the exact sampler is practical.
+// chooseSingle chooses between the mechanisms that make one release, by the forecast of their errors where
+// the exact sampler is practical.
 func (a L1) chooseSingle(s Shape, epsilon float64) (method, why string) {
 	switch {
 	case a.tilt() != 0:
@@ -164,27 +165,26 @@ func (a L1) chooseSingle(s Shape, epsilon float64) (method, why string) {
 	return catalogue.MethodExponential, "its expected error is smaller than that of objective perturbation"
 }
 
-// What a draw of the exponential mechanism may be expected to take: by itself,
-// and when it is asked for.
+// autoSeconds is the largest expected time of a draw of the exponential mechanism with the automatic choice
+// of the method, and forcedSeconds that when it is asked for.
 const (
 	autoSeconds   = 10
 	forcedSeconds = 300
 )
 
-// samplerSeconds is a rough figure for one exact draw on two cores, as seen with
-// lognormal features: it grows by 3.7 a coefficient, and with the rows from about
-// 15,000 on; an iota above its default breaks the target into many peaks, and a
-// set beyond the usual is searched in more steps. It holds for columns about as large
-// as their scales, and residuals as theirs: beyond, it is a matter of minutes at three
-// times for six coefficients, at ten times for five, then of hours.
+// samplerSeconds is a rough figure for the time of one exact draw on two cores, measured with lognormal
+// features. It is multiplied by 3.7 for each coefficient, and is proportional to the rows from about 15,000
+// on. An iota above its default gives the density many peaks, and a set larger than usual is searched in
+// more steps. It holds for columns about as large as their scales, and residuals as theirs. Larger values
+// take minutes (three times the scales with six coefficients, ten times with five) and, beyond these,
+// hours.
 func (a L1) samplerSeconds(s Shape, epsilon float64) float64 {
 	peaks := math.Max(1, a.Iota*a.ResidualScale/defaultIota(a.Theta, rowsPerCoefficient(s, epsilon)))
 	search := math.Max(1, 1.5*math.Log2(a.Radius/10))
 	return search * 1.5e-5 * math.Max(15_000, float64(s.N)) * math.Pow(3.7, float64(s.D-4)) * math.Pow(peaks, 1.5)
 }
 
-// rowsPerCoefficient is what the defaults depend on: rows times epsilon, for each
-// coefficient.
+// rowsPerCoefficient is rows times epsilon for each coefficient, which the defaults depend on.
 func rowsPerCoefficient(s Shape, epsilon float64) float64 {
 	return float64(s.N) * epsilon / float64(s.D)
 }
@@ -195,7 +195,8 @@ func (a L1) withPublicFacts(s Scaled) Algorithm {
 	return a
 }
 
-// withDefaults fills in what was not given; pitch and radius wait for the method.
+// withDefaults sets parameters that were not given, except for pitch and radius, which depend on the
+// method.
 func (a L1) withDefaults(s Shape, epsilon float64) L1 {
 	setDefault(&a.Tau, 0.5)
 	setDefault(&a.Theta, 2)
@@ -210,7 +211,7 @@ func (a L1) withDefaults(s Shape, epsilon float64) L1 {
 	return a
 }
 
-// sources is how many columns of the table a row is made from.
+// sources is the number of columns of the table that a row is made from.
 func (a L1) sources(s Shape) float64 {
 	if a.Sources == 0 {
 		return float64(s.D)
@@ -218,36 +219,37 @@ func (a L1) sources(s Shape) float64 {
 	return float64(a.Sources)
 }
 
-// tilt is what objective perturbation adds to the slope of the absolute loss.
+// tilt is the slope of the linear term that objective perturbation adds to the absolute loss.
 func (a L1) tilt() float64 { return 2*a.Tau - 1 }
 
-// bounded has a radius in any case. A draw needs one, and the ridge of objective
-// perturbation holds coefficients back anyway; fits in stages do without.
+// bounded sets a radius if there is none. A draw of the exponential mechanism needs one, and the ridge of
+// objective perturbation bounds coefficients anyway; fits in stages do without.
 func (a L1) bounded() L1 {
 	setDefault(&a.Radius, 10)
 	return a
 }
 
-// defaultIota balances the spread of the draw, whose excess risk is about log(theta)
-// / (information iota), with the bias of the truncation, about iota^(2 theta - 2):
-// iota falls as information^(-1/(2 theta - 1)). The factor is the best one seen for
-// theta = 2 at information 25 to 50,000, and serves theta = 1.5 as well.
+// defaultIota balances the spread of the draw, whose excess risk is about log(theta) / (information iota),
+// with the bias of the truncation, about iota^(2 theta - 2): iota is proportional to
+// information^(-1/(2 theta - 1)). The factor was the best one for theta = 2 at information 25 to 50,000,
+// and is good for theta = 1.5 as well.
 func defaultIota(theta, information float64) float64 {
 	return math.Min(0.5, 0.24*math.Pow(information/250, -1/(2*theta-1)))
 }
 
-// defaultSmoothing balances the ridge, which falls with smoothing, with the bias
-// of a smoothed loss; the factor is the best one seen at information 25 to 50,000.
-// With little information for each of many coefficients the noise is as large as what
-// tells of them, and a stronger ridge keeps them from following it.
+// defaultSmoothing balances the ridge, which decreases with smoothing, with the bias of a smoothed loss;
+// the factor was the best one at information 25 to 50,000. With little information for each of many
+// coefficients the noise is as large as the signal, and a stronger ridge keeps coefficients from following
+// it.
 func defaultSmoothing(information, d float64) float64 {
 	return math.Max(0.05, min(1, 12/math.Sqrt(information), heldByRidge*information/d))
 }
 
-// heldByRidge was seen best, with 2 to 100 coefficients, at rows times eps over coefficients to the power 1.5 from 1 to 60.
+// heldByRidge was the best value, with 2 to 100 coefficients, for rows times eps over coefficients to the
+// power 1.5 from 1 to 60.
 const heldByRidge = 0.1
 
-// parameters are those of both methods.
+// parameters are the public parameters of both mechanisms that make one release.
 func (a L1) parameters(s Shape) map[string]any {
 	m := map[string]any{
 		"rows": s.N, "coefficients": s.D, "intercept": s.Intercept,
@@ -257,19 +259,18 @@ func (a L1) parameters(s Shape) map[string]any {
 	return m
 }
 
-// nameQuantile adds tau to parameters where it is not the median's.
+// nameQuantile adds tau to parameters unless it is that of the median.
 func (a L1) nameQuantile(parameters map[string]any) {
 	if a.tilt() != 0 {
 		parameters["tau"] = a.Tau
 	}
 }
 
-// noMedianIntervals is why none is released: an interval must hold for sampling and noise
-// together, and needs the density of the residuals at 0.
+// noMedianIntervals is why there are no intervals: an interval must hold for sampling and noise together,
+// and needs the density of the residuals at 0.
 const noMedianIntervals = "no interval is known that holds for sampling and noise of medians and other quantiles together; dp_huber_regress is a robust model that can have one"
 
-// medians is a run that releases coefficients alone, and says where the set may have cut
-// them.
+// medians returns a run that releases coefficients alone, and reports whether the set may have cut them.
 func (a L1) medians(fit func(ctx context.Context, x Data, src *mech.Source) ([]float64, error)) run {
 	return func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 		w, err := fit(ctx, x.one(), src)
@@ -277,7 +278,7 @@ func (a L1) medians(fit func(ctx context.Context, x Data, src *mech.Source) ([]f
 	}
 }
 
-// result is what is released of coefficients.
+// result is the release with the given coefficients.
 func (a L1) result(w []float64) Result {
 	r := Result{Coefficients: w, WhyNull: noMedianIntervals}
 	norm := 2.
@@ -290,7 +291,7 @@ func (a L1) result(w []float64) Result {
 	return r
 }
 
-// exponential plans a draw on a grid far below the spread of the draw.
+// exponential plans a draw on a grid that is fine relative to the spread of the draw.
 func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 	setDefault(&a.Pitch, powerOfTwo(a.Radius)*0x1p-20)
 	p := expmech.Params{Epsilon: below(epsilon), Theta: a.Theta, Iota: a.Iota, Radius: a.Radius, Pitch: a.Pitch, Intercept: s.Intercept, Memory: a.Memory}
@@ -311,8 +312,8 @@ func (a L1) exponential(s Shape, epsilon float64) (*Plan, error) {
 	}, nil
 }
 
-// objective plans a perturbed minimiser on a fine grid, for it has noise of some
-// steps, yet no finer than what float64 can certify for this many rows.
+// objective plans a perturbed minimiser on a fine grid, since the grid adds noise of some steps, but no
+// finer than float64 can certify for this number of rows.
 func (a L1) objective(s Shape, epsilon float64) (*Plan, error) {
 	s = a.fitted(s)
 	certified := float64(s.N) * math.Max(1, epsilon) * a.Smoothing / a.Clip * 0x1p-47

@@ -13,18 +13,20 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Medians by groups: the stages up to the rough fit see all rows. Then the residuals of each group are fitted by
-// themselves, twice: with a wide smoothing, which finds groups wherever they are, and then, all of them being where
-// residuals are small, with that of the last fit. The ridge of a fit holds a group back toward where it begins: the
-// fit of all, or the first of its own. Of another quantile the last fit begins at about that quantile of each group, and in units of
-// how far its residuals spread: else it would have a long way to go in groups that spread less or more than most. What is released of groups is released at the cost of one release each (groups.md).
+// Medians by groups: the stages up to the rough fit use all rows. Then the residuals of each group are
+// fitted separately, twice: with a wide smoothing, which works wherever the group is, and then, when most
+// residuals of all groups are small, with the smoothing of the last fit. The ridge of a fit pulls a group
+// back toward its starting point: the fit of all rows, or the group's first fit. For a quantile other than
+// the median, the last fit starts at an estimate of that quantile for each group, in units of the spread of
+// the group's residuals; without both, groups with a smaller or larger spread than most would start too far
+// away. Each release of all groups costs as much as one release for all rows (groups.md).
 
-// l1Groups are groups while they are fitted.
+// l1Groups holds the groups during a fit.
 type l1Groups struct {
-	rows  []Data // sensitive; with residuals in the place of targets
+	rows  []Data // sensitive; targets are replaced by residuals
 	sizes []groupSize
 	fits  [][]float64
-	units []float64 // of residuals
+	units []float64 // units of the residuals
 }
 
 // fitGroups runs the stages on x, which it overwrites.
@@ -61,21 +63,23 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 	return r, nil
 }
 
-// apartLevel is the quantile of the sizes of residuals that the smoothing of the groups' first fits is, of all groups together.
+// apartLevel is the level of the quantile of the absolute residuals, of all groups together, that is the
+// smoothing of the groups' first fits.
 const apartLevel = .75
 
-// spread is that smoothing.
+// spread is the smoothing of the groups' first fits.
 func (f staged) spread(residuals []float64, src *mech.Source) float64 {
 	return f.sizeOf(residuals, mech.Quantile{Epsilon: below(f.shares.spread), Level: apartLevel, Most: apartLevel, Prior: 1}, src)
 }
 
-// changeUnits divides residuals of each group by their typical size, which is looked for around that of all rows: spread is a
-// larger one, from before the groups' first fits.
+// changeUnits divides residuals of each group by their typical size. The prior for that size is centred at
+// the typical size for all rows, which is derived from spread, a larger quantile from before the groups'
+// first fits.
 func (f staged) changeUnits(groups l1Groups, spread float64, src *mech.Source) {
 	if f.shares.units == 0 {
 		return
 	}
-	typical := .6 * spread // of normal residuals, as what near is
+	typical := .6 * spread // for normal residuals, which near assumes as well
 	sizes := groupMagnitudes{
 		DisjointQuantile: mech.DisjointQuantile{Epsilon: below(f.shares.units), Level: .5, Prior: .5}, lowest: -mostMagnitude, highest: mostMagnitude, near: .14,
 	}
@@ -86,7 +90,8 @@ func (f staged) changeUnits(groups l1Groups, spread float64, src *mech.Source) {
 	}
 }
 
-// stepAsideByGroup takes off residuals of each group about how far its quantile is from the fit, and adds that to the fit.
+// stepAsideByGroup subtracts from the residuals of each group an estimate of the distance of the group's
+// quantile from its fit, and adds it to the fit.
 func (f staged) stepAsideByGroup(groups l1Groups, t rowCoordinates, src *mech.Source) {
 	if f.shares.aside == 0 {
 		return
@@ -99,32 +104,35 @@ func (f staged) stepAsideByGroup(groups l1Groups, t rowCoordinates, src *mech.So
 		aside := f.side() * size
 		floats.AddConst(-aside, groups.rows[g].Y)
 		for j := range groups.fits[g] {
-			groups.fits[g][j] += groups.units[g] * aside * t.inverse.At(j, 0) // the coordinates of a constant
+			groups.fits[g][j] += groups.units[g] * aside * t.inverse.At(j, 0) // coordinates of a constant
 		}
 	}
 }
 
-// side is on which side of the median the quantile is.
+// side is the sign of the quantile relative to the median: 1 above, -1 below.
 func (f staged) side() float64 { return math.Copysign(1, f.tilt()) }
 
 // asideLevel is the share of residuals that are not beyond the quantile on that side.
 func (f staged) asideLevel() float64 { return max(f.Tau, 1-f.Tau) }
 
-// beyond is how far a residual is on that side; NaN stays.
+// beyond is the distance of a residual from 0 on that side, 0 on the other; NaN remains NaN.
 func (f staged) beyond(residual float64) float64 { return max(0, f.side()*residual) }
 
-// mostAside bounds the magnitude of how far a quantile is from the median, in the group's unit: of 2^-4 to 2^4. Few rows tell the magnitudes beyond a high quantile apart.
+// mostAside bounds the estimated distance of a quantile from the median, in half octaves of the group's
+// unit: 2^-4 to 2^4. There are few rows beyond a high quantile to distinguish magnitudes there.
 const mostAside = 8
 
-// groupMagnitudes are quantiles of the sizes of each group's residuals, on a grid of magnitudes; a step of it is about the share near of a group's rows.
+// groupMagnitudes are quantiles of the absolute residuals of each group, on a grid of magnitudes. near is
+// the approximate share of a group's rows in one step of the grid.
 type groupMagnitudes struct {
 	mech.DisjointQuantile
 	lowest, highest int
 	near            float64
 }
 
-// release returns quantiles of what is made of each residual. Their logarithms are moved toward their mean, as far as noise, which is
-// some 6 max(Level, 1 - Level)/Epsilon rows, and the grid explain that they differ.
+// release returns, for each group, the quantile of the values of made at its residuals. Logarithms of the
+// quantiles are shrunk toward their mean by the share of their variance that the grid and the noise
+// explain; the noise is some 6 max(Level, 1 - Level)/Epsilon rows.
 func (q groupMagnitudes) release(groups l1Groups, rows int, made func(residual float64) float64, src *mech.Source) []float64 {
 	var counts []*mech.Magnitudes
 	for _, rowsOfGroup := range groups.rows {
@@ -132,7 +140,7 @@ func (q groupMagnitudes) release(groups l1Groups, rows int, made func(residual f
 		m.Add(of(rowsOfGroup.Y, made))
 		counts = append(counts, m)
 	}
-	const step = .5 // of the grid, in octaves
+	const step = .5 // step of the grid, in octaves
 	logs, variances := of(q.Release(counts, src), math.Log2), []float64{}
 	for _, size := range groups.sizes {
 		variances = append(variances, square(step)/12+square(step*6*max(q.Level, 1-q.Level)/(q.Epsilon*size.least*q.near)))
@@ -141,8 +149,8 @@ func (q groupMagnitudes) release(groups l1Groups, rows int, made func(residual f
 	return of(logs, math.Exp2)
 }
 
-// stepByGroup adds to the fit of each group one of its residuals, which stay what they are; of level of them the sizes are
-// within the smoothing.
+// stepByGroup adds to the fit of each group a fit of its residuals, which stay as they are. level is the
+// share of the absolute residuals below the smoothing.
 func (f staged) stepByGroup(ctx context.Context, groups l1Groups, p objpert.Params, level float64, src *mech.Source) error {
 	var parts []objpert.Part
 	for _, rows := range groups.rows {
@@ -159,8 +167,8 @@ func (f staged) stepByGroup(ctx context.Context, groups l1Groups, p objpert.Para
 	return err
 }
 
-// addSteps adds steps of groups to where they began: lengthened by what the ridge took off or,
-// where fits are pooled, by all that it did, and moved toward their mean.
+// addSteps adds the steps of groups to their starting points. Steps are lengthened to make up for the
+// ridge, by at most mostLonger unless fits are pooled; pooled fits are then shrunk toward their mean.
 func (f staged) addSteps(groups l1Groups, steps [][]float64, p objpert.Params, level float64) {
 	pooled := f.Pool != catalogue.PoolNone
 	var estimates []estimate
@@ -181,9 +189,9 @@ func (f staged) addSteps(groups l1Groups, steps [][]float64, p objpert.Params, l
 	copy(groups.fits, of(estimates, func(e estimate) []float64 { return e.w }))
 }
 
-// stepError is the covariance, of sampling and of noise, of a fit of so many rows, lengthened by a
-// factor, in whitened coordinates, at the curvature of residuals of which the share level is
-// within the smoothing. Of few rows the ridge bounds it.
+// stepError is the covariance, due to sampling and noise, of a lengthened fit of the given number of rows
+// in whitened coordinates, if the share level of the residuals is within the smoothing. With few rows the
+// ridge bounds it.
 func (f staged) stepError(p objpert.Params, level, factor, rows float64) *mat.SymDense {
 	ridge, noise := p.Scales(f.shape.D)
 	variance := square(factor) * (float64(f.shape.D+1)*square(noise) + rows) / square(ridge+rows*level/p.Smoothing)

@@ -14,57 +14,60 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// staged is median regression, or that of another quantile, in private stages, each of which sees the rows through
-// what the earlier ones released:
+// staged is median regression, or that of another quantile, in private stages, each of which sees the rows
+// through the releases of the earlier ones:
 //
-//	reach    features far beyond their scales are brought back
+//	reach    features that are far larger than their scales are divided by their reach
 //	moments  twice: coordinates in which features, the constant among them, are uncorrelated and of size 1
-//	rough    objective perturbation with a wide smoothing, rare features not as large as the others
-//	apart    by groups: how far groups are from all rows (l1_groups.go)
-//	units    by groups, another quantile than the median: how far residuals of each group spread
-//	aside    another quantile than the median, with an intercept and enough rows beyond it: how far it is from the rough fit; by groups, of each
+//	rough    objective perturbation with a wide smoothing; rare features are kept smaller than the others
+//	apart    by groups: the distance of each group from the fit of all rows (l1_groups.go)
+//	units    by groups, another quantile than the median: the spread of the residuals of each group
+//	aside    another quantile than the median: its distance from the rough fit; by groups, from each group's fit
 //	width    of the smoothing: near a low quantile of the absolute residuals
 //	last     objective perturbation of the residuals, with that smoothing and a wide clip
+//
+// The stage aside requires an intercept and enough rows beyond the quantile.
 //
 // Privacy: its shares of epsilon add up to epsilon (proof: l1_staged.md).
 type staged struct {
 	L1
-	shape       Shape // of what is fitted
-	constant    bool  // whether the first coefficient is the intercept's; with weights it is a column's
+	shape       Shape // of the table that the mechanisms see
+	constant    bool  // whether the first coefficient is the intercept; with weights a column represents it
 	shares      stagedShares
-	clip, level float64 // of the last fit; of the quantile of the residuals' sizes
+	clip, level float64 // clip of the last fit; quantile of the absolute residuals that is its smoothing
 }
 
 // stagedShares are the epsilons of the stages. They are multiples of epsilon's last
 // binary digit: the sum is exact in float64, in any order.
 type stagedShares struct {
-	reach              float64 // of each feature; 0: features are taken for as large as their scales
+	reach              float64 // for each feature; 0: features count as large as their scales
 	moments            [2]float64
-	aside              float64 // 0: the median is fitted, or there is no intercept, or few rows are beyond the quantile
-	sizes              float64 // of groups; 0: there are none
-	spread, apart      float64 // of the smoothing of their first fits, and of these
-	units              float64 // of their residuals; 0: medians are fitted
+	aside              float64 // 0: the median is fitted, there is no intercept, or few rows are beyond the quantile
+	sizes              float64 // histogram of group sizes; 0: no groups
+	spread, apart      float64 // smoothing of the groups' first fits, and these fits
+	units              float64 // units of the groups' residuals; 0: no groups, or the median is fitted
 	rough, width, last float64
 }
 
-// stagedInformation is J = n epsilon / d^1.5, which says how the noise of the stages compares
-// with what they measure.
+// stagedInformation is J = n epsilon / d^1.5, a signal-to-noise ratio of the stages.
 func stagedInformation(s Shape, epsilon float64) float64 {
 	return float64(s.N) * epsilon / math.Pow(float64(s.D), 1.5)
 }
 
-// From how much information on staged is the default, and looks at the reach of features: with less that has 1.1 to 1.2 times the
-// excess, with more it brings a twentieth, and features that are a hundred times their scales half.
+// enoughForStaged is the least J at which staged is the default, and enoughForReach the least J at which it
+// has the stage reach. With less, that stage makes the excess risk 1.1 to 1.2 times as large; with more it
+// reduces it by a twentieth, and by half where features are a hundred times their scales.
 const (
 	enoughForStaged = 60
 	enoughForReach  = 400
 )
 
-// enoughForAside is from how many rows beyond the quantile, times the share of epsilon, on the way aside is looked for. Noise moves that by some
-// such number of rows: with fewer it leads further off than the rough fit is.
+// enoughForAside is the least number of rows beyond the quantile, times the stage's epsilon, for the stage
+// aside of a fit that is not by groups. Noise moves the result of that stage by about that number of rows:
+// with fewer rows it ends farther from the quantile than the rough fit.
 const enoughForAside = 20
 
-// newStagedShares shares out epsilon; the last fit has what the others leave.
+// newStagedShares divides epsilon among the stages; the last fit gets the remainder.
 func newStagedShares(s Shape, epsilon, tau float64, constant bool) stagedShares {
 	median := tau == .5
 	digit := math.Nextafter(epsilon, math.Inf(1)) - epsilon
@@ -88,7 +91,7 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool) stagedShares 
 	return p
 }
 
-// event is what the stages cost, in their order.
+// event composes the events of the stages, in their order.
 func (p stagedShares) event(columns int) (e privacy.Compose) {
 	if p.reach > 0 {
 		e = append(e, privacy.Repeat{Count: columns, Event: privacy.Pure{Epsilon: p.reach}})
@@ -122,8 +125,8 @@ func (a L1) staged(s Shape, epsilon float64) (*Plan, error) {
 	return &Plan{Event: f.shares.event(f.shape.Columns()), Parameters: parameters, Seconds: f.seconds(), shape: s, run: run}, nil
 }
 
-// newStaged fills in what follows from public facts: a wide clip once there are so many
-// rows that noise does not matter, and as small a smoothing as noise allows.
+// newStaged sets the parameters that follow from public facts: a clip that is wide if there are so many
+// rows that noise does not matter, and the smallest smoothing that noise allows.
 func newStaged(a L1, s Shape, epsilon float64) staged {
 	f := staged{L1: a, shape: a.fitted(s), constant: s.Intercept}
 	f.shares = newStagedShares(f.shape, epsilon, a.Tau, f.constant)
@@ -133,10 +136,11 @@ func newStaged(a L1, s Shape, epsilon float64) staged {
 	return f
 }
 
-// leastLevel is the least share of rows that the smoothing of the last fit is to hold, for medians: with 90,000 rows at eps 10 a target of
-// steps has two thirds of the excess; for other quantiles fewer, as fewer
-// lie beyond them. By groups it is to cover what the way aside may be off by, half a step of its grid: where residuals are thin the ridge keeps
-// the fit of a group's few rows from going further, the more the smaller the smoothing is.
+// leastLevel is the least share of rows within the smoothing of the last fit, for medians: with 90,000 rows
+// at eps 10 it reduces the excess risk for a target with steps to two thirds. For other quantiles the share
+// is smaller, as fewer rows lie beyond them. By groups, where there is the stage units, the smoothing must
+// cover the error of the stage aside, half a step of its grid: where the density of residuals is low, the
+// ridge keeps the fit of a small group from going further, the more so the smaller the smoothing is.
 func (f staged) leastLevel() float64 {
 	if f.shares.units > 0 {
 		return .2
@@ -144,19 +148,23 @@ func (f staged) leastLevel() float64 {
 	return .02
 }
 
-// firstClip is the length that rows are shortened to in the fits before the last: about what they have.
+// firstClip is the length to which rows are shortened in the fits before the last: about their typical
+// length.
 func (f staged) firstClip() float64 { return math.Sqrt(float64(f.shape.D)) }
 
-// mostLevel is the largest share of rows, of those that have a residual, that the smoothing of the last fit is to hold.
+// mostLevel is the largest share of rows within the smoothing of the last fit, among rows that have a
+// residual.
 func (f staged) mostLevel() float64 { return .6 * (1 - math.Abs(f.tilt())) }
 
-// rowsOfLast is of how many rows the last fit is; of groups, the mean one.
+// rowsOfLast is the number of rows of the last fit, by groups that of a mean group.
 func (f staged) rowsOfLast() float64 { return float64(f.shape.N) / float64(max(1, f.shape.Levels)) }
 
-// The grid of magnitudes: features up to 4096 times their scale, residuals down to as little.
+// mostMagnitude is the largest magnitude of the grid, in half octaves: features are up to 4096 times their
+// scale, residuals down to 1/4096 of theirs.
 const mostMagnitude = 24
 
-// check refuses what a mechanism of a stage refuses, whatever earlier stages release.
+// check refuses parameters that the mechanism of a stage would refuse for any release of the earlier
+// stages.
 func (f staged) check() error {
 	for _, smoothing := range []float64{roughSmoothing, math.Exp2(-mostMagnitude / 2), math.Exp2(mostMagnitude / 2)} {
 		for _, fit := range []struct{ epsilon, clip float64 }{{f.shares.rough, f.firstClip()}, {f.shares.apart, f.firstClip()}, {f.shares.last, f.clip}} {
@@ -179,14 +187,14 @@ func (f staged) check() error {
 	return nil
 }
 
-// roughSmoothing is that of the rough fit, in units of ResidualScale; roughQuantile is the
-// share of rows whose residuals are taken to be below it.
+// roughSmoothing is the smoothing of the rough fit, in units of ResidualScale; roughQuantile is the assumed
+// share of rows whose residuals are below it.
 const (
 	roughSmoothing = .4
 	roughQuantile  = .4
 )
 
-// bounds are the lengths that rows have in the two passes of moments, before and after they
+// bounds are the lengths to which rows are shortened in the two passes of moments, before and after they
 // are whitened.
 func (f staged) bounds() [2]float64 {
 	return [2]float64{math.Sqrt(f.sources(f.shape)), math.Sqrt(float64(f.shape.D))}
@@ -196,8 +204,8 @@ func (f staged) contract(bound float64) mech.MomentContract {
 	return mech.MomentContract{Bound: bound, N: f.shape.N, D: f.shape.D}
 }
 
-// perturbation is a fit's mechanism; its grid is far below the smoothing, yet no finer
-// than what float64 can certify for this many rows.
+// perturbation is the mechanism of a fit. Its grid is fine relative to the smoothing, but no finer than
+// float64 can certify for this number of rows.
 func (f staged) perturbation(epsilon, smoothing, clip, tilt float64) objpert.Params {
 	certified := float64(f.shape.N) * math.Max(1, epsilon) * smoothing / clip * 0x1p-47
 	pitch := powerOfTwo(math.Max(10*smoothing*0x1p-29, certified))
@@ -219,11 +227,12 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) ([]float64, e
 	return f.back(t, aside, u), nil
 }
 
-// rowCoordinates are a matrix that turns coefficients of what became of the rows into coefficients of the rows, and its inverse.
+// rowCoordinates is the matrix from coefficients of transformed rows to coefficients of the rows of the
+// table, and its inverse.
 type rowCoordinates struct{ matrix, inverse *mat.Dense }
 
-// start runs the stages up to the rough fit: it returns that, the rows with residuals in the
-// place of targets, and the coordinates of these rows. Where they have weights x has been multiplied with them.
+// start runs the stages up to the rough fit. It returns that fit, the rows with residuals in place of
+// targets, and the coordinates of these rows. x has been multiplied by its weights, if there are any.
 func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.Source) (u []float64, rows Data, t rowCoordinates, err error) {
 	t = f.bringBack(x, src)
 	said := 1.0
@@ -254,7 +263,7 @@ func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.
 	return u, x, t, nil
 }
 
-// shift adds a constant to targets or residuals, or so many times their weights where they have been multiplied with weights.
+// shift adds a constant to targets or residuals, multiplied by their weights where the rows have been.
 func shift(y []float64, constant float64, weights []float64) {
 	if weights == nil {
 		floats.AddConst(constant, y)
@@ -263,8 +272,8 @@ func shift(y []float64, constant float64, weights []float64) {
 	floats.AddScaled(y, constant, weights)
 }
 
-// typicalWeight is about the root of the mean square of the weights that rows have been multiplied with: rows are whitened by t, whose
-// second moments hold that of the constant.
+// typicalWeight estimates the root mean square of the weights that rows have been multiplied by: the rows
+// are whitened by t, from which the second moment of the constant follows.
 func (f staged) typicalWeight(t rowCoordinates) float64 {
 	if f.MaxWeight == 0 || !f.constant {
 		return 1
@@ -272,10 +281,11 @@ func (f staged) typicalWeight(t rowCoordinates) float64 {
 	return clampBetween(mat.Norm(t.inverse.ColView(0), 2), leastTypicalWeight, 1)
 }
 
-// leastTypicalWeight keeps the smoothing of the rough fit within what check has seen.
+// leastTypicalWeight keeps the smoothing of the rough fit within the range that check has covered.
 const leastTypicalWeight = 0x1p-10
 
-// back brings a fit of the rows that start returned, and of what residuals were moved aside by, back to the table.
+// back converts a fit of the rows that start returned, and the shift aside of the residuals, to
+// coefficients of the table.
 func (f staged) back(t rowCoordinates, aside float64, u []float64) []float64 {
 	w := mat.NewVecDense(f.shape.D, nil)
 	w.MulVec(t.matrix, mat.NewVecDense(f.shape.D, u))
@@ -287,7 +297,7 @@ func (f staged) back(t rowCoordinates, aside float64, u []float64) []float64 {
 	return w.RawVector().Data
 }
 
-// bringBack divides features by their reach.
+// bringBack divides each feature by its reach.
 func (f staged) bringBack(x Data, src *mech.Source) rowCoordinates {
 	t := rowCoordinates{identity(x.D), identity(x.D)}
 	if f.shares.reach == 0 {
@@ -306,11 +316,12 @@ func (f staged) bringBack(x Data, src *mech.Source) rowCoordinates {
 	return t
 }
 
-// whitener is made of the second moments of rows that are shortened to bound. Eigenvalues
-// below the noise are raised to it.
+// whitener returns the whitener of the second moments of rows that are shortened to bound, with eigenvalues
+// below the noise raised to it.
 //
-// said is about the share of rows that say something, where many do not: rows that are whitened are longer than bound, all of them,
-// where few say something, and the mean square of what they are shortened to tells how few. Else it is 1.
+// said is the approximate share of usable rows, or 1 if that is large. Where few rows are usable, whitening
+// makes all of them longer than bound; they are then shortened to bound, and their mean square over all
+// rows gives the share.
 func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) (w whitener, said float64) {
 	d := float64(x.D)
 	noise := mech.MatrixLaplace{Epsilon: below(epsilon)}
@@ -322,21 +333,22 @@ func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) (w wh
 	return newWhitener(h, floor), max(said, leastSaid)
 }
 
-// A share of rows that say something above manySaid counts as all, for the mean square of rows that are whitened and shortened
-// is about .8 bound^2 where all do; one below leastSaid counts as that.
+// A share of usable rows above manySaid counts as 1, since the mean square of rows that are whitened and
+// shortened is about .8 bound^2 if all are usable; a share below leastSaid counts as leastSaid.
 const (
 	manySaid  = .6
 	leastSaid = .01
 )
 
-// leastMoment is what the second moment of a feature, in units of its scale, counts for at
-// least in the rough fit.
+// leastMoment is the value to which the second moment of a feature, in units of its scale, is raised for
+// the rough fit.
 const leastMoment = .03
 
-// rare is by what whitened rows are multiplied for the rough fit, if by anything: a feature that is 0 in most
-// rows, as a rare flag is, is whitened as if its second moment were leastMoment, of rows with the typical weight. Its few rows are shortened
-// to the clip anyway: the longer they were before, the more the noise of its coefficient is magnified, and
-// where that is far off, the ridge of the last fit keeps it there. The rows are whitened by t.
+// rare returns the matrix that whitened rows are multiplied by for the rough fit, and whether it is needed.
+// A feature that is 0 in most rows, such as a rare flag, is whitened as if its second moment were
+// leastMoment, for rows with the typical weight. Its few rows are shortened to the clip in any case: the
+// longer they were, the more the noise of its coefficient is magnified, and where the coefficient is far
+// off, the ridge of the last fit keeps it there. The rows are whitened by t.
 func (f staged) rare(t rowCoordinates, said, weight float64) (w whitener, found bool) {
 	raised := mat.NewSymDense(f.shape.D, nil)
 	for j := range f.shape.D {
@@ -355,9 +367,9 @@ func (f staged) rare(t rowCoordinates, said, weight float64) (w whitener, found 
 	return newWhitener(raised, 1), found || said < 1 // no eigenvalue is below 1
 }
 
-// lower is how far below its minimum the rough fit of another quantile than the median aims:
-// that of the smoothed loss lies as far beyond residuals which are all the same. The
-// way back is looked for.
+// lower is the distance by which the rough fit of another quantile than the median aims below it: the
+// minimum of the smoothed loss lies that far beyond residuals that are all equal. The stage aside estimates
+// the way back.
 func (f staged) lower() float64 {
 	if f.shares.aside == 0 {
 		return 0
@@ -366,8 +378,9 @@ func (f staged) lower() float64 {
 	return roughSmoothing * t / math.Sqrt(1-t*t)
 }
 
-// stepAside takes off residuals how far the quantile is from the rough fit, on either side, and returns that. Weights count as
-// ratios to twice the typical one, so that noise is some rows of those that there are, whatever MaxWeight is.
+// stepAside subtracts from residuals the distance of the quantile from the rough fit, on either side, and
+// returns it. Weights count as ratios to twice the typical weight, so that the noise is a number of rows of
+// typical weight, whatever MaxWeight is.
 func (f staged) stepAside(residuals, weights []float64, t rowCoordinates, src *mech.Source) float64 {
 	if f.shares.aside == 0 {
 		return 0
@@ -388,16 +401,15 @@ func (f staged) width(residuals []float64, src *mech.Source) float64 {
 	return f.sizeOf(residuals, mech.Quantile{Epsilon: below(f.shares.width), Level: f.level, Most: f.mostLevel(), Prior: 1}, src)
 }
 
-// sizeOf is a quantile of the sizes of residuals.
+// sizeOf is a quantile of the absolute residuals.
 func (staged) sizeOf(residuals []float64, q mech.Quantile, src *mech.Source) float64 {
 	counts := mech.NewMagnitudes(mech.MagnitudeContract{Lowest: -mostMagnitude, Highest: mostMagnitude, N: len(residuals)})
 	counts.Add(residuals)
 	return q.Release(counts, src)
 }
 
-// step adds to u a fit of the targets in x and leaves their residuals there. It is
-// lengthened by what the ridge takes off when a share of the rows, quantile, has
-// residuals within the smoothing.
+// step adds to u a fit of the targets in x and replaces these by its residuals. The fit is lengthened to
+// make up for the ridge, assuming that the share quantile of the rows has residuals within the smoothing.
 func (f staged) step(ctx context.Context, u []float64, x Data, p objpert.Params, quantile float64, src *mech.Source) error {
 	columns := make([][]float64, len(x.X))
 	for j, column := range x.X {
@@ -415,11 +427,11 @@ func (f staged) step(ctx context.Context, u []float64, x Data, p objpert.Params,
 	return nil
 }
 
-// mostLonger is by what share of itself a fit is lengthened at most.
+// mostLonger is the largest relative lengthening of a fit.
 const mostLonger = .5
 
-// heldBack is about by what share of it a fit is too short for its ridge, when a share of the rows,
-// quantile, has residuals within the smoothing.
+// heldBack is the approximate relative shortening of a fit by its ridge, if the share quantile of the rows
+// has residuals within the smoothing.
 func heldBack(p objpert.Params, rows, quantile float64) float64 {
 	return 2 * p.Clip * p.Clip * (1 + math.Abs(p.Tilt)) / (p.Epsilon * rows * quantile)
 }

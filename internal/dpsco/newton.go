@@ -9,40 +9,40 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// Newton estimates the minimiser of a logistic, Huber or Poisson loss in few passes over the rows.
-// The first releases joint moments of rows and targets, which whiten and give a start.
-// Each of the next ones releases the score and the curvature at the fit so far, both with
-// the same weights of rows, and makes a Newton step that is shrunk by what its noise
-// explains. The last step has most of the budget and says how far off it may be.
+// Newton estimates the minimiser of a logistic, Huber or Poisson loss in few passes over the rows. The
+// first pass releases joint moments of rows and targets, from which the whitening and a start follow. Each
+// later pass releases the score and the curvature at the current fit, both with the same row weights, and
+// makes a Newton step that is shrunk by the share of it that its noise explains. The last step has most of
+// the budget; its length bounds the error that remains.
 //
-// Privacy: the composition of its releases, each a bounded sum with Gaussian noise
-// (proof: newton.md).
+// Privacy: the composition of its releases, each a bounded sum with Gaussian noise (proof: newton.md).
 //
-// Source: one-step estimation is Bickel 1975; weights by leverage alone are Mallows',
-// those by leverage and residual Schweppe's (Hampel et al. 1986); the sandwich is Huber 1967.
+// Source: one-step estimation is Bickel 1975; weights by leverage alone are Mallows', those by leverage and
+// residual Schweppe's (Hampel et al. 1986); the sandwich is Huber 1967.
 type Newton struct {
 	Curve     curve
-	Bound     float64       // of a row's length in the first pass; longer ones are shortened
-	Cautious  bool          // little information: small eigenvalues are taken for noise
+	Bound     float64       // largest length of a row in the first pass; longer ones are shortened
+	Cautious  bool          // little information: small eigenvalues count as noise up to a higher threshold
 	Psi       prox.Operator // penalty and constraint
-	Intervals bool          // also release what intervals are made of
-	WhyNull   string        // why not
-	Pool      bool          // of fits by groups: they borrow from each other
+	Intervals bool          // also release the second moments of the last scores, for intervals
+	WhyNull   string        // why there are no intervals, if Intervals is false
+	Pool      bool          // of fits by groups: estimates are shrunk toward their common mean
 }
 
-// newtonSteps are those after the first pass.
+// newtonSteps is the number of steps after the first pass.
 const newtonSteps = 3
 
-// newtonShares are the parts of the budget, of zCDP, that the releases take. They add up to
-// 1; what a fit does not release goes to the last score.
+// newtonShares are the shares of the zCDP budget of each release. They add up to 1; the share of a release
+// that a fit does not make goes to the last score.
 type newtonShares struct {
-	first, firstLengths, targets       float64 // targets: of counts, from the last score
+	first, firstLengths, targets       float64 // targets: the histogram of counts, taken from the last score
 	scores, curvatures, sizes, lengths [newtonSteps]float64
 	meat                               float64
 }
 
-// usualShares are those of labels and counts. The start of a Huber fit, least squares of cut targets, is nearer,
-// so that huberShares have more for the last score, where second moments are not noisy.
+// usualShares are those of labels and counts. huberShares, of Huber fits, have more for the last score,
+// since the start, least squares of clipped targets, is closer to the minimiser; they apply where the noise
+// of second moments is small.
 var (
 	usualShares = newtonShares{
 		first: 0.12, firstLengths: 0.015, targets: 0.015,
@@ -62,18 +62,18 @@ var (
 	}
 )
 
-// newtonReleases are the noises of a Newton and what they are added to.
+// newtonReleases is a Newton with the noise of each of its releases.
 type newtonReleases struct {
 	Newton
 	shape                                   Shape
 	firstNoise, firstLengthNoise, meatNoise mech.Gaussian
-	groupNoise                              mech.Gaussian // of the sizes of groups
-	targetNoise                             mech.Gaussian // of those of all rows, and of groups; none but of counts
+	groupNoise                              mech.Gaussian // of the histogram of group sizes
+	targetNoise                             mech.Gaussian // of the histograms of counts, of all rows and by group
 	scoreNoise, curvatureNoise              [newtonSteps]mech.Gaussian
-	sizeNoise, lengthNoise                  [newtonSteps]mech.Gaussian // of histograms of scores and of rows; none with the last step
+	sizeNoise, lengthNoise                  [newtonSteps]mech.Gaussian // of histograms; the last step has none
 }
 
-// releases shares the budget that one release of noise multiplier z would take.
+// releases divides among the releases the budget of a single release with noise multiplier z.
 //
 // Errors: ErrInfeasible.
 func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
@@ -94,7 +94,7 @@ func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
 	}
 	if a.Curve.counted() != nil {
 		r.targetNoise = part(share.targets)
-		share.scores[newtonSteps-1] += share.sizes[newtonSteps-2] - share.sizes[0] // limits of counts go by lengths
+		share.scores[newtonSteps-1] += share.sizes[newtonSteps-2] - share.sizes[0] // limits of counts follow lengths
 		share.sizes[newtonSteps-2] = share.sizes[0]
 		share.scores[newtonSteps-1] -= share.targets
 		if s.Levels > 0 {
@@ -134,8 +134,8 @@ func (r *newtonReleases) all() []mech.Gaussian {
 	return noises
 }
 
-// splitNoises are those with which groups get fits of their own: on their sizes and, of counts, on
-// the sizes of their targets.
+// splitNoises returns the noise of the releases made when groups get their own fits: of the group sizes
+// and, for counts, of the histograms of targets.
 func (r *newtonReleases) splitNoises() []mech.Gaussian {
 	if r.Curve.counted() == nil {
 		return []mech.Gaussian{r.groupNoise}
@@ -151,19 +151,19 @@ func (r *newtonReleases) check() error {
 	return checkReleases(r.shape.N, r.all(), r.firstContract(), r.curvatureContract())
 }
 
-// firstContract is that of the joint moments of a row and its target.
+// firstContract is the contract of the joint moments of a row and its target.
 func (r *newtonReleases) firstContract() mech.MomentContract {
 	return mech.MomentContract{Bound: jointBound, N: r.shape.N, D: r.shape.D + 1}
 }
 
-// scoreContract is that of the score of step t, in units of its limit and of the roots of
-// its shells' widths.
+// scoreContract is the contract of the score of step t. Each shell is in units of the limit times the
+// square root of the shell's width.
 func (r *newtonReleases) scoreContract(t int) mech.Contract {
 	return mech.Contract{Norm: mech.L2, Bound: 1, N: r.shape.N, D: r.shape.D * r.shells(t)}
 }
 
-// curvatureContract is that of a curvature in units of its bound, and of the meat in units
-// of the score's limit.
+// curvatureContract is the contract of a curvature, in units of its bound, and of the meat, in units of the
+// score's limit.
 func (r *newtonReleases) curvatureContract() mech.MomentContract {
 	return mech.MomentContract{Bound: 1, N: r.shape.N, D: r.shape.D}
 }

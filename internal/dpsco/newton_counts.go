@@ -7,20 +7,22 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Weights of counts go with what bounds a score, the largest count that the cut lets pass, and that
-// is many times as large as most scores. Histograms of scores show little of what weights take away there.
-// So limits and intervals of counts go by the lengths of rows times the roots of their curvatures, and by how many
-// times as large as these the bounds are: perLength.
+// The weight of a row of counts depends on the bound max(u, C - u) of its score, where u is its mean and C
+// the largest count after clipping. That bound is many times as large as most scores, so that histograms of
+// scores show little of the part of scores that weights remove. Limits and intervals of counts are
+// therefore computed from row lengths times the square root of their curvatures, and from perLength, the
+// typical ratio of a score's bound to that product.
 
-// noiseBesideSampling is how large the deviation of the last score's noise may be, beside that of sampling, to
-// spare counts from weights.
+// noiseBesideSampling is the ratio of the standard deviation of the last score's noise to that of sampling
+// up to which the limit of counts is raised to avoid weights below 1.
 const noiseBesideSampling = 0.75
 
-// boundsOf says, by the step that was made, what bounds a count's score over the length of its row times the
-// root of its curvature, and which part of the curvature weights kept: by such bounds they keep of the squares of
-// lengths what is left of them in the curvature.
+// boundsOf returns, for the step just made, perLength and kept. kept is the share of the curvature that
+// weights kept: the trace of the released curvature over the sum of squared lengths. perLength is the ratio
+// of the bound on a count's score to the row's length times the root of its curvature, chosen such that
+// weights with that bound keep the share kept of the squared lengths.
 func (f *newtonFit) boundsOf(lengths *magnitudes) (perLength, kept float64) {
-	least := math.Sqrt(f.Curve.size() / 2) // of max(u, C - u) / sqrt(u)
+	least := math.Sqrt(f.Curve.size() / 2) // least value of max(u, C - u) / sqrt(u)
 	all := lengths.said() * lengths.excessSquare(0)
 	keeps := func(perLength float64) float64 {
 		return lengths.said() / all * lengths.mean(func(v float64) float64 { return v * v * min(1, f.limit/(perLength*v), square(f.bound/v)) })
@@ -29,20 +31,22 @@ func (f *newtonFit) boundsOf(lengths *magnitudes) (perLength, kept float64) {
 	return bisect(least, mostPerLength*least, func(v float64) bool { return keeps(v) > kept }), kept
 }
 
+// mostPerLength is the largest perLength considered, as a multiple of its least value.
 const mostPerLength = 1000
 
-// cheapLimit is how large a limit of counts may be at little cost: noise of deviation 2 limit z is small
-// beside the sampling of rows, or no row weighs less.
+// cheapLimit returns a limit for counts that costs little accuracy: the one at which noise, of deviation
+// 2 limit z, has noiseBesideSampling of the deviation of sampling or, if less, the one at which no visible
+// row has a weight below 1.
 func (f *newtonFit) cheapLimit(z float64) float64 {
 	return min(noiseBesideSampling/(2*z*math.Sqrt(f.n)), f.perLength*f.unweighted()*f.lengths.edge())
 }
 
-// unweighted takes lengths to the coordinates of the step, as rescale does, but as if all rows had
-// weighed as much in what tells how long they are together.
+// unweighted is the factor from lengths to the coordinates of the step, as rescale is, if all rows had had
+// weight 1 in the curvature that rescale was computed from.
 func (f *newtonFit) unweighted() float64 { return f.rescale / math.Sqrt(f.kept) }
 
-// sizes are those of scores, or of what bounds them where that is known, and the limit above which weights
-// shorten them, in the same units.
+// sizes returns the histogram of scores, or of row lengths if perLength is known, and the limit above which
+// weights shorten scores, in the units of that histogram.
 func (f *newtonFit) sizes() (sizes *magnitudes, limit float64) {
 	if f.perLength > 0 {
 		return f.lengths, f.limit / f.perLength / f.unweighted()
@@ -50,17 +54,20 @@ func (f *newtonFit) sizes() (sizes *magnitudes, limit float64) {
 	return f.scores, f.limit / f.rescaleScores
 }
 
-// evenly is what weights keep of all rows alike, which moves no fit: of counts their mean, which may
-// be much less than 1.
+// evenly is the mean weight of rows by squared length: the factor that scores and curvature have in common,
+// which leaves the fixed point unchanged. For counts it may be far below 1, otherwise it is 1.
 func (f *newtonFit) evenly() float64 { return f.keptOfSquares(math.Inf(1)) }
 
-// penaltyKept is the same for a penalty. The few rows of a rare flag have as much of all squares of lengths as any
-// coefficient, and what weights take from them moves no other: so squares count up to mostAlike times their mean.
+// penaltyKept is the mean weight by which a penalty is multiplied. The few rows of a rare flag make up as
+// large a share of all squared lengths as any other coefficient, but their weights affect no other
+// coefficient. Each square therefore counts as at most mostAlike times the mean square.
 func (f *newtonFit) penaltyKept() float64 { return f.keptOfSquares(mostAlike) }
 
+// mostAlike is the largest square of a length in penaltyKept, as a multiple of the mean square.
 const mostAlike = 12
 
-// keptOfSquares is the part of squares of lengths, up to so many times their mean, that weights keep.
+// keptOfSquares is the mean weight of rows by squared length, where a square counts as at most most times
+// the mean square. It is 1 if perLength is not known.
 func (f *newtonFit) keptOfSquares(most float64) float64 {
 	if f.perLength == 0 {
 		return 1
@@ -71,13 +78,15 @@ func (f *newtonFit) keptOfSquares(most float64) float64 {
 	return sizes.mean(func(u float64) float64 { return squares(u) * min(1, limit/u) }) / sizes.mean(squares)
 }
 
-// Where weights shorten nearly all rows of counts, both shells hold the same of each and say nothing of
-// misfit. It may then be anything up to a part of what weights take away, which goes from that of light
-// tails, lightPull, to heavyPull between these indices of the tail of lengths, and is larger by what overdispersion says where the
-// model is seen not to hold. Where shells do say something, it is at most
-// countsPerShell times what is missing of what is shown, over the contrast that is left. What shells show is taken for
-// once more, or less, of them than the middle takes: countsDoubt.
-// There are no intervals where lengths have an index below heavyIndex and the model is certain not to hold.
+// Bias allowances of counts (the terms are defined in newton_intervals.go). Where weights shorten nearly
+// all rows, both shells contain the same part of every score and do not reveal misfit. The bias may then be
+// as large as a fraction of the removed part of scores. That fraction goes from lightPull, at tail indices
+// of lengths of lightIndex and above, to heavyPull at heavyIndex and below, and is larger by the root of
+// the overdispersion where the model is seen not to hold. Where the shells differ, the bias is at most
+// countsPerShell times the missing ratio, times the shell's excess, over the remaining contrast between
+// shells (at least leastContrast). The factor by which the middle of an interval extrapolates the shell may
+// be too large or too small by countsDoubt. There are no intervals if the index of lengths is below
+// heavyIndex and the model is certain not to hold.
 const (
 	countsPerShell = 6
 	countsDoubt    = 1
@@ -88,9 +97,10 @@ const (
 	leastContrast  = 1e-9
 )
 
-// indexOfPass is the exponent of the tail of lengths in the pass that was made. Rows of a rare flag, and where counts are rare those that have
-// one, are a group far from the others, about equally long: their noise is no sign of a tail where the first pass, in scale
-// units, shows no such group and a light tail.
+// indexOfPass is the tail index (Pareto exponent) of lengths in the pass just made. The rows of a rare
+// flag, and where counts are rare the rows with a count above 0, form a separate group of about equally
+// long rows. Such a group is no tail, and is left out, if the first pass, in scale units, shows no such
+// group and a light tail.
 func (f *newtonFit) indexOfPass() float64 {
 	if first := f.firstLengths; first.bulk() != first || first.index(intervalsHide) < lightIndex {
 		return f.tailIndex()
@@ -98,12 +108,13 @@ func (f *newtonFit) indexOfPass() float64 {
 	return (f.scores.bulk().index(intervalsHide) + f.lengths.bulk().index(intervalsHide)) / 2
 }
 
-// indexOfCounts is the exponent of the tail of lengths, the mean of what passes show of it: noise hides a
-// heavy tail in two passes less often than in one.
+// indexOfCounts is the tail index of lengths, averaged over the passes: noise is less likely to mask a
+// heavy tail in two passes than in one.
 func (f *newtonFit) indexOfCounts() float64 { return stat.Mean(f.indices, nil) }
 
-// overdispersion is by how much squares of scores are larger than the model would have them, as a part of
-// that, as far as noise does not explain it: the meat beside what the curvature would be if its weights were squared too.
+// overdispersion is the relative excess of the mean squared score over its value under the model, less the
+// part that noise explains. The value under the model is the trace of the curvature with its weights
+// squared.
 func (f *newtonFit) overdispersion() float64 {
 	model := f.evenly() * max(mat.Trace(f.h), leastCurvature)
 	noise := math.Sqrt2 * square(f.limit) * f.meatNoise.NoiseMultiplier / f.n * math.Sqrt(f.d)
@@ -114,21 +125,22 @@ func (f *newtonFit) overdispersion() float64 {
 	return (over - noise*noise/over) / model
 }
 
-// pullOfCounts is how long the mean of scores that weights take away may be.
+// pullOfCounts bounds the length of the mean of the removed part of scores.
 func (f *newtonFit) pullOfCounts(taken float64, x extrapolation) float64 {
 	heavy := clampBetween((lightIndex-f.indexOfCounts())/(lightIndex-heavyIndex), 0, 1)
 	part := lightPull + (heavyPull-lightPull)*heavy + x.misfit*math.Sqrt(f.overdispersion())
 	return min(part*taken/math.Sqrt(f.d), x.most)
 }
 
-// pullOfConstant is how long it may be along the constant besides: a mean that bends up or down at both ends of a feature
-// gives all scores that are taken away one sign, and shells need not show it. The mean square of misfit is part of
-// the overdispersion.
+// pullOfConstant bounds the additional length of that mean along the constant. Where the mean of counts
+// bends the same way at both ends of a feature, all removed scores have the same sign, and the shells need
+// not show it. The mean square of the misfit is part of the overdispersion.
 func (f *newtonFit) pullOfConstant(taken float64, x extrapolation) float64 {
 	return min(math.Sqrt(f.overdispersion())*taken/math.Sqrt(f.d), x.most)
 }
 
-// shownByCounts are what extrapolations use of a shell with a part of the curvature.
+// shownByCounts returns, for the shell's excess off and the shell's share of the curvature, the factor of
+// the extrapolation and the largest length of the bias.
 func (f *newtonFit) shownByCounts(off *mat.VecDense, curvature float64) (factor, most float64) {
 	factor = min(mostFactor, countsPerShell*f.missing(expected)*max(0, 1-2*curvature))
 	return factor, countsPerShell * f.missing(scoresHide) * mat.Norm(off, 2) / max(1-2.5*curvature, leastContrast)

@@ -6,48 +6,47 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 )
 
-// curve is a loss as Newton sees it: how a row's score, which is minus the
-// derivative of its loss, and its curvature follow from prediction and target.
+// curve is a loss as Newton uses it: it defines a row's score, which is minus the derivative of its loss,
+// and its curvature as functions of prediction and target.
 type curve interface {
-	// score writes scores, their bounds, tails and curvatures of rows. A row whose
-	// residual is NaN says nothing: what is written for it is not read.
+	// score writes scores, their bounds, tails and curvatures of rows. The values of a row whose residual
+	// is NaN are not read.
 	score(r *newtonRows)
-	// tailShare is how much the mean of tails times lengths beyond a limit weighs, as a
-	// bias, beside noise; the figures did best on a few tables and laws.
+	// tailShare is the weight, relative to noise, of the bias in the choice of a limit. The bias is the
+	// mean of tail times length beyond the limit. The values gave the least error on a few tables and laws.
 	tailShare() float64
-	// first writes as residuals what the target is in the first pass, at most firstCut in
-	// size, and may make rows longer or shorter.
+	// first replaces residuals by the targets of the first pass, which are then clipped at firstCut, and
+	// may rescale rows.
 	first(r *newtonRows)
 	firstCut() float64
-	// counted is what a curve needs to know of the sizes of targets, which the first pass then
-	// counts too: nil for one that needs nothing.
+	// counted is not nil for a curve that needs a histogram of the targets, which the first pass then
+	// releases.
 	counted() *poissonCurve
-	// begin turns what the first pass says into coefficients, and says the mean
-	// curvature there.
+	// begin returns the coefficients that follow from the first pass, and the mean curvature there.
 	begin(s *newtonStart) (w []float64, curvature float64)
-	// size is the unit of tails; unseen is by what tails are to be multiplied to be as scores
-	// are, where the traces of meat and curvature are as given.
+	// size is the unit of tails. unseen is the factor by which tails are multiplied to get the size of
+	// scores, given the traces of meat and curvature.
 	size() float64
 	unseen(meat, curvature float64) float64
-	// reach is how far a prediction moves until its curvature is another one;
-	// longest how far a step but the last may move it, in the root mean square.
+	// reach is the change of a prediction over which its curvature changes; longest is the largest root
+	// mean square change of predictions in any step but the last.
 	reach() float64
 	longest() float64
 	shares() newtonShares
-	least() float64 // of mean curvatures
-	most() float64  // of curvatures
+	least() float64 // smallest mean curvature
+	most() float64  // largest curvature
 }
 
-// logisticCurve is that of labels 0 and 1.
+// logisticCurve is the curve of labels 0 and 1.
 type logisticCurve struct{}
 
-// residualCurvature is the part of the squared residual in the curvature of all passes
-// but the last. Its mean is the curvature where the model holds, and it is large where
-// a step went too far: there the model says that labels are certain.
+// residualCurvature is the weight of the squared residual in the curvature of all passes but the last. The
+// mean of the squared residual is the curvature where the model holds. It stays large where a step went too
+// far, so that the model assigns probabilities near 0 or 1 to wrong labels.
 const residualCurvature = 0.2
 
-// score bounds a score by the larger one of the two that the row could have, so that
-// weights do not depend on the label.
+// score bounds a score by the larger of the two scores that the row can have, so that weights do not depend
+// on the label.
 func (logisticCurve) score(r *newtonRows) {
 	score, y := r.score[:r.n], r.y
 	for i, e := range r.e[:r.n] {
@@ -62,7 +61,7 @@ func (logisticCurve) score(r *newtonRows) {
 	}
 }
 
-// first is the score without features: predictions are offsets there.
+// first writes the score without features: the predictions are the offsets.
 func (logisticCurve) first(r *newtonRows) {
 	for i, y := range r.y {
 		r.e[i] = y - sigmoid(y-r.e[i])
@@ -83,24 +82,25 @@ func (logisticCurve) unseen(meat, curvature float64) float64 {
 	return math.Sqrt(meat / max(curvature, leastCurvature))
 }
 
-// tailShare counts twice what surprising labels show: the others of the same rows are
-// shortened by as much in the mean.
+// tailShare counts the tail of surprising labels twice: the scores of the other label, of the same rows,
+// are shortened by the same amount in the mean.
 func (logisticCurve) tailShare() float64 { return 0.4 }
 
-// huberCurve is that of Huber's loss.
+// huberCurve is the curve of Huber's loss.
 type huberCurve struct {
-	delta float64 // residual beyond which it is linear
-	cut   float64 // of the target in the first pass
-	noisy bool    // noise of second moments is large beside that of scores: they need as much of the budget as those of labels
+	delta float64 // absolute residual beyond which the loss is linear
+	cut   float64 // clipping threshold of targets in the first pass
+	noisy bool    // noise of second moments is large relative to that of scores: budget shares are those of labels
 }
 
-// touching is a part of the curvature of the parabola that touches the loss at a residual beyond delta and
-// lies above it. A step to the minimum of such parabolas never goes too far, and falls short where most residuals
-// are beyond delta: by the logarithm of how far they are. With more than half of their curvature the loss still falls.
+// touching is the fraction of the curvature of the majorising parabola, which touches the loss at a
+// residual beyond delta and lies above it. A step to the minimum of these parabolas never overshoots, and
+// where most residuals are beyond delta it is too short by the logarithm of their distance. The loss still
+// decreases with any fraction above one half.
 const touching = 0.7
 
-// score takes, for all passes but the last, a part of the curvature of the parabola that touches
-// the loss at the residual.
+// score uses, in all passes but the last, the fraction touching of the curvature of the majorising
+// parabola.
 func (c huberCurve) score(r *newtonRows) {
 	for i, e := range r.e[:r.n] {
 		r.score[i], r.tail[i], r.most[i], r.model[i], r.robust[i] = e, c.delta, c.delta, 1, 1
@@ -110,7 +110,7 @@ func (c huberCurve) score(r *newtonRows) {
 	}
 }
 
-func (huberCurve) first(*newtonRows)      {} // it is the residual of no prediction but an offset
+func (huberCurve) first(*newtonRows)      {} // the target itself: with w = 0 residuals are targets less offsets
 func (c huberCurve) firstCut() float64    { return c.cut }
 func (huberCurve) counted() *poissonCurve { return nil }
 func (c huberCurve) size() float64        { return c.delta }
@@ -126,15 +126,15 @@ func (c huberCurve) shares() newtonShares {
 	return huberShares
 }
 
-// unseen makes up for tails that are as if all residuals were beyond delta.
+// unseen corrects tails, which are computed as if all residuals were beyond delta.
 func (c huberCurve) unseen(meat, curvature float64) float64 {
 	return math.Sqrt(meat/max(curvature, leastCurvature)) / c.delta
 }
 
-// tailShare is less than for labels: most residuals are below delta, by which tails count.
+// tailShare is less than for labels, since tails count every residual as delta and most are smaller.
 func (huberCurve) tailShare() float64 { return 0.08 }
 
-// begin is a step of least squares of the cut target.
+// begin is a least-squares step on the clipped targets.
 func (huberCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	return pilotStep(newWhitener(s.moments, s.hidden), s.gradient, s.deviation, smallMoment(s.longer)), 1
 }

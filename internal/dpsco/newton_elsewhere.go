@@ -6,19 +6,19 @@ import (
 	"dpsidecar/internal/sqlsum"
 )
 
-// The passes of a Newton over rows that stay in a database: what rows give is what
-// newton_rows.go has them give, each Vector brought into its contract once more by itself.
+// Passes of a Newton over rows that stay in a database. The contribution of a row is the one that
+// newton_rows.go computes, and each Vector is brought within its contract once more by itself.
 
-// exprCurve is a curve of which a database can compute the losses.
+// exprCurve is a curve whose losses a database can compute.
 type exprCurve interface {
 	curve
-	// lossesOf is what score writes.
+	// lossesOf returns the expressions of the values that score writes.
 	lossesOf(r *exprRow) exprLosses
-	// firstOf is what first makes of a row.
+	// firstOf changes a row as first does.
 	firstOf(r *exprRow)
 }
 
-// exprLosses are what newtonRows has of each row.
+// exprLosses holds the expressions of the columns of newtonRows.
 type exprLosses struct{ score, most, tail, model, robust sqlsum.Expr }
 
 // lossesOf implements exprCurve.
@@ -33,7 +33,7 @@ func (logisticCurve) lossesOf(r *exprRow) exprLosses {
 	}
 }
 
-// sigmoidOf is that of log-odds, which count as 100 beyond that.
+// sigmoidOf is the sigmoid of log-odds, which are clipped at +-100 (by sqlsum.Exp).
 func sigmoidOf(z sqlsum.Expr) sqlsum.Expr {
 	power := sqlsum.Exp(sqlsum.Mul(sqlsum.Number(-1), z))
 	return sqlsum.Div(sqlsum.Number(1), sqlsum.Add(sqlsum.Number(1), power))
@@ -65,7 +65,7 @@ func (c poissonCurve) lossesOf(r *exprRow) exprLosses {
 	}
 }
 
-// mean is that of a count, e^40 at most and e^-40 at least.
+// mean is the mean of a count, clamped to [e^-40, e^40].
 func (r *exprRow) mean() sqlsum.Expr {
 	most := sqlsum.Exp(sqlsum.Number(farthestMean))
 	least := sqlsum.Exp(sqlsum.Number(-farthestMean))
@@ -79,7 +79,7 @@ func (poissonCurve) firstOf(r *exprRow) {
 	r.length, r.square = sqlsum.Mul(r.length, root), sqlsum.Mul(r.square, sqlsum.Square(root))
 }
 
-// askFirst makes the first pass.
+// askFirst makes the first pass in the database.
 func (f *newtonFit) askFirst(x *Elsewhere) newtonFirst {
 	r := x.row(f.p, f.w, f.shape.Intercept)
 	f.Curve.(exprCurve).firstOf(&r)
@@ -99,7 +99,7 @@ func (f *newtonFit) askFirst(x *Elsewhere) newtonFirst {
 	return seen
 }
 
-// askStep makes the pass of step t.
+// askStep makes the pass of step t in the database.
 func (f *newtonFit) askStep(t int, x *Elsewhere) newtonSeen {
 	last := t == newtonSteps-1
 	r := x.row(f.p, f.w, f.shape.Intercept)
@@ -134,7 +134,7 @@ func (f *newtonFit) askStep(t int, x *Elsewhere) newtonSeen {
 	return seen
 }
 
-// weigh multiplies losses with the weights of their rows.
+// weigh multiplies losses by the weights of their rows.
 func (l *exprLosses) weigh(weight sqlsum.Expr) {
 	if weight == (sqlsum.Expr{}) {
 		return
@@ -144,7 +144,7 @@ func (l *exprLosses) weigh(weight sqlsum.Expr) {
 	}
 }
 
-// weightOf is that of a row in score and curvature, as newtonRows.weigh has it.
+// weightOf is the weight of a row in score and curvature, as newtonRows.weigh computes it.
 func (f *newtonFit) weightOf(r *exprRow, l exprLosses) sqlsum.Expr {
 	bound := sqlsum.Div(sqlsum.Bound(f.bound), r.length)
 	score := sqlsum.Div(sqlsum.Bound(f.limit), sqlsum.Mul(r.length, l.most))
@@ -153,7 +153,7 @@ func (f *newtonFit) weightOf(r *exprRow, l exprLosses) sqlsum.Expr {
 	return sqlsum.Max(sqlsum.Min(sqlsum.Number(1), sqlsum.Min(score, curvature)), least)
 }
 
-// straightenOf is what straighten makes of losses and of a weight.
+// straightenOf changes losses as straighten does, and returns the changed weight.
 func (c huberCurve) straightenOf(r *exprRow, l *exprLosses, weight sqlsum.Expr, bound float64) sqlsum.Expr {
 	delta := sqlsum.Bound(c.delta)
 	beyond, steep := sqlsum.Div(sqlsum.Max(delta, sqlsum.Abs(r.e)), delta), sqlsum.Div(l.most, delta)
@@ -163,7 +163,7 @@ func (c huberCurve) straightenOf(r *exprRow, l *exprLosses, weight sqlsum.Expr, 
 	return sqlsum.Min(line, weight)
 }
 
-// scoreVector is what addScore adds in step t: shell by shell.
+// scoreVector is the contribution of addScore in step t, shell by shell.
 func (f *newtonFit) scoreVector(t int, r *exprRow, l exprLosses, weight sqlsum.Expr) (v []sqlsum.Expr) {
 	shells := f.shells(t)
 	size := sqlsum.Mul(r.length, l.most)
@@ -184,7 +184,7 @@ func (f *newtonFit) scoreVector(t int, r *exprRow, l exprLosses, weight sqlsum.E
 	return v
 }
 
-// curvatureVector is what addCurvature adds.
+// curvatureVector is the contribution of addCurvature.
 func (f *newtonFit) curvatureVector(r *exprRow, curvature, weight sqlsum.Expr) []sqlsum.Expr {
 	bound := sqlsum.Bound(f.bound)
 	within := sqlsum.Min(sqlsum.Sqrt(sqlsum.Mul(weight, curvature)), sqlsum.Div(bound, r.length))

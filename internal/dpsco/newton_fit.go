@@ -10,69 +10,69 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// newtonParts are the fits of a Newton under way. What their passes release is released
-// together.
+// newtonParts holds the unfinished fits of a Newton: one of all rows or, from firstGroupStep on, one of
+// each group. A pass releases the statistics of all fits together.
 type newtonParts struct {
 	*newtonReleases
 	fits []*newtonFit
 	groups
 }
 
-// newNewtonParts is a fit of all rows.
+// newNewtonParts starts a fit of all rows.
 func newNewtonParts(r *newtonReleases, x Data) *newtonParts {
 	return &newtonParts{newtonReleases: r, fits: []*newtonFit{newNewtonFit(r)}, groups: groups{parts: []Data{x}}}
 }
 
-// newtonFit is a fit of a part of the rows. All of it is released or public.
+// newtonFit is a fit of a part of the rows. All of its fields are released or public.
 type newtonFit struct {
 	*newtonReleases
-	n, d    float64    // n: rows of the part
-	perRow  float64    // all rows over n: from a release, which is over all rows, to a mean of the part
+	n, d    float64    // n: rows of the part; d: coefficients
+	perRow  float64    // factor from a released mean, over all rows, to a mean over the part
 	grouped bool       // of one group
-	small   bool       // of one whose size noise nearly hides
-	tooLong bool       // rows are far too long for their scales
+	small   bool       // of a group whose size is barely above its noise
+	tooLong bool       // rows are far too long for the registered scales
 	p       *mat.Dense // coordinates are z = P'x; upper triangular
 	w       []float64  // the fit so far
-	mean    float64    // curvature, by the weights of rows
-	weights float64    // mean of these; 1 where there are none, or no constant tells it
+	mean    float64    // mean curvature, with the weights of rows
+	weights float64    // mean weight of rows; 1 without weights, or without a constant to estimate it from
 
-	whitened     *mat.Dense  // whitens the rows by the first pass
-	firstLengths *magnitudes // of rows, in the first pass
-	rare         []float64   // in the coordinates of the first step, how long rows of rare features may be
-	firstScore   float64     // turns lengths of the first pass into those of scores of 1 in the coordinates of the first step
+	whitened     *mat.Dense  // whitens the rows, by the moments of the first pass
+	firstLengths *magnitudes // histogram of row lengths in the first pass
+	rare         []float64   // lengths that rows of rare features may have in the coordinates of the first step
+	firstScore   float64     // factor from those lengths to scores of size 1 in the first step
 
-	scores         *magnitudes // what score writes as tails, times lengths, or after the first pass lengths of rows; nil: not seen
-	lengths        *magnitudes // of rows times the root of their curvatures, or after the first pass of rows
-	rescale        float64     // of lengths, to the coming coordinates
-	rescaleScores  float64     // of scores
-	scoresAreKnown bool        // the pass before saw scores
-	rareLabel      bool        // its noise hid those of a label
-	perLength      float64     // of counts: what bounds a score, over the length of its row times the root of its curvature; 0: not known
-	kept           float64     // part of the curvature of the pass before that weights kept, where perLength is known
-	indices        []float64   // exponents of tails, one of each pass that saw them
+	scores         *magnitudes // histogram of tail times length; after the first pass, of row lengths; nil: not visible
+	lengths        *magnitudes // of row length times root of curvature; after the first pass, of row lengths
+	rescale        float64     // factor from these lengths to lengths in the next coordinates
+	rescaleScores  float64     // the same factor for scores
+	scoresAreKnown bool        // scores is a visible histogram of scores of the previous pass
+	rareLabel      bool        // the noise of that pass masked the scores of a rare label
+	perLength      float64     // counts: a score's bound over length times root of curvature; 0: not known
+	kept           float64     // share of the previous curvature that weights kept, if perLength is known
+	indices        []float64   // tail indices, one of each pass whose histograms were visible
 
-	limit, bound float64 // of scores and curvatures in the pass
+	limit, bound float64 // of the pass: largest lengths of a score and of a row times the root of its curvature
 
 	// Of the latest step.
 	h          *mat.SymDense   // curvature
-	hDeviation float64         // of the noise on its diagonal
-	hNoise     float64         // of what shrinkage leaves of that
+	hDeviation float64         // standard deviation of the noise on its diagonal or, if shrunk, of its error
+	hNoise     float64         // standard deviation of the noise on its diagonal that shrinkage leaves
 	g          *mat.VecDense   // score
-	parts      []*mat.VecDense // its shells
-	gDeviation float64
-	q, a       *mat.Dense    // whiten the curvature, in the coordinates of the pass and in those of the features
-	floored    int           // eigenvalues that noise hides
-	before     *mat.SymDense // curvature of the step before, in these coordinates
+	parts      []*mat.VecDense // shells of the score
+	gDeviation float64         // standard deviation of the noise on a coordinate of the score
+	q, a       *mat.Dense      // whiten the curvature, in the coordinates of the pass and in those of the features
+	floored    int             // number of eigenvalues below the noise
+	before     *mat.SymDense   // curvature of the previous step, in these coordinates
 	meat       *mat.SymDense
-	centre     []float64     // the fit with a full last step
-	arrives    bool          // the full last step was no longer than a step may be
-	stretched  float64       // by how much that was lengthened
-	fitNoise   *mat.SymDense // covariance that noise gives the fit
-	slopesKept float64       // of the slopes after the last step, by shrinkage
+	centre     []float64     // the fit with a full, unshrunk last step
+	arrives    bool          // the full last step was within the largest allowed length
+	stretched  float64       // factor by which the full last step was stretched
+	fitNoise   *mat.SymDense // covariance of the fit due to noise
+	slopesKept float64       // shrinkage factor of the slopes after the last step
 }
 
 func newNewtonFit(r *newtonReleases) *newtonFit {
-	own := *r // whose curve may come to know more
+	own := *r // a copy, since Curve may be replaced
 	return &newtonFit{newtonReleases: &own, n: float64(r.shape.N), perRow: 1, weights: 1, d: float64(r.shape.D), p: identity(r.shape.D), w: make([]float64, r.shape.D)}
 }
 
@@ -84,16 +84,16 @@ func identity(d int) *mat.Dense {
 	return p
 }
 
-// Eigenvalues of curvatures, and of what whitens, are raised to leastCurvature; noisy ones
-// to their noise.
+// leastCurvature is the least eigenvalue of a curvature, and of the matrix from which a whitening is made:
+// smaller ones are raised to it, and those below the noise to the noise.
 const leastCurvature = 0.002
 
-// tilt is how much the second moments of rows weigh beside the curvature in the next
-// coordinates: by curvature alone, rows whose label is certain become very long; by the
-// rows alone, the curvature would be wasted.
+// tilt is the weight of the second moments of rows, relative to the curvature, in the choice of the next
+// coordinates. By curvature alone, rows whose label is nearly certain become very long; by the second
+// moments alone, the information in the curvature is lost.
 const tilt = 0.3
 
-// newtonFirst is what the first pass sees.
+// newtonFirst holds the moments and histograms of the first pass, before noise.
 type newtonFirst struct {
 	moments          *mech.Moments
 	lengths, targets *mech.Histogram
@@ -110,7 +110,7 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 	if c := f.Curve.counted(); c == nil {
 		l, longer = readLengths(noisy, f.firstLengthNoise, f.shape.D, f.Bound, newtonTooLong, f.n)
 		f.tooLong = longer > 1
-	} else { // means are the exponential of what a start that is far off would predict
+	} else { // no rescaling: means are exponential in predictions, and the start may be far off
 		l = f.magnitudes(noisy, f.firstLengthNoise, 1, longest(f.shape.D))
 		f.Curve = f.knowing(releaseMagnitudes(seen.targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.n/float64(max(1, f.shape.Levels)))
 	}
@@ -140,17 +140,20 @@ func (f *newtonFit) seeFirst(x Data) newtonFirst {
 	return newtonFirst{moments.merged(), lengths.merged(), targets.merged()}
 }
 
-// knowing is the curve of counts that knows the sizes of targets, for a last step of so many rows.
+// knowing returns the curve of counts clipped by the histogram of targets, for a last step on the given
+// number of rows.
 func (f *newtonFit) knowing(targets *magnitudes, rows float64) curve {
 	return f.Curve.counted().knowing(targets, f.countNoise(rows))
 }
 
-// countNoise is the noise of that step by which counts are cut.
+// countNoise is the noise of the last step on the given number of rows, in units of the clipping threshold
+// of counts, as the choice of that threshold uses it.
 func (f *newtonFit) countNoise(rows float64) float64 {
 	return f.d * f.scoreNoise[newtonSteps-1].NoiseMultiplier / rows
 }
 
-// readFirst splits joint moments. longer is what readLengths says of the pass.
+// readFirst splits released joint moments into second moments and a gradient, and corrects both for rows
+// that are longer than their scales by the factor longer, as readLengths returns it.
 func (f *newtonFit) readFirst(joint []float64, longer float64, weighted bool) *newtonStart {
 	d := f.shape.D
 	floats.Scale(square(longer), joint)
@@ -177,7 +180,7 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted bool) *n
 	return s
 }
 
-// begin sets the fit, the coordinates and the lengths of the first step.
+// begin sets the fit, the coordinates and the histograms for the first step.
 func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	if lengths.seen {
 		s.shortened = 1 / lengths.mean(func(v float64) float64 { return square(min(1, f.Bound/v)) })
@@ -197,11 +200,12 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / (lengths.said() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale / math.Sqrt(f.mean)
 		whole := lengths.excessSquare(0)
-		f.firstScore = f.rescaleScores * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound))) // moments are of rows shortened to the bound
+		f.firstScore = f.rescaleScores * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound))) // moments are of shortened rows
 	}
 }
 
-// choose sets limit and bound of step t, which balance noise with what they take away.
+// choose sets limit and bound of step t, which balance noise with the parts of scores and curvature that
+// they remove.
 func (f *newtonFit) choose(t int) {
 	size := f.Curve.size()
 	if f.scores == nil {
@@ -215,7 +219,7 @@ func (f *newtonFit) choose(t int) {
 	})
 }
 
-// limitFor is the limit of step t for magnitudes of scores.
+// limitFor returns the limit of step t for the given histogram of scores.
 func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
 	z, weight, unit := f.scoreNoise[t].NoiseMultiplier/f.n, f.Curve.tailShare(), f.rescaleScores
 	if !f.scoresAreKnown {
@@ -233,14 +237,14 @@ func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
 	return limit
 }
 
-// startShare is how much the mean of lengths beyond the first step's limit weighs; rareLabelShare is the part of it where
-// noise hides a label.
+// startShare is the weight, as a bias, of the mean length beyond the limit where scores are not known;
+// rareLabelShare is an additional factor where noise masks a label.
 const (
 	startShare     = 0.3
 	rareLabelShare = 0.16
 )
 
-// cheapest returns the multiple of unit, by powers of the fourth root of 2, of least cost.
+// cheapest returns unit times 2^(k/4) for the k between from and to that has the least cost.
 func cheapest(unit float64, from, to int, cost func(v float64) float64) float64 {
 	best, least := unit, math.Inf(1)
 	for k := from; k <= to; k++ {
@@ -252,15 +256,15 @@ func cheapest(unit float64, from, to int, cost func(v float64) float64) float64 
 	return best
 }
 
-// newtonSeen is what a step sees of a part of the rows.
+// newtonSeen holds the sums and histograms of a step over a part of the rows, before noise.
 type newtonSeen struct {
 	score           *mech.Sum
 	curvature, meat *mech.Moments
 	sizes, lengths  *mech.Histogram
 }
 
-// step makes step t: it releases scores and curvatures at the fits, and magnitudes for the
-// next or, with the last, what intervals are made of.
+// step makes step t: it releases scores and curvatures at the fits, and then histograms for the next step
+// or, in the last step, the second moments of scores for intervals.
 func (a *newtonParts) step(t int, src *mech.Source) {
 	seen := make([]newtonSeen, len(a.fits))
 	for g, f := range a.fits {
@@ -284,7 +288,7 @@ func (a *newtonParts) step(t int, src *mech.Source) {
 	}
 }
 
-// releaseMeats releases what intervals are made of, with the last step.
+// releaseMeats releases the second moments of the last scores, if there are to be intervals.
 func (a *newtonParts) releaseMeats(seen []newtonSeen, src *mech.Source) {
 	if !a.Intervals {
 		return
@@ -296,7 +300,7 @@ func (a *newtonParts) releaseMeats(seen []newtonSeen, src *mech.Source) {
 	}
 }
 
-// magnitudes reads a histogram of the part.
+// magnitudes reads a released histogram of the part's rows.
 func (f *newtonFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit float64) *magnitudes {
 	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.n).apart()
 }
@@ -334,7 +338,7 @@ func (f *newtonFit) seeStep(t int, x Data) newtonSeen {
 	return newtonSeen{scores.merged(), curvatures.merged(), meats.merged(), sizes.merged(), lengths.merged()}
 }
 
-// read reads score and curvature of step t.
+// read converts the released score and curvature of step t to means over the part.
 func (f *newtonFit) read(t int, shells, h []float64) {
 	d := f.shape.D
 	f.g, f.parts = mat.NewVecDense(d, nil), nil
@@ -354,7 +358,7 @@ func (f *newtonFit) read(t int, shells, h []float64) {
 	}
 }
 
-// hidden is below what eigenvalues of the curvature are not seen.
+// hidden is the threshold below which eigenvalues of the curvature count as noise.
 func (f *newtonFit) hidden() float64 {
 	factor := 1.0
 	if f.Cautious {
@@ -397,22 +401,25 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 	}
 }
 
-// hidesALabel reports whether noise hides the scores of the rows that the fit is surprised by, as where one label is rare:
-// scores of the others are small, and lack most of the curvature, which is as large as the squares of all scores where
-// the model holds; and so few rows are expected that bins of them may not stand out.
+// hidesALabel reports whether noise masks the scores of the rows with surprising labels, as where one label
+// is rare. Where the model holds, scores have the same mean square as rows times the root of their
+// curvature. The label counts as masked if the visible mean square of scores is less than half of that, and
+// the expected number of surprising rows, n times the mean curvature, is below mostHiddenLabels deviations
+// of the noise of a count, so that their bins need not be visible.
 func (f *newtonFit) hidesALabel() bool {
 	surprising := f.n * f.mean / f.weights
 	seen, all := f.scores.said()*f.scores.excessSquare(0), f.lengths.said()*f.lengths.excessSquare(0)
 	return f.ofLabels() && surprising < mostHiddenLabels*f.scores.sd && seen < all/2
 }
 
-// mostHiddenLabels is how many deviations of the noise of a count rows may be that lie in half a dozen bins and stand out in none.
+// mostHiddenLabels is the number of rows, in standard deviations of the noise of a count, that may lie in
+// half a dozen bins without any of these being visible.
 const mostHiddenLabels = 20
 
-// meanCurvature is that along the constant or, without one, of all directions.
+// meanCurvature is the curvature along the constant or, without one, the mean over all directions.
 func (f *newtonFit) meanCurvature() float64 {
 	var t, whitened mat.Dense
-	_ = t.Solve(f.p, f.whitened) // an error would say that it is badly conditioned, no more
+	_ = t.Solve(f.p, f.whitened) // an error only reports bad conditioning
 	whitened.Mul(f.h, &t)
 	whitened.Mul(t.T(), &whitened)
 	mean := mat.Trace(&whitened) / f.d
@@ -422,9 +429,9 @@ func (f *newtonFit) meanCurvature() float64 {
 	return clampBetween(mean, f.Curve.least()*f.weights, f.Curve.most())
 }
 
-// shrunkStep is the Newton step, in the coordinates of the pass. In each direction of
-// curvature lambda it is N(0, t^2 / lambda) and its score has noise: what of it is
-// signal is kept.
+// shrunkStep returns the Newton step, in the coordinates of the pass, shrunk direction by direction. Along
+// an eigenvector of curvature lambda the step has the prior N(0, t^2 / lambda) and the score has known
+// noise; the shrinkage factor is the share of signal in the score's variance.
 func (f *newtonFit) shrunkStep() []float64 {
 	w := newWhitener(f.h, f.hidden())
 	d := f.shape.D
@@ -444,9 +451,11 @@ func (f *newtonFit) shrunkStep() []float64 {
 	return step.RawVector().Data
 }
 
-// noiseOfStep is that along a direction of a score and, in its units, of what an error of the curvature makes of the whole step:
-// where the constant is far off, that is most of what a step says of directions in which little is known, as of a rare flag.
-// An error along the direction itself makes its own step longer or shorter, which says nothing against a long one.
+// noiseOfStep is the variance of noise along a direction of the score: that of the score itself and, in its
+// units, that of an error of the curvature times the whole step. Where the constant is far off, the latter
+// is most of the apparent step along directions with little information, such as a rare flag. The extra
+// variance of errors on the diagonal, which make a direction's own step longer or shorter, is left out: it
+// is no reason to shrink a long step.
 func (f *newtonFit) noiseOfStep(along, values, keep []float64) float64 {
 	whole := 0.0
 	for k := range along {
@@ -455,7 +464,7 @@ func (f *newtonFit) noiseOfStep(along, values, keep []float64) float64 {
 	return square(f.gDeviation) + square(f.hNoise)/2*whole
 }
 
-// whiten whitens the curvature of the pass.
+// whiten computes the matrices that whiten the curvature of the pass.
 func (f *newtonFit) whiten() {
 	hidden := f.hidden()
 	q, along := newWhitener(f.h, hidden).triangular(f.h)
@@ -464,10 +473,10 @@ func (f *newtonFit) whiten() {
 	f.a.Mul(f.p, f.q)
 }
 
-// next returns the fit after a step that moves predictions by longest at most, in the root
-// mean square. Where the ball is active, or with a penalty, the step goes to the proximal
-// point in the metric of the curvature, and is not shrunk: it would not arrive. What weights keep of score and
-// curvature alike, of counts perhaps little, is kept of the penalty too: it would be as many times too strong.
+// next returns the fit after a step that moves predictions by at most longest in the root mean square. With
+// a penalty, or where the ball is active, the step is the full one followed by the proximal point in the
+// metric of the curvature: a shrunk step would not reach the minimum. The penalty is multiplied by
+// penaltyKept, the factor that weights leave of score and curvature, since in full it would be too strong.
 func (f *newtonFit) next(longest float64) []float64 {
 	w := f.plus(times(f.p, f.shrunkStep()), longest)
 	if f.allows(w) {
@@ -495,31 +504,32 @@ func (f *newtonFit) inBall(w []float64) bool {
 	return !bounded || floats.Norm(w, 2) <= ball.Radius
 }
 
-// full is the whole Newton step.
+// full returns the unshrunk Newton step.
 func (f *newtonFit) full() []float64 {
 	d := mat.NewVecDense(f.shape.D, nil)
 	d.MulVec(f.q.T(), f.g)
 	return times(f.a, d.RawVector().Data)
 }
 
-// plus returns the fit after a move, or after as much of it as longest allows.
+// plus returns the fit after a move, shortened to the length that longest allows.
 func (f *newtonFit) plus(move []float64, longest float64) []float64 {
 	w := append([]float64(nil), f.w...)
 	floats.AddScaled(w, f.partOf(move, longest), move)
 	return w
 }
 
-// partOf is how much of a move longest allows.
+// partOf is the fraction of a move that longest allows.
 func (f *newtonFit) partOf(move []float64, longest float64) float64 {
 	size := floats.Norm(solveTriangular(f.a, move), 2) / math.Sqrt(f.mean)
 	return min(1, longest/size, farthestMove*longest/floats.Norm(move, math.Inf(1)))
 }
 
-// farthestMove is how much farther one coefficient may move, in a scale unit of its feature:
-// rare features move few predictions.
+// farthestMove is the largest change of one coefficient, in a scale unit of its feature, as a multiple of
+// longest: a move along a rare feature changes few predictions, so that their root mean square bounds it
+// little.
 const farthestMove = 4
 
-// finish makes the last step.
+// finish makes the last step and returns the result.
 func (f *newtonFit) finish() Result {
 	f.whiten()
 	full := f.full()
@@ -538,13 +548,14 @@ func (f *newtonFit) finish() Result {
 	return r
 }
 
-// free reports whether no penalty moves the fit, and no ball.
+// free reports whether neither a penalty nor the ball moves the fit.
 func (f *newtonFit) free() bool {
 	ball, only := f.Psi.(prox.L2Ball)
 	return f.Psi == nil || only && floats.Norm(f.centre, 2) < ball.Radius
 }
 
-// shrinkSlopes takes slopes for noise as far as it explains them.
+// shrinkSlopes shrinks slopes toward 0 by the share of their squared length that the noise of the last step
+// explains.
 func (f *newtonFit) shrinkSlopes(w []float64) {
 	first := 0
 	if f.shape.Intercept {

@@ -10,8 +10,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// firstGroupStep is the step of a Newton from which on each group has a fit of its own; what
-// comes before finds coordinates and a start for all.
+// firstGroupStep is the step of a Newton from which on each group has its own fit. The passes before it
+// find coordinates and a start for all groups.
 const firstGroupStep = 1
 
 // split gives each group a fit that starts from the one of all rows.
@@ -27,8 +27,8 @@ func (a *newtonParts) split(src *mech.Source) {
 	}
 }
 
-// countTargets releases the sizes of targets of each group, and chooses where they are cut. Those
-// of all rows are known already, or nil.
+// countTargets releases the histogram of targets of each group and chooses each group's clipping threshold.
+// common is the histogram of all rows; nil if it was not visible.
 func (a *newtonParts) countTargets(common *magnitudes, src *mech.Source) {
 	counts := make([]*mech.Histogram, len(a.fits))
 	for g, f := range a.fits {
@@ -50,8 +50,8 @@ func (a *newtonParts) countTargets(common *magnitudes, src *mech.Source) {
 	}
 }
 
-// ofGroup reads the histogram of a group, moved toward that of all rows as far as noise
-// explains that they differ.
+// ofGroup reads the histogram of a group, shrunk toward that of all rows by the share of their squared
+// distance that noise explains.
 func (m *magnitudes) ofGroup(noisy []float64, sd, rows float64) *magnitudes {
 	distance := 0.0
 	for k, v := range noisy {
@@ -69,9 +69,9 @@ func (m *magnitudes) ofGroup(noisy []float64, sd, rows float64) *magnitudes {
 	return own
 }
 
-// ofGroup is a copy of the fit for a group.
+// ofGroup returns a copy of the fit for a group.
 func (f *newtonFit) ofGroup(size groupSize) *newtonFit {
-	g, own := *f, *f.newtonReleases // whose curve may come to know more
+	g, own := *f, *f.newtonReleases // copies, since Curve may be replaced
 	g.newtonReleases = &own
 	g.n, g.perRow, g.small, g.grouped = size.rows, f.n/size.rows, size.small, true
 	g.p, g.w = mat.DenseCopyOf(f.p), slices.Clone(f.w)
@@ -79,8 +79,8 @@ func (f *newtonFit) ofGroup(size groupSize) *newtonFit {
 	return &g
 }
 
-// shrinkCurvature moves the curvature of a group toward the likeliest multiple of that of the
-// step before, which of the first is that of all rows.
+// shrinkCurvature moves the curvature of a group toward the most likely multiple of the previous step's
+// curvature; for a group's first step that is the curvature of all rows.
 func (f *newtonFit) shrinkCurvature() {
 	along, size := 0.0, 0.0
 	for i := range f.shape.D {
@@ -95,17 +95,18 @@ func (f *newtonFit) shrinkCurvature() {
 	f.hNoise, f.hDeviation = shrinkToward(f.h, &likely, f.hDeviation)
 }
 
-// leastMultiple is the least multiple of the curvature before that a curvature is expected to
-// be, and the inverse of the largest; of counts it goes with their mean. One of fewer than
-// seenMultiple deviations of its noise is taken for that many.
+// leastMultiple is the smallest multiple of the previous step's curvature that is considered, and
+// 1/leastMultiple the largest; the curvature of counts is proportional to their mean. A multiple below
+// seenMultiple deviations of its noise is raised to that.
 const (
 	leastMultiple = 0.02
 	seenMultiple  = 3
 )
 
-// Of a group's mean count: how many deviations of what its score and curvature say of it may be
-// noise, the nearest to the 2 of infinitely far that they are believed, how far in logarithms a group
-// may be moved at once, and from how near the last step gets there.
+// Limits of the correction of a group's mean count. levelDoubts is the number of standard deviations of u
+// (see toLevel) that count as noise, surestLevel the largest absolute u that is used (2 is infinitely far),
+// farthestLevel the largest move at once, in logarithms, and nearLevel the largest absolute u at which the
+// last step is corrected.
 const (
 	levelDoubts   = 2
 	surestLevel   = 1.9
@@ -113,11 +114,12 @@ const (
 	nearLevel     = 0.5
 )
 
-// toLevel moves a group of counts to its mean. A step is linear, and its length bounded: a group whose
-// mean is several times less or more than the fit of all rows says would not arrive in those that are
-// left. The sums of counts y and of means m are known, though, from score, y - m, and
-// curvature, (m + y)/2, along the constant: u is twice the ratio of difference to sum, and the logarithm of y/m is
-// 2 atanh(u/2). Where noise does not explain it, the constant moves by that, and never by less than the step moved it.
+// toLevel moves a group of counts to its mean. A Newton step is linear and of bounded length, so that a
+// group whose mean is several times smaller or larger than the fit of all rows predicts would not arrive in
+// the remaining steps. The sums of counts y and of means m are known, however, from the score, y - m, and
+// the curvature, (m + y)/2, along the constant: u is twice the ratio of difference to sum, and the
+// logarithm of y/m is 2 atanh(u/2). With u less its noise, the constant moves by that logarithm where this
+// is a longer move than the step's, in the same direction.
 func (f *newtonFit) toLevel(w []float64) []float64 {
 	if !f.seesLevel() {
 		return w
@@ -133,8 +135,9 @@ func (f *newtonFit) toLevel(w []float64) []float64 {
 	return f.raised(w, level-along)
 }
 
-// toLastLevel is the same for the last step, whose curvature is m: u is y/m - 1. One
-// that is farther off has slopes that are too, and the constant makes up for them.
+// toLastLevel is toLevel for the last step, whose curvature is the sum of means m, so that u is y/m - 1.
+// Where u is larger than nearLevel in size, slopes are off as well and the constant compensates for them,
+// so that the fit is left as it is.
 func (f *newtonFit) toLastLevel(w []float64) []float64 {
 	if !f.seesLevel() {
 		return w
@@ -151,7 +154,7 @@ func (f *newtonFit) seesLevel() bool {
 	return f.grouped && f.Curve.counted() != nil && f.shape.Intercept && f.h.At(0, 0) > levelDoubts*f.hNoise
 }
 
-// along is by how much a step to w moves predictions in the mean, by curvature.
+// along is the mean change of predictions, weighted by curvature, in a step to w.
 func (f *newtonFit) along(w []float64) (sum float64) {
 	step := append([]float64(nil), w...)
 	floats.Sub(step, f.w)
@@ -161,7 +164,8 @@ func (f *newtonFit) along(w []float64) (sum float64) {
 	return sum
 }
 
-// raised is w with more of the constant, which no penalty is on, unless the ball is in its way.
+// raised returns w with by added to the constant, to which no penalty applies, or w if the ball would be
+// active then.
 func (f *newtonFit) raised(w []float64, by float64) []float64 {
 	moved := append([]float64(nil), w...)
 	if moved[0] += by; f.inBall(moved) {
@@ -170,7 +174,7 @@ func (f *newtonFit) raised(w []float64, by float64) []float64 {
 	return w
 }
 
-// finish returns the fit of all rows, or those of groups.
+// finish returns the fit of all rows, or the pooled fits of groups.
 func (a *newtonParts) finish() Result {
 	if a.common == nil {
 		return a.fits[0].finish()
@@ -184,9 +188,10 @@ func (a *newtonParts) finish() Result {
 	return a.pooled(results, estimates, a.Pool, a.Psi)
 }
 
-// estimate is what the rows of a group say, without shrinkage where no penalty moves the fit.
-// Where the meat was not released, the curvature stands for it, as where the model holds. What
-// a step may leave is bounded, not likely: with it a group far from the others would count as unknown.
+// estimate returns the group's estimate and its covariance for pooling. The estimate is unshrunk where no
+// penalty moves the fit. If the meat was not released, the curvature replaces it: they are equal where the
+// model holds. The error that one Newton step may leave is not included: it is a bound rather than a
+// variance, and with it a group far from the others would count as unknown.
 func (f *newtonFit) estimate(r Result) estimate {
 	e := estimate{w: f.centre}
 	if !f.free() {

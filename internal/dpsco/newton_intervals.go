@@ -9,30 +9,34 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Intervals of a Newton are about the coefficients that make the weighted score zero in the
-// population that rows are drawn from: those of the model where it holds. They hold
-// sampling and all noise; everything here is post-processing.
+// Intervals of a Newton are for the coefficients at which the weighted score is zero in the population of
+// rows: those of the model where it holds. They include sampling and all noise; everything here is
+// post-processing.
 
-// What the noise of the curvature may make of a standard error, as the deviation of its
-// logarithm, and how long the last step may be beside the reach of the curvature.
+// mostOpen is the largest standard deviation of the logarithm of a standard error, due to the noise of the
+// curvature, and mostLastStep the largest length of the last step, relative to the reach of the curvature,
+// for which intervals are given.
 const (
 	mostOpen     = 0.45
 	mostLastStep = 0.5
 )
 
-// Long rows weigh less in the fit, which moves it where the model does not hold. So the middle
-// of an interval is moved by what the outer shell of the score says of the scores that weights take
-// away: missPerShell times what is missing beside what is in the shell, mostFactor times the shell
-// at most. Its standard error holds what that adds. shellTilt is how much the shell's part of the
-// curvature may differ between directions.
+// Weights shorten the scores of long rows, which moves the fit where the model does not hold. The removed
+// part of scores, whose mean length is taken, is estimated from the outer shell of the score: missing is
+// the ratio of taken to the mean length in the shell, and the shell's excess, off, is the shell less its
+// share of the curvature times the score. The middle of an interval is moved by missPerShell times missing,
+// at most mostFactor, times the excess. The standard error includes the variance of that move. shellTilt is
+// the relative deviation of the shell's share of the curvature between directions.
 //
-// Intervals allow for two biases besides, parts of all that weights take away. Where the model is certain not to hold,
-// partAlong of it may pull as the outer shell says. And rows beyond the limit may be unlike all others: partHidden of it may
-// pull in any direction, none of it where what is missing is below lightTail, all from heavyTail on, whereSeen of it at
-// least where the model is certain not to hold; and partBeyond where rows beyond all that histograms show stand out by as many
-// deviations of their noise as beyondFrom and one more, of labels beyondFromOfLabels: they are there, and nothing tells how far away.
-// Histograms of scores show fewer of those whose label is nearly certain. Of counts both are other parts (newton_counts.go).
-// The figures did best on laws and tables (newton.md).
+// Intervals also allow for two biases, each a fraction of taken. Where the model is certain not to hold,
+// partAlong of it may point along the outer shell's excess. And rows beyond the limit may differ from all
+// others, so that a fraction may point in any direction: partHidden where missing is at least heavyTail,
+// falling to 0 at lightTail, and at least whereSeen times partHidden where the model is certain not to
+// hold. The fraction is at least partBeyond where the counts above the visible bins stand out by beyondFrom
+// + 1 deviations of their noise (labels: beyondFromOfLabels + 1), falling to 0 at one deviation fewer: such
+// rows exist, and their distance is not known. The threshold is lower for labels, since histograms of
+// scores show fewer of the rows whose label is nearly certain. Counts have other fractions
+// (newton_counts.go). The values gave the best results on laws and tables (newton.md).
 const (
 	missPerShell       = 1.5
 	mostFactor         = 3
@@ -47,18 +51,17 @@ const (
 	beyondFromOfLabels = 1.5
 )
 
-// What histograms are taken to hide there: as expected, and with caution.
+// Assumptions about the rows that histograms may hide there: the expected number, and a cautious one.
 var (
 	expected   = cautious{deviations: 0, steepest: 8}
 	scoresHide = cautious{deviations: 1, steepest: 8}
 )
 
-// errors writes what the releases say of the errors of the coefficients, around the fit
-// with a full last step.
+// errors writes standard errors and intervals, around the fit with a full last step, or why there are none.
 func (f *newtonFit) errors(r *Result) {
 	why := f.whyNoIntervals()
 	if why != "" {
-		r.Cut = f.Intervals && !f.free() // a penalty has none
+		r.Cut = f.Intervals && !f.free() // with a penalty Intervals is false
 	} else {
 		why = r.hide(f.a, f.shape.Intercept, f.floored, func() string { return f.whyUncertain(r) })
 	}
@@ -95,8 +98,9 @@ func (f *newtonFit) errors(r *Result) {
 	}
 }
 
-// weighing is the square of what intervals allow for the weights of rows, or why these
-// may have moved a fit of counts too far: a few long rows carry it, and the model is certain not to hold.
+// weighing returns the matrix of squared biases that intervals allow for, due to the weights of rows, or
+// why there are no intervals of counts: a few long rows determine the fit, and the model is certain not to
+// hold.
 func (f *newtonFit) weighing(c *mat.Dense, x extrapolation) (bias *mat.SymDense, why string) {
 	if f.Curve.counted() != nil && x.certain > 0 && f.indexOfCounts() < heavyIndex {
 		return nil, fewLongRows + logarithms
@@ -111,7 +115,8 @@ func (f *newtonFit) weighing(c *mat.Dense, x extrapolation) (bias *mat.SymDense,
 	return shown, ""
 }
 
-// pull is how long the mean of scores that weights take away may be in any direction, besides what shells show.
+// pull bounds the length of the mean of the removed part of scores in any direction, besides the bias along
+// the outer shell.
 func (f *newtonFit) pull(taken, missing float64, x extrapolation) float64 {
 	if f.perLength > 0 {
 		return f.pullOfCounts(taken, x)
@@ -124,25 +129,25 @@ func (f *newtonFit) pull(taken, missing float64, x extrapolation) float64 {
 	return taken * max(part, partBeyond*clampBetween(f.beyondSight()-from, 0, 1))
 }
 
-// beyondSight is by how many deviations of their noise the counts above all that histograms show stand out, together:
-// that of scores, and that of lengths of rows in the first pass.
+// beyondSight is the number of standard deviations by which the counts above the highest visible bin stand
+// out of their noise, for scores and for row lengths of the first pass together.
 func (f *newtonFit) beyondSight() float64 {
 	return (f.scores.standsOut() + f.firstLengths.standsOut()) / math.Sqrt2
 }
 
-// tailIndex is the exponent of the tail of lengths: the mean of what scores and curvatures
-// show of it.
+// tailIndex is the tail index of lengths, the mean of those of the histograms of scores and of lengths.
 func (f *newtonFit) tailIndex() float64 {
 	return (f.scores.index(intervalsHide) + f.lengths.index(intervalsHide)) / 2
 }
 
-// longLastStep is why there are none where the step before the last did not come near.
+// longLastStep is why there are no intervals where the fit before the last step is far from the minimum.
 const longLastStep = "the last step is too long to say how much is left; ask for more eps, or give scales that fit"
 
-// logarithms is what helps counts, whose mean is the exponential of a sum: a row a hundred times larger than most has one beyond all bounds.
+// logarithms is advice for counts, whose mean is the exponential of a sum: it has no bound for a row a
+// hundred times larger than most.
 const logarithms = "; give the logarithm of a feature that is an amount or a size"
 
-// whyLongStep is longLastStep, of counts with what helps them.
+// whyLongStep is longLastStep, for counts with advice.
 func (f *newtonFit) whyLongStep() string {
 	if f.Curve.counted() != nil {
 		return longLastStep + logarithms
@@ -150,13 +155,14 @@ func (f *newtonFit) whyLongStep() string {
 	return longLastStep
 }
 
-// Why there are none where noise hides the rows of a label: it is rare, or rows weigh little.
+// Why there are no intervals where noise masks the rows of a label: it is rare, or weights are small.
 const (
 	hiddenLabel   = "one label is so rare that noise hides its rows; ask for more eps"
 	hiddenWeights = "noise hides the rows of a label: it is rare, or weights are far below max_weight; ask for more eps, or give a max_weight that fits"
 )
 
-// whyNoIntervals says why the releases do not carry intervals; empty if they do, but for directions that are hidden.
+// whyNoIntervals says why the releases allow no intervals of any coefficient; empty if they do, except for
+// hidden directions.
 func (f *newtonFit) whyNoIntervals() string {
 	switch {
 	case !f.Intervals:
@@ -175,7 +181,8 @@ func (f *newtonFit) whyNoIntervals() string {
 	return ""
 }
 
-// whyUncertain says why the releases do not carry intervals of coefficients that nothing hides.
+// whyUncertain says why the releases allow no intervals of the coefficients outside hidden directions;
+// empty if they do.
 func (f *newtonFit) whyUncertain(r *Result) string {
 	open := 0.0
 	for j, deviation := range f.open() {
@@ -201,8 +208,8 @@ func (f *newtonFit) lastMove() []float64 {
 	return solveTriangular(f.a, move)
 }
 
-// influences say how the last score enters the coefficients, a row for each: P H^-1 where
-// q whitens H.
+// influences is the matrix from the last score to the coefficients, a row for each: P H^-1 where q whitens
+// H.
 func (f *newtonFit) influences(q *mat.Dense) *mat.Dense {
 	c := mat.NewDense(f.shape.D, f.shape.D, nil)
 	c.Mul(f.p, q)
@@ -210,11 +217,11 @@ func (f *newtonFit) influences(q *mat.Dense) *mat.Dense {
 	return c
 }
 
-// variance is the covariance of the estimates with the given influences: of sampling, of the noise
-// of the last score, moved as x says, and of the curvature.
+// variance is the covariance of the estimates with the given influences, due to sampling, to the noise of
+// the last score, extrapolated as x says, and to the noise of the curvature.
 func (f *newtonFit) variance(c *mat.Dense, x extrapolation) *mat.SymDense {
 	spread := f.spread(x)
-	// What the noise E of the curvature moves: C E (QD).
+	// Noise E of the curvature moves the estimates by C E (QD).
 	qd := mat.NewVecDense(f.shape.D, times(f.q, f.lastMove()))
 	scale := square(f.hDeviation) / 2
 	for j := range f.shape.D {
@@ -224,7 +231,8 @@ func (f *newtonFit) variance(c *mat.Dense, x extrapolation) *mat.SymDense {
 	return sandwich(c, spread)
 }
 
-// covariance is their variance, and what one Newton step may leave, which is a bound in every direction.
+// covariance is variance plus the squares of the error that one Newton step may leave, which is a bound in
+// every direction.
 func (f *newtonFit) covariance(c *mat.Dense, x extrapolation) *mat.SymDense {
 	d, move, total := f.shape.D, f.lastMove(), f.variance(c, x)
 	var left mat.SymDense
@@ -237,15 +245,16 @@ func (f *newtonFit) covariance(c *mat.Dense, x extrapolation) *mat.SymDense {
 	return total
 }
 
-// degrees are the degrees of freedom that the noise of the meat and of the curvature leaves a
-// variance of the estimate with a given influence (Satterthwaite): two over the square of what
-// noise makes of the logarithm of the variance. open is that of the curvature's, of the standard error.
+// degrees are the degrees of freedom of the variance of an estimate with the given influence, from the
+// noise of the meat and of the curvature (Satterthwaite): two over the variance of the logarithm of the
+// variance. open is the part of the curvature, as the standard deviation of the logarithm of the standard
+// error.
 func (f *newtonFit) degrees(variance float64, influence []float64, open float64) float64 {
 	meat := math.Sqrt2 * square(f.limit) * f.meatNoise.NoiseMultiplier / f.n * floats.Dot(influence, influence) / f.n
 	return max(1, 2/(square(meat/variance)+square(2*open)))
 }
 
-// spread is the covariance of the last score moved as x says: of sampling and of its noise.
+// spread is the covariance of the last score, extrapolated as x says, due to sampling and noise.
 func (f *newtonFit) spread(x extrapolation) *mat.SymDense {
 	spread := positivePart(f.meat)
 	spread.ScaleSym(x.sampling/f.n, spread)
@@ -255,9 +264,9 @@ func (f *newtonFit) spread(x extrapolation) *mat.SymDense {
 	return spread
 }
 
-// open is how much the noise of the curvature moves the standard error of each coefficient, as
-// the deviation of its logarithm, to first order: an error E of the curvature H changes the
-// variance u'Su by -2 u'E (H^-1 Su).
+// open is the standard deviation, for each coefficient, of the logarithm of the standard error due to the
+// noise of the curvature, to first order: an error E of the curvature H changes the variance u'Su by
+// -2 u'E (H^-1 Su).
 func (f *newtonFit) open() (deviations []float64) {
 	c, spread := f.influences(f.q), f.spread(asReleased)
 	for j := range f.shape.D {

@@ -7,11 +7,11 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// noise returns the covariance that noise gives the coefficients: that of all scores and
-// curvatures, as far as later steps do not take it away, and of a limit that moves, shrunk as the
-// coefficients are. Nil where noise hides more than one direction of the features, where it has left
-// no slopes, where a penalty or the ball moves the fit, and where tails of labels' scores or of counts are too heavy. It is post-processing (formulas:
-// newton.md).
+// noise returns the covariance of the coefficients due to noise: that of all scores and curvatures, less
+// what later steps remove, and that of the limit, shrunk as the coefficients are. It is nil where noise
+// masks more than one direction of the features, where shrinkage has left no slopes, where a penalty or the
+// ball moves the fit, and where the scores of labels, or counts, have too heavy tails. It is
+// post-processing (formulas: newton.md).
 func (f *newtonFit) noise() *mat.SymDense {
 	if f.tooLong || f.floored > mostHiddenDirections || !f.free() || f.slopesKept == 0 || f.limitMoves() || f.Curve.counted() != nil && (f.bends() || f.cutsMove()) {
 		return nil
@@ -24,23 +24,25 @@ func (f *newtonFit) noise() *mat.SymDense {
 	return sandwich(f.shrunk(), total)
 }
 
-// limitMoves reports whether weights take so much of scores of labels, beside what is in the outer shell, that the
-// limit of another release takes away another part, which movedByLimit does not follow.
+// limitMoves reports whether weights remove so large a part of the scores of labels, relative to the outer
+// shell, that the limit of another release would remove a different part, which movedByLimit does not
+// model.
 func (f *newtonFit) limitMoves() bool {
 	return f.ofLabels() && f.scoresAreKnown && len(f.parts) > 1 && f.missing(expected) > mostToldMissingOfLabels
 }
 
-// bends reports whether the last step was so long that scores of counts, which go with the exponential of
-// predictions, are not near a line on it.
+// bends reports whether the last step was too long for the scores of counts, which are exponential in
+// predictions, to be nearly linear on it.
 func (f *newtonFit) bends() bool {
 	return floats.Norm(f.lastMove(), 2) > mostBend*f.Curve.reach()*math.Sqrt(f.mean)
 }
 
+// mostBend is the largest last step, as a multiple of the reach, on which they count as linear.
 const mostBend = 0.5
 
-// cutsMove reports whether counts or the lengths of their rows have so heavy a tail, or weights take so much beside what
-// is in the outer shell, that another release would cut them elsewhere and find something else, which this one
-// does not show.
+// cutsMove reports whether counts or the lengths of their rows have so heavy a tail, or weights remove so
+// much relative to the outer shell, that the clipping of counts and the weights would differ in another
+// release by more than this release shows.
 func (f *newtonFit) cutsMove() bool {
 	counts := f.Curve.counted().seen
 	if counts == nil || !f.scoresAreKnown {
@@ -56,8 +58,8 @@ const (
 	mostToldMissing         = 2.5
 )
 
-// follow follows the noise of the fit over a step, of which shrinkage keeps parts by direction: of the
-// noise before, what it does not keep is left.
+// follow updates the noise covariance of the fit for a step with the given shrinkage factors by direction:
+// the fraction of the previous noise that the step does not remove remains.
 func (f *newtonFit) follow(w whitener, keeps []float64) {
 	d, others := f.shape.D, mat.NewSymDense(f.shape.D, nil)
 	gains := make([]float64, d)
@@ -74,7 +76,7 @@ func (f *newtonFit) follow(w whitener, keeps []float64) {
 	own.SymOuterK(square(f.gDeviation), &into)
 	noise.AddSym(noise, &own)
 	if f.fitNoise != nil {
-		_ = back.Inverse(f.p) // an error would say that it is badly conditioned, no more
+		_ = back.Inverse(f.p) // an error only reports bad conditioning
 		left.Mul(others, &back)
 		left.Mul(f.p, &left)
 		left.Sub(identity(d), &left)
@@ -83,7 +85,7 @@ func (f *newtonFit) follow(w whitener, keeps []float64) {
 	f.fitNoise = noise
 }
 
-// shrunk says how coefficients with a full step enter those that shrinkage leaves.
+// shrunk is the matrix from coefficients after a full step to those after shrinkage.
 func (f *newtonFit) shrunk() *mat.Dense {
 	keep := identity(f.shape.D)
 	for j := range f.shape.D {
@@ -98,8 +100,9 @@ func (f *newtonFit) shrunk() *mat.Dense {
 	return keep
 }
 
-// movedByLimit is how far coefficients move when the histogram moves the limit by a deviation of its
-// noise: the outer shell shows what rows say that are cut there. Nil where nothing is shown.
+// movedByLimit is the move of the coefficients when noise in the histogram changes the limit by one
+// standard deviation; the outer shell estimates the scores between the limits. It is nil if the shell is
+// empty or the scores are not known.
 func (f *newtonFit) movedByLimit() mat.Vector {
 	outer := len(f.parts) - 1
 	if outer == 0 || !f.scoresAreKnown {

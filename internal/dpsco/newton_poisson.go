@@ -6,28 +6,28 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// poissonCurve is that of counts, whose mean is the exponential of the prediction: the loss
-// is mean - y log(mean). Targets above cut count as that, which bounds the score by a
-// number that depends on the features alone. The sizes of targets, which the first pass
-// counts, say where the cut belongs.
+// poissonCurve is the curve of counts, whose mean is the exponential of the prediction: the loss is
+// mean - y log(mean). Targets above cut count as cut, which bounds the score by a number that depends on
+// the features alone. cut follows from the histogram of targets that the first pass releases.
 type poissonCurve struct {
-	unit float64 // of the sizes that are counted
-	cut  float64
-	seen *magnitudes // sizes of targets; nil before the first pass
+	unit float64     // of the bins of the histogram of targets
+	cut  float64     // largest target
+	seen *magnitudes // histogram of targets; nil before the first pass
 }
 
-// cuts, in units of the target's scale: of the first pass, and where sizes are not seen.
+// firstCount is the clipping threshold of targets, in units of the target's scale, in the first pass and
+// where the histogram of targets is not visible.
 const firstCount = 4
 
-// farthestMean is the logarithm of the largest and of the smallest mean.
+// farthestMean is the logarithm of the largest mean, and minus that of the smallest.
 const farthestMean = 40
 
-// firstTargets are the targets of the first pass: rates, for rows that count as the root of
-// their exposure. A row's product of both is its count times the row.
+// first writes the targets of the first pass: rates, with rows multiplied by the root of their exposure, so
+// that the product of row and target is the row times its count.
 func (poissonCurve) first(r *newtonRows) {
 	v := r.weight[:r.n]
 	for i, y := range r.y {
-		root := math.Exp((y - r.e[i]) / 2) // of the exposure, for the prediction is the offset
+		root := math.Exp((y - r.e[i]) / 2) // root of the exposure: the prediction is the offset
 		v[i], r.e[i] = root, y/root
 		r.length[i] *= root
 		if !(r.length[i]*r.length[i] <= math.MaxFloat64 && math.Abs(r.e[i]) <= math.MaxFloat64) {
@@ -41,7 +41,7 @@ func (poissonCurve) first(r *newtonRows) {
 	}
 }
 
-// target is a row's target; NaN where the row says nothing.
+// target is a row's target; NaN if the row is unusable.
 func (r *newtonRows) target(i int) float64 {
 	if math.IsNaN(r.length[i]) {
 		return math.NaN()
@@ -49,8 +49,9 @@ func (r *newtonRows) target(i int) float64 {
 	return r.y[i]
 }
 
-// knowing chooses the cut: noise of a coordinate of the score is 2 noise cut, and what is cut off is a
-// bias. It weighs more than noise, for no interval tells it.
+// knowing chooses the clipping threshold. The noise of a coordinate of the score is 2 noise cut, and the
+// mean excess of counts over the threshold is a bias, which weighs cutWeight times as much as noise, since
+// no interval includes it.
 func (c poissonCurve) knowing(sizes *magnitudes, noise float64) poissonCurve {
 	if !sizes.seen {
 		return c
@@ -59,17 +60,19 @@ func (c poissonCurve) knowing(sizes *magnitudes, noise float64) poissonCurve {
 	c.cut = sizes.cheapestCut(func(cut float64) float64 {
 		return square(2*noise*cut) + square(cutWeight*sizes.excess(cut))
 	})
-	if sizes.top == 0 { // noise hides all but zeros, and counts that are rare are about as large as their scale
+	if sizes.top == 0 { // only zeros are visible: counts above 0 are rare and about as large as their scale
 		c.cut = max(c.cut, c.unit)
 	}
 	return c
 }
 
+// cutWeight is the weight of the bias by clipping counts relative to noise.
 const cutWeight = 3
 
-// besideZeros chooses the cut in the same way where noise hides all sizes but zeros. Counts that are not 0 are as large in the
-// mean, at least, as the mean of all over the share that is not seen to be 0, and by what that is more than a unit they
-// exceed one as an exponential law does.
+// besideZeros chooses the clipping threshold in the same way where zeros are the only visible bin. The mean
+// of the counts above 0 is at least the mean of all counts over the share that is not known to be 0. If it
+// exceeds one unit, these counts are taken to be one unit plus an exponential variable with the excess as
+// its mean.
 func (c poissonCurve) besideZeros(s *newtonStart, noise float64) poissonCurve {
 	if c.seen == nil || c.seen.top > 0 || !s.intercept {
 		return c
@@ -85,9 +88,9 @@ func (c poissonCurve) besideZeros(s *newtonStart, noise float64) poissonCurve {
 	return c
 }
 
-// score takes, for all passes but the last, the mean of the curvatures at the prediction
-// and where the mean were the target: as far as targets are right, steps of means that
-// are far off neither overshoot nor stop short.
+// score uses, in all passes but the last, the average of the curvature at the prediction and that at the
+// prediction whose mean is the target: with it, steps to a mean that is far off neither overshoot nor fall
+// short, except for the noise in targets.
 func (c poissonCurve) score(r *newtonRows) {
 	for i, e := range r.e[:r.n] {
 		y := min(r.y[i], c.cut)
@@ -110,8 +113,8 @@ func (poissonCurve) most() float64 { return math.Exp(farthestMean) }
 
 func (poissonCurve) shares() newtonShares { return usualShares }
 
-// begin turns slopes of a linear rate into those of its logarithm: for normal rows they differ
-// by the rate. Without an intercept the mean is taken for one unit.
+// begin converts slopes of a linear rate into slopes of its logarithm: for normal rows they differ by a
+// factor, the rate. Without an intercept the mean is taken to be one unit.
 func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	if !s.intercept {
 		return make([]float64, len(s.gradient.RawVector().Data)), c.unit
@@ -122,7 +125,7 @@ func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	for _, v := range s.slopes(w) {
 		steepest = max(steepest, math.Abs(v))
 	}
-	long := math.Sqrt(s.shortened) // rows are that much longer than moments say
+	long := math.Sqrt(s.shortened) // rows are longer than the moments show by that factor
 	steepest *= long
 	factor := math.Log1p(steepest/max(cut, s.noise())) / steepest
 	spread := long * floats.Norm(s.slopes(solveTriangular(s.q, w)), 2)
@@ -134,17 +137,18 @@ func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	return w, rate
 }
 
-// rates are that of counts and that of counts as the first pass has them, cut. Sizes of targets tell both, whatever
-// the unit, and with less noise than moments. These tell it where noise hides all but zeros, and where rows have weights, which sizes do not have,
-// but for how much is cut off. Where their noise is more than a unit they tell nothing, and a count is taken to be one unit; the number of zeros
-// may tell that it is less.
+// rates returns the rate of counts and the rate of counts as clipped in the first pass. The histogram of
+// targets gives both, in any unit and with less noise than moments. Moments give the rate where zeros are
+// the only visible bin, and where rows have weights, which the histogram does not have; the histogram then
+// corrects for clipping alone. Where the noise of moments is more than a unit, a count is taken to be one
+// unit, or less if the number of zeros shows it.
 func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 	least := 3 * c.unit / s.rows
 	constant, shortened, sum := s.moments.At(0, 0), s.shortened, s.gradient.AtVec(0)
-	if constant <= leastConstant { // it says nothing of how long rows are that were shortened to less
+	if constant <= leastConstant { // raised: it is no measure of the length of rows that were shortened further
 		shortened = min(shortened, 1/constant)
 	}
-	doubt := s.hidden / math.Sqrt(float64(s.moments.SymmetricDim())) // of a moment
+	doubt := s.hidden / math.Sqrt(float64(s.moments.SymmetricDim())) // noise of a moment
 	if s.deviation <= c.unit {
 		constant = max(constant, min(doubt, 1))
 		cut = max(sum/constant, s.noise(), least)
@@ -174,5 +178,5 @@ func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 	return cut * mean / kept, cut
 }
 
-// noise is what a mean of targets may be by noise alone.
+// noise is the largest mean of targets that noise alone explains: three deviations.
 func (s *newtonStart) noise() float64 { return 3 * s.deviation }

@@ -8,12 +8,13 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 )
 
-// cautiousMoments is the noise of second moments, as in momentNoise, from which on Newton takes small
-// eigenvalues for noise.
+// cautiousMoments is the noise of second moments, as momentNoise computes it, above which Newton treats
+// more small eigenvalues as noise.
 const cautiousMoments = 0.02
 
-// information is how much noise there may be where auto whitens: of second moments; of a score, as in
-// scoreNoise; and of moments so small that the score's does not matter, as with one or two coefficients.
+// information bounds the noise at which auto uses a whitening method: noise of second moments; of a score,
+// as scoreNoise computes it; and few, the noise of moments below which that of the score does not matter,
+// as with one or two coefficients.
 type information struct{ moments, score, few float64 }
 
 var (
@@ -22,9 +23,10 @@ var (
 	jointMoments   = information{moments: 0.075, score: 0.0045, few: 0.03}
 )
 
-// enough reports whether there is that information, a function of public facts. Descents make no fits by groups, for which second
-// moments decide alone. For least squares and Huber's loss scores do: with many coefficients noisy moments hide some directions of rows,
-// and a descent on clipped gradients is farther off all the same. That on labels is not: there both decide.
+// enough reports whether the noise is within those bounds, a function of public facts. By groups, for which
+// descents make no fits, second moments alone decide. For least squares and Huber's loss scores decide:
+// with many coefficients, noise masks some directions of the moments, but a descent on clipped gradients is
+// farther off still. For labels it is not: both decide.
 func (p *problem) enough(most information) bool {
 	noise := p.momentNoise()
 	switch {
@@ -36,16 +38,15 @@ func (p *problem) enough(most information) bool {
 	return p.scoreNoise() <= most.score && (noise <= most.moments || !p.Labels)
 }
 
-// scoreNoise is about how large the noise on a coordinate of a mean score would be if it took all of the
-// budget: a function of public facts.
+// scoreNoise is the approximate noise on a coordinate of a mean score with the whole budget: a function of
+// public facts.
 func (p *problem) scoreNoise() float64 { return math.Sqrt(p.d()) / p.recordsPerNoise() }
 
-// newtonServes reports whether auto takes Newton where it whitens: a function of public
-// facts.
+// newtonServes reports whether auto chooses Newton where it whitens: a function of public facts.
 func (p *problem) newtonServes() bool {
 	switch {
 	case p.counts():
-		return true // there is nothing else
+		return true // no other method takes counts
 	case p.fewSources():
 		return true
 	case p.Labels:
@@ -78,11 +79,11 @@ func (p *problem) newton() (fit, error) {
 	return Newton{Curve: c, Bound: p.FeatureNorm, Cautious: p.momentNoiseOfAFit() > cautiousMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink}, nil
 }
 
-// firstCut, in residual scales, is that of a Huber fit's targets in the first pass.
+// firstCut is the clipping threshold, in residual scales, of a Huber fit's targets in the first pass.
 const firstCut = 4
 
-// manyCoefficients are those from which on noise of second moments that is more than nearMoments costs a Huber fit
-// more than that of scores.
+// manyCoefficients is the number of coefficients above which noise of second moments above nearMoments
+// costs a Huber fit more accuracy than that of scores.
 const manyCoefficients = 10
 
 func (p *problem) curve() (curve, error) {
@@ -97,8 +98,8 @@ func (p *problem) curve() (curve, error) {
 	return nil, fmt.Errorf("%w: method %q is for dp_logistic_regress, dp_huber_regress and dp_poisson_regress; ask for another method", ErrParameter, p.Method)
 }
 
-// forecastNewton is the noise of the last score at the limit that histograms without noise
-// would lead to, over the curvature; of groups, that of one of mean size.
+// forecastNewton is the noise of the last score, over the curvature, at the limit that a histogram without
+// noise would lead to; by groups, for a group of mean size.
 func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 	r, err := a.releases(p.Shape, p.z)
 	if err != nil {
@@ -106,9 +107,9 @@ func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 	}
 	size, curvature := 0.5, 0.25
 	switch c := a.Curve.(type) {
-	case huberCurve: // rows differ less in length than normal numbers in size
+	case huberCurve: // row lengths vary less than sizes of normal numbers
 		size, curvature = 0.75*c.delta, math.Erf(c.delta/p.residual()/math.Sqrt2)
-	case poissonCurve: // of a count the mean is the square of a typical residual
+	case poissonCurve: // the mean of a count is the square of a typical residual
 		curvature = square(p.ResidualScale)
 		size = max(1, curvature+2*p.ResidualScale)
 	}
@@ -118,14 +119,14 @@ func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 	tails := expectedMagnitudes(r.sizeNoise[newtonSteps-2], size*math.Sqrt(p.d()), size, int(f.n)).apart()
 	if tails.seen {
 		f.scores, f.lengths, f.scoresAreKnown = tails, tails, true
-		if a.Curve.counted() != nil { // these lengths are of what bounds scores
+		if a.Curve.counted() != nil { // the lengths are those of the bounds of scores
 			f.perLength, f.kept = 1, 1
 		}
 	}
 	last := newtonSteps - 1
 	f.choose(last)
 	deviation := 2 * f.limit * r.scoreNoise[last].NoiseMultiplier / f.n / curvature
-	if !tails.seen { // the limit is then one of whitened coordinates
+	if !tails.seen { // the limit is then in whitened coordinates
 		deviation *= math.Sqrt(curvature)
 	}
 	return Forecast{Deviation: repeat(min(p.Radius/math.Sqrt(p.d()), deviation), p.D)}, nil

@@ -8,15 +8,15 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// newtonRows are a block of rows with what Newton makes of them. All of it is a function
-// of one row and of numbers that are public or were released.
+// newtonRows is a block of rows with the columns that Newton computes from them. Each is a function of one
+// row and of numbers that are public or were released.
 type newtonRows struct {
 	*rowBlock
 	score    []float64   // minus the derivative of the loss
-	most     []float64   // bounds its size
-	tail     []float64   // times the length, how far out limits belong
-	model    []float64   // curvature of the loss, or what is expected of it
-	robust   []float64   // curvature that serves far from the minimum as well
+	most     []float64   // upper bound of its absolute value
+	tail     []float64   // times the length: the quantity whose histogram chooses limits
+	model    []float64   // curvature of the loss, or its expectation under the model
+	robust   []float64   // curvature that remains useful far from the minimum
 	weight   []float64   // of the row in score and curvature
 	products [][]float64 // scratch: scores times rows, shell by shell
 	ones     []float64
@@ -27,8 +27,8 @@ func newNewtonRows() *newtonRows {
 	return &newtonRows{score: c[0], most: c[1], tail: c[2], model: c[3], robust: c[4], weight: c[5], ones: slices.Repeat([]float64{1}, blockRows)}
 }
 
-// weigh brings scores within limit and curvatures within bound, both by one weight:
-// different ones would make steps overshoot along rare flags.
+// weigh computes weights that bring scores within limit and curvatures within bound. Score and curvature
+// have one weight: with different ones, steps would overshoot along rare flags.
 func (r *newtonRows) weigh(c curve, limit, bound float64) {
 	c.score(r)
 	r.weighLosses()
@@ -40,10 +40,10 @@ func (r *newtonRows) weigh(c curve, limit, bound float64) {
 	}
 }
 
-// straighten gives rows that the bound shortens and whose residual is beyond delta the score and the curvature of a
-// line that goes on as it does below delta, until the score is what the limit allows. The whole score
-// from delta on would be a jump, of which the curvature tells nothing: steps went up to six times too far
-// along rare flags.
+// straighten changes rows that the bound shortens and whose residual is beyond delta. Their score continues
+// the line that it is below delta, with the curvature of that line, up to the limit. With the full score
+// from delta on, the score would have a jump that the curvature does not include: steps were up to six
+// times too long along rare flags.
 func (c huberCurve) straighten(r *newtonRows, bound float64) {
 	for i, length := range r.length[:r.n] {
 		beyond, steep := math.Abs(r.e[i])/c.delta, r.most[i]/c.delta
@@ -53,7 +53,7 @@ func (c huberCurve) straighten(r *newtonRows, bound float64) {
 	}
 }
 
-// addFirst adds rows shortened to bound beside their targets.
+// addFirst adds rows, shortened to bound, together with their clipped targets.
 func (r *newtonRows) addFirst(m *mech.Moments, c curve, bound float64) {
 	r.addPilot(m, bound, c.firstCut(), r.weight[:r.n])
 }
@@ -76,7 +76,7 @@ func (r *newtonRows) addScore(s *mech.Sum, limit float64, shells int) {
 	r.sum(s, mech.Rows{X: x}, ones)
 }
 
-// addMeat adds what a row gave to the score.
+// addMeat adds the second moments of the rows' contributions to the score.
 func (r *newtonRows) addMeat(m *mech.Moments, limit float64) {
 	v := r.v[:r.n]
 	for i := range v {

@@ -6,17 +6,17 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// The last score is released in shells: shell k of a row's score is what of it lies between
-// two limits, and all shells together are the score. They say how scores differ with the
-// lengths of rows. That costs nothing: a shell of width w, a part of the limit, is released
-// in units of its root, so that the squares of a row's shells add up to at most the sum of
-// the widths, which is 1; the noise of a shell has w of the variance that the score's has,
-// and shells have independent noises, which add up to that of a score released whole.
+// The last score is released in shells: shell k of a row's score is the part of it between two limits, and
+// the sum of the shells is the score. Shells show how scores differ with the lengths of rows. They cost
+// nothing: a shell of width w, a fraction of the limit, is released in units of the root of w, so that the
+// squares of a row's shells add up to at most the sum of the widths, which is 1. The noise of a shell has w
+// of the variance of the score's noise, and shells have independent noises, which add up to that of a score
+// released whole.
 
-// scoreShells are those of the last score: up to half of the limit, and the rest.
+// scoreShells is the number of shells of the last score: up to half of the limit, and the rest.
 const scoreShells = 2
 
-// shells is how many shells the score of step t has.
+// shells is the number of shells of the score of step t.
 func (r *newtonReleases) shells(t int) int {
 	if t == newtonSteps-1 && r.Intervals {
 		return scoreShells
@@ -24,7 +24,7 @@ func (r *newtonReleases) shells(t int) int {
 	return 1
 }
 
-// shellEdge is where shell k ends, as a part of the limit; shellWidth is how wide it is.
+// shellEdge is the upper edge of shell k, as a fraction of the limit; shellWidth is its width.
 func shellEdge(k, shells int) float64 {
 	if k < 0 {
 		return 0
@@ -34,8 +34,8 @@ func shellEdge(k, shells int) float64 {
 
 func shellWidth(k, shells int) float64 { return shellEdge(k, shells) - shellEdge(k-1, shells) }
 
-// inShell writes what of scores is in a shell, over the row, in units of the limit and of
-// the root of the width. Weights keep scores within the outermost edge.
+// inShell writes the factors of rows in shell k, in units of the limit and of the root of the width: the
+// score times the part of the weight in the shell. Weights keep scores within the outermost edge.
 func (r *newtonRows) inShell(v []float64, k, shells int, limit float64) {
 	unit := limit * math.Sqrt(shellWidth(k, shells))
 	lower, upper := limit*shellEdge(k-1, shells), limit*shellEdge(k, shells)
@@ -52,24 +52,24 @@ func (r *newtonRows) inShell(v []float64, k, shells int, limit float64) {
 	}
 }
 
-// extrapolation is what the outer shell of the score says of the scores that weights take
-// away: as many times factor as lies in the shell. All of it is released or public.
+// extrapolation estimates the part of scores that weights remove as factor times the excess of the outer
+// shell (terms: newton_intervals.go). All of it is released or public.
 type extrapolation struct {
-	off      *mat.VecDense // the shell less its part of the curvature times the score
+	off      *mat.VecDense // the excess: the shell less its share of the curvature times the score
 	factor   float64
-	most     float64 // of counts: how long the mean of all that may be
-	misfit   float64 // of counts: part of the square of off that neither noise nor sampling explains
-	certain  float64 // the same, where they explain as much as they do once in some twenty fits
-	sampling float64 // of the score with what it is moved by, over that of the score alone
-	noise    float64 // the same of its noise
-	step     float64 // variance of a coordinate of what a long step leaves in the shell
+	most     float64 // counts: largest length of the mean of the removed part
+	misfit   float64 // fraction of the square of off that neither noise nor sampling explains
+	certain  float64 // the same fraction beyond the value that they exceed about once in twenty fits
+	sampling float64 // sampling variance of the extrapolated score, over that of the score alone
+	noise    float64 // the same ratio for noise
+	step     float64 // variance of a coordinate due to the effect of a long step on the shell
 }
 
-// asReleased takes the score for what it is.
+// asReleased is the extrapolation that leaves the score unchanged.
 var asReleased = extrapolation{sampling: 1, noise: 1}
 
-// extrapolate reads the outer shell. Where the model holds, the score is zero at every length
-// of rows, up to the step that is left, which moves the shell by its part of the curvature.
+// extrapolate reads the outer shell. Where the model holds, the expected score is zero at every length of
+// rows, except for the remaining step, which moves the shell by its share of the curvature.
 func (f *newtonFit) extrapolate() extrapolation {
 	outer := len(f.parts) - 1
 	curvature := f.shellCurvature(outer)
@@ -88,10 +88,12 @@ func (f *newtonFit) extrapolate() extrapolation {
 	return x
 }
 
-// restored is the last score with a part of what weights took from it, as far as the outer shell says what that is, and
-// the deviation of its noise. A fit goes there only as far as the model is certain not to hold, and less far than the
-// middle of an interval where more is taken away than the shell shows: rows beyond the limit need not go on as those in
-// it do. Counts were no nearer to the best fit with it, and what groups pool is the fit with a full last step.
+// restored returns the last score plus a fraction of the part that weights removed, as estimated from the
+// outer shell, and the standard deviation of its noise. A fit uses it only to the extent that the model is
+// certain not to hold, and with a factor smaller than that of an interval's middle, the more so the larger
+// that factor is: rows beyond the limit may differ from those in the shell. The score is unchanged for
+// counts, whose fit did not come closer to the best fit with it, and for groups, which pool the fit with a
+// full last step.
 func (f *newtonFit) restored() (score *mat.VecDense, deviation float64) {
 	if len(f.parts) == 1 || !f.scoresAreKnown || f.grouped || f.Curve.counted() != nil {
 		return f.g, f.gDeviation
@@ -103,8 +105,8 @@ func (f *newtonFit) restored() (score *mat.VecDense, deviation float64) {
 	return score, f.gDeviation * math.Sqrt(f.shellNoise(outer, 1-factor*f.shellCurvature(outer), factor))
 }
 
-// misfit is the part of the square of a vector, in units of its covariance, that the covariance
-// does not explain: its mean, and two deviations more of it.
+// misfit returns the fraction of the squared length of v, in units of its covariance, in excess of the mean
+// under that covariance, and in excess of the mean plus two standard deviations.
 func misfit(v *mat.VecDense, covariance *mat.SymDense) (beyondMean, certain float64) {
 	var c mat.Cholesky
 	u := mat.NewVecDense(v.Len(), nil)
@@ -115,8 +117,9 @@ func misfit(v *mat.VecDense, covariance *mat.SymDense) (beyondMean, certain floa
 	return max(0, 1-d/size), max(0, 1-(d+2*math.Sqrt(2*d))/size)
 }
 
-// shownBias is the square of what intervals allow for along what the outer shell shows, beside the middle's move. Where the model is
-// certain not to hold, a part of all that weights take away may pull that way.
+// shownBias is the matrix of squared biases that intervals allow for along the outer shell's excess, in
+// addition to the move of the middle. Where the model is certain not to hold, a fraction of taken may point
+// that way.
 func (f *newtonFit) shownBias(c *mat.Dense, taken float64, x extrapolation) *mat.SymDense {
 	times, total := 0.0, mat.NewSymDense(f.shape.D, nil)
 	switch {
@@ -129,35 +132,35 @@ func (f *newtonFit) shownBias(c *mat.Dense, taken float64, x extrapolation) *mat
 	return sandwich(c, total)
 }
 
-// shellCurvature is the part of the curvature that is in a shell, as if scores were as large
-// as curvatures, which they are where the model holds.
+// shellCurvature is the share of the curvature in shell k, if the lengths of scores are distributed as
+// those of rows times the root of their curvature, as where the model holds.
 func (f *newtonFit) shellCurvature(k int) float64 {
 	sizes, limit := f.sizes()
 	return sizes.mean(func(u float64) float64 { return u * f.shellPart(k, u) }) / sizes.mean(func(u float64) float64 { return u * min(u, limit) })
 }
 
-// shellSpread is what sampling makes of a times the score plus b times shell k, as a part of
-// the score's variance, also as if scores were as large as curvatures.
+// shellSpread is the sampling variance of a times the score plus b times shell k, over that of the score,
+// under the same assumption.
 func (f *newtonFit) shellSpread(k int, a, b float64) float64 {
 	sizes, limit := f.sizes()
 	return sizes.mean(func(u float64) float64 { return square(a*min(u, limit) + b*f.shellPart(k, u)) }) / sizes.mean(func(u float64) float64 { return square(min(u, limit)) })
 }
 
-// shellNoise is what noise makes of it, as a part of the variance of the score's noise.
+// shellNoise is the variance of its noise, over that of the score's noise.
 func (f *newtonFit) shellNoise(k int, a, b float64) float64 {
 	width := shellWidth(k, len(f.parts))
 	return square(a)*(1-width) + square(a+b)*width
 }
 
-// shellPart is what of a score of length u is in shell k, both in the units of the histogram.
+// shellPart is the part in shell k of a score of length u, in the units of the histogram.
 func (f *newtonFit) shellPart(k int, u float64) float64 {
 	_, limit := f.sizes()
 	return min(u, limit*shellEdge(k, len(f.parts))) - min(u, limit*shellEdge(k-1, len(f.parts)))
 }
 
-// taken is the mean length of what weights take away from the scores of rows: what histograms
-// show, and a tail that they may hide. Magnitudes of Huber scores are as if all residuals were
-// beyond delta; the meat over the curvature says how large they are.
+// taken is the mean length that weights remove from the scores of rows, estimated from the visible bins and
+// a tail of rows that histograms may hide. The histogram of Huber scores is computed as if all residuals
+// were beyond delta; the ratio of meat to curvature gives their actual size.
 func (f *newtonFit) taken(c cautious) float64 {
 	meat, curvature := max(0, mat.Trace(f.meat)), max(mat.Trace(f.h), leastCurvature)
 	curved := f.rescale * f.lengths.trimmed(f.bound/f.rescale, c)
@@ -166,7 +169,7 @@ func (f *newtonFit) taken(c cautious) float64 {
 	return f.scoreUnit()*even*sizes.tail(limit/even, c) + math.Sqrt(meat/curvature)*curved
 }
 
-// scoreUnit is what a score of 1 in the histogram is in the step's coordinates.
+// scoreUnit is the factor from scores in the histogram to the coordinates of the step.
 func (f *newtonFit) scoreUnit() float64 {
 	if f.perLength > 0 {
 		identity := func(v float64) float64 { return v }
@@ -176,19 +179,20 @@ func (f *newtonFit) scoreUnit() float64 {
 	return f.Curve.unseen(meat, curvature) / math.Sqrt(f.weights) * f.rescaleScores
 }
 
-// missing is that beside the mean length of what is in the outer shell.
+// missing is taken over the mean length of scores in the outer shell.
 func (f *newtonFit) missing(c cautious) float64 {
 	sizes, _ := f.sizes()
 	shell := sizes.mean(func(u float64) float64 { return f.shellPart(len(f.parts)-1, u) })
 	taken := f.taken(c)
 	if taken == 0 {
-		return 0 // also of an empty shell
+		return 0 // also if the shell is empty
 	}
 	return taken / (f.scoreUnit() * shell)
 }
 
-// takenUnseen is by how much taken may be larger for labels that the model is nearly certain of: their scores are 0 but for
-// the few that it is wrong about, which noise hides, and these may be as long as the first pass has seen rows.
+// takenUnseen bounds the additional length that weights may remove for labels that the model is nearly
+// certain of. Their scores are 0 except for the few wrong ones, which noise hides, and whose lengths may be
+// those of the longest rows of the first pass.
 func (f *newtonFit) takenUnseen(c cautious) float64 {
 	if !f.ofLabels() || !f.firstLengths.seen {
 		return 0

@@ -8,15 +8,15 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// How far a Newton step of labels falls short. Where features all but separate the labels, the curvature
-// falls with the cube of the spread of predictions: from a spread c a step goes to no more than 1.5 c, however
-// large the best one is, and from above it goes far below. Where predictions are normal the spread that a
-// step was on the way to is known: the one whose mean score is what the step has seen. Everything
-// here is post-processing of releases.
+// Correction of Newton steps of labels that fall short. Where features almost separate the labels, the
+// curvature falls with the cube of the spread (standard deviation) of predictions: from a spread c a step
+// goes to at most 1.5 c, however large the optimum, and from above the optimum it goes far below. Where
+// predictions are normal, the spread at which the step aims can be solved for: the one whose mean score is
+// the one that the step has. Everything here is post-processing of releases.
 
-// Where predictions are not normal that is no more than a guess, so that it serves where it matters most: at
-// spreads from leastStretched on, after a step whose square is by alongShare along the predictions and which
-// moves their mean by mostMeanMoved at most.
+// Where predictions are not normal the correction is a guess, so that it applies only where it matters
+// most: at spreads of at least leastStretched, after a step of whose squared length at least alongShare is
+// along the predictions and which moves their mean by at most mostMeanMoved.
 const (
 	leastStretched = 2.5
 	alongShare     = 0.9
@@ -25,8 +25,8 @@ const (
 
 func (f *newtonFit) ofLabels() bool { _, labels := f.Curve.(logisticCurve); return labels }
 
-// predictions are the mean of those of w and, in whitened coordinates of the first pass, their slopes, whose
-// length is how much they spread.
+// predictions returns the mean of the predictions of w and their slopes in whitened coordinates of the
+// first pass, whose length is the spread of predictions.
 func (f *newtonFit) predictions(w []float64) (mean float64, slopes []float64) {
 	u := solveTriangular(f.whitened, w)
 	if f.shape.Intercept {
@@ -35,16 +35,16 @@ func (f *newtonFit) predictions(w []float64) (mean float64, slopes []float64) {
 	return 0, u
 }
 
-// stretch returns the coefficients after a step, lengthened or shortened to the spread that the step
-// was on the way to, and by what factor. They stay of other losses than that of labels, and where the ball
-// would move them.
+// stretch returns the coefficients after a step, multiplied such that they have the spread at which the
+// step aims, and the factor. They are unchanged for losses other than that of labels, and if the ball would
+// move them.
 func (f *newtonFit) stretch(w []float64) (stretched []float64, factor float64) {
 	if !f.ofLabels() || !f.inBall(w) {
 		return w, 1
 	}
 	mean, slopes := f.predictions(f.w)
 	meanAfter, after := f.predictions(w)
-	unit := math.Sqrt(f.weights) // slopes whiten the weighted rows, whose mean weight is that
+	unit := math.Sqrt(f.weights) // slopes whiten rows times the roots of their weights, whose mean is f.weights
 	from, to := floats.Norm(slopes, 2)/unit, floats.Norm(after, 2)/unit
 	floats.Sub(after, slopes)
 	along := math.Abs(meanAfter-mean) <= mostMeanMoved && square(floats.Dot(after, slopes)) >= alongShare*floats.Dot(slopes, slopes)*floats.Dot(after, after)
@@ -59,8 +59,8 @@ func (f *newtonFit) stretch(w []float64) (stretched []float64, factor float64) {
 	return stretched, factor
 }
 
-// curvatureOfPenalty is the second derivative of the penalty at factor times w, which no penalty of the catalogue
-// changes with the factor: along w it is a line and a square.
+// curvatureOfPenalty is the second derivative of the penalty at factor times w. It does not depend on the
+// factor for the penalties of the catalogue, which are sums of a linear and a quadratic term along w.
 func (f *newtonFit) curvatureOfPenalty(w []float64) float64 {
 	both, penalised := f.Psi.(prox.Sum)
 	if !penalised {
@@ -71,11 +71,11 @@ func (f *newtonFit) curvatureOfPenalty(w []float64) float64 {
 	return both.A.Value(twice) - 2*both.A.Value(w)
 }
 
-// spreadOfStep is the spread of normal log-odds towards which a Newton step goes from a mean and a spread to
-// others; between half and twice of the spread from where it goes, or of 1. Where it ends a penalty pulls as it does at
-// the end of the step, and by its curvature more the farther away that is.
+// spreadOfStep returns the spread of normal log-odds at which a Newton step from one mean and spread to
+// another aims, between half and twice of the larger of the former spread and 1. The slope of a penalty is
+// the one at the end of the step, plus its curvature times the distance from there.
 func spreadOfStep(mean, from, meanAfter, to, penalty float64) float64 {
-	rate, curvature, across, along := 0.0, 0.0, 0.0, 0.0 // of the labels; in the mean; of both; along the predictions
+	rate, curvature, across, along := 0.0, 0.0, 0.0, 0.0 // means of p, p(1-p), p(1-p)v and p(1-p)v^2
 	for _, v := range normalNodes {
 		p := sigmoid(mean + from*v)
 		rate += p / float64(len(normalNodes))
@@ -83,21 +83,22 @@ func spreadOfStep(mean, from, meanAfter, to, penalty float64) float64 {
 		across += p * (1 - p) * v / float64(len(normalNodes))
 		along += p * (1 - p) * v * v / float64(len(normalNodes))
 	}
-	// The mean of v sigmoid(mean + k v) is k times the mean curvature at k (Stein). A step ends where it, and the
-	// rate, would be those of the labels if they were linear.
+	// The mean of v sigmoid(mean + k v) is k times the mean curvature at k (Stein). A step ends where this
+	// mean and the rate, linearised at the start, are those of the labels.
 	linear := from*curvature + (to-from)*along + (meanAfter-mean)*across
 	rate += (meanAfter-mean)*curvature + (to-from)*across
 	farthest := 2 * max(from, 1)
 	return max(from/2, normalSpread(clampBetween(rate, 1e-6, 1-1e-6), linear+penalty*to, penalty, farthest))
 }
 
-// mostStretch is by how much the last step may be lengthened, or shortened, for intervals: beyond, too
-// little is known of what is left.
+// mostStretch is the largest relative change of the last step's result by stretching for which there are
+// intervals: beyond it, the remaining error is not known well enough.
 const mostStretch = 0.1
 
-// leftAlone is what the last step leaves of each coefficient of labels if its feature is that of a few rows, such
-// as a level, of which others tell nothing: half of the square of the move, in log-odds of a scale unit along which
-// the other features follow by their correlations.
+// leftAlone is the error that the last step leaves in each coefficient of labels if its feature is 0 except
+// for a few rows of which the other features tell nothing, such as a level. It is half of the square of the
+// move, in log-odds of one scale unit of the feature, where the other features follow by their
+// correlations.
 func (f *newtonFit) leftAlone() []float64 {
 	left := make([]float64, f.shape.D)
 	if !f.ofLabels() {
@@ -118,14 +119,16 @@ func (f *newtonFit) leftAlone() []float64 {
 	return left
 }
 
-// mostAlone is the largest of these for intervals, where it is more than aloneShare of the standard error: a
-// level whose labels are nearly all alike comes nearer by about 1 with each step, from however far.
+// mostAlone is the largest value of leftAlone for which there are intervals, unless it is below aloneShare
+// of the standard error. A level whose labels are nearly all alike comes nearer to its minimum by about 1
+// with each step, from any distance.
 const (
 	mostAlone  = 0.35
 	aloneShare = 0.35
 )
 
-// stillFar reports whether a coefficient, of those that noise does not hide, may be far from where steps would end.
+// stillFar reports whether a coefficient that noise does not mask may be far from the limit of further
+// steps.
 func (f *newtonFit) stillFar(r *Result) bool {
 	for j, left := range f.leftAlone() {
 		if !r.hides(j) && left > mostAlone && square(left) > square(aloneShare)*r.Covariance.At(j, j) {

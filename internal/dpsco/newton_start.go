@@ -8,28 +8,28 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// newtonStart is what the first pass of a Newton says. All of it is released or public.
+// newtonStart is the result of the first pass. All of it is released or public.
 type newtonStart struct {
 	intercept bool
 	rows      float64
-	moments   *mat.SymDense // of rows, with the constant's own at least leastConstant
+	moments   *mat.SymDense // of rows, with the constant's own raised to leastConstant
 	gradient  *mat.VecDense // mean of row times target
-	deviation float64       // of the noise on a coordinate of it
-	hidden    float64       // eigenvalues below are not seen
-	longer    float64       // what readLengths says of the pass; moments, gradient and noise make up for it
+	deviation float64       // standard deviation of the noise on a coordinate of the gradient
+	hidden    float64       // threshold below which eigenvalues count as noise
+	longer    float64       // factor returned by readLengths, by which moments, gradient and noise are corrected
 	q         *mat.Dense    // whitens the rows
-	shortened float64       // by how many times rows that the pass shortened make second moments too small
+	shortened float64       // factor by which second moments are too small because the pass shortened rows
 	weighted  bool          // rows have weights
 }
 
-// farthestStart is how much the predictions of a start may spread.
+// farthestStart is the largest spread of predictions of a start.
 const farthestStart = 1.5
 
-// leastConstant is what the second moment of the constant is at least: noise, or rows
-// that say nothing, may make it smaller than it can be.
+// leastConstant is the value to which the second moment of the constant is raised: noise or unusable rows
+// may make it smaller.
 const leastConstant = 0.05
 
-// slopes are the coordinates of v beside the constant's.
+// slopes are the coordinates of v without the constant's.
 func (s *newtonStart) slopes(v []float64) []float64 {
 	if s.intercept {
 		return v[1:]
@@ -37,7 +37,7 @@ func (s *newtonStart) slopes(v []float64) []float64 {
 	return v
 }
 
-// begin turns slopes of the linear probability into those of the log-odds, as they are
+// begin converts slopes of the linear probability into slopes of the log-odds, with the factor that applies
 // where predictions are normal.
 func (logisticCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	rate := 0.5
@@ -60,8 +60,8 @@ func (logisticCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	return w, curvature
 }
 
-// linearSlopes are the slopes of the linear probability, shrunk in whitened coordinates by
-// what noise explains; with an intercept the constant's coordinate is left out.
+// linearSlopes are the slopes of the linear probability, shrunk in whitened coordinates by the share of
+// them that noise explains. With an intercept the constant's coordinate is 0.
 func (s *newtonStart) linearSlopes() []float64 {
 	d, _ := s.q.Dims()
 	t := mat.NewVecDense(d, nil)
@@ -79,8 +79,8 @@ func (s *newtonStart) linearSlopes() []float64 {
 	return times(s.q, t.RawVector().Data)
 }
 
-// shrinkage returns how much of each v_i is signal where v_i ~ N(0, values_i t^2 +
-// variances_i), with the most likely t of a grid.
+// shrinkage returns the share of signal in each v_i, of distribution N(0, values_i t^2 + variances_i), with
+// the most likely t of a grid.
 func shrinkage(v, values, variances []float64) []float64 {
 	unit := math.Inf(1)
 	for i, s := range variances {
@@ -109,7 +109,7 @@ func shrinkage(v, values, variances []float64) []float64 {
 	return keep
 }
 
-// normalNodes are quantiles in equal distances of probability.
+// normalNodes are quantiles of the standard normal distribution at equally spaced probabilities.
 var normalNodes = func() (nodes [64]float64) {
 	for i := range nodes {
 		nodes[i] = distuv.UnitNormal.Quantile((float64(i) + 0.5) / float64(len(nodes)))
@@ -121,8 +121,8 @@ func sigmoid(v float64) float64 { return 1 / (1 + math.Exp(-v)) }
 
 func logit(p float64) float64 { return math.Log(p / (1 - p)) }
 
-// normalLogit returns the constant with which normal log-odds of a spread have a mean
-// probability, and the mean curvature there.
+// normalLogit returns the constant with which normal log-odds of the given spread have mean probability
+// rate, and the mean curvature there.
 func normalLogit(rate, spread float64) (constant, curvature float64) {
 	constant = bisect(-40, 40, func(a float64) bool {
 		mean := 0.0
@@ -138,8 +138,8 @@ func normalLogit(rate, spread float64) (constant, curvature float64) {
 	return constant, curvature
 }
 
-// normalSpread returns the spread of normal log-odds, up to a limit, whose linear
-// probability has a given one, together with as many times the spread as a penalty has curvature.
+// normalSpread returns the spread of normal log-odds, at most limit, at which the spread times the mean
+// curvature plus the penalty's curvature is linear, the spread of the linear probability.
 func normalSpread(rate, linear, penalty, limit float64) float64 {
 	return bisect(0, limit, func(spread float64) bool {
 		_, curvature := normalLogit(rate, spread)
@@ -147,9 +147,9 @@ func normalSpread(rate, linear, penalty, limit float64) float64 {
 	})
 }
 
-// secant is the least factor by which a step of one scale unit along the steepest slope
-// of the linear probability, from the mean rate, becomes one of log-odds. A flag that
-// lifts a probability from 5 to 50 % lifts log-odds by 2.9; the tangent says 9.5.
+// secant is the least factor by which slopes of the linear probability are multiplied to become slopes of
+// log-odds: the one for a step of one scale unit along the steepest slope, from the mean rate. A flag that
+// raises a probability from 5 to 50 % raises log-odds by 2.9; the tangent gives 9.5.
 func secant(rate float64, slopes []float64) float64 {
 	rare := min(rate, 1-rate)
 	steepest := 1e-9
@@ -160,7 +160,7 @@ func secant(rate float64, slopes []float64) float64 {
 	return (logit(rare+steepest) - logit(rare)) / steepest
 }
 
-// bisect returns the number between low and high up to which below holds.
+// bisect returns the number between low and high at which below changes from true to false.
 func bisect(low, high float64, below func(v float64) bool) float64 {
 	for range 60 {
 		if middle := (low + high) / 2; below(middle) {

@@ -60,11 +60,11 @@ func (a RangeMean) counts(points [][]float64, d int) mech.Bounded {
 	return h.Bounded()
 }
 
-// window is an interval of a coordinate, by its middle and half its width.
+// window is an interval of a coordinate, given by its middle and half of its width.
 type window struct{ middle, half float64 }
 
-// windows returns one for every coordinate of noisy counts, whose noise has a
-// standard deviation: that of all bins where none is found.
+// windows returns a window for every coordinate, from noisy counts with the given standard deviation of
+// noise: the range of all bins if none is found.
 func (a RangeMean) windows(counts []float64, points, d int, noise float64) []window {
 	size := 2 * a.Bins.Half
 	all := make([]window, d)
@@ -76,16 +76,16 @@ func (a RangeMean) windows(counts []float64, points, d int, noise float64) []win
 	return all
 }
 
-// mostPoints is the share of the points that a window is to hold, and missed how
-// many standard deviations of noise in its count that is at least: an empty one
-// does not look full.
+// mostPoints is the share of the points that a window must hold. missed is the least value of that number
+// of points in standard deviations of the noise of a window's count, so that an empty window does not look
+// full.
 const (
 	mostPoints = 0.75
 	missed     = 3
 )
 
-// shortest returns the fullest run of bins, of 1, or else of 2, 4, ..., that holds
-// enough; where none does of those that noise allows to try, all bins.
+// shortest returns the fullest run of the least number of bins, 1, 2, 4, ..., with at least enough points.
+// It returns all bins if there is none among the lengths that the noise allows.
 func shortest(counts []float64, enough, noise float64) (first, length int) {
 	before := make([]float64, len(counts)+1) // counts in all bins to the left
 	for k, v := range counts {
@@ -105,7 +105,7 @@ func shortest(counts []float64, enough, noise float64) (first, length int) {
 	return 0, len(counts)
 }
 
-// differences adds up how far the points are from the middles, in half widths.
+// differences adds up the differences of the points from the middles of their windows, in half widths.
 func differences(points [][]float64, all []window, c mech.Contract) mech.Bounded {
 	sum, v := mech.NewSum(c), make([]float64, c.D)
 	for _, p := range points {

@@ -5,8 +5,8 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 )
 
-// methods is the literature at a glance: every method of a Regression as an
-// estimator of the mean gradient and a solver.
+// methods maps every method of a Regression to its estimator of the mean gradient and its solver, with the
+// source.
 var methods = map[string]func(p *problem) (fit, error){
 	// Ours.
 	catalogue.MethodAuto:         (*problem).auto,
@@ -30,7 +30,7 @@ var methods = map[string]func(p *problem) (fit, error){
 	"gd":      func(p *problem) (fit, error) { return p.descent(p.clip(), p.gd()) },
 }
 
-// losses are those of the models that are fitted by private gradients.
+// losses are the losses of the models that are fitted by private gradients.
 var losses = map[string]loss.Loss{
 	"linear":   loss.Squared{},
 	"logistic": loss.Logistic{},
@@ -38,13 +38,11 @@ var losses = map[string]loss.Loss{
 	"poisson":  loss.Poisson{},
 }
 
-// Recipe returns the algorithm of a model with its options, a public parameter
-// each; an option that is not given has its default. features are the request's,
-// by which options name them.
+// Recipe returns the algorithm of a model with its options, each of them a public parameter; an option that
+// is not given has its default. features are the request's, by which options name them.
 //
-// Errors: ErrParameter for an unknown model or option, a value of the wrong
-// type or out of range, an option that the method of a Regression does not use;
-// the text names it and what is allowed.
+// Errors: ErrParameter for an unknown model or option, a value of the wrong type or out of range, or an
+// option that the method of a Regression does not use; the text names it and the allowed values.
 func Recipe(model string, given map[string]any, features []string) (Algorithm, error) {
 	m, err := catalogue.Find(model)
 	if err == nil {
@@ -63,8 +61,8 @@ func Recipe(model string, given map[string]any, features []string) (Algorithm, e
 	return a, err
 }
 
-// regression is a model before any option is given. Its labels are those of the catalogue:
-// the database leaves options out that have their default, also one of two labels.
+// regression is a model before any option is given. Its labels are those of the catalogue: the database
+// omits options that have their default value, possibly one of the two labels.
 func regression(m catalogue.Model) Regression {
 	a := Regression{Loss: losses[m.Name], Labels: m.Labels}
 	for name, label := range map[string]*float64{"negative_label": &a.Negative, "positive_label": &a.Positive} {

@@ -6,11 +6,11 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// A record is what one person gives to a release (proof: records.md). Of several rows it
-// is the mean of what each of them would give, or what the first gives, which whoever
-// read them drew at random.
+// A record is the contribution of one person to a release (proof: records.md). With several rows it is the
+// mean of the contributions of its rows, or the contribution of the first row, which was drawn at random
+// when the rows were read.
 
-// span returns the rows of records a to b.
+// span returns the range of rows of records a to b.
 func (x Data) span(a, b int) (first, end int) {
 	if x.First == nil {
 		return a, b
@@ -18,13 +18,14 @@ func (x Data) span(a, b int) (first, end int) {
 	return x.First[a], x.First[b]
 }
 
-// flat is every row as a record of its own: for what no release sees.
+// flat returns the data with every row as a record of its own, for computations on single rows. No release
+// sees the result, whose number of rows is not public.
 func (x Data) flat() Data {
 	x.N, x.MaxRows, x.First = len(x.Y), 0, nil
 	return x
 }
 
-// one is the first row of every record.
+// one returns the first row of every record.
 func (x Data) one() Data {
 	if x.First == nil {
 		return x
@@ -34,7 +35,7 @@ func (x Data) one() Data {
 	return x.pick(first)
 }
 
-// records copies some records.
+// records returns a copy of the given records.
 func (x Data) records(some []int) Data {
 	if x.First == nil {
 		return x.pick(some)
@@ -52,8 +53,8 @@ func (x Data) records(some []int) Data {
 	return part
 }
 
-// starts are where the records of a block begin among its own rows, and where the last
-// one ends; nil where every row is a record.
+// starts returns the first row of each record of a block, counted from the block's first row, and the end
+// of the last record; nil where every row is a record.
 func (x Data) starts(dst []int) []int {
 	if x.First == nil {
 		return nil
@@ -65,8 +66,8 @@ func (x Data) starts(dst []int) []int {
 	return dst
 }
 
-// meansOf writes the mean over each record's rows of c_i times x_i, by columns, and
-// returns it as as many columns. A product that is NaN counts as zero: the row says nothing.
+// meansOf writes to dst, and returns, the mean over each record's rows of c_i times x_i, by columns. A
+// product that is NaN counts as zero: its row is unusable.
 func meansOf(dst, x [][]float64, c []float64, starts []int) [][]float64 {
 	n := len(starts) - 1
 	means := make([][]float64, len(x))
@@ -79,7 +80,7 @@ func meansOf(dst, x [][]float64, c []float64, starts []int) [][]float64 {
 	return means
 }
 
-// average is the mean of c_i x_i over rows from first to end.
+// average is the mean of c_i x_i over rows from first to end, where NaN counts as zero.
 func average(x, c []float64, first, end int) float64 {
 	sum := 0.0
 	for i := first; i < end; i++ {
@@ -90,9 +91,9 @@ func average(x, c []float64, first, end int) float64 {
 	return sum / float64(end-first)
 }
 
-// averageSaid puts in the place of rows the means over each record's rows that say
-// something, and in the place of ones whether there are any; nothing where every row is a record.
-// What stands for row u is read before it is overwritten, for record u begins there or later.
+// averageSaid overwrites rows with the means over each record's usable rows, and ones with 1 if there are
+// any and 0 if not; it does nothing where every row is a record. The values of row u are read before they
+// are overwritten, since record u begins at row u or later.
 func averageSaid(x [][]float64, ones []float64, starts []int) {
 	for u := range max(len(starts), 1) - 1 {
 		first, end := starts[u], starts[u+1]
@@ -111,7 +112,7 @@ func averageSaid(x [][]float64, ones []float64, starts []int) {
 	}
 }
 
-// addRows adds what each of n rows, or each record, gives to second moments.
+// addRows adds the contributions of n rows, or of their records, to second moments.
 func addRows(m *mech.Moments, x mech.Rows, n int, starts []int) {
 	if starts == nil {
 		m.AddRows(x, n)
@@ -120,7 +121,7 @@ func addRows(m *mech.Moments, x mech.Rows, n int, starts []int) {
 	m.AddRecords(x, starts)
 }
 
-// lengths writes the lengths of rows that are given by columns.
+// lengths writes the lengths of rows, given by columns.
 func lengths(dst []float64, x [][]float64) {
 	clear(dst)
 	for _, column := range x {

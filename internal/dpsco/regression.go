@@ -36,7 +36,7 @@ type Regression struct {
 	Positive      float64
 	Radius        float64 // of the l2 ball of coefficients
 	ResidualScale float64 // a typical residual, or derivative of the loss
-	FeatureNorm   float64 // whitening: rows longer than this weigh less
+	FeatureNorm   float64 // whitening: rows longer than this have lower weights
 	Clip          float64 // norm that row gradients are clipped to
 	Moment        float64 // second moment of a gradient's coordinate
 	Truncation    float64 // catoni, spgd_holland: scale s; ksu: radius around the centre
@@ -48,13 +48,13 @@ type Regression struct {
 	Blocks        float64 // sample_aggregate, spgd_kamath
 	Aggregator    string  // sample_aggregate: a choice of the catalogue
 	Whitening     string  // a choice of the catalogue
-	By            string  // fits by groups: the category that makes them
-	Exposure      string  // column of what counts are counted over, for the record
+	By            string  // fits by groups: the category that defines them
+	Exposure      string  // column of exposures of counts, for the record
 	Weight        string  // column of weights, for the record
-	MaxWeight     float64 // above which weights count as that; 0: there are none
+	MaxWeight     float64 // clipping threshold of weights; 0: no weights
 	Offset        string  // column of offsets, for the record
 	Pool          string  // fits by groups: a choice of the catalogue
-	Sources       int     // columns of the table that a row is made from, the constant among them; 0: one a coefficient
+	Sources       int     // columns of the table that a row is made from, with the constant; 0: one a coefficient
 }
 
 // withPublicFacts implements factual.
@@ -63,7 +63,7 @@ func (a Regression) withPublicFacts(s Scaled) Algorithm {
 	return a
 }
 
-// regressionFields says where the options of the gradient models go.
+// regressionFields maps options of the gradient models to fields.
 var regressionFields = fields[Regression]{
 	choices: map[string]func(*Regression) *string{
 		"method":     func(a *Regression) *string { return &a.Method },
@@ -103,8 +103,8 @@ var regressionFields = fields[Regression]{
 
 // Plan chooses all parameters from public facts.
 //
-// Errors: ErrParameter names the parameter and its range; ErrInfeasible says
-// what would do.
+// Errors: ErrParameter names the parameter and its range; ErrInfeasible says which request would be
+// feasible.
 func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
 	posed, err := a.pose(s, b, accountant)
 	if err != nil {
@@ -142,7 +142,7 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 	}, nil
 }
 
-// noDefaultErrors is why a descent that stands in for the default method leaves no standard errors.
+// noDefaultErrors is why a descent used in place of the default method gives no standard errors.
 func (p *problem) noDefaultErrors() string {
 	if p.Penalty != catalogue.PenaltyNone {
 		return "a penalty moves the coefficients on purpose"
@@ -150,10 +150,10 @@ func (p *problem) noDefaultErrors() string {
 	return "low information: too few rows for this budget and so many coefficients for a method with standard errors"
 }
 
-// streaming are the methods that read all rows in blocks, however often, and keep none.
+// streaming are the methods that read all rows in blocks, in any number of passes, and keep none.
 var streaming = []string{catalogue.MethodAuto, catalogue.MethodJointMoments, catalogue.MethodNewton, "gd", "accmd", "catoni", "ksu", "ksu_axis"}
 
-// streams is Plan.Streams: groups are sorted, which takes memory.
+// streams is Plan.Streams. Fits by groups sort the rows, which takes memory.
 func (p *problem) streams() bool { return p.Levels == 0 && slices.Contains(streaming, p.Method) }
 
 // fewSums reports whether a statement has columns for all sums of a pass.
@@ -165,11 +165,11 @@ func (p *problem) fewSums() bool {
 	return 2+2*d+products*d*(d+1)/2 <= sqlsum.MostColumns
 }
 
-// mostNoise is a noise multiplier at which nothing is left of any table: who needs more
-// asks for an epsilon that the account cannot prove.
+// mostNoise is a noise multiplier that leaves no information on any table. If more is needed, the account
+// cannot prove the requested epsilon.
 const mostNoise = 0x1p40
 
-// fix decides the noise, and with it all parameters.
+// fix determines the noise and, with it, all parameters.
 func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 	method := methods[p.Method]
 	f, err := method(p.withNoise(0x1p10))
@@ -210,7 +210,7 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 	return fixed, g, err
 }
 
-// label maps the public pair of labels to 0 and 1; any other target says nothing.
+// label maps the public pair of labels to 0 and 1; a row with any other target becomes unusable.
 func (p *problem) label(x Data) {
 	switch {
 	case p.Labels && x.Elsewhere != nil:
@@ -220,7 +220,7 @@ func (p *problem) label(x Data) {
 	}
 }
 
-// labelTargets maps two labels to 0 and 1, and what is neither to NaN.
+// labelTargets maps two labels to 0 and 1, and any other value to NaN.
 func labelTargets(y []float64, negative, positive float64) {
 	for i, v := range y {
 		switch v {
@@ -234,12 +234,11 @@ func labelTargets(y []float64, negative, positive float64) {
 	}
 }
 
-// roundOff, as a share of the radius, is what rounding makes of a coefficient that is
-// zero.
+// roundOff is the largest coefficient, as a fraction of the radius, that counts as the rounding error of 0.
 const roundOff = 1e-13
 
-// intoBall projects w onto the ball of radius Radius; what is not finite, or is no more
-// than rounding, counts as zero.
+// intoBall projects w onto the ball of radius Radius; values that are not finite or below roundOff count as
+// zero.
 func (p *problem) intoBall(w []float64) {
 	for j, v := range w {
 		if math.IsNaN(v) || math.IsInf(v, 0) || math.Abs(v) < roundOff*p.Radius {

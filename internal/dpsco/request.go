@@ -7,9 +7,9 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// What all algorithms ask of a request, and how they fill in what it leaves open.
+// Checks and defaults of a request that all algorithms share.
 
-// Epsilons that a plan takes. Below, everything released is noise; above,
+// minEpsilon and maxEpsilon bound the epsilon of a plan. Below, everything released is noise; above,
 // nothing is private.
 const (
 	minEpsilon = 1e-10
@@ -32,13 +32,13 @@ func checkRequest(s Shape, b privacy.Budget) error {
 	return nil
 }
 
-// setDefault gives a parameter that was left out, and is zero, its default.
+// setDefault sets a parameter that is zero, and thus was not given, to its default.
 func setDefault(parameter *float64, value float64) {
 	if *parameter == 0 {
 		*parameter = value
 	}
 }
 
-// below is what a mechanism may spend of an epsilon that the ledger books as the
-// decimal a person typed: the float64 nearest to 0.1 is above 0.1.
+// below is the epsilon that a mechanism may spend if the ledger books the decimal that a person typed: the
+// float64 nearest to 0.1 is above 0.1.
 func below(epsilon float64) float64 { return math.Nextafter(epsilon, 0) }

@@ -13,17 +13,18 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// Result is what a fit releases: a coefficient for the constant, if there is one, and
-// for each column, and what is known of their errors, sampling and noise together.
-// Where nothing is, WhyNull says why and the other slices are nil.
+// Result is the release of a fit: a coefficient for the constant, if there is one, and for each column, and
+// their errors, due to sampling and noise together. Where no errors are given, WhyNull says why and the
+// slices of errors are nil.
 //
-// Low to High covers 95 %. It is not centred at the coefficient, which may be
-// shrunk, and is wider than StdErr and DF alone make it where there may be a bias.
-// Covariance is that of the middles of the intervals, with the squares of StdErr on its
-// diagonal. The bias of a sum of middles with weights c is at most sqrt(c' Bias c); nil
-// for none. Cut says that a radius may have cut the coefficients, and Hidden which of them noise hides
-// directions of; nil where it hides none, or one of many. The others may have intervals then: WhyNull is about those that
-// Withholds reports. NoiseCovariance is what noise alone gives the coefficients, as far as the releases tell; nil where they do not.
+// Low to High covers 95 %. The interval is not centred at the coefficient, which may be shrunk, and is
+// wider than StdErr and DF alone imply where there may be a bias. Covariance is that of the middles of the
+// intervals, with the squares of StdErr on its diagonal. The bias of a sum of middles with weights c is at
+// most sqrt(c' Bias c); Bias is nil if there is none. Cut reports that a radius may have cut the
+// coefficients. Hidden lists the coefficients of features that make up directions masked by noise; it is
+// nil if there are none, or if a direction is made of many features. With Hidden, the other coefficients
+// may have intervals, and WhyNull is about those that Withholds reports. NoiseCovariance is the covariance
+// of the coefficients due to noise alone, as estimated from the releases; nil if it cannot be estimated.
 type Result struct {
 	Coefficients []float64
 	Metrics      []Metric         // of a Score, which releases nothing else
@@ -36,15 +37,15 @@ type Result struct {
 	Bias         *mat.SymDense
 	WhyNull      string
 	Hidden       []int
-	Intercept    bool // whether the first coefficient is the constant; known where Hidden is
+	Intercept    bool // whether the first coefficient is the constant; set where Hidden is
 	Cut          bool
 	Groups       []Group // of a fit by groups, which has no coefficients of its own
 
 	NoiseCovariance *mat.SymDense
 }
 
-// Noise is the standard deviation that noise alone gives each coefficient; nil where the
-// releases do not tell.
+// Noise is the standard deviation of each coefficient due to noise alone; nil if it cannot be estimated
+// from the releases.
 func (r Result) Noise() (deviations []float64) {
 	if r.NoiseCovariance == nil {
 		return nil
@@ -55,17 +56,16 @@ func (r Result) Noise() (deviations []float64) {
 	return deviations
 }
 
-// Withholds reports whether nothing is known of the error of a coefficient: of all without intervals, and
-// else of those of which noise hides a direction. Then nothing is known of the constant either, which takes up what the features of
-// these are in the mean.
+// Withholds reports whether the error of a coefficient is unknown: of all coefficients without intervals,
+// and otherwise of those in Hidden and of the constant, which absorbs the mean of their features.
 func (r Result) Withholds(j int) bool { return r.Low == nil || r.hides(j) }
 
-// hides reports whether noise hides a direction that a coefficient is about.
+// hides reports whether a coefficient belongs to a direction masked by noise.
 func (r Result) hides(j int) bool {
 	return r.Hidden != nil && (slices.Contains(r.Hidden, j) || j == 0 && r.Intercept)
 }
 
-// each calls f with the result or, of a fit by groups, with that of each of them.
+// each calls f with the result or, of a fit by groups, with the result of each group.
 func (r *Result) each(f func(*Result)) {
 	if r.Groups == nil {
 		f(r)
@@ -103,7 +103,7 @@ func estimates(fit func(ctx context.Context, x Data, src *mech.Source) ([]float6
 	}
 }
 
-// withhold takes back what is known of the errors.
+// withhold removes all errors from the result.
 func (r *Result) withhold(why string) {
 	hidden := r.Hidden
 	if *r = (Result{Coefficients: r.Coefficients, NoiseCovariance: r.NoiseCovariance, WhyNull: why, Cut: r.Cut}); why == hiddenDirection {
@@ -111,8 +111,9 @@ func (r *Result) withhold(why string) {
 	}
 }
 
-// hide says of which features noise hides so many directions, and returns why nothing is known of any error: where these are
-// many features, or uncertain says why not. a takes whitened coordinates to those of the features.
+// hide sets Hidden to the features of the given number of directions masked by noise. It returns why no
+// coefficient has a known error, if a direction is made of many features or uncertain returns a reason, and
+// otherwise nothing. a is the matrix from whitened coordinates to those of the features.
 func (r *Result) hide(a *mat.Dense, intercept bool, directions int, uncertain func() string) (why string) {
 	if directions == 0 {
 		return uncertain()
@@ -124,29 +125,29 @@ func (r *Result) hide(a *mat.Dense, intercept bool, directions int, uncertain fu
 	return ""
 }
 
-// edge is the share of a radius from which on coefficients count as cut by it: the mean of
-// iterates that were projected stays a little inside.
+// edge is the fraction of a radius from which on coefficients count as cut by it: a mean of projected
+// iterates lies slightly inside.
 const edge = 0.99
 
-// cutByRadius is why nothing is known of errors then.
+// cutByRadius is why there are no errors where the radius cuts the coefficients.
 const cutByRadius = "the coefficients are as large as the radius allows; ask for a larger one, or give scales that fit"
 
-// farFromScales is why nothing is known of errors where half of the rows are far too long for their scales.
+// farFromScales is why there are no errors where half of the rows are far too long for their scales.
 const farFromScales = "rows are more than a dozen times as long as the scales of the features say; give scales that fit"
 
 // namedShare is the share of a hidden direction that its named features make up.
 const namedShare = 0.9
 
-// hiddenDirection is why nothing is known of errors where noise hides a direction of the
-// features.
+// hiddenDirection is why there are no errors where noise masks a direction of the features.
 const hiddenDirection = "noise hides some direction of the features; ask for more eps, or leave out rare or nearly redundant features"
 
-// mostNamed is how many features a hidden direction may be made of to be told by their names.
+// mostNamed is the largest number of features of a hidden direction for which these are named.
 const mostNamed = 3
 
-// hiddenFeatures returns the coefficients of the features that the directions, of a number, are made of in which rows vary
-// least, most of each first; nil if those of one are many. a takes whitened coordinates to those of the
-// features, so that these are the longest axes of A A'. It is post-processing of released moments.
+// hiddenFeatures returns the coefficients of the features that make up the given number of directions in
+// which rows vary least, the largest of each direction first; nil if one of the directions is made of many
+// features. a is the matrix from whitened coordinates to those of the features, so that the directions are
+// the longest axes of A A'. It is post-processing of released moments.
 func hiddenFeatures(a *mat.Dense, intercept bool, directions int) (hidden []int) {
 	var gram mat.SymDense
 	gram.SymOuterK(1, a)
@@ -165,8 +166,8 @@ func hiddenFeatures(a *mat.Dense, intercept bool, directions int) (hidden []int)
 	return hidden
 }
 
-// featuresOf returns the coefficients of the features that a direction is made of; nil if they are many. The constant does not
-// count: a feature that does not vary is a multiple of it.
+// featuresOf returns the coefficients of the features that make up a direction; nil if they are many. The
+// constant is left out: a feature that does not vary is a multiple of it.
 func featuresOf(direction []float64, intercept bool) []int {
 	d := len(direction)
 	if intercept {
@@ -186,12 +187,12 @@ func featuresOf(direction []float64, intercept bool) []int {
 	return nil
 }
 
-// checkEdge says so where the radius may have cut the coefficients, of which size is the
-// norm, and takes back what is then not known of their errors.
+// checkEdge sets Cut if the radius may have cut the coefficients, whose norm is size, and then removes
+// their errors.
 func (r *Result) checkEdge(size, radius float64) {
 	if size >= edge*radius {
 		r.Cut = true
-		switch { // why they are so large, where that is known
+		switch { // keep a more specific reason
 		case r.WhyNull == farFromScales:
 		case r.Hidden != nil:
 			r.withhold(hiddenDirection)

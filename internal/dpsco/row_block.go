@@ -7,18 +7,18 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// A pass sees rows x as z = P'x, with the residual e = y - <x, w>. P and w
-// are released, or public: everything here is a function of one row and those.
+// A pass computes, for each row x, z = P'x and the residual e = y - <x, w>. P and w are released or public,
+// so that everything here is a function of one row and of those.
 
-// halfOctaves are the bins of magnitudes: edges at 2^-8 to 2^16 units in steps of
-// a factor of sqrt 2, one bin below and one above.
+// halfOctaves are the bins of magnitudes: edges at 2^-8 to 2^16 units in steps of a factor of sqrt 2, and
+// one bin below and one above.
 var halfOctaves = mech.Bins{Width: 1, Half: 25}
 
 // lowestOctave is the exponent of the lowest edge, in half octaves.
 const lowestOctave = -16
 
-// halfOctave places a magnitude in units among halfOctaves: the binary exponent
-// of its square, in the middle between edges. NaN stays.
+// halfOctave is the position of a magnitude, in units, among halfOctaves: the binary exponent of its
+// square, as the middle of a bin. NaN remains NaN.
 func halfOctave(v float64) float64 {
 	square := v * v
 	if math.IsNaN(square) {
@@ -28,7 +28,7 @@ func halfOctave(v float64) float64 {
 	return float64(exponent-lowestOctave) + 1.5 - float64(halfOctaves.Half)
 }
 
-// bins writes the positions of magnitudes, in units, among halfOctaves, as halfOctave has them; -1
+// bins writes the bin numbers of magnitudes, in units, among halfOctaves, consistent with halfOctave; -1
 // for NaN.
 func bins(dst []int32, v []float64) {
 	dst = dst[:len(v)]
@@ -41,25 +41,25 @@ func bins(dst []int32, v []float64) {
 	}
 }
 
-// infinity is its bits: above are those of what is no number.
+// infinity is the bit pattern of +Inf: larger patterns are NaN.
 const infinity = 0x7ff << 52
 
 // rowBlock is a block of rows in the coordinates of a pass.
 type rowBlock struct {
 	n      int
-	starts []int       // of its records; nil: every row is one
-	means  [][]float64 // scratch: what records of several rows give
+	starts []int       // first row of each record; nil: every row is a record
+	means  [][]float64 // scratch: mean contributions of records of several rows
 	z      [][]float64 // columns of P'x
 	y      []float64   // targets
-	e      []float64   // residuals; NaN in a row that says nothing
-	length []float64   // of z; NaN in a row that says nothing
-	v      []float64   // scratch: one number a row
-	joint  [][]float64 // scratch: rows and one number more
-	rest   [][]float64 // scratch: as much again
+	e      []float64   // residuals; NaN in an unusable row
+	length []float64   // lengths of z; NaN in an unusable row
+	v      []float64   // scratch: one number for each row
+	joint  [][]float64 // scratch: the columns of the rows and one more
+	rest   [][]float64 // scratch: the same again
 	ones   []float64
 	counts []float64 // weights of rows; nil: all 1
-	root   []float64 // scratch: the root of it
-	bins   []int32   // scratch: where magnitudes belong
+	root   []float64 // scratch: square roots of counts
+	bins   []int32   // scratch: bin numbers
 }
 
 func newRowBlock(d int) *rowBlock {
@@ -71,8 +71,8 @@ func newRowBlock(d int) *rowBlock {
 	return r
 }
 
-// load writes a block. A row with a number that is not finite, or too large to be
-// squared, says nothing.
+// load writes a block. A row with a number that is not finite, or too large to be squared, is unusable: its
+// length and residual become NaN, and it contributes nothing.
 func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
 	r.n, r.y, r.counts, r.starts = len(b.Y), b.Y, b.Weight, b.starts(r.starts)
 	e, length, y := r.e[:r.n], r.length[:r.n], b.Y[:r.n]
@@ -88,14 +88,15 @@ func (r *rowBlock) load(b Data, p [][]float64, w []float64) {
 	lane.AddSquares(length, z)
 	lane.Roots(length)
 	for i, v := range e {
-		if !(math.Abs(v) <= math.MaxFloat64 && length[i] <= math.MaxFloat64) { // a root is finite where its square is
+		if !(math.Abs(v) <= math.MaxFloat64 && length[i] <= math.MaxFloat64) { // finite if the square is
 			length[i], e[i] = math.NaN(), math.NaN()
 		}
 	}
 }
 
-// transform writes one coordinate of P'x, by its column of P: upper triangular. A feature whose
-// entry is 0 is left out: it would matter where it is not finite, and there the residual is not.
+// transform writes one coordinate of P'x from its column of P, which is upper triangular. Leading features
+// whose entry is 0 are skipped: they would matter only where they are not finite, and the residual is not
+// finite there either.
 func (r *rowBlock) transform(z []float64, b Data, p []float64) {
 	constant := 0.0
 	if b.Intercept {
@@ -108,7 +109,7 @@ func (r *rowBlock) transform(z []float64, b Data, p []float64) {
 	lane.Combine(z, constant, p[first:], b.X[first:len(p)])
 }
 
-// records is how many records the block has.
+// records is the number of records in the block.
 func (r *rowBlock) records() int {
 	if r.starts == nil {
 		return r.n
@@ -116,8 +117,7 @@ func (r *rowBlock) records() int {
 	return len(r.starts) - 1
 }
 
-// count adds the magnitudes of f(i), in units, to a histogram, i being the first row of each
-// record.
+// count adds the magnitudes f(i), in units, to a histogram, where i is the first row of each record.
 func (r *rowBlock) count(h *mech.Histogram, f func(i int) float64) {
 	v := r.v[:r.records()]
 	for u := range v {
@@ -130,8 +130,8 @@ func (r *rowBlock) count(h *mech.Histogram, f func(i int) float64) {
 	countSizes(h, v, r.bins)
 }
 
-// countFirst adds the magnitudes of v, in units, to a histogram, of records of several rows those
-// of the first.
+// countFirst adds the magnitudes of v, in units, to a histogram; of a record of several rows, that of the
+// first.
 func (r *rowBlock) countFirst(h *mech.Histogram, v []float64, unit float64) {
 	if unit != 1 || r.starts != nil {
 		r.count(h, func(i int) float64 { return v[i] / unit })
@@ -140,13 +140,13 @@ func (r *rowBlock) countFirst(h *mech.Histogram, v []float64, unit float64) {
 	countSizes(h, v[:r.n], r.bins)
 }
 
-// countSizes adds magnitudes, in units, to a histogram. bins is scratch.
+// countSizes adds magnitudes, in units, to a histogram. scratch holds the bin numbers.
 func countSizes(h *mech.Histogram, v []float64, scratch []int32) {
 	bins(scratch, v)
 	h.AddBins(scratch[:len(v)])
 }
 
-// sum adds v_i x_i to a sum, of records of several rows the mean.
+// sum adds v_i x_i to a sum; of a record of several rows, the mean.
 func (r *rowBlock) sum(s *mech.Sum, x mech.Rows, v []float64) {
 	if r.starts == nil {
 		s.AddRows(x, v)
@@ -155,7 +155,7 @@ func (r *rowBlock) sum(s *mech.Sum, x mech.Rows, v []float64) {
 	s.AddRows(mech.Rows{X: r.meansOf(x.X, v)}, r.ones[:r.records()])
 }
 
-// averages are those of v_i x_i over each record's rows.
+// meansOf returns the means of v_i x_i over each record's rows.
 func (r *rowBlock) meansOf(x [][]float64, v []float64) [][]float64 {
 	if len(r.means) < len(x) {
 		r.means = columns(len(x), blockRows)
@@ -163,8 +163,8 @@ func (r *rowBlock) meansOf(x [][]float64, v []float64) [][]float64 {
 	return meansOf(r.means, x, v, r.starts)
 }
 
-// given returns the first d columns of joint, of records of several rows the means: what
-// they give to a sum.
+// given returns the first d columns of joint, which are contributions to a sum; of records of several rows,
+// the means.
 func (r *rowBlock) given(d int) [][]float64 {
 	if r.starts == nil {
 		return r.rowsOf(r.joint, d)
@@ -172,13 +172,13 @@ func (r *rowBlock) given(d int) [][]float64 {
 	return r.meansOf(r.rowsOf(r.joint, d), r.ones)
 }
 
-// gram adds the products of the first d columns of joint, of records of several rows their mean.
+// gram adds the products of the first d columns of joint; of a record of several rows, their mean.
 func (r *rowBlock) gram(m *mech.Moments, d int) {
 	addRows(m, mech.Rows{X: r.rowsOf(r.joint, d)}, r.n, r.starts)
 }
 
-// products returns the lengths of residual times row, of records of several rows those of the
-// mean, in units.
+// products returns the lengths of residual times row, in units; of records of several rows, those of the
+// mean.
 func (r *rowBlock) products(unit float64) []float64 {
 	v := r.v[:r.n]
 	for i, e := range r.e[:r.n] {
@@ -190,7 +190,7 @@ func (r *rowBlock) products(unit float64) []float64 {
 	return r.sizes(r.meansOf(firstRows(r.z, r.n), v))
 }
 
-// scaled writes v_i z_i.
+// scaled writes v_i z_i to joint.
 func (r *rowBlock) scaled() {
 	v := r.v[:r.n]
 	for j, z := range r.z {
@@ -198,7 +198,7 @@ func (r *rowBlock) scaled() {
 	}
 }
 
-// rowsOf returns the first d of scratch columns.
+// rowsOf returns the block's rows of the first d of the columns, which are scratch.
 func (r *rowBlock) rowsOf(columns [][]float64, d int) [][]float64 {
 	x := make([][]float64, d)
 	for j := range x {
@@ -207,7 +207,7 @@ func (r *rowBlock) rowsOf(columns [][]float64, d int) [][]float64 {
 	return x
 }
 
-// clampTo moves v into [-limit, limit]; NaN stays.
+// clampTo moves v into [-limit, limit]; NaN remains NaN.
 func clampTo(v, limit float64) float64 {
 	switch {
 	case v > limit:

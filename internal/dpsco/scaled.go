@@ -7,23 +7,23 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// How a fit of scaled columns is taken back to the table's units. With centres c and scales
-// s of columns and c_y, s_y of the target, a fit v of
+// Conversion of a fit of scaled columns to the table's units. With centres c and scales s of columns and
+// c_y, s_y of the target, a fit v of
 //
 //	(y - c_y) / s_y = v_0 + sum of v_j (x_j - c_j) / s_j
 //
-// says w_j = v_j s_y / s_j, and w_0 = s_y v_0 + c_y - sum of w_j c_j. So everything is first
-// multiplied by its units, and then the intercept takes up the centres: a map that is the
-// identity but for its first row, (1, -c_1, -c_2, ...), and a public shift by c_y.
+// gives w_j = v_j s_y / s_j, and w_0 = s_y v_0 + c_y - sum of w_j c_j. So everything is first multiplied by
+// its units, and then the intercept absorbs the centres: a linear map that is the identity except for its
+// first row, (1, -c_1, -c_2, ...), and a public shift by c_y.
 
-// An offset o is a part of the target, so what was said of c_y holds of c_y - c_o then.
+// An offset o is subtracted from the target, so that with offsets c_y above is c_y - c_o.
 
 // centred reports whether any centre is not 0.
 func (a Scaled) centred() bool {
 	return a.CentreY != 0 || a.CentreOffset != 0 || slices.ContainsFunc(a.CentreX, func(c float64) bool { return c != 0 })
 }
 
-// centres are those of the stored columns.
+// centres are the centres of the stored columns.
 func (a Scaled) centres() []float64 {
 	if a.CentreX == nil {
 		return make([]float64, len(a.X))
@@ -31,7 +31,7 @@ func (a Scaled) centres() []float64 {
 	return a.CentreX
 }
 
-// scale takes columns and target to scaled units. What is missing stays so.
+// scale converts columns and target to scaled units. Missing values remain missing.
 func (a Scaled) scale(x Data) {
 	for j, column := range x.X {
 		shiftBy(column, a.centres()[j])
@@ -41,7 +41,7 @@ func (a Scaled) scale(x Data) {
 	divide(x.Y, a.Y)
 }
 
-// shiftBy takes a centre from every value.
+// shiftBy subtracts a centre from every value.
 func shiftBy(column []float64, centre float64) {
 	if centre == 0 {
 		return
@@ -51,8 +51,9 @@ func shiftBy(column []float64, centre float64) {
 	}
 }
 
-// withholdBesideNumbers takes back all intervals where noise hides a column that is no flag: the fit is then as if
-// that one were left out, and nothing tells how far it goes together with others (proof: joint_moments.md).
+// withholdBesideNumbers removes all intervals where noise masks a column that is no flag: the fit is then
+// as if that column were left out, and its correlation with the others is unknown (proof:
+// joint_moments.md).
 func (a Scaled) withholdBesideNumbers(r *Result) {
 	isNumber := func(j int) bool { return !slices.Contains(a.Flags, j-(len(r.Coefficients)-len(a.X))) }
 	if r.Low != nil && slices.ContainsFunc(r.Hidden, isNumber) {
@@ -60,7 +61,7 @@ func (a Scaled) withholdBesideNumbers(r *Result) {
 	}
 }
 
-// unscaleResult takes a release to the table's units.
+// unscaleResult converts a release to the table's units.
 func (a Scaled) unscaleResult(r *Result) {
 	for _, part := range [][]float64{r.Coefficients, r.StdErr, r.Low, r.High} {
 		a.unscale(part)
@@ -80,11 +81,11 @@ func (a Scaled) unscaleResult(r *Result) {
 	}
 }
 
-// unscale multiplies what belongs to coefficients by its units; nil stays.
+// unscale multiplies numbers, one for each coefficient, by the units of the coefficients; nil remains nil.
 func (a Scaled) unscale(w []float64) {
 	first := len(w) - len(a.X)
 	for j := range w {
-		if !a.Counts { // a unit of those moves the constant alone
+		if !a.Counts { // a unit of counts moves the constant alone
 			w[j] *= a.Y
 		}
 		if j >= first {
@@ -93,7 +94,7 @@ func (a Scaled) unscale(w []float64) {
 	}
 }
 
-// unscaleProducts does that to a matrix of products of two coefficients.
+// unscaleProducts does that with a matrix of products of two coefficients.
 func (a Scaled) unscaleProducts(m *mat.SymDense) {
 	if m == nil {
 		return
@@ -107,8 +108,8 @@ func (a Scaled) unscaleProducts(m *mat.SymDense) {
 	}
 }
 
-// unscaleBand takes bands to the table's units. All coefficients lie within theirs at
-// once, so the intercept within the sum of what its parts allow.
+// unscaleBand converts bands to the table's units. All coefficients lie within their bands at once, so that
+// the intercept lies within the sum of the bands of its parts.
 func (a Scaled) unscaleBand(band []float64) {
 	a.unscale(band)
 	if a.centred() && band != nil {
@@ -118,7 +119,7 @@ func (a Scaled) unscaleBand(band []float64) {
 	}
 }
 
-// unscaleDeviations does so for the standard deviations of independent coefficients.
+// unscaleDeviations does so with the standard deviations of independent coefficients.
 func (a Scaled) unscaleDeviations(deviations []float64) {
 	a.unscale(deviations)
 	if a.centred() && deviations != nil {
@@ -128,7 +129,7 @@ func (a Scaled) unscaleDeviations(deviations []float64) {
 	}
 }
 
-// moveIntercept gives the centres to the intercept.
+// moveIntercept adds the effect of the centres to the intercept.
 func (a Scaled) moveIntercept(w []float64) {
 	w[0] += a.CentreY - a.CentreOffset
 	for j, c := range a.centres() {
@@ -136,7 +137,7 @@ func (a Scaled) moveIntercept(w []float64) {
 	}
 }
 
-// moveProducts does that to a matrix of products of two coefficients; nil stays.
+// moveProducts does that with a matrix of products of two coefficients; nil remains nil.
 func (a Scaled) moveProducts(m *mat.SymDense) {
 	if m == nil {
 		return
@@ -152,8 +153,8 @@ func (a Scaled) moveProducts(m *mat.SymDense) {
 	m.CopySym(sandwich(move, m))
 }
 
-// moveInterval makes the interval of the intercept, of a covariance and a bias that were
-// moved already. Its degrees of freedom are the least of those that it is made of.
+// moveInterval computes the interval of the intercept from a covariance and a bias that were converted
+// already. Its degrees of freedom are the least of those of its parts.
 func (a Scaled) moveInterval(r *Result) {
 	middles, df := make([]float64, len(r.Low)), r.DF[0]
 	for j, low := range r.Low {

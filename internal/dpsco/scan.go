@@ -9,8 +9,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// scan passes all rows, in blocks of which first is the position of the first row, in the coordinates of an upper triangular P and with residuals
-// of w, to visitors, one for each core.
+// scan passes all rows in blocks to visitors, one for each core. Rows are in the coordinates of an upper
+// triangular P, with the residuals of w; first is the position of a block's first row.
 func (x Data) scan(p *mat.Dense, w []float64, visitor func() func(first int, r *rowBlock)) {
 	byColumn := make([][]float64, x.D)
 	for j := range byColumn {
@@ -52,7 +52,7 @@ func (m *merging[T]) merged() T {
 	return m.total
 }
 
-// magnitudeCounts are the counts of a histogram of magnitudes of n rows.
+// magnitudeCounts is an empty histogram of the magnitudes of n rows.
 func magnitudeCounts(n int) *merging[*mech.Histogram] {
 	return &merging[*mech.Histogram]{total: mech.NewHistogram(halfOctaves, n, 1)}
 }
@@ -66,39 +66,39 @@ func of[S, T any](parts []S, field func(S) T) []T {
 	return fields
 }
 
-// releaseSums releases sums of disjoint parts of the rows together, each over all rows.
+// releaseSums releases the sums of disjoint parts of the rows together. Each is divided by the number of
+// all rows.
 func releaseSums(parts []*mech.Sum, c mech.Contract, noise mech.Gaussian, src *mech.Source) [][]float64 {
 	all := make([]float64, c.D*len(parts))
 	noise.Release(all, mech.Disjoint(of(parts, (*mech.Sum).Bounded)), src)
 	return slices.Collect(slices.Chunk(all, c.D))
 }
 
-// releaseMoments does so with second moments.
+// releaseMoments releases second moments in the same way.
 func releaseMoments(parts []*mech.Moments, c mech.MomentContract, noise mech.Gaussian, src *mech.Source) [][]float64 {
 	all := make([]float64, c.D*c.D*len(parts))
 	mech.ReleaseDisjoint(all, parts, noise, src)
 	return slices.Collect(slices.Chunk(all, c.D*c.D))
 }
 
-// releaseCounts does so with histograms of magnitudes, as counts.
+// releaseCounts releases histograms of magnitudes in the same way, as counts.
 func releaseCounts(parts []*mech.Histogram, noise mech.Gaussian, src *mech.Source) [][]float64 {
 	all := make([]float64, magnitudeBins*len(parts))
 	noise.Release(all, mech.Disjoint(of(parts, (*mech.Histogram).Bounded)), src)
 	return slices.Collect(slices.Chunk(all, magnitudeBins))
 }
 
-// releaseMagnitudes releases a histogram of magnitudes of all n rows, in units, and reads
-// it up to limit.
+// releaseMagnitudes releases a histogram of magnitudes, in units, of all n rows and reads it up to limit.
 func releaseMagnitudes(h *mech.Histogram, noise mech.Gaussian, unit, limit float64, n int, src *mech.Source) *magnitudes {
 	noisy := releaseCounts([]*mech.Histogram{h}, noise, src)
 	return readMagnitudes(noisy[0], noise.NoiseMultiplier*math.Sqrt2, unit, limit, float64(n))
 }
 
-// longest is up to which length rows of d whitened coordinates are looked at.
+// longest is the largest length of a row of d whitened coordinates that histograms are read up to.
 func longest(d int) float64 { return 64 * (1 + math.Sqrt(float64(d))) }
 
-// checkReleases reports whether releases with these noises, of second moments under these
-// contracts and of histograms of n magnitudes, can be made.
+// checkReleases reports whether releases with the given noises, of second moments under the given contracts
+// and of histograms of n magnitudes, can be made.
 func checkReleases(n int, noises []mech.Gaussian, moments ...mech.MomentContract) error {
 	for _, noise := range noises {
 		if err := noise.Check(); err != nil {

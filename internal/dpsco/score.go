@@ -11,33 +11,33 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// Score measures how well coefficients that were released predict the rows of a table: means
-// over the rows in which nothing is missing, whose number stays private.
+// Score measures how well released coefficients predict the rows of a table, as means over the rows without
+// missing values, whose number stays private.
 //
-// Where the budget has a delta these are r2, mean_absolute_error and
-// root_mean_squared_error, for labels log_loss, accuracy and brier_score, and for counts
-// deviance_explained and mean_deviance; where it has none mean_absolute_error, for labels
-// log_loss and accuracy, and for counts mean_deviance. A private
-// histogram tells how large residuals, or losses, are; from it follows where they are
-// cut, so that one row weighs little in the sums that are released then.
+// If the budget has a delta the metrics are r2, mean_absolute_error and root_mean_squared_error, for labels
+// log_loss, accuracy and brier_score, and for counts deviance_explained and mean_deviance. Otherwise they
+// are mean_absolute_error, for labels log_loss and accuracy, and for counts mean_deviance. A private
+// histogram of absolute residuals, or losses, determines their clipping threshold, so that one row has
+// little weight in the sums that are released then.
 //
 // Privacy: the event of the plan, which is that of its releases (proof: score.md).
+//
 // Source: ratios of means with their linearised variance are Fieller 1954.
 type Score struct {
-	Coefficients       []float64 // in the table's units, (intercept) first; those of one group after those of another
+	Coefficients       []float64 // in the table's units, (intercept) first; those of one group after another
 	Labels             bool      // the target is one of two labels
 	Negative, Positive float64   // the labels
 	Counts             bool      // the coefficients are those of the logarithm of a mean count
 	Exposure           float64   // a typical exposure of counts, from public knowledge; 1 where that is zero
 	CentreOffset       float64   // a typical offset of counts, from public knowledge
-	Scale              float64   // a typical magnitude of the target's distance from Centre, from public knowledge; 1 where that is zero
+	Scale              float64   // a typical distance of the target from Centre, public; 1 where that is zero
 	Centre             float64   // of the target, from public knowledge
 	MaxRows            int       // as Data.MaxRows
-	MaxWeight          float64   // above which weights of rows count as that; 0: there are none
+	MaxWeight          float64   // clipping threshold of weights of rows; 0: no weights
 }
 
-// What the releases of a Score get of the budget, of zCDP or of epsilon. They add up to
-// 1; pure shares do so exactly.
+// Shares of the budget, of zCDP or of epsilon, of the releases of a Score. They add up to 1; those of pure
+// scores do so exactly.
 var (
 	scoreShares      = map[string]float64{sizes: 0.22, targets: 0.04, centre: 0.04, deviations: 0.15, moments: 0.55}
 	labelScoreShares = map[string]float64{sizes: 0.25, moments: 0.75}
@@ -49,14 +49,14 @@ var (
 const (
 	sizes      = "sizes"      // histogram of |residual|, of the loss of a label, or of the deviance of a count
 	targets    = "targets"    // histogram of |target|
-	centre     = "centre"     // mean target, of counts a unit of exposure
+	centre     = "centre"     // mean target; of counts, the mean per unit of exposure
 	deviations = "deviations" // histogram of the target's distance from that, or of a count's deviance with it
-	moments    = "moments"    // means of all of them, and their second moments
+	moments    = "moments"    // means of all of these, and their second moments
 )
 
 var scoreOrder = []string{sizes, targets, centre, deviations, moments}
 
-// release is a mechanism for a mech.Bounded.
+// release is a mechanism that releases a mech.Bounded.
 type release interface {
 	Check() error
 	Event() privacy.Event
@@ -106,7 +106,7 @@ func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*
 	return p, p.severalRows(a.MaxRows)
 }
 
-// check refuses what cannot be scored.
+// check refuses coefficients, public facts and budgets with which there is no score.
 func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) error {
 	unusable := func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
 	switch {
@@ -124,7 +124,7 @@ func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) e
 	return checkRequest(s, b)
 }
 
-// concentrated is normal noise, as much as the accountant asks for.
+// concentrated uses normal noise, calibrated by the accountant.
 func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accountant) (*scoring, privacy.Event, error) {
 	shares := scoreShares
 	switch {
@@ -157,7 +157,7 @@ func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accoun
 	return g, g.event(), nil
 }
 
-// pureNoise is Laplace noise. The event is that of all releases together.
+// pureNoise uses Laplace noise. The event is that of all releases together.
 func (a Score) pureNoise(s Shape, b privacy.Budget, _ privacy.Accountant) (*scoring, privacy.Event, error) {
 	g := &scoring{Score: a, shape: s, pure: true, noises: map[string]release{}}
 	for name, share := range pureScoreShares {
@@ -189,8 +189,8 @@ func (g *scoring) check() error {
 	return nil
 }
 
-// columns is how many numbers of a row are averaged; the last one is its weight, where there
-// are any.
+// columns is the number of columns that are averaged; the last one is the row's weight, if there are
+// weights.
 func (g *scoring) columns() int {
 	if g.MaxWeight > 0 {
 		return g.measures() + 1
@@ -198,7 +198,7 @@ func (g *scoring) columns() int {
 	return g.measures()
 }
 
-// measures is how many of them say how well the row is predicted.
+// measures is the number of columns that measure the prediction of the row.
 func (g *scoring) measures() int {
 	switch {
 	case g.Labels && g.pure, g.Counts && !g.pure:
@@ -211,21 +211,20 @@ func (g *scoring) measures() int {
 	return 4
 }
 
-// weight is what each of them counts beside the 1 of a complete row: of all weights this
-// one has the least noise.
+// weight is the factor of each column relative to the 1 of a complete row; this one gives the least noise.
 func (g *scoring) weight() float64 { return 1 / math.Sqrt(float64(g.columns())) }
 
-// momentContract is that of (1, weight times each number), the numbers within [-1, 1].
+// momentContract is the contract of (1, weight times each column), with columns in [-1, 1].
 func (g *scoring) momentContract() mech.MomentContract {
 	return mech.MomentContract{Bound: math.Sqrt2, N: g.shape.N, D: g.columns() + 1}
 }
 
-// sumContract is that of 1, numbers and their squares, each moved into [-1, 1].
+// sumContract is the contract of 1, the columns and their squares, each mapped to [-1, 1].
 func (g *scoring) sumContract() mech.Contract {
 	return mech.Contract{Norm: mech.LInf, Bound: 1, N: g.shape.N, D: 1 + 2*g.columns()}
 }
 
-// centreContract is that of 1 and the target in units of its cut.
+// centreContract is the contract of 1 and the target in units of its clipping threshold.
 func (g *scoring) centreContract() mech.Contract {
 	return mech.Contract{Norm: mech.LInf, Bound: 1, N: g.shape.N, D: 2}
 }
@@ -237,7 +236,7 @@ func (g *scoring) method() string {
 	return "gaussian_moments"
 }
 
-// parameters are public.
+// parameters are the public parameters of the plan.
 func (g *scoring) parameters() map[string]any {
 	p := map[string]any{
 		"rows": g.shape.N, "coefficients": g.shape.D, "intercept": g.shape.Intercept,

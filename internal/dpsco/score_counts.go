@@ -6,23 +6,23 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// How well a model of counts predicts is told by deviances: twice by how much the
-// log-likelihood of a row is below what it could be. What a model explains is told beside one
-// that gives every row the same rate, a private one.
+// Models of counts are scored by deviances: twice the difference between the largest possible
+// log-likelihood of a row and its actual one. The reference for the deviance explained is a model with the
+// same rate for every row, which is released privately.
 
-// unitDeviance is that of a count with a given mean, both of them not negative.
+// unitDeviance is the deviance of a count with a given mean, neither of them negative.
 func unitDeviance(y, mean float64) float64 {
 	d := 2 * (mean - y)
 	if y > 0 {
 		d += 2 * y * math.Log(y/mean)
 	}
-	return max(0, d) // rounding aside
+	return max(0, d) // rounding can make it negative
 }
 
-// newCountedRows writes the deviance of every row, and its exposure, 1 where there are
-// none, times the exponential of its offset less the typical one: what an offset of hundreds
-// multiplies cannot be written as a number. A row without a count or a positive exposure, or whose deviance
-// overflows, says nothing. Of a record of several rows the first, drawn at random, stands for all.
+// newCountedRows writes the deviance of every row and its exposure (1 if there is none) times the
+// exponential of its offset less the typical offset: the exponential of an offset of hundreds alone would
+// overflow. A row without a count or a positive exposure, or whose deviance overflows, is unusable. A
+// record of several rows is represented by its first row, which was drawn at random.
 func (g *scoring) newCountedRows(x Data) scoredRows {
 	x = x.one()
 	rows := scoredRows{Data{Shape: Shape{N: x.N, D: 2}, X: [][]float64{x.numbers(x.N), x.numbers(x.N)}, Y: x.Y, Weight: x.Weight}}
@@ -49,12 +49,12 @@ func (g *scoring) newCountedRows(x Data) scoredRows {
 	return rows
 }
 
-// mostExposures is by how much a row's exposure may exceed the typical one until the row
-// weighs less in the rate.
+// mostExposures is the largest exposure, as a multiple of the typical one, of a row with full weight in the
+// rate.
 const mostExposures = 4
 
-// compareWithRate releases the rate of counts and the sizes of deviances with it, and
-// leaves these deviances in the place of exposures.
+// compareWithRate releases the rate of counts and the histogram of deviances with that rate, and replaces
+// exposures by these deviances.
 func (m *measured) compareWithRate(rows scoredRows, src *mech.Source) {
 	m.centre, m.rateDoubt = m.rate(rows, m.targets.edge(), src)
 	rows.blocks(func() func(int, Data) {
@@ -70,9 +70,10 @@ func (m *measured) compareWithRate(rows scoredRows, src *mech.Source) {
 	m.deviations = m.histogram(deviations, alone, m.Scale, src, func(e, _ float64) float64 { return e })
 }
 
-// rate releases mean count over mean exposure, of rows that weigh less where their exposure
-// is long; counts are cut. doubt is the deviation of the count's noise, as a part of what is left of it
-// without two: where there is little but noise, what is released is as large as that.
+// rate releases the mean count over the mean exposure; long exposures have lower weights, and counts are
+// clipped. doubt is the standard deviation of the noise of the mean count, as a fraction of the released
+// mean less two such deviations: if the mean is mostly noise, the released value is of the size of the
+// noise.
 func (g *scoring) rate(rows scoredRows, cut float64, src *mech.Source) (rate, doubt float64) {
 	sums := merging[*mech.Sum]{total: mech.NewSum(g.centreContract())}
 	longest := mostExposures * g.Exposure
@@ -90,25 +91,26 @@ func (g *scoring) rate(rows scoredRows, cut float64, src *mech.Source) (rate, do
 	})
 	total := make([]float64, 2)
 	g.noises[centre].Release(total, sums.merged().Bounded(), src)
-	least := 1 / float64(g.shape.N) // what noise may leave of a mean
+	least := 1 / float64(g.shape.N) // least value of a mean after noise
 	count, contract := max(total[1], least), g.centreContract()
 	deviation := 2 * math.Sqrt(float64(contract.D)) * contract.Bound * g.noises[centre].(mech.Gaussian).NoiseMultiplier / float64(contract.N)
 	return count * cut / (max(total[0], least) * longest), deviation / max(count-2*deviation, least)
 }
 
-// mostOfRate is how much of the deviance with one rate may be due to the noise of the rate: where that is off by a small part, the mean
-// deviance is larger by its square times the mean count. Exposures that are many times as large as their scale make counts of rows small.
+// mostOfRate is the largest share of the deviance with one rate that may be due to the noise of the rate. A
+// small relative error of the rate raises the mean deviance by its square times the mean count. Exposures
+// that are many times as large as their scale make the counts of rows small.
 const mostOfRate = 0.03
 
 const whyNoRate = "noise hides the rate of counts: ask for more eps, or give the exposure a scale that fits"
 
-// rateIsNoise reports whether more of it is.
+// rateIsNoise reports whether the noise of the rate has a larger share of the deviance than mostOfRate.
 func (m *measured) rateIsNoise() bool {
 	return square(m.rateDoubt)*m.targets.excess(0) > mostOfRate*m.deviations.excess(0)
 }
 
-// devianceExplained is 1 less the mean deviance over that with one rate for all. What cuts take
-// from the two moves the ratio in opposite directions.
+// devianceExplained is 1 less the mean deviance over the mean deviance with one rate for all rows. Clipping
+// one or the other moves the ratio in opposite directions.
 func (m *measured) devianceExplained() Metric {
 	const name = "deviance_explained"
 	switch {

@@ -9,10 +9,10 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Everything here is post-processing of what a Score has released.
+// Everything here is post-processing of the releases of a Score.
 
-// Metric is a figure of how well a model predicts, with an interval that covers 95 % of
-// sampling and noise. What is not known is nil, and WhyNull says why.
+// Metric is a measure of how well a model predicts, with an interval that covers 95 % of sampling and
+// noise. Unknown values are nil, and WhyNull says why.
 type Metric struct {
 	Name    string   `json:"metric"`
 	Value   *float64 `json:"value"`
@@ -21,29 +21,30 @@ type Metric struct {
 	WhyNull string   `json:"why_null,omitempty"`
 }
 
-// measured is what the releases of a Score say.
+// measured holds the releases of a Score.
 type measured struct {
 	*scoring
 	sizes, targets, deviations   *magnitudes
 	centre                       float64 // of the target
-	rateDoubt                    float64 // of counts: the deviation of the noise of the rate, as a part of it
-	cut, squareCut, deviationCut float64 // of sizes, of sizes that are squared, of the target's distance from the centre
+	rateDoubt                    float64 // counts: relative standard deviation of the noise of the rate
+	cut, squareCut, deviationCut float64 // clipping thresholds: of sizes, of squared sizes, of distances from the centre
 	means                        *scoreMeans
 }
 
-// scoreHides is what intervals of scores take histograms to hide, tailHides what those of means do, and what tells that a tail is too heavy;
-// scoreBiasShare is how much of the bound on what cuts take they allow for.
+// scoreHides is the assumption of intervals of scores about the rows that histograms hide, and tailHides
+// that for the index by which a tail counts as too heavy.
 var (
 	scoreHides = cautious{deviations: 1.5, steepest: 5}
 	tailHides  = cautious{deviations: 0.75, steepest: 5}
 )
 
+// scoreBiasShare is the fraction that intervals allow for of the bound on the bias by clipping.
 const scoreBiasShare = 0.8
 
-// The tails that are too heavy for an interval of the mean size, of the mean of squares,
-// and of two of those over each other, which vary together, where noise may hide more than
-// coarse of the rows in a bin: then nothing is seen of a tail that is far away. They serve laws and tables
-// that were tried (docs/experiments/scores.md).
+// Least tail indices for an interval of the mean size, of the mean of squares, and of the ratio of two such
+// means, which are correlated. Except for deviance_explained, they apply only where noise may hide more
+// than the share coarse of the rows in a bin, so that a distant tail is not visible. They were chosen on
+// laws and tables (docs/experiments/scores.md).
 const (
 	leastSizeIndex   = 2.5
 	leastSquareIndex = 3.3
@@ -51,7 +52,7 @@ const (
 	coarse           = 0.012
 )
 
-// chooseCuts weighs the noise of a cut against what it cuts off.
+// chooseCuts chooses clipping thresholds, which balance noise with the bias by clipping.
 func (m *measured) chooseCuts() {
 	m.cut = m.cheapest(m.sizes, 1)
 	switch {
@@ -62,7 +63,7 @@ func (m *measured) chooseCuts() {
 	}
 }
 
-// cheapest is the cut of sizes of which a power is averaged.
+// cheapest is the clipping threshold of sizes of which the given power is averaged.
 func (m *measured) cheapest(of *magnitudes, power float64) float64 {
 	deviation := m.meanDeviation()
 	return of.cheapestCut(func(cut float64) float64 {
@@ -70,8 +71,8 @@ func (m *measured) cheapest(of *magnitudes, power float64) float64 {
 	})
 }
 
-// powerTail is the mean of (v^p - cut^p)+: of what is seen, and of a Pareto tail of what may
-// be hidden, whose p-th moment is taken to exist.
+// powerTail is the mean of (v^p - cut^p)+ over the visible bins and a Pareto tail of hidden rows, whose
+// p-th moment is assumed to exist.
 func (m *magnitudes) powerTail(cut, p float64, c cautious) float64 {
 	rows, exponent := m.hidden(c)
 	a, share, edge := max(exponent, p+0.5), rows/m.rows, m.hiddenFrom()
@@ -82,7 +83,7 @@ func (m *magnitudes) powerTail(cut, p float64, c cautious) float64 {
 	return seen + share*(math.Pow(edge, p)*a/(a-p)-math.Pow(cut, p))
 }
 
-// meanDeviation is the standard deviation of the noise on the mean of a number.
+// meanDeviation is the standard deviation of the noise on the mean of a column.
 func (g *scoring) meanDeviation() float64 {
 	if noise, pure := g.noises[moments].(mech.Laplace); pure {
 		return laplaceScale(noise, g.sumContract()) // half of the sum of two such noises
@@ -91,24 +92,24 @@ func (g *scoring) meanDeviation() float64 {
 	return noise.NoiseMultiplier * square(g.momentContract().Bound) / float64(g.shape.N) / g.weight()
 }
 
-// laplaceScale is that of the noise on a mean under LInf.
+// laplaceScale is the scale of the noise on a mean under LInf.
 func laplaceScale(noise mech.Laplace, c mech.Contract) float64 {
 	return 2 * c.Bound * float64(c.D) / noise.Epsilon / float64(c.N)
 }
 
-// scoreMeans are means over all N rows, first that of the rows that say something: of
-// weight times each number. Forms are weighted sums of them.
+// scoreMeans are means over all N rows: first the share of usable rows, then those of weight times each
+// column. Forms are linear combinations of them.
 type scoreMeans struct {
 	n         float64
 	weight    float64
 	first     []float64
 	sampling  *mat.SymDense                // covariance of one row
 	noise     *mat.SymDense                // covariance of the noise of first
-	deviation func(form []float64) float64 // of the noise in the variance of one row of a form
-	weighted  bool                         // the last number is the weight that the others were multiplied with
+	deviation func(form []float64) float64 // standard deviation of the noise in the variance of a form for one row
+	weighted  bool                         // the last column is the weight that the others were multiplied by
 }
 
-// gaussianMeans reads second moments of 1 and k numbers.
+// gaussianMeans reads second moments of 1 and k columns.
 func gaussianMeans(released []float64, k int, noise mech.Gaussian, c mech.MomentContract) *scoreMeans {
 	n := float64(c.N)
 	diagonal := noise.NoiseMultiplier * math.Sqrt2 * square(c.Bound) / n
@@ -129,8 +130,8 @@ func gaussianMeans(released []float64, k int, noise mech.Gaussian, c mech.Moment
 	return m
 }
 
-// laplaceMeans reads means of 1, of 2u - 1 and of 2u^2 - 1 for k numbers u; how two of
-// them vary together is not released, nor needed.
+// laplaceMeans reads means of 1, and of 2u - 1 and 2u^2 - 1 for k columns u; their covariances are neither
+// released nor needed.
 func laplaceMeans(released []float64, k int, noise mech.Laplace, c mech.Contract) *scoreMeans {
 	n, ones := float64(c.N), released[0]
 	variance := 2 * square(laplaceScale(noise, c))
@@ -158,8 +159,8 @@ func laplaceMeans(released []float64, k int, noise mech.Laplace, c mech.Contract
 	return m
 }
 
-// doubtWeights takes numbers to vary against weights as far as they can, where nothing tells how
-// they vary together: a quotient of them then varies the most.
+// doubtWeights sets the correlation of columns with weights to -1, where it is not released: the variance
+// of their quotient is then largest.
 func (m *scoreMeans) doubtWeights() {
 	last := len(m.first) - 1
 	for j := 1; j < last; j++ {
@@ -167,7 +168,8 @@ func (m *scoreMeans) doubtWeights() {
 	}
 }
 
-// form is a weighted sum of the means: of 1 or of weights, and of numbers in the units of their cuts.
+// form is a linear combination of the means: one times the share of usable rows, or the mean weight, and
+// columns in the units of their clipping thresholds.
 func (m *scoreMeans) form(one float64, numbers ...float64) []float64 {
 	x := make([]float64, len(m.first))
 	x[0] = one
@@ -180,7 +182,7 @@ func (m *scoreMeans) form(one float64, numbers ...float64) []float64 {
 	return x
 }
 
-// value is what a form comes to.
+// value is the value of a form.
 func (m *scoreMeans) value(x []float64) (sum float64) {
 	for j, v := range x {
 		sum += v * m.first[j]
@@ -188,7 +190,7 @@ func (m *scoreMeans) value(x []float64) (sum float64) {
 	return sum
 }
 
-// covariance is that of two forms, of sampling and noise.
+// covariance is the covariance of two forms, due to sampling and noise.
 func (m *scoreMeans) covariance(x, y []float64) float64 {
 	u, v := mat.NewVecDense(len(x), x), mat.NewVecDense(len(y), y)
 	return mat.Inner(u, m.sampling, v)/m.n + mat.Inner(u, m.noise, v)
@@ -203,12 +205,12 @@ func minus(x []float64, q float64, y []float64) []float64 {
 	return z
 }
 
-// surely is how many deviations a denominator must be above zero for there to be a quotient.
+// surely is the least value of a denominator, in its standard deviations, for which a quotient is given.
 const surely = 4
 
-// ratio is a quotient of two forms with the ends of its interval. off bounds how far
-// above - q below may be off, where q is the quotient. known is false where noise may have
-// left nothing of the denominator, and bounded where its sign is not sure.
+// ratio is a quotient q of two forms and the ends of its interval. off bounds the error of above - q below.
+// known is false where noise may account for the whole denominator. bounded is false where the sign of the
+// denominator is uncertain, so that the interval has no ends.
 func (m *scoreMeans) ratio(above, below []float64, off func(q float64) float64) (q, low, high float64, known, bounded bool) {
 	a, b := m.value(above), m.value(below)
 	if !(b > surely*math.Sqrt(m.covariance(below, below))) {
@@ -231,7 +233,7 @@ func (m *scoreMeans) ratio(above, below []float64, off func(q float64) float64) 
 	return q, (middle - root) / leading, (middle + root) / leading, true, true
 }
 
-// Why a metric has no value or no interval.
+// Why a metric has no value, or no interval.
 const (
 	whyNoSize    = "noise hides how far predictions are off: ask for more eps"
 	whyNoSpread  = "noise hides how much the target varies: ask for more eps"
@@ -240,7 +242,7 @@ const (
 	whyHeavyY    = "a few rows with extreme targets may carry it: more eps shows whether they do"
 )
 
-// metrics reads all of them.
+// metrics returns all metrics.
 func (m *measured) metrics() []Metric {
 	switch {
 	case m.Labels && m.pure:
@@ -257,17 +259,17 @@ func (m *measured) metrics() []Metric {
 	return []Metric{m.rSquared(), m.meanSize("mean_absolute_error"), m.rootMeanSquare()}
 }
 
-// quotient is a metric as the ratio of two forms.
+// quotient is a metric as a function of the ratio of two forms.
 type quotient struct {
 	name         string
 	above, below []float64
-	off          func(q float64) float64 // as ratio takes it
-	to           func(q float64) float64 // from the ratio to the metric; it does not fall
-	why          string                  // there is no interval; empty: there is one
-	hidden       string                  // says what noise may hide below
+	off          func(q float64) float64 // as in ratio
+	to           func(q float64) float64 // from the ratio to the metric; nondecreasing
+	why          string                  // why there is no interval; empty: there is one
+	hidden       string                  // why there is no value if noise masks the denominator
 }
 
-// metric reads a quotient.
+// metric computes the metric of a quotient.
 func (m *measured) metric(c quotient) Metric {
 	q, low, high, known, bounded := m.means.ratio(c.above, c.below, c.off)
 	result := Metric{Name: c.name, WhyNull: c.hidden}
@@ -287,7 +289,7 @@ func (m *measured) metric(c quotient) Metric {
 	return result
 }
 
-// finite returns a pointer to a number, nil to what is none.
+// finite returns a pointer to a number, nil if it is NaN or infinite.
 func finite(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
@@ -295,10 +297,10 @@ func finite(v float64) *float64 {
 	return &v
 }
 
-// one is the form of the share of rows that say something, or of the mean of their weights.
+// one is the form of the share of usable rows, or of their mean weight.
 func (m *measured) one() []float64 { return m.means.form(1) }
 
-// number is the form of number j in a unit.
+// number is the form of column j, in the given unit.
 func (m *measured) number(j int, unit float64) []float64 {
 	numbers := make([]float64, m.columns())
 	numbers[j] = unit
@@ -311,7 +313,7 @@ func (m *measured) meanSize(name string) Metric {
 		return Metric{Name: name, WhyNull: whyNoSize}
 	}
 	least := leastSizeIndex
-	if m.Labels { // their losses have an end that mayHide knows
+	if m.Labels { // mayHide bounds the tail of their losses
 		least = 0
 	}
 	return m.metric(quotient{
@@ -320,7 +322,7 @@ func (m *measured) meanSize(name string) Metric {
 	})
 }
 
-// share is the mean of a number within [0, 1].
+// share is the mean of a column with values in [0, 1].
 func (m *measured) share(name string, j int) Metric {
 	return m.metric(quotient{
 		name: name, above: m.number(j, 1), below: m.one(), hidden: whyNoRows,
@@ -342,12 +344,12 @@ func (m *measured) rootMeanSquare() Metric {
 
 func atLeastZero(q float64) float64 { return max(0, q) }
 
-// squaresOff bounds what the cut takes from the mean of squares.
+// squaresOff bounds the bias of the mean of squares by clipping.
 func (m *measured) squaresOff() float64 { return m.sizes.powerTail(m.squareCut, 2, scoreHides) }
 
-// rSquared is 1 less the mean square of residuals over that of the target about its
-// mean. The distance of that mean from the centre is small, and enters to first order.
-// What cuts take from the two moves the ratio in opposite directions.
+// rSquared is 1 less the mean square of residuals over that of the target about its mean. The distance of
+// that mean from the centre is small and enters to first order. Clipping one or the other moves the ratio
+// in opposite directions.
 func (m *measured) rSquared() Metric {
 	const name = "r2"
 	switch {
@@ -380,7 +382,7 @@ func (m *measured) spread() []float64 {
 	return m.means.form(away*away*c2, 0, 0, -2*away*c2, c2)
 }
 
-// heavy says why where a tail is too heavy for an interval.
+// heavy returns why if a tail is too heavy for an interval, and otherwise nothing.
 func heavy(of *magnitudes, least float64, why string) string {
 	if of.top == magnitudeBins-1 || of.index(tailHides) < least { // the last bin has no upper edge
 		return why
@@ -388,7 +390,8 @@ func heavy(of *magnitudes, least float64, why string) string {
 	return ""
 }
 
-// heavyIfCoarse is heavy, of a tail that only a coarse histogram leaves uncertain.
+// heavyIfCoarse is heavy, without its test of the index where the noise of the histogram is small: at most
+// the share coarse of the rows may be hidden in a bin.
 func heavyIfCoarse(of *magnitudes, least float64, why string) string {
 	if seenAlone*of.sd <= coarse*of.rows {
 		least = 0

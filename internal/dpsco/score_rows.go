@@ -7,12 +7,12 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// scoredRows is what a Score reads of every row: a residual and the target less its centre, or the margin
-// of a label and the label. Both are NaN in a row that says nothing.
+// scoredRows holds, for every row, the residual and the target less its centre, or the margin of a label
+// and the label. Both are NaN in an unusable row.
 type scoredRows struct{ Data }
 
-// newScoredRows predicts every row. One in which a value is missing or infinite, whose
-// prediction overflows, whose target is no label or which is of no group says nothing.
+// newScoredRows predicts every row. A row is unusable if a value is missing or infinite, if its prediction
+// overflows, if its target is no label, or if it is of no group.
 func (g *scoring) newScoredRows(x Data) scoredRows {
 	if g.Counts {
 		return g.newCountedRows(x)
@@ -25,8 +25,8 @@ func (g *scoring) newScoredRows(x Data) scoredRows {
 	return rows
 }
 
-// predict writes what the model says of rows, by the coefficients of a row's group where there
-// are any; NaN of a row of no group.
+// predict writes the predictions of rows, with the coefficients of each row's group if there are groups;
+// NaN for a row of no group.
 func (g *scoring) predict(dst []float64, b Data) {
 	if b.Levels == 0 {
 		predict(dst, b, g.Coefficients)
@@ -72,7 +72,7 @@ func (g *scoring) predictRows(residuals []float64, x Data) {
 	})
 }
 
-// size is what the histogram of sizes counts.
+// size is the quantity in the histogram of sizes.
 func (g *scoring) size(e float64) float64 {
 	if g.Labels {
 		return logLoss(e)
@@ -80,12 +80,12 @@ func (g *scoring) size(e float64) float64 {
 	return math.Abs(e)
 }
 
-// logLoss is that of a label with a margin: the log-odds that a model gives it.
+// logLoss is the loss of a label with the given margin, the log-odds that the model gives it.
 func logLoss(margin float64) float64 {
 	return math.Max(-margin, 0) + math.Log1p(math.Exp(-math.Abs(margin)))
 }
 
-// otherProbability is the probability that a model gives the other label.
+// otherProbability is the probability of the other label under the model.
 func otherProbability(margin float64) float64 {
 	if margin < -700 {
 		return 1
@@ -93,8 +93,8 @@ func otherProbability(margin float64) float64 {
 	return 1 / (1 + math.Exp(margin))
 }
 
-// isCorrect is 1 where the label is the likelier one; of two that are as likely a model
-// names the positive one.
+// isCorrect is 1 if the label is the likelier one; of two equally likely labels the model predicts the
+// positive one.
 func isCorrect(margin, label float64) float64 {
 	if margin > 0 || margin == 0 && label == 1 {
 		return 1
@@ -102,7 +102,7 @@ func isCorrect(margin, label float64) float64 {
 	return 0
 }
 
-// measure makes the releases and reads the metrics from them.
+// measure makes the releases and computes the metrics.
 func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metric, error) {
 	rows := g.newScoredRows(x)
 	m := &measured{scoring: g}
@@ -131,9 +131,11 @@ func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metr
 	return m.metrics(), nil
 }
 
-// mayHide says up to where rows may be hidden by the noise of a histogram. The loss of a row tells what it would be with the other
-// label, and a small deviance what that of a count of 1 would be. A residual may be as large as the target's scale, unless targets
-// are seen to be so and it is the model that makes residuals smaller: rare says that they are not, or that nobody knows.
+// mayHide extends the range in which the histogram's noise may hide rows. For labels, it extends to the
+// losses that visible rows would have with the other label, and for counts to the deviances that rows with
+// a small deviance would have with a count of 1. For other targets it extends to the target's scale if
+// rare: a residual may be as large as the scale if the target rarely is or if its histogram is not
+// released. Otherwise the visible residuals are smaller because the model predicts well.
 func (g *scoring) mayHide(m *magnitudes, rare bool) {
 	switch {
 	case g.Labels:
@@ -145,7 +147,7 @@ func (g *scoring) mayHide(m *magnitudes, rare bool) {
 	}
 }
 
-// histogram releases how large a number of every row is, in half octaves of unit.
+// histogram releases the magnitudes of a number of every row, in half octaves of unit.
 func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mech.Source, size func(e, y float64) float64) *magnitudes {
 	counts := merging[*mech.Histogram]{total: mech.NewHistogram(halfOctaves, rows.N, 1)}
 	rows.one().each(func() func(int, Data) {
@@ -162,12 +164,12 @@ func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mec
 	return readMagnitudes(noisy, countDeviation(g.noises[name]), unit, math.Inf(1), float64(rows.N)).run()
 }
 
-// heavierTails is how many times its deviation Laplace noise reaches where normal noise of
-// the same tail probability does, about: magnitudes are read by rules for normal noise.
+// heavierTails is the approximate ratio, in standard deviations, of Laplace to normal quantiles of the same
+// tail probability: magnitudes are read by rules for normal noise.
 const heavierTails = 1.9
 
-// countDeviation is the standard deviation of the noise on a count, of normal noise whose
-// tails are as far out.
+// countDeviation is the standard deviation of the noise on a count; for Laplace noise, that of normal noise
+// with equally distant tails.
 func countDeviation(noise release) float64 {
 	switch noise := noise.(type) {
 	case mech.Laplace:
@@ -178,7 +180,7 @@ func countDeviation(noise release) float64 {
 	panic("dpsco: a noise of unknown size")
 }
 
-// mean releases the mean target, cut.
+// mean releases the mean of clipped targets.
 func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
 	sums := merging[*mech.Sum]{total: mech.NewSum(g.centreContract())}
 	rows.each(func() func(int, Data) {
@@ -202,9 +204,9 @@ func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
 	return clampTo(total[1]/total[0], 1) * cut
 }
 
-// numbers writes what is averaged of a block, each number within [-1, 1] and those that
-// have no sign within [0, 1], and 1 where a row says something, else 0. Numbers are multiplied
-// with the row's weight, which is the last of them.
+// numbers writes the columns that are averaged over a block, each in [-1, 1] and nonnegative ones in
+// [0, 1], and ones: 1 for a usable row, otherwise 0. Columns are multiplied by the row's weight, which is
+// the last column.
 func (m *measured) numbers(dst [][]float64, ones []float64, b Data) {
 	for i, e := range b.X[0] {
 		y := b.Y[i]
@@ -236,7 +238,7 @@ func (m *measured) numbers(dst [][]float64, ones []float64, b Data) {
 	}
 }
 
-// weighNumbers multiplies the numbers of row i with its weight, and writes that.
+// weighNumbers multiplies the columns of row i by its weight, and writes the weight.
 func (m *measured) weighNumbers(dst [][]float64, i int, weight float64) {
 	last := m.measures()
 	for _, column := range dst[:last] {
@@ -245,7 +247,7 @@ func (m *measured) weighNumbers(dst [][]float64, i int, weight float64) {
 	dst[last][i] = weight
 }
 
-// release releases the means of what numbers writes, and their second moments.
+// release releases the means of the columns and their second moments.
 func (m *measured) release(rows scoredRows, src *mech.Source) (means *scoreMeans) {
 	if m.pure {
 		means = m.releaseSums(rows, src)
@@ -258,8 +260,8 @@ func (m *measured) release(rows scoredRows, src *mech.Source) (means *scoreMeans
 	return means
 }
 
-// releaseMoments releases them with normal noise, in one matrix. What is positive is
-// rounded to the nearest step of the grid.
+// releaseMoments releases them with normal noise, in one matrix. Values are rounded to the nearest step of
+// the grid rather than toward zero.
 func (m *measured) releaseMoments(rows scoredRows, src *mech.Source) *scoreMeans {
 	contract, k, weight := m.momentContract(), m.columns(), m.weight()
 	total := merging[*mech.Moments]{total: mech.NewMoments(contract)}
@@ -283,8 +285,8 @@ func (m *measured) releaseMoments(rows scoredRows, src *mech.Source) *scoreMeans
 	return gaussianMeans(released, k, noise, contract)
 }
 
-// releaseSums releases 1, every number and its square with Laplace noise. A number u of a
-// row that says something counts as 2u - 1, which uses all of [-1, 1].
+// releaseSums releases 1, every column and its square with Laplace noise. A value u of a usable row enters
+// as 2u - 1, which uses all of [-1, 1].
 func (m *measured) releaseSums(rows scoredRows, src *mech.Source) *scoreMeans {
 	k := m.columns()
 	total := merging[*mech.Sum]{total: mech.NewSum(m.sumContract())}

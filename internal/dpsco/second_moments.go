@@ -12,38 +12,38 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// SecondMoments releases the sums of the products of all pairs of 1, the features and the
-// target, from which any least squares fit among these columns can be computed afterwards.
-// Releases of the same columns on different rows can be added up, for their rows are cut
-// alike. A row in which something is missing says nothing.
+// SecondMoments releases the sums of the products of all pairs of 1, the features and the target, from
+// which any least squares fit among these columns can be computed afterwards. Releases of the same columns
+// on different rows can be added up, since their rows are shortened in the same way. A row with a missing
+// value counts as zero.
 //
 // Privacy: the event of the plan, one Gaussian release of bounded second moments (proof:
 // second_moments.md).
 type SecondMoments struct {
-	Columns int // that rows are made from, the target among them; 0: as many as there are
+	Columns int // number of columns that rows are made from, the target included; 0: one for each coefficient
 }
 
-// Moments are second moments that are released, in the units of Scaled.
+// Moments are released second moments, in the units of Scaled.
 type Moments struct {
-	Sums  []float64 // of i <= j, row by row of the upper triangle: the constant, the features, the target
-	Noise float64   // the standard deviation of a sum on the diagonal; off it, over the root of 2
-	Bound float64   // rows count as if they were at most as long
+	Sums  []float64 // for i <= j, row by row of the upper triangle: the constant, the features, the target
+	Noise float64   // standard deviation of a sum on the diagonal; off the diagonal that over sqrt(2)
+	Bound float64   // length to which longer rows are shortened
 }
 
-// rowLength is how long rows may be, in lengths of one whose values are all as large as
-// their scales: longer ones are shortened.
+// rowLength is the length to which longer rows are shortened, as a multiple of the length of a row whose
+// values all equal their scales.
 const rowLength = 1.5
 
-// mostMomentTerms is the largest number of rows of the matrix that is released: all fits from it
-// are made by the database.
+// mostMomentTerms is the largest number of rows of the released matrix: the database computes all fits from
+// it.
 const mostMomentTerms = 64
 
 func (a SecondMoments) withPublicFacts(s Scaled) Algorithm {
-	a.Columns = s.Sources // the constant stands where the target does
+	a.Columns = s.Sources // Sources includes the constant, in place of the target
 	return a
 }
 
-// contract is that of rows (1, x, y). Levels of a category are one column together.
+// contract is the contract of rows (1, x, y). All levels of a category count as one column.
 func (a SecondMoments) contract(s Shape) mech.MomentContract {
 	columns := a.Columns
 	if columns == 0 {
@@ -93,7 +93,7 @@ func (a SecondMoments) Plan(s Shape, b privacy.Budget, accountant privacy.Accoun
 	}, nil
 }
 
-// checkMoments refuses what no second moments can be released of.
+// checkMoments refuses budgets and shapes for which second moments cannot be released.
 func checkMoments(s Shape, b privacy.Budget) error {
 	switch {
 	case !(b.Delta > 0 && b.Delta < 1):

@@ -7,11 +7,11 @@ import (
 	"dpsidecar/internal/dpsco/prox"
 )
 
-// How long fits take on one core of an ordinary machine, from public facts: what ordinary
-// tables were seen to need, 300 to 100,000 rows and 2 to 20 features, rounded upward. With the
-// hundreds of coefficients that categories have, eigenvalues take most of the time.
+// Time that fits take on one core of an ordinary machine, from public facts: measured on ordinary tables
+// with 300 to 100,000 rows and 2 to 20 features, rounded upward. With the hundreds of coefficients that
+// categories have, eigenvalues take most of the time.
 
-// pace is the seconds that an estimate takes for a number, and for each coordinate's noise.
+// pace is the time in seconds of an estimate for each number, and for the noise of each coordinate.
 func pace(m mean.Method) (number, noise float64) {
 	switch m.(type) {
 	case mean.Catoni:
@@ -45,8 +45,8 @@ func (a Centred) seconds(s Shape) float64 {
 	return a.Descent.seconds(s) + 1e-8*float64(s.N)*float64(s.D)
 }
 
-// seconds of penalised blocks leave to one of them the time that a row far from all
-// others makes it take.
+// seconds of blocks with a penalty include, for one block, the time that a row far from all others makes it
+// take.
 func (a SampleAggregate) seconds(s Shape) float64 {
 	each, worst := 6e-5, 0. // of a block
 	if a.Psi != (prox.Zero{}) {
@@ -57,15 +57,15 @@ func (a SampleAggregate) seconds(s Shape) float64 {
 	return 2.7e-7*float64(s.N)*float64(s.D+3) + each*float64(a.Blocks) + worst
 }
 
-// seconds of one exact draw leave a tenth of a second to one row that is far from all
-// others, which few rows need many times as long for, and more to many coefficients,
-// with which draws of the same table differ more.
+// seconds of one exact draw include a tenth of a second for one row that is far from all others, which
+// multiplies the time on small tables, and more for many coefficients, with which draws from the same table
+// vary more.
 func (a L1) seconds(s Shape, epsilon float64) float64 {
 	return 0.1 + 1.25*a.samplerSeconds(s, epsilon)*math.Pow(1.5, float64(max(0, s.D-4)))
 }
 
-// seconds are those of second moments and whitening, twice, and of the steps of two fits,
-// most of which go over products of all pairs of columns, and of noise and curvature of each group.
+// seconds are those of second moments and whitening, twice, of the steps of two fits, most of which go over
+// products of all pairs of columns, and of the noise and curvature of each group.
 func (f staged) seconds() float64 {
 	n, d, groups := float64(f.shape.N), float64(f.shape.D), float64(f.shape.Levels)
 	steps := 1 + min(groups, 1) // groups are fitted twice
@@ -83,8 +83,8 @@ func (a JointMoments) seconds(s Shape) float64 {
 	return seconds
 }
 
-// seconds are those of the passes and of what stands between them, as of JointMoments; a
-// start of labels takes a while, however few they are.
+// seconds are those of the passes and of the computations between them, as for JointMoments. A start of
+// labels has a fixed cost, independent of the number of rows.
 func (a Newton) seconds(s Shape) float64 {
 	d, products, fits := float64(s.D), float64(s.D+8)*float64(s.D+8), float64(max(1, s.Levels))
 	seconds := 1e-9*float64(1+newtonSteps)*float64(s.N)*(44+1.6*d+0.17*d*d) + fits*(5e-6*products+5e-8*d*d*d) + 3e-3

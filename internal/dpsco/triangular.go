@@ -9,9 +9,9 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// triangular returns an upper triangular Q with Q'HQ = 1, of H with its eigenvalues
-// raised, and these as they were, the least first. The first coordinate of Q'x is a multiple of the first one of x: a
-// constant stays one.
+// triangular returns an upper triangular Q with Q'HQ = 1, for H with its eigenvalues raised, and the
+// eigenvalues before that, the least first. The first coordinate of Q'x is a multiple of the first
+// coordinate of x, so that a constant remains one.
 func (w whitener) triangular(h *mat.SymDense) (q *mat.Dense, along []float64) {
 	d := h.SymmetricDim()
 	raised := mat.NewSymDense(d, nil)
@@ -29,12 +29,12 @@ func (w whitener) triangular(h *mat.SymDense) (q *mat.Dense, along []float64) {
 	}
 	var upper, inverse mat.TriDense
 	factor.UTo(&upper)             // H = U'U
-	_ = inverse.InverseTri(&upper) // an error would say that it is badly conditioned, no more
+	_ = inverse.InverseTri(&upper) // an error only reports bad conditioning
 	q.Copy(&inverse)
 	return q, along
 }
 
-// countBelow is how many values are below a limit.
+// countBelow is the number of values below a limit.
 func countBelow(values []float64, limit float64) (count int) {
 	for _, v := range values {
 		if v < limit {
@@ -44,9 +44,9 @@ func countBelow(values []float64, limit float64) (count int) {
 	return count
 }
 
-// meanSquare bounds the mean square of the length of Q'x where H, with noise of a
-// deviation on its diagonal, are the second moments of x and Q whitens them: it is less
-// than d where eigenvalues were raised.
+// meanSquare bounds the mean square of the length of Q'x, where H, with the given standard deviation of
+// noise on its diagonal, are the second moments of x and Q whitens them. It is less than d where
+// eigenvalues were raised.
 func meanSquare(q *mat.Dense, h *mat.SymDense, deviation float64) float64 {
 	var whitened mat.Dense
 	whitened.Mul(q.T(), h)
@@ -99,15 +99,15 @@ func newPenaltyMetric(psi prox.Operator, p *mat.Dense) *penaltyMetric {
 	return m
 }
 
-// nearest moves w to where half its squared distance and as many times Psi are least together.
+// nearest moves w to the minimum of half of the squared distance from w plus Psi multiplied by times.
 func (m *penaltyMetric) nearest(w []float64, times float64) {
 	u := m.flattened.apply(w)
 	m.metric.Prox(u, times)
 	mat.NewVecDense(len(w), w).MulVec(m.root, mat.NewVecDense(len(u), u))
 }
 
-// proximal moves w to where half its squared distance, in the metric (P P')^-1, and as many times Psi
-// are least together.
+// proximal moves w to the minimum of half of the squared distance from w, in the metric (P P')^-1, plus Psi
+// multiplied by times.
 func proximal(psi prox.Operator, p *mat.Dense, w []float64, times float64) {
 	if ball, only := psi.(prox.L2Ball); psi == nil || only && floats.Norm(w, 2) <= ball.Radius {
 		return

@@ -11,21 +11,21 @@ func columns(d, n int) [][]float64 {
 	return x
 }
 
-// gather copies chosen rows of a column.
+// gather copies the given rows of a column.
 func gather(dst, x []float64, rows []int) {
 	for i, row := range rows {
 		dst[i] = x[row]
 	}
 }
 
-// divide brings a column into units of its scale.
+// divide divides a column by its scale.
 func divide(column []float64, scale float64) {
 	for i := range column {
 		column[i] /= scale
 	}
 }
 
-// repeat makes n times the same number.
+// repeat returns a slice of n times the same number.
 func repeat(v float64, n int) []float64 {
 	all := make([]float64, n)
 	for i := range all {
@@ -34,7 +34,7 @@ func repeat(v float64, n int) []float64 {
 	return all
 }
 
-// powerOfTwo returns the largest one that is at most v.
+// powerOfTwo returns the largest power of two that is at most v.
 func powerOfTwo(v float64) float64 {
 	_, exponent := math.Frexp(v)
 	return math.Ldexp(1, exponent-1)

@@ -12,16 +12,15 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Weights of rows (proof: weights.md). What a fit minimises is the mean, over all rows, of
-// weight times loss. A weight is a row's own and counts as its ratio to a public largest one.
+// Weights of rows (proof: weights.md). A fit minimises the mean, over all rows, of weight times loss. A
+// weight is a function of its row, and is divided by a public largest weight.
 
-// beside are the columns that say more of rows than features, target and group.
+// beside returns the columns besides features, target and group.
 func (x *Data) beside() [3]*[]float64 {
 	return [3]*[]float64{&x.Offset, &x.Weight, &x.Exposure}
 }
 
-// besides writes what of gives for each of these columns that another design has, beside what
-// is there already.
+// besides sets each of these columns that other has to of(x's column, other's column).
 func (x *Data) besides(other Data, of func(old, column []float64) []float64) {
 	from := other.beside()
 	for k, column := range x.beside() {
@@ -31,7 +30,7 @@ func (x *Data) besides(other Data, of func(old, column []float64) []float64) {
 	}
 }
 
-// weight is that of row i.
+// weight is the weight of row i.
 func (x Data) weight(i int) float64 {
 	if x.Weight == nil {
 		return 1
@@ -39,8 +38,8 @@ func (x Data) weight(i int) float64 {
 	return x.Weight[i]
 }
 
-// weigh turns weights, as they were read, into ratios to a public largest one. A row whose weight
-// is no finite number above 0 says nothing.
+// weigh divides weights by a public largest one and clips the ratios at 1. A row whose weight is no finite
+// number above 0 becomes unusable.
 func (x Data) weigh(most float64) {
 	for i, v := range x.Weight {
 		if x.Weight[i] = min(v/most, 1); !(v <= math.MaxFloat64 && x.Weight[i] > 0) {
@@ -49,8 +48,7 @@ func (x Data) weigh(most float64) {
 	}
 }
 
-// checkWeights refuses weights without a public largest one. The database refuses that one
-// without weights.
+// checkWeights refuses a weight column without a public largest weight. The database refuses the opposite.
 func checkWeights(weight string, most float64) error {
 	if weight != "" && most == 0 {
 		return fmt.Errorf("%w: option \"weight\" needs option \"max_weight\", above which weights count as that", ErrParameter)
@@ -58,7 +56,7 @@ func checkWeights(weight string, most float64) error {
 	return nil
 }
 
-// nameColumns writes the columns of weights and offsets into parameters.
+// nameColumns writes the names of the columns of weights and offsets to parameters.
 func nameColumns(parameters map[string]any, weight string, most float64, offset string) {
 	if weight != "" {
 		parameters["weight"], parameters["max_weight"] = weight, most
@@ -68,9 +66,9 @@ func nameColumns(parameters map[string]any, weight string, most float64, offset 
 	}
 }
 
-// unweighted are rows whose absolute residuals, offsets taken off, are weight times the absolute
-// residuals of rows of x, and times what they are for another quantile: all of a row is
-// multiplied with its weight, the constant too.
+// unweighted returns rows without weights or offsets whose absolute residuals are the weight times those of
+// x, and likewise for the losses of other quantiles: offsets are subtracted from targets, and the whole
+// row, the constant included, is multiplied by its weight.
 func (x Data) unweighted() Data {
 	for i, v := range x.Offset {
 		x.Y[i] -= v
@@ -88,11 +86,11 @@ func (x Data) unweighted() Data {
 	return x
 }
 
-// weighing holds rows times the roots of their weights, whose second moments are the weighted
-// ones of the rows.
+// weighing holds rows times the square roots of their weights, so that their second moments are the
+// weighted ones.
 type weighing struct{ x [][]float64 }
 
-// rows returns those of a block.
+// rows returns the rows of a block.
 func (w *weighing) rows(b Data) mech.Rows {
 	if b.Weight == nil {
 		return mech.Rows{X: b.X, Intercept: b.Intercept}
@@ -114,8 +112,8 @@ func (w *weighing) rows(b Data) mech.Rows {
 	return mech.Rows{X: x}
 }
 
-// scaleByWeight multiplies rows and residuals with the roots of their weights: least squares
-// of what they become are the weighted ones.
+// scaleByWeight multiplies rows and residuals by the square roots of their weights, so that ordinary least
+// squares of the results are weighted least squares.
 func (r *rowBlock) scaleByWeight() {
 	if r.counts == nil {
 		return
@@ -131,7 +129,7 @@ func (r *rowBlock) scaleByWeight() {
 	}
 }
 
-// levels writes what rows give to the mean residual: the residual times its weight.
+// levels writes the contributions of rows to the mean residual: the residual times its weight.
 func (r *rowBlock) levels(dst []float64) {
 	copy(dst, r.e[:r.n])
 	if r.counts == nil {
@@ -140,7 +138,7 @@ func (r *rowBlock) levels(dst []float64) {
 	lane.Multiply(dst, dst, r.root)
 }
 
-// weighLosses multiplies losses with the weights of their rows.
+// weighLosses multiplies scores, their bounds, tails and curvatures by the weights of their rows.
 func (r *newtonRows) weighLosses() {
 	for i, v := range r.counts {
 		r.score[i] *= v
@@ -151,23 +149,22 @@ func (r *newtonRows) weighLosses() {
 	}
 }
 
-// leastWeight is what the mean of weights is at least taken for.
+// leastWeight is the least value used for a mean weight.
 const leastWeight = 1e-4
 
-// noisyConstant is what second moments say of the constant: the mean of the squares that it
-// enters with, and the deviation of the noise on that.
+// noisyConstant is the second moment of the constant, which is the mean of the squares with which it
+// enters, and the standard deviation of its noise.
 type noisyConstant struct{ mean, deviation float64 }
 
-// newNoisyConstant reads second moments in the coordinates of an upper triangular P, which
-// have noise of a deviation on the diagonal.
+// newNoisyConstant reads second moments in the coordinates of an upper triangular P, with the given
+// standard deviation of noise on the diagonal.
 func newNoisyConstant(h *mat.SymDense, deviation float64, p *mat.Dense) noisyConstant {
 	unit := square(p.At(0, 0))
 	return noisyConstant{h.At(0, 0) / unit, deviation / unit}
 }
 
-// counted is the share of rows that say something or, where they have weights, the mean of
-// those. Rows were shortened in the moments that tell it; the histogram of their lengths says
-// by how much.
+// counted is the share of usable rows or, if they have weights, the mean weight. The moments that it is
+// read from are of shortened rows; the histogram of their lengths gives the correction.
 func (f *jointFit) counted() float64 {
 	if !f.weighted && f.residuals.said() == 1 {
 		return clampBetween(f.residuals.counted, 0.5, 1)

@@ -12,16 +12,14 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Whitened spends a part of the budget on the second moments H of the rows and
-// runs Descent on the rows P x, P = H^(-1/2): badly conditioned features no
-// longer slow it down. Descent works in u, with w = P u; its Psi is a function
-// of w.
+// Whitened spends a part of the budget on the second moments H of the rows and runs Descent on the rows
+// P x, P = H^(-1/2), so that badly conditioned features do not slow it down. Descent works in u, with
+// w = P u; its Psi is a function of w.
 //
-// Privacy: the second moments and the descent compose, P is
-// post-processing (proof: whiten.md).
+// Privacy: the second moments and the descent compose, P is post-processing (proof: whiten.md).
 type Whitened struct {
 	Descent Descent
-	Bound   float64 // rows longer than this are shortened, in the moments alone
+	Bound   float64 // largest length of a row in the moments; longer ones are shortened there alone
 	Ratio   float64 // noise multiplier of the moments over that of one estimate
 }
 
@@ -76,7 +74,7 @@ func seeMoments(x Data, c mech.MomentContract) *mech.Moments {
 	return total
 }
 
-// momentFloor is what eigenvalues of the second moments are raised to: lower ones are
+// momentFloor is the value to which smaller eigenvalues of the second moments are raised, since they are
 // mostly noise.
 func momentFloor(c mech.MomentContract, noise mech.Gaussian) float64 {
 	sigma := noise.NoiseMultiplier * math.Sqrt2 * c.Bound * c.Bound / float64(c.N)
@@ -90,9 +88,8 @@ type whitener struct {
 	values  []float64
 }
 
-// newWhitener returns H^(-1/2) with the eigenvalues of H raised to floor, and to
-// what they are accurate to: one for every H, also where no eigenvalues are
-// found.
+// newWhitener returns H^(-1/2) with the eigenvalues of H raised to floor, and to their numerical accuracy.
+// It exists for every H: if the eigenvalues are not found, H counts as 0.
 func newWhitener(h *mat.SymDense, floor float64) whitener {
 	d := h.SymmetricDim()
 	var eigen mat.EigenSym
@@ -110,9 +107,10 @@ func newWhitener(h *mat.SymDense, floor float64) whitener {
 	return w
 }
 
-// atScales is that of second moments which were multiplied by the square of longer, because rows were shortened by so
-// many times. That is right in directions in which such rows are long; in others a moment is 1, as scales say, or
-// what it was before, if that is more.
+// atScales corrects the whitener of second moments that were multiplied by the square of longer to make up
+// for shortened rows. The factor is right in directions in which such rows are long. In the others the
+// moment becomes 1, the value at the registered scales, or its value before the multiplication if that is
+// larger, but not more than it is.
 func (w whitener) atScales(longer float64) whitener {
 	values, most := slices.Clone(w.values), 1/square(w.values[len(w.values)-1])
 	for k, v := range values {
@@ -123,15 +121,19 @@ func (w whitener) atScales(longer float64) whitener {
 	return whitener{w.matrix, w.vectors, values}
 }
 
-// longDirection is the least second moment of such a direction, as a part of the largest.
+// longDirection is the least second moment of a direction in which long rows are long, as a fraction of the
+// largest.
 const longDirection = 0.05
 
-// rareShare is up to what mean square, in scale units, a feature may be 0 but for a few rows, as flags and levels are.
+// rareShare is the mean square, in scale units, below which a feature may be 0 except for a few rows, as
+// flags and levels are.
 const rareShare = 0.25
 
-// rareLengths are how long rows become by whitening if a feature with a small second moment is 0 but for rows in which it is
-// as large as its scale: in rows at their scales, of which lengths are, these are no longer than others. It goes by features
-// of which there may be as many such rows, as the constant and one feature at its scale are long. Moments below hidden are noise.
+// rareLengths returns, for each feature with a small second moment, the length that whitening gives its
+// rows if the feature is 0 except for rows in which it equals its scale. Before whitening, in scale units,
+// such rows are no longer than others; lengths is the histogram of those lengths. A feature is included
+// only if enough visible rows are as long as the constant and one feature at its scale. Moments below
+// hidden are noise.
 func rareLengths(moments *mat.SymDense, hidden float64, lengths *magnitudes, intercept bool) (rare []float64) {
 	first := 0
 	if intercept {
@@ -147,7 +149,8 @@ func rareLengths(moments *mat.SymDense, hidden float64, lengths *magnitudes, int
 	return rare
 }
 
-// excessOfRare is how much of the second moments such rows hold beyond a bound, if each of the directions has a moment of 1.
+// excessOfRare is the part of the second moments that such rows have beyond a bound, if each of their
+// directions has a moment of 1.
 func excessOfRare(rare []float64, bound float64) (excess float64) {
 	for _, length := range rare {
 		excess += max(0, 1-square(bound/length))
@@ -155,7 +158,7 @@ func excessOfRare(rare []float64, bound float64) (excess float64) {
 	return excess
 }
 
-// inverse is that of P^-1.
+// inverse is the whitener whose matrix is P^-1.
 func (w whitener) inverse() whitener {
 	v := whitener{mat.NewSymDense(len(w.values), nil), w.vectors, slices.Clone(w.values)}
 	for k, value := range w.values {
@@ -172,7 +175,8 @@ func (w whitener) apply(u []float64) []float64 {
 	return v.RawVector().Data
 }
 
-// gain is V diag(keeps) V' P^2: what a step keeps, by direction, of the way to a minimum.
+// gain is V diag(keeps) V' P^2: the matrix from a gradient to a step with the given shrinkage factors by
+// direction.
 func (w whitener) gain(keeps []float64) *mat.SymDense {
 	g := mat.NewSymDense(len(keeps), nil)
 	for k, v := range w.values {
@@ -189,7 +193,7 @@ func (w whitener) metric(psi prox.Operator) prox.Operator {
 	return prox.NewMetric(psi, w.vectors, w.values)
 }
 
-// times returns the rows P x, in the place of x; the constant becomes a column.
+// times returns the rows P x, overwriting x; the constant becomes a column.
 func (x Data) times(p mat.Matrix) Data {
 	if x.Elsewhere != nil {
 		x.Elsewhere.times(p, x.Intercept)
