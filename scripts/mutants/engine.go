@@ -2,7 +2,8 @@ package main
 
 import "os"
 
-// Tests on Citus run where DPSIDECAR_ENGINE says how it is built, and so do the errors that they must notice.
+// Tests on Citus run only if DPSIDECAR_ENGINE is set, which says how it is built; the same holds for their
+// mutants.
 func init() {
 	if os.Getenv("DPSIDECAR_ENGINE") == "" {
 		return
