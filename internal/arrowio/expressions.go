@@ -73,8 +73,8 @@ func Expressions(ctx context.Context, conn *pgx.Conn, req Request) (from string,
 	return from, columns, err
 }
 
-// computes selects whether reading a relation calls functions in a view that is not the system's own, or
-// asks another server for rows.
+// computes selects whether a view that is read uses objects other than relations, such as functions, that
+// are not built in (pg_depend does not record built-in ones), or whether rows come from another server.
 const computes = `WITH RECURSIVE read(oid) AS (
 		SELECT pg_catalog.to_regclass($1)::pg_catalog.oid
 		UNION

@@ -13,8 +13,8 @@ type design struct {
 }
 
 // leastAbsolute fits by least absolute deviations, without privacy, to about four digits: iteratively
-// reweighted least squares, whose weights 1 / |residual| are limited by a bound on the residual that
-// shrinks. The columns should be of similar size.
+// reweighted least squares with weights 1 / max(|residual|, bound), where bound decreases. The columns
+// should be of similar size.
 //
 // Errors: those of a singular design.
 func (d design) leastAbsolute() ([]float64, error) {

@@ -60,8 +60,8 @@ const ourRoutines = ` FROM pg_catalog.pg_proc p
    WHERE p.proowner = 'dp_owner'::regrole AND p.pronamespace IN ('public'::regnamespace, 'dp'::regnamespace, 'dp_int'::regnamespace)`
 
 // revokeAll revokes the rights that earlier files granted; the files grant again those that they intend.
-// Grants by stewards to other roles stay. It records the location (ctid) of the catalogue row of every
-// routine, for dropStale.
+// Grants by stewards to other roles stay. It records the location (ctid) of every routine's row in pg_proc,
+// for dropStale.
 const revokeAll = `
 DO $$
 DECLARE
@@ -75,7 +75,7 @@ BEGIN
 END $$;
 `
 
-// dropStale drops functions that no file has any more: those whose catalogue row is still where it was
+// dropStale drops functions that no file has any more: those whose row in pg_proc is still where it was
 // after revokeAll, because replacing a function writes a new row elsewhere. An old signature of a function
 // that files name without its arguments is dropped by the migration that changes it.
 const dropStale = `

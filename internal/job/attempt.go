@@ -739,9 +739,9 @@ func goingDown(pg *pgconn.PgError) bool {
 	return pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code == "25P03" || pg.Code == "25P04"
 }
 
-// nodeLost reports whether the server lost another server: a worker of Citus or the server of a foreign
-// table. The server cannot report the loss of its own connection with an error code. An immediate retry
-// would fail again.
+// nodeLost reports whether the server could not reach another one: a worker of Citus or the server of a
+// foreign table. An error of class 08 cannot be about the sidecar's own connection, since the server could
+// not send it. An immediate retry would fail again.
 func nodeLost(pg *pgconn.PgError) bool { return pg.Code[:2] == "08" }
 
 // passing returns a reason and a hint for the job's callers if err is an obstacle that may last for a

@@ -83,8 +83,9 @@ func (s *Sidecar) countIn(ctx context.Context, conn *pgx.Conn, relation pgx.Iden
 	return p.count(ctx, conn, relation)
 }
 
-// publishRowCount publishes the number of rows of a job's data set if it has changed. With a sample n is
-// not that number, and with blocks the count of the window is published with the release.
+// publishRowCount publishes the number of rows of a job's data set if it has changed. It does nothing for a
+// sample, whose size is not that number, and with blocks, where the count of the window is published with
+// the release.
 func (s *Sidecar) publishRowCount(ctx context.Context, c *claim, n int64) error {
 	_, sample := c.Request.Options[catalogue.SampleRows]
 	if known := c.Dataset.RowCount; sample || c.Dataset.Block != nil || known != nil && *known == n {

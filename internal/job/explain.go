@@ -115,7 +115,7 @@ func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 		e.add("noise_band:"+c.terms()[j], strconv.FormatFloat(width, 'g', 3, 64))
 	}
 	if c.Scored != nil || c.describes() || c.sumsMoments() {
-		return e, nil // the plan's parameters include their errors
+		return e, nil // their releases state their own errors
 	}
 	return e, s.addExpectedError(e, c, n, plan)
 }
@@ -225,8 +225,9 @@ type former struct {
 	Noise           map[string]float64 // standard deviation of each term's noise, in the table's units; nil if the release has no estimate
 }
 
-// similarNoise bounds the ratio of the noise of two plans within which the errors of one forecast those of
-// the other: the clipping thresholds of rows and residuals, and the shrinkage, change with the noise.
+// similarNoise bounds the ratio of the noise of a plan to that of a release, in either direction, within
+// which the release gives a forecast: the clipping thresholds of rows and residuals, and the shrinkage,
+// change with the noise.
 const similarNoise = 1.5
 
 // tellsNothing lists the reasons why a release may have no estimate of its noise.

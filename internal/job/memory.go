@@ -9,10 +9,10 @@ import (
 	"dpsidecar/internal/spill"
 )
 
-// footprint estimates the bytes that a job needs, from public facts only, at eight bytes a value: the
-// columns as read and as fitted count twice for each row, to include the fit's copies and the garbage
-// collector, and the fit has ten values a row of its own. The largest use seen of any method is 15 values a
-// row for 11 columns and 11 for two.
+// footprint estimates the bytes that a job needs, from public facts only, at eight bytes a value: for each
+// row its columns as read and as fitted (see width), as many values again for copies in the fit and for the
+// garbage collector, and ten values of the fit's own. The largest use seen of any method is 15 values a row
+// for 11 columns and 11 for two.
 func footprint(rows int64, columns int) float64 { return 8 * float64(rows) * (2*float64(columns) + 10) }
 
 // width returns the number of columns of numbers that are held: the target, one for each slope, and one for
@@ -67,8 +67,8 @@ func (c *claim) bytesOnDisk(n int64) int64 { return spill.Bytes(c.width()+dpsco.
 
 // place decides where n rows are during a job:
 //
-//   - in the database if the registration says so, or if the table is distributed over nodes and the method needs only
-//     sums (a pull would send all rows through one node);
+//   - in the database if the registration says so, or if the table is distributed over nodes and the method
+//     needs only sums (a pull would send all rows through one node);
 //   - otherwise in memory if they fit;
 //   - otherwise on disk if there is a spill folder and the method can stream them;
 //   - otherwise in the database if the method needs only sums and the registration does not exclude it.

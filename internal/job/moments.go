@@ -15,7 +15,7 @@ const momentsModel = "moments"
 
 func (c *claim) sumsMoments() bool { return c.Model == momentsModel }
 
-// atLeast returns n, but 1 (an empty record) for second moments of an empty window: each day must have a
+// atLeast returns n, but at least 1 (an empty record) for second moments of a window: each day must have a
 // release, so that sums over days exist. It depends only on n, which is public.
 func (c *claim) atLeast(n int64) int64 {
 	if c.sumsMoments() && c.Dataset.Block != nil {

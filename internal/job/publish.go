@@ -93,7 +93,7 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 		}
 	}()
 	src := mech.NewSource()
-	defer func() { c.disk.Close(); c.nodes.close() }() // runs last: nothing uses the rows afterwards
+	defer func() { c.disk.Close(); c.nodes.close() }() // nothing uses the rows after this
 	var x dpsco.Data
 	f.err = s.inSnapshot(ctx, func(conn *pgx.Conn) (err error) {
 		if f.plan, x, err = s.read(ctx, conn, c, src, reads); err == nil && c.at == inDatabase {

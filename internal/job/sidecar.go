@@ -137,7 +137,7 @@ func (s *Sidecar) openPool(ctx context.Context) (err error) {
 	pinSettings(config.ConnConfig)
 	s.listener = config.ConnConfig.Copy()
 	arrowio.Tune(config.ConnConfig)
-	config.MaxConns = int32(2*s.config.Jobs + 5) // two for each job (read and write), and for explanations, row counts and one to spare
+	config.MaxConns = int32(2*s.config.Jobs + 5) // a reader and a writer for each job, for explanations and for row counts, and one to spare
 	s.pool, err = pgxpool.NewWithConfig(ctx, config)
 	s.autocommit = autocommit{s.pool}
 	return err

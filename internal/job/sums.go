@@ -182,7 +182,7 @@ func oneRow(statement string) string {
 }
 
 // parseAnswer parses rows of integers, "(1,2,3) (4,5,6)"; an empty field, the sum of no rows, is 0. The
-// second integer of a row is the number of table rows that it sums; their total may be at most most.
+// second integer of a row is the number of table rows that it sums; their total may not exceed most.
 //
 // Errors: errAnswer, grown.
 func parseAnswer(text string, most int64) (rows [][]int64, err error) {

@@ -114,8 +114,8 @@ func (b budget) admits(t totals) bool {
 func (b budget) admitsPure(t totals) bool { return t.rest == 0 && t.epsilon.Cmp(b.epsilon) <= 0 }
 
 // admitsMixture is the filter that adds pure epsilons to the cost of the other charges at one Renyi order,
-// the order at which the cap was converted. The database computes that order separately, to about 1e-13; an
-// excess of less than 1e-9 is therefore admitted here.
+// the order at which the cap was converted. The database computes that order separately, and the two agree
+// to about 1e-13; a relative excess of up to 1e-9 is admitted here.
 func (b budget) admitsMixture(t totals) bool {
 	if b.accounting != "zcdp" || b.cap.Sign() <= 0 {
 		return false

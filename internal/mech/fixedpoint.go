@@ -107,7 +107,7 @@ type sealed struct {
 	sensitive
 	contract sensitivity
 	totals   []int64 // grid steps; nil when released
-	sums     bool    // whether totals are sums of one contribution a record: leaving a record out then moves them half as far as replacing it
+	sums     bool    // sums of one contribution a record: leaving a record out moves them half as far as replacing it
 	records  int     // number of records in the sums
 }
 

@@ -48,9 +48,9 @@ func (c MagnitudeContract) bin(v float64) (int, bool) {
 	return max(k, c.Lowest) - c.Lowest, k <= c.Highest
 }
 
-// Magnitudes counts, for each of a grid of magnitudes, the numbers whose absolute value it is the least
-// bound of. Each of N records has one number. A number that is missing, or beyond the grid, is in no count.
-// Not safe for concurrent use.
+// Magnitudes counts numbers in the bins of a grid of magnitudes: a number is in the bin of the least
+// magnitude that is not below its absolute value. Each of N records has one number. A number that is
+// missing, or beyond the grid, is in no bin. Not safe for concurrent use.
 type Magnitudes struct{ *magnitudes }
 
 type magnitudes struct {

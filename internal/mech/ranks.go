@@ -156,10 +156,10 @@ func (r *Ranks) Add(v []float64) {
 
 // RankQuantiles selects numbers of a public grid near quantiles, each by the exponential mechanism: the
 // fewer records lie between a number and the quantile of the numbers present, the likelier it is, and
-// numbers with few binary digits are likelier than others. The number of numbers present stays private.
+// numbers with few binary digits are likelier than others. How many numbers are present stays private.
 //
-// The error in ranks is about exponential, with mean 2/Epsilon records, if many times more records than
-// that are present; RankQuantiles.Needs returns how many.
+// The error in ranks is about exponential, with mean 2/Epsilon records, if many times that number are
+// present; RankQuantiles.Needs returns how many are needed.
 //
 // Privacy: each is Epsilon-bounded range, and so Epsilon-DP, under replace-one (proof: ranks.md).
 //

@@ -9,9 +9,10 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// SignedMagnitudes sums, for each number of a grid, the weights of the records whose number it is the least
-// bound of. The grid consists of a MagnitudeContract's magnitudes with either sign; each of N records has
-// one number and one weight. A number that is missing or infinite is left out. Not safe for concurrent use.
+// SignedMagnitudes sums the weights of numbers in the bins of a grid: a number is in the bin of the least
+// number of the grid that is not below it. The grid consists of a MagnitudeContract's magnitudes with
+// either sign; each of N records has one number and one weight. A number that is missing or infinite is
+// left out. Not safe for concurrent use.
 type SignedMagnitudes struct{ *signedMagnitudes }
 
 type signedMagnitudes struct {
@@ -19,7 +20,7 @@ type signedMagnitudes struct {
 	contract MagnitudeContract
 	records  int
 	weight   int64   // total of all numbers, in steps of 1/fullWeight
-	weights  []int64 // by grid number: weight of the numbers of which it is the least bound
+	weights  []int64 // by bin
 }
 
 // fullWeight is the number of steps in a weight of 1; weights are rounded down to steps.

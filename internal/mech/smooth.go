@@ -36,8 +36,8 @@ func NewSmoothed(value, bound, smoothness, grid float64) Smoothed {
 	return Smoothed{&smoothed{value: value, bound: bound, smoothness: smoothness, grid: grid}}
 }
 
-// Smooth adds arsinh-normal noise in proportion to a smooth bound on local sensitivity: (S/s) Z with Z =
-// sinh(sigma Y)/sigma, Y standard normal, where sigma and s follow from Epsilon and Smoothness alone.
+// Smooth adds arsinh-normal noise in proportion to a smooth bound S on local sensitivity: (S/s) sinh(sigma
+// Y)/sigma, with Y standard normal, where sigma and s follow from Epsilon and Smoothness alone.
 //
 // Privacy: rho-zCDP with rho = Epsilon^2/2, if the bound is Smoothness-smooth (proof: smooth.md). Noise and
 // rounding are exact; the bound itself is computed in float64, see Arithmetic.

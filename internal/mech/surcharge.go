@@ -5,8 +5,8 @@ import "math"
 // SurchargeEpsilon is the largest total epsilon of all releases for which Surcharge holds.
 const SurchargeEpsilon = 20
 
-// Surcharge returns the difference in delta between calls releases of Gaussian{z}, on contracts of n
-// records and d coordinates, and the same releases with normal noise rounded to the grid. It is for
+// Surcharge returns a bound on the difference in delta between calls releases of Gaussian{z}, on contracts
+// of n records and d coordinates, and the same releases with normal noise rounded to the grid. It is for
 // theorems that assume normal noise: subsampling, trade-off functions. In each coordinate the two laws are
 // within 0.021/s^2 in total variation, where s, in grid steps, is at least 2z times the grid's 2^bits; a
 // total variation of t costs (1 + e^epsilon) t in delta (proof: surcharge.md).

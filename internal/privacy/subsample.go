@@ -21,8 +21,8 @@ func sampledRenyi(rate, z, order float64) float64 {
 // probability rate, and l the log-likelihood ratio when it does.
 type mixture struct{ rate, mu, order float64 }
 
-// hockeyStick returns ln M, rounded upward, where 1 + M bounds the moment E_Q (P/Q)^a of order a: with l =
-// mu s and y = mu/2 + s standard normal,
+// hockeyStick returns ln M, rounded upward, where 1 + M bounds the moment E_Q (P/Q)^a of order a. With y =
+// mu/2 + s standard normal and l = mu s,
 //
 //	M = E[(X^a - 1)(1 - X^(1-a)); s > 0].
 //

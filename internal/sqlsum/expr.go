@@ -368,7 +368,8 @@ func Is(j, level int) Expr {
 // mostLevels bounds the number of levels of a category.
 const mostLevels = 1 << 16
 
-// Label is 1 if raw column j is positive, 0 if it is negative; a row with any other value is left out.
+// Label is 1 if raw column j equals positive, 0 if it equals negative; a row with any other value is left
+// out.
 func Label(j int, negative, positive float64) Expr {
 	return indicator(column{index: j, low: -math.MaxFloat64, top: math.MaxFloat64, labels: labels{true, negative, positive}}, positive)
 }

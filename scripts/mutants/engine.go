@@ -2,8 +2,8 @@ package main
 
 import "os"
 
-// Tests on Citus run only if DPSIDECAR_ENGINE is set, which says how it is built; the same holds for their
-// mutants.
+// Tests on Citus, and their mutants, run only if DPSIDECAR_ENGINE is set. It names the folder from which the
+// tests build Citus.
 func init() {
 	if os.Getenv("DPSIDECAR_ENGINE") == "" {
 		return

@@ -3,7 +3,7 @@ package main
 // mutants are errors that would cost privacy. Each proof has mutants here for the errors that it excludes,
 // with the tests that must fail for them.
 var mutants = []mutant{
-	// Errors that tests did not detect at some time.
+	// Errors that earlier versions of the tests did not detect.
 	{"objective perturbation runs at twice the epsilon charged", "internal/dpsco/l1.go",
 		`objpert.Params{Epsilon: below(epsilon)`, `objpert.Params{Epsilon: 2 * below(epsilon)`, []tests{{"./internal/dpsco", "TheChargedEpsilon"}}},
 	{"the exponential mechanism runs at twice the epsilon charged", "internal/dpsco/l1.go",

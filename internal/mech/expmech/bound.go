@@ -220,7 +220,8 @@ func (b *bounder) chargeAxes(s *sums, loss, rho float64, v []float64) {
 	}
 }
 
-// sway estimates by how much |psi”| varies on [low, high], where it is at most bend.
+// sway estimates by how much the absolute second derivative of psi varies on [low, high], where it is at
+// most bend.
 func (p *psi) sway(bend, low, high float64) float64 {
 	switch {
 	case high >= 1:

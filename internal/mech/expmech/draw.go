@@ -58,11 +58,11 @@ const (
 	costBoundAxis                  = 2500
 	costEvalRow, costEvalRowAxis   = 2, 0.8
 	costProposalAxis               = 300
-	earlyShare                     = 0.125 // fraction of the time for proposals while they are expected to be rejected
+	earlyShare                     = 0.125 // time for proposals, as a fraction of that for splits, while proposals are expected to be rejected
 )
 
-// negligible is a logarithm of the mass of a box relative to the target; boxes below it need no better
-// bound. The masses of that many boxes as are ever made do not add up to 1.
+// negligible is the logarithm of a box's share of the target's mass below which the box needs no better
+// bound. So many boxes as there may be, each with this share, add up to less than 1.
 const negligible = -14.0
 
 // newSampler prepares a draw. Once stop reports true, its result is void.
@@ -108,7 +108,7 @@ func (s *sampler) start(root *box) {
 	}
 }
 
-// negligibleBeyond returns a value of the sum of psi that makes all of a box negligible.
+// negligibleBeyond returns the sum of psi from which on all of a box is negligible.
 func (s *sampler) negligibleBeyond(b *box) float64 {
 	volume := fenceMargin - s.logTarget
 	for _, size := range b.size {
@@ -249,8 +249,9 @@ func (s *sampler) exponentError(exponent, envelope float64) float64 {
 	return 0x1p-38 + (math.Abs(s.level)+math.Abs(envelope)+math.Abs(exponent))*0x1p-48
 }
 
-// decide settles a proposal exactly: it reports whether u is below exp(level - unit*total) / (weight *
-// odds).
+// decide settles a proposal exactly: it reports whether u is below the acceptance probability
+//
+//	exp(level - unit*total) / (weight * odds).
 func (s *sampler) decide(u *mech.Uniform, weight uint64, o *odds, k []int64) bool {
 	exponent := new(big.Rat).SetInt(s.total(k))
 	exponent.Mul(exponent, s.unit)

@@ -207,8 +207,8 @@ func (p *psi) quanta(u float64) int64 {
 	return min(max(q, 0), p.limit)
 }
 
-// bend bounds |psi”| from above on [low, high], 0 <= low <= high; psi” is 0
-// beyond 1.
+// bend bounds the absolute second derivative of psi from above on [low, high], 0 <= low <= high. The
+// derivative is 0 beyond 1.
 func (p *psi) bend(low, high float64) float64 {
 	if p.theta == 2 {
 		v := 1 - min(high, 1)

@@ -31,8 +31,8 @@ type fenceTry struct {
 }
 
 // cubeTries lists the attempts in order. An easy face is covered by a few cells; a cube that is too small
-// or too large takes many, and which size is good depends on iota. Outside of a large cube there is little
-// to gain, so attempts with many cells begin with small cubes.
+// or too large takes many, and which size is good depends on iota. A large cube leaves more work to the
+// boxes inside it, so attempts with many cells begin with small cubes.
 func cubeTries() (tries []fenceTry) {
 	for _, cells := range [...]int{8, 64} {
 		for _, rise := range [...]float64{1.5, 2, 2.7, 4, 6} {
@@ -280,8 +280,8 @@ func (f *fencer) row(sum *sums, places []place, learn bool, i int32) {
 	}
 }
 
-// line returns the value at V z = low and the slope of a line below m on [low, high], for a row with a >=
-// 0.
+// line returns the value at V z = low and the slope of a line below m on [low, high], for a row whose a is
+// not negative.
 func (f *fencer) line(a, low, high, touch float64) (value, slope float64) {
 	psi := func(u float64) float64 { return u * f.psi.chord(u) }
 	switch {

@@ -55,9 +55,9 @@ func (e *envelope) noiseWithin(i int32, at spread, raw []float64) float64 {
 	return 0x1p-48 * float64(e.target.d+4) * (e.Iota*size + reach)
 }
 
-// imprecise adds the bound of an imprecise row whose residual is known up to noise. A line below psi at a -
-// V z may lie above psi at the residual that the score computes. psi has slope at most 1, so subtracting
-// the noise from the line corrects that.
+// imprecise adds the bound of an imprecise row whose residual is known up to noise. A line below psi at the
+// view's residual may lie above psi at the residual that the score computes. psi has slope at most 1, so
+// subtracting the noise from the line corrects that.
 func (b *bounder) imprecise(s *sums, i int32, noise float64) {
 	row := b.view.row(i)
 	noise = 2 * max(noise, plainNoise)

@@ -2,11 +2,11 @@ package expmech
 
 import "math"
 
-// Between the fence and the mode the target is still negligible almost everywhere. On a box that holds z =
-// 0, let C be a sum over the rows of convex functions of the residual that are at most psi on the box. C is
-// convex. So if C is at least C(0) on the surface of a cube around 0, its values beyond the cube are at
-// least its least value on the surface: planes on the faces bound the whole box outside of the cube. Then C
-// is computed again on the cube, where it is larger, until the cubes no longer shrink.
+// Between the fence and the mode the target is still negligible almost everywhere. On a box that holds the
+// origin of z, let C be a sum over the rows of convex functions of the residual that are at most psi on the
+// box. C is convex. So if C is at least C(0) on the surface of a cube around 0, its values beyond the cube
+// are at least its least value on the surface: planes on the faces bound the whole box outside of the cube.
+// Then C is computed again on the cube, where it is larger, until the cubes no longer shrink.
 
 const (
 	shellSmallest = 4.0     // half-width of the smallest cube, in standard deviations

@@ -137,8 +137,9 @@ func (p Params) Band(d int, outside float64) float64 {
 // Draw releases d coefficients fitted to the n rows (x by columns, y). Missing values are NaN. It
 // overwrites x and y.
 //
-// Privacy: p.Epsilon-DP under replace-one; its running time depends on the data. Errors: the context's
-// only. It panics when p.Validate refuses the shape.
+// Privacy: p.Epsilon-DP under replace-one; its running time depends on the data.
+//
+// Errors: the context's only. It panics when p.Validate refuses the shape.
 func Draw(ctx context.Context, p Params, x [][]float64, y []float64, src *mech.Source) ([]float64, error) {
 	t := newRecords(x, y, p.Clip, p.Intercept)
 	d := len(t.x)
@@ -166,8 +167,10 @@ type Part struct {
 // the parts.
 //
 // Privacy: p.Epsilon-DP under replace-one, with n and the number of parts public, also if a row is replaced
-// by one of another part (objpert.md); its running time depends on the data. Errors: the context's only. It
-// panics when p.Validate refuses the shape, and if the parts have more than n rows.
+// by one of another part (objpert.md); its running time depends on the data.
+//
+// Errors: the context's only. It panics when p.Validate refuses the shape, and if the parts have more than
+// n rows.
 func DrawParts(ctx context.Context, p Params, n, d int, parts []Part, src *mech.Source) ([][]float64, error) {
 	if err := p.Validate(n, d); err != nil {
 		panic(err.Error())

@@ -204,7 +204,7 @@ func solve(h mat.Symmetric, g []float64) []float64 {
 		floats.AddConst(math.NaN(), v)
 		return v
 	}
-	_ = factor.SolveVecTo(mat.NewVecDense(len(g), v), mat.NewVecDense(len(g), g)) // it also returns an error for a bad condition, after solving
+	_ = factor.SolveVecTo(mat.NewVecDense(len(g), v), mat.NewVecDense(len(g), g)) // a bad condition is an error too, but v is computed
 	return v
 }
 
