@@ -156,8 +156,8 @@ func (s *System) StewardURL() string { return s.URL("steward") }
 // AnalystURL returns the connection string of the login role analyst, a member of dp_analyst.
 func (s *System) AnalystURL() string { return s.URL("analyst") }
 
-// In returns the same system for another database, which the owner of s installs and stops. Sidecars
-// started there end with it.
+// In returns a System for another database of the same cluster. The caller installs dpsidecar in it.
+// Sidecars that the returned System starts use that database.
 func (s *System) In(database string) *System {
 	return &System{Cluster: s.Cluster, options: s.options, database: database}
 }

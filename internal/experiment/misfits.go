@@ -68,7 +68,7 @@ var misfits = []law{
 }
 
 // otherMisfits were not used to choose these constants, except that the law with one row in twenty far away
-// led to farRows.
+// led to a further one (internal/dpsco/newton.md).
 var otherMisfits = []law{
 	misfit("square of a uniform", func(u float64) float64 { return 2 * u }, func(v float64) float64 { return v * v }),
 	misfit("logarithm of a Pareto 3", paretoTail(3), math.Log),

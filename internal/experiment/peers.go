@@ -56,7 +56,7 @@ var (
 		{"objective perturbation", setting{row: 1.2}, settings([]float64{.6, 1.2, 2.4, 4}, none, []int{0}, none), objectivePerturbation},
 		{"DP-GD", setting{target: 1, rounds: 50, rate: 1}, settings(none, []float64{.3, 1, 3}, []int{15, 50}, []float64{1, 3, 10}), gradientDescent},
 	}
-	huberFew   = linearFew[2:] // bounds of residuals of at most about one target scale, like Huber's delta
+	huberFew   = linearFew[2:] // these bound residuals at about one target scale, as Huber's delta does
 	poissonFew = []peer{
 		{"DP-GD", setting{target: 1, rounds: 50, rate: 1}, settings(none, []float64{.3, 1, 3, 10}, []int{15, 50}, []float64{.1, 1, 3, 10}), gradientDescent},
 	}

@@ -13,7 +13,7 @@ import (
 	"dpsidecar/internal/progress"
 )
 
-// ErrUnknown reports that no figure has a name.
+// ErrUnknown reports a name that no figure has.
 var ErrUnknown = errors.New("experiment: no such figure")
 
 // Config selects the figures to run.

@@ -53,7 +53,7 @@ func (g growing) draw(r *rand.Rand, days int) *Table {
 	return t
 }
 
-// part returns rows from to to-1.
+// part returns a table of the rows in [from, to).
 func (t *Table) part(from, to int) *Table {
 	p := &Table{Data: dpsco.Data{Shape: t.Shape, Y: t.Y[from:to]}, Scales: t.Scales, TargetScale: t.TargetScale}
 	p.N = to - from

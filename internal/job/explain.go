@@ -315,7 +315,7 @@ func (s *Sidecar) addNoiseAtScales(e *explanation, c *claim, n int64, plan *dpsc
 		return err
 	}
 	text := "what the noise alone would give each coefficient if features were independent and they and residuals spread by their scales; a flag that holds for a share q of rows: times "
-	if plan.Method == catalogue.MethodObjective { // the noise of this method is equally large along every feature, whatever the data
+	if plan.Method == catalogue.MethodObjective { // the noise of this method is equally large along every feature, for any data
 		text += "1/(q(1-q)); a feature of which the others explain a share r: times 1/(1-r) or more"
 	} else {
 		text += "1/sqrt(q(1-q)); a feature of which the others explain a share r: times 1/sqrt(1-r)"

@@ -353,7 +353,7 @@ func (s *accumulator) prepare(r Rows, start, end int, c []float64) (unproved int
 	for i, v := range square {
 		factors[i], proved[i] = c[i]*scale, -1
 		if factors[i]*factors[i]*v <= short {
-			continue // then the length is within the limit too, whatever the rounding, also if squares underflow
+			continue // then the length is within the limit too, for any rounding, also if squares underflow
 		}
 		length := math.Abs(factors[i]) * math.Sqrt(v)
 		if length > limit {

@@ -11,7 +11,7 @@ type Budget struct{ Epsilon, Delta float64 }
 // Reserve returns the part of a budget's delta that is kept for the deltas of
 // mechanisms; the rest serves the conversion of zCDP or Renyi divergences to
 // epsilon. It is a tenth, less a few units in the last place, so that as a decimal
-// it is at most a tenth of delta as a decimal, which is what the ledger keeps. An
+// it is at most a tenth of delta as a decimal, the amount that the ledger keeps. An
 // event calibrated to (epsilon, delta - Reserve(delta)) whose own deltas are at most
 // Reserve(delta) therefore fits a ledger's whole budget of (epsilon, delta).
 func Reserve(delta float64) float64 { return delta / 10 * (1 - 0x1p-50) }

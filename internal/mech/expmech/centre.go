@@ -143,7 +143,7 @@ func (t *target) size(row []float64) float64 {
 	return size
 }
 
-// each calls visit with x and the residual of every row from from to to-1 of the sample.
+// each calls visit with x and the residual of every row of the sample in [from, to).
 func (s *sample) each(from, to int, w []float64, visit func(x []float64, r float64)) {
 	stride := s.d + 1
 	for i := from; i < to; i++ {

@@ -171,7 +171,7 @@ func (e *envelope) cover(cells []*cell, f *fencer, least float64, budget int) (p
 // bounded is a sum over rows that has lower bounds by planes on cells.
 type bounded interface {
 	count() int
-	// sum returns in live a plane below the sum over the rows from to to-1, around the middle of a cell.
+	// sum returns in live a plane below the sum over the rows in [from, to), around the middle of a cell.
 	sum(cell []place, from, to int) *sums
 }
 

@@ -87,8 +87,8 @@ func (h *hull) add(psi *psi, places []place, lines *expansion, i int32) {
 
 func (h *hull) count() int { return len(h.rows) }
 
-// sum returns a plane below the sum of the functions of the kinked rows from to to-1, in a part of the box.
-// If from is 0 it includes the sum of the lines.
+// sum returns a plane below the sum of the functions of the kinked rows in [from, to), in a part of the
+// box. If from is 0 it includes the sum of the lines.
 func (h *hull) sum(places []place, from, to int) *sums {
 	total, part := newSums(len(places)), newSums(len(places))
 	if from == 0 {
