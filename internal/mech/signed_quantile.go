@@ -76,7 +76,7 @@ func (c MagnitudeContract) signed(place int) (v float64, k int) {
 }
 
 // Add counts numbers, each of a record of its own, with weights that are clamped to [0, 1]; nil weights are
-// 1 for all. It panics beyond N records.
+// 1 for all. It panics beyond N records, and if there are weights but not one for each number.
 func (m *SignedMagnitudes) Add(v, weights []float64) {
 	if len(v) > m.contract.N-m.records || len(weights) > 0 && len(weights) != len(v) {
 		panic("mech: more records than N, or than weights")
