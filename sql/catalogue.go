@@ -7,12 +7,11 @@ import (
 	"dpsidecar/internal/catalogue"
 )
 
-// catalogueTables returns statements that make dp_int.model and dp_int.option what
-// package catalogue says.
+// catalogueTables returns statements that fill dp_int.model and dp_int.option from package catalogue.
 func catalogueTables() string {
 	text, err := json.Marshal(catalogue.Models())
 	if err != nil {
-		panic("sql: " + err.Error()) // the catalogue is part of the program
+		panic("sql: " + err.Error()) // cannot happen, because the catalogue is part of the program
 	}
 	models := "'" + strings.ReplaceAll(string(text), "'", "''") + "'"
 	return strings.ReplaceAll(`DELETE FROM dp_int.option;

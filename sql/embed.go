@@ -1,6 +1,6 @@
-// Package sql embeds the database side of dpsidecar. Tables are made by numbered
-// migrations. Functions and views are not: their files are put in place whole, at
-// every installation and upgrade, and their fingerprint is noted in the database.
+// Package sql embeds the database side of dpsidecar. Tables are made by numbered migrations. Functions and
+// views are not: every installation and upgrade replaces all of them from their files, and records their
+// fingerprint in the database.
 package sql
 
 import (
@@ -13,9 +13,8 @@ import (
 	"sync"
 )
 
-// Migrations holds NNN_name.up.sql and NNN_name.down.sql for golang-migrate.
-// Numbers begin at 010: what a database of before had at 014 is what they make up
-// to there, functions and views aside.
+// Migrations holds NNN_name.up.sql and NNN_name.down.sql for golang-migrate. Numbers begin at 010: the
+// migrations up to 014 make the same tables as version 014 of older releases, without functions and views.
 var Migrations = sub(migrations, "migrations")
 
 //go:embed migrations/*.sql
@@ -24,15 +23,14 @@ var migrations embed.FS
 //go:embed views/*.sql functions/*.sql
 var code embed.FS
 
-// Admin is the script for whoever administers the server: it grants the
-// installing role what CREATEROLE alone does not give. {{database}} and
-// {{installer}} stand for quoted identifiers.
+// Admin is the script for the server's administrator: it grants the installing role the rights that
+// CREATEROLE does not include. {{database}} and {{installer}} stand for quoted identifiers.
 //
 //go:embed admin/admin.sql
 var Admin string
 
-// Code returns everything that is put in place whole, in order: the catalogue, views,
-// and functions, which may take and return rows of views. It replaces what is there.
+// Code returns the catalogue, views and functions, in this order, because functions may take and return
+// rows of views. It replaces existing ones.
 func Code() string {
 	var all strings.Builder
 	all.WriteString(catalogueTables())
@@ -44,9 +42,8 @@ func Code() string {
 	return all.String()
 }
 
-// Schema tells what a program brings to a database, or finds there: the version of
-// the tables, and the fingerprint of functions and views, by which two builds differ
-// that bring the same migrations.
+// Schema identifies the schema of a program or of a database: the version of the tables, and the
+// fingerprint of functions and views, which distinguishes builds with the same migrations.
 type Schema struct {
 	Version     int
 	Fingerprint string
@@ -72,7 +69,7 @@ func Versions() (list []int) {
 	return list
 }
 
-// The file system is part of the program: what is missing there is a bug.
+// The files are part of the program: a missing one is a bug.
 
 func sub(files fs.FS, dir string) fs.FS {
 	inner, err := fs.Sub(files, dir)

@@ -40,7 +40,7 @@ that fits a budget of epsilon = 1:
     dpsidecar account --delta 1e-5 --epsilon 1 --calibrate
 `
 
-// numberFlagValue is the value of a flag for a number: NaN until it is given one.
+// numberFlagValue is the value of a number flag: NaN until it is set.
 type numberFlagValue float64
 
 func (n *numberFlagValue) Set(text string) error {
@@ -102,8 +102,8 @@ func calibrateNoise(a privacy.Accountant, history []byte, b privacy.Budget) (flo
 	return privacy.Calibrate(a, b, template)
 }
 
-// eachLine prints the value of each line that is not blank, and stops at the
-// first that has none, with an error that names it.
+// eachLine prints the value of each line that is not blank. It stops at the first line without a value,
+// with an error that names the line.
 func eachLine(ctx context.Context, r io.Reader, w io.Writer, value func([]byte) (float64, error)) (err error) {
 	in, out := bufio.NewReader(r), bufio.NewWriter(w)
 	defer func() { err = errors.Join(err, out.Flush()) }()

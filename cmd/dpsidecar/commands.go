@@ -62,7 +62,7 @@ func setupInstall(fs *flag.FlagSet) action {
 	}
 }
 
-// loopbackFlags say where the server reaches itself.
+// loopbackFlags are the flags for the address at which the server reaches itself.
 type loopbackFlags struct {
 	host *string
 	port *uint
@@ -82,8 +82,8 @@ func (l loopbackFlags) config() (install.Config, error) {
 	return install.Config{LoopbackHost: *l.host, LoopbackPort: uint16(*l.port)}, nil
 }
 
-// printMissing prints the script that an administrator must run first, if err is that it
-// has not been run.
+// printMissing prints the script that an administrator must run first, if err reports that it has not been
+// run.
 func printMissing(w io.Writer, database string, err error) {
 	var missing *install.PrerequisiteError
 	if errors.As(err, &missing) {
@@ -91,7 +91,7 @@ func printMissing(w io.Writer, database string, err error) {
 	}
 }
 
-// printInstalled prints what an installation did, and its checks.
+// printInstalled prints the outcome of an installation, and its checks.
 func printInstalled(w io.Writer, database string, r install.Result) {
 	fmt.Fprintf(w, "dpsidecar is installed in database %s, schema version %d.\n\n", database, r.Version)
 	printChecks(w, r.Checks)
@@ -100,7 +100,7 @@ func printInstalled(w io.Writer, database string, r install.Result) {
 	}
 }
 
-// printChecks prints the checks, and returns true if all passed.
+// printChecks prints the checks, and reports whether all passed.
 func printChecks(w io.Writer, checks []install.Check) bool {
 	passed := true
 	for _, check := range checks {
@@ -113,7 +113,8 @@ func printChecks(w io.Writer, checks []install.Check) bool {
 	return passed
 }
 
-// readOrMakePassword makes the file, with a random password, if there is none.
+// readOrMakePassword reads the password in the file; if there is no file it creates one with a random
+// password.
 func readOrMakePassword(file string) (string, error) {
 	password, err := readPassword(file)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -148,8 +149,8 @@ func setupMigrate(fs *flag.FlagSet) action {
 	}
 }
 
-// upgrade is install.Up for a database that dpsidecar is installed in. Elsewhere that would make a
-// schema without the loopback connection, through which calls queue requests.
+// upgrade calls install.Up if dpsidecar is installed in the database. Otherwise Up would make a schema
+// without the loopback connection, through which calls queue requests.
 func upgrade(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 	at, err := install.Version(ctx, admin)
 	if err == nil && at == 0 {
@@ -243,7 +244,7 @@ func setupCheck(fs *flag.FlagSet) action {
 			return err
 		}
 		defer conn.Close(ctx)
-		// dp_check_install of another version would say what to do about that version.
+		// dp_check_install of another version would give advice for that version.
 		if err := job.CheckSchema(ctx, conn, sql.Current()); err != nil {
 			return err
 		}
@@ -275,7 +276,7 @@ func setupVerify(fs *flag.FlagSet) action {
 			return err
 		}
 		defer conn.Close(ctx)
-		// One snapshot for everything that is compared.
+		// All statements read the same snapshot.
 		tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 		if err != nil {
 			return err
@@ -309,7 +310,7 @@ func setupVerify(fs *flag.FlagSet) action {
 	}
 }
 
-// readHeads reads the heads that somebody has kept, none without a file.
+// readHeads reads kept heads from a file; none without a file.
 func readHeads(file string) ([]ledger.Head, error) {
 	if file == "" {
 		return nil, nil
@@ -326,8 +327,8 @@ func readHeads(file string) ([]ledger.Head, error) {
 	return heads, nil
 }
 
-// recordVerify ends the snapshot of a verification and records its result in the database,
-// for the metrics. On a standby that is an error.
+// recordVerify ends the snapshot of a verification and records its result in the database, for the metrics.
+// A standby cannot record it, which is an error.
 func recordVerify(ctx context.Context, tx pgx.Tx, conn *pgx.Conn, passed bool) error {
 	if err := tx.Rollback(ctx); err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// run parses the command line, fills what it leaves open from the environment
-// and from the file, and runs the command.
+// run parses the command line, sets the remaining flags from the environment and the settings file, and
+// runs the command.
 func (cmd command) run(ctx context.Context, c console, args []string) error {
 	fs := cmd.flags()
 	do := cmd.setup(fs)
@@ -39,7 +39,7 @@ func (cmd command) run(ctx context.Context, c console, args []string) error {
 	return do(ctx, c, rest)
 }
 
-// flags returns a set with the flag that every command has. It prints nothing.
+// flags returns a flag set with the flag that every command has. It prints nothing.
 func (cmd command) flags() *flag.FlagSet {
 	fs := flag.NewFlagSet(cmd.name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -62,7 +62,7 @@ func (cmd command) help(w io.Writer, fs *flag.FlagSet) {
 	}
 }
 
-// sentence makes a summary a sentence.
+// sentence capitalises a summary and adds a full stop.
 func sentence(s string) string {
 	s = strings.ToUpper(s[:1]) + s[1:]
 	if strings.HasSuffix(s, "?") {
@@ -85,8 +85,7 @@ func parse(fs *flag.FlagSet, args []string) (rest []string, err error) {
 	}
 }
 
-// flagWithHint is a flag whose error says what values it takes; that of package flag is
-// "parse error".
+// flagWithHint is a flag whose error says which values it takes; package flag's own error is "parse error".
 type flagWithHint struct {
 	flag.Value
 	want string
@@ -104,12 +103,12 @@ func (d flagWithHint) IsBoolFlag() bool {
 	return ok && b.IsBoolFlag()
 }
 
-// describeWantedValues gives flags of the usual types a hint for their errors.
+// describeWantedValues adds a hint to the errors of flags of the usual types.
 func describeWantedValues(fs *flag.FlagSet) {
 	fs.VisitAll(func(f *flag.Flag) {
 		getter, _ := f.Value.(flag.Getter)
 		if getter == nil {
-			return // its type is ours, with an error of its own
+			return // a type of this package, with an error of its own
 		}
 		want := ""
 		switch getter.Get().(type) {
@@ -130,13 +129,13 @@ func describeWantedValues(fs *flag.FlagSet) {
 	})
 }
 
-// environmentVariable is the name of a flag in the environment.
+// environmentVariable returns the environment variable for a flag.
 func environmentVariable(name string) string {
 	return "DPSIDECAR_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// fillFlags gives every flag that is not on the command line its value from the
-// environment or else from the file.
+// fillFlags sets every flag that is not on the command line from the environment or, if it is not set
+// there, from the settings file.
 func fillFlags(fs *flag.FlagSet, getenv func(string) string) error {
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -175,8 +174,8 @@ type setting struct {
 	line        int
 }
 
-// readSettings reads a file of settings. It may hold those of several
-// commands, but none that no command has.
+// readSettings reads a file of settings. It may hold settings of several commands, but every setting must
+// belong to some command.
 func readSettings(file string) ([]setting, error) {
 	if file == "" {
 		return nil, nil
@@ -204,7 +203,7 @@ func readSettings(file string) ([]setting, error) {
 	return all, lines.Err()
 }
 
-// settingNames lists the flags of all commands.
+// settingNames returns the flags of all commands.
 func settingNames() (names []string) {
 	for _, cmd := range commands() {
 		fs := flag.NewFlagSet("", flag.ContinueOnError)
@@ -214,13 +213,12 @@ func settingNames() (names []string) {
 	return names
 }
 
-// connection is how a command reaches the database: a URL, then PG* and the
-// password file of libpq for what the URL leaves open, and a file for the
-// password.
+// connection describes how a command reaches the database: a URL; PG* and the password file of libpq for
+// parts that the URL leaves out; and a file with the password.
 type connection struct {
 	name              string // of the flag for the URL
 	url, passwordFile *string
-	user              string // when nobody names one
+	user              string // used if no user is given
 }
 
 func connectionFlags(fs *flag.FlagSet, url, passwordFile, user string) connection {
@@ -255,7 +253,7 @@ func (c connection) config(getenv func(string) string) (*pgx.ConnConfig, error) 
 	return config, nil
 }
 
-// readPassword returns the first line of a file that not everybody can read.
+// readPassword returns the first line of a file, which must not be readable by everybody.
 func readPassword(file string) (string, error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -276,7 +274,7 @@ func readPassword(file string) (string, error) {
 	return password, nil
 }
 
-// logging is how a command writes its log.
+// logging holds the settings of a command's log.
 type logging struct {
 	format *string
 	level  slog.Level

@@ -96,7 +96,7 @@ func setupUninstall(fs *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		database := cmp.Or(config.Database, config.User) // as the server fills it in
+		database := cmp.Or(config.Database, config.User) // the server's default
 		switch {
 		case *dir == "":
 			return fmt.Errorf("%w: the ledger and all releases would be lost: say with --export where to write them first", errUsage)

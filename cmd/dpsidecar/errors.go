@@ -15,7 +15,7 @@ import (
 	"dpsidecar/sql"
 )
 
-// describe is an error as people read it: with the hint of Postgres, if there is one.
+// describe returns an error for people, with the hint of Postgres if there is one.
 func describe(err error) string {
 	text := oneLine(err)
 	var pg *pgconn.PgError
@@ -25,8 +25,8 @@ func describe(err error) string {
 	return text
 }
 
-// oneLine joins the lines of an error, each once. A connection is tried with TLS and
-// without, at each address, and the error has a line for every attempt.
+// oneLine joins the distinct lines of an error. A connection is tried with TLS and without, at each
+// address, and the error has a line for every attempt.
 func oneLine(err error) string {
 	var said []string
 	for line := range strings.Lines(err.Error()) {
@@ -48,7 +48,7 @@ func oneLine(err error) string {
 	return b.String()
 }
 
-// logError is a slog.HandlerOptions.ReplaceAttr.
+// logError is a slog.HandlerOptions.ReplaceAttr that writes errors in one line.
 func logError(_ []string, a slog.Attr) slog.Attr {
 	if err, ok := a.Value.Any().(error); ok {
 		return slog.String(a.Key, oneLine(err))
@@ -56,7 +56,7 @@ func logError(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// adviseSteward adds what to do to a refusal of something that only stewards may do.
+// adviseSteward adds advice to the refusal of an action that only stewards may perform.
 func adviseSteward(err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "42501" {
@@ -65,10 +65,11 @@ func adviseSteward(err error) error {
 	return err
 }
 
-// adviseVerify is adviseSteward, and where the schema lacks what a verification asks names the schema's version. It ends tx.
+// adviseVerify adds the advice of adviseSteward. If the schema lacks an object that a verification needs,
+// it reports the schema's version. It ends tx.
 func adviseVerify(ctx context.Context, tx pgx.Tx, conn *pgx.Conn, err error) error {
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && slices.Contains([]string{"42883", "42P01", "42703"}, pg.Code) && tx.Rollback(ctx) == nil { // no such function, relation or column
+	if errors.As(err, &pg) && slices.Contains([]string{"42883", "42P01", "42703"}, pg.Code) && tx.Rollback(ctx) == nil { // undefined function, table or column
 		if schema := job.CheckSchema(ctx, conn, sql.Current()); errors.Is(schema, job.ErrSchema) {
 			return schema
 		}

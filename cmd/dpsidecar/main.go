@@ -1,5 +1,5 @@
-// Command dpsidecar fits regressions with differential privacy from SQL: it
-// installs the database side, works on the jobs, and shows how it is used.
+// Command dpsidecar fits regressions with differential privacy from SQL: it installs the database side,
+// works on the jobs, and has a demonstration.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends us at once
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	err := run(ctx, os.Args[1:], console{os.Stdout, os.Stderr, os.Getenv})
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// console is what a command sees of the process it runs in.
+// console is the part of the process that a command uses.
 type console struct {
 	out, log io.Writer
 	getenv   func(string) string
@@ -40,8 +40,8 @@ type console struct {
 
 var errUsage = errors.New("dpsidecar: wrong usage")
 
-// command is one subcommand. setup declares its flags and returns what runs
-// once they have their values; args are what remains of the command line.
+// command is one subcommand. setup declares its flags and returns the action that runs once the flags are
+// set; args are the remaining arguments.
 type command struct {
 	name, args, summary string
 	setup               func(fs *flag.FlagSet) func(ctx context.Context, c console, args []string) error
@@ -66,7 +66,7 @@ func commands() []command {
 	}
 }
 
-// manuals holds what help says after the flags of a command.
+// manuals holds the text of help after the flags, by command.
 var manuals = map[string]string{"account": accountManual, "adopt": adoptManual, "uninstall": uninstallManual, "verify": verifyManual}
 
 func run(ctx context.Context, args []string, c console) error {

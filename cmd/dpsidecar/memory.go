@@ -32,9 +32,8 @@ func (m *memory) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// memoryPerJob is how many bytes a job may need by default: three quarters of what the
-// machine, or the container, has, divided among the jobs that run at a time; 0 where that
-// cannot be found out.
+// memoryPerJob returns the default memory limit of a job in bytes: three quarters of the memory of the
+// machine or the container, divided by the number of concurrent jobs; 0 if that memory is unknown.
 func memoryPerJob(jobs int) int64 {
 	least := int64(0)
 	for _, found := range []int64{cgroupLimit(), machineMemory()} {
@@ -45,7 +44,7 @@ func memoryPerJob(jobs int) int64 {
 	return least / 4 * 3 / int64(jobs)
 }
 
-// cgroupLimit is the container's limit, 0 where there is none.
+// cgroupLimit returns the container's memory limit; 0 if there is none.
 func cgroupLimit() int64 {
 	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
 		text, _ := os.ReadFile(file)
@@ -56,7 +55,7 @@ func cgroupLimit() int64 {
 	return 0
 }
 
-// machineMemory is what Linux says the machine has, 0 elsewhere.
+// machineMemory returns the memory of the machine on Linux; 0 on other systems.
 func machineMemory() int64 {
 	text, _ := os.ReadFile("/proc/meminfo")
 	for line := range strings.Lines(string(text)) {

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// nodes reads "SERVER=URL", several with blanks between them: foreign servers that may be asked directly, by their
-// names. Its errors do not repeat a URL, which may hold a password.
+// nodes parses "SERVER=URL", several separated by blanks: foreign servers that may be queried directly, by
+// name. Its errors do not repeat a URL, which may hold a password.
 func nodes(text string) (map[string]*pgx.ConnConfig, error) {
 	servers := map[string]*pgx.ConnConfig{}
 	for one := range strings.FieldsSeq(text) {

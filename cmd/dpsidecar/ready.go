@@ -24,7 +24,7 @@ func setupReady(fs *flag.FlagSet) action {
 	}
 }
 
-// askReady returns nil if the sidecar that listens at this address is ready.
+// askReady returns nil if the sidecar that listens at the address is ready.
 func askReady(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -32,14 +32,14 @@ func askReady(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	var direct http.Transport // without the proxy that a container may be given
+	var direct http.Transport // without the proxy that a container's environment may set
 	response, err := direct.RoundTrip(request)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 1000)) // what there is of it helps
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1000)) // a partial answer is still useful
 		return fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(text))
 	}
 	return nil

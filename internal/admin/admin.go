@@ -1,6 +1,6 @@
-// Package admin is the HTTP listener for operators: whether the program runs, whether
-// the database has heard of it lately, and metrics for Prometheus. How long pulls and
-// fits take depends on the data, so none of this is for analysts.
+// Package admin is the HTTP listener for operators: whether the program runs, whether the database has
+// received a heartbeat lately, and metrics for Prometheus. The durations of pulls and fits depend on the
+// data, so none of this is for analysts.
 package admin
 
 import (
@@ -16,17 +16,22 @@ import (
 	"dpsidecar/internal/job"
 )
 
-// Sidecar is what the listener asks: a *job.Sidecar.
+// Sidecar is the interface of *job.Sidecar that the listener uses.
 type Sidecar interface {
 	Ready() error
 	Figures(ctx context.Context) (job.Figures, error)
 }
 
-// outcomes are what an attempt at a job can end with. done: released. failed: not possible,
-// nothing spent. refused: the budget does not cover it. dropped: nobody waits for it any more, or another sidecar has taken
-// it over. parked: charged, but it could not be read or planned this time; it will be
-// tried again. panicked: the same after a fault in dpsidecar. out_of_time: charged, and ended
-// at the last step of its ladder. handed_back: broken off by a shutdown or an error; tried again.
+// outcomes are the possible ends of an attempt at a job:
+//
+//	done         released
+//	failed       not possible; nothing was spent
+//	refused      the budget does not cover it
+//	dropped      nobody waits for it any more, or another sidecar has taken it over
+//	parked       charged, but could not be read or planned this time; it will be tried again
+//	panicked     as parked, because of a bug in dpsidecar
+//	out_of_time  charged, and ended at the last step of its ladder
+//	handed_back  ended by a shutdown or an error; it will be tried again
 var outcomes = []string{"done", "failed", "refused", "dropped", "parked", "panicked", "out_of_time", "handed_back"}
 
 // Metrics counts and times attempts at jobs. It is a job.Watcher.
@@ -39,7 +44,7 @@ type Metrics struct {
 
 // NewMetrics returns metrics of a program of the given version, with no attempts yet.
 func NewMetrics(version string) *Metrics {
-	seconds := prometheus.ExponentialBuckets(0.01, 4, 9) // to eleven minutes
+	seconds := prometheus.ExponentialBuckets(0.01, 4, 9) // 0.01 s to about eleven minutes
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -95,7 +100,7 @@ func (m *Metrics) handler(s Sidecar) http.Handler {
 	return mux
 }
 
-// databaseCollector asks the database for its figures whenever Prometheus does.
+// databaseCollector queries the database for its figures whenever Prometheus collects.
 type databaseCollector struct{ Sidecar }
 
 var (
@@ -119,8 +124,7 @@ func (databaseCollector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. When the database does not answer, its
-// figures are left out.
+// Collect implements prometheus.Collector. If the database does not answer, its figures are left out.
 func (d databaseCollector) Collect(to chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)

@@ -1,14 +1,13 @@
 // Package arrowio pulls columns of one relation out of Postgres into Arrow.
 //
-// A binary COPY is decoded straight into column slices of exactly the length the
-// plan was made for, and those slices become Arrow Float64 arrays without a copy.
-// Values travel in their native types. Their conversion here is total: every value
-// becomes a number or NaN, and nothing else of it can be observed.
+// A binary COPY is decoded straight into column slices of exactly the planned length, and those slices
+// become Arrow Float64 arrays without a copy. Values are sent in their native types. Their conversion here
+// is total: every value becomes a number or NaN, and nothing else about it can be observed.
 //
-// Privacy: a record has exactly Request.Rows rows, and replacing one row of the
-// relation, which stays in the window or out of it, replaces at most one row of the record (for any fixed outcome of the draw
-// that chooses rows of a longer relation). Errors that wrap a *pgconn.PgError may
-// quote values, in the server's text: never show it to an analyst.
+// Privacy: a record has exactly Request.Rows rows, and replacing one row of the relation, which stays in
+// the window or out of it, replaces at most one row of the record (for any fixed outcome of the draw that
+// selects rows of a longer relation). Errors that wrap a *pgconn.PgError may quote values, in the server's
+// text: never show it to an analyst.
 package arrowio
 
 import (
@@ -29,8 +28,8 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// SQLType is the key under which a field's metadata holds the column's SQL type;
-// for a domain that is the type beneath it.
+// SQLType is the key under which a field's metadata holds the column's SQL type; for a domain that is its
+// base type.
 const SQLType = "sql_type"
 
 // ErrUnsupportedType marks a column whose type has no conversion to numbers. The text
@@ -42,8 +41,8 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// levelCount is the key under which a field's metadata holds how many levels of a category
-// count; filters that under which it says that the column only tells which rows do.
+// levelCount is the metadata key for the number of levels of a category whose rows are used. filters is the
+// metadata key of a column that only decides whether a row is used.
 const (
 	levelCount = "levels"
 	filters    = "filters"
@@ -53,25 +52,25 @@ const (
 type Request struct {
 	Relation pgx.Identifier      // schema and name
 	Columns  []string            // at least one, as the catalogue spells them
-	Filters  int                 // how many of them, the last ones, are categories that only tell which rows count
-	Levels   map[string][]string // of the columns that are categories: public, in their order
-	Only     map[string][]string // the levels that count, where not all do: a row of another says nothing
-	Rows     int64               // N, public: Count on the same snapshot, or registered; of fewer a random subset is pulled
+	Filters  int                 // how many of them, the last ones, are categories that only decide whether a row is used
+	Levels   map[string][]string // of the columns that are categories: public, in order
+	Only     map[string][]string // levels whose rows are used, if not all are; rows of other levels are left out
+	Rows     int64               // N, public: Count on the same snapshot, or registered; of more rows a random subset is pulled
 	Where    *Window             // nil: all rows
 
-	Make func(n int) []float64 // makes the columns; nil: in memory
+	Make func(n int) []float64 // allocates a column of n zeros; nil: in memory
 }
 
-// Window is the rows whose day in a column, in UTC, is From or later and before To. A row where it
-// is NULL or infinite is in none. Days are compared by the system's own operators with literals of the
-// column's type: nothing else runs, and no setting of the session changes which rows these are.
+// Window is the set of rows whose day in a column, in UTC, is From or later and before To. A row in which
+// it is NULL or infinite is in no window. Days are compared by the system's own operators with literals of
+// the column's type, so no other code runs and no setting of the session changes the set.
 type Window struct {
 	Column   string
 	Type     string // date, or timestamp with or without time zone, as format_type spells it
 	From, To string // days, YYYY-MM-DD
 }
 
-// windowLiterals are how a day is written as a literal of a type.
+// windowLiterals are format strings for a day as a literal of a type.
 var windowLiterals = map[string]string{
 	"date":                        "'%s'::pg_catalog.date",
 	"timestamp without time zone": "'%s 00:00:00'::pg_catalog.timestamp",
@@ -80,7 +79,7 @@ var windowLiterals = map[string]string{
 
 var dayForm = regexp.MustCompile(`^\d{4}-\d\d-\d\d$`)
 
-// where is a window's condition, empty for all rows.
+// where returns a window's condition; empty for all rows.
 func (w *Window) where() string {
 	if w == nil {
 		return ""
@@ -93,7 +92,7 @@ func (w *Window) where() string {
 		pgx.Identifier{w.Column}.Sanitize(), w.From, w.To)
 }
 
-// counting are the levels of a category that count.
+// counting returns the levels of a category whose rows are used.
 func (r Request) counting(column string) []string {
 	if only, ok := r.Only[column]; ok {
 		return only
@@ -101,11 +100,10 @@ func (r Request) counting(column string) []string {
 	return r.Levels[column]
 }
 
-// Lock locks a relation, and for a view the relations that it reads, against every
-// change of their definitions until conn's transaction ends. It only parses a query:
-// nothing in a view's definition runs, not even what the planner would evaluate, so
-// that the definition can be checked before it runs. Children and partitions are
-// locked when they are read.
+// Lock locks a relation, and for a view the relations that it reads, against every change of their
+// definitions until conn's transaction ends. It only parses a query: no part of a view's definition runs,
+// not even constant expressions that the planner would evaluate, so the definition can be checked before it
+// runs. Children and partitions are locked when they are read.
 func Lock(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier) error {
 	if conn.PgConn().TxStatus() == 'I' {
 		panic("arrowio: Lock outside a transaction")
@@ -127,11 +125,10 @@ func Count(ctx context.Context, q Querier, relation pgx.Identifier, window *Wind
 	return n, nil
 }
 
-// Describe returns the schema that Pull's record will have, whatever Rows is. It scans no
-// row, so a request can be refused before it is charged.
+// Describe returns the schema of Pull's record, which does not depend on Rows. It scans no row, so a
+// request can be refused before it is charged.
 //
-// Errors: ErrUnsupportedType; the server's when a name does not exist or may
-// not be read.
+// Errors: ErrUnsupportedType; the server's when a name does not exist or may not be read.
 func Describe(ctx context.Context, conn *pgx.Conn, req Request) (*arrow.Schema, error) {
 	types, err := columnTypes(ctx, conn, req)
 	if err != nil {
@@ -140,22 +137,20 @@ func Describe(ctx context.Context, conn *pgx.Conn, req Request) (*arrow.Schema, 
 	return schema(req, types), nil
 }
 
-// Pull returns Columns of Relation as a record of float64 arrays without nulls,
-// exactly Rows long: a missing value is NaN, fewer rows are padded with rows of
-// NaN, and of more rows a uniformly random subset is kept. TypeNames says how values
-// are converted; of a category a value becomes the position of its level among those that count, from 0, or
-// NaN. The order of the rows is that of the server's scan, which depends on
-// the data: permute them before splitting them by position.
+// Pull returns Columns of Relation as a record of float64 arrays without nulls, exactly Rows long: a
+// missing value is NaN, fewer rows are padded with rows of NaN, and of more rows a uniformly random subset
+// is kept. TypeNames describes the conversion of values. A value of a category becomes the index of its
+// level among the levels that are used, from 0, or NaN. The order of the rows is that of the server's scan,
+// which depends on the data: permute them before splitting them by position.
 //
-// conn must be inside the REPEATABLE READ transaction that counted Rows, and
-// should be tuned. When ctx ends or the stream is malformed, conn is closed.
+// conn must be inside the REPEATABLE READ transaction that counted Rows, and should be tuned. When ctx ends
+// or the stream is malformed, conn is closed.
 //
-// Memory: 8 bytes a value, and buffers for one row as it travels: a few kilobytes,
-// or up to 72 KiB for each numeric in it.
+// Memory: 8 bytes a value, and buffers for one row in transfer: a few kilobytes, or up to 72 KiB for each
+// numeric in it.
 //
-// Privacy: no error, and nothing else but running time, depends on a value in a
-// column. An expression in a view may raise an error in the server; whoever admits a
-// view has to make sure that it does not.
+// Privacy: no error, and nothing else except running time, depends on a value in a column. An expression in
+// a view may raise an error in the server; whoever admits a view has to make sure that it does not.
 //
 // Errors: ErrUnsupportedType; ErrStream; ctx's; the server's.
 func Pull(ctx context.Context, conn *pgx.Conn, req Request, src *mech.Source) (arrow.Record, error) {
@@ -174,12 +169,11 @@ func Pull(ctx context.Context, conn *pgx.Conn, req Request, src *mech.Source) (a
 	return record(schema(req, types), kept.columns), nil
 }
 
-// Data returns a record as the data of a regression: the first column is the target,
-// the others are the features, of which a category becomes a column for every level but the
-// first. by names a category whose levels make groups of rows, empty for none. A row that a
-// filter leaves out has no target. Nothing else is copied, and whoever
-// gets the result may overwrite it: the record must not be used any more. numbers makes columns,
-// as Request.Make.
+// Data returns a record as the data of a regression: the first column is the target, the others are the
+// features, in which a category becomes one column for every level but the first. by names a category whose
+// levels divide the rows into groups; empty for none. A row that a filter leaves out gets a missing target.
+// Nothing else is copied, and the result may be overwritten: do not use the record afterwards. numbers
+// allocates columns, as Request.Make does.
 func Data(rec arrow.Record, intercept bool, by string, numbers func(n int) []float64) dpsco.Data {
 	var columns [][]float64
 	var level []float64
@@ -206,9 +200,9 @@ func Data(rec arrow.Record, intercept bool, by string, numbers func(n int) []flo
 	return dpsco.Data{Shape: shape, X: columns[1:], Y: columns[0], Level: level, Make: numbers}
 }
 
-// Positions returns a record as Data does, without a constant, but for categories: each stays
-// one column, of the positions of levels. A row has no value at all where one of the categories
-// named by only has none: its level does not count.
+// Positions returns a record as Data does, but without a constant and with each category as one column of
+// the indices of levels. If a category named by only has no value in a row, because its level is not used,
+// all values of the row are missing.
 func Positions(rec arrow.Record, only map[string][]string) dpsco.Data {
 	var columns [][]float64
 	for j := range int(rec.NumCols()) {
@@ -226,8 +220,8 @@ func Positions(rec arrow.Record, only map[string][]string) dpsco.Data {
 	return dpsco.Data{Shape: dpsco.Shape{N: int(rec.NumRows()), D: len(columns) - 1}, X: columns[1:], Y: columns[0]}
 }
 
-// names are those of the columns, as SQL has them. They are unqualified, so that they can
-// only name columns: t.f could also call a function f on a row of t.
+// names returns the columns' names quoted for SQL. They are unqualified, so that they can only name
+// columns: t.f could also call a function f on a row of t.
 func (r Request) names() []string {
 	if len(r.Columns) == 0 {
 		panic("arrowio: a request without columns")
@@ -239,14 +233,14 @@ func (r Request) names() []string {
 	return names
 }
 
-// from returns the SELECT of expressions.
+// from returns the SELECT statement for the given expressions.
 func (r Request) from(expressions []string) string {
 	return "SELECT " + strings.Join(expressions, ", ") + " FROM " + r.Relation.Sanitize() + r.Where.where()
 }
 
-// expressions are what a pull selects: the columns, and of a text that is longer than
-// every level another such text. The server cannot send a row of more than a gigabyte,
-// and would raise an error.
+// expressions returns the expressions that a pull selects: the columns, except that a text longer than
+// every level is replaced by another such text. The server cannot send a row of more than a gigabyte, and
+// would raise an error.
 func (r Request) expressions(types []columnType) []string {
 	expressions := r.names()
 	for j, t := range types {
@@ -258,8 +252,8 @@ func (r Request) expressions(types []columnType) []string {
 	return expressions
 }
 
-// columnTypes runs a request without its rows. The server then checks names and
-// privileges and reports types, for a domain the type beneath it, but scans nothing.
+// columnTypes runs a request without its rows. The server then checks names and privileges and reports
+// types, for a domain its base type, but scans nothing.
 func columnTypes(ctx context.Context, conn *pgx.Conn, req Request) ([]columnType, error) {
 	all := req
 	all.Where = nil
@@ -322,11 +316,11 @@ func schema(req Request, types []columnType) *arrow.Schema {
 	return arrow.NewSchema(fields, nil)
 }
 
-// levelsOf returns how many levels a field has that is a category.
+// levelsOf returns the number of levels of a category's field. ok reports whether the field is a category.
 func levelsOf(f arrow.Field) (levels int, ok bool) {
 	text, ok := f.Metadata.GetValue(levelCount)
 	if ok {
-		levels, _ = strconv.Atoi(text) // as schema wrote it
+		levels, _ = strconv.Atoi(text) // in the format of schema
 	}
 	return levels, ok
 }

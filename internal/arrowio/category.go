@@ -13,20 +13,19 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// OtherLevel is the level of every value that is not NULL and no other level.
+// OtherLevel is the level of every value that is not NULL and equals no other level.
 const OtherLevel = "*"
 
-// category says which of some public levels a value is. Nothing else of the value can be
-// observed, however long it is.
+// category maps values to public levels. Nothing else about a value can be observed, however long it is.
 type category struct {
-	positions map[string]float64 // of levels, by the bytes in which they travel; NaN of one that does not count
-	other     float64            // what a value is that is none of them: the position of OtherLevel, or NaN
-	longest   int                // bytes that the longest level has
-	padded    bool               // blanks at the end of a value mean nothing
+	positions map[string]float64 // indices of levels, by their binary form; NaN for a level that is not used
+	other     float64            // the result for a value that is not a level: the index of OtherLevel, or NaN
+	longest   int                // bytes of the longest level
+	padded    bool               // trailing blanks of a value are ignored
 	text      bool               // a value may have any length
 }
 
-// position is total.
+// position returns the index of a value's level, or NaN. It is defined for all bytes.
 func (c *category) position(b []byte) float64 {
 	if c.padded {
 		b = bytes.TrimRight(b, " ")
@@ -39,10 +38,10 @@ func (c *category) position(b []byte) float64 {
 
 func allBlank(b []byte) bool { return len(bytes.TrimRight(b, " ")) == 0 }
 
-// categoryKind says how the values of a type that can be a category travel.
+// categoryKind describes the binary form of the values of a type that can be a category.
 type categoryKind struct {
 	name   string
-	size   int // bytes of every value; 0: they vary
+	size   int // bytes of every value; 0: variable
 	padded bool
 	encode func(level string) ([]byte, error)
 }
@@ -57,7 +56,7 @@ var categoryKinds = map[uint32]categoryKind{
 	pgtype.Int8OID:    {"bigint", 8, false, encodeInteger(8)},
 }
 
-// enumKind is that of all enum types: a value travels as its label.
+// enumKind is the kind of all enum types: a value is sent as its label.
 var enumKind = categoryKind{"enum", 0, false, encodeText}
 
 func encodeText(level string) ([]byte, error) { return []byte(level), nil }
@@ -77,7 +76,8 @@ func encodeInteger(size int) func(level string) ([]byte, error) {
 	}
 }
 
-// columnType is that of a category of this kind with these levels, of which some count.
+// columnType returns the type of a category of this kind with these levels, of which those in counting are
+// used.
 func (k categoryKind) columnType(levels, counting []string) (columnType, error) {
 	c := &category{positions: make(map[string]float64, len(levels)), other: math.NaN(), longest: k.size, padded: k.padded, text: k.size == 0 && k.name != enumKind.name}
 	for _, level := range levels {
@@ -105,7 +105,7 @@ func (k categoryKind) columnType(levels, counting []string) (columnType, error) 
 
 // categoryType returns the type of a column that is a category.
 //
-// Errors: ErrUnsupportedType, also where a level is no value of the type.
+// Errors: ErrUnsupportedType, also if a level is not a value of the type.
 func categoryType(ctx context.Context, conn *pgx.Conn, column string, oid uint32, levels, counting []string) (columnType, error) {
 	kind, ok := categoryKinds[oid]
 	if !ok {
@@ -124,8 +124,8 @@ func categoryType(ctx context.Context, conn *pgx.Conn, column string, oid uint32
 	return t, nil
 }
 
-// dummies returns a column for every level but the first, 1 in the rows of that level and 0
-// in others; NaN where a row is of no level.
+// dummies returns a column for every level but the first: 1 in the rows of that level, 0 in rows of other
+// levels, and NaN in rows without a level.
 func dummies(positions []float64, levels int, numbers func(n int) []float64) [][]float64 {
 	columns := makeColumns(levels-1, len(positions), numbers)
 	for i, p := range positions {
@@ -141,7 +141,7 @@ func dummies(positions []float64, levels int, numbers func(n int) []float64) [][
 	return columns
 }
 
-// leaveOut takes the value of a column, as of the target, from rows whose level in a filter is none that counts.
+// leaveOut sets the column, such as the target, to NaN in rows whose level in a filter is not used.
 func leaveOut(column, positions []float64) {
 	for i, p := range positions {
 		if math.IsNaN(p) {

@@ -24,13 +24,13 @@ func Tune(config *pgx.ConnConfig) {
 	}
 }
 
-// sendBuffer is how many bytes a Postgres server sends at a time within a stream.
+// sendBuffer is the number of bytes that a Postgres server sends at a time within a stream.
 const sendBuffer = 8192
 
-// batchingConn reads as much as it can at a time. When a read within a stream did not
-// fill the buffer, the server is no longer ahead: the next read then waits for half a
-// millisecond, in which more arrives. Deadlines and Close take effect after that
-// time at the latest; answers shorter than sendBuffer are not delayed.
+// batchingConn reads as much as it can at a time. If a read within a stream did not fill the buffer, the
+// client has caught up with the server: the next read then waits for half a millisecond, in which more
+// arrives. Deadlines and Close take effect after that time at the latest; answers shorter than sendBuffer
+// are not delayed.
 type batchingConn struct {
 	net.Conn
 	buf  []byte
@@ -54,8 +54,8 @@ func (c *batchingConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// sleep waits in the kernel for half a millisecond; to wake up earlier does no harm.
-// During time.Sleep, Go's network poller would still be woken up by every arrival.
+// sleep waits in the kernel for half a millisecond; waking up earlier is harmless. During time.Sleep, Go's
+// network poller would still be woken up by every arrival.
 func sleep() {
 	_ = syscall.Nanosleep(&syscall.Timespec{Nsec: 500_000}, nil)
 }

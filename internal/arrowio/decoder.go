@@ -11,26 +11,25 @@ import (
 // columns. No value of a supported type causes it.
 var ErrStream = errors.New("arrowio: malformed COPY stream")
 
-// decoder turns the bytes of a COPY BINARY stream into rows. It is an io.Writer, a
-// state machine: how the stream is cut into writes does not matter, and between two
-// of them it keeps only the item that is not complete.
+// decoder converts the bytes of a COPY BINARY stream to rows. It is an io.Writer and a state machine: the
+// division of the stream into writes does not matter, and between writes it keeps only the incomplete item.
 //
 // Source: PostgreSQL 15 manual, COPY, "Binary Format".
 type decoder struct {
 	types []columnType
 	emit  func(row []float64) // the row is valid during the call
 	row   []float64
-	keyed bool   // a key stands before the columns
-	key   []byte // of the row, also valid during emit; nil: NULL
+	keyed bool   // each row has a key before its columns
+	key   []byte // key of the row, also valid during emit; nil: NULL
 
 	state  decoderState
 	next   int    // field of the tuple, in inTuple and inLongText
-	skip   uint32 // bytes of the header extension, or of a long text, that are still to come
+	skip   uint32 // bytes of the header extension, or of a long text, still to be skipped
 	buffer []byte // holds the key
-	carry  []byte // the beginning of an item that is not complete
+	carry  []byte // the beginning of an incomplete item
 }
 
-// decoderState is what comes next in the stream.
+// decoderState is the kind of the next item in the stream.
 type decoderState int
 
 const (
@@ -46,7 +45,7 @@ const (
 const (
 	signature    = "PGCOPY\n\xff\r\n\x00"
 	headerSize   = len(signature) + 4 + 4 // flags, length of the extension
-	criticalBits = 0xffff0000             // flags a reader must know; it need know none
+	criticalBits = 0xffff0000             // flags that a reader must understand; none is supported
 	trailer      = -1                     // in place of a field count
 	null         = -1                     // in place of a field length
 )
@@ -55,8 +54,7 @@ func newDecoder(types []columnType, emit func(row []float64)) *decoder {
 	return &decoder{types: types, emit: emit, row: make([]float64, len(types))}
 }
 
-// Write decodes the next part of the stream. After an error the decoder is of
-// no further use.
+// Write decodes the next part of the stream. After an error the decoder must not be used.
 func (d *decoder) Write(p []byte) (int, error) {
 	b := p
 	if len(d.carry) > 0 {
@@ -168,9 +166,9 @@ func (d *decoder) keyField(b []byte) (rest []byte, whole bool, err error) {
 	return b[4+size:], true, nil
 }
 
-// fields consumes the whole fields of the current tuple and emits its row when it is
-// complete. A float8, the common case, is decoded in place with the same result:
-// without a call and with fixed sizes a row of them takes a third of the time.
+// fields consumes the complete fields of the current tuple and emits its row when it is complete. A float8,
+// the common case, is decoded in place with the same result: without a call and with fixed sizes a row of
+// them takes a third of the time.
 func (d *decoder) fields(b []byte) (rest []byte, whole bool, err error) {
 	row, types := d.row, d.types[:len(d.row)]
 	for j := d.next; j < len(row); j++ {
@@ -196,9 +194,9 @@ func (d *decoder) fields(b []byte) (rest []byte, whole bool, err error) {
 	return b, true, nil
 }
 
-// decodeField converts the field at the front of b, its length included, and returns
-// the number of bytes that it took, 0 if it is not complete, and how many of a text that is
-// longer than every level are left.
+// decodeField converts the field at the front of b, which includes its length. n is the number of bytes
+// consumed, 0 if the field is incomplete; left is the number of bytes that remain of a text longer than
+// every level.
 func (t *columnType) decodeField(b []byte) (v float64, n int, left uint32, err error) {
 	if len(b) < 4 {
 		return 0, 0, 0, nil
@@ -220,8 +218,8 @@ func (t *columnType) decodeField(b []byte) (v float64, n int, left uint32, err e
 	return t.value(b[4 : 4+size]), 4 + size, left, nil
 }
 
-// longText passes over what is left of a text. Only blanks that mean nothing leave it the
-// level that its beginning is.
+// longText skips the rest of a text that is longer than every level. If the type ignores trailing blanks
+// and the rest is blank, the text keeps the level of its beginning.
 func (d *decoder) longText(b []byte) (rest []byte, whole bool) {
 	n := min(int(d.skip), len(b))
 	if c := d.types[d.next].category; !c.padded || !allBlank(b[:n]) {

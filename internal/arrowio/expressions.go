@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Elsewhere is the same request of another relation, in which some columns have another name.
+// Elsewhere returns the same request for another relation, in which some columns have other names.
 func (r Request) Elsewhere(relation pgx.Identifier, names map[string]string) Request {
 	there := func(column string) string {
 		if name, ok := names[column]; ok {
@@ -40,16 +40,17 @@ func (r Request) Elsewhere(relation pgx.Identifier, names map[string]string) Req
 	return r
 }
 
-// Expressions returns what Pull would read as SQL, for a database that adds up rows where they
-// are: from is what follows FROM, and columns[j] an expression of type float8 for column j of
-// the request, filters left out. Where Pull has NaN the expression is NULL, NaN or infinite, and in rows
-// that a filter leaves out the target is. It has the very number that Pull has,
-// but for a timestamp far from 1970, which is within one unit in the last place.
+// Expressions returns SQL for the values that Pull would read, for a database that sums rows where they
+// are: from is the text after FROM, and columns[j] is an expression of type float8 for column j of the
+// request, without the filters. It has the same value as in Pull, except that a timestamp far from 1970 may
+// differ by one unit in the last place. If Pull has NaN the expression is NULL, NaN or infinite; so is the
+// target in rows that a filter leaves out.
 //
-// Privacy: no expression raises an error, whatever the row holds: everything that a cast could
-// refuse is sorted out before it (proof: TestExpressionsAreWhatPullReads, on what is awkward in each type). A
-// filter is part of an expression and no condition, so that no index finds the rows it leaves, whose counters
-// would tell how many there are. All functions, operators and collations are the system's own, by their full names.
+// Privacy: no expression raises an error for any row: values that a cast could refuse are excluded before
+// it (proof: TestExpressionsAreWhatPullReads, on the difficult values of each type). A filter is part of an
+// expression rather than a condition, so that no index is used for it, whose statistics would reveal the
+// number of rows that pass it. All functions, operators and collations are the system's own, by their full
+// names.
 //
 // Errors: as Describe. It scans no row.
 func Expressions(ctx context.Context, conn *pgx.Conn, req Request) (from string, columns []string, err error) {
@@ -72,8 +73,8 @@ func Expressions(ctx context.Context, conn *pgx.Conn, req Request) (from string,
 	return from, columns, err
 }
 
-// computes tells whether reading a relation calls functions, of a view that is not the system's own, or asks
-// another server for rows.
+// computes selects whether a view that is read uses objects other than relations, such as functions, that
+// are not built in (pg_depend does not record built-in ones), or whether rows come from another server.
 const computes = `WITH RECURSIVE read(oid) AS (
 		SELECT pg_catalog.to_regclass($1)::pg_catalog.oid
 		UNION
@@ -89,9 +90,10 @@ const computes = `WITH RECURSIVE read(oid) AS (
 			WHERE w.ev_class OPERATOR(pg_catalog.=) read.oid AND d.objid OPERATOR(pg_catalog.=) w.oid
 			  AND d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_rewrite'::pg_catalog.regclass AND d.refclassid OPERATOR(pg_catalog.<>) 'pg_catalog.pg_class'::pg_catalog.regclass)`
 
-// source is what follows FROM: the relation, or all its rows with each column computed once, where computing it is
-// noticed. The server would write a view's functions into every place where a column is used, behind conditions
-// on others, and hand a foreign table's server the conditions: the counters of both would tell how many rows meet them. It
+// source returns the text after FROM: the relation or, if computing its columns can be observed, a subquery
+// of all its rows that computes each column once. Without it the server would copy a view's functions to
+// every place where a column is used, behind conditions on other columns, and push conditions down to a
+// foreign table's server: the statistics of either would reveal how many rows satisfy them. The planner
 // moves nothing across an OFFSET.
 func (r Request) source(ctx context.Context, conn *pgx.Conn) (from string, err error) {
 	from = r.Relation.Sanitize()
@@ -106,7 +108,7 @@ func (r Request) source(ctx context.Context, conn *pgx.Conn) (from string, err e
 	return from, nil
 }
 
-// expression is the number that a value becomes, or the position of its level, as SQL.
+// expression returns SQL for the number that a value becomes, or for the index of its level.
 func (t columnType) expression(name string) string {
 	if t.category != nil {
 		return t.category.expression(t.name, name)
@@ -114,9 +116,9 @@ func (t columnType) expression(name string) string {
 	return strings.ReplaceAll(numberExpressions[t.name], "%", name)
 }
 
-// numberExpressions has % for the column, by type. Numerics beyond the range of float8 are sorted
-// out first, and so are those that would be rounded to 0, which their cast refuses as well; 1.797693134862315807e308 and
-// 2.4703282292062328e-324 are just inside.
+// numberExpressions holds an expression for each type, with % for the column. The cast of a numeric refuses
+// values beyond the range of float8 and values that would be rounded to 0, so these are excluded first;
+// 1.797693134862315807e308 and 2.4703282292062328e-324 are just inside the range.
 var numberExpressions = map[string]string{
 	"boolean":                     "%::pg_catalog.int4::pg_catalog.float8",
 	"smallint":                    "%::pg_catalog.float8",
@@ -130,10 +132,10 @@ var numberExpressions = map[string]string{
 	"timestamp with time zone":    "pg_catalog.date_part('epoch'::pg_catalog.text, %::pg_catalog.timestamptz)",
 }
 
-// levelExpressions are how a value of a type that can be a category is compared with its levels: as
-// what, and how a level is written whose bytes travel. Text is compared by its bytes, and the blanks
-// at the end of a character(n) go with its cast. An enum has no cast of the system's own that its
-// owner could not replace, but concat takes any type's output.
+// levelExpressions define for each type that can be a category how a value is compared with levels: the
+// expression of the value, the element type of the array of levels, and the SQL of a level in its binary
+// form. Text is compared by its bytes, and the cast of character(n) removes trailing blanks. Casts of an
+// enum could be replaced by its owner, but the system's concat accepts the output of any type.
 var levelExpressions = map[string]struct {
 	value, array string
 	element      func(travels string) string
@@ -148,7 +150,8 @@ var levelExpressions = map[string]struct {
 	"bigint":            {"%::pg_catalog.int8", "int8", integerText},
 }
 
-// expression looks a value of a type up among the levels; what is none of them stands behind the last.
+// expression returns SQL that looks a value up among the levels; a value that is not a level has the index
+// after the last.
 func (c *category) expression(kind, name string) string {
 	as := levelExpressions[kind]
 	var levels, positions []string
@@ -160,7 +163,7 @@ func (c *category) expression(kind, name string) string {
 		name, strings.Join(positions, ","), strings.Join(levels, ", "), as.array, strings.ReplaceAll(as.value, "%", name), len(positions))
 }
 
-// positionText is a position as an element of an array.
+// positionText formats an index as an element of an SQL array.
 func positionText(p float64) string {
 	if math.IsNaN(p) {
 		return "NULL"
@@ -168,7 +171,7 @@ func positionText(p float64) string {
 	return strconv.Itoa(int(p))
 }
 
-// integerText is a number that travels in two, four or eight bytes.
+// integerText formats an integer from its binary form of two, four or eight bytes.
 func integerText(travels string) string {
 	value := int64(int8(travels[0]))
 	for _, b := range []byte(travels[1:]) {
@@ -177,7 +180,7 @@ func integerText(travels string) string {
 	return strconv.FormatInt(value, 10)
 }
 
-// quote writes a text as a literal that means the same whatever standard_conforming_strings is.
+// quote returns a text as a literal that does not depend on standard_conforming_strings.
 func quote(text string) string {
 	return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(text) + "'"
 }

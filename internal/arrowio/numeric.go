@@ -6,11 +6,10 @@ import (
 	"strconv"
 )
 
-// A numeric travels as a header of four 16-bit words and its digits in base 10000.
-// The words are the number of digits (unsigned: there can be 32768 before the point
-// and 4096 after it), the weight of the first digit (a power of 10000, signed), the
-// sign and the display scale. NaN and, from Postgres 14 on, the infinities have signs
-// of their own.
+// The binary form of a numeric is a header of four 16-bit words and its digits in base 10000. The words are
+// the number of digits (unsigned: there can be 32768 before the point and 4096 after it), the weight of the
+// first digit (a power of 10000, signed), the sign and the display scale. NaN and, from Postgres 14 on, the
+// infinities have signs of their own.
 const (
 	numericHeader   = 8
 	numericPositive = 0x0000
@@ -37,9 +36,9 @@ func numeric(b []byte) float64 {
 	return x
 }
 
-// parseShort returns the float64 nearest to digits * numericBase^power, power that of
-// the last digit, if float64 arithmetic gives it: an integer up to 2^53 and a power of
-// ten up to 10^22 are exact in float64, and their product or quotient is rounded once.
+// parseShort returns the float64 nearest to digits * numericBase^power, where power is that of the last
+// digit, if float64 arithmetic gives it: an integer up to 2^53 and a power of ten up to 10^22 are exact in
+// float64, and their product or quotient is rounded once.
 //
 // Source: Clinger 1990, section 3.
 func parseShort(digits []byte, power int) (x float64, ok bool) {
@@ -62,9 +61,9 @@ func parseShort(digits []byte, power int) (x float64, ok bool) {
 // basePowers holds the powers of numericBase.
 var basePowers = [...]float64{1e0, 1e4, 1e8, 1e12, 1e16, 1e20}
 
-// maxDigits is how many digits parseLong reads one by one. A number halfway between
-// two float64 has at most 768 decimal digits, so later ones only matter by not being
-// all 0: they tell on which side of a tie the number lies.
+// maxDigits is the number of digits that parseLong reads one by one. A number halfway between two float64
+// has at most 768 decimal digits, so of later digits it matters only whether all are 0: they determine the
+// side of a tie.
 const maxDigits = 200
 
 // parseLong returns the float64 nearest to 0.digits * numericBase^(weight+1), which
@@ -81,7 +80,7 @@ func parseLong(digits []byte, weight int) float64 {
 		text = append(text, '0'+byte(d/1000), '0'+byte(d/100%10), '0'+byte(d/10%10), '0'+byte(d%10))
 	}
 	if len(digits) > 2*maxDigits {
-		text = append(text, '1') // for the rest, whose last digit is not 0
+		text = append(text, '1') // for the remaining digits, the last of which is not 0
 	}
 	text = append(text, 'e')
 	text = strconv.AppendInt(text, int64(4*(weight+1)), 10)

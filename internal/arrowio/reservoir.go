@@ -6,12 +6,12 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// reservoir keeps exactly n of the rows it is given: the first n while there are
-// no more, a uniformly random n-subset of all of them otherwise.
+// reservoir keeps exactly n of the rows it is given: the first n if there are no more, otherwise a
+// uniformly random n-subset of all of them.
 //
-// Source: reservoir sampling, Vitter 1985, Algorithm R. Row number i > n enters
-// with probability n/i and then replaces each kept row with equal chance; by
-// induction every n-subset of the rows seen is equally likely.
+// Source: reservoir sampling, Vitter 1985, Algorithm R. Row number i > n enters with probability n/i and
+// then replaces each kept row with equal probability; by induction every n-subset of the rows seen is
+// equally likely.
 type reservoir struct {
 	columns [][]float64 // n values each
 	n, seen uint64
@@ -22,7 +22,7 @@ func newReservoir(columns int, n int64, numbers func(n int) []float64, src *mech
 	return &reservoir{columns: makeColumns(columns, int(n), numbers), n: uint64(n), src: src}
 }
 
-// makeColumns makes columns of n zeros each, by a function as Request.Make.
+// makeColumns allocates columns of n zeros each, with a function as Request.Make.
 func makeColumns(columns, n int, numbers func(n int) []float64) [][]float64 {
 	all := make([][]float64, columns)
 	for j := range all {
@@ -49,8 +49,7 @@ func (s *reservoir) add(row []float64) {
 	}
 }
 
-// pad fills up with rows of NaN, which contribute nothing to a fit, when fewer than n
-// rows were added.
+// pad adds rows of NaN, which contribute nothing to a fit, if fewer than n rows were added.
 func (s *reservoir) pad() {
 	for _, c := range s.columns {
 		for i := min(s.seen, s.n); i < s.n; i++ {

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// columnType says how values of one SQL type travel in binary and become numbers.
+// columnType describes the binary form of the values of one SQL type and their conversion to numbers.
 type columnType struct {
 	name             string                 // as format_type spells it
 	minSize, maxSize int                    // bytes of a value that is not NULL
@@ -17,7 +17,7 @@ type columnType struct {
 	category         *category // nil: a number
 }
 
-// supportedTypes holds every type that has a conversion, by OID; TypeNames says which.
+// supportedTypes holds every type that has a conversion, by OID; TypeNames lists them.
 var supportedTypes = map[uint32]columnType{
 	pgtype.BoolOID:        {"boolean", 1, 1, boolean, false, nil},
 	pgtype.Int2OID:        {"smallint", 2, 2, smallint, false, nil},
@@ -31,17 +31,16 @@ var supportedTypes = map[uint32]columnType{
 	pgtype.TimestamptzOID: {"timestamp with time zone", 8, 8, timestamp, false, nil},
 }
 
-// TypeNames returns the types whose columns can be pulled, as SQL spells them, sorted.
-// A domain is supported if the type beneath it is.
+// TypeNames returns the types whose columns can be pulled, as SQL spells them, sorted. A domain is
+// supported if its base type is.
 //
-// Each value becomes the float64 nearest to it (ties to even), so integers are
-// exact up to 2^53 and numerics to 15 digits. A boolean is 0 or 1. Dates and
-// timestamps are seconds since 1970-01-01 00:00 UTC (without time zone: as if
-// in UTC): dates are exact, timestamps near the present to 0.24 µs. NULL,
-// NaN, both infinities and numerics beyond the range of float64 become NaN.
+// Each value becomes the float64 nearest to it (ties to even), so integers are exact up to 2^53 and
+// numerics to 15 digits. A boolean is 0 or 1. Dates and timestamps are seconds since 1970-01-01 00:00 UTC
+// (without time zone: as if in UTC): dates are exact, timestamps near the present to 0.24 µs. NULL, NaN,
+// both infinities and numerics beyond the range of float64 become NaN.
 //
-// Of the types that look like numbers, money is refused: its binary form is an
-// integer whose unit depends on the server's locale. Cast it to numeric.
+// The type money is refused although it looks like a number: its binary form is an integer whose unit
+// depends on the server's locale. Cast it to numeric.
 func TypeNames() []string {
 	var names []string
 	for _, t := range supportedTypes {

@@ -20,16 +20,16 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// Unit says whose a row is: rows with the same value of a column are one person's. A row
-// where it is NULL is nobody's.
+// Unit determines the person of a row: rows with the same value of a column belong to one person. A row in
+// which it is NULL belongs to nobody.
 type Unit struct {
 	Column  string
-	MaxRows int // rows that are kept of a person, public
+	MaxRows int // public: number of rows kept of each person
 
-	Incomplete bool // rows with missing values are kept too, not only complete ones, but for rows of levels that do not count
+	Incomplete bool // keep rows with missing values too, except rows of levels that are not used
 }
 
-// needed are the columns without whose values a row is not kept.
+// needed returns the indices of the columns that must have a value for a row to be kept.
 func (u Unit) needed(req Request) (columns []int) {
 	for j, name := range req.Columns {
 		if _, tells := req.Only[name]; tells || !u.Incomplete {
@@ -39,12 +39,12 @@ func (u Unit) needed(req Request) (columns []int) {
 	return columns
 }
 
-// MostRows is how many rows of all persons a pull may keep.
+// MostRows is the largest number of rows, of all persons together, that a pull may keep.
 const MostRows = math.MaxInt32
 
-// keyTypes are the types of columns that tell persons apart: equal values, and only those,
-// have equal bytes. Text is compared by its bytes under a deterministic collation, which
-// registration checks; of character(n) blanks at the end say nothing.
+// keyTypes are the supported types of unit columns: values are equal if and only if their bytes are equal.
+// Text is compared by its bytes under a deterministic collation, which registration checks; trailing blanks
+// of character(n) are ignored.
 var keyTypes = map[uint32]string{
 	pgtype.Int2OID: "smallint", pgtype.Int4OID: "integer", pgtype.Int8OID: "bigint", pgtype.UUIDOID: "uuid",
 	pgtype.TextOID: "text", pgtype.VarcharOID: "character varying", pgtype.BPCharOID: "character", pgtype.ByteaOID: "bytea",
@@ -76,7 +76,7 @@ func UnitTypeNames() (names []string) {
 	return names
 }
 
-// DescribeUnit reports whether a column can tell persons apart. It scans no row.
+// DescribeUnit checks that the values of a column can identify persons. It scans no row.
 //
 // Errors: ErrUnsupportedType; the server's.
 func DescribeUnit(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier, unit Unit) error {
@@ -94,24 +94,23 @@ func CountUnits(ctx context.Context, q Querier, relation pgx.Identifier, unit Un
 	return n, nil
 }
 
-// PullUnits is Pull for exactly req.Rows persons: of each it keeps the rows that unit says, or
-// MaxRows of them at random, or where there is none a row of NaN. Rows first[u] to
-// first[u+1] are person u's, the first of them drawn at random. Fewer persons are padded with
-// such that have a row of NaN, of more a random subset is kept.
+// PullUnits is Pull for exactly req.Rows persons. Of each it keeps the rows that unit admits, or a random
+// subset of MaxRows of them; a person without such rows gets a row of NaN. Rows first[u] to first[u+1] are
+// person u's, the first of them drawn at random. If there are fewer persons, persons with a row of NaN are
+// added; of more persons a random subset is kept.
 //
-// Memory: 16 bytes a value that is kept, 4 a row, and 80 for each person beside a key of more
-// than 16 bytes, which takes 64 at most.
-// Keys are dropped when it returns.
+// Memory: 16 bytes for each value kept, 4 for each row, and 80 for each person, plus at most 64 for a key
+// of more than 16 bytes. Keys are dropped when it returns.
 //
-// Privacy: as Pull, with "all rows of a person" for "row": replacing them by any others
-// replaces at most one record. Proof: the rows of person u go into its record through their
-// multiset alone. Whether a row may be kept is seen from it alone; of more than MaxRows every subset is
-// equally likely, whatever the order of the scan; they are sorted by their bits; and one is
-// drawn to be first. All draws are fresh, so that given them other records do not change.
-// Keys are equal when their bytes are, so that no two persons share a record; of keys of
-// hashedKey bytes and more when their SHA-512 is, of which no two texts with the same one
-// are known. Of more than req.Rows persons those are kept whose keys come first in an order that depends on nothing but a random
-// seed: replacing one key by another replaces at most one of the kept.
+// Privacy: as Pull, with "all rows of a person" for "row": replacing them by any others replaces at most
+// one record. Proof: the record of person u depends on the multiset of the person's rows alone. Whether a
+// row may be kept depends on that row alone; of more than MaxRows every subset is equally likely, for any
+// order of the scan; they are sorted by their bits; and one is drawn to be first. All draws are
+// independent, so that given them other records do not change. Keys are equal if and only if their bytes
+// are, so no two persons share a record; keys of hashedKey bytes and more are equal if their SHA-512 is,
+// for which no collision is known. If there are more than req.Rows persons, those are kept whose keys come
+// first in an order that depends on a random seed only: replacing one key by another replaces at most one
+// of the kept persons.
 //
 // Errors: as Pull.
 func PullUnits(ctx context.Context, conn *pgx.Conn, req Request, unit Unit, src *mech.Source) (rec arrow.Record, first []int, err error) {
@@ -137,13 +136,13 @@ func PullUnits(ctx context.Context, conn *pgx.Conn, req Request, unit Unit, src 
 	return record(schema(req, types), columns), first, nil
 }
 
-// hashedKey is from how many bytes on a key travels as its hash, which has as many: keys that
-// are shorter never have the bytes of a hash. The server cannot send a row of more than
-// a gigabyte, and would raise an error.
+// hashedKey is the length in bytes from which a key is replaced by its hash, which has the same length:
+// shorter keys never equal a hash. The server cannot send a row of more than a gigabyte, and would raise an
+// error.
 const hashedKey = 64
 
-// keyedQuery is a pull's query with the key before its columns. Text travels in the
-// database's own encoding: a conversion could fail, or make two keys one.
+// keyedQuery returns a pull's query with the key before its columns. Text is sent in the database's own
+// encoding: a conversion could fail, or map two keys to one.
 func keyedQuery(req Request, types []columnType, column string, oid uint32) string {
 	key, varies := pgx.Identifier{column}.Sanitize(), true
 	switch oid {
@@ -166,34 +165,34 @@ func Grouped(x dpsco.Data, first []int, unit Unit) dpsco.Data {
 	return x
 }
 
-// units keeps rows by person while they arrive in any order.
+// units groups the kept rows by person; rows arrive in any order.
 type units struct {
 	width, maxRows, most int
-	needed               []int // columns without whose values a row is not kept
+	needed               []int // columns that must have a value for a row to be kept
 	src                  *mech.Source
 
 	seed    maphash.Seed
-	slots   []int32 // persons by hash: the first of a chain; a power of two of them
+	slots   []int32 // heads of hash chains of persons; the length is a power of two
 	persons []person
-	heap    []int32 // persons, the one who leaves next at the top; nil unless there are too many
+	heap    []int32 // persons, the one to be displaced next at the top; nil while there is room for all
 
 	values [][]float64 // kept rows one after the other, in chunks
-	next   []int32     // of the same person, or of those that are free again
+	next   []int32     // next row of the same person, or next free row
 	free   int32
 
-	waiting []person // of rows that arrived and are not placed yet
+	waiting []person // persons of rows that have arrived and are not placed yet
 	rows    []float64
 	touched uint64
 }
 
-// person is a key and where its rows are, in one line of the cache.
+// person is a key with the location of its rows, in one cache line.
 type person struct {
 	hash        uint64 // of the key
 	size        int32
-	short       [16]byte // the key, with zeros after it, if it fits
-	long        string   // else
-	chain, head int32    // the next person of the same slot; the row that was kept last; none
-	seen        uint64   // rows that arrived and may be kept
+	short       [16]byte // the key, padded with zeros, if it fits
+	long        string   // the key otherwise
+	chain, head int32    // next person of the same slot, and the row stored last; or none
+	seen        uint64   // number of admitted rows that have arrived
 }
 
 const (
@@ -214,7 +213,7 @@ func newUnits(width int, most int64, maxRows int, src *mech.Source) *units {
 	return s
 }
 
-// newPerson is a person without rows.
+// newPerson returns a person without rows.
 func (s *units) newPerson(key []byte) person {
 	p := person{hash: maphash.Bytes(s.seed, key), size: int32(len(key)), chain: none, head: none}
 	if copy(p.short[:], key) < len(key) {
@@ -228,15 +227,15 @@ func (p *person) is(q *person) bool {
 	return p.hash == q.hash && p.size == q.size && p.short == q.short && p.long == q.long
 }
 
-// compare orders persons by hash; only those with the same key are equal.
+// compare orders persons by hash; only persons with the same key are equal.
 func (p *person) compare(q *person) int {
 	return cmp.Or(cmp.Compare(p.hash, q.hash), cmp.Compare(p.size, q.size), bytes.Compare(p.short[:], q.short[:]), cmp.Compare(p.long, q.long))
 }
 
-// slot is where the chain of a person begins.
+// slot returns the head of a person's chain.
 func (s *units) slot(p *person) *int32 { return &s.slots[p.hash&uint64(len(s.slots)-1)] }
 
-// add takes the next row; nil is the key of nobody.
+// add takes the next row; a nil key belongs to nobody.
 func (s *units) add(key []byte, row []float64) {
 	if key == nil {
 		return
@@ -247,8 +246,8 @@ func (s *units) add(key []byte, row []float64) {
 	}
 }
 
-// placeWaiting places the rows that wait. That their persons are all touched first, which
-// says nothing, lets the processor fetch them together: one after the other takes twice as long.
+// placeWaiting places the waiting rows. It first reads a field of all of their persons, so that the
+// processor fetches them from memory together: one after the other takes twice as long.
 func (s *units) placeWaiting() {
 	var first [batchRows]int32
 	for i := range s.waiting {
@@ -265,7 +264,7 @@ func (s *units) placeWaiting() {
 	s.waiting, s.rows = s.waiting[:0], s.rows[:0]
 }
 
-// place gives a row to its person.
+// place adds a row to its person.
 func (s *units) place(owner person, row []float64) {
 	u := s.find(owner)
 	if u == none {
@@ -281,7 +280,7 @@ func (s *units) place(owner person, row []float64) {
 		p.head = s.store(row, p.head)
 		return
 	}
-	// Source: as reservoir.
+	// As in reservoir: Vitter 1985, Algorithm R.
 	if k := s.src.Uint64n(p.seen); k < uint64(s.maxRows) {
 		at := p.head
 		for range k {
@@ -291,7 +290,7 @@ func (s *units) place(owner person, row []float64) {
 	}
 }
 
-// find returns a person's number, perhaps a new one, or none where others are kept.
+// find returns the index of a person, adding it if it is new; none if the person is not among those kept.
 func (s *units) find(p person) int32 {
 	slot := s.slot(&p)
 	for u := *slot; u != none; u = s.persons[u].chain {
@@ -313,9 +312,9 @@ func (s *units) find(p person) int32 {
 	return u
 }
 
-// displaced is the number of the person who comes last in the order and is given up for
-// another, or none where that one comes later. Who was given up never comes back: the last
-// only moves forward.
+// displaced returns the index of the kept person who is last in the order and gives way to p; none if p
+// comes after that person. A person who was given up cannot return, because the last kept key only
+// decreases.
 func (s *units) displaced(p *person) int32 {
 	if s.most == 0 {
 		return none
@@ -344,7 +343,7 @@ func (s *units) displaced(p *person) int32 {
 	return u
 }
 
-// byOrder is a heap of persons with the last one at its top, of fixed size.
+// byOrder is a heap of fixed size of persons, with the last in the order at its top.
 type byOrder struct{ *units }
 
 func (h byOrder) Len() int { return len(h.heap) }
@@ -355,13 +354,13 @@ func (h byOrder) Swap(i, j int) { h.heap[i], h.heap[j] = h.heap[j], h.heap[i] }
 func (h byOrder) Push(any)      { panic("arrowio: the heap does not grow") }
 func (h byOrder) Pop() any      { panic("arrowio: the heap does not shrink") }
 
-// row is a kept row.
+// row returns a kept row.
 func (s *units) row(at int32) []float64 {
 	i := int(at) % chunkRows * s.width
 	return s.values[at/chunkRows][i : i+s.width]
 }
 
-// store keeps a row before the others of its person, where one was given up if there is any.
+// store stores a row as the first of its person's list, in a free place if there is one.
 func (s *units) store(row []float64, next int32) int32 {
 	at := s.free
 	if at != none {
@@ -378,7 +377,7 @@ func (s *units) store(row []float64, next int32) int32 {
 	return at
 }
 
-// finish returns the rows by columns, and where each person's begin.
+// finish returns the rows by columns, and the index of the first row of each person.
 func (s *units) finish() (columns [][]float64, first []int) {
 	s.placeWaiting()
 	first = make([]int, 1, s.most+1)
@@ -413,7 +412,7 @@ func (s *units) finish() (columns [][]float64, first []int) {
 	return columns, first
 }
 
-// touch reads a number of every row of some persons, as placeWaiting does of persons.
+// touch reads a number of every row of several persons, for the same reason as placeWaiting.
 func (s *units) touch(from, to int) {
 	var at [batchRows]int32
 	left := 0
@@ -434,8 +433,8 @@ func (s *units) touch(from, to int) {
 	}
 }
 
-// rowsOf lists a person's rows: sorted by their bits, so that their order says nothing about
-// other rows, and then one drawn at random put first.
+// rowsOf returns a person's rows sorted by their bits, so that their order does not depend on other rows,
+// and then with a row drawn at random moved to the front.
 func (s *units) rowsOf(rows []int32, u int) []int32 {
 	if u >= len(s.persons) {
 		return rows
@@ -451,7 +450,7 @@ func (s *units) rowsOf(rows []int32, u int) []int32 {
 	return rows
 }
 
-// compareBits orders rows; those that it calls equal are the same bits.
+// compareBits orders rows; rows that compare as equal have the same bits.
 func compareBits(a, b []float64) int {
 	for j, v := range a {
 		if c := cmp.Compare(math.Float64bits(v), math.Float64bits(b[j])); c != 0 {

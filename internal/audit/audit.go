@@ -1,10 +1,10 @@
-// Package audit tries to refute what the mechanisms promise. It plays the game
-// that differential privacy is about: run a mechanism many times on each of two
-// neighbours, look at its answers, and tell which table it was. If that works
-// better than (epsilon, delta) allows, beyond chance, the claim is false.
+// Package audit tries to refute the privacy claims of the mechanisms. It plays the game that defines
+// differential privacy: it runs a mechanism many times on each of two neighbouring tables and guesses from
+// its answers which table it was. If the guesses are better than (epsilon, delta) allows, beyond chance,
+// the claim is false.
 //
-// An audit that refutes nothing proves nothing; the proofs stand beside the code. It
-// finds mistakes between proof and program, and mutant_test.go shows which ones.
+// An audit that refutes nothing proves nothing; the proofs are beside the code. It finds mistakes between
+// proof and program; mutant_test.go shows which ones.
 package audit
 
 import (
@@ -18,20 +18,19 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// Game is a mechanism with two neighbouring tables that are hard for it to hide.
+// Game is a mechanism with two neighbouring tables that are hard to hide.
 type Game struct {
-	Name     string         // as in SQL
-	Pair     string         // what the neighbours are, for people
-	Claim    privacy.Budget // what is promised about them
-	Slowness int            // > 1: a run takes so many times as long as others, and so many times fewer are made
-	Alone    bool           // one run at a time, for time is what is looked at
-	// Play runs the mechanism once, on the second table or on the first, and returns
-	// a number that depends on its answer alone.
+	Name     string         // the mechanism's name in SQL
+	Pair     string         // description of the neighbours, for people
+	Claim    privacy.Budget // the privacy claim for them
+	Slowness int            // above 1: a run takes so many times as long as others, and the number of runs is divided by it
+	Alone    bool           // one run at a time, because the game measures time
+	// Play runs the mechanism once, on the first or on the second table, and returns a number that depends
+	// on its answer alone.
 	Play func(second bool, src *mech.Source) float64
 }
 
-// FalseAlarm bounds the probability that an audit refutes anything although all
-// mechanisms keep their promises.
+// FalseAlarm bounds the probability that an audit refutes any claim although all claims are true.
 const FalseAlarm = 1e-6
 
 // Result is the outcome of a game.
@@ -39,15 +38,14 @@ type Result struct {
 	Game
 	Runs       int     // on both tables together
 	Lower      float64 // lower bound on epsilon at Claim.Delta
-	Confidence float64 // probability with which such a bound is right
+	Confidence float64 // probability that such a bound is right
 }
 
 // Refuted reports whether the claim is false, with the confidence of the result.
 func (r Result) Refuted() bool { return r.Lower > r.Claim.Epsilon }
 
-// Run plays a game about runs times, on both tables alternately, on all cores, each of
-// which draws from a Source of its own. falseAlarm is the probability that the lower
-// bound is wrong.
+// Run plays a game about runs times, on both tables alternately, on all cores, each with a Source of its
+// own. falseAlarm is the probability that the lower bound is wrong.
 //
 // Errors: the context's.
 func (g Game) Run(ctx context.Context, runs int, falseAlarm float64, newSource func() *mech.Source) (Result, error) {
@@ -58,8 +56,8 @@ func (g Game) Run(ctx context.Context, runs int, falseAlarm float64, newSource f
 	return g.evaluate(all, falseAlarm), nil
 }
 
-// evaluate chooses a distinguisher by a third of the answers and bounds epsilon by how
-// it does on the others.
+// evaluate selects a distinguisher with a third of the answers and bounds epsilon by its performance on the
+// others.
 func (g Game) evaluate(all answers, falseAlarm float64) Result {
 	third := len(all.first) / 3
 	training := answers{all.first[:third], all.second[:third]}
@@ -68,7 +66,7 @@ func (g Game) evaluate(all answers, falseAlarm float64) Result {
 	return Result{Game: g, Runs: 2 * len(all.first), Lower: best.bound(held, g.Claim.Delta, falseAlarm), Confidence: 1 - falseAlarm}
 }
 
-// playAll plays on each table half as many times as there are runs.
+// playAll plays half of the runs on each table.
 func (g Game) playAll(ctx context.Context, runs int, newSource func() *mech.Source) (answers, error) {
 	n := max(runs/max(1, g.Slowness)/2, 3)
 	first, second := make([]float64, n), make([]float64, n)
@@ -90,19 +88,19 @@ func (g Game) playAll(ctx context.Context, runs int, newSource func() *mech.Sour
 	return answers{first, second}, ctx.Err()
 }
 
-// answers are those from runs on the first and on the second table.
+// answers are the results of runs on the first and on the second table.
 type answers struct{ first, second []float64 }
 
-// distinguisher is a test of which table an answer comes from: those on one side of
-// the threshold, itself included, are said to come from the target.
+// distinguisher is a test that guesses the table of an answer: answers on one side of the threshold,
+// including the threshold itself, are attributed to the target table.
 type distinguisher struct {
 	threshold    float64
-	above        bool // the side; else below
-	targetSecond bool // the second table is the target, else the first
+	above        bool // the side: at or above the threshold, otherwise at or below
+	targetSecond bool // the target is the second table, otherwise the first
 }
 
-// count returns how many answers from the other table, and how many from the target,
-// are said to come from the target.
+// count returns the numbers of answers from the other table and from the target that are attributed to the
+// target.
 func (d distinguisher) count(in answers) (falsePositives, truePositives int) {
 	positives := func(list []float64) (n int) {
 		for _, v := range list {
@@ -118,9 +116,8 @@ func (d distinguisher) count(in answers) (falsePositives, truePositives int) {
 	return positives(in.second), positives(in.first)
 }
 
-// bound returns a lower bound on epsilon, which is wrong with probability falseAlarm at
-// most. The rates P of true and Q of false positives of an (epsilon, delta)-DP
-// mechanism satisfy P <= e^epsilon Q + delta.
+// bound returns a lower bound on epsilon, which is wrong with probability at most falseAlarm. The rates P
+// of true and Q of false positives of an (epsilon, delta)-DP mechanism satisfy P <= e^epsilon Q + delta.
 func (d distinguisher) bound(in answers, delta, falseAlarm float64) float64 {
 	falsePositives, truePositives := d.count(in)
 	p := atLeast(truePositives, len(in.first), falseAlarm/2)
@@ -128,8 +125,8 @@ func (d distinguisher) bound(in answers, delta, falseAlarm float64) float64 {
 	return math.Log(max(1, (p-delta)/q))
 }
 
-// choose returns the distinguisher that promises the largest bound from n answers
-// about each table, by normal approximations of its confidence limits.
+// choose returns the distinguisher with the largest expected bound for n answers about each table, by
+// normal approximations of its confidence limits.
 func (in answers) choose(delta float64, n int, falseAlarm float64) (best distinguisher) {
 	most := math.Inf(-1)
 	width := math.Sqrt(-2 * math.Log(falseAlarm/2)) // of a limit, in standard deviations
@@ -145,8 +142,8 @@ func (in answers) choose(delta float64, n int, falseAlarm float64) (best disting
 	return best
 }
 
-// distinguishers yields both sides and both targets at thresholds that are quantiles
-// of the answers, dense in the tails.
+// distinguishers yields both sides and both targets at thresholds that are quantiles of the answers, dense
+// in the tails.
 func (in answers) distinguishers() func(yield func(distinguisher) bool) {
 	all := slices.Concat(in.first, in.second)
 	slices.Sort(all)
@@ -166,5 +163,5 @@ func (in answers) distinguishers() func(yield func(distinguisher) bool) {
 	}
 }
 
-// thresholdsASide is how many thresholds are tried from each end to the middle.
+// thresholdsASide is the number of thresholds from each end to the middle.
 const thresholdsASide = 40

@@ -2,8 +2,8 @@ package audit
 
 import "gonum.org/v1/gonum/mathext"
 
-// atLeast returns a lower confidence limit of a probability after hits in n runs: it is
-// above the probability with chance at most falseAlarm.
+// atLeast returns a lower confidence limit of a probability after hits in n runs: it exceeds the
+// probability with probability at most falseAlarm.
 //
 // Source: Clopper & Pearson 1934.
 func atLeast(hits, n int, falseAlarm float64) float64 {
@@ -27,7 +27,7 @@ func atMost(hits, n int, falseAlarm float64) float64 {
 	return high
 }
 
-// bisect encloses the point in [0, 1] up to which below is true.
+// bisect returns bounds of the point in [0, 1] up to which below is true.
 func bisect(below func(p float64) bool) (low, high float64) {
 	high = 1
 	for range 60 {

@@ -13,15 +13,15 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// FiniteMechanism is a mechanism with few answers, whose probabilities on two
-// neighbouring tables are known. Its privacy loss is computed, not estimated; whether
-// its sampler follows these probabilities is tested.
+// FiniteMechanism is a mechanism with few answers, whose probabilities on two neighbouring tables are
+// known. Its privacy loss is computed, not estimated; a test checks that its sampler follows these
+// probabilities.
 type FiniteMechanism struct {
 	Name  string
-	Pair  string         // what the neighbours are, for people
-	Claim privacy.Budget // what the mechanism promises
+	Pair  string         // description of the neighbours, for people
+	Claim privacy.Budget // the mechanism's privacy claim
 	First []float64      // probabilities of the answers 0, 1, ... on the first table
-	Other []float64      // and on its neighbour
+	Other []float64      // the same on its neighbour
 	Draw  func(src *mech.Source) int
 }
 
@@ -33,8 +33,8 @@ type FiniteResult struct {
 	PValue  float64 // of the chi-square test that draws follow First
 }
 
-// Refuted reports whether the exact epsilon breaks the promise, or draws do not follow
-// the probabilities; of draws that do this is said with probability falseAlarm.
+// Refuted reports whether the exact epsilon exceeds the claim, or draws do not follow the probabilities.
+// The latter is reported falsely with probability falseAlarm.
 func (r FiniteResult) Refuted(falseAlarm float64) bool {
 	return r.Epsilon > r.Claim.Epsilon*(1+1e-12) || r.PValue < falseAlarm
 }
@@ -74,8 +74,8 @@ func exactEpsilon(p, q []float64, delta float64) float64 {
 	return high
 }
 
-// chiSquarePValue is the p-value of the chi-square test that n draws with these counts
-// follow p. Answers that are expected less than 20 times are taken together.
+// chiSquarePValue returns the p-value of the chi-square test that n draws with these counts follow p.
+// Answers with an expected count below 20 are merged.
 func chiSquarePValue(counts, p []float64, n float64) float64 {
 	var rareExpected, rareSeen, square float64
 	cells := -1.0
@@ -96,7 +96,7 @@ func chiSquarePValue(counts, p []float64, n float64) float64 {
 	return mathext.GammaIncRegComp(max(cells, 1)/2, square/2)
 }
 
-// FiniteMechanisms are the exponential mechanism, quantiles by ranks and the discrete samplers on tiny
+// FiniteMechanisms returns the exponential mechanism, quantiles by ranks and the discrete samplers, on tiny
 // domains.
 //
 // Errors: those of planning.
@@ -108,9 +108,8 @@ func FiniteMechanisms() ([]FiniteMechanism, error) {
 	return []FiniteMechanism{exponential, rankQuantile(), discreteLaplace(), discreteNormal()}, nil
 }
 
-// exponentialMechanism is l1 on the grid of slopes -1, 0 and 1 with three rows. A row
-// scores 0 at the slope it was made with and log 2 elsewhere, and the weights are
-// exp(-epsilon/2 sum of scores / log 2).
+// exponentialMechanism is l1 on the grid of slopes -1, 0 and 1 with three rows. A row scores 0 at the slope
+// that generated it and log 2 elsewhere, and the weights are exp(-epsilon/2 sum of scores / log 2).
 func exponentialMechanism() (FiniteMechanism, error) {
 	const epsilon, rows = 1, 3
 	algorithm, err := dpsco.Recipe("l1", options{"method": "exponential_mechanism", "radius": 1., "pitch": 1., "iota": 1.}, nil)
@@ -125,7 +124,7 @@ func exponentialMechanism() (FiniteMechanism, error) {
 	if _, err := plan(); err != nil {
 		return FiniteMechanism{}, err
 	}
-	probabilities := func(scores ...float64) []float64 { // of the slopes, scores in units of log 2
+	probabilities := func(scores ...float64) []float64 { // of the slopes, with scores in units of log 2
 		p, total := make([]float64, len(scores)), 0.0
 		for i, score := range scores {
 			p[i] = math.Exp(-epsilon / 2. * score)
@@ -154,8 +153,8 @@ func exponentialMechanism() (FiniteMechanism, error) {
 	}, nil
 }
 
-// rankQuantile is the median of three records. Answers are 0, 1 and 2, and what lies below,
-// between and above them. An octave of the grid weighs 9, a power of two 1, zero 16.
+// rankQuantile is the median of three records. Its answers are the numbers 0, 1 and 2 and the intervals
+// below, between and above them. An octave of the grid has weight 9, a power of two 1, zero 16.
 func rankQuantile() FiniteMechanism {
 	q := mech.RankQuantiles{Epsilon: 6, Percents: []int{50}}
 	weights := []float64{110 * 9, 16, 50 * 9, 1, 9 - 1, 1, 59*9 - 1}
@@ -192,9 +191,9 @@ func discreteLaplace() FiniteMechanism {
 		func(src *mech.Source) *big.Int { return src.DiscreteLaplace(big.NewRat(1, 1)) })
 }
 
-// discreteNormal is a sum of one record plus discrete normal noise of multiplier 2. Its
-// steps of 2^-41 are grouped in cells, whose probabilities are those of continuous
-// normal noise up to a relative error of 2^-40.
+// discreteNormal is a sum of one record plus discrete normal noise of multiplier 2. Its steps of 2^-41 are
+// grouped into cells, whose probabilities are those of continuous normal noise up to a relative error of
+// 2^-40.
 func discreteNormal() FiniteMechanism {
 	g := mech.Gaussian{NoiseMultiplier: 2}
 	contract := mech.Contract{Norm: mech.L2, Bound: 0.5, N: 1, D: 1} // replace-one moves it by 1
@@ -225,8 +224,8 @@ func discreteNormal() FiniteMechanism {
 	}
 }
 
-// noisyCount is integer noise with probabilities in proportion to weight, against the
-// same noise moved by one. Noise beyond -limit or limit counts as at these ends.
+// noisyCount is integer noise with probabilities proportional to weight, against the same noise shifted by
+// one. Noise beyond -limit or limit counts as these ends.
 func noisyCount(name string, claim privacy.Budget, weight func(k float64) float64, draw func(src *mech.Source) *big.Int) FiniteMechanism {
 	const limit = 30
 	probabilities := func(centre int) []float64 {

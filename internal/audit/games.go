@@ -11,9 +11,8 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// Games returns a game for every method of a regression, by its name in SQL, and
-// for l1. Like a job, a game makes a plan from a recipe and runs it once. Two more are
-// about the time that a release takes.
+// Games returns a game for every method of a regression, named as in SQL, and for l1. Like a job, a game
+// makes a plan from a recipe and runs it once. Two more games measure the time that a release takes.
 //
 // Errors: those of planning.
 func Games() ([]Game, error) {
@@ -29,22 +28,21 @@ func Games() ([]Game, error) {
 	return append(games, more...), err
 }
 
-// auditBudget is the budget of every worst case. Nobody should use a delta this large;
-// here it makes most runs count, so that small violations show.
+// auditBudget is the budget of every worst case. Such a large delta is unsuitable for use; here it makes
+// most runs count, so that small violations are detected.
 var auditBudget = privacy.Budget{Epsilon: 2, Delta: 0.1}
 
-// worstCase is a fit of a small table and of a neighbour that is as hard to hide as
-// any is known to be.
+// worstCase is a fit of a small table and of a neighbour. The pair is as hard to hide as any that is known.
 type worstCase struct {
 	name, model, pair string
 	options           map[string]any
 	tables            func() (a, b dpsco.Data)
 	pure              bool // delta is 0
 	slowness          int  // as in Game
-	sources           int  // columns of the table that a row is made from, if not one a coefficient
+	sources           int  // number of columns that a row is made from, if it is not one for each coefficient
 }
 
-// game is the fit that spends the budget gets and claims the cost of the budget claims.
+// game returns the fit that is planned for the budget gets, with the claim of a plan for the budget claims.
 // The two differ for mutants only.
 func (c worstCase) game(gets, claims privacy.Budget) (Game, error) {
 	if c.pure {
@@ -84,8 +82,8 @@ func (c worstCase) game(gets, claims privacy.Budget) (Game, error) {
 	}}, nil
 }
 
-// shown is the number that the game looks at: the coefficient or, of two groups, the
-// difference of theirs.
+// shown returns the number that the game uses: the coefficient or, for two groups, the difference of their
+// coefficients.
 func shown(r dpsco.Result) float64 {
 	if len(r.Groups) == 2 {
 		return r.Groups[0].Coefficients[0] - r.Groups[1].Coefficients[0]
@@ -93,7 +91,7 @@ func shown(r dpsco.Result) float64 {
 	return r.Coefficients[0]
 }
 
-// method is the option of that name, by default the name of the case.
+// method returns the option method, by default the name of the case.
 func (c worstCase) method() string {
 	if method, ok := c.options["method"].(string); ok {
 		return method
@@ -101,8 +99,8 @@ func (c worstCase) method() string {
 	return c.name
 }
 
-// worstCases has neighbours for every method. A fit has one step, because an answer
-// shows the last iterate only.
+// worstCases has neighbours for every method. A fit has one step, because an answer contains the last
+// iterate only.
 var worstCases = []worstCase{
 	linear("auto", "one row that is not zero changes sides; whitened", options{"whitening": "on", "feature_norm": 1.}, alone(20)),
 	linear("auto", "a target of 1e6 becomes -1e6", options{"steps": 1.}, flip(20)),
@@ -147,13 +145,13 @@ var worstCases = []worstCase{
 		options: options{"method": "staged", "by": "group", "pool": "none"}},
 }
 
-// slow is a case whose runs take so many times as long as others.
+// slow returns the case with a slowness.
 func (c worstCase) slow(times int) worstCase {
 	c.slowness = times
 	return c
 }
 
-// from is a case whose rows are made from so many columns of the table.
+// from returns the case with the number of columns that rows are made from.
 func (c worstCase) from(sources int) worstCase {
 	c.sources = sources
 	return c
@@ -161,8 +159,8 @@ func (c worstCase) from(sources int) worstCase {
 
 type options = map[string]any
 
-// linear is a least squares fit. Unless options say otherwise it is not whitened, and
-// the ball of coefficients is so large that it cuts nothing off.
+// linear is a least squares fit. Unless options say otherwise it is not whitened, and the ball of
+// coefficients is so large that no coefficients are projected.
 func linear(name, pair string, o options, tables func() (a, b dpsco.Data)) worstCase {
 	if o["radius"] == nil {
 		o["radius"] = 1e6
@@ -173,7 +171,7 @@ func linear(name, pair string, o options, tables func() (a, b dpsco.Data)) worst
 	return worstCase{name: name, model: "linear", pair: pair, options: o, tables: tables}
 }
 
-// huber is the same of a Huber fit.
+// huber is a Huber fit with the same defaults.
 func huber(name, pair string, o options, tables func() (a, b dpsco.Data)) worstCase {
 	c := linear(name, pair, o, tables)
 	c.model = "huber"
@@ -186,7 +184,7 @@ func poisson(name, pair string, o options, tables func() (a, b dpsco.Data)) wors
 	return worstCase{name: name, model: "poisson", pair: pair, options: o, tables: tables}
 }
 
-// table is one feature of ones and a target.
+// table has one feature, always 1, and a target.
 func table(y ...float64) dpsco.Data {
 	x := dpsco.Data{Shape: dpsco.Shape{N: len(y), D: 1}, X: [][]float64{make([]float64, len(y))}, Y: y}
 	for i := range y {
@@ -195,7 +193,7 @@ func table(y ...float64) dpsco.Data {
 	return x
 }
 
-// flip is n targets of 0, but for one that is 1e6 or -1e6.
+// flip is n targets of 0, except one that is 1e6 or -1e6.
 func flip(n int) func() (a, b dpsco.Data) {
 	return func() (dpsco.Data, dpsco.Data) {
 		y, z := make([]float64, n), make([]float64, n)
@@ -204,7 +202,8 @@ func flip(n int) func() (a, b dpsco.Data) {
 	}
 }
 
-// count is n counts of 4, but for one that is 1e6 or 0: the last step is not shrunk away there, and shows its noise.
+// count is n counts of 4, except one that is 1e6 or 0. For these the last step is not shrunk to 0, so that
+// its noise is visible.
 func count(n int) func() (a, b dpsco.Data) {
 	return func() (dpsco.Data, dpsco.Data) {
 		y, z := slices.Repeat([]float64{4}, n), slices.Repeat([]float64{4}, n)
@@ -213,7 +212,7 @@ func count(n int) func() (a, b dpsco.Data) {
 	}
 }
 
-// move is n targets of 0 in two groups, but for one that is 1e6, in one group or in the other.
+// move is n targets of 0 in two groups, except one that is 1e6, in one group or in the other.
 func move(n int) func() (a, b dpsco.Data) {
 	return func() (dpsco.Data, dpsco.Data) {
 		a, _ := flip(n)()
@@ -229,8 +228,7 @@ func move(n int) func() (a, b dpsco.Data) {
 	}
 }
 
-// crowd is n persons with a target of 0 each, but for one who has it five times as 1e6, or
-// once as -1e6.
+// crowd is n persons with a target of 0 each, except one with five rows of 1e6, or one row of -1e6.
 func crowd(n int) func() (a, b dpsco.Data) {
 	return func() (dpsco.Data, dpsco.Data) {
 		const rows = 5
@@ -248,8 +246,8 @@ func crowd(n int) func() (a, b dpsco.Data) {
 	}
 }
 
-// crowdMoves is n persons in two groups, of whom one has five rows: of 1e6 in one group, or in
-// the other, beside one of -1e6 in the group that is left.
+// crowdMoves is n persons in two groups. One of them has four rows of 1e6 in one group and a row of -1e6 in
+// the other; the neighbour has the groups exchanged.
 func crowdMoves(n int) func() (a, b dpsco.Data) {
 	return func() (dpsco.Data, dpsco.Data) {
 		a, _ := crowd(n)()
@@ -268,7 +266,7 @@ func crowdMoves(n int) func() (a, b dpsco.Data) {
 	}
 }
 
-// weighs is n targets of 0 with weight 1, but for one of 1e6 that has none or the same.
+// weighs is n targets of 0 with weight 1, except one of 1e6 with weight 0 or 1.
 func weighs(n int) func() (a, b dpsco.Data) {
 	return func() (dpsco.Data, dpsco.Data) {
 		a, _ := flip(n)()
@@ -281,8 +279,8 @@ func weighs(n int) func() (a, b dpsco.Data) {
 	}
 }
 
-// halves is n targets, an odd number, of -1e6 and 1e6 in turn. One of the majority
-// changes sides, and with it the majority.
+// halves is n targets, an odd number, alternately -1e6 and 1e6. One of the majority changes sides, and with
+// it the majority.
 func halves(n int) func() (a, b dpsco.Data) {
 	return func() (dpsco.Data, dpsco.Data) {
 		y, z := make([]float64, n), make([]float64, n)
@@ -317,7 +315,7 @@ func sides(n int) func() (a, b dpsco.Data) {
 	}
 }
 
-// alone is n rows of zeros, but for a long one whose target changes its sign.
+// alone is n rows of zeros, except a long one whose target changes its sign.
 func alone(n int) func() (a, b dpsco.Data) {
 	return func() (dpsco.Data, dpsco.Data) {
 		a, b := flip(n)()
@@ -329,8 +327,8 @@ func alone(n int) func() (a, b dpsco.Data) {
 	}
 }
 
-// moves is n rows of a category of three levels, all of the first, but for one with a large
-// target, of the second or the third.
+// moves is n rows of a category with three levels, all of the first level, except one with a large target,
+// which is of the second or the third.
 func moves(n int) func() (a, b dpsco.Data) {
 	return func() (dpsco.Data, dpsco.Data) {
 		var tables [2]dpsco.Data

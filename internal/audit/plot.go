@@ -14,7 +14,7 @@ var (
 	boundColor = color.RGBA{0xd6, 0x4a, 0x1e, 0xff}
 )
 
-// Plot draws the claim of each result as a bar and its bound as a dot, in a PNG file.
+// Plot draws the claim of each result as a bar and its lower bound as a dot, in a PNG file.
 func Plot(file, title string, results []Result) error {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text = title, "epsilon at the claim's delta"
@@ -41,11 +41,11 @@ func Plot(file, title string, results []Result) error {
 	p.Legend.Add("shown to be at least", dot)
 	p.Legend.Top, p.Legend.XOffs = true, -8
 	p.NominalY(names...)
-	p.Y.Max = float64(len(names)) + 1 // the legend's place
+	p.Y.Max = float64(len(names)) + 1 // room for the legend
 	return p.Save(9*vg.Inch, vg.Length(len(results))*0.2*vg.Inch+1.2*vg.Inch, file)
 }
 
-// label is the name of a result, with its neighbours if another has the same.
+// label returns the name of a result, with its neighbours if another result has the same name.
 func label(r Result, results []Result) string {
 	same := 0
 	for _, other := range results {

@@ -9,14 +9,13 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// ErrRefuted says that a mechanism breaks its promise.
+// ErrRefuted reports that a mechanism's claim is false.
 var ErrRefuted = errors.New("audit: a claim is refuted")
 
-// Audit plays every game, or those of one mechanism, and writes a line on each as it
-// ends. It returns the results of the games.
+// Audit plays every game, or those of one mechanism, and writes a line for each as it ends. It returns the
+// results of the games.
 //
-// Errors: ErrRefuted, after all games; ErrUnknown for a mechanism without a game; the
-// context's.
+// Errors: ErrRefuted, after all games; ErrUnknown for a mechanism without a game; the context's.
 func Audit(ctx context.Context, w io.Writer, method string, runs int) ([]Result, error) {
 	games, err := Games()
 	if err != nil {
@@ -62,7 +61,7 @@ func Audit(ctx context.Context, w io.Writer, method string, runs int) ([]Result,
 	return results, nil
 }
 
-// ErrUnknown says that there is no game for a mechanism.
+// ErrUnknown reports that there is no game for a mechanism.
 var ErrUnknown = errors.New("audit: there is no game for")
 
 func verdict(refuted bool) string {

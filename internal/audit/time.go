@@ -12,16 +12,15 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// timeClaim is what is expected of the time of an answer. No theorem stands behind it:
-// its delta allows for one answer in a hundred that comes a step later on one table, which
-// tells them apart.
+// timeClaim is the expectation for the time of an answer, not a theorem. Its delta allows that one answer
+// in a hundred is a step later on one table, which identifies the table.
 var timeClaim = privacy.Budget{Epsilon: 0.1, Delta: 0.01}
 
-// jobTime is how long the fits below may take, as long as a job may where nobody says.
+// jobTime is the time limit of the fits below, equal to the default for jobs.
 const jobTime = time.Hour
 
-// timedFits are the fits whose time is audited. That of l1's exact sampler depends on the
-// table the most.
+// timedFits are the fits whose time is audited. The time of l1's exact sampler depends on the table the
+// most.
 var timedFits = []worstCase{
 	{name: "time of l1", model: "l1", pair: "the step of an answer; one of 300 rows is an outlier", pure: true, tables: withOutlier(300), slowness: 4,
 		options: options{"method": "exponential_mechanism"}},
@@ -29,11 +28,11 @@ var timedFits = []worstCase{
 		options: options{"method": "gd"}},
 }
 
-// stepOf is what an analyst sees of the time of an answer: the step of its ladder.
+// stepOf returns the part of an answer's time that an analyst can observe: the step of its ladder.
 func stepOf(l dpsco.Ladder, took time.Duration) float64 { return float64(l.At(took)) }
 
-// timingGame is a game whose answer is what show makes of the time of a fit: in processor
-// time, so that other programs on the machine decide nothing.
+// timingGame returns a game whose answer is show of a fit's time. It uses processor time, so that other
+// programs on the machine have no influence.
 func (f worstCase) timingGame(show func(dpsco.Ladder, time.Duration) float64) (Game, error) {
 	b := privacy.Budget{Epsilon: 1, Delta: 1e-6}
 	if f.pure {
@@ -79,7 +78,7 @@ func timingGames() ([]Game, error) {
 	return games, nil
 }
 
-// withOutlier is n rows near a plane, and the same with one row made an outlier.
+// withOutlier is n rows near a plane, and the same rows with one replaced by an outlier.
 func withOutlier(n int) func() (a, b dpsco.Data) {
 	return func() (dpsco.Data, dpsco.Data) { return nearPlane(n), addOutlier(nearPlane(n)) }
 }
@@ -101,7 +100,7 @@ func addOutlier(a dpsco.Data) dpsco.Data {
 	return a
 }
 
-// processorTime is what this program has used of all cores.
+// processorTime returns the processor time that this program has used on all cores.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

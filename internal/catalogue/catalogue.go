@@ -1,7 +1,6 @@
-// Package catalogue says what can be asked for: the models, their options with
-// ranges and defaults, and which options each method reads. It is the one place for
-// all of that. Package dpsco checks requests against it, the database gets it as
-// tables at every installation and upgrade, and the reference prints it.
+// Package catalogue defines the possible requests: the models, their options with ranges and defaults, and
+// the options that each method reads. It is the only definition: package dpsco checks requests against it,
+// every installation and upgrade writes it to tables of the database, and the reference prints it.
 package catalogue
 
 import (
@@ -13,28 +12,28 @@ import (
 	"strings"
 )
 
-// ErrRequest marks a model or option that cannot be asked for, or not like this.
+// ErrRequest marks a model or option that is unknown or not allowed in the request.
 var ErrRequest = errors.New("bad parameter")
 
-// Model is a kind of regression that a request names.
+// Model is a kind of regression, named by a request.
 type Model struct {
 	Name        string   `json:"name"`
-	Delta       float64  `json:"delta"`       // of a request that gives none; 0: the model is pure, and takes no other
-	Labels      bool     `json:"labels"`      // its target is one of two public labels, which no scale applies to
+	Delta       float64  `json:"delta"`       // default of a request; 0: the model is pure, and delta must be 0
+	Labels      bool     `json:"labels"`      // its target is one of two public labels, which are not scaled
 	Counts      bool     `json:"counts"`      // its target is a count, the logarithm of whose mean is linear
-	Description string   `json:"description"` // of its function
+	Description string   `json:"description"` // of its SQL function
 	Options     []Option `json:"options"`
 }
 
 // Kind is the type of an option's value.
 type Kind string
 
-// The kinds of options.
+// The types of options.
 const (
-	Number   Kind = "number"   // between Minimum and Maximum, both allowed
+	Number   Kind = "number"   // from Minimum to Maximum, inclusive
 	Integer  Kind = "integer"  // a whole Number
-	String   Kind = "string"   // one of Choices; where there are none, a registered column beside target and features
-	Groups   Kind = "groups"   // lists of feature names, every name once at most
+	String   Kind = "string"   // one of Choices; without Choices, a registered column other than target and features
+	Groups   Kind = "groups"   // lists of feature names, each name at most once
 	Category Kind = "category" // the name of a registered category
 )
 
@@ -46,13 +45,13 @@ type Option struct {
 	Maximum     float64  `json:"maximum"`
 	Choices     []string `json:"choices,omitempty"`
 	Default     any      `json:"default,omitempty"` // nil: computed from public facts
-	DefaultText string   `json:"-"`                 // how the reference says what nil means
+	DefaultText string   `json:"-"`                 // the reference's text for a nil Default
 	Description string   `json:"description"`
 }
 
 // Find returns the model of a name.
 //
-// Errors: ErrRequest, naming what there is.
+// Errors: ErrRequest, which lists the models.
 func Find(name string) (Model, error) {
 	i := slices.IndexFunc(models, func(m Model) bool { return m.Name == name })
 	if i < 0 {
@@ -61,7 +60,7 @@ func Find(name string) (Model, error) {
 	return models[i], nil
 }
 
-// Models returns all of them, in the order of the reference.
+// Models returns all models, in the order of the reference.
 func Models() []Model { return slices.Clone(models) }
 
 // Names returns the names of all models.
@@ -81,9 +80,9 @@ func (m Model) Option(name string) (Option, bool) {
 	return m.Options[i], true
 }
 
-// Check refuses options that the model does not have, values that are not allowed,
-// and options that would do nothing: they would make a request another one, charged
-// again for the same fit.
+// Check refuses options that the model does not have, values that are not allowed, and options that would
+// have no effect: with such an option the same fit would count as a different request, and be charged
+// again.
 //
 // Errors: ErrRequest; the text names the option and what is allowed.
 func (m Model) Check(given map[string]any) error {
@@ -133,7 +132,7 @@ func (o Option) check(value any) error {
 			return fmt.Errorf("%w: option %q must be the name of a registered category", ErrRequest, o.Name)
 		}
 	}
-	return nil // groups name the request's features, which are not known here
+	return nil // groups name features of the request, which are unknown here
 }
 
 // CheckNumber refuses a number that is out of range.
@@ -148,7 +147,7 @@ func (o Option) CheckNumber(v float64) error {
 	return fmt.Errorf("%w: option %q is %v; it must be a %s from %g to %g", ErrRequest, o.Name, v, kind, o.Minimum, o.Maximum)
 }
 
-// CheckChoice refuses a string that is none of the choices.
+// CheckChoice refuses a string that is not among the choices.
 func (o Option) CheckChoice(v string) error {
 	if o.Choices == nil || slices.Contains(o.Choices, v) {
 		return nil
@@ -156,7 +155,7 @@ func (o Option) CheckChoice(v string) error {
 	return fmt.Errorf("%w: option %q is %q; it must be one of %s", ErrRequest, o.Name, v, strings.Join(o.Choices, ", "))
 }
 
-// ColumnOf returns the column that an option of a request names; empty: none.
+// ColumnOf returns the column that an option of a request names; empty if it is not set.
 func ColumnOf(options map[string]any, option string) string {
 	column, _ := options[option].(string)
 	return column
@@ -168,8 +167,7 @@ func IsCount(model string) bool {
 	return err == nil && m.Counts
 }
 
-// Classifies reports whether the target of a model is a label, which no scale
-// applies to.
+// Classifies reports whether the target of a model is a label, which is not scaled.
 func Classifies(model string) bool {
 	m, err := Find(model)
 	return err == nil && m.Labels

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// The methods, penalties, aggregators and kinds of whitening that options name.
+// Names of the methods, penalties, aggregators and kinds of whitening in options.
 const (
 	MethodAuto            = "auto"
-	MethodJointMoments    = "joint_moments" // of least squares alone
-	MethodNewton          = "newton"        // of logistic, Huber and Poisson fits alone
-	MethodStaged          = "staged"        // of l1 alone
+	MethodJointMoments    = "joint_moments" // only least squares
+	MethodNewton          = "newton"        // only logistic, Huber and Poisson fits
+	MethodStaged          = "staged"        // only l1
 	MethodExponential     = "exponential_mechanism"
 	MethodObjective       = "objective_perturbation"
 	MethodSampleAggregate = "sample_aggregate"
@@ -33,11 +33,11 @@ const (
 	PoolNone   = "none"
 )
 
-// descent are the options of every method that descends along private gradients.
+// descent lists the options of every method that descends along private gradients.
 var descent = []string{"residual_scale", "steps", "step_size", "whitening"}
 
-// method is an algorithm of the gradient models, and the options that it reads beside
-// those that all of them do and those of penalty, whitening and labels.
+// method is an algorithm of the gradient models, with the options that it reads in addition to those of all
+// methods and those of penalty, whitening and labels.
 type method struct {
 	name  string
 	reads []string
@@ -62,7 +62,7 @@ var gradientMethods = []method{
 }
 
 func gradientMethodNames(squares bool) (names []string) {
-	other := MethodJointMoments // of the other models
+	other := MethodJointMoments // a method of the other models
 	if squares {
 		other = MethodNewton
 	}
@@ -74,7 +74,7 @@ func gradientMethodNames(squares bool) (names []string) {
 	return names
 }
 
-// choice is what decides, of a request to a gradient model, which options it reads.
+// choice holds the options of a request to a gradient model that determine which other options are read.
 type choice struct {
 	method, penalty, whitening, aggregator string
 	labels                                 bool
@@ -91,8 +91,8 @@ func (m Model) choiceOf(given map[string]any) choice {
 	return choice{or("method", MethodAuto), or("penalty", PenaltyNone), or("whitening", WhiteningAuto), or("aggregator", AggregatorRangeMean), m.Labels, m.Name == leastSquares}
 }
 
-// reads reports whether an option changes the fit, for few rows or for many: auto
-// whitens many.
+// reads reports whether an option changes the fit for some number of rows. (The method auto whitens if
+// there are many.)
 func (c choice) reads(option string) bool {
 	i := slices.IndexFunc(gradientMethods, func(m method) bool { return m.name == c.method })
 	reads := gradientMethods[i].reads
@@ -107,12 +107,12 @@ func (c choice) reads(option string) bool {
 		return c.penalty == PenaltyElasticNet
 	case "groups":
 		return c.penalty == PenaltyGroupL1
-	case "residual_scale": // of labels it serves descents that do not whiten
+	case "residual_scale": // for labels only descents without whitening use it
 		whitens := c.method == MethodNewton || c.method == MethodAuto && c.whitening == WhiteningOn
 		if c.labels && whitens || c.method == MethodSampleAggregate && c.aggregator == AggregatorCentre {
 			return false
 		}
-	case "clip", "steps", "step_size": // auto that whitens is joint moments for least squares
+	case "clip", "steps", "step_size": // auto with whitening is joint moments for least squares
 		if c.squares && c.method == MethodAuto && c.whitening == WhiteningOn {
 			return false
 		}
@@ -126,9 +126,9 @@ func (c choice) reads(option string) bool {
 	return slices.Contains(reads, option)
 }
 
-// refuseUseless reports an option that changes nothing beside method, penalty and
-// whitening of the request, however many rows there are. l1 decides its method by
-// rows, and reads its options where they apply.
+// refuseUseless returns an error for an option that has no effect with the method, penalty and whitening of
+// the request, for any number of rows. l1 chooses its method by the number of rows, and reads options where
+// they apply.
 func (m Model) refuseUseless(o Option, value any, given map[string]any) error {
 	c := m.choiceOf(given)
 	_, weighs := given[Weight]
@@ -143,16 +143,16 @@ func (m Model) refuseUseless(o Option, value any, given map[string]any) error {
 		return nil
 	case o.Name == "l1_ratio" && value == 0.:
 		return fmt.Errorf("%w: option %q is 0; ask for penalty %s, which is that, or for a share above 0", ErrRequest, o.Name, PenaltyL2)
-	case o.Kind == Number && value == 0.: // lambda: the default
+	case o.Kind == Number && value == 0.: // lambda at its default
 		return nil
-	case o.Name == "whitening" && value == WhiteningOff: // true of what does not whiten
+	case o.Name == "whitening" && value == WhiteningOff: // true of methods that do not whiten
 		return nil
 	}
 	return m.nameAlternative(o.Name, c)
 }
 
-// nameAlternative says beside which choice an option does nothing, and which other
-// whitening, penalty, aggregator or method would read it.
+// nameAlternative returns an error that names the choices with which an option has no effect, and other
+// kinds of whitening, penalties, aggregators or methods that would read it.
 func (m Model) nameAlternative(option string, c choice) error {
 	beside := fmt.Sprintf("method %q", c.method)
 	for _, other := range []struct {

@@ -5,7 +5,7 @@ import "slices"
 // leastSquares is the model whose loss is squared.
 const leastSquares = "linear"
 
-// gradientDelta is the delta of a request to a gradient model that gives none.
+// gradientDelta is the default delta of a request to a gradient model.
 const gradientDelta = 1e-6
 
 var models = []Model{
@@ -31,7 +31,7 @@ var models = []Model{
 	},
 }
 
-// Options that name a column beside target and features, and the largest weight.
+// Options that name a column other than target and features, and the largest weight.
 const (
 	Exposure  = "exposure"
 	Weight    = "weight"
@@ -39,14 +39,14 @@ const (
 	MaxWeight = "max_weight"
 )
 
-// rowOptions are what every model takes to be known of rows.
+// rowOptions are the options of every model for weights and known parts of predictions.
 var rowOptions = []Option{
 	{Name: Weight, Kind: String, Description: "registered column, neither target nor feature, of how much a row counts: its loss is multiplied by that; a row without a positive number there says nothing"},
 	number(MaxWeight, 1e-9, 1e9, nil, "`weight`: public bound above which weights count as that; close to the largest ones it costs least"),
 	{Name: Offset, Kind: String, Description: "registered column, neither target nor feature, that is a part of the prediction with coefficient 1: of the target, of log-odds, or of the logarithm of a mean count; a row without a number there says nothing"},
 }
 
-// SampleRows is the option that takes a random part of the rows.
+// SampleRows is the option that fits a random subset of the rows.
 const SampleRows = "sample_rows"
 
 var l1Options = slices.Concat([]Option{
@@ -66,8 +66,8 @@ var l1Options = slices.Concat([]Option{
 // sampleRows is an option of every model.
 var sampleRows = whole(SampleRows, 1, 1e12, "fit this many rows, or persons, drawn at random, where there are more: faster, and as private and as accurate as a table of that many").from("the data set: all of them")
 
-// gradientOptions are those of every model that is fitted by private gradients; least
-// squares has a method of its own, and so have the others.
+// gradientOptions are the options of every model that is fitted by private gradients. Least squares and the
+// other models each have a method that the others lack.
 func gradientOptions(squares bool) []Option {
 	method := "algorithm: auto, which is newton for dp_logistic_regress and dp_huber_regress and a descent, whitened or plain, where rows and budget are few; newton; or one of the papers' methods"
 	if squares {
@@ -76,20 +76,20 @@ func gradientOptions(squares bool) []Option {
 	return slices.Concat([]Option{text("method", MethodAuto, method, gradientMethodNames(squares)...)}, rowOptions, commonOptions, groupOptions)
 }
 
-// groupOptions are those of fits by groups.
+// groupOptions are the options of fits by groups.
 var groupOptions = []Option{
 	{Name: "by", Kind: Category, Description: "a registered category: a fit of each of its levels, of the rows of that level"},
 	text("pool", PoolShrink, "by: whether fits of groups are moved toward their mean as far as noise explains that they differ", PoolShrink, PoolNone),
 }
 
-// Radii of the ball of coefficients, in scaled units, of methods that whiten: of logarithms of odds
-// and of means, and of others.
+// Radii of the ball of coefficients, in scaled units, for methods that whiten: LogRadius if the model is
+// for log-odds or logarithms of means, otherwise WhitenedRadius.
 const (
 	LogRadius      = 30.
 	WhitenedRadius = 100.
 )
 
-// logisticOptions are those of the others but for the radius.
+// logisticOptions are the gradient options with another default of the radius.
 func logisticOptions() []Option {
 	options := gradientOptions(false)
 	i := slices.IndexFunc(options, func(o Option) bool { return o.Name == "radius" })
@@ -97,8 +97,8 @@ func logisticOptions() []Option {
 	return options
 }
 
-// poissonOptions are those that a Newton fit reads: no gradient of a count's loss is bounded,
-// as the papers' methods ask.
+// poissonOptions are the options that a Newton fit reads. The papers' methods require bounded gradients,
+// and the gradient of a count's loss is not bounded.
 func poissonOptions() []Option {
 	options := append([]Option{
 		text("method", MethodAuto, "algorithm: auto and newton are the same; no other method serves, for the derivative of a count's loss has no bound", MethodAuto, MethodNewton),
@@ -120,7 +120,7 @@ func poissonOptions() []Option {
 	return append(options, groupOptions...)
 }
 
-// commonOptions are the others of every model that is fitted by private gradients.
+// commonOptions are the remaining options of every model that is fitted by private gradients.
 var commonOptions = []Option{
 	text("penalty", PenaltyNone, "penalty on the coefficients but the intercept, in scaled units", PenaltyNone, PenaltyL1, PenaltyL2, PenaltyElasticNet, PenaltyGroupL1),
 	number("lambda", 0, 1e9, 0., "weight of the penalty"),
@@ -164,7 +164,7 @@ func text(name, fallback, description string, choices ...string) Option {
 	return Option{Name: name, Kind: String, Choices: choices, Default: fallback, Description: description}
 }
 
-// from says what a default is computed from.
+// from sets the description of a default that is computed from public facts.
 func (o Option) from(facts string) Option {
 	o.DefaultText = facts
 	return o

@@ -1,6 +1,6 @@
-// Package demo shows dpsidecar's main job on a throw-away Postgres: an insurance
-// table with heavy tails, a steward who registers it, an analyst who asks, the
-// price, and what happens when the budget is spent.
+// Package demo demonstrates dpsidecar's main use on a temporary Postgres: an insurance table with heavy
+// tails, a steward who registers it, an analyst who asks, the price, and the refusal when the budget is
+// spent.
 package demo
 
 import (
@@ -18,18 +18,19 @@ import (
 	"dpsidecar/internal/dev"
 )
 
-// claimsSQL makes the table.
+// claimsSQL creates the table.
 //
 //go:embed claims.sql
 var claimsSQL string
 
-// registerSQL is what the steward types.
+// registerSQL is the steward's statement.
 const registerSQL = `SELECT dp_register('claims', 'claims', target => 'claim_cost',
   features => '{vehicle_value,annual_km,driver_age}', epsilon => 4,
   scales => '{"claim_cost": 2000, "vehicle_value": 20000,
               "annual_km": 12000, "driver_age": 40}')`
 
-// staysSQL makes a table of several rows a person, with a column of text, registerStaysSQL is what its steward types.
+// staysSQL creates a table with several rows for each person and a column of text; registerStaysSQL
+// registers it.
 const (
 	staysSQL = `CREATE TABLE stays AS
   SELECT patient, 500 + 8 * age + (ARRAY[0, 150, 400])[r] + 300 * (random() + random() - 1) AS cost,
@@ -45,7 +46,7 @@ GRANT SELECT ON stays TO dp_sidecar`
 	askStaysSQL = `SELECT * FROM dp_linear_regress('stays', 1)`
 )
 
-// scales are those of registerSQL: of the features, then of the target.
+// scales are the scales in registerSQL: of the features, then of the target.
 var scales = []float64{20000, 12000, 40, 2000}
 
 const (
@@ -55,9 +56,9 @@ const (
 )
 
 var (
-	asked    = []float64{0.1, 1, 2} // they fit the budget together
+	asked    = []float64{0.1, 1, 2} // together they are within the budget
 	repeated = 1.0                  // one of them
-	refused  = 1.5                  // more than they leave
+	refused  = 1.5                  // more than remains after them
 )
 
 // coefficient is a row of an answer.
@@ -73,20 +74,19 @@ func (b budget) row(when string) []string {
 	return []string{when, number(b.Total), number(b.Spent), number(b.Remaining)}
 }
 
-// demo is a demonstration under way.
+// demo is a demonstration in progress.
 type demo struct {
 	screen
 	owner, steward, analyst *pgx.Conn
-	answers                 [][]coefficient // one for each of asked
+	answers                 [][]coefficient // one for each element of asked
 }
 
-// waits is how often a demonstration waits: for Postgres, for the table, for
-// every answer, the repeated, the refused and the last one too, and for the fit
-// without privacy.
+// waits is the number of times that a demonstration waits: for Postgres, for the table, for every answer
+// including the repeated, the refused and the last one, and for the fit without privacy.
 var waits = 6 + len(asked)
 
-// Run shows the demonstration and removes what it started, also when ctx ends
-// before. It fails where dpsidecar does not do what the demonstration says.
+// Run runs the demonstration and removes everything that it started, also when ctx ends early. It fails if
+// dpsidecar behaves differently from the text of the demonstration.
 func Run(ctx context.Context, out io.Writer) error {
 	d := demo{screen: newScreen(out, waits)}
 	defer d.out.Clear()
@@ -120,7 +120,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// load makes the table and shows what is in it.
+// load creates the table and shows its contents.
 func (d *demo) load(ctx context.Context) error {
 	d.heading("An insurance company has a table of claims")
 	d.wait("making the table")
@@ -149,7 +149,7 @@ func (d *demo) load(ctx context.Context) error {
 	return d.exec(ctx, "owner", d.owner, `GRANT SELECT ON claims TO dp_sidecar`)
 }
 
-// register shows what the steward does.
+// register shows the steward's statement.
 func (d *demo) register(ctx context.Context) error {
 	d.heading("The steward says what may be asked, and how much privacy may be spent")
 	d.line("")
@@ -163,7 +163,7 @@ func (d *demo) register(ctx context.Context) error {
 	return nil
 }
 
-// ask asks for every budget.
+// ask makes a request with every budget.
 func (d *demo) ask(ctx context.Context) error {
 	d.heading("The analyst asks, with more and more of the budget")
 	before, err := d.budget(ctx)
@@ -193,7 +193,7 @@ func (d *demo) ask(ctx context.Context) error {
 	return nil
 }
 
-// rows is an answer as a table.
+// rows returns an answer as rows of text.
 func rows(answer []coefficient) [][]string {
 	table := [][]string{{"term", "coef"}}
 	for _, c := range answer {
@@ -202,7 +202,7 @@ func rows(answer []coefficient) [][]string {
 	return table
 }
 
-// answer shows the statement, runs it, and tells how long it took.
+// answer shows the statement, runs it, and returns the answer and its duration.
 func (d *demo) answer(ctx context.Context, eps float64) ([]coefficient, time.Duration, error) {
 	return d.request(ctx, fmt.Sprintf(askSQL, eps), eps)
 }
@@ -227,8 +227,8 @@ func (d *demo) budget(ctx context.Context) (budget, error) {
 	return rows[0], nil
 }
 
-// compare sets the private coefficients beside those without privacy. The demo
-// owns the data, so it may.
+// compare shows the private coefficients beside those without privacy. The demo owns the data, so it may
+// read them.
 func (d *demo) compare(ctx context.Context) error {
 	d.heading("How good are the answers?")
 	d.say("The demo owns this table, so it may look. An analyst never sees the last column.")
@@ -260,7 +260,7 @@ func (d *demo) compare(ctx context.Context) error {
 	return nil
 }
 
-// read returns the table in scaled units, with a column of ones in front.
+// read returns the table in scaled units, with a leading column of ones.
 func (d *demo) read(ctx context.Context) (design, error) {
 	rows, err := collect[[4]float64](ctx, d.owner, `SELECT ARRAY[vehicle_value, annual_km, driver_age, claim_cost] FROM claims`, pgx.RowTo)
 	if err != nil {
@@ -285,7 +285,7 @@ func scaled(answer []coefficient) []float64 {
 	return w
 }
 
-// unscaled is the way back.
+// unscaled is the inverse of scaled.
 func unscaled(w []float64) []float64 {
 	u := []float64{w[0] * scales[3]}
 	for j, s := range scales[:3] {
@@ -294,7 +294,7 @@ func unscaled(w []float64) []float64 {
 	return u
 }
 
-// repeat shows that the same request is answered again at no cost.
+// repeat shows that the answer to the same request is returned again at no cost.
 func (d *demo) repeat(ctx context.Context) error {
 	d.heading("The same request again is the same answer, and costs nothing")
 	d.line("")
@@ -317,7 +317,7 @@ func (d *demo) repeat(ctx context.Context) error {
 	return nil
 }
 
-// exhaust shows the refusal.
+// exhaust shows the refusal when the budget is spent.
 func (d *demo) exhaust(ctx context.Context) error {
 	d.heading("What is spent is spent")
 	d.line("")
@@ -330,7 +330,7 @@ func (d *demo) exhaust(ctx context.Context) error {
 	return nil
 }
 
-// persons shows that a person may have several rows, and that text can be a feature.
+// persons shows a data set in which a person may have several rows, with text as a feature.
 func (d *demo) persons(ctx context.Context) error {
 	d.heading("Persons with several rows, and text by levels that everybody knows")
 	if _, err := d.owner.Exec(ctx, staysSQL); err != nil {

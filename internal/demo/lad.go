@@ -12,9 +12,9 @@ type design struct {
 	y []float64
 }
 
-// leastAbsolute fits by least absolute deviations, without privacy, to about
-// four digits: iteratively reweighted least squares, whose weights 1 / |residual|
-// are capped by a bound that shrinks. The columns should be of similar size.
+// leastAbsolute fits by least absolute deviations, without privacy, to about four digits: iteratively
+// reweighted least squares with weights 1 / max(|residual|, bound), where bound decreases. The columns
+// should be of similar size.
 //
 // Errors: those of a singular design.
 func (d design) leastAbsolute() ([]float64, error) {
@@ -69,7 +69,7 @@ func (d design) residuals(w []float64) []float64 {
 	return r
 }
 
-// meanAbsoluteError is what least absolute deviations minimises.
+// meanAbsoluteError returns the mean absolute residual, which least absolute deviations minimises.
 func (d design) meanAbsoluteError(w []float64) (mean float64) {
 	for _, r := range d.residuals(w) {
 		mean += math.Abs(r)

@@ -12,8 +12,7 @@ import (
 	"dpsidecar/internal/progress"
 )
 
-// screen writes for people: plain text, with weight, colour and a bar on a
-// terminal.
+// screen writes text for people: plain, or with bold, colour and a progress bar on a terminal.
 type screen struct {
 	out    *progress.Bar
 	styled bool
@@ -28,19 +27,19 @@ const (
 	cyan = "36"
 
 	indent      = "   "
-	width       = 76 // of text, beside the indent
+	width       = 76 // of text, without the indent
 	promptWidth = len("analyst=>")
 )
 
-// newScreen styles what goes to a terminal, unless NO_COLOR is set; the bar has
-// no colour. It expects so many waits.
+// newScreen returns a screen that uses styles on a terminal, unless NO_COLOR is set; the bar has no colour.
+// waits is the expected number of waits.
 func newScreen(out io.Writer, waits int) screen {
 	bar := progress.New(out)
 	bar.Total = waits
 	return screen{out: bar, styled: progress.Terminal(out) && os.Getenv("NO_COLOR") == ""}
 }
 
-// wait shows what takes a while, until the next line.
+// wait shows the current activity until the next line.
 func (s *screen) wait(format string, args ...any) {
 	s.out.Show(s.waited, fmt.Sprintf(format, args...))
 	s.waited++
@@ -57,7 +56,7 @@ func (s *screen) line(text string) { fmt.Fprintln(s.out, text) }
 
 func (s *screen) title(text string) { s.line(s.style(bold, text)) }
 
-// heading begins the next step.
+// heading starts the next step.
 func (s *screen) heading(text string) {
 	s.steps++
 	s.line("\n" + s.style(bold, fmt.Sprintf("%d. %s", s.steps, text)))
@@ -71,14 +70,14 @@ func (s *screen) say(format string, args ...any) {
 	}
 }
 
-// sql writes a statement as somebody would type it in psql.
+// sql writes a statement as it would be typed in psql.
 func (s *screen) sql(who, statement string) {
 	prompt := fmt.Sprintf("%-*s ", promptWidth, who+"=>")
 	statement = strings.ReplaceAll(statement, "\n", "\n"+indent+strings.Repeat(" ", len(prompt)))
 	s.line(indent + s.style(dim, prompt) + s.style(cyan, statement+";"))
 }
 
-// note writes what came of a statement, under it.
+// note writes the outcome of a statement below it.
 func (s *screen) note(format string, args ...any) {
 	s.line(indent + strings.Repeat(" ", promptWidth+1) + fmt.Sprintf(format, args...))
 }
@@ -97,8 +96,7 @@ func (s *screen) refusal(code, message, hint string) {
 	}
 }
 
-// wrap breaks a text between words into lines of at most width bytes, where
-// its words allow it.
+// wrap breaks a text between words into lines of at most width bytes; a longer word gets a line of its own.
 func wrap(text string, width int) (lines []string) {
 	for word := range strings.FieldsSeq(text) {
 		if last := len(lines) - 1; last >= 0 && len(lines[last])+1+len(word) <= width {
@@ -110,8 +108,8 @@ func wrap(text string, width int) (lines []string) {
 	return lines
 }
 
-// table writes rows under a head, after an empty line: the first column to the
-// left, the others to the right.
+// table writes rows under a header row, after an empty line: the first column aligned to the left, the
+// others to the right.
 func (s *screen) table(rows [][]string) {
 	s.line("")
 	widths := make([]int, len(rows[0]))
@@ -137,16 +135,16 @@ func (s *screen) table(rows [][]string) {
 	}
 }
 
-// number writes four significant digits, and whole numbers in full.
+// number formats four significant digits, and whole numbers in full.
 func number(x float64) string {
 	if x == float64(int64(x)) {
 		return strconv.FormatFloat(x, 'f', -1, 64)
 	}
-	short, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64) // it was just written
+	short, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64) // cannot fail: it was just formatted
 	return strconv.FormatFloat(short, 'f', -1, 64)
 }
 
-// brief writes a duration to what a person notices.
+// brief formats a duration with a precision that suits people.
 func brief(d time.Duration) string {
 	if d < time.Second {
 		return d.Round(time.Millisecond).String()
@@ -154,7 +152,7 @@ func brief(d time.Duration) string {
 	return d.Round(100 * time.Millisecond).String()
 }
 
-// grouped writes a whole number with its thousands apart.
+// grouped formats a whole number with commas between thousands.
 func grouped(n int) string {
 	digits := strconv.Itoa(n)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {

@@ -1,6 +1,6 @@
-// Package dev is dpsidecar complete on one machine: a private Postgres with the
-// schema installed, a steward and an analyst who can log in, and sidecars that
-// run in this process. `dpsidecar dev`, the demo and the end-to-end tests use it.
+// Package dev is a complete dpsidecar on one machine: a private Postgres with the schema installed, a
+// steward and an analyst who can log in, and sidecars that run in this process. `dpsidecar dev`, the demo
+// and the end-to-end tests use it.
 package dev
 
 import (
@@ -27,23 +27,23 @@ import (
 const Database = "dpsidecar"
 
 const (
-	connectTimeout = 2 * time.Minute // for a sidecar to be seen by the database
+	connectTimeout = 2 * time.Minute // for the database to receive a sidecar's heartbeat
 	grace          = 2 * time.Second // for its jobs to end when it stops
 )
 
-// Options say what to start; the zero value is a throw-away system.
+// Options configure a system; the zero value is a temporary one.
 type Options struct {
-	Dir      string            // directory of a Postgres cluster that is kept; empty: throw-away
+	Dir      string            // directory of a Postgres cluster that is kept; empty: temporary
 	Port     int               // of Postgres; 0: a free one
-	Bin      string            // folder of the server's programs; empty: the newest that is installed
+	Bin      string            // folder of the server's programs; empty: the newest installed
 	Password string            // of its superuser; empty: a new one
-	Settings map[string]string // of Postgres, over the defaults
-	Version  string            // that sidecars report
+	Settings map[string]string // of Postgres; they override the defaults
+	Version  string            // version that sidecars report
 	Log      *slog.Logger      // of sidecars; nil: discarded
 
-	Nodes map[string]*pgx.ConnConfig // that sidecars may ask directly
+	Nodes map[string]*pgx.ConnConfig // servers that sidecars may query directly
 
-	// Extend is run once Postgres is there and before the schema is installed; nil: nothing.
+	// Extend runs after Postgres has started and before the schema is installed; nil: nothing.
 	Extend func(ctx context.Context, s *System) error
 }
 
@@ -57,8 +57,8 @@ type System struct {
 	stops    []func()
 }
 
-// Start starts Postgres, installs the schema and makes the people. Sidecars
-// are started by Serve. What was started ends with Stop, and with this process.
+// Start starts Postgres, installs the schema and creates the login roles. Serve starts sidecars. Everything
+// ends with Stop, and with this process.
 //
 // Errors: those of localpg.Start and install.Run.
 func Start(ctx context.Context, o Options) (*System, error) {
@@ -101,7 +101,7 @@ func (s *System) prepare(ctx context.Context) error {
 	return errors.Join(s.Login(ctx, "steward", "dp_admin"), s.Login(ctx, "analyst", "dp_analyst"))
 }
 
-// createDatabase makes the database unless a kept cluster has it already.
+// createDatabase creates the database unless a kept cluster has it already.
 func (s *System) createDatabase(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, s.Cluster.SuperuserURL("postgres"))
 	if err != nil {
@@ -116,8 +116,8 @@ func (s *System) createDatabase(ctx context.Context) error {
 	return err
 }
 
-// Login makes a person who can log in, as a member of a role, unless they are
-// there already. URL tells how to connect as them.
+// Login creates a login role for a person, as a member of role, unless it exists. URL returns its
+// connection string.
 func (s *System) Login(ctx context.Context, person, role string) error {
 	conn, err := pgx.Connect(ctx, s.SuperuserURL())
 	if err != nil {
@@ -140,30 +140,30 @@ func (s *System) Login(ctx context.Context, person, role string) error {
 // a kept cluster stay the same.
 func (s *System) password(role string) string {
 	h := hmac.New(sha256.New, []byte(s.Cluster.Password()))
-	h.Write([]byte(role)) // never fails
+	h.Write([]byte(role)) // does not return an error
 	return base32.StdEncoding.EncodeToString(h.Sum(nil)[:20])
 }
 
-// URL returns how a role made here connects: a person, or dp_sidecar.
+// URL returns the connection string of a role that was created here: a person, or dp_sidecar.
 func (s *System) URL(role string) string { return s.Cluster.URL(role, s.password(role), s.database) }
 
-// SuperuserURL returns how the superuser connects to the system's database.
+// SuperuserURL returns the superuser's connection string for the system's database.
 func (s *System) SuperuserURL() string { return s.Cluster.SuperuserURL(s.database) }
 
-// StewardURL returns how the login role steward connects, a member of dp_admin.
+// StewardURL returns the connection string of the login role steward, a member of dp_admin.
 func (s *System) StewardURL() string { return s.URL("steward") }
 
-// AnalystURL returns how the login role analyst connects, a member of dp_analyst.
+// AnalystURL returns the connection string of the login role analyst, a member of dp_analyst.
 func (s *System) AnalystURL() string { return s.URL("analyst") }
 
-// In returns the same system as seen in another database, which its owner installs
-// and stops; what it starts there ends with it.
+// In returns a System for another database of the same cluster. The caller installs dpsidecar in it.
+// Sidecars that the returned System starts use that database.
 func (s *System) In(database string) *System {
 	return &System{Cluster: s.Cluster, options: s.options, database: database}
 }
 
-// Serve starts a sidecar in this process and waits until the database sees it.
-// It runs until the function returned is called, or Stop.
+// Serve starts a sidecar in this process and waits until the database has its heartbeat. It runs until the
+// returned function or Stop is called.
 func (s *System) Serve(ctx context.Context) (stop func(), err error) {
 	config, err := pgxpool.ParseConfig(s.URL("dp_sidecar"))
 	if err != nil {
@@ -194,7 +194,7 @@ func (s *System) Serve(ctx context.Context) (stop func(), err error) {
 	return stop, nil
 }
 
-// alive returns the number of sidecars that the database sees.
+// alive returns the number of sidecars that the database takes to be alive.
 func (s *System) alive(ctx context.Context) (n int, err error) {
 	conn, err := pgx.Connect(ctx, s.SuperuserURL())
 	if err != nil {
@@ -223,7 +223,7 @@ func (s *System) await(ctx context.Context, sidecars int) error {
 	}
 }
 
-// Stop ends the sidecars, then Postgres, and removes what is not kept.
+// Stop ends the sidecars, then Postgres, and removes a temporary cluster.
 func (s *System) Stop() error {
 	s.mu.Lock()
 	stops := s.stops

@@ -9,7 +9,7 @@ import (
 
 var epsilons = []float64{0.1, 0.5, 1}
 
-// methods lists every method of a model.
+// methods returns the names of all methods of a model.
 func methods(model string) []string {
 	m, err := catalogue.Find(model)
 	if err != nil {
@@ -19,7 +19,7 @@ func methods(model string) []string {
 	return o.Choices
 }
 
-// with returns options and one more.
+// with returns a copy of options with one option set.
 func with(options map[string]any, name string, value any) map[string]any {
 	more := maps.Clone(options)
 	if more == nil {
@@ -29,13 +29,13 @@ func with(options map[string]any, name string, value any) map[string]any {
 	return more
 }
 
-// atEpsilon requests a method at every epsilon.
+// atEpsilon returns a line that requests a method at every epsilon.
 func atEpsilon(name, method string, options map[string]any) Line {
 	return Line{Name: name, Fit: func(epsilon float64) Fit { return Request(epsilon, with(options, "method", method)) }}
 }
 
-// everyMethod holds all methods, at their defaults, against no fit and an exact
-// one. most are the acceptance bounds of some.
+// everyMethod returns a chart of all methods at their defaults, with the prediction zero and the exact fit.
+// most holds the acceptance bounds of some methods.
 func everyMethod(t *Task, title, measure string, top float64, most map[string][]float64) Chart {
 	c := Chart{Title: title, X: "eps", Y: measure, LogX: true, LogY: true, At: epsilons, Task: onTask(t), Top: top}
 	for _, method := range methods(t.Model) {
@@ -47,7 +47,7 @@ func everyMethod(t *Task, title, measure string, top float64, most map[string][]
 	return c
 }
 
-// baselines are tables of every method at its defaults.
+// baselines are figures of every method at its defaults.
 func (c Config) baselines() []Figure {
 	n, w := c.n(100_000, 100_000), dense(10)
 	figures := []Figure{{

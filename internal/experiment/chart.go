@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// Figure is one figure of a paper, or one of our own.
+// Figure is one figure of a paper, or an additional one.
 type Figure struct {
-	Name   string // of its files
+	Name   string // base name of its files
 	Title  string
 	Charts []Chart
 	Study  study // instead of charts
 }
 
-// Chart is a measure against one public quantity, with a line for every method.
+// Chart plots a measure against one public quantity, with a line for every method.
 type Chart struct {
 	Title   string
-	X, Y    string // what the axes show, with units
+	X, Y    string // labels of the axes, with units
 	LogX    bool
 	LogY    bool
-	Top     float64 // > 0: the plot leaves out what is higher
+	Top     float64 // above 0: the plot leaves out higher values
 	Seconds bool    // the time of a fit is tabled and plotted too
-	Note    string  // below the table: what the paper prints, and what limits the comparison
+	Note    string  // below the table: the figures printed in the paper, and limits of the comparison
 	At      []float64
 	Task    func(x float64) *Task
 	Lines   []Line
@@ -33,25 +33,25 @@ type Chart struct {
 type Line struct {
 	Name string
 	Fit  func(x float64) Fit
-	Most []float64 // acceptance: the measure is at most this, at every x; nil: no claim
+	Most []float64 // acceptance: upper bound of the measure at every x; nil: no claim
 }
 
-// always is a fit that does not depend on x.
+// always returns a function whose fit does not depend on x.
 func always(f Fit) func(float64) Fit { return func(float64) Fit { return f } }
 
-// onTask is a task that does not depend on x.
+// onTask returns a function whose task does not depend on x.
 func onTask(t *Task) func(float64) *Task { return func(float64) *Task { return t } }
 
-// Cell is the mean over some draws of what one line has at one x.
+// Cell is the mean over several draws of the measure of one line at one x.
 type Cell struct {
 	Mean, Error float64 // and its standard error
 	Time        time.Duration
-	Refused     error // the plan's reason not to fit at all
+	Refused     error // the reason why the plan refused to fit at all
 	values      []float64
-	silent      int // draws that say nothing
+	silent      int // number of draws without a value
 }
 
-// add adds a draw; one that says nothing, NaN, is left out.
+// add adds a draw. A NaN counts as a draw without a value.
 func (c *Cell) add(value float64, spent time.Duration) {
 	if math.IsNaN(value) {
 		c.silent++
@@ -68,17 +68,17 @@ func (c *Cell) add(value float64, spent time.Duration) {
 	c.Error = math.Sqrt(square/math.Max(1, n-1)) / math.Sqrt(n)
 }
 
-// mute reports that no draw said anything.
+// mute reports whether all draws are without a value.
 func (c Cell) mute() bool { return c.silent > 0 && len(c.values) == 0 }
 
-// Grid is what was measured for a chart: a row of cells for each of its lines.
+// Grid holds the measurements of a chart: a row of cells for each of its lines.
 type Grid struct {
 	Chart
 	Cells [][]Cell
 }
 
-// measure fits every line at every x on the same draws, and calls did with the
-// name of each fit once it is done.
+// measure fits every line at every x on the same draws, and calls did with the name of each fit once it is
+// done.
 func (c Chart) measure(ctx context.Context, draws int, did func(what string)) (*Grid, error) {
 	g := &Grid{Chart: c, Cells: make([][]Cell, len(c.Lines))}
 	for i := range g.Cells {

@@ -16,7 +16,7 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// study measures what is no chart, and writes it as tables. did is told of each fit.
+// study is a measurement that is not a chart; it writes tables. It calls did for each fit.
 type study func(ctx context.Context, c Config, w io.Writer, did func(what string)) error
 
 // studyEpsilons and studyDelta are the budgets of studies.
@@ -24,7 +24,7 @@ var studyEpsilons = []float64{.1, .3, 1}
 
 const studyDelta = 1e-6
 
-// studyRows is the size of a law's table. Forecasts and coverage take tables of more than
+// studyRows is the number of rows of a law's table. Forecasts and coverage use tables of more than
 // largeRows with --full only.
 const (
 	studyRows = 20_000
@@ -38,7 +38,7 @@ func (c Config) studyEpsilons() []float64 {
 	return studyEpsilons
 }
 
-// comparisons hold the default method against peers.
+// comparisons are figures that compare the default method with peers.
 func (c Config) comparisons() []Figure {
 	against := func(model string, peers []peer) study {
 		return func(ctx context.Context, c Config, w io.Writer, did func(string)) error {
@@ -67,7 +67,7 @@ func (c Config) compare(ctx context.Context, w io.Writer, did func(string), mode
 		fmt.Fprintf(w, " %s, fixed | best |", peer.name)
 	}
 	fmt.Fprintf(w, "\n|---|---|---|---|%s\n", strings.Repeat("---|", 2*len(peers)))
-	means := map[float64][]float64{} // of logarithms, by eps and column
+	means := map[float64][]float64{} // means of logarithms, by eps and column
 	sources := c.sources(model, c.n(studyRows, studyRows))
 	for _, s := range sources {
 		t, err := s.open()
@@ -106,8 +106,8 @@ func cells(row []float64) string {
 	return text
 }
 
-// compareCell returns the median excess of ours and, of each peer, at its fixed setting and
-// at its best.
+// compareCell returns the median excess of the default method and, of each peer, at its fixed setting and
+// at its best setting.
 func (c Config) compareCell(ctx context.Context, p *posed, name string, epsilon float64, peers []peer, did func(string)) ([]float64, error) {
 	b := privacy.Budget{Epsilon: epsilon, Delta: studyDelta}
 	ours, err := c.median(func(int) (float64, error) {
@@ -142,7 +142,7 @@ func (c Config) compareCell(ctx context.Context, p *posed, name string, epsilon 
 	return row, err
 }
 
-// screenDraws is how many draws find the best setting of a grid.
+// screenDraws is the number of draws that select the best setting of a grid.
 const screenDraws = 3
 
 func (c Config) few() Config {
@@ -150,7 +150,7 @@ func (c Config) few() Config {
 	return c
 }
 
-// median is that of as many draws as c asks for.
+// median returns the median of as many draws as c asks for.
 func (c Config) median(draw func(number int) (float64, error)) (float64, error) {
 	var all []float64
 	for number := range c.draws() {
@@ -167,7 +167,7 @@ func (c Config) median(draw func(number int) (float64, error)) (float64, error) 
 	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2, nil
 }
 
-// algorithm is a request for the model in the table's scales.
+// algorithm returns a request for the model in the table's scales.
 func (p *posed) algorithm(options map[string]any) (dpsco.Scaled, error) {
 	algorithm, err := dpsco.Recipe(p.model, options, nil)
 	scaled := dpsco.Scaled{Algorithm: algorithm, X: p.Scales, Y: p.targetScale(), Flags: p.flags(), Counts: catalogue.IsCount(p.model)}
@@ -177,7 +177,7 @@ func (p *posed) algorithm(options map[string]any) (dpsco.Scaled, error) {
 	return scaled, err
 }
 
-// request is a fit as an analyst would ask for it, on an account of zCDP.
+// request runs a fit as an analyst would ask for it, on an account with zCDP accounting.
 func (p *posed) request(ctx context.Context, b privacy.Budget, options map[string]any) (dpsco.Result, error) {
 	algorithm, err := p.algorithm(options)
 	if err != nil {

@@ -28,17 +28,17 @@ const coverageNote = `How often the intervals of default methods hold the coeffi
 - *NULL*: the share of intervals that are withheld; *why*: the reason met most often. A cell whose first 10 samples have no interval ends there and says 100 %%.
 `
 
-// coverDraws is how many samples are drawn for each draw that is asked for.
+// coverDraws is the number of samples for each draw of Config.Draws.
 const coverDraws = 10
 
-// fewRows and manyRows are the sizes of the smallest and the largest tables of laws; tables beyond largeRows
-// are drawn half as often.
+// fewRows and manyRows are the sizes of the smallest and the largest tables of laws. Tables with more than
+// largeRows rows get half as many samples.
 const (
 	fewRows  = 5_000
 	manyRows = 1_000_000
 )
 
-// coverDraws is how many samples of so many rows are drawn.
+// coverDraws returns the number of samples of tables with the given number of rows.
 func (c Config) coverDraws(rows int) int {
 	if rows > largeRows {
 		return coverDraws * c.draws() / 2
@@ -53,7 +53,7 @@ type cover struct {
 	rows       int
 	epsilon    float64
 	draws      int
-	seed       uint64 // of its samples: those of other cells are others
+	seed       uint64 // of its samples; each cell has another
 	ordinary   bool   // also count intervals of a fit without privacy
 	population func(r *rand.Rand) (t *Table, truth []float64, err error)
 }
@@ -93,18 +93,18 @@ func (c Config) writeCoverage(ctx context.Context, w io.Writer, did func(string)
 			return err
 		}
 		fmt.Fprintf(w, "| %s | %d | %d | %g |%s\n", cell.name, cell.rows, cell.slopes, cell.epsilon, line)
-		cells[k] = cover{} // and its table
+		cells[k] = cover{} // releases the memory of its table
 	}
 	return nil
 }
 
-// covers lists the cells of a model.
+// covers returns the cells of a model.
 func (c Config) covers(model string) (cells []cover, err error) {
 	add := func(l law, rows, slopes int, epsilon float64) {
 		cells = append(cells, c.coverOfLaw(l, l.name, rows, slopes, model, epsilon))
 	}
 	for _, l := range lawsOf(model) {
-		for _, epsilon := range []float64{10, 1, .3} { // the first has intervals if any has
+		for _, epsilon := range []float64{10, 1, .3} { // with the first epsilon, intervals exist if they do with any
 			add(l, c.n(2*studyRows, 2*studyRows), lawSlopes, epsilon)
 		}
 	}
@@ -133,7 +133,8 @@ func (c Config) covers(model string) (cells []cover, err error) {
 	return cells, nil
 }
 
-// samples are cells of so many rows each of a table, drawn with replacement; misfit says that no model holds on it.
+// samples returns cells of samples of n rows, drawn from a table with replacement. misfit says that the
+// model does not hold on the table.
 func (c Config) samples(name string, open func() *Table, slopes, n int, model string, misfit bool) (cells []cover) {
 	population := sync.OnceValue(func() *posed { return pose(open(), model) })
 	for _, epsilon := range []float64{1, 10} {
@@ -149,10 +150,11 @@ func (c Config) samples(name string, open func() *Table, slopes, n int, model st
 	return cells
 }
 
-// misfitRows is how many rows a table of a misfit has as a population; a sample is a tenth of it, of farRows a twentieth.
+// misfitRows is the number of rows of a misfit's population. A sample has a tenth of it, for farRows a
+// twentieth.
 const misfitRows = 20 * studyRows
 
-// misfitCovers lists cells of misfits, and of laws whose first feature is missing in most rows.
+// misfitCovers returns the cells of misfits, and of laws whose first feature is missing in most rows.
 func (c Config) misfitCovers(model string) (cells []cover, err error) {
 	all, shares := slices.Concat(misfits, otherMisfits), missingShares
 	if c.brief {
@@ -173,7 +175,7 @@ func (c Config) misfitCovers(model string) (cells []cover, err error) {
 	return cells, nil
 }
 
-// farCovers lists cells of laws with few rows far away.
+// farCovers returns the cells of laws with few rows far away.
 func (c Config) farCovers(model string) (cells []cover, err error) {
 	all, n := farRows, c.n(misfitRows, misfitRows)
 	if c.brief {
@@ -185,14 +187,15 @@ func (c Config) farCovers(model string) (cells []cover, err error) {
 	return cells, nil
 }
 
-// coverOfLaw is the cell of a law.
+// coverOfLaw returns the cell of a law.
 func (c Config) coverOfLaw(l law, name string, rows, slopes int, model string, epsilon float64) cover {
 	return cover{name, slopes, rows, epsilon, c.coverDraws(rows), 0, false, func(r *rand.Rand) (*Table, []float64, error) {
 		return l.draw(rows, slopes, model, r.Uint64()), l.coefficients(slopes), nil
 	}}
 }
 
-// cover draws samples and counts.
+// cover draws samples, counts how many intervals contain the true coefficient, and returns a line of the
+// table.
 func (c Config) cover(ctx context.Context, model string, cell cover, did func(string)) (string, error) {
 	draws, d := cell.draws, cell.slopes+1
 	covered, middles, halves := make([]float64, d), make([][]float64, d), make([][]float64, d)
@@ -210,7 +213,7 @@ func (c Config) cover(ctx context.Context, model string, cell cover, did func(st
 		if r.Low == nil {
 			reasons[r.WhyNull]++
 			if given == 0 && draw+1 >= coverDraws && !(cell.ordinary && 2*(draw+1) < cell.draws) {
-				draws = draw + 1 // a cell that has none
+				draws = draw + 1 // end a cell without intervals early
 				break
 			}
 			continue
@@ -236,7 +239,7 @@ func (c Config) cover(ctx context.Context, model string, cell cover, did func(st
 			why = reason
 		}
 	}
-	all := 0 // intervals that are given
+	all := 0 // number of intervals that are given
 	for _, half := range halves {
 		all += len(half)
 	}
@@ -263,8 +266,8 @@ func (c Config) cover(ctx context.Context, model string, cell cover, did func(st
 	return fmt.Sprintf(" %.3f%s | %.2f | %s | %.2g | %.0f %% | %s |", hold/float64(slopes), without, worst, constant, widths[len(widths)/2], withheld, why), nil
 }
 
-// request fits one sample of a cell, by its number. The result is in the table's units, and truth
-// in scaled ones.
+// request fits one sample of a cell, by its number. The result is in the table's units, truth in scaled
+// units.
 func (cell cover) request(ctx context.Context, model string, number int) (r dpsco.Result, truth []float64, p *posed, err error) {
 	t, truth, err := cell.population(rand.New(rand.NewPCG(uint64(number), 22+cell.seed)))
 	if err != nil {
@@ -275,13 +278,13 @@ func (cell cover) request(ctx context.Context, model string, number int) (r dpsc
 	return r, truth, p, err
 }
 
-// ordinary counts sandwich intervals of fits without privacy.
+// ordinary counts how many sandwich intervals of fits without privacy contain the true coefficient.
 type ordinary struct {
 	covered []float64
 	fits    int
 }
 
-// add fits a table and counts the intervals that hold the truth, in scaled units.
+// add fits a table and counts the intervals that contain truth, which is in scaled units.
 func (o *ordinary) add(t *posed, truth []float64) {
 	p := pose(t.Table, t.model)
 	loss, meat := p.loss(1), mat.NewSymDense(p.D, nil)
@@ -304,7 +307,8 @@ func (o *ordinary) add(t *posed, truth []float64) {
 	}
 }
 
-// String is the share of slopes that are covered, and that of the worst; empty without fits.
+// String returns the share of slopes that are covered, and that of the worst slope; the empty string
+// without fits.
 func (o ordinary) String() string {
 	if o.fits == 0 {
 		return ""

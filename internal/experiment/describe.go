@@ -66,7 +66,7 @@ func (c Config) writeDescriptions(ctx context.Context, w io.Writer, did func(str
 	return nil
 }
 
-// average is a mean of what was added.
+// average is the mean of the added values.
 type average struct{ sum, count float64 }
 
 func (a *average) add(v float64) { a.sum, a.count = a.sum+v, a.count+1 }
@@ -80,7 +80,7 @@ func (a average) String() string {
 	return short(a.mean())
 }
 
-// count counts one more of all.
+// count counts one case, good or not.
 func (t *within) count(good bool) {
 	t.all++
 	if good {
@@ -88,7 +88,7 @@ func (t *within) count(good bool) {
 	}
 }
 
-// quality is how good descriptions of a table are.
+// quality holds measures of the accuracy of descriptions of a table.
 type quality struct {
 	median, outer                average // rank errors, in percent
 	given, covered, scales, near *within
@@ -138,8 +138,8 @@ func (c Config) describeOnce(ctx context.Context, t *Table, epsilon float64) (qu
 	return q, nil
 }
 
-// rankError is how many values, in percent of all, lie between v and the nearest quantile; with a
-// side only those by which v is not below (-1) or above (1) it.
+// rankError returns how many values, in percent of all, lie between v and the nearest quantile of a
+// percentage. With a side it counts only if v is not below (-1) or not above (1) the quantile.
 func rankError(values []float64, v, percent float64, side ...int) float64 {
 	below, above := 0., 0.
 	for _, x := range values {
@@ -160,7 +160,7 @@ func rankError(values []float64, v, percent float64, side ...int) float64 {
 	return math.Max(math.Max(over, under), 0)
 }
 
-// columns are those of a table, the target first.
+// columns returns the columns of a table, the target first.
 func (t *Table) columns() []dpsco.Column {
 	all := []dpsco.Column{{Name: "c0", Whole: areWhole(t.Y), Scale: t.TargetScale}}
 	for j, s := range t.Scales {
@@ -169,7 +169,7 @@ func (t *Table) columns() []dpsco.Column {
 	return all
 }
 
-// areWhole reports whether a database would have a column of integers.
+// areWhole reports whether all values are whole numbers, so that a database would use an integer column.
 func areWhole(v []float64) bool {
 	return !slices.ContainsFunc(v, func(x float64) bool { return x != math.Trunc(x) })
 }
@@ -215,7 +215,8 @@ func (c Config) writeScaled(ctx context.Context, w io.Writer, did func(string)) 
 	return nil
 }
 
-// rescaled is a table with the scales that dp_scales gives, its columns moved to their centres.
+// rescaled returns the table with the scales that dp_scales suggests, and its columns moved to the
+// suggested centres.
 func (t *Table) rescaled(ctx context.Context, epsilon float64) (*Table, error) {
 	r, err := t.described(ctx, dpsco.SuggestScales{Columns: t.columns()}, epsilon)
 	if err != nil {
@@ -239,7 +240,7 @@ func (t *Table) rescaled(ctx context.Context, epsilon float64) (*Table, error) {
 	return u, nil
 }
 
-// unscaled is a table whose scales are all 1.
+// unscaled returns the table with all scales 1.
 func (t *Table) unscaled() *Table {
 	u := &Table{Data: t.copy(), TargetScale: 1}
 	for range t.Scales {

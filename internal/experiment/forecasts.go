@@ -22,8 +22,8 @@ const forecastNote = `Both figures that dp_explain has of a coefficient's noise,
 - *within*: how many of these lie between half and twice what is seen.
 `
 
-// formerEpsilon is the budget of the release that forecasts are made from, over the budget
-// that they are for.
+// formerEpsilon is the ratio of the budget of the release that forecasts are made from to the budget that
+// they are for.
 const formerEpsilon = 1.25
 
 func (c Config) forecasts() (figures []Figure) {
@@ -63,12 +63,12 @@ func (c Config) writeForecasts(ctx context.Context, w io.Writer, did func(string
 	return err
 }
 
-// within counts what is good, as forecasts are that are off by a factor of two at most.
+// within counts good cases, such as forecasts that are wrong by at most a factor of two.
 type within struct{ good, all int }
 
 func (t *within) String() string { return fmt.Sprintf("%d of %d", t.good, t.all) }
 
-// add counts a cell of its own, and returns its count.
+// add adds the counts of a cell, and returns them as text.
 func (t *within) add(cell within) string {
 	t.good, t.all = t.good+cell.good, t.all+cell.all
 	if cell.all == 0 {
@@ -84,7 +84,7 @@ func withinTwo(ratios []float64) (w within) {
 	return w
 }
 
-// quantiles of ratios, of which 0 is the least and 1 the most.
+// quantiles formats the quantiles of ratios at the given levels; 0 is the least ratio and 1 the largest.
 func quantiles(ratios []float64, at ...float64) string {
 	if len(ratios) == 0 {
 		return "none"
@@ -97,8 +97,9 @@ func quantiles(ratios []float64, at ...float64) string {
 	return strings.Join(text, ", ")
 }
 
-// forecastRatios are forecasts over what is seen: at scales for each coefficient, nil where there are
-// none, and from those of a number of releases that tell, for each coefficient of each.
+// forecastRatios are ratios of forecasts to observed standard deviations: atScales for each coefficient,
+// nil if there are none; fromReleases for each coefficient of the releases that give a forecast, told of
+// all releases.
 type forecastRatios struct {
 	atScales, fromReleases []float64
 	told, releases         int
@@ -148,8 +149,8 @@ func (c Config) forecast(ctx context.Context, p *posed, epsilon float64) (f fore
 	return f, nil
 }
 
-// told is what a release at another budget tells of the noise at b; nil where the same
-// method would not run, or releases do not tell.
+// told returns the forecast, from a release at another budget, of the noise at b; nil if the same method
+// would not run, or releases give no forecast.
 func (p *posed) told(ctx context.Context, b privacy.Budget) ([]float64, error) {
 	before := b
 	before.Epsilon *= formerEpsilon

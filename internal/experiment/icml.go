@@ -2,9 +2,8 @@ package experiment
 
 import "math"
 
-// icml are Figures 1 to 4 of Wang, Xiao, Devadas & Xu (ICML 2020): their
-// Algorithms 3 and 4 beside robust descent without privacy, as a function of the
-// number of iterations, features, rows, and of epsilon.
+// icml are Figures 1 to 4 of Wang, Xiao, Devadas & Xu (ICML 2020): their Algorithms 3 and 4 and robust
+// descent without privacy, as a function of the number of iterations, features, rows, and of epsilon.
 func (c Config) icml() []Figure {
 	ridge := map[string]any{"penalty": "l2", "lambda": 1e-3}
 	figures := []Figure{
@@ -64,8 +63,8 @@ func icmlLines(options map[string]any, epsilon func(x float64) float64) (lines [
 	return lines
 }
 
-// icmlMethods are what the paper compares. Robust descent is that of Holland
-// (2019), the same estimator with no noise to speak of.
+// icmlMethods are the methods that the paper compares. Robust descent is that of Holland (2019), the same
+// estimator with negligible noise.
 var icmlMethods = []struct {
 	name string
 	fit  func(epsilon float64, options map[string]any) Fit
@@ -77,8 +76,7 @@ var icmlMethods = []struct {
 	}},
 }
 
-// noPrivacy is the largest epsilon that a plan takes: its noise is far below
-// what sampling does.
+// noPrivacy is the largest epsilon that a plan takes: its noise is far below the sampling error.
 const noPrivacy = 1e4
 
 // hollandScale is sqrt(n / (2 ln n)) for n = 1e5 gradients of second moment 1.

@@ -1,8 +1,8 @@
 package experiment
 
-// l1 is how the error of least absolute deviations falls with rows and epsilon,
-// rises with features, and depends on theta, the moments that residuals are said
-// to have (Wang & Xu). Residuals have moments below 1.4 only.
+// l1 measures how the error of least absolute deviations depends on the number of rows, on epsilon, on the
+// number of features, and on theta, the assumed order of the moments of residuals (Wang & Xu). The
+// residuals have moments below 1.4 only.
 func (c Config) l1() Figure {
 	n := c.n(10_000, 50_000)
 	task := func(n, d int) *Task { return absoluteDeviations(Linear(n, dense(d), true, pareto(1.4), 1)) }
@@ -38,7 +38,7 @@ func thetaChart(t *Task) Chart {
 	return c
 }
 
-// absoluteDeviations is the same table for a fit of absolute deviations, which has no delta.
+// absoluteDeviations returns the same task for a fit of absolute deviations, which has no delta.
 func absoluteDeviations(t *Task) *Task {
 	return &Task{Model: "l1", draw: t.draw}
 }

@@ -7,11 +7,11 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Laws that no model here holds on: the first feature, whose tail may be heavy, adds to predictions what
-// is not linear in it. The others are normal.
+// Laws on which no model here holds: a nonlinear function of the first feature, whose tail may be heavy, is
+// added to predictions. The other features are normal.
 
-// misfit is such a law. Its first feature is a function of a uniform number, or normal without one, and adds
-// an effect instead of what it would add as a linear one.
+// misfit returns such a law. Its first feature is a function of a uniform number, or normal if feature is
+// nil; its effect replaces the linear term of that feature.
 func misfit(name string, feature func(u float64) float64, effect func(v float64) float64) law {
 	return law{name: "misfit: " + name, e: func(_ []float64, r *rand.Rand) float64 { return r.NormFloat64() },
 		row: func(x []float64, r *rand.Rand) {
@@ -24,13 +24,13 @@ func misfit(name string, feature func(u float64) float64, effect func(v float64)
 	}
 }
 
-// misfitSlope is that of the effect; lawSlope what the first feature of any law has.
+// misfitSlope multiplies the effect; lawSlope is the coefficient of the first feature in any law.
 const (
 	misfitSlope = .6
-	lawSlope    = .6 / 2 // of lawSlopes
+	lawSlope    = .6 / 2 // .6 / sqrt(lawSlopes)
 )
 
-// Features of misfits, of a number that is uniform between 0 and 1.
+// Features of misfits, as functions of a number that is uniform between 0 and 1.
 func exponential(u float64) float64 { return -math.Log(u) }
 func lognormal(u float64) float64   { return math.Exp(math.Sqrt2 * math.Erfinv(1-2*u)) }
 
@@ -42,7 +42,7 @@ func capped(most float64) func(v float64) float64 {
 	return func(v float64) float64 { return math.Min(v, most) }
 }
 
-// misfits are the laws on which the figures behind intervals were chosen.
+// misfits are the laws with which the constants of the intervals were chosen.
 var misfits = []law{
 	misfit("normal up to 1", nil, capped(1)),
 	misfit("square of a normal", nil, func(v float64) float64 { return v * v / 2 }),
@@ -67,7 +67,8 @@ var misfits = []law{
 	}, effect: func(x []float64) float64 { return -.3 * math.Max(0, x[0]-2) }},
 }
 
-// otherMisfits were made when the figures stood; one row in twenty far away led to further ones.
+// otherMisfits were not used to choose these constants, except that the law with one row in twenty far away
+// led to a further one (internal/dpsco/newton.md).
 var otherMisfits = []law{
 	misfit("square of a uniform", func(u float64) float64 { return 2 * u }, func(v float64) float64 { return v * v }),
 	misfit("logarithm of a Pareto 3", paretoTail(3), math.Log),
@@ -95,7 +96,8 @@ var otherMisfits = []law{
 	}, effect: func(x []float64) float64 { return -.4 * math.Max(0, x[0]+x[1]-1) }},
 }
 
-// farRows are laws of which few rows lie far away, where the effect has ended: intervals fail on some.
+// farRows are laws with few rows far away, beyond the range in which the effect varies. Intervals fail on
+// some of them.
 var farRows = []law{
 	farMisfit("one in fifty at 10", .02, func(float64) float64 { return 10 }),
 	farMisfit("one in a hundred at 10", .01, func(float64) float64 { return 10 }),
@@ -106,7 +108,8 @@ var farRows = []law{
 	misfit("Pareto 2.2 up to 3", paretoTail(2.2), capped(3)),
 }
 
-// farMisfit has a first feature that is normal but for a share of rows, and counts up to 3.
+// farMisfit has a first feature that is normal except for a share of rows, and an effect that is linear up
+// to 3.
 func farMisfit(name string, share float64, far func(u float64) float64) law {
 	return misfit(name, func(u float64) float64 {
 		if u < share {
@@ -116,5 +119,5 @@ func farMisfit(name string, share float64, far func(u float64) float64) law {
 	}, capped(3))
 }
 
-// missingShares are those of rows that say nothing, for its first feature is missing.
+// missingShares are shares of rows that are left out because their first feature is missing.
 var missingShares = []float64{.8, .95, .99}

@@ -1,8 +1,8 @@
 package experiment
 
-// nips are Figures 1 and 2 of Wang, Ye & Xu (NIPS 2017): logistic regression on
-// Covertype by SVRG and SVRG++ against gradient descent, optimality gap and time.
-// Besides zCDP the two are priced by Renyi accounting, where batches are amplified.
+// nips are Figures 1 and 2 of Wang, Ye & Xu (NIPS 2017): logistic regression on Covertype by SVRG and
+// SVRG++ against gradient descent, optimality gap and time. Besides zCDP the two are priced by Renyi
+// accounting, with amplification by subsampling.
 func (c Config) nips() []Figure {
 	if c.Data == "" {
 		return nil

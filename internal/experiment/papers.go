@@ -8,10 +8,9 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// The settings of the papers as they state them: rows, columns, errors, batches,
-// steps, eps and delta. Their methods run twice where noise as printed is not
-// private at the stated eps: with the printed noise, under the eps that it truly
-// costs, and at the true cost of the stated eps.
+// The settings of the papers as they state them: rows, columns, errors, batches, steps, eps and delta. If a
+// method with its printed noise is not private at the stated eps it runs twice: with the printed noise,
+// shown at the eps that it actually costs, and with the noise that the stated eps requires.
 
 // papers are the figures of all settings.
 func (c Config) papers() []Figure {
@@ -26,18 +25,18 @@ func (c Config) papers() []Figure {
 	return figures
 }
 
-// overBudgets is a chart against the stated budgets.
+// overBudgets returns a chart against the stated budgets.
 func overBudgets(title, measure string, t *Task, at []float64, lines []Line) Chart {
 	return Chart{Title: title, X: "eps", Y: measure, LogX: true, LogY: true, At: at, Task: onTask(t), Lines: lines}
 }
 
-// timed tables and plots the times of fits too, which the papers report.
+// timed adds the times of fits, which the papers report, to tables and plots.
 func timed(c Chart) Chart {
 	c.Seconds = true
 	return c
 }
 
-// icmlSetting is n = 100,000 and d = 10 of Wang, Xiao, Devadas & Xu.
+// icmlSetting is the setting n = 100,000, d = 10 of Wang, Xiao, Devadas & Xu.
 func (c Config) icmlSetting() Figure {
 	const d = 10
 	n := c.n(100_000, 100_000)
@@ -53,7 +52,7 @@ func (c Config) icmlSetting() Figure {
 	return f
 }
 
-// icmlStated are the paper's parameters in scaled units, and ours. Algorithm 4
+// icmlStated returns lines with the paper's parameters in scaled units, and our lines. Algorithm 4
 // truncates at sqrt(n v / (2 ln(1/0.01))), v = 5 in the target's units.
 func icmlStated(n int, scale float64, options map[string]any) []Line {
 	truncation := math.Sqrt(float64(n)*5/(2*math.Log(100))) / scale
@@ -68,8 +67,9 @@ func icmlStated(n int, scale float64, options map[string]any) []Line {
 	}, ours(options)...)
 }
 
-// ours are the default, and sample and aggregate, beside both ends. The latter goes
-// without the penalty, which is slight and slows the fits of so many blocks.
+// ours returns the lines of the default method, of sample and aggregate, of the prediction zero and of the
+// fit without privacy. Sample and aggregate runs without the penalty, which is small and slows the fits of
+// so many blocks.
 func ours(options map[string]any) []Line {
 	return []Line{
 		atEpsilon("auto", "auto", options), atEpsilon("sample_aggregate", "sample_aggregate", nil),
@@ -77,8 +77,8 @@ func ours(options map[string]any) []Line {
 	}
 }
 
-// icmlSizes varies features and rows, with the stochastic Algorithm 4: batches of
-// 1,000, on an account that prices them by their amplification.
+// icmlSizes varies features and rows, with the stochastic Algorithm 4: batches of 1,000, on an account that
+// prices them with amplification by subsampling.
 func (c Config) icmlSizes() Figure {
 	n := c.n(100_000, 100_000)
 	ridge := map[string]any{"penalty": "l2", "lambda": 1e-3}
@@ -102,8 +102,7 @@ func (c Config) icmlSizes() Figure {
 	}}
 }
 
-// icmlAdult draws 30,000 rows, fits 28,000 of them, and judges by the mean loss on
-// the other 2,000.
+// icmlAdult draws 30,000 rows, fits 28,000 of them, and measures the mean loss on the other 2,000.
 func (c Config) icmlAdult() Figure {
 	lines := func(options map[string]any) []Line {
 		holland := with(with(options, "method", "catoni"), "truncation", hollandScale)
@@ -119,8 +118,8 @@ func (c Config) icmlAdult() Figure {
 	}}
 }
 
-// sinicaSetting is n = 10,000 of Xie et al.: ten coefficients of 1 and -1, columns
-// of unit norm, t(2) errors, five steps on all rows.
+// sinicaSetting is the setting n = 10,000 of Xie et al.: ten coefficients of 1 and -1, columns of unit
+// norm, t(2) errors, five steps on all rows.
 func (c Config) sinicaSetting() Figure {
 	n := c.n(10_000, 10_000)
 	budgets := []float64{.5, 1, 3}
@@ -146,14 +145,14 @@ func (c Config) sinicaSetting() Figure {
 	return f
 }
 
-// sinicaStated are the three algorithms with the printed noise and at the true
-// cost, and ours.
+// sinicaStated returns lines of the three algorithms with the printed noise and with the required noise,
+// and our lines.
 func sinicaStated(n int, options map[string]any, epsilon func(x float64) float64) (lines []Line) {
 	five := with(with(options, "steps", 5.), "step_size", .5)
 	delta := 1 / float64(n)
 	for _, m := range []struct {
 		name, method string
-		sensitivity  float64 // replace-one, over what the printed noise is in proportion to
+		sensitivity  float64 // ratio of the replace-one sensitivity to the scale that the printed noise is proportional to
 	}{{"clipped", "spgd_clip", 2}, {"(K)", "spgd_kamath", 1}, {"(H)", "spgd_holland", 1}} {
 		o := with(five, "method", m.method)
 		lines = append(lines,
@@ -164,15 +163,14 @@ func sinicaStated(n int, options map[string]any, epsilon func(x float64) float64
 		Line{Name: "lasso, not private", Fit: always(unclipped(options))}, Line{Name: "all zero", Fit: always(predictZero)})
 }
 
-// sinicaCost is the eps that five steps with noise of sqrt(ln(1/delta)) / eps truly
-// cost, by zCDP.
+// sinicaCost returns the eps that five steps with noise of sqrt(ln(1/delta)) / eps actually cost, by zCDP.
 func sinicaCost(epsilon, delta, sensitivity float64) float64 {
 	const steps = 5
 	z := math.Sqrt(math.Log(1/delta)) / epsilon / sensitivity
 	return privacy.ZCDPEpsilon(steps/(2*z*z), delta-privacy.Reserve(delta))
 }
 
-// SinicaLasso has normal features times size, p of them, and t(2) errors.
+// SinicaLasso has p normal features times size, and t(2) errors.
 func SinicaLasso(n, p int, size float64) *Task {
 	w := tenSigns(p)
 	return &Task{Model: "linear", Delta: 1 / float64(n), draw: func(r *rand.Rand) (*Table, Judge, error) {
@@ -185,8 +183,7 @@ func SinicaLasso(n, p int, size float64) *Task {
 	}}
 }
 
-// SinicaLogistic has labels by the sign of <w, x> plus a centred loglogistic(1/2,
-// 1/2) error.
+// SinicaLogistic has labels by the sign of <w, x> plus a centred loglogistic(1/2, 1/2) error.
 func SinicaLogistic(n, p int, size float64) *Task {
 	w, e := tenSigns(p), logLogistic(.5, .5)
 	return &Task{Model: "logistic", Delta: 1 / float64(n), draw: func(r *rand.Rand) (*Table, Judge, error) {
@@ -202,7 +199,7 @@ func SinicaLogistic(n, p int, size float64) *Task {
 	}}
 }
 
-// tenSigns are ten coefficients of 1 and -1 in turn, and zeros.
+// tenSigns returns ten coefficients of 1 and -1 alternately, and zeros.
 func tenSigns(p int) []float64 {
 	w := make([]float64, p)
 	for j := range min(p, 10) {
@@ -219,7 +216,7 @@ func scaled(w []float64, by float64) []float64 {
 	return v
 }
 
-// resize multiplies the features by a size, which is their registered scale.
+// resize multiplies the features by size, which becomes their registered scale.
 func (t *Table) resize(size float64) {
 	for j, x := range t.X {
 		t.Scales[j] = size
@@ -258,7 +255,7 @@ func (c Config) nipsSetting() Figure {
 	return f
 }
 
-// risk is the mean loss of a model.
+// risk returns the mean loss of a model.
 func (t *Table) risk(model string) func(w []float64) float64 {
 	if catalogue.Classifies(model) {
 		return t.logLoss

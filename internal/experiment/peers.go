@@ -9,28 +9,28 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Peers are what others have published for the same tasks. Here they are references and
-// no products: their noise is real-valued and from a seeded generator, and their rows
-// are bounded by public numbers alone, so that each is private in exact arithmetic
-// under replace-one. What they are tuned by in hindsight is not private.
+// Peers are published methods for the same tasks. Here they are references, not products: their noise is
+// real-valued and from a seeded generator, and their rows are bounded by public numbers alone, so that each
+// is private under replace-one in exact arithmetic. The choice of their best settings in hindsight is not
+// private.
 
-// setting is what a peer can be tuned by; what a peer does not use is 0.
+// setting holds the parameters of a peer; unused ones are 0.
 type setting struct {
 	row    float64 // bound on a row's length, in units of sqrt(d)
 	target float64 // bound on the target or on residuals, in target scales
 	rounds int
-	rate   float64 // of a step, over that which is safe where rows have length sqrt(d)
+	rate   float64 // step length, relative to the one that is safe if rows have length sqrt(d)
 }
 
 // peer is one published method.
 type peer struct {
 	name  string
 	fixed setting   // chosen beforehand: as published, with public scales for its bounds
-	grid  []setting // in hindsight the best of these counts, in each cell
+	grid  []setting // in each cell the best of these, chosen in hindsight, is reported
 	fit   func(p *posed, s setting, b privacy.Budget, r *rand.Rand) []float64
 }
 
-// settings are all combinations.
+// settings returns all combinations.
 func settings(rows, targets []float64, rounds []int, rates []float64) (all []setting) {
 	for _, row := range rows {
 		for _, target := range targets {
@@ -56,14 +56,14 @@ var (
 		{"objective perturbation", setting{row: 1.2}, settings([]float64{.6, 1.2, 2.4, 4}, none, []int{0}, none), objectivePerturbation},
 		{"DP-GD", setting{target: 1, rounds: 50, rate: 1}, settings(none, []float64{.3, 1, 3}, []int{15, 50}, []float64{1, 3, 10}), gradientDescent},
 	}
-	huberFew   = linearFew[2:] // which are about residuals of one target scale at most, as delta is
+	huberFew   = linearFew[2:] // these bound residuals at about one target scale, as Huber's delta does
 	poissonFew = []peer{
 		{"DP-GD", setting{target: 1, rounds: 50, rate: 1}, settings(none, []float64{.3, 1, 3, 10}, []int{15, 50}, []float64{.1, 1, 3, 10}), gradientDescent},
 	}
 )
 
-// adaSSP is Wang 2018: a third of the budget each for the second moments, their least
-// eigenvalue and the products with the target; a ridge where the noise asks for one.
+// adaSSP is the method of Wang 2018: a third of the budget each for the second moments, their least
+// eigenvalue and the products with the target; a ridge if the noise requires one.
 func adaSSP(p *posed, s setting, b privacy.Budget, r *rand.Rand) []float64 {
 	bound, z := s.row*math.Sqrt(float64(p.D)), deviation(b, 1./3)
 	sums := p.gram(bound, s.target)
@@ -75,8 +75,8 @@ func adaSSP(p *posed, s setting, b privacy.Budget, r *rand.Rand) []float64 {
 	return solveRidge(h, ridge, g)
 }
 
-// boostedAdaSSP is Tang et al. 2023: one noisy matrix, of half the budget with its least
-// eigenvalue, and rounds of noisy products with clamped residuals.
+// boostedAdaSSP is the method of Tang et al. 2023: one noisy matrix, with half the budget including its
+// least eigenvalue, and rounds of noisy products with clamped residuals.
 func boostedAdaSSP(p *posed, s setting, b privacy.Budget, r *rand.Rand) []float64 {
 	bound := s.row * math.Sqrt(float64(p.D))
 	h, ridge := noisyMoments(p.gram(bound, math.Inf(1)).h, bound, deviation(b, 1./3), deviation(b, 1./6), r)
@@ -100,9 +100,9 @@ func boostedAdaSSP(p *posed, s setting, b privacy.Budget, r *rand.Rand) []float6
 	return w
 }
 
-// noisyMoments adds symmetric noise to a sum of outer products of rows no longer than
-// bound, and returns the ridge of AdaSSP: what a bound on the noise exceeds a private
-// lower bound of the least eigenvalue by.
+// noisyMoments adds symmetric noise to a sum of outer products of rows no longer than bound, and returns
+// the ridge of AdaSSP: the excess of a bound on the noise over a private lower bound of the least
+// eigenvalue, at least 0.
 func noisyMoments(h *mat.SymDense, bound, z, zEigen float64, r *rand.Rand) (noisy *mat.SymDense, ridge float64) {
 	d := h.SymmetricDim()
 	noisy = mat.NewSymDense(d, nil)
@@ -134,9 +134,9 @@ func solveRidge(h *mat.SymDense, ridge float64, g *mat.VecDense) []float64 {
 	return w.RawVector().Data
 }
 
-// objectivePerturbation is Redberg et al. 2023 with Gaussian noise: a tenth of epsilon
-// pays for the determinant, by a ridge; rows longer than the bound weigh less. Squared
-// residuals have no bounded gradient: for them Huber's loss stands in.
+// objectivePerturbation is the method of Redberg et al. 2023 with Gaussian noise: a tenth of epsilon pays
+// for the determinant, by a ridge; rows longer than the bound have a smaller weight. Squared residuals have
+// no bounded gradient, so their loss is replaced by Huber's.
 func objectivePerturbation(p *posed, s setting, b privacy.Budget, r *rand.Rand) []float64 {
 	const determinant = .1
 	bound, lipschitz, loss, curvature := s.row*math.Sqrt(float64(p.D)), 1., lossOf(logLossOf), .25
@@ -151,8 +151,8 @@ func objectivePerturbation(p *posed, s setting, b privacy.Budget, r *rand.Rand) 
 	return p.minimise(loss, bound, curvature*bound*bound/math.Expm1(determinant*b.Epsilon), linear)
 }
 
-// gradientDescent is descent on clipped gradients with Gaussian noise, of which the
-// second half of the iterates is averaged.
+// gradientDescent is descent on clipped gradients with Gaussian noise; it returns the average of the second
+// half of the iterates.
 func gradientDescent(p *posed, s setting, b privacy.Budget, r *rand.Rand) []float64 {
 	loss, smooth := p.loss(1), 1.
 	if p.model == "logistic" {
@@ -182,7 +182,8 @@ func gradientDescent(p *posed, s setting, b privacy.Budget, r *rand.Rand) []floa
 	return mean
 }
 
-// deviation is that of Gaussian noise for a sensitivity of 1 and a share of a budget.
+// deviation returns the standard deviation of Gaussian noise for a sensitivity of 1 and a share of a
+// budget.
 func deviation(b privacy.Budget, share float64) float64 {
 	return 1 / math.Sqrt(2*share*privacy.ZCDPRho(b.Epsilon, b.Delta))
 }

@@ -20,12 +20,12 @@ const (
 	panelWidth  = 4.2 * vg.Inch
 	panelHeight = 2.8 * vg.Inch
 	entryHeight = 0.2 * vg.Inch
-	entries     = 4 // of the legend, side by side
+	entries     = 4 // entries of the legend in a row
 	labelSize   = 9
 	dpi         = 84
 )
 
-// plot writes a figure as PNG: its panels, one legend and the command below.
+// plot writes a figure as PNG: its panels, one legend and the command that makes it.
 func (f Figure) plot(w io.Writer, grids []*Grid, command string) error {
 	var panels []*plot.Plot
 	var legend legend
@@ -73,7 +73,7 @@ func (g *Grid) panel(y string, l *legend, value func(Cell) (mean, deviation floa
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.ConstantTicks(ticks(g.At))
 	}
 	show := func(y float64) float64 { return y }
-	if g.LogY { // plot.LogScale misplaces the label
+	if g.LogY { // logarithms are taken here, because plot.LogScale misplaces the label
 		show, p.Y.Tick.Marker = math.Log10, plot.TickerFunc(decades)
 	}
 	p.Add(plotter.NewGrid())
@@ -106,7 +106,7 @@ func (g *Grid) panel(y string, l *legend, value func(Cell) (mean, deviation floa
 	return p
 }
 
-// widened enlarges a range of one value or none, which no axis can show.
+// widened enlarges a range of at most one value, which an axis cannot show.
 func widened(low, high float64) (float64, float64) {
 	switch {
 	case low > high:
@@ -119,7 +119,7 @@ func widened(low, high float64) (float64, float64) {
 	return low, high
 }
 
-// ticks are at the values that were measured.
+// ticks returns ticks at the measured values.
 func ticks(at []float64) []plot.Tick {
 	var all []plot.Tick
 	for _, x := range at {
@@ -128,9 +128,8 @@ func ticks(at []float64) []plot.Tick {
 	return all
 }
 
-// decades marks, between two logarithms, 1 to 9 of every power of ten. It labels 1
-// and, where they span no more than two powers, 2 and 5; all of them where it might
-// else be a single one.
+// decades returns marks, between two logarithms, at 1 to 9 times every power of ten. It labels 1 and, if
+// they span at most two powers, 2 and 5; it labels all if otherwise there could be only one label.
 func decades(low, high float64) (all []plot.Tick) {
 	const slack = 1e-9
 	for power := math.Floor(low); power <= high; power++ {
@@ -155,14 +154,13 @@ func reversed(points plotter.XYs) plotter.XYs {
 	return turned
 }
 
-// legend gives every method one colour in all panels, and names those that are in
-// none.
+// legend assigns every method one colour for all panels, and collects the methods' names.
 type legend struct {
 	names []string
 	marks [][]plot.Thumbnailer
 }
 
-// colours are plotutil's soft ones, but for its second red.
+// colours are plotutil's soft colours, with its second red replaced.
 var colours = slices.Replace(slices.Clone(plotutil.SoftColors), 5, 6, color.Color(color.Gray{90}))
 
 // add draws a method's line and band in a panel.
@@ -190,7 +188,7 @@ func (l *legend) index(name string) int {
 
 func (l *legend) rows() int { return (len(l.names) + entries - 1) / entries }
 
-// draw writes the legend and, under it, how the figure is made.
+// draw writes the legend and, under it, the command that makes the figure.
 func (l *legend) draw(c draw.Canvas, command string) {
 	tiles := draw.Tiles{Cols: entries, Rows: l.rows() + 1}
 	for k, name := range l.names {

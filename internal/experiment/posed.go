@@ -9,21 +9,21 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// posed is a table in scaled units, row by row with the constant first, with the exact
-// fit of a model. What peers are fitted to, and all fits are judged by.
+// posed is a table in scaled units, row by row with the constant first, with the exact fit of a model.
+// Peers are fitted to it, and the excess of all fits is measured on it.
 type posed struct {
 	*Table
 	model string
 	x     []float64 // N rows of D
 	y     []float64
-	known []float64 // part of each prediction that is known: logarithms of exposures
+	known []float64 // known part of each prediction: logarithms of exposures
 	exact []float64
 	least float64       // mean loss of exact
 	h     *mat.SymDense // mean outer product of rows
 	grams map[gramKey]gram
 }
 
-// pose divides a table by its scales; labels have none.
+// pose divides a table by its scales. Labels are not scaled.
 func pose(t *Table, model string) *posed {
 	p := &posed{Table: t, model: model, x: make([]float64, t.N*t.D), y: make([]float64, t.N), known: make([]float64, t.N), grams: map[gramKey]gram{}}
 	first := t.D - len(t.X)
@@ -43,7 +43,7 @@ func pose(t *Table, model string) *posed {
 	p.h = p.gram(math.Inf(1), math.Inf(1)).h
 	p.h.ScaleSym(1/float64(t.N), p.h)
 	loss, none := p.loss(1), make([]float64, t.D)
-	if model == "huber" { // flat where most residuals are beyond delta, as they may be at 0
+	if model == "huber" { // Huber's loss may be flat at 0, where most residuals can exceed delta, so start from least squares
 		p.exact = p.minimise(squaredOf, math.Inf(1), 0, none)
 	}
 	p.exact = p.minimise(loss, math.Inf(1), 0, none)
@@ -53,7 +53,7 @@ func pose(t *Table, model string) *posed {
 
 func (p *posed) row(i int) []float64 { return p.x[i*p.D : (i+1)*p.D] }
 
-// flags are the columns that hold 0 and 1 alone, as boolean ones do.
+// flags returns the columns that hold only 0 and 1, as boolean columns do.
 func (t *Table) flags() (flags []int) {
 	for j, x := range t.X {
 		if !slices.ContainsFunc(x, func(v float64) bool { return v != 0 && v != 1 && !math.IsNaN(v) }) {
@@ -70,7 +70,7 @@ func (p *posed) targetScale() float64 {
 	return p.TargetScale
 }
 
-// scaled takes coefficients from the table's units.
+// scaled converts coefficients from the table's units to scaled units.
 func (p *posed) scaled(w []float64) []float64 {
 	v := make([]float64, len(w))
 	first := p.D - len(p.X)
@@ -83,8 +83,7 @@ func (p *posed) scaled(w []float64) []float64 {
 	return v
 }
 
-// excess is by how much the mean loss of scaled coefficients exceeds the least, in
-// percent of it.
+// excess returns by how much, in percent, the mean loss of scaled coefficients exceeds the least mean loss.
 func (p *posed) excess(w []float64) float64 {
 	if p.model != "linear" {
 		return 100 * (p.meanLoss(w)/p.least - 1)
@@ -96,12 +95,12 @@ func (p *posed) excess(w []float64) float64 {
 	return 100 * mat.Inner(difference, p.h, difference) / 2 / p.least
 }
 
-// lossOf is a loss of the prediction z: its value, and first and second derivatives.
+// lossOf is a loss as a function of the prediction z: its value, and first and second derivatives.
 type lossOf func(z, y float64) (value, first, second float64)
 
 func squaredOf(z, y float64) (value, first, second float64) { return (z - y) * (z - y) / 2, z - y, 1 }
 
-// loss is that of the model; delta is Huber's.
+// loss returns the loss of the model; delta is the parameter of Huber's loss.
 func (p *posed) loss(delta float64) lossOf {
 	switch p.model {
 	case "logistic":
@@ -123,10 +122,10 @@ func logLossOf(z, y float64) (value, first, second float64) {
 	return value, first - y, e / (1 + e) / (1 + e)
 }
 
-// mostExponent keeps means finite.
+// mostExponent limits the logarithm of a mean, so that the mean is finite.
 const mostExponent = 100
 
-// devianceOf is half of the deviance of a count y at the mean e^z.
+// devianceOf returns half of the deviance of a count y at the mean e^z.
 func devianceOf(z, y float64) (value, first, second float64) {
 	mean := math.Exp(min(z, mostExponent))
 	value = mean - y
@@ -162,9 +161,9 @@ func dot(a, b []float64) (sum float64) {
 	return sum
 }
 
-// minimise finds the least of the sum of a loss, of rows that weigh less from a length on,
-// plus ridge / 2 times the squared length of w plus <linear, w>: Newton's method with
-// halved steps.
+// minimise minimises the sum over the rows of a loss, in which rows longer than longest have a smaller
+// weight, plus ridge / 2 times the squared length of w plus <linear, w>, by Newton's method with halved
+// steps.
 func (p *posed) minimise(loss lossOf, longest, ridge float64, linear []float64) []float64 {
 	w := append([]float64(nil), p.exact...)
 	if w == nil {
@@ -197,8 +196,7 @@ func (p *posed) minimise(loss lossOf, longest, ridge float64, linear []float64) 
 	return w
 }
 
-// derivatives returns the value, gradient and Hessian of what minimise looks for the
-// least of.
+// derivatives returns the value, gradient and Hessian of the objective of minimise.
 func (p *posed) derivatives(loss lossOf, longest, ridge float64, linear, w []float64) (value float64, g *mat.VecDense, h *mat.SymDense) {
 	d := p.D
 	gradient, hessian := make([]float64, d), make([]float64, d*d)
@@ -229,13 +227,13 @@ func (p *posed) derivatives(loss lossOf, longest, ridge float64, linear, w []flo
 
 type gramKey struct{ longest, highest float64 }
 
-// gram is the sums that least squares is made of.
+// gram holds the sums that determine a least squares fit.
 type gram struct {
 	h *mat.SymDense
 	g []float64
 }
 
-// gram sums the products of rows shortened to a length, and with the target clamped.
+// gram sums the products of rows shortened to a length, and their products with the clamped target.
 func (p *posed) gram(longest, highest float64) gram {
 	key := gramKey{longest, highest}
 	if found, ok := p.grams[key]; ok {
@@ -260,7 +258,7 @@ func (p *posed) gram(longest, highest float64) gram {
 	return sums
 }
 
-// shorten writes row i, at most longest long.
+// shorten writes row i to z, scaled to at most the length longest.
 func (p *posed) shorten(z []float64, i int, longest float64) {
 	copy(z, p.row(i))
 	if square := dot(z, z); square > longest*longest {

@@ -28,11 +28,11 @@ type Column struct {
 // Folder holds the real tables.
 type Folder struct {
 	Dir  string
-	Rows int // > 0: of every table the first only
+	Rows int // above 0: only the first rows of every table
 }
 
-// California, ClaimsLS, Adult and Covertype are fits of real tables. The judge is
-// the excess of the mean loss over the least, of the first three in percent.
+// California, ClaimsLS, Adult and Covertype are fits of real tables. The judge is the excess of the mean
+// loss over the least, for the first three in percent.
 func (f Folder) California() *Task {
 	return realTask("linear", percentAbove, sync.OnceValues(func() (*Table, error) {
 		return f.Load("california_housing", Column{"median_house_value", 200000},
@@ -63,8 +63,8 @@ func (f Folder) Covertype() *Task {
 	}))
 }
 
-// AdultSplit draws 30,000 rows of Adult, fits 28,000 and judges by the mean loss on
-// the others; delta is one over the rows fitted.
+// AdultSplit draws 30,000 rows of Adult, fits 28,000 and measures the mean loss on the others; delta is one
+// over the number of rows fitted.
 func (f Folder) AdultSplit(model string) *Task {
 	load := sync.OnceValues(f.adult)
 	return &Task{Model: model, Delta: 1. / 28_000, draw: func(r *rand.Rand) (*Table, Judge, error) {
@@ -78,9 +78,9 @@ func (f Folder) AdultSplit(model string) *Task {
 	}}
 }
 
-// CovertypeFull has all 54 features: ten measurements, and an indicator of each
-// wilderness area and soil type. The judge is the excess of the mean log-loss plus
-// lambda / 2 times the squared length of the slopes, of features over their scales.
+// CovertypeFull has all 54 features: ten measurements, and an indicator of each wilderness area and soil
+// type. The judge is the excess of the mean log-loss plus lambda / 2 times the squared length of the slopes
+// of scaled features.
 func (f Folder) CovertypeFull(lambda float64) *Task {
 	type posed struct {
 		table *Table
@@ -130,7 +130,7 @@ func (f Folder) covertypeFull() (*Table, error) {
 	return t, nil
 }
 
-// indicators are a column for each of the codes 1 to most.
+// indicators returns a column for each of the codes 1 to most.
 func indicators(codes []float64, most int) [][]float64 {
 	columns := make([][]float64, most)
 	for k := range columns {
@@ -144,11 +144,11 @@ func indicators(codes []float64, most int) [][]float64 {
 	return columns
 }
 
-// percentAbove and above are by how much a loss exceeds the least.
+// percentAbove and above return the excess of a loss over the least, relative in percent and absolute.
 func percentAbove(loss, least float64) float64 { return 100 * (loss/least - 1) }
 func above(loss, least float64) float64        { return loss - least }
 
-// realTask is the same table in every draw; excess is what its judge reports.
+// realTask returns a task with the same table in every draw, whose judge returns excess.
 func realTask(model string, excess func(loss, least float64) float64, load func() (*Table, error)) *Task {
 	return &Task{Model: model, Delta: 1e-6, draw: func(*rand.Rand) (*Table, Judge, error) {
 		t, err := load()
@@ -164,9 +164,8 @@ func realTask(model string, excess func(loss, least float64) float64, load func(
 	}}
 }
 
-// BlogLasso predicts comments from all features of the blog posts: 70% of the
-// rows, drawn at random, are fitted, and the judge is the root mean square error
-// on the others, in comments. delta is 1/n.
+// BlogLasso predicts comments from all features of the blog posts: 70% of the rows, drawn at random, are
+// fitted, and the judge is the root mean square error on the others, in comments. delta is 1/n.
 func (f Folder) BlogLasso() *Task {
 	load := sync.OnceValues(func() (*Table, error) {
 		names, err := f.header("blogfeedback_train")
@@ -182,7 +181,7 @@ func (f Folder) BlogLasso() *Task {
 		}
 		return f.Load("blogfeedback_train", Column{target, 10}, features...)
 	})
-	const rows = 36678 // that are fitted of all 52,397
+	const rows = 36678 // number fitted, of 52,397
 	return &Task{Model: "linear", Delta: 1. / rows, draw: func(r *rand.Rand) (*Table, Judge, error) {
 		t, err := load()
 		if err != nil {
@@ -194,8 +193,8 @@ func (f Folder) BlogLasso() *Task {
 	}}
 }
 
-// blogScale is public: one scale for each group of columns, and for the two that
-// count hours and characters.
+// blogScale returns the public scale of a column: one for each group of columns, and separate ones for
+// hours and characters.
 func blogScale(name string) float64 {
 	switch name {
 	case "hours_since_publication":
@@ -212,7 +211,7 @@ func blogScale(name string) float64 {
 	return 1
 }
 
-// pick copies some rows.
+// pick returns a table of the given rows.
 func (t *Table) pick(rows []int) *Table {
 	part := &Table{Data: dpsco.Data{Shape: t.Shape}, Scales: t.Scales, TargetScale: t.TargetScale}
 	part.N = len(rows)

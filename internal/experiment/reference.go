@@ -6,7 +6,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// What can be reached without privacy, exactly.
+// Fits without privacy, exactly.
 
 // predict returns <x_i, w> for row i, the intercept included.
 func (t *Table) predict(i int, w []float64) (z float64) {
@@ -19,7 +19,7 @@ func (t *Table) predict(i int, w []float64) (z float64) {
 	return z
 }
 
-// meanSquare is the mean squared residual.
+// meanSquare returns the mean squared residual.
 func (t *Table) meanSquare(w []float64) (sum float64) {
 	for i, y := range t.Y {
 		r := t.predict(i, w) - y
@@ -28,7 +28,7 @@ func (t *Table) meanSquare(w []float64) (sum float64) {
 	return sum / float64(t.N)
 }
 
-// logLoss is the mean negative log-likelihood of labels 0 and 1.
+// logLoss returns the mean negative log-likelihood of labels 0 and 1.
 func (t *Table) logLoss(w []float64) (sum float64) {
 	for i, y := range t.Y {
 		z := t.predict(i, w)
@@ -40,16 +40,16 @@ func (t *Table) logLoss(w []float64) (sum float64) {
 	return sum / float64(t.N)
 }
 
-// fitLinear is least squares.
+// fitLinear returns the least squares fit.
 func (t *Table) fitLinear() []float64 {
 	return t.newton(make([]float64, t.D), 0, func(z, y float64) (first, second float64) { return z - y, 1 })
 }
 
-// fitLogistic is maximum likelihood.
+// fitLogistic returns the maximum likelihood fit.
 func (t *Table) fitLogistic() []float64 { return t.fitLogisticRidge(0) }
 
-// fitLogisticRidge is the least mean log-loss plus lambda / 2 times the squared
-// length of the slopes, by Newton's method.
+// fitLogisticRidge minimises the mean log-loss plus lambda / 2 times the squared length of the slopes, by
+// Newton's method.
 func (t *Table) fitLogisticRidge(lambda float64) []float64 {
 	w := make([]float64, t.D)
 	for range 25 {
@@ -65,8 +65,8 @@ func (t *Table) fitLogisticRidge(lambda float64) []float64 {
 	return w
 }
 
-// newton makes one step on the mean of a loss with the given derivatives, plus
-// lambda / 2 times the squared length of the slopes.
+// newton makes one step on the mean of a loss with the given derivatives, plus lambda / 2 times the squared
+// length of the slopes.
 func (t *Table) newton(w []float64, lambda float64, derivatives func(z, y float64) (first, second float64)) []float64 {
 	h, g, x := mat.NewSymDense(t.D, nil), mat.NewVecDense(t.D, nil), mat.NewVecDense(t.D, nil)
 	for i, y := range t.Y {
@@ -97,7 +97,7 @@ func (t *Table) newton(w []float64, lambda float64, derivatives func(z, y float6
 	return next
 }
 
-// at is the entry of row i and coefficient j.
+// at returns the entry of row i and coefficient j.
 func (t *Table) at(i, j int) float64 {
 	if t.Intercept {
 		if j == 0 {

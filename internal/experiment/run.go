@@ -13,18 +13,18 @@ import (
 	"dpsidecar/internal/progress"
 )
 
-// ErrUnknown marks a name that no figure has.
+// ErrUnknown reports a name that no figure has.
 var ErrUnknown = errors.New("experiment: no such figure")
 
-// Config says what to run.
+// Config selects the figures to run.
 type Config struct {
 	Out   string // folder for tables and plots
-	Data  string // folder of the real tables; "" leaves out what needs them
-	Only  string // figures whose names begin so; "" all
-	Draws int    // of every cell; 0: 5, or 20 with Full
+	Data  string // folder of the real tables; empty: leave out the figures that need them
+	Only  string // prefix of the names of figures; empty: all
+	Draws int    // draws of every cell; 0: 5, or 20 with Full
 	Full  bool   // tables as large as the papers'
 
-	brief bool // small tables, and the first point of every chart alone: for tests
+	brief bool // for tests: small tables, and only the first point of every chart
 }
 
 // briefRows is the size of every table when brief.
@@ -37,7 +37,7 @@ func (c Config) folder() Folder {
 	return Folder{Dir: c.Data}
 }
 
-// Command is what a person types to run c again.
+// Command returns the command line that runs c again.
 func (c Config) Command() string {
 	text := "dpsidecar experiments"
 	if c.Only != "" {
@@ -62,7 +62,7 @@ func (c Config) draws() int {
 	return 5
 }
 
-// n is the number of rows of a generated table: usual, or full with Full.
+// n returns the number of rows of a generated table: usual, or full with Full.
 func (c Config) n(usual, full int) int {
 	if c.Full {
 		usual = full
@@ -73,7 +73,7 @@ func (c Config) n(usual, full int) int {
 	return usual
 }
 
-// Figures lists what c runs.
+// Figures returns the figures that c selects.
 func (c Config) Figures() ([]Figure, error) {
 	all := append(c.baselines(), c.icml()...)
 	all = append(all, c.sinica()...)
@@ -98,8 +98,7 @@ func (c Config) Figures() ([]Figure, error) {
 	return chosen, nil
 }
 
-// Run measures the figures of c and writes a table and a plot of each. It says
-// on w how far it is.
+// Run measures the figures of c and writes a table and a plot of each. It writes its progress to w.
 func Run(ctx context.Context, c Config, w io.Writer) error {
 	figures, err := c.Figures()
 	if err != nil {
@@ -126,7 +125,7 @@ func Run(ctx context.Context, c Config, w io.Writer) error {
 	return nil
 }
 
-// tally counts the fits that are done, and shows progress.
+// tally counts finished fits, and shows progress.
 type tally struct {
 	*progress.Bar
 	start time.Time
@@ -138,7 +137,7 @@ func (t *tally) did(what string) {
 	t.Show(t.done, what)
 }
 
-// wrote names the files of a figure.
+// wrote reports the files of a finished figure.
 func (t *tally) wrote(names ...string) {
 	fmt.Fprintf(t, "%s  (%d of %d fits, %s)\n", strings.Join(names, "  "), t.done, t.Total, time.Since(t.start).Round(time.Second))
 }
@@ -168,7 +167,7 @@ func (f Figure) run(ctx context.Context, c Config, p *tally) error {
 	return nil
 }
 
-// runStudy writes a table alone.
+// runStudy runs a study, which writes tables only.
 func (f Figure) runStudy(ctx context.Context, c Config, p *tally) error {
 	own := c
 	own.Only = f.Name

@@ -13,23 +13,23 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// population is what rows are drawn from, coefficients to score on them, and the metrics
-// that these have in the population.
+// population is a distribution of rows, with coefficients to score on them, and the metrics of these
+// coefficients in the population.
 type population struct {
 	name   string
 	labels bool
 	load   func() (*scored, error)
 }
 
-// scored draws tables of n rows.
+// scored draws tables of n rows, and holds the coefficients w and their metrics.
 type scored struct {
 	draw func(r *rand.Rand, n int) *Table
 	w    []float64
 	of   map[string]float64
 }
 
-// lawOf is a population of one normal feature x: y = x + e(x), scored at .9 x; or of labels
-// with log-odds 1.5 x + e(x), scored at 1.4 x + at.
+// lawOf is a population with one normal feature x: y = x + e(x), scored at .9 x + at; or with labels of
+// log-odds 1.5 x + e(x), scored at 1.4 x + at.
 func lawOf(name string, labels bool, at float64, e func(r *rand.Rand, x float64) float64, rows int) population {
 	draw := func(r *rand.Rand, n int) *Table {
 		t := design(r, n, []float64{1}, false)
@@ -81,7 +81,7 @@ func rowsOf(name string, labels bool, task *Task) population {
 	})}
 }
 
-// metrics are those of all rows.
+// metrics returns the metrics of coefficients on all rows.
 func (t *Table) metrics(w []float64, labels bool) map[string]float64 {
 	var absolute, squares, sum, sumSquares, hits, brier float64
 	n := float64(t.N)
@@ -99,7 +99,7 @@ func (t *Table) metrics(w []float64, labels bool) map[string]float64 {
 	}
 }
 
-// populations are laws, and real tables where there are any.
+// populations returns the laws, and the real tables if there are any.
 func (c Config) populations() []population {
 	rows := c.n(1_000_000, 4_000_000)
 	normal := func(scale func(x float64) float64) func(*rand.Rand, float64) float64 {
@@ -125,7 +125,7 @@ func (c Config) populations() []population {
 	return all
 }
 
-// student is Student's t with a number of degrees of freedom.
+// student returns draws of Student's t with df degrees of freedom.
 func student(df int) func(r *rand.Rand, x float64) float64 {
 	return func(r *rand.Rand, _ float64) float64 {
 		square := 0.0
@@ -137,14 +137,14 @@ func student(df int) func(r *rand.Rand, x float64) float64 {
 	}
 }
 
-// scoring keeps the metrics of every run, for the charts that show one each.
+// scoring keeps the metrics of every run, because each chart shows one metric.
 type scoring struct {
 	population
 	n    int
 	runs map[float64][][]dpsco.Metric
 }
 
-// run is the k-th score of a population at an epsilon, from 0.
+// run returns the k-th score of a population at an epsilon, from 0.
 func (s *scoring) run(ctx context.Context, epsilon float64, k int) ([]dpsco.Metric, error) {
 	if k < len(s.runs[epsilon]) {
 		return s.runs[epsilon][k], nil
@@ -167,7 +167,7 @@ func (s *scoring) run(ctx context.Context, epsilon float64, k int) ([]dpsco.Metr
 	return r.Metrics, err
 }
 
-// line is what say makes of the metrics of a name, draw by draw.
+// line returns a line of say, a function of one metric and its population value, draw by draw.
 func (s *scoring) line(metric string, say func(m dpsco.Metric, of float64) float64) Line {
 	draws := map[float64]int{}
 	return Line{Name: s.name, Fit: func(epsilon float64) Fit {
@@ -184,7 +184,8 @@ func (s *scoring) line(metric string, say func(m dpsco.Metric, of float64) float
 	}}
 }
 
-// covers is 1 where an interval holds what it is about, and NaN where there is none.
+// covers returns 1 if an interval contains the population value, 0 if it does not, and NaN if there is no
+// interval.
 func covers(m dpsco.Metric, of float64) float64 {
 	if m.Low == nil {
 		return math.NaN()
@@ -192,10 +193,10 @@ func covers(m dpsco.Metric, of float64) float64 {
 	return indicator(*m.Low <= of && of <= *m.High)
 }
 
-// given is 1 where there is an interval.
+// given returns 1 if there is an interval, otherwise 0.
 func given(m dpsco.Metric, _ float64) float64 { return indicator(m.Low != nil) }
 
-// scores is how often the intervals of dp_score cover, and how often there is one.
+// scores measures how often the intervals of dp_score cover, and how often there is an interval.
 func (c Config) scores() []Figure {
 	n := c.n(20_000, 200_000)
 	all := make([]*scoring, 0)
@@ -216,7 +217,7 @@ func (c Config) scores() []Figure {
 			}
 		}
 		f.Charts = append(f.Charts, coverage)
-		if metric != "accuracy" && metric != "brier_score" { // which always have one
+		if metric != "accuracy" && metric != "brier_score" { // these two always have an interval
 			f.Charts = append(f.Charts, share)
 		}
 	}

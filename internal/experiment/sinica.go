@@ -1,8 +1,7 @@
 package experiment
 
-// sinica are Figures 1 to 4 and Table 1 of Xie et al. (Statistica Sinica):
-// proximal descent with clipped, median and truncated gradients, as a function of
-// the number of features and of epsilon.
+// sinica are Figures 1 to 4 and Table 1 of Xie et al. (Statistica Sinica): proximal descent with clipped,
+// median and truncated gradients, as a function of the number of features and of epsilon.
 func (c Config) sinica() []Figure {
 	lasso := map[string]any{"penalty": "l1", "lambda": .02}
 	sparser := map[string]any{"penalty": "l1", "lambda": .005}
@@ -42,13 +41,13 @@ func sinicaLines(options map[string]any, epsilon func(x float64) float64) (lines
 	return append(lines, Line{Name: "all zero", Fit: always(predictZero)}, Line{Name: "not private", Fit: always(unclipped(options))})
 }
 
-// unclipped is proximal descent with no noise to speak of.
+// unclipped is proximal descent with negligible noise.
 func unclipped(options map[string]any) Fit {
 	return Request(noPrivacy, with(with(with(options, "method", "gd"), "clip", 1e3), "steps", 300.))
 }
 
-// blogFigure is Table 1. Steps, their length, truncation and range are not the
-// defaults: features that are mostly zero allow longer steps than 1/p.
+// blogFigure is Table 1. The number of steps, their length, truncation and range are not the defaults:
+// features that are mostly zero allow longer steps than 1/p.
 func blogFigure(f Folder) Figure {
 	lasso := map[string]any{"penalty": "l1", "lambda": 1e-3, "steps": 30., "step_size": 1. / 60}
 	return Figure{Name: "sinica-blog", Title: "Statistica Sinica, Table 1: lasso on BlogFeedback, p = 280, 36,678 posts fitted, delta = 1/n", Charts: []Chart{

@@ -7,13 +7,13 @@ import (
 	"dpsidecar/internal/dpsco"
 )
 
-// noise draws from a law of mean 0, or of median 0 where there is no mean.
+// noise draws from a law of mean 0, or of median 0 if it has no mean.
 type noise func(r *rand.Rand) float64
 
-// logNormal has logarithms of mean 1 and variance 1.
+// logNormal is lognormal with logarithms of mean 1 and variance 1, minus its mean.
 func logNormal(r *rand.Rand) float64 { return math.Exp(1+r.NormFloat64()) - math.Exp(1.5) }
 
-// logLogistic has logistic logarithms of mean a and scale b.
+// logLogistic is loglogistic with logarithms of location a and scale b, minus its mean.
 func logLogistic(a, b float64) noise {
 	mean := math.Exp(a) * math.Pi * b / math.Sin(math.Pi*b)
 	return func(r *rand.Rand) float64 {
@@ -22,7 +22,7 @@ func logLogistic(a, b float64) noise {
 	}
 }
 
-// pareto is symmetric and has moments below its index.
+// pareto is symmetric and has only moments of an order below index.
 func pareto(index float64) noise {
 	return func(r *rand.Rand) float64 {
 		return math.Copysign(math.Pow(1-r.Float64(), -1/index)-1, r.Float64()-0.5)
@@ -38,7 +38,7 @@ func dense(d int) []float64 {
 	return w
 }
 
-// sparse has only k coefficients besides zeros.
+// sparse has k coefficients of dense; the others are zero.
 func sparse(d, k int) []float64 { return append(dense(min(d, k)), make([]float64, max(0, d-k))...) }
 
 // Linear has y = <w*, x> + e; the judge is the distance of the slopes from w*.
@@ -53,9 +53,8 @@ func Linear(n int, w []float64, skewed bool, e noise, scale float64) *Task {
 	}}
 }
 
-// Logistic has the labels that Wang, Xiao, Devadas & Xu print, sign(1/(1+e^z) -
-// 1/2) with z = <w*, x> + e; the judge is the excess mean log-loss over the
-// least.
+// Logistic has the labels that Wang, Xiao, Devadas & Xu print, sign(1/(1+e^z) - 1/2) with z = <w*, x> + e;
+// the judge is the excess mean log-loss over the least.
 func Logistic(n int, w []float64, skewed bool, e noise) *Task {
 	return &Task{Model: "logistic", Delta: 1e-5, draw: func(r *rand.Rand) (*Table, Judge, error) {
 		t := design(r, n, w, skewed)
@@ -70,8 +69,7 @@ func Logistic(n int, w []float64, skewed bool, e noise) *Task {
 	}}
 }
 
-// design draws features, normal or, every other column, lognormal; Y holds
-// <w, x>.
+// design draws features: normal or, with skewed, every other one lognormal. Y holds <w, x>.
 func design(r *rand.Rand, n int, w []float64, skewed bool) *Table {
 	d := len(w)
 	t := &Table{Data: dpsco.Data{Shape: dpsco.Shape{N: n, D: d + 1, Intercept: true}, Y: make([]float64, n)}, TargetScale: 1}

@@ -33,7 +33,7 @@ func (f Figure) write(w io.Writer, grids []*Grid, command string) error {
 	return err
 }
 
-// draws is the number of draws behind the cells.
+// draws returns the largest number of draws of a cell.
 func (g *Grid) draws() (most int) {
 	for _, row := range g.Cells {
 		for _, c := range row {
@@ -58,7 +58,7 @@ func (g *Grid) table(w io.Writer, cell func(g Grid, line, k int) string) {
 	}
 }
 
-// score is the measure, held against what the line should reach.
+// score formats the measure, compared with the line's acceptance bound.
 func (g Grid) score(line, k int) string {
 	c := g.Cells[line][k]
 	if c.Refused != nil {
@@ -91,7 +91,7 @@ func (g Grid) time(line, k int) string {
 	return c.Time.Round(100 * time.Millisecond).String()
 }
 
-// short writes three significant digits, and whole numbers in full.
+// short formats three significant digits, and whole numbers in full.
 func short(x float64) string {
 	if x == float64(int64(x)) {
 		return strconv.FormatInt(int64(x), 10)

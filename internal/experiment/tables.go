@@ -12,14 +12,14 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// source is a table that can be fitted by some model: a real one, or a draw from a law.
+// source is a table for fits of a model: a real table, or a draw from a law.
 type source struct {
 	name, model string
 	open        func() (*Table, error)
 }
 
-// sources are those for a model: every real table that there is, with public scales, and
-// laws of rows rows.
+// sources returns the tables for a model: every real table that is available, with public scales, and laws
+// with the given number of rows.
 func (c Config) sources(model string, rows int) []source {
 	var all []source
 	if c.Data != "" {
@@ -31,7 +31,7 @@ func (c Config) sources(model string, rows int) []source {
 	return all
 }
 
-// tables lists the real tables for a model.
+// tables returns the real tables for a model.
 func (f Folder) tables(model string) (all []source) {
 	numbers, labels := f.Load, f.loadLabels
 	add := func(name string, load func(string, Column, ...Column) (*Table, error), file string, target Column, features ...Column) {
@@ -70,7 +70,7 @@ func (f Folder) tables(model string) (all []source) {
 	return all
 }
 
-// loadLabels is Load with a target that says which values are above 0.
+// loadLabels is Load with a target that is converted to labels: 1 where it is above 0.
 func (f Folder) loadLabels(file string, target Column, features ...Column) (*Table, error) {
 	t, err := f.Load(file, Column{target.Name, 1}, features...)
 	if err == nil {
@@ -93,22 +93,22 @@ func (f Folder) loadClaims(file string, target Column, features ...Column) (*Tab
 	return t, err
 }
 
-// law draws rows of features and the error of a target, all about as large as 1, from which
-// models make their targets by known coefficients.
+// law draws the features of a row and the error of its target, all of about the size 1. The models compute
+// their targets from these with known coefficients.
 type law struct {
 	name string
 	row  func(x []float64, r *rand.Rand)
 	e    func(x []float64, r *rand.Rand) float64 // symmetric, so that all models have the same coefficients
 
-	effect  func(x []float64) float64 // that adds to predictions, where the model does not hold; nil: none
+	effect  func(x []float64) float64 // added to predictions, so that the model does not hold; nil: none
 	missing float64                   // share of rows whose first feature is missing
 
-	// Of counts, whose exposures lie between .05 and 1.
-	constant float64 // .3 more is the logarithm of the mean of a row of zeros
-	vary     float64 // by so many times its mean the variance of a count is larger than that
+	// For counts, whose exposures lie between .05 and 1.
+	constant float64 // the logarithm of the mean of a row of zeros is .3 more
+	vary     float64 // the variance of a count is (1 + vary) times its mean
 }
 
-// rare is the share of rows for which a rare flag holds.
+// rare is the share of rows in which a rare flag is 1.
 const rare = 0.0075
 
 var laws = []law{
@@ -139,7 +139,7 @@ func normals(x []float64, r *rand.Rand) {
 	}
 }
 
-// studentThree is t with three degrees of freedom.
+// studentThree draws from Student's t with three degrees of freedom.
 func studentThree(r *rand.Rand) float64 {
 	chi := 0.
 	for range 3 {
@@ -149,17 +149,17 @@ func studentThree(r *rand.Rand) float64 {
 	return r.NormFloat64() / math.Sqrt(chi)
 }
 
-// lawSlopes is how many slopes a law's tables have.
+// lawSlopes is the number of slopes in a law's tables.
 const lawSlopes = 4
 
-// countLaws are further laws, of counts.
+// countLaws are additional laws for counts.
 var countLaws = []law{
 	{name: "law: rare counts", row: normals, constant: -3.3},
 	{name: "law: large counts", row: normals, constant: 3},
 	{name: "law: varying counts", row: normals, vary: 2},
 }
 
-// lawsOf lists the laws for a model. The errors of heteroscedastic ones are no part of counts.
+// lawsOf returns the laws for a model. Counts do not use the errors of heteroscedastic laws.
 func lawsOf(model string) []law {
 	if catalogue.IsCount(model) {
 		return slices.Concat(laws[:4], countLaws)
@@ -167,7 +167,7 @@ func lawsOf(model string) []law {
 	return laws
 }
 
-// coefficients are the law's, with an intercept of .3 first, or of counts another.
+// coefficients returns the law's coefficients: the intercept, .3 plus the law's constant, and the slopes.
 func (l law) coefficients(slopes int) []float64 {
 	w := []float64{.3 + l.constant}
 	for j := range slopes {
@@ -176,7 +176,7 @@ func (l law) coefficients(slopes int) []float64 {
 	return w
 }
 
-// table draws a table. Labels are of the logistic model.
+// table draws a table. Labels follow the logistic model.
 func (l law) table(n int, model string, seed uint64) *Table { return l.draw(n, lawSlopes, model, seed) }
 
 func (l law) draw(n, slopes int, model string, seed uint64) *Table {
@@ -214,9 +214,9 @@ func (l law) draw(n, slopes int, model string, seed uint64) *Table {
 	return t
 }
 
-// count draws a count of a mean.
+// count draws a count with the given mean.
 func (l law) count(mean float64, r *rand.Rand) float64 {
-	if l.vary > 0 { // of a Gamma law of variance vary mean
+	if l.vary > 0 { // mean of a Gamma law of variance vary mean
 		mean = distuv.Gamma{Alpha: mean / l.vary, Beta: 1 / l.vary, Src: r}.Rand()
 	}
 	return distuv.Poisson{Lambda: max(mean, 1e-300), Src: r}.Rand()

@@ -1,6 +1,7 @@
-// Package experiment re-runs the studies of the papers on generated and on real
-// tables, and compares every method with what can be reached without privacy.
-// It is no part of the service: it sees data and says what it saw.
+// Package experiment re-runs the studies of the papers on generated and on real tables, and compares every
+// method with fits without privacy.
+//
+// It is not part of the service: it reads data and prints results that are not private.
 package experiment
 
 import (
@@ -15,8 +16,7 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// Table is a design in its own units, with the public scales it would be
-// registered with.
+// Table is a design in its own units, with the public scales with which it would be registered.
 type Table struct {
 	dpsco.Data
 	Scales      []float64 // of the stored columns
@@ -32,17 +32,16 @@ func (t *Table) copy() dpsco.Data {
 	return c
 }
 
-// Judge says how good coefficients are; less is better.
+// Judge returns the error of coefficients; less is better.
 type Judge func(w []float64) float64
 
-// Task is a table to fit, drawn anew as often as wanted, and how fits of it are
-// judged.
+// Task is a table to fit, which can be drawn repeatedly, with a judge of fits.
 type Task struct {
 	Model string
 	Delta float64
 	draw  func(r *rand.Rand) (*Table, Judge, error)
 
-	last  int // draw that table and judge belong to, from 1
+	last  int // number of the draw that table and judge belong to, from 1
 	table *Table
 	judge Judge
 }
@@ -60,16 +59,16 @@ func (t *Task) Draw(number int) (*Table, Judge, error) {
 	return table, judge, nil
 }
 
-// Fit is one way to coefficients.
+// Fit is a procedure that computes coefficients.
 type Fit func(ctx context.Context, task *Task, t *Table) (w []float64, spent time.Duration, err error)
 
-// Request is a fit as an analyst would ask for it.
+// Request returns a fit as an analyst would ask for it.
 func Request(epsilon float64, options map[string]any) Fit {
 	return request{epsilon: epsilon, options: options}.fit
 }
 
-// Amplified is a Request on an account that prices batches by their
-// amplification, at the order recommended for a budget of that one request.
+// Amplified is a Request on an account that prices batches with amplification by subsampling, at the order
+// recommended for a budget of that one request.
 func Amplified(epsilon float64, options map[string]any) Fit {
 	return request{epsilon, options, true}.fit
 }
@@ -116,7 +115,7 @@ func predictMean(_ context.Context, _ *Task, t *Table) ([]float64, time.Duration
 	return w, 0, nil
 }
 
-// withoutPrivacy is least squares or maximum likelihood without privacy.
+// withoutPrivacy is the least squares or maximum likelihood fit.
 func withoutPrivacy(_ context.Context, task *Task, t *Table) ([]float64, time.Duration, error) {
 	start := time.Now()
 	fit := t.fitLinear
@@ -126,8 +125,8 @@ func withoutPrivacy(_ context.Context, task *Task, t *Table) ([]float64, time.Du
 	return fit(), time.Since(start), nil
 }
 
-// refused reports whether a plan said that its public parameters cannot work.
+// refused reports whether a plan failed because its public parameters are infeasible.
 func refused(err error) bool { return errors.Is(err, dpsco.ErrInfeasible) }
 
-// forget gives the memory of the last draw back.
+// forget releases the memory of the last draw.
 func (t *Task) forget() { t.last, t.table, t.judge = 0, nil, nil }

@@ -15,7 +15,7 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// A table that grows by a day at a time, and is fitted again every day for a year.
+// Figures for a table that grows by a day at a time and is refitted every day for a year.
 
 const windowsNote = `A table grows by so many rows a day, and least squares of its last days is to be refitted every day of a year, at an epsilon of 1 in total and delta = %g. The figures are the root mean square error of the 6 coefficients together, whose length is .80, over windows and draws; all scales are 1.
 
@@ -25,18 +25,18 @@ const windowsNote = `A table grows by so many rows a day, and least squares of i
 - *other target*: a feature on the other four and the target, from the same daily moments with close scales, at no cost.
 `
 
-// growing is a table by days.
+// growing is a table of several days.
 type growing struct {
-	rows, days int // a day, and of history
+	rows, days int // rows a day; days of the window
 	beta       []float64
 }
 
-// yearly are how often a fit is made again.
+// yearly is the number of refits.
 const yearly = 365
 
 var growingCoefficients = []float64{.3, .5, -.4, .3, .2, .1}
 
-// draw makes some days of rows: features with a heavy tail on one side.
+// draw draws the rows of several days; features have a heavy tail on one side.
 func (g growing) draw(r *rand.Rand, days int) *Table {
 	n := g.rows * days
 	t := &Table{Data: dpsco.Data{Shape: dpsco.Shape{N: n, D: len(g.beta), Intercept: true}, Y: make([]float64, n)}, TargetScale: 1}
@@ -53,7 +53,7 @@ func (g growing) draw(r *rand.Rand, days int) *Table {
 	return t
 }
 
-// part is rows from one on.
+// part returns a table of the rows in [from, to).
 func (t *Table) part(from, to int) *Table {
 	p := &Table{Data: dpsco.Data{Shape: t.Shape, Y: t.Y[from:to]}, Scales: t.Scales, TargetScale: t.TargetScale}
 	p.N = to - from
@@ -63,10 +63,10 @@ func (t *Table) part(from, to int) *Table {
 	return p
 }
 
-// yearlyBudget is what the whole year may cost.
+// yearlyBudget is the budget for the whole year.
 var yearlyBudget = privacy.Budget{Epsilon: 1, Delta: studyDelta}
 
-// shareOf is the epsilon of one of so many equal requests that cost the budget together.
+// shareOf returns the epsilon of one of the given number of equal requests that together cost the budget.
 func shareOf(requests int) (float64, error) {
 	delta := yearlyBudget.Delta - privacy.Reserve(yearlyBudget.Delta)
 	z, err := privacy.Calibrate(privacy.Concentrated{}, privacy.Budget{Epsilon: yearlyBudget.Epsilon, Delta: delta}, func(z float64) (privacy.Event, error) {
@@ -78,7 +78,7 @@ func shareOf(requests int) (float64, error) {
 	return privacy.Concentrated{}.Epsilon(privacy.Gaussian{NoiseMultiplier: z * math.Sqrt(float64(requests))}, delta)
 }
 
-// moments are daily second moments, added up.
+// moments are sums of daily second moments.
 type moments struct {
 	features, target float64 // scales
 	sums             []float64
@@ -86,7 +86,7 @@ type moments struct {
 	terms            int
 }
 
-// addDay releases those of a day and adds them.
+// addDay releases the second moments of a day and adds them.
 func (m *moments) addDay(ctx context.Context, t *Table) error {
 	scales := make([]float64, len(t.X))
 	for j := range scales {
@@ -108,7 +108,7 @@ func (m *moments) addDay(ctx context.Context, t *Table) error {
 	return nil
 }
 
-// unit is that of a term.
+// unit returns the unit of a term.
 func (m *moments) unit(term int) float64 {
 	switch term {
 	case 0:
@@ -119,8 +119,8 @@ func (m *moments) unit(term int) float64 {
 	return m.features
 }
 
-// fit is what dp_linear_from_moments makes of them (second_moments.md), for the target with
-// this number among terms, in the table's units.
+// fit returns the coefficients that dp_linear_from_moments computes from the sums (second_moments.md), for
+// the target with this number among terms, in the table's units.
 func (m *moments) fit(target int) []float64 {
 	var order []int
 	for i := range m.terms {
@@ -160,7 +160,7 @@ func (m *moments) fit(target int) []float64 {
 	return fit.RawVector().Data
 }
 
-// distances collects the squared errors of some ways to fit.
+// distances collects the squared errors of several ways to fit.
 type distances map[string]*average
 
 func (d distances) add(way string, got, want []float64) {
@@ -235,16 +235,16 @@ func (g growing) compare(ctx context.Context, r *rand.Rand, found distances) err
 	return nil
 }
 
-// otherWay is the table with its first feature as the target, and that as the last feature.
+// otherWay returns the table with its first feature as the target, and the target as the last feature.
 func (t *Table) otherWay() *Table {
 	return &Table{Data: dpsco.Data{Shape: t.Shape, X: append(append([][]float64(nil), t.X[1:]...), t.Y), Y: t.X[0]}, Scales: t.Scales, TargetScale: t.TargetScale}
 }
 
-// otherLaw are the coefficients of x1 on the constant, the other features and y: features are
-// independent, with the mean e^(1/8) - 1 and the variance e^(1/4) (e^(1/4) - 1).
+// otherLaw returns the coefficients of x1 on the constant, the other features and y. Features are
+// independent, with mean e^(1/8) - 1 and variance e^(1/4) (e^(1/4) - 1).
 func (g growing) otherLaw() []float64 {
 	mean, variance := math.Exp(.125)-1, math.Exp(.25)*(math.Exp(.25)-1)
-	slope := g.beta[1] * variance / (g.beta[1]*g.beta[1]*variance + .49) // of x1 on y less the other features' part
+	slope := g.beta[1] * variance / (g.beta[1]*g.beta[1]*variance + .49) // slope of x1 on y without the other features' part
 	law := []float64{mean - slope*(g.beta[0]+g.beta[1]*mean)}
 	for _, b := range g.beta[2:] {
 		law = append(law, -slope*b)

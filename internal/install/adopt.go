@@ -10,21 +10,20 @@ import (
 // ErrNotInstalled is returned for a database that holds no installation.
 var ErrNotInstalled = errors.New("dpsidecar is not installed in this database")
 
-// Adopted is a data set of a copy that was adopted, and what is left to spend on it.
+// Adopted is a data set of an adopted copy, and the budget that remains for it.
 type Adopted struct {
 	Dataset, Relation string
 	Remaining         float64
 }
 
-// Adopt makes a copy of a database an installation of its own: functions, views and
-// the loopback are put in place, the loopback with a new password and pointing here;
-// what is registered is bound to the copy's relations by name; jobs that were charged
-// when the copy was made are abandoned; and the ledger says so. originalGone says that
-// what is left of budgets is left here alone. Otherwise the original keeps it, and here
-// nothing is left until a steward sets a budget.
+// Adopt makes a copy of a database an installation of its own. It installs functions, views and the
+// loopback, which gets a new password and points here; binds registrations to the copy's relations by name;
+// abandons jobs that were charged when the copy was made; and records the adoption in the ledger. With
+// originalGone the remaining budgets are available here. Otherwise they belong to the original, and no
+// budget is left here until a steward sets one.
 //
-// Errors: those of Run; ErrNotInstalled; the server's DP004 when something registered
-// is not in the copy as it was, and its 55000 when there is nothing to adopt.
+// Errors: those of Run; ErrNotInstalled; the server's DP004 when a registered relation differs in the copy,
+// and its 55000 when there is nothing to adopt.
 func Adopt(ctx context.Context, c Config, originalGone bool) (Result, []Adopted, error) {
 	conn, err := connectAlone(ctx, c.Admin)
 	if err != nil {
@@ -47,7 +46,7 @@ func Adopt(ctx context.Context, c Config, originalGone bool) (Result, []Adopted,
 	return r, adopted, err
 }
 
-// adopt has the database do all of it in one transaction.
+// adopt has the database perform the adoption in one transaction.
 func adopt(ctx context.Context, conn *pgx.Conn, originalGone bool) ([]Adopted, error) {
 	tx, err := conn.Begin(ctx)
 	if err != nil {

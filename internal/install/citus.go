@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// onThisNode keeps what is made on a connection from the other nodes of a Citus cluster, which
-// have no use for it. Where there is no Citus it does nothing.
+// onThisNode prevents a Citus cluster from propagating the objects made on a connection to other nodes,
+// where they have no use. Without Citus it has no effect.
 func onThisNode(admin *pgx.ConnConfig) *pgx.ConnConfig {
 	admin = admin.Copy()
 	before := admin.AfterConnect
@@ -23,9 +23,9 @@ func onThisNode(admin *pgx.ConnConfig) *pgx.ConnConfig {
 	return admin
 }
 
-// rolesOnAllNodes makes dpsidecar's roles on all nodes of a Citus cluster: whoever may read a distributed table, or is a
-// member of a role, is known on every node, and so is whoever has rights on the database. The migrations then find
-// them. Where there is no Citus they make them.
+// rolesOnAllNodes makes dpsidecar's roles on all nodes of a Citus cluster, so that grants on distributed
+// tables, role memberships and rights on the database refer to roles that every node has. The migrations
+// use these roles; without Citus they make them.
 const rolesOnAllNodes = `
 DO $$
 DECLARE

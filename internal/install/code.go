@@ -10,9 +10,9 @@ import (
 	"dpsidecar/sql"
 )
 
-// replaceCode puts functions, views and the catalogue in place whole, in one
-// transaction: afterwards the database has those of this build and no others, with
-// no rights but those that their files grant, and says so.
+// replaceCode replaces all functions, views and the catalogue in one transaction. Afterwards the database
+// has those of this build and no others, with the rights that their files grant and no others, and the
+// version is recorded.
 func replaceCode(ctx context.Context, admin *pgx.ConnConfig) error {
 	conn, err := pgx.ConnectConfig(ctx, admin)
 	if err != nil {
@@ -25,7 +25,7 @@ func replaceCode(ctx context.Context, admin *pgx.ConnConfig) error {
 	return nil
 }
 
-// codeScript is the SQL of replaceCode, one transaction.
+// codeScript returns the SQL of replaceCode, one transaction.
 func codeScript() string {
 	return "BEGIN; SET LOCAL ROLE dp_owner; SET LOCAL check_function_bodies = off;\n" +
 		lockViews + revokeAll + sql.Code() + dropStale +
@@ -35,14 +35,14 @@ func codeScript() string {
 		"COMMIT;"
 }
 
-// removeCode drops functions and views, so that tables can be dropped. Nothing is
-// dropped when something of the database's users depends on them.
+// removeCode drops functions and views, so that tables can be dropped. It drops nothing if other objects in
+// the database depend on them.
 func removeCode(ctx context.Context, admin *pgx.ConnConfig) error {
 	return execute(ctx, admin, "BEGIN; SET LOCAL ROLE dp_owner;"+lockViews+dropAll+"COMMIT;")
 }
 
-// Views are locked in the order in which their readers lock them, those for people
-// before what they are made of: otherwise one of the two would end in a deadlock.
+// Views are locked in the order in which their readers lock them, the public ones before those they are
+// built on: another order could deadlock.
 const lockViews = `
 DO $$
 DECLARE
@@ -55,13 +55,13 @@ BEGIN
 END $$;
 `
 
-// ourRoutines is a query's end: the functions and triggers' functions of an installation.
+// ourRoutines is the end of a query of all functions of an installation, including those of triggers.
 const ourRoutines = ` FROM pg_catalog.pg_proc p
    WHERE p.proowner = 'dp_owner'::regrole AND p.pronamespace IN ('public'::regnamespace, 'dp'::regnamespace, 'dp_int'::regnamespace)`
 
-// revokeAll takes back what earlier files granted, for the files grant again what they
-// mean to. What a steward granted to other roles stays. It notes where the rows of all
-// routines stand then, for dropStale.
+// revokeAll revokes the rights that earlier files granted; the files grant again those that they intend.
+// Grants by stewards to other roles stay. It records the location (ctid) of every routine's row in pg_proc,
+// for dropStale.
 const revokeAll = `
 DO $$
 DECLARE
@@ -75,9 +75,9 @@ BEGIN
 END $$;
 `
 
-// dropStale drops functions that no file has any more: those whose rows stand where they
-// stood after revokeAll. To replace a function writes its row anew, elsewhere. An old signature
-// of a function that files name without its arguments is dropped by the migration that changes it.
+// dropStale drops functions that no file has any more: those whose row in pg_proc is still where it was
+// after revokeAll, because replacing a function writes a new row elsewhere. An old signature of a function
+// that files name without its arguments is dropped by the migration that changes it.
 const dropStale = `
 DO $$
 DECLARE
@@ -90,8 +90,8 @@ BEGIN
 END $$;
 `
 
-// dropAll drops triggers, functions and views, where an installation has any. The function of
-// triggers on people's own tables stays, see dp_freeze: nobody but their owners may drop those.
+// dropAll drops triggers, functions and views, if there is an installation. It keeps the function of
+// triggers on users' own tables, see dp_freeze: only their owners may drop those triggers.
 const dropAll = `
 DO $$
 DECLARE

@@ -1,7 +1,6 @@
-// Package install puts dpsidecar into a database: roles, schema, the loopback
-// of synchronous calls, and passwords. It needs no superuser: an administrator
-// runs a short script once, and a role with CREATEROLE does the rest. Running it
-// again changes nothing that is right.
+// Package install installs dpsidecar in a database: roles, schema, the loopback of synchronous calls, and
+// passwords. It needs no superuser: an administrator runs a short script once, and a role with CREATEROLE
+// does the rest. Running it again changes only what needs repair.
 package install
 
 import (
@@ -16,20 +15,20 @@ import (
 // oldestServer is the oldest server_version_num that is supported.
 const oldestServer = 140000
 
-// Config says where to install and how.
+// Config configures an installation.
 type Config struct {
 	Admin           *pgx.ConnConfig // a superuser, or a role with CREATEROLE
-	LoopbackHost    string          // where the server reaches itself; empty: as it is, in a new installation or a copy 127.0.0.1
-	LoopbackPort    uint16          // 0: as it is, in a new installation or a copy the server's own port
-	SidecarPassword string          // empty: as it is, else a new one, which is returned
+	LoopbackHost    string          // where the server reaches itself; empty: unchanged; in a new installation or a copy 127.0.0.1
+	LoopbackPort    uint16          // 0: unchanged; in a new installation or a copy the server's own port
+	SidecarPassword string          // empty: unchanged; for a new role a generated one, which is returned
 
-	copied bool // Adopt of a copy: the loopback may reach the original, also where the database does not know that it is a copy
+	copied bool // set by Adopt: replace the loopback's address even if the database does not detect that it is a copy
 }
 
-// Result says what an installation did.
+// Result is the outcome of an installation.
 type Result struct {
 	Version         int    // of the schema
-	SidecarPassword string // of role dp_sidecar if it was made just now, else empty
+	SidecarPassword string // of role dp_sidecar if it was generated now, otherwise empty
 	Checks          []Check
 }
 
@@ -40,11 +39,10 @@ type Check struct {
 	Detail string
 }
 
-// Run installs, or repairs an installation. Two runs at once wait for each other. Every
-// run gives the loopback a new password: the old one stands in every dump.
+// Run installs, or repairs an installation. Concurrent runs wait for each other. Every run gives the
+// loopback a new password, because every dump contains the old one.
 //
-// Errors: *PrerequisiteError when an administrator has to run a script first;
-// ErrNewer; ErrInterrupted.
+// Errors: *PrerequisiteError when an administrator has to run a script first; ErrNewer; ErrInterrupted.
 func Run(ctx context.Context, c Config) (Result, error) {
 	conn, err := connectAlone(ctx, c.Admin)
 	if err != nil {
@@ -54,8 +52,8 @@ func Run(ctx context.Context, c Config) (Result, error) {
 	return installWith(ctx, conn, c)
 }
 
-// connectAlone connects and takes the lock of installations, which lasts as long as the
-// connection: it waits until nobody else installs.
+// connectAlone connects and takes the lock of installations, for which it waits. The lock lasts as long as
+// the connection.
 func connectAlone(ctx context.Context, admin *pgx.ConnConfig) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, onThisNode(admin))
 	if err != nil {
@@ -68,7 +66,7 @@ func connectAlone(ctx context.Context, admin *pgx.ConnConfig) (*pgx.Conn, error)
 	return conn, nil
 }
 
-// installWith installs on a connection of connectAlone.
+// installWith installs on a connection from connectAlone.
 func installWith(ctx context.Context, conn *pgx.Conn, c Config) (Result, error) {
 	if err := checkPrerequisites(ctx, conn); err != nil {
 		return Result{}, err
@@ -102,7 +100,7 @@ func installWith(ctx context.Context, conn *pgx.Conn, c Config) (Result, error) 
 	return r, err
 }
 
-// setSidecarPassword gives role dp_sidecar a password, with Citus on all nodes.
+// setSidecarPassword sets the password of role dp_sidecar, with Citus on all nodes.
 func setSidecarPassword(ctx context.Context, admin *pgx.ConnConfig, password string) error {
 	conn, err := pgx.ConnectConfig(ctx, admin)
 	if err != nil {
@@ -112,7 +110,7 @@ func setSidecarPassword(ctx context.Context, admin *pgx.ConnConfig, password str
 	return SetPassword(ctx, conn, "dp_sidecar", password)
 }
 
-// SetPassword gives a login role a password. The server only sees the verifier.
+// SetPassword sets the password of a login role. The server receives only the verifier.
 func SetPassword(ctx context.Context, conn executor, role, password string) error {
 	v, err := verifier(password)
 	if err != nil {
@@ -127,7 +125,7 @@ type executor interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// CheckAll asks the database whether everything is in place.
+// CheckAll has the database check the installation.
 func CheckAll(ctx context.Context, conn *pgx.Conn) ([]Check, error) {
 	rows, err := conn.Query(ctx, `SELECT item, ok, detail FROM public.dp_check_install()`)
 	if err != nil {

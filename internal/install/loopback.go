@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// putLoopback makes or adjusts the foreign server by which this server reaches itself,
-// and gives this database's loopback role a new password, which stands there. Other
-// databases of the cluster have roles of their own and keep their passwords.
+// putLoopback creates or updates the foreign server by which this server reaches itself, and sets a new
+// password of this database's loopback role, which its user mapping stores. Other databases of the cluster
+// have roles of their own and keep their passwords.
 func putLoopback(ctx context.Context, conn *pgx.Conn, c Config) error {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
@@ -42,11 +42,10 @@ func putLoopback(ctx context.Context, conn *pgx.Conn, c Config) error {
 	return tx.Commit(ctx)
 }
 
-// loopbackRole makes the role with which the loopback of this database logs in,
-// unless it is there, and returns its name. Settings are not inherited, so it has
-// those of dp_loopback again; nor does a dump hold the rights on the database itself.
-// Roles of databases that are gone, or that a dump has brought along, go: their
-// passwords may be known.
+// loopbackRole creates the role with which the loopback of this database logs in, unless it exists, and
+// returns its name. Settings are not inherited, so it copies those of dp_loopback; and a dump does not
+// contain the rights on the database itself, so it grants them. Roles of databases that are gone, or that
+// came with a dump, are dropped: their passwords may be known.
 func loopbackRole(ctx context.Context, tx pgx.Tx) (role string, err error) {
 	if err := tx.QueryRow(ctx, `SELECT 'dp_loopback_' || oid FROM pg_database WHERE datname = current_database()`).Scan(&role); err != nil {
 		return "", err
@@ -80,8 +79,8 @@ END $$`, "{{role}}", role))
 	return role, err
 }
 
-// disableStatementLog keeps the statement with the loopback's password out of the server's
-// log where we may say so.
+// disableStatementLog keeps the statement with the loopback's password out of the server's log, if this
+// role may change the settings.
 func disableStatementLog(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `
 		SELECT set_config(name, value, true)
@@ -90,9 +89,9 @@ func disableStatementLog(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// putServer creates the foreign server; on one that exists it sets the database, which
-// may have been renamed, and what was asked for. In a copy the server
-// still points at the original: there host and port are set anew too.
+// putServer creates the foreign server. On an existing one it sets the database, which may have been
+// renamed, and the configured host and port. In a copy the server still points at the original, so host and
+// port are always set.
 func putServer(ctx context.Context, tx pgx.Tx, c Config) error {
 	var there, copied bool
 	var database, port string
@@ -120,13 +119,13 @@ func putServer(ctx context.Context, tx pgx.Tx, c Config) error {
 	return err
 }
 
-// serverOptions are those of a new foreign server, name and value.
+// serverOptions returns the options of a new foreign server, as name and value pairs.
 func serverOptions(host, port, database string) []string {
 	return []string{"host", host, "port", port, "dbname", database, "sslmode", "prefer", "connect_timeout", "3", "keepalives_idle", "30",
 		"application_name", "dp_loopback", "options", "-c default_transaction_read_only=off"}
 }
 
-// putUserMapping writes the loopback's role and password where dp_owner alone reads them.
+// putUserMapping stores the loopback's role and password where only dp_owner can read them.
 func putUserMapping(ctx context.Context, tx pgx.Tx, role, password string) error {
 	var there bool
 	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_user_mappings WHERE srvname = 'dp_loop' AND usename = 'dp_owner')`).Scan(&there); err != nil {
@@ -140,7 +139,7 @@ func putUserMapping(ctx context.Context, tx pgx.Tx, role, password string) error
 	return err
 }
 
-// options spells name and value pairs for a foreign server or user mapping.
+// options formats name and value pairs for a foreign server or user mapping.
 func options(verb string, pairs ...string) string {
 	var list []string
 	for i := 0; i < len(pairs); i += 2 {

@@ -11,8 +11,8 @@ import (
 	"dpsidecar/sql"
 )
 
-// PrerequisiteError lists what the installing role lacks, and holds the script
-// with which an administrator grants it.
+// PrerequisiteError lists the privileges that the installing role lacks, and holds the script with which an
+// administrator grants them.
 type PrerequisiteError struct {
 	Missing []string
 	Script  string
@@ -22,8 +22,8 @@ func (e *PrerequisiteError) Error() string {
 	return "the installing role lacks " + strings.Join(e.Missing, ", ")
 }
 
-// checkPrerequisites checks the server and what the installing role may do. A superuser
-// is the administrator and runs the script itself.
+// checkPrerequisites checks the server and the privileges of the installing role. A superuser is the
+// administrator, for whom it runs the script.
 func checkPrerequisites(ctx context.Context, conn *pgx.Conn) error {
 	var s struct {
 		Superuser, CreateRole, Standby bool
@@ -94,10 +94,10 @@ func missingPrivileges(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// furtherGrants returns what some servers need beside the administrator's script, and
-// the statement that grants it: the identity of the cluster, which few keep to
-// themselves, and from Postgres 16 on the right to grant dpsidecar's roles where somebody
-// else's installation in another database has made them.
+// furtherGrants returns the privileges that some servers need beyond the administrator's script, with the
+// statements that grant them: reading the identity of the cluster, which few servers restrict, and from
+// Postgres 16 on the right to grant dpsidecar's roles if an installation by another role in another
+// database created them.
 func furtherGrants(ctx context.Context, conn *pgx.Conn, user string, version int) (map[string]string, error) {
 	var identity bool
 	var foreign string

@@ -10,9 +10,9 @@ import (
 	"dpsidecar/sql"
 )
 
-// Print writes all SQL of an installation, for those who read before they run:
-// the administrator's script, the migrations in their order, functions and views, and
-// what is done about passwords and the loopback.
+// Print writes all SQL of an installation, for reading before running it: the administrator's script, the
+// migrations in their order, functions and views, and a description of the steps for passwords and the
+// loopback.
 func Print(w io.Writer) error {
 	names, err := fs.Glob(sql.Migrations, "*.up.sql")
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 )
 
 var (
-	// ErrNewer is returned when the schema was made by a newer dpsidecar.
+	// ErrNewer is returned when a newer dpsidecar made the schema.
 	ErrNewer = errors.New("the schema in the database is newer than this dpsidecar")
 
-	// ErrInterrupted is returned when a migration lost its connection, so that
-	// nobody knows whether it was committed.
+	// ErrInterrupted is returned when a migration lost its connection, so that it is unknown whether it was
+	// committed.
 	ErrInterrupted = errors.New("a migration was interrupted")
 
-	// ErrUnfinished is returned when an older dpsidecar has not finished its own
-	// migrations: their functions would stand in the way.
+	// ErrUnfinished is returned when an older dpsidecar has not finished its own migrations, whose
+	// functions would conflict.
 	ErrUnfinished = errors.New("the schema is from before functions were put in place whole, and unfinished: let the dpsidecar that made it run migrate up first")
 )
 
@@ -51,12 +51,10 @@ func Version(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 	return version, err
 }
 
-// Up brings the schema to Latest, one migration after the other, each whole or
-// not at all, and then puts this build's functions and views in place, whole. It
-// returns the version reached, also with an error.
+// Up migrates the schema to Latest, each migration in a transaction of its own, and then replaces all
+// functions and views by those of this build. It returns the version reached, also with an error.
 //
-// Errors: a server's 55P03, after 5 s, when a transaction that is open has used what is
-// to be replaced.
+// Errors: a server's 55P03, after 5 s, when an open transaction has used an object to be replaced.
 func Up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	defer func() { err = explainBusy(err) }()
 	admin = impatient(onThisNode(admin))
@@ -83,9 +81,9 @@ func Up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	}
 }
 
-// Down takes back the last migration, with whatever its tables hold, and before
-// it functions and views: Up, of this build or of another one, brings them again. It
-// returns the version reached. Taking back the first removes the schema.
+// Down reverts the last migration, with the contents of its tables, after dropping functions and views: Up,
+// of this build or of another one, restores those. It returns the version reached. Reverting the first
+// migration removes the schema.
 func Down(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	defer func() { err = explainBusy(err) }()
 	admin = impatient(admin)
@@ -122,8 +120,9 @@ func Down(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	return Version(ctx, admin)
 }
 
-// impatient limits how long a statement waits for a lock, unless that is set: everybody
-// who comes after one that waits waits too. Migrations have literals with backslashes, as '\x'.
+// impatient limits the time that a statement waits for a lock, unless the limit is set already, because all
+// later lock requests queue behind a waiting one. It also sets standard_conforming_strings: migrations have
+// literals with backslashes, as '\x'.
 func impatient(admin *pgx.ConnConfig) *pgx.ConnConfig {
 	admin = admin.Copy()
 	if _, set := admin.RuntimeParams["lock_timeout"]; !set {
@@ -141,25 +140,28 @@ func explainBusy(err error) error {
 	return err
 }
 
-// refusals raise, by version, where the step down from it would forget what a steward has said, or lose what
-// was paid for, and the step itself does not ask: its file was released before. Up again, data sets would be active
-// without the one, and the same request would be given an empty answer in the place of the other.
+// refusals are statements, by version, that raise an error if the migration down from that version would
+// discard a setting of a steward or a paid release, where the migration itself, which was released earlier,
+// does not check this. After migrating up again, data sets would be active without the setting, and the
+// same request would get an empty answer instead of the release.
 var refusals = map[int]string{
 	24: refusal("dp_int.metric", "scores have been released", stay),
 	26: refusal("dp_int.dataset WHERE categories <> '{}' AND unregistered_at IS NULL", "a data set has categories", stay),
-	// Single rows would be what is protected, in the place of all rows of a person.
+	// Otherwise single rows would be protected instead of all rows of a person.
 	28: refusal("dp_int.dataset WHERE unit IS NOT NULL", "a data set protects all rows of a person", stay),
 	30: refusal("dp_int.release WHERE model IN ('describe', 'scales')", "descriptions have been released", stay),
 	31: refusal("dp_int.coefficient WHERE grp <> ''", "fits by groups have been released", stay),
 	34: refusal("dp_int.second_moments", "second moments have been released", stay),
-	// Rows that stay in the database would leave it, and those that are read would be added up there.
+	// Otherwise rows that must stay in the database could leave it, and rows that are pulled could be
+	// summed there.
 	37: refusal("dp_int.dataset WHERE placement <> 'auto' AND unregistered_at IS NULL", "the rows of a data set are where its steward has said",
 		"Stay with this version, or let a steward allow any place: dp_set_placement(dataset, ''auto'')."),
 }
 
 const stay = "Stay with this version."
 
-// refusal raises where there is a row, with what that means, unless all is discarded.
+// refusal returns a statement that raises an error with a message and a hint if there is a row, unless the
+// ledger may be discarded.
 func refusal(rows, message, hint string) string {
 	return `
 DO $$
@@ -188,8 +190,8 @@ func execute(ctx context.Context, admin *pgx.ConnConfig, statement string) error
 	return err
 }
 
-// migrateOne applies one migration, up or down. When the server refuses it, its
-// transaction was rolled back, and the version is what it was.
+// migrateOne applies one migration, up or down. If the server refuses it, its transaction is rolled back,
+// and the version is unchanged.
 func migrateOne(admin *pgx.ConnConfig, version, direction int) error {
 	m, err := migrator(admin)
 	if err != nil {
@@ -225,8 +227,8 @@ func serverRefusal(err error) *pgconn.PgError {
 	return nil
 }
 
-// recordVersion records that the schema is at a version: the library marks it as broken
-// after any failure, also one that was rolled back.
+// recordVersion records the version of the schema: the library marks it as dirty after any failure,
+// including one that was rolled back.
 func recordVersion(admin *pgx.ConnConfig, version int) error {
 	m, err := migrator(admin)
 	if err != nil {
@@ -238,9 +240,9 @@ func recordVersion(admin *pgx.ConnConfig, version int) error {
 	return errors.Join(m.Force(version), errors.Join(m.Close()))
 }
 
-// migrator opens the embedded migrations on a connection of its own. Its table
-// stands in dp_int, quoted and with its schema, so that no search_path can hide
-// it. A file goes to the server whole: it is one transaction.
+// migrator opens the embedded migrations on a connection of its own. Its table is in dp_int, quoted and
+// with its schema, so that no search_path can hide it. A file is sent to the server as a whole: it is one
+// transaction.
 func migrator(admin *pgx.ConnConfig) (*migrate.Migrate, error) {
 	files, err := iofs.New(sql.Migrations, ".")
 	if err != nil {

@@ -17,10 +17,10 @@ const (
 
 var errPassword = errors.New("a password must be printable ASCII, without spaces")
 
-// verifier returns what Postgres stores for a password, so that the password
-// itself never reaches the server or its log.
+// verifier returns the verifier that Postgres stores for a password, so that the password itself never
+// reaches the server or its log.
 //
-// Errors: for passwords that SASLprep might change, which nobody needs here.
+// Errors: for passwords that SASLprep might change, which are not supported.
 //
 // Source: RFC 5803; its layout in Postgres is SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey.
 func verifier(password string) (string, error) {

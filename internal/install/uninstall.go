@@ -20,8 +20,8 @@ var (
 	ErrVersion = errors.New("the schema is of another version: run dpsidecar migrate up first")
 )
 
-// exports is what is worth keeping, by the name of its file: a view of the ledger,
-// and the tables themselves, for a view shows what its reader may see.
+// exports are the queries of exported files, by file name: a view of the ledger, and tables where the views
+// show only rows of their reader.
 var exports = []struct{ file, query string }{
 	{"ledger.csv", `SELECT * FROM dp.ledger`},
 	{"releases.csv", `SELECT r.id, r.job, r.charge, d.name AS dataset, r.model, r.method, r.eps, r.delta, r.caller, r.parameters, r.released_at, r.read_at, r.rows, r.why_null
@@ -38,15 +38,15 @@ var exports = []struct{ file, query string }{
 	{"heads.txt", `SELECT format('account=%s entry=%s head=%s', id, entries, encode(head, 'hex')) FROM dp_int.account WHERE entries > 0 ORDER BY id`},
 }
 
-// export writes the ledger, its heads, releases, coefficients and registrations, as one
-// snapshot sees them, into new files of a folder, which is made if it is missing. It
-// returns the files' names. A file that is there already is an error and not touched.
+// export writes the ledger, its heads, releases, coefficients and registrations, in one snapshot, into new
+// files of a folder, which it makes if it is missing. It returns the files' names. A file that exists
+// already is an error and stays unchanged.
 func export(ctx context.Context, conn *pgx.Conn, dir string) (files []string, err error) {
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		return nil, err
 	}
-	defer tx.Rollback(ctx) // it has written nothing
+	defer tx.Rollback(ctx) // it has written nothing to the database
 	if _, err := tx.Exec(ctx, `SET LOCAL ROLE dp_owner`); err != nil {
 		return nil, err
 	}
@@ -63,8 +63,8 @@ func export(ctx context.Context, conn *pgx.Conn, dir string) (files []string, er
 	return files, nil
 }
 
-// copyTo writes what a query gives, with a line of names unless it is plain text, and
-// returns once it is on disk.
+// copyTo writes the result of a query, with a header line unless it is plain text, and returns once it is
+// on disk.
 func copyTo(ctx context.Context, tx pgx.Tx, name, query string) (err error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -92,13 +92,12 @@ func requireLatest(ctx context.Context, admin *pgx.ConnConfig) error {
 	return nil
 }
 
-// Uninstall exports what is worth keeping into new files of a folder, and then removes
-// everything: functions, views, tables with the ledger and all releases, the loopback, and
-// every role that nothing in the cluster depends on any more. Where an object of somebody
-// else's depends on a function or a view, nothing is removed. It returns the files
+// Uninstall exports records into new files of a folder, and then removes everything: functions, views,
+// tables with the ledger and all releases, the loopback, and every role that nothing else in the cluster
+// depends on. If another object depends on a function or a view, nothing is removed. It returns the files
 // written, and the roles that stay.
 //
-// Errors: ErrNotInstalled; ErrVersion; ErrServed; a file that is there already.
+// Errors: ErrNotInstalled; ErrVersion; ErrServed; a file that exists already.
 func Uninstall(ctx context.Context, admin *pgx.ConnConfig, dir string) (files, stay []string, err error) {
 	if err := requireLatest(ctx, admin); err != nil {
 		return nil, nil, err
@@ -128,11 +127,11 @@ func Uninstall(ctx context.Context, admin *pgx.ConnConfig, dir string) (files, s
 	return files, stay, err
 }
 
-// settling is how long a sidecar that was just stopped may take to leave the server.
+// settling is the time that a sidecar that was just stopped may take to disconnect.
 const settling = 3 * time.Second
 
-// requireNoSidecar refuses while the database believes a sidecar to be alive, but gives
-// one that was just stopped the time to leave.
+// requireNoSidecar refuses while the database takes a sidecar to be alive, but waits up to settling for one
+// that was just stopped.
 func requireNoSidecar(ctx context.Context, conn *pgx.Conn) error {
 	for patience := time.Now().Add(settling); ; time.Sleep(settling / 30) {
 		err := checkNoSidecar(ctx, conn)
@@ -161,7 +160,7 @@ func checkNoSidecar(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// downAll takes back every migration; that the ledger goes is what was asked for.
+// downAll reverts every migration, and allows each to discard the ledger.
 func downAll(ctx context.Context, admin *pgx.ConnConfig) error {
 	admin = admin.Copy()
 	admin.RuntimeParams["dp.discard_ledger"] = "yes"
@@ -174,8 +173,8 @@ func downAll(ctx context.Context, admin *pgx.ConnConfig) error {
 	return nil
 }
 
-// dropDblink removes the extension dblink where the administrator's script made it, if the
-// role that connected is a superuser and nothing else uses the extension.
+// dropDblink drops the extension dblink if the administrator's script made it, the connected role is a
+// superuser and nothing else uses the extension.
 func dropDblink(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, `
 DO $$

@@ -26,7 +26,7 @@ import (
 type claim struct {
 	ID      string
 	Token   string
-	State   string // claimed, or reading when an earlier attempt was lost after its charge
+	State   string // claimed, or reading if an earlier attempt was lost after its charge
 	Attempt int
 	Caller  string
 	Model   string
@@ -35,24 +35,24 @@ type claim struct {
 		Name     string
 		Schema   string
 		Relation string
-		Scales   map[string]unit // those of the request
-		Flags    []string        // its boolean columns
-		RowCount *int64          `json:"row_count"` // as published last: of persons where there is a unit
+		Scales   map[string]unit // of the columns of the request
+		Flags    []string        // boolean columns of the request
+		RowCount *int64          `json:"row_count"` // the last published count: of rows, or of persons if the data set has a unit
 		Unit     *string
 		MaxRows  int     `json:"max_rows"`
-		Persons  *int64  // registered in place of counted, of all blocks that are read
-		Rows     *int64  // the same of rows, where there is no unit
-		Block    *string // the column that says in which block of time a row is; nil: there are no blocks
+		Persons  *int64  // with a unit: the registered number of persons in the blocks that are read; nil: they are counted
+		Rows     *int64  // without a unit: the registered number of rows in the blocks that are read; nil: they are counted
+		Block    *string // column that determines the block of time of a row; nil: the data set has no blocks
 
 		BlockType string `json:"block_type"`
 
-		Placement    string   // where its rows may be: auto, memory or database; empty is auto
-		Distribution *string  // over nodes; nil: all on one
-		Servers      []string // of its foreign partitions
-		Nodes        int      // of Citus that share its rows about equally; 0: there are none
+		Placement    string   // where the rows may be: auto, memory or database; empty means auto
+		Distribution *string  // how the table is distributed over nodes; nil: it is on one node
+		Servers      []string // servers of its foreign partitions
+		Nodes        int      // number of Citus nodes that share the rows about equally; 0: none
 
 		Accounting string   // pure, zcdp or rdp
-		Order      *float64 // of Renyi divergence, under rdp
+		Order      *float64 // order of the Renyi divergence; only under rdp
 	}
 	Request struct {
 		Eps       float64
@@ -61,25 +61,25 @@ type claim struct {
 		Features  []string
 		Intercept bool
 		Options   map[string]any
-		Release   string   // that a score is of
-		Flags     []string // the boolean columns of a description
-		Whole     []string // its columns of whole numbers
-		Over      []string // the window: its first day and the one after its last; nil without blocks
+		Release   string   // the release that is scored; only for a score
+		Flags     []string // boolean columns; only for a description
+		Whole     []string // columns of whole numbers; only for a description
+		Over      []string // the window: its first day and the day after its last; nil without blocks
 
-		Categories map[string][]string // levels of the columns that are categories
-		WhereLevel map[string][]string `json:"where_level"` // those that count, where not all do
+		Categories map[string][]string // levels of each category column
+		WhereLevel map[string][]string `json:"where_level"` // levels of a category whose rows are used, if not all are
 	}
-	Scored   *scored         // nil: the job fits
+	Scored   *scored         // the release to score; nil if the job is not a score
 	RowCount *int64          `json:"row_count"`
-	Event    json.RawMessage // what was charged
-	leftOut  int64           // by a sample, of those that are read
-	Former   *former         // of a question
+	Event    json.RawMessage // the event that an earlier attempt charged
+	leftOut  int64           // number of rows or persons that a sample leaves out
+	Former   *former         // an earlier release of the same coefficients; only for a question of dp_explain
 
-	at   placement   // where the rows of this attempt are, once that is planned
-	disk *spill.File // where those are that are on disk
+	at   placement   // where the rows of this attempt are; set when the job is planned
+	disk *spill.File // the file that holds the rows if they are on disk
 
-	shards *string // where those of Citus were when the transaction began; nil: there are none
-	nodes  *nodes  // that are asked one by one; nil: one connection shows all rows
+	shards *string // locations of the Citus shards when the transaction began; nil: no table of Citus
+	nodes  *nodes  // connections to the nodes that are asked separately; nil: one connection shows all rows
 }
 
 func (c *claim) owner() ledger.Owner { return ledger.Owner{Job: c.ID, Token: c.Token} }
@@ -88,8 +88,8 @@ func (c *claim) relation() pgx.Identifier {
 }
 func (c *claim) reading() bool { return c.State == "reading" }
 
-// columns are those of the regression: target, features, what else is known of rows, and what
-// makes the groups, if there is something.
+// columns returns the columns that a regression reads, in this order: target, features, the columns that
+// options name (see besides), and the category that divides the rows into groups, if there is one.
 func (c *claim) columns() []string {
 	columns := append([]string{c.Request.Target}, c.Request.Features...)
 	for _, option := range besides {
@@ -103,7 +103,7 @@ func (c *claim) columns() []string {
 	return columns
 }
 
-// by is the category that makes the groups; empty where there are none.
+// by returns the category column that divides the rows into groups; empty without groups.
 func (c *claim) by() string {
 	if c.Scored != nil {
 		return c.Scored.Parameters.By
@@ -112,25 +112,25 @@ func (c *claim) by() string {
 	return by
 }
 
-// groups are the levels that have a fit each, nil for one fit of all rows.
+// groups returns the levels that have a fit each; nil if there is one fit of all rows.
 func (c *claim) groups() []string {
 	groups, _ := c.levels(c.by())
 	return groups
 }
 
-// besides are the options that name a column which is read after the features, in that order.
+// besides lists the options that name a column. Their columns are read after the features, in this order.
 var besides = []string{catalogue.Exposure, catalogue.Weight, catalogue.Offset}
 
-// column is the one that an option names; empty: none.
+// column returns the column that an option names; empty if the request does not set the option.
 func (c *claim) column(option string) string { return catalogue.ColumnOf(c.Request.Options, option) }
 
-// maxWeight is the largest weight that rows may have; 0: they have none.
+// maxWeight returns the largest weight that a row may have; 0 without weights.
 func (c *claim) maxWeight() float64 {
 	most, _ := c.Request.Options[catalogue.MaxWeight].(float64)
 	return most
 }
 
-// filters are the columns that only tell which rows count.
+// filters returns the columns that only decide whether a row is used.
 func (c *claim) filters() (names []string) {
 	columns := c.columns()
 	for _, name := range slices.Sorted(maps.Keys(c.Request.WhereLevel)) {
@@ -141,7 +141,7 @@ func (c *claim) filters() (names []string) {
 	return names
 }
 
-// pull is what is read, of as many rows or persons.
+// pull returns the request that reads the job's columns, for the given number of rows or persons.
 func (c *claim) pull(rows int64) arrowio.Request {
 	filters := c.filters()
 	return arrowio.Request{
@@ -150,8 +150,8 @@ func (c *claim) pull(rows int64) arrowio.Request {
 	}
 }
 
-// window are the rows that are read, nil for all. They are those of the blocks that are charged:
-// the database finds both from the same request.
+// window returns the window of time whose rows are read; nil for all rows. Its blocks are the ones charged:
+// the database derives both from the same request.
 func (c *claim) window() *arrowio.Window {
 	if c.Dataset.Block == nil {
 		return nil
@@ -159,7 +159,7 @@ func (c *claim) window() *arrowio.Window {
 	return &arrowio.Window{Column: *c.Dataset.Block, Type: c.Dataset.BlockType, From: c.Request.Over[0], To: c.Request.Over[1]}
 }
 
-// levels are those of a category that count; ok: it is one.
+// levels returns the levels of a category whose rows are used. ok reports whether column is a category.
 func (c *claim) levels(column string) (levels []string, ok bool) {
 	if levels, ok = c.Request.WhereLevel[column]; ok {
 		return levels, ok
@@ -168,7 +168,7 @@ func (c *claim) levels(column string) (levels []string, ok bool) {
 	return levels, ok
 }
 
-// terms are those of a fit.
+// terms returns the names of a fit's coefficients.
 func (c *claim) terms() []string {
 	slopes := c.slopes()
 	if c.Request.Intercept {
@@ -177,7 +177,7 @@ func (c *claim) terms() []string {
 	return slopes
 }
 
-// slopes are the terms of all features.
+// slopes returns the terms of all features.
 func (c *claim) slopes() (terms []string) {
 	for _, f := range c.Request.Features {
 		terms = append(terms, c.slopesOf(f)...)
@@ -185,13 +185,15 @@ func (c *claim) slopes() (terms []string) {
 	return terms
 }
 
-// isFlag reports whether the terms of a feature are 0 or 1 by what is registered: those of boolean columns and of levels.
+// isFlag reports whether the terms of a feature are always 0 or 1 by registration: those of boolean columns
+// and of categories.
 func (c *claim) isFlag(feature string) bool {
 	_, category := c.levels(feature)
 	return category || slices.Contains(c.Dataset.Flags, feature)
 }
 
-// slopesOf are the terms of a feature: itself, or of a category one for every level but the first.
+// slopesOf returns the terms of a feature: its name or, for a category, one term for every level but the
+// first.
 func (c *claim) slopesOf(feature string) []string {
 	levels, ok := c.levels(feature)
 	if !ok {
@@ -204,7 +206,7 @@ func (c *claim) slopesOf(feature string) []string {
 	return terms
 }
 
-// sources is how many columns a row is made from, the constant among them.
+// sources returns the number of columns that a row of the design is made from, the intercept's included.
 func (c *claim) sources() int {
 	if c.Request.Intercept {
 		return 1 + len(c.Request.Features)
@@ -212,8 +214,8 @@ func (c *claim) sources() int {
 	return len(c.Request.Features)
 }
 
-// sampled is how many of n rows or persons are fitted. All are read: the claim remembers how many
-// are left out.
+// sampled returns how many of n rows or persons are fitted. All of them are read; sampled stores the number
+// left out in the claim.
 func (c *claim) sampled(n int64) int64 {
 	fitted := n
 	if sample, ok := c.Request.Options[catalogue.SampleRows].(float64); ok && sample < float64(n) {
@@ -223,8 +225,8 @@ func (c *claim) sampled(n int64) int64 {
 	return fitted
 }
 
-// options are those of the request that its algorithm has, with levels in the place of the
-// categories that they name: groups have terms, and labels positions.
+// options returns the options that the algorithm takes. Categories in them are replaced: a label by its
+// position among the levels of the target, a category in a group by its terms.
 func (c *claim) options() map[string]any {
 	options := maps.Clone(c.Request.Options)
 	delete(options, catalogue.SampleRows)
@@ -239,13 +241,13 @@ func (c *claim) options() map[string]any {
 	return options
 }
 
-// position is that of a level of the target.
+// position returns the index of a level among those of the target.
 func (c *claim) position(level string) float64 {
 	levels, _ := c.levels(c.Request.Target)
 	return float64(slices.Index(levels, level))
 }
 
-// expandGroups writes all terms of a category where its name stands.
+// expandGroups replaces the name of a category in groups by the category's terms.
 func (c *claim) expandGroups(groups []any) (expanded []any) {
 	for _, group := range groups {
 		var terms []any
@@ -272,7 +274,7 @@ func (c *claim) budget() privacy.Budget {
 	return privacy.Budget{Epsilon: c.Request.Eps, Delta: c.Request.Delta}
 }
 
-// plan is the algorithm for n rows: a function of public facts alone.
+// plan returns the plan of the job for n rows. It depends on public facts only.
 func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 	if c.Scored != nil {
 		return s.planScore(c, n)
@@ -297,7 +299,7 @@ func (s *Sidecar) plan(c *claim, n int64) (*dpsco.Plan, error) {
 	return plan, nil
 }
 
-// nameLabels writes the labels of a category into what is kept with the release.
+// nameLabels writes the labels of a category into the parameters that are stored with the release.
 func (c *claim) nameLabels(p *dpsco.Plan) {
 	for _, name := range []string{"negative_label", "positive_label"} {
 		if label, ok := c.Request.Options[name].(string); ok {
@@ -306,7 +308,7 @@ func (c *claim) nameLabels(p *dpsco.Plan) {
 	}
 }
 
-// accountant is the one that the data set was registered with.
+// accountant returns the accountant of the data set's accounting.
 func (s *Sidecar) accountant(c *claim) privacy.Accountant {
 	switch c.Dataset.Accounting {
 	case "pure":
@@ -317,7 +319,7 @@ func (s *Sidecar) accountant(c *claim) privacy.Accountant {
 	return privacy.Concentrated{}
 }
 
-// claimNext takes the next job of the queue, nil if there is none.
+// claimNext claims the next job of the queue; nil if there is none.
 func (s *Sidecar) claimNext(ctx context.Context) (*claim, error) {
 	var text []byte
 	if err := s.autocommit.QueryRow(ctx, "SELECT dp_int.job_claim($1, $2)", s.id, s.config.Lease).Scan(&text); err != nil || text == nil {
@@ -330,12 +332,13 @@ func (s *Sidecar) claimNext(ctx context.Context) (*claim, error) {
 	return c, nil
 }
 
-// failure ends a job before anything was read: the analyst sees all of it.
+// failure ends a job before any row was read. The analyst sees all of its fields.
 type failure struct{ sqlstate, message, hint string }
 
 func (f *failure) Error() string { return f.message }
 
-// outcome is what operators count: a budget that does not cover a request is no failure.
+// outcome returns the outcome for operators' counters. A request that the budget does not cover is refused,
+// not failed.
 func (f *failure) outcome() string {
 	if f.sqlstate == "DP002" {
 		return "refused"
@@ -343,9 +346,9 @@ func (f *failure) outcome() string {
 	return "failed"
 }
 
-// parked ends an attempt at a job that is charged, but could not be read or fitted this
-// time: the job keeps its charge, pauses, and is tried again under it (dp_int.job_park).
-// The text says why. It must not depend on the data, for analysts see it.
+// parked ends an attempt at a charged job that could not be read or fitted this time. The job keeps its
+// charge, pauses, and is tried again under it (dp_int.job_park). The text is the reason; analysts see it,
+// so it must not depend on the data.
 type parked string
 
 func (p parked) Error() string { return string(p) }
@@ -366,7 +369,7 @@ const (
 	recheckDataset = "SELECT dp_int.dataset_recheck($1)"
 )
 
-// notRead parks a job whose rows the server did not give.
+// notRead parks a job if the server did not return its rows.
 const notRead parked = "the data set could not be read"
 
 const nothingSpent = "No privacy budget was spent."
@@ -395,8 +398,8 @@ func (s *Sidecar) attempt(working context.Context, c *claim) {
 	}
 }
 
-// record tells operators and the database how an attempt ended. Its error is the
-// database's: another sidecar takes the job once the lease is over.
+// record reports the end of an attempt to operators and to the database. It returns errors of the database
+// only; after one, another sidecar takes the job when the lease has expired.
 func (s *Sidecar) record(ctx context.Context, log *slog.Logger, c *claim, err error) error {
 	var fail *failure
 	var park parked
@@ -412,7 +415,7 @@ func (s *Sidecar) record(ctx context.Context, log *slog.Logger, c *claim, err er
 	case errors.Is(err, errUnwanted):
 		s.config.Watch.Ended("dropped")
 		log.Info("dropped", "reason", err)
-		// Unless it is gone already, the database drops it and gives its charge back.
+		// The database drops the job and refunds its charge, unless the job is already gone.
 		return s.autocommit.exec(ctx, handBack, c.ID, c.Token, false)
 	case errors.As(err, &fail):
 		s.config.Watch.Ended(fail.outcome())
@@ -434,8 +437,8 @@ func (s *Sidecar) record(ctx context.Context, log *slog.Logger, c *claim, err er
 	}
 }
 
-// keepLease renews the lease until ctx ends, and ends the attempt once another sidecar
-// has the job, nobody wants it, or the lease ran out while the database was away.
+// keepLease renews the lease until ctx ends. It cancels the attempt if another sidecar has the job, nobody
+// wants it, or the lease expired while the database could not be reached.
 func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc, c *claim) {
 	expires := time.Now().Add(s.config.Lease)
 	tick := time.NewTicker(s.config.Lease / 6)
@@ -464,8 +467,8 @@ func (s *Sidecar) keepLease(ctx context.Context, cancel context.CancelCauseFunc,
 	}
 }
 
-// read charges a job, unless an earlier attempt has, and pulls its columns, or prepares to have them
-// summed where they are. It sends on reads once, right after the point of no return.
+// read charges the job, unless an earlier attempt has, and then either pulls its columns or prepares the
+// statements that sum them in the database. It sends on reads once, right after the point of no return.
 func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.Source, reads chan<- timetable) (plan *dpsco.Plan, x dpsco.Data, err error) {
 	prepare := s.charge
 	if c.reading() {
@@ -492,8 +495,9 @@ func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.
 	return plan, x, s.recheckRead(ctx, c)
 }
 
-// recheckRead checks once more what was read, before it is used for anything that leaves: a partition or an
-// inheriting table may have been added since the check, which the locks do not prevent.
+// recheckRead repeats the check of the relation after the read, before a result of these rows can be
+// released: the locks do not prevent that a partition or an inheriting table is added after the first
+// check.
 func (s *Sidecar) recheckRead(ctx context.Context, c *claim) error {
 	if err := s.checkShards(ctx, c); err != nil {
 		return err
@@ -506,7 +510,8 @@ func (s *Sidecar) recheckRead(ctx context.Context, c *claim) error {
 	return err
 }
 
-// open prepares the transaction of a job for rows on several nodes, on which conn has locked the relation.
+// open opens transactions on the servers of foreign partitions, if the job asks them directly. conn has
+// locked the relation.
 func (s *Sidecar) open(ctx context.Context, conn *pgx.Conn, c *claim) (err error) {
 	if len(c.Dataset.Servers) == 0 || c.Dataset.Placement == string(inMemory) || c.Dataset.MaxRows > 0 {
 		return nil
@@ -517,7 +522,7 @@ func (s *Sidecar) open(ctx context.Context, conn *pgx.Conn, c *claim) (err error
 	return c.nodes.describe(ctx, conn, c.pull(0))
 }
 
-// count returns how many rows a job has, or persons.
+// count returns the number of rows of a job, or of persons if there is a unit.
 func (c *claim) count(ctx context.Context, conn *pgx.Conn) (int64, error) {
 	if c.nodes != nil && c.Dataset.Rows == nil {
 		return c.nodes.count(ctx, c.pull(0))
@@ -564,8 +569,8 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	case head == nil:
 		return nil, 0, errUnwanted
 	}
-	// Where the database's owner cannot reach the log, this line shows later that the
-	// ledger's newest entries were cut off: see dpsidecar verify --expect.
+	// If the owner of the database has no access to the log, this line can prove later that the newest
+	// entries of the ledger were removed: see dpsidecar verify --expect.
 	s.log.Info("charged", "job", c.ID, "dataset", c.Dataset.Name, "account", head.Account, "entry", head.Entry, "head", head.Hash)
 	var wanted bool
 	if err := s.begin(ctx, conn, c, plan, &wanted); err != nil {
@@ -577,7 +582,7 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	return plan, n, nil
 }
 
-// noRows is the failure of a job whose table, or window, has none.
+// noRows returns the failure of a job whose table or window is empty.
 func (c *claim) noRows() *failure {
 	if w := c.window(); w != nil {
 		return &failure{"DP005", fmt.Sprintf("there are no rows from %s to %s, the last day not among them", w.From, w.To),
@@ -586,9 +591,9 @@ func (c *claim) noRows() *failure {
 	return &failure{"DP005", "there are no rows", "Ask again once the table has some. " + nothingSpent}
 }
 
-// check plans a job of n rows, and where they go.
+// check plans a job of n rows and decides where the rows go.
 //
-// Errors: a failure where this sidecar cannot take it.
+// Errors: a failure if this sidecar cannot run the job.
 func (s *Sidecar) check(c *claim, n int64) (*dpsco.Plan, placement, error) {
 	if n < 1 {
 		return nil, "", c.noRows()
@@ -602,9 +607,9 @@ func (s *Sidecar) check(c *claim, n int64) (*dpsco.Plan, placement, error) {
 	return plan, at, errors.Join(err, s.checkTime(plan))
 }
 
-// begin passes the point of no return: from there on the charge stands, for the job may
-// have read values. It tells the database the job's ladder, the times of its steps, and as of
-// when conn's snapshot shows the rows: Lock, the first statement of its transaction, takes it.
+// begin passes the point of no return: from here on the charge stands, because the job may have read
+// values. It sends the database the steps of the job's ladder and the time of conn's snapshot, which the
+// first statement of its transaction (Lock) has taken.
 func (s *Sidecar) begin(ctx context.Context, conn *pgx.Conn, c *claim, plan *dpsco.Plan, wanted *bool) error {
 	var snapshot time.Time
 	if err := conn.QueryRow(ctx, "SELECT pg_catalog.transaction_timestamp()").Scan(&snapshot); err != nil {
@@ -614,8 +619,8 @@ func (s *Sidecar) begin(ctx context.Context, conn *pgx.Conn, c *claim, plan *dps
 	return s.autocommit.QueryRow(ctx, "SELECT dp_int.job_read($1, $2, $3, $4, $5)", c.ID, c.Token, l.First, l.Last, snapshot).Scan(wanted)
 }
 
-// asFailure turns a refusal of the database, before which nothing was spent, into the
-// job's failure, and leaves other errors.
+// asFailure turns a refusal of the database, before which nothing was spent, into a failure of the job.
+// Other errors are returned as ledger.Explain returns them.
 func asFailure(err error) error {
 	var refusal *ledger.Refusal
 	if errors.As(ledger.Explain(err), &refusal) {
@@ -624,7 +629,7 @@ func asFailure(err error) error {
 	return ledger.Explain(err)
 }
 
-// planFailure is the failure of a job that cannot be planned.
+// planFailure returns the failure of a job that cannot be planned.
 func planFailure(err error) error {
 	if errors.Is(err, dpsco.ErrParameter) {
 		return &failure{"22023", err.Error(), nothingSpent}
@@ -632,8 +637,8 @@ func planFailure(err error) error {
 	return &failure{"DP005", err.Error(), nothingSpent}
 }
 
-// resume plans a job that an earlier attempt has charged, with the number of
-// rows of that charge, once the relation is locked and found unchanged.
+// resume plans a job that an earlier attempt has charged, with the number of rows of that charge, and locks
+// its relation, which the database checks in begin.
 func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.Plan, int64, error) {
 	if published := c.Dataset.RowCount; published != nil {
 		c.sampled(*published)
@@ -666,7 +671,7 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err := s.open(ctx, conn, c); err != nil {
 		return nil, 0, s.asUnreachable(ctx, err)
 	}
-	var wanted bool // true: a job that is reading is always wanted
+	var wanted bool // always true for a job that is reading
 	err = ledger.Explain(s.begin(ctx, conn, c, plan, &wanted))
 	var refusal *ledger.Refusal
 	if errors.As(err, &refusal) {
@@ -678,16 +683,16 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	return plan, *c.RowCount, err
 }
 
-// sameEvent compares what events say, not how they are held.
+// sameEvent compares the contents of two events by their JSON.
 func sameEvent(a, b privacy.Event) bool {
 	x, errX := privacy.MarshalEvent(a)
 	y, errY := privacy.MarshalEvent(b)
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// relationFailure is the failure of a job whose relation cannot be read, before anything
-// is spent. An error of the connection stays as it is: the job is tried again. The
-// server's message goes no further, for it could quote a value.
+// relationFailure returns the failure of a job whose relation cannot be read, before anything is spent. The
+// server's message is dropped, because it could quote a value. An error of the connection is returned
+// unchanged, and the job is tried again.
 func relationFailure(err error) error {
 	var pg *pgconn.PgError
 	switch {
@@ -702,9 +707,9 @@ func relationFailure(err error) error {
 	return &failure{"DP004", "the data set cannot be read", "Ask the steward to see dp_check_install and the server's log. " + nothingSpent}
 }
 
-// asParked parks a job with message when the server refuses to read its relation. An
-// error of the connection, or of an attempt that was ended, stays as it is: the job is
-// tried again at once. Which refusal it was could depend on values: only the log says.
+// asParked returns message, which parks the job, if the server refuses to read the relation; the cause,
+// which may depend on values, is only logged. An error of the connection or of a cancelled attempt is
+// returned unchanged, and the job is tried again at once.
 func (s *Sidecar) asParked(ctx context.Context, err error, message parked) error {
 	var pg *pgconn.PgError
 	switch {
@@ -717,7 +722,7 @@ func (s *Sidecar) asParked(ctx context.Context, err error, message parked) error
 	return message
 }
 
-// asUnreachable parks a charged job whose nodes cannot be opened.
+// asUnreachable parks a charged job if one of its nodes cannot be opened.
 func (s *Sidecar) asUnreachable(ctx context.Context, err error) error {
 	var fail *failure
 	if errors.As(err, &fail) {
@@ -727,20 +732,21 @@ func (s *Sidecar) asUnreachable(ctx context.Context, err error) error {
 	return s.asParked(ctx, err, unreachable)
 }
 
-// goingDown reports that the server ended the statement or the session for reasons of its
-// own: an operator's intervention (class 57), the connection (08), or a limit on the time
-// of transactions (25P03, 25P04).
+// goingDown reports whether the server ended the statement or the session for reasons that do not concern
+// the statement: an operator's intervention (class 57), the connection (08), or a limit on the time of
+// transactions (25P03, 25P04).
 func goingDown(pg *pgconn.PgError) bool {
 	return pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code == "25P03" || pg.Code == "25P04"
 }
 
-// nodeLost reports that the server could not reach another one, a worker of Citus or the server of a foreign
-// table: of its own connection it cannot tell. To ask again at once would only meet the same.
+// nodeLost reports whether the server could not reach another one: a worker of Citus or the server of a
+// foreign table. An error of class 08 cannot be about the sidecar's own connection, since the server could
+// not send it. An immediate retry would fail again.
 func nodeLost(pg *pgconn.PgError) bool { return pg.Code[:2] == "08" }
 
-// passing says, for the job's callers, what stands in the way of the job and may stay for a
-// while: a lock that somebody's open transaction holds, or a server without connections, memory
-// or disk to spare. It returns nil for any other error. Such a job pauses before it is tried again.
+// passing returns a reason and a hint for the job's callers if err is an obstacle that may last for a
+// while: a lock held by an open transaction, or a server without free connections, memory or disk space.
+// Such a job pauses before it is tried again. For any other error both are nil.
 func passing(err error) (reason, hint *string) {
 	var pg *pgconn.PgError
 	switch {
@@ -752,7 +758,7 @@ func passing(err error) (reason, hint *string) {
 		pg = &pgconn.PgError{Message: string(unreachable), Hint: "Ask again later, or let the administrator see the server's log. " + nothingSpent}
 	case pg.Code != "55P03":
 		return nil, nil
-	case pg.Hint == "": // in the server's own words
+	case pg.Hint == "": // the reason is the server's own message
 		pg = &pgconn.PgError{Message: "somebody's open transaction holds what this job needs", Hint: "See pg_locks, and ask again once it has ended. " + nothingSpent}
 	}
 	return &pg.Message, &pg.Hint

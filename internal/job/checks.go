@@ -11,9 +11,9 @@ import (
 	"dpsidecar/sql"
 )
 
-// ErrSchema is returned when the database's schema is of another version, ErrRole when a
-// sidecar connects as another role than dp_sidecar, and ErrAccess when the server refuses
-// the connection for a reason that lasts.
+// ErrSchema is returned if the database's schema has another version, ErrRole if a sidecar connects as a
+// role other than dp_sidecar, and ErrAccess if the server refuses the connection for a reason that retrying
+// does not remove.
 var (
 	ErrSchema = errors.New("this dpsidecar does not fit the schema in the database")
 	ErrRole   = errors.New("a sidecar works as role dp_sidecar and no other")
@@ -25,8 +25,8 @@ func permanent(err error) bool {
 	return errors.Is(err, ErrSchema) || errors.Is(err, ErrRole) || errors.Is(err, ErrAccess)
 }
 
-// remedies say what to do where the server refuses a connection, by SQLSTATE. Trying
-// again does not help: what is wrong are settings, which are read at the start.
+// remedies are hints for operators by the SQLSTATE with which a server refuses a connection. The causes are
+// settings that are read at the start, so retrying does not help.
 var remedies = map[string]string{
 	"28P01": "give the password of the role in --password-file, ~/.pgpass or the URL",
 	"28000": "the role must exist and log in, and pg_hba.conf let it in from here",
@@ -34,7 +34,7 @@ var remedies = map[string]string{
 	"42501": "grant the role CONNECT on the database, or run dpsidecar install",
 }
 
-// accessError makes a refusal that has a remedy an ErrAccess, and leaves other errors.
+// accessError wraps a refusal that has a remedy in ErrAccess, and returns other errors unchanged.
 func accessError(err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -46,7 +46,7 @@ func accessError(err error) error {
 	return err
 }
 
-// checkDatabase checks role and schema.
+// checkDatabase checks the role and the schema.
 func (s *Sidecar) checkDatabase(ctx context.Context, q arrowio.Querier) error {
 	if err := checkRole(ctx, q); err != nil {
 		return err
@@ -54,8 +54,8 @@ func (s *Sidecar) checkDatabase(ctx context.Context, q arrowio.Querier) error {
 	return s.checkSchema(ctx, q)
 }
 
-// checkRole accepts role dp_sidecar alone, as dp_int.sidecars_alive does: a sidecar that
-// works as a member of the role or as a superuser would not be found by callers.
+// checkRole accepts the role dp_sidecar only, as dp_int.sidecars_alive does: callers would not find a
+// sidecar that connects as a member of the role or as a superuser.
 func checkRole(ctx context.Context, q arrowio.Querier) error {
 	var role string
 	if err := q.QueryRow(ctx, "SELECT session_user::text").Scan(&role); err != nil {
@@ -67,7 +67,7 @@ func checkRole(ctx context.Context, q arrowio.Querier) error {
 	return nil
 }
 
-// checkSchema compares the schema with the configured one, if there is any.
+// checkSchema compares the schema of the database with the configured one, if one is configured.
 func (s *Sidecar) checkSchema(ctx context.Context, q arrowio.Querier) error {
 	if s.config.Schema == (sql.Schema{}) {
 		return nil
@@ -75,8 +75,8 @@ func (s *Sidecar) checkSchema(ctx context.Context, q arrowio.Querier) error {
 	return CheckSchema(ctx, q, s.config.Schema)
 }
 
-// CheckSchema compares the schema with the only one that a program may work
-// with. Whoever may use dp_version can ask.
+// CheckSchema compares the schema of the database with the one that this program requires. Any role that
+// may execute dp_version can call it.
 //
 // Errors: ErrSchema; the server's.
 func CheckSchema(ctx context.Context, q arrowio.Querier, want sql.Schema) error {

@@ -11,11 +11,10 @@ import (
 	"dpsidecar/internal/arrowio"
 )
 
-// pinSettings gives every connection the settings that a sidecar relies on, whatever those
-// of the server, the database and the role are: a commit that was reported survives a
-// crash, each statement sees what others have committed, and no time limit but the
-// sidecar's ends a read. lock_timeout stays the role's. The functions' statements are
-// planned once a session: planning takes longer than running them.
+// pinSettings sets on every connection the settings that a sidecar relies on, over those of the server, the
+// database and the role: a reported commit survives a crash, each statement sees all earlier commits of
+// others, and no time limit other than the sidecar's ends a read. lock_timeout is that of the role. Generic
+// plans are forced because planning the functions' statements takes longer than running them.
 func pinSettings(config *pgx.ConnConfig) {
 	for name, value := range map[string]string{
 		"synchronous_commit":                  "on",
@@ -27,9 +26,9 @@ func pinSettings(config *pgx.ConnConfig) {
 		"idle_session_timeout":                "0",
 		"plan_cache_mode":                     "force_generic_plan",
 		"jit":                                 "off",
-		"datestyle":                           "ISO", // with extra_float_digits what a coordinator of Citus writes into its workers' statements
+		"datestyle":                           "ISO", // Citus formats dates and, by extra_float_digits, numbers with these settings in statements to its workers
 		"extra_float_digits":                  "1",
-		"client_encoding":                     "UTF8", // that of the database where there are categories of text: nothing is converted
+		"client_encoding":                     "UTF8", // the encoding of the database if categories are of text, so that nothing is converted
 	} {
 		config.RuntimeParams[name] = value
 	}
@@ -40,8 +39,8 @@ func pinSettings(config *pgx.ConnConfig) {
 	}
 }
 
-// statementTimeout is how long a short statement may take. A connection that does not
-// answer for longer is believed to hang, and closed.
+// statementTimeout bounds the time of a short statement. A connection that does not answer for so long is
+// taken to hang, and is closed.
 const statementTimeout = livesFor
 
 // autocommit runs short statements, each in a transaction of its own.
@@ -54,7 +53,7 @@ func (q autocommit) exec(ctx context.Context, sql string, args ...any) error {
 	return err
 }
 
-// QueryRow returns a row that must be scanned.
+// QueryRow returns a row, which must be scanned: Scan releases the time limit.
 func (q autocommit) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	ctx, done := context.WithTimeout(ctx, statementTimeout)
 	return autocommitRow{q.pool.QueryRow(ctx, sql, args...), done}
@@ -70,8 +69,7 @@ func (r autocommitRow) Scan(dest ...any) error {
 	return r.Row.Scan(dest...)
 }
 
-// inSnapshot lends a connection whose transaction sees one state of the data and
-// can write nothing.
+// inSnapshot calls use with a connection in a repeatable read, read only transaction.
 func (s *Sidecar) inSnapshot(ctx context.Context, use func(*pgx.Conn) error) error {
 	begin, begun := context.WithTimeout(ctx, statementTimeout)
 	defer begun()
@@ -87,9 +85,9 @@ func (s *Sidecar) inSnapshot(ctx context.Context, use func(*pgx.Conn) error) err
 	return use(conn.Conn())
 }
 
-// endSnapshot ends a snapshot, and what outlives its rollback: a view that is declared
-// total may have called functions that took advisory locks or prepared statements.
-// A session that cannot be cleaned is closed.
+// endSnapshot rolls back the transaction and releases session state that survives a rollback: a view that
+// is declared total may have called functions that took advisory locks or prepared statements. If that
+// fails, the connection is closed.
 func endSnapshot(ctx context.Context, conn *pgx.Conn) {
 	ctx, done := context.WithTimeout(ctx, statementTimeout)
 	defer done()
@@ -105,9 +103,8 @@ func endSnapshot(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// lockChecked locks a relation and has the database check, on another connection, whether
-// it is what was registered. Only then may anything of it run: its owner may have
-// put something else in its place.
+// lockChecked locks a relation and has the database check, on another connection, that it is the registered
+// one. Nothing of the relation may be evaluated before that, because its owner may have replaced it.
 func (s *Sidecar) lockChecked(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier, recheck string, args ...any) error {
 	locked, done := context.WithTimeout(ctx, statementTimeout)
 	defer done()
@@ -116,15 +113,15 @@ func (s *Sidecar) lockChecked(ctx context.Context, conn *pgx.Conn, relation pgx.
 	if err != nil && !errors.As(err, &fail) {
 		return err
 	}
-	// Why a relation cannot be locked the check may know better: it may have been dropped.
+	// The check may give a better reason why the relation cannot be locked: it may have been dropped.
 	if err := s.recheck(ctx, recheck, args...); err != nil {
 		return asFailure(err)
 	}
 	return err
 }
 
-// recheck has the database check that a relation is what was registered. With thousands
-// of partitions that takes longer than statementTimeout.
+// recheck has the database check that a relation is the registered one. With thousands of partitions this
+// takes longer than statementTimeout.
 func (s *Sidecar) recheck(ctx context.Context, sql string, args ...any) error {
 	ctx, done := context.WithTimeout(ctx, 8*statementTimeout)
 	defer done()

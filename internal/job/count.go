@@ -9,8 +9,8 @@ import (
 	"dpsidecar/internal/catalogue"
 )
 
-// countRegistered counts the rows of newly registered data sets until ctx ends. It runs
-// beside the session that listens, so that a long count delays no heartbeat.
+// countRegistered counts the rows of newly registered data sets until ctx ends. It runs in a goroutine of
+// its own, so that a long count does not delay the heartbeats of the session that listens.
 func (s *Sidecar) countRegistered(ctx context.Context) {
 	for {
 		select {
@@ -36,7 +36,7 @@ type uncountedDataset struct {
 	Unit             *string
 }
 
-// persons are those of a data set of which they are not registered.
+// persons returns how the persons of a data set without a registered number of them are counted.
 func (d uncountedDataset) persons() persons {
 	if d.Unit == nil {
 		return persons{}
@@ -44,7 +44,7 @@ func (d uncountedDataset) persons() persons {
 	return persons{unit: &arrowio.Unit{Column: *d.Unit}}
 }
 
-// uncounted returns the data sets whose number of rows is not published.
+// uncounted returns the data sets whose number of rows has not been published.
 func (s *Sidecar) uncounted(ctx context.Context) ([]uncountedDataset, error) {
 	ctx, done := context.WithTimeout(ctx, statementTimeout)
 	defer done()
@@ -52,8 +52,8 @@ func (s *Sidecar) uncounted(ctx context.Context) ([]uncountedDataset, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[uncountedDataset])
 }
 
-// countRows counts the rows, or persons, of a data set that has no number of them yet, and
-// publishes it: it is public. One that a job has published meanwhile is newer, and stays.
+// countRows counts the rows, or persons, of a data set without a published count, and publishes the count,
+// which is public. A count that a job has published in the meantime is newer and is kept.
 func (s *Sidecar) countRows(ctx context.Context, dataset int64, relation pgx.Identifier, p persons) (n int64, err error) {
 	err = s.inSnapshot(ctx, func(conn *pgx.Conn) error {
 		if err := s.lockChecked(ctx, conn, relation, recheckDataset, dataset); err != nil {
@@ -68,7 +68,7 @@ func (s *Sidecar) countRows(ctx context.Context, dataset int64, relation pgx.Ide
 	return n, s.autocommit.exec(ctx, "SELECT dp_int.counted(dataset, $2) FROM dp_int.uncounted() WHERE dataset = $1", dataset, n)
 }
 
-// countIn counts what conn's transaction sees of a relation, node by node where it can be.
+// countIn counts the rows of a relation that conn's transaction sees, node by node if possible.
 func (s *Sidecar) countIn(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier, p persons) (int64, error) {
 	if p.unit == nil && p.registered == nil {
 		ns, err := s.openNodes(ctx, conn, relation)
@@ -83,8 +83,9 @@ func (s *Sidecar) countIn(ctx context.Context, conn *pgx.Conn, relation pgx.Iden
 	return p.count(ctx, conn, relation)
 }
 
-// publishRowCount publishes the number of rows of a job's data set, if it has changed. Of a
-// sample it is not known, and with blocks that of the window stands with the release.
+// publishRowCount publishes the number of rows of a job's data set if it has changed. It does nothing for a
+// sample, whose size is not that number, and with blocks, where the count of the window is published with
+// the release.
 func (s *Sidecar) publishRowCount(ctx context.Context, c *claim, n int64) error {
 	_, sample := c.Request.Options[catalogue.SampleRows]
 	if known := c.Dataset.RowCount; sample || c.Dataset.Block != nil || known != nil && *known == n {

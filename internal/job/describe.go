@@ -9,11 +9,10 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// What columns hold is told by jobs like fits: planned from public facts, charged, run once
-// and published at a step of their ladder. That they have figures, or scales, in the place of
-// coefficients is all that differs.
+// Descriptions and suggested scales of columns are jobs like fits: planned from public facts, charged, run
+// once and published at a step of their ladder. They return figures or scales instead of coefficients.
 
-// What the database calls the two.
+// Names of the two models in the database.
 const (
 	describeModel = "describe"
 	scalesModel   = "scales"
@@ -21,7 +20,7 @@ const (
 
 func (c *claim) describes() bool { return c.Model == describeModel || c.Model == scalesModel }
 
-// planDescription is the plan of a description, in the units of the table.
+// planDescription returns the plan of a description or of suggested scales, in the units of the table.
 func (s *Sidecar) planDescription(c *claim, n int64) (*dpsco.Plan, error) {
 	var columns []dpsco.Column
 	for _, name := range c.columns() {
@@ -40,7 +39,7 @@ func (s *Sidecar) planDescription(c *claim, n int64) (*dpsco.Plan, error) {
 	return description.Plan(c.shape(n), c.budget(), s.accountant(c))
 }
 
-// publishDescription releases figures or scales, once it is the time of their step.
+// publishDescription publishes the figures or scales at the time of their step.
 func (s *Sidecar) publishDescription(ctx context.Context, c *claim, f fitted, step int) error {
 	var entries any = f.result.Figures
 	if c.Model == scalesModel {

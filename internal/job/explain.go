@@ -18,8 +18,8 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// explanation is the answer to a question of dp_explain. The database adds what
-// the budget would be afterwards, and its doubts.
+// explanation is the answer to a question of dp_explain. The database adds the budget that would remain,
+// and warnings.
 type explanation struct {
 	Properties []property   `json:"properties"`
 	Cost       *ledger.Cost `json:"cost,omitempty"`
@@ -34,8 +34,8 @@ func (e *explanation) add(name, value string) {
 	e.Properties = append(e.Properties, property{name, value})
 }
 
-// explainAll answers questions until ctx ends, beside the workers: a long fit
-// delays nobody who only asks. A question that was taken is answered even after ctx's end.
+// explainAll answers questions until ctx ends. It does not use the workers, so that a long fit does not
+// delay answers. A question that was taken is answered even if ctx ends meanwhile.
 func (s *Sidecar) explainAll(ctx, working context.Context) {
 	for ctx.Err() == nil {
 		switch found, err := s.explainNext(working); {
@@ -69,8 +69,8 @@ func (s *Sidecar) explainNext(ctx context.Context) (found bool, err error) {
 	return true, s.autocommit.exec(ctx, "SELECT dp_int.inquiry_answer($1, $2)", c.ID, e)
 }
 
-// answer is explain, but for a panic, which is an answer too: it must not end the program, and
-// would come again each time that the question was asked again.
+// answer calls explain and turns a panic into an answer: it must not end the program, and it would recur
+// whenever the question is asked again.
 func (s *Sidecar) answer(ctx context.Context, c *claim) (e *explanation, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -81,8 +81,8 @@ func (s *Sidecar) answer(ctx context.Context, c *claim) (e *explanation, err err
 	return s.explain(ctx, c)
 }
 
-// explain answers what a request would do, from public facts alone: it reads no
-// value. The number of rows is the published one, or counted if there is none yet.
+// explain describes the job that a request would start, from public facts only: it reads no values. The
+// number of rows is the published one; without one the rows are counted.
 func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 	e := new(explanation)
 	e.add("model", c.Model)
@@ -115,12 +115,12 @@ func (s *Sidecar) explain(ctx context.Context, c *claim) (*explanation, error) {
 		e.add("noise_band:"+c.terms()[j], strconv.FormatFloat(width, 'g', 3, 64))
 	}
 	if c.Scored != nil || c.describes() || c.sumsMoments() {
-		return e, nil // what is known of errors comes with it
+		return e, nil // their releases state their own errors
 	}
 	return e, s.addExpectedError(e, c, n, plan)
 }
 
-// roundDuration writes a duration to a tenth of a second: forecasts are no better.
+// roundDuration formats a duration to a tenth of a second: forecasts are not more accurate.
 func roundDuration(d time.Duration) string {
 	const least = 100 * time.Millisecond
 	if d < least {
@@ -129,8 +129,8 @@ func roundDuration(d time.Duration) string {
 	return d.Round(least).String()
 }
 
-// impossible answers with the failure that a job would end with, its hint without what was
-// spent, for a question spends nothing; any other error is returned.
+// impossible answers with the failure with which a job would end. It removes nothingSpent from the hint,
+// because a question never spends budget. Other errors are returned.
 func (e *explanation) impossible(err error) (*explanation, error) {
 	var fail *failure
 	if !errors.As(err, &fail) {
@@ -145,7 +145,7 @@ func (e *explanation) impossible(err error) (*explanation, error) {
 	return e, nil
 }
 
-// publicRows returns the published number of rows, counted now if there is none.
+// publicRows returns the published number of rows; without one it counts them.
 func (s *Sidecar) publicRows(ctx context.Context, c *claim) (int64, error) {
 	if c.Dataset.RowCount != nil {
 		return *c.Dataset.RowCount, nil
@@ -153,7 +153,7 @@ func (s *Sidecar) publicRows(ctx context.Context, c *claim) (int64, error) {
 	return s.countRows(ctx, c.Dataset.ID, c.relation(), c.persons())
 }
 
-// addPlan adds method, reason and every public parameter.
+// addPlan adds the method, the reason for its choice and every public parameter.
 func (e *explanation) addPlan(p *dpsco.Plan) {
 	parameters := maps.Clone(p.Parameters)
 	method := p.Method
@@ -177,7 +177,7 @@ func (e *explanation) addPlan(p *dpsco.Plan) {
 	}
 }
 
-// formatParameter is a public parameter as a person reads it.
+// formatParameter formats a public parameter for people.
 func formatParameter(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -194,7 +194,7 @@ func formatParameter(v any) string {
 
 func formatFloat(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
-// addCost adds what will be charged.
+// addCost adds the charge that the job would have.
 func (e *explanation) addCost(c *claim, event privacy.Event) error {
 	text, err := privacy.MarshalEvent(event)
 	if err != nil {
@@ -205,7 +205,7 @@ func (e *explanation) addCost(c *claim, event privacy.Event) error {
 		return err
 	}
 	e.Cost = &cost
-	e.add("event", strings.ReplaceAll(string(text), "},{", "},\n{")) // a mechanism a line: psql makes a table as wide as its longest
+	e.add("event", strings.ReplaceAll(string(text), "},{", "},\n{")) // one mechanism a line, because psql makes a table as wide as its longest line
 	e.add("cost_epsilon", strconv.FormatFloat(c.Request.Eps, 'g', -1, 64))
 	e.add("cost_delta", strconv.FormatFloat(c.Request.Delta, 'g', -1, 64))
 	if cost.Rho != nil {
@@ -214,28 +214,29 @@ func (e *explanation) addCost(c *claim, event privacy.Event) error {
 	return nil
 }
 
-// former is a release of the same coefficients that tells what noise did to them.
+// former is an earlier release of the same coefficients whose errors may forecast those of the planned fit.
 type former struct {
 	Release         string
 	Eps             float64
 	Method          string
-	WhyNull         *string `json:"why_null"` // of some coefficients or all
+	WhyNull         *string `json:"why_null"` // why some or all coefficients have no intervals
 	Rows            float64
 	NoiseMultiplier float64            `json:"noise_multiplier"`
-	Noise           map[string]float64 // standard deviation by term, in the table's units; nil where it does not tell
+	Noise           map[string]float64 // standard deviation of each term's noise, in the table's units; nil if the release has no estimate
 }
 
-// similarNoise is by how much the noise of two plans may differ for one to tell of the other:
-// where rows and residuals are cut, and how much is shrunk, changes with the noise.
+// similarNoise bounds the ratio of the noise of a plan to that of a release, in either direction, within
+// which the release gives a forecast: the clipping thresholds of rows and residuals, and the shrinkage,
+// change with the noise.
 const similarNoise = 1.5
 
-// tellsNothing is what may keep a release from telling.
+// tellsNothing lists the reasons why a release may have no estimate of its noise.
 const tellsNothing = "Noise hid too much of how features spread and go together, it left nothing of the coefficients, a few rows carry them, the radius moves them, or this method never tells"
 
-// penalisedError is why none is given where a penalty moves the fit.
+// penalisedError explains why there is no forecast for a fit with a penalty.
 const penalisedError = "not known: a penalty takes away a part of the noise too, and all of it from coefficients that it makes 0. Without the penalty there would be more"
 
-// unknownError is why no figure is given where nothing was released.
+// unknownError explains why there is no forecast without an earlier release.
 const unknownError = "not known: it depends on how far features spread, how they go together, how rarely flags hold and how far residuals reach. None of that is public, and no release of these coefficients tells of it"
 
 func penalised(p *dpsco.Plan) bool {
@@ -243,8 +244,8 @@ func penalised(p *dpsco.Plan) bool {
 	return known && penalty != catalogue.PenaltyNone
 }
 
-// tells returns by what the noise of a plan differs from that of a former release, or why the
-// release does not tell of it.
+// tells returns the ratio of the noise of a plan to that of the earlier release, or why the release gives
+// no forecast for this plan.
 func (f *former) tells(p *dpsco.Plan) (ratio float64, why string) {
 	if penalised(p) {
 		return 0, penalisedError
@@ -268,11 +269,11 @@ func (f *former) tells(p *dpsco.Plan) (ratio float64, why string) {
 	return ratio, ""
 }
 
-// unknownGroupError is why none is given for groups.
+// unknownGroupError explains why there is no forecast for fits by groups.
 const unknownGroupError = "not known: it depends on how many rows each group has, which is not public, and on their features and residuals. noise_at_scales is that of groups of equal size; one with a quarter of their rows has about four times as much"
 
-// addExpectedError adds the error to be expected from the noise: what a former release tells,
-// or why it is not known.
+// addExpectedError adds the forecast of the errors that the noise causes, from an earlier release, or the
+// reason why there is none.
 func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64, plan *dpsco.Plan) error {
 	ratio, why := c.Former.tells(plan)
 	if levels := len(c.groups()); levels > 0 {
@@ -297,8 +298,8 @@ func (s *Sidecar) addExpectedError(e *explanation, c *claim, n int64, plan *dpsc
 // smallNoise is the share of a scale below which noise is called small.
 const smallNoise = 0.1
 
-// addNoiseAtScales adds what noise would do to features as large and as independent as their
-// scales, and how many rows would make it small there.
+// addNoiseAtScales adds the standard deviations that the noise would cause if features were independent and
+// spread by their scales, and the number of rows at which they would fall to smallNoise.
 func (s *Sidecar) addNoiseAtScales(e *explanation, c *claim, n int64, plan *dpsco.Plan) error {
 	if !c.anyScale() && c.wantsScales() {
 		e.add("noise_at_scales", "not known: no scale is registered for these columns")
@@ -314,7 +315,7 @@ func (s *Sidecar) addNoiseAtScales(e *explanation, c *claim, n int64, plan *dpsc
 		return err
 	}
 	text := "what the noise alone would give each coefficient if features were independent and they and residuals spread by their scales; a flag that holds for a share q of rows: times "
-	if plan.Method == catalogue.MethodObjective { // its noise is as large along every feature, whatever rows say of it
+	if plan.Method == catalogue.MethodObjective { // the noise of this method is equally large along every feature, for any data
 		text += "1/(q(1-q)); a feature of which the others explain a share r: times 1/(1-r) or more"
 	} else {
 		text += "1/sqrt(q(1-q)); a feature of which the others explain a share r: times 1/sqrt(1-r)"

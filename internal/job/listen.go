@@ -10,9 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// listen keeps up the session by which the database knows that this sidecar is alive: it
-// sends heartbeats, and wakes workers when the database notifies. It reconnects until ctx
-// ends, or cancels everything with an error that is permanent.
+// listen maintains the session by which the database knows that this sidecar is alive: it sends heartbeats,
+// and wakes workers on notifications. It reconnects until ctx ends; a permanent error cancels the sidecar.
 func (s *Sidecar) listen(ctx context.Context, cancel context.CancelCauseFunc) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		started := time.Now()
@@ -38,8 +37,8 @@ func (s *Sidecar) listen(ctx context.Context, cancel context.CancelCauseFunc) {
 	}
 }
 
-// session is one connection of listen's, from its start to its end. As notifications may
-// have been missed before, it wakes a worker at the start.
+// session runs one connection of listen from connecting to its loss. It wakes one worker at the start,
+// since notifications may have been missed.
 func (s *Sidecar) session(ctx context.Context) error {
 	conn, err := s.connect(ctx)
 	if err != nil {
@@ -62,7 +61,7 @@ func (s *Sidecar) session(ctx context.Context) error {
 			signal(s.queued)
 		case ctx.Err() != nil || conn.IsClosed():
 			return err
-		default: // the deadline: time for a heartbeat
+		default: // the deadline has passed: send a heartbeat
 			if err := s.beat(ctx, conn); err != nil {
 				return err
 			}
@@ -71,7 +70,7 @@ func (s *Sidecar) session(ctx context.Context) error {
 	}
 }
 
-// connect opens the session that listens and sends its first heartbeat.
+// connect opens the session that listens, and sends its first heartbeat.
 func (s *Sidecar) connect(ctx context.Context) (conn *pgx.Conn, err error) {
 	limited, done := context.WithTimeout(ctx, statementTimeout)
 	defer done()
@@ -91,14 +90,14 @@ func (s *Sidecar) connect(ctx context.Context) (conn *pgx.Conn, err error) {
 	return conn, nil
 }
 
-// closeConn closes a connection, which may not answer, within a second.
+// closeConn closes a connection that may not answer; it waits at most a second.
 func closeConn(ctx context.Context, conn *pgx.Conn) {
 	ctx, done := context.WithTimeout(ctx, time.Second)
 	defer done()
 	conn.Close(ctx)
 }
 
-// beat sends a heartbeat, if the schema is still the one to work with.
+// beat checks that the schema has not changed, and sends a heartbeat.
 func (s *Sidecar) beat(ctx context.Context, conn *pgx.Conn) error {
 	ctx, done := context.WithTimeout(ctx, statementTimeout)
 	defer done()
@@ -112,15 +111,15 @@ func (s *Sidecar) beat(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// waitUntil waits for a notification until deadline, which is an error.
+// waitUntil waits for a notification; it returns an error at the deadline.
 func waitUntil(ctx context.Context, conn *pgx.Conn, deadline time.Time) (*pgconn.Notification, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	return conn.WaitForNotification(ctx)
 }
 
-// level is that at which workers log that a statement failed. While the database is away
-// listen logs so, and what every worker says about it is for debugging.
+// level returns the level at which workers log failed statements. While the database cannot be reached
+// listen logs that as a warning, and the workers' errors are logged at debug level.
 func (s *Sidecar) level() slog.Level {
 	if s.listening.Load() {
 		return slog.LevelWarn
@@ -128,7 +127,7 @@ func (s *Sidecar) level() slog.Level {
 	return slog.LevelDebug
 }
 
-// signal leaves a signal in a channel, unless it is full of them.
+// signal sends without blocking; it does nothing if the channel is full.
 func signal(to chan struct{}) {
 	select {
 	case to <- struct{}{}:
@@ -136,13 +135,13 @@ func signal(to chan struct{}) {
 	}
 }
 
-// backoff is how long to wait after so many failures: from 0.1 s, twice as long each time,
+// backoff returns the time to wait after the given number of failures: 0.1 s, doubled with each failure up
 // to 5 s, with jitter.
 func backoff(failures int) time.Duration {
 	return jitter(min(100*time.Millisecond<<min(failures, 10), 5*time.Second))
 }
 
-// jitter returns between d/2 and d, so that sidecars do not move in step.
+// jitter returns a random duration between d/2 and d, so that sidecars do not act in step.
 func jitter(d time.Duration) time.Duration {
 	var b [1]byte
 	rand.Read(b[:])

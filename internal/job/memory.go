@@ -9,14 +9,14 @@ import (
 	"dpsidecar/internal/spill"
 )
 
-// footprint is about how many bytes a job needs, from public facts alone: the
-// columns as they are read and as they are fitted, as much again for the fit and the
-// collector, and ten of the fit's own, eight bytes a value. No method was seen to hold more
-// than 15 values a row for 11 columns, nor 11 for two.
+// footprint estimates the bytes that a job needs, from public facts only, at eight bytes a value: for each
+// row its columns as read and as fitted (see width), as many values again for copies in the fit and for the
+// garbage collector, and ten values of the fit's own. The largest use seen of any method is 15 values a row
+// for 11 columns and 11 for two.
 func footprint(rows int64, columns int) float64 { return 8 * float64(rows) * (2*float64(columns) + 10) }
 
-// width is how many columns of numbers are held: the target, one a slope, and one for every
-// category that slopes or groups were made from or that tells which rows count.
+// width returns the number of columns of numbers that are held: the target, one for each slope, and one for
+// each category that slopes or groups are made from or that decides which rows are used.
 func (c *claim) width() int {
 	width := 1 + len(c.slopes()) + len(c.filters())
 	for _, f := range c.columns()[1:] {
@@ -32,8 +32,8 @@ func (c *claim) width() int {
 	return width
 }
 
-// need is about how many bytes the job needs for n persons, of whom each may have as many rows
-// as are kept: how many they have is not public.
+// need estimates the bytes that the job needs for n persons. Each is assumed to have MaxRows rows, because
+// the actual numbers are private.
 func (c *claim) need(n int64) float64 {
 	const person = 100
 	if c.Dataset.MaxRows == 0 {
@@ -42,8 +42,9 @@ func (c *claim) need(n int64) float64 {
 	return footprint(n*int64(c.Dataset.MaxRows), c.width()) + person*float64(n)
 }
 
-// samplerMemory is what the exact sampler may take beside its job's footprint, 0 for no
-// limit. It fills it on hard tables only, which is why no job is refused for it.
+// samplerMemory returns the bytes that the exact sampler may use besides the footprint of its job; 0 means
+// no limit. No job is refused for lack of this memory, because the sampler needs it for difficult tables
+// only.
 func (s *Sidecar) samplerMemory(c *claim, n int64) int64 {
 	const least = 64 << 20
 	if s.config.Memory == 0 {
@@ -58,20 +59,22 @@ type placement string
 const (
 	inMemory   placement = "memory"
 	onDisk     placement = "disk"
-	inDatabase placement = "database" // and only sums leave it
+	inDatabase placement = "database" // only sums leave the database
 )
 
-// bytesOnDisk is the room that the columns of a plan that streams take.
+// bytesOnDisk returns the size of the file that holds the columns of a plan that streams its rows.
 func (c *claim) bytesOnDisk(n int64) int64 { return spill.Bytes(c.width()+dpsco.StreamColumns, n) }
 
-// place says where n rows are, as their registration has it: in the database where they may not leave it, or are on several nodes and
-// sums are all that the method takes: a pull sends all of them through one; else
-// in memory where they fit, else on disk where there is a folder
-// for them and the method keeps none in memory, else in the database where that is not excluded and sums are all that
-// the method takes.
+// place decides where n rows are during a job:
 //
-// Errors: a failure where a job would need more memory than one may have, has more rows than
-// can be numbered, or takes more than sums from rows that may not leave the database.
+//   - in the database if the registration says so, or if the table is distributed over nodes and the method
+//     needs only sums (a pull would send all rows through one node);
+//   - otherwise in memory if they fit;
+//   - otherwise on disk if there is a spill folder and the method can stream them;
+//   - otherwise in the database if the method needs only sums and the registration does not exclude it.
+//
+// Errors: a failure if the job would need more memory than the limit, has more rows than can be numbered,
+// or needs more than sums of rows that may not leave the database.
 func (s *Sidecar) place(c *claim, p *dpsco.Plan, n int64) (placement, error) {
 	why, unlisted := c.stays(p), s.unlisted(c)
 	switch {
@@ -91,7 +94,8 @@ func (s *Sidecar) place(c *claim, p *dpsco.Plan, n int64) (placement, error) {
 	return at, err
 }
 
-// mustLeave is the failure of a job whose rows would have to leave the database, nil where they need not.
+// mustLeave returns the failure of a job whose rows would have to leave the database for the reason why;
+// nil if why is empty.
 func mustLeave(why string) error {
 	if why == "" {
 		return nil
@@ -100,7 +104,7 @@ func mustLeave(why string) error {
 		"What takes sums alone are the default methods of dp_linear_regress, dp_logistic_regress, dp_huber_regress and dp_poisson_regress, gd and accmd, without a unit, groups or a sample; ask for fewer features where those are many. Or a steward lets the rows leave: dp_set_placement(dataset, 'auto'). " + nothingSpent}
 }
 
-// pulled says where n rows go that leave the database.
+// pulled decides whether n rows that leave the database go to memory or to disk.
 func (s *Sidecar) pulled(c *claim, p *dpsco.Plan, n int64) (placement, error) {
 	rows, hint := fmt.Sprintf("%d rows", n), "Ask for fewer features or for a sample with option sample_rows"
 	if c.Dataset.MaxRows > 0 {
@@ -122,7 +126,7 @@ func (s *Sidecar) pulled(c *claim, p *dpsco.Plan, n int64) (placement, error) {
 	return "", &failure{"DP005", fmt.Sprintf("%s of %d columns need about %s of memory, a job may have %s", rows, c.width(), formatBytes(need), formatBytes(float64(s.config.Memory))), hint + nothingSpent}
 }
 
-// makeRoom takes the room that the rows of a job need on disk, if that is where they go.
+// makeRoom allocates the file for the rows of a job if they go to disk.
 func (s *Sidecar) makeRoom(c *claim, at placement, n int64) (err error) {
 	if at != onDisk {
 		return nil

@@ -7,16 +7,16 @@ import (
 	"dpsidecar/internal/ledger"
 )
 
-// Second moments are released by jobs like fits, in the scales of their request. That they
-// have sums of products in the place of coefficients is all that differs.
+// Second moments are released by jobs like fits, in the scales of their request. They return sums of
+// products instead of coefficients.
 
-// momentsModel is what the database calls them.
+// momentsModel is the name of the model in the database.
 const momentsModel = "moments"
 
 func (c *claim) sumsMoments() bool { return c.Model == momentsModel }
 
-// atLeast is n, or of second moments of a window without a row 1, for an empty record: a day on
-// which nobody came has its release too, or no sum could reach over it. It is a function of n, which is public.
+// atLeast returns n, but at least 1 (an empty record) for second moments of a window: each day must have a
+// release, so that sums over days exist. It depends only on n, which is public.
 func (c *claim) atLeast(n int64) int64 {
 	if c.sumsMoments() && c.Dataset.Block != nil {
 		return max(n, 1)
@@ -24,7 +24,7 @@ func (c *claim) atLeast(n int64) int64 {
 	return n
 }
 
-// publishMoments releases second moments, once it is the time of their step.
+// publishMoments publishes second moments at the time of their step.
 func (s *Sidecar) publishMoments(ctx context.Context, c *claim, f fitted, step int) error {
 	m := f.result.Moments
 	terms := append(c.terms(), c.Request.Target)
@@ -32,7 +32,7 @@ func (s *Sidecar) publishMoments(ctx context.Context, c *claim, f fitted, step i
 		c.ID, c.Token, f.plan.Method, step, terms, m.Sums, m.Noise, m.Bound))
 }
 
-// recipe is the algorithm of a request, before its scales.
+// recipe returns the algorithm of a request, without its scales.
 func (c *claim) recipe() (dpsco.Algorithm, error) {
 	if c.sumsMoments() {
 		return dpsco.SecondMoments{}, nil

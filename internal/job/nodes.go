@@ -15,23 +15,24 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// Rows may be on several nodes, each with a snapshot of its own: nodes.md says why that is enough.
-// The coordinator of Citus asks its workers itself. Servers of postgres_fdw are asked directly:
-// through a partitioned table every row would travel.
+// Rows may be on several nodes, each with a snapshot of its own; nodes.md proves that this suffices. The
+// coordinator of Citus queries its workers itself. Servers of postgres_fdw are queried directly, because a
+// query of the partitioned table would transfer every row.
 
-// moved parks a job of whose table a shard went to another node while it was read: its rows are in none
-// of the job's snapshots then, or in two.
+// moved parks a job if a shard of its table moved to another node during the read: its rows may then be in
+// none of the job's snapshots, or in two.
 const moved parked = "a shard of the data set went to another node while the job read it"
 
-// unreachable parks a charged job one of whose nodes does not answer.
+// unreachable parks a charged job if one of its nodes does not answer.
 const unreachable parked = "a node of the data set cannot be reached now"
 
-// citusSettings hold for the transaction of a job on tables of Citus: every worker is asked on one
-// connection, whose transaction lasts as long, and is told the settings of this one. Citus writes the system's functions
-// without their schema into what it sends.
+// citusSettings apply to the transaction of a job on tables of Citus: each worker has one connection, whose
+// transaction lasts as long as the coordinator's and has the same settings. The search path is pg_catalog
+// because Citus omits the schema of system functions in statements to workers.
 const citusSettings = `SET LOCAL citus.max_adaptive_executor_pool_size = 1; SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL search_path = pg_catalog`
 
-// settle prepares the transaction of a job whose rows are on several nodes, before it sees any.
+// settle prepares the transaction of a job on a distributed table, before its first statement that reads
+// rows.
 func (s *Sidecar) settle(ctx context.Context, conn *pgx.Conn, c *claim) (err error) {
 	if c.Dataset.Distribution == nil {
 		return nil
@@ -43,7 +44,7 @@ func (s *Sidecar) settle(ctx context.Context, conn *pgx.Conn, c *claim) (err err
 	return err
 }
 
-// checkShards parks a job if a shard is not where it was when its transaction began.
+// checkShards parks a job if a shard has moved since its transaction began.
 func (s *Sidecar) checkShards(ctx context.Context, c *claim) error {
 	if c.shards == nil {
 		return nil
@@ -58,7 +59,7 @@ func (s *Sidecar) checkShards(ctx context.Context, c *claim) error {
 	return nil
 }
 
-// unlisted are the servers of a data set's foreign partitions that this sidecar may not ask.
+// unlisted returns the servers of a data set's foreign partitions that this sidecar may not query.
 func (s *Sidecar) unlisted(c *claim) (servers []string) {
 	for _, server := range c.Dataset.Servers {
 		if s.config.Nodes[server] == nil {
@@ -68,25 +69,25 @@ func (s *Sidecar) unlisted(c *claim) (servers []string) {
 	return servers
 }
 
-// nodes are connections to the servers of a partitioned table's foreign partitions, each in a
-// transaction that sees one state of its data and can write nothing; and which part is where.
+// nodes are connections to the servers of a partitioned table's foreign partitions, each in a repeatable
+// read, read only transaction, and the partitions of the table with their locations.
 type nodes struct {
 	conns map[string]*pgx.Conn
 	parts []*part
 }
 
-// part is a partition without partitions of its own.
+// part is a leaf partition.
 type part struct {
-	Schema, Relation string            // as its node has them
-	Server           string            // empty: the database of the sidecar
-	Renamed          map[string]string // columns that have another name there
+	Schema, Relation string            // names on the part's node
+	Server           string            // name of its server; empty: the sidecar's own database
+	Renamed          map[string]string // names on the node of the columns that have another name there
 
 	conn *pgx.Conn
 }
 
 func (p *part) relation() pgx.Identifier { return pgx.Identifier{p.Schema, p.Relation} }
 
-// where says on which node a part is.
+// where returns the location of a part for messages.
 func (p *part) where() string {
 	if p.Server == "" {
 		return ""
@@ -94,7 +95,8 @@ func (p *part) where() string {
 	return fmt.Sprintf(" on node %q", p.Server)
 }
 
-// findParts lists the parts of a relation, those of postgres_fdw with what their options say.
+// findParts lists the leaf partitions of a relation; for foreign tables of postgres_fdw with the names from
+// their options.
 const findParts = `
 	SELECT coalesce(o.schema_name, n.nspname), coalesce(o.table_name, c.relname), coalesce(s.srvname, ''),
 	       coalesce((SELECT jsonb_object_agg(a.attname, x.option_value) FROM pg_catalog.pg_attribute a, pg_options_to_table(a.attfdwoptions) x
@@ -109,11 +111,11 @@ const findParts = `
 	 WHERE t.isleaf
 	 ORDER BY c.oid`
 
-// openNodes begins a transaction on every node of a relation that conn has locked, and checks that
-// parts are what they seem. It is nil for a relation whose rows are not asked for node by node: one without foreign partitions, or
-// with one on a server that is not listed.
+// openNodes begins a transaction on every node of a relation that conn has locked, and checks the parts. It
+// returns nil if the nodes are not queried separately: without foreign partitions, or with one on a server
+// that is not listed.
 //
-// Errors: a failure where a node cannot be reached, or a part is not to be read there.
+// Errors: a failure if a node cannot be reached, or a part may not be read there.
 func (s *Sidecar) openNodes(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier) (_ *nodes, err error) {
 	rows, _ := conn.Query(ctx, findParts, relation.Sanitize())
 	parts, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[part])
@@ -141,7 +143,7 @@ func (s *Sidecar) openNodes(ctx context.Context, conn *pgx.Conn, relation pgx.Id
 	return ns, ns.check(ctx)
 }
 
-// connectNode returns the connection to a server, begun when it is first asked for.
+// connectNode returns the connection to a server; the first call connects and begins the transaction.
 func (s *Sidecar) connectNode(ctx context.Context, ns *nodes, own *pgx.Conn, server string) (*pgx.Conn, error) {
 	if server == "" {
 		return own, nil
@@ -151,7 +153,7 @@ func (s *Sidecar) connectNode(ctx context.Context, ns *nodes, own *pgx.Conn, ser
 	}
 	config := s.config.Nodes[server].Copy()
 	pinSettings(config)
-	maps.Copy(config.RuntimeParams, map[string]string{"search_path": "pg_catalog", "lock_timeout": "5s"}) // as role dp_sidecar has them
+	maps.Copy(config.RuntimeParams, map[string]string{"search_path": "pg_catalog", "lock_timeout": "5s"}) // the settings that role dp_sidecar has in its own database
 	ctx, done := context.WithTimeout(ctx, statementTimeout)
 	defer done()
 	conn, err := pgx.ConnectConfig(ctx, config)
@@ -173,8 +175,8 @@ func lockPart(ctx context.Context, p *part) error {
 	return arrowio.Lock(ctx, p.conn, p.relation())
 }
 
-// examinePart says whether a relation and all below it are tables that show every row, and what tells each from
-// all other tables.
+// examinePart selects whether a relation and all tables that inherit from it are tables without row-level
+// security, whether they may be read, and the identity of each (cluster, database, table).
 const examinePart = `
 	WITH RECURSIVE below(oid) AS (
 	  SELECT $1::regclass::oid
@@ -184,7 +186,7 @@ const examinePart = `
 	       array_agg(concat_ws(' ', (SELECT system_identifier FROM pg_catalog.pg_control_system()), (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()), c.oid))
 	  FROM below b JOIN pg_catalog.pg_class c ON c.oid = b.oid`
 
-// check refuses parts that show other than all rows of tables, and two that show the same rows.
+// check refuses a part that is not a table or does not show all of its rows, and parts that share rows.
 func (ns *nodes) check(ctx context.Context) error {
 	known := map[string]bool{}
 	for _, p := range ns.parts {
@@ -211,7 +213,7 @@ func (ns *nodes) check(ctx context.Context) error {
 	return nil
 }
 
-// requests are what is asked of each part.
+// requests returns the request for each part.
 func (ns *nodes) requests(req arrowio.Request) (requests []arrowio.Request) {
 	for _, p := range ns.parts {
 		requests = append(requests, req.Elsewhere(p.relation(), p.Renamed))
@@ -219,7 +221,7 @@ func (ns *nodes) requests(req arrowio.Request) (requests []arrowio.Request) {
 	return requests
 }
 
-// describe refuses parts whose columns have other types than those of the relation.
+// describe refuses parts whose columns have types other than those of the relation.
 func (ns *nodes) describe(ctx context.Context, conn *pgx.Conn, req arrowio.Request) error {
 	want, err := arrowio.Describe(ctx, conn, req)
 	if err != nil {
@@ -241,7 +243,7 @@ func (ns *nodes) describe(ctx context.Context, conn *pgx.Conn, req arrowio.Reque
 	return nil
 }
 
-// count adds up the rows of all parts.
+// count returns the number of rows in all parts.
 func (ns *nodes) count(ctx context.Context, req arrowio.Request) (n int64, err error) {
 	counts := make([]int64, len(ns.parts))
 	requests := ns.requests(req)
@@ -255,7 +257,7 @@ func (ns *nodes) count(ctx context.Context, req arrowio.Request) (n int64, err e
 	return n, err
 }
 
-// each does something with every part, at the same time with those on different nodes.
+// each calls do for every part: concurrently on different nodes, in sequence on one node.
 func (ns *nodes) each(do func(i int) error) error {
 	on := map[*pgx.Conn][]int{}
 	for i, p := range ns.parts {
@@ -276,7 +278,7 @@ func (ns *nodes) each(do func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// sources are the expressions that passes over all parts add up.
+// sources returns the sources of a pass over all parts.
 func (ns *nodes) sources(ctx context.Context, req arrowio.Request) (list []source, err error) {
 	for i, r := range ns.requests(req) {
 		x := source{conn: ns.parts[i].conn}
@@ -288,7 +290,7 @@ func (ns *nodes) sources(ctx context.Context, req arrowio.Request) (list []sourc
 	return list, nil
 }
 
-// close ends the transactions with their connections.
+// close closes the connections, which ends their transactions.
 func (ns *nodes) close() {
 	if ns == nil {
 		return
@@ -300,7 +302,7 @@ func (ns *nodes) close() {
 	}
 }
 
-// notListed is the failure of a job whose rows stay on servers that this sidecar may not ask.
+// notListed returns the failure of a job whose rows stay on servers that this sidecar may not query.
 func notListed(servers []string) error {
 	return &failure{"DP005", "the rows of this data set stay in the database, and this dpsidecar may not ask " + strings.Join(servers, ", "),
 		"Let an operator start it with --node SERVER=URL for each of them. Or a steward lets the rows travel through this server: dp_set_placement(dataset, 'memory'). " + nothingSpent}

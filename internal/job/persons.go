@@ -13,9 +13,9 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// persons says how a data set's persons are known and counted: by a column or, without one, a
-// row each; of which rows; and how many there are where that was registered. That number is public, and
-// with a unit that of the rows is not.
+// persons defines the persons of a data set and how they are counted. Without a unit every row in the
+// window is a person. registered, if not nil, is used instead of a count. The number of persons is public;
+// with a unit, the number of rows is private.
 type persons struct {
 	unit       *arrowio.Unit
 	registered *int64
@@ -40,7 +40,7 @@ func (p persons) count(ctx context.Context, conn *pgx.Conn, relation pgx.Identif
 	return arrowio.CountUnits(ctx, conn, relation, *p.unit)
 }
 
-// describe reports whether the unit can tell persons apart.
+// describe checks that the values of the unit column can identify persons.
 func (p persons) describe(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier) error {
 	if p.unit == nil {
 		return nil
@@ -48,8 +48,8 @@ func (p persons) describe(ctx context.Context, conn *pgx.Conn, relation pgx.Iden
 	return arrowio.DescribeUnit(ctx, conn, relation, *p.unit)
 }
 
-// data pulls what was asked for of n persons. A description takes one row of each at random, of
-// those that count, with what is missing in it.
+// data pulls the job's columns for n persons. For a description of a data set with a unit it takes one
+// random row of each person, among the rows that are used, including rows with missing values.
 func (c *claim) data(ctx context.Context, conn *pgx.Conn, n int64, src *mech.Source) (x dpsco.Data, err error) {
 	unit := c.persons().unit
 	if unit == nil {
@@ -72,8 +72,8 @@ func (c *claim) data(ctx context.Context, conn *pgx.Conn, n int64, src *mech.Sou
 	return arrowio.Grouped(c.dataOf(record), first, *unit), nil
 }
 
-// dataOf returns a record's columns as the job's model takes them: a description takes a
-// category as the positions of its levels, and a fit has a column for each.
+// dataOf returns a record's columns in the form that the job's model takes: a category is a column of level
+// positions for a description, and one column for each term for a fit.
 func (c *claim) dataOf(record arrow.Record) dpsco.Data {
 	if c.describes() {
 		return arrowio.Positions(record, c.Request.WhereLevel)
@@ -89,8 +89,8 @@ func (c *claim) dataOf(record arrow.Record) dpsco.Data {
 	return x
 }
 
-// beside is where the column of an option stands among those that are read after the features;
-// below 0: there is none.
+// beside returns the index of an option's column among the columns that are read after the features;
+// negative if the option is not set.
 func (c *claim) beside(option string) (place int) {
 	if c.column(option) == "" {
 		return -1

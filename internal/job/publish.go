@@ -19,15 +19,15 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// From the point of no return on, how long a job works depends on the data. What people
-// may see of it, its end, its failure or the start of the next job, happens at steps of a
-// ladder, times that were known before: whatever is ready earlier waits for the next one,
-// and its worker with it.
+// From the point of no return on, the duration of a job depends on the data. Everything that users can
+// observe of it (its end, its failure, the start of the next job) happens at a step of its ladder, a
+// sequence of times fixed before. An outcome that is ready earlier waits for the next step, and occupies
+// its worker until then.
 
-// errOutOfTime ends a job at the last step of its ladder.
+// errOutOfTime ends a job that is not done at the last step of its ladder.
 var errOutOfTime = errors.New("the job did not end within its time")
 
-// timetable is the ladder of a job, and when it began to read.
+// timetable is the ladder of a job and the time when it began to read.
 type timetable struct {
 	dpsco.Ladder
 	began time.Time
@@ -42,7 +42,7 @@ type fitted struct {
 
 func (s *Sidecar) ladder(p *dpsco.Plan) dpsco.Ladder { return dpsco.NewLadder(p, s.config.JobTime) }
 
-// checkTime refuses a plan that would take longer than a job may.
+// checkTime refuses a plan that is expected to exceed the time limit of jobs.
 func (s *Sidecar) checkTime(p *dpsco.Plan) error {
 	if p.Takes() <= s.config.JobTime {
 		return nil
@@ -51,9 +51,9 @@ func (s *Sidecar) checkTime(p *dpsco.Plan) error {
 		"Ask for fewer features, fewer steps or another method, or let an operator raise job-time. " + nothingSpent}
 }
 
-// run takes a claimed job to its release. The order is the guarantee: locks, the
-// check that the relation is the registered one, number of rows, plan, charge,
-// point of no return, only then the data, and a public time before anything is seen.
+// run takes a claimed job to its release. The privacy guarantee depends on the order: locks, the check that
+// the relation is the registered one, number of rows, plan, charge, point of no return, then the data, and
+// a public time before anything can be observed.
 func (s *Sidecar) run(ctx context.Context, c *claim) error {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
@@ -70,7 +70,7 @@ func (s *Sidecar) run(ctx context.Context, c *claim) error {
 	late := time.NewTimer(time.Until(t.began.Add(t.End())))
 	defer late.Stop()
 	select {
-	case <-ctx.Done(): // the job is lost, or the sidecar leaves
+	case <-ctx.Done(): // the lease is lost, or the sidecar shuts down
 		return ctx.Err()
 	case f = <-ended:
 		step = t.At(time.Since(t.began))
@@ -82,10 +82,10 @@ func (s *Sidecar) run(ctx context.Context, c *claim) error {
 	return s.publish(ctx, c, f, step)
 }
 
-// fit reads and fits. A panic becomes an error that says where it was and nothing else: a
-// value may have caused it, so that it must neither be printed nor end the program.
+// fit reads and fits. A panic becomes an error that gives only the functions where it occurred: a value may
+// have caused it, so the message must not be printed and the program must not end.
 func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f fitted) {
-	debug.SetPanicOnFault(true) // rows on disk that cannot be read must not end the program, nor print what it holds
+	debug.SetPanicOnFault(true) // a fault while reading rows on disk becomes a panic, which is recovered: it neither ends the program nor prints memory
 	defer func() {
 		if v := recover(); v != nil {
 			f = fitted{err: mech.Break(v)}
@@ -93,7 +93,7 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 		}
 	}()
 	src := mech.NewSource()
-	defer func() { c.disk.Close(); c.nodes.close() }() // nothing of the rows is used after this
+	defer func() { c.disk.Close(); c.nodes.close() }() // nothing uses the rows after this
 	var x dpsco.Data
 	f.err = s.inSnapshot(ctx, func(conn *pgx.Conn) (err error) {
 		if f.plan, x, err = s.read(ctx, conn, c, src, reads); err == nil && c.at == inDatabase {
@@ -107,7 +107,7 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 	return f
 }
 
-// runTimed fits, and tells operators how long that took.
+// runTimed runs the plan and reports its duration to operators.
 func (s *Sidecar) runTimed(ctx context.Context, p *dpsco.Plan, x dpsco.Data, src *mech.Source) (dpsco.Result, error) {
 	began := time.Now()
 	r, err := s.config.runPlan(ctx, p, x, src)
@@ -117,12 +117,12 @@ func (s *Sidecar) runTimed(ctx context.Context, p *dpsco.Plan, x dpsco.Data, src
 	return r, err
 }
 
-// runPlan fits.
+// runPlan runs the plan.
 func runPlan(ctx context.Context, p *dpsco.Plan, x dpsco.Data, src *mech.Source) (dpsco.Result, error) {
 	return p.Run(ctx, x, src)
 }
 
-// sleepUntil returns at a time, or earlier with the context's error.
+// sleepUntil returns at the given time, or earlier with the context's error.
 func sleepUntil(ctx context.Context, at time.Time) error {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
@@ -134,8 +134,7 @@ func sleepUntil(ctx context.Context, at time.Time) error {
 	}
 }
 
-// publish releases a job's coefficients, or returns why there are none, once it is the
-// time of its step.
+// publish publishes a job's result at the time of its step, or returns the reason why there is none.
 func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) error {
 	var panicked *mech.Broken
 	switch {
@@ -160,8 +159,8 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 	return ledger.Explain(err)
 }
 
-// errorColumns is what is known of the errors of coefficients, by column as the database takes it: a value for each
-// coefficient, nil where it is not known, and of matrices the row up to the diagonal.
+// errorColumns holds the estimated errors of the coefficients as columns for the database: one value for
+// each coefficient, nil if unknown; of a matrix, each row up to the diagonal.
 type errorColumns struct {
 	StdErr     []any  `json:"std_err,omitempty"`
 	DF         []any  `json:"df,omitempty"`
@@ -172,17 +171,17 @@ type errorColumns struct {
 	Bias       []any  `json:"bias,omitempty"`
 	Noise      []any  `json:"noise,omitempty"`
 	WhyNulls   []any  `json:"why_nulls,omitempty"`
-	WhyNull    string `json:"why_null,omitempty"` // of all coefficients, where it is the same
-	Cut        bool   `json:"cut,omitempty"`      // by a radius
+	WhyNull    string `json:"why_null,omitempty"` // the reason if it is the same for all coefficients
+	Cut        bool   `json:"cut,omitempty"`      // a radius may have moved coefficients
 }
 
-// columns are those that hold a value for each coefficient.
+// columns returns the columns that have a value for each coefficient.
 func (e *errorColumns) columns() []*[]any {
 	return []*[]any{&e.StdErr, &e.DF, &e.Low, &e.High, &e.PValue, &e.Covariance, &e.Bias, &e.Noise, &e.WhyNulls}
 }
 
-// knownErrors returns what a release tells of its errors. Numbers that JSON cannot hold
-// would fail the job, so that there is no interval where one is not finite.
+// knownErrors returns the errors that a result estimates. JSON cannot hold numbers that are not finite, and
+// they would fail the job: if one occurs there are no intervals.
 func knownErrors(r dpsco.Result, model string, terms []string) (e errorColumns) {
 	switch {
 	case !finite(r):
@@ -200,7 +199,7 @@ func knownErrors(r dpsco.Result, model string, terms []string) (e errorColumns) 
 	return e
 }
 
-// withhold takes back what is known of coefficients that a result withholds, and says why.
+// withhold removes the estimates for coefficients that the result withholds, and sets the reason for each.
 func (e *errorColumns) withhold(r dpsco.Result, model string, terms []string) {
 	for j := range terms {
 		if !r.Withholds(j) {
@@ -218,7 +217,7 @@ func (e *errorColumns) withhold(r dpsco.Result, model string, terms []string) {
 	}
 }
 
-// whyNull is why a release has no intervals, which may be for some features.
+// whyNull returns the reason why a release lacks intervals, for some features or for all.
 func whyNull(r dpsco.Result, model string, terms []string) string {
 	var names []string
 	for _, j := range r.Hidden {
@@ -240,8 +239,7 @@ func whyNull(r dpsco.Result, model string, terms []string) string {
 	return "noise hides a direction of " + strings.Join(names, " and ") + ": does one follow from the others, or are they constant, rare flags or their scales too large? Leave them out, give scales that fit, or ask for more eps"
 }
 
-// finite reports whether all numbers are finite, and standard errors and degrees of freedom
-// above zero.
+// finite reports whether all estimates are finite, and all standard errors and degrees of freedom positive.
 func finite(r dpsco.Result) bool {
 	numbers := slices.Concat(r.StdErr, r.DF, r.Low, r.High)
 	for _, m := range []*mat.SymDense{r.Covariance, r.Bias} {
@@ -254,7 +252,7 @@ func finite(r dpsco.Result) bool {
 
 func isNotFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
 
-// boxed returns values as JSON lists take them; nil for none.
+// boxed returns the values as a list for JSON; nil for no values.
 func boxed[T any](values []T) (list []any) {
 	for _, v := range values {
 		list = append(list, v)
@@ -262,7 +260,7 @@ func boxed[T any](values []T) (list []any) {
 	return list
 }
 
-// triangle returns the rows of a matrix, each up to the diagonal; nil for nil.
+// triangle returns the rows of a matrix, each up to the diagonal; nil for a nil matrix.
 func triangle(m *mat.SymDense) (rows []any) {
 	if m == nil {
 		return nil

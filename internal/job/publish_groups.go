@@ -8,9 +8,9 @@ import (
 	"dpsidecar/internal/ledger"
 )
 
-// A release of fits by groups is the coefficients of one group after those of another.
+// A release of fits by groups lists the coefficients of the groups one group after the other.
 
-// publishGroups releases the fits of all groups, once it is the time of the step.
+// publishGroups publishes the fits of all groups at the time of their step.
 func (s *Sidecar) publishGroups(ctx context.Context, c *claim, f fitted, step int) error {
 	var terms, groups []string
 	var coefficients, shares []float64
@@ -24,7 +24,8 @@ func (s *Sidecar) publishGroups(ctx context.Context, c *claim, f fitted, step in
 		c.ID, c.Token, f.plan.Method, terms, coefficients, step, groupErrors(f.result.Groups, c.Model, c.terms()), groups, shares))
 }
 
-// groupErrors returns what is known of the errors of all groups; cut is whether a radius may have cut those of any.
+// groupErrors concatenates the errors of all groups. Cut is set if a radius may have moved coefficients of
+// any group.
 func groupErrors(groups []dpsco.Group, model string, terms []string) (all errorColumns) {
 	for _, group := range groups {
 		e := knownErrors(group.Result, model, terms)
@@ -45,7 +46,8 @@ func groupErrors(groups []dpsco.Group, model string, terms []string) (all errorC
 	return all
 }
 
-// sameWhy is why no group has intervals, empty where one has or reasons differ.
+// sameWhy returns the reason why groups lack intervals if it is the same for all coefficients; otherwise it
+// returns the empty string.
 func sameWhy(whys []any) string {
 	for _, why := range whys {
 		if why != whys[0] {

@@ -8,11 +8,11 @@ import (
 	"dpsidecar/internal/dpsco"
 )
 
-// unit is what a column is measured in for a fit: how far its values are from Center, and
-// that in units of Scale. JSON has the scale alone, as a number, where the centre is 0.
+// unit is the unit of a column in a fit: a value x becomes (x - Center) / Scale. In JSON it is the scale
+// alone, as a number, if the centre is 0.
 type unit struct{ Center, Scale float64 }
 
-// UnmarshalJSON reads either form.
+// UnmarshalJSON reads both forms.
 func (u *unit) UnmarshalJSON(text []byte) error {
 	u.Center = 0
 	if err := json.Unmarshal(text, &u.Scale); err == nil {
@@ -22,7 +22,7 @@ func (u *unit) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*fields)(u))
 }
 
-// unit returns that of a column; scale 1 where none is registered.
+// unit returns the unit of a column; scale 1 and centre 0 if none is registered.
 func (c *claim) unit(column string) unit {
 	if u, ok := c.Dataset.Scales[column]; ok {
 		return u
@@ -30,7 +30,7 @@ func (c *claim) unit(column string) unit {
 	return unit{Scale: 1}
 }
 
-// target returns the unit of the target: labels have none, and counts are from 0.
+// target returns the unit of the target. Labels are not scaled, and counts are scaled but not centred.
 func (c *claim) target() unit {
 	switch {
 	case catalogue.Classifies(c.Model):
@@ -41,13 +41,13 @@ func (c *claim) target() unit {
 	return c.unit(c.Request.Target)
 }
 
-// algorithm is what was asked for, in the scales of the request.
+// algorithm returns the algorithm of the request in the scales of the request.
 func (c *claim) algorithm() (dpsco.Scaled, error) {
 	algorithm, err := c.recipe()
 	target := c.target()
 	scaled := dpsco.Scaled{Algorithm: algorithm, Y: target.Scale, CentreY: target.Center, Sources: c.sources()}
 	for _, f := range c.Request.Features {
-		u := c.unit(f) // 1 for a category: none is registered
+		u := c.unit(f) // scale 1 for a category, since none is registered
 		for range c.slopesOf(f) {
 			if c.isFlag(f) {
 				scaled.Flags = append(scaled.Flags, len(scaled.X))
@@ -71,7 +71,8 @@ func (c *claim) anyScale() bool {
 	return slices.ContainsFunc(c.columns(), func(column string) bool { _, ok := c.Dataset.Scales[column]; return ok })
 }
 
-// wantsScales reports whether any column of the request wants a scale, as flags, categories and labels do not.
+// wantsScales reports whether any column of the request is scaled: one that is not a flag, category or
+// label.
 func (c *claim) wantsScales() bool {
 	columns := c.columns()
 	if catalogue.Classifies(c.Model) {

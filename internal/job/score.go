@@ -8,22 +8,21 @@ import (
 	"dpsidecar/internal/ledger"
 )
 
-// A score is a job like a fit: planned from public facts, charged, run once and published
-// at a step of its ladder. That it has metrics in the place of coefficients is all that
-// differs.
+// A score is a job like a fit: planned from public facts, charged, run once and published at a step of its
+// ladder. It returns metrics instead of coefficients.
 
-// scored is the release that a job scores.
+// scored is the release to be scored.
 type scored struct {
 	Model        string
 	Coefficients []float64
 	Parameters   struct {
-		Positive any `json:"positive_label"` // a number, or a level
+		Positive any `json:"positive_label"` // a number, or a level of a category
 		Negative any `json:"negative_label"`
 		By       string
 	}
 }
 
-// planScore is the plan of a score, in the units of the table.
+// planScore returns the plan of a score, in the units of the table.
 func (s *Sidecar) planScore(c *claim, n int64) (*dpsco.Plan, error) {
 	score := dpsco.Score{
 		MaxRows:      c.Dataset.MaxRows,
@@ -50,7 +49,8 @@ func (s *Sidecar) planScore(c *claim, n int64) (*dpsco.Plan, error) {
 	return plan, err
 }
 
-// label is what a label of the scored release is among the values that are read.
+// label returns the number that stands for a label of the scored release in the data read: a level's
+// position, or the number itself.
 func (c *claim) label(v any) float64 {
 	if level, ok := v.(string); ok {
 		return c.position(level)
@@ -59,7 +59,7 @@ func (c *claim) label(v any) float64 {
 	return number
 }
 
-// publishScore releases the metrics of a score, once it is the time of its step.
+// publishScore publishes the metrics of a score at the time of their step.
 func (s *Sidecar) publishScore(ctx context.Context, c *claim, f fitted, step int) error {
 	return ledger.Explain(s.autocommit.exec(ctx, "SELECT dp_int.job_publish_score($1, $2, $3, $4, $5)",
 		c.ID, c.Token, f.plan.Method, step, f.result.Metrics))

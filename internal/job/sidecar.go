@@ -1,5 +1,5 @@
-// Package job is the life of a job: claim, plan, charge, pull, run, publish. A
-// Sidecar is an ordinary client of Postgres; any number of them share the queue.
+// Package job runs a job through its stages: claim, plan, charge, pull, run, publish. A Sidecar is an
+// ordinary client of Postgres; any number of them share the queue.
 package job
 
 import (
@@ -23,27 +23,27 @@ import (
 	"dpsidecar/sql"
 )
 
-// Config says how a sidecar works. Its zero values are defaults, but for Database and Log.
+// Config configures a sidecar. Zero values mean defaults, except for Database and Log.
 type Config struct {
-	Database *pgxpool.Config            // as role dp_sidecar
-	Jobs     int                        // jobs at a time, each until its public time; 4 when zero
-	JobTime  time.Duration              // how long one may read and fit; an hour when zero
-	Lease    time.Duration              // how long a job stays ours without a heartbeat; 30 s when zero
+	Database *pgxpool.Config            // connects as role dp_sidecar
+	Jobs     int                        // jobs at a time, each until it is published; 4 when zero
+	JobTime  time.Duration              // time limit for reading and fitting one job; an hour when zero
+	Lease    time.Duration              // time after which another sidecar may take a job without a heartbeat; 30 s when zero
 	Grace    time.Duration              // how long a job may go on after the context ends; 20 s when zero
 	Memory   int64                      // bytes that a job may need; 0: no limit
-	SpillDir string                     // folder for rows that need more; empty: such a job is refused
-	Nodes    map[string]*pgx.ConnConfig // servers of foreign partitions that may be asked directly, by their names
-	Schema   sql.Schema                 // the only one to work with; zero: any
-	Watch    Watcher                    // told what happens, for operators; nil: nobody
+	SpillDir string                     // folder for the rows of jobs that need more than Memory; empty: such a job is refused
+	Nodes    map[string]*pgx.ConnConfig // servers of foreign partitions that may be queried directly, by name
+	Schema   sql.Schema                 // required schema; zero: any
+	Watch    Watcher                    // receives events for operators; nil: nobody
 	Version  string
 	Log      *slog.Logger
 
-	// What tests replace to see that it is needed; nil: runPlan and sleepUntil.
+	// Replaced in tests; nil: runPlan and sleepUntil.
 	runPlan    func(context.Context, *dpsco.Plan, dpsco.Data, *mech.Source) (dpsco.Result, error)
 	sleepUntil func(context.Context, time.Time) error
 }
 
-// withDefaults fills in what is zero.
+// withDefaults replaces zero values by defaults.
 func (c Config) withDefaults() Config {
 	c.Jobs = cmp.Or(c.Jobs, 4)
 	c.JobTime = cmp.Or(c.JobTime, time.Hour)
@@ -65,28 +65,28 @@ func (c Config) withDefaults() Config {
 type Sidecar struct {
 	config Config
 	log    *slog.Logger
-	id     string // of this sidecar in dp_int.worker
+	id     string // identifies this sidecar in dp_int.worker
 
-	lastBeat   atomic.Int64    // when the database last took a heartbeat, in nanoseconds since 1970
+	lastBeat   atomic.Int64    // when the database last accepted a heartbeat, in nanoseconds since 1970
 	listening  atomic.Bool     // the session that listens is connected
-	listener   *pgx.ConnConfig // how that session connects
+	listener   *pgx.ConnConfig // connection parameters of that session
 	pool       *pgxpool.Pool
 	autocommit autocommit    // statements on the pool
-	queued     chan struct{} // a job may be queued: wakes one worker, and whoever finds one wakes the next
-	inquired   chan struct{} // an explanation is asked for
-	registered chan struct{} // a data set is registered, and not yet counted
-	renyi      privacy.Renyi // remembers what batches cost
+	queued     chan struct{} // signals that a job may be queued: wakes one worker, and a worker that finds a job wakes the next
+	inquired   chan struct{} // signals that an explanation is asked for
+	registered chan struct{} // signals that a data set is registered and not yet counted
+	renyi      privacy.Renyi // caches the cost of batches
 }
 
 const (
-	heartbeat = 5 * time.Second // between signs of life to the database
-	livesFor  = 3 * heartbeat   // how long the database believes a silent sidecar alive: dp_int.liveness_period()
-	poll      = time.Second     // how long a lost notification can delay a job
+	heartbeat = 5 * time.Second // time between two heartbeats
+	livesFor  = 3 * heartbeat   // how long the database takes a sidecar without heartbeats to be alive: dp_int.liveness_period()
+	poll      = time.Second     // longest delay of a job by a lost notification
 )
 
 var errShutdown = errors.New("the sidecar is shutting down")
 
-// New returns a sidecar that Run starts.
+// New returns a sidecar; Run starts it.
 func New(c Config) *Sidecar {
 	c = c.withDefaults()
 	return &Sidecar{
@@ -95,8 +95,8 @@ func New(c Config) *Sidecar {
 	}
 }
 
-// Run connects, reconnects with backoff after every failure, and returns once
-// ctx has ended and its jobs are finished or handed back. It is called once.
+// Run connects, reconnects with backoff after every failure, and returns when ctx has ended and its jobs
+// are finished or handed back. It may be called once.
 //
 // Errors: those of an unusable Config.Database; ErrAccess; ErrRole; ErrSchema.
 func (s *Sidecar) Run(ctx context.Context) error {
@@ -105,7 +105,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	}
 	defer s.pool.Close()
 
-	// Jobs outlive ctx by the grace they have to end.
+	// Jobs may continue for the grace period after ctx ends.
 	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -137,17 +137,16 @@ func (s *Sidecar) openPool(ctx context.Context) (err error) {
 	pinSettings(config.ConnConfig)
 	s.listener = config.ConnConfig.Copy()
 	arrowio.Tune(config.ConnConfig)
-	config.MaxConns = int32(2*s.config.Jobs + 5) // a reader and a writer for each job, for explanations and for row counts, one to spare
+	config.MaxConns = int32(2*s.config.Jobs + 5) // a reader and a writer for each job, for explanations and for row counts, and one to spare
 	s.pool, err = pgxpool.NewWithConfig(ctx, config)
 	s.autocommit = autocommit{s.pool}
 	return err
 }
 
-// work claims and runs jobs one after the other until ctx ends; it sleeps while
-// there are none. One worker wakes at a time: all of them at once would claim the same
-// job, and whoever gets it would wait for the others. Claims run under working, which
-// outlives ctx: the database may have granted one already when ctx ends, and the job would
-// wait until its lease is over.
+// work claims and runs jobs one after the other until ctx ends; it sleeps while there are none. Only one
+// worker wakes at a time: workers that wake together would claim the same job, and the winner would wait
+// for the others. Claims run under working, which outlives ctx: the database may have granted a claim when
+// ctx ends, and the job would then wait until its lease expires.
 func (s *Sidecar) work(ctx, working context.Context) {
 	for ctx.Err() == nil {
 		c, err := s.claimNext(working)
@@ -167,8 +166,8 @@ func (s *Sidecar) work(ctx, working context.Context) {
 	}
 }
 
-// deregister tells the database that this sidecar ends. Where that fails, it is believed
-// alive for livesFor.
+// deregister tells the database that this sidecar ends. If that fails, the database takes it to be alive
+// for livesFor.
 func (s *Sidecar) deregister() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -178,7 +177,7 @@ func (s *Sidecar) deregister() {
 // uuid returns a random UUID, version 4 of RFC 9562.
 func uuid() string {
 	var b [16]byte
-	rand.Read(b[:]) // never fails: it would crash the program instead
+	rand.Read(b[:]) // does not return an error: if it fails it ends the program
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

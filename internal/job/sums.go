@@ -18,21 +18,21 @@ import (
 	"dpsidecar/internal/sqlsum"
 )
 
-// Rows that stay in the database are added up there, one statement for each pass of a fit, all in
-// the transaction that counted them. What comes back are sums of bounded integers, to which the
-// fit adds its noise; the statements hold public numbers, and what earlier passes have released.
+// Rows that stay in the database are summed there, by one statement for each pass of a fit, all in the
+// transaction that counted them. The statements return sums of bounded integers, to which the fit adds
+// noise; they contain only public numbers and results that earlier passes have released.
 
-// mostGrowth is from how many times as many rows as were charged for on a job that is tried again waits:
-// sums of integers are made for fewer.
+// mostGrowth is the ratio of the present number of rows to the charged one from which a retried job is
+// parked. The sums of integers are sized for fewer rows.
 const mostGrowth = 2
 
-// grown parks a job that finds more.
+// grown parks a job whose relation has grown by mostGrowth or more.
 const grown parked = "the data set has twice the rows that it had when the job was charged, or more"
 
-// errAnswer marks an answer that is none of a pass: a fault.
+// errAnswer reports an answer that no pass can have: a bug.
 var errAnswer = errors.New("job: an answer that no pass has")
 
-// stays says why the rows of a job cannot stay in the database, empty where they can.
+// stays returns the reason why the rows of a job cannot stay in the database; empty if they can.
 func (c *claim) stays(p *dpsco.Plan) (why string) {
 	_, sample := c.Request.Options[catalogue.SampleRows]
 	switch {
@@ -52,7 +52,7 @@ func (c *claim) stays(p *dpsco.Plan) (why string) {
 	return ""
 }
 
-// elsewhere returns the data of a job whose rows stay where conn's transaction sees them.
+// elsewhere returns the data of a job whose rows stay in the database or on its nodes.
 //
 // Errors: as arrowio.Expressions.
 func (s *Sidecar) elsewhere(ctx context.Context, conn *pgx.Conn, c *claim, n int64) (x dpsco.Data, err error) {
@@ -75,8 +75,8 @@ func (s *Sidecar) elsewhere(ctx context.Context, conn *pgx.Conn, c *claim, n int
 	return dpsco.Data{Shape: c.shape(n), Elsewhere: design}, nil
 }
 
-// checkGrowth parks a job that was charged for half of the rows that its relation has by now, or for fewer: of
-// rows that are pulled a random part would be kept. The number of rows is public.
+// checkGrowth parks a job whose relation now has at least mostGrowth times the rows that were charged. (A
+// pull takes a random subset of the rows in this case.) The number of rows is public.
 func (s *Sidecar) checkGrowth(ctx context.Context, conn *pgx.Conn, c *claim) error {
 	n, err := c.count(ctx, conn)
 	if err == nil && n >= mostGrowth*(*c.RowCount) {
@@ -85,12 +85,12 @@ func (s *Sidecar) checkGrowth(ctx context.Context, conn *pgx.Conn, c *claim) err
 	return s.asParked(ctx, err, notRead)
 }
 
-// sum makes the passes of a plan over rows that stay in the database, and checks once more that they are the
-// registered ones: a pass sees partitions that were added since the check, which the locks do not prevent.
+// sum runs a plan whose passes are summed in the database, and then repeats the check of the relation: a
+// pass sees partitions that were added since the first check, because the locks do not prevent that.
 func (s *Sidecar) sum(ctx context.Context, c *claim, plan *dpsco.Plan, x dpsco.Data, src *mech.Source) (r dpsco.Result, err error) {
 	r, err = s.runTimed(ctx, plan, x, src)
 	if err != nil {
-		err = cmp.Or(s.checkShards(ctx, c), err) // which may be why
+		err = cmp.Or(s.checkShards(ctx, c), err) // a moved shard may be the cause
 	}
 	switch {
 	case errors.Is(err, errAnswer) || errors.Is(err, sqlsum.ErrAnswer):
@@ -102,7 +102,7 @@ func (s *Sidecar) sum(ctx context.Context, c *claim, plan *dpsco.Plan, x dpsco.D
 	return r, s.recheckRead(ctx, c)
 }
 
-// design says which column is what, in the order of c.columns.
+// design maps the features and options to columns, counted in the order of c.columns.
 func (c *claim) design() *dpsco.Elsewhere {
 	x := new(dpsco.Elsewhere)
 	for j, feature := range c.Request.Features {
@@ -123,21 +123,23 @@ func (c *claim) design() *dpsco.Elsewhere {
 	return x
 }
 
-// sumSettings hold for the statements of a transaction. Operators are the system's before any other, and the path is what it
-// was beyond that, for functions that a view calls. Groups are hashed, in memory: to sort rows by them, or to hash groups that
-// do not fit, would write rows to the server's disk, which counts them.
+// sumSettings apply to the statements of a transaction. pg_catalog is first in the search path, so that
+// operators are the system's; the rest of the path is kept for functions that a view calls. Groups are
+// hashed in memory, because sorts and larger hash tables would write to the server's disk, and the server's
+// statistics count that.
 const sumSettings = `SELECT pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', nullif(pg_catalog.current_setting('search_path'), '')), true);
 	SET LOCAL enable_sort = off; SET LOCAL work_mem = '256MB'; SET LOCAL hash_mem_multiplier = 8`
 
-// source is rows that a transaction sees, and what a pass adds up of them: arrowio.Expressions.
+// source is a set of rows in one transaction: the FROM clause and the expressions of the columns, from
+// arrowio.Expressions.
 type source struct {
 	conn    *pgx.Conn
 	from    string
 	columns []string
 }
 
-// passes returns what makes a pass over the rows of all sources, most at most together: those of the parts of nodes
-// or, without, of one relation.
+// passes returns the function that runs a pass over all sources: the parts of nodes, or one relation if ns
+// is nil. It returns the error grown if the sources have more than most rows in total.
 func passes(ctx context.Context, asked []source, ns *nodes, most int64) func(sqlsum.Pass) (sqlsum.Totals, error) {
 	return func(p sqlsum.Pass) (t sqlsum.Totals, err error) {
 		answers := make([]string, len(asked))
@@ -161,8 +163,8 @@ func passes(ctx context.Context, asked []source, ns *nodes, most int64) func(sql
 	}
 }
 
-// ask makes a pass over the rows of a source. It is one statement, which comes back in one row: how many bins have
-// rows is not seen in the server's statistics.
+// ask runs a pass on one source. The statement returns a single row, so that the server's statistics of
+// returned rows do not reveal the number of bins that have rows.
 func (x source) ask(ctx context.Context, p sqlsum.Pass) (answer string, err error) {
 	results, err := x.conn.PgConn().Exec(ctx, oneRow(p.SQL(x.from, x.columns))).ReadAll()
 	if err != nil {
@@ -174,13 +176,13 @@ func (x source) ask(ctx context.Context, p sqlsum.Pass) (answer string, err erro
 	return string(results[0].Rows[0][0]), nil
 }
 
-// oneRow has all rows of a statement as one text: those of parseAnswer.
+// oneRow returns a statement that returns all rows of the given one as one text, the format of parseAnswer.
 func oneRow(statement string) string {
 	return "SELECT pg_catalog.string_agg(answer::pg_catalog.text, ' ') FROM (" + statement + ") AS answer"
 }
 
-// parseAnswer reads rows of integers, "(1,2,3) (4,5,6)"; one that is missing is that of no rows, 0. The second
-// of each is how many rows of the relation it stands for, most together at most.
+// parseAnswer parses rows of integers, "(1,2,3) (4,5,6)"; an empty field, the sum of no rows, is 0. The
+// second integer of a row is the number of table rows that it sums; their total may not exceed most.
 //
 // Errors: errAnswer, grown.
 func parseAnswer(text string, most int64) (rows [][]int64, err error) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Watcher is told what happens to jobs. How long pulls and fits take depends on
-// the data: it is for operators, who may see it anyway, and for nobody else.
+// Watcher receives events of jobs. The durations of pulls and fits depend on the data: they are for
+// operators, who can observe them anyway, and for nobody else.
 type Watcher interface {
 	Ended(outcome string) // done, failed, refused, dropped, parked, panicked, out_of_time or handed_back
 	Pulled(took time.Duration)
@@ -21,8 +21,8 @@ func (noWatcher) Ended(string)         {}
 func (noWatcher) Pulled(time.Duration) {}
 func (noWatcher) Ran(time.Duration)    {}
 
-// Ready returns nil while the database believes this sidecar to be alive: its last
-// heartbeat is younger than livesFor. A connection that is lost once is back before that.
+// Ready returns nil while the database takes this sidecar to be alive: its last heartbeat is younger than
+// livesFor. A single lost connection is restored before that.
 func (s *Sidecar) Ready() error {
 	if since := time.Since(time.Unix(0, s.lastBeat.Load())); since > livesFor {
 		return fmt.Errorf("the database has not heard of this sidecar for %d s", int(livesFor.Seconds()))
@@ -30,26 +30,26 @@ func (s *Sidecar) Ready() error {
 	return nil
 }
 
-// Figures are what operators watch in the database.
+// Figures are metrics of the database for operators.
 type Figures struct {
-	Budgets map[string]float64 `json:"budgets"` // share of its epsilon that is left, by data set
+	Budgets map[string]float64 `json:"budgets"` // share of the epsilon that is left, by data set
 	Queued  int                `json:"queued"`  // jobs that wait
-	Oldest  float64            `json:"oldest"`  // how long the oldest of them has, in seconds
+	Oldest  float64            `json:"oldest"`  // how long the oldest of them has waited, in seconds
 
 	Running  int            `json:"running"`  // jobs that a worker has
-	Parked   int            `json:"parked"`   // jobs that are charged and could not be read or fitted, and will be tried again
-	Failures map[string]int `json:"failures"` // jobs that have failed, by SQLSTATE; refused budgets are none
-	Sidecars int            `json:"sidecars"` // that the database believes to be alive
-	Verified *Verified      `json:"verified"` // nil: never
+	Parked   int            `json:"parked"`   // charged jobs that could not be read or fitted and will be tried again
+	Failures map[string]int `json:"failures"` // failed jobs by SQLSTATE, without those refused for their budget
+	Sidecars int            `json:"sidecars"` // number of sidecars that the database takes to be alive
+	Verified *Verified      `json:"verified"` // nil if never verified
 }
 
-// Verified is what the last dpsidecar verify found.
+// Verified is the result of the last dpsidecar verify.
 type Verified struct {
 	OK  bool    `json:"ok"`
 	Age float64 `json:"age"` // in seconds
 }
 
-// Figures asks the database. It needs a sidecar that is Ready.
+// Figures queries the database. The sidecar must be Ready.
 func (s *Sidecar) Figures(ctx context.Context) (f Figures, err error) {
 	if err := s.Ready(); err != nil {
 		return f, err

@@ -1,7 +1,7 @@
-// Package lane computes on columns of rows: that is where passes over many rows spend their
-// time. Processors that can do it four rows at a time. Whether they do changes no bit, and
-// neither does where a row stands: every operation is rounded by itself, none is fused, and
-// sums over rows are of integers that float64 adds up exactly.
+// Package lane has the operations on columns in which passes over many rows spend their time. Processors
+// with vector instructions execute them for four rows at a time. The result is the same to the last bit
+// with and without vectors, and for every position of a row: each operation is rounded separately, none is
+// fused, and sums over rows are of integers that float64 adds exactly.
 package lane
 
 import (
@@ -19,7 +19,7 @@ func check(n int, x [][]float64) {
 	}
 }
 
-// Combine writes start + sum_j a_j x_j, added in that order.
+// Combine sets dst to start + sum_j a_j x_j, added in that order.
 func Combine(dst []float64, start float64, a []float64, x [][]float64) {
 	x = x[:len(a)]
 	check(len(dst), x)
@@ -47,7 +47,7 @@ func AddSquares(sums []float64, x [][]float64) {
 	}
 }
 
-// Multiply writes a_i b_i.
+// Multiply sets dst_i to a_i b_i.
 func Multiply(dst, a, b []float64) {
 	a, b = a[:len(dst)], b[:len(dst)]
 	for i := multiplyLanes(dst, a, b); i < len(dst); i++ {
@@ -55,7 +55,7 @@ func Multiply(dst, a, b []float64) {
 	}
 }
 
-// Clamp writes v moved into [-limit, limit]; NaN stays.
+// Clamp sets dst to v clamped to [-limit, limit]; NaN stays.
 func Clamp(dst, v []float64, limit float64) {
 	v = v[:len(dst)]
 	for i := clampLanes(dst, v, limit); i < len(dst); i++ {
@@ -70,15 +70,15 @@ func Clamp(dst, v []float64, limit float64) {
 	}
 }
 
-// Roots writes the roots of squares.
+// Roots replaces each number by its square root.
 func Roots(squares []float64) {
 	for i := rootsLanes(squares); i < len(squares); i++ {
 		squares[i] = math.Sqrt(squares[i])
 	}
 }
 
-// Cut writes x_ij factor_i, cut toward zero to an integer, to steps_ij and adds the squares of
-// these to length_i, one after the other.
+// Cut sets steps_ij to x_ij factor_i, cut toward zero to an integer, and adds the squares of these to
+// length_i, one after the other.
 func Cut(steps, x [][]float64, factor, length []float64) {
 	steps, length = steps[:len(x)], length[:len(factor)]
 	check(len(factor), x)
@@ -94,7 +94,7 @@ func Cut(steps, x [][]float64, factor, length []float64) {
 	}
 }
 
-// SumCut is the sum of x_i factor_i, each cut toward zero to an integer. Their absolute values must
+// SumCut returns the sum of x_i factor_i, each cut toward zero to an integer. Their absolute values must
 // add up to less than 2^53.
 func SumCut(x, factor []float64) (sum int64) {
 	x = x[:len(factor)]

@@ -2,13 +2,13 @@ package lane
 
 import "golang.org/x/sys/cpu"
 
-// Lanes are of four numbers; where rows are no multiple of what is done at a time, those that
-// are left are for who calls.
+// Vectors hold four numbers. If the number of rows is not a multiple of the rows done at a time, the caller
+// does the rest.
 
-// lanes tells whether this processor has them. Tests turn them off.
+// lanes reports whether this processor has the required vector instructions. Tests set it to false.
 var lanes = cpu.X86.HasAVX2 && cpu.X86.HasFMA
 
-// whole is how many of n rows lanes do, so many at a time.
+// whole returns how many of n rows are done with vectors, atATime at a time.
 func whole(n, atATime int) int {
 	if !lanes {
 		return 0
@@ -72,7 +72,7 @@ func sumCutLanes(x, factor []float64) (n int, sum int64) {
 	return n, sum
 }
 
-// addProductsLanes takes two columns and four at a time; where there are fewer it repeats one.
+// addProductsLanes takes two columns and four at a time; if there are fewer it repeats one.
 func addProductsLanes(totals []int64, x [][]float64, n int) int {
 	if n = whole(n, 4); n == 0 {
 		return 0

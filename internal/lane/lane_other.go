@@ -2,7 +2,7 @@
 
 package lane
 
-// Other processors do one row after the other.
+// On other processors the callers do all rows one by one.
 
 func combineLanes([]float64, float64, []float64, [][]float64) int { return 0 }
 

@@ -11,21 +11,21 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// totals are the sums of charges that the filters of an account compare with their caps,
-// in exact decimals as in the database (dp_int.tally).
+// totals are the sums of charges that the filters of an account compare with their caps, in exact decimals
+// as in the database (dp_int.tally).
 type totals struct {
 	spent   *big.Rat // in the unit of the accounting
-	epsilon *big.Rat // of the charges that have a pure epsilon
-	rest    int      // the number of those that have none
-	restRho *big.Rat // their rho
-	delta   *big.Rat // of mechanisms themselves
+	epsilon *big.Rat // sum over the charges that have a pure epsilon
+	rest    int      // number of charges that have none
+	restRho *big.Rat // sum of the rho of these
+	delta   *big.Rat // sum of the deltas of the mechanisms
 }
 
 func newTotals() totals {
 	return totals{new(big.Rat), new(big.Rat), 0, new(big.Rat), new(big.Rat)}
 }
 
-// add adds a charge or a refund to t. It reports false for one without a cost in the unit of b.
+// add adds a charge or a refund to t. It reports false if the entry has no cost in the unit of b.
 func (t *totals) add(b budget, l line) bool {
 	cost := b.cost(l)
 	if cost == nil {
@@ -47,17 +47,17 @@ func (t *totals) add(b budget, l line) bool {
 	return true
 }
 
-// budget is the budget of an account as an entry of its chain sets it.
+// budget is the budget of an account as set by an entry of its chain.
 type budget struct {
 	accounting string
-	order      float64  // of Renyi divergences, under rdp
-	epsilon    *big.Rat // nil in entries of before there was more than the filter of the cap
+	order      float64  // order of the Renyi divergences, under rdp
+	epsilon    *big.Rat // nil in entries of versions whose only filter is the cap
 	delta, cap *big.Rat
 }
 
-// budgetOf returns the budget that an entry sets, nil if it sets none.
+// budgetOf returns the budget that an entry sets; nil if it sets none.
 //
-// Errors: for an entry that is no JSON or whose budget lacks a number.
+// Errors: for an entry that is not JSON or whose budget lacks a number.
 func budgetOf(l line) (*budget, error) {
 	var said struct {
 		Budget *struct {
@@ -82,7 +82,7 @@ func budgetOf(l line) (*budget, error) {
 	return b, nil
 }
 
-// cost is what an entry costs in the unit of the accounting, nil where it has no such cost.
+// cost returns the cost of an entry in the unit of the accounting; nil if it has none.
 func (b budget) cost(l line) *float64 {
 	switch b.accounting {
 	case "zcdp":
@@ -97,8 +97,8 @@ func (b budget) cost(l line) *float64 {
 	return l.Epsilon
 }
 
-// admits reports whether at least one filter of the budget holds for these sums: a charge
-// is admitted when it does for all charges that stand, itself among them.
+// admits reports whether at least one filter of the budget holds for these sums. A charge is admitted if it
+// holds for the sums of all charges that stand, including the new one.
 //
 // Privacy: proof in filters.md.
 func (b budget) admits(t totals) bool {
@@ -109,13 +109,13 @@ func (b budget) admits(t totals) bool {
 	return t.spent.Cmp(b.cap) <= 0 || b.epsilon != nil && b.accounting != "pure" && (b.admitsPure(t) || b.admitsMixture(t))
 }
 
-// admitsPure is the filter of those who ask for pure mechanisms alone.
+// admitsPure is the filter for accounts that use pure mechanisms only: the sum of epsilons is within the
+// budget.
 func (b budget) admitsPure(t totals) bool { return t.rest == 0 && t.epsilon.Cmp(b.epsilon) <= 0 }
 
-// admitsMixture is the filter that adds pure epsilons to what the rest cost at one Renyi
-// order, the one by which the cap was converted. The database finds that order by
-// arithmetic of its own, so that the two agree to about 1e-13; what is less than 1e-9
-// beyond is let pass here.
+// admitsMixture is the filter that adds pure epsilons to the cost of the other charges at one Renyi order,
+// the order at which the cap was converted. The database computes that order separately, and the two agree
+// to about 1e-13; a relative excess of up to 1e-9 is admitted here.
 func (b budget) admitsMixture(t totals) bool {
 	if b.accounting != "zcdp" || b.cap.Sign() <= 0 {
 		return false
@@ -129,8 +129,8 @@ func (b budget) admitsMixture(t totals) bool {
 	return spent.Add(spent, t.epsilon).Cmp(limit) <= 0
 }
 
-// exactly is the decimal that a cost was written as: the shortest one that reads back.
-// A value that is no number becomes a cost that nothing admits.
+// exactly returns the shortest decimal that reads back as v, the form in which costs are written. A value
+// that is not finite becomes a cost that no budget admits.
 func exactly(v float64) *big.Rat {
 	r, ok := new(big.Rat).SetString(strconv.FormatFloat(v, 'g', -1, 64))
 	if !ok {
@@ -139,17 +139,17 @@ func exactly(v float64) *big.Rat {
 	return r
 }
 
-// replay walks along one chain, and keeps its sums and the budget in force. An account has one
-// budget for all time or one for every block, and so all of its charges have blocks or none has.
+// replay follows one chain, with its sums and the budget in force. An account has either one budget for all
+// time or one for every block, so either all of its charges have blocks or none has.
 type replay struct {
 	totals
 	budget  *budget
-	blocks  map[int64]*totals // of those that were charged
+	blocks  map[int64]*totals // sums of the blocks that were charged
 	charges int
 }
 
-// follow takes the next entry of the chain, and reports whether it is no charge beyond the
-// budget in force.
+// follow processes the next entry of the chain. It reports false for a charge beyond the budget in force
+// and for an invalid entry.
 func (r *replay) follow(l line) bool {
 	if l.Kind == "budget" {
 		b, err := budgetOf(l)
@@ -168,8 +168,7 @@ func (r *replay) follow(l line) bool {
 	return r.followBlocks(l)
 }
 
-// followBlocks takes an entry that is of some blocks: each of them is held against the budget
-// as if there were no other.
+// followBlocks processes an entry that names blocks: each of them is compared with the budget separately.
 //
 // Privacy: proof in blocks.md.
 func (r *replay) followBlocks(l line) bool {
@@ -193,7 +192,7 @@ func (r *replay) followBlocks(l line) bool {
 	return within
 }
 
-// mostBlocks is how many one charge may be of.
+// mostBlocks bounds the number of blocks of one charge.
 const mostBlocks = 10_000
 
 // blockRange reads an int8range in its canonical form, with blocks lo to hi - 1.

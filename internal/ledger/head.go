@@ -17,10 +17,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrNoHeads is returned for a text without a single head.
+// ErrNoHeads is returned for a text without any head.
 var ErrNoHeads = errors.New("ledger: no line with account=, entry= and head=")
 
-// String is the head as logs and dpsidecar verify write it, and ReadHeads reads it.
+// String formats the head as logs and dpsidecar verify write it; ReadHeads reads this form.
 func (h Head) String() string {
 	return fmt.Sprintf("account=%d entry=%d head=%s", h.Account, h.Entry, h.Hash)
 }
@@ -34,11 +34,11 @@ func Heads(ctx context.Context, db Querier) ([]Head, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Head])
 }
 
-// headText is a head in a line of text or of JSON, also of JSON in JSON.
+// headText matches a head in a line of text or of JSON, also of JSON quoted in JSON.
 var headText = regexp.MustCompile(`\baccount\\*"?[=:]\s*(\d+),?\s*\\*"?entry\\*"?[=:]\s*(\d+),?\s*\\*"?head\\*"?[=:]\s*\\*"?([0-9a-f]{64})\b`)
 
-// ReadHeads finds heads in what dpsidecar verify printed or dpsidecar serve logged,
-// as text or as JSON, among any other lines.
+// ReadHeads finds heads in the output of dpsidecar verify or the log of dpsidecar serve, as text or as
+// JSON, among any other lines.
 //
 // Errors: ErrNoHeads.
 func ReadHeads(r io.Reader) (heads []Head, err error) {
@@ -55,7 +55,7 @@ func ReadHeads(r io.Reader) (heads []Head, err error) {
 	return heads, lines.Err()
 }
 
-// readHead finds the head in a line, if it has one.
+// readHead returns the head in a line, if it has one.
 func readHead(line string) (h Head, ok bool) {
 	if m := headText.FindStringSubmatch(line); m != nil {
 		account, accountErr := strconv.ParseInt(m[1], 10, 64)
@@ -69,14 +69,14 @@ func readHead(line string) (h Head, ok bool) {
 	return Head{}, false
 }
 
-// headCheck compares heads that were kept outside the database with its ledger.
+// headCheck compares heads that are kept outside the database with its ledger.
 type headCheck struct {
-	kept   map[int64]map[int64][]string // hashes by account and entry, until their entry is found
-	length map[int64]int64              // of the chains in the ledger
-	wrong  []string                     // what was found so far
+	kept   map[int64]map[int64][]string // hashes by account and entry; removed when their entry is found
+	length map[int64]int64              // length of each chain in the ledger
+	wrong  []string                     // messages about differences found so far
 }
 
-// newHeadCheck looks for heads that were kept.
+// newHeadCheck returns a check of the kept heads.
 func newHeadCheck(kept []Head) *headCheck {
 	h := &headCheck{map[int64]map[int64][]string{}, map[int64]int64{}, nil}
 	for _, head := range kept {
@@ -88,8 +88,7 @@ func newHeadCheck(kept []Head) *headCheck {
 	return h
 }
 
-// compare compares an entry of the ledger, its hash computed anew, with the kept heads of
-// its number.
+// compare compares the recomputed hash of a ledger entry with the kept heads of the same entry number.
 func (h *headCheck) compare(l line) {
 	h.length[l.Account] = max(h.length[l.Account], l.Seq)
 	hash, err := l.hash()
@@ -102,7 +101,7 @@ func (h *headCheck) compare(l line) {
 	delete(h.kept[l.Account], l.Seq)
 }
 
-// finding says which accounts were cut or changed.
+// finding returns the result of the check: accounts whose chain was cut or changed.
 func (h *headCheck) finding() Finding {
 	wrong := h.wrong
 	for _, account := range slices.SortedFunc(maps.Keys(h.kept), cmp.Compare) {

@@ -1,7 +1,6 @@
-// Package ledger is the sidecar's side of the privacy ledger. The ledger itself
-// lives in the database, behind functions that lock the account, check its
-// budget and append to its hash chain in one transaction; this package prices
-// events for it and gives its refusals a type.
+// Package ledger is the sidecar's interface to the privacy ledger. The ledger is in the database, behind
+// functions that lock the account, check its budget and append to its hash chain in one transaction. This
+// package computes the prices of events and converts the database's refusals to typed errors.
 package ledger
 
 import (
@@ -17,54 +16,52 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// DB runs a statement in a transaction of its own: a pool, never the connection
-// whose snapshot the data are read on.
+// DB runs a statement in a transaction of its own. It is a pool, never the connection on whose snapshot the
+// data are read.
 type DB interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Owner is a job and the token that its worker was given at the claim. It is a fencing
-// token: once another worker has claimed the job, the database refuses it.
+// Owner is a job and the token that its worker received with the claim. It is a fencing token: the database
+// refuses it once another worker has claimed the job.
 type Owner struct{ Job, Token string }
 
-// Entry is what a job is about to release: its event, what its arithmetic rests
-// on, the public number of rows it was planned for, the public parameters of the
-// plan, and the accounting it was planned under.
+// Entry describes the release that a job is about to make: its event, the arithmetic that its guarantee
+// depends on, the public number of rows and public parameters of the plan, and the accounting for which it
+// was planned.
 type Entry struct {
 	Event      privacy.Event
-	Arithmetic string // empty: exact
+	Arithmetic string // empty means exact
 	Rows       int64
 	Parameters map[string]any
-	Accounting string   // empty: whatever the account has
-	Order      *float64 // of Renyi divergence, under rdp
+	Accounting string   // empty means that of the account
+	Order      *float64 // order of the Renyi divergence, under rdp
 }
 
-// Refusal is the database's refusal of a charge: nothing was charged. SQLSTATE, Message
-// and Hint are meant for the analyst.
+// Refusal is the database's refusal of a charge. Nothing was charged. SQLSTATE, Message and Hint are for
+// the analyst.
 type Refusal struct{ SQLSTATE, Message, Hint string }
 
 func (r *Refusal) Error() string { return "ledger: refused: " + r.Message }
 
-// ErrLost reports that another worker holds the job by now.
+// ErrLost reports that another worker holds the job.
 var ErrLost = errors.New("ledger: the job is no longer this worker's")
 
-// Head is the newest entry of an account's hash chain at some time. It commits to
-// every entry before it; whoever knows it notices when one of them is changed, or the
-// end of the chain is cut off.
+// Head is the newest entry of an account's hash chain at some time. It commits to every entry before it:
+// with a kept head one can detect that an entry was changed or that the end of the chain was cut off.
 type Head struct {
 	Account int64  `json:"account"`
 	Entry   int64  `json:"entry"` // its number in the chain, from 1
 	Hash    string `json:"head"`  // SHA-256 in hexadecimal
 }
 
-// Charge commits the full cost of e to the account of the job's data set, and returns
-// the account's new head. It returns nil when nobody wanted the job any more: then
-// nothing was charged.
+// Charge commits the full cost of e to the account of the job's data set, and returns the account's new
+// head. It returns nil if nobody wants the job any more; then nothing was charged.
 //
-// Errors: *Refusal when the budget, a grant or the registration is in the way,
-// ErrLost, the server's 40001 when the account is no longer under the entry's
-// accounting, or the connection's own error. After that the charge may stand or not:
-// whoever claims the job when its lease is over finds out.
+// Errors: *Refusal if the budget, a grant or the registration does not allow the charge; ErrLost; the
+// server's 40001 if the account no longer has the entry's accounting; or the connection's own error. After
+// the last, the charge may or may not stand: the worker that claims the job after the lease determines
+// which.
 func Charge(ctx context.Context, db DB, o Owner, e Entry) (*Head, error) {
 	event, err := privacy.MarshalEvent(e.Event)
 	if err != nil {
@@ -94,10 +91,10 @@ func Charge(ctx context.Context, db DB, o Owner, e Entry) (*Head, error) {
 	return &Head{*account, *entry, *hash}, nil
 }
 
-// exact marks entries in the ledger whose guarantee rests on no floating-point arithmetic.
+// exact marks ledger entries whose guarantee does not depend on floating-point arithmetic.
 const exact = "exact"
 
-// Explain gives the database's refusals their type and passes on everything else.
+// Explain converts the database's refusals to typed errors and returns other errors unchanged.
 func Explain(err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {

@@ -8,9 +8,8 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// Cost is what an event costs in every unit of account, as the database takes
-// it: shortest decimals, nil where there is no bound. Renyi has one for every
-// order of the grid.
+// Cost is the cost of an event in every unit of account, in the form that the database takes: shortest
+// decimals, nil if there is no bound. Renyi has one value for every order of the grid.
 type Cost struct {
 	Epsilon *string   `json:"epsilon"`
 	Rho     *string   `json:"rho"`
@@ -18,7 +17,7 @@ type Cost struct {
 	Renyi   []*string `json:"renyi"`
 }
 
-// Price returns what e costs.
+// Price returns the cost of e.
 //
 // Errors: those of privacy.Price.
 func Price(e privacy.Event) (Cost, error) {
@@ -37,12 +36,11 @@ func Price(e privacy.Event) (Cost, error) {
 	return c, nil
 }
 
-// renyi remembers what subsampled Gaussians cost: a job that is planned again
-// costs the same.
+// renyi caches the cost of subsampled Gaussians, which repeats when a job is planned again.
 var renyi privacy.Renyi
 
-// decimal writes a cost as the shortest decimal that reads back as v, which is
-// how the database writes the epsilon a person typed; NULL where there is none.
+// decimal formats a cost as the shortest decimal that reads back as v, which is also how the database
+// writes an epsilon that a person typed; nil for an infinite cost.
 func decimal(v float64) *string {
 	if math.IsInf(v, 1) {
 		return nil

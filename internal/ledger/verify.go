@@ -15,7 +15,7 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// Finding is one thing that was checked.
+// Finding is the result of one check.
 type Finding struct {
 	Item   string
 	OK     bool
@@ -27,9 +27,9 @@ type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Verify has the database check its ledger. It also recomputes here, by code that shares
-// nothing with the database's, every hash chain, what every charge must cost at least, and
-// whether the budgets covered it, and it looks for heads that were kept elsewhere. db is a steward's connection.
+// Verify has the database check its ledger. It also recomputes here, by code that is independent of the
+// database's, every hash chain, the least cost of every charge, and whether the budgets covered it, and it
+// compares the ledger with heads that were kept elsewhere. db is a steward's connection.
 func Verify(ctx context.Context, db Querier, kept ...Head) ([]Finding, error) {
 	rows, err := db.Query(ctx, "SELECT item, ok, coalesce(detail, '') FROM public.dp_verify()")
 	if err != nil {
@@ -72,7 +72,7 @@ func Verify(ctx context.Context, db Querier, kept ...Head) ([]Finding, error) {
 	return findings, rows.Err()
 }
 
-// require makes the finding a failure that names entry l, unless ok or failed before.
+// require makes the finding a failure that names entry l if ok is false, unless it is one already.
 func (f *Finding) require(ok bool, l line) {
 	if f.OK && !ok {
 		f.OK, f.Detail = false, fmt.Sprintf("entry %d of account %d", l.ID, l.Account)
@@ -94,7 +94,7 @@ type line struct {
 	Arithmetic       string
 	Refunds          *int64
 	Previous, Hash   string
-	Blocks           *string // as int8range has them, nil where the account has none
+	Blocks           *string // in the format of int8range; nil if the account has no blocks
 }
 
 // follows reports whether l is the entry after last in its chain, with the right hash.
@@ -127,7 +127,7 @@ func (l line) coversPrice() bool {
 	return true
 }
 
-// curve is the cost at every Renyi order, nil where there is none.
+// curve returns the costs at all Renyi orders; an element is nil if there is no cost.
 func (l line) curve() (costs []*float64) {
 	if l.Renyi == nil {
 		return nil
@@ -143,7 +143,7 @@ func (l line) curve() (costs []*float64) {
 	return costs
 }
 
-// parseCost returns NaN, which covers no price, for a text that is no number.
+// parseCost parses a cost. It returns NaN for a text that is not a number; NaN does not cover any price.
 func parseCost(decimal string) float64 {
 	v, err := strconv.ParseFloat(decimal, 64)
 	if err != nil {
@@ -152,9 +152,9 @@ func parseCost(decimal string) float64 {
 	return v
 }
 
-// hash is dp_int.ledger_hash: SHA-256 over the previous hash and every column,
-// each as its byte length, a colon and its text, or "-" where there is none; blocks only where
-// there are any.
+// hash computes the same value as dp_int.ledger_hash: SHA-256 over the previous hash and every column, each
+// as its byte length, a colon and its text, or "-" if it is null. Blocks are included only if there are
+// any.
 func (l line) hash() (string, error) {
 	previous, err := hex.DecodeString(l.Previous)
 	if err != nil {
@@ -174,7 +174,7 @@ func (l line) hash() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// field is a column as it is hashed.
+// field formats a column for the hash.
 func field(v *string) string {
 	if v == nil {
 		return "-"
@@ -182,7 +182,7 @@ func field(v *string) string {
 	return strconv.Itoa(len(*v)) + ":" + *v
 }
 
-// formatInt writes a whole number, nil where there is none.
+// formatInt formats an integer; nil for nil.
 func formatInt(v *int64) *string {
 	if v == nil {
 		return nil
@@ -191,7 +191,7 @@ func formatInt(v *int64) *string {
 	return &s
 }
 
-// formatCost writes a cost as Postgres writes a numeric: without an exponent.
+// formatCost formats a cost as Postgres formats a numeric: without an exponent.
 func formatCost(v *float64) *string {
 	if v == nil {
 		return nil

@@ -1,11 +1,9 @@
-// Package localpg runs a private Postgres from the server binaries of this
-// machine: one for each test binary, and the one behind `dpsidecar demo` and
-// `dpsidecar dev`.
+// Package localpg runs a private Postgres from the server binaries of this machine: one for each test
+// binary, and the one behind `dpsidecar demo` and `dpsidecar dev`.
 //
-// A cluster lives in one directory, listens on 127.0.0.1 alone and asks every
-// connection for a password. It ends with the process that started it, also
-// when that process is killed: a guard (guard.go) waits for its end, stops the
-// server and, unless the cluster is kept, removes the directory.
+// A cluster is in one directory, listens on 127.0.0.1 only and asks every connection for a password. It
+// ends with the process that started it, also when that process is killed: a guard (guard.go) waits for its
+// end, stops the server and, unless the cluster is kept, removes the directory.
 package localpg
 
 import (
@@ -37,24 +35,24 @@ const Superuser = "postgres"
 
 const (
 	host         = "127.0.0.1"
-	dataName     = "data"          // the server's own directory inside ours
-	startTimeout = 3 * time.Minute // initdb alone took more than one on a machine with far too much to do
+	dataName     = "data"          // the server's own directory inside the cluster's
+	startTimeout = 3 * time.Minute // initdb alone took more than a minute on an overloaded machine
 	stopTimeout  = 10 * time.Second
 )
 
 // ErrPortTaken is returned when another program listens on the port asked for.
 var ErrPortTaken = errors.New("localpg: port is taken")
 
-// errOrphans is why a server does not start while processes of one that was killed live on.
+// errOrphans reports that a server cannot start because processes of a killed one still run.
 var errOrphans = errors.New("processes of a former server still run")
 
-// Options say what cluster to start; the zero value is a throw-away one.
+// Options configure a cluster; the zero value is a temporary one.
 type Options struct {
-	Dir      string            // directory of a cluster that is kept; empty: throw-away
+	Dir      string            // directory of a cluster that is kept; empty: temporary
 	Port     int               // 0: the kept cluster's former port, or any free one
-	Bin      string            // folder of the server's programs; empty: the newest that is installed
+	Bin      string            // folder of the server's programs; empty: the newest installed
 	Password string            // of the superuser; empty: a new one
-	Settings map[string]string // server settings, over the defaults
+	Settings map[string]string // server settings that override the defaults
 }
 
 // Cluster is a running Postgres server.
@@ -73,12 +71,11 @@ type Cluster struct {
 	exited  <-chan struct{}
 }
 
-// Start starts a cluster, creating it where needed. It is ready for
-// connections when Start returns; ctx is about starting only.
+// Start starts a cluster, creating it if necessary. It is ready for connections when Start returns; ctx
+// limits starting only.
 //
-// Errors: ErrNoServer when no binaries are found, with what to install;
-// ErrPortTaken; ErrInUse when a kept cluster is already running. Any other
-// failure to start shows the end of the server's log.
+// Errors: ErrNoServer, with installation advice, when no binaries are found; ErrPortTaken; ErrInUse when a
+// kept cluster is already running. Any other failure to start shows the end of the server's log.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -108,8 +105,8 @@ func (c *Cluster) start(ctx context.Context, o Options) (err error) {
 	return c.launch(ctx)
 }
 
-// settings are the server's: modest in memory, durable against a crash of the
-// server always, against a crash of the machine only when the cluster is kept.
+// settings returns the server's settings: modest in memory, always durable against a crash of the server,
+// and durable against a crash of the machine only if the cluster is kept.
 func settings(o Options) map[string]string {
 	s := map[string]string{
 		"listen_addresses":        host,
@@ -129,7 +126,7 @@ func settings(o Options) map[string]string {
 // Host returns the address the server listens on.
 func (c *Cluster) Host() string { return host }
 
-// Port returns the port the server listens on; it stays over a Restart.
+// Port returns the port the server listens on; a Restart does not change it.
 func (c *Cluster) Port() int { return c.port }
 
 // Dir returns the cluster's directory.
@@ -162,8 +159,8 @@ func (c *Cluster) data() string         { return filepath.Join(c.dir, dataName) 
 func (c *Cluster) passwordFile() string { return filepath.Join(c.dir, "superuser.password") }
 func (c *Cluster) portFile() string     { return filepath.Join(c.dir, "port") }
 
-// create runs initdb unless the directory holds a cluster already. The data
-// directory appears under its name only when it is complete.
+// create runs initdb unless the directory holds a cluster already. The data directory gets its name only
+// when it is complete.
 func (c *Cluster) create(ctx context.Context) error {
 	if _, err := os.Stat(c.data()); err == nil {
 		return c.readPassword()
@@ -196,7 +193,7 @@ func (c *Cluster) readPassword() error {
 	return nil
 }
 
-// write makes a file that holds text.
+// write creates a file with the given text.
 func (c *Cluster) write(name, text string) error {
 	f, err := c.open(name, os.O_WRONLY|os.O_TRUNC)
 	if err != nil {
@@ -206,9 +203,8 @@ func (c *Cluster) write(name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// open opens a file of the cluster, making it if need be: the server's user
-// owns it, and nobody else can read it. As root we follow no link that the
-// server's user may have put there.
+// open opens a file of the cluster, creating it if necessary. The server's user owns it, and nobody else
+// can read it. As root it follows no link that the server's user may have made.
 func (c *Cluster) open(name string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(name, flag|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil || c.as == nil {
@@ -220,9 +216,8 @@ func (c *Cluster) open(name string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// launch starts the server on the port asked for. Without one it takes the
-// port of a kept cluster's last run, then free ones: between finding a free
-// port and listening on it another program may take it.
+// launch starts the server on the requested port. Without one it tries the port of a kept cluster's last
+// run, then free ones: another program may take a free port before the server listens on it.
 func (c *Cluster) launch(ctx context.Context) error {
 	asked, attempts := c.port, 20
 	for {
@@ -281,7 +276,7 @@ func (c *Cluster) run(ctx context.Context) error {
 	}
 	alive, died := context.WithCancel(context.Background())
 	go func() {
-		_ = cmd.Wait() // how the server ended is in its log
+		_ = cmd.Wait() // the reason is in the server's log
 		died()
 	}()
 	c.mu.Lock()
@@ -290,8 +285,8 @@ func (c *Cluster) run(ctx context.Context) error {
 	return c.awaitReady(ctx, alive, begin)
 }
 
-// awaitReady waits for the first connection. The password tells the server from any
-// other that may listen on the same port.
+// awaitReady waits for the first connection. The password distinguishes the server from any other that may
+// listen on the same port.
 func (c *Cluster) awaitReady(ctx, alive context.Context, begin int64) error {
 	attempt, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -313,7 +308,7 @@ func (c *Cluster) awaitReady(ctx, alive context.Context, begin int64) error {
 	}
 }
 
-// startError adds what the server logged since begin.
+// startError adds the log that the server wrote since begin.
 func (c *Cluster) startError(err error, begin int64) error {
 	const most = 4096
 	log, readErr := os.ReadFile(c.LogFile())
@@ -321,7 +316,7 @@ func (c *Cluster) startError(err error, begin int64) error {
 		return errors.Join(err, readErr)
 	}
 	log = log[min(begin, int64(len(log))):]
-	switch { // in all of it: processes of a former server may have logged much since
+	switch { // in the whole log, because processes of a former server may have logged much since
 	case bytes.Contains(log, []byte("could not create any TCP/IP sockets")):
 		return fmt.Errorf("%w: %d", ErrPortTaken, c.port)
 	case bytes.Contains(log, []byte("pre-existing shared memory block")):
@@ -330,9 +325,8 @@ func (c *Cluster) startError(err error, begin int64) error {
 	return fmt.Errorf("localpg: %w; its log ends with:\n%s", err, log[max(0, len(log)-most):])
 }
 
-// command prepares a server program: as the unprivileged user, in a process
-// group of its own (Ctrl-C at a terminal is for us, not for it), with none of
-// the caller's PG* or locale variables.
+// command prepares a server program: as the unprivileged user, in a process group of its own (so that
+// Ctrl-C at a terminal does not reach it), without the caller's PG* and locale variables.
 func (c *Cluster) command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(c.server.bin, program), args...)
 	cmd.Dir = c.dir
@@ -355,15 +349,15 @@ type Mode int
 const (
 	Fast      Mode = iota // rolls transactions back, writes a checkpoint
 	Immediate             // like a crash: the next start recovers
-	Kill                  // SIGKILL, also a crash for the processes around it
+	Kill                  // SIGKILL; for the server's other processes also a crash
 )
 
 func (m Mode) signal() syscall.Signal {
 	return [...]syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL}[m]
 }
 
-// Halt ends the server but keeps the cluster; Resume starts it again. A server
-// that does not end in time is ended a harder way.
+// Halt ends the server but keeps the cluster; Resume starts it again. A server that does not end in time is
+// ended with a harder mode.
 func (c *Cluster) Halt(mode Mode) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -384,9 +378,9 @@ func (c *Cluster) Halt(mode Mode) error {
 	return fmt.Errorf("localpg: server %d does not end", c.process.Pid)
 }
 
-// Resume starts the server again after a Halt, on the same port. After a Kill the first
-// attempts may find processes that have not yet noticed, or that still hold the port; in
-// between another program's outgoing connection may have got it.
+// Resume starts the server again after a Halt, on the same port. After a Kill the first attempts may find
+// processes that have not ended yet, or that still hold the port; or another program's outgoing connection
+// may use the port for a while.
 func (c *Cluster) Resume(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -399,7 +393,7 @@ func (c *Cluster) Resume(ctx context.Context) error {
 	}
 }
 
-// Restart ends the server the given way and starts it again on the same port.
+// Restart ends the server in the given mode and starts it again on the same port.
 func (c *Cluster) Restart(ctx context.Context, mode Mode) error {
 	if err := c.Halt(mode); err != nil {
 		return err
@@ -407,8 +401,7 @@ func (c *Cluster) Restart(ctx context.Context, mode Mode) error {
 	return c.Resume(ctx)
 }
 
-// Stop ends the server and removes the directory unless it is kept. Calls
-// after the first do nothing.
+// Stop ends the server and removes the directory unless it is kept. Later calls do nothing.
 func (c *Cluster) Stop() error {
 	err := c.Halt(Fast)
 	if c.guard == nil {

@@ -19,25 +19,24 @@ import (
 var ErrInUse = errors.New("localpg: the cluster is in use by another process")
 
 const (
-	prefix   = "dpsidecar-pg-" // of the directories of throw-away clusters
+	prefix   = "dpsidecar-pg-" // of the directories of temporary clusters
 	lockName = "lock"
 )
 
-// A guard is a small shell that outlives this process: it waits for the end of its
-// standard input, which comes when this process closes it or ends in whatever way,
-// then stops the server and removes a throw-away directory. It shares the lock on
-// the directory until it is done.
+// A guard is a small shell that outlives this process: it waits for the end of its standard input, which
+// comes when this process closes it or ends for any reason, then stops the server and removes a temporary
+// directory. It shares the lock on the directory until it is done.
 type guard struct {
 	cmd   *exec.Cmd
 	input io.Closer
-	dir   string // the directory to remove; empty: kept
+	dir   string // the directory to remove; empty: none
 	once  sync.Once
 	err   error
 }
 
-// guardScript is given the pg_ctl to use, the data directory, the mode and the
-// directory to remove. A program that was being run when we were killed, such
-// as initdb, may still be writing there: hence the attempts.
+// guardScript takes the pg_ctl to use, the data directory, the mode and the directory to remove. A program
+// that was running when this process was killed, such as initdb, may still write there; hence the repeated
+// attempts.
 const guardScript = `
 trap '' HUP INT TERM
 cat >/dev/null
@@ -77,10 +76,10 @@ func startGuard(ctx context.Context, c *Cluster) (*guard, error) {
 	return &guard{cmd: cmd, input: input, dir: remove}, nil
 }
 
-// release lets the guard do its work and waits for it, once.
+// release has the guard finish and waits for it; later calls do nothing.
 func (g *guard) release() error {
 	g.once.Do(func() {
-		_ = g.input.Close() // ends the guard's wait; it has no other error
+		_ = g.input.Close() // ends the guard's wait; closing cannot fail otherwise
 		if err := g.cmd.Wait(); err != nil {
 			g.err = fmt.Errorf("localpg: %s is left behind: %w", g.dir, err)
 		}
@@ -88,8 +87,8 @@ func (g *guard) release() error {
 	return g.err
 }
 
-// lockDir takes the lock of the cluster's directory. The process that held it last
-// may be about to let it go.
+// lockDir takes the lock of the cluster's directory. It waits, because the last holder may be about to
+// release it.
 func lockDir(ctx context.Context, c *Cluster) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
@@ -109,7 +108,7 @@ func lockDir(ctx context.Context, c *Cluster) (*os.File, error) {
 	}
 }
 
-// tryLock locks a file, or fails at once where another process has locked it.
+// tryLock locks a file, or fails at once if another process has locked it.
 func tryLock(f *os.File) error {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }
@@ -139,8 +138,8 @@ func prepareDir(dir string, s server, as *syscall.Credential) (string, error) {
 	return dir, chown(dir, as)
 }
 
-// tempRoot returns the folder for throw-away directories: the usual one,
-// unless we are root and the server's user cannot work there.
+// tempRoot returns the folder for temporary clusters: the usual one, unless this process is root and the
+// server's user cannot use it.
 func tempRoot(as *syscall.Credential) string {
 	const writable = 0o002
 	dir := os.TempDir()
@@ -167,17 +166,17 @@ func reachable(dir string) bool {
 	}
 }
 
-// removeAbandoned removes what a guard could not, because it was killed too or the
-// machine went down: directories of ours that nobody holds the lock of.
+// removeAbandoned removes directories of temporary clusters that a guard could not remove, because it was
+// killed or the machine crashed: those whose lock nobody holds.
 func removeAbandoned(root string, s server) {
-	dirs, _ := filepath.Glob(filepath.Join(root, prefix+"*")) // the pattern is well formed
+	dirs, _ := filepath.Glob(filepath.Join(root, prefix+"*")) // the pattern is well formed, so there is no error
 	for _, dir := range dirs {
 		removeIfUnused(dir, s)
 	}
 }
 
-// removeIfUnused removes one directory if nobody uses it; a young one may be about to
-// be locked. Failing is no error: the directory may be another user's.
+// removeIfUnused removes one directory if nobody uses it; a recent one may not be locked yet. Failures are
+// ignored: the directory may belong to another user.
 func removeIfUnused(dir string, s server) {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() || time.Since(info.ModTime()) < stopTimeout {
@@ -196,13 +195,12 @@ func removeIfUnused(dir string, s server) {
 	if owner := info.Sys().(*syscall.Stat_t); os.Geteuid() == 0 {
 		stop.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
 	}
-	_ = stop.Run() // there is seldom a server left to stop
+	_ = stop.Run() // usually there is no server left to stop
 	_ = os.RemoveAll(dir)
 }
 
-// unprivileged returns who runs the server: nil for ourselves or, when we are
-// root, whom Postgres refuses, the owner of a kept directory, else the user
-// postgres, else nobody.
+// unprivileged returns the user that runs the server: nil for the current one. For root, which Postgres
+// refuses, it is the owner of a kept directory, otherwise the user postgres, otherwise nobody.
 func unprivileged(dir string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -220,7 +218,7 @@ func unprivileged(dir string) (*syscall.Credential, error) {
 	return nil, errors.New("localpg: Postgres does not run as root, and there is no user postgres or nobody")
 }
 
-// credential is a user as processes are started with.
+// credential converts a user to the form for starting processes.
 func credential(u *user.User) (*syscall.Credential, error) {
 	uid, err := strconv.ParseUint(u.Uid, 10, 32)
 	if err != nil {

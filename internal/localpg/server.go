@@ -29,7 +29,7 @@ type server struct {
 
 // Installed describes the server that a new cluster would run.
 //
-// Errors: ErrNoServer, with what to install.
+// Errors: ErrNoServer, with installation advice.
 func Installed(ctx context.Context) (string, error) {
 	s, err := newestServer(ctx, "")
 	if err != nil {
@@ -38,7 +38,7 @@ func Installed(ctx context.Context) (string, error) {
 	return fmt.Sprintf("Postgres %d.%d in %s", s.major, s.minor, s.bin), nil
 }
 
-// chosenServer returns the server that a cluster runs.
+// chosenServer returns the server for a cluster.
 func chosenServer(ctx context.Context, o Options) (server, error) {
 	if o.Bin == "" {
 		return newestServer(ctx, filepath.Join(o.Dir, dataName))
@@ -50,8 +50,8 @@ func chosenServer(ctx context.Context, o Options) (server, error) {
 	return s, nil
 }
 
-// newestServer returns the newest installed server. Where data holds a cluster it is
-// the newest of the major version that made it.
+// newestServer returns the newest installed server. If data holds a cluster it is the newest of the major
+// version that made it.
 func newestServer(ctx context.Context, data string) (server, error) {
 	major, err := majorOf(data)
 	if err != nil {
@@ -76,7 +76,7 @@ func newestServer(ctx context.Context, data string) (server, error) {
 	return server{}, fmt.Errorf("%w: %s", ErrNoServer, installHint())
 }
 
-// majorOf returns the major version of a data directory, 0 where there is none.
+// majorOf returns the major version of a data directory; 0 if there is none.
 func majorOf(data string) (int, error) {
 	text, err := os.ReadFile(filepath.Join(data, "PG_VERSION"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -88,8 +88,8 @@ func majorOf(data string) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// BinVariable names the environment variable with the one folder of server binaries
-// to use; without it the newest of this machine is taken.
+// BinVariable names the environment variable for the only folder of server binaries to use; without it the
+// newest server of this machine is used.
 const BinVariable = "DPSIDECAR_POSTGRES_BIN"
 
 // binFolders lists where server binaries may be.
@@ -116,7 +116,7 @@ func binFolders(ctx context.Context) []string {
 		"/usr/local/opt/postgresql*/bin",                     // Homebrew on Intel
 		"/Applications/Postgres.app/Contents/Versions/*/bin", // Postgres.app
 	} {
-		found, _ := filepath.Glob(pattern) // the patterns are well formed
+		found, _ := filepath.Glob(pattern) // the patterns are well formed, so there is no error
 		dirs = append(dirs, found...)
 	}
 	slices.Sort(dirs)
@@ -125,8 +125,8 @@ func binFolders(ctx context.Context) []string {
 
 var versionText = regexp.MustCompile(`\(PostgreSQL\) (\d+)(?:\.(\d+))?`)
 
-// serverIn asks the server in a folder for its version. It is not ok where a
-// program is missing that a cluster needs.
+// serverIn asks the server in a folder for its version. ok is false if a program that a cluster needs is
+// missing.
 func serverIn(ctx context.Context, bin string) (server, bool) {
 	for _, program := range []string{"initdb", "pg_ctl"} {
 		if _, err := exec.LookPath(filepath.Join(bin, program)); err != nil {
@@ -141,12 +141,12 @@ func serverIn(ctx context.Context, bin string) (server, bool) {
 	if m == nil {
 		return server{}, false
 	}
-	major, _ := strconv.Atoi(string(m[1])) // digits, by the pattern
+	major, _ := strconv.Atoi(string(m[1])) // the pattern allows digits only
 	minor, _ := strconv.Atoi(string(m[2])) // empty for a beta: 0
 	return server{bin, major, minor}, true
 }
 
-// installHint says what to install here.
+// installHint returns installation advice for this machine.
 func installHint() string {
 	command := "install the Postgres server of your distribution, with its contrib extensions"
 	if runtime.GOOS == "darwin" {

@@ -15,9 +15,9 @@ var shared = sync.OnceValues(func() (*Cluster, error) {
 	return Start(context.Background(), Options{})
 })
 
-// Postgres returns the cluster that all tests of a test binary share. It is
-// started by the first test that asks and ends with the binary; no TestMain is
-// needed. Roles are shared too: a test that needs its own calls Start.
+// Postgres returns the cluster that all tests of a test binary share. The first test that asks starts it,
+// and it ends with the binary; no TestMain is needed. Roles are shared too: a test that needs its own roles
+// calls Start.
 func Postgres(tb testing.TB) *Cluster {
 	tb.Helper()
 	c, err := shared()

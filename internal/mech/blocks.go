@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Partition assigns the rows of a query, by position, to blocks of equal size
-// at random. It knows nothing of the data, is not released, and may serve
-// several queries over the same number of rows, by several goroutines at once.
+// Partition assigns the rows of a query, by position, to blocks of equal size at random. It does not depend
+// on the data, is not released, and may serve several queries over the same number of rows, by several
+// goroutines at once.
 type Partition struct {
 	sensitive
 	blocks, size int
-	label        []int32 // of every position the number of its block, from 0; blocks for the rows left over
+	label        []int32 // block number of every position, from 0; equal to blocks for the rows left over
 }
 
 // NewPartition draws a uniformly random partition of n rows into an odd number
@@ -28,13 +28,12 @@ func NewPartition(n, blocks int, src *Source) *Partition {
 	return p
 }
 
-// BlockSum adds up, in each block of a Partition, how far contributions are
-// from a public centre, each coordinate clamped to bound. What it hands to a
-// mechanism is the median over the blocks, which one record moves no farther
-// than it moves one block (proof: blocks.md). A BlockSum is not safe for
-// concurrent use: Fork one for each goroutine.
+// BlockSum sums, in each block of a Partition, the differences of contributions from a public centre, each
+// coordinate clamped to bound. It passes to a mechanism the median over the blocks. One record changes one
+// block, so it moves the median at most as far as it moves that block's sum (proof: blocks.md). A BlockSum
+// is not safe for concurrent use: Fork one for each goroutine.
 //
-// Source: Xie et al., robust private means; with blocks that do not depend on the data.
+// Source: Xie et al., robust private means; here the blocks do not depend on the data.
 type BlockSum struct{ *blockSum }
 
 type blockSum struct {
@@ -42,7 +41,7 @@ type blockSum struct {
 	contract  Contract // of one block
 	partition *Partition
 	centre    []float64
-	sums      []int64 // column by column: one for each block, then one for what is left over
+	sums      []int64 // column by column: one sum for each block, then one for the rows left over
 	records   int
 }
 
@@ -59,8 +58,8 @@ func NewBlockSum(bound float64, centre []float64, p *Partition) *BlockSum {
 // Fork returns empty sums under the same partition, to be merged later.
 func (s *BlockSum) Fork() *BlockSum { return NewBlockSum(s.contract.Bound, s.centre, s.partition) }
 
-// Merge adds the records of part, a fork of s, and empties it. Centres are
-// compared so that NaN is equal to itself.
+// Merge adds the records of part, a fork of s, and empties it. The comparison of centres takes NaN as equal
+// to itself.
 func (s *BlockSum) Merge(part *BlockSum) {
 	if part.contract != s.contract || part.partition != s.partition || slices.Compare(part.centre, s.centre) != 0 {
 		panic("mech: sums under different contracts")
@@ -106,7 +105,7 @@ func (s *BlockSum) AddRows(start int, r Rows, c []float64) {
 	}
 }
 
-// add adds coordinate j of some records, c_i x_i; x = nil stands for ones.
+// add adds coordinate j of several records, c_i x_i; a nil x stands for ones.
 func (s *blockSum) add(j int, label []int32, c, x []float64) {
 	width := s.partition.blocks + 1
 	sums := s.sums[j*width : (j+1)*width]
@@ -138,9 +137,9 @@ func clampedSteps(v, limit float64) int64 {
 	return 0
 }
 
-// Median returns, for every coordinate, the median of the block sums, and
-// leaves s empty. Released, it is the distance of the median block's mean from
-// the centre. Records that were not added count as the centre.
+// Median returns, for every coordinate, the median of the block sums, and leaves s empty. Its release is
+// the difference between the median block's mean and the centre. Records that were not added count as the
+// centre.
 func (s *BlockSum) Median() Bounded {
 	medians := make([]int64, s.contract.D)
 	for j := range medians {

@@ -12,33 +12,32 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// Centre releases a point near which most of m points lie, each of them computed
-// from a part of the data of its own: one record moves one point, to anywhere in
-// the ball of Radius around the origin, on which all are projected. The noise follows the
-// radius that holds about half of the points.
+// Centre releases a point near which most of m points lie. Each point is computed from a part of the data
+// of its own, so one record moves one point, to anywhere in the ball of Radius around the origin, onto
+// which all points are projected. The noise is proportional to the radius that holds about half of the
+// points.
 //
-// Privacy: (Epsilon, Delta)-DP when one point is replaced (proof: centre.md).
-// Points, noise and rounding are exact, the smooth bound was computed in
-// float64: see Arithmetic.
+// Privacy: (Epsilon, Delta)-DP when one point is replaced (proof: centre.md). Points, noise and rounding
+// are exact; the smooth bound is computed in float64: see Arithmetic.
 //
-// Source: Nissim, Raskhodnikova & Smith 2007, section 5, and Wang, Xiao, Devadas
-// & Xu 2020, Algorithm 1. Differs: disjoint parts; a bound that is smooth.
+// Source: Nissim, Raskhodnikova & Smith 2007, section 5, and Wang, Xiao, Devadas & Xu 2020, Algorithm 1.
+// Differs: disjoint parts; a bound that is smooth.
 type Centre struct{ Epsilon, Delta, Radius float64 }
 
 // Limits of a Centre.
 const (
 	minCentrePoints    = 3
-	maxCentrePoints    = 5000 // their distances are stored
+	maxCentrePoints    = 5000 // bounds the memory of all pairwise distances
 	maxCentreDimension = 1 << 12
-	minCentreEpsilon   = 0x1p-10 // below, there are never points enough
+	minCentreEpsilon   = 0x1p-10 // with less, no number of points in range passes Check
 	maxCentreEpsilon   = 20
-	minCentreDelta     = 1e-10 * (1 - 0x1p-40) // a tenth of 1e-9, however it was rounded
+	minCentreDelta     = 1e-10 * (1 - 0x1p-40) // 1e-9 / 10, with room for rounding
 )
 
 // Check reports whether m points of length d can be released.
 //
-// Errors: wraps ErrParams and says what would do, in a request's words: points are
-// blocks, their length the number of coefficients.
+// Errors: wraps ErrParams and names values that would work, in the words of a request: points are blocks,
+// their length the number of coefficients.
 func (c Centre) Check(m, d int) error {
 	if err := c.check(d); err != nil {
 		return err
@@ -67,10 +66,9 @@ func (c Centre) check(d int) error {
 	return c.ball(d).Check()
 }
 
-// Blocks returns a good number of points when each is computed from its share of n
-// records and typical ones are spread apart: enough for the worst case, points
-// anywhere in the ball, to weigh less than spread, but few enough that each has
-// 20 records a dimension.
+// Blocks returns the number of points to compute from n records, each from its share, when typical points
+// lie spread apart: enough that the worst case, points anywhere in the ball, weighs less than spread, but
+// few enough that each point has 20 records a dimension.
 //
 // Errors: those of Check, for the number that it would return.
 func (c Centre) Blocks(n, d int, spread float64) (int, error) {
@@ -83,7 +81,7 @@ func (c Centre) Blocks(n, d int, spread float64) (int, error) {
 	return m, c.Check(m, d)
 }
 
-// Event returns what one Release costs.
+// Event returns the cost of one Release.
 func (c Centre) Event() privacy.Event {
 	return privacy.Approx{Epsilon: c.Epsilon, Delta: c.Delta}
 }
@@ -130,7 +128,7 @@ func (c Contract) project(points [][]float64) [][]int64 {
 func nearest(v int64, std *big.Rat, y Normal) *big.Int {
 	step := func(z *big.Rat) *big.Int {
 		z.Mul(z, std).Add(z, new(big.Rat).SetInt64(v)).Add(z, big.NewRat(1, 2))
-		return new(big.Int).Div(z.Num(), z.Denom()) // floor: the denominator is positive
+		return new(big.Int).Div(z.Num(), z.Denom()) // floor, because the denominator is positive
 	}
 	for digits := 1; ; digits++ {
 		near, width := fromFloat(y.Value(digits)), new(big.Rat).Inv(power(uint(64*digits)))
@@ -144,7 +142,7 @@ func nearest(v int64, std *big.Rat, y Normal) *big.Int {
 	}
 }
 
-// inFloats returns integers below 2^53 as they are.
+// inFloats converts integers below 2^53 to float64, exactly.
 func inFloats(steps []int64) []float64 {
 	point := make([]float64, len(steps))
 	for j, v := range steps {
@@ -153,7 +151,7 @@ func inFloats(steps []int64) []float64 {
 	return point
 }
 
-// intoBall shortens v to the radius.
+// intoBall scales v to the length radius if it is longer.
 func intoBall(v []float64, radius float64) {
 	square := 0.0
 	for _, x := range v {
@@ -166,8 +164,8 @@ func intoBall(v []float64, radius float64) {
 	}
 }
 
-// quorum returns how many points a ball must hold so that of two such balls, of
-// neighbours, one unchanged point is in both.
+// quorum returns the number of points that a ball must hold for two such balls, one of each neighbour, to
+// share an unchanged point.
 func quorum(m int) int { return (m+1)/2 + 1 }
 
 // radiiToAverage returns the smallest a such that replacing one of a radii by
@@ -181,8 +179,8 @@ func radiiToAverage(decay float64) int {
 	return int(a)
 }
 
-// cluster holds distances between points: radii[i][k] is that from point i to its
-// t-th nearest, itself counted, for t = quorum + k.
+// cluster holds distances between points: radii[i][k] is the distance from point i to its t-th nearest,
+// itself included, for t = quorum + k.
 type cluster struct {
 	radii    [][]float64
 	diameter float64 // of the ball
@@ -210,7 +208,7 @@ func distanceOf(p, q []int64) float64 {
 	return math.Sqrt(square)
 }
 
-// smallestBall returns the point with the smallest ball that holds a quorum.
+// smallestBall returns the index of the point whose ball of quorum points has the least radius.
 func (c cluster) smallestBall() (best int) {
 	for i := range c.radii {
 		if c.radii[i][0] < c.radii[best][0] {
@@ -220,11 +218,11 @@ func (c cluster) smallestBall() (best int) {
 	return best
 }
 
-// bound returns a bound on how far replacing one point moves the released one, at
-// least one grid step. Replacing one point changes its logarithm by at most
-// 2 decay (Lemmas 2 to 4 of centre.md). The radii of average points are averaged.
+// bound returns an upper bound, at least one grid step, on how far replacing one point moves the released
+// one. Replacing one point changes the bound's logarithm by at most 2 decay (Lemmas 2 to 4 of centre.md).
+// average is the number of radii in each mean.
 func (c cluster) bound(average int, decay float64) float64 {
-	beyond := len(c.radii[0]) // for t > m there is no t-th nearest: the diameter stands for its distance
+	beyond := len(c.radii[0]) // radii at t > m, which has no t-th nearest point: the diameter takes their place
 	largest := math.Exp(-decay*float64(beyond-1)) * c.diameter
 	column := make([]float64, len(c.radii))
 	for k := 1; k < beyond; k++ {
@@ -241,9 +239,9 @@ func (c cluster) bound(average int, decay float64) float64 {
 	return max(1, (1+math.Exp(decay))*largest) * (1 + 0x1p-36)
 }
 
-// calibrate returns the noise for points of length d: the shift that it hides, in
-// standard deviations, and half of the change of the bound's logarithm that it
-// hides. They are the printed constants times the largest factor that Delta allows.
+// calibrate returns the noise for points of length d, as the change that it hides: shift is the distance in
+// standard deviations, decay is half of the change of the bound's logarithm. Both are the constants of the
+// paper, multiplied by the largest factor that Delta allows.
 func (c Centre) calibrate(d int) (shift, decay float64) {
 	tail := math.Log(2 / c.Delta)
 	printedShift, printedDilation := c.Epsilon/(5*math.Sqrt(2*tail)), c.Epsilon/(4*(float64(d)+tail))
@@ -259,8 +257,7 @@ func (c Centre) calibrate(d int) (shift, decay float64) {
 	return low * printedShift, low*printedDilation/2 - 0x1p-32
 }
 
-// splits is among how many divisions of Epsilon between shift and dilation the
-// best is sought.
+// splits is the number of steps in the search for the division of Epsilon between shift and dilation.
 const splits = 64
 
 // delta bounds the delta, at Epsilon, of normal noise in d dimensions that is
@@ -274,7 +271,7 @@ func (c Centre) delta(shift, dilation float64, d int) float64 {
 	return least * (1 + 1e-9)
 }
 
-// tailSlack bounds the relative error of the distribution functions used.
+// tailSlack bounds the relative error of the distribution functions in use.
 const tailSlack = 1e-11
 
 // excess returns p - e^epsilon q, rounded upward.
@@ -282,15 +279,15 @@ func excess(epsilon, p, q float64) float64 {
 	return max(0, p*(1+tailSlack)-math.Exp(epsilon)*q*(1-tailSlack))
 }
 
-// shiftDelta is the delta, at epsilon, of N(0, 1) against N(mu, 1).
+// shiftDelta returns the delta, at epsilon, of N(0, 1) against N(mu, 1).
 func shiftDelta(epsilon, mu float64) float64 {
 	cdf := func(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
 	return excess(epsilon, cdf(mu/2-epsilon/mu), cdf(-mu/2-epsilon/mu))
 }
 
-// dilationDelta is the delta, at epsilon, of N(0, I) in d dimensions against
-// N(0, e^(2b) I), in the worse direction: the wider law wins outside a ball, the
-// narrower one inside.
+// dilationDelta returns the delta, at epsilon, of N(0, I) in d dimensions against N(0, e^(2b) I), in the
+// worse direction. The likelihood ratio exceeds e^epsilon outside a ball for the wider law and inside one
+// for the narrower law.
 func dilationDelta(epsilon, b, d float64) float64 {
 	outside := 2 * (epsilon + d*b) / math.Expm1(2*b)
 	worst := excess(epsilon, mathext.GammaIncRegComp(d/2, outside/2), mathext.GammaIncRegComp(d/2, outside/2*math.Exp(2*b)))

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 )
 
-// Crew is a sync.WaitGroup whose Wait panics, with a *Broken, once a function that it
-// ran has panicked: on a goroutine of its own that would end the program, for reasons
-// that may lie in one person's row. To read numbers on disk that cannot be read is a panic too.
+// Crew is a sync.WaitGroup whose Wait panics with a *Broken if a function that it ran has panicked. Without
+// it a panic on a separate goroutine would end the program, possibly because of one person's row. Faults
+// when reading numbers on disk are panics too.
 type Crew struct {
 	group  sync.WaitGroup
 	broken atomic.Pointer[Broken]
@@ -30,7 +30,7 @@ func (c *Crew) Go(f func()) {
 	})
 }
 
-// Wait returns, or panics, when all have ended.
+// Wait returns when all functions have ended; it panics if one of them has panicked.
 func (c *Crew) Wait() {
 	c.group.Wait()
 	if b := c.broken.Load(); b != nil {
@@ -38,14 +38,14 @@ func (c *Crew) Wait() {
 	}
 }
 
-// Broken is where a function panicked that worked on data. It does not say with what:
-// an index, a length or a message may quote a value.
+// Broken is the call stack of a function that panicked while it worked on data. It leaves out the panic's
+// value, since an index, a length or a message may quote data.
 type Broken struct{ Functions []string }
 
 func (b *Broken) Error() string { return "panic at " + strings.Join(b.Functions, " < ") }
 
-// Break makes a Broken of what recover returned, inside the deferred function that
-// called it; one that comes from a Crew stays what it is.
+// Break converts the result of recover to a Broken, inside the deferred function that called recover; a
+// Broken from a Crew is returned unchanged.
 func Break(recovered any) *Broken {
 	if b, ok := recovered.(*Broken); ok {
 		return b

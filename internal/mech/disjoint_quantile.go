@@ -9,11 +9,12 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// DisjointQuantile selects for each of disjoint parts of N numbers a magnitude near the quantile of a Level of the
-// numbers that the part has, as Quantile does. A number belongs to one part or to none, by a value of its own; how many a part has is not public.
+// DisjointQuantile selects, for each of disjoint parts of N numbers, a magnitude near the quantile at Level
+// of the part's numbers, as Quantile does. A number belongs to one part or to none, determined by its own
+// record; the number of records of a part is private.
 //
-// Privacy: Epsilon-DP under replace-one, N and the number of parts being public, also where a number is replaced by one of
-// another part (proof: quantile.md, Theorem for parts).
+// Privacy: Epsilon-DP under replace-one, with N and the number of parts public, also if a number is
+// replaced by one of another part (proof: quantile.md, Theorem for parts).
 type DisjointQuantile struct {
 	Epsilon, Level, Prior float64
 }
@@ -31,11 +32,11 @@ func (q DisjointQuantile) Check() error {
 	return checkEpsilon(q.Epsilon)
 }
 
-// Event returns what one Release costs.
+// Event returns the cost of one Release.
 func (q DisjointQuantile) Event() privacy.Event { return privacy.Pure{Epsilon: q.Epsilon} }
 
-// Release returns the magnitude that is selected for each part, and leaves the parts empty. It panics when q.Check refuses, and where
-// parts have different contracts or more than N records in all.
+// Release returns the magnitude selected for each part, and leaves the parts empty. It panics when q.Check
+// refuses, if parts have different contracts, and if they have more than N records in total.
 func (q DisjointQuantile) Release(parts []*Magnitudes, src *Source) []float64 {
 	if err := q.Check(); err != nil {
 		panic(err.Error())
@@ -64,26 +65,27 @@ func (q DisjointQuantile) Release(parts []*Magnitudes, src *Source) []float64 {
 	return selected
 }
 
-// aim is the Level, in units of 2^-levelDigits.
+// aim returns Level in units of 2^-levelDigits.
 func (q DisjointQuantile) aim() int64 { return int64(q.Level * (1 << levelDigits)) }
 
-// step bounds by how much a number that enters or leaves a part moves its scores.
+// step bounds the change of a part's scores when a number enters or leaves it.
 func (q DisjointQuantile) step() int64 { return max(q.aim(), 1<<levelDigits-q.aim()) }
 
-// movedRanges is over how many steps the scores that a row moves may be spread: a step up and one down, in the part that it leaves and in
-// the one that it enters.
+// movedRanges bounds, in steps, the sum over the parts of the range of the changes that one record makes to
+// a part's scores: they change between -1 and 1 step, in the part that the record leaves and in the one
+// that it enters.
 const movedRanges = 4
 
-// rate is that of permuteAndFlip.
+// rate returns the rate for permuteAndFlip.
 func (q DisjointQuantile) rate() *big.Rat {
 	rate := rational(q.Epsilon)
 	return rate.Quo(rate, new(big.Rat).SetInt64(movedRanges*q.step()))
 }
 
-// mostPrior bounds what a score has for its distance from 1.
+// mostPrior bounds the term of a score for the distance from magnitude 1, so that scores fit an int64.
 const mostPrior = 0x1p60
 
-// scores returns how bad every magnitude is for a part: an integer.
+// scores returns the score of every magnitude for a part; the best magnitude has the least score.
 func (q DisjointQuantile) scores(m *magnitudes) []int64 {
 	scores, below := make([]int64, len(m.counts)), int64(0)
 	for i, count := range m.counts {

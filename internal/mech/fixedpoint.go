@@ -32,11 +32,10 @@ const (
 	maxBits      = 40
 )
 
-// Contract is what every record's contribution to a Sum is held to. All of it
-// is public.
+// Contract bounds every record's contribution to a Sum. All of its fields are public.
 type Contract struct {
 	Norm  Norm
-	Bound float64 // of one contribution, in its own units
+	Bound float64 // of one contribution, in the units of the contribution
 	N     int     // number of records, which divides the sum
 	D     int     // length of a contribution
 }
@@ -58,21 +57,20 @@ func (c Contract) Check() error {
 	return nil
 }
 
-// bits returns the size of Bound in grid steps, as a power of two: as fine as
-// N records of that size fit an int64.
+// bits returns b, where Bound is 2^b grid steps: at most maxBits, and small enough that N contributions of
+// that size fit an int64.
 func (c Contract) bits() uint { return uint(min(maxBits, 61-bits.Len(uint(c.N-1)))) }
 
 // scale returns the number of grid steps in a unit.
 func (c Contract) scale() float64 { return math.Ldexp(1/c.Bound, int(c.bits())) }
 
-// sensitivity is what a mechanism knows of the integers it adds noise to: how far one
-// replaced record moves them, in l2 by its square and in l1, in grid steps, and how
-// many units a number of steps is.
+// sensitivity describes the integers that a mechanism adds noise to: how far one replaced record moves them
+// in l2 (squared) and in l1, in grid steps, and the value of a grid step in units.
 type sensitivity interface {
 	l2Squared() *big.Int
 	l1() *big.Int
-	inUnits(steps *big.Int) float64 // in the units of the release
-	most() int                      // how many records there can be
+	inUnits(steps *big.Int) float64 // converts grid steps to the units of the release
+	most() int                      // returns the largest number of records
 }
 
 // l2Squared implements sensitivity.
@@ -100,34 +98,32 @@ func (c Contract) l1() *big.Int {
 // most implements sensitivity.
 func (c Contract) most() int { return c.N }
 
-// Bounded is a sensitive vector together with a bound on how far one record can
-// move it. It has no accessor and does not print: a mechanism is the only way
-// out, and the first one takes the value away, so that one charge cannot pay
-// for two releases.
+// Bounded is a sensitive vector together with a bound on how far one record can move it. It has no accessor
+// and does not print: only a mechanism can release it, and the first one removes the value, so that one
+// charge cannot pay for two releases.
 type Bounded struct{ *sealed }
 
 type sealed struct {
 	sensitive
 	contract sensitivity
 	totals   []int64 // grid steps; nil when released
-	sums     bool    // of one contribution a record: a record that is left out moves them half as far as one replaced
-	records  int     // of which they are sums
+	sums     bool    // sums of one contribution a record: leaving a record out moves them half as far as replacing it
+	records  int     // number of records in the sums
 }
 
-// sensitive hides what it is embedded in from every verb of fmt.
+// sensitive hides the struct that embeds it from every verb of fmt.
 type sensitive struct{}
 
-// Format writes that there is a value, but not which.
+// Format writes a placeholder instead of the value.
 func (sensitive) Format(f fmt.State, _ rune) { fmt.Fprint(f, "(sensitive)") }
 
-// Show is for tests: only packages below this one can name its argument.
+// Show is for tests: only packages below this one can name the type of its argument.
 func (b Bounded) Show(view hook.Viewer) { view(b.totals, b.contract.l2Squared()) }
 
-// Disjoint joins the sums of parts of the records, of which no two hold the same record,
-// under their one contract: a release of it makes all of them public at the cost of one,
-// also where a record is replaced by one of another part (proof: disjoint.md). It takes
-// the parts away. It panics when contracts differ, when a part is not a sum of
-// contributions, and when they are of more records than the contract allows.
+// Disjoint joins the sums of disjoint parts of the records under their common contract: one release of the
+// result makes all of them public at the cost of one sum, also if a record is replaced by one of another
+// part (proof: disjoint.md). It empties the parts. It panics when contracts differ, when a part is not a
+// sum of contributions, and when the parts have more records than the contract allows.
 func Disjoint(parts []Bounded) Bounded {
 	joined := &sealed{contract: parts[0].contract, sums: true}
 	for _, part := range parts {
@@ -143,7 +139,7 @@ func Disjoint(parts []Bounded) Bounded {
 	return Bounded{joined}
 }
 
-// unseal takes the value away.
+// unseal returns the value and removes it from b.
 func (b Bounded) unseal() (sensitivity, []int64) {
 	if b.sealed == nil || b.totals == nil {
 		panic("mech: nothing to release: a Bounded is released once")
@@ -185,13 +181,12 @@ func (r Rows) check(d, n int) {
 	}
 }
 
-// Sum adds up the contributions of N records, each brought into the contract by
-// a function of that record alone and cut to integers, so that the bound holds
-// in finite arithmetic (proof: fixedpoint.md). The order of records, their
-// division into blocks and among Sums that are merged change no bit. A Sum is
-// not safe for concurrent use: Fork one for each goroutine.
+// Sum adds up the contributions of N records. Each is brought into the contract by a function of that
+// record alone and cut to integers, so that the bound holds in finite arithmetic (proof: fixedpoint.md).
+// The result is the same to the last bit for every order of the records and every division into blocks or
+// merged Sums. A Sum is not safe for concurrent use: Fork one for each goroutine.
 //
-// Source: Casacuberta, Shoemate, Vadhan & Wagaman 2022 on why floating-point sums do not do.
+// Source: Casacuberta, Shoemate, Vadhan & Wagaman 2022, on the flaws of floating-point sums.
 type Sum struct{ *accumulator }
 
 type accumulator struct {
@@ -201,7 +196,7 @@ type accumulator struct {
 	limit    int64 // Bound in grid steps
 	records  int
 	totals   []int64
-	vector   [][]float64 // of Add: one row by columns
+	vector   [][]float64 // buffer of Add: one row by columns
 	block
 }
 
@@ -286,13 +281,13 @@ const blockRows = 256
 type block struct {
 	factor [blockRows]float64 // from stored values to grid steps
 	square [blockRows]float64 // squared row norms
-	proved [blockRows]int64   // -1, a mask, where floating point proves that the row keeps the contract; else 0
+	proved [blockRows]int64   // a mask: -1 if floating point proves that the row keeps the contract, else 0
 	ones   [blockRows]float64
 	view   [][]float64 // the columns of the block
 }
 
-// addL2 adds rows start to end: those whose bound floating point proves column
-// by column, the others one by one.
+// addL2 adds rows start to end: column by column those whose bound floating point proves, one by one the
+// others.
 func (s *accumulator) addL2(r Rows, start, end int, c []float64) {
 	unproved := s.prepare(r, start, end, c)
 	if unproved == 0 {
@@ -316,8 +311,8 @@ func (s *accumulator) addL2(r Rows, start, end int, c []float64) {
 	}
 }
 
-// addProved adds rows start to end, all of which floating point proves: blockRows integers of 2^40 at
-// most.
+// addProved adds rows start to end, all of which floating point proves to be within the contract. The sum
+// of blockRows integers of at most 2^40 fits an int64.
 func (s *accumulator) addProved(r Rows, start, end int) {
 	totals, factor := s.totals, s.factor[:end-start]
 	if r.Intercept {
@@ -329,13 +324,13 @@ func (s *accumulator) addProved(r Rows, start, end int) {
 	}
 }
 
-// provedLimit is the share of Bound to which rows are clipped whose norm is only
-// known from floating point: it covers the rounding of that norm.
+// provedLimit is the fraction of Bound to which a row is clipped if its norm is only known in floating
+// point; the rest covers the rounding of the norm.
 const provedLimit = 1 - 0x1p-30
 
-// prepare computes the factor of every row and returns the number of rows that
-// are not proved: those whose norm, factor or product is out of the range in which the
-// rounding of floating point is bounded (Lemma 2 of fixedpoint.md).
+// prepare computes the factor of every row and returns the number of unproved rows: those whose norm,
+// factor or product is outside the range in which the rounding of floating point is bounded (Lemma 2 of
+// fixedpoint.md).
 func (s *accumulator) prepare(r Rows, start, end int, c []float64) (unproved int) {
 	n := end - start
 	square := s.square[:n]
@@ -358,7 +353,7 @@ func (s *accumulator) prepare(r Rows, start, end int, c []float64) (unproved int
 	for i, v := range square {
 		factors[i], proved[i] = c[i]*scale, -1
 		if factors[i]*factors[i]*v <= short {
-			continue // so is the length, whatever rounding did, and so it is where squares underflow
+			continue // then the length is within the limit too, for any rounding, also if squares underflow
 		}
 		length := math.Abs(factors[i]) * math.Sqrt(v)
 		if length > limit {
@@ -392,13 +387,13 @@ func (r Rows) scaled(dst []float64, i int, c float64) {
 	}
 }
 
-// addVector adds one contribution under L2 and overwrites it. Scaling by a power
-// of two first, any finite vector has a norm. The integers themselves are
-// checked; rounding may make them too long, and a shorter vector follows.
+// addVector adds one contribution under L2 and overwrites it. It first scales by a power of two, so that
+// any finite vector has a finite norm. It then checks the integers themselves; if rounding has made them
+// too long, it tries again with a shorter vector.
 func (s *accumulator) addVector(v []float64) {
 	largest := 0.0
 	for _, vj := range v {
-		largest = math.Max(largest, math.Abs(vj)) // NaN stays
+		largest = math.Max(largest, math.Abs(vj)) // keeps NaN
 	}
 	if largest == 0 || !(largest <= math.MaxFloat64) {
 		return
@@ -421,15 +416,15 @@ func (s *accumulator) addVector(v []float64) {
 	}
 }
 
-// A contribution whose integers are too long is multiplied by shrink and tried
-// again, shrinkTries times, and then counts as zero.
+// A contribution whose integers are too long is multiplied by shrink and tried again, up to shrinkTries
+// times; after that it counts as zero.
 const (
 	shrink      = 1 - 0x1p-20
 	shrinkTries = 3
 )
 
-// fits reports that v times factor, cut to integers, is at most Bound long, in
-// 128-bit arithmetic. No coordinate of v times factor exceeds 2^62.
+// fits reports, by 128-bit arithmetic, whether v times factor, cut to integers, is at most Bound long. No
+// coordinate of v times factor may exceed 2^62.
 func (s *accumulator) fits(v []float64, factor float64) bool {
 	var high, low uint64
 	for _, vj := range v {
@@ -472,8 +467,8 @@ func (s *accumulator) clamp(x, c []float64) (sum int64) {
 	return sum
 }
 
-// withinInt64 returns v scale, brought into [-2^62, 2^62] so that it converts to
-// an int64; 0 for a v that is not finite.
+// withinInt64 returns v times scale, clamped to [-2^62, 2^62] so that it converts to an int64; 0 if v is
+// not finite.
 func withinInt64(v, scale float64) float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return 0

@@ -8,9 +8,9 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// Gaussian adds independent discrete normal noise to every coordinate of a
-// Bounded. NoiseMultiplier is its standard deviation over the replace-one l2
-// sensitivity; that of a Sum is 2 Bound under L2, 2 Bound sqrt(D) under LInf.
+// Gaussian adds independent discrete normal noise to every coordinate of a Bounded. NoiseMultiplier is the
+// ratio of its standard deviation to the replace-one l2 sensitivity; that of a Sum is 2 Bound under L2, 2
+// Bound sqrt(D) under LInf.
 //
 // Privacy: rho-zCDP with rho = 1/(2 NoiseMultiplier^2) (proof: gaussian.md).
 //
@@ -27,7 +27,7 @@ func (g Gaussian) Check() error {
 	return nil
 }
 
-// Event returns what one Release costs.
+// Event returns the cost of one Release.
 func (g Gaussian) Event() privacy.Event { return privacy.Gaussian(g) }
 
 // Release writes b plus noise to dst; a Sum becomes the mean, (sum + noise) / N.

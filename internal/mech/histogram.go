@@ -6,23 +6,23 @@ import (
 	"math/big"
 )
 
-// Bins are 2 Half intervals of one Width around zero, of which the outermost
-// two reach to infinity. They are public.
+// Bins are 2 Half intervals of one Width around zero; the outermost two extend to infinity. They are
+// public.
 type Bins struct {
 	Width float64
 	Half  int
 }
 
-// add counts v, unless it is NaN, where it belongs. Clamped to [0, 2 Half - 1],
-// the position is a number that an integer holds.
+// add increments the count of v's bin; NaN has none. The position is clamped to [0, 2 Half - 1], so that it
+// converts to an int.
 func (b Bins) add(counts []int64, v float64) {
 	if position := v/b.Width + float64(b.Half); !math.IsNaN(position) {
 		counts[int(max(0, min(position, float64(len(counts)-1))))]++
 	}
 }
 
-// Modes writes the centre of the fullest bin of every coordinate to dst, the
-// leftmost where several are. noisy is a release of a Histogram's counts.
+// Modes writes the centre of the fullest bin of every coordinate to dst, the leftmost if several are
+// fullest. noisy is a release of a Histogram's counts.
 func (b Bins) Modes(dst, noisy []float64) {
 	for j := range dst {
 		best := 0
@@ -36,13 +36,11 @@ func (b Bins) Modes(dst, noisy []float64) {
 	}
 }
 
-// Histogram counts, for each of D coordinates, how many of N contributions fall
-// into each bin. A coordinate that is NaN falls into none. One replaced record
-// moves the counts by at most sqrt(2 D) in l2 (proof: histogram.md). Not safe
-// for concurrent use: Fork one for each goroutine.
+// Histogram counts, for each of D coordinates, how many of N contributions fall into each bin. A coordinate
+// that is NaN falls into none. One replaced record moves the counts by at most sqrt(2 D) in l2 (proof:
+// histogram.md). Not safe for concurrent use: Fork one for each goroutine.
 //
-// Source: Kamath, Liu & Zhang 2021, Algorithm 2. Differs: what is out of range
-// falls into the outermost bins.
+// Source: Kamath, Liu & Zhang 2021, Algorithm 2. Differs: values out of range fall into the outermost bins.
 type Histogram struct{ *tally }
 
 type tally struct {
@@ -120,8 +118,8 @@ func (h *Histogram) AddRows(r Rows, c []float64) {
 	}
 }
 
-// AddBins counts one-dimensional contributions by the positions of their bins, from 0; one that
-// is no position falls into none. It panics as AddRows does.
+// AddBins counts one-dimensional contributions by the index of their bin, from 0; an index out of range
+// counts in no bin. It panics as AddRows does.
 func (h *Histogram) AddBins(positions []int32) {
 	if h.shape.d != 1 {
 		panic("mech: a contribution of the wrong length")
@@ -135,8 +133,8 @@ func (h *Histogram) AddBins(positions []int32) {
 	}
 }
 
-// Bounded returns the counts, bin by bin and coordinate by coordinate, and
-// leaves h empty. A mechanism releases them as they are, not divided by N.
+// Bounded returns the counts, bin by bin and coordinate by coordinate, and leaves h empty. A release
+// contains counts, not divided by N.
 func (h *Histogram) Bounded() Bounded {
 	totals := h.counts
 	for k := range totals {
@@ -147,8 +145,8 @@ func (h *Histogram) Bounded() Bounded {
 	return b
 }
 
-// countContract is the sensitivity of counts. A count of one is 2^bits steps: the
-// grid of the noise is as fine as a Sum's.
+// countContract is the sensitivity of counts. A count of one is 2^bits steps, so that the grid of the noise
+// is as fine as a Sum's.
 type countContract struct{ n, d int }
 
 func (s countContract) bits() uint { return Contract{N: s.n}.bits() + 1 }

@@ -8,10 +8,9 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// Laplace adds independent discrete Laplace noise to every coordinate of a Bounded.
-// Its scale is the replace-one l1 sensitivity over Epsilon; that of a Sum is at most
-// 2 Bound D under LInf, 2 Bound sqrt(D) rounded upward under L2, and that of a
-// Histogram 2 D counts.
+// Laplace adds independent discrete Laplace noise to every coordinate of a Bounded. Its scale is the
+// replace-one l1 sensitivity divided by Epsilon; the sensitivity of a Sum is at most 2 Bound D under LInf
+// and 2 Bound sqrt(D), rounded upward, under L2, and that of a Histogram is 2 D counts.
 //
 // Privacy: Epsilon-DP (proof: laplace.md).
 //
@@ -28,7 +27,7 @@ func (l Laplace) Check() error {
 	return nil
 }
 
-// Event returns what one Release costs.
+// Event returns the cost of one Release.
 func (l Laplace) Event() privacy.Event { return privacy.Pure(l) }
 
 // Release writes b plus noise to dst; a Sum becomes the mean, (sum + noise) / N.
@@ -44,7 +43,7 @@ func (l Laplace) Release(dst []float64, b Bounded, src *Source) {
 	src.end(dst)
 }
 
-// scale returns the noise's scale in grid steps, exactly: the sensitivity over Epsilon.
+// scale returns the noise's scale in grid steps, exactly: the sensitivity divided by Epsilon.
 func (l Laplace) scale(c sensitivity) *big.Rat {
 	epsilon := new(big.Rat).SetFloat64(l.Epsilon)
 	return epsilon.Quo(new(big.Rat).SetInt(c.l1()), epsilon)

@@ -7,15 +7,14 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// MatrixLaplace adds (Bound^2/Epsilon) (G G' - H H') to the sum of the products x x' of
-// rows, G and H of D rows and D+1 columns, all their entries independent standard
-// normals: the difference of two Wishart matrices. Its density changes by at most
-// exp(tr P Epsilon/(2 Bound^2)) when it is moved by a positive semidefinite P, and what
-// one record does is to take one such matrix away and to add another, of trace at most
-// Bound^2 each.
+// MatrixLaplace adds (Bound^2/Epsilon) (G G' - H H') to the sum of the products x x' of rows. G and H have
+// D rows and D+1 columns of independent standard normals: the noise is a multiple of the difference of two
+// Wishart matrices. Adding a positive semidefinite P changes its density by a factor of at most exp(tr P
+// Epsilon/(2 Bound^2)). Replacing one record subtracts one such matrix and adds another, each of trace at
+// most Bound^2.
 //
-// Privacy: Epsilon-DP under replace-one (proof: matrixlaplace.md). An entry off the
-// diagonal has standard deviation Bound^2/Epsilon sqrt(2 (D+1)), one on it sqrt(2) times that.
+// Privacy: Epsilon-DP under replace-one (proof: matrixlaplace.md). An entry off the diagonal has standard
+// deviation Bound^2/Epsilon sqrt(2 (D+1)), one on it sqrt(2) times that.
 type MatrixLaplace struct{ Epsilon float64 }
 
 // Check reports whether epsilon can be used.
@@ -23,7 +22,7 @@ type MatrixLaplace struct{ Epsilon float64 }
 // Errors: wraps ErrParams.
 func (l MatrixLaplace) Check() error { return checkEpsilon(l.Epsilon) }
 
-// Event returns what one Release costs.
+// Event returns the cost of one Release.
 func (l MatrixLaplace) Event() privacy.Event { return privacy.Pure(l) }
 
 // hides implements MomentNoise.
@@ -32,15 +31,15 @@ func (l MatrixLaplace) hides(c MomentContract, totals []int64) hook.Statistic {
 	return hook.Symmetric{Steps: totals, D: c.D, Bound: traces}
 }
 
-// entries implements MomentNoise: the integers below the real entries, which added to
-// integer sums are the integers below the noisy sums.
+// entries implements MomentNoise. It returns the floors of the real entries: added to integer sums they
+// give the floors of the noisy sums.
 func (l MatrixLaplace) entries(c MomentContract, src *Source) func(i, j int) *big.Int {
 	scale := new(big.Rat).Quo(power(2*c.bits()), rational(l.Epsilon))
 	w := wishartPair{scale: scale, plus: normals(c.D, src), minus: normals(c.D, src)}
 	return w.floor
 }
 
-// normals draws rows of one more standard normals than there are rows.
+// normals draws a matrix of standard normals with one more column than it has rows.
 func normals(rows int, src *Source) [][]Normal {
 	z := make([][]Normal, rows)
 	for i := range z {
@@ -51,18 +50,18 @@ func normals(rows int, src *Source) [][]Normal {
 	return z
 }
 
-// wishartPair is the real matrix scale (G G' - H H'). Normals are known to as many digits
-// as a decision needed.
+// wishartPair is the real matrix scale (G G' - H H'). Each normal is known to the number of digits that
+// decisions have required.
 type wishartPair struct {
 	scale       *big.Rat
 	plus, minus [][]Normal // rows of G and of H
-	known       []cutPair  // by the number of 64-bit digits, less one
+	known       []cutPair  // the normals to n 64-bit digits, at index n-1
 }
 
 // cutPair holds the normals times 2^(64 digits), cut toward zero.
 type cutPair struct{ plus, minus cutRows }
 
-// cutRows are integers, and the sum of the absolute values of each row.
+// cutRows are rows of integers, and the sum of the absolute values of each row.
 type cutRows struct {
 	rows [][]*big.Int
 	size []*big.Int
@@ -82,7 +81,7 @@ func cut(z [][]Normal, digits int) cutRows {
 	return c
 }
 
-// at returns the normals to a number of digits.
+// at returns the normals to the given number of digits.
 func (w *wishartPair) at(digits int) cutPair {
 	for len(w.known) < digits {
 		next := len(w.known) + 1
@@ -91,9 +90,8 @@ func (w *wishartPair) at(digits int) cutPair {
 	return w.known[digits-1]
 }
 
-// floor returns the integer below entry (i, j). A product of two normals is off by less
-// than |a| + |b| + 1 units when a and b stand for them: digits are added until that
-// cannot matter.
+// floor returns the floor of entry (i, j). The product of two normals that are cut to integers a and b is
+// off by less than |a| + |b| + 1 units: digits are added until that error cannot change the floor.
 func (w *wishartPair) floor(i, j int) *big.Int {
 	product := new(big.Int)
 	for digits := 1; ; digits++ {
@@ -112,8 +110,8 @@ func (w *wishartPair) floor(i, j int) *big.Int {
 	}
 }
 
-// inSteps returns the integer below scale times v 2^(-128 digits).
+// inSteps returns the floor of scale times v 2^(-128 digits).
 func (w *wishartPair) inSteps(v *big.Int, digits int) *big.Int {
 	v.Mul(v, w.scale.Num())
-	return v.Div(v, new(big.Int).Lsh(w.scale.Denom(), uint(128*digits))) // the divisor is positive: Div rounds downward
+	return v.Div(v, new(big.Int).Lsh(w.scale.Denom(), uint(128*digits))) // Div rounds downward, because the divisor is positive
 }

@@ -12,13 +12,13 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// MomentContract is what every row of Moments is held to. All of it is public.
+// MomentContract bounds every row of Moments. All of its fields are public.
 type MomentContract struct {
 	Bound float64 // of a row's Euclidean length, its intercept included
 	N, D  int
 }
 
-// maxMomentDimension keeps the square of a row's length within int64.
+// maxMomentDimension bounds D, so that the square of a row's length fits an int64.
 const maxMomentDimension = 1 << 12
 
 // Check reports whether Moments can hold to the contract.
@@ -31,28 +31,27 @@ func (c MomentContract) Check() error {
 	return Contract{L2, c.Bound, c.N, c.D}.Check()
 }
 
-// bits returns the size of Bound in grid steps, as a power of two: products of
-// two such numbers fit a sum of N of them.
+// bits returns b, where Bound is 2^b grid steps: at most maxBits/2, and small enough that the sum of N
+// products of two such numbers fits an int64.
 func (c MomentContract) bits() uint { return uint(min(maxBits, 61-bits.Len(uint(c.N-1)))) / 2 }
 
-// Step is the pitch of the grid that rows are cut to, in their units: who adds half of
-// it to what is positive has it rounded to the nearest.
+// Step is the pitch of the grid to which rows are cut, in their units. The cut is toward zero: adding half
+// a Step to positive values rounds them to the nearest.
 func (c MomentContract) Step() float64 { return math.Ldexp(c.Bound, -int(c.bits())) }
 
-// frobeniusSquared returns the square of how far one replaced row moves the
-// matrix of sums, every entry counted: 2 16^bits.
+// frobeniusSquared returns the square of how far one replaced row moves the matrix of sums in Frobenius
+// norm, where entries off the diagonal count twice: 2 16^bits.
 func (c MomentContract) frobeniusSquared() *big.Int {
 	return new(big.Int).Lsh(big.NewInt(2), 4*c.bits())
 }
 
-// inUnits returns a sum of products in the units of the mean product.
+// inUnits converts a sum of products in steps to the units of the mean product.
 func (c MomentContract) inUnits(steps *big.Int) float64 {
 	v, _ := new(big.Float).SetInt(steps).Float64()
 	return math.Ldexp(v, -2*int(c.bits())) / float64(c.N) * c.Bound * c.Bound
 }
 
-// weight returns how often entry k of upper triangles, one after the other, stands in
-// their matrices.
+// weight returns how often entry k of upper triangles, one after the other, occurs in their matrices.
 func (c MomentContract) weight(k int) int64 {
 	k %= c.D * (c.D + 1) / 2
 	for row := c.D; k >= row; row-- {
@@ -64,17 +63,16 @@ func (c MomentContract) weight(k int) int64 {
 	return 2
 }
 
-// Moments adds up the products x_i x_j of the coordinates of rows, each row
-// first clipped to a length and cut to integers by a function of that row alone
-// (proof: moments.md). A record is one row, or several of which each counts in
-// equal parts. Not safe for concurrent use: Fork one for each goroutine.
+// Moments adds up the products x_i x_j of the coordinates of rows. Each row is first clipped to a length
+// and cut to integers by a function of that row alone (proof: moments.md). A record is one row, or several
+// rows that count in equal parts. Not safe for concurrent use: Fork one for each goroutine.
 type Moments struct{ *moments }
 
 type moments struct {
 	sensitive
 	contract MomentContract
 	records  int
-	totals   []int64 // of i <= j: row by row of the upper triangle
+	totals   []int64 // entries i <= j: the upper triangle by rows
 	clippedRows
 }
 
@@ -83,8 +81,8 @@ type clippedRows struct {
 	steps  [][]float64        // integers: rows by columns, in grid steps
 	square [blockRows]float64 // squared row norms
 	factor [blockRows]float64 // from stored values to grid steps
-	length [blockRows]float64 // an integer: squared, of a row of steps
-	fellow [blockRows]float64 // an integer: rows of the record that a row belongs to
+	length [blockRows]float64 // integers: squared lengths of rows of steps
+	fellow [blockRows]float64 // integers: number of rows of the record that a row belongs to
 	ones   [blockRows]float64
 	view   [][]float64 // the columns of the block
 }
@@ -141,13 +139,13 @@ func (m *Moments) AddRows(r Rows, n int) {
 		end := min(start+blockRows, n)
 		copy(m.fellow[:], m.ones[:])
 		m.clip(r, start, end)
-		lane.AddProducts(m.totals, m.steps, end-start) // sums below 2^53: moments.md
+		lane.AddProducts(m.totals, m.steps, end-start) // exact: sums stay below 2^53 (moments.md)
 	}
 }
 
-// AddRecords adds records of several rows: record u holds rows first[u] to first[u+1],
-// and counts as the mean of what each of them would. It panics as AddRows does, and
-// unless first begins at 0, ends at the number of rows and never falls.
+// AddRecords adds records of several rows: record u holds rows first[u] to first[u+1], and counts as the
+// mean of its rows' products. It panics as AddRows does, and unless first begins at 0, ends at the number
+// of rows and never decreases.
 func (m *Moments) AddRecords(r Rows, first []int) {
 	n := first[len(first)-1]
 	m.check(r, n)
@@ -165,7 +163,7 @@ func (m *Moments) AddRecords(r Rows, first []int) {
 			m.fellow[i-start] = float64(first[record+1] - first[record])
 		}
 		m.clip(r, start, end)
-		lane.AddProducts(m.totals, m.steps, end-start) // sums below 2^53: moments.md
+		lane.AddProducts(m.totals, m.steps, end-start) // exact: sums stay below 2^53 (moments.md)
 	}
 }
 
@@ -181,9 +179,9 @@ func (m *moments) check(r Rows, n int) {
 	}
 }
 
-// clip writes rows start to end to steps: clipped, over the root of the number of
-// fellow rows, cut toward zero, and zero if the integers are longer than Bound over that
-// root or the row's norm is not a number.
+// clip writes rows start to end to steps: clipped, divided by the square root of the number of rows of
+// their record, and cut toward zero. A row becomes zero if its integers are longer than Bound divided by
+// that square root, or if its norm is not finite.
 func (m *moments) clip(r Rows, start, end int) {
 	n := end - start
 	square, length := m.square[:n], m.length[:n]
@@ -203,8 +201,8 @@ func (m *moments) clip(r Rows, start, end int) {
 	}
 }
 
-// toSteps writes what brings rows of some squared norms within the limit, in grid steps. The root
-// is left out where rounding cannot bring it above Bound.
+// toSteps sets factor to the numbers that bring rows with the given squared norms within the limit, in grid
+// steps. It omits the square root where rounding cannot bring the norm above Bound.
 func (m *moments) toSteps(square []float64) {
 	c := m.contract
 	limit, short := math.Ldexp(1, int(c.bits()))*provedLimit, c.Bound*c.Bound*(1-0x1p-50)
@@ -231,7 +229,7 @@ func (m *moments) columns(r Rows, start, end int) [][]float64 {
 	return m.view
 }
 
-// MomentNoise is what can make second moments public: Gaussian or MatrixLaplace.
+// MomentNoise is a mechanism that releases second moments: Gaussian or MatrixLaplace.
 type MomentNoise interface {
 	Check() error
 	Event() privacy.Event
@@ -249,13 +247,11 @@ func (m *Moments) Release(dst []float64, noise MomentNoise, src *Source) {
 	ReleaseDisjoint(dst, []*Moments{m}, noise, src)
 }
 
-// ReleaseDisjoint is Release of the moments of parts of the records, of which no two
-// hold the same record, one after the other, at the cost of one: each is divided by N,
-// the number of records in all parts. It panics when contracts differ and when the parts
-// have more records than N.
+// ReleaseDisjoint is Release for the moments of several disjoint parts of the records, written one after
+// the other, at the cost of one release. Each is divided by N, the number of records in all parts. It
+// panics when contracts differ and when the parts have more records than N.
 //
-// Privacy: noise.Event, also where a record is replaced by one of another part (proof:
-// disjoint.md).
+// Privacy: noise.Event, also if a record is replaced by one of another part (proof: disjoint.md).
 func ReleaseDisjoint(dst []float64, parts []*Moments, noise MomentNoise, src *Source) {
 	if err := noise.Check(); err != nil {
 		panic(err.Error())
@@ -281,7 +277,7 @@ func ReleaseDisjoint(dst []float64, parts []*Moments, noise MomentNoise, src *So
 	src.end(dst)
 }
 
-// joinMoments takes the totals of all parts away.
+// joinMoments returns the totals of all parts and empties the parts.
 func joinMoments(parts []*Moments) (contract MomentContract, totals []int64) {
 	contract, records := parts[0].contract, 0
 	for _, m := range parts {
@@ -302,9 +298,9 @@ func (g Gaussian) hides(c MomentContract, totals []int64) hook.Statistic {
 	return hook.Totals{Steps: totals, SquaredBound: c.frobeniusSquared(), Weight: c.weight}
 }
 
-// entries implements MomentNoise. NoiseMultiplier is the standard deviation on the
-// diagonal over the sensitivity of all of the matrix; off it, where an entry stands
-// for two, the variance is half.
+// entries implements MomentNoise. NoiseMultiplier is the ratio of the standard deviation on the diagonal to
+// the sensitivity of the whole matrix. An entry off the diagonal stands for two, so its variance is half of
+// that.
 func (g Gaussian) entries(c MomentContract, src *Source) func(i, j int) *big.Int {
 	diagonal, off := c.noise(g)
 	y := new(big.Int)

@@ -5,18 +5,18 @@ import (
 	"math/big"
 )
 
-// noise is a symmetric law on the integers with P(y) proportional to
-// exp(-square y^2 - linear |y|). It is drawn by rejection from the discrete
-// Laplace law with scale 2^shift, with exact decisions (proof: noise.md).
+// noise is a symmetric law on the integers with P(y) proportional to exp(-square y^2 - linear |y|). It is
+// drawn by rejection from the discrete Laplace law with scale 2^shift, with exact decisions (proof:
+// noise.md).
 type noise struct {
 	square, linear, constant *big.Rat
 	shift                    uint
-	a, b, c                  float64 // of the same polynomial in |y| / 2^shift
+	a, b, c                  float64 // coefficients of the same polynomial in |y| / 2^shift
 }
 
-// newGaussianNoise is the discrete normal law: P(y) proportional to
-// exp(-y^2 / (2 variance)). Its scale t is a power of two near the standard
-// deviation; the constant variance / (2 t^2) keeps the exponent below positive.
+// newGaussianNoise returns the discrete normal law: P(y) proportional to exp(-y^2 / (2 variance)). Its
+// proposals have the scale t, a power of two near the standard deviation; the constant variance / (2 t^2)
+// makes the exponent at least 0.
 //
 // Source: Canonne, Kamath & Steinke 2020, Algorithm 3, for any t.
 func newGaussianNoise(variance *big.Rat) *noise {
@@ -28,8 +28,8 @@ func newGaussianNoise(variance *big.Rat) *noise {
 	return newNoise(square, new(big.Rat), constant.Mul(constant, half), shift)
 }
 
-// newLaplaceNoise is the discrete Laplace law: P(y) proportional to
-// exp(-|y| / scale). It is drawn from the next power of two.
+// newLaplaceNoise returns the discrete Laplace law: P(y) proportional to exp(-|y| / scale). Its proposals
+// have the next power of two as their scale.
 func newLaplaceNoise(scale *big.Rat) *noise {
 	shift := uint(0)
 	for power(shift).Cmp(scale) < 0 {
@@ -59,14 +59,13 @@ func newNoise(square, linear, constant *big.Rat, shift uint) *noise {
 
 func power(k uint) *big.Rat { return new(big.Rat).SetInt(new(big.Int).Lsh(big.NewInt(1), k)) }
 
-// draw sets y to an independent draw. With t = 2^shift it proposes
-// |y| = t whole + u, whole geometric with P(whole >= k) = exp(-k) and u uniform
-// on the integers in [0, t); accepts it with probability exp(-x),
+// draw sets y to an independent draw. With t = 2^shift it proposes |y| = t whole + u, whole geometric with
+// P(whole >= k) = exp(-k) and u uniform on the integers in [0, t); accepts it with probability exp(-x),
 //
 //	x = square y^2 + linear |y| + constant - whole >= 0;
 //
-// and gives it a sign, of which zero takes one only. An enclosure of x in
-// float64 decides almost always, exact arithmetic the rest.
+// and gives it a random sign (zero is accepted with one sign only). An enclosure of x in float64 decides
+// almost always, exact arithmetic otherwise.
 func (n *noise) draw(y *big.Int, src *Source) {
 	for {
 		whole, head := src.geometric(), src.Uint64()
@@ -93,8 +92,8 @@ func (n *noise) draw(y *big.Int, src *Source) {
 	}
 }
 
-// exponent encloses x for |y| / t = whole + fraction. The slack is many times
-// the rounding errors (Lemma 2 of noise.md).
+// exponent encloses x for |y| / t = whole + fraction. The slack is many times the rounding errors (Lemma 2
+// of noise.md).
 func (n *noise) exponent(whole, fraction float64) (low, high float64) {
 	y := whole + fraction
 	x := y*(n.a*y+n.b) + n.c - whole
@@ -102,8 +101,8 @@ func (n *noise) exponent(whole, fraction float64) (low, high float64) {
 	return x - slack, x + slack
 }
 
-// appendDigits sets y to t whole + u, where head holds the first 64 digits of u / t. The
-// others are drawn here.
+// appendDigits sets y to t whole + u, where head holds the first 64 digits of u / t; it draws the other
+// digits.
 func (n *noise) appendDigits(y *big.Int, whole, head uint64, src *Source) {
 	y.SetUint64(whole)
 	shift := min(n.shift, 64)

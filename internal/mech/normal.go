@@ -2,8 +2,7 @@ package mech
 
 import "math/big"
 
-// Normal is a standard normal real number, (k + u) with a sign. Only the digits
-// of u that were asked for exist.
+// Normal is a standard normal real number, (k + u) with a sign. Digits of u are drawn when they are needed.
 type Normal struct {
 	k        uint64
 	u        *fraction
@@ -26,8 +25,8 @@ func (s *Source) Normal() Normal {
 	}
 }
 
-// Value returns the number cut toward zero after 64*digits binary digits: less
-// than 2^(-64 digits) from the number.
+// Value returns the number cut toward zero after 64*digits binary digits: it is off by less than 2^(-64
+// digits).
 func (z Normal) Value(digits int) *big.Float {
 	v := z.u.add(z.k, digits)
 	if z.negative {
@@ -36,7 +35,7 @@ func (z Normal) Value(digits int) *big.Float {
 	return v
 }
 
-// scaled is Value times 2^(64 digits), an integer.
+// scaled returns Value times 2^(64 digits), an integer.
 func (z Normal) scaled(digits int) *big.Int {
 	v := z.u.digitsAfter(z.k, digits)
 	if z.negative {
@@ -45,9 +44,8 @@ func (z Normal) scaled(digits int) *big.Int {
 	return v
 }
 
-// fraction is a uniform real number in [0, 1), of which only the first 64-bit
-// digits have been drawn. The others come when a comparison or a sharper
-// value needs them, so every decision below is the decision on the real number.
+// fraction is a uniform real number in [0, 1). Its first 64-bit digits are drawn; later ones are drawn when
+// a comparison or a more precise value needs them, so every decision is the decision for the real number.
 type fraction struct {
 	src    *Source
 	digits []uint64
@@ -70,14 +68,14 @@ func (u *fraction) less(v *fraction) bool {
 	return u.digit(i) < v.digit(i)
 }
 
-// add returns k + u, with u cut after the given number of digits: at most
-// 2^(-64 digits) below the real number.
+// add returns k + u, with u cut after the given number of digits: at most 2^(-64 digits) below the real
+// number.
 func (u *fraction) add(k uint64, digits int) *big.Float {
 	v := new(big.Float).SetPrec(uint(64 * (digits + 1))).SetInt(u.digitsAfter(k, digits))
 	return v.SetMantExp(v, -64*digits)
 }
 
-// digitsAfter returns k followed by so many digits of u.
+// digitsAfter returns the integer whose 64-bit digits are k and the first digits of u.
 func (u *fraction) digitsAfter(k uint64, digits int) *big.Int {
 	sum := new(big.Int).SetUint64(k)
 	for i := range digits {
@@ -87,10 +85,10 @@ func (u *fraction) digitsAfter(k uint64, digits int) *big.Int {
 	return sum
 }
 
-// bernoulliExp returns true with probability exp(-p x), where p is the probability
-// that goOn returns true, and a nil x stands for 1: a chain of uniform
-// numbers below x that falls k times and goes on k times has probability
-// (p x)^k / k!, and the alternating sum of these is the chance of an even length.
+// bernoulliExp returns true with probability exp(-p x), where p is the probability that goOn returns true,
+// and a nil x stands for 1. It draws a decreasing chain of uniform numbers below x, which has length at
+// least k, with goOn true each time, with probability (p x)^k / k!; the alternating sum of these is the
+// probability that the length is even.
 //
 // Source: von Neumann 1951; Karney 2016, Algorithm B.
 func bernoulliExp(src *Source, x *fraction, goOn func() bool) bool {
@@ -103,8 +101,8 @@ func bernoulliExp(src *Source, x *fraction, goOn func() bool) bool {
 	}
 }
 
-// bernoulliExpOfFraction returns true with probability exp(-u (2k + u) / 2): when
-// k + 1 trials of probability exp(-u p) succeed, p = (2k + u) / (2k + 2).
+// bernoulliExpOfFraction returns true with probability exp(-u (2k + u) / 2): if k + 1 trials, each true
+// with probability exp(-u p), p = (2k + u) / (2k + 2), all succeed.
 func bernoulliExpOfFraction(src *Source, k uint64, u *fraction) bool {
 	p := func() bool {
 		m := src.Uint64n(2*k + 2)
@@ -113,7 +111,7 @@ func bernoulliExpOfFraction(src *Source, k uint64, u *fraction) bool {
 	return allOf(k+1, func() bool { return bernoulliExp(src, u, p) })
 }
 
-// allOf reports whether a trial succeeds so many times in a row.
+// allOf reports whether all of the given number of trials succeed.
 func allOf(times uint64, trial func() bool) bool {
 	for range times {
 		if !trial() {

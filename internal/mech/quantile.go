@@ -28,8 +28,8 @@ func (c MagnitudeContract) Check() error {
 	return nil
 }
 
-// bin returns which of the magnitudes is the least that is not below |v|, counted from the
-// lowest; false where there is none.
+// bin returns the index, counted from the lowest, of the least magnitude that is not below |v|; false if
+// there is none.
 func (c MagnitudeContract) bin(v float64) (int, bool) {
 	v = math.Abs(v)
 	if !(v <= math.MaxFloat64) {
@@ -48,16 +48,16 @@ func (c MagnitudeContract) bin(v float64) (int, bool) {
 	return max(k, c.Lowest) - c.Lowest, k <= c.Highest
 }
 
-// Magnitudes counts how many of N numbers, one a record, are as large as each of a grid of
-// magnitudes. A number that is missing, or beyond the grid, counts for none. Not safe for
-// concurrent use.
+// Magnitudes counts numbers in the bins of a grid of magnitudes: a number is in the bin of the least
+// magnitude that is not below its absolute value. Each of N records has one number. A number that is
+// missing, or beyond the grid, is in no bin. Not safe for concurrent use.
 type Magnitudes struct{ *magnitudes }
 
 type magnitudes struct {
 	sensitive
 	contract MagnitudeContract
 	records  int
-	numbers  int64 // how many are neither missing nor infinite
+	numbers  int64 // number of records whose number is neither missing nor infinite
 	counts   []int64
 }
 
@@ -85,11 +85,12 @@ func (m *Magnitudes) Add(v []float64) {
 	}
 }
 
-// Quantile selects a magnitude near the quantile of a Level by permute-and-flip: the less
-// the number of records up to a magnitude differs from Level times N, or from Most times how many
-// have a number where that is less, the likelier it is: with Most as large as Level it is a quantile
-// of the numbers that there are. A magnitude a step further from 1 must win 2 Prior/Epsilon records by it. Upward, a magnitude
-// with more records than that below it is no worse than the quantile.
+// Quantile selects a magnitude near the quantile at Level by permute-and-flip. A magnitude is the more
+// likely, the nearer the number of records up to it is to a target: Level times N, or Most times the number
+// of records that have a number, if that is less. If Most equals Level, the target is the quantile of the
+// numbers present. A magnitude one step further from 1 is preferred only if it is nearer to the target by 2
+// Prior/Epsilon records. If Upward is set, magnitudes with more records up to them than the target are no
+// worse than the quantile.
 //
 // Privacy: Epsilon-DP under replace-one (proof: quantile.md).
 //
@@ -100,7 +101,7 @@ type Quantile struct {
 	Most                  float64
 }
 
-// mostPriorRecords is what Prior/Epsilon is at most: scores then fit an int64.
+// mostPriorRecords bounds Prior/Epsilon, so that scores fit an int64.
 const mostPriorRecords = 0x1p52
 
 // Check reports whether the parameters can be used.
@@ -125,7 +126,7 @@ func (q Quantile) Check() error {
 	return nil
 }
 
-// Event returns what one Release costs.
+// Event returns the cost of one Release.
 func (q Quantile) Event() privacy.Event { return privacy.Pure{Epsilon: q.Epsilon} }
 
 // Release returns the selected magnitude and leaves m empty. It panics when q.Check refuses.
@@ -142,22 +143,23 @@ func (q Quantile) Release(m *Magnitudes, src *Source) float64 {
 	return math.Pow(2, selected[0]/2)
 }
 
-// clear forgets all records.
+// clear removes all records.
 func (m *magnitudes) clear() {
 	clear(m.counts)
 	m.records, m.numbers = 0, 0
 }
 
-// levelDigits is how many binary digits the share of the numbers has that is to be up to a magnitude.
+// levelDigits is the number of binary digits to which a share of the numbers is rounded.
 const levelDigits = 20
 
-// aim is how many records are to be up to the magnitude. One record moves it as it moves the
-// numbers, or not at all: in float64 a product could move by 2.
+// aim returns the target number of records up to the selected magnitude. The product with m.numbers is an
+// integer computation, so that one record moves it by at most 1; a float64 product could move by 2.
 func (q Quantile) aim(m *magnitudes) int64 {
 	return min(int64(q.Level*float64(m.contract.N)), m.numbers*int64(q.Most*(1<<levelDigits))>>levelDigits)
 }
 
-// scores returns how bad every magnitude is: an integer that one record moves by at most 1.
+// scores returns the score of every magnitude, an integer that one record moves by at most 1. The best
+// magnitude has the least score.
 func (q Quantile) scores(m *magnitudes) []int64 {
 	c, counts := m.contract, m.counts
 	scores := make([]int64, len(counts))
@@ -174,9 +176,8 @@ func (q Quantile) scores(m *magnitudes) []int64 {
 	return scores
 }
 
-// permuteAndFlip selects the position of one of the smallest scores: each is kept with
-// probability exp(-rate times what it is above the least), and one of those that are kept
-// is drawn.
+// permuteAndFlip returns the index of a small score: each score is kept with probability exp(-rate d),
+// where d is its difference to the least score, and one of those kept is drawn uniformly.
 func permuteAndFlip(scores []int64, rate *big.Rat, src *Source) int {
 	least := slices.Min(scores)
 	var kept []int
@@ -189,8 +190,8 @@ func permuteAndFlip(scores []int64, rate *big.Rat, src *Source) int {
 	return kept[src.Uint64n(uint64(len(kept)))]
 }
 
-// survives returns true with probability exp(-x), exactly, x >= 0: in stretches that BelowExp
-// can decide.
+// survives returns true with probability exp(-x), exactly, for x >= 0. It divides x into parts that
+// BelowExp can decide.
 func (s *Source) survives(x *big.Rat) bool {
 	stretch := power(20)
 	for ; x.Cmp(stretch) > 0; x = new(big.Rat).Sub(x, stretch) {

@@ -11,19 +11,19 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// The public grid of Ranks: zero, and of either sign the numbers from 2^gridLow up to
-// 2^gridHigh with gridBits binary digits behind the first. A point is a whole number:
-// its place in that order, 0 for zero.
+// The public grid of Ranks: zero, and the numbers of either sign from 2^gridLow up to 2^gridHigh with
+// gridBits binary digits after the leading one. A point is represented by its index in the order of the
+// grid, 0 for zero.
 const (
 	gridBits  = 16
 	gridLow   = -50
 	gridHigh  = 60
-	gridOnes  = (gridHigh - gridLow) << gridBits // points of one sign
+	gridOnes  = (gridHigh - gridLow) << gridBits // number of points of one sign
 	gridFirst = (1023 + gridLow) << gridBits     // the leading binary digits of 2^gridLow as a float64
 )
 
-// gridPoint rounds v to the nearest point; false where v is no number. What is beyond
-// the grid counts as its last point.
+// gridPoint rounds v to the nearest point; false if v is not finite. A number beyond the grid is rounded to
+// its last point.
 func gridPoint(v float64) (int64, bool) {
 	if !(math.Abs(v) <= math.MaxFloat64) {
 		return 0, false
@@ -38,8 +38,7 @@ func gridPoint(v float64) (int64, bool) {
 	return place, true
 }
 
-// gridValue is the number at a point: of those that are rounded to it, the decimal with the fewest
-// digits.
+// gridValue returns the number at a point: the decimal with the fewest digits that is rounded to the point.
 func gridValue(point int64) float64 {
 	if point == 0 {
 		return 0
@@ -57,12 +56,12 @@ func gridValue(point int64) float64 {
 	return v
 }
 
-// zeroWeight is the weight of zero. A number with k binary digits behind the first, where
-// that is the least, weighs 2^(gridBits - k): one as plain as 40 or 0.75 is as likely as a
-// whole stretch of others.
+// zeroWeight is the weight of zero. Any other point weighs 2^(gridBits - k), where k is the number of
+// binary digits that it needs after the leading one: a simple number such as 40 or 0.75 is as likely as a
+// whole range of others.
 const zeroWeight = 1 << (gridBits + 4)
 
-// gridWeight is the weight of all points from first to last, of one sign, or zero.
+// gridWeight returns the total weight of the points from first to last, which have one sign or are zero.
 func gridWeight(first, last int64) uint64 {
 	switch {
 	case first > last:
@@ -79,12 +78,12 @@ func gridWeight(first, last int64) uint64 {
 	return total
 }
 
-// multiples counts the points from first to last, above zero, with at most gridBits - k
-// binary digits behind the first.
+// multiples counts the points from first to last, above zero, with at most gridBits - k binary digits after
+// the leading one.
 func multiples(first, last int64, k int) int64 { return (last-1)>>k - (first-2)>>k }
 
-// levelWeight is what each of them weighs beyond what it weighs as one of those with a digit
-// more.
+// levelWeight returns the difference between the weight of such a point and the weight of a point with one
+// digit more.
 func levelWeight(k int) uint64 {
 	if k == 0 {
 		return 1
@@ -92,7 +91,7 @@ func levelWeight(k int) uint64 {
 	return 1 << (k - 1)
 }
 
-// gridDraw returns the point that the r-th unit of weight from first to last belongs to.
+// gridDraw returns the point of the r-th unit of weight from first to last.
 func gridDraw(first, last int64, r uint64) int64 {
 	if first == 0 {
 		return 0
@@ -110,8 +109,8 @@ func gridDraw(first, last int64, r uint64) int64 {
 	panic("mech: more weight than there is")
 }
 
-// Ranks collects one number a record, of at most N records, to find quantiles among. A number
-// that is missing or infinite counts for none. Not safe for concurrent use.
+// Ranks collects one number a record, of at most N records, to find their quantiles. Numbers that are
+// missing or infinite are left out. Not safe for concurrent use.
 type Ranks struct{ *ranks }
 
 type ranks struct {
@@ -121,7 +120,7 @@ type ranks struct {
 	points   []int64
 }
 
-// RankContract is what is public about Ranks: the number of records.
+// RankContract holds the public parameter of Ranks: the number of records.
 type RankContract struct{ N int }
 
 // Check reports whether quantiles can be found.
@@ -155,20 +154,19 @@ func (r *Ranks) Add(v []float64) {
 	}
 }
 
-// RankQuantiles selects numbers of a public grid near quantiles, each by the exponential
-// mechanism: the fewer records a number is away from a quantile of the numbers that there are,
-// the likelier it is, and plain numbers are likelier than others. How many numbers there are
-// stays private.
+// RankQuantiles selects numbers of a public grid near quantiles, each by the exponential mechanism: the
+// fewer records lie between a number and the quantile of the numbers present, the likelier it is, and
+// numbers with few binary digits are likelier than others. How many numbers are present stays private.
 //
-// The error in ranks is about exponential, with mean 2/Epsilon records, where there are many
-// times that; RankQuantiles.Needs says how many.
+// The error in ranks is about exponential, with mean 2/Epsilon records, if many times that number are
+// present; RankQuantiles.Needs returns how many are needed.
 //
 // Privacy: each is Epsilon-bounded range, and so Epsilon-DP, under replace-one (proof: ranks.md).
 //
-// Source: McSherry & Talwar 2007, on ranks as in Smith 2011. Differs: a grid with weights, an
-// unknown number of records, scores that are exact and capped.
+// Source: McSherry & Talwar 2007, on ranks as in Smith 2011. Differs: a grid with weights, an unknown
+// number of records, scores that are exact and capped.
 type RankQuantiles struct {
-	Epsilon  float64 // of each
+	Epsilon  float64 // of each quantile
 	Percents []int   // from 1 to 99
 }
 
@@ -182,24 +180,24 @@ func (q RankQuantiles) Check() error {
 	return checkEpsilon(q.Epsilon)
 }
 
-// Event returns what one Release costs.
+// Event returns the cost of one Release.
 func (q RankQuantiles) Event() privacy.Event {
 	return privacy.Repeat{Count: len(q.Percents), Event: privacy.BoundedRange{Epsilon: q.Epsilon}}
 }
 
-// gridSurprise is the logarithm of the weight of all points over that of those that are likely
-// near a quantile: some whole numbers, or a hundredth of an octave.
+// gridSurprise is the logarithm of the ratio of the total weight of all points to the weight of the points
+// that are likely near a quantile: some whole numbers, or a hundredth of an octave.
 const gridSurprise = 13
 
-// Needs is how many numbers there must be for the quantile of a percentage to be near it, but
-// for one time in a hundred.
+// Needs returns how many numbers there must be for the selected number to be near the quantile of a
+// percentage with probability 99 %.
 func (q RankQuantiles) Needs(percent int) float64 {
 	share := float64(min(percent, 100-percent)) / 100
 	return (gridSurprise + math.Log(100)) * 2 / q.Epsilon / share
 }
 
-// Release writes the selected numbers to dst and leaves r empty. It panics when q.Check refuses
-// or dst does not have their length.
+// Release writes the selected numbers to dst and leaves r empty. It panics when q.Check refuses or the
+// length of dst is not the number of percentages.
 func (q RankQuantiles) Release(dst []float64, r *Ranks, src *Source) {
 	if err := q.Check(); err != nil {
 		panic(err.Error())
@@ -219,14 +217,14 @@ func (q RankQuantiles) Release(dst []float64, r *Ranks, src *Source) {
 // rankSensitivity is how far one record moves a miss.
 const rankSensitivity = 100
 
-// miss is how far a number with so many others below, equal and above is from a quantile, in
-// hundredths of a record.
+// miss returns the distance, in hundredths of a record, of a number with the given counts below, equal and
+// above from the quantile of a percentage.
 func miss(percent int, below, equal, above int64) int64 {
 	p, total := int64(percent), below+equal+above
 	return max(100*below-p*total, 100*above-(100-p)*total, 0)
 }
 
-// misses are those from all quantiles.
+// misses returns the distances from all quantiles.
 func (q RankQuantiles) misses(below, equal, above int64) []int64 {
 	all := make([]int64, len(q.Percents))
 	for k, percent := range q.Percents {
@@ -235,19 +233,19 @@ func (q RankQuantiles) misses(below, equal, above int64) []int64 {
 	return all
 }
 
-// selection is the draw of one quantile: a point has its weight times exp(-rate times its
-// miss, or times cap if that is less).
+// selection is the draw of one quantile: a point has probability proportional to its weight times exp(-rate
+// min(miss, cap)).
 type selection struct {
 	percent int
 	rate    *big.Rat
-	near    float64 // rate, nearly
+	near    float64 // rate rounded to float64
 	cap     int64
 }
 
-// leastLikely is the logarithm of how much less likely the cap makes a point at most.
+// leastLikely bounds rate times cap: a point's weight is multiplied by at least exp(-leastLikely).
 const leastLikely = 64
 
-// halvings is at most how many there are in exp(-leastLikely).
+// halvings bounds the result of halved: 2^-halvings is below exp(-leastLikely).
 const halvings = 93
 
 func (q RankQuantiles) selection(percent int) selection {
@@ -260,7 +258,7 @@ func (q RankQuantiles) selection(percent int) selection {
 // segment is a run of points with the same miss.
 type segment struct{ first, last, miss int64 }
 
-// segments passes all points, in order, the numbers sorted.
+// segments yields the segments of the whole grid in order. The points must be sorted.
 func (s selection) segments(points []int64, yield func(segment) bool) {
 	n, open := int64(len(points)), segment{first: 1}
 	flush := func() bool { return open.first > open.last || yield(open) }
@@ -277,7 +275,7 @@ func (s selection) segments(points []int64, yield func(segment) bool) {
 		open = segment{first, last, m}
 		return going
 	}
-	// gap passes the points from first up to one that is among the numbers.
+	// gap passes on the points from first to end-1, none of which is among the numbers.
 	gap := func(first, end, below int64) bool {
 		if first <= 0 && 0 < end {
 			return pass(first, -1, below, 0) && pass(0, 0, below, 0) && pass(1, end-1, below, 0)
@@ -300,15 +298,15 @@ func (s selection) segments(points []int64, yield func(segment) bool) {
 	}
 }
 
-// halved is how often a likelihood of 1 is halved, at most, to one not below that of a miss.
+// halved returns how often a likelihood of 1 can be halved without falling below exp(-rate miss).
 func (s selection) halved(miss int64) int {
 	return int(max(0, math.Floor(float64(miss)*s.near/math.Ln2-0x1p-20)))
 }
 
-// draw selects a point: one is proposed by its weight and halvings, exactly, and accepted with
-// what is left of its likelihood.
+// draw selects a point: it proposes one with probability proportional to weight 2^-halved, exactly, and
+// accepts it with the remaining factor of its likelihood.
 func (s selection) draw(points []int64, src *Source) int64 {
-	var totals [halvings + 1]uint64 // of weight, by halvings
+	var totals [halvings + 1]uint64 // total weights by number of halvings
 	s.segments(points, func(g segment) bool {
 		totals[s.halved(g.miss)] += gridWeight(g.first, g.last)
 		return true
@@ -334,14 +332,14 @@ func (s selection) draw(points []int64, src *Source) int64 {
 	}
 }
 
-// halvedWeight is a weight that was halved t times, in units of the last halving.
+// halvedWeight returns a weight halved t times, in units of 2^-halvings.
 func halvedWeight(weight uint64, t int) *big.Int {
 	v := new(big.Int).SetUint64(weight)
 	return v.Lsh(v, uint(halvings-t))
 }
 
-// find returns the segment with the r-th unit of weight among those halved t times, and which
-// unit of it that is.
+// find returns the segment that holds the r-th unit of weight among those halved t times, and the index of
+// the unit in that segment.
 func (s selection) find(points []int64, t int, r uint64) (found segment, rest uint64) {
 	s.segments(points, func(g segment) bool {
 		if s.halved(g.miss) != t {
@@ -358,7 +356,7 @@ func (s selection) find(points []int64, t int, r uint64) (found segment, rest ui
 	return found, rest
 }
 
-// below returns a uniform whole number in [0, n), n above 0.
+// below returns a uniform integer in [0, n), n > 0.
 func (s *Source) below(n *big.Int) *big.Int {
 	for v := new(big.Int); ; v.SetInt64(0) {
 		for drawn := 0; drawn < n.BitLen(); drawn += 64 {

@@ -9,22 +9,24 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// SignedMagnitudes sums the weights of those of N numbers, one a record, that are up to each of the numbers of a grid: of a
-// MagnitudeContract's magnitudes, with either sign. A number that is missing or infinite counts for none. Not safe for concurrent use.
+// SignedMagnitudes sums the weights of numbers in the bins of a grid: a number is in the bin of the least
+// number of the grid that is not below it. The grid consists of a MagnitudeContract's magnitudes with
+// either sign; each of N records has one number and one weight. A number that is missing or infinite is
+// left out. Not safe for concurrent use.
 type SignedMagnitudes struct{ *signedMagnitudes }
 
 type signedMagnitudes struct {
 	sensitive
 	contract MagnitudeContract
 	records  int
-	weight   int64   // of all numbers, in steps of 1/fullWeight
-	weights  []int64 // by the least number of the grid that is not below
+	weight   int64   // total of all numbers, in steps of 1/fullWeight
+	weights  []int64 // by bin
 }
 
-// fullWeight is a weight of 1, in the steps that weights are rounded down to.
+// fullWeight is the number of steps in a weight of 1; weights are rounded down to steps.
 const fullWeight = 1 << 20
 
-// stepsOf is a weight in these steps: none of NaN.
+// stepsOf converts a weight to steps; NaN becomes 0.
 func stepsOf(weight float64) int64 {
 	if !(weight > 0) {
 		return 0
@@ -40,10 +42,11 @@ func NewSignedMagnitudes(c MagnitudeContract) *SignedMagnitudes {
 	return &SignedMagnitudes{&signedMagnitudes{contract: c, weights: make([]int64, 2*c.magnitudes())}}
 }
 
-// magnitudes is how many there are.
+// magnitudes returns the number of magnitudes.
 func (c MagnitudeContract) magnitudes() int { return c.Highest - c.Lowest + 1 }
 
-// signedBin returns which number of the grid is the least that is not below v, counted from the lowest; false where there is none.
+// signedBin returns the index, counted from the lowest, of the least number of the grid that is not below
+// v; false if there is none.
 func (c MagnitudeContract) signedBin(v float64) (int, bool) {
 	if v > 0 {
 		k, ok := c.bin(v)
@@ -53,7 +56,7 @@ func (c MagnitudeContract) signedBin(v float64) (int, bool) {
 		return 0, false
 	}
 	fraction, exponent := math.Frexp(-v)
-	k := 2*exponent - 2 // of the largest magnitude that is not above -v
+	k := 2*exponent - 2 // exponent of the largest magnitude that is not above -v
 	switch {
 	case v == 0:
 		k = c.Lowest - 1
@@ -63,7 +66,7 @@ func (c MagnitudeContract) signedBin(v float64) (int, bool) {
 	return c.Highest - min(max(k, c.Lowest-1), c.Highest), true
 }
 
-// signed is the number at a place of the grid, and k of its magnitude 2^(k/2).
+// signed returns the number at an index of the grid, and the k of its magnitude 2^(k/2).
 func (c MagnitudeContract) signed(place int) (v float64, k int) {
 	if k = c.Lowest + place - c.magnitudes(); k >= c.Lowest {
 		return math.Pow(2, float64(k)/2), k
@@ -72,8 +75,8 @@ func (c MagnitudeContract) signed(place int) (v float64, k int) {
 	return -math.Pow(2, float64(k)/2), k
 }
 
-// Add counts numbers, each of a record of its own, with weights that are taken for 0 below and for 1 above; nil is 1 for all. It panics
-// beyond N of them.
+// Add counts numbers, each of a record of its own, with weights that are clamped to [0, 1]; nil weights are
+// 1 for all. It panics beyond N records, and if there are weights but not one for each number.
 func (m *SignedMagnitudes) Add(v, weights []float64) {
 	if len(v) > m.contract.N-m.records || len(weights) > 0 && len(weights) != len(v) {
 		panic("mech: more records than N, or than weights")
@@ -94,10 +97,12 @@ func (m *SignedMagnitudes) Add(v, weights []float64) {
 	}
 }
 
-// SignedQuantile selects a number near the quantile of a Level of the numbers that there are, by their weights, as Quantile does. One whose
-// magnitude is a step further from 1 must win 2 Prior/Epsilon records of weight 1 by it.
+// SignedQuantile selects a number near the weighted quantile at Level of the numbers present, as Quantile
+// does. A number whose magnitude is one step further from 1 is preferred only if it is nearer to the target
+// by the weight of 2 Prior/Epsilon records of weight 1.
 //
-// Privacy: Epsilon-DP under replace-one, weights being a record's own (proof: quantile.md, Theorem for weights).
+// Privacy: Epsilon-DP under replace-one, where the weight is part of the record (proof: quantile.md,
+// Theorem for weights).
 type SignedQuantile struct {
 	Epsilon, Level, Prior float64
 }
@@ -107,7 +112,7 @@ type SignedQuantile struct {
 // Errors: wraps ErrParams.
 func (q SignedQuantile) Check() error { return DisjointQuantile(q).Check() }
 
-// Event returns what one Release costs.
+// Event returns the cost of one Release.
 func (q SignedQuantile) Event() privacy.Event { return privacy.Pure{Epsilon: q.Epsilon} }
 
 // Release returns the selected number and leaves m empty. It panics when q.Check refuses.
@@ -125,19 +130,20 @@ func (q SignedQuantile) Release(m *SignedMagnitudes, src *Source) float64 {
 	return selected[0]
 }
 
-// rate is that of permuteAndFlip: a record moves a score by fullWeight at most.
+// rate returns the rate for permuteAndFlip: a record moves a score by at most fullWeight.
 func (q SignedQuantile) rate() *big.Rat {
 	rate := rational(q.Epsilon)
 	return rate.Quo(rate, big.NewRat(2*fullWeight, 1))
 }
 
-// aim is how much weight is to be up to the number: the floor of an exact product.
+// aim returns the target weight up to the selected number: the floor of an exact product.
 func (q SignedQuantile) aim(m *signedMagnitudes) int64 {
 	high, low := bits.Mul64(uint64(m.weight), uint64(q.Level*(1<<levelDigits)))
 	return int64(high<<(64-levelDigits) | low>>levelDigits)
 }
 
-// scores returns how bad every number of the grid is: an integer that one record moves by at most fullWeight.
+// scores returns the score of every number of the grid, an integer that one record moves by at most
+// fullWeight. The best number has the least score.
 func (q SignedQuantile) scores(m *signedMagnitudes) []int64 {
 	scores := make([]int64, len(m.weights))
 	aim, below := q.aim(m), int64(0)

@@ -21,11 +21,9 @@ type smoothed struct {
 	released         bool
 }
 
-// NewSmoothed seals value with its bound. That bound is smooth for these very
-// float64 numbers is the caller's proof, not checked here. smoothness > 0 and
-// grid > 0, the spacing of what will be released, are public. It panics on
-// numbers that are not finite or a bound that is not positive, which a smooth
-// bound never is.
+// NewSmoothed seals value with its bound. The caller must prove that the bound is smooth for these float64
+// numbers; this is not checked. smoothness > 0 and grid > 0, the spacing of the release, are public. It
+// panics on numbers that are not finite and on a bound that is not positive, which a smooth bound never is.
 func NewSmoothed(value, bound, smoothness, grid float64) Smoothed {
 	for _, v := range []float64{bound, smoothness, grid} {
 		if !(v > 0 && v <= math.MaxFloat64) {
@@ -38,25 +36,23 @@ func NewSmoothed(value, bound, smoothness, grid float64) Smoothed {
 	return Smoothed{&smoothed{value: value, bound: bound, smoothness: smoothness, grid: grid}}
 }
 
-// Smooth adds arsinh-normal noise in proportion to a smooth bound on local
-// sensitivity: (S/s) Z with Z = sinh(sigma Y)/sigma, Y standard normal, where
-// sigma and s follow from Epsilon and Smoothness alone.
+// Smooth adds arsinh-normal noise in proportion to a smooth bound S on local sensitivity: (S/s) sinh(sigma
+// Y)/sigma, with Y standard normal, where sigma and s follow from Epsilon and Smoothness alone.
 //
-// Privacy: rho-zCDP with rho = Epsilon^2/2, if the bound is Smoothness-smooth
-// (proof: smooth.md). Noise and rounding are exact; the bound itself was
-// computed in float64, see Arithmetic.
+// Privacy: rho-zCDP with rho = Epsilon^2/2, if the bound is Smoothness-smooth (proof: smooth.md). Noise and
+// rounding are exact; the bound itself is computed in float64, see Arithmetic.
 //
 // Source: Bun & Steinke 2019, with better constants.
 type Smooth struct{ Epsilon, Smoothness float64 }
 
-// Float64Grid marks in the ledger a release that rests on float64 arithmetic,
-// rounded to a public grid. What carries no mark is exact.
+// Float64Grid marks in the ledger a release that depends on float64 arithmetic, rounded to a public grid.
+// Releases without a mark are exact.
 const Float64Grid = "float64-grid"
 
 // Arithmetic returns the mark of the release in the ledger.
 func (m Smooth) Arithmetic() string { return Float64Grid }
 
-// Check reports whether there is noise for m.
+// Check reports whether some shape of the noise satisfies m.
 //
 // Errors: wraps ErrParams.
 func (m Smooth) Check() error {
@@ -79,19 +75,19 @@ func checkEpsilon(epsilon float64) error {
 	return nil
 }
 
-// Event returns what one Release costs.
+// Event returns the cost of one Release.
 func (m Smooth) Event() privacy.Event {
 	return privacy.ZCDP{Rho: math.Nextafter(m.Epsilon*m.Epsilon/2, math.Inf(1))}
 }
 
-// Std returns the noise's standard deviation as a multiple of the bound.
+// Std returns the ratio of the noise's standard deviation to the bound.
 func (m Smooth) Std() float64 {
 	a, s := m.calibrate()
 	return a.std() / s
 }
 
-// arsinh is a shape of the noise and what it costs: dilation by e^t and a shift
-// by s have zCDP parameter (dilation t + shift s)^2 / 2.
+// arsinh is a shape of the noise with its cost: a dilation by e^t together with a shift by s has zCDP
+// parameter (dilation t + shift s)^2 / 2.
 type arsinh struct{ sigma, dilation, shift float64 }
 
 // arsinhShapes holds the constants K(sigma) and c(sigma) of smooth.md, rounded upward
@@ -104,13 +100,12 @@ var arsinhShapes = []arsinh{
 
 func (a arsinh) std() float64 { return math.Sqrt(math.Expm1(2*a.sigma*a.sigma)/2) / a.sigma }
 
-// smoothSlack inflates the smoothness in the accounting: it covers the rounding
-// of the exponentials and subtractions behind a smooth bound.
+// smoothSlack multiplies the smoothness in the accounting: it covers the rounding of the exponentials and
+// subtractions in the computation of a smooth bound.
 const smoothSlack = 1 + 1e-9
 
-// calibrate chooses the shape with the least standard deviation and the shift s that
-// uses Epsilon up, but for 2^-40 of it that covers the rounding here; s <= 0 if no
-// shape can have so large a smoothness.
+// calibrate chooses the shape with the least standard deviation, and the shift s that uses all of Epsilon
+// except 2^-40 of it, which covers the rounding here; s <= 0 if no shape allows this smoothness.
 func (m Smooth) calibrate() (best arsinh, s float64) {
 	for _, a := range arsinhShapes {
 		shift := (m.Epsilon*(1-0x1p-40) - a.dilation*m.Smoothness*smoothSlack) / a.shift
@@ -141,7 +136,7 @@ func (m Smooth) Release(b Smoothed, src *Source) float64 {
 	return answer[0]
 }
 
-// noisy returns the value in b plus y made arsinh-normal, on b's grid.
+// noisy returns the value in b plus noise, y transformed to arsinh-normal, on b's grid.
 func (m Smooth) noisy(b Smoothed, y Normal) float64 {
 	a, s := m.calibrate()
 	for digits := 1; ; digits++ {
@@ -168,7 +163,7 @@ func (a arsinh) enclose(y Normal, digits int) (low, high *big.Rat) {
 	return low, high
 }
 
-// sinh encloses sinh(x), x >= 0: (E - 1/E)/2 increases with E = exp(x).
+// sinh encloses sinh(x), x >= 0. It uses that (E - 1/E)/2 increases with E = exp(x).
 func sinh(x *big.Rat, digits int) (low, high *big.Rat) {
 	below, above := expAbs(x, uint(64*(digits+1)))
 	return sinhOf(fromFloat(below)), sinhOf(fromFloat(above))
@@ -187,10 +182,10 @@ func (b *smoothed) gridStep(z *big.Rat, s float64) *big.Int {
 	v.Add(v, rational(b.value))
 	v.Quo(v, rational(b.grid))
 	v.Add(v, big.NewRat(1, 2))
-	return new(big.Int).Div(v.Num(), v.Denom()) // floor: the denominator is positive
+	return new(big.Int).Div(v.Num(), v.Denom()) // floor, because the denominator is positive
 }
 
-// multiple returns k grid, correctly rounded.
+// multiple returns k times grid, correctly rounded.
 func multiple(k *big.Int, grid float64) float64 {
 	v := new(big.Rat).SetInt(k)
 	f, _ := v.Mul(v, rational(grid)).Float64()

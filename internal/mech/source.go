@@ -1,6 +1,6 @@
-// Package mech holds the only code that turns sensitive values into public
-// ones. Its arithmetic is exact: integers, rationals and lazily refined
-// intervals decide, floating point only proposes.
+// Package mech holds the only code that turns sensitive values into public ones. Its arithmetic is exact:
+// decisions are made by integers, rationals and lazily refined intervals; floating point only makes
+// proposals.
 package mech
 
 import (
@@ -18,19 +18,19 @@ import (
 // only have one from NewSource. It is not safe for concurrent use.
 type Source struct {
 	r        io.Reader
-	word     [8]byte       // of Uint64; here, it is not allocated at every draw
-	observer hook.Observer // nil but in tests
+	word     [8]byte       // buffer of Uint64, which saves an allocation for every draw
+	observer hook.Observer // nil except in tests
 }
 
 // NewSource returns a Source over crypto/rand.
 func NewSource() *Source { return &Source{r: bufio.NewReaderSize(rand.Reader, 4096)} }
 
-// NewObservedSource returns a Source for tests: only packages below this one can
-// name its argument, and among them mechtest alone has use for it.
+// NewObservedSource returns a Source for tests: only packages below this one can name the type of its
+// argument, and only mechtest uses it.
 func NewObservedSource(s hook.Source) *Source { return &Source{r: s.Reader, observer: s.Observer} }
 
-// begin tells the observer what is about to be released, and returns where the
-// noise is drawn from: s itself where nobody observes.
+// begin notifies the observer of a release, and returns the source of its noise: s itself without an
+// observer.
 func (s *Source) begin(mechanism, contract any, hidden hook.Statistic) (noise *Source) {
 	if s.observer == nil {
 		return s
@@ -38,15 +38,15 @@ func (s *Source) begin(mechanism, contract any, hidden hook.Statistic) (noise *S
 	return &Source{r: s.observer.Begin(mechanism, contract, hidden)}
 }
 
-// end tells the observer what was released.
+// end passes the released values to the observer.
 func (s *Source) end(released []float64) {
 	if s.observer != nil {
 		s.observer.End(released)
 	}
 }
 
-// Observe is begin and end for mechanisms of packages below this one, which alone can
-// name its last argument.
+// Observe is begin and end for mechanisms of packages below this one; no other package can name the type of
+// its last argument.
 func (s *Source) Observe(mechanism, contract any, hidden hook.Statistic) (noise *Source, end func(released []float64)) {
 	return s.begin(mechanism, contract, hidden), s.end
 }

@@ -5,12 +5,12 @@ import (
 	"math/big"
 )
 
-// Uniform is a real number drawn uniformly from [0, 1). Only the binary digits
-// a comparison asked for exist; the rest are drawn when a later one needs them.
+// Uniform is a real number drawn uniformly from [0, 1). Binary digits are drawn when a comparison needs
+// them.
 type Uniform struct {
 	src    *Source
 	head   uint64   // the first 64 binary digits
-	digits *big.Int // the first n, nil while head is enough
+	digits *big.Int // the first n digits; nil while head suffices
 	n      uint
 	low    float64 // lower and upper bounds of the logarithm
 	high   float64
@@ -25,8 +25,8 @@ func (s *Source) Uniform() *Uniform {
 	return u
 }
 
-// logBelow and logAbove enclose the logarithm of x; math.Log is off by less
-// than one unit in the last place, the margin is eight.
+// logBelow and logAbove enclose the logarithm of x; the error of math.Log is less than one unit in the last
+// place, the margin is eight.
 func logBelow(x float64) float64 {
 	l := math.Log(x)
 	return l - math.Abs(l)*0x1p-50
@@ -37,17 +37,14 @@ func logAbove(x float64) float64 {
 	return l + math.Abs(l)*0x1p-50
 }
 
-// SurelyBelowExp reports that the number is below exp(x), judging by its first
-// 64 digits only; false means that they do not prove it.
+// SurelyBelowExp reports whether the first 64 digits prove that the number is below exp(x).
 func (u *Uniform) SurelyBelowExp(x float64) bool { return u.high <= x }
 
-// SurelyAboveExp reports that the number is not below exp(x), judging by its
-// first 64 digits only; false means that they do not prove it.
+// SurelyAboveExp reports whether the first 64 digits prove that the number is not below exp(x).
 func (u *Uniform) SurelyAboveExp(x float64) bool { return u.low >= x }
 
-// BelowExp decides exactly whether the number is below scale*exp(x). It draws
-// digits and refines the enclosure of the bound until the two part, which
-// happens with probability one. x must stay below 2^30 in magnitude.
+// BelowExp decides exactly whether the number is below scale*exp(x). It draws digits and refines the
+// enclosure of the bound until they separate, which happens with probability one. |x| must be below 2^30.
 func (u *Uniform) BelowExp(scale, x *big.Rat) bool {
 	if u.digits == nil {
 		u.digits = new(big.Int).SetUint64(u.head)
@@ -93,12 +90,12 @@ func directed(like *big.Float, mode big.RoundingMode) *big.Float {
 	return new(big.Float).SetPrec(like.Prec()).SetMode(mode)
 }
 
-// expAbs encloses exp(|x|): the Taylor series at |x|/2^halvings < 1/2, summed
-// once rounding down and once rounding up, squared back. Every term is positive,
-// so each directed operation keeps its side; the remainder after the last term
-// is below that term. |x| < 2^30, or the result leaves big.Float's range.
+// expAbs encloses exp(|x|): the Taylor series at |x|/2^halvings < 1/2, summed once rounding down and once
+// rounding up, then squared halvings times. Every term is positive, so each directed operation preserves
+// its direction; the remainder after the last term is below that term. |x| must be below 2^30, so that the
+// result is in big.Float's range.
 func expAbs(x *big.Rat, precision uint) (low, high *big.Float) {
-	x = new(big.Rat).Abs(x) // before it is rounded: a side of x is not one of |x|
+	x = new(big.Rat).Abs(x) // before rounding, because a bound of x is not a bound of |x|
 	magnitude, _ := new(big.Float).SetRat(x).Float64()
 	halvings := max(0, math.Ilogb(magnitude)+2)
 	if x.Sign() == 0 {

@@ -9,23 +9,21 @@ import (
 // ErrBudget marks an epsilon, delta or cap that is out of range.
 var ErrBudget = errors.New("privacy: bad budget")
 
-// Accountant proves bounds for histories.
+// Accountant proves bounds on the cost of histories.
 type Accountant interface {
-	// Epsilon returns an epsilon, rounded upward, for which the history is
-	// (epsilon, delta)-DP under replace-one; +Inf when no finite one is proved,
-	// as when the deltas of its events pass delta.
+	// Epsilon returns an epsilon, rounded upward, for which the history is (epsilon, delta)-DP under
+	// replace-one; +Inf if no finite one is proved, for example if the deltas of its events exceed delta.
 	//
-	// The bound holds for a history whose costs do not depend on answers. Where an
-	// analyst chooses the next request, and so its cost, after seeing the answers,
-	// the budget is kept by the ledger, which adds one cost that was fixed at
-	// registration (a privacy filter).
+	// The bound holds for a history whose costs do not depend on answers. If an analyst chooses the next
+	// request, and so its cost, after seeing the answers, the ledger enforces the budget: it adds one cost
+	// that was fixed at registration (a privacy filter).
 	//
-	// Errors: ErrEvent for a parameter out of range, ErrUnsupported for an event
-	// without a theorem, ErrBudget for a delta that is no probability.
+	// Errors: ErrEvent for a parameter out of range, ErrUnsupported for an event without a theorem,
+	// ErrBudget for a delta outside [0, 1].
 	Epsilon(history Event, delta float64) (float64, error)
 }
 
-// PureSum adds epsilons and deltas: basic composition.
+// PureSum adds epsilons and deltas (basic composition).
 type PureSum struct{}
 
 // Epsilon implements Accountant.
@@ -49,7 +47,7 @@ func (PureSum) Epsilon(history Event, delta float64) (float64, error) {
 	return cost.Epsilon, nil
 }
 
-// Concentrated adds rhos and deltas and converts the sum: zCDP.
+// Concentrated adds rhos and deltas and converts the sum (zCDP).
 type Concentrated struct{}
 
 // Epsilon implements Accountant.
@@ -62,20 +60,18 @@ func (Concentrated) Epsilon(history Event, delta float64) (float64, error) {
 	return ZCDPEpsilon(cost.Rho, subDown(delta, cost.Delta)), err
 }
 
-// Best reports the smallest epsilon that any theorem here proves for a history: for
-// all of it by Concentrated, by Renyi and, when it is Gaussian alone, by the exact
-// trade-off of a Gaussian; or by adding the epsilons and deltas of the events that
-// are (epsilon, delta)-DP to what these three prove for the others. When all events
-// are (epsilon, delta)-DP, the latter is PureSum.
+// Best reports the smallest epsilon that any theorem here proves for a history. It takes the least of the
+// bounds of Concentrated, of Renyi and, for a history of Gaussians only, of the exact trade-off function;
+// or it adds the epsilons and deltas of the events that are (epsilon, delta)-DP to these bounds for the
+// other events. If all events are (epsilon, delta)-DP, the latter is PureSum.
 //
-// Discrete Gaussian noise needs a surcharge on delta for the exact trade-off, an
-// Approx{0, surcharge} beside the Gaussian (see Gaussian). The ledger has it for
-// subsampled Gaussians only. For those on all rows Best leaves out about
-// (1 + e^epsilon) 0.021 D T / s^2, for T releases of D coordinates with noise s grid
-// steps wide: below 1e-15 for usual jobs. What the ledger adds up, rho or the
-// divergence at one Renyi order, holds for discrete noise as it is.
+// Discrete Gaussian noise needs a surcharge on delta for the exact trade-off, an Approx{0, surcharge}
+// beside the Gaussian (see Gaussian). The ledger has it for subsampled Gaussians only. For those on all
+// rows Best leaves out about (1 + e^epsilon) 0.021 D T / s^2, for T releases of D coordinates with a
+// standard deviation of s grid steps: below 1e-15 for usual jobs. The sums in the ledger, of rho or of the
+// divergence at one Renyi order, hold for discrete noise without a surcharge.
 //
-// The zero value is ready, and remembers costs as a Renyi does: keep it.
+// The zero value is ready to use. Reuse it, since it caches costs as a Renyi does.
 type Best struct{ renyi Renyi }
 
 // Epsilon implements Accountant.
@@ -108,15 +104,13 @@ func (b *Best) boundWhole(leaves []leaf, delta float64) (float64, error) {
 	return math.Min(best, ZCDPEpsilon(cost.Rho, subDown(delta, cost.Delta))), err
 }
 
-// boundSplit adds the epsilons of the leaves that are (epsilon, delta)-DP to the
-// bound for the others.
+// boundSplit adds the epsilons of the leaves that are (epsilon, delta)-DP to the bound for the others.
 //
-// That holds however the events interleave. Let P and Q be the laws of all
-// answers for two neighbours, and R the law when the events with an epsilon see
-// P's table and the others Q's. Between P and R only the others differ, so
-// P(E) <= e^rest R(E) + delta'; and R <= e^(sum of epsilons) Q, answer by answer.
-// Where an event has a delta, this is said of the part of its law that is at most
-// e^epsilon times the neighbour's, and the deltas are what is missing from it.
+// That holds for any order of the events. Let P and Q be the laws of all answers for two neighbours, and R
+// the law when the events with an epsilon run on P's table and the others on Q's. Between P and R only the
+// others differ, so P(E) <= e^rest R(E) + delta'; and R <= e^(sum of epsilons) Q, answer by answer. For an
+// event with a delta this applies to the part of its law that is at most e^epsilon times the neighbour's;
+// the remainder has mass at most its delta.
 func (b *Best) boundSplit(leaves []leaf, delta float64) (float64, error) {
 	var sum Cost
 	var others []leaf

@@ -9,7 +9,7 @@ import (
 // ErrNoFit reports that no amount of noise brings a history into its budget.
 var ErrNoFit = errors.New("privacy: no noise multiplier fits the budget")
 
-// The noise multipliers Calibrate considers.
+// Calibrate searches noise multipliers from minNoise to maxNoise.
 const minNoise, maxNoise = 0x1p-30, 0x1p60
 
 // Calibrate returns the smallest noise multiplier z for which a proves that event(z)
@@ -36,12 +36,11 @@ func Calibrate(a Accountant, b Budget, event func(z float64) (Event, error)) (fl
 	return refine(excess, lo, hi)
 }
 
-// trial is a noise multiplier and by how much its epsilon exceeds the budget, as
-// the logarithm of the ratio: it fits when that is at most 0.
+// trial is a noise multiplier and the logarithm of the ratio of its epsilon to the budget. It fits if that
+// is at most 0.
 type trial struct{ z, excess float64 }
 
-// bracket returns neighbours among the powers of 4 of which only hi fits, or
-// lo.z = 0 when all fit.
+// bracket returns two consecutive powers of 4 such that hi fits and lo does not, or lo.z = 0 if all fit.
 func bracket(excess func(float64) (float64, error)) (lo, hi trial, err error) {
 	for z := 1.0; z <= maxNoise && z >= minNoise; {
 		over, err := excess(z)

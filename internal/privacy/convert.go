@@ -68,9 +68,9 @@ func ZCDPRho(eps, delta float64) float64 {
 	return 0
 }
 
-// ZCDPOrder returns the order a at which a rho of ZCDPRho(eps, delta) is converted, to about
-// 1e-13 of a - 1: at the best order rho (a-1)^2 is ln(1/delta) - ln(a), and rho a is what
-// the conversion at a leaves of eps.
+// ZCDPOrder returns the order a at which a rho of ZCDPRho(eps, delta) is converted; a - 1 is accurate to
+// about 1e-13 of itself. At the best order, rho (a-1)^2 = ln(1/delta) - ln(a), and rho a is eps minus the
+// conversion term at a.
 func ZCDPOrder(eps, delta float64) float64 {
 	lo, hi := math.Log(1e-9), math.Log(1e15) // of x = a - 1
 	for range 64 {

@@ -12,29 +12,28 @@ import (
 	"math"
 )
 
-// ErrEvent marks an event with a parameter that is missing or out of range,
-// ErrUnsupported one for which this package knows no theorem. Costs are never guessed.
+// ErrEvent marks an event with a parameter that is missing or out of range, ErrUnsupported one for which
+// this package has no theorem. Costs are never estimated without proof.
 var (
 	ErrEvent       = errors.New("privacy: bad event")
 	ErrUnsupported = errors.New("privacy: no theorem prices this event")
 )
 
-// Event is an immutable description of the mechanisms that run on a table. The ledger
-// stores it as JSON for ever: kinds may be added, and are never changed.
+// Event is an immutable description of the mechanisms that run on a table. The ledger stores it as JSON
+// permanently: kinds may be added, but are never changed.
 type Event interface {
 	kind() string // the JSON name
 	check() error // nil or an error that wraps ErrEvent
 	body() any    // the JSON value under that name
 }
 
-// Gaussian is normal noise on a sum. NoiseMultiplier is its standard deviation
-// over the replace-one l2 sensitivity.
+// Gaussian is normal noise on a sum. NoiseMultiplier is the ratio of its standard deviation to the
+// replace-one l2 sensitivity.
 //
-// Discrete normal noise has the same zCDP and Renyi bounds. The theorems about
-// trade-off functions hold for it with a surcharge on delta, an Approx{0, delta}
-// beside the Gaussian: its distance in total variation from rounded normal noise,
-// times 1 + e^epsilon. The surcharge of a Sampled Gaussian is charged; Best leaves
-// out that of others, and says how small it is.
+// Discrete normal noise has the same zCDP and Renyi bounds. The theorems about trade-off functions hold for
+// it with a surcharge on delta, an Approx{0, delta} beside the Gaussian: its distance in total variation
+// from rounded normal noise, times 1 + e^epsilon. The surcharge of a Sampled Gaussian is charged; Best
+// leaves out that of others, and states its size.
 type Gaussian struct {
 	NoiseMultiplier float64 `json:"noise_multiplier"`
 }

@@ -2,10 +2,9 @@ package privacy
 
 import "math"
 
-// gaussianSquare returns mu^2 = the sum of the 1/z^2, rounded upward, of leaves that
-// are Gaussian alone. However they depend on each other they are, together, one
-// Gaussian with this mu (Dong, Roth & Su 2022, Corollary 3.3), whose delta is known
-// exactly. A subsampled Gaussian counts as its event: hockey-stick divergences are
+// gaussianSquare returns mu^2, the sum of the 1/z^2, rounded upward, if all leaves are Gaussian. Under any
+// adaptive composition they are, together, one Gaussian with this mu (Dong, Roth & Su 2022, Corollary 3.3),
+// whose delta is known exactly. A subsampled Gaussian counts as its event: hockey-stick divergences are
 // jointly convex.
 func gaussianSquare(leaves []leaf) (mu2 float64, ok bool) {
 	for _, l := range leaves {

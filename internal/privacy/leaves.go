@@ -5,9 +5,8 @@ import (
 	"math"
 )
 
-// leaf is an event without structure that a history holds count times: a Gaussian,
-// Pure, BoundedRange, ZCDP or Approx, or a Sampled that holds one Gaussian. All of
-// them are comparable.
+// leaf is an event without structure that occurs count times in a history: a Gaussian, Pure, BoundedRange,
+// ZCDP or Approx, or a Sampled that holds one Gaussian. All of them are comparable.
 type leaf struct {
 	event Event
 	count float64
@@ -43,7 +42,7 @@ func leavesOf(e Event) ([]leaf, error) {
 	return c.leaves, err
 }
 
-// collect counts the leaves of e, which happens count times.
+// collect counts the leaves of e, which occurs count times.
 func (c *leafCounter) collect(e Event, count float64) error {
 	switch e := e.(type) {
 	case Gaussian, Pure, BoundedRange, ZCDP, Approx:
@@ -84,7 +83,7 @@ func (c *leafCounter) collectSampled(e Sampled, count float64) error {
 	return nil
 }
 
-// put counts one leaf.
+// put adds count of one leaf.
 func (c *leafCounter) put(e Event, count float64) {
 	if i, ok := c.index[e]; ok {
 		c.leaves[i].count = addUp(c.leaves[i].count, count)
@@ -94,9 +93,8 @@ func (c *leafCounter) put(e Event, count float64) {
 	c.leaves = append(c.leaves, leaf{e, count})
 }
 
-// equivalentGaussian returns the noise multiplier, rounded downward, of the one
-// Gaussian that costs as much as all the leaves together; false when they are not
-// all Gaussian.
+// equivalentGaussian returns the noise multiplier, rounded downward, of the one Gaussian that costs as much
+// as all the leaves together; false if some leaf is not Gaussian.
 func equivalentGaussian(leaves []leaf) (float64, bool) {
 	if len(leaves) == 1 && leaves[0].count == 1 {
 		g, ok := leaves[0].event.(Gaussian)
@@ -114,7 +112,7 @@ func equivalentGaussian(leaves []leaf) (float64, bool) {
 	return z, sum > 0 && z > 0
 }
 
-// totalCost is the cost of all leaves together.
+// totalCost returns the cost of all leaves together.
 func totalCost(leaves []leaf) (Cost, error) {
 	var sum Cost
 	for _, l := range leaves {

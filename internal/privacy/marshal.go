@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// MarshalEvent writes e in the form the ledger keeps for ever: one object with
-// one key, the event's kind, as in {"repeat":{"count":2,"event":{"pure":{"epsilon":0.1}}}}.
+// MarshalEvent writes e in the form that the ledger stores permanently: one object with one key, the
+// event's kind, as in {"repeat":{"count":2,"event":{"pure":{"epsilon":0.1}}}}.
 //
 // Errors: wraps ErrEvent when a parameter is out of range.
 func MarshalEvent(e Event) ([]byte, error) {

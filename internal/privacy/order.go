@@ -26,7 +26,7 @@ func RecommendedOrder(b Budget) float64 {
 // Epsilon does not increase as noise grows.
 type AtOrder struct {
 	Order float64 // of the grid
-	Renyi *Renyi  // whose memory several accountants may share
+	Renyi *Renyi  // its cache may be shared by several accountants
 }
 
 // Epsilon implements Accountant.

@@ -11,13 +11,13 @@ type Budget struct{ Epsilon, Delta float64 }
 // Reserve returns the part of a budget's delta that is kept for the deltas of
 // mechanisms; the rest serves the conversion of zCDP or Renyi divergences to
 // epsilon. It is a tenth, less a few units in the last place, so that as a decimal
-// it is at most a tenth of delta as a decimal, which is what the ledger keeps. An
+// it is at most a tenth of delta as a decimal, the amount that the ledger keeps. An
 // event calibrated to (epsilon, delta - Reserve(delta)) whose own deltas are at most
 // Reserve(delta) therefore fits a ledger's whole budget of (epsilon, delta).
 func Reserve(delta float64) float64 { return delta / 10 * (1 - 0x1p-50) }
 
-// Cost is proved of an event: it is (Epsilon, Delta)-DP and Delta-approximately
-// Rho-zCDP. Epsilon or Rho is +Inf when there is no such bound.
+// Cost is a proved bound for an event: it is (Epsilon, Delta)-DP and Delta-approximately Rho-zCDP. Epsilon
+// or Rho is +Inf if there is no such bound.
 type Cost struct{ Epsilon, Rho, Delta float64 }
 
 // Price bounds the cost of e, every figure rounded upward.
@@ -107,8 +107,8 @@ func (c Cost) plus(d Cost) Cost {
 // gaussianRho bounds 1/(2z^2) from above.
 func gaussianRho(z float64) float64 { return divUp(0.5, mulDown(z, z)) }
 
-// pureRho bounds eps tanh(eps/2) from above; the factor covers an error of 32
-// units in the last place in math.Tanh, which documents none and makes about one.
+// pureRho bounds eps tanh(eps/2) from above. The factor covers an error of 32 units in the last place in
+// math.Tanh, which documents no bound and has an error of about one.
 func pureRho(eps float64) float64 {
 	return mulUp(eps, math.Tanh(eps/2)*(1+0x1p-47))
 }

@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// OrdersVersion is the number of the grid of Renyi orders. The ledger stores it
-// beside its curves: a grid is never changed, only replaced by one with another
-// number.
+// OrdersVersion is the number of the grid of Renyi orders. The ledger stores it beside its curves: a grid
+// is never changed, only replaced by one with another number.
 const OrdersVersion = 1
 
 // orders is grid 1, increasing: 1.25 to 10 in steps of 0.25, every integer from 11
@@ -28,16 +27,15 @@ var orders = func() (grid []float64) {
 	return grid
 }()
 
-// Orders returns the grid, increasing: a cost of the ledger's curves belongs to the order
-// of the same position.
+// Orders returns the grid, increasing: an element of the ledger's curves is for the order at the same
+// index.
 func Orders() []float64 { return slices.Clone(orders) }
 
-// Renyi accounts with the Renyi divergences of the grid's orders (Mironov 2017):
-// they add, and each order converts to epsilon by Canonne, Kamath & Steinke
-// 2020, Proposition 12; the smallest is reported.
+// Renyi accounts with the Renyi divergences of the grid's orders (Mironov 2017): they add, and each order
+// converts to epsilon by Canonne, Kamath & Steinke 2020, Proposition 12; the smallest is reported.
 //
-// The zero value is ready and may be used by several goroutines. It remembers the
-// divergences of subsampled Gaussians, which are slow to compute: keep it.
+// The zero value is ready to use, also by several goroutines. Reuse it, since it caches the divergences of
+// subsampled Gaussians, which are slow to compute.
 type Renyi struct {
 	mutex sync.Mutex
 	cache map[sampledOrder]float64
@@ -58,9 +56,9 @@ func (r *Renyi) Epsilon(history Event, delta float64) (float64, error) {
 	return r.convert(leaves, delta)
 }
 
-// Curve returns the divergence of e at every order of the grid, rounded upward, +Inf
-// where it is not bounded. Where Price(e).Delta is not 0 the curve is one of
-// approximate Renyi DP: it holds outside an event of that probability.
+// Curve returns the divergence of e at every order of the grid, rounded upward; +Inf without a bound. If
+// Price(e).Delta is not 0 the curve is one of approximate Renyi DP: it holds outside an event of that
+// probability.
 func (r *Renyi) Curve(e Event) ([]float64, error) {
 	leaves, err := leavesOf(e)
 	if err != nil {
@@ -88,8 +86,8 @@ func (r *Renyi) convert(leaves []leaf, delta float64) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
-		// Divergences grow with the order, and the conversion adds at least ln(1 - delta):
-		// from here on no order is better.
+		// Divergences increase with the order, and the conversion adds at least ln(1 - delta), so no later
+		// order is better.
 		if divergence+math.Log1p(-delta) >= best {
 			break
 		}

@@ -2,9 +2,8 @@ package privacy
 
 import "math"
 
-// Directed rounding on non-negative float64: the result is the exact one
-// wherever that is a float64, else its neighbour on the safe side. The error
-// terms below are exact above tiny, where they cannot underflow.
+// Directed rounding on non-negative float64: the result is exact if it is a float64, otherwise its
+// neighbour on the safe side. The error terms below are exact above tiny, where they cannot underflow.
 const tiny = 0x1p-900
 
 func up(v float64) float64   { return math.Nextafter(v, math.Inf(1)) }

@@ -21,13 +21,13 @@ func sampledRenyi(rate, z, order float64) float64 {
 // probability rate, and l the log-likelihood ratio when it does.
 type mixture struct{ rate, mu, order float64 }
 
-// hockeyStick returns ln M, rounded upward, where 1 + M bounds the moment
-// E_Q (P/Q)^a of order a: with l = mu s and y = mu/2 + s standard normal,
+// hockeyStick returns ln M, rounded upward, where 1 + M bounds the moment E_Q (P/Q)^a of order a. With y =
+// mu/2 + s standard normal and l = mu s,
 //
 //	M = E[(X^a - 1)(1 - X^(1-a)); s > 0].
 //
-// subsample.md has the proof, and the errors that the slack added at the end covers.
-// It is +Inf when mu is so large that the integral would take too long.
+// The proof, and the errors that the slack added at the end covers, are in subsample.md. The result is +Inf
+// if mu is so large that the integral would take too long.
 func (m mixture) hockeyStick() float64 {
 	width := 1 / math.Max(1, m.mu)
 	var sum logSum

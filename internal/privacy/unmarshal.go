@@ -7,9 +7,8 @@ import (
 	"io"
 )
 
-// UnmarshalEvent reads an event that MarshalEvent wrote, and nothing else: an unknown,
-// missing or repeated key, a value out of range or text after the event is an
-// error that wraps ErrEvent.
+// UnmarshalEvent reads the format of MarshalEvent only: an unknown, missing or repeated key, a value out of
+// range or text after the event is an error that wraps ErrEvent.
 func UnmarshalEvent(text []byte) (Event, error) { return new(eventDecoder).event(text) }
 
 // UnmarshalHistory reads {"events":[...]}, everything released so far, as the
@@ -36,8 +35,8 @@ func UnmarshalTemplate(text []byte) (func(z float64) (Event, error), error) {
 	}, nil
 }
 
-// eventDecoder decodes events. With template set it puts noiseMultiplier where a
-// Gaussian has none, and counts how often.
+// eventDecoder decodes events. If template is set it uses noiseMultiplier for each Gaussian that has none,
+// and counts these in filled.
 type eventDecoder struct {
 	template        bool
 	noiseMultiplier float64
@@ -123,7 +122,7 @@ func (d *eventDecoder) compose(body json.RawMessage) (Event, error) {
 // template where it is left out.
 func (d *eventDecoder) gaussianNoise(m *members) float64 {
 	if d.template && !m.has("noise_multiplier") {
-		delete(m.unread, "noise_multiplier") // where it is null
+		delete(m.unread, "noise_multiplier") // it may be present with the value null
 		d.filled++
 		return d.noiseMultiplier
 	}
@@ -143,8 +142,7 @@ func (d *eventDecoder) inner(m *members) Event {
 	return e
 }
 
-// members hands out the members of an event's body by name and keeps the first
-// error, which finish returns.
+// members returns the members of an event's body by name and keeps the first error, which finish returns.
 type members struct {
 	kind   string
 	unread map[string]json.RawMessage
@@ -166,7 +164,7 @@ func (m *members) fail(format string, args ...any) {
 	}
 }
 
-// has reports whether a member has a value: null is none.
+// has reports whether a member has a value other than null.
 func (m *members) has(name string) bool {
 	text, ok := m.unread[name]
 	return ok && !bytes.Equal(text, []byte("null"))
@@ -196,7 +194,7 @@ func (m *members) integer(name string) (v int) {
 	return v
 }
 
-// finish returns the first error, such as a member that nothing asked for.
+// finish returns the first error; a member that was not read is an error too.
 func (m *members) finish() error {
 	for name := range m.unread {
 		m.fail("unknown member %q", name)
@@ -204,8 +202,8 @@ func (m *members) finish() error {
 	return m.err
 }
 
-// parseObject splits one JSON object into its members. Unlike json.Unmarshal it
-// keeps the case of the keys and refuses a key that stands twice.
+// parseObject splits one JSON object into its members. Unlike json.Unmarshal it distinguishes the case of
+// keys and refuses duplicate keys.
 func parseObject(text []byte) (map[string]json.RawMessage, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
@@ -217,7 +215,7 @@ func parseObject(text []byte) (map[string]json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		name := key.(string) // in an object the decoder returns nothing else here
+		name := key.(string) // a key is always a string here
 		if _, twice := members[name]; twice {
 			return nil, fmt.Errorf("member %q stands twice", name)
 		}

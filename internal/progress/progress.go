@@ -1,4 +1,4 @@
-// Package progress shows on a terminal how far a long command has come.
+// Package progress shows the progress of a long command on a terminal.
 package progress
 
 import (
@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Bar is a progress bar on the last line of the output of a command. Everything else
-// that the command prints is written through the Bar, which clears itself first.
-// Where the output is no terminal the bar is never shown.
+// Bar is a progress bar on the last line of the output of a command. All other output of the command is
+// written through the Bar, which clears itself first. If the output is not a terminal the bar is never
+// shown.
 type Bar struct {
-	Total int // number of steps, 0 where it is not known
+	Total int // number of steps; 0 if unknown
 
 	out             io.Writer
 	terminal, shown bool
@@ -44,7 +44,7 @@ const (
 	wrapAgain = " \x1b[?7h\r"
 )
 
-// Show shows that done of Total steps are done, and what the command is doing.
+// Show shows that done of Total steps are done, and the current activity.
 func (b *Bar) Show(done int, what string) {
 	if !b.terminal {
 		return
@@ -53,7 +53,7 @@ func (b *Bar) Show(done int, what string) {
 	b.shown = true
 }
 
-// steps draws how many of Total steps are done; nothing where that cannot be told.
+// steps returns a drawing of the share of Total that is done; empty if it is unknown.
 func (b *Bar) steps(done int) string {
 	if b.Total == 0 || done > b.Total {
 		return ""

@@ -1,9 +1,9 @@
-// Package spill keeps columns of numbers on disk that do not fit into memory: in a file
-// without a name, mapped into memory, which the system reads and writes as it is used and
-// which is gone with the process at the latest.
+// Package spill keeps columns of numbers that do not fit into memory in a file on disk. The file has no
+// name and is mapped into memory; the operating system reads and writes it on demand and removes it at the
+// latest when the process ends.
 //
-// The file holds personal data. Nobody can open it by a name, but who may read the disk
-// itself, or the memory of the process, can.
+// The file holds personal data. Nobody can open it by name, but anyone with access to the disk device or to
+// the memory of the process can read it.
 package spill
 
 import (
@@ -14,28 +14,28 @@ import (
 	"unsafe"
 )
 
-// ErrUnsupported says that this system cannot map files.
+// ErrUnsupported reports that this system cannot map files.
 var ErrUnsupported = errors.New("spill: only Linux can keep rows on disk")
 
-// File is room for so many numbers on disk. Nil is one that has none.
+// File is space on disk for columns of numbers. A nil File has no space.
 type File struct {
 	mu     sync.Mutex
 	mapped []byte
 	used   int
 }
 
-// page is what the columns of a File are aligned to.
+// page is the alignment of the columns of a File, in bytes.
 const page = 4096
 
-// Bytes is how much room columns of so many numbers each take.
+// Bytes returns the size of a File for columns with the given number of numbers each.
 func Bytes(columns int, numbers int64) int64 { return int64(columns) * roundUp(8*numbers) }
 
 func roundUp(bytes int64) int64 { return (bytes + page - 1) / page * page }
 
-// New makes a file in a folder and takes all its room at once, so that no later use of it
-// can fail for want of it.
+// New makes a file in a folder and allocates all of its space at once, so that later uses cannot fail for
+// lack of space.
 //
-// Errors: the system's, also when there is less room; ErrUnsupported.
+// Errors: the system's, also if there is less space; ErrUnsupported.
 func New(dir string, bytes int64) (*File, error) {
 	f, err := os.CreateTemp(dir, "dpsidecar-")
 	if err != nil {
@@ -61,8 +61,7 @@ func Check(dir string) error {
 	return err
 }
 
-// Make returns n zeros of the file's room, and what make returns where that is used up or
-// there is no file.
+// Make returns n zeros in the file's space, or in memory if the space is used up or f is nil.
 func (f *File) Make(n int) []float64 {
 	if f == nil || n == 0 {
 		return make([]float64, n)
@@ -78,8 +77,8 @@ func (f *File) Make(n int) []float64 {
 	return column
 }
 
-// Close gives the room back. What Make returned must not be used any more: to read it would end
-// the program.
+// Close releases the space. The columns that Make returned must not be used afterwards: reading them would
+// end the program.
 func (f *File) Close() error {
 	if f == nil {
 		return nil

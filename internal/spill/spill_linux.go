@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// reserve takes room on disk for a file and maps it.
+// reserve allocates space on disk for a file and maps it.
 func reserve(f *os.File, bytes int64) ([]byte, error) {
-	err := error(syscall.EINTR) // a signal that arrives meanwhile, until none does
+	err := error(syscall.EINTR) // repeat while signals interrupt the call
 	for errors.Is(err, syscall.EINTR) {
 		err = syscall.Fallocate(int(f.Fd()), 0, 0, bytes)
 	}

@@ -1,13 +1,12 @@
-// Package sqlsum says what rows give to sums in a way that a database can add up: each
-// row gives integers of bounded length, and of the rows nothing but sums of those comes out.
+// Package sqlsum defines sums over rows that a database can compute: each row contributes integers of
+// bounded length, and only sums of these leave the database.
 //
-// A Pass is built of expressions of a row and public numbers. It has two readings: one SQL
-// statement, and Go, which is what the statement is tested against.
+// A Pass is built of expressions of a row and public numbers. It can be run as one SQL statement or in Go;
+// tests compare the two.
 //
-// Privacy: whatever the expressions are, the integers that one row gives to a Vector are at
-// most Steps long, and it falls into one bin at most of each Bins. No row makes the statement
-// fail: every expression has a range that excludes overflow, underflow and division by zero
-// (proof: sqlsum.md).
+// Privacy: for any expressions, the integers that one row contributes to a Vector have length at most
+// Steps, and it falls into at most one bin of each Bins. No row makes the statement fail: every expression
+// has a range that excludes overflow, underflow and division by zero (proof: sqlsum.md).
 package sqlsum
 
 import (
@@ -21,32 +20,34 @@ import (
 // Expr is a number that follows from a row and public numbers alone.
 type Expr struct{ *node }
 
-// node is an operation on other nodes. Nodes are shared: what is used twice is computed once.
+// node is an operation on other nodes. Nodes are shared: one that is used several times is computed once.
 type node struct {
 	args []*node
 	sql  func(args []string) string
 	eval func(args []float64) float64
 	span
-	column *column // of a leaf that reads the row
-	leaf   bool    // its SQL is as short as a name
+	column *column // set for a leaf that reads a column of the row
+	leaf   bool    // its SQL is as short as a name, so that it never becomes a column of a subquery
 }
 
-// span is where a number lies: its size is from least to most or, if it may, 0.
+// span is the range of a number: its absolute value is from least to most or, if zero is set, 0.
 type span struct {
 	least, most    float64
-	zero, negative bool // whether it may be
+	zero, negative bool // whether it may be 0, or below 0
 }
 
-// Sizes of numbers stay so far inside of what floating point has that no rounding leads out.
+// Bounds of absolute values, so far within the range of floating point that rounding cannot leave that
+// range.
 const (
 	smallestSize = 0x1p-1000
 	largestSize  = 0x1p1000
 )
 
-// rounded is by how much rounding may make a number larger or smaller, and more.
+// rounded bounds, with a margin, the factor by which rounding may enlarge or reduce a number.
 const rounded = 1 + 0x1p-40
 
-// check panics unless all of the span can be computed with.
+// check widens a span by rounding errors. It panics unless all numbers of the result are within the bounds
+// above.
 func (s span) check() span {
 	s.least, s.most = s.least/rounded, s.most*rounded
 	if !(s.least >= smallestSize && s.most <= largestSize && s.least <= s.most) {
@@ -55,10 +56,10 @@ func (s span) check() span {
 	return s
 }
 
-// positive reports that the number is above 0.
+// positive reports whether the number is always above 0.
 func (s span) positive() bool { return !s.zero && !s.negative }
 
-// operation is an expression of others: pattern has a %s for each.
+// operation returns an expression of others; pattern has a %s for each argument.
 func operation(pattern string, eval func(v []float64) float64, s span, args ...Expr) Expr {
 	n := &node{eval: eval, span: s.check()}
 	for _, a := range args {
@@ -74,14 +75,13 @@ func operation(pattern string, eval func(v []float64) float64, s span, args ...E
 	return Expr{n}
 }
 
-// Public numbers are 0 or of a size from leastNumber to mostNumber.
+// Bounds of the absolute value of a public number other than 0.
 const (
 	leastNumber = 0x1p-60
 	mostNumber  = 0x1p60
 )
 
-// Number is a public one. One that is smaller than 2^-60 or no number at all is taken for 0,
-// one that is larger than 2^60 for that.
+// Number is a public number. It is 0 if v is NaN or |v| is below 2^-60; |v| is limited to 2^60.
 func Number(v float64) Expr {
 	if size := math.Abs(v); !(size >= leastNumber) {
 		v = 0
@@ -91,7 +91,7 @@ func Number(v float64) Expr {
 	return constant(v)
 }
 
-// constant is a number whatever its size.
+// constant is a number of any absolute value.
 func constant(v float64) Expr {
 	s := span{least: 1, most: 1, zero: true}
 	if v != 0 {
@@ -101,8 +101,7 @@ func constant(v float64) Expr {
 	return Expr{&node{sql: func([]string) string { return text }, eval: func([]float64) float64 { return v }, span: s.check(), leaf: true}}
 }
 
-// Bound is a public number above 0: one that is not, or is smaller than 2^-60, is taken for that,
-// and a larger one than 2^60 for that.
+// Bound is a public number above 0, clamped to [2^-60, 2^60].
 func Bound(v float64) Expr {
 	if !(v >= leastNumber) {
 		v = leastNumber
@@ -110,12 +109,12 @@ func Bound(v float64) Expr {
 	return Number(v)
 }
 
-// literal is a number as SQL reads it, to the last bit.
+// literal formats a number for SQL, exact to the last bit.
 func literal(v float64) string {
 	return "'" + strconv.FormatFloat(v, 'g', -1, 64) + "'::pg_catalog.float8"
 }
 
-// Add is the sum of terms, from left to right; of none it is 0. Terms that are always 0 are left out.
+// Add is the sum of terms, from left to right; 0 without terms. Terms that are always 0 are left out.
 func Add(terms ...Expr) Expr {
 	terms = slices.DeleteFunc(slices.Clone(terms), func(t Expr) bool {
 		v, number := t.number()
@@ -133,8 +132,8 @@ func Add(terms ...Expr) Expr {
 		s.negative, s.zero = s.negative || t.negative, s.zero && t.zero
 	}
 	if s.negative {
-		// Numbers that are not smaller than least are multiples of 2^-53 least, and so are sums
-		// of them, which rounding takes to multiples of larger powers of 2.
+		// Numbers with absolute values of at least least are multiples of 2^-53 least. So are exact partial
+		// sums, and rounding takes these to multiples of larger powers of 2.
 		s.least, s.zero = s.least*0x1p-54, true
 	}
 	return operation("("+strings.Repeat("%s + ", len(terms)-1)+"%s)", func(v []float64) float64 {
@@ -152,7 +151,7 @@ func Sub(a, b Expr) Expr {
 	return operation("(%s - %s)", func(v []float64) float64 { return v[0] - v[1] }, s, a, b)
 }
 
-// Mul is the product of two. A factor of 0 or 1 is left out.
+// Mul is the product of two expressions. A factor that is always 0 or 1 is simplified.
 func Mul(a, b Expr) Expr {
 	for _, pair := range [][2]Expr{{a, b}, {b, a}} {
 		switch v, number := pair[0].number(); {
@@ -169,7 +168,7 @@ func Mul(a, b Expr) Expr {
 	return operation("(%s * %s)", func(v []float64) float64 { return v[0] * v[1] }, s, a, b)
 }
 
-// number is what the expression always is, if it is a Number.
+// number returns the value of an expression that is a Number.
 func (e Expr) number() (v float64, ok bool) {
 	if !e.leaf || e.column != nil {
 		return 0, false
@@ -180,7 +179,7 @@ func (e Expr) number() (v float64, ok bool) {
 // Square is a times itself.
 func Square(a Expr) Expr { return Mul(a, a) }
 
-// Div is a over b, which must be above 0.
+// Div is a divided by b. b must be above 0.
 func Div(a, b Expr) Expr {
 	if !b.positive() {
 		panic("sqlsum: a division by what may be 0")
@@ -189,7 +188,7 @@ func Div(a, b Expr) Expr {
 	return operation("(%s / %s)", func(v []float64) float64 { return v[0] / v[1] }, s, a, b)
 }
 
-// Sqrt is the root of what is not below 0.
+// Sqrt is the square root of a, which must not be below 0.
 func Sqrt(a Expr) Expr {
 	if a.negative {
 		panic("sqlsum: a root of what may be below 0")
@@ -198,14 +197,14 @@ func Sqrt(a Expr) Expr {
 	return operation("pg_catalog.sqrt(%s)", func(v []float64) float64 { return math.Sqrt(v[0]) }, s, a)
 }
 
-// Abs is the size of a.
+// Abs is the absolute value of a.
 func Abs(a Expr) Expr {
 	s := a.span
 	s.negative = false
 	return operation("pg_catalog.abs(%s)", func(v []float64) float64 { return math.Abs(v[0]) }, s, a)
 }
 
-// Min is the smaller one of two.
+// Min is the smaller of two expressions.
 func Min(a, b Expr) Expr {
 	s := either(a, b)
 	if !a.negative && !b.negative {
@@ -214,7 +213,7 @@ func Min(a, b Expr) Expr {
 	return operation("LEAST(%s, %s)", func(v []float64) float64 { return min(v[0], v[1]) }, s, a, b)
 }
 
-// Max is the larger one of two.
+// Max is the larger of two expressions.
 func Max(a, b Expr) Expr {
 	s := either(a, b)
 	s.negative = a.negative && b.negative
@@ -229,12 +228,12 @@ func Max(a, b Expr) Expr {
 	return operation("GREATEST(%s, %s)", func(v []float64) float64 { return max(v[0], v[1]) }, s, a, b)
 }
 
-// either is the span of what may be one or the other.
+// either returns the span of an expression that has the value of a or of b.
 func either(a, b Expr) span {
 	return span{least: min(a.least, b.least), most: max(a.most, b.most), zero: a.zero || b.zero, negative: a.negative || b.negative}
 }
 
-// Clamp moves a into [-limit, limit]; limit is a Bound.
+// Clamp limits a to [-limit, limit]; limit is converted as by Bound.
 func Clamp(a Expr, limit float64) Expr {
 	high := Bound(limit)
 	s := span{least: min(a.least, high.least), most: high.most, zero: a.zero, negative: a.negative}
@@ -242,7 +241,7 @@ func Clamp(a Expr, limit float64) Expr {
 	return operation("GREATEST("+literal(-v)+", LEAST("+literal(v)+", %s))", func(x []float64) float64 { return max(-v, min(v, x[0])) }, s, a)
 }
 
-// Snap is a or, where that is smaller than least in size, 0.
+// Snap is a or, if |a| is below least, 0.
 func Snap(a Expr, least float64) Expr {
 	s := a.span
 	s.least, s.zero = max(s.least, least), true
@@ -255,13 +254,13 @@ func Snap(a Expr, least float64) Expr {
 	}, s, a).twice()
 }
 
-// twice marks an operation whose SQL names its arguments several times.
+// twice marks an operation whose SQL contains each of its arguments several times.
 func (e Expr) twice() Expr {
 	e.args = append(e.args, e.args...)
 	return e
 }
 
-// IfBelow is x where a < b, else y.
+// IfBelow is x if a < b, otherwise y.
 func IfBelow(a, b, x, y Expr) Expr {
 	return operation("CASE WHEN %s < %s THEN %s ELSE %s END", func(v []float64) float64 {
 		if v[0] < v[1] {
@@ -271,34 +270,34 @@ func IfBelow(a, b, x, y Expr) Expr {
 	}, either(x, y), a, b, x, y)
 }
 
-// mostExponent is the largest size of what Exp takes.
+// mostExponent limits the absolute value of the argument of Exp.
 const mostExponent = 100
 
-// Exp is e^a, of an a that is clamped to 100 in size.
+// Exp is e^a, with a clamped to [-100, 100].
 func Exp(a Expr) Expr {
 	s := span{least: math.Exp(-mostExponent), most: math.Exp(mostExponent)}
 	return operation("pg_catalog.exp(%s)", func(v []float64) float64 { return math.Exp(v[0]) }, s, Clamp(a, mostExponent))
 }
 
-// column is a raw one of a row, as the statement is given it.
+// column is a raw column of a row, as it is passed to the statement.
 type column struct {
 	index    int
-	low, top float64 // a row where it is not within says nothing
+	low, top float64 // a row with a value outside of [low, top] is left out
 	labels   labels
 }
 
-// labels are the two values that a column may have, if known.
+// labels are the two values that a column may have; are is false for a column without labels.
 type labels struct {
 	are                bool
 	negative, positive float64
 }
 
-// admits reports whether a row with this value takes part.
+// admits reports whether a row with this value is included.
 func (c column) admits(v float64) bool {
 	return v >= c.low && v <= c.top && (!c.labels.are || v == c.labels.negative || v == c.labels.positive)
 }
 
-// condition is that in SQL.
+// condition returns admits as an SQL condition.
 func (c column) condition(name string) string {
 	if c.labels.are {
 		return fmt.Sprintf("(%s = %s OR %[1]s = %[3]s)", name, literal(c.labels.negative), literal(c.labels.positive))
@@ -306,27 +305,27 @@ func (c column) condition(name string) string {
 	return fmt.Sprintf("%s BETWEEN %s AND %s", name, literal(c.low), literal(c.top))
 }
 
-// Columns of scaled units are 0 or of a size from leastColumn to mostColumn.
+// Bounds of the absolute value of a column in scaled units, other than 0.
 const (
 	leastColumn = 0x1p-60
 	mostColumn  = 0x1p60
 )
 
-// raw is a column of the row, before anything is made of it: of any size.
+// raw returns the node of a column of the row, in its own units and of any absolute value.
 func raw(c column) *node {
 	return &node{column: &c, leaf: true, span: span{least: smallestSize * 2, most: 0x1p999, zero: true, negative: true}}
 }
 
-// Scales and centres are of a size up to mostScale, and scales not smaller than leastScale.
+// Scales and centres have absolute values of at most mostScale, and scales are at least leastScale.
 const (
 	leastScale = 0x1p-500
 	mostScale  = 0x1p500
 )
 
-// Column is raw column j, less a public centre, over a public scale above 0. A row in which it is
-// missing, no number, infinite or more than 2^60 scales from the centre says nothing at all. A
-// centre closer than 2^-30 scales to 0 is taken for that, and so is, without a centre, a value that is
-// closer than 2^-60 scales. A scale counts as one from 2^-500 to 2^500, and a centre as one within that.
+// Column is raw column j, minus a public centre, divided by a public scale above 0. A row is left out if
+// its value is missing, NaN, infinite or more than 2^60 scales from the centre. A centre closer than 2^-30
+// scales to 0 is replaced by 0; without a centre, so is a value closer than 2^-60 scales to 0. The scale is
+// clamped to [2^-500, 2^500], and the absolute value of the centre is limited to 2^500.
 func Column(j int, centre, scale float64) Expr {
 	scale, centre = inScales(scale), max(-mostScale, min(centre, mostScale))
 	if math.Abs(centre) < 0x1p-30*scale {
@@ -357,25 +356,25 @@ func Column(j int, centre, scale float64) Expr {
 	return Expr{n}
 }
 
-// inScales is a scale as a column takes it.
+// inScales clamps a scale to the supported range.
 func inScales(scale float64) float64 { return max(leastScale, min(scale, mostScale)) }
 
-// Is tells whether raw column j, the position of a level in a category, from 0, is one of them:
-// 1 or 0. A row in which it is missing says nothing at all.
+// Is is 1 if raw column j, the index of a category's level, from 0, equals level, otherwise 0. A row in
+// which it is missing is left out.
 func Is(j, level int) Expr {
 	return indicator(column{index: j, low: 0, top: mostLevels}, float64(level))
 }
 
-// mostLevels is the most levels that a category can have.
+// mostLevels bounds the number of levels of a category.
 const mostLevels = 1 << 16
 
-// Label is 1 where raw column j is positive, 0 where it is negative; a row where it is neither
-// says nothing at all.
+// Label is 1 if raw column j equals positive, 0 if it equals negative; a row with any other value is left
+// out.
 func Label(j int, negative, positive float64) Expr {
 	return indicator(column{index: j, low: -math.MaxFloat64, top: math.MaxFloat64, labels: labels{true, negative, positive}}, positive)
 }
 
-// indicator is 1 where a column is a number, else 0.
+// indicator is 1 if a column equals at, otherwise 0.
 func indicator(c column, at float64) Expr {
 	n := &node{args: []*node{raw(c)}, span: span{least: 1, most: 1, zero: true}.check()}
 	n.sql = func(args []string) string {
@@ -390,16 +389,16 @@ func indicator(c column, at float64) Expr {
 	return Expr{n}
 }
 
-// Count is raw column j over a public scale above 0, where it is from 0 to 2^60 scales; a row where it is not
-// says nothing at all. Below 2^-60 scales it is taken for 0.
+// Count is raw column j divided by a public scale above 0; below 2^-60 scales it is 0. A row is left out if
+// the value is not between 0 and 2^60 scales.
 func Count(j int, scale float64) Expr {
 	e := Column(j, 0, scale)
 	e.args[0].column.low, e.negative = 0, false
 	return e
 }
 
-// Positive is raw column j over a public scale above 0, where that is between 2^-60 and 2^60; a row
-// where it is not says nothing at all. The scale is as Column's.
+// Positive is raw column j divided by a public scale above 0. A row is left out if the result is not
+// between 2^-60 and 2^60. The scale is clamped as in Column.
 func Positive(j int, scale float64) Expr {
 	scale = inScales(scale)
 	inverse := 1 / scale

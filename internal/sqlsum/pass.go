@@ -7,35 +7,36 @@ import (
 	"slices"
 )
 
-// Vector is what every row gives to a sum. It is shortened to Bound where it is longer, counted
-// in steps of which Bound has Steps, and rounded, so that its integers are at most Steps long
-// (Lemma 1 of sqlsum.md).
+// Vector is the contribution of every row to a sum. It is shortened to Bound if it is longer, scaled so
+// that Bound has Steps steps, and rounded to integers, whose length is at most Steps (Lemma 1 of
+// sqlsum.md).
 type Vector struct {
 	Of    []Expr
-	Bound float64 // in the units of Of; one below 2^-60 counts as that, and one above 2^60 as that
-	Steps int64   // 2^40 at most
+	Bound float64 // in the units of Of; clamped to [2^-60, 2^60]
+	Steps int64   // at most 2^40
 }
 
-// Bins are where rows are counted: below the first edge, between two, and at the last or beyond.
+// Bins counts rows by intervals of Of: below the first edge, between consecutive edges, and from the last
+// edge on.
 type Bins struct {
 	Of    Expr
-	Edges []float64 // rising
+	Edges []float64 // increasing
 }
 
-// Pass is what one pass over the rows adds up.
+// Pass lists the sums of one pass over the rows.
 type Pass struct {
-	Sums    []Vector // of a Vector the sum of its coordinates
-	Moments []Vector // of a Vector the sums of the products of coordinates i <= j, row by row of the upper triangle
+	Sums    []Vector // for each Vector, the sums of its coordinates
+	Moments []Vector // for each Vector, the sums of the products of coordinates i <= j, row by row of the upper triangle
 	Counts  []Bins
 }
 
-// Totals are the sums of a Pass over all rows, in its order: those of Sums in steps, of Moments
-// in squares of steps, and for each of Counts how many rows are in each bin.
+// Totals are the sums of a Pass over all rows, in its order: of Sums in steps, of Moments in squares of
+// steps, and of Counts the number of rows in each bin.
 type Totals struct {
 	Sums, Moments, Counts [][]int64
 }
 
-// Empty are the totals of no rows.
+// Empty returns the totals of no rows.
 func (p Pass) Empty() (t Totals) {
 	for _, v := range p.Sums {
 		t.Sums = append(t.Sums, make([]int64, len(v.Of)))
@@ -49,10 +50,10 @@ func (p Pass) Empty() (t Totals) {
 	return t
 }
 
-// MostColumns is the most that a statement of Postgres can return.
+// MostColumns is the number of columns that a statement of Postgres can return.
 const MostColumns = 1600
 
-// Columns is how many the statement returns: the group, how many rows it has, and the sums.
+// Columns returns the number of columns of the statement: the group, its number of rows, and the sums.
 func (p Pass) Columns() int {
 	n := 2
 	for _, v := range p.Sums {
@@ -64,11 +65,11 @@ func (p Pass) Columns() int {
 	return n
 }
 
-// ErrAnswer marks an answer that is none of the statement's.
+// ErrAnswer marks an answer that the statement cannot return.
 var ErrAnswer = errors.New("sqlsum: not what the statement returns")
 
-// Totals adds up what the statement returned, one slice for each row of it: several answers, of
-// disjoint parts of the rows, may follow one another.
+// Totals adds up the rows of answers of the statement. Answers for disjoint parts of the table may be
+// concatenated.
 //
 // Errors: ErrAnswer.
 func (p Pass) Totals(answer [][]int64) (Totals, error) {
@@ -97,8 +98,7 @@ func (p Pass) Totals(answer [][]int64) (Totals, error) {
 	return t, nil
 }
 
-// steps are the integers of a Vector: its coordinates times one factor, the same for all, and
-// rounded to the nearest.
+// steps returns the integers of a Vector: its coordinates times one common factor, rounded to the nearest.
 func (v Vector) steps() []Expr {
 	squares := make([]Expr, len(v.Of))
 	for j, e := range v.Of {
@@ -113,8 +113,8 @@ func (v Vector) steps() []Expr {
 	return steps
 }
 
-// cut is how long integers are before they are rounded: rounding errors of the factor and of the
-// products stay below 2^-30 of it, rounding adds half of 1 to each coordinate at most.
+// cut is the bound of the vector's length in steps before rounding. Rounding errors of the factor and of
+// the products stay below 2^-30 of it, and rounding to integers adds at most 1/2 to each coordinate.
 func (v Vector) cut() float64 {
 	cut := float64(v.Steps)*(1-0x1p-30) - math.Ceil(math.Sqrt(float64(len(v.Of))))
 	if !(v.Steps <= 1<<40 && cut > 0) {
@@ -123,7 +123,7 @@ func (v Vector) cut() float64 {
 	return cut
 }
 
-// rounding is a as an integer, to the nearest, of two the even one. It is below 2^41 in size.
+// rounding is a rounded to the nearest integer, ties to even. The result is at most 2^41 in absolute value.
 func rounding(a Expr) Expr {
 	s := span{least: 1, most: 0x1p41, zero: true, negative: true}
 	return operation("(%s)::pg_catalog.int8", func(v []float64) float64 { return math.RoundToEven(v[0]) }, s, a)

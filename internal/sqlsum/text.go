@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// program is a Pass whose numbers are in an order in which each follows from those before it.
+// program is a Pass with its nodes in an order in which each follows its arguments.
 type program struct {
 	Pass
-	nodes []*node       // arguments first
-	place map[*node]int // in nodes
-	uses  map[*node]int // how often other expressions, sums and bins name it
-	level map[*node]int // the subquery that computes it; 0 for what is no column of one
-	until map[*node]int // the last one that names it
+	nodes []*node       // arguments before the nodes that use them
+	place map[*node]int // index in nodes
+	uses  map[*node]int // number of references by other nodes, sums and bins
+	level map[*node]int // the subquery that computes it; 0 if it is not a column of a subquery
+	until map[*node]int // the last subquery that refers to it
 
 	sums, moments [][]Expr // integers
 }
 
-// compile orders all that a Pass is made of.
+// compile orders all nodes of a Pass.
 func (p Pass) compile() *program {
 	c := &program{Pass: p, place: map[*node]int{}, uses: map[*node]int{}, level: map[*node]int{}, until: map[*node]int{}}
 	for _, v := range p.Sums {
@@ -29,7 +29,7 @@ func (p Pass) compile() *program {
 		steps := v.steps()
 		c.moments = append(c.moments, steps)
 		for _, k := range steps {
-			c.uses[k.node]++ // in products with all others
+			c.uses[k.node]++ // for its products with all others
 		}
 	}
 	for _, n := range c.outputs() {
@@ -38,7 +38,7 @@ func (p Pass) compile() *program {
 	return c
 }
 
-// visit notes a node and what it is made of.
+// visit adds a node after its arguments.
 func (c *program) visit(n *node) {
 	c.uses[n]++
 	if _, known := c.place[n]; known {
@@ -51,18 +51,20 @@ func (c *program) visit(n *node) {
 	c.nodes = append(c.nodes, n)
 }
 
-// kept reports whether a node becomes a column of a subquery: what is used more than once does.
+// kept reports whether a node becomes a column of a subquery: one that is used more than once does, and one
+// that reads the row.
 func (c *program) kept(n *node) bool { return !n.leaf && (c.uses[n] > 1 || readsRow(n)) }
 
-// readsRow reports whether a node is a column of the row: the first subquery makes them all.
+// readsRow reports whether a node reads a column of the row: all of these are computed in the first
+// subquery.
 func readsRow(n *node) bool {
 	return len(n.args) > 0 && n.args[0].column != nil
 }
 
-// name is that of a node's column.
+// name returns the name of a node's column.
 func (c *program) name(n *node) string { return "v" + strconv.Itoa(c.place[n]) }
 
-// text is a node's SQL where all kept ones below are columns.
+// text returns a node's SQL, in which kept nodes are names of columns.
 func (c *program) text(n *node) string {
 	args := make([]string, len(n.args))
 	for i, a := range n.args {
@@ -78,7 +80,7 @@ func (c *program) text(n *node) string {
 	return n.sql(args)
 }
 
-// value is a node's SQL above the subquery that makes it.
+// value returns a node's SQL outside of the subquery that computes it.
 func (c *program) value(n *node) string {
 	if c.kept(n) {
 		return c.name(n)
@@ -88,14 +90,14 @@ func (c *program) value(n *node) string {
 
 func rawName(index int) string { return "c" + strconv.Itoa(index) }
 
-// fence keeps the planner from writing an expression into each place where it is used: it takes a
-// subquery with a volatile column as it is. This one may run in parallel workers, and is cheap.
+// fence prevents the planner from copying an expression to each place where it is used: the planner does
+// not flatten a subquery with a volatile column. This function is cheap and may run in parallel workers.
 const fence = "pg_catalog.pg_is_in_recovery() AS fence"
 
-// SQL is the statement: from is what follows FROM, a relation perhaps with a condition, and
-// columns[j] the SQL of raw column j, a float8 or NULL, for which no row raises an error. Its
-// columns are all integers: the group, which tells the bins, how many rows are in it, and the
-// sums. Rows of several answers, of disjoint parts of the rows, add up.
+// SQL returns the statement of the pass. from is the text after FROM: a relation, possibly with a
+// condition. columns[j] is the SQL of raw column j, a float8 or NULL, which must not raise an error for any
+// row. All columns of the result are integers: the group, which encodes the bins, the number of its rows,
+// and the sums. Results for disjoint parts of the table add up.
 func (p Pass) SQL(from string, columns []string) string {
 	c := p.compile()
 	levels := c.levels()
@@ -106,10 +108,10 @@ func (p Pass) SQL(from string, columns []string) string {
 	return c.sum(query)
 }
 
-// levels places all kept nodes in subqueries, each after those that it is made of, and says how
-// many there are.
+// levels assigns every kept node to a subquery, after those of its arguments, and returns the number of
+// subqueries.
 func (c *program) levels() (most int) {
-	below := map[*node]int{} // the last subquery that a node needs
+	below := map[*node]int{} // the last subquery that a node depends on
 	for _, n := range c.nodes {
 		for _, a := range n.args {
 			below[n] = max(below[n], below[a])
@@ -135,7 +137,7 @@ func (c *program) levels() (most int) {
 	return most
 }
 
-// outputs are the nodes that sums and bins are of.
+// outputs returns the nodes that are summed or counted.
 func (c *program) outputs() (nodes []*node) {
 	for _, e := range slices.Concat(slices.Concat(c.sums...), slices.Concat(c.moments...)) {
 		nodes = append(nodes, e.node)
@@ -146,10 +148,10 @@ func (c *program) outputs() (nodes []*node) {
 	return nodes
 }
 
-// read selects the raw columns of the rows that say something. The condition is one CASE, of which the planner
-// takes half of all rows: it would multiply what it takes a range of each column to leave, and plan for a single row. No
-// index serves for it, so that no counter of one tells how many rows say something. It stands above
-// the fence, so that expressions are evaluated once.
+// read selects the raw columns of the rows that are included. The condition is a single CASE, which the
+// planner estimates to keep half of all rows; for separate range conditions it would multiply their
+// estimates and plan for a single row. An index cannot serve a CASE, so no index statistics count the rows
+// that are included. The condition is outside of the fence, so that expressions are evaluated once.
 func (c *program) read(from string, columns []string) string {
 	var list, where []string
 	plain, seen := true, map[column]bool{}
@@ -179,13 +181,13 @@ func (c *program) read(from string, columns []string) string {
 	return "SELECT * FROM (" + query + ") rows WHERE " + condition
 }
 
-// isName reports whether SQL is a quoted name, perhaps as a float8, and nothing else.
+// isName reports whether SQL is only a quoted name, possibly cast to float8.
 func isName(text string) bool {
 	text = strings.TrimSuffix(text, "::pg_catalog.float8")
 	return len(text) > 1 && text[0] == '"' && text[len(text)-1] == '"' && strings.Count(text, `"`) == 2
 }
 
-// subquery computes the nodes of a level, beside those below that are used above.
+// subquery computes the nodes of a level, and passes on those of lower levels that higher levels use.
 func (c *program) subquery(query string, level int) string {
 	list := []string{}
 	for _, n := range c.nodes {
@@ -199,7 +201,7 @@ func (c *program) subquery(query string, level int) string {
 	return "SELECT " + strings.Join(append(list, fence), ", ") + " FROM (" + query + ") level" + strconv.Itoa(level-1)
 }
 
-// sum adds up.
+// sum adds the aggregation to the query.
 func (c *program) sum(query string) string {
 	list := []string{c.group() + " AS g", "pg_catalog.count(*)"}
 	for _, steps := range c.sums {
@@ -221,7 +223,7 @@ func (c *program) sum(query string) string {
 	return text
 }
 
-// group tells the bins of a row, each a digit of one number.
+// group returns the SQL of a row's group: one number with the bin of each Bins as a digit.
 func (c *program) group() string {
 	text := "0"
 	for _, b := range c.Counts {

@@ -2,9 +2,9 @@ package sqlsum
 
 import "sort"
 
-// Twin returns a function that adds what one row gives, by its raw columns, to totals: in Go what
-// the statement does in SQL. Both agree to the last bit, but for Exp, where the database's
-// library may round another way.
+// Twin returns a function that adds the contribution of one row, given its raw columns, to totals: the same
+// computation in Go as the statement in SQL. They agree to the last bit except for Exp, which the
+// database's library may round differently.
 func (p Pass) Twin() func(t Totals, raw []float64) {
 	c := p.compile()
 	return func(t Totals, raw []float64) {
@@ -14,7 +14,7 @@ func (p Pass) Twin() func(t Totals, raw []float64) {
 	}
 }
 
-// values are those of all nodes; ok: the row says something.
+// values returns the values of all nodes. ok reports whether the row is included.
 func (c *program) values(raw []float64) (values []float64, ok bool) {
 	values = make([]float64, len(c.nodes))
 	args := make([]float64, 0, 8)
@@ -34,7 +34,7 @@ func (c *program) values(raw []float64) (values []float64, ok bool) {
 	return values, true
 }
 
-// add adds what a row of these values gives.
+// add adds the contribution of a row with these values.
 func (c *program) add(t Totals, values []float64) {
 	integer := func(e Expr) int64 { return int64(values[c.place[e.node]]) }
 	for s, steps := range c.sums {

@@ -1,13 +1,13 @@
-// Package version is the one place that names the version: binary, schema, packages
-// and image take it from here, and a test holds the changelog to it.
+// Package version is the only definition of the version: binary, schema, packages and image use it, and a
+// test compares the changelog with it.
 package version
 
 import "runtime/debug"
 
-// Number is the version that this tree becomes, or was released as.
+// Number is the version that this source tree was or will be released as.
 const Number = "0.1.0"
 
-// String returns Number with the commit it was built from, where the build knows one.
+// String returns Number with the commit of the build, if the build information has it.
 func String() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

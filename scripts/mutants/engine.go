@@ -2,7 +2,8 @@ package main
 
 import "os"
 
-// Tests on Citus run where DPSIDECAR_ENGINE says how it is built, and so do the errors that they must notice.
+// Tests on Citus, and their mutants, run only if DPSIDECAR_ENGINE is set. It names the folder from which the
+// tests build Citus.
 func init() {
 	if os.Getenv("DPSIDECAR_ENGINE") == "" {
 		return

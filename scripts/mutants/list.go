@@ -1,9 +1,9 @@
 package main
 
-// mutants are errors that would cost privacy. Whoever proves something adds the
-// errors that the proof is about, each with the tests that must notice it.
+// mutants are errors that would cost privacy. Each proof has mutants here for the errors that it excludes,
+// with the tests that must fail for them.
 var mutants = []mutant{
-	// Errors that tests once let pass.
+	// Errors that earlier versions of the tests did not detect.
 	{"objective perturbation runs at twice the epsilon charged", "internal/dpsco/l1.go",
 		`objpert.Params{Epsilon: below(epsilon)`, `objpert.Params{Epsilon: 2 * below(epsilon)`, []tests{{"./internal/dpsco", "TheChargedEpsilon"}}},
 	{"the exponential mechanism runs at twice the epsilon charged", "internal/dpsco/l1.go",
@@ -113,7 +113,7 @@ var mutants = []mutant{
 	{"the surcharge forgets the coordinates", "internal/mech/surcharge.go",
 		`*0.0211*float64(d)`, `*0.0211`, []tests{{"./internal/mech", "TestSurchargeCounts"}}},
 
-	// What events cost.
+	// Costs of events.
 	{"accounting: normal noise costs half of its rho", "internal/privacy/price.go",
 		`divUp(0.5, mulDown(z, z))`, `divUp(0.25, mulDown(z, z))`, []tests{{"./internal/privacy", "TestPriceFollows"}}},
 	{"accounting: a pure epsilon costs half of its rho", "internal/privacy/price.go",
@@ -145,7 +145,7 @@ var mutants = []mutant{
 	{"accounting: the largest noise that does not fit", "internal/privacy/calibrate.go",
 		"	return hi.z, nil\n}", "	return lo.z, nil\n}", []tests{{"./internal/privacy", "TestCalibrateIsSafe"}}},
 
-	// Randomness, and who counts.
+	// Randomness, and counts of records.
 	{"noise can be foretold", "internal/mech/source.go",
 		`bufio.NewReaderSize(rand.Reader, 4096)}`, `bufio.NewReaderSize(foretold{rand.Reader}, 4096)}` + " }\n\ntype foretold struct{ io.Reader }\n\nfunc (foretold) Read(b []byte) (int, error) {\n	clear(b)\n	return len(b), nil", []tests{{"./internal/mech", "TestSourcesAreIndependent"}}},
 	{"merged sums are not counted", "internal/mech/fixedpoint.go",
@@ -856,7 +856,7 @@ var mutants = []mutant{
 	{"disjoint parts may hold more records than N", "internal/mech/fixedpoint.go",
 		`if joined.records += part.records; joined.records > joined.contract.most() {`, `if joined.records += part.records; joined.records < 0 {`, []tests{{"./internal/mech", "TestMisuseOfDisjointPanics"}}},
 
-	// Why a row stays in its block of time.
+	// Reasons why a row stays in its block of time.
 	{"a disabled trigger keeps a column", "sql/functions/freeze.sql",
 		"t.tgenabled = 'A' AND t.tgfoid =", "t.tgfoid =", []tests{{"./sql", "TestWhatFixesAColumn"}}},
 	{"any body of the trigger's function keeps a column", "sql/functions/freeze.sql",

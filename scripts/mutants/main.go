@@ -1,11 +1,10 @@
-// Command mutants checks the tests of privacy themselves. It makes one error at
-// a time in the code, those of list.go, and runs the tests that must notice it.
-// Nothing in the working tree is changed: the compiler reads the changed file
-// from a temporary directory.
+// Command mutants checks the tests of privacy themselves. It makes one error at a time in the code, those
+// of list.go, and runs the tests that must fail for it. The working tree is not changed: the compiler reads
+// the changed file from a temporary directory.
 //
-// It exits with status 1 if a mutant survives, and 2 if one cannot be tried:
-// because it does not compile, or its tests fail without it; and at once, before any is
-// tried, if the code that one changes is no longer there.
+// It exits with status 1 if a mutant survives, and with 2 if one cannot be tried: because it does not
+// compile, or its tests fail without it; or, before any is tried, if the code that a mutant changes does
+// not exist.
 package main
 
 import (
@@ -21,7 +20,7 @@ import (
 	"time"
 )
 
-// mutant is one error: in file, old becomes new. Old stands there once.
+// mutant is one error: in file, old is replaced by new. Old must occur exactly once.
 type mutant struct {
 	name     string
 	file     string
@@ -29,10 +28,10 @@ type mutant struct {
 	tests    []tests // each of which must fail
 }
 
-// tests are those of one package whose names match a regular expression.
+// tests are the tests of one package whose names match a regular expression.
 type tests struct{ pkg, run string }
 
-// What may become of a mutant.
+// Outcomes of a mutant.
 const (
 	killed   = "killed"
 	survived = "SURVIVED"
@@ -57,7 +56,7 @@ func main() {
 		os.Exit(2)
 	}
 	count := tryAll(dir, match)
-	_ = os.RemoveAll(dir) // what is left is the system's to clean up
+	_ = os.RemoveAll(dir) // remaining files are left to the system
 	fmt.Printf("%d killed, %d survived, %d not tried\n", count[killed], count[survived], count[untried])
 	switch {
 	case count[untried] > 0:
@@ -67,7 +66,7 @@ func main() {
 	}
 }
 
-// checkAll reports the mutants that cannot be made of the code under root.
+// checkAll returns an error for each mutant that cannot be applied to the code under root.
 func checkAll(root string) (err error) {
 	for _, m := range mutants {
 		_, broken := m.change(root)
@@ -81,7 +80,7 @@ func checkAll(root string) (err error) {
 	return err
 }
 
-// change returns the mutant's file under root, changed.
+// change returns the text of the mutant's file under root with the change.
 func (m mutant) change(root string) (text string, err error) {
 	original, err := os.ReadFile(filepath.Join(root, m.file))
 	if err != nil {
@@ -93,7 +92,7 @@ func (m mutant) change(root string) (text string, err error) {
 	return strings.Replace(string(original), m.old, m.new, 1), nil
 }
 
-// tryAll tries the mutants whose names match and counts what became of them.
+// tryAll tries the mutants whose names match and counts their outcomes.
 func tryAll(dir string, match *regexp.Regexp) map[string]int {
 	count := map[string]int{}
 	healthy := map[tests]bool{} // whether tests pass without a mutant
@@ -109,8 +108,8 @@ func tryAll(dir string, match *regexp.Regexp) map[string]int {
 	return count
 }
 
-// try runs the mutant's tests, with it and once for all without any. It says by
-// what a mutant was killed, or why not.
+// try runs the mutant's tests, with the mutant and, once for all mutants, without any. why names the tests
+// that killed it, or the reason for another outcome.
 func (m mutant) try(dir string, healthy map[tests]bool) (outcome, why string) {
 	overlay, err := m.overlay(dir)
 	if err != nil {
@@ -139,10 +138,10 @@ func (m mutant) try(dir string, healthy map[tests]bool) (outcome, why string) {
 	return killed, why
 }
 
-// failed is how go test names a test that failed.
+// failed matches go test's line for a test that failed.
 var failed = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
 
-// failures names the first tests that failed.
+// failures returns the names of the first tests that failed.
 func failures(output string) string {
 	var names []string
 	for _, match := range failed.FindAllStringSubmatch(output, 3) {
@@ -151,7 +150,7 @@ func failures(output string) string {
 	return strings.Join(names, " ")
 }
 
-// overlay writes the changed file and the file that tells the compiler of it.
+// overlay writes the changed file and the overlay file for the compiler, whose name it returns.
 func (m mutant) overlay(dir string) (name string, err error) {
 	text, err := m.change(".")
 	if err != nil {
@@ -173,7 +172,7 @@ func (m mutant) overlay(dir string) (name string, err error) {
 	return name, os.WriteFile(name, replace, 0o600)
 }
 
-// pass runs the tests under an overlay, "" for none.
+// pass runs the tests with an overlay, or without one if it is "".
 func (t tests) pass(overlay string) (passed, built bool, output string) {
 	args := []string{"test", "-vet=off", "-timeout", "4m", "-run", t.run}
 	if overlay != "" {

@@ -1,5 +1,5 @@
-// Command sbom writes what a Go binary is made of, by its own build information, as a
-// CycloneDX document: sbom BINARY DOCUMENT.
+// Command sbom writes the modules of a Go binary, from its build information, as a CycloneDX document: sbom
+// BINARY DOCUMENT.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command installed prints which Postgres server this machine would run. It
-// fails, saying what to install, where there is none.
+// Command installed prints which Postgres server this machine would run. If there is none it fails with
+// installation advice.
 package main
 
 import (

@@ -2,13 +2,13 @@ package expmech
 
 import "math"
 
-// What decides how rows are bounded. It changes running time alone.
+// Thresholds for the choice of a row's bound. They change running time alone.
 const (
-	smoothReach = 0.5  // a row whose residual varies by less in the box is expanded, not bounded by a chord
-	freezeLoss  = 10.0 // how much worse the exponent may become if the bounds of all rows are kept for the boxes inside
-	keepShare   = 0.8  // a new list is made if it has less than this share of the rows
-	modelEvery  = 8    // every 8th row of a kind updates the model of where to split
-	lowestBound = 4.0  // a row's lower bound that may fall below -4 is replaced by 0
+	smoothReach = 0.5  // a row whose residual varies by less in the box is bounded by its expansion, not by a chord
+	freezeLoss  = 10.0 // largest increase of the exponent's error if the bounds of all rows are kept for the boxes inside
+	keepShare   = 0.8  // a new list is made if it has less than this fraction of the rows
+	modelEvery  = 8    // every 8th row of a kind updates the model that chooses splits
+	lowestBound = 4.0  // a row whose lower bound may fall below -4 is bounded by 0 instead
 )
 
 // expansion is a quadratic f + g (z - middle) - (z - middle)' m (z - middle) / 2;
@@ -35,8 +35,8 @@ func (e *expansion) clear() {
 	e.m.clear()
 }
 
-// list is what a box hands to the boxes inside it: the rows whose bound may
-// still improve, and a lower bound of all others, once and for all.
+// list is inherited by the boxes inside a box: the rows whose bound may still improve, and a lower bound
+// for the sum of all other rows, which is final.
 type list struct {
 	plain, imprecise []int32
 	middle           []float64
@@ -66,25 +66,25 @@ func (l *list) moved(middle []float64) expansion {
 	return e
 }
 
-// place is one axis of a box as floating point sees it: |z - middle| <= half,
-// and where the envelope is to touch.
+// place is one axis of a box in floating point: |z - middle| <= half, and the point where the envelope
+// should touch.
 type place struct{ middle, half, touch float64 }
 
-// sums is the bound of some rows on a box. The frozen part holds, and is as good
-// as it gets, on all boxes inside it as well.
+// sums is the bound of some rows on a box. The frozen part is valid on all boxes inside it as well, where
+// it could improve only within the tolerance.
 type sums struct {
 	live, frozen expansion
-	kinks        matrix    // mean curvature of the rows with a kink, roughly
-	loss         []float64 // what the width of every axis costs, roughly
+	kinks        matrix    // approximate mean curvature of the rows with a kink
+	loss         []float64 // approximate loss of the bound due to the width of every axis
 	imprecise    []int32   // imprecise rows that may still improve
-	constant     float64   // of the rows that score psi.limit all over the box
+	constant     float64   // of the rows that score psi.limit on the whole box
 }
 
 func newSums(d int) *sums {
 	return &sums{live: newExpansion(d), frozen: newExpansion(d), kinks: newMatrix(d), loss: make([]float64, d)}
 }
 
-// add adds o but for its rows.
+// add adds the bounds of o, without its rows.
 func (s *sums) add(o *sums) {
 	s.live.add(&o.live)
 	s.frozen.add(&o.frozen)
@@ -95,7 +95,7 @@ func (s *sums) add(o *sums) {
 	s.constant += o.constant
 }
 
-// scale multiplies all but the rows.
+// scale multiplies the bounds by weight.
 func (s *sums) scale(weight float64) {
 	if weight == 1 {
 		return
@@ -125,12 +125,11 @@ type bounder struct {
 	*view
 	psi       *psi
 	places    []place
-	tolerance float64 // of freezing a row
+	tolerance float64 // for freezing a row
 }
 
-// gather adds the bounds of at most blockRows plain rows to s, and appends those
-// rows to kept whose bound may be higher in a smaller box. The proof that each is a lower bound is in
-// expmech.md, section 3.
+// gather adds the bounds of at most blockRows plain rows to s, and appends to kept the rows whose bound may
+// be higher in a smaller box. Section 3 of expmech.md proves that they are lower bounds.
 func (b *bounder) gather(s *sums, kept, rows []int32) []int32 {
 	places := b.places
 	product, frozen := 1.0, 1.0
@@ -158,7 +157,7 @@ func (b *bounder) gather(s *sums, kept, rows []int32) []int32 {
 		default:
 			decay, slope := b.psi.expand(u)
 			bend := b.psi.bend(low, high)
-			if bend*rho*rho > lowestBound { // theta < 2, and the residual may nearly vanish
+			if bend*rho*rho > lowestBound { // theta < 2 and the residual may be close to 0
 				b.chord(s, n%modelEvery == 0, r, rho, v)
 				break
 			}
@@ -178,14 +177,14 @@ func (b *bounder) gather(s *sums, kept, rows []int32) []int32 {
 	return kept
 }
 
-// kink bounds a row whose residual may vanish in the box by a line through the
-// origin, on the side where the envelope is to touch.
+// kink bounds a row whose residual may vanish in the box by a line through the origin, on the side of the
+// point where the envelope should touch.
 func (b *bounder) kink(s *sums, learn bool, r, at, rho float64, v []float64) {
 	side := math.Copysign(1, at)
 	steep := b.psi.chord(rho + side*r)
 	slope := side * steep
 	if !(slope*r-steep*rho >= -lowestBound) {
-		return // zero is a bound, too
+		return // zero is a bound too
 	}
 	s.live.f += slope * r
 	g := s.live.g[:len(v)]
@@ -201,7 +200,7 @@ func (b *bounder) kink(s *sums, learn bool, r, at, rho float64, v []float64) {
 // chord bounds a row by the chord of psi between the ends of its range.
 func (b *bounder) chord(s *sums, learn bool, r, rho float64, v []float64) {
 	low, high := math.Abs(r)-rho, math.Abs(r)+rho
-	start, end := low*b.psi.chord(low), high*b.psi.chord(high) // from below
+	start, end := low*b.psi.chord(low), high*b.psi.chord(high) // lower bounds
 	slope := math.Copysign((end-start)/(2*rho), r)
 	s.live.f += (start + end) / 2
 	for j, x := range v {
@@ -212,8 +211,8 @@ func (b *bounder) chord(s *sums, learn bool, r, rho float64, v []float64) {
 	}
 }
 
-// chargeAxes adds what a row's bound loses to the axes along which its residual
-// varies, in proportion.
+// chargeAxes distributes the loss of a row's bound over the axes, in proportion to how much its residual
+// varies along each.
 func (b *bounder) chargeAxes(s *sums, loss, rho float64, v []float64) {
 	loss *= modelEvery / rho
 	for j, x := range v {
@@ -221,7 +220,7 @@ func (b *bounder) chargeAxes(s *sums, loss, rho float64, v []float64) {
 	}
 }
 
-// sway returns how much |psi”| varies on [low, high], roughly, where it is at
+// sway estimates by how much the absolute second derivative of psi varies on [low, high], where it is at
 // most bend.
 func (p *psi) sway(bend, low, high float64) float64 {
 	switch {
@@ -233,7 +232,7 @@ func (p *psi) sway(bend, low, high float64) float64 {
 	return bend - p.bend(high, high)
 }
 
-// approximate returns psi(u) from the table of chords, for guesses.
+// approximate estimates psi(u) from the table of chords, for heuristics only.
 func (p *psi) approximate(u float64) float64 {
 	if u >= 1 {
 		return p.top

@@ -20,12 +20,12 @@ type envelope struct {
 	*score
 	*lattice
 	*view
-	repeat     float64       // how often a row counts: 1, but see ofSample
-	ignore     float64       // a box whose logMass is below need not be bounded any better
-	listed     *atomic.Int64 // rows in all lists made so far
-	looked     *atomic.Int64 // rows looked at so far, by bounds and proposals: what time goes with
-	mostListed int64         // that there may be
-	stop       func() bool   // whether the caller still waits; if not, all results are void
+	repeat     float64       // number of rows that each row stands for: 1, except in an envelope from ofSample
+	ignore     float64       // a box whose logMass is below this needs no better bound
+	listed     *atomic.Int64 // number of rows in all lists made so far
+	looked     *atomic.Int64 // number of rows read so far by bounds and proposals: a measure of the running time
+	mostListed int64         // bound of listed
+	stop       func() bool   // reports whether the caller has given up; then all results are void
 }
 
 // box is a set of grid points: index_j in [0, size_j) for every j, see
@@ -34,8 +34,8 @@ type envelope struct {
 //	unit * sum_i q_i(k) >= alpha + sum_j rate_j steps_j.
 type box struct {
 	low, size []int64
-	list      *list  // what its own bound may use
-	inner     *list  // what boxes inside it may use
+	list      *list  // for the box's own bound
+	inner     *list  // for the boxes inside it
 	plane     *plane // nil if the box is one point
 	model     *model
 
@@ -44,12 +44,12 @@ type box struct {
 	falls   []bool    // steps_j = size_j - 1 - index_j if true, else index_j
 	logMass float64   // logarithm of sum exp(-alpha - rate steps), rounded up
 
-	axis int   // to split along, -1 if it is one point
-	at   int64 // cells of the lower half
+	axis int   // axis of the next split, -1 if the box is one point
+	at   int64 // number of cells of the lower half
 }
 
-// bound computes the envelope of a box, whose plane may be that of the box it
-// was cut from. It reports false if no point of W lies in it.
+// bound computes the envelope of a box. Its plane may be inherited from the box it was cut from. It reports
+// false if no point of W lies in the box.
 func (e *envelope) bound(b *box) bool {
 	if e.lattice.outside(e.target, b.low, b.size) {
 		return false
@@ -60,20 +60,20 @@ func (e *envelope) bound(b *box) bool {
 	places := e.locate(b)
 	inherited := b.plane
 	total, costs := e.collect(b, places)
-	if !(math.Abs(b.logMass) < math.MaxFloat64) { // values near overflow
+	if !(math.Abs(b.logMass) < math.MaxFloat64) { // values close to overflow
 		b.plane.f, b.plane.g = 0, make([]float64, len(places)) // psi >= 0
 		e.setExponent(b, places)
 	}
 	b.model = newModel(e.gain, places, b.plane.g, total.kinks)
-	if inherited != nil && e.repeat == 1 { // no plane is inherited where a sample is bounded
+	if inherited != nil && e.repeat == 1 { // a plane is not inherited in the bounds of a sample
 		e.blend(b, inherited, places)
 	}
 	e.choose(b, places, costs)
 	return true
 }
 
-// blend replaces the plane of a box by a convex combination with another plane
-// that is valid there, if that makes the envelope tighter.
+// blend replaces the plane of a box by a convex combination with another valid plane if that makes the
+// envelope tighter.
 func (e *envelope) blend(b *box, other *plane, places []place) {
 	own := b.plane
 	for _, t := range [...]float64{0.25, 0.5, 0.75, 1} {
@@ -85,8 +85,8 @@ func (e *envelope) blend(b *box, other *plane, places []place) {
 	}
 }
 
-// mix returns (1-t) p + t q. A plane taken over whole is not rounded: boxes inside
-// boxes may do that any number of times.
+// mix returns (1-t) p + t q. With t = 1 it returns q without rounding, since nested boxes may inherit a
+// plane any number of times.
 func (p *plane) mix(q *plane, t float64) *plane {
 	if t == 1 {
 		return q
@@ -109,7 +109,7 @@ func (b *box) points() int {
 	return 1
 }
 
-// boundPoint makes the score of a box of one point its bound.
+// boundPoint bounds a box of one point by its score.
 func (e *envelope) boundPoint(b *box) bool {
 	k := make([]int64, len(b.low))
 	e.lattice.point(k, b.low, make([]int64, len(k)))
@@ -124,7 +124,7 @@ func (e *envelope) boundPoint(b *box) bool {
 	return true
 }
 
-// locate places a box in z and chooses where its envelope is to touch.
+// locate computes the position of a box in z and the point where its envelope should touch.
 func (e *envelope) locate(b *box) []place {
 	places := make([]place, len(b.low))
 	e.lattice.span(places, b.low, b.size)
@@ -132,12 +132,12 @@ func (e *envelope) locate(b *box) []place {
 	return places
 }
 
-// collectRounds is in how many parts the rows of a box are bounded, at most.
+// collectRounds is the largest number of parts in which the rows of a box are bounded.
 const collectRounds = 8
 
-// collect bounds the rows of a box. It stops early where the rows seen so far make
-// the box negligible: the others count as zero then, and boxes inside b start anew.
-// It returns what the width of the box costs per axis.
+// collect bounds the rows of a box. It stops early if the bounds so far make the box negligible: the other
+// rows then count as zero, and the boxes inside b start from b's list. costs is the loss due to the width
+// of the box along each axis.
 func (e *envelope) collect(b *box, places []place) (total *sums, costs []float64) {
 	by := &bounder{e.view, e.psi, places, freezeLoss / (float64(e.target.n) * e.gain)}
 	total = newSums(len(places))
@@ -162,8 +162,8 @@ func (e *envelope) collect(b *box, places []place) (total *sums, costs []float64
 	return total, costs
 }
 
-// collectPlain adds the bounds of plain rows, and returns those that may still
-// improve, in their order.
+// collectPlain adds the bounds of plain rows, and returns in their order the rows whose bound may still
+// improve.
 func (e *envelope) collectPlain(total *sums, by *bounder, rows []int32) (kept [][]int32) {
 	e.looked.Add(int64(len(rows)))
 	parts := make([]*sums, e.workers)
@@ -202,8 +202,8 @@ func (e *envelope) collectImprecise(total *sums, by *bounder, b *box) {
 	}
 }
 
-// makeInnerList makes the list of the boxes inside b: a new one if enough rows are
-// settled, else that of b.
+// makeInnerList makes the list for the boxes inside b: a new one if enough rows are final, otherwise that
+// of b.
 func (e *envelope) makeInnerList(b *box, places []place, s *sums, plain [][]int32) {
 	b.inner = b.list
 	rows := len(b.list.plain) + len(b.list.imprecise)
@@ -220,8 +220,8 @@ func (e *envelope) makeInnerList(b *box, places []place, s *sums, plain [][]int3
 	b.inner = &list{plain: slices.Concat(plain...), imprecise: s.imprecise, middle: middles(places), expansion: settled}
 }
 
-// close turns the bound of a box into a plane: the quadratic part is replaced by
-// its least value. It returns what the width of the box costs per axis.
+// close turns the bound of a box into a plane: the quadratic part is replaced by its least value. It
+// returns the loss due to the width of the box along each axis.
 func (e *envelope) close(b *box, places []place, s *sums) (costs []float64) {
 	q := b.list.moved(middles(places))
 	q.add(&s.frozen)
@@ -250,7 +250,7 @@ func (e *envelope) close(b *box, places []place, s *sums) (costs []float64) {
 	return costs
 }
 
-// setExponent computes the exponent of a box from its plane, every error against it.
+// setExponent computes the exponent of a box from its plane; all rounding errors make it smaller.
 func (e *envelope) setExponent(b *box, places []place) {
 	d := len(b.low)
 	b.rate, b.falls = make([]float64, d), make([]bool, d)
@@ -269,7 +269,7 @@ func (e *envelope) setExponent(b *box, places []place) {
 	b.logMass = logMass - b.alpha
 }
 
-// choose decides where the box is split if it ever is, and what its boxes learn.
+// choose selects the axis and position at which the box would be split.
 func (e *envelope) choose(b *box, places []place, costs []float64) {
 	b.axis = 0
 	for j, size := range b.size {
@@ -295,7 +295,7 @@ func (e *envelope) choose(b *box, places []place, costs []float64) {
 	}
 }
 
-// halves splits a box.
+// halves splits a box at its axis and position.
 func (b *box) halves() [2]*box {
 	low, high := b.child(), b.child()
 	low.size[b.axis] = b.at
@@ -311,7 +311,7 @@ func (b *box) child() *box {
 	}
 }
 
-// refine splits boxes and returns the parts that matter.
+// refine splits boxes, bounds the halves and returns those that contain points of W.
 func (e *envelope) refine(boxes []*box) []*box {
 	var parts []*box
 	for _, b := range boxes {

@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// Everything in this file is a guess that makes the envelope tight near the
-// posterior's mode. Nothing but time depends on it.
+// All results of this file are estimates that make the envelope tight near the mode of the target. Only the
+// running time depends on them.
 
 const (
-	roughRows    = 1 << 13 // rows the first fits look at, at most
+	roughRows    = 1 << 13 // most rows that the first fits use
 	roughRounds  = 30
 	middleRows   = 1 << 15
 	middleRounds = 8
 	finalRows    = 1 << 17
 	finalRounds  = 2
-	sampleReach  = 1e5 // rows with larger scaled residuals stay away
+	sampleReach  = 1e5 // rows with larger scaled residuals are left out
 )
 
-// centre returns the mode of the target, roughly, as a grid point of W, and the
-// lower Cholesky factor of the target's precision there.
+// centre returns an estimate of the mode of the target, as a grid point of W, and the lower Cholesky factor
+// of the target's precision there.
 func centre(s *score) (k []int64, l matrix) {
 	w := make([]float64, s.d)
 	some := s.sample(roughRows)
@@ -70,11 +70,11 @@ func (t *target) nearest(w []float64) []int64 {
 	return k
 }
 
-// sample is some rows of a table, without rare ones, each as its d features and the target.
+// sample is a subset of a table's rows, without rare rows; each row holds its d features and the target.
 type sample struct {
 	*score
 	v      []float64
-	weight float64 // rows of the table per row of the sample
+	weight float64 // number of table rows for each row of the sample
 }
 
 func (s *score) sample(limit int) *sample {
@@ -94,13 +94,13 @@ func (s *score) sample(limit int) *sample {
 }
 
 const (
-	rareMass  = 2.0  // logarithm of the factor by which rare rows may change the density
-	rareRatio = 64.0 // of their leverage to that of every other row
+	rareMass  = 2.0  // logarithm of the largest factor by which rare rows may change the density
+	rareRatio = 64.0 // ratio of their leverage to that of every other row
 )
 
-// dropRare takes the few rows away whose leverage is far above that of all others. They
-// change the density by a bounded factor, yet their residuals would decide the axes: the
-// lattice would be as fine along their features as they need, and far too fine for all else.
+// dropRare removes the few rows whose leverage is far above that of all others. They change the density by
+// a bounded factor only, but their residuals would determine the axes: the lattice would then be much too
+// fine, along their features, for all other rows.
 func (s *sample) dropRare() {
 	few := 1 + min(int(rareMass/(s.gain*s.psi.top*s.weight)), s.count()/16)
 	leverage := s.leverages()
@@ -117,7 +117,7 @@ func (s *sample) dropRare() {
 	s.v = kept
 }
 
-// leverages returns x' h^-1 x for every row, h the sum of x x' over all other rows.
+// leverages returns x' h^-1 x for every row, where h is the sum of x x' over all other rows.
 func (s *sample) leverages() []float64 {
 	h, gradient := newMatrix(s.d), make([]float64, s.d)
 	s.each(0, s.count(), gradient, func(x []float64, _ float64) { h.addSquare(gradient, 1, 0, x) })
@@ -143,7 +143,7 @@ func (t *target) size(row []float64) float64 {
 	return size
 }
 
-// each calls visit with x and the residual of every row of the sample.
+// each calls visit with x and the residual of every row of the sample in [from, to).
 func (s *sample) each(from, to int, w []float64, visit func(x []float64, r float64)) {
 	stride := s.d + 1
 	for i := from; i < to; i++ {
@@ -158,8 +158,8 @@ func (s *sample) each(from, to int, w []float64, visit func(x []float64, r float
 
 func (s *sample) count() int { return len(s.v) / (s.d + 1) }
 
-// absolute makes one step of iteratively reweighted least squares towards the
-// least absolute deviations, residuals below floor counting as floor.
+// absolute makes one step of iteratively reweighted least squares towards the least absolute deviations.
+// Residuals below floor count as floor.
 func (s *sample) absolute(w []float64, floor float64) {
 	h, gradient := newMatrix(s.d), make([]float64, s.d)
 	s.each(0, s.count(), w, func(x []float64, r float64) {
@@ -179,7 +179,7 @@ func (t *target) flat() float64 {
 	return float64(t.d+2) / (t.Radius * t.Radius)
 }
 
-// prior returns a first precision, by columns.
+// prior returns an initial precision, by columns.
 func (s *sample) prior() matrix {
 	h, gradient := newMatrix(s.d), make([]float64, s.d)
 	s.each(0, s.count(), gradient, func(x []float64, _ float64) {
@@ -194,11 +194,11 @@ func (s *sample) prior() matrix {
 	return h
 }
 
-// newton makes one step towards the mode of the target smoothed by the
-// posterior with precision h, and moves h halfway to the posterior's there.
+// newton makes one step towards the mode of the target smoothed by the posterior with precision h, and
+// moves h halfway to the posterior's precision there.
 //
-// Smoothing turns the kink at a residual of 0 into a normal density of standard
-// deviation sigma_i, sigma_i^2 = x_i' h^-1 x_i.
+// Smoothing turns the kink at a residual of 0 into a normal density of standard deviation sigma_i,
+// sigma_i^2 = x_i' h^-1 x_i.
 func (s *sample) newton(w []float64, h matrix) {
 	type sums struct {
 		kink, bend matrix

@@ -42,30 +42,30 @@ func Draw(ctx context.Context, p Params, x [][]float64, y []float64, src *mech.S
 	}
 }
 
-// sampler is an envelope in the state a number of splits have left it in. The
-// law of an accepted proposal does not depend on that state.
+// sampler is an envelope after some number of splits. The law of an accepted proposal does not depend on
+// that number.
 type sampler struct {
 	*envelope
 	boxHeap
-	logTarget float64 // logarithm of the target's mass, a guess
+	logTarget float64 // estimate of the logarithm of the target's mass
 	splitting float64 // time spent on splits and on proposals, in the units below
 	proposing float64
 }
 
-// What things cost, in nanoseconds or so; only their ratios matter.
+// Costs of operations, in about nanoseconds; only their ratios matter.
 const (
 	costBoundRow, costBoundRowAxis = 10, 4
 	costBoundAxis                  = 2500
 	costEvalRow, costEvalRowAxis   = 2, 0.8
 	costProposalAxis               = 300
-	earlyShare                     = 0.125 // of the time for proposals that are thought hopeless
+	earlyShare                     = 0.125 // time for proposals, as a fraction of that for splits, while proposals are expected to be rejected
 )
 
-// negligible is the logarithm of a box's mass, over that of the target, that need
-// not be any less: more boxes than anybody makes do not add up to 1.
+// negligible is the logarithm of a box's share of the target's mass below which the box needs no better
+// bound. So many boxes as there may be, each with this share, add up to less than 1.
 const negligible = -14.0
 
-// newSampler prepares a draw. Once stop reports true, what it returns is void.
+// newSampler prepares a draw. Once stop reports true, its result is void.
 func newSampler(t *target, x [][]float64, y []float64, stop func() bool) *sampler {
 	sc := &score{target: t, table: newTable(x, y)}
 	k, l := centre(sc)
@@ -90,8 +90,8 @@ func newSampler(t *target, x [][]float64, y []float64, stop func() bool) *sample
 	return s
 }
 
-// start puts in boxes that hold all of W: slabs for what is beyond a fence and beyond the
-// cubes inside it, and the box that remains, or the parts that a sample of the rows suggests.
+// start adds boxes that cover W: slabs beyond a fence and beyond the cubes inside it, and the remaining
+// box, or its parts as chosen with a sample of the rows.
 func (s *sampler) start(root *box) {
 	least := s.negligibleBeyond(root)
 	root = s.cutOff(root, s.fence(root.list.plain, least), least)
@@ -108,7 +108,7 @@ func (s *sampler) start(root *box) {
 	}
 }
 
-// negligibleBeyond returns the sum of psi that makes all of a box negligible.
+// negligibleBeyond returns the sum of psi from which on all of a box is negligible.
 func (s *sampler) negligibleBeyond(b *box) float64 {
 	volume := fenceMargin - s.logTarget
 	for _, size := range b.size {
@@ -117,8 +117,8 @@ func (s *sampler) negligibleBeyond(b *box) float64 {
 	return volume/s.gain - b.list.f
 }
 
-// cutOff adds slabs for what a cube leaves over of a box, where the plain rows score at least
-// least, and returns the rest.
+// cutOff adds slabs for the part of a box outside of a cube of half-width q, where the plain rows score at
+// least least, and returns the rest of the box.
 func (s *sampler) cutOff(root *box, q, least float64) *box {
 	beyond := &plane{
 		middle: make([]float64, s.target.d), g: make([]float64, s.target.d),
@@ -141,7 +141,8 @@ func (s *sampler) cutOff(root *box, q, least float64) *box {
 	return root
 }
 
-// slab cuts off what lies beyond z_axis = side, seen from 0; nil if nothing does.
+// slab cuts off the part of a box beyond z_axis = side, as seen from 0; both results are nil if that part
+// is empty or the whole box.
 func (b *box) slab(g *lattice, axis int, side float64) (slab, rest *box) {
 	cells := math.Floor((side/g.scale[axis] + float64(g.origin[axis]-b.low[axis])) / (1 << shearBits))
 	if side > 0 {
@@ -158,8 +159,8 @@ func (b *box) slab(g *lattice, axis int, side float64) (slab, rest *box) {
 	return halves[0], halves[1]
 }
 
-// splitIsDue reports that a split is due rather than a proposal: proposals get
-// as much time as splits, or a fraction while too few would be accepted.
+// splitIsDue reports whether a split is due rather than a proposal: proposals get as much time as splits,
+// or the fraction earlyShare while too few would be accepted.
 func (s *sampler) splitIsDue() bool {
 	if s.heaviest() < 0 || s.full() {
 		return false
@@ -184,7 +185,7 @@ func (s *sampler) costBound(rows int) float64 {
 
 // split splits the heaviest boxes, one per worker.
 func (s *sampler) split() {
-	s.ignore = min(s.logTarget, s.logSum()) + negligible // the guess may be too high
+	s.ignore = min(s.logTarget, s.logSum()) + negligible // the estimate may be too high
 	var boxes []*box
 	for range s.workers {
 		i := s.heaviest()
@@ -198,8 +199,7 @@ func (s *sampler) split() {
 	s.add(s.refine(boxes)...)
 }
 
-// propose draws a grid point from the envelope and accepts it with probability
-// target over envelope.
+// propose draws a grid point from the envelope and accepts it with probability target over envelope.
 func (s *sampler) propose(src *mech.Source) (k []int64, accepted bool) {
 	d := s.target.d
 	b := s.pick(src)
@@ -209,7 +209,7 @@ func (s *sampler) propose(src *mech.Source) (k []int64, accepted bool) {
 	for j := range d {
 		k[j] = o.steps(src, b.rate[j], b.size[j])
 		if k[j] >= b.size[j] {
-			return nil, false // past the box: the leading digit says more
+			return nil, false // outside of the box, because the leading digit covers more than size
 		}
 		if b.falls[j] {
 			k[j] = b.size[j] - 1 - k[j]
@@ -249,8 +249,9 @@ func (s *sampler) exponentError(exponent, envelope float64) float64 {
 	return 0x1p-38 + (math.Abs(s.level)+math.Abs(envelope)+math.Abs(exponent))*0x1p-48
 }
 
-// decide settles a proposal exactly: is u below
-// exp(level - unit*total) / (weight * odds)?
+// decide settles a proposal exactly: it reports whether u is below the acceptance probability
+//
+//	exp(level - unit*total) / (weight * odds).
 func (s *sampler) decide(u *mech.Uniform, weight uint64, o *odds, k []int64) bool {
 	exponent := new(big.Rat).SetInt(s.total(k))
 	exponent.Mul(exponent, s.unit)
@@ -260,8 +261,7 @@ func (s *sampler) decide(u *mech.Uniform, weight uint64, o *odds, k []int64) boo
 	return u.BelowExp(scale, exponent)
 }
 
-// atLeast returns a lower bound of sum_i q_i(k)/2^40 for a k in the box that
-// handed down l.
+// atLeast returns a lower bound of sum_i q_i(k)/2^40 for a k in the box that l was made for.
 func (s *sampler) atLeast(l *list, k []int64) float64 {
 	z := make([]float64, s.target.d)
 	s.lattice.whitened(z, k)

@@ -1,13 +1,12 @@
-// Package expmech draws the coefficients of a robust L1 regression from the
-// exponential mechanism over a public grid, exactly. The grid is astronomically
-// large; nothing enumerates it. An adaptive-rejection sampler proposes points
-// from a piecewise exponential envelope of the target and accepts them by exact
-// coin flips, so that floating point and heuristics decide how long a draw
-// takes and never which law it has. The proof is in expmech.md.
+// Package expmech draws the coefficients of a robust L1 regression from the exponential mechanism over a
+// public grid, exactly. The grid is far too large to enumerate. An adaptive-rejection sampler proposes
+// points from a piecewise exponential envelope of the target and accepts them by exact decisions, so that
+// floating point and heuristics affect only the duration of a draw and never its law. The proof is in
+// expmech.md.
 //
-// Source: Wang & Xu, l1 regression with heavy-tailed data, Algorithms 1 and 2.
-// Differs: weights halved, because replacing a row moves the sum of scores both
-// ways; scores are integers; the law is drawn without a net of candidates.
+// Source: Wang & Xu, l1 regression with heavy-tailed data, Algorithms 1 and 2. Differs: weights halved,
+// because replacing a row moves the sum of scores both ways; scores are integers; the law is drawn without
+// a net of candidates.
 package expmech
 
 import (
@@ -17,7 +16,7 @@ import (
 	"runtime"
 )
 
-// Set is the shape of the set W the coefficients are drawn from.
+// Set is the shape of the set W of possible coefficients.
 type Set int
 
 const (
@@ -33,21 +32,20 @@ type Params struct {
 	Epsilon float64
 	// Theta is the order of the moment that exists, in [1.05, 2].
 	Theta float64
-	// Iota scales residuals: beyond 1/Iota they all count the same.
+	// Iota scales residuals: all residuals beyond 1/Iota have the same score.
 	Iota float64
 	// Radius is the radius of W, Pitch the spacing of the grid.
 	Radius, Pitch float64
 	Set           Set
-	// Intercept says that coefficient 0 belongs to a constant 1 that is not
-	// stored among the columns.
+	// Intercept says that coefficient 0 belongs to a constant 1 that is not stored among the columns.
 	Intercept bool
-	// Memory is about how many bytes the boxes of the envelope may take, beside
-	// the rows; 4 GiB when zero. The less, the longer a hard draw takes.
+	// Memory is about how many bytes the boxes of the envelope may take, besides the rows; 4 GiB when zero.
+	// With less memory a hard draw takes longer.
 	Memory int64
 }
 
-// Limits of what Validate takes. They keep every integer below 2^62 and every
-// float far from overflow; no sensible problem comes near them.
+// Limits of Validate. They keep every integer below 2^62 and every float far from overflow, and are far
+// beyond any realistic problem.
 const (
 	maxColumns = 64
 	maxRows    = 1<<31 - 1
@@ -79,8 +77,8 @@ func (p Params) Validate(n, d int) error {
 	return nil
 }
 
-// target is the law to draw from, as far as it is public: grid point k has
-// weight exp(-unit * sum_i q_i(k)) if it lies in W.
+// target is the public part of the law to draw from: grid point k has weight exp(-unit * sum_i q_i(k)) if
+// it lies in W.
 type target struct {
 	Params
 	n, d    int
@@ -88,7 +86,7 @@ type target struct {
 	workers workers
 
 	unit  *big.Rat // epsilon / (2 psi.limit), exact
-	gain  float64  // unit * 2^40, rounded: what one whole psi costs
+	gain  float64  // unit * 2^40, rounded: the exponent of a score of psi = 1
 	reach int64    // |k_j| <= reach for every point of W
 	norm2 uint64   // sum_j k_j^2 <= norm2 for every point of the ball
 }
@@ -129,8 +127,8 @@ func (t *target) coefficients(k []int64) []float64 {
 	return w
 }
 
-// rowSlack bounds what rounding can take from one row's share of the envelope;
-// see expmech.md, section 4. It grows with n because sums do.
+// rowSlack bounds the effect of rounding on one row's share of the envelope; see expmech.md, section 4. It
+// grows with n because sums do.
 func (t *target) rowSlack() float64 { return 0x1p-30 * (1 + float64(t.n)*0x1p-26) }
 
 // estimateSlack bounds the error of score.estimate, in units of psi.
@@ -141,7 +139,7 @@ func (t *target) estimateSlack() float64 {
 // chordNodes is the resolution of the table of chord slopes.
 const chordNodes = 1024
 
-// scoreOne is the integer score that stands for psi = 1.
+// scoreOne is the integer score for psi = 1.
 const scoreOne = 1 << 40
 
 // psi is the bounded, concave loss psi(u) = -log(1 - u + u^theta/theta) on
@@ -191,7 +189,7 @@ func (p *psi) at(u float64) float64 {
 	return -math.Log(p.decay(u))
 }
 
-// chord returns a lower bound of psi(u)/u, u >= 0.
+// chord returns a lower bound of psi(u)/u for u >= 0.
 func (p *psi) chord(u float64) float64 {
 	if u >= 1 {
 		return p.top / u * (1 - 0x1p-50)
@@ -209,8 +207,8 @@ func (p *psi) quanta(u float64) int64 {
 	return min(max(q, 0), p.limit)
 }
 
-// bend bounds |psi”| from above on [low, high], 0 <= low <= high; psi” is 0
-// beyond 1.
+// bend bounds the absolute second derivative of psi from above on [low, high], 0 <= low <= high. The
+// derivative is 0 beyond 1.
 func (p *psi) bend(low, high float64) float64 {
 	if p.theta == 2 {
 		v := 1 - min(high, 1)

@@ -6,34 +6,33 @@ import (
 	"sort"
 )
 
-// Far from the mode the target is negligible, and a fence proves it at once
-// instead of box by box. Let Q be a cube around z = 0, and z beyond it: z = t z'
-// with z' on the cube's surface and t >= 1. Row i scores there at least
+// Far from the mode the target is negligible, and a fence proves that at once instead of box by box. Let Q
+// be a cube around z = 0, and z = t z' a point beyond it, with z' on the cube's surface and t >= 1. There
+// row i scores at least
 //
 //	m_i(z') = inf over t >= 1 of psi(|a_i - t V_i z'|),
 //
-// which is psi(|a_i - V_i z'|) if V_i z' has passed a_i or points away from it,
-// and 0 if it lies between 0 and a_i. So a lower bound of sum_i m_i on the
-// surface, which has one dimension less and a small range of residuals, bounds
-// everything beyond it.
+// which is psi(|a_i - V_i z'|) if V_i z' has passed a_i or points away from it, and 0 if it lies between 0
+// and a_i. So a lower bound of sum_i m_i on the surface is a lower bound of the score everywhere beyond it.
+// The surface has one dimension less and a small range of residuals.
 
 const (
-	fenceSmallest = 8.0     // half-width of the smallest cube looked at
-	fenceGrowth   = 1.15    // from one cube to the next
-	fenceMargin   = 5.0     // of the exponent beyond a fence over what could matter
-	fenceRows     = 1 << 13 // rows that judge how large a cube should be
+	fenceSmallest = 8.0     // half-width of the smallest candidate cube
+	fenceGrowth   = 1.15    // ratio of the half-widths of consecutive cubes
+	fenceMargin   = 5.0     // margin in the exponent beyond a fence over the value that makes it negligible
+	fenceRows     = 1 << 13 // number of rows that select the size of the cube
 )
 
-// fenceTry is a cube to try: how far the middles of its faces rise above the
-// mode, and how many cells a face may be cut into.
+// fenceTry is one attempt at a fence: the required ratio of the sum of m_i in the middles of the cube's
+// faces to the sum of psi at the mode, and the number of cells into which a face may be cut.
 type fenceTry struct {
 	rise  float64
 	cells int
 }
 
-// cubeTries lists what is tried. A face that is easy is covered by a few cells;
-// a cube too small or too large takes many, and which it is depends on iota. A
-// large cube leaves much to the boxes inside, so many cells go to small ones first.
+// cubeTries lists the attempts in order. An easy face is covered by a few cells; a cube that is too small
+// or too large takes many, and which size is good depends on iota. A large cube leaves more work to the
+// boxes inside it, so attempts with many cells begin with small cubes.
 func cubeTries() (tries []fenceTry) {
 	for _, cells := range [...]int{8, 64} {
 		for _, rise := range [...]float64{1.5, 2, 2.7, 4, 6} {
@@ -48,7 +47,7 @@ func cubeTries() (tries []fenceTry) {
 // all points of W beyond it, or infinity if it finds none.
 func (e *envelope) fence(plain []int32, least float64) float64 {
 	if least >= e.psi.top*float64(len(plain)) {
-		return math.Inf(1) // no row can score that much
+		return math.Inf(1) // the rows cannot score that much
 	}
 	sampled, few := e.ofSample(plain)
 	mode, level := sampled.atMode(few), e.atMode(plain)
@@ -63,7 +62,7 @@ func (e *envelope) fence(plain []int32, least float64) float64 {
 		if sampled != e {
 			cells, ok = sampled.cover(cells, &fencer{e.view, e.psi, few}, mode+(least-level)*sampleMargin, try.cells)
 			for _, c := range cells {
-				c.plane = nil // of the sample
+				c.plane = nil // drop the plane of the sample
 			}
 		}
 		if ok {
@@ -76,8 +75,8 @@ func (e *envelope) fence(plain []int32, least float64) float64 {
 	return math.Inf(1)
 }
 
-// cube is a candidate: its half-width and, once asked for, the least sum_i m_i in
-// the middle of a face, roughly. It grows with the cube.
+// cube is a candidate: its half-width and, once computed, an estimate of the least sum of m_i over the
+// middles of its faces. That sum increases with the cube.
 type cube struct{ half, middle float64 }
 
 // cubes returns the candidates, by size.
@@ -89,7 +88,7 @@ func (e *envelope) cubes() (cubes []cube) {
 	return cubes
 }
 
-// least returns the middle of a candidate.
+// least returns the estimate for a candidate, computing it if necessary.
 func (e *envelope) least(c *cube, plain []int32) float64 {
 	if !math.IsNaN(c.middle) {
 		return c.middle
@@ -105,7 +104,7 @@ func (e *envelope) least(c *cube, plain []int32) float64 {
 	return c.middle
 }
 
-// atMode returns sum_i psi at z = 0, roughly.
+// atMode returns sum_i psi at z = 0, approximately.
 func (e *envelope) atMode(plain []int32) float64 {
 	sum := 0.0
 	for _, i := range plain {
@@ -118,7 +117,7 @@ func (e *envelope) atMode(plain []int32) float64 {
 type cell struct {
 	places []place
 	axis   int
-	plane  *plane // known to lie below sum_i m_i on the cell; or nil
+	plane  *plane // a plane below sum_i m_i on the cell; or nil
 	model  *model
 }
 
@@ -137,7 +136,7 @@ func (e *envelope) faces(q float64) (faces []*cell) {
 	return faces
 }
 
-// middle returns sum_i m_i in the middle of a face, roughly.
+// middle estimates sum_i m_i in the middle of a face.
 func (e *envelope) middle(face *cell, rows []int32) float64 {
 	places := make([]place, len(face.places))
 	places[face.axis] = face.places[face.axis]
@@ -145,8 +144,8 @@ func (e *envelope) middle(face *cell, rows []int32) float64 {
 	return f.sum(places, 0, len(rows)).live.f
 }
 
-// cover cuts cells up until sum_i m_i >= least is known on every part, and
-// returns the parts. It gives up on a cell that takes more than budget surveys.
+// cover cuts cells into parts until sum_i m_i >= least is proved on every part, and returns the parts. It
+// gives up on a cell that takes more than budget surveys.
 func (e *envelope) cover(cells []*cell, f *fencer, least float64, budget int) (parts []*cell, ok bool) {
 	for _, whole := range cells {
 		open := []*cell{whole}
@@ -169,15 +168,14 @@ func (e *envelope) cover(cells []*cell, f *fencer, least float64, budget int) (p
 	return parts, true
 }
 
-// bounded is a sum over rows that planes on cells bound from below.
+// bounded is a sum over rows that has lower bounds by planes on cells.
 type bounded interface {
 	count() int
-	// sum returns a plane below the part of the sum that rows from to to-1 make, around
-	// the middle of a cell, as live.
+	// sum returns in live a plane below the sum over the rows in [from, to), around the middle of a cell.
 	sum(cell []place, from, to int) *sums
 }
 
-// survey improves the plane and the model of a cell by looking at all rows.
+// survey improves the plane and the model of a cell with a pass over all rows.
 func (e *envelope) survey(c *cell, rows bounded) {
 	c.model.touch(c.places)
 	e.looked.Add(int64(rows.count()))
@@ -223,7 +221,7 @@ func (c *cell) halves() []*cell {
 	return out
 }
 
-// least returns the least value of the plane on a set.
+// least returns the least value of the plane on a box.
 func (p *plane) least(places []place) float64 {
 	least := p.f
 	for j, at := range places {
@@ -232,7 +230,7 @@ func (p *plane) least(places []place) float64 {
 	return least
 }
 
-// fencer bounds sum_i m_i on a part of a cube's surface from below.
+// fencer computes lower bounds of sum_i m_i on a part of a cube's surface.
 type fencer struct {
 	*view
 	psi  *psi
@@ -255,7 +253,7 @@ func (f *fencer) sum(places []place, from, to int) *sums {
 	return total
 }
 
-// row adds a line in V z below m_i.
+// row adds a linear function of V z that is below m_i.
 func (f *fencer) row(sum *sums, places []place, learn bool, i int32) {
 	row := f.view.row(i)
 	middle, touch, rho := 0.0, 0.0, 2*plainNoise
@@ -282,8 +280,8 @@ func (f *fencer) row(sum *sums, places []place, learn bool, i int32) {
 	}
 }
 
-// line returns value and slope, at V z = low, of a line below m on [low, high]
-// for a row with a >= 0.
+// line returns the value at V z = low and the slope of a line below m on [low, high], for a row whose a is
+// not negative.
 func (f *fencer) line(a, low, high, touch float64) (value, slope float64) {
 	psi := func(u float64) float64 { return u * f.psi.chord(u) }
 	switch {

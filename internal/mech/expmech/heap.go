@@ -6,29 +6,29 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// boxHeap holds the boxes of an envelope. Box b is drawn with probability
-// proportional to the integer weight(b), its mass times exp(level) rounded up,
-// and the heaviest box that can be split is found at once.
+// boxHeap holds the boxes of an envelope. Box b is drawn with probability proportional to the integer
+// weight(b), its mass times exp(level) rounded up. The heaviest box that can be split is found in constant
+// time.
 type boxHeap struct {
 	boxes  []*box
-	most   int // boxes that there may be
+	most   int // largest number of boxes
 	level  float64
 	leaves int      // a power of two, at least len(boxes)
-	sum    []uint64 // of weights, of a binary heap's subtrees
+	sum    []uint64 // sums of weights of a binary heap's subtrees
 	top    []int32  // the box of the largest priority in the subtree, -1 for none
 }
 
 const (
-	fullWeight = 40 // log2 of the heaviest weight after settling a level
-	mostWeight = 42 // log2 of a weight that asks for a new level, and
-	leastSum   = 32 // log2 of a sum that does
+	fullWeight = 40 // log2 of the heaviest weight when a level is chosen
+	mostWeight = 42 // log2 of a weight above which a new level is chosen
+	leastSum   = 32 // log2 of a sum of weights below which a new level is chosen
 	maxBoxes   = 1 << 20
 	leastBoxes = 1 << 10
 	allMemory  = 4 << 30
 )
 
-// limits shares out the memory of a draw: half of it is the garbage collector's, a
-// quarter for boxes, a quarter for the rows in their lists.
+// limits divides the memory of a draw: half is for the garbage collector, a quarter for boxes, a quarter
+// for the rows in their lists.
 func (p Params) limits(d int) (boxes int, rows int64) {
 	quarter := p.Memory / 4
 	if quarter == 0 {
@@ -37,9 +37,8 @@ func (p Params) limits(d int) (boxes int, rows int64) {
 	return int(max(leastBoxes, min(quarter/int64(600+20*d*d), maxBoxes))), quarter / 4
 }
 
-// weight returns the integer weight of a box at the boxHeap's level: above its
-// mass by more than a factor of 1 + 2^-30, which pays for all rounding in the
-// digits of a proposal.
+// weight returns the integer weight of a box at the boxHeap's level: above its mass by more than a factor
+// of 1 + 2^-30, which covers all rounding in the digits of a proposal.
 func (f *boxHeap) weight(b *box) uint64 {
 	return uint64(math.Exp(b.logMass+f.level)*(1+0x1p-30)) + 1
 }
@@ -47,7 +46,7 @@ func (f *boxHeap) weight(b *box) uint64 {
 // heaviest returns the index of the box to split next, or -1.
 func (f *boxHeap) heaviest() int { return int(f.top[1]) }
 
-// full reports that there must not be more boxes. It costs time, nothing else.
+// full reports whether the number of boxes has reached its limit. Only the running time depends on it.
 func (f *boxHeap) full() bool { return len(f.boxes) >= f.most }
 
 // logSum returns the logarithm of the envelope's total mass.
@@ -96,7 +95,7 @@ func (f *boxHeap) add(boxes ...*box) {
 	}
 }
 
-// rebuild chooses the level anew, by the heaviest box, and rebuilds.
+// rebuild chooses a new level from the heaviest box, and rebuilds the heap.
 func (f *boxHeap) rebuild() {
 	most := math.Inf(-1)
 	for _, b := range f.boxes {
@@ -115,7 +114,7 @@ func (f *boxHeap) rebuild() {
 	}
 }
 
-// update brings box i, or the hole it left, up to date.
+// update updates the heap after a change or removal of box i.
 func (f *boxHeap) update(i int) {
 	f.leaf(i)
 	for node := (f.leaves + i) / 2; node >= 1; node /= 2 {

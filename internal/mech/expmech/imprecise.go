@@ -2,17 +2,17 @@ package expmech
 
 import "math"
 
-// An imprecise row suffers more rounding somewhere in W than plain rows may. In a box
-// where a coefficient is near 0 a huge value of its feature costs little rounding.
+// An imprecise row has more rounding error somewhere in W than plain rows may have. In a box where a
+// coefficient is near 0, even a huge value of its feature causes little rounding error.
 
-// usableNoise is the rounding, doubled, beyond which an imprecise row is bounded by 0.
+// usableNoise bounds the doubled rounding error: an imprecise row with more is bounded by 0.
 const usableNoise = 0x1p-9
 
-// spread is how far the grid points of a box are from 0 and from the centre of
-// the lattice, the point that view is relative to.
+// spread bounds the distances of the grid points of a box from 0 and from the centre of the lattice, the
+// origin of view.
 type spread struct {
-	w []float64 // largest |w_j|, the centre's included
-	z []float64 // scale_j * sum_m |shear_jm| |k_m - centre_m|, at most
+	w []float64 // largest |w_j|, including that of the centre
+	z []float64 // upper bound of scale_j * sum_m |shear_jm| |k_m - centre_m|
 }
 
 func (g *lattice) spread(t *target, low, size []int64) spread {
@@ -43,8 +43,8 @@ func (g *lattice) spread(t *target, low, size []int64) spread {
 	return s
 }
 
-// noiseWithin bounds what rounding does to the scaled residual of row i at the
-// grid points of one box, like view.rotate does for all of W; raw is scratch.
+// noiseWithin bounds the rounding error of the scaled residual of row i at the grid points of one box, as
+// view.rotate does for all of W; raw is scratch space.
 func (e *envelope) noiseWithin(i int32, at spread, raw []float64) float64 {
 	e.table.row(raw, int(i))
 	size, reach := math.Abs(e.y[i]), 0.0
@@ -55,9 +55,9 @@ func (e *envelope) noiseWithin(i int32, at spread, raw []float64) float64 {
 	return 0x1p-48 * float64(e.target.d+4) * (e.Iota*size + reach)
 }
 
-// imprecise adds the bound of an imprecise row whose residual is known up to noise. A line
-// below psi at a - V z may lie above it at the residual that the score computes:
-// psi has slope at most 1, so subtracting the noise from the line makes up for that.
+// imprecise adds the bound of an imprecise row whose residual is known up to noise. A line below psi at the
+// view's residual may lie above psi at the residual that the score computes. psi has slope at most 1, so
+// subtracting the noise from the line corrects that.
 func (b *bounder) imprecise(s *sums, i int32, noise float64) {
 	row := b.view.row(i)
 	noise = 2 * max(noise, plainNoise)
@@ -69,7 +69,7 @@ func (b *bounder) imprecise(s *sums, i int32, noise float64) {
 		at -= x * p.touch
 		rho += math.Abs(x) * p.half
 	}
-	rho *= 1 + 0x1p-44 // r is rounded, too
+	rho *= 1 + 0x1p-44 // r is rounded too
 	switch u := math.Abs(r); {
 	case u-rho >= 1:
 		s.constant += b.psi.top

@@ -5,14 +5,12 @@ import "math"
 // shearBits is the resolution of the shear: a step of k_j moves s_j by 2^16.
 const shearBits = 16
 
-// lattice gives grid points k integer coordinates along the axes of the
-// posterior,
+// lattice gives grid points k integer coordinates along the axes of the posterior,
 //
 //	s_j = 2^shearBits k_j + sum over m > j of shear[j][m] k_m,
 //
-// so that a box in s holds, for any k_m with m > j, exactly size_j values of
-// k_j. Boxes therefore partition the grid in integers, whatever the shear.
-// Floating point knows the same axes as z_j = scale_j (s_j - origin_j).
+// so that a box in s holds, for any k_m with m > j, exactly size_j values of k_j. Boxes therefore partition
+// the grid in integers, for any shear. In floating point the same axes are z_j = scale_j (s_j - origin_j).
 type lattice struct {
 	d      int
 	shear  [][]int64 // upper triangular, 2^shearBits on the diagonal
@@ -21,9 +19,8 @@ type lattice struct {
 	extent []float64 // |z_j - 0| of any point of W is at most extent_j
 }
 
-// newLattice makes the lattice whose axes whiten the precision matrix l l', l
-// lower triangular by rows, around the grid point centre. Any l is safe; a good
-// one is fast.
+// newLattice makes the lattice whose axes whiten the precision matrix l l', l lower triangular by rows,
+// around the grid point centre. The law of a draw does not depend on l; the running time does.
 func newLattice(t *target, l [][]float64, centre []int64) *lattice {
 	g := &lattice{d: t.d, origin: make([]int64, t.d), scale: make([]float64, t.d), extent: make([]float64, t.d)}
 	most := float64(int64(1)<<60) / (float64(t.d) * float64(t.reach+1)) // keeps s within 2^61
@@ -31,7 +28,7 @@ func newLattice(t *target, l [][]float64, centre []int64) *lattice {
 		row := make([]int64, t.d)
 		row[j] = 1 << shearBits
 		unit := l[j][j]
-		if !(unit >= 0x1p-600 && unit <= 0x1p600) { // NaN, too
+		if !(unit >= 0x1p-600 && unit <= 0x1p600) { // also if NaN
 			unit = 1
 		}
 		for m := j + 1; m < t.d; m++ {
@@ -51,7 +48,7 @@ func newLattice(t *target, l [][]float64, centre []int64) *lattice {
 	return g
 }
 
-// coordinates stores the s of grid point k.
+// coordinates writes the s of grid point k to s.
 func (g *lattice) coordinates(s, k []int64) {
 	for j, row := range g.shear {
 		s[j] = 0
@@ -61,7 +58,7 @@ func (g *lattice) coordinates(s, k []int64) {
 	}
 }
 
-// whitened stores the z of grid point k.
+// whitened writes the z of grid point k to z.
 func (g *lattice) whitened(z []float64, k []int64) {
 	for j, row := range g.shear {
 		s := -g.origin[j]
@@ -72,8 +69,8 @@ func (g *lattice) whitened(z []float64, k []int64) {
 	}
 }
 
-// point stores the grid point of the box at low that index tells: index_j
-// counts the values of k_j upwards from the lowest, given the later k_m.
+// point writes to k the grid point at an index of the box at low: index_j counts the values of k_j upwards
+// from the lowest, given the later k_m.
 func (g *lattice) point(k, low, index []int64) {
 	for j := g.d - 1; j >= 0; j-- {
 		rest := low[j]
@@ -103,12 +100,12 @@ func (g *lattice) root(t *target) (low, size []int64) {
 	return low, size
 }
 
-// span stores the middle and half-width, in z, of a box along every axis. The
-// half-widths are rounded up. Where every later k_m that shears an axis has one
-// value, its points are known and the box is as narrow as they are: on a grid that
-// is coarse for the data, all of the target may sit on a few values of some k_j.
+// span writes the middle and half-width, in z, of a box along every axis to places. Half-widths are rounded
+// up. If each later k_m in the shear of an axis has a single value, the points along the axis are known,
+// and the interval is as narrow as they are: on a grid that is coarse for the data, most of the mass may be
+// on a few values of some k_j.
 func (g *lattice) span(places []place, low, size []int64) {
-	k := make([]int64, g.d) // where known
+	k := make([]int64, g.d) // valid where known
 	known := make([]bool, g.d)
 	for j := g.d - 1; j >= 0; j-- {
 		first, steps, exact := low[j], size[j], true
@@ -131,9 +128,9 @@ func (g *lattice) span(places []place, low, size []int64) {
 // cell returns the z-length of one step of k_j.
 func (g *lattice) cell(j int) float64 { return g.scale[j] * (1 << shearBits) }
 
-// misses reports that no point of W lies in the box, by a separating
-// hyperplane: with v = shear' mu, every point of W has mu.s = v.k <= support of
-// W at v, while mu.s is at least least over the box. Any mu is sound.
+// misses reports whether a hyperplane proves that no point of W lies in the box: with v = shear' mu, every
+// point of W has mu.s = v.k at most the support function of W at v, while mu.s is at least least on the
+// box. This holds for any mu.
 func (g *lattice) misses(t *target, mu []float64, low, size []int64) bool {
 	least, magnitude := 0.0, 0.0
 	for j := range g.d {
@@ -158,8 +155,8 @@ func (g *lattice) misses(t *target, mu []float64, low, size []int64) bool {
 	return least > one*float64(t.reach+1)+0x1p-40*magnitude
 }
 
-// outside reports that a box surely misses W, trying the direction from the
-// centre of W to the middle of the box.
+// outside reports whether a box is proved to miss W; it tries the direction from the centre of W to the
+// middle of the box.
 func (g *lattice) outside(t *target, low, size []int64) bool {
 	k := make([]float64, g.d)
 	for j := g.d - 1; j >= 0; j-- {

@@ -2,8 +2,7 @@ package expmech
 
 import "math"
 
-// matrix is a small square matrix by rows; of a symmetric one only the lower
-// triangle counts.
+// matrix is a small square matrix by rows; of a symmetric one only the lower triangle is used.
 type matrix [][]float64
 
 func newMatrix(d int) matrix {
@@ -47,8 +46,8 @@ func (m matrix) addSquare(vector []float64, weight, slope float64, x []float64) 
 	}
 }
 
-// factor returns the lower Cholesky factor of a symmetric matrix; pivots that
-// are not above least of their diagonal entry are raised to it, and ok is false.
+// factor returns the lower Cholesky factor of a symmetric matrix. Pivots not above least times their
+// diagonal entry are raised to that value, and ok is then false.
 func (m matrix) factor(least float64) (l matrix, ok bool) {
 	l, ok = newMatrix(len(m)), true
 	for j := range m {
@@ -94,8 +93,8 @@ func (l matrix) spread(scratch, x []float64) float64 {
 	return math.Sqrt(sum)
 }
 
-// step adds (l l')^-1 gradient to w, shortened to length longest in the metric
-// of l l'. A step that is not finite is not made.
+// step adds (l l')^-1 gradient to w, shortened to length longest in the metric of l l'. A step that is not
+// finite is skipped.
 func (l matrix) step(w, gradient []float64, longest float64) {
 	d := len(w)
 	v := make([]float64, d)

@@ -2,9 +2,8 @@ package expmech
 
 import "math"
 
-// model is where the target's mass is thought to lie in a box: its exponent has
-// the slope slope + curvature (z - at). It chooses where the envelope touches
-// and where boxes are split; nothing but time depends on it.
+// model approximates the target in a box: its exponent has the slope slope + curvature (z - at). It selects
+// the points where the envelope touches and where boxes are split; only the running time depends on it.
 type model struct {
 	at, slope []float64
 	curvature matrix // symmetric, both triangles
@@ -34,12 +33,12 @@ func newModel(gain float64, places []place, slope []float64, curvature matrix) *
 	return m
 }
 
-// touchSweeps is how often touch goes round the axes.
+// touchSweeps is the number of passes of touch over the axes.
 const touchSweeps = 4
 
-// touch stores the point at which a plane that touches the model makes the
-// tightest envelope of the box: the mean under that envelope. It goes round the
-// axes, solving for one at a time by Newton's method.
+// touch sets place.touch to the point at which a plane that touches the model makes the tightest envelope
+// of the box: the mean under that envelope. It passes over the axes several times and solves for one at a
+// time by Newton's method.
 func (m *model) touch(places []place) {
 	for j := range places {
 		p := &places[j]
@@ -81,11 +80,11 @@ func meanUnder(at, slope, curvature, c, h float64) float64 {
 	return t
 }
 
-// split returns where to split [low, high] along an axis, and the logarithm of
-// the mass that saves.
+// split returns the best position to split [low, high] along an axis, and the logarithm of the ratio by
+// which that reduces the mass.
 func (m *model) split(axis int, low, high float64) (at, gain float64) {
 	scale := math.Sqrt(max(m.curvature[axis][axis], 1e-3/((high-low)*(high-low))))
-	offset := m.slope[axis]/scale - m.at[axis]*scale // to where the density is standard
+	offset := m.slope[axis]/scale - m.at[axis]*scale // offset to coordinates in which the density is standard
 	at, gain = bestSplit(low*scale+offset, high*scale+offset)
 	return (at - offset) / scale, gain
 }
@@ -112,10 +111,9 @@ func logIntegral(t, h float64) float64 {
 	return x + math.Log(-math.Expm1(-2*x)*h/x)
 }
 
-// touch returns the point at which a tangent to z^2/2 makes the tightest bound
-// of exp(-z^2/2) on [low, high], and the logarithm of the bound's mass. It
-// solves t = mean under the bound by Newton's method, from the side where that
-// is monotone.
+// touch returns the point at which a tangent to z^2/2 makes the tightest bound of exp(-z^2/2) on [low,
+// high], and the logarithm of the bound's mass. It solves t = mean under the bound by Newton's method, from
+// the side on which that is monotone.
 func touch(low, high float64) (t, logMass float64) {
 	c, h := (low+high)/2, (high-low)/2
 	side := math.Copysign(1, c)
@@ -132,8 +130,8 @@ func touch(low, high float64) (t, logMass float64) {
 	return side * t, t*t/2 - t*c + logIntegral(t, h)
 }
 
-// bestSplit returns where to split [low, high] so that the bounds of touch lose
-// the most mass, and the logarithm of the ratio.
+// bestSplit returns where to split [low, high] so that the bounds of touch lose the most mass, and the
+// logarithm of the ratio.
 func bestSplit(low, high float64) (at, gain float64) {
 	_, whole := touch(low, high)
 	at, best := (low+high)/2, math.Inf(1)

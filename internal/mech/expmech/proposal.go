@@ -8,17 +8,16 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// A number of steps is drawn digit by digit: bits, and one leading digit in
-// [0, 2 leadDigits). Every digit has integer weights, so the probability of what
-// was drawn is a rational number, known exactly.
+// A number of steps is drawn digit by digit: bits, and one leading digit in [0, 2 leadDigits). The digits
+// have integer weights, so the probability of the drawn number is a rational number, known exactly.
 
 const (
 	leadDigits = 16
 	digitOne   = 1 << 50 // the weight of digit 0
 )
 
-// digits returns the number of bits below the leading digit for steps in
-// [0, size), and the number of steps the digits can say, at least size.
+// digits returns the number of bits below the leading digit for steps in [0, size), and the number of
+// values that the digits can represent, at least size.
 func digits(size int64) (low int, padded int64) {
 	low = max(0, bits.Len64(uint64(size-1))-5)
 	lead := (size + 1<<low - 1) >> low
@@ -39,8 +38,8 @@ type odds struct {
 	taken, sums []uint64
 }
 
-// steps draws a number of steps in [0, padded) with probability nearly
-// proportional to exp(-rate steps), and notes the exact probability.
+// steps draws a number of steps in [0, padded) with probability nearly proportional to exp(-rate steps),
+// and records the exact probability in o.
 func (o *odds) steps(src *mech.Source, rate float64, size int64) int64 {
 	low, padded := digits(size)
 	steps := o.digit(src, math.Ldexp(rate, low), int(padded>>low)) << low

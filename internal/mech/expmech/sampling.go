@@ -2,20 +2,20 @@ package expmech
 
 import "math"
 
-// With many rows it is faster to decide on a sample of them how a wide box is split, and
-// to look at all rows only in the boxes that come out of it. A bound by the sample is
-// none for all rows: every box is bounded again, by all of them.
+// With many rows it is faster to choose the splits of a wide box with a sample of them, and to read all
+// rows only for the resulting boxes. The bound of a sample is not a bound for all rows: every box is then
+// bounded again with all of them.
 
 const (
-	sampleRows   = 1 << 14 // of the sample
-	sampleBoxes  = 1 << 14 // at most
-	sampleWidest = 32.0    // half-width of a box that needs no sample
-	sampleNarrow = 3.0     // standard deviations of the sample's mode
-	sampleMargin = 1.1     // how much more than needed the sample must promise
-	sampleDone   = -3.0    // logarithm of the mass that need not be split further
+	sampleRows   = 1 << 14 // rows of the sample
+	sampleBoxes  = 1 << 14 // largest number of boxes that the sample makes
+	sampleWidest = 32.0    // half-width of a box up to which no sample is used
+	sampleNarrow = 3.0     // a box is not split further by the sample below this many standard deviations of the sample's mode
+	sampleMargin = 1.1     // factor by which the sample must exceed the required bound
+	sampleDone   = -3.0    // logarithm, relative to the target, of the mass at which splitting by the sample stops
 )
 
-// everyNth returns about limit of the rows.
+// everyNth returns about limit of the rows, evenly spaced.
 func everyNth(rows []int32, limit int) []int32 {
 	stride := max(1, (len(rows)+limit-1)/limit)
 	var few []int32
@@ -25,8 +25,7 @@ func everyNth(rows []int32, limit int) []int32 {
 	return few
 }
 
-// ofSample returns an envelope of a sample of the rows, and the sample; of all rows
-// if they are few.
+// ofSample returns an envelope for a sample of the rows, and the sample; e and all rows if they are few.
 func (e *envelope) ofSample(plain []int32) (*envelope, []int32) {
 	if len(plain) < 2*sampleRows {
 		return e, plain
@@ -37,8 +36,8 @@ func (e *envelope) ofSample(plain []int32) (*envelope, []int32) {
 	return &d, few
 }
 
-// splitBySample splits a box the way a sample asks for, down to boxes so narrow that
-// the sample does not know where the mode is. Their bounds are yet to be found.
+// splitBySample splits a box with the bounds of a sample, until the boxes are too narrow for the sample to
+// locate the mode. The resulting boxes have no bounds yet.
 func (s *sampler) splitBySample(root *box) []*box {
 	sampled, few := s.ofSample(root.list.plain)
 	if sampled == s.envelope {

@@ -7,18 +7,16 @@ import (
 	"dpsidecar/internal/mech"
 )
 
-// blockRows is how many rows are taken together: few enough that their working
-// memory stays in the first-level cache and that the product of their decays,
-// each at least 1/2, cannot underflow.
+// blockRows is the number of rows in a block: few enough that their working memory stays in the first-level
+// cache and that the product of their decays, each at least 1/2, cannot underflow.
 const blockRows = 512
 
-// maxValue bounds what counts as a measurement. A row holding anything larger
-// in magnitude is treated like a row with a missing value, so that no product
-// of a value and public parameters can overflow.
+// maxValue bounds the magnitude of valid values. A row with a larger one is treated like a row with a
+// missing value, so that no product of a value and public parameters can overflow.
 const maxValue = 0x1p333
 
-// table is the data: the rows in which every value is a measurement, by
-// columns, and how many are not. Those score psi.limit at every grid point.
+// table is the data: the rows without missing or invalid values, by columns, and the number of the other
+// rows, which score psi.limit at every grid point.
 type table struct {
 	x       [][]float64
 	y       []float64
@@ -81,8 +79,8 @@ type score struct {
 	*table
 }
 
-// descending returns the table with the rows in descending order of their scaled
-// residuals at k, roughly: those that matter most to a bound come first.
+// descending returns the table with the rows in roughly descending order of their scaled residuals at k:
+// the rows with the largest effect on a bound come first.
 func (s *score) descending(k []int64) *table {
 	const classes = 1 << 10
 	u := make([]float64, s.rows)
@@ -108,9 +106,9 @@ func (s *score) descending(k []int64) *table {
 	return t
 }
 
-// residuals fills u with iota*|y_i - <x_i, w>| for the rows from first on. The
-// operations and their order depend on the row and on w alone; the conversions
-// forbid fused multiply-adds, which would round differently elsewhere.
+// residuals fills u with iota*|y_i - <x_i, w>| for the rows from first on. The operations and their order
+// depend on the row and on w alone; the explicit conversions forbid fused multiply-adds, which would round
+// differently on other machines.
 func (s *score) residuals(u []float64, first int, w []float64) {
 	y := s.y[first : first+len(u)]
 	if s.Intercept {
@@ -132,8 +130,8 @@ func (s *score) residuals(u []float64, first int, w []float64) {
 	}
 }
 
-// blocks calls visit with the scaled residuals of every block of rows at k,
-// from as many goroutines as there are processors; worker tells them apart.
+// blocks calls visit with the scaled residuals of every block of rows at k, from as many goroutines as
+// there are processors; worker is the index of the goroutine.
 func (s *score) blocks(k []int64, visit func(worker int, u []float64)) {
 	w := s.coefficients(k)
 	s.workers.share(s.rows, 16*blockRows, func(worker, from, to int) {
@@ -187,8 +185,8 @@ func (p *psi) decays(u []float64) float64 {
 // workers is the number of goroutines that may compute at once.
 type workers int
 
-// share splits [0, n) into at most one range per worker, each at least grain
-// long, and waits for all.
+// share splits [0, n) into at most one range per worker, each at least grain long, and waits for all of
+// them.
 func (c workers) share(n, grain int, work func(worker, from, to int)) {
 	parts := min(int(c), n/grain)
 	if parts <= 1 {

@@ -2,32 +2,30 @@ package expmech
 
 import "math"
 
-// Between the fence and the mode the target is still negligible almost everywhere.
-// On a box that holds z = 0, let C be the sum over the rows of the largest convex
-// function of the residual that is nowhere above psi there. C is convex, so where it is
-// at least C(0) on the surface of a cube around 0, it is at least as large beyond the
-// cube as it is on the surface: a few planes on the faces settle all of the box that
-// the cube leaves over. Then C is found again on the cube, on which it is larger, until
-// cubes no longer shrink.
+// Between the fence and the mode the target is still negligible almost everywhere. On a box that holds the
+// origin of z, let C be a sum over the rows of convex functions of the residual that are at most psi on the
+// box. C is convex. So if C is at least C(0) on the surface of a cube around 0, its values beyond the cube
+// are at least its least value on the surface: planes on the faces bound the whole box outside of the cube.
+// Then C is computed again on the cube, where it is larger, until the cubes no longer shrink.
 
 const (
-	shellSmallest = 4.0     // half-width of a cube, where standard deviations are 1
-	shellRows     = 1 << 12 // rows that judge how small a cube may be
-	shellStep     = 0.8     // from one cube that they judge to the next
-	shellSurveys  = 4       // of one face
-	shellRetries  = 3       // with larger cubes, where all rows see what the sample did not
+	shellSmallest = 4.0     // half-width of the smallest cube, in standard deviations
+	shellRows     = 1 << 12 // number of rows that select the cube
+	shellStep     = 0.8     // ratio of the half-widths of consecutive cubes
+	shellSurveys  = 4       // passes over the rows for one face
+	shellRetries  = 3       // attempts with larger cubes if the rows of the sample were too optimistic
 )
 
-// hull is C on a box: lines of rows whose residual keeps its sign, added up, and for
-// all others the slopes of C on the two sides of residual 0.
+// hull is C on a box: the sum of the lines of the rows whose residual keeps its sign, and for every other
+// row the slopes of its function on the two sides of residual 0.
 type hull struct {
 	*view
 	lines    *plane
 	rows     []int32
-	up, down []float64 // slopes above and, negated, below
+	up, down []float64 // slope above 0, and negated slope below
 }
 
-// newHull returns C of some rows on the box that places tell.
+// newHull returns C for some rows on the box at places.
 func (e *envelope) newHull(places []place, rows []int32) *hull {
 	parts := make([]*hull, e.workers)
 	e.workers.share(len(rows), 16*blockRows, func(worker, from, to int) {
@@ -63,7 +61,7 @@ func (e *envelope) partOfHull(places []place, rows []int32) *hull {
 	return h
 }
 
-// add adds a row, its line to lines if it has one.
+// add adds a row: its line to lines if its residual keeps its sign, otherwise its two slopes.
 func (h *hull) add(psi *psi, places []place, lines *expansion, i int32) {
 	row := h.view.row(i)
 	r, rho := row[0], 2*plainNoise
@@ -72,7 +70,7 @@ func (h *hull) add(psi *psi, places []place, lines *expansion, i int32) {
 		r -= x * places[j].middle
 		rho += math.Abs(x) * places[j].half
 	}
-	rho *= 1 + 0x1p-44 // r is rounded, too
+	rho *= 1 + 0x1p-44 // r is rounded too
 	low, high := math.Abs(r)-rho, math.Abs(r)+rho
 	if low <= 0 {
 		h.rows = append(h.rows, i)
@@ -89,8 +87,8 @@ func (h *hull) add(psi *psi, places []place, lines *expansion, i int32) {
 
 func (h *hull) count() int { return len(h.rows) }
 
-// sum returns a plane below the part of C that some of its rows with a kink make, in a
-// part of the box.
+// sum returns a plane below the sum of the functions of the kinked rows in [from, to), in a part of the
+// box. If from is 0 it includes the sum of the lines.
 func (h *hull) sum(places []place, from, to int) *sums {
 	total, part := newSums(len(places)), newSums(len(places))
 	if from == 0 {
@@ -108,7 +106,7 @@ func (h *hull) sum(places []place, from, to int) *sums {
 	return total
 }
 
-// kink adds the line of a row on the side of residual 0 where C is to be touched.
+// kink adds the line of a row on the side of residual 0 of the point where the plane should touch C.
 func (h *hull) kink(s *sums, places []place, n int) {
 	row := h.view.row(h.rows[n])
 	r, at, rho := row[0], row[0], plainNoise
@@ -143,8 +141,8 @@ func (h *hull) addLines(to *expansion, places []place) {
 	}
 }
 
-// shells returns root without what cubes around z = 0 leave over, smaller and smaller
-// ones, and puts slabs in for that.
+// shells cuts cubes around z = 0 out of root, each smaller than the last, adds slabs for the parts outside
+// of them, and returns the last cube.
 func (s *sampler) shells(root *box) *box {
 	for before := math.Inf(1); !s.stop(); {
 		places := s.boundaries(root)
@@ -159,15 +157,15 @@ func (s *sampler) shells(root *box) *box {
 	return root
 }
 
-// boundaries returns where a box is in z.
+// boundaries returns the position of a box in z.
 func (g *lattice) boundaries(b *box) []place {
 	places := make([]place, g.d)
 	g.span(places, b.low, b.size)
 	return places
 }
 
-// shell returns the half-width of a cube such that sum_i psi(u_i) >= least in the part of a
-// box beyond it, or infinity.
+// shell returns the half-width of a cube such that sum_i psi(u_i) >= least in the part of a box outside of
+// it, or infinity if it finds none.
 func (s *sampler) shell(places []place, plain []int32, least float64) float64 {
 	level := s.atMode(plain)
 	if !(level+float64(s.target.n)*s.rowSlack() <= least) {
@@ -187,8 +185,8 @@ func (s *sampler) shell(places []place, plain []int32, least float64) float64 {
 	return math.Inf(1)
 }
 
-// judge returns the half-width of the smallest cube on whose faces a sample of the rows
-// makes C higher by rise than the rows are at z = 0; infinity if there is none.
+// judge returns the half-width of the smallest cube on whose faces C exceeds the score at z = 0 by rise,
+// estimated with a sample of the rows; infinity if there is none.
 func (s *sampler) judge(places []place, plain []int32, rise float64) float64 {
 	sampled, few := *s.envelope, everyNth(plain, shellRows)
 	sampled.repeat = float64(len(plain)) / float64(len(few))
@@ -227,7 +225,7 @@ func facesWithin(box []place, q float64) (faces []*cell) {
 	return faces
 }
 
-// above reports that some cells are there and that C is known to be at least least on all.
+// above reports whether there are cells and C is proved to be at least least on all of them.
 func (e *envelope) above(h *hull, cells []*cell, least float64) bool {
 	for _, c := range cells {
 		c.plane = nil

@@ -3,18 +3,17 @@ package expmech
 import "math"
 
 const (
-	// plainNoise is the rounding a plain row may suffer: its scaled residual at
-	// a grid point of W, as the score computes it, is within plainNoise of
-	// |a - V z|. Rows that suffer more are imprecise.
+	// plainNoise bounds the rounding error of a plain row: at every grid point of W its scaled residual, as
+	// the score computes it, is within plainNoise of |a - V z|. Rows with a larger bound are imprecise.
 	plainNoise = 0x1p-32
 )
 
-// view is the table in the axes of a lattice: |a_i - V_i z| is the scaled
-// residual of row i at z, up to rounding.
+// view is the table in the axes of a lattice: |a_i - V_i z| is the scaled residual of row i at z, up to
+// rounding.
 type view struct {
 	d     int
 	v     []float64 // a_i, V_i1, ..., V_id for every row
-	noise []float64 // bound of the rounding, for every row; NaN if there is none
+	noise []float64 // bound of the rounding error of every row; NaN if there is none
 }
 
 // row returns a_i, V_i.
@@ -23,8 +22,8 @@ func (v *view) row(i int32) []float64 {
 	return v.v[int(i)*stride : (int(i)+1)*stride : (int(i)+1)*stride]
 }
 
-// newView solves V_i P = iota pitch x_i for every row, P the map from k to z,
-// and sorts rows into plain and imprecise ones.
+// newView solves V_i P = iota pitch x_i for every row, where P maps k to z, and divides the rows into plain
+// and imprecise ones.
 func newView(s *score, g *lattice, centre []int64) (v *view, plain, imprecise []int32) {
 	v = &view{d: s.d, v: make([]float64, s.rows*(s.d+1)), noise: make([]float64, s.rows)}
 	origin := s.coefficients(centre)
@@ -52,7 +51,7 @@ func newView(s *score, g *lattice, centre []int64) (v *view, plain, imprecise []
 	return v, plain, imprecise
 }
 
-// rotate stores a, V of the raw row (x, y) and returns its noise: the backward
+// rotate writes a, V of the raw row (x, y) to out and returns the bound of its rounding error: the backward
 // error of a triangular solve and of the residuals, see expmech.md, section 4.
 func (v *view) rotate(out, raw, origin []float64, p matrix, g *lattice, t *target) float64 {
 	r, reach := raw[t.d], 0.0

@@ -1,6 +1,5 @@
-// Package mechtest lets tests repeat what package mech draws, look at what it
-// hides, and compare what two runs on neighbouring tables release. Nothing of it
-// works outside of a test binary.
+// Package mechtest lets tests repeat the random draws of package mech, read its sensitive values, and
+// compare the releases of two runs on neighbouring tables. It panics outside of a test binary.
 package mechtest
 
 import (
@@ -35,7 +34,7 @@ func reader(seed uint64) io.Reader {
 	return rand.NewChaCha8(key)
 }
 
-// Totals returns the integers that b holds, before noise, and leaves them there.
+// Totals returns the integers of b, before noise, and leaves them in b.
 func Totals(tb testing.TB, b mech.Bounded) (totals []int64) {
 	onlyInTests(tb)
 	b.Show(func(v []int64, _ *big.Int) { totals = slices.Clone(v) })
@@ -50,28 +49,28 @@ func SquaredSensitivity(tb testing.TB, b mech.Bounded) (square *big.Int) {
 	return square
 }
 
-// Tape notes every release of a run in order, with what it was computed from.
-// A second run can be given the answers of the first: then all that differs
-// between runs on neighbours is what the mechanisms were asked to hide.
+// Tape records every release of a run in order, with the statistic that it was computed from. A second run
+// can be given the answers of the first: then only the mechanisms' sensitive inputs differ between runs on
+// neighbours.
 type Tape struct {
 	Releases []Release
 	answers  []Release // of an earlier run; nil: fresh noise
-	noise    io.Reader // apart, so that other draws of two runs stay in step
+	noise    io.Reader // separate, so that the other draws of two runs stay in step
 	draws    *readCounter
 }
 
-// Release is one release as a Tape notes it. Mechanism, Contract and Draws are
-// public and the same for neighbours, and so is Answer once it is an earlier one.
+// Release is one release as recorded by a Tape. Mechanism, Contract and Draws are public and the same for
+// neighbours, and so is Answer if it was taken from an earlier run.
 type Release struct {
 	Mechanism any
-	Contract  any // what one record was held to
-	Draws     int // of randomness so far, that of noise apart
+	Contract  any // the contract of one record
+	Draws     int // number of random draws so far, without those of noise
 	Answer    []float64
 	hidden    hook.Statistic
 }
 
-// NewTape returns a reproducible Source whose releases go to a Tape, and are
-// answered as those of an earlier one unless that is nil.
+// NewTape returns a reproducible Source that records its releases on a Tape. If earlier is not nil, the
+// releases return its answers.
 func NewTape(tb testing.TB, seed uint64, earlier *Tape) (*mech.Source, *Tape) {
 	onlyInTests(tb)
 	t := &Tape{noise: reader(^seed), draws: &readCounter{r: reader(seed)}}
@@ -97,8 +96,7 @@ func (t *Tape) Begin(mechanism, contract any, hidden hook.Statistic) (noise io.R
 	return t.noise
 }
 
-// End implements hook.Observer: it notes what was released, or puts the earlier
-// answer in its place.
+// End implements hook.Observer: it records the released values, or replaces them by the earlier answer.
 func (t *Tape) End(released []float64) {
 	now := len(t.Releases) - 1
 	if now < len(t.answers) && len(t.answers[now].Answer) == len(released) {
@@ -107,14 +105,14 @@ func (t *Tape) End(released []float64) {
 	t.Releases[now].Answer = slices.Clone(released)
 }
 
-// Matches reports whether the two releases agree in everything that is public.
+// Matches reports whether all public parts of two releases agree.
 func (r Release) Matches(other Release) bool {
 	return reflect.DeepEqual(r.Mechanism, other.Mechanism) && reflect.DeepEqual(r.Contract, other.Contract) &&
 		r.Draws == other.Draws && reflect.TypeOf(r.hidden) == reflect.TypeOf(other.hidden)
 }
 
-// Share returns how far the statistics behind two matching releases are apart,
-// over what the noise is scaled to hide; above 1 exactly when it is too far.
+// Share returns the distance between the statistics of two matching releases, divided by the largest
+// distance that the noise is calibrated for: above 1 exactly when they are too far apart.
 func (r Release) Share(other Release) float64 { return r.hidden.Share(other.hidden) }
 
 // PointsMoved returns how many of the points behind two releases of a

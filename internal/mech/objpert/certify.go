@@ -6,25 +6,22 @@ import (
 	"math/big"
 )
 
-// certify is the postcondition of the solvers: the computed gradient of J at a
-// point, with all that can be wrong with it, is small enough for the point to be
-// within gap of the minimiser, because J is ridge-strongly convex. The factor
-// covers the rounding of norms.
+// certify is the postcondition of the solvers. It reports whether the norm of the computed gradient of J at
+// a point, plus the bounds of its errors, is small enough to prove that the point is within gap of the
+// minimiser, as J is ridge-strongly convex. The factor covers the rounding of norms.
 func (o *objective) certify(gradient, err float64) bool {
 	return (gradient+err+o.bError)*(1+0x1p-20) <= o.gap*o.ridge
 }
 
-// gradientError bounds ||computed gradient - gradient of J|| for b = o.b at a point of
-// norm w, for arithmetic whose operations round by at most unit relatively and
-// sums of n terms that err by at most sum relatively to their absolute sum
-// (objpert.md, Lemma 3). The last term stands for all underflow.
+// gradientError bounds ||computed gradient - gradient of J|| for b = o.b at a point of norm w. Operations
+// have a relative rounding error of at most unit, and sums of n terms an error of at most sum relative to
+// the sum of the absolute values (objpert.md, Lemma 3). The last term covers all underflow.
 func (o *objective) gradientError(w, unit, sum float64) float64 {
 	n, d, c := float64(len(o.y)), float64(len(o.x)), o.clip
 	return o.sumError(n*unit*(d+4)*(4*c+3*c*c*w/o.smoothing), w, unit, sum)
 }
 
-// sumError adds to what the rows' vectors err by what their sum, ridge, b and
-// underflow do.
+// sumError adds to the errors of the rows' vectors those of their sum, of ridge, of b and of underflow.
 func (o *objective) sumError(rows, w, unit, sum float64) float64 {
 	n, d, c := float64(len(o.y)), float64(len(o.x)), o.clip*steepest(o.tilt)
 	rest := sum*n*c + 6*unit*(n*c+o.bNorm+o.ridge*w)
@@ -38,8 +35,8 @@ func (o *objective) nearError(w []float64) float64 {
 	return o.gradientError(norm(w), unit, 2*n*n*unit*unit)
 }
 
-// fineError is gradientError for fineGradient: a residual is right but for its last
-// bit and the square of unit.
+// fineError is gradientError for fineGradient, where a residual has an error of one rounding and a term of
+// the order of unit squared.
 func (o *objective) fineError(w []float64) float64 {
 	const unit = 0x1p-53
 	n, d, c := float64(len(o.y)), float64(len(o.x)), o.clip
@@ -47,10 +44,10 @@ func (o *objective) fineError(w []float64) float64 {
 	return o.sumError(n*(10*unit*c*steepest(o.tilt)+6*fine*c*c*norm(w)/o.smoothing), norm(w), unit, 2*n*n*unit*unit)
 }
 
-// refine continues from start with gradients in as many bits as it takes. A step
-// is Newton's where the gradient has halved, else a majorising one, and after
-// many passes a gradient step of the length that always contracts: it ends for
-// every input (objpert.md, Lemma 4), in practice after one or two Newton steps.
+// refine continues from start with gradients in as much precision as is needed. It makes a Newton step if
+// the gradient has halved, otherwise a majorising step, and after many passes a gradient step of the length
+// that always contracts: it terminates for every input (objpert.md, Lemma 4), in practice after one or two
+// Newton steps.
 func (o *objective) refine(ctx context.Context, start []float64) ([]*big.Float, error) {
 	const patience = 1000
 	if !finite(start) {
@@ -90,9 +87,8 @@ func finite(v []float64) bool {
 	return !math.IsNaN(size) && !math.IsInf(size, 0)
 }
 
-// precision returns a number of bits with which the gradient at a point of norm
-// w is so exact that gradient steps alone would reach what certify asks for, and
-// gradientError for it.
+// precision returns a number of bits for which the gradient at a point of norm w is so exact that gradient
+// steps alone would satisfy certify, and gradientError for that precision.
 func (o *objective) precision(w float64) (bits uint, lost float64) {
 	enough := o.gap * o.ridge / 8 * o.ridge / (o.ridge + o.smoothness())
 	for bits = 128; ; bits += 64 {
@@ -108,7 +104,7 @@ func (o *objective) smoothness() float64 {
 	return float64(len(o.y)) * o.clip * o.clip / o.smoothing
 }
 
-// contraction is the gradient step that brings every point nearer the minimiser.
+// contraction returns the gradient step that brings every point closer to the minimiser.
 func (o *objective) contraction(g []float64) []float64 {
 	move := make([]float64, len(g))
 	for j := range g {
@@ -145,8 +141,8 @@ func (o *objective) farGradient(ctx context.Context, w []*big.Float, bits uint) 
 	return g, nil
 }
 
-// onGrid returns (w / pitch cut to an integer, plus noise) times pitch, for a
-// power of two pitch: the cut is exact.
+// onGrid returns (w / pitch cut to an integer, plus noise) times pitch. pitch is a power of two, so the cut
+// is exact.
 func onGrid(w *big.Float, pitch float64, noise *big.Int) float64 {
 	_, exponent := math.Frexp(pitch)
 	steps, _ := new(big.Float).SetMantExp(w, 1-exponent).Int(nil)

@@ -1,7 +1,7 @@
-// Package objpert releases the minimiser of a perturbed objective: robust
-// linear regression by smoothed absolute loss, eps-DP, in any dimension.
+// Package objpert releases the minimiser of a perturbed objective: robust linear regression by smoothed
+// absolute loss, eps-DP, in any dimension.
 //
-// The proof stands in objpert.md and uses the identifiers of this code.
+// The proof in objpert.md uses the identifiers of this code.
 package objpert
 
 import (
@@ -19,7 +19,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// ErrParams marks public parameters that Draw cannot work with.
+// ErrParams marks invalid public parameters of Draw.
 var ErrParams = errors.New("objpert: bad parameter")
 
 // Params are the public parameters of
@@ -37,19 +37,19 @@ var ErrParams = errors.New("objpert: bad parameter")
 type Params struct {
 	Epsilon   float64 // privacy loss, in [2^-40, 2^20]
 	Clip      float64 // norm, in scaled units, to which longer rows are shortened together with their targets
-	Smoothing float64 // residuals well below it count as squares, above it as absolute values
+	Smoothing float64 // residuals well below it have a quadratic loss, those well above it an absolute loss
 	Pitch     float64 // released coefficients are multiples of it; a power of two
-	Intercept bool    // the first coefficient belongs to a constant 1 that x does not hold
+	Intercept bool    // the first coefficient belongs to a constant 1 that x does not contain
 	Tilt      float64 // 2 tau - 1 for the quantile tau of the target, in [-0.99, 0.99]; 0: the median
 }
 
-// mostTilt is beyond what Validate takes: the loss would hardly bend.
+// mostTilt bounds |Tilt|: beyond it the loss would be almost linear.
 const mostTilt = 0.99
 
 const (
 	maxRows    = 1 << 40
 	maxColumns = 1 << 11
-	gapShare   = 64 // at most Epsilon/gapShare pays for the distance to the true minimiser
+	gapShare   = 64 // at most Epsilon/gapShare is spent on the distance to the true minimiser
 )
 
 // Validate reports whether Draw works for n rows and d coefficients, from
@@ -78,10 +78,10 @@ func (p Params) Validate(n, d int) error {
 	return err
 }
 
-// Event returns what one Draw costs.
+// Event returns the cost of one Draw.
 func (p Params) Event() privacy.Event { return privacy.Pure{Epsilon: p.Epsilon} }
 
-// plan is what follows from the public parameters.
+// plan holds the values that follow from the public parameters.
 type plan struct {
 	ridge float64 // strong convexity of the objective
 	noise float64 // b has density proportional to exp(-||b|| / noise)
@@ -89,13 +89,13 @@ type plan struct {
 	shift uint    // the noise that covers the gap has scale 2^shift grid steps
 }
 
-// newPlan is that of one fit of all rows.
+// newPlan returns the plan of one fit of all rows.
 func (p Params) newPlan(d int) plan { return p.planOf(d, 1) }
 
-// movedFits is how many fits of parts a row changes that becomes one of another part.
+// movedFits is the number of parts whose fits change when a row moves from one part to another.
 const movedFits = 2
 
-// planOf splits Epsilon into an exact power-of-two part for the gaps of as many fits as one
+// planOf divides Epsilon into an exact power-of-two share for the gaps of changed fits, the number that one
 // row may change, and the rest for the minimisers; ridge and noise are rounded upward.
 func (p Params) planOf(d, changed int) plan {
 	shift := uint(0)
@@ -117,29 +117,28 @@ func (p Params) steepest() float64 { return steepest(p.Tilt) }
 
 func steepest(tilt float64) float64 { return 1 + math.Abs(tilt) }
 
-// Scales returns the ridge and the scale of the noise vector for d coefficients,
-// public both.
+// Scales returns the ridge and the scale of the noise vector for d coefficients. Both are public.
 func (p Params) Scales(d int) (ridge, noise float64) {
 	plan := p.newPlan(d)
 	return plan.ridge, plan.noise
 }
 
-// Band returns the radius of a ball around what Draw releases for d coefficients
-// that holds, but for a probability of at most outside, what it would release
-// without noise: for every table, so that it tells nothing of it (objpert.md,
-// Corollary).
+// Band returns the radius of a ball around the release of Draw, for d coefficients, that contains the
+// result without noise except with probability outside at most. It holds for every table, so it depends on
+// public parameters only (objpert.md, Corollary).
 func (p Params) Band(d int, outside float64) float64 {
 	plan := p.newPlan(d)
-	const onGrid = 1e-6 // of outside, for the noise on the grid
+	const onGrid = 1e-6 // share of outside for the noise on the grid
 	length := distuv.Gamma{Alpha: float64(d), Beta: 1 / plan.noise}.Quantile(1 - outside*(1-onGrid))
 	steps := 2 + math.Ldexp(math.Log(2*float64(d)/(outside*onGrid)), int(plan.shift))
 	return (length/plan.ridge + steps*math.Sqrt(float64(d))*p.Pitch) * (1 + 1e-6)
 }
 
-// Draw releases d coefficients fitted to the n rows (x by columns, y), missing
-// values NaN. It overwrites x and y.
+// Draw releases d coefficients fitted to the n rows (x by columns, y). Missing values are NaN. It
+// overwrites x and y.
 //
 // Privacy: p.Epsilon-DP under replace-one; its running time depends on the data.
+//
 // Errors: the context's only. It panics when p.Validate refuses the shape.
 func Draw(ctx context.Context, p Params, x [][]float64, y []float64, src *mech.Source) ([]float64, error) {
 	t := newRecords(x, y, p.Clip, p.Intercept)
@@ -157,20 +156,21 @@ func Draw(ctx context.Context, p Params, x [][]float64, y []float64, src *mech.S
 	return released, nil
 }
 
-// Part is a part of the rows, by columns. It may have none.
+// Part is a part of the rows, by columns. It may be empty.
 type Part struct {
 	X [][]float64
 	Y []float64
 }
 
-// DrawParts releases a fit of each of disjoint parts of n rows, each with d coefficients. A row
-// belongs to one part or to none, by a value of its own; how many rows a part has is not public.
-// It overwrites the parts.
+// DrawParts releases a fit of each of disjoint parts of n rows, each with d coefficients. A row belongs to
+// one part or to none, determined by that row alone; the number of rows of a part is private. It overwrites
+// the parts.
 //
-// Privacy: p.Epsilon-DP under replace-one, n and the number of parts being public, also where a
-// row is replaced by one of another part (objpert.md); its running time depends on the data.
-// Errors: the context's only. It panics when p.Validate refuses the shape, and where parts
-// have more than n rows.
+// Privacy: p.Epsilon-DP under replace-one, with n and the number of parts public, also if a row is replaced
+// by one of another part (objpert.md); its running time depends on the data.
+//
+// Errors: the context's only. It panics when p.Validate refuses the shape, and if the parts have more than
+// n rows.
 func DrawParts(ctx context.Context, p Params, n, d int, parts []Part, src *mech.Source) ([][]float64, error) {
 	if err := p.Validate(n, d); err != nil {
 		panic(err.Error())
@@ -196,7 +196,8 @@ func DrawParts(ctx context.Context, p Params, n, d int, parts []Part, src *mech.
 	return slices.Collect(slices.Chunk(released, d)), nil
 }
 
-// draw returns a fit, on the grid and with the noise that hides which one exactly it is.
+// draw returns a fit on the grid, with the noise that hides the distance between computed and true
+// minimiser.
 func (t records) draw(ctx context.Context, p Params, plan plan, noise *mech.Source) ([]float64, error) {
 	d := len(t.x)
 	o := newObjective(t, p, plan, newRadialNoise(noise, d, plan.noise))

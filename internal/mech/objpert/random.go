@@ -14,10 +14,9 @@ type radialNoise struct {
 	g, h  []mech.Normal
 }
 
-// newRadialNoise draws the vector exactly. That ||h|| g has the density: its
-// squared length is a product of chi-squares with d and d + 1 degrees of
-// freedom, hence by Legendre's duplication formula the square of a Gamma(d)
-// radius, and its direction is uniform.
+// newRadialNoise draws the vector exactly. ||h|| g has the required density: its squared length is a
+// product of chi-squares with d and d + 1 degrees of freedom, hence by Legendre's duplication formula the
+// square of a Gamma(d) radius, and its direction is uniform.
 func newRadialNoise(src *mech.Source, d int, scale float64) radialNoise {
 	b := radialNoise{scale, make([]mech.Normal, d), make([]mech.Normal, d+1)}
 	for j := range b.g {
@@ -29,7 +28,7 @@ func newRadialNoise(src *mech.Source, d int, scale float64) radialNoise {
 	return b
 }
 
-// value returns the vector to within tolerance > 0 in norm, whatever was drawn.
+// value returns the vector with an error of at most tolerance > 0 in norm, for any draw.
 func (b radialNoise) value(tolerance float64) []*big.Float {
 	for digits := 1; ; digits++ {
 		v, err := b.cut(digits)
@@ -39,9 +38,9 @@ func (b radialNoise) value(tolerance float64) []*big.Float {
 	}
 }
 
-// cut computes the vector from the first digits of its normals and bounds the
-// error. With e = 2^(-64 digits) the normals move ||h|| by at most e sqrt(d+1) and g by
-// e sqrt(d) in norm; the working precision is 64 bits and more beyond e.
+// cut computes the vector from the first digits of its normals and bounds the error. With e = 2^(-64
+// digits) the cut changes ||h|| by at most e sqrt(d+1) and g by e sqrt(d) in norm; the working precision
+// exceeds e by 64 bits and more.
 func (b radialNoise) cut(digits int) (v []*big.Float, err float64) {
 	precision := uint(64*digits + 128)
 	float := func() *big.Float { return new(big.Float).SetPrec(precision) }

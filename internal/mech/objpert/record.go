@@ -2,27 +2,25 @@ package objpert
 
 import "math"
 
-// Numbers that are larger than any use, yet far from overflow. A public
-// parameter lies within [1/hugeParameter, hugeParameter].
+// Limits beyond all realistic values, yet far from overflow. A public parameter lies within
+// [1/hugeParameter, hugeParameter].
 const (
 	hugeParameter = 0x1p50
-	hugeFeature   = 0x1p100 // times Clip: a row with a larger feature would shrink below 2^-100 of itself and counts as none
+	hugeFeature   = 0x1p100 // times Clip: a row with a larger feature would be scaled below 2^-100 of itself, and is dropped
 	hugeTarget    = 0x1p200 // targets are clamped to it
 )
 
-// records is the table after the record map: D columns with the intercept's and
-// targets, all finite. A row x is at most clip long, exactly, for the real numbers
-// these float64 stand for.
+// records is the table after the record map: D columns, including the intercept's, and targets, all finite.
+// A row x is at most clip long, exactly, for the real numbers that these float64 represent.
 type records struct {
 	x    [][]float64
 	y    []float64
 	clip float64
 }
 
-// newRecords maps every row on its own; it overwrites x and y. A row longer than
-// clip is shortened together with its target, so that it asks for the same
-// coefficients with less weight. A row with a missing or infinite value, or features
-// beyond all use, becomes zero.
+// newRecords maps every row on its own; it overwrites x and y. A row longer than clip is scaled down
+// together with its target, so that it fits the same coefficients with less weight. A row with a missing or
+// infinite value, or with a feature beyond hugeFeature, becomes zero.
 func newRecords(x [][]float64, y []float64, clip float64, intercept bool) records {
 	t := records{x: x, y: y, clip: clip}
 	if intercept {
@@ -43,10 +41,9 @@ func newRecords(x [][]float64, y []float64, clip float64, intercept bool) record
 	return t
 }
 
-// factor returns min(1, clip/||x||), rounded downward: the norm, the quotient and
-// the products with it err by at most (d+4) 2^-53 relatively, and the last factor
-// takes off twice that and more. Underflow of a square or a product is far below
-// its share of clip.
+// factor returns min(1, clip/||x||), rounded downward: the norm, the quotient and the products with it have
+// a relative error of at most (d+4) 2^-53, and the last factor subtracts more than twice that. Underflow of
+// a square or a product is far below its share of clip.
 func (t *records) factor(i int) float64 {
 	square, huge := 0.0, hugeFeature*t.clip
 	for _, column := range t.x {

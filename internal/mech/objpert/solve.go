@@ -9,18 +9,17 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// objective is J(w) = sum_i H(y_i - <x_i, w>) + ridge/2 ||w||^2 + <b, w>, a
-// function of real numbers: x, y, smoothing, tilt and ridge are float64 and stand
-// for themselves, and b is the real vector that was drawn.
+// objective is J(w) = sum_i H(y_i - <x_i, w>) + ridge/2 ||w||^2 + <b, w>, a function of real numbers: the
+// float64 x, y, smoothing, tilt and ridge are taken as exact, and b is the real vector that was drawn.
 type objective struct {
 	records
 	plan
 	smoothing float64
 	tilt      float64
 
-	b      []*big.Float // b to within bError
+	b      []*big.Float // b, with an error of at most bError in norm
 	bError float64
-	bNear  []float64 // the same in float64
+	bNear  []float64 // b in float64
 	bNorm  float64
 }
 
@@ -32,8 +31,8 @@ func newObjective(t records, p Params, plan plan, noise radialNoise) *objective 
 	return o
 }
 
-// minimise returns a point within gap of the minimiser of J, always: floating
-// point proposes, certify decides, and refine takes as many bits as are needed.
+// minimise always returns a point within gap of the minimiser of J: float64 iterations propose one, certify
+// checks it, and refine uses as many bits as are needed.
 //
 // Errors: the context's only.
 func (o *objective) minimise(ctx context.Context) ([]*big.Float, error) {
@@ -44,10 +43,10 @@ func (o *objective) minimise(ctx context.Context) ([]*big.Float, error) {
 	return o.refine(ctx, w)
 }
 
-// descend iterates in float64 until the point is certified or patience ends.
-// A Newton step is taken where it halves the gradient; else, and at first, a step
-// on the quadratic that majorises J, which always lowers J. Where the gradient is
-// small enough but for what rounding may have done to it, it is computed again.
+// descend iterates in float64 until the point is certified or the passes are used up. It makes a Newton
+// step if that halves the gradient, otherwise, and at first, a step on the quadratic that majorises J,
+// which always lowers J. If only the bound of the rounding error prevents the certificate, the gradient is
+// computed again more precisely.
 func (o *objective) descend(ctx context.Context) (w []float64, certified bool, err error) {
 	const far, patience = 4, 100
 	p := o.at(make([]float64, len(o.x)), majorise)
@@ -75,8 +74,7 @@ func (o *objective) descend(ctx context.Context) (w []float64, certified bool, e
 	return p.w, false, nil
 }
 
-// point is a place with the gradient of J, its sums compensated, and a matrix
-// of curvature.
+// point is a point with the gradient of J, in compensated sums, and a matrix of curvature.
 type point struct {
 	w, g []float64
 	h    *mat.SymDense
@@ -92,10 +90,10 @@ type curvature int
 
 const (
 	newton   curvature = iota // k = smoothing^2 / q^3, the second derivative
-	majorise                  // k = 1 / q: the quadratic with it that touches J lies above J
+	majorise                  // k = 1 / q: the quadratic with this curvature that touches J lies above J
 )
 
-const block = 256 // rows worked on at a time, so that they stay in cache
+const block = 256 // rows processed at a time, so that they stay in cache
 
 func (o *objective) at(w []float64, kind curvature) point {
 	d := len(w)
@@ -120,7 +118,7 @@ func (o *objective) at(w []float64, kind curvature) point {
 	return point{w, o.gradient(w, high, low), h}
 }
 
-// gradient turns the sum high + low over the rows into the gradient of J.
+// gradient converts the sum high + low over the rows to the gradient of J.
 func (o *objective) gradient(w, high, low []float64) []float64 {
 	for j := range high {
 		high[j] = ((o.ridge*w[j] + o.bNear[j]) - high[j]) - low[j]
@@ -128,8 +126,8 @@ func (o *objective) gradient(w, high, low []float64) []float64 {
 	return high
 }
 
-// fineGradient is the gradient of at, from residuals that make up for the rounding
-// of their sums.
+// fineGradient computes the gradient as at does, with residuals that are corrected for the rounding of
+// their sums.
 func (o *objective) fineGradient(w []float64) []float64 {
 	high, low := make([]float64, len(w)), make([]float64, len(w))
 	var residuals, errors [block]float64
@@ -152,13 +150,12 @@ func (o *objective) fineGradient(w []float64) []float64 {
 	return o.gradient(w, high, low)
 }
 
-// subtractProducts takes a x off the unevaluated sums r + e. Only the additions to
-// e round.
+// subtractProducts subtracts a x from the unevaluated sums r + e. Only the additions to e round.
 //
 // Source: Ogita, Rump & Oishi 2005, Algorithm 5.3.
 func subtractProducts(r, e []float64, a float64, x []float64) {
 	for i, v := range x {
-		p := float64(-a * v) // the conversion forbids fusing
+		p := float64(-a * v) // the conversion forbids a fused multiply-add
 		s := r[i] + p
 		t := s - r[i]
 		e[i] += ((r[i] - (s - t)) + (p - t)) + math.FMA(-a, v, -p)
@@ -190,7 +187,7 @@ func (o *objective) rows(w []float64, first int, kind curvature, pull, curve []f
 // Source: Ogita, Rump & Oishi 2005, Algorithm 4.4.
 func addProducts(high, low float64, x, y []float64) (float64, float64) {
 	for i, v := range x {
-		p := float64(v * y[i]) // the conversion forbids fusing
+		p := float64(v * y[i]) // the conversion forbids a fused multiply-add
 		s := high + p
 		t := s - high
 		low += (high - (s - t)) + (p - t)
@@ -199,7 +196,7 @@ func addProducts(high, low float64, x, y []float64) (float64, float64) {
 	return high, low
 }
 
-// solve returns h^-1 g, not a number where h is not positive definite in float64.
+// solve returns h^-1 g; NaN if h is not positive definite in float64.
 func solve(h mat.Symmetric, g []float64) []float64 {
 	v := make([]float64, len(g))
 	var factor mat.Cholesky
@@ -207,9 +204,9 @@ func solve(h mat.Symmetric, g []float64) []float64 {
 		floats.AddConst(math.NaN(), v)
 		return v
 	}
-	_ = factor.SolveVecTo(mat.NewVecDense(len(g), v), mat.NewVecDense(len(g), g)) // solves, and complains of a bad condition
+	_ = factor.SolveVecTo(mat.NewVecDense(len(g), v), mat.NewVecDense(len(g), g)) // a bad condition is an error too, but v is computed
 	return v
 }
 
-// norm returns the Euclidean norm, not finite where a coordinate is not.
+// norm returns the Euclidean norm; it is not finite if a coordinate is not finite.
 func norm(v []float64) float64 { return floats.Norm(v, 2) }

@@ -1,5 +1,5 @@
-// Package hook is what package mechtest may know of package mech and nobody else
-// can: the compiler lets only packages below mech import it.
+// Package hook is the interface between package mech and package mechtest. The compiler lets only packages
+// below mech import it.
 package hook
 
 import (
@@ -11,32 +11,31 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Source is what a mech.Source is made of: where randomness comes from, and who
-// is told of releases.
+// Source holds the parts of a mech.Source: the origin of randomness, and the observer of releases.
 type Source struct {
 	Reader   io.Reader
 	Observer Observer
 }
 
-// Observer is told of every release, before and after it.
+// Observer is notified before and after every release.
 type Observer interface {
-	// Begin notes what a mechanism is about to hide, and the contract that one
-	// record was held to. It returns where the noise is to be drawn from.
+	// Begin records the statistic that a mechanism is about to release with noise, and the contract of one
+	// record. It returns the reader from which the noise is drawn.
 	Begin(mechanism, contract any, hidden Statistic) (noise io.Reader)
-	// End notes what was released, and may change it.
+	// End records the released values, and may replace them.
 	End(released []float64)
 }
 
-// Statistic is what a mechanism hides.
+// Statistic is the sensitive input of a mechanism.
 type Statistic interface {
 	Clone() Statistic
-	// Share returns how far it is from that of a neighbour, over what the noise
-	// is scaled to hide; above 1 exactly when it is too far.
+	// Share returns the distance to the statistic of a neighbour, divided by the largest distance that the
+	// noise is calibrated for: above 1 exactly when the neighbours are too far apart.
 	Share(neighbour Statistic) float64
 }
 
-// Totals are sums in grid steps whose squared l2 distance is bounded. Entry k
-// counts Weight(k) times.
+// Totals are sums in grid steps whose squared l2 distance between neighbours is bounded. Entry k counts
+// Weight(k) times.
 type Totals struct {
 	Steps        []int64
 	SquaredBound *big.Int
@@ -66,7 +65,7 @@ func (v Totals) Share(neighbour Statistic) float64 {
 	return min(1, math.Sqrt(share))
 }
 
-// Absolutes are sums in grid steps whose l1 distance is bounded.
+// Absolutes are sums in grid steps whose l1 distance between neighbours is bounded.
 type Absolutes struct {
 	Steps []int64
 	Bound *big.Int
@@ -113,7 +112,7 @@ func (v Smooth) Share(neighbour Statistic) float64 {
 	return max(math.Sqrt(square)/min(v.Bound, w.Bound), math.Abs(math.Log(v.Bound/w.Bound))/v.Smoothness)
 }
 
-// Chosen is one of some points, of which one record moves at most one.
+// Chosen is a point selected from several, at most one of which depends on any record.
 type Chosen struct {
 	Points [][]int64
 	Smooth
@@ -128,7 +127,7 @@ func (v Chosen) Clone() Statistic {
 	return Chosen{points, v.Smooth.Clone().(Smooth)}
 }
 
-// Share implements Statistic: it is above 1 also when several points were moved.
+// Share implements Statistic: it is above 1 also if several points differ.
 func (v Chosen) Share(neighbour Statistic) float64 {
 	w := neighbour.(Chosen)
 	if moved := v.Moved(w); moved > 1 {
@@ -147,8 +146,8 @@ func (v Chosen) Moved(w Chosen) (count int) {
 	return count
 }
 
-// Rows is a table by columns, of which one row may differ by anything, if no row is
-// longer than Bound in its first Features columns.
+// Rows is a table by columns. Neighbours differ in one row, by any values, if no row is longer than Bound
+// in its first Features columns.
 type Rows struct {
 	Columns  [][]float64
 	Features int
@@ -165,8 +164,8 @@ func (v Rows) Clone() Statistic {
 	return v
 }
 
-// Share implements Statistic: the length of the row that differs, over its bound, or how
-// many rows differ if they are several.
+// Share implements Statistic: the length of the row that differs divided by its bound, or the number of
+// rows that differ if there are several.
 func (v Rows) Share(neighbour Statistic) float64 {
 	w, moved, share := neighbour.(Rows), 0, 0.0
 	for i := range v.Columns[0] {
@@ -200,8 +199,8 @@ func (v Rows) length(i int) float64 {
 	return size
 }
 
-// Parts are tables of disjoint parts of the rows, of which one row may become one of another
-// part, or of none.
+// Parts are tables of disjoint parts of the rows. In a neighbour one row may belong to another part, or to
+// none.
 type Parts []Rows
 
 // Clone implements Statistic.
@@ -213,8 +212,8 @@ func (v Parts) Clone() Statistic {
 	return parts
 }
 
-// Share implements Statistic: the length of the longest row that only one of two tables has,
-// over its bound, or how many such rows one of them has if it is several.
+// Share implements Statistic: the length of the longest row that only one of the two tables has, divided by
+// its bound, or the number of such rows in one table if there are several.
 func (v Parts) Share(neighbour Statistic) float64 {
 	w, left, entered, share := neighbour.(Parts), 0, 0, 0.0
 	for g, rows := range v {
@@ -227,8 +226,8 @@ func (v Parts) Share(neighbour Statistic) float64 {
 	return share
 }
 
-// changes returns how many rows between what two tables begin and end with alike are only in
-// one of them, or in the other, and the length of the longest of these.
+// changes compares the rows of two tables between their common start and their common end: gone and come
+// are the numbers of rows only in v and only in w, longest is the length of the longest of these.
 func (v Rows) changes(w Rows) (gone, come int, longest float64) {
 	n, m := len(v.Columns[0]), len(w.Columns[0])
 	first := 0
@@ -247,9 +246,8 @@ func (v Rows) changes(w Rows) (gone, come int, longest float64) {
 	return n - first, m - first, longest
 }
 
-// Symmetric are symmetric matrices of sums in grid steps, one after the other, each by rows
-// of the upper triangle. The sum of the absolute eigenvalues of what one record changes is
-// bounded.
+// Symmetric are symmetric matrices of sums in grid steps, one after the other, each by rows of the upper
+// triangle. The sum of the absolute eigenvalues of the change by one record is bounded.
 type Symmetric struct {
 	Steps []int64
 	D     int
@@ -271,7 +269,7 @@ func (v Symmetric) Share(neighbour Statistic) float64 {
 	return sum / v.Bound
 }
 
-// traceNorm is that of the difference of the matrices that begin at an entry.
+// traceNorm returns the trace norm of the difference of the matrices that begin at entry k.
 func (v Symmetric) traceNorm(neighbour Symmetric, k int) (sum float64) {
 	change := mat.NewSymDense(v.D, nil)
 	for i := range v.D {
@@ -290,7 +288,7 @@ func (v Symmetric) traceNorm(neighbour Symmetric, k int) (sum float64) {
 	return sum
 }
 
-// Scores are integers of which one record moves each by at most Bound.
+// Scores are integers; one record moves each by at most Bound.
 type Scores struct {
 	Values []int64
 	Bound  int64
@@ -308,8 +306,9 @@ func (v Scores) Share(neighbour Statistic) float64 {
 	return float64(most) / float64(v.Bound)
 }
 
-// DisjointScores are scores of each of some parts. All that a record moves them by may be spread over Bound, added up over the parts: what
-// all scores of a part have in common shows nothing.
+// DisjointScores are the scores of several parts. For each part, take the range of the changes that one
+// record makes to its scores; Bound bounds the sum of these ranges. A change common to all scores of a part
+// does not affect the selection.
 type DisjointScores struct {
 	Parts [][]int64
 	Bound int64
@@ -338,12 +337,11 @@ func (v DisjointScores) Share(neighbour Statistic) float64 {
 	return float64(spread) / float64(v.Bound)
 }
 
-// Viewer is shown the integers of a mech.Bounded, and the square of how far one
-// record moves them in l2.
+// Viewer receives the integers of a mech.Bounded, and the square of how far one record moves them in l2.
 type Viewer func(totals []int64, squaredSensitivity *big.Int)
 
-// Ranked are sorted points, and what a mechanism makes of how many of them are below, at
-// and above another: scores, each of which one record moves by at most Bound.
+// Ranked are sorted points, and a function that computes scores from the numbers of points below, at and
+// above a point. One record moves each score by at most Bound.
 type Ranked struct {
 	Points []int64
 	Scores func(below, equal, above int64) []int64
@@ -356,7 +354,7 @@ func (v Ranked) Clone() Statistic {
 	return v
 }
 
-// Share implements Statistic: at all points, and beside each.
+// Share implements Statistic: it compares scores at all points and at their neighbours on the grid.
 func (v Ranked) Share(neighbour Statistic) float64 {
 	w, most := neighbour.(Ranked), 0.0
 	for _, p := range slices.Concat(v.Points, w.Points, []int64{0}) {
@@ -370,7 +368,7 @@ func (v Ranked) Share(neighbour Statistic) float64 {
 	return most
 }
 
-// at are the scores at a point.
+// at returns the scores at a point.
 func (v Ranked) at(point int64) []int64 {
 	below, _ := slices.BinarySearch(v.Points, point)
 	upTo, _ := slices.BinarySearch(v.Points, point+1)
