@@ -69,8 +69,8 @@ BEGIN
   RETURN 1 + x::numeric;
 END $$;
 
--- The largest rho, rounded downward, whose epsilon at delta is at most p_epsilon, or 0. The factor 1 -
--- 1e-18 exceeds the loss from an order that is not exactly the best.
+-- The largest rho, rounded downward, whose epsilon at delta is at most p_epsilon, or 0. The last factor
+-- outweighs the effect of an order that slightly misses the best one.
 CREATE OR REPLACE FUNCTION dp_int.zcdp_rho(p_epsilon numeric, p_delta numeric) RETURNS numeric
 LANGUAGE sql IMMUTABLE STRICT AS $$
   SELECT greatest(0, trunc((p_epsilon - dp_int.renyi_surplus(a, p_delta)) / a * (1 - 1e-18), 50))
@@ -139,8 +139,8 @@ BEGIN
   RETURN t.epsilon + a * t.rest_rho <= a * p_cap * (1 - 1e-12);
 END $$;
 
--- Approximately the order of filter 3 for the least epsilon that admits these sums. With x = a - 1, order
--- * cap at that order is a (-ln(delta) - ln(a))/x^2, which falls as a grows.
+-- Approximately the order of filter 3 for the least epsilon that admits these sums. With x = a - 1, the
+-- filter's limit order * cap is then a (-ln(delta) - ln(a))/x^2, which falls as a grows.
 CREATE OR REPLACE FUNCTION dp_int.order_for_mixture(epsilon float8, rho float8, delta float8) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE

@@ -404,8 +404,9 @@ BEGIN
 END $$;
 
 -- The blocks, among the given ones or all, that are not exceeded: for every other block one of these has
--- at least its value in every sum. What all filters admit in these blocks they admit in every block, for
--- a filter admits smaller sums. Without blocks, the account's own totals as those of one block.
+-- at least its value in every sum. A charge that the filters admit in all these blocks is admitted in
+-- every block, because a filter that admits some sums admits smaller ones. Without blocks, the account's
+-- own totals as those of one block.
 CREATE OR REPLACE FUNCTION dp_int.fullest(a dp_int.account, p_blocks int8range DEFAULT NULL) RETURNS SETOF dp_int.account_block
 LANGUAGE plpgsql STABLE AS $$
 DECLARE

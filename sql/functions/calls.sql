@@ -89,8 +89,8 @@ RETURN CASE WHEN expected_at > clock_timestamp() + interval '100 s' THEN format(
 COMMENT ON FUNCTION dp.time_left IS 'How notices say when a job may be done; nothing where that is not known, or soon.';
 
 -- Waits for a job over its loopback connection; returns its release. A caller who waits for more than a
--- second is told each new stage, and once that the expected time is over. The notice follows steps that
--- are fixed before the data are read.
+-- second is told each new stage, and once that the expected time is over. The latter happens at a step of
+-- the ladder, which is fixed before the data are read.
 CREATE OR REPLACE FUNCTION dp_int.loopback_wait(p_connection text, p_caller name, p_job uuid) RETURNS uuid
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE

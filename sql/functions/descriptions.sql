@@ -168,7 +168,8 @@ COMMENT ON FUNCTION public.dp_describe IS
 CREATE OR REPLACE FUNCTION dp_int.scale_entry(p_scale float8, p_center float8) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN p_center = 0 THEN to_jsonb(p_scale) ELSE jsonb_build_object('center', p_center, 'scale', p_scale) END $$;
 
--- Here with an explicit list of arguments: the installation drops the signature that older versions had.
+-- COMMENT and GRANT name this function with its argument types: during an upgrade the signature of an
+-- older version exists as well, until the installation drops it.
 CREATE OR REPLACE FUNCTION public.dp_scales(dataset text, eps float8, delta float8 DEFAULT NULL, columns name[] DEFAULT NULL, where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL)
 RETURNS TABLE(column_name text, suggested_scale float8, suggested_center float8, note text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 10

@@ -17,9 +17,9 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
   DELETE FROM dp_int.worker WHERE id = p_worker
 $$;
 
--- The job that a token still owns, its row locked. Raises 55000 when it is lost, and DP003 where the
--- database has become a copy while a sidecar works on the job: the original would release under the same
--- charge too.
+-- The job that a token still owns, its row locked. Raises 55000 when it is lost, and DP003 in a copy of
+-- the database, which a sidecar may reach in the middle of a job: the original would release under the
+-- same charge too.
 CREATE OR REPLACE FUNCTION dp_int.own_job(p_job uuid, p_token uuid) RETURNS dp_int.job
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -216,14 +216,14 @@ $$;
 -- refunded; once reading has begun it is tried again under the same charge with the same number of rows,
 -- but parked after the fourth sidecar that ended while it worked on it. Jobs that need no worker
 -- (canceled, or answered by a kept release) are ended on the way, at most a hundred per call, so that
--- their ends are soon committed. the data set whose turnstile row this claim has locked
+-- their ends are soon committed.
 CREATE OR REPLACE FUNCTION dp_int.job_claim(p_worker uuid, p_lease interval) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   j dp_int.job;
   kept uuid;
   leader dp_int.job;
-  passed bigint;  -- the data set whose turnstile this claim has
+  passed bigint;  -- the data set whose turnstile row this claim has locked
 BEGIN
   IF dp_int.is_copy() THEN
     RETURN NULL;  -- the original and the copy would both release under one charge
@@ -588,8 +588,8 @@ BEGIN
   RETURN true;
 END $$;
 
--- Data sets whose rows, or persons where there is a unit, are to be counted. Unless it was registered,
--- that number is public and counted at registration and by every job. With blocks every window has a
+-- Data sets whose rows, or persons where there is a unit, are to be counted. The number is public, and is
+-- counted at registration and by every job unless it was registered. With blocks every window has a
 -- number of its own.
 CREATE OR REPLACE FUNCTION dp_int.uncounted() RETURNS TABLE(dataset bigint, schema_name name, relation_name name, unit name)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -77,7 +77,7 @@ BEGIN
           proven_epsilon = excluded.proven_epsilon;
   END IF;
   IF greatest(deltas, deltas - e.delta) > dp_int.reserve(a.delta) THEN
-    PERFORM dp_int.prove(a.id);  -- the proven epsilon is that of all callers together
+    PERFORM dp_int.prove(a.id);  -- deltas beyond the reserve reduce the delta of the conversion, for every caller
   END IF;
   RETURN e.id;
 END $$;

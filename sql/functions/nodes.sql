@@ -2,8 +2,8 @@
 -- tables. Every node has a snapshot of its own. The conditions that follow for the rows:
 -- internal/job/nodes.md.
 
--- The tables whose rows a relation shows: its base relations; for a partition or child itself only the
--- tables below it, not its parents.
+-- The tables whose rows a relation shows: its base relations; for a partition or child only the table
+-- itself and those below it, not its parents.
 CREATE OR REPLACE FUNCTION dp_int.shown_relations(p_relid oid) RETURNS TABLE(relid oid, relation text)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,9 +1,9 @@
 -- The steward's operations: register, set budgets, grant. A registration is resolved to the base
 -- relations whose people it shows, and joins their account.
 
--- Tables below a relation: through views and materialized views to what they read,
--- through functions that keep their body as a parse tree (BEGIN ATOMIC), through
--- inheritance to every parent and child.
+-- The tables below a relation: through views and materialized views to the relations that they read,
+-- through functions that keep their body as a parse tree (BEGIN ATOMIC), through inheritance to every
+-- parent and child.
 CREATE OR REPLACE FUNCTION dp_int.base_relations(p_relid oid) RETURNS TABLE(relid oid, relation text)
 LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$  -- names are compared as text
 BEGIN

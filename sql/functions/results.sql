@@ -81,7 +81,7 @@ LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN a.covariance IS NULL OR b.covariance IS NULL THEN NULL WHEN a.grp = b.grp THEN a.covariance[cardinality(a.covariance) - (a.position - b.position)] ELSE 0 END
 $$;
 
--- The product of their allowances for bias; NULL where there is none, 0 between groups.
+-- The element of the allowance for bias for the two; NULL where there is none, 0 between groups.
 CREATE OR REPLACE FUNCTION dp_int.bias(a dp_int.coefficient, b dp_int.coefficient) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN a.grp = b.grp THEN a.bias[cardinality(a.bias) - (a.position - b.position)] ELSE 0 END
@@ -184,7 +184,7 @@ LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   m float8[] := p_matrix;
   trace float8 := (SELECT sum(m[(i - 1) * p_n + i]) FROM generate_series(1, p_n) AS i);
-  logarithm float8 := 0;  -- of the trace of the power of the original matrix that m is, up to scaling
+  logarithm float8 := 0;  -- of the factor by which the power of p_matrix exceeds m
 BEGIN
   IF NOT trace > 0 OR p_n = 1 THEN
     RETURN greatest(trace, 0);
