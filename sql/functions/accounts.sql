@@ -1,5 +1,5 @@
--- What a budget is worth in the unit of its account, what the accountant proves of a
--- total, and who may ask.
+-- The accountant: the value of a budget in its account's unit, the epsilon proved for a total, the
+-- filters, and who may ask.
 
 -- Conversions. A divergence r of order a > 1 leaves, at delta, an epsilon of
 --   r + ln(1 - 1/a) - (ln a + ln delta)/(a - 1)
@@ -7,13 +7,14 @@
 -- every order. Any order is valid, so an order that float8 finds costs nothing
 -- but budget; the bound itself is evaluated in numeric, from above.
 
--- Of every delta a tenth is kept for the deltas of mechanisms; the rest serves
--- the conversion. The shortest decimal of a float64, which is how costs arrive,
--- may lie below it, relatively by 2^-53: 1e-15 here and below is for that.
+-- reserve returns the tenth of a delta that is kept for the deltas of mechanisms; the rest serves the
+-- conversion. Costs arrive as the shortest decimal of a float64, which may lie below the float64 by a
+-- relative 2^-53; the factors 1e-15 here and below cover that.
 CREATE OR REPLACE FUNCTION dp_int.reserve(delta numeric) RETURNS numeric
 LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT delta * 0.1 $$;
 
--- Less than the rest when delta was lowered since; below 0 when nothing is left.
+-- The delta that the conversion may use: 0.9 delta, or delta less spent_delta where that is smaller
+-- because delta was lowered; at most 0 when the deltas of mechanisms have used up delta.
 CREATE OR REPLACE FUNCTION dp_int.conversion_delta(delta numeric, spent_delta numeric DEFAULT 0) RETURNS numeric
 LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT least(delta * 0.9, delta - spent_delta * (1 + 1e-15)) * (1 - 1e-15) $$;
 
@@ -27,8 +28,8 @@ LANGUAGE sql IMMUTABLE AS $$
     376,406,439,474,512,553,597,645,697,753,813,878,948,1024]
 $$;
 
--- What the conversion adds to a divergence, rounded upward: logarithms have 60
--- decimals, and 1e-50 covers their errors for every a - 1 >= 1e-9.
+-- The term that the conversion adds to a divergence, rounded upward: logarithms have 60 decimals, and
+-- 1e-50 covers their errors for every a - 1 >= 1e-9.
 CREATE OR REPLACE FUNCTION dp_int.renyi_surplus(p_order numeric, p_delta numeric) RETURNS numeric
 LANGUAGE sql IMMUTABLE STRICT AS $$
   SELECT round(ln(1 - 1 / a) - (ln(a) + ln(delta)) / (a - 1), 50) + 1e-50
@@ -68,16 +69,16 @@ BEGIN
   RETURN 1 + x::numeric;
 END $$;
 
--- The largest rho, rounded downward, that leaves epsilon at delta, or 0. The
--- last factor outweighs the little by which the order misses the best one.
+-- The largest rho, rounded downward, whose epsilon at delta is at most p_epsilon, or 0. The last factor
+-- outweighs the effect of an order that slightly misses the best one.
 CREATE OR REPLACE FUNCTION dp_int.zcdp_rho(p_epsilon numeric, p_delta numeric) RETURNS numeric
 LANGUAGE sql IMMUTABLE STRICT AS $$
   SELECT greatest(0, trunc((p_epsilon - dp_int.renyi_surplus(a, p_delta)) / a * (1 - 1e-18), 50))
     FROM dp_int.order_for_epsilon(p_epsilon::float8, p_delta::float8) AS a
 $$;
 
--- The order of the grid nearest to 1 + sqrt(ln(1/delta)/rho), which is about the
--- best for a budget spent on Gaussian noise.
+-- The order of the grid nearest to 1 + sqrt(ln(1/delta)/rho), which is close to the best order for a
+-- budget spent on Gaussian noise.
 CREATE OR REPLACE FUNCTION dp_int.recommended_order(p_epsilon numeric, p_delta numeric) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -97,7 +98,7 @@ LANGUAGE sql IMMUTABLE AS $$
     WHEN 'rdp' THEN greatest(0, p_epsilon - dp_int.renyi_surplus(p_order, dp_int.conversion_delta(p_delta))) * (1 - 1e-15) END
 $$;
 
--- What the accountant proves of totals in its unit and of deltas, rounded upward.
+-- The epsilon that the accountant proves for a total in its unit and a total of deltas, rounded upward.
 CREATE OR REPLACE FUNCTION dp_int.proven(p_accounting text, p_order numeric, p_spent numeric, p_delta numeric, p_spent_delta numeric DEFAULT 0) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -115,15 +116,15 @@ BEGIN
   RETURN greatest(0, divergence + dp_int.renyi_surplus(a, delta));
 END $$;
 
--- Filters. An account admits a charge while at least one of these holds for all charges
--- that stand, this one among them; each was fixed with the budget:
+-- Filters. An account admits a charge while at least one of these conditions holds for all charges in
+-- force, the new one included; each was fixed with the budget:
 --   1. all have a pure epsilon, and their sum is at most epsilon
 --   2. spent <= cap, in the unit of the accounting
---   3. under zcdp: the epsilons of those that have one, and order * rho of the rest, are
---      together at most order * cap, at the one order by which cap was converted
--- Beside them the deltas of mechanisms have their reserve. All three together guarantee
--- what 2 alone does (internal/ledger/filters.md). Where p_cap is 0, nothing but 1 is left.
--- The order is found anew each time, to about 1e-13; the last factor outweighs that.
+--   3. under zcdp: the sum of the epsilons of charges that have one, plus order * rho of the others, is
+--      at most order * cap, at the one order by which cap was converted
+-- In addition the deltas of mechanisms must fit the reserve. The three together give the same guarantee
+-- as 2 alone (internal/ledger/filters.md). Where p_cap is 0, only 1 can admit anything that costs. The
+-- order is computed again at each call, to about 1e-13; the factor 1 - 1e-12 covers that error.
 CREATE OR REPLACE FUNCTION dp_int.admits(p_accounting text, p_epsilon numeric, p_delta numeric, p_cap numeric, t dp_int.tally) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -138,8 +139,8 @@ BEGIN
   RETURN t.epsilon + a * t.rest_rho <= a * p_cap * (1 - 1e-12);
 END $$;
 
--- The order for which filter 3 of the least epsilon admits these sums, about: with
--- x = a - 1, order * cap is a (-ln(delta) - ln(a))/x^2 there, which falls as a grows.
+-- Approximately the order of filter 3 for the least epsilon that admits these sums. With x = a - 1, the
+-- filter's limit order * cap is then a (-ln(delta) - ln(a))/x^2, which falls as a grows.
 CREATE OR REPLACE FUNCTION dp_int.order_for_mixture(epsilon float8, rho float8, delta float8) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
@@ -154,8 +155,8 @@ BEGIN
   RETURN 1 + lo::numeric;
 END $$;
 
--- The least epsilon, rounded upward, whose filters would admit the sums t at the
--- account's delta; infinite when the deltas of mechanisms take all of that.
+-- The least epsilon, rounded upward, whose filters would admit the sums t at the account's delta;
+-- infinite when the deltas of mechanisms use up that delta.
 CREATE OR REPLACE FUNCTION dp_int.least_epsilon(a dp_int.account, t dp_int.tally, p_spent_delta numeric) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -177,7 +178,7 @@ BEGIN
   RETURN best;
 END $$;
 
--- Sums with one more entry: a charge adds to them, a refund takes away.
+-- The sums t with one more entry: a charge adds its costs, a refund subtracts them.
 CREATE OR REPLACE FUNCTION dp_int.add_entry(t dp_int.tally, a dp_int.account, e dp_int.ledger) RETURNS dp_int.tally
 LANGUAGE sql IMMUTABLE AS $$
   SELECT t.spent + coalesce(dp_int.cost(a, e), 0), t.epsilon + coalesce(e.epsilon, 0),
@@ -197,11 +198,11 @@ BEGIN
   RETURN CASE WHEN t IS NULL THEN ROW(0, 0, 0, 0)::dp_int.tally ELSE t END;
 END $$;
 
--- The decimal a person typed: the shortest text that reads back as this float8.
+-- The decimal that a person typed: the shortest text that reads back as this float8.
 CREATE OR REPLACE FUNCTION dp_int.exact(x float8) RETURNS numeric
 LANGUAGE sql IMMUTABLE STRICT SET extra_float_digits = 1 AS $$ SELECT x::text::numeric $$;
 
--- The principal that stands for a role of this cluster, NULL where there is none yet.
+-- The principal of a role of this cluster, NULL where there is none yet.
 CREATE OR REPLACE FUNCTION dp_int.principal_of(p_role name) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -223,10 +224,10 @@ BEGIN
      WHERE p.id = p_principal AND p.cluster = (SELECT system_identifier FROM pg_control_system()));
 END $$;
 
--- The same for a role that asks or is granted something: it becomes a principal if it is
--- new, and its name is brought up to date; another principal that had this name has been
--- renamed or dropped since. In a copy in another cluster there are no new principals before
--- those of the original are bound to roles: they may be the same people.
+-- The principal of a role that asks or is granted something; creates it if it is new, and updates its
+-- name. Another principal recorded under this name belongs to a role that has been renamed or dropped. In
+-- a copy in another cluster no principals are created until those of the original are bound to roles,
+-- because they may be the same people.
 CREATE OR REPLACE FUNCTION dp_int.admit_principal(p_role name) RETURNS bigint
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -251,8 +252,8 @@ EXCEPTION WHEN lock_not_available THEN
     USING ERRCODE = '55P03', HINT = 'End that transaction, and ask again. No privacy budget was spent.';
 END $$;
 
--- Binds the principals that came with a copy from another cluster to the roles that
--- have their names here; one without such a role is nobody from then on.
+-- Binds the principals that came with a copy from another cluster to the roles that have their names
+-- here; one without such a role is bound to no role from then on.
 CREATE OR REPLACE FUNCTION dp_int.rebind_roles() RETURNS TABLE(principal name, bound boolean)
 LANGUAGE sql VOLATILE AS $$
   UPDATE dp_int.principal p
@@ -262,8 +263,8 @@ LANGUAGE sql VOLATILE AS $$
   RETURNING p.name, p.role IS NOT NULL
 $$;
 
--- One rule for who may ask: a grant to a role covers its members; a grant that
--- names the caller wins over a group's.
+-- The grant by which a caller may ask: a grant to a role covers its members; a grant that names the
+-- caller takes precedence over a group's.
 CREATE OR REPLACE FUNCTION dp_int.grant_of(p_dataset bigint, p_caller name) RETURNS dp_int.dataset_grant
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,8 +1,8 @@
--- A copy of a database becomes one of its own: what is registered is bound to the
--- relations of the copy, by name, and the ledger says that there are two.
+-- Turning a copy of a database into a database of its own: registrations are bound to the relations of
+-- the copy by name, and the ledger records that there are two databases.
 
--- Why a data set is not what was registered, NULL if it is: the relation, its kind, its
--- columns, the tables below it.
+-- Why a data set differs from its registration, NULL if it does not: the relation, its kind, its columns,
+-- the tables below it.
 CREATE OR REPLACE FUNCTION dp_int.unadoptable(d dp_int.dataset) RETURNS text
 LANGUAGE plpgsql VOLATILE SET quote_all_identifiers = off AS $$
 DECLARE
@@ -14,7 +14,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN format('data set "%s": there is no relation %s', d.name, name);
   END IF;
-  -- What is no view stands among the relations of its account itself.
+  -- A relation that is not a view is listed among the relations of its account.
   IF (kind = 'v') = EXISTS (SELECT FROM dp_int.account_relation r WHERE r.account = d.account AND r.current AND r.relid = d.relid) THEN
     RETURN format('data set "%s": %s is %s', d.name, name, CASE kind WHEN 'v' THEN 'a view, and was none' ELSE 'no view, and was one' END);
   END IF;
@@ -25,8 +25,8 @@ EXCEPTION WHEN SQLSTATE 'DP004' THEN
   RETURN reason;
 END $$;
 
--- Ends jobs that were charged when the copy was made. Their charge stands: under it the
--- original may release, or have released, and one charge pays for one release.
+-- Ends jobs that were charged when the copy was made. Their charges stand: the original may release, or
+-- have released, under them, and one charge pays for one release.
 CREATE OR REPLACE FUNCTION dp_int.abandon_copied_jobs() RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -40,10 +40,10 @@ BEGIN
   END LOOP;
 END $$;
 
--- Adopts this database. When the original goes on, nothing is left to spend here until
--- a steward sets a budget; when it is gone, what is left is left here. Returns what is
--- registered and what is left of it. Raises, and changes nothing, where a data set is
--- not what was registered.
+-- Adopts this database. If the original is still in use, nothing is left to spend here until a steward
+-- sets a budget; if it is gone, the remaining budget may be spent here. Returns what is registered and
+-- how much of its budget is left. Raises, and changes nothing, where a data set differs from its
+-- registration.
 CREATE OR REPLACE FUNCTION dp_int.adopt(p_original_is_gone boolean) RETURNS TABLE(dataset text, relation text, epsilon_remaining float8)
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
@@ -54,7 +54,7 @@ BEGIN
   IF dp_int.is_copy() THEN
     PERFORM dp_int.rebind_relations();
     PERFORM dp_int.rebind_roles();
-    PERFORM dp_int.move_here();  -- what is checked now is checked as here
+    PERFORM dp_int.move_here();  -- so that the checks below see this database as the location
     SELECT string_agg(p.problem, E'\n' ORDER BY d.name) INTO wrong
       FROM dp_int.dataset d, LATERAL (SELECT dp_int.unadoptable(d)) AS p(problem)
      WHERE d.unregistered_at IS NULL;
@@ -73,7 +73,8 @@ BEGIN
   PERFORM dp_int.abandon_copied_jobs();
   FOR a IN SELECT * FROM dp_int.account ORDER BY id FOR UPDATE LOOP
     IF NOT p_original_is_gone THEN
-      -- Of blocks that are less full than the fullest, that epsilon would leave some.
+      -- With blocks proven_epsilon is that of the fullest block, and as a limit would leave something to
+      -- emptier ones: so 0.
       UPDATE dp_int.account n SET epsilon = CASE WHEN n.block_width IS NULL THEN least(n.epsilon, n.proven_epsilon) ELSE 0 END, cap = 0 WHERE n.id = a.id RETURNING * INTO a;
     END IF;
     PERFORM dp_int.ledger_budget(a.id, (SELECT d.name FROM dp_int.dataset d WHERE d.account = a.id ORDER BY d.unregistered_at DESC NULLS FIRST, d.id DESC LIMIT 1), session_user,

@@ -1,13 +1,12 @@
--- Tables that grow. A block is a stretch of time: a column of the table says of every row in
--- which one it is, and each block has the whole budget to itself. A request is about a
--- window, some blocks one after the other, and is charged to each of them
--- (internal/ledger/blocks.md). Days are those of UTC everywhere.
+-- Tables that grow. A block is a stretch of time: a column of the table determines the block of every
+-- row, and each block has the whole budget to itself. A request reads a window, one or more consecutive
+-- blocks, and is charged to each of them (internal/ledger/blocks.md). Days are UTC days everywhere.
 
--- Today by a public clock.
+-- The current day, by a public clock.
 CREATE OR REPLACE FUNCTION dp_int.today() RETURNS date
 LANGUAGE sql VOLATILE AS $$ SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date $$;
 
--- The whole months of an interval.
+-- The number of whole months in an interval.
 CREATE OR REPLACE FUNCTION dp_int.months(p_width interval) RETURNS int
 LANGUAGE sql IMMUTABLE AS $$ SELECT (extract(year FROM p_width) * 12 + extract(month FROM p_width))::int $$;
 
@@ -24,21 +23,21 @@ $$;
 CREATE OR REPLACE FUNCTION dp_int.block_start(p_origin date, p_width interval, p_block bigint) RETURNS date
 LANGUAGE sql IMMUTABLE AS $$ SELECT (p_origin + p_width * p_block::float8)::date $$;
 
--- A day as a request and a literal have it, whatever the DateStyle.
+-- A day as requests and literals write it, whatever the DateStyle.
 CREATE OR REPLACE FUNCTION dp_int.day_text(p_day date) RETURNS text
 LANGUAGE sql STABLE AS $$ SELECT to_char(p_day, 'YYYY-MM-DD') $$;
 
 -- Registration
 
--- The type beneath a column, as format_type has it.
+-- The type beneath a column, as format_type writes it.
 CREATE OR REPLACE FUNCTION dp_int.column_type(p_relid oid, p_column name) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT format_type(dp_int.domain_base(a.atttypid), NULL)
     FROM pg_catalog.pg_attribute a WHERE a.attrelid = p_relid AND a.attname = p_column AND a.attnum > 0 AND NOT a.attisdropped
 $$;
 
--- Checks the column that says in which block a row is, and returns the column of a table that it
--- is, NULL where there are no blocks.
+-- Checks the column that determines the block of a row, and returns the table column that it shows; NULL
+-- where there are no blocks.
 CREATE OR REPLACE FUNCTION dp_int.check_block_column(p_relid oid, p_block name) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -63,8 +62,8 @@ BEGIN
   RETURN source;
 END $$;
 
--- Checks what is registered of blocks. That each lasts whole days, or whole months from a day
--- that all months have, makes their borders exact.
+-- Checks the arguments of a registration that define blocks. Each block lasts whole days, or whole months
+-- from a day that all months have, which makes the borders exact.
 CREATE OR REPLACE FUNCTION dp_int.check_blocks(p_relid oid, p_block name, p_width interval, p_origin date, p_rows bigint, p_is_fixed text, p_unit name, p_persons bigint) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -103,8 +102,8 @@ BEGIN
   RETURN dp_int.check_block_column(p_relid, p_block);
 END $$;
 
--- Why the values of a block's column cannot change, as the database knows it; NULL where the steward
--- gives his word, or without blocks.
+-- The reason, known to the database, why the values of a block column cannot change; NULL where the
+-- steward vouches for that, or without blocks.
 CREATE OR REPLACE FUNCTION dp_int.why_block_stays(p_relid oid, p_block name, p_is_fixed text) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -125,7 +124,8 @@ BEGIN
   RETURN reason;
 END $$;
 
--- Raises where the column of a data set is not the one that made its blocks at registration.
+-- Raises where the block column of a data set is not the one by which its blocks were formed at
+-- registration.
 CREATE OR REPLACE FUNCTION dp_int.recheck_block(d dp_int.dataset) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -139,14 +139,14 @@ BEGIN
   PERFORM dp_int.refuse_mixed_rows(d.account, d.relid);
 END $$;
 
--- Was anything ever charged for a data set, given back or not?
+-- Was anything ever charged for a data set, whether refunded or not?
 CREATE OR REPLACE FUNCTION dp_int.ever_charged(p_dataset bigint) RETURNS boolean
 LANGUAGE sql STABLE AS $$
   SELECT EXISTS (SELECT FROM dp_int.job j JOIN dp_int.ledger l ON l.job = j.id WHERE j.dataset = p_dataset AND l.kind = 'charge')
 $$;
 
--- Raises where an account has other blocks than a registration, or none. Data sets that are
--- gone count where they were charged.
+-- Raises where an account has other blocks than a registration, or only one of the two has blocks.
+-- Unregistered data sets count if they were ever charged.
 CREATE OR REPLACE FUNCTION dp_int.refuse_other_blocks(p_account bigint, p_source text, p_width interval, p_origin date) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -157,7 +157,7 @@ BEGIN
   SELECT * INTO o FROM dp_int.dataset d
    WHERE d.account = p_account AND (d.unregistered_at IS NULL OR dp_int.ever_charged(d.id))
      AND (d.block_source, dp_int.months(a.block_width), extract(day FROM a.block_width), a.block_origin)
-         IS DISTINCT FROM (p_source, dp_int.months(p_width), extract(day FROM p_width), p_origin)  -- 1 month = 30 days is true
+         IS DISTINCT FROM (p_source, dp_int.months(p_width), extract(day FROM p_width), p_origin)  -- the interval 1 month equals 30 days
    ORDER BY d.id LIMIT 1;
   IF FOUND THEN
     RAISE EXCEPTION 'these people''s account has %', CASE WHEN o.block_source IS NULL THEN 'one budget for all time'
@@ -170,8 +170,8 @@ BEGIN
   END IF;
 END $$;
 
--- Can a view show what it reads of one row beside the block of another, as joins, subqueries,
--- windows and aggregates do? Of others a row shows what is its own.
+-- Can a view show a value of one row beside the block of another, as joins, subqueries, windows and
+-- aggregates do? In all other views a row shows only values of its own source row.
 CREATE OR REPLACE FUNCTION dp_int.mixes_rows(p_relid oid) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -184,9 +184,9 @@ BEGIN
          OR EXISTS (SELECT FROM dp_int.below(v.relid) b WHERE b.class <> 'pg_catalog.pg_class'::regclass));
 END $$;
 
--- Raises where a view of an account's rows can give them other blocks than the account's other data
--- sets do: a row has one block, or what is charged to one is read under another. Data sets that are gone
--- count where they were charged.
+-- Raises where a view of an account's rows can assign them other blocks than the account's other data
+-- sets do. A row must have one block, or rows charged to one block are read under another. Unregistered
+-- data sets count if they were charged.
 CREATE OR REPLACE FUNCTION dp_int.refuse_mixed_rows(p_account bigint, p_relid oid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -201,7 +201,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- The same for views that are gone, or were made anew: the ledger says what they were at registration.
+-- The same for views that are gone, or were created again, by the kind of view that the ledger records at
+-- registration.
 CREATE OR REPLACE FUNCTION dp_int.refuse_formerly_mixed(p_account bigint, p_relid oid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -217,8 +218,8 @@ BEGIN
   END IF;
 END $$;
 
--- Raises where a column that tells blocks, or persons, apart is not the one by which the account was
--- charged, but another that has its name now. A table that was made again is known by its names alone.
+-- Raises where a block column or unit is not the column by which the account was charged, but another one
+-- that has its name now. A table that was created again is recognised by its names alone.
 CREATE OR REPLACE FUNCTION dp_int.refuse_renamed(p_account bigint, p_relid oid, p_column name, p_is_block boolean) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -238,7 +239,7 @@ BEGIN
   END IF;
 END $$;
 
--- What a data set protects, in words that are the same in notices and views.
+-- Describes what a data set protects, in the same words in notices and views.
 CREATE OR REPLACE FUNCTION dp_int.tell_blocks(p_dataset text, p_unit name, p_one_block boolean) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -259,7 +260,7 @@ DECLARE
   given CONSTANT jsonb := dp_int.window_json(p_over);
 BEGIN
   IF given IS NULL OR jsonb_typeof(p_options) <> 'object' THEN
-    RETURN p_options;  -- dp_int.check_options refuses what is no object
+    RETURN p_options;  -- dp_int.check_options refuses a value that is not an object
   ELSIF p_options ? 'over' AND p_options -> 'over' <> given THEN
     RAISE EXCEPTION 'over is given twice, as % and among the options as %', p_over, dp_int.excerpt((p_options -> 'over')::text)
       USING ERRCODE = '22023', HINT = 'Give it once. No privacy budget was spent.';
@@ -267,7 +268,7 @@ BEGIN
   RETURN coalesce(p_options, '{}') || jsonb_build_object('over', given);
 END $$;
 
--- A window as a request has it: its first day, and the day after its last.
+-- A window as requests store it: its first day, and the day after its last.
 CREATE OR REPLACE FUNCTION dp_int.window_json(p_over daterange) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -279,7 +280,7 @@ BEGIN
   RETURN CASE WHEN p_over IS NOT NULL THEN jsonb_build_array(dp_int.day_text(lower(p_over)), dp_int.day_text(upper(p_over))) END;
 END $$;
 
--- The two days of a window as options have it.
+-- The two days of a window as options give it.
 CREATE OR REPLACE FUNCTION dp_int.window_of(p_over jsonb) RETURNS daterange
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -293,8 +294,8 @@ EXCEPTION WHEN datetime_field_overflow OR data_exception THEN
     USING ERRCODE = '22023', HINT = 'For instance ["2026-10-01", "2026-11-01"], the last day not among them. No privacy budget was spent.';
 END $$;
 
--- The window that options name, checked and made canonical; NULL where there are no blocks. It may reach
--- to the end of the block that runs, whose rows are still coming.
+-- The window that options name, checked and made canonical; NULL where there are no blocks. It may extend
+-- to the end of the running block, whose rows are still arriving.
 CREATE OR REPLACE FUNCTION dp_int.canonical_over(d dp_int.dataset, p_over jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -340,12 +341,13 @@ BEGIN
   RETURN dp_int.window_json(asked);
 END $$;
 
--- What a request says of its window: nothing where there is none, so that it is the request it always was.
+-- The entry of a request for its window; empty without one, so that the hash of a request without a
+-- window does not change.
 CREATE OR REPLACE FUNCTION dp_int.over_of_request(p_over jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN p_over IS NULL THEN '{}' ELSE jsonb_build_object('over', p_over) END $$;
 
--- The blocks that a request reads, NULL where its account has none, or where it has some since the
--- request was made: nothing is charged for that one any more.
+-- The blocks that a request reads. NULL where its account has no blocks, and where it got blocks after
+-- the request was made: such a request is not charged.
 CREATE OR REPLACE FUNCTION dp_int.blocks_read(p_dataset bigint, p_request jsonb) RETURNS int8range
 LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN a.block_width IS NOT NULL THEN
@@ -386,7 +388,7 @@ COMMENT ON FUNCTION public.dp_last IS
 
 -- The ledger
 
--- The totals of an account in a block: what it would be if it had no other.
+-- The account with its totals replaced by those of one block.
 CREATE OR REPLACE FUNCTION dp_int.at_block(a dp_int.account, b dp_int.account_block) RETURNS dp_int.account
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -401,10 +403,10 @@ BEGIN
   RETURN a;
 END $$;
 
--- Of some blocks of an account, all where none are given, those that say everything: no sum of
--- any other is larger than the same sum of one of these. What all filters admit here they
--- admit in every block, for a filter admits what has smaller sums. Without blocks it is the
--- account's own totals, as those of one block.
+-- The blocks, among the given ones or all, that are not exceeded: for every other block one of these has
+-- at least its value in every sum. A charge that the filters admit in all these blocks is admitted in
+-- every block, because a filter that admits some sums admits smaller ones. Without blocks, the account's
+-- own totals as those of one block.
 CREATE OR REPLACE FUNCTION dp_int.fullest(a dp_int.account, p_blocks int8range DEFAULT NULL) RETURNS SETOF dp_int.account_block
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -434,12 +436,12 @@ BEGIN
   END IF;
 END $$;
 
--- What the accountant proves of the fullest of these blocks, all where none are given.
+-- The largest proven epsilon among these blocks, or among all where none are given.
 CREATE OR REPLACE FUNCTION dp_int.fullest_epsilon(a dp_int.account, p_blocks int8range DEFAULT NULL) RETURNS numeric
 LANGUAGE sql STABLE AS $$ SELECT max(n.proven_epsilon) FROM dp_int.fullest(a, p_blocks) AS b, dp_int.at_block(a, b) AS n $$;
 
--- Adds a charge or a refund to every block that it is of, and brings what is proven of the
--- fullest block of all up to date. Whoever calls it holds the lock on the account's row.
+-- Adds a charge or a refund to every block of its window, and updates the proven epsilon of the account,
+-- the largest over all blocks. The caller holds the lock on the account's row.
 CREATE OR REPLACE FUNCTION dp_int.add_to_blocks(a dp_int.account, e dp_int.ledger) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -459,15 +461,15 @@ BEGIN
    WHERE n.id = a.id;
 END $$;
 
--- The largest eps with which the request of e would be admitted in all of its blocks, about;
--- NULL where that is not known. own: what the caller has spent.
+-- About the largest eps with which the request of e would be admitted in all of its blocks; NULL where
+-- that is not known. own: the sums of the caller's own charges.
 CREATE OR REPLACE FUNCTION dp_int.affordable_everywhere(a dp_int.account, d dp_int.dataset, g dp_int.dataset_grant, own dp_int.tally, e dp_int.ledger) RETURNS numeric
 LANGUAGE sql STABLE AS $$
   SELECT least(min(dp_int.affordable(n, a.epsilon, a.cap, t, e)), min(dp_int.affordable(n, d.epsilon, d.cap, t, e)), min(dp_int.affordable(n, g.epsilon, g.cap, own, e)))
     FROM dp_int.fullest(a, e.blocks) AS b, dp_int.at_block(a, b) AS n, dp_int.tally_of(n) AS t
 $$;
 
--- What to say of a block that does not cover a request; NULL without blocks.
+-- The text about a block that does not cover a request; NULL without blocks.
 CREATE OR REPLACE FUNCTION dp_int.name_block(a dp_int.account, b dp_int.account_block) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT format('Of its blocks the one from %s to %s is among the fullest: see dp_blocks, and ask about a window without the full ones.',
@@ -511,7 +513,7 @@ END $$;
 COMMENT ON FUNCTION public.dp_blocks IS
   'What is spent and left of each block of a data set, from its first to the one that runs: equal ones that follow each other in one row. No row without blocks.';
 
--- Here, and not among the other views, which functions use.
+-- In this file, not with the other views, because it uses functions.
 CREATE OR REPLACE VIEW dp.blocks WITH (security_barrier) AS
   SELECT d.name AS dataset, b.block_from AS "from", b.block_to AS "to", b.epsilon_spent, b.epsilon_remaining
     FROM dp_int.dataset d
@@ -525,7 +527,7 @@ GRANT SELECT ON dp.blocks TO dp_analyst, dp_admin;
 
 -- Verification
 
--- What dp_verify holds of blocks: every entry adds to each block that it is of.
+-- The checks of blocks in dp_verify: every entry adds its costs to each block of its window.
 CREATE OR REPLACE FUNCTION dp_int.verify_blocks() RETURNS TABLE(item text, ok boolean, detail text)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -545,7 +547,7 @@ BEGIN
   ok := detail IS NULL;
   RETURN NEXT;
 
-  -- Borders of filters are found anew each time, in their last digits.
+  -- The orders of filters are computed again, and may differ in their last digits.
   item := 'what is proven of an account with blocks is that of its fullest block';
   SELECT format('account %s', a.id) INTO detail
     FROM dp_int.account a, LATERAL (SELECT dp_int.fullest_epsilon(a)) AS f(epsilon)
@@ -582,7 +584,7 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- What the ledger says of blocks at a registration; NULL without.
+-- The description of blocks in the ledger's entry of a registration; NULL without blocks.
 CREATE OR REPLACE FUNCTION dp_int.describe_blocks(a dp_int.account, d dp_int.dataset) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_strip_nulls(jsonb_build_object('column', d.block_source, 'type', d.block_type, 'months', dp_int.months(a.block_width), 'days', extract(day FROM a.block_width),

@@ -1,8 +1,8 @@
--- What analysts call. A synchronous call first looks for the kept release in its
--- own snapshot; only a new request goes through the loopback, a connection of
--- this server to itself that commits on its own.
+-- The functions that analysts call. A synchronous call first looks for the kept release in its own
+-- snapshot; only a new request goes through the loopback, a connection of this server to itself that
+-- commits on its own.
 
--- The share of the server's connections that is in use.
+-- The fraction of the server's connections that is in use.
 CREATE OR REPLACE FUNCTION dp_int.connections_used() RETURNS float8
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -12,9 +12,9 @@ BEGIN
           - coalesce(current_setting('reserved_connections', true), '0')::float8);
 END $$;
 
--- Connects. While the server has no connection left it tries again for some seconds: calls
--- that end free theirs. The server's error is recognised by its English text; in other
--- languages by the share of connections in use.
+-- Connects. While the server has no free connection it tries again for 15 s, because calls that end free
+-- theirs. The server's error is recognised by its English text, or in other languages by the fraction of
+-- connections in use.
 CREATE OR REPLACE FUNCTION dp_int.loopback_connect(p_connection text) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -40,8 +40,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- Closes a loopback, unless it is the session's own and the server has connections
--- to spare: for whoever asks again at once it saves opening another.
+-- Closes a loopback connection, unless it is the session's own and at most half of the server's
+-- connections are in use: then it is kept, so that the next call need not open another.
 CREATE OR REPLACE FUNCTION dp_int.loopback_release(p_connection text) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -66,7 +66,7 @@ BEGIN
     BEGIN
       PERFORM dp_dblink.dblink_exec(connection, listen);
       RETURN connection;
-    EXCEPTION WHEN OTHERS THEN  -- it timed out, or the server was restarted
+    EXCEPTION WHEN OTHERS THEN  -- the connection timed out, or the server was restarted
       PERFORM dp_dblink.dblink_disconnect(connection);
     END;
   END IF;
@@ -80,7 +80,7 @@ EXCEPTION
       USING ERRCODE = 'DP003', HINT = 'Run SELECT * FROM dp_check_install(), or use dp_submit or CALL dp_run, which need no loopback. No privacy budget was spent.';
 END $$;
 
--- What a notice adds to a stage.
+-- The part of a notice that tells the time left.
 CREATE OR REPLACE FUNCTION dp.time_left(expected_at timestamptz) RETURNS text
 LANGUAGE sql VOLATILE
 RETURN CASE WHEN expected_at > clock_timestamp() + interval '100 s' THEN format(', about %s min left', round(extract(epoch FROM expected_at - clock_timestamp()) / 60))
@@ -88,9 +88,9 @@ RETURN CASE WHEN expected_at > clock_timestamp() + interval '100 s' THEN format(
             ELSE '' END;
 COMMENT ON FUNCTION dp.time_left IS 'How notices say when a job may be done; nothing where that is not known, or soon.';
 
--- Waits for a job over its loopback connection; returns its release. Whoever
--- waits for more than a second is told the stage, each new one, and once when the
--- time that was expected is over: at a step that is known before the data are read.
+-- Waits for a job over its loopback connection; returns its release. A caller who waits for more than a
+-- second is told each new stage, and once that the expected time is over. The latter happens at a step of
+-- the ladder, which is fixed before the data are read.
 CREATE OR REPLACE FUNCTION dp_int.loopback_wait(p_connection text, p_caller name, p_job uuid) RETURNS uuid
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -126,26 +126,26 @@ BEGIN
       lost_since := coalesce(lost_since, clock_timestamp());
       IF clock_timestamp() > lost_since + interval '10 s' THEN
         RAISE EXCEPTION 'dpsidecar went away while the job was %', s.state
-          USING ERRCODE = 'DP001';  -- call_sidecar adds what became of the job
+          USING ERRCODE = 'DP001';  -- call_sidecar adds the fate of the job
       END IF;
     END IF;
-    waited := 0;  -- whatever becomes of the clock
+    waited := 0;  -- measured by naps, not by the clock, which may be set
     LOOP
       EXIT WHEN waited > 1 OR EXISTS (SELECT FROM dp_dblink.dblink_get_notify(p_connection));
-      nap := greatest(0.0005, least(waited / 25, 0.02));  -- late by a twenty-fifth at most
+      nap := greatest(0.0005, least(waited / 25, 0.02));  -- the delay is at most a twenty-fifth of the wait
       PERFORM pg_sleep(nap);
       waited := waited + nap;
     END LOOP;
   END LOOP;
 END $$;
 
--- A request that has no kept release: enqueue, wait, fetch. p_enqueue is the loopback's
--- statement that queues the job or returns a release; p_fetch that which fetches the
--- release of a caller, %L and %L, with a label and numbers a row. What ends it early
--- without a hint of its own (a cancel, a lost loopback) cancels the job if nothing
--- is spent yet, and the hint says which it was. A client's cancel may arrive twice,
--- for the server signals a process and its group: again while it is dealt with. What
--- has no value arrives as NULL in an array, which is read in the caller's session: by array_nulls.
+-- Executes a request that has no kept release: enqueue, wait, fetch. p_enqueue is the loopback's
+-- statement that queues the job or returns a release; p_fetch is the format of the statement that fetches
+-- a release, with %L for the caller and %L for the release, and returns a label and numbers per row. An
+-- end without a hint of its own (a cancel, a lost loopback) cancels the job if nothing is spent yet, and
+-- the hint says which of the two happened. A client's cancel may arrive a second time while the first is
+-- handled, because the server signals both a process and its group. A missing value arrives as NULL in an
+-- array, which the caller's session parses: hence array_nulls.
 CREATE OR REPLACE FUNCTION dp_int.call_sidecar(p_caller name, p_job uuid, p_enqueue text, p_fetch text) RETURNS TABLE(label text, numbers float8[])
 LANGUAGE plpgsql VOLATILE SET array_nulls = on AS $$
 DECLARE
@@ -192,7 +192,7 @@ BEGIN
     HINT = CASE WHEN hint <> '' THEN hint ELSE format('%sThe job: %s.', CASE code WHEN 'DP001' THEN 'Ask the same again once a dpsidecar is back. ' END, fate) END;
 END $$;
 
--- A fit that has no kept release, by dp_int.call_sidecar.
+-- Executes a fit that has no kept release, by dp_int.call_sidecar.
 CREATE OR REPLACE FUNCTION dp_int.queue_and_wait(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
                             p_features name[], p_intercept boolean, p_options jsonb, p_fetch text) RETURNS TABLE(label text, numbers float8[])
 LANGUAGE plpgsql VOLATILE AS $$
@@ -227,8 +227,9 @@ BEGIN
   PERFORM dp_int.tell_missing(kept);
 END $$;
 
--- Tells whoever reads coefficients, a score or a description, which have no column for it, why figures are missing; of coefficients
--- why some have no interval, but where the model or the method never gives any and where tell_cut says it.
+-- Tells callers who read coefficients, a score or a description in a form without the column why_null why
+-- figures are missing. For coefficients it gives the reasons of missing intervals, except where the model
+-- or the method never has intervals, and where tell_cut says it.
 CREATE OR REPLACE FUNCTION dp_int.tell_missing(p_release uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -244,7 +245,7 @@ BEGIN
   END IF;
 END $$;
 
--- Tells whoever reads coefficients alone that their radius may have cut them.
+-- Tells callers who read coefficients that the radius may have cut them.
 CREATE OR REPLACE FUNCTION dp_int.tell_cut(p_release uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -266,7 +267,7 @@ END $$;
 COMMENT ON FUNCTION public.dp_l1_regress IS
   'Median regression under pure eps-differential privacy, made for heavy tails, or with option tau that of another quantile: coefficients in the table''s units, (intercept) first. The same request again returns the same release at no cost.';
 
--- The arguments of a gradient model that are keys of options when submitted.
+-- Options with the arguments of a gradient model, which are keys of options when submitted.
 CREATE OR REPLACE FUNCTION dp_int.with_arguments(p_options jsonb, p_method text, p_penalty text, p_lambda float8) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -289,7 +290,7 @@ BEGIN
   RETURN p_options;
 END $$;
 
--- The gradient models have one function each, alike but for the name.
+-- One function for each gradient model; they differ in the name alone.
 DO $do$
 DECLARE
   m dp_int.model;
@@ -373,8 +374,8 @@ CREATE OR REPLACE FUNCTION public.dp_cancel(job uuid) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT dp_int.cancel(session_user, $1) $$;
 COMMENT ON FUNCTION public.dp_cancel IS 'Cancels a job of the caller''s unless its budget is spent already, and says what became of the job and of the budget.';
 
--- What the server says, in its language, to a COMMIT inside a transaction block:
--- a function always runs inside one.
+-- The server's message, in its language, for a COMMIT inside a transaction block: a function always runs
+-- inside one.
 CREATE OR REPLACE FUNCTION dp.commit_refusal() RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -384,8 +385,7 @@ EXCEPTION WHEN invalid_transaction_termination THEN
 END $$;
 COMMENT ON FUNCTION dp.commit_refusal IS 'How dp_run knows that it was called inside a transaction block.';
 
--- Commits, so it can have neither SECURITY DEFINER nor a SET clause: every name
--- is qualified.
+-- Commits, so it can have neither SECURITY DEFINER nor a SET clause: every name is qualified.
 CREATE OR REPLACE PROCEDURE public.dp_run(model text, dataset text, eps float8, delta float8 DEFAULT NULL, target name DEFAULT NULL, features name[] DEFAULT NULL,
                                intercept boolean DEFAULT true, options jsonb DEFAULT '{}', INOUT job uuid DEFAULT NULL,
                                where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL)
@@ -403,7 +403,7 @@ DECLARE
   interrupt pg_catalog.text;
 BEGIN
   BEGIN
-    COMMIT;  -- refused always, here for one of two reasons
+    COMMIT;  -- always refused, for one of two reasons
   EXCEPTION WHEN invalid_transaction_termination THEN
     IF SQLERRM OPERATOR(pg_catalog.=) dp.commit_refusal() THEN
       RAISE EXCEPTION 'dp_run commits, and cannot run inside a transaction block'
@@ -442,7 +442,7 @@ BEGIN
       IF s.sqlstate OPERATOR(pg_catalog.<>) 'DP001' THEN
         RAISE EXCEPTION '%', s.message USING ERRCODE = s.sqlstate, HINT = s.hint;
       ELSIF pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>=) (lost_since OPERATOR(pg_catalog.+) patience) THEN
-        fate := public.dp_cancel(job);  -- a sidecar may have come just now
+        fate := public.dp_cancel(job);  -- a sidecar may have started in the meantime
         COMMIT;
         RAISE EXCEPTION '%', s.message
           USING ERRCODE = 'DP001', HINT = pg_catalog.format('Start one with dpsidecar serve, or queue the request with dp_submit. The job: %s.', fate);

@@ -1,8 +1,8 @@
--- Columns whose values are levels and no numbers. Which levels there are is public knowledge
--- of the steward: a level that was found in the data could be one person's.
+-- Columns whose values are levels, not numbers. The steward registers the levels from public knowledge: a
+-- level that was found in the data could be one person's.
 
--- The levels of a column in one form: as text, in their order. Raises where they cannot be
--- levels of the column.
+-- The levels of a column in canonical form: as text, in their order. Raises where they cannot be levels
+-- of the column.
 CREATE OR REPLACE FUNCTION dp_int.canonical_levels(p_relid oid, p_column text, p_levels jsonb) RETURNS text[]
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -60,7 +60,7 @@ BEGIN
   RETURN levels;
 END $$;
 
--- A level as values of the type are compared with it; NULL where none can be equal.
+-- A level in the text form that values of the type are compared with; NULL where no value can equal it.
 CREATE OR REPLACE FUNCTION dp_int.canonical_level(p_kind oid, p_level text) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT CASE
@@ -72,8 +72,8 @@ LANGUAGE sql STABLE AS $$
     FROM pg_catalog.pg_type t WHERE t.oid = p_kind
 $$;
 
--- The categories of a registration in one form. Raises where they cannot be those of the
--- relation, or where two coefficients would have one name.
+-- The categories of a registration in canonical form. Raises where they cannot be those of the relation,
+-- or where two coefficients would have one name.
 CREATE OR REPLACE FUNCTION dp_int.canonical_categories(p_relid oid, p_columns name[], p_categories jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -107,8 +107,9 @@ BEGIN
   RETURN clean;
 END $$;
 
--- The part of a request that fixes the levels of its columns and which of them it is about;
--- empty where none is a category, as in requests of before there were any.
+-- The part of a request that fixes the levels of its columns and the levels to which where_level
+-- restricts it; empty where no column is a category, so that the hashes of such requests are independent
+-- of categories.
 CREATE OR REPLACE FUNCTION dp_int.levels_of_request(d dp_int.dataset, p_columns name[], p_where jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN count(*) = 0 THEN '{}' ELSE jsonb_build_object('categories', jsonb_object_agg(key, value)) END
@@ -117,8 +118,8 @@ LANGUAGE sql IMMUTABLE AS $$
    WHERE key = ANY (p_columns::text[]) OR p_where ? key
 $$;
 
--- The levels that a request is about, by column and in the order of the registration. Raises
--- where they are none.
+-- The levels to which where_level restricts a request, by column and in the order of the registration.
+-- Raises where they are not levels.
 CREATE OR REPLACE FUNCTION dp_int.canonical_where(d dp_int.dataset, p_where jsonb) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -152,7 +153,7 @@ BEGIN
   RETURN clean;
 END $$;
 
--- Raises where a feature would have one value in all rows that a request is about.
+-- Raises where where_level leaves a feature one level, so that it would be constant.
 CREATE OR REPLACE FUNCTION dp_int.check_left_levels(p_features name[], p_where jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -165,7 +166,7 @@ BEGIN
   END IF;
 END $$;
 
--- Options with the argument where_level, which is a key of them when submitted.
+-- Options with the argument where_level, which is a key of options when submitted.
 CREATE OR REPLACE FUNCTION dp_int.with_where(p_options jsonb, p_where jsonb) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -178,8 +179,8 @@ BEGIN
   RETURN coalesce(p_options, '{}') || jsonb_build_object('where_level', p_where);
 END $$;
 
--- How many coefficients features have, the constant aside. p_categories: of each the levels
--- that the request is about.
+-- The number of coefficients of the features, without the intercept. p_categories: the levels of each
+-- category in the request.
 CREATE OR REPLACE FUNCTION dp_int.slopes(p_features jsonb, p_categories jsonb) RETURNS int
 LANGUAGE sql IMMUTABLE AS $$
   SELECT coalesce(sum(CASE WHEN p_categories ? f THEN jsonb_array_length(p_categories -> f) - 1 ELSE 1 END), 0)::int FROM jsonb_array_elements_text(p_features) AS f
@@ -195,7 +196,7 @@ BEGIN
   clean := dp_int.canonical_categories(d.relid, d.target || d.features, dp_set_categories.categories);
   PERFORM dp_int.check_columns(d.relid, d.target, d.features, d.scales, clean);
   PERFORM dp_int.check_labels(d.target, d.features, d.labels, clean);
-  PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- before the data set, as everywhere
+  PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function
   IF EXISTS (SELECT FROM dp_int.job j WHERE j.dataset = d.id AND j.charge IS NOT NULL) THEN
     RAISE EXCEPTION 'the categories of data set "%" are fixed since its first charge', d.name
       USING ERRCODE = '55000', HINT = 'What was released speaks of these levels. dp_unregister the data set and dp_register it with others: what was spent stays spent. Nothing was changed.';

@@ -1,4 +1,4 @@
--- Is everything in place? For operators and stewards.
+-- Checks of the installation, for operators and stewards.
 
 -- Sidecars compare this with their own version, and refuse to work with another.
 CREATE OR REPLACE FUNCTION dp_int.schema_version() RETURNS int
@@ -11,7 +11,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION public.dp_version IS 'The version of dpsidecar''s schema in this database, and the fingerprint of its functions and views.';
 
--- What functions, views and triggers are now, in a form that does not depend on who asks.
+-- A hash of the current functions, views and triggers, in a form that does not depend on the caller.
 CREATE OR REPLACE FUNCTION dp_int.code_hash() RETURNS bytea
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET quote_all_identifiers = off SET intervalstyle = postgres AS $$
   SELECT sha256(convert_to(string_agg(object, E'\n' ORDER BY object COLLATE "C"), 'UTF8'))
@@ -87,7 +87,7 @@ BEGIN
   detail := coalesce(detail || ': take away SUPERUSER, CREATEROLE, CREATEDB, REPLICATION and BYPASSRLS, and LOGIN but for dp_loopback and dp_sidecar', 'as it should be');
   RETURN NEXT;
 
-  -- An overload that fits a call better would run as whoever calls.
+  -- An overload that fits a call better would run with the rights of the caller.
   item := 'analysts cannot create functions in schema public, beside dp_*';
   ok := NOT has_schema_privilege('dp_analyst', 'public', 'CREATE');
   detail := CASE WHEN ok THEN 'as it should be' ELSE 'they can, and such a function could be called in place of ours: REVOKE CREATE ON SCHEMA public FROM PUBLIC' END;

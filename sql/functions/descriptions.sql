@@ -1,7 +1,7 @@
--- What columns hold, and scales for them: requests whose release is figures in the place of
--- coefficients, and jobs like any other.
+-- Descriptions of columns, and scales for them: requests whose release is a list of figures instead of
+-- coefficients; their jobs are like any other.
 
--- Those of some columns that have one of some types, or a domain over it.
+-- Those of the given columns whose type is one of p_types, or a domain over one.
 CREATE OR REPLACE FUNCTION dp_int.columns_of(p_relid oid, p_columns name[], p_types regtype[]) RETURNS name[]
 LANGUAGE sql STABLE AS $$
   SELECT ARRAY(
@@ -13,10 +13,10 @@ LANGUAGE sql STABLE AS $$
      ORDER BY n.o)
 $$;
 
--- What a caller asks to have described, checked and made canonical. Columns are given as those
--- of a fit are, the first as the target, so that they are read like these. No scales are named:
--- what a description says does not change with them. flags: the boolean ones;
--- whole: those of integers. p_spends: as dp_int.prepare has it. p_where: the levels that count.
+-- A request for a description, checked and made canonical. Its columns are stored as those of a fit, the
+-- first as the target, so that they are read in the same way. It names no scales, because a description
+-- does not depend on them. flags: the boolean columns; whole: the integer columns. p_spends: as in
+-- dp_int.prepare. p_where: the levels that count.
 CREATE OR REPLACE FUNCTION dp_int.prepare_description(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_columns name[], p_fresh boolean,
                                                    p_spends boolean DEFAULT true, p_over jsonb DEFAULT NULL, p_where jsonb DEFAULT NULL) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
@@ -69,8 +69,8 @@ BEGIN
   RETURN r;
 END $$;
 
--- The same for dp_submit and dp_explain, which have the arguments of a fit: target and features
--- name the columns.
+-- The same for dp_submit and dp_explain, which have the arguments of a fit: target and features name the
+-- columns.
 CREATE OR REPLACE FUNCTION dp_int.prepare_submitted_description(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name, p_features name[],
                                                              p_intercept boolean, p_options jsonb, p_spends boolean) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
@@ -88,7 +88,7 @@ BEGIN
                                     coalesce(options -> 'fresh' = 'true', false), p_spends, options -> 'over', options -> 'where_level');
 END $$;
 
--- The loopback's half of a synchronous description.
+-- The part of a synchronous description that runs over the loopback.
 CREATE OR REPLACE FUNCTION dp_int.enqueue_description(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_columns name[],
                                                    p_fresh boolean, p_where jsonb, p_over daterange, p_from jsonb) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
@@ -97,7 +97,8 @@ BEGIN
   RETURN dp_int.enqueue_request(p_id, p_caller, dp_int.prepare_description(p_caller, p_model, p_dataset, p_eps, p_delta, p_columns, p_fresh, true, dp_int.window_json(p_over), p_where));
 END $$;
 
--- What a description holds, as call_sidecar passes it on: texts as a JSON array, and numbers.
+-- The content of a description in the form that call_sidecar passes on: texts as a JSON array, and
+-- numbers.
 CREATE OR REPLACE FUNCTION dp_int.description(p_release uuid) RETURNS TABLE(label text, numbers float8[])
 LANGUAGE sql STABLE AS $$
   SELECT e.label, e.numbers
@@ -107,7 +108,7 @@ LANGUAGE sql STABLE AS $$
    ORDER BY e.position
 $$;
 
--- The loopback fetches what the caller's own snapshot may be too old to show.
+-- Runs over the loopback, because the caller's own snapshot may be too old to show the release.
 CREATE OR REPLACE FUNCTION dp_int.fetch_description(p_caller name, p_release uuid) RETURNS TABLE(label text, numbers float8[])
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -136,9 +137,10 @@ BEGIN
   PERFORM dp_int.tell_missing(dp_int.kept_release(r.dataset, r.hash));
 END $$;
 
--- How many decimals of a statistic and its interval mean something: to two digits of its standard error, a quarter of the
--- interval's width, or five of its own where there is none. Where many rows are equal to a quartile its interval may
--- begin or end there: it keeps the digits that it was released with, which are few.
+-- The number of decimals shown of a statistic and its interval: two digits of its standard error, taken
+-- as a quarter of the interval's width, or five significant digits of the statistic where there is no
+-- interval. A statistic that equals an end of its interval, as a quartile that many rows equal, keeps the
+-- digits with which it was released, which are few.
 CREATE OR REPLACE FUNCTION dp_int.decimals_described(p_value float8, p_low float8, p_high float8) RETURNS int
 LANGUAGE sql IMMUTABLE AS $$
   SELECT greatest(CASE WHEN p_low < p_high THEN dp_int.decimals(p_value, (p_high - p_low) / 4) ELSE dp_int.decimals(p_value, NULL) + 2 END,
@@ -162,11 +164,12 @@ END $$;
 COMMENT ON FUNCTION public.dp_describe IS
   'What columns hold: usable values, mean, median and quartiles, or the share of true, and complete rows, with 95 % intervals, rounded to what they leave meaningful; dp.descriptions has all digits, and says why where there is no interval. It is charged like a fit; the same again returns the same at no cost.';
 
--- What dp_set_scales takes of a scale and a centre.
+-- The entry of dp_set_scales for a scale and a centre.
 CREATE OR REPLACE FUNCTION dp_int.scale_entry(p_scale float8, p_center float8) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN p_center = 0 THEN to_jsonb(p_scale) ELSE jsonb_build_object('center', p_center, 'scale', p_scale) END $$;
 
--- Where it is named with its arguments, the installation drops the form that it had before.
+-- COMMENT and GRANT name this function with its argument types: during an upgrade the signature of an
+-- older version exists as well, until the installation drops it.
 CREATE OR REPLACE FUNCTION public.dp_scales(dataset text, eps float8, delta float8 DEFAULT NULL, columns name[] DEFAULT NULL, where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL)
 RETURNS TABLE(column_name text, suggested_scale float8, suggested_center float8, note text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 10
@@ -194,8 +197,8 @@ END $$;
 COMMENT ON FUNCTION public.dp_scales(text, float8, float8, name[], jsonb, daterange) IS
   'Scales for the columns of a data set, and centres for those far from 0, read from the rows with differential privacy; the last note is the statement that registers them. It is charged like a fit; the same again returns the same at no cost.';
 
--- reading -> done for a description, as job_publish does it for a fit. p_entries is a list of
--- objects, of figures or of scales.
+-- reading -> done for a description, as job_publish does it for a fit. p_entries is a list of objects, of
+-- figures or of scales.
 CREATE OR REPLACE FUNCTION dp_int.job_publish_description(p_job uuid, p_token uuid, p_method text, p_step int, p_entries jsonb) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

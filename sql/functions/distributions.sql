@@ -1,11 +1,11 @@
--- The distributions that tests and intervals of releases refer to, which Postgres has no
--- functions for. tests/distributions_test.go compares them with another library.
+-- The distributions that tests and intervals of releases need and Postgres lacks.
+-- tests/distributions_test.go compares them with another library.
 
--- ln(1 + x), with all digits also where x is small (Kahan).
+-- ln(1 + x), accurate to all digits also where x is small (Kahan).
 CREATE OR REPLACE FUNCTION dp_int.log1p(x float8) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN s.u = 1 THEN x ELSE ln(s.u) * x / (s.u - 1) END FROM (SELECT 1 + x) AS s(u) $$;
 
--- What Stirling's formula for ln Gamma(x) leaves, for x from 10 on: its series to x^-11.
+-- The remainder of Stirling's formula for ln Gamma(x), x >= 10: its series up to x^-11.
 CREATE OR REPLACE FUNCTION dp_int.stirling_rest(x float8) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$
   SELECT (1 / 12.0::float8 - s.y * (1 / 360.0::float8 - s.y * (1 / 1260.0::float8 - s.y * (1 / 1680.0::float8 - s.y * (1 / 1188.0::float8 - s.y * 691 / 360360.0::float8))))) / x
@@ -25,7 +25,7 @@ BEGIN
   RETURN (x - 0.5) * ln(x) - x + ln(2 * pi()) / 2 + dp_int.stirling_rest(x) - steps;
 END $$;
 
--- ln B(a, b) for positive a and b. Large terms that cancel are left out.
+-- ln B(a, b) for positive a and b, without differences of large terms that cancel.
 CREATE OR REPLACE FUNCTION dp_int.log_beta(a float8, b float8) RETURNS float8
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -65,8 +65,8 @@ BEGIN
   RETURN h;
 END $$;
 
--- The probability that F with p and q degrees of freedom exceeds f. With p = 1 that is how
--- often the t distribution of q exceeds sqrt(f) to either side.
+-- The probability that F with p and q degrees of freedom exceeds f. With p = 1 it is the two-sided tail
+-- probability of sqrt(f) under the t distribution with q degrees of freedom.
 CREATE OR REPLACE FUNCTION dp_int.f_survival(f float8, p float8, q float8) RETURNS float8
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -79,15 +79,15 @@ BEGIN
     RETURN 1;
   END IF;
   front := -(a + b) * dp_int.log1p(odds) + b * ln(odds) - dp_int.log_beta(a, b);
-  front := CASE WHEN front > -700 THEN exp(front) ELSE 0 END;  -- exp raises where it would be 0
+  front := CASE WHEN front > -700 THEN exp(front) ELSE 0 END;  -- exp raises an error on underflow
   IF 1 / (1 + odds) < (a + 1) / (a + b + 2) THEN
     RETURN front * dp_int.beta_fraction(1 / (1 + odds), a, b) / a;
   END IF;
   RETURN 1 - front * dp_int.beta_fraction(odds / (1 + odds), b, a) / b;
 END $$;
 
--- What 97.5 % of the t distribution lie below: Newton's method, which comes from below, for
--- the tail is convex.
+-- The 97.5 % quantile of the t distribution, by Newton's method from below, which converges because the
+-- tail is convex.
 CREATE OR REPLACE FUNCTION dp_int.t_quantile(df float8) RETURNS float8
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -103,7 +103,7 @@ BEGIN
   RETURN t;
 END $$;
 
--- The normal distribution function for z from -8 to 8 (Marsaglia 2004), else 0 or 1.
+-- The normal distribution function for z from -8 to 8 (Marsaglia 2004); beyond, 0 or 1.
 CREATE OR REPLACE FUNCTION dp_int.normal_cdf(z float8) RETURNS float8
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -122,7 +122,7 @@ BEGIN
   RETURN 0.5 + total * exp(-z * z / 2) / sqrt(2 * pi());
 END $$;
 
--- What 95 % of |N(bias, 1)| lie below: Newton's method, from below.
+-- The 95 % quantile of |N(bias, 1)|, by Newton's method from below.
 CREATE OR REPLACE FUNCTION dp_int.biased_quantile(bias float8) RETURNS float8
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -130,7 +130,7 @@ DECLARE
   step float8 := 1;
 BEGIN
   IF bias > 8 THEN
-    RETURN c;  -- the other tail is empty
+    RETURN c;  -- the other tail is negligible
   END IF;
   FOR i IN 1 .. 100 LOOP
     EXIT WHEN step < 1e-13;

@@ -1,31 +1,33 @@
--- What looks like an oversight in a request, by public facts alone. dp_explain lists it,
--- and whoever is about to spend without having asked is warned.
+-- Likely oversights in a request, detected from public facts alone. dp_explain lists them, and a caller
+-- who is about to spend without having asked dp_explain is warned.
 
--- The root of a rho that is worth eps at delta, NULL without one.
+-- The square root of the rho whose epsilon at delta is eps, NULL without one.
 CREATE OR REPLACE FUNCTION dp_int.root_of_rho(p_eps float8, p_delta float8) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT p_eps / (sqrt(p_eps - ln(nullif(p_delta, 0))) + sqrt(-ln(nullif(p_delta, 0))))  -- sqrt(eps - ln delta) - sqrt(-ln delta), and never 0
+  SELECT p_eps / (sqrt(p_eps - ln(nullif(p_delta, 0))) + sqrt(-ln(nullif(p_delta, 0))))  -- sqrt(eps - ln delta) - sqrt(-ln delta), without cancellation
 $$;
 
--- Rows from which noise is expected below a tenth of the scale, in the best case: features
--- that are as large and as independent as their scales, in rows of the largest weight. The factors are
--- what forecasts of the default methods at such features say.
+-- The number of rows from which the standard deviation of the noise is expected below a tenth of the
+-- scale, in the best case: features that are as large and as independent as their scales, and rows of the
+-- largest weight. The factors are from forecasts of the default methods at such features.
 CREATE OR REPLACE FUNCTION dp_int.least_rows(p_model text, p_coefficients int, p_eps float8, p_delta float8) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN p_delta = 0 THEN 55 * p_coefficients / p_eps
               ELSE CASE WHEN (SELECT labels FROM dp_int.model WHERE name = p_model) THEN 80 ELSE 30 END * sqrt(p_coefficients / 2.0) / dp_int.root_of_rho(p_eps, p_delta) END
 $$;
 
--- About how many values each of so many columns of numbers must have for its quartiles, or its scale, to be given: within
--- a seventh of values_needed, which follows from the noise (TestADescriptionOfFewRowsIsDoubted).
+-- About how many values each of p_columns columns of numbers needs before its quartiles, or its scale,
+-- can be given: within a seventh of values_needed, which follows from the noise
+-- (TestADescriptionOfFewRowsIsDoubted).
 CREATE OR REPLACE FUNCTION dp_int.least_values(p_model text, p_columns int, p_eps float8, p_delta float8) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN p_delta = 0 THEN CASE p_model WHEN 'scales' THEN 530 ELSE 850 END * p_columns / p_eps
               ELSE CASE p_model WHEN 'scales' THEN 78 ELSE 99 END * sqrt(p_columns) / dp_int.root_of_rho(p_eps, p_delta) END
 $$;
 
--- About how many rows half of all scores need for their first value, and for their first interval, where residuals are
--- normal and labels balanced: counted over 40 tables each. Both go with the noise of a sum over the rows.
+-- About how many rows a score needs for a 50 % chance of a first value, and of a first interval, with
+-- normal residuals and balanced labels: measured on 40 tables each. Both are proportional to the noise of
+-- a sum over the rows.
 CREATE OR REPLACE FUNCTION dp_int.least_scored(p_model text, p_eps float8, p_delta float8, OUT for_values float8, OUT for_intervals float8)
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN p_delta = 0 THEN pure[1] / p_eps ELSE normal[1] / r.root END, CASE WHEN p_delta = 0 THEN pure[2] / p_eps ELSE normal[2] / r.root END
@@ -35,12 +37,12 @@ LANGUAGE sql IMMUTABLE AS $$
                     FROM dp_int.model m WHERE m.name = p_model) AS k
 $$;
 
--- A column that is named like a year of the calendar.
+-- Whether a column's name suggests a calendar year.
 CREATE OR REPLACE FUNCTION dp_int.named_like_year(p_column name) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$ SELECT p_column ~* '(^|_)(year|yob)(_|$)|year$' AND p_column !~* 'per_?year' $$;
 
--- Columns whose scale looks forgotten, by what the schema says of them: amounts of unknown
--- size, and values that lie far from zero, which need a centre.
+-- Columns whose scale seems to be missing, by their names and types: amounts of unknown size, and values
+-- far from zero, which need a centre.
 CREATE OR REPLACE FUNCTION dp_int.scale_doubts(p_relid oid, p_columns name[], p_scales jsonb, p_intercept boolean DEFAULT true) RETURNS SETOF text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -56,7 +58,7 @@ BEGIN
             FROM unnest(p_columns) WITH ORDINALITY AS u(name, n)
             JOIN pg_catalog.pg_attribute a ON a.attrelid = p_relid AND a.attname = u.name AND a.attnum > 0 AND NOT a.attisdropped
             JOIN LATERAL (SELECT b.oid, b.typcategory AS category FROM pg_catalog.pg_type b WHERE b.oid = dp_int.domain_base(a.atttypid)) AS t ON true) AS c;
-  IF unscaled IS NOT NULL AND p_scales ?| p_columns::text[] THEN  -- else all are missing, which is said as such
+  IF unscaled IS NOT NULL AND p_scales ?| p_columns::text[] THEN  -- if all are missing, another message covers it
     RETURN NEXT format('no scale is registered for %s: was it forgotten? Then it is 1', unscaled);
   END IF;
   IF remote IS NOT NULL THEN
@@ -67,7 +69,7 @@ BEGIN
   END IF;
 END $$;
 
--- Tells a steward who registers scales what looks forgotten.
+-- Tells a steward who registers scales which ones seem to be missing.
 CREATE OR REPLACE FUNCTION dp_int.notice_scales(p_relid oid, p_columns name[], p_scales jsonb, p_labels jsonb) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -78,7 +80,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- p_rows: the number of rows where none is published yet.
+-- p_rows: the number of rows to assume while none is published.
 CREATE OR REPLACE FUNCTION dp_int.doubts(p_dataset bigint, p_body jsonb, p_rows bigint DEFAULT NULL) RETURNS SETOF text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -92,13 +94,13 @@ DECLARE
   coefficients CONSTANT int := dp_int.slopes(p_body -> 'features', categories || coalesce(p_body -> 'where_level', '{}')) + (p_body ->> 'intercept')::boolean::int;
   columns CONSTANT name[] := ARRAY(SELECT c FROM (SELECT target WHERE (SELECT m.labels FROM dp_int.model m WHERE m.name = asked) IS NOT TRUE
                                                   UNION ALL SELECT jsonb_array_elements_text(p_body -> 'features')) AS t(c)
-                                   WHERE NOT categories ? c AND NOT dp_int.is_boolean((SELECT relid FROM dp_int.dataset WHERE id = p_dataset), c));  -- those that want a scale
+                                   WHERE NOT categories ? c AND NOT dp_int.is_boolean((SELECT relid FROM dp_int.dataset WHERE id = p_dataset), c));  -- the columns that should have a scale
   fits CONSTANT boolean := EXISTS (SELECT FROM dp_int.model m WHERE m.name = asked);
-  groups CONSTANT int := coalesce(jsonb_array_length(coalesce(p_body #> ARRAY['where_level', options ->> 'by'], categories -> (options ->> 'by'))), 1);  -- fits of their own
+  groups CONSTANT int := coalesce(jsonb_array_length(coalesce(p_body #> ARRAY['where_level', options ->> 'by'], categories -> (options ->> 'by'))), 1);  -- the number of fits in the request
   described CONSTANT int := (SELECT count(*) FROM jsonb_array_elements_text(jsonb_build_array(target) || (p_body -> 'features')) AS c
                               WHERE asked IN ('describe', 'scales') AND NOT categories ? c AND NOT p_body -> 'flags' ? c);  -- columns of numbers
-  scored record;   -- how many rows a score needs
-  scaled boolean;  -- is a scale registered for any of these, if there are any?
+  scored record;   -- the numbers of rows that a score needs
+  scaled boolean;  -- is a scale registered for any of these columns; true if there are none?
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   d.row_count := coalesce(d.row_count, p_rows, coalesce(d.persons, d.block_rows) * (SELECT upper(b) - lower(b) FROM dp_int.blocks_read(d.id, p_body) AS b));
@@ -140,7 +142,7 @@ BEGIN
   END IF;
 END $$;
 
--- Tells a steward who registers without any scale what that means, before anybody asks.
+-- Tells a steward who registers without any scale what follows from that, at registration.
 CREATE OR REPLACE FUNCTION dp_int.tell_unscaled(p_dataset text, p_scales jsonb) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -150,8 +152,8 @@ BEGIN
   END IF;
 END $$;
 
--- Tells a steward who sets a budget that it promises little: a large epsilon, or a delta above one in the number of rows or in
--- 10,000. What was ever set is what is guaranteed.
+-- Tells a steward who sets a budget that it promises little: a large epsilon, or a delta above one in the
+-- number of rows or in 10,000. The guarantee is that of the largest budget ever set.
 CREATE OR REPLACE FUNCTION dp_int.tell_large_budget(d dp_int.dataset) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -168,7 +170,7 @@ BEGIN
   END IF;
 END $$;
 
--- Warns of a request that is about to be queued.
+-- Warns about a request that is about to be queued.
 CREATE OR REPLACE FUNCTION dp_int.warn(r dp_int.request) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE

@@ -1,8 +1,8 @@
--- What a request would do and cost, before anything is spent: a question that a
--- sidecar answers from public facts alone, and a table of what can be asked.
+-- The effect and cost of a request, before anything is spent: a question that a sidecar answers from
+-- public facts alone; and a table of all possible calls.
 
--- The loopback's half of dp_explain: checks the request again, and where it comes
--- from, and asks.
+-- The part of dp_explain that runs over the loopback: checks the origin of the call and the request
+-- again, and queues the question.
 CREATE OR REPLACE FUNCTION dp_int.ask(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
                            p_features name[], p_intercept boolean, p_options jsonb, p_from jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
@@ -11,7 +11,7 @@ BEGIN
   PERFORM dp_int.insert_inquiry(p_id, p_caller, dp_int.prepare_submitted(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, false));
 END $$;
 
--- That of dp_explain_score.
+-- The same for dp_explain_score.
 CREATE OR REPLACE FUNCTION dp_int.ask_score(p_id uuid, p_caller name, p_release uuid, p_eps float8, p_delta float8, p_over daterange, p_from jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 BEGIN
@@ -19,7 +19,7 @@ BEGIN
   PERFORM dp_int.insert_inquiry(p_id, p_caller, dp_int.prepare_score(p_caller, p_release, p_eps, p_delta, p_over));
 END $$;
 
--- Puts a question about a request where sidecars find it.
+-- Stores a question about a request where sidecars find it.
 CREATE OR REPLACE FUNCTION dp_int.insert_inquiry(p_id uuid, p_caller name, r dp_int.request) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -30,14 +30,16 @@ BEGIN
   PERFORM dp_int.recheck_dataset(r.dataset);
   DELETE FROM dp_int.inquiry WHERE asked_at < clock_timestamp() - interval '10 min';
   INSERT INTO dp_int.inquiry (id, caller, dataset, request, hash)
-  VALUES (p_id, p_caller, r.dataset, r.body, CASE WHEN r.fresh THEN '' ELSE r.hash END);  -- no kept answer serves a fresh request
+  VALUES (p_id, p_caller, r.dataset, r.body, CASE WHEN r.fresh THEN '' ELSE r.hash END);  -- a fresh request is not answered by a kept release
   PERFORM pg_notify('dp_jobs', 'inquiry');
 END $$;
 
--- The release of the same coefficients of the same model under the same scales and options that tells what noise did to them, at
--- the budget nearest to the request's, the latest of several; where none tells, one that does not, without noise; NULL
--- where there is none. Releases are public to all who may ask about their data set. Options that are left out here choose a method,
--- which says so itself, or rows, which are counted.
+-- The release of the same coefficients of the same model under the same scales and options, from which
+-- dp_explain forecasts the noise: first those that record the noise of their coefficients, of these the
+-- one with the eps nearest to the request's, of several the latest. A release without recorded noise is
+-- returned without it; NULL where there is no release. Releases are public to all who may ask about their
+-- data set. The options that are left out of the comparison choose a method, which the result names, or a
+-- number of rows, which it counts.
 CREATE OR REPLACE FUNCTION dp_int.former(p_dataset bigint, p_request jsonb) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('release', r.id, 'eps', r.eps, 'method', r.method, 'why_null', coalesce(r.why_null, min(c.why_null)), 'rows', r.parameters -> 'rows',
@@ -56,12 +58,12 @@ LANGUAGE sql STABLE AS $$
    LIMIT 1
 $$;
 
--- How long whoever asks waits for an answer.
+-- How long a caller waits for the answer to a question.
 CREATE OR REPLACE FUNCTION dp_int.answer_patience() RETURNS interval
 LANGUAGE sql IMMUTABLE AS $$ SELECT interval '60 s' $$;
 
--- The next question, or NULL. One that its sidecar has not answered is asked again while somebody
--- may wait for it: one that no sidecar can answer would come back for ever.
+-- The next question, or NULL. A question that its sidecar has not answered is given out again only while
+-- its caller may still wait: one that no sidecar can answer would otherwise return for ever.
 CREATE OR REPLACE FUNCTION dp_int.inquiry_take() RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
@@ -85,7 +87,7 @@ BEGIN
   PERFORM pg_notify(dp_int.job_channel(p_id), 'answered');
 END $$;
 
--- The entry that would be charged, from the costs in an answer.
+-- The ledger entry that would be charged, from the costs in an answer.
 CREATE OR REPLACE FUNCTION dp_int.quoted(p_cost jsonb) RETURNS dp_int.ledger
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -98,19 +100,19 @@ BEGIN
   RETURN e;
 END $$;
 
--- What a charge would cost and leave, by the rules of dp_int.ledger_charge.
+-- The cost of a charge and the budget left after it, by the rules of dp_int.ledger_charge.
 CREATE OR REPLACE FUNCTION dp_int.afterwards(p_dataset bigint, p_caller name, e dp_int.ledger) RETURNS TABLE(property text, value text)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   d dp_int.dataset;
   a dp_int.account;
   g dp_int.dataset_grant := dp_int.grant_of(p_dataset, p_caller);
-  n dp_int.account;  -- as it is in the block that the charge would leave fullest
+  n dp_int.account;  -- the totals of the block that would be fullest after the charge
   t dp_int.tally;
   mine dp_int.tally;
   proven numeric;
   affordable boolean;
-  fits boolean;      -- into what is kept of delta
+  fits boolean;      -- does its delta fit into the reserve of delta?
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account;
@@ -150,12 +152,12 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- The answer to a question of the caller's, no row while there is none.
+-- The answer to one of the caller's questions; no row while there is none.
 CREATE OR REPLACE FUNCTION dp_int.answered(p_caller name, p_id uuid) RETURNS TABLE(property text, value text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   q dp_int.inquiry;
-  e dp_int.ledger;  -- what would be charged
+  e dp_int.ledger;  -- the entry that would be charged
   kept uuid;
 BEGIN
   SELECT * INTO q FROM dp_int.inquiry WHERE id = p_id AND caller = p_caller AND answer IS NOT NULL;
@@ -249,8 +251,8 @@ END $$;
 COMMENT ON FUNCTION public.dp_explain_score IS
   'What dp_score of the same release, eps and delta would cost and leave: from public facts alone, at no cost.';
 
--- The data sets that the caller may see, those first that he may ask about. label: the first
--- column, target before features, of which it is known which values are labels.
+-- The data sets that the caller may see, those first that he may ask about. label: the first column,
+-- target before features, whose labels are registered or implied by its type.
 CREATE OR REPLACE FUNCTION dp_int.helpful_datasets() RETURNS TABLE(name text, relation text, target text, features text[], scales jsonb, labels jsonb,
                                                                    epsilon numeric, delta numeric, label text, categories jsonb, slopes int, over text)
 LANGUAGE sql STABLE AS $$
@@ -266,9 +268,9 @@ LANGUAGE sql STABLE AS $$
    ORDER BY g.granted DESC, d.categories ? d.target::text, d.name  -- only one model can predict a category
 $$;
 
--- A call of a model that spends a delta, on the first data set that has one and, where
--- targets are labels, a column whose labels are known. Where there is none the example
--- asks what would be: that runs too, and says what is missing.
+-- An example call of a model that spends a delta, on the first data set with a delta and, where targets
+-- are labels, with a column whose labels are known. Where there is none the example is a call of
+-- dp_explain, which runs too and says what is missing.
 CREATE OR REPLACE FUNCTION dp_int.example_of(p_model text) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -288,8 +290,8 @@ BEGIN
                      WHEN classifies AND d.label <> d.target THEN format(', target => %L', d.label) END, d.over);
 END $$;
 
--- A call by groups, on the first data set that has a category and, where targets are labels, a
--- column whose labels are known; or a look at categories.
+-- An example call by groups, on the first data set that has a category and, where targets are labels, a
+-- column whose labels are known; otherwise a query of the registered categories.
 CREATE OR REPLACE FUNCTION dp_int.example_by(p_model text) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT coalesce(

@@ -1,5 +1,6 @@
--- Columns whose values stay as they were written: the trigger that keeps a column so, and why
--- the values of a column cannot change. freeze.md lists what could change them, and why it cannot.
+-- Columns whose values never change: the trigger that keeps a column unchanged, and the reasons why the
+-- values of a column cannot change. freeze.md lists the possible ways of a change, and why each is
+-- impossible.
 
 -- The body of the function that the trigger of dp_freeze calls.
 CREATE OR REPLACE FUNCTION dp_int.refusal() RETURNS text
@@ -15,9 +16,9 @@ BEGIN
 END $do$;
 COMMENT ON FUNCTION public.dp_refuse_change() IS 'Raises: what the triggers of dp_freeze call.';
 
--- Works with the rights of its caller. Of the triggers of a kind the one with the greatest name
--- comes last. A partitioned table's is cloned to its partitions, also to later ones; one of a
--- table that others inherit is not.
+-- Runs with the rights of its caller. Triggers of the same kind fire in the order of their names. The
+-- server clones a trigger of a partitioned table to its partitions, also to later ones, but not a trigger
+-- of a table that others inherit.
 CREATE OR REPLACE FUNCTION public.dp_freeze(relation regclass, "column" name) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -49,7 +50,7 @@ BEGIN
     SELECT tree.oid::regclass AS relation, c.relispartition AND EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = tree.oid AND g.tgname = trigger_name AND g.tgfoid = refuse AND g.tgparentid = 0) AS alone
       FROM tree JOIN pg_catalog.pg_class c ON c.oid = tree.oid ORDER BY alone DESC, tree.depth
   LOOP
-    IF t.alone THEN  -- from before it was a partition: a clone would have its name
+    IF t.alone THEN  -- created before the table became a partition: a clone would have the same name
       EXECUTE format('DROP TRIGGER %I ON %s', trigger_name, t.relation);
     ELSIF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = t.relation AND g.tgname = trigger_name) THEN
       EXECUTE format('CREATE TRIGGER %1$I BEFORE UPDATE ON %2$s FOR EACH ROW WHEN (OLD.%3$I IS DISTINCT FROM NEW.%3$I) EXECUTE FUNCTION public.dp_refuse_change(%3$L)',
@@ -64,8 +65,8 @@ COMMENT ON FUNCTION public.dp_freeze IS
   'Makes every UPDATE that changes a column fail, in a table, its partitions and those that inherit it, now and later; again: nothing more. For the owner of the table.';
 GRANT EXECUTE ON FUNCTION public.dp_freeze, public.dp_refuse_change TO PUBLIC;
 
--- Is a trigger on a table one that dp_freeze made for a column, and as it made it? It depends on
--- its table and its function alone: an operator = of somebody else's would be a third.
+-- Is a trigger one that dp_freeze made for a column, and unchanged since? Then it depends on its table
+-- and its function alone: an operator = from outside the system catalogue would be a third dependency.
 CREATE OR REPLACE FUNCTION dp_int.freezes(t pg_catalog.pg_trigger, p_column name) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -80,9 +81,9 @@ BEGIN
                         AND (d.refclassid, d.refobjid) <> ('pg_catalog.pg_proc'::regclass, t.tgfoid));
 END $$;
 
--- Can an UPDATE that leaves a column of a table alone have it changed by a trigger BEFORE it? A
--- row that it moves is inserted into another partition, past the triggers of its own.
--- p_frozen: only triggers that come after the one of dp_freeze count.
+-- Can a BEFORE trigger change a column in an UPDATE that does not set it? A row that the UPDATE moves is
+-- inserted into another partition, without passing the triggers of its own. p_frozen: only triggers that
+-- fire after the one of dp_freeze count.
 CREATE OR REPLACE FUNCTION dp_int.set_by_triggers(p_relid oid, p_attnum int2, p_column name, p_frozen boolean) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -100,7 +101,7 @@ BEGIN
            AND (NOT p_frozen OR t.tgname COLLATE "C" > (SELECT max(f.tgname COLLATE "C") FROM pg_catalog.pg_trigger f WHERE f.tgrelid = h.relid AND dp_int.freezes(f, p_column))));
 END $$;
 
--- May anybody but superusers UPDATE a column of a table, its owner included?
+-- May anybody but superusers, the owner included, UPDATE a column of a table?
 CREATE OR REPLACE FUNCTION dp_int.updatable(p_relid oid, p_attnum int2) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -111,17 +112,17 @@ BEGIN
       JOIN pg_catalog.pg_class c ON c.oid = h.relid
       JOIN pg_catalog.pg_roles owner ON owner.oid = c.relowner
       JOIN pg_catalog.pg_attribute a ON a.attrelid = h.relid AND a.attnum = h.attnum
-     WHERE owner.rolsuper  -- what loads the table may run with his rights
+     WHERE owner.rolsuper  -- jobs that load the table may run with his rights
         OR EXISTS (SELECT FROM pg_catalog.pg_subscription_rel s WHERE s.srrelid = h.relid)
         OR EXISTS (SELECT FROM (SELECT * FROM aclexplode(coalesce(c.relacl, acldefault('r', c.relowner)))
                                 UNION ALL SELECT * FROM aclexplode(a.attacl)) AS x
-                     LEFT JOIN pg_catalog.pg_roles r ON r.oid = x.grantee  -- none: it is everybody
+                     LEFT JOIN pg_catalog.pg_roles r ON r.oid = x.grantee  -- no role: the grant is to PUBLIC
                     WHERE x.privilege_type = 'UPDATE' AND r.rolsuper IS NOT true));
 END $$;
 
--- The expression that a column of a table is generated by, if that is the same in all tables that
--- inherit it, made of columns, constants, and the system's own functions and operators alone, and
--- knows no time zone but UTC: the rules of others change. NULL otherwise.
+-- The expression of a generated column, if it is the same in all tables that inherit the table, consists
+-- of columns, constants and the system's own functions and operators alone, and uses no time zone but UTC
+-- (the rules of others change). NULL otherwise.
 CREATE OR REPLACE FUNCTION dp_int.generation(p_relid oid, p_attnum int2) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -136,7 +137,7 @@ BEGIN
       LEFT JOIN LATERAL pg_get_expr(d.adbin, d.adrelid) AS e(expression) ON replace(e.expression, 'AT TIME ZONE ''UTC''', '') !~* 'AT TIME ZONE|timezone');
 END $$;
 
--- The columns of its table that a generated column is made from.
+-- The columns of its table from which a generated column is computed.
 CREATE OR REPLACE FUNCTION dp_int.generated_from(p_relid oid, p_attnum int2) RETURNS SETOF name
 LANGUAGE sql STABLE AS $$
   SELECT DISTINCT a.attname
@@ -144,9 +145,10 @@ LANGUAGE sql STABLE AS $$
    WHERE d.adrelid = p_relid AND d.adnum = p_attnum AND a.attrelid = p_relid AND a.attnum = part[1]::int
 $$;
 
--- Why the values of a column of a relation cannot change once they are written, through plain
--- views; no row where they can, or nobody knows. By a view that does more than show columns a row
--- may come to another's value. An identity is none: UPDATE ... SET id = DEFAULT gives another.
+-- The reasons why the values of a column cannot change once they are written, through plain views; no row
+-- where they can change, or no reason is known. In a view that does more than show columns a row may come
+-- to show another row's value. An identity column is no reason: UPDATE ... SET id = DEFAULT gives it a
+-- new value.
 CREATE OR REPLACE FUNCTION dp_int.fixed_by(p_relid oid, p_column name) RETURNS SETOF text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET quote_all_identifiers = off AS $$
 DECLARE
@@ -184,7 +186,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.block_fixed_by(p_relid oid, p_column name) RETURNS text
 LANGUAGE sql STABLE AS $$ SELECT f.reason FROM dp_int.fixed_by(p_relid, p_column) WITH ORDINALITY AS f(reason, n) ORDER BY f.n LIMIT 1 $$;
 
--- Raises where the values of a column can change though they could not at registration.
+-- Raises where the values of a column can change although they could not at registration.
 CREATE OR REPLACE FUNCTION dp_int.refuse_unfixed(p_relid oid, p_column name, p_reason text) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,12 +1,12 @@
--- Fits of each group: one request, one charge and one release, whose coefficients say to
--- which group they belong.
+-- Fits of each group: one request, one charge and one release, whose coefficients carry the name of their
+-- group.
 
--- What a coefficient is called where it stands beside those of other groups. p_by: the
--- category, which a release's parameters name, NULL where there are no groups.
+-- The name of a coefficient beside those of other groups. p_by: the category that makes the groups, from
+-- the release's parameters; NULL where there are no groups.
 CREATE OR REPLACE FUNCTION dp_int.full_term(p_by text, p_grp text, p_term text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN p_by IS NULL THEN p_term ELSE p_by || '=' || p_grp || ':' || p_term END $$;
 
--- Refuses groups by what is no category, or is a column of the fit itself.
+-- Raises where the column for groups is not a category, or is a column of the fit itself.
 CREATE OR REPLACE FUNCTION dp_int.check_by(d dp_int.dataset, p_columns name[], p_by text) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -31,7 +31,7 @@ BEGIN
     RAISE EXCEPTION 'by must name a registered category, not NULL'
       USING ERRCODE = '22023', HINT = 'See categories in dp.datasets. The functions without _by make one fit of all rows. No privacy budget was spent.';
   ELSIF jsonb_typeof(p_options) <> 'object' THEN
-    RETURN p_options;  -- dp_int.check_options says so
+    RETURN p_options;  -- dp_int.check_options raises the error
   ELSIF p_options ? 'by' AND p_options ->> 'by' IS DISTINCT FROM p_by::text THEN
     RAISE EXCEPTION 'by is given twice, as "%" and among the options as %', p_by, dp_int.excerpt((p_options -> 'by')::text)
       USING ERRCODE = '22023', HINT = 'Give it once. No privacy budget was spent.';
@@ -39,15 +39,15 @@ BEGIN
   RETURN p_options || jsonb_build_object('by', p_by);
 END $$;
 
--- What a release by groups holds.
+-- The content of a release by groups.
 CREATE OR REPLACE FUNCTION dp_int.groups(p_release uuid) RETURNS TABLE(grp text, term text, coef float8, share float8)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN QUERY SELECT c.grp, c.term, c.coef, c.share FROM dp_int.coefficient c WHERE c.release = p_release ORDER BY c.position;
 END $$;
 
--- The loopback fetches what the caller's own snapshot may be too old to show, names as a JSON
--- list.
+-- Runs over the loopback, because the caller's own snapshot may be too old to show the release; names are
+-- passed as a JSON list.
 CREATE OR REPLACE FUNCTION dp_int.fetch_groups(p_caller name, p_release uuid) RETURNS TABLE(names text, numbers float8[])
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -78,8 +78,8 @@ BEGIN
   PERFORM dp_int.tell_missing(kept);
 END $$;
 
--- The models that fit by groups have one function each more, alike but for the name; one that
--- is pure takes neither delta nor what only gradients know.
+-- One more function for each model that fits by groups; they differ in the name, and those of pure models
+-- have neither delta nor the arguments of gradient methods.
 DO $do$
 DECLARE
   m dp_int.model;
@@ -109,7 +109,7 @@ END $$$fn$, name, m.name,
 END $do$;
 GRANT EXECUTE ON FUNCTION dp_int.fetch_groups TO dp_loopback;
 
--- Refuses what makes no sense of coefficients of several groups at once.
+-- Refuses a release by groups where the coefficients of one fit are needed.
 CREATE OR REPLACE FUNCTION dp_int.refuse_groups(r dp_int.release) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -120,7 +120,7 @@ BEGIN
   END IF;
 END $$;
 
--- The group that features by name belong to, NULL where that is none.
+-- The group to which features given by name belong, NULL where the given level is not one.
 CREATE OR REPLACE FUNCTION dp_int.group_named(r dp_int.release, p_features jsonb) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE

@@ -1,40 +1,39 @@
--- The life of a job, one function a step. Each takes the token that the claim gave to the
--- worker, and does nothing once another worker has claimed the job: its claim made another
--- token.
+-- The life of a job, one function a step. Each takes the token that the claim gave to the worker, and
+-- does nothing once another worker has claimed the job and thereby replaced the token.
 
 -- A sidecar's heartbeat. Workers that have been silent for a day are forgotten.
 
 CREATE OR REPLACE FUNCTION dp_int.worker_beat(p_worker uuid, p_pid int, p_version text) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT dp_int.refuse_copy();  -- its jobs are the original's
+  SELECT dp_int.refuse_copy();  -- the jobs of a copy are the original's
   DELETE FROM dp_int.worker WHERE last_seen < clock_timestamp() - interval '1 day';
   INSERT INTO dp_int.worker (id, pid, version) VALUES (p_worker, p_pid, p_version)
   ON CONFLICT ON CONSTRAINT worker_pk DO UPDATE SET pid = excluded.pid, version = excluded.version, last_seen = clock_timestamp();
 $$;
 
--- A sidecar that ends is no longer believed alive.
+-- Ends the record of a sidecar that shuts down, which no longer counts as alive.
 CREATE OR REPLACE FUNCTION dp_int.worker_bye(p_worker uuid) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   DELETE FROM dp_int.worker WHERE id = p_worker
 $$;
 
--- The job a token still owns, its row locked; raises 55000 when it is lost, and DP003 in
--- a copy that a sidecar has come to in the midst of it: under one charge the original
--- would release too.
+-- The job that a token still owns, its row locked. Raises 55000 when it is lost, and DP003 in a copy of
+-- the database, which a sidecar may reach in the middle of a job: the original would release under the
+-- same charge too.
 CREATE OR REPLACE FUNCTION dp_int.own_job(p_job uuid, p_token uuid) RETURNS dp_int.job
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   j dp_int.job;
 BEGIN
   PERFORM dp_int.refuse_copy();
-  SELECT * INTO j FROM dp_int.job WHERE id = p_job AND token = p_token FOR NO KEY UPDATE;  -- others may follow it
+  SELECT * INTO j FROM dp_int.job WHERE id = p_job AND token = p_token FOR NO KEY UPDATE;  -- not FOR UPDATE, so that other jobs may begin to follow it
   IF NOT FOUND THEN
     RAISE EXCEPTION 'job % is no longer this worker''s', p_job USING ERRCODE = '55000';
   END IF;
   RETURN j;
 END $$;
 
--- Gives the charge back, if there is one and nothing was read under it.
+-- Refunds the charge of a job, if there is one and nothing was read under it.
 CREATE OR REPLACE FUNCTION dp_int.refund_job(j dp_int.job) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -57,11 +56,11 @@ BEGIN
     CASE WHEN j.cancel_requested THEN 'canceled by its caller' ELSE 'its caller went away' END, 'No privacy budget was spent.');
 END $$;
 
--- Completes a job with its release, and every identical job that waits for it (follows
--- it), directly or through others. A follower whose row another transaction has locked is
--- left to job_claim, so that nobody can delay a release. The job ends at p_at, or when it
--- was asked for if that is later. One that was asked for when its window was over goes on by itself
--- where the release was read before: kept_release would not give it that either.
+-- Completes a job with its release, and every identical job that waits for it (follows it), directly or
+-- through others. A follower whose row another transaction has locked is left to job_claim, so that
+-- nobody can delay a release. The job ends at p_at, or at its creation if that is later. A follower that
+-- was asked for after the end of its window continues by itself if the release was read before that end,
+-- as kept_release does not return such a release either.
 CREATE OR REPLACE FUNCTION dp_int.complete_job(p_job uuid, p_release uuid, p_at timestamptz DEFAULT clock_timestamp()) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -82,9 +81,9 @@ BEGIN
   END LOOP;
 END $$;
 
--- The public facts about a data set from which sidecars plan jobs and explanations. The
--- scales are those of the request: a job that was charged is tried again under its own. persons and rows
--- are those that are registered in place of counted, of all blocks that the request reads.
+-- The public facts about a data set from which sidecars plan jobs and explanations. The scales are those
+-- of the request: a job that was charged is tried again under its own. persons and rows are the
+-- registered numbers, where those replace a count, for all blocks that the request reads.
 CREATE OR REPLACE FUNCTION dp_int.facts(p_dataset bigint, p_request jsonb) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_object('id', d.id, 'name', d.name, 'schema', d.schema_name, 'relation', d.relation_name, 'scales', dp_int.request_scales(d.id, p_request),
@@ -106,8 +105,8 @@ EXCEPTION WHEN lock_not_available THEN
   RETURN false;
 END $$;
 
--- Who has locked an account, in words for messages. The account's row names the transaction
--- that locks it, and pg_locks the session of that transaction; a prepared one has none.
+-- The holder of the lock on an account, in words for messages. The account's row names the transaction
+-- that locks it, and pg_locks the session of that transaction; a prepared transaction has none.
 CREATE OR REPLACE FUNCTION dp_int.account_holder(p_dataset bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -125,10 +124,10 @@ BEGIN
               ELSE format('the open transaction of session %s, of "%s"', holder.pid, holder.usename) END;
 END $$;
 
--- Callers with jobs that are queued, or suspended and due, in the order in which they are
--- served: who has fewest jobs running first, among those who was served longest ago. Both
--- are public facts, as the order must be, for everybody sees it. The recursion skips through
--- the index from caller to caller, so that the cost does not grow with the number of jobs.
+-- Callers with jobs that are queued, or suspended and due, in the order in which they are served: first
+-- those with the fewest running jobs, among these first the one who was served longest ago. Both are
+-- public facts, as is required, because everybody can observe the order. The recursion skips through the
+-- index from caller to caller, so that the cost does not grow with the number of jobs.
 CREATE OR REPLACE FUNCTION dp_int.callers_in_turn() RETURNS SETOF name
 LANGUAGE sql VOLATILE AS $$
   WITH RECURSIVE waiting(caller) AS (
@@ -143,8 +142,8 @@ LANGUAGE sql VOLATILE AS $$
             (SELECT s.served FROM dp_int.job s WHERE s.caller = w.caller AND s.served IS NOT NULL ORDER BY s.served DESC LIMIT 1) NULLS FIRST, w.caller
 $$;
 
--- Jobs that have ended, or that ended at their last step, while others still follow them
--- (wait for their release).
+-- Jobs that have ended, or stopped at their last step, while others still follow them (wait for their
+-- release).
 CREATE OR REPLACE FUNCTION dp_int.idle_leaders() RETURNS TABLE(id uuid, ended boolean)
 LANGUAGE sql VOLATILE AS $$
   WITH RECURSIVE leader(id) AS (
@@ -156,8 +155,8 @@ LANGUAGE sql VOLATILE AS $$
    WHERE j.finished_at IS NOT NULL OR j.state = 'reading' AND j.lease_until IS NULL
 $$;
 
--- Jobs that ended at their last step while somebody came to follow them, or that were
--- held when he did, are tried again.
+-- Makes jobs due again that stopped at their last step although others follow them: jobs that got a
+-- follower while they stopped, or whose row was locked when one came.
 CREATE OR REPLACE FUNCTION dp_int.wake_followed() RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -169,9 +168,9 @@ BEGIN
   END LOOP;
 END $$;
 
--- The job that is next, its row locked, or NULL: one whose lease ran out, a follower
--- whose leader has ended without it, or one of the caller whose turn it is: what was
--- suspended before what is queued, for asking again must not jump the others' queue.
+-- The next job, its row locked, or NULL: one whose lease ran out; else a follower whose leader has ended
+-- without a release; else a job of the caller whose turn it is, suspended jobs before queued ones, so
+-- that asking again does not jump the queue of others.
 CREATE OR REPLACE FUNCTION dp_int.next_job() RETURNS dp_int.job
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -197,14 +196,14 @@ BEGIN
     SELECT q.* INTO j
       FROM dp_int.job q
      WHERE q.state = 'queued' AND q.caller = whose AND q.follows IS NULL AND coalesce(q.lease_until < clock_timestamp(), true)
-     ORDER BY q.follows, q.seq LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;  -- in the order of the index
+     ORDER BY q.follows, q.seq LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;  -- the order of the index
     IF FOUND THEN RETURN j; END IF;
   END LOOP;
   RETURN NULL;
 END $$;
 
--- Leases and pauses end by the server's clock. Where that was set back, each starts anew,
--- so that none becomes longer than it was meant.
+-- Leases and pauses end by the server's clock. Where that was set back each restarts, so that none
+-- becomes longer than its full length.
 CREATE OR REPLACE FUNCTION dp_int.shorten_leases() RETURNS void
 LANGUAGE sql VOLATILE AS $$
   UPDATE dp_int.job
@@ -212,22 +211,22 @@ LANGUAGE sql VOLATILE AS $$
    WHERE id IN (SELECT id FROM dp_int.job WHERE lease_until IS NOT NULL AND leased_at > clock_timestamp() FOR NO KEY UPDATE SKIP LOCKED)
 $$;
 
--- The next job to work on, or NULL. Callers are served in turn, and each caller's jobs in
--- the order in which they were asked for. A job whose lease ran out is claimed again: before
--- reading its charge is given back; once reading has begun it is tried again under the same
--- charge with the same number of rows, but parked after the fourth sidecar that ended while
--- it worked on it. Jobs that need no worker (canceled, or answered by a kept release) are
--- ended on the way, a hundred a call at most, so that their ends are soon committed.
+-- Claims the next job, or returns NULL. Callers are served in turn, and each caller's jobs in the order
+-- in which they were asked for. A job whose lease ran out is claimed again. Before reading its charge is
+-- refunded; once reading has begun it is tried again under the same charge with the same number of rows,
+-- but parked after the fourth sidecar that ended while it worked on it. Jobs that need no worker
+-- (canceled, or answered by a kept release) are ended on the way, at most a hundred per call, so that
+-- their ends are soon committed.
 CREATE OR REPLACE FUNCTION dp_int.job_claim(p_worker uuid, p_lease interval) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   j dp_int.job;
   kept uuid;
   leader dp_int.job;
-  passed bigint;  -- the data set whose turnstile this claim has
+  passed bigint;  -- the data set whose turnstile row this claim has locked
 BEGIN
   IF dp_int.is_copy() THEN
-    RETURN NULL;  -- under one charge the original and the copy would both release
+    RETURN NULL;  -- the original and the copy would both release under one charge
   END IF;
   PERFORM dp_int.shorten_leases();
   PERFORM dp_int.wake_followed();
@@ -240,7 +239,7 @@ BEGIN
       PERFORM dp_int.job_park(j.id, j.token, 'the job is not finished: the sidecars that worked on it ended before they could finish it');
       CONTINUE;
     END IF;
-    IF j.state = 'charged' AND NOT dp_int.lock_account(j.dataset) THEN  -- its charge cannot be given back now
+    IF j.state = 'charged' AND NOT dp_int.lock_account(j.dataset) THEN  -- its charge cannot be refunded while the account is locked
       UPDATE dp_int.job SET token = NULL, leased_at = clock_timestamp(), lease_until = clock_timestamp() + interval '1 s' WHERE id = j.id;
       CONTINUE;
     END IF;
@@ -264,12 +263,11 @@ BEGIN
         CONTINUE;
       END IF;
       IF NOT j.fresh THEN
-        -- Of identical requests one runs and the others follow it, also one that was asked
-        -- for afresh, once it is spent. It may publish at any moment: so first look for a
-        -- running one, then for a kept release, or the release could appear between the two.
-        -- If it ends without a release after we have begun to follow it, next_job returns
-        -- this job again.
-        EXIT WHEN passed <> j.dataset;  -- of two claims that pass two, each could wait for the other
+        -- Of identical requests one runs and the others follow it. Also a fresh one is followed, once it
+        -- reads. A running job may publish at any moment, so the search for one comes before the search
+        -- for a kept release: otherwise the release could appear between the two. If it ends without a
+        -- release after this job has begun to follow it, next_job returns this job again.
+        EXIT WHEN passed <> j.dataset;  -- at most one turnstile per claim: two claims that take two could wait for each other
         passed := j.dataset;
         PERFORM FROM dp_int.turnstile WHERE dataset = j.dataset FOR UPDATE;
         SELECT * INTO leader
@@ -281,7 +279,7 @@ BEGIN
         END IF;
         IF FOUND THEN
           UPDATE dp_int.job SET state = 'queued', follows = leader.id, worker = NULL, token = NULL, lease_until = NULL WHERE id = j.id;
-          -- A parked or stopped one is tried again at once, now that somebody asks.
+          -- A parked or stopped leader is tried again at once, because somebody asks for it.
           UPDATE dp_int.job SET leased_at = clock_timestamp(), lease_until = clock_timestamp()
            WHERE id = (SELECT id FROM dp_int.job WHERE id = leader.id AND state = 'reading' AND sqlstate IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED);
           CONTINUE;
@@ -292,7 +290,7 @@ BEGIN
           CONTINUE;
         END IF;
       END IF;
-      IF j.follows IS NOT NULL THEN  -- it leads now, in its caller's turn
+      IF j.follows IS NOT NULL THEN  -- from now on it is no follower, and waits for its caller's turn
         UPDATE dp_int.job SET follows = NULL WHERE id = j.id;
         CONTINUE;
       END IF;
@@ -310,7 +308,7 @@ BEGIN
   RETURN NULL;
 END $$;
 
--- Renews the lease. False once another worker has the job or nobody wants it: stop working.
+-- Renews the lease. Returns false once another worker has the job or nobody wants it: the worker stops.
 CREATE OR REPLACE FUNCTION dp_int.job_beat(p_job uuid, p_token uuid, p_lease interval) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -320,9 +318,9 @@ BEGIN
   RETURN FOUND AND (j.state = 'reading' OR NOT dp_int.unwanted(j));
 END $$;
 
--- Raises DP004 where the relation that the worker has locked is no longer what was
--- registered, and 55000 when another worker has the job. It does not lock the job's row,
--- for that writes to disk, and would take from the time until the first step.
+-- Raises DP004 where the relation that the worker has locked differs from its registration, and 55000
+-- when another worker has the job. It does not lock the job's row: that writes to disk, and would take
+-- from the time until the first step.
 CREATE OR REPLACE FUNCTION dp_int.job_recheck(p_job uuid, p_token uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -335,18 +333,18 @@ BEGIN
   PERFORM dp_int.recheck_dataset(j.dataset);
 END $$;
 
--- The same check for a data set that is only counted.
+-- The same check for a data set whose rows are only counted.
 CREATE OR REPLACE FUNCTION dp_int.dataset_recheck(p_dataset bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dp_int.recheck_dataset(p_dataset);
 END $$;
 
--- claimed -> charged. The worker holds a snapshot and locks on the relation, so
--- what is checked here is what it will read. False when the job was unwanted and
--- is gone; raises DP002, DP004, DP005 or 42501 and charges nothing otherwise,
--- 40001 when the account has another accounting or order than the plan was made for,
--- and 55P03 when somebody holds the account: then the job is handed back for a while.
+-- claimed -> charged. The worker holds a snapshot and locks on the relation, so that the relation checked
+-- here is the one it will read. Returns false when the job was unwanted and has been ended. Raises,
+-- without a charge, DP002, DP004, DP005 or 42501; 40001 when the account has another accounting or order
+-- than the plan was made for; and 55P03 when the account is locked, whereupon the job is handed back for
+-- a while.
 CREATE OR REPLACE FUNCTION dp_int.job_charge(p_job uuid, p_token uuid, p_row_count bigint, p_event jsonb,
                                   p_epsilon numeric, p_rho numeric, p_delta numeric, p_plan jsonb,
                                   p_renyi numeric[] DEFAULT NULL, p_renyi_grid int DEFAULT NULL, p_arithmetic text DEFAULT 'exact',
@@ -383,7 +381,7 @@ BEGIN
     RAISE EXCEPTION 'the account of data set "%" is held by %', (SELECT name FROM dp_int.dataset WHERE id = j.dataset), dp_int.account_holder(j.dataset)
       USING ERRCODE = '55P03', HINT = 'Somebody called dp_grant or the like without a COMMIT: COMMIT or ROLLBACK there, or end that session with pg_terminate_backend, and ask again. No privacy budget was spent.';
   END;
-  SELECT n.* INTO STRICT a FROM dp_int.account n JOIN dp_int.dataset d ON d.account = n.id WHERE d.id = j.dataset;  -- locked by now
+  SELECT n.* INTO STRICT a FROM dp_int.account n JOIN dp_int.dataset d ON d.account = n.id WHERE d.id = j.dataset;  -- ledger_charge has locked it
   IF p_accounting IS NOT NULL AND (p_accounting, p_order) IS DISTINCT FROM (a.accounting, a.renyi_order) THEN
     RAISE EXCEPTION 'the accounting of job % has changed since it was claimed', p_job USING ERRCODE = '40001';
   END IF;
@@ -392,8 +390,8 @@ BEGIN
   RETURN true;
 END $$;
 
--- The entry that a job is charged with, which was its account's newest when it was
--- appended. The sidecar's log keeps it outside the database.
+-- The ledger entry of a job's charge, which was the newest of its account when it was appended. The
+-- sidecar writes it to its log, outside of the database.
 CREATE OR REPLACE FUNCTION dp_int.job_head(p_job uuid) RETURNS TABLE(account bigint, entry bigint, head text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -401,13 +399,12 @@ BEGIN
   SELECT l.account, l.seq, encode(l.hash, 'hex') FROM dp_int.job j JOIN dp_int.ledger l ON l.id = j.charge WHERE j.id = p_job;
 END $$;
 
--- charged -> reading, committed before the COPY is sent: the point of no return.
--- A retry passes here again under its old charge. False when the job was
--- unwanted: its charge has been given back.
+-- charged -> reading, committed before the COPY is sent: the point of no return. A retry passes here
+-- again under its old charge. Returns false when the job was unwanted: its charge has been refunded.
 --
--- From now on everything that depends on a value may be seen at public times alone:
--- at step k of a ladder, k from 0 to p_last_step, which is p_first_step * 1.5^k from now.
--- p_snapshot: as of when this attempt sees the rows.
+-- From now on effects that depend on values may become visible at public times alone: at step k of a
+-- ladder, k from 0 to p_last_step, which is p_first_step * 1.5^k from now. p_snapshot: the time of the
+-- snapshot in which this attempt sees the rows.
 CREATE OR REPLACE FUNCTION dp_int.job_read(p_job uuid, p_token uuid, p_first_step interval DEFAULT '0', p_last_step int DEFAULT 0, p_snapshot timestamptz DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -429,7 +426,7 @@ BEGIN
   RETURN true;
 END $$;
 
--- Step k of the ladder of a job that reads.
+-- The time of step k of the ladder of a job that is reading.
 CREATE OR REPLACE FUNCTION dp_int.step(j dp_int.job, k int) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE AS $$ SELECT j.read_at + j.first_step * power(1.5, k) $$;
 
@@ -439,8 +436,8 @@ LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN jsonb_typeof(p) = 'array' THEN ARRAY(SELECT v::float8 FROM jsonb_array_elements_text(p) WITH ORDINALITY AS e(v, o) ORDER BY o) END
 $$;
 
--- Records the release of a job that is reading, at a step of its ladder: the time that it
--- records is that of the step, not the moment of this call.
+-- Records the release of a job that is reading, with the time of the step of its ladder, not the time of
+-- this call.
 CREATE OR REPLACE FUNCTION dp_int.insert_release(j dp_int.job, p_method text, p_step int, p_why_null text, p_cut boolean DEFAULT false) RETURNS uuid
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -455,8 +452,8 @@ BEGIN
   RETURN new_release;
 END $$;
 
--- reading -> done: release, coefficients and the job's end in one transaction. Of a fit by
--- groups p_groups and p_shares name the group of every coefficient and its share of rows.
+-- reading -> done: release, coefficients and the job's end in one transaction. In a fit by groups
+-- p_groups and p_shares hold the group of every coefficient and the fraction of rows in it.
 CREATE OR REPLACE FUNCTION dp_int.job_publish(p_job uuid, p_token uuid, p_method text, p_terms text[], p_coefs float8[], p_bands float8[] DEFAULT NULL,
                                    p_step int DEFAULT 0, p_errors jsonb DEFAULT NULL, p_groups text[] DEFAULT NULL, p_shares float8[] DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -478,8 +475,8 @@ BEGIN
   RETURN new_release;
 END $$;
 
--- Ends a job that nothing was read for; a charge is given back. A job that nobody wants any
--- more is canceled, whatever else its worker met: so its caller was told.
+-- Ends a job for which nothing was read; a charge is refunded. A job that nobody wants any more is
+-- canceled, even if its worker met an error, because its caller was told so.
 CREATE OR REPLACE FUNCTION dp_int.job_fail(p_job uuid, p_token uuid, p_sqlstate text, p_message text, p_hint text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -496,12 +493,11 @@ BEGIN
   PERFORM dp_int.finish_job(j.id, 'failed', p_sqlstate, p_message, p_hint);
 END $$;
 
--- Hands a job back that its worker could not end. Before reading, its charge is given back
--- and the job is queued again, five attempts at most: at once, or after a pause if there is
--- a reason that may last, which its status then shows; unless nobody wants it any more, which
--- ends it here and now. Once reading has begun another
--- worker tries it: at once if this one shuts down (p_leaving), else after a pause; after the
--- fourth attempt the job is parked.
+-- Hands back a job that its worker could not end. Before reading, its charge is refunded and the job is
+-- queued again, five attempts at most: at once, or after a pause if there is a reason that may last,
+-- which its status then shows. A job that nobody wants any more ends here. Once reading has begun another
+-- worker tries it: at once if this one shuts down (p_leaving), else after a pause; after the fourth
+-- attempt the job is parked.
 CREATE OR REPLACE FUNCTION dp_int.job_hand_back(p_job uuid, p_token uuid, p_leaving boolean, p_reason text DEFAULT NULL, p_hint text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -525,14 +521,14 @@ BEGIN
   PERFORM pg_notify('dp_jobs', 'queued');
 END $$;
 
--- How long to wait after so many attempts: 1 s after the first, twice as long after each
--- further one, 5 minutes at most.
+-- The pause after p_attempt attempts: 1 s after the first, doubled after each further one, 5 minutes at
+-- most.
 CREATE OR REPLACE FUNCTION dp_int.pause(p_attempt int) RETURNS interval
 LANGUAGE sql IMMUTABLE AS $$ SELECT least(interval '5 min', interval '0.5 s' * 2 ^ least(p_attempt, 12)) $$;
 
--- Parks a job: it is charged and may have read values, but could not be read or fitted this
--- time. It keeps its charge, pauses, and is tried again by itself; its callers get an
--- error that says so, in words that do not depend on the data.
+-- Parks a job that is charged and may have read values, but could not be read or fitted this time. It
+-- keeps its charge, pauses, and is tried again by itself; its callers get an error that says so, in words
+-- that do not depend on the data.
 CREATE OR REPLACE FUNCTION dp_int.job_park(p_job uuid, p_token uuid, p_message text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -542,9 +538,9 @@ BEGIN
     CASE WHEN j.fresh THEN ' without fresh' END), clock_timestamp() + dp_int.pause(j.attempt));
 END $$;
 
--- Stops a job that has no release at the last step of its ladder. It keeps its charge, and
--- is tried again under it only when the same is asked again: by itself it might keep a
--- worker busy for ever.
+-- Stops a job that has no release at the last step of its ladder. It keeps its charge, and is tried again
+-- under it only when the same is asked again: if it restarted by itself it might occupy a worker for
+-- ever.
 CREATE OR REPLACE FUNCTION dp_int.job_stop(p_job uuid, p_token uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET IntervalStyle = 'postgres' AS $$
 DECLARE
@@ -554,9 +550,8 @@ BEGIN
     'The privacy budget is spent, once: the same request tries again at no further cost. Larger scales or residual_scale, fewer features or another method take less time, and are another request. A steward ends the job for good with dp_abandon.', NULL);
 END $$;
 
--- Suspends a job that is reading until p_until, or where that is NULL until somebody asks
--- the same again. Jobs that follow it fail with the same message: whoever asks again follows
--- it again.
+-- Suspends a job that is reading until p_until, or where that is NULL until the same is asked again. Jobs
+-- that follow it fail with the same message; a caller who asks again follows it again.
 CREATE OR REPLACE FUNCTION dp_int.suspend_job(j dp_int.job, p_message text, p_hint text, p_until timestamptz) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -572,8 +567,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- Is there an identical fresh job that was stopped at its last step? Then j follows it, and
--- it is tried again under its charge. Jobs that are not fresh find theirs in job_claim.
+-- Is there an identical fresh job that was stopped at its last step? Then j follows it, and it is tried
+-- again under its charge. job_claim finds the leaders of jobs that are not fresh.
 CREATE OR REPLACE FUNCTION dp_int.resume_stopped(j dp_int.job) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -593,15 +588,15 @@ BEGIN
   RETURN true;
 END $$;
 
--- Data sets whose rows, or persons where there is a unit, are to be counted. That number is
--- public: it is counted at registration, and by every job, unless it was registered. With blocks
--- every window has a number of its own.
+-- Data sets whose rows, or persons where there is a unit, are to be counted. The number is public, and is
+-- counted at registration and by every job unless it was registered. With blocks every window has a
+-- number of its own.
 CREATE OR REPLACE FUNCTION dp_int.uncounted() RETURNS TABLE(dataset bigint, schema_name name, relation_name name, unit name)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT id, schema_name, relation_name, unit FROM dp_int.dataset WHERE row_count IS NULL AND unregistered_at IS NULL AND block IS NULL
 $$;
 
--- Publishes a data set's number of rows, or of persons.
+-- Publishes the number of rows or persons of a data set.
 CREATE OR REPLACE FUNCTION dp_int.counted(p_dataset bigint, p_row_count bigint) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   UPDATE dp_int.dataset SET row_count = p_row_count WHERE id = p_dataset AND persons IS NULL AND block IS NULL AND row_count IS DISTINCT FROM p_row_count

@@ -1,5 +1,5 @@
--- Which values of a column are labels, for the models whose target is one of two. Whoever
--- guesses them fits noise: a row with any other value says nothing.
+-- The values of a column that are labels, for models whose target takes one of two values. A caller who
+-- guesses them wrongly fits noise: a row with any other value contributes nothing.
 
 CREATE OR REPLACE FUNCTION dp_int.check_labels(p_target name, p_features name[], p_labels jsonb, p_categories jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -25,15 +25,15 @@ BEGIN
   END LOOP;
 END $$;
 
--- Is a column, or what its domain is made from, boolean?
+-- Is the type of a column, or the base type of its domain, boolean?
 CREATE OR REPLACE FUNCTION dp_int.is_boolean(p_relid oid, p_column name) RETURNS boolean
 LANGUAGE sql STABLE AS $$
   SELECT coalesce((SELECT dp_int.domain_base(a.atttypid) = 'boolean'::regtype
                      FROM pg_catalog.pg_attribute a WHERE a.attrelid = p_relid AND a.attname = p_column AND a.attnum > 0 AND NOT a.attisdropped), false)
 $$;
 
--- Refuses labels that a boolean column cannot hold, after which every row would say nothing.
--- p_ending: what the hint says at its end.
+-- Refuses labels that a boolean column cannot hold, with which every row would contribute nothing.
+-- p_ending: the end of the hint.
 CREATE OR REPLACE FUNCTION dp_int.refuse_labels_of_boolean(p_relid oid, p_column name, p_labels jsonb, p_ending text DEFAULT '') RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -52,8 +52,8 @@ LANGUAGE sql STABLE AS $$
               ELSE p_options END
 $$;
 
--- Refuses a request whose labels nobody has named. An answer that was kept before labels had
--- to be named, and a job that was charged then, stay what they were.
+-- Refuses a request whose labels nobody has named. Releases kept and jobs charged without named labels
+-- remain valid.
 CREATE OR REPLACE FUNCTION dp_int.refuse_unlabelled(d dp_int.dataset, r dp_int.request, p_target name, p_options jsonb) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -79,7 +79,7 @@ BEGIN
   PERFORM dp_int.refuse_copy();
   PERFORM dp_int.check_labels(d.target, d.features, dp_set_labels.labels, d.categories);
   PERFORM dp_int.refuse_labels_of_boolean(d.relid, l.key::name, l.value) FROM jsonb_each(dp_set_labels.labels) AS l WHERE NOT d.categories ? l.key;
-  PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- before the data set, as everywhere
+  PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function
   UPDATE dp_int.dataset SET labels = dp_set_labels.labels WHERE id = d.id;
 END $$;
 COMMENT ON FUNCTION public.dp_set_labels IS

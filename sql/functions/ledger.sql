@@ -1,6 +1,5 @@
--- The ledger: append-only, one hash chain per account. Nobody but these
--- functions writes it, and they keep the account's totals in the same
--- transaction under the account's row lock.
+-- The ledger: append-only, one hash chain per account. These functions alone write it, and they update
+-- the account's totals in the same transaction under the account's row lock.
 
 CREATE OR REPLACE FUNCTION dp_int.ledger_is_append_only() RETURNS trigger
 LANGUAGE plpgsql AS $$
@@ -12,9 +11,9 @@ CREATE OR REPLACE TRIGGER ledger_rows_stay BEFORE UPDATE OR DELETE ON dp_int.led
 CREATE OR REPLACE TRIGGER ledger_table_stays BEFORE TRUNCATE ON dp_int.ledger
   FOR EACH STATEMENT EXECUTE FUNCTION dp_int.ledger_is_append_only();
 
--- SHA-256 over the previous hash and every column but id, each written as its
--- byte length, a colon and its text, or '-' where it is NULL; blocks stand at the end, and
--- only where there are any. Times are microseconds since 1970.
+-- SHA-256 over the previous hash and every column but id, each written as its byte length, a colon and
+-- its text, or '-' where it is NULL; blocks come last, and only where there are any. Times are
+-- microseconds since 1970.
 CREATE OR REPLACE FUNCTION dp_int.ledger_hash(e dp_int.ledger) RETURNS bytea
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -26,7 +25,7 @@ BEGIN
         e.refunds::text] || CASE WHEN e.blocks IS NOT NULL THEN ARRAY[e.blocks::text] END) WITH ORDINALITY AS f(v, o));
 END $$;
 
--- What an entry costs in its account's unit, NULL where it has no such cost.
+-- The cost of an entry in its account's unit, NULL where it has no such cost.
 CREATE OR REPLACE FUNCTION dp_int.cost(a dp_int.account, e dp_int.ledger) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -36,8 +35,8 @@ BEGIN
     WHEN 'rdp' THEN e.renyi[array_position(dp_int.renyi_orders(), a.renyi_order)] END;
 END $$;
 
--- Appends e to its account's chain and adds its costs to the totals. Whoever calls it
--- holds the lock on the account's row.
+-- Appends e to its account's chain and adds its costs to the totals. The caller holds the lock on the
+-- account's row.
 CREATE OR REPLACE FUNCTION dp_int.ledger_append(e dp_int.ledger) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -78,17 +77,17 @@ BEGIN
           proven_epsilon = excluded.proven_epsilon;
   END IF;
   IF greatest(deltas, deltas - e.delta) > dp_int.reserve(a.delta) THEN
-    PERFORM dp_int.prove(a.id);  -- then it concerns every caller
+    PERFORM dp_int.prove(a.id);  -- deltas beyond the reserve reduce the delta of the conversion, for every caller
   END IF;
   RETURN e.id;
 END $$;
 
--- Brings what the accountant proves up to date after a change of its budget.
+-- Updates the proven epsilon of an account after a change of its budget.
 CREATE OR REPLACE FUNCTION dp_int.prove(p_account bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   a dp_int.account;
-  deltas numeric;  -- of the block that has most, where there are blocks
+  deltas numeric;  -- the deltas of mechanisms, with blocks those of the block with the largest sum
 BEGIN
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = p_account;
   deltas := CASE WHEN a.block_width IS NULL THEN a.spent_delta ELSE coalesce((SELECT max(b.spent_delta) FROM dp_int.account_block b WHERE b.account = a.id), 0) END;
@@ -100,9 +99,9 @@ BEGIN
    WHERE t.account = a.id;
 END $$;
 
--- Accounts whose budget was set before the filters, or by an older dpsidecar since: their
--- sums are those of the ledger as it is now, and an entry says that all filters of their
--- budget hold from here on. Where a copy was left nothing, it has nothing by any of them.
+-- Initialises the filters of accounts whose budget was set by a version without filters: their sums are
+-- computed from the ledger, and an entry records that all filters of their budget hold from here on. An
+-- account of a copy that was left no budget has none by any filter.
 CREATE OR REPLACE FUNCTION dp_int.bring_filters() RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -125,13 +124,13 @@ BEGIN
   END LOOP;
 END $$;
 
--- Charges e, of which job, event, costs and arithmetic are given, to the principal of its
--- job, or raises DP002 and charges nothing. The filters are those of fully adaptive composition: costs
--- add up, in every unit that they have, to a cap fixed with the budget; deltas to the
--- reserve; neither is ever traded for the other, nor one Renyi order for another, and
--- nothing but dp_int.admits says what is enough (Rogers et al. 2016; Feldman & Zrnic 2021;
--- Whitehouse et al. 2023; internal/ledger/filters.md). With blocks they are those of each block that
--- the job reads, whatever the others have spent (internal/ledger/blocks.md).
+-- Charges e, with its job, event, costs and arithmetic given, to the principal of its job, or raises
+-- DP002 and charges nothing. The filters are those of fully adaptive composition: costs add up, in every
+-- unit that they have, to at most a cap fixed with the budget, and deltas to at most the reserve. Neither
+-- is traded for the other, nor one Renyi order for another, and dp_int.admits alone decides (Rogers et
+-- al. 2016; Feldman & Zrnic 2021; Whitehouse et al. 2023; internal/ledger/filters.md). With blocks the
+-- filters are those of each block that the job reads, independently of the sums of other blocks
+-- (internal/ledger/blocks.md).
 CREATE OR REPLACE FUNCTION dp_int.ledger_charge(p_dataset bigint, e dp_int.ledger) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -139,16 +138,16 @@ DECLARE
   a dp_int.account;
   g dp_int.dataset_grant;
   j dp_int.job;
-  caller name;   -- as the role is called now
+  caller name;   -- the current name of the role
   cost numeric;
-  own dp_int.tally;         -- what the caller has spent, of all blocks together
+  own dp_int.tally;         -- the sums of the caller's own charges, over all blocks
   b dp_int.account_block;
-  n dp_int.account;         -- the account as it is in a block
-  l record;                 -- a limit, and the sums that it holds for
+  n dp_int.account;         -- the account with the totals of a block
+  l record;                 -- a limit, and the sums compared with it
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account FOR UPDATE;
-  SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;  -- its limit, as of the lock
+  SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;  -- read after the account was locked: its limit is current
   SELECT * INTO STRICT j FROM dp_int.job WHERE id = e.job;
   caller := dp_int.role_of(j.principal);
   g := dp_int.grant_of(p_dataset, caller);
@@ -184,8 +183,8 @@ BEGIN
   RETURN dp_int.ledger_append(e);
 END $$;
 
--- Does this much more delta of mechanisms still fit into the reserve for it? Where a steward
--- has lowered the reserve below what is spent of it, not even 0 does.
+-- Does a further delta of mechanisms fit into its reserve? Where a steward has lowered the reserve below
+-- the deltas already spent, not even 0 does.
 CREATE OR REPLACE FUNCTION dp_int.delta_fits(a dp_int.account, delta numeric) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$ SELECT a.spent_delta + delta <= dp_int.reserve(a.delta) $$;
 
@@ -203,9 +202,8 @@ BEGIN
                  || ' the steward for dp_set_budget. No privacy budget was spent. Requests answered before can still be repeated at no cost.';
 END $$;
 
--- About the largest eps with which the request of e would be admitted by a budget of
--- which t is spent: the largest over its filters, 0 when none has room. NULL where that is not known,
--- or without a budget.
+-- About the largest eps with which the request of e would be admitted after the charges t: the largest
+-- over the filters, 0 when none has room. NULL where that is not known, or without a budget.
 CREATE OR REPLACE FUNCTION dp_int.affordable(a dp_int.account, p_epsilon numeric, p_cap numeric, t dp_int.tally, e dp_int.ledger) RETURNS numeric
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -219,30 +217,30 @@ BEGIN
   RETURN CASE
     WHEN p_epsilon IS NULL THEN NULL
     WHEN a.accounting = 'pure' THEN greatest(0, p_cap - t.spent)
-    WHEN e.event ? 'approx' THEN NULL  -- with less, it would need other blocks
+    WHEN e.event ? 'approx' THEN NULL  -- with a smaller eps sample_aggregate would form other blocks of rows
     WHEN e.event ? 'bounded_range' THEN greatest(alone, sqrt(8 * room), o * mixed)
     WHEN e.epsilon IS NOT NULL THEN greatest(alone, sqrt(2 * room), o * mixed)
     WHEN a.accounting = 'zcdp' AND j.delta > 0 THEN dp_int.proven('zcdp', NULL, greatest(room, mixed), j.delta::numeric) END;
 END $$;
 
--- An epsilon as a message shows it, rounded upward to six decimals, or to six digits
--- where it is small.
+-- An epsilon as shown in messages, rounded upward to six decimals, or to six digits where it is small.
 CREATE OR REPLACE FUNCTION dp_int.shown_epsilon(epsilon numeric) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT AS $$
   SELECT CASE WHEN epsilon > 0 AND epsilon < 'Infinity' THEN trim_scale(ceil(epsilon / unit) * unit) ELSE epsilon END::text
     FROM (SELECT CASE WHEN epsilon > 0 AND epsilon < 1 THEN ('1e' || floor(log(epsilon)) - 5)::numeric ELSE 1e-6 END) AS u(unit)
 $$;
 
--- What is left of one, rounded downward likewise.
+-- A remaining epsilon as shown in messages, rounded downward in the same way.
 CREATE OR REPLACE FUNCTION dp_int.shown_remaining(epsilon numeric) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT AS $$
   SELECT CASE WHEN epsilon > 0 AND epsilon < 'Infinity' THEN trim_scale(trunc(epsilon, CASE WHEN epsilon < 1 THEN 5 - floor(log(epsilon))::int ELSE 6 END)) ELSE trim_scale(greatest(epsilon, 0)) END::text
 $$;
 
--- Raises DP002: the filters of a limit of p_epsilon do not admit e after the charges t.
--- Sums are in units that people are not shown: the message says what epsilon they prove. Without a caller the limit
--- is the data set's. p_eps: the eps that would do under every limit, NULL where it is not known.
--- p_block: what to say of the block that does not cover it, a being the account there; NULL without blocks.
+-- Raises DP002: the filters of a limit of p_epsilon do not admit e after the charges t. Sums have units
+-- that are not shown to people: the message gives the epsilon that they prove. Without a caller the limit
+-- is the data set's. p_eps: the eps that every limit would admit, NULL where it is not known. p_block:
+-- the text about the block that does not cover the request, a then holding the totals of that block; NULL
+-- without blocks.
 CREATE OR REPLACE FUNCTION dp_int.refuse_overdraft(p_dataset text, p_caller name, p_epsilon numeric, t dp_int.tally, a dp_int.account,
                                         e dp_int.ledger, p_eps numeric, p_block text) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -266,7 +264,7 @@ BEGIN
     USING ERRCODE = 'DP002', HINT = remedy || concat('. ', p_block || ' ') || 'No privacy budget was spent. Requests answered before can still be repeated at no cost.';
 END $$;
 
--- Gives a charge back, once: the unique key on refunds sees to it.
+-- Refunds a charge, at most once: the unique key on refunds enforces it.
 CREATE OR REPLACE FUNCTION dp_int.ledger_refund(p_charge bigint) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -282,7 +280,7 @@ BEGIN
   RETURN dp_int.ledger_append(entry);
 END $$;
 
--- Records a budget: what it was set to, for which data set, by whom.
+-- Records a budget: its value, its data set, and who set it.
 CREATE OR REPLACE FUNCTION dp_int.ledger_budget(p_account bigint, p_dataset text, p_caller name, p_event jsonb) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -293,7 +291,7 @@ BEGIN
   entry.dataset := p_dataset;
   entry.caller := p_caller;
   entry.event := p_event;
-  -- Whoever has notified cannot PREPARE TRANSACTION: the lock on the account, which
+  -- A transaction that has sent NOTIFY cannot PREPARE TRANSACTION: so the lock on the account, which
   -- every charge needs, ends with the steward's session at the latest.
   PERFORM pg_notify('dp_ledger', '');
   RETURN dp_int.ledger_append(entry);

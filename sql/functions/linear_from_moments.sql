@@ -1,8 +1,8 @@
--- Least squares from second moments that are released already: post-processing, and free.
--- Matrices are arrays by rows.
+-- Least squares fits from released second moments: post-processing, and free. Matrices are arrays by
+-- rows.
 
--- Eigenvalues of a symmetric matrix, and its eigenvectors as columns: cyclic rotations of
--- Jacobi, until what is left beside the diagonal is rounding.
+-- Eigenvalues of a symmetric matrix, and its eigenvectors as columns, by cyclic Jacobi rotations, until
+-- the off-diagonal elements are at the level of rounding.
 CREATE OR REPLACE FUNCTION dp_int.eigen(p_matrix float8[], p_size int, OUT eigenvalues float8[], OUT vectors float8[])
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -45,7 +45,7 @@ BEGIN
   eigenvalues := ARRAY(SELECT a[(k - 1) * n + k] FROM generate_series(1, n) AS k ORDER BY k);
 END $$;
 
--- A matrix with each eigenvalue replaced, times a vector.
+-- The matrix with the given eigenvectors and the replaced eigenvalues p_values, times a vector.
 CREATE OR REPLACE FUNCTION dp_int.eigen_times(p_vectors float8[], p_values float8[], p_vector float8[]) RETURNS float8[]
 LANGUAGE sql IMMUTABLE AS $$
   WITH size AS (SELECT cardinality(p_values) AS n),
@@ -53,9 +53,9 @@ LANGUAGE sql IMMUTABLE AS $$
   SELECT array_agg(r.v ORDER BY r.i) FROM (SELECT i, sum(p_vectors[(i - 1) * n + k] * along.v) AS v FROM size, generate_series(1, n) AS i, along GROUP BY i) AS r
 $$;
 
--- Where one looks for second moments: those of a data set that hold some columns. Of the
--- same window there may be several; like ones have the same columns, scales and bound, so
--- that their sums can be added up.
+-- The releases of second moments of a data set that contain the given columns. There may be several of
+-- the same window. Releases of equal likeness have the same columns, scales and bound, so that their sums
+-- can be added.
 CREATE OR REPLACE FUNCTION dp_int.moments_of(p_dataset bigint, p_columns name[])
 RETURNS TABLE(release uuid, likeness jsonb, over daterange, noise float8, released_at timestamptz)
 LANGUAGE sql STABLE AS $$
@@ -66,8 +66,9 @@ LANGUAGE sql STABLE AS $$
    WHERE r.dataset = p_dataset AND (j.request -> 'features') || (j.request -> 'target') ?& p_columns::text[]
 $$;
 
--- The window of a release that was read before that was over, NULL for others. Of one that was tried again afterwards the
--- number of rows is that of the first time, before the charge.
+-- The window of a release that was read before the end of that window, NULL for others. The earlier of
+-- the read and the charge counts: a job tried again after the window's end has the number of rows of
+-- before its charge.
 CREATE OR REPLACE FUNCTION dp_int.ran_at_reading(p_release uuid) RETURNS daterange
 LANGUAGE sql STABLE AS $$
   SELECT w.days
@@ -78,16 +79,17 @@ LANGUAGE sql STABLE AS $$
    WHERE r.id = p_release AND least(r.read_at, l.at) < upper(w.days)::timestamp AT TIME ZONE 'UTC'
 $$;
 
--- The releases among like ones that make up a window, each row of the table in one of them:
--- of all ways to do so the one of least noise. Of equal ones it is the latest. NULL: none does. Those that
--- were read before their window was over serve if p_early says so, and no other is of the same window.
+-- The releases of one likeness that together cover a window, each row of the table being in exactly one
+-- of them: of all such sets the one with the least variance of noise, of equal releases the latest. NULL
+-- if there is none. Releases that were read before the end of their window are used only if p_early, and
+-- only where no other release is of the same window.
 CREATE OR REPLACE FUNCTION dp_int.moments_cover(p_dataset bigint, p_columns name[], p_likeness jsonb, p_over daterange, p_early boolean, OUT releases uuid[], OUT variance float8)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   m record;
-  sums float8[] := ARRAY[0];  -- by days from the window's begin on: the variance of what sums the rows before,
-  latest uuid[];              -- the last release of that,
-  since int[];                -- and where it begins
+  sums float8[] := ARRAY[0];  -- by number of days from the window's begin: the least variance of releases that cover them,
+  latest uuid[];              -- the last of these releases,
+  since int[];                -- and the day on which it begins
   day int := upper(p_over) - lower(p_over);
 BEGIN
   IF p_over IS NULL THEN
@@ -114,7 +116,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Says why there are no second moments for a window.
+-- Raises, with the reason why no second moments cover a window.
 CREATE OR REPLACE FUNCTION dp_int.refuse_uncovered(d dp_int.dataset, p_columns name[], p_over daterange) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -133,8 +135,9 @@ BEGIN
   RAISE EXCEPTION 'no second moments of % cover %', array_to_string(p_columns, ', '), missing USING ERRCODE = '55000', HINT = hint;
 END $$;
 
--- The releases that a fit is made from: those whose scales are in force before others, then those whose windows
--- were over, and then those of least noise. Also what they are alike in, and the variance of their noise.
+-- The releases from which a fit is computed: first by whether their scales are those in force, then by
+-- whether their windows were over when read, then by the variance of their noise. Also returns their
+-- likeness and that variance.
 CREATE OR REPLACE FUNCTION dp_int.choose_moments(d dp_int.dataset, p_columns name[], p_over daterange, OUT releases uuid[], OUT variance float8, OUT likeness jsonb)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -148,7 +151,7 @@ BEGIN
   END IF;
 END $$;
 
--- The terms of a column of like moments.
+-- The terms of a column in second moments of a likeness.
 CREATE OR REPLACE FUNCTION dp_int.terms_of(p_likeness jsonb, p_column text) RETURNS SETOF text
 LANGUAGE sql IMMUTABLE AS $$
   SELECT p_column WHERE NOT coalesce(p_likeness -> 'categories' ? p_column, false)
@@ -167,13 +170,13 @@ LANGUAGE sql STABLE AS $$
     FROM held, total, place a, place b
 $$;
 
--- A least squares fit from second moments of (1, x_1 ... x_k, y), the last being y, whose noise
--- has a standard deviation on the diagonal, and off it over the root of 2. With p_ridge NULL
--- it is shrunk by what noise explains: it minimises |g - H b|^2 + noise^2 (k + 2) |b|^2, for
--- coefficients whose squares add up to about 1. A ridge is that of each row. The interval
--- is about the fit that is not shrunk: a, covariance its own by rows; noise is the part of it
--- that noise has. So many records may be of one person, and alike, which makes the variance of
--- their sum as many times as large at most.
+-- A least squares fit from second moments of (1, x_1 ... x_k, y), the last being y. p_noise is the
+-- standard deviation of the noise on the diagonal; off the diagonal it is smaller by a factor sqrt(2).
+-- With p_ridge NULL the estimate b is shrunk according to the noise: it minimises |g - H b|^2 + noise^2
+-- (k + 2) |b|^2, for coefficients whose squares add up to about 1. A ridge is a penalty per row. The
+-- interval is about the estimate a without shrinkage: covariance is that of a, by rows, and noise the
+-- part of it caused by the noise. Up to p_alike records may belong to one person and be equal, which
+-- multiplies the variance of their sum by at most p_alike.
 CREATE OR REPLACE FUNCTION dp_int.solve_moments(p_sums float8[], p_size int, p_noise float8, p_ridge float8, p_alike int,
                                              OUT b float8[], OUT a float8[], OUT covariance float8[], OUT noise float8[], OUT why_null text)
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -183,9 +186,9 @@ DECLARE
   g CONSTANT float8[] := ARRAY(SELECT p_sums[i * p_size] FROM generate_series(1, n) AS i ORDER BY i);
   half CONSTANT float8 := p_noise * p_noise / 2;
   e record;
-  length float8;    -- of (a, -1), squared
-  inverse float8[]; -- of H times a
-  spread float8;    -- of the residuals, squared
+  length float8;    -- squared length of (a, -1)
+  inverse float8[]; -- the inverse of H times a
+  spread float8;    -- variance of the residuals
 BEGIN
   SELECT * INTO e FROM dp_int.eigen(h, n);
   b := dp_int.eigen_times(e.vectors, ARRAY(SELECT dp_int.shrunk_inverse(v, p_noise * p_noise * p_size, p_ridge * greatest(p_sums[1], 1)) FROM unnest(e.eigenvalues) WITH ORDINALITY AS l(v, o) ORDER BY o), g);
@@ -196,7 +199,8 @@ BEGIN
   a := dp_int.eigen_times(e.vectors, ARRAY(SELECT 1 / v FROM unnest(e.eigenvalues) WITH ORDINALITY AS l(v, o) ORDER BY o), g);
   inverse := dp_int.eigen_times(e.vectors, ARRAY(SELECT 1 / v FROM unnest(e.eigenvalues) WITH ORDINALITY AS l(v, o) ORDER BY o), a);
   length := 1 + (SELECT sum(v * v) FROM unnest(a) AS v);
-  -- The fit follows the noise: what it takes from the residuals is put back.
+  -- The fit adapts to the noise, which lowers the sum of squared residuals: the expected reduction is
+  -- added back.
   SELECT (greatest(0, p_sums[p_size * p_size] - sum(a[i] * g[i])) + half * (length * (SELECT sum(1 / v) FROM unnest(e.eigenvalues) AS v) + sum(a[i] * inverse[i])))
          / greatest(p_sums[1] - n, 1) INTO spread FROM generate_series(1, n) AS i;
   SELECT array_agg(c.total ORDER BY i, k), array_agg(c.by_noise ORDER BY i, k) INTO covariance, noise
@@ -205,14 +209,14 @@ BEGIN
                     FROM unnest(e.eigenvalues) WITH ORDINALITY AS l(v, o), LATERAL (SELECT e.vectors[(i - 1) * n + l.o] * e.vectors[(k - 1) * n + l.o]) AS w(v)) AS c(total, by_noise);
 END $$;
 
--- What stands for 1/v of an eigenvalue v.
+-- The factor used instead of 1/v for an eigenvalue v.
 CREATE OR REPLACE FUNCTION dp_int.shrunk_inverse(v float8, p_noise float8, p_ridge float8) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN p_ridge IS NULL AND v > 0 THEN v / (v * v + p_noise) WHEN greatest(v, 0) + p_ridge > 0 THEN 1 / (greatest(v, 0) + p_ridge) ELSE 0 END
 $$;
 
--- The rows of a linear map from scaled coefficients to one in the table's units: a term's own, and of
--- the intercept what the centres take from it.
+-- The rows of the linear map from scaled coefficients to coefficients in the table's units: the factor of
+-- a term, and for the intercept also the contributions of the centres.
 CREATE OR REPLACE FUNCTION dp_int.units_of_terms(p_scales jsonb, p_target text, p_terms text[]) RETURNS TABLE(i int, weights float8[])
 LANGUAGE sql IMMUTABLE AS $$
   WITH unit AS (SELECT t.o, dp_int.scale_of(p_scales -> p_target) / CASE t.o WHEN 1 THEN 1 ELSE dp_int.scale_of(p_scales -> t.term) END AS scale, dp_int.center(p_scales -> t.term) AS center
@@ -296,8 +300,9 @@ LANGUAGE sql IMMUTABLE AS $$
   SELECT sum(m.v * w[(m.o - 1) / cardinality(w) + 1] * w[(m.o - 1) % cardinality(w) + 1]) FROM unnest(p_matrix) WITH ORDINALITY AS m(v, o)
 $$;
 
--- Tells where rows that are missing or were shortened have left a tenth of the weight of rows. Records
--- that fill up a registered number have none.
+-- Tells where missing or clipped values have reduced the total weight of rows by more than a tenth,
+-- beyond two standard deviations of the noise. Empty records that pad a registered number of rows have
+-- weight 0.
 CREATE OR REPLACE FUNCTION dp_int.tell_weight(d dp_int.dataset, p_releases uuid[], p_weight float8, p_noise float8) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE

@@ -1,8 +1,8 @@
--- Is this the database that dpsidecar was installed in, or a copy of it? And does the
--- loopback reach the database that it was opened in, or another one?
+-- Whether this is the database that dpsidecar was installed in, or a copy of it; and whether the loopback
+-- reaches the database that it was opened in, or another one.
 
--- The cluster's identity, NULL where the server keeps it to itself. Everybody may
--- execute pg_control_system unless somebody has taken that away.
+-- The cluster's identity, NULL where the server does not reveal it. Everybody may execute
+-- pg_control_system unless that right has been revoked.
 CREATE OR REPLACE FUNCTION dp_int.system_identifier() RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -20,9 +20,8 @@ BEGIN
            WHERE m.srvname = 'dp_loop' AND m.usename = 'dp_owner' AND option LIKE 'user=%');
 END $$;
 
--- Which server and database this is executed in. started, the time at which the server
--- started, differs between servers whose files are copies of one another, and between a
--- standby and its primary.
+-- The server and database in which this is executed. started, the time at which the server started,
+-- differs between servers whose files are copies of one another, and between a standby and its primary.
 CREATE OR REPLACE FUNCTION dp_int.here() RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -35,7 +34,7 @@ BEGIN
     'standby', pg_is_in_recovery());
 END $$;
 
--- False before a location was recorded, and on standbys of where it was.
+-- False while no location is recorded, and on a standby of the recorded location.
 CREATE OR REPLACE FUNCTION dp_int.is_copy() RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -55,9 +54,9 @@ BEGIN
   END IF;
 END $$;
 
--- Notes where the installation is: the first time, and as long as nothing was
--- registered, for then a copy is as good as an original. A dump of before locations
--- were noted, restored, has its relations elsewhere: it is a copy.
+-- Records the location of the installation: the first time, and as long as nothing is registered, for
+-- then a copy is equivalent to the original. A database without a recorded location in which the names of
+-- known relations all belong to other OIDs was restored from a dump: it is a copy.
 CREATE OR REPLACE FUNCTION dp_int.record_location() RETURNS void
 LANGUAGE plpgsql VOLATILE SET quote_all_identifiers = off AS $$
 BEGIN
@@ -76,9 +75,9 @@ LANGUAGE sql VOLATILE AS $$
   SELECT dp_int.system_identifier(), oid, 'dp_int.location'::regclass FROM pg_catalog.pg_database WHERE datname = current_database();
 $$;
 
--- Executed through the loopback: why it does not lead where it should, NULL if it does.
--- p_from is the dp_int.here() of the session that opened it. From a primary it must lead to
--- the same database, from a standby to its primary's.
+-- Executed through the loopback: the reason why it does not lead to the right database, NULL if it does.
+-- p_from is the dp_int.here() of the session that opened it. From a primary it must lead to the same
+-- database, from a standby to that of its primary.
 CREATE OR REPLACE FUNCTION dp_int.elsewhere(p_from jsonb) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE

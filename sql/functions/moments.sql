@@ -1,9 +1,9 @@
--- Second moments: a request whose release is the sums of all products of two columns, and a
--- job like any other. Least squares fits follow from them, in linear_from_moments.sql.
+-- Second moments: a request whose release is the sums of all products of two columns; its job is like any
+-- other. linear_from_moments.sql computes least squares fits from them.
 
--- What a caller asks to have summed, checked and made canonical: the first column that holds
--- numbers stands as the target, so that columns are read as those of a fit are. The matrix is
--- the same, whatever a fit from it takes for its target.
+-- A request for second moments, checked and made canonical. The first column of numbers is stored as the
+-- target, so that columns are read like those of a fit. The matrix does not depend on the target of later
+-- fits.
 CREATE OR REPLACE FUNCTION dp_int.prepare_moments(p_caller name, p_dataset text, p_eps float8, p_delta float8, p_columns name[], p_fresh boolean,
                                                p_spends boolean, p_over jsonb) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
@@ -43,7 +43,7 @@ BEGIN
   RETURN dp_int.prepare_moments(p_caller, p_dataset, p_eps, p_delta, p_features, coalesce(options -> 'fresh' = 'true', false), p_spends, options -> 'over');
 END $$;
 
--- The loopback's half of a synchronous request.
+-- The part of a synchronous request that runs over the loopback.
 CREATE OR REPLACE FUNCTION dp_int.enqueue_moments(p_id uuid, p_caller name, p_dataset text, p_eps float8, p_delta float8, p_columns name[], p_fresh boolean,
                                                p_over daterange, p_from jsonb) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
@@ -52,8 +52,8 @@ BEGIN
   RETURN dp_int.enqueue_request(p_id, p_caller, dp_int.prepare_moments(p_caller, p_dataset, p_eps, p_delta, p_columns, p_fresh, true, dp_int.window_json(p_over)));
 END $$;
 
--- What a release holds, a pair of terms a row: both as a JSON array, their sum, and the
--- standard deviation that noise gives it.
+-- The content of a release, one row for each pair of terms: both terms as a JSON array, their sum of
+-- products, and the standard deviation of its noise.
 CREATE OR REPLACE FUNCTION dp_int.moments(p_release uuid) RETURNS TABLE(label text, numbers float8[])
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_build_array(a.term, b.term)::text, ARRAY[m.sums[(a.i - 1) * (2 * cardinality(m.terms) - a.i) / 2 + b.i], m.noise * CASE WHEN a.i = b.i THEN 1 ELSE sqrt(0.5) END]
@@ -62,7 +62,7 @@ LANGUAGE sql STABLE AS $$
    ORDER BY a.i, b.i
 $$;
 
--- The loopback fetches what the caller's own snapshot may be too old to show.
+-- Runs over the loopback, because the caller's own snapshot may be too old to show the release.
 CREATE OR REPLACE FUNCTION dp_int.fetch_moments(p_caller name, p_release uuid) RETURNS TABLE(label text, numbers float8[])
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

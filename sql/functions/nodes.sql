@@ -1,7 +1,9 @@
 -- Tables whose rows are on several nodes: distributed by Citus, or with partitions that are foreign
--- tables. Every node has a snapshot of its own. What that asks of the rows: internal/job/nodes.md.
+-- tables. Every node has a snapshot of its own. The conditions that follow for the rows:
+-- internal/job/nodes.md.
 
--- The tables whose rows a relation shows: those below it, but of a partition or child itself only what is below it.
+-- The tables whose rows a relation shows: its base relations; for a partition or child only the table
+-- itself and those below it, not its parents.
 CREATE OR REPLACE FUNCTION dp_int.shown_relations(p_relid oid) RETURNS TABLE(relid oid, relation text)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -15,8 +17,8 @@ BEGIN
    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = p_relid) OR b.relid IN (SELECT u.oid FROM under u);
 END $$;
 
--- How a relation's rows are distributed, table by table; NULL where one snapshot shows them all,
--- as of reference tables and tables of one shard.
+-- The distribution of a relation's rows, table by table; NULL where one snapshot shows all of them, as
+-- for reference tables and tables of one shard.
 CREATE OR REPLACE FUNCTION dp_int.distribution(p_relid oid) RETURNS text
 LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$
 DECLARE
@@ -29,7 +31,7 @@ BEGIN
       FROM dp_int.shown_relations(p_relid) b
       JOIN pg_catalog.pg_dist_partition p ON p.logicalrelid = b.relid AND p.partmethod <> 'n'
       LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = b.relid AND a.attnum = substring(p.partkey FROM ':varattno ([0-9]+)')::int
-     WHERE b.relid = p_relid OR NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = b.relid);  -- what is said of a table holds for its partitions
+     WHERE b.relid = p_relid OR NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = b.relid);  -- the distribution of a table is that of its partitions
   END IF;
   SELECT string_agg(DISTINCT format('%s with foreign partitions', b.relation), ', ') INTO over_servers
     FROM dp_int.shown_relations(p_relid) b
@@ -38,9 +40,9 @@ BEGIN
   RETURN nullif(concat_ws(', ', sharded, over_servers), '');
 END $$;
 
--- Raises where a table of Citus cannot be read at all: one shard of a table, whose people would get a
--- budget of their own; shards that may share a person; and copies of shards, of which a node that fails
--- could leave the rows of both.
+-- Raises where a table of Citus cannot be read at all: a single shard registered as a table, because its
+-- people would get a budget of their own; shards that may share a person; and shards with several copies,
+-- because after the failure of a node the rows of two copies could be read.
 CREATE OR REPLACE FUNCTION dp_int.refuse_shards(p_relid oid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -69,10 +71,11 @@ BEGIN
   END LOOP;
 END $$;
 
--- Checks what a relation on several nodes needs, and says how its rows are distributed. No one snapshot
--- shows the rows of all nodes: a row that moves from one to another while a job reads could be read
--- twice. With a unit all rows of a person are protected together, wherever they are; without, that
--- rows stay is the steward's word: no engine keeps a row from being deleted and inserted elsewhere.
+-- Checks the preconditions for a relation on several nodes, and returns the distribution of its rows. No
+-- single snapshot shows the rows of all nodes: a row that moves from one to another while a job reads
+-- could be read twice. With a unit all rows of a person are protected together, wherever they are.
+-- Without one the steward vouches that rows stay in place, because no engine prevents deleting a row and
+-- inserting it elsewhere.
 CREATE OR REPLACE FUNCTION dp_int.check_nodes(p_relid oid, p_unit name, p_rows_stay text) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -91,8 +94,8 @@ BEGIN
   RETURN how;
 END $$;
 
--- The servers of a partitioned table's foreign partitions, which a sidecar may ask directly; NULL where there are
--- none, or some that postgres_fdw does not reach.
+-- The servers of a partitioned table's foreign partitions, which a sidecar may query directly; NULL where
+-- there are none, or where a partition has another wrapper than postgres_fdw.
 CREATE OR REPLACE FUNCTION dp_int.foreign_servers(p_relid oid) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_agg(DISTINCT s.srvname)
@@ -103,7 +106,8 @@ LANGUAGE sql STABLE AS $$
   HAVING bool_and(w.fdwname = 'postgres_fdw')
 $$;
 
--- How many nodes of Citus share a relation's rows, of the table that fewest do; 0 without such tables.
+-- The number of Citus nodes that hold a relation's rows, for the table on the fewest nodes; 0 without
+-- distributed tables.
 CREATE OR REPLACE FUNCTION dp_int.sharing_nodes(p_relid oid) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -119,8 +123,9 @@ BEGIN
                    GROUP BY b.relid) AS t(nodes));
 END $$;
 
--- Where each shard of a data set's tables is, as of now; NULL without Citus. A shard that moves while a
--- job reads has its rows in no snapshot of the job's, or in two: what was read is thrown away then.
+-- The current node of each shard of a data set's tables; NULL without Citus. The rows of a shard that
+-- moves while a job reads are in none of the job's snapshots, or in two: then the sums read are
+-- discarded.
 CREATE OR REPLACE FUNCTION dp_int.job_shards(p_dataset bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -1,7 +1,7 @@
--- What operators watch, and what a steward does about a job.
+-- Figures for monitoring, and the steward's operations on jobs.
 
--- Public facts alone: budgets, the queue and how jobs ended, nothing of any value. A
--- budget that does not cover a request is no failure.
+-- Public facts alone: budgets, the queue and the outcomes of jobs, nothing that depends on values. A
+-- request that the budget does not cover does not count as a failure.
 CREATE OR REPLACE FUNCTION dp_int.figures() RETURNS jsonb
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT jsonb_build_object(
@@ -40,8 +40,8 @@ END $$;
 COMMENT ON FUNCTION dp.record_verify IS
   'Notes for the metrics whether the ledger held, and when: dpsidecar verify calls it. For dp_admin.';
 
--- The end of all queued jobs of callers who may no longer ask. One that is being
--- claimed is refused when it is charged.
+-- Ends all queued jobs of callers who may no longer ask. A job that is just being claimed is refused when
+-- it is charged.
 CREATE OR REPLACE FUNCTION dp_int.refuse_ungranted(d dp_int.dataset) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -57,8 +57,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- The end of a job that is charged and takes too long, or can never be read, and of
--- identical ones that would only wait for it. Its worker notices at the next heartbeat.
+-- Ends a job that is charged and takes too long, or can never be read, and identical ones that would only
+-- wait for it. Its worker notices at the next heartbeat.
 CREATE OR REPLACE FUNCTION public.dp_abandon(job uuid) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
@@ -67,7 +67,7 @@ DECLARE
   message CONSTANT text := format('abandoned by the steward "%s"', session_user);
   unspent CONSTANT text := 'No privacy budget was spent.';
 BEGIN
-  PERFORM dp_int.refuse_copy();  -- it would give charges back under which the original releases
+  PERFORM dp_int.refuse_copy();  -- it would refund charges under which the original releases
   BEGIN
     SELECT * INTO j FROM dp_int.job WHERE id = dp_abandon.job FOR NO KEY UPDATE;
   EXCEPTION WHEN lock_not_available THEN
@@ -79,7 +79,7 @@ BEGIN
   ELSIF j.finished_at IS NOT NULL THEN
     RETURN format('it was %s already', j.state);
   END IF;
-  -- One that is being claimed follows j, and job_claim ends it.
+  -- A follower that is just being claimed follows j, and job_claim ends it.
   FOR follower IN SELECT id FROM dp_int.job
                    WHERE dataset = j.dataset AND request_hash = j.request_hash AND state = 'queued' AND NOT fresh AND NOT j.fresh AND id <> j.id
                      FOR NO KEY UPDATE SKIP LOCKED LOOP

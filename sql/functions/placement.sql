@@ -1,5 +1,5 @@
--- Where the rows of a data set are while jobs work on them. What is released and what it costs
--- does not depend on it, so it may change at any time.
+-- Where the rows of a data set are while jobs work on them. Releases and their costs do not depend on it,
+-- so it may change at any time.
 
 CREATE OR REPLACE FUNCTION dp_int.check_placement(p_placement text, p_unit name, p_block_rows bigint) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -16,8 +16,8 @@ BEGIN
   END IF;
 END $$;
 
--- Says that nothing can be asked of a data set whose rows stay in the database while its budget has no
--- delta: there is dp_l1_regress alone then, which takes the rows.
+-- Tells that no request is possible for a data set whose rows stay in the database and whose budget has
+-- no delta: without a delta there is only dp_l1_regress, which pulls the rows.
 CREATE OR REPLACE FUNCTION dp_int.tell_placement(d dp_int.dataset) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,7 +1,6 @@
--- Predictions from what was released: post-processing, free.
+-- Predictions from releases: post-processing, and free.
 
--- The coefficients of a release in the order asked; the caller may see what
--- dp.releases shows him.
+-- The coefficients of a release in the order asked; the caller may see those that dp.releases shows him.
 CREATE OR REPLACE FUNCTION public.dp_coef(release uuid) RETURNS float8[]
 LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -33,8 +32,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dp.linear_predictor IS 'What dp_predict(coef, features) does with many features.';
 
--- One expression, parsed here once and for all, which the planner puts in the
--- place of the call. Only the branch that fits is evaluated.
+-- A single expression, parsed at creation, which the planner inlines in place of the call. Only the
+-- branch that applies is evaluated.
 CREATE OR REPLACE FUNCTION public.dp_predict(coef float8[], features float8[]) RETURNS float8
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN pg_catalog.cardinality(coef) = pg_catalog.cardinality(features) + 1 THEN
@@ -52,15 +51,16 @@ RETURN CASE WHEN pg_catalog.cardinality(coef) = pg_catalog.cardinality(features)
 COMMENT ON FUNCTION public.dp_predict(float8[], float8[]) IS
   'A linear prediction from the coefficients that dp_coef returns, put inline by the planner; for a logistic release these are log-odds, for one of counts the logarithm of a mean.';
 
--- The probability of log-odds z; NULL and NaN stay what they are, which least would take for 700.
+-- The probability for log-odds z. NULL and NaN are returned unchanged; without the test, least would
+-- replace NaN by 700.
 CREATE OR REPLACE FUNCTION dp_int.probability(z float8) RETURNS float8
-LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN z <> 'NaN' THEN 1 / (1 + exp(greatest(least(-z, 700), -700))) ELSE z END $$;  -- exp raises on what overflows
+LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN z <> 'NaN' THEN 1 / (1 + exp(greatest(least(-z, 700), -700))) ELSE z END $$;  -- exp raises an error on overflow
 
--- The mean whose logarithm is z; NULL and NaN as above.
+-- The mean whose logarithm is z; NULL and NaN are returned unchanged.
 CREATE OR REPLACE FUNCTION dp_int.mean_count(z float8) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN z <> 'NaN' THEN exp(greatest(least(z, 700), -700)) ELSE z END $$;
 
--- What a model predicts where its linear predictor is z.
+-- The prediction of a model with the linear predictor z.
 CREATE OR REPLACE FUNCTION dp_int.response(p_model text, z float8) RETURNS float8
 LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN (SELECT m.labels FROM dp_int.model m WHERE m.name = p_model) THEN dp_int.probability(z)
@@ -68,9 +68,10 @@ LANGUAGE sql STABLE AS $$
               ELSE z END
 $$;
 
--- What a release predicts, by the coefficients of a group where there are any; a group is ''
--- where there are none. p_known: what is added to the linear predictor. Their number is checked here: to
--- dp.linear_predictor one feature too many looks like a model without an intercept.
+-- The prediction of a release, by the coefficients of a group; the group is '' in a release without
+-- groups. p_known: the offset and the logarithm of the exposure, added to the linear predictor. The
+-- number of features is checked here, because dp.linear_predictor cannot tell one feature too many from a
+-- model without an intercept.
 CREATE OR REPLACE FUNCTION dp_int.prediction(r dp_int.release, p_grp text, p_features float8[], p_known float8) RETURNS float8
 LANGUAGE plpgsql STABLE STRICT AS $$
 DECLARE
@@ -95,13 +96,13 @@ END $$;
 COMMENT ON FUNCTION public.dp_predict(uuid, float8[]) IS
   'A prediction from a release, in the target''s units; for a logistic one the probability of the positive label, for one of counts the mean count of an exposure of 1; where there was an offset, at offset 0. features in the release''s order, without the intercept.';
 
--- A release written as a literal would fit uuid and float8[] alike.
+-- Without this overload a release written as a literal would match both uuid and float8[].
 CREATE OR REPLACE FUNCTION public.dp_predict(release text, features float8[]) RETURNS float8
 LANGUAGE sql STABLE STRICT
 RETURN public.dp_predict(release::uuid, features);
 COMMENT ON FUNCTION public.dp_predict(text, float8[]) IS 'The same for a release written as text.';
 
--- The value of a feature that is a number, or a boolean; NULL where it is null.
+-- The value of a feature that is a number or a boolean; NULL where it is null.
 CREATE OR REPLACE FUNCTION dp_int.feature_number(p_name text, p_value jsonb) RETURNS float8
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -113,14 +114,13 @@ BEGIN
   RETURN CASE jsonb_typeof(p_value) WHEN 'number' THEN CASE WHEN abs(p_value::numeric) < 5e-324 THEN 0 ELSE p_value::float8 END WHEN 'boolean' THEN p_value::boolean::int END;
 END $$;
 
--- The columns by which a part of a release's predictions is known, its offset and exposure, as an
--- object of option and column.
+-- The columns of a release's offset and exposure, as an object of option and column.
 CREATE OR REPLACE FUNCTION dp_int.known_columns(r dp_int.release) RETURNS jsonb
 LANGUAGE sql STABLE AS $$ SELECT dp_int.beside_of(r.model, (SELECT j.request -> 'options' FROM dp_int.job j WHERE j.id = r.job)) - 'weight' $$;
 
--- What features by name add to the linear predictor beside those that have coefficients: the
--- offset, and the logarithm of the exposure. 0 where neither is named; NULL where one is null, or the
--- exposure not above 0.
+-- The part of the linear predictor without a coefficient, from features given by name: the offset, and
+-- the logarithm of the exposure. 0 where neither is named; NULL where one is null, or the exposure is not
+-- above 0.
 CREATE OR REPLACE FUNCTION dp_int.known_part(r dp_int.release, p_features jsonb) RETURNS float8
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -133,8 +133,8 @@ BEGIN
   RETURN total;
 END $$;
 
--- The features of a release by name, as its coefficients take them; NULL where one is NULL or
--- of no level. The category of its groups is none of them, nor are offset and exposure.
+-- Features given by name, in the order and coding of the release's coefficients; NULL where one is NULL
+-- or not a level. The category that makes the groups, offset and exposure are not among them.
 CREATE OR REPLACE FUNCTION dp_int.feature_values(r dp_int.release, p_features jsonb) RETURNS float8[]
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -152,7 +152,7 @@ BEGIN
     RAISE EXCEPTION 'features by name must be a JSON object, not %', dp_int.excerpt(p_features::text)
       USING ERRCODE = '22023', HINT = format('This release has the features %s.', array_to_string(names, ', '));
   END IF;
-  p_features := p_features - coalesce(r.parameters ->> 'by', '')  -- that says which coefficients
+  p_features := p_features - coalesce(r.parameters ->> 'by', '')  -- it selects the coefficients
                            - ARRAY(SELECT value FROM jsonb_each_text(dp_int.known_columns(r)));
   SELECT coalesce((SELECT k FROM jsonb_object_keys(p_features) AS k WHERE NOT k = ANY (names) LIMIT 1), (SELECT n FROM unnest(names) AS n WHERE NOT p_features ? n LIMIT 1)) INTO stray;
   IF stray IS NOT NULL THEN
@@ -173,8 +173,9 @@ BEGIN
   RETURN row_values;
 END $$;
 
--- A value of a category as its coefficients take it: 1 for its own level and 0 for others, the
--- first that the release is about aside; NULL where it is of none that the release is about.
+-- The indicator values of a category for its coefficients: 1 for the value's level, 0 for the others,
+-- without the first level of the request (the reference); NULL where the value is at none of the
+-- request's levels.
 CREATE OR REPLACE FUNCTION dp_int.level_values(p_levels jsonb, p_left jsonb, p_value jsonb) RETURNS float8[]
 LANGUAGE sql IMMUTABLE AS $$
   SELECT array_agg(CASE WHEN p_left ? own.level THEN (l.level = own.level)::int::float8 END ORDER BY l.n)
@@ -197,7 +198,7 @@ END $$;
 COMMENT ON FUNCTION public.dp_predict(uuid, jsonb) IS
   'The same with features by name, for instance {"age": 40, "region": "south"}: of a category its level, also of the one that makes a release''s groups. They may name the columns of offset and exposure too. NULL where a value is null or of no level.';
 
--- Features written as a literal would fit float8[] and jsonb alike.
+-- Without this overload features written as a literal would match both float8[] and jsonb.
 CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features text) RETURNS float8
 LANGUAGE sql STABLE STRICT
 RETURN CASE WHEN strpos(features, ':') > 0 THEN public.dp_predict(release, features::jsonb) ELSE public.dp_predict(release, features::float8[]) END;

@@ -1,11 +1,11 @@
--- What the steward does: register, budget, grant. A registration is resolved to
--- the base relations whose people it shows, and joins their account.
+-- The steward's operations: register, set budgets, grant. A registration is resolved to the base
+-- relations whose people it shows, and joins their account.
 
--- Tables below a relation: through views and materialized views to what they read,
--- through functions that keep their body as a parse tree (BEGIN ATOMIC), through
--- inheritance to every parent and child.
+-- The tables below a relation: through views and materialized views to the relations that they read,
+-- through functions that keep their body as a parse tree (BEGIN ATOMIC), through inheritance to every
+-- parent and child.
 CREATE OR REPLACE FUNCTION dp_int.base_relations(p_relid oid) RETURNS TABLE(relid oid, relation text)
-LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$  -- a name is known again by its text
+LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$  -- names are compared as text
 BEGIN
   RETURN QUERY
   SELECT c.oid, format('%I.%I', n.nspname, c.relname)
@@ -40,9 +40,9 @@ BEGIN
   SELECT reached.class, reached.id FROM reached;
 END $$;
 
--- Why a relation may hold people who are not in its base relations, whose budget could
--- then not be found; NULL when it cannot. Of the system's own functions those count that run a text
--- or read what is in no table: all of these are volatile, or make XML.
+-- The reason why a relation may hold people who are not in its base relations, whose account could then
+-- not be found; NULL if it cannot. Of the system's own functions those count that execute a text or read
+-- data outside of tables: all of these are volatile, or produce XML.
 CREATE OR REPLACE FUNCTION dp_int.why_unknown(p_relid oid) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -91,15 +91,14 @@ BEGIN
   SELECT relid FROM reached;
 END $$;
 
--- Views and materialized views on the way that are not plain. One is plain when its
--- parse tree holds column references over one relation and nothing else: the node
--- types are a positive list, no FROM has a filter, which may be a mere boolean
--- column, or leaves children out with ONLY.
+-- Views and materialized views on the way that are not plain. A view is plain when its parse tree holds
+-- column references over one relation and nothing else: the node types must be on a positive list, and no
+-- FROM may have a filter (which may be a mere boolean column) or leave children out with ONLY.
 CREATE OR REPLACE FUNCTION dp_int.derived_views(p_relid oid) RETURNS TABLE(relid oid, description text)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN QUERY
-  WITH views AS MATERIALIZED (  -- or the planner looks through the rules of the system's own views first
+  WITH views AS MATERIALIZED (  -- otherwise the planner searches the rules of the system's own views first
     SELECT c.oid, format('%s %I.%I', CASE c.relkind WHEN 'm' THEN 'materialized view' ELSE 'view' END, n.nspname, c.relname) AS description, w.ev_action::text AS parsed
       FROM dp_int.relation_tree(p_relid) AS t(oid)
       JOIN pg_catalog.pg_class c ON c.oid = t.oid AND c.relkind IN ('v', 'm')
@@ -110,18 +109,18 @@ BEGIN
    WHERE (SELECT bool_or(node NOT IN ('QUERY', 'RTE', 'RANGETBLENTRY', 'RTEPERMISSIONINFO', 'ALIAS', 'TARGETENTRY', 'VAR', 'FROMEXPR', 'RANGETBLREF'))
               OR count(*) FILTER (WHERE node = 'RANGETBLREF') <> count(*) FILTER (WHERE node = 'QUERY')
             FROM regexp_matches(v.parsed, E'(?<!\\\\)\\{([A-Z_]+)|:quals (?!<>)', 'g') AS m, coalesce(m[1], 'filter') AS node)
-      OR EXISTS (SELECT FROM string_to_table(v.parsed, ':rtekind 0 :relid ') WITH ORDINALITY AS r(entry, n)  -- an older server lists the view itself
+      OR EXISTS (SELECT FROM string_to_table(v.parsed, ':rtekind 0 :relid ') WITH ORDINALITY AS r(entry, n)  -- older servers list the view itself
                   WHERE n > 1 AND split_part(entry, ' ', 1) <> v.oid::text AND split_part(entry, ':inh ', 2) LIKE 'false%');
 END $$;
 
--- Why one person's values could make reading the relation raise, drop or repeat a row, or
--- change its number of rows; NULL when they cannot. A materialized view is judged as the
--- view that it was made from: rows which that left out are missing from it too, though
--- reading it touches nothing below. Which rows a single partition or child holds depends on
--- their values. What rows a foreign table has is up to another server, and the planner of
--- any query may run the functions that indexes, statistics and partition keys call.
+-- The reason why one person's values could make reading the relation raise an error, drop or repeat a
+-- row, or change its number of rows; NULL when they cannot. A materialized view is judged like the view
+-- that defines it: rows that its definition omits are missing from it too, although reading it evaluates
+-- nothing below it. The rows in a single partition or child depend on their values. Another server
+-- decides the rows of a foreign table. The planner of any query may run the functions in indexes,
+-- statistics and partition keys.
 CREATE OR REPLACE FUNCTION dp_int.why_not_total(p_relid oid) RETURNS text
-LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan AS $$  -- to plan it anew takes far longer than to run it
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan AS $$  -- planning it takes far longer than executing it
 DECLARE
   derived CONSTANT boolean := (SELECT relkind IN ('v', 'm') FROM pg_catalog.pg_class WHERE oid = p_relid);
 BEGIN
@@ -131,7 +130,7 @@ BEGIN
         FROM (SELECT p_relid UNION SELECT dp_int.relation_tree(p_relid) WHERE derived) AS t(oid)
         JOIN pg_catalog.pg_class c ON c.oid = t.oid
         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace),
-    read(oid, relkind) AS (  -- when the relation is: what is below a materialized view is not
+    read(oid, relkind) AS (  -- the relations that are read with it; those below a materialized view are not
       SELECT c.oid, c.relkind FROM pg_catalog.pg_class c WHERE c.oid = p_relid
       UNION
       SELECT c.oid, c.relkind
@@ -174,7 +173,7 @@ BEGIN
                       UNION ALL SELECT 'pg_catalog.pg_class'::regclass, i.indexrelid FROM pg_catalog.pg_index i WHERE i.indrelid = s.oid
                       UNION ALL SELECT 'pg_catalog.pg_statistic_ext'::regclass, e.oid FROM pg_catalog.pg_statistic_ext e WHERE e.stxrelid = s.oid
                      ) AS o(class, oid) ON true
-        JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.oid  -- has no entries for what is the system's own
+        JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.oid  -- has no entries for objects of the system
                                    AND d.refclassid IN ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass)
     ) AS reasons(rank, reason)
     ORDER BY rank, reason
@@ -208,9 +207,9 @@ END $$;
 UPDATE dp_int.dataset d SET definition = dp_int.definition(d.relid)
  WHERE d.definition IS NULL AND d.unregistered_at IS NULL AND (d.options ->> 'total')::boolean;
 
--- The first view with security_invoker, when any view on the way is not plain, else NULL.
--- Such a view reads with the rights of whoever reads it, here dp_sidecar, so that functions
--- in it would run on values that its owner may not read.
+-- The first view with security_invoker, when any view on the way is not plain, else NULL. Such a view
+-- reads with the rights of its reader, here dp_sidecar, so that functions in it would run on values that
+-- its owner may not read.
 CREATE OR REPLACE FUNCTION dp_int.reads_as_sidecar(p_relid oid) RETURNS oid
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -252,8 +251,8 @@ BEGIN
   END IF;
 END $$;
 
--- Raises where accounting and budget do not go together. rdp accounting of samples rests on
--- a theorem about normal noise; what discrete noise costs more is stated up to epsilon 20.
+-- Raises where accounting and budget are incompatible. rdp accounting of samples relies on a theorem
+-- about normal noise; the additional cost of discrete noise is proved up to epsilon 20.
 CREATE OR REPLACE FUNCTION dp_int.check_accounting(p_accounting text, p_epsilon float8, p_delta float8) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -269,7 +268,7 @@ BEGIN
   END IF;
 END $$;
 
--- A budget in the account's unit; refused when it leaves nothing to spend.
+-- A budget in the account's unit; raises where nothing would be left to spend.
 CREATE OR REPLACE FUNCTION dp_int.positive_cap(a dp_int.account, p_epsilon numeric, p_delta numeric) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -317,7 +316,7 @@ BEGIN
   PERFORM dp_int.check_scales(p_target || p_features, p_scales, p_categories);
 END $$;
 
--- The type that a domain, perhaps over other domains, is made from.
+-- The base type of a domain, also through other domains.
 CREATE OR REPLACE FUNCTION dp_int.domain_base(p_type oid) RETURNS oid
 LANGUAGE sql STABLE AS $$
   WITH RECURSIVE base(oid, typtype, typbasetype) AS (
@@ -327,7 +326,8 @@ LANGUAGE sql STABLE AS $$
   SELECT oid FROM base WHERE typtype <> 'd'
 $$;
 
--- The relation as the sidecar will read it: its kind, what it may show, who may read it.
+-- Checks the relation as the sidecar will read it: its kind, the rows that it shows, the roles that may
+-- read it.
 CREATE OR REPLACE FUNCTION dp_int.check_relation(p_relid oid, p_total boolean) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -368,8 +368,8 @@ BEGIN
   END IF;
 END $$;
 
--- In a copy of a database: binds what is registered and what the accounts know to the
--- relations that have the names here; 0 for what has none of its names: it is gone.
+-- In a copy of a database: binds registrations and the accounts' relations to the relations of the same
+-- name here, or to OID 0 where no relation has any of the names: then it is gone.
 CREATE OR REPLACE FUNCTION dp_int.rebind_relations() RETURNS void
 LANGUAGE plpgsql VOLATILE SET quote_all_identifiers = off AS $$
 DECLARE
@@ -378,19 +378,19 @@ BEGIN
   WITH named AS MATERIALIZED (
     SELECT r.*, c.oid
       FROM dp_int.account_relation r
-      LEFT JOIN dp_int.named_relations() c ON c.name = r.relation AND NOT EXISTS (  -- what is registered had taken the name over
+      LEFT JOIN dp_int.named_relations() c ON c.name = r.relation AND NOT EXISTS (  -- a registered relation has taken the name over
         SELECT FROM dp_int.dataset d
          WHERE d.unregistered_at IS NULL AND d.relid <> r.relid AND format('%I.%I', d.schema_name, d.relation_name) = r.relation))
   SELECT array_agg(ROW(n.account, coalesce(n.oid, o.oid, 0), n.relation, n.current, n.child)::dp_int.account_relation) INTO known
     FROM named n
-    LEFT JOIN LATERAL (  -- under another of its names
+    LEFT JOIN LATERAL (  -- by another name of the same relation
       SELECT max(o.oid::bigint)::oid AS oid FROM named o WHERE o.account = n.account AND o.relid = n.relid AND n.relid <> 0) AS o ON true;
   DELETE FROM dp_int.account_relation;
   INSERT INTO dp_int.account_relation
   SELECT k.account, k.relid, k.relation, bool_or(k.current), bool_and(k.child) FROM unnest(known) k GROUP BY k.account, k.relid, k.relation;
   UPDATE dp_int.dataset d
      SET relid = coalesce((SELECT c.oid FROM dp_int.named_relations() c WHERE c.name = format('%I.%I', d.schema_name, d.relation_name)), 0);
-  UPDATE dp_int.dataset d SET unit_number = dp_int.source_number(d.relid, d.unit) WHERE d.unit IS NOT NULL;  -- a dump numbers columns anew
+  UPDATE dp_int.dataset d SET unit_number = dp_int.source_number(d.relid, d.unit) WHERE d.unit IS NOT NULL;  -- a restored dump renumbers columns
   UPDATE dp_int.dataset d SET block_number = coalesce(dp_int.source_number(d.relid, d.block), 0) WHERE d.block IS NOT NULL;
   UPDATE dp_int.dataset d SET definition = dp_int.definition(d.relid) WHERE d.definition IS NOT NULL;
 END $$;
@@ -400,8 +400,8 @@ LANGUAGE sql STABLE SET quote_all_identifiers = off AS $$
   SELECT c.oid, format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 $$;
 
--- Notes the names that known relations have now, so that each stays known under all
--- that it ever had, also when it is dropped and made again.
+-- Records the current names of known relations, so that each stays known by all names that it ever had,
+-- even when it is dropped and created again.
 CREATE OR REPLACE FUNCTION dp_int.follow_renames() RETURNS void
 LANGUAGE sql VOLATILE AS $$
   INSERT INTO dp_int.account_relation (account, relid, relation, child)
@@ -413,9 +413,9 @@ LANGUAGE sql VOLATILE AS $$
   ON CONFLICT DO NOTHING
 $$;
 
--- The relations of a relation's population, each with the account that knows it by its OID,
--- else by its name; NULL when nobody does. child: reached as a partition or child;
--- noted: known under this OID and name; own: read, and not only referred to.
+-- The relations of a relation's population, each with the account that knows it by its OID, else by its
+-- name; NULL where no account does. child: a partition or child; noted: known under this OID and name;
+-- own: read, not only referred to by the unit.
 CREATE OR REPLACE FUNCTION dp_int.known_relations(p_relid oid, p_unit name) RETURNS TABLE(relid oid, relation text, child boolean, account bigint, noted boolean, own boolean)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
@@ -439,7 +439,7 @@ BEGIN
    WHERE b.relid NOT IN (SELECT o.relid FROM by_oid o);
 END $$;
 
--- The one account of these relations, NULL when nobody knows them yet.
+-- The one account of these relations, NULL when no account knows them.
 CREATE OR REPLACE FUNCTION dp_int.account_of(p_relid oid, p_options jsonb, p_unit name) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -458,10 +458,9 @@ BEGIN
   RETURN found[1];
 END $$;
 
--- Relations that an account was charged for and that are gone: neither their OID is there,
--- nor one of their names on a relation that the account knows. Their people may come back
--- in a relation under another name. Partitions do not count: they come and go with their
--- table.
+-- Relations of charged accounts that are gone: their OID does not exist, and none of their names belongs
+-- to a relation that the account knows. Their people may return in a relation under another name.
+-- Partitions do not count, because they come and go with their table.
 CREATE OR REPLACE FUNCTION dp_int.gone_relations() RETURNS TABLE(account bigint, relation text)
 LANGUAGE sql STABLE AS $$
   SELECT r.account, r.relation
@@ -476,9 +475,9 @@ LANGUAGE sql STABLE AS $$
      AND dp_int.charged(r.account)
 $$;
 
--- Could a relation, of which the steward has not stated whose people it holds, be of people
--- whom an account knows already? Where a function reads, the tables beside it tell nothing
--- of whom it reads, also when they are known.
+-- Raises where a relation may hold people of an existing account although the steward has not stated
+-- whose people it holds. Where a function reads the data, the tables beside it do not determine whose
+-- data it reads, even if they are known.
 CREATE OR REPLACE FUNCTION dp_int.refuse_strangers(p_relid oid, p_unit name) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -522,8 +521,8 @@ BEGIN
   END IF;
 END $$;
 
--- Is the data set still what was registered? Called under locks that keep it
--- so. Partitions added since join the account, and new names are noted.
+-- Raises where a data set differs from its registration. Called under locks that prevent later changes.
+-- Partitions added since join the account, and new names are recorded.
 CREATE OR REPLACE FUNCTION dp_int.recheck_dataset(p_dataset bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -557,7 +556,7 @@ BEGIN
       RAISE EXCEPTION 'its rows are distributed in another way now: %', coalesce(dp_int.distribution(d.relid), 'on one node');
     END IF;
     unknown := CASE WHEN d.options ? 'total' AND NOT d.options ?| '{account,new_population}' THEN dp_int.why_unknown(d.relid) END;
-    IF unknown IS NOT NULL THEN  -- what is not stated to be total has no functions
+    IF unknown IS NOT NULL THEN  -- a relation without the option total has no functions, and is not checked
       RAISE EXCEPTION 'nobody knows whose rows it has: %', unknown;
     ELSIF (d.options ->> 'total')::boolean AND dp_int.definition(d.relid) IS DISTINCT FROM d.definition THEN
       RAISE EXCEPTION 'a view or function that it was stated to be total with has changed';
@@ -578,15 +577,15 @@ BEGIN
   END;
 END $$;
 
--- Has anything ever been charged to the account? Then its accounting is fixed.
+-- Was anything ever charged to the account? Then its accounting is fixed.
 CREATE OR REPLACE FUNCTION dp_int.charged(p_account bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN EXISTS (SELECT FROM dp_int.ledger l WHERE l.account = p_account AND l.kind = 'charge');
 END $$;
 
--- Gives an account, a new one when a.id is NULL, a budget. A Renyi order is
--- chosen for the budget until the first charge, and stays from then on.
+-- Sets the budget of an account, or creates it when a.id is NULL. Its Renyi order is chosen for the
+-- budget until the first charge, and fixed from then on.
 CREATE OR REPLACE FUNCTION dp_int.keep_account(a dp_int.account, p_accounting text, p_epsilon numeric, p_delta numeric) RETURNS dp_int.account
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -614,8 +613,8 @@ BEGIN
   RETURN a;
 END $$;
 
--- The event of a ledger entry that sets a budget: the data set's, and its account's, as an
--- epsilon and as a cap in the unit of the accounting, all from this entry on.
+-- The event of a ledger entry that sets a budget: the data set's, and its account's, as an epsilon and as
+-- a cap in the unit of the accounting, all valid from this entry on.
 CREATE OR REPLACE FUNCTION dp_int.describe_budget(a dp_int.account, p_epsilon numeric, p_delta numeric) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT jsonb_strip_nulls(jsonb_build_object('accounting', a.accounting, 'order', a.renyi_order, 'epsilon', p_epsilon, 'delta', p_delta, 'cap', a.cap, 'account_epsilon', a.epsilon))
@@ -652,8 +651,8 @@ BEGIN
   IF dp_register.relation IS NULL THEN
     RAISE EXCEPTION 'a data set needs a relation' USING ERRCODE = '22023', HINT = 'For instance ''public.claims''.';
   END IF;
-  -- Registrations and set budgets are rare: one at a time keeps accounts from racing,
-  -- and a snapshot older than the lock would not show what the one before has done.
+  -- Registrations and changes of budgets are rare: executing one at a time prevents races between
+  -- accounts. A snapshot older than the lock would not show the changes of the preceding one.
   IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
     RAISE EXCEPTION 'dp_register needs isolation level read committed, not %', current_setting('transaction_isolation')
       USING ERRCODE = '25001', HINT = 'Begin with: BEGIN ISOLATION LEVEL READ COMMITTED.';
@@ -795,7 +794,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   d dp_int.dataset := dp_int.dataset_of(dp_unregister.dataset);
 BEGIN
-  PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- before the data set, as everywhere
+  PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function
   UPDATE dp_int.dataset SET unregistered_at = clock_timestamp() WHERE id = d.id;
   PERFORM dp_int.ledger_budget(d.account, d.name, session_user, '{"unregister": {}}');
 END $$;
@@ -844,7 +843,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   d dp_int.dataset := dp_int.dataset_of(dp_revoke.dataset);
 BEGIN
-  DELETE FROM dp_int.dataset_grant g  -- of the role of this name, or of one that had it and is gone
+  DELETE FROM dp_int.dataset_grant g  -- of the role that has this name, or of a dropped role that had it
    WHERE g.dataset = d.id
      AND (g.principal = dp_int.principal_of(dp_revoke.grantee) OR g.grantee = dp_revoke.grantee AND dp_int.role_of(g.principal) IS NULL);
   IF NOT FOUND THEN

@@ -1,17 +1,17 @@
--- What an analyst asks, checked and made canonical: the same meaning is the same
--- request, whoever types it and however it is submitted.
+-- Requests of analysts, checked and made canonical: requests of the same meaning are the same request,
+-- whoever makes them and however they are submitted.
 
--- What a caller typed, as a message shows it: not by the megabyte.
+-- A text of the caller as messages show it, cut to a limited length.
 CREATE OR REPLACE FUNCTION dp_int.excerpt(p_text text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN length(p_text) > 200 THEN left(p_text, 200) || '...' ELSE p_text END $$;
 
--- The first name that a list has twice, NULL if every one stands once.
+-- The first name that a list contains twice, NULL if there is none.
 CREATE OR REPLACE FUNCTION dp_int.named_twice(p_names name[]) RETURNS name
 LANGUAGE sql IMMUTABLE AS $$
   SELECT n.name FROM unnest(p_names) WITH ORDINALITY AS n(name, o) GROUP BY n.name HAVING count(*) > 1 ORDER BY min(n.o) LIMIT 1
 $$;
 
--- Refuses what is too large to be meant before anything is made of it.
+-- Refuses sizes that can only be a mistake, before any further processing.
 CREATE OR REPLACE FUNCTION dp_int.check_size(d dp_int.dataset, p_features name[], p_options jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -26,7 +26,7 @@ BEGIN
   END IF;
 END $$;
 
--- Groups of features, checked: every name once, and one of the request's.
+-- Checks groups of features: every name once, and a feature of the request.
 CREATE OR REPLACE FUNCTION dp_int.check_groups(p_groups jsonb, p_features name[]) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -48,8 +48,8 @@ BEGIN
   END IF;
 END $$;
 
--- Options without fresh and without what leaving them out means anyway, their
--- numbers as float8 prints them. p_levels: those of the target, where it is a category.
+-- Options in canonical form: without fresh and without values equal to the default, numbers as float8
+-- prints them. p_levels: the levels of the target, where it is a category.
 CREATE OR REPLACE FUNCTION dp_int.check_options(p_model text, p_options jsonb, p_features name[], p_levels jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -132,12 +132,12 @@ BEGIN
   END IF;
 END $$;
 
--- Is the target of a model a count, the logarithm of whose mean is linear?
+-- Is the target of a model a count, with a linear logarithm of its mean?
 CREATE OR REPLACE FUNCTION dp_int.is_count(p_model text) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$ SELECT p_model = 'poisson' $$;
 
--- The options that name a column which is read beside target and features, as an object of
--- option and column.
+-- The options that name a column which is read in addition to target and features, as an object of option
+-- and column.
 CREATE OR REPLACE FUNCTION dp_int.beside_of(p_model text, p_options jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$
   SELECT coalesce(jsonb_object_agg(o.key, p_options -> o.key), '{}')
@@ -145,11 +145,11 @@ LANGUAGE sql IMMUTABLE AS $$
    WHERE jsonb_typeof(p_options) = 'object' AND jsonb_typeof(p_options -> o.key) = 'string'
 $$;
 
--- Their names.
+-- The names of these columns.
 CREATE OR REPLACE FUNCTION dp_int.beside_columns(p_model text, p_options jsonb) RETURNS name[]
 LANGUAGE sql IMMUTABLE AS $$ SELECT ARRAY(SELECT value::name FROM jsonb_each_text(dp_int.beside_of(p_model, p_options)) ORDER BY key) $$;
 
--- What may be named where a column is not.
+-- The hint for a column that is not registered: the columns that may be named.
 CREATE OR REPLACE FUNCTION dp_int.columns_hint(d dp_int.dataset, p_column name) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT format('Registered columns are %s. %sNo privacy budget was spent.', array_to_string(d.target || d.features, ', '),
@@ -157,7 +157,7 @@ LANGUAGE sql STABLE AS $$
                      THEN format('"%s" is a category beside them, for where_level and for fits by groups; a steward who registers the data set again may name it among the features as well. ', p_column) END)
 $$;
 
--- Such a column is registered and has numbers, and no other part of the request names it.
+-- Raises unless such a column is registered, holds numbers, and is named by no other part of the request.
 CREATE OR REPLACE FUNCTION dp_int.check_beside(d dp_int.dataset, p_target name, p_features name[], p_beside jsonb) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -194,7 +194,7 @@ BEGIN
   END IF;
 END $$;
 
--- p_spends: no for questions, which stewards may ask without a grant.
+-- p_spends: false for questions, which stewards may ask without a grant.
 CREATE OR REPLACE FUNCTION dp_int.prepare(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name, p_features name[],
                                p_intercept boolean, p_options jsonb, p_spends boolean DEFAULT true) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
@@ -300,8 +300,8 @@ BEGIN
   RETURN dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options, p_spends);
 END $$;
 
--- The answer that is given again to the same request. One that was read while its window ran serves until that is over:
--- then the request is about all of its rows.
+-- The release that is returned again for the same request. A release that was read before the end of its
+-- window is returned until the window is over: from then on the request means all rows of the window.
 CREATE OR REPLACE FUNCTION dp_int.kept_release(p_dataset bigint, p_hash bytea) RETURNS uuid
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -310,8 +310,8 @@ BEGIN
      ORDER BY released_at DESC LIMIT 1);
 END $$;
 
--- Tells whoever is given a kept answer again which release that is, for dp_last_release may name
--- a later one, of another model, and of which rows.
+-- Tells a caller who gets a kept answer which release it is, and of which rows: dp_last_release may name
+-- a later release, of another model.
 CREATE OR REPLACE FUNCTION dp_int.tell_kept(p_release uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -337,9 +337,9 @@ BEGIN
   END IF;
 END $$;
 
--- Tells whoever is given a kept answer about the whole table that it has grown by a tenth, or
--- more. The number that was published last is compared: what the server estimates of a table
--- (reltuples) depends on how long its rows are, and to count it anew would take too long.
+-- Tells a caller who gets a kept answer about the whole table that the table has grown by a tenth or
+-- more, by the number published last. The server's estimate (reltuples) depends on the length of rows,
+-- and a new count would take too long.
 CREATE OR REPLACE FUNCTION dp_int.tell_growth(r dp_int.release, p_things text) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -355,8 +355,7 @@ BEGIN
   END IF;
 END $$;
 
--- May the caller queue another job? Calls that are made at the same moment may each
--- find room for one.
+-- Raises where the caller may not queue another job. Calls at the same moment may each find room for one.
 CREATE OR REPLACE FUNCTION dp_int.check_queue(p_caller name) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -368,8 +367,8 @@ BEGIN
   END IF;
 END $$;
 
--- Inserts the job. A waited job is dropped unspent unless its session keeps the
--- job's advisory lock; the lock is taken before the row can be seen.
+-- Inserts the job. A job with a waiting caller is dropped unspent unless its session holds the job's
+-- advisory lock; the lock is taken before the row becomes visible.
 CREATE OR REPLACE FUNCTION dp_int.insert_job(p_id uuid, p_caller name, r dp_int.request, p_waited boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -392,16 +391,15 @@ BEGIN
       USING ERRCODE = 'DP001', HINT = 'Start one with dpsidecar serve, or queue the request with dp_submit or dp_submit_score. No privacy budget was spent.';
   END IF;
   PERFORM dp_int.check_queue(p_caller);
-  -- A lock held by somebody else on this key can only mean a hash collision or
-  -- mischief: then the job runs as if nobody needed to wait for it.
+  -- If another session holds a lock on this key, by a hash collision or on purpose, the job runs as if
+  -- nobody waited for it.
   PERFORM pg_advisory_unlock_all();
   PERFORM dp_int.insert_job(p_id, p_caller, r, pg_try_advisory_lock_shared(dp_int.wait_key(p_id)));
   RETURN NULL;
 END $$;
 
--- The loopback's half of a synchronous call: everything is checked again here,
--- on the primary and on a fresh snapshot, where the call comes from first. Returns
--- the kept release, if any.
+-- The part of a synchronous call that runs over the loopback: on the primary and on a fresh snapshot it
+-- checks first the origin of the call, then everything again. Returns the kept release, if any.
 CREATE OR REPLACE FUNCTION dp_int.enqueue(p_id uuid, p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_target name,
                                p_features name[], p_intercept boolean, p_options jsonb, p_from jsonb) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
@@ -410,7 +408,8 @@ BEGIN
   RETURN dp_int.enqueue_request(p_id, p_caller, dp_int.prepare(p_caller, p_model, p_dataset, p_eps, p_delta, p_target, p_features, p_intercept, p_options));
 END $$;
 
--- Refuses what writes in the caller's own transaction where that is read-only, as it always is on a standby.
+-- Raises where the caller's own transaction, in which the caller wants to write, is read-only, as it
+-- always is on a standby.
 CREATE OR REPLACE FUNCTION dp_int.check_writable(p_what text) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -442,8 +441,8 @@ BEGIN
   RETURN job;
 END $$;
 
--- The stage of one job, and if it is queued how many of its caller's jobs are ahead of it.
--- For many jobs at once see dp_int.place.
+-- The stage of one job, with the number of its caller's jobs ahead of it if it is queued. For many jobs
+-- at once see dp_int.place.
 CREATE OR REPLACE FUNCTION dp_int.with_place(p_job uuid, p_stage text) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -459,8 +458,8 @@ BEGIN
   RETURN CASE WHEN ahead > 0 THEN format('queued behind %s', ahead) ELSE p_stage END;
 END $$;
 
--- What a waiting caller needs to know. A job that is still reading and carries a
--- SQLSTATE is parked or stopped, see job_park and job_stop: it keeps its charge.
+-- The state of a job for its waiting caller. A job that is still reading and carries a SQLSTATE is parked
+-- or stopped, see job_park and job_stop: it keeps its charge.
 CREATE OR REPLACE FUNCTION dp_int.watch(p_caller name, p_job uuid) RETURNS TABLE(state text, alive boolean, release uuid, sqlstate text, message text, hint text, stage text,
                                                                expected_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -471,9 +470,9 @@ BEGIN
    WHERE j.id = p_job AND j.principal = dp_int.principal_of(p_caller);
 END $$;
 
--- Cancels a job that has not begun to read, and returns what became of it. Such a job is
--- locked, so that the answer stays true. One that has begun to read keeps its charge in
--- any case: its row is not kept locked, for others may wait for it.
+-- Cancels a job that has not begun to read, and returns the outcome. Such a job is locked, so that the
+-- outcome stays true. A job that has begun to read keeps its charge in any case; its row lock is
+-- released, because others may wait for it.
 CREATE OR REPLACE FUNCTION dp_int.cancel(p_caller name, p_job uuid) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -481,11 +480,11 @@ DECLARE
 BEGIN
   PERFORM dp_int.check_writable('a job cannot be canceled');
   BEGIN
-    SELECT * INTO j FROM dp_int.job WHERE id = p_job AND principal = dp_int.principal_of(p_caller) FOR NO KEY UPDATE;  -- others may follow it
+    SELECT * INTO j FROM dp_int.job WHERE id = p_job AND principal = dp_int.principal_of(p_caller) FOR NO KEY UPDATE;  -- not FOR UPDATE, so that other jobs may begin to follow it
     IF NOT FOUND THEN
       RAISE EXCEPTION 'you have no job %', coalesce(p_job::text, 'NULL') USING ERRCODE = '22023', HINT = 'See dp.jobs.';
     ELSIF j.state NOT IN ('queued', 'claimed', 'charged') THEN
-      RAISE SQLSTATE 'DP000';  -- gives the lock back
+      RAISE SQLSTATE 'DP000';  -- rolls back to release the lock
     END IF;
   EXCEPTION WHEN SQLSTATE 'DP000' THEN NULL;
   END;
@@ -495,8 +494,8 @@ BEGIN
       RETURN 'canceled before it started; no privacy budget was spent';
     WHEN 'claimed', 'charged' THEN
       UPDATE dp_int.job SET cancel_requested = true WHERE id = p_job;
-      -- Identical requests wait for this job. Whoever has notified cannot PREPARE
-      -- TRANSACTION: the lock ends with the session at the latest.
+      -- Identical requests wait for this job. A transaction that has sent NOTIFY cannot PREPARE
+      -- TRANSACTION: so the lock ends with the session at the latest.
       PERFORM pg_notify(dp_int.job_channel(p_job), 'canceling');
       RETURN 'will be canceled before it reads; no privacy budget will be spent';
     WHEN 'reading' THEN
@@ -513,7 +512,7 @@ BEGIN
   END CASE;
 END $$;
 
--- The end of a job. Jobs that followed it go on by themselves, see job_claim.
+-- Ends a job. Jobs that followed it continue by themselves, see job_claim.
 CREATE OR REPLACE FUNCTION dp_int.finish_job(p_job uuid, p_state text, p_sqlstate text, p_message text, p_hint text) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -527,7 +526,7 @@ BEGIN
   END IF;
 END $$;
 
--- What a release holds: coefficients, the metrics of a score, what a description tells, or sums.
+-- The content of a release: coefficients, the metrics of a score, the figures of a description, or sums.
 CREATE OR REPLACE FUNCTION dp_int.coefficients(p_release uuid) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -555,7 +554,7 @@ BEGIN
   END IF;
 END $$;
 
--- The loopback fetches what the caller's own snapshot may be too old to show.
+-- Runs over the loopback, because the caller's own snapshot may be too old to show the release.
 CREATE OR REPLACE FUNCTION dp_int.fetch(p_caller name, p_release uuid) RETURNS TABLE(term text, coef float8)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -1,11 +1,10 @@
--- What a release tells of its errors, as tables of results are read elsewhere: all of it is
--- post-processing, and free.
+-- Errors of releases, in the usual tables of results: all of it is post-processing, and free.
 
--- What helps whoever gives NULL for a release: dp_last_release has returned it.
+-- The hint for callers who give NULL for a release: dp_last_release may have returned it.
 CREATE OR REPLACE FUNCTION dp_int.hint_no_release() RETURNS text
 LANGUAGE sql IMMUTABLE AS $$ SELECT 'dp_last_release is NULL where you have asked for no fit of a data set of that name. See dp.releases for those of others.' $$;
 
--- The release, if the caller may see it: what dp.releases shows him.
+-- The release, if dp.releases shows it to the caller.
 CREATE OR REPLACE FUNCTION dp_int.visible_release(p_release uuid) RETURNS dp_int.release
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -32,8 +31,8 @@ BEGIN
   RETURN r;
 END $$;
 
--- How many decimals of a coefficient mean something: to two digits of its standard error, or
--- three of its own where nothing is known of its errors: a band is far wider than they are.
+-- The number of decimals shown of a coefficient: two digits of its standard error, or three significant
+-- digits of the coefficient where its errors are unknown, because a band is far wider than the errors.
 CREATE OR REPLACE FUNCTION dp_int.decimals(p_coef float8, p_error float8) RETURNS int
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN p_error > 0 AND p_error < 'Infinity' THEN 1 - floor(log(p_error)) WHEN p_coef <> 0 AND abs(p_coef) < 'Infinity' THEN 2 - floor(log(abs(p_coef))) ELSE 0 END::int
@@ -42,7 +41,8 @@ $$;
 CREATE OR REPLACE FUNCTION dp_int.rounded(p float8, p_decimals int) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$ SELECT round(p::numeric, p_decimals)::float8 $$;
 
--- Tells who reads a summary of coefficients whose t alone would reject 0 while p_value does not: only p_value allows for bias.
+-- Tells readers of a summary which coefficients have a t that alone would reject 0 while their p_value
+-- does not: only p_value allows for bias.
 CREATE OR REPLACE FUNCTION dp_int.tell_bias(r dp_int.release) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -73,21 +73,21 @@ END $$;
 COMMENT ON FUNCTION public.dp_summary IS
   'The table of results of a release, rounded to what its noise leaves meaningful: t is the middle of the 95 % interval over the standard error; dp.coefficients has all digits. Where there is no interval, why_null says why. Free.';
 
--- The covariance of two coefficients of a release, of which a is not before b: it stands with
--- a, from the first coefficient of their fit on. Fits of groups go by rows and noise of their
--- own.
+-- The covariance of two coefficients of a release, where a is not before b: it is stored with a, in an
+-- array that begins at the first coefficient of the same fit. Fits of different groups have rows and
+-- noise of their own, and are uncorrelated.
 CREATE OR REPLACE FUNCTION dp_int.covariance(a dp_int.coefficient, b dp_int.coefficient) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN a.covariance IS NULL OR b.covariance IS NULL THEN NULL WHEN a.grp = b.grp THEN a.covariance[cardinality(a.covariance) - (a.position - b.position)] ELSE 0 END
 $$;
 
--- That of their allowance for bias; NULL for none, 0 between groups.
+-- The element of the allowance for bias for the two; NULL where there is none, 0 between groups.
 CREATE OR REPLACE FUNCTION dp_int.bias(a dp_int.coefficient, b dp_int.coefficient) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN a.grp = b.grp THEN a.bias[cardinality(a.bias) - (a.position - b.position)] ELSE 0 END
 $$;
 
--- Why a release has no covariance, and what to do about it.
+-- Raises, with the reason why a release has no covariance, and with a remedy.
 CREATE OR REPLACE FUNCTION dp_int.refuse_without_covariance(r dp_int.release) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -131,8 +131,8 @@ BEGIN
   RETURN ARRAY(SELECT array_position(known, t.term) FROM unnest(p_terms) WITH ORDINALITY AS t(term, n) ORDER BY t.n);
 END $$;
 
--- The lower triangular L with L L' = p_matrix, a correlation matrix of p_n terms given by its rows one
--- after the other; NULL where it is singular up to rounding.
+-- The Cholesky factor: the lower triangular L with L L' = p_matrix, a correlation matrix of p_n terms
+-- given by its rows one after the other; NULL where it is singular up to rounding.
 CREATE OR REPLACE FUNCTION dp_int.cholesky(p_matrix float8[], p_n int) RETURNS float8[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -157,7 +157,8 @@ BEGIN
   RETURN l;
 END $$;
 
--- L^-1 times a matrix of as many rows, given by its columns one after the other, as which the product comes back.
+-- L^-1 times a matrix with as many rows as L; the matrix and the product are given by their columns one
+-- after the other.
 CREATE OR REPLACE FUNCTION dp_int.solve_lower(l float8[], p_columns float8[], p_n int) RETURNS float8[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -176,14 +177,14 @@ BEGIN
   RETURN z;
 END $$;
 
--- The largest eigenvalue of a positive semidefinite matrix, from above and within a part of ln(p_n) / 128: the root of
--- order k of the trace of its power k, for k = 128.
+-- An upper bound of the largest eigenvalue of a positive semidefinite matrix, too large by a relative
+-- ln(p_n) / 128 at most: the 128th root of the trace of the 128th power.
 CREATE OR REPLACE FUNCTION dp_int.largest_eigenvalue(p_matrix float8[], p_n int) RETURNS float8
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   m float8[] := p_matrix;
   trace float8 := (SELECT sum(m[(i - 1) * p_n + i]) FROM generate_series(1, p_n) AS i);
-  logarithm float8 := 0;  -- of the power's trace, where that of m is 1
+  logarithm float8 := 0;  -- of the factor by which the power of p_matrix exceeds m
 BEGIN
   IF NOT trace > 0 OR p_n = 1 THEN
     RETURN greatest(trace, 0);
@@ -198,29 +199,31 @@ BEGIN
   RETURN exp((logarithm + ln(trace)) / 128);
 END $$;
 
--- How long a bias may be at most, squared, in the metric of the inverse of p_correlation: one whose square, in the
--- direction of any weights c, is at most c' p_bias c. Both matrices are in standard errors, row by row. NULL where
--- the correlation is singular.
+-- The largest possible squared length of a bias in the metric of the inverse of p_correlation, if the
+-- square of the bias in the direction of any weights c is at most c' p_bias c. Both matrices are in
+-- standard errors, row by row. NULL where the correlation is singular.
 CREATE OR REPLACE FUNCTION dp_int.longest_bias(p_correlation float8[], p_bias float8[], p_n int) RETURNS float8
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   l CONSTANT float8[] := dp_int.cholesky(p_correlation, p_n);
-  half CONSTANT float8[] := dp_int.solve_lower(l, p_bias, p_n);  -- of a symmetric matrix rows are columns
+  half CONSTANT float8[] := dp_int.solve_lower(l, p_bias, p_n);  -- rows serve as columns, because p_bias is symmetric
 BEGIN
   RETURN dp_int.largest_eigenvalue(
     dp_int.solve_lower(l, ARRAY(SELECT half[(j - 1) * p_n + i] FROM generate_series(1, p_n) AS i, generate_series(1, p_n) AS j ORDER BY i, j), p_n), p_n);
 END $$;
 
--- The p value of q terms whose statistic is W, with a covariance known to v degrees of freedom and a bias
--- of a squared length of at most p_bias in its metric. Hotelling's rule refers W (v - q + 1) / (v q) to F with q
--- and v - q + 1. A bias lengthens by its own length at most, which is taken off first (triangle inequality).
+-- The p value of a test of q terms with the statistic W, whose covariance has v degrees of freedom and
+-- whose bias has a squared length of at most p_bias in its metric. By Hotelling, W (v - q + 1) / (v q)
+-- has the F distribution with q and v - q + 1 degrees of freedom. A bias lengthens the vector by at most
+-- its own length (triangle inequality), which is subtracted first.
 CREATE OR REPLACE FUNCTION dp_int.wald_p(p_w float8, p_bias float8, q int, v float8) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$
   SELECT dp_int.f_survival(power(greatest(sqrt(p_w) - sqrt(p_bias), 0), 2) * (v - q + 1) / (v * q), q, v - q + 1)
 $$;
 
--- What a release says of the coefficients at some positions, in standard errors: the middles of their intervals, their
--- correlation and their allowance for bias, as matrices row by row, and the least of their degrees of freedom.
+-- The coefficients at some positions, in standard errors: the middles of their intervals, their
+-- correlations and their allowances for bias, as matrices row by row, and the least of their degrees of
+-- freedom.
 CREATE OR REPLACE FUNCTION dp_int.in_standard_errors(p_release uuid, p_positions int[], OUT t float8[], OUT correlation float8[], OUT bias float8[], OUT df float8)
 LANGUAGE sql STABLE AS $$
   WITH tested AS MATERIALIZED (
@@ -236,7 +239,7 @@ LANGUAGE sql STABLE AS $$
          ARRAY(SELECT p.bias FROM pairs p ORDER BY i, j), (SELECT min(x.df) FROM tested x)
 $$;
 
--- dp_test with all digits.
+-- dp_test without rounding.
 CREATE OR REPLACE FUNCTION dp_int.wald_test(r dp_int.release, p_terms text[], OUT statistic float8, OUT df float8, OUT p_value float8)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -263,7 +266,7 @@ BEGIN
     RAISE EXCEPTION 'with % degrees of freedom % coefficients cannot be tested at once', round(x.df::numeric, 1), q
       USING ERRCODE = '55000', HINT = 'Test fewer of them at once.';
   END IF;
-  least_df := least(x.df, 1e8);  -- as good as any number
+  least_df := least(x.df, 1e8);  -- a larger number makes no difference
   df := least_df - q + 1;
   statistic := w * df / (least_df * q);
   IF q = 1 THEN
@@ -286,8 +289,8 @@ END $$;
 COMMENT ON FUNCTION public.dp_test IS
   'Tests that all of these coefficients of a release are 0 (Wald): statistic is compared with the F distribution of as many degrees of freedom as there are terms, and of df. p_value allows for the least favourable bias that the intervals allow for; of one term it is that of dp_summary. Free.';
 
--- An interval of 95 % around p_middle for an estimate of a given variance, known to some
--- degrees of freedom, and with a bias whose square is p_bias at most.
+-- A 95 % interval around p_middle for an estimate whose variance is estimated with p_df degrees of
+-- freedom, and whose squared bias is at most p_bias.
 CREATE OR REPLACE FUNCTION dp_int.confidence_interval(p_middle float8, p_variance float8, p_bias float8, p_df float8) RETURNS float8[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -297,13 +300,14 @@ BEGIN
   RETURN ARRAY[p_middle - half, p_middle + half];
 END $$;
 
--- w' M w for a matrix that is given by a row up to the diagonal for each position.
+-- w' M w for a symmetric matrix, of which each position holds its row up to the diagonal.
 CREATE OR REPLACE FUNCTION dp_int.row_product(p_row float8[], w float8[]) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$
   SELECT w[cardinality(p_row)] * sum(m.v * w[m.k] * CASE WHEN m.k < cardinality(p_row) THEN 2 ELSE 1 END) FROM unnest(p_row) WITH ORDINALITY AS m(v, k)
 $$;
 
--- dp_int.prediction with its interval. Features beyond 1e100 have none: products of two of them may overflow, which raises.
+-- dp_int.prediction with its interval. Features beyond 1e100 get none: products of two of them may
+-- overflow, which raises an error.
 CREATE OR REPLACE FUNCTION dp_int.prediction_interval(r dp_int.release, p_grp text, p_features float8[], p_known float8,
                                                       OUT prediction float8, OUT ci_low float8, OUT ci_high float8, OUT why_null text)
 LANGUAGE plpgsql STABLE AS $$
@@ -335,9 +339,10 @@ BEGIN
   END IF;
 END $$;
 
--- A prediction, or an end of its interval, to two digits of its standard error, a quarter of the interval's
--- width; or of how far it is from what no prediction reaches, 0 and for a probability 1, where that is
--- less: there intervals are short on one side. As it is where there is no interval.
+-- A prediction, or an end of its interval, rounded to two digits of its standard error, taken as a
+-- quarter of the interval's width; or to two digits of its distance to a bound of the model's predictions
+-- (0 for counts and probabilities, 1 for probabilities) where that is less, because near a bound
+-- intervals are short on one side. Not rounded where there is no interval.
 CREATE OR REPLACE FUNCTION dp_int.shown_prediction(p_model text, p float8, p_width float8) RETURNS float8
 LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN p_width IS NULL THEN p
@@ -345,7 +350,7 @@ LANGUAGE sql STABLE AS $$
     FROM dp_int.model m WHERE m.name = p_model
 $$;
 
--- dp_int.prediction_interval as it is shown.
+-- dp_int.prediction_interval, rounded.
 CREATE OR REPLACE FUNCTION dp_int.shown_interval(r dp_int.release, p_grp text, p_features float8[], p_known float8) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
 LANGUAGE sql STABLE ROWS 1 AS $$
   SELECT dp_int.shown_prediction(r.model, p.prediction, p.ci_high - p.ci_low), dp_int.shown_prediction(r.model, p.ci_low, p.ci_high - p.ci_low),
@@ -364,7 +369,7 @@ END $$;
 COMMENT ON FUNCTION public.dp_predict_interval(uuid, float8[]) IS
   'What dp_predict gives, with a 95 % confidence interval, rounded to what it leaves meaningful: of the mean target, the probability of the positive label, or the mean count of an exposure of 1, among people with these features, not of one person''s target. Where there is none, why_null says why. Free.';
 
--- A release written as a literal would fit uuid and text alike.
+-- Without this overload a release written as a literal would match both uuid and text.
 CREATE OR REPLACE FUNCTION public.dp_predict_interval(release text, features float8[]) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
 LANGUAGE sql STABLE ROWS 1
 BEGIN ATOMIC
@@ -383,7 +388,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION public.dp_predict_interval(uuid, jsonb) IS 'The same with features by name, for instance {"age": 40, "region": "south"}: of a category its level.';
 
--- Features written as a literal would fit float8[] and jsonb alike.
+-- Without this overload features written as a literal would match both float8[] and jsonb.
 CREATE OR REPLACE FUNCTION public.dp_predict_interval(release uuid, features text) RETURNS TABLE(prediction float8, ci_low float8, ci_high float8, why_null text)
 LANGUAGE plpgsql STABLE ROWS 1 AS $$
 BEGIN

@@ -1,7 +1,7 @@
 -- Scales and centres: public units in which columns enter a fit. {"year": {"center": 2015,
 -- "scale": 10}} counts a year from 2015 in tens; a plain number is a scale around 0.
 
--- Raises where scales are none that a fit can use.
+-- Raises where scales are not usable in a fit.
 CREATE OR REPLACE FUNCTION dp_int.check_scales(p_columns name[], p_scales jsonb, p_categories jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -38,8 +38,8 @@ END $$;
 CREATE OR REPLACE FUNCTION dp_int.center(p_scale jsonb) RETURNS float8
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE jsonb_typeof(p_scale) WHEN 'object' THEN coalesce((p_scale ->> 'center')::float8, 0) ELSE 0 END $$;
 
--- One way to write what means the same. Without an intercept no centre can be taken up
--- again: then the column keeps its zero, and is as large as centre and scale together.
+-- The canonical form of a scale. Without an intercept a fit cannot compensate for a centre: then the
+-- column keeps its zero, and its scale is |center| + scale.
 CREATE OR REPLACE FUNCTION dp_int.canonical_scale(p_scale jsonb, p_intercept boolean) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -52,9 +52,9 @@ BEGIN
   RETURN jsonb_build_object('center', center, 'scale', scale);
 END $$;
 
--- The scales that a request has of those given: of its columns, in canonical form. Labels
--- have none; counts and exposures are from 0. Of an offset the centre matters, and weights are
--- what they are.
+-- The scales among p_scales that apply to a request: those of its columns, in canonical form. Targets of
+-- models for labels have none; targets that are counts, and exposures, are measured from 0. An offset
+-- keeps its centre. Weights are not scaled.
 CREATE OR REPLACE FUNCTION dp_int.scales_of(p_scales jsonb, p_request jsonb) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT coalesce(jsonb_object_agg(s.key, dp_int.canonical_scale(s.value, (p_request ->> 'intercept')::boolean
@@ -65,14 +65,14 @@ LANGUAGE sql STABLE AS $$
       OR s.key = p_request ->> 'target' AND NOT EXISTS (SELECT FROM dp_int.model m WHERE m.name = p_request ->> 'model' AND m.labels)
 $$;
 
--- The scales that a request has at registration, which are those of requests that name none.
+-- The scales at registration, restricted to a request: those of requests that name none.
 CREATE OR REPLACE FUNCTION dp_int.first_scales(p_dataset bigint, p_request jsonb) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
   SELECT dp_int.scales_of(coalesce(d.first_scales, d.scales), p_request) FROM dp_int.dataset d WHERE d.id = p_dataset
 $$;
 
--- What a fit is made with: the scales that its request was made under, or for a score those
--- of the release that it scores.
+-- The scales of a fit: those under which its request was made; for a score, those of the release that it
+-- scores.
 CREATE OR REPLACE FUNCTION dp_int.request_scales(p_dataset bigint, p_request jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -82,16 +82,16 @@ BEGIN
   RETURN coalesce(fitted -> 'scales', dp_int.first_scales(p_dataset, fitted));
 END $$;
 
--- The identity of a request: scales make a difference where they are not those of the
+-- The hash that identifies a request. Scales are part of it only where they differ from those of the
 -- registration.
 CREATE OR REPLACE FUNCTION dp_int.request_hash(p_dataset bigint, p_request jsonb) RETURNS bytea
 LANGUAGE sql STABLE AS $$
   SELECT sha256(convert_to((CASE WHEN p_request -> 'scales' = dp_int.first_scales(p_dataset, p_request) THEN p_request - 'scales' ELSE p_request END)::text, 'UTF8'))
 $$;
 
--- Refuses to charge a request under scales that a steward has taken back since it was
--- made. One that names none, as a score, is about no scales of its own. Called under the
--- lock of the account, which dp_set_scales takes too.
+-- Refuses to charge a request under scales that a steward has changed since the request was made. A
+-- request that names no scales, such as a score, passes. Called under the lock of the account, which
+-- dp_set_scales takes too.
 CREATE OR REPLACE FUNCTION dp_int.refuse_former_scales(j dp_int.job) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -113,7 +113,7 @@ BEGIN
   PERFORM dp_int.refuse_copy();
   PERFORM dp_int.check_scales(d.target || d.features, CASE jsonb_typeof(given) WHEN 'object'
     THEN (SELECT coalesce(jsonb_object_agg(s.key, CASE s.value WHEN 'null' THEN '1' ELSE s.value END), '{}') FROM jsonb_each(given) AS s) ELSE given END, d.categories);
-  PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- before the data set, as everywhere
+  PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function
   UPDATE dp_int.dataset n
      SET scales = (SELECT coalesce(jsonb_object_agg(s.key, s.value), '{}') FROM jsonb_each(n.scales || given) AS s WHERE s.value <> 'null'),
          first_scales = coalesce(n.first_scales, n.scales)

@@ -1,9 +1,8 @@
--- How well a release predicts the rows of its data set: a request whose release is
--- metrics in the place of coefficients, and a job like any other.
+-- Scores, which measure how well a release predicts the rows of its data set: requests whose release is a
+-- list of metrics instead of coefficients; their jobs are like any other.
 
--- What a caller asks to have scored, checked and made canonical. Its columns are those of
--- the request that was released, and its scales too (dp_int.request_scales); its window is that
--- one's where none is given.
+-- A request for a score, checked and made canonical. Its columns are those of the request that was
+-- released, and so are its scales (dp_int.request_scales), and its window where none is given.
 CREATE OR REPLACE FUNCTION dp_int.prepare_score(p_caller name, p_release uuid, p_eps float8, p_delta float8, p_over daterange) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -51,15 +50,15 @@ BEGIN
   RETURN r;
 END $$;
 
--- What of the options of a request stays with a score of its answer: what is known of rows
--- beside target and features.
+-- The options of a released request that a score of the release keeps: those that name further columns of
+-- the rows.
 CREATE OR REPLACE FUNCTION dp_int.scored_options(p_model text, p_options jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN kept = '{}' THEN kept ELSE jsonb_build_object('options', kept || CASE WHEN kept ? 'weight' THEN jsonb_build_object('max_weight', p_options -> 'max_weight') ELSE '{}' END) END
     FROM dp_int.beside_of(p_model, p_options) AS kept
 $$;
 
--- The loopback's half of a synchronous score.
+-- The part of a synchronous score that runs over the loopback.
 CREATE OR REPLACE FUNCTION dp_int.enqueue_score(p_id uuid, p_caller name, p_release uuid, p_eps float8, p_delta float8, p_over daterange, p_from jsonb) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 BEGIN
@@ -74,7 +73,7 @@ BEGIN
   SELECT m.metric, m.value, m.ci_low, m.ci_high FROM dp_int.metric m WHERE m.release = p_release ORDER BY m.position;
 END $$;
 
--- The loopback fetches what the caller's own snapshot may be too old to show.
+-- Runs over the loopback, because the caller's own snapshot may be too old to show the release.
 CREATE OR REPLACE FUNCTION dp_int.fetch_score(p_caller name, p_release uuid) RETURNS TABLE(metric text, value float8, ci_low float8, ci_high float8)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -123,7 +122,7 @@ END $$;
 COMMENT ON FUNCTION public.dp_submit_score IS
   'Queues a score in the caller''s transaction and returns its job: follow it with dp_status; once it is done, the same dp_score returns it at no cost.';
 
--- What a sidecar needs of the release that a request is to score; NULL for other requests.
+-- The facts about the scored release that a sidecar needs; NULL for requests that are not scores.
 CREATE OR REPLACE FUNCTION dp_int.scored(p_request jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -1,6 +1,5 @@
--- Types of columns. What no model can use as it is, a view can show as something that one
--- can: these functions know the expressions, none of which raises an error, whatever the
--- value is.
+-- Types of columns. A view can convert a column whose type no model can use: these functions return
+-- suitable expressions, none of which raises an error for any value.
 
 -- Can a column of this type, which is no domain, be a target or a feature without levels?
 CREATE OR REPLACE FUNCTION dp_int.is_number(p_type oid) RETURNS boolean
@@ -16,14 +15,14 @@ LANGUAGE sql STABLE AS $$
       OR EXISTS (SELECT FROM pg_catalog.pg_type t WHERE t.oid = p_type AND t.typtype = 'e')
 $$;
 
--- What a view can show of the values of an expression: each with a name, and with levels
--- where it is a category. No row where nothing is known that serves. p_levels: the levels
--- that somebody has named, for text.
+-- The expressions by which a view can convert the values of p_expression for a model: each with a name,
+-- and with levels where it is a category. No row where no conversion is known. p_levels: levels named by
+-- the steward, for text.
 CREATE OR REPLACE FUNCTION dp_int.shown_as(p_type oid, p_expression text, p_name text, p_levels jsonb) RETURNS TABLE(expression text, name text, levels jsonb)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   kind pg_catalog.pg_type;
-  stem CONSTANT text := CASE WHEN octet_length(p_name) > 50 THEN left(p_name, 12) ELSE p_name END;  -- what is appended must not be cut off
+  stem CONSTANT text := CASE WHEN octet_length(p_name) > 50 THEN left(p_name, 12) ELSE p_name END;  -- leaves room for what is appended
 BEGIN
   SELECT t.* INTO STRICT kind FROM pg_catalog.pg_type t WHERE t.oid = dp_int.domain_base(p_type);
   IF p_levels IS NULL AND dp_int.is_number(kind.oid) THEN
@@ -33,7 +32,7 @@ BEGIN
   ELSIF p_levels IS NOT NULL AND dp_int.is_number(kind.oid)
      OR kind.oid IN ('uuid'::regtype, 'inet'::regtype, 'cidr'::regtype, 'macaddr'::regtype, 'macaddr8'::regtype, '"char"'::regtype, 'name'::regtype, 'xid'::regtype, 'xid8'::regtype, 'cid'::regtype, 'tid'::regtype) THEN
     RETURN QUERY SELECT p_expression || '::text', p_name, coalesce(p_levels, '["a level", "*"]');
-  ELSIF EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = kind.typrelid AND c.relkind = 'c') THEN  -- a view on a field of a table's row type would be one of the table too
+  ELSIF EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = kind.typrelid AND c.relkind = 'c') THEN  -- a view on a field of a table's row type would depend on that table
     RETURN QUERY SELECT s.* FROM pg_catalog.pg_attribute a, LATERAL dp_int.shown_as(a.atttypid, format('(%s).%I', p_expression, a.attname), stem || '_' || a.attname, NULL) s
                   WHERE a.attrelid = kind.typrelid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum;
   ELSE
@@ -41,8 +40,8 @@ BEGIN
   END IF;
 END $$;
 
--- The parts of values of a type that is neither a number nor has levels: their types,
--- expressions, and what is appended to the column's name.
+-- The parts of values of a type that is neither a number nor has levels: their types, their expressions,
+-- and the suffixes for the column's name.
 CREATE OR REPLACE FUNCTION dp_int.parts_of(p_kind pg_catalog.pg_type, p_expression text) RETURNS TABLE(type oid, expression text, suffix text)
 LANGUAGE sql STABLE AS $$
   SELECT part.type::oid, format(part.template, p_expression), part.suffix
@@ -86,9 +85,9 @@ LANGUAGE sql STABLE AS $$
   SELECT 'integer'::regtype, format('cardinality(%s)', p_expression), '_count' WHERE p_kind.typsubscript = 'pg_catalog.array_subscript_handler'::regproc AND p_kind.typlen = -1 AND p_kind.typcategory = 'A' AND p_kind.oid NOT IN ('oidvector'::regtype, 'int2vector'::regtype)
 $$;
 
--- Raises where a category of a registration, or a column that is none, has a type that
--- cannot be one. p_call: the arguments of dp_register, for the statement that the hint
--- names; NULL where it is not the caller. What else is wrong with the arguments others say.
+-- Raises where a category of a registration, or a column that is not one, has a type that cannot be used
+-- as such. p_call: the arguments of dp_register, for the statement in the hint; NULL in other calls.
+-- Other errors in the arguments are reported elsewhere.
 CREATE OR REPLACE FUNCTION dp_int.refuse_types(p_relid oid, p_target name, p_features name[], p_categories jsonb, p_of_categories boolean, p_call jsonb) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -106,8 +105,8 @@ BEGIN
   END IF;
 END $$;
 
--- The columns that a registration names, with their types beneath domains, in its order.
--- None where it names one that does not exist.
+-- The columns that a registration names, with their types beneath domains, in its order. No row where it
+-- names a column that does not exist.
 CREATE OR REPLACE FUNCTION dp_int.registered_columns(p_relid oid, p_target name, p_features name[], p_categories jsonb) RETURNS TABLE(name name, kind oid, n bigint)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -121,7 +120,7 @@ BEGIN
     JOIN pg_catalog.pg_attribute a ON a.attrelid = p_relid AND a.attname = c.name AND a.attnum > 0 AND NOT a.attisdropped;
 END $$;
 
--- What to do about a column of a type that no model can use, as statements that work.
+-- The hint for a column of a type that no model can use, as statements that can be executed.
 CREATE OR REPLACE FUNCTION dp_int.way_out(p_relid oid, p_target name, p_features name[], p_categories jsonb, p_bad name, p_call jsonb) RETURNS text
 LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$
 DECLARE
@@ -158,8 +157,8 @@ BEGIN
          || CASE kind WHEN 'jsonb'::regtype THEN ' In place of field name the field.' ELSE '' END;
 END $$;
 
--- The statements by which these columns are registered: where they are not the relation's
--- own, of a view that shows them.
+-- The statements that register these columns: where they are not the relation's own columns, by a view
+-- that shows them.
 CREATE OR REPLACE FUNCTION dp_int.register_statements(p_relation text, p_view text, p_target name, p_features name[], p_shown jsonb, p_call jsonb) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN bool_and((s ->> 'same')::boolean) THEN 'Run: ' || dp_int.register_statement(p_relation, p_target, p_features, p_shown, p_call)
@@ -172,7 +171,7 @@ LANGUAGE sql STABLE AS $$
     FROM jsonb_array_elements(p_shown) WITH ORDINALITY AS e(s, n)
 $$;
 
--- The call of dp_register for a view that shows these columns in place of those of a call.
+-- The call of dp_register for a view that shows these columns in place of the columns of a call.
 CREATE OR REPLACE FUNCTION dp_int.register_statement(p_relation text, p_target name, p_features name[], p_shown jsonb, p_call jsonb) RETURNS text
 LANGUAGE sql STABLE AS $$
   WITH shown AS (

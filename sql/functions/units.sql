@@ -1,5 +1,5 @@
--- Whose a row is, where a person may have several: rows with the same value of one column,
--- the unit, are one person's. Which column that is stays fixed with a registration.
+-- The persons to whom rows belong, where a person may have several: rows with the same value of one
+-- column, the unit, belong to one person. The unit is fixed at registration.
 
 -- The column of a table that a column of a relation shows, through views and to the
 -- uppermost parent; no row where a view computes it.
@@ -16,7 +16,8 @@ BEGIN
   LOOP
     SELECT c.relkind INTO kind FROM pg_catalog.pg_class c WHERE c.oid = relid;
     EXIT WHEN kind IS NULL OR kind NOT IN ('v', 'm') OR attnum IS NULL;
-    -- A query within the view may have columns of the same number: then it is not told which one is shown.
+    -- A query within the view may have columns of the same number: then the column shown cannot be
+    -- determined.
     SELECT count(*), min(m[1])::oid, min(m[2])::int2 INTO entries, source, col
       FROM pg_catalog.pg_rewrite w,
            regexp_matches(w.ev_action::text, format(E':resno %s :resname \\S+ :ressortgroupref [0-9]+ :resorigtbl ([0-9]+) :resorigcol ([0-9]+) :resjunk false', attnum), 'g') AS m
@@ -25,7 +26,7 @@ BEGIN
       IF kind = 'v' THEN
         RETURN;
       END IF;
-      EXIT;  -- a materialized view stores what it computes
+      EXIT;  -- a materialized view stores its own values
     END IF;
     relid := source;
     attnum := col;
@@ -47,7 +48,7 @@ BEGIN
   END IF;
 END $$;
 
--- The same as a name; NULL where a view computes the column.
+-- The source column as a name; NULL where a view computes the column.
 CREATE OR REPLACE FUNCTION dp_int.source_name(p_relid oid, p_column name) RETURNS text
 LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$
 BEGIN
@@ -58,11 +59,11 @@ BEGIN
             JOIN pg_catalog.pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.attnum);
 END $$;
 
--- The same as its number among the columns of its table.
+-- The number of the source column in its table.
 CREATE OR REPLACE FUNCTION dp_int.source_number(p_relid oid, p_column name) RETURNS int2
 LANGUAGE sql STABLE AS $$ SELECT s.attnum FROM dp_int.source_column(p_relid, p_column) s $$;
 
--- A column of a table and of all tables that inherit it: each may have a foreign key of its own.
+-- A column of a table and of all tables that inherit it; each may have a foreign key of its own.
 CREATE OR REPLACE FUNCTION dp_int.heirs(p_relid oid, p_attnum int2) RETURNS TABLE(relid oid, attnum int2)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
@@ -78,8 +79,8 @@ BEGIN
                                   AND a.attname = (SELECT o.attname FROM pg_catalog.pg_attribute o WHERE o.attrelid = p_relid AND o.attnum = p_attnum);
 END $$;
 
--- The tables that a unit refers to by foreign keys of one column, step by step. A reference
--- to the table itself names another row's person, and is not followed.
+-- The tables to which a unit refers by foreign keys of one column, step by step. A reference to the table
+-- itself names another row's person, and is not followed.
 CREATE OR REPLACE FUNCTION dp_int.referenced(p_relid oid, p_unit name) RETURNS TABLE(step int, relid oid, attnum int2)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -95,8 +96,8 @@ BEGIN
   SELECT r.step, r.relid, r.attnum FROM reached r;
 END $$;
 
--- The relations whose persons a registration shows: its base relations and, with a unit, those
--- that the unit refers to. own: a base relation.
+-- The relations with the persons of a registration: its base relations and, with a unit, those to which
+-- the unit refers. own: a base relation.
 CREATE OR REPLACE FUNCTION dp_int.population(p_relid oid, p_unit name) RETURNS TABLE(relid oid, relation text, own boolean)
 LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$
 BEGIN
@@ -110,8 +111,8 @@ BEGIN
    WHERE p_unit IS NOT NULL AND c.oid NOT IN (SELECT b.relid FROM dp_int.base_relations(p_relid) b);
 END $$;
 
--- What a person of a unit is, in words that are the same wherever it is the same: a row of
--- the table that the unit refers to, or that it is a key of, or else its values.
+-- The definition of a person of a unit, as a text that is equal for equal definitions: a row of the table
+-- to which the unit refers, or of which it is a key, or else a value of the unit.
 CREATE OR REPLACE FUNCTION dp_int.person_of(p_relid oid, p_unit name) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -123,8 +124,8 @@ BEGIN
            LIMIT 1);
 END $$;
 
--- Checks what tells persons apart and returns the column of a table that it is, NULL where
--- every row is a person's. Equal values of a unit have equal bytes.
+-- Checks the unit and returns the table column that it shows, NULL where every row is a person. Equal
+-- values of a unit must have equal bytes.
 CREATE OR REPLACE FUNCTION dp_int.check_unit(p_relid oid, p_unit name, p_max_rows int, p_persons bigint, p_columns name[]) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -170,8 +171,9 @@ BEGIN
   RETURN source;
 END $$;
 
--- Does a relation show rows of a table by one of the names that an account knows it by? A table that was made again
--- is known by those alone. p_source: a column of the table, as dp_int.source_name has it.
+-- Does a relation show rows of a table by one of the names that an account knows it by? A table that was
+-- created again is recognised by these alone. p_source: a column of the table, in the form of
+-- dp_int.source_name.
 CREATE OR REPLACE FUNCTION dp_int.shows_source(p_account bigint, p_relid oid, p_source text) RETURNS boolean
 LANGUAGE sql STABLE SET quote_all_identifiers = off AS $$
   SELECT EXISTS (
@@ -181,8 +183,8 @@ LANGUAGE sql STABLE SET quote_all_identifiers = off AS $$
      WHERE s.relation = (SELECT format('%I.%I', n[1], n[2]) FROM parse_ident(p_source) AS n))
 $$;
 
--- Raises where an account cannot protect what a registration says a person is, beside what
--- it protects already. Data sets that are gone count where they were charged.
+-- Raises where an account cannot protect persons as a registration defines them in addition to those that
+-- it protects already. Unregistered data sets count if they were ever charged.
 CREATE OR REPLACE FUNCTION dp_int.refuse_other_unit(p_account bigint, p_relid oid, p_unit name, p_source text) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -205,8 +207,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- Tells a steward that a person may have several rows: a key of several columns often has a
--- person among them.
+-- Tells a steward that a person may have several rows, because a key of several columns often contains a
+-- person.
 CREATE OR REPLACE FUNCTION dp_int.tell_several_rows(p_relid oid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE

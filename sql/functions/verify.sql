@@ -1,7 +1,7 @@
--- The ledger proves itself: what the functions keep is recomputed from nothing. That
--- the newest entries are all there, only heads that were kept elsewhere can tell.
+-- Verification of the ledger: the totals kept by the functions are recomputed from the entries. That the
+-- newest entries are all there can only be checked against heads that were kept elsewhere.
 
--- What is wrong with the first of these heads, NULL if nothing is.
+-- The error in the first of these heads that does not match, NULL if all match.
 CREATE OR REPLACE FUNCTION dp_int.missed_head(p_heads jsonb) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -15,7 +15,7 @@ BEGIN
   IF p_heads = '[]' THEN
     RAISE EXCEPTION 'the list of heads is empty: there is nothing to hold the chains against' USING ERRCODE = '22023', HINT = form;
   END IF;
-  -- One without an account, an entry or a hash would be compared with nothing, and pass.
+  -- A head without an account, an entry or a hash would be compared with nothing, and pass.
   SELECT h INTO stray FROM jsonb_array_elements(p_heads) AS h
    WHERE (jsonb_typeof(h -> 'account'), jsonb_typeof(h -> 'entry'), jsonb_typeof(h -> 'head')) IS DISTINCT FROM ('number', 'number', 'string') LIMIT 1;
   IF FOUND THEN
@@ -34,9 +34,9 @@ BEGIN
      LIMIT 1);
 END $$;
 
--- The first charge that went beyond the budget, of its account or of a block of it, that was in
--- force: the last one that the chain names before it. One that does not name the account's epsilon
--- is of before there was more than the filter of the cap. NULL where there is none.
+-- The first charge beyond the budget then in force, of its account or of a block of it; the budget in
+-- force is the last one that the chain holds before the charge. Budgets that do not name the account's
+-- epsilon are of versions whose only filter was the cap. NULL where there is no such charge.
 CREATE OR REPLACE FUNCTION dp_int.overdraft() RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -143,7 +143,7 @@ BEGIN
   ok := detail IS NULL;
   RETURN NEXT;
 
-  -- An entry of before dpsidecar wrote how many rows of a person take part names no number.
+  -- Entries of versions that did not record max_rows have no such number.
   item := 'what tells persons apart is what the ledger names';
   SELECT format('data set "%s"', d.name) INTO detail
     FROM dp_int.dataset d

@@ -1,8 +1,7 @@
 -- Views that the public ones and the functions build on.
 
--- Where a job stands, in words and times that depend on no value. While it reads,
--- that is the next step of its ladder, the least k with first_step * 1.5^k from
--- read_at not yet over.
+-- The stage of a job, in words and times that do not depend on values. While a job reads, the time is the
+-- next step of its ladder: the least k for which first_step * 1.5^k after read_at is in the future.
 CREATE OR REPLACE VIEW dp_int.stage AS
   SELECT j.id AS job,
          CASE WHEN j.state = 'queued' AND j.follows IS NOT NULL THEN 'waiting for an identical request'

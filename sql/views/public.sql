@@ -1,6 +1,6 @@
--- What people read. Analysts see the data sets granted to them and their own
--- jobs; stewards see every data set and the ledger. Views call no function of dpsidecar:
--- readers of a view need the right to execute its functions, and could call it themselves.
+-- The views for users. Analysts see the data sets granted to them and their own jobs; stewards see every
+-- data set and the ledger. Views call no function of dpsidecar: readers of a view would need the right to
+-- execute it, and could then call it themselves.
 
 CREATE OR REPLACE VIEW dp.datasets WITH (security_barrier) AS
   SELECT d.name AS dataset, format('%I.%I', d.schema_name, d.relation_name) AS relation, d.target::text AS target, d.features::text[] AS features,
