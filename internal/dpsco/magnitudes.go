@@ -36,6 +36,7 @@ type magnitudes struct {
 	hides    int                    // number of those bins: three, or more after reach
 	far      float64                // size up to which reach says rows may be hidden; 0: next to the visible bins
 	noisy    [magnitudeBins]float64 // counts as released
+	spread   bool                   // the rows of a bin count as spread over it, not as all at its middle
 	quantity [magnitudeBins]float64 // middles of the bins, in the unit of the data
 }
 
@@ -257,12 +258,34 @@ func (m *magnitudes) below(v float64) float64 {
 
 // mean returns the mean of f over the visible rows.
 func (m *magnitudes) mean(f func(v float64) float64) (sum float64) {
+	parts := binMiddle
+	if m.spread {
+		parts = binQuarters
+	}
 	for k, share := range m.share {
 		if share > 0 {
-			sum += share * f(m.quantity[k])
+			for _, part := range parts {
+				sum += share * f(m.quantity[k]*part) / float64(len(parts))
+			}
 		}
 	}
 	return sum
+}
+
+// binMiddle and binQuarters are points that stand for the rows of a bin, over its middle: the middle, and
+// the middles of its four quarters on the logarithmic scale.
+var (
+	binMiddle   = []float64{1}
+	binQuarters = []float64{math.Exp2(-3. / 16), math.Exp2(-1. / 16), math.Exp2(1. / 16), math.Exp2(3. / 16)}
+)
+
+// withSpreadBins returns the histogram with the rows of each bin spread evenly by their logarithms. It is
+// for the rows beyond a limit that was chosen by the histogram itself: the chosen limit tends to lie just
+// above the middle of a bin, where all rows of the bin appear to be within it.
+func (m *magnitudes) withSpreadBins() *magnitudes {
+	other := *m
+	other.spread = true
+	return &other
 }
 
 // excess returns the mean of max(0, v - cut) over the visible rows, excessSquare that of max(0, v^2 - cut^2).

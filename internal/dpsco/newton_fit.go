@@ -278,6 +278,9 @@ func (a *newtonParts) step(t int, src *mech.Source) {
 	}
 	if t == newtonSteps-1 {
 		a.releaseMeats(seen, src)
+		for _, f := range a.fits {
+			f.spreadBins()
+		}
 		return
 	}
 	sizes := releaseCounts(of(seen, func(s newtonSeen) *mech.Histogram { return s.sizes }), a.sizeNoise[t], src)
@@ -285,6 +288,13 @@ func (a *newtonParts) step(t int, src *mech.Source) {
 	for g, f := range a.fits {
 		most := longest(f.shape.D)
 		f.advance(f.magnitudes(sizes[g], a.sizeNoise[t], f.Curve.size(), most*10), f.magnitudes(lengths[g], a.lengthNoise[t], 1, most))
+	}
+}
+
+// spreadBins makes all that follows the last choice of a limit read histograms with spread bins.
+func (f *newtonFit) spreadBins() {
+	if f.scores != nil {
+		f.scores, f.lengths = f.scores.withSpreadBins(), f.lengths.withSpreadBins()
 	}
 }
 

@@ -42,7 +42,7 @@ const (
 	mostFactor         = 3
 	shellTilt          = 0.3
 	partAlong          = 0.7
-	partHidden         = 0.2
+	partHidden         = 0.15
 	lightTail          = 0.2
 	heavyTail          = 0.5
 	whereSeen          = 0.5

@@ -104,7 +104,7 @@ func (c Config) covers(model string) (cells []cover, err error) {
 		cells = append(cells, c.coverOfLaw(l, l.name, rows, slopes, model, epsilon))
 	}
 	for _, l := range lawsOf(model) {
-		for _, epsilon := range []float64{10, 1, .3} { // with the first epsilon, intervals exist if they do with any
+		for _, epsilon := range []float64{10, 1, .3} {
 			add(l, c.n(2*studyRows, 2*studyRows), lawSlopes, epsilon)
 		}
 	}
@@ -137,7 +137,7 @@ func (c Config) covers(model string) (cells []cover, err error) {
 // model does not hold on the table.
 func (c Config) samples(name string, open func() *Table, slopes, n int, model string, misfit bool) (cells []cover) {
 	population := sync.OnceValue(func() *posed { return pose(open(), model) })
-	for _, epsilon := range []float64{1, 10} {
+	for _, epsilon := range []float64{.3, 1, 10} {
 		ordinary := misfit && catalogue.IsCount(model) && epsilon > 1
 		cells = append(cells, cover{name, slopes, n, epsilon, c.coverDraws(n), 0, ordinary, func(r *rand.Rand) (*Table, []float64, error) {
 			p, rows := population(), make([]int, n)

@@ -1,0 +1,34 @@
+package dpsco
+
+import (
+	"math"
+	"testing"
+)
+
+// A limit at the middle of a bin leaves half of its rows beyond: none of them by the middle alone, and what rows
+// spread evenly by their logarithms have there with spread bins. Second moments are nearly the same with both.
+func TestSpreadBinsHaveRowsBeyondTheirMiddle(t *testing.T) {
+	noisy := make([]float64, magnitudeBins)
+	const bin, rows = 20, 10_000.
+	noisy[bin] = rows
+	m := readMagnitudes(noisy, 1, 2, math.Inf(1), rows).apart()
+	middle := m.quantity[bin]
+	if m.excess(middle) != 0 {
+		t.Errorf("by the middle alone %g of the rows is beyond it", m.excess(middle))
+	}
+	spread := m.withSpreadBins()
+	// The mean of (v - 1)+ for log2 v even in (-1/4, 1/4): (2^(1/4) - 1 - ln 2 / 4) / (ln 2 / 2).
+	even := middle * (math.Exp2(0.25) - 1 - math.Ln2/4) / (math.Ln2 / 2)
+	if got := spread.excess(middle); math.Abs(got/even-1) > 0.1 {
+		t.Errorf("beyond the middle: %g, want %g", got, even)
+	}
+	if got := spread.below(middle); math.Abs(got-0.5) > 1e-9 {
+		t.Errorf("%g of the rows lie below the middle", got)
+	}
+	if ratio := spread.excessSquare(0) / m.excessSquare(0); math.Abs(ratio-1) > 0.03 {
+		t.Errorf("second moments differ by a factor of %g", ratio)
+	}
+	if m.spread || spread.edge() != m.edge() || spread.standsOut() != m.standsOut() {
+		t.Error("spreading bins changes more than means")
+	}
+}
