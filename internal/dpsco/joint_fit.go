@@ -37,6 +37,7 @@ type jointFit struct {
 	h           *mat.SymDense // second moments of the last pilot pass, in its coordinates
 	hDeviation  float64       // standard deviation of the noise on their diagonal
 	q           *mat.Dense    // from those coordinates to the next
+	floor       float64       // what eigenvalues were raised to
 	floored     int           // eigenvalues that the noise hides
 	least       float64       // the smallest eigenvalue, or what hides it
 	short       int           // how many are below shortenedEigenvalue
@@ -210,11 +211,11 @@ func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 	}
 	f.constant = newNoisyConstant(f.h, noise, f.p)
 	hidden := max(noise*math.Sqrt(f.d), leastEigenvalue)
-	floor := max(noise*math.Sqrt((f.d+1)/2), leastEigenvalue)
+	f.floor = max(noise*math.Sqrt((f.d+1)/2), leastEigenvalue)
 	if t == pilotPasses-1 {
-		floor = max(floor, shortenedEigenvalue)
+		f.floor = max(f.floor, shortenedEigenvalue)
 	}
-	w := newWhitener(f.h, floor)
+	w := newWhitener(f.h, f.floor)
 	step, gain := f.pilotStep(w, gradient, deviation, smallMoment(longer))
 	floats.Add(f.w, times(f.p, step))
 	q, along := w.atScales(longer).triangular(f.h)
@@ -256,7 +257,8 @@ func (f *jointFit) pilotGains(w whitener, gradient *mat.VecDense, deviation floa
 		step[k], noise[k] = v*mat.Dot(direction, gradient), square(v*deviation)
 		before[k] = mat.Inner(direction, f.pilotNoise, direction) / square(v)
 	}
-	return gains(step, before, noise)
+	keeps, _ := gains(step, before, noise)
+	return keeps
 }
 
 // pilotStep returns H^-1 g. In directions in which the second moments are small, which
@@ -500,8 +502,8 @@ func (f *jointFit) proximal(w []float64) { proximal(f.Psi, f.p, w, 1) }
 // finish returns the coefficients, with the correction of the slopes and of the level shrunk towards the
 // pilot fit by what its noise explains, and what is known of their errors.
 func (f *jointFit) finish() Result {
-	keeps := f.keeps()
-	r := Result{Coefficients: f.coefficients(f.correction(f.kept, keeps), f.keptLevel(f.levelKeep())), NoiseCovariance: f.noise(keeps)}
+	keeps, drift := f.keeps()
+	r := Result{Coefficients: f.coefficients(f.correction(f.kept, keeps), f.keptLevel(f.levelKeep())), NoiseCovariance: f.noise(keeps, drift)}
 	f.errors(&r)
 	return r
 }
@@ -529,15 +531,16 @@ func (f *jointFit) correction(step noisyMean, keeps *mat.SymDense) []float64 {
 func (f *jointFit) first() int { return f.shape.D - int(f.slopes) }
 
 // keeps is what of the slopes' correction is kept, a matrix: as much as combines it best with the pilot fit, whose
-// noise is known. For groups it is a number, by the positive-part James-Stein rule.
-func (f *jointFit) keeps() *mat.SymDense {
-	keeps := mat.NewSymDense(f.shape.D, nil)
+// noise is known. For groups it is a number, by the positive-part James-Stein rule. drift is what else the pilot fit is taken
+// to be off by.
+func (f *jointFit) keeps() (keeps *mat.SymDense, drift float64) {
+	keeps = mat.NewSymDense(f.shape.D, nil)
 	if f.grouped || f.slopes == 0 {
 		keep := f.shrinkage()
 		for j := range f.shape.D {
 			keeps.SetSym(j, j, keep)
 		}
-		return keeps
+		return keeps, 0
 	}
 	slopes, step := mat.NewSymDense(int(f.slopes), nil), mat.NewVecDense(int(f.slopes), nil)
 	for i := range slopes.SymmetricDim() {
@@ -552,7 +555,8 @@ func (f *jointFit) keeps() *mat.SymDense {
 		along[k] = mat.Dot(vectors.ColView(k), step)
 	}
 	kept := mat.NewSymDense(len(values), nil)
-	for k, keep := range gains(along, values, repeat(square(f.kept.deviation), len(values))) {
+	parts, drift := gains(along, values, repeat(square(f.kept.deviation), len(values)))
+	for k, keep := range parts {
 		kept.SymRankOne(kept, keep, vectors.ColView(k))
 	}
 	for i := range values {
@@ -560,7 +564,7 @@ func (f *jointFit) keeps() *mat.SymDense {
 			keeps.SetSym(f.first()+i, f.first()+j, kept.At(i, j))
 		}
 	}
-	return keeps
+	return keeps, drift
 }
 
 // shrinkage is the positive-part James-Stein rule for the slopes' correction.
@@ -578,7 +582,8 @@ func (f *jointFit) levelKeep() float64 {
 		return 1
 	}
 	before := f.pilotNoise.At(0, 0) * square(f.p.At(0, 0))
-	return gains(f.levels.kept.mean, []float64{before}, []float64{square(f.levels.kept.deviation)})[0]
+	keeps, _ := gains(f.levels.kept.mean, []float64{before}, []float64{square(f.levels.kept.deviation)})
+	return keeps[0]
 }
 
 // keptLevel is a part of the level.

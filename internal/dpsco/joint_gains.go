@@ -8,8 +8,8 @@ import (
 
 // gains returns how much of each step v_k is to be made from a fit with noise of a variance before_k, where
 // the step has noise of variance noise_k: v_k ~ N(0, before_k + t^2 + noise_k), with t, what else the fit
-// is off by, as likely as can be. That is a Kalman filter with an unknown drift.
-func gains(v, before, noise []float64) []float64 {
+// is off by, as likely as can be. That is a Kalman filter with an unknown drift, t.
+func gains(v, before, noise []float64) (keep []float64, drift float64) {
 	unit := math.Inf(1)
 	for k, s := range noise {
 		unit = min(unit, math.Sqrt(s))
@@ -31,12 +31,12 @@ func gains(v, before, noise []float64) []float64 {
 			best, least = t, cost
 		}
 	}
-	keep := make([]float64, len(v))
+	keep = make([]float64, len(v))
 	for k := range keep {
 		signal := before[k] + best*best
 		keep[k] = signal / (signal + noise[k])
 	}
-	return keep
+	return keep, best
 }
 
 // Drifts that gains tries: none, and half octaves from a quarter of the least noise on.

@@ -102,6 +102,37 @@ func (m *magnitudes) beyond(deviations float64) *magnitudes {
 	return &other
 }
 
+// again is another release of the histogram, by fixed numbers for its noise: what is seen, and a tail of what may be hidden, without the
+// noise that is taken for it, are taken for the rows. draw is one of as many as one likes.
+func (m *magnitudes) again(draw int) *magnitudes {
+	if !m.seen {
+		return m
+	}
+	counts := make([]float64, magnitudeBins)
+	for k, share := range m.share {
+		counts[k] = share * m.counted * m.rows
+	}
+	rows, exponent := m.hidden(cutsHide)
+	ratio, last := math.Exp2(-exponent/2), magnitudeBins
+	if m.far > 0 {
+		ratio, last = 1, min(m.top+1+m.hides, magnitudeBins)
+	}
+	// The rows that hidden tells are those of the bins that count for it.
+	first := 0.0
+	for k := range m.hides {
+		first += math.Pow(ratio, float64(k))
+	}
+	for k := m.top + 1; k < last; k++ {
+		counts[k] += rows / first * math.Pow(ratio, float64(k-m.top-1))
+	}
+	for k := range counts {
+		counts[k] += m.sd * normalNodes[(draw*(2*k+1)*2+k*k)%len(normalNodes)]
+	}
+	other := readMagnitudes(counts, m.sd, m.unit, math.Inf(1), m.rows).run()
+	other.reach(m.far)
+	return other
+}
+
 // run keeps the bins around the mode, with gaps of one at most, and
 // what stands out as the mode must, as an atom at zero does. It is for residuals, whose law has one piece
 // but for such, and others where the target is rarely not zero.
@@ -248,6 +279,11 @@ func (m *magnitudes) below(v float64) float64 {
 		}
 		return 0
 	})
+}
+
+// upTo is the share of what is seen up to v, with bins that are filled evenly by logarithm.
+func (m *magnitudes) upTo(v float64) float64 {
+	return m.mean(func(u float64) float64 { return clampBetween(0.5+2*math.Log2(v/u), 0, 1) })
 }
 
 // mean is that of f over what is seen.

@@ -69,7 +69,7 @@ func (f *newtonFit) follow(w whitener, keeps []float64) {
 	into.Mul(f.p, w.gain(gains))
 	step := mat.NewVecDense(d, nil)
 	step.MulVec(w.gain(keeps), f.g)
-	noise := movedByMoments(&into, step, f.hDeviation)
+	noise := movedByMoments(&into, outerSquare(step.RawVector().Data), f.hDeviation)
 	var own mat.SymDense
 	own.SymOuterK(square(f.gDeviation), &into)
 	noise.AddSym(noise, &own)
@@ -82,6 +82,9 @@ func (f *newtonFit) follow(w whitener, keeps []float64) {
 	}
 	f.fitNoise = noise
 }
+
+// allBetween is how much of a shrunk step other releases keep, in the variance, where this one keeps nothing.
+const allBetween = 0.25
 
 // shrunk says how coefficients with a full step enter those that shrinkage leaves.
 func (f *newtonFit) shrunk() *mat.Dense {

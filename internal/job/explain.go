@@ -230,7 +230,7 @@ type former struct {
 const similarNoise = 1.5
 
 // tellsNothing is what may keep a release from telling.
-const tellsNothing = "Noise hid too much of how features spread and go together, it left nothing of the coefficients, a few rows carry them, the radius moves them, or this method never tells"
+const tellsNothing = "Noise hid too much of how features spread and go together, it left nothing of the coefficients, it made fits on the way wrong by a good part of the residuals, a few rows carry them, the radius moves them, or this method never tells"
 
 // penalisedError is why none is given where a penalty moves the fit.
 const penalisedError = "not known: a penalty takes away a part of the noise too, and all of it from coefficients that it makes 0. Without the penalty there would be more"
