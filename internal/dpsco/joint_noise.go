@@ -22,7 +22,7 @@ const (
 // Nil where it is not known, and for groups. It is post-processing (formulas: joint_moments.md).
 func (f *jointFit) noise(keeps *mat.SymDense, drift float64) *mat.SymDense {
 	if f.grouped || f.tooLong || f.floored > mostHiddenDirections || f.products.index(cutsHide) < leastToldIndex ||
-		math.Sqrt(mat.Trace(f.pilotNoise)) > mostPilotNoise*f.residuals.quantile(0.5) {
+		!(math.Sqrt(mat.Trace(f.pilotNoise)) <= mostPilotNoise*f.residuals.quantile(0.5)) {
 		return nil
 	}
 	levelKeep := f.levelKeep()
