@@ -37,6 +37,7 @@ type jointFit struct {
 	h           *mat.SymDense // second moments of the last pilot pass, in its coordinates
 	hDeviation  float64       // standard deviation of the noise on the diagonal of h
 	q           *mat.Dense    // maps those coordinates to the next
+	floor       float64       // the value to which smaller eigenvalues were raised
 	floored     int           // number of eigenvalues that the noise hides
 	least       float64       // the smallest eigenvalue, raised to the noise that may hide it
 	short       int           // number of eigenvalues below shortenedEigenvalue
@@ -213,11 +214,11 @@ func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 	}
 	f.constant = newNoisyConstant(f.h, noise, f.p)
 	hidden := max(noise*math.Sqrt(f.d), leastEigenvalue)
-	floor := max(noise*math.Sqrt((f.d+1)/2), leastEigenvalue)
+	f.floor = max(noise*math.Sqrt((f.d+1)/2), leastEigenvalue)
 	if t == pilotPasses-1 {
-		floor = max(floor, shortenedEigenvalue)
+		f.floor = max(f.floor, shortenedEigenvalue)
 	}
-	w := newWhitener(f.h, floor)
+	w := newWhitener(f.h, f.floor)
 	step, gain := f.pilotStep(w, gradient, deviation, smallMoment(longer))
 	floats.Add(f.w, times(f.p, step))
 	q, along := w.atScales(longer).triangular(f.h)
@@ -259,7 +260,8 @@ func (f *jointFit) pilotGains(w whitener, gradient *mat.VecDense, deviation floa
 		step[k], noise[k] = v*mat.Dot(direction, gradient), square(v*deviation)
 		before[k] = mat.Inner(direction, f.pilotNoise, direction) / square(v)
 	}
-	return gains(step, before, noise)
+	keeps, _ := gains(step, before, noise)
+	return keeps
 }
 
 // pilotStep returns H^-1 g. Directions with small second moments hold few rows. There the step is
@@ -505,8 +507,8 @@ func (f *jointFit) proximal(w []float64) { proximal(f.Psi, f.p, w, 1) }
 // finish returns the coefficients, with the corrections of the slopes and of the level shrunk toward
 // the pilot fit by as much as noise explains, and the estimates of their errors.
 func (f *jointFit) finish() Result {
-	keeps := f.keeps()
-	r := Result{Coefficients: f.coefficients(f.correction(f.kept, keeps), f.keptLevel(f.levelKeep())), NoiseCovariance: f.noise(keeps)}
+	keeps, drift := f.keeps()
+	r := Result{Coefficients: f.coefficients(f.correction(f.kept, keeps), f.keptLevel(f.levelKeep())), NoiseCovariance: f.noise(keeps, drift)}
 	f.errors(&r)
 	return r
 }
@@ -535,15 +537,15 @@ func (f *jointFit) first() int { return f.shape.D - int(f.slopes) }
 
 // keeps returns the matrix by which the slopes' correction is multiplied. It combines the correction
 // best with the pilot fit, whose noise is known. For groups it is a multiple of the identity, by the
-// positive-part James-Stein rule.
-func (f *jointFit) keeps() *mat.SymDense {
-	keeps := mat.NewSymDense(f.shape.D, nil)
+// positive-part James-Stein rule. drift is the estimated other error of the pilot fit.
+func (f *jointFit) keeps() (keeps *mat.SymDense, drift float64) {
+	keeps = mat.NewSymDense(f.shape.D, nil)
 	if f.grouped || f.slopes == 0 {
 		keep := f.shrinkage()
 		for j := range f.shape.D {
 			keeps.SetSym(j, j, keep)
 		}
-		return keeps
+		return keeps, 0
 	}
 	slopes, step := mat.NewSymDense(int(f.slopes), nil), mat.NewVecDense(int(f.slopes), nil)
 	for i := range slopes.SymmetricDim() {
@@ -558,7 +560,8 @@ func (f *jointFit) keeps() *mat.SymDense {
 		along[k] = mat.Dot(vectors.ColView(k), step)
 	}
 	kept := mat.NewSymDense(len(values), nil)
-	for k, keep := range gains(along, values, repeat(square(f.kept.deviation), len(values))) {
+	parts, drift := gains(along, values, repeat(square(f.kept.deviation), len(values)))
+	for k, keep := range parts {
 		kept.SymRankOne(kept, keep, vectors.ColView(k))
 	}
 	for i := range values {
@@ -566,7 +569,7 @@ func (f *jointFit) keeps() *mat.SymDense {
 			keeps.SetSym(f.first()+i, f.first()+j, kept.At(i, j))
 		}
 	}
-	return keeps
+	return keeps, drift
 }
 
 // shrinkage returns the factor of the positive-part James-Stein rule for the slopes' correction.
@@ -584,7 +587,8 @@ func (f *jointFit) levelKeep() float64 {
 		return 1
 	}
 	before := f.pilotNoise.At(0, 0) * square(f.p.At(0, 0))
-	return gains(f.levels.kept.mean, []float64{before}, []float64{square(f.levels.kept.deviation)})[0]
+	keeps, _ := gains(f.levels.kept.mean, []float64{before}, []float64{square(f.levels.kept.deviation)})
+	return keeps[0]
 }
 
 // keptLevel returns the level multiplied by keep.

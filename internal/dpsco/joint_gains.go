@@ -10,7 +10,7 @@ import (
 // before_k, if the step's noise has variance noise_k. The model is v_k ~ N(0, before_k + t^2 +
 // noise_k), where t, the other error of the estimate, is found by maximum likelihood: a Kalman
 // filter with an unknown drift t.
-func gains(v, before, noise []float64) []float64 {
+func gains(v, before, noise []float64) (keep []float64, drift float64) {
 	unit := math.Inf(1)
 	for k, s := range noise {
 		unit = min(unit, math.Sqrt(s))
@@ -32,12 +32,12 @@ func gains(v, before, noise []float64) []float64 {
 			best, least = t, cost
 		}
 	}
-	keep := make([]float64, len(v))
+	keep = make([]float64, len(v))
 	for k := range keep {
 		signal := before[k] + best*best
 		keep[k] = signal / (signal + noise[k])
 	}
-	return keep
+	return keep, best
 }
 
 // The drifts that gains tries: 0, and powers of sqrt 2 times the least noise, from a quarter of it on.

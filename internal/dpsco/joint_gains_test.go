@@ -29,7 +29,8 @@ func TestGainsCombineAFitWithAStep(t *testing.T) {
 				v, off = append(v, math.Sqrt(c.step)*r.NormFloat64()-error), append(off, error)
 				before, noise = append(before, c.fit), append(noise, c.step)
 			}
-			for k, keep := range gains(v, before, noise) {
+			keeps, _ := gains(v, before, noise)
+			for k, keep := range keeps {
 				square2 += square(off[k]+keep*v[k]) / fits / d
 			}
 		}
@@ -42,7 +43,7 @@ func TestGainsCombineAFitWithAStep(t *testing.T) {
 // What is known of a fit need not be a number: then all is drift.
 func TestGainsAreNumbers(t *testing.T) {
 	for _, before := range []float64{math.NaN(), math.Inf(1), -1, 0} {
-		if keep := gains([]float64{3, -2}, []float64{before, 1}, []float64{1, 1}); !(keep[0] >= 0 && keep[0] <= 1 && keep[1] >= 0 && keep[1] <= 1) {
+		if keep, _ := gains([]float64{3, -2}, []float64{before, 1}, []float64{1, 1}); !(keep[0] >= 0 && keep[0] <= 1 && keep[1] >= 0 && keep[1] <= 1) {
 			t.Errorf("with a variance of %v: %v", before, keep)
 		}
 	}

@@ -105,6 +105,37 @@ func (m *magnitudes) beyond(deviations float64) *magnitudes {
 	return &other
 }
 
+// again returns a simulated other release of the histogram: the visible rows and a tail of rows that may be
+// hidden, with noise made of fixed numbers. draw selects the numbers.
+func (m *magnitudes) again(draw int) *magnitudes {
+	if !m.seen {
+		return m
+	}
+	counts := make([]float64, magnitudeBins)
+	for k, share := range m.share {
+		counts[k] = share * m.counted * m.rows
+	}
+	rows, exponent := m.hidden(cutsHide)
+	ratio, last := math.Exp2(-exponent/2), magnitudeBins
+	if m.far > 0 {
+		ratio, last = 1, min(m.top+1+m.hides, magnitudeBins)
+	}
+	// hidden estimates the rows in the first m.hides bins above the visible ones.
+	first := 0.0
+	for k := range m.hides {
+		first += math.Pow(ratio, float64(k))
+	}
+	for k := m.top + 1; k < last; k++ {
+		counts[k] += rows / first * math.Pow(ratio, float64(k-m.top-1))
+	}
+	for k := range counts {
+		counts[k] += m.sd * normalNodes[(draw*(2*k+1)*2+k*k)%len(normalNodes)]
+	}
+	other := readMagnitudes(counts, m.sd, m.unit, math.Inf(1), m.rows).run()
+	other.reach(m.far)
+	return other
+}
+
 // run keeps as visible the bins around the mode, with gaps of at most one bin, and other bins that
 // stand out as the mode must. It is for residuals: their law is unimodal, except for an atom at zero
 // or, where the target is rarely nonzero, a second group of larger values.
@@ -254,6 +285,11 @@ func (m *magnitudes) below(v float64) float64 {
 		}
 		return 0
 	})
+}
+
+// upTo returns the share of visible rows up to v, with the rows of a bin spread evenly by their logarithms.
+func (m *magnitudes) upTo(v float64) float64 {
+	return m.mean(func(u float64) float64 { return clampBetween(0.5+2*math.Log2(v/u), 0, 1) })
 }
 
 // mean returns the mean of f over the visible rows.

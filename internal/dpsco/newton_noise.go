@@ -71,7 +71,7 @@ func (f *newtonFit) follow(w whitener, keeps []float64) {
 	into.Mul(f.p, w.gain(gains))
 	step := mat.NewVecDense(d, nil)
 	step.MulVec(w.gain(keeps), f.g)
-	noise := movedByMoments(&into, step, f.hDeviation)
+	noise := movedByMoments(&into, outerSquare(step.RawVector().Data), f.hDeviation)
 	var own mat.SymDense
 	own.SymOuterK(square(f.gDeviation), &into)
 	noise.AddSym(noise, &own)
@@ -84,6 +84,10 @@ func (f *newtonFit) follow(w whitener, keeps []float64) {
 	}
 	f.fitNoise = noise
 }
+
+// allBetween is the variance that other releases keep of a shrunk step where this one keeps none of it, over
+// that of the whole step.
+const allBetween = 0.25
 
 // shrunk is the matrix from coefficients after a full step to those after shrinkage.
 func (f *newtonFit) shrunk() *mat.Dense {

@@ -231,7 +231,7 @@ type former struct {
 const similarNoise = 1.5
 
 // tellsNothing lists the reasons why a release may have no estimate of its noise.
-const tellsNothing = "Noise hid too much of how features spread and go together, it left nothing of the coefficients, a few rows carry them, the radius moves them, or this method never tells"
+const tellsNothing = "Noise hid too much of how features spread and go together, it left nothing of the coefficients, it made fits on the way wrong by a good part of the residuals, a few rows carry them, the radius moves them, or this method never tells"
 
 // penalisedError explains why there is no forecast for a fit with a penalty.
 const penalisedError = "not known: a penalty takes away a part of the noise too, and all of it from coefficients that it makes 0. Without the penalty there would be more"
