@@ -265,7 +265,7 @@ func TestResultsAreRounded(t *testing.T) {
 			t.Errorf("%s: %v in an interval as wide as %v is shown as %v", c.model, c.value, c.width, got)
 		}
 	}
-	// What dp_describe shows, with and without an interval, and where it ends at the value.
+	// What dp_describe shows, with and without an interval, where it ends at the value, and where it reaches far to one side.
 	for _, c := range []struct {
 		value     float64
 		low, high any
@@ -274,8 +274,9 @@ func TestResultsAreRounded(t *testing.T) {
 		{1192.0321, 1150.123, 1233.46789, []float64{1192, 1150, 1233}}, {2014.321, nil, nil, []float64{2014.3}}, {.60654321, .6007123, .6124321, []float64{.6065, .6007, .6124}},
 		{803.12, 787.3341, 822.4819, []float64{803.1, 787.3, 822.5}}, {803.12, 803.12, 1022.4819, []float64{803.12, 803.12, 1022.48}}, {42311, 42311., 43211., []float64{42311, 42311, 43211}},
 		{2014, 2014., 2014., []float64{2014, 2014, 2014}}, {1, .99943123, 1., []float64{1, .99943, 1}}, {0, 0., 0., []float64{0, 0, 0}},
+		{2008, 2007., 3719437501757.125, []float64{2008, 2007, 3.7e12}}, {-8.51234, -4e9, -8.01234, []float64{-8.51, -4e9, -8.01}},
 	} {
-		got := one[[]float64](w, w.super, `SELECT array_agg(dp_int.rounded(v, dp_int.decimals_described($1::float8, $2::float8, $3::float8)) ORDER BY n) FROM unnest(ARRAY[$1, $2, $3]::float8[]) WITH ORDINALITY AS u(v, n) WHERE v IS NOT NULL`, c.value, c.low, c.high)
+		got := one[[]float64](w, w.super, `SELECT array_remove(dp_int.rounded_described(ARRAY[$1, $2, $3]::float8[]), NULL)`, c.value, c.low, c.high)
 		if !slices.Equal(got, c.shown) {
 			t.Errorf("%v, %v to %v is shown as %v", c.value, c.low, c.high, got)
 		}
