@@ -334,9 +334,9 @@ func TestResultsSayWhyThereAreNone(t *testing.T) {
 func TestAFeatureThatNoiseHidesHasNoInterval(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	name := w.dataset + "_constant"
-	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT 3 * age + random() + random() AS amount, age, true AS member, 1.0::float8 AS version FROM (SELECT random() AS age FROM generate_series(1, 40000)) AS r;
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT 3 * age + random() + random() AS amount, age, true AS member, 1.0::float8 AS version, NULL::float8 AS gone, 1 + (random() < 0.5)::int AS sex FROM (SELECT random() AS age FROM generate_series(1, 40000)) AS r;
 		GRANT SELECT ON public.%[1]s TO dp_sidecar`, name))
-	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age,member,version}', 200, 1e-4)`, name, "public."+name)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age,member,version,gone,sex}', 200, 1e-4)`, name, "public."+name)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
 	// Of 400 fits 12 stretch what noise hides so far that the radius cuts all. Then nothing has an interval: five one after another are so with a probability of 2e-8.
 	w.askUntil(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, 1e-5, features => '{age,member}')`, name, 20, `bool_or(ci_low IS NOT NULL)`)
@@ -364,6 +364,10 @@ func TestAFeatureThatNoiseHidesHasNoInterval(t *testing.T) {
 	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp_summary(dp_last_release($1)) WHERE ci_low IS NULL AND why_null LIKE 'noise hides how "version" varies%'`, name); n != 3 {
 		t.Errorf("%d of 3 coefficients have no interval", n)
 	}
+	// Where no row says anything, because a column is never there or labels are other values, that is among the reasons told.
+	w.askUntil(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, 1e-5, features => '{age,gone}')`, name, 20, `bool_and(why_null LIKE 'noise hides %, or do few rows have a value in every column?%')`)
+	w.askUntil(w.analyst, `SELECT * FROM dp_logistic_regress($1, $2, 1e-5, target => 'sex', features => '{age,member}', options => '{"negative_label": 7, "positive_label": 8}')`, name, 20, `bool_and(why_null LIKE 'noise hides %, or do few rows have one of the two labels and %')`)
+	w.askUntil(w.analyst, `SELECT * FROM dp_logistic_regress($1, $2, 1e-5, target => 'sex', features => '{age}', options => '{"negative_label": 0, "positive_label": 1}')`, name, 20, `bool_and(why_null ~ 'no value of the target|one of the two labels')`)
 }
 
 // Probabilities have intervals within 0 and 1.

@@ -150,9 +150,9 @@ func (f *newtonFit) whyLongStep() string {
 	return longLastStep
 }
 
-// Why there are none where noise hides the rows of a label: it is rare, or rows weigh little.
+// Why there are none where noise hides the rows of a label: it is rare, is none of the target's, as 0 where that has 1 and 2, or rows weigh little.
 const (
-	hiddenLabel   = "one label is so rare that noise hides its rows; ask for more eps"
+	hiddenLabel   = "one label is so rare that noise hides its rows, or it is no value of the target; ask for more eps, or name the labels that the target has"
 	hiddenWeights = "noise hides the rows of a label: it is rare, or weights are far below max_weight; ask for more eps, or give a max_weight that fits"
 )
 
