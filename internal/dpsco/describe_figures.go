@@ -123,8 +123,13 @@ func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure
 		return Figure{WhyNull: whyBeyond}
 	case !sizes.seen:
 		return Figure{WhyNull: whyHidden}
-	case at.quartiles[0] == at.quartiles[2] && sizes.top <= leastEdge: // how large the others are is not seen at all
-		return Figure{WhyNull: whyFewDiffer}
+	case sizes.top <= leastEdge: // how large others than those at the median are is not seen at all, and the cut is far below the quartiles
+		if at.quartiles[0] == at.quartiles[2] {
+			return Figure{WhyNull: whyFewDiffer}
+		}
+		return Figure{WhyNull: whyHidden}
+	case sizes.top == magnitudeBins-1: // values are seen where nothing bounds them, as where a quartile lies between an atom and the rest
+		return Figure{WhyNull: whyFewCarry}
 	}
 	n := float64(d.shape.N)
 	t, squares := d.means[d.start[column]+1]/m, (d.means[d.start[column]+2]/m+1)/2
