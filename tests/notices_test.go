@@ -233,6 +233,21 @@ func TestACutIsTold(t *testing.T) {
 			}
 		}
 	}
+	config, err := pgx.ParseConfig(w.system.URL(w.person))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hint := ""
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { hint += n.Hint }
+	conn, err := pgx.ConnectConfig(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	w.exec(conn, `SELECT * FROM dp_linear_regress($1, 5, features => '{age}', options => '{"radius": 0.001}')`, w.dataset)
+	if !strings.Contains(hint, `The radius was 0.001: for instance options => '{"radius": 0.01}'`) || !strings.Contains(hint, "Scales are registered by a steward, with dp_set_scales") {
+		t.Errorf("the hint is %q", hint)
+	}
 }
 
 // Whoever reads coefficients alone is told why they have no interval, also when the answer was kept, but for methods that never give

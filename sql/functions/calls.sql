@@ -227,6 +227,10 @@ BEGIN
   PERFORM dp_int.tell_missing(kept);
 END $$;
 
+-- Where scales come from, for whoever is told to give others and cannot.
+CREATE OR REPLACE FUNCTION dp_int.who_gives_scales() RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT 'Scales are registered by a steward, with dp_set_scales; dp_scales suggests them, for a part of the budget.' $$;
+
 -- Tells whoever reads coefficients, a score or a description, which have no column for it, why figures are missing; of coefficients
 -- why some have no interval, but where the model or the method never gives any and where tell_cut says it.
 CREATE OR REPLACE FUNCTION dp_int.tell_missing(p_release uuid) RETURNS void
@@ -240,16 +244,21 @@ DECLARE
                          WHERE f.why_null <> 'this method releases no standard errors');
 BEGIN
   IF why IS NOT NULL THEN
-    RAISE NOTICE 'dpsidecar: not every figure has a value and an interval: %', why USING HINT = 'why_null in dp.coefficients, dp.scores or dp.descriptions says which and why.';
+    RAISE NOTICE 'dpsidecar: not every figure has a value and an interval: %', why
+      USING HINT = concat('why_null in dp.coefficients, dp.scores or dp.descriptions says which and why.', CASE WHEN why LIKE '%scales that fit%' THEN ' ' || dp_int.who_gives_scales() END);
   END IF;
 END $$;
 
 -- Tells whoever reads coefficients alone that their radius may have cut them.
 CREATE OR REPLACE FUNCTION dp_int.tell_cut(p_release uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  r CONSTANT dp_int.release := (SELECT r FROM dp_int.release r WHERE r.id = p_release);
+  radius CONSTANT float8 := r.parameters ->> 'radius';
 BEGIN
-  IF (SELECT r.cut FROM dp_int.release r WHERE r.id = p_release) THEN
-    RAISE NOTICE 'dpsidecar: the coefficients are as large as the radius allows; ask for a larger one, or give scales that fit';
+  IF r.cut THEN
+    RAISE NOTICE 'dpsidecar: the coefficients are as large as the radius allows; ask for a larger one, or give scales that fit'
+      USING HINT = format('The radius was %s: for instance options => %L, which is another request. %s', radius, jsonb_build_object('radius', least(1e9, 10 * radius)), dp_int.who_gives_scales());
   END IF;
 END $$;
 
