@@ -189,7 +189,7 @@ BEGIN
     END;
   END LOOP;
   RAISE EXCEPTION '%', message USING ERRCODE = code,
-    HINT = CASE WHEN hint <> '' THEN hint ELSE format('%sThe job: %s.', CASE code WHEN 'DP001' THEN 'Ask the same again once a dpsidecar is back. ' END, fate) END;
+    HINT = CASE WHEN hint <> '' THEN hint ELSE format('%sThe job: %s.', CASE code WHEN 'DP001' THEN 'Ask the same again once a dpsidecar is back. ' END, replace(fate, 'too late: ', '')) END;
 END $$;
 
 -- A fit that has no kept release, by dp_int.call_sidecar.
@@ -431,7 +431,7 @@ BEGIN
     IF interrupt IS NOT NULL THEN
       fate := public.dp_cancel(job);
       COMMIT;
-      RAISE EXCEPTION '%', interrupt USING ERRCODE = '57014', HINT = pg_catalog.format('The job: %s.', fate);
+      RAISE EXCEPTION '%', interrupt USING ERRCODE = '57014', HINT = pg_catalog.format('The job: %s.', pg_catalog.replace(fate, 'too late: ', ''));
     END IF;
     expected := COALESCE(expected, s.expected_at);
     IF NOT late AND s.expected_at OPERATOR(pg_catalog.>) (expected OPERATOR(pg_catalog.+) '5 s'::pg_catalog.interval) THEN
@@ -454,7 +454,7 @@ BEGIN
         fate := public.dp_cancel(job);  -- a sidecar may have come just now
         COMMIT;
         RAISE EXCEPTION '%', s.message
-          USING ERRCODE = 'DP001', HINT = pg_catalog.format('Start one with dpsidecar serve, or queue the request with dp_submit. The job: %s.', fate);
+          USING ERRCODE = 'DP001', HINT = pg_catalog.format('Start one with dpsidecar serve, or queue the request with dp_submit. The job: %s.', pg_catalog.replace(fate, 'too late: ', ''));
       END IF;
     END IF;
     COMMIT;
