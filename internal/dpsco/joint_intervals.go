@@ -51,7 +51,7 @@ func (f *jointFit) whyNoIntervals() string {
 func (f *jointFit) whyUncertain() string {
 	switch {
 	case math.IsInf(f.hiddenSquare(), 1), f.spreadStandsOut() > surelySpread, f.standsOut/math.Sqrt(pilotPasses+1) > surelyBeyond:
-		return fewLongRows
+		return fewLongRows + "; ask dp_huber_regress, or with more eps"
 	}
 	return ""
 }
@@ -65,7 +65,7 @@ func (f *jointFit) spreadStandsOut() float64 {
 const surelySpread = 4
 
 // fewLongRows is why there are none where rows certainly lie beyond all that histograms show, and nothing tells how far.
-const fewLongRows = "a few long rows may carry the coefficients"
+const fewLongRows = "a few long rows, far from all others, may carry the coefficients"
 
 // hiddenDirections is of how many directions few rows say anything: noise hides them, or rows that say something about them
 // were shortened to so little that the step was made for others.
