@@ -20,8 +20,10 @@ func TestBadRequestsAreExplained(t *testing.T) {
 		{`dp_l1_regress('%s', 'NaN')`, "22023", "eps must be a positive"},
 		{`dp_l1_regress('%s', 'Infinity')`, "22023", "eps must be a positive"},
 		{`dp_l1_regress('%s', NULL)`, "22023", "eps must be a positive"},
-		{`dp_l1_regress('%s', 1e-300)`, "22023", "eps"},
-		{`dp_l1_regress('%s', 1e300)`, "22023", "eps"},
+		{`dp_l1_regress('%s', 1e-300)`, "22023", "eps must be a number from 1e-10 to 10000, not 1e-300"},
+		{`dp_l1_regress('%s', 1e300)`, "22023", "eps must be a number from"},
+		{`dp_submit('l1', '%s', 10000.1)`, "22023", "eps must be a number from"},
+		{`dp_submit('l1', '%s', 1e4)`, "", ""}, // as far as a sidecar plans
 		{`dp_l1_regress('%s', 1, features => '{age,nothing}')`, "42703", `"nothing"`},
 		{`dp_l1_regress('%s', 1, features => '{note}')`, "42703", `"note"`},
 		{`dp_l1_regress('%s', 1, target => 'note')`, "42703", `"note"`},
