@@ -44,6 +44,7 @@ func TestBadRequestsAreExplained(t *testing.T) {
 		{`dp_submit('l1', '%s', 1, 'NaN')`, "22023", "delta must be 0"},
 		{`dp_linear_regress('%s', 1, options => '[]')`, "22023", "must be a JSON object, not []"},
 		{`dp_linear_regress('%s', 1, options => 'null')`, "22023", "must be a JSON object, not null"},
+		{`dp_linear_regress('%s', 1, features => '{age}')`, "DP005", "not possible with these rows, columns, options and budget: the budget of this data set has no delta, which this model needs; ask dp_l1_regress"},
 		{`dp_status(NULL)`, "22023", "you have no job"},
 		{`dp_summary(NULL)`, "22023", "dp_last_release is NULL where"},
 		{`dp_score(NULL, 1)`, "22023", "dp_last_release is NULL where"},
