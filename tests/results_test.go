@@ -275,8 +275,13 @@ func TestResultsAreRounded(t *testing.T) {
 		{803.12, 787.3341, 822.4819, []float64{803.1, 787.3, 822.5}}, {803.12, 803.12, 1022.4819, []float64{803.12, 803.12, 1022.48}}, {42311, 42311., 43211., []float64{42311, 42311, 43211}},
 		{2014, 2014., 2014., []float64{2014, 2014, 2014}}, {1, .99943123, 1., []float64{1, .99943, 1}}, {0, 0., 0., []float64{0, 0, 0}},
 		{2008, 2007., 3719437501757.125, []float64{2008, 2007, 3.7e12}}, {-8.51234, -4e9, -8.01234, []float64{-8.51, -4e9, -8.01}},
+		{.99964, .9917, 1., []float64{.9996, .9917, 1}}, // of a share
 	} {
-		got := one[[]float64](w, w.super, `SELECT array_remove(dp_int.rounded_described(ARRAY[$1, $2, $3]::float8[]), NULL)`, c.value, c.low, c.high)
+		statistic := "median"
+		if c.value < 1 && c.value > 0 {
+			statistic = "usable_share"
+		}
+		got := one[[]float64](w, w.super, `SELECT array_remove(dp_int.rounded_described($4, ARRAY[$1, $2, $3]::float8[]), NULL)`, c.value, c.low, c.high, statistic)
 		if !slices.Equal(got, c.shown) {
 			t.Errorf("%v, %v to %v is shown as %v", c.value, c.low, c.high, got)
 		}
