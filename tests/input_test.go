@@ -40,6 +40,7 @@ func TestBadRequestsAreExplained(t *testing.T) {
 		{`dp_l1_regress('%s', 1, options => '{"fresh": 1}')`, "22023", `"fresh"`},
 		{`dp_l1_regress('%s', 1, options => '{"pitch": 1e-12}')`, "", ""}, // refused or feasible: the plan's word
 		{`dp_submit('l2', '%s', 1)`, "22023", `unknown model "l2" Models are huber, l1, linear, logistic, poisson, and describe, scales and moments.`},
+		{`dp_explain('score', '%s', 1)`, "22023", "scores have dp_explain_score and dp_submit_score"},
 		{`dp_submit('l1', '%s', 1, 1e-6)`, "22023", "delta must be 0"},
 		{`dp_submit('l1', '%s', 1, 'NaN')`, "22023", "delta must be 0"},
 		{`dp_linear_regress('%s', 1, options => '[]')`, "22023", "must be a JSON object, not []"},

@@ -218,7 +218,7 @@ BEGIN
   SELECT * INTO m FROM dp_int.model WHERE name = p_model;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'unknown model %', coalesce('"' || dp_int.excerpt(p_model) || '"', 'NULL')
-      USING ERRCODE = '22023', HINT = format('Models are %s, and describe, scales and moments. No privacy budget was spent.', (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.model));
+      USING ERRCODE = '22023', HINT = format('Models are %s, and describe, scales and moments. The data set comes after the model; scores have dp_explain_score and dp_submit_score. No privacy budget was spent.', (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.model));
   END IF;
   PERFORM dp_int.check_eps(p_eps);
   r.delta := coalesce(p_delta, m.delta);
