@@ -196,7 +196,7 @@ func TestAnInterruptAfterTheChargeKeepsTheResult(t *testing.T) {
 		return one[int64](w, w.super, `SELECT count(*) FROM dp_int.job WHERE caller = $1 AND state = 'reading'`, w.person) == 1
 	})
 	w.exec(w.super, `SELECT pg_cancel_backend($1)`, pid)
-	w.wantError(<-interrupted, "57014", "the result will be kept")
+	w.wantError(<-interrupted, "57014", "The job: the privacy budget is spent; the result will be kept")
 	release()
 	out, err := regress(w.analyst, ask, slow, 1.0)
 	if err != nil || len(out) != 2 {

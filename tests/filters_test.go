@@ -107,6 +107,11 @@ func TestPureRequestsAndOthersShareAnAccount(t *testing.T) {
 	_, err := regress(other.analyst, `SELECT * FROM dp_linear_regress($1, 0.1)`, name)
 	other.wantError(err, "DP002", "and 1 is left")
 	other.wantError(err, "DP002", "no eps would do beside what was asked with others: ask dp_l1_regress, or ask the steward")
+	large := newWorld(t, 1, 0)
+	name = large.sixFeatures(4, 1e-6)
+	_, err = regress(large.analyst, `SELECT * FROM dp_linear_regress($1, 0.1, 0.5)`, name)
+	large.wantError(err, "DP002", "Ask with a smaller delta, at most 1e-06, or with a smaller eps, at most about 0.008 at this delta, or ask the steward")
+	large.mustRegress(large.analyst, `SELECT * FROM dp_linear_regress($1, 0.1)`, name)
 }
 
 // A request that gives no delta gets what its data set was registered with, at most 1e-6,

@@ -233,6 +233,21 @@ func TestACutIsTold(t *testing.T) {
 			}
 		}
 	}
+	config, err := pgx.ParseConfig(w.system.URL(w.person))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hint := ""
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { hint += n.Hint }
+	conn, err := pgx.ConnectConfig(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	w.exec(conn, `SELECT * FROM dp_linear_regress($1, 5, features => '{age}', options => '{"radius": 0.001}')`, w.dataset)
+	if !strings.Contains(hint, `The radius was 0.001: for instance options => '{"radius": 0.01}'`) || !strings.Contains(hint, "Scales are registered by a steward, with dp_set_scales") {
+		t.Errorf("the hint is %q", hint)
+	}
 }
 
 // Whoever reads coefficients alone is told why they have no interval, also when the answer was kept, but for methods that never give
@@ -344,6 +359,8 @@ func TestAStewardIsToldOfOversights(t *testing.T) {
 		t.Errorf("without: %q", said)
 	}
 
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE "%[1]s_days" AS SELECT *, date '2026-01-01' AS day FROM %[1]q; GRANT SELECT ON "%[1]s_days" TO dp_sidecar`, w.dataset))
+
 	// Nor does anybody else see that a budget promises little.
 	w.exec(w.super, fmt.Sprintf(`CREATE TABLE "%[1]s_delta" AS SELECT * FROM %[1]q; GRANT SELECT ON "%[1]s_delta" TO dp_sidecar`, w.dataset))
 	w.exec(conn, fmt.Sprintf(`SELECT dp_register('%[1]s_delta', '"%[1]s_delta"', 'amount', '{age}', 1, 1e-6, scales => '{"age": 40}')`, w.dataset))
@@ -367,6 +384,18 @@ func TestAStewardIsToldOfOversights(t *testing.T) {
 	w.exec(conn, `SELECT dp_grant($1, $2)`, w.dataset, w.person+"_group")
 	if said := heard()[before:]; len(said) != 0 {
 		t.Errorf("a member may ask: %q", said)
+	}
+
+	// Nor does anybody find out before the day that blocks begin in a year that was mistyped.
+	for _, days := range []int{0, 400} {
+		before := len(heard())
+		w.exec(conn, `BEGIN`)
+		w.exec(conn, fmt.Sprintf(`SELECT dp_register('later_' || $1, ($1 || '_days')::regclass, 'amount', '{age}', 1, 1e-6, scales => '{"age": 40}', block => 'day', block_width => '1 day',
+			block_origin => (now() AT TIME ZONE 'UTC')::date + %d, block_is_fixed => 'a test')`, days), w.dataset)
+		w.exec(conn, `ROLLBACK`)
+		if said := strings.Join(heard()[before:], "\n"); strings.Contains(said, "which is to come") != (days > 0) {
+			t.Errorf("blocks that begin in %d days: %q", days, said)
+		}
 	}
 
 	// Nor does anybody find out by asking that rows which stay in the database answer nothing.

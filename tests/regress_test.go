@@ -272,7 +272,7 @@ func TestAccountsPriceMethodsTheirWay(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.regressable("pure", 5, 0)
 	_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1)`, w.dataset)
-	w.wantError(err, "DP005", "pure accounting")
+	w.wantError(err, "DP005", "the budget of this data set has no delta, which this model needs")
 
 	noise := map[string]float64{}
 	for _, accounting := range []string{"zcdp", "rdp"} {

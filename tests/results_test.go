@@ -265,7 +265,7 @@ func TestResultsAreRounded(t *testing.T) {
 			t.Errorf("%s: %v in an interval as wide as %v is shown as %v", c.model, c.value, c.width, got)
 		}
 	}
-	// What dp_describe shows, with and without an interval, and where it ends at the value.
+	// What dp_describe shows, with and without an interval, where it ends at the value, and where it reaches far to one side.
 	for _, c := range []struct {
 		value     float64
 		low, high any
@@ -274,8 +274,14 @@ func TestResultsAreRounded(t *testing.T) {
 		{1192.0321, 1150.123, 1233.46789, []float64{1192, 1150, 1233}}, {2014.321, nil, nil, []float64{2014.3}}, {.60654321, .6007123, .6124321, []float64{.6065, .6007, .6124}},
 		{803.12, 787.3341, 822.4819, []float64{803.1, 787.3, 822.5}}, {803.12, 803.12, 1022.4819, []float64{803.12, 803.12, 1022.48}}, {42311, 42311., 43211., []float64{42311, 42311, 43211}},
 		{2014, 2014., 2014., []float64{2014, 2014, 2014}}, {1, .99943123, 1., []float64{1, .99943, 1}}, {0, 0., 0., []float64{0, 0, 0}},
+		{2008, 2007., 3719437501757.125, []float64{2008, 2007, 3.7e12}}, {-8.51234, -4e9, -8.01234, []float64{-8.51, -4e9, -8.01}},
+		{.99964, .9917, 1., []float64{.9996, .9917, 1}}, // of a share
 	} {
-		got := one[[]float64](w, w.super, `SELECT array_agg(dp_int.rounded(v, dp_int.decimals_described($1::float8, $2::float8, $3::float8)) ORDER BY n) FROM unnest(ARRAY[$1, $2, $3]::float8[]) WITH ORDINALITY AS u(v, n) WHERE v IS NOT NULL`, c.value, c.low, c.high)
+		statistic := "median"
+		if c.value < 1 && c.value > 0 {
+			statistic = "usable_share"
+		}
+		got := one[[]float64](w, w.super, `SELECT array_remove(dp_int.rounded_described($4, ARRAY[$1, $2, $3]::float8[]), NULL)`, c.value, c.low, c.high, statistic)
 		if !slices.Equal(got, c.shown) {
 			t.Errorf("%v, %v to %v is shown as %v", c.value, c.low, c.high, got)
 		}
@@ -333,9 +339,9 @@ func TestResultsSayWhyThereAreNone(t *testing.T) {
 func TestAFeatureThatNoiseHidesHasNoInterval(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	name := w.dataset + "_constant"
-	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT 3 * age + random() + random() AS amount, age, true AS member, 1.0::float8 AS version FROM (SELECT random() AS age FROM generate_series(1, 40000)) AS r;
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT 3 * age + random() + random() AS amount, age, true AS member, 1.0::float8 AS version, NULL::float8 AS gone, 1 + (random() < 0.5)::int AS sex FROM (SELECT random() AS age FROM generate_series(1, 40000)) AS r;
 		GRANT SELECT ON public.%[1]s TO dp_sidecar`, name))
-	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age,member,version}', 200, 1e-4)`, name, "public."+name)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age,member,version,gone,sex}', 200, 1e-4)`, name, "public."+name)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
 	// Of 400 fits 12 stretch what noise hides so far that the radius cuts all. Then nothing has an interval: five one after another are so with a probability of 2e-8.
 	w.askUntil(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, 1e-5, features => '{age,member}')`, name, 20, `bool_or(ci_low IS NOT NULL)`)
@@ -363,6 +369,10 @@ func TestAFeatureThatNoiseHidesHasNoInterval(t *testing.T) {
 	if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp_summary(dp_last_release($1)) WHERE ci_low IS NULL AND why_null LIKE 'noise hides how "version" varies%'`, name); n != 3 {
 		t.Errorf("%d of 3 coefficients have no interval", n)
 	}
+	// Where no row says anything, because a column is never there or labels are other values, that is among the reasons told.
+	w.askUntil(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, 1e-5, features => '{age,gone}')`, name, 20, `bool_and(why_null LIKE 'noise hides %, or do few rows have a value in every column?%')`)
+	w.askUntil(w.analyst, `SELECT * FROM dp_logistic_regress($1, $2, 1e-5, target => 'sex', features => '{age,member}', options => '{"negative_label": 7, "positive_label": 8}')`, name, 20, `bool_and(why_null LIKE 'noise hides %, or do few rows have one of the two labels and %')`)
+	w.askUntil(w.analyst, `SELECT * FROM dp_logistic_regress($1, $2, 1e-5, target => 'sex', features => '{age}', options => '{"negative_label": 0, "positive_label": 1}')`, name, 20, `bool_and(why_null ~ 'no value of the target|one of the two labels')`)
 }
 
 // Probabilities have intervals within 0 and 1.

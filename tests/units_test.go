@@ -191,6 +191,15 @@ func TestBadUnitsAreExplained(t *testing.T) {
 	} {
 		w.wantError(w.registerUnit("x", w.dataset, visits+c.rest), c.code, c.says)
 	}
+	// For whole numbers of another type the hint has the statement that serves.
+	err := w.registerUnit("x", w.dataset, visits+`, unit => 'n'`)
+	said := hint(err)
+	w.wantError(err, "22023", "register with unit => 'n_key'")
+	w.exec(w.super, said[strings.Index(said, "ALTER TABLE"):strings.Index(said, "; and register")])
+	if err := w.registerUnit("x", w.dataset, visits+`, unit => 'n_key'`); err != nil {
+		t.Error(err)
+	}
+	w.exec(w.steward, `SELECT dp_unregister('x')`)
 	w.wantError(w.registerUnit("x", w.dataset, `'paid', '{age,doctor}', 1, unit => 'doctor'`), "22023", "is a target or a feature")
 	w.wantError(w.registerUnit("x", w.dataset, `'paid', '{age,note}', 1, unit => 'note'`), "22023", "is a target or a feature")
 	w.wantError(w.registerUnit("x", w.dataset, `'paid', '{{age},{n}}', 1`), "22023", "not an array of 2 dimensions")

@@ -299,7 +299,7 @@ func TestPlansNameWhatIsWrong(t *testing.T) {
 		}
 	}
 	_, err := Regression{Loss: loss.Squared{}}.Plan(Shape{N: 1000, D: 3, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.PureSum{})
-	if !errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), "pure accounting") {
+	if !errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), "the budget of this data set has no delta, which this model needs") {
 		t.Errorf("under pure accounting: %v", err)
 	}
 }

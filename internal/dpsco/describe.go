@@ -159,7 +159,7 @@ func (g *describing) check(b privacy.Budget, accountant privacy.Accountant) erro
 	case !(b.Delta >= 0 && b.Delta < 1):
 		return fmt.Errorf("%w: delta is %v; it must be at least 0 and below 1", ErrParameter, b.Delta)
 	case b.Delta > 0 && accountant == privacy.PureSum{}:
-		return fmt.Errorf("%w: this data set has pure accounting and no delta to spend; ask with delta 0", ErrInfeasible)
+		return fmt.Errorf("%w: the budget of this data set has no delta; ask with delta 0", ErrInfeasible)
 	}
 	return checkRequest(Shape{N: g.shape.N, D: len(g.columns)}, b)
 }

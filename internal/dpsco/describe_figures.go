@@ -37,6 +37,7 @@ const (
 	whyHidden    = "noise hides how values lie about it: ask for more eps, or for fewer columns"
 	whyFewDiffer = "nearly all values are equal, and noise hides the others: ask for more eps, or for fewer columns"
 	whyFewCarry  = "a few extreme values may carry it: more eps shows whether they do"
+	whyBeyond    = "values are beyond 1e18 or -1e18, and none is looked for there: divide the column in a view"
 )
 
 // described holds the released means of a description. All its methods are post-processing.
@@ -119,10 +120,17 @@ func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure
 	switch {
 	case !(m > surely*noise), !(d.values(column) > d.quartiles.Needs(25)): // centre and cut may be anywhere
 		return Figure{WhyNull: whyFewValues}
+	case slices.ContainsFunc(at.quartiles, d.quartiles.Beyond):
+		return Figure{WhyNull: whyBeyond}
 	case !sizes.seen:
 		return Figure{WhyNull: whyHidden}
-	case at.quartiles[0] == at.quartiles[2] && sizes.top <= leastEdge: // the other values are hidden
-		return Figure{WhyNull: whyFewDiffer}
+	case sizes.top <= leastEdge: // values other than the median are hidden, and the cut is far below the quartiles
+		if at.quartiles[0] == at.quartiles[2] {
+			return Figure{WhyNull: whyFewDiffer}
+		}
+		return Figure{WhyNull: whyHidden}
+	case sizes.top == magnitudeBins-1: // the last bin, which has no upper edge, is visible, as where a quartile lies between an atom and the other values
+		return Figure{WhyNull: whyFewCarry}
 	}
 	n := float64(d.shape.N)
 	t, squares := d.means[d.start[column]+1]/m, (d.means[d.start[column]+2]/m+1)/2
@@ -243,6 +251,9 @@ func (d described) quantile(column, k int, at place, counts []float64) Figure {
 	values, percent, value := d.values(column), percents[k], at.quartiles[k]
 	if !(values > d.quartiles.Needs(percent)) {
 		return Figure{WhyNull: whyFewValues}
+	}
+	if d.quartiles.Beyond(value) {
+		return Figure{WhyNull: whyBeyond}
 	}
 	p := float64(percent) / 100
 	rows := math.Hypot(1.96*math.Sqrt(values*p*(1-p)), offRanks/d.quartiles.Epsilon)
@@ -405,7 +416,11 @@ func (d described) scaleOf(column int, q []float64) SuggestedScale {
 		s.Note = "its values are nearer to 0 than 1e-15: register a view that multiplies them"
 		return s
 	}
-	s.Note = fmt.Sprintf("half of its values%s lie between %s and %s", exceptZeros(nonzero/there), fourDigits(q[0]), fourDigits(q[2]))
+	if d.quartiles.Beyond(largest) {
+		s.Note = "a quarter of its values or more are beyond 1e18 or -1e18: register a view that divides them"
+		return s
+	}
+	s.Note = fmt.Sprintf("half of its values%s lie between %s and %s", exceptZeros(nonzero/there), inDigits(q[0], apart(q[0], q[2])), inDigits(q[2], apart(q[0], q[2])))
 	if spread := q[2] - q[0]; spread > 0 && math.Abs(q[1]) > farFromZero*spread && nonzero > fewZeros*there {
 		scale := roundScale(spread / 1.35) // the standard deviation of a normal law with this interquartile range
 		s.Scale, s.Center = finite(scale), finite(math.Round(q[1]/scale)*scale)
@@ -423,11 +438,20 @@ func exceptZeros(nonzero float64) string {
 	return fmt.Sprintf(" that are not 0, about %s %% of all,", strconv.FormatFloat(100*max(nonzero, 0), 'g', 2, 64))
 }
 
-// fourDigits formats a number with four significant digits.
-func fourDigits(v float64) string {
-	short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
+// apart returns the number of significant digits, at least four, with which two numbers are formatted so
+// that their difference has two.
+func apart(low, high float64) int {
+	if low == high {
+		return 4
+	}
+	return max(4, 2+int(math.Ceil(math.Log10(max(math.Abs(low), math.Abs(high))/(high-low)))))
+}
+
+// inDigits formats a number with the given number of significant digits.
+func inDigits(v float64, digits int) string {
+	short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64)
 	if size := math.Abs(short); err != nil || size != 0 && (size < 1e-4 || size >= 1e15) {
-		return strconv.FormatFloat(v, 'g', 4, 64)
+		return strconv.FormatFloat(v, 'g', digits, 64)
 	}
 	return strconv.FormatFloat(short, 'f', -1, 64)
 }

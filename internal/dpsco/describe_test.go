@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"dpsidecar/internal/mech"
@@ -454,7 +455,7 @@ func TestRareValuesHideTheMean(t *testing.T) {
 	}
 }
 
-// The last bin of a histogram of sizes has no upper edge: where rows are in it nothing bounds a mean.
+// The last bin of a histogram of sizes has no upper edge: where rows are in it nothing bounds a mean, and that of values cut before it says nothing.
 func TestValuesWithoutABoundHaveNoInterval(t *testing.T) {
 	x := Data{Shape: Shape{N: 40_000}, Y: make([]float64, 40_000)}
 	for i := range x.Y {
@@ -463,7 +464,7 @@ func TestValuesWithoutABoundHaveNoInterval(t *testing.T) {
 		}
 	}
 	for _, f := range runOf(t, Describe{Columns: []Column{{Name: "a"}}}, x, privacy.Budget{Epsilon: 10, Delta: 1e-6}, 1).Figures {
-		if f.Statistic == "mean" && (f.Low != nil || f.WhyNull == "") {
+		if f.Statistic == "mean" && (f.Value != nil || f.Low != nil || f.WhyNull == "") {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -490,6 +491,61 @@ func TestTooFewValuesForQuartilesHaveNoMean(t *testing.T) {
 		t.Logf("%d rows: %d of 80 means, %.3g off at most", n, given, farthest)
 		if farthest > 10 || n == 4000 && given < 80 {
 			t.Errorf("%d rows: %d of 80 means, %.3g off at most", n, given, farthest)
+		}
+	}
+}
+
+// Numbers beyond those that are looked for are told as such, and nothing is made up of them; those before are described.
+func TestValuesBeyondTheGridAreToldAsSuch(t *testing.T) {
+	const n = 20_000
+	for size, beyond := range map[float64]bool{9e17: false, 5e18: true, 1e300: true} {
+		x := Data{Shape: Shape{N: n, D: 1}, X: columns(1, n), Y: make([]float64, n)}
+		for i := range n {
+			x.set(i, func(j int) float64 { return size * (1 + float64(i)/n) * math.Copysign(1, float64(j)) })
+			if !beyond {
+				x.set(i, func(j int) float64 { return size * float64(i) / n * math.Copysign(1, float64(j)) })
+			}
+		}
+		both := describers("nn")
+		for _, f := range runOf(t, both[0], x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, 1).Figures {
+			if told := f.Value == nil && f.Low == nil && f.WhyNull == whyBeyond; f.Statistic != "usable_share" && f.Column != "" && told != beyond {
+				t.Errorf("%v: %+v", size, f)
+			}
+		}
+		for _, s := range runOf(t, both[1], x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, 1).Scales {
+			if (s.Scale == nil) != beyond || strings.Contains(s.Note, "1e18") != beyond {
+				t.Errorf("%v: %+v", size, s)
+			}
+		}
+	}
+}
+
+// Two numbers are written so that they are seen to differ.
+func TestNumbersAreToldApart(t *testing.T) {
+	for _, c := range []struct {
+		low, high float64
+		want      string
+	}{{440.123, 1480.55, "440.1 1481"}, {1794700000, 1795310000, "1794700000 1795310000"}, {5, 5, "5 5"}, {2007, 2009, "2007 2009"}, {-1e-9, 0, "-1e-09 0"}} {
+		if got := inDigits(c.low, apart(c.low, c.high)) + " " + inDigits(c.high, apart(c.low, c.high)); got != c.want {
+			t.Errorf("%v: %s", c, got)
+		}
+	}
+}
+
+// Where three of four values are 0, the third quartile may be any number between them and the others, and the cut with it.
+// A mean that is cut there is not given.
+func TestAMeanIsNotThatOfAnAtom(t *testing.T) {
+	const n, mean = 1234, .28 * 60_000
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		x := Data{Shape: Shape{N: n, D: 1}, X: columns(1, n), Y: make([]float64, n)}
+		for i := range n {
+			x.set(i, func(int) float64 { return indicatorOf(r.Float64() < .28) * 2000 * math.Exp(2.6*r.NormFloat64()) })
+		}
+		for _, f := range runOf(t, describers("nn")[0], x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed).Figures {
+			if f.Statistic == "mean" && f.Value != nil && *f.Value < mean/100 {
+				t.Errorf("%v for a mean of about %v: %+v", *f.Value, mean, f)
+			}
 		}
 	}
 }

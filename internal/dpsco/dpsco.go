@@ -44,7 +44,7 @@ import (
 // DP005).
 var (
 	ErrParameter  = catalogue.ErrRequest
-	ErrInfeasible = errors.New("infeasible with these public parameters")
+	ErrInfeasible = errors.New("not possible with these rows, columns, options and budget")
 	ErrSpent      = errors.New("dpsco: plan already run")
 )
 

@@ -58,7 +58,7 @@ func (f *jointFit) whyNoIntervals() string {
 func (f *jointFit) whyUncertain() string {
 	switch {
 	case math.IsInf(f.hiddenSquare(), 1), f.spreadStandsOut() > surelySpread, f.standsOut/math.Sqrt(pilotPasses+1) > surelyBeyond:
-		return fewLongRows
+		return fewLongRows + "; ask dp_huber_regress, or with more eps"
 	}
 	return ""
 }
@@ -73,7 +73,7 @@ func (f *jointFit) spreadStandsOut() float64 {
 const surelySpread = 4
 
 // fewLongRows is the reason where rows certainly lie beyond the visible bins, at an unknown distance.
-const fewLongRows = "a few long rows may carry the coefficients"
+const fewLongRows = "a few long rows, far from all others, may carry the coefficients"
 
 // hiddenDirections returns the number of directions about which few rows carry information: noise
 // hides them, or their rows were shortened so much that the step reflects other rows.

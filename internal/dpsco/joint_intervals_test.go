@@ -136,8 +136,11 @@ func TestIntervalsAreWithheldWhereHiddenRowsStandOut(t *testing.T) {
 				x.X[0][i] = feature(r)
 				x.Y[i] = effect(x.X[0][i]) + 0.3*(x.X[1][i]-x.X[2][i]) + r.NormFloat64()
 			}
-			if resultOf(t, Regression{Loss: loss.Squared{}}, x, 1, seed).Low != nil {
+			switch r := resultOf(t, Regression{Loss: loss.Squared{}}, x, 1, seed); {
+			case r.Low != nil:
 				tables++
+			case !strings.Contains(r.WhyNull, "far from all others") || !strings.Contains(r.WhyNull, "dp_huber_regress"): // what stands in the way, and what helps
+				t.Errorf("the reason is %q", r.WhyNull)
 			}
 		}
 		return tables

@@ -155,9 +155,10 @@ func (f *newtonFit) whyLongStep() string {
 	return longLastStep
 }
 
-// Why there are no intervals where noise masks the rows of a label: it is rare, or weights are small.
+// Why there are no intervals where noise masks the rows of a label: it is rare, or not a value of the target
+// (0 where the target has 1 and 2), or weights are small.
 const (
-	hiddenLabel   = "one label is so rare that noise hides its rows; ask for more eps"
+	hiddenLabel   = "one label is so rare that noise hides its rows, or it is no value of the target; ask for more eps, or name the labels that the target has"
 	hiddenWeights = "noise hides the rows of a label: it is rare, or weights are far below max_weight; ask for more eps, or give a max_weight that fits"
 )
 

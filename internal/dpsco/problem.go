@@ -41,7 +41,7 @@ func (a Regression) pose(s Shape, b privacy.Budget, accountant privacy.Accountan
 	case s.Levels > 0 && a.MaxWeight > 0:
 		return nil, errWeightsOfGroups
 	case accountant == privacy.PureSum{}:
-		return nil, fmt.Errorf("%w: this data set has pure accounting and no delta to spend; dp_l1_regress needs none, or a steward registers the data with delta above 0, which is possible before its first charge", ErrInfeasible)
+		return nil, fmt.Errorf("%w: the budget of this data set has no delta, which this model needs; ask dp_l1_regress, which needs none. A steward can register the data with a delta above 0 before its first charge, and not after", ErrInfeasible)
 	}
 	reserve := privacy.Reserve(b.Delta)
 	budget := privacy.Budget{Epsilon: below(b.Epsilon), Delta: b.Delta - reserve}

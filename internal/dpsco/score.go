@@ -119,7 +119,7 @@ func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) e
 	case !(b.Delta >= 0 && b.Delta < 1):
 		return fmt.Errorf("%w: delta is %v; it must be at least 0 and below 1", ErrParameter, b.Delta)
 	case b.Delta > 0 && accountant == privacy.PureSum{}:
-		return fmt.Errorf("%w: this data set has pure accounting and no delta to spend; ask with delta 0", ErrInfeasible)
+		return fmt.Errorf("%w: the budget of this data set has no delta; ask with delta 0", ErrInfeasible)
 	}
 	return checkRequest(s, b)
 }

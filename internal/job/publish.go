@@ -223,6 +223,10 @@ func whyNull(r dpsco.Result, model string, terms []string) string {
 	for _, j := range r.Hidden {
 		names = append(names, strconv.Quote(terms[j]))
 	}
+	few := ", or do few rows have a value in every column"
+	if model == "logistic" {
+		few = ", or do few rows have one of the two labels and a value in every column"
+	}
 	switch len(names) {
 	case 0:
 		return r.WhyNull
@@ -234,9 +238,9 @@ func whyNull(r dpsco.Result, model string, terms []string) string {
 		case "poisson":
 			alike = ", or are counts nearly all 0 where it is set"
 		}
-		return "noise hides how " + names[0] + " varies: is it constant, a rare flag, far from 0 or its scale far larger than it varies" + alike + "? Leave it out, give it a center and a scale that fit, or ask for more eps"
+		return "noise hides how " + names[0] + " varies: is it constant, a rare flag, far from 0 or its scale far larger than it varies" + alike + few + "? Leave it out, give it a center and a scale that fit, or ask for more eps"
 	}
-	return "noise hides a direction of " + strings.Join(names, " and ") + ": does one follow from the others, or are they constant, rare flags or their scales too large? Leave them out, give scales that fit, or ask for more eps"
+	return "noise hides a direction of " + strings.Join(names, " and ") + ": does one follow from the others, or are they constant, rare flags or their scales too large" + few + "? Leave them out, give scales that fit, or ask for more eps"
 }
 
 // finite reports whether all estimates are finite, and all standard errors and degrees of freedom positive.

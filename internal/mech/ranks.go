@@ -196,6 +196,13 @@ func (q RankQuantiles) Needs(percent int) float64 {
 	return (gridSurprise + math.Log(100)) * 2 / q.Epsilon / share
 }
 
+// Beyond reports whether v is the largest grid point of either sign, which stands for all numbers that are
+// farther from zero.
+func (RankQuantiles) Beyond(v float64) bool {
+	point, ok := gridPoint(v)
+	return ok && max(point, -point) == gridOnes
+}
+
 // Release writes the selected numbers to dst and leaves r empty. It panics when q.Check refuses or the
 // length of dst is not the number of percentages.
 func (q RankQuantiles) Release(dst []float64, r *Ranks, src *Source) {

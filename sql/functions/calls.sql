@@ -189,7 +189,7 @@ BEGIN
     END;
   END LOOP;
   RAISE EXCEPTION '%', message USING ERRCODE = code,
-    HINT = CASE WHEN hint <> '' THEN hint ELSE format('%sThe job: %s.', CASE code WHEN 'DP001' THEN 'Ask the same again once a dpsidecar is back. ' END, fate) END;
+    HINT = CASE WHEN hint <> '' THEN hint ELSE format('%sThe job: %s.', CASE code WHEN 'DP001' THEN 'Ask the same again once a dpsidecar is back. ' END, replace(fate, 'too late: ', '')) END;
 END $$;
 
 -- Executes a fit that has no kept release, by dp_int.call_sidecar.
@@ -227,6 +227,10 @@ BEGIN
   PERFORM dp_int.tell_missing(kept);
 END $$;
 
+-- Returns the sentence that says where scales come from, for callers who cannot register them.
+CREATE OR REPLACE FUNCTION dp_int.who_gives_scales() RETURNS text
+LANGUAGE sql IMMUTABLE AS $$ SELECT 'Scales are registered by a steward, with dp_set_scales; dp_scales suggests them, for a part of the budget.' $$;
+
 -- Tells callers who read coefficients, a score or a description in a form without the column why_null why
 -- figures are missing. For coefficients it gives the reasons of missing intervals, except where the model
 -- or the method never has intervals, and where tell_cut says it.
@@ -241,16 +245,21 @@ DECLARE
                          WHERE f.why_null <> 'this method releases no standard errors');
 BEGIN
   IF why IS NOT NULL THEN
-    RAISE NOTICE 'dpsidecar: not every figure has a value and an interval: %', why USING HINT = 'why_null in dp.coefficients, dp.scores or dp.descriptions says which and why.';
+    RAISE NOTICE 'dpsidecar: not every figure has a value and an interval: %', why
+      USING HINT = concat('why_null in dp.coefficients, dp.scores or dp.descriptions says which and why.', CASE WHEN why LIKE '%scales that fit%' THEN ' ' || dp_int.who_gives_scales() END);
   END IF;
 END $$;
 
 -- Tells callers who read coefficients that the radius may have cut them.
 CREATE OR REPLACE FUNCTION dp_int.tell_cut(p_release uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  r CONSTANT dp_int.release := (SELECT r FROM dp_int.release r WHERE r.id = p_release);
+  radius CONSTANT float8 := r.parameters ->> 'radius';
 BEGIN
-  IF (SELECT r.cut FROM dp_int.release r WHERE r.id = p_release) THEN
-    RAISE NOTICE 'dpsidecar: the coefficients are as large as the radius allows; ask for a larger one, or give scales that fit';
+  IF r.cut THEN
+    RAISE NOTICE 'dpsidecar: the coefficients are as large as the radius allows; ask for a larger one, or give scales that fit'
+      USING HINT = format('The radius was %s: for instance options => %L, which is another request. %s', radius, jsonb_build_object('radius', least(1e9, 10 * radius)), dp_int.who_gives_scales());
   END IF;
 END $$;
 
@@ -422,7 +431,7 @@ BEGIN
     IF interrupt IS NOT NULL THEN
       fate := public.dp_cancel(job);
       COMMIT;
-      RAISE EXCEPTION '%', interrupt USING ERRCODE = '57014', HINT = pg_catalog.format('The job: %s.', fate);
+      RAISE EXCEPTION '%', interrupt USING ERRCODE = '57014', HINT = pg_catalog.format('The job: %s.', pg_catalog.replace(fate, 'too late: ', ''));
     END IF;
     expected := COALESCE(expected, s.expected_at);
     IF NOT late AND s.expected_at OPERATOR(pg_catalog.>) (expected OPERATOR(pg_catalog.+) '5 s'::pg_catalog.interval) THEN
@@ -445,7 +454,7 @@ BEGIN
         fate := public.dp_cancel(job);  -- a sidecar may have started in the meantime
         COMMIT;
         RAISE EXCEPTION '%', s.message
-          USING ERRCODE = 'DP001', HINT = pg_catalog.format('Start one with dpsidecar serve, or queue the request with dp_submit. The job: %s.', fate);
+          USING ERRCODE = 'DP001', HINT = pg_catalog.format('Start one with dpsidecar serve, or queue the request with dp_submit. The job: %s.', pg_catalog.replace(fate, 'too late: ', ''));
       END IF;
     END IF;
     COMMIT;

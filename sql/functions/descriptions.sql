@@ -147,6 +147,18 @@ LANGUAGE sql IMMUTABLE AS $$
                   CASE WHEN p_value IN (p_low, p_high) THEN scale(p_value::numeric) END)
 $$;
 
+-- A statistic and its interval, rounded so. The interval of a median may reach far to one side alone, where noise hides the
+-- quartiles, and would take all digits of the others with it: there each end has those of its own side, and the
+-- statistic those of the narrower one. (That of a share may end at 0 or 1, close to it, for it ends there in any case.)
+CREATE OR REPLACE FUNCTION dp_int.rounded_described(p_statistic text, p_numbers float8[]) RETURNS float8[]
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN p_statistic IN ('quartile_1', 'median', 'quartile_3') AND narrower > 0 AND wider > 20 * narrower
+              THEN ARRAY[dp_int.rounded(v, dp_int.decimals(v, narrower / 2)), dp_int.rounded(low, dp_int.decimals(low, (v - low) / 2)), dp_int.rounded(high, dp_int.decimals(high, (high - v) / 2))]
+              ELSE ARRAY[dp_int.rounded(v, d.decimals), dp_int.rounded(low, d.decimals), dp_int.rounded(high, d.decimals)] END
+    FROM (SELECT p_numbers[1], p_numbers[2], p_numbers[3], least(p_numbers[1] - p_numbers[2], p_numbers[3] - p_numbers[1]), greatest(p_numbers[1] - p_numbers[2], p_numbers[3] - p_numbers[1])) AS n(v, low, high, narrower, wider),
+         LATERAL (SELECT dp_int.decimals_described(v, low, high)) AS d(decimals)
+$$;
+
 CREATE OR REPLACE FUNCTION public.dp_describe(dataset text, eps float8, columns name[] DEFAULT NULL, delta float8 DEFAULT NULL, fresh boolean DEFAULT false,
                                               where_level jsonb DEFAULT NULL, over daterange DEFAULT NULL)
 RETURNS TABLE(column_name text, statistic text, value float8, ci_low float8, ci_high float8)
@@ -157,9 +169,9 @@ DECLARE
                                                               true, dp_int.window_json(dp_describe.over), dp_describe.where_level);
 BEGIN
   RETURN QUERY
-  SELECT d.label::jsonb ->> 0, d.label::jsonb ->> 1, dp_int.rounded(d.numbers[1], s.decimals), dp_int.rounded(d.numbers[2], s.decimals), dp_int.rounded(d.numbers[3], s.decimals)
+  SELECT d.label::jsonb ->> 0, d.label::jsonb ->> 1, s.numbers[1], s.numbers[2], s.numbers[3]
     FROM dp_int.describe(session_user, r, dp_describe.dataset, dp_describe.columns, dp_describe.where_level, dp_describe.over) AS d,
-         LATERAL (SELECT dp_int.decimals_described(d.numbers[1], d.numbers[2], d.numbers[3])) AS s(decimals);
+         LATERAL (SELECT dp_int.rounded_described(d.label::jsonb ->> 1, d.numbers)) AS s(numbers);
 END $$;
 COMMENT ON FUNCTION public.dp_describe IS
   'What columns hold: usable values, mean, median and quartiles, or the share of true, and complete rows, with 95 % intervals, rounded to what they leave meaningful; dp.descriptions has all digits, and says why where there is no interval. It is charged like a fit; the same again returns the same at no cost.';

@@ -66,7 +66,7 @@ BEGIN
   END IF;
   RAISE EXCEPTION 'the labels of target "%" are not known', p_target
     USING ERRCODE = '22023',
-          HINT = format('Only a boolean target needs none. Name both values in the request, options %L, or let a steward declare them: dp_set_labels(%L, %L). Rows with any other value say nothing. No privacy budget was spent.',
+          HINT = format('Only a boolean target needs none. Name the two values that the column has, the negative one first: in the request, for instance options %L, or let a steward declare them: dp_set_labels(%L, %L). Rows with any other value say nothing: where none has one of these, the answer is noise, and is charged. No privacy budget was spent.',
                         jsonb_build_object('negative_label', coalesce(levels -> 0, '0'), 'positive_label', coalesce(levels -> 1, '1')), d.name,
                         jsonb_build_object(p_target, jsonb_build_array(coalesce(levels -> 0, '0'), coalesce(levels -> 1, '1'))));
 END $$;

@@ -248,11 +248,13 @@ DECLARE
   before_epsilon CONSTANT numeric := dp_int.least_epsilon(a, t, a.spent_delta);
   after_epsilon CONSTANT numeric := dp_int.least_epsilon(a, dp_int.add_entry(t, a, e), a.spent_delta + e.delta);
   remedy text := 'ask the steward for dp_set_budget';
+  asked_delta CONSTANT numeric := (SELECT delta FROM dp_int.job WHERE id = e.job);
 BEGIN
   IF p_caller IS NOT NULL THEN
     remedy := format('ask the steward for a higher limit: dp_grant(%L, %L, ...)', p_dataset, p_caller);
   END IF;
   remedy := CASE WHEN before_epsilon >= p_epsilon THEN 'A' || substr(remedy, 2)
+                 WHEN asked_delta > a.delta THEN concat('Ask with a smaller delta, at most ', a.delta::float8, ', ', 'or with a smaller eps, at most about ' || trim_scale(trunc(p_eps, 1 - floor(log(nullif(p_eps, 0)))::int)) || ' at this delta, ', 'or ', remedy)
                  WHEN p_eps = 0 THEN concat('With this method no eps would do beside what was asked with others: ', CASE WHEN t.rest = 0 THEN 'ask dp_l1_regress, or ' END, remedy)
                  WHEN a.accounting = 'pure' THEN format('Ask with eps at most %s, or %s', p_eps::float8, remedy)
                  ELSE concat('Ask with a smaller eps, ', 'at most about ' || trim_scale(trunc(p_eps, 1 - floor(log(nullif(p_eps, 0)))::int)) || ', ', 'or ', remedy) END;

@@ -748,6 +748,10 @@ BEGIN
   END IF;
   IF dp_register.block IS NOT NULL THEN
     PERFORM dp_int.tell_blocks(dp_register.dataset, dp_register.unit, dp_register.options ? 'one_block_a_person');
+    IF dp_register.block_origin > dp_int.today() THEN
+      RAISE NOTICE 'dpsidecar: the first block of data set "%" begins on %, which is to come: no row of before is ever read, and nothing can be asked until then', dp_register.dataset, dp_register.block_origin
+        USING HINT = 'If that is not meant, dp_unregister it and register it with an earlier block_origin, before anything is charged.';
+    END IF;
   END IF;
   PERFORM dp_int.tell_large_budget(dp_int.dataset_of(dp_register.dataset));
   PERFORM dp_int.tell_unscaled(dp_register.dataset, dp_register.scales);

@@ -129,6 +129,9 @@ BEGIN
   IF NOT coalesce(p_eps > 0 AND p_eps < 'Infinity', false) THEN
     RAISE EXCEPTION 'eps must be a positive finite number, not %', coalesce(p_eps::text, 'NULL')
       USING ERRCODE = '22023', HINT = 'eps is the privacy budget of this request, for instance 1.0. No privacy budget was spent.';
+  ELSIF p_eps NOT BETWEEN 1e-10 AND 1e4 THEN  -- nor does a sidecar plan for such
+    RAISE EXCEPTION 'eps must be a number from 1e-10 to 10000, not %', p_eps
+      USING ERRCODE = '22023', HINT = 'eps is the privacy budget of this request, for instance 1.0: up to 1 is a strong promise, and beyond 10 little is promised. No privacy budget was spent.';
   END IF;
 END $$;
 
@@ -215,7 +218,7 @@ BEGIN
   SELECT * INTO m FROM dp_int.model WHERE name = p_model;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'unknown model %', coalesce('"' || dp_int.excerpt(p_model) || '"', 'NULL')
-      USING ERRCODE = '22023', HINT = format('Models are %s, and describe, scales and moments. No privacy budget was spent.', (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.model));
+      USING ERRCODE = '22023', HINT = format('Models are %s, and describe, scales and moments. The data set comes after the model; scores have dp_explain_score and dp_submit_score. No privacy budget was spent.', (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.model));
   END IF;
   PERFORM dp_int.check_eps(p_eps);
   r.delta := coalesce(p_delta, m.delta);

@@ -149,7 +149,9 @@ BEGIN
       USING ERRCODE = '42703', HINT = E'The unit is the column that tells persons apart; names are case-sensitive here: give them as \\d shows them.';
   ELSIF kind NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'uuid'::regtype, 'text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'bytea'::regtype) THEN
     RAISE EXCEPTION 'column "%" has type %, which cannot tell persons apart', p_unit, format_type(kind, NULL)
-      USING ERRCODE = '22023', HINT = 'A unit is a smallint, integer, bigint, uuid, text, varchar, char or bytea column. Of other types different bytes can be equal; a key of several columns can be one stored generated column.';
+      USING ERRCODE = '22023', HINT = concat('A unit is a smallint, integer, bigint, uuid, text, varchar, char or bytea column. Of other types different bytes can be equal; a key of several columns can be one stored generated column.',
+        CASE WHEN kind IN ('real'::regtype, 'double precision'::regtype, 'numeric'::regtype) AND EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = p_relid AND c.relkind IN ('r', 'p'))
+             THEN format(' So can whole numbers: as the owner run ALTER TABLE %1$s ADD %2$I bigint GENERATED ALWAYS AS (%3$I::bigint) STORED; and register with unit => %2$L.', p_relid::regclass, left(p_unit, 50) || '_key', p_unit) END);
   ELSIF NOT deterministic THEN
     RAISE EXCEPTION 'column "%" has a nondeterministic collation, and cannot tell persons apart', p_unit
       USING ERRCODE = '22023', HINT = 'Persons are told apart byte by byte, and this collation takes different bytes for equal. Let its owner give the column another collation, for instance COLLATE "C".';
