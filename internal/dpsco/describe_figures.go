@@ -420,7 +420,7 @@ func (d described) scaleOf(column int, q []float64) SuggestedScale {
 		s.Note = "a quarter of its values or more are beyond 1e18 or -1e18: register a view that divides them"
 		return s
 	}
-	s.Note = fmt.Sprintf("half of its values%s lie between %s and %s", exceptZeros(nonzero/there), inDigits(q[0], apart(q[0], q[2])), inDigits(q[2], apart(q[0], q[2])))
+	s.Note = fmt.Sprintf("half of its values%s lie between %s and %s", exceptZeros(nonzero/there), inDigits(q[0], digitsToTell(q[0], q[2])), inDigits(q[2], digitsToTell(q[0], q[2])))
 	if spread := q[2] - q[0]; spread > 0 && math.Abs(q[1]) > farFromZero*spread && nonzero > fewZeros*there {
 		scale := roundScale(spread / 1.35) // the standard deviation of a normal law with this interquartile range
 		s.Scale, s.Center = finite(scale), finite(math.Round(q[1]/scale)*scale)
@@ -438,9 +438,9 @@ func exceptZeros(nonzero float64) string {
 	return fmt.Sprintf(" that are not 0, about %s %% of all,", strconv.FormatFloat(100*max(nonzero, 0), 'g', 2, 64))
 }
 
-// apart returns the number of significant digits, at least four, with which two numbers are formatted so
+// digitsToTell returns the number of significant digits, at least four, with which two numbers are formatted so
 // that their difference has two.
-func apart(low, high float64) int {
+func digitsToTell(low, high float64) int {
 	if low == high {
 		return 4
 	}
