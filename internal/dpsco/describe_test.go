@@ -526,7 +526,7 @@ func TestNumbersAreToldApart(t *testing.T) {
 		low, high float64
 		want      string
 	}{{440.123, 1480.55, "440.1 1481"}, {1794700000, 1795310000, "1794700000 1795310000"}, {5, 5, "5 5"}, {2007, 2009, "2007 2009"}, {-1e-9, 0, "-1e-09 0"}} {
-		if got := inDigits(c.low, apart(c.low, c.high)) + " " + inDigits(c.high, apart(c.low, c.high)); got != c.want {
+		if got := inDigits(c.low, digitsToTell(c.low, c.high)) + " " + inDigits(c.high, digitsToTell(c.low, c.high)); got != c.want {
 			t.Errorf("%v: %s", c, got)
 		}
 	}
