@@ -41,19 +41,19 @@ func (f *jointFit) noise(keeps *mat.SymDense, drift float64) *mat.SymDense {
 	}
 	responding := mat.NewSymDense(f.shape.D, nil)
 	responding.ScaleSym(f.response(g), keeps)
-	for _, deviations := range []float64{-1, 1} {
-		left := sandwich(f.leftOfPilot(responding, levelKeep, deviations*math.Sqrt2*f.hDeviation), f.pilotNoise)
-		left.ScaleSym(0.5, left)
-		total.AddSym(total, left)
+	for _, sign := range []float64{-1, 1} {
+		pilot := sandwich(f.leftOfPilot(responding, levelKeep, sign*math.Sqrt2*f.hDeviation), f.pilotNoise)
+		pilot.ScaleSym(0.5, pilot)
+		total.AddSym(total, pilot)
 	}
-	off := mat.NewSymDense(f.shape.D, nil)
-	off.CopySym(f.pilotNoise)
+	pilotError := mat.NewSymDense(f.shape.D, nil)
+	pilotError.CopySym(f.pilotNoise)
 	for j := range f.shape.D {
-		off.SetSym(j, j, off.At(j, j)+square(drift))
+		pilotError.SetSym(j, j, pilotError.At(j, j)+square(drift))
 	}
 	var qa mat.Dense
 	qa.Mul(kept, f.q.T())
-	total.AddSym(total, movedByMoments(&qa, sandwich(f.q, off), f.hDeviation))
+	total.AddSym(total, movedByMoments(&qa, sandwich(f.q, pilotError), f.hDeviation))
 	return total
 }
 
@@ -99,9 +99,9 @@ func (f *jointFit) followPilot(gain *mat.SymDense, step []float64, deviation flo
 	var own mat.SymDense
 	own.SymOuterK(square(deviation), g)
 	noise.AddSym(noise, &own)
-	var back mat.Dense
-	_ = back.Inverse(f.q) // an error would say that it is badly conditioned, no more
-	f.pilotNoise = sandwich(&back, noise)
+	var inverse mat.Dense
+	_ = inverse.Inverse(f.q) // an error only reports bad conditioning
+	f.pilotNoise = sandwich(&inverse, noise)
 }
 
 // leftOfPilot returns the matrix L = P (1 - K Q'HQ) that maps errors of the pilot fit, in the last
@@ -127,12 +127,12 @@ func (f *jointFit) leftOfPilot(keeps *mat.SymDense, levelKeep, larger float64) *
 // these. Its eigenvalues are 1, except along directions whose eigenvalue lies below the floor.
 func (f *jointFit) whitened(larger float64) *mat.SymDense {
 	values, vectors := eigen(f.h)
-	var back mat.Dense
-	_ = back.Inverse(f.q) // an error would say that it is badly conditioned, no more
+	var inverse mat.Dense
+	_ = inverse.Inverse(f.q) // an error only reports bad conditioning
 	h := mat.NewSymDense(f.shape.D, nil)
 	for k, v := range values {
 		var along mat.VecDense
-		along.MulVec(&back, vectors.ColView(k))
+		along.MulVec(&inverse, vectors.ColView(k))
 		moment := max(0, v+larger)
 		h.SymRankOne(h, moment/max(moment, f.floor)/max(mat.Dot(&along, &along), math.SmallestNonzeroFloat64), &along)
 	}
@@ -151,8 +151,8 @@ func (f *jointFit) response(g float64) float64 {
 	rescale := math.Sqrt(meanSquare(f.q, f.h, f.hDeviation) / f.beyond(0) * max(f.slopes, 1) / f.d)
 	for k, share := range f.lengths.share {
 		length := f.lengths.quantity[k]
-		short := square(min(1, f.bound/length))
-		moment, product := share*short*square(length), (short+(1-short)*f.back)*length*rescale
+		kept := square(min(1, f.bound/length))
+		moment, product := share*kept*square(length), (kept+(1-kept)*f.back)*length*rescale
 		all += moment
 		inner += moment * f.residuals.upTo(f.stepCuts.inner/product)
 		outer += moment * f.residuals.upTo(f.stepCuts.outer/product)
@@ -239,24 +239,24 @@ type otherParts struct{ across, along, keep, squareKeep float64 }
 func (c cuts) others(deviation, signal, coordinates, doubt float64) (o otherParts) {
 	unit, unitRest := c.units()
 	inner, back := square(unit*deviation), 1/c.uncut-1
-	// noise is the variance of the noise of a coordinate of D; says is the slope of the regression of the noise
-	// of S / u on it, and left the residual variance.
+	// noise is the variance of the noise of a coordinate of D; slope is that of the regression of the noise of
+	// S / u on it, and unexplained the residual variance.
 	noise := square(unitRest*deviation) + square(back)*inner
-	says := -back * inner / (c.uncut * noise)
-	left := inner/square(c.uncut) - square(says)*noise
+	slope := -back * inner / (c.uncut * noise)
+	unexplained := inner/square(c.uncut) - square(slope)*noise
 	mean, meanSquare := 0.0, 0.0
 	for _, z := range normalNodes {
 		v := signal + math.Sqrt(noise)*z
 		for node := range chiNodes {
-			weight, beside := 1./chiNodes/float64(len(normalNodes)), noise*chiSquared(node, coordinates-1)
-			g := max(0, 1-square(doubt*coordinates*noise/max(v*v+beside, math.SmallestNonzeroFloat64)))
-			moved := says*math.Sqrt(noise)*z + g*v
-			mean, meanSquare = mean+weight*moved, meanSquare+weight*square(moved)
-			o.keep, o.squareKeep, o.across = o.keep+weight*g, o.squareKeep+weight*g*g, o.across+weight*square(says+g)*beside
+			weight, squareAcross := 1./chiNodes/float64(len(normalNodes)), noise*chiSquared(node, coordinates-1)
+			g := max(0, 1-square(doubt*coordinates*noise/max(v*v+squareAcross, math.SmallestNonzeroFloat64)))
+			shift := slope*math.Sqrt(noise)*z + g*v
+			mean, meanSquare = mean+weight*shift, meanSquare+weight*square(shift)
+			o.keep, o.squareKeep, o.across = o.keep+weight*g, o.squareKeep+weight*g*g, o.across+weight*square(slope+g)*squareAcross
 		}
 	}
-	o.along = left + meanSquare - square(mean)
-	o.across = left + o.across/max(coordinates-1, 1)
+	o.along = unexplained + meanSquare - square(mean)
+	o.across = unexplained + o.across/max(coordinates-1, 1)
 	return o
 }
 
