@@ -18,7 +18,7 @@ import (
 // residuals with the request's residual scale.
 type Forecast struct {
 	Deviation []float64 // standard deviation that the noise gives each coefficient; nil: it depends on the data
-	Short     float64   // share of the way from zero to the answer that the method does not go
+	Short     float64   // fraction of the distance from zero to the minimum that the method leaves
 }
 
 // Expect forecasts a fit, in the table's units.
@@ -35,11 +35,11 @@ type forecaster interface {
 	expect(s Shape, b privacy.Budget, a privacy.Accountant) (Forecast, error)
 }
 
-// RowsFor returns about how many rows, within a tenth, would bring the largest
-// expected deviation, and what is short of the way, down to a share; 0 when there
-// is no forecast, or when 2^40 would not do.
+// RowsFor returns the least number of rows, to within about a tenth, for which the largest expected deviation
+// and Forecast.Short are both at most share. It returns 0 if there is no forecast or the number is not below
+// 2^40.
 func RowsFor(share float64, a Algorithm, s Shape, b privacy.Budget, accountant privacy.Accountant) int {
-	const steps = 7 // to a factor of two
+	const steps = 7 // per factor of two
 	low, high := 0, 40*steps
 	for low < high {
 		middle := (low + high) / 2
@@ -104,8 +104,8 @@ func (a Regression) expect(s Shape, b privacy.Budget, accountant privacy.Account
 	return Forecast{}, nil
 }
 
-// scatter is the deviation that the noise of an Aggregator gives a coordinate, when
-// the fits of blocks spread as ResidualScale says.
+// scatter returns the standard deviation that the noise of an Aggregator gives a coordinate, if the fits of
+// the blocks vary as residuals of scale ResidualScale imply.
 func (p *problem) scatter(a SampleAggregate) float64 {
 	most := p.Radius / math.Sqrt(p.d())
 	if r, ok := a.Aggregator.(RangeMean); ok { // the window is about two bins
@@ -114,10 +114,10 @@ func (p *problem) scatter(a SampleAggregate) float64 {
 	return min(most, p.centreScatter(a.Aggregator.(SmoothCentre), float64(a.Blocks)))
 }
 
-// centreScatter is that of a mech.Centre: twice the distance that holds half of the
-// blocks' fits, or twice what is left of the ball's diameter, whichever is more, over
-// the shift that is hidden. The factor on the constants is what Centre was seen to
-// find at eps 0.5 to 20.
+// centreScatter is scatter for a mech.Centre. The smooth bound on the spread of the blocks' fits is taken to be
+// twice their typical distance from the truth, or twice the ball's diameter as reduced by the number of
+// blocks, whichever is larger. The noise is that bound over shift. factor approximates, at eps 0.5 to 20, the
+// ratio of the shift and decay that mech.Centre calibrates to those of the paper.
 func (p *problem) centreScatter(c SmoothCentre, blocks float64) float64 {
 	eps, tail, factor := c.Epsilon, math.Log(2/c.Delta), 2/(1+c.Epsilon/25)
 	shift, decay := factor*eps/(5*math.Sqrt(2*tail)), factor*eps/(8*(p.d()+tail))
@@ -125,8 +125,9 @@ func (p *problem) centreScatter(c SmoothCentre, blocks float64) float64 {
 	return 2 * max(spread, 2*p.Radius*math.Exp(-decay*blocks/2)) / shift
 }
 
-// forecast is the fixed point of the deviation with the curvature: what noise
-// does to the predictions adds to the residuals, of which fewer then count.
+// forecast forecasts a Descent. It finds the fixed point of deviation and curvature: noise in the coefficients
+// makes residuals larger, fewer of which then lie within the clipping threshold, so that the curvature is
+// smaller and the deviation larger.
 func (p *problem) forecast(d Descent) (Forecast, error) {
 	var noise []mean.Known
 	for _, u := range d.Solver.Uses() {
@@ -152,8 +153,8 @@ func (p *problem) forecast(d Descent) (Forecast, error) {
 	return Forecast{repeat(deviation, p.D), short(d.Solver, curvature)}, nil
 }
 
-// residual is the size of a residual: the derivative of a Huber loss, which is
-// what ResidualScale tells, is about half of it.
+// residual returns the typical size of a residual. For a Huber loss ResidualScale is the scale of the
+// derivative, which is about half of that.
 func (p *problem) residual() float64 {
 	if _, ok := p.Loss.(loss.Huber); ok {
 		return 2 * p.ResidualScale
@@ -161,8 +162,8 @@ func (p *problem) residual() float64 {
 	return p.ResidualScale
 }
 
-// slope is the curvature of the mean loss that the estimator sees, for residuals
-// of a size.
+// slope returns the curvature of the mean loss after clipping by the estimator, for normal residuals of
+// standard deviation size. Without labels it is the share of residuals within the clipping threshold.
 func (p *problem) slope(d Descent, size float64) float64 {
 	limit := math.Inf(1)
 	switch m := d.Mean.(type) {
@@ -185,7 +186,7 @@ func (p *problem) slope(d Descent, size float64) float64 {
 	return max(1e-3, math.Erf(limit/(size*math.Sqrt2)))
 }
 
-// response is the standard deviation of what a solver returns on a quadratic of
+// response returns the standard deviation of a solver's result on a quadratic of
 // the given curvature when it starts at the minimum. Solvers are linear there, so
 // the variances of the calls' noises add up: each call is made noisy alone, by one
 // standard deviation, and the squared outputs are summed.
@@ -194,7 +195,7 @@ func response(s solve.Solver, curvature float64, noise []mean.Known) float64 {
 	for call := 0; ; call++ {
 		o := &quadratic{curvature: curvature, noise: noise, left: call}
 		w := make([]float64, 1)
-		// The context's is the only error there is, and this one never ends.
+		// Solve fails only when its context ends, and this context never does.
 		_ = s.Solve(context.Background(), w, o, prox.Zero{})
 		if o.left >= 0 {
 			return math.Sqrt(variance)
@@ -203,7 +204,7 @@ func response(s solve.Solver, curvature float64, noise []mean.Known) float64 {
 	}
 }
 
-// short is the distance from the minimum of a quadratic at which a solver stops when
+// short returns the distance from the minimum of a quadratic at which a solver stops when
 // it starts at distance 1.
 func short(s solve.Solver, curvature float64) float64 {
 	w := make([]float64, 1)
@@ -211,13 +212,13 @@ func short(s solve.Solver, curvature float64) float64 {
 	return math.Abs(1 - w[0])
 }
 
-// quadratic answers with its gradient and, at one call, one standard deviation of
-// noise.
+// quadratic is the solve.Oracle of a quadratic in one dimension. Its gradients are exact, except that one call
+// adds one standard deviation of noise.
 type quadratic struct {
 	curvature float64
 	minimum   float64
 	noise     []mean.Known
-	left      int // calls before the noisy one; negative once it has been
+	left      int // number of calls before the noisy one; negative after it
 }
 
 // Gradient implements solve.Oracle.
@@ -255,16 +256,15 @@ func (a L1) expect(s Shape, b privacy.Budget, _ privacy.Accountant) (Forecast, e
 	return Forecast{repeat(deviation, s.D), short}, nil
 }
 
-// spread is the root mean square of a coordinate of a draw of the exponential
-// mechanism around the truth: for independent normal features the mean score is a
-// function of the distance r alone, and the law of r has density proportional to
-// r^(d-1) exp(-n epsilon score(r) / 2).
+// spread returns the root mean square error of a coordinate of a draw of the exponential mechanism. For
+// independent normal features the mean score depends on the distance r of the draw from the truth only, and r
+// has a density proportional to r^(d-1) exp(-n epsilon score(r) / 2).
 func (a L1) spread(s Shape, epsilon float64) float64 {
 	const nodes = 400
 	d, top := float64(s.D), math.Inf(-1)
 	var logs, squares [nodes]float64
 	for i := range nodes {
-		r := a.Radius * math.Pow(1e-6, float64(i)/nodes) // evenly by logarithm, so that dr is r
+		r := a.Radius * math.Pow(1e-6, float64(i)/nodes) // equally spaced in log r: dr is proportional to r
 		squares[i] = r * r
 		logs[i] = d*math.Log(r) - float64(s.N)*epsilon/2*a.score(math.Hypot(a.ResidualScale, r))
 		top = max(top, logs[i])
@@ -278,7 +278,7 @@ func (a L1) spread(s Shape, epsilon float64) float64 {
 	return math.Sqrt(moment / total / d)
 }
 
-// score is the mean truncated loss of normal residuals of a size, 1 at most.
+// score returns the mean truncated loss, at most 1, of normal residuals of standard deviation size.
 func (a L1) score(size float64) float64 {
 	return overNormal(size, func(r float64) float64 {
 		u := min(1, a.Iota*r)
@@ -286,16 +286,15 @@ func (a L1) score(size float64) float64 {
 	})
 }
 
-// perturbation is the deviation that the linear term of objective perturbation
-// gives a coordinate, by the curvature at its fixed point. A vector with density
-// proportional to exp(-|b|/noise) has a mean square of noise^2 (d+1) a coordinate.
-// The ridge holds back a share of the way.
+// perturbation forecasts objective perturbation. deviation is the standard deviation that the random linear
+// term gives a coordinate, the fixed point of deviation and curvature. A vector b with density proportional to
+// exp(-|b|/noise) has a mean square of noise^2 (d+1) a coordinate. short is Forecast.Short, due to the ridge.
 func (a L1) perturbation(s Shape, epsilon float64) (deviation, short float64) {
 	ridge, noise := objpert.Params{Epsilon: epsilon, Clip: a.Clip, Smoothing: a.Smoothing, Tilt: a.tilt()}.Scales(s.D)
 	d := float64(s.D)
 	for range 30 {
 		size := math.Hypot(a.ResidualScale, deviation*math.Sqrt(d))
-		away := size * math.Sqrt2 * math.Erfinv(a.tilt()) // of the quantile from the median
+		away := size * math.Sqrt2 * math.Erfinv(a.tilt()) // distance of the quantile from the median
 		bend := func(r float64) float64 { return a.Smoothing * a.Smoothing / math.Pow(math.Hypot(r, a.Smoothing), 3) }
 		curvature := overNormal(size, func(r float64) float64 { return (bend(r-away) + bend(r+away)) / 2 })
 		total := float64(s.N)*curvature + ridge
@@ -304,15 +303,16 @@ func (a L1) perturbation(s Shape, epsilon float64) (deviation, short float64) {
 	return deviation, short
 }
 
-// perturbationError is the root mean square that noise and ridge together make a
-// coefficient wrong, if it is as large as its scale.
+// perturbationError returns the root mean square error of a coefficient of 1, in scaled units, that is due to
+// noise and ridge.
 func (a L1) perturbationError(s Shape, epsilon float64) float64 {
 	deviation, short := a.perturbation(s, epsilon)
 	return math.Hypot(deviation, short)
 }
 
-// expect is what perturbation says of the last fit, whose smoothing lies at a quantile of
-// the residuals. Either fit holds back a share of the way that is left.
+// expect forecasts the last fit by perturbation, with a smoothing at a quantile of the absolute residuals. The
+// ridge of each of the two fits leaves a fraction of the remaining distance, so that short is the product of
+// both.
 func (f staged) expect() (deviation, short float64) {
 	fit := f.L1
 	if fit.Radius == 0 {
@@ -321,7 +321,7 @@ func (f staged) expect() (deviation, short float64) {
 	fit.Clip, fit.Smoothing = math.Sqrt(float64(f.shape.D)), roughSmoothing*f.ResidualScale
 	rough, left := fit.perturbation(f.shape, f.shares.rough)
 	residual := math.Hypot(f.ResidualScale, rough*math.Sqrt(float64(f.shape.D)))
-	thinner := math.Exp(square(math.Erfinv(f.tilt()))) // than around the median are residuals there
+	thinner := math.Exp(square(math.Erfinv(f.tilt()))) // density of residuals at the median over that at quantile tau
 	fit.Clip, fit.Smoothing = f.clip, residual*math.Sqrt2*math.Erfinv(min(f.level*thinner, .9))
 	of := f.shape
 	of.N = int(f.rowsOfLast())
@@ -329,7 +329,7 @@ func (f staged) expect() (deviation, short float64) {
 	return deviation, left * short
 }
 
-// overNormal is the mean of f over the absolute values of normal residuals.
+// overNormal returns the mean of f over the absolute values of normal residuals of standard deviation size.
 func overNormal(size float64, f func(r float64) float64) float64 {
 	const nodes = 64
 	total := 0.0

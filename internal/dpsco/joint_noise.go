@@ -8,18 +8,23 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// What keeps a release from telling its noise, which is followed to the first order alone: more hidden directions, noise of
-// the pilot fit that makes predictions wrong by a larger part of the median residual, by which cuts are chosen, and residuals times rows with a tail so
-// heavy that they have no mean: each cut would find another one.
+// Limits beyond which the noise methods return nil, because first-order propagation is too inaccurate there.
 const (
+	// mostHiddenDirections bounds the number of eigenvalues of the second moments that noise hides.
 	mostHiddenDirections = 1
-	mostPilotNoise       = 0.2
-	leastToldIndex       = 1
+	// mostPilotNoise bounds the standard deviation that noise of the pilot fit gives a prediction, in median
+	// residuals. With more, the residuals by which the cuts are chosen are largely noise.
+	mostPilotNoise = 0.2
+	// leastToldIndex is the least tail index of the products |residual| |row|, and of counts. With a smaller
+	// one they have no mean, so that the clipped mean depends on the cut.
+	leastToldIndex = 1
 )
 
-// noise returns the covariance that noise gives the coefficients: that of the last pass, what the correction leaves
-// of the pilot fit's, and that of the second moments, by which the correction of a fit that is off by drift besides its noise is made.
-// Nil where it is not known, and for groups. It is post-processing (formulas: joint_moments.md).
+// noise returns the covariance of the coefficients due to noise, to the first order: that of the step and
+// the level, that of the pilot fit as far as the correction does not remove it, and that of the second
+// moments, which multiply the pilot fit's error. keeps multiplies the correction of the slopes; drift is the
+// standard deviation of a coordinate of the pilot fit's error other than noise. The result is nil for groups
+// and where it would be inaccurate (constants above). It is post-processing (formulas: joint_moments.md).
 func (f *jointFit) noise(keeps *mat.SymDense, drift float64) *mat.SymDense {
 	if f.grouped || f.tooLong || f.floored > mostHiddenDirections || f.products.index(cutsHide) < leastToldIndex ||
 		!(math.Sqrt(mat.Trace(f.pilotNoise)) <= mostPilotNoise*f.residuals.quantile(0.5)) {
@@ -36,32 +41,33 @@ func (f *jointFit) noise(keeps *mat.SymDense, drift float64) *mat.SymDense {
 	}
 	responding := mat.NewSymDense(f.shape.D, nil)
 	responding.ScaleSym(f.response(g), keeps)
-	for _, deviations := range []float64{-1, 1} {
-		left := sandwich(f.leftOfPilot(responding, levelKeep, deviations*math.Sqrt2*f.hDeviation), f.pilotNoise)
-		left.ScaleSym(0.5, left)
-		total.AddSym(total, left)
+	for _, sign := range []float64{-1, 1} {
+		pilot := sandwich(f.leftOfPilot(responding, levelKeep, sign*math.Sqrt2*f.hDeviation), f.pilotNoise)
+		pilot.ScaleSym(0.5, pilot)
+		total.AddSym(total, pilot)
 	}
-	off := mat.NewSymDense(f.shape.D, nil)
-	off.CopySym(f.pilotNoise)
+	pilotError := mat.NewSymDense(f.shape.D, nil)
+	pilotError.CopySym(f.pilotNoise)
 	for j := range f.shape.D {
-		off.SetSym(j, j, off.At(j, j)+square(drift))
+		pilotError.SetSym(j, j, pilotError.At(j, j)+square(drift))
 	}
 	var qa mat.Dense
 	qa.Mul(kept, f.q.T())
-	total.AddSym(total, movedByMoments(&qa, sandwich(f.q, off), f.hDeviation))
+	total.AddSym(total, movedByMoments(&qa, sandwich(f.q, pilotError), f.hDeviation))
 	return total
 }
 
-// momentNoiseOf is the covariance of what the noise E of the second moments moves by a
-// correction D, which enters the coefficients by A: that of (QA')'E(QD).
+// momentNoiseOf returns the covariance of (QA')'E(QD), the change of the coefficients when noise E is added to
+// the second moments, where D is the correction and A, influences, maps it to the coefficients.
 func (f *jointFit) momentNoiseOf(influences mat.Matrix, correction []float64) *mat.SymDense {
 	var qa mat.Dense
 	qa.Mul(influences, f.q.T())
 	return movedByMoments(&qa, outerSquare(times(f.q, correction)), f.hDeviation)
 }
 
-// movedByMoments is the covariance of A E v, for noise E of second moments with a deviation on its
-// diagonal, and v v' of a mean vv.
+// movedByMoments returns the covariance of A E v, where v is random with E[v v'] = vv, and E is the noise of
+// second moments: symmetric, with the given standard deviation on the diagonal and 1/sqrt 2 times it off the
+// diagonal.
 func movedByMoments(a *mat.Dense, vv *mat.SymDense, deviation float64) *mat.SymDense {
 	var gram mat.SymDense
 	gram.SymOuterK(mat.Trace(vv), a)
@@ -70,16 +76,17 @@ func movedByMoments(a *mat.Dense, vv *mat.SymDense, deviation float64) *mat.SymD
 	return &gram
 }
 
-// outerSquare is v v'.
+// outerSquare returns v v'.
 func outerSquare(v []float64) *mat.SymDense {
 	o := mat.NewSymDense(len(v), nil)
 	o.SymRankOne(o, 1, mat.NewVecDense(len(v), v))
 	return o
 }
 
-// followPilot follows the noise of the pilot fit over a pass that made a step, which is a gain G
-// times a gradient with noise of a deviation, and has chosen the next coordinates: of the noise before
-// (1 - G H) is left.
+// followPilot updates pilotNoise after a pilot pass. The pass's step is G times a gradient, where G is gain
+// and the noise on each coordinate of the gradient has standard deviation deviation. The step multiplies the
+// previous noise of the fit by 1 - G H and adds its own noise and that of the second moments, whose effect
+// is proportional to the step. The result is in the coordinates of the next pass.
 func (f *jointFit) followPilot(gain *mat.SymDense, step []float64, deviation float64) {
 	g := mat.DenseCopyOf(gain)
 	noise := movedByMoments(g, outerSquare(step), f.hDeviation)
@@ -92,14 +99,16 @@ func (f *jointFit) followPilot(gain *mat.SymDense, step []float64, deviation flo
 	var own mat.SymDense
 	own.SymOuterK(square(deviation), g)
 	noise.AddSym(noise, &own)
-	var back mat.Dense
-	_ = back.Inverse(f.q) // an error would say that it is badly conditioned, no more
-	f.pilotNoise = sandwich(&back, noise)
+	var inverse mat.Dense
+	_ = inverse.Inverse(f.q) // an error only reports bad conditioning
+	f.pilotNoise = sandwich(&inverse, noise)
 }
 
-// leftOfPilot says how errors of the pilot fit, in the last coordinates, enter the coefficients after
-// a correction and a level of which parts are kept, if all eigenvalues of the second moments were larger by a number: those
-// that were raised are others in each release. The level follows errors by the mean row.
+// leftOfPilot returns the matrix L = P (1 - K Q'HQ) that maps errors of the pilot fit, in the last
+// coordinates, to the coefficients after the correction and the level. K, keeps, is the kept fraction of the
+// correction times its response (see response). With an intercept row 0 is that of the level: levelKeep is
+// its kept fraction, and it responds to errors by the mean row. larger is added to all eigenvalues of H, to
+// simulate other releases: eigenvalues below the floor differ between them.
 func (f *jointFit) leftOfPilot(keeps *mat.SymDense, levelKeep, larger float64) *mat.Dense {
 	d := f.shape.D
 	h, part, left := f.whitened(larger), mat.DenseCopyOf(keeps), identity(d)
@@ -114,23 +123,26 @@ func (f *jointFit) leftOfPilot(keeps *mat.SymDense, levelKeep, larger float64) *
 	return left
 }
 
-// whitened is Q'HQ, with all eigenvalues of H larger by a number: 1 but along directions that were raised.
+// whitened returns Q'HQ for a release in which all eigenvalues of H are greater by larger and Q whitens by
+// these. Its eigenvalues are 1, except along directions whose eigenvalue lies below the floor.
 func (f *jointFit) whitened(larger float64) *mat.SymDense {
 	values, vectors := eigen(f.h)
-	var back mat.Dense
-	_ = back.Inverse(f.q) // an error would say that it is badly conditioned, no more
+	var inverse mat.Dense
+	_ = inverse.Inverse(f.q) // an error only reports bad conditioning
 	h := mat.NewSymDense(f.shape.D, nil)
 	for k, v := range values {
 		var along mat.VecDense
-		along.MulVec(&back, vectors.ColView(k))
+		along.MulVec(&inverse, vectors.ColView(k))
 		moment := max(0, v+larger)
 		h.SymRankOne(h, moment/max(moment, f.floor)/max(mat.Dot(&along, &along), math.SmallestNonzeroFloat64), &along)
 	}
 	return h
 }
 
-// response is by how much the step follows an error of the pilot fit, as a part of the second moments, where a part g of
-// what lies between its cuts is kept: rows that are cut do not follow it. It takes residuals for independent of rows.
+// response returns the derivative of the step S / u + g D with respect to an error of the pilot fit, as a
+// fraction of the second moments. It is below 1 because the contributions of clipped rows do not change with
+// their residuals. It assumes that residuals are independent of rows. g is the kept fraction of D. The result
+// is 1 if the histogram of lengths or that of residuals has no visible bin.
 func (f *jointFit) response(g float64) float64 {
 	if !f.lengths.seen || !f.residuals.seen {
 		return 1
@@ -139,8 +151,8 @@ func (f *jointFit) response(g float64) float64 {
 	rescale := math.Sqrt(meanSquare(f.q, f.h, f.hDeviation) / f.beyond(0) * max(f.slopes, 1) / f.d)
 	for k, share := range f.lengths.share {
 		length := f.lengths.quantity[k]
-		short := square(min(1, f.bound/length))
-		moment, product := share*short*square(length), (short+(1-short)*f.back)*length*rescale
+		kept := square(min(1, f.bound/length))
+		moment, product := share*kept*square(length), (kept+(1-kept)*f.back)*length*rescale
 		all += moment
 		inner += moment * f.residuals.upTo(f.stepCuts.inner/product)
 		outer += moment * f.residuals.upTo(f.stepCuts.outer/product)
@@ -148,36 +160,41 @@ func (f *jointFit) response(g float64) float64 {
 	return min(1, ((1/f.stepCuts.uncut-g*(1/f.stepCuts.uncut-1))*inner+g*(outer-inner))/all)
 }
 
-// keptMean is a mean that a pass keeps, from one release of it.
+// keptMean is a released mean S / u + g D (joint_moments.md), with the data from which its covariance over
+// other releases is estimated.
 type keptMean struct {
 	cuts
 	cutMeans
-	seen      *magnitudes
-	choose    func(*magnitudes) cuts
-	first     int     // as in cuts.means
-	doubt     float64 // as there
-	deviation float64 // of the noise on a coordinate, in the units of the cuts
+	seen      *magnitudes            // the histogram by which the cuts were chosen
+	choose    func(*magnitudes) cuts // chooses the cuts by another histogram
+	first     int                    // as in cuts.means
+	doubt     float64                // as in cuts.means
+	deviation float64                // standard deviation of the noise on a coordinate, in the units of the sums
 }
 
+// stepOfReleases returns the released step.
 func (f *jointFit) stepOfReleases() keptMean {
 	deviation, _ := f.deviations()
 	return keptMean{f.stepCuts, f.cutMeans, f.products, f.newStepCuts, f.first(), f.stepDoubt(), deviation}
 }
 
+// levelOfReleases returns the released level.
 func (f *jointFit) levelOfReleases() keptMean {
 	_, deviation := f.deviations()
 	return keptMean{f.levelCuts, f.levels, f.residuals, f.newLevelCuts, 0, f.caution().doubt, deviation}
 }
 
-// othersKeep is how much of a step, of which noise explains a part, other releases keep in place of nothing.
+// othersKeep is the assumed mean fraction of a step that other releases keep along a direction in which
+// this release keeps nothing: half of the shrinkage counts as kept.
 const othersKeep = 0.5
 
-// cutDraws is of how many other histograms covariance takes the cuts.
+// cutDraws is the number of simulated other histograms over whose cuts covariance averages.
 const cutDraws = 32
 
-// covariance is that of the mean over other releases, at the cuts to which other histograms lead: its noise, what such
-// cuts take from the mean or leave in it, and that other parts are kept of what lies between both, of which the part
-// that this release keeps is taken for what is there without noise. It also returns the mean of that part.
+// covariance returns the covariance of the mean over other releases, averaged over the cuts that simulated
+// other histograms lead to. It is due to the noise of S and D, to the variation of g, and to the change of
+// the clipped mean with the outer cut. D without its noise is assumed to be g D of this release. keep is the
+// mean of g over other releases.
 func (k keptMean) covariance() (covariance *mat.SymDense, keep float64) {
 	d := len(k.cutMeans.between.mean)
 	direction := mat.NewVecDense(d, nil)
@@ -205,43 +222,49 @@ func (k keptMean) covariance() (covariance *mat.SymDense, keep float64) {
 	return covariance, keep
 }
 
-// reached is how far the mean has moved at a cut, from the inner one, 0, to the outer one, 1, with a tail of an exponent.
+// reached returns the position of the mean clipped at cut between that clipped at the inner cut, 0, and that
+// clipped at the outer one, 1, for a Pareto tail with the given exponent, which counts as 1.01 at least.
 func (c cuts) reached(cut, exponent float64) float64 {
 	power := 1 - max(exponent, 1.01)
 	return (math.Pow(cut/c.inner, power) - 1) / (math.Pow(c.outer/c.inner, power) - 1)
 }
 
-// otherParts says what other releases do with what lies between two cuts: the variance of a coordinate of the mean along that and across
-// it, and the mean and the mean square of the part that they keep.
+// otherParts describes S / u + g D over other releases: its variance along each direction orthogonal to the
+// mean of D, across, and along that mean, and the means of g and of g^2.
 type otherParts struct{ across, along, keep, squareKeep float64 }
 
-// others is that if between the cuts lies signal, by which mean is meant without noise, in so many coordinates.
+// others computes otherParts by quadrature over the noise of D, for cuts c. signal is the length of the mean
+// of D, over the given number of coordinates; deviation is the standard deviation of the noise on a coordinate
+// of the sums, in their units.
 func (c cuts) others(deviation, signal, coordinates, doubt float64) (o otherParts) {
 	unit, unitRest := c.units()
 	inner, back := square(unit*deviation), 1/c.uncut-1
-	noise := square(unitRest*deviation) + square(back)*inner // of D, which says this of the noise of S / u, and leaves the rest
-	says := -back * inner / (c.uncut * noise)
-	left := inner/square(c.uncut) - square(says)*noise
+	// noise is the variance of the noise of a coordinate of D; slope is that of the regression of the noise of
+	// S / u on it, and unexplained the residual variance.
+	noise := square(unitRest*deviation) + square(back)*inner
+	slope := -back * inner / (c.uncut * noise)
+	unexplained := inner/square(c.uncut) - square(slope)*noise
 	mean, meanSquare := 0.0, 0.0
 	for _, z := range normalNodes {
 		v := signal + math.Sqrt(noise)*z
 		for node := range chiNodes {
-			weight, beside := 1./chiNodes/float64(len(normalNodes)), noise*chiSquared(node, coordinates-1)
-			g := max(0, 1-square(doubt*coordinates*noise/max(v*v+beside, math.SmallestNonzeroFloat64)))
-			moved := says*math.Sqrt(noise)*z + g*v
-			mean, meanSquare = mean+weight*moved, meanSquare+weight*square(moved)
-			o.keep, o.squareKeep, o.across = o.keep+weight*g, o.squareKeep+weight*g*g, o.across+weight*square(says+g)*beside
+			weight, squareAcross := 1./chiNodes/float64(len(normalNodes)), noise*chiSquared(node, coordinates-1)
+			g := max(0, 1-square(doubt*coordinates*noise/max(v*v+squareAcross, math.SmallestNonzeroFloat64)))
+			shift := slope*math.Sqrt(noise)*z + g*v
+			mean, meanSquare = mean+weight*shift, meanSquare+weight*square(shift)
+			o.keep, o.squareKeep, o.across = o.keep+weight*g, o.squareKeep+weight*g*g, o.across+weight*square(slope+g)*squareAcross
 		}
 	}
-	o.along = left + meanSquare - square(mean)
-	o.across = left + o.across/max(coordinates-1, 1)
+	o.along = unexplained + meanSquare - square(mean)
+	o.across = unexplained + o.across/max(coordinates-1, 1)
 	return o
 }
 
-// chiNodes is how many quantiles of chi-squared chiSquared has, in equal distances of probability.
+// chiNodes is the number of quantiles of chi-squared, at equally spaced probabilities, in the quadrature.
 const chiNodes = 8
 
-// chiSquared is one of them (Wilson and Hilferty).
+// chiSquared returns quantile node of chi-squared with the given degrees of freedom, by the approximation of
+// Wilson and Hilferty.
 func chiSquared(node int, freedom float64) float64 {
 	if freedom <= 0 {
 		return 0
@@ -251,7 +274,8 @@ func chiSquared(node int, freedom float64) float64 {
 	return freedom * math.Pow(max(0, 1-variance+math.Sqrt(variance)*z), 3)
 }
 
-// between is about what lies between both cuts, without its noise.
+// between returns an estimate of R, the mean of the contributions' parts between both cuts: D, shortened so
+// that its square length is less by that expected of its noise, plus (1/u - 1) S.
 func (k keptMean) between() []float64 {
 	back := 1/k.uncut - 1
 	_, unitRest := k.units()

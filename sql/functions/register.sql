@@ -180,9 +180,10 @@ BEGIN
     LIMIT 1);
 END $$;
 
--- SHA-256 of what views, functions and operators below a relation do. It is of parse trees: where
--- things stand in a statement is left out, so that a change can be undone; names are OIDs there,
--- so that a renamed table or column changes nothing.
+-- Returns a SHA-256 of the definitions of all views, functions and operators below a relation. Views and
+-- functions with BEGIN ATOMIC enter as parse trees, other functions as their text. Positions in the source
+-- text are removed from the trees, so that putting an earlier definition back with CREATE OR REPLACE restores
+-- the hash. Trees refer to tables by OID and to columns by number, so that renaming these does not change it.
 CREATE OR REPLACE FUNCTION dp_int.definition(p_relid oid) RETURNS bytea
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -203,7 +204,9 @@ BEGIN
          WHERE b.class = 'pg_catalog.pg_operator'::regclass AND o.oid = b.id) AS parts(part));
 END $$;
 
--- Data sets from before it was kept. What they show now is what was stated, as it was until then.
+-- Stores the hash of the present definitions for registered data sets with the option total that have none:
+-- they were registered before hashes were stored. The statement that they are total is taken to be about the
+-- present definitions, because no earlier ones are known.
 UPDATE dp_int.dataset d SET definition = dp_int.definition(d.relid)
  WHERE d.definition IS NULL AND d.unregistered_at IS NULL AND (d.options ->> 'total')::boolean;
 
