@@ -2,7 +2,10 @@ package dpsco
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
+
+	"dpsidecar/internal/mech/mechtest"
 )
 
 // A limit at the middle of a bin leaves half of its rows beyond: none of them by the middle alone, and what rows
@@ -30,5 +33,31 @@ func TestSpreadBinsHaveRowsBeyondTheirMiddle(t *testing.T) {
 	}
 	if m.spread || spread.edge() != m.edge() || spread.standsOut() != m.standsOut() {
 		t.Error("spreading bins changes more than means")
+	}
+}
+
+// Limits are chosen by the middles of bins, and intervals read spread bins.
+func TestIntervalsReadSpreadBins(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	x := Data{Shape: Shape{N: 4000, D: 2, Intercept: true}, X: [][]float64{make([]float64, 4000)}, Y: make([]float64, 4000)}
+	for i := range x.Y {
+		x.X[0][i] = r.NormFloat64()
+		x.Y[i] = x.X[0][i] + r.NormFloat64()
+	}
+	releases, err := Newton{Curve: huberCurve{delta: 1, cut: 4}, Bound: 2, Intervals: true}.releases(x.Shape, 0.1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, src := newNewtonParts(releases, x), mechtest.Source(t, 1)
+	f := a.fits[0]
+	f.first(x, src)
+	for step := range newtonSteps {
+		if f.scores == nil || f.scores.spread || f.lengths.spread {
+			t.Errorf("step %d: a limit is chosen by spread bins, or by none", step)
+		}
+		a.step(step, src)
+	}
+	if !f.scores.spread || !f.lengths.spread {
+		t.Error("intervals read the middles of bins")
 	}
 }

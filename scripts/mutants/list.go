@@ -365,6 +365,8 @@ var mutants = []mutant{
 		"case x.certain > 0:", "case x.certain > 1:", []tests{{"./internal/dpsco", "TestWhatIsMissingFollowsTheHistogram"}}},
 	{"newton: an empty shell makes no numbers of intervals", "internal/dpsco/newton_shells.go",
 		"if taken == 0 {", "if taken < 0 {", []tests{{"./internal/dpsco", "TestWhatIsMissingFollowsTheHistogram"}}},
+	{"newton: intervals take rows of a bin to be at its middle", "internal/dpsco/newton_fit.go",
+		"f.scores, f.lengths = f.scores.withSpreadBins(), f.lengths.withSpreadBins()", "f.scores, f.lengths = f.scores.beyond(0), f.lengths.beyond(0)", []tests{{"./internal/dpsco", "TestIntervalsReadSpreadBins"}}},
 	{"newton: rows that are certainly there pull no more than others", "internal/dpsco/newton_intervals.go",
 		"return taken * max(part, partBeyond", "return taken * max(part, 0*partBeyond", []tests{{"./internal/dpsco", "TestWhatIsMissingFollowsTheHistogram"}}},
 	{"newton: rows that noise hides are not far away", "internal/dpsco/magnitudes.go",
