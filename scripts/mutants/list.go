@@ -318,6 +318,14 @@ var mutants = []mutant{
 		"	out.dropRare()\n", "", []tests{{"./internal/mech/expmech", "TestOneRowDoesNot"}}},
 	{"exponential mechanism: no room for rounding", "internal/mech/expmech/expmech.go",
 		`return 0x1p-30 * (1`, `return 0 * (1`, []tests{{"./internal/mech/expmech", "TestRowSlack|TestTerms"}}},
+	{"exponential mechanism: a cube need not be higher than what is inside", "internal/mech/expmech/shell.go",
+		"	if !(level+float64(s.target.n)*s.rowSlack() <= least) {\n", "	if least < 0 {\n", []tests{{"./internal/mech/expmech", "TestShellsWant"}}},
+	{"exponential mechanism: faces leave a part of the cube out", "internal/mech/expmech/shell.go",
+		`low, high := max(p.middle-p.half, -q), min(p.middle+p.half, q)`, `low, high := max(p.middle-p.half, -q/2), min(p.middle+p.half, q/2)`, []tests{{"./internal/mech/expmech", "TestFacesAre"}}},
+	{"exponential mechanism: a box is drawn one time too often", "internal/mech/expmech/heap.go",
+		`if u >= f.sum[node] {`, `if u > f.sum[node] {`, []tests{{"./internal/mech/expmech", "TestPickOfWeightsOfOne"}}},
+	{"exponential mechanism: rounding is that of half the set", "internal/mech/expmech/lattice.go",
+		`2.0001 * sum`, `1.0001 * sum`, []tests{{"./internal/mech/expmech", "TestExtentHolds"}}},
 
 	// Joint moments.
 	{"joint moments: half of the noise on the step", "internal/dpsco/joint_moments.go",
