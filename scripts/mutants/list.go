@@ -142,6 +142,14 @@ var mutants = []mutant{
 		"	delta = subDown(delta, cost.Delta)\n", "	delta = subDown(delta, 0*cost.Delta)\n", []tests{{"./internal/privacy", "TestDeltasOfEvents"}}},
 	{"accounting: deltas of events serve the conversion at one order", "internal/privacy/order.go",
 		`left := subDown(delta, cost.Delta)`, `left := subDown(delta, 0*cost.Delta)`, []tests{{"./internal/privacy", "TestDeltasOfEvents"}}},
+	{"accounting: conversions are rounded downward", "internal/privacy/convert.go",
+		`return math.Max(0, eps+slack)`, `return math.Max(0, eps-slack)`, []tests{{"./internal/privacy", "TestBoundsAreRounded"}}},
+	{"accounting: the delta of normal noise is rounded downward", "internal/privacy/gaussian.go",
+		`return first - second + slack`, `return first - second - slack`, []tests{{"./internal/privacy", "TestBoundsAreRounded"}}},
+	{"accounting: several releases of one batch are rounded to the nearest", "internal/privacy/leaves.go",
+		`z := down(math.Sqrt(down(1 / sum)))`, `z := math.Sqrt(1 / sum)`, []tests{{"./internal/privacy", "TestEquivalentGaussians"}}},
+	{"accounting: the reserve of delta is rounded to the nearest", "internal/privacy/price.go",
+		`return delta / 10 * (1 - 0x1p-50)`, `return delta / 10`, []tests{{"./internal/privacy", "TestTheReserve"}}},
 	{"accounting: the largest noise that does not fit", "internal/privacy/calibrate.go",
 		"	return hi.z, nil\n}", "	return lo.z, nil\n}", []tests{{"./internal/privacy", "TestCalibrateIsSafe"}}},
 
@@ -326,6 +334,10 @@ var mutants = []mutant{
 		`if u >= f.sum[node] {`, `if u > f.sum[node] {`, []tests{{"./internal/mech/expmech", "TestPickOfWeightsOfOne"}}},
 	{"exponential mechanism: rounding is that of half the set", "internal/mech/expmech/lattice.go",
 		`2.0001 * sum`, `1.0001 * sum`, []tests{{"./internal/mech/expmech", "TestExtentHolds"}}},
+	{"exponential mechanism: rounding of huge values is that at the near end of a box", "internal/mech/expmech/imprecise.go",
+		`max(math.Abs(least[j]), math.Abs(most[j]), math.Abs(at))`, `min(math.Abs(least[j]), math.Abs(most[j]), math.Abs(at))`, []tests{{"./internal/mech/expmech", "TestSpreadHolds"}}},
+	{"exponential mechanism: rounding of huge values is that from one end of a box to the other", "internal/mech/expmech/imprecise.go",
+		"		most[j], least[j] = max(most[j], at), min(least[j], at)\n", "", []tests{{"./internal/mech/expmech", "TestSpreadHolds"}}},
 
 	// Joint moments.
 	{"joint moments: half of the noise on the step", "internal/dpsco/joint_moments.go",
@@ -959,6 +971,12 @@ var mutants = []mutant{
 	// Rows that stay in a database.
 	{"elsewhere: long rows weigh as much as others", "internal/dpsco/descent_elsewhere.go",
 		"	if leverage > 0 {\n", "	if leverage < 0 {\n", []tests{{"./internal/dpsco", "TestRowsElsewhereGiveTheSame"}}},
+	{"elsewhere: a divisor may be 0", "internal/sqlsum/expr.go",
+		`low: leastColumn * scale, top: mostColumn * scale})}, span`, `low: 0, top: mostColumn * scale})}, span`, []tests{{"./internal/sqlsum", "TestColumnsLie"}, {"./internal/sqlsum", "TestStatements"}}},
+	{"elsewhere: a count may be below 0", "internal/sqlsum/expr.go",
+		`e.args[0].column.low, e.negative = 0, false`, `e.negative = false`, []tests{{"./internal/sqlsum", "TestColumnsLie"}, {"./internal/sqlsum", "TestStatements"}}},
+	{"elsewhere: a centre may be next to nothing", "internal/sqlsum/expr.go",
+		`if math.Abs(centre) < 0x1p-30*scale {`, `if math.Abs(centre) < 0*scale {`, []tests{{"./internal/sqlsum", "TestColumnsLie"}}},
 	{"elsewhere: a vector is not shortened", "internal/sqlsum/pass.go",
 		"Max(Bound(v.Bound), Sqrt(square))", "Min(Bound(v.Bound), Max(Bound(v.Bound), Sqrt(square)))", []tests{{"./internal/sqlsum", "TestNoRowGivesMoreThanItMay"}, {"./internal/dpsco", "TestNeighboursOfRowsElsewhere"}}},
 	{"elsewhere: rounding has no margin", "internal/sqlsum/pass.go",
