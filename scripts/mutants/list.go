@@ -106,6 +106,8 @@ var mutants = []mutant{
 		`allOf(k*(k-1), half)`, `allOf(0, half)`, []tests{{"./internal/mech", "TestNormalHasItsLaw"}}},
 	{"normal numbers are positive", "internal/mech/normal.go",
 		`return Normal{k, u, s.Uint64n(2) == 0}`, `return Normal{k, u, false}`, []tests{{"./internal/mech", "TestNormalHasItsLaw"}}},
+	{"a uniform number has no digits beyond the first", "internal/mech/uniform.go",
+		`u.high = logAbove((float64(head) + 1)`, `u.high = logAbove((float64(head) + 0)`, []tests{{"./internal/mech", "TestFirstDigits"}}},
 	{"the upper side of exp forgets the remainder", "internal/mech/uniform.go",
 		"		if mode == big.ToPositiveInf {\n			total.Add(total, term)\n		}\n", "", []tests{{"./internal/mech", "TestExpEnclosureHoldsTheRest"}}},
 	{"a shuffle that is not uniform", "internal/mech/deck.go",
