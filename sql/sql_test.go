@@ -232,6 +232,22 @@ func TestCapsAgreeWithPrivacy(t *testing.T) {
 	}
 }
 
+// Filter 3 admits what adds up to the cap at its order, but for a few last digits, and nothing beyond it.
+func TestTheMixtureEndsAtItsCap(t *testing.T) {
+	conn := database(t)
+	setUp(t, conn)
+	for _, b := range budgets {
+		for share, want := range map[float64]bool{1 - 1e-11: true, 1: false, 1 + 1e-11: false} {
+			got := query[bool](t, conn, `SELECT cap = 0 OR dp_int.admits('zcdp', e, d, cap, ROW(cap * 2, o * cap / 2, 1, cap * ($3::float8::text::numeric - 0.5))::dp_int.tally) = $4
+				FROM (SELECT dp_int.exact($1) AS e, dp_int.exact($2) AS d, dp_int.cap('zcdp', NULL, `+exactly+`) AS cap,
+				             dp_int.order_for_epsilon($1, dp_int.conversion_delta(dp_int.exact($2))::float8) AS o) AS v`, b.Epsilon, b.Delta, share, want)[0]
+			if !got {
+				t.Errorf("%v: %v of the cap at its order: %v", b, share, !want)
+			}
+		}
+	}
+}
+
 // largestDivergence returns the largest Renyi divergence of an order for which package
 // privacy proves (epsilon, delta)-DP, by bisection; 0 when it proves that of none.
 func largestDivergence(epsilon, order, delta float64) float64 {

@@ -187,6 +187,20 @@ func TestPersonalLimits(t *testing.T) {
 	}
 }
 
+// Under another delta a personal limit is another rho.
+func TestPersonalLimitsFollowTheDelta(t *testing.T) {
+	w := newWorld(t, 4, 1e-6)
+	w.exec(w.steward, `SELECT dp_grant($1, $2, 0.5)`, w.dataset, w.person)
+	const converted = `SELECT g.cap = dp_int.cap(a.accounting, a.renyi_order, g.epsilon, a.delta) AND g.cap < a.cap
+		FROM dp_int.dataset_grant g JOIN dp_int.dataset d ON d.id = g.dataset JOIN dp_int.account a ON a.id = d.account WHERE d.name = $1`
+	for _, delta := range []float64{1e-6, 1e-9, 1e-4} {
+		w.exec(w.steward, `SELECT dp_set_budget($1, 4, $2)`, w.dataset, delta)
+		if !one[bool](w, w.super, converted, w.dataset) {
+			t.Errorf("at delta %v the limit is that of another", delta)
+		}
+	}
+}
+
 func TestAGrantToAGroupCoversItsMembers(t *testing.T) {
 	w := newWorld(t, 10, 0)
 	w.exec(w.steward, `SELECT dp_revoke($1, $2)`, w.dataset, w.person)

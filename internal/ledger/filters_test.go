@@ -230,6 +230,7 @@ func TestReplayOfBlocks(t *testing.T) {
 		"one with blocks among others":         {chain(four, line{Kind: "charge", Rho: cost(.01)}, of(noise, "[0,3)")), false},
 		"no range":                             {chain(four, of(noise, "empty")), false},
 		"an endless one":                       {chain(four, of(noise, "[3,)")), false},
+		"the longest one":                      {chain(four, of(noise, "[5,10005)")), true},
 		"too long a one":                       {chain(four, of(noise, "[0,10001)")), false},
 		"before the first":                     {chain(four, of(noise, "[-1,2)")), false},
 	} {

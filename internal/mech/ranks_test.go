@@ -293,3 +293,13 @@ func TestMisuseOfRanks(t *testing.T) {
 		t.Error("numbers are there after their release")
 	}
 }
+
+// No miss is halved more often than there are totals.
+func TestHalvingsHaveAPlace(t *testing.T) {
+	for e := -50; e <= 20; e++ {
+		s := RankQuantiles{Epsilon: 1.3 * math.Ldexp(.5, e), Percents: []int{50}}.selection(50)
+		if most := s.halved(s.cap); most > halvings || s.cap < 0 {
+			t.Errorf("epsilon 2^%d: the cap %d is halved %d times", e, s.cap, most)
+		}
+	}
+}

@@ -145,3 +145,14 @@ func TestFastDecisionsAgreeWithTheExactOne(t *testing.T) {
 		}
 	}
 }
+
+// The logarithms of what the first 64 digits leave open are between the bounds, of the fewest digits too.
+func TestFirstDigitsAreEnclosed(t *testing.T) {
+	for _, head := range []uint64{0, 1, 2, 3, 100, 1 << 40, 1<<53 + 1, 1 << 63, math.MaxUint64} {
+		u := (&Source{r: &stream{head}}).Uniform()
+		least, most := math.Log(float64(head))-64*math.Ln2, math.Log(float64(head)+1)-64*math.Ln2
+		if !(u.low <= least+1e-14 && u.high >= most-1e-14) || u.low < least-1e-12 || u.high > most+1e-12 {
+			t.Errorf("%d: from %v to %v, and the number is from %v to %v", head, u.low, u.high, least, most)
+		}
+	}
+}

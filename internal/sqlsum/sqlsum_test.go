@@ -218,6 +218,14 @@ func TestStatementsAgreeWithTheirTwins(t *testing.T) {
 			t.Fatalf("pass %d: %v\n twin %v\n%s", k, got, want, p.SQL("t", []string{`"x0"`, `"x1"`, `"x2"`, `"x3"`, `"x4"`}))
 		}
 	}
+	for j := range columnsOf - 1 {
+		for _, e := range leaves(rng, j) {
+			p := Pass{Sums: []Vector{{[]Expr{e}, math.Ldexp(1, rng.IntN(40)-20), 1 << 30}}}
+			if got, want := ask(t, conn, p, "awkward"), twin(p, rows); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Fatalf("%v\n twin %v\n%s", got, want, p.SQL("t", []string{`"x0"`, `"x1"`, `"x2"`, `"x3"`, `"x4"`}))
+			}
+		}
+	}
 }
 
 // What one row gives is at most as long as it may be, and lies in one bin of each histogram.
@@ -316,6 +324,41 @@ func TestNumbersLieInTheirSpans(t *testing.T) {
 	}
 	if checked < 1e6 {
 		t.Errorf("%d numbers", checked)
+	}
+}
+
+// leaves are all that a raw column can become, with what a span has to keep out of it: an inverse of what is
+// not 0, a root of what is not below 0, a centre next to nothing.
+func leaves(rng *rand.Rand, j int) []Expr {
+	scale := math.Ldexp(1+rng.Float64(), rng.IntN(80)-40)
+	return []Expr{
+		Column(j, 0, scale), Column(j, scale, scale), Column(j, -1e-200, scale), Column(j, 5e-324, scale), Column(j, 0x1p-31*scale, scale), Column(j, 1e300, scale),
+		Sqrt(Count(j, scale)), Div(Number(1), Positive(j, scale)), Label(j, -1, 1), Label(j, 0, 3), Is(j, 1), Sqrt(Is(j, 2)),
+	}
+}
+
+// A column lies in its span in every row that takes part, next to a centre and at the ends of what is taken too.
+func TestColumnsLieInTheirSpans(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	for range 200 {
+		for _, e := range leaves(rng, 0) {
+			c := Pass{Sums: []Vector{{[]Expr{e}, 1, 1 << 20}}}.compile()
+			values := slices.Clone(awkward)
+			for _, n := range c.nodes {
+				if n.column != nil {
+					low, top := n.column.low, n.column.top
+					values = append(values, low, top, math.Nextafter(low, 0), math.Nextafter(top, 0), low/2+top/2, math.Nextafter(low/2+top/2, 1e300), n.column.labels.negative)
+				}
+			}
+			for _, raw := range values {
+				made, ok := c.values([]float64{raw})
+				for k, n := range c.nodes {
+					if v := made; ok && n.column == nil && (v[k] == 0 && !n.zero || v[k] < 0 && !n.negative || v[k] != 0 && !(math.Abs(v[k]) >= n.least && math.Abs(v[k]) <= n.most)) {
+						t.Fatalf("of %g: %g is not within %+v", raw, v[k], n.span)
+					}
+				}
+			}
+		}
 	}
 }
 

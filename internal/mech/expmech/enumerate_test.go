@@ -232,6 +232,117 @@ func TestEveryPointIsProposedOnceAndAcceptedAtMostSurely(t *testing.T) {
 	}
 }
 
+// What floating point leaves open, once in some 2^38 proposals, exact numbers decide: about the same number, and with the
+// same probability. Here they decide all of them.
+func TestExactDecisionsHaveTheProbability(t *testing.T) {
+	rng := rand.New(rand.NewPCG(79, 1))
+	src := mechtest.Source(t, 79)
+	const draws, cases = 2000, 5
+	for seen := 0; seen < cases; {
+		p, x, y := smallProblem(rng)
+		s := smallSampler(t, p, x, y)
+		cut(s, rng, 1+rng.IntN(40))
+		b := s.pick(src)
+		points := grid(s.target)
+		k := points[rng.IntN(len(points))]
+		index, ok := indexOf(s, b, k)
+		if !ok {
+			continue
+		}
+		logProbability := logAcceptance(s, b, index, s.total(k))
+		if probability := math.Exp(logProbability); probability < 0.05 || probability > 0.95 {
+			continue
+		}
+		seen++
+		var o odds
+		for j, steps := range index {
+			if b.falls[j] {
+				steps = b.size[j] - 1 - steps
+			}
+			o.note(b.rate[j], b.size[j], steps)
+		}
+		accepted := 0.0
+		for range draws {
+			u := src.Uniform()
+			below, above := u.SurelyBelowExp(logProbability-1e-9), u.SurelyAboveExp(logProbability+1e-9)
+			decided := s.decide(u, s.weight(b), &o, k)
+			if decided {
+				accepted++
+			}
+			if below && !decided || above && decided {
+				t.Fatalf("%+v: %v is accepted: %t", p, k, decided)
+			}
+		}
+		q := math.Exp(logProbability)
+		if math.Abs(accepted-draws*q) > 6.5*math.Sqrt(draws*q*(1-q)) { // below 1e-10
+			t.Errorf("%+v: %v is accepted %g times of %d, want %g", p, k, accepted, draws, draws*q)
+		}
+	}
+}
+
+// What a sample makes of boxes is no bound of all rows: none of it is left in those that are bounded anew.
+func TestASampleLeavesNoBound(t *testing.T) {
+	x, y := lognormal(4, 2*sampleRows+1000, 3)
+	p := attackParams(2, Ball)
+	p.Iota = 0.1
+	s := newSampler(newTarget(p, len(y), 3), x, y, never)
+	plain := everyNth(s.boxes[0].list.plain, len(y))
+	root := &box{list: &list{plain: plain, middle: make([]float64, 3), expansion: newExpansion(3)}, model: unitModel(3)}
+	root.low, root.size = s.lattice.root(s.target)
+	parts := s.splitBySample(root)
+	for _, b := range parts {
+		if b.plane != nil || b.inner != nil || b.list != root.list {
+			t.Fatalf("of %d boxes one has a plane %v, or rows of its own", len(parts), b.plane)
+		}
+	}
+	if len(parts) < 10 {
+		t.Errorf("%d boxes: the test says little", len(parts))
+	}
+}
+
+// Nor is a fence where the rows of the sample, and they alone, would have one.
+func TestASampleMakesNoFence(t *testing.T) {
+	const n = 2*sampleRows + 1000
+	x, y := [][]float64{make([]float64, n)}, make([]float64, n)
+	for i := range n {
+		if i%3 == 0 || i%5 == 0 {
+			x[0][i] = 1
+		}
+	}
+	p := attackParams(2, Box)
+	p.Intercept = false
+	s := newSampler(newTarget(p, n, 1), x, y, never)
+	var score, none []int32
+	for i := range int32(n) {
+		if s.view.row(i)[1] != 0 {
+			score = append(score, i)
+		} else {
+			none = append(none, i)
+		}
+	}
+	take := func(rows *[]int32) (first int32) {
+		first, *rows = (*rows)[0], (*rows)[1:]
+		return first
+	}
+	share := float64(len(score)) / n
+	chosen := make([]int32, n)
+	for i := range chosen {
+		if i%3 == 0 || i%5 == 0 { // every third is the sample of faces, every fifth that of the cube's size
+			chosen[i] = take(&score)
+		} else {
+			chosen[i] = take(&none)
+		}
+	}
+	calls := 0
+	s.envelope.stop = func() bool { // what fails takes all surveys that there may be
+		calls++
+		return calls > 60
+	}
+	if q := s.fence(chosen, 1.3*share*s.psi.top*n); !math.IsInf(q, 1) {
+		t.Errorf("a fence of %g for more than all rows score", q)
+	}
+}
+
 // Mutants: the heaviest box of a right envelope is lost, comes twice, is a cell too
 // wide, or weighs too little.
 func TestFlawsOfWrongBoxesAreFound(t *testing.T) {

@@ -60,6 +60,32 @@ func TestPickFollowsTheWeights(t *testing.T) {
 	}
 }
 
+// Where weights are 1 each number that is drawn stands for another box.
+func TestPickOfWeightsOfOne(t *testing.T) {
+	var f boxHeap
+	for range 5 {
+		f.add(&box{axis: 0})
+	}
+	f.level = -100 // masses are next to nothing
+	for i := range f.boxes {
+		f.update(i)
+	}
+	if f.sum[1] != 5 {
+		t.Fatalf("5 boxes weigh %d", f.sum[1])
+	}
+	counts := map[*box]float64{}
+	src := mechtest.Source(t, 2)
+	const n = 10000
+	for range n {
+		counts[f.pick(src)]++
+	}
+	for i, b := range f.boxes { // 6.5 standard deviations: below 1e-10
+		if math.Abs(counts[b]-n/5) > 6.5*math.Sqrt(n*.2*.8) {
+			t.Errorf("box %d: %g of %d", i, counts[b], n)
+		}
+	}
+}
+
 // The digits never propose a number of steps with less than its share of the
 // geometric mass, up to the 2^-30 that weights make good; and their notes are
 // the probabilities they draw with.

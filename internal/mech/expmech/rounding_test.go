@@ -151,3 +151,43 @@ func TestLineOfAWideCellHoldsAtItsCorner(t *testing.T) {
 		}
 	}
 }
+
+// The rounding that rows are charged for is what extent bounds: no point of W is farther along an axis, nor
+// are the terms of its coordinate, whatever their signs.
+func TestExtentHoldsTheSet(t *testing.T) {
+	rng := rand.New(rand.NewPCG(45, 1))
+	for trial := range 500 {
+		d := 1 + rng.IntN(4)
+		target := newTarget(Params{Epsilon: 1, Theta: 2, Iota: 1, Radius: 1, Pitch: math.Exp2(-1 - 12*rng.Float64()), Set: Box}, 1, d)
+		l := newMatrix(d)
+		for j, row := range l {
+			for m := range j + 1 {
+				row[m] = math.Exp(3*rng.NormFloat64()) * float64(2*rng.IntN(2)-1)
+			}
+			row[j] = math.Abs(row[j])
+		}
+		corner := func() []int64 {
+			k := make([]int64, d)
+			for j := range k {
+				k[j] = target.reach * int64(2*rng.IntN(2)-1)
+			}
+			return k
+		}
+		centre := corner()
+		g := newLattice(target, l, centre)
+		z := make([]float64, d)
+		for range 20 {
+			k := corner()
+			g.whitened(z, k)
+			for j, row := range g.shear {
+				terms := 0.0
+				for m, v := range row {
+					terms += math.Abs(float64(v)*float64(k[m]-centre[m])) * g.scale[j]
+				}
+				if !(terms <= g.extent[j]) || !(math.Abs(z[j]) <= g.extent[j]) {
+					t.Fatalf("trial %d: coordinate %d is %g, its terms %g, and the extent %g", trial, j, z[j], terms, g.extent[j])
+				}
+			}
+		}
+	}
+}

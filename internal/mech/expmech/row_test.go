@@ -86,3 +86,39 @@ func boundOf(s *sampler, b *box, i int32) func(k []int64) float64 {
 		return sum.constant + line.moved(z).f
 	}
 }
+
+// What rounding does to an imprecise row follows from how far the points of a box are from 0 and from the
+// centre: spread says no less, whatever the box.
+func TestSpreadHoldsTheBox(t *testing.T) {
+	rng := rand.New(rand.NewPCG(32, 1))
+	points := 0
+	for trial := range 200 {
+		p, x, y := cancelling(rng)
+		s := smallSampler(t, p, x, y)
+		cut(s, rng, rng.IntN(60))
+		centre := make([]int64, s.target.d)
+		s.lattice.point(centre, s.lattice.origin, make([]int64, s.target.d))
+		for _, b := range s.boxes {
+			at := s.lattice.spread(s.target, b.low, b.size)
+			for _, k := range grid(s.target) {
+				if _, ok := indexOf(s, b, k); !ok {
+					continue
+				}
+				points++
+				w := s.coefficients(k)
+				for j, row := range s.lattice.shear {
+					terms := 0.0
+					for m, v := range row {
+						terms += math.Abs(float64(v)*float64(k[m]-centre[m])) * s.lattice.scale[j]
+					}
+					if math.Abs(w[j]) > at.w[j] || math.Abs(s.coefficients(centre)[j]) > at.w[j] || terms > at.z[j] {
+						t.Fatalf("trial %d: coordinate %d of %v: %g and %g, and its box has %+v", trial, j, k, w[j], terms, at)
+					}
+				}
+			}
+		}
+	}
+	if points < 8000 {
+		t.Errorf("%d points: the test says little", points)
+	}
+}

@@ -3,6 +3,7 @@ package expmech
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -98,6 +99,56 @@ func TestShellsBoundWhatIsBeyond(t *testing.T) {
 	})
 	if excess < 1e-3 {
 		t.Errorf("scores a tenth too large: a bound is only %g above the sum", excess)
+	}
+}
+
+// Convexity says nothing where C may be larger at 0 than on the surface: shell then has no cube.
+func TestShellsWantNoLessThanTheScoreAtZero(t *testing.T) {
+	rng := rand.New(rand.NewPCG(43, 1))
+	cubes := 0
+	for range 500 {
+		s, plain := fenceProblem(rng)
+		places, level := boxAround(rng, s.target.d), s.atMode(plain)
+		for _, below := range []float64{1, 0.99, rng.Float64()} {
+			if q := s.shell(places, plain, below*level); !math.IsInf(q, 1) {
+				t.Fatalf("a cube of %g for %g of the score at 0", q, below)
+			}
+		}
+		if !math.IsInf(s.shell(places, plain, level+2*float64(s.target.n)*s.rowSlack()), 1) {
+			cubes++
+		}
+	}
+	if cubes < 30 {
+		t.Errorf("%d cubes for the score at 0 itself: the test says little", cubes)
+	}
+}
+
+// Every point of a cube's surface that lies in the box is on one of the faces.
+func TestFacesAreTheSurfaceWithinTheBox(t *testing.T) {
+	rng := rand.New(rand.NewPCG(44, 1))
+	points := 0
+	for range 2000 {
+		box := boxAround(rng, 1+rng.IntN(4))
+		q := widest(box) * math.Exp2(2-6*rng.Float64())
+		faces := facesWithin(box, q)
+		for range 20 {
+			z := make([]float64, len(box))
+			for j := range z {
+				z[j] = q * [...]float64{-1, 1, 2*rng.Float64() - 1, 2*rng.Float64() - 1}[rng.IntN(4)]
+			}
+			axis := rng.IntN(len(z))
+			z[axis] = math.Copysign(q, z[axis])
+			if !inBox(box, z) {
+				continue
+			}
+			points++
+			if !slices.ContainsFunc(faces, func(c *cell) bool { return inBox(c.places, z) }) {
+				t.Fatalf("%v is on the cube of %g in %v, and on none of %d faces", z, q, box, len(faces))
+			}
+		}
+	}
+	if points < 5000 {
+		t.Errorf("%d points: the test says little", points)
 	}
 }
 
