@@ -696,7 +696,7 @@ CREATE OR REPLACE FUNCTION public.dp_register(dataset text, relation regclass, t
                                    categories jsonb DEFAULT NULL, unit name DEFAULT NULL, max_rows int DEFAULT NULL, persons bigint DEFAULT NULL,
                                    block name DEFAULT NULL, block_width interval DEFAULT NULL, block_origin date DEFAULT NULL, block_rows bigint DEFAULT NULL,
                                    block_is_fixed text DEFAULT NULL, placement text DEFAULT 'auto') RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET jit = off AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET jit = off SET quote_all_identifiers = off AS $$
 DECLARE
   call jsonb;
   levels jsonb;
