@@ -274,6 +274,17 @@ BEGIN
     SELECT sha256(convert_to(coalesce(string_agg(part::text, E'\n' ORDER BY part::text COLLATE "C"), ''), getdatabaseencoding())) FROM parts);
 END $$;
 
+-- SHA-256 of which versions of the functions that reading a relation calls are there. No lock holds these: where it is the
+-- same before and after a read, they were the same in between, and none was replaced and put back.
+CREATE OR REPLACE FUNCTION dp_int.function_versions(p_relid oid) RETURNS bytea
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT sha256(convert_to(coalesce(string_agg(concat(p.oid, ' ', p.xmin), ',' ORDER BY p.oid), ''), 'UTF8'))
+      FROM dp_int.involved(p_relid) v
+      JOIN pg_catalog.pg_proc p ON v.class = 'pg_catalog.pg_proc'::regclass AND p.oid = v.id);
+END $$;
+
 -- Data sets from before it was kept. What they show now is what was stated, as it was until then.
 UPDATE dp_int.dataset d SET definition = dp_int.definition(d.relid)
  WHERE d.definition IS NULL AND d.unregistered_at IS NULL AND (d.options ->> 'total')::boolean;

@@ -11,4 +11,6 @@ BEGIN
   END IF;
 END $$;
 
+DROP FUNCTION IF EXISTS dp_int.job_recheck(uuid, uuid), dp_int.dataset_recheck(bigint);  -- they return something else
+
 COMMIT;
