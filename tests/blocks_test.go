@@ -153,6 +153,19 @@ func TestWhoAsksOnceAWindowIsOverIsNotGivenAnEarlyAnswer(t *testing.T) {
 	}
 }
 
+// How names and types are written in a session is no matter: a type is known again by its name without quotes.
+func TestBlocksInASessionThatQuotes(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.exec(w.steward, `SET quote_all_identifiers = on`)
+	name := w.admissions(1, 1e-6)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.4, over => $2::text::daterange)`, name, w.window(40, 10))
+	w.exec(w.super, `SET quote_all_identifiers = on`)
+	w.exec(w.super, `SELECT dp_int.recheck_dataset(id) FROM dp_int.dataset WHERE name = $1`, name)
+	if relation := one[string](w, w.super, `SELECT event #>> '{budget,relation}' FROM dp_int.ledger WHERE dataset = $1 AND event ? 'budget' LIMIT 1`, name); relation != "public."+name {
+		t.Errorf("the ledger names %s", relation)
+	}
+}
+
 // What is no window of blocks is refused and says what to do, whatever asks; with a unit a window
 // has as many persons as were registered.
 func TestWhatBlocksRefuse(t *testing.T) {

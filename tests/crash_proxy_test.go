@@ -23,6 +23,9 @@ const (
 	atEntering moment = "entering" // the point of no return is not sent yet
 	atReading  moment = "reading"  // it is committed, and nothing is read yet
 	atCopying  moment = "copying"  // the first rows are on their way
+	atSummed   moment = "summed"   // the sums of a pass are made
+	atChecked  moment = "checked"  // the relation was compared with its registration
+	atCounted  moment = "counted"  // rows are counted
 	atComputed moment = "computed" // the release is not sent yet
 	atPublish  moment = "publish"  // it is committed, and the sidecar does not know yet
 )
@@ -52,6 +55,12 @@ func after(sql string) moment {
 		return atReading
 	case strings.Contains(sql, "dp_int.job_publish("):
 		return atPublish
+	case strings.Contains(sql, "string_agg(answer::pg_catalog.text"):
+		return atSummed
+	case strings.Contains(sql, "dp_int.dataset_recheck(") || strings.Contains(sql, "dp_int.job_recheck("):
+		return atChecked
+	case strings.Contains(sql, "SELECT pg_catalog.count(*) FROM"):
+		return atCounted
 	}
 	return ""
 }

@@ -181,3 +181,52 @@ func TestAGrantTakenBackWhileWaiting(t *testing.T) {
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, slow, w.person)
 	w.mustRegress(w.analyst, ask, slow, 1)
 }
+
+// No lock holds a function that a total view calls. One that was another while the rows were counted or read, and is what it
+// was again, is noticed all the same: nothing is released or published of such rows.
+func TestAFunctionThatIsAnotherWhileItIsReadIsNoticed(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 100, 1e-6)
+	const is, was = `CREATE OR REPLACE FUNCTION public.shown(x float8) RETURNS boolean IMMUTABLE BEGIN ATOMIC SELECT x > 0; END`, `CREATE OR REPLACE FUNCTION public.shown(x float8) RETURNS boolean IMMUTABLE BEGIN ATOMIC SELECT x > 40; END`
+	w.exec(w.super, is)
+	w.exec(w.super, `CREATE VIEW public.total AS SELECT amount, age FROM public.`+w.dataset+` WHERE public.shown(age); GRANT SELECT ON public.total TO dp_sidecar`)
+	through := w.serveBehind()
+	owner := w.connect(w.system.SuperuserURL())
+	back := make(chan bool)
+	through.set(atChecked, func() {
+		w.exec(owner, was)
+		through.set(atCounted, func() { w.exec(owner, is); close(back) })
+	})
+	w.exec(w.steward, `SELECT dp_register('total', 'total', 'amount', '{age}', 100, 1e-6, '{"amount": 500, "age": 40}', options => '{"total": true}')`)
+	w.exec(w.steward, `SELECT dp_grant('total', $1)`, w.person)
+	<-back
+	w.eventually("counted", func() bool {
+		w.exec(w.super, `NOTIFY dp_jobs, 'registered'`)
+		return one[bool](w, w.steward, `SELECT row_count IS NOT NULL FROM dp.datasets WHERE dataset = 'total'`)
+	})
+	if n := one[int](w, w.steward, `SELECT row_count::int FROM dp.datasets WHERE dataset = 'total'`); n != 1000 {
+		t.Errorf("%d rows are published, want 1000", n)
+	}
+	for i, placement := range []string{"memory", "database"} {
+		w.exec(w.steward, `SELECT dp_set_placement('total', $1)`, placement)
+		through.set(atReading, func() {
+			w.exec(owner, was)
+			through.set(map[string]moment{"memory": atCopying, "database": atSummed}[placement], func() { w.exec(owner, is) })
+		})
+		_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress('total', $1)`, 1+float64(i)/10)
+		w.wantError(err, "DP004", "stated to be total")
+		w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress('total', $1)`, 1+float64(i)/10) // under the same charge
+	}
+	// A number of rows that was counted then is not charged, and is in no release.
+	through.set(atClaimed, func() {
+		through.set(atChecked, func() {
+			w.exec(owner, was)
+			through.set(atCounted, func() { w.exec(owner, is) })
+		})
+	})
+	_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress('total', 1.5)`)
+	w.wantError(err, "DP004", "No privacy budget was spent")
+	if spent := one[int](w, w.super, `SELECT count(*) FROM dp_int.ledger WHERE kind <> 'budget'`); spent != 2 {
+		t.Errorf("%d entries, want 2", spent)
+	}
+}

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,6 +78,8 @@ type claim struct {
 
 	at   placement   // where the rows of this attempt are; set when the job is planned
 	disk *spill.File // the file that holds the rows if they are on disk
+
+	versions []byte // of the functions that the relation called when it was checked first: see recheck
 
 	shards *string // locations of the Citus shards when the transaction began; nil: no table of Citus
 	nodes  *nodes  // connections to the nodes that are asked separately; nil: one connection shows all rows
@@ -502,10 +505,26 @@ func (s *Sidecar) recheckRead(ctx context.Context, c *claim) error {
 	if err := s.checkShards(ctx, c); err != nil {
 		return err
 	}
-	err := ledger.Explain(s.recheck(ctx, recheckJob, c.ID, c.Token))
+	return refusedAsParked(s.recheckVersions(ctx, c.versions, recheckJob, c.ID, c.Token))
+}
+
+// recheckVersions repeats the check of a relation and compares the versions of the functions with those of
+// an earlier check.
+//
+// Errors: a *ledger.Refusal.
+func (s *Sidecar) recheckVersions(ctx context.Context, earlier []byte, sql string, args ...any) error {
+	versions, err := s.recheck(ctx, sql, args...)
+	if err == nil && !bytes.Equal(versions, earlier) {
+		return &ledger.Refusal{SQLSTATE: "DP004", Message: "a function that the data set was stated to be total with has changed while it was read", Hint: "Ask again. " + nothingSpent}
+	}
+	return ledger.Explain(err)
+}
+
+// refusedAsParked parks a charged job if the database refuses its relation.
+func refusedAsParked(err error) error {
 	var refusal *ledger.Refusal
 	if errors.As(err, &refusal) {
-		err = parked(refusal.Message)
+		return parked(refusal.Message)
 	}
 	return err
 }
@@ -535,7 +554,8 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err := s.settle(ctx, conn, c); err != nil {
 		return nil, 0, err
 	}
-	if err := s.lockChecked(ctx, conn, c.relation(), recheckJob, c.ID, c.Token); err != nil {
+	var err error
+	if c.versions, err = s.lockChecked(ctx, conn, c.relation(), recheckJob, c.ID, c.Token); err != nil {
 		return nil, 0, err
 	}
 	if err := s.open(ctx, conn, c); err != nil {
@@ -544,6 +564,11 @@ func (s *Sidecar) charge(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	n, err := c.count(ctx, conn)
 	if err != nil {
 		return nil, 0, relationFailure(err)
+	}
+	if c.versions != nil { // without functions the locks hold what was counted
+		if err := s.recheckVersions(ctx, c.versions, recheckJob, c.ID, c.Token); err != nil {
+			return nil, 0, asFailure(err)
+		}
 	}
 	n = c.sampled(c.atLeast(n))
 	if err := c.persons().describe(ctx, conn, c.relation()); err != nil {
@@ -671,12 +696,11 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 	if err := s.open(ctx, conn, c); err != nil {
 		return nil, 0, s.asUnreachable(ctx, err)
 	}
-	var wanted bool // always true for a job that is reading
-	err = ledger.Explain(s.begin(ctx, conn, c, plan, &wanted))
-	var refusal *ledger.Refusal
-	if errors.As(err, &refusal) {
-		return nil, 0, parked(refusal.Message)
+	if c.versions, err = s.recheck(ctx, recheckJob, c.ID, c.Token); err != nil {
+		return nil, 0, refusedAsParked(ledger.Explain(err))
 	}
+	var wanted bool // always true for a job that is reading
+	err = refusedAsParked(ledger.Explain(s.begin(ctx, conn, c, plan, &wanted)))
 	if err == nil && at == inDatabase {
 		err = s.checkGrowth(ctx, conn, c)
 	}

@@ -104,27 +104,31 @@ func endSnapshot(ctx context.Context, conn *pgx.Conn) {
 }
 
 // lockChecked locks a relation and has the database check, on another connection, that it is the registered
-// one. Nothing of the relation may be evaluated before that, because its owner may have replaced it.
-func (s *Sidecar) lockChecked(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier, recheck string, args ...any) error {
+// one. Nothing of the relation may be evaluated before that, because its owner may have replaced it. It
+// returns what recheck returns.
+func (s *Sidecar) lockChecked(ctx context.Context, conn *pgx.Conn, relation pgx.Identifier, recheck string, args ...any) (versions []byte, err error) {
 	locked, done := context.WithTimeout(ctx, statementTimeout)
 	defer done()
-	err := relationFailure(arrowio.Lock(locked, conn, relation))
+	err = relationFailure(arrowio.Lock(locked, conn, relation))
 	var fail *failure
 	if err != nil && !errors.As(err, &fail) {
-		return err
+		return nil, err
 	}
 	// The check may give a better reason why the relation cannot be locked: it may have been dropped.
-	if err := s.recheck(ctx, recheck, args...); err != nil {
-		return asFailure(err)
+	versions, refused := s.recheck(ctx, recheck, args...)
+	if refused != nil {
+		return nil, asFailure(refused)
 	}
-	return err
+	return versions, err
 }
 
 // recheck has the database check that a relation is the registered one. With thousands of partitions this
-// takes longer than statementTimeout.
-func (s *Sidecar) recheck(ctx context.Context, sql string, args ...any) error {
+// takes longer than statementTimeout. It returns a hash of the versions of the functions that the relation
+// calls; nil if it calls none. Locks do not hold functions: one could be replaced after a check, and be put
+// back before the next, but not without another version.
+func (s *Sidecar) recheck(ctx context.Context, sql string, args ...any) (versions []byte, err error) {
 	ctx, done := context.WithTimeout(ctx, 8*statementTimeout)
 	defer done()
-	_, err := s.pool.Exec(ctx, sql, args...)
-	return err
+	err = s.pool.QueryRow(ctx, sql, args...).Scan(&versions)
+	return versions, err
 }

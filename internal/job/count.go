@@ -56,11 +56,14 @@ func (s *Sidecar) uncounted(ctx context.Context) ([]uncountedDataset, error) {
 // which is public. A count that a job has published in the meantime is newer and is kept.
 func (s *Sidecar) countRows(ctx context.Context, dataset int64, relation pgx.Identifier, p persons) (n int64, err error) {
 	err = s.inSnapshot(ctx, func(conn *pgx.Conn) error {
-		if err := s.lockChecked(ctx, conn, relation, recheckDataset, dataset); err != nil {
+		versions, err := s.lockChecked(ctx, conn, relation, recheckDataset, dataset)
+		if err != nil {
 			return err
 		}
-		n, err = s.countIn(ctx, conn, relation, p)
-		return relationFailure(err)
+		if n, err = s.countIn(ctx, conn, relation, p); err != nil {
+			return relationFailure(err)
+		}
+		return asFailure(s.recheckVersions(ctx, versions, recheckDataset, dataset))
 	})
 	if err != nil {
 		return 0, err

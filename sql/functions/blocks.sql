@@ -31,7 +31,7 @@ LANGUAGE sql STABLE AS $$ SELECT to_char(p_day, 'YYYY-MM-DD') $$;
 
 -- The type beneath a column, as format_type writes it.
 CREATE OR REPLACE FUNCTION dp_int.column_type(p_relid oid, p_column name) RETURNS text
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE SET quote_all_identifiers = off AS $$
   SELECT format_type(dp_int.domain_base(a.atttypid), NULL)
     FROM pg_catalog.pg_attribute a WHERE a.attrelid = p_relid AND a.attname = p_column AND a.attnum > 0 AND NOT a.attisdropped
 $$;

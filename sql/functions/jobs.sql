@@ -320,8 +320,9 @@ END $$;
 
 -- Raises DP004 where the relation that the worker has locked differs from its registration, and 55000
 -- when another worker has the job. It does not lock the job's row: that writes to disk, and would take
--- from the time until the first step.
-CREATE OR REPLACE FUNCTION dp_int.job_recheck(p_job uuid, p_token uuid) RETURNS void
+-- from the time until the first step. Returns dp_int.function_versions where the relation was stated to be
+-- total, else NULL: other relations call no functions.
+CREATE OR REPLACE FUNCTION dp_int.job_recheck(p_job uuid, p_token uuid) RETURNS bytea
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job;
@@ -330,14 +331,15 @@ BEGIN
   IF NOT FOUND THEN
     RAISE EXCEPTION 'job % is no longer this worker''s', p_job USING ERRCODE = '55000';
   END IF;
-  PERFORM dp_int.recheck_dataset(j.dataset);
+  RETURN dp_int.dataset_recheck(j.dataset);
 END $$;
 
 -- The same check for a data set whose rows are only counted.
-CREATE OR REPLACE FUNCTION dp_int.dataset_recheck(p_dataset bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dp_int.dataset_recheck(p_dataset bigint) RETURNS bytea
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dp_int.recheck_dataset(p_dataset);
+  RETURN (SELECT dp_int.function_versions(d.relid) FROM dp_int.dataset d WHERE d.id = p_dataset AND (d.options ->> 'total')::boolean);
 END $$;
 
 -- claimed -> charged. The worker holds a snapshot and locks on the relation, so that the relation checked

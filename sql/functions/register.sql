@@ -180,28 +180,111 @@ BEGIN
     LIMIT 1);
 END $$;
 
--- Returns a SHA-256 of the definitions of all views, functions and operators below a relation. Views and
--- functions with BEGIN ATOMIC enter as parse trees, other functions as their text. Positions in the source
--- text are removed from the trees, so that putting an earlier definition back with CREATE OR REPLACE restores
--- the hash. Trees refer to tables by OID and to columns by number, so that renaming these does not change it.
+-- Returns the objects that decide which rows reading a relation returns, and whether reading raises an error:
+-- the relation itself, all relations, functions and operators that it uses, types with the constraints of
+-- domains, and policies of row-level security. Partitions and children are left out: parse trees do not name
+-- them, and they are read without policies of their own.
+CREATE OR REPLACE FUNCTION dp_int.involved(p_relid oid) RETURNS TABLE(class oid, id oid)
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY
+  WITH RECURSIVE reached(class, id) AS (
+    SELECT 'pg_catalog.pg_class'::regclass::oid, p_relid
+    UNION
+    SELECT step.class, step.id
+      FROM reached r, LATERAL (
+        SELECT d.refclassid, d.refobjid
+          FROM (SELECT 'pg_catalog.pg_rewrite'::regclass, w.oid FROM pg_catalog.pg_rewrite w WHERE r.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = r.id AND w.ev_type = '1'
+                UNION ALL SELECT 'pg_catalog.pg_policy'::regclass, p.oid FROM pg_catalog.pg_policy p WHERE r.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = r.id
+                UNION ALL SELECT 'pg_catalog.pg_constraint'::regclass, k.oid FROM pg_catalog.pg_constraint k WHERE r.class = 'pg_catalog.pg_type'::regclass AND k.contypid = r.id
+                UNION ALL SELECT r.class, r.id WHERE r.class IN ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass)) AS o(class, id)
+          JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.id
+        UNION ALL  -- the planner may put one in the place of the other
+        SELECT r.class, other FROM pg_catalog.pg_operator o, unnest(ARRAY[o.oprcom, o.oprnegate]) AS other WHERE r.class = 'pg_catalog.pg_operator'::regclass AND o.oid = r.id AND other <> 0
+        UNION ALL
+        SELECT r.class, part FROM pg_catalog.pg_type y, unnest(ARRAY[y.typbasetype, y.typelem]) AS part WHERE r.class = 'pg_catalog.pg_type'::regclass AND y.oid = r.id
+        UNION ALL
+        SELECT r.class, a.atttypid
+          FROM pg_catalog.pg_type y
+          JOIN pg_catalog.pg_attribute a ON a.attrelid = y.typrelid AND a.attnum > 0
+         WHERE r.class = 'pg_catalog.pg_type'::regclass AND y.oid = r.id) AS step(class, id)
+     WHERE step.class IN ('pg_catalog.pg_class'::regclass, 'pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass, 'pg_catalog.pg_type'::regclass)
+       AND step.id >= 16384)  -- no object of the system's own changes
+  SELECT reached.class, reached.id FROM reached;
+END $$;
+
+-- Removes from a parse tree the positions in the source text, and the list of the column names that a table
+-- without an alias had when the tree was made.
+CREATE OR REPLACE FUNCTION dp_int.without_places(p_tree text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT regexp_replace(regexp_replace(p_tree, E'(?<!\\\\):[a-z_]*(location|stmt_len|list_start|list_end) -?[0-9]+', '', 'g'),
+                        E'(?<!\\\\):alias <> :eref \\{ALIAS (?:[^\\\\}]|\\\\.)*\\} :rtekind 0 ', ':rtekind 0 ', 'g')
+$$;
+
+-- Returns a SHA-256 of the definitions of all objects of dp_int.involved: views, functions with the defaults of
+-- their arguments, aggregates, operators, types and constraints of domains, policies of row-level security with
+-- the owners to whom they apply, and the options of foreign tables. Views and functions with BEGIN ATOMIC enter
+-- as parse trees without positions, other functions as their text, so that putting an earlier definition back
+-- with CREATE OR REPLACE restores the hash. Trees refer to tables by OID and to columns by number, so that
+-- renaming these does not change it. Policies of the relation itself are left out: check_relation refuses
+-- them, or dp_sidecar is exempt.
 CREATE OR REPLACE FUNCTION dp_int.definition(p_relid oid) RETURNS bytea
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN (
+    WITH involved AS MATERIALIZED (SELECT * FROM dp_int.involved(p_relid)),
+    relations AS MATERIALIZED (SELECT c.* FROM involved v JOIN pg_catalog.pg_class c ON v.class = 'pg_catalog.pg_class'::regclass AND c.oid = v.id),
+    functions AS MATERIALIZED (SELECT p.* FROM involved v JOIN pg_catalog.pg_proc p ON v.class = 'pg_catalog.pg_proc'::regclass AND p.oid = v.id),
+    types AS MATERIALIZED (SELECT y.* FROM involved v JOIN pg_catalog.pg_type y ON v.class = 'pg_catalog.pg_type'::regclass AND y.oid = v.id),
+    trees AS MATERIALIZED (
+      SELECT c.oid, c.reloptions, dp_int.without_places(w.ev_action::text) AS tree FROM relations c JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid AND w.ev_type = '1'),
+    hidden AS MATERIALIZED (SELECT c.oid, c.relforcerowsecurity FROM relations c WHERE c.relrowsecurity AND c.oid <> p_relid),
+    parts(part) AS (
+      SELECT jsonb_build_array('view', oid, tree, (SELECT array_agg(o.option_name ORDER BY o.option_name) FROM pg_options_to_table(reloptions) AS o WHERE CASE WHEN o.option_name LIKE 'security%' THEN o.option_value::boolean END)) FROM trees
+      UNION ALL
+      SELECT jsonb_build_array('function', oid, prolang, prokind, proisstrict, prosecdef, provolatile, procost, proconfig, probin, prosrc, dp_int.without_places(prosqlbody::text), dp_int.without_places(proargdefaults::text)) FROM functions
+      UNION ALL
+      SELECT jsonb_build_array('aggregate', f.oid, a.aggtransfn::oid, a.aggfinalfn::oid, a.aggcombinefn::oid, a.aggserialfn::oid, a.aggdeserialfn::oid, a.aggmtransfn::oid, a.aggminvtransfn::oid, a.aggmfinalfn::oid,
+                               a.aggfinalextra, a.aggmfinalextra, a.aggsortop, a.aggtranstype, a.aggmtranstype, a.agginitval, a.aggminitval)
+        FROM functions f JOIN pg_catalog.pg_aggregate a ON a.aggfnoid = f.oid
+      UNION ALL
+      SELECT jsonb_build_array('operator', o.oid, o.oprcode::oid, o.oprcom, o.oprnegate) FROM involved v JOIN pg_catalog.pg_operator o ON v.class = 'pg_catalog.pg_operator'::regclass AND o.oid = v.id
+      UNION ALL
+      SELECT jsonb_build_array('domain', oid, typnotnull) FROM types WHERE typtype = 'd'
+      UNION ALL
+      SELECT jsonb_build_array('check', y.oid, dp_int.without_places(k.conbin::text)) FROM types y JOIN pg_catalog.pg_constraint k ON k.contypid = y.oid AND k.contype = 'c'
+      UNION ALL
+      SELECT jsonb_build_array('row', y.oid, (SELECT array_agg(a.attname || ' ' || a.atttypid ORDER BY a.attnum) FROM pg_catalog.pg_attribute a WHERE a.attrelid = y.typrelid AND a.attnum > 0))
+        FROM types y JOIN pg_catalog.pg_class c ON c.oid = y.typrelid AND c.relkind = 'c'
+      UNION ALL  -- a text may be no label
+      SELECT jsonb_build_array('enum', oid, (SELECT array_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_catalog.pg_enum e WHERE e.enumtypid = y.oid))
+        FROM types y WHERE typtype = 'e' AND EXISTS (SELECT FROM trees WHERE tree LIKE '%{COERCEVIAIO%')
+      UNION ALL
+      SELECT jsonb_build_array('policy', h.oid, h.relforcerowsecurity, p.polpermissive, (SELECT array_agg(r ORDER BY r) FROM unnest(p.polroles) AS r), dp_int.without_places(p.polqual::text))
+        FROM hidden h LEFT JOIN pg_catalog.pg_policy p ON p.polrelid = h.oid AND p.polcmd IN ('r', '*')
+      UNION ALL
+      SELECT jsonb_build_array('owner', o.oid, o.owner)
+        FROM (SELECT oid, relowner FROM relations UNION ALL SELECT oid, proowner FROM functions WHERE prosecdef) AS o(oid, owner) WHERE EXISTS (SELECT FROM hidden)
+      UNION ALL  -- how a foreign table is read is no matter
+      SELECT jsonb_build_array('foreign', f.ftserver, f.ftrelid, (SELECT array_agg(o ORDER BY o) FROM unnest(f.ftoptions) AS o WHERE o !~ '^(fetch_size|batch_size|use_remote_estimate|async_capable|analyze_sampling)='),
+                               (SELECT array_agg(concat(a.attnum, ' ', a.attfdwoptions) ORDER BY a.attnum) FROM pg_catalog.pg_attribute a WHERE a.attrelid = f.ftrelid AND a.attfdwoptions IS NOT NULL))
+        FROM relations c JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = c.oid
+      UNION ALL
+      SELECT jsonb_build_array('generated', c.oid, a.attnum, dp_int.without_places(d.adbin::text))
+        FROM relations c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attgenerated = 'v' JOIN pg_catalog.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum)
+    SELECT sha256(convert_to(coalesce(string_agg(part::text, E'\n' ORDER BY part::text COLLATE "C"), ''), getdatabaseencoding())) FROM parts);
+END $$;
+
+-- Returns a SHA-256 of the row versions (xmin) of all functions that reading a relation calls. No lock keeps a
+-- function from being replaced. If the hash is the same before and after a read, no function was replaced in
+-- between, not even by one that was replaced in turn by the first.
+CREATE OR REPLACE FUNCTION dp_int.function_versions(p_relid oid) RETURNS bytea
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
-    SELECT sha256(convert_to(coalesce(string_agg(part, E'\n' ORDER BY part COLLATE "C"), ''), getdatabaseencoding()))
-      FROM dp_int.below(p_relid) b, LATERAL (
-        SELECT format('view %s %s', w.ev_class, regexp_replace(w.ev_action::text, E'(?<!\\\\):[a-z_]*(location|stmt_len|list_start|list_end) -?[0-9]+', '', 'g'))
-          FROM pg_catalog.pg_rewrite w
-         WHERE b.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = b.id AND w.ev_type = '1'
-        UNION ALL
-        SELECT format('function %s %s %s %s %s %s %s', p.oid, p.prolang, p.proisstrict, p.proconfig, p.probin, p.prosrc,
-                      regexp_replace(p.prosqlbody::text, E'(?<!\\\\):[a-z_]*(location|stmt_len|list_start|list_end) -?[0-9]+', '', 'g'))
-          FROM pg_catalog.pg_proc p
-         WHERE b.class = 'pg_catalog.pg_proc'::regclass AND p.oid = b.id
-        UNION ALL
-        SELECT format('operator %s %s', o.oid, o.oprcode::oid)
-          FROM pg_catalog.pg_operator o
-         WHERE b.class = 'pg_catalog.pg_operator'::regclass AND o.oid = b.id) AS parts(part));
+    SELECT sha256(convert_to(coalesce(string_agg(concat(p.oid, ' ', p.xmin), ',' ORDER BY p.oid), ''), 'UTF8'))
+      FROM dp_int.involved(p_relid) v
+      JOIN pg_catalog.pg_proc p ON v.class = 'pg_catalog.pg_proc'::regclass AND p.oid = v.id);
 END $$;
 
 -- Stores the hash of the present definitions for registered data sets with the option total that have none:
@@ -562,7 +645,7 @@ BEGIN
     IF unknown IS NOT NULL THEN  -- a relation without the option total has no functions, and is not checked
       RAISE EXCEPTION 'nobody knows whose rows it has: %', unknown;
     ELSIF (d.options ->> 'total')::boolean AND dp_int.definition(d.relid) IS DISTINCT FROM d.definition THEN
-      RAISE EXCEPTION 'a view or function that it was stated to be total with has changed';
+      RAISE EXCEPTION 'what it was stated to be total with has changed: a view, function, operator, type, policy of row-level security or foreign table below it';
     END IF;
     SELECT bool_or(k.account IS DISTINCT FROM d.account AND NOT (k.account IS NULL AND (k.child OR NOT k.own))), bool_and(k.noted) INTO strange, noted
       FROM dp_int.known_relations(d.relid, d.unit) k;
@@ -628,7 +711,7 @@ CREATE OR REPLACE FUNCTION public.dp_register(dataset text, relation regclass, t
                                    categories jsonb DEFAULT NULL, unit name DEFAULT NULL, max_rows int DEFAULT NULL, persons bigint DEFAULT NULL,
                                    block name DEFAULT NULL, block_width interval DEFAULT NULL, block_origin date DEFAULT NULL, block_rows bigint DEFAULT NULL,
                                    block_is_fixed text DEFAULT NULL, placement text DEFAULT 'auto') RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET jit = off AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET jit = off SET quote_all_identifiers = off AS $$
 DECLARE
   call jsonb;
   levels jsonb;
