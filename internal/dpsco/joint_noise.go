@@ -147,15 +147,15 @@ func (f *jointFit) response(g float64) float64 {
 	if !f.lengths.seen || !f.residuals.seen {
 		return 1
 	}
-	inner, outer, all := 0.0, 0.0, 0.0
+	residuals, inner, outer, all := f.residuals.withSpreadBins(), 0.0, 0.0, 0.0
 	rescale := math.Sqrt(meanSquare(f.q, f.h, f.hDeviation) / f.beyond(0) * max(f.slopes, 1) / f.d)
 	for k, share := range f.lengths.share {
 		length := f.lengths.quantity[k]
 		kept := square(min(1, f.bound/length))
 		moment, product := share*kept*square(length), (kept+(1-kept)*f.back)*length*rescale
 		all += moment
-		inner += moment * f.residuals.upTo(f.stepCuts.inner/product)
-		outer += moment * f.residuals.upTo(f.stepCuts.outer/product)
+		inner += moment * residuals.below(f.stepCuts.inner/product)
+		outer += moment * residuals.below(f.stepCuts.outer/product)
 	}
 	return min(1, ((1/f.stepCuts.uncut-g*(1/f.stepCuts.uncut-1))*inner+g*(outer-inner))/all)
 }

@@ -287,11 +287,6 @@ func (m *magnitudes) below(v float64) float64 {
 	})
 }
 
-// upTo returns the share of visible rows up to v, with the rows of a bin spread evenly by their logarithms.
-func (m *magnitudes) upTo(v float64) float64 {
-	return m.mean(func(u float64) float64 { return clampBetween(0.5+2*math.Log2(v/u), 0, 1) })
-}
-
 // mean returns the mean of f over the visible rows.
 func (m *magnitudes) mean(f func(v float64) float64) (sum float64) {
 	parts := binMiddle
@@ -317,7 +312,8 @@ var (
 
 // withSpreadBins returns the histogram with the rows of each bin spread evenly by their logarithms. It is
 // for the rows beyond a limit that was chosen by the histogram itself: the chosen limit tends to lie just
-// above the middle of a bin, where all rows of the bin appear to be within it.
+// above the middle of a bin, where all rows of the bin appear to be within it. Shares
+// below a limit also change in quarters of a bin, not in whole bins.
 func (m *magnitudes) withSpreadBins() *magnitudes {
 	other := *m
 	other.spread = true
