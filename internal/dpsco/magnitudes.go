@@ -312,8 +312,8 @@ var (
 
 // withSpreadBins returns the histogram with the rows of each bin spread evenly by their logarithms. It is
 // for the rows beyond a limit that was chosen by the histogram itself: the chosen limit tends to lie just
-// above the middle of a bin, where all rows of the bin appear to be within it. Shares
-// below a limit also change in quarters of a bin, not in whole bins.
+// above the middle of a bin, where all rows of the bin appear to be within it. Shares below a limit change
+// in quarters of a bin then, not in whole bins.
 func (m *magnitudes) withSpreadBins() *magnitudes {
 	other := *m
 	other.spread = true
