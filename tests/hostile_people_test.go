@@ -392,3 +392,36 @@ func TestARestoredCopyKnowsItsPeople(t *testing.T) {
 		t.Error(wrong)
 	}
 }
+
+// A policy of row-level security chooses rows by those of other tables: their people count as if a view had joined them.
+func TestWhomAPolicyLooksAtCounts(t *testing.T) {
+	t.Parallel()
+	w := servedWorld(t)
+	w.exec(w.super, strings.ReplaceAll(`
+		CREATE TABLE public.visits AS SELECT i::float8 AS age, i::float8 AS amount FROM generate_series(1, 900) i;
+		CREATE ROLE reader; GRANT SELECT ON public.{}, public.visits TO reader;
+		CREATE VIEW public.seen AS SELECT amount, age FROM public.visits WHERE age > 0; ALTER VIEW public.seen OWNER TO reader;
+		CREATE POLICY known ON public.visits USING (EXISTS (SELECT FROM public.{} p WHERE p.insured AND p.region = visits.age));
+		CREATE FUNCTION public.known(x float8) RETURNS boolean LANGUAGE plpgsql STABLE AS 'BEGIN RETURN EXISTS (SELECT FROM public.{} p WHERE p.region = x); END'`, "{}", w.dataset))
+	if err := w.register("seen", `{"total": true}`); err != nil {
+		t.Fatal(err, hint(err)) // the policy is not enabled
+	}
+	w.exec(w.super, `ALTER TABLE public.visits ENABLE ROW LEVEL SECURITY`)
+	w.exec(w.steward, `SELECT dp_grant('seen', $1)`, w.person)
+	_, err := regress(w.analyst, ask, "seen", 0.5)
+	w.wantError(err, "DP004", "No privacy budget was spent")
+	w.exec(w.steward, `SELECT dp_unregister('seen')`)
+	w.wantError(w.register("seen", `{"total": true}`), "22023", "belong to different accounts")
+	w.exec(w.super, `ALTER POLICY known ON public.visits USING (public.known(age))`)
+	w.wantError(w.register("seen", `{"total": true}`), "22023", "whose rows it has")
+	// Who is exempt from policies reads without them.
+	w.exec(w.super, `ALTER TABLE public.visits OWNER TO reader`)
+	if err := w.register("seen", `{"total": true}`); err != nil {
+		t.Error(err, hint(err))
+	}
+	recheck := `SELECT dp_int.recheck_dataset(id) FROM dp_int.dataset WHERE name = 'seen' AND unregistered_at IS NULL`
+	w.exec(w.super, recheck)
+	w.exec(w.super, `ALTER TABLE public.visits FORCE ROW LEVEL SECURITY`)
+	_, err = w.super.Exec(context.Background(), recheck)
+	w.wantError(err, "DP004", "whose rows it has")
+}

@@ -2,8 +2,8 @@
 -- relations whose people it shows, and joins their account.
 
 -- The tables below a relation: through views and materialized views to the relations that they read,
--- through functions that keep their body as a parse tree (BEGIN ATOMIC), through inheritance to every
--- parent and child.
+-- through functions that keep their body as a parse tree (BEGIN ATOMIC), through policies of row-level
+-- security to the relations that these read, and through inheritance to every parent and child.
 CREATE OR REPLACE FUNCTION dp_int.base_relations(p_relid oid) RETURNS TABLE(relid oid, relation text)
 LANGUAGE plpgsql STABLE SET quote_all_identifiers = off AS $$  -- names are compared as text
 BEGIN
@@ -14,9 +14,33 @@ BEGIN
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
 END $$;
 
+-- Returns whether policies of row-level security restrict the rows of a table when a relation is read, where
+-- p_tree are the relation and all relations that its views name. Policies apply to the owner of the view that
+-- names the table or, inside functions, to dp_sidecar; not to superusers, roles with BYPASSRLS and the owner of
+-- the table. A table that is read as a partition or child of its parent has the parent's policies. Those of
+-- the relation itself do not count: check_relation refuses them, or dp_sidecar is exempt.
+CREATE OR REPLACE FUNCTION dp_int.policies_apply(p_table oid, p_relid oid, p_tree oid[]) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN p_table <> p_relid AND EXISTS (
+    SELECT FROM pg_catalog.pg_class c
+     WHERE c.oid = p_table AND c.relrowsecurity
+       AND CASE WHEN p_table <> ALL (p_tree) THEN NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = p_table)
+           ELSE EXISTS (
+             SELECT FROM pg_catalog.pg_depend d
+               JOIN pg_catalog.pg_rewrite w ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND w.oid = d.objid
+               JOIN pg_catalog.pg_class v ON v.oid = w.ev_class AND v.oid = ANY (p_tree)
+               JOIN pg_catalog.pg_roles o ON o.oid = v.relowner
+              WHERE d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = p_table
+                AND (NOT (o.rolsuper OR o.rolbypassrls OR pg_has_role(o.oid, c.relowner, 'USAGE') AND NOT c.relforcerowsecurity)
+                     OR EXISTS (SELECT FROM pg_options_to_table(v.reloptions) WHERE option_name = 'security_invoker' AND option_value::boolean))) END);
+END $$;
+
 -- Relations, functions and operators below a relation, itself included.
 CREATE OR REPLACE FUNCTION dp_int.below(p_relid oid) RETURNS TABLE(class oid, id oid)
 LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  tree CONSTANT oid[] := ARRAY(SELECT dp_int.relation_tree(p_relid));
 BEGIN
   RETURN QUERY
   WITH RECURSIVE reached(class, id) AS (
@@ -32,6 +56,11 @@ BEGIN
         SELECT d.refclassid, d.refobjid
           FROM pg_catalog.pg_depend d
          WHERE r.class <> 'pg_catalog.pg_class'::regclass AND d.classid = r.class AND d.objid = r.id
+        UNION ALL
+        SELECT d.refclassid, d.refobjid
+          FROM pg_catalog.pg_policy p
+          JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_policy'::regclass AND d.objid = p.oid
+         WHERE r.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = r.id AND p.polcmd IN ('r', '*') AND dp_int.policies_apply(r.id, p_relid, tree)
         UNION ALL
         SELECT r.class, i.inhparent FROM pg_catalog.pg_inherits i WHERE r.class = 'pg_catalog.pg_class'::regclass AND i.inhrelid = r.id
         UNION ALL
@@ -53,7 +82,12 @@ BEGIN
         FROM below b
         JOIN pg_catalog.pg_rewrite w ON b.class = 'pg_catalog.pg_class'::regclass AND w.ev_class = b.id AND w.ev_type = '1'
       UNION ALL
-      SELECT p.prosqlbody::text FROM below b JOIN pg_catalog.pg_proc p ON b.class = 'pg_catalog.pg_proc'::regclass AND p.oid = b.id)
+      SELECT p.prosqlbody::text FROM below b JOIN pg_catalog.pg_proc p ON b.class = 'pg_catalog.pg_proc'::regclass AND p.oid = b.id
+      UNION ALL
+      SELECT p.polqual::text
+        FROM below b
+        JOIN pg_catalog.pg_policy p ON b.class = 'pg_catalog.pg_class'::regclass AND p.polrelid = b.id AND p.polcmd IN ('r', '*')
+       WHERE dp_int.policies_apply(b.id, p_relid, ARRAY(SELECT dp_int.relation_tree(p_relid))))
     SELECT reason FROM (
       SELECT 1, 'it shows no table' WHERE NOT EXISTS (SELECT FROM dp_int.base_relations(p_relid))
       UNION ALL
@@ -226,8 +260,7 @@ $$;
 -- the owners to whom they apply, and the options of foreign tables. Views and functions with BEGIN ATOMIC enter
 -- as parse trees without positions, other functions as their text, so that putting an earlier definition back
 -- with CREATE OR REPLACE restores the hash. Trees refer to tables by OID and to columns by number, so that
--- renaming these does not change it. Policies of the relation itself are left out: check_relation refuses
--- them, or dp_sidecar is exempt.
+-- renaming these does not change it.
 CREATE OR REPLACE FUNCTION dp_int.definition(p_relid oid) RETURNS bytea
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -238,7 +271,7 @@ BEGIN
     types AS MATERIALIZED (SELECT y.* FROM involved v JOIN pg_catalog.pg_type y ON v.class = 'pg_catalog.pg_type'::regclass AND y.oid = v.id),
     trees AS MATERIALIZED (
       SELECT c.oid, c.reloptions, dp_int.without_places(w.ev_action::text) AS tree FROM relations c JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid AND w.ev_type = '1'),
-    hidden AS MATERIALIZED (SELECT c.oid, c.relforcerowsecurity FROM relations c WHERE c.relrowsecurity AND c.oid <> p_relid),
+    hidden AS MATERIALIZED (SELECT c.oid, c.relforcerowsecurity FROM relations c WHERE c.relrowsecurity AND dp_int.policies_apply(c.oid, p_relid, ARRAY(SELECT dp_int.relation_tree(p_relid)))),
     parts(part) AS (
       SELECT jsonb_build_array('view', oid, tree, (SELECT array_agg(o.option_name ORDER BY o.option_name) FROM pg_options_to_table(reloptions) AS o WHERE CASE WHEN o.option_name LIKE 'security%' THEN o.option_value::boolean END)) FROM trees
       UNION ALL
