@@ -308,6 +308,15 @@ BEGIN
     SELECT sha256(convert_to(coalesce(string_agg(part::text, E'\n' ORDER BY part::text COLLATE "C"), ''), getdatabaseencoding())) FROM parts);
 END $$;
 
+-- Raises where a relation is no longer what it was stated to be total with.
+CREATE OR REPLACE FUNCTION dp_int.refuse_other_definition(p_relid oid, p_definition bytea) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF dp_int.definition(p_relid) IS DISTINCT FROM p_definition THEN
+    RAISE EXCEPTION 'what it was stated to be total with has changed: a view, function, operator, type, policy of row-level security or foreign table below it';
+  END IF;
+END $$;
+
 -- SHA-256 of which versions of the functions that reading a relation calls are there. No lock holds these: where it is the
 -- same before and after a read, they were the same in between, and none was replaced and put back.
 CREATE OR REPLACE FUNCTION dp_int.function_versions(p_relid oid) RETURNS bytea
@@ -674,8 +683,8 @@ BEGIN
     unknown := CASE WHEN d.options ? 'total' AND NOT d.options ?| '{account,new_population}' THEN dp_int.why_unknown(d.relid) END;
     IF unknown IS NOT NULL THEN  -- what is not stated to be total has no functions
       RAISE EXCEPTION 'nobody knows whose rows it has: %', unknown;
-    ELSIF (d.options ->> 'total')::boolean AND dp_int.definition(d.relid) IS DISTINCT FROM d.definition THEN
-      RAISE EXCEPTION 'what it was stated to be total with has changed: a view, function, operator, type, policy of row-level security or foreign table below it';
+    ELSIF (d.options ->> 'total')::boolean THEN
+      PERFORM dp_int.refuse_other_definition(d.relid, d.definition);
     END IF;
     SELECT bool_or(k.account IS DISTINCT FROM d.account AND NOT (k.account IS NULL AND (k.child OR NOT k.own))), bool_and(k.noted) INTO strange, noted
       FROM dp_int.known_relations(d.relid, d.unit) k;
