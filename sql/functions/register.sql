@@ -248,19 +248,20 @@ BEGIN
   SELECT reached.class, reached.id FROM reached;
 END $$;
 
--- A parse tree without the places of its parts in a statement, and without the names that columns of a table had
--- when it was made.
+-- A parse tree without the places of its parts in a statement, and without the list of columns that a table had
+-- when it was made, where the statement gives these no names of its own.
 CREATE OR REPLACE FUNCTION dp_int.without_places(p_tree text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
   SELECT regexp_replace(regexp_replace(p_tree, E'(?<!\\\\):[a-z_]*(location|stmt_len|list_start|list_end) -?[0-9]+', '', 'g'),
-                        E'(?<!\\\\):alias <> :eref \\{ALIAS (?:[^\\\\}]|\\\\.)*\\} :rtekind 0 ', ':rtekind 0 ', 'g')
+                        E'(?<!\\\\):alias (<>|\\{ALIAS :aliasname (?:[^ \\\\]|\\\\.)+ :colnames <>\\}) :eref \\{ALIAS (?:[^\\\\}]|\\\\.)*\\} :rtekind 0 ', E':alias \\1 :rtekind 0 ', 'g')
 $$;
 
 -- SHA-256 of what decides which rows reading a relation returns, and whether that raises, as far as the
 -- catalogue tells: views, functions and their defaults, aggregates, operators, types and constraints of domains,
 -- policies of row-level security with the owners that these are applied to, and what foreign tables stand for.
 -- It is of parse trees: where things stand in a statement is left out, so that a change can be undone; names are
--- OIDs there, so that a renamed table or column changes nothing.
+-- OIDs there, so that a renamed table or column changes nothing. Who has it cover more adds a migration as 040 is,
+-- or what was registered before is refused.
 CREATE OR REPLACE FUNCTION dp_int.definition(p_relid oid) RETURNS bytea
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
