@@ -35,7 +35,8 @@ BEGIN
     'standby', pg_is_in_recovery());
 END $$;
 
--- False before a location was recorded, and on standbys of where it was.
+-- Where the location is missing, and there is an account, it was left out of a dump or lost: then
+-- nobody knows where this is. False on standbys of where it was recorded.
 CREATE OR REPLACE FUNCTION dp_int.is_copy() RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -43,7 +44,8 @@ BEGIN
     SELECT FROM dp_int.location AS l
      WHERE l.anchor <> 'dp_int.location'::regclass
         OR l.database <> (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-        OR l.system_identifier <> dp_int.system_identifier());
+        OR l.system_identifier <> dp_int.system_identifier())
+      OR NOT EXISTS (SELECT FROM dp_int.location) AND EXISTS (SELECT FROM dp_int.account);
 END $$;
 
 CREATE OR REPLACE FUNCTION dp_int.refuse_copy() RETURNS void
