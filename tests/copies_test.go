@@ -524,3 +524,21 @@ func TestACopyKeepsItsLocation(t *testing.T) {
 	}
 	c.adopt(true)
 }
+
+// A copy that was restored without its location spends nothing either, before it is adopted.
+func TestACopyWithoutItsLocationIsOne(t *testing.T) {
+	t.Parallel()
+	w := lonelyWorld(t, 2, 0)
+	c := w.restore(w.system.Cluster, "nowhere")
+	c.exec(c.super, `DELETE FROM dp_int.location`) // as with --exclude-table-data
+	for _, sql := range []string{`SELECT dp_submit('l1', '` + w.dataset + `', 0.25)`, `SELECT * FROM dp_l1_regress('` + w.dataset + `', 0.25)`} {
+		_, err := c.analyst.Exec(context.Background(), sql)
+		c.wantError(err, "DP003", "dpsidecar adopt")
+	}
+	c.adopt(true)
+	c.serve()
+	c.mustRegress(c.analyst, ask, c.dataset, 0.25)
+	if wrong := all[string](w, c.steward, `SELECT item || ': ' || detail FROM dp_verify() WHERE NOT ok`); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+}

@@ -161,6 +161,35 @@ func TestCheckInstallNoticesAnOpenPublicSchema(t *testing.T) {
 	w.exec(w.super, `ROLLBACK`)
 }
 
+// What would have every request refused is noticed too: a missing right on the system identifier, and a change of what a data
+// set was stated to be total with.
+func TestCheckInstallNoticesWhatIsRefused(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	check := func(item string) string {
+		return one[string](w, w.super, `SELECT ok || ' ' || detail FROM dp_check_install() WHERE item = $1`, item)
+	}
+	view := w.dataset + "_total"
+	w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.%[1]s AS SELECT amount, age + 1 AS age FROM public.%[2]s; GRANT SELECT ON public.%[1]s TO dp_sidecar`, view, w.dataset))
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1, options => '{"total": true}')`, view, "public."+view)
+	w.exec(w.super, `BEGIN`)
+	const identity, readable = "the server tells its system identifier", "registered relations can be read"
+	if said := check(identity); said != "true as it should be" {
+		t.Error(said)
+	}
+	if said := check(readable); strings.Contains(said, view) {
+		t.Error(said)
+	}
+	w.exec(w.super, `REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC`)
+	w.exec(w.super, fmt.Sprintf(`CREATE OR REPLACE VIEW public.%s AS SELECT amount, age + 2 AS age FROM public.%s`, view, w.dataset))
+	if said := check(identity); !strings.HasPrefix(said, "false not to dp_owner, dp_admin, dp_analyst, dp_sidecar") {
+		t.Error(said)
+	}
+	if said := check(readable); !strings.HasPrefix(said, "false ") || !strings.Contains(said, view+": what it was stated to be total with has changed") {
+		t.Error(said)
+	}
+	w.exec(w.super, `ROLLBACK`)
+}
+
 // A grant taken back while the job reads: its result is withheld, in words, and kept.
 func TestAGrantTakenBackWhileWaiting(t *testing.T) {
 	w := newWorld(t, 1, 0)

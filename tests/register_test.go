@@ -155,7 +155,7 @@ func TestATotalViewThatChangesIsNotRead(t *testing.T) {
 	w := newWorld(t, 100, 0)
 	run := func(sql string) { w.exec(w.super, strings.ReplaceAll(sql, "{}", "public."+w.dataset)) }
 	const (
-		below    = `CREATE OR REPLACE VIEW {}_below AS SELECT amount, age, 1 AS k FROM {} WHERE age IS NOT NULL OR age IS NULL`
+		below    = `CREATE OR REPLACE VIEW {}_below AS SELECT amount, age, 1 AS k FROM (SELECT p.age, p.amount FROM {} AS p UNION ALL SELECT age, amount FROM {} WHERE false) AS c(age, amount) WHERE age IS NOT NULL OR age IS NULL`
 		total    = `CREATE OR REPLACE VIEW {}_total AS SELECT b.amount, {}_f(b.age) AS age FROM {}_below b JOIN (VALUES (1)) AS n(k) USING (k)`
 		function = `CREATE OR REPLACE FUNCTION {}_f(x float8) RETURNS float8 IMMUTABLE BEGIN ATOMIC SELECT x / 2; END`
 	)

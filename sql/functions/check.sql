@@ -87,6 +87,14 @@ BEGIN
   detail := coalesce(detail || ': take away SUPERUSER, CREATEROLE, CREATEDB, REPLICATION and BYPASSRLS, and LOGIN but for dp_loopback and dp_sidecar', 'as it should be');
   RETURN NEXT;
 
+  item := 'the server tells its system identifier';  -- it tells a copy in another cluster, and whose roles are meant
+  SELECT string_agg(role, ', ') INTO detail
+    FROM unnest(ARRAY['dp_owner', 'dp_admin', 'dp_analyst', 'dp_sidecar']) AS role
+   WHERE NOT has_function_privilege(role, 'pg_catalog.pg_control_system()', 'EXECUTE');
+  ok := detail IS NULL;
+  detail := coalesce('not to ' || detail || ': GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system() TO PUBLIC. Until then nothing is answered', 'as it should be');
+  RETURN NEXT;
+
   -- An overload that fits a call better would run with the rights of the caller.
   item := 'analysts cannot create functions in schema public, beside dp_*';
   ok := NOT has_schema_privilege('dp_analyst', 'public', 'CREATE');
@@ -100,9 +108,12 @@ BEGIN
 
   item := 'registered relations can be read';
   detail := NULL;
-  FOR r IN SELECT d.name, d.relid, d.options FROM dp_int.dataset d WHERE d.unregistered_at IS NULL ORDER BY d.name LOOP
+  FOR r IN SELECT d.name, d.relid, coalesce((d.options ->> 'total')::boolean, false) AS total, d.definition FROM dp_int.dataset d WHERE d.unregistered_at IS NULL ORDER BY d.name LOOP
     BEGIN
-      PERFORM dp_int.check_relation(r.relid, coalesce((r.options ->> 'total')::boolean, false));
+      PERFORM dp_int.check_relation(r.relid, r.total);
+      IF r.total THEN
+        PERFORM dp_int.refuse_other_definition(r.relid, r.definition);
+      END IF;
     EXCEPTION WHEN OTHERS THEN
       detail := concat_ws('; ', detail, format('%s: %s', r.name, SQLERRM));
     END;

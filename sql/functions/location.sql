@@ -34,7 +34,8 @@ BEGIN
     'standby', pg_is_in_recovery());
 END $$;
 
--- False while no location is recorded, and on a standby of the recorded location.
+-- Returns whether this database is a copy. That is so also if no location is recorded although there are
+-- accounts: it was left out of a dump, or lost. False on a standby of the recorded location.
 CREATE OR REPLACE FUNCTION dp_int.is_copy() RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -42,7 +43,8 @@ BEGIN
     SELECT FROM dp_int.location AS l
      WHERE l.anchor <> 'dp_int.location'::regclass
         OR l.database <> (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-        OR l.system_identifier <> dp_int.system_identifier());
+        OR l.system_identifier <> dp_int.system_identifier())
+      OR NOT EXISTS (SELECT FROM dp_int.location) AND EXISTS (SELECT FROM dp_int.account);
 END $$;
 
 CREATE OR REPLACE FUNCTION dp_int.refuse_copy() RETURNS void

@@ -248,11 +248,11 @@ BEGIN
 END $$;
 
 -- Removes from a parse tree the positions in the source text, and the list of the column names that a table
--- without an alias had when the tree was made.
+-- had when the tree was made, unless the statement gives the columns names of its own.
 CREATE OR REPLACE FUNCTION dp_int.without_places(p_tree text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
   SELECT regexp_replace(regexp_replace(p_tree, E'(?<!\\\\):[a-z_]*(location|stmt_len|list_start|list_end) -?[0-9]+', '', 'g'),
-                        E'(?<!\\\\):alias <> :eref \\{ALIAS (?:[^\\\\}]|\\\\.)*\\} :rtekind 0 ', ':rtekind 0 ', 'g')
+                        E'(?<!\\\\):alias (<>|\\{ALIAS :aliasname (?:[^ \\\\]|\\\\.)+ :colnames <>\\}) :eref \\{ALIAS (?:[^\\\\}]|\\\\.)*\\} :rtekind 0 ', E':alias \\1 :rtekind 0 ', 'g')
 $$;
 
 -- Returns a SHA-256 of the definitions of all objects of dp_int.involved: views, functions with the defaults of
@@ -260,7 +260,8 @@ $$;
 -- the owners to whom they apply, and the options of foreign tables. Views and functions with BEGIN ATOMIC enter
 -- as parse trees without positions, other functions as their text, so that putting an earlier definition back
 -- with CREATE OR REPLACE restores the hash. Trees refer to tables by OID and to columns by number, so that
--- renaming these does not change it.
+-- renaming these does not change it. A change of what the hash covers needs a
+-- migration like 040, or data sets registered before it are refused.
 CREATE OR REPLACE FUNCTION dp_int.definition(p_relid oid) RETURNS bytea
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -308,9 +309,18 @@ BEGIN
     SELECT sha256(convert_to(coalesce(string_agg(part::text, E'\n' ORDER BY part::text COLLATE "C"), ''), getdatabaseencoding())) FROM parts);
 END $$;
 
+-- Raises if the objects with which a relation was stated to be total have changed.
+CREATE OR REPLACE FUNCTION dp_int.refuse_other_definition(p_relid oid, p_definition bytea) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF dp_int.definition(p_relid) IS DISTINCT FROM p_definition THEN
+    RAISE EXCEPTION 'what it was stated to be total with has changed: a view, function, operator, type, policy of row-level security or foreign table below it';
+  END IF;
+END $$;
+
 -- Returns a SHA-256 of the row versions (xmin) of all functions that reading a relation calls. No lock keeps a
 -- function from being replaced. If the hash is the same before and after a read, no function was replaced in
--- between, not even by one that was replaced in turn by the first.
+-- between, not even one that was put back.
 CREATE OR REPLACE FUNCTION dp_int.function_versions(p_relid oid) RETURNS bytea
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -677,8 +687,8 @@ BEGIN
     unknown := CASE WHEN d.options ? 'total' AND NOT d.options ?| '{account,new_population}' THEN dp_int.why_unknown(d.relid) END;
     IF unknown IS NOT NULL THEN  -- a relation without the option total has no functions, and is not checked
       RAISE EXCEPTION 'nobody knows whose rows it has: %', unknown;
-    ELSIF (d.options ->> 'total')::boolean AND dp_int.definition(d.relid) IS DISTINCT FROM d.definition THEN
-      RAISE EXCEPTION 'what it was stated to be total with has changed: a view, function, operator, type, policy of row-level security or foreign table below it';
+    ELSIF (d.options ->> 'total')::boolean THEN
+      PERFORM dp_int.refuse_other_definition(d.relid, d.definition);
     END IF;
     SELECT bool_or(k.account IS DISTINCT FROM d.account AND NOT (k.account IS NULL AND (k.child OR NOT k.own))), bool_and(k.noted) INTO strange, noted
       FROM dp_int.known_relations(d.relid, d.unit) k;
