@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 )
 
@@ -41,17 +42,22 @@ func TestForestKeepsItsWeights(t *testing.T) {
 	}
 }
 
+// picks counts how often each box is picked.
+func picks(f *boxHeap, n int, src *mech.Source) map[*box]float64 {
+	counts := map[*box]float64{}
+	for range n {
+		counts[f.pick(src)]++
+	}
+	return counts
+}
+
 func TestPickFollowsTheWeights(t *testing.T) {
 	var f boxHeap
 	for i := range 5 {
 		f.add(&box{logMass: -float64(i), axis: 0})
 	}
-	counts := map[*box]float64{}
-	src := mechtest.Source(t, 1)
 	const n = 100000
-	for range n {
-		counts[f.pick(src)]++
-	}
+	counts := picks(&f, n, mechtest.Source(t, 1))
 	for _, b := range f.boxes { // 6.5 standard deviations: below 1e-10
 		p := float64(f.weight(b)) / float64(f.sum[1])
 		if math.Abs(counts[b]-n*p) > 6.5*math.Sqrt(n*p*(1-p)) {
@@ -73,12 +79,8 @@ func TestPickOfWeightsOfOne(t *testing.T) {
 	if f.sum[1] != 5 {
 		t.Fatalf("5 boxes weigh %d", f.sum[1])
 	}
-	counts := map[*box]float64{}
-	src := mechtest.Source(t, 2)
 	const n = 10000
-	for range n {
-		counts[f.pick(src)]++
-	}
+	counts := picks(&f, n, mechtest.Source(t, 2))
 	for i, b := range f.boxes { // 6.5 standard deviations: below 1e-10
 		if math.Abs(counts[b]-n/5) > 6.5*math.Sqrt(n*.2*.8) {
 			t.Errorf("box %d: %g of %d", i, counts[b], n)
