@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"dpsidecar/internal/arrowio"
 	"dpsidecar/internal/dpsco"
 )
 
@@ -180,5 +181,25 @@ func TestAClaimCountsLevels(t *testing.T) {
 	}
 	if c.width() != 1+3+1+1 { // target, slopes, region and ward
 		t.Errorf("%d columns are held", c.width())
+	}
+}
+
+// A claim with blocks reads, and counts, the rows of its window and no others; without blocks all rows.
+func TestAClaimReadsItsWindow(t *testing.T) {
+	want := arrowio.Window{Column: "admitted_on", Type: "date", From: "2026-01-02", To: "2026-02-01"}
+	for _, unit := range []string{"null", `"patient"`} {
+		c := new(claim)
+		err := json.Unmarshal([]byte(`{"dataset": {"unit": `+unit+`, "block": "admitted_on", "block_type": "date"},
+			"request": {"target": "cost", "features": ["age"], "over": ["2026-01-02", "2026-02-01"]}}`), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read, counted := c.pull(7).Where, c.persons().window; read == nil || *read != want || counted == nil || *counted != want {
+			t.Errorf("unit %s: %+v is read and %+v counted", unit, read, counted)
+		}
+		c.Dataset.Block = nil
+		if read, counted := c.pull(7).Where, c.persons().window; read != nil || counted != nil {
+			t.Errorf("unit %s, without blocks: %+v is read and %+v counted", unit, read, counted)
+		}
 	}
 }
