@@ -2,6 +2,7 @@ package job_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -42,6 +43,29 @@ func TestErrorsThatAreNotFiniteAreWithheld(t *testing.T) {
 				t.Errorf("%v: %s", bad, text)
 			}
 		}
+	}
+}
+
+// No release of finite numbers fails its job, however long its intervals are. A failed job is tried again with other noise, under
+// the same charge: what is released in the end would be a draw of those that do not fail, which costs more than was charged.
+func TestNoFiniteReleaseFailsItsJob(t *testing.T) {
+	r, withheld := rand.New(rand.NewPCG(1, 1)), 0
+	for range 20_000 {
+		number := func() float64 {
+			return math.Pow(10, []float64{-323 + 631*r.Float64(), 300 + 8.25*r.Float64(), 2 * r.Float64()}[r.IntN(3)])
+		}
+		middle, half := (2*r.Float64()-1)*number(), number()
+		release := dpsco.Result{Coefficients: []float64{middle}, StdErr: []float64{number()}, DF: []float64{number()}, Low: []float64{middle - half}, High: []float64{middle + half}}
+		text, err := job.KnownErrors(release)
+		if err != nil {
+			t.Fatalf("%+v: %v", release, err)
+		}
+		if strings.Contains(string(text), "no finite interval") {
+			withheld++
+		}
+	}
+	if withheld < 100 || withheld > 10_000 {
+		t.Errorf("%d of 20,000 are withheld", withheld)
 	}
 }
 

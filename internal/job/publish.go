@@ -181,7 +181,7 @@ func (e *errorColumns) columns() []*[]any {
 }
 
 // knownErrors returns the errors that a result estimates. JSON cannot hold numbers that are not finite, and
-// they would fail the job: if one occurs there are no intervals.
+// they would fail the job, which would be tried again with other noise: if one occurs there are no intervals.
 func knownErrors(r dpsco.Result, model string, terms []string) (e errorColumns) {
 	switch {
 	case !finite(r):
@@ -243,7 +243,9 @@ func whyNull(r dpsco.Result, model string, terms []string) string {
 	return "noise hides a direction of " + strings.Join(names, " and ") + ": does one follow from the others, or are they constant, rare flags or their scales too large" + few + "? Leave them out, give scales that fit, or ask for more eps"
 }
 
-// finite reports whether all estimates are finite, and all standard errors and degrees of freedom positive.
+// finite reports whether all estimates are finite, p-values too, and all standard errors and degrees of
+// freedom positive. The p-values of finite numbers are not finite where an interval is longer than float64
+// can say.
 func finite(r dpsco.Result) bool {
 	numbers := slices.Concat(r.StdErr, r.DF, r.Low, r.High)
 	for _, m := range []*mat.SymDense{r.Covariance, r.Bias} {
@@ -251,7 +253,8 @@ func finite(r dpsco.Result) bool {
 			numbers = append(numbers, mat.DenseCopyOf(m).RawMatrix().Data...)
 		}
 	}
-	return !slices.ContainsFunc(numbers, isNotFinite) && !slices.ContainsFunc(slices.Concat(r.StdErr, r.DF), func(v float64) bool { return v <= 0 })
+	return !slices.ContainsFunc(numbers, isNotFinite) && !slices.ContainsFunc(slices.Concat(r.StdErr, r.DF), func(v float64) bool { return v <= 0 }) &&
+		!slices.ContainsFunc(r.PValues(), isNotFinite)
 }
 
 func isNotFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
