@@ -1,6 +1,7 @@
 package dpsco
 
 import (
+	"encoding/json"
 	"errors"
 	"maps"
 	"math"
@@ -10,6 +11,8 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 )
 
@@ -125,5 +128,79 @@ func TestReplaysOfAllTogether(t *testing.T) {
 	}
 	if ran < 450 {
 		t.Errorf("%d pairs", ran)
+	}
+}
+
+// Whatever is released, however unlikely it is, becomes a result that can be written as JSON, and no panic: a job that fails is
+// tried again with other noise, so that what is released in the end would depend on what fails.
+func TestWhateverIsReleasedBecomesAResult(t *testing.T) {
+	r, ran := rand.New(rand.NewPCG(13, 12)), 0
+	for k := range 600 {
+		s := Shape{N: []int{1 + r.IntN(30), 60, 300}[r.IntN(3)], D: 1 + r.IntN(4), Intercept: r.IntN(2) == 0}
+		request, b, weights, labels, _ := combined(r, &s, 0)
+		a := planner(request)
+		if k%4 == 0 {
+			kinds := []string{"n", "nfn", "nl", "lf"}[r.IntN(4)]
+			two := describers(kinds)
+			s, weights = Shape{N: s.N, D: len(kinds) - 1}, false
+			a, b.Delta = two[r.IntN(len(two))], []float64{0, 1e-6}[r.IntN(2)]
+		}
+		if _, err := a.Plan(s, b, privacy.Concentrated{}); errors.Is(err, ErrInfeasible) || errors.Is(err, ErrParameter) {
+			continue
+		}
+		x, _ := neighbours(r, s, labels)
+		if weights {
+			x.Weight = make([]float64, s.N)
+			for i := range x.Weight {
+				x.Weight[i] = mostWeight * r.Float64()
+			}
+		}
+		if s.Levels > 0 {
+			x, _ = recordsInGroups(r, x, x, s.Levels)
+		}
+		ran++
+		run := func(earlier *mechtest.Tape) (Result, *mechtest.Tape) {
+			src, tape := mechtest.NewTape(t, uint64(k), earlier)
+			p, err := a.Plan(s, b, privacy.Concentrated{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			result, err := p.Run(t.Context(), cloned(x), src)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return result, tape
+		}
+		_, answers := run(nil)
+		spoil(r, answers.Releases)
+		result, _ := run(answers)
+		if _, err := json.Marshal([]any{result.Metrics, result.Figures, result.Scales}); err != nil {
+			t.Errorf("%+v of %+v, %+v: %v", a, s, b, err)
+		}
+	}
+	if ran < 300 {
+		t.Errorf("%d tables", ran)
+	}
+}
+
+// spoil multiplies answers with noise of any size by numbers that make them huge, tiny, 0, or of the other sign, all of an answer or
+// each by another.
+func spoil(r *rand.Rand, releases []mechtest.Release) {
+	for _, release := range releases {
+		switch release.Mechanism.(type) {
+		case mech.Gaussian, mech.Laplace, mech.MatrixLaplace:
+		default:
+			continue // numbers of a grid
+		}
+		factor := func() float64 {
+			return []float64{1, 2, -1, 0, 0.5, 10, 1e-9, 1e-300, 1e6, -1e8, 1e30, 1e150}[r.IntN(12)]
+		}
+		all, alike := factor(), r.IntN(2) == 0
+		for i := range release.Answer {
+			if !alike {
+				all = factor()
+			}
+			release.Answer[i] *= all
+		}
 	}
 }
