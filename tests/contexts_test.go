@@ -304,34 +304,12 @@ func TestFromPgBouncer(t *testing.T) {
 // On a hot standby the loopback points at the primary, where the job runs.
 func TestFromAHotStandby(t *testing.T) {
 	t.Parallel()
-	backup, err := exec.LookPath("pg_basebackup")
-	if err != nil {
-		t.Skip("pg_basebackup is not installed")
-	}
 	w := lonelyWorld(t, 1, 0)
-	major := one[string](w, w.super, `SELECT current_setting('server_version_num')::int / 10000 || '.'`)
-	if version, err := exec.Command(backup, "--version").Output(); err != nil || !strings.Contains(string(version), " "+major) {
-		t.Skipf("pg_basebackup is not of the server's version, %s", major)
-	}
+	w.tool("pg_basebackup")
 	if _, err := w.system.Serve(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	dir := w.folder()
-	out, err := exec.Command(backup, "-D", filepath.Join(dir, "data"), "-R", "-c", "fast", "--no-sync", "-d", w.system.Cluster.SuperuserURL("postgres")).CombinedOutput()
-	if err != nil {
-		t.Fatalf("pg_basebackup: %v\n%s", err, out)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "superuser.password"), []byte(w.system.Cluster.Password()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w.give(dir)
-	standby, err := localpg.Start(context.Background(), localpg.Options{Dir: dir, Settings: map[string]string{"fsync": "off"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { standby.Stop() })
-	primary := fmt.Sprintf(":%d/", w.system.Cluster.Port())
-	reader := w.connect(strings.Replace(w.system.URL(w.person), primary, fmt.Sprintf(":%d/", standby.Port()), 1))
+	reader := w.on(w.clone("-R", "-d", w.system.Cluster.SuperuserURL("postgres"))).analyst
 	if !one[bool](w, reader, `SELECT pg_is_in_recovery()`) {
 		t.Fatal("the standby is a primary")
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
@@ -148,7 +147,8 @@ func TestARestoredCopyIsNotItsOriginal(t *testing.T) {
 		t.Fatalf("the original was charged: %d entries, before %d", w.entries(), before)
 	}
 	c.wantError(c.try(c.super, `SELECT dp_int.worker_beat(gen_random_uuid(), 1, '')`), "DP003", "dpsidecar adopt")
-	for _, sql := range []string{`SELECT dp_grant('` + w.dataset + `', 'steward')`, `SELECT dp_abandon(id) FROM dp.jobs`,
+	for _, sql := range []string{`SELECT dp_grant('` + w.dataset + `', 'steward')`, `SELECT dp_revoke('` + w.dataset + `', '` + w.person + `')`, `SELECT dp_abandon(id) FROM dp.jobs`,
+		`SELECT dp_set_budget('` + w.dataset + `', 1, 0)`, // adopt would set another one
 		`SELECT dp_register('x', 'public.` + w.dataset + `', 'amount', '{age}', 1)`} {
 		c.wantError(c.try(c.steward, sql), "DP003", "dpsidecar adopt")
 	}
@@ -312,26 +312,9 @@ func TestACopyOfTheFilesDoesNotReachItsOriginal(t *testing.T) {
 	if _, err := w.system.Serve(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	dir := w.folder()
-	w.run("pg_basebackup", "-D", filepath.Join(dir, "data"), "-c", "fast", "--no-sync", "-d", w.system.Cluster.SuperuserURL("postgres"))
-	if err := os.WriteFile(filepath.Join(dir, "superuser.password"), []byte(w.system.Cluster.Password()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w.give(dir)
-	clone, err := localpg.Start(context.Background(), localpg.Options{Dir: dir, Settings: map[string]string{"fsync": "off"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { clone.Stop() })
-	from, to := fmt.Sprintf(":%d/", w.system.Cluster.Port()), fmt.Sprintf(":%d/", clone.Port())
-	c := w.at(func(person string) string {
-		if person == localpg.Superuser {
-			return clone.SuperuserURL(dev.Database)
-		}
-		return strings.Replace(w.system.URL(person), from, to, 1)
-	})
+	c := w.on(w.clone("-d", w.system.Cluster.SuperuserURL("postgres")))
 	before := w.entries()
-	_, err = regress(c.analyst, ask, w.dataset, 0.5)
+	_, err := regress(c.analyst, ask, w.dataset, 0.5)
 	c.wantError(err, "DP003", "another server, with a copy of this one's files")
 	if w.entries() != before {
 		t.Error("the original was charged")

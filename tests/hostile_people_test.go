@@ -3,7 +3,6 @@ package tests
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -330,12 +329,8 @@ func TestAViewThatReadsAsTheSidecarIsRefused(t *testing.T) {
 // knew. Nothing is registered before the accounts know their relations again.
 func TestARestoredCopyKnowsItsPeople(t *testing.T) {
 	t.Parallel()
-	for _, program := range []string{"pg_dump", "pg_restore"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skip(err)
-		}
-	}
 	w := servedWorld(t)
+	w.tool("pg_dump")
 	moved := w.dataset + "_moved"
 	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.stays AS TABLE public.%[1]s; ALTER TABLE public.%[1]s RENAME TO %[2]s`, w.dataset, moved))
 	if err := w.register("stays", `{"new_population": "others"}`); err != nil {
@@ -345,14 +340,8 @@ func TestARestoredCopyKnowsItsPeople(t *testing.T) {
 	moved += "_twice"
 	dump := filepath.Join(t.TempDir(), "dump")
 	w.exec(w.super, `CREATE DATABASE copy`)
-	for _, command := range [][]string{
-		{"pg_dump", "-Fc", "-f", dump, w.system.SuperuserURL()},
-		{"pg_restore", "--exit-on-error", "-d", w.system.Cluster.SuperuserURL("copy"), dump},
-	} {
-		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", command[0], err, out)
-		}
-	}
+	w.run("pg_dump", "-Fc", "-f", dump, w.system.SuperuserURL())
+	w.run("pg_restore", "--exit-on-error", "-d", w.system.Cluster.SuperuserURL("copy"), dump)
 	v := *w
 	v.super = w.connect(w.system.Cluster.SuperuserURL("copy"))
 	v.steward = w.connect(strings.Replace(w.system.StewardURL(), "/"+dev.Database, "/copy", 1))

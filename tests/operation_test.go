@@ -66,6 +66,9 @@ func TestCallersAreServedInTurn(t *testing.T) {
 func TestAClaimDoesNotReadTheWholeQueue(t *testing.T) {
 	t.Parallel()
 	w := lonelyWorld(t, 100, 0)
+	if one[int](w, w.super, `SELECT current_setting('server_version_num')::int`) < 150000 {
+		t.Skip("Postgres 14 does not bring its statistics up to date when it is asked to")
+	}
 	w.submitMany(w.analyst, 1)
 	w.exec(w.super, `INSERT INTO dp_int.job (id, principal, caller, dataset, model, eps, delta, request, request_hash, fresh, waited)
 		SELECT gen_random_uuid(), j.principal, j.caller, j.dataset, j.model, j.eps, j.delta, j.request, sha256(i::text::bytea), false, false FROM dp_int.job j, generate_series(1, 20000) i`)

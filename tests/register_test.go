@@ -568,7 +568,7 @@ func TestAFunctionsPeopleAreKnownOrAskedFor(t *testing.T) {
 		{"nested", `CREATE FUNCTION {}_{n}_f() RETURNS TABLE (amount float8, age float8) BEGIN ATOMIC SELECT * FROM {}_atomic_f(); END; CREATE MATERIALIZED VIEW {}_{n} AS SELECT * FROM {}_{n}_f()`, ""},
 		{"sql", `CREATE FUNCTION {}_{n}_f() RETURNS TABLE (amount float8, age float8) LANGUAGE sql AS 'SELECT amount, age FROM public.{}'; CREATE MATERIALIZED VIEW {}_{n} AS SELECT * FROM {}_{n}_f()`, "function public.{}_sql_f() reads is not known"},
 		{"scalar", `CREATE TABLE {}_one AS SELECT i FROM generate_series(1, 9) i; CREATE FUNCTION {}_{n}_f(i int) RETURNS float8 LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT amount FROM public.{} OFFSET i LIMIT 1); END'; CREATE VIEW {}_{n} AS SELECT {}_{n}_f(i) AS amount, {}_{n}_f(i) AS age FROM {}_one`, "is not known: it has no BEGIN ATOMIC"},
-		{"xml", `CREATE TABLE {}_two AS SELECT 1 AS i; CREATE MATERIALIZED VIEW {}_{n} AS SELECT 1.0::float8 AS amount, length(query_to_xml('SELECT * FROM {}', true, true, '')::text)::float8 AS age FROM {}_two`, "query_to_xml"},
+		{"xml", `CREATE TABLE {}_two AS SELECT 1 AS i; CREATE MATERIALIZED VIEW {}_{n} AS SELECT 1.0::float8 AS amount, length(query_to_xml('SELECT * FROM public.{}', true, true, '')::text)::float8 AS age FROM {}_two`, "query_to_xml"},
 		{"catalog", `CREATE TABLE {}_three AS SELECT 1 AS i; CREATE MATERIALIZED VIEW {}_{n} AS SELECT o.i::float8 AS amount, s.staattnum::float8 AS age FROM {}_three o, pg_statistic s`, "pg_statistic"},
 	} {
 		fill := strings.NewReplacer("{}", w.dataset, "{n}", c.name)

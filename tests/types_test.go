@@ -94,7 +94,7 @@ func TestWhatHintsShowRaisesNoError(t *testing.T) {
 		values []string // besides NULL
 	}{
 		"money":      {"money", []string{"-92233720368547758.08", "92233720368547758.07"}},
-		"interval":   {"interval", []string{"178000000 years", "-178000000 years", "178000000 years 2147483647 days 2562047788:00:54.775807", "-178000000 years -2147483648 days"}},
+		"interval":   {"interval", []string{"178000000 years", "-178000000 years", "178000000 years 2147483647 days 2147483647:59:59.999999", "-178000000 years -2147483648 days"}},
 		"time":       {"time", []string{"00:00", "24:00"}},
 		"timetz":     {"timetz", []string{"00:00+15:59:59", "24:00-15:59:59"}},
 		"numrange":   {"numrange", []string{"empty", "(,)", "[-Infinity,NaN]", "[1e131071,2e131071)"}},

@@ -233,7 +233,7 @@ func TestUpgradeLeavesAnAdoptedCopyNothing(t *testing.T) {
 }
 
 // The digest of what a data set was stated to be total with covers more since schema 40: an upgrade makes it anew, and
-// takes no change for what was stated.
+// takes no change for what was stated. A step down forgets no digest: below, what has changed would be read.
 func TestUpgradeMakesDigestsAnew(t *testing.T) {
 	t.Parallel()
 	w := lonelyWorld(t, 1, 0)
@@ -242,12 +242,26 @@ func TestUpgradeMakesDigestsAnew(t *testing.T) {
 		w.exec(w.steward, `SELECT dp_register($1, $1::text::regclass, 'amount', '{age}', 1, options => '{"total": true}')`, name)
 	}
 	w.exec(w.super, `CREATE OR REPLACE VIEW public.changed AS SELECT amount, age + 2 AS age FROM public.`+w.dataset)
-	w.exec(w.super, `UPDATE dp_int.schema_migrations SET version = 39`)
-	w.exec(w.super, `CREATE OR REPLACE FUNCTION dp_int.definition(p_relid oid) RETURNS bytea LANGUAGE sql AS $$ SELECT sha256(ev_action::text::bytea) FROM pg_rewrite WHERE ev_class = p_relid $$`) // an older one
+	digests := func(when string) {
+		t.Helper()
+		said := all[string](w, w.super, `SELECT name || ' ' || (definition = dp_int.definition(relid)) FROM dp_int.dataset WHERE options ? 'total' ORDER BY name`)
+		if !reflect.DeepEqual(said, []string{"changed false", "kept true"}) {
+			t.Errorf("%s, the digests hold: %q", when, said)
+		}
+	}
+	config, err := pgx.ParseConfig(w.system.SuperuserURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.refusesStepDown(39, "stated to be total")
+	digests("down and up again")
+	for at := install.Latest(); at > 39; {
+		if at, err = install.Down(context.Background(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.exec(w.super, `CREATE FUNCTION dp_int.definition(p_relid oid) RETURNS bytea LANGUAGE sql AS $$ SELECT sha256(ev_action::text::bytea) FROM pg_rewrite WHERE ev_class = p_relid $$; ALTER FUNCTION dp_int.definition OWNER TO dp_owner`) // an older one
 	w.exec(w.super, `UPDATE dp_int.dataset SET definition = CASE name WHEN 'kept' THEN dp_int.definition(relid) ELSE '\x00' END WHERE options ? 'total'`)
 	w.upgrade()
-	said := all[string](w, w.super, `SELECT name || ' ' || (definition = dp_int.definition(relid)) FROM dp_int.dataset WHERE options ? 'total' ORDER BY name`)
-	if !reflect.DeepEqual(said, []string{"changed false", "kept true"}) {
-		t.Errorf("the digests hold: %q", said)
-	}
+	digests("from older digests")
 }

@@ -156,6 +156,9 @@ var refusals = map[int]string{
 	// summed there.
 	37: refusal("dp_int.dataset WHERE placement <> 'auto' AND unregistered_at IS NULL", "the rows of a data set are where its steward has said",
 		"Stay with this version, or let a steward allow any place: dp_set_placement(dataset, ''auto'')."),
+	// Otherwise data sets that are refused because a definition has changed since would be read.
+	39: refusal("dp_int.dataset WHERE definition IS NOT NULL AND unregistered_at IS NULL", "it is noted with which definitions a data set was stated to be total",
+		"Stay with this version, or let a steward dp_unregister the data sets that have the option total."),
 }
 
 const stay = "Stay with this version."

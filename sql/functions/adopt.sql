@@ -25,21 +25,6 @@ EXCEPTION WHEN SQLSTATE 'DP004' THEN
   RETURN reason;
 END $$;
 
--- Ends jobs that were charged when the copy was made. Their charges stand: the original may release, or
--- have released, under them, and one charge pays for one release.
-CREATE OR REPLACE FUNCTION dp_int.abandon_copied_jobs() RETURNS void
-LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-  j record;
-BEGIN
-  FOR j IN SELECT o.id, d.account, d.name FROM dp_int.job o JOIN dp_int.dataset d ON d.id = o.dataset
-            WHERE o.state IN ('charged', 'reading') ORDER BY o.seq FOR NO KEY UPDATE OF o LOOP
-    PERFORM dp_int.finish_job(j.id, 'abandoned', 'DP004', 'it was under way when this database was copied',
-      'The privacy budget is spent: the original may have released the result. Ask again, which is charged again.');
-    PERFORM dp_int.ledger_budget(j.account, j.name, session_user, jsonb_build_object('abandon', j.id));
-  END LOOP;
-END $$;
-
 -- Adopts this database. If the original is still in use, nothing is left to spend here until a steward
 -- sets a budget; if it is gone, the remaining budget may be spent here. Returns what is registered and
 -- how much of its budget is left. Raises, and changes nothing, where a data set differs from its
@@ -70,7 +55,7 @@ BEGIN
   ELSE
     PERFORM dp_int.move_here();
   END IF;
-  PERFORM dp_int.abandon_copied_jobs();
+  PERFORM dp_int.end_charged_jobs('this database was copied', 'the original');
   FOR a IN SELECT * FROM dp_int.account ORDER BY id FOR UPDATE LOOP
     IF NOT p_original_is_gone THEN
       -- With blocks proven_epsilon is that of the fullest block, and as a limit would leave something to

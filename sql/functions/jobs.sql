@@ -17,9 +17,37 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
   DELETE FROM dp_int.worker WHERE id = p_worker
 $$;
 
--- The job that a token still owns, its row locked. Raises 55000 when it is lost, and DP003 in a copy of
--- the database, which a sidecar may reach in the middle of a job: the original would release under the
--- same charge too.
+-- Ends jobs that are charged. Their charges stand: another server may release, or have released, under
+-- them, and one charge pays for one release.
+CREATE OR REPLACE FUNCTION dp_int.end_charged_jobs(p_when text, p_other text) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  j record;
+BEGIN
+  FOR j IN SELECT o.id, d.account, d.name FROM dp_int.job o JOIN dp_int.dataset d ON d.id = o.dataset
+            WHERE o.state IN ('charged', 'reading') ORDER BY o.seq FOR NO KEY UPDATE OF o LOOP
+    PERFORM dp_int.finish_job(j.id, 'abandoned', 'DP004', format('it was under way when %s', p_when),
+      format('The privacy budget is spent: %s may have released the result. Ask again, which is charged again.', p_other));
+    PERFORM dp_int.ledger_budget(j.account, j.name, session_user, jsonb_build_object('abandon', j.id));
+  END LOOP;
+END $$;
+
+-- Ends the jobs that a former primary may have finished, the first time that it is called after a promotion.
+CREATE OR REPLACE FUNCTION dp_int.follow_promotion() RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF dp_int.promoted() THEN
+    PERFORM FROM dp_int.location FOR UPDATE;
+    IF dp_int.promoted() THEN  -- no other session has done it in the meantime
+      PERFORM dp_int.end_charged_jobs('a standby was promoted', 'the former primary');
+      UPDATE dp_int.location SET timeline = dp_int.timeline();
+    END IF;
+  END IF;
+END $$;
+
+-- The job that a token still owns, its row locked. Raises 55000 when it is lost, also by the promotion of a
+-- standby, and DP003 in a copy of the database, which a sidecar may reach in the middle of a job: the
+-- original would release under the same charge too.
 CREATE OR REPLACE FUNCTION dp_int.own_job(p_job uuid, p_token uuid) RETURNS dp_int.job
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -27,7 +55,7 @@ DECLARE
 BEGIN
   PERFORM dp_int.refuse_copy();
   SELECT * INTO j FROM dp_int.job WHERE id = p_job AND token = p_token FOR NO KEY UPDATE;  -- not FOR UPDATE, so that other jobs may begin to follow it
-  IF NOT FOUND THEN
+  IF NOT FOUND OR dp_int.promoted() THEN
     RAISE EXCEPTION 'job % is no longer this worker''s', p_job USING ERRCODE = '55000';
   END IF;
   RETURN j;
@@ -228,6 +256,7 @@ BEGIN
   IF dp_int.is_copy() THEN
     RETURN NULL;  -- the original and the copy would both release under one charge
   END IF;
+  PERFORM dp_int.follow_promotion();
   PERFORM dp_int.shorten_leases();
   PERFORM dp_int.wake_followed();
   FOR settled IN 1..100 LOOP

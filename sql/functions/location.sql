@@ -11,6 +11,21 @@ EXCEPTION WHEN OTHERS THEN
   RETURN NULL;
 END $$;
 
+-- The timeline of this server's write-ahead log, NULL on a standby and where the server does not reveal it.
+-- Everybody may execute the two functions unless that right has been revoked.
+CREATE OR REPLACE FUNCTION dp_int.timeline() RETURNS int
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  RETURN ('x' || left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8))::bit(32)::int;
+EXCEPTION WHEN OTHERS THEN
+  RETURN NULL;
+END $$;
+
+-- Was a standby promoted to be this server, since jobs last ran here? Then jobs may be under way that the
+-- former primary has finished: the last of what it committed may not have come here.
+CREATE OR REPLACE FUNCTION dp_int.promoted() RETURNS boolean
+LANGUAGE sql VOLATILE AS $$ SELECT EXISTS (SELECT FROM dp_int.location l WHERE l.timeline <> dp_int.timeline()) $$;
+
 -- The role with which the loopback logs in, one for each database of a cluster.
 CREATE OR REPLACE FUNCTION dp_int.loopback_role() RETURNS name
 LANGUAGE plpgsql STABLE AS $$
@@ -68,13 +83,14 @@ BEGIN
   ELSIF NOT EXISTS (SELECT FROM dp_int.location) OR dp_int.is_copy() AND NOT EXISTS (SELECT FROM dp_int.account) THEN
     PERFORM dp_int.move_here();
   END IF;
+  UPDATE dp_int.location SET timeline = dp_int.timeline() WHERE timeline IS NULL;
 END $$;
 
 CREATE OR REPLACE FUNCTION dp_int.move_here() RETURNS void
 LANGUAGE sql VOLATILE AS $$
   DELETE FROM dp_int.location;
-  INSERT INTO dp_int.location (system_identifier, database, anchor)
-  SELECT dp_int.system_identifier(), oid, 'dp_int.location'::regclass FROM pg_catalog.pg_database WHERE datname = current_database();
+  INSERT INTO dp_int.location (system_identifier, database, anchor, timeline)
+  SELECT dp_int.system_identifier(), oid, 'dp_int.location'::regclass, dp_int.timeline() FROM pg_catalog.pg_database WHERE datname = current_database();
 $$;
 
 -- Executed through the loopback: the reason why it does not lead to the right database, NULL if it does.

@@ -68,6 +68,7 @@ DECLARE
   unspent CONSTANT text := 'No privacy budget was spent.';
 BEGIN
   PERFORM dp_int.refuse_copy();  -- it would refund charges under which the original releases
+  PERFORM dp_int.follow_promotion();
   BEGIN
     SELECT * INTO j FROM dp_int.job WHERE id = dp_abandon.job FOR NO KEY UPDATE;
   EXCEPTION WHEN lock_not_available THEN

@@ -899,6 +899,7 @@ DECLARE
   eps numeric;
   del numeric;
 BEGIN
+  PERFORM dp_int.refuse_copy();  -- adopt may set the budget to what is spent
   LOCK TABLE dp_int.account_relation IN SHARE ROW EXCLUSIVE MODE;
   d := dp_int.dataset_of(dp_set_budget.dataset);
   SELECT * INTO STRICT a FROM dp_int.account WHERE id = d.account FOR UPDATE;
@@ -926,7 +927,7 @@ CREATE OR REPLACE FUNCTION public.dp_unregister(dataset text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   d dp_int.dataset := dp_int.dataset_of(dp_unregister.dataset);
-BEGIN
+BEGIN  -- also in a copy: adopt refuses a data set whose relation is not there
   PERFORM FROM dp_int.account WHERE id = d.account FOR UPDATE;  -- locked before the data set, as in every function
   UPDATE dp_int.dataset SET unregistered_at = clock_timestamp() WHERE id = d.id;
   PERFORM dp_int.ledger_budget(d.account, d.name, session_user, '{"unregister": {}}');
@@ -976,6 +977,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   d dp_int.dataset := dp_int.dataset_of(dp_revoke.dataset);
 BEGIN
+  PERFORM dp_int.refuse_copy();  -- whose grants and jobs these are is known when roles are bound
   DELETE FROM dp_int.dataset_grant g  -- of the role that has this name, or of a dropped role that had it
    WHERE g.dataset = d.id
      AND (g.principal = dp_int.principal_of(dp_revoke.grantee) OR g.grantee = dp_revoke.grantee AND dp_int.role_of(g.principal) IS NULL);
