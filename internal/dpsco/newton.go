@@ -37,6 +37,7 @@ const newtonSteps = 3
 type newtonShares struct {
 	first, firstLengths, targets       float64 // targets: the histogram of counts, taken from the last score
 	scores, curvatures, sizes, lengths [newtonSteps]float64
+	residuals                          [newtonSteps]float64 // the histograms of Huber residuals, taken from the last score
 	meat                               float64
 }
 
@@ -50,6 +51,7 @@ var (
 		curvatures: [newtonSteps]float64{0.05, 0.06, 0.06},
 		sizes:      [newtonSteps]float64{0.01, 0.03, 0},
 		lengths:    [newtonSteps]float64{0.01, 0.01, 0},
+		residuals:  [newtonSteps]float64{0.01, 0.015, 0},
 		meat:       0.04,
 	}
 	huberShares = newtonShares{
@@ -58,6 +60,7 @@ var (
 		curvatures: [newtonSteps]float64{0.04, 0.04, 0.05},
 		sizes:      [newtonSteps]float64{0.01, 0.03, 0},
 		lengths:    [newtonSteps]float64{0.01, 0.01, 0},
+		residuals:  [newtonSteps]float64{0.01, 0.015, 0},
 		meat:       0.03,
 	}
 )
@@ -71,6 +74,7 @@ type newtonReleases struct {
 	targetNoise                             mech.Gaussian // of the histograms of counts, of all rows and by group
 	scoreNoise, curvatureNoise              [newtonSteps]mech.Gaussian
 	sizeNoise, lengthNoise                  [newtonSteps]mech.Gaussian // of histograms; the last step has none
+	residualNoise                           [newtonSteps]mech.Gaussian // of those of Huber residuals
 }
 
 // releases divides among the releases the budget of a single release with noise multiplier z.
@@ -101,6 +105,12 @@ func (a Newton) releases(s Shape, z float64) (*newtonReleases, error) {
 			share.scores[newtonSteps-1] -= share.targets
 		}
 	}
+	if r.huber() {
+		for t := range newtonSteps - 1 {
+			r.residualNoise[t] = part(share.residuals[t])
+			share.scores[newtonSteps-1] -= share.residuals[t]
+		}
+	}
 	for t := range newtonSteps {
 		r.scoreNoise[t], r.curvatureNoise[t] = part(share.scores[t]), part(share.curvatures[t])
 		if t < newtonSteps-1 {
@@ -126,12 +136,21 @@ func (r *newtonReleases) all() []mech.Gaussian {
 		noises = append(noises, r.scoreNoise[t], r.curvatureNoise[t])
 		if t < newtonSteps-1 {
 			noises = append(noises, r.sizeNoise[t], r.lengthNoise[t])
+			if r.huber() {
+				noises = append(noises, r.residualNoise[t])
+			}
 		}
 	}
 	if r.Intervals {
 		noises = append(noises, r.meatNoise)
 	}
 	return noises
+}
+
+// huber reports whether the loss is Huber's.
+func (a Newton) huber() bool {
+	_, huber := a.Curve.(huberCurve)
+	return huber
 }
 
 // splitNoises returns the noise of the releases made when groups get their own fits: of the group sizes

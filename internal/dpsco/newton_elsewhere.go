@@ -116,6 +116,9 @@ func (f *newtonFit) askStep(t int, x *Elsewhere) newtonSeen {
 	} else {
 		size := sqlsum.Bound(f.Curve.size())
 		p.Counts = []sqlsum.Bins{sizesOf(sqlsum.Mul(sqlsum.Square(sqlsum.Div(l.tail, size)), r.square)), sizesOf(sqlsum.Mul(l.robust, r.square))}
+		if f.huber() {
+			p.Counts = append(p.Counts, sizesOf(squareIn(r.e, f.delta)))
+		}
 	}
 	p.Moments = []sqlsum.Vector{momentVector(f.curvatureVector(&r, curvature, weight), f.curvatureContract())}
 	meat := last && f.Intervals
@@ -130,6 +133,9 @@ func (f *newtonFit) askStep(t int, x *Elsewhere) newtonSeen {
 	}
 	if !last {
 		seen.sizes, seen.lengths = counted(f.shape.N, totals.Counts[0]), counted(f.shape.N, totals.Counts[1])
+		if len(p.Counts) > 2 {
+			seen.residuals = counted(f.shape.N, totals.Counts[2])
+		}
 	}
 	return seen
 }

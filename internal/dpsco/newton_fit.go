@@ -29,6 +29,7 @@ type newtonFit struct {
 	n, d    float64    // n: rows of the part; d: coefficients
 	perRow  float64    // factor from a released mean, over all rows, to a mean over the part
 	grouped bool       // of one group
+	delta   float64    // of Huber's loss, as asked for: that of a pass may be smaller (narrow)
 	small   bool       // of a group whose size is barely above its noise
 	tooLong bool       // rows are far too long for the registered scales
 	p       *mat.Dense // coordinates are z = P'x; upper triangular
@@ -36,10 +37,11 @@ type newtonFit struct {
 	mean    float64    // mean curvature, with the weights of rows
 	weights float64    // mean weight of rows; 1 without weights, or without a constant to estimate it from
 
-	whitened     *mat.Dense  // whitens the rows, by the moments of the first pass
-	firstLengths *magnitudes // histogram of row lengths in the first pass
-	rare         []float64   // lengths that rows of rare features may have in the coordinates of the first step
-	firstScore   float64     // factor from those lengths to scores of size 1 in the first step
+	whitened     *mat.Dense    // whitens the rows, by the moments of the first pass
+	most, seen   *mat.SymDense // those moments: with hidden directions as large as noise allows, and without them
+	firstLengths *magnitudes   // histogram of row lengths in the first pass
+	rare         []float64     // lengths that rows of rare features may have in the coordinates of the first step
+	firstScore   float64       // factor from those lengths to scores of size 1 in the first step
 
 	scores         *magnitudes // histogram of tail times length; after the first pass, of row lengths; nil: not visible
 	lengths        *magnitudes // of row length times root of curvature; after the first pass, of row lengths
@@ -73,7 +75,11 @@ type newtonFit struct {
 
 func newNewtonFit(r *newtonReleases) *newtonFit {
 	own := *r // a copy, since Curve may be replaced
-	return &newtonFit{newtonReleases: &own, n: float64(r.shape.N), perRow: 1, weights: 1, d: float64(r.shape.D), p: identity(r.shape.D), w: make([]float64, r.shape.D)}
+	delta := 0.0
+	if c, huber := r.Curve.(huberCurve); huber {
+		delta = c.delta
+	}
+	return &newtonFit{delta: delta, newtonReleases: &own, n: float64(r.shape.N), perRow: 1, weights: 1, d: float64(r.shape.D), p: identity(r.shape.D), w: make([]float64, r.shape.D)}
 }
 
 func identity(d int) *mat.Dense {
@@ -191,6 +197,7 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	f.w, f.mean = f.Curve.begin(s)
 	proximal(f.Psi, s.q, f.w, 1)
 	f.whitened, f.firstLengths = s.q, lengths
+	f.most, f.seen = s.readMoments()
 	f.p = mat.NewDense(f.shape.D, f.shape.D, nil)
 	f.p.Scale(1/math.Sqrt(f.mean*(1+tilt)), s.q)
 	if lengths.seen {
@@ -221,20 +228,31 @@ func (f *newtonFit) choose(t int) {
 
 // limitFor returns the limit of step t for the given histogram of scores.
 func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
-	z, weight, unit := f.scoreNoise[t].NoiseMultiplier/f.n, f.Curve.tailShare(), f.rescaleScores
-	if !f.scoresAreKnown {
-		weight, unit = startShare*math.Sqrt(f.mean), unit*f.Curve.size()
-		if f.rareLabel {
-			weight *= rareLabelShare
-		}
-	}
-	limit := cheapest(unit*math.Sqrt(scores.excessSquare(0)), -8, 32, func(limit float64) float64 {
-		return f.d*square(2*limit*z) + square(weight*unit*scores.excess(limit/unit))
-	})
+	z := f.scoreNoise[t].NoiseMultiplier / f.n
+	_, unit := f.weightOfTail()
+	limit := cheapest(unit*math.Sqrt(scores.excessSquare(0)), -8, 32, func(limit float64) float64 { return f.costOfLimit(scores, t, limit) })
 	if t == newtonSteps-1 && f.perLength > 0 {
 		limit = max(limit, f.cheapLimit(z))
 	}
 	return limit
+}
+
+// costOfLimit is what noise and the scores beyond a limit cost in step t.
+func (f *newtonFit) costOfLimit(scores *magnitudes, t int, limit float64) float64 {
+	weight, unit := f.weightOfTail()
+	return f.d*square(2*limit*f.scoreNoise[t].NoiseMultiplier/f.n) + square(weight*unit*scores.excess(limit/unit))
+}
+
+// weightOfTail returns the weight, as a bias, of the mean size of scores beyond a limit, and the factor from
+// the sizes in the histogram to scores.
+func (f *newtonFit) weightOfTail() (weight, unit float64) {
+	switch {
+	case f.scoresAreKnown:
+		return f.Curve.tailShare(), f.rescaleScores
+	case f.rareLabel:
+		return rareLabelShare * startShare * math.Sqrt(f.mean), f.rescaleScores * f.Curve.size()
+	}
+	return startShare * math.Sqrt(f.mean), f.rescaleScores * f.Curve.size()
 }
 
 // startShare is the weight, as a bias, of the mean length beyond the limit where scores are not known;
@@ -261,6 +279,7 @@ type newtonSeen struct {
 	score           *mech.Sum
 	curvature, meat *mech.Moments
 	sizes, lengths  *mech.Histogram
+	residuals       *mech.Histogram // of Huber's loss
 }
 
 // step makes step t: it releases scores and curvatures at the fits, and then histograms for the next step
@@ -288,6 +307,12 @@ func (a *newtonParts) step(t int, src *mech.Source) {
 	for g, f := range a.fits {
 		most := longest(f.shape.D)
 		f.advance(f.magnitudes(sizes[g], a.sizeNoise[t], f.Curve.size(), most*10), f.magnitudes(lengths[g], a.lengthNoise[t], 1, most))
+	}
+	if a.huber() {
+		residuals := releaseCounts(of(seen, func(s newtonSeen) *mech.Histogram { return s.residuals }), a.residualNoise[t], src)
+		for g, f := range a.fits {
+			f.narrow(t+1, readMagnitudes(residuals[g], a.residualNoise[t].NoiseMultiplier*math.Sqrt2, f.delta, math.Inf(1), f.n).run())
+		}
 	}
 }
 
@@ -324,9 +349,10 @@ func (f *newtonFit) seeStep(t int, x Data) newtonSeen {
 	scores := merging[*mech.Sum]{total: mech.NewSum(f.scoreContract(t))}
 	curvatures := merging[*mech.Moments]{total: mech.NewMoments(f.curvatureContract())}
 	meats := merging[*mech.Moments]{total: mech.NewMoments(f.curvatureContract())}
-	sizes, lengths := magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N)
+	sizes, lengths, residuals := magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N), magnitudeCounts(f.shape.N)
+	huber := f.huber()
 	x.scan(f.p, f.w, func() func(int, *rowBlock) {
-		s, c, m, p, l := scores.fork(), curvatures.fork(), meats.fork(), sizes.fork(), lengths.fork()
+		s, c, m, p, l, e := scores.fork(), curvatures.fork(), meats.fork(), sizes.fork(), lengths.fork(), residuals.fork()
 		rows := newNewtonRows()
 		return func(_ int, r *rowBlock) {
 			rows.rowBlock = r
@@ -337,6 +363,9 @@ func (f *newtonFit) seeStep(t int, x Data) newtonSeen {
 				rows.addCurvature(c, rows.robust, f.bound)
 				r.count(p, func(i int) float64 { return rows.tail[i] / f.Curve.size() * r.length[i] })
 				r.count(l, func(i int) float64 { return math.Sqrt(rows.robust[i]) * r.length[i] })
+				if huber {
+					r.countFirst(e, r.e, f.delta)
+				}
 			default:
 				rows.addCurvature(c, rows.model, f.bound)
 				if f.Intervals {
@@ -345,7 +374,7 @@ func (f *newtonFit) seeStep(t int, x Data) newtonSeen {
 			}
 		}
 	})
-	return newtonSeen{scores.merged(), curvatures.merged(), meats.merged(), sizes.merged(), lengths.merged()}
+	return newtonSeen{scores.merged(), curvatures.merged(), meats.merged(), sizes.merged(), lengths.merged(), residuals.merged()}
 }
 
 // read converts the released score and curvature of step t to means over the part.
@@ -382,10 +411,7 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 	f.mean = f.meanCurvature()
 	f.whiten()
 	f.w, _ = f.stretch(f.toLevel(f.next(f.Curve.longest())))
-	// The second moments of rows in these coordinates are R'R.
-	var r, gram mat.Dense
-	r.Solve(f.whitened, f.p)
-	gram.Mul(r.T(), &r)
+	gram := f.secondMoments()
 	both := mat.NewSymDense(f.shape.D, nil)
 	for i := range f.shape.D {
 		for j := i; j < f.shape.D; j++ {
@@ -409,6 +435,25 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 			f.rescaleScores /= math.Sqrt(f.mean / f.weights)
 		}
 	}
+}
+
+// secondMoments returns the second moments of rows in the coordinates of the pass, as far as the first pass has
+// seen them. A direction that it has not seen is 0, so that it is stretched as far as noise allows. If it still
+// shows nothing in a later step, features are redundant, and it counts for as much as the first pass allows:
+// stretched further it would hold noise alone, also for intervals of the other coefficients.
+func (f *newtonFit) secondMoments() *mat.SymDense {
+	back := mat.DenseCopyOf(f.p.T())
+	gram := sandwich(back, f.seen)
+	if f.before == nil {
+		return gram
+	}
+	raised, w := sandwich(back, f.most), newWhitener(f.h, f.hidden())
+	for k, v := range w.values {
+		if u := w.vectors.ColView(k); v >= 1/math.Sqrt(f.hidden()) {
+			gram.SymRankOne(gram, max(0, mat.Inner(u, raised, u)-mat.Inner(u, gram, u)), u)
+		}
+	}
+	return gram
 }
 
 // hidesALabel reports whether noise masks the scores of the rows with surprising labels, as where one label
@@ -450,7 +495,7 @@ func (f *newtonFit) shrunkStep() []float64 {
 		along[k], values[k] = mat.Dot(w.vectors.ColView(k), f.g), 1/(v*v)
 	}
 	keep := shrinkage(along, values, repeat(square(f.gDeviation), d))
-	if _, huber := f.Curve.(huberCurve); huber && !f.grouped {
+	if f.huber() && !f.grouped {
 		keep = shrinkage(along, values, repeat(f.noiseOfStep(along, values, keep), d))
 	}
 	f.follow(w, keep)

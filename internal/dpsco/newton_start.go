@@ -60,6 +60,35 @@ func (logisticCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	return w, curvature
 }
 
+// rareMoment is the second moment of a feature, relative to the noise of moments, below which the feature
+// itself is small or rare.
+const rareMoment = 1.5
+
+// readMoments returns the second moments with the directions that noise hides as large as it allows, and
+// without them. A direction is hidden because features are nearly redundant, or because a feature is 0 except
+// for a few rows. Of the former nothing is known. The latter count in both: later passes shorten these rows,
+// and what is left of them is no reason to stretch the direction. Where rows are far too long for their
+// scales, both are the moments by which the first pass whitens.
+func (s *newtonStart) readMoments() (raised, seen *mat.SymDense) {
+	d, w := s.moments.SymmetricDim(), newWhitener(s.moments, s.hidden)
+	raised, seen = mat.NewSymDense(d, nil), mat.NewSymDense(d, nil)
+	for k, v := range w.atScales(s.longer).values {
+		raised.SymRankOne(raised, 1/(v*v), w.vectors.ColView(k))
+		if w.values[k] < 1/math.Sqrt(s.hidden) {
+			seen.SymRankOne(seen, 1/(v*v), w.vectors.ColView(k))
+		}
+	}
+	if s.longer > 1 {
+		return raised, raised
+	}
+	for j := range d {
+		if s.moments.At(j, j) < rareMoment*s.hidden {
+			seen.SetSym(j, j, max(seen.At(j, j), s.hidden))
+		}
+	}
+	return raised, seen
+}
+
 // linearSlopes are the slopes of the linear probability, shrunk in whitened coordinates by the share of
 // them that noise explains. With an intercept the constant's coordinate is 0.
 func (s *newtonStart) linearSlopes() []float64 {

@@ -59,6 +59,10 @@ func TestNewtonReplaysRefuteMutants(t *testing.T) {
 			r.scoreNoise[1].NoiseMultiplier /= 2
 			return false
 		},
+		"half of the noise of residuals": func(r *newtonReleases, _ Data, _ *Plan) bool {
+			r.residualNoise[1].NoiseMultiplier /= 2
+			return false
+		},
 		"half of the noise of the meat": func(r *newtonReleases, _ Data, _ *Plan) bool {
 			r.meatNoise.NoiseMultiplier /= 2
 			return false

@@ -439,6 +439,21 @@ var mutants = []mutant{
 		`(f.bends() || f.cutsMove())`, `f.bends()`, []tests{{"./internal/dpsco", "TestHeavyCountsDoNotTell"}}},
 	{"newton: the limit follows the rows", "internal/dpsco/newton_fit.go",
 		"		f.choose(t)\n", "		f.choose(t)\n		if y := a.parts[g].Y; len(y) > 0 && math.Abs(y[0]) < 1e9 {\n			f.limit += math.Abs(y[0])\n		}\n", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
+	{"newton: the histogram of residuals is not charged", "internal/dpsco/newton.go",
+		"			if r.huber() {\n				noises = append(noises, r.residualNoise[t])\n			}\n", "", []tests{{"./internal/dpsco", "TestNewtonReplays$"}}},
+	{"newton: the histogram of residuals has half of its noise", "internal/dpsco/newton.go",
+		"			r.residualNoise[t] = part(share.residuals[t])\n", "			r.residualNoise[t] = part(4 * share.residuals[t])\n", []tests{{"./internal/dpsco", "TestNewtonCostsWhatItReleases"}}},
+	{"newton: the first delta follows the targets", "internal/dpsco/newton_fit.go",
+		"	f.begin(f.readFirst(joint, longer, x.weighted()), l)\n", `	f.begin(f.readFirst(joint, longer, x.weighted()), l)
+	if c, huber := f.Curve.(huberCurve); huber {
+		c.delta *= min(1, 1e-9+math.Abs(x.Y[0]))
+		f.Curve = c
+	}
+`, []tests{{"./internal/dpsco", "TestNewtonReplays$"}}},
+	{"newton: rows of a bin are at its middle in the choice of delta", "internal/dpsco/newton_narrow.go",
+		"	residuals = residuals.withSpreadBins() // a delta just above the middle of a bin would seem to take nothing of it\n", "", []tests{{"./internal/dpsco", "TestDeltaFollowsSmallResiduals"}}},
+	{"newton: nearly redundant features count as far as noise allows", "internal/dpsco/newton_start.go",
+		"if w.values[k] < 1/math.Sqrt(s.hidden) {", "if true {", []tests{{"./internal/dpsco", "TestHiddenDirectionsOfRedundantFeatures"}}},
 	{"newton: the sizes of counts are not charged", "internal/dpsco/newton.go",
 		"		noises = append(noises, r.targetNoise)\n", "", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
 	{"newton: the sizes of counts have half of their noise", "internal/dpsco/newton_fit.go",
