@@ -89,6 +89,12 @@ func TestRowsElsewhereGiveTheSame(t *testing.T) {
 				for i := 3; i < x.N/2; i += 7 { // nor do those without a target, of which features have another mean
 					x.X[0][i], x.Y[i] = 9, math.NaN()
 				}
+				if k == 4 { // a column far from zero, which is moved
+					for i, v := range x.X[0] {
+						x.X[0][i] = 400 + clampTo(v, 9)
+					}
+					a.X[0], a.CentreX[0] = 400, 0
+				}
 				if k%2 == 1 {
 					x.Offset = make([]float64, x.N)
 					for i := range x.Offset {
@@ -240,7 +246,19 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 			}
 		}
 	}
-	if x.err != nil || passes != 125*(2+3*3+3*3) {
+	for _, a := range []float64{2, 1, 0x1p-11, 0} { // centers and scales that look finds lie between these
+		moved := Scaled{X: []float64{0x1p-11, 1, 0x1p-4}, Y: 1, CentreX: []float64{a, -a, a}, CentreY: -a}
+		moved.expressAgain(x)
+		x.askPositions(1000, detailBins, []numeric{{0, 0}, {2, 0}, {target, 0}}, &moved)
+		newton, err := Newton{Curve: logisticCurve{}, Bound: 1}.releases(shape, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := newNewtonFit(newton)
+		f.p, f.w, f.limit, f.bound = mat.NewDense(4, 4, slices.Repeat([]float64{1e30}, 16)), []float64{1, 2, 3, 4}, 1, 1
+		f.askStep(0, x)
+	}
+	if x.err != nil || passes != 125*(2+3*3+3*3)+4*4 {
 		t.Errorf("%d passes, %v", passes, x.err)
 	}
 }

@@ -83,11 +83,13 @@ func (a Regression) expect(s Shape, b privacy.Budget, accountant privacy.Account
 	if err != nil {
 		return Forecast{}, err
 	}
-	f, err := methods[p.Method](p)
+	f, err := p.fit()
 	if err != nil {
 		return Forecast{}, err
 	}
-	switch f := f.(type) {
+	inner, z := onColumns(f, p.z)
+	p = p.withNoise(z)
+	switch f := inner.(type) {
 	case Descent:
 		return p.forecast(f)
 	case Whitened:

@@ -43,7 +43,8 @@ func (p *problem) checkGroups(f fit) error {
 	if p.Levels == 0 {
 		return nil
 	}
-	switch f.(type) {
+	inner, _ := onColumns(f, 0)
+	switch inner.(type) {
 	case JointMoments, Newton:
 		return nil
 	}

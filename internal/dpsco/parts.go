@@ -148,7 +148,8 @@ func (p *problem) weighedDescent() Descent {
 
 // taken returns the name of auto's choice: that of a method, or a description if it is no method of its own.
 func taken(f fit) string {
-	switch f := f.(type) {
+	inner, _ := onColumns(f, 0)
+	switch f := inner.(type) {
 	case JointMoments:
 		return catalogue.MethodJointMoments
 	case Newton:

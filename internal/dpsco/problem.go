@@ -23,6 +23,8 @@ type problem struct {
 	z       float64 // noise multiplier of one estimate; 0 before calibration
 	why     string
 	runs    string // the choice of auto; empty: the method itself
+
+	radiusAsked, scaleAsked bool // options radius and residual_scale are given
 }
 
 // pose checks the request and fills in the parameters common to all methods.
@@ -73,6 +75,7 @@ func (p *problem) defaults() error {
 	if p.Pool == "" {
 		p.Pool = catalogue.PoolShrink
 	}
+	p.radiusAsked, p.scaleAsked = p.Radius != 0, p.ResidualScale != 0
 	setDefault(&p.ResidualScale, min(1, p.Loss.Lipschitz()/2))
 	p.chooseWhitening()
 	setDefault(&p.Radius, p.usualRadius())

@@ -55,11 +55,19 @@ type Regression struct {
 	Offset        string  // column of offsets, for the record
 	Pool          string  // fits by groups: a choice of the catalogue
 	Sources       int     // columns of the table that a row is made from, with the constant; 0: one a coefficient
+
+	numbers []numeric // stored columns that are neither flags nor levels
+	target  numeric
 }
 
 // withPublicFacts implements factual.
 func (a Regression) withPublicFacts(s Scaled) Algorithm {
-	a.Sources = s.Sources
+	a.Sources, a.numbers, a.target = s.Sources, nil, numeric{target, -s.CentreY / s.Y}
+	for j, scale := range s.X {
+		if !slices.Contains(s.Flags, j) {
+			a.numbers = append(a.numbers, numeric{j, -s.centres()[j] / scale})
+		}
+	}
 	return a
 }
 
@@ -130,6 +138,8 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 			if err != nil {
 				return r, err
 			}
+			moved := r.moved
+			r.moved = nil
 			r.each(func(r *Result) {
 				p.intoBall(r.Coefficients)
 				if r.WhyNull == noErrors && p.Method == catalogue.MethodAuto && a.Whitening != p.Whitening {
@@ -137,6 +147,9 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 				}
 				r.checkEdge(floats.Norm(r.Coefficients, 2), p.Radius)
 			})
+			if moved != nil {
+				r.each(moved.unscaleResult)
+			}
 			return r, nil
 		},
 	}, nil
@@ -171,8 +184,7 @@ const mostNoise = 0x1p40
 
 // fix determines the noise and, with it, all parameters.
 func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
-	method := methods[p.Method]
-	f, err := method(p.withNoise(0x1p10))
+	f, err := p.withNoise(0x1p10).fit()
 	if err == nil {
 		err = p.checkGroups(f)
 	}
@@ -185,7 +197,7 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 			if z > mostNoise {
 				return nil, privacy.ErrNoFit
 			}
-			f, err := method(p.withNoise(z))
+			f, err := p.withNoise(z).fit()
 			if err != nil {
 				return nil, err
 			}
@@ -200,7 +212,7 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 		}
 	}
 	fixed := p.withNoise(z)
-	if f, err = method(fixed); err != nil {
+	if f, err = fixed.fit(); err != nil {
 		return nil, nil, err
 	}
 	if p.Method == catalogue.MethodAuto {
@@ -208,6 +220,15 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 	}
 	g, err := f.at(p.Shape, z)
 	return fixed, g, err
+}
+
+// fit returns the fit of the method at the problem's noise multiplier.
+func (p *problem) fit() (fit, error) {
+	f, err := methods[p.Method](p)
+	if err != nil {
+		return nil, err
+	}
+	return p.standardise(f), nil
 }
 
 // label maps the public pair of labels to 0 and 1; a row with any other target becomes unusable.

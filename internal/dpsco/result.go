@@ -42,6 +42,8 @@ type Result struct {
 	Groups       []Group // of a fit by groups, which has no coefficients of its own
 
 	NoiseCovariance *mat.SymDense
+
+	moved *Scaled // of a standardised fit, as released: the units of everything above; nil: those of the problem
 }
 
 // Noise is the standard deviation of each coefficient due to noise alone; nil if it cannot be estimated

@@ -374,6 +374,24 @@ var mutants = []mutant{
 	{"joint moments: all directions are as long as the longest", "internal/dpsco/whiten.go",
 		"moment < longDirection*most", "moment < 0*most", []tests{{"./internal/dpsco", "TestLengthsSayHowFar"}}},
 
+	// Standardised columns.
+	{"standardised: the second histogram is not charged", "internal/dpsco/standardise.go",
+		"privacy.Compose{position.Event(), detail.Event()}", "privacy.Compose{position.Event()}", []tests{{"./internal/dpsco", "TestStandardisedFitsReplay"}}},
+	{"standardised: the fit has the whole budget", "internal/dpsco/standardise.go",
+		"z / math.Sqrt(1-positionShare-detailShare)", "z", []tests{{"./internal/dpsco", "TestStandardisedFitsCostWhatTheyRelease"}}},
+	{"standardised: a column is moved to where its first row is", "internal/dpsco/standardise.go",
+		"moved := a.look(x, position, detail, src)", "moved := a.look(x, position, detail, src)\n\t\t\tif moved != nil {\n\t\t\t\tmoved.CentreX[0] = x.X[0][0]\n\t\t\t}", []tests{{"./internal/dpsco", "TestStandardisedFitsReplay"}}},
+	{"standardised: columns that are mostly 0 are moved", "internal/dpsco/standardise.go",
+		"c.zero < low-positionBins.Width)", "c.zero < low-positionBins.Width || low < 1)", []tests{{"./internal/dpsco", "TestColumnsThatLieTogetherAreMoved"}}},
+	{"standardised: columns that are mostly one value are moved", "internal/dpsco/standardise.go",
+		"slices.Max(c.noisy) <= mostInOneBin*c.rows", "slices.Max(c.noisy) <= 2*c.rows", []tests{{"./internal/dpsco", "TestColumnsThatLieTogetherAreMoved"}}},
+	{"standardised: columns of which a part is far away are moved", "internal/dpsco/standardise.go",
+		"far < standsFar*math.Sqrt2*c.sd", "far < 1e9*c.sd", []tests{{"./internal/dpsco", "TestColumnsThatLieTogetherAreMoved"}}},
+	{"standardised: a database moves columns elsewhere", "internal/dpsco/standardise.go",
+		"x.x[j] = again(v, a.CentreX[j], a.X[j])", "x.x[j] = again(v, a.CentreX[j]+1e-3, a.X[j])", []tests{{"./internal/dpsco", "TestRowsElsewhereGiveTheSame"}}},
+	{"standardised: columns move although a penalty is on their coefficients", "internal/dpsco/standardise.go",
+		"p.radiusAsked || p.Penalty != catalogue.PenaltyNone", "p.radiusAsked || p.Penalty == \"\" && p.Penalty != catalogue.PenaltyNone", []tests{{"./internal/dpsco", "TestWhatIsStandardised"}}},
+
 	// Newton steps.
 	{"newton: half of the noise on scores", "internal/dpsco/newton.go",
 		`r.scoreNoise[t], r.curvatureNoise[t] = part(share.scores[t]), part(share.curvatures[t])`, `r.scoreNoise[t], r.curvatureNoise[t] = part(4*share.scores[t]), part(share.curvatures[t])`, []tests{{"./internal/dpsco", "TestNewtonCostsWhatItReleases"}}},

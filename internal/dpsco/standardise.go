@@ -1,0 +1,268 @@
+package dpsco
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/privacy"
+	"dpsidecar/internal/sqlsum"
+)
+
+// standardised runs Fit on columns that are shifted and scaled to where most of their values lie, as far as two
+// histograms show it: a year without a registered center is 1 give or take .003, in units of a scale of 2000,
+// and its slope would be lost beside the constant. Columns whose values spread over their scales, lie about 0,
+// or are mostly one value remain as they are. Coefficients are converted back by Regression.
+//
+// Privacy: the composition of both histograms and Fit (proof: standardise.md).
+type standardised struct {
+	Fit     fit
+	Columns []numeric
+}
+
+// numeric is a column of numbers: not a flag, level or label. All of it is public.
+type numeric struct {
+	column int     // of X; target: of Y
+	zero   float64 // the value 0 of the table, in scaled units
+}
+
+const target = -1
+
+// Shares of the zCDP budget of both histograms.
+const (
+	positionShare = 0.01
+	detailShare   = 0.005
+)
+
+// positionBins are those of the first histogram, in scaled units. detailBins are those of the second, about the
+// position that the first shows; its outermost bins hold the values that lie far from there.
+var (
+	positionBins = mech.Bins{Width: 0x1p-7, Half: 256}
+	detailBins   = mech.Bins{Width: 0x1p-11, Half: 128}
+)
+
+// A column is moved if an interval no longer than longestInterval surely holds mostValues of all rows: by
+// sureOfValues deviations of the noise of its count. It remains as it is if that interval is within a bin of 0, if
+// the count of values far from it stands out by standsFar deviations, or if one bin of the second seems to hold
+// mostInOneBin of the rows. Where 0 or another single value is that frequent, the others are few, may lie
+// anywhere, and would become very long.
+const (
+	longestInterval = 0x1p-3
+	mostValues      = 0.75
+	sureOfValues    = 2
+	standsFar       = 2.5
+	mostInOneBin    = 0.65
+)
+
+// standardise returns the fit that the problem's public facts allow to make on standardised columns. The slope
+// of a moved column has another unit than the options penalty, radius and residual_scale speak of.
+func (p *problem) standardise(f fit) fit {
+	columns := slices.Clone(p.numbers)
+	switch f.(type) {
+	case Newton:
+	case JointMoments: // Huber's delta is in the registered unit of the target
+		if p.Offset == "" && p.MaxWeight == 0 && !p.scaleAsked && len(columns) > 0 {
+			columns = append(columns, p.target)
+		}
+	default:
+		return f
+	}
+	if len(columns) == 0 || !p.Intercept || p.radiusAsked || p.Penalty != catalogue.PenaltyNone {
+		return f
+	}
+	if mech.CheckHistogram(positionBins, p.N, len(columns)) != nil {
+		return f // more columns than such a histogram takes
+	}
+	return standardised{Fit: f, Columns: columns}
+}
+
+// onColumns returns the fit that a fit makes on its columns, and the noise multiplier that it has there.
+func onColumns(f fit, z float64) (fit, float64) {
+	if s, ok := f.(standardised); ok {
+		return s.Fit, z / math.Sqrt(1-positionShare-detailShare)
+	}
+	return f, z
+}
+
+func (a standardised) at(s Shape, z float64) (*stage, error) {
+	position, detail := mech.Gaussian{NoiseMultiplier: z / math.Sqrt(positionShare)}, mech.Gaussian{NoiseMultiplier: z / math.Sqrt(detailShare)}
+	f, left := onColumns(a, z)
+	inner, err := f.at(s, left)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkReleases(s.N, []mech.Gaussian{position, detail}); err != nil {
+		return nil, err
+	}
+	return &stage{
+		event: append(privacy.Compose{position.Event(), detail.Event()}, inner.event.(privacy.Compose)...), arithmetic: inner.arithmetic,
+		seconds: inner.seconds + 2*secondsOfCount*float64(s.N)*float64(len(a.Columns)), passes: inner.passes + 2, sums: inner.sums,
+		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+			moved := a.look(x, position, detail, src)
+			if moved != nil && x.Elsewhere != nil {
+				moved.expressAgain(x.Elsewhere)
+			} else if moved != nil {
+				moved.scale(x)
+			}
+			r, err := inner.run(ctx, x, src)
+			r.moved = moved
+			return r, err
+		},
+	}, nil
+}
+
+// secondsOfCount is the time in which a number is counted in a histogram.
+const secondsOfCount = 4e-9
+
+// look releases both histograms and returns the centers and scales that they show, in scaled units; nil if no
+// column is to be moved. Where the first moves no column to a bin's width there is no second.
+func (a standardised) look(x Data, position, detail mech.Gaussian, src *mech.Source) *Scaled {
+	moved := Scaled{X: repeat(1, x.columns()), Y: 1, CentreX: make([]float64, x.columns())}
+	var near []numeric
+	some := false
+	for k, counts := range a.count(x, positionBins, a.Columns, &moved, position, src) {
+		c := a.Columns[k]
+		low, high, ok := counts.interval()
+		if ok && (high+positionBins.Width < c.zero || c.zero < low-positionBins.Width) {
+			near = append(near, c)
+			centre, scale := moved.of(c)
+			*centre, *scale = (low+high)/2, max(high-low, 2*positionBins.Width)/2
+		}
+	}
+	if near == nil {
+		return nil
+	}
+	for k, counts := range a.count(x, detailBins, near, &moved, detail, src) {
+		centre, scale := moved.of(near[k])
+		if !counts.together() {
+			*centre, *scale = 0, 1
+			continue
+		}
+		some = true
+		if low, high, ok := counts.interval(); ok {
+			*centre, *scale = *centre+(low+high)/2, max(high-low, 2*detailBins.Width)/2
+		}
+	}
+	if !some {
+		return nil
+	}
+	return &moved
+}
+
+// of returns the center and the scale of a column.
+func (a *Scaled) of(c numeric) (centre, scale *float64) {
+	if c.column == target {
+		return &a.CentreY, &a.Y
+	}
+	return &a.CentreX[c.column], &a.X[c.column]
+}
+
+// expressAgain changes the expressions of the columns as scale changes stored ones.
+func (a Scaled) expressAgain(x *Elsewhere) {
+	again := func(v sqlsum.Expr, centre, scale float64) sqlsum.Expr {
+		if centre == 0 && scale == 1 {
+			return v
+		}
+		return sqlsum.Mul(sqlsum.Snap(sqlsum.Sub(v, sqlsum.Number(centre)), tiny), sqlsum.Number(1/scale))
+	}
+	for j, v := range x.x {
+		x.x[j] = again(v, a.CentreX[j], a.X[j])
+	}
+	x.y = again(x.y, a.CentreY, a.Y)
+}
+
+// positionCounts is a released histogram of one column.
+type positionCounts struct {
+	bins     mech.Bins
+	noisy    []float64
+	sd, rows float64 // of the noise of a count; of the table
+}
+
+// count releases the histogram of columns less their centers. A record of several rows counts with its first.
+func (a standardised) count(x Data, bins mech.Bins, of []numeric, centres *Scaled, noise mech.Gaussian, src *mech.Source) (counts []positionCounts) {
+	seen := merging[*mech.Histogram]{total: mech.NewHistogram(bins, x.N, len(of))}
+	if x.Elsewhere != nil {
+		seen.total = x.Elsewhere.askPositions(x.N, bins, of, centres)
+	} else {
+		x.each(func() func(int, Data) {
+			h, rows, ones, starts := seen.fork(), columns(len(of), blockRows), repeat(1, blockRows), make([]int, 0, blockRows)
+			return func(_ int, b Data) {
+				starts = b.starts(starts)
+				given := firstRows(rows, b.N)
+				for k, c := range of {
+					centre, _ := centres.of(c)
+					column := b.Y
+					if c.column != target {
+						column = b.X[c.column]
+					}
+					for u := range given[k] {
+						i := u
+						if starts != nil {
+							i = starts[u]
+						}
+						given[k][u] = column[i] - *centre + 0*column[i] // NaN unless it is finite
+					}
+				}
+				h.AddRows(mech.Rows{X: given}, ones[:b.N])
+			}
+		})
+	}
+	all := make([]float64, 2*bins.Half*len(of))
+	noise.Release(all, seen.merged().Bounded(), src)
+	for noisy := range slices.Chunk(all, 2*bins.Half) {
+		counts = append(counts, positionCounts{bins, noisy, noise.NoiseMultiplier * math.Sqrt(2*float64(len(of))), float64(x.N)})
+	}
+	return counts
+}
+
+// askPositions counts in the database, by one pass for each column.
+func (x *Elsewhere) askPositions(n int, bins mech.Bins, columns []numeric, centres *Scaled) *mech.Histogram {
+	edges := make([]float64, 2*bins.Half-1)
+	for k := range edges {
+		edges[k] = float64(k+1-bins.Half) * bins.Width
+	}
+	var counts []int64
+	for _, c := range columns {
+		v := x.y
+		if c.column != target {
+			v = x.x[c.column]
+		}
+		if centre, _ := centres.of(c); *centre != 0 {
+			v = sqlsum.Sub(v, sqlsum.Number(*centre))
+		}
+		counts = append(counts, x.totals(sqlsum.Pass{Counts: []sqlsum.Bins{{Of: v, Edges: edges}}}).Counts[0]...)
+	}
+	h := mech.NewHistogram(bins, n, len(columns))
+	h.AddCounted(counts)
+	return h
+}
+
+// interval returns the shortest interval of whole bins that surely holds most rows.
+func (c positionCounts) interval() (low, high float64, ok bool) {
+	inner := len(c.noisy) - 1 // the outermost bins have no bounds
+	for length := 1; float64(length)*c.bins.Width <= longestInterval && length < inner; length++ {
+		sum, most, at := 0.0, 0.0, 0
+		for k := 1; k < inner; k++ {
+			if sum += c.noisy[k]; k > length {
+				sum -= c.noisy[k-length]
+			}
+			if k >= length && sum > most {
+				most, at = sum, k+1-length
+			}
+		}
+		if at > 0 && most-sureOfValues*c.sd*math.Sqrt(float64(length)) >= mostValues*c.rows {
+			low = float64(at-c.bins.Half) * c.bins.Width
+			return low, low + float64(length)*c.bins.Width, true
+		}
+	}
+	return 0, 0, false
+}
+
+// together reports whether values differ from each other and none is far from the others, as far as noise lets
+// that be seen.
+func (c positionCounts) together() bool {
+	far := c.noisy[0] + c.noisy[len(c.noisy)-1]
+	return far < standsFar*math.Sqrt2*c.sd && slices.Max(c.noisy) <= mostInOneBin*c.rows
+}

@@ -1,0 +1,236 @@
+package dpsco
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/mech"
+	"dpsidecar/internal/mech/mechtest"
+	"dpsidecar/internal/privacy"
+)
+
+// standardisedFits are fits on standardised columns of a shape: the one with a target has it moved, too.
+func standardisedFits(s Shape) map[string]standardised {
+	var of []numeric
+	for j := range s.Columns() {
+		of = append(of, numeric{column: j})
+	}
+	ball := prox.L2Ball{Radius: 10}
+	return map[string]standardised{
+		"least squares": {JointMoments{Bound: 2, Scale: 1, Psi: ball, Intervals: true}, append(of[:len(of):len(of)], numeric{column: target})},
+		"labels":        {Newton{Curve: logisticCurve{}, Bound: 2, Psi: ball, Intervals: true}, of},
+	}
+}
+
+// standardisedPlan is a plan that may release less than it charges: without a column near a value there is no
+// second histogram.
+func standardisedPlan(t *testing.T, a standardised, s Shape, z float64) *Plan {
+	p := planOf(t, a, s, z)
+	p.Method = mayReleaseLess
+	return p
+}
+
+// nearNeighbours are neighbours whose columns lie together near 1, but for one row, so that these are moved.
+func nearNeighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
+	a, _ = neighbours(r, s, labels)
+	other := r.IntN(s.N)
+	for i := range s.N {
+		y := a.Y[i]
+		if i != other || r.IntN(2) == 0 {
+			a.set(i, func(j int) float64 { return 0.97 + 0.001*float64(i+max(j, 0)) })
+		}
+		if labels {
+			a.Y[i] = y
+		}
+	}
+	b = cloned(a)
+	b.set(other, func(int) float64 { return hostile(r) })
+	if labels {
+		b.Y[other] = float64(r.IntN(2))
+	}
+	return a, b
+}
+
+// One replaced row moves the integers of both histograms, and of all releases of the fit on columns that were
+// moved, by no more than their noise is scaled to hide.
+func TestStandardisedFitsReplay(t *testing.T) {
+	largest, moved := map[string]float64{}, 0
+	r := rand.New(rand.NewPCG(31, 1))
+	for k := range 160 {
+		s := Shape{N: 1 + r.IntN(23), D: 2 + k%3, Intercept: true}
+		for name, a := range standardisedFits(s) {
+			x, y := neighbours(r, s, name == "labels")
+			if k%2 == 0 {
+				x, y = nearNeighbours(r, s, name == "labels")
+			}
+			z := []float64{0.005, 0.1, 3}[k%3]
+			shares, err := replay(t, func() *Plan { return standardisedPlan(t, a, s, z) }, x, y)
+			if err != nil {
+				t.Fatalf("%s, pair %d: %v", name, k, err)
+			}
+			for kind, share := range shares {
+				largest[kind] = max(largest[kind], share)
+			}
+			if look(t, a, s, z, x) != nil {
+				moved++
+			}
+		}
+	}
+	t.Logf("moved in %d of 320; %v", moved, largest)
+	if moved < 40 || len(largest) != 3 {
+		t.Errorf("columns were moved in %d of 320 pairs; releases of kinds %v", moved, largest)
+	}
+	for kind, share := range largest {
+		if share < 0.7 {
+			t.Errorf("%s: no pair moves it by more than %v of what is allowed", kind, share)
+		}
+	}
+}
+
+// look returns where a fit at a noise multiplier moves columns.
+func look(t *testing.T, a standardised, s Shape, z float64, x Data) *Scaled {
+	position, detail := mech.Gaussian{NoiseMultiplier: z / math.Sqrt(positionShare)}, mech.Gaussian{NoiseMultiplier: z / math.Sqrt(detailShare)}
+	return a.look(cloned(x), position, detail, mechtest.Source(t, 1))
+}
+
+// Every way to be wrong is found by a replay.
+func TestStandardisedReplaysRefuteMutants(t *testing.T) {
+	s := Shape{N: 20, D: 3, Intercept: true}
+	a := standardisedFits(s)["least squares"]
+	const z = 0.005
+	for name, mutant := range map[string]func(p *Plan){
+		"nothing":             func(*Plan) {},
+		"half of the noise":   func(p *Plan) { p.run = planOf(t, a, s, z/2).run },
+		"not charged":         func(p *Plan) { p.Event = p.Event.(privacy.Compose)[1:] },
+		"details not charged": func(p *Plan) { p.Event = append(p.Event.(privacy.Compose)[:1:1], p.Event.(privacy.Compose)[2:]...) },
+		"moved by the data": func(p *Plan) {
+			inner := p.run
+			p.run = func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+				if v := x.X[0][0]; math.Abs(v) < 1e3 {
+					shiftBy(x.X[0], v)
+				}
+				return inner(ctx, x, src)
+			}
+		},
+	} {
+		var found error
+		r := rand.New(rand.NewPCG(32, 2))
+		for range 60 {
+			x, y := nearNeighbours(r, s, false)
+			_, err := replay(t, func() *Plan {
+				p := standardisedPlan(t, a, s, z)
+				mutant(p)
+				return p
+			}, x, y)
+			if err != nil {
+				found = err
+				break
+			}
+		}
+		if (found != nil) != (name != "nothing") {
+			t.Errorf("%s: %v", name, found)
+		}
+	}
+}
+
+// Columns whose values lie together, away from 0, are moved to where they lie; others stay.
+func TestColumnsThatLieTogetherAreMoved(t *testing.T) {
+	const n = 20_000
+	for name, c := range map[string]struct {
+		value  func(r *rand.Rand) float64
+		zero   float64
+		centre float64
+		scale  float64 // 0: it stays
+	}{
+		"years":                     {func(r *rand.Rand) float64 { return float64(1995+r.IntN(20)) / 2000 }, 0, 1.002, 0.0039},
+		"a pressure":                {func(r *rand.Rand) float64 { return 1.013 + 0.0075*r.NormFloat64() }, 0, 1.013, 0.009},
+		"two years":                 {func(r *rand.Rand) float64 { return float64(1992+12*r.IntN(2)) / 2000 }, 0, 0.999, 0.003},
+		"below a registered center": {func(r *rand.Rand) float64 { return -1.5 + 0.01*r.NormFloat64() }, -10, -1.5, 0.012},
+		"about a registered center": {func(r *rand.Rand) float64 { return 0.01 * r.NormFloat64() }, -10, 0, 0.012},
+		"normal":                    {func(r *rand.Rand) float64 { return r.NormFloat64() }, 0, 0, 0},
+		"an age":                    {func(r *rand.Rand) float64 { return 0.2 + 0.6*r.Float64() }, 0, 0, 0},
+		"amounts, mostly 0":         {func(r *rand.Rand) float64 { return max(0, r.ExpFloat64()-3) }, 0, 0, 0},
+		"small amounts":             {func(r *rand.Rand) float64 { return 0.003 * r.ExpFloat64() }, 0, 0, 0},
+		"mostly one value": {func(r *rand.Rand) float64 {
+			return []float64{1, 1, 1, 1, 1, 1, 1, 1, 1, r.Float64()}[r.IntN(10)]
+		}, 0, 0, 0},
+		"mostly one value, others near": {func(r *rand.Rand) float64 {
+			return 1 + []float64{0, 0, 0, 0.03 * r.NormFloat64()}[r.IntN(4)]
+		}, 0, 0, 0},
+		"a tenth far away": {func(r *rand.Rand) float64 {
+			return []float64{1, 1, 1, 1, 1, 1, 1, 1, 1, 0.2}[r.IntN(10)] + 0.005*r.NormFloat64()
+		}, 0, 0, 0},
+		"far out": {func(r *rand.Rand) float64 { return 2000 + 0.01*r.NormFloat64() }, 0, 0, 0},
+	} {
+		r := rand.New(rand.NewPCG(7, 7))
+		x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
+		for i := range n {
+			x.X[0][i] = c.value(r)
+		}
+		got := look(t, standardised{Columns: []numeric{{0, c.zero}}}, x.Shape, 4, x)
+		switch {
+		case got == nil && c.scale != 0 || got != nil && c.scale == 0:
+			t.Errorf("%s: %+v", name, got)
+		case got != nil && (math.Abs(got.CentreX[0]-c.centre) > 0.4*c.scale || math.Abs(got.X[0]/c.scale-1) > 0.35):
+			t.Errorf("%s: center %v and scale %v, not %v and %v", name, got.CentreX[0], got.X[0], c.centre, c.scale)
+		}
+	}
+}
+
+// A column moves where options do not speak of its unit, and where there is a constant to take up its center.
+func TestWhatIsStandardised(t *testing.T) {
+	flags := func(flags ...int) Scaled { return Scaled{X: []float64{1, 1}, Y: 1, Flags: flags} }
+	for name, c := range map[string]struct {
+		a         Regression
+		facts     Scaled
+		intercept bool
+		columns   int
+	}{
+		"least squares":    {Regression{Loss: loss.Squared{}}, flags(), true, 3},
+		"a flag":           {Regression{Loss: loss.Squared{}}, flags(1), true, 2},
+		"flags alone":      {Regression{Loss: loss.Squared{}}, flags(0, 1), true, 0},
+		"an offset":        {Regression{Loss: loss.Squared{}, Offset: "o"}, flags(), true, 2},
+		"weights":          {Regression{Loss: loss.Squared{}, Weight: "w", MaxWeight: 2}, flags(), true, 2},
+		"a residual scale": {Regression{Loss: loss.Squared{}, ResidualScale: 2}, flags(), true, 2},
+		"a radius":         {Regression{Loss: loss.Squared{}, Radius: 5}, flags(), true, 0},
+		"a penalty":        {Regression{Loss: loss.Squared{}, Penalty: catalogue.PenaltyL2, Lambda: 0.1}, flags(), true, 0},
+		"no intercept":     {Regression{Loss: loss.Squared{}}, flags(), false, 0},
+		"Huber":            {Regression{Loss: loss.Huber{Delta: 1}}, flags(), true, 2},
+		"labels":           {Regression{Loss: loss.Logistic{}, Labels: true}, flags(), true, 2},
+		"counts":           {Regression{Loss: loss.Poisson{}}, flags(), true, 2},
+		"a descent":        {Regression{Loss: loss.Squared{}, Method: "gd"}, flags(), true, 0},
+		"no public facts":  {Regression{Loss: loss.Squared{}}, Scaled{}, true, 0},
+	} {
+		s := Shape{N: 20_000, D: 2, Intercept: c.intercept}
+		if c.intercept {
+			s.D++
+		}
+		p, err := c.a.withPublicFacts(c.facts).(Regression).pose(s, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		f, err := p.withNoise(5).fit()
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if a, _ := f.(standardised); len(a.Columns) != c.columns {
+			t.Errorf("%s: columns %v are standardised, not %d", name, a.Columns, c.columns)
+		}
+	}
+}
+
+// What is charged at a noise multiplier is what one release with it costs.
+func TestStandardisedFitsCostWhatTheyRelease(t *testing.T) {
+	s := Shape{N: 1000, D: 4, Intercept: true}
+	for name, a := range standardisedFits(s) {
+		cost, err := privacy.Price(planOf(t, a, s, 3).Event)
+		if err != nil || math.Abs(cost.Rho*2*9-1) > 1e-9 {
+			t.Errorf("%s: rho %v of %v, %v", name, cost.Rho, 1./18, err)
+		}
+	}
+}
