@@ -41,10 +41,10 @@ func TestExplainForetellsTheChargeAndSpendsNothing(t *testing.T) {
 	for _, c := range []struct{ explain, call, passes string }{
 		{`SELECT * FROM dp_explain('l1', '%s', 0.5, features => '{age}')`, `SELECT * FROM dp_l1_regress('%s', 0.5, features => '{age}')`, ""},
 		{`SELECT * FROM dp_explain('l1', '%s', 0.5, options => '{"method": "objective_perturbation"}')`, `SELECT * FROM dp_l1_regress('%s', 0.5, options => '{"method": "objective_perturbation"}')`, ""},
-		{`SELECT * FROM dp_explain('linear', '%s', 1, 1e-6, features => '{age}')`, `SELECT * FROM dp_linear_regress('%s', 1, 1e-6, features => '{age}')`, "4"},
+		{`SELECT * FROM dp_explain('linear', '%s', 1, 1e-6, features => '{age}')`, `SELECT * FROM dp_linear_regress('%s', 1, 1e-6, features => '{age}')`, "6"},
 		{`SELECT * FROM dp_explain('linear', '%s', 1, options => '{"method": "gd", "steps": 7}')`, `SELECT * FROM dp_linear_regress('%s', 1, method => 'gd', options => '{"steps": 7}')`, "7"},
 		{`SELECT * FROM dp_explain('huber', '%s', 0.5, 1e-7, intercept => false)`, `SELECT * FROM dp_huber_regress('%s', 0.5, 1e-7, intercept => false)`, "100"},
-		{`SELECT * FROM dp_explain('logistic', '%s', 1, target => 'insured', features => '{age}')`, `SELECT * FROM dp_logistic_regress('%s', 1, target => 'insured', features => '{age}')`, "4"},
+		{`SELECT * FROM dp_explain('logistic', '%s', 1, target => 'insured', features => '{age}')`, `SELECT * FROM dp_logistic_regress('%s', 1, target => 'insured', features => '{age}')`, "6"},
 	} {
 		explain, call := fmt.Sprintf(c.explain, w.dataset), fmt.Sprintf(c.call, w.dataset)
 		before := w.entries()
