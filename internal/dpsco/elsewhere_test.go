@@ -249,7 +249,7 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 	for _, a := range []float64{2, 1, 0x1p-11, 0} { // centers and scales that look finds lie between these
 		moved := Scaled{X: []float64{0x1p-11, 1, 0x1p-4}, Y: 1, CentreX: []float64{a, -a, a}, CentreY: -a}
 		moved.expressAgain(x)
-		x.askPositions(1000, detailBins, []numeric{{0, 0}, {2, 0}, {target, 0}}, &moved)
+		x.askPositions(1000, detailBins, []numeric{{column: 0}, {column: 2}, {column: target}}, &moved)
 		newton, err := Newton{Curve: logisticCurve{}, Bound: 1}.releases(shape, 1)
 		if err != nil {
 			t.Fatal(err)

@@ -25,6 +25,7 @@ type standardised struct {
 // numeric is a column of numbers: not a flag, level or label. All of it is public.
 type numeric struct {
 	column int     // of X; target: of Y
+	unit   bool    // the scale remains as it is
 	zero   float64 // the value 0 of the table, in scaled units
 }
 
@@ -57,17 +58,21 @@ const (
 )
 
 // standardise returns the fit that the problem's public facts allow to make on standardised columns. The slope
-// of a moved column has another unit than the options penalty, radius and residual_scale speak of.
+// of a moved column has another unit than the options penalty and radius speak of; where residual_scale is
+// given, the target keeps its unit.
 func (p *problem) standardise(f fit) fit {
-	columns := slices.Clone(p.numbers)
-	switch f.(type) {
+	columns, y := slices.Clone(p.numbers), p.target
+	movesTarget := p.Offset == "" && p.MaxWeight == 0 && len(columns) > 0
+	switch f := f.(type) {
 	case Newton:
-	case JointMoments: // Huber's delta is in the registered unit of the target
-		if p.Offset == "" && p.MaxWeight == 0 && !p.scaleAsked && len(columns) > 0 {
-			columns = append(columns, p.target)
-		}
+		y.unit, movesTarget = true, movesTarget && f.huber() // Huber's delta is in the registered unit of the target
+	case JointMoments:
+		y.unit = p.scaleAsked
 	default:
 		return f
+	}
+	if movesTarget {
+		columns = append(columns, y)
 	}
 	if len(columns) == 0 || !p.Intercept || p.radiusAsked || p.Penalty != catalogue.PenaltyNone {
 		return f
@@ -143,6 +148,9 @@ func (a standardised) look(x Data, position, detail mech.Gaussian, src *mech.Sou
 		some = true
 		if low, high, ok := counts.interval(); ok {
 			*centre, *scale = *centre+(low+high)/2, max(high-low, 2*detailBins.Width)/2
+		}
+		if near[k].unit {
+			*scale = 1
 		}
 	}
 	if !some {

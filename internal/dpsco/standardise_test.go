@@ -172,7 +172,7 @@ func TestColumnsThatLieTogetherAreMoved(t *testing.T) {
 		for i := range n {
 			x.X[0][i] = c.value(r)
 		}
-		got := look(t, standardised{Columns: []numeric{{0, c.zero}}}, x.Shape, 4, x)
+		got := look(t, standardised{Columns: []numeric{{column: 0, zero: c.zero}}}, x.Shape, 4, x)
 		switch {
 		case got == nil && c.scale != 0 || got != nil && c.scale == 0:
 			t.Errorf("%s: %+v", name, got)
@@ -196,11 +196,11 @@ func TestWhatIsStandardised(t *testing.T) {
 		"flags alone":      {Regression{Loss: loss.Squared{}}, flags(0, 1), true, 0},
 		"an offset":        {Regression{Loss: loss.Squared{}, Offset: "o"}, flags(), true, 2},
 		"weights":          {Regression{Loss: loss.Squared{}, Weight: "w", MaxWeight: 2}, flags(), true, 2},
-		"a residual scale": {Regression{Loss: loss.Squared{}, ResidualScale: 2}, flags(), true, 2},
+		"a residual scale": {Regression{Loss: loss.Squared{}, ResidualScale: 2}, flags(), true, 3},
 		"a radius":         {Regression{Loss: loss.Squared{}, Radius: 5}, flags(), true, 0},
 		"a penalty":        {Regression{Loss: loss.Squared{}, Penalty: catalogue.PenaltyL2, Lambda: 0.1}, flags(), true, 0},
 		"no intercept":     {Regression{Loss: loss.Squared{}}, flags(), false, 0},
-		"Huber":            {Regression{Loss: loss.Huber{Delta: 1}}, flags(), true, 2},
+		"Huber":            {Regression{Loss: loss.Huber{Delta: 1}}, flags(), true, 3},
 		"labels":           {Regression{Loss: loss.Logistic{}, Labels: true}, flags(), true, 2},
 		"counts":           {Regression{Loss: loss.Poisson{}}, flags(), true, 2},
 		"a descent":        {Regression{Loss: loss.Squared{}, Method: "gd"}, flags(), true, 0},
