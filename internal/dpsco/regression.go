@@ -138,8 +138,10 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 			if err != nil {
 				return r, err
 			}
-			moved := r.moved
-			r.moved = nil
+			moved, p := r.moved, *p
+			if r.moved = nil; moved != nil {
+				p.Radius /= moved.Y
+			}
 			r.each(func(r *Result) {
 				p.intoBall(r.Coefficients)
 				if r.WhyNull == noErrors && p.Method == catalogue.MethodAuto && a.Whitening != p.Whitening {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"dpsidecar/internal/catalogue"
+	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/privacy"
 	"dpsidecar/internal/sqlsum"
@@ -34,14 +35,14 @@ const target = -1
 // Shares of the zCDP budget of both histograms.
 const (
 	positionShare = 0.01
-	detailShare   = 0.005
+	detailShare   = 0.01
 )
 
 // positionBins are those of the first histogram, in scaled units. detailBins are those of the second, about the
 // position that the first shows; its outermost bins hold the values that lie far from there.
 var (
 	positionBins = mech.Bins{Width: 0x1p-7, Half: 256}
-	detailBins   = mech.Bins{Width: 0x1p-11, Half: 128}
+	detailBins   = mech.Bins{Width: 0x1p-11, Half: 256}
 )
 
 // A column is moved if an interval no longer than longestInterval surely holds mostValues of all rows: by
@@ -53,7 +54,7 @@ const (
 	longestInterval = 0x1p-3
 	mostValues      = 0.75
 	sureOfValues    = 2
-	standsFar       = 2.5
+	standsFar       = 1.6
 	mostInOneBin    = 0.65
 )
 
@@ -111,11 +112,28 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 			} else if moved != nil {
 				moved.scale(x)
 			}
-			r, err := inner.run(ctx, x, src)
+			run := inner.run
+			if moved != nil && moved.Y != 1 {
+				within, err := inUnit(f, moved.Y).at(s, left)
+				if err != nil {
+					return Result{}, err
+				}
+				run = within.run
+			}
+			r, err := run(ctx, x, src)
 			r.moved = moved
 			return r, err
 		},
 	}, nil
+}
+
+// inUnit returns least squares with its ball in another unit of the target.
+func inUnit(f fit, y float64) fit {
+	joint := f.(JointMoments)
+	if ball, only := joint.Psi.(prox.L2Ball); only {
+		joint.Psi = prox.L2Ball{Radius: ball.Radius / y}
+	}
+	return joint
 }
 
 // secondsOfCount is the time in which a number is counted in a histogram.

@@ -24,6 +24,8 @@ func standardisedFits(s Shape) map[string]standardised {
 	return map[string]standardised{
 		"least squares": {JointMoments{Bound: 2, Scale: 1, Psi: ball, Intervals: true}, append(of[:len(of):len(of)], numeric{column: target})},
 		"labels":        {Newton{Curve: logisticCurve{}, Bound: 2, Psi: ball, Intervals: true}, of},
+		"Huber":         {Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Psi: ball, Intervals: true}, append(of[:len(of):len(of)], numeric{column: target, unit: true})},
+		"counts":        {Newton{Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Psi: ball, Intervals: true}, of},
 	}
 }
 
@@ -56,6 +58,21 @@ func nearNeighbours(r *rand.Rand, s Shape, labels bool) (a, b Data) {
 	return a, b
 }
 
+// nearRecords are such neighbours with records of several rows.
+func nearRecords(r *rand.Rand, s Shape, labels bool) (a, b Data) {
+	sizes, rows := make([]int, s.N), s
+	rows.N = 0
+	for u := range sizes {
+		sizes[u] = 1 + r.IntN(mostFellows)
+		rows.N += sizes[u]
+	}
+	x, _ := nearNeighbours(r, rows, labels)
+	rows.N = mostFellows
+	y, z := neighbours(r, rows, labels)
+	changed := r.IntN(s.N)
+	return withRecord(x, sizes, changed, y, 1+r.IntN(mostFellows)), withRecord(x, sizes, changed, z, 1+r.IntN(mostFellows))
+}
+
 // One replaced row moves the integers of both histograms, and of all releases of the fit on columns that were
 // moved, by no more than their noise is scaled to hide.
 func TestStandardisedFitsReplay(t *testing.T) {
@@ -64,9 +81,10 @@ func TestStandardisedFitsReplay(t *testing.T) {
 	for k := range 160 {
 		s := Shape{N: 1 + r.IntN(23), D: 2 + k%3, Intercept: true}
 		for name, a := range standardisedFits(s) {
-			x, y := neighbours(r, s, name == "labels")
-			if k%2 == 0 {
-				x, y = nearNeighbours(r, s, name == "labels")
+			made := []func(*rand.Rand, Shape, bool) (Data, Data){nearNeighbours, neighbours, nearNeighbours, nearRecords}[k%4]
+			x, y := made(r, s, name == "labels")
+			if name == "counts" && k%4 < 2 {
+				asCounts(r, &x, &y)
 			}
 			z := []float64{0.005, 0.1, 3}[k%3]
 			shares, err := replay(t, func() *Plan { return standardisedPlan(t, a, s, z) }, x, y)
@@ -81,9 +99,9 @@ func TestStandardisedFitsReplay(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("moved in %d of 320; %v", moved, largest)
-	if moved < 40 || len(largest) != 3 {
-		t.Errorf("columns were moved in %d of 320 pairs; releases of kinds %v", moved, largest)
+	t.Logf("moved in %d of 640; %v", moved, largest)
+	if moved < 80 || len(largest) != 3 {
+		t.Errorf("columns were moved in %d of 640 pairs; releases of kinds %v", moved, largest)
 	}
 	for kind, share := range largest {
 		if share < 0.7 {
@@ -231,6 +249,31 @@ func TestStandardisedFitsCostWhatTheyRelease(t *testing.T) {
 		cost, err := privacy.Price(planOf(t, a, s, 3).Event)
 		if err != nil || math.Abs(cost.Rho*2*9-1) > 1e-9 {
 			t.Errorf("%s: rho %v of %v, %v", name, cost.Rho, 1./18, err)
+		}
+	}
+}
+
+// The default ball has the registered unit of a target that is moved: slopes of 1, or of 100 in the unit of the
+// moved target, are within it.
+func TestTheBallKeepsItsUnit(t *testing.T) {
+	const n = 20_000
+	r := rand.New(rand.NewPCG(9, 9))
+	x := Data{Shape: Shape{N: n, D: 4, Intercept: true}, X: columns(3, n), Y: make([]float64, n)}
+	for i := range n {
+		x.Y[i] = 0.97 + 0.005*r.NormFloat64()
+		for j := range x.X {
+			x.X[j][i] = 0.02 * r.Float64()
+			x.Y[i] += x.X[j][i]
+		}
+	}
+	a := Scaled{Algorithm: Regression{Loss: loss.Squared{}}, X: []float64{1, 1, 1}, Y: 1}
+	got := resultOf(t, a, x, 10, 1)
+	if got.Cut || got.Low == nil {
+		t.Errorf("cut: %v, %s", got.Cut, got.WhyNull)
+	}
+	for j, v := range got.Coefficients[1:] {
+		if math.Abs(v-1) > 0.05 {
+			t.Errorf("slope %d is %v", j, v)
 		}
 	}
 }

@@ -387,6 +387,8 @@ var mutants = []mutant{
 		"slices.Max(c.noisy) <= mostInOneBin*c.rows", "slices.Max(c.noisy) <= 2*c.rows", []tests{{"./internal/dpsco", "TestColumnsThatLieTogetherAreMoved"}}},
 	{"standardised: columns of which a part is far away are moved", "internal/dpsco/standardise.go",
 		"far < standsFar*math.Sqrt2*c.sd", "far < 1e9*c.sd", []tests{{"./internal/dpsco", "TestColumnsThatLieTogetherAreMoved"}}},
+	{"standardised: the ball is in units of a moved target", "internal/dpsco/standardise.go",
+		"moved != nil && moved.Y != 1", "moved != nil && moved.Y == 0", []tests{{"./internal/dpsco", "TestTheBallKeepsItsUnit"}}},
 	{"standardised: a database moves columns elsewhere", "internal/dpsco/standardise.go",
 		"x.x[j] = again(v, a.CentreX[j], a.X[j])", "x.x[j] = again(v, a.CentreX[j]+1e-3, a.X[j])", []tests{{"./internal/dpsco", "TestRowsElsewhereGiveTheSame"}}},
 	{"standardised: columns move although a penalty is on their coefficients", "internal/dpsco/standardise.go",
