@@ -99,15 +99,10 @@ func TestStandardisedFitsReplay(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("moved in %d of 640; %v", moved, largest)
-	if moved < 80 || len(largest) != 3 {
-		t.Errorf("columns were moved in %d of 640 pairs; releases of kinds %v", moved, largest)
+	if moved < 80 {
+		t.Errorf("columns were moved in %d of 640 pairs", moved)
 	}
-	for kind, share := range largest {
-		if share < 0.7 {
-			t.Errorf("%s: no pair moves it by more than %v of what is allowed", kind, share)
-		}
-	}
+	reachTheirBounds(t, largest)
 }
 
 // look returns where a fit at a noise multiplier moves columns.
