@@ -114,11 +114,9 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 			}
 			run := inner.run
 			if moved != nil && moved.Y != 1 {
-				within, err := inUnit(f, moved.Y).at(s, left)
-				if err != nil {
-					return Result{}, err
+				if within, err := inUnit(f, moved.Y).at(s, left); err == nil { // as of inner: a ball makes no plan fail
+					run = within.run
 				}
-				run = within.run
 			}
 			r, err := run(ctx, x, src)
 			r.moved = moved
