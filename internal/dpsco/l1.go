@@ -46,6 +46,10 @@ type L1 struct {
 	Weight        string  // column of weights, for the record
 	MaxWeight     float64 // clipping threshold of weights; 0: no weights
 	Offset        string  // column of offsets, for the record
+
+	numbers    []numeric // as Regression.numbers
+	target     numeric
+	scaleAsked bool // the option residual_scale is given
 }
 
 // The sets of L1.
@@ -192,12 +196,14 @@ func rowsPerCoefficient(s Shape, epsilon float64) float64 {
 // withPublicFacts implements factual.
 func (a L1) withPublicFacts(s Scaled) Algorithm {
 	a.Unscaled, a.Memory, a.Sources = s.Unknown, s.Memory, s.Sources
+	a.numbers, a.target = s.numbers()
 	return a
 }
 
 // withDefaults sets parameters that were not given, except for pitch and radius, which depend on the
 // method.
 func (a L1) withDefaults(s Shape, epsilon float64) L1 {
+	a.scaleAsked = a.ResidualScale != 0
 	setDefault(&a.Tau, 0.5)
 	setDefault(&a.Theta, 2)
 	setDefault(&a.ResidualScale, 1)

@@ -31,7 +31,9 @@ type l1Groups struct {
 
 // fitGroups runs the stages on x, which it overwrites.
 func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-	common, x, t, err := f.start(ctx, x.one().unweighted().inGroups(), nil, src)
+	x = x.one()
+	moved := f.place(x, src)
+	common, x, t, err := f.start(ctx, x.unweighted().inGroups(), nil, src)
 	if err != nil {
 		return Result{}, err
 	}
@@ -58,7 +60,9 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 	}
 	r := Result{}
 	for g, fit := range groups.fits {
-		r.Groups = append(r.Groups, Group{shares[g], f.result(f.back(t, 0, fit))})
+		w := f.back(t, 0, fit)
+		moved.restore(w)
+		r.Groups = append(r.Groups, Group{shares[g], f.result(w)})
 	}
 	return r, nil
 }

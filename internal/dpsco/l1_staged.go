@@ -17,6 +17,7 @@ import (
 // staged is median regression, or that of another quantile, in private stages, each of which sees the rows
 // through the releases of the earlier ones:
 //
+//	position columns of numbers that lie together far from zero are shifted and scaled, as by standardised
 //	reach    features that are far larger than their scales are divided by their reach
 //	moments  twice: coordinates in which features, the constant among them, are uncorrelated and of size 1
 //	rough    objective perturbation with a wide smoothing; rare features are kept smaller than the others
@@ -31,8 +32,9 @@ import (
 // Privacy: its shares of epsilon add up to epsilon (proof: l1_staged.md).
 type staged struct {
 	L1
-	shape       Shape // of the table that the mechanisms see
-	constant    bool  // whether the first coefficient is the intercept; with weights a column represents it
+	shape       Shape     // of the table that the mechanisms see
+	constant    bool      // whether the first coefficient is the intercept; with weights a column represents it
+	columns     []numeric // that may be shifted and scaled
 	shares      stagedShares
 	clip, level float64 // clip of the last fit; quantile of the absolute residuals that is its smoothing
 }
@@ -40,6 +42,7 @@ type staged struct {
 // stagedShares are the epsilons of the stages. They are multiples of epsilon's last
 // binary digit: the sum is exact in float64, in any order.
 type stagedShares struct {
+	position, detail   float64 // both histograms of the positions of columns; 0: there are none
 	reach              float64 // for each feature; 0: features count as large as their scales
 	moments            [2]float64
 	aside              float64 // 0: the median is fitted, there is no intercept, or few rows are beyond the quantile
@@ -62,19 +65,36 @@ const (
 	enoughForReach  = 400
 )
 
+// Positions of columns are looked for with as much of epsilon as lets the noise on a count of the first
+// histogram deviate by positionNoise of all rows, at most mostForPositions of epsilon; and not at all if the
+// deviation is then above mostPositionNoise. The second histogram has detailForPosition of the first one's
+// epsilon: fewer columns share it.
+const (
+	positionNoise     = .04
+	mostPositionNoise = .1
+	mostForPositions  = .06
+	detailForPosition = .4
+)
+
 // enoughForAside is the least number of rows beyond the quantile, times the stage's epsilon, for the stage
 // aside of a fit that is not by groups. Noise moves the result of that stage by about that number of rows:
 // with fewer rows it ends farther from the quantile than the rough fit.
 const enoughForAside = 20
 
-// newStagedShares divides epsilon among the stages; the last fit gets the remainder.
-func newStagedShares(s Shape, epsilon, tau float64, constant bool) stagedShares {
+// newStagedShares divides epsilon among the stages; the last fit gets the remainder. columns is the number of
+// columns whose positions are looked for.
+func newStagedShares(s Shape, epsilon, tau float64, constant bool, columns int) stagedShares {
 	median := tau == .5
 	digit := math.Nextafter(epsilon, math.Inf(1)) - epsilon
 	part := func(share float64) float64 { return math.Floor(share*epsilon/digit) * digit }
 	p := stagedShares{moments: [2]float64{part(.06), part(.12)}, rough: part(.22), width: part(.06)}
 	if stagedInformation(s, epsilon) >= enoughForReach && s.Columns() > 0 {
 		p.reach = part(.03 / float64(s.Columns()))
+	}
+	whole := deviationOfCount(mech.Laplace{Epsilon: epsilon}, columns) / float64(s.N) // had the histogram all of epsilon
+	if columns > 0 && whole <= mostForPositions*mostPositionNoise {
+		position := min(mostForPositions, whole/positionNoise)
+		p.position, p.detail = part(position), part(detailForPosition*position)
 	}
 	if p.aside = part(.06); median || !constant || s.Levels == 0 && min(tau, 1-tau)*float64(s.N)*p.aside < enoughForAside {
 		p.aside = 0
@@ -87,12 +107,15 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool) stagedShares 
 			p.aside = min(p.aside, p.units) // 0 without an intercept
 		}
 	}
-	p.last = epsilon - float64(s.Columns())*p.reach - p.moments[0] - p.moments[1] - p.rough - p.sizes - p.spread - p.apart - p.units - p.aside - p.width
+	p.last = epsilon - p.position - p.detail - float64(s.Columns())*p.reach - p.moments[0] - p.moments[1] - p.rough - p.sizes - p.spread - p.apart - p.units - p.aside - p.width
 	return p
 }
 
 // event composes the events of the stages, in their order.
 func (p stagedShares) event(columns int) (e privacy.Compose) {
+	if p.position > 0 {
+		e = append(e, privacy.Pure{Epsilon: p.position}, privacy.Pure{Epsilon: p.detail})
+	}
 	if p.reach > 0 {
 		e = append(e, privacy.Repeat{Count: columns, Event: privacy.Pure{Epsilon: p.reach}})
 	}
@@ -128,12 +151,31 @@ func (a L1) staged(s Shape, epsilon float64) (*Plan, error) {
 // newStaged sets the parameters that follow from public facts: a clip that is wide if there are so many
 // rows that noise does not matter, and the smallest smoothing that noise allows.
 func newStaged(a L1, s Shape, epsilon float64) staged {
-	f := staged{L1: a, shape: a.fitted(s), constant: s.Intercept}
-	f.shares = newStagedShares(f.shape, epsilon, a.Tau, f.constant)
+	f := staged{L1: a, shape: a.fitted(s), constant: s.Intercept, columns: a.movable(s)}
+	f.shares = newStagedShares(f.shape, epsilon, a.Tau, f.constant, len(f.columns))
 	d, information := float64(s.D), f.rowsOfLast()*f.shares.last
 	f.clip = math.Sqrt(d) * clampBetween(.05*math.Sqrt(information/d), 1, 6)
 	f.level = min(f.mostLevel(), max(30*f.clip*f.clip/information, f.leastLevel())*(1-math.Abs(f.tilt())))
 	return f
+}
+
+// movable returns the columns that may be shifted and scaled: numbers, and the target unless rows have weights
+// or offsets. A radius speaks of the unit of coefficients; where residual_scale is given, the target keeps its
+// unit.
+func (a L1) movable(s Shape) []numeric {
+	if !s.Intercept || a.Radius != 0 || len(a.numbers) == 0 {
+		return nil
+	}
+	columns := slices.Clone(a.numbers)
+	if a.Offset == "" && a.MaxWeight == 0 {
+		y := a.target
+		y.unit = a.scaleAsked
+		columns = append(columns, y)
+	}
+	if mech.CheckHistogram(positionBins, s.N, len(columns)) != nil {
+		return nil // more columns than such a histogram takes
+	}
+	return columns
 }
 
 // leastLevel is the least share of rows within the smoothing of the last fit, for medians: with 90,000 rows
@@ -212,8 +254,21 @@ func (f staged) perturbation(epsilon, smoothing, clip, tilt float64) objpert.Par
 	return objpert.Params{Epsilon: below(epsilon), Clip: clip, Smoothing: smoothing, Pitch: pitch, Tilt: tilt}
 }
 
+// place shifts and scales columns that lie together far from zero, and returns how; nil if there are none.
+func (f staged) place(x Data, src *mech.Source) *Scaled {
+	if f.shares.position == 0 {
+		return nil
+	}
+	moved := placement(x, f.columns, mech.Laplace{Epsilon: below(f.shares.position)}, mech.Laplace{Epsilon: below(f.shares.detail)}, src)
+	if moved != nil {
+		moved.scale(x)
+	}
+	return moved
+}
+
 // fit runs the stages on x, which it overwrites.
 func (f staged) fit(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	moved := f.place(x, src)
 	weights := slices.Clone(x.Weight)
 	u, x, t, err := f.start(ctx, x.unweighted(), weights, src)
 	if err != nil {
@@ -224,7 +279,9 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) ([]float64, e
 	if err := f.step(ctx, u, x, last, f.level, src); err != nil {
 		return nil, err
 	}
-	return f.back(t, aside, u), nil
+	w := f.back(t, aside, u)
+	moved.restore(w)
+	return w, nil
 }
 
 // rowCoordinates is the matrix from coefficients of transformed rows to coefficients of the rows of the

@@ -30,7 +30,8 @@ func TestStagedSharesAddUp(t *testing.T) {
 		if !median {
 			tau = []float64{.01, .3, .9}[r.IntN(3)]
 		}
-		p := newStagedShares(s, epsilon, tau, s.Intercept)
+		columns := r.IntN(4)
+		p := newStagedShares(s, epsilon, tau, s.Intercept, columns)
 		sum := new(big.Rat).SetInt64(int64(s.Columns()))
 		sum.Mul(sum, new(big.Rat).SetFloat64(p.reach))
 		for _, share := range []float64{p.moments[0], p.moments[1], p.rough, p.width, p.last} {
@@ -46,6 +47,12 @@ func TestStagedSharesAddUp(t *testing.T) {
 		if (p.units > 0) != (!median && s.Levels > 0) {
 			t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
 		}
+		seen := columns > 0 && 2*math.Sqrt2*float64(columns) <= .06*.1*epsilon*float64(s.N)
+		if (p.position > 0) != seen || (p.detail > 0) != seen || p.position > .06*epsilon || p.detail > .024*epsilon {
+			t.Fatalf("%+v, eps %v, %d columns: shares %+v", s, epsilon, columns, p)
+		}
+		sum.Add(sum, new(big.Rat).SetFloat64(p.position))
+		sum.Add(sum, new(big.Rat).SetFloat64(p.detail))
 		sum.Add(sum, new(big.Rat).SetFloat64(p.aside))
 		sum.Add(sum, new(big.Rat).SetFloat64(p.units))
 		for _, share := range []float64{p.sizes, p.spread, p.apart} {
@@ -109,6 +116,9 @@ func TestReplaysOfStaged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if k%4 == 0 {
+				p.Method = mayReleaseLess // where no column is moved
+			}
 			return p
 		}
 		x, y := neighbours(r, s, false)
@@ -120,13 +130,109 @@ func TestReplaysOfStaged(t *testing.T) {
 			largest[kind] = max(largest[kind], share)
 		}
 	}
-	if len(largest) != 4 {
+	if len(largest) != 5 {
 		t.Errorf("mechanisms %v", largest)
 	}
+	reachHalf(t, largest)
+}
+
+// reachHalf checks that some pair moves every kind of release by more than half of its bound.
+func reachHalf(t *testing.T, largest map[string]float64) {
+	t.Helper()
 	for kind, share := range largest {
 		t.Logf("%-50s %.3f", kind, share)
 		if share <= .5 {
 			t.Errorf("%s: moved by %v of its bound at most; half the bound would pass", kind, share)
+		}
+	}
+}
+
+// placedMedians is the plan of medians, also by groups and with weights, of columns that may be moved. It may
+// release less than it charges, as standardisedPlan.
+func placedMedians(t *testing.T, a L1, s Shape, epsilon float64) *Plan {
+	t.Helper()
+	a.Method = catalogue.MethodStaged
+	a.numbers, a.target = Scaled{X: repeat(1, s.Columns()), Y: 1}.numbers()
+	p, err := a.Plan(s, privacy.Budget{Epsilon: epsilon}, privacy.PureSum{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Method = mayReleaseLess
+	return p
+}
+
+// The same holds where columns are moved to where most rows lie.
+func TestReplaysOfPlacedMedians(t *testing.T) {
+	largest, moved := map[string]float64{}, 0
+	r := rand.New(rand.NewPCG(5, 6))
+	for k := range 240 {
+		s := Shape{N: 23, D: 2 + k%3, Intercept: true}
+		a, epsilon := L1{}, []float64{80, 3000}[k/3%2]
+		if k%5 == 0 {
+			a.Tau = .8
+		}
+		x, y := []func(*rand.Rand, Shape, bool) (Data, Data){nearNeighbours, neighbours, nearNeighbours, nearRecords}[k%4](r, s, false)
+		switch records := x.First != nil; {
+		case k%3 == 0 && records:
+			x, y = recordsInGroups(r, x, y, 1+k/4%4)
+		case k%3 == 0:
+			x, y = inGroups(r, x, y, 1+k/4%4)
+		case k%3 == 1:
+			a.Weight, a.MaxWeight = "w", 2
+			x.Weight, y.Weight = repeat(.5, len(x.Y)), repeat(.5, len(y.Y))
+		}
+		shares, err := replay(t, func() *Plan { return placedMedians(t, a, x.Shape, epsilon) }, x, y)
+		if err != nil {
+			t.Fatalf("pair %d, %+v: %v", k, x.Shape, err)
+		}
+		for kind, share := range shares {
+			largest[kind] = max(largest[kind], share)
+		}
+		a.numbers, a.target = Scaled{X: repeat(1, s.Columns()), Y: 1}.numbers()
+		if f := newStaged(a.withDefaults(x.Shape, epsilon), x.Shape, epsilon); f.place(cloned(x).one(), mechtest.Source(t, 1)) != nil {
+			moved++
+		}
+	}
+	if moved < 40 {
+		t.Errorf("columns were moved in %d of 240 pairs", moved)
+	}
+	reachHalf(t, largest)
+}
+
+// Every way to be wrong about positions is found by a replay.
+func TestReplaysOfPlacedMediansRefuteMutants(t *testing.T) {
+	s, epsilon := Shape{N: 20, D: 3, Intercept: true}, 3000.
+	for name, mutant := range map[string]func(p *Plan){
+		"nothing":             func(*Plan) {},
+		"not charged":         func(p *Plan) { p.Event = p.Event.(privacy.Compose)[1:] },
+		"details not charged": func(p *Plan) { p.Event = append(p.Event.(privacy.Compose)[:1:1], p.Event.(privacy.Compose)[2:]...) },
+		"half of the noise":   func(p *Plan) { p.run = placedMedians(t, L1{}, s, 2*epsilon).run },
+		"moved by the data": func(p *Plan) {
+			inner := p.run
+			p.run = func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+				if v := x.X[0][0]; math.Abs(v) < 1e3 {
+					shiftBy(x.X[0], v)
+				}
+				return inner(ctx, x, src)
+			}
+		},
+	} {
+		var found error
+		r := rand.New(rand.NewPCG(6, 6))
+		for range 60 {
+			x, y := nearNeighbours(r, s, false)
+			_, err := replay(t, func() *Plan {
+				p := placedMedians(t, L1{}, s, epsilon)
+				mutant(p)
+				return p
+			}, x, y)
+			if err != nil {
+				found = err
+				break
+			}
+		}
+		if (found != nil) != (name != "nothing") {
+			t.Errorf("%s: %v", name, found)
 		}
 	}
 }
@@ -167,19 +273,14 @@ func TestReplaysOfStagedByGroups(t *testing.T) {
 			largest[kind] = max(largest[kind], share)
 		}
 	}
-	for kind, share := range largest {
-		t.Logf("%-50s %.3f", kind, share)
-		if share <= .5 {
-			t.Errorf("%s: moved by %v of its bound at most; half the bound would pass", kind, share)
-		}
-	}
+	reachHalf(t, largest)
 }
 
 // Shares by groups add up to epsilon, exactly, and cost what one fit costs.
 func TestStagedSharesByGroupsAddUp(t *testing.T) {
 	for _, epsilon := range []float64{.1, .3, 1, 3, minEpsilon, maxEpsilon} {
 		for _, s := range []Shape{{N: 100, D: 3, Intercept: true, Levels: 2}, {N: 1_000_000, D: 5, Levels: 256}} {
-			cost, err := privacy.Price(newStagedShares(s, epsilon, .3, s.Intercept).event(s.Columns()))
+			cost, err := privacy.Price(newStagedShares(s, epsilon, .3, s.Intercept, 0).event(s.Columns()))
 			if err != nil || cost.Epsilon != epsilon || cost.Delta != 0 {
 				t.Errorf("%+v, eps %v: %+v, %v", s, epsilon, cost, err)
 			}

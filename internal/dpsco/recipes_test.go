@@ -3,6 +3,7 @@ package dpsco
 import (
 	"dpsidecar/internal/catalogue"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -13,13 +14,13 @@ func TestRecipeSetsEveryOption(t *testing.T) {
 		"set": "box", "method": "objective_perturbation", "by": "region", "pool": "none", "weight": "w", "max_weight": 5.0, "offset": "o",
 	}, nil)
 	want := L1{Tau: .25, Theta: 1.5, Iota: .2, Radius: 3, Pitch: .001, ResidualScale: 2, Clip: 4, Smoothing: .25, Set: SetBox, Method: catalogue.MethodObjective, Weight: "w", MaxWeight: 5, Offset: "o", By: "region", Pool: catalogue.PoolNone}
-	if err != nil || a != want {
+	if err != nil || !reflect.DeepEqual(a, want) {
 		t.Errorf("got %+v, %v; want %+v", a, err, want)
 	}
 	if n := len(optionsOf("l1")); n != 16 {
 		t.Errorf("%d options; this test sets 15, and one says which rows there are", n)
 	}
-	if a, err := Recipe("l1", nil, nil); err != nil || a != (L1{}) {
+	if a, err := Recipe("l1", nil, nil); err != nil || !reflect.DeepEqual(a, L1{}) {
 		t.Errorf("without options: %+v, %v", a, err)
 	}
 }

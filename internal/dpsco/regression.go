@@ -62,12 +62,8 @@ type Regression struct {
 
 // withPublicFacts implements factual.
 func (a Regression) withPublicFacts(s Scaled) Algorithm {
-	a.Sources, a.numbers, a.target = s.Sources, nil, numeric{column: target, zero: -s.CentreY / s.Y}
-	for j, scale := range s.X {
-		if !slices.Contains(s.Flags, j) {
-			a.numbers = append(a.numbers, numeric{column: j, zero: -s.centres()[j] / scale})
-		}
-	}
+	a.Sources = s.Sources
+	a.numbers, a.target = s.numbers()
 	return a
 }
 

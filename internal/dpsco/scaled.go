@@ -31,6 +31,16 @@ func (a Scaled) centres() []float64 {
 	return a.CentreX
 }
 
+// numbers returns the stored columns that are neither flags nor levels, and the target.
+func (a Scaled) numbers() (columns []numeric, y numeric) {
+	for j, scale := range a.X {
+		if !slices.Contains(a.Flags, j) {
+			columns = append(columns, numeric{column: j, zero: -a.centres()[j] / scale})
+		}
+	}
+	return columns, numeric{column: target, zero: -a.CentreY / a.Y}
+}
+
 // scale converts columns and target to scaled units. Missing values remain missing.
 func (a Scaled) scale(x Data) {
 	for j, column := range x.X {
@@ -78,6 +88,13 @@ func (a Scaled) unscaleResult(r *Result) {
 	}
 	if r.Low != nil {
 		a.moveInterval(r)
+	}
+}
+
+// restore converts coefficients to the table's units; with nil they have them.
+func (a *Scaled) restore(w []float64) {
+	if a != nil {
+		a.unscaleResult(&Result{Coefficients: w})
 	}
 }
 

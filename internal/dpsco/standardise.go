@@ -106,7 +106,7 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 		event: append(privacy.Compose{position.Event(), detail.Event()}, inner.event.(privacy.Compose)...), arithmetic: inner.arithmetic,
 		seconds: inner.seconds + 2*secondsOfCount*float64(s.N)*float64(len(a.Columns)), passes: inner.passes + 2, sums: inner.sums,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-			moved := a.look(x, position, detail, src)
+			moved := placement(x, a.Columns, position, detail, src)
 			if moved != nil && x.Elsewhere != nil {
 				moved.expressAgain(x.Elsewhere)
 			} else if moved != nil {
@@ -137,14 +137,30 @@ func inUnit(f fit, y float64) fit {
 // secondsOfCount is the time in which a number is counted in a histogram.
 const secondsOfCount = 4e-9
 
-// look releases both histograms and returns the centers and scales that they show, in scaled units; nil if no
-// column is to be moved. Where the first moves no column to a bin's width there is no second.
-func (a standardised) look(x Data, position, detail mech.Gaussian, src *mech.Source) *Scaled {
+// countNoise is a mechanism that releases the counts of a histogram.
+type countNoise interface {
+	Release(dst []float64, b mech.Bounded, src *mech.Source)
+}
+
+// deviationOfCount is the standard deviation of the noise on a count of a histogram of columns.
+func deviationOfCount(noise countNoise, columns int) float64 {
+	switch noise := noise.(type) {
+	case mech.Laplace:
+		return math.Sqrt2 * 2 * float64(columns) / noise.Epsilon
+	case mech.Gaussian:
+		return noise.NoiseMultiplier * math.Sqrt(2*float64(columns))
+	}
+	panic("dpsco: a histogram with another noise")
+}
+
+// placement releases both histograms of columns and returns the centers and scales that they show, in scaled
+// units; nil if no column is to be moved. Where the first moves no column there is no second.
+func placement(x Data, columns []numeric, position, detail countNoise, src *mech.Source) *Scaled {
 	moved := Scaled{X: repeat(1, x.columns()), Y: 1, CentreX: make([]float64, x.columns())}
 	var near []numeric
 	some := false
-	for k, counts := range a.count(x, positionBins, a.Columns, &moved, position, src) {
-		c := a.Columns[k]
+	for k, counts := range countColumns(x, positionBins, columns, &moved, position, src) {
+		c := columns[k]
 		low, high, ok := counts.interval()
 		if ok && (high+positionBins.Width < c.zero || c.zero < low-positionBins.Width) {
 			near = append(near, c)
@@ -155,7 +171,7 @@ func (a standardised) look(x Data, position, detail mech.Gaussian, src *mech.Sou
 	if near == nil {
 		return nil
 	}
-	for k, counts := range a.count(x, detailBins, near, &moved, detail, src) {
+	for k, counts := range countColumns(x, detailBins, near, &moved, detail, src) {
 		centre, scale := moved.of(near[k])
 		if !counts.together() {
 			*centre, *scale = 0, 1
@@ -204,8 +220,9 @@ type positionCounts struct {
 	sd, rows float64 // of the noise of a count; of the table
 }
 
-// count releases the histogram of columns less their centers. A record of several rows counts with its first.
-func (a standardised) count(x Data, bins mech.Bins, of []numeric, centres *Scaled, noise mech.Gaussian, src *mech.Source) (counts []positionCounts) {
+// countColumns releases the histogram of columns less their centers. A record of several rows counts with its
+// first.
+func countColumns(x Data, bins mech.Bins, of []numeric, centres *Scaled, noise countNoise, src *mech.Source) (counts []positionCounts) {
 	seen := merging[*mech.Histogram]{total: mech.NewHistogram(bins, x.N, len(of))}
 	if x.Elsewhere != nil {
 		seen.total = x.Elsewhere.askPositions(x.N, bins, of, centres)
@@ -236,7 +253,7 @@ func (a standardised) count(x Data, bins mech.Bins, of []numeric, centres *Scale
 	all := make([]float64, 2*bins.Half*len(of))
 	noise.Release(all, seen.merged().Bounded(), src)
 	for noisy := range slices.Chunk(all, 2*bins.Half) {
-		counts = append(counts, positionCounts{bins, noisy, noise.NoiseMultiplier * math.Sqrt(2*float64(len(of))), float64(x.N)})
+		counts = append(counts, positionCounts{bins, noisy, deviationOfCount(noise, len(of)), float64(x.N)})
 	}
 	return counts
 }

@@ -108,7 +108,7 @@ func TestStandardisedFitsReplay(t *testing.T) {
 // look returns where a fit at a noise multiplier moves columns.
 func look(t *testing.T, a standardised, s Shape, z float64, x Data) *Scaled {
 	position, detail := mech.Gaussian{NoiseMultiplier: z / math.Sqrt(positionShare)}, mech.Gaussian{NoiseMultiplier: z / math.Sqrt(detailShare)}
-	return a.look(cloned(x), position, detail, mechtest.Source(t, 1))
+	return placement(cloned(x), a.Columns, position, detail, mechtest.Source(t, 1))
 }
 
 // Every way to be wrong is found by a replay.
