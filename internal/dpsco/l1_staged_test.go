@@ -199,6 +199,67 @@ func TestReplaysOfPlacedMedians(t *testing.T) {
 	reachHalf(t, largest)
 }
 
+// Medians look for the positions of columns whose units no option speaks of, where there is a constant to take
+// up a center and noise lets positions be seen.
+func TestWhichColumnsOfMediansMove(t *testing.T) {
+	for name, c := range map[string]struct {
+		a         L1
+		flags     []int
+		rows      int
+		intercept bool
+		columns   int
+		looks     bool
+	}{
+		"numbers":          {L1{}, nil, 20_000, true, 3, true},
+		"few rows":         {L1{}, nil, 1_000, true, 3, false},
+		"a flag":           {L1{}, []int{1}, 20_000, true, 2, true},
+		"flags alone":      {L1{}, []int{0, 1}, 20_000, true, 0, false},
+		"an offset":        {L1{Offset: "o"}, nil, 20_000, true, 2, true},
+		"weights":          {L1{Weight: "w", MaxWeight: 2}, nil, 20_000, true, 2, true},
+		"a residual scale": {L1{ResidualScale: 2}, nil, 20_000, true, 3, true},
+		"a radius":         {L1{Radius: 5}, nil, 20_000, true, 0, false},
+		"no intercept":     {L1{}, nil, 20_000, false, 0, false},
+	} {
+		s := Shape{N: c.rows, D: 3, Intercept: c.intercept}
+		if !c.intercept {
+			s.D = 2
+		}
+		a := c.a.withPublicFacts(Scaled{X: []float64{1, 1}, Y: 1, Flags: c.flags}).(L1)
+		f := newStaged(a.withDefaults(s, 1), s, 1)
+		if len(f.columns) != c.columns || (f.shares.position > 0) != c.looks {
+			t.Errorf("%s: columns %v, share %v", name, f.columns, f.shares.position)
+		}
+		for _, column := range f.columns {
+			if column.column == target && column.unit != (c.a.ResidualScale != 0) {
+				t.Errorf("%s: the target keeps its unit: %v", name, column.unit)
+			}
+		}
+	}
+}
+
+// A year without a center, and a target that hardly varies in its scale, are found by groups as well.
+func TestMediansByGroupsFindAYear(t *testing.T) {
+	x := yearly(rand.New(rand.NewPCG(8, 6)), 20_000, []float64{9000, 70, 4}, false)
+	x.Levels, x.Level = 2, make([]float64, x.N)
+	for i := range x.Level {
+		x.Level[i] = float64(i % 2)
+	}
+	p, err := Scaled{Algorithm: L1{}, X: []float64{2000, 50}, Y: 9500}.Plan(x.Shape, privacy.Budget{Epsilon: 1}, privacy.PureSum{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.Run(t.Context(), x, mechtest.Source(t, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for g, group := range r.Groups {
+		w := group.Coefficients
+		if at := w[0] + 2015*w[1] + 50*w[2]; math.Abs(at-9000) > 20 || math.Abs(w[1]-70) > 3 || math.Abs(w[2]-4) > 1 {
+			t.Errorf("group %d: %v, %v in the middle", g, w, at)
+		}
+	}
+}
+
 // Every way to be wrong about positions is found by a replay.
 func TestReplaysOfPlacedMediansRefuteMutants(t *testing.T) {
 	s, epsilon := Shape{N: 20, D: 3, Intercept: true}, 3000.

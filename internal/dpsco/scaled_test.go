@@ -214,10 +214,10 @@ func TestAScoreTakesTheCentreOfTheTarget(t *testing.T) {
 }
 
 // A year around 2015, with an age: by which share the mean loss of a fit at eps 0.3 of 20,000
-// rows exceeds that of the law on fresh rows, with centres and without, which all models but
-// l1 find by themselves (docs/how-to/scales.md). Seeds are fixed; the bounds are twice what
-// was seen, or more.
-func TestAYearNeedsACentre(t *testing.T) {
+// rows exceeds that of the law on fresh rows, with centres and without, which all models find by
+// themselves (docs/how-to/scales.md). Seeds are fixed; the bounds are twice what was seen, or
+// more.
+func TestAYearIsFoundWithoutACentre(t *testing.T) {
 	const n, draws = 20_000, 9
 	costs, risk := []float64{9000, 70, 4}, map[string]func(z, y float64) float64{
 		"linear": loss.Squared{}.Value, "huber": loss.Squared{}.Value, "logistic": loss.Logistic{}.Value,
@@ -225,13 +225,13 @@ func TestAYearNeedsACentre(t *testing.T) {
 	}
 	for _, c := range []struct {
 		model  string
-		most   float64 // excess without centres, in percent; 0: at least ten times that with centres
+		most   float64 // excess without centres, in percent
 		truth  []float64
 		target [2]float64 // centre and scale
 	}{
 		{"linear", 0.4, costs, [2]float64{9000, 500}},
 		{"huber", 1, costs, [2]float64{9000, 500}},
-		{"l1", 0, costs, [2]float64{9000, 500}},
+		{"l1", 0.03, costs, [2]float64{9000, 500}},
 		{"logistic", 0.2, []float64{0.5, 0.15, 0.01}, [2]float64{0, 1}},
 	} {
 		b := privacy.Budget{Epsilon: 0.3, Delta: 1e-6}
@@ -263,7 +263,7 @@ func TestAYearNeedsACentre(t *testing.T) {
 		year := excess(Scaled{X: []float64{6, 50}, Y: c.target[0] + c.target[1], CentreX: []float64{2015, 0}})
 		plain := excess(Scaled{X: []float64{2000, 50}, Y: c.target[0] + c.target[1]})
 		t.Logf("%s: %.3g %% with centres, %.3g with that of the year alone, %.3g with none", c.model, centred, year, plain)
-		if centred > 0.2 || c.most > 0 && plain > c.most || c.most == 0 && plain < 10*centred {
+		if centred > 0.2 || plain > c.most {
 			t.Errorf("%s: %v %% with centres, %v without", c.model, centred, plain)
 		}
 	}
