@@ -16,8 +16,8 @@ const narrowShare = 3
 // proportional to delta, and where residuals are far smaller a smaller delta makes the same scores with less
 // noise. The choice balances that noise with the mean part of residuals between both values, an estimate of
 // what the smaller one takes from the mean score along the constant: by the histogram of the residuals of the
-// step before, with the tail of rows that noise may hide. Rows far beyond that tail are not counted. As n eps
-// grows, delta goes to the one asked for wherever residuals are seen to exceed it.
+// step before, with the tail of rows that noise may hide, and rows far beyond that tail where they stand out
+// together. As n eps grows, delta goes to the one asked for wherever residuals are seen to exceed it.
 func (f *newtonFit) narrow(t int, residuals *magnitudes) {
 	if !residuals.seen || f.scores == nil {
 		return
@@ -35,10 +35,36 @@ func (f *newtonFit) narrow(t int, residuals *magnitudes) {
 	for k := range deltaOctaves*deltasPerOctave + 1 {
 		delta := f.delta * math.Exp2(-float64(k)/deltasPerOctave)
 		with(delta)
-		taken := residuals.tail(delta, cutsHide) - residuals.tail(f.delta, cutsHide)
+		taken := residuals.tail(delta, cutsHide) - residuals.tail(f.delta, cutsHide) + residuals.farther(delta, f.delta)
 		if cost := f.costOfLimit(f.scores, t, f.limitFor(f.scores, t)) + square(narrowShare*taken); cost < least {
 			best, least = delta, cost
 		}
 	}
 	with(best)
+}
+
+// Rows beyond the hidden tail of residuals count against a smaller delta where their bins, next to each other and
+// up to farReach times the delta asked for, stand out together by fartherStandsOut deviations of the noise. The
+// costs of the one policy in a hundred that has a claim spread over ten bins, of which none stands out alone.
+// Where there are no such rows noise may still seem to show some: delta is then larger than it could be.
+const (
+	farReach         = 16
+	fartherStandsOut = 2.5
+)
+
+// farther returns the noisy mean of max(0, min(v, most) - cut) over the rows in those consecutive bins beyond the
+// hidden tail for which it stands out most from its noise; 0 if it does for none.
+func (m *magnitudes) farther(cut, most float64) (mean float64) {
+	ratio := fartherStandsOut
+	for first := m.top + 1 + m.hides; first < magnitudeBins; first++ {
+		sum, squares := 0.0, 0.0
+		for k := first; k < magnitudeBins && m.quantity[k] < farReach*most; k++ {
+			part := max(0, min(m.quantity[k], most)-cut)
+			sum += part * m.noisy[k]
+			if squares += square(part); sum > ratio*m.sd*math.Sqrt(squares) {
+				mean, ratio = sum/m.rows, sum/(m.sd*math.Sqrt(squares))
+			}
+		}
+	}
+	return mean
 }

@@ -395,6 +395,8 @@ var mutants = []mutant{
 		"p.radiusAsked || p.Penalty != catalogue.PenaltyNone", "p.radiusAsked || p.Penalty == \"\" && p.Penalty != catalogue.PenaltyNone", []tests{{"./internal/dpsco", "TestWhatIsStandardised"}}},
 
 	// Newton steps.
+	{"newton: rows far beyond the hidden tail do not count against a smaller delta", "internal/dpsco/newton_narrow.go",
+		" + residuals.farther(delta, f.delta)", "", []tests{{"./internal/dpsco", "TestDeltaFollowsSmallResiduals"}}},
 	{"newton: half of the noise on scores", "internal/dpsco/newton.go",
 		`r.scoreNoise[t], r.curvatureNoise[t] = part(share.scores[t]), part(share.curvatures[t])`, `r.scoreNoise[t], r.curvatureNoise[t] = part(4*share.scores[t]), part(share.curvatures[t])`, []tests{{"./internal/dpsco", "TestNewtonCostsWhatItReleases"}}},
 	{"newton: a histogram is not charged", "internal/dpsco/newton.go",
