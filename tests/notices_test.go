@@ -250,6 +250,31 @@ func TestACutIsTold(t *testing.T) {
 	}
 }
 
+// Whoever reads coefficients of a smaller huber_delta than was asked for is told which, also when the answer was
+// kept, and dp.releases holds it.
+func TestASmallerHuberDeltaIsTold(t *testing.T) {
+	w := newWorld(t, 100, 1e-5)
+	narrow := w.dataset + "_narrow"
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT 0.5 + 0.2 * x + 0.02 * (random() + random() - 1) AS y, x, (i %% 2)::float8 AS half FROM (SELECT i, random() AS x FROM generate_series(1, 20000) AS i) AS rows;
+		GRANT SELECT ON public.%[1]s TO dp_sidecar`, narrow))
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'y', '{x,half}', 100, 1e-5)`, narrow, "public."+narrow)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, narrow, w.person)
+	for options, told := range map[string]bool{`{}`: true, `{"huber_delta": 0.02}`: false, `{"method": "gd"}`: false} {
+		for range 2 {
+			conn, heard := w.listening(w.person)
+			w.exec(conn, `SELECT * FROM dp_huber_regress($1, 5, options => $2::jsonb)`, narrow, options)
+			if said := slices.ContainsFunc(heard(), func(s string) bool {
+				return strings.HasPrefix(s, "dpsidecar: the coefficients and their intervals are those of huber_delta 0.") && strings.HasSuffix(s, ", not 1: most residuals are seen to be far smaller")
+			}); said != told {
+				t.Errorf("%s: %q", options, heard())
+			}
+		}
+	}
+	if n := one[string](w, w.analyst, `SELECT string_agg(CASE WHEN huber_delta IS NULL THEN 'none' WHEN huber_delta < (parameters ->> 'huber_delta')::float8 THEN 'smaller' ELSE 'as asked' END, ', ' ORDER BY method, huber_delta DESC) FROM dp.releases WHERE dataset = $1`, narrow); n != "smaller, as asked, none" {
+		t.Errorf("dp.releases has %q", n)
+	}
+}
+
 // Whoever reads coefficients alone is told why they have no interval, also when the answer was kept, but for methods that never give
 // any.
 func TestMissingIntervalsAreTold(t *testing.T) {

@@ -599,6 +599,9 @@ func (f *newtonFit) finish() Result {
 	}
 	f.g, f.gDeviation = score, deviation
 	r := Result{Coefficients: w, NoiseCovariance: f.noise()}
+	if c, huber := f.Curve.(huberCurve); huber {
+		r.HuberDelta = c.delta
+	}
 	f.errors(&r)
 	return r
 }

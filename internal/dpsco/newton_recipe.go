@@ -79,8 +79,12 @@ func (p *problem) newton() (fit, error) {
 	return Newton{Curve: c, Bound: p.FeatureNorm, Cautious: p.momentNoiseOfAFit() > cautiousMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink}, nil
 }
 
-// firstCut is the clipping threshold, in residual scales, of a Huber fit's targets in the first pass.
-const firstCut = 4
+// firstCut is the clipping threshold, in residual scales, of a Huber fit's targets in the first pass, and
+// usualResidual the least residual scale for it that is not asked for.
+const (
+	firstCut      = 4
+	usualResidual = 0.5
+)
 
 // manyCoefficients is the number of coefficients above which noise of second moments above nearMoments
 // costs a Huber fit more accuracy than that of scores.
@@ -91,7 +95,11 @@ func (p *problem) curve() (curve, error) {
 	case loss.Logistic:
 		return logisticCurve{}, nil
 	case loss.Huber:
-		return huberCurve{delta: l.Delta, cut: firstCut * p.ResidualScale, noisy: p.D > manyCoefficients && p.momentNoiseOfAFit() > nearMoments}, nil
+		target := p.ResidualScale
+		if !p.scaleAsked {
+			target = max(target, usualResidual) // a small delta says nothing of how large targets are
+		}
+		return huberCurve{delta: l.Delta, cut: firstCut * target, noisy: p.D > manyCoefficients && p.momentNoiseOfAFit() > nearMoments}, nil
 	case loss.Poisson:
 		return poissonCurve{unit: 1, cut: firstCount}, nil
 	}

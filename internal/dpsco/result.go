@@ -25,6 +25,9 @@ import (
 // nil if there are none, or if a direction is made of many features. With Hidden, the other coefficients
 // may have intervals, and WhyNull is about those that Withholds reports. NoiseCovariance is the covariance
 // of the coefficients due to noise alone, as estimated from the releases; nil if it cannot be estimated.
+// HuberDelta is the delta of the Huber loss that the coefficients and intervals are about, in scaled units of
+// the target: the one asked for, or a smaller one that a fit has chosen by its releases; 0 for other losses and
+// for descents, which have the one asked for.
 type Result struct {
 	Coefficients []float64
 	Metrics      []Metric         // of a Score, which releases nothing else
@@ -39,6 +42,7 @@ type Result struct {
 	Hidden       []int
 	Intercept    bool // whether the first coefficient is the constant; set where Hidden is
 	Cut          bool
+	HuberDelta   float64
 	Groups       []Group // of a fit by groups, which has no coefficients of its own
 
 	NoiseCovariance *mat.SymDense
@@ -108,7 +112,7 @@ func estimates(fit func(ctx context.Context, x Data, src *mech.Source) ([]float6
 // withhold removes all errors from the result.
 func (r *Result) withhold(why string) {
 	hidden := r.Hidden
-	if *r = (Result{Coefficients: r.Coefficients, NoiseCovariance: r.NoiseCovariance, WhyNull: why, Cut: r.Cut}); why == hiddenDirection {
+	if *r = (Result{Coefficients: r.Coefficients, NoiseCovariance: r.NoiseCovariance, WhyNull: why, Cut: r.Cut, HuberDelta: r.HuberDelta}); why == hiddenDirection {
 		r.Hidden = hidden
 	}
 }

@@ -173,6 +173,8 @@ type errorColumns struct {
 	WhyNulls   []any  `json:"why_nulls,omitempty"`
 	WhyNull    string `json:"why_null,omitempty"` // the reason if it is the same for all coefficients
 	Cut        bool   `json:"cut,omitempty"`      // a radius may have moved coefficients
+
+	HuberDelta float64 `json:"huber_delta,omitempty"` // of the loss that the coefficients minimise; 0: it has none
 }
 
 // columns returns the columns that have a value for each coefficient.
@@ -195,7 +197,7 @@ func knownErrors(r dpsco.Result, model string, terms []string) (e errorColumns) 
 	if noise := r.Noise(); !slices.ContainsFunc(noise, isNotFinite) {
 		e.Noise = boxed(noise)
 	}
-	e.Cut = r.Cut
+	e.Cut, e.HuberDelta = r.Cut, r.HuberDelta
 	return e
 }
 

@@ -25,7 +25,7 @@ func (s *Sidecar) publishGroups(ctx context.Context, c *claim, f fitted, step in
 }
 
 // groupErrors concatenates the errors of all groups. Cut is set if a radius may have moved coefficients of
-// any group.
+// any group, and HuberDelta is the least of the groups.
 func groupErrors(groups []dpsco.Group, model string, terms []string) (all errorColumns) {
 	for _, group := range groups {
 		e := knownErrors(group.Result, model, terms)
@@ -41,6 +41,9 @@ func groupErrors(groups []dpsco.Group, model string, terms []string) (all errorC
 			*column = append(*column, values...)
 		}
 		all.Cut = all.Cut || e.Cut
+		if all.HuberDelta == 0 || e.HuberDelta < all.HuberDelta {
+			all.HuberDelta = e.HuberDelta
+		}
 	}
 	all.WhyNull = sameWhy(all.WhyNulls)
 	return all

@@ -395,6 +395,10 @@ var mutants = []mutant{
 		"p.radiusAsked || p.Penalty != catalogue.PenaltyNone", "p.radiusAsked || p.Penalty == \"\" && p.Penalty != catalogue.PenaltyNone", []tests{{"./internal/dpsco", "TestWhatIsStandardised"}}},
 
 	// Newton steps.
+	{"newton: the delta that is told is the one asked for", "internal/dpsco/newton_fit.go",
+		"r.HuberDelta = c.delta", "r.HuberDelta = f.delta", []tests{{"./internal/dpsco", "TestIntervalsAreAboutTheDeltaThatIsTold"}}},
+	{"newton: targets are first cut by delta", "internal/dpsco/newton_recipe.go",
+		"target = max(target, usualResidual)", "target = max(target, 0)", []tests{{"./internal/dpsco", "TestASmallHuberDeltaFindsTheLevel"}}},
 	{"newton: rows far beyond the hidden tail do not count against a smaller delta", "internal/dpsco/newton_narrow.go",
 		" + residuals.farther(delta, f.delta)", "", []tests{{"./internal/dpsco", "TestDeltaFollowsSmallResiduals"}}},
 	{"newton: half of the noise on scores", "internal/dpsco/newton.go",

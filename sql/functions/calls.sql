@@ -224,6 +224,7 @@ BEGIN
   END IF;
   kept := coalesce(kept, dp_int.kept_release(r.dataset, r.hash));
   PERFORM dp_int.tell_cut(kept);
+  PERFORM dp_int.tell_huber_delta(kept);
   PERFORM dp_int.tell_missing(kept);
 END $$;
 
@@ -260,6 +261,20 @@ BEGIN
   IF r.cut THEN
     RAISE NOTICE 'dpsidecar: the coefficients are as large as the radius allows; ask for a larger one, or give scales that fit'
       USING HINT = format('The radius was %s: for instance options => %L, which is another request. %s', radius, jsonb_build_object('radius', least(1e9, 10 * radius)), dp_int.who_gives_scales());
+  END IF;
+END $$;
+
+-- Tells callers who read coefficients that these are about a smaller delta of Huber's loss than was asked for.
+CREATE OR REPLACE FUNCTION dp_int.tell_huber_delta(p_release uuid) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  r CONSTANT dp_int.release := (SELECT r FROM dp_int.release r WHERE r.id = p_release);
+  asked CONSTANT float8 := r.parameters ->> 'huber_delta';
+BEGIN
+  IF r.huber_delta < asked THEN
+    RAISE NOTICE 'dpsidecar: the coefficients and their intervals are those of huber_delta %, not %: most residuals are seen to be far smaller',
+        round(r.huber_delta::numeric, 4), asked
+      USING HINT = 'Rows beyond it count for less than was asked for. Where errors are symmetric that changes nothing; where they are not, with more eps huber_delta goes to the one asked for.';
   END IF;
 END $$;
 

@@ -75,6 +75,7 @@ BEGIN
   END IF;
   kept := coalesce(kept, dp_int.kept_release(r.dataset, r.hash));
   PERFORM dp_int.tell_cut(kept);
+  PERFORM dp_int.tell_huber_delta(kept);
   PERFORM dp_int.tell_missing(kept);
 END $$;
 

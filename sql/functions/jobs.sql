@@ -469,7 +469,7 @@ $$;
 
 -- Records the release of a job that is reading, with the time of the step of its ladder, not the time of
 -- this call.
-CREATE OR REPLACE FUNCTION dp_int.insert_release(j dp_int.job, p_method text, p_step int, p_why_null text, p_cut boolean DEFAULT false) RETURNS uuid
+CREATE OR REPLACE FUNCTION dp_int.insert_release(j dp_int.job, p_method text, p_step int, p_why_null text, p_cut boolean DEFAULT false, p_huber_delta float8 DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   new_release uuid;
@@ -477,8 +477,8 @@ BEGIN
   IF j.state <> 'reading' OR (p_step BETWEEN 0 AND j.last_step) IS NOT TRUE THEN
     RAISE EXCEPTION 'job % is %, not reading, or step % of its ladder is beyond %', j.id, j.state, p_step, j.last_step USING ERRCODE = '55000';
   END IF;
-  INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, principal, caller, parameters, released_at, why_null, read_at, rows, cut)
-  VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.principal, j.caller, j.plan, dp_int.step(j, p_step), p_why_null, j.snapshot_at, j.row_count, p_cut)
+  INSERT INTO dp_int.release (job, charge, dataset, request_hash, model, method, eps, delta, principal, caller, parameters, released_at, why_null, read_at, rows, cut, huber_delta)
+  VALUES (j.id, j.charge, j.dataset, j.request_hash, j.model, p_method, j.eps, j.delta, j.principal, j.caller, j.plan, dp_int.step(j, p_step), p_why_null, j.snapshot_at, j.row_count, p_cut, p_huber_delta)
   RETURNING id INTO new_release;
   RETURN new_release;
 END $$;
@@ -490,7 +490,7 @@ CREATE OR REPLACE FUNCTION dp_int.job_publish(p_job uuid, p_token uuid, p_method
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   j dp_int.job := dp_int.own_job(p_job, p_token);
-  new_release uuid := dp_int.insert_release(j, p_method, p_step, p_errors ->> 'why_null', coalesce((p_errors ->> 'cut')::boolean, false));
+  new_release uuid := dp_int.insert_release(j, p_method, p_step, p_errors ->> 'why_null', coalesce((p_errors ->> 'cut')::boolean, false), (p_errors ->> 'huber_delta')::float8);
 BEGIN
   IF cardinality(p_terms) <> cardinality(p_coefs) THEN
     RAISE EXCEPTION 'job % has % coefficients for % terms', p_job, cardinality(p_coefs), cardinality(p_terms) USING ERRCODE = '55000';
