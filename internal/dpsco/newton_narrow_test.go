@@ -72,14 +72,14 @@ func TestDeltaFollowsSmallResiduals(t *testing.T) {
 func TestASmallHuberDeltaFindsTheLevel(t *testing.T) {
 	const n = 20_000
 	r := rand.New(rand.NewPCG(11, 7))
-	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n)}
+	x := Data{Shape: Shape{N: n, D: 3, Intercept: true}, X: columns(2, n), Y: make([]float64, n)}
 	for i := range n {
-		x.X[0][i] = r.Float64()
-		x.Y[i] = 0.5 + 0.2*x.X[0][i] + 0.01*r.NormFloat64()
+		x.X[0][i], x.X[1][i] = r.Float64(), float64(i%2)
+		x.Y[i] = 0.5 + 0.3*x.X[0][i] + 0.01*r.NormFloat64()
 	}
 	for _, delta := range []float64{0.5, 0.1, 0.02} {
-		w := resultOf(t, Scaled{Algorithm: Regression{Loss: loss.Huber{Delta: delta}}, X: []float64{1}, Y: 1}, x, 3, 1).Coefficients
-		if math.Abs(w[0]-0.5) > 0.02 || math.Abs(w[1]-0.2) > 0.03 {
+		w := resultOf(t, Scaled{Algorithm: Regression{Loss: loss.Huber{}, HuberDelta: delta}, X: []float64{1, 1}, Y: 1}, x, 3, 1).Coefficients
+		if math.Abs(w[0]-0.5) > 0.02 || math.Abs(w[1]-0.3) > 0.03 {
 			t.Errorf("a delta of %v: %v", delta, w)
 		}
 	}

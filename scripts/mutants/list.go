@@ -396,7 +396,7 @@ var mutants = []mutant{
 
 	// Newton steps.
 	{"newton: the delta that is told is the one asked for", "internal/dpsco/newton_fit.go",
-		"r.HuberDelta = c.delta", "r.HuberDelta = f.delta", []tests{{"./internal/dpsco", "TestIntervalsAreAboutTheDeltaThatIsTold"}}},
+		"r.HuberDelta = c.delta", "r.HuberDelta = f.delta + 0*c.delta", []tests{{"./internal/dpsco", "TestIntervalsAreAboutTheDeltaThatIsTold"}}},
 	{"newton: targets are first cut by delta", "internal/dpsco/newton_recipe.go",
 		"target = max(target, usualResidual)", "target = max(target, 0)", []tests{{"./internal/dpsco", "TestASmallHuberDeltaFindsTheLevel"}}},
 	{"newton: rows far beyond the hidden tail do not count against a smaller delta", "internal/dpsco/newton_narrow.go",
