@@ -159,18 +159,25 @@ func newStaged(a L1, s Shape, epsilon float64) staged {
 	return f
 }
 
-// movable returns the columns that may be shifted and scaled: numbers, and the target unless rows have weights
-// or offsets. A radius speaks of the unit of coefficients; where residual_scale is given, the target keeps its
-// unit.
-func (a L1) movable(s Shape) []numeric {
+// movable returns the columns that may be shifted and scaled: numbers without a center, and such a target unless
+// rows have weights or offsets. Each column costs noise, and a steward who has registered a center has said where
+// the values lie. A radius speaks of the unit of coefficients; where residual_scale is given, the target keeps
+// its unit.
+func (a L1) movable(s Shape) (columns []numeric) {
 	if !s.Intercept || a.Radius != 0 || len(a.numbers) == 0 {
 		return nil
 	}
-	columns := slices.Clone(a.numbers)
-	if a.Offset == "" && a.MaxWeight == 0 {
-		y := a.target
+	for _, c := range a.numbers {
+		if c.zero == 0 {
+			columns = append(columns, c)
+		}
+	}
+	if y := a.target; y.zero == 0 && a.Offset == "" && a.MaxWeight == 0 {
 		y.unit = a.scaleAsked
 		columns = append(columns, y)
+	}
+	if len(columns) == 0 {
+		return nil
 	}
 	if mech.CheckHistogram(positionBins, s.N, len(columns)) != nil {
 		return nil // more columns than such a histogram takes

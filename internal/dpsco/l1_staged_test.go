@@ -205,26 +205,28 @@ func TestWhichColumnsOfMediansMove(t *testing.T) {
 	for name, c := range map[string]struct {
 		a         L1
 		flags     []int
+		centre    float64 // of the first column
 		rows      int
 		intercept bool
 		columns   int
 		looks     bool
 	}{
-		"numbers":          {L1{}, nil, 20_000, true, 3, true},
-		"few rows":         {L1{}, nil, 1_000, true, 3, false},
-		"a flag":           {L1{}, []int{1}, 20_000, true, 2, true},
-		"flags alone":      {L1{}, []int{0, 1}, 20_000, true, 0, false},
-		"an offset":        {L1{Offset: "o"}, nil, 20_000, true, 2, true},
-		"weights":          {L1{Weight: "w", MaxWeight: 2}, nil, 20_000, true, 2, true},
-		"a residual scale": {L1{ResidualScale: 2}, nil, 20_000, true, 3, true},
-		"a radius":         {L1{Radius: 5}, nil, 20_000, true, 0, false},
-		"no intercept":     {L1{}, nil, 20_000, false, 0, false},
+		"numbers":          {L1{}, nil, 0, 20_000, true, 3, true},
+		"a center":         {L1{}, nil, 5, 20_000, true, 2, true},
+		"few rows":         {L1{}, nil, 0, 1_000, true, 3, false},
+		"a flag":           {L1{}, []int{1}, 0, 20_000, true, 2, true},
+		"flags alone":      {L1{}, []int{0, 1}, 0, 20_000, true, 0, false},
+		"an offset":        {L1{Offset: "o"}, nil, 0, 20_000, true, 2, true},
+		"weights":          {L1{Weight: "w", MaxWeight: 2}, nil, 0, 20_000, true, 2, true},
+		"a residual scale": {L1{ResidualScale: 2}, nil, 0, 20_000, true, 3, true},
+		"a radius":         {L1{Radius: 5}, nil, 0, 20_000, true, 0, false},
+		"no intercept":     {L1{}, nil, 0, 20_000, false, 0, false},
 	} {
 		s := Shape{N: c.rows, D: 3, Intercept: c.intercept}
 		if !c.intercept {
 			s.D = 2
 		}
-		a := c.a.withPublicFacts(Scaled{X: []float64{1, 1}, Y: 1, Flags: c.flags}).(L1)
+		a := c.a.withPublicFacts(Scaled{X: []float64{1, 1}, Y: 1, Flags: c.flags, CentreX: []float64{c.centre, 0}}).(L1)
 		f := newStaged(a.withDefaults(s, 1), s, 1)
 		if len(f.columns) != c.columns || (f.shares.position > 0) != c.looks {
 			t.Errorf("%s: columns %v, share %v", name, f.columns, f.shares.position)
