@@ -259,18 +259,31 @@ func TestASmallerHuberDeltaIsTold(t *testing.T) {
 		GRANT SELECT ON public.%[1]s TO dp_sidecar`, narrow))
 	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'y', '{x,half}', 100, 1e-5)`, narrow, "public."+narrow)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, narrow, w.person)
-	for options, told := range map[string]bool{`{}`: true, `{"huber_delta": 0.02}`: false, `{"method": "gd"}`: false} {
-		for range 2 {
-			conn, heard := w.listening(w.person)
-			w.exec(conn, `SELECT * FROM dp_huber_regress($1, 5, options => $2::jsonb)`, narrow, options)
-			if said := slices.ContainsFunc(heard(), func(s string) bool {
-				return strings.HasPrefix(s, "dpsidecar: the coefficients and their intervals are those of huber_delta 0.") && strings.HasSuffix(s, ", not 1: most residuals are seen to be far smaller")
-			}); said != told {
-				t.Errorf("%s: %q", options, heard())
-			}
+	hears := func(query string, parameters ...any) bool {
+		conn, heard := w.listening(w.person)
+		w.exec(conn, query, parameters...)
+		return slices.ContainsFunc(heard(), func(s string) bool {
+			return strings.HasPrefix(s, "dpsidecar: the coefficients and their intervals are those of huber_delta 0.") && strings.HasSuffix(s, ", not 1: most residuals are seen to be far smaller")
+		})
+	}
+	const asked = `SELECT * FROM dp_huber_regress($1, $2, options => $3::jsonb)`
+	for _, options := range []string{`{"huber_delta": 0.004}`, `{"method": "gd"}`} {
+		if hears(asked, narrow, 5, options) {
+			t.Errorf("%s: a smaller huber_delta is told", options)
 		}
 	}
-	if n := one[string](w, w.analyst, `SELECT string_agg(CASE WHEN huber_delta IS NULL THEN 'none' WHEN huber_delta < (parameters ->> 'huber_delta')::float8 THEN 'smaller' ELSE 'as asked' END, ', ' ORDER BY method, huber_delta DESC) FROM dp.releases WHERE dataset = $1`, narrow); n != "smaller, as asked, none" {
+	// Noise seems to show residuals far away in one fit of twenty, of which delta is then larger.
+	told, eps := false, 5.0
+	for ; !told && eps < 5.6; eps += 0.1 {
+		told = hears(asked, narrow, eps, `{}`)
+	}
+	if kept := hears(asked, narrow, eps-0.1, `{}`); !told || !kept {
+		t.Errorf("told: %v, and of the kept answer: %v", told, kept)
+	}
+	if !hears(`SELECT s.* FROM dp.releases r, dp_summary(r.id) s WHERE r.dataset = $1 AND r.huber_delta < (r.parameters ->> 'huber_delta')::float8 LIMIT 1`, narrow) {
+		t.Error("dp_summary does not tell")
+	}
+	if n := one[string](w, w.analyst, `SELECT string_agg(coalesce(huber_delta::text, 'none'), ', ' ORDER BY method) FROM dp.releases WHERE dataset = $1 AND (method = 'gd' OR parameters ->> 'huber_delta' <> '1')`, narrow); n != "0.004, none" {
 		t.Errorf("dp.releases has %q", n)
 	}
 }

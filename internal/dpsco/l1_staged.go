@@ -67,13 +67,13 @@ const (
 
 // Positions of columns are looked for with as much of epsilon as lets the noise on a count of the first
 // histogram deviate by positionNoise of all rows, at most mostForPositions of epsilon; and not at all if the
-// deviation is then above mostPositionNoise. The second histogram has detailForPosition of the first one's
-// epsilon: fewer columns share it.
+// deviation is then above mostPositionNoise. The second histogram, which shows rows far away, has forDetails of
+// epsilon: with more rows and epsilon it shows ever fewer of them.
 const (
 	positionNoise     = .04
-	mostPositionNoise = .1
+	mostPositionNoise = .08
 	mostForPositions  = .06
-	detailForPosition = .4
+	forDetails        = .024
 )
 
 // enoughForAside is the least number of rows beyond the quantile, times the stage's epsilon, for the stage
@@ -93,8 +93,7 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, columns int) 
 	}
 	whole := deviationOfCount(mech.Laplace{Epsilon: epsilon}, columns) / float64(s.N) // had the histogram all of epsilon
 	if columns > 0 && whole <= mostForPositions*mostPositionNoise {
-		position := min(mostForPositions, whole/positionNoise)
-		p.position, p.detail = part(position), part(detailForPosition*position)
+		p.position, p.detail = part(min(mostForPositions, whole/positionNoise)), part(forDetails)
 	}
 	if p.aside = part(.06); median || !constant || s.Levels == 0 && min(tau, 1-tau)*float64(s.N)*p.aside < enoughForAside {
 		p.aside = 0
@@ -223,6 +222,11 @@ func (f staged) check() error {
 			if err := f.perturbation(fit.epsilon, smoothing, fit.clip, f.tilt()).Validate(f.shape.N, f.shape.D); err != nil {
 				return fmt.Errorf("%w: %w", ErrInfeasible, err)
 			}
+		}
+	}
+	for _, epsilon := range []float64{f.shares.position, f.shares.detail} {
+		if err := (mech.Laplace{Epsilon: below(epsilon)}).Check(); f.shares.position > 0 && err != nil {
+			return fmt.Errorf("%w: %w", ErrInfeasible, err)
 		}
 	}
 	if err := checkGroupSizes(f.shape); err != nil {

@@ -49,13 +49,13 @@ func (f *newtonFit) narrow(t int, residuals *magnitudes) {
 // Where there are no such rows noise may still seem to show some: delta is then larger than it could be.
 const (
 	farReach         = 16
-	fartherStandsOut = 2.5
+	fartherStandsOut = 3
 )
 
 // farther returns the noisy mean of max(0, min(v, most) - cut) over the rows in those consecutive bins beyond the
 // hidden tail for which it stands out most from its noise; 0 if it does for none.
 func (m *magnitudes) farther(cut, most float64) (mean float64) {
-	ratio := fartherStandsOut
+	ratio := float64(fartherStandsOut)
 	for first := m.top + 1 + m.hides; first < magnitudeBins; first++ {
 		sum, squares := 0.0, 0.0
 		for k := first; k < magnitudeBins && m.quantity[k] < farReach*most; k++ {

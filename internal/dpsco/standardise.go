@@ -47,14 +47,16 @@ var (
 
 // A column is moved if an interval no longer than longestInterval surely holds mostValues of all rows: by
 // sureOfValues deviations of the noise of its count. It remains as it is if that interval is within a bin of 0, if
-// the count of values far from it stands out by standsFar deviations, or if one bin of the second seems to hold
-// mostInOneBin of the rows. Where 0 or another single value is that frequent, the others are few, may lie
+// the count of values far from it stands out by standsFar deviations (surelyFar where that is less than fewFar of
+// the rows), or if one bin of the second seems to hold mostInOneBin of the rows. Where 0 or another single value is that frequent, the others are few, may lie
 // anywhere, and would become very long.
 const (
 	longestInterval = 0x1p-3
 	mostValues      = 0.75
 	sureOfValues    = 2
 	standsFar       = 1.6
+	surelyFar       = 3
+	fewFar          = 0.001
 	mostInOneBin    = 0.65
 )
 
@@ -304,6 +306,6 @@ func (c positionCounts) interval() (low, high float64, ok bool) {
 // together reports whether values differ from each other and none is far from the others, as far as noise lets
 // that be seen.
 func (c positionCounts) together() bool {
-	far := c.noisy[0] + c.noisy[len(c.noisy)-1]
-	return far < standsFar*math.Sqrt2*c.sd && slices.Max(c.noisy) <= mostInOneBin*c.rows
+	far, sd := c.noisy[0]+c.noisy[len(c.noisy)-1], math.Sqrt2*c.sd
+	return far < clampBetween(fewFar*c.rows, standsFar*sd, surelyFar*sd) && slices.Max(c.noisy) <= mostInOneBin*c.rows
 }

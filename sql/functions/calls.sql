@@ -264,7 +264,7 @@ BEGIN
   END IF;
 END $$;
 
--- Tells callers who read coefficients that these are about a smaller delta of Huber's loss than was asked for.
+-- Tells readers of coefficients that these are about a smaller delta of Huber's loss than was asked for.
 CREATE OR REPLACE FUNCTION dp_int.tell_huber_delta(p_release uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -273,7 +273,7 @@ DECLARE
 BEGIN
   IF r.huber_delta < asked THEN
     RAISE NOTICE 'dpsidecar: the coefficients and their intervals are those of huber_delta %, not %: most residuals are seen to be far smaller',
-        round(r.huber_delta::numeric, 4), asked
+        concat(dp_int.rounded(r.huber_delta, dp_int.decimals(r.huber_delta, NULL)), CASE WHEN r.parameters ? 'by' THEN ' or more' END), asked
       USING HINT = 'Rows beyond it count for less than was asked for. Where errors are symmetric that changes nothing; where they are not, with more eps huber_delta goes to the one asked for.';
   END IF;
 END $$;

@@ -69,6 +69,7 @@ BEGIN
    WHERE c.release = r.id
    ORDER BY c.position;
   PERFORM dp_int.tell_bias(r);
+  PERFORM dp_int.tell_huber_delta(r.id);
 END $$;
 COMMENT ON FUNCTION public.dp_summary IS
   'The table of results of a release, rounded to what its noise leaves meaningful: t is the middle of the 95 % interval over the standard error; dp.coefficients has all digits. Where there is no interval, why_null says why. Free.';
