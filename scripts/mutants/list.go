@@ -386,7 +386,7 @@ var mutants = []mutant{
 	{"standardised: columns that are mostly one value are moved", "internal/dpsco/standardise.go",
 		"slices.Max(c.noisy) <= mostInOneBin*c.rows", "slices.Max(c.noisy) <= 2*c.rows", []tests{{"./internal/dpsco", "TestColumnsThatLieTogetherAreMoved"}}},
 	{"standardised: columns of which a part is far away are moved", "internal/dpsco/standardise.go",
-		"far < standsFar*math.Sqrt2*c.sd", "far < 1e9*c.sd", []tests{{"./internal/dpsco", "TestColumnsThatLieTogetherAreMoved"}}},
+		"far < clampBetween(fewFar*c.rows, standsFar*sd, surelyFar*sd)", "far < 1e9*sd", []tests{{"./internal/dpsco", "TestColumnsThatLieTogetherAreMoved"}}},
 	{"standardised: the ball is in units of a moved target", "internal/dpsco/standardise.go",
 		"moved != nil && moved.Y != 1", "moved != nil && moved.Y == 0", []tests{{"./internal/dpsco", "TestTheBallKeepsItsUnit"}}},
 	{"standardised: a database moves columns elsewhere", "internal/dpsco/standardise.go",
