@@ -127,7 +127,7 @@ var commonOptions = []Option{
 	number("l1_ratio", 0, 1, 0.5, "elastic net: share of the l1 norm"),
 	{Name: "groups", Kind: Groups, Description: `group l1: lists of feature names, for instance [["a", "b"], ["c"]]; a feature in none is not penalised`},
 	number("radius", 1e-6, 1e9, nil, "radius of the ball of coefficients, in scaled units; where it is given, the default methods move no column to where its values lie").from("the method: 100 for `auto` where rows and budget suffice to whiten, `joint_moments` and `newton`, else 10"),
-	number("residual_scale", 1e-9, 1e9, nil, "typical residual in units of the target's scale, from public knowledge").from("the loss: 1, or half its largest derivative if that is less"),
+	number("residual_scale", 1e-9, 1e9, nil, "typical residual in units of the target's scale, from public knowledge").from("the loss: 1, or half its largest derivative if that is less; for the targets of the first pass of newton 0.5 at least"),
 	number("feature_norm", 1e-9, 1e9, nil, "whitening, and means of a centred descent: length of a row of scaled features beyond which it weighs less there").from("the number of columns"),
 	number("clip", 1e-9, 1e9, nil, "bound on the norm of one person's gradient").from("the method, `residual_scale` and the number of columns; of `auto` also rows and budget"),
 	number("moment", 1e-12, 1e12, nil, "catoni, spgd_holland: second moment of one coordinate of a gradient, from public knowledge").from("`residual_scale`"),

@@ -71,7 +71,7 @@ const (
 // epsilon: with more rows and epsilon it shows ever fewer of them.
 const (
 	positionNoise     = .04
-	mostPositionNoise = .08
+	mostPositionNoise = .09
 	mostForPositions  = .06
 	forDetails        = .024
 )

@@ -38,7 +38,9 @@ type curve interface {
 }
 
 // logisticCurve is the curve of labels 0 and 1.
-type logisticCurve struct{}
+type logisticCurve struct {
+	offset bool // rows have offsets, which may be far from the log-odds: the start knows nothing of their level
+}
 
 // residualCurvature is the weight of the squared residual in the curvature of all passes but the last. The
 // mean of the squared residual is the curvature where the model holds. It stays large where a step went too
@@ -72,8 +74,14 @@ func (logisticCurve) firstCut() float64      { return 0.5 }
 func (logisticCurve) counted() *poissonCurve { return nil }
 func (logisticCurve) size() float64          { return 1 }
 func (logisticCurve) reach() float64         { return 1 }
-func (logisticCurve) longest() float64       { return 1 }
-func (logisticCurve) least() float64         { return leastCurvature }
+
+func (c logisticCurve) longest() float64 {
+	if c.offset {
+		return 2
+	}
+	return 1
+}
+func (logisticCurve) least() float64 { return leastCurvature }
 
 func (logisticCurve) most() float64        { return 0.25 }
 func (logisticCurve) shares() newtonShares { return usualShares }
@@ -90,6 +98,7 @@ func (logisticCurve) tailShare() float64 { return 0.4 }
 type huberCurve struct {
 	delta float64 // absolute residual beyond which the loss is linear
 	cut   float64 // clipping threshold of targets in the first pass
+	far   float64 // typical residual before the last step, where that is seen to be larger than delta
 	noisy bool    // noise of second moments is large relative to that of scores: budget shares are those of labels
 }
 

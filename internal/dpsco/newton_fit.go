@@ -71,6 +71,8 @@ type newtonFit struct {
 	stretched  float64       // factor by which the full last step was stretched
 	fitNoise   *mat.SymDense // covariance of the fit due to noise
 	slopesKept float64       // shrinkage factor of the slopes after the last step
+	oneSided   bool          // Huber: nearly all residuals of a pass had the same sign
+	moved      float64       // root mean square change of predictions in its step
 }
 
 func newNewtonFit(r *newtonReleases) *newtonFit {
@@ -78,6 +80,8 @@ func newNewtonFit(r *newtonReleases) *newtonFit {
 	delta := 0.0
 	if c, huber := r.Curve.(huberCurve); huber {
 		delta = c.delta
+		c.delta = max(delta, c.cut/firstCut) // the first step is from a start about as far off as that
+		own.Curve = c
 	}
 	return &newtonFit{delta: delta, newtonReleases: &own, n: float64(r.shape.N), perRow: 1, weights: 1, d: float64(r.shape.D), p: identity(r.shape.D), w: make([]float64, r.shape.D)}
 }
@@ -409,8 +413,11 @@ func (f *newtonFit) hidden() float64 {
 // advance moves the fit and chooses the next coordinates.
 func (f *newtonFit) advance(scores, lengths *magnitudes) {
 	f.mean = f.meanCurvature()
+	f.oneSided = f.shape.Intercept && math.Abs(f.g.AtVec(0)/f.p.At(0, 0)) > mostOneSided*f.Curve.size()
 	f.whiten()
-	f.w, _ = f.stretch(f.toLevel(f.next(f.Curve.longest())))
+	w, _ := f.stretch(f.toLevel(f.next(f.Curve.longest())))
+	f.moved = floats.Norm(solveTriangular(f.a, minus(w, 1, f.w)), 2) / math.Sqrt(f.mean)
+	f.w = w
 	gram := f.secondMoments()
 	both := mat.NewSymDense(f.shape.D, nil)
 	for i := range f.shape.D {
@@ -589,10 +596,10 @@ func (f *newtonFit) finish() Result {
 	f.whiten()
 	full := f.full()
 	f.arrives = f.partOf(full, f.Curve.reach()) == 1
-	f.centre, f.stretched = f.stretch(f.toLastLevel(f.plus(full, f.Curve.reach())))
+	f.centre, f.stretched = f.stretch(f.toLastLevel(f.plus(full, f.lastReach())))
 	score, deviation := f.g, f.gDeviation
 	f.g, f.gDeviation = f.restored()
-	w, factor := f.stretch(f.toLastLevel(f.next(f.Curve.reach())))
+	w, factor := f.stretch(f.toLastLevel(f.next(f.lastReach())))
 	f.fitNoise.ScaleSym(square(factor), f.fitNoise)
 	if f.free() {
 		f.shrinkSlopes(w)

@@ -8,18 +8,19 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 )
 
-// A target's scale that is ten times too small costs little: steps of residuals that are nearly all beyond delta come near.
-// With the whole curvature of the parabolas the excess is four and a half times as large. Seeds are fixed.
+// A target's scale that is ten times too small costs little, also where targets are far from 0 besides: a pass takes a delta as
+// large as residuals, where these are nearly all beyond the one asked for. With the delta asked for in all passes these three had .19,
+// 372 and 269 %. Seeds are fixed.
 func TestHuberFitsForgiveASmallScaleOfTheTarget(t *testing.T) {
 	a := Regression{Loss: loss.Huber{Delta: 1}}
-	for _, c := range []struct{ times, percent float64 }{{10, 0.4}, {1, 0.005}} {
+	for _, c := range []struct{ times, level, percent float64 }{{10, 0, 0.03}, {10, 5, 5}, {1, 0, 0.005}, {1, 20, 10}} {
 		x := drawLaw("gauss", 30_000, 5, 1)
 		for i := range x.Y {
-			x.Y[i] *= c.times
+			x.Y[i] = c.times * (x.Y[i] + c.level)
 		}
 		_, least := best(a.Loss, x)
 		e := excessLosses(t, a, x, least, 1, 15)
-		t.Logf("a target %g times as large as its scale: median excess %.4f%%", c.times, e[len(e)/2])
+		t.Logf("a target %g times as large as its scale, %g scales from 0: median excess %.4f%%", c.times, c.times*c.level, e[len(e)/2])
 		if e[len(e)/2] > c.percent {
 			t.Errorf("expected at most %g%%", c.percent)
 		}

@@ -12,19 +12,34 @@ const (
 // prices and costs, whose errors are skewed, had up to 2.3 times the excess.
 const narrowShare = 3
 
-// narrow chooses the delta of step t of a Huber fit, at most the one asked for. The noise of a score is
+// Where nearly all residuals are beyond delta steps are short, for the curvature is the share of those within it,
+// and noise hides that. The delta of a pass before the last is then wider typical residuals: where these are
+// larger than nearlyAllBeyond times the delta asked for, or, if nearly all have the same sign, than oneSidedBeyond:
+// of a mean score above mostOneSided delta.
+const (
+	wider           = 2
+	nearlyAllBeyond = 4
+	oneSidedBeyond  = 2
+	mostOneSided    = 0.6
+)
+
+// lastReach is the largest change of predictions in the last step. The curvature of Huber's loss changes over a
+// typical residual where that is larger than delta.
+func (f *newtonFit) lastReach() float64 {
+	if c, huber := f.Curve.(huberCurve); huber {
+		return max(c.delta, c.far)
+	}
+	return f.Curve.reach()
+}
+
+// narrow chooses the delta of step t of a Huber fit: at most the one asked for, but where residuals are far larger. The noise of a score is
 // proportional to delta, and where residuals are far smaller a smaller delta makes the same scores with less
 // noise. The choice balances that noise with the mean part of residuals between both values, an estimate of
 // what the smaller one takes from the mean score along the constant: by the histogram of the residuals of the
 // step before, with the tail of rows that noise may hide, and rows far beyond that tail where they stand out
 // together. As n eps grows, delta goes to the one asked for wherever residuals are seen to exceed it.
 func (f *newtonFit) narrow(t int, residuals *magnitudes) {
-	if !residuals.seen || f.scores == nil {
-		return
-	}
-	residuals = residuals.withSpreadBins() // a delta just above the middle of a bin would seem to take nothing of it
 	c, unit := f.Curve.(huberCurve), f.rescaleScores/f.Curve.size()
-	best, least := f.delta, math.Inf(1)
 	with := func(delta float64) {
 		c.delta = delta
 		f.Curve = c
@@ -32,6 +47,28 @@ func (f *newtonFit) narrow(t int, residuals *magnitudes) {
 			f.rescaleScores = unit * delta
 		}
 	}
+	if c.delta > f.delta {
+		with(f.delta)
+	}
+	if !residuals.seen || f.scores == nil {
+		return
+	}
+	typical, most := residuals.quantile(0.5), nearlyAllBeyond*f.delta
+	if f.oneSided { // then the step since has made them smaller
+		typical, most = typical-f.moved, oneSidedBeyond*f.delta
+	}
+	switch {
+	case t == newtonSteps-1:
+		c.far = typical
+	case typical > most:
+		with(wider * typical)
+		if f.scoresAreKnown { // curvatures will be nearly 1, and rows as long as the sizes of scores say
+			f.lengths, f.rescale = f.scores, unit
+		}
+		return
+	}
+	residuals = residuals.withSpreadBins() // a delta just above the middle of a bin would seem to take nothing of it
+	best, least := f.delta, math.Inf(1)
 	for k := range deltaOctaves*deltasPerOctave + 1 {
 		delta := f.delta * math.Exp2(-float64(k)/deltasPerOctave)
 		with(delta)

@@ -93,7 +93,7 @@ const manyCoefficients = 10
 func (p *problem) curve() (curve, error) {
 	switch l := p.Loss.(type) {
 	case loss.Logistic:
-		return logisticCurve{}, nil
+		return logisticCurve{offset: p.Offset != ""}, nil
 	case loss.Huber:
 		target := p.ResidualScale
 		if !p.scaleAsked {

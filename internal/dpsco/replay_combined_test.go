@@ -120,7 +120,7 @@ func TestReplaysOfAllTogether(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return p
+			return mayPlace(p)
 		}, x, y)
 		if err != nil {
 			t.Fatalf("pair %d, %+v of %+v, %+v: %v", k, a, s, b, err)

@@ -70,7 +70,7 @@ func TestACentreIsAShiftOfTheTable(t *testing.T) {
 		requests[model] = mustRecipe(t, model, catalogue.MethodAuto)
 	}
 	for _, name := range []string{catalogue.MethodObjective, catalogue.MethodStaged} {
-		requests["l1 "+name] = L1{Method: name}
+		requests["l1 "+name] = L1{Method: name, Radius: 1e6} // without a radius columns without a center are looked at
 	}
 	intervals := 0
 	for name, a := range requests {

@@ -332,7 +332,7 @@ func TestReplaysOfWeightsInStagesAndScores(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
-				return p
+				return mayPlace(p)
 			}, x, y)
 			if err != nil {
 				t.Fatalf("%s, pair %d: %v", name, k, err)
@@ -360,7 +360,7 @@ func TestReplaysOfLightWeightsInStages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return p
+			return mayPlace(p)
 		}, x, y)
 		if err != nil {
 			t.Fatalf("pair %d: %v", k, err)
@@ -424,6 +424,27 @@ func distance(v, w []float64) float64 {
 	d := slices.Clone(v)
 	floats.Sub(d, w)
 	return floats.Norm(d, 2)
+}
+
+// Labels with offsets far from their log-odds, as of a register whose zero is another: three steps of at most 1 do not get there.
+func TestLabelsFindALevelFarFromTheirOffsets(t *testing.T) {
+	const n = 20_000
+	r := rand.New(rand.NewPCG(13, 8))
+	x := Data{Shape: Shape{N: n, D: 2, Intercept: true}, X: columns(1, n), Y: make([]float64, n), Offset: make([]float64, n)}
+	for i := range n {
+		x.X[0][i] = r.NormFloat64()
+		z := 0.5*x.X[0][i] + 0.3*r.NormFloat64()
+		x.Offset[i] = 5 + z - 0.5*x.X[0][i]
+		x.Y[i] = indicatorOf(r.Float64() < 1/(1+math.Exp(-z)))
+	}
+	a, err := Recipe("logistic", map[string]any{"offset": "o"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := resultOf(t, Scaled{Algorithm: a, X: []float64{1}, Y: 1}, x, 20, 1).Coefficients
+	if math.Abs(w[0]+5) > 0.15 || math.Abs(w[1]-0.5) > 0.1 {
+		t.Errorf("coefficients %v", w)
+	}
 }
 
 // The weighted median is that of repeated rows, of both methods and of other quantiles.

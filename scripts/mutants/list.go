@@ -397,8 +397,10 @@ var mutants = []mutant{
 	// Newton steps.
 	{"newton: the delta that is told is the one asked for", "internal/dpsco/newton_fit.go",
 		"r.HuberDelta = c.delta", "r.HuberDelta = f.delta + 0*c.delta", []tests{{"./internal/dpsco", "TestIntervalsAreAboutTheDeltaThatIsTold"}}},
-	{"newton: targets are first cut by delta", "internal/dpsco/newton_recipe.go",
-		"target = max(target, usualResidual)", "target = max(target, 0)", []tests{{"./internal/dpsco", "TestASmallHuberDeltaFindsTheLevel"}}},
+	{"newton: no pass has a larger delta than was asked for", "internal/dpsco/newton_narrow.go",
+		"case typical > most:", "case typical > 1e9*most:", []tests{{"./internal/dpsco", "TestHuberFitsForgiveASmallScaleOfTheTarget"}}},
+	{"newton: steps of labels with offsets are no longer than others", "internal/dpsco/newton_recipe.go",
+		"logisticCurve{offset: p.Offset != \"\"}", "logisticCurve{}", []tests{{"./internal/dpsco", "TestLabelsFindALevelFarFromTheirOffsets"}}},
 	{"newton: rows far beyond the hidden tail do not count against a smaller delta", "internal/dpsco/newton_narrow.go",
 		" + residuals.farther(delta, f.delta)", "", []tests{{"./internal/dpsco", "TestDeltaFollowsSmallResiduals"}}},
 	{"newton: half of the noise on scores", "internal/dpsco/newton.go",
