@@ -261,40 +261,8 @@ func TestMediansByGroupsFindAYear(t *testing.T) {
 
 // Every way to be wrong about positions is found by a replay.
 func TestReplaysOfPlacedMediansRefuteMutants(t *testing.T) {
-	s, epsilon := Shape{N: 20, D: 3, Intercept: true}, 3000.
-	for name, mutant := range map[string]func(p *Plan){
-		"nothing":             func(*Plan) {},
-		"not charged":         func(p *Plan) { p.Event = p.Event.(privacy.Compose)[1:] },
-		"details not charged": func(p *Plan) { p.Event = append(p.Event.(privacy.Compose)[:1:1], p.Event.(privacy.Compose)[2:]...) },
-		"half of the noise":   func(p *Plan) { p.run = placedMedians(t, L1{}, s, 2*epsilon).run },
-		"moved by the data": func(p *Plan) {
-			inner := p.run
-			p.run = func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-				if v := x.X[0][0]; math.Abs(v) < 1e3 {
-					shiftBy(x.X[0], v)
-				}
-				return inner(ctx, x, src)
-			}
-		},
-	} {
-		var found error
-		r := rand.New(rand.NewPCG(6, 6))
-		for range 60 {
-			x, y := nearNeighbours(r, s, false)
-			_, err := replay(t, func() *Plan {
-				p := placedMedians(t, L1{}, s, epsilon)
-				mutant(p)
-				return p
-			}, x, y)
-			if err != nil {
-				found = err
-				break
-			}
-		}
-		if (found != nil) != (name != "nothing") {
-			t.Errorf("%s: %v", name, found)
-		}
-	}
+	s := Shape{N: 20, D: 3, Intercept: true}
+	refutePlacements(t, s, func() *Plan { return placedMedians(t, L1{}, s, 3000) }, func() *Plan { return placedMedians(t, L1{}, s, 6000) })
 }
 
 // One person who changes groups, of one row or of several, moves nothing by more than noise hides,

@@ -116,9 +116,16 @@ func TestStandardisedReplaysRefuteMutants(t *testing.T) {
 	s := Shape{N: 20, D: 3, Intercept: true}
 	a := standardisedFits(s)["least squares"]
 	const z = 0.005
+	refutePlacements(t, s, func() *Plan { return standardisedPlan(t, a, s, z) }, func() *Plan { return standardisedPlan(t, a, s, z/2) })
+}
+
+// refutePlacements breaks plans that begin with both histograms of positions, and checks that replays notice. less
+// makes plans with half of the noise.
+func refutePlacements(t *testing.T, s Shape, plan, less func() *Plan) {
+	t.Helper()
 	for name, mutant := range map[string]func(p *Plan){
 		"nothing":             func(*Plan) {},
-		"half of the noise":   func(p *Plan) { p.run = planOf(t, a, s, z/2).run },
+		"half of the noise":   func(p *Plan) { p.run = less().run },
 		"not charged":         func(p *Plan) { p.Event = p.Event.(privacy.Compose)[1:] },
 		"details not charged": func(p *Plan) { p.Event = append(p.Event.(privacy.Compose)[:1:1], p.Event.(privacy.Compose)[2:]...) },
 		"moved by the data": func(p *Plan) {
@@ -136,7 +143,7 @@ func TestStandardisedReplaysRefuteMutants(t *testing.T) {
 		for range 60 {
 			x, y := nearNeighbours(r, s, false)
 			_, err := replay(t, func() *Plan {
-				p := standardisedPlan(t, a, s, z)
+				p := plan()
 				mutant(p)
 				return p
 			}, x, y)
