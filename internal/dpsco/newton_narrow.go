@@ -13,9 +13,9 @@ const (
 const narrowShare = 3
 
 // Where nearly all residuals are beyond delta steps are short, for the curvature is the share of those within it,
-// and noise hides that. The delta of a pass before the last is then wider typical residuals: where these are
-// larger than nearlyAllBeyond times the delta asked for, or, if nearly all have the same sign, than oneSidedBeyond:
-// of a mean score above mostOneSided delta.
+// and noise hides that. The delta of the second pass is then wider times the typical residual: where that is above
+// nearlyAllBeyond times the delta asked for or, if the mean score is above mostOneSided of delta, so that nearly all
+// residuals have the same sign, above oneSidedBeyond.
 const (
 	wider           = 2
 	nearlyAllBeyond = 4
@@ -32,9 +32,9 @@ func (f *newtonFit) lastReach() float64 {
 	return f.Curve.reach()
 }
 
-// narrow chooses the delta of step t of a Huber fit: at most the one asked for, but where residuals are far larger. The noise of a score is
-// proportional to delta, and where residuals are far smaller a smaller delta makes the same scores with less
-// noise. The choice balances that noise with the mean part of residuals between both values, an estimate of
+// narrow chooses the delta of step t of a Huber fit: at most the one asked for, but before the last step where
+// residuals are far larger. The noise of a score is proportional to delta, and where residuals are far smaller a
+// smaller delta makes the same scores with less noise. The choice balances that noise with the mean part of residuals between both values, an estimate of
 // what the smaller one takes from the mean score along the constant: by the histogram of the residuals of the
 // step before, with the tail of rows that noise may hide, and rows far beyond that tail where they stand out
 // together. As n eps grows, delta goes to the one asked for wherever residuals are seen to exceed it.

@@ -48,8 +48,8 @@ var (
 // A column is moved if an interval no longer than longestInterval surely holds mostValues of all rows: by
 // sureOfValues deviations of the noise of its count. It remains as it is if that interval is within a bin of 0, if
 // the count of values far from it stands out by standsFar deviations (surelyFar where that is less than fewFar of
-// the rows), or if one bin of the second seems to hold mostInOneBin of the rows. Where 0 or another single value is that frequent, the others are few, may lie
-// anywhere, and would become very long.
+// the rows), or if one bin of the second seems to hold mostInOneBin of the rows. Where 0 or another single value is
+// that frequent, the others are few, may lie anywhere, and would become very long.
 const (
 	longestInterval = 0x1p-3
 	mostValues      = 0.75
