@@ -175,11 +175,8 @@ func (a L1) movable(s Shape) (columns []numeric) {
 		y.unit = a.scaleAsked
 		columns = append(columns, y)
 	}
-	if len(columns) == 0 {
-		return nil
-	}
 	if mech.CheckHistogram(positionBins, s.N, len(columns)) != nil {
-		return nil // more columns than such a histogram takes
+		return nil // none, or more columns than such a histogram takes
 	}
 	return columns
 }
