@@ -444,6 +444,8 @@ BEGIN
       interrupt := SQLERRM;
     END;
     IF interrupt IS NOT NULL THEN
+      COMMIT;
+      SET TRANSACTION ISOLATION LEVEL READ COMMITTED;  -- sees a job that is claimed just now
       fate := public.dp_cancel(job);
       COMMIT;
       RAISE EXCEPTION '%', interrupt USING ERRCODE = '57014', HINT = pg_catalog.format('The job: %s.', pg_catalog.replace(fate, 'too late: ', ''));
@@ -466,6 +468,8 @@ BEGIN
       IF s.sqlstate OPERATOR(pg_catalog.<>) 'DP001' THEN
         RAISE EXCEPTION '%', s.message USING ERRCODE = s.sqlstate, HINT = s.hint;
       ELSIF pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>=) (lost_since OPERATOR(pg_catalog.+) patience) THEN
+        COMMIT;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
         fate := public.dp_cancel(job);  -- a sidecar may have started in the meantime
         COMMIT;
         RAISE EXCEPTION '%', s.message

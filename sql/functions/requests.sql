@@ -489,7 +489,11 @@ BEGIN
     ELSIF j.state NOT IN ('queued', 'claimed', 'charged') THEN
       RAISE SQLSTATE 'DP000';  -- rolls back to release the lock
     END IF;
-  EXCEPTION WHEN SQLSTATE 'DP000' THEN NULL;
+  EXCEPTION
+    WHEN SQLSTATE 'DP000' THEN NULL;
+    WHEN serialization_failure THEN  -- a sidecar has claimed the job since the snapshot of this transaction was taken
+      RAISE EXCEPTION 'job % is no longer as this transaction sees it, and was not canceled', p_job
+        USING ERRCODE = '40001', HINT = 'Call dp_cancel again in a new transaction, after ROLLBACK if one is open; at isolation level read committed this does not happen.';
   END;
   CASE j.state
     WHEN 'queued' THEN
