@@ -72,6 +72,40 @@ func TestBadRequestsAreExplained(t *testing.T) {
 	}
 }
 
+// A client that sends eps, delta or lambda as a real asks what it wrote: 0.2::real becomes 0.20000000298 on its way
+// to a function of float8, which was another request, and charged a second time.
+func TestARealIsTheDecimalThatWasWritten(t *testing.T) {
+	w := newWorld(t, 10, 1e-3)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_l1_regress($1, 0.2)`, w.dataset)
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 0.7, 1e-7, penalty => 'l2', lambda => 0.1)`, w.dataset)
+	w.exec(w.analyst, `SELECT * FROM dp_describe($1, 0.1, delta => 1e-6)`, w.dataset)
+	w.exec(w.analyst, `SELECT dp_score(dp_last_release($1), 0.1, 1e-6)`, w.dataset)
+	entries := w.entries()
+	for _, sql := range []string{
+		`dp_l1_regress($1, 0.2::real)`, `dp_l1_regress($1, 0.2::numeric)`, `dp_l1_regress($1, '0.2')`, `dp_submit('l1', $1, 0.2::real)`,
+		`dp_linear_regress($1, 0.7::real, 1e-7::real, penalty => 'l2', lambda => 0.1::real)`,
+		`dp_describe($1, 0.1::real, delta => 1e-6::real)`, `dp_score(dp_last_release($1), 0.1::real, 1e-6::real)`,
+	} {
+		w.exec(w.analyst, `SELECT * FROM `+sql, w.dataset)
+		if w.entries() != entries {
+			t.Fatalf("%s is charged", sql)
+		}
+	}
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('l1', $1, 0.3::real)`, w.dataset); said["cost_epsilon"] != "0.3" {
+		t.Errorf("%v", said)
+	}
+	w.exec(w.steward, `SELECT dp_set_budget($1, 9.7::real, 0.0003::real)`, w.dataset)
+	if got := one[string](w, w.steward, `SELECT epsilon_total || ' ' || delta_total FROM dp.budget WHERE dataset = $1`, w.dataset); got != "9.7 0.0003" {
+		t.Errorf("budget %s", got)
+	}
+	// All other numbers stay what they are.
+	for _, x := range []string{"0.2", "1", "0.123046875", "0.20000000298023227", "0.3333333432674408", "1e-300", "1e+300", "5e-324", "NaN", "Infinity", "-0.5"} {
+		if got := one[string](w, w.super, `SELECT dp_int.typed($1::text::float8)::text`, x); got != x {
+			t.Errorf("%s became %s", x, got)
+		}
+	}
+}
+
 // Whatever the values are, the answer is a valid private one: finite numbers,
 // the charge that was asked, no word about the data.
 func TestAwkwardDataGetAnAnswer(t *testing.T) {

@@ -198,9 +198,21 @@ BEGIN
   RETURN CASE WHEN t IS NULL THEN ROW(0, 0, 0, 0)::dp_int.tally ELSE t END;
 END $$;
 
+-- The number that a person typed: for 0.2::real, which arrives as 0.20000000298023224, it is 0.2. That is
+-- so for every float8 that is the real nearest to a decimal of six digits; others are returned as they
+-- are. The cast of real to numeric rounds to six digits.
+CREATE OR REPLACE FUNCTION dp_int.typed(x float8) RETURNS float8
+LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+  IF abs(x) BETWEEN 1e-30 AND 1e30 AND x::real = x AND x::real::numeric::real = x::real THEN
+    RETURN x::real::numeric::float8;
+  END IF;
+  RETURN x;
+END $$;
+
 -- The decimal that a person typed: the shortest text that reads back as this float8.
 CREATE OR REPLACE FUNCTION dp_int.exact(x float8) RETURNS numeric
-LANGUAGE sql IMMUTABLE STRICT SET extra_float_digits = 1 AS $$ SELECT x::text::numeric $$;
+LANGUAGE sql IMMUTABLE STRICT SET extra_float_digits = 1 AS $$ SELECT dp_int.typed(x)::text::numeric $$;
 
 -- The principal of a role of this cluster, NULL where there is none yet.
 CREATE OR REPLACE FUNCTION dp_int.principal_of(p_role name) RETURNS bigint

@@ -302,7 +302,7 @@ BEGIN
     RETURN p_options;  -- refused when the request is checked
   END IF;
   FOR given IN SELECT * FROM (VALUES ('method', to_jsonb(p_method), to_jsonb('auto'::text)), ('penalty', to_jsonb(p_penalty), to_jsonb('none'::text)),
-                                     ('lambda', to_jsonb(p_lambda), to_jsonb(0))) AS t(name, value, standard) LOOP
+                                     ('lambda', to_jsonb(dp_int.typed(p_lambda)), to_jsonb(0))) AS t(name, value, standard) LOOP
     IF given.value IS DISTINCT FROM given.standard AND p_options ? given.name AND p_options -> given.name IS DISTINCT FROM given.value THEN
       RAISE EXCEPTION '% is given twice, as % and among the options as %', given.name, dp_int.excerpt(coalesce(given.value, 'null')::text),
           dp_int.excerpt((p_options -> given.name)::text)

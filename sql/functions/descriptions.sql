@@ -29,6 +29,8 @@ DECLARE
 BEGIN
   PERFORM dp_int.refuse_copy();
   PERFORM dp_int.check_eps(p_eps);
+  p_eps := dp_int.typed(p_eps);
+  p_delta := dp_int.typed(p_delta);
   SELECT * INTO d FROM dp_int.dataset WHERE name = p_dataset AND unregistered_at IS NULL;
   IF NOT FOUND OR (dp_int.grant_of(d.id, p_caller)).dataset IS NULL AND (p_spends OR NOT pg_has_role(p_caller, 'dp_admin', 'USAGE')) THEN
     RAISE EXCEPTION 'data set % does not exist or is not granted to "%"', coalesce('"' || dp_int.excerpt(p_dataset) || '"', 'NULL'), p_caller

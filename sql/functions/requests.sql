@@ -221,6 +221,8 @@ BEGIN
       USING ERRCODE = '22023', HINT = format('Models are %s, and describe, scales and moments. The data set comes after the model; scores have dp_explain_score and dp_submit_score. No privacy budget was spent.', (SELECT string_agg(name, ', ' ORDER BY name) FROM dp_int.model));
   END IF;
   PERFORM dp_int.check_eps(p_eps);
+  p_eps := dp_int.typed(p_eps);
+  p_delta := dp_int.typed(p_delta);
   r.delta := coalesce(p_delta, m.delta);
   IF m.delta = 0 AND r.delta <> 0 THEN
     RAISE EXCEPTION 'model "%" is pure: delta must be 0, not %', p_model, p_delta

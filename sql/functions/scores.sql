@@ -13,6 +13,8 @@ DECLARE
 BEGIN
   PERFORM dp_int.refuse_copy();
   PERFORM dp_int.check_eps(p_eps);
+  p_eps := dp_int.typed(p_eps);
+  p_delta := dp_int.typed(p_delta);
   SELECT * INTO scored FROM dp_int.release WHERE id = p_release;
   IF NOT FOUND OR (dp_int.grant_of(scored.dataset, p_caller)).dataset IS NULL THEN
     RAISE EXCEPTION 'there is no release % that you may score', coalesce(p_release::text, 'NULL')
