@@ -214,19 +214,29 @@ func TestStewardsMayExplain(t *testing.T) {
 	if said := w.explain(w.steward, explain, w.dataset); said["possible"] != "yes" || said["affordable"] != "yes" {
 		t.Errorf("%v", said)
 	}
-	_, err := w.steward.Exec(context.Background(), `SELECT dp_submit('linear', $1, 1)`, w.dataset)
-	w.wantError(err, "42501", "permission denied")
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1)`, w.dataset)
+	const explainScore, score = `SELECT e.* FROM dp.releases r, dp_explain_score(r.id, 1) e WHERE r.dataset = $1`, `SELECT s.* FROM dp.releases r, dp_score(r.id, 1) s WHERE r.dataset = $1`
+	if said := w.explain(w.steward, explainScore, w.dataset); said["model"] != "score" || said["affordable"] != "yes" {
+		t.Errorf("%v", said)
+	}
+	for _, sql := range []string{`SELECT dp_submit('linear', $1, 1)`, score} {
+		_, err := w.steward.Exec(context.Background(), sql, w.dataset)
+		w.wantError(err, "42501", "permission denied")
+	}
 	for name, asks := range map[string]bool{w.person + "b": false, w.person + "c": true} {
 		other := w.newAnalyst(name)
 		w.exec(w.steward, `SELECT dp_revoke($1, $2)`, w.dataset, name)
 		if asks {
 			w.exec(w.super, `GRANT dp_admin TO `+name)
 			w.explain(other, explain, w.dataset)
+			w.explain(other, explainScore, w.dataset)
+			_, err := other.Exec(context.Background(), score, w.dataset)
+			w.wantError(err, "22023", "you may score")
 		} else {
-			_, err = other.Exec(context.Background(), explain, w.dataset)
+			_, err := other.Exec(context.Background(), explain, w.dataset)
 			w.wantError(err, "42501", "not granted")
 		}
-		_, err = other.Exec(context.Background(), `SELECT dp_submit('linear', $1, 1)`, w.dataset)
+		_, err := other.Exec(context.Background(), `SELECT dp_submit('linear', $1, 1)`, w.dataset)
 		w.wantError(err, "42501", "not granted")
 	}
 }

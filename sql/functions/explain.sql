@@ -16,7 +16,7 @@ CREATE OR REPLACE FUNCTION dp_int.ask_score(p_id uuid, p_caller name, p_release 
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 BEGIN
   PERFORM dp_int.refuse_elsewhere(p_from);
-  PERFORM dp_int.insert_inquiry(p_id, p_caller, dp_int.prepare_score(p_caller, p_release, p_eps, p_delta, p_over));
+  PERFORM dp_int.insert_inquiry(p_id, p_caller, dp_int.prepare_score(p_caller, p_release, p_eps, p_delta, p_over, false));
 END $$;
 
 -- Stores a question about a request where sidecars find it.
@@ -242,7 +242,7 @@ CREATE OR REPLACE FUNCTION public.dp_explain_score(release uuid, eps float8, del
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER COST 1000000 ROWS 20
 SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET DateStyle = 'ISO, YMD' SET IntervalStyle = 'postgres' AS $$
 DECLARE
-  r CONSTANT dp_int.request := dp_int.prepare_score(session_user, dp_explain_score.release, dp_explain_score.eps, dp_explain_score.delta, dp_explain_score.over);
+  r CONSTANT dp_int.request := dp_int.prepare_score(session_user, dp_explain_score.release, dp_explain_score.eps, dp_explain_score.delta, dp_explain_score.over, false);
   id CONSTANT uuid := gen_random_uuid();
 BEGIN
   RETURN QUERY SELECT a.property, a.value
@@ -339,7 +339,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
       (22, NULL, 'dp.jobs', 'your jobs; for stewards everybody''s', 'SELECT * FROM dp.jobs'),
       (23, 'dp_analyst', 'dp_score', 'how well a release predicts, with intervals; charged like a fit', 'SELECT s.* FROM dp_last_release(''%s'') r, dp_score(r, 0.5) s WHERE r IS NOT NULL'),
       (24, 'dp_analyst', 'dp_submit_score', 'queues a score and returns its job', 'SELECT dp_submit_score(r, 0.5) FROM dp_last_release(''%s'') r WHERE r IS NOT NULL'),
-      (25, 'dp_analyst', 'dp_explain_score', 'what a score would cost and leave; spends nothing', 'SELECT e.* FROM dp_last_release(''%s'') r, dp_explain_score(r, 0.5) e WHERE r IS NOT NULL'),
+      (25, NULL, 'dp_explain_score', 'what a score would cost and leave; spends nothing', 'SELECT e.* FROM (SELECT r.id FROM dp.releases r JOIN dp.datasets d USING (dataset) WHERE dataset = ''%s'' AND released_at > registered_at AND model NOT IN (''score'', ''describe'', ''scales'', ''moments'') ORDER BY released_at DESC LIMIT 1) r, dp_explain_score(r.id, 0.5) e'),
       (26, 'dp_analyst', 'dp_describe', 'what columns hold: means, quartiles, missing values; charged like a fit', 'SELECT * FROM dp_describe(''%s'', 0.1%o)'),
       (27, 'dp_analyst', 'dp_scales', 'scales for the columns, read with privacy; charged like a fit', 'SELECT * FROM dp_scales(''%s'', 0.1%o)'),
       (28, 'dp_analyst', 'dp_moments', 'sums of all products of two columns, for free fits; charged like a fit', 'SELECT m.* FROM dp.datasets d, dp_moments(d.dataset, 0.2%o) m WHERE d.dataset = ''%s'' AND d.default_delta > 0'),
@@ -397,6 +397,5 @@ $$;
 COMMENT ON FUNCTION public.dp_help IS 'What the caller can call, each with an example that runs, on a data set that he may see.';
 GRANT EXECUTE ON FUNCTION dp_int.ask, dp_int.ask_score, dp_int.answered TO dp_loopback;
 GRANT EXECUTE ON FUNCTION dp_int.inquiry_take, dp_int.inquiry_answer TO dp_sidecar;
-GRANT EXECUTE ON FUNCTION public.dp_explain TO dp_analyst, dp_admin;
-GRANT EXECUTE ON FUNCTION public.dp_explain_score TO dp_analyst;
+GRANT EXECUTE ON FUNCTION public.dp_explain, public.dp_explain_score TO dp_analyst, dp_admin;
 GRANT EXECUTE ON FUNCTION public.dp_help TO dp_analyst, dp_admin;

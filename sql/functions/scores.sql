@@ -2,8 +2,9 @@
 -- list of metrics instead of coefficients; their jobs are like any other.
 
 -- A request for a score, checked and made canonical. Its columns are those of the request that was
--- released, and so are its scales (dp_int.request_scales), and its window where none is given.
-CREATE OR REPLACE FUNCTION dp_int.prepare_score(p_caller name, p_release uuid, p_eps float8, p_delta float8, p_over daterange) RETURNS dp_int.request
+-- released, and so are its scales (dp_int.request_scales), and its window where none is given. p_spends:
+-- as in dp_int.prepare.
+CREATE OR REPLACE FUNCTION dp_int.prepare_score(p_caller name, p_release uuid, p_eps float8, p_delta float8, p_over daterange, p_spends boolean DEFAULT true) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   scored dp_int.release;
@@ -16,7 +17,7 @@ BEGIN
   p_eps := dp_int.typed(p_eps);
   p_delta := dp_int.typed(p_delta);
   SELECT * INTO scored FROM dp_int.release WHERE id = p_release;
-  IF NOT FOUND OR (dp_int.grant_of(scored.dataset, p_caller)).dataset IS NULL THEN
+  IF NOT FOUND OR (dp_int.grant_of(scored.dataset, p_caller)).dataset IS NULL AND (p_spends OR NOT pg_has_role(p_caller, 'dp_admin', 'USAGE')) THEN
     RAISE EXCEPTION 'there is no release % that you may score', coalesce(p_release::text, 'NULL')
       USING ERRCODE = '22023', HINT = CASE WHEN p_release IS NULL THEN dp_int.hint_no_release() ELSE 'See dp.releases, and dp.datasets for what is granted to you.' END || ' No privacy budget was spent.';
   ELSIF scored.model IN ('describe', 'scales', 'moments') THEN
