@@ -139,6 +139,45 @@ func TestAChangedRelationIsNotRead(t *testing.T) {
 	}
 }
 
+// A column that is added to a table changes nothing for its data set, nor for views of it. A view that was made
+// again, or a table, is another relation: kept answers stay, new ones are refused with what to do, and whoever
+// registers it again finds what was spent.
+func TestARelationThatWasMadeAgain(t *testing.T) {
+	w := newWorld(t, 2, 0)
+	view := w.dataset + "_v"
+	create := fmt.Sprintf(`CREATE VIEW public.%[1]s_v AS SELECT * FROM public.%[1]s; GRANT SELECT ON public.%[1]s_v TO dp_sidecar`, w.dataset)
+	register := func(name string) {
+		w.exec(w.steward, `SELECT dp_register($1, ('public.' || $1)::regclass, 'amount', '{age}', 2)`, name)
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
+	}
+	w.exec(w.super, create)
+	register(view)
+	w.mustRegress(w.analyst, ask, view, 0.25)
+	w.exec(w.super, `ALTER TABLE public.`+w.dataset+` ADD COLUMN later int DEFAULT 7`)
+	w.mustRegress(w.analyst, ask, view, 0.5)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.125)
+
+	gone := []string{
+		`DROP VIEW public.` + view + `; ` + create,
+		fmt.Sprintf(`DROP VIEW public.%[1]s_v; CREATE TABLE public.%[1]s_too AS TABLE public.%[1]s; DROP TABLE public.%[1]s; ALTER TABLE public.%[1]s_too RENAME TO %[1]s; GRANT SELECT ON public.%[1]s TO dp_sidecar`, w.dataset),
+	}
+	for i, name := range []string{view, w.dataset} {
+		w.exec(w.super, gone[i])
+		for _, sql := range []string{ask, `SELECT * FROM dp_explain('l1', $1, $2)`} {
+			_, err := w.analyst.Exec(context.Background(), sql, name, 0.375)
+			w.wantError(err, "DP004", "it was dropped, renamed or replaced")
+			w.wantError(err, "DP004", "dp_register it again and dp_grant it; what was spent stays spent")
+		}
+		w.mustRegress(w.analyst, ask, name, []float64{0.25, 0.125}[i])
+		w.exec(w.steward, `SELECT dp_unregister($1)`, name)
+		register(name)
+		if w.spent() != 0.875+0.0625*float64(i) {
+			t.Errorf("%s: spent %g", name, w.spent())
+		}
+		w.mustRegress(w.analyst, ask, name, 0.0625)
+	}
+}
+
 func TestAViewThatChangesItsTableIsNotRead(t *testing.T) {
 	w, v := newWorld(t, 1, 0), newWorld(t, 1, 0)
 	w.exec(w.super, fmt.Sprintf(`CREATE VIEW public.%[1]s_v AS SELECT amount, age FROM public.%[1]s; GRANT SELECT ON public.%[1]s_v TO dp_sidecar`, w.dataset))

@@ -702,7 +702,7 @@ BEGIN
   EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type THEN
     GET STACKED DIAGNOSTICS changed = MESSAGE_TEXT;
     RAISE EXCEPTION 'data set "%" is not what was registered: %', d.name, changed
-      USING ERRCODE = 'DP004', HINT = 'Ask the steward to undo the change, or to dp_unregister the data set and dp_register it again. Where the rows or reading them may now depend on values, that needs the statement {"total": true}: every person has exactly one row and reading never raises an error. Where it is not known whose rows they are, it needs the option account or new_population. No privacy budget was spent.';
+      USING ERRCODE = 'DP004', HINT = 'Ask the steward to undo the change, or to dp_unregister the data set, dp_register it again and dp_grant it; what was spent stays spent. Where the rows or reading them may now depend on values, that needs the statement {"total": true}: every person has exactly one row and reading never raises an error. Where it is not known whose rows they are, it needs the option account or new_population. No privacy budget was spent.';
   END;
 END $$;
 
