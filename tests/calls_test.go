@@ -326,6 +326,17 @@ func TestSubmitStatusResultCancel(t *testing.T) {
 	other := w.newAnalyst(w.person + "b")
 	_, err = other.Exec(ctx, `SELECT dp_cancel($1)`, job)
 	w.wantError(err, "22023", "you have no job")
+	// Who names a job where a release is wanted is told its release, if it is his own.
+	release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+	failed := one[string](w, w.analyst, `SELECT dp_submit('l1', $1, 5)::text`, w.dataset)
+	for _, sql := range []string{`SELECT dp_summary($1)`, `SELECT dp_predict($1::uuid, '{50, 1, 1}'::float8[])`, `SELECT dp_score($1, 1)`} {
+		_, err = w.analyst.Exec(ctx, sql, job)
+		w.wantError(err, "22023", "That is a job. Its release is "+release)
+		_, err = w.analyst.Exec(ctx, sql, failed)
+		w.wantError(err, "22023", "That is a job, which has no release: see dp_status")
+		_, err = other.Exec(ctx, sql, job)
+		w.wantError(err, "22023", "See dp.releases, and dp.datasets")
+	}
 
 	ran := one[string](w, w.analyst, `CALL dp_run('l1', $1, 0.125)`, w.dataset)
 	if out := w.mustRegress(w.analyst, `SELECT * FROM dp_result($1)`, ran); len(out) != 4 {

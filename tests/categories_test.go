@@ -343,6 +343,8 @@ func TestWhereLevel(t *testing.T) {
 		{`{"age": [1]}`, "42703", "Categories are code, letter, outcome, region, size"},
 		{`{"nothing": ["a"]}`, "42703", "no category"},
 		{`{"region": "south"}`, "22023", "list of levels"},
+		{`{"size": "small"}`, "22023", `For instance {"size": ["small"]}.`},
+		{`{"size": "tiny"}`, "22023", `For instance {"size": ["`},
 		{`{"region": []}`, "22023", "list of levels"},
 		{`{"region": ["south", "soutth"]}`, "22023", `no level "soutth"`},
 		{`{"region": [null]}`, "22023", "no level null"},

@@ -54,7 +54,7 @@ func TestPredictionsFollowTheCoefficients(t *testing.T) {
 			more := strings.Replace(c.features, "{", "{1,", 1)
 			for _, sql := range []string{`SELECT dp_predict($1::text, $2::text)`, `SELECT prediction FROM dp_predict_interval($1::text, $2::text)`} {
 				_, err := w.analyst.Exec(context.Background(), sql, release, strings.Replace(more, ",}", "}", 1)) // as if the first were the intercept's
-				w.wantError(err, "22023", fmt.Sprintf("%d features, but %d coefficients beside the intercept", len(x)+1, len(x)))
+				w.wantError(err, "22023", fmt.Sprintf("%s, but %s beside the intercept", several(len(x)+1, "feature"), several(len(x), "coefficient")))
 			}
 		})
 	}
@@ -173,4 +173,11 @@ func TestPredictIsInlined(t *testing.T) {
 		one[int64](w, w.super, sql)
 		t.Logf("%v for 20,000 rows: %s", time.Since(start).Round(time.Millisecond), sql)
 	}
+}
+
+func several(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

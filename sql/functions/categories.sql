@@ -140,7 +140,8 @@ BEGIN
           ELSE (SELECT 'Categories are ' || string_agg(c, ', ' ORDER BY c) FROM jsonb_object_keys(d.categories) AS c) END);
     ELSIF jsonb_typeof(given.value) <> 'array' OR given.value = '[]' THEN
       RAISE EXCEPTION 'where_level needs a list of levels of "%", not %', given.key, dp_int.excerpt(given.value::text)
-        USING ERRCODE = '22023', HINT = 'For instance {"region": ["south"]}. No privacy budget was spent.';
+        USING ERRCODE = '22023', HINT = format('For instance %s. No privacy budget was spent.', dp_int.excerpt(jsonb_build_object(given.key,
+          jsonb_build_array(CASE WHEN d.categories -> given.key @> given.value AND given.value <> '[]' THEN given.value ELSE d.categories -> given.key -> 0 END))::text));
     END IF;
     SELECT l #>> '{}' INTO stray FROM jsonb_array_elements(given.value) AS l WHERE NOT d.categories -> given.key ? coalesce(l #>> '{}', '') OR jsonb_typeof(l) IN ('null', 'array', 'object') LIMIT 1;
     IF FOUND THEN

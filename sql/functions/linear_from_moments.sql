@@ -193,7 +193,7 @@ BEGIN
   SELECT * INTO e FROM dp_int.eigen(h, n);
   b := dp_int.eigen_times(e.vectors, ARRAY(SELECT dp_int.shrunk_inverse(v, p_noise * p_noise * p_size, p_ridge * greatest(p_sums[1], 1)) FROM unnest(e.eigenvalues) WITH ORDINALITY AS l(v, o) ORDER BY o), g);
   IF (SELECT min(v) FROM unnest(e.eigenvalues) AS v) <= 2 * p_noise * sqrt(p_size) THEN
-    why_null := 'noise hides some direction of the features; sum more blocks, or leave out rare or nearly redundant features';
+    why_null := 'noise hides some direction of the features; sum more blocks, or moments with more eps, or leave out rare or nearly redundant features';
     RETURN;
   END IF;
   a := dp_int.eigen_times(e.vectors, ARRAY(SELECT 1 / v FROM unnest(e.eigenvalues) WITH ORDINALITY AS l(v, o) ORDER BY o), g);

@@ -79,7 +79,8 @@ DECLARE
   terms CONSTANT text[] := ARRAY(SELECT c.term FROM dp_int.coefficient c WHERE c.release = r.id AND c.grp = p_grp AND c.term <> '(intercept)' ORDER BY c.position);
 BEGIN
   IF cardinality(p_features) <> cardinality(terms) THEN
-    RAISE EXCEPTION '% features, but % coefficients beside the intercept', cardinality(p_features), cardinality(terms)
+    RAISE EXCEPTION '% feature%, but % coefficient% beside the intercept', cardinality(p_features), CASE cardinality(p_features) WHEN 1 THEN '' ELSE 's' END,
+        cardinality(terms), CASE cardinality(terms) WHEN 1 THEN '' ELSE 's' END
       USING ERRCODE = '22023', HINT = format('Give the features in the release''s order, without the intercept: %s.', dp_int.excerpt(array_to_string(terms, ', ')));
   END IF;
   RETURN dp_int.response(r.model, dp.linear_predictor(w, p_features) + p_known);

@@ -1,8 +1,15 @@
 -- Errors of releases, in the usual tables of results: all of it is post-processing, and free.
 
--- The hint for callers who give NULL for a release: dp_last_release may have returned it.
-CREATE OR REPLACE FUNCTION dp_int.hint_no_release() RETURNS text
-LANGUAGE sql IMMUTABLE AS $$ SELECT 'dp_last_release is NULL where you have asked for no fit of a data set of that name. See dp.releases for those of others.' $$;
+-- The hint for callers who name no release that they may see. NULL may be what dp_last_release has returned,
+-- and a job of the caller's what dp_submit or dp_run has.
+CREATE OR REPLACE FUNCTION dp_int.hint_no_release(p_release uuid, p_caller name) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN p_release IS NULL THEN 'dp_last_release is NULL where you have asked for no fit of a data set of that name. See dp.releases for those of others.'
+              WHEN j.release IS NOT NULL THEN format('That is a job. Its release is %s.', j.release)
+              WHEN j.id IS NOT NULL THEN 'That is a job, which has no release: see dp_status.'
+              ELSE 'See dp.releases, and dp.datasets for what is granted to you.' END
+    FROM (SELECT) AS nothing LEFT JOIN dp_int.job j ON j.id = p_release AND j.principal = dp_int.principal_of(p_caller)
+$$;
 
 -- The release, if dp.releases shows it to the caller.
 CREATE OR REPLACE FUNCTION dp_int.visible_release(p_release uuid) RETURNS dp_int.release
@@ -13,7 +20,7 @@ BEGIN
   SELECT * INTO r FROM dp_int.release WHERE id = p_release;
   IF NOT FOUND OR NOT pg_has_role(session_user, 'dp_admin', 'USAGE') AND (dp_int.grant_of(r.dataset, session_user)).dataset IS NULL THEN
     RAISE EXCEPTION 'there is no release % that you may see', coalesce(p_release::text, 'NULL')
-      USING ERRCODE = '22023', HINT = CASE WHEN p_release IS NULL THEN dp_int.hint_no_release() ELSE 'See dp.releases.' END;
+      USING ERRCODE = '22023', HINT = dp_int.hint_no_release(p_release, session_user);
   END IF;
   RETURN r;
 END $$;

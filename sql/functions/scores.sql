@@ -19,7 +19,7 @@ BEGIN
   SELECT * INTO scored FROM dp_int.release WHERE id = p_release;
   IF NOT FOUND OR (dp_int.grant_of(scored.dataset, p_caller)).dataset IS NULL AND (p_spends OR NOT pg_has_role(p_caller, 'dp_admin', 'USAGE')) THEN
     RAISE EXCEPTION 'there is no release % that you may score', coalesce(p_release::text, 'NULL')
-      USING ERRCODE = '22023', HINT = CASE WHEN p_release IS NULL THEN dp_int.hint_no_release() ELSE 'See dp.releases, and dp.datasets for what is granted to you.' END || ' No privacy budget was spent.';
+      USING ERRCODE = '22023', HINT = dp_int.hint_no_release(p_release, p_caller) || ' No privacy budget was spent.';
   ELSIF scored.model IN ('describe', 'scales', 'moments') THEN
     RAISE EXCEPTION 'release % is % and predicts nothing', p_release, CASE scored.model WHEN 'moments' THEN 'of second moments' ELSE 'a description' END USING ERRCODE = '22023', HINT = 'Give the release of a fit, see dp_last_release. No privacy budget was spent.';
   ELSIF scored.model = 'score' THEN
