@@ -53,9 +53,18 @@ func TestRegistrationRefuses(t *testing.T) {
 func TestRegistrationNamesTheMissingGrant(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.exec(w.super, fmt.Sprintf(`CREATE SCHEMA "Sch %[1]s"; CREATE TABLE "Sch %[1]s"."My Table" (y float8, x float8)`, w.dataset))
-	_, err := w.steward.Exec(context.Background(), `SELECT dp_register('odd', c.oid, 'y', '{x}', 1) FROM pg_class c WHERE relname = 'My Table' AND relnamespace = to_regnamespace($1)`,
-		fmt.Sprintf(`"Sch %s"`, w.dataset))
-	w.wantError(err, "42501", fmt.Sprintf(`GRANT SELECT ON "Sch %s"."My Table" TO dp_sidecar`, w.dataset))
+	refused := func(hints string) {
+		t.Helper()
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register('odd', c.oid, 'y', '{x}', 1) FROM pg_class c WHERE relname = 'My Table' AND relnamespace = to_regnamespace($1)`,
+			fmt.Sprintf(`"Sch %s"`, w.dataset))
+		w.wantError(err, "42501", "may not read")
+		if want := strings.ReplaceAll(hints, "{}", fmt.Sprintf(`"Sch %s"`, w.dataset)); hint(err) != want {
+			t.Errorf("hint %q, want %q", hint(err), want)
+		}
+	}
+	refused(`As the owner run: GRANT USAGE ON SCHEMA {} TO dp_sidecar; GRANT SELECT ON {}."My Table" TO dp_sidecar;`)
+	w.exec(w.super, fmt.Sprintf(`GRANT USAGE ON SCHEMA "Sch %s" TO dp_sidecar`, w.dataset))
+	refused(`As the owner run: GRANT SELECT ON {}."My Table" TO dp_sidecar;`)
 }
 
 // A view may be renamed columns of one relation and nothing else, unless the

@@ -185,7 +185,7 @@ func TestScalesThatAreNone(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	for scales, c := range map[string]struct{ code, says string }{
 		`[]`:                                     {"22023", "JSON object"},
-		`{"nobody": 1}`:                          {"42703", "neither target nor feature"},
+		`{"nobody": 1}`:                          {"42703", "Scales are named by registered columns: amount, age"},
 		`{"nobody": null}`:                       {"42703", "neither target nor feature"},
 		`{"age": 0}`:                             {"22023", "positive number, not 0"},
 		`{"age": "40"}`:                          {"22023", "positive number"},

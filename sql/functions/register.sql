@@ -493,7 +493,8 @@ BEGIN
   IF NOT (has_schema_privilege('dp_sidecar', c.relnamespace, 'USAGE') AND has_table_privilege('dp_sidecar', p_relid, 'SELECT')) THEN
     RAISE EXCEPTION 'dp_sidecar may not read %', p_relid::regclass
       USING ERRCODE = '42501',
-            HINT = format('As the owner run: GRANT USAGE ON SCHEMA %I TO dp_sidecar; GRANT SELECT ON %I.%I TO dp_sidecar;', schema_name, schema_name, c.relname);
+            HINT = concat('As the owner run: ', CASE WHEN NOT has_schema_privilege('dp_sidecar', c.relnamespace, 'USAGE') THEN format('GRANT USAGE ON SCHEMA %I TO dp_sidecar; ', schema_name) END,
+                          CASE WHEN NOT has_table_privilege('dp_sidecar', p_relid, 'SELECT') THEN format('GRANT SELECT ON %I.%I TO dp_sidecar;', schema_name, c.relname) END);
   END IF;
 END $$;
 

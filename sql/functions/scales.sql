@@ -13,7 +13,7 @@ BEGIN
   END IF;
   FOR s IN SELECT key, value, CASE jsonb_typeof(value) WHEN 'object' THEN value ELSE jsonb_build_object('scale', value) END AS parts FROM jsonb_each(p_scales) LOOP
     IF NOT s.key = ANY (p_columns::text[]) THEN
-      RAISE EXCEPTION 'scale for "%", which is neither target nor feature', dp_int.excerpt(s.key) USING ERRCODE = '42703', HINT = 'Scales are named by registered columns.';
+      RAISE EXCEPTION 'scale for "%", which is neither target nor feature', dp_int.excerpt(s.key) USING ERRCODE = '42703', HINT = format('Scales are named by registered columns: %s.', dp_int.excerpt(array_to_string(p_columns, ', ')));
     END IF;
     IF p_categories ? s.key THEN
       RAISE EXCEPTION 'scale for "%", which is a category', s.key USING ERRCODE = '22023', HINT = 'Its levels are 0 or 1 each: leave the scale out.';
