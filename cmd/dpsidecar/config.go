@@ -31,6 +31,9 @@ func (cmd command) run(ctx context.Context, c console, args []string) error {
 		return fmt.Errorf("%w: %w; see dpsidecar %s --help", errUsage, err, cmd.name)
 	}
 	if cmd.args == "" && len(rest) > 0 {
+		if strings.Contains(rest[0], "://") { // it may hold a password
+			return fmt.Errorf("%w: %s takes no argument: name a database with a flag, see dpsidecar %[2]s --help", errUsage, cmd.name)
+		}
 		return fmt.Errorf("%w: %s takes no argument %q", errUsage, cmd.name, rest[0])
 	}
 	if err := fillFlags(fs, c.getenv); err != nil {

@@ -95,3 +95,11 @@ func TestNodesAreNamedServers(t *testing.T) {
 		}
 	}
 }
+
+// A URL without its flag is a common mistake, and may hold a password.
+func TestAWrongArgumentIsNotShownIfItIsAURL(t *testing.T) {
+	out, err := dpsidecar(t, nil, "verify", "postgres://steward:secret@h/a")
+	if !errors.Is(err, errUsage) || strings.Contains(err.Error()+out, "secret") || !strings.Contains(err.Error(), "verify takes no argument") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
