@@ -29,7 +29,7 @@ type newtonFit struct {
 	n, d    float64    // n: rows of the part; d: coefficients
 	perRow  float64    // factor from a released mean, over all rows, to a mean over the part
 	grouped bool       // of one group
-	delta   float64    // of Huber's loss, as asked for: that of a pass may be smaller (narrow)
+	delta   float64    // of Huber's loss, as asked for: that of a pass may be another (narrow)
 	small   bool       // of a group whose size is barely above its noise
 	tooLong bool       // rows are far too long for the registered scales
 	p       *mat.Dense // coordinates are z = P'x; upper triangular

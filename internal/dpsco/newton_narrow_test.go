@@ -151,3 +151,66 @@ func TestHiddenDirectionsOfRedundantFeatures(t *testing.T) {
 		t.Errorf("a rare feature has %g, and noise allows %g", got, s.hidden)
 	}
 }
+
+// One replaced record moves the integers of every release by no more than its noise is scaled to hide also where a
+// pass has a larger delta than was asked for, of all rows, of groups and of rows elsewhere, and given the answers
+// nothing else differs: that delta is a function of releases.
+func TestReplaysWithALargerDelta(t *testing.T) {
+	r := rand.New(rand.NewPCG(51, 1))
+	larger, largest := 0, 0.0
+	for k := range 90 {
+		s := Shape{N: 60, D: 1 + k%3, Intercept: k%4 > 0 || k%3 == 0}
+		a := Newton{Curve: huberCurve{delta: []float64{1, 0.01}[k%2], cut: 4}, Bound: 2, Intervals: k%2 == 0}
+		x := Data{Shape: s, X: columns(s.Columns(), s.N), Y: make([]float64, s.N)}
+		for i := range s.N {
+			x.set(i, func(j int) float64 { return r.NormFloat64() })
+			x.Y[i] = 1000 * (float64(k%5) + r.NormFloat64())
+		}
+		y, changed := cloned(x), r.IntN(s.N)
+		for _, table := range []Data{x, y} {
+			table.set(changed, func(int) float64 { return hostile(r) })
+		}
+		if k%3 == 1 {
+			x, y = inGroups(r, x, y, 2)
+		}
+		const z = 0.01
+		shares, err := replay(t, func() *Plan { return planOf(t, a, x.Shape, z) }, x, y)
+		if err != nil {
+			t.Fatalf("pair %d: %v", k, err)
+		}
+		for _, share := range shares {
+			largest = max(largest, share)
+		}
+		if k%3 != 1 {
+			run := func(x Data, earlier *mechtest.Tape) *mechtest.Tape {
+				src, tape := mechtest.NewTape(t, 1, earlier)
+				x = elsewhere(x)
+				Scaled{X: repeat(1, s.Columns()), Y: 1}.express(x.Elsewhere, s, 0)
+				if _, err := planOf(t, a, s, z).run(t.Context(), x, src); err != nil {
+					t.Fatal(err)
+				}
+				return tape
+			}
+			first := run(x, nil)
+			for n, release := range run(y, first).Releases {
+				if !release.Matches(first.Releases[n]) || release.Share(first.Releases[n]) > 1 {
+					t.Fatalf("pair %d elsewhere: release %d moves by %v of its bound", k, n, release.Share(first.Releases[n]))
+				}
+			}
+		}
+		releases, err := a.releases(s, z)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.Levels, x.Level = 0, nil
+		fits, src := newNewtonParts(releases, cloned(x)), mechtest.Source(t, 1)
+		fits.fits[0].first(fits.parts[0], src)
+		fits.step(0, src)
+		if f := fits.fits[0]; f.Curve.(huberCurve).delta > f.delta {
+			larger++
+		}
+	}
+	if larger < 45 || largest < 0.9 {
+		t.Errorf("%d of 90 pairs have a larger delta; no pair moves anything by more than %v of what is allowed", larger, largest)
+	}
+}
