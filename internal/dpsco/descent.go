@@ -24,6 +24,7 @@ type stage struct {
 	arithmetic string
 	seconds    float64
 	passes     int  // as Plan.Passes
+	statements int  // as Plan.statements
 	sums       bool // as Plan.Sums
 	run        run
 }

@@ -135,6 +135,8 @@ type Plan struct {
 	run   run
 	spent atomic.Bool
 
+	statements int // of one column each, that a database may be asked in addition to its passes
+
 	maxRows  int  // as Data.MaxRows
 	allRows  bool // run uses all rows of each record, as in records.md
 	firstRow bool // run uses the first row of each record only

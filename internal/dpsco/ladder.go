@@ -49,7 +49,8 @@ func NewLadder(p *Plan, limit time.Duration) Ladder {
 func (p *Plan) Takes() time.Duration {
 	const most = float64(math.MaxInt64 / 8)
 	if p.InDatabase {
-		seconds := float64(p.Passes) * (statement + float64(p.shape.N)/float64(max(1, p.Nodes))*rowOfStatement(p.shape.Columns()+2))
+		rows := float64(p.shape.N) / float64(max(1, p.Nodes))
+		seconds := float64(p.Passes)*(statement+rows*rowOfStatement(p.shape.Columns()+2)) + float64(p.statements)*(statement+rows*rowOfStatement(1))
 		return time.Duration(min(most, (seconds+p.Seconds)*float64(time.Second)))
 	}
 	values := float64(p.shape.N) * float64(max(1, p.maxRows)) * float64(p.shape.Columns()+1)

@@ -124,7 +124,7 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 	sums, few := stage.sums && p.Levels == 0, p.fewSums()
 	return &Plan{
 		allRows: true, maxWeight: p.MaxWeight, Streams: p.streams(), Sums: sums && few, TooWide: sums && !few,
-		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, Passes: stage.passes, shape: s,
+		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, Passes: stage.passes, statements: stage.statements, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x)
 			if p.counts() && x.Elsewhere == nil {

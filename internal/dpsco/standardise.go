@@ -106,7 +106,7 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 	}
 	return &stage{
 		event: append(privacy.Compose{position.Event(), detail.Event()}, inner.event.(privacy.Compose)...), arithmetic: inner.arithmetic,
-		seconds: inner.seconds + 2*secondsOfCount*float64(s.N)*float64(len(a.Columns)), passes: inner.passes + 2, sums: inner.sums,
+		seconds: inner.seconds + 2*secondsOfCount*float64(s.N)*float64(len(a.Columns)), passes: inner.passes + 2, statements: 2 * len(a.Columns), sums: inner.sums,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			moved := placement(x, a.Columns, position, detail, src)
 			if moved != nil && x.Elsewhere != nil {

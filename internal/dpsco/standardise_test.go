@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
@@ -12,6 +13,7 @@ import (
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
+	"dpsidecar/internal/sqlsum"
 )
 
 // standardisedFits are fits on standardised columns of a shape: the one with a target has it moved, too.
@@ -277,5 +279,33 @@ func TestTheBallKeepsItsUnit(t *testing.T) {
 		if math.Abs(v-1) > 0.05 {
 			t.Errorf("slope %d is %v", j, v)
 		}
+	}
+}
+
+// A ladder leaves time for every statement that a database is asked, also those of columns that are moved.
+func TestStatementsOfPositionsAreForeseen(t *testing.T) {
+	x := normalTable(3, 4000, 1, 2, 3, 4)
+	for _, column := range append(x.X, x.Y) {
+		for i := range column {
+			column[i] = 1 + column[i]/100
+		}
+	}
+	algorithm := Scaled{Algorithm: Regression{Loss: loss.Huber{Delta: 1}}, X: repeat(1, len(x.X)), Y: 1}
+	p, err := algorithm.Plan(x.Shape, privacy.Budget{Epsilon: 8, Delta: 1e-6}, privacy.Concentrated{})
+	if err != nil || !p.Sums {
+		t.Fatal(p, err)
+	}
+	there, made := elsewhere(x), 0
+	totals := there.Elsewhere.Totals
+	there.Elsewhere.Totals = func(pass sqlsum.Pass) (sqlsum.Totals, error) {
+		made++
+		return totals(pass)
+	}
+	if _, err := p.Run(t.Context(), there, mechtest.Source(t, 2)); err != nil {
+		t.Fatal(err)
+	}
+	p.InDatabase = true
+	if took := time.Duration(float64(made) * statement * float64(time.Second)); made <= p.Passes || p.Takes() < took {
+		t.Errorf("%d statements where %d passes are foretold; the ladder is for %v", made, p.Passes, p.Takes())
 	}
 }
