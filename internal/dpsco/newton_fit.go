@@ -170,7 +170,7 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted bool) *n
 	unit := f.Bound * f.Curve.firstCut() / residualWeight
 	deviation := square(longer) * f.firstNoise.NoiseMultiplier * math.Sqrt2 * square(jointBound) / f.n
 	s := &newtonStart{
-		intercept: f.shape.Intercept, rows: f.n, longer: longer, shortened: 1, weighted: weighted, moments: mat.NewSymDense(d, nil), gradient: mat.NewVecDense(d, nil),
+		intercept: f.shape.Intercept, rows: f.n, longer: longer, shortened: 1, usable: 1, weighted: weighted, moments: mat.NewSymDense(d, nil), gradient: mat.NewVecDense(d, nil),
 		deviation: deviation / math.Sqrt2 * unit, hidden: max(deviation*square(f.Bound)*math.Sqrt(f.d), leastEigenvalue),
 	}
 	for i := range d {
@@ -193,6 +193,7 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted bool) *n
 // begin sets the fit, the coordinates and the histograms for the first step.
 func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	if lengths.seen {
+		s.usable = lengths.said()
 		s.shortened = 1 / lengths.mean(func(v float64) float64 { return square(min(1, f.Bound/v)) })
 	}
 	if c := f.Curve.counted(); c != nil {

@@ -77,7 +77,7 @@ func (c poissonCurve) besideZeros(s *newtonStart, noise float64) poissonCurve {
 	if c.seen == nil || c.seen.top > 0 || !s.intercept {
 		return c
 	}
-	mean, share := s.gradient.AtVec(0)*s.shortened, max(1-c.seen.counted, c.seen.sd/c.seen.rows)
+	mean, share := s.gradient.AtVec(0)*s.shortened, max(s.usable-c.seen.counted, c.seen.sd/c.seen.rows)
 	over := mean/share - c.unit
 	if mean < s.noise() || over <= 0 {
 		return c
@@ -141,7 +141,8 @@ func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 // targets gives both, in any unit and with less noise than moments. Moments give the rate where zeros are
 // the only visible bin, and where rows have weights, which the histogram does not have; the histogram then
 // corrects for clipping alone. Where the noise of moments is more than a unit, a count is taken to be one
-// unit, or less if the number of zeros shows it.
+// unit, or less if the number of zeros shows it. Moments are means over all rows, and the histogram describes
+// usable rows alone.
 func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 	least := 3 * c.unit / s.rows
 	constant, shortened, sum := s.moments.At(0, 0), s.shortened, s.gradient.AtVec(0)
@@ -156,17 +157,17 @@ func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 		if constant < 3*doubt {
 			constant, shortened = 1, 1
 		}
-		if cut = c.unit / (constant * shortened); sum > s.noise() {
+		if cut = c.unit * s.usable / (constant * shortened); sum > s.noise() {
 			cut = max(cut, sum/constant)
 		}
 	}
-	exposure := constant * shortened
+	exposure := constant * shortened / s.usable
 	switch {
 	case c.seen == nil:
 		return cut, cut
 	case c.seen.top == 0:
-		if doubt = c.seen.sd / s.rows; doubt < s.deviation && !s.weighted {
-			cut = min(cut, max(-math.Log(min(c.seen.counted, 1-doubt))*c.unit/exposure, least))
+		if zeros := c.seen.sd / s.rows / s.usable; zeros < s.deviation && !s.weighted {
+			cut = min(cut, max(-math.Log(min(c.seen.counted/s.usable, 1-zeros))*c.unit/exposure, least))
 		}
 		return cut, cut
 	}

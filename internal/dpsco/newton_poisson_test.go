@@ -630,3 +630,79 @@ func TestPenaltiesOfCountsAreAsStrongAsTheySay(t *testing.T) {
 		}
 	}
 }
+
+// missing makes that share of rows unusable, by their target or a feature.
+func missing(x Data, share float64) Data {
+	r := rand.New(rand.NewPCG(7, 93))
+	for i := range x.N {
+		if r.Float64() < share {
+			if j := r.IntN(len(x.X) + 1); j < len(x.X) {
+				x.X[j][i] = math.NaN()
+			} else {
+				x.Y[i] = math.NaN()
+			}
+		}
+	}
+	return x
+}
+
+// usableRows are those without missing values.
+func usableRows(x Data) Data {
+	u := Data{Shape: x.Shape, X: make([][]float64, len(x.X))}
+	for i, y := range x.Y {
+		whole := y
+		for _, column := range x.X {
+			whole += column[i]
+		}
+		if math.IsNaN(whole) {
+			continue
+		}
+		for j, column := range x.X {
+			u.X[j] = append(u.X[j], column[i])
+		}
+		u.Y = append(u.Y, y)
+		if x.Offset != nil {
+			u.Offset = append(u.Offset, x.Offset[i])
+		}
+	}
+	u.N = len(u.Y)
+	return u
+}
+
+// Where nine rows in ten lack a value a fit of counts begins at the rate of the others. Moments are means over all rows, and
+// with theirs it began at ten times that rate, from where three steps do not arrive: the median excess was 2.9 and 1.6 % whatever
+// the budget. Seeds are fixed; with others one fit in 10,000 is above the bound, and most of nine with probability 1e-17.
+func TestCountsOfWhichMostRowsLackAValue(t *testing.T) {
+	for _, offsets := range []bool{false, true} {
+		x := countLaw("gauss", 40_000, 4, 1)
+		if !offsets {
+			x.Offset = nil
+			x.Y = atLevel(x, 0, 3)
+		}
+		x = missing(x, .9)
+		rows := usableRows(x)
+		w, _ := best(loss.Poisson{}, rows)
+		least := meanDeviance(rows, w)
+		var all []float64
+		for seed := range uint64(9) {
+			all = append(all, 100*(meanDeviance(rows, resultOf(t, Regression{Loss: loss.Poisson{}}, x, 10, seed).Coefficients)/least-1))
+		}
+		slices.Sort(all)
+		if t.Logf("offsets %v: median excess %.4f%%", offsets, all[4]); all[4] > .3 {
+			t.Errorf("offsets %v: median excess %.3f%%, expected at most .3%%", offsets, all[4])
+		}
+	}
+}
+
+// atLevel are counts by a Poisson model with that logarithm of the mean at features of 0, and slopes of countLaw.
+func atLevel(x Data, level float64, seed uint64) []float64 {
+	src, y := rand.NewPCG(seed, 92), make([]float64, x.N)
+	for i := range y {
+		z := level
+		for j, column := range x.X {
+			z += countSlope("gauss", j, len(x.X)+1) * column[i]
+		}
+		y[i] = distuv.Poisson{Lambda: math.Exp(z), Src: src}.Rand()
+	}
+	return y
+}
