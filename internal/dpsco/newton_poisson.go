@@ -139,10 +139,10 @@ func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 
 // rates returns the rate of counts and the rate of counts as clipped in the first pass. The histogram of
 // targets gives both, in any unit and with less noise than moments. Moments give the rate where zeros are
-// the only visible bin, and where rows have weights, which the histogram does not have; the histogram then
-// corrects for clipping alone. Where the noise of moments is more than a unit, a count is taken to be one
-// unit, or less if the number of zeros shows it. Moments are means over all rows, and the histogram describes
-// usable rows alone.
+// the only visible bin. With weights, which the histogram does not have, moments bound it, and give it beside
+// offsets, where they do not tell weights from exposures; the histogram then corrects for clipping alone.
+// Where the noise of moments is more than a unit, a count is taken to be one unit, or less if the number of
+// zeros shows it. Moments are means over all rows, and the histogram describes usable rows alone.
 func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 	least := 3 * c.unit / s.rows
 	constant, shortened, sum := s.moments.At(0, 0), s.shortened, s.gradient.AtVec(0)
@@ -161,7 +161,7 @@ func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 			cut = max(cut, sum/constant)
 		}
 	}
-	exposure := constant * shortened / s.usable
+	exposure := constant * shortened / s.usable // times the mean weight
 	switch {
 	case c.seen == nil:
 		return cut, cut
@@ -171,10 +171,23 @@ func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 		}
 		return cut, cut
 	}
-	mean := c.seen.excess(0)
-	kept := c.seen.mean(func(y float64) float64 { return min(y, c.firstCut()*math.Sqrt(exposure)) })
-	if !s.weighted {
+	mean, first := c.seen.excess(0), c.firstCut()*math.Sqrt(exposure)
+	switch {
+	case s.weighted && s.offset:
+		first = c.firstCut()
+	case s.weighted:
+		first = c.firstCut() / math.Sqrt(exposure)
+	}
+	kept := c.seen.mean(func(y float64) float64 { return min(y, first) })
+	switch {
+	case !s.weighted:
 		cut = max(kept/exposure, least)
+	case !s.offset || sum < s.noise() || constant < 3*doubt:
+		lowest, highest := (sum-s.noise())/(constant+3*doubt), math.Inf(1)
+		if constant > 3*doubt {
+			highest = (sum + s.noise()) / (constant - 3*doubt)
+		}
+		cut = max(clampBetween(kept, lowest, highest), least)
 	}
 	return cut * mean / kept, cut
 }

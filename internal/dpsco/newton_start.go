@@ -21,6 +21,7 @@ type newtonStart struct {
 	shortened float64       // factor by which second moments are too small because the pass shortened rows
 	usable    float64       // share of usable rows
 	weighted  bool          // rows have weights
+	offset    bool          // rows have offsets or exposures
 }
 
 // farthestStart is the largest spread of predictions of a start.
