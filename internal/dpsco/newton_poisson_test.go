@@ -762,3 +762,69 @@ func TestFirstLimitsGoByWeights(t *testing.T) {
 		}
 	}
 }
+
+// Without an intercept a fit begins at the level of counts, along what features explain of a constant: a column of ones, two
+// positive features, or the indicators of levels. From a mean of one scale unit three steps do not reach a logarithm above 2 or so:
+// the excess was 16 to 80,000 % whatever the budget. Units of counts and of exposures are told apart. Seeds are fixed; with others one
+// fit in 1,000 is above the bound, and most of seven with probability 1e-10.
+func TestCountsFarFromOneWithoutAnIntercept(t *testing.T) {
+	const n = 30_000
+	features := map[string]func(r *rand.Rand, row []float64, level float64) float64{
+		"ones": func(r *rand.Rand, row []float64, level float64) float64 {
+			row[0], row[1], row[2] = 1, r.NormFloat64(), r.NormFloat64()
+			return level + .4*row[1] - .4*row[2]
+		},
+		"positive": func(r *rand.Rand, row []float64, level float64) float64 {
+			row[0], row[1], row[2] = .5+.5*r.Float64(), .5+.5*r.Float64(), r.NormFloat64()
+			return level*(.8*row[0]+.54*row[1]) + .3*row[2]
+		},
+		"levels": func(r *rand.Rand, row []float64, level float64) float64 {
+			k := r.IntN(3)
+			row[k] = 1
+			return level + float64(k) - 1
+		},
+	}
+	for name, feature := range features {
+		for _, c := range []struct{ level, unit, exposure float64 }{{3, 1, 0}, {6, 1, 0}, {4.5, 20, 0}, {3, 2, .1}} {
+			src := rand.NewPCG(5, 91)
+			r, row := rand.New(src), make([]float64, 3)
+			x := Data{Shape: Shape{N: n, D: 3}, X: columns(3, n), Y: make([]float64, n)}
+			for i := range n {
+				clear(row)
+				z := feature(r, row, c.level)
+				if c.exposure > 0 {
+					x.Offset = append(x.Offset, math.Log(c.exposure*(.5+r.Float64())))
+					z += x.Offset[i] - math.Log(c.exposure)
+				}
+				for j, v := range row {
+					x.X[j][i] = v
+				}
+				x.Y[i] = distuv.Poisson{Lambda: math.Exp(z), Src: src}.Rand()
+			}
+			w, _ := best(loss.Poisson{}, x)
+			least := meanDeviance(x, w)
+			given := cloned(x)
+			given.Offset, given.Exposure = nil, given.Offset
+			for i, v := range given.Exposure {
+				given.Exposure[i] = math.Exp(v)
+			}
+			scaled := Scaled{Algorithm: Regression{Loss: loss.Poisson{}}, X: repeat(1, 3), Y: c.unit, Counts: true, Exposure: c.exposure}
+			var all []float64
+			for seed := range uint64(7) {
+				p, err := scaled.Plan(x.Shape, privacy.Budget{Epsilon: 10, Delta: 1e-6}, privacy.Concentrated{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				result, err := p.Run(t.Context(), cloned(given), mechtest.Source(t, seed))
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, 100*(meanDeviance(x, result.Coefficients)/least-1))
+			}
+			slices.Sort(all)
+			if t.Logf("%s, %+v: median excess %.4f%%", name, c, all[3]); all[3] > 1 {
+				t.Errorf("%s, %+v: median excess %.3f%%, expected at most 1%%", name, c, all[3])
+			}
+		}
+	}
+}
