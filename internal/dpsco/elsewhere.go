@@ -42,6 +42,12 @@ func (x Data) weighted() bool {
 	return x.Weight != nil || x.Elsewhere != nil && x.Elsewhere.Weight > 0
 }
 
+// hasOffsets reports whether rows have offsets or, of counts, exposures.
+func (x Data) hasOffsets() bool {
+	none, e := sqlsum.Expr{}, x.Elsewhere
+	return x.Offset != nil || e != nil && (e.offset != none || e.exposure != none)
+}
+
 // express sets the expressions of the columns in scaled units.
 func (a Scaled) express(x *Elsewhere, shape Shape, mostWeight float64) {
 	for j, term := range x.Features {

@@ -22,7 +22,7 @@ const noiseBesideSampling = 0.75
 // of the bound on a count's score to the row's length times the root of its curvature, chosen such that
 // weights with that bound keep the share kept of the squared lengths.
 func (f *newtonFit) boundsOf(lengths *magnitudes) (perLength, kept float64) {
-	least := math.Sqrt(f.Curve.size() / 2) // least value of max(u, C - u) / sqrt(u)
+	least := math.Sqrt(f.weights * f.Curve.size() / 2) // least value of max(u, C - u) / sqrt(u), times the root of the weight
 	all := lengths.said() * lengths.excessSquare(0)
 	keeps := func(perLength float64) float64 {
 		return lengths.said() / all * lengths.mean(func(v float64) float64 { return v * v * min(1, f.limit/(perLength*v), square(f.bound/v)) })
@@ -38,7 +38,7 @@ const mostPerLength = 1000
 // 2 limit z, has noiseBesideSampling of the deviation of sampling or, if less, the one at which no visible
 // row has a weight below 1.
 func (f *newtonFit) cheapLimit(z float64) float64 {
-	return min(noiseBesideSampling/(2*z*math.Sqrt(f.n)), f.perLength*f.unweighted()*f.lengths.edge())
+	return min(noiseBesideSampling*math.Sqrt(f.weights/f.n)/(2*z), f.perLength*f.unweighted()*f.lengths.edge())
 }
 
 // unweighted is the factor from lengths to the coordinates of the step, as rescale is, if all rows had had

@@ -124,7 +124,7 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 		l = f.magnitudes(noisy, f.firstLengthNoise, 1, longest(f.shape.D))
 		f.Curve = f.knowing(releaseMagnitudes(seen.targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.n/float64(max(1, f.shape.Levels)))
 	}
-	f.begin(f.readFirst(joint, longer, x.weighted()), l)
+	f.begin(f.readFirst(joint, longer, x.weighted(), x.hasOffsets()), l)
 }
 
 func (f *newtonFit) seeFirst(x Data) newtonFirst {
@@ -164,13 +164,13 @@ func (f *newtonFit) countNoise(rows float64) float64 {
 
 // readFirst splits released joint moments into second moments and a gradient, and corrects both for rows
 // that are longer than their scales by the factor longer, as readLengths returns it.
-func (f *newtonFit) readFirst(joint []float64, longer float64, weighted bool) *newtonStart {
+func (f *newtonFit) readFirst(joint []float64, longer float64, weighted, offset bool) *newtonStart {
 	d := f.shape.D
 	floats.Scale(square(longer), joint)
 	unit := f.Bound * f.Curve.firstCut() / residualWeight
 	deviation := square(longer) * f.firstNoise.NoiseMultiplier * math.Sqrt2 * square(jointBound) / f.n
 	s := &newtonStart{
-		intercept: f.shape.Intercept, rows: f.n, longer: longer, shortened: 1, weighted: weighted, moments: mat.NewSymDense(d, nil), gradient: mat.NewVecDense(d, nil),
+		intercept: f.shape.Intercept, rows: f.n, longer: longer, shortened: 1, usable: 1, weighted: weighted, offset: offset, moments: mat.NewSymDense(d, nil), gradient: mat.NewVecDense(d, nil),
 		deviation: deviation / math.Sqrt2 * unit, hidden: max(deviation*square(f.Bound)*math.Sqrt(f.d), leastEigenvalue),
 	}
 	for i := range d {
@@ -193,6 +193,7 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted bool) *n
 // begin sets the fit, the coordinates and the histograms for the first step.
 func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	if lengths.seen {
+		s.usable = lengths.said()
 		s.shortened = 1 / lengths.mean(func(v float64) float64 { return square(min(1, f.Bound/v)) })
 	}
 	if c := f.Curve.counted(); c != nil {
@@ -209,9 +210,9 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 		floats.Scale(1/math.Sqrt(1+tilt), f.rare)
 		f.scores, f.lengths = lengths, lengths
 		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / (lengths.said() * lengths.excessSquare(0)))
-		f.rescaleScores = f.rescale / math.Sqrt(f.mean)
 		whole := lengths.excessSquare(0)
-		f.firstScore = f.rescaleScores * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound))) // moments are of shortened rows
+		f.firstScore = f.rescale / math.Sqrt(f.mean) * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound))) // moments are of shortened rows
+		f.rescaleScores = f.rescale / math.Sqrt(f.mean/f.weights)                                             // a score has its weight, a length the root of it
 	}
 }
 

@@ -10,9 +10,10 @@ import (
 // mean - y log(mean). Targets above cut count as cut, which bounds the score by a number that depends on
 // the features alone. cut follows from the histogram of targets that the first pass releases.
 type poissonCurve struct {
-	unit float64     // of the bins of the histogram of targets
-	cut  float64     // largest target
-	seen *magnitudes // histogram of targets; nil before the first pass
+	unit     float64     // of the bins of the histogram of targets
+	cut      float64     // largest target
+	seen     *magnitudes // histogram of targets; nil before the first pass
+	exposure float64     // a typical exposure, where there is no intercept; 0: not known
 }
 
 // firstCount is the clipping threshold of targets, in units of the target's scale, in the first pass and
@@ -77,7 +78,7 @@ func (c poissonCurve) besideZeros(s *newtonStart, noise float64) poissonCurve {
 	if c.seen == nil || c.seen.top > 0 || !s.intercept {
 		return c
 	}
-	mean, share := s.gradient.AtVec(0)*s.shortened, max(1-c.seen.counted, c.seen.sd/c.seen.rows)
+	mean, share := s.gradient.AtVec(0)*s.shortened, max(s.usable-c.seen.counted, c.seen.sd/c.seen.rows)
 	over := mean/share - c.unit
 	if mean < s.noise() || over <= 0 {
 		return c
@@ -114,10 +115,10 @@ func (poissonCurve) most() float64 { return math.Exp(farthestMean) }
 func (poissonCurve) shares() newtonShares { return usualShares }
 
 // begin converts slopes of a linear rate into slopes of its logarithm: for normal rows they differ by a
-// factor, the rate. Without an intercept the mean is taken to be one unit.
+// factor, the rate.
 func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	if !s.intercept {
-		return make([]float64, len(s.gradient.RawVector().Data)), c.unit
+		return c.beginAtLevel(s)
 	}
 	rate, cut := c.rates(s)
 	w = s.linearSlopes()
@@ -137,11 +138,50 @@ func (c poissonCurve) begin(s *newtonStart) (w []float64, curvature float64) {
 	return w, rate
 }
 
+// Without an intercept a fit begins with a mean of one unit, unless the logarithm of the mean of counts is above
+// farLevel, from where three steps do not reach it. Then it begins belowLevel under that, since steps up are safer
+// than steps down: of long rows, the exponential grows fast.
+const (
+	farLevel   = 1.5
+	belowLevel = 0.5
+)
+
+// beginAtLevel is the start without an intercept. Where most counts are clipped in the first pass, linear
+// predictions of clipped counts are those of a constant, as far as features explain one. Over their mean by
+// counts they have the second moment 1/like, and the start is a multiple of them: the one whose exponential has
+// the wanted mean, where predictions are normal. like is 1 where features add up to a constant, above 1 where
+// slopes show besides, and small where features explain no constant. Predictions then rise little.
+func (c poissonCurve) beginAtLevel(s *newtonStart) (w []float64, curvature float64) {
+	w = s.linearSlopes()
+	squares := square(floats.Norm(solveTriangular(s.q, w), 2)) * s.shortened / s.usable // of exposure times squared predictions
+	level := 0.0
+	if c.exposure > 0 && c.seen != nil && c.seen.top > 0 && squares > 0 {
+		level = math.Log(c.seen.excess(0) / c.exposure / c.unit)
+	}
+	if level <= farLevel {
+		return make([]float64, len(w)), c.unit
+	}
+	first := c.firstCut() * math.Sqrt(c.exposure)
+	kept := c.seen.mean(func(y float64) float64 { return min(y, first) })
+	like := squares * c.exposure / square(kept)
+	mean, variance := 1.0, max(1/like-1, 0)
+	if like > 1 {
+		mean, variance = 1/like, (like-1)/square(like)
+	}
+	level -= belowLevel
+	logMean := func(times float64) float64 { return times*mean + times*times*variance/2 }
+	times := bisect(0, level/mean, func(v float64) bool { return logMean(v) < level })
+	times = min(times, farthestStart/math.Sqrt(variance), level*like)
+	floats.Scale(times*kept/squares, w)
+	return w, c.unit * math.Exp(logMean(times))
+}
+
 // rates returns the rate of counts and the rate of counts as clipped in the first pass. The histogram of
 // targets gives both, in any unit and with less noise than moments. Moments give the rate where zeros are
-// the only visible bin, and where rows have weights, which the histogram does not have; the histogram then
-// corrects for clipping alone. Where the noise of moments is more than a unit, a count is taken to be one
-// unit, or less if the number of zeros shows it.
+// the only visible bin. With weights, which the histogram does not have, moments bound it, and give it beside
+// offsets, where they do not tell weights from exposures; the histogram then corrects for clipping alone.
+// Where the noise of moments is more than a unit, a count is taken to be one unit, or less if the number of
+// zeros shows it. Moments are means over all rows, and the histogram describes usable rows alone.
 func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 	least := 3 * c.unit / s.rows
 	constant, shortened, sum := s.moments.At(0, 0), s.shortened, s.gradient.AtVec(0)
@@ -156,24 +196,37 @@ func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 		if constant < 3*doubt {
 			constant, shortened = 1, 1
 		}
-		if cut = c.unit / (constant * shortened); sum > s.noise() {
+		if cut = c.unit * s.usable / (constant * shortened); sum > s.noise() {
 			cut = max(cut, sum/constant)
 		}
 	}
-	exposure := constant * shortened
+	exposure := constant * shortened / s.usable // times the mean weight
 	switch {
 	case c.seen == nil:
 		return cut, cut
 	case c.seen.top == 0:
-		if doubt = c.seen.sd / s.rows; doubt < s.deviation && !s.weighted {
-			cut = min(cut, max(-math.Log(min(c.seen.counted, 1-doubt))*c.unit/exposure, least))
+		if zeros := c.seen.sd / s.rows / s.usable; zeros < s.deviation && !s.weighted {
+			cut = min(cut, max(-math.Log(min(c.seen.counted/s.usable, 1-zeros))*c.unit/exposure, least))
 		}
 		return cut, cut
 	}
-	mean := c.seen.excess(0)
-	kept := c.seen.mean(func(y float64) float64 { return min(y, c.firstCut()*math.Sqrt(exposure)) })
-	if !s.weighted {
+	mean, first := c.seen.excess(0), c.firstCut()*math.Sqrt(exposure)
+	switch {
+	case s.weighted && s.offset:
+		first = c.firstCut()
+	case s.weighted:
+		first = c.firstCut() / math.Sqrt(exposure)
+	}
+	kept := c.seen.mean(func(y float64) float64 { return min(y, first) })
+	switch {
+	case !s.weighted:
 		cut = max(kept/exposure, least)
+	case !s.offset || sum < s.noise() || constant < 3*doubt:
+		lowest, highest := (sum-s.noise())/(constant+3*doubt), math.Inf(1)
+		if constant > 3*doubt {
+			highest = (sum + s.noise()) / (constant - 3*doubt)
+		}
+		cut = max(clampBetween(kept, lowest, highest), least)
 	}
 	return cut * mean / kept, cut
 }

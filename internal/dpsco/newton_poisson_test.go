@@ -12,6 +12,7 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/prox"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
 
@@ -626,6 +627,203 @@ func TestPenaltiesOfCountsAreAsStrongAsTheySay(t *testing.T) {
 			t.Logf("%s, %s: %.2f times as strong", law, a.Penalty, gradient/penalty)
 			if times := gradient / penalty; times < c.least || times > c.most {
 				t.Errorf("%s: the penalty %s is %.2f times as strong as it says", law, a.Penalty, times)
+			}
+		}
+	}
+}
+
+// missing makes that share of rows unusable, by their target or a feature.
+func missing(x Data, share float64) Data {
+	r := rand.New(rand.NewPCG(7, 93))
+	for i := range x.N {
+		if r.Float64() < share {
+			if j := r.IntN(len(x.X) + 1); j < len(x.X) {
+				x.X[j][i] = math.NaN()
+			} else {
+				x.Y[i] = math.NaN()
+			}
+		}
+	}
+	return x
+}
+
+// usableRows are those without missing values.
+func usableRows(x Data) Data {
+	u := Data{Shape: x.Shape, X: make([][]float64, len(x.X))}
+	for i, y := range x.Y {
+		whole := y
+		for _, column := range x.X {
+			whole += column[i]
+		}
+		if math.IsNaN(whole) {
+			continue
+		}
+		for j, column := range x.X {
+			u.X[j] = append(u.X[j], column[i])
+		}
+		u.Y = append(u.Y, y)
+		if x.Offset != nil {
+			u.Offset = append(u.Offset, x.Offset[i])
+		}
+	}
+	u.N = len(u.Y)
+	return u
+}
+
+// Where nine rows in ten lack a value a fit of counts begins at the rate of the others. Moments are means over all rows, and
+// with theirs it began at ten times that rate, from where three steps do not arrive: the median excess was 2.9 and 1.6 % whatever
+// the budget. Seeds are fixed; with others one fit in 10,000 is above the bound, and most of nine with probability 1e-17.
+func TestCountsOfWhichMostRowsLackAValue(t *testing.T) {
+	for _, offsets := range []bool{false, true} {
+		x := countLaw("gauss", 40_000, 4, 1)
+		if !offsets {
+			x.Offset = nil
+			x.Y = atLevel(x, 0, 3)
+		}
+		x = missing(x, .9)
+		rows := usableRows(x)
+		w, _ := best(loss.Poisson{}, rows)
+		least := meanDeviance(rows, w)
+		var all []float64
+		for seed := range uint64(9) {
+			all = append(all, 100*(meanDeviance(rows, resultOf(t, Regression{Loss: loss.Poisson{}}, x, 10, seed).Coefficients)/least-1))
+		}
+		slices.Sort(all)
+		if t.Logf("offsets %v: median excess %.4f%%", offsets, all[4]); all[4] > .3 {
+			t.Errorf("offsets %v: median excess %.3f%%, expected at most .3%%", offsets, all[4])
+		}
+	}
+}
+
+// atLevel are counts by a Poisson model with that logarithm of the mean at features of 0, and slopes of countLaw.
+func atLevel(x Data, level float64, seed uint64) []float64 {
+	src, y := rand.NewPCG(seed, 92), make([]float64, x.N)
+	for i := range y {
+		z := level
+		for j, column := range x.X {
+			z += countSlope("gauss", j, len(x.X)+1) * column[i]
+		}
+		y[i] = distuv.Poisson{Lambda: math.Exp(z), Src: src}.Rand()
+	}
+	return y
+}
+
+// Weights a hundredth of max_weight cost counts little: the rate that a fit begins with, and the noise of its scores, go by the
+// weights. With limits that did not, and rates that were corrected for a clipping that weights undo, the median excess at eps 1 was
+// 1.7 and 2.5 %, and one fit in five was off by more than 30 %. Seeds are fixed; with others one fit in 1,000 is above the bound,
+// and most of eleven with probability 1e-15.
+func TestCountsOfSmallWeights(t *testing.T) {
+	a, err := Recipe("poisson", map[string]any{"weight": "w", "max_weight": 1.}, []string{"a", "b", "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, offsets := range []bool{false, true} {
+		x := countLaw("gauss", 40_000, 4, 1)
+		if !offsets {
+			x.Offset = nil
+			x.Y = atLevel(x, 0, 3)
+		}
+		w, _ := best(loss.Poisson{}, x)
+		least := meanDeviance(x, w)
+		x.Weight = slices.Repeat([]float64{.006}, x.N)
+		var all []float64
+		for seed := range uint64(11) {
+			r := weighedResult(t, a, true, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, seed)
+			all = append(all, 100*(meanDeviance(x, r.Coefficients)/least-1))
+		}
+		slices.Sort(all)
+		if t.Logf("offsets %v: median excess %.4f%%", offsets, all[5]); all[5] > .15 {
+			t.Errorf("offsets %v: median excess %.3f%%, expected at most .15%%", offsets, all[5])
+		}
+	}
+}
+
+// Limits go with the root of weights that all rows have alike, from the first step on, for labels and Huber's loss too: a score has its
+// weight, and a length the root of it. There is hardly any noise.
+func TestFirstLimitsGoByWeights(t *testing.T) {
+	limit := func(c curve, x Data) float64 {
+		r, err := Newton{Curve: c, Bound: 3, Psi: prox.L2Ball{Radius: 30}}.releases(x.Shape, 1e-3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := newNewtonFit(r)
+		f.first(cloned(x), mechtest.Source(t, 1))
+		f.choose(0)
+		return f.limit
+	}
+	for _, c := range []struct {
+		curve curve
+		x     Data
+	}{{logisticCurve{}, labelLaw("gauss", 5000, 3, 1)}, {huberCurve{delta: 1, cut: 4}, drawLaw("gauss", 5000, 3, 1)}, {poissonCurve{unit: 1, cut: 4}, countLaw("gauss", 5000, 3, 1)}} {
+		x := cloned(c.x)
+		x.Weight = repeat(.01, x.N)
+		if ratio := limit(c.curve, x) / limit(c.curve, c.x); math.Abs(ratio/.1-1) > .3 {
+			t.Errorf("%T: %.3f of the limit without weights, expected .1", c.curve, ratio)
+		}
+	}
+}
+
+// Without an intercept a fit begins at the level of counts, along what features explain of a constant: a column of ones, two
+// positive features, or the indicators of levels. From a mean of one scale unit three steps do not reach a logarithm above 2 or so:
+// the excess was 16 to 80,000 % whatever the budget. Units of counts and of exposures are told apart. Seeds are fixed; with others one
+// fit in 1,000 is above the bound, and most of seven with probability 1e-10.
+func TestCountsFarFromOneWithoutAnIntercept(t *testing.T) {
+	const n = 30_000
+	features := map[string]func(r *rand.Rand, row []float64, level float64) float64{
+		"ones": func(r *rand.Rand, row []float64, level float64) float64 {
+			row[0], row[1], row[2] = 1, r.NormFloat64(), r.NormFloat64()
+			return level + .4*row[1] - .4*row[2]
+		},
+		"positive": func(r *rand.Rand, row []float64, level float64) float64 {
+			row[0], row[1], row[2] = .5+.5*r.Float64(), .5+.5*r.Float64(), r.NormFloat64()
+			return level*(.8*row[0]+.54*row[1]) + .3*row[2]
+		},
+		"levels": func(r *rand.Rand, row []float64, level float64) float64 {
+			k := r.IntN(3)
+			row[k] = 1
+			return level + float64(k) - 1
+		},
+	}
+	for name, feature := range features {
+		for _, c := range []struct{ level, unit, exposure float64 }{{3, 1, 0}, {6, 1, 0}, {4.5, 20, 0}, {3, 2, .1}} {
+			src := rand.NewPCG(5, 91)
+			r, row := rand.New(src), make([]float64, 3)
+			x := Data{Shape: Shape{N: n, D: 3}, X: columns(3, n), Y: make([]float64, n)}
+			for i := range n {
+				clear(row)
+				z := feature(r, row, c.level)
+				if c.exposure > 0 {
+					x.Offset = append(x.Offset, math.Log(c.exposure*(.5+r.Float64())))
+					z += x.Offset[i] - math.Log(c.exposure)
+				}
+				for j, v := range row {
+					x.X[j][i] = v
+				}
+				x.Y[i] = distuv.Poisson{Lambda: math.Exp(z), Src: src}.Rand()
+			}
+			w, _ := best(loss.Poisson{}, x)
+			least := meanDeviance(x, w)
+			given := cloned(x)
+			given.Offset, given.Exposure = nil, given.Offset
+			for i, v := range given.Exposure {
+				given.Exposure[i] = math.Exp(v)
+			}
+			scaled := Scaled{Algorithm: Regression{Loss: loss.Poisson{}}, X: repeat(1, 3), Y: c.unit, Counts: true, Exposure: c.exposure}
+			var all []float64
+			for seed := range uint64(7) {
+				p, err := scaled.Plan(x.Shape, privacy.Budget{Epsilon: 10, Delta: 1e-6}, privacy.Concentrated{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				result, err := p.Run(t.Context(), cloned(given), mechtest.Source(t, seed))
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, 100*(meanDeviance(x, result.Coefficients)/least-1))
+			}
+			slices.Sort(all)
+			if t.Logf("%s, %+v: median excess %.4f%%", name, c, all[3]); all[3] > 1 {
+				t.Errorf("%s, %+v: median excess %.3f%%, expected at most 1%%", name, c, all[3])
 			}
 		}
 	}

@@ -101,7 +101,12 @@ func (p *problem) curve() (curve, error) {
 		}
 		return huberCurve{delta: l.Delta, cut: firstCut * target, noisy: p.D > manyCoefficients && p.momentNoiseOfAFit() > nearMoments}, nil
 	case loss.Poisson:
-		return poissonCurve{unit: 1, cut: firstCount}, nil
+		c := poissonCurve{unit: 1, cut: firstCount}
+		if p.Offset == "" && p.MaxWeight == 0 { // otherwise nothing tells how large exposures, or weights, are without an intercept
+			c.exposure = p.exposure
+			setDefault(&c.exposure, 1)
+		}
+		return c, nil
 	}
 	return nil, fmt.Errorf("%w: method %q is for dp_logistic_regress, dp_huber_regress and dp_poisson_regress; ask for another method", ErrParameter, p.Method)
 }

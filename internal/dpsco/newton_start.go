@@ -19,7 +19,9 @@ type newtonStart struct {
 	longer    float64       // factor returned by readLengths, by which moments, gradient and noise are corrected
 	q         *mat.Dense    // whitens the rows
 	shortened float64       // factor by which second moments are too small because the pass shortened rows
+	usable    float64       // share of usable rows
 	weighted  bool          // rows have weights
+	offset    bool          // rows have offsets or exposures
 }
 
 // farthestStart is the largest spread of predictions of a start.

@@ -56,14 +56,18 @@ type Regression struct {
 	Pool          string  // fits by groups: a choice of the catalogue
 	Sources       int     // columns of the table that a row is made from, with the constant; 0: one a coefficient
 
-	numbers []numeric // stored columns that are neither flags nor levels
-	target  numeric
+	numbers  []numeric // stored columns that are neither flags nor levels
+	target   numeric
+	exposure float64 // of counts without an intercept: a typical exposure in scaled units; 0: 1
 }
 
 // withPublicFacts implements factual.
 func (a Regression) withPublicFacts(s Scaled) Algorithm {
 	a.Sources = s.Sources
 	a.numbers, a.target = s.numbers()
+	if s.Counts {
+		a.exposure = math.Exp(-s.constant())
+	}
 	return a
 }
 
