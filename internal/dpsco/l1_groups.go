@@ -54,7 +54,7 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 	}
 	f.changeUnits(groups, spread, src)
 	f.stepAsideByGroup(groups, t, src)
-	last := f.perturbation(f.shares.last, f.width(x.Y, src), f.clip, f.tilt())
+	last := f.perturbation(f.shares.last, f.width(x.Y, 1, src), f.clip, f.tilt())
 	if err = f.stepByGroup(ctx, groups, last, f.level, src); err != nil {
 		return Result{}, err
 	}
@@ -73,7 +73,7 @@ const apartLevel = .75
 
 // spread is the smoothing of the groups' first fits.
 func (f staged) spread(residuals []float64, src *mech.Source) float64 {
-	return f.sizeOf(residuals, mech.Quantile{Epsilon: below(f.shares.spread), Level: apartLevel, Most: apartLevel, Prior: 1}, src)
+	return f.sizeOf(residuals, 1, mech.Quantile{Epsilon: below(f.shares.spread), Level: apartLevel, Most: apartLevel, Prior: 1}, src)
 }
 
 // changeUnits divides residuals of each group by their typical size. The prior for that size is centred at
