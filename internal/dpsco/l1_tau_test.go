@@ -285,3 +285,12 @@ func TestQuantilesOfRareFlags(t *testing.T) {
 		}
 	}
 }
+
+// A ladder leaves time for the third fit of a quantile of many rows.
+func TestTheNearerFitIsForeseen(t *testing.T) {
+	s := Shape{N: 400_000, D: 8, Intercept: true}
+	takes := func(tau float64) float64 { return newStaged(L1{Tau: tau}.withDefaults(s, 1), s, 1).seconds() }
+	if median, far := takes(.5), takes(.95); far < 1.4*median {
+		t.Errorf("%v s are foreseen for the quantile .95, %v for the median", far, median)
+	}
+}
