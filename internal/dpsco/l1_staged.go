@@ -355,15 +355,8 @@ func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.
 	rough := f.perturbation(f.shares.rough, roughSmoothing*weight, f.firstClip(), f.roughTilt())
 	lower := f.lower()
 	shift(x.Y, -lower, weights)
-	rare, found := f.rare(t, said, weight)
-	if found {
-		x = x.times(rare.matrix)
-	}
-	if err := f.step(ctx, u, x, rough, roughQuantile*said, src); err != nil {
+	if x, err = f.stepWhereRare(ctx, u, x, t, said, rough, roughQuantile*said, src); err != nil {
 		return nil, x, t, err
-	}
-	if found {
-		x, u = x.times(rare.inverse().matrix), rare.apply(u)
 	}
 	shift(x.Y, lower, weights)
 	return u, x, t, nil
@@ -447,10 +440,10 @@ const (
 )
 
 // leastMoment is the value to which the second moment of a feature, in units of its scale, is raised for
-// the rough fit.
+// the rough fit and the nearer one.
 const leastMoment = .03
 
-// rare returns the matrix that whitened rows are multiplied by for the rough fit, and whether it is needed.
+// rare returns the matrix that whitened rows are multiplied by for these fits, and whether it is needed.
 // A feature that is 0 in most rows, such as a rare flag, is whitened as if its second moment were
 // leastMoment, for rows with the typical weight. Its few rows are shortened to the clip in any case: the
 // longer they were, the more the noise of its coefficient is magnified, and where the coefficient is far
@@ -533,7 +526,7 @@ func (f staged) stepNearer(ctx context.Context, u []float64, x Data, weights []f
 	smoothing = f.sizeOf(x.Y, unit, mech.Quantile{Epsilon: below(f.shares.nearer.width), Level: level, Most: f.mostLevel(), Prior: 1}, src)
 	lower := smoothing / f.typicalWeight(t) * beyondEqual(f.tilt())
 	shift(x.Y, -lower, weights)
-	if err := f.step(ctx, u, x, f.perturbation(f.shares.nearer.fit, smoothing, f.firstClip(), f.tilt()), level, src); err != nil {
+	if x, err = f.stepWhereRare(ctx, u, x, t, 1, f.perturbation(f.shares.nearer.fit, smoothing, f.firstClip(), f.tilt()), level, src); err != nil {
 		return 0, 0, err
 	}
 	shift(x.Y, lower, weights)
@@ -552,6 +545,21 @@ func (staged) sizeOf(residuals []float64, unit float64, q mech.Quantile, src *me
 	counts := mech.NewMagnitudes(mech.MagnitudeContract{Lowest: -mostMagnitude, Highest: mostMagnitude, N: len(residuals)})
 	counts.Add(scaled)
 	return clampBetween(unit*q.Release(counts, src), math.Exp2(-mostMagnitude/2), math.Exp2(mostMagnitude/2))
+}
+
+// stepWhereRare makes a step on rows in which rare features are kept small, and returns them as they were.
+func (f staged) stepWhereRare(ctx context.Context, u []float64, x Data, t rowCoordinates, said float64, p objpert.Params, quantile float64, src *mech.Source) (Data, error) {
+	rare, found := f.rare(t, said, f.typicalWeight(t))
+	if !found {
+		return x, f.step(ctx, u, x, p, quantile, src)
+	}
+	x = x.times(rare.matrix)
+	v := make([]float64, len(u))
+	if err := f.step(ctx, v, x, p, quantile, src); err != nil {
+		return x, err
+	}
+	floats.Add(u, rare.apply(v))
+	return x.times(rare.inverse().matrix), nil
 }
 
 // step adds to u a fit of the targets in x and replaces these by its residuals. The fit is lengthened to

@@ -627,8 +627,8 @@ var mutants = []mutant{
 	{"staged: the second moments are those of the first epsilon", "internal/dpsco/l1_staged.go",
 		`MatrixLaplace{Epsilon: below(epsilon)}`, `MatrixLaplace{Epsilon: below(f.shares.moments[1])}`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: what a rare feature counts for follows from the table", "internal/dpsco/l1_staged.go",
-		`	rare, found := f.rare(t, said, weight)`, `	t.inverse.Scale(1/(1+floats.Norm(x.X[len(x.X)-1], 1)), t.inverse)
-	rare, found := f.rare(t, said, weight)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+		`	rare, found := f.rare(t, said, f.typicalWeight(t))`, `	t.inverse.Scale(1/(1+floats.Norm(x.X[len(x.X)-1], 1)), t.inverse)
+	rare, found := f.rare(t, said, f.typicalWeight(t))`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: how many rows say something follows from the table", "internal/dpsco/l1_staged.go",
 		`mat.Trace(h) / square(bound)`, `mat.Trace(h) / square(bound) / (1 + floats.Norm(x.X[len(x.X)-1], 1))`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: targets are centred at a median of the table", "internal/dpsco/l1_staged.go",
