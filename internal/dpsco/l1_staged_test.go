@@ -59,7 +59,7 @@ func TestStagedSharesAddUp(t *testing.T) {
 			t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
 		}
 		sum.Add(sum, new(big.Rat).SetFloat64(p.span))
-		nearer := p.aside > 0 && s.Levels == 0 && stagedInformation(s, epsilon)*2*min(tau, 1-tau) >= 200
+		nearer := p.aside > 0 && s.Levels == 0 && stagedInformation(s, epsilon)*2*min(tau, 1-tau)*math.Abs(2*tau-1) >= 200
 		for _, share := range []float64{p.nearer.width, p.nearer.fit, p.nearer.aside} {
 			if (share > 0) != nearer {
 				t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
