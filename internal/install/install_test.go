@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/golang-migrate/migrate/v4"
 	"github.com/jackc/pgx/v5"
 
 	"dpsidecar/internal/localpg"
@@ -289,7 +290,7 @@ func TestNothingIsChargedBetweenSumsAndTheirFunctions(t *testing.T) {
 		}
 	}
 	c.Exec(t, db, `SET ROLE dp_owner; CREATE FUNCTION dp_int.ledger_append(e dp_int.ledger) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN 1; END'`)
-	if err := migrateOne(admin, before, +1); err != nil {
+	if _, err := migrating(admin, func(m *migrate.Migrate) (int, error) { return before, migrateOne(m, before, +1) }); err != nil {
 		t.Fatal(err)
 	}
 	const appends = `SELECT to_regprocedure('dp_int.ledger_append(dp_int.ledger)') IS NOT NULL`

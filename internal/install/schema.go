@@ -61,24 +61,84 @@ func Up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	if err := execute(ctx, admin, `CREATE SCHEMA IF NOT EXISTS dp_int`); err != nil {
 		return 0, err
 	}
-	for {
-		version, err := Version(ctx, admin)
-		if err != nil {
-			return version, err
-		}
-		if version == Latest() {
-			return version, replaceCode(ctx, admin)
-		}
-		if version > Latest() {
-			return version, fmt.Errorf("%w: it has version %d, this program knows %d", ErrNewer, version, Latest())
-		}
-		if version > 0 && version < firstVersion() {
-			return version, fmt.Errorf("%w: it has version %d", ErrUnfinished, version)
-		}
-		if err := migrateOne(admin, version, +1); err != nil {
-			return version, err
-		}
+	if version, err = migrateUp(ctx, admin); err != nil {
+		return version, err
 	}
+	return version, replaceCode(ctx, admin)
+}
+
+// migrateUp applies the migrations up to Latest. It returns the version reached, also with an error.
+func migrateUp(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
+	return migrating(admin, func(m *migrate.Migrate) (int, error) {
+		for {
+			version, err := reached(m)
+			switch {
+			case err != nil || version == Latest():
+				return version, err
+			case version > Latest():
+				return version, fmt.Errorf("%w: it has version %d, this program knows %d", ErrNewer, version, Latest())
+			case version > 0 && version < firstVersion():
+				return version, fmt.Errorf("%w: it has version %d", ErrUnfinished, version)
+			case ctx.Err() != nil:
+				return version, ctx.Err()
+			}
+			if err := migrateOne(m, version, +1); err != nil {
+				return version, err
+			}
+		}
+	})
+}
+
+// migrateDown reverts the last migration, that to version.
+func migrateDown(admin *pgx.ConnConfig, version int) error {
+	_, err := migrating(admin, func(m *migrate.Migrate) (int, error) { return version, migrateOne(m, version, -1) })
+	return err
+}
+
+// migrating runs migrations on one connection and returns what they return: the version reached, and an
+// error. If the server refused a migration, its transaction is rolled back and that version recorded: the
+// library marks the next one as dirty.
+func migrating(admin *pgx.ConnConfig, migrations func(m *migrate.Migrate) (version int, err error)) (version int, err error) {
+	m, err := migrator(admin)
+	if err != nil {
+		return 0, err
+	}
+	version, err = migrations(m)
+	closed := errors.Join(m.Close()) // and with it a transaction that has failed
+	var refused *refusedError
+	switch {
+	case err == nil:
+		err = closed
+	case errors.As(err, &refused):
+		err = errors.Join(err, recordVersion(admin, version))
+	}
+	return version, err
+}
+
+// refusedError is that of a migration that the server refused.
+type refusedError struct {
+	migration int
+	cause     *pgconn.PgError
+}
+
+func (e *refusedError) Error() string { return fmt.Sprintf("migration %03d: %v", e.migration, e.cause) }
+
+func (e *refusedError) Unwrap() error { return e.cause }
+
+// reached returns the version of the schema, 0 for none.
+func reached(m *migrate.Migrate) (int, error) {
+	version, dirty, err := m.Version()
+	switch {
+	case errors.Is(err, migrate.ErrNilVersion):
+		return 0, nil
+	case dirty:
+		err = interrupted(int(version))
+	}
+	return int(version), err
+}
+
+func interrupted(migration int) error {
+	return fmt.Errorf("%w: see whether migration %d was applied, and correct dp_int.schema_migrations", ErrInterrupted, migration)
 }
 
 // Down reverts the last migration, with the contents of its tables, after dropping functions and views: Up,
@@ -108,7 +168,7 @@ func Down(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 			return version, err
 		}
 	}
-	if err := migrateOne(admin, version, -1); err != nil {
+	if err := migrateDown(admin, version); err != nil {
 		if version == Latest() {
 			err = errors.Join(err, replaceCode(ctx, admin))
 		}
@@ -193,17 +253,11 @@ func execute(ctx context.Context, admin *pgx.ConnConfig, statement string) error
 	return err
 }
 
-// migrateOne applies one migration, up or down. If the server refuses it, its transaction is rolled back,
-// and the version is unchanged.
-func migrateOne(admin *pgx.ConnConfig, version, direction int) error {
-	m, err := migrator(admin)
-	if err != nil {
-		return err
-	}
-	err = m.Steps(direction)
-	closed := errors.Join(m.Close())
+// migrateOne applies one migration, up or down.
+func migrateOne(m *migrate.Migrate, version, direction int) error {
+	err := m.Steps(direction)
 	if err == nil {
-		return closed
+		return nil
 	}
 	number := version
 	if direction > 0 {
@@ -211,13 +265,12 @@ func migrateOne(admin *pgx.ConnConfig, version, direction int) error {
 	}
 	var dirty migrate.ErrDirty
 	if errors.As(err, &dirty) {
-		return fmt.Errorf("%w: see whether migration %d was applied, and correct dp_int.schema_migrations", ErrInterrupted, dirty.Version)
+		return interrupted(dirty.Version)
 	}
-	refusal := serverRefusal(err)
-	if refusal == nil {
-		return fmt.Errorf("migration %03d: %w", number, err)
+	if refusal := serverRefusal(err); refusal != nil {
+		return &refusedError{number, refusal}
 	}
-	return errors.Join(fmt.Errorf("migration %03d: %w", number, refusal), recordVersion(admin, version))
+	return fmt.Errorf("migration %03d: %w", number, err)
 }
 
 // serverRefusal returns the server's own error when it ended the migration.
@@ -230,8 +283,7 @@ func serverRefusal(err error) *pgconn.PgError {
 	return nil
 }
 
-// recordVersion records the version of the schema: the library marks it as dirty after any failure,
-// including one that was rolled back.
+// recordVersion records the version of the schema.
 func recordVersion(admin *pgx.ConnConfig, version int) error {
 	m, err := migrator(admin)
 	if err != nil {
