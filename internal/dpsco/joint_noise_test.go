@@ -76,6 +76,21 @@ func medianOf(v []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
+// Other releases are assumed to keep half of what this one shrinks along the direction with the most
+// curvature, and along others as much less as one prior of all directions has it.
+func TestOthersKeepLessWhereCurvatureIsLess(t *testing.T) {
+	for _, c := range []struct{ keeps, values, want []float64 }{
+		{[]float64{0, 0}, []float64{1, 1}, []float64{0.5, 0.5}},
+		{[]float64{0, 0}, []float64{1, 3}, []float64{0.5, 0.1}}, // odds of 1 and 1/9
+		{[]float64{0.5, 0.5}, []float64{2, 2}, []float64{0.75, 0.75}},
+		{[]float64{1, 1}, []float64{1, 100}, []float64{1, 1}},
+	} {
+		if got := othersGains(c.keeps, c.values); !floats.EqualApprox(got, c.want, 1e-12) {
+			t.Errorf("%v along %v: %v, want %v", c.keeps, c.values, got, c.want)
+		}
+	}
+}
+
 // Where no histogram moves the cuts, a mean has the noise of both sums if what lies between them is
 // kept. If it is taken for noise it has more than that of the inner one, for now and then some
 // of it is kept, and less than that of both. Where cuts move it has more, along what lies between.

@@ -2,6 +2,7 @@ package dpsco
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -61,11 +62,9 @@ const (
 // follow updates the noise covariance of the fit for a step with the given shrinkage factors by direction:
 // the fraction of the previous noise that the step does not remove remains.
 func (f *newtonFit) follow(w whitener, keeps []float64) {
-	d, others := f.shape.D, mat.NewSymDense(f.shape.D, nil)
-	gains := make([]float64, d)
-	for k, keep := range keeps {
-		gains[k] = othersKeep + (1-othersKeep)*keep
-		others.SymRankOne(others, gains[k], w.vectors.ColView(k))
+	d, others, gains := f.shape.D, mat.NewSymDense(f.shape.D, nil), othersGains(keeps, w.values)
+	for k, gain := range gains {
+		others.SymRankOne(others, gain, w.vectors.ColView(k))
 	}
 	var into, left, back mat.Dense
 	into.Mul(f.p, w.gain(gains))
@@ -83,6 +82,20 @@ func (f *newtonFit) follow(w whitener, keeps []float64) {
 		noise.AddSym(noise, sandwich(&left, f.fitNoise))
 	}
 	f.fitNoise = noise
+}
+
+// othersGains are the mean fractions of a step that other releases keep, where this one keeps keeps along the
+// directions of a whitener with the given values. All directions share one prior in whitened coordinates
+// (shrinkage), so that the odds of the fractions are proportional to the curvatures. Along the direction with the
+// most, othersKeep says what is kept.
+func othersGains(keeps, values []float64) []float64 {
+	shrunk, least := (1-othersKeep)*(1-slices.Max(keeps)), slices.Min(values)
+	gains := make([]float64, len(keeps))
+	for k, value := range values {
+		kept := (1 - shrunk) * square(least/value)
+		gains[k] = kept / (kept + shrunk)
+	}
+	return gains
 }
 
 // allBetween is the variance that other releases keep of a shrunk step where this one keeps none of it, over
