@@ -12,14 +12,14 @@ BEGIN
           - coalesce(current_setting('reserved_connections', true), '0')::float8);
 END $$;
 
--- Connects. While the server has no free connection it tries again for 15 s, because calls that end free
--- theirs. The server's error is recognised by its English text, or in other languages by the fraction of
--- connections in use.
+-- Connects. While the server has no free connection it tries again for 30 s, because calls that end free
+-- theirs; more often the longer it has waited, so that newcomers are not served first. The server's error is
+-- recognised by its English text, or in other languages by the fraction of connections in use.
 CREATE OR REPLACE FUNCTION dp_int.loopback_connect(p_connection text) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  patience CONSTANT timestamptz := clock_timestamp() + interval '15 s';
-  nap float8 := 0.02;
+  nap float8;
+  waited float8 := 0;  -- in naps
   detail text;
 BEGIN
   LOOP
@@ -30,13 +30,14 @@ BEGIN
       GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
       IF detail !~ 'too many|connection slots' AND dp_int.connections_used() < 0.9 THEN
         RAISE;
-      ELSIF clock_timestamp() > patience THEN
-        RAISE EXCEPTION 'too many clients: the server has had no connection to spare for 15 s'
+      ELSIF waited > 30 THEN
+        RAISE EXCEPTION 'too many clients: the server has had no connection to spare for 30 s'
           USING ERRCODE = '53300', HINT = 'A call that waits for its answer needs two connections. Ask again, or let the administrator raise max_connections or put a pooler before it; dp_submit and CALL dp_run need one. No privacy budget was spent.';
       END IF;
     END;
-    PERFORM pg_sleep(nap * (0.5 + random()));
-    nap := least(nap * 1.5, 0.25);
+    nap := (0.5 + random()) * 0.4 / (1 + waited / 10);
+    PERFORM pg_sleep(nap);
+    waited := waited + nap;
   END LOOP;
 END $$;
 
