@@ -80,7 +80,7 @@ func installWith(ctx context.Context, conn *pgx.Conn, c Config) (Result, error) 
 	if err != nil {
 		return r, fmt.Errorf("roles on the nodes of Citus: %w", err)
 	}
-	if r.Version, err = Up(ctx, c.Admin); err != nil {
+	if r.Version, err = up(ctx, c.Admin); err != nil {
 		return r, err
 	}
 	if err := putLoopback(ctx, conn, c); err != nil {

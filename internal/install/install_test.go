@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/golang-migrate/migrate/v4"
@@ -380,6 +381,30 @@ func TestRefusedMigrationCanBeRepeated(t *testing.T) {
 		t.Fatalf("version %d, %v", v, err)
 	}
 	c.Exec(t, db, "DROP SCHEMA dp")
+	install(t, config)
+}
+
+// Several containers that start at once each migrate.
+func TestUpgradesWaitForEachOther(t *testing.T) {
+	c := cluster(t)
+	db := c.Database(t)
+	admin := parse(t, c.SuperuserURL(db))
+	config := Config{Admin: admin}
+	install(t, config)
+	for range 5 {
+		if _, err := Down(t.Context(), admin); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if at, err := Up(t.Context(), admin); err != nil || at != Latest() {
+				t.Errorf("version %d, %v", at, err)
+			}
+		})
+	}
+	all.Wait()
 	install(t, config)
 }
 

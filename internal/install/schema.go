@@ -52,10 +52,21 @@ func Version(ctx context.Context, admin *pgx.ConnConfig) (int, error) {
 }
 
 // Up migrates the schema to Latest, each migration in a transaction of its own, and then replaces all
-// functions and views by those of this build. It returns the version reached, also with an error.
+// functions and views by those of this build. It waits for others that install, upgrade or revert. It
+// returns the version reached, also with an error.
 //
 // Errors: a server's 55P03, after 5 s, when an open transaction has used an object to be replaced.
 func Up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
+	conn, err := connectAlone(ctx, admin)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(ctx)
+	return up(ctx, admin)
+}
+
+// up is Up for who holds the lock of installations.
+func up(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	defer func() { err = explainBusy(err) }()
 	admin = impatient(onThisNode(admin))
 	if err := execute(ctx, admin, `CREATE SCHEMA IF NOT EXISTS dp_int`); err != nil {
@@ -142,9 +153,19 @@ func interrupted(migration int) error {
 }
 
 // Down reverts the last migration, with the contents of its tables, after dropping functions and views: Up,
-// of this build or of another one, restores those. It returns the version reached. Reverting the first
-// migration removes the schema.
+// of this build or of another one, restores those. It waits for others that install, upgrade or revert. It
+// returns the version reached. Reverting the first migration removes the schema.
 func Down(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
+	conn, err := connectAlone(ctx, admin)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(ctx)
+	return down(ctx, admin)
+}
+
+// down is Down for who holds the lock of installations.
+func down(ctx context.Context, admin *pgx.ConnConfig) (version int, err error) {
 	defer func() { err = explainBusy(err) }()
 	admin = impatient(admin)
 	version, err = Version(ctx, admin)

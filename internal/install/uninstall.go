@@ -166,7 +166,7 @@ func downAll(ctx context.Context, admin *pgx.ConnConfig) error {
 	admin.RuntimeParams["dp.discard_ledger"] = "yes"
 	for version := Latest(); version > 0; {
 		var err error
-		if version, err = Down(ctx, admin); err != nil {
+		if version, err = down(ctx, admin); err != nil {
 			return err
 		}
 	}
