@@ -257,7 +257,7 @@ func TestASmallerHuberDeltaIsTold(t *testing.T) {
 	narrow := w.dataset + "_narrow"
 	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT 0.5 + 0.2 * x + 0.02 * (random() + random() - 1) AS y, x, (i %% 2)::float8 AS half FROM (SELECT i, random() AS x FROM generate_series(1, 20000) AS i) AS rows;
 		GRANT SELECT ON public.%[1]s TO dp_sidecar`, narrow))
-	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'y', '{x,half}', 100, 1e-5)`, narrow, "public."+narrow)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'y', '{x,half}', 100, 1e-5, scales => '{"y": 1, "x": 1}')`, narrow, "public."+narrow)
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, narrow, w.person)
 	hears := func(query string, parameters ...any) bool {
 		conn, heard := w.listening(w.person)

@@ -235,3 +235,50 @@ func TestScalesThatLookForgotten(t *testing.T) {
 		t.Errorf("warned of %s, said %q", said, heard())
 	}
 }
+
+// Fits of a table none of whose columns has a scale find them, whatever the sizes of the columns are, where rows are
+// pulled and where they stay in the database. A huber_delta is told in the table's units.
+func TestFitsOfATableWithoutScales(t *testing.T) {
+	w := newWorld(t, 1000, 1e-5)
+	table := w.dataset + "_sizes"
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT 4e4 * (1 + 2 * a - b + (i %% 2) + 0.3 * (random() + random() - 1)) AS y, 3e6 * a AS large, 2e-4 * b AS small, i %% 2 AS half
+		FROM (SELECT i, random() + random() AS a, random() - random() AS b FROM generate_series(1, 20000) AS i) AS rows;
+		GRANT SELECT ON public.%[1]s TO dp_sidecar`, table))
+	steward, said := w.listening(one[string](w, w.steward, `SELECT session_user::text`))
+	w.exec(steward, `SELECT dp_register($1, $2::text::regclass, 'y', '{large,small,half}', 1000, 1e-5)`, table, "public."+table)
+	if all := strings.Join(said(), "\n"); !strings.Contains(all, "the default methods of fits look for them") {
+		t.Errorf("the steward is told %q", all)
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, table, w.person)
+	want := map[string]float64{"(intercept)": 4e4, "large": 8e4 / 3e6, "small": -4e4 / 2e-4, "half": 4e4}
+	for _, placement := range []string{"memory", "database"} {
+		w.exec(w.steward, `SELECT dp_set_placement($1, $2)`, table, placement)
+		for k, model := range []string{"linear", "huber", "l1"} {
+			if model == "l1" && placement == "database" {
+				continue // takes more from rows than sums
+			}
+			conn, heard := w.listening(w.person)
+			eps := 5 + float64(k)/10 + float64(len(placement))/100
+			terms := w.mustRegress(conn, `SELECT * FROM dp_`+model+`_regress($1, $2)`, table, eps)
+			for term, value := range want {
+				if got := coefficient(terms, term); math.Abs(got/value-1) > 0.1 {
+					t.Errorf("%s, %s: %s is %v, not %v", model, placement, term, got, value)
+				}
+			}
+			if told := strings.Join(heard(), "\n"); !strings.Contains(told, "A fit looks for them, for 4 % of its budget") || strings.Contains(told, "huber_delta") {
+				t.Errorf("%s, %s: %q", model, placement, told)
+			}
+			if model == "huber" {
+				delta := one[float64](w, w.analyst, `SELECT huber_delta FROM dp.releases WHERE dataset = $1 AND eps = $2`, table, eps)
+				if told := one[bool](w, w.analyst, `SELECT parameters ? 'huber_delta' FROM dp.releases WHERE dataset = $1 AND eps = $2`, table, eps); told || delta < 1e3 || delta > 4e5 {
+					t.Errorf("%s: huber_delta %v, of the plan: %v", placement, delta, told)
+				}
+			}
+		}
+	}
+	conn, heard := w.listening(w.person)
+	w.exec(conn, `SELECT * FROM dp_linear_regress($1, 5, options => '{"radius": 10}')`, table)
+	if told := strings.Join(heard(), "\n"); !strings.Contains(told, "All are 1.") {
+		t.Errorf("with a radius: %q", told)
+	}
+}

@@ -149,7 +149,7 @@ var labelOptions = []Option{
 }
 
 var huberOptions = []Option{
-	number("huber_delta", 1e-9, 1e9, 1., "residual beyond which the loss is linear, in units of the target's scale; the default method takes a smaller one where residuals are seen to be far smaller"),
+	number("huber_delta", 1e-9, 1e9, 1., "residual beyond which the loss is linear, in units of the target's scale; the default method takes a smaller one where residuals are seen to be far smaller, and, where the target has no registered scale, 1 in units of the scale that it finds"),
 }
 
 func number(name string, minimum, maximum float64, fallback any, description string) Option {

@@ -27,6 +27,8 @@ type stage struct {
 	statements int  // as Plan.statements
 	sums       bool // as Plan.Sums
 	run        run
+
+	findsTargetScale bool // the fit is about a target in a scale that it finds
 }
 
 // Descent minimises the mean of Loss plus Psi by a first-order Solver, whose only access to the data

@@ -95,6 +95,20 @@ func TestRowsElsewhereGiveTheSame(t *testing.T) {
 					}
 					a.X[0], a.CentreX[0] = 400, 0
 				}
+				if k == 5 || k == 6 { // columns without a scale; the target has one where there is an offset
+					a.X, a.UnscaledX = repeat(1, len(a.X)), []int{0, 1}
+					a.CentreX, a.CentreY, a.Unknown = nil, 0, true
+					for i := range x.X[0] {
+						x.X[0][i] *= 1000
+						x.X[1][i] /= 1000
+					}
+					if model == "linear" || model == "huber" {
+						a.Y, a.UnscaledY = 1, k == 6
+						if a.UnscaledY {
+							scaleBy(x.Y, 1e5)
+						}
+					}
+				}
 				if k%2 == 1 {
 					x.Offset = make([]float64, x.N)
 					for i := range x.Offset {
@@ -258,7 +272,21 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 		f.p, f.w, f.limit, f.bound = mat.NewDense(4, 4, slices.Repeat([]float64{1e30}, 16)), []float64{1, 2, 3, 4}, 1, 1
 		f.askStep(0, x)
 	}
-	if x.err != nil || passes != 125*(2+3*3+3*3)+4*4 {
+	for _, a := range []float64{0x1p-59, 1, 0x1p59} { // as scales do that are found
+		found := Scaled{X: []float64{a, 1, 1 / a}, Y: a}
+		unscaled := []numeric{{column: 0}, {column: 2}, {column: target}}
+		x.askPositions(1000, sizeBins, unscaled, nil)
+		found.expressUnscaled(x, unscaled)
+		x.askPositions(1000, sizeBins, unscaled, nil)
+		newton, err := Newton{Curve: logisticCurve{}, Bound: 1}.releases(shape, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := newNewtonFit(newton)
+		f.p, f.w, f.limit, f.bound = mat.NewDense(4, 4, slices.Repeat([]float64{1e30}, 16)), []float64{1, 2, 3, 4}, 1, 1
+		f.askStep(0, x)
+	}
+	if x.err != nil || passes != 125*(2+3*3+3*3)+4*4+3*7 {
 		t.Errorf("%d passes, %v", passes, x.err)
 	}
 }

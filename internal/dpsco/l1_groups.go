@@ -32,6 +32,7 @@ type l1Groups struct {
 // fitGroups runs the stages on x, which it overwrites.
 func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 	x = x.one()
+	found := f.findScales(x, src)
 	moved := f.place(x, src)
 	common, x, t, err := f.start(ctx, x.unweighted().inGroups(), nil, src)
 	if err != nil {
@@ -62,6 +63,7 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 	for g, fit := range groups.fits {
 		w := f.back(t, 0, fit)
 		moved.restore(w)
+		found.restore(w)
 		r.Groups = append(r.Groups, Group{shares[g], f.result(w)})
 	}
 	return r, nil

@@ -17,6 +17,7 @@ import (
 // staged is median regression, or that of another quantile, in private stages, each of which sees the rows
 // through the releases of the earlier ones:
 //
+//	scales   columns without a registered scale are divided by the size that most of their values have
 //	position columns of numbers that lie together far from zero are shifted and scaled, as by standardised
 //	reach    features that are far larger than their scales are divided by their reach
 //	moments  twice: coordinates in which features, the constant among them, are uncorrelated and of size 1
@@ -38,6 +39,7 @@ type staged struct {
 	shape       Shape     // of the table that the mechanisms see
 	constant    bool      // whether the first coefficient is the intercept; with weights a column represents it
 	columns     []numeric // that may be shifted and scaled
+	scales      scaleSearch
 	shares      stagedShares
 	clip, level float64 // clip of the last fit; quantile of the absolute residuals that is its smoothing
 }
@@ -45,6 +47,7 @@ type staged struct {
 // stagedShares are the epsilons of the stages. They are multiples of epsilon's last
 // binary digit: the sum is exact in float64, in any order.
 type stagedShares struct {
+	scales             float64 // histogram of the sizes of columns without a scale; 0: there are none, or too few rows
 	position, detail   float64 // both histograms of the positions of columns; 0: there are none
 	reach              float64 // for each feature; 0: features count as large as their scales
 	moments            [2]float64
@@ -82,6 +85,17 @@ const (
 	forDetails        = .024
 )
 
+// Scales of columns that have none are looked for with as much of epsilon as lets the noise on a count deviate by
+// scaleNoise of all rows, so that those of a column that is 0 in nine rows of ten are found, at most forRareScales of
+// epsilon; or as lets it deviate by mostScaleNoise, so that those of other columns are found, at most mostForScales of
+// epsilon; and not at all if the deviation is then larger.
+const (
+	scaleNoise     = .003
+	forRareScales  = .08
+	mostScaleNoise = .03
+	mostForScales  = .2
+)
+
 // enoughForAside is the least number of rows beyond the quantile, times the stage's epsilon, for the stage
 // aside of a fit that is not by groups. Noise moves the result of that stage by about that number of rows:
 // with fewer rows it ends farther from the quantile than the rough fit.
@@ -92,9 +106,9 @@ const enoughForAside = 20
 // times; the nearer to the median, the less there is to gain.
 const enoughForNearer = 200
 
-// newStagedShares divides epsilon among the stages; the last fit gets the remainder. columns is the number of
-// columns whose positions are looked for.
-func newStagedShares(s Shape, epsilon, tau float64, constant bool, columns int) stagedShares {
+// newStagedShares divides epsilon among the stages; the last fit gets the remainder. unscaled is the number of columns
+// whose scales, and columns that of columns whose positions are looked for.
+func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, columns int) stagedShares {
 	median := tau == .5
 	digit := math.Nextafter(epsilon, math.Inf(1)) - epsilon
 	part := func(share float64) float64 { return math.Floor(share*epsilon/digit) * digit }
@@ -102,8 +116,13 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, columns int) 
 	if stagedInformation(s, epsilon) >= enoughForReach && s.Columns() > 0 {
 		p.reach = part(.03 / float64(s.Columns()))
 	}
-	whole := deviationOfCount(mech.Laplace{Epsilon: epsilon}, columns) / float64(s.N) // had the histogram all of epsilon
-	if columns > 0 && whole <= mostForPositions*mostPositionNoise {
+	noise := func(columns int) float64 { // on a count, as a share of the rows, had the histogram all of epsilon
+		return deviationOfCount(mech.Laplace{Epsilon: epsilon}, columns) / float64(s.N)
+	}
+	if whole := noise(unscaled); unscaled > 0 && whole <= mostForScales*mostScaleNoise {
+		p.scales = part(max(min(forRareScales, whole/scaleNoise), whole/mostScaleNoise))
+	}
+	if whole := noise(columns); columns > 0 && whole <= mostForPositions*mostPositionNoise {
 		p.position, p.detail = part(min(mostForPositions, whole/positionNoise)), part(forDetails)
 	}
 	if p.aside = part(.06); median || !constant || s.Levels == 0 && min(tau, 1-tau)*float64(s.N)*p.aside < enoughForAside {
@@ -124,7 +143,7 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, columns int) 
 		p.rough = part(.18)
 		p.nearer.width, p.nearer.fit, p.nearer.aside = part(.02), part(.15), part(.05)
 	}
-	p.last = epsilon - p.position - p.detail - float64(s.Columns())*p.reach
+	p.last = epsilon - p.scales - p.position - p.detail - float64(s.Columns())*p.reach
 	for _, share := range p.afterReach() {
 		p.last -= share
 	}
@@ -133,6 +152,9 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, columns int) 
 
 // event composes the events of the stages, in their order.
 func (p stagedShares) event(columns int) (e privacy.Compose) {
+	if p.scales > 0 {
+		e = append(e, privacy.Pure{Epsilon: p.scales})
+	}
 	if p.position > 0 {
 		e = append(e, privacy.Pure{Epsilon: p.position}, privacy.Pure{Epsilon: p.detail})
 	}
@@ -178,8 +200,8 @@ func (a L1) staged(s Shape, epsilon float64) (*Plan, error) {
 // newStaged sets the parameters that follow from public facts: a clip that is wide if there are so many
 // rows that noise does not matter, and the smallest smoothing that noise allows.
 func newStaged(a L1, s Shape, epsilon float64) staged {
-	f := staged{L1: a, shape: a.fitted(s), constant: s.Intercept, columns: a.movable(s)}
-	f.shares = newStagedShares(f.shape, epsilon, a.Tau, f.constant, len(f.columns))
+	f := staged{L1: a, shape: a.fitted(s), constant: s.Intercept, columns: a.movable(s), scales: a.seeks(s)}
+	f.shares = newStagedShares(f.shape, epsilon, a.Tau, f.constant, len(f.scales.Columns), len(f.columns))
 	d, information := float64(s.D), f.rowsOfLast()*f.shares.last
 	beyond := 1 - math.Abs(f.tilt()) // twice the share of rows beyond the quantile
 	lowering, informed := math.Sqrt(beyond), information*beyond
@@ -212,6 +234,22 @@ func (a L1) movable(s Shape) (columns []numeric) {
 		return nil // none, or more columns than such a histogram takes
 	}
 	return columns
+}
+
+// seeks returns the search for the scales of columns that have none, but for that of the target with an offset, which has
+// its unit, or where residual_scale is given.
+func (a L1) seeks(s Shape) (scales scaleSearch) {
+	if a.Radius != 0 {
+		return scales
+	}
+	columns := slices.Clone(a.numbers)
+	if a.Offset == "" && !a.scaleAsked {
+		columns = append(columns, a.target)
+	}
+	if scales = unscaled(columns, a.Unscaled); mech.CheckHistogram(sizeBins, s.N, len(scales.Columns)) != nil {
+		return scaleSearch{} // none, or more columns than such a histogram takes
+	}
+	return scales
 }
 
 // leastLevel is the least share of rows within the smoothing of the last fit, for medians: with 90,000 rows
@@ -254,8 +292,8 @@ func (f staged) check() error {
 			}
 		}
 	}
-	for _, epsilon := range []float64{f.shares.position, f.shares.detail} {
-		if err := (mech.Laplace{Epsilon: below(epsilon)}).Check(); f.shares.position > 0 && err != nil {
+	for _, epsilon := range []float64{f.shares.scales, f.shares.position, f.shares.detail} {
+		if err := (mech.Laplace{Epsilon: below(epsilon)}).Check(); epsilon > 0 && err != nil {
 			return fmt.Errorf("%w: %w", ErrInfeasible, err)
 		}
 	}
@@ -295,6 +333,14 @@ func (f staged) perturbation(epsilon, smoothing, clip, tilt float64) objpert.Par
 	return objpert.Params{Epsilon: below(epsilon), Clip: clip, Smoothing: smoothing, Pitch: pitch, Tilt: tilt}
 }
 
+// findScales divides columns without a scale by the scales that it finds, and returns these; nil if it does not look.
+func (f staged) findScales(x Data, src *mech.Source) *Scaled {
+	if f.shares.scales == 0 {
+		return nil
+	}
+	return f.scales.find(x, mech.Laplace{Epsilon: below(f.shares.scales)}, src)
+}
+
 // place shifts and scales columns that lie together far from zero, and returns how; nil if there are none.
 func (f staged) place(x Data, src *mech.Source) *Scaled {
 	if f.shares.position == 0 {
@@ -309,6 +355,7 @@ func (f staged) place(x Data, src *mech.Source) *Scaled {
 
 // fit runs the stages on x, which it overwrites.
 func (f staged) fit(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
+	found := f.findScales(x, src)
 	moved := f.place(x, src)
 	weights := slices.Clone(x.Weight)
 	u, x, t, err := f.start(ctx, x.unweighted(), weights, src)
@@ -331,6 +378,7 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) ([]float64, e
 	}
 	w := f.back(t, aside, u)
 	moved.restore(w)
+	found.restore(w)
 	return w, nil
 }
 

@@ -30,8 +30,8 @@ func TestStagedSharesAddUp(t *testing.T) {
 		if !median {
 			tau = []float64{.01, .3, .9}[r.IntN(3)]
 		}
-		columns := r.IntN(4)
-		p := newStagedShares(s, epsilon, tau, s.Intercept, columns)
+		columns, unscaled := r.IntN(4), r.IntN(4)
+		p := newStagedShares(s, epsilon, tau, s.Intercept, unscaled, columns)
 		sum := new(big.Rat).SetInt64(int64(s.Columns()))
 		sum.Mul(sum, new(big.Rat).SetFloat64(p.reach))
 		for _, share := range []float64{p.moments[0], p.moments[1], p.rough, p.width, p.last} {
@@ -51,6 +51,11 @@ func TestStagedSharesAddUp(t *testing.T) {
 		if (p.position > 0) != seen || (p.detail > 0) != seen || p.position > .06*epsilon || p.detail > .024*epsilon {
 			t.Fatalf("%+v, eps %v, %d columns: shares %+v", s, epsilon, columns, p)
 		}
+		found := unscaled > 0 && 2*math.Sqrt2*float64(unscaled) <= .2*.03*epsilon*float64(s.N)
+		if (p.scales > 0) != found || p.scales > .2*epsilon {
+			t.Fatalf("%+v, eps %v, %d columns without a scale: shares %+v", s, epsilon, unscaled, p)
+		}
+		sum.Add(sum, new(big.Rat).SetFloat64(p.scales))
 		sum.Add(sum, new(big.Rat).SetFloat64(p.position))
 		sum.Add(sum, new(big.Rat).SetFloat64(p.detail))
 		sum.Add(sum, new(big.Rat).SetFloat64(p.aside))

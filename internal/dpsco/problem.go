@@ -24,7 +24,7 @@ type problem struct {
 	why     string
 	runs    string // the choice of auto; empty: the method itself
 
-	radiusAsked, scaleAsked bool // options radius and residual_scale are given
+	radiusAsked, scaleAsked, deltaAsked bool // options radius, residual_scale and huber_delta are given
 }
 
 // pose checks the request and fills in the parameters common to all methods.
@@ -60,6 +60,7 @@ func (p *problem) defaults() error {
 		p.Positive = 1
 	}
 	if _, ok := p.Loss.(loss.Huber); ok {
+		p.deltaAsked = p.HuberDelta != 0
 		setDefault(&p.HuberDelta, 1)
 		p.Loss = loss.Huber{Delta: p.HuberDelta}
 	}

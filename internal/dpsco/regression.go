@@ -58,6 +58,7 @@ type Regression struct {
 
 	numbers  []numeric // stored columns that are neither flags nor levels
 	target   numeric
+	unknown  bool    // no column of the request has a scale
 	exposure float64 // of counts without an intercept: a typical exposure in scaled units; 0: 1
 }
 
@@ -65,6 +66,7 @@ type Regression struct {
 func (a Regression) withPublicFacts(s Scaled) Algorithm {
 	a.Sources = s.Sources
 	a.numbers, a.target = s.numbers()
+	a.unknown = s.Unknown
 	if s.Counts {
 		a.exposure = math.Exp(-s.constant())
 	}
@@ -126,9 +128,13 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 		return nil, err
 	}
 	sums, few := stage.sums && p.Levels == 0, p.fewSums()
+	parameters := p.parameters()
+	if stage.findsTargetScale {
+		delete(parameters, "huber_delta") // it is 1 in a scale that the release tells
+	}
 	return &Plan{
 		allRows: true, maxWeight: p.MaxWeight, Streams: p.streams(), Sums: sums && few, TooWide: sums && !few,
-		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: p.parameters(), Arithmetic: stage.arithmetic, Seconds: stage.seconds, Passes: stage.passes, statements: stage.statements, shape: s,
+		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: parameters, Arithmetic: stage.arithmetic, Seconds: stage.seconds, Passes: stage.passes, statements: stage.statements, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x)
 			if p.counts() && x.Elsewhere == nil {
@@ -138,8 +144,9 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 			if err != nil {
 				return r, err
 			}
-			moved, p := r.moved, *p
-			if r.moved = nil; moved != nil {
+			found, moved, p := r.found, r.moved, *p
+			r.found, r.moved = nil, nil
+			if moved != nil {
 				p.Radius /= moved.Y
 			}
 			r.each(func(r *Result) {
@@ -151,6 +158,12 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 			})
 			if moved != nil {
 				r.each(moved.unscaleResult)
+			}
+			if found != nil {
+				r.each(func(r *Result) {
+					found.unscaleResult(r)
+					r.HuberDelta *= found.Y
+				})
 			}
 			return r, nil
 		},

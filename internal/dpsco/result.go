@@ -47,7 +47,7 @@ type Result struct {
 
 	NoiseCovariance *mat.SymDense
 
-	moved *Scaled // of a standardised fit, as released: the units of everything above; nil: those of the problem
+	found, moved *Scaled // of a standardised fit, as released: scales that were found, and the units, in these, of everything above; nil: those of the problem
 }
 
 // Noise is the standard deviation of each coefficient due to noise alone; nil if it cannot be estimated

@@ -35,10 +35,10 @@ func (a Scaled) centres() []float64 {
 func (a Scaled) numbers() (columns []numeric, y numeric) {
 	for j, scale := range a.X {
 		if !slices.Contains(a.Flags, j) {
-			columns = append(columns, numeric{column: j, zero: -a.centres()[j] / scale})
+			columns = append(columns, numeric{column: j, zero: -a.centres()[j] / scale, unscaled: slices.Contains(a.UnscaledX, j)})
 		}
 	}
-	return columns, numeric{column: target, zero: -a.CentreY / a.Y}
+	return columns, numeric{column: target, zero: -a.CentreY / a.Y, unscaled: a.UnscaledY}
 }
 
 // scale converts columns and target to scaled units. Missing values remain missing.

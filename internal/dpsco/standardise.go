@@ -12,22 +12,25 @@ import (
 	"dpsidecar/internal/sqlsum"
 )
 
-// standardised runs Fit on columns that are shifted and scaled to where most of their values lie, as far as two
-// histograms show it: a year without a registered center is 1 give or take .003, in units of a scale of 2000,
-// and its slope would be lost beside the constant. Columns whose values spread over their scales, lie about 0,
-// or are mostly one value remain as they are. Coefficients are converted back by Regression.
+// standardised runs Fit on columns in units that histograms show. Columns without a registered scale are divided by
+// the size that most of their values have (Scales). Then columns are shifted and scaled to where most of their values
+// lie: a year without a registered center is 1 give or take .003, in units of a scale of 2000, and its slope would
+// be lost beside the constant. Columns whose values spread over their scales, lie about 0, or are mostly one value
+// remain as they are. Coefficients are converted back by Regression.
 //
-// Privacy: the composition of both histograms and Fit (proof: standardise.md).
+// Privacy: the composition of the histograms and Fit (proof: standardise.md).
 type standardised struct {
 	Fit     fit
-	Columns []numeric
+	Columns []numeric // that may be moved
+	Scales  scaleSearch
 }
 
 // numeric is a column of numbers: not a flag, level or label. All of it is public.
 type numeric struct {
-	column int     // of X; target: of Y
-	unit   bool    // the scale remains as it is
-	zero   float64 // the value 0 of the table, in scaled units
+	column   int     // of X; target: of Y
+	unit     bool    // the scale remains as it is, unless it is to be found
+	zero     float64 // the value 0 of the table, in scaled units
+	unscaled bool    // no scale is registered: it counts as 1
 }
 
 const target = -1
@@ -61,54 +64,102 @@ const (
 )
 
 // standardise returns the fit that the problem's public facts allow to make on standardised columns. The slope
-// of a moved column has another unit than the options penalty and radius speak of; where residual_scale is
-// given, the target keeps its unit.
+// of a moved column has another unit than the options penalty and radius speak of; where residual_scale or, of
+// Huber's loss, huber_delta is given, the target keeps its unit.
 func (p *problem) standardise(f fit) fit {
+	if p.radiusAsked || p.Penalty != catalogue.PenaltyNone {
+		return f
+	}
 	columns, y := slices.Clone(p.numbers), p.target
-	movesTarget := p.Offset == "" && p.MaxWeight == 0 && len(columns) > 0
+	seeks, moves := p.Offset == "", p.Offset == "" && p.MaxWeight == 0 && len(columns) > 0 // the target
 	switch f := f.(type) {
 	case Newton:
-		y.unit, movesTarget = true, movesTarget && f.huber() // Huber's delta is in the registered unit of the target
+		y.unit = true // Huber's delta is in the registered unit of the target
+		y.unscaled = y.unscaled && !p.deltaAsked
+		seeks, moves = seeks && f.huber(), moves && f.huber()
 	case JointMoments:
 		y.unit = p.scaleAsked
 	default:
 		return f
 	}
-	if movesTarget {
+	var scales scaleSearch
+	if y.unscaled = y.unscaled && seeks && !p.scaleAsked; y.unscaled {
+		scales = unscaled(append(columns, y), p.unknown)
+	} else {
+		scales = unscaled(columns, p.unknown)
+	}
+	if moves {
 		columns = append(columns, y)
 	}
-	if len(columns) == 0 || !p.Intercept || p.radiusAsked || p.Penalty != catalogue.PenaltyNone {
+	// Either is left out of requests with more columns than such a histogram takes, or with none.
+	if !p.Intercept || mech.CheckHistogram(positionBins, p.N, len(columns)) != nil {
+		columns = nil
+	}
+	if mech.CheckHistogram(sizeBins, p.N, len(scales.Columns)) != nil {
+		scales = scaleSearch{}
+	}
+	if columns == nil && scales.Columns == nil {
 		return f
 	}
-	if mech.CheckHistogram(positionBins, p.N, len(columns)) != nil {
-		return f // more columns than such a histogram takes
-	}
-	return standardised{Fit: f, Columns: columns}
+	return standardised{Fit: f, Columns: columns, Scales: scales}
+}
+
+// findsTargetScale reports whether the fit is about a target in a scale that it finds.
+func findsTargetScale(f fit) bool {
+	s, ok := f.(standardised)
+	return ok && slices.ContainsFunc(s.Scales.Columns, func(c numeric) bool { return c.column == target })
 }
 
 // onColumns returns the fit that a fit makes on its columns, and the noise multiplier that it has there.
 func onColumns(f fit, z float64) (fit, float64) {
-	if s, ok := f.(standardised); ok {
-		return s.Fit, z / math.Sqrt(1-positionShare-detailShare)
+	s, ok := f.(standardised)
+	if !ok {
+		return f, z
 	}
-	return f, z
+	left := 1.0
+	if len(s.Columns) > 0 {
+		left -= positionShare + detailShare
+	}
+	if len(s.Scales.Columns) > 0 {
+		left -= scaleShare
+	}
+	return s.Fit, z / math.Sqrt(left)
 }
 
 func (a standardised) at(s Shape, z float64) (*stage, error) {
-	position, detail := mech.Gaussian{NoiseMultiplier: z / math.Sqrt(positionShare)}, mech.Gaussian{NoiseMultiplier: z / math.Sqrt(detailShare)}
+	noise := func(share float64) mech.Gaussian { return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share)} }
+	size, position, detail := noise(scaleShare), noise(positionShare), noise(detailShare)
+	var histograms []mech.Gaussian
+	statements := 0
+	if n := len(a.Scales.Columns); n > 0 {
+		histograms, statements = append(histograms, size), n
+	}
+	if n := len(a.Columns); n > 0 {
+		histograms, statements = append(histograms, position, detail), statements+2*n
+	}
 	f, left := onColumns(a, z)
 	inner, err := f.at(s, left)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkReleases(s.N, []mech.Gaussian{position, detail}); err != nil {
+	if err := checkReleases(s.N, histograms); err != nil {
 		return nil, err
 	}
+	var event privacy.Compose
+	for _, h := range histograms {
+		event = append(event, h.Event())
+	}
 	return &stage{
-		event: append(privacy.Compose{position.Event(), detail.Event()}, inner.event.(privacy.Compose)...), arithmetic: inner.arithmetic,
-		seconds: inner.seconds + 2*secondsOfCount*float64(s.N)*float64(len(a.Columns)), passes: inner.passes + 2, statements: 2 * len(a.Columns), sums: inner.sums,
+		event: append(event, inner.event.(privacy.Compose)...), arithmetic: inner.arithmetic,
+		seconds: inner.seconds + secondsOfCount*float64(s.N)*float64(statements), passes: inner.passes + len(histograms), statements: statements, sums: inner.sums, findsTargetScale: findsTargetScale(a),
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-			moved := placement(x, a.Columns, position, detail, src)
+			var found, moved *Scaled
+			if len(a.Scales.Columns) > 0 {
+				found = a.Scales.find(x, size, src)
+			}
+			if len(a.Columns) > 0 {
+				moved = placement(x, a.Columns, position, detail, src)
+			}
 			if moved != nil && x.Elsewhere != nil {
 				moved.expressAgain(x.Elsewhere)
 			} else if moved != nil {
@@ -121,7 +172,7 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 				}
 			}
 			r, err := run(ctx, x, src)
-			r.moved = moved
+			r.found, r.moved = found, moved
 			return r, err
 		},
 	}, nil
@@ -215,15 +266,15 @@ func (a Scaled) expressAgain(x *Elsewhere) {
 	x.y = again(x.y, a.CentreY, a.Y)
 }
 
-// positionCounts is a released histogram of one column.
+// positionCounts is a released histogram of one column, of its positions or sizes.
 type positionCounts struct {
 	bins     mech.Bins
 	noisy    []float64
 	sd, rows float64 // of the noise of a count; of the table
 }
 
-// countColumns releases the histogram of columns less their centers. A record of several rows counts with its
-// first.
+// countColumns releases the histogram of columns less their centers, or, where these are nil, of the binary
+// logarithms of the sizes of their values. A record of several rows counts with its first.
 func countColumns(x Data, bins mech.Bins, of []numeric, centres *Scaled, noise countNoise, src *mech.Source) (counts []positionCounts) {
 	seen := merging[*mech.Histogram]{total: mech.NewHistogram(bins, x.N, len(of))}
 	if x.Elsewhere != nil {
@@ -235,17 +286,24 @@ func countColumns(x Data, bins mech.Bins, of []numeric, centres *Scaled, noise c
 				starts = b.starts(starts)
 				given := firstRows(rows, b.N)
 				for k, c := range of {
-					centre, _ := centres.of(c)
-					column := b.Y
+					column, centre := b.Y, 0.0
 					if c.column != target {
 						column = b.X[c.column]
+					}
+					if centres != nil {
+						at, _ := centres.of(c)
+						centre = *at
 					}
 					for u := range given[k] {
 						i := u
 						if starts != nil {
 							i = starts[u]
 						}
-						given[k][u] = column[i] - *centre + 0*column[i] // NaN unless it is finite
+						v := column[i] - centre
+						if centres == nil {
+							v = float64(math.Ilogb(v))
+						}
+						given[k][u] = v + 0*column[i] // NaN unless the value is finite
 					}
 				}
 				h.AddRows(mech.Rows{X: given}, ones[:b.N])
@@ -260,11 +318,14 @@ func countColumns(x Data, bins mech.Bins, of []numeric, centres *Scaled, noise c
 	return counts
 }
 
-// askPositions counts in the database, by one pass for each column.
+// askPositions counts in the database, by one pass for each column, what countColumns counts.
 func (x *Elsewhere) askPositions(n int, bins mech.Bins, columns []numeric, centres *Scaled) *mech.Histogram {
 	edges := make([]float64, 2*bins.Half-1)
 	for k := range edges {
 		edges[k] = float64(k+1-bins.Half) * bins.Width
+		if centres == nil {
+			edges[k] = math.Exp2(edges[k])
+		}
 	}
 	var counts []int64
 	for _, c := range columns {
@@ -272,8 +333,13 @@ func (x *Elsewhere) askPositions(n int, bins mech.Bins, columns []numeric, centr
 		if c.column != target {
 			v = x.x[c.column]
 		}
-		if centre, _ := centres.of(c); *centre != 0 {
+		if centres == nil {
+			v = sqlsum.Abs(v)
+		} else if centre, _ := centres.of(c); *centre != 0 {
 			v = sqlsum.Sub(v, sqlsum.Number(*centre))
+		}
+		if c.column == target && x.weight != (sqlsum.Expr{}) { // a row without a weight has no target
+			v = sqlsum.IfBelow(sqlsum.Number(0), x.weight, v, sqlsum.Number(0))
 		}
 		counts = append(counts, x.totals(sqlsum.Pass{Counts: []sqlsum.Bins{{Of: v, Edges: edges}}}).Counts[0]...)
 	}

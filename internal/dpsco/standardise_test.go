@@ -24,10 +24,10 @@ func standardisedFits(s Shape) map[string]standardised {
 	}
 	ball := prox.L2Ball{Radius: 10}
 	return map[string]standardised{
-		"least squares": {JointMoments{Bound: 2, Scale: 1, Psi: ball, Intervals: true}, append(of[:len(of):len(of)], numeric{column: target})},
-		"labels":        {Newton{Curve: logisticCurve{}, Bound: 2, Psi: ball, Intervals: true}, of},
-		"Huber":         {Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Psi: ball, Intervals: true}, append(of[:len(of):len(of)], numeric{column: target, unit: true})},
-		"counts":        {Newton{Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Psi: ball, Intervals: true}, of},
+		"least squares": {Fit: JointMoments{Bound: 2, Scale: 1, Psi: ball, Intervals: true}, Columns: append(of[:len(of):len(of)], numeric{column: target})},
+		"labels":        {Fit: Newton{Curve: logisticCurve{}, Bound: 2, Psi: ball, Intervals: true}, Columns: of},
+		"Huber":         {Fit: Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Psi: ball, Intervals: true}, Columns: append(of[:len(of):len(of)], numeric{column: target, unit: true})},
+		"counts":        {Fit: Newton{Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Psi: ball, Intervals: true}, Columns: of},
 	}
 }
 
@@ -249,10 +249,12 @@ func TestWhatIsStandardised(t *testing.T) {
 // What is charged at a noise multiplier is what one release with it costs.
 func TestStandardisedFitsCostWhatTheyRelease(t *testing.T) {
 	s := Shape{N: 1000, D: 4, Intercept: true}
-	for name, a := range standardisedFits(s) {
-		cost, err := privacy.Price(planOf(t, a, s, 3).Event)
-		if err != nil || math.Abs(cost.Rho*2*9-1) > 1e-9 {
-			t.Errorf("%s: rho %v of %v, %v", name, cost.Rho, 1./18, err)
+	for _, fits := range []map[string]standardised{standardisedFits(s), findingFits(s)} {
+		for name, a := range fits {
+			cost, err := privacy.Price(planOf(t, a, s, 3).Event)
+			if err != nil || math.Abs(cost.Rho*2*9-1) > 1e-9 {
+				t.Errorf("%s: rho %v of %v, %v", name, cost.Rho, 1./18, err)
+			}
 		}
 	}
 }

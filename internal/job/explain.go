@@ -302,7 +302,7 @@ const smallNoise = 0.1
 // spread by their scales, and the number of rows at which they would fall to smallNoise.
 func (s *Sidecar) addNoiseAtScales(e *explanation, c *claim, n int64, plan *dpsco.Plan) error {
 	if !c.anyScale() && c.wantsScales() {
-		e.add("noise_at_scales", "not known: no scale is registered for these columns")
+		e.add("noise_at_scales", "not known: no scale is registered for these columns, and which ones a fit finds is not public")
 		return nil
 	}
 	algorithm, err := c.algorithm()

@@ -22,6 +22,12 @@ func (u *unit) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*fields)(u))
 }
 
+// hasUnit reports whether a scale is registered for a column.
+func (c *claim) hasUnit(column string) bool {
+	_, ok := c.Dataset.Scales[column]
+	return ok
+}
+
 // unit returns the unit of a column; scale 1 and centre 0 if none is registered.
 func (c *claim) unit(column string) unit {
 	if u, ok := c.Dataset.Scales[column]; ok {
@@ -49,12 +55,16 @@ func (c *claim) algorithm() (dpsco.Scaled, error) {
 	for _, f := range c.Request.Features {
 		u := c.unit(f) // scale 1 for a category, since none is registered
 		for range c.slopesOf(f) {
+			if !c.isFlag(f) && !c.hasUnit(f) {
+				scaled.UnscaledX = append(scaled.UnscaledX, len(scaled.X))
+			}
 			if c.isFlag(f) {
 				scaled.Flags = append(scaled.Flags, len(scaled.X))
 			}
 			scaled.X, scaled.CentreX = append(scaled.X, u.Scale), append(scaled.CentreX, u.Center)
 		}
 	}
+	scaled.UnscaledY = !c.hasUnit(c.Request.Target) && !c.isFlag(c.Request.Target) && !catalogue.Classifies(c.Model) && !catalogue.IsCount(c.Model)
 	scaled.Counts = catalogue.IsCount(c.Model)
 	if exposure := c.column(catalogue.Exposure); exposure != "" {
 		scaled.Exposure = c.unit(exposure).Scale
@@ -68,7 +78,7 @@ func (c *claim) algorithm() (dpsco.Scaled, error) {
 
 // anyScale reports whether a scale is registered for any column of the request.
 func (c *claim) anyScale() bool {
-	return slices.ContainsFunc(c.columns(), func(column string) bool { _, ok := c.Dataset.Scales[column]; return ok })
+	return slices.ContainsFunc(c.columns(), c.hasUnit)
 }
 
 // wantsScales reports whether any column of the request is scaled: one that is not a flag, category or

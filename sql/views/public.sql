@@ -126,7 +126,7 @@ COMMENT ON COLUMN dp.releases.parameters IS 'The public parameters it was made w
 COMMENT ON COLUMN dp.releases.read_at IS 'As of when the rows were read; NULL for releases from before this was noted';
 COMMENT ON COLUMN dp.releases.over IS 'The window of time whose rows were read, where there are blocks';
 COMMENT ON COLUMN dp.releases.where_level IS 'The levels whose rows it is about; NULL: all';
-COMMENT ON COLUMN dp.releases.huber_delta IS 'The delta of Huber''s loss that coefficients and intervals are about, in target scales, of groups the least: the one asked for, in parameters, or a smaller one; NULL for other models and methods, and for releases from before this was noted';
+COMMENT ON COLUMN dp.releases.huber_delta IS 'The delta of Huber''s loss that coefficients and intervals are about, in target scales, of groups the least: the one asked for, in parameters, or a smaller one, and where the target has no registered scale one in units of the target itself; NULL for other models and methods, and for releases from before this was noted';
 COMMENT ON COLUMN dp.releases.rows IS 'The public number of rows, or of persons, that it was made for: counted, or registered in place of that; NULL for releases from before this was noted';
 COMMENT ON COLUMN dp.scores.release IS 'The release that was scored, as in dp.coefficients';
 COMMENT ON COLUMN dp.scores.metric IS 'r2, mean_absolute_error, root_mean_squared_error, log_loss, accuracy or brier_score';
