@@ -93,7 +93,6 @@ const (
 	scaleNoise     = .003
 	forRareScales  = .08
 	mostScaleNoise = .03
-	mostForScales  = .2
 )
 
 // enoughForAside is the least number of rows beyond the quantile, times the stage's epsilon, for the stage

@@ -162,6 +162,9 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 			if found != nil {
 				r.each(func(r *Result) {
 					found.unscaleResult(r)
+					if stage.findsTargetScale && r.HuberDelta == 0 {
+						r.HuberDelta = p.HuberDelta
+					}
 					r.HuberDelta *= found.Y
 				})
 			}

@@ -8,8 +8,15 @@ import (
 	"dpsidecar/internal/sqlsum"
 )
 
-// scaleShare is the share of the zCDP budget of the histogram of sizes, where columns have no scale.
-const scaleShare = 0.04
+// The histogram of sizes has leastForScales of the zCDP budget or, where the noise on its counts would deviate by more
+// than seenNoise of the rows, as much more as is needed, at most mostForScales; where it would still deviate by more than
+// hopelessNoise there is none.
+const (
+	leastForScales = 0.04
+	seenNoise      = 0.03
+	mostForScales  = 0.2
+	hopelessNoise  = 0.15
+)
 
 // sizeBins count the binary logarithms of the sizes of values. The outermost bins have no bounds: the lowest holds
 // 0 as well.
@@ -32,6 +39,7 @@ const unseenScale = 0x1p20
 // scaleSearch is a search for the scales of columns that have none.
 type scaleSearch struct {
 	Columns []numeric
+	Share   float64 // of the zCDP budget; unused by medians, which have a share of epsilon
 	Unseen  float64 // the scale of features whose values noise hides; that of such a target is 1
 }
 

@@ -8,6 +8,9 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
+	"dpsidecar/internal/dpsco/mean"
+	"dpsidecar/internal/dpsco/prox"
+	"dpsidecar/internal/dpsco/solve"
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/mech/mechtest"
 	"dpsidecar/internal/privacy"
@@ -100,11 +103,14 @@ func findingFits(s Shape) map[string]standardised {
 			columns[k].unscaled = true
 		}
 		a.Scales = unscaled(columns, true)
+		a.Scales.Share = leastForScales
 		if name == "counts" {
 			a.Columns = nil // a fit may look for scales alone
 		}
 		fits[name] = a
 	}
+	// A descent, which serves where there are too few rows for the others, has no look at positions.
+	fits["descent"] = standardised{Fit: Descent{Loss: loss.Squared{}, Psi: prox.L2Ball{Radius: 10}, Mean: mean.Clip{Norm: 1}, Solver: solve.GD{Steps: 3, Rate: .1}}, Scales: fits["least squares"].Scales}
 	return fits
 }
 
@@ -140,7 +146,7 @@ func TestFitsThatFindScalesReplay(t *testing.T) {
 			if name == "counts" && k%4 < 2 {
 				asCounts(r, &x, &y)
 			}
-			ofSizes(r, x, y, name == "least squares" || name == "Huber")
+			ofSizes(r, x, y, name != "labels" && name != "counts")
 			z := []float64{0.005, 0.1, 3}[k%3]
 			shares, err := replay(t, func() *Plan { return standardisedPlan(t, a, s, z) }, x, y)
 			if err != nil {
@@ -149,7 +155,10 @@ func TestFitsThatFindScalesReplay(t *testing.T) {
 			for kind, share := range shares {
 				largest[kind] = max(largest[kind], share)
 			}
-			scales := a.Scales.find(cloned(x), mech.Gaussian{NoiseMultiplier: z / math.Sqrt(scaleShare)}, mechtest.Source(t, 1))
+			if name == "descent" {
+				continue // its noise is that of one estimate
+			}
+			scales := a.Scales.find(cloned(x), mech.Gaussian{NoiseMultiplier: z / math.Sqrt(a.Scales.Share)}, mechtest.Source(t, 1))
 			if !slices.Contains(scales.X, unseenScale) {
 				found++
 			}
@@ -167,6 +176,8 @@ func TestReplaysOfFitsThatFindScalesRefuteMutants(t *testing.T) {
 	a := findingFits(s)["least squares"]
 	const z = 0.005
 	refutePlacements(t, s, func() *Plan { return standardisedPlan(t, a, s, z) }, func() *Plan { return standardisedPlan(t, a, s, z/2) })
+	descent := findingFits(s)["descent"]
+	refutePlacements(t, s, func() *Plan { return standardisedPlan(t, descent, s, z) }, func() *Plan { return standardisedPlan(t, descent, s, z/2) })
 	refutePlacements(t, s, func() *Plan { return seekingMedians(t, L1{}, s, 3000) }, func() *Plan { return seekingMedians(t, L1{}, s, 6000) })
 }
 
@@ -381,6 +392,7 @@ func TestWhichScalesAreFound(t *testing.T) {
 		"labels":             {Regression{Loss: loss.Logistic{}, Labels: true}, 2},
 		"counts":             {Regression{Loss: loss.Poisson{}}, 2},
 		"a descent":          {Regression{Loss: loss.Squared{}, Method: "gd"}, 0},
+		"newton":             {Regression{Loss: loss.Huber{}, Method: catalogue.MethodNewton}, 3},
 		"medians":            {L1{}, 3},
 		"medians, an offset": {L1{Offset: "o"}, 2},
 		"medians, a scale":   {L1{ResidualScale: 2}, 2},
@@ -426,5 +438,53 @@ func TestDeltaOfATargetWithoutAScale(t *testing.T) {
 		if _, told := p.Parameters["huber_delta"]; told != (delta != 0) || r.HuberDelta < 1e4 || r.HuberDelta > 6e5 {
 			t.Errorf("asked for %v: the plan tells %v, the release %v", delta, p.Parameters["huber_delta"], r.HuberDelta)
 		}
+	}
+}
+
+// Where there are too few rows for the other methods a descent has the scales that are found, with a share of the
+// budget by which they are seen, and the histogram costs that share. With still fewer nobody looks.
+func TestDescentsHaveScalesThatAreFound(t *testing.T) {
+	for rows, share := range map[int]float64{20_000: leastForScales, 5_000: .159, 3_000: mostForScales, 700: 0} {
+		x := drawLaw("gauss", rows, 9, 1)
+		budget := privacy.Budget{Epsilon: .3, Delta: 1e-6}
+		p, err := withoutScales(Regression{Loss: loss.Squared{}}, x.Shape).Inner().(Regression).pose(x.Shape, budget, privacy.Concentrated{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixed, plan, err := p.fix(privacy.Concentrated{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := fixed.fit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, _ := f.(standardised)
+		if math.Abs(a.Scales.Share-share) > 2e-3 || (rows < 20_000) == standardises(a.Fit) && a.Fit != nil {
+			t.Errorf("%d rows: a share of %v for the scales of %T", rows, a.Scales.Share, a.Fit)
+		}
+		all, err := privacy.Price(plan.event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		histogram, err := privacy.Price(plan.event.(privacy.Compose)[0])
+		if share > 0 && (err != nil || math.Abs(histogram.Rho/all.Rho-a.Scales.Share) > 1e-6) {
+			t.Errorf("%d rows: the histogram has %v of the budget, %v", rows, histogram.Rho/all.Rho, err)
+		}
+	}
+	// A cost in cents and an income, which with a scale of 1 make a fit far worse than a constant.
+	x := drawLaw("gauss", 3_000, 9, 1)
+	scaleBy(x.Y, 1e5)
+	scaleBy(x.X[0], 3e4)
+	least := meanLoss(loss.Squared{}, x, exactLeastSquares(x).w)
+	var all []float64
+	for seed := range uint64(9) {
+		w := resultOf(t, withoutScales(Regression{Loss: loss.Squared{}}, x.Shape), x, .3, seed).Coefficients
+		all = append(all, 100*(meanLoss(loss.Squared{}, x, w)/least-1))
+	}
+	slices.Sort(all)
+	t.Logf("excess %.3g %%", all)
+	if all[4] > 6 {
+		t.Errorf("the median excess is %v %%", all[4])
 	}
 }

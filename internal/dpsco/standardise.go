@@ -67,41 +67,59 @@ const (
 // of a moved column has another unit than the options penalty and radius speak of; where residual_scale or, of
 // Huber's loss, huber_delta is given, the target keeps its unit.
 func (p *problem) standardise(f fit) fit {
-	if p.radiusAsked || p.Penalty != catalogue.PenaltyNone {
+	if p.radiusAsked || p.Penalty != catalogue.PenaltyNone || p.Method != catalogue.MethodAuto && !standardises(f) {
 		return f
+	}
+	a := standardised{Fit: f, Columns: p.movable(f), Scales: p.seeks()}
+	if a.Columns == nil && a.Scales.Columns == nil {
+		return f
+	}
+	return a
+}
+
+// standardises reports whether a method finds out where columns lie.
+func standardises(f fit) bool {
+	switch f.(type) {
+	case Newton, JointMoments:
+		return true
+	}
+	return false
+}
+
+// movable returns the columns that may be moved; nil if there are none, or more than a histogram takes.
+func (p *problem) movable(f fit) []numeric {
+	if !standardises(f) || !p.Intercept {
+		return nil
 	}
 	columns, y := slices.Clone(p.numbers), p.target
-	seeks, moves := p.Offset == "", p.Offset == "" && p.MaxWeight == 0 && len(columns) > 0 // the target
-	switch f := f.(type) {
-	case Newton:
-		y.unit = true // Huber's delta is in the registered unit of the target
-		y.unscaled = y.unscaled && !p.deltaAsked
-		seeks, moves = seeks && f.huber(), moves && f.huber()
-	case JointMoments:
-		y.unit = p.scaleAsked
-	default:
-		return f
+	newton, moves := f.(Newton)
+	if y.unit = p.scaleAsked; moves {
+		y.unit, moves = true, !newton.huber() // Huber's delta is in the unit of the target
 	}
-	var scales scaleSearch
-	if y.unscaled = y.unscaled && seeks && !p.scaleAsked; y.unscaled {
-		scales = unscaled(append(columns, y), p.unknown)
-	} else {
-		scales = unscaled(columns, p.unknown)
-	}
-	if moves {
+	if !moves && p.Offset == "" && p.MaxWeight == 0 && len(columns) > 0 {
 		columns = append(columns, y)
 	}
-	// Either is left out of requests with more columns than such a histogram takes, or with none.
-	if !p.Intercept || mech.CheckHistogram(positionBins, p.N, len(columns)) != nil {
-		columns = nil
+	if mech.CheckHistogram(positionBins, p.N, len(columns)) != nil {
+		return nil
 	}
-	if mech.CheckHistogram(sizeBins, p.N, len(scales.Columns)) != nil {
-		scales = scaleSearch{}
+	return columns
+}
+
+// seeks returns the search for the scales of columns that have none, but for that of a target whose unit an option
+// speaks of.
+func (p *problem) seeks() scaleSearch {
+	columns := slices.Clone(p.numbers)
+	if p.Offset == "" && !p.scaleAsked && !p.deltaAsked && !p.Labels && !p.counts() {
+		columns = append(columns, p.target)
 	}
-	if columns == nil && scales.Columns == nil {
-		return f
+	s := unscaled(columns, p.unknown)
+	// The noise on a count, as a share of the rows, if the histogram had all of the budget.
+	noise := math.Sqrt(float64(len(s.Columns))/p.rho) / float64(p.N)
+	s.Share = clampBetween(square(noise/seenNoise), leastForScales, mostForScales)
+	if mech.CheckHistogram(sizeBins, p.N, len(s.Columns)) != nil || noise > hopelessNoise*math.Sqrt(s.Share) {
+		return scaleSearch{}
 	}
-	return standardised{Fit: f, Columns: columns, Scales: scales}
+	return s
 }
 
 // findsTargetScale reports whether the fit is about a target in a scale that it finds.
@@ -110,25 +128,41 @@ func findsTargetScale(f fit) bool {
 	return ok && slices.ContainsFunc(s.Scales.Columns, func(c numeric) bool { return c.column == target })
 }
 
-// onColumns returns the fit that a fit makes on its columns, and the noise multiplier that it has there.
+// onColumns returns the fit that a fit makes on its columns, and the noise multiplier that it has there. That of a
+// descent is the noise of one of its estimates, to which what histograms cost is added.
 func onColumns(f fit, z float64) (fit, float64) {
 	s, ok := f.(standardised)
 	if !ok {
 		return f, z
+	}
+	if !standardises(s.Fit) {
+		return s.Fit, z
 	}
 	left := 1.0
 	if len(s.Columns) > 0 {
 		left -= positionShare + detailShare
 	}
 	if len(s.Scales.Columns) > 0 {
-		left -= scaleShare
+		left -= s.Scales.Share
 	}
 	return s.Fit, z / math.Sqrt(left)
 }
 
 func (a standardised) at(s Shape, z float64) (*stage, error) {
+	f, left := onColumns(a, z)
+	inner, err := f.at(s, left)
+	if err != nil {
+		return nil, err
+	}
+	if !standardises(f) { // the multiplier of a Gaussian that costs what the whole fit does
+		cost, err := privacy.Price(inner.event)
+		if err != nil {
+			return nil, err
+		}
+		z = math.Sqrt((1 - a.Scales.Share) / (2 * cost.Rho))
+	}
 	noise := func(share float64) mech.Gaussian { return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share)} }
-	size, position, detail := noise(scaleShare), noise(positionShare), noise(detailShare)
+	size, position, detail := noise(a.Scales.Share), noise(positionShare), noise(detailShare)
 	var histograms []mech.Gaussian
 	statements := 0
 	if n := len(a.Scales.Columns); n > 0 {
@@ -136,11 +170,6 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 	}
 	if n := len(a.Columns); n > 0 {
 		histograms, statements = append(histograms, position, detail), statements+2*n
-	}
-	f, left := onColumns(a, z)
-	inner, err := f.at(s, left)
-	if err != nil {
-		return nil, err
 	}
 	if err := checkReleases(s.N, histograms); err != nil {
 		return nil, err
