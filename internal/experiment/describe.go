@@ -25,7 +25,7 @@ What a fit of least squares loses at eps 1: excess of the mean square over the l
 
 - *registered*: with the registered scales.
 - *dp_scales*: with those that dp_scales gives at eps 0.1, where it finds one, and the registered ones else.
-- *none*: where no scale is registered, so that all are 1.
+- *none*: where no scale is registered, so that the fit looks for all.
 `
 
 func (c Config) descriptions() []Figure {
@@ -240,9 +240,9 @@ func (t *Table) rescaled(ctx context.Context, epsilon float64) (*Table, error) {
 	return u, nil
 }
 
-// unscaled returns the table with all scales 1.
+// unscaled returns the table without registered scales.
 func (t *Table) unscaled() *Table {
-	u := &Table{Data: t.copy(), TargetScale: 1}
+	u := &Table{Data: t.copy(), TargetScale: 1, bare: true}
 	for range t.Scales {
 		u.Scales = append(u.Scales, 1)
 	}

@@ -21,6 +21,7 @@ type Table struct {
 	dpsco.Data
 	Scales      []float64 // of the stored columns
 	TargetScale float64
+	bare        bool // no scale is registered: all are 1
 }
 
 // copy returns data that a fit may overwrite.
@@ -92,7 +93,14 @@ func (q request) fit(ctx context.Context, task *Task, t *Table) ([]float64, time
 	if q.renyi {
 		accountant = privacy.AtOrder{Order: privacy.RecommendedOrder(budget), Renyi: &renyi}
 	}
-	p, err := dpsco.Scaled{Algorithm: algorithm, X: t.Scales, Y: t.TargetScale}.Plan(t.Shape, budget, accountant)
+	scaled := dpsco.Scaled{Algorithm: algorithm, X: t.Scales, Y: t.TargetScale}
+	if t.bare {
+		scaled.Unknown, scaled.UnscaledY = true, true
+		for j := range t.Scales {
+			scaled.UnscaledX = append(scaled.UnscaledX, j)
+		}
+	}
+	p, err := scaled.Plan(t.Shape, budget, accountant)
 	if err != nil {
 		return nil, 0, err
 	}
