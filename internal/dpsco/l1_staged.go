@@ -86,12 +86,13 @@ const (
 )
 
 // Scales of columns that have none are looked for with as much of epsilon as lets the noise on a count deviate by
-// scaleNoise of all rows, so that those of a column that is 0 in nine rows of ten are found, at most forRareScales of
-// epsilon; or as lets it deviate by mostScaleNoise, so that those of other columns are found, at most mostForScales of
-// epsilon; and not at all if the deviation is then larger.
+// scaleNoise of all rows, so that those of a column that is 0 in nine rows of ten are found, at least fewForScales and
+// at most forRareScales of epsilon; or as lets it deviate by mostScaleNoise, so that those of other columns are found,
+// at most mostForScales of epsilon; and not at all if the deviation is then larger.
 const (
-	scaleNoise     = .003
-	forRareScales  = .08
+	scaleNoise     = .002
+	fewForScales   = .02
+	forRareScales  = .1
 	mostScaleNoise = .03
 )
 
@@ -109,17 +110,19 @@ const enoughForNearer = 200
 // whose scales, and columns that of columns whose positions are looked for.
 func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, columns int) stagedShares {
 	median := tau == .5
-	digit := math.Nextafter(epsilon, math.Inf(1)) - epsilon
-	part := func(share float64) float64 { return math.Floor(share*epsilon/digit) * digit }
-	p := stagedShares{moments: [2]float64{part(.06), part(.12)}, rough: part(.22), width: part(.06)}
-	if stagedInformation(s, epsilon) >= enoughForReach && s.Columns() > 0 {
-		p.reach = part(.03 / float64(s.Columns()))
-	}
-	noise := func(columns int) float64 { // on a count, as a share of the rows, had the histogram all of epsilon
+	digit, left := math.Nextafter(epsilon, math.Inf(1))-epsilon, epsilon
+	part := func(share float64) float64 { return math.Floor(share*left/digit) * digit }
+	noise := func(columns int) float64 { // on a count, as a share of the rows, had a histogram all of epsilon
 		return deviationOfCount(mech.Laplace{Epsilon: epsilon}, columns) / float64(s.N)
 	}
+	var p stagedShares
 	if whole := noise(unscaled); unscaled > 0 && whole <= mostForScales*mostScaleNoise {
-		p.scales = part(max(min(forRareScales, whole/scaleNoise), whole/mostScaleNoise))
+		p.scales = part(max(clampBetween(whole/scaleNoise, fewForScales, forRareScales), whole/mostScaleNoise))
+		left -= p.scales // all other shares are shares of the rest
+	}
+	p.moments, p.rough, p.width = [2]float64{part(.06), part(.12)}, part(.22), part(.06)
+	if stagedInformation(s, epsilon) >= enoughForReach && s.Columns() > 0 {
+		p.reach = part(.03 / float64(s.Columns()))
 	}
 	if whole := noise(columns); columns > 0 && whole <= mostForPositions*mostPositionNoise {
 		p.position, p.detail = part(min(mostForPositions, whole/positionNoise)), part(forDetails)
@@ -142,7 +145,7 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 		p.rough = part(.18)
 		p.nearer.width, p.nearer.fit, p.nearer.aside = part(.02), part(.15), part(.05)
 	}
-	p.last = epsilon - p.scales - p.position - p.detail - float64(s.Columns())*p.reach
+	p.last = left - p.position - p.detail - float64(s.Columns())*p.reach
 	for _, share := range p.afterReach() {
 		p.last -= share
 	}
@@ -188,7 +191,7 @@ func (a L1) staged(s Shape, epsilon float64) (*Plan, error) {
 		parameters["radius"], parameters["set"] = a.Radius, a.Set
 	}
 	a.nameQuantile(parameters)
-	run := f.medians(f.fit)
+	run := f.fit
 	if s.Levels > 0 {
 		parameters["by"], parameters["by_levels"], parameters["pool"] = a.By, s.Levels, a.Pool
 		run = f.fitGroups
@@ -332,10 +335,11 @@ func (f staged) perturbation(epsilon, smoothing, clip, tilt float64) objpert.Par
 	return objpert.Params{Epsilon: below(epsilon), Clip: clip, Smoothing: smoothing, Pitch: pitch, Tilt: tilt}
 }
 
-// findScales divides columns without a scale by the scales that it finds, and returns these; nil if it does not look.
-func (f staged) findScales(x Data, src *mech.Source) *Scaled {
+// findScales divides columns without a scale by the scales that it finds, and returns these, nil if it does not look,
+// and whether noise hides a feature.
+func (f staged) findScales(x Data, src *mech.Source) (found *Scaled, hidden bool) {
 	if f.shares.scales == 0 {
-		return nil
+		return nil, false
 	}
 	return f.scales.find(x, mech.Laplace{Epsilon: below(f.shares.scales)}, src)
 }
@@ -353,32 +357,42 @@ func (f staged) place(x Data, src *mech.Source) *Scaled {
 }
 
 // fit runs the stages on x, which it overwrites.
-func (f staged) fit(ctx context.Context, x Data, src *mech.Source) ([]float64, error) {
-	found := f.findScales(x, src)
+func (f staged) fit(ctx context.Context, x Data, src *mech.Source) (Result, error) {
+	x = x.one()
+	found, hidden := f.findScales(x, src)
 	moved := f.place(x, src)
 	weights := slices.Clone(x.Weight)
 	u, x, t, err := f.start(ctx, x.unweighted(), weights, src)
 	if err != nil {
-		return nil, err
+		return Result{}, err
 	}
 	unit := f.span(x.Y, src)
 	aside := f.stepAside(x.Y, weights, t, unit, f.shares.aside, src)
 	if f.shares.nearer.fit > 0 {
 		smoothing, further, err := f.stepNearer(ctx, u, x, weights, t, unit, src)
 		if err != nil {
-			return nil, err
+			return Result{}, err
 		}
 		aside += further
 		unit = smoothing
 	}
 	last := f.perturbation(f.shares.last, f.width(x.Y, unit, src), f.clip, f.tilt())
 	if err := f.step(ctx, u, x, last, f.level, src); err != nil {
-		return nil, err
+		return Result{}, err
 	}
 	w := f.back(t, aside, u)
 	moved.restore(w)
 	found.restore(w)
-	return w, nil
+	return f.resultOf(w, hidden), nil
+}
+
+// resultOf is the release with the given coefficients. hidden: noise hides a feature without a scale.
+func (f staged) resultOf(w []float64, hidden bool) Result {
+	r := f.result(w)
+	if hidden {
+		r.WhyNull = unseenColumn
+	}
+	return r
 }
 
 // rowCoordinates is the matrix from coefficients of transformed rows to coefficients of the rows of the

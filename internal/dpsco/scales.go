@@ -2,39 +2,73 @@ package dpsco
 
 import (
 	"math"
-	"slices"
 
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/sqlsum"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 // The histogram of sizes has leastForScales of the zCDP budget or, where the noise on its counts would deviate by more
-// than seenNoise of the rows, as much more as is needed, at most mostForScales; where it would still deviate by more than
-// hopelessNoise there is none.
+// than rareNoise of the rows, as much more as is needed, at most moreForScales, so that columns that are mostly 0 are
+// seen; or where it would then deviate by more than seenNoise, at most mostForScales. Where that leaves a deviation of more
+// than hopelessNoise there is none.
 const (
 	leastForScales = 0.04
+	rareNoise      = 0.01
+	moreForScales  = 0.1
 	seenNoise      = 0.03
 	mostForScales  = 0.2
 	hopelessNoise  = 0.15
 )
 
+// shareForScales is that share, where noise is the deviation if the histogram had the whole budget, relative to the rows;
+// 0: there is none.
+func shareForScales(noise float64) float64 {
+	share := min(max(clampBetween(square(noise/rareNoise), leastForScales, moreForScales), square(noise/seenNoise)), mostForScales)
+	if noise > hopelessNoise*math.Sqrt(share) {
+		return 0
+	}
+	return share
+}
+
 // sizeBins count the binary logarithms of the sizes of values. The outermost bins have no bounds: the lowest holds
 // 0 as well.
 var sizeBins = mech.Bins{Width: 1, Half: 60}
 
-// Values of a column are seen where the counts of at most longestRun consecutive sizes together stand out by
-// sureBy deviations of their noise, by surelyBy under Laplace noise, whose tails are longer: noise alone does so
-// for one column in some 3,000.
+// Values of a column are seen where the counts of at most longestRun consecutive sizes together stand out by sureBy
+// deviations of their noise, longerTails times that under Laplace noise; each octave below 1 asks for tinyBy more. For at
+// most fewSizes sizes from 1/2 or 1 on, where flags, shares and small numbers lie, likelyBy is enough: those are six runs
+// and not a thousand. If noise makes up a size while the values, which it hides, are larger, they decide the fit; that is worse
+// the smaller the made up size is. If they are smaller, the column does nothing, as where no size is seen.
 const (
-	longestRun = 8
-	sureBy     = 5
-	surelyBy   = 8.5
+	longestRun  = 8
+	fewSizes    = 3
+	likelyBy    = 2.5
+	sureBy      = 4
+	tinyBy      = 0.1
+	longerTails = 1.7
 )
+
+// needed is by how many deviations a run of sizes, the lowest of which is 2^exponent, has to stand out.
+func needed(exponent, length int, noise countNoise) float64 {
+	if (exponent == 0 || exponent == -1) && length <= fewSizes {
+		return likelyBy
+	}
+	by := sureBy + tinyBy*float64(max(0, -exponent))
+	if _, long := noise.(mech.Laplace); long {
+		by *= longerTails
+	}
+	return by
+}
 
 // unseenScale is the scale of a feature whose values noise hides, in a request no column of which has a scale. It
 // makes the feature small, so that it does nothing: were it far larger than 1, a scale of 1 would let its few values
 // decide the fit.
 const unseenScale = 0x1p20
+
+// unseenColumn is why there are no standard errors, nor a figure of the noise, where such a feature does nothing.
+const unseenColumn = "noise hides how large the values of a column without a scale are, and it is left out; register scales, or ask for more eps"
 
 // scaleSearch is a search for the scales of columns that have none.
 type scaleSearch struct {
@@ -58,15 +92,16 @@ func unscaled(columns []numeric, unknown bool) scaleSearch {
 }
 
 // find releases the histogram of the sizes of values, expresses x in the scales that it shows, and returns them.
-func (s scaleSearch) find(x Data, noise countNoise, src *mech.Source) *Scaled {
-	found := &Scaled{X: repeat(1, x.columns()), Y: 1, CentreX: make([]float64, x.columns())}
+// hidden reports whether a feature was made small because noise hides its values.
+func (s scaleSearch) find(x Data, noise countNoise, src *mech.Source) (found *Scaled, hidden bool) {
+	found = &Scaled{X: repeat(1, x.columns()), Y: 1, CentreX: make([]float64, x.columns())}
 	for k, counts := range countColumns(x, sizeBins, s.Columns, nil, noise, src) {
 		c := s.Columns[k]
 		_, scale := found.of(c)
 		if size, seen := counts.size(noise); seen {
 			*scale = size
 		} else if c.column != target {
-			*scale = s.Unseen
+			*scale, hidden = s.Unseen, hidden || s.Unseen != 1
 		}
 	}
 	if x.Elsewhere != nil {
@@ -74,7 +109,7 @@ func (s scaleSearch) find(x Data, noise countNoise, src *mech.Source) *Scaled {
 	} else {
 		found.scale(x)
 	}
-	return found
+	return found, hidden
 }
 
 // expressUnscaled changes the expressions of columns that have neither a scale nor a center.
@@ -88,37 +123,33 @@ func (a Scaled) expressUnscaled(x *Elsewhere, columns []numeric) {
 	}
 }
 
-// size returns the power of two that three quarters of the values are seen to be no larger than twice of.
+// size returns the power of two that three quarters of the values are seen to be no larger than twice of: those of the
+// run that stands out most, and of other sizes that stand out by themselves.
 func (c positionCounts) size(noise countNoise) (size float64, seen bool) {
-	sure := sureBy * c.sd
-	if _, long := noise.(mech.Laplace); long {
-		sure = surelyBy * c.sd
-	}
-	inner, best, from, to := c.noisy[1:len(c.noisy)-1], 0.0, 0, 0
+	inner, lowest := c.noisy[1:len(c.noisy)-1], 1-c.bins.Half // lowest is the exponent of the first
+	best, from, to := 1.0, 0, 0
 	for length := 1; length <= longestRun; length++ {
 		for k := range len(inner) - length + 1 {
-			sum := 0.0
-			for _, v := range inner[k : k+length] {
-				sum += v
-			}
-			if clear := sum / math.Sqrt(float64(length)); clear > best {
+			clear := floats.Sum(inner[k:k+length]) / (c.sd * math.Sqrt(float64(length)) * needed(lowest+k, length, noise))
+			if clear >= best {
 				best, from, to = clear, k, k+length
 			}
 		}
 	}
-	if best < sure {
+	if to == 0 {
 		return 0, false
 	}
-	run := slices.Clone(inner[from:to])
-	total := 0.0
-	for k, v := range run {
-		run[k] = max(0, v)
-		total += run[k]
+	counts, total := make([]float64, len(inner)), 0.0
+	for k, v := range inner {
+		if from <= k && k < to || v >= c.sd*needed(lowest+k, longestRun, noise) {
+			counts[k] = max(0, v)
+			total += counts[k]
+		}
 	}
 	below, at := 0.0, 0
-	for at < len(run)-1 && below+run[at] < 0.75*total {
-		below += run[at]
+	for below+counts[at] < 0.75*total {
+		below += counts[at]
 		at++
 	}
-	return math.Ldexp(1, 1+from+at-c.bins.Half), true
+	return math.Ldexp(1, lowest+at), true
 }

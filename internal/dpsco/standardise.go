@@ -113,10 +113,8 @@ func (p *problem) seeks() scaleSearch {
 		columns = append(columns, p.target)
 	}
 	s := unscaled(columns, p.unknown)
-	// The noise on a count, as a share of the rows, if the histogram had all of the budget.
-	noise := math.Sqrt(float64(len(s.Columns))/p.rho) / float64(p.N)
-	s.Share = clampBetween(square(noise/seenNoise), leastForScales, mostForScales)
-	if mech.CheckHistogram(sizeBins, p.N, len(s.Columns)) != nil || noise > hopelessNoise*math.Sqrt(s.Share) {
+	s.Share = shareForScales(math.Sqrt(float64(len(s.Columns))/p.rho) / float64(p.N))
+	if mech.CheckHistogram(sizeBins, p.N, len(s.Columns)) != nil || s.Share == 0 {
 		return scaleSearch{}
 	}
 	return s
@@ -183,8 +181,9 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 		seconds: inner.seconds + secondsOfCount*float64(s.N)*float64(statements), passes: inner.passes + len(histograms), statements: statements, sums: inner.sums, findsTargetScale: findsTargetScale(a),
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			var found, moved *Scaled
+			hidden := false
 			if len(a.Scales.Columns) > 0 {
-				found = a.Scales.find(x, size, src)
+				found, hidden = a.Scales.find(x, size, src)
 			}
 			if len(a.Columns) > 0 {
 				moved = placement(x, a.Columns, position, detail, src)
@@ -201,6 +200,12 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 				}
 			}
 			r, err := run(ctx, x, src)
+			if hidden {
+				r.each(func(r *Result) {
+					r.withhold(unseenColumn)
+					r.NoiseCovariance = nil
+				})
+			}
 			r.found, r.moved = found, moved
 			return r, err
 		},

@@ -326,6 +326,9 @@ func (s *Sidecar) addNoiseAtScales(e *explanation, c *claim, n int64, plan *dpsc
 	case catalogue.IsCount(c.Model):
 		text += "; a mean count that is a share m of its scale: times about 1/sqrt(m)"
 	}
+	if len(algorithm.UnscaledX) > 0 || algorithm.UnscaledY {
+		text += "; columns without a registered scale count as 1 here"
+	}
 	if penalised(plan) {
 		text += "; a penalty takes a part of it away, which is left out here"
 	}

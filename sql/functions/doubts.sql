@@ -101,24 +101,29 @@ DECLARE
                               WHERE asked IN ('describe', 'scales') AND NOT categories ? c AND NOT p_body -> 'flags' ? c);  -- columns of numbers
   scored record;   -- the numbers of rows that a score needs
   scaled boolean;  -- is a scale registered for any of these columns; true if there are none?
+  looks boolean;   -- does a fit look for scales that are not registered?
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   d.row_count := coalesce(d.row_count, p_rows, coalesce(d.persons, d.block_rows) * (SELECT upper(b) - lower(b) FROM dp_int.blocks_read(d.id, p_body) AS b));
   scaled := d.scales ?| columns::text[] OR columns = '{}';
+  looks := fits AND coalesce(options ->> 'method', 'auto') IN ('auto', 'newton', 'joint_moments', 'staged') AND NOT options ?| '{radius,penalty}';
   IF NOT scaled AND asked NOT IN ('describe', 'scales') THEN
-    RETURN NEXT CASE WHEN fits AND coalesce(options ->> 'method', 'auto') IN ('auto', 'newton', 'joint_moments', 'staged') AND NOT options ?| '{radius,penalty}' THEN
+    RETURN NEXT CASE WHEN looks THEN
       'no scale is registered: were they forgotten? A fit looks for them, for 4 to 20 % of its budget, and with few rows it may not find them. A steward registers typical magnitudes, from public knowledge'
       ELSE 'no scale is registered: were they forgotten? All are 1. A steward registers typical magnitudes, from public knowledge' END;
     IF options ->> 'method' = 'exponential_mechanism' THEN
       RETURN NEXT 'without scales the exact sampler may not end within the time that a job may take, and the budget would be spent all the same';
     END IF;
   END IF;
+  IF looks AND asked <> 'poisson' AND target = ANY (columns) AND NOT d.scales ? target AND options ?| '{residual_scale,huber_delta,offset}' THEN
+    RETURN NEXT format('no scale is registered for %I, and as the options speak of its unit none is looked for: it is 1', target);
+  END IF;
   IF fits THEN
     RETURN QUERY SELECT * FROM dp_int.scale_doubts(d.relid, columns, d.scales, (p_body ->> 'intercept')::boolean);
   END IF;
   IF fits AND least(d.row_count, (options ->> 'sample_rows')::float8) < groups * dp_int.least_rows(asked, coefficients, eps, delta) THEN
     RETURN NEXT format('too few rows for %s coefficients%s at eps %s: noise beyond a tenth of %s is to be expected, and beyond that where flags are rare or features go together%s; ask for more eps or fewer features',
-      coefficients, CASE WHEN groups > 1 THEN format(' of each of %s groups', groups) END, eps, CASE WHEN scaled THEN 'the scale' ELSE 'a scale, which a fit has to find first,' END,
+      coefficients, CASE WHEN groups > 1 THEN format(' of each of %s groups', groups) END, eps, CASE WHEN scaled THEN 'the scale' WHEN looks THEN 'a scale, which a fit has to find first,' ELSE '1, as which a scale counts that is not registered,' END,
       CASE WHEN options ? 'weight' THEN ' or most weights are far below max_weight' END);
   END IF;
   IF d.row_count < dp_int.least_values(asked, described, eps, delta) THEN
@@ -150,7 +155,7 @@ LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF p_scales = '{}' THEN
     RAISE NOTICE 'dpsidecar: data set "%" is registered without scales: the default methods of fits look for them, for 4 to 20 %% of each budget; to everything else every column is about as large as 1', p_dataset
-      USING HINT = 'With few rows scales are not found, and dp_explain cannot say what noise will do. Give typical magnitudes from public knowledge, never read from the rows, for instance scales => ''{"cost": 5000, "age": 50}''; boolean columns need none, other flags have scale 1. dp_set_scales sets them, now or later.';
+      USING HINT = 'With few rows scales are not found, and dp_explain cannot say what noise will do. Give typical magnitudes from public knowledge, never read from the rows, for instance scales => ''{"cost": 5000, "age": 50}''; boolean columns need none. dp_set_scales sets them, now or later.';
   END IF;
 END $$;
 
