@@ -136,37 +136,15 @@ func scaleBy(column []float64, size float64) {
 // One replaced row moves the integers of the histogram of sizes, and of all releases of the fit on columns in the
 // scales that it shows, by no more than their noise is scaled to hide.
 func TestFitsThatFindScalesReplay(t *testing.T) {
-	largest, found := map[string]float64{}, 0
-	r := rand.New(rand.NewPCG(33, 1))
-	for k := range 160 {
-		s := Shape{N: 1 + r.IntN(23), D: 2 + k%3, Intercept: true}
-		for name, a := range findingFits(s) {
-			made := []func(*rand.Rand, Shape, bool) (Data, Data){nearNeighbours, neighbours, nearNeighbours, nearRecords}[k%4]
-			x, y := made(r, s, name == "labels")
-			if name == "counts" && k%4 < 2 {
-				asCounts(r, &x, &y)
-			}
-			ofSizes(r, x, y, name != "labels" && name != "counts")
-			z := []float64{0.005, 0.1, 3}[k%3]
-			shares, err := replay(t, func() *Plan { return standardisedPlan(t, a, s, z) }, x, y)
-			if err != nil {
-				t.Fatalf("%s, pair %d: %v", name, k, err)
-			}
-			for kind, share := range shares {
-				largest[kind] = max(largest[kind], share)
-			}
-			if name == "descent" {
-				continue // its noise is that of one estimate
-			}
-			if _, hidden := a.Scales.find(cloned(x), mech.Gaussian{NoiseMultiplier: z / math.Sqrt(a.Scales.Share)}, mechtest.Source(t, 1)); !hidden {
-				found++
-			}
-		}
-	}
+	found := replayStandardised(t, 33, findingFits, func(r *rand.Rand, name string, x, y Data) {
+		ofSizes(r, x, y, name != "labels" && name != "counts")
+	}, func(name string, a standardised, z float64, x Data) bool {
+		_, hidden := a.Scales.find(cloned(x), mech.Gaussian{NoiseMultiplier: z / math.Sqrt(a.Scales.Share)}, mechtest.Source(t, 1))
+		return !hidden && name != "descent" // whose noise is that of one estimate
+	})
 	if found < 200 {
 		t.Errorf("the scales of all features were found in %d of 640 pairs", found)
 	}
-	reachTheirBounds(t, largest)
 }
 
 // Every way to be wrong is found by a replay.
@@ -207,41 +185,16 @@ func withoutScales(a Algorithm, s Shape) Scaled {
 
 // Medians hide a replaced row where they look for scales, by groups and with weights as well.
 func TestMediansThatFindScalesReplay(t *testing.T) {
-	largest, found := map[string]float64{}, 0
-	r := rand.New(rand.NewPCG(34, 6))
-	for k := range 240 {
-		s := Shape{N: 23, D: 2 + k%3, Intercept: k%5 != 1}
-		a, epsilon := L1{}, []float64{80, 3000}[k/3%2]
-		if k%5 == 0 {
-			a.Tau = .8
-		}
-		x, y := []func(*rand.Rand, Shape, bool) (Data, Data){nearNeighbours, neighbours, nearNeighbours, nearRecords}[k%4](r, s, false)
+	found := replayMedians(t, 34, func(a L1, s Shape, epsilon float64) *Plan { return seekingMedians(t, a, s, epsilon) }, func(r *rand.Rand, x, y Data) {
 		ofSizes(r, x, y, true)
-		switch records := x.First != nil; {
-		case k%3 == 0 && records:
-			x, y = recordsInGroups(r, x, y, 1+k/4%4)
-		case k%3 == 0:
-			x, y = inGroups(r, x, y, 1+k/4%4)
-		case k%3 == 1:
-			a.Weight, a.MaxWeight = "w", 2
-			x.Weight, y.Weight = repeat(.5, len(x.Y)), repeat(.5, len(y.Y))
-		}
-		shares, err := replay(t, func() *Plan { return seekingMedians(t, a, x.Shape, epsilon) }, x, y)
-		if err != nil {
-			t.Fatalf("pair %d, %+v: %v", k, x.Shape, err)
-		}
-		for kind, share := range shares {
-			largest[kind] = max(largest[kind], share)
-		}
+	}, func(a L1, epsilon float64, x Data) bool {
 		f := newStaged(a.withPublicFacts(withoutScales(a, x.Shape)).(L1).withDefaults(x.Shape, epsilon), x.Shape, epsilon)
-		if scales, hidden := f.findScales(cloned(x).one(), mechtest.Source(t, 1)); scales != nil && !hidden {
-			found++
-		}
-	}
+		scales, hidden := f.findScales(cloned(x).one(), mechtest.Source(t, 1))
+		return scales != nil && !hidden
+	})
 	if found < 60 {
 		t.Errorf("the scales of all features were found in %d of 240 pairs", found)
 	}
-	reachHalf(t, largest)
 }
 
 // Fits of columns of very different sizes, none of which has a scale, are about as good as with scales that fit, of

@@ -92,11 +92,9 @@ func (p *problem) movable(f fit) []numeric {
 		return nil
 	}
 	columns, y := slices.Clone(p.numbers), p.target
-	newton, moves := f.(Newton)
-	if y.unit = p.scaleAsked; moves {
-		y.unit, moves = true, !newton.huber() // Huber's delta is in the unit of the target
-	}
-	if !moves && p.Offset == "" && p.MaxWeight == 0 && len(columns) > 0 {
+	newton, steps := f.(Newton)
+	y.unit = steps || p.scaleAsked // Huber's delta is in the unit of the target
+	if (!steps || newton.huber()) && p.Offset == "" && p.MaxWeight == 0 && len(columns) > 0 {
 		columns = append(columns, y)
 	}
 	if mech.CheckHistogram(positionBins, p.N, len(columns)) != nil {
