@@ -32,6 +32,7 @@ type l1Groups struct {
 // fitGroups runs the stages on x, which it overwrites.
 func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 	x = x.one()
+	columns := x.columns() // without the constant, which start adds
 	found, hidden := f.findScales(x, src)
 	moved := f.place(x, src)
 	common, x, t, err := f.start(ctx, x.unweighted().inGroups(), nil, src)
@@ -64,7 +65,7 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 		w := f.back(t, 0, fit)
 		moved.restore(w)
 		found.restore(w)
-		r.Groups = append(r.Groups, Group{shares[g], f.resultOf(w, hidden)})
+		r.Groups = append(r.Groups, Group{shares[g], f.resultOf(w, hidden, columns)})
 	}
 	return r, nil
 }

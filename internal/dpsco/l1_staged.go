@@ -336,10 +336,10 @@ func (f staged) perturbation(epsilon, smoothing, clip, tilt float64) objpert.Par
 }
 
 // findScales divides columns without a scale by the scales that it finds, and returns these, nil if it does not look,
-// and whether noise hides a feature.
-func (f staged) findScales(x Data, src *mech.Source) (found *Scaled, hidden bool) {
+// and the features that noise hides.
+func (f staged) findScales(x Data, src *mech.Source) (found *Scaled, hidden []int) {
 	if f.shares.scales == 0 {
-		return nil, false
+		return nil, nil
 	}
 	return f.scales.find(x, mech.Laplace{Epsilon: below(f.shares.scales)}, src)
 }
@@ -359,6 +359,7 @@ func (f staged) place(x Data, src *mech.Source) *Scaled {
 // fit runs the stages on x, which it overwrites.
 func (f staged) fit(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 	x = x.one()
+	columns := x.columns() // without the constant, which start adds
 	found, hidden := f.findScales(x, src)
 	moved := f.place(x, src)
 	weights := slices.Clone(x.Weight)
@@ -383,15 +384,13 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) (Result, erro
 	w := f.back(t, aside, u)
 	moved.restore(w)
 	found.restore(w)
-	return f.resultOf(w, hidden), nil
+	return f.resultOf(w, hidden, columns), nil
 }
 
-// resultOf is the release with the given coefficients. hidden: noise hides a feature without a scale.
-func (f staged) resultOf(w []float64, hidden bool) Result {
+// resultOf is the release with the given coefficients, without features, of the given number of columns, that noise hides.
+func (f staged) resultOf(w []float64, hidden []int, columns int) Result {
 	r := f.result(w)
-	if hidden {
-		r.WhyNull = unseenColumn
-	}
+	r.leaveOut(hidden, columns)
 	return r
 }
 

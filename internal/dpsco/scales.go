@@ -92,8 +92,8 @@ func unscaled(columns []numeric, unknown bool) scaleSearch {
 }
 
 // find releases the histogram of the sizes of values, expresses x in the scales that it shows, and returns them.
-// hidden reports whether a feature was made small because noise hides its values.
-func (s scaleSearch) find(x Data, noise countNoise, src *mech.Source) (found *Scaled, hidden bool) {
+// hidden are the features that were made small because noise hides their values.
+func (s scaleSearch) find(x Data, noise countNoise, src *mech.Source) (found *Scaled, hidden []int) {
 	found = &Scaled{X: repeat(1, x.columns()), Y: 1, CentreX: make([]float64, x.columns())}
 	for k, counts := range countColumns(x, sizeBins, s.Columns, nil, noise, src) {
 		c := s.Columns[k]
@@ -101,7 +101,9 @@ func (s scaleSearch) find(x Data, noise countNoise, src *mech.Source) (found *Sc
 		if size, seen := counts.size(noise); seen {
 			*scale = size
 		} else if c.column != target {
-			*scale, hidden = s.Unseen, hidden || s.Unseen != 1
+			if *scale = s.Unseen; s.Unseen != 1 {
+				hidden = append(hidden, c.column)
+			}
 		}
 	}
 	if x.Elsewhere != nil {
@@ -110,6 +112,19 @@ func (s scaleSearch) find(x Data, noise countNoise, src *mech.Source) (found *Sc
 		found.scale(x)
 	}
 	return found, hidden
+}
+
+// leaveOut sets the coefficients of hidden features, of all stored ones, to 0 and withholds errors, which would be those
+// of a fit without them. It changes nothing where there are none.
+func (r *Result) leaveOut(hidden []int, columns int) {
+	if hidden == nil {
+		return
+	}
+	for _, j := range hidden {
+		r.Coefficients[len(r.Coefficients)-columns+j] = 0
+	}
+	r.withhold(unseenColumn)
+	r.NoiseCovariance = nil
 }
 
 // expressUnscaled changes the expressions of columns that have neither a scale nor a center.

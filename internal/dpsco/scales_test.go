@@ -140,7 +140,7 @@ func TestFitsThatFindScalesReplay(t *testing.T) {
 		ofSizes(r, x, y, name != "labels" && name != "counts")
 	}, func(name string, a standardised, z float64, x Data) bool {
 		_, hidden := a.Scales.find(cloned(x), mech.Gaussian{NoiseMultiplier: z / math.Sqrt(a.Scales.Share)}, mechtest.Source(t, 1))
-		return !hidden && name != "descent" // whose noise is that of one estimate
+		return hidden == nil && name != "descent" // whose noise is that of one estimate
 	})
 	if found < 200 {
 		t.Errorf("the scales of all features were found in %d of 640 pairs", found)
@@ -190,7 +190,7 @@ func TestMediansThatFindScalesReplay(t *testing.T) {
 	}, func(a L1, epsilon float64, x Data) bool {
 		f := newStaged(a.withPublicFacts(withoutScales(a, x.Shape)).(L1).withDefaults(x.Shape, epsilon), x.Shape, epsilon)
 		scales, hidden := f.findScales(cloned(x).one(), mechtest.Source(t, 1))
-		return scales != nil && !hidden
+		return scales != nil && hidden == nil
 	})
 	if found < 60 {
 		t.Errorf("the scales of all features were found in %d of 240 pairs", found)
@@ -320,7 +320,7 @@ func TestSizesOfColumns(t *testing.T) {
 		}
 		for _, noise := range []countNoise{mech.Gaussian{NoiseMultiplier: 20}, mech.Laplace{Epsilon: .1}} {
 			found, hidden := unscaled(withNumbers(1), true).find(cloned(x), noise, mechtest.Source(t, 3))
-			if got := found.X[0]; hidden != (got == unseenScale) || got != c.size && !(name == "years, half of 2048" && got == 2048) {
+			if got := found.X[0]; (hidden != nil) != (got == unseenScale) || got != c.size && !(name == "years, half of 2048" && got == 2048) {
 				t.Errorf("%s: %v, not %v", name, got, c.size)
 			}
 		}
@@ -480,7 +480,7 @@ func TestMediansByGroupsFindScales(t *testing.T) {
 	}
 }
 
-// A feature that noise hides, in a request without any scale, has a coefficient of about 0, and nothing has an interval or
+// A feature that noise hides, in a request without any scale, has the coefficient 0, and nothing has an interval or
 // a figure of the noise: it would be that of a fit without the feature. Where another column has a scale it counts as 1.
 func TestHiddenColumnsHaveNoErrors(t *testing.T) {
 	x := drawLaw("gauss", 20_000, 3, 1)
@@ -490,7 +490,14 @@ func TestHiddenColumnsHaveNoErrors(t *testing.T) {
 		}
 		x.Y[i] += 2 * x.X[0][i]
 	}
-	for _, a := range []Algorithm{Regression{Loss: loss.Squared{}}, Regression{Loss: loss.Huber{}}, L1{}} {
+	for _, a := range []Algorithm{Regression{Loss: loss.Squared{}}, Regression{Loss: loss.Huber{}}, L1{}, L1{Weight: "w", MaxWeight: 1}, L1{By: "level"}} {
+		x := x
+		if l1, _ := a.(L1); l1.By != "" {
+			x.Levels, x.Level = 1, repeat(0, x.N)
+		}
+		if l1, _ := a.(L1); l1.MaxWeight > 0 {
+			x.Weight = repeat(1, x.N)
+		}
 		bare := withoutScales(a, x.Shape)
 		some := bare
 		some.UnscaledX, some.Unknown = []int{0}, false
@@ -505,7 +512,10 @@ func TestHiddenColumnsHaveNoErrors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if hidden := r.WhyNull == unseenColumn && r.Low == nil && r.NoiseCovariance == nil && math.Abs(r.Coefficients[1]) < 1e-3; hidden != (name == "none") {
+			if r.Groups != nil {
+				r = r.Groups[0].Result
+			}
+			if hidden := r.WhyNull == unseenColumn && r.Low == nil && r.NoiseCovariance == nil && r.Coefficients[1] == 0 && r.Coefficients[0] != 0 && r.Coefficients[2] != 0; hidden != (name == "none") {
 				t.Errorf("%T, %s scales: %v, %q, noise %v", a, name, r.Coefficients, r.WhyNull, r.NoiseCovariance)
 			}
 		}

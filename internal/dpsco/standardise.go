@@ -179,7 +179,7 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 		seconds: inner.seconds + secondsOfCount*float64(s.N)*float64(statements), passes: inner.passes + len(histograms), statements: statements, sums: inner.sums, findsTargetScale: findsTargetScale(a),
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			var found, moved *Scaled
-			hidden := false
+			var hidden []int
 			if len(a.Scales.Columns) > 0 {
 				found, hidden = a.Scales.find(x, size, src)
 			}
@@ -198,12 +198,7 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 				}
 			}
 			r, err := run(ctx, x, src)
-			if hidden {
-				r.each(func(r *Result) {
-					r.withhold(unseenColumn)
-					r.NoiseCovariance = nil
-				})
-			}
+			r.each(func(r *Result) { r.leaveOut(hidden, x.columns()) })
 			r.found, r.moved = found, moved
 			return r, err
 		},
