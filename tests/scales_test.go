@@ -265,7 +265,7 @@ func TestFitsOfATableWithoutScales(t *testing.T) {
 					t.Errorf("%s, %s: %s is %v, not %v", model, placement, term, got, value)
 				}
 			}
-			if told := strings.Join(heard(), "\n"); !strings.Contains(told, "A fit looks for them, for 4 to 20 % of its budget") || strings.Contains(told, "huber_delta") {
+			if told := strings.Join(heard(), "\n"); !strings.Contains(told, "A fit looks for them, for 2 to 20 % of its budget") || strings.Contains(told, "huber_delta") {
 				t.Errorf("%s, %s: %q", model, placement, told)
 			}
 			if model == "huber" {

@@ -112,8 +112,8 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 	median := tau == .5
 	digit, left := math.Nextafter(epsilon, math.Inf(1))-epsilon, epsilon
 	part := func(share float64) float64 { return math.Floor(share*left/digit) * digit }
-	noise := func(columns int) float64 { // on a count, as a share of the rows, had a histogram all of epsilon
-		return deviationOfCount(mech.Laplace{Epsilon: epsilon}, columns) / float64(s.N)
+	noise := func(columns int) float64 { // on a count, as a share of the rows, had a histogram all that is left
+		return deviationOfCount(mech.Laplace{Epsilon: left}, columns) / float64(s.N)
 	}
 	var p stagedShares
 	if whole := noise(unscaled); unscaled > 0 && whole <= mostForScales*mostScaleNoise {

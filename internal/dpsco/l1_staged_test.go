@@ -47,7 +47,7 @@ func TestStagedSharesAddUp(t *testing.T) {
 		if (p.units > 0) != (!median && s.Levels > 0) {
 			t.Fatalf("%+v, eps %v: shares %+v", s, epsilon, p)
 		}
-		seen := columns > 0 && 2*math.Sqrt2*float64(columns) <= .06*.09*epsilon*float64(s.N)
+		seen := columns > 0 && 2*math.Sqrt2*float64(columns) <= .06*.09*(epsilon-p.scales)*float64(s.N)
 		if (p.position > 0) != seen || (p.detail > 0) != seen || p.position > .06*epsilon || p.detail > .024*epsilon {
 			t.Fatalf("%+v, eps %v, %d columns: shares %+v", s, epsilon, columns, p)
 		}

@@ -27,7 +27,7 @@ import (
 // of the coefficients due to noise alone, as estimated from the releases; nil if it cannot be estimated.
 // HuberDelta is the delta of the Huber loss that the coefficients and intervals are about, in scaled units of
 // the target: the one asked for, or a smaller one that a fit has chosen by its releases; 0 for other losses and
-// for descents, which have the one asked for.
+// for descents, which have the one asked for, unless they find the target's scale.
 type Result struct {
 	Coefficients []float64
 	Metrics      []Metric         // of a Score, which releases nothing else

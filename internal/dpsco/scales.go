@@ -115,9 +115,9 @@ func (s scaleSearch) find(x Data, noise countNoise, src *mech.Source) (found *Sc
 }
 
 // leaveOut sets the coefficients of hidden features, of all stored ones, to 0 and withholds errors, which would be those
-// of a fit without them. It changes nothing where there are none.
+// of a fit without them. It changes nothing where there are none, or no coefficients.
 func (r *Result) leaveOut(hidden []int, columns int) {
-	if hidden == nil {
+	if hidden == nil || r.Coefficients == nil {
 		return
 	}
 	for _, j := range hidden {

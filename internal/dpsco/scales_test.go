@@ -1,6 +1,8 @@
 package dpsco
 
 import (
+	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -518,6 +520,24 @@ func TestHiddenColumnsHaveNoErrors(t *testing.T) {
 			if hidden := r.WhyNull == unseenColumn && r.Low == nil && r.NoiseCovariance == nil && r.Coefficients[1] == 0 && r.Coefficients[0] != 0 && r.Coefficients[2] != 0; hidden != (name == "none") {
 				t.Errorf("%T, %s scales: %v, %q, noise %v", a, name, r.Coefficients, r.WhyNull, r.NoiseCovariance)
 			}
+		}
+	}
+}
+
+// A fit that is stopped, after it has seen that a feature is hidden, ends with the error of its context.
+func TestHiddenColumnsOfAStoppedFit(t *testing.T) {
+	x := drawLaw("gauss", 20_000, 3, 1)
+	clear(x.X[0])
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	for _, a := range []Algorithm{Regression{Loss: loss.Squared{}}, Regression{Loss: loss.Logistic{}, Labels: true}, L1{}} {
+		_, gradient := a.(Regression)
+		p, err := withoutScales(a, x.Shape).Plan(x.Shape, privacy.Budget{Epsilon: 1, Delta: map[bool]float64{true: 1e-6}[gradient]}, privacy.Concentrated{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := p.Run(stopped, cloned(x), mechtest.Source(t, 1)); !errors.Is(err, context.Canceled) || r.Coefficients != nil {
+			t.Errorf("%T: %v, %v", a, r.Coefficients, err)
 		}
 	}
 }

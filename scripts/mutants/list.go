@@ -411,6 +411,8 @@ var mutants = []mutant{
 		"	s := unscaled(columns, p.unknown)\n", "	s := unscaled(columns, p.unknown)\n	if !p.Intercept {\n		return scaleSearch{}\n	}\n", []tests{{"./internal/dpsco", "TestWhichScalesAreFound"}}},
 	{"standardised: hidden columns have a figure of the noise", "internal/dpsco/scales.go",
 		"	r.NoiseCovariance = nil\n", "", []tests{{"./internal/dpsco", "TestHiddenColumnsHaveNoErrors"}}},
+	{"standardised: a fit that is stopped panics", "internal/dpsco/scales.go",
+		" || r.Coefficients == nil {", " {", []tests{{"./internal/dpsco", "TestHiddenColumnsOfAStoppedFit"}}},
 	{"staged: nobody is told of hidden columns", "internal/dpsco/l1_staged.go",
 		"r.leaveOut(hidden, columns)", "r.leaveOut(nil, columns)", []tests{{"./internal/dpsco", "TestHiddenColumnsHaveNoErrors"}}},
 	{"standardised: a hidden column has a coefficient", "internal/dpsco/scales.go",

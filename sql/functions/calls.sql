@@ -243,7 +243,7 @@ DECLARE
                           FROM (SELECT m.why_null FROM dp_int.metric m WHERE m.release = p_release
                                 UNION ALL SELECT s.why_null FROM dp_int.column_statistic s WHERE s.release = p_release
                                 UNION ALL SELECT coalesce(c.why_null, r.why_null) FROM dp_int.release r JOIN dp_int.coefficient c ON c.release = r.id
-                                           WHERE r.id = p_release AND c.ci_low IS NULL AND NOT r.cut AND (r.model <> 'l1' OR coalesce(c.why_null, r.why_null) LIKE 'noise hides how large the values%')) AS f
+                                           WHERE r.id = p_release AND c.ci_low IS NULL AND (NOT r.cut AND r.model <> 'l1' OR coalesce(c.why_null, r.why_null) LIKE 'noise hides how large the values%')) AS f
                          WHERE f.why_null <> 'this method releases no standard errors');
 BEGIN
   IF why IS NOT NULL THEN

@@ -109,7 +109,7 @@ BEGIN
   looks := fits AND coalesce(options ->> 'method', 'auto') IN ('auto', 'newton', 'joint_moments', 'staged') AND NOT options ?| '{radius,penalty}';
   IF NOT scaled AND asked NOT IN ('describe', 'scales') THEN
     RETURN NEXT CASE WHEN looks THEN
-      'no scale is registered: were they forgotten? A fit looks for them, for 4 to 20 % of its budget, and with few rows it may not find them. A steward registers typical magnitudes, from public knowledge'
+      'no scale is registered: were they forgotten? A fit looks for them, for 2 to 20 % of its budget, and with few rows it may not find them. A steward registers typical magnitudes, from public knowledge'
       ELSE 'no scale is registered: were they forgotten? All are 1. A steward registers typical magnitudes, from public knowledge' END;
     IF options ->> 'method' = 'exponential_mechanism' THEN
       RETURN NEXT 'without scales the exact sampler may not end within the time that a job may take, and the budget would be spent all the same';
@@ -154,7 +154,7 @@ CREATE OR REPLACE FUNCTION dp_int.tell_unscaled(p_dataset text, p_scales jsonb) 
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF p_scales = '{}' THEN
-    RAISE NOTICE 'dpsidecar: data set "%" is registered without scales: the default methods of fits look for them, for 4 to 20 %% of each budget; to everything else every column is about as large as 1', p_dataset
+    RAISE NOTICE 'dpsidecar: data set "%" is registered without scales: the default methods of fits look for them, for 2 to 20 %% of each budget; to everything else every column is about as large as 1', p_dataset
       USING HINT = 'With few rows scales are not found, and dp_explain cannot say what noise will do. Give typical magnitudes from public knowledge, never read from the rows, for instance scales => ''{"cost": 5000, "age": 50}''; boolean columns need none. dp_set_scales sets them, now or later.';
   END IF;
 END $$;
