@@ -68,7 +68,7 @@ func needed(exponent, length int, noise countNoise) float64 {
 const unseenScale = 0x1p20
 
 // unseenColumn is why there are no standard errors, nor a figure of the noise, where such a feature does nothing.
-const unseenColumn = "noise hides how large the values of a column without a scale are, and it is left out; register scales, or ask for more eps"
+const unseenColumn = "noise hides how large the values of a column without a scale are, or do few rows have a value in every column? That column is left out; register scales, or ask for more eps"
 
 // scaleSearch is a search for the scales of columns that have none.
 type scaleSearch struct {
