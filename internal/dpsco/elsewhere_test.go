@@ -260,10 +260,7 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 			}
 		}
 	}
-	for _, a := range []float64{2, 1, 0x1p-11, 0} { // centers and scales that look finds lie between these
-		moved := Scaled{X: []float64{0x1p-11, 1, 0x1p-4}, Y: 1, CentreX: []float64{a, -a, a}, CentreY: -a}
-		moved.expressAgain(x)
-		x.askPositions(1000, detailBins, []numeric{{column: 0}, {column: 2}, {column: target}}, &moved)
+	askFar := func() { // of columns in units that a fit finds, in coordinates that are far too long
 		newton, err := Newton{Curve: logisticCurve{}, Bound: 1}.releases(shape, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -272,19 +269,19 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 		f.p, f.w, f.limit, f.bound = mat.NewDense(4, 4, slices.Repeat([]float64{1e30}, 16)), []float64{1, 2, 3, 4}, 1, 1
 		f.askStep(0, x)
 	}
+	for _, a := range []float64{2, 1, 0x1p-11, 0} { // centers and scales that look finds lie between these
+		moved := Scaled{X: []float64{0x1p-11, 1, 0x1p-4}, Y: 1, CentreX: []float64{a, -a, a}, CentreY: -a}
+		moved.expressAgain(x)
+		x.askPositions(1000, detailBins, []numeric{{column: 0}, {column: 2}, {column: target}}, &moved)
+		askFar()
+	}
 	for _, a := range []float64{0x1p-59, 1, 0x1p59} { // as scales do that are found
 		found := Scaled{X: []float64{a, 1, 1 / a}, Y: a}
 		unscaled := []numeric{{column: 0}, {column: 2}, {column: target}}
 		x.askPositions(1000, sizeBins, unscaled, nil)
 		found.expressUnscaled(x, unscaled)
 		x.askPositions(1000, sizeBins, unscaled, nil)
-		newton, err := Newton{Curve: logisticCurve{}, Bound: 1}.releases(shape, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f := newNewtonFit(newton)
-		f.p, f.w, f.limit, f.bound = mat.NewDense(4, 4, slices.Repeat([]float64{1e30}, 16)), []float64{1, 2, 3, 4}, 1, 1
-		f.askStep(0, x)
+		askFar()
 	}
 	if x.err != nil || passes != 125*(2+3*3+3*3)+4*4+3*7 {
 		t.Errorf("%d passes, %v", passes, x.err)

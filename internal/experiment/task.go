@@ -21,7 +21,7 @@ type Table struct {
 	dpsco.Data
 	Scales      []float64 // of the stored columns
 	TargetScale float64
-	bare        bool // no scale is registered: all are 1
+	bare        bool // no scale is registered: Scales and TargetScale are 1
 }
 
 // copy returns data that a fit may overwrite.

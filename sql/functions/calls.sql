@@ -235,7 +235,7 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT 'Scales are registered by a steward, with dp
 
 -- Tells callers who read coefficients, a score or a description in a form without the column why_null why
 -- figures are missing. For coefficients it gives the reasons of missing intervals, except where the model
--- or the method never has intervals, and where tell_cut says it.
+-- or the method never has intervals, and where tell_cut says it; that a column is left out is told in any case.
 CREATE OR REPLACE FUNCTION dp_int.tell_missing(p_release uuid) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
