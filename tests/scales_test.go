@@ -237,7 +237,7 @@ func TestScalesThatLookForgotten(t *testing.T) {
 }
 
 // Fits of a table none of whose columns has a scale find them, whatever the sizes of the columns are, where rows are
-// pulled and where they stay in the database. A huber_delta is told in the table's units.
+// pulled and where they stay in the database. A huber_delta is told in the table's units. Scores find them as well.
 func TestFitsOfATableWithoutScales(t *testing.T) {
 	w := newWorld(t, 1000, 1e-5)
 	table := w.dataset + "_sizes"
@@ -246,7 +246,7 @@ func TestFitsOfATableWithoutScales(t *testing.T) {
 		GRANT SELECT ON public.%[1]s TO dp_sidecar`, table))
 	steward, said := w.listening(one[string](w, w.steward, `SELECT session_user::text`))
 	w.exec(steward, `SELECT dp_register($1, $2::text::regclass, 'y', '{large,small,half}', 1000, 1e-5)`, table, "public."+table)
-	if all := strings.Join(said(), "\n"); !strings.Contains(all, "the default methods of fits look for them") {
+	if all := strings.Join(said(), "\n"); !strings.Contains(all, "the default methods of fits, and scores, look for them") {
 		t.Errorf("the steward is told %q", all)
 	}
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, table, w.person)
@@ -277,6 +277,17 @@ func TestFitsOfATableWithoutScales(t *testing.T) {
 		}
 	}
 	conn, heard := w.listening(w.person)
+	w.exec(w.steward, `SELECT dp_set_placement($1, 'auto')`, table)
+	release := one[string](w, w.analyst, `SELECT id::text FROM dp.releases WHERE dataset = $1 AND model = 'linear' LIMIT 1`, table)
+	exact := map[string]float64{"r2": 0.986, "mean_absolute_error": 4000, "root_mean_squared_error": 4900} // residuals are 12,000 times the sum of two uniform numbers, less 1
+	for _, m := range w.mustScore(conn, askScore, release, 3) {
+		if m.Value == nil || m.Low == nil || math.Abs(*m.Value/exact[m.Metric]-1) > 0.05 {
+			t.Errorf("%s is %v, from %v to %v", m.Metric, m.Value, m.Low, m.High)
+		}
+	}
+	if told := strings.Join(heard(), "\n"); strings.Contains(told, "scale") {
+		t.Errorf("of a score: %q", told)
+	}
 	w.exec(conn, `SELECT * FROM dp_linear_regress($1, 5, options => '{"radius": 10}')`, table)
 	if told := strings.Join(heard(), "\n"); !strings.Contains(told, "All are 1.") {
 		t.Errorf("with a radius: %q", told)

@@ -31,13 +31,19 @@ type Score struct {
 	Exposure           float64   // a typical exposure of counts, from public knowledge; 1 where that is zero
 	CentreOffset       float64   // a typical offset of counts, from public knowledge
 	Scale              float64   // a typical distance of the target from Centre, public; 1 where that is zero
+	Unscaled           bool      // no scale is known of a target that is no label and no count: a release finds it
 	Centre             float64   // of the target, from public knowledge
 	MaxRows            int       // as Data.MaxRows
 	MaxWeight          float64   // clipping threshold of weights of rows; 0: no weights
 }
 
 // Shares of the budget, of zCDP or of epsilon, of the releases of a Score. They add up to 1; those of pure
-// scores do so exactly.
+// scores do so exactly. Where the scale of the target is to be found, the others have shares of the rest.
+const (
+	scaleShare     = 0.05
+	pureScaleShare = 0.0625
+)
+
 var (
 	scoreShares      = map[string]float64{sizes: 0.22, targets: 0.04, centre: 0.04, deviations: 0.15, moments: 0.55}
 	labelScoreShares = map[string]float64{sizes: 0.25, moments: 0.75}
@@ -47,6 +53,7 @@ var (
 
 // The releases of a Score, in their order.
 const (
+	scales     = "scales"     // histograms of the octaves of |residual| and |target|
 	sizes      = "sizes"      // histogram of |residual|, of the loss of a label, or of the deviance of a count
 	targets    = "targets"    // histogram of |target|
 	centre     = "centre"     // mean target; of counts, the mean per unit of exposure
@@ -54,7 +61,7 @@ const (
 	moments    = "moments"    // means of all of these, and their second moments
 )
 
-var scoreOrder = []string{sizes, targets, centre, deviations, moments}
+var scoreOrder = []string{scales, sizes, targets, centre, deviations, moments}
 
 // release is a mechanism that releases a mech.Bounded.
 type release interface {
@@ -77,6 +84,7 @@ type scoring struct {
 func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
 	setDefault(&a.Scale, 1)
 	setDefault(&a.Exposure, 1)
+	a.Unscaled = a.Unscaled && !a.Labels && !a.Counts
 	if a.Labels && a.Negative == a.Positive {
 		a.Negative, a.Positive = 0, 1
 	}
@@ -124,6 +132,18 @@ func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) e
 	return checkRequest(s, b)
 }
 
+// withScales gives a share to the search for scales, if there is one, and the others the same part each of the rest.
+func (a Score) withScales(shares map[string]float64, own float64) map[string]float64 {
+	if !a.Unscaled {
+		return shares
+	}
+	all := map[string]float64{scales: own}
+	for name, share := range shares {
+		all[name] = share * (1 - own)
+	}
+	return all
+}
+
 // concentrated uses normal noise, calibrated by the accountant.
 func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accountant) (*scoring, privacy.Event, error) {
 	shares := scoreShares
@@ -133,6 +153,7 @@ func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accoun
 	case a.Counts:
 		shares = countScoreShares
 	}
+	shares = a.withScales(shares, scaleShare)
 	at := func(z float64) *scoring {
 		g := &scoring{Score: a, shape: s, noises: map[string]release{}}
 		for name, share := range shares {
@@ -160,7 +181,7 @@ func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accoun
 // pureNoise uses Laplace noise. The event is that of all releases together.
 func (a Score) pureNoise(s Shape, b privacy.Budget, _ privacy.Accountant) (*scoring, privacy.Event, error) {
 	g := &scoring{Score: a, shape: s, pure: true, noises: map[string]release{}}
-	for name, share := range pureScoreShares {
+	for name, share := range a.withScales(pureScoreShares, pureScaleShare) {
 		g.noises[name] = mech.Laplace{Epsilon: below(share * below(b.Epsilon))}
 	}
 	return g, privacy.Pure{Epsilon: b.Epsilon}, nil
@@ -182,6 +203,9 @@ func (g *scoring) check() error {
 	checks := []error{mech.CheckHistogram(halfOctaves, g.shape.N, 1), g.momentContract().Check(), g.sumContract().Check()}
 	for _, noise := range g.noises {
 		checks = append(checks, noise.Check())
+	}
+	if g.Unscaled {
+		checks = append(checks, mech.CheckHistogram(sizeBins, g.shape.N, len(scaledOfScore)))
 	}
 	if err := errors.Join(checks...); err != nil {
 		return infeasible(err)
@@ -245,7 +269,9 @@ func (g *scoring) parameters() map[string]any {
 	if g.Labels {
 		p["positive_label"], p["negative_label"] = g.Positive, g.Negative
 	} else {
-		p["target_scale"] = g.Scale
+		if !g.Unscaled {
+			p["target_scale"] = g.Scale
+		}
 		if g.Centre != 0 {
 			p["target_center"] = g.Centre
 		}

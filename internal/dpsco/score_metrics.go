@@ -24,6 +24,7 @@ type Metric struct {
 // measured holds the releases of a Score.
 type measured struct {
 	*scoring
+	scale, unit                  float64 // of the target, as registered or found; of the histograms of sizes and deviations
 	sizes, targets, deviations   *magnitudes
 	centre                       float64 // of the target
 	rateDoubt                    float64 // counts: relative standard deviation of the noise of the rate

@@ -105,24 +105,26 @@ func isCorrect(margin, label float64) float64 {
 // measure makes the releases and computes the metrics.
 func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metric, error) {
 	rows := g.newScoredRows(x)
-	m := &measured{scoring: g}
-	m.sizes = g.histogram(sizes, rows, g.Scale, src, func(e, _ float64) float64 { return g.size(e) })
-	rare := g.pure
+	m, rare := &measured{scoring: g, scale: g.Scale, unit: g.Scale}, g.pure
+	if g.Unscaled && m.findScales(rows, src) {
+		rare = false
+	}
+	m.sizes = g.histogram(sizes, rows, m.unit, src, func(e, _ float64) float64 { return g.size(e) })
 	if !g.pure && !g.Labels {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		m.targets = g.histogram(targets, rows, g.Scale, src, func(_, y float64) float64 { return math.Abs(y) })
+		m.targets = g.histogram(targets, rows, m.scale, src, func(_, y float64) float64 { return math.Abs(y) })
 		if g.Counts {
 			m.compareWithRate(rows, src)
 		} else {
 			m.centre = g.mean(rows, m.targets.edge(), src)
-			m.deviations = g.histogram(deviations, rows, g.Scale, src, func(_, y float64) float64 { return math.Abs(y - m.centre) })
-			rare = m.targets.rarelyAsLargeAs(g.Scale)
+			m.deviations = g.histogram(deviations, rows, m.unit, src, func(_, y float64) float64 { return math.Abs(y - m.centre) })
+			rare = m.targets.rarelyAsLargeAs(m.scale)
 		}
-		g.mayHide(m.deviations, rare)
+		m.mayHide(m.deviations, rare)
 	}
-	g.mayHide(m.sizes, rare)
+	m.mayHide(m.sizes, rare)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -131,19 +133,38 @@ func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metr
 	return m.metrics(), nil
 }
 
+// scaledOfScore are the columns of scoredRows whose scales are looked for: the target and the residual.
+var scaledOfScore = []numeric{{column: target}, {column: 0}}
+
+// findScales releases the octaves of residuals and of targets, and reads from them how large most of both are. Where
+// noise hides those of residuals, they count as large as targets, and such targets as 1. It reports whether targets are
+// seen to be often about as large as their scale.
+func (m *measured) findScales(rows scoredRows, src *mech.Source) (typical bool) {
+	noise := m.noises[scales]
+	counts := countColumns(rows.Data, sizeBins, scaledOfScore, nil, noise, src)
+	if size, seen := counts[0].size(noise); seen {
+		m.scale, m.unit = size, size
+		typical = counts[0].between(typicalPart*size, 4*size) >= typicalShare*float64(rows.N)
+	}
+	if size, seen := counts[1].size(noise); seen {
+		m.unit = size
+	}
+	return typical
+}
+
 // mayHide extends the range in which the histogram's noise may hide rows. For labels, it extends to the
 // losses that visible rows would have with the other label, and for counts to the deviances that rows with
 // a small deviance would have with a count of 1. For other targets it extends to the target's scale if
 // rare: a residual may be as large as the scale if the target rarely is or if its histogram is not
 // released. Otherwise the visible residuals are smaller because the model predicts well.
-func (g *scoring) mayHide(m *magnitudes, rare bool) {
+func (m *measured) mayHide(h *magnitudes, rare bool) {
 	switch {
-	case g.Labels:
-		m.reach(m.reachOf(func(loss float64) float64 { return -math.Log(-math.Expm1(-loss)) }))
-	case g.Counts:
-		m.reach(m.reachOf(func(deviance float64) float64 { return unitDeviance(1, deviance/2) }))
+	case m.Labels:
+		h.reach(h.reachOf(func(loss float64) float64 { return -math.Log(-math.Expm1(-loss)) }))
+	case m.Counts:
+		h.reach(h.reachOf(func(deviance float64) float64 { return unitDeviance(1, deviance/2) }))
 	case rare:
-		m.reach(g.Scale)
+		h.reach(m.scale)
 	}
 }
 

@@ -23,6 +23,7 @@ func scores() map[string]Score {
 	return map[string]Score{
 		"regression": {Coefficients: []float64{0.3, 0.9}, Scale: 2},
 		"centred":    {Coefficients: []float64{0.3, 0.9}, Scale: 2, Centre: 2.5},
+		"unscaled":   {Coefficients: []float64{0.3, 0.9}, Unscaled: true},
 		"labels":     {Coefficients: []float64{-0.2, 1.4}, Labels: true},
 		"counts":     {Coefficients: []float64{-0.3, 0.5}, Counts: true},
 	}
@@ -361,6 +362,33 @@ func TestAScoreFindsTheCentreOfTheTarget(t *testing.T) {
 			t.Errorf("%s is %v, in the table %v; %s", m.Name, m.Value, exact[m.Name], m.WhyNull)
 		}
 	}
+}
+
+// A target without a scale may be of any size, and far from zero; a registered scale of 1 leaves no value of most of these. By absolute
+// residuals alone, without a delta, likewise. The error of a fit that predicts to a ten-thousandth is found beside its target.
+func TestAScoreFindsScales(t *testing.T) {
+	for _, c := range []struct{ times, constant, error float64 }{{4e4, 0, 1}, {1e-6, 0, 1}, {1e9, 3, 1}, {1, 2017, 1}, {1e6, 0, 1e-4}} {
+		a, x := Score{Coefficients: []float64{c.times * (3 + c.constant), c.times}, Unscaled: true}, scoreTable(3, 20_000, false)
+		for i, v := range x.X[0] {
+			x.Y[i] = c.times * (3 + c.constant + v + c.error*(x.Y[i]-3-v))
+		}
+		exact := exactMetrics(a, x)
+		for _, b := range []privacy.Budget{{Epsilon: 3, Delta: 1e-6}, {Epsilon: 3}} {
+			for _, m := range metricsOf(t, a, x, b, 3) {
+				if away := 0.1 * exact[m.Name]; m.Value == nil || math.Abs(*m.Value-exact[m.Name]) > away || m.Low == nil || *m.High-*m.Low > 3*away {
+					t.Errorf("%+v, delta %v: %s is %v in [%v, %v], in the table %v; %s", c, b.Delta, m.Name, told(m.Value), told(m.Low), told(m.High), exact[m.Name], m.WhyNull)
+				}
+			}
+		}
+	}
+}
+
+// told is a number that may be missing.
+func told(v *float64) any {
+	if v == nil {
+		return "not told"
+	}
+	return *v
 }
 
 // Intervals cover the metrics of the law. Of 60 intervals at a true coverage of 95 %, 47

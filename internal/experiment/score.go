@@ -19,6 +19,8 @@ type population struct {
 	name   string
 	labels bool
 	load   func() (*scored, error)
+
+	unscaled bool // the score does not know the scale of the target
 }
 
 // scored draws tables of n rows, and holds the coefficients w and their metrics.
@@ -46,7 +48,7 @@ func lawOf(name string, labels bool, at float64, e func(r *rand.Rand, x float64)
 	if labels {
 		w[1] = 1.4
 	}
-	return population{name, labels, sync.OnceValues(func() (*scored, error) {
+	return population{name: name, labels: labels, load: sync.OnceValues(func() (*scored, error) {
 		all := draw(rand.New(rand.NewPCG(1, 99)), rows)
 		return &scored{draw, w, all.metrics(w, labels)}, nil
 	})}
@@ -61,7 +63,7 @@ func indicator(v bool) float64 {
 
 // rowsOf is a real table as a population, scored at its best fit.
 func rowsOf(name string, labels bool, task *Task) population {
-	return population{name, labels, sync.OnceValues(func() (*scored, error) {
+	return population{name: name, labels: labels, load: sync.OnceValues(func() (*scored, error) {
 		all, _, err := task.Draw(1)
 		if err != nil {
 			return nil, err
@@ -119,7 +121,9 @@ func (c Config) populations() []population {
 		lawOf("very rare labels", true, -7, func(*rand.Rand, float64) float64 { return -7 }, rows),
 	}
 	if f := c.folder(); f.Dir != "" {
-		all = append(all, rowsOf("california", false, f.California()), rowsOf("aus_auto_bi", false, f.ClaimsLS()),
+		unscaled := rowsOf("california, no scale", false, f.California())
+		unscaled.unscaled = true
+		all = append(all, rowsOf("california", false, f.California()), unscaled, rowsOf("aus_auto_bi", false, f.ClaimsLS()),
 			rowsOf("adult", true, f.Adult()), rowsOf("covertype", true, f.Covertype()))
 	}
 	return all
@@ -154,8 +158,8 @@ func (s *scoring) run(ctx context.Context, epsilon float64, k int) ([]dpsco.Metr
 		return nil, err
 	}
 	t := from.draw(rand.New(rand.NewPCG(uint64(k), 21)), s.n)
-	a := dpsco.Score{Coefficients: from.w, Labels: s.labels}
-	if !s.labels {
+	a := dpsco.Score{Coefficients: from.w, Labels: s.labels, Unscaled: s.unscaled}
+	if !s.labels && !s.unscaled {
 		a.Scale = t.TargetScale
 	}
 	p, err := a.Plan(t.Shape, privacy.Budget{Epsilon: epsilon, Delta: 1e-6}, privacy.Concentrated{})

@@ -28,6 +28,9 @@ func (c *claim) hasUnit(column string) bool {
 	return ok
 }
 
+// lacksScale reports whether a column of numbers has no registered scale.
+func (c *claim) lacksScale(column string) bool { return !c.hasUnit(column) && !c.isFlag(column) }
+
 // unit returns the unit of a column; scale 1 and centre 0 if none is registered.
 func (c *claim) unit(column string) unit {
 	if u, ok := c.Dataset.Scales[column]; ok {
@@ -55,7 +58,7 @@ func (c *claim) algorithm() (dpsco.Scaled, error) {
 	for _, f := range c.Request.Features {
 		u := c.unit(f) // scale 1 for a category, since none is registered
 		for range c.slopesOf(f) {
-			if !c.isFlag(f) && !c.hasUnit(f) {
+			if c.lacksScale(f) {
 				scaled.UnscaledX = append(scaled.UnscaledX, len(scaled.X))
 			}
 			if c.isFlag(f) {
@@ -64,7 +67,7 @@ func (c *claim) algorithm() (dpsco.Scaled, error) {
 			scaled.X, scaled.CentreX = append(scaled.X, u.Scale), append(scaled.CentreX, u.Center)
 		}
 	}
-	scaled.UnscaledY = !c.hasUnit(c.Request.Target) && !c.isFlag(c.Request.Target) && !catalogue.Classifies(c.Model) && !catalogue.IsCount(c.Model)
+	scaled.UnscaledY = c.lacksScale(c.Request.Target) && !catalogue.Classifies(c.Model) && !catalogue.IsCount(c.Model)
 	scaled.Counts = catalogue.IsCount(c.Model)
 	if exposure := c.column(catalogue.Exposure); exposure != "" {
 		scaled.Exposure = c.unit(exposure).Scale

@@ -107,7 +107,7 @@ BEGIN
   d.row_count := coalesce(d.row_count, p_rows, coalesce(d.persons, d.block_rows) * (SELECT upper(b) - lower(b) FROM dp_int.blocks_read(d.id, p_body) AS b));
   scaled := d.scales ?| columns::text[] OR columns = '{}';
   looks := fits AND coalesce(options ->> 'method', 'auto') IN ('auto', 'newton', 'joint_moments', 'staged') AND NOT options ?| '{radius,penalty}';
-  IF NOT scaled AND asked NOT IN ('describe', 'scales') THEN
+  IF NOT scaled AND asked NOT IN ('describe', 'scales', 'score') THEN
     RETURN NEXT CASE WHEN looks THEN
       'no scale is registered: were they forgotten? A fit looks for them, for 2 to 20 % of its budget, and with few rows it may not find them. A steward registers typical magnitudes, from public knowledge'
       ELSE 'no scale is registered: were they forgotten? All are 1. A steward registers typical magnitudes, from public knowledge' END;
@@ -154,7 +154,7 @@ CREATE OR REPLACE FUNCTION dp_int.tell_unscaled(p_dataset text, p_scales jsonb) 
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF p_scales = '{}' THEN
-    RAISE NOTICE 'dpsidecar: data set "%" is registered without scales: the default methods of fits look for them, for 2 to 20 %% of each budget; to everything else every column is about as large as 1', p_dataset
+    RAISE NOTICE 'dpsidecar: data set "%" is registered without scales: the default methods of fits, and scores, look for them, for 2 to 20 %% of each budget; to everything else every column is about as large as 1', p_dataset
       USING HINT = 'With few rows scales are not found, and dp_explain cannot say what noise will do. Give typical magnitudes from public knowledge, never read from the rows, for instance scales => ''{"cost": 5000, "age": 50}''; boolean columns need none. dp_set_scales sets them, now or later.';
   END IF;
 END $$;
