@@ -135,7 +135,7 @@ func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure
 	n := float64(d.shape.N)
 	t, squares := d.means[d.start[column]+1]/m, (d.means[d.start[column]+2]/m+1)/2
 	f := Figure{Value: finite(c.centre + c.cut*clampTo(t, 1))}
-	if f.WhyNull = heavy(sizes, leastSizeIndex, whyFewCarry); f.WhyNull != "" {
+	if f.WhyNull = heavy(sizes, sizeIndex.coarse, whyFewCarry); f.WhyNull != "" {
 		return f
 	}
 	sampling := max(0, squares-t*t) / m / n

@@ -36,6 +36,7 @@ type magnitudes struct {
 	hides    int                    // number of those bins: three, or more after reach
 	far      float64                // size up to which reach says rows may be hidden; 0: next to the visible bins
 	noisy    [magnitudeBins]float64 // counts as released
+	bounded  bool                   // hidden rows are known to be hardly larger than far, as losses of labels are
 	spread   bool                   // the rows of a bin count as spread over it, not as all at its middle
 	quantity [magnitudeBins]float64 // middles of the bins, in the unit of the data
 }

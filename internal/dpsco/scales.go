@@ -169,7 +169,7 @@ func (c positionCounts) size(noise countNoise) (size float64, seen bool) {
 	return math.Ldexp(1, lowest+at), true
 }
 
-// between returns the count of sizes from low to below high, which are powers of two.
+// between returns the count of sizes from the octave of low on to those below the octave of high.
 func (c positionCounts) between(low, high float64) float64 {
 	bin := func(size float64) int { return min(max(math.Ilogb(size)+c.bins.Half, 0), len(c.noisy)) }
 	return floats.Sum(c.noisy[bin(low):bin(high)])

@@ -31,14 +31,15 @@ type Score struct {
 	Exposure           float64   // a typical exposure of counts, from public knowledge; 1 where that is zero
 	CentreOffset       float64   // a typical offset of counts, from public knowledge
 	Scale              float64   // a typical distance of the target from Centre, public; 1 where that is zero
-	Unscaled           bool      // no scale is known of a target that is no label and no count: a release finds it
+	Unscaled           bool      // no scale is known of a target that is no label and no count: it is looked for
 	Centre             float64   // of the target, from public knowledge
 	MaxRows            int       // as Data.MaxRows
 	MaxWeight          float64   // clipping threshold of weights of rows; 0: no weights
 }
 
 // Shares of the budget, of zCDP or of epsilon, of the releases of a Score. They add up to 1; those of pure
-// scores do so exactly. Where the scale of the target is to be found, the others have shares of the rest.
+// scores do so exactly. Where scales are looked for, for a target that has none and in each pure score of numbers, the
+// others have shares of the rest.
 const (
 	scaleShare     = 0.05
 	pureScaleShare = 0.0625
@@ -132,11 +133,8 @@ func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) e
 	return checkRequest(s, b)
 }
 
-// withScales gives a share to the search for scales, if there is one, and the others the same part each of the rest.
-func (a Score) withScales(shares map[string]float64, own float64) map[string]float64 {
-	if !a.Unscaled {
-		return shares
-	}
+// withScales gives a share to the search for scales, and the others the same part each of the rest.
+func withScales(shares map[string]float64, own float64) map[string]float64 {
 	all := map[string]float64{scales: own}
 	for name, share := range shares {
 		all[name] = share * (1 - own)
@@ -153,7 +151,9 @@ func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accoun
 	case a.Counts:
 		shares = countScoreShares
 	}
-	shares = a.withScales(shares, scaleShare)
+	if a.Unscaled {
+		shares = withScales(shares, scaleShare)
+	}
 	at := func(z float64) *scoring {
 		g := &scoring{Score: a, shape: s, noises: map[string]release{}}
 		for name, share := range shares {
@@ -181,7 +181,11 @@ func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accoun
 // pureNoise uses Laplace noise. The event is that of all releases together.
 func (a Score) pureNoise(s Shape, b privacy.Budget, _ privacy.Accountant) (*scoring, privacy.Event, error) {
 	g := &scoring{Score: a, shape: s, pure: true, noises: map[string]release{}}
-	for name, share := range a.withScales(pureScoreShares, pureScaleShare) {
+	shares := pureScoreShares
+	if !a.Labels && !a.Counts {
+		shares = withScales(shares, pureScaleShare)
+	}
+	for name, share := range shares {
 		g.noises[name] = mech.Laplace{Epsilon: below(share * below(b.Epsilon))}
 	}
 	return g, privacy.Pure{Epsilon: b.Epsilon}, nil
@@ -204,7 +208,7 @@ func (g *scoring) check() error {
 	for _, noise := range g.noises {
 		checks = append(checks, noise.Check())
 	}
-	if g.Unscaled {
+	if _, looks := g.noises[scales]; looks {
 		checks = append(checks, mech.CheckHistogram(sizeBins, g.shape.N, len(scaledOfScore)))
 	}
 	if err := errors.Join(checks...); err != nil {

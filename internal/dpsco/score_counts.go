@@ -121,9 +121,9 @@ func (m *measured) devianceExplained() Metric {
 	case m.rateIsNoise():
 		return Metric{Name: name, WhyNull: whyNoRate}
 	}
-	why := heavy(m.sizes, leastSizeIndex, whyHeavyTail)
+	why := heavy(m.sizes, sizeIndex.coarse, whyHeavyTail)
 	if why == "" {
-		why = heavy(m.deviations, leastSizeIndex, whyHeavyY)
+		why = heavy(m.deviations, sizeIndex.coarse, whyHeavyY)
 	}
 	deviance := m.number(0, m.cut)
 	return m.metric(quotient{

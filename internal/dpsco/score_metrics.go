@@ -24,6 +24,7 @@ type Metric struct {
 // measured holds the releases of a Score.
 type measured struct {
 	*scoring
+	unknown                      bool    // noise hides how large targets without a scale are: those that are not 0 may be far larger than all that is seen
 	scale, unit                  float64 // of the target, as registered or found; of the histograms of sizes and deviations
 	sizes, targets, deviations   *magnitudes
 	centre                       float64 // of the target
@@ -43,15 +44,23 @@ var (
 const scoreBiasShare = 0.8
 
 // Least tail indices for an interval of the mean size, of the mean of squares, and of the ratio of two such
-// means, which are correlated. Except for deviance_explained, they apply only where noise may hide more
-// than the share coarse of the rows in a bin, so that a distant tail is not visible. They were chosen on
-// laws and tables (docs/experiments/scores.md).
-const (
-	leastSizeIndex   = 2.5
-	leastSquareIndex = 3.3
-	leastRatioIndex  = 2.9
-	coarse           = 0.012
+// means, which are correlated. Where noise may hide at most the share coarse of the rows in a bin, a distant tail is
+// visible, and lower ones do, but for deviance_explained: a mean has an interval then, whatever is seen, and one of
+// squares where the second moment seems to exist. They were chosen on laws and tables (docs/experiments/scores.md).
+var (
+	sizeIndex   = leastIndex{coarse: 2.5}
+	squareIndex = leastIndex{coarse: 3.3, fine: 2}
+	ratioIndex  = leastIndex{coarse: 2.9, fine: 1.75}
 )
+
+// leastIndex is the least tail index where noise may hide more than the share coarse of the rows in a bin, and where it
+// may not.
+type leastIndex struct{ coarse, fine float64 }
+
+const coarse = 0.012
+
+// flattest is the least exponent of the tail that the bias of a mean is bounded by.
+const flattest = 1.2
 
 // chooseCuts chooses clipping thresholds, which balance noise with the bias by clipping.
 func (m *measured) chooseCuts() {
@@ -73,10 +82,14 @@ func (m *measured) cheapest(of *magnitudes, power float64) float64 {
 }
 
 // powerTail is the mean of (v^p - cut^p)+ over the visible bins and a Pareto tail of hidden rows, whose
-// p-th moment is assumed to exist.
+// p-th moment is assumed to exist. The tail of means is no steeper than the last octaves that are seen.
 func (m *magnitudes) powerTail(cut, p float64, c cautious) float64 {
 	rows, exponent := m.hidden(c)
-	a, share, edge := max(exponent, p+0.5), rows/m.rows, m.hiddenFrom()
+	least := p + 0.5
+	if p == 1 && !m.bounded {
+		exponent, least = min(exponent, m.index(c)), flattest
+	}
+	a, share, edge := max(exponent, least), rows/m.rows, m.hiddenFrom()
 	seen := m.mean(func(v float64) float64 { return max(0, math.Pow(v, p)-math.Pow(cut, p)) })
 	if cut >= edge {
 		return seen + share*math.Pow(cut/edge, -a)*math.Pow(cut, p)*p/(a-p)
@@ -236,12 +249,24 @@ func (m *scoreMeans) ratio(above, below []float64, off func(q float64) float64) 
 
 // Why a metric has no value, or no interval.
 const (
+	whyNoScale   = "noise hides how large the target is, or do few rows have one that is not 0? Register its scale, or ask for more eps"
 	whyNoSize    = "noise hides how far predictions are off: ask for more eps"
 	whyNoSpread  = "noise hides how much the target varies: ask for more eps"
 	whyNoRows    = "noise hides how many rows are complete: ask for more eps"
 	whyHeavyTail = "a few rows that are predicted badly may carry it: more eps shows whether they do"
 	whyHeavyY    = "a few rows with extreme targets may carry it: more eps shows whether they do"
 )
+
+// hidden returns why nothing is known of residuals, and otherwise nothing.
+func (m *measured) hidden() string {
+	switch {
+	case m.unknown:
+		return whyNoScale
+	case !m.sizes.seen:
+		return whyNoSize
+	}
+	return ""
+}
 
 // metrics returns all metrics.
 func (m *measured) metrics() []Metric {
@@ -310,15 +335,15 @@ func (m *measured) number(j int, unit float64) []float64 {
 
 // meanSize is the mean absolute error, the log-loss, or the mean deviance.
 func (m *measured) meanSize(name string) Metric {
-	if !m.sizes.seen {
-		return Metric{Name: name, WhyNull: whyNoSize}
+	if why := m.hidden(); why != "" {
+		return Metric{Name: name, WhyNull: why}
 	}
-	least := leastSizeIndex
+	least := sizeIndex
 	if m.Labels { // mayHide bounds the tail of their losses
-		least = 0
+		least = leastIndex{}
 	}
 	return m.metric(quotient{
-		name: name, above: m.number(0, m.cut), below: m.one(), why: heavyIfCoarse(m.sizes, least, whyHeavyTail), hidden: whyNoRows, to: atLeastZero,
+		name: name, above: m.number(0, m.cut), below: m.one(), why: least.heavy(m.sizes, whyHeavyTail), hidden: whyNoRows, to: atLeastZero,
 		off: func(float64) float64 { return m.sizes.powerTail(m.cut, 1, scoreHides) },
 	})
 }
@@ -334,11 +359,11 @@ func (m *measured) share(name string, j int) Metric {
 // rootMeanSquare is the root mean squared error.
 func (m *measured) rootMeanSquare() Metric {
 	const name = "root_mean_squared_error"
-	if !m.sizes.seen {
-		return Metric{Name: name, WhyNull: whyNoSize}
+	if why := m.hidden(); why != "" {
+		return Metric{Name: name, WhyNull: why}
 	}
 	return m.metric(quotient{
-		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: heavyIfCoarse(m.sizes, leastSquareIndex, whyHeavyTail), hidden: whyNoRows,
+		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: squareIndex.heavy(m.sizes, whyHeavyTail), hidden: whyNoRows,
 		off: func(float64) float64 { return m.squaresOff() }, to: func(q float64) float64 { return math.Sqrt(atLeastZero(q)) },
 	})
 }
@@ -353,15 +378,15 @@ func (m *measured) squaresOff() float64 { return m.sizes.powerTail(m.squareCut, 
 // in opposite directions.
 func (m *measured) rSquared() Metric {
 	const name = "r2"
-	switch {
-	case !m.sizes.seen:
-		return Metric{Name: name, WhyNull: whyNoSize}
+	switch why := m.hidden(); {
+	case why != "":
+		return Metric{Name: name, WhyNull: why}
 	case !m.deviations.seen:
 		return Metric{Name: name, WhyNull: whyNoSpread}
 	}
-	why := heavyIfCoarse(m.sizes, leastRatioIndex, whyHeavyTail)
+	why := ratioIndex.heavy(m.sizes, whyHeavyTail)
 	if why == "" {
-		why = heavyIfCoarse(m.deviations, leastRatioIndex, whyHeavyY)
+		why = ratioIndex.heavy(m.deviations, whyHeavyY)
 	}
 	squares := m.number(1, square(m.squareCut))
 	return m.metric(quotient{
@@ -391,11 +416,10 @@ func heavy(of *magnitudes, least float64, why string) string {
 	return ""
 }
 
-// heavyIfCoarse is heavy, without its test of the index where the noise of the histogram is small: at most
-// the share coarse of the rows may be hidden in a bin.
-func heavyIfCoarse(of *magnitudes, least float64, why string) string {
+// heavy returns why if a tail is too heavy for an interval, and otherwise nothing.
+func (least leastIndex) heavy(of *magnitudes, why string) string {
 	if seenAlone*of.sd <= coarse*of.rows {
-		least = 0
+		return heavy(of, least.fine, why)
 	}
-	return heavy(of, least, why)
+	return heavy(of, least.coarse, why)
 }

@@ -106,7 +106,7 @@ func isCorrect(margin, label float64) float64 {
 func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metric, error) {
 	rows := g.newScoredRows(x)
 	m, rare := &measured{scoring: g, scale: g.Scale, unit: g.Scale}, g.pure
-	if g.Unscaled && m.findScales(rows, src) {
+	if noise, looks := g.noises[scales]; looks && m.findScales(rows, noise, src) {
 		rare = false
 	}
 	m.sizes = g.histogram(sizes, rows, m.unit, src, func(e, _ float64) float64 { return g.size(e) })
@@ -137,34 +137,40 @@ func (g *scoring) measure(ctx context.Context, x Data, src *mech.Source) ([]Metr
 var scaledOfScore = []numeric{{column: target}, {column: 0}}
 
 // findScales releases the octaves of residuals and of targets, and reads from them how large most of both are. Where
-// noise hides those of residuals, they count as large as targets, and such targets as 1. It reports whether targets are
-// seen to be often about as large as their scale.
-func (m *measured) findScales(rows scoredRows, src *mech.Source) (typical bool) {
-	noise := m.noises[scales]
+// noise hides those of residuals, they count as large as targets. It reports whether targets are seen to be often about as
+// large as their scale.
+func (m *measured) findScales(rows scoredRows, noise countNoise, src *mech.Source) (typical bool) {
 	counts := countColumns(rows.Data, sizeBins, scaledOfScore, nil, noise, src)
-	if size, seen := counts[0].size(noise); seen {
+	targets, residuals := counts[0], counts[1]
+	size, seen := targets.size(noise)
+	if m.unknown = m.Unscaled && !seen; m.Unscaled && seen {
 		m.scale, m.unit = size, size
-		typical = counts[0].between(typicalPart*size, 4*size) >= typicalShare*float64(rows.N)
 	}
-	if size, seen := counts[1].size(noise); seen {
+	typical = seen && targets.between(typicalPart*m.scale, 4*m.scale) >= typicalShare*float64(rows.N)
+	if size, seen := residuals.size(noise); seen {
 		m.unit = size
 	}
 	return typical
 }
 
+// beyondTypical is how many times as large as the target's scale, a typical target, a residual may be where noise hides
+// it: where few rows have a target at all, such as a claim, some are far larger than a typical one.
+const beyondTypical = 8
+
 // mayHide extends the range in which the histogram's noise may hide rows. For labels, it extends to the
 // losses that visible rows would have with the other label, and for counts to the deviances that rows with
-// a small deviance would have with a count of 1. For other targets it extends to the target's scale if
-// rare: a residual may be as large as the scale if the target rarely is or if its histogram is not
-// released. Otherwise the visible residuals are smaller because the model predicts well.
+// a small deviance would have with a count of 1. For other targets it extends beyond the target's scale if
+// rare: a residual may be as large as the target if targets are rarely about as large as their scale, or if they are not
+// seen. Otherwise the visible residuals are smaller because the model predicts well.
 func (m *measured) mayHide(h *magnitudes, rare bool) {
+	h.bounded = m.Labels || m.Counts
 	switch {
 	case m.Labels:
 		h.reach(h.reachOf(func(loss float64) float64 { return -math.Log(-math.Expm1(-loss)) }))
 	case m.Counts:
 		h.reach(h.reachOf(func(deviance float64) float64 { return unitDeviance(1, deviance/2) }))
 	case rare:
-		h.reach(m.scale)
+		h.reach(beyondTypical * m.scale)
 	}
 }
 

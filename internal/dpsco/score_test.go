@@ -433,17 +433,21 @@ func TestIntervalsOfScoresCoverTheLaw(t *testing.T) {
 }
 
 // What is rare has scores that cover: labels of which one in 400 is the positive one, claims of one row in 150, and a target that is 1 in
-// three rows of a thousand and 0 elsewhere. Noise hides these rows in histograms, though nearly all of the loss is theirs. To take what is seen for all there is
+// three rows of a thousand and 0 elsewhere, or a lognormal claim in one of a hundred. Noise hides these rows in histograms, though nearly all of the loss is theirs. To take what is seen for all there is
 // covered nothing.
 func TestScoresOfWhatIsRareCover(t *testing.T) {
 	for name, c := range map[string]struct {
 		a     Score
 		rate  func(x float64) float64
-		least int // of 40 scores have an interval
+		least int     // of 40 scores have an interval
+		level float64 // of the logarithm of claims; 0: what is rare is 1
 	}{
-		"labels":     {Score{Coefficients: []float64{-6, 0.5}, Labels: true}, func(x float64) float64 { return 1 / (1 + math.Exp(6-x/2)) }, 36},
-		"counts":     {Score{Coefficients: []float64{-5, 0.4}, Counts: true}, func(x float64) float64 { return math.Exp(0.4*x - 5) }, 0},
-		"regression": {Score{Coefficients: []float64{0.003, 0}}, func(float64) float64 { return 0.003 }, 20},
+		"labels":     {Score{Coefficients: []float64{-6, 0.5}, Labels: true}, func(x float64) float64 { return 1 / (1 + math.Exp(6-x/2)) }, 36, 0},
+		"counts":     {Score{Coefficients: []float64{-5, 0.4}, Counts: true}, func(x float64) float64 { return math.Exp(0.4*x - 5) }, 0, 0},
+		"regression": {Score{Coefficients: []float64{0.003, 0}}, func(float64) float64 { return 0.003 }, 20, 0},
+		"claims":     {Score{Coefficients: []float64{0, 0}, Scale: 5000}, func(float64) float64 { return 0.01 }, 40, 8},
+		"hidden":     {Score{Coefficients: []float64{0, 0}, Unscaled: true}, func(float64) float64 { return 0.01 }, 0, 8},
+		"unscaled":   {Score{Coefficients: []float64{0, 0}, Unscaled: true}, func(float64) float64 { return 0.1 }, 30, 8},
 	} {
 		draw := func(seed uint64, n int) Data {
 			x := scoreTable(seed, n, false)
@@ -451,6 +455,9 @@ func TestScoresOfWhatIsRareCover(t *testing.T) {
 			for i, v := range x.X[0] {
 				if x.Y[i] = 0; r.Float64() < c.rate(v) {
 					x.Y[i] = 1
+					if c.level > 0 {
+						x.Y[i] = math.Exp(c.level + 1.2*r.NormFloat64())
+					}
 				}
 			}
 			if c.a.Counts {
@@ -477,7 +484,7 @@ func TestScoresOfWhatIsRareCover(t *testing.T) {
 					t.Errorf("%s, delta %v: %s missed in %d of %d", name, delta, metric, n, given[metric])
 				}
 			}
-			if tells := map[string]string{"labels": "log_loss", "regression": "mean_absolute_error"}[name]; tells != "" && given[tells] < c.least {
+			if tells := map[string]string{"labels": "log_loss", "regression": "mean_absolute_error", "claims": "mean_absolute_error", "unscaled": "mean_absolute_error"}[name]; tells != "" && given[tells] < c.least {
 				t.Errorf("%s, delta %v: %s is given in %d of 40", name, delta, tells, given[tells])
 			}
 		}
@@ -552,7 +559,8 @@ func TestMetricsAreNamed(t *testing.T) {
 	}
 }
 
-// A heavy tail has no interval where noise hides so much of each bin that the tail may be anywhere, and has one where it is seen.
+// The mean of a heavy tail has no interval where noise hides so much of each bin that the tail may be anywhere, and has one where it is
+// seen. The mean of squares of such a tail has none, for its second moment may not exist.
 func TestHeavyTailsOfScores(t *testing.T) {
 	const rows = 20_000
 	for sd, want := range map[float64]string{20: "", 60: "", 200: whyHeavyTail} {
@@ -560,8 +568,12 @@ func TestHeavyTailsOfScores(t *testing.T) {
 		for k, left := 10, float64(rows); k < magnitudeBins; k, left = k+1, left/1.3 { // an index of .76
 			counts[k] = left * 0.3 / 1.3
 		}
-		if got := heavyIfCoarse(readMagnitudes(counts, sd, 1, math.Inf(1), rows).run(), leastSizeIndex, whyHeavyTail); got != want {
+		seen := readMagnitudes(counts, sd, 1, math.Inf(1), rows).run()
+		if got := sizeIndex.heavy(seen, whyHeavyTail); got != want {
 			t.Errorf("noise of %v rows: %q, want %q", sd, got, want)
+		}
+		if got := squareIndex.heavy(seen, whyHeavyTail); got != whyHeavyTail {
+			t.Errorf("noise of %v rows: the mean of squares has an interval", sd)
 		}
 	}
 }

@@ -33,20 +33,35 @@ type scored struct {
 // lawOf is a population with one normal feature x: y = x + e(x), scored at .9 x + at; or with labels of
 // log-odds 1.5 x + e(x), scored at 1.4 x + at.
 func lawOf(name string, labels bool, at float64, e func(r *rand.Rand, x float64) float64, rows int) population {
+	w, target := []float64{at, 0.9}, func(r *rand.Rand, x float64) float64 { return x + e(r, x) }
+	if labels {
+		w[1], target = 1.4, func(r *rand.Rand, x float64) float64 {
+			return indicator(r.Float64() < 1/(1+math.Exp(-1.5*x-e(r, x))))
+		}
+	}
+	return drawn(name, labels, w, 2, target, rows)
+}
+
+// claims is a population of which one row in a hundred has a claim, lognormal about e^8, which is scored at its mean.
+func claims(rows int) population {
+	const share, level, spread = 0.01, 8, 1.2
+	return drawn("claims of one row in a hundred", false, []float64{share * math.Exp(level+spread*spread/2), 0}, 5000, func(r *rand.Rand, _ float64) float64 {
+		if r.Float64() < share {
+			return math.Exp(level + spread*r.NormFloat64())
+		}
+		return 0
+	}, rows)
+}
+
+// drawn is a population with one normal feature, whose metrics are those of the given number of rows.
+func drawn(name string, labels bool, w []float64, scale float64, target func(r *rand.Rand, x float64) float64, rows int) population {
 	draw := func(r *rand.Rand, n int) *Table {
 		t := design(r, n, []float64{1}, false)
-		t.TargetScale = 2
+		t.TargetScale = scale
 		for i, x := range t.X[0] {
-			t.Y[i] = x + e(r, x)
-			if labels {
-				t.Y[i] = indicator(r.Float64() < 1/(1+math.Exp(-1.5*x-e(r, x))))
-			}
+			t.Y[i] = target(r, x)
 		}
 		return t
-	}
-	w := []float64{at, 0.9}
-	if labels {
-		w[1] = 1.4
 	}
 	return population{name: name, labels: labels, load: sync.OnceValues(func() (*scored, error) {
 		all := draw(rand.New(rand.NewPCG(1, 99)), rows)
@@ -116,15 +131,18 @@ func (c Config) populations() []population {
 		lawOf("errors of t, 5 df", false, 0, student(5), rows),
 		lawOf("errors of t, 3 df", false, 0, student(3), rows),
 		lawOf("lognormal errors", false, 0, func(r *rand.Rand, _ float64) float64 { return math.Exp(r.NormFloat64()) - math.Exp(0.5) }, rows),
+		claims(rows),
 		lawOf("labels", true, 0, func(*rand.Rand, float64) float64 { return 0 }, rows),
 		lawOf("rare labels", true, -4, func(*rand.Rand, float64) float64 { return -4 }, rows),
 		lawOf("very rare labels", true, -7, func(*rand.Rand, float64) float64 { return -7 }, rows),
 	}
 	if f := c.folder(); f.Dir != "" {
+		for _, t := range f.tables("linear") {
+			all = append(all, rowsOf(t.name, false, realTask(t.model, percentAbove, t.open)))
+		}
 		unscaled := rowsOf("california, no scale", false, f.California())
 		unscaled.unscaled = true
-		all = append(all, rowsOf("california", false, f.California()), unscaled, rowsOf("aus_auto_bi", false, f.ClaimsLS()),
-			rowsOf("adult", true, f.Adult()), rowsOf("covertype", true, f.Covertype()))
+		all = append(all, unscaled, rowsOf("adult", true, f.Adult()), rowsOf("covertype", true, f.Covertype()))
 	}
 	return all
 }
