@@ -105,6 +105,16 @@ func (w *world) scored(release string) string {
 	return release
 }
 
+// A column that is named twice is told as such, with categories too.
+func TestAColumnNamedTwiceBesideCategories(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.categorised(10)
+	for _, features := range []string{"{paid,age,region}", "{age,region,region}"} {
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register('twice', $1::text::regclass, 'paid', $2, 1, categories => '{"region": ["north", "south"]}')`, "public."+w.dataset, features)
+		w.wantError(err, "22023", "stands twice among target and features")
+	}
+}
+
 func TestBadCategoriesAreExplained(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.categorised(10)

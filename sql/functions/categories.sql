@@ -97,7 +97,7 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'Name the levels that matter: "*" stands for every other value.';
   END IF;
   SELECT t INTO twice
-    FROM (SELECT c::text FROM unnest(p_columns) AS c
+    FROM (SELECT DISTINCT c::text FROM unnest(p_columns) AS c  -- check_columns tells of a column that is named twice
           UNION ALL SELECT key || '=' || level FROM jsonb_each(clean), jsonb_array_elements_text(value) AS level) AS terms(t)
    GROUP BY t HAVING count(*) > 1 LIMIT 1;
   IF FOUND THEN
