@@ -146,8 +146,14 @@ func TestPredictionsAreForWhoMaySeeTheRelease(t *testing.T) {
 	if got := one[float64](w, w.steward, `SELECT dp_predict($1, '{50}')`, release); got != want {
 		t.Errorf("the steward gets %v, want %v", got, want)
 	}
-	if !one[bool](w, w.analyst, `SELECT dp_predict(NULL::uuid, '{50}') IS NULL`) {
-		t.Error("no release gives a prediction")
+	for _, sql := range []string{`SELECT dp_predict(NULL, '{50}')`, `SELECT dp_predict(NULL::uuid, '{50}')`, `SELECT dp_predict(NULL::uuid, '{50}'::float8[])`, `SELECT dp_predict(NULL::uuid, '{"age": 50}'::jsonb)`, `SELECT dp_predict(NULL::text, '{50}'::float8[])`, `SELECT dp_coef(NULL)`} {
+		_, err := w.analyst.Exec(context.Background(), sql)
+		w.wantError(err, "22023", "no release NULL")
+	}
+	for _, kind := range []string{"float8[]", "jsonb", "text"} {
+		if !one[bool](w, w.analyst, `SELECT dp_predict($1::uuid, NULL::`+kind+`) IS NULL`, release) {
+			t.Errorf("features that are a null %s give a prediction", kind)
+		}
 	}
 }
 

@@ -2,7 +2,7 @@
 
 -- The coefficients of a release in the order asked; the caller may see those that dp.releases shows him.
 CREATE OR REPLACE FUNCTION public.dp_coef(release uuid) RETURNS float8[]
-LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$  -- not STRICT: no release is an error, as with dp_last_release before the first one
 DECLARE
   r dp_int.release := dp_int.visible_fit(dp_coef.release);
 BEGIN
@@ -87,7 +87,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features float8[]) RETURNS float8
-LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   r dp_int.release := dp_int.visible_fit(dp_predict.release);
 BEGIN
@@ -99,7 +99,7 @@ COMMENT ON FUNCTION public.dp_predict(uuid, float8[]) IS
 
 -- Without this overload a release written as a literal would match both uuid and float8[].
 CREATE OR REPLACE FUNCTION public.dp_predict(release text, features float8[]) RETURNS float8
-LANGUAGE sql STABLE STRICT
+LANGUAGE sql STABLE
 RETURN public.dp_predict(release::uuid, features);
 COMMENT ON FUNCTION public.dp_predict(text, float8[]) IS 'The same for a release written as text.';
 
@@ -187,11 +187,13 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features jsonb) RETURNS float8
-LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   r dp_int.release := dp_int.visible_fit(dp_predict.release);
 BEGIN
-  IF r.parameters ? 'by' THEN
+  IF dp_predict.features IS NULL THEN
+    RETURN NULL;
+  ELSIF r.parameters ? 'by' THEN
     RETURN dp_int.prediction(r, dp_int.group_named(r, dp_predict.features), dp_int.feature_values(r, dp_predict.features), dp_int.known_part(r, dp_predict.features));
   END IF;
   RETURN dp_int.prediction(r, '', dp_int.feature_values(r, dp_predict.features), dp_int.known_part(r, dp_predict.features));
@@ -201,12 +203,12 @@ COMMENT ON FUNCTION public.dp_predict(uuid, jsonb) IS
 
 -- Without this overload features written as a literal would match both float8[] and jsonb.
 CREATE OR REPLACE FUNCTION public.dp_predict(release uuid, features text) RETURNS float8
-LANGUAGE sql STABLE STRICT
+LANGUAGE sql STABLE
 RETURN CASE WHEN strpos(features, ':') > 0 THEN public.dp_predict(release, features::jsonb) ELSE public.dp_predict(release, features::float8[]) END;
 COMMENT ON FUNCTION public.dp_predict(uuid, text) IS 'The same for features written as text, an array or a JSON object.';
 
 CREATE OR REPLACE FUNCTION public.dp_predict(release text, features text) RETURNS float8
-LANGUAGE sql STABLE STRICT
+LANGUAGE sql STABLE
 RETURN public.dp_predict(release::uuid, features);
 COMMENT ON FUNCTION public.dp_predict(text, text) IS 'The same for release and features written as text.';
 GRANT EXECUTE ON FUNCTION public.dp_coef, public.dp_predict(float8[], float8[]), public.dp_predict(uuid, float8[]), public.dp_predict(text, float8[]),
