@@ -85,6 +85,30 @@ func TestEveryTypeCanBeRegisteredOrIsRefusedWithAWayOut(t *testing.T) {
 	}
 }
 
+// A target of text has two labels, not levels with a remainder: the hint names their places, or the labels that the call has.
+func TestTheHintOfATargetOfTextNamesTwoLabels(t *testing.T) {
+	w := newWorld(t, 10, 1e-5)
+	table := w.dataset + "_churn"
+	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s AS SELECT CASE i %% 2 WHEN 0 THEN 'stays' ELSE 'leaves' END AS churn, i AS age FROM generate_series(1, 100) i; GRANT SELECT ON public.%[1]s TO dp_sidecar`, table))
+	for k, c := range []struct{ labels, negative, positive string }{{`{}`, "the negative value", "the positive value"}, {`{"churn": ["stays", "leaves"]}`, "stays", "leaves"}} {
+		name := fmt.Sprintf("%s_%d", table, k)
+		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'churn', '{age}', 10, 1e-5, labels => $3)`, name, "public."+table, c.labels)
+		w.wantError(err, "22023", "which no model can use")
+		said := strings.Split(hint(err), "If it is text of numbers")[0]
+		if !strings.Contains(said, "name both, the negative one first") || strings.Contains(said, "*") || strings.Contains(said, "a level") {
+			t.Errorf("%s: %s", c.labels, said)
+		}
+		if _, steward := w.follow(said); steward != 1 {
+			t.Errorf("%s: %s", c.labels, said)
+		}
+		w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
+		labels := w.explain(w.analyst, `SELECT * FROM dp_explain('logistic', $1, 5)`, name)
+		if got := one[string](w, w.steward, `SELECT concat(labels -> 'churn' ->> 0, ', ', labels -> 'churn' ->> 1) FROM dp.datasets WHERE dataset = $1`, name); got != c.negative+", "+c.positive || labels["possible"] != "yes" {
+			t.Errorf("%s: the labels are %s, %v", c.labels, got, labels)
+		}
+	}
+}
+
 // The expressions of those views raise no error, whatever the values are: the job reads the
 // extremes of each type and has its release.
 func TestWhatHintsShowRaisesNoError(t *testing.T) {

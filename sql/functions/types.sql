@@ -129,7 +129,9 @@ DECLARE
   kind oid;
   shown jsonb;
   numbers jsonb;
+  two jsonb;  -- the levels of a target of text: two labels, those that the call names or their places
 BEGIN
+  two := CASE WHEN jsonb_typeof(p_call -> 'labels' -> p_target::text) = 'array' THEN p_call -> 'labels' -> p_target::text ELSE '["the negative value", "the positive value"]' END;
   SELECT format('%I.%I', n.nspname, c.relname), (
          SELECT format('%I.%I', n.nspname, v.name)
            FROM (SELECT (CASE WHEN octet_length(c.relname) > 50 THEN left(c.relname, 12) ELSE c.relname::text END || '_dp' || coalesce(nullif(i, 1)::text, ''))::name AS name, i FROM generate_series(1, 100) AS i) AS v
@@ -137,18 +139,21 @@ BEGIN
     INTO relation, view
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = p_relid;
   SELECT c.kind INTO kind FROM dp_int.registered_columns(p_relid, p_target, p_features, p_categories) c WHERE c.name = p_bad;
-  SELECT jsonb_agg(jsonb_build_object('source', c.name, 'expression', s.expression, 'name', s.name::name, 'levels', s.levels, 'place', c.n, 'same', s.expression = quote_ident(s.name)) ORDER BY c.n, s.n) INTO shown
+  SELECT jsonb_agg(jsonb_build_object('source', c.name, 'expression', s.expression, 'name', s.name::name, 'levels', CASE WHEN v.labels THEN two ELSE s.levels END, 'labels', v.labels, 'place', c.n, 'same', s.expression = quote_ident(s.name)) ORDER BY c.n, s.n) INTO shown
     FROM dp_int.registered_columns(p_relid, p_target, p_features, p_categories) c,
-         LATERAL dp_int.shown_as(c.kind, quote_ident(c.name), c.name, p_categories -> c.name::text) WITH ORDINALITY AS s(expression, name, levels, n);
+         LATERAL dp_int.shown_as(c.kind, quote_ident(c.name), c.name, p_categories -> c.name::text) WITH ORDINALITY AS s(expression, name, levels, n),
+         LATERAL (SELECT c.name = p_target AND s.levels = '["a level", "*"]') AS v(labels);
   IF NOT EXISTS (SELECT FROM jsonb_array_elements(shown) AS s WHERE s ->> 'source' = p_bad) THEN
     RETURN CASE WHEN kind = 'json'::regtype AND (SELECT relkind IN ('r', 'p') FROM pg_catalog.pg_class WHERE oid = p_relid)
       THEN format('Reading a field of json can raise an error, reading one of jsonb cannot. As the owner of %s run: ALTER TABLE %s ALTER COLUMN %I TYPE jsonb; and register again to see the view that serves. Or leave the column out.', relation, relation, p_bad)
       ELSE format('Leave the column out. Or give the table a stored generated column with what a model can use of it: smallint, integer, bigint, real, double precision, numeric, boolean, date or timestamp, or text or an enum as a category. As the owner of the table: ALTER TABLE %s ADD COLUMN ... GENERATED ALWAYS AS (... %I ...) STORED;', relation, p_bad) END;
   ELSIF dp_int.has_levels(kind) AND kind NOT IN (SELECT t.oid FROM pg_catalog.pg_type t WHERE t.typtype = 'e') THEN
-    numbers := (SELECT jsonb_agg(CASE s ->> 'source' WHEN p_bad THEN s || jsonb_build_object('same', false, 'levels', NULL, 'expression',
+    numbers := (SELECT jsonb_agg(CASE s ->> 'source' WHEN p_bad THEN s || jsonb_build_object('same', false, 'levels', NULL, 'labels', false, 'expression',
                   format('CASE WHEN left(%1$I, 30) COLLATE "C" ~ ''^-?[0-9]{1,9}([.][0-9]{1,9})?$'' THEN left(%1$I, 30)::numeric END', p_bad)) ELSE s END)
                   FROM jsonb_array_elements(shown) AS s);
-    RETURN format('If it is a category, name its levels, from public knowledge, never read from the table; "*" is every other value. %s If it is text of numbers: %s',
+    RETURN format('%s, from public knowledge, never read from the table%s %s If it is text of numbers: %s',
+                  CASE WHEN p_bad = p_target THEN 'If it has two values, which dp_logistic_regress is to tell apart, name both, the negative one first' ELSE 'If it is a category, name its levels' END,
+                  CASE WHEN p_bad = p_target THEN '.' ELSE '; "*" is every other value.' END,
                   dp_int.register_statements(relation, view, p_target, p_features, shown, p_call), dp_int.register_statements(relation, view, p_target, p_features, numbers, p_call));
   END IF;
   RETURN dp_int.register_statements(relation, view, p_target, p_features, shown, p_call)
@@ -175,14 +180,17 @@ $$;
 CREATE OR REPLACE FUNCTION dp_int.register_statement(p_relation text, p_target name, p_features name[], p_shown jsonb, p_call jsonb) RETURNS text
 LANGUAGE sql STABLE AS $$
   WITH shown AS (
-    SELECT s ->> 'source' AS source, s ->> 'name' AS name, nullif(s -> 'levels', 'null') AS levels, row_number() OVER (PARTITION BY s ->> 'source' ORDER BY n) AS part, n
+    SELECT s ->> 'source' AS source, s ->> 'name' AS name, nullif(s -> 'levels', 'null') AS levels, (s ->> 'labels')::boolean AS labels, row_number() OVER (PARTITION BY s ->> 'source' ORDER BY n) AS part, n
       FROM jsonb_array_elements(p_shown) WITH ORDINALITY AS e(s, n)),
   used AS (SELECT * FROM shown WHERE source <> p_target OR part = 1),  -- a target is one column
   renamed AS (
-    SELECT a.key, jsonb_object_agg(u.name, o.value) AS value
-      FROM jsonb_each(p_call) AS a, jsonb_each(CASE jsonb_typeof(a.value) WHEN 'object' THEN a.value ELSE '{}' END) AS o
-      JOIN used u ON u.source = o.key AND u.levels IS NULL
-     WHERE a.key IN ('scales', 'labels') GROUP BY a.key)
+    SELECT key, jsonb_object_agg(name, value) AS value
+      FROM (SELECT a.key, u.name, o.value
+              FROM jsonb_each(p_call) AS a, jsonb_each(CASE jsonb_typeof(a.value) WHEN 'object' THEN a.value ELSE '{}' END) AS o
+              JOIN used u ON u.source = o.key AND u.levels IS NULL
+             WHERE a.key IN ('scales', 'labels')
+            UNION ALL SELECT 'labels', name, levels FROM used WHERE labels) AS r(key, name, value)
+     GROUP BY key)
   SELECT format('SELECT dp_register(%s);', string_agg(argument, ', ' ORDER BY place))
     FROM (
       SELECT 1, format('%L, %L, target => %L', coalesce(p_call ->> 'dataset', 'name'), p_relation, (SELECT name FROM used WHERE source = p_target))
