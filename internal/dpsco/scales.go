@@ -67,8 +67,8 @@ func needed(exponent, length int, noise countNoise) float64 {
 // decide the fit.
 const unseenScale = 0x1p20
 
-// unseenColumn is why there are no standard errors, nor a figure of the noise, where such a feature does nothing.
-const unseenColumn = "noise hides how large the values of a column without a scale are, or do few rows have a value in every column? That column is left out; register scales, or ask for more eps"
+// unseenColumn is why there are no standard errors, nor a figure of the noise, where such features, Result.Unseen, do nothing.
+const unseenColumn = "noise hides how large the values of a column without a scale are"
 
 // scaleSearch is a search for the scales of columns that have none.
 type scaleSearch struct {
@@ -114,17 +114,18 @@ func (s scaleSearch) find(x Data, noise countNoise, src *mech.Source) (found *Sc
 	return found, hidden
 }
 
-// leaveOut sets the coefficients of hidden features, of all stored ones, to 0 and withholds errors, which would be those
+// leaveOut sets the coefficients of hidden features, of all stored ones, to 0, names them and withholds errors, which would be those
 // of a fit without them. It changes nothing where there are none, or no coefficients.
 func (r *Result) leaveOut(hidden []int, columns int) {
 	if hidden == nil || r.Coefficients == nil {
 		return
 	}
-	for _, j := range hidden {
-		r.Coefficients[len(r.Coefficients)-columns+j] = 0
-	}
 	r.withhold(unseenColumn)
 	r.NoiseCovariance = nil
+	for _, j := range hidden {
+		k := len(r.Coefficients) - columns + j
+		r.Coefficients[k], r.Unseen = 0, append(r.Unseen, k)
+	}
 }
 
 // expressUnscaled changes the expressions of columns that have neither a scale nor a center.

@@ -72,9 +72,38 @@ func TestNoFiniteReleaseFailsItsJob(t *testing.T) {
 // A feature that noise hides may be one whose labels are all alike, which is said of labels alone.
 func TestWhyAFeatureIsHiddenFitsTheModel(t *testing.T) {
 	for model, want := range map[string]string{"linear": "", "huber": "", "logistic": "labels nearly all alike", "poisson": "counts nearly all 0"} {
-		why := job.WhyNull(dpsco.Result{Hidden: []int{1}, WhyNull: "hidden"}, model, []string{"(intercept)", "icu"})
+		why := job.WhyNull(dpsco.Result{Hidden: []int{1}, WhyNull: "hidden"}, model, []string{"(intercept)", "icu"}, nil)
 		if !strings.Contains(why, `how "icu" varies`) || !strings.Contains(why, "a scale that fit") || !strings.Contains(why, want) || strings.Contains(why, "alike") != (model == "logistic") || strings.Contains(why, "counts") != (model == "poisson") {
 			t.Errorf("%s: %s", model, why)
+		}
+	}
+}
+
+// A flag or a level has neither center nor scale, and nobody is told to give it one. Features that are left out are named.
+func TestWhyNullNamesItsFeaturesAndWhatServesThem(t *testing.T) {
+	terms := []string{"(intercept)", "age", "icu", "home=own"}
+	for _, c := range []struct {
+		hidden, unseen []int
+		says, not      []string
+	}{
+		{[]int{1}, nil, []string{`how "age" varies`, "give it a center and a scale that fit"}, nil},
+		{[]int{2}, nil, []string{`how "icu" varies: is it rare`, "Leave it out, or ask for more eps"}, []string{"center", "scale"}},
+		{[]int{3}, nil, []string{`how "home=own" varies: is it rare`}, []string{"center", "scale"}},
+		{[]int{3, 2}, nil, []string{`a direction of "home=own" and "icu"`}, []string{"center", "scale"}},
+		{[]int{1, 3}, nil, []string{`a direction of "age" and "home=own"`, "give numbers scales that fit"}, nil},
+		{nil, []int{1}, []string{`the values of "age" are, which has no scale`, "Its coefficient is 0"}, []string{"column without"}},
+		{nil, []int{1, 3}, []string{`the values of "age" and "home=own" are, which have no scale`, "Their coefficients are 0"}, nil},
+	} {
+		why := job.WhyNull(dpsco.Result{Hidden: c.hidden, Unseen: c.unseen, WhyNull: "hidden"}, "linear", terms, terms[2:])
+		for _, part := range c.says {
+			if !strings.Contains(why, part) {
+				t.Errorf("%v, %v: %q does not say %q", c.hidden, c.unseen, why, part)
+			}
+		}
+		for _, part := range c.not {
+			if strings.Contains(why, part) {
+				t.Errorf("%v, %v: %q says %q", c.hidden, c.unseen, why, part)
+			}
 		}
 	}
 }

@@ -27,8 +27,10 @@ const LivesFor = livesFor
 
 // KnownErrors is what a release tells of its errors, as the database takes it.
 func KnownErrors(r dpsco.Result) ([]byte, error) {
-	return json.Marshal(knownErrors(r, "linear", nil))
+	return json.Marshal(naming{model: "linear"}.knownErrors(r))
 }
 
-// WhyNull is why a release of a model has no intervals.
-var WhyNull = whyNull
+// WhyNull is why a release of a model has no intervals, of these terms and those of them that are flags.
+func WhyNull(r dpsco.Result, model string, terms, flags []string) string {
+	return naming{model, terms, flags}.whyNull(r)
+}

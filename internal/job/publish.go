@@ -155,7 +155,7 @@ func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) err
 		return s.publishGroups(ctx, c, f, step)
 	}
 	err := s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, $6, $7, $8)",
-		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, knownErrors(f.result, c.Model, c.terms()))
+		c.ID, c.Token, f.plan.Method, c.terms(), f.result.Coefficients, f.plan.Band, step, c.naming().knownErrors(f.result))
 	return ledger.Explain(err)
 }
 
@@ -182,17 +182,34 @@ func (e *errorColumns) columns() []*[]any {
 	return []*[]any{&e.StdErr, &e.DF, &e.Low, &e.High, &e.PValue, &e.Covariance, &e.Bias, &e.Noise, &e.WhyNulls}
 }
 
+// naming says what the coefficients of a release are of.
+type naming struct {
+	model string
+	terms []string
+	flags []string // terms that are always 0 or 1: boolean columns and levels, which have neither center nor scale
+}
+
+func (c *claim) naming() naming {
+	d := naming{model: c.Model, terms: c.terms()}
+	for _, f := range c.Request.Features {
+		if c.isFlag(f) {
+			d.flags = append(d.flags, c.slopesOf(f)...)
+		}
+	}
+	return d
+}
+
 // knownErrors returns the errors that a result estimates. JSON cannot hold numbers that are not finite, and
 // they would fail the job, which would be tried again with other noise: if one occurs there are no intervals.
-func knownErrors(r dpsco.Result, model string, terms []string) (e errorColumns) {
+func (d naming) knownErrors(r dpsco.Result) (e errorColumns) {
 	switch {
 	case !finite(r):
 		e.WhyNull = "the noise has left no finite interval"
 	case r.Low == nil:
-		e.WhyNull = whyNull(r, model, terms)
+		e.WhyNull = d.whyNull(r)
 	default:
 		e = errorColumns{StdErr: boxed(r.StdErr), DF: boxed(r.DF), Low: boxed(r.Low), High: boxed(r.High), PValue: boxed(r.PValues()), Covariance: triangle(r.Covariance), Bias: triangle(r.Bias)}
-		e.withhold(r, model, terms)
+		e.withhold(r, d)
 	}
 	if noise := r.Noise(); !slices.ContainsFunc(noise, isNotFinite) {
 		e.Noise = boxed(noise)
@@ -202,8 +219,8 @@ func knownErrors(r dpsco.Result, model string, terms []string) (e errorColumns) 
 }
 
 // withhold removes the estimates for coefficients that the result withholds, and sets the reason for each.
-func (e *errorColumns) withhold(r dpsco.Result, model string, terms []string) {
-	for j := range terms {
+func (e *errorColumns) withhold(r dpsco.Result, d naming) {
+	for j := range d.terms {
 		if !r.Withholds(j) {
 			continue
 		}
@@ -213,36 +230,56 @@ func (e *errorColumns) withhold(r dpsco.Result, model string, terms []string) {
 			}
 		}
 		if e.WhyNulls == nil {
-			e.WhyNulls = make([]any, len(terms))
+			e.WhyNulls = make([]any, len(d.terms))
 		}
-		e.WhyNulls[j] = whyNull(r, model, terms)
+		e.WhyNulls[j] = d.whyNull(r)
 	}
 }
 
 // whyNull returns the reason why a release lacks intervals, for some features or for all.
-func whyNull(r dpsco.Result, model string, terms []string) string {
-	var names []string
-	for _, j := range r.Hidden {
-		names = append(names, strconv.Quote(terms[j]))
+func (d naming) whyNull(r dpsco.Result) string {
+	flags := 0
+	name := func(of []int) string {
+		var names []string
+		for _, j := range of {
+			if slices.Contains(d.flags, d.terms[j]) {
+				flags++
+			}
+			names = append(names, strconv.Quote(d.terms[j]))
+		}
+		return strings.Join(names, " and ")
 	}
 	few := ", or do few rows have a value in every column"
-	if model == "logistic" {
+	if len(r.Unseen) > 0 {
+		names, have, left := name(r.Unseen), "has", "Its coefficient is 0"
+		if len(r.Unseen) > 1 {
+			have, left = "have", "Their coefficients are 0"
+		}
+		return "noise hides how large the values of " + names + " are, which " + have + " no scale: are nearly all 0" + few + "? " + left + "; register scales, or ask for more eps"
+	}
+	if d.model == "logistic" {
 		few = ", or do few rows have one of the two labels and a value in every column"
 	}
-	switch len(names) {
-	case 0:
+	switch names := name(r.Hidden); {
+	case len(r.Hidden) == 0:
 		return r.WhyNull
-	case 1:
+	case len(r.Hidden) == 1:
 		alike := ""
-		switch model {
+		switch d.model {
 		case "logistic":
 			alike = ", or are labels nearly all alike where it is set"
 		case "poisson":
 			alike = ", or are counts nearly all 0 where it is set"
 		}
-		return "noise hides how " + names[0] + " varies: is it constant, a rare flag, far from 0 or its scale far larger than it varies" + alike + few + "? Leave it out, give it a center and a scale that fit, or ask for more eps"
+		if flags == 1 {
+			return "noise hides how " + names + " varies: is it rare, or set in nearly all rows" + alike + few + "? Leave it out, or ask for more eps"
+		}
+		return "noise hides how " + names + " varies: is it constant, a rare flag, far from 0 or its scale far larger than it varies" + alike + few + "? Leave it out, give it a center and a scale that fit, or ask for more eps"
+	case flags == len(r.Hidden):
+		return "noise hides a direction of " + names + ": does one follow from the others, or are they rare or set in nearly all rows" + few + "? Leave them out, or ask for more eps"
+	default:
+		return "noise hides a direction of " + names + ": does one follow from the others, or are they constant, rare flags or their scales too large" + few + "? Leave them out, give numbers scales that fit, or ask for more eps"
 	}
-	return "noise hides a direction of " + strings.Join(names, " and ") + ": does one follow from the others, or are they constant, rare flags or their scales too large" + few + "? Leave them out, give scales that fit, or ask for more eps"
 }
 
 // finite reports whether all estimates are finite, p-values too, and all standard errors and degrees of

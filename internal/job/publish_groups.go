@@ -21,22 +21,22 @@ func (s *Sidecar) publishGroups(ctx context.Context, c *claim, f fitted, step in
 		}
 	}
 	return ledger.Explain(s.autocommit.exec(ctx, "SELECT dp_int.job_publish($1, $2, $3, $4, $5, NULL, $6, $7, $8, $9)",
-		c.ID, c.Token, f.plan.Method, terms, coefficients, step, groupErrors(f.result.Groups, c.Model, c.terms()), groups, shares))
+		c.ID, c.Token, f.plan.Method, terms, coefficients, step, c.naming().groupErrors(f.result.Groups), groups, shares))
 }
 
 // groupErrors concatenates the errors of all groups. Cut is set if a radius may have moved coefficients of
 // any group, and HuberDelta is the least of the groups.
-func groupErrors(groups []dpsco.Group, model string, terms []string) (all errorColumns) {
+func (d naming) groupErrors(groups []dpsco.Group) (all errorColumns) {
 	for _, group := range groups {
-		e := knownErrors(group.Result, model, terms)
+		e := d.knownErrors(group.Result)
 		if e.WhyNull != "" {
-			e.WhyNulls = slices.Repeat([]any{e.WhyNull}, len(terms))
+			e.WhyNulls = slices.Repeat([]any{e.WhyNull}, len(d.terms))
 		}
 		columns := e.columns()
 		for k, column := range all.columns() {
 			values := *columns[k]
 			if values == nil {
-				values = make([]any, len(terms))
+				values = make([]any, len(d.terms))
 			}
 			*column = append(*column, values...)
 		}

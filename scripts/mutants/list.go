@@ -416,7 +416,7 @@ var mutants = []mutant{
 	{"staged: nobody is told of hidden columns", "internal/dpsco/l1_staged.go",
 		"r.leaveOut(hidden, columns)", "r.leaveOut(nil, columns)", []tests{{"./internal/dpsco", "TestHiddenColumnsHaveNoErrors"}}},
 	{"standardised: a hidden column has a coefficient", "internal/dpsco/scales.go",
-		"r.Coefficients[len(r.Coefficients)-columns+j] = 0", "r.Coefficients[len(r.Coefficients)-columns+j] *= 1", []tests{{"./internal/dpsco", "TestHiddenColumnsHaveNoErrors"}}},
+		"r.Coefficients[k], r.Unseen = 0, append(r.Unseen, k)", "r.Unseen = append(r.Unseen, k)", []tests{{"./internal/dpsco", "TestHiddenColumnsHaveNoErrors"}}},
 	{"medians: by groups, coefficients are in scales that nobody knows", "internal/dpsco/l1_groups.go",
 		"found.restore(w)", "_ = found", []tests{{"./internal/dpsco", "TestMediansByGroupsFindScales"}}},
 	{"scales: a fit does not know which columns have none", "internal/job/scales.go",

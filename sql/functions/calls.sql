@@ -248,7 +248,7 @@ DECLARE
 BEGIN
   IF why IS NOT NULL THEN
     RAISE NOTICE 'dpsidecar: not every figure has a value and an interval: %', why
-      USING HINT = concat('why_null in dp.coefficients, dp.scores or dp.descriptions says which and why.', CASE WHEN why LIKE '%scales that fit%' THEN ' ' || dp_int.who_gives_scales() END);
+      USING HINT = concat('why_null in dp.coefficients, dp.scores or dp.descriptions says which and why.', CASE WHEN why ~ 'scales that fit|register scales' THEN ' ' || dp_int.who_gives_scales() END);
   END IF;
 END $$;
 
