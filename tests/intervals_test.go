@@ -2,6 +2,10 @@ package tests
 
 import (
 	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -30,6 +34,74 @@ func TestFitsHaveIntervals(t *testing.T) {
 		w.mustRegress(w.analyst, `SELECT * FROM `+fmt.Sprintf(call, w.dataset))
 		if n := one[int](w, w.analyst, `SELECT count(*)::int FROM dp.coefficients WHERE release = dp_last_release($1) AND (why_null IS NULL OR ci_low IS NOT NULL OR p_value IS NOT NULL)`, w.dataset); n != 0 {
 			t.Errorf("%s: %d coefficients neither have an interval nor say why", call, n)
+		}
+	}
+}
+
+var namedEps = regexp.MustCompile(`that takes about [0-9]+ rows, or eps ([0-9.]+) with these`)
+
+// That no coefficient will have an interval, for lack of rows and eps, follows from public facts: dp_explain says so, and who
+// spends is warned, a little below the eps from which on a plan allows them, and not a little above. So does a release.
+func TestWhoSpendsIsToldThatThereWillBeNoInterval(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	name := "few_" + w.dataset
+	w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
+	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age,region,insured}', 1000, 1e-4, accounting => 'zcdp', scales => '{"amount": 500, "age": 40}', categories => '{"region": ["0", "1", "2", "3", "4", "5", "6"]}')`, name, "public."+w.dataset)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
+	for _, c := range []struct {
+		model, arguments              string
+		coefficients, sources, groups int
+		options                       string
+	}{
+		{"linear", `target => 'amount', features => '{age}'`, 2, 2, 0, ""},
+		{"linear", `target => 'amount', features => '{age,region}'`, 8, 3, 0, `"method": "joint_moments"`},
+		{"linear", `target => 'amount', features => '{age,insured}'`, 3, 3, 7, `"by": "region"`},
+		{"huber", `target => 'amount', features => '{age,insured}'`, 3, 3, 0, ""},
+		{"huber", `target => 'amount', features => '{age,region}'`, 8, 3, 0, ""}, // rows of few columns
+		{"logistic", `target => 'insured', features => '{age}'`, 2, 2, 0, ""},
+		{"logistic", `target => 'insured', features => '{age,region}'`, 8, 3, 0, ""},
+	} {
+		low, high := 0.01, 200.
+		for range 40 {
+			middle := math.Sqrt(low * high)
+			if one[float64](w, w.super, `SELECT dp_int.rows_for_intervals($1, $2, $3, $4, $5, 1e-5)`, c.model, c.coefficients, c.sources, c.groups, middle) <= 1000 {
+				high = middle
+			} else {
+				low = middle
+			}
+		}
+		for share, lacks := range map[float64]bool{0.98: true, 1.02: false} {
+			eps := share * high
+			request := fmt.Sprintf(`'%s', '%s', %v, 1e-5, %s, options => '{%s}'`, c.model, name, eps, c.arguments, c.options)
+			said := w.explain(w.analyst, `SELECT * FROM dp_explain(`+request+`)`)
+			if strings.Contains(said["warning"], "no coefficient will have an interval") != lacks {
+				t.Errorf("%s: %v", request, said)
+			}
+			if found := namedEps.FindStringSubmatch(said["warning"]); found != nil {
+				if named, err := strconv.ParseFloat(found[1], 64); err != nil || !(named >= high && named < 1.15*high) {
+					t.Errorf("%s: eps %v is named, and %v is enough", request, named, high)
+				}
+			} else if lacks && high < 10 {
+				t.Errorf("%s: no eps is named: %s", request, said["warning"])
+			}
+			conn, heard := w.listening(w.person)
+			w.exec(conn, `CALL dp_run(`+request+`)`)
+			if told := strings.Contains(strings.Join(heard(), "\n"), "no coefficient will have an interval"); told != lacks {
+				t.Errorf("%s: heard %q", request, heard())
+			}
+			const last = `FROM dp.coefficients WHERE release = dp_last_release($1)`
+			if lacks && one[int](w, w.analyst, `SELECT count(ci_low)::int `+last, name) > 0 {
+				t.Errorf("%s has intervals", request)
+			}
+			if why := all[string](w, w.analyst, `SELECT DISTINCT why_null `+last+` AND why_null LIKE 'low information%'`, name); (len(why) > 0) != lacks {
+				t.Errorf("%s: %q", request, all[string](w, w.analyst, `SELECT DISTINCT coalesce(why_null, 'an interval') `+last, name))
+			}
+		}
+	}
+	// What was asked for is no lack of rows.
+	for _, options := range []string{`"method": "gd"`, `"penalty": "l2", "lambda": 0.1`, `"whitening": "off"`} {
+		if said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 0.1, 1e-5, features => '{age}', options => '{`+options+`}')`, name); strings.Contains(said["warning"], "interval") {
+			t.Errorf("%s: %v", options, said)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 // intervalsOfJointMoments is the information required for intervals, without groups. With many
 // coefficients the noise of scores is the criterion, because it also decides whether histograms show
 // rows that are far from all others; noise of second moments makes intervals wider and does not
-// reduce their coverage.
+// reduce their coverage. dp_int.rows_for_intervals has the same bounds.
 var intervalsOfJointMoments = information{score: 0.0013, few: lowMoments}
 
 // The assumptions about hidden rows for intervals: intervalsHide in the histograms of products and

@@ -14,7 +14,7 @@ const cautiousMoments = 0.02
 
 // information bounds the noise at which auto uses a whitening method: noise of second moments; of a score,
 // as scoreNoise computes it; and few, the noise of moments below which that of the score does not matter,
-// as with one or two coefficients.
+// as with one or two coefficients. dp_int.rows_for_intervals has the same bounds where fewer rows mean no intervals.
 type information struct{ moments, score, few float64 }
 
 var (

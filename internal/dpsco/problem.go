@@ -168,7 +168,7 @@ func (p *problem) sources() float64 {
 
 // The largest noise in the first pass, relative to an eigenvalue of 1, at which requests with
 // categories are whitened. The alternative, a clipped descent, hardly moves the coefficients of rare
-// levels (docs/experiments/categories.md).
+// levels (docs/experiments/categories.md). dp_int.rows_for_intervals has them too.
 const (
 	mostCategoryMoments = 0.08
 	mostLabelCategories = 0.06 // for labels

@@ -37,6 +37,54 @@ LANGUAGE sql IMMUTABLE AS $$
                     FROM dp_int.model m WHERE m.name = p_model) AS k
 $$;
 
+-- The number of rows from which the default method of a model gives intervals, as far as public facts
+-- decide; NULL where they do not. p_sources: columns that the coefficients are made of, the intercept
+-- included. Each bound is a ratio of noise to rows, of second moments or of a score, in joint_recipe.go and
+-- newton_recipe.go. With fewer rows least squares have no intervals, and the other two take a descent,
+-- which has none (TestWhoSpendsIsToldThatThereWillBeNoInterval).
+CREATE OR REPLACE FUNCTION dp_int.rows_for_intervals(p_model text, p_coefficients int, p_sources int, p_groups int, p_eps float8, p_delta float8) RETURNS float8
+LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN p_model = 'linear' AND p_groups > 0 THEN p_groups * moments / 0.006
+              WHEN p_model = 'linear' THEN least(moments / 0.006, score / 0.0013)
+              WHEN p_groups > 0 THEN NULL
+              WHEN p_model = 'huber' THEN least(moments / 0.025, score / 0.006, CASE WHEN p_sources < p_coefficients THEN p_sources * score / 0.08 END)
+              WHEN p_model = 'logistic' THEN least(moments / 0.03, greatest(score / 0.0125, moments / 0.12), CASE WHEN p_sources < p_coefficients THEN p_sources * score / 0.06 END) END
+    FROM (SELECT sqrt(2 * dp_int.zcdp_rho(p_eps::numeric, p_delta::numeric * 0.9)::float8)) AS b(root),  -- a tenth of delta is kept
+         LATERAL (SELECT p_coefficients ^ 1.5 / nullif(root, 0), sqrt(p_coefficients) / nullif(root, 0)) AS noise(moments, score)
+$$;
+
+-- The warning that no coefficient of a request will have an interval, for lack of rows and eps, with what it
+-- takes; NULL where some may have one, or where the request has none for another reason, such as a penalty.
+CREATE OR REPLACE FUNCTION dp_int.no_intervals(p_body jsonb, p_coefficients int, p_groups int, p_rows float8) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  asked CONSTANT text := p_body ->> 'model';
+  options CONSTANT jsonb := p_body -> 'options';
+  eps CONSTANT float8 := p_body ->> 'eps';
+  delta CONSTANT float8 := p_body ->> 'delta';
+  sources CONSTANT int := jsonb_array_length(p_body -> 'features') + (p_body ->> 'intercept')::boolean::int;
+  needed CONSTANT float8 := dp_int.rows_for_intervals(asked, p_coefficients, sources, p_groups, eps, delta);
+  low float8 := eps;  -- too little
+  high float8 := 10;  -- enough; an eps above 10 promises little, and is not named
+  middle float8;
+BEGIN
+  IF needed IS NULL OR p_rows IS NULL OR p_rows >= needed OR options ? 'penalty' OR options ? 'whitening' AND (asked <> 'linear' OR options ->> 'whitening' = 'off')
+     OR NOT coalesce(options ->> 'method', 'auto') = ANY (CASE asked WHEN 'linear' THEN '{auto,joint_moments}' ELSE '{auto}' END::text[]) THEN
+    RETURN NULL;
+  ELSIF dp_int.rows_for_intervals(asked, p_coefficients, sources, p_groups, high, delta) <= p_rows THEN
+    FOR i IN 1..12 LOOP
+      middle := sqrt(low * high);
+      IF dp_int.rows_for_intervals(asked, p_coefficients, sources, p_groups, middle, delta) <= p_rows THEN high := middle; ELSE low := middle; END IF;
+    END LOOP;
+    RETURN format('low information: no coefficient will have an interval at eps %s; that takes about %s rows, or eps %s with these, or fewer coefficients', eps, dp_int.two_digits_up(needed), dp_int.two_digits_up(high));
+  END IF;
+  RETURN format('low information: no coefficient will have an interval at eps %s; that takes about %s rows, or fewer coefficients', eps, dp_int.two_digits_up(needed));
+END $$;
+
+-- A positive number with two significant digits, rounded up.
+CREATE OR REPLACE FUNCTION dp_int.two_digits_up(p float8) RETURNS numeric
+LANGUAGE sql IMMUTABLE AS $$ SELECT trim_scale(ceil(p::numeric / unit) * unit) FROM (SELECT 10::numeric ^ (floor(log(p)) - 1)::numeric) AS u(unit) $$;
+
 -- Whether a column's name suggests a calendar year.
 CREATE OR REPLACE FUNCTION dp_int.named_like_year(p_column name) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$ SELECT p_column ~* '(^|_)(year|yob)(_|$)|year$' AND p_column !~* 'per_?year' $$;
@@ -102,9 +150,11 @@ DECLARE
   scored record;   -- the numbers of rows that a score needs
   scaled boolean;  -- is a scale registered for any of these columns; true if there are none?
   looks boolean;   -- does a fit look for scales that are not registered?
+  rows float8;     -- that a fit is made of
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
   d.row_count := coalesce(d.row_count, p_rows, coalesce(d.persons, d.block_rows) * (SELECT upper(b) - lower(b) FROM dp_int.blocks_read(d.id, p_body) AS b));
+  rows := least(d.row_count, (options ->> 'sample_rows')::float8);
   scaled := d.scales ?| columns::text[] OR columns = '{}';
   looks := fits AND coalesce(options ->> 'method', 'auto') IN ('auto', 'newton', 'joint_moments', 'staged') AND NOT options ?| '{radius,penalty}';
   IF NOT scaled AND asked NOT IN ('describe', 'scales', 'score') THEN
@@ -121,11 +171,12 @@ BEGIN
   IF fits THEN
     RETURN QUERY SELECT * FROM dp_int.scale_doubts(d.relid, columns, d.scales, (p_body ->> 'intercept')::boolean);
   END IF;
-  IF fits AND least(d.row_count, (options ->> 'sample_rows')::float8) < groups * dp_int.least_rows(asked, coefficients, eps, delta) THEN
+  IF fits AND rows < groups * dp_int.least_rows(asked, coefficients, eps, delta) THEN
     RETURN NEXT format('too few rows for %s coefficients%s at eps %s: noise beyond a tenth of %s is to be expected, and beyond that where flags are rare or features go together%s; ask for more eps or fewer features',
       coefficients, CASE WHEN groups > 1 THEN format(' of each of %s groups', groups) END, eps, CASE WHEN scaled THEN 'the scale' WHEN looks THEN 'a scale, which a fit has to find first,' ELSE '1, as which a scale counts that is not registered,' END,
       CASE WHEN options ? 'weight' THEN ' or most weights are far below max_weight' END);
   END IF;
+  RETURN QUERY SELECT w FROM dp_int.no_intervals(p_body, coefficients, CASE WHEN options ? 'by' THEN groups ELSE 0 END, rows) AS w WHERE w IS NOT NULL;
   IF d.row_count < dp_int.least_values(asked, described, eps, delta) THEN
     RETURN NEXT format('too few rows for %s at eps %s: every column of numbers needs about %s values; ask for more eps or fewer columns',
       CASE asked WHEN 'scales' THEN 'scales' ELSE 'quartiles' END, eps, ceil(dp_int.least_values(asked, described, eps, delta)));
