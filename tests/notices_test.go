@@ -112,7 +112,7 @@ func TestSpendersAreWarned(t *testing.T) {
 	for _, c := range []struct{ sql, says string }{
 		{`SELECT * FROM dp_linear_regress('` + w.dataset + `', 0.01)`, "too few rows"},
 		{`SELECT * FROM dp_l1_regress('` + w.dataset + `', 11, features => '{age}')`, "eps 11 promises little"},
-		{`SELECT * FROM dp_l1_regress('` + bare + `', 1)`, "no scale is registered"},
+		{`SELECT * FROM dp_huber_regress('` + bare + `', 1, method => 'gd')`, "no scale is registered"},
 		{`CALL dp_run('linear', '` + w.dataset + `', 0.02)`, "too few rows"},
 		{`SELECT dp_submit('huber', '` + w.dataset + `', 1, 0.01)`, "delta is above one"},
 	} {
@@ -157,7 +157,7 @@ func TestAScaleOfTheTargetIsAScale(t *testing.T) {
 	conn, heard := w.listening(w.person)
 	for _, sql := range []string{`SELECT * FROM dp_l1_regress($1, 2, features => '{insured,age}')`, `SELECT * FROM dp_score(dp_last_release($1), 2)`} {
 		w.exec(conn, sql, w.dataset)
-		if said := strings.Join(heard(), "\n"); strings.Contains(said, "were they forgotten") {
+		if said := strings.Join(heard(), "\n"); strings.Contains(said, "no scale is registered") {
 			t.Errorf("%s: %s", sql, said)
 		}
 	}

@@ -217,21 +217,25 @@ func TestScalesThatLookForgotten(t *testing.T) {
 	w.exec(w.super, fmt.Sprintf(`CREATE TABLE public.%[1]s (amount float8, model_year int, km_per_year int, seen date, income numeric, flag boolean); GRANT SELECT ON public.%[1]s TO dp_sidecar`, table))
 	steward, heard := w.listening(one[string](w, w.steward, `SELECT session_user::text`))
 	w.exec(steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{model_year,km_per_year,seen,income,flag}', 1, scales => '{"amount": 10, "model_year": 2000}')`, table, "public."+table)
-	if said := strings.Join(heard(), "\n"); !strings.Contains(said, "no scale is registered for seen, income:") || !strings.Contains(said, "model_year, seen may lie far from zero") {
+	if said := strings.Join(heard(), "\n"); !strings.Contains(said, "no scale is registered for seen, income:") || !strings.Contains(said, "model_year may lie far from zero, and has no center: without one its coefficient may be all noise") ||
+		!strings.Contains(said, "seen may lie far from zero, and has no center: the default methods of a fit look for one") {
 		t.Errorf("said %s", said)
 	}
 	w.exec(w.steward, `SELECT dp_grant($1, $2)`, table, w.person)
 	warnings := func(call string) string {
 		return strings.Join(all[string](w, w.analyst, `SELECT value FROM `+fmt.Sprintf(call, table)+` WHERE property = 'warning'`), "\n")
 	}
-	if said := warnings(`dp_explain('l1', '%s', 1)`); !strings.Contains(said, "no scale is registered for seen, income:") || !strings.Contains(said, "model_year, seen may lie far") {
+	if said := warnings(`dp_explain('l1', '%s', 1)`); !strings.Contains(said, "no scale is registered for seen, income:") || !strings.Contains(said, "model_year may lie far") || !strings.Contains(said, "look for one") {
 		t.Errorf("warned of %s", said)
+	}
+	if said := warnings(`dp_explain('l1', '%s', 1, options => '{"radius": 5}')`); !strings.Contains(said, "model_year, seen may lie far from zero, and have no center: without one their coefficients may be all noise") {
+		t.Errorf("where nothing is looked for: %s", said)
 	}
 	if said := warnings(`dp_explain('l1', '%s', 1, features => '{km_per_year,flag}')`); strings.Contains(said, "scale is registered") || strings.Contains(said, "center") {
 		t.Errorf("warned of %s", said)
 	}
 	w.exec(steward, `SELECT dp_set_scales($1, '{"model_year": {"center": 2015, "scale": 10}, "seen": {"center": 1.5e9, "scale": 1e8}, "income": 50000}')`, table)
-	if said := warnings(`dp_explain('l1', '%s', 1)`); strings.Contains(said, "scale is registered") || strings.Contains(said, "center") || len(heard()) != 2 {
+	if said := warnings(`dp_explain('l1', '%s', 1)`); strings.Contains(said, "scale is registered") || strings.Contains(said, "center") || len(heard()) != 3 {
 		t.Errorf("warned of %s, said %q", said, heard())
 	}
 }
@@ -265,7 +269,7 @@ func TestFitsOfATableWithoutScales(t *testing.T) {
 					t.Errorf("%s, %s: %s is %v, not %v", model, placement, term, got, value)
 				}
 			}
-			if told := strings.Join(heard(), "\n"); !strings.Contains(told, "A fit looks for them, for 2 to 20 % of its budget") || strings.Contains(told, "huber_delta") {
+			if told := strings.Join(heard(), "\n"); strings.Contains(told, "scale") || strings.Contains(told, "huber_delta") {
 				t.Errorf("%s, %s: %q", model, placement, told)
 			}
 			if model == "huber" {
@@ -289,7 +293,7 @@ func TestFitsOfATableWithoutScales(t *testing.T) {
 		t.Errorf("of a score: %q", told)
 	}
 	w.exec(conn, `SELECT * FROM dp_linear_regress($1, 5, options => '{"radius": 10}')`, table)
-	if told := strings.Join(heard(), "\n"); !strings.Contains(told, "All are 1.") {
+	if told := strings.Join(heard(), "\n"); !strings.Contains(told, "this request looks for none: all are 1.") {
 		t.Errorf("with a radius: %q", told)
 	}
 }

@@ -16,6 +16,15 @@ LANGUAGE sql IMMUTABLE AS $$
               ELSE CASE WHEN (SELECT labels FROM dp_int.model WHERE name = p_model) THEN 80 ELSE 30 END * sqrt(p_coefficients / 2.0) / dp_int.root_of_rho(p_eps, p_delta) END
 $$;
 
+-- About how many rows the default methods need to find the scales of p_columns columns of numbers. Half as
+-- many are the fewest for which they look (hopelessNoise in scales.go); in those they find only columns all of
+-- whose values are of about one size. Medians look where they find most (newStagedShares), and take fits in stages.
+CREATE OR REPLACE FUNCTION dp_int.rows_for_scales(p_columns int, p_coefficients int, p_eps float8, p_delta float8) RETURNS float8
+LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN p_delta = 0 THEN greatest(471 * p_columns, 60 * p_coefficients ^ 1.5) / p_eps
+              ELSE 30 * sqrt(p_columns) / nullif(sqrt(dp_int.zcdp_rho(p_eps::numeric, p_delta::numeric * 0.9)::float8), 0) END
+$$;
+
 -- About how many values each of p_columns columns of numbers needs before its quartiles, or its scale,
 -- can be given: within a seventh of values_needed, which follows from the noise
 -- (TestADescriptionOfFewRowsIsDoubted).
@@ -90,18 +99,21 @@ CREATE OR REPLACE FUNCTION dp_int.named_like_year(p_column name) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$ SELECT p_column ~* '(^|_)(year|yob)(_|$)|year$' AND p_column !~* 'per_?year' $$;
 
 -- Columns whose scale seems to be missing, by their names and types: amounts of unknown size, and values
--- far from zero, which need a centre.
-CREATE OR REPLACE FUNCTION dp_int.scale_doubts(p_relid oid, p_columns name[], p_scales jsonb, p_intercept boolean DEFAULT true) RETURNS SETOF text
+-- far from zero, which need a centre. p_looks: does a fit look for what is not registered?
+CREATE OR REPLACE FUNCTION dp_int.scale_doubts(p_relid oid, p_columns name[], p_scales jsonb, p_intercept boolean, p_looks boolean) RETURNS SETOF text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   unscaled text;
-  remote text;
+  remote name[];
+  sought name[];  -- of these, columns that a fit may move to where they lie
   uncentred text;
+  advice CONSTANT text := 'A steward registers one, from public knowledge, such as {"center": 2015, "scale": 10} for a year; dates and timestamps count in seconds since 1970';
 BEGIN
   SELECT string_agg(quote_ident(c.name), ', ' ORDER BY c.n) FILTER (WHERE NOT p_scales ? c.name::text AND (c.large OR c.far)),
-         string_agg(quote_ident(c.name), ', ' ORDER BY c.n) FILTER (WHERE p_intercept AND c.far AND dp_int.center(p_scales -> c.name::text) = 0),
+         array_agg(c.name ORDER BY c.n) FILTER (WHERE p_intercept AND c.far AND dp_int.center(p_scales -> c.name::text) = 0 AND (p_scales ? c.name::text OR NOT p_looks)),
+         array_agg(c.name ORDER BY c.n) FILTER (WHERE p_intercept AND c.far AND NOT p_scales ? c.name::text AND p_looks),
          string_agg(quote_ident(c.name), ', ' ORDER BY c.n) FILTER (WHERE NOT p_intercept AND dp_int.center(p_scales -> c.name::text) <> 0)
-    INTO unscaled, remote, uncentred
+    INTO unscaled, remote, sought, uncentred
     FROM (SELECT u.name, u.n, t.category = 'D' OR dp_int.named_like_year(u.name) AND t.category = 'N' AS far, t.oid IN ('bigint'::regtype, 'numeric'::regtype) AS large
             FROM unnest(p_columns) WITH ORDINALITY AS u(name, n)
             JOIN pg_catalog.pg_attribute a ON a.attrelid = p_relid AND a.attname = u.name AND a.attnum > 0 AND NOT a.attisdropped
@@ -110,12 +122,21 @@ BEGIN
     RETURN NEXT format('no scale is registered for %s: was it forgotten? The default methods of a fit look for it, for a part of the budget; else it is 1', unscaled);
   END IF;
   IF remote IS NOT NULL THEN
-    RETURN NEXT format('%s may lie far from zero, and has no center: without one its coefficient may be all noise. A steward registers one, from public knowledge, such as {"center": 2015, "scale": 10} for a year; dates and timestamps count in seconds since 1970', remote);
+    RETURN NEXT format('%s may lie far from zero, and %s no center: without one %s may be all noise. %s', dp_int.listed(remote),
+      CASE cardinality(remote) WHEN 1 THEN 'has' ELSE 'have' END, CASE cardinality(remote) WHEN 1 THEN 'its coefficient' ELSE 'their coefficients' END, advice);
+  END IF;
+  IF sought IS NOT NULL THEN
+    RETURN NEXT format('%s may lie far from zero, and %s no center: the default methods of a fit look for one, and mostly find it from some 10,000 rows on at eps 1, or 20,000 at eps 0.3. Where they do not, %s may be all noise. %s', dp_int.listed(sought),
+      CASE cardinality(sought) WHEN 1 THEN 'has' ELSE 'have' END, CASE cardinality(sought) WHEN 1 THEN 'its coefficient' ELSE 'their coefficients' END, advice);
   END IF;
   IF uncentred IS NOT NULL THEN
     RETURN NEXT format('without an intercept the center of %s cannot be taken out: center and scale together are its scale', uncentred);
   END IF;
 END $$;
+
+-- Columns as a list for people.
+CREATE OR REPLACE FUNCTION dp_int.listed(p_columns name[]) RETURNS text
+LANGUAGE sql STABLE AS $$ SELECT string_agg(quote_ident(c), ', ' ORDER BY n) FROM unnest(p_columns) WITH ORDINALITY AS l(c, n) $$;
 
 -- Tells a steward who registers scales which ones seem to be missing.
 CREATE OR REPLACE FUNCTION dp_int.notice_scales(p_relid oid, p_columns name[], p_scales jsonb, p_labels jsonb) RETURNS void
@@ -123,7 +144,7 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
   doubt text;
 BEGIN
-  FOR doubt IN SELECT * FROM dp_int.scale_doubts(p_relid, ARRAY(SELECT c FROM unnest(p_columns) AS c WHERE NOT p_labels ? c::text), p_scales) LOOP
+  FOR doubt IN SELECT * FROM dp_int.scale_doubts(p_relid, ARRAY(SELECT c FROM unnest(p_columns) AS c WHERE NOT p_labels ? c::text), p_scales, true, true) LOOP
     RAISE NOTICE 'dpsidecar: %', doubt USING HINT = 'dp_set_scales changes scales and centers; grants and releases stay.';
   END LOOP;
 END $$;
@@ -150,6 +171,7 @@ DECLARE
   scored record;   -- the numbers of rows that a score needs
   scaled boolean;  -- is a scale registered for any of these columns; true if there are none?
   looks boolean;   -- does a fit look for scales that are not registered?
+  needed CONSTANT float8 := dp_int.rows_for_scales(cardinality(columns) - dp_int.is_count(asked)::int, coefficients, eps, delta);  -- the target of counts keeps its scale
   rows float8;     -- that a fit is made of
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
@@ -158,9 +180,11 @@ BEGIN
   scaled := d.scales ?| columns::text[] OR columns = '{}';
   looks := fits AND coalesce(options ->> 'method', 'auto') IN ('auto', 'newton', 'joint_moments', 'staged') AND NOT options ?| '{radius,penalty}';
   IF NOT scaled AND asked NOT IN ('describe', 'scales', 'score') THEN
-    RETURN NEXT CASE WHEN looks THEN
-      'no scale is registered: were they forgotten? A fit looks for them, for 2 to 20 % of its budget, and with few rows it may not find them. A steward registers typical magnitudes, from public knowledge'
-      ELSE 'no scale is registered: were they forgotten? All are 1. A steward registers typical magnitudes, from public knowledge' END;
+    IF NOT looks THEN
+      RETURN NEXT 'no scale is registered, and this request looks for none: all are 1. A steward registers typical magnitudes, from public knowledge';
+    ELSIF rows < needed THEN
+      RETURN NEXT format('no scale is registered, and at eps %s a fit finds them from about %s rows on. A steward registers typical magnitudes, from public knowledge', eps, dp_int.two_digits_up(needed));
+    END IF;
     IF options ->> 'method' = 'exponential_mechanism' THEN
       RETURN NEXT 'without scales the exact sampler may not end within the time that a job may take, and the budget would be spent all the same';
     END IF;
@@ -169,7 +193,7 @@ BEGIN
     RETURN NEXT format('no scale is registered for %I, and as the options speak of its unit none is looked for: it is 1', target);
   END IF;
   IF fits THEN
-    RETURN QUERY SELECT * FROM dp_int.scale_doubts(d.relid, columns, d.scales, (p_body ->> 'intercept')::boolean);
+    RETURN QUERY SELECT * FROM dp_int.scale_doubts(d.relid, columns, d.scales, (p_body ->> 'intercept')::boolean, looks);
   END IF;
   IF fits AND rows < groups * dp_int.least_rows(asked, coefficients, eps, delta) THEN
     RETURN NEXT format('too few rows for %s coefficients%s at eps %s: noise beyond a tenth of %s is to be expected, and beyond that where flags are rare or features go together%s; ask for more eps or fewer features',
