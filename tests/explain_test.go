@@ -129,6 +129,15 @@ func TestExplainSaysWhyNot(t *testing.T) {
 			t.Errorf("no scale is registered, and yet: %s %s", property, value)
 		}
 	}
+	for _, options := range []string{`{"penalty": "l2", "lambda": 0.1}`, `{"radius": 5}`, `{"method": "gd"}`} {
+		said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 1, options => $2)`, bare, options)
+		if !strings.Contains(said["noise_at_scales"], "columns without a registered scale count as 1 here") || said["noise_at_scales:age"] == "" || !strings.Contains(said["warning"], "looks for none: all are 1") {
+			t.Errorf("%s: nothing is looked for, and yet: %v", options, said)
+		}
+	}
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 3)`, bare); strings.Contains(said["warning"], "no scale is registered") {
+		t.Errorf("a fit finds scales, and yet: %v", said)
+	}
 	flags := "flags_" + w.dataset
 	w.exec(w.super, `CREATE TABLE public.`+flags+` AS SELECT i % 2 = 0 AS yes, i % 3 = 0 AS insured, 'north' AS region FROM generate_series(1, 1000) AS i`)
 	w.exec(w.super, `GRANT SELECT ON public.`+flags+` TO dp_sidecar`)
@@ -180,6 +189,13 @@ func TestExplainForecastsFromARelease(t *testing.T) {
 	said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 10, features => '{age}', options => '{"method": "joint_moments"}')`, w.dataset)
 	if expected, err := strconv.ParseFloat(said["expected_error:age"], 64); err != nil || !(expected/noise > 1.15 && expected/noise < 1.3) || !strings.Contains(said["expected_error"], "at eps 12.5") {
 		t.Errorf("noise %v, and %v", noise, said)
+	}
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 12, features => '{age}')`, w.dataset); said["expected_error:age"] == "" || !strings.Contains(said["expected_error"], "where the fit finds the scales and centers") {
+		t.Errorf("auto takes joint_moments, and age has no center: %v", said)
+	}
+	w.mustRegress(w.analyst, `SELECT * FROM dp_linear_regress($1, 1, method => 'gd', features => '{age,region}')`, w.dataset)
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 20, features => '{age,region}')`, w.dataset); !strings.Contains(said["expected_error"], "the method at this budget is joint_moments, and release") {
+		t.Errorf("a release of gd, and auto takes joint_moments: %v", said)
 	}
 	for _, other := range []string{
 		`SELECT * FROM dp_explain('linear', $1, 5, features => '{age}', options => '{"method": "joint_moments"}')`,

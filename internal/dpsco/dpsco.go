@@ -126,6 +126,9 @@ type Plan struct {
 	Passes     int       // number of passes, batches by their share of the rows; 0: Run also sorts, copies or searches rows
 	Streams    bool      // Run stores no number per row outside Data but at most StreamColumns columns of Data.Make
 
+	FindsScales  bool // Run looks for the scales of columns that have none
+	FindsCentres bool // Run looks for the centres of columns that have none
+
 	Sums       bool // Run accepts Data.Elsewhere: a database can compute all sums that it needs
 	TooWide    bool // Sums is false only because a statement would return more than sqlsum.MostColumns columns
 	InDatabase bool // set after planning: a database makes the passes, which Takes allows for

@@ -196,7 +196,7 @@ func (a L1) staged(s Shape, epsilon float64) (*Plan, error) {
 		parameters["by"], parameters["by_levels"], parameters["pool"] = a.By, s.Levels, a.Pool
 		run = f.fitGroups
 	}
-	return &Plan{Event: f.shares.event(f.shape.Columns()), Parameters: parameters, Seconds: f.seconds(), shape: s, run: run}, nil
+	return &Plan{Event: f.shares.event(f.shape.Columns()), Parameters: parameters, Seconds: f.seconds(), FindsScales: f.shares.scales > 0, FindsCentres: f.shares.position > 0, shape: s, run: run}, nil
 }
 
 // newStaged sets the parameters that follow from public facts: a clip that is wide if there are so many

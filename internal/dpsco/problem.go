@@ -23,6 +23,7 @@ type problem struct {
 	z       float64 // noise multiplier of one estimate; 0 before calibration
 	why     string
 	runs    string // the choice of auto; empty: the method itself
+	finds   finds
 
 	radiusAsked, scaleAsked, deltaAsked bool // options radius, residual_scale and huber_delta are given
 }

@@ -134,6 +134,7 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 	}
 	return &Plan{
 		allRows: true, maxWeight: p.MaxWeight, Streams: p.streams(), Sums: sums && few, TooWide: sums && !few,
+		FindsScales: p.finds.scales, FindsCentres: p.finds.centres,
 		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: parameters, Arithmetic: stage.arithmetic, Seconds: stage.seconds, Passes: stage.passes, statements: stage.statements, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x)
@@ -236,6 +237,7 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 	if p.Method == catalogue.MethodAuto {
 		fixed.runs = taken(f)
 	}
+	fixed.finds = findsOf(f)
 	g, err := f.at(p.Shape, z)
 	return fixed, g, err
 }

@@ -124,6 +124,14 @@ func findsTargetScale(f fit) bool {
 	return ok && slices.ContainsFunc(s.Scales.Columns, func(c numeric) bool { return c.column == target })
 }
 
+// finds says which units of columns a fit looks for where none is registered: public facts.
+type finds struct{ scales, centres bool }
+
+func findsOf(f fit) finds {
+	s, _ := f.(standardised)
+	return finds{len(s.Scales.Columns) > 0, slices.ContainsFunc(s.Columns, func(c numeric) bool { return c.zero == 0 })}
+}
+
 // onColumns returns the fit that a fit makes on its columns, and the noise multiplier that it has there. That of a
 // descent is the noise of one of its estimates, to which what histograms cost is added.
 func onColumns(f fit, z float64) (fit, float64) {

@@ -83,13 +83,3 @@ func (c *claim) algorithm() (dpsco.Scaled, error) {
 func (c *claim) anyScale() bool {
 	return slices.ContainsFunc(c.columns(), c.hasUnit)
 }
-
-// wantsScales reports whether any column of the request is scaled: one that is not a flag, category or
-// label.
-func (c *claim) wantsScales() bool {
-	columns := c.columns()
-	if catalogue.Classifies(c.Model) {
-		columns = columns[1:]
-	}
-	return slices.ContainsFunc(columns, func(column string) bool { return !c.isFlag(column) })
-}
