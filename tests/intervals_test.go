@@ -38,7 +38,7 @@ func TestFitsHaveIntervals(t *testing.T) {
 	}
 }
 
-var namedEps = regexp.MustCompile(`that takes about [0-9]+ rows, or eps ([0-9.]+) with these`)
+var namedEps = regexp.MustCompile(`that takes about [0-9]+ (?:rows|persons), or eps ([0-9.]+) with these`)
 
 // That no coefficient will have an interval, for lack of rows and eps, follows from public facts: dp_explain says so, and who
 // spends is warned, a little below the eps from which on a plan allows them, and not a little above. So does a release.
@@ -103,5 +103,19 @@ func TestWhoSpendsIsToldThatThereWillBeNoInterval(t *testing.T) {
 		if said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 0.1, 1e-5, features => '{age}', options => '{`+options+`}')`, name); strings.Contains(said["warning"], "interval") {
 			t.Errorf("%s: %v", options, said)
 		}
+	}
+}
+
+// Of a table of visits it is persons that are too few.
+func TestTooFewPersonsForIntervals(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	w.visited(2000)
+	name := "persons_" + w.dataset
+	if err := w.registerUnit(name, w.dataset, visits+`, unit => 'patient', max_rows => 4`); err != nil {
+		t.Fatal(err, hint(err))
+	}
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, name, w.person)
+	if said := w.explain(w.analyst, `SELECT * FROM dp_explain('linear', $1, 0.1)`, name); said["persons"] == "" || !strings.Contains(said["warning"], "persons, or fewer coefficients") && !strings.Contains(said["warning"], "persons, or eps") {
+		t.Errorf("%v", said)
 	}
 }

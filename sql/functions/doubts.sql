@@ -63,8 +63,8 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- The warning that no coefficient of a request will have an interval, for lack of rows and eps, with what it
--- takes; NULL where some may have one, or where the request has none for another reason, such as a penalty.
-CREATE OR REPLACE FUNCTION dp_int.no_intervals(p_body jsonb, p_coefficients int, p_groups int, p_rows float8) RETURNS text
+-- takes; p_of: what p_rows counts, rows or persons. NULL where some may have one, or where the request has none for another reason, such as a penalty.
+CREATE OR REPLACE FUNCTION dp_int.no_intervals(p_body jsonb, p_coefficients int, p_groups int, p_rows float8, p_of text) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   asked CONSTANT text := p_body ->> 'model';
@@ -85,9 +85,9 @@ BEGIN
       middle := sqrt(low * high);
       IF dp_int.rows_for_intervals(asked, p_coefficients, sources, p_groups, middle, delta) <= p_rows THEN high := middle; ELSE low := middle; END IF;
     END LOOP;
-    RETURN format('low information: no coefficient will have an interval at eps %s; that takes about %s rows, or eps %s with these, or fewer coefficients', eps, dp_int.two_digits_up(needed), dp_int.two_digits_up(high));
+    RETURN format('low information: no coefficient will have an interval at eps %s; that takes about %s %s, or eps %s with these, or fewer coefficients', eps, dp_int.two_digits_up(needed), p_of, dp_int.two_digits_up(high));
   END IF;
-  RETURN format('low information: no coefficient will have an interval at eps %s; that takes about %s rows, or fewer coefficients', eps, dp_int.two_digits_up(needed));
+  RETURN format('low information: no coefficient will have an interval at eps %s; that takes about %s %s, or fewer coefficients', eps, dp_int.two_digits_up(needed), p_of);
 END $$;
 
 -- A positive number with two significant digits, rounded up.
@@ -200,7 +200,7 @@ BEGIN
       coefficients, CASE WHEN groups > 1 THEN format(' of each of %s groups', groups) END, eps, CASE WHEN scaled THEN 'the scale' WHEN looks THEN 'a scale, which a fit has to find first,' ELSE '1, as which a scale counts that is not registered,' END,
       CASE WHEN options ? 'weight' THEN ' or most weights are far below max_weight' END);
   END IF;
-  RETURN QUERY SELECT w FROM dp_int.no_intervals(p_body, coefficients, CASE WHEN options ? 'by' THEN groups ELSE 0 END, rows) AS w WHERE w IS NOT NULL;
+  RETURN QUERY SELECT w FROM dp_int.no_intervals(p_body, coefficients, CASE WHEN options ? 'by' THEN groups ELSE 0 END, rows, CASE WHEN d.unit IS NULL THEN 'rows' ELSE 'persons' END) AS w WHERE w IS NOT NULL;
   IF d.row_count < dp_int.least_values(asked, described, eps, delta) THEN
     RETURN NEXT format('too few rows for %s at eps %s: every column of numbers needs about %s values; ask for more eps or fewer columns',
       CASE asked WHEN 'scales' THEN 'scales' ELSE 'quartiles' END, eps, ceil(dp_int.least_values(asked, described, eps, delta)));
