@@ -2,6 +2,7 @@ package dpsco
 
 import (
 	"math"
+	"slices"
 
 	"dpsidecar/internal/mech"
 	"dpsidecar/internal/sqlsum"
@@ -70,6 +71,10 @@ const unseenScale = 0x1p20
 // unseenColumn is why there are no standard errors, nor a figure of the noise, where such features, Result.Unseen, do nothing.
 const unseenColumn = "noise hides how large the values of a column without a scale are"
 
+// unseenTarget is why there are none where noise hides the values of the target, as where few rows have one that is not 0.
+// They would be those of a fit of targets cut to about 1.
+const unseenTarget = "noise hides how large the target is, or do few rows have one that is not 0? It counts as about 1, so that coefficients may be far too small; register scales, or ask for more eps"
+
 // scaleSearch is a search for the scales of columns that have none.
 type scaleSearch struct {
 	Columns []numeric
@@ -92,7 +97,7 @@ func unscaled(columns []numeric, unknown bool) scaleSearch {
 }
 
 // find releases the histogram of the sizes of values, expresses x in the scales that it shows, and returns them.
-// hidden are the features that were made small because noise hides their values.
+// hidden are the features that were made small because noise hides their values, and the target if noise hides its.
 func (s scaleSearch) find(x Data, noise countNoise, src *mech.Source) (found *Scaled, hidden []int) {
 	found = &Scaled{X: repeat(1, x.columns()), Y: 1, CentreX: make([]float64, x.columns())}
 	for k, counts := range countColumns(x, sizeBins, s.Columns, nil, noise, src) {
@@ -100,10 +105,10 @@ func (s scaleSearch) find(x Data, noise countNoise, src *mech.Source) (found *Sc
 		_, scale := found.of(c)
 		if size, seen := counts.size(noise); seen {
 			*scale = size
-		} else if c.column != target {
-			if *scale = s.Unseen; s.Unseen != 1 {
-				hidden = append(hidden, c.column)
-			}
+		} else if c.column == target {
+			hidden = append(hidden, target)
+		} else if *scale = s.Unseen; s.Unseen != 1 {
+			hidden = append(hidden, c.column)
 		}
 	}
 	if x.Elsewhere != nil {
@@ -115,7 +120,7 @@ func (s scaleSearch) find(x Data, noise countNoise, src *mech.Source) (found *Sc
 }
 
 // leaveOut sets the coefficients of hidden features, of all stored ones, to 0, names them and withholds errors, which would be those
-// of a fit without them. It changes nothing where there are none, or no coefficients.
+// of a fit without them, or of a hidden target's. It changes nothing where nothing is hidden, or there are no coefficients.
 func (r *Result) leaveOut(hidden []int, columns int) {
 	if hidden == nil || r.Coefficients == nil {
 		return
@@ -123,8 +128,14 @@ func (r *Result) leaveOut(hidden []int, columns int) {
 	r.withhold(unseenColumn)
 	r.NoiseCovariance = nil
 	for _, j := range hidden {
+		if j == target {
+			continue
+		}
 		k := len(r.Coefficients) - columns + j
 		r.Coefficients[k], r.Unseen = 0, append(r.Unseen, k)
+	}
+	if slices.Contains(hidden, target) {
+		r.WhyNull, r.Unseen = unseenTarget, nil
 	}
 }
 

@@ -482,6 +482,38 @@ func TestMediansByGroupsFindScales(t *testing.T) {
 	}
 }
 
+// Of a target that few rows have, and whose size noise hides, nothing tells how far coefficients are off: of claims of one row in 300
+// least squares without a scale had intervals of a hundred-thousandth of the intercept, none of which held it.
+func TestAHiddenTargetHasNoErrors(t *testing.T) {
+	x := drawLaw("gauss", 40_000, 3, 1)
+	r := rand.New(rand.NewPCG(3, 3))
+	for i := range x.Y {
+		if x.Y[i] = 0; i%300 == 0 {
+			x.Y[i] = math.Exp(8 + 1.2*r.NormFloat64())
+		}
+	}
+	for _, a := range []Algorithm{Regression{Loss: loss.Squared{}}, Regression{Loss: loss.Huber{}}, L1{}} {
+		bare := withoutScales(a, x.Shape)
+		delta := 1e-6
+		if _, pure := a.(L1); pure {
+			delta = 0
+		}
+		for eps, want := range map[float64]bool{1: true, 200: false} {
+			p, err := bare.Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: delta}, privacy.Concentrated{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if hidden := r.WhyNull == unseenTarget && r.Low == nil && r.NoiseCovariance == nil && r.Coefficients != nil; hidden != want {
+				t.Errorf("%T, eps %v: %v, %q, noise %v", a, eps, r.Coefficients, r.WhyNull, r.NoiseCovariance)
+			}
+		}
+	}
+}
+
 // A feature that noise hides, in a request without any scale, has the coefficient 0, and nothing has an interval or
 // a figure of the noise: it would be that of a fit without the feature. Where another column has a scale it counts as 1.
 func TestHiddenColumnsHaveNoErrors(t *testing.T) {

@@ -413,6 +413,8 @@ var mutants = []mutant{
 		"	r.NoiseCovariance = nil\n", "", []tests{{"./internal/dpsco", "TestHiddenColumnsHaveNoErrors"}}},
 	{"standardised: a fit that is stopped panics", "internal/dpsco/scales.go",
 		" || r.Coefficients == nil {", " {", []tests{{"./internal/dpsco", "TestHiddenColumnsOfAStoppedFit"}}},
+	{"standardised: a target that noise hides has intervals", "internal/dpsco/scales.go",
+		"			hidden = append(hidden, target)\n", "			_ = c\n", []tests{{"./internal/dpsco", "TestAHiddenTargetHasNoErrors"}}},
 	{"staged: nobody is told of hidden columns", "internal/dpsco/l1_staged.go",
 		"r.leaveOut(hidden, columns)", "r.leaveOut(nil, columns)", []tests{{"./internal/dpsco", "TestHiddenColumnsHaveNoErrors"}}},
 	{"standardised: a hidden column has a coefficient", "internal/dpsco/scales.go",
