@@ -154,10 +154,10 @@ func exponentialMechanism() (FiniteMechanism, error) {
 }
 
 // rankQuantile is the median of three records. Its answers are the numbers 0, 1 and 2 and the intervals
-// below, between and above them. An octave of the grid has weight 9, a power of two 1, zero 16.
+// below, between and above them. On the grid of two digits a number of one digit weighs 10, others 1, a decade 171, zero 160.
 func rankQuantile() FiniteMechanism {
 	q := mech.RankQuantiles{Epsilon: 6, Percents: []int{50}}
-	weights := []float64{110 * 9, 16, 50 * 9, 1, 9 - 1, 1, 59*9 - 1}
+	weights := []float64{33*171 + 10, 160, 15 * 171, 10, 9, 10, 18*171 + 10 - 29}
 	probabilities := func(misses ...float64) []float64 { // in records
 		p, total := make([]float64, len(weights)), 0.0
 		for i, w := range weights {
@@ -173,7 +173,7 @@ func rankQuantile() FiniteMechanism {
 		Name: "quantile by ranks", Pair: "0, 1, 1 and 1, 1, 2", Claim: privacy.Budget{Epsilon: q.Epsilon},
 		First: probabilities(1.5, 0.5, 0.5, 0, 1.5, 1.5, 1.5), Other: probabilities(1.5, 1.5, 1.5, 0, 0.5, 0.5, 1.5),
 		Draw: func(src *mech.Source) int {
-			r, dst := mech.NewRanks(mech.RankContract{N: 3}), make([]float64, 1)
+			r, dst := mech.NewRanks(mech.RankContract{N: 3, Digits: 2}), make([]float64, 1)
 			r.Add([]float64{0, 1, 1})
 			q.Release(dst, r, src)
 			answer, equal := slices.BinarySearch([]float64{0, 1, 2}, dst[0])

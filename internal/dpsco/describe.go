@@ -15,7 +15,7 @@ type Column struct {
 	Name   string
 	Levels []string // of a category, whose values are positions in Levels, from 0; nil: the column is no category
 	Flag   bool     // its values are booleans, 0 and 1
-	Whole  bool     // its values are integers
+	Whole  bool     // it is described in whole numbers: integers, or seconds
 	Scale  float64  // a typical magnitude, from public knowledge; 1 where that is zero
 }
 
@@ -23,7 +23,7 @@ type Column struct {
 // quartiles, of booleans the share of true, of categories the share of each level; and the share of
 // rows without missing values.
 //
-// Quartiles are selected from a public grid. A histogram of the distances from the median determines
+// Quartiles are selected from a public grid. A histogram of the values about them determines
 // where values are clamped for the mean, and the confidence intervals of the quartiles: the values
 // as many rows away as the selected quartile may be off.
 //
@@ -64,7 +64,7 @@ type SuggestScales struct {
 // The releases of a description, in order.
 const (
 	quartiles = "quartiles" // of each column of numbers
-	distances = "distances" // histograms of distances from the median, in interquartile ranges, and of levels
+	distances = "distances" // histograms of values about the quartiles, and of levels
 	averages  = "averages"  // means: of indicators that values are present, and of the clamped values
 )
 
@@ -224,7 +224,7 @@ func (g *describing) event() (e privacy.Compose) {
 func (g *describing) checkReleases() error {
 	checks := []error{g.averages.Check(), g.contract().Check()}
 	if len(g.numbers) > 0 {
-		checks = append(checks, g.quartiles.Check(), g.rankContract().Check())
+		checks = append(checks, g.quartiles.Check(), g.rankContract(g.numbers[0]).Check())
 	}
 	if g.distances != nil {
 		checks = append(checks, g.distances.Check(), mech.CheckHistogram(g.bins(), g.shape.N, g.histograms()))
@@ -235,7 +235,18 @@ func (g *describing) checkReleases() error {
 	return nil
 }
 
-func (g *describing) rankContract() mech.RankContract { return mech.RankContract{N: g.shape.N} }
+// fractionDigits is the number of digits of the grid for a column whose values need not be whole numbers. A finer grid
+// would find the values less often that most rows are equal to, for those with many digits are so many.
+const fractionDigits = 7
+
+// rankContract returns the contract of the quartiles of a column: whole numbers are looked for exactly.
+func (g *describing) rankContract(column int) mech.RankContract {
+	c := mech.RankContract{N: g.shape.N, Digits: fractionDigits}
+	if g.columns[column].Whole {
+		c.Digits = mech.MostDigits
+	}
+	return c
+}
 
 // contract is the contract of the means: every coordinate lies within [-1, 1].
 func (g *describing) contract() mech.Contract {

@@ -118,7 +118,7 @@ func (d described) levelShare(column int, rows float64) Figure {
 func (d described) mean(column int, at place, c cutAt, sizes *magnitudes) Figure {
 	m, noise := d.usable(column)
 	switch {
-	case !(m > surely*noise), !(d.values(column) > d.quartiles.Needs(25)): // centre and cut may be anywhere
+	case !(m > surely*noise), !(d.values(column) > d.needs(column, 25, at.quartiles)): // centre and cut may be anywhere
 		return Figure{WhyNull: whyFewValues}
 	case slices.ContainsFunc(at.quartiles, d.quartiles.Beyond):
 		return Figure{WhyNull: whyBeyond}
@@ -172,28 +172,12 @@ func (g *describing) describe(ctx context.Context, x Data, src *mech.Source) ([]
 	return d.figures(at, counts, cuts, sizes), nil
 }
 
-// placeOf has the interquartile range as its unit, or the column's scale if that range is zero.
-func (g *describing) placeOf(column int, q []float64) place {
-	unit := q[2] - q[0]
-	if unit == 0 {
-		unit = g.columns[column].Scale
-	}
-	return place{unit, q}
-}
-
-// position returns the index in a histogram's counts of the bin that contains the value of place.bin.
-func position(bin float64) int { return magnitudeBins + int(math.Floor(bin)) }
-
 // sizes returns the histogram of absolute distances from the median.
 func (g *describing) sizes(counts []float64, at place) *magnitudes {
 	either := make([]float64, magnitudeBins)
-	for k := range either {
-		if k == 0 || k > leastEdge {
-			either[k] = counts[position(float64(k)+0.5)] + counts[position(-float64(k)-0.5)]
-		}
-	}
-	for k, bin := range equalBins {
-		either[sizeBin(math.Abs(at.distance(at.quartiles[k])))] += counts[position(bin)]
+	for bin := range at.bins() {
+		low, high := at.ends(bin)
+		either[at.sizeBin(low, high)] += counts[bin]
 	}
 	return readMagnitudes(either, math.Sqrt2*g.countNoise(), at.unit, math.Inf(1), float64(g.shape.N)).run()
 }
@@ -249,19 +233,20 @@ func (d described) figures(at []place, counts [][]float64, cuts []cutAt, sizes [
 // sampling and selection may shift the quartile.
 func (d described) quantile(column, k int, at place, counts []float64) Figure {
 	values, percent, value := d.values(column), percents[k], at.quartiles[k]
-	if !(values > d.quartiles.Needs(percent)) {
+	if !(values > d.needs(column, percent, at.quartiles)) {
 		return Figure{WhyNull: whyFewValues}
 	}
 	if d.quartiles.Beyond(value) {
 		return Figure{WhyNull: whyBeyond}
 	}
-	p := float64(percent) / 100
-	rows := math.Hypot(1.96*math.Sqrt(values*p*(1-p)), offRanks/d.quartiles.Epsilon)
+	p, rows := float64(percent)/100, d.rowsOff(percent, values)
 	w := walk{place: at, counts: counts, noise: d.countNoise()}
-	w.distinct = w.equal() > rows
-	r := at.distance(value)
-	low := at.median() - at.unit*w.outward(-r, rows, p*values, -1)
-	high := at.median() + at.unit*w.outward(r, rows, (1-p)*values, 1)
+	if w.seen(value, -1) > p*values+farOff*rows || w.seen(value, 1) > (1-p)*values+farOff*rows {
+		return Figure{WhyNull: whyFewValues}
+	}
+	w.distinct = w.atoms(rows, values)
+	low := w.outward(k, rows, p*values, -1)
+	high := w.outward(k, rows, (1-p)*values, 1)
 	if d.columns[column].Whole {
 		value, low, high = math.Round(value), math.Floor(low), math.Ceil(high)
 	}
@@ -276,102 +261,160 @@ func (d described) quantile(column, k int, at place, counts []float64) Figure {
 // 2 ln 20 = 6.0 because the selection gives more weight to numbers with few digits.
 const offRanks = 9
 
-// walk accumulates counts outward from a value, in the units of a histogram of distances.
+// farOff times the rows that a quartile may be off are more than it is: where the histogram shows so many, it is no quartile.
+const farOff = 2
+
+// rowsOff returns by how many rows a quantile of so many values may be off: by sampling and by its selection.
+func (g *describing) rowsOff(percent int, values float64) float64 {
+	p := float64(percent) / 100
+	return math.Hypot(1.96*math.Sqrt(values*p*(1-p)), offRanks/g.quartiles.Epsilon)
+}
+
+// walk accumulates counts outward from a quartile.
 type walk struct {
 	place
 	counts   []float64
 	noise    float64 // standard deviation of a count's noise
-	distinct bool    // the column has few distinct values, so that all rows of a bin may be equal to its far end
+	distinct bool    // many rows are equal, so that all rows of a bin may be equal to its end
 }
 
-// equal returns the largest of the released counts of rows that equal a quartile.
-func (w walk) equal() float64 {
-	most := 0.0
-	for _, bin := range equalBins {
-		most = max(most, w.counts[position(bin)])
+// atoms reports whether more rows than the given ones are equal: to a quartile, or as far as a count says that is
+// far above that of so short a stretch of values that are spread evenly.
+func (w walk) atoms(rows, values float64) bool {
+	for k := range w.quartiles {
+		if w.counts[k] > rows {
+			return true
+		}
 	}
-	return most
+	for at := range w.cuts[1:] {
+		width := w.cuts[at+1] - w.cuts[at]
+		even := values / 4 / w.gap(1, sign(w.cuts[at] >= w.median()))
+		for _, side := range []int{-1, 1} {
+			even = max(even, w.density(at, side, width))
+		}
+		if w.stretch(at) > 2*even*width+rows/2+3*w.noise {
+			return true
+		}
+	}
+	return false
+}
+
+// stretch returns the count of the values between cut number at and the next.
+func (w walk) stretch(at int) float64 { return w.counts[len(w.quartiles)+at+1] }
+
+// density returns the rows by distance next to the values between cut number at and the next, on one side, in a stretch at
+// least as wide, as far as there is one.
+func (w walk) density(at, side int, width float64) float64 {
+	rows, there := 0.0, 0.0
+	for k := at + side; k >= 0 && k+1 < len(w.cuts) && there < width; k += side {
+		rows, there = rows+w.stretch(k), there+w.cuts[k+1]-w.cuts[k]
+	}
+	return rows / max(there, width)
 }
 
 // surelyPassed and surelyFarther are the numbers of standard deviations of noise that are allowed
 // for in a count of rows passed by outward, and in the number of all rows beyond a value.
 const (
-	surelyPassed  = 1.3
+	surelyPassed  = 1
 	surelyFarther = 3
 )
 
-// outward returns the end of an interval: the distance beyond r up to which the given number of rows
-// lies with confidence. It returns r if, with confidence, fewer than beyond - rows rows lie beyond
-// r, which means that many rows are equal to it, and +Inf if the noise hides the end. side is 1 for
-// upward and -1 for downward, for which all signs are reversed.
-func (w walk) outward(r, rows, beyond, side float64) float64 {
-	if w.distinct && w.beyond(r, side) < beyond-rows {
-		return r
+// outward returns the end of the interval of quartile k: the distance up to which the given number of rows lies with
+// confidence, linearly within a bin, or all of the bin where the column has few distinct values; and beyond that what the grid
+// takes. It returns the quartile itself if, with confidence, fewer than beyond - rows rows lie beyond it, which means that
+// many rows are equal to it, and an infinity if the noise hides the end. side is 1 for upward and -1 for downward.
+func (w walk) outward(k int, rows, beyond, side float64) float64 {
+	q := w.quartiles[k]
+	if w.beyond(q, side) < beyond-rows {
+		return q
 	}
-	passed, bins := 0.0, 0.0
-	for _, b := range w.bins(side) {
-		if b.high <= r {
+	passed, bins, at := 0.0, 0.0, q
+	for _, b := range w.outer(side) {
+		if side*(b.far-q) <= w.off[k] {
 			continue
 		}
-		bins++
-		from, there := max(b.low, r), b.count
-		if b.high > b.low && !math.IsInf(b.high, 1) {
-			there *= (b.high - from) / (b.high - b.low)
-		}
 		missing := rows + surelyPassed*w.noise*math.Sqrt(bins) - passed
-		switch passed += there; {
-		case there < missing || math.IsInf(b.high, 1):
-		case b.high == b.low || w.distinct:
-			return b.high
-		default:
-			return from + (b.high-from)*missing/there
+		surely := b.count - surelyPassed*w.noise*math.Sqrt(b.bins)
+		passed, bins = passed+b.count, bins+b.bins
+		switch {
+		case w.distinct && passed-surelyPassed*w.noise*math.Sqrt(bins) >= rows:
+			return b.far + side*w.off[k]
+		case !w.distinct && surely >= missing && !math.IsInf(b.far, 0):
+			return at + (b.far-at)*max(missing/surely, 0) + side*w.off[k]
 		}
+		at = b.far
 	}
 	if passed+surelyPassed*w.noise*math.Sqrt(bins) < beyond-rows {
-		return r
+		return q
 	}
-	return math.Inf(1)
+	return math.Inf(int(side))
 }
 
-// beyond returns an upper bound on the number of rows beyond r.
-func (w walk) beyond(r, side float64) float64 {
+// beyond returns an upper bound on the number of rows beyond v.
+func (w walk) beyond(v, side float64) float64 {
 	rows, bins := 0.0, 0.0
-	for _, b := range w.bins(side) {
-		if b.high > r {
-			rows, bins = rows+b.count, bins+1
+	for _, b := range w.outer(side) {
+		if side*(b.far-v) > 0 {
+			rows, bins = rows+b.count, bins+b.bins
 		}
 	}
 	return rows + surelyFarther*w.noise*math.Sqrt(bins)
 }
 
-// distanceBin is a bin of a histogram of distances. A bin of width 0 holds values equal to a quartile.
-type distanceBin struct{ low, high, count float64 }
+// seen returns a lower bound on the number of rows beyond v, from the bins that stand out from the noise. It leaves out the
+// bins next to v, whose rows may be equal to it but for the rounding to the grid.
+func (w walk) seen(v, side float64) float64 {
+	rows, bins := 0.0, 0.0
+	for bin, count := range w.counts[:w.bins()] {
+		low, high := w.ends(bin)
+		if apart := side > 0 && low > v || side < 0 && high < v; apart && count > seenRun*w.noise {
+			rows, bins = rows+count, bins+1
+		}
+	}
+	return rows - surelyFarther*w.noise*math.Sqrt(bins)
+}
 
-// bins returns the bins that are in use, sorted by upper end, mirrored for side -1.
-func (w walk) bins(side float64) (bins []distanceBin) {
-	add := func(sign, low, high float64, bin int) {
-		b := distanceBin{low, high, w.counts[position(side*sign*(float64(bin)+0.5))]}
-		if sign < 0 {
-			b.low, b.high = -high, -low
+// outerBin is a bin, or several next to each other, with its end that is farther out.
+type outerBin struct{ far, count, bins float64 }
+
+// outer returns the bins outward, for side 1 upward and for side -1 downward: each of them where distinct, and else those
+// between two edges together.
+func (w walk) outer(side float64) (all []outerBin) {
+	for bin := range w.bins() {
+		low, high := w.ends(bin)
+		b := outerBin{high, w.counts[bin], 1}
+		if side < 0 {
+			b.far = low
 		}
-		bins = append(bins, b)
-	}
-	for bin := leastEdge + 1; bin < magnitudeBins; bin++ {
-		high := math.Inf(1)
-		if bin < magnitudeBins-1 {
-			high = magnitudeEdges[bin]
+		if !w.distinct {
+			b.far = w.edge(b.far, side)
 		}
-		add(-1, magnitudeEdges[bin-1], high, bin)
-		add(1, magnitudeEdges[bin-1], high, bin)
+		all = append(all, b)
 	}
-	add(-1, 0, leastDistance, 0)
-	add(1, 0, leastDistance, 0)
-	for k, bin := range equalBins {
-		r := side * w.distance(w.quartiles[k])
-		bins = append(bins, distanceBin{r, r, w.counts[position(bin)]})
+	slices.SortStableFunc(all, func(a, b outerBin) int { return cmp.Compare(side*a.far, side*b.far) })
+	merged := all[:1]
+	for _, b := range all[1:] {
+		if last := &merged[len(merged)-1]; last.far == b.far {
+			last.count, last.bins = last.count+b.count, last.bins+1
+		} else {
+			merged = append(merged, b)
+		}
 	}
-	slices.SortStableFunc(bins, func(a, b distanceBin) int { return cmp.Compare(a.high, b.high) })
-	return bins
+	return merged
+}
+
+// edge returns the nearest edge from v outward.
+func (w walk) edge(v, side float64) float64 {
+	at, there := slices.BinarySearch(w.edges, v)
+	switch {
+	case there:
+		return v
+	case side > 0 && at < len(w.edges):
+		return w.edges[at]
+	case side < 0 && at > 0:
+		return w.edges[at-1]
+	}
+	return math.Inf(int(side))
 }
 
 // suggest makes the releases and computes the scales from them.
@@ -407,8 +450,8 @@ func (d described) scaleOf(column int, q []float64) SuggestedScale {
 	n := float64(d.shape.N)
 	there, _ := d.usable(column)
 	nonzero := (1 + d.means[d.start[column]+1]) / 2
-	if !(nonzero*n > d.quartiles.Needs(25)) {
-		s.Note = fmt.Sprintf("too few values that are not 0 to see how large they are: %.0f are needed at this eps and for so many columns; keep what is registered, or ask for more eps or fewer columns", math.Ceil(d.quartiles.Needs(25)))
+	if needed := d.needs(column, 25, q); !(nonzero*n > needed) {
+		s.Note = fmt.Sprintf("too few values that are not 0 to see how large they are: %.0f are needed at this eps and for so many columns; keep what is registered, or ask for more eps or fewer columns", math.Ceil(needed))
 		return s
 	}
 	largest := max(math.Abs(q[0]), math.Abs(q[2]))

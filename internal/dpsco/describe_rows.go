@@ -3,6 +3,7 @@ package dpsco
 import (
 	"context"
 	"math"
+	"slices"
 
 	"dpsidecar/internal/mech"
 )
@@ -44,7 +45,7 @@ func (g *describing) selectQuartiles(ctx context.Context, x Data, src *mech.Sour
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		ranks, three := mech.NewRanks(g.rankContract()), make([]float64, len(percents))
+		ranks, three := mech.NewRanks(g.rankContract(j)), make([]float64, len(percents))
 		values := x.X[j]
 		if g.nonzero {
 			values = withoutZeros(values)
@@ -73,25 +74,28 @@ func withoutZeros(v []float64) []float64 {
 	return rest
 }
 
-// signedHalfOctaves are the bins for distances from the median: those of halfOctaves for positive
-// distances and their mirror images for negative ones. Distances below leastDistance go into the bin
-// next to zero. This leaves bins unused, three of which count the values equal to a quartile: there
-// may be many.
-var signedHalfOctaves = mech.Bins{Width: 1, Half: 2 * halfOctaves.Half}
+// A histogram of the values of a column has placeBins bins: three for the values that are equal to the first, second
+// and third quartile, of which there may be many, and the stretches between the cuts of its place. These are the quartiles,
+// less than 2 magnitudeBins at half octaves, and up to 6 fineCuts: some bins stay unused.
+const (
+	placeBins = 256
+	fineCuts  = 24
+	fineRatio = 2 // of the distances of two fine cuts next to each other from their quartile
+)
 
-// leastDistance is magnitudeEdges[leastEdge].
+// leastDistance is magnitudeEdges[leastEdge]: below it no edges are cuts.
 const (
 	leastEdge     = 10
 	leastDistance = 0.125
 )
 
-// equalBins are the bins of values equal to the first, second and third quartile.
-var equalBins = [3]float64{-1.5, 1.5, 2.5}
-
-// place locates the values of a column: distances are from the median, in units of unit.
+// place locates the values of a column. Its cuts are a public function of the released quartiles.
 type place struct {
-	unit      float64
+	unit      float64 // distances from the median are in units of it
 	quartiles []float64
+	off       []float64 // by how much each quartile may be off because numbers are rounded to the grid
+	cuts      []float64 // ascending
+	edges     []float64 // those of the cuts that are at half octaves from the median or at a quartile, ascending
 }
 
 func (p place) median() float64 { return p.quartiles[1] }
@@ -99,22 +103,104 @@ func (p place) median() float64 { return p.quartiles[1] }
 // distance returns the signed distance of v from the median, in units.
 func (p place) distance(v float64) float64 { return (v - p.median()) / p.unit }
 
-// bin returns a position inside the bin of signedHalfOctaves that v belongs to; NaN for no bin.
-func (p place) bin(v float64) float64 {
+// bin returns the position of the bin that v belongs to: that of a quartile to which it is equal, or that of the stretch
+// from one cut, without it, up to the next, with it. It is -1 if v is not finite.
+func (p place) bin(v float64) int {
+	if !isUsable(v) {
+		return -1
+	}
 	for k, q := range p.quartiles {
-		if math.Abs(v-q) <= 0x1p-16*math.Abs(q) {
-			return equalBins[k]
+		if v == q {
+			return k
 		}
 	}
-	r := p.distance(v)
-	switch size := math.Abs(r); {
-	case math.IsNaN(r):
-		return r
-	case size < leastDistance:
-		return math.Copysign(0.5, r)
-	default:
-		return math.Copysign(float64(sizeBin(size))+0.5, r)
+	at, _ := slices.BinarySearch(p.cuts, v)
+	return len(p.quartiles) + at
+}
+
+// ends returns the ends of a bin: its values are above low, unless it is that of a quartile, and at most high.
+func (p place) ends(bin int) (low, high float64) {
+	if bin < len(p.quartiles) {
+		return p.quartiles[bin], p.quartiles[bin]
 	}
+	low, high, bin = math.Inf(-1), math.Inf(1), bin-len(p.quartiles)
+	if bin > 0 {
+		low = p.cuts[bin-1]
+	}
+	if bin < len(p.cuts) {
+		high = p.cuts[bin]
+	}
+	return low, high
+}
+
+// sizeBin returns the number of the magnitude bin for the distances from the median of a stretch.
+func (p place) sizeBin(low, high float64) int {
+	size := math.Abs(p.distance((low + high) / 2))
+	if size < leastDistance {
+		return 0
+	}
+	return sizeBin(size)
+}
+
+// gap returns the distance from quartile k to the next on one side (-1: below), or to that on the other side where
+// there is none, between which lies a quarter of the values; half a unit where it is 0.
+func (p place) gap(k int, side float64) float64 {
+	gap := p.quartiles[1] - p.quartiles[0]
+	if k == 2 || k == 1 && side > 0 {
+		gap = p.quartiles[2] - p.quartiles[1]
+	}
+	if gap == 0 {
+		gap = p.unit / 2
+	}
+	return gap
+}
+
+// bins returns the number of bins in use.
+func (p place) bins() int { return len(p.quartiles) + len(p.cuts) + 1 }
+
+// needs returns how many values a column needs for a quartile near its own: more than usual if the quartiles lie so close to
+// each other, far from 0, that few numbers of the grid are near one. q holds the three.
+func (g *describing) needs(column, percent int, q []float64) float64 {
+	near := math.Inf(1)
+	for k := range q[1:] {
+		if gap := q[k+1] - q[k]; gap > 0 {
+			near = min(near, gap/4)
+		}
+	}
+	return g.quartiles.NeedsAbout(percent, g.rankContract(column), q[1]-near, q[1]+near)
+}
+
+// placeOf has the interquartile range as its unit, or the column's scale if that range is zero. It cuts at the quartiles,
+// at distances of half octaves from the median, and finer around each quartile: the nearest cut is where as many
+// rows as the quartile may be off would end if they were spread evenly between it and the next quartile.
+func (g *describing) placeOf(column int, q []float64) place {
+	p := place{unit: q[2] - q[0], quartiles: q, cuts: slices.Clone(q)}
+	if p.unit == 0 {
+		p.unit = g.columns[column].Scale
+	}
+	for _, edge := range magnitudeEdges[leastEdge:] {
+		p.cuts = append(p.cuts, p.median()-p.unit*edge, p.median()+p.unit*edge)
+	}
+	slices.Sort(p.cuts)
+	p.edges = slices.Compact(slices.Clone(p.cuts))
+	for k, v := range q {
+		off := g.rankContract(column).Step(v) / 2
+		if g.columns[column].Whole && off <= 0.5 {
+			off = 0
+		}
+		p.off = append(p.off, off)
+		for _, side := range []float64{-1, 1} {
+			gap := p.gap(k, side)
+			size := max(off, gap*g.rowsOff(percents[k], float64(g.shape.N))/(float64(g.shape.N)/4))
+			for n := 0; n < fineCuts && size < gap; n++ {
+				p.cuts = append(p.cuts, v+side*size)
+				size *= fineRatio
+			}
+		}
+	}
+	slices.Sort(p.cuts)
+	p.cuts = slices.Compact(p.cuts)
+	return p
 }
 
 // sizeBin returns the number of the magnitude bin for a size in units.
@@ -127,7 +213,7 @@ func (g *describing) histograms() int { return len(g.numbers) + len(g.levels) }
 
 // bins returns the common bins of all histograms. Positions of levels start at the lowest bin.
 func (g *describing) bins() mech.Bins {
-	b := signedHalfOctaves
+	b := mech.Bins{Width: 1, Half: placeBins / 2}
 	for _, j := range g.levels {
 		b.Half = max(b.Half, (len(g.columns[j].Levels)+1)/2)
 	}
@@ -143,7 +229,10 @@ func (g *describing) countDistances(x Data, at []place, src *mech.Source) [][]fl
 		return func(_ int, b Data) {
 			for k, j := range g.numbers {
 				for i, v := range b.X[j] {
-					block[k][i] = at[k].bin(v)
+					block[k][i] = math.NaN()
+					if bin := at[k].bin(v); bin >= 0 {
+						block[k][i] = float64(bin) + 0.5 - float64(bins.Half)
+					}
 				}
 			}
 			for k, j := range g.levels {
@@ -161,7 +250,7 @@ func (g *describing) countDistances(x Data, at []place, src *mech.Source) [][]fl
 	for k := range all {
 		all[k] = noisy[size*k : size*(k+1)]
 		if k < len(g.numbers) {
-			all[k] = all[k][bins.Half-signedHalfOctaves.Half : bins.Half+signedHalfOctaves.Half]
+			all[k] = all[k][:placeBins]
 		}
 	}
 	return all

@@ -297,6 +297,117 @@ func TestIntervalsOfFewDistinctValues(t *testing.T) {
 	}
 }
 
+// Quartiles of columns of few distinct decimals, whose quartiles lie at gaps, and of columns far from 0 hold those of the table.
+// Of 60 intervals at a true coverage of 95 %, 47 or fewer hold with probability below 1e-7; seeds are fixed besides.
+// With ends within a bin 21 of those of prices held, and on a grid of five digits none of logarithms, 1 of identifiers, 22 of
+// moments of a day and 40 of other shifted numbers.
+func TestIntervalsHoldTheQuartilesOfTheTable(t *testing.T) {
+	const n, runs = 20_000, 20
+	prices := []float64{4.99, 5.49, 5.99, 6.49, 6.99, 7.49, 7.99, 8.99, 9.99, 11.99, 14.99, 19.99}
+	for _, law := range []struct {
+		name  string
+		whole bool
+		width float64 // of an interval at most, in interquartile ranges, in the mean
+		draw  func(r *rand.Rand) float64
+	}{
+		{"prices", false, .4, func(r *rand.Rand) float64 { return prices[r.IntN(len(prices))] }},
+		{"logarithms", false, .1, func(r *rand.Rand) float64 { return math.Log(float64(1 + r.IntN(5))) }},
+		{"heights", false, .2, func(r *rand.Rand) float64 { return math.Round(100*(1.7+.07*r.NormFloat64())) / 100 }},
+		{"shifted integers", true, .05, func(r *rand.Rand) float64 { return float64(98_000_000 + r.IntN(901)) }},
+		{"identifiers", true, .2, func(r *rand.Rand) float64 { return float64(1_234_567 + r.IntN(51)) }},
+		{"moments of a day", true, .05, func(r *rand.Rand) float64 { return 1_794_700_800 + math.Round(86_400e6*r.Float64())/1e6 }},
+		{"shifted decimals", false, .1, func(r *rand.Rand) float64 { return 98_000_000.5 + 900*r.Float64() }},
+		{"lognormal", false, .05, func(r *rand.Rand) float64 { return 800 * math.Exp(.9*r.NormFloat64()) }},
+	} {
+		held, width := 0, 0.0
+		for run := range uint64(runs) {
+			r := rand.New(rand.NewPCG(run, 77))
+			x := Data{Shape: Shape{N: n}, Y: make([]float64, n)}
+			for i := range n {
+				x.Y[i] = law.draw(r)
+			}
+			sorted := slices.Sorted(slices.Values(x.Y))
+			for _, f := range runOf(t, Describe{Columns: []Column{{Name: "a", Whole: law.whole}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, run).Figures {
+				percent, is := map[string]int{"quartile_1": 25, "median": 50, "quartile_3": 75}[f.Statistic]
+				if !is || f.Low == nil {
+					continue
+				}
+				width += (*f.High - *f.Low) / (sorted[n*3/4] - sorted[n/4]) / (3 * runs)
+				if truth := sorted[n*percent/100-1]; *f.Low <= truth && truth <= *f.High {
+					held++
+				}
+			}
+		}
+		t.Logf("%s: %d of %d hold, %.3g wide", law.name, held, 3*runs, width)
+		if held < 48 || width > law.width {
+			t.Errorf("%s: %d of %d intervals hold, %.3g wide", law.name, held, 3*runs, width)
+		}
+	}
+}
+
+// A number of many digits that all values are is met where there are enough values; until then something else is selected, which
+// the histogram shows to be no quartile.
+func TestWhatIsNoQuartileIsNotGiven(t *testing.T) {
+	for name, law := range map[string]struct {
+		whole bool
+		draw  func(r *rand.Rand) float64
+	}{
+		"constant":         {true, func(*rand.Rand) float64 { return 123_456_789 }},
+		"shifted integers": {true, func(r *rand.Rand) float64 { return float64(98_000_000 + r.IntN(901)) }},
+	} {
+		for n, want := range map[int]int{864: 1, 1800: 57} {
+			given := 0
+			for run := range uint64(20) {
+				r := rand.New(rand.NewPCG(run, 7))
+				x := Data{Shape: Shape{N: n}, Y: make([]float64, n)}
+				for i := range n {
+					x.Y[i] = law.draw(r)
+				}
+				for _, f := range runOf(t, Describe{Columns: []Column{{Name: "a", Whole: law.whole}}}, x, privacy.Budget{Epsilon: 1, Delta: 1e-6}, run).Figures {
+					if _, quartile := map[string]bool{"quartile_1": true, "median": true, "quartile_3": true}[f.Statistic]; !quartile || f.Value == nil {
+						continue
+					}
+					given++
+					if *f.Value < slices.Min(x.Y) || *f.Value > slices.Max(x.Y) {
+						t.Errorf("%s, %d rows: %s is %v", name, n, f.Statistic, *f.Value)
+					}
+				}
+			}
+			t.Logf("%s, %d rows: %d of 60 are given", name, n, given)
+			if given < want {
+				t.Errorf("%s, %d rows: %d of 60 are given", name, n, given)
+			}
+		}
+	}
+}
+
+// Each number has one bin, between whose ends it lies, and bins are as many as there are; also where cuts are the same number.
+func TestEachValueHasOneBin(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	for range 300 {
+		g := describing{columns: []Column{{Scale: math.Pow(10, 30*r.Float64()-15), Whole: r.IntN(2) == 0}}, shape: Shape{N: 1 + r.IntN(1e6)}, quartiles: mech.RankQuantiles{Epsilon: math.Pow(10, 4*r.Float64()-3)}}
+		q := make([]float64, 3)
+		for k := range q {
+			q[k] = math.Round(3*r.NormFloat64()) * math.Pow(10, float64(r.IntN(12)-4))
+		}
+		p := g.placeOf(0, sorted(q))
+		if p.bins() > placeBins || !slices.IsSorted(p.cuts) || !slices.IsSorted(p.edges) {
+			t.Fatalf("%d bins: %+v", p.bins(), p)
+		}
+		for _, v := range slices.Concat(p.cuts, []float64{0, math.MaxFloat64, -math.MaxFloat64, math.Nextafter(q[0], 9), p.median() + p.unit*r.NormFloat64()}) {
+			bin := p.bin(v)
+			if low, high := p.ends(bin); bin < 0 || bin >= p.bins() || v > high || v < low || v == low && low < high {
+				t.Fatalf("%v is in bin %d from %v to %v of %+v", v, bin, low, high, p)
+			}
+		}
+		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+			if p.bin(v) >= 0 {
+				t.Errorf("%v has a bin", v)
+			}
+		}
+	}
+}
+
 // Where surely fewer rows lie beyond a quartile than would have to, its interval ends there: of a column that is 0 in 19 of 20 rows
 // all three are 0, and of a flag of which two thirds are 1 nothing between 0 and 1 can be the median.
 func TestIntervalsEndWhereManyRowsAreEqual(t *testing.T) {

@@ -11,76 +11,124 @@ import (
 	"dpsidecar/internal/privacy"
 )
 
-// The public grid of Ranks: zero, and the numbers of either sign from 2^gridLow up to 2^gridHigh with
-// gridBits binary digits after the leading one. A point is represented by its index in the order of the
-// grid, 0 for zero.
+// The public grid of Ranks: zero, and the numbers of either sign from 10^gridLow up to 10^gridHigh with the
+// given number of decimal digits. A point is represented by its index in the order of the grid, 0 for zero.
+type grid int
+
 const (
-	gridBits  = 16
-	gridLow   = -50
-	gridHigh  = 60
-	gridOnes  = (gridHigh - gridLow) << gridBits // number of points of one sign
-	gridFirst = (1023 + gridLow) << gridBits     // the leading binary digits of 2^gridLow as a float64
+	gridLow  = -15
+	gridHigh = 18
+	// MostDigits is the largest number of digits of a grid. All whole numbers with so many are float64.
+	MostDigits = 15
 )
 
-// gridPoint rounds v to the nearest point; false if v is not finite. A number beyond the grid is rounded to
-// its last point.
-func gridPoint(v float64) (int64, bool) {
-	if !(math.Abs(v) <= math.MaxFloat64) {
-		return 0, false
+// powersOfTen holds 10^-mostPower to 10^mostPower, as near as float64 has them.
+var powersOfTen = func() (all [2*mostPower + 1]float64) {
+	for k := range all {
+		all[k] = decimal(1, k-mostPower)
 	}
-	const dropped = 52 - gridBits
-	bits := math.Float64bits(math.Abs(v))
-	place := int64((bits+1<<(dropped-1))>>dropped) - gridFirst
-	place = min(max(place+1, 0), gridOnes)
-	if math.Signbit(v) {
-		return -place, true
-	}
-	return place, true
-}
+	return all
+}()
 
-// gridValue returns the number at a point: the decimal with the fewest digits that is rounded to the point.
-func gridValue(point int64) float64 {
-	if point == 0 {
-		return 0
-	}
-	v := math.Float64frombits(uint64(max(point, -point)-1+gridFirst) << (52 - gridBits))
-	if point < 0 {
-		v = -v
-	}
-	for digits := 1; digits < 17; digits++ {
-		short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64)
-		if p, ok := gridPoint(short); err == nil && ok && p == point {
-			return short
-		}
+const mostPower = MostDigits - 1 - gridLow
+
+// decimal returns digits times 10^exponent, correctly rounded.
+func decimal(digits int64, exponent int) float64 {
+	v, err := strconv.ParseFloat(fmt.Sprintf("%de%d", digits, exponent), 64)
+	if err != nil {
+		panic("mech: a decimal that is no number: " + err.Error())
 	}
 	return v
 }
 
-// zeroWeight is the weight of zero. Any other point weighs 2^(gridBits - k), where k is the number of
-// binary digits that it needs after the leading one: a simple number such as 40 or 0.75 is as likely as a
-// whole range of others.
-const zeroWeight = 1 << (gridBits + 4)
+func powerOfTen(k int) float64 { return powersOfTen[k+mostPower] }
 
-// gridWeight returns the total weight of the points from first to last, which have one sign or are zero.
-func gridWeight(first, last int64) uint64 {
+// tens holds 10^0 to 10^MostDigits.
+var tens = func() (all [MostDigits + 1]int64) {
+	for k := range all {
+		all[k] = int64(decimal(1, k))
+	}
+	return all
+}()
+
+// perDecade returns the number of points from one power of ten to the next.
+func (g grid) perDecade() int64 { return 9 * tens[g-1] }
+
+// largest returns the last point, which stands for 10^gridHigh.
+func (g grid) largest() int64 { return (gridHigh-gridLow)*g.perDecade() + 1 }
+
+// point rounds v to the nearest point, or to one of two that are about as near; false if v is not finite. A
+// number beyond the grid is rounded to its last point.
+func (g grid) point(v float64) (int64, bool) {
+	size, at := math.Abs(v), int64(0)
+	switch {
+	case !(size <= math.MaxFloat64):
+		return 0, false
+	case size >= powerOfTen(gridHigh):
+		at = g.largest()
+	case size >= powerOfTen(gridLow):
+		decade := min(max(int(math.Floor(math.Log10(size))), gridLow), gridHigh-1)
+		for ; size < powerOfTen(decade); decade-- {
+		}
+		for ; size >= powerOfTen(decade+1); decade++ {
+		}
+		if shift := int(g) - 1 - decade; shift >= 0 {
+			size *= powerOfTen(shift)
+		} else {
+			size /= powerOfTen(-shift)
+		}
+		at = int64(decade-gridLow)*g.perDecade() + int64(math.Round(size)) - tens[g-1] + 1
+	case size >= powerOfTen(gridLow)/2:
+		at = 1
+	}
+	if math.Signbit(v) {
+		return -at, true
+	}
+	return at, true
+}
+
+// value returns the number at a point.
+func (g grid) value(point int64) float64 {
+	switch {
+	case point < 0:
+		return -g.value(-point)
+	case point == 0:
+		return 0
+	}
+	decade := int((point - 1) / g.perDecade())
+	return decimal(tens[g-1]+(point-1)%g.perDecade(), decade+gridLow-int(g)+1)
+}
+
+// zeroWeight is the weight of zero. Any other point weighs 10^k if the last k of its digits are 0: a simple
+// number such as 40 or 0.75 is as likely as a whole range of others.
+func (g grid) zeroWeight() uint64 { return 16 * uint64(tens[g-1]) }
+
+// weight returns the total weight of the points from first to last, which have one sign or are zero.
+func (g grid) weight(first, last int64) uint64 {
 	switch {
 	case first > last:
 		return 0
 	case first == 0:
-		return zeroWeight
+		return g.zeroWeight()
 	case first < 0:
 		first, last = -last, -first
 	}
 	total := uint64(0)
-	for k := range gridBits + 1 {
-		total += uint64(multiples(first, last, k)) * levelWeight(k)
+	for k := range int(g) {
+		there := multiples(first, last, k)
+		if there == 0 {
+			break
+		}
+		total += uint64(there) * levelWeight(k)
 	}
 	return total
 }
 
-// multiples counts the points from first to last, above zero, with at most gridBits - k binary digits after
-// the leading one.
-func multiples(first, last int64, k int) int64 { return (last-1)>>k - (first-2)>>k }
+// multiples counts the points from first to last, above zero, of which at least the last k digits are 0.
+func multiples(first, last int64, k int) int64 {
+	step := tens[k]
+	return (last-1+step)/step - (first-2+step)/step
+}
 
 // levelWeight returns the difference between the weight of such a point and the weight of a point with one
 // digit more.
@@ -88,21 +136,21 @@ func levelWeight(k int) uint64 {
 	if k == 0 {
 		return 1
 	}
-	return 1 << (k - 1)
+	return uint64(9 * tens[k-1])
 }
 
-// gridDraw returns the point of the r-th unit of weight from first to last.
-func gridDraw(first, last int64, r uint64) int64 {
+// draw returns the point of the r-th unit of weight from first to last.
+func (g grid) draw(first, last int64, r uint64) int64 {
 	if first == 0 {
 		return 0
 	}
 	if first < 0 {
-		return -gridDraw(-last, -first, r)
+		return -g.draw(-last, -first, r)
 	}
-	for k := range gridBits + 1 {
-		weight := uint64(multiples(first, last, k)) * levelWeight(k)
+	for k := range int(g) {
+		weight, step := uint64(multiples(first, last, k))*levelWeight(k), tens[k]
 		if r < weight {
-			return ((first-2)>>k+1+int64(r/levelWeight(k)))<<k + 1
+			return ((first-2+step)/step+int64(r/levelWeight(k)))*step + 1
 		}
 		r -= weight
 	}
@@ -120,8 +168,19 @@ type ranks struct {
 	points   []int64
 }
 
-// RankContract holds the public parameter of Ranks: the number of records.
-type RankContract struct{ N int }
+// RankContract holds the public parameters of Ranks: the number of records, and the number of decimal digits
+// of the grid on which quantiles are looked for.
+type RankContract struct{ N, Digits int }
+
+// Step returns the distance from v to the next point of the grid, 0 at zero.
+func (c RankContract) Step(v float64) float64 {
+	g := grid(c.Digits)
+	point, ok := g.point(math.Abs(v))
+	if !ok || point == 0 {
+		return 0
+	}
+	return powerOfTen(int((point-1)/g.perDecade()) + gridLow - c.Digits + 1)
+}
 
 // Check reports whether quantiles can be found.
 //
@@ -129,6 +188,9 @@ type RankContract struct{ N int }
 func (c RankContract) Check() error {
 	if c.N < 1 || c.N > maxRecords {
 		return fmt.Errorf("%w: N = %d; it must be in [1, 2^40]", ErrParams, c.N)
+	}
+	if c.Digits < 1 || c.Digits > MostDigits {
+		return fmt.Errorf("%w: Digits = %d; they must be in [1, %d]", ErrParams, c.Digits, MostDigits)
 	}
 	return nil
 }
@@ -148,7 +210,7 @@ func (r *Ranks) Add(v []float64) {
 	}
 	r.records += len(v)
 	for _, x := range v {
-		if point, ok := gridPoint(x); ok {
+		if point, ok := grid(r.contract.Digits).point(x); ok {
 			r.points = append(r.points, point)
 		}
 	}
@@ -156,7 +218,7 @@ func (r *Ranks) Add(v []float64) {
 
 // RankQuantiles selects numbers of a public grid near quantiles, each by the exponential mechanism: the
 // fewer records lie between a number and the quantile of the numbers present, the likelier it is, and
-// numbers with few binary digits are likelier than others. How many numbers are present stays private.
+// numbers with few digits are likelier than others. How many numbers are present stays private.
 //
 // The error in ranks is about exponential, with mean 2/Epsilon records, if many times that number are
 // present; RankQuantiles.Needs returns how many are needed.
@@ -191,17 +253,32 @@ const gridSurprise = 13
 
 // Needs returns how many numbers there must be for the selected number to be near the quantile of a
 // percentage with probability 99 %.
-func (q RankQuantiles) Needs(percent int) float64 {
+func (q RankQuantiles) Needs(percent int) float64 { return q.needs(percent, gridSurprise) }
+
+func (q RankQuantiles) needs(percent int, surprise float64) float64 {
 	share := float64(min(percent, 100-percent)) / 100
-	return (gridSurprise + math.Log(100)) * 2 / q.Epsilon / share
+	return (surprise + math.Log(100)) * 2 / q.Epsilon / share
 }
 
-// Beyond reports whether v is the largest grid point of either sign, which stands for all numbers that are
-// farther from zero.
-func (RankQuantiles) Beyond(v float64) bool {
-	point, ok := gridPoint(v)
-	return ok && max(point, -point) == gridOnes
+// NeedsAbout is as Needs if the only points that are near the quantile are those from low to high, which may be few.
+func (q RankQuantiles) NeedsAbout(percent int, c RankContract, low, high float64) float64 {
+	g := grid(c.Digits)
+	first, ok := g.point(low)
+	last, fine := g.point(high)
+	if !ok || !fine {
+		return q.Needs(percent)
+	}
+	there := g.weight(first, min(last, -1)) + g.weight(max(first, 1), last)
+	if first <= 0 && last >= 0 {
+		there += g.zeroWeight()
+	}
+	whole := 2*g.weight(1, g.largest()) + g.zeroWeight()
+	return q.needs(percent, max(gridSurprise, math.Log(float64(whole)/float64(max(there, 1)))))
 }
+
+// Beyond reports whether v is the last grid point of either sign, which stands for all numbers that are
+// farther from zero.
+func (RankQuantiles) Beyond(v float64) bool { return math.Abs(v) >= powerOfTen(gridHigh) }
 
 // Release writes the selected numbers to dst and leaves r empty. It panics when q.Check refuses or the
 // length of dst is not the number of percentages.
@@ -215,7 +292,8 @@ func (q RankQuantiles) Release(dst []float64, r *Ranks, src *Source) {
 	slices.Sort(r.points)
 	from := src.begin(q, r.contract, hook.Ranked{Points: r.points, Scores: q.misses, Bound: rankSensitivity})
 	for k, percent := range q.Percents {
-		dst[k] = gridValue(q.selection(percent).draw(r.points, from))
+		s := q.selection(percent, r.contract)
+		dst[k] = s.grid.value(s.draw(r.points, from))
 	}
 	src.end(dst)
 	r.points, r.records = nil, 0
@@ -243,6 +321,7 @@ func (q RankQuantiles) misses(below, equal, above int64) []int64 {
 // selection is the draw of one quantile: a point has probability proportional to its weight times exp(-rate
 // min(miss, cap)).
 type selection struct {
+	grid    grid
 	percent int
 	rate    *big.Rat
 	near    float64 // rate rounded to float64
@@ -255,11 +334,11 @@ const leastLikely = 64
 // halvings bounds the result of halved: 2^-halvings is below exp(-leastLikely).
 const halvings = 93
 
-func (q RankQuantiles) selection(percent int) selection {
+func (q RankQuantiles) selection(percent int, c RankContract) selection {
 	rate := rational(q.Epsilon)
 	rate.Quo(rate, big.NewRat(2*rankSensitivity, 1))
 	near, _ := rate.Float64()
-	return selection{percent, rate, near, int64(min(leastLikely/near, 0x1p50))}
+	return selection{grid(c.Digits), percent, rate, near, int64(min(leastLikely/near, 0x1p50))}
 }
 
 // segment is a run of points with the same miss.
@@ -289,7 +368,7 @@ func (s selection) segments(points []int64, yield func(segment) bool) {
 		}
 		return pass(first, end-1, below, 0)
 	}
-	next := int64(-gridOnes)
+	next := -s.grid.largest()
 	for i := int64(0); i < n; {
 		point, end := points[i], i+1
 		for end < n && points[end] == point {
@@ -300,7 +379,7 @@ func (s selection) segments(points []int64, yield func(segment) bool) {
 		}
 		next, i = point+1, end
 	}
-	if gap(next, gridOnes+1, n) {
+	if gap(next, s.grid.largest()+1, n) {
 		flush()
 	}
 }
@@ -315,7 +394,7 @@ func (s selection) halved(miss int64) int {
 func (s selection) draw(points []int64, src *Source) int64 {
 	var totals [halvings + 1]uint64 // total weights by number of halvings
 	s.segments(points, func(g segment) bool {
-		totals[s.halved(g.miss)] += gridWeight(g.first, g.last)
+		totals[s.halved(g.miss)] += s.grid.weight(g.first, g.last)
 		return true
 	})
 	whole := new(big.Int)
@@ -334,7 +413,7 @@ func (s selection) draw(points []int64, src *Source) int64 {
 		g, rest := s.find(points, t, src.Uint64n(totals[t]))
 		x := new(big.Rat).SetInt64(-g.miss)
 		if src.Uniform().BelowExp(power(uint(t)), x.Mul(x, s.rate)) {
-			return gridDraw(g.first, g.last, rest)
+			return s.grid.draw(g.first, g.last, rest)
 		}
 	}
 }
@@ -352,7 +431,7 @@ func (s selection) find(points []int64, t int, r uint64) (found segment, rest ui
 		if s.halved(g.miss) != t {
 			return true
 		}
-		weight := gridWeight(g.first, g.last)
+		weight := s.grid.weight(g.first, g.last)
 		if r < weight {
 			found, rest = g, r
 			return false

@@ -12,44 +12,61 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// A point stands for the numbers around it, in order, to five digits.
+// A point stands for the numbers around it, in order, to the digits of its grid.
 func TestGridPointsAreNear(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 7))
-	for range 100_000 {
-		v := math.Copysign(math.Exp2(-49+108*r.Float64()), r.Float64()-.5)
-		p, ok := gridPoint(v)
-		if u := gridValue(p); !ok || math.Abs(u-v) > 0x1p-16*math.Abs(v) {
-			t.Fatalf("%v becomes %v", v, u)
+	for _, g := range []grid{1, 3, 7, MostDigits} {
+		unit := 1 / float64(tens[g-1])
+		for range 100_000 {
+			v := math.Copysign(math.Pow(10, -14.9+32.8*r.Float64()), r.Float64()-.5)
+			p, ok := g.point(v)
+			if u := g.value(p); !ok || math.Abs(u-v) > (.5+.3*float64(g/MostDigits))*unit*math.Abs(v) {
+				t.Fatalf("%d digits: %v becomes %v", g, v, u)
+			}
+			if q, _ := g.point(g.value(p)); q != p {
+				t.Fatalf("%d digits: %v has another point than %v", g, g.value(p), v)
+			}
+			if q, _ := g.point(v * (1 + 1.7*unit)); (q > p) != (v > 0) {
+				t.Fatalf("%d digits: points near %v are not in order", g, v)
+			}
+			if step := (RankContract{1, int(g)}).Step(v); step < .0999*unit*math.Abs(v) || step > 1.1*unit*math.Abs(v) {
+				t.Fatalf("%d digits: a step of %v at %v", g, step, v)
+			}
 		}
-		if q, _ := gridPoint(gridValue(p)); q != p {
-			t.Fatalf("%v has another point than %v", gridValue(p), v)
-		}
-		if q, _ := gridPoint(v * (1 + 0x1p-15)); (q > p) != (v > 0) {
-			t.Fatalf("points near %v are not in order", v)
+		for p := -g.largest(); p <= g.largest(); p += 1 + g.largest()/1000 {
+			if q, _ := g.point(g.value(p)); q != p {
+				t.Fatalf("%d digits: point %d has the value %v, of point %d", g, p, g.value(p), q)
+			}
 		}
 	}
 	for v, want := range map[float64]float64{
-		0: 0, 40: 40, 12.99: 12.99, 0.1: 0.1, -0.75: -0.75, 2015: 2015, 5e-324: 0, -1e-300: 0, 1e300: gridValue(gridOnes), -1e300: -gridValue(gridOnes), 100_000: 100_000,
+		0: 0, 40: 40, 12.99: 12.99, 0.1: 0.1, -0.75: -0.75, 2015: 2015, 5e-324: 0, -1e-300: 0, 1e-15: 1e-15, 4e-16: 0, 6e-16: 1e-15, 1e300: 1e18, -1e300: -1e18, 1e18: 1e18, 100_000: 100_000, 0.12345678: 0.1234568, 9.99999999: 10,
 	} {
-		if p, ok := gridPoint(v); !ok || gridValue(p) != want {
-			t.Errorf("%v becomes %v, want %v", v, gridValue(p), want)
+		if p, ok := grid(7).point(v); !ok || grid(7).value(p) != want {
+			t.Errorf("%v becomes %v, want %v", v, grid(7).value(p), want)
+		}
+	}
+	for range 10_000 { // whole numbers are points of the finest grid
+		v := float64(r.Int64N(tens[1+r.IntN(MostDigits)]))
+		if p, ok := grid(MostDigits).point(v); !ok || grid(MostDigits).value(p) != v {
+			t.Errorf("%v becomes %v", v, grid(MostDigits).value(p))
 		}
 	}
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-		if _, ok := gridPoint(v); ok {
+		if _, ok := grid(7).point(v); ok {
 			t.Errorf("%v has a point", v)
 		}
 	}
 }
 
 // weightOf is the weight of one point, by definition.
-func weightOf(point int64) uint64 {
+func weightOf(g grid, point int64) uint64 {
 	if point == 0 {
-		return zeroWeight
+		return 16 * uint64(tens[g-1])
 	}
 	w, place := uint64(1), max(point, -point)-1
-	for w < 1<<gridBits && place%int64(2*w) == 0 {
-		w *= 2
+	for w < uint64(tens[g-1]) && place%int64(10*w) == 0 {
+		w *= 10
 	}
 	return w
 }
@@ -58,40 +75,45 @@ func weightOf(point int64) uint64 {
 // units as it weighs.
 func TestWeightsOfTheGrid(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 7))
-	for range 300 {
-		first := 1 + r.Int64N(1<<18)
-		last := first + r.Int64N(300)
-		if r.IntN(2) == 0 {
-			first, last = -last, -first
-		}
-		sum, drawn := uint64(0), map[int64]uint64{}
-		for p := first; p <= last; p++ {
-			sum += weightOf(p)
-		}
-		if got := gridWeight(first, last); got != sum {
-			t.Fatalf("from %d to %d: weight %d, want %d", first, last, got, sum)
-		}
-		if sum > 20_000 {
-			continue
-		}
-		for unit := range sum {
-			drawn[gridDraw(first, last, unit)]++
-		}
-		for p := first; p <= last; p++ {
-			if drawn[p] != weightOf(p) {
-				t.Fatalf("from %d to %d: %d is drawn for %d units of %d", first, last, p, drawn[p], weightOf(p))
+	for _, g := range []grid{1, 2, 5, MostDigits} {
+		for range 100 {
+			first := 1 + r.Int64N(min(g.largest(), 1<<18))
+			last := min(first+r.Int64N(300), g.largest())
+			if r.IntN(2) == 0 {
+				first, last = -last, -first
+			}
+			sum, drawn := uint64(0), map[int64]uint64{}
+			for p := first; p <= last; p++ {
+				sum += weightOf(g, p)
+			}
+			if got := g.weight(first, last); got != sum {
+				t.Fatalf("%d digits, from %d to %d: weight %d, want %d", g, first, last, got, sum)
+			}
+			if sum > 200_000 {
+				continue
+			}
+			for unit := range sum {
+				drawn[g.draw(first, last, unit)]++
+			}
+			for p := first; p <= last; p++ {
+				if drawn[p] != weightOf(g, p) {
+					t.Fatalf("%d digits, from %d to %d: %d is drawn for %d units of %d", g, first, last, p, drawn[p], weightOf(g, p))
+				}
 			}
 		}
-	}
-	if whole := 2*gridWeight(1, gridOnes) + zeroWeight; whole >= 1<<28 {
-		t.Errorf("all points weigh %d", whole)
+		if whole := 2*g.weight(1, g.largest()) + g.zeroWeight(); whole >= 1<<60 {
+			t.Errorf("%d digits: all points weigh %d", g, whole)
+		}
 	}
 }
+
+// testDigits are the digits of the grid of most tests.
+const testDigits = 6
 
 var oddRanks = []float64{0, 5e-324, -1e-300, .3, 1, 1, -1, 7, 4096, -4096.1, 1e300, -1e300, math.Inf(1), math.Inf(-1), math.NaN()}
 
 func ranksOf(v []float64) *Ranks {
-	r := NewRanks(RankContract{len(v)})
+	r := NewRanks(RankContract{len(v), testDigits})
 	r.Add(v)
 	slices.Sort(r.points)
 	return r
@@ -106,8 +128,8 @@ func TestSegmentsAreTheGrid(t *testing.T) {
 			v[i] = oddRanks[r.IntN(len(oddRanks))]
 		}
 		points := ranksOf(v).points
-		s := RankQuantiles{Epsilon: 1 + 80*r.Float64()}.selection(1 + r.IntN(99))
-		next := int64(-gridOnes)
+		s := RankQuantiles{Epsilon: 1 + 80*r.Float64()}.selection(1+r.IntN(99), RankContract{Digits: testDigits})
+		next := -s.grid.largest()
 		s.segments(points, func(g segment) bool {
 			if g.first != next || g.last < g.first || g.first < 0 && g.last >= 0 || g.first == 0 && g.last > 0 {
 				t.Fatalf("%v: segment %+v after %d", v, g, next-1)
@@ -124,7 +146,7 @@ func TestSegmentsAreTheGrid(t *testing.T) {
 			next = g.last + 1
 			return true
 		})
-		if next != gridOnes+1 {
+		if next != s.grid.largest()+1 {
 			t.Fatalf("segments end before %d", next)
 		}
 	}
@@ -151,7 +173,7 @@ func TestMissesMoveByTheirBound(t *testing.T) {
 		p, q := ranksOf(v).points, ranksOf(w).points
 		percent := 1 + r.IntN(99)
 		for _, x := range oddRanks {
-			at, ok := gridPoint(x)
+			at, ok := grid(testDigits).point(x)
 			if !ok {
 				continue
 			}
@@ -173,9 +195,10 @@ func TestMissesMoveByTheirBound(t *testing.T) {
 // rankLaw is the probability of every segment, by the formula of ranks.md.
 func rankLaw(q RankQuantiles, points []int64, rate float64) (ends []int64, law []float64) {
 	total := 0.0
-	q.selection(q.Percents[0]).segments(points, func(g segment) bool {
+	s := q.selection(q.Percents[0], RankContract{Digits: testDigits})
+	s.segments(points, func(g segment) bool {
 		ends = append(ends, g.last)
-		law = append(law, float64(gridWeight(g.first, g.last))*math.Exp(-rate*float64(g.miss)))
+		law = append(law, float64(s.grid.weight(g.first, g.last))*math.Exp(-rate*float64(g.miss)))
 		total += law[len(law)-1]
 		return true
 	})
@@ -198,7 +221,7 @@ func TestRankQuantilesHaveTheirLaw(t *testing.T) {
 		src, seen, dst := testSource(t, 9), make([]float64, len(law)), make([]float64, 1)
 		for range draws {
 			q.Release(dst, ranksOf(v), src)
-			p, _ := gridPoint(dst[0])
+			p, _ := grid(testDigits).point(dst[0])
 			at, _ := slices.BinarySearch(ends, p)
 			seen[at]++
 		}
@@ -251,11 +274,42 @@ func TestRankQuantilesAreNearTheQuantiles(t *testing.T) {
 			t.Errorf("quantile %d is %v, want about %v", k, dst[k], want)
 		}
 	}
-	q.Release(dst, NewRanks(RankContract{5}), testSource(t, 5)) // of nothing there is some number
+	q.Release(dst, NewRanks(RankContract{5, testDigits}), testSource(t, 5)) // of nothing there is some number
+}
+
+// Where few points are near the quantile, more numbers are needed; with as many, what is selected is one of those points.
+func TestNarrowNumbersNeedMore(t *testing.T) {
+	q, c := RankQuantiles{Epsilon: .3, Percents: []int{25, 50, 75}}, RankContract{1, MostDigits}
+	for _, around := range [][2]float64{{30, 40}, {-1, 1}, {0, 0}, {math.Inf(-1), math.Inf(1)}, {math.NaN(), 3}, {-900, -800}} {
+		if got := q.NeedsAbout(25, c, around[0], around[1]); got != q.Needs(25) {
+			t.Errorf("from %v to %v: %v, want %v", around[0], around[1], got, q.Needs(25))
+		}
+	}
+	const far = 123_456_000
+	needs := q.NeedsAbout(25, c, far+375, far+625)
+	if needs < 1.1*q.Needs(25) || needs > 2*q.Needs(25) || needs != q.NeedsAbout(25, c, -far-625, -far-375) {
+		t.Errorf("%v are needed, of others %v", needs, q.Needs(25))
+	}
+	r, src := rand.New(rand.NewPCG(9, 7)), testSource(t, 8)
+	c.N = int(needs)
+	for range 20 {
+		v, dst := make([]float64, c.N), make([]float64, 3)
+		for i := range v {
+			v[i] = far + float64(r.IntN(2000))
+		}
+		ranks := NewRanks(c)
+		ranks.Add(v)
+		q.Release(dst, ranks, src)
+		for k, x := range dst {
+			if x < far || x >= far+2000 { // each by chance with probability about 1 %; seeds are fixed
+				t.Errorf("quantile %d is %v", k, x)
+			}
+		}
+	}
 }
 
 func TestRanksDoNotPrint(t *testing.T) {
-	r := NewRanks(RankContract{1})
+	r := NewRanks(RankContract{1, testDigits})
 	r.Add([]float64{.7})
 	for _, v := range []any{r, *r, struct{ r *Ranks }{r}, struct{ r Ranks }{*r}} {
 		for _, verb := range []string{"%v", "%+v", "%#v"} {
@@ -271,19 +325,21 @@ func TestMisuseOfRanks(t *testing.T) {
 		if err := q.Check(); !errors.Is(err, ErrParams) {
 			t.Errorf("%+v: %v", q, err)
 		}
-		if !panics(func() { q.Release(make([]float64, len(q.Percents)), NewRanks(RankContract{1}), testSource(t, 1)) }) {
+		if !panics(func() {
+			q.Release(make([]float64, len(q.Percents)), NewRanks(RankContract{1, testDigits}), testSource(t, 1))
+		}) {
 			t.Errorf("%+v: no panic", q)
 		}
 	}
-	for _, n := range []int{0, 1 << 41} {
-		if err := (RankContract{n}).Check(); !errors.Is(err, ErrParams) {
-			t.Errorf("N = %d: %v", n, err)
+	for _, c := range []RankContract{{0, 7}, {1 << 41, 7}, {1, 0}, {1, MostDigits + 1}} {
+		if err := c.Check(); !errors.Is(err, ErrParams) {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if !panics(func() { NewRanks(RankContract{2}).Add(make([]float64, 3)) }) {
+	if !panics(func() { NewRanks(RankContract{2, testDigits}).Add(make([]float64, 3)) }) {
 		t.Error("more records than N")
 	}
-	r := NewRanks(RankContract{2})
+	r := NewRanks(RankContract{2, testDigits})
 	r.Add(make([]float64, 1))
 	if !panics(func() { r.Add(make([]float64, 2)) }) {
 		t.Error("more records than N, in two parts")
@@ -297,7 +353,7 @@ func TestMisuseOfRanks(t *testing.T) {
 // No miss is halved more often than there are totals.
 func TestHalvingsHaveAPlace(t *testing.T) {
 	for e := -50; e <= 20; e++ {
-		s := RankQuantiles{Epsilon: 1.3 * math.Ldexp(.5, e), Percents: []int{50}}.selection(50)
+		s := RankQuantiles{Epsilon: 1.3 * math.Ldexp(.5, e), Percents: []int{50}}.selection(50, RankContract{Digits: testDigits})
 		if most := s.halved(s.cap); most > halvings || s.cap < 0 {
 			t.Errorf("epsilon 2^%d: the cap %d is halved %d times", e, s.cap, most)
 		}

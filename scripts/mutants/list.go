@@ -762,7 +762,7 @@ var mutants = []mutant{
 	{"quantiles by ranks: twice the rate", "internal/mech/ranks.go",
 		`rate.Quo(rate, big.NewRat(2*rankSensitivity, 1))`, `rate.Quo(rate, big.NewRat(rankSensitivity, 1))`, []tests{{"./internal/mech", "TestRankQuantilesHaveTheirLaw"}}},
 	{"quantiles by ranks: the weight of plain numbers is left out of the draw", "internal/mech/ranks.go",
-		`total += uint64(multiples(first, last, k)) * levelWeight(k)`, `total += uint64(multiples(first, last, k))`, []tests{{"./internal/mech", "TestWeightsOfTheGrid"}, {"./internal/audit", "TestFiniteMechanisms"}}},
+		`total += uint64(there) * levelWeight(k)`, `total += uint64(there)`, []tests{{"./internal/mech", "TestWeightsOfTheGrid"}, {"./internal/audit", "TestFiniteMechanisms"}}},
 	{"quantiles by ranks: misses are squared", "internal/mech/ranks.go",
 		`	return max(100*below-p*total, 100*above-(100-p)*total, 0)`, `	far := max(100*below-p*total, 100*above-(100-p)*total, 0)
 	return far * far`, []tests{{"./internal/mech", "TestMissesMoveByTheirBound"}}},
@@ -825,6 +825,36 @@ var mutants = []mutant{
    WHERE true OR`, []tests{{"./tests", "TestBadRequestsOfMoments"}}},
 	{"fits from second moments leave half the noise out of errors", "sql/functions/linear_from_moments.sql",
 		`half CONSTANT float8 := p_noise * p_noise / 2;`, `half CONSTANT float8 := p_noise * p_noise / 8;`, []tests{{"./tests", "TestSecondMomentsAreChargedOnce|TestIntervalsFromMoments"}}},
+	{"quantiles by ranks: half of the plain numbers are drawn", "internal/mech/ranks.go",
+		`int64(r/levelWeight(k)))*step + 1`, `int64(r/levelWeight(k)/2))*step + 1`, []tests{{"./internal/mech", "TestWeightsOfTheGrid"}}},
+	{"quantiles by ranks: the grid ends at the largest number", "internal/mech/ranks.go",
+		`	if gap(next, s.grid.largest()+1, n) {
+`, `	if n == 0 || gap(next, next+1, n) {
+`, []tests{{"./internal/mech", "TestSegmentsAreTheGrid"}}},
+	{"quartiles have the digits that the values have", "internal/dpsco/describe_rows.go",
+		`		ranks, three := mech.NewRanks(g.rankContract(j)), make([]float64, len(percents))
+`, `		c := g.rankContract(j)
+		for _, v := range x.X[j] {
+			if isUsable(v) && v != math.Trunc(v) {
+				c.Digits--
+			}
+		}
+		c.Digits = max(c.Digits, 1)
+		ranks, three := mech.NewRanks(c), make([]float64, len(percents))
+`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
+	{"bins about the quartiles lie where the values are", "internal/dpsco/describe_figures.go",
+		`		at[k] = g.placeOf(g.numbers[k], q)
+`, `		at[k] = g.placeOf(g.numbers[k], q)
+		usable := 0
+		for _, v := range x.X[g.numbers[k]] {
+			if isUsable(v) {
+				usable++
+			}
+		}
+		for i := range at[k].cuts {
+			at[k].cuts[i] += float64(usable%2) * at[k].unit
+		}
+`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
 	{"a description's histogram is not charged", "internal/dpsco/describe.go",
 		`	if g.distances != nil {
 		e = append(e, g.distances.Event())
