@@ -400,6 +400,28 @@ func TestLevelsAreDescribed(t *testing.T) {
 	}
 }
 
+// The moments of a day and identifiers are described in whole numbers, and prices with the gaps between them. With so much eps
+// each interval holds the table's own quartile but with a probability far below 1e-6.
+func TestNumbersFarFromZeroAreDescribed(t *testing.T) {
+	w := newWorld(t, 100, 1e-4)
+	table := w.dataset + "_sales"
+	w.exec(w.super, `CREATE TABLE public.`+table+` AS SELECT (ARRAY[4.99, 5.49, 5.99, 7.99])[1 + i % 4]::numeric(12, 2) AS price, 98000000 + i % 901 AS id,
+		'2026-11-15 00:00:00+00'::timestamptz + i * interval '24 s' AS sold FROM generate_series(0, 3603) i`)
+	w.exec(w.super, `GRANT SELECT ON public.`+table+` TO dp_sidecar`)
+	w.exec(w.steward, `SELECT dp_register($1, $1::text::regclass, 'price', '{id,sold}', 100, 1e-4)`, table)
+	w.exec(w.steward, `SELECT dp_grant($1, $2)`, table, w.person)
+	rowsOf[figure](w, w.analyst, askDescription, table, 20.0)
+	const midnight = 1794700800.0
+	for _, f := range rowsOf[figure](w, w.analyst, `SELECT column_name, statistic, value, ci_low, ci_high FROM dp.descriptions WHERE dataset = $1 AND statistic = 'median'`, table) {
+		want := map[string][3]float64{"price": {5.49, 5.99, 1}, "id": {98000450, 98000450, 200}, "sold": {midnight + 43224, midnight + 43248, 20000}}[*f.Column]
+		if f.Low == nil || *f.Low > want[0] || *f.High < want[1] || *f.High-*f.Low > want[2] || *f.Low == *f.High {
+			t.Errorf("%s: %v", *f.Column, f)
+		} else if t.Logf("%s: %v in [%v, %v]", *f.Column, *f.Value, *f.Low, *f.High); *f.Column != "price" && *f.Value != math.Trunc(*f.Value) {
+			t.Errorf("the median of %s is %v", *f.Column, *f.Value)
+		}
+	}
+}
+
 // The page on describing runs as it tells, and sees what its table is made with.
 func TestThePageOnDescribingRuns(t *testing.T) {
 	w, people := newReader(t)

@@ -15,8 +15,8 @@ $$;
 
 -- A request for a description, checked and made canonical. Its columns are stored as those of a fit, the
 -- first as the target, so that they are read in the same way. It names no scales, because a description
--- does not depend on them. flags: the boolean columns; whole: the integer columns. p_spends: as in
--- dp_int.prepare. p_where: the levels that count.
+-- does not depend on them. flags: the boolean columns; whole: those that are described in whole numbers,
+-- integers and, in seconds, dates and timestamps. p_spends: as in dp_int.prepare. p_where: the levels that count.
 CREATE OR REPLACE FUNCTION dp_int.prepare_description(p_caller name, p_model text, p_dataset text, p_eps float8, p_delta float8, p_columns name[], p_fresh boolean,
                                                    p_spends boolean DEFAULT true, p_over jsonb DEFAULT NULL, p_where jsonb DEFAULT NULL) RETURNS dp_int.request
 LANGUAGE plpgsql STABLE AS $$
@@ -61,7 +61,7 @@ BEGIN
   r.eps := p_eps;
   r.fresh := coalesce(p_fresh, false);
   r.body := jsonb_build_object('model', p_model, 'eps', p_eps, 'delta', r.delta, 'target', asked[1], 'features', asked[2:], 'intercept', false,
-    'flags', dp_int.columns_of(d.relid, asked, '{boolean}'), 'whole', dp_int.columns_of(d.relid, asked, '{smallint,integer,bigint}'))
+    'flags', dp_int.columns_of(d.relid, asked, '{boolean}'), 'whole', dp_int.columns_of(d.relid, asked, '{smallint,integer,bigint,date,timestamp,timestamptz}'))
             || dp_int.levels_of_request(d, asked, dp_int.canonical_where(d, p_where)) || dp_int.over_of_request(dp_int.canonical_over(d, p_over));
   IF p_model = 'scales' AND NOT EXISTS (SELECT FROM unnest(asked) AS n WHERE NOT r.body -> 'flags' ? n AND NOT d.categories ? n) THEN
     RAISE EXCEPTION 'only columns of numbers have a scale, and % is none', array_to_string(asked, ', ')
