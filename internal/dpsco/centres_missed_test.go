@@ -12,8 +12,9 @@ import (
 )
 
 // How often a fit misses the center of a year that has none: its slope is then far from those of other draws, by ten
-// times their median deviation. With enough rows that is about one draw in fifteen, because the noise of one count looks
-// like values far away (standsFar). DPSIDECAR_EXPERIMENTS=full prints what docs/experiments/forecasts.md says.
+// times their median deviation: where the noise of one count looks like values far away (standsFar). With enough rows that is
+// hardly ever so; at 1.6 deviations it was one draw in fifteen, at any number of rows. Seeds are fixed.
+// DPSIDECAR_EXPERIMENTS=full prints what docs/experiments/forecasts.md says.
 func TestHowOftenACentreIsMissed(t *testing.T) {
 	draws, tables := 100, []int{20_000}
 	if full {
@@ -33,7 +34,7 @@ func TestHowOftenACentreIsMissed(t *testing.T) {
 			var slopes []float64
 			for seed := range uint64(draws) {
 				p, err := withoutScales(Regression{Loss: loss.Squared{}}, x.Shape).Plan(x.Shape, privacy.Budget{Epsilon: eps, Delta: 1e-6}, privacy.Concentrated{})
-				if err != nil || !p.FindsScales || !p.FindsCentres {
+				if err != nil || !p.FindsScales {
 					t.Fatalf("%v: %+v", err, p)
 				}
 				fit, err := p.Run(t.Context(), cloned(x), mechtest.Source(t, seed))
@@ -53,7 +54,7 @@ func TestHowOftenACentreIsMissed(t *testing.T) {
 					missed++
 				}
 			}
-			if t.Logf("%d rows, eps %v: slope %.3g, median deviation %.2g, %d of %d draws beyond ten of these, at most %.2g", n, eps, middle, usual, missed, draws, slices.Max(off)); n >= 20_000 && eps == 1 && (missed == 0 || missed > draws/5) {
+			if t.Logf("%d rows, eps %v: slope %.3g, median deviation %.2g, %d of %d draws beyond ten of these, at most %.2g", n, eps, middle, usual, missed, draws, slices.Max(off)); n >= 20_000 && eps == 1 && missed > draws/50 {
 				t.Errorf("%d of %d", missed, draws)
 			}
 		}

@@ -38,7 +38,7 @@ const target = -1
 // Shares of the zCDP budget of both histograms.
 const (
 	positionShare = 0.01
-	detailShare   = 0.01
+	detailShare   = 0.02
 )
 
 // positionBins are those of the first histogram, in scaled units. detailBins are those of the second, about the
@@ -57,7 +57,7 @@ const (
 	longestInterval = 0x1p-3
 	mostValues      = 0.75
 	sureOfValues    = 2
-	standsFar       = 1.6
+	standsFar       = 2.3
 	surelyFar       = 3
 	fewFar          = 0.001
 	mostInOneBin    = 0.65

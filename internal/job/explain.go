@@ -280,7 +280,7 @@ const unknownGroupError = "not known: it depends on how many rows each group has
 
 // findsUnits is what a forecast takes for granted where the fit looks for scales and centers that are not registered
 // (TestHowOftenACentreIsMissed).
-const findsUnits = "; it holds where the fit finds the scales and centers that are not registered: about one fit in fifteen misses the center of a column far from zero, more where rows are few, and the coefficient is then many times farther off"
+const findsUnits = "; it holds where the fit finds the scales and centers that are not registered: a few fits in a hundred miss the center of a column far from zero, more where rows are few, and its coefficient is then many times farther off"
 
 // addExpectedError adds the forecast of the errors that the noise causes, from an earlier release, or the
 // reason why there is none.
