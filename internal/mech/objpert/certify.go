@@ -18,7 +18,7 @@ func (o *objective) certify(gradient, err float64) bool {
 // the sum of the absolute values (objpert.md, Lemma 3). The last term covers all underflow.
 func (o *objective) gradientError(w, unit, sum float64) float64 {
 	n, d, c := float64(len(o.y)), float64(len(o.x)), o.clip
-	return o.sumError(n*unit*(d+4)*(4*c+3*c*c*w/o.smoothing), w, unit, sum)
+	return o.sumError(n*unit*(d+4)*(4*c+3*o.curviest*w), w, unit, sum)
 }
 
 // sumError adds to the errors of the rows' vectors those of their sum, of ridge, of b and of underflow.
@@ -41,7 +41,7 @@ func (o *objective) fineError(w []float64) float64 {
 	const unit = 0x1p-53
 	n, d, c := float64(len(o.y)), float64(len(o.x)), o.clip
 	fine := (d + 2) * unit * (d + 2) * unit
-	return o.sumError(n*(10*unit*c*steepest(o.tilt)+6*fine*c*c*norm(w)/o.smoothing), norm(w), unit, 2*n*n*unit*unit)
+	return o.sumError(n*(10*unit*c*steepest(o.tilt)+6*fine*o.curviest*norm(w)), norm(w), unit, 2*n*n*unit*unit)
 }
 
 // refine continues from start with gradients in as much precision as is needed. It makes a Newton step if
@@ -101,7 +101,7 @@ func (o *objective) precision(w float64) (bits uint, lost float64) {
 
 // smoothness bounds the second derivative of the sum over the rows.
 func (o *objective) smoothness() float64 {
-	return float64(len(o.y)) * o.clip * o.clip / o.smoothing
+	return float64(len(o.y)) * o.curviest
 }
 
 // contraction returns the gradient step that brings every point closer to the minimiser.
@@ -121,9 +121,8 @@ func (o *objective) farGradient(ctx context.Context, w []*big.Float, bits uint) 
 		g[j] = float().Mul(w[j], big.NewFloat(o.ridge))
 		g[j].Add(g[j], o.b[j])
 	}
-	square := float().Mul(big.NewFloat(o.smoothing), big.NewFloat(o.smoothing))
 	tilt := float().SetFloat64(o.tilt)
-	r, q, p, v := float(), float(), float(), new(big.Float)
+	r, q, p, square, v := float(), float(), float(), float(), new(big.Float)
 	for i := range o.y {
 		if i%block == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -132,7 +131,8 @@ func (o *objective) farGradient(ctx context.Context, w []*big.Float, bits uint) 
 		for j, column := range o.x {
 			r.Sub(r, p.Mul(w[j], v.SetFloat64(column[i])))
 		}
-		q.Sqrt(q.Add(q.Mul(r, r), square))
+		v.SetFloat64(o.smoothing[i])
+		q.Sqrt(q.Add(q.Mul(r, r), square.Mul(v, v)))
 		r.Add(r.Quo(r, q), tilt)
 		for j, column := range o.x {
 			g[j].Sub(g[j], p.Mul(r, v.SetFloat64(column[i])))

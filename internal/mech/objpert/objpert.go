@@ -24,10 +24,10 @@ var ErrParams = errors.New("objpert: bad parameter")
 
 // Params are the public parameters of
 //
-//	sum_i H(f_i y_i - <f_i x_i, w>) + ridge/2 ||w||^2 + <b, w>,   H(r) = sqrt(r^2 + Smoothing^2) - Smoothing + Tilt r,
+//	sum_i H_i(f_i y_i - <f_i x_i, w>) + ridge/2 ||w||^2 + <b, w>,   H_i(r) = sqrt(r^2 + m_i^2) - m_i + Tilt r,
 //
-// where f_i = min(1, Clip/||x_i||), b has density proportional to exp(-||b||/noise),
-// and ridge and noise follow from Epsilon. No bound on features or target is assumed.
+// where f_i = min(1, Clip/||x_i||), m_i = Smoothing max(1, ||f_i x_i||/Short)^2, b has density proportional to
+// exp(-||b||/noise), and ridge and noise follow from Epsilon. No bound on features or target is assumed.
 //
 // Privacy: the released minimiser is Epsilon-DP under replace-one (objpert.md).
 //
@@ -41,6 +41,7 @@ type Params struct {
 	Pitch     float64 // released coefficients are multiples of it; a power of two
 	Intercept bool    // the first coefficient belongs to a constant 1 that x does not contain
 	Tilt      float64 // 2 tau - 1 for the quantile tau of the target, in [-0.99, 0.99]; 0: the median
+	Short     float64 // norm, at most Clip, above which a row has a smoothing that grows with its square, and so no more curvature; 0: Clip
 }
 
 // mostTilt bounds |Tilt|: beyond it the loss would be almost linear.
@@ -69,6 +70,7 @@ func (p Params) Validate(n, d int) error {
 		within("Smoothing", p.Smoothing, 1/hugeParameter, hugeParameter),
 		within("Pitch", p.Pitch, 1/hugeParameter, hugeParameter),
 		within("Tilt", p.Tilt, -mostTilt, mostTilt),
+		within("Short", p.short(), 1/hugeParameter, p.Clip),
 		within("n", float64(n), 1, maxRows),
 		within("d", float64(d), 1, maxColumns),
 	)
@@ -105,12 +107,23 @@ func (p Params) planOf(d, changed int) plan {
 	epsilon := math.Nextafter(p.Epsilon-math.Ldexp(float64(changed*d), -int(shift)), 0)
 	const up = 1 + 0x1p-48
 	return plan{
-		ridge: 1.5 * math.Sqrt(3) * p.Clip * p.Clip / (epsilon * p.Smoothing) * p.steepest() * up,
+		ridge: 1.5 * math.Sqrt(3) * p.curviest() / epsilon * p.steepest() * up,
 		noise: 2 * p.Clip / epsilon * p.steepest() * up,
 		gap:   p.Pitch * 7 / 16,
 		shift: shift,
 	}
 }
+
+// short is the norm up to which all rows have the same smoothing.
+func (p Params) short() float64 {
+	if p.Short == 0 {
+		return p.Clip
+	}
+	return p.Short
+}
+
+// curviest bounds the second derivative of the loss of a row.
+func (p Params) curviest() float64 { return p.short() * p.short() / p.Smoothing }
 
 // steepest bounds the derivative of H: 2 max(tau, 1 - tau).
 func (p Params) steepest() float64 { return steepest(p.Tilt) }
@@ -141,7 +154,7 @@ func (p Params) Band(d int, outside float64) float64 {
 //
 // Errors: the context's only. It panics when p.Validate refuses the shape.
 func Draw(ctx context.Context, p Params, x [][]float64, y []float64, src *mech.Source) ([]float64, error) {
-	t := newRecords(x, y, p.Clip, p.Intercept)
+	t := newRecords(x, y, p)
 	d := len(t.x)
 	if err := p.Validate(len(y), d); err != nil {
 		panic(err.Error())
@@ -177,7 +190,7 @@ func DrawParts(ctx context.Context, p Params, n, d int, parts []Part, src *mech.
 	}
 	tables, rows := make([]records, len(parts)), make([]hook.Rows, len(parts))
 	for g, part := range parts {
-		t := newRecords(part.X, part.Y, p.Clip, p.Intercept)
+		t := newRecords(part.X, part.Y, p)
 		if n -= len(t.y); n < 0 || len(t.x) != d {
 			panic("objpert: parts of other shapes than was said")
 		}

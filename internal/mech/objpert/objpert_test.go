@@ -13,7 +13,7 @@ import (
 )
 
 func TestValidateNamesWhatIsWrong(t *testing.T) {
-	good := Params{1, 2, .3, 0x1p-26, true, 0}
+	good := Params{1, 2, .3, 0x1p-26, true, 0, 1}
 	if err := good.Validate(1, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -28,6 +28,9 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		func(p *Params, n, d *int) { p.Pitch = .3 },
 		func(p *Params, n, d *int) { p.Pitch = 0 },
 		func(p *Params, n, d *int) { p.Tilt = 1 },
+		func(p *Params, n, d *int) { p.Short = 2.1 },
+		func(p *Params, n, d *int) { p.Short = -1 },
+		func(p *Params, n, d *int) { p.Short = math.NaN() },
 		func(p *Params, n, d *int) { p.Tilt = math.NaN() },
 		func(p *Params, n, d *int) { *n = 0 },
 		func(p *Params, n, d *int) { *d = 0 },
@@ -49,7 +52,7 @@ func (pl plan) minimiserShare(epsilon float64, d int) float64 {
 // excess is the largest loss of the proof's Lemma 2 less what was promised: at
 // most 0 for a valid plan. Residuals are smoothing tan(phi).
 func (pl plan) excess(p Params, d int) float64 {
-	beta, kappa := 1/pl.noise, p.Clip*p.Clip/p.Smoothing/pl.ridge
+	beta, kappa := 1/pl.noise, p.curviest()/pl.ridge
 	worst := 0.0
 	for phi := -math.Pi / 2; phi <= math.Pi/2; phi += 1e-4 {
 		loss := beta*p.Clip*math.Abs(math.Sin(phi)+p.Tilt) + math.Log1p(kappa*math.Pow(math.Cos(phi), 3))
@@ -60,8 +63,8 @@ func (pl plan) excess(p Params, d int) float64 {
 
 func TestPlanSatisfiesThePrivacyInequality(t *testing.T) {
 	for _, eps := range []float64{1e-9, 1e-3, .1, 1, 5, 20, 1000} {
-		for k, d := range []int{1, 4, 100, 1, 4} {
-			p := Params{eps, 1.7, .3, 0x1p-26, true, []float64{0, 0, 0, .9, -.4}[k]}
+		for k, d := range []int{1, 4, 100, 1, 4, 4} {
+			p := Params{eps, 1.7, .3, 0x1p-26, true, []float64{0, 0, 0, .9, -.4, 0}[k], []float64{0, 0, 0, 0, .3, .2}[k]}
 			pl := p.newPlan(d)
 			if pl.excess(p, d) > 0 || pl.minimiserShare(eps, d) < eps*(1-1.0/gapShare) {
 				t.Errorf("eps = %v, d = %d: plan %+v breaks the inequality by %g", eps, d, pl, pl.excess(p, d))
@@ -85,13 +88,18 @@ func TestPlanSatisfiesThePrivacyInequality(t *testing.T) {
 // logDensity is that of the exact minimiser for one coefficient: b = -F'(w), so
 // log F”(w) - |F'(w)| / noise up to a constant of the plan.
 func logDensity(p Params, pl plan, x, y []float64, w float64) float64 {
-	o := objective{records: newRecords([][]float64{slices.Clone(x)}, slices.Clone(y), p.Clip, false), plan: pl, smoothing: p.Smoothing, tilt: p.Tilt, bNear: []float64{0}}
+	o := objective{records: newRecords([][]float64{slices.Clone(x)}, slices.Clone(y), p), plan: pl, tilt: p.Tilt, bNear: []float64{0}}
 	at := o.at([]float64{w}, newton)
 	return math.Log(at.h.At(0, 0)) - math.Abs(at.g[0])/pl.noise
 }
 
+// smoothingAt is the smoothing of a row of one feature.
+func (p Params) smoothingAt(x float64) float64 {
+	return p.Smoothing * math.Max(1, math.Pow(math.Min(math.Abs(x), p.Clip)/p.short(), 2))
+}
+
 // worstLoss searches neighbouring tables and outputs for the largest privacy
-// loss: rows whose residual at w is smoothing tan(phi), wild rows, and some
+// loss: rows whose residual at w is their smoothing tan(phi), wild rows, and some
 // rows in common.
 func worstLoss(p Params, pl plan) float64 {
 	rng := rand.New(rand.NewPCG(5, 5))
@@ -100,7 +108,7 @@ func worstLoss(p Params, pl plan) float64 {
 		var rows [][2]float64
 		for _, x := range []float64{p.Clip, -p.Clip, p.Clip / 3, 5 * p.Clip} {
 			for _, phi := range []float64{-1.57, -1, -.52, 0, .3, .52, .7, .9, 1.2, 1.57} {
-				rows = append(rows, [2]float64{x, w*x + p.Smoothing*math.Tan(phi)})
+				rows = append(rows, [2]float64{x, w*x + p.smoothingAt(x)*math.Tan(phi)})
 			}
 		}
 		rows = append(rows, [2]float64{math.NaN(), 1}, [2]float64{1e300, 1e308}, [2]float64{1, -math.MaxFloat64}, [2]float64{0, 0})
@@ -122,15 +130,15 @@ func worstLoss(p Params, pl plan) float64 {
 }
 
 func TestAuditOnNeighbouringTables(t *testing.T) {
-	for k, eps := range []float64{.1, 1, 5, .1, 1, 5} {
-		p := Params{eps, 1.5, .3, 0x1p-26, false, []float64{0, 0, 0, .8, -.8, .5}[k]}
+	for k, eps := range []float64{.1, 1, 5, .1, 1, 5, .1, 1, 5, 1} {
+		p := Params{eps, 1.5, .3, 0x1p-26, false, []float64{0, 0, 0, .8, -.8, .5, 0, 0, 0, .8}[k], []float64{0, 0, 0, 0, 0, 0, .3, .3, 1, .3}[k]}
 		pl := p.newPlan(1)
 		loss := worstLoss(p, pl)
 		if least := map[bool]float64{true: .95, false: .75}[p.Tilt == 0]; loss > pl.minimiserShare(eps, 1) || loss < least*eps {
 			t.Errorf("eps = %v, tilt %v: the worst loss found is %v", eps, p.Tilt, loss)
 		}
 		if p.Tilt != 0 {
-			if l := worstLoss(p, Params{eps, 1.5, .3, 0x1p-26, false, 0}.newPlan(1)); l <= eps {
+			if l := worstLoss(p, Params{eps, 1.5, .3, 0x1p-26, false, 0, p.Short}.newPlan(1)); l <= eps {
 				t.Errorf("eps = %v, tilt %v: the plan of the median passes the audit with %v", eps, p.Tilt, l)
 			}
 		}
@@ -146,7 +154,7 @@ func TestAuditOnNeighbouringTables(t *testing.T) {
 // Two computed minimisers within gap of a common point are at most one step
 // apart on the grid, in every coordinate: what the noise on the grid pays for.
 func TestGapIsOneStepOnTheGrid(t *testing.T) {
-	p := Params{1, 1.5, .3, 0x1p-10, false, 0}
+	p := Params{1, 1.5, .3, 0x1p-10, false, 0, 0}
 	pl := p.newPlan(3)
 	rng := rand.New(rand.NewPCG(6, 6))
 	for range 100_000 {
@@ -165,15 +173,15 @@ func TestGapIsOneStepOnTheGrid(t *testing.T) {
 // What Draw releases has the audited density. With one coefficient F' increases
 // and w = F'^-1(-b), so P(W <= w) is the Laplace distribution function at F'(w).
 func TestDrawHasTheAuditedLaw(t *testing.T) {
-	for _, tilt := range []float64{0, .7} {
-		testAuditedLaw(t, Params{1, 1.5, .3, 0x1p-26, false, tilt})
+	for k, tilt := range []float64{0, .7, .2} {
+		testAuditedLaw(t, Params{1, 1.5, .3, 0x1p-26, false, tilt, []float64{0, 0, .6}[k]})
 	}
 }
 
 func testAuditedLaw(t *testing.T, p Params) {
 	x, y := []float64{1, -.5, 3, math.NaN(), 1}, []float64{2, 1, 5, 1, -1e300}
 	pl := p.newPlan(1)
-	o := objective{records: newRecords([][]float64{slices.Clone(x)}, slices.Clone(y), p.Clip, false), plan: pl, smoothing: p.Smoothing, tilt: p.Tilt, bNear: []float64{0}}
+	o := objective{records: newRecords([][]float64{slices.Clone(x)}, slices.Clone(y), p), plan: pl, tilt: p.Tilt, bNear: []float64{0}}
 	src := mechtest.Source(t, 7)
 	draws := make([]float64, 20_000)
 	for i := range draws {
@@ -220,7 +228,7 @@ func TestDrawWorksOnDegenerateTables(t *testing.T) {
 			for j := range x {
 				x[j] = slices.Clone(table.x[j])
 			}
-			w, err := Draw(background, Params{eps, 1, .3, 0x1p-26, true, 0}, x, slices.Clone(table.y), src)
+			w, err := Draw(background, Params{eps, 1, .3, 0x1p-26, true, 0, 0}, x, slices.Clone(table.y), src)
 			if err != nil || len(w) != len(x)+1 || !finite(w) {
 				t.Errorf("%s at eps = %v: %v, %v", name, eps, w, err)
 			}
@@ -265,7 +273,7 @@ func risk(w []float64, x [][]float64, y []float64) float64 {
 
 // leastRisk is the risk without privacy: no noise, next to no ridge or smoothing.
 func leastRisk(x [][]float64, y []float64) float64 {
-	o := objective{records: newRecords(x, y, 1e9, true), plan: plan{ridge: 1e-6, gap: 1e5}, smoothing: .02}
+	o := objective{records: newRecords(x, y, Params{Clip: 1e9, Smoothing: .02, Intercept: true}), plan: plan{ridge: 1e-6, gap: 1e5}}
 	o.bNear = make([]float64, len(x)+1)
 	w, _, _ := o.descend(background)
 	return risk(w, x, y)
@@ -284,7 +292,7 @@ func TestDrawIsAccurate(t *testing.T) {
 		for seed := range c.tables {
 			x, y := lognormal(uint64(seed), c.n, c.d)
 			least := leastRisk(x, y)
-			w, err := Draw(background, Params{1, .75 * math.Sqrt(float64(c.d)), c.smoothing, 0x1p-26, true, 0}, x, y, src)
+			w, err := Draw(background, Params{1, .75 * math.Sqrt(float64(c.d)), c.smoothing, 0x1p-26, true, 0, 0}, x, y, src)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -303,7 +311,7 @@ func BenchmarkDraw(b *testing.B) {
 		b.StopTimer()
 		x, y := lognormal(1, 100_000, 10)
 		b.StartTimer()
-		if _, err := Draw(background, Params{1, .75 * math.Sqrt(10), .15, 0x1p-26, true, 0}, x, y, src); err != nil {
+		if _, err := Draw(background, Params{1, .75 * math.Sqrt(10), .15, 0x1p-26, true, 0, 0}, x, y, src); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -316,11 +324,11 @@ func BenchmarkDraw(b *testing.B) {
 func TestBandHoldsWhatThereWouldBeWithoutNoise(t *testing.T) {
 	const draws, outside = 4000, .05
 	nan := math.NaN()
-	p := Params{1, 1.5, .3, 0x1p-26, false, 0}
+	p := Params{1, 1.5, .3, 0x1p-26, false, 0, 0}
 	src := mechtest.Source(t, 8)
 	missed := func(x [][]float64, y []float64, radius float64) (misses float64) {
 		clone := func() [][]float64 { return [][]float64{slices.Clone(x[0]), slices.Clone(x[1])} }
-		quiet := objective{records: newRecords(clone(), slices.Clone(y), p.Clip, false), plan: p.newPlan(2), smoothing: p.Smoothing, tilt: p.Tilt, bNear: []float64{0, 0}}
+		quiet := objective{records: newRecords(clone(), slices.Clone(y), p), plan: p.newPlan(2), tilt: p.Tilt, bNear: []float64{0, 0}}
 		w0 := []float64{0, 0}
 		for range 100 {
 			w0 = quiet.at(w0, majorise).next()

@@ -18,7 +18,7 @@ func (pl plan) loss(p Params, d, changed int) float64 {
 func TestPlanOfPartsPaysForTwoGaps(t *testing.T) {
 	for _, eps := range []float64{1e-9, 1e-3, .1, 1, 5, 20, 1000} {
 		for k, d := range []int{1, 4, 100, 1, 4} {
-			p := Params{eps, 1.7, .3, 0x1p-26, true, []float64{0, 0, 0, .9, -.4}[k]}
+			p := Params{eps, 1.7, .3, 0x1p-26, true, []float64{0, 0, 0, .9, -.4}[k], 0}
 			for changed := range 3 {
 				if loss := p.planOf(d, movedFits).loss(p, d, changed); loss > eps {
 					t.Errorf("eps = %v, d = %d, %d fits change: the loss is %v", eps, d, changed, loss)
@@ -40,7 +40,7 @@ func worstMove(p Params, pl plan) float64 {
 			without := logDensity(p, pl, common[0], common[1], w)
 			for _, x := range []float64{p.Clip, -p.Clip, p.Clip / 3, 5 * p.Clip} {
 				for phi := -1.57; phi <= 1.57; phi += .05 {
-					with := logDensity(p, pl, append(slices.Clone(common[0]), x), append(slices.Clone(common[1]), w*x+p.Smoothing*math.Tan(phi)), w)
+					with := logDensity(p, pl, append(slices.Clone(common[0]), x), append(slices.Clone(common[1]), w*x+p.smoothingAt(x)*math.Tan(phi)), w)
 					leaves, enters = max(leaves, with-without), max(enters, without-with)
 				}
 			}
@@ -50,8 +50,8 @@ func worstMove(p Params, pl plan) float64 {
 }
 
 func TestAuditOfRowsThatMove(t *testing.T) {
-	for k, eps := range []float64{.1, 1, 5, .1, 1} {
-		p := Params{eps, 1.5, .3, 0x1p-26, false, []float64{0, 0, 0, .8, -.8}[k]}
+	for k, eps := range []float64{.1, 1, 5, .1, 1, 1} {
+		p := Params{eps, 1.5, .3, 0x1p-26, false, []float64{0, 0, 0, .8, -.8, 0}[k], []float64{0, 0, 0, 0, 0, .4}[k]}
 		pl := p.planOf(1, movedFits)
 		share := eps - 2*math.Ldexp(1, -int(pl.shift))
 		if loss := worstMove(p, pl); loss > share || loss < .95*eps {
@@ -67,7 +67,7 @@ func TestAuditOfRowsThatMove(t *testing.T) {
 
 // A part has the law of its own rows, also one that has none, and no part tells of another's.
 func TestPartsHaveTheAuditedLaw(t *testing.T) {
-	p := Params{1, 1.5, .3, 0x1p-26, false, .3}
+	p := Params{1, 1.5, .3, 0x1p-26, false, .3, 0}
 	pl := p.planOf(1, movedFits)
 	x, y := []float64{1, -.5, 3, math.NaN(), 1}, []float64{2, 1, 5, 1, -1e300}
 	src := mechtest.Source(t, 9)
@@ -87,7 +87,7 @@ func TestPartsHaveTheAuditedLaw(t *testing.T) {
 		}
 	}
 	law := func(pl plan, x, y []float64) func(float64) float64 {
-		o := objective{records: newRecords([][]float64{slices.Clone(x)}, slices.Clone(y), p.Clip, false), plan: pl, smoothing: p.Smoothing, tilt: p.Tilt, bNear: []float64{0}}
+		o := objective{records: newRecords([][]float64{slices.Clone(x)}, slices.Clone(y), p), plan: pl, tilt: p.Tilt, bNear: []float64{0}}
 		return func(w float64) float64 {
 			z := o.at([]float64{w}, newton).g[0] / pl.noise
 			if z < 0 {
@@ -114,10 +114,10 @@ func TestPartsHaveTheAuditedLaw(t *testing.T) {
 
 // Parts are drawn with the plan that pays for two gaps.
 func TestPartsHaveTheirPlan(t *testing.T) {
-	p := Params{1, 1.5, .3, 0x1p-26, false, .3}
+	p := Params{1, 1.5, .3, 0x1p-26, false, .3, 0}
 	x, y := []float64{1, -.5, 3}, []float64{2, 1, 5}
 	for changed, same := range map[int]bool{1: false, 2: true} {
-		v, err := newRecords([][]float64{slices.Clone(x)}, slices.Clone(y), p.Clip, false).draw(background, p, p.planOf(1, changed), mechtest.Source(t, 5))
+		v, err := newRecords([][]float64{slices.Clone(x)}, slices.Clone(y), p).draw(background, p, p.planOf(1, changed), mechtest.Source(t, 5))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,5 +134,5 @@ func TestPartsOfTooManyRowsPanic(t *testing.T) {
 			t.Error("parts with more rows than there are")
 		}
 	}()
-	_, _ = DrawParts(background, Params{1, 1, .3, 0x1p-26, false, 0}, 1, 1, []Part{{[][]float64{{1, 2}}, []float64{1, 2}}}, mechtest.Source(t, 1))
+	_, _ = DrawParts(background, Params{1, 1, .3, 0x1p-26, false, 0, 0}, 1, 1, []Part{{[][]float64{{1, 2}}, []float64{1, 2}}}, mechtest.Source(t, 1))
 }

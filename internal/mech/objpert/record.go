@@ -11,19 +11,21 @@ const (
 )
 
 // records is the table after the record map: D columns, including the intercept's, and targets, all finite.
-// A row x is at most clip long, exactly, for the real numbers that these float64 represent.
+// A row x is at most clip long, and its squared length over its smoothing is at most curviest, exactly, for the
+// real numbers that these float64 represent.
 type records struct {
-	x    [][]float64
-	y    []float64
-	clip float64
+	x              [][]float64
+	y              []float64
+	smoothing      []float64
+	clip, curviest float64
 }
 
 // newRecords maps every row on its own; it overwrites x and y. A row longer than clip is scaled down
 // together with its target, so that it fits the same coefficients with less weight. A row with a missing or
 // infinite value, or with a feature beyond hugeFeature, becomes zero.
-func newRecords(x [][]float64, y []float64, clip float64, intercept bool) records {
-	t := records{x: x, y: y, clip: clip}
-	if intercept {
+func newRecords(x [][]float64, y []float64, p Params) records {
+	t := records{x: x, y: y, smoothing: make([]float64, len(y)), clip: p.Clip, curviest: p.curviest()}
+	if p.Intercept {
 		ones := make([]float64, len(y))
 		for i := range ones {
 			ones[i] = 1
@@ -37,6 +39,7 @@ func newRecords(x [][]float64, y []float64, clip float64, intercept bool) record
 			t.shorten(i, f)
 		}
 		y[i] = math.Max(-hugeTarget, math.Min(y[i], hugeTarget))
+		t.smoothing[i] = p.Smoothing * t.wider(i, p)
 	}
 	return t
 }
@@ -45,18 +48,35 @@ func newRecords(x [][]float64, y []float64, clip float64, intercept bool) record
 // a relative error of at most (d+4) 2^-53, and the last factor subtracts more than twice that. Underflow of
 // a square or a product is far below its share of clip.
 func (t *records) factor(i int) float64 {
-	square, huge := 0.0, hugeFeature*t.clip
+	huge := hugeFeature * t.clip
 	for _, column := range t.x {
 		if !(math.Abs(column[i]) <= huge) {
 			return 0
 		}
-		square += column[i] * column[i]
 	}
 	if math.IsNaN(t.y[i]) || math.IsInf(t.y[i], 0) {
 		return 0
 	}
 	lower := 1 - float64(len(t.x)+8)*0x1p-52
-	return math.Min(1, t.clip/math.Sqrt(square)*lower)
+	return math.Min(1, t.clip/math.Sqrt(t.square(i))*lower)
+}
+
+// square is the squared length of a row.
+func (t *records) square(i int) (sum float64) {
+	for _, column := range t.x {
+		sum += column[i] * column[i]
+	}
+	return sum
+}
+
+// wider is by how much the smoothing of a row is wider than that of a short one: the square of its length over
+// that of a short one, rounded upward. Where all rows are short it is 1.
+func (t *records) wider(i int, p Params) float64 {
+	if p.short() == p.Clip {
+		return 1
+	}
+	upper := 1 + float64(len(t.x)+8)*0x1p-52
+	return math.Max(1, t.square(i)/p.short()/p.short()*upper)
 }
 
 func (t *records) shorten(i int, factor float64) {

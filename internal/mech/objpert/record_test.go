@@ -56,13 +56,22 @@ func TestRowsAreShortEnough(t *testing.T) {
 		for _, column := range x {
 			row = append(row, column[0])
 		}
-		r := newRecords(x, y, clip, intercept)
+		p := Params{Clip: clip, Smoothing: .3, Intercept: intercept, Short: clip * []float64{0, 1, .5, .01}[rng.IntN(4)]}
+		r := newRecords(x, y, p)
 		square, limit := new(big.Rat), new(big.Rat).Mul(rat(clip), rat(clip))
 		for _, column := range r.x {
 			square.Add(square, new(big.Rat).Mul(rat(column[0]), rat(column[0])))
 		}
 		if square.Cmp(limit) > 0 {
 			t.Fatalf("trial %d: a row of squared length %v, allowed %v", trial, square, limit)
+		}
+		// The curvature of a row is at most that of a short one, and that of a long row is no smaller.
+		curvature, most := new(big.Rat).Mul(square, rat(p.Smoothing)), new(big.Rat).Mul(rat(r.smoothing[0]), new(big.Rat).Mul(rat(p.short()), rat(p.short())))
+		if curvature.Cmp(most) > 0 || r.smoothing[0] < p.Smoothing {
+			t.Fatalf("trial %d: a row of squared length %v has the smoothing %v, with %+v", trial, square, r.smoothing[0], p)
+		}
+		if r.smoothing[0] > p.Smoothing && curvature.Mul(curvature, rat(1+1e-12)).Cmp(most) < 0 {
+			t.Fatalf("trial %d: a row of squared length %v needs no smoothing of %v, with %+v", trial, square, r.smoothing[0], p)
 		}
 		factor := r.x[0][0] / row[1]
 		if !(factor > 1e-20 && factor < 1 && math.Abs(row[1]) > 1e-280) {
@@ -92,13 +101,14 @@ func columnsOf(r records) (row []float64) {
 
 // A row that cannot be used is worth exactly a row of zeros.
 func TestUnusableRowsContributeNothing(t *testing.T) {
+	p := Params{Clip: 1, Smoothing: .3, Intercept: true}
 	for _, bad := range [][]float64{
 		{math.NaN(), 1, 1}, {1, math.Inf(1), 1}, {1, 1, math.NaN()}, {1, 1, math.Inf(-1)}, {1e300, 1, 1}, {1, -math.MaxFloat64, 1e308},
 	} {
-		r := newRecords([][]float64{{1, bad[0]}, {2, bad[1]}}, []float64{3, bad[2]}, 1, true)
-		o := &objective{records: r, smoothing: .3, bNear: make([]float64, 3)}
+		r := newRecords([][]float64{{1, bad[0]}, {2, bad[1]}}, []float64{3, bad[2]}, p)
+		o := &objective{records: r, bNear: make([]float64, 3)}
 		with := o.at([]float64{.1, .2, .3}, newton)
-		o.records = newRecords([][]float64{{1}, {2}}, []float64{3}, 1, true)
+		o.records = newRecords([][]float64{{1}, {2}}, []float64{3}, p)
 		without := o.at([]float64{.1, .2, .3}, newton)
 		for j := range with.g {
 			if with.g[j] != without.g[j] || with.h.At(j, j) != without.h.At(j, j) {
@@ -109,19 +119,20 @@ func TestUnusableRowsContributeNothing(t *testing.T) {
 }
 
 // Replacing one row moves the gradient of the sum by at most 2 clip, and its
-// second derivative is between 0 and clip^2/smoothing, whatever the row.
+// second derivative is between 0 and short^2/smoothing, whatever the row.
 func TestGradientSensitivityHoldsOnWildNeighbours(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	const clip, smoothing = 1.5, 0.2
 	largest := 0.0
-	for range 20_000 {
+	for k := range 20_000 {
+		short := []float64{clip, clip / 3}[k%2]
 		x, y := wildTable(rng, 1, 2)
-		o := &objective{records: newRecords(x, y, clip, true), smoothing: smoothing, bNear: make([]float64, 3)}
+		o := &objective{records: newRecords(x, y, Params{Clip: clip, Smoothing: smoothing, Intercept: true, Short: short}), bNear: make([]float64, 3)}
 		w := []float64{rng.NormFloat64(), 10 * rng.NormFloat64(), rng.NormFloat64()}
 		p := o.at(w, newton)
 		size := norm(p.g)
 		trace := p.h.At(0, 0) + p.h.At(1, 1) + p.h.At(2, 2)
-		if !(size <= clip*(1+1e-14)) || !(trace >= 0 && trace <= clip*clip/smoothing*(1+1e-14)) {
+		if !(size <= clip*(1+1e-14)) || !(trace >= 0 && trace <= short*short/smoothing*(1+1e-14)) {
 			t.Fatalf("row %v, %v at %v: gradient %v, curvature %v", x, y, w, size, trace)
 		}
 		largest = math.Max(largest, size)

@@ -9,13 +9,12 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// objective is J(w) = sum_i H(y_i - <x_i, w>) + ridge/2 ||w||^2 + <b, w>, a function of real numbers: the
-// float64 x, y, smoothing, tilt and ridge are taken as exact, and b is the real vector that was drawn.
+// objective is J(w) = sum_i H_i(y_i - <x_i, w>) + ridge/2 ||w||^2 + <b, w>, a function of real numbers: the
+// float64 x, y, smoothings, tilt and ridge are taken as exact, and b is the real vector that was drawn.
 type objective struct {
 	records
 	plan
-	smoothing float64
-	tilt      float64
+	tilt float64
 
 	b      []*big.Float // b, with an error of at most bError in norm
 	bError float64
@@ -24,7 +23,7 @@ type objective struct {
 }
 
 func newObjective(t records, p Params, plan plan, noise radialNoise) *objective {
-	o := &objective{records: t, plan: plan, smoothing: p.Smoothing, tilt: p.Tilt, bError: plan.gap * plan.ridge / 8}
+	o := &objective{records: t, plan: plan, tilt: p.Tilt, bError: plan.gap * plan.ridge / 8}
 	o.b = noise.value(o.bError)
 	o.bNear = toFloats(o.b)
 	o.bNorm = norm(o.bNear)
@@ -140,8 +139,8 @@ func (o *objective) fineGradient(w []float64) []float64 {
 			subtractProducts(r, e, w[j], column[first:first+size])
 		}
 		for i := range r {
-			v := r[i] + e[i]
-			r[i] = v/math.Sqrt(v*v+o.smoothing*o.smoothing) + o.tilt
+			v, m := r[i]+e[i], o.smoothing[first+i]
+			r[i] = v/math.Sqrt(v*v+m*m) + o.tilt
 		}
 		for j, column := range o.x {
 			high[j], low[j] = addProducts(high[j], low[j], column[first:first+size], r)
@@ -170,8 +169,8 @@ func (o *objective) rows(w []float64, first int, kind curvature, pull, curve []f
 	for j, column := range o.x {
 		floats.AddScaled(r, -w[j], column[first:first+len(r)])
 	}
-	square := o.smoothing * o.smoothing
-	for i := range r {
+	for i, m := range o.smoothing[first : first+len(r)] {
+		square := m * m
 		q := math.Sqrt(r[i]*r[i] + square)
 		curve[i] = 1 / q
 		if kind == newton {

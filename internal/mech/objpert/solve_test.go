@@ -15,7 +15,7 @@ import (
 var background = context.Background()
 
 func testObjective(t *testing.T, seed uint64, p Params, x [][]float64, y []float64) *objective {
-	r := newRecords(x, y, p.Clip, p.Intercept)
+	r := newRecords(x, y, p)
 	plan := p.newPlan(len(r.x))
 	return newObjective(r, p, plan, newRadialNoise(mechtest.Source(t, seed), len(r.x), plan.noise))
 }
@@ -43,7 +43,7 @@ func TestFloatsStayWithinTheStatedError(t *testing.T) {
 				y[i] = w[0] + w[1]*x[0][i] + w[2]*x[1][i] + w[3]*x[2][i]
 			}
 		}
-		p.Tilt = []float64{0, .9, -.5}[trial%3]
+		p.Tilt, p.Short = []float64{0, .9, -.5}[trial%3], []float64{0, .2}[trial/3%2]
 		o := testObjective(t, uint64(trial), p, x, y)
 		far, err := o.farGradient(background, exact(w), 512)
 		if err != nil {
@@ -79,7 +79,7 @@ func TestMinimiserIsCertified(t *testing.T) {
 		{20_000, 3, 1, 0x1p-36, true}, // but for the fine gradient, too much for rounding
 	} {
 		x, y := lognormal(9, c.n, c.d)
-		o := testObjective(t, 1, Params{c.eps, 2, .3, c.pitch, true, 0}, x, y)
+		o := testObjective(t, 1, Params{c.eps, 2, .3, c.pitch, true, 0, 0}, x, y)
 		w, err := o.minimise(background)
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +97,7 @@ func TestMinimiserIsCertified(t *testing.T) {
 func TestMinimiserIsCertifiedOnWildTables(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	for trial := range 1000 {
-		p := Params{Epsilon: 1, Clip: 1.5, Smoothing: .3, Pitch: math.Ldexp(1, -rng.IntN(24)), Intercept: true, Tilt: []float64{0, .98, -.2}[trial%3]}
+		p := Params{Epsilon: 1, Clip: 1.5, Smoothing: .3, Pitch: math.Ldexp(1, -rng.IntN(24)), Intercept: true, Tilt: []float64{0, .98, -.2}[trial%3], Short: []float64{0, .4}[trial/3%2]}
 		x, y := wildTable(rng, 1+rng.IntN(40), 2)
 		o := testObjective(t, uint64(trial), p, x, y)
 		w, err := o.minimise(background)
@@ -114,7 +114,7 @@ func TestMinimiserIsCertifiedOnWildTables(t *testing.T) {
 // its slowest steps.
 func TestRefineNeedsNoGoodStart(t *testing.T) {
 	x, y := lognormal(9, 50, 2)
-	o := testObjective(t, 1, Params{1, 2, .3, 0x1p-20, true, 0}, x, y)
+	o := testObjective(t, 1, Params{1, 2, .3, 0x1p-20, true, 0, 0}, x, y)
 	for _, start := range [][]float64{{math.NaN(), 0}, {math.Inf(1), 1}, {1e9, -1e9}, {0, 0}} {
 		w, err := o.refine(background, start)
 		if err != nil || distance(t, o, w) > o.gap {
@@ -156,7 +156,7 @@ func TestSolversStopWithTheContext(t *testing.T) {
 	x, y := lognormal(9, 500, 2)
 	stopped, cancel := context.WithCancel(background)
 	cancel()
-	o := testObjective(t, 1, Params{1, 2, .3, 0x1p-26, true, 0}, x, y)
+	o := testObjective(t, 1, Params{1, 2, .3, 0x1p-26, true, 0, 0}, x, y)
 	if _, err := o.minimise(stopped); err != context.Canceled {
 		t.Errorf("minimise: %v", err)
 	}
