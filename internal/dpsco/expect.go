@@ -325,7 +325,7 @@ func (f staged) expect() (deviation, short float64) {
 	rough, left := fit.perturbation(f.shape, f.shares.rough)
 	residual := math.Hypot(f.ResidualScale, rough*math.Sqrt(float64(f.shape.D)))
 	thinner := math.Exp(square(math.Erfinv(f.tilt()))) // density of residuals at the median over that at quantile tau
-	fit.Clip, fit.Smoothing = f.clip, residual*math.Sqrt2*math.Erfinv(min(f.level*thinner, .9))
+	fit.Clip, fit.Smoothing = f.short, residual*math.Sqrt2*math.Erfinv(min(f.level*thinner, .9))
 	of := f.shape
 	of.N = int(f.rowsOfLast())
 	deviation, short = fit.perturbation(of, f.shares.last)

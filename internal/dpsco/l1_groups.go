@@ -45,7 +45,7 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 		groups.fits, groups.units = append(groups.fits, common), append(groups.units, 1)
 	}
 	spread := f.spread(x.Y, src)
-	apart := f.perturbation(f.shares.apart, spread, f.firstClip(), 0)
+	apart := f.perturbation(f.shares.apart, spread, f.firstClip(), f.firstClip(), 0)
 	if err = f.stepByGroup(ctx, groups, apart, apartLevel, src); err != nil {
 		return Result{}, err
 	}
@@ -56,7 +56,7 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 	}
 	f.changeUnits(groups, spread, src)
 	f.stepAsideByGroup(groups, t, src)
-	last := f.perturbation(f.shares.last, f.width(x.Y, 1, src), f.clip, f.tilt())
+	last := f.perturbation(f.shares.last, f.width(x.Y, 1, src), f.short, f.clip, f.tilt())
 	if err = f.stepByGroup(ctx, groups, last, f.level, src); err != nil {
 		return Result{}, err
 	}

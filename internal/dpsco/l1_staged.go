@@ -28,6 +28,7 @@ import (
 //	aside    another quantile than the median: its distance from the rough fit; by groups, from each group's fit
 //	nearer   another quantile of many rows, not by groups: objective perturbation of the residuals with a smoothing
 //	         that spans many of them, and the distance of the quantile from there
+//	length   not by groups: of long rows, which the last fit counts in full
 //	width    of the smoothing: near a low quantile of the absolute residuals
 //	last     objective perturbation of the residuals, with that smoothing and a wide clip
 //
@@ -41,7 +42,8 @@ type staged struct {
 	columns     []numeric // that may be shifted and scaled
 	scales      scaleSearch
 	shares      stagedShares
-	clip, level float64 // clip of the last fit; quantile of the absolute residuals that is its smoothing
+	short, clip float64 // of the last fit: rows longer than short have a wider smoothing, and those longer than clip are shortened
+	level       float64 // quantile of the absolute residuals that is the smoothing of the last fit
 }
 
 // stagedShares are the epsilons of the stages. They are multiples of epsilon's last
@@ -55,6 +57,7 @@ type stagedShares struct {
 	sizes              float64 // histogram of group sizes; 0: no groups
 	spread, apart      float64 // smoothing of the groups' first fits, and these fits
 	units              float64 // units of the groups' residuals; 0: no groups, or the median is fitted
+	length             float64 // 0: by groups, or too few rows to see which are long
 	rough, width, last float64
 
 	span   float64                             // 0: there is no aside, or fits are by groups
@@ -106,6 +109,14 @@ const enoughForAside = 20
 // times; the nearer to the median, the less there is to gain.
 const enoughForNearer = 200
 
+// The length of long rows is looked for with forLength of epsilon: the one that longRows over that epsilon exceed,
+// and not at all where these would be more than mostLong of all rows.
+const (
+	forLength = .02
+	longRows  = 8
+	mostLong  = .25
+)
+
 // newStagedShares divides epsilon among the stages; the last fit gets the remainder. unscaled is the number of columns
 // whose scales, and columns that of columns whose positions are looked for.
 func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, columns int) stagedShares {
@@ -141,6 +152,9 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 	if p.aside > 0 && s.Levels == 0 {
 		p.span = part(.02)
 	}
+	if s.Levels == 0 && longShare(s, forLength*left) <= mostLong {
+		p.length = part(forLength)
+	}
 	if p.span > 0 && stagedInformation(s, epsilon)*2*min(tau, 1-tau)*math.Abs(2*tau-1) >= enoughForNearer {
 		p.rough = part(.18)
 		p.nearer.width, p.nearer.fit, p.nearer.aside = part(.02), part(.15), part(.05)
@@ -151,6 +165,9 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 	}
 	return p
 }
+
+// longShare is the share of rows that are longer than what the stage length looks for with that epsilon.
+func longShare(s Shape, epsilon float64) float64 { return longRows / (epsilon * float64(s.N)) }
 
 // event composes the events of the stages, in their order.
 func (p stagedShares) event(columns int) (e privacy.Compose) {
@@ -174,7 +191,7 @@ func (p stagedShares) event(columns int) (e privacy.Compose) {
 // afterReach are the shares of the stages between reach and last, in their order.
 func (p stagedShares) afterReach() []float64 {
 	return []float64{
-		p.moments[0], p.moments[1], p.rough, p.sizes, p.spread, p.apart, p.units, p.span, p.aside, p.nearer.width, p.nearer.fit, p.nearer.aside, p.width,
+		p.moments[0], p.moments[1], p.rough, p.sizes, p.spread, p.apart, p.units, p.span, p.aside, p.nearer.width, p.nearer.fit, p.nearer.aside, p.length, p.width,
 	}
 }
 
@@ -199,21 +216,66 @@ func (a L1) staged(s Shape, epsilon float64) (*Plan, error) {
 	return &Plan{Event: f.shares.event(f.shape.Columns()), Parameters: parameters, Seconds: f.seconds(), FindsScales: f.shares.scales > 0, FindsCentres: f.shares.position > 0, shape: s, run: run}, nil
 }
 
-// newStaged sets the parameters that follow from public facts: a clip that is wide if there are so many
-// rows that noise does not matter, and the smallest smoothing that noise allows.
+// newStaged sets the parameters that follow from public facts: limits on rows that are wide if there are so many
+// rows that noise does not matter, and the smallest smoothing that noise allows. Where the length of long rows is
+// looked for, the limits are the widest, and measured sets others.
 func newStaged(a L1, s Shape, epsilon float64) staged {
 	f := staged{L1: a, shape: a.fitted(s), constant: s.Intercept, columns: a.movable(s), scales: a.seeks(s)}
 	f.shares = newStagedShares(f.shape, epsilon, a.Tau, f.constant, len(f.scales.Columns), len(f.columns))
-	d, information := float64(s.D), f.rowsOfLast()*f.shares.last
-	beyond := 1 - math.Abs(f.tilt()) // twice the share of rows beyond the quantile
-	lowering, informed := math.Sqrt(beyond), information*beyond
-	if s.Levels > 0 {
-		lowering, informed = beyond, information
+	informed := f.rowsOfLast() * f.shares.last
+	if s.Levels == 0 {
+		informed *= f.beyondQuantile()
 	}
-	f.clip = math.Sqrt(d) * clampBetween(.05*math.Sqrt(informed/d), 1, 6)
-	f.level = min(f.mostLevel(), max(30*f.clip*f.clip/information, f.leastLevel())*lowering)
+	f.short = f.firstClip() * clampBetween(.05*math.Sqrt(informed/float64(s.D)), 1, 6)
+	f.clip, f.level = f.short, f.levelAt(f.short)
+	if f.shares.length > 0 {
+		f.clip = clampBetween(longestFor*math.Pow(informed*math.Sqrt(f.beyondQuantile()), .75), f.short, f.firstClip()*mostLength)
+	}
 	return f
 }
+
+// longestFor times the number of rows times epsilon of the last fit to the power .75 is the length beyond which rows
+// are shortened even if many are longer: the noise, which grows with it, is to fall as rows are added. Far out, where
+// few rows lie beyond the quantile, a wide smoothing of long rows is worse than shortening them. mostLength bounds it, in typical lengths.
+const (
+	longestFor = 1. / 60
+	mostLength = 1024
+)
+
+// measured returns f with the limits on rows that follow from the length of long ones. Limits that no row reaches
+// would cost noise and smoothing and change nothing. Where long rows are far longer than the typical one, some are
+// longer still, so for medians the length is multiplied with the root of that ratio, for other quantiles with less.
+func (f staged) measured(x Data, src *mech.Source) staged {
+	if f.shares.length == 0 {
+		return f
+	}
+	lengths, typical := make([]float64, len(x.Y)), f.firstClip()
+	for _, column := range x.X {
+		for i, v := range column {
+			lengths[i] += square(v / typical)
+		}
+	}
+	level := 1 - longShare(f.shape, f.shares.length)
+	counts := mech.NewMagnitudes(mech.MagnitudeContract{Highest: mostMagnitude, N: len(lengths)})
+	counts.Add(of(lengths, math.Sqrt))
+	long := mech.Quantile{Epsilon: below(f.shares.length), Level: level, Most: level, Prior: 1}.Release(counts, src)
+	f.short = min(f.short, typical*long)
+	f.clip = clampBetween(typical*math.Pow(long, 1+f.beyondQuantile()/2), f.short, f.clip)
+	f.level = f.levelAt(f.short)
+	return f
+}
+
+// levelAt is the least level that the ridge allows if rows longer than short have a wider smoothing.
+func (f staged) levelAt(short float64) float64 {
+	lowering := f.beyondQuantile()
+	if f.shape.Levels == 0 {
+		lowering = math.Sqrt(lowering)
+	}
+	return min(f.mostLevel(), max(30*short*short/(f.rowsOfLast()*f.shares.last), f.leastLevel())*lowering)
+}
+
+// beyondQuantile is twice the share of rows beyond the quantile.
+func (f staged) beyondQuantile() float64 { return 1 - math.Abs(f.tilt()) }
 
 // movable returns the columns that may be shifted and scaled: numbers without a center, and such a target unless
 // rows have weights or offsets. Each column costs noise, and a steward who has registered a center has said where
@@ -272,7 +334,7 @@ func (f staged) firstClip() float64 { return math.Sqrt(float64(f.shape.D)) }
 
 // mostLevel is the largest share of rows within the smoothing of the last fit, among rows that have a
 // residual.
-func (f staged) mostLevel() float64 { return .6 * (1 - math.Abs(f.tilt())) }
+func (f staged) mostLevel() float64 { return .6 * f.beyondQuantile() }
 
 // rowsOfLast is the number of rows of the last fit, by groups that of a mean group.
 func (f staged) rowsOfLast() float64 { return float64(f.shape.N) / float64(max(1, f.shape.Levels)) }
@@ -285,11 +347,14 @@ const mostMagnitude = 24
 // stages.
 func (f staged) check() error {
 	for _, smoothing := range []float64{roughSmoothing, math.Exp2(-mostMagnitude / 2), math.Exp2(mostMagnitude / 2)} {
-		for _, fit := range []struct{ epsilon, clip float64 }{{f.shares.rough, f.firstClip()}, {f.shares.apart, f.firstClip()}, {f.shares.nearer.fit, f.firstClip()}, {f.shares.last, f.clip}} {
+		first := f.firstClip()
+		for _, fit := range []struct{ epsilon, short, clip float64 }{
+			{f.shares.rough, first, first}, {f.shares.apart, first, first}, {f.shares.nearer.fit, first, first}, {f.shares.last, first, f.clip}, {f.shares.last, f.short, f.short},
+		} {
 			if fit.epsilon == 0 {
 				continue // there is no such stage
 			}
-			if err := f.perturbation(fit.epsilon, smoothing, fit.clip, f.tilt()).Validate(f.shape.N, f.shape.D); err != nil {
+			if err := f.perturbation(fit.epsilon, smoothing, fit.short, fit.clip, f.tilt()).Validate(f.shape.N, f.shape.D); err != nil {
 				return fmt.Errorf("%w: %w", ErrInfeasible, err)
 			}
 		}
@@ -329,10 +394,10 @@ func (f staged) contract(bound float64) mech.MomentContract {
 
 // perturbation is the mechanism of a fit. Its grid is fine relative to the smoothing, but no finer than
 // float64 can certify for this number of rows.
-func (f staged) perturbation(epsilon, smoothing, clip, tilt float64) objpert.Params {
-	certified := float64(f.shape.N) * math.Max(1, epsilon) * smoothing / clip * 0x1p-47
+func (f staged) perturbation(epsilon, smoothing, short, clip, tilt float64) objpert.Params {
+	certified := float64(f.shape.N) * math.Max(1, epsilon) * smoothing * clip / square(short) * 0x1p-47
 	pitch := powerOfTwo(math.Max(10*smoothing*0x1p-29, certified))
-	return objpert.Params{Epsilon: below(epsilon), Clip: clip, Smoothing: smoothing, Pitch: pitch, Tilt: tilt}
+	return objpert.Params{Epsilon: below(epsilon), Clip: clip, Smoothing: smoothing, Pitch: pitch, Tilt: tilt, Short: short}
 }
 
 // findScales divides columns without a scale by the scales that it finds, and returns these, nil if it does not look,
@@ -377,7 +442,8 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) (Result, erro
 		aside += further
 		unit = smoothing
 	}
-	last := f.perturbation(f.shares.last, f.width(x.Y, unit, src), f.clip, f.tilt())
+	f = f.measured(x, src)
+	last := f.perturbation(f.shares.last, f.width(x.Y, unit, src), f.short, f.clip, f.tilt())
 	if err := f.step(ctx, u, x, last, f.level, src); err != nil {
 		return Result{}, err
 	}
@@ -413,7 +479,7 @@ func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.
 	divide(x.Y, f.ResidualScale)
 	u = make([]float64, f.shape.D)
 	weight := f.typicalWeight(t)
-	rough := f.perturbation(f.shares.rough, roughSmoothing*weight, f.firstClip(), f.roughTilt())
+	rough := f.perturbation(f.shares.rough, roughSmoothing*weight, f.firstClip(), f.firstClip(), f.roughTilt())
 	lower := f.lower()
 	shift(x.Y, -lower, weights)
 	if x, err = f.stepWhereRare(ctx, u, x, t, said, rough, roughQuantile*said, src); err != nil {
@@ -587,7 +653,7 @@ func (f staged) stepNearer(ctx context.Context, u []float64, x Data, weights []f
 	smoothing = f.sizeOf(x.Y, unit, mech.Quantile{Epsilon: below(f.shares.nearer.width), Level: level, Most: f.mostLevel(), Prior: 1}, src)
 	lower := smoothing / f.typicalWeight(t) * beyondEqual(f.tilt())
 	shift(x.Y, -lower, weights)
-	if x, err = f.stepWhereRare(ctx, u, x, t, 1, f.perturbation(f.shares.nearer.fit, smoothing, f.firstClip(), f.tilt()), level, src); err != nil {
+	if x, err = f.stepWhereRare(ctx, u, x, t, 1, f.perturbation(f.shares.nearer.fit, smoothing, f.firstClip(), f.firstClip(), f.tilt()), level, src); err != nil {
 		return 0, 0, err
 	}
 	shift(x.Y, lower, weights)
@@ -648,5 +714,5 @@ const mostLonger = .5
 // heldBack is the approximate relative shortening of a fit by its ridge, if the share quantile of the rows
 // has residuals within the smoothing.
 func heldBack(p objpert.Params, rows, quantile float64) float64 {
-	return 2 * p.Clip * p.Clip * (1 + math.Abs(p.Tilt)) / (p.Epsilon * rows * quantile)
+	return 2 * p.Short * p.Short * (1 + math.Abs(p.Tilt)) / (p.Epsilon * rows * quantile)
 }

@@ -17,11 +17,11 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// Fits of the median are, to the last bit, what they were before there were other quantiles.
+// Fits of the median are, to the last bit, what they were before there were other quantiles; those in stages since they look for the length of long rows.
 func TestTheMedianIsTheDefault(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // of one the exponential mechanism draws other proposals, of the same law
 	for method, want := range map[string][]float64{
-		catalogue.MethodStaged:      {0x1.e9df208eed0b9p-02, 0x1.2d422b59bbdc3p-01},
+		catalogue.MethodStaged:      {0x1.f6accbf338d1bp-02, 0x1.2359aa8a2e008p-01},
 		catalogue.MethodObjective:   {0x1.eb328bp-02, 0x1.2a805fp-01},
 		catalogue.MethodExponential: {0x1.5c7p-02, 0x1.1597p-01},
 	} {

@@ -59,7 +59,7 @@ func TestL1RecordsEveryPublicParameter(t *testing.T) {
 		algorithm L1
 		want      string
 	}{
-		{L1{}, `{"clip":3.57,"coefficients":4,"intercept":true,"residual_quantile":0.075,"residual_scale":1,"rows":10000,` +
+		{L1{}, `{"clip":9.76,"coefficients":4,"intercept":true,"residual_quantile":0.075,"residual_scale":1,"rows":10000,` +
 			`"why":"rows times eps over coefficients to the power 1.5 is 1.25e+03, and from 60 on fits in stages err least"}`},
 		{L1{Method: catalogue.MethodExponential}, `{"coefficients":4,"intercept":true,"iota":0.111,"pitch":0.00000763,"radius":10,"residual_scale":1,"rows":10000,"set":"ball","theta":2,` +
 			`"why":"asked for"}`},

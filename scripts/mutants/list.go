@@ -629,7 +629,7 @@ var mutants = []mutant{
 	{"staged: the reach is not charged", "internal/dpsco/l1_staged.go",
 		`privacy.Repeat{Count: columns, Event: privacy.Pure{Epsilon: p.reach}}`, `privacy.Repeat{Count: 1, Event: privacy.Pure{Epsilon: p.reach}}`, []tests{{"./internal/dpsco", "TestStagedShares"}, {"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the last fit has the share of the width too", "internal/dpsco/l1_staged.go",
-		"range p.afterReach() {\n\t\tp.last", "range p.afterReach()[:11] {\n\t\tp.last", []tests{{"./internal/dpsco", "TestStagedShares"}}},
+		"range p.afterReach() {\n\t\tp.last", "range p.afterReach()[:13] {\n\t\tp.last", []tests{{"./internal/dpsco", "TestStagedShares"}}},
 	{"staged: the rough fit at twice its epsilon", "internal/dpsco/l1_staged.go",
 		`f.perturbation(f.shares.rough, roughSmoothing*weight,`, `f.perturbation(2*f.shares.rough, roughSmoothing*weight,`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the width at twice its epsilon", "internal/dpsco/l1_staged.go",
@@ -656,7 +656,22 @@ var mutants = []mutant{
 	{"staged: the typical residual at twice its epsilon", "internal/dpsco/l1_staged.go",
 		`below(f.shares.span)`, `2 * below(f.shares.span)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: the fit nearer to the quantile is not charged", "internal/dpsco/l1_staged.go",
-		`p.nearer.width, p.nearer.fit, p.nearer.aside, p.width,`, `p.nearer.width, p.nearer.aside, p.width,`, []tests{{"./internal/dpsco", "TestStagedShares|TestReplaysOfStaged"}}},
+		`p.nearer.width, p.nearer.fit, p.nearer.aside,`, `p.nearer.width, p.nearer.aside,`, []tests{{"./internal/dpsco", "TestStagedShares|TestReplaysOfStaged"}}},
+	{"staged: the length of long rows is not charged", "internal/dpsco/l1_staged.go",
+		`p.nearer.aside, p.length, p.width,`, `p.nearer.aside, p.width,`, []tests{{"./internal/dpsco", "TestStagedShares|TestReplaysOfStaged"}}},
+	{"staged: the length of long rows at twice its epsilon", "internal/dpsco/l1_staged.go",
+		`below(f.shares.length)`, `2 * below(f.shares.length)`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+	{"staged: the limit on rows is the length of the longest", "internal/dpsco/l1_staged.go",
+		`f.level = f.levelAt(f.short)
+	return f
+}
+
+// levelAt`, `f.clip = clampBetween(typical*math.Sqrt(slices.Max(lengths)), f.short, f.clip)
+	f.level = f.levelAt(f.short)
+	return f
+}
+
+// levelAt`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: weights count as ratios to the largest in the table", "internal/dpsco/l1_staged.go",
 		`min(1, 2*typical)`, `slices.Max(append(slices.Clone(weights), 1e-9))`, []tests{{"./internal/dpsco", "TestReplaysOfLightWeightsInStages"}}},
 	{"staged: the smoothing of the rough fit follows the weights", "internal/dpsco/l1_staged.go",
