@@ -166,6 +166,14 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 	return p
 }
 
+// commonlyLong is how many times as long as a typical row the long ones of features that are not skewed may be. Little
+// is gained by counting these in full, so noise, which errs by (d clip/(n epsilon))^2 in excess risk, is to stay well below
+// sampling, which errs by about d/n: clip is then at most besideSampling times sqrt(n/d) epsilon.
+const (
+	commonlyLong   = 3
+	besideSampling = 0.4
+)
+
 // longShare is the share of rows that are longer than what the stage length looks for with that epsilon.
 func longShare(s Shape, epsilon float64) float64 { return longRows / (epsilon * float64(s.N)) }
 
@@ -243,7 +251,7 @@ const (
 )
 
 // measured returns f with the limits on rows that follow from the length of long ones. Limits that no row reaches
-// would cost noise and smoothing and change nothing. Where long rows are far longer than the typical one, some are
+// would cost noise and smoothing and change nothing, and such that rows of features that are not skewed reach cost noise. Where long rows are far longer than the typical one, some are
 // longer still, so for medians the length is multiplied with the root of that ratio, for other quantiles with less.
 func (f staged) measured(x Data, src *mech.Source) staged {
 	if f.shares.length == 0 {
@@ -260,7 +268,11 @@ func (f staged) measured(x Data, src *mech.Source) staged {
 	counts.Add(of(lengths, math.Sqrt))
 	long := mech.Quantile{Epsilon: below(f.shares.length), Level: level, Most: level, Prior: 1}.Release(counts, src)
 	f.short = min(f.short, typical*long)
-	f.clip = clampBetween(typical*math.Pow(long, 1+f.beyondQuantile()/2), f.short, f.clip)
+	most := f.clip
+	if long <= commonlyLong {
+		most = min(most, besideSampling*math.Sqrt(f.rowsOfLast()/float64(f.shape.D))*f.shares.last)
+	}
+	f.clip = clampBetween(typical*math.Pow(long, 1+f.beyondQuantile()/2), f.short, max(f.short, most))
 	f.level = f.levelAt(f.short)
 	return f
 }
