@@ -113,7 +113,7 @@ func (w *world) resultsOfGroups(release string) {
 			}
 		}
 	}
-	if !one[bool](w, w.analyst, `SELECT dp_predict($1::uuid, '{"age": 5, "region": null}'::jsonb) IS NULL`, release) {
+	if !one[bool](w, w.analyst, `SELECT dp_predict($1::uuid, '{"age": 5, "region": null}'::jsonb) IS NULL AND dp_predict($1::uuid, NULL::text) IS NULL AND dp_predict($1::uuid, NULL::float8[]) IS NULL`, release) {
 		w.Error("a prediction for no group")
 	}
 	for call, says := range map[string]string{

@@ -241,7 +241,7 @@ func (d described) quantile(column, k int, at place, counts []float64) Figure {
 	}
 	p, rows := float64(percent)/100, d.rowsOff(percent, values)
 	w := walk{place: at, counts: counts, noise: d.countNoise()}
-	if w.seen(value, -1) > p*values+farOff*rows || w.seen(value, 1) > (1-p)*values+farOff*rows {
+	if w.seen(k, -1) > p*values+farOff*rows || w.seen(k, 1) > (1-p)*values+farOff*rows {
 		return Figure{WhyNull: whyFewValues}
 	}
 	w.distinct = w.atoms(rows, values)
@@ -286,14 +286,17 @@ func (w walk) atoms(rows, values float64) bool {
 			return true
 		}
 	}
-	for at := range w.cuts[1:] {
-		width := w.cuts[at+1] - w.cuts[at]
-		even := values / 4 / w.gap(1, sign(w.cuts[at] >= w.median()))
-		for _, side := range []int{-1, 1} {
-			even = max(even, w.density(at, side, width))
+	heavy := func(first, last int) bool { // the values between two cuts, by number
+		width, count := w.cuts[last]-w.cuts[first], 0.0
+		for at := first; at < last; at++ {
+			count += w.stretch(at)
 		}
-		if w.stretch(at) > 2*even*width+rows/2+3*w.noise {
-			return true
+		even := max(values/4/w.gap(1, sign(w.cuts[first] >= w.median())), w.density(first, -1, width), w.density(last-1, 1, width))
+		return count > 2*even*width+rows/2+3*w.noise
+	}
+	for at := range w.cuts[1:] {
+		if heavy(at, at+1) || at > 0 && slices.Contains(w.quartiles[:], w.cuts[at]) && heavy(at-1, at+1) {
+			return true // a quartile divides equal values in two stretches, neither of which is heavy beside the other
 		}
 	}
 	return false
@@ -321,8 +324,8 @@ const (
 
 // outward returns the end of the interval of quartile k: the distance up to which the given number of rows lies with
 // confidence, linearly within a bin, or all of the bin where the column has few distinct values; and beyond that what the grid
-// takes. It returns the quartile itself if, with confidence, fewer than beyond - rows rows lie beyond it, which means that
-// many rows are equal to it, and an infinity if the noise hides the end. side is 1 for upward and -1 for downward.
+// takes. It returns the quartile itself, or what the grid takes from there, if, with confidence, fewer than beyond - rows rows lie
+// beyond it, which means that many rows are equal to it, and an infinity if the noise hides the end. side is 1 for upward and -1 for downward.
 func (w walk) outward(k int, rows, beyond, side float64) float64 {
 	q := w.quartiles[k]
 	if w.beyond(q, side) < beyond-rows {
@@ -345,7 +348,7 @@ func (w walk) outward(k int, rows, beyond, side float64) float64 {
 		at = b.far
 	}
 	if passed+surelyPassed*w.noise*math.Sqrt(bins) < beyond-rows {
-		return q
+		return q + side*w.off[k]
 	}
 	return math.Inf(int(side))
 }
@@ -361,13 +364,14 @@ func (w walk) beyond(v, side float64) float64 {
 	return rows + surelyFarther*w.noise*math.Sqrt(bins)
 }
 
-// seen returns a lower bound on the number of rows beyond v, from the bins that stand out from the noise. It leaves out the
-// bins next to v, whose rows may be equal to it but for the rounding to the grid.
-func (w walk) seen(v, side float64) float64 {
+// seen returns a lower bound on the number of rows beyond quartile k, from the bins that stand out from the noise. It leaves
+// out the bins next to it, whose rows may be equal to it but for the rounding to the grid.
+func (w walk) seen(k int, side float64) float64 {
 	rows, bins := 0.0, 0.0
+	v, off := w.quartiles[k], w.off[k]
 	for bin, count := range w.counts[:w.bins()] {
 		low, high := w.ends(bin)
-		if apart := side > 0 && low > v || side < 0 && high < v; apart && count > seenRun*w.noise {
+		if apart := side > 0 && low > v+off || side < 0 && high < v-off; apart && count > seenRun*w.noise {
 			rows, bins = rows+count, bins+1
 		}
 	}

@@ -317,6 +317,14 @@ func TestIntervalsHoldTheQuartilesOfTheTable(t *testing.T) {
 		{"identifiers", true, .2, func(r *rand.Rand) float64 { return float64(1_234_567 + r.IntN(51)) }},
 		{"moments of a day", true, .05, func(r *rand.Rand) float64 { return 1_794_700_800 + math.Round(86_400e6*r.Float64())/1e6 }},
 		{"shifted decimals", false, .1, func(r *rand.Rand) float64 { return 98_000_000.5 + 900*r.Float64() }},
+		{"one decimal", false, math.Inf(1), func(*rand.Rand) float64 { return 1_234_567.89 }},
+		{"one beyond seven digits", false, math.Inf(1), func(*rand.Rand) float64 { return 12_345_678.5 }},
+		{"two groups far apart", false, 2, func(r *rand.Rand) float64 {
+			if r.Float64() < .497 {
+				return r.Float64()
+			}
+			return 1000 + r.Float64()
+		}},
 		{"lognormal", false, .05, func(r *rand.Rand) float64 { return 800 * math.Exp(.9*r.NormFloat64()) }},
 	} {
 		held, width := 0, 0.0
@@ -332,7 +340,7 @@ func TestIntervalsHoldTheQuartilesOfTheTable(t *testing.T) {
 				if !is || f.Low == nil {
 					continue
 				}
-				width += (*f.High - *f.Low) / (sorted[n*3/4] - sorted[n/4]) / (3 * runs)
+				width += (*f.High - *f.Low) / max(sorted[n*3/4]-sorted[n/4], 1e-300) / (3 * runs)
 				if truth := sorted[n*percent/100-1]; *f.Low <= truth && truth <= *f.High {
 					held++
 				}

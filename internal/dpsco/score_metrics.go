@@ -249,12 +249,13 @@ func (m *scoreMeans) ratio(above, below []float64, off func(q float64) float64) 
 
 // Why a metric has no value, or no interval.
 const (
-	whyNoScale   = "noise hides how large the target is, or do few rows have one that is not 0? Register its scale, or ask for more eps"
-	whyNoSize    = "noise hides how far predictions are off: ask for more eps"
-	whyNoSpread  = "noise hides how much the target varies: ask for more eps"
-	whyNoRows    = "noise hides how many rows are complete: ask for more eps"
-	whyHeavyTail = "a few rows that are predicted badly may carry it: more eps shows whether they do"
-	whyHeavyY    = "a few rows with extreme targets may carry it: more eps shows whether they do"
+	whyNoScale    = "noise hides how large the target is, or do few rows have one that is not 0? Register its scale, or ask for more eps"
+	whyOutOfReach = "a few predictions are off by more than is looked for: have a scale of the target registered that fits"
+	whyNoSize     = "noise hides how far predictions are off: ask for more eps"
+	whyNoSpread   = "noise hides how much the target varies: ask for more eps"
+	whyNoRows     = "noise hides how many rows are complete: ask for more eps"
+	whyHeavyTail  = "a few rows that are predicted badly may carry it: more eps shows whether they do"
+	whyHeavyY     = "a few rows with extreme targets may carry it: more eps shows whether they do"
 )
 
 // hidden returns why nothing is known of residuals, and otherwise nothing.
@@ -264,6 +265,8 @@ func (m *measured) hidden() string {
 		return whyNoScale
 	case !m.sizes.seen:
 		return whyNoSize
+	case m.sizes.top == magnitudeBins-1: // without an upper edge
+		return whyOutOfReach
 	}
 	return ""
 }
@@ -293,6 +296,7 @@ type quotient struct {
 	to           func(q float64) float64 // from the ratio to the metric; nondecreasing
 	why          string                  // why there is no interval; empty: there is one
 	hidden       string                  // why there is no value if noise masks the denominator
+	negative     string                  // why there is none if the ratio is negative and has no interval; empty: it may be
 }
 
 // metric computes the metric of a quotient.
@@ -311,6 +315,9 @@ func (m *measured) metric(c quotient) Metric {
 		if result.Value == nil || result.Low == nil || result.High == nil {
 			return Metric{Name: c.name, WhyNull: c.hidden}
 		}
+	}
+	if q < 0 && c.negative != "" && result.Low == nil {
+		return Metric{Name: c.name, WhyNull: c.negative}
 	}
 	return result
 }
@@ -343,7 +350,7 @@ func (m *measured) meanSize(name string) Metric {
 		least = leastIndex{}
 	}
 	return m.metric(quotient{
-		name: name, above: m.number(0, m.cut), below: m.one(), why: least.heavy(m.sizes, whyHeavyTail), hidden: whyNoRows, to: atLeastZero,
+		name: name, above: m.number(0, m.cut), below: m.one(), why: least.heavy(m.sizes, whyHeavyTail), hidden: whyNoRows, negative: whyNoSize, to: atLeastZero,
 		off: func(float64) float64 { return m.sizes.powerTail(m.cut, 1, scoreHides) },
 	})
 }
@@ -363,7 +370,7 @@ func (m *measured) rootMeanSquare() Metric {
 		return Metric{Name: name, WhyNull: why}
 	}
 	return m.metric(quotient{
-		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: squareIndex.heavy(m.sizes, whyHeavyTail), hidden: whyNoRows,
+		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: squareIndex.heavy(m.sizes, whyHeavyTail), hidden: whyNoRows, negative: whyNoSize,
 		off: func(float64) float64 { return m.squaresOff() }, to: func(q float64) float64 { return math.Sqrt(atLeastZero(q)) },
 	})
 }

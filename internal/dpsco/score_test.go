@@ -365,9 +365,10 @@ func TestAScoreFindsTheCentreOfTheTarget(t *testing.T) {
 }
 
 // A target without a scale may be of any size, and far from zero; a registered scale of 1 leaves no value of most of these. By absolute
-// residuals alone, without a delta, likewise. The error of a fit that predicts to a ten-thousandth is found beside its target.
+// residuals alone, without a delta, likewise. The error of a fit that predicts to a thousandth is found beside its target, and so are the few
+// large errors of one that predicts most rows to nearly nothing.
 func TestAScoreFindsScales(t *testing.T) {
-	for _, c := range []struct{ times, constant, error float64 }{{4e4, 0, 1}, {1e-6, 0, 1}, {1e9, 3, 1}, {1, 2017, 1}, {1e6, 0, 1e-4}} {
+	for _, c := range []struct{ times, constant, error float64 }{{4e4, 0, 1}, {1e-6, 0, 1}, {1e9, 3, 1}, {1, 2017, 1}, {1e6, 0, 1e-3}} {
 		a, x := Score{Coefficients: []float64{c.times * (3 + c.constant), c.times}, Unscaled: true}, scoreTable(3, 20_000, false)
 		for i, v := range x.X[0] {
 			x.Y[i] = c.times * (3 + c.constant + v + c.error*(x.Y[i]-3-v))
@@ -379,6 +380,39 @@ func TestAScoreFindsScales(t *testing.T) {
 					t.Errorf("%+v, delta %v: %s is %v in [%v, %v], in the table %v; %s", c, b.Delta, m.Name, told(m.Value), told(m.Low), told(m.High), exact[m.Name], m.WhyNull)
 				}
 			}
+		}
+	}
+}
+
+// Few targets are far larger than all others, as claims are, and a model that says about 0 of all has tiny residuals but for these.
+func TestAScoreOfTinyResidualsSeesTheLargeOnes(t *testing.T) {
+	x := scoreTable(5, 60_000, false)
+	for i := range x.Y {
+		if x.Y[i] = 0; i%10 == 0 {
+			x.Y[i] = 5000 * (1 + .3*x.X[0][i])
+		}
+	}
+	for _, a := range []Score{{Coefficients: []float64{1e-3, 1e-3}, Unscaled: true}, {Coefficients: []float64{1e-3, 1e-3}, Scale: 5000}} {
+		exact := exactMetrics(a, x)
+		for _, b := range []privacy.Budget{{Epsilon: 2, Delta: 1e-6}, {Epsilon: 2}} {
+			for _, m := range metricsOf(t, a, x, b, 3) {
+				if m.Name == "mean_absolute_error" && (m.Value == nil || math.Abs(*m.Value/exact[m.Name]-1) > .1 || m.Low == nil) {
+					t.Errorf("unscaled %t, delta %v: %v in [%v, %v], in the table %v; %s", a.Unscaled, b.Delta, told(m.Value), told(m.Low), told(m.High), exact[m.Name], m.WhyNull)
+				}
+			}
+		}
+	}
+}
+
+// A price without a fitting scale is beyond all that the histogram holds: there is no figure, not a wrong one.
+func TestAScoreWithAScaleFarTooSmallHasNoValue(t *testing.T) {
+	x := scoreTable(5, 20_000, false)
+	for i := range x.Y {
+		x.Y[i] *= 1e6
+	}
+	for _, m := range metricsOf(t, Score{Coefficients: []float64{0, 0}, Scale: 1}, x, privacy.Budget{Epsilon: 3, Delta: 1e-6}, 1) {
+		if m.Value != nil || m.WhyNull != whyOutOfReach {
+			t.Errorf("%s: %v, %q", m.Name, told(m.Value), m.WhyNull)
 		}
 	}
 }

@@ -243,12 +243,12 @@ DECLARE
                           FROM (SELECT m.why_null FROM dp_int.metric m WHERE m.release = p_release
                                 UNION ALL SELECT s.why_null FROM dp_int.column_statistic s WHERE s.release = p_release
                                 UNION ALL SELECT coalesce(c.why_null, r.why_null) FROM dp_int.release r JOIN dp_int.coefficient c ON c.release = r.id
-                                           WHERE r.id = p_release AND c.ci_low IS NULL AND (NOT r.cut AND r.model <> 'l1' OR coalesce(c.why_null, r.why_null) LIKE 'noise hides how large the values%')) AS f
+                                           WHERE r.id = p_release AND c.ci_low IS NULL AND (NOT r.cut AND r.model <> 'l1' OR coalesce(c.why_null, r.why_null) LIKE 'noise hides how large the %')) AS f
                          WHERE f.why_null <> 'this method releases no standard errors');
 BEGIN
   IF why IS NOT NULL THEN
     RAISE NOTICE 'dpsidecar: not every figure has a value and an interval: %', why
-      USING HINT = concat('why_null in dp.coefficients, dp.scores or dp.descriptions says which and why.', CASE WHEN why ~ 'scales that fit|register scales' THEN ' ' || dp_int.who_gives_scales() END);
+      USING HINT = concat('why_null in dp.coefficients, dp.scores or dp.descriptions says which and why.', CASE WHEN why ~* 'scales that fit|register (its )?scale' THEN ' ' || dp_int.who_gives_scales() END);
   END IF;
 END $$;
 

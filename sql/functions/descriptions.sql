@@ -151,11 +151,14 @@ $$;
 
 -- A statistic and its interval, rounded so. The interval of a median may reach far to one side alone, where noise hides the
 -- quartiles, and would take all digits of the others with it: there each end has those of its own side, and the
--- statistic those of the narrower one. (That of a share may end at 0 or 1, close to it, for it ends there in any case.)
+-- statistic those of the narrower one. (That of a share may end at 0 or 1, close to it, for it ends there in any case.) The
+-- ends of a quartile are rounded outward: there may be a value that many rows have.
 CREATE OR REPLACE FUNCTION dp_int.rounded_described(p_statistic text, p_numbers float8[]) RETURNS float8[]
 LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN p_statistic IN ('quartile_1', 'median', 'quartile_3') AND narrower > 0 AND wider > 20 * narrower
-              THEN ARRAY[dp_int.rounded(v, dp_int.decimals(v, narrower / 2)), dp_int.rounded(low, dp_int.decimals(low, (v - low) / 2)), dp_int.rounded(high, dp_int.decimals(high, (high - v) / 2))]
+              THEN ARRAY[dp_int.rounded(v, dp_int.decimals(v, narrower / 2)), dp_int.rounded_to(low, dp_int.decimals(low, (v - low) / 2), false), dp_int.rounded_to(high, dp_int.decimals(high, (high - v) / 2), true)]
+              WHEN p_statistic IN ('quartile_1', 'median', 'quartile_3')
+              THEN ARRAY[dp_int.rounded(v, d.decimals), dp_int.rounded_to(low, d.decimals, false), dp_int.rounded_to(high, d.decimals, true)]
               ELSE ARRAY[dp_int.rounded(v, d.decimals), dp_int.rounded(low, d.decimals), dp_int.rounded(high, d.decimals)] END
     FROM (SELECT p_numbers[1], p_numbers[2], p_numbers[3], least(p_numbers[1] - p_numbers[2], p_numbers[3] - p_numbers[1]), greatest(p_numbers[1] - p_numbers[2], p_numbers[3] - p_numbers[1])) AS n(v, low, high, narrower, wider),
          LATERAL (SELECT dp_int.decimals_described(v, low, high)) AS d(decimals)

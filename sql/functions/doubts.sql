@@ -207,6 +207,10 @@ BEGIN
   END IF;
   IF asked = 'score' THEN
     scored := dp_int.least_scored((SELECT r.model FROM dp_int.release r WHERE r.id = (p_body ->> 'release')::uuid), eps, delta);
+    IF delta = 0 AND target = ANY (columns) AND NOT d.scales ? target THEN  -- the scale has to be found first
+      scored.for_values := greatest(scored.for_values, 1500 / eps);
+      scored.for_intervals := greatest(scored.for_intervals, scored.for_values);
+    END IF;
     IF d.row_count < scored.for_values THEN
       RETURN NEXT format('too few rows for a score at eps %s: noise may hide how far predictions are off, and every value be NULL; about %s rows are needed; ask for more eps', eps, ceil(scored.for_values));
     ELSIF d.row_count < scored.for_intervals THEN

@@ -91,6 +91,9 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 SET search_path = pg_catalog,
 DECLARE
   r dp_int.release := dp_int.visible_fit(dp_predict.release);
 BEGIN
+  IF features IS NULL THEN
+    RETURN NULL;
+  END IF;
   PERFORM dp_int.refuse_groups(r);
   RETURN dp_int.prediction(r, '', dp_predict.features, 0);
 END $$;
