@@ -106,7 +106,7 @@ BEGIN
       RAISE EXCEPTION 'unknown option "%"', o.key USING ERRCODE = '22023', HINT = 'dp_register knows total, account, new_population, one_block_a_person and rows_stay.';
     ELSIF o.type <> (CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END) THEN
       RAISE EXCEPTION 'option "%" must be a %', o.key, CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END
-        USING ERRCODE = '22023', HINT = 'total: true states that every person has exactly one row and reading never raises an error; account: the name of a data set of the same people; new_population: your statement why these are other people; one_block_a_person: your statement why all rows of a person are in one block; rows_stay: your statement why no row moves from one node to another while a job reads.';
+        USING ERRCODE = '22023', HINT = 'total: true states that every person has exactly one row, which depends on no other person, and reading never raises an error; account: the name of a data set of the same people; new_population: your statement why these are other people; one_block_a_person: your statement why all rows of a person are in one block; rows_stay: your statement why no row moves from one node to another while a job reads.';
     END IF;
   END LOOP;
   IF p_options ? 'account' AND p_options ? 'new_population' THEN
@@ -166,7 +166,7 @@ BEGIN
   EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type THEN
     GET STACKED DIAGNOSTICS changed = MESSAGE_TEXT;
     RAISE EXCEPTION 'data set "%" is not what was registered: %', d.name, changed
-      USING ERRCODE = 'DP004', HINT = 'Ask the steward to undo the change, or to dp_unregister the data set, dp_register it again and dp_grant it; what was spent stays spent. Where the rows or reading them may now depend on values, that needs the statement {"total": true}: every person has exactly one row and reading never raises an error. Where it is not known whose rows they are, it needs the option account or new_population. No privacy budget was spent.';
+      USING ERRCODE = 'DP004', HINT = 'Ask the steward to undo the change, or to dp_unregister the data set, dp_register it again and dp_grant it; what was spent stays spent. Where the rows or reading them may now depend on values, that needs the statement {"total": true}: every person has exactly one row, which depends on no other person, and reading never raises an error. Where it is not known whose rows they are, it needs the option account or new_population. No privacy budget was spent.';
   END;
 END $$;
 
@@ -338,6 +338,10 @@ BEGIN
            'block', (SELECT dp_int.describe_blocks(a, d) FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL)))));
   IF dp_register.unit IS NULL THEN
     PERFORM dp_int.tell_several_rows(dp_register.relation);
+  END IF;
+  IF total AND dp_int.mixes_rows(dp_register.relation) THEN
+    RAISE NOTICE 'dpsidecar: the rows of data set "%" are joined, combined or compared before they are read: by your statement "total" no row depends on another person', dp_register.dataset
+      USING HINT = 'A row may show what is public, or its own person''s. An average over others, a rank, or another person''s values in it would cost these more than is booked: then dp_unregister it before anything is charged.';
   END IF;
   IF dp_register.block IS NOT NULL THEN
     PERFORM dp_int.tell_blocks(dp_register.dataset, dp_register.unit, dp_register.options ? 'one_block_a_person');

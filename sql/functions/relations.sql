@@ -384,7 +384,7 @@ BEGIN
   END IF;
   IF c.relrowsecurity AND NOT (SELECT rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = 'dp_sidecar') THEN
     RAISE EXCEPTION '% is refused: row-level security hides rows from dp_sidecar', p_relid::regclass
-      USING ERRCODE = '22023', HINT = 'Let its owner disable row-level security, or register a materialized view of it with options {"total": true}, which states that every person has exactly one row there and reading never raises an error.';
+      USING ERRCODE = '22023', HINT = 'Let its owner disable row-level security, or register a materialized view of it with options {"total": true}, which states that every person has exactly one row there, which depends on no other person, and reading never raises an error.';
   END IF;
   invoker := CASE WHEN c.relkind IN ('v', 'm') THEN dp_int.reads_as_sidecar(p_relid) END;
   IF invoker IS NOT NULL THEN
@@ -396,7 +396,7 @@ BEGIN
   IF reason IS NOT NULL AND NOT p_total THEN
     RAISE EXCEPTION '% is refused: %', p_relid::regclass, reason
       USING ERRCODE = '22023',
-            HINT = 'Register the whole table: of its categories a request may be about some levels, with where_level => ''{"region": ["south"]}''. Or state with options {"total": true} that every person has exactly one row, and that reading never raises an error, whatever the values; the ledger records the statement. The reason: the number of rows is public, and a filter, a join or a partition key can drop or repeat a person''s row; an expression, a function or another server can raise an error on a person''s values.';
+            HINT = 'Register the whole table: of its categories a request may be about some levels, with where_level => ''{"region": ["south"]}''. Or state with options {"total": true} that every person has exactly one row, that no row depends on another person, and that reading never raises an error, whatever the values; the ledger records the statement. The reason: the number of rows is public, and a filter, a join or a partition key can drop or repeat a person''s row; an expression, a function or another server can raise an error on a person''s values.';
   END IF;
   IF NOT (has_schema_privilege('dp_sidecar', c.relnamespace, 'USAGE') AND has_table_privilege('dp_sidecar', p_relid, 'SELECT')) THEN
     RAISE EXCEPTION 'dp_sidecar may not read %', p_relid::regclass
