@@ -1317,6 +1317,8 @@ var mutants = []mutant{
 		"n >= mostGrowth*(*c.RowCount)", "n < 0", []tests{{"./tests", "TestRowsStayInTheDatabase"}}},
 	{"elsewhere: a job goes on over a table that has doubled, whose counts int64 may not hold", "internal/job/sums.go",
 		"n >= mostGrowth*(*c.RowCount)", "n > mostGrowth*(*c.RowCount)", []tests{{"./tests", "TestRowsStayInTheDatabase"}}},
+	{"objpert: the order of a part's rows reaches sums", "internal/mech/objpert/objpert.go",
+		"		t.sort()\n", "", []tests{{"./internal/mech/objpert", "TestRowsOfAPartHaveNoOrder"}}},
 	{"a generated column is fixed by frozen sources of any type", "sql/functions/freeze.sql",
 		"WHERE f.reason <> 'trigger' OR dp_int.equal_is_identical(s.relid, g.source)", "WHERE true", []tests{{"./sql", "TestWhatFixesAColumn"}}},
 	{"a column is fixed below a policy that reads tables", "sql/functions/freeze.sql",
