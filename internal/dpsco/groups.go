@@ -107,8 +107,8 @@ func (a *groups) split(noise mech.Gaussian, w []float64, p *mat.Dense, src *mech
 }
 
 // groupSizes releases the group sizes and returns the shares of the rows and the sizes to be used.
-func (x Data) groupSizes(noise release, src *mech.Source) (shares []float64, sizes []groupSize) {
-	released, deviation := releaseGroupSizes(x, noise, src), countDeviation(noise)
+func (x Data) groupSizes(noise mechanism, src *mech.Source) (shares []float64, sizes []groupSize) {
+	released, deviation := releaseGroupSizes(x, noise, src), countStdDev(noise, 1, laplaceTailOfMagnitudes)
 	for g, rows := range sizesToUse(released, x.N, deviation) {
 		shares = append(shares, clampBetween(released[g]/float64(x.N), 0, 1))
 		sizes = append(sizes, groupSize{rows, clampBetween(released[g]-sizeDoubt*deviation, 0, rows), released[g] < leastKnownGroup*deviation})
@@ -150,7 +150,7 @@ const leastKnownGroup = 10
 const smallGroup = "too few rows of this group for this budget"
 
 // releaseGroupSizes releases the number of records of each group.
-func releaseGroupSizes(x Data, noise release, src *mech.Source) (sizes []float64) {
+func releaseGroupSizes(x Data, noise mechanism, src *mech.Source) (sizes []float64) {
 	onPass(x.N)
 	bins := groupBins(x.Levels)
 	counts, place := mech.NewHistogram(bins, x.N, 1), make([]float64, x.N)

@@ -124,7 +124,7 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 	digit, left := math.Nextafter(epsilon, math.Inf(1))-epsilon, epsilon
 	part := func(share float64) float64 { return math.Floor(share*left/digit) * digit }
 	noise := func(columns int) float64 { // on a count, as a share of the rows, had a histogram all that is left
-		return deviationOfCount(mech.Laplace{Epsilon: left}, columns) / float64(s.N)
+		return countStdDev(mech.Laplace{Epsilon: left}, columns, 1) / float64(s.N)
 	}
 	var p stagedShares
 	if whole := noise(unscaled); unscaled > 0 && whole <= mostForScales*mostScaleNoise {

@@ -153,12 +153,12 @@ func (f *newtonFit) seeFirst(x Data) newtonFirst {
 // knowing returns the curve of counts clipped by the histogram of targets, for a last step on the given
 // number of rows.
 func (f *newtonFit) knowing(targets *magnitudes, rows float64) curve {
-	return f.Curve.counted().knowing(targets, f.countNoise(rows))
+	return f.Curve.counted().knowing(targets, f.lastScoreNoise(rows))
 }
 
-// countNoise is the noise of the last step on the given number of rows, in units of the clipping threshold
+// lastScoreNoise is the noise of the last step on the given number of rows, in units of the clipping threshold
 // of counts, as the choice of that threshold uses it.
-func (f *newtonFit) countNoise(rows float64) float64 {
+func (f *newtonFit) lastScoreNoise(rows float64) float64 {
 	return f.d * f.scoreNoise[newtonSteps-1].NoiseMultiplier / rows
 }
 
@@ -197,7 +197,7 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 		s.shortened = 1 / lengths.mean(func(v float64) float64 { return square(min(1, f.Bound/v)) })
 	}
 	if c := f.Curve.counted(); c != nil {
-		f.Curve = c.besideZeros(s, f.countNoise(f.n/float64(max(1, f.shape.Levels))))
+		f.Curve = c.besideZeros(s, f.lastScoreNoise(f.n/float64(max(1, f.shape.Levels))))
 	}
 	f.w, f.mean = f.Curve.begin(s)
 	proximal(f.Psi, s.q, f.w, 1)

@@ -266,7 +266,7 @@ func TestNoiseAloneShowsNoScale(t *testing.T) {
 		x.X[0][i] = 1e5
 	}
 	s := unscaled(withNumbers(columnsOf), true)
-	for name, noise := range map[string]countNoise{"Gaussian": mech.Gaussian{NoiseMultiplier: 20}, "Laplace": mech.Laplace{Epsilon: .5}} {
+	for name, noise := range map[string]mechanism{"Gaussian": mech.Gaussian{NoiseMultiplier: 20}, "Laplace": mech.Laplace{Epsilon: .5}} {
 		tiny, ones, large := 0, 0, 0
 		src := mechtest.Source(t, 5)
 		for range times {
@@ -320,7 +320,7 @@ func TestSizesOfColumns(t *testing.T) {
 		for i := range n {
 			x.X[0][i] = c.value(r)
 		}
-		for _, noise := range []countNoise{mech.Gaussian{NoiseMultiplier: 20}, mech.Laplace{Epsilon: .1}} {
+		for _, noise := range []mechanism{mech.Gaussian{NoiseMultiplier: 20}, mech.Laplace{Epsilon: .1}} {
 			found, hidden := unscaled(withNumbers(1), true).find(cloned(x), noise, mechtest.Source(t, 3))
 			if got := found.X[0]; (hidden != nil) != (got == unseenScale) || got != c.size && !(name == "years, half of 2048" && got == 2048) {
 				t.Errorf("%s: %v, not %v", name, got, c.size)

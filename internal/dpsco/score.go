@@ -64,19 +64,12 @@ const (
 
 var scoreOrder = []string{scales, sizes, targets, centre, deviations, moments}
 
-// release is a mechanism that releases a mech.Bounded.
-type release interface {
-	Check() error
-	Event() privacy.Event
-	Release(dst []float64, b mech.Bounded, src *mech.Source)
-}
-
 // scoring is a Score with the noise of its releases.
 type scoring struct {
 	Score
 	shape  Shape
 	pure   bool
-	noises map[string]release
+	noises map[string]mechanism
 }
 
 // Plan chooses the noise of every release from public facts.
@@ -155,7 +148,7 @@ func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accoun
 		shares = withScales(shares, scaleShare)
 	}
 	at := func(z float64) *scoring {
-		g := &scoring{Score: a, shape: s, noises: map[string]release{}}
+		g := &scoring{Score: a, shape: s, noises: map[string]mechanism{}}
 		for name, share := range shares {
 			g.noises[name] = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share)}
 		}
@@ -180,7 +173,7 @@ func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accoun
 
 // pureNoise uses Laplace noise. The event is that of all releases together.
 func (a Score) pureNoise(s Shape, b privacy.Budget, _ privacy.Accountant) (*scoring, privacy.Event, error) {
-	g := &scoring{Score: a, shape: s, pure: true, noises: map[string]release{}}
+	g := &scoring{Score: a, shape: s, pure: true, noises: map[string]mechanism{}}
 	shares := pureScoreShares
 	if !a.Labels && !a.Counts {
 		shares = withScales(shares, pureScaleShare)

@@ -139,7 +139,7 @@ var scaledOfScore = []numeric{{column: target}, {column: 0}}
 // findScales releases the octaves of residuals and of targets, and reads from them how large most of both are. Where
 // noise hides those of residuals, they count as large as targets. It reports whether targets are seen to be often about as
 // large as their scale.
-func (m *measured) findScales(rows scoredRows, noise countNoise, src *mech.Source) (typical bool) {
+func (m *measured) findScales(rows scoredRows, noise mechanism, src *mech.Source) (typical bool) {
 	counts := countColumns(rows.Data, sizeBins, scaledOfScore, nil, noise, src)
 	targets, residuals := counts[0], counts[1]
 	size, seen := targets.size(noise)
@@ -192,23 +192,7 @@ func (g *scoring) histogram(name string, rows scoredRows, unit float64, src *mec
 	})
 	noisy := make([]float64, 2*halfOctaves.Half)
 	g.noises[name].Release(noisy, counts.merged().Bounded(), src)
-	return readMagnitudes(noisy, countDeviation(g.noises[name]), unit, math.Inf(1), float64(rows.N)).run()
-}
-
-// heavierTails is the approximate ratio, in standard deviations, of Laplace to normal quantiles of the same
-// tail probability: magnitudes are read by rules for normal noise.
-const heavierTails = 1.9
-
-// countDeviation is the standard deviation of the noise on a count; for Laplace noise, that of normal noise
-// with equally distant tails.
-func countDeviation(noise release) float64 {
-	switch noise := noise.(type) {
-	case mech.Laplace:
-		return heavierTails * 2 * math.Sqrt2 / noise.Epsilon
-	case mech.Gaussian:
-		return noise.NoiseMultiplier * math.Sqrt2
-	}
-	panic("dpsco: a noise of unknown size")
+	return readMagnitudes(noisy, countStdDev(g.noises[name], 1, laplaceTailOfMagnitudes), unit, math.Inf(1), float64(rows.N)).run()
 }
 
 // mean releases the mean of clipped targets.
