@@ -183,9 +183,6 @@ func (f *jointFit) seePilot(t int, x Data) jointPilot {
 	return jointPilot{moments.merged(), residuals.merged(), lengths.merged(), products.merged()}
 }
 
-// leastEigenvalue is a lower bound for eigenvalues of second moments wherever they are divisors.
-const leastEigenvalue = 1e-6
-
 // shortenedEigenvalue is the floor of the eigenvalues in the last pilot pass. The passes before it
 // made them 1, so that a direction with a smaller one is due to few rows, which are shortened.
 // Whitening it by the small moment that is left after shortening would stretch the rows themselves
@@ -609,4 +606,17 @@ func (f *jointFit) coefficients(correction []float64, level noisyMean) []float64
 	}
 	f.proximal(w)
 	return w
+}
+
+// counted is the share of usable rows or, if they have weights, the mean weight. The moments that it is
+// read from are of shortened rows; the histogram of their lengths gives the correction.
+func (f *jointFit) counted() float64 {
+	if !f.weighted && f.residuals.said() == 1 {
+		return clampBetween(f.residuals.counted, 0.5, 1)
+	}
+	kept := 1.0
+	if f.lengths.seen {
+		kept = f.lengths.mean(func(v float64) float64 { return square(min(1, f.bound/v)) })
+	}
+	return min(1, max(f.constant.mean/kept, 3*f.constant.deviation, leastWeight))
 }

@@ -53,12 +53,6 @@ var jointShares = struct {
 	products:  0.03, step: 0.445, level: 0.08, meat: 0.05,
 }
 
-// residualWeight is the largest contribution of a residual to the joint moments, relative to that of a row.
-const residualWeight = 0.7
-
-// jointBound is the length bound of a row together with its residual in the joint moments.
-var jointBound = math.Sqrt(1 + residualWeight*residualWeight)
-
 // jointReleases holds the noise of every release of a JointMoments.
 type jointReleases struct {
 	JointMoments

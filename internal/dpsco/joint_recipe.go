@@ -6,7 +6,6 @@ import (
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
-	"dpsidecar/internal/mech"
 )
 
 // Thresholds of momentNoise. Above lowMoments JointMoments treats information as low and discards
@@ -115,17 +114,4 @@ func (p *problem) forecastJoint(a JointMoments) (Forecast, error) {
 		deviation[0] = min(most, math.Hypot(deviation[0], f.levelCuts.outer*level))
 	}
 	return Forecast{Deviation: deviation}, nil
-}
-
-// expectedMagnitudes returns the histogram expected for centred normal numbers of standard deviation size.
-func expectedMagnitudes(noise mech.Gaussian, size, unit float64, rows int) *magnitudes {
-	counts, below := make([]float64, magnitudeBins), 0.0
-	for k := range counts {
-		upTo := 1.0
-		if k < len(magnitudeEdges) {
-			upTo = math.Erf(magnitudeEdges[k] * unit / size / math.Sqrt2)
-		}
-		counts[k], below = float64(rows)*(upTo-below), upTo
-	}
-	return readMagnitudes(counts, noise.NoiseMultiplier*math.Sqrt2, unit, math.Inf(1), float64(rows))
 }

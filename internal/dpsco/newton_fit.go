@@ -86,14 +86,6 @@ func newNewtonFit(r *newtonReleases) *newtonFit {
 	return &newtonFit{delta: delta, newtonReleases: &own, n: float64(r.shape.N), perRow: 1, weights: 1, d: float64(r.shape.D), p: identity(r.shape.D), w: make([]float64, r.shape.D)}
 }
 
-func identity(d int) *mat.Dense {
-	p := mat.NewDense(d, d, nil)
-	for j := range d {
-		p.Set(j, j, 1)
-	}
-	return p
-}
-
 // leastCurvature is the least eigenvalue of a curvature, and of the matrix from which a whitening is made:
 // smaller ones are raised to it, and those below the noise to the noise.
 const leastCurvature = 0.002
@@ -266,18 +258,6 @@ const (
 	startShare     = 0.3
 	rareLabelShare = 0.16
 )
-
-// cheapest returns unit times 2^(k/4) for the k between from and to that has the least cost.
-func cheapest(unit float64, from, to int, cost func(v float64) float64) float64 {
-	best, least := unit, math.Inf(1)
-	for k := from; k <= to; k++ {
-		v := unit * math.Exp2(float64(k)/4)
-		if c := cost(v); c < least {
-			best, least = v, c
-		}
-	}
-	return best
-}
 
 // newtonSeen holds the sums and histograms of a step over a part of the rows, before noise.
 type newtonSeen struct {

@@ -197,10 +197,6 @@ func (p *problem) fewSums() bool {
 	return 2+2*d+products*d*(d+1)/2 <= sqlsum.MostColumns
 }
 
-// mostNoise is a noise multiplier that leaves no information on any table. If more is needed, the account
-// cannot prove the requested epsilon.
-const mostNoise = 0x1p40
-
 // fix determines the noise and, with it, all parameters.
 func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 	f, err := p.withNoise(0x1p10).fit()
@@ -274,9 +270,6 @@ func labelTargets(y []float64, negative, positive float64) {
 		}
 	}
 }
-
-// roundOff is the largest coefficient, as a fraction of the radius, that counts as the rounding error of 0.
-const roundOff = 1e-13
 
 // intoBall projects w onto the ball of radius Radius; values that are not finite or below roundOff count as
 // zero.

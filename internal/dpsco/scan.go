@@ -118,9 +118,6 @@ func releaseMagnitudes(h *mech.Histogram, noise mech.Gaussian, unit, limit float
 	return readMagnitudes(noisy[0], noise.NoiseMultiplier*math.Sqrt2, unit, limit, float64(n))
 }
 
-// longest is the largest length of a row of d whitened coordinates that histograms are read up to.
-func longest(d int) float64 { return 64 * (1 + math.Sqrt(float64(d))) }
-
 // checkReleases reports whether releases with the given noises, of second moments under the given contracts
 // and of histograms of n magnitudes, can be made.
 func checkReleases(n int, noises []mech.Gaussian, moments ...mech.MomentContract) error {

@@ -53,15 +53,6 @@ var (
 	ratioIndex  = leastIndex{coarse: 2.9, fine: 1.75}
 )
 
-// leastIndex is the least tail index where noise may hide more than the share coarse of the rows in a bin, and where it
-// may not.
-type leastIndex struct{ coarse, fine float64 }
-
-const coarse = 0.012
-
-// flattest is the least exponent of the tail that the bias of a mean is bounded by.
-const flattest = 1.2
-
 // chooseCuts chooses clipping thresholds, which balance noise with the bias by clipping.
 func (m *measured) chooseCuts() {
 	m.cut = m.cheapest(m.sizes, 1)
@@ -79,22 +70,6 @@ func (m *measured) cheapest(of *magnitudes, power float64) float64 {
 	return of.cheapestCut(func(cut float64) float64 {
 		return square(deviation*math.Pow(cut, power)) + square(of.powerTail(cut, power, scoreHides))
 	})
-}
-
-// powerTail is the mean of (v^p - cut^p)+ over the visible bins and a Pareto tail of hidden rows, whose
-// p-th moment is assumed to exist. The tail of means is no steeper than the last octaves that are seen.
-func (m *magnitudes) powerTail(cut, p float64, c cautious) float64 {
-	rows, exponent := m.hidden(c)
-	least := p + 0.5
-	if p == 1 && !m.bounded {
-		exponent, least = min(exponent, m.index(c)), flattest
-	}
-	a, share, edge := max(exponent, least), rows/m.rows, m.hiddenFrom()
-	seen := m.mean(func(v float64) float64 { return max(0, math.Pow(v, p)-math.Pow(cut, p)) })
-	if cut >= edge {
-		return seen + share*math.Pow(cut/edge, -a)*math.Pow(cut, p)*p/(a-p)
-	}
-	return seen + share*(math.Pow(edge, p)*a/(a-p)-math.Pow(cut, p))
 }
 
 // meanDeviation is the standard deviation of the noise on the mean of a column.
@@ -208,15 +183,6 @@ func (m *scoreMeans) value(x []float64) (sum float64) {
 func (m *scoreMeans) covariance(x, y []float64) float64 {
 	u, v := mat.NewVecDense(len(x), x), mat.NewVecDense(len(y), y)
 	return mat.Inner(u, m.sampling, v)/m.n + mat.Inner(u, m.noise, v)
-}
-
-// minus returns x - q y.
-func minus(x []float64, q float64, y []float64) []float64 {
-	z := make([]float64, len(x))
-	for j := range z {
-		z[j] = x[j] - q*y[j]
-	}
-	return z
 }
 
 // surely is the least value of a denominator, in its standard deviations, for which a quotient is given.
@@ -413,20 +379,4 @@ func (m *measured) spread() []float64 {
 	}
 	c2 := square(m.deviationCut)
 	return m.means.form(away*away*c2, 0, 0, -2*away*c2, c2)
-}
-
-// heavy returns why if a tail is too heavy for an interval, and otherwise nothing.
-func heavy(of *magnitudes, least float64, why string) string {
-	if of.top == magnitudeBins-1 || of.index(tailHides) < least { // the last bin has no upper edge
-		return why
-	}
-	return ""
-}
-
-// heavy returns why if a tail is too heavy for an interval, and otherwise nothing.
-func (least leastIndex) heavy(of *magnitudes, why string) string {
-	if seenAlone*of.sd <= coarse*of.rows {
-		return heavy(of, least.fine, why)
-	}
-	return heavy(of, least.coarse, why)
 }

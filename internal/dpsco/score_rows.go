@@ -329,12 +329,3 @@ func (m *measured) releaseSums(rows scoredRows, src *mech.Source) *scoreMeans {
 	noise.Release(released, total.merged().Bounded(), src)
 	return laplaceMeans(released, k, noise, m.sumContract())
 }
-
-// firstRows returns the first n values of every column.
-func firstRows(block [][]float64, n int) [][]float64 {
-	x := make([][]float64, len(block))
-	for j := range x {
-		x[j] = block[j][:n]
-	}
-	return x
-}

@@ -138,17 +138,6 @@ func (r *rowBlock) levels(dst []float64) {
 	lane.Multiply(dst, dst, r.root)
 }
 
-// weighLosses multiplies scores, their bounds, tails and curvatures by the weights of their rows.
-func (r *newtonRows) weighLosses() {
-	for i, v := range r.counts {
-		r.score[i] *= v
-		r.most[i] *= v
-		r.tail[i] *= v
-		r.model[i] *= v
-		r.robust[i] *= v
-	}
-}
-
 // leastWeight is the least value used for a mean weight.
 const leastWeight = 1e-4
 
@@ -161,17 +150,4 @@ type noisyConstant struct{ mean, deviation float64 }
 func newNoisyConstant(h *mat.SymDense, deviation float64, p *mat.Dense) noisyConstant {
 	unit := square(p.At(0, 0))
 	return noisyConstant{h.At(0, 0) / unit, deviation / unit}
-}
-
-// counted is the share of usable rows or, if they have weights, the mean weight. The moments that it is
-// read from are of shortened rows; the histogram of their lengths gives the correction.
-func (f *jointFit) counted() float64 {
-	if !f.weighted && f.residuals.said() == 1 {
-		return clampBetween(f.residuals.counted, 0.5, 1)
-	}
-	kept := 1.0
-	if f.lengths.seen {
-		kept = f.lengths.mean(func(v float64) float64 { return square(min(1, f.bound/v)) })
-	}
-	return min(1, max(f.constant.mean/kept, 3*f.constant.deviation, leastWeight))
 }

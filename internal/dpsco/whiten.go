@@ -217,3 +217,6 @@ func (x Data) times(p mat.Matrix) Data {
 	})
 	return x
 }
+
+// leastEigenvalue is a lower bound for eigenvalues of second moments wherever they are divisors.
+const leastEigenvalue = 1e-6
