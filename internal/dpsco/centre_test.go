@@ -46,7 +46,7 @@ func TestReplaysOfCentredDescents(t *testing.T) {
 }
 
 // Rows that stay elsewhere give a centred descent what they give where they are, with weights and without.
-func TestCentredRowsElsewhereGiveTheSame(t *testing.T) {
+func TestCentredPushdownGivesTheSame(t *testing.T) {
 	for _, model := range []string{"linear", "huber"} {
 		for k := range 4 {
 			x := weightedLaw(model, 3000, uint64(k))
@@ -60,7 +60,7 @@ func TestCentredRowsElsewhereGiveTheSame(t *testing.T) {
 			a := askedFor(t, model, "plain auto", k%2 == 0, &x)
 			a.X, a.CentreX, a.Y = []float64{2, 0.3, 1}, []float64{0.1, -3, 0}, 3
 			here := taped(t, a, cloned(x), nil)
-			there := taped(t, a, elsewhere(x), here)
+			there := taped(t, a, pushedDown(x), here)
 			if len(here.Releases) != len(there.Releases) || len(here.Releases) != 6 {
 				t.Fatalf("%s, %d: %d releases, elsewhere %d", model, k, len(here.Releases), len(there.Releases))
 			}

@@ -104,7 +104,7 @@ func (d Descent) solve(ctx context.Context, x Data, estimators []mean.Estimator,
 	for _, u := range o.uses {
 		o.left = append(o.left, u.Calls)
 	}
-	if o.leverage = d.Leverage; d.Leverage > 0 && x.Elsewhere == nil {
+	if o.leverage = d.Leverage; d.Leverage > 0 && x.Pushdown == nil {
 		o.weights = leverage(x, d.Leverage)
 	}
 	if err := d.Solver.Solve(ctx, w, o, d.Psi); err != nil {

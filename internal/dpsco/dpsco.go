@@ -13,7 +13,7 @@
 //	weights             row weights from a column
 //	descent, oracle     first-order solvers on private means of row gradients
 //	whiten              the same in coordinates in which second moments are the identity
-//	elsewhere, *_elsewhere  the same for rows that stay in a database
+//	pushdown, *_pushdown  the same for rows that stay in a database
 //	row_block, scan, magnitudes, triangular, intervals  code shared by fits of few passes
 //	joint_*             least squares from joint moments of rows and residuals
 //	newton_*            logistic, Huber and Poisson fits by private Newton steps
@@ -91,7 +91,7 @@ type Data struct {
 
 	Make func(n int) []float64 // allocates further columns, of n numbers; nil: in memory
 
-	Elsewhere *Elsewhere // the rows, if they stay in a database; the columns are nil then; nil: in memory
+	Pushdown *Pushdown // the rows, if they stay in a database; the columns are nil then; nil: in memory
 }
 
 // numbers allocates a column of n numbers, all 0.
@@ -129,7 +129,7 @@ type Plan struct {
 	FindsScales  bool // Run looks for the scales of columns that have none
 	FindsCentres bool // Run looks for the centres of columns that have none
 
-	Sums       bool // Run accepts Data.Elsewhere: a database can compute all sums that it needs
+	Sums       bool // Run accepts Data.Pushdown: a database can compute all sums that it needs
 	TooWide    bool // Sums is false only because a statement would return more than sqlsum.MostColumns columns
 	InDatabase bool // set after planning: a database makes the passes, which Takes allows for
 	Nodes      int  // set with InDatabase: number of database nodes that share the rows; 0 counts as 1
@@ -172,10 +172,10 @@ func (p *Plan) severalRows(most int) error {
 }
 
 // Run releases the D coefficients and estimates of their errors, once. The only errors are ErrSpent,
-// that of the context, and those of passes of Data.Elsewhere: Run never fails because of the data or
+// that of the context, and those of passes of Data.Pushdown: Run never fails because of the data or
 // the noise.
 func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-	if x.Shape != p.shape || x.columns() != p.shape.Columns() || (x.Level == nil) != (x.Levels == 0) || x.Elsewhere != nil && !p.Sums {
+	if x.Shape != p.shape || x.columns() != p.shape.Columns() || (x.Level == nil) != (x.Levels == 0) || x.Pushdown != nil && !p.Sums {
 		panic(fmt.Sprintf("dpsco: plan for %+v run on %+v with %d columns", p.shape, x.Shape, x.columns()))
 	}
 	if x.weighted() != (p.maxWeight > 0) {
@@ -185,8 +185,8 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 		return Result{}, ErrSpent
 	}
 	r, err := p.run(ctx, x, src)
-	if x.Elsewhere != nil && x.Elsewhere.err != nil {
-		return Result{}, x.Elsewhere.err
+	if x.Pushdown != nil && x.Pushdown.err != nil {
+		return Result{}, x.Pushdown.err
 	}
 	return r, err
 }
@@ -267,8 +267,8 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 	a.unscaleBand(p.Band)
 	inner := p.run
 	p.run = func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-		if x.Elsewhere != nil {
-			a.express(x.Elsewhere, s, p.maxWeight)
+		if x.Pushdown != nil {
+			a.express(x.Pushdown, s, p.maxWeight)
 		} else {
 			x.weigh(p.maxWeight)
 			a.scale(x)

@@ -99,7 +99,7 @@ type jointPilot struct {
 func (a *jointParts) pilot(t int, src *mech.Source) {
 	seen := make([]jointPilot, len(a.fits))
 	for g, f := range a.fits {
-		seen[g] = f.seePilot(t, a.parts[g])
+		seen[g] = f.sumPilot(t, a.parts[g])
 	}
 	joint := releaseMoments(of(seen, func(p jointPilot) *mech.Moments { return p.moments }), a.pilotContract(), a.momentNoise[t], src)
 	residuals := releaseCounts(of(seen, func(p jointPilot) *mech.Histogram { return p.residuals }), a.residualNoise[t], src)
@@ -158,10 +158,10 @@ func (f *jointFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit 
 	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.n)
 }
 
-// seePilot computes the sums of a pilot pass over a part of the rows.
-func (f *jointFit) seePilot(t int, x Data) jointPilot {
-	if x.Elsewhere != nil {
-		return f.askPilot(t, x.Elsewhere)
+// sumPilot computes the sums of a pilot pass over a part of the rows.
+func (f *jointFit) sumPilot(t int, x Data) jointPilot {
+	if x.Pushdown != nil {
+		return f.queryPilot(t, x.Pushdown)
 	}
 	if f.shortened == nil {
 		f.shortened = x.numbers(len(x.Y))
@@ -436,7 +436,7 @@ type jointStep struct {
 func (a *jointParts) step(src *mech.Source) {
 	seen := make([]jointStep, len(a.fits))
 	for g, f := range a.fits {
-		seen[g] = f.seeStep(a.parts[g])
+		seen[g] = f.sumStep(a.parts[g])
 	}
 	steps := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.step }), a.stepContract(), a.stepNoise, src)
 	if a.shape.Intercept {
@@ -462,10 +462,10 @@ func (a *jointParts) step(src *mech.Source) {
 	}
 }
 
-// seeStep computes the sums of the step over a part of the rows.
-func (f *jointFit) seeStep(x Data) jointStep {
-	if x.Elsewhere != nil {
-		return f.askStep(x.Elsewhere)
+// sumStep computes the sums of the step over a part of the rows.
+func (f *jointFit) sumStep(x Data) jointStep {
+	if x.Pushdown != nil {
+		return f.queryStep(x.Pushdown)
 	}
 	steps := merging[*mech.Sum]{total: mech.NewSum(f.stepContract())}
 	levels := merging[*mech.Sum]{total: mech.NewSum(f.levelContract())}

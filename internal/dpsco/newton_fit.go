@@ -103,7 +103,7 @@ type newtonFirst struct {
 
 // first makes the first pass.
 func (f *newtonFit) first(x Data, src *mech.Source) {
-	seen := f.seeFirst(x)
+	seen := f.sumFirst(x)
 	joint := make([]float64, (x.D+1)*(x.D+1))
 	seen.moments.Release(joint, f.firstNoise, src)
 	noisy := releaseCounts([]*mech.Histogram{seen.lengths}, f.firstLengthNoise, src)[0]
@@ -119,9 +119,9 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 	f.begin(f.readFirst(joint, longer, x.weighted(), x.hasOffsets()), l)
 }
 
-func (f *newtonFit) seeFirst(x Data) newtonFirst {
-	if x.Elsewhere != nil {
-		return f.askFirst(x.Elsewhere)
+func (f *newtonFit) sumFirst(x Data) newtonFirst {
+	if x.Pushdown != nil {
+		return f.queryFirst(x.Pushdown)
 	}
 	moments := merging[*mech.Moments]{total: mech.NewMoments(f.firstContract())}
 	lengths, targets := magnitudeCounts(x.N), magnitudeCounts(x.N)
@@ -259,8 +259,8 @@ const (
 	rareLabelShare = 0.16
 )
 
-// newtonSeen holds the sums and histograms of a step over a part of the rows, before noise.
-type newtonSeen struct {
+// newtonSums holds the sums and histograms of a step over a part of the rows, before noise.
+type newtonSums struct {
 	score           *mech.Sum
 	curvature, meat *mech.Moments
 	sizes, lengths  *mech.Histogram
@@ -270,13 +270,13 @@ type newtonSeen struct {
 // step makes step t: it releases scores and curvatures at the fits, and then histograms for the next step
 // or, in the last step, the second moments of scores for intervals.
 func (a *newtonParts) step(t int, src *mech.Source) {
-	seen := make([]newtonSeen, len(a.fits))
+	seen := make([]newtonSums, len(a.fits))
 	for g, f := range a.fits {
 		f.choose(t)
-		seen[g] = f.seeStep(t, a.parts[g])
+		seen[g] = f.sumStep(t, a.parts[g])
 	}
-	scores := releaseSums(of(seen, func(s newtonSeen) *mech.Sum { return s.score }), a.scoreContract(t), a.scoreNoise[t], src)
-	curvatures := releaseMoments(of(seen, func(s newtonSeen) *mech.Moments { return s.curvature }), a.curvatureContract(), a.curvatureNoise[t], src)
+	scores := releaseSums(of(seen, func(s newtonSums) *mech.Sum { return s.score }), a.scoreContract(t), a.scoreNoise[t], src)
+	curvatures := releaseMoments(of(seen, func(s newtonSums) *mech.Moments { return s.curvature }), a.curvatureContract(), a.curvatureNoise[t], src)
 	for g, f := range a.fits {
 		f.read(t, scores[g], curvatures[g])
 	}
@@ -287,14 +287,14 @@ func (a *newtonParts) step(t int, src *mech.Source) {
 		}
 		return
 	}
-	sizes := releaseCounts(of(seen, func(s newtonSeen) *mech.Histogram { return s.sizes }), a.sizeNoise[t], src)
-	lengths := releaseCounts(of(seen, func(s newtonSeen) *mech.Histogram { return s.lengths }), a.lengthNoise[t], src)
+	sizes := releaseCounts(of(seen, func(s newtonSums) *mech.Histogram { return s.sizes }), a.sizeNoise[t], src)
+	lengths := releaseCounts(of(seen, func(s newtonSums) *mech.Histogram { return s.lengths }), a.lengthNoise[t], src)
 	for g, f := range a.fits {
 		most := longest(f.shape.D)
 		f.advance(f.magnitudes(sizes[g], a.sizeNoise[t], f.Curve.size(), most*10), f.magnitudes(lengths[g], a.lengthNoise[t], 1, most))
 	}
 	if a.huber() {
-		residuals := releaseCounts(of(seen, func(s newtonSeen) *mech.Histogram { return s.residuals }), a.residualNoise[t], src)
+		residuals := releaseCounts(of(seen, func(s newtonSums) *mech.Histogram { return s.residuals }), a.residualNoise[t], src)
 		for g, f := range a.fits {
 			f.narrow(t+1, readMagnitudes(residuals[g], a.residualNoise[t].NoiseMultiplier*math.Sqrt2, f.delta, math.Inf(1), f.n).run())
 		}
@@ -309,11 +309,11 @@ func (f *newtonFit) spreadBins() {
 }
 
 // releaseMeats releases the second moments of the last scores, if there are to be intervals.
-func (a *newtonParts) releaseMeats(seen []newtonSeen, src *mech.Source) {
+func (a *newtonParts) releaseMeats(seen []newtonSums, src *mech.Source) {
 	if !a.Intervals {
 		return
 	}
-	meats := releaseMoments(of(seen, func(s newtonSeen) *mech.Moments { return s.meat }), a.curvatureContract(), a.meatNoise, src)
+	meats := releaseMoments(of(seen, func(s newtonSums) *mech.Moments { return s.meat }), a.curvatureContract(), a.meatNoise, src)
 	for g, f := range a.fits {
 		f.meat = mat.NewSymDense(f.shape.D, meats[g])
 		f.meat.ScaleSym(f.perRow*square(f.limit), f.meat)
@@ -325,10 +325,10 @@ func (f *newtonFit) magnitudes(noisy []float64, noise mech.Gaussian, unit, limit
 	return readMagnitudes(noisy, noise.NoiseMultiplier*math.Sqrt2, unit, limit, f.n).apart()
 }
 
-// seeStep makes the pass of step t over a part of the rows.
-func (f *newtonFit) seeStep(t int, x Data) newtonSeen {
-	if x.Elsewhere != nil {
-		return f.askStep(t, x.Elsewhere)
+// sumStep makes the pass of step t over a part of the rows.
+func (f *newtonFit) sumStep(t int, x Data) newtonSums {
+	if x.Pushdown != nil {
+		return f.queryStep(t, x.Pushdown)
 	}
 	last := t == newtonSteps-1
 	scores := merging[*mech.Sum]{total: mech.NewSum(f.scoreContract(t))}
@@ -359,7 +359,7 @@ func (f *newtonFit) seeStep(t int, x Data) newtonSeen {
 			}
 		}
 	})
-	return newtonSeen{scores.merged(), curvatures.merged(), meats.merged(), sizes.merged(), lengths.merged(), residuals.merged()}
+	return newtonSums{scores.merged(), curvatures.merged(), meats.merged(), sizes.merged(), lengths.merged(), residuals.merged()}
 }
 
 // read converts the released score and curvature of step t to means over the part.

@@ -184,8 +184,8 @@ func TestReplaysWithALargerDelta(t *testing.T) {
 		if k%3 != 1 {
 			run := func(x Data, earlier *mechtest.Tape) *mechtest.Tape {
 				src, tape := mechtest.NewTape(t, 1, earlier)
-				x = elsewhere(x)
-				Scaled{X: repeat(1, s.Columns()), Y: 1}.express(x.Elsewhere, s, 0)
+				x = pushedDown(x)
+				Scaled{X: repeat(1, s.Columns()), Y: 1}.express(x.Pushdown, s, 0)
 				if _, err := planOf(t, a, s, z).run(t.Context(), x, src); err != nil {
 					t.Fatal(err)
 				}

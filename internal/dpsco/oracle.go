@@ -42,7 +42,7 @@ func (o *oracle) Gradient(dst []float64, q solve.Query) {
 	}
 	g := gradients{o.loss, x, weights, q.W, q.Anchor}
 	rows := g.rows()
-	if x.Elsewhere != nil {
+	if x.Pushdown != nil {
 		rows.Sum = func(c mech.Contract) *mech.Sum { return g.ask(c, o.leverage) }
 	}
 	o.estimators[q.Use].Estimate(dst, rows, mean.Hints{Norm: q.Norm, Centre: o.answers[q.Use]}, o.src)

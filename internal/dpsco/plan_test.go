@@ -26,7 +26,7 @@ func TestAPlanRunsOnItsRowsAlone(t *testing.T) {
 		"groups":         func(x *Data) { x.Levels, x.Level = 2, make([]float64, x.N) },
 		"levels alone":   func(x *Data) { x.Level = make([]float64, x.N) },
 		"weights":        func(x *Data) { x.Weight = repeat(1, x.N) },
-		"rows from sums": func(x *Data) { x.X, x.Elsewhere = nil, &Elsewhere{Features: make([]Term, len(x.X))} },
+		"rows from sums": func(x *Data) { x.X, x.Pushdown = nil, &Pushdown{Features: make([]Term, len(x.X))} },
 	} {
 		func() {
 			defer func() {

@@ -138,7 +138,7 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: parameters, Arithmetic: stage.arithmetic, Seconds: stage.seconds, Passes: stage.passes, statements: stage.statements, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x)
-			if p.counts() && x.Elsewhere == nil {
+			if p.counts() && x.Pushdown == nil {
 				countTargets(x.Y)
 			}
 			r, err := stage.run(ctx, x, src)
@@ -250,8 +250,8 @@ func (p *problem) fit() (fit, error) {
 // label maps the public pair of labels to 0 and 1; a row with any other target becomes unusable.
 func (p *problem) label(x Data) {
 	switch {
-	case p.Labels && x.Elsewhere != nil:
-		x.Elsewhere.label(p.Negative, p.Positive)
+	case p.Labels && x.Pushdown != nil:
+		x.Pushdown.label(p.Negative, p.Positive)
 	case p.Labels:
 		labelTargets(x.Y, p.Negative, p.Positive)
 	}

@@ -269,7 +269,7 @@ func TestBlocksGiveWhatSingleRowsGive(t *testing.T) {
 func (s *seenPass) addBlocks(x Data, weights []float64) {
 	f := *s.jointFit
 	f.shortened, f.weights = s.shortened, weights
-	pilot, step := f.seePilot(pilotPasses-1, x), f.seeStep(x)
+	pilot, step := f.sumPilot(pilotPasses-1, x), f.sumStep(x)
 	s.pilot, s.e, s.length, s.size = pilot.moments, pilot.residuals, pilot.lengths, pilot.products
 	s.step, s.level, s.meat = step.step, step.level, step.meat
 }

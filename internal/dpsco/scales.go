@@ -114,8 +114,8 @@ func (s scaleSearch) find(x Data, noise mechanism, src *mech.Source) (found *Sca
 			hidden = append(hidden, c.column)
 		}
 	}
-	if x.Elsewhere != nil {
-		found.expressUnscaled(x.Elsewhere, s.Columns)
+	if x.Pushdown != nil {
+		found.expressUnscaled(x.Pushdown, s.Columns)
 	} else {
 		found.scale(x)
 	}
@@ -143,7 +143,7 @@ func (r *Result) leaveOut(hidden []int, columns int) {
 }
 
 // expressUnscaled changes the expressions of columns that have neither a scale nor a center.
-func (a Scaled) expressUnscaled(x *Elsewhere, columns []numeric) {
+func (a Scaled) expressUnscaled(x *Pushdown, columns []numeric) {
 	for _, c := range columns {
 		if c.column == target {
 			x.y = sqlsum.Column(x.Target, 0, a.Y)

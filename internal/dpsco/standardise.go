@@ -194,8 +194,8 @@ func (a standardised) at(s Shape, z float64) (*stage, error) {
 			if len(a.Columns) > 0 {
 				moved = placement(x, a.Columns, position, detail, src)
 			}
-			if moved != nil && x.Elsewhere != nil {
-				moved.expressAgain(x.Elsewhere)
+			if moved != nil && x.Pushdown != nil {
+				moved.expressAgain(x.Pushdown)
 			} else if moved != nil {
 				moved.scale(x)
 			}
@@ -272,7 +272,7 @@ func (a *Scaled) of(c numeric) (centre, scale *float64) {
 }
 
 // expressAgain changes the expressions of the columns as scale changes stored ones.
-func (a Scaled) expressAgain(x *Elsewhere) {
+func (a Scaled) expressAgain(x *Pushdown) {
 	again := func(v sqlsum.Expr, centre, scale float64) sqlsum.Expr {
 		if centre == 0 && scale == 1 {
 			return v
@@ -296,8 +296,8 @@ type positionCounts struct {
 // logarithms of the sizes of their values. A record of several rows counts with its first.
 func countColumns(x Data, bins mech.Bins, of []numeric, centres *Scaled, noise mechanism, src *mech.Source) (counts []positionCounts) {
 	seen := merging[*mech.Histogram]{total: mech.NewHistogram(bins, x.N, len(of))}
-	if x.Elsewhere != nil {
-		seen.total = x.Elsewhere.askPositions(x.N, bins, of, centres)
+	if x.Pushdown != nil {
+		seen.total = x.Pushdown.queryPositions(x.N, bins, of, centres)
 	} else {
 		x.each(func() func(int, Data) {
 			h, rows, ones, starts := seen.fork(), columns(len(of), blockRows), repeat(1, blockRows), make([]int, 0, blockRows)
@@ -337,8 +337,8 @@ func countColumns(x Data, bins mech.Bins, of []numeric, centres *Scaled, noise m
 	return counts
 }
 
-// askPositions counts in the database, by one pass for each column, what countColumns counts.
-func (x *Elsewhere) askPositions(n int, bins mech.Bins, columns []numeric, centres *Scaled) *mech.Histogram {
+// queryPositions counts in the database, by one pass for each column, what countColumns counts.
+func (x *Pushdown) queryPositions(n int, bins mech.Bins, columns []numeric, centres *Scaled) *mech.Histogram {
 	edges := make([]float64, 2*bins.Half-1)
 	for k := range edges {
 		edges[k] = float64(k+1-bins.Half) * bins.Width

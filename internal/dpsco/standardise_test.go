@@ -311,9 +311,9 @@ func TestStatementsOfPositionsAreForeseen(t *testing.T) {
 	if err != nil || !p.Sums {
 		t.Fatal(p, err)
 	}
-	there, made := elsewhere(x), 0
-	totals := there.Elsewhere.Totals
-	there.Elsewhere.Totals = func(pass sqlsum.Pass) (sqlsum.Totals, error) {
+	there, made := pushedDown(x), 0
+	totals := there.Pushdown.Totals
+	there.Pushdown.Totals = func(pass sqlsum.Pass) (sqlsum.Totals, error) {
 		made++
 		return totals(pass)
 	}

@@ -486,7 +486,7 @@ func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.
 		return nil, x, err
 	}
 	if c.at == inDatabase {
-		x, err = s.elsewhere(ctx, conn, c, n)
+		x, err = s.pushdown(ctx, conn, c, n)
 		return plan, x, s.asParked(ctx, err, notRead)
 	}
 	began := time.Now()

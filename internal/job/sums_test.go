@@ -83,9 +83,9 @@ func sumsOf(tb testing.TB, model, kind string, rows, features int) tableOfSums {
 	if t.from, t.columns, err = arrowio.Expressions(ctx, conn, arrowio.Request{Relation: pgx.Identifier{"public", "t"}, Columns: names}); err != nil {
 		tb.Fatal(err)
 	}
-	t.data = dpsco.Data{Shape: dpsco.Shape{N: rows, D: features + 1, Intercept: true}, Elsewhere: new(dpsco.Elsewhere)}
+	t.data = dpsco.Data{Shape: dpsco.Shape{N: rows, D: features + 1, Intercept: true}, Pushdown: new(dpsco.Pushdown)}
 	for j := range features {
-		t.data.Elsewhere.Features = append(t.data.Elsewhere.Features, dpsco.Term{Column: 1 + j})
+		t.data.Pushdown.Features = append(t.data.Pushdown.Features, dpsco.Term{Column: 1 + j})
 	}
 	t.plan = sumsPlan(tb, model, rows, features)
 	return t
@@ -121,8 +121,8 @@ func sumsPlan(tb testing.TB, model string, rows, features int) *dpsco.Plan {
 func (t tableOfSums) run(tb testing.TB, each func(statement string)) dpsco.Result {
 	tb.Helper()
 	pass := passes(context.Background(), []source{{t.conn, t.from, t.columns}}, nil, int64(t.data.N))
-	x := *t.data.Elsewhere
-	t.data.Elsewhere = &x
+	x := *t.data.Pushdown
+	t.data.Pushdown = &x
 	x.Totals = func(p sqlsum.Pass) (sqlsum.Totals, error) {
 		each(p.SQL(t.from, t.columns))
 		return pass(p)

@@ -18,8 +18,8 @@ func (r *exprRow) pilotVector(bound, cut float64) []sqlsum.Expr {
 	return append(multiplied(r.z, inverse), last)
 }
 
-// askPilot runs pilot pass t in the database.
-func (f *jointFit) askPilot(t int, x *Elsewhere) jointPilot {
+// queryPilot runs pilot pass t in the database.
+func (f *jointFit) queryPilot(t int, x *Pushdown) jointPilot {
 	f.wide = mat.DenseCopyOf(f.p)
 	r := x.row(f.p, f.w, f.shape.Intercept)
 	r.scaleByWeight()
@@ -47,7 +47,7 @@ const leastStep = 0x1p-40
 
 // stepWeight returns a row's weight in the step, as computed by weigh; f.wide are the coordinates of
 // the last pilot pass.
-func (f *jointFit) stepWeight(x *Elsewhere) sqlsum.Expr {
+func (f *jointFit) stepWeight(x *Pushdown) sqlsum.Expr {
 	before := x.row(f.wide, f.w, f.shape.Intercept)
 	before.scaleByWeight()
 	shortened := sqlsum.Div(sqlsum.Bound(f.bound), sqlsum.Max(before.length, sqlsum.Bound(f.bound)))
@@ -63,8 +63,8 @@ func (c cuts) parts(v sqlsum.Expr) (inner, rest sqlsum.Expr) {
 	return sqlsum.Mul(inner, sqlsum.Number(1/unit)), sqlsum.Mul(rest, sqlsum.Number(1/unitRest))
 }
 
-// askStep runs the pass of the step in the database.
-func (f *jointFit) askStep(x *Elsewhere) jointStep {
+// queryStep runs the pass of the step in the database.
+func (f *jointFit) queryStep(x *Pushdown) jointStep {
 	r := x.row(f.stepCoordinates(), f.w, f.shape.Intercept)
 	r.scaleByWeight()
 	direction := r.direction()
