@@ -1,30 +1,58 @@
-// Package dpsco fits regressions by differentially private stochastic convex optimisation. An
-// Algorithm is planned from public facts, priced, charged to the ledger, and only then run.
+// Package dpsco computes differentially private statistics of a table: regressions, by several methods, the
+// accuracy of their predictions, descriptions of columns, and second moments. Each is planned from public
+// facts, priced, charged to the ledger, and only then run, once.
+//
+// Its name is that of the first method, stochastic convex optimisation under differential privacy (DP-SCO).
 //
 // Files:
 //
+// Plans, from public facts:
+//
 //	dpsco, result       plans, their inputs, and their results
-//	ladder, seconds     when a release is published, and how long a fit takes, from public facts
 //	request, options    options of a request and their defaults
-//	recipes             the table of methods
 //	regression, problem a model with a loss; the same with a shape and a budget
-//	parts               the estimators and solvers that recipes are made of, with their defaults
-//	records, block      records of one row or of several, and passes over them
-//	weights             row weights from a column
+//	recipes, parts      the table of methods; the estimators and solvers that they are made of
+//	expect              forecasts of the error from noise
+//	ladder, seconds     when a release is published, and how long a fit takes
+//
+// Data:
+//
+//	block, records      passes over the rows; records of one row or of several
+//	scaled, weights     conversion to scaled units; weights of rows
+//	counts              scaling, offsets and exposures of counts
+//	pushdown, *_pushdown  rows that stay in a database, which computes the sums of a pass
+//	row_block, scan     rows in the coordinates of a pass, and the releases of a pass
+//
+// Linear algebra:
+//
+//	vectors, numeric    columns of numbers; searches, quantiles, shrinkage
+//	whiten, triangular  coordinates in which second moments are the identity
+//
+// Histograms:
+//
+//	magnitudes          what a histogram shows of sizes, and what its noise may hide
+//	scales, standardise the scales of columns without one, and where their values lie
+//
+// Fits:
+//
 //	descent, oracle     first-order solvers on private means of row gradients
-//	whiten              the same in coordinates in which second moments are the identity
-//	pushdown, *_pushdown  the same for rows that stay in a database
-//	row_block, scan, magnitudes, triangular, intervals  code shared by fits of few passes
+//	centre              the same on centred columns
 //	joint_*             least squares from joint moments of rows and residuals
-//	newton_*            logistic, Huber and Poisson fits by private Newton steps
+//	newton, newton_*    logistic, Huber and Poisson fits by private Newton steps
 //	aggregate, rangemean  sample and aggregate
 //	l1                  median regression: the choice of a method, and its two single mechanisms
-//	l1_staged           median regression in private stages
-//	score_*             accuracy of a release's predictions
-//	describe_*          descriptions of columns, and scales for them
-//	second_moments      released second moments, from which the database fits
+//	l1_staged, l1_groups  median regression in private stages; by groups
 //	groups              fits by groups
-//	expect              forecasts of the error from noise, from public facts
+//	intervals           confidence intervals
+//
+// Scores:
+//
+//	score, score_*      accuracy of a release's predictions
+//
+// Descriptions:
+//
+//	describe, describe_*  descriptions of columns, and scales for them
+//	second_moments      released second moments, from which the database fits
 package dpsco
 
 import (
