@@ -53,7 +53,7 @@ func TestCentredPushdownGivesTheSame(t *testing.T) {
 			x.D, x.X = fewestCentred, append(x.X, make([]float64, x.N))
 			for i := range x.X[2] {
 				x.X[2][i] = 2 + math.Abs(x.X[0][i])
-				if i%7 == 0 { // rows that say nothing, and far ones
+				if i%7 == 0 { // unusable rows, and far ones
 					x.X[i%3][i] = []float64{math.NaN(), math.Inf(1), 30, -5e8, 40}[i/7%5]
 				}
 			}

@@ -203,7 +203,7 @@ func TestTheCentreIsFound(t *testing.T) {
 // Rows that hold no numbers contribute nothing, however many columns they spoil.
 func TestRowsWithoutNumbersAreNeutral(t *testing.T) {
 	clean := normalTable(1, 400, 1, 2, -1)
-	for i := range 40 { // rows that say nothing and are finite: all zero, at residual zero
+	for i := range 40 { // rows that contribute nothing and are finite: all zero, at residual zero
 		clean.Y[i*10] = 0
 		for j := range clean.X {
 			clean.X[j][i*10] = 0

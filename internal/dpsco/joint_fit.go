@@ -398,7 +398,7 @@ func (f *jointFit) deviations() (step, level float64) {
 
 // beyond returns the part of all rows' second moments that lies beyond bound in the rows longer than it.
 func (f *jointFit) beyond(bound float64) float64 {
-	return f.lengths.said() * f.lengths.excessSquare(bound)
+	return f.lengths.usable() * f.lengths.excessSquare(bound)
 }
 
 // giveBack limits how far the weights in the step make up for shortening. Along a direction of the
@@ -611,7 +611,7 @@ func (f *jointFit) coefficients(correction []float64, level noisyMean) []float64
 // counted is the share of usable rows or, if they have weights, the mean weight. The moments that it is
 // read from are of shortened rows; the histogram of their lengths gives the correction.
 func (f *jointFit) counted() float64 {
-	if !f.weighted && f.residuals.said() == 1 {
+	if !f.weighted && f.residuals.usable() == 1 {
 		return clampBetween(f.residuals.counted, 0.5, 1)
 	}
 	kept := 1.0

@@ -480,10 +480,10 @@ type rowCoordinates struct{ matrix, inverse *mat.Dense }
 // targets, and the coordinates of these rows. x has been multiplied by its weights, if there are any.
 func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.Source) (u []float64, rows Data, t rowCoordinates, err error) {
 	t = f.bringBack(x, src)
-	said := 1.0
+	usable := 1.0
 	for i, epsilon := range f.shares.moments {
 		var p whitener
-		p, said = f.whitener(x, f.bounds()[i], epsilon, src)
+		p, usable = f.whitener(x, f.bounds()[i], epsilon, src)
 		x = x.times(p.matrix)
 		t.matrix.Mul(t.matrix, p.matrix)
 		t.inverse.Mul(p.inverse().matrix, t.inverse)
@@ -494,7 +494,7 @@ func (f staged) start(ctx context.Context, x Data, weights []float64, src *mech.
 	rough := f.perturbation(f.shares.rough, roughSmoothing*weight, f.firstClip(), f.firstClip(), f.roughTilt())
 	lower := f.lower()
 	shift(x.Y, -lower, weights)
-	if x, err = f.stepWhereRare(ctx, u, x, t, said, rough, roughQuantile*said, src); err != nil {
+	if x, err = f.stepWhereRare(ctx, u, x, t, usable, rough, roughQuantile*usable, src); err != nil {
 		return nil, x, t, err
 	}
 	shift(x.Y, lower, weights)
@@ -557,25 +557,25 @@ func (f staged) bringBack(x Data, src *mech.Source) rowCoordinates {
 // whitener returns the whitener of the second moments of rows that are shortened to bound, with eigenvalues
 // below the noise raised to it.
 //
-// said is the approximate share of usable rows, or 1 if that is large. Where few rows are usable, whitening
+// usable is the approximate share of usable rows, or 1 if that is large. Where few rows are usable, whitening
 // makes all of them longer than bound; they are then shortened to bound, and their mean square over all
 // rows gives the share.
-func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) (w whitener, said float64) {
+func (f staged) whitener(x Data, bound, epsilon float64, src *mech.Source) (w whitener, usable float64) {
 	d := float64(x.D)
 	noise := mech.MatrixLaplace{Epsilon: below(epsilon)}
 	floor := .6 * bound * bound / (epsilon * float64(x.N)) * math.Sqrt(2*d*(d+1))
 	h := secondMoments(x, f.contract(bound), noise, src)
-	if said = mat.Trace(h) / square(bound); said > manySaid {
-		said = 1
+	if usable = mat.Trace(h) / square(bound); usable > manyUsable {
+		usable = 1
 	}
-	return newWhitener(h, floor), max(said, leastSaid)
+	return newWhitener(h, floor), max(usable, leastUsable)
 }
 
-// A share of usable rows above manySaid counts as 1, since the mean square of rows that are whitened and
-// shortened is about .8 bound^2 if all are usable; a share below leastSaid counts as leastSaid.
+// A share of usable rows above manyUsable counts as 1, since the mean square of rows that are whitened and
+// shortened is about .8 bound^2 if all are usable; a share below leastUsable counts as leastUsable.
 const (
-	manySaid  = .6
-	leastSaid = .01
+	manyUsable  = .6
+	leastUsable = .01
 )
 
 // leastMoment is the value to which the second moment of a feature, in units of its scale, is raised for
@@ -587,10 +587,10 @@ const leastMoment = .03
 // leastMoment, for rows with the typical weight. Its few rows are shortened to the clip in any case: the
 // longer they were, the more the noise of its coefficient is magnified, and where the coefficient is far
 // off, the ridge of the last fit keeps it there. The rows are whitened by t.
-func (f staged) rare(t rowCoordinates, said, weight float64) (w whitener, found bool) {
+func (f staged) rare(t rowCoordinates, usable, weight float64) (w whitener, found bool) {
 	raised := mat.NewSymDense(f.shape.D, nil)
 	for j := range f.shape.D {
-		raised.SetSym(j, j, 1/said)
+		raised.SetSym(j, j, 1/usable)
 	}
 	for j := range f.shape.D {
 		if f.constant && j == 0 {
@@ -602,7 +602,7 @@ func (f staged) rare(t rowCoordinates, said, weight float64) (w whitener, found 
 			found = true
 		}
 	}
-	return newWhitener(raised, 1), found || said < 1 // no eigenvalue is below 1
+	return newWhitener(raised, 1), found || usable < 1 // no eigenvalue is below 1
 }
 
 // roughTilt is the tilt of the rough fit. Where the stage aside follows, the rough fit goes only a part of the way
@@ -687,8 +687,8 @@ func (staged) sizeOf(residuals []float64, unit float64, q mech.Quantile, src *me
 }
 
 // stepWhereRare makes a step on rows in which rare features are kept small, and returns them as they were.
-func (f staged) stepWhereRare(ctx context.Context, u []float64, x Data, t rowCoordinates, said float64, p objpert.Params, quantile float64, src *mech.Source) (Data, error) {
-	rare, found := f.rare(t, said, f.typicalWeight(t))
+func (f staged) stepWhereRare(ctx context.Context, u []float64, x Data, t rowCoordinates, usable float64, p objpert.Params, quantile float64, src *mech.Source) (Data, error) {
+	rare, found := f.rare(t, usable, f.typicalWeight(t))
 	if !found {
 		return x, f.step(ctx, u, x, p, quantile, src)
 	}

@@ -75,17 +75,17 @@ func TestQuantilesCoverTheirShare(t *testing.T) {
 	}
 }
 
-// It is tau too where half of the rows say nothing. Bounds are about twice what was seen; seeds are fixed.
-func TestQuantilesOfRowsThatSayNothing(t *testing.T) {
+// It is tau too where half of the rows are unusable. Bounds are about twice what was seen; seeds are fixed.
+func TestQuantilesAmongUnusableRows(t *testing.T) {
 	src := mechtest.Source(t, 5)
 	for law, off := range map[string]float64{"gauss": .02, "skew": .02, "heavy": .03} {
 		x := drawLaw(law, 40_000, 4, 2)
-		said := x.pick(firsts(20_000))
-		for i := said.N; i < x.N; i++ {
+		usable := x.pick(firsts(20_000))
+		for i := usable.N; i < x.N; i++ {
 			x.Y[i] = math.NaN()
 		}
 		for _, tau := range []float64{.1, .9} {
-			share := said.shareBelow(quantileFit(t, L1{Tau: tau}, x, 1, src))
+			share := usable.shareBelow(quantileFit(t, L1{Tau: tau}, x, 1, src))
 			t.Logf("| %s | %v | %.4f |", law, tau, share)
 			if math.Abs(share-tau) > off {
 				t.Errorf("%s: %.4f of residuals are below the quantile %v", law, share, tau)

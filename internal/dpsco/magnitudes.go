@@ -255,9 +255,9 @@ const (
 	mostUnseenByNoise = 20
 )
 
-// said returns the share of usable rows, that is, without missing values. Histograms describe only
+// usable returns the share of usable rows, that is, without missing values. Histograms describe only
 // these, whereas second moments are means over all rows.
-func (m *magnitudes) said() float64 {
+func (m *magnitudes) usable() float64 {
 	if 1-m.counted > mostUnseen+mostUnseenByNoise*m.sd/m.rows {
 		return m.counted
 	}

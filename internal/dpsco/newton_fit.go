@@ -185,7 +185,7 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted, offset 
 // begin sets the fit, the coordinates and the histograms for the first step.
 func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	if lengths.seen {
-		s.usable = lengths.said()
+		s.usable = lengths.usable()
 		s.shortened = 1 / lengths.mean(func(v float64) float64 { return square(min(1, f.Bound/v)) })
 	}
 	if c := f.Curve.counted(); c != nil {
@@ -201,7 +201,7 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 		f.rare = rareLengths(s.moments, s.hidden, lengths, s.intercept)
 		floats.Scale(1/math.Sqrt(1+tilt), f.rare)
 		f.scores, f.lengths = lengths, lengths
-		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / (lengths.said() * lengths.excessSquare(0)))
+		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / (lengths.usable() * lengths.excessSquare(0)))
 		whole := lengths.excessSquare(0)
 		f.firstScore = f.rescale / math.Sqrt(f.mean) * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound))) // moments are of shortened rows
 		f.rescaleScores = f.rescale / math.Sqrt(f.mean/f.weights)                                             // a score has its weight, a length the root of it
@@ -416,7 +416,7 @@ func (f *newtonFit) advance(scores, lengths *magnitudes) {
 		}
 		f.scores, f.lengths, f.scoresAreKnown, f.rare = scores, lengths, true, nil
 		f.indices = append(f.indices, f.indexOfPass())
-		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.said() * lengths.excessSquare(0)))
+		f.rescale = math.Sqrt(meanSquare(q, f.h, f.hDeviation) / (lengths.usable() * lengths.excessSquare(0)))
 		f.rescaleScores = f.rescale
 		if f.rareLabel = f.hidesALabel(); f.rareLabel {
 			f.scores, f.scoresAreKnown = lengths, false
@@ -451,7 +451,7 @@ func (f *newtonFit) secondMoments() *mat.SymDense {
 // of the noise of a count, so that their bins need not be visible.
 func (f *newtonFit) hidesALabel() bool {
 	surprising := f.n * f.mean / f.weights
-	seen, all := f.scores.said()*f.scores.excessSquare(0), f.lengths.said()*f.lengths.excessSquare(0)
+	seen, all := f.scores.usable()*f.scores.excessSquare(0), f.lengths.usable()*f.lengths.excessSquare(0)
 	return f.ofLabels() && surprising < mostHiddenLabels*f.scores.sd && seen < all/2
 }
 

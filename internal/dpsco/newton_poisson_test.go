@@ -320,7 +320,7 @@ func TestUnitsOfCounts(t *testing.T) {
 			for i := range raw.Exposure {
 				raw.Exposure[i] = math.Exp(raw.Exposure[i])
 				switch {
-				case i%10 == 0: // rows that say nothing
+				case i%10 == 0: // unusable rows
 					raw.Exposure = append(raw.Exposure, []float64{0, -1, math.NaN(), math.Inf(1)}[i/10%4])
 					raw.Y = append(raw.Y, 5)
 				case i%10 == 1:

@@ -63,7 +63,7 @@ func TestPushdownGivesTheSame(t *testing.T) {
 		for _, method := range methods {
 			for k := range 8 {
 				x := weightedLaw(model, 3000, uint64(k))
-				for i := 0; i < x.N; i += 7 { // rows that say nothing, and far ones
+				for i := 0; i < x.N; i += 7 { // unusable rows, and far ones
 					x.X[i%2][i] = []float64{math.NaN(), math.Inf(1), 30, -5, 40}[i/7%5]
 					if k >= 4 {
 						x.X[i%2][i] *= 1e7
@@ -289,7 +289,7 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 }
 
 // A row that is replaced by another one moves every release by what its noise hides, and no more:
-// by rows at the ends of floating point, rows that say nothing, and ordinary ones.
+// by rows at the ends of floating point, unusable rows, and ordinary ones.
 func TestNeighboursOfPushdown(t *testing.T) {
 	others := [][]float64{{math.NaN(), 1, 1}, {1e300, -1e300, 1}, {1, 1e9, -1e9}, {0, 0, 0}, {1, 5e-324, 1e-310}, {-1e18, 1e18, 1e-18}, {1, 40, -3}, {0, math.Inf(1), 1}}
 	fullest := 0.0

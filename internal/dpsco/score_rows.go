@@ -207,7 +207,7 @@ func (g *scoring) mean(rows scoredRows, cut float64, src *mech.Source) float64 {
 					v[i], ones[i] = 0, 0
 				}
 			}
-			averageSaid([][]float64{v}, ones, b.starts(starts))
+			averageUsable([][]float64{v}, ones, b.starts(starts))
 			s.AddRows(mech.Rows{X: [][]float64{v[:b.N]}, Intercept: true}, ones[:b.N])
 		}
 	})
@@ -285,7 +285,7 @@ func (m *measured) releaseMoments(rows scoredRows, src *mech.Source) *scoreMeans
 		part, block, starts := total.fork(), columns(k+1, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			m.numbers(block[1:], block[0], b)
-			averageSaid(block[1:], block[0], b.starts(starts))
+			averageUsable(block[1:], block[0], b.starts(starts))
 			for _, column := range block[1:] {
 				for i, v := range column[:b.N] {
 					column[i] = v*weight + math.Copysign(min(half, math.Abs(v)), v)
@@ -310,7 +310,7 @@ func (m *measured) releaseSums(rows scoredRows, src *mech.Source) *scoreMeans {
 		return func(_ int, b Data) {
 			ones := block[0]
 			m.numbers(block[1:1+k], ones, b)
-			averageSaid(block[1:1+k], ones, b.starts(starts))
+			averageUsable(block[1:1+k], ones, b.starts(starts))
 			for j, column := range block[1 : 1+k] {
 				squares := block[1+k+j]
 				for i, u := range column[:b.N] {

@@ -117,7 +117,7 @@ func TestWeightsAreRepeatedRows(t *testing.T) {
 				l = loss.Huber{Delta: 1}
 			}
 			want, _ := best(l, repeated(x))
-			for i := 0; i < x.N; i += 10 { // rows that say nothing, and weights above the largest one
+			for i := 0; i < x.N; i += 10 { // unusable rows, and weights above the largest one
 				if x.Weight[i] == mostWeight {
 					x.Weight[i] = 1e6
 				}
@@ -527,10 +527,10 @@ func TestScoresAreWeighted(t *testing.T) {
 	}
 }
 
-// Rows that say nothing leave the others what they are: a fit of which seven in ten have no
+// Unusable rows leave the others what they are: a fit of which seven in ten have no
 // target errs hardly more than one of the other three alone at the same budget. Of eight seeds, which
 // are fixed, so that the test fails or not on each machine alike.
-func TestRowsThatSayNothingLeaveTheOthers(t *testing.T) {
+func TestUnusableRowsLeaveTheOthers(t *testing.T) {
 	const n, seeds = 60_000, 8
 	for _, model := range []string{"linear", "logistic", "huber"} {
 		m, _ := catalogue.Find(model)
@@ -552,7 +552,7 @@ func TestRowsThatSayNothingLeaveTheOthers(t *testing.T) {
 		}
 		t.Logf("%s: off by %.4f, alone by %.4f", model, among, alone)
 		if among > 1.6*alone {
-			t.Errorf("%s: off by %v among rows that say nothing, by %v alone", model, among, alone)
+			t.Errorf("%s: off by %v among unusable rows, by %v alone", model, among, alone)
 		}
 	}
 }

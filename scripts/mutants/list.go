@@ -577,7 +577,7 @@ var mutants = []mutant{
 	{"weights: scores have the squares", "internal/dpsco/newton_rows.go",
 		`r.score[i] *= v`, `r.score[i] *= v * v`, []tests{{"./internal/dpsco", "TestWeightsAreRepeatedRows"}}},
 	{"weights: the level is taken for that of rows without", "internal/dpsco/joint_fit.go",
-		`if !f.weighted && f.residuals.said() == 1 {`, `if f.weighted || !f.weighted {`, []tests{{"./internal/dpsco", "TestTheLevelIsWeighted"}}},
+		`if !f.weighted && f.residuals.usable() == 1 {`, `if f.weighted || !f.weighted {`, []tests{{"./internal/dpsco", "TestTheLevelIsWeighted"}}},
 	{"weights: batches have those of other rows", "internal/dpsco/oracle.go",
 		"		gather(batch, column, rows)\n		return batch\n", "		copy(batch, column)\n		return batch\n", []tests{{"./internal/dpsco", "TestEveryMethodTakesWeights"}}},
 	{"weights: medians have weights of the target alone", "internal/dpsco/weights.go",
@@ -704,8 +704,8 @@ var mutants = []mutant{
 	{"staged: the second moments are those of the first epsilon", "internal/dpsco/l1_staged.go",
 		`MatrixLaplace{Epsilon: below(epsilon)}`, `MatrixLaplace{Epsilon: below(f.shares.moments[1])}`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: what a rare feature counts for follows from the table", "internal/dpsco/l1_staged.go",
-		`	rare, found := f.rare(t, said, f.typicalWeight(t))`, `	t.inverse.Scale(1/(1+floats.Norm(x.X[len(x.X)-1], 1)), t.inverse)
-	rare, found := f.rare(t, said, f.typicalWeight(t))`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
+		`	rare, found := f.rare(t, usable, f.typicalWeight(t))`, `	t.inverse.Scale(1/(1+floats.Norm(x.X[len(x.X)-1], 1)), t.inverse)
+	rare, found := f.rare(t, usable, f.typicalWeight(t))`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: how many rows say something follows from the table", "internal/dpsco/l1_staged.go",
 		`mat.Trace(h) / square(bound)`, `mat.Trace(h) / square(bound) / (1 + floats.Norm(x.X[len(x.X)-1], 1))`, []tests{{"./internal/dpsco", "TestReplaysOfStaged"}}},
 	{"staged: targets are centred at a median of the table", "internal/dpsco/l1_staged.go",
