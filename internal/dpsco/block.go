@@ -49,8 +49,8 @@ func (x Data) blocks(visitor func() func(first int, b Data)) {
 				if x.First != nil {
 					b.First = x.First[first : first+b.N+1]
 				}
-				if x.Level != nil {
-					b.Level = x.Level[low:high]
+				if x.Group != nil {
+					b.Group = x.Group[low:high]
 				}
 				b.besides(x, func(_, column []float64) []float64 { return column[low:high] })
 				visit(first, b)

@@ -82,12 +82,12 @@ func infeasible(err error) error {
 }
 
 // Shape holds the public facts about a design before it is read: N records and D coefficients. With
-// Intercept the first coefficient is that of a constant 1 that Data does not store. With Levels
+// Intercept the first coefficient is that of a constant 1 that Data does not store. With groups
 // there are D coefficients for each group.
 type Shape struct {
-	N, D      int
-	Intercept bool
-	Levels    int // 0: one fit of all rows
+	N, D       int
+	Intercept  bool
+	GroupCount int // 0: one fit of all rows
 }
 
 // Columns returns the number of stored feature columns.
@@ -100,7 +100,7 @@ func (s Shape) Columns() int {
 
 // Data is a design stored by columns: X holds Shape.Columns() slices with one value per row, Y the
 // target. A missing value is NaN. In fits it makes its row unusable: the row contributes nothing to
-// sums and histograms and still counts in N. Level is the group of a row, from 0; any other number
+// sums and histograms and still counts in N. Group is the group of a row, from 0; any other number
 // means no group. Offset is added to the row's prediction, Weight multiplies its contribution
 // (proof: weights.md). Every row is one person's record, or rows First[u] to First[u+1]-1 are the
 // record of person u, with 1 to MaxRows rows (records.md). Run owns the slices and may overwrite
@@ -109,7 +109,7 @@ type Data struct {
 	Shape
 	X      [][]float64
 	Y      []float64
-	Level  []float64 // nil without Levels
+	Group  []float64 // nil without groups
 	Offset []float64 // nil: none
 	Weight []float64 // as read, or in [0, 1] once scaled by the largest allowed; nil: every row has weight 1
 
@@ -203,7 +203,7 @@ func (p *Plan) severalRows(most int) error {
 // that of the context, and those of passes of Data.Pushdown: Run never fails because of the data or
 // the noise.
 func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error) {
-	if x.Shape != p.shape || x.columns() != p.shape.Columns() || (x.Level == nil) != (x.Levels == 0) || x.Pushdown != nil && !p.Sums {
+	if x.Shape != p.shape || x.columns() != p.shape.Columns() || (x.Group == nil) != (x.GroupCount == 0) || x.Pushdown != nil && !p.Sums {
 		panic(fmt.Sprintf("dpsco: plan for %+v run on %+v with %d columns", p.shape, x.Shape, x.columns()))
 	}
 	if x.weighted() != (p.maxWeight > 0) {

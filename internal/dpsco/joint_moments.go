@@ -67,14 +67,14 @@ type jointReleases struct {
 // Errors: ErrInfeasible.
 func (a JointMoments) releases(s Shape, z float64) (*jointReleases, error) {
 	left := 1.0
-	if s.Levels > 0 {
+	if s.GroupCount > 0 {
 		left -= groupShare
 	}
 	part := func(share float64) mech.Gaussian {
 		return mech.Gaussian{NoiseMultiplier: z / math.Sqrt(share*left)}
 	}
 	r := &jointReleases{JointMoments: a, shape: s, productNoise: part(jointShares.products)}
-	if s.Levels > 0 {
+	if s.GroupCount > 0 {
 		r.groupNoise = mech.Gaussian{NoiseMultiplier: z / math.Sqrt(groupShare)}
 	}
 	more := max(1, a.Whiten)
@@ -100,7 +100,7 @@ func (a JointMoments) releases(s Shape, z float64) (*jointReleases, error) {
 // all lists the noises in the order of the releases.
 func (r *jointReleases) all() (noises []mech.Gaussian) {
 	for t := range pilotPasses {
-		if t == firstGroupPass && r.shape.Levels > 0 {
+		if t == firstGroupPass && r.shape.GroupCount > 0 {
 			noises = append(noises, r.groupNoise)
 		}
 		noises = append(noises, r.momentNoise[t], r.residualNoise[t], r.lengthNoise[t])
@@ -162,7 +162,7 @@ func (a JointMoments) at(s Shape, z float64) (*stage, error) {
 			if err := ctx.Err(); err != nil {
 				return Result{}, err
 			}
-			if t == firstGroupPass && s.Levels > 0 {
+			if t == firstGroupPass && s.GroupCount > 0 {
 				fits.split(src)
 			}
 			fits.pilot(t, src)

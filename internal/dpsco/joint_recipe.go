@@ -23,7 +23,7 @@ const mostWhiten = 2.3
 // moments. Where their noise hides directions the loss is far larger than from noise of the step. It
 // is a function of public facts.
 func (p *problem) moreForMoments() float64 {
-	if p.Levels > 0 {
+	if p.GroupCount > 0 {
 		return 1
 	}
 	return clampBetween(math.Sqrt(p.momentNoise()/nearMoments), 1, mostWhiten)
@@ -35,7 +35,7 @@ func (p *problem) momentNoise() float64 { return math.Pow(p.d(), 1.5) / p.record
 
 // momentNoiseOfAFit is the same relative to the second moments of a group of mean size; without
 // groups, momentNoise.
-func (p *problem) momentNoiseOfAFit() float64 { return p.momentNoise() * float64(max(1, p.Levels)) }
+func (p *problem) momentNoiseOfAFit() float64 { return p.momentNoise() * float64(max(1, p.GroupCount)) }
 
 // chooseJointMoments decides, for least squares, whether auto whitens, that is, uses JointMoments.
 // Methods from papers whiten only if asked.
@@ -77,7 +77,7 @@ func (p *problem) jointMoments() (fit, error) {
 // enoughForIntervals reports whether the information suffices for intervals; with groups, for one of
 // mean size.
 func (p *problem) enoughForIntervals() bool {
-	if p.Levels > 0 {
+	if p.GroupCount > 0 {
 		return p.momentNoiseOfAFit() <= lowMoments
 	}
 	return p.enough(intervalsOfJointMoments)
@@ -102,7 +102,7 @@ func (p *problem) forecastJoint(a JointMoments) (Forecast, error) {
 		return Forecast{}, err
 	}
 	f := newJointFit(r)
-	f.perRow = float64(max(1, p.Levels))
+	f.perRow = float64(max(1, p.GroupCount))
 	f.n /= f.perRow
 	f.residuals = expectedMagnitudes(r.residualNoise[pilotPasses-1], p.residual(), a.Scale, int(f.n)).run()
 	f.products = expectedMagnitudes(r.productNoise, p.residual()*math.Sqrt(p.d()), a.Scale, int(f.n)).run()

@@ -41,7 +41,7 @@ type L1 struct {
 	Unscaled      bool    // no scale was registered: values may be of any size
 	Memory        int64   // bytes for the exact sampler in addition to the rows, 4 GiB when zero
 	Sources       int     // as Regression.Sources
-	By            string  // the category that defines the groups of Shape.Levels, for readers of the release
+	By            string  // the category that defines the groups of Shape.GroupCount, for readers of the release
 	Pool          string  // as Regression.Pool
 	Weight        string  // column of weights, for the record
 	MaxWeight     float64 // clipping threshold of weights; 0: no weights
@@ -110,7 +110,7 @@ func (a L1) check(s Shape, b privacy.Budget) error {
 	if err := l1Fields.check(a, optionsOf("l1")); err != nil {
 		return err
 	}
-	if s.Levels > 0 && a.MaxWeight > 0 {
+	if s.GroupCount > 0 && a.MaxWeight > 0 {
 		return errWeightsOfGroups
 	}
 	if b.Delta != 0 {
@@ -133,7 +133,7 @@ func (a L1) choose(s Shape, epsilon float64) (method, why string, err error) {
 	information := stagedInformation(s, epsilon)
 	staged := a.Method == catalogue.MethodStaged || (a.Method == "" || a.Method == catalogue.MethodAuto) && information >= enoughForStaged
 	switch {
-	case s.Levels > 0 && !staged:
+	case s.GroupCount > 0 && !staged:
 		return "", "", whyNoGroups(s, cmp.Or(a.Method, catalogue.MethodAuto))
 	case a.Method == catalogue.MethodExponential && a.tilt() != 0:
 		return "", "", fmt.Errorf("%w: method %q is for tau 0.5 alone; leave method at %q, or ask for %q or %q", ErrParameter, a.Method, catalogue.MethodAuto, catalogue.MethodStaged, catalogue.MethodObjective)

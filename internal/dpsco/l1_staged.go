@@ -138,10 +138,10 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 	if whole := noise(columns); columns > 0 && whole <= mostForPositions*mostPositionNoise {
 		p.position, p.detail = part(min(mostForPositions, whole/positionNoise)), part(forDetails)
 	}
-	if p.aside = part(.06); median || !constant || s.Levels == 0 && min(tau, 1-tau)*float64(s.N)*p.aside < enoughForAside {
+	if p.aside = part(.06); median || !constant || s.GroupCount == 0 && min(tau, 1-tau)*float64(s.N)*p.aside < enoughForAside {
 		p.aside = 0
 	}
-	if s.Levels > 0 {
+	if s.GroupCount > 0 {
 		p.sizes = part(groupShare)
 		p.rough, p.spread, p.apart, p.width = part(.1), part(.02), part(.12), part(.05)
 		if !median {
@@ -149,10 +149,10 @@ func newStagedShares(s Shape, epsilon, tau float64, constant bool, unscaled, col
 			p.aside = min(p.aside, p.units) // 0 without an intercept
 		}
 	}
-	if p.aside > 0 && s.Levels == 0 {
+	if p.aside > 0 && s.GroupCount == 0 {
 		p.span = part(.02)
 	}
-	if s.Levels == 0 && longShare(s, forLength*left) <= mostLong {
+	if s.GroupCount == 0 && longShare(s, forLength*left) <= mostLong {
 		p.length = part(forLength)
 	}
 	if p.span > 0 && stagedInformation(s, epsilon)*2*min(tau, 1-tau)*math.Abs(2*tau-1) >= enoughForNearer {
@@ -217,8 +217,8 @@ func (a L1) staged(s Shape, epsilon float64) (*Plan, error) {
 	}
 	a.nameQuantile(parameters)
 	run := f.fit
-	if s.Levels > 0 {
-		parameters["by"], parameters["by_levels"], parameters["pool"] = a.By, s.Levels, a.Pool
+	if s.GroupCount > 0 {
+		parameters["by"], parameters["by_levels"], parameters["pool"] = a.By, s.GroupCount, a.Pool
 		run = f.fitGroups
 	}
 	return &Plan{Event: f.shares.event(f.shape.Columns()), Parameters: parameters, Seconds: f.seconds(), FindsScales: f.shares.scales > 0, FindsCentres: f.shares.position > 0, shape: s, run: run}, nil
@@ -231,7 +231,7 @@ func newStaged(a L1, s Shape, epsilon float64) staged {
 	f := staged{L1: a, shape: a.fitted(s), constant: s.Intercept, columns: a.movable(s), scales: a.seeks(s)}
 	f.shares = newStagedShares(f.shape, epsilon, a.Tau, f.constant, len(f.scales.Columns), len(f.columns))
 	informed := f.rowsOfLast() * f.shares.last
-	if s.Levels == 0 {
+	if s.GroupCount == 0 {
 		informed *= f.beyondQuantile()
 	}
 	f.short = f.firstClip() * clampBetween(.05*math.Sqrt(informed/float64(s.D)), 1, 6)
@@ -280,7 +280,7 @@ func (f staged) measured(x Data, src *mech.Source) staged {
 // levelAt is the least level that the ridge allows if rows longer than short have a wider smoothing.
 func (f staged) levelAt(short float64) float64 {
 	lowering := f.beyondQuantile()
-	if f.shape.Levels == 0 {
+	if f.shape.GroupCount == 0 {
 		lowering = math.Sqrt(lowering)
 	}
 	return min(f.mostLevel(), max(30*short*short/(f.rowsOfLast()*f.shares.last), f.leastLevel())*lowering)
@@ -349,7 +349,7 @@ func (f staged) firstClip() float64 { return math.Sqrt(float64(f.shape.D)) }
 func (f staged) mostLevel() float64 { return .6 * f.beyondQuantile() }
 
 // rowsOfLast is the number of rows of the last fit, by groups that of a mean group.
-func (f staged) rowsOfLast() float64 { return float64(f.shape.N) / float64(max(1, f.shape.Levels)) }
+func (f staged) rowsOfLast() float64 { return float64(f.shape.N) / float64(max(1, f.shape.GroupCount)) }
 
 // mostMagnitude is the largest magnitude of the grid, in half octaves: features are up to 4096 times their
 // scale, residuals down to 1/4096 of theirs.
@@ -608,7 +608,7 @@ func (f staged) rare(t rowCoordinates, usable, weight float64) (w whitener, foun
 // roughTilt is the tilt of the rough fit. Where the stage aside follows, the rough fit goes only a part of the way
 // to another quantile than the median: the farther beyond most rows it aims, the fewer of them determine it.
 func (f staged) roughTilt() float64 {
-	if f.shares.aside == 0 || f.shape.Levels > 0 {
+	if f.shares.aside == 0 || f.shape.GroupCount > 0 {
 		return f.tilt()
 	}
 	return .6 * f.tilt()

@@ -114,7 +114,7 @@ func (f *newtonFit) first(x Data, src *mech.Source) {
 		f.tooLong = longer > 1
 	} else { // no rescaling: means are exponential in predictions, and the start may be far off
 		l = f.magnitudes(noisy, f.firstLengthNoise, 1, longest(f.shape.D))
-		f.Curve = f.knowing(releaseMagnitudes(seen.targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.n/float64(max(1, f.shape.Levels)))
+		f.Curve = f.knowing(releaseMagnitudes(seen.targets, f.targetNoise, c.unit, math.Inf(1), x.N, src).apart(), f.n/float64(max(1, f.shape.GroupCount)))
 	}
 	f.begin(f.readFirst(joint, longer, x.weighted(), x.hasOffsets()), l)
 }
@@ -189,7 +189,7 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 		s.shortened = 1 / lengths.mean(func(v float64) float64 { return square(min(1, f.Bound/v)) })
 	}
 	if c := f.Curve.counted(); c != nil {
-		f.Curve = c.besideZeros(s, f.lastScoreNoise(f.n/float64(max(1, f.shape.Levels))))
+		f.Curve = c.besideZeros(s, f.lastScoreNoise(f.n/float64(max(1, f.shape.GroupCount))))
 	}
 	f.w, f.mean = f.Curve.begin(s)
 	proximal(f.Psi, s.q, f.w, 1)

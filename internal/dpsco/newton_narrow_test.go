@@ -202,7 +202,7 @@ func TestReplaysWithALargerDelta(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x.Levels, x.Level = 0, nil
+		x.GroupCount, x.Group = 0, nil
 		fits, src := newNewtonParts(releases, cloned(x)), mechtest.Source(t, 1)
 		fits.fits[0].first(fits.parts[0], src)
 		fits.step(0, src)

@@ -32,7 +32,7 @@ func (p *problem) enough(most information) bool {
 	switch {
 	case noise <= most.few:
 		return true
-	case p.Levels > 0:
+	case p.GroupCount > 0:
 		return noise <= most.moments
 	}
 	return p.scoreNoise() <= most.score && (noise <= most.moments || !p.Labels)
@@ -127,7 +127,7 @@ func (p *problem) forecastNewton(a Newton) (Forecast, error) {
 		size = max(1, curvature+2*p.ResidualScale)
 	}
 	f := newNewtonFit(r)
-	f.n /= float64(max(1, p.Levels))
+	f.n /= float64(max(1, p.GroupCount))
 	f.mean, f.rescale, f.rescaleScores = curvature, 1, 1
 	tails := expectedMagnitudes(r.sizeNoise[newtonSteps-2], size*math.Sqrt(p.d()), size, int(f.n)).apart()
 	if tails.seen {

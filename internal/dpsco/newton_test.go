@@ -207,7 +207,7 @@ func TestNewtonsSharesAreTheBudget(t *testing.T) {
 	for _, c := range []curve{logisticCurve{}, huberCurve{delta: 1, cut: firstCut}, huberCurve{delta: 1, cut: firstCut, noisy: true}, poissonCurve{unit: 1, cut: firstCount}} {
 		for _, intervals := range []bool{true, false} {
 			for _, levels := range []int{0, 4} {
-				r, err := Newton{Curve: c, Bound: 2, Intervals: intervals}.releases(Shape{N: 10_000, D: 3, Intercept: true, Levels: levels}, z)
+				r, err := Newton{Curve: c, Bound: 2, Intervals: intervals}.releases(Shape{N: 10_000, D: 3, Intercept: true, GroupCount: levels}, z)
 				if err != nil {
 					t.Fatal(err)
 				}

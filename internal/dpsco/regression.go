@@ -127,7 +127,7 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 	case err != nil:
 		return nil, err
 	}
-	sums, few := stage.sums && p.Levels == 0, p.fewSums()
+	sums, few := stage.sums && p.GroupCount == 0, p.fewSums()
 	parameters := p.parameters()
 	if stage.findsTargetScale {
 		delete(parameters, "huber_delta") // it is 1 in a scale that the release tells
@@ -186,7 +186,7 @@ func (p *problem) noDefaultErrors() string {
 var streaming = []string{catalogue.MethodAuto, catalogue.MethodJointMoments, catalogue.MethodNewton, "gd", "accmd", "catoni", "ksu", "ksu_axis"}
 
 // streams is Plan.Streams. Fits by groups sort the rows, which takes memory.
-func (p *problem) streams() bool { return p.Levels == 0 && slices.Contains(streaming, p.Method) }
+func (p *problem) streams() bool { return p.GroupCount == 0 && slices.Contains(streaming, p.Method) }
 
 // fewSums reports whether a statement has columns for all sums of a pass.
 func (p *problem) fewSums() bool {

@@ -461,9 +461,9 @@ func TestMediansByGroupsFindScales(t *testing.T) {
 	scaleBy(x.Y, 4e4)
 	scaleBy(x.X[0], 3e6)
 	scaleBy(x.X[1], 2e-4)
-	x.Levels, x.Level = 2, make([]float64, x.N)
-	for i := range x.Level {
-		x.Level[i] = float64(i % 2)
+	x.GroupCount, x.Group = 2, make([]float64, x.N)
+	for i := range x.Group {
+		x.Group[i] = float64(i % 2)
 	}
 	p, err := withoutScales(L1{}, x.Shape).Plan(x.Shape, privacy.Budget{Epsilon: 3}, privacy.PureSum{})
 	if err != nil {
@@ -527,7 +527,7 @@ func TestHiddenColumnsHaveNoErrors(t *testing.T) {
 	for _, a := range []Algorithm{Regression{Loss: loss.Squared{}}, Regression{Loss: loss.Huber{}}, L1{}, L1{Weight: "w", MaxWeight: 1}, L1{By: "level"}} {
 		x := x
 		if l1, _ := a.(L1); l1.By != "" {
-			x.Levels, x.Level = 1, repeat(0, x.N)
+			x.GroupCount, x.Group = 1, repeat(0, x.N)
 		}
 		if l1, _ := a.(L1); l1.MaxWeight > 0 {
 			x.Weight = repeat(1, x.N)

@@ -97,7 +97,7 @@ func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*
 		return nil, err
 	}
 	p := &Plan{
-		allRows: true, maxWeight: g.MaxWeight, Streams: s.Levels == 0,
+		allRows: true, maxWeight: g.MaxWeight, Streams: s.GroupCount == 0,
 		Method: g.method(), Event: event, Parameters: g.parameters(), Seconds: g.seconds(), Passes: len(g.noises), shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			x.weigh(g.MaxWeight)
@@ -112,8 +112,8 @@ func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*
 func (a Score) check(s Shape, b privacy.Budget, accountant privacy.Accountant) error {
 	unusable := func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
 	switch {
-	case len(a.Coefficients) != s.D*max(1, s.Levels) || slices.ContainsFunc(a.Coefficients, unusable):
-		return fmt.Errorf("%w: %d coefficients for %d terms, or one that is no number", ErrParameter, len(a.Coefficients), s.D*max(1, s.Levels))
+	case len(a.Coefficients) != s.D*max(1, s.GroupCount) || slices.ContainsFunc(a.Coefficients, unusable):
+		return fmt.Errorf("%w: %d coefficients for %d terms, or one that is no number", ErrParameter, len(a.Coefficients), s.D*max(1, s.GroupCount))
 	case !(a.Scale > 0) || unusable(a.Scale) || unusable(a.Centre) || !(a.Exposure > 0) || unusable(a.Exposure) || unusable(a.CentreOffset):
 		return fmt.Errorf("%w: scale %v, centre %v, typical exposure %v and offset %v", ErrParameter, a.Scale, a.Centre, a.Exposure, a.CentreOffset)
 	case a.MaxWeight < 0 || unusable(a.MaxWeight):

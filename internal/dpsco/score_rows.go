@@ -28,13 +28,13 @@ func (g *scoring) newScoredRows(x Data) scoredRows {
 // predict writes the predictions of rows, with the coefficients of each row's group if there are groups;
 // NaN for a row of no group.
 func (g *scoring) predict(dst []float64, b Data) {
-	if b.Levels == 0 {
+	if b.GroupCount == 0 {
 		predict(dst, b, g.Coefficients)
 		return
 	}
 	for i := range dst {
 		group := b.groupOf(i)
-		if group == b.Levels {
+		if group == b.GroupCount {
 			dst[i] = math.NaN()
 			continue
 		}

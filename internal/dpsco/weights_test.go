@@ -185,7 +185,7 @@ func TestWeightsAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	s.Levels = 2
+	s.GroupCount = 2
 	for name, a := range map[string]Algorithm{"groups": Regression{Loss: loss.Squared{}, MaxWeight: 1}, "groups of medians": L1{MaxWeight: 1}} {
 		if b.Delta = 1e-6; name == "groups of medians" {
 			b.Delta = 0

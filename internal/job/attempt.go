@@ -270,7 +270,7 @@ func (c *claim) shape(n int64) dpsco.Shape {
 	if c.describes() {
 		return dpsco.Shape{N: int(n), D: len(c.Request.Features)}
 	}
-	return dpsco.Shape{N: int(n), D: len(c.terms()), Intercept: c.Request.Intercept, Levels: len(c.groups())}
+	return dpsco.Shape{N: int(n), D: len(c.terms()), Intercept: c.Request.Intercept, GroupCount: len(c.groups())}
 }
 
 func (c *claim) budget() privacy.Budget {

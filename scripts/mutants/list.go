@@ -921,7 +921,7 @@ var mutants = []mutant{
 	{"a person's rows of other levels may be the one that is described", "internal/arrowio/units.go",
 		`tells || !u.Incomplete`, `!u.Incomplete && !tells`, []tests{{"./internal/arrowio", "TestRowsOfLevelsThatDoNotCount"}}},
 	{"the mean offset of persons in groups is taken from the target", "internal/dpsco/scaled.go",
-		"	shiftBy(x.Y, a.CentreY)\n", "	mean := 0.0\n	if x.Levels > 0 && len(x.Y) > x.N {\n		for _, v := range x.Offset {\n			if math.Abs(v) < 1e3 {\n				mean += v / float64(len(x.Offset))\n			}\n		}\n	}\n	shiftBy(x.Y, a.CentreY+mean)\n", []tests{{"./internal/dpsco", "TestReplaysOfAllTogether"}}},
+		"	shiftBy(x.Y, a.CentreY)\n", "	mean := 0.0\n	if x.GroupCount > 0 && len(x.Y) > x.N {\n		for _, v := range x.Offset {\n			if math.Abs(v) < 1e3 {\n				mean += v / float64(len(x.Offset))\n			}\n		}\n	}\n	shiftBy(x.Y, a.CentreY+mean)\n", []tests{{"./internal/dpsco", "TestReplaysOfAllTogether"}}},
 	{"columns are centred at their first row", "internal/dpsco/scaled.go",
 		`shiftBy(column, a.centres()[j])`, `shiftBy(column, column[0])`, []tests{{"./internal/dpsco", "TestReplaysDiffer"}}},
 	{"the intercept does not take centres up", "internal/dpsco/scaled.go",
@@ -943,7 +943,7 @@ var mutants = []mutant{
 	{"epsilon is rounded upward", "internal/dpsco/problem.go",
 		`Epsilon: below(b.Epsilon)`, `Epsilon: b.Epsilon`, []tests{{"./internal/dpsco", "TestTheCentrePlans"}}},
 	{"a plan runs on more rows than it is of", "internal/dpsco/dpsco.go",
-		`if x.Shape != p.shape || x.columns()`, `if x.Levels != p.shape.Levels || x.columns()`, []tests{{"./internal/dpsco", "TestAPlanRunsOnItsRows"}}},
+		`if x.Shape != p.shape || x.columns()`, `if x.GroupCount != p.shape.GroupCount || x.columns()`, []tests{{"./internal/dpsco", "TestAPlanRunsOnItsRows"}}},
 	{"a plan without weights runs on rows that have some", "internal/dpsco/dpsco.go",
 		`if x.weighted() != (p.maxWeight > 0) {`, `if !x.weighted() && p.maxWeight > 0 {`, []tests{{"./internal/dpsco", "TestAPlanRunsOnItsRows"}}},
 	{"a plan runs twice", "internal/dpsco/dpsco.go",
@@ -1079,9 +1079,9 @@ var mutants = []mutant{
 	{"quantiles of parts: more records than N", "internal/mech/disjoint_quantile.go",
 		` || records > m.contract.N`, ` || records < 0`, []tests{{"./internal/mech", "TestMisuseOfDisjointQuantiles"}}},
 	{"a row's group in the fits of medians follows from its residual", "internal/dpsco/l1_groups.go",
-		"	groups := l1Groups{rows: x.byGroup()", `	for i := range x.Level {
+		"	groups := l1Groups{rows: x.byGroup()", `	for i := range x.Group {
 		if len(x.Y) > 1 && x.Y[0] > 0 {
-			x.Level[i] = 0
+			x.Group[i] = 0
 		}
 	}
 	groups := l1Groups{rows: x.byGroup()`, []tests{{"./internal/dpsco", "TestReplaysOfStagedByGroups"}}},
