@@ -163,7 +163,7 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted, offset 
 	deviation := square(longer) * f.firstNoise.NoiseMultiplier * math.Sqrt2 * square(jointBound) / f.n
 	s := &newtonStart{
 		intercept: f.shape.Intercept, rows: f.n, longer: longer, shortened: 1, usable: 1, weighted: weighted, offset: offset, moments: mat.NewSymDense(d, nil), gradient: mat.NewVecDense(d, nil),
-		deviation: deviation / math.Sqrt2 * unit, hidden: max(deviation*square(f.Bound)*math.Sqrt(f.d), leastEigenvalue),
+		deviation: deviation / math.Sqrt2 * unit, noiseFloor: max(deviation*square(f.Bound)*math.Sqrt(f.d), leastEigenvalue),
 	}
 	for i := range d {
 		for j := i; j < d; j++ {
@@ -173,12 +173,12 @@ func (f *newtonFit) readFirst(joint []float64, longer float64, weighted, offset 
 	}
 	switch {
 	case s.intercept && weighted:
-		f.weights = min(1, max(s.moments.At(0, 0), s.hidden, leastWeight))
+		f.weights = min(1, max(s.moments.At(0, 0), s.noiseFloor, leastWeight))
 		s.moments.SetSym(0, 0, f.weights)
 	case s.intercept:
 		s.moments.SetSym(0, 0, max(s.moments.At(0, 0), leastConstant))
 	}
-	s.q, _ = newWhitener(s.moments, s.hidden).atScales(longer).triangular(s.moments)
+	s.q, _ = newWhitener(s.moments, s.noiseFloor).atScales(longer).triangular(s.moments)
 	return s
 }
 
@@ -198,7 +198,7 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	f.p = mat.NewDense(f.shape.D, f.shape.D, nil)
 	f.p.Scale(1/math.Sqrt(f.mean*(1+tilt)), s.q)
 	if lengths.seen {
-		f.rare = rareLengths(s.moments, s.hidden, lengths, s.intercept)
+		f.rare = rareLengths(s.moments, s.noiseFloor, lengths, s.intercept)
 		floats.Scale(1/math.Sqrt(1+tilt), f.rare)
 		f.scores, f.lengths = lengths, lengths
 		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / (lengths.usable() * lengths.excessSquare(0)))

@@ -133,7 +133,7 @@ func TestIntervalsAreAboutTheDeltaThatIsTold(t *testing.T) {
 // Second moments of nearly redundant features have no part in directions that noise hides; a feature whose own
 // moment is hidden, such as a rare flag, counts for as much as noise allows.
 func TestHiddenDirectionsOfRedundantFeatures(t *testing.T) {
-	s := &newtonStart{hidden: 0.05, longer: 1, moments: mat.NewSymDense(3, []float64{
+	s := &newtonStart{noiseFloor: 0.05, longer: 1, moments: mat.NewSymDense(3, []float64{
 		1, 0.99, 0,
 		0.99, 1, 0,
 		0, 0, 0.01,
@@ -147,8 +147,8 @@ func TestHiddenDirectionsOfRedundantFeatures(t *testing.T) {
 	if got := along([]float64{1, 1, 0}); math.Abs(got-3.98) > 1e-9 {
 		t.Errorf("their sum has %g", got)
 	}
-	if got := along([]float64{0, 0, 1}); got != s.hidden {
-		t.Errorf("a rare feature has %g, and noise allows %g", got, s.hidden)
+	if got := along([]float64{0, 0, 1}); got != s.noiseFloor {
+		t.Errorf("a rare feature has %g, and noise allows %g", got, s.noiseFloor)
 	}
 }
 

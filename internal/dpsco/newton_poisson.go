@@ -188,7 +188,7 @@ func (c poissonCurve) rates(s *newtonStart) (rate, cut float64) {
 	if constant <= leastConstant { // raised: it is no measure of the length of rows that were shortened further
 		shortened = min(shortened, 1/constant)
 	}
-	doubt := s.hidden / math.Sqrt(float64(s.moments.SymmetricDim())) // noise of a moment
+	doubt := s.noiseFloor / math.Sqrt(float64(s.moments.SymmetricDim())) // noise of a moment
 	if s.deviation <= c.unit {
 		constant = max(constant, min(doubt, 1))
 		cut = max(sum/constant, s.noise(), least)

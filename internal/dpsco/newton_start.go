@@ -9,18 +9,18 @@ import (
 
 // newtonStart is the result of the first pass. All of it is released or public.
 type newtonStart struct {
-	intercept bool
-	rows      float64
-	moments   *mat.SymDense // of rows, with the constant's own raised to leastConstant
-	gradient  *mat.VecDense // mean of row times target
-	deviation float64       // standard deviation of the noise on a coordinate of the gradient
-	hidden    float64       // threshold below which eigenvalues count as noise
-	longer    float64       // factor returned by readLengths, by which moments, gradient and noise are corrected
-	q         *mat.Dense    // whitens the rows
-	shortened float64       // factor by which second moments are too small because the pass shortened rows
-	usable    float64       // share of usable rows
-	weighted  bool          // rows have weights
-	offset    bool          // rows have offsets or exposures
+	intercept  bool
+	rows       float64
+	moments    *mat.SymDense // of rows, with the constant's own raised to leastConstant
+	gradient   *mat.VecDense // mean of row times target
+	deviation  float64       // standard deviation of the noise on a coordinate of the gradient
+	noiseFloor float64       // threshold below which eigenvalues count as noise
+	longer     float64       // factor returned by readLengths, by which moments, gradient and noise are corrected
+	q          *mat.Dense    // whitens the rows
+	shortened  float64       // factor by which second moments are too small because the pass shortened rows
+	usable     float64       // share of usable rows
+	weighted   bool          // rows have weights
+	offset     bool          // rows have offsets or exposures
 }
 
 // farthestStart is the largest spread of predictions of a start.
@@ -71,11 +71,11 @@ const rareMoment = 1.5
 // and what is left of them is no reason to stretch the direction. Where rows are far too long for their
 // scales, both are the moments by which the first pass whitens.
 func (s *newtonStart) readMoments() (raised, seen *mat.SymDense) {
-	d, w := s.moments.SymmetricDim(), newWhitener(s.moments, s.hidden)
+	d, w := s.moments.SymmetricDim(), newWhitener(s.moments, s.noiseFloor)
 	raised, seen = mat.NewSymDense(d, nil), mat.NewSymDense(d, nil)
 	for k, v := range w.atScales(s.longer).values {
 		raised.SymRankOne(raised, 1/(v*v), w.vectors.ColView(k))
-		if w.values[k] < 1/math.Sqrt(s.hidden) {
+		if w.values[k] < 1/math.Sqrt(s.noiseFloor) {
 			seen.SymRankOne(seen, 1/(v*v), w.vectors.ColView(k))
 		}
 	}
@@ -83,8 +83,8 @@ func (s *newtonStart) readMoments() (raised, seen *mat.SymDense) {
 		return raised, raised
 	}
 	for j := range d {
-		if s.moments.At(j, j) < rareMoment*s.hidden {
-			seen.SetSym(j, j, max(seen.At(j, j), s.hidden))
+		if s.moments.At(j, j) < rareMoment*s.noiseFloor {
+			seen.SetSym(j, j, max(seen.At(j, j), s.noiseFloor))
 		}
 	}
 	return raised, seen

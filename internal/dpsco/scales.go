@@ -71,7 +71,7 @@ func needed(exponent, length int, noise mechanism) float64 {
 // decide the fit.
 const unseenScale = 0x1p20
 
-// unseenColumn is why there are no standard errors, nor a figure of the noise, where such features, Result.Unseen, do nothing.
+// unseenColumn is why there are no standard errors, nor a figure of the noise, where such features, Result.LeftOut, do nothing.
 const unseenColumn = "noise hides how large the values of a column without a scale are"
 
 // unseenTarget is why there are none where noise hides the values of the target, as where few rows have one that is not 0.
@@ -135,10 +135,10 @@ func (r *Result) leaveOut(hidden []int, columns int) {
 			continue
 		}
 		k := len(r.Coefficients) - columns + j
-		r.Coefficients[k], r.Unseen = 0, append(r.Unseen, k)
+		r.Coefficients[k], r.LeftOut = 0, append(r.LeftOut, k)
 	}
 	if slices.Contains(hidden, target) {
-		r.WhyNull, r.Unseen = unseenTarget, nil
+		r.WhyNull, r.LeftOut = unseenTarget, nil
 	}
 }
 

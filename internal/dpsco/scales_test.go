@@ -549,7 +549,7 @@ func TestHiddenColumnsHaveNoErrors(t *testing.T) {
 			if r.Groups != nil {
 				r = r.Groups[0].Result
 			}
-			if hidden := r.WhyNull == unseenColumn && slices.Equal(r.Unseen, []int{1}) && r.Low == nil && r.NoiseCovariance == nil && r.Coefficients[1] == 0 && r.Coefficients[0] != 0 && r.Coefficients[2] != 0; hidden != (name == "none") {
+			if hidden := r.WhyNull == unseenColumn && slices.Equal(r.LeftOut, []int{1}) && r.Low == nil && r.NoiseCovariance == nil && r.Coefficients[1] == 0 && r.Coefficients[0] != 0 && r.Coefficients[2] != 0; hidden != (name == "none") {
 				t.Errorf("%T, %s scales: %v, %q, noise %v", a, name, r.Coefficients, r.WhyNull, r.NoiseCovariance)
 			}
 		}

@@ -224,8 +224,8 @@ const (
 	whyHeavyY     = "a few rows with extreme targets may carry it: more eps shows whether they do"
 )
 
-// hidden returns why nothing is known of residuals, and otherwise nothing.
-func (m *measured) hidden() string {
+// whyNoValue returns why nothing is known of residuals, and otherwise nothing.
+func (m *measured) whyNoValue() string {
 	switch {
 	case m.unknown:
 		return whyNoScale
@@ -261,14 +261,14 @@ type quotient struct {
 	off          func(q float64) float64 // as in ratio
 	to           func(q float64) float64 // from the ratio to the metric; nondecreasing
 	why          string                  // why there is no interval; empty: there is one
-	hidden       string                  // why there is no value if noise masks the denominator
+	whyNoValue   string                  // why there is no value if noise masks the denominator
 	negative     string                  // why there is none if the ratio is negative and has no interval; empty: it may be
 }
 
 // metric computes the metric of a quotient.
 func (m *measured) metric(c quotient) Metric {
 	q, low, high, known, bounded := m.means.ratio(c.above, c.below, c.off)
-	result := Metric{Name: c.name, WhyNull: c.hidden}
+	result := Metric{Name: c.name, WhyNull: c.whyNoValue}
 	if !known {
 		return result
 	}
@@ -279,7 +279,7 @@ func (m *measured) metric(c quotient) Metric {
 	case bounded:
 		result.Low, result.High, result.WhyNull = finite(c.to(low)), finite(c.to(high)), ""
 		if result.Value == nil || result.Low == nil || result.High == nil {
-			return Metric{Name: c.name, WhyNull: c.hidden}
+			return Metric{Name: c.name, WhyNull: c.whyNoValue}
 		}
 	}
 	if q < 0 && c.negative != "" && result.Low == nil {
@@ -308,7 +308,7 @@ func (m *measured) number(j int, unit float64) []float64 {
 
 // meanSize is the mean absolute error, the log-loss, or the mean deviance.
 func (m *measured) meanSize(name string) Metric {
-	if why := m.hidden(); why != "" {
+	if why := m.whyNoValue(); why != "" {
 		return Metric{Name: name, WhyNull: why}
 	}
 	least := sizeIndex
@@ -316,7 +316,7 @@ func (m *measured) meanSize(name string) Metric {
 		least = leastIndex{}
 	}
 	return m.metric(quotient{
-		name: name, above: m.number(0, m.cut), below: m.one(), why: least.heavy(m.sizes, whyHeavyTail), hidden: whyNoRows, negative: whyNoSize, to: atLeastZero,
+		name: name, above: m.number(0, m.cut), below: m.one(), why: least.heavy(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize, to: atLeastZero,
 		off: func(float64) float64 { return m.sizes.powerTail(m.cut, 1, scoreHides) },
 	})
 }
@@ -324,7 +324,7 @@ func (m *measured) meanSize(name string) Metric {
 // share is the mean of a column with values in [0, 1].
 func (m *measured) share(name string, j int) Metric {
 	return m.metric(quotient{
-		name: name, above: m.number(j, 1), below: m.one(), hidden: whyNoRows,
+		name: name, above: m.number(j, 1), below: m.one(), whyNoValue: whyNoRows,
 		off: func(float64) float64 { return 0 }, to: func(q float64) float64 { return clampBetween(q, 0, 1) },
 	})
 }
@@ -332,11 +332,11 @@ func (m *measured) share(name string, j int) Metric {
 // rootMeanSquare is the root mean squared error.
 func (m *measured) rootMeanSquare() Metric {
 	const name = "root_mean_squared_error"
-	if why := m.hidden(); why != "" {
+	if why := m.whyNoValue(); why != "" {
 		return Metric{Name: name, WhyNull: why}
 	}
 	return m.metric(quotient{
-		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: squareIndex.heavy(m.sizes, whyHeavyTail), hidden: whyNoRows, negative: whyNoSize,
+		name: name, above: m.number(1, square(m.squareCut)), below: m.one(), why: squareIndex.heavy(m.sizes, whyHeavyTail), whyNoValue: whyNoRows, negative: whyNoSize,
 		off: func(float64) float64 { return m.squaresOff() }, to: func(q float64) float64 { return math.Sqrt(atLeastZero(q)) },
 	})
 }
@@ -351,7 +351,7 @@ func (m *measured) squaresOff() float64 { return m.sizes.powerTail(m.squareCut, 
 // in opposite directions.
 func (m *measured) rSquared() Metric {
 	const name = "r2"
-	switch why := m.hidden(); {
+	switch why := m.whyNoValue(); {
 	case why != "":
 		return Metric{Name: name, WhyNull: why}
 	case !m.deviations.seen:
@@ -363,7 +363,7 @@ func (m *measured) rSquared() Metric {
 	}
 	squares := m.number(1, square(m.squareCut))
 	return m.metric(quotient{
-		name: name, above: minus(make([]float64, len(squares)), 1, squares), below: m.spread(), why: why, hidden: whyNoSpread,
+		name: name, above: minus(make([]float64, len(squares)), 1, squares), below: m.spread(), why: why, whyNoValue: whyNoSpread,
 		off: func(q float64) float64 {
 			return max(m.squaresOff(), -q*m.deviations.powerTail(m.deviationCut, 2, scoreHides))
 		},

@@ -250,9 +250,9 @@ func (d naming) whyNull(r dpsco.Result) string {
 		return strings.Join(names, " and ")
 	}
 	few := ", or do few rows have a value in every column"
-	if len(r.Unseen) > 0 {
-		names, have, left := name(r.Unseen), "has", "Its coefficient is 0"
-		if len(r.Unseen) > 1 {
+	if len(r.LeftOut) > 0 {
+		names, have, left := name(r.LeftOut), "has", "Its coefficient is 0"
+		if len(r.LeftOut) > 1 {
 			have, left = "have", "Their coefficients are 0"
 		}
 		return "noise hides how large the values of " + names + " are, which " + have + " no scale: are nearly all 0" + few + "? " + left + "; register scales, or ask for more eps"
