@@ -224,7 +224,7 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 // the table's units. X holds one scale per stored column, Y the target's; CentreX and CentreY are
 // the centres, nil or 0 for none. A centre requires an intercept, which absorbs it. Flags are the
 // stored columns that hold only 0 and 1. UnscaledX, UnscaledY: columns that hold numbers and have neither
-// a registered scale nor a centre; a fit may find their scales. Unknown: no scale was registered. Memory: as L1.Memory.
+// a registered scale nor a centre; a fit may find their scales. NoScales: none was registered. Memory: as L1.Memory.
 // Sources: as Regression.Sources. MaxRows: as Data.MaxRows.
 //
 // The coefficients of count models are those of a logarithm, so the target's scale shifts the
@@ -243,7 +243,7 @@ type Scaled struct {
 	Flags     []int
 	UnscaledX []int
 	UnscaledY bool
-	Unknown   bool
+	NoScales  bool
 	Memory    int64
 	Sources   int
 	MaxRows   int

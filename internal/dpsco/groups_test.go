@@ -46,7 +46,7 @@ func groupedFits() map[string]fit {
 		"newton, huber":           Newton{Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Intervals: true},
 		"joint moments":           JointMoments{Bound: 2, Scale: 1, Intervals: true},
 		"joint moments, pooled":   JointMoments{Bound: 2, Scale: 1, Intervals: true, Pool: true},
-		"joint moments, low":      JointMoments{Bound: 2, Scale: 1, Low: true, Pool: true},
+		"joint moments, low":      JointMoments{Bound: 2, Scale: 1, LowInformation: true, Pool: true},
 	}
 }
 

@@ -231,7 +231,7 @@ func (f *jointFit) readMoments(t int, joint []float64, longer float64) {
 func (f *jointFit) pilotStep(w whitener, gradient *mat.VecDense, deviation, small float64) (step []float64, gain *mat.SymDense) {
 	others := pilotKeeps(w, gradient, deviation, small, othersKeep)
 	if f.grouped || f.pilotNoise == nil {
-		step = pilotStep(w, gradient, deviation, small)
+		step = leastSquaresStep(w, gradient, deviation, small)
 		if f.grouped {
 			step = shrunkBy(step, deviation)
 		}
@@ -261,10 +261,10 @@ func (f *jointFit) pilotGains(w whitener, gradient *mat.VecDense, deviation floa
 	return keeps
 }
 
-// pilotStep returns H^-1 g. Directions with small second moments hold few rows. There the step is
+// leastSquaresStep returns H^-1 g. Directions with small second moments hold few rows. There the step is
 // shrunk by twice the noise of g, whose standard deviation is deviation, because the next passes
 // could not correct it.
-func pilotStep(w whitener, gradient *mat.VecDense, deviation, small float64) []float64 {
+func leastSquaresStep(w whitener, gradient *mat.VecDense, deviation, small float64) []float64 {
 	step := mat.NewVecDense(gradient.Len(), nil)
 	step.MulVec(w.gain(pilotKeeps(w, gradient, deviation, small, 0)), gradient)
 	return step.RawVector().Data
@@ -327,7 +327,7 @@ func (f *jointFit) nextCuts(t int) {
 // whole second moment, 1, of a direction.
 func (f *jointFit) nextBound(trace, z float64, rare []float64) float64 {
 	rescale := math.Sqrt(trace / f.beyond(0))
-	return cheapest(1.2*math.Sqrt(trace), 0, 16, func(bound float64) float64 {
+	return minimiseOnGrid(1.2*math.Sqrt(trace), 0, 16, func(bound float64) float64 {
 		return 2*math.Sqrt(f.d)*jointBound*jointBound*bound*bound*z/f.n + rescale*rescale*f.beyond(bound/rescale) + excessOfRare(rare, bound)
 	})
 }
@@ -344,9 +344,9 @@ const usualDoubt = 1.2
 // noise that they keep is averaged by pooling.
 func (f *jointFit) caution() caution {
 	switch {
-	case f.Near && !f.grouped:
+	case f.VeryLowInformation && !f.grouped:
 		return caution{step: 0.02, level: 0.2, doubt: 2.5, gain: 0.3}
-	case f.Low && !f.grouped:
+	case f.LowInformation && !f.grouped:
 		return caution{step: 0.2, level: 0.7, doubt: 2.5, gain: 0.3}
 	}
 	return caution{step: 0.2, level: 0.7, doubt: usualDoubt, gain: 0.8}
@@ -367,7 +367,7 @@ func (f *jointFit) stepDoubt() float64 {
 }
 
 // cutsHide is the assumption about hidden rows for the choice of cuts.
-var cutsHide = cautious{deviations: 0.5, steepest: 3}
+var cutsHide = tailAssumption{deviations: 0.5, steepest: 3}
 
 // chooseCuts chooses the cuts of the step and of the level.
 func (f *jointFit) chooseCuts() {
@@ -499,7 +499,7 @@ func (f *jointFit) stepCoordinates() *mat.Dense {
 }
 
 // proximal moves w to the minimiser of half the squared distance, in the released metric, plus Psi.
-func (f *jointFit) proximal(w []float64) { proximal(f.Psi, f.p, w, 1) }
+func (f *jointFit) proximal(w []float64) { proximalStep(f.Psi, f.p, w, 1) }
 
 // finish returns the coefficients, with the corrections of the slopes and of the level shrunk toward
 // the pilot fit by as much as noise explains, and the estimates of their errors.

@@ -22,8 +22,8 @@ var intervalsOfJointMoments = information{score: 0.0013, few: lowMoments}
 // The assumptions about hidden rows for intervals: intervalsHide in the histograms of products and
 // residuals, for the bias of cuts, and tailsHide in that of lengths, for second moments.
 var (
-	intervalsHide = cautious{deviations: 0.75, steepest: 2.5}
-	tailsHide     = cautious{deviations: intervalsHide.deviations, steepest: cutsHide.steepest}
+	intervalsHide = tailAssumption{deviations: 0.75, steepest: 2.5}
+	tailsHide     = tailAssumption{deviations: intervalsHide.deviations, steepest: cutsHide.steepest}
 )
 
 // biasShare is the share of the bound on the bias that is allowed for in any one direction,

@@ -22,9 +22,9 @@ import (
 func jointFits() map[string]JointMoments {
 	return map[string]JointMoments{
 		"a step":          {Bound: 2, Scale: 1, Intervals: true},
-		"low information": {Bound: 2, Scale: 1, Low: true},
+		"low information": {Bound: 2, Scale: 1, LowInformation: true},
 		"a penalty":       {Bound: 2, Scale: 1, Psi: prox.Sum{A: prox.L1{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
-		"an active ball":  {Bound: 2, Scale: 0.1, Low: true, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
+		"an active ball":  {Bound: 2, Scale: 0.1, LowInformation: true, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
 		"another scale":   {Bound: 5, Scale: 1e6, Intervals: true},
 		"a smaller bound": {Bound: 0.01, Scale: 1e-6, Intervals: true},
 	}
@@ -408,7 +408,7 @@ func TestJointMomentsSolveThePenalisedProblem(t *testing.T) {
 		want := exact(loss.Squared{}, psi, cloned(x))
 		for layout, table := range map[string]Data{"intercept": x, "a column of ones": ones} {
 			for _, low := range []bool{false, true} {
-				a := JointMoments{Bound: 3.4, Scale: 1, Low: low, Psi: prox.Sum{A: psi, B: ball}}
+				a := JointMoments{Bound: 3.4, Scale: 1, LowInformation: low, Psi: prox.Sum{A: psi, B: ball}}
 				w, err := coefficients(planOf(t, a, table.Shape, 0x1p-10).Run(t.Context(), cloned(table), mechtest.Source(t, 1)))
 				if err != nil {
 					t.Fatal(err)

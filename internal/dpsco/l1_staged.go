@@ -322,7 +322,7 @@ func (a L1) seeks(s Shape) (scales scaleSearch) {
 	if a.Offset == "" && !a.scaleAsked {
 		columns = append(columns, a.target)
 	}
-	if scales = unscaled(columns, a.Unscaled); mech.CheckHistogram(sizeBins, s.N, len(scales.Columns)) != nil {
+	if scales = unscaled(columns, a.NoScales); mech.CheckHistogram(sizeBins, s.N, len(scales.Columns)) != nil {
 		return scaleSearch{} // none, or more columns than such a histogram takes
 	}
 	return scales

@@ -333,16 +333,16 @@ func (m *magnitudes) excessSquare(cut float64) float64 {
 // standsOut returns the count above the visible bins in standard deviations of its noise.
 func (m *magnitudes) standsOut() float64 { return m.above / m.aboveDeviation() }
 
-// cautious is an assumption about hidden rows: they number deviations standard deviations of noise
+// tailAssumption is an assumption about hidden rows: they number deviations standard deviations of noise
 // more than the count above the visible bins, and steepest is the largest exponent of their Pareto
 // tail.
-type cautious struct{ deviations, steepest float64 }
+type tailAssumption struct{ deviations, steepest float64 }
 
 // hidden returns an upper estimate of the number of rows beyond the visible bins, and the exponent
 // of their tail, estimated by comparing that number with the count of the highest visible bin. After
 // reach the exponent is at least farExponent, because the hidden rows do not continue the visible
 // tail.
-func (m *magnitudes) hidden(c cautious) (rows, exponent float64) {
+func (m *magnitudes) hidden(c tailAssumption) (rows, exponent float64) {
 	rows = min(m.above+c.deviations*m.aboveDeviation(), m.rows/4)
 	least := 1.5
 	if m.far > m.edge() {
@@ -354,7 +354,7 @@ func (m *magnitudes) hidden(c cautious) (rows, exponent float64) {
 const farExponent = 2.5
 
 // tail returns the mean of max(0, v - cut) over the visible rows and a Pareto tail of hidden rows.
-func (m *magnitudes) tail(cut float64, c cautious) float64 {
+func (m *magnitudes) tail(cut float64, c tailAssumption) float64 {
 	rows, a := m.hidden(c)
 	share, edge := rows/m.rows, m.hiddenFrom()
 	if cut >= edge {
@@ -378,7 +378,7 @@ func (m *magnitudes) spreadStandsOut() (most float64) {
 // tailAlong is tail with the hidden rows placed at the visible lengths, times unit, that lie beyond
 // the visible bins. From the longest on, their number is limited to an upper bound on the rows
 // hidden in the bins from that size on. It returns 0 if there are no such lengths.
-func (m *magnitudes) tailAlong(lengths *magnitudes, unit, cut float64, c cautious) float64 {
+func (m *magnitudes) tailAlong(lengths *magnitudes, unit, cut float64, c tailAssumption) float64 {
 	counts, bins, last, hidden, excess := 0.0, 0.0, 0, 0.0, 0.0
 	for k := magnitudeBins - 1; k >= 0; k-- {
 		size := lengths.quantity[k] * unit
@@ -405,14 +405,14 @@ func (m *magnitudes) tailAlong(lengths *magnitudes, unit, cut float64, c cautiou
 
 // trimmed returns an upper bound on the mean of max(0, v - cut^2/v), the amount that a weight of
 // (cut/v)^2 takes away, over the visible rows and a Pareto tail of hidden rows.
-func (m *magnitudes) trimmed(cut float64, c cautious) float64 {
+func (m *magnitudes) trimmed(cut float64, c tailAssumption) float64 {
 	seen := m.mean(func(v float64) float64 { return max(0, v-cut*cut/max(v, cut)) })
 	return seen + m.tail(cut, c) - m.excess(cut)
 }
 
 // index estimates the exponent of the tail from the four bins up to the highest visible one (two
 // octaves) and the hidden rows.
-func (m *magnitudes) index(c cautious) float64 {
+func (m *magnitudes) index(c tailAssumption) float64 {
 	rows, _ := m.hidden(c)
 	beyond := 0.0
 	for _, share := range m.share[max(m.top-3, 0):] {
@@ -476,7 +476,7 @@ const flattest = 1.2
 
 // powerTail is the mean of (v^p - cut^p)+ over the visible bins and a Pareto tail of hidden rows, whose
 // p-th moment is assumed to exist. The tail of means is no steeper than the last octaves that are seen.
-func (m *magnitudes) powerTail(cut, p float64, c cautious) float64 {
+func (m *magnitudes) powerTail(cut, p float64, c tailAssumption) float64 {
 	rows, exponent := m.hidden(c)
 	least := p + 0.5
 	if p == 1 && !m.bounded {

@@ -192,7 +192,7 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 		f.Curve = c.besideZeros(s, f.lastScoreNoise(f.n/float64(max(1, f.shape.GroupCount))))
 	}
 	f.w, f.mean = f.Curve.begin(s)
-	proximal(f.Psi, s.q, f.w, 1)
+	proximalStep(f.Psi, s.q, f.w, 1)
 	f.whitened, f.firstLengths = s.q, lengths
 	f.most, f.seen = s.readMoments()
 	f.p = mat.NewDense(f.shape.D, f.shape.D, nil)
@@ -218,7 +218,7 @@ func (f *newtonFit) choose(t int) {
 	}
 	zCurvature := f.curvatureNoise[t].NoiseMultiplier / f.n
 	f.limit = f.limitFor(f.scores, t)
-	f.bound = cheapest(1.2*f.rescale*math.Sqrt(f.lengths.excessSquare(0)), 0, 16, func(bound float64) float64 {
+	f.bound = minimiseOnGrid(1.2*f.rescale*math.Sqrt(f.lengths.excessSquare(0)), 0, 16, func(bound float64) float64 {
 		return 2*math.Sqrt(f.d)*square(bound)*zCurvature + square(f.rescale)*f.lengths.excessSquare(bound/f.rescale) + excessOfRare(f.rare, bound)
 	})
 }
@@ -227,7 +227,7 @@ func (f *newtonFit) choose(t int) {
 func (f *newtonFit) limitFor(scores *magnitudes, t int) float64 {
 	z := f.scoreNoise[t].NoiseMultiplier / f.n
 	_, unit := f.weightOfTail()
-	limit := cheapest(unit*math.Sqrt(scores.excessSquare(0)), -8, 32, func(limit float64) float64 { return f.costOfLimit(scores, t, limit) })
+	limit := minimiseOnGrid(unit*math.Sqrt(scores.excessSquare(0)), -8, 32, func(limit float64) float64 { return f.costOfLimit(scores, t, limit) })
 	if t == newtonSteps-1 && f.perLength > 0 {
 		limit = max(limit, f.cheapLimit(z))
 	}
@@ -385,7 +385,7 @@ func (f *newtonFit) read(t int, shells, h []float64) {
 // hidden is the threshold below which eigenvalues of the curvature count as noise.
 func (f *newtonFit) hidden() float64 {
 	factor := 1.0
-	if f.Cautious {
+	if f.LowInformation {
 		factor = 1.5
 	}
 	return max(factor*f.hNoise*math.Sqrt(f.d), leastCurvature)
@@ -482,9 +482,9 @@ func (f *newtonFit) shrunkStep() []float64 {
 	for k, v := range w.values {
 		along[k], values[k] = mat.Dot(w.vectors.ColView(k), f.g), 1/(v*v)
 	}
-	keep := shrinkage(along, values, repeat(square(f.gDeviation), d))
+	keep := empiricalBayesShrinkage(along, values, repeat(square(f.gDeviation), d))
 	if f.huber() && !f.grouped {
-		keep = shrinkage(along, values, repeat(f.noiseOfStep(along, values, keep), d))
+		keep = empiricalBayesShrinkage(along, values, repeat(f.noiseOfStep(along, values, keep), d))
 	}
 	f.follow(w, keep)
 	step := mat.NewVecDense(d, nil)
@@ -526,7 +526,7 @@ func (f *newtonFit) next(longest float64) []float64 {
 		return w
 	}
 	move := f.plus(f.full(), math.Inf(1))
-	proximal(f.Psi, f.a, move, f.penaltyKept())
+	proximalStep(f.Psi, f.a, move, f.penaltyKept())
 	floats.Sub(move, f.w)
 	return f.plus(move, longest)
 }

@@ -83,7 +83,7 @@ func (c poissonCurve) besideZeros(s *newtonStart, noise float64) poissonCurve {
 	if mean < s.noise() || over <= 0 {
 		return c
 	}
-	c.cut = cheapest(c.cut, 0, 16, func(cut float64) float64 {
+	c.cut = minimiseOnGrid(c.cut, 0, 16, func(cut float64) float64 {
 		return square(2*noise*cut) + square(cutWeight*share*over*math.Exp((c.unit-cut)/over))
 	})
 	return c

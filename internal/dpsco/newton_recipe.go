@@ -8,9 +8,9 @@ import (
 	"dpsidecar/internal/dpsco/loss"
 )
 
-// cautiousMoments is the noise of second moments, as momentNoise computes it, above which Newton treats
+// lowNewtonMoments is the noise of second moments, as momentNoise computes it, above which Newton treats
 // more small eigenvalues as noise.
-const cautiousMoments = 0.02
+const lowNewtonMoments = 0.02
 
 // information bounds the noise at which auto uses a whitening method: noise of second moments; of a score,
 // as scoreNoise computes it; and few, the noise of moments below which that of the score does not matter,
@@ -76,7 +76,7 @@ func (p *problem) newton() (fit, error) {
 	case p.MaxWeight > 0 && !p.Intercept:
 		why = "without an intercept nothing tells how large weights are on average"
 	}
-	return Newton{Curve: c, Bound: p.FeatureNorm, Cautious: p.momentNoiseOfAFit() > cautiousMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink}, nil
+	return Newton{Curve: c, Bound: p.FeatureNorm, LowInformation: p.momentNoiseOfAFit() > lowNewtonMoments, Psi: p.bounded(), Intervals: why == "", WhyNull: why, Pool: p.Pool == catalogue.PoolShrink}, nil
 }
 
 // firstCut is the clipping threshold, in residual scales, of a Huber fit's targets in the first pass, and

@@ -102,7 +102,7 @@ func (s *newtonStart) linearSlopes() []float64 {
 		variances[j] = square(s.deviation) * floats.Dot(column, column)
 	}
 	slopes := s.slopes(t.RawVector().Data)
-	floats.Mul(slopes, shrinkage(slopes, repeat(1, len(slopes)), s.slopes(variances)))
+	floats.Mul(slopes, empiricalBayesShrinkage(slopes, repeat(1, len(slopes)), s.slopes(variances)))
 	if s.intercept {
 		t.SetVec(0, 0)
 	}

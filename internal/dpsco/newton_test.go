@@ -22,13 +22,13 @@ import (
 func newtonFits() map[string]Newton {
 	return map[string]Newton{
 		"labels":                  {Curve: logisticCurve{}, Bound: 2, Psi: prox.L2Ball{Radius: 10}, Intervals: true},
-		"labels, little is known": {Curve: logisticCurve{}, Bound: 2, Cautious: true, Psi: prox.L2Ball{Radius: 10}},
+		"labels, little is known": {Curve: logisticCurve{}, Bound: 2, LowInformation: true, Psi: prox.L2Ball{Radius: 10}},
 		"labels, a penalty":       {Curve: logisticCurve{}, Bound: 2, Psi: prox.Sum{A: prox.L1{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
 		"labels, an active ball":  {Curve: logisticCurve{}, Bound: 0.01, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
 		"residuals":               {Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Intervals: true},
 		"residuals, a penalty":    {Curve: huberCurve{delta: 1, cut: 2}, Bound: 2, Psi: prox.Sum{A: prox.L2{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
 		"counts":                  {Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Intervals: true},
-		"counts, a penalty":       {Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, Cautious: true, Psi: prox.Sum{A: prox.L1{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
+		"counts, a penalty":       {Curve: poissonCurve{unit: 1, cut: 4}, Bound: 2, LowInformation: true, Psi: prox.Sum{A: prox.L1{Lambda: 0.1}, B: prox.L2Ball{Radius: 2}}},
 		"residuals, large":        {Curve: huberCurve{delta: 1e6, cut: 1e7}, Bound: 5, Intervals: true},
 		"residuals, small":        {Curve: huberCurve{delta: 1e-6, cut: 1, noisy: true}, Bound: 2, Psi: prox.L2Ball{Radius: 0.1}, Intervals: true},
 	}

@@ -27,9 +27,9 @@ func bisect(low, high float64, below func(v float64) bool) float64 {
 	return (low + high) / 2
 }
 
-// shrinkage returns the share of signal in each v_i, of distribution N(0, values_i t^2 + variances_i), with
+// empiricalBayesShrinkage returns the share of signal in each v_i, of distribution N(0, values_i t^2 + variances_i), with
 // the most likely t of a grid.
-func shrinkage(v, values, variances []float64) []float64 {
+func empiricalBayesShrinkage(v, values, variances []float64) []float64 {
 	unit := math.Inf(1)
 	for i, s := range variances {
 		unit = min(unit, math.Sqrt(s/values[i]))
@@ -65,8 +65,8 @@ func identity(d int) *mat.Dense {
 	return p
 }
 
-// cheapest returns unit times 2^(k/4) for the k between from and to that has the least cost.
-func cheapest(unit float64, from, to int, cost func(v float64) float64) float64 {
+// minimiseOnGrid returns unit times 2^(k/4) for the k between from and to that has the least cost.
+func minimiseOnGrid(unit float64, from, to int, cost func(v float64) float64) float64 {
 	best, least := unit, math.Inf(1)
 	for k := from; k <= to; k++ {
 		v := unit * math.Exp2(float64(k)/4)

@@ -79,7 +79,7 @@ func TestPlansForetellTheirPasses(t *testing.T) {
 		"score of labels":          {Score{Coefficients: w, Labels: true}, x, concentrated, 2},
 		"score of counts":          {Score{Coefficients: w, Counts: true}, counts, concentrated, 5},
 		"score without delta":      {Score{Coefficients: w}, x, pure, 3},
-		"score without a scale":    {Score{Coefficients: w, Unscaled: true}, x, concentrated, 6},
+		"score without a scale":    {Score{Coefficients: w, TargetUnscaled: true}, x, concentrated, 6},
 		"second moments":           {SecondMoments{}, x, concentrated, 1},
 		"description of flags":     {flags[0], x, concentrated, 1},
 		"scales of flags":          {flags[1], x, concentrated, 1},

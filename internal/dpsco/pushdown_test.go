@@ -97,7 +97,7 @@ func TestPushdownGivesTheSame(t *testing.T) {
 				}
 				if k == 5 || k == 6 { // columns without a scale; the target has one where there is an offset
 					a.X, a.UnscaledX = repeat(1, len(a.X)), []int{0, 1}
-					a.CentreX, a.CentreY, a.Unknown = nil, 0, true
+					a.CentreX, a.CentreY, a.NoScales = nil, 0, true
 					for i := range x.X[0] {
 						x.X[0][i] *= 1000
 						x.X[1][i] /= 1000

@@ -66,7 +66,7 @@ type Regression struct {
 func (a Regression) withPublicFacts(s Scaled) Algorithm {
 	a.Sources = s.Sources
 	a.numbers, a.target = s.numbers()
-	a.unknown = s.Unknown
+	a.unknown = s.NoScales
 	if s.Counts {
 		a.exposure = math.Exp(-s.constant())
 	}

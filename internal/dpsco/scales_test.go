@@ -175,7 +175,7 @@ func seekingMedians(t *testing.T, a L1, s Shape, epsilon float64) *Plan {
 
 // withoutScales is an algorithm on columns of a shape none of which has a scale.
 func withoutScales(a Algorithm, s Shape) Scaled {
-	all := Scaled{Algorithm: a, X: repeat(1, s.Columns()), Y: 1, Unknown: true}
+	all := Scaled{Algorithm: a, X: repeat(1, s.Columns()), Y: 1, NoScales: true}
 	for j := range s.Columns() {
 		all.UnscaledX = append(all.UnscaledX, j)
 	}
@@ -241,7 +241,7 @@ func TestFitsFindScales(t *testing.T) {
 		}
 		unknown := withoutScales(a, x.Shape)
 		known := Scaled{Algorithm: a, X: sizes, Y: target, Counts: unknown.Counts}
-		nobody := Scaled{Algorithm: a, X: repeat(1, 4), Y: 1, Counts: unknown.Counts, Unknown: true}
+		nobody := Scaled{Algorithm: a, X: repeat(1, 4), Y: 1, Counts: unknown.Counts, NoScales: true}
 		means := func(s Scaled) (all []float64) {
 			for seed := range uint64(5) {
 				all = append(all, fit(s, seed))
@@ -534,7 +534,7 @@ func TestHiddenColumnsHaveNoErrors(t *testing.T) {
 		}
 		bare := withoutScales(a, x.Shape)
 		some := bare
-		some.UnscaledX, some.Unknown = []int{0}, false
+		some.UnscaledX, some.NoScales = []int{0}, false
 		delta := map[bool]float64{true: 1e-6}
 		_, gradient := a.(Regression)
 		for name, s := range map[string]Scaled{"none": bare, "some": some} {

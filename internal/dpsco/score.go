@@ -31,7 +31,7 @@ type Score struct {
 	Exposure           float64   // a typical exposure of counts, from public knowledge; 1 where that is zero
 	CentreOffset       float64   // a typical offset of counts, from public knowledge
 	Scale              float64   // a typical distance of the target from Centre, public; 1 where that is zero
-	Unscaled           bool      // no scale is known of a target that is no label and no count: it is looked for
+	TargetUnscaled     bool      // no scale is known of a target that is no label and no count: it is looked for
 	Centre             float64   // of the target, from public knowledge
 	MaxRows            int       // as Data.MaxRows
 	MaxWeight          float64   // clipping threshold of weights of rows; 0: no weights
@@ -78,7 +78,7 @@ type scoring struct {
 func (a Score) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
 	setDefault(&a.Scale, 1)
 	setDefault(&a.Exposure, 1)
-	a.Unscaled = a.Unscaled && !a.Labels && !a.Counts
+	a.TargetUnscaled = a.TargetUnscaled && !a.Labels && !a.Counts
 	if a.Labels && a.Negative == a.Positive {
 		a.Negative, a.Positive = 0, 1
 	}
@@ -144,7 +144,7 @@ func (a Score) concentrated(s Shape, b privacy.Budget, accountant privacy.Accoun
 	case a.Counts:
 		shares = countScoreShares
 	}
-	if a.Unscaled {
+	if a.TargetUnscaled {
 		shares = withScales(shares, scaleShare)
 	}
 	at := func(z float64) *scoring {
@@ -266,7 +266,7 @@ func (g *scoring) parameters() map[string]any {
 	if g.Labels {
 		p["positive_label"], p["negative_label"] = g.Positive, g.Negative
 	} else {
-		if !g.Unscaled {
+		if !g.TargetUnscaled {
 			p["target_scale"] = g.Scale
 		}
 		if g.Centre != 0 {

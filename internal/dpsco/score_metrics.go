@@ -36,8 +36,8 @@ type measured struct {
 // scoreHides is the assumption of intervals of scores about the rows that histograms hide, and tailHides
 // that for the index by which a tail counts as too heavy.
 var (
-	scoreHides = cautious{deviations: 1.5, steepest: 5}
-	tailHides  = cautious{deviations: 0.75, steepest: 5}
+	scoreHides = tailAssumption{deviations: 1.5, steepest: 5}
+	tailHides  = tailAssumption{deviations: 0.75, steepest: 5}
 )
 
 // scoreBiasShare is the fraction that intervals allow for of the bound on the bias by clipping.

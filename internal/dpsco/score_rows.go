@@ -143,7 +143,7 @@ func (m *measured) findScales(rows scoredRows, noise mechanism, src *mech.Source
 	counts := countColumns(rows.Data, sizeBins, scaledOfScore, nil, noise, src)
 	targets, residuals := counts[0], counts[1]
 	size, seen := targets.size(noise)
-	if m.unknown = m.Unscaled && !seen; m.Unscaled && seen {
+	if m.unknown = m.TargetUnscaled && !seen; m.TargetUnscaled && seen {
 		m.scale, m.unit = size, size
 	}
 	typical = seen && targets.between(typicalPart*m.scale, 4*m.scale) >= typicalShare*float64(rows.N)

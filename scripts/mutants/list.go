@@ -506,7 +506,7 @@ var mutants = []mutant{
 	{"score: heavy tails have intervals where next to nothing is seen of them", "internal/dpsco/magnitudes.go",
 		"if seenAlone*of.sd <= coarse*of.rows {", "if seenAlone*of.sd <= 1e9*of.rows {", []tests{{"./internal/dpsco", "TestHeavyTailsOfScores"}}},
 	{"score: a target that noise hides is of size 1", "internal/dpsco/score_rows.go",
-		"m.unknown = m.Unscaled && !seen;", "m.unknown = false;", []tests{{"./internal/dpsco", "TestScoresOfWhatIsRareCover"}}},
+		"m.unknown = m.TargetUnscaled && !seen;", "m.unknown = false;", []tests{{"./internal/dpsco", "TestScoresOfWhatIsRareCover"}}},
 	{"score: squares of the heaviest tails have intervals", "internal/dpsco/score_metrics.go",
 		"fine: 2}", "fine: 0}", []tests{{"./internal/dpsco", "TestHeavyTailsOfScores"}}},
 	{"joint: a direction that few rows tell about has intervals", "internal/dpsco/joint_intervals.go",
