@@ -382,8 +382,8 @@ func (f *newtonFit) read(t int, shells, h []float64) {
 	}
 }
 
-// hidden is the threshold below which eigenvalues of the curvature count as noise.
-func (f *newtonFit) hidden() float64 {
+// noiseFloor is the threshold below which eigenvalues of the curvature count as noise.
+func (f *newtonFit) noiseFloor() float64 {
 	factor := 1.0
 	if f.LowInformation {
 		factor = 1.5
@@ -435,9 +435,9 @@ func (f *newtonFit) secondMoments() *mat.SymDense {
 	if f.before == nil {
 		return gram
 	}
-	raised, w := sandwich(back, f.most), newWhitener(f.h, f.hidden())
+	raised, w := sandwich(back, f.most), newWhitener(f.h, f.noiseFloor())
 	for k, v := range w.values {
-		if u := w.vectors.ColView(k); v >= 1/math.Sqrt(f.hidden()) {
+		if u := w.vectors.ColView(k); v >= 1/math.Sqrt(f.noiseFloor()) {
 			gram.SymRankOne(gram, max(0, mat.Inner(u, raised, u)-mat.Inner(u, gram, u)), u)
 		}
 	}
@@ -476,7 +476,7 @@ func (f *newtonFit) meanCurvature() float64 {
 // an eigenvector of curvature lambda the step has the prior N(0, t^2 / lambda) and the score has known
 // noise; the shrinkage factor is the share of signal in the score's variance.
 func (f *newtonFit) shrunkStep() []float64 {
-	w := newWhitener(f.h, f.hidden())
+	w := newWhitener(f.h, f.noiseFloor())
 	d := f.shape.D
 	along, values := make([]float64, d), make([]float64, d)
 	for k, v := range w.values {
@@ -509,7 +509,7 @@ func (f *newtonFit) noiseOfStep(along, values, keep []float64) float64 {
 
 // whiten computes the matrices that whiten the curvature of the pass.
 func (f *newtonFit) whiten() {
-	hidden := f.hidden()
+	hidden := f.noiseFloor()
 	q, along := newWhitener(f.h, hidden).triangular(f.h)
 	f.q, f.floored = q, countBelow(along, hidden)
 	f.a = mat.NewDense(f.shape.D, f.shape.D, nil)
