@@ -50,7 +50,7 @@ type jointFit struct {
 	products  *magnitudes
 	standsOut float64 // sum of magnitudes.standsOut of the histograms of lengths and of products
 
-	back                float64    // share of the shortening that is undone in a row's weight in the step
+	restored            float64    // share of the shortening that is undone in a row's weight in the step
 	wide                *mat.Dense // P of the last pilot pass, for rows in a database
 	weights             []float64  // sensitive: weights of rows in the step, for rows in memory
 	stepCuts, levelCuts cuts
@@ -332,24 +332,24 @@ func (f *jointFit) nextBound(trace, z float64, rare []float64) float64 {
 	})
 }
 
-// caution holds the weights of the squared tails beyond the cuts of the step and of the level,
+// cutWeights holds the weights of the squared tails beyond the cuts of the step and of the level,
 // relative to noise; the doubt about the part between two cuts (cutMeans); and the gain that divides
 // the budget (newCuts).
-type caution struct{ step, level, doubt, gain float64 }
+type cutWeights struct{ step, level, doubt, gain float64 }
 
 // usualDoubt is the doubt where information is not low.
 const usualDoubt = 1.2
 
-// caution is greater at low information, except for groups: they start from the common fit, and
+// cutWeights are more careful at low information, except for groups: they start from the common fit, and
 // noise that they keep is averaged by pooling.
-func (f *jointFit) caution() caution {
+func (f *jointFit) cutWeights() cutWeights {
 	switch {
 	case f.VeryLowInformation && !f.grouped:
-		return caution{step: 0.02, level: 0.2, doubt: 2.5, gain: 0.3}
+		return cutWeights{step: 0.02, level: 0.2, doubt: 2.5, gain: 0.3}
 	case f.LowInformation && !f.grouped:
-		return caution{step: 0.2, level: 0.7, doubt: 2.5, gain: 0.3}
+		return cutWeights{step: 0.2, level: 0.7, doubt: 2.5, gain: 0.3}
 	}
-	return caution{step: 0.2, level: 0.7, doubt: usualDoubt, gain: 0.8}
+	return cutWeights{step: 0.2, level: 0.7, doubt: usualDoubt, gain: 0.8}
 }
 
 // symmetricDoubt is the doubt for the step where the level shows symmetric errors: then the part
@@ -359,7 +359,7 @@ const symmetricDoubt = 2.5
 
 // stepDoubt returns the doubt for the step, once the level is known.
 func (f *jointFit) stepDoubt() float64 {
-	doubt := f.caution().doubt
+	doubt := f.cutWeights().doubt
 	if f.grouped || !f.shape.Intercept {
 		return doubt
 	}
@@ -376,18 +376,18 @@ func (f *jointFit) chooseCuts() {
 
 func (f *jointFit) newStepCuts(products *magnitudes) cuts {
 	deviation, _ := f.deviations()
-	c := newCuts(products, max(f.slopes, 1), deviation, f.caution().step, f.caution().gain)
+	c := newCuts(products, max(f.slopes, 1), deviation, f.cutWeights().step, f.cutWeights().gain)
 	if f.shape.Intercept && f.slopes > 0 {
 		// In the step rows are without the constant, but the histogram counted them with it.
 		c.inner *= math.Sqrt(f.slopes / f.d)
-		c.share = math.Pow(c.inner/c.outer, f.caution().gain)
+		c.share = math.Pow(c.inner/c.outer, f.cutWeights().gain)
 	}
 	return c
 }
 
 func (f *jointFit) newLevelCuts(residuals *magnitudes) cuts {
 	_, deviation := f.deviations()
-	return newCuts(residuals, 1, deviation, f.caution().level, f.caution().gain)
+	return newCuts(residuals, 1, deviation, f.cutWeights().level, f.cutWeights().gain)
 }
 
 // deviations returns the standard deviations of the noise on a coordinate of the step's sums and of
@@ -401,28 +401,28 @@ func (f *jointFit) beyond(bound float64) float64 {
 	return f.lengths.usable() * f.lengths.excessSquare(bound)
 }
 
-// giveBack limits how far the weights in the step make up for shortening. Along a direction of the
-// last coordinates rows may hold at most giveBack more than a second moment of 1.
-const giveBack = 0.25
+// maxRestored limits how far the weights in the step make up for shortening. Along a direction of the
+// last coordinates rows may hold at most maxRestored more than a second moment of 1.
+const maxRestored = 0.25
 
-// givenBack returns the share of the shortening that is undone in the weights of the step. beyond is
+// restoredShare returns the share of the shortening that is undone in the weights of the step. beyond is
 // the second moment lost to shortening, in all directions; least is the smallest eigenvalue that is
 // left, along a direction that the pass before had made 1 and this one stretches. With the returned
-// share that direction holds at most 1 + giveBack, so that the step overshoots by no more.
-func givenBack(beyond, least float64) float64 {
-	along := ((1+giveBack)*max(least, shortenedEigenvalue) - least) / max(1-least, 1e-9)
-	return min(1, max(0, along), giveBack/max(beyond, 1e-9))
+// share that direction holds at most 1 + maxRestored, so that the step overshoots by no more.
+func restoredShare(beyond, least float64) float64 {
+	along := ((1+maxRestored)*max(least, shortenedEigenvalue) - least) / max(1-least, 1e-9)
+	return min(1, max(0, along), maxRestored/max(beyond, 1e-9))
 }
 
 // weigh sets the weights of rows in the step.
 func (f *jointFit) weigh() {
-	f.back = 1
+	f.restored = 1
 	if f.lengths.seen {
-		f.back = givenBack(f.beyond(f.bound), f.least)
+		f.restored = restoredShare(f.beyond(f.bound), f.least)
 	}
 	f.weights = f.shortened
 	for i, k := range f.weights {
-		f.weights[i] = k*k + (1-k*k)*f.back
+		f.weights[i] = k*k + (1-k*k)*f.restored
 	}
 }
 
@@ -445,7 +445,7 @@ func (a *jointParts) step(src *mech.Source) {
 			_, deviation := f.deviations()
 			floats.Scale(f.perRow, levels[g])
 			f.levelScale = 1 / f.counted()
-			f.levels = f.levelCuts.means(levels[g], 0, deviation, f.caution().doubt)
+			f.levels = f.levelCuts.means(levels[g], 0, deviation, f.cutWeights().doubt)
 		}
 	}
 	for g, f := range a.fits {

@@ -437,16 +437,16 @@ func TestJointMomentsSolveThePenalisedProblem(t *testing.T) {
 }
 
 // A direction of a rare flag, whose rows are shortened, is stretched to a quarter at least: its rows may count until it
-// holds 1 + giveBack, not only until they would if it had been stretched to 1.
+// holds 1 + maxRestored, not only until they would if it had been stretched to 1.
 func TestShortenedRowsAreGivenBackUpToAnOvershoot(t *testing.T) {
 	for _, least := range []float64{0.01, 0.1, 0.2, 0.25, 0.5, 0.9, 1, 1.2} {
-		back := givenBack(0, least)
-		held := (least + (1-least)*back) / max(least, shortenedEigenvalue)
-		if back < 0 || back > 1 || held > 1+giveBack+1e-12 || back < 1 && held < 1+giveBack-1e-12 {
-			t.Errorf("smallest moment %v: rows count %v, the direction holds %v", least, back, held)
+		restored := restoredShare(0, least)
+		held := (least + (1-least)*restored) / max(least, shortenedEigenvalue)
+		if restored < 0 || restored > 1 || held > 1+maxRestored+1e-12 || restored < 1 && held < 1+maxRestored-1e-12 {
+			t.Errorf("smallest moment %v: rows count %v, the direction holds %v", least, restored, held)
 		}
 	}
-	if back := givenBack(2, 0.9); back != giveBack/2 {
-		t.Errorf("rows that hold twice the second moments beyond the bound count %v", back)
+	if restored := restoredShare(2, 0.9); restored != maxRestored/2 {
+		t.Errorf("rows that hold twice the second moments beyond the bound count %v", restored)
 	}
 }

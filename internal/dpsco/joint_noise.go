@@ -152,7 +152,7 @@ func (f *jointFit) response(g float64) float64 {
 	for k, share := range f.lengths.share {
 		length := f.lengths.quantity[k]
 		kept := square(min(1, f.bound/length))
-		moment, product := share*kept*square(length), (kept+(1-kept)*f.back)*length*rescale
+		moment, product := share*kept*square(length), (kept+(1-kept)*f.restored)*length*rescale
 		all += moment
 		inner += moment * residuals.below(f.stepCuts.inner/product)
 		outer += moment * residuals.below(f.stepCuts.outer/product)
@@ -181,7 +181,7 @@ func (f *jointFit) stepOfReleases() keptMean {
 // levelOfReleases returns the released level.
 func (f *jointFit) levelOfReleases() keptMean {
 	_, deviation := f.deviations()
-	return keptMean{f.levelCuts, f.levels, f.residuals, f.newLevelCuts, 0, f.caution().doubt, deviation}
+	return keptMean{f.levelCuts, f.levels, f.residuals, f.newLevelCuts, 0, f.cutWeights().doubt, deviation}
 }
 
 // othersKeep is the assumed mean fraction of a step that other releases keep along a direction in which
@@ -238,11 +238,11 @@ type otherParts struct{ across, along, keep, squareKeep float64 }
 // of the sums, in their units.
 func (c cuts) others(deviation, signal, coordinates, doubt float64) (o otherParts) {
 	unit, unitRest := c.units()
-	inner, back := square(unit*deviation), 1/c.uncut-1
+	inner, inflation := square(unit*deviation), 1/c.uncut-1
 	// noise is the variance of the noise of a coordinate of D; slope is that of the regression of the noise of
 	// S / u on it, and unexplained the residual variance.
-	noise := square(unitRest*deviation) + square(back)*inner
-	slope := -back * inner / (c.uncut * noise)
+	noise := square(unitRest*deviation) + square(inflation)*inner
+	slope := -inflation * inner / (c.uncut * noise)
 	unexplained := inner/square(c.uncut) - square(slope)*noise
 	mean, meanSquare := 0.0, 0.0
 	for _, z := range normalNodes {
@@ -277,13 +277,13 @@ func chiSquared(node int, freedom float64) float64 {
 // between returns an estimate of R, the mean of the contributions' parts between both cuts: D, shortened so
 // that its square length is less by that expected of its noise, plus (1/u - 1) S.
 func (k keptMean) between() []float64 {
-	back := 1/k.uncut - 1
+	inflation := 1/k.uncut - 1
 	_, unitRest := k.units()
 	inner, outer := k.cutMeans.inner.mean, k.cutMeans.outer.mean
 	v := make([]float64, len(inner))
-	floats.AddScaledTo(v, outer, -1-back, inner)
-	explained := float64(len(v)-k.first) * (square(unitRest*k.deviation) + square(back*k.cutMeans.inner.deviation))
+	floats.AddScaledTo(v, outer, -1-inflation, inner)
+	explained := float64(len(v)-k.first) * (square(unitRest*k.deviation) + square(inflation*k.cutMeans.inner.deviation))
 	floats.Scale(math.Sqrt(max(0, 1-explained/max(square(floats.Norm(v[k.first:], 2)), math.SmallestNonzeroFloat64))), v)
-	floats.AddScaled(v, back, inner)
+	floats.AddScaled(v, inflation, inner)
 	return v
 }

@@ -52,7 +52,7 @@ func (f *jointFit) stepWeight(x *Pushdown) sqlsum.Expr {
 	before.scaleByWeight()
 	shortened := sqlsum.Div(sqlsum.Bound(f.bound), sqlsum.Max(before.length, sqlsum.Bound(f.bound)))
 	kept := sqlsum.Square(sqlsum.Max(shortened, sqlsum.Number(leastStep)))
-	return sqlsum.Max(sqlsum.Add(kept, sqlsum.Mul(sqlsum.Number(f.back), sqlsum.Sub(sqlsum.Number(1), kept))), sqlsum.Number(leastStep))
+	return sqlsum.Max(sqlsum.Add(kept, sqlsum.Mul(sqlsum.Number(f.restored), sqlsum.Sub(sqlsum.Number(1), kept))), sqlsum.Number(leastStep))
 }
 
 // parts returns v cut at the inner length, and the rest up to the outer one, each in its unit.

@@ -62,7 +62,7 @@ func (f staged) fitGroups(ctx context.Context, x Data, src *mech.Source) (Result
 	}
 	r := Result{}
 	for g, fit := range groups.fits {
-		w := f.back(t, 0, fit)
+		w := f.toTableUnits(t, 0, fit)
 		moved.restore(w)
 		found.restore(w)
 		r.Groups = append(r.Groups, Group{shares[g], f.resultOf(w, hidden, columns)})

@@ -459,7 +459,7 @@ func (f staged) fit(ctx context.Context, x Data, src *mech.Source) (Result, erro
 	if err := f.step(ctx, u, x, last, f.level, src); err != nil {
 		return Result{}, err
 	}
-	w := f.back(t, aside, u)
+	w := f.toTableUnits(t, aside, u)
 	moved.restore(w)
 	found.restore(w)
 	return f.resultOf(w, hidden, columns), nil
@@ -522,9 +522,9 @@ func (f staged) typicalWeight(t rowCoordinates) float64 {
 // leastTypicalWeight keeps the smoothing of the rough fit within the range that check has covered.
 const leastTypicalWeight = 0x1p-10
 
-// back converts a fit of the rows that start returned, and the shift aside of the residuals, to
+// toTableUnits converts a fit of the rows that start returned, and the shift aside of the residuals, to
 // coefficients of the table.
-func (f staged) back(t rowCoordinates, aside float64, u []float64) []float64 {
+func (f staged) toTableUnits(t rowCoordinates, aside float64, u []float64) []float64 {
 	w := mat.NewVecDense(f.shape.D, nil)
 	w.MulVec(t.matrix, mat.NewVecDense(f.shape.D, u))
 	if aside != 0 {

@@ -232,7 +232,7 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 					t.Fatal(err)
 				}
 				f := newJointFit(joint)
-				f.p, f.w, f.bound, f.cut, f.back = p, w, a, b, min(1, c)
+				f.p, f.w, f.bound, f.cut, f.restored = p, w, a, b, min(1, c)
 				f.stepCuts, f.levelCuts = cuts{inner: a, outer: b, share: 0.5}, cuts{inner: c, outer: a, share: 0.5}
 				f.queryPilot(pilotPasses-1, x)
 				f.queryStep(x)

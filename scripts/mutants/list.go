@@ -367,7 +367,7 @@ var mutants = []mutant{
 	{"joint moments: both parts of a step have all of the contract", "internal/dpsco/joint_cuts.go",
 		`(c.outer - c.inner) / math.Sqrt(1-c.share)`, `c.outer - c.inner`, []tests{{"./internal/dpsco", "TestBothPartsOfAStep"}}},
 	{"joint moments: what is kept tells the noise of the inner sum alone", "internal/dpsco/joint_cuts.go",
-		`math.Hypot(noise*(1/c.uncut-m.keep*back), m.keep*noiseRest)`, `noise`, []tests{{"./internal/dpsco", "TestMeansTellTheirNoise"}}},
+		`math.Hypot(noise*(1/c.uncut-m.keep*inflation), m.keep*noiseRest)`, `noise`, []tests{{"./internal/dpsco", "TestMeansTellTheirNoise"}}},
 
 	{"joint moments: nothing says how far rows are shortened", "internal/dpsco/magnitudes.go",
 		"typical > tooLong*bound", "typical > 1e9*tooLong*bound", []tests{{"./internal/dpsco", "TestScalesThatAreFarTooSmall"}}},
@@ -794,7 +794,7 @@ var mutants = []mutant{
 	{"quantiles by ranks: one is charged of several", "internal/mech/ranks.go",
 		`privacy.Repeat{Count: len(q.Percents), Event:`, `privacy.Repeat{Count: 1, Event:`, []tests{{"./internal/dpsco", "TestReplaysOfDescriptions"}}},
 	{"joint moments: how far shortened rows count follows the rows", "internal/dpsco/joint_fit.go",
-		"	f.weights = f.shortened\n", "	if len(f.shortened) > 0 {\n		f.back *= .5 + f.shortened[0]/2\n	}\n	f.weights = f.shortened\n", []tests{{"./internal/dpsco", "TestJointMomentsReplays"}}},
+		"	f.weights = f.shortened\n", "	if len(f.shortened) > 0 {\n		f.restored *= .5 + f.shortened[0]/2\n	}\n	f.weights = f.shortened\n", []tests{{"./internal/dpsco", "TestJointMomentsReplays"}}},
 	{"columns are divided by their largest value", "internal/dpsco/scaled.go",
 		"		divide(column, a.X[j])\n", "		largest := a.X[j]\n		for _, v := range column {\n			if math.Abs(v) < 1e12 {\n				largest = max(largest, math.Abs(v))\n			}\n		}\n		divide(column, largest)\n", []tests{{"./internal/dpsco", "TestReplaysDiffer"}}},
 	{"a description's means have half of their noise", "internal/dpsco/describe_rows.go",
