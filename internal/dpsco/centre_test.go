@@ -27,7 +27,7 @@ func TestReplaysOfCentredDescents(t *testing.T) {
 			name := fmt.Sprintf("%T, pair %d", l, k)
 			shares, err := replay(t, func() *Plan {
 				p, err := scaled.Plan(s, generous, privacy.Concentrated{})
-				if err != nil || p.Runs != "centred descent" {
+				if err != nil || p.ChosenMethod != "centred descent" {
 					t.Fatalf("%s: %+v, %v", name, p, err)
 				}
 				return p

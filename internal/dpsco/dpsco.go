@@ -144,15 +144,15 @@ type Algorithm interface {
 // For all data, with probability at least 1 - BandMiss, every released coefficient lies within its
 // Band of the coefficient that the same fit gives without noise.
 type Plan struct {
-	Method     string
-	Runs       string // the method chosen by auto, from the public facts; empty: Method itself
-	Event      privacy.Event
-	Parameters map[string]any
-	Arithmetic string    // mark in the ledger; empty: exact
-	Band       []float64 // one number per coefficient; nil: no band is known that holds for all data
-	Seconds    float64   // estimated time of Run on one core, for ordinary data
-	Passes     int       // number of passes, batches by their share of the rows; 0: Run also sorts, copies or searches rows
-	Streams    bool      // Run stores no number per row outside Data but at most StreamColumns columns of Data.Make
+	Method       string
+	ChosenMethod string // the method chosen by auto, from the public facts; empty: Method itself
+	Event        privacy.Event
+	Parameters   map[string]any
+	Arithmetic   string    // mark in the ledger; empty: exact
+	Band         []float64 // one number per coefficient; nil: no band is known that holds for all data
+	Seconds      float64   // estimated time of Run on one core, for ordinary data
+	Passes       int       // number of passes, batches by their share of the rows; 0: Run also sorts, copies or searches rows
+	Streams      bool      // Run stores no number per row outside Data but at most StreamColumns columns of Data.Make
 
 	FindsScales  bool // Run looks for the scales of columns that have none
 	FindsCentres bool // Run looks for the centres of columns that have none

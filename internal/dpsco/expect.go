@@ -76,11 +76,11 @@ func (a Scaled) expect(s Shape, b privacy.Budget, accountant privacy.Accountant)
 }
 
 func (a Regression) expect(s Shape, b privacy.Budget, accountant privacy.Accountant) (Forecast, error) {
-	posed, err := a.pose(s, b, accountant)
+	resolved, err := a.resolve(s, b, accountant)
 	if err != nil {
 		return Forecast{}, err
 	}
-	p, _, err := posed.fix(accountant)
+	p, _, err := resolved.fix(accountant)
 	if err != nil {
 		return Forecast{}, err
 	}

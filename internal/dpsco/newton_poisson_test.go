@@ -445,11 +445,11 @@ func TestWeightsOfCountsAreKnown(t *testing.T) {
 
 // fitOfCounts makes all steps of a fit.
 func fitOfCounts(t *testing.T, x Data, eps float64) *newtonFit {
-	posed, err := Regression{Loss: loss.Poisson{}}.pose(x.Shape, privacy.Budget{Epsilon: eps, Delta: 1e-6}, privacy.Concentrated{})
+	resolved, err := Regression{Loss: loss.Poisson{}}.resolve(x.Shape, privacy.Budget{Epsilon: eps, Delta: 1e-6}, privacy.Concentrated{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, _, err := posed.fix(privacy.Concentrated{})
+	p, _, err := resolved.fix(privacy.Concentrated{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -350,8 +350,8 @@ func TestAutoChoosesNewtonByAPublicRule(t *testing.T) {
 		{labels, 20_000, 40, "accmd", catalogue.WhiteningOff},
 	} {
 		p, err := c.a.Plan(Shape{N: c.n, D: c.d, Intercept: true}, privacy.Budget{Epsilon: 0.3, Delta: 1e-6}, privacy.Concentrated{})
-		if err != nil || p.Runs != c.want || p.Parameters["whitening"] != c.on || p.Method != catalogue.MethodAuto {
-			t.Errorf("%T, %d rows, %d coefficients: %v, %v, %v", c.a.Loss, c.n, c.d, p.Runs, p.Parameters, err)
+		if err != nil || p.ChosenMethod != c.want || p.Parameters["whitening"] != c.on || p.Method != catalogue.MethodAuto {
+			t.Errorf("%T, %d rows, %d coefficients: %v, %v, %v", c.a.Loss, c.n, c.d, p.ChosenMethod, p.Parameters, err)
 		}
 	}
 	_, err := Regression{Loss: loss.Squared{}, Method: catalogue.MethodNewton}.Plan(Shape{N: 1000, D: 5, Intercept: true}, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})

@@ -16,20 +16,20 @@ import (
 type problem struct {
 	Regression
 	Shape
-	budget  privacy.Budget
-	reserve float64 // part of delta that mechanisms spend themselves
-	rho     float64 // zCDP parameter equivalent to the budget
-	rdp     bool    // the accountant gives credit for sampling
-	z       float64 // noise multiplier of one estimate; 0 before calibration
-	why     string
-	runs    string // the choice of auto; empty: the method itself
-	finds   finds
+	budget       privacy.Budget
+	reserve      float64 // part of delta that mechanisms spend themselves
+	rho          float64 // zCDP parameter equivalent to the budget
+	rdp          bool    // the accountant gives credit for sampling
+	z            float64 // noise multiplier of one estimate; 0 before calibration
+	why          string
+	chosenMethod string // the choice of auto; empty: the method itself
+	finds        finds
 
 	radiusAsked, scaleAsked, deltaAsked bool // options radius, residual_scale and huber_delta are given
 }
 
-// pose checks the request and fills in the parameters common to all methods.
-func (a Regression) pose(s Shape, b privacy.Budget, accountant privacy.Accountant) (*problem, error) {
+// resolve checks the request and fills in the parameters common to all methods.
+func (a Regression) resolve(s Shape, b privacy.Budget, accountant privacy.Accountant) (*problem, error) {
 	if err := regressionFields.check(a, optionsOf(slices.Collect(maps.Keys(losses))...)); err != nil {
 		return nil, err
 	}

@@ -116,14 +116,14 @@ var regressionFields = fields[Regression]{
 // Errors: ErrParameter names the parameter and its range; ErrInfeasible says which request would be
 // feasible.
 func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (*Plan, error) {
-	posed, err := a.pose(s, b, accountant)
+	resolved, err := a.resolve(s, b, accountant)
 	if err != nil {
 		return nil, err
 	}
-	p, stage, err := posed.fix(accountant)
+	p, stage, err := resolved.fix(accountant)
 	switch {
 	case errors.Is(err, privacy.ErrNoFit) || errors.Is(err, privacy.ErrUnsupported):
-		return nil, fmt.Errorf("%w: method %q cannot keep within eps %v and delta %v; ask for more, or for another method", ErrInfeasible, posed.Method, b.Epsilon, b.Delta)
+		return nil, fmt.Errorf("%w: method %q cannot keep within eps %v and delta %v; ask for more, or for another method", ErrInfeasible, resolved.Method, b.Epsilon, b.Delta)
 	case err != nil:
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (a Regression) Plan(s Shape, b privacy.Budget, accountant privacy.Accountan
 	return &Plan{
 		allRows: true, maxWeight: p.MaxWeight, Streams: p.streams(), Sums: sums && few, TooWide: sums && !few,
 		FindsScales: p.finds.scales, FindsCentres: p.finds.centres,
-		Method: p.Method, Runs: p.runs, Event: stage.event, Parameters: parameters, Arithmetic: stage.arithmetic, Seconds: stage.seconds, Passes: stage.passes, statements: stage.statements, shape: s,
+		Method: p.Method, ChosenMethod: p.chosenMethod, Event: stage.event, Parameters: parameters, Arithmetic: stage.arithmetic, Seconds: stage.seconds, Passes: stage.passes, statements: stage.statements, shape: s,
 		run: func(ctx context.Context, x Data, src *mech.Source) (Result, error) {
 			p.label(x)
 			if p.counts() && x.Pushdown == nil {
@@ -191,7 +191,7 @@ func (p *problem) streams() bool { return p.GroupCount == 0 && slices.Contains(s
 // fewSums reports whether a statement has columns for all sums of a pass.
 func (p *problem) fewSums() bool {
 	d, products := p.D+1, 1
-	if p.Method == catalogue.MethodNewton || p.runs == catalogue.MethodNewton {
+	if p.Method == catalogue.MethodNewton || p.chosenMethod == catalogue.MethodNewton {
 		products = 2 // of curvature and of scores, in its last pass
 	}
 	return 2+2*d+products*d*(d+1)/2 <= sqlsum.MostColumns
@@ -231,7 +231,7 @@ func (p *problem) fix(a privacy.Accountant) (*problem, *stage, error) {
 		return nil, nil, err
 	}
 	if p.Method == catalogue.MethodAuto {
-		fixed.runs = taken(f)
+		fixed.chosenMethod = taken(f)
 	}
 	fixed.finds = findsOf(f)
 	g, err := f.at(p.Shape, z)

@@ -369,7 +369,7 @@ func TestWhichScalesAreFound(t *testing.T) {
 		case L1:
 			got = newStaged(a.withDefaults(shape, 1), shape, 1).scales
 		case Regression:
-			p, err := a.pose(shape, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+			p, err := a.resolve(shape, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 			if err != nil {
 				t.Fatal(name, err)
 			}
@@ -412,7 +412,7 @@ func TestDescentsHaveScalesThatAreFound(t *testing.T) {
 	for rows, share := range map[int]float64{100_000: leastForScales, 20_000: .0895, 5_000: .159, 3_000: mostForScales, 700: 0} {
 		x := drawLaw("gauss", rows, 9, 1)
 		budget := privacy.Budget{Epsilon: .3, Delta: 1e-6}
-		p, err := withoutScales(Regression{Loss: loss.Squared{}}, x.Shape).Inner().(Regression).pose(x.Shape, budget, privacy.Concentrated{})
+		p, err := withoutScales(Regression{Loss: loss.Squared{}}, x.Shape).Inner().(Regression).resolve(x.Shape, budget, privacy.Concentrated{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -243,7 +243,7 @@ func TestWhatIsStandardised(t *testing.T) {
 		if c.intercept {
 			s.D++
 		}
-		p, err := c.a.withPublicFacts(c.facts).(Regression).pose(s, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
+		p, err := c.a.withPublicFacts(c.facts).(Regression).resolve(s, privacy.Budget{Epsilon: 1, Delta: 1e-6}, privacy.Concentrated{})
 		if err != nil {
 			t.Fatal(name, err)
 		}

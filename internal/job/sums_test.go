@@ -218,7 +218,7 @@ func TestTheWidestPassesRun(t *testing.T) {
 		longest, x := 0, sumsOf(t, model, "float8", 100, features)
 		x.plan, x.data.N = sumsPlan(t, model, planned, features), planned
 		x.run(t, func(statement string) { longest = max(longest, len(statement)) })
-		if t.Logf("%s: %d features, %d bytes", x.plan.Runs, features, longest); features < 20 || longest > 2<<20 {
+		if t.Logf("%s: %d features, %d bytes", x.plan.ChosenMethod, features, longest); features < 20 || longest > 2<<20 {
 			t.Errorf("%s: %d features, %d bytes", model, features, longest)
 		}
 	}
