@@ -99,7 +99,7 @@ func (x Data) pick(rows []int) Data {
 		part.Group = make([]float64, len(rows))
 		gather(part.Group, x.Group, rows)
 	}
-	part.besides(x, func(_, column []float64) []float64 {
+	part.setAuxiliary(x, func(_, column []float64) []float64 {
 		some := make([]float64, len(rows))
 		gather(some, column, rows)
 		return some

@@ -52,7 +52,7 @@ func (x Data) blocks(visitor func() func(first int, b Data)) {
 				if x.Group != nil {
 					b.Group = x.Group[low:high]
 				}
-				b.besides(x, func(_, column []float64) []float64 { return column[low:high] })
+				b.setAuxiliary(x, func(_, column []float64) []float64 { return column[low:high] })
 				visit(first, b)
 			}
 		})

@@ -38,7 +38,7 @@ func normalTable(seed uint64, n int, noise float64, w ...float64) Data {
 func cloned(x Data) Data {
 	c := x
 	c.Y, c.X, c.Group = slices.Clone(x.Y), nil, slices.Clone(x.Group)
-	c.besides(x, func(_, column []float64) []float64 { return slices.Clone(column) })
+	c.setAuxiliary(x, func(_, column []float64) []float64 { return slices.Clone(column) })
 	for _, column := range x.X {
 		c.X = append(c.X, slices.Clone(column))
 	}

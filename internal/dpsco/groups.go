@@ -209,7 +209,7 @@ func (x Data) byGroup() []Data {
 // rowColumns returns all columns except Group.
 func (x Data) rowColumns() [][]float64 {
 	columns := append(slices.Clone(x.X), x.Y)
-	for _, column := range x.beside() {
+	for _, column := range x.auxiliaryColumns() {
 		if *column != nil {
 			columns = append(columns, *column)
 		}
@@ -248,7 +248,7 @@ func (x Data) rows(from, to int) Data {
 	for _, column := range x.X {
 		part.X = append(part.X, column[from:to])
 	}
-	part.besides(x, func(_, column []float64) []float64 { return column[from:to] })
+	part.setAuxiliary(x, func(_, column []float64) []float64 { return column[from:to] })
 	return part
 }
 

@@ -57,7 +57,7 @@ func (o *oracle) deal(m int) (Data, []float64) {
 	if o.batch.N != m {
 		o.batch = Data{Shape: Shape{N: m, D: o.data.D, Intercept: o.data.Intercept}, X: columns(len(o.data.X), m), Y: make([]float64, m)}
 		o.lightness = make([]float64, m)
-		o.batch.besides(o.data, func(_, _ []float64) []float64 { return make([]float64, m) })
+		o.batch.setAuxiliary(o.data, func(_, _ []float64) []float64 { return make([]float64, m) })
 	}
 	rows := o.deck.Deal(m)
 	if o.data.First != nil {
@@ -67,7 +67,7 @@ func (o *oracle) deal(m int) (Data, []float64) {
 	for j, x := range o.data.X {
 		gather(o.batch.X[j], x, rows)
 	}
-	o.batch.besides(o.data, func(batch, column []float64) []float64 {
+	o.batch.setAuxiliary(o.data, func(batch, column []float64) []float64 {
 		gather(batch, column, rows)
 		return batch
 	})

@@ -261,13 +261,13 @@ func recordsInGroups(r *rand.Rand, a, b Data, levels int) (Data, Data) {
 		return []float64{0, float64(r.IntN(levels)), float64(r.IntN(levels)), float64(r.IntN(levels)), math.NaN(), -1, float64(levels)}[r.IntN(7)]
 	}
 	a.GroupCount, b.GroupCount = levels, levels
-	a.Group, b.Group = besidesAlike(a, b, level, level)
+	a.Group, b.Group = auxiliaryAlike(a, b, level, level)
 	return a, b
 }
 
-// besidesAlike is one more column of neighbours, of usual values where a record is the same in both, and of others in
+// auxiliaryAlike is an auxiliary column of neighbours, of usual values where a record is the same in both, and of others in
 // the record that differs.
-func besidesAlike(a, b Data, usual, others func() float64) (v, w []float64) {
+func auxiliaryAlike(a, b Data, usual, others func() float64) (v, w []float64) {
 	v, w = make([]float64, len(a.Y)), make([]float64, len(b.Y))
 	for u := range a.N {
 		first, end := a.span(u, u+1)

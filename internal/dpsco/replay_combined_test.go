@@ -99,9 +99,9 @@ func TestReplaysOfAllTogether(t *testing.T) {
 			return []float64{0, 1, -1, 5e-324, 1e300, math.Inf(1), math.NaN(), math.Inf(-1), 700, -700, mostWeight}[r.IntN(11)]
 		}
 		// The columns are made before any is given, so that all follow the same record.
-		weight, otherWeight := besidesAlike(x, y, func() float64 { return mostWeight * r.Float64() }, extreme)
-		offset, otherOffset := besidesAlike(x, y, r.NormFloat64, extreme)
-		exposure, otherExposure := besidesAlike(x, y, func() float64 { return math.Exp(r.NormFloat64()) }, extreme)
+		weight, otherWeight := auxiliaryAlike(x, y, func() float64 { return mostWeight * r.Float64() }, extreme)
+		offset, otherOffset := auxiliaryAlike(x, y, r.NormFloat64, extreme)
+		exposure, otherExposure := auxiliaryAlike(x, y, func() float64 { return math.Exp(r.NormFloat64()) }, extreme)
 		if weights {
 			x.Weight, y.Weight = weight, otherWeight
 		}

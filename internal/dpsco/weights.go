@@ -15,15 +15,15 @@ import (
 // Weights of rows (proof: weights.md). A fit minimises the mean, over all rows, of weight times loss. A
 // weight is a function of its row, and is divided by a public largest weight.
 
-// beside returns the columns besides features, target and group.
-func (x *Data) beside() [3]*[]float64 {
+// auxiliaryColumns returns the columns besides features, target and group.
+func (x *Data) auxiliaryColumns() [3]*[]float64 {
 	return [3]*[]float64{&x.Offset, &x.Weight, &x.Exposure}
 }
 
-// besides sets each of these columns that other has to of(x's column, other's column).
-func (x *Data) besides(other Data, of func(old, column []float64) []float64) {
-	from := other.beside()
-	for k, column := range x.beside() {
+// setAuxiliary sets each of these columns that other has to of(x's column, other's column).
+func (x *Data) setAuxiliary(other Data, of func(old, column []float64) []float64) {
+	from := other.auxiliaryColumns()
+	for k, column := range x.auxiliaryColumns() {
 		if *from[k] != nil {
 			*column = of(*column, *from[k])
 		}

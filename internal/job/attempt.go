@@ -92,10 +92,10 @@ func (c *claim) relation() pgx.Identifier {
 func (c *claim) reading() bool { return c.State == "reading" }
 
 // columns returns the columns that a regression reads, in this order: target, features, the columns that
-// options name (see besides), and the category that divides the rows into groups, if there is one.
+// options name (see auxiliaryOptions), and the category that divides the rows into groups, if there is one.
 func (c *claim) columns() []string {
 	columns := append([]string{c.Request.Target}, c.Request.Features...)
-	for _, option := range besides {
+	for _, option := range auxiliaryOptions {
 		if column := c.column(option); column != "" {
 			columns = append(columns, column)
 		}
@@ -121,8 +121,8 @@ func (c *claim) groups() []string {
 	return groups
 }
 
-// besides lists the options that name a column. Their columns are read after the features, in this order.
-var besides = []string{catalogue.Exposure, catalogue.Weight, catalogue.Offset}
+// auxiliaryOptions lists the options that name a column. Their columns are read after the features, in this order.
+var auxiliaryOptions = []string{catalogue.Exposure, catalogue.Weight, catalogue.Offset}
 
 // column returns the column that an option names; empty if the request does not set the option.
 func (c *claim) column(option string) string { return catalogue.ColumnOf(c.Request.Options, option) }

@@ -116,7 +116,7 @@ func (c *claim) design() *dpsco.Pushdown {
 		}
 	}
 	for option, place := range map[string]*int{catalogue.Weight: &x.Weight, catalogue.Offset: &x.Offset, catalogue.Exposure: &x.Exposure} {
-		if i := c.beside(option); i >= 0 {
+		if i := c.auxiliaryIndex(option); i >= 0 {
 			*place = 1 + len(c.Request.Features) + i
 		}
 	}
