@@ -79,7 +79,7 @@ func (a SampleAggregate) at(s Shape, z float64) (*stage, error) {
 // points returns the fits of the blocks of a random partition.
 func (a SampleAggregate) points(ctx context.Context, x Data, src *mech.Source) ([][]float64, error) {
 	points := make([][]float64, 0, a.Blocks)
-	for _, rows := range mech.NewDeck(x.N, src).Blocks(a.Blocks) {
+	for _, rows := range mech.NewPermutation(x.N, src).Blocks(a.Blocks) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}

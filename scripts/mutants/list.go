@@ -12,10 +12,10 @@ var mutants = []mutant{
 		"	weights := x.numbers(x.N)\n", "	weights := x.numbers(x.N)\n	total := 0.0\n	for _, column := range x.X {\n		for _, v := range column {\n			if square := v * v / float64(x.N); square < math.Inf(1) {\n				total += square\n			}\n		}\n	}\n	limit *= math.Sqrt(total)\n",
 		[]tests{{"./internal/dpsco", "TestReplaysOfLognormalTables"}}},
 	{"each batch is used twice", "internal/dpsco/oracle.go",
-		"		x, weights = o.deal(u.Batch)\n", "		if o.batch.N == 0 || o.left[q.Use]%2 == 1 {\n			o.deal(u.Batch)\n		}\n		x, weights = o.batch, nil\n",
-		[]tests{{"./internal/dpsco", "TestEveryCallDealsAfresh"}}},
+		"		x, weights = o.sample(u.Batch)\n", "		if o.batch.N == 0 || o.left[q.Use]%2 == 1 {\n			o.sample(u.Batch)\n		}\n		x, weights = o.batch, nil\n",
+		[]tests{{"./internal/dpsco", "TestEveryCallSamplesAfresh"}}},
 	{"sample_aggregate's blocks go by position", "internal/dpsco/aggregate.go",
-		`mech.NewDeck(x.N, src).Blocks(a.Blocks)`,
+		`mech.NewPermutation(x.N, src).Blocks(a.Blocks)`,
 		`func() [][]int {
 			blocks := make([][]int, a.Blocks)
 			for i := range x.N {
@@ -34,7 +34,7 @@ var mutants = []mutant{
 `, []tests{{"./internal/dpsco", "TestANeighbourChangesOneBlocksFit"}}},
 	{"all rows are whitened together before the blocks", "internal/dpsco/aggregate.go",
 		`	points := make([][]float64, 0, a.Blocks)
-	for _, rows := range mech.NewDeck(x.N, src).Blocks(a.Blocks) {
+	for _, rows := range mech.NewPermutation(x.N, src).Blocks(a.Blocks) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -42,7 +42,7 @@ var mutants = []mutant{
 `, `	all := newWhitener(exactMoments(x), 1e-6)
 	x = x.times(all.matrix)
 	points := make([][]float64, 0, a.Blocks)
-	for _, rows := range mech.NewDeck(x.N, src).Blocks(a.Blocks) {
+	for _, rows := range mech.NewPermutation(x.N, src).Blocks(a.Blocks) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -110,8 +110,8 @@ var mutants = []mutant{
 		`u.high = logAbove((float64(head) + 1)`, `u.high = logAbove((float64(head) + 0)`, []tests{{"./internal/mech", "TestFirstDigits"}}},
 	{"the upper side of exp forgets the remainder", "internal/mech/uniform.go",
 		"		if mode == big.ToPositiveInf {\n			total.Add(total, term)\n		}\n", "", []tests{{"./internal/mech", "TestExpEnclosureHoldsTheRest"}}},
-	{"a shuffle that is not uniform", "internal/mech/deck.go",
-		`k := i + int(d.src.Uint64n(uint64(len(d.rows)-i)))`, `k := int(d.src.Uint64n(uint64(len(d.rows))))`, []tests{{"./internal/mech", "TestDealIsUniformAndFresh"}}},
+	{"a shuffle that is not uniform", "internal/mech/permutation.go",
+		`k := i + int(p.src.Uint64n(uint64(len(p.rows)-i)))`, `k := int(p.src.Uint64n(uint64(len(p.rows))))`, []tests{{"./internal/mech", "TestDealIsUniformAndFresh"}}},
 	{"the surcharge forgets the coordinates", "internal/mech/surcharge.go",
 		`*0.0211*float64(d)`, `*0.0211`, []tests{{"./internal/mech", "TestSurchargeCounts"}}},
 
