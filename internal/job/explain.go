@@ -75,7 +75,7 @@ func (s *Sidecar) explainNext(ctx context.Context) (found bool, err error) {
 func (s *Sidecar) answer(ctx context.Context, c *claim) (e *explanation, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			s.log.Error("panic", "error", mech.Break(v))
+			s.log.Error("panic", "error", mech.CatchPanic(v))
 			e, err = new(explanation).impossible(&failure{sqlstate: "DP004", message: "a fault in dpsidecar: an operator sees in its log where"})
 		}
 	}()

@@ -88,7 +88,7 @@ func (s *Sidecar) fit(ctx context.Context, c *claim, reads chan<- timetable) (f 
 	debug.SetPanicOnFault(true) // a fault while reading rows on disk becomes a panic, which is recovered: it neither ends the program nor prints memory
 	defer func() {
 		if v := recover(); v != nil {
-			f = fitted{err: mech.Break(v)}
+			f = fitted{err: mech.CatchPanic(v)}
 			s.log.Error("panic", "job", c.ID, "error", f.err)
 		}
 	}()
@@ -136,7 +136,7 @@ func sleepUntil(ctx context.Context, at time.Time) error {
 
 // publish publishes a job's result at the time of its step, or returns the reason why there is none.
 func (s *Sidecar) publish(ctx context.Context, c *claim, f fitted, step int) error {
-	var panicked *mech.Broken
+	var panicked *mech.CaughtPanic
 	switch {
 	case errors.As(f.err, &panicked):
 		return fitPanicked
