@@ -85,7 +85,7 @@ func (d Descent) estimators(s Shape, z float64) (all []mean.Estimator, cost priv
 		}
 		cost = append(cost, privacy.Repeat{Count: u.Calls, Event: sampled(e.Event(), n, s.N)})
 		if n < s.N {
-			cost = append(cost, privacy.Approx{Delta: mech.Surcharge(z, n, s.D, u.Calls)})
+			cost = append(cost, privacy.Approx{Delta: mech.RoundingDelta(z, n, s.D, u.Calls)})
 		}
 	}
 	return all, cost, nil

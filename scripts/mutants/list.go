@@ -112,8 +112,8 @@ var mutants = []mutant{
 		"		if mode == big.ToPositiveInf {\n			total.Add(total, term)\n		}\n", "", []tests{{"./internal/mech", "TestExpEnclosureHoldsTheRest"}}},
 	{"a shuffle that is not uniform", "internal/mech/permutation.go",
 		`k := i + int(p.src.Uint64n(uint64(len(p.rows)-i)))`, `k := int(p.src.Uint64n(uint64(len(p.rows))))`, []tests{{"./internal/mech", "TestSampleIsUniformAndFresh"}}},
-	{"the surcharge forgets the coordinates", "internal/mech/surcharge.go",
-		`*0.0211*float64(d)`, `*0.0211`, []tests{{"./internal/mech", "TestSurchargeCounts"}}},
+	{"the delta of rounding forgets the coordinates", "internal/mech/rounding.go",
+		`*0.0211*float64(d)`, `*0.0211`, []tests{{"./internal/mech", "TestRoundingDeltaCounts"}}},
 
 	// Costs of events.
 	{"accounting: normal noise costs half of its rho", "internal/privacy/price.go",
