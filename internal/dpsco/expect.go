@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"slices"
 
 	"dpsidecar/internal/catalogue"
 	"dpsidecar/internal/dpsco/loss"
@@ -49,7 +50,7 @@ func RowsFor(share float64, a Algorithm, s Shape, b privacy.Budget, accountant p
 		if err == nil && expected.Deviation == nil {
 			return 0
 		}
-		if err == nil && expected.Short <= share && largest(expected.Deviation) <= share {
+		if err == nil && expected.Short <= share && slices.Max(expected.Deviation) <= share {
 			high = middle
 		} else {
 			low = middle + 1
@@ -59,14 +60,6 @@ func RowsFor(share float64, a Algorithm, s Shape, b privacy.Budget, accountant p
 		return 0
 	}
 	return int(math.Exp2(float64(high) / steps))
-}
-
-func largest(v []float64) float64 {
-	most := 0.0
-	for _, x := range v {
-		most = max(most, x)
-	}
-	return most
 }
 
 func (a Scaled) expect(s Shape, b privacy.Budget, accountant privacy.Accountant) (Forecast, error) {

@@ -76,14 +76,11 @@ func newJointFit(r *jointReleases) *jointFit {
 	d := r.shape.D
 	f := &jointFit{
 		jointReleases: r, n: float64(r.shape.N), perRow: 1, d: float64(d), slopes: float64(r.shape.D),
-		p: mat.NewDense(d, d, nil), w: make([]float64, d), bound: r.Bound, cut: firstResidualCut * r.Scale, within: 1,
+		p: identity(d), w: make([]float64, d), bound: r.Bound, cut: firstResidualCut * r.Scale, within: 1,
 		subgradient: make([]float64, d),
 	}
 	if r.shape.Intercept {
 		f.slopes--
-	}
-	for j := range d {
-		f.p.Set(j, j, 1)
 	}
 	return f
 }

@@ -36,7 +36,7 @@ func pushedDown(x Data) Data {
 		}
 	}
 	e.Totals = func(p sqlsum.Pass) (sqlsum.Totals, error) {
-		t, add, row := p.Empty(), p.Twin(), make([]float64, len(raw))
+		t, add, row := p.Empty(), p.TwinForTests(), make([]float64, len(raw))
 		for i := range x.Y {
 			for j, column := range raw {
 				row[j] = column[i]

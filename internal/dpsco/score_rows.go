@@ -306,7 +306,7 @@ func (m *measured) releaseSums(rows scoredRows, src *mech.Source) *scoreMeans {
 	k := m.columns()
 	total := merging[*mech.Sum]{total: mech.NewSum(m.sumContract())}
 	rows.each(func() func(int, Data) {
-		part, block, starts := total.fork(), columns(1+2*k, blockRows), make([]int, 0, blockRows)
+		part, block, units, starts := total.fork(), columns(1+2*k, blockRows), repeat(1, blockRows), make([]int, 0, blockRows)
 		return func(_ int, b Data) {
 			ones := block[0]
 			m.numbers(block[1:1+k], ones, b)
@@ -317,11 +317,7 @@ func (m *measured) releaseSums(rows scoredRows, src *mech.Source) *scoreMeans {
 					column[i], squares[i] = (2*u-1)*ones[i], (2*u*u-1)*ones[i]
 				}
 			}
-			unit := make([]float64, b.N)
-			for i := range unit {
-				unit[i] = 1
-			}
-			part.AddRows(mech.Rows{X: firstRows(block, b.N)}, unit)
+			part.AddRows(mech.Rows{X: firstRows(block, b.N)}, units[:b.N])
 		}
 	})
 	noise := m.noises[moments].(mech.Laplace)
