@@ -453,7 +453,7 @@ var mutants = []mutant{
 		"p.radiusAsked || p.Penalty != catalogue.PenaltyNone", "p.radiusAsked || p.Penalty == \"\" && p.Penalty != catalogue.PenaltyNone", []tests{{"./internal/dpsco", "TestWhatIsStandardised"}}},
 
 	// Newton steps.
-	{"newton: the delta that is told is the one asked for", "internal/dpsco/newton_fit.go",
+	{"newton: the delta that is told is the one asked for", "internal/dpsco/newton_move.go",
 		"r.HuberDelta = c.delta", "r.HuberDelta = f.delta + 0*c.delta", []tests{{"./internal/dpsco", "TestIntervalsAreAboutTheDeltaThatIsTold"}}},
 	{"newton: no pass has a larger delta than was asked for", "internal/dpsco/newton_narrow.go",
 		"case typical > most:", "case typical > 1e9*most:", []tests{{"./internal/dpsco", "TestHuberFitsForgiveASmallScaleOfTheTarget"}}},
@@ -487,7 +487,7 @@ var mutants = []mutant{
 		"return taken * max(part, partBeyond", "return taken * max(part, 0*partBeyond", []tests{{"./internal/dpsco", "TestWhatIsMissingFollowsTheHistogram"}}},
 	{"newton: rows that noise hides are not far away", "internal/dpsco/magnitudes.go",
 		"excess += rows * max(0, size-cut)", "excess += 0 * max(0, size-cut)", []tests{{"./internal/dpsco", "TestHiddenRowsAreAsFarAway"}}},
-	{"newton: lengths of the first pass are those of shortened rows", "internal/dpsco/newton_fit.go",
+	{"newton: lengths of the first pass are those of shortened rows", "internal/dpsco/newton_first.go",
 		"f.firstScore = f.rescale / math.Sqrt(f.mean) * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound)))", "f.firstScore = f.rescale / math.Sqrt(f.mean) * min(1, whole)", []tests{{"./internal/dpsco", "TestFarRowsAreAsFarAway"}}},
 	{"newton: intervals are where the coefficients are", "internal/dpsco/newton_intervals.go",
 		`slices.Clone(f.centre)), x.factor, middle)`, `slices.Clone(f.centre)), 0, middle)`, []tests{{"./internal/dpsco", "TestIntervalsMoveToward"}}},
@@ -521,7 +521,7 @@ var mutants = []mutant{
 		`model := f.evenly() * max(`, `model := max(`, []tests{{"./internal/dpsco", "TestWeightsOfCountsAreKnown"}}},
 	{"newton: tails of counts are judged by one pass", "internal/dpsco/newton_counts.go",
 		`stat.Mean(f.indices, nil)`, `stat.Mean(f.indices[:1], nil)`, []tests{{"./internal/dpsco", "TestTailsOfCountsInAllPasses"}}},
-	{"newton: limits of counts go by scores", "internal/dpsco/newton_fit.go",
+	{"newton: limits of counts go by scores", "internal/dpsco/newton_limits.go",
 		`limit = max(limit, f.cheapLimit(z))`, `limit = max(limit, 0*z)`, []tests{{"./internal/dpsco", "TestWeightsOfCountsAreKnown"}}},
 	{"newton: heavy scores of labels tell their noise", "internal/dpsco/newton_noise.go",
 		`f.missing(expected) > mostToldMissingOfLabels`, `f.missing(expected) > 1e9`, []tests{{"./internal/dpsco", "TestWhatIsMissingFollowsTheHistogram"}}},
@@ -533,7 +533,7 @@ var mutants = []mutant{
 		"			if r.huber() {\n				noises = append(noises, r.residualNoise[t])\n			}\n", "", []tests{{"./internal/dpsco", "TestNewtonReplays$"}}},
 	{"newton: the histogram of residuals has half of its noise", "internal/dpsco/newton.go",
 		"			r.residualNoise[t] = part(share.residuals[t])\n", "			r.residualNoise[t] = part(4 * share.residuals[t])\n", []tests{{"./internal/dpsco", "TestNewtonCostsWhatItReleases"}}},
-	{"newton: the first delta follows the targets", "internal/dpsco/newton_fit.go",
+	{"newton: the first delta follows the targets", "internal/dpsco/newton_first.go",
 		"	f.begin(f.readFirst(joint, longer, x.weighted(), x.hasOffsets()), l)\n", `	f.begin(f.readFirst(joint, longer, x.weighted(), x.hasOffsets()), l)
 	if c, huber := f.Curve.(huberCurve); huber {
 		c.delta *= min(1, 1e-9+math.Abs(x.Y[0]))
@@ -546,13 +546,13 @@ var mutants = []mutant{
 		"if w.values[k] < 1/math.Sqrt(s.noiseFloor) {", "if true {", []tests{{"./internal/dpsco", "TestHiddenDirectionsOfRedundantFeatures"}}},
 	{"newton: the sizes of counts are not charged", "internal/dpsco/newton.go",
 		"		noises = append(noises, r.targetNoise)\n", "", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
-	{"newton: the sizes of counts have half of their noise", "internal/dpsco/newton_fit.go",
+	{"newton: the sizes of counts have half of their noise", "internal/dpsco/newton_first.go",
 		`releaseMagnitudes(seen.targets, f.targetNoise,`, `releaseMagnitudes(seen.targets, mech.Gaussian{NoiseMultiplier: f.targetNoise.NoiseMultiplier / 2},`, []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
 	{"newton: scores of counts have no bound", "internal/dpsco/newton_poisson.go",
 		`y := min(r.y[i], c.cut)`, `y := r.y[i]`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
 	{"newton: rows of large means have no bound", "internal/dpsco/newton_poisson.go",
 		`max(mean, c.cut-mean)`, `c.cut`, []tests{{"./internal/dpsco", "TestNewtonRowsKeepTheirContracts"}}},
-	{"newton: the cut of counts is the first row's", "internal/dpsco/newton_fit.go",
+	{"newton: the cut of counts is the first row's", "internal/dpsco/newton_first.go",
 		"	f.begin(f.readFirst(joint, longer, x.weighted(), x.hasOffsets()), l)\n", "	if c, ok := f.Curve.(poissonCurve); ok && x.Y[0] >= 1 && x.Y[0] < 1e9 {\n		c.cut = x.Y[0]\n		f.Curve = c\n	}\n	f.begin(f.readFirst(joint, longer, x.weighted(), x.hasOffsets()), l)\n", []tests{{"./internal/dpsco", "TestNewtonReplays"}}},
 	{"newton: Huber steps take the whole curvature of parabolas", "internal/dpsco/newton_curve.go",
 		"const touching = 0.7", "const touching = 1", []tests{{"./internal/dpsco", "TestHuberFitsForgive"}}},
