@@ -69,7 +69,7 @@ func (a L1) seconds(s Shape, epsilon float64) float64 {
 func (f staged) seconds() float64 {
 	n, d, groups := float64(f.shape.N), float64(f.shape.D), float64(f.shape.GroupCount)
 	steps := 1 + min(groups, 1) // groups are fitted twice
-	if f.shares.nearer.fit > 0 {
+	if f.shares.refinement.fit > 0 {
 		steps += .5 // a third fit of all rows
 	}
 	return 1e-3 + 2*secondsOfCount*n*float64(len(f.columns)) + steps*n*(3e-7+1e-7*d+5e-9*d*d) + 3e-5*d*d + 4e-7*d*d*d + steps*groups*(5e-4+5e-6*d*d)

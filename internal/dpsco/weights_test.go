@@ -370,7 +370,7 @@ func TestReplaysOfLightWeightsInStages(t *testing.T) {
 		}
 	}
 	if share := largest["mech.SignedQuantile on mech.MagnitudeContract"]; share <= .5 {
-		t.Errorf("the way aside is moved by %v of its bound at most: %v", share, largest)
+		t.Errorf("the shift to the quantile is moved by %v of its bound at most: %v", share, largest)
 	}
 }
 
