@@ -50,15 +50,15 @@ type jointFit struct {
 	products  *magnitudes
 	standsOut float64 // sum of magnitudes.standsOut of the histograms of lengths and of products
 
-	restored            float64    // share of the shortening that is undone in a row's weight in the step
-	wide                *mat.Dense // P of the last pilot pass, for rows in a database
-	weights             []float64  // sensitive: weights of rows in the step, for rows in memory
-	stepCuts, levelCuts cuts
-	cutMeans                     // of the step, in the last coordinates
-	levels              cutMeans // of the mean residual (the level); empty before its release or without an intercept
-	levelScale          float64  // corrects the level for unusable rows and weights of rows
-	constant            noisyConstant
-	meat                *mat.SymDense
+	restored                float64    // share of the shortening that is undone in a row's weight in the step
+	wide                    *mat.Dense // P of the last pilot pass, for rows in a database
+	weights                 []float64  // sensitive: weights of rows in the step, for rows in memory
+	stepCuts, interceptCuts cuts
+	cutMeans                         // of the step, in the last coordinates
+	interceptMeans          cutMeans // of the mean residual, the step of the intercept; empty before its release or without an intercept
+	interceptScale          float64  // corrects the intercept's step for unusable rows and weights of rows
+	constant                noisyConstant
+	meat                    *mat.SymDense
 }
 
 // newJointParts returns a fit of all rows.
@@ -329,10 +329,10 @@ func (f *jointFit) nextBound(trace, z float64, rare []float64) float64 {
 	})
 }
 
-// cutWeights holds the weights of the squared tails beyond the cuts of the step and of the level,
+// cutWeights holds the weights of the squared tails beyond the cuts of the step and of the intercept's step,
 // relative to noise; the doubt about the part between two cuts (cutMeans); and the gain that divides
 // the budget (newCuts).
-type cutWeights struct{ step, level, doubt, gain float64 }
+type cutWeights struct{ step, intercept, doubt, gain float64 }
 
 // usualDoubt is the doubt where information is not low.
 const usualDoubt = 1.2
@@ -342,33 +342,33 @@ const usualDoubt = 1.2
 func (f *jointFit) cutWeights() cutWeights {
 	switch {
 	case f.VeryLowInformation && !f.grouped:
-		return cutWeights{step: 0.02, level: 0.2, doubt: 2.5, gain: 0.3}
+		return cutWeights{step: 0.02, intercept: 0.2, doubt: 2.5, gain: 0.3}
 	case f.LowInformation && !f.grouped:
-		return cutWeights{step: 0.2, level: 0.7, doubt: 2.5, gain: 0.3}
+		return cutWeights{step: 0.2, intercept: 0.7, doubt: 2.5, gain: 0.3}
 	}
-	return cutWeights{step: 0.2, level: 0.7, doubt: usualDoubt, gain: 0.8}
+	return cutWeights{step: 0.2, intercept: 0.7, doubt: usualDoubt, gain: 0.8}
 }
 
-// symmetricDoubt is the doubt for the step where the level shows symmetric errors: then the part
+// symmetricDoubt is the doubt for the step where the intercept's step shows symmetric errors: then the part
 // between the cuts is likely to be noise. It reduces the excess risk by 1 to 2 %, by a quarter
 // with 100,000 normal rows at eps .3.
 const symmetricDoubt = 2.5
 
-// stepDoubt returns the doubt for the step, once the level is known.
+// stepDoubt returns the doubt for the step, once the intercept's step is known.
 func (f *jointFit) stepDoubt() float64 {
 	doubt := f.cutWeights().doubt
 	if f.grouped || !f.shape.Intercept {
 		return doubt
 	}
-	return doubt + max(0, symmetricDoubt-doubt)*(1-f.levels.keep)
+	return doubt + max(0, symmetricDoubt-doubt)*(1-f.interceptMeans.keep)
 }
 
 // cutsHide is the assumption about hidden rows for the choice of cuts.
 var cutsHide = tailAssumption{deviations: 0.5, steepest: 3}
 
-// chooseCuts chooses the cuts of the step and of the level.
+// chooseCuts chooses the cuts of the step and of the intercept's step.
 func (f *jointFit) chooseCuts() {
-	f.stepCuts, f.levelCuts = f.newStepCuts(f.products), f.newLevelCuts(f.residuals)
+	f.stepCuts, f.interceptCuts = f.newStepCuts(f.products), f.newInterceptCuts(f.residuals)
 }
 
 func (f *jointFit) newStepCuts(products *magnitudes) cuts {
@@ -382,15 +382,15 @@ func (f *jointFit) newStepCuts(products *magnitudes) cuts {
 	return c
 }
 
-func (f *jointFit) newLevelCuts(residuals *magnitudes) cuts {
+func (f *jointFit) newInterceptCuts(residuals *magnitudes) cuts {
 	_, deviation := f.deviations()
-	return newCuts(residuals, 1, deviation, f.cutWeights().level, f.cutWeights().gain)
+	return newCuts(residuals, 1, deviation, f.cutWeights().intercept, f.cutWeights().gain)
 }
 
 // deviations returns the standard deviations of the noise on a coordinate of the step's sums and of
-// the level's sums, in their units.
-func (f *jointFit) deviations() (step, level float64) {
-	return 2 * f.stepNoise.NoiseMultiplier / f.n, 2 * f.levelNoise.NoiseMultiplier / f.n
+// the intercept step's sums, in their units.
+func (f *jointFit) deviations() (step, intercept float64) {
+	return 2 * f.stepNoise.NoiseMultiplier / f.n, 2 * f.interceptNoise.NoiseMultiplier / f.n
 }
 
 // beyond returns the part of all rows' second moments that lies beyond bound in the rows longer than it.
@@ -425,11 +425,11 @@ func (f *jointFit) weigh() {
 
 // jointStep holds the sums of the step over a part of the rows, before noise.
 type jointStep struct {
-	step, level *mech.Sum
-	meat        *mech.Moments
+	step, intercept *mech.Sum
+	meat            *mech.Moments
 }
 
-// step releases the sums of the least squares step, of the level and of the meat.
+// step releases the sums of the least squares step, of the intercept's step and of the meat.
 func (a *jointParts) step(src *mech.Source) {
 	seen := make([]jointStep, len(a.fits))
 	for g, f := range a.fits {
@@ -437,12 +437,12 @@ func (a *jointParts) step(src *mech.Source) {
 	}
 	steps := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.step }), a.stepContract(), a.stepNoise, src)
 	if a.shape.Intercept {
-		levels := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.level }), a.levelContract(), a.levelNoise, src)
+		intercepts := releaseSums(of(seen, func(s jointStep) *mech.Sum { return s.intercept }), a.interceptContract(), a.interceptNoise, src)
 		for g, f := range a.fits {
 			_, deviation := f.deviations()
-			floats.Scale(f.perRow, levels[g])
-			f.levelScale = 1 / f.counted()
-			f.levels = f.levelCuts.means(levels[g], 0, deviation, f.cutWeights().doubt)
+			floats.Scale(f.perRow, intercepts[g])
+			f.interceptScale = 1 / f.counted()
+			f.interceptMeans = f.interceptCuts.means(intercepts[g], 0, deviation, f.cutWeights().doubt)
 		}
 	}
 	for g, f := range a.fits {
@@ -465,27 +465,27 @@ func (f *jointFit) sumStep(x Data) jointStep {
 		return f.queryStep(x.Pushdown)
 	}
 	steps := merging[*mech.Sum]{total: mech.NewSum(f.stepContract())}
-	levels := merging[*mech.Sum]{total: mech.NewSum(f.levelContract())}
+	intercepts := merging[*mech.Sum]{total: mech.NewSum(f.interceptContract())}
 	meats := merging[*mech.Moments]{total: mech.NewMoments(f.meatContract())}
 	x.scan(f.stepCoordinates(), f.w, func() func(int, *rowBlock) {
-		s, l, m := steps.fork(), levels.fork(), meats.fork()
+		s, l, m := steps.fork(), intercepts.fork(), meats.fork()
 		return func(first int, r *rowBlock) {
 			r.scaleByWeight()
 			weights := f.weights[first : first+r.n]
 			r.addStep(s, weights, f.stepCuts)
 			if f.shape.Intercept {
-				r.addLevel(l, f.levelCuts)
+				r.addIntercept(l, f.interceptCuts)
 			}
 			if f.Intervals {
-				r.addMeat(m, weights, f.stepCuts.outer, f.levelCuts.outer, f.shape.Intercept)
+				r.addMeat(m, weights, f.stepCuts.outer, f.interceptCuts.outer, f.shape.Intercept)
 			}
 		}
 	})
-	return jointStep{steps.merged(), levels.merged(), meats.merged()}
+	return jointStep{steps.merged(), intercepts.merged(), meats.merged()}
 }
 
 // stepCoordinates returns the coordinates of rows in the step. They are without the constant, which
-// the level estimates, because that makes rows shorter.
+// the intercept's step estimates, because that makes rows shorter.
 func (f *jointFit) stepCoordinates() *mat.Dense {
 	if !f.shape.Intercept {
 		return f.p
@@ -498,18 +498,18 @@ func (f *jointFit) stepCoordinates() *mat.Dense {
 // proximal moves w to the minimiser of half the squared distance, in the released metric, plus Psi.
 func (f *jointFit) proximal(w []float64) { proximalStep(f.Psi, f.p, w, 1) }
 
-// finish returns the coefficients, with the corrections of the slopes and of the level shrunk toward
+// finish returns the coefficients, with the corrections of the slopes and of the intercept's step shrunk toward
 // the pilot fit by as much as noise explains, and the estimates of their errors.
 func (f *jointFit) finish() Result {
 	keeps, drift := f.keeps()
-	r := Result{Coefficients: f.coefficients(f.correction(f.kept, keeps), f.keptLevel(f.levelKeep())), NoiseCovariance: f.noise(keeps, drift)}
+	r := Result{Coefficients: f.coefficients(f.correction(f.kept, keeps), f.keptIntercept(f.interceptKeep())), NoiseCovariance: f.noise(keeps, drift)}
 	f.errors(&r)
 	return r
 }
 
 // correction returns a step in which the part beyond the subgradient of Psi is multiplied by keeps
 // (nil: the identity): the subgradient is no evidence of an error of the pilot fit. The constant's
-// coordinate is left to the level.
+// coordinate is left to the intercept's step.
 func (f *jointFit) correction(step noisyMean, keeps *mat.SymDense) []float64 {
 	beyond, v := make([]float64, f.shape.D), mat.NewVecDense(f.shape.D, nil)
 	floats.SubTo(beyond, step.mean, f.subgradient)
@@ -575,31 +575,31 @@ func (f *jointFit) shrinkage() float64 {
 	return max(0, 1-max(f.slopes-1, 0.7)*square(f.kept.deviation)/max(signal, math.SmallestNonzeroFloat64))
 }
 
-// levelKeep returns the fraction of the level that is kept, by the same rule as keeps.
-func (f *jointFit) levelKeep() float64 {
+// interceptKeep returns the fraction of the intercept's step that is kept, by the same rule as keeps.
+func (f *jointFit) interceptKeep() float64 {
 	if f.grouped || !f.shape.Intercept {
 		return 1
 	}
 	before := f.pilotNoise.At(0, 0) * square(f.p.At(0, 0))
-	keeps, _ := gains(f.levels.kept.mean, []float64{before}, []float64{square(f.levels.kept.deviation)})
+	keeps, _ := gains(f.interceptMeans.kept.mean, []float64{before}, []float64{square(f.interceptMeans.kept.deviation)})
 	return keeps[0]
 }
 
-// keptLevel returns the level multiplied by keep.
-func (f *jointFit) keptLevel(keep float64) noisyMean {
-	level := noisyMean{deviation: keep * f.levels.kept.deviation}
-	for _, v := range f.levels.kept.mean {
-		level.mean = append(level.mean, keep*v)
+// keptIntercept returns the intercept's step multiplied by keep.
+func (f *jointFit) keptIntercept(keep float64) noisyMean {
+	intercept := noisyMean{deviation: keep * f.interceptMeans.kept.deviation}
+	for _, v := range f.interceptMeans.kept.mean {
+		intercept.mean = append(intercept.mean, keep*v)
 	}
-	return level
+	return intercept
 }
 
-// coefficients returns the pilot fit plus a correction and a level, after the proximal step.
-func (f *jointFit) coefficients(correction []float64, level noisyMean) []float64 {
+// coefficients returns the pilot fit plus a correction and an intercept's step, after the proximal step.
+func (f *jointFit) coefficients(correction []float64, intercept noisyMean) []float64 {
 	w := times(f.p, correction)
 	floats.Add(w, f.w)
 	if f.shape.Intercept {
-		w[0] += level.mean[0] * f.levelScale
+		w[0] += intercept.mean[0] * f.interceptScale
 	}
 	f.proximal(w)
 	return w

@@ -111,7 +111,7 @@ func (f *jointFit) influences() *mat.Dense {
 	a := mat.NewDense(d, f.meat.SymmetricDim(), nil)
 	a.Slice(0, d, 0, d).(*mat.Dense).Copy(f.stepInfluences())
 	if f.shape.Intercept {
-		a.Set(0, d, f.levelScale)
+		a.Set(0, d, f.interceptScale)
 	}
 	return a
 }
@@ -132,7 +132,7 @@ func (f *jointFit) errors(r *Result) {
 		r.withhold(why)
 		return
 	}
-	centre, influences, steps := f.coefficients(f.correction(f.outer, nil), f.levels.outer), f.influences(), f.stepAllowance()
+	centre, influences, steps := f.coefficients(f.correction(f.outer, nil), f.interceptMeans.outer), f.influences(), f.stepAllowance()
 	shown := f.shownBias(influences)
 	r.Covariance, r.Bias = f.covariance(influences), f.bias(influences)
 	r.Bias.SymRankOne(r.Bias, 1, mat.NewVecDense(len(shown), shown))
@@ -176,7 +176,7 @@ const (
 func (f *jointFit) shownBias(influences *mat.Dense) []float64 {
 	level := 0.0
 	if f.shape.Intercept {
-		level = f.levels.between.mean[0]
+		level = f.interceptMeans.between.mean[0]
 	}
 	beyond := f.products.tail(f.stepCuts.outer, intervalsHide)
 	between := f.products.tail(f.stepCuts.inner, cutsHide) - f.products.tail(f.stepCuts.outer, cutsHide)
@@ -196,7 +196,7 @@ func (f *jointFit) shownBias(influences *mat.Dense) []float64 {
 
 // levelAllowance bounds the bias of the level from clipping at its outer cut.
 func (f *jointFit) levelAllowance() float64 {
-	return biasShare * f.residuals.tail(f.levelCuts.outer, intervalsHide)
+	return biasShare * f.residuals.tail(f.interceptCuts.outer, intervalsHide)
 }
 
 // covariance returns the covariance of the estimates with the given influences: the sum of those due
@@ -215,8 +215,8 @@ func (f *jointFit) covariance(influences *mat.Dense) *mat.SymDense {
 		noise[i] = square(f.outer.deviation)
 	}
 	if f.shape.Intercept {
-		noise[d] = square(f.levels.outer.deviation)
-		sampling.SetSym(d, d, max(0, sampling.At(d, d)-square(f.levels.outer.mean[0])/f.n))
+		noise[d] = square(f.interceptMeans.outer.deviation)
+		sampling.SetSym(d, d, max(0, sampling.At(d, d)-square(f.interceptMeans.outer.mean[0])/f.n))
 	}
 	sampling = positivePart(sampling)
 	for i, v := range noise {
@@ -236,7 +236,7 @@ func (f *jointFit) bias(influences *mat.Dense) *mat.SymDense {
 	b := mat.NewSymDense(d, nil)
 	if f.shape.Intercept {
 		steps *= 2
-		b.SetSym(0, 0, 2*square(f.levelScale*f.levelAllowance()))
+		b.SetSym(0, 0, 2*square(f.interceptScale*f.levelAllowance()))
 	}
 	var gram mat.SymDense
 	gram.SymOuterK(steps, influences.Slice(0, d, 0, d))
@@ -248,7 +248,7 @@ func (f *jointFit) bias(influences *mat.Dense) *mat.SymDense {
 func (f *jointFit) units() []float64 {
 	u := slices.Repeat([]float64{f.stepCuts.outer}, f.meat.SymmetricDim())
 	if f.shape.Intercept {
-		u[f.shape.D] = f.levelCuts.outer
+		u[f.shape.D] = f.interceptCuts.outer
 	}
 	return u
 }

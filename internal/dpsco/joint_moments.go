@@ -17,7 +17,7 @@ import (
 // one release. The last pass starts from that pilot fit and makes a step of least squares, in which
 // only the length of residual times row is clipped, at two cuts chosen from a private histogram. The
 // part between the cuts is released separately, and is discarded as far as noise explains it. With an
-// intercept the last pass also releases the mean residual, called the level, which corrects the
+// intercept the last pass also releases the mean residual, the step of the intercept (in joint_moments.md the level), which corrects the
 // intercept.
 //
 // Privacy: the composition of its releases, each a bounded sum with Gaussian
@@ -42,24 +42,24 @@ const pilotPasses = 3
 
 // jointShares are the shares of the zCDP budget that the releases take. They add up to 1; the share
 // of a release that a fit does not make goes to the step. Whiten increases the shares of the second
-// moments at the expense of the step and the level.
+// moments at the expense of the step and the intercept's step.
 var jointShares = struct {
-	moments, residuals, lengths [pilotPasses]float64
-	products, step, level, meat float64
+	moments, residuals, lengths     [pilotPasses]float64
+	products, step, intercept, meat float64
 }{
 	moments:   [pilotPasses]float64{0.05, 0.11, 0.13},
 	residuals: [pilotPasses]float64{0.015, 0.015, 0.03},
 	lengths:   [pilotPasses]float64{0.01, 0.015, 0.02},
-	products:  0.03, step: 0.445, level: 0.08, meat: 0.05,
+	products:  0.03, step: 0.445, intercept: 0.08, meat: 0.05,
 }
 
 // jointReleases holds the noise of every release of a JointMoments.
 type jointReleases struct {
 	JointMoments
-	shape                                          Shape
-	momentNoise, residualNoise, lengthNoise        [pilotPasses]mech.Gaussian
-	productNoise, stepNoise, levelNoise, meatNoise mech.Gaussian
-	groupNoise                                     mech.Gaussian // of the sizes of groups
+	shape                                              Shape
+	momentNoise, residualNoise, lengthNoise            [pilotPasses]mech.Gaussian
+	productNoise, stepNoise, interceptNoise, meatNoise mech.Gaussian
+	groupNoise                                         mech.Gaussian // of the sizes of groups
 }
 
 // releases divides the budget, that of one release of noise multiplier z, among all releases.
@@ -81,12 +81,12 @@ func (a JointMoments) releases(s Shape, z float64) (*jointReleases, error) {
 	for t := range pilotPasses {
 		r.momentNoise[t], r.residualNoise[t], r.lengthNoise[t] = part(more*jointShares.moments[t]), part(jointShares.residuals[t]), part(jointShares.lengths[t])
 	}
-	less := 1 - (more-1)*floats.Sum(jointShares.moments[:])/(jointShares.step+jointShares.level)
-	step, level := less*jointShares.step, less*jointShares.level
+	less := 1 - (more-1)*floats.Sum(jointShares.moments[:])/(jointShares.step+jointShares.intercept)
+	step, intercept := less*jointShares.step, less*jointShares.intercept
 	if s.Intercept {
-		r.levelNoise = part(level)
+		r.interceptNoise = part(intercept)
 	} else {
-		step += level
+		step += intercept
 	}
 	if a.Intervals {
 		r.meatNoise = part(jointShares.meat)
@@ -107,7 +107,7 @@ func (r *jointReleases) all() (noises []mech.Gaussian) {
 	}
 	noises = append(noises, r.productNoise, r.stepNoise)
 	if r.shape.Intercept {
-		noises = append(noises, r.levelNoise)
+		noises = append(noises, r.interceptNoise)
 	}
 	if r.Intervals {
 		noises = append(noises, r.meatNoise)
@@ -133,13 +133,13 @@ func (r *jointReleases) stepContract() mech.Contract {
 	return mech.Contract{Norm: mech.L2, Bound: 1, N: r.shape.N, D: 2 * r.shape.D}
 }
 
-// levelContract is the contract of the inner and outer sums of residuals, in their units.
-func (r *jointReleases) levelContract() mech.Contract {
+// interceptContract is the contract of the inner and outer sums of residuals, in their units.
+func (r *jointReleases) interceptContract() mech.Contract {
 	return mech.Contract{Norm: mech.L2, Bound: 1, N: r.shape.N, D: 2}
 }
 
 // meatContract is the contract of the second moments of a row's contributions to the step and, with
-// an intercept, to the level, each at most 1 long.
+// an intercept, to the intercept's step, each at most 1 long.
 func (r *jointReleases) meatContract() mech.MomentContract {
 	if r.shape.Intercept {
 		return mech.MomentContract{Bound: math.Sqrt2, N: r.shape.N, D: r.shape.D + 1}

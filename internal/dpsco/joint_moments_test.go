@@ -235,7 +235,7 @@ func TestJointMomentsCostWhatTheyRelease(t *testing.T) {
 	for t := range pilotPasses {
 		total += jointShares.moments[t] + jointShares.residuals[t] + jointShares.lengths[t]
 	}
-	total += jointShares.products + jointShares.step + jointShares.level + jointShares.meat
+	total += jointShares.products + jointShares.step + jointShares.intercept + jointShares.meat
 	if math.Abs(total-1) > 1e-12 {
 		t.Errorf("shares add up to %v", total)
 	}

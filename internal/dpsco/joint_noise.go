@@ -21,7 +21,7 @@ const (
 )
 
 // noise returns the covariance of the coefficients due to noise, to the first order: that of the step and
-// the level, that of the pilot fit as far as the correction does not remove it, and that of the second
+// the intercept's step, that of the pilot fit as far as the correction does not remove it, and that of the second
 // moments, which multiply the pilot fit's error. keeps multiplies the correction of the slopes; drift is the
 // standard deviation of a coordinate of the pilot fit's error other than noise. The result is nil for groups
 // and where it would be inaccurate (constants above). It is post-processing (formulas: joint_moments.md).
@@ -30,19 +30,19 @@ func (f *jointFit) noise(keeps *mat.SymDense, drift float64) *mat.SymDense {
 		!(math.Sqrt(mat.Trace(f.pilotNoise)) <= mostPilotNoise*f.residuals.quantile(0.5)) {
 		return nil
 	}
-	levelKeep := f.levelKeep()
+	interceptKeep := f.interceptKeep()
 	kept := new(mat.Dense)
 	kept.Mul(f.stepInfluences(), keeps)
 	step, g := f.stepOfReleases().covariance()
 	total := sandwich(kept, step)
 	if f.shape.Intercept {
-		level, _ := f.levelOfReleases().covariance()
-		total.SetSym(0, 0, total.At(0, 0)+level.At(0, 0)*square(levelKeep*f.levelScale))
+		intercept, _ := f.interceptOfReleases().covariance()
+		total.SetSym(0, 0, total.At(0, 0)+intercept.At(0, 0)*square(interceptKeep*f.interceptScale))
 	}
 	responding := mat.NewSymDense(f.shape.D, nil)
 	responding.ScaleSym(f.response(g), keeps)
 	for _, sign := range []float64{-1, 1} {
-		pilot := sandwich(f.leftOfPilot(responding, levelKeep, sign*math.Sqrt2*f.hDeviation), f.pilotNoise)
+		pilot := sandwich(f.leftOfPilot(responding, interceptKeep, sign*math.Sqrt2*f.hDeviation), f.pilotNoise)
 		pilot.ScaleSym(0.5, pilot)
 		total.AddSym(total, pilot)
 	}
@@ -105,16 +105,16 @@ func (f *jointFit) followPilot(gain *mat.SymDense, step []float64, deviation flo
 }
 
 // leftOfPilot returns the matrix L = P (1 - K Q'HQ) that maps errors of the pilot fit, in the last
-// coordinates, to the coefficients after the correction and the level. K, keeps, is the kept fraction of the
-// correction times its response (see response). With an intercept row 0 is that of the level: levelKeep is
+// coordinates, to the coefficients after the correction and the intercept's step. K, keeps, is the kept fraction of the
+// correction times its response (see response). With an intercept row 0 is that of the intercept's step: interceptKeep is
 // its kept fraction, and it responds to errors by the mean row. larger is added to all eigenvalues of H, to
 // simulate other releases: eigenvalues below the floor differ between them.
-func (f *jointFit) leftOfPilot(keeps *mat.SymDense, levelKeep, larger float64) *mat.Dense {
+func (f *jointFit) leftOfPilot(keeps *mat.SymDense, interceptKeep, larger float64) *mat.Dense {
 	d := f.shape.D
 	h, part, left := f.whitened(larger), mat.DenseCopyOf(keeps), identity(d)
 	if f.shape.Intercept {
 		part.SetRow(0, make([]float64, d))
-		part.Set(0, 0, levelKeep/max(h.At(0, 0), leastConstant))
+		part.Set(0, 0, interceptKeep/max(h.At(0, 0), leastConstant))
 	}
 	var corrected mat.Dense
 	corrected.Mul(part, h)
@@ -178,10 +178,10 @@ func (f *jointFit) stepOfReleases() keptMean {
 	return keptMean{f.stepCuts, f.cutMeans, f.products, f.newStepCuts, f.first(), f.stepDoubt(), deviation}
 }
 
-// levelOfReleases returns the released level.
-func (f *jointFit) levelOfReleases() keptMean {
+// interceptOfReleases returns the released step of the intercept.
+func (f *jointFit) interceptOfReleases() keptMean {
 	_, deviation := f.deviations()
-	return keptMean{f.levelCuts, f.levels, f.residuals, f.newLevelCuts, 0, f.cutWeights().doubt, deviation}
+	return keptMean{f.interceptCuts, f.interceptMeans, f.residuals, f.newInterceptCuts, 0, f.cutWeights().doubt, deviation}
 }
 
 // othersKeep is the assumed mean fraction of a step that other releases keep along a direction in which

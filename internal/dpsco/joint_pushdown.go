@@ -71,22 +71,22 @@ func (f *jointFit) queryStep(x *Pushdown) jointStep {
 	size := sqlsum.Mul(sqlsum.Mul(f.stepWeight(x), r.e), r.length)
 	inner, rest := f.stepCuts.parts(size)
 	p := sqlsum.Pass{Sums: []sqlsum.Vector{sumVector(slices.Concat(multiplied(direction, inner), multiplied(direction, rest)), f.stepContract())}}
-	level := sqlsum.Mul(r.e, r.root)
+	intercept := sqlsum.Mul(r.e, r.root)
 	if f.shape.Intercept {
-		inner, rest := f.levelCuts.parts(level)
-		p.Sums = append(p.Sums, sumVector([]sqlsum.Expr{inner, rest}, f.levelContract()))
+		inner, rest := f.interceptCuts.parts(intercept)
+		p.Sums = append(p.Sums, sumVector([]sqlsum.Expr{inner, rest}, f.interceptContract()))
 	}
 	if f.Intervals {
 		meat := multiplied(direction, sqlsum.Mul(sqlsum.Clamp(size, f.stepCuts.outer), sqlsum.Number(1/f.stepCuts.outer)))
 		if f.shape.Intercept {
-			meat = append(meat, sqlsum.Mul(sqlsum.Clamp(level, f.levelCuts.outer), sqlsum.Number(1/f.levelCuts.outer)))
+			meat = append(meat, sqlsum.Mul(sqlsum.Clamp(intercept, f.interceptCuts.outer), sqlsum.Number(1/f.interceptCuts.outer)))
 		}
 		p.Moments = append(p.Moments, momentVector(meat, f.meatContract()))
 	}
 	totals := x.totals(p)
 	seen := jointStep{step: summed(f.stepContract(), totals.Sums[0])}
 	if f.shape.Intercept {
-		seen.level = summed(f.levelContract(), totals.Sums[1])
+		seen.intercept = summed(f.interceptContract(), totals.Sums[1])
 	}
 	if f.Intervals {
 		seen.meat = summedMoments(f.meatContract(), totals.Moments[0])

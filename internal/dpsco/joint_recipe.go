@@ -16,7 +16,7 @@ const (
 	nearMoments = 0.01
 )
 
-// mostWhiten bounds moreForMoments. At the bound a fifth of the budget is left for the step and the level.
+// mostWhiten bounds moreForMoments. At the bound a fifth of the budget is left for the step and the intercept's step.
 const mostWhiten = 2.3
 
 // moreForMoments returns the factor by which JointMoments increases the budget of the second
@@ -94,7 +94,7 @@ func fitsLoss(l loss.Loss, method string) bool {
 	return method != catalogue.MethodJointMoments
 }
 
-// forecastJoint forecasts the standard deviation of the noise of the step and the level, at the cuts
+// forecastJoint forecasts the standard deviation of the noise of the step and the intercept's step, at the cuts
 // that histograms without noise would give; with groups, for one of mean size.
 func (p *problem) forecastJoint(a JointMoments) (Forecast, error) {
 	r, err := a.releases(p.Shape, p.z)
@@ -107,11 +107,11 @@ func (p *problem) forecastJoint(a JointMoments) (Forecast, error) {
 	f.residuals = expectedMagnitudes(r.residualNoise[pilotPasses-1], p.residual(), a.Scale, int(f.n)).run()
 	f.products = expectedMagnitudes(r.productNoise, p.residual()*math.Sqrt(p.d()), a.Scale, int(f.n)).run()
 	f.chooseCuts()
-	step, level := f.deviations()
+	step, intercept := f.deviations()
 	most := p.Radius / math.Sqrt(p.d())
 	deviation := repeat(min(most, f.stepCuts.outer*step), p.D)
 	if p.Intercept {
-		deviation[0] = min(most, math.Hypot(deviation[0], f.levelCuts.outer*level))
+		deviation[0] = min(most, math.Hypot(deviation[0], f.interceptCuts.outer*intercept))
 	}
 	return Forecast{Deviation: deviation}, nil
 }

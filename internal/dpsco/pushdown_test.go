@@ -233,7 +233,7 @@ func TestPassesAreTotalForAllPublicNumbers(t *testing.T) {
 				}
 				f := newJointFit(joint)
 				f.p, f.w, f.bound, f.cut, f.restored = p, w, a, b, min(1, c)
-				f.stepCuts, f.levelCuts = cuts{inner: a, outer: b, share: 0.5}, cuts{inner: c, outer: a, share: 0.5}
+				f.stepCuts, f.interceptCuts = cuts{inner: a, outer: b, share: 0.5}, cuts{inner: c, outer: a, share: 0.5}
 				f.queryPilot(pilotPasses-1, x)
 				f.queryStep(x)
 				for _, curve := range []curve{logisticCurve{}, huberCurve{delta: b, cut: c}, poissonCurve{unit: 1, cut: b}} {

@@ -129,8 +129,8 @@ func (r *rowBlock) scaleByWeight() {
 	}
 }
 
-// levels writes the contributions of rows to the mean residual: the residual times its weight.
-func (r *rowBlock) levels(dst []float64) {
+// weightedResiduals writes the contributions of rows to the mean residual: the residual times its weight.
+func (r *rowBlock) weightedResiduals(dst []float64) {
 	copy(dst, r.e[:r.n])
 	if r.counts == nil {
 		return

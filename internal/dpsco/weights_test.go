@@ -479,7 +479,7 @@ func TestWeightedMediansAreThoseOfRepeatedRows(t *testing.T) {
 
 // Of rows that are few of all and have errors far from symmetric the level is corrected in full: by the mean
 // of weights it is, by the rows that say something it would be less than a half.
-func TestTheLevelIsWeighted(t *testing.T) {
+func TestTheInterceptIsWeighted(t *testing.T) {
 	x := weightedLaw("linear", 60_000, 9)
 	for i := range x.Weight {
 		if x.Weight[i] = 0.2 * mostWeight; i%3 > 0 {
