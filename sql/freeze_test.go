@@ -136,6 +136,15 @@ func TestWhatFixesAColumnIsSeenAndMissed(t *testing.T) {
 		{strings.ReplaceAll(generated, "UTC", "Europe/Berlin"), "stays", "made", ""},
 		{`ALTER TABLE stays ADD made bool GENERATED ALWAYS AS (same('2026-01-01', '2026-01-02')) STORED`, "stays", "made", ""},
 		{`ALTER TABLE stays ADD made int GENERATED ALWAYS AS (3) STORED`, "stays", "made", "generated column: 3"},
+		// The trigger lets through what is equal and not the same: 30 days for 1 month, 1.00 for 1.
+		{`ALTER TABLE stays ADD length interval; ALTER TABLE stays ADD made date GENERATED ALWAYS AS ((day + length)::date) STORED;` + frozen + `SET ROLE stays_owner; SELECT dp_freeze('stays', 'length'); RESET ROLE;`, "stays", "made", ""},
+		{`ALTER TABLE stays ADD digits numeric; ALTER TABLE stays ADD made date GENERATED ALWAYS AS (day + scale(digits)) STORED;` + frozen + `SET ROLE stays_owner; SELECT dp_freeze('stays', 'digits'); RESET ROLE;`, "stays", "made", ""},
+		{`ALTER TABLE stays ADD length interval; ALTER TABLE stays ADD made date GENERATED ALWAYS AS ((day + length)::date) STORED;` + revoked, "stays", "made", "generated column: ((day + length))::date"},
+		{`ALTER TABLE stays ADD word text; ALTER TABLE stays ADD made date GENERATED ALWAYS AS (day + length(word)) STORED;` + frozen + `SET ROLE stays_owner; SELECT dp_freeze('stays', 'word'); RESET ROLE;`, "stays", "made", "generated column: (day + length(word))"},
+		{`CREATE COLLATION alike (provider = icu, locale = 'und', deterministic = false); ALTER TABLE stays ADD word text COLLATE alike; ALTER TABLE stays ADD made date GENERATED ALWAYS AS (day + length(word)) STORED;` + frozen + `SET ROLE stays_owner; SELECT dp_freeze('stays', 'word'); RESET ROLE;`, "stays", "made", ""},
+		// Under a policy that reads tables a row may take another's place.
+		{frozen + `ALTER TABLE stays ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON stays USING (NOT EXISTS (SELECT FROM parts WHERE parts.day < stays.day)); GRANT SELECT ON stays TO stays_nurse; SET ROLE stays_nurse; CREATE VIEW seen AS SELECT * FROM stays; RESET ROLE`, "seen", "day", ""},
+		{frozen + `ALTER TABLE stays ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON stays USING (cost > 1 AND day < '2030-01-01'); GRANT SELECT ON stays TO stays_nurse; SET ROLE stays_nurse; CREATE VIEW seen AS SELECT * FROM stays; RESET ROLE`, "seen", "day", "trigger"},
 	} {
 		script(t, conn, c.does, "BEGIN;"+c.does)
 		if got := fixedBy(t, conn, c.relation, c.column); got != c.want {

@@ -676,11 +676,16 @@ func TestARowHasOneBlock(t *testing.T) {
 	if err := register(table); err != nil {
 		t.Fatal(err)
 	}
+	w.exec(w.super, fmt.Sprintf(`CREATE FUNCTION public.later_%[1]s(i int) RETURNS boolean STABLE SECURITY DEFINER LANGUAGE sql BEGIN ATOMIC SELECT EXISTS (SELECT FROM public.%[1]s WHERE id = i - 1); END`, table))
+	const mixing = 11
 	for k, view := range []string{"SELECT a.amount, a.age, b.day FROM %[1]s a JOIN %[1]s b ON b.id = a.id + 1", "SELECT a.amount, a.age, b.day FROM %[1]s a, LATERAL (SELECT day FROM %[1]s LIMIT 1) b",
-		"SELECT (SELECT b.amount FROM %[1]s b WHERE b.id = a.id + 1) AS amount, age, day FROM %[1]s a", "SELECT lag(amount) OVER () AS amount, age, day FROM %[1]s", "SELECT 2 * amount AS amount, age, day FROM %[1]s"} {
+		"SELECT (SELECT b.amount FROM %[1]s b WHERE b.id = a.id + 1) AS amount, age, day FROM %[1]s a", "SELECT lag(amount) OVER () AS amount, age, day FROM %[1]s",
+		"SELECT DISTINCT ON (id / 2) amount, age, day FROM %[1]s ORDER BY id / 2, day", "SELECT DISTINCT amount, age, day FROM %[1]s", "SELECT amount, age, day FROM %[1]s ORDER BY id LIMIT 500", "SELECT amount, age, day FROM %[1]s OFFSET 3",
+		"SELECT amount, age, day FROM %[1]s TABLESAMPLE SYSTEM (50)", "SELECT amount, age, day FROM %[1]s GROUP BY 1, 2, 3", "SELECT amount, age, day FROM %[1]s WHERE NOT public.later_" + table + "(id)",
+		"SELECT 2 * amount AS amount, age, day FROM %[1]s", "SELECT CASE WHEN age > 0.5 THEN amount ELSE coalesce(amount, 1) END AS amount, greatest(age, 0.1) AS age, day FROM %[1]s WHERE id IN (1, 2, 3) AND age IS NOT NULL AND NOT age < 0 ORDER BY day"} {
 		name := fmt.Sprintf("view%d_%s", k, w.dataset)
 		w.exec(w.super, "CREATE VIEW public."+name+" AS "+fmt.Sprintf(view, "public."+table)+"; GRANT SELECT ON public."+name+" TO dp_sidecar")
-		if err := register(name); k < 4 {
+		if err := register(name); k < mixing {
 			w.wantError(err, "22023", "a row could have another block")
 		} else if err != nil {
 			t.Errorf("%v: %s", err, hint(err))

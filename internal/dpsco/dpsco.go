@@ -223,7 +223,7 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 // subtracted and the difference divided by the column's public scale; results are converted back to
 // the table's units. X holds one scale per stored column, Y the target's; CentreX and CentreY are
 // the centres, nil or 0 for none. A centre requires an intercept, which absorbs it. Flags are the
-// stored columns that hold only 0 and 1. UnscaledX, UnscaledY: columns that hold numbers and have neither
+// stored columns that hold only 0 and 1, FlagY says that the target does. UnscaledX, UnscaledY: columns that hold numbers and have neither
 // a registered scale nor a centre; a fit may find their scales. NoScales: none was registered. Memory: as L1.Memory.
 // Sources: as Regression.Sources. MaxRows: as Data.MaxRows.
 //
@@ -241,6 +241,7 @@ type Scaled struct {
 	CentreX   []float64
 	CentreY   float64
 	Flags     []int
+	FlagY     bool
 	UnscaledX []int
 	UnscaledY bool
 	NoScales  bool
@@ -304,6 +305,7 @@ func (a Scaled) Plan(s Shape, b privacy.Budget, accountant privacy.Accountant) (
 		}
 		r, err := inner(ctx, x, src)
 		r.each(a.withholdBesideNumbers)
+		r.each(a.withholdOfRareTarget)
 		r.each(a.unscaleResult)
 		r.each(a.moveConstant)
 		return r, err

@@ -20,16 +20,17 @@ type jointParts struct {
 // jointFit is a fit of a part of the rows. All fields except those marked sensitive are released or public.
 type jointFit struct {
 	*jointReleases
-	n         float64 // number of rows of the part
-	perRow    float64 // all rows over n: converts a released mean over all rows to a mean over the part
-	d, slopes float64
-	grouped   bool       // the part is a group
-	small     bool       // a group whose size is small beside its noise
-	tooLong   bool       // rows are far longer than their scales suggest
-	rare      bool       // the target is rarely as large as its scale
-	p         *mat.Dense // whitened rows are P'x; upper triangular
-	w         []float64  // the pilot fit
-	weighted  bool       // rows have weights
+	n          float64 // number of rows of the part
+	perRow     float64 // all rows over n: converts a released mean over all rows to a mean over the part
+	d, slopes  float64
+	grouped    bool       // the part is a group
+	small      bool       // a group whose size is small beside its noise
+	tooLong    bool       // rows are far longer than their scales suggest
+	rare       bool       // the target is rarely as large as its scale
+	mostlyZero bool       // most targets are about 0
+	p          *mat.Dense // whitened rows are P'x; upper triangular
+	w          []float64  // the pilot fit
+	weighted   bool       // rows have weights
 
 	bound, cut float64 // bounds of the next pass on row length and residual
 	within     float64 // share of residuals that are below cut
@@ -108,6 +109,7 @@ func (a *jointParts) pilot(t int, src *mech.Source) {
 		f.readMoments(t, joint[g], longer)
 		f.residuals = f.magnitudes(residuals[g], a.residualNoise[t], f.Scale, math.Inf(1)).run()
 		if t == 0 {
+			f.mostlyZero = f.residuals.share[0] > 0.5 // the lowest bin is that of targets below 1/256 of the scale
 			f.rare = f.residuals.rarelyAsLargeAs(f.Scale * f.rootWeight())
 		}
 		f.mayHide(f.residuals, f.Scale)

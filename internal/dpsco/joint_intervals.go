@@ -75,6 +75,16 @@ const surelySpread = 4
 // fewLongRows is the reason where rows certainly lie beyond the visible bins, at an unknown distance.
 const fewLongRows = "a few long rows, far from all others, may carry the coefficients"
 
+// rareTarget is the reason where most targets are about 0 and noise hides how large the others are. Nothing
+// then bounds what the fit misses: their tail may begin anywhere.
+const rareTarget = "few rows have a target that is not about 0, and noise hides how large theirs are: coefficients may be far too small; ask for more eps or, by dp_logistic_regress, which rows have one"
+
+// hidesTargets reports whether most targets are about 0 and noise may hide larger ones that do not continue
+// the visible tail of residuals or products.
+func (f *jointFit) hidesTargets() bool {
+	return f.mostlyZero && (f.residuals.far > f.residuals.edge() || f.products.far > f.products.edge())
+}
+
 // hiddenDirections returns the number of directions about which few rows carry information: noise
 // hides them, or their rows were shortened so much that the step reflects other rows.
 func (f *jointFit) hiddenDirections() int { return max(f.floored, f.short) }
@@ -132,6 +142,7 @@ func (f *jointFit) errors(r *Result) {
 		r.withhold(why)
 		return
 	}
+	r.rareTarget = f.hidesTargets()
 	centre, influences, steps := f.coefficients(f.correction(f.outer, nil), f.interceptMeans.outer), f.influences(), f.stepAllowance()
 	shown := f.shownBias(influences)
 	r.Covariance, r.Bias = f.covariance(influences), f.bias(influences)
@@ -152,11 +163,18 @@ func (f *jointFit) errors(r *Result) {
 	}
 }
 
+// heavyProducts is the index below which the tail of products beyond the visible bins is taken to fall no
+// faster than within them.
+const heavyProducts = 1.4
+
 // stepAllowance bounds the bias of the step in any one direction: the part clipped at the outer cut,
 // and the contribution of hidden rows to the second moments that multiply the correction.
 func (f *jointFit) stepAllowance() float64 {
-	cut := biasShare * f.products.tail(f.stepCuts.outer, intervalsHide)
-	return cut + f.hiddenSquare()*floats.Norm(f.correction(f.outer, nil), 2)
+	beyond := f.products.tail(f.stepCuts.outer, intervalsHide)
+	if f.products.index(intervalsHide) < heavyProducts {
+		beyond = f.products.powerTail(f.stepCuts.outer, 1, intervalsHide)
+	}
+	return biasShare*beyond + f.hiddenSquare()*floats.Norm(f.correction(f.outer, nil), 2)
 }
 
 // shownParts times the part between the cuts of the step, extrapolated beyond the outer one, bounds
@@ -194,9 +212,10 @@ func (f *jointFit) shownBias(influences *mat.Dense) []float64 {
 	return shown
 }
 
-// levelAllowance bounds the bias of the level from clipping at its outer cut.
+// levelAllowance bounds the bias of the level from clipping at its outer cut. All of it is allowed for: the
+// far residuals of targets that cannot be negative, such as costs, lie on one side.
 func (f *jointFit) levelAllowance() float64 {
-	return biasShare * f.residuals.tail(f.interceptCuts.outer, intervalsHide)
+	return f.residuals.powerTail(f.interceptCuts.outer, 1, intervalsHide)
 }
 
 // covariance returns the covariance of the estimates with the given influences: the sum of those due

@@ -49,6 +49,8 @@ type Result struct {
 
 	NoiseCovariance *mat.SymDense
 
+	rareTarget bool // most targets are about 0, and noise hides how large the others are
+
 	found, moved *Scaled // of a standardised fit, as released: scales that were found, and the units, in these, of everything above; nil: those of the problem
 }
 

@@ -71,6 +71,14 @@ func (a Scaled) withholdBesideNumbers(r *Result) {
 	}
 }
 
+// withholdOfRareTarget removes all intervals where noise hides how large the few targets are that are not
+// about 0, unless they are all 1.
+func (a Scaled) withholdOfRareTarget(r *Result) {
+	if r.Low != nil && r.rareTarget && !a.FlagY {
+		r.withhold(rareTarget)
+	}
+}
+
 // unscaleResult converts a release to the table's units.
 func (a Scaled) unscaleResult(r *Result) {
 	for _, part := range [][]float64{r.Coefficients, r.StdErr, r.Low, r.High} {

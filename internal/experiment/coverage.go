@@ -77,6 +77,7 @@ func (c Config) coverage() (figures []Figure) {
 	for _, model := range models[:3] {
 		add("coverage-far-", " where few rows lie far away", model, c.farCovers)
 	}
+	add("coverage-costs-", " where few rows have a cost", "linear", c.costCovers)
 	return figures
 }
 
@@ -185,6 +186,42 @@ func (c Config) farCovers(model string) (cells []cover, err error) {
 		cells = append(cells, c.samples(l.name, func() *Table { return l.table(n, model, 1) }, lawSlopes, n/20, model, true)...)
 	}
 	return cells, nil
+}
+
+// costCovers returns the cells of costs that a share of the rows has, at all sizes: lognormal, at a scale that
+// is the median of those that are not 0. Their number grows with the first of two features.
+func (c Config) costCovers(model string) (cells []cover, err error) {
+	shares, spreads, n := []float64{.003, .03, .3}, []float64{1, 1.5, 2}, c.n(2*studyRows, 2*studyRows)
+	if c.brief {
+		shares, spreads = shares[:1], spreads[:1]
+	}
+	for _, share := range shares {
+		for _, spread := range spreads {
+			for _, epsilon := range []float64{.3, 1, 3, 10} {
+				name := fmt.Sprintf("%g %% of rows have a cost, spread %g", 100*share, spread)
+				cells = append(cells, cover{name, 2, n, epsilon, c.coverDraws(n), 0, false, func(r *rand.Rand) (*Table, []float64, error) {
+					t, truth := costs(r, n, share, spread)
+					return t, truth, nil
+				}})
+			}
+		}
+	}
+	return cells, nil
+}
+
+// costs returns such a table, and the coefficients of least squares of its population.
+func costs(r *rand.Rand, n int, share, spread float64) (t *Table, truth []float64) {
+	const growth = .5
+	t = design(r, n, []float64{growth, 0}, false)
+	t.TargetScale = 1
+	for i := range t.Y {
+		t.Y[i] = 0
+		if r.Float64() < share*math.Exp(growth*t.X[0][i]-growth*growth/2) {
+			t.Y[i] = math.Exp(spread * r.NormFloat64())
+		}
+	}
+	mean := share * math.Exp(spread*spread/2)
+	return t, []float64{mean, growth * mean, 0}
 }
 
 // coverOfLaw returns the cell of a law.

@@ -67,6 +67,7 @@ func (c *claim) algorithm() (dpsco.Scaled, error) {
 			scaled.X, scaled.CentreX = append(scaled.X, u.Scale), append(scaled.CentreX, u.Center)
 		}
 	}
+	scaled.FlagY = c.isFlag(c.Request.Target)
 	scaled.UnscaledY = c.lacksScale(c.Request.Target) && !catalogue.Classifies(c.Model) && !catalogue.IsCount(c.Model)
 	scaled.Counts = catalogue.IsCount(c.Model)
 	if exposure := c.column(catalogue.Exposure); exposure != "" {

@@ -116,10 +116,11 @@ BEGIN
   IF reason IS NULL THEN
     RAISE EXCEPTION 'nothing keeps rows of % in their blocks: column "%" can be updated', p_relid::regclass, p_block
       USING ERRCODE = '22023',
-            HINT = format('A row that moves to another block has two budgets. As the owner of the table run: SELECT %s; or state why its values do not change with block_is_fixed => ''it is the day of the insert, and nobody updates it'': the ledger records the statement.',
+            HINT = CASE WHEN dp_int.mixes_rows(p_relid) THEN 'Rows of the view are joined, combined or compared. State with block_is_fixed why a row stays in its block, and why rows of one block do not depend on rows of another: the ledger records the statement.'
+              ELSE format('A row that moves to another block has two budgets. As the owner of the table run: SELECT %s; or state why its values do not change with block_is_fixed => ''it is the day of the insert, and nobody updates it'': the ledger records the statement.',
                           (SELECT format('dp_freeze(%L, %L)', s.relid::regclass, a.attname)
                              FROM dp_int.source_column(p_relid, p_block) s
-                             JOIN pg_catalog.pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.attnum));
+                             JOIN pg_catalog.pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.attnum)) END;
   END IF;
   RETURN reason;
 END $$;
@@ -170,18 +171,36 @@ BEGIN
   END IF;
 END $$;
 
--- Can a view show a value of one row beside the block of another, as joins, subqueries, windows and
--- aggregates do? In all other views a row shows only values of its own source row.
+-- Can a row of a view, or whether it is there, depend on another row than its source row, as with joins, subqueries,
+-- windows, aggregates, DISTINCT, LIMIT and policies of row-level security that read tables? Not if the view is over
+-- one relation and its parse tree, and that of each policy that applies below it, is made of nodes that compute from
+-- one row, with functions of the system's own.
 CREATE OR REPLACE FUNCTION dp_int.mixes_rows(p_relid oid) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  of_one_row CONSTANT text[] := '{VAR,CONST,FUNCEXPR,NAMEDARGEXPR,OPEXPR,DISTINCTEXPR,NULLIFEXPR,SCALARARRAYOPEXPR,BOOLEXPR,RELABELTYPE,COERCEVIAIO,ARRAYCOERCEEXPR,COLLATE,COLLATEEXPR,CASE,CASEEXPR,WHEN,CASEWHEN,CASETESTEXPR,'
+    'ARRAY,ARRAYEXPR,ROW,ROWEXPR,COALESCE,COALESCEEXPR,MINMAX,MINMAXEXPR,NULLTEST,BOOLEANTEST,COERCETODOMAIN,SUBSCRIPTINGREF,FIELDSELECT,SQLVALUEFUNCTION}';
+  of_a_view CONSTANT text[] := of_one_row || '{QUERY,RTE,RANGETBLENTRY,RTEPERMISSIONINFO,ALIAS,TARGETENTRY,FROMEXPR,RANGETBLREF,SORTGROUPCLAUSE}';
 BEGIN
   RETURN EXISTS (
-    SELECT FROM dp_int.derived_views(p_relid) v
-      JOIN pg_catalog.pg_rewrite w ON w.ev_class = v.relid AND w.ev_type = '1'
-     WHERE (SELECT bool_or(node IN ('SUBLINK', 'AGGREF', 'WINDOWFUNC', 'SETOPERATIONSTMT', 'JOINEXPR', 'RANGETBLFUNCTION', 'TABLEFUNC'))
-                OR count(*) FILTER (WHERE node = 'RANGETBLREF') <> count(*) FILTER (WHERE node = 'QUERY')
-              FROM regexp_matches(w.ev_action::text, E'(?<!\\\\)\\{([A-Z_]+)', 'g') AS m, unnest(m) AS node)
-         OR EXISTS (SELECT FROM dp_int.below(v.relid) b WHERE b.class <> 'pg_catalog.pg_class'::regclass));
+    WITH trees(tree, allowed) AS MATERIALIZED (
+      SELECT w.ev_action::text, of_a_view
+        FROM dp_int.relation_tree(p_relid) AS t(oid)
+        JOIN pg_catalog.pg_class c ON c.oid = t.oid AND c.relkind IN ('v', 'm')
+        JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid AND w.ev_type = '1'
+      UNION ALL
+      SELECT p.polqual::text, of_one_row
+        FROM dp_int.relation_tree(p_relid) AS t(oid)
+        JOIN pg_catalog.pg_policy p ON p.polrelid = t.oid AND p.polcmd IN ('r', '*')
+       WHERE dp_int.policies_apply(t.oid, p_relid, ARRAY(SELECT dp_int.relation_tree(p_relid))))
+    SELECT FROM trees
+     WHERE (SELECT bool_or(m[1] <> ALL (allowed)) OR count(*) FILTER (WHERE m[1] = 'RANGETBLREF') <> count(*) FILTER (WHERE m[1] = 'QUERY')
+              FROM regexp_matches(tree, E'(?<!\\\\)\\{([A-Z_]+)', 'g') AS m)
+        OR tree ~ E'(?<!\\\\):(distinctClause|groupClause|groupingSets|windowClause|setOperations|limitCount|limitOffset|tablesample) (?!<>)'
+        OR EXISTS (SELECT FROM regexp_matches(tree, E'(?<!\\\\):opno ([0-9]+)', 'g') AS m WHERE m[1]::bigint >= 16384)
+        OR EXISTS (SELECT FROM regexp_matches(tree, E'(?<!\\\\):(?:func|opfunc)id ([0-9]+)', 'g') AS m
+                     JOIN pg_catalog.pg_proc p ON p.oid = m[1]::oid
+                    WHERE p.oid >= 16384 OR p.provolatile = 'v' OR p.proname ~ '_to_xml'));
 END $$;
 
 -- Raises where a view of an account's rows can assign them other blocks than the account's other data
@@ -195,7 +214,7 @@ BEGIN
   FOR o IN SELECT * FROM dp_int.dataset d WHERE d.account = p_account AND d.relid <> p_relid ORDER BY d.id LOOP
     IF (dp_int.mixes_rows(p_relid) OR dp_int.mixes_rows(o.relid))
        AND (o.unregistered_at IS NULL OR EXISTS (SELECT FROM dp_int.job j WHERE j.dataset = o.id AND j.charge IS NOT NULL)) THEN
-      RAISE EXCEPTION 'a row could have another block here than in data set "%": a view joins or combines rows', o.name
+      RAISE EXCEPTION 'a row could have another block here than in data set "%": a view, or a policy of row-level security, joins, combines or compares rows', o.name
         USING ERRCODE = '22023', HINT = 'Blocks of such a view are its own, and no other relation can have its account. Where a view is of one table, row by row, it can.';
     END IF;
   END LOOP;

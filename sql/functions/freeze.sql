@@ -145,9 +145,21 @@ LANGUAGE sql STABLE AS $$
    WHERE d.adrelid = p_relid AND d.adnum = p_attnum AND a.attrelid = p_relid AND a.attnum = part[1]::int
 $$;
 
+-- Are two values of a column's type equal only if they are stored alike? The trigger of dp_freeze compares by the
+-- type's =, by which the intervals 1 month and 30 days are equal, and the numerics 1 and 1.0.
+CREATE OR REPLACE FUNCTION dp_int.equal_is_identical(p_relid oid, p_column name) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+  SELECT CASE t.oid WHEN 'text'::regtype THEN c.collisdeterministic WHEN 'varchar'::regtype THEN c.collisdeterministic
+              ELSE t.oid IN ('boolean'::regtype, 'smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'oid'::regtype, 'date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype, 'uuid'::regtype, 'bytea'::regtype) END
+    FROM pg_catalog.pg_attribute a
+    JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+    LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
+   WHERE a.attrelid = p_relid AND a.attname = p_column
+$$;
+
 -- The reasons why the values of a column cannot change once they are written, through plain views; no row
--- where they can change, or no reason is known. In a view that does more than show columns a row may come
--- to show another row's value. An identity column is no reason: UPDATE ... SET id = DEFAULT gives it a
+-- where they can change, or no reason is known. In a view that does more than show columns, or under a policy of
+-- row-level security that reads tables, a row may come to show another row's value or take its place. An identity column is no reason: UPDATE ... SET id = DEFAULT gives it a
 -- new value.
 CREATE OR REPLACE FUNCTION dp_int.fixed_by(p_relid oid, p_column name) RETURNS SETOF text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET quote_all_identifiers = off AS $$
@@ -158,7 +170,7 @@ BEGIN
   SELECT c.relid, c.attnum, a.attname, a.attgenerated INTO s
     FROM dp_int.source_column(p_relid, p_column) c
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.relid AND a.attnum = c.attnum
-   WHERE NOT EXISTS (SELECT FROM dp_int.derived_views(p_relid));
+   WHERE NOT EXISTS (SELECT FROM dp_int.derived_views(p_relid)) AND NOT dp_int.mixes_rows(p_relid);
   IF NOT FOUND OR EXISTS (SELECT FROM dp_int.heirs(s.relid, s.attnum) h
                             JOIN pg_catalog.pg_class c ON c.oid = h.relid
                             JOIN pg_catalog.pg_attribute a ON a.attrelid = h.relid AND a.attnum = h.attnum
@@ -166,7 +178,7 @@ BEGIN
     RETURN;
   ELSIF s.attgenerated <> '' THEN
     expression := dp_int.generation(s.relid, s.attnum);
-    IF expression IS NOT NULL AND NOT EXISTS (SELECT FROM dp_int.generated_from(s.relid, s.attnum) AS g(source) WHERE NOT EXISTS (SELECT FROM dp_int.fixed_by(s.relid, g.source))) THEN
+    IF expression IS NOT NULL AND NOT EXISTS (SELECT FROM dp_int.generated_from(s.relid, s.attnum) AS g(source) WHERE NOT EXISTS (SELECT FROM dp_int.fixed_by(s.relid, g.source) AS f(reason) WHERE f.reason <> 'trigger' OR dp_int.equal_is_identical(s.relid, g.source))) THEN
       RETURN NEXT 'generated column: ' || expression;
     END IF;
     RETURN;

@@ -476,7 +476,7 @@ BEGIN
   END IF;
   IF c.relrowsecurity AND NOT (SELECT rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = 'dp_sidecar') THEN
     RAISE EXCEPTION '% is refused: row-level security hides rows from dp_sidecar', p_relid::regclass
-      USING ERRCODE = '22023', HINT = 'Let its owner disable row-level security, or register a materialized view of it with options {"total": true}, which states that every person has exactly one row there and reading never raises an error.';
+      USING ERRCODE = '22023', HINT = 'Let its owner disable row-level security, or register a materialized view of it with options {"total": true}, which states that every person has exactly one row there, which depends on no other person, and reading never raises an error.';
   END IF;
   invoker := CASE WHEN c.relkind IN ('v', 'm') THEN dp_int.reads_as_sidecar(p_relid) END;
   IF invoker IS NOT NULL THEN
@@ -488,7 +488,7 @@ BEGIN
   IF reason IS NOT NULL AND NOT p_total THEN
     RAISE EXCEPTION '% is refused: %', p_relid::regclass, reason
       USING ERRCODE = '22023',
-            HINT = 'Register the whole table: of its categories a request may be about some levels, with where_level => ''{"region": ["south"]}''. Or state with options {"total": true} that every person has exactly one row, and that reading never raises an error, whatever the values; the ledger records the statement. The reason: the number of rows is public, and a filter, a join or a partition key can drop or repeat a person''s row; an expression, a function or another server can raise an error on a person''s values.';
+            HINT = 'Register the whole table: of its categories a request may be about some levels, with where_level => ''{"region": ["south"]}''. Or state with options {"total": true} that every person has exactly one row, that no row depends on another person, and that reading never raises an error, whatever the values; the ledger records the statement. The reason: the number of rows is public, and a filter, a join or a partition key can drop or repeat a person''s row; an expression, a function or another server can raise an error on a person''s values.';
   END IF;
   IF NOT (has_schema_privilege('dp_sidecar', c.relnamespace, 'USAGE') AND has_table_privilege('dp_sidecar', p_relid, 'SELECT')) THEN
     RAISE EXCEPTION 'dp_sidecar may not read %', p_relid::regclass
@@ -643,7 +643,7 @@ BEGIN
       RAISE EXCEPTION 'unknown option "%"', o.key USING ERRCODE = '22023', HINT = 'dp_register knows total, account, new_population, one_block_a_person and rows_stay.';
     ELSIF o.type <> (CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END) THEN
       RAISE EXCEPTION 'option "%" must be a %', o.key, CASE o.key WHEN 'total' THEN 'boolean' ELSE 'string' END
-        USING ERRCODE = '22023', HINT = 'total: true states that every person has exactly one row and reading never raises an error; account: the name of a data set of the same people; new_population: your statement why these are other people; one_block_a_person: your statement why all rows of a person are in one block; rows_stay: your statement why no row moves from one node to another while a job reads.';
+        USING ERRCODE = '22023', HINT = 'total: true states that every person has exactly one row, which depends on no other person, and reading never raises an error; account: the name of a data set of the same people; new_population: your statement why these are other people; one_block_a_person: your statement why all rows of a person are in one block; rows_stay: your statement why no row moves from one node to another while a job reads.';
     END IF;
   END LOOP;
   IF p_options ? 'account' AND p_options ? 'new_population' THEN
@@ -703,7 +703,7 @@ BEGIN
   EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type THEN
     GET STACKED DIAGNOSTICS changed = MESSAGE_TEXT;
     RAISE EXCEPTION 'data set "%" is not what was registered: %', d.name, changed
-      USING ERRCODE = 'DP004', HINT = 'Ask the steward to undo the change, or to dp_unregister the data set, dp_register it again and dp_grant it; what was spent stays spent. Where the rows or reading them may now depend on values, that needs the statement {"total": true}: every person has exactly one row and reading never raises an error. Where it is not known whose rows they are, it needs the option account or new_population. No privacy budget was spent.';
+      USING ERRCODE = 'DP004', HINT = 'Ask the steward to undo the change, or to dp_unregister the data set, dp_register it again and dp_grant it; what was spent stays spent. Where the rows or reading them may now depend on values, that needs the statement {"total": true}: every person has exactly one row, which depends on no other person, and reading never raises an error. Where it is not known whose rows they are, it needs the option account or new_population. No privacy budget was spent.';
   END;
 END $$;
 
@@ -875,6 +875,10 @@ BEGIN
            'block', (SELECT dp_int.describe_blocks(a, d) FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL)))));
   IF dp_register.unit IS NULL THEN
     PERFORM dp_int.tell_several_rows(dp_register.relation);
+  END IF;
+  IF total AND dp_int.mixes_rows(dp_register.relation) THEN
+    RAISE NOTICE 'dpsidecar: the rows of data set "%" are joined, combined or compared before they are read: by your statement "total" no row depends on another person', dp_register.dataset
+      USING HINT = 'A row may show what is public, or its own person''s. An average over others, a rank, or another person''s values in it would cost these more than is booked: then dp_unregister it before anything is charged.';
   END IF;
   IF dp_register.block IS NOT NULL THEN
     PERFORM dp_int.tell_blocks(dp_register.dataset, dp_register.unit, dp_register.options ? 'one_block_a_person');

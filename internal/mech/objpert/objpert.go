@@ -199,6 +199,7 @@ func DrawParts(ctx context.Context, p Params, n, d int, parts []Part, src *mech.
 	noise, end := src.Observe(p, [2]int{d, len(parts)}, hook.Parts(rows))
 	plan, released := p.planOf(d, movedFits), make([]float64, 0, d*len(parts))
 	for _, t := range tables {
+		t.sort()
 		w, err := t.draw(ctx, p, plan, noise)
 		if err != nil {
 			return nil, err

@@ -2,6 +2,7 @@ package objpert
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -135,4 +136,41 @@ func TestPartsOfTooManyRowsPanic(t *testing.T) {
 		}
 	}()
 	_, _ = DrawParts(background, Params{1, 1, .3, 0x1p-26, false, 0, 0}, 1, 1, []Part{{[][]float64{{1, 2}}, []float64{1, 2}}}, mechtest.Source(t, 1))
+}
+
+// A part is a set of rows: however they arrive, they are fitted in one order, so that the order, which may
+// depend on rows of other parts, reaches no float64 sum. Missing values and zeros of either sign are told apart.
+func TestRowsOfAPartHaveNoOrder(t *testing.T) {
+	p := Params{Epsilon: 1, Clip: 2, Smoothing: 0.05, Pitch: 0x1p-49}
+	r := rand.New(rand.NewPCG(1, 1))
+	const n = 40
+	draw := func(order []int) (Part, [][]float64) {
+		part := Part{X: [][]float64{make([]float64, n), make([]float64, n)}, Y: make([]float64, n)}
+		values := rand.New(rand.NewPCG(2, 2))
+		for i := range n {
+			at := order[i]
+			part.Y[at], part.X[0][at], part.X[1][at] = values.NormFloat64(), values.NormFloat64(), math.Copysign(0, float64(i%2)-0.5)
+			if i%7 == 0 {
+				part.Y[at] = math.NaN()
+			}
+		}
+		w, err := DrawParts(t.Context(), p, n, 2, []Part{part}, mechtest.Source(t, 3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return part, w
+	}
+	bits := func(part Part) (all []uint64) {
+		for _, v := range slices.Concat(part.X[0], part.X[1], part.Y) {
+			all = append(all, math.Float64bits(v))
+		}
+		return all
+	}
+	first, want := draw(r.Perm(n))
+	for range 20 {
+		again, got := draw(r.Perm(n))
+		if !slices.Equal(got[0], want[0]) || !slices.Equal(bits(again), bits(first)) {
+			t.Fatalf("another order: %v, want %v", got, want)
+		}
+	}
 }

@@ -1,6 +1,10 @@
 package objpert
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 // Limits beyond all realistic values, yet far from overflow. A public parameter lies within
 // [1/hugeParameter, hugeParameter].
@@ -42,6 +46,30 @@ func newRecords(x [][]float64, y []float64, p Params) records {
 		t.smoothing[i] = p.Smoothing * t.wider(i, p)
 	}
 	return t
+}
+
+// sort puts records in the order of their bits. Sums of floating-point numbers depend on the order of their
+// terms, and the order in which rows arrive may depend on those of other parts.
+func (t records) sort() {
+	columns, order := append(t.x[:len(t.x):len(t.x)], t.y, t.smoothing), make([]int, len(t.y))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		for _, v := range columns {
+			if c := cmp.Compare(math.Float64bits(v[a]), math.Float64bits(v[b])); c != 0 {
+				return c
+			}
+		}
+		return 0
+	})
+	sorted := make([]float64, len(order))
+	for _, v := range columns {
+		for i, from := range order {
+			sorted[i] = v[from]
+		}
+		copy(v, sorted)
+	}
 }
 
 // factor returns min(1, clip/||x||), rounded downward: the norm, the quotient and the products with it have
