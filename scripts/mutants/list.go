@@ -488,7 +488,7 @@ var mutants = []mutant{
 	{"newton: rows that noise hides are not far away", "internal/dpsco/magnitudes.go",
 		"excess += rows * max(0, size-cut)", "excess += 0 * max(0, size-cut)", []tests{{"./internal/dpsco", "TestHiddenRowsAreAsFarAway"}}},
 	{"newton: lengths of the first pass are those of shortened rows", "internal/dpsco/newton_first.go",
-		"f.firstScore = f.rescale / math.Sqrt(f.mean) * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound)))", "f.firstScore = f.rescale / math.Sqrt(f.mean) * min(1, whole)", []tests{{"./internal/dpsco", "TestFarRowsAreAsFarAway"}}},
+		"f.firstScore = score * math.Sqrt(whole/(whole-lengths.excessSquare(f.Bound)))", "f.firstScore = f.rescale / math.Sqrt(f.mean) * min(1, whole)", []tests{{"./internal/dpsco", "TestFarRowsAreAsFarAway"}}},
 	{"newton: intervals are where the coefficients are", "internal/dpsco/newton_intervals.go",
 		`slices.Clone(f.centre)), x.factor, middle)`, `slices.Clone(f.centre)), 0, middle)`, []tests{{"./internal/dpsco", "TestIntervalsMoveToward"}}},
 	{"newton: intervals of counts that a few long rows carry", "internal/dpsco/newton_intervals.go",
