@@ -53,7 +53,7 @@ func TestReplaysOfCategories(t *testing.T) {
 	for _, model := range regressions() {
 		m, _ := catalogue.Find(model)
 		a := regression(m)
-		a.Sources, a.Radius = 3, 2
+		a.Sources, a.Levels, a.Radius = 3, []LevelColumns{{First: 1, Count: 3}}, 2
 		for _, method := range []string{catalogue.MethodJointMoments, catalogue.MethodNewton, "gd"} {
 			if a.Method, a.Whitening = method, catalogue.WhiteningOn; fitsLoss(a.Loss, method) {
 				requests[model+" "+method] = a

@@ -27,6 +27,7 @@
 //
 //	vectors, numeric    columns of numbers; searches, quantiles, shrinkage
 //	whiten, triangular  coordinates in which second moments are the identity
+//	levels              coordinates in which the levels of a category are equally far from each other
 //
 // Histograms:
 //
@@ -225,7 +226,7 @@ func (p *Plan) Run(ctx context.Context, x Data, src *mech.Source) (Result, error
 // the centres, nil or 0 for none. A centre requires an intercept, which absorbs it. Flags are the
 // stored columns that hold only 0 and 1, FlagY says that the target does. UnscaledX, UnscaledY: columns that hold numbers and have neither
 // a registered scale nor a centre; a fit may find their scales. NoScales: none was registered. Memory: as L1.Memory.
-// Sources: as Regression.Sources. MaxRows: as Data.MaxRows.
+// Sources, Levels: as in Regression. MaxRows: as Data.MaxRows.
 //
 // The coefficients of count models are those of a logarithm, so the target's scale shifts the
 // intercept only. An exposure enters as the logarithm of its ratio to the typical value Exposure. An
@@ -247,6 +248,7 @@ type Scaled struct {
 	NoScales  bool
 	Memory    int64
 	Sources   int
+	Levels    []LevelColumns
 	MaxRows   int
 	Counts    bool
 	Exposure  float64 // 0: no exposures

@@ -77,7 +77,7 @@ func newJointFit(r *jointReleases) *jointFit {
 	d := r.shape.D
 	f := &jointFit{
 		jointReleases: r, n: float64(r.shape.N), perRow: 1, d: float64(d), slopes: float64(r.shape.D),
-		p: identity(d), w: make([]float64, d), bound: r.Bound, cut: firstResidualCut * r.Scale, within: 1,
+		p: levelCoordinates(r.shape, r.Levels), w: make([]float64, d), bound: r.Bound, cut: firstResidualCut * r.Scale, within: 1,
 		subgradient: make([]float64, d),
 	}
 	if r.shape.Intercept {
@@ -314,7 +314,7 @@ func (f *jointFit) nextCuts(t int) {
 	if f.lengths.seen {
 		var rare []float64
 		if t == 0 {
-			rare = rareLengths(f.h, f.hDeviation*math.Sqrt((f.d+1)/2), f.lengths, f.shape.Intercept)
+			rare = rareLengths(inFeatures(levelCoordinates(f.shape, f.Levels), f.h), f.hDeviation*math.Sqrt((f.d+1)/2), f.lengths, f.shape.Intercept)
 		}
 		f.bound = f.nextBound(trace, f.momentNoise[t+1].NoiseMultiplier, rare)
 	}

@@ -26,15 +26,16 @@ import (
 // Source: one-step estimation from a robust pilot is Bickel 1975; the shrinkage
 // is the positive-part James-Stein rule.
 type JointMoments struct {
-	Bound              float64       // of row lengths in the first pass; longer rows are shortened to it
-	Scale              float64       // a typical residual
-	LowInformation     bool          // little information: noise counts for more relative to bias from cuts
-	VeryLowInformation bool          // very little information: cuts are smaller as well
-	Whiten             float64       // factor for the budget of the second moments; below 1 counts as 1
-	Psi                prox.Operator // penalty and constraint
-	Intervals          bool          // also release the meat of the sandwich covariance, for intervals
-	WhyNull            string        // the reason if Intervals is false
-	Pool               bool          // with groups: shrink their fits toward their mean
+	Bound              float64        // of row lengths in the first pass; longer rows are shortened to it
+	Scale              float64        // a typical residual
+	LowInformation     bool           // little information: noise counts for more relative to bias from cuts
+	VeryLowInformation bool           // very little information: cuts are smaller as well
+	Whiten             float64        // factor for the budget of the second moments; below 1 counts as 1
+	Levels             []LevelColumns // columns of categories, in whose coordinates the first pass begins
+	Psi                prox.Operator  // penalty and constraint
+	Intervals          bool           // also release the meat of the sandwich covariance, for intervals
+	WhyNull            string         // the reason if Intervals is false
+	Pool               bool           // with groups: shrink their fits toward their mean
 }
 
 // pilotPasses is the number of passes that whiten and find the pilot fit.

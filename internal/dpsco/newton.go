@@ -21,12 +21,13 @@ import (
 // residual Schweppe's (Hampel et al. 1986); the sandwich is Huber 1967.
 type Newton struct {
 	Curve          curve
-	Bound          float64       // largest length of a row in the first pass; longer ones are shortened
-	LowInformation bool          // little information: small eigenvalues count as noise up to a higher threshold
-	Psi            prox.Operator // penalty and constraint
-	Intervals      bool          // also release the second moments of the last scores, for intervals
-	WhyNull        string        // why there are no intervals, if Intervals is false
-	Pool           bool          // of fits by groups: estimates are shrunk toward their common mean
+	Bound          float64        // largest length of a row in the first pass; longer ones are shortened
+	LowInformation bool           // little information: small eigenvalues count as noise up to a higher threshold
+	Psi            prox.Operator  // penalty and constraint
+	Levels         []LevelColumns // as JointMoments.Levels
+	Intervals      bool           // also release the second moments of the last scores, for intervals
+	WhyNull        string         // why there are no intervals, if Intervals is false
+	Pool           bool           // of fits by groups: estimates are shrunk toward their common mean
 }
 
 // newtonSteps is the number of steps after the first pass.

@@ -110,14 +110,18 @@ func (f *newtonFit) begin(s *newtonStart, lengths *magnitudes) {
 	if c := f.Curve.counted(); c != nil {
 		f.Curve = c.besideZeros(s, f.lastScoreNoise(f.n/float64(max(1, f.shape.GroupCount))))
 	}
-	f.w, f.mean = f.Curve.begin(s)
-	proximalStep(f.Psi, s.q, f.w, 1)
-	f.whitened, f.firstLengths = s.q, lengths
-	f.most, f.seen = s.readMoments()
+	w, mean := f.Curve.begin(s)
+	f.mean, f.firstLengths = mean, lengths
+	features := inFeatures(f.p, s.moments)
+	f.most, f.seen = s.readMoments(f.p, features)
+	f.w = times(f.p, w)
+	f.whitened = mat.NewDense(f.shape.D, f.shape.D, nil)
+	f.whitened.Mul(f.p, s.q)
+	proximalStep(f.Psi, f.whitened, f.w, 1)
 	f.p = mat.NewDense(f.shape.D, f.shape.D, nil)
-	f.p.Scale(1/math.Sqrt(f.mean*(1+tilt)), s.q)
+	f.p.Scale(1/math.Sqrt(f.mean*(1+tilt)), f.whitened)
 	if lengths.seen {
-		f.rare = rareLengths(s.moments, s.noiseFloor, lengths, s.intercept)
+		f.rare = rareLengths(features, s.noiseFloor, lengths, s.intercept)
 		floats.Scale(1/math.Sqrt(1+tilt), f.rare)
 		f.scores, f.lengths = lengths, lengths
 		f.rescale = math.Sqrt(meanSquare(s.q, s.moments, 0) / (1 + tilt) / (lengths.usable() * lengths.excessSquare(0)))

@@ -69,8 +69,9 @@ const rareMoment = 1.5
 // without them. A direction is hidden because features are nearly redundant, or because a feature is 0 except
 // for a few rows. Of the former nothing is known. The latter count in both: later passes shorten these rows,
 // and what is left of them is no reason to stretch the direction. Where rows are far too long for their
-// scales, both are the moments by which the first pass whitens.
-func (s *newtonStart) readMoments() (raised, seen *mat.SymDense) {
+// scales, both are the moments by which the first pass whitens. Moments are those of the features, P'x the
+// coordinates of the first pass.
+func (s *newtonStart) readMoments(p *mat.Dense, features *mat.SymDense) (raised, seen *mat.SymDense) {
 	d, w := s.moments.SymmetricDim(), newWhitener(s.moments, s.noiseFloor)
 	raised, seen = mat.NewSymDense(d, nil), mat.NewSymDense(d, nil)
 	for k, v := range w.atScales(s.longer).values {
@@ -79,11 +80,12 @@ func (s *newtonStart) readMoments() (raised, seen *mat.SymDense) {
 			seen.SymRankOne(seen, 1/(v*v), w.vectors.ColView(k))
 		}
 	}
+	raised, seen = inFeatures(p, raised), inFeatures(p, seen)
 	if s.longer > 1 {
 		return raised, raised
 	}
 	for j := range d {
-		if s.moments.At(j, j) < rareMoment*s.noiseFloor {
+		if features.At(j, j) < rareMoment*s.noiseFloor {
 			seen.SetSym(j, j, max(seen.At(j, j), s.noiseFloor))
 		}
 	}

@@ -78,6 +78,9 @@ func TestPushdownGivesTheSame(t *testing.T) {
 				default:
 					a.Y, a.CentreY = 3, 0.5
 				}
+				if k == 0 { // coordinates of levels are those of any two columns
+					a.Levels = []LevelColumns{{First: 0, Count: 2}}
+				}
 				switch k % 4 {
 				case 1: // enough coefficients for features less their means
 					x.X, x.D = append(x.X, slices.Clone(x.Y)), 4

@@ -44,17 +44,18 @@ type Regression struct {
 	Trim          float64 // trimmed: records cut off at either end
 	Steps         float64
 	StepSize      float64
-	Batch         float64 // rows of a batch
-	Blocks        float64 // sample_aggregate, spgd_kamath
-	Aggregator    string  // sample_aggregate: a choice of the catalogue
-	Whitening     string  // a choice of the catalogue
-	By            string  // fits by groups: the category that defines them
-	Exposure      string  // column of exposures of counts, for the record
-	Weight        string  // column of weights, for the record
-	MaxWeight     float64 // clipping threshold of weights; 0: no weights
-	Offset        string  // column of offsets, for the record
-	Pool          string  // fits by groups: a choice of the catalogue
-	Sources       int     // columns of the table that a row is made from, with the constant; 0: one a coefficient
+	Batch         float64        // rows of a batch
+	Blocks        float64        // sample_aggregate, spgd_kamath
+	Aggregator    string         // sample_aggregate: a choice of the catalogue
+	Whitening     string         // a choice of the catalogue
+	By            string         // fits by groups: the category that defines them
+	Exposure      string         // column of exposures of counts, for the record
+	Weight        string         // column of weights, for the record
+	MaxWeight     float64        // clipping threshold of weights; 0: no weights
+	Offset        string         // column of offsets, for the record
+	Pool          string         // fits by groups: a choice of the catalogue
+	Levels        []LevelColumns // columns of categories, among the stored ones
+	Sources       int            // columns of the table that a row is made from, with the constant; 0: one a coefficient
 
 	numbers  []numeric // stored columns that are neither flags nor levels
 	target   numeric
@@ -64,7 +65,7 @@ type Regression struct {
 
 // withPublicFacts implements factual.
 func (a Regression) withPublicFacts(s Scaled) Algorithm {
-	a.Sources = s.Sources
+	a.Sources, a.Levels = s.Sources, s.Levels
 	a.numbers, a.target = s.numbers()
 	a.unknown = s.NoScales
 	if s.Counts {

@@ -166,8 +166,8 @@ func TestAClaimCountsLevels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(a.X, []float64{50, 1, 1}) || a.Sources != 3 {
-		t.Errorf("scales %v, %d sources", a.X, a.Sources)
+	if !slices.Equal(a.X, []float64{50, 1, 1}) || a.Sources != 3 || !slices.Equal(a.Levels, []dpsco.LevelColumns{{First: 1, Count: 2}}) {
+		t.Errorf("scales %v, %d sources, levels %v", a.X, a.Sources, a.Levels)
 	}
 	r := a.Algorithm.(dpsco.Regression)
 	if !reflect.DeepEqual(r.Groups, [][]int{{1, 2}, {0}}) || r.Negative != 2 || r.Positive != 0 {

@@ -57,6 +57,9 @@ func (c *claim) algorithm() (dpsco.Scaled, error) {
 	scaled := dpsco.Scaled{Algorithm: algorithm, Y: target.Scale, CentreY: target.Center, Sources: c.sources()}
 	for _, f := range c.Request.Features {
 		u := c.unit(f) // scale 1 for a category, since none is registered
+		if _, category := c.levels(f); category {
+			scaled.Levels = append(scaled.Levels, dpsco.LevelColumns{First: len(scaled.X), Count: len(c.slopesOf(f))})
+		}
 		for range c.slopesOf(f) {
 			if c.lacksScale(f) {
 				scaled.UnscaledX = append(scaled.UnscaledX, len(scaled.X))
