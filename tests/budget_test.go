@@ -147,8 +147,8 @@ func TestTwoAccountsDoNotMeet(t *testing.T) {
 }
 
 func TestANewPopulationIsRecorded(t *testing.T) {
-	w := newWorld(t, 1, 0)
-	w.mustRegress(w.analyst, ask, w.dataset, 1.0)
+	t.Parallel()
+	w := servedWorld(t) // of its own: after it every unknown table is asked about
 	fresh := func() error {
 		_, err := w.steward.Exec(context.Background(), `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 1, options => '{"new_population": "the year 2027, other people"}')`,
 			w.dataset+"_x", "public."+w.dataset)

@@ -96,8 +96,8 @@ BEGIN
   ELSIF p_unit IS NOT NULL AND p_persons IS NULL THEN
     RAISE EXCEPTION 'a unit and blocks need persons, how many persons a block is taken to have'
       USING ERRCODE = '22023', HINT = 'How many persons a window has depends on who is in several of its blocks, and is not public. Give a number from public knowledge: where there are fewer, empty records stand in for them; where there are more, some are left out at random.';
-  ELSIF p_is_fixed = '' THEN
-    RAISE EXCEPTION 'block_is_fixed says nothing' USING ERRCODE = '22023', HINT = 'State why rows stay in their blocks, or leave it out: then the database is asked.';
+  ELSIF p_is_fixed !~ '[^[:space:]]' THEN
+    RAISE EXCEPTION 'the reason in block_is_fixed is blank' USING ERRCODE = '22023', HINT = 'State why rows stay in their blocks, or leave it out: then the database is asked.';
   END IF;
   RETURN dp_int.check_block_column(p_relid, p_block);
 END $$;
