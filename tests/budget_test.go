@@ -217,6 +217,77 @@ func TestAGrantToAGroupCoversItsMembers(t *testing.T) {
 	w.wantError(err, "DP002", "from 0.1 to 0.25, the limit is 0.2")
 }
 
+// Whoever loses a grant of their own, and has one through a group, loses a limit: the steward is told.
+func TestARevokedGrantTellsOfGroups(t *testing.T) {
+	w := newWorld(t, 10, 0)
+	if err := w.system.Login(context.Background(), w.person+"x", "dp_admin"); err != nil {
+		t.Fatal(err)
+	}
+	conn, heard := w.listening(w.person + "x")
+	group := w.person + "s"
+	w.exec(w.super, fmt.Sprintf(`CREATE ROLE %s; GRANT %[1]s TO %s; GRANT dp_analyst TO %[1]s`, group, w.person))
+	_, err := conn.Exec(context.Background(), `SELECT dp_revoke($1, $2)`, w.dataset, group)
+	w.wantError(err, "22023", "is not granted")
+	for _, limit := range []string{"NULL", "2.5"} {
+		w.exec(conn, fmt.Sprintf(`SELECT dp_grant($1, $2, %s)`, limit), w.dataset, group)
+		w.exec(conn, `SELECT dp_grant($1, $2, 1)`, w.dataset, w.person)
+		_, err := regress(w.analyst, ask, w.dataset, 1.5)
+		w.wantError(err, "DP002", "the limit is 1") // one's own is the one that holds
+		before := len(heard())
+		w.exec(conn, `SELECT dp_revoke($1, $2)`, w.dataset, w.person)
+		said := strings.Join(heard()[before:], "\n")
+		want := fmt.Sprintf("%q may still ask data set %q as a member of %q, ", w.person, w.dataset, group)
+		if limit == "NULL" {
+			want += "without a personal limit"
+		} else {
+			want += "with a personal limit of epsilon 2.5"
+		}
+		if !strings.Contains(said, want) {
+			t.Errorf("said %q, want %s", said, want)
+		}
+	}
+	_, err = conn.Exec(context.Background(), `SELECT dp_revoke($1, $2)`, w.dataset, w.person)
+	w.wantError(err, "22023", fmt.Sprintf("as a member of %q", group))
+	before := len(heard())
+	w.exec(conn, `SELECT dp_revoke($1, $2)`, w.dataset, group)
+	if said := heard()[before:]; len(said) > 0 {
+		t.Errorf("nothing is left, and it says %q", said)
+	}
+}
+
+// Releases of a data set that was unregistered are seen until its grants are taken back, by its name.
+func TestReleasesOfAFormerDataSetAreClosed(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		w := newWorld(t, 4, 0)
+		w.mustRegress(w.analyst, ask, w.dataset, 1.0)
+		release := one[string](w, w.analyst, `SELECT dp_last_release($1)::text`, w.dataset)
+		w.exec(w.steward, `SELECT dp_unregister($1)`, w.dataset)
+		if again {
+			w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 4)`, w.dataset, "public."+w.dataset)
+		}
+		const coefficients = `SELECT count(*) FROM dp_coef($1::uuid)`
+		if n := one[int64](w, w.analyst, coefficients, release); n == 0 {
+			t.Errorf("%d coefficients before", n)
+		}
+		w.exec(w.steward, `SELECT dp_revoke($1, $2)`, w.dataset, w.person)
+		if n := one[int64](w, w.analyst, `SELECT count(*) FROM dp.releases`); n != 0 {
+			t.Errorf("%d releases after", n)
+		}
+		_, err := w.analyst.Exec(context.Background(), coefficients, release)
+		if err == nil {
+			t.Error("its coefficients are shown")
+		}
+		_, err = w.steward.Exec(context.Background(), `SELECT dp_revoke($1, $2)`, w.dataset, w.person)
+		w.wantError(err, "22023", "is not granted to")
+		if wrong := w.verify(); len(wrong) > 0 {
+			t.Error(wrong)
+		}
+	}
+	w := newWorld(t, 1, 0)
+	_, err := w.steward.Exec(context.Background(), `SELECT dp_revoke('nobody''s', $1)`, w.person)
+	w.wantError(err, "22023", "is not registered")
+}
+
 func TestRaisingAndLoweringABudget(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.mustRegress(w.analyst, ask, w.dataset, 1.0)
