@@ -130,6 +130,21 @@ func TestARefusalNamesTheEpsThatWouldDo(t *testing.T) {
 	}
 }
 
+// Where the budget of a data set and one's own limit both fall short, and one's own has no room at all, the steward
+// has to raise both; the method is not to blame.
+func TestARefusalNamesBothLimits(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	bob := w.newAnalyst(w.person + "b")
+	w.exec(w.steward, `SELECT dp_grant($1, $2, 0.4)`, w.dataset, w.person)
+	w.mustRegress(w.analyst, ask, w.dataset, 0.4)
+	w.mustRegress(bob, ask, w.dataset, 0.5)
+	_, err := regress(w.analyst, ask, w.dataset, 0.15)
+	w.wantError(err, "DP002", "the budget of data set")
+	w.wantError(err, "DP002", fmt.Sprintf(`The limit of "%s", epsilon 0.4, does not cover it either, nor any smaller eps: ask the steward for dp_set_budget, and for a higher limit with dp_grant('%s', '%[1]s', ...). No privacy budget was spent.`, w.person, w.dataset))
+	_, err = regress(bob, ask, w.dataset, 0.15)
+	w.wantError(err, "DP002", "Ask with eps at most 0.1, or ask the steward for dp_set_budget")
+}
+
 func TestASecondNameNeverRaisesTheCap(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.exec(w.steward, `SELECT dp_register($1, $2::text::regclass, 'amount', '{age}', 100)`, w.dataset+"_x", "public."+w.dataset)

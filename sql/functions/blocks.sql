@@ -167,7 +167,7 @@ BEGIN
             HINT = CASE WHEN p_source IS NULL THEN format('What reads rows of all blocks would be charged to none. Register it with the same block, block_width => %L and block_origin => %L.', a.block_width, dp_int.day_text(a.block_origin))
                         WHEN o.block_source IS NULL THEN 'An account has blocks, or none, for ever once it was charged: what was charged without blocks read rows of any. Before that, dp_unregister its data sets and register all of them with the same block.'
                         ELSE 'All data sets of an account have the same blocks. Register it with these.' END
-                   || format(' Data set "%s" has the account too.', o.name);
+                   || format(CASE WHEN o.unregistered_at IS NULL THEN ' Data set "%s" has the account too.' ELSE ' Data set "%s" had the account, and was charged before it was unregistered.' END, o.name);
   END IF;
 END $$;
 

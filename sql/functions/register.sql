@@ -367,6 +367,16 @@ BEGIN
   RETURN d;
 END $$;
 
+-- Raises where the relation of a data set is gone: nothing can be declared about its columns.
+CREATE OR REPLACE FUNCTION dp_int.refuse_gone(d dp_int.dataset) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = d.relid) THEN
+    RAISE EXCEPTION 'the relation of data set "%", %, is gone: it was dropped, or replaced', d.name, format('%I.%I', d.schema_name, d.relation_name)
+      USING ERRCODE = '42P01', HINT = 'dp_unregister the data set; where the relation was made again, dp_register it again and dp_grant it: what was spent stays spent. Nothing was changed.';
+  END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION dp_int.check_budget(p_epsilon float8, p_delta float8) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -855,6 +865,7 @@ BEGIN
   levels := dp_int.canonical_categories(dp_register.relation, dp_register.target || dp_register.features, dp_register.categories);
   PERFORM dp_int.refuse_types(dp_register.relation, dp_register.target, dp_register.features, levels, false, call);
   PERFORM dp_int.check_columns(dp_register.relation, dp_register.target, dp_register.features, dp_register.scales, levels);
+  PERFORM dp_int.refuse_intercept(dp_register.target || dp_register.features);
   PERFORM dp_int.check_labels(dp_register.target, dp_register.features, dp_register.labels, levels);
   PERFORM dp_int.refuse_labels_of_boolean(dp_register.relation, l.key::name, l.value) FROM jsonb_each(dp_register.labels) AS l WHERE NOT levels ? l.key;
   IF EXISTS (SELECT FROM dp_int.dataset d WHERE d.name = dp_register.dataset AND d.unregistered_at IS NULL) THEN
@@ -939,6 +950,7 @@ BEGIN
     END IF;
   END IF;
   PERFORM dp_int.tell_large_budget(dp_int.dataset_of(dp_register.dataset));
+  PERFORM dp_int.tell_shared_budget(dp_int.dataset_of(dp_register.dataset), a);
   PERFORM dp_int.tell_unscaled(dp_register.dataset, dp_register.scales);
   PERFORM dp_int.tell_placement(dp_int.dataset_of(dp_register.dataset));
   PERFORM pg_notify('dp_jobs', 'registered');
@@ -952,6 +964,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   d dp_int.dataset;
   a dp_int.account;
+  former numeric;  -- the account's epsilon
   eps numeric;
   del numeric;
 BEGIN
@@ -965,6 +978,7 @@ BEGIN
   IF del <> a.delta AND EXISTS (SELECT FROM dp_int.dataset o WHERE o.account = a.id AND o.id <> d.id AND o.unregistered_at IS NULL) THEN
     RAISE EXCEPTION 'another data set shows the same people with delta %', a.delta::float8 USING ERRCODE = '22023', HINT = 'Keep its delta.';
   END IF;
+  former := a.epsilon;
   a := dp_int.keep_account(a, a.accounting, eps, del);
   UPDATE dp_int.dataset SET epsilon = eps, delta = del, cap = a.cap WHERE id = d.id;
   -- With another delta, or another order, the limits in the account's unit change too.
@@ -975,6 +989,7 @@ BEGIN
    WHERE o.account = a.id AND o.unregistered_at IS NULL AND g.dataset = o.id AND g.epsilon IS NOT NULL;
   PERFORM dp_int.ledger_budget(a.id, d.name, session_user, jsonb_build_object('budget', dp_int.describe_budget(a, eps, del)));
   PERFORM dp_int.tell_large_budget(dp_int.dataset_of(d.name));
+  PERFORM dp_int.tell_siblings(d, former);
 END $$;
 COMMENT ON FUNCTION public.dp_set_budget IS
   'Sets the whole budget of a data set and of the people in it. What is spent stays spent: lowering it below that leaves nothing. The guarantee is the largest budget ever set. For dp_admin.';

@@ -255,6 +255,7 @@ BEGIN
   IF dp_int.named_twice(target || features) IS NOT NULL THEN
     RAISE EXCEPTION 'column "%" stands twice among target and features', dp_int.named_twice(target || features) USING ERRCODE = '22023', HINT = 'Name every column once. No privacy budget was spent.';
   END IF;
+  PERFORM dp_int.refuse_intercept(features, ' No privacy budget was spent.');
   IF cardinality(features) = 0 AND NOT coalesce(p_intercept, true) THEN
     RAISE EXCEPTION 'nothing to fit: no feature and no intercept' USING ERRCODE = '22023', HINT = 'Name a feature, or keep the intercept. No privacy budget was spent.';
   END IF;
