@@ -500,7 +500,7 @@ BEGIN
   END;
   CASE j.state
     WHEN 'queued' THEN
-      PERFORM dp_int.finish_job(p_job, 'canceled', 'DP004', 'canceled by its caller', 'No privacy budget was spent.');
+      PERFORM dp_int.finish_job(p_job, 'canceled', 'DP004', 'canceled by its caller' || CASE WHEN dp_int.sidecars_alive() = 0 THEN ': no dpsidecar was connected' ELSE '' END, 'No privacy budget was spent.');
       RETURN 'canceled before it started; no privacy budget was spent';
     WHEN 'claimed', 'charged' THEN
       UPDATE dp_int.job SET cancel_requested = true WHERE id = p_job;
