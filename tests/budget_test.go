@@ -423,6 +423,18 @@ func TestARefusalTellsWhatTheRequestCosts(t *testing.T) {
 	}
 }
 
+// A cost above the eps that was asked for has a reason, which the refusal gives.
+func TestARefusalSaysWhyItCostsMore(t *testing.T) {
+	w := newWorld(t, 4, 1e-6)
+	_, err := regress(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, 1e-4)`, w.dataset, 8)
+	w.wantError(err, "DP002", " rather than its eps 8, as it asks for a delta of 0.0001 and is counted at the budget's, and 4 is left")
+	_, err = regress(w.analyst, `SELECT * FROM dp_l1_regress($1, $2)`, w.dataset, 5)
+	w.wantError(err, "DP002", "it costs epsilon 5, and 4 is left")
+	w.mustRegress(w.analyst, ask, w.dataset, 1.0)
+	_, err = regress(w.analyst, `SELECT * FROM dp_linear_regress($1, $2, 1e-6)`, w.dataset, 3.9)
+	w.wantError(err, "DP002", " rather than its eps 3.9, as it is added up with what was asked before, and 3 is left")
+}
+
 // Under rdp accounting samples are cheap: a budget of (1, 1e-6) holds 201 times
 // 50 steps on a hundredth of the rows, which zCDP cannot tell from all rows.
 func TestRDPAccountingOfSamples(t *testing.T) {

@@ -155,6 +155,9 @@ func TestAChangedRelationIsNotRead(t *testing.T) {
 			w.script(fmt.Sprintf(change, w.dataset))
 			_, err := regress(w.analyst, ask, w.dataset, 0.5)
 			w.wantError(err, "DP004", "No privacy budget was spent")
+			if grant := fmt.Sprintf(`GRANT SELECT ON public.%s TO dp_sidecar; Then ask again.`, w.dataset); strings.Contains(hint(err), grant) != (name == "revoked") {
+				t.Errorf("the hint: %s", hint(err))
+			}
 			if w.spent() != 0 || w.entries() != 0 {
 				t.Errorf("spent %g in %d entries", w.spent(), w.entries())
 			}

@@ -251,6 +251,11 @@ DECLARE
   after_epsilon CONSTANT numeric := dp_int.least_epsilon(a, dp_int.add_entry(t, a, e), a.spent_delta + e.delta);
   remedy text := 'ask the steward for dp_set_budget';
   asked_delta CONSTANT numeric := (SELECT delta FROM dp_int.job WHERE id = e.job);
+  asked_eps CONSTANT numeric := (SELECT eps FROM dp_int.job WHERE id = e.job);
+  why CONSTANT text := CASE WHEN after_epsilon - before_epsilon <= asked_eps * 1.001 OR after_epsilon = 'Infinity' THEN ''
+                            WHEN asked_delta > a.delta THEN format(' rather than its eps %s, as it asks for a delta of %s and is counted at the budget''s', asked_eps::float8, asked_delta::float8)
+                            WHEN t.spent > 0 THEN format(' rather than its eps %s, as it is added up with what was asked before', asked_eps::float8)
+                            ELSE format(' rather than its eps %s, as a part of delta is kept for methods that spend it themselves', asked_eps::float8) END;
 BEGIN
   IF p_caller IS NOT NULL THEN
     remedy := format('ask the steward for a higher limit: dp_grant(%L, %L, ...)', p_dataset, p_caller);
@@ -262,10 +267,10 @@ BEGIN
                  WHEN a.accounting = 'pure' THEN format('Ask with eps at most %s, or %s', p_eps::float8, remedy)
                  ELSE concat('Ask with a smaller eps, ', 'at most about ' || trim_scale(trunc(p_eps, 1 - floor(log(nullif(p_eps, 0)))::int)) || ', ', 'or ', remedy) END;
   RAISE EXCEPTION '%', format(
-    CASE WHEN p_caller IS NULL THEN 'the budget of data set "%2$s" does not cover this request: it costs epsilon %7$s, and %8$s is left; it would raise the epsilon spent from %3$s to %4$s, the budget is %5$s%6$s'
-         ELSE 'the limit of "%1$s" on data set "%2$s" does not cover this request: it costs epsilon %7$s, and %8$s is left; it would raise the epsilon spent by "%1$s" from %3$s to %4$s, the limit is %5$s%6$s' END,
+    CASE WHEN p_caller IS NULL THEN 'the budget of data set "%2$s" does not cover this request: it costs epsilon %7$s%9$s, and %8$s is left; it would raise the epsilon spent from %3$s to %4$s, the budget is %5$s%6$s'
+         ELSE 'the limit of "%1$s" on data set "%2$s" does not cover this request: it costs epsilon %7$s%9$s, and %8$s is left; it would raise the epsilon spent by "%1$s" from %3$s to %4$s, the limit is %5$s%6$s' END,
     p_caller, p_dataset, dp_int.shown_epsilon(before_epsilon), dp_int.shown_epsilon(after_epsilon), p_epsilon::float8, ' at delta ' || nullif(a.delta, 0)::float8,
-    dp_int.shown_epsilon(after_epsilon - before_epsilon), dp_int.shown_remaining(p_epsilon - before_epsilon))
+    dp_int.shown_epsilon(after_epsilon - before_epsilon), dp_int.shown_remaining(p_epsilon - before_epsilon), why)
     USING ERRCODE = 'DP002', HINT = remedy || concat('. ', p_block || ' ') || 'No privacy budget was spent. Requests answered before can still be repeated at no cost.';
 END $$;
 

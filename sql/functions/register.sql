@@ -717,6 +717,7 @@ DECLARE
   strange boolean;
   noted boolean;
   changed text;
+  remedy text;  -- where the error has one of its own
   unknown text;
 BEGIN
   SELECT * INTO STRICT d FROM dp_int.dataset WHERE id = p_dataset;
@@ -758,9 +759,13 @@ BEGIN
       ON CONFLICT DO NOTHING;
     END IF;
   EXCEPTION WHEN raise_exception OR insufficient_privilege OR invalid_parameter_value OR undefined_column OR undefined_table OR wrong_object_type THEN
-    GET STACKED DIAGNOSTICS changed = MESSAGE_TEXT;
+    GET STACKED DIAGNOSTICS changed = MESSAGE_TEXT, remedy = PG_EXCEPTION_HINT;
+    remedy := CASE WHEN SQLERRM LIKE 'dp_sidecar may not read %' THEN remedy || ' Then ask again.'
+                   ELSE concat(CASE WHEN SQLERRM LIKE 'its column % can change now%' THEN nullif(remedy, '') || ' Otherwise: ' END, 'Ask the steward to undo the change, or to dp_unregister the data set, dp_register it again and dp_grant it; what was spent stays spent.',
+                               CASE WHEN unknown IS NOT NULL THEN ' It then needs the option account or new_population.'
+                                    WHEN SQLERRM LIKE '% is refused: %' THEN ' If every person still has exactly one row, which depends on no other person, and reading never raises an error, it then needs the option {"total": true}.' END) END;
     RAISE EXCEPTION 'data set "%" is not what was registered: %', d.name, changed
-      USING ERRCODE = 'DP004', HINT = 'Ask the steward to undo the change, or to dp_unregister the data set, dp_register it again and dp_grant it; what was spent stays spent. Where the rows or reading them may now depend on values, that needs the statement {"total": true}: every person has exactly one row, which depends on no other person, and reading never raises an error. Where it is not known whose rows they are, it needs the option account or new_population. No privacy budget was spent.';
+      USING ERRCODE = 'DP004', HINT = remedy || ' No privacy budget was spent.';
   END;
 END $$;
 
