@@ -487,12 +487,12 @@ func (s *Sidecar) read(ctx context.Context, conn *pgx.Conn, c *claim, src *mech.
 	}
 	if c.at == inDatabase {
 		x, err = s.elsewhere(ctx, conn, c, n)
-		return plan, x, s.asParked(ctx, err, notRead)
+		return plan, x, s.asParked(ctx, c, err, notRead)
 	}
 	began := time.Now()
 	x, err = c.data(ctx, conn, n, src)
 	if err != nil {
-		return nil, x, s.asParked(ctx, err, notRead)
+		return nil, x, s.asParked(ctx, c, err, notRead)
 	}
 	s.config.Watch.Pulled(time.Since(began))
 	return plan, x, s.recheckRead(ctx, c)
@@ -691,10 +691,10 @@ func (s *Sidecar) resume(ctx context.Context, conn *pgx.Conn, c *claim) (*dpsco.
 		return nil, 0, err
 	}
 	if err := arrowio.Lock(ctx, conn, c.relation()); err != nil {
-		return nil, 0, s.asParked(ctx, err, "the data set cannot be read now")
+		return nil, 0, s.asParked(ctx, c, err, "the data set cannot be read now")
 	}
 	if err := s.open(ctx, conn, c); err != nil {
-		return nil, 0, s.asUnreachable(ctx, err)
+		return nil, 0, s.asUnreachable(ctx, c, err)
 	}
 	if c.versions, err = s.recheck(ctx, recheckJob, c.ID, c.Token); err != nil {
 		return nil, 0, refusedAsParked(ledger.Explain(err))
@@ -734,7 +734,7 @@ func relationFailure(err error) error {
 // asParked returns message, which parks the job, if the server refuses to read the relation; the cause,
 // which may depend on values, is only logged. An error of the connection or of a cancelled attempt is
 // returned unchanged, and the job is tried again at once.
-func (s *Sidecar) asParked(ctx context.Context, err error, message parked) error {
+func (s *Sidecar) asParked(ctx context.Context, c *claim, err error, message parked) error {
 	var pg *pgconn.PgError
 	switch {
 	case ctx.Err() == nil && errors.As(err, &pg) && nodeLost(pg):
@@ -742,18 +742,18 @@ func (s *Sidecar) asParked(ctx context.Context, err error, message parked) error
 	case ctx.Err() != nil || pg == nil || goingDown(pg):
 		return err
 	}
-	s.log.Error("cannot read", "sqlstate", pg.Code)
+	s.log.Error("cannot read", "job", c.ID, "dataset", c.Dataset.Name, "sqlstate", pg.Code)
 	return message
 }
 
 // asUnreachable parks a charged job if one of its nodes cannot be opened.
-func (s *Sidecar) asUnreachable(ctx context.Context, err error) error {
+func (s *Sidecar) asUnreachable(ctx context.Context, c *claim, err error) error {
 	var fail *failure
 	if errors.As(err, &fail) {
-		s.log.Error("cannot read", "reason", fail.message)
+		s.log.Error("cannot read", "job", c.ID, "dataset", c.Dataset.Name, "reason", fail.message)
 		return unreachable
 	}
-	return s.asParked(ctx, err, unreachable)
+	return s.asParked(ctx, c, err, unreachable)
 }
 
 // goingDown reports whether the server ended the statement or the session for reasons that do not concern
