@@ -644,7 +644,7 @@ END $$;
 -- and none of their names belongs to a relation that the account knows. Their people may return in a relation
 -- under another name. Partitions do not count, because they come and go with their table.
 CREATE OR REPLACE FUNCTION dp_int.gone_relations() RETURNS TABLE(account bigint, relation text)
-LANGUAGE sql STABLE SET quote_all_identifiers = off AS $$
+LANGUAGE sql STABLE AS $$
   SELECT r.account, CASE WHEN EXISTS (SELECT FROM dp_int.named_relations() n WHERE n.name = r.relation) THEN 'an earlier ' ELSE '' END || r.relation
     FROM dp_int.account_relation r
    WHERE NOT r.child
