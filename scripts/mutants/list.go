@@ -1236,7 +1236,7 @@ var mutants = []mutant{
 	{"elsewhere: rows that came with a late partition are released", "internal/job/sums.go",
 		"	return r, s.recheckRead(ctx, c)\n", "	return r, nil\n", []tests{{"./tests", "TestAPartitionOfOthersThatComesLate"}}},
 	{"elsewhere: an error of a pass is told", "internal/job/sums.go",
-		"		return r, s.asParked(ctx, err, notRead)\n	}\n	return r, s.recheckRead", "		return r, parked(err.Error())\n	}\n	return r, s.recheckRead", []tests{{"./tests", "TestAnOracleOfErrors"}}},
+		"		return r, s.asParked(ctx, c, err, notRead)\n	}\n	return r, s.recheckRead", "		return r, parked(err.Error())\n	}\n	return r, s.recheckRead", []tests{{"./tests", "TestAnOracleOfErrors"}}},
 	{"a metric that is no number has the noise drawn again", "internal/dpsco/score_metrics.go",
 		"	if math.IsNaN(v) || math.IsInf(v, 0) {\n		return nil", "	if false {\n		return nil", []tests{{"./internal/dpsco", "TestWhateverIsReleasedBecomesAResult"}}},
 	{"a p-value that is no number has the noise drawn again", "internal/job/publish.go",
